@@ -1,0 +1,139 @@
+/* optimfs.h - a sharded training checkpoint as a tree of files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OPTIMFS_OPTIMFS_H
+#define OPTIMFS_OPTIMFS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+
+#include "optimfs/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An opened checkpoint: the tree of optimfs(5) without a mount. All functions
+ * may be called from any thread, but optimfs_close only when no call and no
+ * open file is left. Functions that fail return -1 (or NULL) and fill err,
+ * which may be NULL; err->code is an errno value of the table in optimfs(5). */
+struct optimfs;
+struct optimfs_file;
+
+/* Zero is the default of every member. Strings are borrowed until
+ * optimfs_open returns. */
+struct optimfs_options {
+	const char *type;                  /* format by name; NULL: detect */
+	const char *optim_key, *model_key; /* dotted path of the keys' root */
+	const char *ids; /* file that names integer parameter IDs, or "model" */
+	const char *subtree; /* only tree paths at or below this one */
+	uint64_t cache;      /* bytes of memory for decoded data; 0: 1/8 of RAM,
+			 * at most 4 GiB */
+	uint64_t max_metadata; /* largest index to read; 0: 1 GiB */
+	uint64_t parse_mem;    /* budget for parsing it; 0: 4 GiB or RAM/4 */
+	bool strict;           /* refuse a checkpoint with anything wrong */
+	bool follow; /* symbolic links that stay inside the checkpoint */
+};
+
+/* path is the checkpoint's directory or file. */
+struct optimfs *optimfs_open(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err);
+void optimfs_close(struct optimfs *fs);
+
+/* Files and directories are named by node numbers that mean something only
+ * while fs is open. */
+#define OPTIMFS_ROOT 1
+
+struct optimfs_attr {
+	uint64_t node;
+	uint64_t ino;     /* stable across remounts and layouts */
+	uint64_t size;    /* bytes of the file; when not exact: an upper bound,
+			* which becomes exact once the file is opened */
+	uint64_t stored;  /* bytes the source spends on it */
+	int64_t mtime_ns; /* of the newest contributing file, since 1970 */
+	uint32_t mode;    /* S_IFDIR or S_IFREG and permission bits */
+	uint32_t uid, gid;
+	uint32_t nlink;
+	bool exact; /* size is exact */
+};
+
+int optimfs_getattr(struct optimfs *fs, uint64_t node,
+    struct optimfs_attr *attr, struct optimfs_error *err);
+/* ENOENT, ENOTDIR. name is one component. */
+int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
+    struct optimfs_attr *attr, struct optimfs_error *err);
+/* path below the root, "" or "/" for the root itself. */
+int optimfs_resolve(struct optimfs *fs, const char *path,
+    struct optimfs_attr *attr, struct optimfs_error *err);
+/* Call each for the entries of dir in sorted order, without "." and "..", from
+ * position start (0 is the first; an entry's own position plus one continues
+ * after it) until it returns non-zero or they end. attr is NULL unless
+ * want_attr; ino and type come with it always. */
+struct optimfs_dirent {
+	const char *name;
+	uint64_t ino;
+	uint32_t mode; /* S_IFDIR or S_IFREG */
+	const struct optimfs_attr *attr;
+	uint64_t position;
+};
+typedef int optimfs_dirent_fn(void *ctx, const struct optimfs_dirent *entry);
+int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
+    bool want_attr, optimfs_dirent_fn *each, void *ctx,
+    struct optimfs_error *err);
+
+/* Open a file for reading. Looks at what a text file says; reads no tensor. */
+int optimfs_file_open(struct optimfs *fs, uint64_t node,
+    struct optimfs_file **file, struct optimfs_error *err);
+void optimfs_file_close(struct optimfs_file *file);
+/* Its exact size. */
+uint64_t optimfs_file_size(const struct optimfs_file *file);
+/* len bytes at off into buf, fewer only at the end of the file; -1 when one
+ * of them cannot be had. */
+ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err);
+
+/* Extended attributes, with their "user.optimfs." prefix. value is malloc'ed,
+ * NUL-terminated and the caller's; ENODATA for a name there is not. */
+int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,
+    char **value, size_t *len, struct optimfs_error *err);
+/* The names that are listed, each NUL-terminated, in one malloc'ed block. */
+int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
+    size_t *len, struct optimfs_error *err);
+
+/* statvfs of the source's file system. */
+int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
+    struct optimfs_error *err);
+
+/* Check a checkpoint: structure, and with data every byte and every stored
+ * checksum. report is called for each finding, in the order of the tree, and
+ * may be NULL. *problems gets how many were errors. -1 only when the check
+ * itself could not be done. */
+struct optimfs_finding {
+	bool error; /* false: a warning */
+	int code;
+	const char *path; /* tree path, or a file of the checkpoint */
+	const char *text;
+};
+typedef void optimfs_report_fn(void *ctx, const struct optimfs_finding *f);
+int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
+    void *ctx, uint64_t *problems, struct optimfs_error *err);
+
+/* Options that the mount adds to .optimfs/info.json ("mount": {...}), as one
+ * JSON object's text; copied. */
+int optimfs_set_mount_info(struct optimfs *fs, const char *json);
+/* Further lines for .optimfs/stats, "name value\n" each, malloc'ed by fn and
+ * freed here; called at each open of that file. */
+void optimfs_set_stats(struct optimfs *fs, char *(*fn)(void *ctx), void *ctx);
+/* Put a failure into .optimfs/errors. */
+void optimfs_log_error(struct optimfs *fs, const struct optimfs_error *err);
+
+/* "0.1.0"; and what this build has, "zstd 1.5.4, ..." */
+const char *optimfs_version(void);
+const char *optimfs_features(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

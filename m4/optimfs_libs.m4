@@ -1,0 +1,112 @@
+# One macro a dependency: X_CFLAGS, X_LIBS, HAVE_X as a define and as an
+# Automake conditional, and optimfs_have_x for the summary.
+
+# OPTIMFS_REPORT(name, NAME, what it is for)
+AC_DEFUN([OPTIMFS_REPORT], [
+AS_IF([test "x$optimfs_have_$1" != xno],
+    [AC_DEFINE([HAVE_$2], [1], [Define to 1 if $3.])])
+AM_CONDITIONAL([HAVE_$2], [test "x$optimfs_have_$1" != xno])
+])
+
+AC_DEFUN([OPTIMFS_ZLIB], [
+PKG_CHECK_MODULES([ZLIB], [zlib])
+])
+
+AC_DEFUN([OPTIMFS_XXHASH], [
+PKG_CHECK_MODULES([XXHASH], [libxxhash >= 0.8])
+])
+
+AC_DEFUN([OPTIMFS_FUSE], [
+AC_ARG_WITH([fuse],
+    [AS_HELP_STRING([--with-fuse], [mount with libfuse3 @<:@check@:>@])],
+    [], [with_fuse=check])
+optimfs_have_fuse=no
+AS_IF([test "x$with_fuse" != xno], [
+    PKG_CHECK_MODULES([FUSE], [fuse3 >= 3.10],
+        [optimfs_have_fuse=$($PKG_CONFIG --modversion fuse3)],
+        [AS_IF([test "x$with_fuse" = xyes],
+            [AC_MSG_ERROR([--with-fuse: libfuse3 not found (Debian: libfuse3-dev)])])])
+])
+OPTIMFS_REPORT([fuse], [FUSE], [checkpoints can be mounted])
+])
+
+AC_DEFUN([OPTIMFS_ZSTD], [
+AC_ARG_WITH([zstd],
+    [AS_HELP_STRING([--with-zstd], [read zstd-compressed items @<:@check@:>@])],
+    [], [with_zstd=check])
+optimfs_have_zstd=no
+AS_IF([test "x$with_zstd" != xno], [
+    PKG_CHECK_MODULES([ZSTD], [libzstd >= 1.4],
+        [optimfs_have_zstd=$($PKG_CONFIG --modversion libzstd)],
+        [AS_IF([test "x$with_zstd" = xyes],
+            [AC_MSG_ERROR([--with-zstd: libzstd not found (Debian: libzstd-dev)])])])
+])
+OPTIMFS_REPORT([zstd], [ZSTD], [zstd items can be read])
+])
+
+# mpicc is asked for its flags; CC stays CC.
+AC_DEFUN([OPTIMFS_MPI], [
+AC_ARG_WITH([mpi],
+    [AS_HELP_STRING([--with-mpi], [gather across ranks with MPI @<:@check@:>@])],
+    [], [with_mpi=check])
+optimfs_have_mpi=no
+AS_IF([test "x$with_mpi" != xno], [
+    AC_CHECK_TOOLS([MPICC], [mpicc])
+    AS_IF([test -n "$MPICC" && MPI_CFLAGS=$($MPICC --showme:compile 2>/dev/null) &&
+           MPI_LIBS=$($MPICC --showme:link 2>/dev/null)],
+        [optimfs_have_mpi=$($MPICC --showme:version 2>/dev/null | sed -n 's/.*\(Open MPI [[0-9.]]*\).*/\1/p')])
+    AS_IF([test "x$with_mpi" = xyes && test "x$optimfs_have_mpi" = xno],
+        [AC_MSG_ERROR([--with-mpi: no mpicc of Open MPI (Debian: libopenmpi-dev)])])
+])
+AC_SUBST([MPI_CFLAGS])
+AC_SUBST([MPI_LIBS])
+OPTIMFS_REPORT([mpi], [MPI], [MPI is there])
+])
+
+AC_DEFUN([OPTIMFS_CUDA], [
+AC_ARG_WITH([cuda],
+    [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@],
+        [gather through GPUs with the CUDA toolkit in DIR @<:@check@:>@])],
+    [], [with_cuda=check])
+optimfs_have_cuda=no
+AS_CASE([$with_cuda],
+    [no], [],
+    [yes|check], [optimfs_cuda_dir=/usr/local/cuda],
+    [optimfs_cuda_dir=$with_cuda])
+AS_IF([test "x$with_cuda" != xno], [
+    AC_PATH_PROG([NVCC], [nvcc], [], [$optimfs_cuda_dir/bin:$PATH])
+    AS_IF([test -n "$NVCC" && test -f "$optimfs_cuda_dir/include/cuda_runtime.h"],
+        [optimfs_have_cuda=$($NVCC --version | sed -n 's/.*release \([[0-9.]]*\).*/\1/p')
+         CUDA_CFLAGS="-I$optimfs_cuda_dir/include"
+         CUDA_LIBS="-L$optimfs_cuda_dir/lib64 -lcudart"],
+        [AS_IF([test "x$with_cuda" != xcheck],
+            [AC_MSG_ERROR([--with-cuda: no nvcc and cuda_runtime.h in $optimfs_cuda_dir])])])
+])
+AC_SUBST([CUDA_CFLAGS])
+AC_SUBST([CUDA_LIBS])
+OPTIMFS_REPORT([cuda], [CUDA], [the CUDA toolkit is there])
+])
+
+AC_DEFUN([OPTIMFS_NCCL], [
+AC_ARG_WITH([nccl],
+    [AS_HELP_STRING([--with-nccl@<:@=DIR@:>@],
+        [gather through GPUs with the NCCL in DIR @<:@check@:>@])],
+    [], [with_nccl=check])
+optimfs_have_nccl=no
+AS_IF([test "x$with_nccl" != xno && test "x$optimfs_have_cuda" != xno], [
+    AS_CASE([$with_nccl],
+        [yes|check], [optimfs_nccl_dirs="$optimfs_cuda_dir /usr /usr/local"],
+        [optimfs_nccl_dirs=$with_nccl])
+    for optimfs_dir in $optimfs_nccl_dirs; do
+        AS_IF([test "x$optimfs_have_nccl" = xno && test -f "$optimfs_dir/include/nccl.h"],
+            [optimfs_have_nccl=$(sed -n 's/^#define NCCL_\(MAJOR\|MINOR\|PATCH\) *\([[0-9]]*\)$/\2/p' "$optimfs_dir/include/nccl.h" | paste -sd.)
+             NCCL_CFLAGS="-I$optimfs_dir/include"
+             NCCL_LIBS="-L$optimfs_dir/lib64 -L$optimfs_dir/lib -lnccl"])
+    done
+])
+AS_IF([test "x$with_nccl" != xno && test "x$with_nccl" != xcheck && test "x$optimfs_have_nccl" = xno],
+    [AC_MSG_ERROR([--with-nccl: no nccl.h (it needs --with-cuda too)])])
+AC_SUBST([NCCL_CFLAGS])
+AC_SUBST([NCCL_LIBS])
+OPTIMFS_REPORT([nccl], [NCCL], [NCCL is there])
+])

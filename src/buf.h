@@ -1,0 +1,32 @@
+/* buf.h - a byte buffer that grows while text or a record is written */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_BUF_H
+#define OFS_BUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Zero-initialise. A failed append sets bad and changes nothing; bad stays
+ * set, so that a writer tests once, at the end (bad means out of memory, or
+ * more than limit bytes where limit is not 0). data is the owner's, for
+ * ofs_buf_fini or free. */
+struct ofs_buf {
+	uint8_t *data;
+	size_t len, cap, limit;
+	bool bad;
+};
+
+void ofs_buf_fini(struct ofs_buf *b);
+void ofs_buf_put(struct ofs_buf *b, const void *p, size_t n);
+void ofs_buf_putc(struct ofs_buf *b, int c);
+void ofs_buf_puts(struct ofs_buf *b, const char *s);
+void ofs_buf_printf(struct ofs_buf *b, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* n bytes of s as the inside of a JSON string: control bytes, quotes and
+ * backslashes escaped, invalid UTF-8 as \u00XX of each byte. No quotes. */
+void ofs_buf_json(struct ofs_buf *b, const void *s, size_t n);
+/* n bytes of s for one field of a line: control bytes and backslash as \xNN. */
+void ofs_buf_plain(struct ofs_buf *b, const void *s, size_t n);
+
+#endif

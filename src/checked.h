@@ -1,0 +1,39 @@
+/* checked.h - sums and products of sizes that may come from a file */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_CHECKED_H
+#define OFS_CHECKED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* *out = a op b; false, and *out undefined, when it does not fit. */
+static inline bool ofs_add_u64(uint64_t a, uint64_t b, uint64_t *out)
+{
+	return !__builtin_add_overflow(a, b, out);
+}
+
+static inline bool ofs_mul_u64(uint64_t a, uint64_t b, uint64_t *out)
+{
+	return !__builtin_mul_overflow(a, b, out);
+}
+
+/* *out = product of n dimensions (1 when n is 0); false on overflow. A zero
+ * among them gives 0 whatever the others are. */
+static inline bool ofs_numel(const uint64_t *dims, size_t n, uint64_t *out)
+{
+	uint64_t total = 1;
+
+	for (size_t i = 0; i < n; i++)
+		if (dims[i] == 0) {
+			*out = 0;
+			return true;
+		}
+	for (size_t i = 0; i < n; i++)
+		if (!ofs_mul_u64(total, dims[i], &total))
+			return false;
+	*out = total;
+	return true;
+}
+
+#endif

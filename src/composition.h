@@ -1,0 +1,59 @@
+/* composition.h - a virtual file as literal bytes and boxes of tensors */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_COMPOSITION_H
+#define OFS_COMPOSITION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "catalog.h"
+#include "plan.h"
+
+/* What every virtual file is: pieces laid end to end. */
+struct ofs_piece {
+	enum ofs_piece_kind {
+		OFS_PIECE_BYTES, /* literal */
+		OFS_PIECE_BOX, /* a box of a tensor, its elements in C order */
+	} kind;
+	uint64_t off, len; /* in the file */
+	union {
+		const uint8_t *bytes;
+		struct {
+			uint32_t tensor;
+			/* offsets then sizes in the tensor's grid, 2 *
+			 * grid_ndim numbers; NULL for the whole tensor */
+			const uint64_t *box;
+		};
+	};
+};
+
+/* Built by appending, then const. Bytes and boxes are copied into the arena. */
+struct ofs_composition {
+	struct ofs_arena arena;
+	struct ofs_piece *piece;
+	size_t n, cap;
+	uint64_t size;
+};
+
+void ofs_composition_init(struct ofs_composition *c);
+void ofs_composition_fini(struct ofs_composition *c);
+int ofs_composition_bytes(struct ofs_composition *c, const void *p, uint64_t n,
+    struct optimfs_error *err);
+int ofs_composition_box(struct ofs_composition *c,
+    const struct ofs_catalog *cat, uint32_t tensor, const uint64_t *box,
+    struct optimfs_error *err);
+
+/* Bytes [off, off + len) of the file, which must lie inside it, into buf:
+ * literal bytes are copied, the rest becomes segments of plan, whose dst
+ * counts from buf. Elements that the range cuts are the caller's business:
+ * the range must begin and end at element bounds of the boxes it touches
+ * (ofs_composition_align gives the nearest such range). */
+int ofs_composition_plan(const struct ofs_composition *c,
+    const struct ofs_catalog *cat, uint64_t off, uint64_t len, void *buf,
+    ofs_place_fn *place, void *ctx, struct ofs_plan *plan,
+    struct optimfs_error *err);
+/* Widen [*off, *off + *len) to element bounds. */
+void ofs_composition_align(const struct ofs_composition *c,
+    const struct ofs_catalog *cat, uint64_t *off, uint64_t *len);
+
+#endif

@@ -1,0 +1,96 @@
+/* cursor.h - a bounded window on untrusted bytes */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_CURSOR_H
+#define OFS_CURSOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* A window on borrowed bytes. A read past the end sets bad, returns zero or
+ * NULL and moves nothing; bad stays set. A parser may so read a whole record
+ * and test once, but must test before a value becomes a size or a loop bound. */
+struct ofs_cursor {
+	const uint8_t *p, *end;
+	bool bad;
+};
+
+static inline struct ofs_cursor ofs_cursor_of(const void *p, uint64_t n)
+{
+	const uint8_t *at = p;
+
+	return (struct ofs_cursor){ at, at == NULL ? at : at + n, false };
+}
+
+static inline uint64_t ofs_cursor_left(const struct ofs_cursor *c)
+{
+	return (uint64_t)(c->end - c->p);
+}
+
+static inline const uint8_t *ofs_cursor_take(struct ofs_cursor *c, uint64_t n)
+{
+	const uint8_t *at = c->p;
+
+	if (c->bad || n > ofs_cursor_left(c)) {
+		c->bad = true;
+		return NULL;
+	}
+	c->p += n;
+	return at;
+}
+
+/* Can n records of at least size bytes each still follow? */
+static inline bool ofs_cursor_fits(const struct ofs_cursor *c, uint64_t n,
+    uint64_t size)
+{
+	return !c->bad && (size == 0 || n <= ofs_cursor_left(c) / size);
+}
+
+static inline struct ofs_cursor ofs_cursor_sub(struct ofs_cursor *c, uint64_t n)
+{
+	const uint8_t *at = ofs_cursor_take(c, n);
+
+	return (struct ofs_cursor){ at, at == NULL ? NULL : at + n,
+		at == NULL };
+}
+
+static inline uint8_t ofs_cursor_u8(struct ofs_cursor *c)
+{
+	const uint8_t *at = ofs_cursor_take(c, 1);
+
+	return at == NULL ? 0 : at[0];
+}
+
+static inline uint16_t ofs_cursor_le16(struct ofs_cursor *c)
+{
+	const uint8_t *at = ofs_cursor_take(c, 2);
+
+	return at == NULL ? 0 : (uint16_t)(at[0] | at[1] << 8);
+}
+
+static inline uint32_t ofs_le32(const uint8_t *at)
+{
+	return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 |
+	    (uint32_t)at[3] << 24;
+}
+
+static inline uint64_t ofs_le64(const uint8_t *at)
+{
+	return ofs_le32(at) | (uint64_t)ofs_le32(at + 4) << 32;
+}
+
+static inline uint32_t ofs_cursor_le32(struct ofs_cursor *c)
+{
+	const uint8_t *at = ofs_cursor_take(c, 4);
+
+	return at == NULL ? 0 : ofs_le32(at);
+}
+
+static inline uint64_t ofs_cursor_le64(struct ofs_cursor *c)
+{
+	const uint8_t *at = ofs_cursor_take(c, 8);
+
+	return at == NULL ? 0 : ofs_le64(at);
+}
+
+#endif

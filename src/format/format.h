@@ -1,0 +1,63 @@
+/* format.h - on-disk formats and how a path is recognised */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_FORMAT_H
+#define OFS_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+#include "optimfs/optimfs.h"
+
+#include "catalog.h"
+#include "io.h"
+
+/* One piece of a checkpoint: a directory or a file in one format, whose leaves
+ * get a path prefix. Most checkpoints are one part; a trainer's directory may
+ * have several (weights in one place, optimizer in another, rng per rank). */
+struct ofs_part {
+	const struct ofs_format *format;
+	char *rel;       /* beneath the checkpoint's directory; "" is itself */
+	char *prefix[4]; /* path components put before; NULL-terminated */
+	int rank;        /* that wrote it, -1 when unknown */
+	bool optional;   /* unreadable: a warning, not a failure */
+};
+
+struct ofs_parts {
+	struct ofs_part *part;
+	size_t n;
+	const char
+	    *trainer; /* "torchtitan", ...; NULL for none in particular */
+};
+
+/* One const instance per format, all listed in format.c. */
+struct ofs_format {
+	const char *name;
+	/* How sure are we that rel beneath dir holds this format: 0 no .. 100
+	 * certain. Looks at names and leading bytes only; never fails. */
+	int (*probe)(const struct ofs_dir *dir, const char *rel);
+	/* Add every tensor, value and object of part to cat. On failure cat is
+	 * only good for freeing. */
+	int (*read)(struct ofs_catalog *cat, const struct ofs_part *part,
+	    const struct optimfs_options *opt, struct optimfs_error *err);
+};
+
+extern const struct ofs_format ofs_format_dcp;
+extern const struct ofs_format ofs_format_torch;
+extern const struct ofs_format ofs_format_pickle;
+extern const struct ofs_format ofs_format_raw; /* any file, as bytes */
+
+/* Which parts make up what the user pointed at: dir, or the file rel in it
+ * (rel "" for the directory itself). opt->type overrides. Failure is for
+ * people: a parent of several checkpoints names the candidates (ENOENT). */
+int ofs_detect(const struct ofs_dir *dir, const char *rel,
+    const struct optimfs_options *opt, struct ofs_parts *parts,
+    struct optimfs_error *err);
+void ofs_parts_free(struct ofs_parts *parts);
+
+/* Open path (a directory or a file), detect, read, name the leaves
+ * (src/canon.h) and finish. The catalog is the caller's. */
+struct ofs_catalog *ofs_read_checkpoint(const char *path,
+    const struct optimfs_options *opt, struct optimfs_error *err);
+
+#endif

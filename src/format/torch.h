@@ -1,0 +1,67 @@
+/* torch.h - torch.save: archives, legacy streams, tensors in their pickles */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_TORCH_H
+#define OFS_TORCH_H
+
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "catalog.h"
+#include "format/pickle.h"
+#include "format/zip.h"
+
+/* A strided tensor as a pickle describes it: a view of a storage. */
+struct ofs_torch_tensor {
+	uint8_t dtype; /* enum ofs_dtype */
+	uint8_t ndim;
+	uint8_t fix;            /* enum ofs_fix: conj and neg bits */
+	uint64_t offset;        /* of element 0, in elements of dtype */
+	uint64_t storage_bytes; /* that the persistent id declares */
+	struct ofs_str key;     /* of the storage: record "data/<key>" */
+	uint64_t shape[OFS_MAX_DIMS];
+	int64_t stride[OFS_MAX_DIMS]; /* elements */
+};
+
+/* Is node a tensor? 1: *t describes it; 0: it is something else; -1: it is a
+ * tensor that is damaged (EUCLEAN) or of a kind not supported (EOPNOTSUPP:
+ * sparse, quantized, nested, meta ...). Sees through parameters, subclasses
+ * and _rebuild_from_type_v2. */
+int ofs_torch_tensor(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_torch_tensor *t, struct optimfs_error *err);
+
+/* Add every leaf of the torch.save file rel (zip or legacy) beneath cat->dir
+ * to cat: mappings, and lists that hold tensors or mappings, nest; the rest
+ * are tensors and values. prefix (npref components) stands before each path.
+ * rank is the file's writer, -1 when unknown. */
+int ofs_torch_read_file(struct ofs_catalog *cat, const char *rel, int rank,
+    const uint32_t *prefix, size_t npref, struct optimfs_error *err);
+
+/* Add the leaves of a pickled object (root) whose storages are in the archive
+ * at, as ofs_torch_read_file does; for DCP's byte items and bare pickles
+ * (at NULL: no storages). doc must be owned by cat. */
+struct ofs_torch_archive {
+	struct ofs_extent at;      /* the whole archive */
+	const struct ofs_zip *zip; /* its directory; NULL for a legacy stream */
+	const struct ofs_torch_storage *storage; /* of a legacy stream */
+	size_t nstorage;
+	bool big_endian;
+};
+struct ofs_torch_storage {
+	struct ofs_str key;
+	uint64_t off, len;
+};
+int ofs_torch_add(struct ofs_catalog *cat, const struct ofs_pickle *doc,
+    uint32_t root, const struct ofs_torch_archive *at, const uint32_t *prefix,
+    size_t npref, struct optimfs_error *err);
+
+/* The parsed data.pkl of the archive that read gives, size bytes in all; zip,
+ * when not NULL, gets its directory (ofs_zip_fini). */
+struct ofs_pickle *ofs_torch_open(uint64_t size, ofs_zip_read_fn *read,
+    void *ctx, struct ofs_zip *zip, struct optimfs_error *err);
+
+/* Does a file that starts with these n bytes look like torch.save's: 0 no,
+ * 1 zip, 2 legacy stream, 3 tar (refused), 4 a bare pickle? */
+int ofs_torch_magic(const uint8_t *p, size_t n);
+
+#endif

@@ -1,0 +1,60 @@
+/* io.h - directories of a checkpoint, opened once, never left */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_IO_H
+#define OFS_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "optimfs/error.h"
+
+/* A directory that a checkpoint lies in. Every file of the checkpoint is
+ * opened beneath fd, so that a name from an index can never leave it. */
+struct ofs_dir {
+	int fd;
+	char *path;  /* as the user gave it, for messages */
+	bool follow; /* symbolic links that stay inside are allowed */
+};
+
+/* EIO when path cannot be opened as a directory. */
+int ofs_dir_open(const char *path, struct ofs_dir *dir,
+    struct optimfs_error *err);
+void ofs_dir_close(struct ofs_dir *dir);
+
+/* Open rel, beneath dir and without following links (docs/security.md), for
+ * reading. Only a regular file: a FIFO neither blocks nor opens. st gets its
+ * fstat. EPERM (OFS620, OFS621) for a name that leaves dir or crosses a link,
+ * ENOENT for one that is not there, EUCLEAN (OFS602) for what is not a
+ * regular file. The descriptor, -1 on failure, is the caller's. */
+int ofs_dir_open_file(const struct ofs_dir *dir, const char *rel,
+    struct stat *st, struct optimfs_error *err);
+/* The same for a sub-directory. */
+int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
+    struct ofs_dir *sub, struct optimfs_error *err);
+/* fstat of rel without opening it for reading; false when it is not there. */
+bool ofs_dir_stat(const struct ofs_dir *dir, const char *rel, struct stat *st);
+/* Is rel a name that may be looked up: relative, not empty, no empty, "." or
+ * ".." component, no NUL, at most 4096 bytes? n is its length. */
+bool ofs_path_stays(const char *rel, size_t n);
+
+/* Names in dir, sorted bytewise, without "." and "..". names and what it
+ * points to are the caller's: ofs_names_free. */
+struct ofs_names {
+	char **name;
+	size_t n;
+};
+int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
+    struct optimfs_error *err);
+void ofs_names_free(struct ofs_names *names);
+
+/* Read n bytes at off; fewer is EIO that says how many there were. */
+int ofs_pread_all(int fd, void *buf, uint64_t n, uint64_t off,
+    struct optimfs_error *err);
+/* The whole of rel, at most max bytes (E2BIG above), as malloc'ed bytes that
+ * are the caller's; one NUL stands behind them. */
+int ofs_dir_read_file(const struct ofs_dir *dir, const char *rel, uint64_t max,
+    uint8_t **bytes, uint64_t *len, struct optimfs_error *err);
+
+#endif

@@ -1,0 +1,19 @@
+/* name.h - keys as names of files, and back */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_NAME_H
+#define OFS_NAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define OFS_NAME_MAX 255
+
+/* key[0..n) as one path component (optimfs(5), "Names"): control bytes, "/"
+ * and "%" as %XX, "." and ".." as %2E, the empty key as "%", a long one cut and
+ * hashed. NUL-terminated; returns its length. Injective but for hashing. */
+size_t ofs_name_encode(const char *key, size_t n, char name[OFS_NAME_MAX + 1]);
+/* The key a name stands for; false when it was hashed or was never made by
+ * ofs_name_encode. key has room for n bytes; *len gets its length. */
+bool ofs_name_decode(const char *name, size_t n, char *key, size_t *len);
+
+#endif

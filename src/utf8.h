@@ -1,0 +1,14 @@
+/* utf8.h - where a character of UTF-8 ends */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_UTF8_H
+#define OFS_UTF8_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Length in bytes, 1 to 4, of the character at p, of which n bytes may be
+ * read; 0 when it is not valid UTF-8 (RFC 3629: no overlong forms, no
+ * surrogates, nothing above U+10FFFF) or n is 0. */
+size_t ofs_utf8_length(const uint8_t *p, size_t n);
+
+#endif

@@ -1,0 +1,106 @@
+/* base.c - cursor, checked arithmetic, arena, buffer, errors, UTF-8 */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+
+#include "optimfs/error.h"
+
+#include "arena.h"
+#include "buf.h"
+#include "checked.h"
+#include "cursor.h"
+#include "tap.h"
+#include "utf8.h"
+
+static void cursor(void)
+{
+	static const uint8_t bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 };
+	struct ofs_cursor c = ofs_cursor_of(bytes, sizeof(bytes)), sub;
+
+	is_u64(ofs_cursor_le64(&c), 0x0807060504030201, "eight bytes");
+	sub = ofs_cursor_sub(&c, 2);
+	is_u64(ofs_cursor_le16(&sub), 0x0a09, "two of a sub-window");
+	ofs_cursor_u8(&sub);
+	ok(sub.bad && !c.bad, "a sub-window ends on its own");
+	ok(ofs_cursor_fits(&c, 1, 1) && !ofs_cursor_fits(&c, 2, 1), "fits");
+	ok(!ofs_cursor_fits(&c, UINT64_MAX, UINT64_MAX), "fits does not wrap");
+	ok(ofs_cursor_take(&c, UINT64_MAX) == NULL && c.bad, "too much is bad");
+	ok(ofs_cursor_take(&c, 1) == NULL, "bad stays");
+	is_u64(ofs_cursor_left(&c), 1, "and moves nothing");
+}
+
+static void checked(void)
+{
+	static const uint64_t big[] = { 4194305, 4194305, 211106198978564 };
+	static const uint64_t hole[] = { 4194305, 4194305, 211106198978564, 0 };
+	uint64_t v;
+
+	ok(!ofs_add_u64(UINT64_MAX, 1, &v), "a sum that wraps");
+	ok(ofs_numel(NULL, 0, &v) && v == 1, "no dimensions: one element");
+	ok(!ofs_numel(big, 3, &v), "a shape that wraps to 4");
+	ok(ofs_numel(hole, 4, &v) && v == 0, "zero wins over overflow");
+}
+
+static void arena(void)
+{
+	struct ofs_arena a;
+	char *s;
+
+	ofs_arena_init(&a, 1 << 20);
+	s = ofs_arena_strndup(&a, "abc\0d", 5);
+	is_mem(s, "abc\0d\0", 6, "a string with a NUL");
+	for (int i = 0; i < 1000; i++)
+		if ((uintptr_t)ofs_arena_alloc(&a, (size_t)i) % 8 != 0)
+			s = NULL;
+	ok(s != NULL, "all aligned");
+	ok(ofs_arena_alloc(&a, 1 << 20) == NULL, "the limit holds");
+	ok(ofs_arena_alloc(&a, SIZE_MAX) == NULL, "no wrap");
+	ofs_arena_fini(&a);
+	is_u64(a.used, 0, "empty again");
+}
+
+static void errors(void)
+{
+	struct optimfs_error err = { 0 };
+
+	is_int(optimfs_fail(&err, EIO, "OFS603 %s is short", "a\nb"), -1, "-1");
+	is_str(err.text, "OFS603 a?b is short", "control bytes are disarmed");
+	optimfs_fail_in(&err, "rank %d", 3);
+	is_str(err.text, "OFS603 rank 3: a?b is short", "context after code");
+	optimfs_fail(&err, EINVAL, "no code");
+	optimfs_fail_in(&err, "file");
+	is_error(err, EINVAL, "file: no code", "context in front");
+	is_int(optimfs_fail(NULL, EIO, "x"), -1, "err may be NULL");
+}
+
+static void text(void)
+{
+	struct ofs_buf b = { .limit = 64 };
+
+	ofs_buf_json(&b, "a\"\\\n\xff\xc3\xa9", 7);
+	ofs_buf_putc(&b, 0);
+	is_str((char *)b.data, "a\\\"\\\\\\u000a\\u00ff\xc3\xa9", "JSON");
+	b.len = 0;
+	ofs_buf_printf(&b, "%060d", 1);
+	ofs_buf_puts(&b, "12345");
+	ok(b.bad && b.len == 60, "limit");
+	ofs_buf_fini(&b);
+	is_u64(ofs_utf8_length((const uint8_t *)"\xed\xa0\x80", 3), 0,
+	    "a surrogate is not UTF-8");
+	is_u64(ofs_utf8_length((const uint8_t *)"\xf0\x9f\x98\x80", 4), 4,
+	    "four bytes");
+	is_u64(ofs_utf8_length((const uint8_t *)"\xf0\x9f\x98\x80", 3), 0,
+	    "three of four");
+	is_u64(ofs_utf8_length((const uint8_t *)"\xc0\x80", 2), 0, "overlong");
+}
+
+int main(void)
+{
+	cursor();
+	checked();
+	arena();
+	errors();
+	text();
+	return done_testing();
+}
