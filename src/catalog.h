@@ -54,6 +54,7 @@ struct ofs_extent {
 	uint32_t object;
 	uint8_t encoding; /* enum ofs_encoding */
 	uint8_t codec;    /* enum ofs_codec */
+	uint16_t tag;     /* OFS_TORCH_RECORD: ofs_zip_tag of its name, or 0 */
 };
 
 /* A box of a tensor in an extent. */
