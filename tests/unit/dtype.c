@@ -1,0 +1,286 @@
+/* dtype.c - names of element types; elements as text and back */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "dtype.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tap.h"
+
+static void names(void)
+{
+	bool sizes = true, back = true;
+
+	for (int t = 1; t < OFS_NDTYPES; t++) {
+		const char *name = ofs_dtype_name((enum ofs_dtype)t);
+
+		sizes = sizes && ofs_dtype_size((enum ofs_dtype)t) > 0 &&
+		    ofs_dtype_size((enum ofs_dtype)t) %
+			    ofs_dtype_swap((enum ofs_dtype)t) ==
+			0;
+		back = back &&
+		    ofs_dtype_of_name(name, strlen(name)) == (enum ofs_dtype)t;
+	}
+	ok(sizes, "every type has a size that its swap unit divides");
+	ok(back, "every type is found by its name");
+	is_int(ofs_dtype_of_name("torch.bfloat16", 14), OFS_BFLOAT16,
+	    "with the module");
+	is_int(ofs_dtype_of_name("half", 4), OFS_FLOAT16, "second name");
+	is_int(ofs_dtype_of_name("float3", 6), OFS_DTYPE_NONE, "not a prefix");
+	is_int(ofs_dtype_of_name("torch.", 6), OFS_DTYPE_NONE, "only a module");
+	is_int(ofs_dtype_of_storage("CharStorage", 11), OFS_INT8, "a storage");
+	is_int(ofs_dtype_of_storage("QUInt2x4Storage", 15), OFS_QUINT2X4,
+	    "a quantized storage");
+	is_int(ofs_dtype_of_storage("UntypedStorage", 14), OFS_DTYPE_NONE,
+	    "an untyped one says nothing");
+	is_int(ofs_dtype_of_safetensors("F8_E4M3", 7), OFS_FLOAT8_E4M3FN,
+	    "safetensors");
+	is_str(ofs_dtype_npy(OFS_BFLOAT16), "<V2", "bfloat16 in NumPy");
+	is_str(ofs_dtype_npy(OFS_COMPLEX64), "<c8", "complex64 in NumPy");
+	ok(ofs_dtype_npy(OFS_COMPLEX32) == NULL, "none for complex32");
+	is_u64(ofs_dtype_swap(OFS_COMPLEX128), 8, "halves of complex swap");
+	is_u64(ofs_dtype_size(OFS_DTYPE_NONE), 0, "no size without a type");
+}
+
+/* Parse text, see code; print, see want (text when NULL). */
+static void both(enum ofs_dtype t, const char *text, uint64_t code,
+    const char *want)
+{
+	uint8_t raw[16] = { 0 };
+	char printed[80];
+	uint64_t got = 0;
+	size_t n;
+
+	is_int(ofs_dtype_parse(t, text, strlen(text), raw), 0, "%s: parse %s",
+	    ofs_dtype_name(t), text);
+	for (size_t i = ofs_dtype_size(t); i-- > 0;)
+		got = got << 8 | raw[i];
+	is_u64(got, code, "%s: bits of %s", ofs_dtype_name(t), text);
+	n = ofs_dtype_print(t, raw, printed);
+	is_str(printed, want == NULL ? text : want, "%s: print",
+	    ofs_dtype_name(t));
+	is_u64(n, strlen(printed), "its length");
+}
+
+static void values(void)
+{
+	both(OFS_FLOAT64, "0.1", 0x3fb999999999999a, NULL);
+	both(OFS_FLOAT64, "1e-08", 0x3e45798ee2308c3a, NULL);
+	both(OFS_FLOAT64, "5e-324", 1, NULL);
+	both(OFS_FLOAT64, "1.7976931348623157e+308", 0x7fefffffffffffff, NULL);
+	both(OFS_FLOAT64, "2.2250738585072014e-308", 0x10000000000000, NULL);
+	/* 2**-44: the nearest 16 digits are another number */
+	both(OFS_FLOAT64, "5.684341886080802e-14", 0x3d30000000000000, NULL);
+	both(OFS_FLOAT64, "9007199254740993", 0x4340000000000000,
+	    "9007199254740992.0");
+	both(OFS_FLOAT64, "1e22", 0x4480f0cf064dd592, "1e+22");
+	both(OFS_FLOAT64, "0.0001", 0x3f1a36e2eb1c432d, NULL);
+	both(OFS_FLOAT64, "0.00001", 0x3ee4f8b588e368f1, "1e-05");
+	both(OFS_FLOAT64, "-0", 0x8000000000000000, "-0.0");
+	both(OFS_FLOAT64, " 1e-5\n", 0x3ee4f8b588e368f1, "1e-05");
+	both(OFS_FLOAT64, "inf", 0x7ff0000000000000, "Infinity");
+	both(OFS_FLOAT64, "-Infinity", 0xfff0000000000000, NULL);
+	both(OFS_FLOAT64, "nan", 0x7ff8000000000000, "NaN");
+	both(OFS_FLOAT64, "-NaN", 0xfff8000000000000, NULL);
+	both(OFS_FLOAT64, "NaN(0x7ff0000000000001)", 0x7ff0000000000001, NULL);
+	both(OFS_FLOAT32, "0.1", 0x3dcccccd, NULL);
+	both(OFS_FLOAT32, "16777216.0", 0x4b800000, NULL);
+	both(OFS_FLOAT32, "3.4028235e+38", 0x7f7fffff, NULL);
+	both(OFS_FLOAT32, "1e-45", 1, NULL);
+	both(OFS_FLOAT32, "1000", 0x447a0000, "1000.0");
+	both(OFS_FLOAT32, "NaN(0xff800001)", 0xff800001, NULL);
+	both(OFS_FLOAT16, "0.1", 0x2e66, NULL);
+	both(OFS_FLOAT16, "65504", 0x7bff, "65504.0");
+	both(OFS_FLOAT16, "65519", 0x7bff, "65504.0");
+	both(OFS_FLOAT16, "6e-08", 1, NULL);
+	both(OFS_FLOAT16, "-inf", 0xfc00, "-Infinity");
+	both(OFS_BFLOAT16, "0.1", 0x3dcd, NULL);
+	both(OFS_BFLOAT16, "3.39e+38", 0x7f7f, NULL);
+	/* ties go to the even code */
+	both(OFS_BFLOAT16, "257", 0x4380, "256.0");
+	both(OFS_BFLOAT16, "259", 0x4382, "260.0");
+	both(OFS_FLOAT8_E4M3FN, "448", 0x7e, "448.0");
+	both(OFS_FLOAT8_E4M3FN, "-0.002", 0x81, NULL);
+	both(OFS_FLOAT8_E4M3FN, "-NaN", 0xff, NULL);
+	both(OFS_FLOAT8_E5M2, "57344", 0x7b, "57344.0");
+	both(OFS_FLOAT8_E4M3FNUZ, "240", 0x7f, "240.0");
+	both(OFS_FLOAT8_E4M3FNUZ, "-NaN", 0x80, "NaN");
+	both(OFS_FLOAT8_E4M3FNUZ, "-0.0", 0, "0.0");
+	both(OFS_FLOAT8_E5M2FNUZ, "-57344", 0xff, "-57344.0");
+	both(OFS_FLOAT8_E8M0FNU, "1", 127, "1.0");
+	both(OFS_FLOAT8_E8M0FNU, "NaN", 255, NULL);
+	both(OFS_INT64, "-9223372036854775808", 0x8000000000000000, NULL);
+	both(OFS_INT8, "-128", 0x80, NULL);
+	both(OFS_INT8, "+127", 0x7f, "127");
+	both(OFS_UINT64, "18446744073709551615", UINT64_MAX, NULL);
+	both(OFS_UINT8, "-0", 0, "0");
+	both(OFS_BOOL, "True", 1, "true");
+	both(OFS_BOOL, "0", 0, "false");
+	both(OFS_COMPLEX64, "(1.0-0.5j)", 0xbf0000003f800000, NULL);
+	both(OFS_COMPLEX64, "1e-05+2e+20j", 0x612d78ec3727c5ac,
+	    "(1e-05+2e+20j)");
+	both(OFS_COMPLEX32, "(NaN-Infinityj)", 0xfc007e00, NULL);
+	both(OFS_BITS16, "0x00ff", 0xff, NULL);
+	both(OFS_QINT32, "-5", 0xfffffffb, NULL);
+	both(OFS_FLOAT4_E2M1FN_X2, "0x7A", 0x7a, "0x7a");
+}
+
+static void refused(void)
+{
+	static const struct {
+		enum ofs_dtype t;
+		const char *text;
+		int rc;
+	} cases[] = {
+		{ OFS_FLOAT32, "", EINVAL },
+		{ OFS_FLOAT32, "  \n", EINVAL },
+		{ OFS_FLOAT32, "abc", EINVAL },
+		{ OFS_FLOAT32, "1,5", EINVAL },
+		{ OFS_FLOAT32, "0x1p3", EINVAL },
+		{ OFS_FLOAT32, "1 2", EINVAL },
+		{ OFS_FLOAT32, "1e", EINVAL },
+		{ OFS_FLOAT32, ".", EINVAL },
+		{ OFS_FLOAT32, "--1", EINVAL },
+		{ OFS_FLOAT32, "nanx", EINVAL },
+		{ OFS_FLOAT32, "NaN(0x3f800000)", EINVAL },
+		{ OFS_FLOAT32, "NaN(0x17f800001)", ERANGE },
+		{ OFS_FLOAT32, "1e39", ERANGE },
+		{ OFS_FLOAT32, "1e-60", ERANGE },
+		{ OFS_FLOAT64, "1e309", ERANGE },
+		{ OFS_FLOAT64, "1e-400", ERANGE },
+		{ OFS_FLOAT16, "65520", ERANGE },
+		{ OFS_FLOAT16, "1e-9", ERANGE },
+		{ OFS_BFLOAT16, "3.4e38", ERANGE },
+		{ OFS_FLOAT8_E4M3FN, "465", ERANGE },
+		{ OFS_FLOAT8_E4M3FN, "inf", ERANGE },
+		{ OFS_FLOAT8_E8M0FNU, "0", ERANGE },
+		{ OFS_FLOAT8_E8M0FNU, "-1", ERANGE },
+		{ OFS_INT64, "9223372036854775808", ERANGE },
+		{ OFS_INT64, "1.0", EINVAL },
+		{ OFS_INT64, "-", EINVAL },
+		{ OFS_INT8, "128", ERANGE },
+		{ OFS_INT8, "-129", ERANGE },
+		{ OFS_INT32, "99999999999999999999999", ERANGE },
+		{ OFS_UINT8, "-1", ERANGE },
+		{ OFS_UINT8, "256", ERANGE },
+		{ OFS_BOOL, "2", EINVAL },
+		{ OFS_BOOL, "yes", EINVAL },
+		{ OFS_COMPLEX64, "1.0", EINVAL },
+		{ OFS_COMPLEX64, "(1.0+2.0)", EINVAL },
+		{ OFS_COMPLEX64, "(1.0+1e99j)", ERANGE },
+		{ OFS_COMPLEX64, "j", EINVAL },
+		{ OFS_COMPLEX64, "(1e+5j)", EINVAL },
+		{ OFS_BITS8, "0x100", ERANGE },
+		{ OFS_BITS8, "0x", EINVAL },
+		{ OFS_DTYPE_NONE, "1", EINVAL },
+	};
+	uint8_t raw[16], untouched[16];
+
+	memset(untouched, 0xa5, sizeof(untouched));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		memcpy(raw, untouched, sizeof(raw));
+		is_int(ofs_dtype_parse(cases[i].t, cases[i].text,
+			   strlen(cases[i].text), raw),
+		    cases[i].rc, "%s refuses '%s'", ofs_dtype_name(cases[i].t),
+		    cases[i].text);
+		is_mem(raw, untouched, sizeof(raw), "and writes nothing");
+	}
+	is_int(ofs_dtype_parse(OFS_FLOAT32, "1\0", 2, raw), EINVAL, "a NUL");
+}
+
+/* Every code of the small types, and many of the large ones, comes back. */
+static bool round_trip(enum ofs_dtype t, uint64_t code)
+{
+	size_t size = ofs_dtype_size(t), n;
+	uint8_t raw[16] = { 0 }, back[16] = { 0 };
+	char text[80];
+
+	for (size_t i = 0; i < size; i++)
+		raw[i] = (uint8_t)(code >> 8 * (i % 8));
+	n = ofs_dtype_print(t, raw, text);
+	if (n < 80 && ofs_dtype_parse(t, text, n, back) == 0 &&
+	    memcmp(raw, back, size) == 0)
+		return true;
+	diag("%s 0x%llx is %s", ofs_dtype_name(t), (unsigned long long)code,
+	    text);
+	return false;
+}
+
+static void round_trips(void)
+{
+	uint64_t x = 88172645463325252u;
+
+	for (int t = 1; t < OFS_NDTYPES; t++) {
+		size_t size = ofs_dtype_size((enum ofs_dtype)t);
+		uint64_t n = size == 1 ? 256 : size == 2 ? 65536 : 20000;
+		uint64_t bad = 0;
+
+		if (t == OFS_BOOL)
+			n = 2;
+		for (uint64_t i = 0; i < n && bad < 3; i++) {
+			x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+			bad +=
+			    !round_trip((enum ofs_dtype)t, size <= 2 ? i : x);
+		}
+		ok(bad == 0, "%s: text gives the same bits back",
+		    ofs_dtype_name((enum ofs_dtype)t));
+	}
+}
+
+/* No shorter text may mean the same: numbers of n digits that are read must
+ * not print longer than they were written. */
+static void shortest(void)
+{
+	uint64_t x = 88172645463325252u, longer = 0;
+	char text[80], back[80];
+
+	for (int i = 0; i < 20000; i++) {
+		double v;
+
+		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+		snprintf(text, sizeof(text), "%d.%de%+03d", (int)(x % 9) + 1,
+		    (int)((x >> 8) % 10000000) * 10 + 1,
+		    (i & 1 ? 1 : -1) * (int)(20 + (x >> 40) % 280));
+		v = strtod(text, NULL);
+		ofs_print_double(v, back);
+		longer += strlen(back) > strlen(text);
+		longer += strtod(back, NULL) != v;
+	}
+	is_u64(longer, 0, "short numbers print short");
+}
+
+static void locales(void)
+{
+	static const char *const comma[] = { "de_DE.UTF-8", "fr_FR.UTF-8",
+		"de_DE", "fr_FR" };
+	char text[80];
+	uint8_t raw[8];
+	bool found = false;
+
+	for (size_t i = 0; i < 4 && !found; i++)
+		found = setlocale(LC_ALL, comma[i]) != NULL;
+	if (!found) {
+		skip(2, "no locale with a decimal comma");
+		return;
+	}
+	ofs_print_double(0.5, text);
+	is_str(text, "0.5", "the program's locale does not matter");
+	is_int(ofs_dtype_parse(OFS_FLOAT64, "0.5", 3, raw), 0, "to parse");
+	setlocale(LC_ALL, "C");
+}
+
+int main(void)
+{
+	names();
+	values();
+	refused();
+	round_trips();
+	shortest();
+	locales();
+	return done_testing();
+}
