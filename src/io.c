@@ -1,0 +1,390 @@
+/* io.c - opening and reading beneath the directory of a checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "io.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MAX_PATH       4096
+#define MAX_COMPONENTS 255
+
+/* A FIFO must not block, a terminal must not become ours. */
+#define FILE_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+#define DIR_FLAGS  (O_RDONLY | O_CLOEXEC | O_DIRECTORY)
+
+int ofs_dir_open(const char *path, struct ofs_dir *dir,
+    struct optimfs_error *err)
+{
+	struct ofs_dir new = { .fd = -1 };
+
+	new.path = strdup(path);
+	if (new.path == NULL)
+		return optimfs_fail(err, ENOMEM, "%s: out of memory", path);
+	new.fd = open(path, DIR_FLAGS);
+	if (new.fd == -1) {
+		optimfs_fail(err, EIO, "OFS755 %s: cannot be opened: %m", path);
+		free(new.path);
+		return -1;
+	}
+	*dir = new;
+	return 0;
+}
+
+void ofs_dir_close(struct ofs_dir *dir)
+{
+	if (dir->path != NULL)
+		close(dir->fd);
+	free(dir->path);
+	*dir = (struct ofs_dir){ .fd = -1 };
+}
+
+bool ofs_path_stays(const char *rel, size_t n)
+{
+	size_t start = 0, components = 0;
+
+	if (n == 0 || n > MAX_PATH || memchr(rel, '\0', n) != NULL)
+		return false;
+	for (size_t i = 0; i <= n; i++) {
+		size_t len = i - start;
+
+		if (i < n && rel[i] != '/')
+			continue;
+		if (len == 0 || (len == 1 && rel[start] == '.') ||
+		    (len == 2 && memcmp(rel + start, "..", 2) == 0) ||
+		    ++components > MAX_COMPONENTS)
+			return false;
+		start = i + 1;
+	}
+	return true;
+}
+
+/* One step of walk: the directory called name[0..n) in at, which is closed. */
+static int walk_into(int at, const char *name, size_t n, bool close_at)
+{
+	char component[MAX_PATH + 1];
+	struct stat st;
+	int fd, saved;
+
+	memcpy(component, name, n);
+	component[n] = '\0';
+	fd = openat(at, component, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	saved = errno;
+	if (close_at)
+		close(at);
+	errno = saved;
+	if (fd == -1)
+		return -1;
+	saved = 0;
+	if (fstat(fd, &st) == -1)
+		saved = errno;
+	else if (S_ISLNK(st.st_mode))
+		saved = ELOOP;
+	else if (!S_ISDIR(st.st_mode))
+		saved = ENOTDIR;
+	if (saved == 0)
+		return fd;
+	close(fd);
+	errno = saved;
+	return -1;
+}
+
+/* What open_beneath does, on a kernel or in a sandbox without openat2. rel
+ * has no ".." and no link is followed, so that each step stays inside. */
+static int walk(int dirfd, const char *rel, int flags)
+{
+	const char *slash;
+	int at = dirfd, fd, saved;
+
+	while ((slash = strchr(rel, '/')) != NULL) {
+		at = walk_into(at, rel, (size_t)(slash - rel), at != dirfd);
+		if (at == -1)
+			return -1;
+		rel = slash + 1;
+	}
+	do
+		fd = openat(at, rel, flags | O_NOFOLLOW);
+	while (fd == -1 && errno == EINTR);
+	saved = errno;
+	if (at != dirfd)
+		close(at);
+	errno = saved;
+	return fd;
+}
+
+/* Open rel, which ofs_path_stays allows; -1 with errno, ELOOP for a link. */
+static int open_beneath(const struct ofs_dir *dir, const char *rel, int flags)
+{
+	struct open_how how = {
+		.flags = (unsigned int)flags,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+	};
+	int fd;
+
+	if (!dir->follow) {
+		how.flags |= O_NOFOLLOW;
+		how.resolve |= RESOLVE_NO_SYMLINKS;
+	}
+	/* EAGAIN: something was renamed while a ".." of a link was resolved. */
+	for (int tries = 0; tries < 100; tries++) {
+		fd = (int)syscall(SYS_openat2, dir->fd, rel, &how, sizeof(how));
+		if (fd != -1 || (errno != EAGAIN && errno != EINTR))
+			break;
+	}
+	/* Old seccomp filters say EPERM to calls that they do not know. */
+	if (fd == -1 && (errno == ENOSYS || errno == EPERM))
+		return walk(dir->fd, rel, flags);
+	return fd;
+}
+
+static int refuse_path(const char *rel, struct optimfs_error *err)
+{
+	return optimfs_fail(err, EPERM,
+	    "OFS620 path '%.300s' leaves the checkpoint", rel);
+}
+
+static int explain_open(const struct ofs_dir *dir, const char *rel,
+    struct optimfs_error *err)
+{
+	switch (errno) {
+	case ENOENT:
+	case ENOTDIR:
+		return optimfs_fail(err, ENOENT, "OFS140 %.300s: no such file",
+		    rel);
+	case EXDEV:
+		return refuse_path(rel, err);
+	case ELOOP:
+		if (dir->follow)
+			return optimfs_fail(err, EPERM,
+			    "OFS621 %.300s: symbolic links could not be "
+			    "followed inside the checkpoint",
+			    rel);
+		return optimfs_fail(err, EPERM,
+		    "OFS621 %.300s: symbolic link refused (-o follow)", rel);
+	case ENXIO: /* a socket, a device without a driver */
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS602 %.300s: not a regular file", rel);
+	case ENOMEM:
+		return optimfs_fail(err, ENOMEM, "%.300s: %m", rel);
+	default:
+		return optimfs_fail(err, EIO,
+		    "OFS755 %.300s: cannot be opened: %m", rel);
+	}
+}
+
+int ofs_dir_open_file(const struct ofs_dir *dir, const char *rel,
+    struct stat *st, struct optimfs_error *err)
+{
+	struct stat got;
+	int fd;
+
+	if (!ofs_path_stays(rel, strlen(rel)))
+		return refuse_path(rel, err);
+	fd = open_beneath(dir, rel, FILE_FLAGS);
+	if (fd == -1)
+		return explain_open(dir, rel, err);
+	if (fstat(fd, &got) == -1) {
+		explain_open(dir, rel, err);
+		close(fd);
+		return -1;
+	}
+	if (!S_ISREG(got.st_mode)) {
+		close(fd);
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS602 %.300s: not a regular file", rel);
+	}
+	*st = got;
+	return fd;
+}
+
+int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
+    struct ofs_dir *sub, struct optimfs_error *err)
+{
+	struct ofs_dir new = { .fd = -1, .follow = dir->follow };
+
+	if (!ofs_path_stays(rel, strlen(rel)))
+		return refuse_path(rel, err);
+	if (asprintf(&new.path, "%s/%s", dir->path, rel) == -1)
+		return optimfs_fail(err, ENOMEM, "%.300s: out of memory", rel);
+	new.fd = open_beneath(dir, rel, DIR_FLAGS);
+	if (new.fd == -1) {
+		explain_open(dir, rel, err);
+		free(new.path);
+		return -1;
+	}
+	*sub = new;
+	return 0;
+}
+
+bool ofs_dir_stat(const struct ofs_dir *dir, const char *rel, struct stat *st)
+{
+	bool there;
+	int fd;
+
+	if (!ofs_path_stays(rel, strlen(rel)))
+		return false;
+	fd = open_beneath(dir, rel, O_PATH | O_CLOEXEC);
+	if (fd == -1)
+		return false;
+	there = fstat(fd, st) == 0;
+	close(fd);
+	return there;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool add_name(struct ofs_names *names, size_t *cap, const char *name)
+{
+	if (names->n == *cap) {
+		size_t more = *cap == 0 ? 16 : *cap * 2;
+		char **grown = reallocarray(names->name, more, sizeof(*grown));
+
+		if (grown == NULL)
+			return false;
+		names->name = grown;
+		*cap = more;
+	}
+	names->name[names->n] = strdup(name);
+	if (names->name[names->n] == NULL)
+		return false;
+	names->n++;
+	return true;
+}
+
+static int list_stream(DIR *stream, struct ofs_names *names)
+{
+	struct dirent *e;
+	size_t cap = 0;
+
+	while (errno = 0, (e = readdir(stream)) != NULL) {
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		if (!add_name(names, &cap, e->d_name))
+			return ENOMEM;
+	}
+	return errno;
+}
+
+int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
+    struct optimfs_error *err)
+{
+	struct ofs_names got = { 0 };
+	DIR *stream = NULL;
+	int fd, error;
+
+	/* its own descriptor: dir->fd has one position for all threads */
+	fd = openat(dir->fd, ".", DIR_FLAGS);
+	if (fd != -1)
+		stream = fdopendir(fd);
+	if (stream == NULL) {
+		optimfs_fail(err, EIO, "OFS755 %s: cannot be listed: %m",
+		    dir->path);
+		if (fd != -1)
+			close(fd);
+		return -1;
+	}
+	error = list_stream(stream, &got);
+	closedir(stream);
+	if (error != 0) {
+		ofs_names_free(&got);
+		errno = error;
+		return optimfs_fail(err, error == ENOMEM ? ENOMEM : EIO,
+		    "OFS755 %s: cannot be listed: %m", dir->path);
+	}
+	if (got.n > 0)
+		qsort(got.name, got.n, sizeof(*got.name), by_name);
+	*names = got;
+	return 0;
+}
+
+void ofs_names_free(struct ofs_names *names)
+{
+	for (size_t i = 0; i < names->n; i++)
+		free(names->name[i]);
+	free(names->name);
+	*names = (struct ofs_names){ 0 };
+}
+
+int ofs_pread_all(int fd, void *buf, uint64_t n, uint64_t off,
+    struct optimfs_error *err)
+{
+	uint64_t done = 0;
+	ssize_t got;
+
+	if (off > INT64_MAX || n > INT64_MAX - off)
+		return optimfs_fail(err, EIO,
+		    "OFS603 %" PRIu64 " bytes at %" PRIu64
+		    ": no file is that long",
+		    n, off);
+	while (done < n) {
+		got = pread(fd, (char *)buf + done, n - done,
+		    (off_t)(off + done));
+		if (got == -1 && errno == EINTR)
+			continue;
+		if (got == -1)
+			return optimfs_fail(err, EIO,
+			    "OFS755 %" PRIu64 " bytes at %" PRIu64 ": %m",
+			    n - done, off + done);
+		if (got == 0)
+			return optimfs_fail(err, EIO,
+			    "OFS603 %" PRIu64 " of %" PRIu64
+			    " bytes at %" PRIu64 ", then the file ends",
+			    done, n, off);
+		done += (uint64_t)got;
+	}
+	return 0;
+}
+
+static int read_file(int fd, uint64_t size, uint8_t **bytes,
+    struct optimfs_error *err)
+{
+	uint8_t *buf;
+
+	if (size >= SIZE_MAX)
+		return optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes", size);
+	buf = malloc((size_t)size + 1);
+	if (buf == NULL)
+		return optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes", size);
+	if (ofs_pread_all(fd, buf, size, 0, err) == -1) {
+		free(buf);
+		return -1;
+	}
+	buf[size] = '\0';
+	*bytes = buf;
+	return 0;
+}
+
+int ofs_dir_read_file(const struct ofs_dir *dir, const char *rel, uint64_t max,
+    uint8_t **bytes, uint64_t *len, struct optimfs_error *err)
+{
+	uint64_t size;
+	struct stat st;
+	int fd, ret;
+
+	fd = ofs_dir_open_file(dir, rel, &st, err);
+	if (fd == -1)
+		return -1;
+	size = (uint64_t)st.st_size;
+	if (size > max)
+		ret = optimfs_fail(err, E2BIG,
+		    "OFS440 %.300s: %" PRIu64 " bytes, limit %" PRIu64, rel,
+		    size, max);
+	else if ((ret = read_file(fd, size, bytes, err)) == -1)
+		optimfs_fail_in(err, "%.300s", rel);
+	else
+		*len = size;
+	close(fd);
+	return ret;
+}
