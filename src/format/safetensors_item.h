@@ -1,0 +1,52 @@
+/* safetensors_item.h - the header of a safetensors file or blob */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_SAFETENSORS_ITEM_H
+#define OFS_SAFETENSORS_ITEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "catalog.h"
+#include "format/zip.h"
+
+/* Bytes a header may have: what the reference reader allows. */
+#define OFS_SAFETENSORS_HEADER_MAX 100000000
+
+struct ofs_safetensors_tensor {
+	struct ofs_str name;
+	uint8_t dtype; /* enum ofs_dtype; OFS_DTYPE_NONE: a code we lack */
+	uint8_t ndim;
+	uint64_t off, len; /* of its bytes, from the start of the blob */
+	const uint64_t *shape;
+};
+
+struct ofs_safetensors {
+	struct ofs_arena arena;
+	struct ofs_safetensors_tensor *tensor; /* as the header lists them */
+	size_t n;
+	/* The members of __metadata__: name, value, name, value ... */
+	struct ofs_str *metadata;
+	size_t nmetadata; /* pairs */
+	uint32_t *slot;   /* hash table over the names */
+	size_t nslots;
+};
+
+/* Read and check the header of a blob of which size bytes can be read (EUCLEAN,
+ * OFS651 to OFS660): tensors must lie one after the other without holes. whole:
+ * the blob must end where its last tensor does, otherwise more may follow it.
+ * *st is for ofs_safetensors_fini, and empty after a failure. */
+int ofs_safetensors_open(struct ofs_safetensors *st, uint64_t size, bool whole,
+    ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err);
+void ofs_safetensors_fini(struct ofs_safetensors *st);
+/* The tensor called name; NULL. */
+const struct ofs_safetensors_tensor *ofs_safetensors_find(const struct
+    ofs_safetensors *st,
+    const char *name, size_t n);
+/* The value of a member of __metadata__; .p is NULL when it has none. */
+struct ofs_str ofs_safetensors_metadata(const struct ofs_safetensors *st,
+    const char *name);
+
+#endif

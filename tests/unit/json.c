@@ -1,0 +1,346 @@
+/* json.c - the JSON reader and the safetensors header on top of it */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/json.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dtype.h"
+#include "format/safetensors_item.h"
+#include "tap.h"
+
+/* The tokens of a text, one letter each; "!" for an error. */
+static const char *tokens(const char *text, size_t n, struct optimfs_error *err)
+{
+	static const char letter[] = "!.{}[]ks#tfn";
+	static char out[256];
+	enum ofs_json_token token;
+	struct ofs_json j;
+	size_t len = 0;
+
+	ofs_json_init(&j, text, (uint32_t)n);
+	do {
+		token = ofs_json_next(&j, err);
+		out[len++] = letter[token];
+	} while (token > OFS_JSON_END && len < sizeof(out) - 1);
+	out[len] = '\0';
+	ofs_json_fini(&j);
+	return out;
+}
+
+static void shapes(void)
+{
+	static const struct {
+		const char *text, *want;
+	} cases[] = {
+		{ "{}", "{}." },
+		{ " [ ] ", "[]." },
+		{ "[1,-2.5e+3,true,false,null,\"x\"]", "[##tfns]." },
+		{ "{\"a\":{\"b\":[{}]},\"c\":0}", "{k{k[{}]}k#}." },
+		{ "\"alone\"", "s." },
+		{ "{\"a\":1,}", "{k#!" },
+		{ "[1,]", "[#!" },
+		{ "[1 2]", "[#!" },
+		{ "[1}", "[#!" },
+		{ "{\"a\" 1}", "{!" },
+		{ "{1:2}", "{!" },
+		{ "01", "#!" },
+		{ "1.", "!" },
+		{ "1e", "!" },
+		{ "+1", "!" },
+		{ "-", "!" },
+		{ "NaN", "!" },
+		{ "tru", "!" },
+		{ "// c\n1", "!" },
+		{ "\xef\xbb\xbf{}", "!" },
+		{ "{} x", "{}!" },
+		{ "\"\\x\"", "!" },
+		{ "\"\\u12g4\"", "!" },
+		{ "\"a\nb\"", "!" },
+		{ "\"\xff\"", "!" },
+		{ "\"abc", "!" },
+		{ "\"\\", "!" },
+		{ "", "!" },
+		{ "[", "[!" },
+	};
+	struct optimfs_error err;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		is_str(tokens(cases[i].text, strlen(cases[i].text), &err),
+		    cases[i].want, "%s", cases[i].text);
+	is_str(tokens("{\"a\":1 x", 8, &err), "{k#!", "junk in an object");
+	is_error(err, EUCLEAN, "OFS653 JSON at byte 7: expected ','",
+	    "the byte is named");
+}
+
+static void depth(void)
+{
+	char text[200];
+	struct optimfs_error err;
+
+	memset(text, '[', 64);
+	memset(text + 64, ']', 64);
+	is_u64(strlen(tokens(text, 128, &err)), 129, "64 levels");
+	memset(text, '[', 65);
+	tokens(text, 65, &err);
+	is_error(err, EUCLEAN, "OFS653 JSON at byte 64: depth", "65 levels");
+}
+
+static void strings(void)
+{
+	static const char text[] =
+	    "[\"plain\", \"\\\"\\\\\\/\\b\\f\\n\\r\\t\", "
+	    "\"\\u00e9\\u20ac\\ud83d\\ude00\", \"\\ud83dx\", \"a\\u0000b\", "
+	    "\"\\udc00\\ud83d\\u0041\"]";
+	static const struct {
+		const char *want;
+		size_t n;
+	} want[] = {
+		{ "plain", 5 },
+		{ "\"\\/\b\f\n\r\t", 8 },
+		{ "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 9 },
+		{ "\xed\xa0\xbdx", 4 },
+		{ "a\0b", 3 },
+		{ "\xed\xb0\x80\xed\xa0\xbd\x41", 7 },
+	};
+	struct optimfs_error err;
+	struct ofs_json j;
+
+	ofs_json_init(&j, text, sizeof(text) - 1);
+	ofs_json_next(&j, &err);
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		is_int(ofs_json_next(&j, &err), OFS_JSON_STRING, "string %zu",
+		    i);
+		is_u64(j.str.len, want[i].n, "its length");
+		is_mem(j.str.p, want[i].want, want[i].n, "its bytes");
+	}
+	is_int(ofs_json_next(&j, &err), OFS_JSON_ARRAY_END, "and the end");
+	ofs_json_fini(&j);
+}
+
+static void numbers(void)
+{
+	static const struct {
+		const char *text;
+		bool is_int;
+		int64_t want;
+	} cases[] = {
+		{ "0", true, 0 },
+		{ "-0", true, 0 },
+		{ "9007199254740993", true, INT64_C(9007199254740993) },
+		{ "9223372036854775807", true, INT64_MAX },
+		{ "-9223372036854775808", true, INT64_MIN },
+		{ "9223372036854775808", false, 0 },
+		{ "-9223372036854775809", false, 0 },
+		{ "18446744073709551616", false, 0 },
+		{ "1.0", false, 0 },
+		{ "1e3", false, 0 },
+	};
+	struct optimfs_error err;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct ofs_json j;
+
+		ofs_json_init(&j, cases[i].text,
+		    (uint32_t)strlen(cases[i].text));
+		is_int(ofs_json_next(&j, &err), OFS_JSON_NUMBER, "%s",
+		    cases[i].text);
+		is_int(j.is_int, cases[i].is_int, "is it an int64_t");
+		if (cases[i].is_int)
+			is_int(j.integer, cases[i].want, "exactly");
+		is_u64(j.str.len, strlen(cases[i].text), "as written");
+	}
+}
+
+static void skipping(void)
+{
+	static const char text[] = "{\"a\":[{\"x\":[1,2]},3],\"b\":7}";
+	struct optimfs_error err;
+	struct ofs_json j;
+
+	ofs_json_init(&j, text, sizeof(text) - 1);
+	ofs_json_next(&j, &err);
+	ofs_json_next(&j, &err);
+	is_int(ofs_json_skip(&j, ofs_json_next(&j, &err), &err), 0, "skip");
+	is_int(ofs_json_next(&j, &err), OFS_JSON_KEY, "the next key");
+	is_mem(j.str.p, "b", 1, "is b");
+	is_int(ofs_json_skip(&j, ofs_json_next(&j, &err), &err), 0,
+	    "skip a number");
+	is_int(ofs_json_next(&j, &err), OFS_JSON_OBJECT_END, "the end");
+	ofs_json_fini(&j);
+}
+
+/* Safetensors headers. */
+
+struct blob {
+	uint8_t bytes[4096];
+	uint64_t size;
+};
+
+static int blob_read(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	const struct blob *b = ctx;
+
+	if (off > b->size || len > b->size - off)
+		return optimfs_fail(err, EIO, "read past the blob");
+	memcpy(buf, b->bytes + off, len);
+	return 0;
+}
+
+static void make_blob(struct blob *b, const char *header, uint64_t data)
+{
+	uint64_t n = strlen(header);
+
+	for (int i = 0; i < 8; i++)
+		b->bytes[i] = (uint8_t)(n >> (8 * i));
+	memcpy(b->bytes + 8, header, n);
+	b->size = 8 + n + data;
+}
+
+static void header_good(void)
+{
+	static const char header[] =
+	    "{\"__metadata__\":{\"format\":\"pt\",\"odd\":[1]},"
+	    "\"b\":{\"dtype\":\"BF16\",\"shape\":[2,1],"
+	    "\"data_offsets\":[8,12]},"
+	    "\"a\\u0000\":{\"shape\":[],\"data_offsets\":[0,8],"
+	    "\"dtype\":\"F64\"},"
+	    "\"e\":{\"dtype\":\"F32\",\"shape\":[0,4],"
+	    "\"data_offsets\":[8,8]}}  ";
+	const struct ofs_safetensors_tensor *t;
+	struct ofs_safetensors st;
+	struct optimfs_error err;
+	struct blob b = { 0 };
+
+	make_blob(&b, header, 12);
+	if (!ok(ofs_safetensors_open(&st, b.size, true, blob_read, &b, &err) ==
+		    0,
+		"a valid header"))
+		return;
+	is_u64(st.n, 3, "three tensors");
+	t = ofs_safetensors_find(&st, "b", 1);
+	ok(t != NULL && t->dtype == OFS_BFLOAT16 && t->ndim == 2 &&
+		t->shape[0] == 2,
+	    "b is bfloat16 [2, 1]");
+	is_u64(t->off, b.size - 4, "its place");
+	is_u64(t->len, 4, "its length");
+	t = ofs_safetensors_find(&st, "a\0", 2);
+	ok(t != NULL && t->ndim == 0, "a name with NUL");
+	ok(ofs_safetensors_find(&st, "x", 1) == NULL, "a name it lacks");
+	ok(ofs_safetensors_find(&st, "__metadata__", 12) == NULL,
+	    "metadata is no tensor");
+	is_str(ofs_safetensors_metadata(&st, "format").p, "pt", "metadata");
+	ok(ofs_safetensors_metadata(&st, "odd").p == NULL,
+	    "metadata that is no string is passed over");
+	ofs_safetensors_fini(&st);
+	b.size++;
+	is_int(ofs_safetensors_open(&st, b.size, false, blob_read, &b, &err), 0,
+	    "more may follow an item");
+	ofs_safetensors_fini(&st);
+	is_int(ofs_safetensors_open(&st, b.size, true, blob_read, &b, &err), -1,
+	    "but not a file");
+	is_error(err, EUCLEAN, "OFS658", "trailing byte");
+}
+
+#define T(dtype, shape, off) \
+ "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" off "}"
+
+static void header_bad(void)
+{
+	static const struct {
+		const char *header, *code;
+	} cases[] = {
+		{ "[]", "OFS653" },
+		{ "{}x", "OFS653" },
+		{ "{\"a\":" T("F32", "[1]", "[0,4]") ",\"a\":" T("F32", "[1]",
+		      "[0,4]") "}",
+		    "OFS654" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F64\"}}", "OFS654" },
+		{ "{\"a\":{\"shape\":[],\"shape\":[]}}", "OFS654" },
+		{ "{\"__metadata__\":{},\"__metadata__\":{}}", "OFS654" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", "OFS655" },
+		{ "{\"a\":{\"x\":1}}", "OFS655" },
+		{ "{\"a\":3}", "OFS655" },
+		{ "{\"a\":" T("F32", "[1]", "[0,4.0]") "}", "OFS655" },
+		{ "{\"a\":" T("F32", "[1]", "[0,4e0]") "}", "OFS655" },
+		{ "{\"a\":" T("F32", "[-1]", "[0,4]") "}", "OFS655" },
+		{ "{\"a\":" T("F32", "[1]", "[0,\"4\"]") "}", "OFS655" },
+		{ "{\"a\":" T("F32", "[1]", "[0,18446744073709551616]") "}",
+		    "OFS655" },
+		{ "{\"a\":" T("F32", "[1]", "[0,4,4]") "}", "OFS655" },
+		{ "{\"a\":" T("F32", "[1]", "[0]") "}", "OFS655" },
+		{ "{\"a\":" T("F32", "[0]", "[4,0]") "}", "OFS656" },
+		{ "{\"a\":" T("F32", "[1]", "[4,8]") "}", "OFS656" },
+		{ "{\"a\":" T("F32", "[2]", "[0,8]") ",\"b\":" T("F32", "[1]",
+		      "[4,8]") "}",
+		    "OFS656" },
+		{ "{\"a\":" T("F32", "[4194305,4194305,211106198978564]",
+		      "[0,16]") "}",
+		    "OFS659" },
+		{ "{\"a\":" T("F32", "[2]", "[0,4]") "}", "OFS659" },
+	};
+	struct ofs_safetensors st;
+	struct optimfs_error err;
+	struct blob b = { 0 };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		make_blob(&b, cases[i].header, 8);
+		is_int(ofs_safetensors_open(&st, b.size, true, blob_read, &b,
+			   &err),
+		    -1, "%s", cases[i].header);
+		is_error(err, EUCLEAN, cases[i].code, "says why");
+	}
+	make_blob(&b, "{\"a\":" T("Q9", "[3]", "[0,8]") "}", 8);
+	is_int(ofs_safetensors_open(&st, b.size, true, blob_read, &b, &err), 0,
+	    "an unknown dtype is the reader's to refuse");
+	is_int(st.tensor[0].dtype, OFS_DTYPE_NONE, "it is marked");
+	ofs_safetensors_fini(&st);
+}
+
+static void lengths(void)
+{
+	static const struct {
+		uint64_t n, size;
+		const char *code;
+	} cases[] = {
+		{ 0, 7, "OFS651" },
+		{ 0, 100, "OFS651" },
+		{ 1, 100, "OFS651" },
+		{ 93, 100, "OFS652" },
+		{ 100000001, 200000000, "OFS652" },
+		{ UINT64_C(1) << 63, 100, "OFS652" },
+		{ UINT64_MAX, 100, "OFS652" },
+		{ UINT64_MAX - 7, 100, "OFS652" },
+	};
+	struct ofs_safetensors st;
+	struct optimfs_error err;
+	struct blob b = { 0 };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		for (int k = 0; k < 8; k++)
+			b.bytes[k] = (uint8_t)(cases[i].n >> (8 * k));
+		b.size = cases[i].size;
+		is_int(ofs_safetensors_open(&st, b.size, true, blob_read, &b,
+			   &err),
+		    -1, "length %zu", i);
+		is_error(err, EUCLEAN, cases[i].code, "says why");
+	}
+}
+
+int main(void)
+{
+	shapes();
+	depth();
+	strings();
+	numbers();
+	skipping();
+	header_good();
+	header_bad();
+	lengths();
+	return done_testing();
+}
