@@ -1,0 +1,157 @@
+/* name.c - keys as names of files, and back */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "name.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "utf8.h"
+
+/* A name that was cut ends in "~" and the 16 lower-case hexadecimal digits of
+ * the whole key's hash. No other name may, so a key that does is escaped. */
+#define KEPT     200
+#define HASH_LEN 17
+
+/* One unit of a name: what a byte or a character of the key becomes. A cut
+ * falls between units. */
+struct unit {
+	char text[4];
+	size_t len;
+	size_t taken; /* bytes of the key */
+};
+
+static bool hex_digit(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+}
+
+static bool looks_hashed(const char *p, size_t n)
+{
+	if (n != HASH_LEN || p[0] != '~')
+		return false;
+	for (size_t i = 1; i < n; i++)
+		if (!hex_digit(p[i]))
+			return false;
+	return true;
+}
+
+static void escape(struct unit *u, uint8_t c)
+{
+	static const char hex[] = "0123456789ABCDEF";
+
+	u->text[0] = '%';
+	u->text[1] = hex[c >> 4];
+	u->text[2] = hex[c & 15];
+	u->len = 3;
+	u->taken = 1;
+}
+
+static struct unit next_unit(const char *p, size_t n)
+{
+	struct unit u;
+	size_t k = ofs_utf8_length((const uint8_t *)p, n);
+	uint8_t c = (uint8_t)*p;
+
+	if (k == 0 || c < 0x20 || c == 0x7f || c == '/' || c == '%' ||
+	    looks_hashed(p, n)) {
+		escape(&u, c);
+		return u;
+	}
+	memcpy(u.text, p, k);
+	u.len = u.taken = k;
+	return u;
+}
+
+static size_t put_hash(const char *key, size_t n, char *at)
+{
+	static const char hex[] = "0123456789abcdef";
+	uint64_t h = XXH64(key, n, 0);
+
+	at[0] = '~';
+	for (int i = 0; i < 16; i++)
+		at[1 + i] = hex[h >> (60 - 4 * i) & 15];
+	at[HASH_LEN] = '\0';
+	return HASH_LEN;
+}
+
+static bool dots(const char *key, size_t n)
+{
+	return (n == 1 && key[0] == '.') ||
+	    (n == 2 && key[0] == '.' && key[1] == '.');
+}
+
+size_t ofs_name_encode(const char *key, size_t n, char name[OFS_NAME_MAX + 1])
+{
+	size_t len = 0, cut = 0, i = 0;
+	struct unit u;
+
+	if (n == 0) {
+		memcpy(name, "%", 2);
+		return 1;
+	}
+	if (dots(key, n)) {
+		memcpy(name, "%2E%2E", 3 * n);
+		name[3 * n] = '\0';
+		return 3 * n;
+	}
+	while (i < n) {
+		u = next_unit(key + i, n - i);
+		if (len + u.len > OFS_NAME_MAX)
+			return cut + put_hash(key, n, name + cut);
+		memcpy(name + len, u.text, u.len);
+		len += u.len;
+		i += u.taken;
+		if (len <= KEPT)
+			cut = len;
+	}
+	name[len] = '\0';
+	return len;
+}
+
+static int unhex(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Undo %XX; the caller checks by encoding again that name was made so. */
+static bool unescape(const char *name, size_t n, char *key, size_t *len)
+{
+	size_t out = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (name[i] != '%') {
+			key[out++] = name[i];
+			continue;
+		}
+		if (n - i < 3 || unhex(name[i + 1]) < 0 ||
+		    unhex(name[i + 2]) < 0)
+			return false;
+		key[out++] =
+		    (char)(unhex(name[i + 1]) << 4 | unhex(name[i + 2]));
+		i += 2;
+	}
+	*len = out;
+	return true;
+}
+
+bool ofs_name_decode(const char *name, size_t n, char *key, size_t *len)
+{
+	char again[OFS_NAME_MAX + 1];
+	size_t out = 0;
+
+	if (n == 0 || n > OFS_NAME_MAX ||
+	    (n >= HASH_LEN && looks_hashed(name + n - HASH_LEN, HASH_LEN)))
+		return false;
+	if (!(n == 1 && name[0] == '%') && !unescape(name, n, key, &out))
+		return false;
+	if (ofs_name_encode(key, out, again) != n ||
+	    memcmp(again, name, n) != 0)
+		return false;
+	*len = out;
+	return true;
+}

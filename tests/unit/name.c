@@ -1,0 +1,198 @@
+/* name.c - keys become names of files and come back */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "name.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "tap.h"
+#include "utf8.h"
+
+static const struct {
+	const char *key;
+	size_t n;
+	const char *name;
+} table[] = {
+#define K(k, e)       \
+ {                    \
+  k, sizeof(k) - 1, e \
+ }
+	K("layers.0.attn.weight", "layers.0.attn.weight"),
+	K("a/b", "a%2Fb"),
+	K(".", "%2E"),
+	K("..", "%2E%2E"),
+	K("...", "..."),
+	K(".hidden", ".hidden"),
+	K(".optimfs", ".optimfs"),
+	K("", "%"),
+	K("%", "%25"),
+	K("100%", "100%25"),
+	K("%2F", "%252F"),
+	K("a\0b", "a%00b"),
+	K("a\nb\tc\x1b[2J", "a%0Ab%09c%1B[2J"),
+	K("\x7f", "%7F"),
+	K("\xcf\x80.w", "\xcf\x80.w"),
+	K("\xe2\x80\xae", "\xe2\x80\xae"),
+	K("\xff", "%FF"),
+	K("\xed\xa0\x80", "%ED%A0%80"),
+	K("\xc3", "%C3"),
+	K("a\xc3(", "a%C3("),
+	K("-rf", "-rf"),
+	K("a b$(c)'\"", "a b$(c)'\""),
+	K("CASE", "CASE"),
+	K("w~0123456789abcdef", "w%7E0123456789abcdef"),
+	K("~0123456789abcdef", "%7E0123456789abcdef"),
+	K("w~0123456789abcdef0", "w~0123456789abcdef0"),
+	K("w~0123456789ABCDEF", "w~0123456789ABCDEF"),
+	K("w~2", "w~2"),
+};
+
+static bool round_trip(const char *key, size_t n)
+{
+	char name[OFS_NAME_MAX + 1], back[OFS_NAME_MAX + 1];
+	size_t len, got;
+
+	memset(name, 'x', sizeof(name));
+	len = ofs_name_encode(key, n, name);
+	if (len == 0 || len > OFS_NAME_MAX || strlen(name) != len)
+		return false;
+	if (strchr(name, '/') != NULL || strcmp(name, ".") == 0 ||
+	    strcmp(name, "..") == 0)
+		return false;
+	for (size_t i = 0; i < len;) {
+		size_t k = ofs_utf8_length((uint8_t *)name + i, len - i);
+
+		if (k == 0 || (uint8_t)name[i] < 0x20 || name[i] == 0x7f)
+			return false;
+		i += k;
+	}
+	if (!ofs_name_decode(name, len, back, &got))
+		return len >= 197 + 17 && name[len - 17] == '~';
+	return got == n && memcmp(back, key, n) == 0;
+}
+
+static void rows(void)
+{
+	char name[OFS_NAME_MAX + 1];
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+		ofs_name_encode(table[i].key, table[i].n, name);
+		is_str(name, table[i].name, "%s", table[i].name);
+		ok(round_trip(table[i].key, table[i].n), "and back");
+	}
+}
+
+/* A key of n copies of unit, and after it tail. */
+static char *repeat(const char *unit, size_t n, const char *tail)
+{
+	size_t k = strlen(unit);
+	char *s = malloc(n * k + strlen(tail) + 1);
+
+	if (s == NULL)
+		bail_out("no memory");
+	for (size_t i = 0; i < n; i++)
+		memcpy(s + i * k, unit, k);
+	strcpy(s + n * k, tail);
+	return s;
+}
+
+static void cut_at(const char *unit, size_t n, const char *tail, size_t kept)
+{
+	char name[OFS_NAME_MAX + 1], want[32], back[OFS_NAME_MAX];
+	char *key = repeat(unit, n, tail);
+	size_t len = ofs_name_encode(key, strlen(key), name);
+
+	snprintf(want, sizeof(want), "~%016llx",
+	    (unsigned long long)XXH64(key, strlen(key), 0));
+	is_u64(len, kept + 17, "%zu x \"%s\" is cut to %zu", n, unit, kept);
+	is_str(name + kept, want, "and hashed");
+	ok(!ofs_name_decode(name, len, back, &len), "and does not decode");
+	free(key);
+}
+
+static void limits(void)
+{
+	char a[OFS_NAME_MAX + 1], b[OFS_NAME_MAX + 1];
+	char *key = repeat("x", 255, ""), *other;
+
+	is_u64(ofs_name_encode(key, 255, a), 255, "255 bytes are kept");
+	ok(round_trip(key, 255), "and come back");
+	free(key);
+	cut_at("x", 256, "", 200);
+	cut_at("x", 65536, "", 200);
+	cut_at("\xcf\x80", 128, "", 200);
+	cut_at("\xe2\x82\xac", 86, "", 198);
+	cut_at("\xf0\x9f\x98\x80", 64, "", 200);
+	cut_at("/", 86, "", 198);
+	cut_at("a/", 66, "", 200);
+	key = repeat("x", 300, "a");
+	other = repeat("x", 300, "b");
+	ofs_name_encode(key, 301, a);
+	ofs_name_encode(other, 301, b);
+	ok(memcmp(a, b, 200) == 0 && strcmp(a, b) != 0,
+	    "two long keys that begin alike differ");
+	free(other);
+	/* a short key that says what the long one's name says */
+	is_u64(ofs_name_encode(a, strlen(a), b), 219, "a hash is no key");
+	ok(strcmp(a, b) != 0, "a hashed name cannot be imitated");
+	free(key);
+}
+
+static void refused(void)
+{
+	static const char *const names[] = { "", ".", "..", "a/b", "%2f", "%41",
+		"%G0", "%2", "a%", "%%", "a\x01", "\xff", "%2E%2", "%2E.",
+		"x~0123456789abcdef", "%7E" };
+	char key[OFS_NAME_MAX + 1];
+	size_t len;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		ok(!ofs_name_decode(names[i], strlen(names[i]), key, &len),
+		    "\"%s\" is nobody's name", names[i]);
+}
+
+static uint32_t rnd(uint32_t *s)
+{
+	*s ^= *s << 13;
+	*s ^= *s >> 17;
+	return *s ^= *s << 5;
+}
+
+/* Bytes that the encoding treats specially, more often than others. */
+static char random_byte(uint32_t *s)
+{
+	static const char special[] = "/%.~0123abcdef\xcf\x80\xf0\x9f\x98\xed";
+	uint32_t r = rnd(s);
+
+	return r % 3 == 0 ? (char)(r >> 8)
+			  : special[(r >> 8) % (sizeof(special) - 1)];
+}
+
+static void property(void)
+{
+	char key[400];
+	uint32_t seed = 20240607;
+	int bad = 0;
+
+	for (int i = 0; i < 200000; i++) {
+		size_t n = rnd(&seed) % (i % 16 == 0 ? sizeof(key) : 24);
+
+		for (size_t j = 0; j < n; j++)
+			key[j] = random_byte(&seed);
+		bad += !round_trip(key, n);
+	}
+	is_int(bad, 0, "200000 random keys come back");
+}
+
+int main(void)
+{
+	rows();
+	limits();
+	refused();
+	property();
+	return done_testing();
+}
