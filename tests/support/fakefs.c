@@ -1,0 +1,500 @@
+/* fakefs.c - the public interface over any directory, with planted faults */
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Stands in for liboptimfs where a test is about the mount or the commands:
+ * shows the directory it opens as it is, through the functions of optimfs.h.
+ * A file .fake in it plants faults, one a line:
+ *
+ *   PATH WORD...    fail=OFF-END:ERRNO  reads that touch [OFF, END) fail
+ *                   slow=MS             each read takes that long
+ *                   inexact             the size is an upper bound (twice as
+ *                                       much) until the file is opened
+ *                   openfail=ERRNO
+ *
+ * The tree is scanned once. .fake and a directory .optimfs are not listed;
+ * .optimfs can be looked up. */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "optimfs/optimfs.h"
+
+struct fake_node {
+	char *name, *path;         /* path below the root, "" for it */
+	uint64_t parent, first, n; /* a directory's children are consecutive */
+	struct stat st;
+	uint64_t fail_from, fail_to;
+	int fail_code, open_code;
+	unsigned slow_ms;
+	bool inexact, hidden;
+};
+
+struct optimfs {
+	char *root;
+	struct fake_node *node; /* number 1 is the root; 0 unused */
+	uint64_t n, cap;
+	pthread_mutex_t lock; /* guards inexact, info, errors and stats */
+	char *info;
+	char errors[4096];
+	char *(*stats)(void *ctx);
+	void *stats_ctx;
+};
+
+struct optimfs_file {
+	struct optimfs *fs;
+	struct fake_node *node;
+	int fd;
+	char *text; /* of .optimfs/stats, errors, info.json */
+	uint64_t size;
+};
+
+static struct fake_node *add(struct optimfs *fs)
+{
+	if (fs->n + 1 >= fs->cap) {
+		fs->cap = fs->cap * 2 + 16;
+		fs->node = realloc(fs->node, fs->cap * sizeof(*fs->node));
+		if (fs->node == NULL)
+			abort();
+	}
+	fs->n++;
+	memset(&fs->node[fs->n], 0, sizeof(*fs->node));
+	return &fs->node[fs->n];
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int shown(const struct dirent *e)
+{
+	return strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+	    strcmp(e->d_name, ".fake") != 0;
+}
+
+static char *join(const char *a, const char *b)
+{
+	char *s;
+
+	if (asprintf(&s, "%s%s%s", a, *a != '\0' ? "/" : "", b) == -1)
+		abort();
+	return s;
+}
+
+static void scan(struct optimfs *fs, uint64_t dir)
+{
+	struct dirent **list;
+	char *path = join(fs->root, fs->node[dir].path);
+	int n = scandir(path, &list, shown, by_name);
+
+	fs->node[dir].first = fs->n + 1;
+	for (int i = 0; i < n; i++) {
+		struct fake_node *c = add(fs);
+		char *full;
+
+		c->name = strdup(list[i]->d_name);
+		c->path = join(fs->node[dir].path, c->name);
+		c->parent = dir;
+		c->hidden = strcmp(c->path, ".optimfs") == 0;
+		full = join(fs->root, c->path);
+		if (lstat(full, &c->st) == -1)
+			abort();
+		free(full);
+		free(list[i]);
+	}
+	if (n >= 0)
+		free(list);
+	fs->node[dir].n = n > 0 ? (uint64_t)n : 0;
+	free(path);
+}
+
+static struct fake_node *by_path(struct optimfs *fs, const char *path)
+{
+	for (uint64_t i = 1; i <= fs->n; i++)
+		if (strcmp(fs->node[i].path, path) == 0)
+			return &fs->node[i];
+	return NULL;
+}
+
+static void plant(struct optimfs *fs)
+{
+	char *path = join(fs->root, ".fake"), line[1024];
+	FILE *f = fopen(path, "re");
+
+	free(path);
+	if (f == NULL)
+		return;
+	while (fgets(line, sizeof(line), f) != NULL) {
+		char *save, *word = strtok_r(line, " \n", &save);
+		struct fake_node *c = word != NULL ? by_path(fs, word) : NULL;
+
+		while (c != NULL && (word = strtok_r(NULL, " \n", &save))) {
+			c->inexact |= strcmp(word, "inexact") == 0;
+			sscanf(word, "fail=%" SCNu64 "-%" SCNu64 ":%d",
+			    &c->fail_from, &c->fail_to, &c->fail_code);
+			sscanf(word, "slow=%u", &c->slow_ms);
+			sscanf(word, "openfail=%d", &c->open_code);
+		}
+	}
+	fclose(f);
+}
+
+struct optimfs *optimfs_open(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	struct optimfs *fs;
+	struct stat st;
+
+	if (options != NULL && options->type != NULL &&
+	    strcmp(options->type, "fake") != 0) {
+		optimfs_fail(err, EOPNOTSUPP, "OFS600 %s: no format '%s'", path,
+		    options->type);
+		return NULL;
+	}
+	if (stat(path, &st) == -1) {
+		optimfs_fail(err, errno, "%s: %m", path);
+		return NULL;
+	}
+	if (!S_ISDIR(st.st_mode)) {
+		optimfs_fail(err, EUCLEAN, "OFS601 %s: not a checkpoint", path);
+		return NULL;
+	}
+	fs = calloc(1, sizeof(*fs));
+	if (fs == NULL || (fs->root = realpath(path, NULL)) == NULL)
+		abort();
+	pthread_mutex_init(&fs->lock, NULL);
+	add(fs);
+	fs->node[1] = (struct fake_node){
+		.name = strdup(""), .path = strdup(""), .parent = 1, .st = st
+	};
+	for (uint64_t i = 1; i <= fs->n; i++)
+		if (S_ISDIR(fs->node[i].st.st_mode))
+			scan(fs, i);
+	plant(fs);
+	return fs;
+}
+
+void optimfs_close(struct optimfs *fs)
+{
+	if (fs == NULL)
+		return;
+	for (uint64_t i = 1; i <= fs->n; i++) {
+		free(fs->node[i].name);
+		free(fs->node[i].path);
+	}
+	free(fs->node);
+	free(fs->root);
+	free(fs->info);
+	pthread_mutex_destroy(&fs->lock);
+	free(fs);
+}
+
+static void fill(struct optimfs *fs, uint64_t i, struct optimfs_attr *attr)
+{
+	const struct fake_node *c = &fs->node[i];
+
+	pthread_mutex_lock(&fs->lock);
+	*attr = (struct optimfs_attr){
+		.node = i,
+		.ino = i + 1000,
+		.size = (uint64_t)c->st.st_size * (c->inexact ? 2 : 1),
+		.stored = (uint64_t)c->st.st_size,
+		.mtime_ns = (int64_t)c->st.st_mtim.tv_sec * 1000000000 +
+		    c->st.st_mtim.tv_nsec,
+		.mode = c->st.st_mode & ~0222u,
+		.uid = c->st.st_uid,
+		.gid = c->st.st_gid,
+		.nlink = S_ISDIR(c->st.st_mode) ? 2 : 1,
+		.exact = !c->inexact,
+	};
+	pthread_mutex_unlock(&fs->lock);
+}
+
+static int bad_node(struct optimfs *fs, uint64_t node,
+    struct optimfs_error *err)
+{
+	if (node >= 1 && node <= fs->n)
+		return 0;
+	return optimfs_fail(err, ENOENT, "no node %" PRIu64, node);
+}
+
+int optimfs_getattr(struct optimfs *fs, uint64_t node,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	if (bad_node(fs, node, err) == -1)
+		return -1;
+	fill(fs, node, attr);
+	return 0;
+}
+
+int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	const struct fake_node *d;
+	uint64_t lo, hi;
+
+	if (bad_node(fs, dir, err) == -1)
+		return -1;
+	d = &fs->node[dir];
+	if (!S_ISDIR(d->st.st_mode))
+		return optimfs_fail(err, ENOTDIR, "%s: not a directory",
+		    d->path);
+	lo = d->first;
+	hi = d->first + d->n;
+	while (lo < hi) {
+		uint64_t mid = lo + (hi - lo) / 2;
+		int c = strcmp(name, fs->node[mid].name);
+
+		if (c == 0) {
+			fill(fs, mid, attr);
+			return 0;
+		}
+		if (c < 0)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return optimfs_fail(err, ENOENT, "%s: no such name", name);
+}
+
+int optimfs_resolve(struct optimfs *fs, const char *path,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	char *copy = strdup(path), *save;
+	int ret;
+
+	ret = optimfs_getattr(fs, OPTIMFS_ROOT, attr, err);
+	for (char *w = strtok_r(copy, "/", &save); ret == 0 && w != NULL;
+	     w = strtok_r(NULL, "/", &save))
+		ret = optimfs_lookup(fs, attr->node, w, attr, err);
+	free(copy);
+	return ret;
+}
+
+int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
+    bool want_attr, optimfs_dirent_fn *each, void *ctx,
+    struct optimfs_error *err)
+{
+	const struct fake_node *d;
+
+	if (bad_node(fs, dir, err) == -1)
+		return -1;
+	d = &fs->node[dir];
+	if (!S_ISDIR(d->st.st_mode))
+		return optimfs_fail(err, ENOTDIR, "%s: not a directory",
+		    d->path);
+	for (uint64_t i = start; i < d->n; i++) {
+		struct optimfs_attr attr;
+		struct optimfs_dirent e = { .name = fs->node[d->first + i].name,
+			.position = i };
+
+		if (fs->node[d->first + i].hidden)
+			continue;
+		fill(fs, d->first + i, &attr);
+		e.ino = attr.ino;
+		e.mode = attr.mode & S_IFMT;
+		e.attr = want_attr ? &attr : NULL;
+		if (each(ctx, &e) != 0)
+			break;
+	}
+	return 0;
+}
+
+static char *virtual_text(struct optimfs *fs, const char *path)
+{
+	char *text = NULL;
+
+	pthread_mutex_lock(&fs->lock);
+	if (strcmp(path, ".optimfs/errors") == 0)
+		text = strdup(fs->errors);
+	else if (strcmp(path, ".optimfs/info.json") == 0)
+		text = strdup(fs->info != NULL ? fs->info : "{}");
+	else if (strcmp(path, ".optimfs/stats") == 0)
+		text =
+		    fs->stats != NULL ? fs->stats(fs->stats_ctx) : strdup("");
+	pthread_mutex_unlock(&fs->lock);
+	return text;
+}
+
+int optimfs_file_open(struct optimfs *fs, uint64_t node,
+    struct optimfs_file **file, struct optimfs_error *err)
+{
+	struct optimfs_file *f;
+	struct fake_node *c;
+	char *full;
+
+	if (bad_node(fs, node, err) == -1)
+		return -1;
+	c = &fs->node[node];
+	if (S_ISDIR(c->st.st_mode))
+		return optimfs_fail(err, EISDIR, "%s: a directory", c->path);
+	if (c->open_code != 0)
+		return optimfs_fail(err, c->open_code, "OFS900 %s: planted",
+		    c->path);
+	f = calloc(1, sizeof(*f));
+	if (f == NULL)
+		abort();
+	full = join(fs->root, c->path);
+	f->fs = fs;
+	f->node = c;
+	f->fd = open(full, O_RDONLY | O_CLOEXEC);
+	free(full);
+	if (f->fd == -1) {
+		free(f);
+		return optimfs_fail(err, errno, "%s: %m", c->path);
+	}
+	f->text = virtual_text(fs, c->path);
+	pthread_mutex_lock(&fs->lock);
+	if (f->text != NULL)
+		c->st.st_size = (off_t)strlen(f->text);
+	f->size = (uint64_t)c->st.st_size;
+	c->inexact = f->text != NULL;
+	pthread_mutex_unlock(&fs->lock);
+	*file = f;
+	return 0;
+}
+
+void optimfs_file_close(struct optimfs_file *f)
+{
+	if (f == NULL)
+		return;
+	close(f->fd);
+	free(f->text);
+	free(f);
+}
+
+uint64_t optimfs_file_size(const struct optimfs_file *f)
+{
+	return f->size;
+}
+
+ssize_t optimfs_file_read(struct optimfs_file *f, void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	const struct fake_node *c = f->node;
+	size_t done = 0;
+
+	if (off >= f->size)
+		return 0;
+	if (len > f->size - off)
+		len = (size_t)(f->size - off);
+	if (c->slow_ms != 0)
+		nanosleep(&(struct timespec){ c->slow_ms / 1000,
+			      (long)(c->slow_ms % 1000) * 1000000 },
+		    NULL);
+	if (c->fail_code != 0 && off < c->fail_to && off + len > c->fail_from)
+		return optimfs_fail(err, c->fail_code,
+		    "OFS901 %s: bytes %" PRIu64 " to %" PRIu64 " are planted",
+		    c->path, c->fail_from, c->fail_to);
+	if (f->text != NULL) {
+		memcpy(buf, f->text + off, len);
+		return (ssize_t)len;
+	}
+	while (done < len) {
+		ssize_t n = pread(f->fd, (char *)buf + done, len - done,
+		    (off_t)(off + done));
+
+		if (n <= 0)
+			return optimfs_fail(err, EIO, "%s: short", c->path);
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,
+    char **value, size_t *len, struct optimfs_error *err)
+{
+	if (bad_node(fs, node, err) == -1)
+		return -1;
+	if (strcmp(name, "user.optimfs.fqn") != 0)
+		return optimfs_fail(err, ENODATA, "%s: not there", name);
+	*value = strdup(fs->node[node].path);
+	*len = strlen(*value);
+	return 0;
+}
+
+int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
+    size_t *len, struct optimfs_error *err)
+{
+	static const char all[] = "user.optimfs.fqn";
+
+	if (bad_node(fs, node, err) == -1)
+		return -1;
+	*names = strdup(all);
+	*len = sizeof(all);
+	return 0;
+}
+
+int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
+    struct optimfs_error *err)
+{
+	if (statvfs(fs->root, st) == -1)
+		return optimfs_fail(err, errno, "%s: %m", fs->root);
+	return 0;
+}
+
+int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
+    void *ctx, uint64_t *problems, struct optimfs_error *err)
+{
+	(void)data;
+	(void)err;
+	*problems = 0;
+	for (uint64_t i = 1; i <= fs->n; i++) {
+		struct optimfs_finding f = { .error = true,
+			.code = fs->node[i].fail_code,
+			.path = fs->node[i].path,
+			.text = "OFS901 planted" };
+
+		if (f.code == 0)
+			continue;
+		(*problems)++;
+		if (report != NULL)
+			report(ctx, &f);
+	}
+	return 0;
+}
+
+int optimfs_set_mount_info(struct optimfs *fs, const char *json)
+{
+	pthread_mutex_lock(&fs->lock);
+	free(fs->info);
+	fs->info = strdup(json);
+	pthread_mutex_unlock(&fs->lock);
+	return 0;
+}
+
+void optimfs_set_stats(struct optimfs *fs, char *(*fn)(void *ctx), void *ctx)
+{
+	fs->stats = fn;
+	fs->stats_ctx = ctx;
+}
+
+void optimfs_log_error(struct optimfs *fs, const struct optimfs_error *err)
+{
+	size_t n;
+
+	pthread_mutex_lock(&fs->lock);
+	n = strlen(fs->errors);
+	snprintf(fs->errors + n, sizeof(fs->errors) - n, "%s\n", err->text);
+	pthread_mutex_unlock(&fs->lock);
+}
+
+const char *optimfs_version(void)
+{
+	return PACKAGE_VERSION;
+}
+
+const char *optimfs_features(void)
+{
+	return "fake";
+}

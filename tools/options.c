@@ -1,0 +1,338 @@
+/* options.c - "-o name=value,..." and "--name=value": one table, one parser */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "tools/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checked.h"
+
+const struct ofs_option ofs_open_options[] = {
+	OFS_OPEN_OPTIONS(0),
+	{ .name = NULL },
+};
+
+void ofs_options_fini(struct ofs_options *o)
+{
+	for (size_t i = 0; i < o->nowned; i++)
+		free(o->owned[i]);
+	free(o->owned);
+	o->owned = NULL;
+	o->nowned = 0;
+}
+
+/* "no" before the name of a flag turns it off. */
+static const struct ofs_option *find(const struct ofs_options *o,
+    const char *name, bool *on)
+{
+	const struct ofs_option *off = NULL;
+
+	*on = true;
+	for (const struct ofs_option *t = o->table; t->name != NULL; t++) {
+		if (strcmp(t->name, name) == 0)
+			return t;
+		if (t->kind == OFS_OPTION_FLAG && strncmp(name, "no", 2) == 0 &&
+		    strcmp(t->name, name + 2 + (name[2] == '-')) == 0)
+			off = t;
+	}
+	*on = off == NULL;
+	return off;
+}
+
+static bool ignored(const struct ofs_options *o, const char *name)
+{
+	return o->ignore_prefix != NULL &&
+	    strncmp(name, o->ignore_prefix, strlen(o->ignore_prefix)) == 0;
+}
+
+bool ofs_options_known(const struct ofs_options *o, const char *name)
+{
+	bool on;
+
+	return find(o, name, &on) != NULL || ignored(o, name);
+}
+
+bool ofs_options_wants_value(const struct ofs_options *o, const char *name)
+{
+	bool on;
+	const struct ofs_option *t = find(o, name, &on);
+
+	return t != NULL && t->kind != OFS_OPTION_FLAG &&
+	    t->kind != OFS_OPTION_IGNORE;
+}
+
+/* How many single edits (insert, drop, replace, swap neighbours) make b of a;
+ * names longer than the table's longest are simply far away. */
+static unsigned distance(const char *a, const char *b)
+{
+	enum { MAX = 24 };
+	unsigned d[MAX + 1][MAX + 1];
+	size_t n = strlen(a), m = strlen(b);
+
+	if (n > MAX || m > MAX)
+		return MAX;
+	for (size_t i = 0; i <= n; i++)
+		d[i][0] = (unsigned)i;
+	for (size_t j = 0; j <= m; j++)
+		d[0][j] = (unsigned)j;
+	for (size_t i = 1; i <= n; i++)
+		for (size_t j = 1; j <= m; j++) {
+			bool same = a[i - 1] == b[j - 1];
+			unsigned best = d[i - 1][j - 1] + !same;
+
+			if (d[i - 1][j] + 1 < best)
+				best = d[i - 1][j] + 1;
+			if (d[i][j - 1] + 1 < best)
+				best = d[i][j - 1] + 1;
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
+			    a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
+				best = d[i - 2][j - 2] + 1;
+			d[i][j] = best;
+		}
+	return d[n][m];
+}
+
+static int unknown(const struct ofs_options *o, const char *name,
+    struct optimfs_error *err)
+{
+	const char *nearest = NULL;
+	unsigned best = (unsigned)strlen(name) / 3 + 2;
+
+	for (const struct ofs_option *t = o->table; t->name != NULL; t++) {
+		unsigned d = distance(name, t->name);
+
+		if (t->kind != OFS_OPTION_IGNORE && d < best) {
+			best = d;
+			nearest = t->name;
+		}
+	}
+	if (nearest == NULL)
+		return optimfs_fail(err, EINVAL, "unknown option '%s'", name);
+	return optimfs_fail(err, EINVAL,
+	    "unknown option '%s'; did you mean '%s'?", name, nearest);
+}
+
+/* The digits of a number, and its unit as *rest. */
+static int number(const char *value, uint64_t *n, const char **rest)
+{
+	char *end;
+
+	if (!isdigit((unsigned char)value[0]))
+		return -1;
+	errno = 0;
+	*n = strtoull(value, &end, 10);
+	*rest = end;
+	return errno == 0 ? 0 : -1;
+}
+
+static int parse_size(const char *value, uint64_t *size)
+{
+	static const char units[] = "kmgt";
+	const char *rest, *unit;
+	uint64_t n;
+
+	if (number(value, &n, &rest) == -1)
+		return -1;
+	if (*rest != '\0' &&
+	    (unit = strchr(units, tolower((unsigned char)*rest))) != NULL) {
+		unsigned shift = 10 * ((unsigned)(unit - units) + 1);
+
+		if (!ofs_mul_u64(n, UINT64_C(1) << shift, &n))
+			return -1;
+		rest++;
+		if (*rest == 'i')
+			rest++;
+	}
+	if (*rest == 'B')
+		rest++;
+	*size = n;
+	return *rest == '\0' ? 0 : -1;
+}
+
+static int parse_time(const char *value, uint64_t *seconds)
+{
+	const char *rest;
+	uint64_t n, unit;
+
+	if (number(value, &n, &rest) == -1)
+		return -1;
+	if (rest[0] != '\0' && rest[1] != '\0')
+		return -1;
+	switch (rest[0]) {
+	case '\0':
+	case 's':
+		unit = 1;
+		break;
+	case 'm':
+		unit = 60;
+		break;
+	case 'h':
+		unit = 3600;
+		break;
+	default:
+		return -1;
+	}
+	return ofs_mul_u64(n, unit, seconds) ? 0 : -1;
+}
+
+static int parse_number(const struct ofs_option *t, const char *value,
+    uint64_t *n, struct optimfs_error *err)
+{
+	const char *rest, *want;
+	int ret;
+
+	switch (t->kind) {
+	case OFS_OPTION_SIZE:
+		ret = parse_size(value, n);
+		want = "a size like 64m or 2g";
+		break;
+	case OFS_OPTION_TIME:
+		ret = parse_time(value, n);
+		want = "a time like 30s or 5m";
+		break;
+	default:
+		ret = number(value, n, &rest);
+		if (ret == 0 && *rest != '\0')
+			ret = -1;
+		want = "a number";
+		break;
+	}
+	if (ret == -1 || (t->kind != OFS_OPTION_SIZE && *n > UINT32_MAX))
+		return optimfs_fail(err, EINVAL, "option '%s=%s': not %s",
+		    t->name, value, want);
+	if (*n < t->min)
+		return optimfs_fail(err, EINVAL,
+		    "option '%s=%s': must be %" PRIu64 " or more", t->name,
+		    value, t->min);
+	if (t->max != 0 && *n > t->max)
+		return optimfs_fail(err, EINVAL,
+		    "option '%s=%s': must be %" PRIu64 " or less", t->name,
+		    value, t->max);
+	return 0;
+}
+
+static int keep(struct ofs_options *o, const char *value, const char **copy,
+    struct optimfs_error *err)
+{
+	char **owned = realloc(o->owned, (o->nowned + 1) * sizeof(*owned));
+	char *s;
+
+	if (owned == NULL)
+		return optimfs_fail(err, ENOMEM, "options: out of memory");
+	o->owned = owned;
+	s = strdup(value);
+	if (s == NULL)
+		return optimfs_fail(err, ENOMEM, "options: out of memory");
+	o->owned[o->nowned++] = s;
+	*copy = s;
+	return 0;
+}
+
+static int choose(const struct ofs_option *t, const char *value, int *choice,
+    struct optimfs_error *err)
+{
+	char all[128] = "";
+
+	for (int i = 0; t->choices[i] != NULL; i++) {
+		if (strcmp(t->choices[i], value) == 0) {
+			*choice = i;
+			return 0;
+		}
+		if (i > 0)
+			strncat(all, ", ", sizeof(all) - strlen(all) - 1);
+		strncat(all, t->choices[i], sizeof(all) - strlen(all) - 1);
+	}
+	return optimfs_fail(err, EINVAL, "option '%s=%s': must be one of %s",
+	    t->name, value, all);
+}
+
+static int assign(struct ofs_options *o, const struct ofs_option *t,
+    const char *value, struct optimfs_error *err)
+{
+	void *member = (char *)o->target + t->offset;
+	uint64_t n;
+
+	if (t->kind == OFS_OPTION_STRING)
+		return keep(o, value, member, err);
+	if (t->kind == OFS_OPTION_CHOICE)
+		return choose(t, value, member, err);
+	if (parse_number(t, value, &n, err) == -1)
+		return -1;
+	if (t->kind == OFS_OPTION_SIZE)
+		*(uint64_t *)member = n;
+	else
+		*(unsigned *)member = (unsigned)n;
+	return 0;
+}
+
+int ofs_options_set(struct ofs_options *o, const char *name, const char *value,
+    struct optimfs_error *err)
+{
+	bool on;
+	const struct ofs_option *t = find(o, name, &on);
+
+	if (t == NULL && ignored(o, name))
+		return 0;
+	if (t == NULL)
+		return unknown(o, name, err);
+	if (t->kind == OFS_OPTION_IGNORE)
+		return 0;
+	if (t->kind == OFS_OPTION_FLAG) {
+		if (value != NULL)
+			return optimfs_fail(err, EINVAL,
+			    "option '%s' takes no value", name);
+		*(bool *)((char *)o->target + t->offset) = on;
+		return 0;
+	}
+	if (value == NULL)
+		return optimfs_fail(err, EINVAL, "option '%s' needs a value",
+		    name);
+	return assign(o, t, value, err);
+}
+
+/* One word of the list, unescaped in place; the start of the next, or NULL. */
+static char *split(char *word)
+{
+	char *to = word;
+
+	for (char *p = word;; p++) {
+		if (*p == ',' || *p == '\0') {
+			char *next = *p == ',' ? p + 1 : NULL;
+
+			*to = '\0';
+			return next;
+		}
+		if (*p == '\\' && (p[1] == ',' || p[1] == '\\'))
+			p++;
+		*to++ = *p;
+	}
+}
+
+int ofs_options_parse(struct ofs_options *o, const char *list,
+    struct optimfs_error *err)
+{
+	char *copy = strdup(list);
+	int ret = 0;
+
+	if (copy == NULL)
+		return optimfs_fail(err, ENOMEM, "options: out of memory");
+	for (char *word = copy, *next; ret == 0 && word != NULL; word = next) {
+		char *value;
+
+		next = split(word);
+		if (*word == '\0')
+			continue;
+		value = strchr(word, '=');
+		if (value != NULL)
+			*value++ = '\0';
+		ret = ofs_options_set(o, word, value, err);
+	}
+	free(copy);
+	return ret;
+}

@@ -1,0 +1,79 @@
+/* options.h - "-o name=value,..." and "--name=value": one table, one parser */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_OPTIONS_H
+#define OFS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/optimfs.h"
+
+enum ofs_option_kind {
+	OFS_OPTION_FLAG,   /* bool: name, noname */
+	OFS_OPTION_STRING, /* const char * */
+	OFS_OPTION_SIZE,   /* uint64_t: 4096, 64k, 2g, 1GiB */
+	OFS_OPTION_COUNT,  /* unsigned */
+	OFS_OPTION_TIME,   /* unsigned, seconds: 30, 30s, 5m, 1h */
+	OFS_OPTION_CHOICE, /* int: index into choices */
+	OFS_OPTION_IGNORE, /* accepted with or without a value */
+};
+struct ofs_option {
+	const char *name;
+	enum ofs_option_kind kind;
+	size_t offset;              /* of the member in the target struct */
+	const char *const *choices; /* ends with NULL */
+	uint64_t min, max;          /* of a number; max 0: no limit */
+};
+
+/* A table to parse into a struct. Zero the struct, or fill in defaults,
+ * first. table ends with name NULL. Strings the struct gets are owned here
+ * and live until ofs_options_fini. */
+struct ofs_options {
+	const struct ofs_option *table;
+	void *target;
+	/* names that begin with this are accepted too ("x-"); NULL */
+	const char *ignore_prefix;
+	char **owned;
+	size_t nowned;
+};
+
+void ofs_options_fini(struct ofs_options *o);
+/* One option; value is NULL where none was given. EINVAL names the option
+ * that there is not, and the nearest there is; ENOMEM. */
+int ofs_options_set(struct ofs_options *o, const char *name, const char *value,
+    struct optimfs_error *err);
+/* A list "a,b=c". "\," is a comma and "\\" a backslash within a value; any
+ * other backslash is itself. Empty words are skipped. */
+int ofs_options_parse(struct ofs_options *o, const char *list,
+    struct optimfs_error *err);
+/* Does the table have a flag or option of this name ("noname" included)? */
+bool ofs_options_known(const struct ofs_options *o, const char *name);
+
+/* Does it need "=value"? */
+bool ofs_options_wants_value(const struct ofs_options *o, const char *name);
+
+/* The options of optimfs_open, for every verb: a table into a struct
+ * optimfs_options at offset 0. The macro is its rows, for larger tables whose
+ * struct has a struct optimfs_options as member at base. */
+extern const struct ofs_option ofs_open_options[];
+#define OFS_OPTION_ROW(row_name, row_kind, row_offset)           \
+ {                                                               \
+  .name = (row_name), .kind = (row_kind), .offset = (row_offset) \
+ }
+#define OFS_OPEN_ROW(base, row_name, row_kind, member) \
+ OFS_OPTION_ROW(row_name, row_kind,                    \
+     (base) + offsetof(struct optimfs_options, member))
+#define OFS_OPEN_OPTIONS(base)                                          \
+ OFS_OPEN_ROW(base, "type", OFS_OPTION_STRING, type),                   \
+     OFS_OPEN_ROW(base, "optim_key", OFS_OPTION_STRING, optim_key),     \
+     OFS_OPEN_ROW(base, "model_key", OFS_OPTION_STRING, model_key),     \
+     OFS_OPEN_ROW(base, "ids", OFS_OPTION_STRING, ids),                 \
+     OFS_OPEN_ROW(base, "subtree", OFS_OPTION_STRING, subtree),         \
+     OFS_OPEN_ROW(base, "cache", OFS_OPTION_SIZE, cache),               \
+     OFS_OPEN_ROW(base, "max_metadata", OFS_OPTION_SIZE, max_metadata), \
+     OFS_OPEN_ROW(base, "parse_mem", OFS_OPTION_SIZE, parse_mem),       \
+     OFS_OPEN_ROW(base, "strict", OFS_OPTION_FLAG, strict),             \
+     OFS_OPEN_ROW(base, "follow", OFS_OPTION_FLAG, follow)
+
+#endif

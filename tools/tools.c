@@ -1,0 +1,97 @@
+/* tools.c - messages, exit statuses */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "tools/tools.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "buf.h"
+
+/* Names come from files and from other people: no control byte may reach a
+ * terminal. One write, so that lines of several processes do not mix. */
+static void vsay(const char *fmt, va_list ap)
+{
+	char text[2048];
+	struct ofs_buf b = { 0 };
+	int saved = errno;
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	ofs_buf_puts(&b, "optimfs: ");
+	for (const char *p = text; *p != '\0'; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			ofs_buf_printf(&b, "\\x%02X", (unsigned char)*p);
+		else
+			ofs_buf_putc(&b, *p);
+	ofs_buf_putc(&b, '\n');
+	if (!b.bad)
+		fwrite(b.data, 1, b.len, stderr);
+	ofs_buf_fini(&b);
+	errno = saved;
+}
+
+void ofs_tool_say(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsay(fmt, ap);
+	va_end(ap);
+}
+
+int ofs_tool_usage(const struct ofs_verb *verb, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsay(fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "usage: optimfs %s %s\n", verb->name, verb->synopsis);
+	return OFS_EXIT_USAGE;
+}
+
+int ofs_tool_help(const struct ofs_verb *verb)
+{
+	printf("usage: optimfs %s %s\n%s\n", verb->name, verb->synopsis,
+	    verb->summary);
+	if (verb->options != NULL)
+		printf("\n%s", verb->options);
+	return ofs_tool_finish(OFS_EXIT_OK);
+}
+
+int ofs_tool_status(int code)
+{
+	switch (code) {
+	case 0:
+		return OFS_EXIT_OK;
+	case EINVAL:
+	case ELOOP:
+		return OFS_EXIT_USAGE;
+	case EOPNOTSUPP:
+	case ENOSYS:
+		return OFS_EXIT_UNSUPPORTED;
+	case EPERM:
+		return OFS_EXIT_REFUSED;
+	default:
+		return OFS_EXIT_IO;
+	}
+}
+
+int ofs_tool_fail(const struct optimfs_error *err)
+{
+	ofs_tool_say("%s", err->text);
+	return ofs_tool_status(err->code);
+}
+
+int ofs_tool_finish(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	if (errno == EPIPE) /* the reader has seen enough */
+		return status;
+	ofs_tool_say("standard output: %s", strerror(errno));
+	return status == OFS_EXIT_OK ? OFS_EXIT_IO : status;
+}

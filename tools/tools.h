@@ -1,0 +1,90 @@
+/* tools.h - what the commands of optimfs share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_TOOLS_H
+#define OFS_TOOLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+/* Exit status of every verb. */
+enum ofs_exit {
+	OFS_EXIT_OK = 0,
+	OFS_EXIT_NO = 1,          /* the answer is no: differs, damaged */
+	OFS_EXIT_USAGE = 2,       /* wrong words on the command line */
+	OFS_EXIT_IO = 3,          /* I/O error or corrupt input */
+	OFS_EXIT_UNSUPPORTED = 4, /* understood, but not supported */
+	OFS_EXIT_REFUSED = 5,     /* refused by policy */
+	OFS_EXIT_UNSYNCED = 6,    /* published, but the last sync failed */
+};
+
+/* A verb. argv[0] of run is the verb itself; run returns an enum ofs_exit.
+ * One const instance a verb, listed in main.c. */
+struct ofs_verb {
+	const char *name;
+	const char *synopsis; /* after "optimfs NAME", "[-f] CKPT MNT" */
+	const char *summary;  /* one line */
+	const char *options;  /* lines of --help that explain them; NULL */
+	int (*run)(const struct ofs_verb *self, int argc, char **argv);
+};
+
+/* Print "optimfs: text" and "usage: optimfs NAME SYNOPSIS" on standard error;
+ * OFS_EXIT_USAGE. */
+int ofs_tool_usage(const struct ofs_verb *verb, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The help of a verb on standard output; OFS_EXIT_OK. */
+int ofs_tool_help(const struct ofs_verb *verb);
+/* Print "optimfs: text" on standard error; the status for err->code. */
+int ofs_tool_fail(const struct optimfs_error *err);
+/* The same line without a status: a warning, a note. */
+void ofs_tool_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The exit status that says errno value code. */
+int ofs_tool_status(int code);
+/* Flush standard output. status, or OFS_EXIT_IO with a message when what was
+ * written could not be delivered. */
+int ofs_tool_finish(int status);
+
+/* A word of the command line that begins with '-'. id is the letter, or a
+ * number above 255 where there is only a long name. */
+struct ofs_flag {
+	int id;
+	const char *name; /* without "--"; NULL: letter only */
+	bool value;       /* takes one: -ovalue, -o value, --name=value, --name
+			   * value */
+};
+
+/* The walk over a command line: options and operands in any order, "--" ends
+ * the options, "-" is an operand, long names are never abbreviated. -h and
+ * --help need no flag. options, if not NULL, is where "-o a,b=c" goes and
+ * what a long name that is no flag means (--b=c): see options.h. */
+struct ofs_options;
+struct ofs_args {
+	const struct ofs_verb *verb;
+	const struct ofs_flag *flags; /* ends with id 0; may be NULL */
+	struct ofs_options *options;
+	int argc;
+	char **argv;
+	int at;           /* next word; begins at 1 */
+	const char *more; /* rest of a word of letters */
+	bool operands;    /* "--" was seen */
+};
+enum {
+	OFS_ARGS_END = 0,
+	OFS_ARGS_OPERAND = -1, /* *value is it */
+	OFS_ARGS_STOP = -2,    /* help or usage was printed: return *status */
+};
+void ofs_args_init(struct ofs_args *a, const struct ofs_verb *verb, int argc,
+    char **argv, const struct ofs_flag *flags, struct ofs_options *options);
+/* The next flag's id, or one of the enum above. */
+int ofs_args_next(struct ofs_args *a, const char **value, int *status);
+
+/* The verbs. */
+extern const struct ofs_verb ofs_verb_mount;  /* cmd_mount.c */
+extern const struct ofs_verb ofs_verb_umount; /* cmd_umount.c */
+/* mount.optimfs CKPT MNT [-sfnv] [-o OPTIONS], as mount(8) calls it. Returns
+ * mount(8)'s exit codes. */
+int ofs_mount_helper(int argc, char **argv);
+
+#endif
