@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checked.h"
 #include "cursor.h"
 #include "format/zip_layout.h"
 
@@ -90,46 +91,59 @@ static int check_agrees(const char *what, uint64_t narrow, uint64_t ones,
 	    narrow, wide);
 }
 
+/* The locator does not point to the record before it. Was the archive as a
+ * whole moved, by bytes put before it? */
+static int check_moved(const struct end *e, uint64_t points,
+    struct optimfs_error *err)
+{
+	uint64_t end;
+
+	if (ofs_add_u64(e->off, e->size, &end) && end == points &&
+	    points < e->at)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS503 %" PRIu64 " bytes before the archive",
+		    e->at - points);
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS507 zip64 locator points to %" PRIu64
+	    ", its record is at %" PRIu64,
+	    points, e->at);
+}
+
 static int parse_end64(const struct tail *t, uint64_t locator, struct end *e,
     struct optimfs_error *err)
 {
 	struct ofs_cursor c =
 	    ofs_cursor_of(t->bytes + (locator - t->off) + 4, 16);
 	uint32_t disk = ofs_cursor_le32(&c);
-	uint64_t at = ofs_cursor_le64(&c), len, n_here;
+	uint64_t points = ofs_cursor_le64(&c), len, n_here;
 	uint32_t disks = ofs_cursor_le32(&c), disk_here, disk_dir;
 
 	if (disk != 0 || disks > 1)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS506 archive split over %" PRIu32 " disks", disks);
-	if (locator < OFS_ZIP_END64_LEN || at != locator - OFS_ZIP_END64_LEN ||
-	    at < t->off)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS507 zip64 locator points to %" PRIu64
-		    ", not to the record before it",
-		    at);
-	c = ofs_cursor_of(t->bytes + (at - t->off), OFS_ZIP_END64_LEN);
+	e->at = locator - OFS_ZIP_END64_LEN;
+	c = (struct ofs_cursor){ .bad = true };
+	if (locator - t->off >= OFS_ZIP_END64_LEN)
+		c = ofs_cursor_of(t->bytes + (e->at - t->off),
+		    OFS_ZIP_END64_LEN);
 	if (ofs_cursor_le32(&c) != OFS_ZIP_END64)
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS507 zip64 locator points to %" PRIu64
-		    ", where no zip64 end record is",
-		    at);
+		    "OFS507 no zip64 end record before its locator");
 	len = ofs_cursor_le64(&c);
 	ofs_cursor_le32(&c); /* versions: torch writes 798 and 45 */
 	disk_here = ofs_cursor_le32(&c);
 	disk_dir = ofs_cursor_le32(&c);
 	n_here = ofs_cursor_le64(&c);
-	if (len != OFS_ZIP_END64_LEN - 12)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS507 zip64 end record of %" PRIu64 " bytes", len);
-	*e = (struct end){ .at = at };
 	e->n = ofs_cursor_le64(&c);
 	e->size = ofs_cursor_le64(&c);
 	e->off = ofs_cursor_le64(&c);
+	if (len != OFS_ZIP_END64_LEN - 12)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS507 zip64 end record of %" PRIu64 " bytes", len);
 	if (disk_here != 0 || disk_dir != 0 || n_here != e->n)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS506 archive split over disks");
-	return 0;
+	return points == e->at ? 0 : check_moved(e, points, err);
 }
 
 static int parse_end(const struct tail *t, struct end *e,
@@ -163,7 +177,7 @@ static int check_place(const struct end *e, struct optimfs_error *err)
 {
 	uint64_t end;
 
-	if (__builtin_add_overflow(e->off, e->size, &end) || end > e->at ||
+	if (!ofs_add_u64(e->off, e->size, &end) || end > e->at ||
 	    e->n > e->at / OFS_ZIP_CENTRAL_LEN)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS507 directory of %" PRIu64 " records, %" PRIu64
@@ -260,8 +274,7 @@ static int check_overlap(struct ofs_zip *zip, const uint32_t *order,
 		uint64_t end = r->header + OFS_ZIP_LOCAL_LEN + zip->prefix.len +
 		    r->name.len;
 
-		if (__builtin_add_overflow(end, r->size, &end) ||
-		    end > zip->size)
+		if (!ofs_add_u64(end, r->size, &end) || end > zip->size)
 			return optimfs_fail(err, EIO,
 			    "OFS502 record '%.*s' of %" PRIu64
 			    " bytes at %" PRIu64

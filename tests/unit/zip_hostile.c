@@ -1,0 +1,655 @@
+/* zip_hostile.c - archives that are damaged, ambiguous or meant to harm */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/zip.h"
+#include "mkzip.h"
+#include "tap.h"
+
+/* A well-formed archive: four records, the third empty. */
+static void make(struct mkzip *z)
+{
+	mkzip_add(z, "archive/data.pkl", "\x80\x02N.", 4);
+	mkzip_add(z, "archive/data/0", "0123456789abcdef", 16);
+	mkzip_add(z, "archive/data/1", "", 0);
+	mkzip_add(z, "archive/version", "3\n", 2);
+}
+
+static int open_zip(struct mkzip *z, struct ofs_zip *zip,
+    struct optimfs_error *err)
+{
+	struct mkzip_bytes m = { z->b.data, z->b.len, 0 };
+
+	*err = (struct optimfs_error){ 0 };
+	return ofs_zip_open(zip, m.n, mkzip_read, &m, err);
+}
+
+/* The archive must be refused like this; it is freed. */
+static void refused(struct mkzip *z, int code, const char *text,
+    const char *what)
+{
+	struct optimfs_error err;
+	struct ofs_zip zip;
+
+	if (open_zip(z, &zip, &err) == 0) {
+		ok(false, "%s is refused", what);
+		ofs_zip_fini(&zip);
+	} else
+		is_error(err, code, text, "%s", what);
+	mkzip_fini(z);
+}
+
+/* It opens, but the data of this record is refused; it is freed. */
+static void data_refused(struct mkzip *z, const char *name, int code,
+    const char *text, const char *what)
+{
+	struct mkzip_bytes m = { z->b.data, z->b.len, 0 };
+	const struct ofs_zip_record *r;
+	struct optimfs_error err;
+	struct ofs_zip zip;
+	uint64_t off;
+
+	if (!ok(open_zip(z, &zip, &err) == 0, "%s: opens", what)) {
+		mkzip_fini(z);
+		return;
+	}
+	r = ofs_zip_find(&zip, name, strlen(name));
+	if (ok(r != NULL &&
+		    ofs_zip_data(&zip, r, mkzip_read, &m, &off, &err) == -1,
+		"%s: data refused", what))
+		is_error(err, code, text, "%s", what);
+	r = ofs_zip_find(&zip, "version", 7);
+	ok(ofs_zip_data(&zip, r, mkzip_read, &m, &off, &err) == 0,
+	    "%s: the next record reads", what);
+	ofs_zip_fini(&zip);
+	mkzip_fini(z);
+}
+
+static void good(void)
+{
+	struct mkzip z = { 0 };
+	struct mkzip_bytes m;
+	struct ofs_window w;
+	struct ofs_zip zip;
+	struct optimfs_error err = { 0 };
+	const struct ofs_zip_record *r;
+	struct ofs_extent at;
+	uint64_t off = 0, again = 0;
+
+	make(&z);
+	mkzip_end(&z);
+	m = (struct mkzip_bytes){ z.b.data, z.b.len, 0 };
+	ofs_window_init(&w, m.n, mkzip_read, &m);
+	is_int(ofs_zip_open(&zip, m.n, ofs_window_read, &w, &err), 0, "opens");
+	is_u64(zip.n, 4, "four records");
+	is_str(zip.prefix.p, "archive/", "prefix");
+	is_u64(zip.directory, z.directory, "directory");
+	r = ofs_zip_find(&zip, "data/0", 6);
+	is_u64(r->size, 16, "size");
+	is_int(ofs_zip_data(&zip, r, ofs_window_read, &w, &off, &err), 0,
+	    "data");
+	is_u64(off, z.rec[1].data, "where it was put");
+	at = (struct ofs_extent){
+		.off = r->header, .len = r->size, .tag = ofs_zip_tag(&zip, r)
+	};
+	is_int(ofs_zip_data_at(&at, ofs_window_read, &w, m.n, &again, &err), 0,
+	    "without the directory");
+	is_u64(again, off, "the same place");
+	is_int(m.calls, 1, "all in one read");
+	at.tag ^= 1;
+	is_int(ofs_zip_data_at(&at, mkzip_read, &m, m.n, &again, &err), -1,
+	    "another record's header");
+	is_error(err, EUCLEAN, "OFS512", "is noticed");
+	at.tag = 0;
+	at.len = 17;
+	ofs_zip_data_at(&at, mkzip_read, &m, m.n, &again, &err);
+	at.len = m.n;
+	is_int(ofs_zip_data_at(&at, mkzip_read, &m, m.n, &again, &err), -1,
+	    "too long a record");
+	is_error(err, EIO, "OFS502", "passes the end");
+	ok(ofs_zip_find(&zip, "data/00", 7) == NULL, "not there");
+	ok(ofs_zip_find(&zip, "DATA/0", 6) == NULL, "case counts");
+	for (size_t i = 0; i < zip.n; i++)
+		is_int(ofs_zip_verify(&zip, &zip.record[i], mkzip_read, &m,
+			   &err),
+		    0, "verify %s", zip.record[i].name.p);
+	ofs_zip_fini(&zip);
+	mkzip_fini(&z);
+}
+
+static void plain32(void)
+{
+	struct mkzip z = { .no64 = true };
+	struct optimfs_error err;
+	struct ofs_zip zip;
+
+	make(&z);
+	mkzip_end(&z);
+	is_int(open_zip(&z, &zip, &err), 0, "an archive without zip64 records");
+	ofs_zip_fini(&zip);
+	mkzip_fini(&z);
+}
+
+/* Sizes and offsets that take zip64 fields although they are small. */
+static void wide_fields(void)
+{
+	static const uint8_t extra[] = { 1, 0, 24, 0, 16, 0, 0, 0, 0, 0, 0, 0,
+		16, 0, 0, 0, 0, 0, 0, 0, 92, 0, 0, 0, 0, 0, 0, 0 };
+	struct mkzip z = { 0 };
+	struct optimfs_error err;
+	struct ofs_zip zip;
+
+	make(&z);
+	z.rec[1].extra = extra;
+	z.rec[1].extra_len = sizeof(extra);
+	z.rec[1].csize = z.rec[1].size = z.rec[1].header = UINT32_MAX;
+	mkzip_end(&z);
+	mkzip_put(&z, z.end + 8, 2, UINT16_MAX);
+	mkzip_put(&z, z.end + 10, 2, UINT16_MAX);
+	mkzip_put(&z, z.end + 12, 4, UINT32_MAX);
+	mkzip_put(&z, z.end + 16, 4, UINT32_MAX);
+	if (is_int(open_zip(&z, &zip, &err), 0, "zip64 fields")) {
+		is_u64(zip.record[1].size, 16, "their size");
+		is_u64(zip.record[1].header, 92, "and their offset");
+		ofs_zip_fini(&zip);
+	} else
+		diag("%s", err.text);
+	mkzip_fini(&z);
+}
+
+/* Z01, Z04, Z05 */
+static void end_record(void)
+{
+	struct mkzip z = { 0 };
+	uint8_t end[22];
+
+	ofs_buf_put(&z.b, "PK\5\6", 4);
+	refused(&z, EUCLEAN, "OFS501", "4 bytes");
+	ofs_buf_put(&z.b, "PK\3\4 and no more than that", 27);
+	refused(&z, EUCLEAN, "OFS501", "no end record");
+	make(&z);
+	mkzip_end(&z);
+	ofs_buf_put(&z.b, "x", 1);
+	refused(&z, EUCLEAN, "OFS504 ambiguous end record: 1 bytes follow",
+	    "a trailing byte");
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.end + 20, 2, 3);
+	ofs_buf_put(&z.b, "abc", 3);
+	refused(&z, EUCLEAN, "OFS504", "a comment");
+	make(&z);
+	mkzip_end(&z);
+	for (int i = 0; i < 70000; i++)
+		ofs_buf_putc(&z.b, 0);
+	refused(&z, EUCLEAN, "OFS501", "an end record out of reach");
+	make(&z);
+	mkzip_end(&z);
+	memcpy(end, z.b.data + z.end, sizeof(end));
+	mkzip_put(&z, z.end + 20, 2, 22);
+	ofs_buf_put(&z.b, end, sizeof(end));
+	refused(&z, EUCLEAN, "OFS504 ambiguous end record: one at",
+	    "two end records");
+}
+
+/* Z03, Z06, Z07 */
+static void whole(void)
+{
+	struct mkzip z = { 0 };
+
+	ofs_buf_put(&z.b, "#!/bin/sh\n", 10);
+	z.base = 10;
+	make(&z);
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS503 10 bytes before",
+	    "bytes in front, offsets unchanged");
+	z.no64 = true;
+	ofs_buf_put(&z.b, "#!/bin/sh\n", 10);
+	z.base = 10;
+	make(&z);
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS503 10 bytes before",
+	    "the same without zip64");
+	ofs_buf_put(&z.b, "#!/bin/sh\n", 10);
+	make(&z);
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS503 10 bytes before the first record",
+	    "bytes in front, offsets right");
+	ofs_buf_put(&z.b, "PK\7\b", 4);
+	make(&z);
+	mkzip_end(&z);
+	refused(&z, EOPNOTSUPP, "OFS506", "a split archive's mark");
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.end + 4, 2, 1);
+	refused(&z, EOPNOTSUPP, "OFS506", "disk 1");
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.locator + 16, 4, 2);
+	refused(&z, EOPNOTSUPP, "OFS506", "two disks");
+	make(&z);
+	z.rec[1].disk = 3;
+	mkzip_end(&z);
+	refused(&z, EOPNOTSUPP, "OFS506", "a record on disk 3");
+	for (int d = -1; d <= 1; d += 2) {
+		make(&z);
+		mkzip_end(&z);
+		mkzip_put(&z, z.end64 + 24, 8, (uint64_t)(4 + d));
+		mkzip_put(&z, z.end64 + 32, 8, (uint64_t)(4 + d));
+		mkzip_put(&z, z.end + 8, 4, 0x10001u * (unsigned)(4 + d));
+		refused(&z, EUCLEAN, "OFS505", "a wrong count");
+	}
+	z.no64 = true;
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.end + 8, 4, 0);
+	refused(&z, EUCLEAN, "OFS505", "a count of 0");
+}
+
+/* Z08, Z09, Z10 */
+static void zip64(void)
+{
+	static const uint64_t bad[] = { 0, 16, 1 << 20, UINT64_MAX };
+	struct mkzip z = { 0 };
+
+	for (size_t i = 0; i <= 4; i++) {
+		make(&z);
+		mkzip_end(&z);
+		mkzip_put(&z, z.locator + 8, 8, i < 4 ? bad[i] : z.locator);
+		refused(&z, EUCLEAN, "OFS507", "a locator that points astray");
+	}
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.end64, 4, 0x06064b51);
+	refused(&z, EUCLEAN, "OFS507", "no zip64 end record there");
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.end64 + 4, 8, 45);
+	refused(&z, EUCLEAN, "OFS507", "a zip64 end record of another length");
+	for (int field = 0; field < 3; field++) {
+		make(&z);
+		mkzip_end(&z);
+		if (field == 0)
+			mkzip_put(&z, z.end64 + 24, 8, UINT64_MAX / 2 + 1);
+		mkzip_put(&z, z.end64 + 32 + 8 * (size_t)field, 8,
+		    UINT64_MAX / 2 + 1);
+		mkzip_put(&z, z.end + 8, 8, UINT64_MAX);
+		mkzip_put(&z, z.end + 16, 4, UINT32_MAX);
+		refused(&z, EUCLEAN, "OFS507", "2^63 of something");
+	}
+	for (size_t field = 0; field < 3; field++) {
+		make(&z);
+		mkzip_end(&z);
+		mkzip_put(&z, z.end + (field == 0 ? 8 : 8 + 4 * field), 2, 2);
+		if (field == 0)
+			mkzip_put(&z, z.end + 10, 2, 2);
+		refused(&z, EUCLEAN, "OFS508", "two opinions");
+	}
+}
+
+/* Z11, Z12 */
+static void extra(void)
+{
+	static const struct {
+		const char *bytes;
+		uint16_t len;
+		const char *what;
+	} bad[] = {
+		{ "\1\0\4\0abcd", 8, "a zip64 field that is too short" },
+		{ "\1\0\0\0\1\0\0\0", 8, "two zip64 fields" },
+		{ "\1\0\20\0abcd", 8, "a field longer than the entry" },
+		{ "\1\0\0", 3, "half a field" },
+	};
+	struct mkzip z = { 0 };
+
+	for (size_t i = 0; i < 4; i++) {
+		make(&z);
+		z.rec[1].extra = bad[i].bytes;
+		z.rec[1].extra_len = bad[i].len;
+		if (i == 0)
+			z.rec[1].size = UINT32_MAX;
+		mkzip_end(&z);
+		refused(&z, EUCLEAN, "OFS509", bad[i].what);
+	}
+	for (size_t field = 28; field < 34; field += 2) {
+		make(&z);
+		mkzip_end(&z);
+		mkzip_put(&z, z.rec[3].entry + field, 2, 9999);
+		refused(&z, EUCLEAN, "OFS510", "a length past the directory");
+	}
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.rec[2].entry, 4, 0x05054b50);
+	refused(&z, EUCLEAN, "OFS510", "no entry's signature");
+}
+
+/* Z13 to Z16 */
+static void local(void)
+{
+	struct mkzip z = { 0 };
+
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.rec[1].header, 4, 0x04034b51);
+	data_refused(&z, "data/0", EUCLEAN, "OFS511", "no local header");
+	make(&z);
+	z.rec[1].header = 1 << 30;
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS511", "a header outside");
+	make(&z);
+	z.rec[1].header = (uint32_t)z.b.len + 1;
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS511", "a header in the directory");
+	make(&z);
+	mkzip_end(&z);
+	z.b.data[z.rec[1].header + 30 + 13] = '9';
+	data_refused(&z, "data/0", EUCLEAN,
+	    "OFS512 record 'data/0': local 'archive/data/9', central "
+	    "'archive/data/0'",
+	    "another name");
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.rec[1].header + 26, 2, 13);
+	data_refused(&z, "data/0", EUCLEAN, "OFS512", "a shorter name");
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.rec[1].header + 8, 2, 8);
+	data_refused(&z, "data/0", EUCLEAN, "OFS513", "another method");
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.rec[1].header + 6, 2, 0x0809);
+	data_refused(&z, "data/0", EUCLEAN, "OFS513", "flags: encrypted");
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.rec[1].header + 6, 2, 0x0800);
+	data_refused(&z, "data/0", EUCLEAN, "OFS513", "flags: no descriptor");
+	for (size_t field = 18; field <= 22; field += 4) {
+		make(&z);
+		mkzip_end(&z);
+		mkzip_put(&z, z.rec[1].header + field, 4, 15);
+		data_refused(&z, "data/0", EUCLEAN, "OFS514", "another size");
+	}
+	make(&z);
+	mkzip_end(&z);
+	mkzip_put(&z, z.rec[1].header + 28, 2, 9999);
+	data_refused(&z, "data/0", EUCLEAN, "OFS519",
+	    "an extra field that pushes data away");
+}
+
+/* Z18 to Z21 */
+static void entries(void)
+{
+	static const uint16_t crypt[] = { 1, 1 << 5, 1 << 6, 1 << 13, 1 << 7 };
+	static const uint16_t method[] = { 8, 99, 93, 7 };
+	struct mkzip z = { 0 };
+
+	for (size_t i = 0; i < 5; i++) {
+		make(&z);
+		z.rec[1].flags |= crypt[i];
+		mkzip_end(&z);
+		refused(&z, EOPNOTSUPP,
+		    i < 4 ? "OFS516 encrypted" : "OFS516 unknown", "flags");
+	}
+	for (size_t i = 0; i < 4; i++) {
+		make(&z);
+		z.rec[1].method = method[i];
+		mkzip_end(&z);
+		refused(&z, EOPNOTSUPP, "OFS517", "a method");
+	}
+	make(&z);
+	z.rec[1].csize = 15;
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS518", "stored in fewer bytes");
+}
+
+/* Z22 to Z24 */
+static void overlap(void)
+{
+	struct mkzip z = { 0 };
+
+	make(&z);
+	z.rec[3].header = z.rec[1].header;
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS519 records 'data/0' and 'version'",
+	    "two entries, one header");
+	make(&z);
+	z.rec[1].size = z.rec[1].csize = 200;
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS519 records 'data/0' and 'data/1' overlap",
+	    "a record over the next one");
+	make(&z);
+	z.rec[3].size = z.rec[3].csize = 100;
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS519 record 'version' overlaps the directory",
+	    "a record over the directory");
+	make(&z);
+	z.rec[3].size = z.rec[3].csize = 1 << 30;
+	mkzip_end(&z);
+	refused(&z, EIO, "OFS502 record 'version' of 1073741824 bytes",
+	    "a record past the end");
+	make(&z);
+	strcpy(z.rec[2].name, "archive/data/0");
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS520 duplicate record 'archive/data/0'",
+	    "the same name twice");
+	make(&z);
+	memcpy(z.rec[2].name, "archive/DATA/0", 14);
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS520", "the same but for case");
+}
+
+/* Z25, Z27 */
+static void names(void)
+{
+	static const struct {
+		const char *name;
+		size_t len;
+	} bad[] = {
+		{ "../../etc/passwd", 16 },
+		{ "/abs", 4 },
+		{ "archive/a\\..\\b", 14 },
+		{ "./x", 3 },
+		{ "archive/./x", 11 },
+		{ "archive//y", 10 },
+		{ "archive/..", 10 },
+		{ "", 0 },
+		{ "archive/a\0b", 11 },
+	};
+	struct mkzip z = { 0 };
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		make(&z);
+		memset(z.rec[1].name, 0, sizeof(z.rec[1].name));
+		memcpy(z.rec[1].name, bad[i].name, bad[i].len);
+		z.rec[1].name_len = bad[i].len;
+		mkzip_end(&z);
+		refused(&z, EUCLEAN, "OFS521", bad[i].name);
+	}
+	/* a name of 5000 bytes, by way of the comment and extra fields */
+	make(&z);
+	z.rec[1].comment_len = 5000;
+	mkzip_end(&z);
+	mkzip_put(&z, z.rec[1].entry + 28, 2, 5014);
+	mkzip_put(&z, z.rec[1].entry + 32, 2, 0);
+	refused(&z, EUCLEAN, "OFS521", "a name of 5014 bytes");
+	make(&z);
+	memcpy(z.rec[2].name, "brchive", 7);
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS523", "another prefix");
+	make(&z);
+	z.rec[2].name_len = 7;
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS523", "no prefix");
+	mkzip_add(&z, "data.pkl", "N.", 2);
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS523", "no prefix at all");
+}
+
+/* Z26 */
+static void odd(void)
+{
+	struct mkzip z = { 0 };
+	struct optimfs_error err;
+	struct ofs_zip zip;
+
+	make(&z);
+	mkzip_add(&z, "archive/code/", "", 0);
+	z.rec[1].attributes = 0120777u << 16;
+	mkzip_end(&z);
+	if (!is_int(open_zip(&z, &zip, &err), 0, "a directory and a link"))
+		diag("%s", err.text);
+	is_u64(zip.n, 4, "the directory is left out");
+	is_u64(zip.nodd, 2, "two odd entries");
+	is_str(zip.odd.p, "archive/data/0", "the first one's name");
+	ofs_zip_fini(&zip);
+	mkzip_fini(&z);
+	make(&z);
+	memcpy(z.rec[1].name, "archive/data/", 13);
+	z.rec[1].name_len = 13;
+	mkzip_end(&z);
+	refused(&z, EUCLEAN, "OFS521", "a directory with bytes");
+}
+
+static int verify(struct mkzip *z, const char *name, struct optimfs_error *err)
+{
+	struct mkzip_bytes m = { z->b.data, z->b.len, 0 };
+	struct ofs_zip zip;
+	int ret;
+
+	*err = (struct optimfs_error){ 0 };
+	if (ofs_zip_open(&zip, m.n, mkzip_read, &m, err) == -1)
+		return -2;
+	ret = ofs_zip_verify(&zip, ofs_zip_find(&zip, name, strlen(name)),
+	    mkzip_read, &m, err);
+	ofs_zip_fini(&zip);
+	mkzip_fini(z);
+	return ret;
+}
+
+/* Z17, Z34 */
+static void checksums(void)
+{
+	struct mkzip z = { 0 };
+	struct optimfs_error err;
+
+	make(&z);
+	mkzip_end(&z);
+	z.b.data[z.rec[1].data + 16 + 8] ^= 1;
+	is_int(verify(&z, "data/0", &err), -1, "a descriptor that disagrees");
+	is_error(err, EBADMSG, "OFS515", "says so");
+	make(&z);
+	mkzip_end(&z);
+	z.b.data[z.rec[1].data] ^= 1;
+	is_int(verify(&z, "data/0", &err), -1, "a flipped bit");
+	is_error(err, EBADMSG, "OFS530 CRC mismatch in 'data/0'", "says so");
+	make(&z);
+	z.rec[1].crc = 0;
+	mkzip_end(&z);
+	mkzip_put(&z, z.rec[1].data + 16 + 4, 4, 0);
+	is_int(verify(&z, "data/0", &err), 1, "no checksum to compare with");
+}
+
+/* Z02: cut at every byte, and at every 512 of a larger one. */
+static void cut(void)
+{
+	static uint8_t data[5000];
+	struct mkzip z = { 0 };
+	struct optimfs_error err;
+	size_t opened = 0, n;
+
+	mkzip_add(&z, "archive/data.pkl", "\x80\x02N.", 4);
+	mkzip_add(&z, "archive/data/0", data, sizeof(data));
+	mkzip_add(&z, "archive/version", "3\n", 2);
+	mkzip_end(&z);
+	n = z.b.len;
+	for (size_t i = 0; i < n; i++) {
+		struct ofs_zip zip;
+
+		z.b.len = i;
+		if (open_zip(&z, &zip, &err) == 0) {
+			opened++;
+			ofs_zip_fini(&zip);
+		}
+	}
+	is_u64(opened, 0, "none of %zu prefixes opens", n);
+	mkzip_fini(&z);
+}
+
+/* Z35: end records behind a directory of zeros. */
+struct many {
+	uint64_t directory; /* bytes */
+	struct mkzip z;
+};
+
+static int read_many(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	const struct many *m = ctx;
+
+	(void)err;
+	memset(buf, 0, len);
+	if (off + len == m->directory + m->z.b.len)
+		memcpy((char *)buf + len - m->z.b.len, m->z.b.data, m->z.b.len);
+	return 0;
+}
+
+static void many(void)
+{
+	struct optimfs_error err = { 0 };
+	struct ofs_zip zip;
+
+	for (uint64_t n = 1 << 20; n <= (1 << 20) + 1; n++) {
+		struct many m = { .directory = n * 64 };
+
+		mkzip_end(&m.z);
+		mkzip_put(&m.z, 24, 8, n);
+		mkzip_put(&m.z, 32, 8, n);
+		mkzip_put(&m.z, 40, 8, m.directory);
+		mkzip_put(&m.z, m.z.locator + 8, 8, m.directory);
+		mkzip_put(&m.z, m.z.end + 8, 8, UINT64_MAX);
+		is_int(ofs_zip_open(&zip, m.directory + m.z.b.len, read_many,
+			   &m, &err),
+		    -1, "%ju records", (uintmax_t)n);
+		if (n == 1 << 20)
+			is_error(err, EUCLEAN, "OFS510", "pass the limit");
+		else
+			is_error(err, E2BIG,
+			    "OFS531 directory of 1048577 records", "do not");
+		mkzip_fini(&m.z);
+	}
+}
+
+/* Z36: the end record lies beyond the slice that is the archive. */
+static void slice(void)
+{
+	struct mkzip z = { 0 };
+
+	make(&z);
+	mkzip_end(&z);
+	z.b.len = z.directory + 10;
+	refused(&z, EUCLEAN, "OFS501", "a slice that ends before the end");
+}
+
+int main(void)
+{
+	good();
+	plain32();
+	wide_fields();
+	end_record();
+	whole();
+	zip64();
+	extra();
+	local();
+	entries();
+	overlap();
+	names();
+	odd();
+	checksums();
+	cut();
+	many();
+	slice();
+	return done_testing();
+}
