@@ -1,0 +1,49 @@
+/* cmd_cat.c - optimfs cat: files of the tree on standard output */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sys/stat.h>
+
+#include "tools/command.h"
+
+static int cat(struct ofs_command *c, const char *path)
+{
+	struct optimfs_attr attr;
+	struct optimfs_error err;
+
+	if (ofs_command_resolve(c, path, &attr, &err) == -1)
+		return ofs_tool_fail(&err);
+	if (S_ISDIR(attr.mode)) {
+		optimfs_fail(&err, EISDIR, "%s: is a directory", path);
+		return ofs_tool_fail(&err);
+	}
+	if (ofs_command_read(c, attr.node, ofs_sink_stdout, NULL, &err) == -1)
+		return ofs_tool_fail(&err);
+	return OFS_EXIT_OK;
+}
+
+static int run(const struct ofs_verb *verb, int argc, char **argv)
+{
+	struct ofs_command c;
+	int status, worst = OFS_EXIT_OK;
+
+	if (ofs_command_init(&c, verb, argc, argv, 0, 1, INT_MAX - 1,
+		&status) == -1)
+		return status;
+	for (int i = 0; i < c.noperands; i++) {
+		status = cat(&c, c.operand[i]);
+		if (status > worst)
+			worst = status;
+	}
+	ofs_command_fini(&c);
+	return ofs_tool_finish(worst);
+}
+
+const struct ofs_verb ofs_verb_cat = {
+	.name = "cat",
+	.synopsis = "[-o OPTION] CHECKPOINT PATH...",
+	.summary = "write files of the tree to standard output",
+	.run = run,
+};

@@ -1,0 +1,182 @@
+/* cmd_cp.c - optimfs cp: copy files of the tree out */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/command.h"
+#include "tools/walk.h"
+
+struct copy {
+	struct ofs_command *c;
+	const char *dest; /* the directory that the tree's becomes */
+};
+
+static int sink_fd(void *ctx, const void *p, size_t n,
+    struct optimfs_error *err)
+{
+	int fd = *(int *)ctx;
+	const char *at = p;
+
+	while (n > 0) {
+		ssize_t k = write(fd, at, n);
+
+		if (k == -1 && errno == EINTR)
+			continue;
+		if (k == -1)
+			return optimfs_fail(err, errno, "%m");
+		at += k;
+		n -= (size_t)k;
+	}
+	return 0;
+}
+
+/* mkstemp makes 0600; what is copied gets what open(2) would have given. */
+static mode_t new_file_mode(void)
+{
+	mode_t mask = umask(0);
+
+	umask(mask);
+	return 0666 & ~mask;
+}
+
+/* The file appears under its name complete or not at all. */
+static int copy_file(struct ofs_command *c, uint64_t node, const char *dest,
+    struct optimfs_error *err)
+{
+	char *temp = NULL;
+	int fd, ret = -1;
+
+	if (asprintf(&temp, "%s.XXXXXX", dest) == -1)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	fd = mkostemp(temp, O_CLOEXEC);
+	if (fd == -1) {
+		optimfs_fail(err, errno, "%s: %m", dest);
+		free(temp);
+		return -1;
+	}
+	if (ofs_command_read(c, node, sink_fd, &fd, err) == -1 ||
+	    fchmod(fd, new_file_mode()) == -1) {
+		optimfs_fail_in(err, "%s", dest);
+		close(fd);
+		goto out;
+	}
+	if (close(fd) == -1 || rename(temp, dest) == -1) {
+		optimfs_fail(err, errno, "%s: %m", dest);
+		goto out;
+	}
+	ret = 0;
+out:
+	if (ret == -1)
+		unlink(temp);
+	free(temp);
+	return ret;
+}
+
+static int make_directory(const char *path, struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (mkdir(path, 0777) == 0)
+		return 0;
+	if (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return 0;
+	return optimfs_fail(err, errno, "%s: %m", path);
+}
+
+static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
+    struct optimfs_error *err)
+{
+	struct copy *copy = ctx;
+	char *dest = NULL;
+	int ret;
+
+	if (asprintf(&dest, "%s/%s", copy->dest, e->path) == -1)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	if (S_ISDIR(e->attr.mode))
+		ret = make_directory(dest, err);
+	else
+		ret = copy_file(copy->c, e->attr.node, dest, err);
+	free(dest);
+	return ret;
+}
+
+/* As cp(1) does: into dest when it is a directory, else as dest. */
+static char *target(const char *path, const char *dest)
+{
+	char *copy, *full = NULL, *base;
+	struct stat st;
+
+	if (stat(dest, &st) == -1 || !S_ISDIR(st.st_mode))
+		return strdup(dest);
+	copy = strdup(path);
+	if (copy == NULL)
+		return NULL;
+	base = basename(copy);
+	if (strcmp(base, "/") == 0 || strcmp(base, ".") == 0)
+		full = strdup(dest);
+	else if (asprintf(&full, "%s/%s", dest, base) == -1)
+		full = NULL;
+	free(copy);
+	return full;
+}
+
+static int copy(struct ofs_command *c, const char *path, const char *dest,
+    struct optimfs_error *err)
+{
+	struct optimfs_attr attr;
+	struct copy ctx = { .c = c };
+	char *to;
+	int ret;
+
+	if (ofs_command_resolve(c, path, &attr, err) == -1)
+		return -1;
+	if (S_ISDIR(attr.mode) && !(c->flags & OFS_RECURSIVE))
+		return optimfs_fail(err, EISDIR, "%s: is a directory: use -r",
+		    path);
+	to = target(path, dest);
+	if (to == NULL)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	if (S_ISDIR(attr.mode)) {
+		ctx.dest = to;
+		ret = make_directory(to, err);
+		if (ret == 0)
+			ret = ofs_walk(c->fs, attr.node, 0, copy_entry, &ctx,
+			    err);
+	} else {
+		ret = copy_file(c, attr.node, to, err);
+	}
+	free(to);
+	return ret;
+}
+
+static int run(const struct ofs_verb *verb, int argc, char **argv)
+{
+	struct ofs_command c;
+	struct optimfs_error err;
+	int status;
+
+	if (ofs_command_init(&c, verb, argc, argv, OFS_RECURSIVE, 2, 2,
+		&status) == -1)
+		return status;
+	status = copy(&c, c.operand[0], c.operand[1], &err) == -1
+	    ? ofs_tool_fail(&err)
+	    : OFS_EXIT_OK;
+	ofs_command_fini(&c);
+	return status;
+}
+
+const struct ofs_verb ofs_verb_cp = {
+	.name = "cp",
+	.synopsis = "[-r] [-o OPTION] CHECKPOINT PATH DESTINATION",
+	.summary = "copy a file of the tree, or with -r a directory",
+	.options = "  -r  copy directories\n",
+	.run = run,
+};

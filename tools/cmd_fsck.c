@@ -1,0 +1,90 @@
+/* cmd_fsck.c - optimfs fsck: check a checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "buf.h"
+#include "tools/command.h"
+
+struct report {
+	bool json;
+	uint64_t warnings;
+};
+
+static void json(const struct optimfs_finding *f)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_printf(&b, "{\"v\":1,\"level\":\"%s\",\"errno\":%d,\"path\":\"",
+	    f->error ? "error" : "warning", f->code);
+	ofs_buf_json(&b, f->path, strlen(f->path));
+	ofs_buf_puts(&b, "\",\"text\":\"");
+	ofs_buf_json(&b, f->text, strlen(f->text));
+	ofs_buf_puts(&b, "\"}\n");
+	fwrite(b.data, 1, b.len, stdout);
+	ofs_buf_fini(&b);
+}
+
+static void text(const struct optimfs_finding *f)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_plain(&b, f->path, strlen(f->path));
+	if (b.len > 0)
+		ofs_buf_puts(&b, ": ");
+	ofs_buf_plain(&b, f->text, strlen(f->text));
+	printf("%s: %.*s\n", f->error ? "error" : "warning", (int)b.len,
+	    (const char *)b.data);
+	ofs_buf_fini(&b);
+}
+
+static void finding(void *ctx, const struct optimfs_finding *f)
+{
+	struct report *r = ctx;
+
+	r->warnings += !f->error;
+	if (r->json)
+		json(f);
+	else
+		text(f);
+}
+
+static int run(const struct ofs_verb *verb, int argc, char **argv)
+{
+	struct ofs_command c;
+	struct optimfs_error err;
+	struct report r = { 0 };
+	uint64_t problems;
+	int status;
+
+	if (ofs_command_init(&c, verb, argc, argv, OFS_JSON | OFS_DATA, 0, 0,
+		&status) == -1)
+		return status;
+	r.json = c.flags & OFS_JSON;
+	if (optimfs_fsck(c.fs, c.flags & OFS_DATA, finding, &r, &problems,
+		&err) == -1) {
+		status = ofs_tool_fail(&err);
+	} else {
+		status = problems > 0 ? OFS_EXIT_NO : OFS_EXIT_OK;
+		if (!r.json)
+			printf("%s: %s, %" PRIu64 " errors, %" PRIu64
+			       " warnings\n",
+			    c.checkpoint, problems > 0 ? "damaged" : "clean",
+			    problems, r.warnings);
+	}
+	ofs_command_fini(&c);
+	return ofs_tool_finish(status);
+}
+
+const struct ofs_verb ofs_verb_fsck = {
+	.name = "fsck",
+	.synopsis = "[--data] [--json] [-o OPTION] CHECKPOINT",
+	.summary = "check a checkpoint: structure, with --data every byte",
+	.options = "  --data  read everything and compare stored checksums\n"
+		   "  --json  one JSON object a finding\n",
+	.run = run,
+};

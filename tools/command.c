@@ -1,0 +1,161 @@
+/* command.c - what ls, cat, cp, info, tar and fsck do alike */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "tools/command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define READ_SIZE (1u << 20)
+
+static const struct ofs_flag flag_table[] = {
+	{ 'l', NULL, false },
+	{ 'r', NULL, false },
+	{ 'R', NULL, false },
+	{ 256 + OFS_JSON, "json", false },
+	{ 256 + OFS_DATA, "data", false },
+	{ 0, NULL, false },
+};
+
+static unsigned flag_of(int id)
+{
+	switch (id) {
+	case 'l':
+		return OFS_LONG;
+	case 'r':
+	case 'R':
+		return OFS_RECURSIVE;
+	default:
+		return (unsigned)id - 256;
+	}
+}
+
+static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
+    char **argv, unsigned allowed, int *status)
+{
+	struct ofs_args args;
+	const char *value;
+	int id;
+
+	ofs_args_init(&args, verb, argc, argv, flag_table, &c->options);
+	while ((id = ofs_args_next(&args, &value, status)) != OFS_ARGS_END) {
+		if (id == OFS_ARGS_STOP)
+			return -1;
+		if (id == OFS_ARGS_OPERAND) {
+			c->operand[c->noperands++] = (char *)value;
+			continue;
+		}
+		if ((flag_of(id) & allowed) == 0) {
+			*status = id < 256
+			    ? ofs_tool_usage(verb, "no option -%c", id)
+			    : ofs_tool_usage(verb, "no such option");
+			return -1;
+		}
+		c->flags |= flag_of(id);
+	}
+	return 0;
+}
+
+int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
+    int argc, char **argv, unsigned allowed, int min, int max, int *status)
+{
+	struct optimfs_error err;
+
+	*c = (struct ofs_command){ .options.table = ofs_open_options };
+	c->options.target = &c->open;
+	*status = OFS_EXIT_IO;
+	c->operand = calloc((size_t)argc + 1, sizeof(*c->operand));
+	if (c->operand == NULL) {
+		ofs_tool_say("out of memory");
+		return -1;
+	}
+	if (parse(c, verb, argc, argv, allowed, status) == -1)
+		goto fail;
+	if (c->noperands < 1 + min || c->noperands > 1 + max) {
+		*status = ofs_tool_usage(verb,
+		    c->noperands == 0         ? "which checkpoint?"
+			: c->noperands <= min ? "which path?"
+					      : "too many words");
+		goto fail;
+	}
+	c->checkpoint = c->operand[0];
+	c->noperands--;
+	memmove(c->operand, c->operand + 1,
+	    (size_t)c->noperands * sizeof(*c->operand));
+	c->fs = optimfs_open(c->checkpoint, &c->open, &err);
+	if (c->fs == NULL) {
+		*status = ofs_tool_fail(&err);
+		goto fail;
+	}
+	return 0;
+fail:
+	ofs_command_fini(c);
+	return -1;
+}
+
+void ofs_command_fini(struct ofs_command *c)
+{
+	if (c->fs != NULL)
+		optimfs_close(c->fs);
+	ofs_options_fini(&c->options);
+	free(c->operand);
+}
+
+int ofs_command_resolve(struct ofs_command *c, const char *path,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	if (optimfs_resolve(c->fs, path, attr, err) == 0)
+		return 0;
+	return optimfs_fail_in(err, "%s: %s", c->checkpoint, path);
+}
+
+int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
+    void *ctx, struct optimfs_error *err)
+{
+	struct optimfs_file *file;
+	void *buf = malloc(READ_SIZE);
+	uint64_t off = 0;
+	ssize_t n;
+	int ret = -1;
+
+	if (buf == NULL)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	if (optimfs_file_open(c->fs, node, &file, err) == -1) {
+		free(buf);
+		return -1;
+	}
+	while ((n = optimfs_file_read(file, buf, READ_SIZE, off, err)) > 0) {
+		if (sink(ctx, buf, (size_t)n, err) == -1)
+			goto out;
+		off += (uint64_t)n;
+	}
+	ret = n < 0 ? -1 : 0;
+out:
+	optimfs_file_close(file);
+	free(buf);
+	return ret;
+}
+
+int ofs_sink_stdout(void *ctx, const void *p, size_t n,
+    struct optimfs_error *err)
+{
+	(void)ctx;
+	if (fwrite(p, 1, n, stdout) != n)
+		return optimfs_fail(err, errno, "standard output: %m");
+	return 0;
+}
+
+char *ofs_command_xattr(struct ofs_command *c, uint64_t node, const char *name)
+{
+	char full[64], *value;
+	size_t len;
+
+	snprintf(full, sizeof(full), "user.optimfs.%s", name);
+	if (optimfs_getxattr(c->fs, node, full, &value, &len, NULL) == -1)
+		return NULL;
+	return value;
+}

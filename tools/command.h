@@ -1,0 +1,58 @@
+/* command.h - a command line that names a checkpoint and paths in it */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_COMMAND_H
+#define OFS_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "optimfs/optimfs.h"
+
+#include "tools/options.h"
+#include "tools/tools.h"
+
+/* Flags of these commands. A command takes those its mask has. */
+enum ofs_command_flag {
+	OFS_LONG = 1,      /* -l */
+	OFS_RECURSIVE = 2, /* -r, -R */
+	OFS_JSON = 4,      /* --json */
+	OFS_DATA = 8,      /* --data */
+};
+
+/* What was said, and the checkpoint, opened. */
+struct ofs_command {
+	unsigned flags; /* enum ofs_command_flag, or'ed */
+	const char *checkpoint;
+	char **operand; /* those after the checkpoint; argv's */
+	int noperands;
+	struct optimfs *fs;
+	struct optimfs_options open;
+	struct ofs_options options;
+};
+
+/* Parse argv and open the checkpoint, its first operand; min to max operands
+ * must follow it. 0, or -1 with the exit status in *status when there is
+ * nothing to do but return it; what went wrong has been printed. */
+int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
+    int argc, char **argv, unsigned allowed, int min, int max, int *status);
+void ofs_command_fini(struct ofs_command *c);
+
+/* The node that path names; fails with the path in front of the text. */
+int ofs_command_resolve(struct ofs_command *c, const char *path,
+    struct optimfs_attr *attr, struct optimfs_error *err);
+
+/* Hand all of a file to sink, a piece at a time. -1 when a read fails or sink
+ * returns -1 (it fills err). */
+typedef int ofs_sink_fn(void *ctx, const void *p, size_t n,
+    struct optimfs_error *err);
+int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
+    void *ctx, struct optimfs_error *err);
+/* A sink for standard output. */
+int ofs_sink_stdout(void *ctx, const void *p, size_t n,
+    struct optimfs_error *err);
+
+/* An extended attribute's text without its "user.optimfs." prefix, malloc'ed;
+ * NULL when there is none. */
+char *ofs_command_xattr(struct ofs_command *c, uint64_t node, const char *name);
+
+#endif
