@@ -12,50 +12,47 @@
 
 #define READ_SIZE (1u << 20)
 
-static const struct ofs_flag flag_table[] = {
-	{ 'l', NULL, false },
-	{ 'r', NULL, false },
-	{ 'R', NULL, false },
-	{ 256 + OFS_JSON, "json", false },
-	{ 256 + OFS_DATA, "data", false },
-	{ 0, NULL, false },
+static const struct {
+	unsigned mask;
+	struct ofs_flag flag;
+} known[] = {
+	{ OFS_LONG, { 'l', NULL, false } },
+	{ OFS_RECURSIVE, { 'r', NULL, false } },
+	{ OFS_RECURSIVE, { 'R', NULL, false } },
+	{ OFS_JSON, { 256, "json", false } },
+	{ OFS_DATA, { 257, "data", false } },
 };
+#define NKNOWN (sizeof(known) / sizeof(known[0]))
 
-static unsigned flag_of(int id)
+static unsigned mask_of(int id)
 {
-	switch (id) {
-	case 'l':
-		return OFS_LONG;
-	case 'r':
-	case 'R':
-		return OFS_RECURSIVE;
-	default:
-		return (unsigned)id - 256;
-	}
+	for (size_t i = 0; i < NKNOWN; i++)
+		if (known[i].flag.id == id)
+			return known[i].mask;
+	return 0;
 }
 
 static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
     char **argv, unsigned allowed, int *status)
 {
+	struct ofs_flag flags[NKNOWN + 1];
 	struct ofs_args args;
 	const char *value;
+	size_t n = 0;
 	int id;
 
-	ofs_args_init(&args, verb, argc, argv, flag_table, &c->options);
+	for (size_t i = 0; i < NKNOWN; i++)
+		if (known[i].mask & allowed)
+			flags[n++] = known[i].flag;
+	flags[n] = (struct ofs_flag){ 0 };
+	ofs_args_init(&args, verb, argc, argv, flags, &c->options);
 	while ((id = ofs_args_next(&args, &value, status)) != OFS_ARGS_END) {
 		if (id == OFS_ARGS_STOP)
 			return -1;
-		if (id == OFS_ARGS_OPERAND) {
+		if (id == OFS_ARGS_OPERAND)
 			c->operand[c->noperands++] = (char *)value;
-			continue;
-		}
-		if ((flag_of(id) & allowed) == 0) {
-			*status = id < 256
-			    ? ofs_tool_usage(verb, "no option -%c", id)
-			    : ofs_tool_usage(verb, "no such option");
-			return -1;
-		}
-		c->flags |= flag_of(id);
+		else
+			c->flags |= mask_of(id);
 	}
 	return 0;
 }

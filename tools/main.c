@@ -19,6 +19,12 @@ static const struct ofs_verb *const verbs[] = {
 	&ofs_verb_mount,
 	&ofs_verb_umount,
 #endif
+	&ofs_verb_ls,
+	&ofs_verb_cat,
+	&ofs_verb_cp,
+	&ofs_verb_info,
+	&ofs_verb_tar,
+	&ofs_verb_fsck,
 	NULL,
 };
 

@@ -83,6 +83,12 @@ int ofs_args_next(struct ofs_args *a, const char **value, int *status);
 /* The verbs. */
 extern const struct ofs_verb ofs_verb_mount;  /* cmd_mount.c */
 extern const struct ofs_verb ofs_verb_umount; /* cmd_umount.c */
+extern const struct ofs_verb ofs_verb_ls;     /* cmd_ls.c */
+extern const struct ofs_verb ofs_verb_cat;    /* cmd_cat.c */
+extern const struct ofs_verb ofs_verb_cp;     /* cmd_cp.c */
+extern const struct ofs_verb ofs_verb_info;   /* cmd_info.c */
+extern const struct ofs_verb ofs_verb_tar;    /* cmd_tar.c */
+extern const struct ofs_verb ofs_verb_fsck;   /* cmd_fsck.c */
 /* mount.optimfs CKPT MNT [-sfnv] [-o OPTIONS], as mount(8) calls it. Returns
  * mount(8)'s exit codes. */
 int ofs_mount_helper(int argc, char **argv);
