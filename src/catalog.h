@@ -41,6 +41,7 @@ struct ofs_object {
 	const char *path; /* relative to the checkpoint's directory */
 	int rank;         /* that wrote it, -1 when unknown or shared */
 	bool missing;     /* was not there at mount */
+	bool refused;     /* a link or not a file: opening it says why */
 	uint64_t size;    /* these four as they were at mount */
 	int64_t mtime_ns, ctime_ns;
 	uint64_t ino;
@@ -95,7 +96,17 @@ struct ofs_tensor {
 	uint8_t dtype; /* enum ofs_dtype */
 	uint8_t flags;
 	uint32_t shard, nshards; /* a run of the shards array */
-	uint32_t error; /* index of a problem: reading fails so; or OFS_NONE */
+	uint32_t error; /* index of a note: reading fails so; or OFS_NONE */
+	uint32_t index; /* src/shards.h; OFS_NONE when there are few shards */
+};
+
+/* A stored copy of a box that shard, which comes first in the order of files
+ * and offsets, holds too (an HSDP job that saved every replica). Reads take
+ * the shard; whether copies agree is fsck's question. In order of shard. */
+struct ofs_replica {
+	struct ofs_extent at;
+	uint32_t view;
+	uint32_t shard;
 };
 
 /* A plain value: a node of a parsed pickle that lives as long as the catalog. */
@@ -163,6 +174,7 @@ struct ofs_catalog {
 
 	struct ofs_object *objects;
 	struct ofs_shard *shards;
+	struct ofs_replica *replicas;
 	struct ofs_view *views;
 	struct ofs_tensor *tensors;
 	struct ofs_value *values;
@@ -173,9 +185,11 @@ struct ofs_catalog {
 	struct ofs_str *strs;
 	uint32_t *paths;
 	uint64_t *dims;
+	uint64_t *bounds; /* of the indexes of tensors with many shards */
 	struct ofs_pickle **docs; /* owned */
-	uint32_t nobjects, nshards, nviews, ntensors, nvalues, nitems, nentries,
-	    naliases, nnotes, nstrs, npaths, ndims, ndocs;
+	uint32_t nobjects, nshards, nreplicas, nviews, ntensors, nvalues,
+	    nitems, nentries, naliases, nnotes, nstrs, npaths, ndims, nbounds,
+	    ndocs;
 
 	struct ofs_catalog_build *build; /* hash tables; NULL once finished */
 };
@@ -197,8 +211,9 @@ uint32_t ofs_catalog_dims(struct ofs_catalog *cat, const uint64_t *v, size_t n,
 /* Intern a path of n components (string indexes, OFS_PATH_INDEX allowed). */
 uint32_t ofs_catalog_path(struct ofs_catalog *cat, const uint32_t *component,
     size_t n, struct optimfs_error *err);
-/* The object with this path, added and stat'ed when new: a missing file is no
- * error (missing is set); one that may not be opened is (ofs_dir_open_file). */
+/* The object with this path, added and stat'ed when new. A missing file is no
+ * error (missing is set), nor one that may not be opened (refused is set), but
+ * a path that leaves the checkpoint is: EPERM (OFS620). */
 uint32_t ofs_catalog_object(struct ofs_catalog *cat, const char *path, int rank,
     struct optimfs_error *err);
 uint32_t ofs_catalog_shard(struct ofs_catalog *cat, const struct ofs_shard *s,
@@ -215,16 +230,20 @@ uint32_t ofs_catalog_entry(struct ofs_catalog *cat,
     const struct ofs_entry *entry, struct optimfs_error *err);
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
     uint32_t target, struct optimfs_error *err);
-/* Take ownership of doc until the catalog is freed. */
+/* Take ownership of doc until the catalog is freed; on failure it stays the
+ * caller's. */
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct optimfs_error *err);
+/* Equal notes are one. Fails for lack of memory alone. */
 uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
     int code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* Done adding: for every tensor sort its shards by the first element they
- * hold, drop identical duplicates (D16), and check that boxes lie inside, do
- * not overlap and add up (D13 to D18 of docs/errors.md); a tensor that fails
- * gets an error, the rest stands. Then release what only building needs. */
+ * hold, drop empty boxes, make identical ones replicas, and check that boxes
+ * lie inside and do not overlap (OFS604 to OFS611, OFS623 of docs/errors.md);
+ * a tensor that fails gets an error, the rest stands. Elements that no shard
+ * holds are a note. Then release what only building needs. A shard belongs to
+ * one tensor. Fails only with ENOMEM and E2BIG. */
 int ofs_catalog_finish(struct ofs_catalog *cat, struct optimfs_error *err);
 
 /* Reading. */
@@ -241,10 +260,11 @@ static inline const uint64_t *ofs_tensor_shape(const struct ofs_catalog *cat,
 {
 	return cat->dims + t->shape;
 }
-/* Elements; known not to overflow. */
+/* Elements; 0 when they or their bytes would not fit an off_t (such a tensor
+ * has an error), or dtype is none. */
 uint64_t ofs_tensor_numel(const struct ofs_catalog *cat,
     const struct ofs_tensor *t);
-/* numel * itemsize. */
+/* numel * itemsize: the size of its file. */
 uint64_t ofs_tensor_bytes(const struct ofs_catalog *cat,
     const struct ofs_tensor *t);
 /* Offsets and sizes of a shard's box in the tensor's grid, grid_ndim each. */
