@@ -29,12 +29,16 @@ struct ofs_transport {
  * call. A failed fetch leaves buf undefined and the transport usable. */
 struct ofs_transport_ops {
 	const char *name;
-	/* Fill buf as the n segments say. EIO: a file is missing, short or
-	 * unreadable (OFS140, OFS603, OFS755); ESTALE: it is not the file
-	 * that was mounted (OFS751); EBADMSG, EUCLEAN, EIO, E2BIG: what a
-	 * codec finds (OFS701 to OFS708). */
+	/* Fill buf as the n segments say. EIO: a file is missing, gone, short
+	 * or unreadable (OFS140, OFS754, OFS603, OFS755); ESTALE: it is not
+	 * the file that was mounted (OFS751); EACCES (OFS756); EBADMSG,
+	 * EUCLEAN, EIO, E2BIG, EOPNOTSUPP: what a codec finds (OFS701 to
+	 * OFS711); ENOSPC: no room for what it gives (OFS709). */
 	int (*fetch)(struct ofs_transport *t, const struct ofs_segment *segs,
 	    size_t n, void *buf, struct optimfs_error *err);
+	/* Bytes that a codec extent decodes to, at most max (E2BIG). */
+	int (*length)(struct ofs_transport *t, const struct ofs_extent *at,
+	    uint64_t max, uint64_t *len, struct optimfs_error *err);
 	void (*close)(struct ofs_transport *t); /* frees t */
 };
 
@@ -44,7 +48,8 @@ static inline int ofs_transport_fetch(struct ofs_transport *t,
 {
 	return t->ops->fetch(t, segs, n, buf, err);
 }
-/* len bytes at off of an extent (of its decoded bytes with a codec). */
+/* len bytes at off of an extent (of its decoded bytes with a codec); EIO
+ * (OFS603) or EUCLEAN (OFS705) when it has fewer. */
 int ofs_transport_read(struct ofs_transport *t, const struct ofs_extent *at,
     uint64_t off, uint64_t len, void *buf, struct optimfs_error *err);
 /* All of an extent's bytes, decoded, at most max (E2BIG); malloc'ed. */
