@@ -535,6 +535,13 @@ int ofs_catalog_finish(struct ofs_catalog *cat, struct optimfs_error *err)
 
 /* Reading. */
 
+int ofs_catalog_fail(const struct ofs_catalog *cat, uint32_t note,
+    struct optimfs_error *err)
+{
+	return optimfs_fail(err, cat->notes[note].code, "%s",
+	    cat->notes[note].text);
+}
+
 uint64_t ofs_tensor_numel(const struct ofs_catalog *cat,
     const struct ofs_tensor *t)
 {

@@ -260,6 +260,9 @@ static inline const uint64_t *ofs_tensor_shape(const struct ofs_catalog *cat,
 {
 	return cat->dims + t->shape;
 }
+/* Fail with what a tensor's or item's error says. */
+int ofs_catalog_fail(const struct ofs_catalog *cat, uint32_t note,
+    struct optimfs_error *err);
 /* Elements; 0 when they or their bytes would not fit an off_t (such a tensor
  * has an error), or dtype is none. */
 uint64_t ofs_tensor_numel(const struct ofs_catalog *cat,

@@ -54,13 +54,22 @@ typedef const struct ofs_place *ofs_place_fn(void *ctx,
 /* Elements [first, first + count) of t, in C order of its shape, as segments
  * that fill dst .. dst + count * itemsize exactly once. Only shards that
  * overlap the range are asked for. EIO (OFS607) names the first element that
- * no shard holds. On failure plan is as it was. */
+ * no shard holds; a tensor with an error fails with that. On failure plan is
+ * as it was. */
 int ofs_plan_elements(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     uint64_t first, uint64_t count, uint64_t dst, ofs_place_fn *place,
     void *ctx, struct ofs_plan *plan, struct optimfs_error *err);
 
+/* The same for the elements of a box of t, in C order of the box; box is
+ * offsets then sizes in the grid, or NULL for the whole tensor. */
+int ofs_plan_box(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    const uint64_t *box, uint64_t first, uint64_t count, uint64_t dst,
+    ofs_place_fn *place, void *ctx, struct ofs_plan *plan,
+    struct optimfs_error *err);
+
 /* The indexes of the shards that overlap the range, in the order of
- * cat->shards: calls each until it returns non-zero, and returns that. */
+ * cat->shards: calls each until it returns non-zero, and returns that. A
+ * tensor with an error has none. */
 int ofs_plan_shards(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     uint64_t first, uint64_t count, int (*each)(void *ctx, uint32_t s),
     void *ctx);
