@@ -3,6 +3,8 @@
 #ifndef OFS_TORCH_H
 #define OFS_TORCH_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "optimfs/error.h"
@@ -16,6 +18,9 @@ struct ofs_torch_tensor {
 	uint8_t dtype; /* enum ofs_dtype */
 	uint8_t ndim;
 	uint8_t fix;            /* enum ofs_fix: conj and neg bits */
+	bool quantized;         /* elements mean nothing without a scale */
+	bool typed;             /* the storage has a dtype of its own */
+	bool meta;              /* it never had bytes */
 	uint64_t offset;        /* of element 0, in elements of dtype */
 	uint64_t storage_bytes; /* that the persistent id declares */
 	struct ofs_str key;     /* of the storage: record "data/<key>" */
@@ -25,10 +30,21 @@ struct ofs_torch_tensor {
 
 /* Is node a tensor? 1: *t describes it; 0: it is something else; -1: it is a
  * tensor that is damaged (EUCLEAN) or of a kind not supported (EOPNOTSUPP:
- * sparse, quantized, nested, meta ...). Sees through parameters, subclasses
- * and _rebuild_from_type_v2. */
+ * sparse, quantized by channel, nested ...; ENODATA: meta), of which dtype,
+ * ndim and shape are set when they could be told, and dtype is
+ * OFS_DTYPE_NONE when not. Sees through parameters, subclasses and
+ * _rebuild_from_type_v2. A storage that is no tensor's is a tensor with one
+ * dimension. */
 int ofs_torch_tensor(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_tensor *t, struct optimfs_error *err);
+
+/* Check t against the bytes that are stored for its storage: their number is
+ * what the pickle says (OFS527), all elements lie inside (OFS528), and no two
+ * of them overlap unless a stride is 0 (OFS529). EUCLEAN. */
+int ofs_torch_check(const struct ofs_torch_tensor *t, uint64_t stored,
+    struct optimfs_error *err);
+/* Is it its whole storage, in C order, with nothing to fix? */
+bool ofs_torch_is_plain(const struct ofs_torch_tensor *t);
 
 /* Add every leaf of the torch.save file rel (zip or legacy) beneath cat->dir
  * to cat: mappings, and lists that hold tensors or mappings, nest; the rest
@@ -56,7 +72,10 @@ int ofs_torch_add(struct ofs_catalog *cat, const struct ofs_pickle *doc,
     size_t npref, struct optimfs_error *err);
 
 /* The parsed data.pkl of the archive that read gives, size bytes in all; zip,
- * when not NULL, gets its directory (ofs_zip_fini). */
+ * when not NULL, gets its directory (ofs_zip_fini) and byte order. Checks what
+ * torch.load would of the small records: version, byteorder (OFS524, OFS525).
+ * read is called twice for an archive whose data.pkl is small; wrap it in a
+ * struct ofs_window when more of the archive will be read. */
 struct ofs_pickle *ofs_torch_open(uint64_t size, ofs_zip_read_fn *read,
     void *ctx, struct ofs_zip *zip, struct optimfs_error *err);
 

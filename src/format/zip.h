@@ -3,6 +3,7 @@
 #ifndef OFS_ZIP_H
 #define OFS_ZIP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +38,7 @@ struct ofs_zip {
 	 * how many, and the first one's name. For a warning, OFS522. */
 	size_t nodd;
 	struct ofs_str odd;
+	bool big_endian; /* its tensors are; ofs_torch_open sets it */
 };
 
 /* Read the central directory of an archive of size bytes, in one read when it
