@@ -22,11 +22,12 @@ enum ofs_pk_kind {
 	OFS_PK_INT,    /* fits int64_t */
 	OFS_PK_BIGINT, /* little-endian two's complement bytes */
 	OFS_PK_FLOAT,
-	OFS_PK_STR,   /* UTF-8 as pickled: surrogates are possible */
-	OFS_PK_BYTES, /* bytes, bytearray, and _codecs.encode(..., 'latin1') */
-	OFS_PK_LIST,
+	OFS_PK_STR,    /* UTF-8 as pickled: surrogates are possible */
+	OFS_PK_BYTES,  /* bytes, bytearray, and _codecs.encode(..., 'latin1') */
+	OFS_PK_LIST,   /* instances that were appended to, too: ofs_pk_class */
 	OFS_PK_TUPLE,  /* torch.Size too */
-	OFS_PK_DICT,   /* OrderedDict, defaultdict too: see ofs_pk_class */
+	OFS_PK_DICT,   /* OrderedDict, defaultdict and instances that got items
+			* too: ofs_pk_class says so */
 	OFS_PK_SET,    /* frozenset too */
 	OFS_PK_GLOBAL, /* a name; ofs_pk_global */
 	OFS_PK_OBJECT, /* REDUCE, NEWOBJ: a callable, its arguments, a state */
@@ -53,7 +54,12 @@ uint32_t ofs_pickle_root(const struct ofs_pickle *doc);
 /* Bytes of memory it holds, the pickle's own not counted. */
 uint64_t ofs_pickle_memory(const struct ofs_pickle *doc);
 
+/* Every query takes OFS_NONE for a node, and says of it what it says of None.
+ * A container that holds itself has an OBJECT without a callable in its place
+ * there (ofs_pk_is_cycle), so that following nodes always comes to an end;
+ * how often a node is met is another matter, for they are shared. */
 enum ofs_pk_kind ofs_pk_kind(const struct ofs_pickle *doc, uint32_t node);
+bool ofs_pk_is_cycle(const struct ofs_pickle *doc, uint32_t node);
 /* "int", "list", "torch.Size", "collections.OrderedDict" ... for messages. */
 const char *ofs_pk_kind_name(const struct ofs_pickle *doc, uint32_t node);
 bool ofs_pk_bool(const struct ofs_pickle *doc, uint32_t node);
@@ -64,12 +70,14 @@ bool ofs_pk_int(const struct ofs_pickle *doc, uint32_t node, int64_t *v);
 struct ofs_str ofs_pk_str(const struct ofs_pickle *doc, uint32_t node);
 bool ofs_pk_str_is(const struct ofs_pickle *doc, uint32_t node, const char *s);
 
-/* Items of a LIST, TUPLE or SET, pairs of a DICT, 1 for PERSID; 0 otherwise. */
+/* Items of a LIST, TUPLE or SET, pairs of a DICT, 1 for PERSID; 0 otherwise.
+ * An index behind the end, or of the wrong kind, gives OFS_NONE. */
 uint32_t ofs_pk_len(const struct ofs_pickle *doc, uint32_t node);
 uint32_t ofs_pk_item(const struct ofs_pickle *doc, uint32_t node, uint32_t i);
 uint32_t ofs_pk_key(const struct ofs_pickle *doc, uint32_t node, uint32_t i);
 uint32_t ofs_pk_val(const struct ofs_pickle *doc, uint32_t node, uint32_t i);
-/* The value of a DICT's string key (the last, as in Python); OFS_NONE. */
+/* The value of a DICT's string key (the last, as in Python); OFS_NONE. Looks at
+ * every key: for dicts of attributes, not for tables. */
 uint32_t ofs_pk_get(const struct ofs_pickle *doc, uint32_t node,
     const char *key);
 
@@ -81,7 +89,8 @@ void ofs_pk_class(const struct ofs_pickle *doc, uint32_t node,
 bool ofs_pk_is(const struct ofs_pickle *doc, uint32_t node, const char *module,
     const char *name);
 /* Of an OBJECT: its callable (a GLOBAL, or an OBJECT such as a getattr call),
- * its argument tuple, and its BUILD state, OFS_NONE when there was none. */
+ * its argument tuple, and its BUILD state, OFS_NONE when there was none; the
+ * state of a LIST or DICT with a class too. */
 uint32_t ofs_pk_callable(const struct ofs_pickle *doc, uint32_t node);
 uint32_t ofs_pk_args(const struct ofs_pickle *doc, uint32_t node);
 uint32_t ofs_pk_state(const struct ofs_pickle *doc, uint32_t node);
@@ -90,9 +99,15 @@ uint32_t ofs_pk_state(const struct ofs_pickle *doc, uint32_t node);
 uint32_t ofs_pk_attr(const struct ofs_pickle *doc, uint32_t node,
     const char *name);
 
+/* Is node an OBJECT that getattr made of a global? Then what it would be:
+ * module, and the name with the attribute, "Kind.MEMBER". */
+bool ofs_pk_attribute(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_str *module, struct ofs_str *name);
+
 /* Every global that the pickle names, in the order of first appearance, used
  * or not; offset is where. called: something was made of it by REDUCE, NEWOBJ
- * or the like. */
+ * or the like. What getattr takes from a global is listed as one more, with
+ * the attribute behind a dot. */
 struct ofs_pk_global {
 	struct ofs_str module, name;
 	uint64_t offset;
