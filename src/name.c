@@ -65,6 +65,24 @@ static struct unit next_unit(const char *p, size_t n)
 	return u;
 }
 
+static bool dots(const char *key, size_t n)
+{
+	return (n == 1 && key[0] == '.') ||
+	    (n == 2 && key[0] == '.' && key[1] == '.');
+}
+
+/* Most keys are their own names. */
+static bool plain(const char *key, size_t n)
+{
+	if (n == 0 || n > OFS_NAME_MAX || dots(key, n))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (key[i] < 0x20 || key[i] > 0x7e || key[i] == '/' ||
+		    key[i] == '%')
+			return false;
+	return n < HASH_LEN || !looks_hashed(key + n - HASH_LEN, HASH_LEN);
+}
+
 static size_t put_hash(const char *key, size_t n, char *at)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -77,17 +95,16 @@ static size_t put_hash(const char *key, size_t n, char *at)
 	return HASH_LEN;
 }
 
-static bool dots(const char *key, size_t n)
-{
-	return (n == 1 && key[0] == '.') ||
-	    (n == 2 && key[0] == '.' && key[1] == '.');
-}
-
 size_t ofs_name_encode(const char *key, size_t n, char name[OFS_NAME_MAX + 1])
 {
 	size_t len = 0, cut = 0, i = 0;
 	struct unit u;
 
+	if (plain(key, n)) {
+		memcpy(name, key, n);
+		name[n] = '\0';
+		return n;
+	}
 	if (n == 0) {
 		memcpy(name, "%", 2);
 		return 1;
