@@ -174,7 +174,13 @@ static int explain_open(const struct ofs_dir *dir, const char *rel,
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS602 %.300s: not a regular file", rel);
 	case ENOMEM:
-		return optimfs_fail(err, ENOMEM, "%.300s: %m", rel);
+	case EMFILE: /* these two: close something and try again */
+	case ENFILE:
+	case ESTALE:
+		return optimfs_fail(err, errno, "%.300s: %m", rel);
+	case EACCES:
+		return optimfs_fail(err, EACCES,
+		    "OFS756 %.300s: not allowed to read it", rel);
 	default:
 		return optimfs_fail(err, EIO,
 		    "OFS755 %.300s: cannot be opened: %m", rel);

@@ -26,8 +26,9 @@ void ofs_dir_close(struct ofs_dir *dir);
 /* Open rel, beneath dir and without following links (docs/security.md), for
  * reading. Only a regular file: a FIFO neither blocks nor opens. st gets its
  * fstat. EPERM (OFS620, OFS621) for a name that leaves dir or crosses a link,
- * ENOENT for one that is not there, EUCLEAN (OFS602) for what is not a
- * regular file. The descriptor, -1 on failure, is the caller's. */
+ * ENOENT for one that is not there, EACCES (OFS756), EMFILE, ENFILE, ESTALE,
+ * EIO (OFS755) for all else, EUCLEAN (OFS602) for what is not a regular file.
+ * The descriptor, -1 on failure, is the caller's. */
 int ofs_dir_open_file(const struct ofs_dir *dir, const char *rel,
     struct stat *st, struct optimfs_error *err);
 /* The same for a sub-directory. */

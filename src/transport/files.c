@@ -162,17 +162,11 @@ static int open_failed(const struct ofs_object *o, struct optimfs_error *err)
 		return optimfs_fail(err, EIO,
 		    "OFS754 %s was there at mount and has been removed",
 		    o->path);
-	case EACCES:
-		return optimfs_fail(err, EACCES,
-		    "OFS756 %s: not allowed to read it", o->path);
 	case ESTALE:
 		return optimfs_fail(err, ESTALE,
 		    "OFS751 %s (%" PRIu64 " bytes at mount): stale handle; "
 		    "mount the checkpoint again",
 		    o->path, o->size);
-	case EIO:
-		return optimfs_fail(err, EIO,
-		    "OFS755 %s cannot be opened: input/output error", o->path);
 	default:
 		return -1;
 	}

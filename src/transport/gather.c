@@ -125,18 +125,18 @@ struct vector {
 
 /* A gap that cannot be read must not fail the runs around it: read them one
  * by one. */
-static int read_apart(struct vector *v, const struct iovec *iov,
-    struct optimfs_error *err)
+static int read_apart(struct vector *v)
 {
+	struct optimfs_error again;
 	uint64_t off = v->off;
 
 	for (int i = 0; i < v->n; i++) {
-		struct iovec one = iov[i];
+		struct iovec one = v->iov[i];
 
 		if (one.iov_base != v->scratch &&
-		    v->s->readv(v->s, &one, 1, off, err) == -1)
+		    v->s->readv(v->s, &one, 1, off, &again) == -1)
 			return -1;
-		off += iov[i].iov_len;
+		off += v->iov[i].iov_len;
 	}
 	return 0;
 }
@@ -151,7 +151,7 @@ static int flush(struct vector *v, struct optimfs_error *err)
 	memcpy(work, v->iov, (size_t)v->n * sizeof(*work));
 	ret = v->s->readv(v->s, work, v->n, v->off, err);
 	if (ret == -1 && v->gaps && err->code == EIO)
-		ret = read_apart(v, v->iov, err);
+		ret = read_apart(v);
 	v->n = 0;
 	v->gaps = false;
 	return ret;
@@ -295,17 +295,18 @@ static int cover(const struct ofs_source *s, const struct cluster *c,
     uint64_t from, uint64_t to, uint8_t *scratch, struct optimfs_error *err)
 {
 	struct iovec iov = { scratch, to - from };
+	struct optimfs_error again;
 
-	if (s->readv(s, &iov, 1, from, err) == -1) {
-		if (err->code != EIO)
-			return -1;
+	if (s->readv(s, &iov, 1, from, err) == 0) {
 		for (size_t i = 0; i < c->nruns; i++)
-			if (read_pieces(s, &c->r[i], from, to, err) == -1)
-				return -1;
+			copy_window(&c->r[i], from, to, scratch);
 		return 0;
 	}
+	if (err->code != EIO)
+		return -1;
 	for (size_t i = 0; i < c->nruns; i++)
-		copy_window(&c->r[i], from, to, scratch);
+		if (read_pieces(s, &c->r[i], from, to, &again) == -1)
+			return -1;
 	return 0;
 }
 

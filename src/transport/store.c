@@ -26,6 +26,22 @@ static const char *tmp_dir(void)
 	return dir == NULL || dir[0] == '\0' ? "/var/tmp" : dir;
 }
 
+/* What a reader is told when a temporary file fails. */
+static int code_of(int error)
+{
+	switch (error) {
+	case EDQUOT:
+		return ENOSPC;
+	case ENOSPC:
+	case EMFILE:
+	case ENFILE:
+	case ENOMEM:
+		return error;
+	default:
+		return EIO;
+	}
+}
+
 /* A file without a name; -1 and errno. */
 static int tmp_open(void)
 {
@@ -89,8 +105,7 @@ static int append_file(struct ofs_store *s, const uint8_t *p, size_t n,
 		if (put == -1 && errno == EINTR)
 			put = 0;
 		if (put == -1)
-			return optimfs_fail(err,
-			    errno == EDQUOT ? ENOSPC : errno,
+			return optimfs_fail(err, code_of(errno),
 			    "OFS709 decoded data cannot go to %s: %m",
 			    tmp_dir());
 	}
@@ -135,7 +150,7 @@ int ofs_store_spill(struct ofs_store *s, struct optimfs_error *err)
 	struct ofs_store file = { .fd = tmp_open() };
 
 	if (file.fd == -1)
-		return optimfs_fail(err, errno,
+		return optimfs_fail(err, code_of(errno),
 		    "OFS709 no temporary file in %s for decoded data: %m",
 		    tmp_dir());
 	for (size_t i = 0; i < s->nblocks; i++) {
