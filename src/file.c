@@ -1,0 +1,286 @@
+/* file.c - open files: plan, fetch, mend */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fix.h"
+#include "fs.h"
+
+/* A longer read is made in steps, so that its plan stays small however the
+ * tensor is cut. */
+#define STEP_MAX (8u << 20)
+/* No element is longer, nor is what a cut one widens a range to. */
+#define ELEMENT_MAX 64
+
+int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
+    struct optimfs_error *err)
+{
+	if (plan->n == 0)
+		return 0;
+	if (ofs_transport_fetch(fs->transport, plan->seg, plan->n, buf, err) ==
+	    -1)
+		return -1;
+	for (size_t i = 0; i < plan->n; i++)
+		if (plan->seg[i].fix != OFS_FIX_NONE)
+			ofs_fix_segment(&plan->seg[i], buf);
+	return 0;
+}
+
+int ofs_entry_sound(const struct optimfs *fs, const struct ofs_entry *e,
+    struct optimfs_error *err)
+{
+	uint32_t error = OFS_NONE;
+
+	if (e->kind == OFS_ENTRY_TENSOR)
+		error = fs->cat->tensors[e->ref].error;
+	else if (e->kind == OFS_ENTRY_ITEM)
+		error = fs->cat->items[e->ref].error;
+	return error == OFS_NONE ? 0 : ofs_catalog_fail(fs->cat, error, err);
+}
+
+/* Put where it happened before the words, and the failure on record. */
+static int failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
+    uint64_t len, struct optimfs_error *err)
+{
+	char path[256];
+
+	ofs_at_path(fs, at, path, sizeof(path));
+	if (len == 0)
+		optimfs_fail_in(err, "%s", path);
+	else
+		optimfs_fail_in(err, "%s bytes %" PRIu64 "-%" PRIu64, path, off,
+		    off + len - 1);
+	ofs_failures_add(&fs->failures, ofs_node_of(at.space, at.index), path,
+	    off, len, err);
+	return -1;
+}
+
+/* Bytes from off that lie in whole elements. */
+static int read_whole(struct optimfs_file *file, struct ofs_plan *plan,
+    void *buf, uint64_t len, uint64_t off, struct optimfs_error *err)
+{
+	struct optimfs *fs = file->fs;
+
+	plan->n = 0;
+	if (len == 0)
+		return 0;
+	if (ofs_composition_plan(&file->comp, fs->cat, off, len, buf,
+		ofs_locate, fs->locator, plan, err) == -1)
+		return -1;
+	return ofs_fetch(fs, plan, buf, err);
+}
+
+/* len bytes at off, which the element at [from, from + width) contains. */
+static int read_cut(struct optimfs_file *file, struct ofs_plan *plan, void *buf,
+    uint64_t len, uint64_t off, uint64_t from, uint64_t width,
+    struct optimfs_error *err)
+{
+	uint8_t element[ELEMENT_MAX];
+
+	if (width > sizeof(element))
+		return optimfs_fail(err, EUCLEAN,
+		    "element of %" PRIu64 " bytes", width);
+	if (read_whole(file, plan, element, width, from, err) == -1)
+		return -1;
+	memcpy(buf, element + (off - from), len);
+	return 0;
+}
+
+/* Any range of at most STEP_MAX bytes: a cut element, whole ones, a cut one. */
+static int read_step(struct optimfs_file *file, struct ofs_plan *plan,
+    uint8_t *buf, uint64_t len, uint64_t off, struct optimfs_error *err)
+{
+	uint64_t from = off, n = len, k;
+
+	ofs_composition_align(&file->comp, file->fs->cat, &from, &n);
+	if (from == off && n == len)
+		return read_whole(file, plan, buf, len, off, err);
+	from = off;
+	n = 1;
+	ofs_composition_align(&file->comp, file->fs->cat, &from, &n);
+	if (from < off || n > len) {
+		k = from + n - off < len ? from + n - off : len;
+		if (read_cut(file, plan, buf, k, off, from, n, err) == -1)
+			return -1;
+		buf += k;
+		off += k;
+		len -= k;
+		if (len == 0)
+			return 0;
+	}
+	from = off + len - 1;
+	n = 1;
+	ofs_composition_align(&file->comp, file->fs->cat, &from, &n);
+	k = from + n > off + len ? off + len - from : 0;
+	if (k > 0 &&
+	    read_cut(file, plan, buf + (len - k), k, from, from, n, err) == -1)
+		return -1;
+	return read_whole(file, plan, buf, len - k, off, err);
+}
+
+static struct ofs_plan *take_plan(struct optimfs_file *file)
+{
+	for (size_t i = 0; i < sizeof(file->spare) / sizeof(*file->spare);
+	     i++) {
+		struct ofs_plan *plan = atomic_exchange(&file->spare[i], NULL);
+
+		if (plan != NULL)
+			return plan;
+	}
+	return calloc(1, sizeof(struct ofs_plan));
+}
+
+static void drop_plan(struct ofs_plan *plan)
+{
+	if (plan != NULL)
+		ofs_plan_fini(plan);
+	free(plan);
+}
+
+static void give_plan(struct optimfs_file *file, struct ofs_plan *plan)
+{
+	for (size_t i = 0; i < sizeof(file->spare) / sizeof(*file->spare);
+	     i++) {
+		struct ofs_plan *none = NULL;
+
+		if (atomic_compare_exchange_strong(&file->spare[i], &none,
+			plan))
+			return;
+	}
+	drop_plan(plan);
+}
+
+static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	struct ofs_plan *plan = take_plan(file);
+	size_t done = 0;
+	int ret = 0;
+
+	if (plan == NULL)
+		return optimfs_fail(err, ENOMEM, "plan");
+	while (done < len && ret == 0) {
+		size_t n = len - done < STEP_MAX ? len - done : STEP_MAX;
+
+		ret = read_step(file, plan, buf + done, n, off + done, err);
+		if (ret == -1)
+			failed(file->fs, file->at, off + done, n, err);
+		done += n;
+	}
+	give_plan(file, plan);
+	return ret == -1 ? -1 : (ssize_t)len;
+}
+
+ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	struct optimfs_error own;
+
+	if (off >= file->size || len == 0)
+		return 0;
+	if (len > file->size - off)
+		len = (size_t)(file->size - off);
+	atomic_fetch_add_explicit(&file->fs->reads, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&file->fs->read_bytes, len,
+	    memory_order_relaxed);
+	if (file->blob != NULL) {
+		memcpy(buf, file->blob->bytes + off, len);
+		return (ssize_t)len;
+	}
+	if (err == NULL)
+		err = &own;
+	if (file->lines != NULL)
+		return ofs_lines_read(file->lines, file->fs, buf, len, off,
+		    err);
+	return read_pieces(file, buf, len, off, err);
+}
+
+uint64_t optimfs_file_size(const struct optimfs_file *file)
+{
+	return file->size;
+}
+
+static int open_static(struct optimfs_file *file, struct optimfs_error *err)
+{
+	struct optimfs *fs = file->fs;
+	uint32_t i = file->at.index - fs->tree.n;
+	const struct ofs_static_node *s = &ofs_static_nodes[i];
+	struct ofs_buf text = { 0 };
+
+	if (s->lines != NULL) {
+		if (ofs_lines_index(&fs->lines[i], fs, err) == -1)
+			return -1;
+		file->lines = &fs->lines[i];
+		file->size = file->lines->size;
+		return 0;
+	}
+	if (s->text == NULL)
+		return optimfs_fail(err, EISDIR, "%s is a directory", s->name);
+	s->text(fs, &text);
+	file->blob = ofs_blob_of(&text, err);
+	if (file->blob == NULL)
+		return -1;
+	file->size = file->blob->len;
+	return 0;
+}
+
+static int open_mirrored(struct optimfs_file *file, struct optimfs_error *err)
+{
+	struct optimfs *fs = file->fs;
+	struct ofs_space *s = &fs->space[file->at.space];
+
+	if (fs->tree.node[file->at.index].entry == OFS_NONE)
+		return optimfs_fail(err, EISDIR, "is a directory");
+	if (s->ops->open(fs, s, file->at.index, file, err) == -1)
+		return failed(fs, file->at, 0, 0, err);
+	if (file->blob != NULL)
+		file->size = file->blob->len;
+	else
+		file->size = file->comp.size;
+	return 0;
+}
+
+int optimfs_file_open(struct optimfs *fs, uint64_t node,
+    struct optimfs_file **file, struct optimfs_error *err)
+{
+	struct optimfs_file *f;
+	struct optimfs_error own;
+	struct ofs_at at;
+	int ret;
+
+	if (err == NULL)
+		err = &own;
+	if (ofs_node_at(fs, node, &at, err) == -1)
+		return -1;
+	f = calloc(1, sizeof(*f));
+	if (f == NULL)
+		return optimfs_fail(err, ENOMEM, "open file");
+	f->fs = fs;
+	f->at = at;
+	ofs_composition_init(&f->comp);
+	ret =
+	    ofs_at_static(fs, at) ? open_static(f, err) : open_mirrored(f, err);
+	if (ret == -1) {
+		optimfs_file_close(f);
+		return -1;
+	}
+	atomic_fetch_add_explicit(&fs->opens, 1, memory_order_relaxed);
+	*file = f;
+	return 0;
+}
+
+void optimfs_file_close(struct optimfs_file *file)
+{
+	if (file == NULL)
+		return;
+	ofs_composition_fini(&file->comp);
+	ofs_blob_unref(file->blob);
+	for (size_t i = 0; i < sizeof(file->spare) / sizeof(*file->spare); i++)
+		drop_plan(file->spare[i]);
+	free(file);
+}

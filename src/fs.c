@@ -1,0 +1,220 @@
+/* fs.c - opening a checkpoint and letting it go */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "format/format.h"
+
+#define CACHE_MAX ((uint64_t)4 << 30)
+
+static uint64_t default_cache(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+	uint64_t ram;
+
+	if (pages <= 0 || page <= 0)
+		return (uint64_t)256 << 20;
+	ram = (uint64_t)pages * (uint64_t)page;
+	return ram / 8 < CACHE_MAX ? ram / 8 : CACHE_MAX;
+}
+
+/* Options with copies of their strings, so that info.json can tell them. */
+static int copy_options(struct optimfs *fs, const struct optimfs_options *given,
+    struct optimfs_error *err)
+{
+	struct optimfs_options *o = &fs->options;
+	const char **strings[] = { &o->type, &o->optim_key, &o->model_key,
+		&o->ids, &o->subtree };
+
+	*o = *given;
+	if (o->cache == 0)
+		o->cache = default_cache();
+	for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++) {
+		if (*strings[i] == NULL)
+			continue;
+		fs->names[i] = strdup(*strings[i]);
+		if (fs->names[i] == NULL)
+			return optimfs_fail(err, ENOMEM, "options");
+		*strings[i] = fs->names[i];
+	}
+	return 0;
+}
+
+/* Times and modes that files have which no object stands behind. */
+static void source_defaults(struct optimfs *fs)
+{
+	const struct ofs_catalog *cat = fs->cat;
+	uint32_t mode = cat->nobjects == 0 ? 0444 : cat->mode & 0444;
+	struct stat st;
+
+	fs->mode_file = S_IFREG | mode;
+	fs->mode_dir = S_IFDIR | mode | mode >> 2;
+	fs->mtime_ns = INT64_MIN;
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		if (!cat->objects[i].missing &&
+		    cat->objects[i].mtime_ns > fs->mtime_ns)
+			fs->mtime_ns = cat->objects[i].mtime_ns;
+	if (fs->mtime_ns != INT64_MIN)
+		return;
+	fs->mtime_ns = 0;
+	if (fstat(cat->dir.fd, &st) == 0)
+		fs->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 +
+		    st.st_mtim.tv_nsec;
+}
+
+/* With strict, the first thing wrong is the end: an entry that cannot be read,
+ * state that is lost, a warning that has an errno. */
+static int refuse_damage(const struct ofs_catalog *cat,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < cat->nnotes; i++) {
+		const struct ofs_note *n = &cat->notes[i];
+
+		if (n->kind == OFS_NOTE_ERROR ||
+		    (n->kind != OFS_NOTE_GLOBAL && n->code != 0))
+			return optimfs_fail(err,
+			    n->code == 0 ? EUCLEAN : n->code, "%s", n->text);
+	}
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		if (cat->objects[i].missing)
+			return optimfs_fail(err, EIO, "OFS140 %s is missing",
+			    cat->objects[i].path);
+	return 0;
+}
+
+static int find_subtree(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct optimfs_attr attr;
+
+	if (fs->options.subtree == NULL)
+		return 0;
+	if (optimfs_resolve(fs, fs->options.subtree, &attr, err) == -1)
+		return optimfs_fail_in(err, "subtree");
+	if (attr.node > fs->tree.n)
+		return optimfs_fail(err, EINVAL,
+		    "subtree %s is no part of the checkpoint",
+		    fs->options.subtree);
+	fs->subtree = (uint32_t)attr.node - 1;
+	return 0;
+}
+
+static int build(struct optimfs *fs, struct optimfs_error *err)
+{
+	if (fs->options.strict && refuse_damage(fs->cat, err) == -1)
+		return -1;
+	if (ofs_tree_build(&fs->tree, fs->cat, err) == -1)
+		return -1;
+	fs->transport = ofs_transport_local(fs->cat, fs->options.cache, err);
+	if (fs->transport == NULL)
+		return -1;
+	fs->locator = ofs_locator_new(fs->cat, fs->transport, err);
+	if (fs->locator == NULL)
+		return -1;
+	source_defaults(fs);
+	if (ofs_texts_init(fs, err) == -1 || ofs_spaces_init(fs, err) == -1)
+		return -1;
+	return find_subtree(fs, err);
+}
+
+struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	struct optimfs *fs = calloc(1, sizeof(*fs));
+
+	if (fs == NULL) {
+		ofs_catalog_free(cat);
+		optimfs_fail(err, ENOMEM, "%s", source);
+		return NULL;
+	}
+	fs->cat = cat;
+	pthread_mutex_init(&fs->lock, NULL);
+	pthread_mutex_init(&fs->texts.lock, NULL);
+	ofs_failures_init(&fs->failures);
+	for (size_t i = 0; i < OFS_NSTATIC; i++)
+		ofs_lines_init(&fs->lines[i], ofs_static_nodes[i].lines);
+	fs->source = strdup(source);
+	if (fs->source == NULL)
+		optimfs_fail(err, ENOMEM, "%s", source);
+	if (fs->source == NULL || copy_options(fs, options, err) == -1 ||
+	    build(fs, err) == -1) {
+		optimfs_close(fs);
+		return NULL;
+	}
+	return fs;
+}
+
+struct optimfs *optimfs_open(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	static const struct optimfs_options none;
+	struct ofs_catalog *cat;
+
+	if (options == NULL)
+		options = &none;
+	cat = ofs_read_checkpoint(path, options, err);
+	return cat == NULL ? NULL : ofs_fs_new(cat, path, options, err);
+}
+
+void optimfs_close(struct optimfs *fs)
+{
+	if (fs == NULL)
+		return;
+	ofs_spaces_fini(fs);
+	ofs_texts_fini(fs);
+	ofs_locator_free(fs->locator);
+	if (fs->transport != NULL)
+		ofs_transport_close(fs->transport);
+	ofs_tree_fini(&fs->tree);
+	ofs_catalog_free(fs->cat);
+	for (size_t i = 0; i < OFS_NSTATIC; i++)
+		ofs_lines_fini(&fs->lines[i]);
+	ofs_failures_fini(&fs->failures);
+	for (size_t i = 0; i < sizeof(fs->names) / sizeof(*fs->names); i++)
+		free(fs->names[i]);
+	free(fs->mount_info);
+	free(fs->source);
+	pthread_mutex_destroy(&fs->lock);
+	free(fs);
+}
+
+int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
+    struct optimfs_error *err)
+{
+	if (fstatvfs(fs->cat->dir.fd, st) == -1)
+		return optimfs_fail(err, errno, "%s: statvfs: %m", fs->source);
+	return 0;
+}
+
+int optimfs_set_mount_info(struct optimfs *fs, const char *json)
+{
+	char *copy = strdup(json);
+
+	if (copy == NULL)
+		return -1;
+	pthread_mutex_lock(&fs->lock);
+	free(fs->mount_info);
+	fs->mount_info = copy;
+	pthread_mutex_unlock(&fs->lock);
+	return 0;
+}
+
+void optimfs_set_stats(struct optimfs *fs, char *(*fn)(void *ctx), void *ctx)
+{
+	pthread_mutex_lock(&fs->lock);
+	fs->stats = fn;
+	fs->stats_ctx = ctx;
+	pthread_mutex_unlock(&fs->lock);
+}
+
+void optimfs_log_error(struct optimfs *fs, const struct optimfs_error *err)
+{
+	ofs_failures_add(&fs->failures, 0, "-", 0, 0, err);
+}

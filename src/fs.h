@@ -1,0 +1,248 @@
+/* fs.h - what the parts of an opened checkpoint share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_FS_H
+#define OFS_FS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+#include "optimfs/optimfs.h"
+
+#include "buf.h"
+#include "catalog.h"
+#include "composition.h"
+#include "failures.h"
+#include "format/locate.h"
+#include "lines.h"
+#include "plan.h"
+#include "transport/transport.h"
+#include "tree.h"
+
+/* A node number is space << 32 | (index + 1). Space 0 is the tree itself,
+ * where indexes from tree.n on are the static nodes of .optimfs. Every other
+ * space is a mirror: the same indexes once more, shown as something else, so
+ * that a mirror costs no memory until it is looked at. */
+struct ofs_at {
+	uint32_t space, index;
+};
+
+/* The static nodes: .optimfs and what is in it, in the order they are listed.
+ * Those that are roots of mirrors only give them a name. */
+enum ofs_static {
+	OFS_STATIC_TOP,
+	OFS_STATIC_README,
+	OFS_STATIC_CONTROL,
+	OFS_STATIC_ERRORS,
+	OFS_STATIC_GLOBALS,
+	OFS_STATIC_INFO,
+	OFS_STATIC_LAYOUT,
+	OFS_STATIC_MISSING,
+	OFS_STATIC_NPY,
+	OFS_STATIC_RANK,
+	OFS_STATIC_STATS,
+	OFS_STATIC_TENSORS,
+	OFS_STATIC_WARNINGS,
+	OFS_NSTATIC
+};
+
+/* A generated file. One of text and line is set; neither: a directory. */
+struct ofs_static_node {
+	const char *name;
+	uint32_t space; /* it is the root of this mirror; 0: it is not */
+	bool live;      /* says something else each time */
+	void (*text)(struct optimfs *fs, struct ofs_buf *out);
+	const struct ofs_lines_ops *lines;
+};
+extern const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC];
+
+#define OFS_SPACE_TREE   0u
+#define OFS_SPACE_LAYOUT 1u
+#define OFS_SPACE_NPY    2u
+#define OFS_SPACE_RANK   3u /* and on: one a rank */
+
+struct ofs_space {
+	const struct ofs_space_ops *ops;
+	uint64_t ino; /* of its root */
+	int rank;
+	/* Bits of the tree nodes that exist here, made when first asked for. */
+	_Atomic(uint64_t *) present;
+};
+
+struct ofs_space_ops {
+	const char *suffix; /* of the names of files */
+	/* Is there a file here for this entry? NULL: for each. */
+	bool (*holds)(const struct optimfs *fs, const struct ofs_space *s,
+	    const struct ofs_entry *e);
+	/* Size of a file, and whether it is exact. */
+	int (*size)(struct optimfs *fs, const struct ofs_space *s,
+	    uint32_t index, struct optimfs_attr *attr,
+	    struct optimfs_error *err);
+	/* Give the opened file its contents. */
+	int (*open)(struct optimfs *fs, const struct ofs_space *s,
+	    uint32_t index, struct optimfs_file *file,
+	    struct optimfs_error *err);
+	bool attributes; /* dtype and shape are those of the tree's file */
+};
+extern const struct ofs_space_ops ofs_space_tree, ofs_space_layout,
+    ofs_space_npy, ofs_space_rank;
+
+/* Bytes that several open files and the cache share. */
+struct ofs_blob {
+	_Atomic uint32_t refs;
+	size_t len;
+	uint8_t bytes[];
+};
+
+/* Texts that cost a read or a parse, kept while the budget allows. One slot
+ * an entry's hash: what comes later replaces what was there. */
+struct ofs_texts {
+	pthread_mutex_t lock;
+	struct ofs_text_slot {
+		struct ofs_blob *blob;
+		uint32_t entry;
+	} * slot;
+	size_t nslots; /* a power of 2 */
+	uint64_t bytes, budget;
+	_Atomic uint64_t hits, misses;
+	/* Size of each entry's text plus one, 0 while it is not known. */
+	_Atomic uint64_t *sizes;
+};
+
+struct optimfs {
+	struct ofs_catalog *cat;
+	struct ofs_tree tree;
+	struct ofs_transport *transport;
+	struct ofs_locator *locator;
+
+	char *source; /* as it was given */
+	struct optimfs_options options;
+	char *names[5];   /* the strings of options */
+	uint32_t subtree; /* the node subtree= names, 0 for all */
+	uint32_t mode_file, mode_dir;
+	int64_t mtime_ns; /* of the newest object */
+
+	struct ofs_space *space;
+	uint32_t nspaces;
+	uint64_t static_ino[OFS_NSTATIC];
+	pthread_mutex_t lock; /* making present, mount_info, stats */
+
+	struct ofs_texts texts;
+	struct ofs_failures failures;
+	struct ofs_lines lines[OFS_NSTATIC];
+	_Atomic uint64_t opens, reads, read_bytes;
+
+	char *mount_info;
+	char *(*stats)(void *ctx);
+	void *stats_ctx;
+};
+
+/* An open file: bytes in memory, generated lines, or a composition. */
+struct optimfs_file {
+	struct optimfs *fs;
+	struct ofs_at at;
+	uint64_t size;
+	struct ofs_blob *blob;
+	struct ofs_lines *lines;
+	struct ofs_composition comp;
+	/* Plans that are not in use: a read takes one, so that in steady state
+	 * nothing is allocated and no reader waits for another. */
+	_Atomic(struct ofs_plan *) spare[4];
+};
+
+/* fs.c */
+/* What optimfs_open does with the catalog it has read, which becomes fs's, on
+ * failure too. */
+struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
+    const struct optimfs_options *options, struct optimfs_error *err);
+
+/* node.c */
+/* Where a node number points; ENOENT (ESTALE to the kernel's mind) when it is
+ * none of fs. */
+int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
+    struct optimfs_error *err);
+static inline uint64_t ofs_node_of(uint32_t space, uint32_t index)
+{
+	return (uint64_t)space << 32 | (index + 1);
+}
+static inline bool ofs_at_static(const struct optimfs *fs, struct ofs_at at)
+{
+	return at.space == OFS_SPACE_TREE && at.index >= fs->tree.n;
+}
+/* The entry of a node of the tree or a mirror; NULL for directories and static
+ * nodes. */
+const struct ofs_entry *ofs_at_entry(const struct optimfs *fs,
+    struct ofs_at at);
+/* The entry's tensor; NULL when it is something else. */
+const struct ofs_tensor *ofs_entry_tensor(const struct optimfs *fs,
+    const struct ofs_entry *e);
+/* Path below the mount point, mirrors and .optimfs included, into path. */
+void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
+    size_t size);
+bool ofs_at_is_dir(const struct optimfs *fs, struct ofs_at at);
+/* A static node's place: the root of a mirror where it is one. */
+struct ofs_at ofs_at_of_static(const struct optimfs *fs, uint32_t i);
+/* The node after index in depth-first order, OFS_NONE at the end; 0 is first. */
+uint32_t ofs_tree_after(const struct ofs_tree *tree, uint32_t index);
+/* Is the node shown: on the way to subtree=, or below it? */
+bool ofs_fs_shows(const struct optimfs *fs, uint32_t index);
+
+/* attr.c */
+uint64_t ofs_at_ino(const struct optimfs *fs, struct ofs_at at);
+int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
+    struct optimfs_error *err);
+
+/* space.c */
+/* Make the table of mirrors. */
+int ofs_spaces_init(struct optimfs *fs, struct optimfs_error *err);
+void ofs_spaces_fini(struct optimfs *fs);
+/* Does the mirror have this node? -1: ENOMEM. */
+int ofs_space_has(struct optimfs *fs, struct ofs_space *s, uint32_t index,
+    struct optimfs_error *err);
+
+/* value.c */
+/* The bytes of a file that is text: a value, an item, a tensor without
+ * dimensions. The caller gets a reference. */
+struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
+    struct optimfs_error *err);
+/* Size of such a file without reading data. */
+int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
+    bool *exact, struct optimfs_error *err);
+int ofs_texts_init(struct optimfs *fs, struct optimfs_error *err);
+void ofs_texts_fini(struct optimfs *fs);
+/* A blob of out's bytes, with one reference; out is left empty. */
+struct ofs_blob *ofs_blob_of(struct ofs_buf *out, struct optimfs_error *err);
+void ofs_blob_unref(struct ofs_blob *blob);
+
+/* file.c */
+/* Fill buf as plan says and mend what must be mended. */
+int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
+    struct optimfs_error *err);
+/* Fails when the entry is known to be damaged. */
+int ofs_entry_sound(const struct optimfs *fs, const struct ofs_entry *e,
+    struct optimfs_error *err);
+
+/* layout.c */
+/* The JSON of .optimfs/layout for one entry. */
+void ofs_layout_json(struct optimfs *fs, uint32_t index, struct ofs_buf *out);
+
+/* owners.c */
+/* The replicas of a shard (an index of cat->shards); *n gets how many. */
+const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
+    uint32_t shard, uint32_t *n);
+/* Does rank hold this shard, or a copy of it? */
+bool ofs_rank_holds(const struct ofs_catalog *cat, uint32_t shard, int rank);
+/* Ranks that hold a part of t, "0-3,7"; "" when nobody knows. */
+void ofs_owners(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    struct ofs_buf *out);
+/* The sorted distinct ranks of all shards; malloc'ed. */
+int ofs_all_ranks(const struct ofs_catalog *cat, int **ranks, size_t *n,
+    struct optimfs_error *err);
+/* Shape as "4096,14336". */
+void ofs_shape_text(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    struct ofs_buf *out);
+
+#endif

@@ -1,0 +1,138 @@
+/* fsck.c - checking a checkpoint: what its index says against itself */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fsck.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+void ofs_check_found(struct ofs_check *c, bool error, const char *path,
+    int code, const char *text)
+{
+	struct optimfs_finding f = { error, code, path, text };
+
+	c->problems += error;
+	if (c->report != NULL)
+		c->report(c->ctx, &f);
+}
+
+/* What the reader noted about the checkpoint as a whole. An error belongs to
+ * an entry and is told there; state that is absent by intent has no code. */
+static void check_notes(struct ofs_check *c)
+{
+	const struct ofs_catalog *cat = c->fs->cat;
+
+	for (uint32_t i = 0; i < cat->nnotes; i++) {
+		const struct ofs_note *n = &cat->notes[i];
+
+		if (n->kind == OFS_NOTE_WARNING ||
+		    (n->kind == OFS_NOTE_MISSING && n->code == 0))
+			ofs_check_found(c, false, "", n->code, n->text);
+		else if (n->kind == OFS_NOTE_MISSING)
+			ofs_check_found(c, true, "", n->code, n->text);
+	}
+}
+
+static void check_objects(struct ofs_check *c)
+{
+	const struct ofs_catalog *cat = c->fs->cat;
+	struct optimfs_error err;
+	struct stat st;
+	int fd;
+
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		const struct ofs_object *o = &cat->objects[i];
+
+		if (o->missing) {
+			ofs_check_found(c, true, o->path, EIO,
+			    "OFS140 file is missing");
+		} else if (o->refused) {
+			fd = ofs_dir_open_file(&cat->dir, o->path, &st, &err);
+			if (fd == -1)
+				ofs_check_found(c, true, o->path, err.code,
+				    err.text);
+			else
+				close(fd);
+		}
+	}
+}
+
+/* Is the extent inside its file, as far as it is there? */
+static bool is_short(const struct optimfs *fs, const struct ofs_extent *at)
+{
+	const struct ofs_object *o = &fs->cat->objects[at->object];
+
+	return !o->missing && !o->refused &&
+	    (at->off > o->size || at->len > o->size - at->off);
+}
+
+/* The first extent of an entry that its file is too short for. */
+static void check_extents(struct ofs_check *c, const struct ofs_entry *e)
+{
+	const struct ofs_catalog *cat = c->fs->cat;
+	const struct ofs_tensor *t = ofs_entry_tensor(c->fs, e);
+	const struct ofs_extent *at = NULL;
+	struct optimfs_error err;
+
+	if (e->kind == OFS_ENTRY_ITEM &&
+	    is_short(c->fs, &cat->items[e->ref].at))
+		at = &cat->items[e->ref].at;
+	for (uint32_t i = 0; t != NULL && at == NULL && i < t->nshards; i++)
+		if (is_short(c->fs, &cat->shards[t->shard + i].at))
+			at = &cat->shards[t->shard + i].at;
+	if (at == NULL)
+		return;
+	optimfs_fail(&err, EIO,
+	    "OFS603 %.200s has %" PRIu64 " bytes, needs %" PRIu64
+	    " at %" PRIu64,
+	    cat->objects[at->object].path, cat->objects[at->object].size,
+	    at->len, at->off);
+	ofs_check_found(c, true, c->path, err.code, err.text);
+}
+
+static int check_entry(struct ofs_check *c, uint32_t index, bool data,
+    struct optimfs_error *err)
+{
+	struct ofs_at at = { OFS_SPACE_TREE, index };
+	const struct ofs_entry *e = ofs_at_entry(c->fs, at);
+	struct optimfs_error why;
+
+	if (e == NULL || !ofs_fs_shows(c->fs, index))
+		return 0;
+	ofs_at_path(c->fs, at, c->path, sizeof(c->path));
+	if (ofs_entry_sound(c->fs, e, &why) == -1) {
+		ofs_check_found(c, true, c->path, why.code, why.text);
+		return 0;
+	}
+	if (data)
+		return ofs_check_data(c, index, err);
+	check_extents(c, e);
+	return 0;
+}
+
+int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
+    void *ctx, uint64_t *problems, struct optimfs_error *err)
+{
+	struct ofs_check c = { .fs = fs, .report = report, .ctx = ctx };
+	int ret = 0;
+
+	c.verified = calloc((size_t)fs->cat->nobjects + 1, sizeof(*c.verified));
+	c.buf = malloc(OFS_CHECK_CHUNK);
+	if (c.verified == NULL || c.buf == NULL)
+		ret = optimfs_fail(err, ENOMEM, "fsck");
+	if (ret == 0) {
+		check_notes(&c);
+		check_objects(&c);
+	}
+	for (uint32_t i = 0; i != OFS_NONE && ret == 0;
+	     i = ofs_tree_after(&fs->tree, i))
+		ret = check_entry(&c, i, data, err);
+	free(c.verified);
+	free(c.buf);
+	if (ret == 0)
+		*problems = c.problems;
+	return ret;
+}

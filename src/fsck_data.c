@@ -1,0 +1,154 @@
+/* fsck_data.c - checking a checkpoint: every stored byte and checksum */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+
+#include "format/zip.h"
+#include "fsck.h"
+
+/* An extent as an archive that zip.h reads. */
+struct archive {
+	struct ofs_transport *t;
+	struct ofs_extent at;
+};
+
+static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	struct archive *a = ctx;
+
+	return ofs_transport_read(a->t, &a->at, off, len, buf, err);
+}
+
+static void found(struct ofs_check *c, const char *path,
+    const struct optimfs_error *err)
+{
+	ofs_check_found(c, true, path, err->code, err->text);
+}
+
+/* Every record of the archive against its checksum. */
+static void verify_archive(struct ofs_check *c, const struct ofs_extent *at,
+    const char *path)
+{
+	struct archive a = { c->fs->transport, *at };
+	struct optimfs_error why;
+	struct ofs_zip zip;
+	uint64_t size;
+	bool bare = false;
+
+	if (ofs_transport_length(c->fs->transport, at, &size, &why) == -1 ||
+	    ofs_zip_open(&zip, size, read_archive, &a, &why) == -1) {
+		found(c, path, &why);
+		return;
+	}
+	for (size_t i = 0; i < zip.n; i++) {
+		int ret = ofs_zip_verify(&zip, &zip.record[i], read_archive, &a,
+		    &why);
+
+		bare |= ret == 1;
+		if (ret == -1)
+			found(c, path, &why);
+	}
+	if (bare)
+		ofs_check_found(c, false, path, 0,
+		    "OFS530 archive without checksums");
+	ofs_zip_fini(&zip);
+}
+
+/* The archive that a whole file is, once. */
+static void verify_object(struct ofs_check *c, uint32_t object)
+{
+	const struct ofs_object *o = &c->fs->cat->objects[object];
+	struct ofs_extent at = { .len = o->size, .object = object };
+
+	if (c->verified[object])
+		return;
+	c->verified[object] = true;
+	verify_archive(c, &at, o->path);
+}
+
+/* Bytes that have no checksum: can they be had? */
+static void read_through(struct ofs_check *c, const struct ofs_extent *at)
+{
+	struct optimfs_error why;
+	uint64_t size, n;
+	int ret;
+
+	ret = ofs_transport_length(c->fs->transport, at, &size, &why);
+	for (uint64_t off = 0; ret == 0 && off < size; off += n) {
+		n = size - off < OFS_CHECK_CHUNK ? size - off : OFS_CHECK_CHUNK;
+		ret = ofs_transport_read(c->fs->transport, at, off, n, c->buf,
+		    &why);
+	}
+	if (ret == -1)
+		found(c, c->path, &why);
+}
+
+static bool is_absent(const struct optimfs *fs, const struct ofs_extent *at)
+{
+	const struct ofs_object *o = &fs->cat->objects[at->object];
+
+	return o->missing || o->refused; /* told already */
+}
+
+static void verify_extent(struct ofs_check *c, const struct ofs_extent *at)
+{
+	if (is_absent(c->fs, at))
+		return;
+	if (at->encoding == OFS_TORCH_RECORD)
+		verify_object(c, at->object);
+	else if (at->encoding == OFS_TORCH_ITEM)
+		verify_archive(c, at, c->path);
+	else
+		read_through(c, at);
+}
+
+/* Do the elements of a shard lie where the catalog says? */
+static bool is_placed(struct ofs_check *c, const struct ofs_tensor *t,
+    uint32_t shard)
+{
+	struct optimfs_error why;
+
+	if (is_absent(c->fs, &c->fs->cat->shards[shard].at))
+		return false;
+	if (ofs_locate(c->fs->locator, t, shard, &why) != NULL)
+		return true;
+	found(c, c->path, &why);
+	return false;
+}
+
+static void check_tensor(struct ofs_check *c, const struct ofs_tensor *t)
+{
+	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++)
+		if (is_placed(c, t, i))
+			verify_extent(c, &c->fs->cat->shards[i].at);
+}
+
+int ofs_check_data(struct ofs_check *c, uint32_t index,
+    struct optimfs_error *err)
+{
+	const struct ofs_entry *e =
+	    &c->fs->cat->entries[c->fs->tree.node[index].entry];
+	const struct ofs_item *item;
+	struct optimfs_error why;
+	struct ofs_blob *blob;
+
+	if (e->kind == OFS_ENTRY_TENSOR) {
+		check_tensor(c, &c->fs->cat->tensors[e->ref]);
+		return 0;
+	}
+	if (e->kind == OFS_ENTRY_ITEM) {
+		item = &c->fs->cat->items[e->ref];
+		if (is_absent(c->fs, &item->at))
+			return 0;
+		verify_extent(c, &item->at);
+	}
+	blob = ofs_entry_text(c->fs, index, &why);
+	if (blob == NULL && why.code == ENOMEM)
+		return optimfs_fail(err, ENOMEM, "%s", why.text);
+	if (blob == NULL)
+		found(c, c->path, &why);
+	ofs_blob_unref(blob);
+	return 0;
+}

@@ -1,0 +1,227 @@
+/* node.c - node numbers, and the names that lead to them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs.h"
+
+int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
+    struct optimfs_error *err)
+{
+	uint64_t space = node >> 32, index = (node & UINT32_MAX) - 1;
+	uint64_t n = fs->tree.n + (space == OFS_SPACE_TREE ? OFS_NSTATIC : 0);
+
+	if (space >= fs->nspaces || (node & UINT32_MAX) == 0 || index >= n)
+		return optimfs_fail(err, ENOENT, "no node %llu",
+		    (unsigned long long)node);
+	*at = (struct ofs_at){ (uint32_t)space, (uint32_t)index };
+	return 0;
+}
+
+const struct ofs_entry *ofs_at_entry(const struct optimfs *fs, struct ofs_at at)
+{
+	uint32_t entry;
+
+	if (at.index >= fs->tree.n)
+		return NULL;
+	entry = fs->tree.node[at.index].entry;
+	return entry == OFS_NONE ? NULL : &fs->cat->entries[entry];
+}
+
+const struct ofs_tensor *ofs_entry_tensor(const struct optimfs *fs,
+    const struct ofs_entry *e)
+{
+	if (e == NULL || e->kind != OFS_ENTRY_TENSOR)
+		return NULL;
+	return &fs->cat->tensors[e->ref];
+}
+
+void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
+    size_t size)
+{
+	const char *top = ofs_static_nodes[OFS_STATIC_TOP].name;
+	const struct ofs_space *s = &fs->space[at.space];
+	size_t n = 0;
+
+	if (ofs_at_static(fs, at)) {
+		uint32_t i = at.index - fs->tree.n;
+
+		snprintf(path, size, "%s%s%s", top,
+		    i == OFS_STATIC_TOP ? "" : "/",
+		    i == OFS_STATIC_TOP ? "" : ofs_static_nodes[i].name);
+		return;
+	}
+	if (at.space >= OFS_SPACE_RANK)
+		n = (size_t)snprintf(path, size, "%s/rank/%d%s", top, s->rank,
+		    at.index == 0 ? "" : "/");
+	else if (at.space != OFS_SPACE_TREE)
+		n = (size_t)snprintf(path, size, "%s/%s%s", top,
+		    at.space == OFS_SPACE_NPY ? "npy" : "layout",
+		    at.index == 0 ? "" : "/");
+	if (n >= size)
+		return;
+	if (ofs_tree_path(&fs->tree, at.index, path + n, size - n) >= size - n)
+		snprintf(path + n, size - n, "...");
+	else if (ofs_at_entry(fs, at) != NULL)
+		strncat(path, s->ops->suffix, size - strlen(path) - 1);
+}
+
+uint32_t ofs_tree_after(const struct ofs_tree *tree, uint32_t index)
+{
+	const struct ofs_tree_node *v = tree->node;
+
+	if (v[index].entry == OFS_NONE && v[index].nchild > 0)
+		return v[index].child;
+	while (index != 0) {
+		const struct ofs_tree_node *up = &v[v[index].parent];
+
+		if (index + 1 < up->child + up->nchild)
+			return index + 1;
+		index = v[index].parent;
+	}
+	return OFS_NONE;
+}
+
+/* Is a at or above b? */
+static bool above(const struct ofs_tree *tree, uint32_t a, uint32_t b)
+{
+	while (b != a && b != 0)
+		b = tree->node[b].parent;
+	return b == a;
+}
+
+bool ofs_fs_shows(const struct optimfs *fs, uint32_t index)
+{
+	return fs->subtree == 0 || above(&fs->tree, fs->subtree, index) ||
+	    above(&fs->tree, index, fs->subtree);
+}
+
+bool ofs_at_is_dir(const struct optimfs *fs, struct ofs_at at)
+{
+	const struct ofs_static_node *s;
+
+	if (!ofs_at_static(fs, at))
+		return fs->tree.node[at.index].entry == OFS_NONE;
+	s = &ofs_static_nodes[at.index - fs->tree.n];
+	return s->text == NULL && s->lines == NULL;
+}
+
+struct ofs_at ofs_at_of_static(const struct optimfs *fs, uint32_t i)
+{
+	if (ofs_static_nodes[i].space != 0)
+		return (struct ofs_at){ ofs_static_nodes[i].space, 0 };
+	return (struct ofs_at){ OFS_SPACE_TREE, fs->tree.n + i };
+}
+
+/* A child of .optimfs or .optimfs/rank. */
+static bool find_static(const struct optimfs *fs, uint32_t dir,
+    const char *name, struct ofs_at *at)
+{
+	char rank[16];
+
+	if (dir == OFS_STATIC_TOP) {
+		for (uint32_t i = OFS_STATIC_TOP + 1; i < OFS_NSTATIC; i++)
+			if (strcmp(name, ofs_static_nodes[i].name) == 0) {
+				*at = ofs_at_of_static(fs, i);
+				return true;
+			}
+		return false;
+	}
+	for (uint32_t i = OFS_SPACE_RANK; i < fs->nspaces; i++) {
+		snprintf(rank, sizeof(rank), "%d", fs->space[i].rank);
+		if (strcmp(name, rank) == 0) {
+			*at = (struct ofs_at){ i, 0 };
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The tree node that a name with a suffix stands for. A directory has no
+ * suffix, and comes first where both would do. */
+static uint32_t find_suffixed(const struct optimfs *fs, uint32_t dir,
+    const char *name, const char *suffix)
+{
+	size_t n = strlen(name), k = strlen(suffix);
+	uint32_t index = ofs_tree_lookup(&fs->tree, dir, name);
+	char bare[1024];
+
+	if (k == 0 ||
+	    (index != OFS_NONE && fs->tree.node[index].entry == OFS_NONE))
+		return index;
+	if (n < k || n >= sizeof(bare) || strcmp(name + n - k, suffix) != 0)
+		return OFS_NONE;
+	memcpy(bare, name, n - k);
+	bare[n - k] = '\0';
+	index = ofs_tree_lookup(&fs->tree, dir, bare);
+	if (index == OFS_NONE || fs->tree.node[index].entry == OFS_NONE)
+		return OFS_NONE;
+	return index;
+}
+
+static bool find_child(struct optimfs *fs, struct ofs_at dir, const char *name,
+    struct ofs_at *at)
+{
+	struct ofs_space *s = &fs->space[dir.space];
+	uint32_t index;
+
+	if (ofs_at_static(fs, dir))
+		return find_static(fs, dir.index - fs->tree.n, name, at);
+	if (dir.space == OFS_SPACE_TREE && dir.index == 0 &&
+	    strcmp(name, ofs_static_nodes[OFS_STATIC_TOP].name) == 0) {
+		*at = ofs_at_of_static(fs, OFS_STATIC_TOP);
+		return true;
+	}
+	index = find_suffixed(fs, dir.index, name, s->ops->suffix);
+	if (index == OFS_NONE || ofs_space_has(fs, s, index, NULL) != 1)
+		return false;
+	*at = (struct ofs_at){ dir.space, index };
+	return true;
+}
+
+int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	struct ofs_at at, child;
+
+	if (ofs_node_at(fs, dir, &at, err) == -1)
+		return -1;
+	if (!ofs_at_is_dir(fs, at))
+		return optimfs_fail(err, ENOTDIR, "%s: not in a directory",
+		    name);
+	if (!find_child(fs, at, name, &child))
+		return optimfs_fail(err, ENOENT, "%s: no such name", name);
+	return ofs_at_attr(fs, child, attr, err);
+}
+
+int optimfs_resolve(struct optimfs *fs, const char *path,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	struct ofs_at at = { OFS_SPACE_TREE, 0 }, child;
+	char name[1024];
+	const char *p;
+
+	for (p = path + strspn(path, "/"); *p != '\0'; p += strspn(p, "/")) {
+		size_t n = strcspn(p, "/");
+
+		if (!ofs_at_is_dir(fs, at))
+			return optimfs_fail(err, ENOTDIR,
+			    "%s: a part of it is no directory", path);
+		if (n >= sizeof(name))
+			return optimfs_fail(err, ENAMETOOLONG, "%s", path);
+		memcpy(name, p, n);
+		name[n] = '\0';
+		p += n;
+		if (strcmp(name, ".") == 0)
+			continue;
+		if (!find_child(fs, at, name, &child))
+			return optimfs_fail(err, ENOENT, "%s: no such name",
+			    path);
+		at = child;
+	}
+	return ofs_at_attr(fs, at, attr, err);
+}

@@ -1,0 +1,251 @@
+/* value.c - the text of plain values, items and tensors of no dimensions */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dtype.h"
+#include "fs.h"
+#include "text.h"
+
+/* Texts together take at most this much of the cache's budget. */
+#define TEXTS_SHARE 16
+#define TEXTS_MAX   (64u << 20)
+#define SLOTS_MAX   16384u
+
+int ofs_texts_init(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct ofs_texts *t = &fs->texts;
+
+	t->budget = fs->options.cache / TEXTS_SHARE;
+	if (t->budget > TEXTS_MAX)
+		t->budget = TEXTS_MAX;
+	for (t->nslots = 16;
+	     t->nslots < fs->cat->nentries && t->nslots < SLOTS_MAX;)
+		t->nslots *= 2;
+	t->slot = calloc(t->nslots, sizeof(*t->slot));
+	t->sizes = calloc((size_t)fs->cat->nentries + 1, sizeof(*t->sizes));
+	if (t->slot == NULL || t->sizes == NULL)
+		return optimfs_fail(err, ENOMEM, "table of texts");
+	return 0;
+}
+
+void ofs_texts_fini(struct optimfs *fs)
+{
+	struct ofs_texts *t = &fs->texts;
+
+	for (size_t i = 0; t->slot != NULL && i < t->nslots; i++)
+		ofs_blob_unref(t->slot[i].blob);
+	free(t->slot);
+	free(t->sizes);
+	t->slot = NULL;
+	t->sizes = NULL;
+	pthread_mutex_destroy(&t->lock);
+}
+
+struct ofs_blob *ofs_blob_of(struct ofs_buf *out, struct optimfs_error *err)
+{
+	struct ofs_blob *blob = NULL;
+
+	if (!out->bad)
+		blob = malloc(sizeof(*blob) + out->len);
+	if (blob == NULL) {
+		optimfs_fail(err, ENOMEM, "text of %zu bytes", out->len);
+	} else {
+		atomic_init(&blob->refs, 1);
+		blob->len = out->len;
+		if (out->len > 0)
+			memcpy(blob->bytes, out->data, out->len);
+	}
+	ofs_buf_fini(out);
+	return blob;
+}
+
+static struct ofs_blob *ref(struct ofs_blob *blob)
+{
+	atomic_fetch_add_explicit(&blob->refs, 1, memory_order_relaxed);
+	return blob;
+}
+
+void ofs_blob_unref(struct ofs_blob *blob)
+{
+	if (blob != NULL && atomic_fetch_sub(&blob->refs, 1) == 1)
+		free(blob);
+}
+
+static struct ofs_text_slot *slot_of(struct ofs_texts *t, uint32_t entry)
+{
+	return &t->slot[(entry * 2654435761u >> 7) & (t->nslots - 1)];
+}
+
+static struct ofs_blob *cached(struct ofs_texts *t, uint32_t entry)
+{
+	struct ofs_text_slot *slot = slot_of(t, entry);
+	struct ofs_blob *blob = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	if (slot->blob != NULL && slot->entry == entry)
+		blob = ref(slot->blob);
+	pthread_mutex_unlock(&t->lock);
+	atomic_fetch_add(blob == NULL ? &t->misses : &t->hits, 1);
+	return blob;
+}
+
+static void keep(struct ofs_texts *t, uint32_t entry, struct ofs_blob *blob)
+{
+	struct ofs_text_slot *slot = slot_of(t, entry);
+	struct ofs_blob *old;
+
+	pthread_mutex_lock(&t->lock);
+	old = slot->blob;
+	slot->blob = NULL;
+	if (old != NULL)
+		t->bytes -= old->len;
+	if (blob->len <= t->budget / 4 && t->bytes + blob->len <= t->budget) {
+		*slot = (struct ofs_text_slot){ ref(blob), entry };
+		t->bytes += blob->len;
+	}
+	pthread_mutex_unlock(&t->lock);
+	ofs_blob_unref(old);
+}
+
+static bool named(const struct optimfs *fs, uint32_t index, const char *name)
+{
+	return strcmp(fs->tree.node[index].name, name) == 0;
+}
+
+/* Is it optim/.../param_groups/<i>/params? */
+static bool is_params(const struct optimfs *fs, uint32_t index)
+{
+	uint32_t group = fs->tree.node[index].parent;
+
+	return named(fs, index, "params") && group != 0 &&
+	    named(fs, fs->tree.node[group].parent, "param_groups");
+}
+
+/* All elements of a tensor of no dimensions: there is one. */
+static int scalar_text(struct optimfs *fs, const struct ofs_tensor *t,
+    struct ofs_buf *out, struct optimfs_error *err)
+{
+	struct ofs_plan plan = { 0 };
+	uint8_t element[16] = { 0 };
+	char text[80];
+	int ret;
+
+	ret = ofs_plan_elements(fs->cat, t, 0, 1, 0, ofs_locate, fs->locator,
+	    &plan, err);
+	if (ret == 0)
+		ret = ofs_fetch(fs, &plan, element, err);
+	ofs_plan_fini(&plan);
+	if (ret == -1)
+		return -1;
+	ofs_buf_put(out, text, ofs_dtype_print(t->dtype, element, text));
+	ofs_buf_putc(out, '\n');
+	return 0;
+}
+
+static int item_text(struct optimfs *fs, uint32_t index,
+    const struct ofs_item *item, struct ofs_buf *out, struct optimfs_error *err)
+{
+	struct ofs_pickle *doc = ofs_locate_item(fs->locator, item, err);
+	int ret;
+
+	if (doc == NULL)
+		return -1;
+	ret = ofs_text_value(doc, ofs_pickle_root(doc), is_params(fs, index),
+	    out, err);
+	ofs_pickle_free(doc);
+	return ret;
+}
+
+static int make_text(struct optimfs *fs, uint32_t index,
+    const struct ofs_entry *e, struct ofs_buf *out, struct optimfs_error *err)
+{
+	const struct ofs_value *v;
+
+	switch (e->kind) {
+	case OFS_ENTRY_TENSOR:
+		return scalar_text(fs, &fs->cat->tensors[e->ref], out, err);
+	case OFS_ENTRY_ITEM:
+		return item_text(fs, index, &fs->cat->items[e->ref], out, err);
+	default:
+		v = &fs->cat->values[e->ref];
+		return ofs_text_value(v->doc, v->node, is_params(fs, index),
+		    out, err);
+	}
+}
+
+struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
+    struct optimfs_error *err)
+{
+	uint32_t entry = fs->tree.node[index].entry;
+	const struct ofs_entry *e = &fs->cat->entries[entry];
+	bool costly = e->kind != OFS_ENTRY_VALUE;
+	struct ofs_blob *blob = costly ? cached(&fs->texts, entry) : NULL;
+	struct ofs_buf out = { 0 };
+
+	if (blob != NULL)
+		return blob;
+	if (ofs_entry_sound(fs, e, err) == -1)
+		return NULL;
+	if (make_text(fs, index, e, &out, err) == -1) {
+		ofs_buf_fini(&out);
+		return NULL;
+	}
+	blob = ofs_blob_of(&out, err);
+	if (blob == NULL)
+		return NULL;
+	atomic_store_explicit(&fs->texts.sizes[entry], blob->len + 1,
+	    memory_order_relaxed);
+	if (costly)
+		keep(&fs->texts, entry, blob);
+	return blob;
+}
+
+/* The longest text of a type, newline included. */
+static uint64_t longest(enum ofs_dtype t)
+{
+	switch (t) {
+	case OFS_COMPLEX128:
+	case OFS_COMPLEX64:
+	case OFS_COMPLEX32:
+		return 80;
+	default:
+		return 32;
+	}
+}
+
+int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
+    bool *exact, struct optimfs_error *err)
+{
+	uint32_t entry = fs->tree.node[index].entry;
+	const struct ofs_entry *e = &fs->cat->entries[entry];
+	uint64_t known =
+	    atomic_load_explicit(&fs->texts.sizes[entry], memory_order_relaxed);
+	struct ofs_blob *blob;
+
+	*exact = true;
+	if (known != 0) {
+		*size = known - 1;
+		return 0;
+	}
+	if (e->kind == OFS_ENTRY_VALUE) {
+		blob = ofs_entry_text(fs, index, err);
+		if (blob == NULL)
+			return -1;
+		*size = blob->len;
+		ofs_blob_unref(blob);
+		return 0;
+	}
+	*exact = false;
+	if (e->kind == OFS_ENTRY_TENSOR) {
+		*size = longest(fs->cat->tensors[e->ref].dtype);
+		return 0;
+	}
+	*size = fs->cat->items[e->ref].at.len;
+	if (*size < 4096)
+		*size = 4096;
+	return 0;
+}
