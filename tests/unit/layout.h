@@ -1,0 +1,75 @@
+/* layout.h - random tensors, cut and stored at random, for property tests */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TEST_LAYOUT_H
+#define TEST_LAYOUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "catalog.h"
+#include "plan.h"
+
+/* xorshift64*, so that a failure comes back. */
+uint64_t random_u64(uint64_t *state);
+/* 0 .. n - 1. */
+uint64_t random_below(uint64_t *state, uint64_t n);
+
+#define LAYOUT_DIMS 5
+
+struct layout_box {
+	uint64_t lo[LAYOUT_DIMS], size[LAYOUT_DIMS];
+};
+
+/* A tensor's shape and how it is cut. */
+struct layout {
+	unsigned int ndim;
+	uint64_t shape[LAYOUT_DIMS];
+	enum ofs_dtype dtype;
+	struct layout_box *box;
+	uint32_t n, cap;
+};
+
+enum layout_kind {
+	LAYOUT_WHOLE,
+	LAYOUT_ROWS,
+	LAYOUT_COLUMNS,
+	LAYOUT_GRID,
+	LAYOUT_CUTS, /* cut in two, and the parts again, anywhere */
+	LAYOUT_KINDS
+};
+
+uint64_t layout_numel(const uint64_t *size, unsigned int ndim);
+void layout_add(struct layout *l, const uint64_t *lo, const uint64_t *size);
+/* A shape of 0 to LAYOUT_DIMS dims and a type; no boxes yet. */
+void layout_shape(struct layout *l, uint64_t *rng);
+void layout_cut(struct layout *l, enum layout_kind kind, uint64_t *rng);
+/* Into another order. */
+void layout_shuffle(struct layout *l, uint64_t *rng);
+void layout_fini(struct layout *l);
+
+/* A catalog of one tensor whose shards lie in memory, one object each, with
+ * strides of their own. */
+struct stored {
+	struct ofs_catalog *cat;
+	const struct ofs_tensor *t;
+	uint8_t **bytes;          /* of each object */
+	struct ofs_place **place; /* of each object */
+	uint32_t n;
+	size_t item;
+	uint32_t asked; /* how often stored_place was called */
+};
+
+/* Store numel elements at bytes as l says. mixed: strides in any order of
+ * dimensions, with gaps. Calls bail_out on failure. */
+void stored_init(struct stored *s, const struct layout *l, const uint8_t *bytes,
+    bool mixed, uint64_t *rng);
+void stored_fini(struct stored *s);
+/* An ofs_place_fn; ctx is the struct stored. */
+const struct ofs_place *stored_place(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err);
+/* Do what plan says; how often each byte of dst was written is added up in
+ * count, which may be NULL. */
+void stored_run(const struct stored *s, const struct ofs_plan *plan,
+    uint8_t *dst, uint8_t *count);
+
+#endif
