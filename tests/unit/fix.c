@@ -1,0 +1,86 @@
+/* fix.c - byte order, conjugate and negative bits */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fix.h"
+
+#include <string.h>
+
+#include "dtype.h"
+#include "tap.h"
+
+struct row {
+	const char *what;
+	enum ofs_dtype dtype;
+	unsigned fix;
+	size_t len;
+	uint8_t before[16], after[16];
+};
+
+static const struct row rows[] = {
+	{ "swap float32", OFS_FLOAT32, OFS_FIX_SWAP, 8,
+	    { 1, 2, 3, 4, 5, 6, 7, 8 }, { 4, 3, 2, 1, 8, 7, 6, 5 } },
+	{ "swap halves of complex64", OFS_COMPLEX64, OFS_FIX_SWAP, 8,
+	    { 1, 2, 3, 4, 5, 6, 7, 8 }, { 4, 3, 2, 1, 8, 7, 6, 5 } },
+	{ "bytes have no order", OFS_UINT8, OFS_FIX_SWAP, 3, { 1, 2, 3 },
+	    { 1, 2, 3 } },
+	{ "negative int16: carry", OFS_INT16, OFS_FIX_NEG, 6,
+	    { 0, 1, 1, 0, 0, 0 }, { 0, 0xff, 0xff, 0xff, 0, 0 } },
+	{ "negative bfloat16", OFS_BFLOAT16, OFS_FIX_NEG, 4,
+	    { 0x80, 0x3f, 0x80, 0xbf }, { 0x80, 0xbf, 0x80, 0x3f } },
+	{ "negative complex64: both halves", OFS_COMPLEX64, OFS_FIX_NEG, 8,
+	    { 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40 },
+	    { 0, 0, 0x80, 0xbf, 0, 0, 0, 0xc0 } },
+	{ "conjugate complex64: the second half", OFS_COMPLEX64, OFS_FIX_CONJ,
+	    8, { 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40 },
+	    { 0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0 } },
+	{ "conjugate of a real number", OFS_FLOAT16, OFS_FIX_CONJ, 2,
+	    { 0, 0x3c }, { 0, 0x3c } },
+	{ "all of them on big-endian complex32", OFS_COMPLEX32,
+	    OFS_FIX_SWAP | OFS_FIX_CONJ | OFS_FIX_NEG, 4, { 0x3c, 0, 0x40, 0 },
+	    { 0, 0xbc, 0, 0x40 } },
+};
+
+static void table(void)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		const struct row *r = &rows[i];
+		struct ofs_segment seg = { .fix = (uint8_t)r->fix,
+			.dtype = (uint8_t)r->dtype,
+			.len = r->len,
+			.n = 1 };
+		uint8_t got[16];
+
+		memcpy(got, r->before, sizeof(got));
+		ofs_fix_segment(&seg, got);
+		is_mem(got, r->after, sizeof(got), "%s", r->what);
+	}
+}
+
+/* Two runs of one element, four bytes apart: what lies between stays. */
+static void runs(void)
+{
+	uint8_t got[] = { 9, 1, 2, 9, 9, 3, 4, 9 };
+	static const uint8_t want[] = { 9, 2, 1, 9, 9, 4, 3, 9 };
+	struct ofs_segment seg = { .fix = OFS_FIX_SWAP,
+		.dtype = OFS_INT16,
+		.dst = 1,
+		.len = 2,
+		.n = 2,
+		.dst_pitch = 4 };
+
+	ofs_fix_segment(&seg, got);
+	is_mem(got, want, sizeof(want), "only the runs");
+	memcpy(got, want, sizeof(want));
+	seg.dst = 5;
+	seg.dst_pitch = -4;
+	ofs_fix_segment(&seg, got);
+	is_mem(got, "\x09\x01\x02\x09\x09\x03\x04\x09", 8, "backwards");
+}
+
+int main(void)
+{
+	table();
+	runs();
+	return done_testing();
+}
