@@ -501,7 +501,7 @@ uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
 
 	if (cat->nnotes >= MAX_NOTES)
 		return add_note(cat, kind, code,
-		    "OFS600 there are more problems than are written here");
+		    "OFS629 there are more problems than are written here");
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
