@@ -22,15 +22,17 @@
 #define OPCODES(X)                                                             \
  X('(', MARK)                                                                  \
  X('.', STOP)                                                                  \
- X('0', POP) X('1', POP_MARK) X('2', DUP) X('F', FLOAT) X('I', INT) X('J',     \
-     BININT) X('K', BININT1) X('L', LONG) X('M', BININT2) X('N', NONE) X('P',  \
-     PERSID) X('Q', BINPERSID) X('R', REDUCE) X('S', STRING) X('T', BINSTRING) \
-     X('U', SHORT_BINSTRING) X('V', UNICODE) X('X', BINUNICODE) X('a',         \
-	 APPEND) X('b', BUILD) X('c', GLOBAL) X('d', DICT) X('}',              \
-	 EMPTY_DICT) X('e', APPENDS) X('g', GET) X('h', BINGET) X('i',         \
-	 INST) X('j', LONG_BINGET) X('l', LIST) X(']', EMPTY_LIST) X('o',      \
-	 OBJ) X('p', PUT) X('q', BINPUT) X('r', LONG_BINPUT) X('s',            \
-	 SETITEM) X('t', TUPLE) X(')', EMPTY_TUPLE) X('u', SETITEMS) X('G',    \
+ X('0', POP)                                                                   \
+ X('1', POP_MARK)                                                              \
+ X('2', DUP)                                                                   \
+ X('F', FLOAT) X('I', INT) X('J', BININT) X('K', BININT1) X('L', LONG) X('M',  \
+     BININT2) X('N', NONE) X('P', PERSID) X('Q', BINPERSID) X('R',             \
+     REDUCE) X('S', STRING) X('T', BINSTRING) X('U', SHORT_BINSTRING) X('V',   \
+     UNICODE) X('X', BINUNICODE) X('a', APPEND) X('b', BUILD) X('c',           \
+     GLOBAL) X('d', DICT) X('}', EMPTY_DICT) X('e', APPENDS) X('g',            \
+     GET) X('h', BINGET) X('i', INST) X('j', LONG_BINGET) X('l', LIST) X(']',  \
+     EMPTY_LIST) X('o', OBJ) X('p', PUT) X('q', BINPUT) X('r', LONG_BINPUT)    \
+     X('s', SETITEM) X('t', TUPLE) X(')', EMPTY_TUPLE) X('u', SETITEMS) X('G', \
 	 BINFLOAT) X(0x80, PROTO) X(0x81, NEWOBJ) X(0x82, EXT1) X(0x83, EXT2)  \
 	 X(0x84, EXT4) X(0x85, TUPLE1) X(0x86, TUPLE2) X(0x87, TUPLE3) X(0x88, \
 	     NEWTRUE) X(0x89, NEWFALSE) X(0x8a, LONG1) X(0x8b, LONG4)          \
@@ -235,11 +237,8 @@ static int binfloat(struct pk_parser *p)
 }
 
 /* The memo grows with what is put, never to an index alone. */
-static int put(struct pk_parser *p, uint64_t i)
+static int remember(struct pk_parser *p, uint64_t i, uint32_t what)
 {
-	if (p->nstack == fence(p))
-		return pk_fail(p, EUCLEAN, "OFS413", "%s of an empty stack",
-		    op_names[p->op]);
 	if (i > p->nputs + MEMO_GAP)
 		return pk_fail(p, EUCLEAN, "OFS411",
 		    "memo index %" PRIu64 " after %zu puts", i, p->nputs);
@@ -249,15 +248,29 @@ static int put(struct pk_parser *p, uint64_t i)
 	for (; p->nmemo <= i; p->nmemo++)
 		p->memo[p->nmemo] = OFS_NONE;
 	p->nputs += p->memo[i] == OFS_NONE;
-	p->memo[i] = top(p, 0);
+	p->memo[i] = what;
 	return 0;
+}
+
+static int put(struct pk_parser *p, uint64_t i)
+{
+	if (p->nstack == fence(p))
+		return pk_fail(p, EUCLEAN, "OFS413", "%s of an empty stack",
+		    op_names[p->op]);
+	return remember(p, i, top(p, 0));
 }
 
 static int get(struct pk_parser *p, uint64_t i)
 {
+	uint32_t x;
+
 	if (i >= p->nmemo || p->memo[i] == OFS_NONE)
 		return pk_fail(p, EUCLEAN, "OFS412",
 		    "memo index %" PRIu64 " not set", i);
+	if ((p->memo[i] & PK_WRAPPED) != 0) {
+		x = p->memo[i] & ~PK_WRAPPED;
+		p->memo[i] = pk_tuple(p, &x, 1);
+	}
 	return push(p, p->memo[i]);
 }
 
@@ -298,6 +311,42 @@ static int tuple(struct pk_parser *p, size_t n)
 	if (need(p, n) == -1)
 		return -1;
 	return replace(p, n, pk_tuple(p, p->stack + p->nstack - n, n));
+}
+
+/* TUPLE1, a put, REDUCE, with torch.Size and a tuple on the stack: half of the
+ * nodes of an index of chunks would be such tuples of one, which nobody ever
+ * gets from the memo. So none is made, and the memo only notes what it would
+ * hold. Returns 1 when it was so. */
+static int torch_size(struct pk_parser *p)
+{
+	struct ofs_cursor ahead = p->c;
+	uint64_t i = p->nputs;
+	uint32_t made;
+	uint8_t op;
+
+	if (p->nstack - fence(p) < 2 || !pk_makes_size(p, top(p, 1), top(p, 0)))
+		return 0;
+	op = ofs_cursor_u8(&ahead);
+	if (op == OP_BINPUT)
+		i = ofs_cursor_u8(&ahead);
+	else if (op == OP_LONG_BINPUT)
+		i = ofs_cursor_le32(&ahead);
+	else if (op != OP_MEMOIZE)
+		return 0;
+	if (ofs_cursor_u8(&ahead) != OP_REDUCE || ahead.bad)
+		return 0;
+	if (remember(p, i, top(p, 0) | PK_WRAPPED) == -1)
+		return -1;
+	p->c = ahead;
+	made = pk_size_of(p, top(p, 1), top(p, 0));
+	return replace(p, 2, made) == -1 ? -1 : 1;
+}
+
+static int tuple1(struct pk_parser *p)
+{
+	int rc = torch_size(p);
+
+	return rc == 0 ? tuple(p, 1) : rc == 1 ? 0 : -1;
 }
 
 static int mark_tuple(struct pk_parser *p)
@@ -561,7 +610,7 @@ static int execute(struct pk_parser *p)
 	case OP_EMPTY_TUPLE:
 		return push(p, PK_EMPTY_TUPLE);
 	case OP_TUPLE1:
-		return tuple(p, 1);
+		return tuple1(p);
 	case OP_TUPLE2:
 		return tuple(p, 2);
 	case OP_TUPLE3:

@@ -48,7 +48,7 @@ int pk_grow(struct pk_parser *p, void *array, size_t *cap, size_t need,
 	uint64_t left = p->doc->limit - p->doc->charged;
 	void *old, *new;
 
-	if (need >= OFS_NONE || need > SIZE_MAX / 2 / size)
+	if (need > PK_NODES_MAX || need > SIZE_MAX / 2 / size)
 		return pk_charge(p, UINT64_MAX);
 	if (want < need || (want - *cap) * (uint64_t)size > left)
 		want = need;
@@ -63,18 +63,6 @@ int pk_grow(struct pk_parser *p, void *array, size_t *cap, size_t need,
 	memcpy(array, &new, sizeof(new));
 	*cap = want;
 	return 0;
-}
-
-uint32_t pk_node(struct pk_parser *p, const struct pk_node *x)
-{
-	struct ofs_pickle *doc = p->doc;
-
-	if (doc->nnodes == doc->cap_nodes &&
-	    pk_grow(p, &doc->node, &doc->cap_nodes, doc->nnodes + 1,
-		sizeof(*doc->node)) == -1)
-		return OFS_NONE;
-	doc->node[doc->nnodes] = *x;
-	return (uint32_t)doc->nnodes++;
 }
 
 /* Sizes and offsets repeat: a small cache saves most of their nodes. */

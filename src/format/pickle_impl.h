@@ -51,6 +51,11 @@ enum pk_shared {
 	PK_NSHARED,
 };
 
+/* An entry of the memo that is a tuple of one node, not made yet. */
+#define PK_WRAPPED 0x80000000u
+/* Nodes are fewer, so that the bit is free. */
+#define PK_NODES_MAX 0x7ffffff0u
+
 /* What REDUCE makes of a global, when it makes anything. */
 enum pk_special {
 	PK_OPAQUE,
@@ -153,7 +158,17 @@ int pk_grow(struct pk_parser *p, void *array, size_t *cap, size_t need,
     size_t size);
 int pk_charge(struct pk_parser *p, uint64_t more);
 /* A fresh node with header and payload as in *x. */
-uint32_t pk_node(struct pk_parser *p, const struct pk_node *x);
+static inline uint32_t pk_node(struct pk_parser *p, const struct pk_node *x)
+{
+	struct ofs_pickle *doc = p->doc;
+
+	if (doc->nnodes == doc->cap_nodes &&
+	    pk_grow(p, &doc->node, &doc->cap_nodes, doc->nnodes + 1,
+		sizeof(*doc->node)) == -1)
+		return OFS_NONE;
+	doc->node[doc->nnodes] = *x;
+	return (uint32_t)doc->nnodes++;
+}
 uint32_t pk_int(struct pk_parser *p, int64_t v);
 uint32_t pk_blob(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
     uint32_t n);
@@ -186,6 +201,9 @@ uint32_t pk_global_of(const struct ofs_pickle *doc, uint32_t node);
 /* pickle_reduce.c */
 int pk_reduce(struct pk_parser *p, uint32_t callable, uint32_t args,
     uint32_t *out);
+/* torch.Size of a tuple, without its argument tuple. */
+bool pk_makes_size(const struct pk_parser *p, uint32_t callable, uint32_t t);
+uint32_t pk_size_of(struct pk_parser *p, uint32_t callable, uint32_t t);
 int pk_newobj(struct pk_parser *p, uint32_t class, uint32_t args,
     uint32_t *out);
 int pk_build(struct pk_parser *p, uint32_t node, uint32_t state);

@@ -36,14 +36,18 @@ static bool text_is(const struct pk_parser *p, uint32_t node, const char *s)
 	return node != OFS_NONE && ofs_pk_str_is(p->doc, node, s);
 }
 
-/* torch.Size((...)): the tuple itself, marked. Its pickler makes that tuple
- * for the purpose, so nobody else has it. */
-static uint32_t torch_size(struct pk_parser *p, uint32_t args)
+bool pk_makes_size(const struct pk_parser *p, uint32_t callable, uint32_t t)
 {
-	uint32_t t = arg(p, args, 0);
+	return is(p, callable, OFS_PK_GLOBAL) && is(p, t, OFS_PK_TUPLE) &&
+	    p->doc->ginfo[pk_at(p->doc, callable)->v[0]].special ==
+	    PK_TORCH_SIZE;
+}
 
-	if (nargs(p, args) != 1 || !is(p, t, OFS_PK_TUPLE))
-		return OFS_NONE;
+/* torch.Size((...)) is the tuple itself, marked. Its pickler makes that tuple
+ * for the purpose, so nobody else has it. */
+uint32_t pk_size_of(struct pk_parser *p, uint32_t callable, uint32_t t)
+{
+	p->doc->global[pk_at(p->doc, callable)->v[0]].called = true;
 	if (t == PK_EMPTY_TUPLE)
 		return PK_EMPTY_SIZE;
 	pk_at(p->doc, t)->flags |= PK_SIZE;
@@ -224,8 +228,9 @@ static int special(struct pk_parser *p, enum pk_special what, uint32_t class,
 {
 	switch (what) {
 	case PK_TORCH_SIZE:
-		class = torch_size(p, args);
-		*out = class == OFS_NONE ? args : class;
+		if (nargs(p, args) == 1 &&
+		    pk_makes_size(p, class, arg(p, args, 0)))
+			*out = pk_size_of(p, class, arg(p, args, 0));
 		return 0;
 	case PK_MAPPING:
 		return mapping(p, class, args, out);
