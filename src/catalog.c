@@ -505,6 +505,8 @@ uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	if (kind == OFS_NOTE_GLOBAL) /* a line with tabs, made of escaped text */
+		return add_note(cat, kind, code, text);
 	optimfs_fail(&e, code, "%s", text); /* disarms control bytes */
 	return add_note(cat, kind, code, e.text);
 }

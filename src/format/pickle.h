@@ -51,6 +51,9 @@ void ofs_pickle_free(struct ofs_pickle *doc);
 
 /* The object the pickle is. */
 uint32_t ofs_pickle_root(const struct ofs_pickle *doc);
+/* How many nodes it has; they are numbered from 0, in the order in which they
+ * were made. */
+uint32_t ofs_pickle_nodes(const struct ofs_pickle *doc);
 /* Bytes of memory it holds, the pickle's own not counted. */
 uint64_t ofs_pickle_memory(const struct ofs_pickle *doc);
 

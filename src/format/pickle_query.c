@@ -17,6 +17,11 @@ uint32_t ofs_pickle_root(const struct ofs_pickle *doc)
 	return doc->root;
 }
 
+uint32_t ofs_pickle_nodes(const struct ofs_pickle *doc)
+{
+	return (uint32_t)doc->nnodes;
+}
+
 uint64_t ofs_pickle_memory(const struct ofs_pickle *doc)
 {
 	return doc->charged;

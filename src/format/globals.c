@@ -1,0 +1,67 @@
+/* globals.c - what pickles name, for people who must decide to trust them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/globals.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "buf.h"
+
+static void put_name(const struct ofs_pk_global *g, struct ofs_buf *out)
+{
+	out->len = 0;
+	ofs_buf_plain(out, g->module.p, g->module.len);
+	ofs_buf_putc(out, '.');
+	ofs_buf_plain(out, g->name.p, g->name.len);
+	ofs_buf_putc(out, '\0');
+}
+
+static bool note(struct ofs_catalog *cat, const struct ofs_pk_global *g,
+    const char *name, const char *where)
+{
+	bool allowed = ofs_pk_global_allowed(g);
+
+	if (ofs_catalog_note(cat, OFS_NOTE_GLOBAL, 0, "%.300s\t%s\t%.150s",
+		name, allowed ? "allowed" : "refused", where) == OFS_NONE)
+		return false;
+	return allowed || !g->called ||
+	    ofs_catalog_note(cat, OFS_NOTE_WARNING, EPERM,
+		"OFS420 %.150s: pickle calls %.150s at offset %" PRIu64
+		"; optimfs never runs it, torch.load without weights_only "
+		"would",
+		where, name, g->offset) != OFS_NONE;
+}
+
+int ofs_note_globals(struct ofs_catalog *cat, const struct ofs_pickle *doc,
+    const char *where, struct optimfs_error *err)
+{
+	const struct ofs_pk_global *g;
+	struct ofs_buf name = { 0 };
+	size_t n, i;
+
+	g = ofs_pk_globals(doc, &n);
+	for (i = 0; i < n; i++) {
+		put_name(&g[i], &name);
+		if (name.bad || !note(cat, &g[i], (char *)name.data, where))
+			break;
+	}
+	ofs_buf_fini(&name);
+	if (i < n)
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for the globals of %s", where);
+	return 0;
+}
+
+int ofs_refuse_calls(const struct ofs_catalog *cat, uint32_t from,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = from; i < cat->nnotes; i++)
+		if (cat->notes[i].kind == OFS_NOTE_WARNING &&
+		    cat->notes[i].code == EPERM)
+			return optimfs_fail(err, EPERM, "%s",
+			    cat->notes[i].text);
+	return 0;
+}

@@ -1,0 +1,89 @@
+/* raw.c - a file of any kind as one leaf of bytes */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "format/format.h"
+#include "format/part.h"
+
+/* A tensor of uint8: read where it is asked for, its size known, nothing read
+ * at mount. */
+static uint32_t add_bytes(struct ofs_catalog *cat, uint32_t object,
+    struct optimfs_error *err)
+{
+	uint64_t size = cat->objects[object].size;
+	struct ofs_shard s = { .at = { .len = size, .object = object },
+		.box = OFS_NONE,
+		.view = OFS_NONE };
+	struct ofs_tensor t = { .ndim = 1,
+		.grid_ndim = 1,
+		.dtype = OFS_UINT8,
+		.shard = cat->nshards,
+		.nshards = size > 0,
+		.error = OFS_NONE };
+
+	t.shape = t.grid = ofs_catalog_dims(cat, &size, 1, err);
+	if (t.shape == OFS_NONE ||
+	    (size > 0 && ofs_catalog_shard(cat, &s, err) == OFS_NONE))
+		return OFS_NONE;
+	return ofs_catalog_tensor(cat, &t, err);
+}
+
+/* The leaf is called like the file unless the part's prefix names it. */
+static uint32_t add_path(struct ofs_catalog *cat, const struct ofs_part *part,
+    struct optimfs_error *err)
+{
+	const char *slash = strrchr(part->rel, '/');
+	const char *name = slash == NULL ? part->rel : slash + 1;
+	uint32_t path[OFS_PART_PREFIX];
+	size_t n;
+
+	if (ofs_part_prefix(cat, part, path, &n, err) == -1)
+		return OFS_NONE;
+	if (n == 0) {
+		path[n++] = ofs_catalog_str(cat, name, strlen(name), err);
+		if (path[0] == OFS_NONE)
+			return OFS_NONE;
+	}
+	return ofs_catalog_path(cat, path, n, err);
+}
+
+static int probe_raw(const struct ofs_dir *dir, const char *rel)
+{
+	struct stat st;
+
+	return rel[0] != '\0' && ofs_dir_stat(dir, rel, &st) &&
+	    S_ISREG(st.st_mode);
+}
+
+static int read_raw(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	struct ofs_entry e = { .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR };
+	uint32_t object;
+
+	(void)opt;
+	object = ofs_catalog_object(cat, part->rel, part->rank, err);
+	if (object == OFS_NONE)
+		return -1;
+	if (cat->objects[object].missing || cat->objects[object].refused)
+		return optimfs_fail(err, EIO, "OFS603 %s cannot be read",
+		    part->rel);
+	e.ref = add_bytes(cat, object, err);
+	e.path = add_path(cat, part, err);
+	if (e.ref == OFS_NONE || e.path == OFS_NONE ||
+	    ofs_catalog_entry(cat, &e, err) == OFS_NONE)
+		return -1;
+	if (cat->format == NULL)
+		cat->format = "raw";
+	return 0;
+}
+
+const struct ofs_format ofs_format_raw = {
+	.name = "raw",
+	.probe = probe_raw,
+	.read = read_raw,
+};

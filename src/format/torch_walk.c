@@ -1,0 +1,290 @@
+/* torch_walk.c - a pickled object's mappings and lists become paths */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/torch.h"
+#include "format/torch_key.h"
+#include "format/torch_leaf.h"
+
+/* Containers within containers. The parser's own limit is lower. */
+#define MAX_DEPTH 256
+/* Nodes that are looked at beyond those that the pickle's bytes could hold:
+ * shared containers can unfold to any number. */
+#define MAX_VISITS (1u << 24)
+
+/* A container whose items are being added. */
+struct frame {
+	uint32_t node, next, n;
+	bool dict;
+	uint32_t *key; /* of a dict: components; OFS_NONE: given again later */
+};
+
+struct walk {
+	struct ofs_torch_leaves leaves;
+	struct ofs_catalog *cat;
+	const struct ofs_pickle *doc;
+	uint64_t visits; /* left */
+	uint32_t *path;  /* components down to the item at hand */
+	size_t nprefix;
+	struct frame frame[MAX_DEPTH];
+	unsigned depth;
+	struct ofs_buf text;
+	struct optimfs_error *err;
+};
+
+static int visit(struct walk *w)
+{
+	if (w->visits-- > 0)
+		return 0;
+	w->visits = 0;
+	return optimfs_fail(w->err, E2BIG,
+	    "OFS444 value expands to more than %u nodes", MAX_VISITS);
+}
+
+static bool is_sequence(const struct ofs_pickle *doc, uint32_t node)
+{
+	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
+
+	return kind == OFS_PK_LIST || kind == OFS_PK_TUPLE;
+}
+
+static bool is_tensor(const struct ofs_pickle *doc, uint32_t node)
+{
+	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
+	struct ofs_torch_tensor t;
+
+	return (kind == OFS_PK_OBJECT || kind == OFS_PK_PERSID) &&
+	    ofs_torch_tensor(doc, node, &t, NULL) != 0;
+}
+
+/* Does a list or tuple become a directory? If a tensor or mapping is in it, or
+ * a list or tuple of which the same is true: 1, else 0. */
+static int descends(struct walk *w, uint32_t node)
+{
+	struct {
+		uint32_t node, next;
+	} stack[MAX_DEPTH];
+	unsigned depth = 1;
+
+	stack[0].node = node;
+	stack[0].next = 0;
+	while (depth > 0) {
+		uint32_t at = stack[depth - 1].node, item;
+
+		if (stack[depth - 1].next == ofs_pk_len(w->doc, at)) {
+			depth--;
+			continue;
+		}
+		item = ofs_pk_item(w->doc, at, stack[depth - 1].next++);
+		if (visit(w) == -1)
+			return -1;
+		if (ofs_pk_kind(w->doc, item) == OFS_PK_DICT ||
+		    is_tensor(w->doc, item))
+			return 1;
+		if (!is_sequence(w->doc, item) || depth == MAX_DEPTH)
+			continue;
+		stack[depth].node = item;
+		stack[depth++].next = 0;
+	}
+	return 0;
+}
+
+/* The key of pair i as a component. */
+static uint32_t key_component(struct walk *w, uint32_t node, uint32_t i)
+{
+	w->text.len = 0;
+	ofs_torch_key(w->doc, ofs_pk_key(w->doc, node, i), i, &w->text);
+	if (w->text.bad) {
+		optimfs_fail(w->err, ENOMEM, "a key");
+		return OFS_NONE;
+	}
+	return ofs_catalog_str(w->cat,
+	    w->text.len > 0 ? (char *)w->text.data : "", w->text.len, w->err);
+}
+
+/* Two pairs of one dict are the same key when component and kind agree. */
+struct same {
+	uint32_t component, kind, pair;
+};
+
+static int by_key(const void *va, const void *vb)
+{
+	const struct same *a = va, *b = vb;
+
+	if (a->component != b->component)
+		return a->component < b->component ? -1 : 1;
+	if (a->kind != b->kind)
+		return a->kind < b->kind ? -1 : 1;
+	return a->pair < b->pair ? -1 : a->pair > b->pair;
+}
+
+/* Python keeps the last value of a key that is given twice. */
+static int drop_repeated(struct walk *w, struct frame *f)
+{
+	struct same *s = malloc(f->n * sizeof(*s) + 1);
+	int ret = 0;
+
+	if (s == NULL)
+		return optimfs_fail(w->err, ENOMEM, "%" PRIu32 " keys", f->n);
+	for (uint32_t i = 0; i < f->n; i++)
+		s[i] = (struct same){ f->key[i],
+			ofs_pk_kind(w->doc, ofs_pk_key(w->doc, f->node, i)),
+			i };
+	qsort(s, f->n, sizeof(*s), by_key);
+	for (uint32_t i = 1; i < f->n && ret == 0; i++) {
+		struct ofs_str key;
+
+		if (s[i].component != s[i - 1].component ||
+		    s[i].kind != s[i - 1].kind)
+			continue;
+		key = ofs_catalog_string(w->cat, s[i].component);
+		f->key[s[i - 1].pair] = OFS_NONE;
+		if (ofs_catalog_note(w->cat, OFS_NOTE_WARNING, 0,
+			"OFS428 duplicate key '%.*s': the last one counts",
+			(int)(key.len > 200 ? 200 : key.len),
+			key.p) == OFS_NONE)
+			ret = optimfs_fail(w->err, ENOMEM, "a message");
+	}
+	free(s);
+	return ret;
+}
+
+static int read_keys(struct walk *w, struct frame *f)
+{
+	f->key = malloc(f->n * sizeof(*f->key) + 1);
+	if (f->key == NULL)
+		return optimfs_fail(w->err, ENOMEM, "%" PRIu32 " keys", f->n);
+	for (uint32_t i = 0; i < f->n; i++) {
+		f->key[i] = key_component(w, f->node, i);
+		if (f->key[i] == OFS_NONE || visit(w) == -1)
+			return -1;
+	}
+	return drop_repeated(w, f);
+}
+
+static int enter(struct walk *w, uint32_t node)
+{
+	struct frame *f = &w->frame[w->depth];
+
+	if (w->depth == MAX_DEPTH)
+		return optimfs_fail(w->err, E2BIG,
+		    "OFS410 nesting deeper than %d (limit)", MAX_DEPTH);
+	w->depth++;
+	*f = (struct frame){ .node = node,
+		.n = ofs_pk_len(w->doc, node),
+		.dict = ofs_pk_kind(w->doc, node) == OFS_PK_DICT };
+	return f->dict ? read_keys(w, f) : 0;
+}
+
+static void leave(struct walk *w)
+{
+	free(w->frame[--w->depth].key);
+}
+
+static uint32_t index_component(struct walk *w, uint32_t i)
+{
+	char text[16];
+	uint32_t c;
+
+	c = ofs_catalog_str(w->cat, text,
+	    (size_t)snprintf(text, sizeof(text), "%" PRIu32, i), w->err);
+	return c == OFS_NONE ? c : c | OFS_PATH_INDEX;
+}
+
+/* A value at the path that ends with the first depth items of the frames. */
+static int add(struct walk *w, uint32_t node)
+{
+	size_t n = w->nprefix + w->depth;
+	uint32_t path;
+	int in = ofs_pk_kind(w->doc, node) == OFS_PK_DICT;
+
+	if (is_sequence(w->doc, node))
+		in = descends(w, node);
+	if (in == -1)
+		return -1;
+	if (in == 1)
+		return enter(w, node);
+	if (n == 0) {
+		/* not a mapping at all: its file needs some name */
+		w->path[n++] = ofs_catalog_str(w->cat,
+		    is_tensor(w->doc, node) ? "tensor" : "value",
+		    is_tensor(w->doc, node) ? 6 : 5, w->err);
+		if (w->path[0] == OFS_NONE)
+			return -1;
+	}
+	path = ofs_catalog_path(w->cat, w->path, n, w->err);
+	if (path == OFS_NONE)
+		return -1;
+	return ofs_torch_leaf(&w->leaves, node, path, w->err);
+}
+
+/* The next item of the innermost container. */
+static int step(struct walk *w)
+{
+	struct frame *f = &w->frame[w->depth - 1];
+	uint32_t i = f->next++, c, item;
+
+	if (i == f->n) {
+		leave(w);
+		return 0;
+	}
+	if (visit(w) == -1)
+		return -1;
+	c = f->dict ? f->key[i] : index_component(w, i);
+	if (f->dict && c == OFS_NONE)
+		return 0;
+	if (c == OFS_NONE)
+		return -1;
+	w->path[w->nprefix + w->depth - 1] = c;
+	item = f->dict ? ofs_pk_val(w->doc, f->node, i)
+		       : ofs_pk_item(w->doc, f->node, i);
+	return add(w, item);
+}
+
+static int walk(struct walk *w, uint32_t root)
+{
+	int ret = add(w, root);
+
+	while (ret == 0 && w->depth > 0)
+		ret = step(w);
+	while (w->depth > 0)
+		leave(w);
+	return ret == 0 ? ofs_torch_leaves_end(&w->leaves, w->err) : ret;
+}
+
+int ofs_torch_add(struct ofs_catalog *cat, const struct ofs_pickle *doc,
+    uint32_t root, const struct ofs_torch_archive *at, const uint32_t *prefix,
+    size_t npref, struct optimfs_error *err)
+{
+	struct walk *w = calloc(1, sizeof(*w));
+	int ret = -1;
+
+	if (w == NULL)
+		return optimfs_fail(err, ENOMEM, "a walk");
+	w->cat = cat;
+	w->doc = doc;
+	w->visits = MAX_VISITS + ofs_pickle_memory(doc) / 8;
+	w->nprefix = npref;
+	w->err = err;
+	w->path = calloc(npref + MAX_DEPTH + 1, sizeof(*w->path));
+	if (w->path == NULL) {
+		optimfs_fail(err, ENOMEM, "a path");
+		goto out;
+	}
+	if (npref > 0)
+		memcpy(w->path, prefix, npref * sizeof(*prefix));
+	if (ofs_torch_leaves_init(&w->leaves, cat, doc, at, err) == 0)
+		ret = walk(w, root);
+	ofs_torch_leaves_fini(&w->leaves);
+out:
+	ofs_buf_fini(&w->text);
+	free(w->path);
+	free(w);
+	return ret;
+}
