@@ -22,7 +22,7 @@ AC_ARG_WITH([fuse],
     [], [with_fuse=check])
 optimfs_have_fuse=no
 AS_IF([test "x$with_fuse" != xno], [
-    PKG_CHECK_MODULES([FUSE], [fuse3 >= 3.10],
+    PKG_CHECK_MODULES([FUSE], [fuse3 >= 3.12],
         [optimfs_have_fuse=$($PKG_CONFIG --modversion fuse3)],
         [AS_IF([test "x$with_fuse" = xyes],
             [AC_MSG_ERROR([--with-fuse: libfuse3 not found (Debian: libfuse3-dev)])])])

@@ -15,7 +15,7 @@
 
 /* Every verb there is, in the order of --help. */
 static const struct ofs_verb *const verbs[] = {
-#ifdef OFS_HAVE_MOUNT
+#ifdef HAVE_FUSE
 	&ofs_verb_mount,
 	&ofs_verb_umount,
 #endif
@@ -66,7 +66,7 @@ static int usage(const char *what, const char *word)
 	return OFS_EXIT_USAGE;
 }
 
-#ifdef OFS_HAVE_MOUNT
+#ifdef HAVE_FUSE
 /* mount.fuse3, for fstab's type fuse.optimfs, runs "optimfs SOURCE DIR -o
  * OPTIONS". */
 static bool means_mount(int argc, char **argv)
@@ -104,7 +104,7 @@ static int run(int argc, char **argv)
 	for (size_t i = 0; verbs[i] != NULL; i++)
 		if (strcmp(argv[1], verbs[i]->name) == 0)
 			return verbs[i]->run(verbs[i], argc - 1, argv + 1);
-#ifdef OFS_HAVE_MOUNT
+#ifdef HAVE_FUSE
 	if (means_mount(argc, argv))
 		return ofs_verb_mount.run(&ofs_verb_mount, argc, argv);
 #endif
@@ -119,7 +119,7 @@ int main(int argc, char **argv)
 		ofs_tool_say("refusing to run with more rights than its user");
 		return OFS_EXIT_REFUSED;
 	}
-#ifdef OFS_HAVE_MOUNT
+#ifdef HAVE_FUSE
 	if (means_helper(argc, argv))
 		return ofs_mount_helper(argc, argv);
 #endif

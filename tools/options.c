@@ -47,8 +47,11 @@ static const struct ofs_option *find(const struct ofs_options *o,
 
 static bool ignored(const struct ofs_options *o, const char *name)
 {
-	return o->ignore_prefix != NULL &&
-	    strncmp(name, o->ignore_prefix, strlen(o->ignore_prefix)) == 0;
+	for (const char *p = o->ignore_prefixes; p != NULL && *p != '\0';
+	     p += strlen(p) + 1)
+		if (strncmp(name, p, strlen(p)) == 0)
+			return true;
+	return o->sloppy;
 }
 
 bool ofs_options_known(const struct ofs_options *o, const char *name)

@@ -32,8 +32,10 @@ struct ofs_option {
 struct ofs_options {
 	const struct ofs_option *table;
 	void *target;
-	/* names that begin with this are accepted too ("x-"); NULL */
-	const char *ignore_prefix;
+	/* names that begin with one of these are accepted too: each
+	 * NUL-terminated, the empty one last; NULL */
+	const char *ignore_prefixes;
+	bool sloppy; /* accept any unknown name */
 	char **owned;
 	size_t nowned;
 };

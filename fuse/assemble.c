@@ -1,0 +1,401 @@
+/* assemble.c - which files are gathered when they are opened, and kept */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fuse/assemble.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fuse/gather.h"
+
+/* Below it a page or two of cache are cheaper than a file of one's own. */
+#define SMALLEST (UINT64_C(16) << 10)
+/* Up to it gathering takes less time than a person or a prompt would see,
+ * whatever is then read. */
+#define SMALL     (UINT64_C(8) << 20)
+#define HUGE_PAGE (UINT64_C(2) << 20)
+enum {
+	BUCKETS = 4096,
+	SEEN = 4096,   /* files remembered as opened */
+	READERS = 256, /* processes remembered as reading files whole */
+	CREDIT = 16,   /* files gathered on the word of one read whole */
+	FORGIVE = 60,  /* seconds until a failed gather is tried again */
+	WAIT_MS = 100, /* how soon a waiter notices that it is not wanted */
+};
+
+/* A file that is open, or in memory, or both. */
+struct entry {
+	uint64_t node, bytes;
+	struct entry *next;          /* in its bucket */
+	struct entry *older, *newer; /* when it is only in memory */
+	unsigned opens, demand;      /* through the kernel; through us */
+	unsigned deciding;           /* opens that are being decided */
+	int id;                      /* 0: not in memory */
+	bool gathering;
+};
+
+/* What was seen of a node or a process, in tables where the newer replaces
+ * the older of one slot: to forget costs speed, nothing else. */
+struct seen {
+	uint64_t node;
+	time_t failed;
+};
+struct reader {
+	pid_t pid;
+	unsigned credit;
+};
+
+struct ofs_assemble {
+	struct ofs_assemble_config config;
+	struct ofs_passthrough *pt;
+	int dir;
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t gathered;
+	struct entry *bucket[BUCKETS];
+	struct entry *oldest, *newest;
+	uint64_t used;
+	struct seen seen[SEEN];
+	struct reader reader[READERS];
+	struct ofs_assemble_stats stats;
+};
+
+struct ofs_assemble *ofs_assemble_new(const struct ofs_assemble_config *config,
+    struct ofs_passthrough *pt, struct optimfs_error *err)
+{
+	struct ofs_assemble *a = calloc(1, sizeof(*a));
+	pthread_condattr_t attr;
+
+	if (a == NULL) {
+		optimfs_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	a->config = *config;
+	a->pt = pt;
+	/* the budget is kept by counting; the limit only backs it up */
+	a->dir = ofs_gather_dir(config->budget + 4 * HUGE_PAGE, err);
+	if (a->dir == -1) {
+		free(a);
+		return NULL;
+	}
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&a->gathered, &attr);
+	pthread_condattr_destroy(&attr);
+	return a;
+}
+
+void ofs_assemble_free(struct ofs_assemble *a)
+{
+	if (a == NULL)
+		return;
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (struct entry *e = a->bucket[i], *next; e != NULL;
+		     e = next) {
+			next = e->next;
+			free(e);
+		}
+	close(a->dir);
+	pthread_cond_destroy(&a->gathered);
+	pthread_mutex_destroy(&a->lock);
+	free(a);
+}
+
+static time_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return ts.tv_sec;
+}
+
+static uint64_t mix(uint64_t x)
+{
+	return (x * UINT64_C(0x9e3779b97f4a7c15)) >> 32;
+}
+
+static struct entry **slot(struct ofs_assemble *a, uint64_t node)
+{
+	struct entry **e = &a->bucket[mix(node) % BUCKETS];
+
+	while (*e != NULL && (*e)->node != node)
+		e = &(*e)->next;
+	return e;
+}
+
+static struct entry *get(struct ofs_assemble *a, uint64_t node)
+{
+	struct entry **e = slot(a, node);
+
+	if (*e == NULL) {
+		*e = calloc(1, sizeof(**e));
+		if (*e != NULL)
+			(*e)->node = node;
+	}
+	return *e;
+}
+
+static void lru_add(struct ofs_assemble *a, struct entry *e)
+{
+	e->older = a->newest;
+	e->newer = NULL;
+	*(a->newest != NULL ? &a->newest->newer : &a->oldest) = e;
+	a->newest = e;
+}
+
+static void lru_remove(struct ofs_assemble *a, struct entry *e)
+{
+	*(e->older != NULL ? &e->older->newer : &a->oldest) = e->newer;
+	*(e->newer != NULL ? &e->newer->older : &a->newest) = e->older;
+}
+
+/* Forget e where nothing holds it. */
+static void put(struct ofs_assemble *a, struct entry *e)
+{
+	struct entry **at;
+
+	if (e->opens != 0 || e->demand != 0 || e->deciding != 0 || e->id != 0)
+		return;
+	at = slot(a, e->node);
+	*at = e->next;
+	free(e);
+}
+
+static void evict(struct ofs_assemble *a, struct entry *e)
+{
+	lru_remove(a, e);
+	ofs_passthrough_unregister(a->pt, e->id);
+	e->id = 0;
+	a->used -= e->bytes;
+	a->stats.evicted++;
+	put(a, e);
+}
+
+static bool reserve(struct ofs_assemble *a, uint64_t bytes)
+{
+	if (bytes > a->config.budget)
+		return false;
+	while (a->used + bytes > a->config.budget && a->oldest != NULL)
+		evict(a, a->oldest);
+	if (a->used + bytes > a->config.budget)
+		return false;
+	a->used += bytes;
+	return true;
+}
+
+static uint64_t charge(uint64_t size)
+{
+	uint64_t unit = size < HUGE_PAGE ? 4096 : HUGE_PAGE;
+
+	return (size + unit - 1) / unit * unit;
+}
+
+/* The same answer for every open of a file, whatever happened before: files
+ * that this refuses need no entry. */
+static bool eligible(const struct ofs_assemble *a, uint64_t size)
+{
+	return a->config.policy != OFS_ASSEMBLE_OFF && size >= SMALLEST &&
+	    size <= a->config.max && charge(size) <= a->config.budget &&
+	    ofs_passthrough_available(a->pt);
+}
+
+static struct reader *reader(struct ofs_assemble *a, pid_t pid)
+{
+	return &a->reader[mix((uint64_t)pid) % READERS];
+}
+
+static bool spend(struct reader *r, pid_t pid)
+{
+	if (r->pid != pid || r->credit == 0)
+		return false;
+	r->credit--;
+	return true;
+}
+
+/* Is it worth it, now that node is opened and is not in memory? */
+static bool wanted(struct ofs_assemble *a, const struct ofs_assemble_open *o)
+{
+	struct seen *s = &a->seen[mix(o->node) % SEEN];
+	bool again = s->node == o->node;
+
+	if (again && s->failed != 0 && now() - s->failed < FORGIVE)
+		return false;
+	*s = (struct seen){ .node = o->node };
+	return a->config.policy == OFS_ASSEMBLE_ALWAYS || o->size <= SMALL ||
+	    again || spend(reader(a, o->pid), o->pid);
+}
+
+static bool gone(void *ctx)
+{
+	return ofs_pending_gone(ctx);
+}
+
+/* Without the lock. */
+static int gather(struct ofs_assemble *a, uint64_t size,
+    struct optimfs_file *file, void *scratch, struct ofs_pending *pending,
+    struct optimfs_error *err)
+{
+	struct ofs_gather g = {
+		.file = file,
+		.size = size,
+		.threads = a->config.threads,
+		.scratch = scratch,
+		.cancelled = gone,
+		.ctx = pending,
+	};
+	int fd = ofs_gather(a->dir, &g, err);
+	int id;
+
+	if (fd == -1)
+		return -1;
+	id = ofs_passthrough_register(a->pt, fd, err);
+	close(fd);
+	return id;
+}
+
+/* Put the file into memory; e->id says whether that worked. */
+static void fetch(struct ofs_assemble *a, struct entry *e,
+    const struct ofs_assemble_open *o, struct optimfs_file *file, void *scratch,
+    struct ofs_pending *pending)
+{
+	struct optimfs_error err;
+	int id;
+
+	e->bytes = charge(o->size);
+	if (!reserve(a, e->bytes)) {
+		a->stats.refused++;
+		return;
+	}
+	e->gathering = true;
+	pthread_mutex_unlock(&a->lock);
+	id = gather(a, o->size, file, scratch, pending, &err);
+	pthread_mutex_lock(&a->lock);
+	e->gathering = false;
+	pthread_cond_broadcast(&a->gathered);
+	if (id > 0) {
+		e->id = id;
+		a->stats.gathered++;
+		a->stats.gathered_bytes += o->size;
+		return;
+	}
+	a->used -= e->bytes;
+	if (err.code == ECANCELED)
+		return;
+	a->stats.failed++;
+	a->seen[mix(o->node) % SEEN] =
+	    (struct seen){ .node = o->node, .failed = now() };
+}
+
+/* While another open gathers the file; false when ours is not wanted any
+ * more. */
+static bool wait_gathered(struct ofs_assemble *a, struct entry *e,
+    struct ofs_pending *pending)
+{
+	while (e->gathering) {
+		struct timespec ts;
+
+		clock_gettime(CLOCK_MONOTONIC, &ts);
+		ts.tv_nsec += WAIT_MS * 1000000L;
+		if (ts.tv_nsec >= 1000000000L) {
+			ts.tv_nsec -= 1000000000L;
+			ts.tv_sec++;
+		}
+		pthread_cond_timedwait(&a->gathered, &a->lock, &ts);
+		if (ofs_pending_gone(pending))
+			return false;
+	}
+	return true;
+}
+
+/* How this open reads, under the lock: sets o->id. */
+static void decide(struct ofs_assemble *a, struct entry *e,
+    struct ofs_assemble_open *o, struct optimfs_file *file, void *scratch,
+    struct ofs_pending *pending)
+{
+	if (!wait_gathered(a, e, pending) || e->demand != 0)
+		return;
+	if (e->id != 0) {
+		if (e->opens == 0)
+			lru_remove(a, e);
+		a->stats.hits++;
+	} else if (wanted(a, o)) {
+		fetch(a, e, o, file, scratch, pending);
+	}
+	o->id = e->id;
+}
+
+int ofs_assemble_open(struct ofs_assemble *a, struct ofs_assemble_open *o,
+    struct optimfs_file *file, void *scratch, struct ofs_pending *pending,
+    struct optimfs_error *err)
+{
+	struct entry *e;
+
+	o->id = 0;
+	o->counted = false;
+	if (a == NULL || !eligible(a, o->size))
+		return 0;
+	pthread_mutex_lock(&a->lock);
+	e = get(a, o->node);
+	if (e == NULL) {
+		pthread_mutex_unlock(&a->lock);
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	}
+	e->deciding++;
+	decide(a, e, o, file, scratch, pending);
+	e->deciding--;
+	if (o->id != 0)
+		e->opens++;
+	else
+		e->demand++;
+	o->counted = true;
+	pthread_mutex_unlock(&a->lock);
+	return 0;
+}
+
+/* A process that reads a file whole will want the next one whole. */
+static void learn(struct ofs_assemble *a, const struct ofs_assemble_open *o,
+    uint64_t served)
+{
+	struct reader *r = reader(a, o->pid);
+
+	if (o->size <= SMALL || served == 0)
+		return;
+	if (served >= o->size - o->size / 8)
+		*r = (struct reader){ .pid = o->pid, .credit = CREDIT };
+	else if (r->pid == o->pid)
+		r->credit = 0;
+}
+
+void ofs_assemble_release(struct ofs_assemble *a, struct ofs_assemble_open *o,
+    uint64_t served)
+{
+	struct entry *e;
+
+	if (!o->counted)
+		return;
+	pthread_mutex_lock(&a->lock);
+	e = *slot(a, o->node);
+	if (o->id == 0) {
+		e->demand--;
+		learn(a, o, served);
+	} else if (--e->opens == 0) {
+		lru_add(a, e);
+	}
+	put(a, e);
+	pthread_mutex_unlock(&a->lock);
+}
+
+void ofs_assemble_stats(struct ofs_assemble *a, struct ofs_assemble_stats *s)
+{
+	*s = (struct ofs_assemble_stats){ 0 };
+	if (a == NULL)
+		return;
+	pthread_mutex_lock(&a->lock);
+	*s = a->stats;
+	s->memory = a->used;
+	pthread_mutex_unlock(&a->lock);
+}

@@ -1,0 +1,256 @@
+/* mount.c - check a mount that is wanted, and start its daemon */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fuse/mount.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fuse/log.h"
+#include "fuse/mountinfo.h"
+#include "fuse/serve.h"
+#include "fuse/unmount.h"
+
+/* A daemon that died leaves a mount that answers ENOTCONN to everything. */
+static int clear_dead(const char *point, struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (stat(point, &st) == 0 ||
+	    (errno != ENOTCONN && errno != ECONNABORTED))
+		return 0;
+	if (ofs_unmount(point, true, err) == -1)
+		return optimfs_fail_in(err, "a dead mount is there");
+	ofs_log("%s: detached a dead mount, whose daemon was gone", point);
+	return 0;
+}
+
+static bool is_empty(const char *point)
+{
+	DIR *d = opendir(point);
+	struct dirent *e;
+	int n = 0;
+
+	if (d == NULL)
+		return true; /* not ours to judge */
+	while ((e = readdir(d)) != NULL)
+		n +=
+		    strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+	closedir(d);
+	return n == 0;
+}
+
+static int check_point(const char *point,
+    const struct ofs_mount_options *options, struct optimfs_error *err)
+{
+	struct ofs_mountinfo m;
+	struct stat st;
+	bool ours;
+
+	if (stat(point, &st) == -1)
+		return optimfs_fail(err, EINVAL, "OFS758 mount point %s: %m",
+		    point);
+	if (!S_ISDIR(st.st_mode))
+		return optimfs_fail(err, EINVAL,
+		    "OFS758 mount point %s: not a directory", point);
+	ours = ofs_mountinfo_find(point, &m) &&
+	    strcmp(m.type, "fuse.optimfs") == 0;
+	ofs_mountinfo_fini(&m);
+	if (ours)
+		return optimfs_fail(err, EBUSY,
+		    "OFS758 mount point %s: a checkpoint is mounted there; "
+		    "optimfs umount it first",
+		    point);
+	if (!options->nonempty && !is_empty(point))
+		return optimfs_fail(err, EINVAL,
+		    "OFS758 mount point %s: not empty (-o nonempty hides what "
+		    "is there)",
+		    point);
+	return 0;
+}
+
+/* The daemon would wait for itself. */
+static int check_source(const char *source, const char *point,
+    struct optimfs_error *err)
+{
+	char *real = realpath(source, NULL);
+	size_t n = strlen(point);
+	bool inside = real != NULL && strncmp(real, point, n) == 0 &&
+	    (real[n] == '/' || real[n] == '\0' || strcmp(point, "/") == 0);
+
+	free(real);
+	if (inside)
+		return optimfs_fail(err, ELOOP,
+		    "OFS757 checkpoint %s lies inside the mount point %s",
+		    source, point);
+	return 0;
+}
+
+static int check_device(struct optimfs_error *err)
+{
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (fd == -1)
+		return optimfs_fail(err, EIO,
+		    "OFS761 /dev/fuse: %m; without FUSE there are optimfs ls, "
+		    "cat, cp and tar");
+	close(fd);
+	return 0;
+}
+
+static bool on_descriptor(const char *point)
+{
+	return strncmp(point, "/dev/fd/", 8) == 0;
+}
+
+/* The path to mount on, malloc'ed; NULL: err. */
+static char *prepare(const char *source, const char *point,
+    const struct ofs_mount_options *options, struct optimfs_error *err)
+{
+	char *real;
+
+	if (on_descriptor(point)) {
+		real = strdup(point);
+		if (real == NULL)
+			optimfs_fail(err, ENOMEM, "out of memory");
+		return real;
+	}
+	real = ofs_mount_point_path(point, err);
+	if (real == NULL) {
+		optimfs_fail(err, EINVAL, "OFS758 mount point %s: %s", point,
+		    strerror(err->code));
+		return NULL;
+	}
+	if (clear_dead(real, err) == 0 &&
+	    check_point(real, options, err) == 0 &&
+	    check_source(source, real, err) == 0 && check_device(err) == 0)
+		return real;
+	free(real);
+	return NULL;
+}
+
+int ofs_mount_check(const char *source, const char *point,
+    const struct ofs_mount_options *options, struct optimfs_error *err)
+{
+	char *real = prepare(source, point, options, err);
+
+	if (real == NULL)
+		return -1;
+	free(real);
+	return 0;
+}
+
+/* The mount answers: let the parent go, and everything that ties us to where
+ * it was started. */
+static void detach(void *ctx)
+{
+	const int *to_parent = ctx;
+	struct optimfs_error none = { 0 };
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	(void)setsid();
+	(void)chdir("/");
+	if (null != -1) {
+		for (int fd = 0; fd <= STDERR_FILENO; fd++)
+			dup2(null, fd);
+		close(null);
+	}
+	(void)!write(*to_parent, &none, sizeof(none));
+	close(*to_parent);
+}
+
+static _Noreturn void daemon_main(struct ofs_serve *v, int to_parent)
+{
+	struct optimfs_error err = { 0 };
+	int ret;
+
+	v->ready = detach;
+	v->ctx = &to_parent;
+	ret = ofs_serve(v, &err);
+	if (ret == -1 && write(to_parent, &err, sizeof(err)) == -1)
+		ofs_log("%s", err.text);
+	ofs_log_close();
+	exit(ret == 0 ? 0 : 3);
+}
+
+/* What the child says first; that it said nothing is an error too. */
+static int hear(int from_child, pid_t child, struct optimfs_error *err)
+{
+	struct optimfs_error said;
+	ssize_t n;
+	int status;
+
+	do
+		n = read(from_child, &said, sizeof(said));
+	while (n == -1 && errno == EINTR);
+	if (n == (ssize_t)sizeof(said)) {
+		if (said.code == 0)
+			return 0;
+		waitpid(child, NULL, 0);
+		if (err != NULL)
+			*err = said;
+		return -1;
+	}
+	if (waitpid(child, &status, 0) == child && WIFSIGNALED(status))
+		return optimfs_fail(err, EIO,
+		    "the daemon was killed by signal %d", WTERMSIG(status));
+	return optimfs_fail(err, EIO, "the daemon ended early");
+}
+
+static int in_background(struct ofs_serve *v, struct optimfs_error *err)
+{
+	int fd[2], ret;
+	pid_t child;
+
+	if (pipe2(fd, O_CLOEXEC) == -1)
+		return optimfs_fail(err, errno, "pipe: %m");
+	fflush(NULL);
+	child = fork();
+	if (child == -1) {
+		optimfs_fail(err, errno, "fork: %m");
+		close(fd[0]);
+		close(fd[1]);
+		return -1;
+	}
+	if (child == 0) {
+		close(fd[0]);
+		daemon_main(v, fd[1]);
+	}
+	close(fd[1]);
+	ret = hear(fd[0], child, err);
+	close(fd[0]);
+	return ret;
+}
+
+int ofs_mount(const char *source, const char *point,
+    const struct ofs_mount_options *options, struct optimfs_error *err)
+{
+	struct ofs_serve v = { .source = source, .options = options };
+	const char *log = options->log;
+	char *real;
+	int ret;
+
+	real = prepare(source, point, options, err);
+	if (real == NULL)
+		return -1;
+	v.point = real;
+	if (log == NULL)
+		log = options->foreground ? "stderr" : "syslog";
+	ret = ofs_log_open(log, err);
+	if (ret == 0 && options->foreground)
+		ret = ofs_serve(&v, err);
+	else if (ret == 0)
+		ret = in_background(&v, err);
+	ofs_log_close();
+	free(real);
+	return ret;
+}

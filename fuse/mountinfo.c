@@ -1,0 +1,130 @@
+/* mountinfo.c - what is mounted where */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fuse/mountinfo.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The kernel writes space, tab, newline and backslash as \ooo. */
+static void unescape(char *s)
+{
+	char *to = s;
+
+	for (; *s != '\0'; to++) {
+		unsigned c;
+
+		if (s[0] == '\\' && sscanf(s + 1, "%3o", &c) == 1) {
+			*to = (char)c;
+			s += 4;
+		} else {
+			*to = *s++;
+		}
+	}
+	*to = '\0';
+}
+
+/* "36 35 0:34 / /mnt/ck ro,nosuid - fuse.optimfs /data/ck ro,..." */
+static bool parse(char *line, const char *point, struct ofs_mountinfo *m)
+{
+	char *save, *field[5], *word = NULL;
+	unsigned maj, min;
+
+	for (int i = 0; i < 5; i++) {
+		field[i] = strtok_r(i == 0 ? line : NULL, " \n", &save);
+		if (field[i] == NULL)
+			return false;
+	}
+	unescape(field[4]);
+	if (strcmp(field[4], point) != 0 ||
+	    sscanf(field[2], "%u:%u", &maj, &min) != 2)
+		return false;
+	do
+		word = strtok_r(NULL, " \n", &save);
+	while (word != NULL && strcmp(word, "-") != 0);
+	if (word == NULL || (word = strtok_r(NULL, " \n", &save)) == NULL)
+		return false;
+	ofs_mountinfo_fini(m);
+	m->major = maj;
+	m->minor = min;
+	m->point = strdup(point);
+	m->type = strdup(word);
+	word = strtok_r(NULL, " \n", &save);
+	m->source = strdup(word != NULL ? word : "");
+	if (m->source != NULL)
+		unescape(m->source);
+	return true;
+}
+
+bool ofs_mountinfo_find(const char *point, struct ofs_mountinfo *m)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL;
+	bool found = false;
+	size_t cap = 0;
+
+	*m = (struct ofs_mountinfo){ 0 };
+	if (f == NULL)
+		return false;
+	while (getline(&line, &cap, f) != -1)
+		found |= parse(line, point, m); /* the last one is on top */
+	free(line);
+	fclose(f);
+	if (found &&
+	    (m->point == NULL || m->type == NULL || m->source == NULL)) {
+		ofs_mountinfo_fini(m);
+		return false;
+	}
+	return found;
+}
+
+void ofs_mountinfo_fini(struct ofs_mountinfo *m)
+{
+	free(m->point);
+	free(m->type);
+	free(m->source);
+	*m = (struct ofs_mountinfo){ 0 };
+}
+
+/* The parent's real path and the last component behind it. */
+static char *beside_parent(const char *path)
+{
+	char *a = strdup(path), *b = strdup(path), *real = NULL, *out = NULL;
+	const char *base;
+
+	if (a == NULL || b == NULL)
+		goto out;
+	base = basename(b);
+	if (strcmp(base, "..") == 0 || strcmp(base, ".") == 0)
+		goto out;
+	real = realpath(dirname(a), NULL);
+	if (real == NULL)
+		goto out;
+	if (asprintf(&out, "%s/%s", strcmp(real, "/") == 0 ? "" : real, base) ==
+	    -1)
+		out = NULL;
+out:
+	free(real);
+	free(a);
+	free(b);
+	return out;
+}
+
+char *ofs_mount_point_path(const char *path, struct optimfs_error *err)
+{
+	char *real = realpath(path, NULL);
+	int saved = errno;
+
+	if (real == NULL && saved != ENOENT && saved != ENOTDIR)
+		real = beside_parent(path);
+	if (real == NULL) {
+		errno = saved;
+		optimfs_fail(err, saved, "%s: %m", path);
+	}
+	return real;
+}

@@ -1,0 +1,52 @@
+/* ops.h - the kernel's calls, each turned into one of the library */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_FUSE_OPS_H
+#define OFS_FUSE_OPS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+
+#include "optimfs/optimfs.h"
+
+#include "fuse/assemble.h"
+#include "fuse/passthrough.h"
+#include "fuse/pending.h"
+
+/* The largest read the kernel sends, and the buffer of each thread. */
+#define OFS_MAX_READ (1u << 20)
+
+struct ofs_counters {
+	atomic_uint_least64_t lookup, getattr, readdir, open, read, read_bytes,
+	    getxattr, failed, late;
+};
+
+struct ofs_handle;
+
+/* The userdata of the session. */
+struct ofs_session {
+	struct ofs_passthrough pt; /* first: passthrough.h */
+	struct optimfs *fs;
+	struct ofs_assemble *assemble; /* NULL: everything is read on demand */
+	struct ofs_watch *watch;
+	bool direct;
+	unsigned timeout;
+	struct ofs_counters count;
+	pthread_mutex_t lock; /* of handles: all open files */
+	struct ofs_handle *handles;
+};
+
+extern const struct fuse_lowlevel_ops ofs_fuse_ops;
+
+/* Close the files that were open when the connection ended. */
+void ofs_ops_close_all(struct ofs_session *s);
+
+/* Called for a request that took longer than the timeout; ctx is the
+ * session. */
+void ofs_ops_late(void *ctx, uint64_t node);
+
+#endif

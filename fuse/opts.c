@@ -1,0 +1,123 @@
+/* opts.c - the options of a mount */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fuse/opts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+static const char *const assemble_names[] = { "off", "auto", "always", NULL };
+
+#define ROW(row_name, row_kind, member) \
+ OFS_OPTION_ROW(row_name, row_kind, offsetof(struct ofs_mount_options, member))
+#define IGNORE(row_name) OFS_OPTION_ROW(row_name, OFS_OPTION_IGNORE, 0)
+
+const struct ofs_option ofs_mount_options_table[] = {
+	OFS_OPEN_OPTIONS(offsetof(struct ofs_mount_options, open)),
+	{ .name = "assemble",
+	    .kind = OFS_OPTION_CHOICE,
+	    .choices = assemble_names,
+	    .offset = offsetof(struct ofs_mount_options, assemble) },
+	ROW("assemble_max", OFS_OPTION_SIZE, assemble_max),
+	ROW("readahead", OFS_OPTION_SIZE, readahead),
+	ROW("timeout", OFS_OPTION_TIME, timeout),
+	{ .name = "threads",
+	    .kind = OFS_OPTION_COUNT,
+	    .min = 1,
+	    .max = 256,
+	    .offset = offsetof(struct ofs_mount_options, threads) },
+	ROW("log", OFS_OPTION_STRING, log),
+	ROW("rw", OFS_OPTION_FLAG, rw),
+	ROW("remount", OFS_OPTION_FLAG, remount),
+	ROW("direct", OFS_OPTION_FLAG, direct),
+	ROW("allow_other", OFS_OPTION_FLAG, allow_other),
+	ROW("default_permissions", OFS_OPTION_FLAG, default_permissions),
+	ROW("auto_unmount", OFS_OPTION_FLAG, auto_unmount),
+	ROW("nonempty", OFS_OPTION_FLAG, nonempty),
+	/* What mount(8) and fstab(5) say to every file system. The mount is
+     * always ro, nosuid, nodev and noexec. */
+	IGNORE("ro"),
+	IGNORE("suid"),
+	IGNORE("nosuid"),
+	IGNORE("dev"),
+	IGNORE("nodev"),
+	IGNORE("exec"),
+	IGNORE("noexec"),
+	IGNORE("auto"),
+	IGNORE("noauto"),
+	IGNORE("user"),
+	IGNORE("nouser"),
+	IGNORE("users"),
+	IGNORE("owner"),
+	IGNORE("group"),
+	IGNORE("nofail"),
+	IGNORE("_netdev"),
+	IGNORE("comment"),
+	IGNORE("defaults"),
+	IGNORE("async"),
+	IGNORE("sync"),
+	IGNORE("dirsync"),
+	IGNORE("atime"),
+	IGNORE("noatime"),
+	IGNORE("diratime"),
+	IGNORE("nodiratime"),
+	IGNORE("relatime"),
+	IGNORE("norelatime"),
+	IGNORE("strictatime"),
+	IGNORE("nostrictatime"),
+	IGNORE("lazytime"),
+	IGNORE("nolazytime"),
+	{ .name = NULL },
+};
+
+void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o)
+{
+	*m = (struct ofs_mount_options){
+		.assemble = OFS_ASSEMBLE_AUTO,
+		.assemble_max = UINT64_C(256) << 20,
+		.readahead = UINT64_C(1) << 20,
+		.timeout = 30,
+	};
+	*o = (struct ofs_options){
+		.table = ofs_mount_options_table,
+		.target = m,
+		.ignore_prefixes = "x-\0X-\0",
+	};
+}
+
+int ofs_mount_options_check(struct ofs_mount_options *m,
+    struct optimfs_error *err)
+{
+	if (m->rw)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "option 'rw': this version mounts checkpoints read-only");
+	if (m->remount)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "option 'remount': unmount, then mount again");
+	if (m->direct && m->assemble == OFS_ASSEMBLE_ALWAYS)
+		return optimfs_fail(err, EINVAL,
+		    "options 'direct' and 'assemble=always' exclude each other");
+	if (m->direct)
+		m->assemble = OFS_ASSEMBLE_OFF;
+	/* The daemon reads with its own rights: what others may do is then
+	 * for the kernel to decide, by the modes of the source's files. */
+	if (m->allow_other)
+		m->default_permissions = true;
+	if (m->debug)
+		m->foreground = true;
+	return 0;
+}
+
+void ofs_mount_options_json(const struct ofs_mount_options *m,
+    struct ofs_buf *out)
+{
+	ofs_buf_printf(out,
+	    "\"assemble\":\"%s\",\"assemble_max\":%" PRIu64
+	    ",\"direct\":%s,\"allow_other\":%s,\"readahead\":%" PRIu64
+	    ",\"timeout\":%u",
+	    assemble_names[m->assemble], m->assemble_max,
+	    m->direct ? "true" : "false", m->allow_other ? "true" : "false",
+	    m->readahead, m->timeout);
+}

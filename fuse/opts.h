@@ -1,0 +1,49 @@
+/* opts.h - the options of a mount */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_FUSE_OPTS_H
+#define OFS_FUSE_OPTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "optimfs/optimfs.h"
+
+#include "buf.h"
+#include "tools/options.h"
+
+enum ofs_assemble_policy {
+	OFS_ASSEMBLE_OFF,
+	OFS_ASSEMBLE_AUTO,
+	OFS_ASSEMBLE_ALWAYS,
+};
+
+struct ofs_mount_options {
+	struct optimfs_options open;
+	int assemble; /* enum ofs_assemble_policy */
+	uint64_t assemble_max;
+	uint64_t readahead;
+	unsigned timeout; /* seconds; 0: none */
+	unsigned threads; /* 0: by the number of processors */
+	const char *log;  /* "stderr", "syslog" or a file; NULL: by mode */
+	bool rw, remount;
+	bool direct;
+	bool allow_other, default_permissions;
+	bool auto_unmount;
+	bool nonempty;
+	/* of the command line, not of -o */
+	bool foreground, debug, single;
+};
+
+extern const struct ofs_option ofs_mount_options_table[];
+
+/* Defaults, and o ready to parse into m. */
+void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o);
+/* What cannot be had: writing (EOPNOTSUPP), combinations that contradict
+ * (EINVAL). Fills in what follows from other options. */
+int ofs_mount_options_check(struct ofs_mount_options *m,
+    struct optimfs_error *err);
+/* "assemble":"auto",... for .optimfs/info.json. */
+void ofs_mount_options_json(const struct ofs_mount_options *m,
+    struct ofs_buf *out);
+
+#endif

@@ -1,0 +1,361 @@
+/* serve.c - a mounted checkpoint, from its opening to its end */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fuse/serve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "fuse/log.h"
+#include "fuse/ops.h"
+#include "fuse/quit.h"
+
+/* Of cache=, what assembled files may take; the rest is the library's, for
+ * decoded data. */
+#define ASSEMBLE_SHARE(cache) ((cache) / 4 * 3)
+#define FUSE_SUPER_MAGIC      0x65735546UL
+
+struct server {
+	struct ofs_session session;
+	const struct ofs_serve *v;
+	struct fuse_session *se;
+	struct ofs_quit *quit;
+	pthread_t publisher;
+	bool publishing;
+	struct optimfs_error unanswered; /* the publisher's failure */
+};
+
+static bool on_descriptor(const char *point)
+{
+	return strncmp(point, "/dev/fd/", 8) == 0;
+}
+
+static unsigned processors(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return n > 1 ? (unsigned)n : 1;
+}
+
+/* libfuse starts a thread when all are busy, so a small machine need not have
+ * few: they may all wait for a slow source. */
+static unsigned nthreads(const struct ofs_mount_options *m)
+{
+	unsigned n = processors();
+
+	if (m->threads != 0)
+		return m->threads;
+	return n < 8 ? 8 : n > 32 ? 32 : n;
+}
+
+/* The library's default, known here to be shared out. */
+static uint64_t cache_budget(const struct ofs_mount_options *m)
+{
+	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES);
+	uint64_t size = pages * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
+
+	if (m->open.cache != 0)
+		return m->open.cache;
+	return size < UINT64_C(4) << 30 ? size : UINT64_C(4) << 30;
+}
+
+static struct ofs_assemble *make_assemble(struct server *s)
+{
+	const struct ofs_mount_options *m = s->v->options;
+	struct ofs_assemble_config config = {
+		.policy = (enum ofs_assemble_policy)m->assemble,
+		.max = m->assemble_max,
+		.budget = ASSEMBLE_SHARE(cache_budget(m)),
+		.threads = processors() < 2 ? 2 : processors(),
+	};
+	struct ofs_assemble *a;
+	struct optimfs_error err;
+
+	if (m->assemble == OFS_ASSEMBLE_OFF)
+		return NULL;
+	a = ofs_assemble_new(&config, &s->session.pt, &err);
+	if (a == NULL && m->assemble == OFS_ASSEMBLE_ALWAYS)
+		ofs_log("assemble=always: not possible here (%s); files are "
+			"read on demand",
+		    err.text);
+	return a;
+}
+
+static int open_checkpoint(struct server *s, struct optimfs_error *err)
+{
+	struct optimfs_options o = s->v->options->open;
+	bool shared = s->session.assemble != NULL;
+
+	if (shared)
+		o.cache = cache_budget(s->v->options) -
+		    ASSEMBLE_SHARE(cache_budget(s->v->options));
+	s->session.fs = optimfs_open(s->v->source, &o, err);
+	return s->session.fs != NULL ? 0 : -1;
+}
+
+static int add_options(const struct server *s, struct fuse_args *args)
+{
+	const struct ofs_mount_options *m = s->v->options;
+	char *list = NULL, name[4200], words[200];
+	int ret;
+
+	snprintf(name, sizeof(name), "fsname=%s", s->v->source);
+	snprintf(words, sizeof(words),
+	    "subtype=optimfs,ro,nosuid,nodev,noexec,max_read=%u%s%s%s",
+	    OFS_MAX_READ, m->allow_other ? ",allow_other" : "",
+	    m->default_permissions ? ",default_permissions" : "",
+	    m->auto_unmount ? ",auto_unmount" : "");
+	ret = fuse_opt_add_opt_escaped(&list, name);
+	if (ret == 0)
+		ret = fuse_opt_add_opt(&list, words);
+	if (ret == 0)
+		ret = fuse_opt_add_arg(args, "optimfs");
+	if (ret == 0)
+		ret = fuse_opt_add_arg(args, "-o");
+	if (ret == 0)
+		ret = fuse_opt_add_arg(args, list);
+	if (ret == 0 && m->debug)
+		ret = fuse_opt_add_arg(args, "-d");
+	free(list);
+	return ret;
+}
+
+static int mount_failed(const struct server *s, struct optimfs_error *err)
+{
+	const char *why = ofs_log_kept();
+
+	return optimfs_fail(err, EIO, "cannot mount on %s%s%s", s->v->point,
+	    why[0] != '\0' ? ": " : "", why);
+}
+
+static int mount_session(struct server *s, struct optimfs_error *err)
+{
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	int ret = -1;
+
+	ofs_log_keep(true);
+	if (add_options(s, &args) == -1)
+		optimfs_fail(err, ENOMEM, "out of memory");
+	else if ((s->se = fuse_session_new(&args, &ofs_fuse_ops,
+		      sizeof(ofs_fuse_ops), &s->session)) == NULL ||
+	    fuse_session_mount(s->se, s->v->point) != 0)
+		mount_failed(s, err);
+	else
+		ret = ofs_passthrough_attach(&s->session.pt, s->se,
+		    s->session.assemble != NULL, err);
+	fuse_opt_free_args(&args);
+	return ret;
+}
+
+/* What the kernel reads ahead is 128 KiB unless it is told, which takes root:
+ * a third of the speed. */
+static void set_readahead(const struct server *s, dev_t dev)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb",
+	    major(dev), minor(dev));
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd == -1)
+		return;
+	dprintf(fd, "%" PRIu64 "\n", s->v->options->readahead >> 10);
+	close(fd);
+}
+
+static void set_info(struct server *s)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_puts(&b, "{\"point\":\"");
+	ofs_buf_json(&b, s->v->point, strlen(s->v->point));
+	ofs_buf_printf(&b, "\",\"passthrough\":%s,\"threads\":%u,",
+	    ofs_passthrough_available(&s->session.pt) ? "true" : "false",
+	    s->v->options->single ? 1 : nthreads(s->v->options));
+	ofs_mount_options_json(s->v->options, &b);
+	ofs_buf_putc(&b, '}');
+	ofs_buf_putc(&b, '\0');
+	if (!b.bad)
+		optimfs_set_mount_info(s->session.fs, (const char *)b.data);
+	ofs_buf_fini(&b);
+}
+
+/* The mount is there when it answers; so ask it, while others serve. */
+static void *publish(void *arg)
+{
+	struct server *s = arg;
+	struct statfs fs;
+	struct stat st;
+
+	if (!on_descriptor(s->v->point)) {
+		if (stat(s->v->point, &st) == -1 ||
+		    statfs(s->v->point, &fs) == -1) {
+			optimfs_fail(&s->unanswered, errno,
+			    "%s: the mount does not answer: %m", s->v->point);
+			fuse_session_exit(s->se);
+			return NULL;
+		}
+		/* unless it is unmounted already */
+		if ((unsigned long)fs.f_type == FUSE_SUPER_MAGIC)
+			set_readahead(s, st.st_dev);
+	}
+	set_info(s);
+	ofs_log_keep(false);
+	if (s->v->ready != NULL)
+		s->v->ready(s->v->ctx);
+	return NULL;
+}
+
+static char *stats(void *ctx)
+{
+	struct ofs_session *s = ctx;
+	struct ofs_counters *c = &s->count;
+	struct ofs_assemble_stats a;
+	char *text;
+
+	ofs_assemble_stats(s->assemble, &a);
+	if (asprintf(&text,
+		"fuse_lookup %" PRIu64 "\nfuse_getattr %" PRIu64
+		"\nfuse_readdir %" PRIu64 "\nfuse_open %" PRIu64
+		"\nfuse_read %" PRIu64 "\nfuse_read_bytes %" PRIu64
+		"\nfuse_getxattr %" PRIu64 "\nfuse_failed %" PRIu64
+		"\nfuse_late %" PRIu64 "\nassembled_files %" PRIu64
+		"\nassembled_bytes %" PRIu64 "\nassembled_hits %" PRIu64
+		"\nassembled_evicted %" PRIu64 "\nassembled_failed %" PRIu64
+		"\nassembled_refused %" PRIu64 "\nassembled_memory %" PRIu64
+		"\n",
+		(uint64_t)c->lookup, (uint64_t)c->getattr, (uint64_t)c->readdir,
+		(uint64_t)c->open, (uint64_t)c->read, (uint64_t)c->read_bytes,
+		(uint64_t)c->getxattr, (uint64_t)c->failed, (uint64_t)c->late,
+		a.gathered, a.gathered_bytes, a.hits, a.evicted, a.failed,
+		a.refused, a.memory) == -1)
+		return NULL;
+	return text;
+}
+
+static int loop(struct server *s, struct optimfs_error *err)
+{
+	const struct ofs_mount_options *m = s->v->options;
+	struct fuse_loop_config *config;
+	int ret;
+
+	if (m->single) {
+		ret = fuse_session_loop(s->se);
+	} else {
+		config = fuse_loop_cfg_create();
+		if (config == NULL)
+			return optimfs_fail(err, ENOMEM, "out of memory");
+		fuse_loop_cfg_set_clone_fd(config, 1);
+		fuse_loop_cfg_set_max_threads(config, nthreads(m));
+		/* never let one go: and libfuse grumbles if it is not set */
+		fuse_loop_cfg_set_idle_threads(config, nthreads(m));
+		ret = fuse_session_loop_mt(s->se, config);
+		fuse_loop_cfg_destroy(config);
+	}
+	if (ret < 0)
+		return optimfs_fail(err, -ret, "serving %s: %s %s", s->v->point,
+		    strerror(-ret), ofs_log_kept());
+	return 0;
+}
+
+/* Many shards may be open at once. */
+static void raise_limits(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) == -1 || r.rlim_cur >= r.rlim_max)
+		return;
+	r.rlim_cur = r.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &r);
+}
+
+/* Rights that serving does not need. A user's daemon needs fusermount3's to
+ * unmount. */
+static void give_up_rights(const struct ofs_mount_options *m)
+{
+	if (geteuid() == 0)
+		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (m->allow_other)
+		(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+static int serve_mounted(struct server *s, struct optimfs_error *err)
+{
+	int code, ret;
+
+	give_up_rights(s->v->options);
+	s->quit = ofs_quit_new(s->se,
+	    on_descriptor(s->v->point) ? NULL : s->v->point, err);
+	if (s->quit == NULL)
+		return -1;
+	code = pthread_create(&s->publisher, NULL, publish, s);
+	if (code != 0)
+		return optimfs_fail(err, code, "cannot start a thread");
+	s->publishing = true;
+	ret = loop(s, err);
+	return ret;
+}
+
+/* In the opposite order of their making, but that the publisher's stat ends
+ * at the latest with the session's descriptor. */
+static void take_down(struct server *s)
+{
+	ofs_quit_free(s->quit);
+	ofs_watch_free(s->session.watch);
+	if (s->se != NULL) {
+		fuse_session_unmount(s->se);
+		fuse_session_destroy(s->se);
+	}
+	if (s->publishing)
+		pthread_join(s->publisher, NULL);
+	ofs_ops_close_all(&s->session);
+	ofs_assemble_free(s->session.assemble);
+	optimfs_close(s->session.fs);
+	pthread_mutex_destroy(&s->session.lock);
+}
+
+int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
+{
+	struct server *s = calloc(1, sizeof(*s));
+	int ret = -1;
+
+	if (s == NULL)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	s->v = v;
+	s->session.direct = v->options->direct;
+	s->session.timeout = v->options->timeout;
+	pthread_mutex_init(&s->session.lock, NULL);
+	ofs_passthrough_init(&s->session.pt);
+	raise_limits();
+	s->session.assemble = make_assemble(s);
+	if (open_checkpoint(s, err) == -1)
+		goto out;
+	optimfs_set_stats(s->session.fs, stats, &s->session);
+	ofs_quit_block();
+	s->session.watch =
+	    ofs_watch_new(v->options->timeout, ofs_ops_late, &s->session, err);
+	if (s->session.watch != NULL && mount_session(s, err) == 0)
+		ret = serve_mounted(s, err);
+out:
+	take_down(s);
+	if (ret == 0 && s->unanswered.code != 0) {
+		ret = -1;
+		if (err != NULL)
+			*err = s->unanswered;
+	}
+	free(s);
+	return ret;
+}

@@ -1,0 +1,71 @@
+/* unmount.c - take a mount away */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fuse/unmount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* It says by itself, on standard error, what is wrong; busy is all that its
+ * failure usually means. */
+static int by_fusermount(const char *point, bool lazy,
+    struct optimfs_error *err)
+{
+	const char *const argv[] = { "fusermount3", "-u", lazy ? "-z" : "-q",
+		"--", point, NULL };
+	int status = 0, code;
+	pid_t pid;
+
+	code = posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)argv,
+	    environ);
+	if (code != 0) {
+		errno = code;
+		return optimfs_fail(err, code, "fusermount3: %m");
+	}
+	while (waitpid(pid, &status, 0) == -1 && errno == EINTR)
+		continue;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	return optimfs_fail(err, EBUSY, "%s: fusermount3 cannot unmount it",
+	    point);
+}
+
+int ofs_unmount(const char *point, bool lazy, struct optimfs_error *err)
+{
+	if (umount2(point, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
+		return 0;
+	if (errno == EPERM)
+		return by_fusermount(point, lazy, err);
+	return optimfs_fail(err, errno, "%s: %m", point);
+}
+
+int ofs_connection_abort(const struct ofs_mountinfo *m,
+    struct optimfs_error *err)
+{
+	char path[64];
+	int fd;
+	bool done;
+
+	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort",
+	    m->minor);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	done = fd != -1 && write(fd, "1", 1) == 1;
+	if (fd != -1)
+		close(fd);
+	if (done)
+		return 0;
+	/* forcing aborts, even where it then cannot unmount */
+	if (umount2(m->point, MNT_FORCE | UMOUNT_NOFOLLOW) == 0 ||
+	    errno == EBUSY)
+		return 0;
+	return optimfs_fail(err, errno, "%s: cannot abort: %m", m->point);
+}

@@ -1,0 +1,197 @@
+/* cmd_mount.c - optimfs mount, and the helper of mount(8) */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fuse/mount.h"
+#include "fuse/opts.h"
+#include "tools/tools.h"
+
+/* The two operands. */
+struct places {
+	const char *source, *point;
+	int n;
+};
+
+static void add_place(struct places *p, const char *word)
+{
+	if (p->n == 0)
+		p->source = word;
+	else if (p->n == 1)
+		p->point = word;
+	p->n++;
+}
+
+static int check_places(const struct ofs_verb *self, const struct places *p)
+{
+	if (p->n == 2)
+		return 0;
+	return ofs_tool_usage(self, "%s",
+	    p->n == 0       ? "which checkpoint, and where?"
+		: p->n == 1 ? "mount it where?"
+			    : "more than a checkpoint and a mount point");
+}
+
+static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
+    struct ofs_mount_options *m)
+{
+	struct places p = { 0 };
+	struct optimfs_error err;
+	const char *value;
+	int id, status;
+
+	while ((id = ofs_args_next(a, &value, &status)) != OFS_ARGS_END) {
+		if (id == OFS_ARGS_STOP)
+			return status;
+		if (id == OFS_ARGS_OPERAND)
+			add_place(&p, value);
+		m->foreground |= id == 'f';
+		m->debug |= id == 'd';
+		m->single |= id == 's';
+	}
+	status = check_places(self, &p);
+	if (status != 0)
+		return status;
+	if (ofs_mount_options_check(m, &err) == -1 ||
+	    ofs_mount(p.source, p.point, m, &err) == -1)
+		return ofs_tool_fail(&err);
+	return OFS_EXIT_OK;
+}
+
+static int run_mount(const struct ofs_verb *self, int argc, char **argv)
+{
+	static const struct ofs_flag flags[] = {
+		{ 'f', "foreground", false },
+		{ 'd', "debug", false },
+		{ 's', "single", false },
+		{ 0, NULL, false },
+	};
+	struct ofs_mount_options m;
+	struct ofs_options o;
+	struct ofs_args a;
+	int status;
+
+	ofs_mount_options_init(&m, &o);
+	ofs_args_init(&a, self, argc, argv, flags, &o);
+	status = mount_verb(self, &a, &m);
+	ofs_options_fini(&o);
+	return status;
+}
+
+const struct ofs_verb ofs_verb_mount = {
+	.name = "mount",
+	.synopsis = "[-fds] [-o OPTION[,OPTION]...] CHECKPOINT MOUNTPOINT",
+	.summary = "mount a checkpoint",
+	.options =
+	    "  -f, --foreground   stay in the foreground\n"
+	    "  -d, --debug        print each request (implies -f)\n"
+	    "  -s, --single       serve with a single thread\n"
+	    "  -o OPTION,...      or --OPTION; sizes may end in k, m, g, t\n"
+	    "\n"
+	    "  type=FORMAT optim_key=KEY model_key=KEY ids=FILE|model "
+	    "subtree=PATH\n"
+	    "  strict follow max_metadata=SIZE parse_mem=SIZE\n"
+	    "  cache=SIZE assemble=off|auto|always assemble_max=SIZE direct\n"
+	    "  readahead=SIZE threads=N timeout=TIME\n"
+	    "  allow_other default_permissions nonempty auto_unmount\n"
+	    "  log=stderr|syslog|FILE\n"
+	    "optimfs(1) explains them.\n",
+	.run = run_mount,
+};
+
+/* What mount(8) understands: bits, of which we need four. */
+enum {
+	MOUNT_OK = 0,
+	MOUNT_USAGE = 1,
+	MOUNT_SYSTEM = 2,
+	MOUNT_FAILED = 32,
+};
+
+static int helper_fail(const struct optimfs_error *err)
+{
+	int status = ofs_tool_fail(err);
+
+	if (status == OFS_EXIT_USAGE)
+		return MOUNT_USAGE;
+	return err->code == ENOMEM || err->code == EAGAIN ? MOUNT_SYSTEM
+							  : MOUNT_FAILED;
+}
+
+static int helper(const struct ofs_verb *self, struct ofs_args *a,
+    struct ofs_mount_options *m)
+{
+	struct places p = { 0 };
+	struct optimfs_error err;
+	bool fake = false, verbose = false;
+	const char *value;
+	int id, status, ret;
+
+	while ((id = ofs_args_next(a, &value, &status)) != OFS_ARGS_END) {
+		if (id == OFS_ARGS_STOP)
+			return status == 0 ? MOUNT_OK : MOUNT_USAGE;
+		if (id == OFS_ARGS_OPERAND)
+			add_place(&p, value);
+		fake |= id == 'f';
+		verbose |= id == 'v';
+	}
+	if (check_places(self, &p) != 0)
+		return MOUNT_USAGE;
+	ret = ofs_mount_options_check(m, &err);
+	if (ret == 0 && fake)
+		ret = ofs_mount_check(p.source, p.point, m, &err);
+	else if (ret == 0)
+		ret = ofs_mount(p.source, p.point, m, &err);
+	if (ret == -1)
+		return helper_fail(&err);
+	if (verbose)
+		printf("optimfs: %s %s on %s\n", p.source,
+		    fake ? "can be mounted" : "mounted", p.point);
+	return ofs_tool_finish(OFS_EXIT_OK) == 0 ? MOUNT_OK : MOUNT_FAILED;
+}
+
+/* mount(8) puts the operands before the flags; -s must count for all -o. */
+static bool is_sloppy(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "-o") == 0)
+			i++;
+		else if (argv[i][0] == '-' && argv[i][1] != '-' &&
+		    strncmp(argv[i], "-o", 2) != 0 &&
+		    strchr(argv[i], 's') != NULL)
+			return true;
+	}
+	return false;
+}
+
+int ofs_mount_helper(int argc, char **argv)
+{
+	static const struct ofs_verb self = {
+		.name = "mount",
+		.synopsis =
+		    "-t optimfs [-fnsv] [-o OPTION,...] CHECKPOINT MOUNTPOINT",
+		.summary = "mount a checkpoint, for mount(8)",
+	};
+	static const struct ofs_flag flags[] = {
+		{ 'f', "fake", false },
+		{ 'n', "no-mtab", false },
+		{ 's', "sloppy", false },
+		{ 'v', "verbose", false },
+		{ 't', "types", true },
+		{ 'N', "namespace", true },
+		{ 0, NULL, false },
+	};
+	struct ofs_mount_options m;
+	struct ofs_options o;
+	struct ofs_args a;
+	int status;
+
+	ofs_mount_options_init(&m, &o);
+	o.sloppy = is_sloppy(argc, argv);
+	ofs_args_init(&a, &self, argc, argv, flags, &o);
+	status = helper(&self, &a, &m);
+	ofs_options_fini(&o);
+	return status;
+}
