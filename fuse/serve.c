@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -109,10 +110,14 @@ static int open_checkpoint(struct server *s, struct optimfs_error *err)
 static int add_options(const struct server *s, struct fuse_args *args)
 {
 	const struct ofs_mount_options *m = s->v->options;
-	char *list = NULL, name[4200], words[200];
+	char *list = NULL, name[PATH_MAX + 8], words[200];
+	char *real = realpath(s->v->source, NULL);
 	int ret;
 
-	snprintf(name, sizeof(name), "fsname=%s", s->v->source);
+	/* what findmnt and df show, as absolute as mount(8) would have it */
+	snprintf(name, sizeof(name), "fsname=%s",
+	    real != NULL ? real : s->v->source);
+	free(real);
 	snprintf(words, sizeof(words),
 	    "subtype=optimfs,ro,nosuid,nodev,noexec,max_read=%u%s%s%s",
 	    OFS_MAX_READ, m->allow_other ? ",allow_other" : "",

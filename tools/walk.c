@@ -132,7 +132,7 @@ static int step(struct walk *w, ofs_walk_fn *each, void *ctx,
 {
 	struct level *l = w->level[w->depth - 1];
 	struct ofs_walk_entry e;
-	size_t len;
+	size_t len = 0;
 	bool end;
 
 	if (next(w, l, &end, err) == -1)
