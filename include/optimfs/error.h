@@ -7,6 +7,9 @@
 extern "C" {
 #endif
 
+/* What a shared liboptimfs exports: everything else is compiled hidden. */
+#pragma GCC visibility push(default)
+
 /* code is what the kernel gets; text is what a person gets. The text of a
  * failure that docs/errors.md lists begins with its stable code "OFSnnn ". */
 struct optimfs_error {
@@ -21,6 +24,8 @@ int optimfs_fail(struct optimfs_error *err, int code, const char *fmt, ...)
  * code if it has one; return -1. */
 int optimfs_fail_in(struct optimfs_error *err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

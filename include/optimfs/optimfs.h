@@ -15,6 +15,9 @@
 extern "C" {
 #endif
 
+/* What a shared liboptimfs exports: everything else is compiled hidden. */
+#pragma GCC visibility push(default)
+
 /* An opened checkpoint: the tree of optimfs(5) without a mount. All functions
  * may be called from any thread, but optimfs_close only when no call and no
  * open file is left. Functions that fail return -1 (or NULL) and fill err,
@@ -132,6 +135,8 @@ void optimfs_log_error(struct optimfs *fs, const struct optimfs_error *err);
 /* "0.1.0"; and what this build has, "zstd 1.5.4, ..." */
 const char *optimfs_version(void);
 const char *optimfs_features(void);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }
