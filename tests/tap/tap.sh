@@ -1,0 +1,188 @@
+# tap.sh - tests in sh(1) that speak the Test Anything Protocol
+# SPDX-License-Identifier: Apache-2.0
+#
+# Sourced first:  . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+#
+#   requires mount           "1..0 # SKIP why" unless checkpoints can be mounted
+#   requires PROGRAM...      the same for what must be on PATH
+#   ok "name" COMMAND...     one test: does COMMAND succeed?
+#   not_ok "name" COMMAND... does it fail?
+#   is "name" GOT WANT       are they equal?
+#   like "name" GOT PATTERN  does GOT match the case(1) pattern?
+#   status "name" N COMMAND...    does it exit with N? $scratch/out and err
+#                            keep what it said; also after ok and not_ok
+#   skip N "why"             N tests that cannot be run
+#   mnt=$(point NAME)        a new empty directory to mount on
+#   done_testing             the plan; exits
+#
+# $scratch is a new directory. When the test ends, however it ends, whatever is
+# mounted below it is unmounted, processes in $daemons are ended and it is
+# removed. No command runs longer than $limit seconds.
+
+: "${TOP_SRCDIR:=$(cd "$(dirname "$0")/../.." && pwd)}"
+: "${TOP_BUILDDIR:=$TOP_SRCDIR}"
+: "${OPTIMFS:=$TOP_BUILDDIR/optimfs}"
+: "${OPTIMFS_FAKE:=$TOP_BUILDDIR/tests/support/optimfs-fake}"
+: "${limit:=30}"
+LC_ALL=C
+export LC_ALL
+
+tap_n=0
+tap_failed=0
+daemons=
+
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/optimfs-test.XXXXXX") || exit 99
+scratch=$(cd "$scratch" && pwd -P)
+
+tap_mounts() {
+	awk -v dir="$scratch/" 'index($5, dir) == 1 { print $5 }' \
+	    /proc/self/mountinfo | sort -r
+}
+
+tap_cleanup() {
+	cd /
+	for tap_m in $(tap_mounts); do
+		umount -f -l "$tap_m" 2>/dev/null ||
+		    fusermount3 -u -z "$tap_m" 2>/dev/null
+	done
+	for tap_p in $daemons; do
+		kill -KILL "$tap_p" 2>/dev/null
+	done
+	rm -rf --one-file-system "$scratch"
+}
+trap tap_cleanup EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+diag() {
+	printf '%s\n' "$*" | sed 's/^/# /'
+}
+
+skip_all() {
+	echo "1..0 # SKIP $*"
+	exit 0
+}
+
+# The name may hold what a test was about, never a "#".
+tap_result() {
+	tap_n=$((tap_n + 1))
+	if [ "$1" = 0 ]; then
+		echo "ok $tap_n - $2"
+		return 0
+	fi
+	tap_failed=$((tap_failed + 1))
+	echo "not ok $tap_n - $2"
+	return 1
+}
+
+# A function runs in this shell, a program under the limit.
+tap_run() {
+	case $(type "$1" 2>/dev/null) in
+	*function*) "$@" ;;
+	*) timeout -k 5 "$limit" "$@" ;;
+	esac >"$scratch/out" 2>"$scratch/err" </dev/null
+}
+
+tap_said() {
+	for tap_f in out err; do
+		[ -s "$scratch/$tap_f" ] &&
+		    head -n 5 "$scratch/$tap_f" | sed "s/^/# std$tap_f: /"
+	done
+	return 0
+}
+
+status() {
+	tap_name=$1 tap_want=$2
+	shift 2
+	tap_run "$@"
+	tap_got=$?
+	[ "$tap_got" = "$tap_want" ]
+	tap_result $? "$tap_name" && return 0
+	diag "$*"
+	diag "exit status $tap_got, wanted $tap_want"
+	tap_said
+	return 1
+}
+
+ok() {
+	tap_name=$1
+	shift
+	status "$tap_name" 0 "$@"
+}
+
+not_ok() {
+	tap_name=$1
+	shift
+	tap_run "$@"
+	tap_got=$?
+	[ "$tap_got" -ne 0 ] && [ "$tap_got" -lt 124 ]
+	tap_result $? "$tap_name" && return 0
+	diag "$*"
+	diag "exit status $tap_got, wanted a failure"
+	tap_said
+	return 1
+}
+
+is() {
+	[ "$2" = "$3" ]
+	tap_result $? "$1" && return 0
+	diag "got:    $2"
+	diag "wanted: $3"
+	return 1
+}
+
+like() {
+	case $2 in
+	$3) tap_result 0 "$1" ;;
+	*)
+		tap_result 1 "$1"
+		diag "got:         $2"
+		diag "does not match $3"
+		return 1
+		;;
+	esac
+}
+
+skip() {
+	tap_i=0
+	while [ "$tap_i" -lt "$1" ]; do
+		tap_i=$((tap_i + 1))
+		tap_n=$((tap_n + 1))
+		echo "ok $tap_n # SKIP $2"
+	done
+}
+
+done_testing() {
+	echo "1..$tap_n"
+	[ "$tap_failed" = 0 ]
+	exit
+}
+
+tap_can_mount() {
+	[ -c /dev/fuse ] || skip_all "no /dev/fuse"
+	[ -r /dev/fuse ] && [ -w /dev/fuse ] ||
+	    skip_all "no permission to use /dev/fuse"
+	[ -r /proc/self/mountinfo ] || skip_all "no /proc"
+	mkdir "$scratch/can" "$scratch/can/ck" "$scratch/can/mnt"
+	timeout 10 "$OPTIMFS_FAKE" mount "$scratch/can/ck" "$scratch/can/mnt" \
+	    2>"$scratch/err" ||
+	    skip_all "cannot mount: $(head -n 1 "$scratch/err")"
+	timeout 10 "$OPTIMFS_FAKE" umount "$scratch/can/mnt"
+	rm -r "$scratch/can"
+}
+
+requires() {
+	for tap_what; do
+		if [ "$tap_what" = mount ]; then
+			tap_can_mount
+		elif ! command -v "$tap_what" >/dev/null; then
+			skip_all "no $tap_what"
+		fi
+	done
+}
+
+point() {
+	mkdir -p "$scratch/$1"
+	echo "$scratch/$1"
+}
