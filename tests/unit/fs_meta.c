@@ -1,0 +1,272 @@
+/* fs_meta.c - what .optimfs says, extended attributes, fsck */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buf.h"
+#include "sample.h"
+#include "tap.h"
+
+static struct sample s;
+
+static void says(const char *path, const char *want)
+{
+	struct optimfs_error err = { 0 };
+	char *got = sample_read(&s, path, NULL, &err);
+
+	is_str(got == NULL ? err.text : got, want, "%s", path);
+	free(got);
+}
+
+/* The file holds each of these, in this order. */
+static void holds(const char *path, const char *const *part)
+{
+	struct optimfs_error err = { 0 };
+	char *got = sample_read(&s, path, NULL, &err);
+	const char *p = got == NULL ? err.text : got;
+
+	for (; *part != NULL; part++) {
+		const char *at = strstr(p, *part);
+
+		if (!ok(at != NULL, "%s has %s", path, *part))
+			diag("%s", p);
+		else
+			p = at + strlen(*part);
+	}
+	free(got);
+}
+
+static void tables(void)
+{
+	struct optimfs_attr a;
+
+	says(".optimfs/tensors.tsv",
+	    "path\tdtype\tshape\tbytes\tshards\towners\n"
+	    "model/bad\tuint8\t4\t4\t2\t0-1\n"
+	    "model/conj\tcomplex64\t2\t16\t1\t\n"
+	    "model/empty\tfloat32\t0,3\t0\t0\t\n"
+	    "model/odd\tuint8\t4\t4\t1\t0-1\n"
+	    "model/rep\tuint8\t4\t4\t1\t0-1\n"
+	    "model/swap\tint32\t3\t12\t1\t\n"
+	    "model/t\tint16\t2,4\t16\t2\t0-1\n"
+	    "model/w\tfloat32\t5,3\t60\t2\t0-1\n"
+	    "optim/state/w/exp_avg\tfloat32\t4\t16\t2\t0,2\n"
+	    "optim/state/w/step\tfloat32\t\t4\t1\t1\n");
+	optimfs_resolve(s.fs, ".optimfs/tensors.tsv", &a, NULL);
+	ok(a.exact && a.size > 300, "its size is known");
+	says(".optimfs/missing",
+	    "OFS140 gone.bin is missing: what it holds cannot be read\n");
+	says(".optimfs/globals", "");
+	says(".optimfs/control", "clean\n");
+	says(".optimfs/errors", "");
+	holds(".optimfs/warnings",
+	    (const char *const[]){ "OFS610", "\n", NULL });
+	holds(".optimfs/README",
+	    (const char *const[]){ s.h.dir, "tensors.tsv", NULL });
+}
+
+static void info(void)
+{
+	optimfs_set_mount_info(s.fs, "{\"direct\": true}");
+	holds(".optimfs/info.json",
+	    (const char *const[]){ "\"optimfs\": \"", "\"format\": \"sample\"",
+		"\"writer\": null", "\"world_size\": 3", "\"tensors\": 10",
+		"\"parameters\": 8", "\"optimizer_states\": 2", "\"values\": 2",
+		"\"objects\": 2", "\"files\": 4", "\"missing_files\": 1",
+		"\"damaged\": 1", "\"logical\": 136", "\"complex64\": 1",
+		"\"strict\": false", "\"mount\": {\"direct\": true}", "}\n",
+		NULL });
+}
+
+static void layouts(void)
+{
+	says(".optimfs/layout/model/w",
+	    "{\"path\": \"model/w\", \"dtype\": \"float32\", \"shape\": [5, 3],"
+	    " \"shards\": [\n"
+	    "  {\"offsets\": [0, 0], \"sizes\": [3, 3], \"rank\": 0, \"file\": "
+	    "\"r0.bin\", \"offset\": 3, \"length\": 36, \"encoding\": \"raw\", "
+	    "\"codec\": null},\n"
+	    "  {\"offsets\": [3, 0], \"sizes\": [2, 3], \"rank\": 1, \"file\": "
+	    "\"r1.bin\", \"offset\": 3, \"length\": 24, \"encoding\": \"raw\", "
+	    "\"codec\": null}\n"
+	    "]}\n");
+	holds(".optimfs/layout/model/rep",
+	    (const char *const[]){ "\"rank\": 0", "}", "\"rank\": 1",
+		"\"replica\": true}\n]}", NULL });
+	holds(".optimfs/layout/optim/state/w/exp_avg",
+	    (const char *const[]){ "gone.bin", "\"missing\": true", NULL });
+	holds(".optimfs/layout/optim/param_groups/0/lr",
+	    (const char *const[]){
+		"\"file\": \"r1.bin\"", "\"length\": 12", NULL });
+}
+
+static void attribute(const char *path, const char *name, const char *want)
+{
+	char full[64], *value = NULL;
+	struct optimfs_error err = { 0 };
+	size_t len = 0;
+
+	snprintf(full, sizeof(full), "user.optimfs.%s", name);
+	if (optimfs_getxattr(s.fs, sample_node(&s, path), full, &value, &len,
+		&err) == -1) {
+		ok(want == NULL && err.code == ENODATA, "%s has no %s", path,
+		    name);
+		return;
+	}
+	is_str(value, want, "%s of %s", name, path);
+	is_u64(len, strlen(value), "and its length");
+	free(value);
+}
+
+static void listed(const char *path, const char *want)
+{
+	struct ofs_buf text = { 0 };
+	char *names;
+	size_t len;
+
+	optimfs_listxattr(s.fs, sample_node(&s, path), &names, &len, NULL);
+	for (size_t i = 0; i < len; i += strlen(names + i) + 1)
+		ofs_buf_printf(&text, "%s ", names + i);
+	ofs_buf_putc(&text, '\0');
+	is_str((char *)text.data, want, "attributes of '%s'", path);
+	ofs_buf_fini(&text);
+	free(names);
+}
+
+#define P "user.optimfs."
+
+static void attributes(void)
+{
+	listed("model/w", P "fqn " P "dtype " P "shape " P "kind ");
+	listed("extra/note", P "fqn " P "kind ");
+	listed("optim/state/w", P "fqn ");
+	listed("optim", "");
+	listed("", "");
+	listed(".optimfs/stats", "");
+	listed(".optimfs/npy/model/w.npy",
+	    P "fqn " P "dtype " P "shape " P "kind ");
+	listed(".optimfs/rank/0/model/w", P "fqn ");
+	attribute("model/w", "fqn", "w");
+	attribute("model/w", "raw_fqn", "model.w");
+	attribute("model/w", "dtype", "float32");
+	attribute("model/w", "shape", "5,3");
+	attribute("model/w", "kind", "tensor");
+	attribute("model/w", "shards", "2");
+	attribute("model/w", "owners", "0-1");
+	attribute("model/w", "source", "r0.bin:3+36\nr1.bin:3+24\n");
+	attribute("model/w", "error", NULL);
+	attribute("model/w", "nonsense", NULL);
+	attribute("model/bad", "kind", "tensor");
+	attribute("optim/state/w/exp_avg", "fqn", "w");
+	attribute("optim/state/w/step", "shape", "");
+	attribute("optim/state/w/step", "kind", "scalar");
+	attribute("optim/state/w", "fqn", "w");
+	attribute("optim/param_groups/0/lr", "kind", "object");
+	attribute("optim/param_groups/0/lr", "dtype", NULL);
+	attribute("extra/note", "kind", "string");
+	attribute("extra/note", "crc32", "ed6f7a7a");
+	attribute("", "fqn", NULL);
+}
+
+static void errors(void)
+{
+	char *got, *value;
+	size_t len;
+
+	optimfs_getxattr(s.fs, sample_node(&s, "model/bad"), P "error", &value,
+	    &len, NULL);
+	ok(strncmp(value, "OFS610 ", 7) == 0, "known before it is read");
+	free(value);
+	for (int i = 0; i < 2; i++) {
+		got = sample_read(&s, "optim/state/w/exp_avg", NULL, NULL);
+		ok(got == NULL, "a read that fails");
+	}
+	got = sample_read(&s, "model/bad", NULL, NULL);
+	ok(got == NULL, "an open that fails");
+	holds(".optimfs/errors",
+	    (const char *const[]){
+		"OFS140\tEIO\toptim/state/w/exp_avg\tbytes 0-15\t", "\t2\n",
+		"OFS610\tEUCLEAN\tmodel/bad\t-\t", "\t1\n", NULL });
+	is_u64(sample_stat(&s, "failures"), 3, "counted");
+	optimfs_getxattr(s.fs, sample_node(&s, "optim/state/w/exp_avg"),
+	    P "error", &value, &len, NULL);
+	ok(strstr(value, "gone.bin") != NULL, "the last words of a file");
+	free(value);
+	optimfs_log_error(s.fs,
+	    &(struct optimfs_error){ ETIMEDOUT, "OFS999 of the mount" });
+	holds(".optimfs/errors",
+	    (const char *const[]){
+		"OFS999\tETIMEDOUT\t-\t-\tof the mount\t1\n", NULL });
+}
+
+static char *more_stats(void *ctx)
+{
+	(void)ctx;
+	return strdup("mount.threads 7\n");
+}
+
+static void stats(void)
+{
+	optimfs_set_stats(s.fs, more_stats, NULL);
+	is_u64(sample_stat(&s, "mount.threads"), 7, "lines of the mount");
+	ok(sample_stat(&s, "local.read_bytes") > 0, "bytes that were read");
+	ok(sample_stat(&s, "memory.resident") > 100000, "memory");
+}
+
+static void note(void *ctx, const struct optimfs_finding *f)
+{
+	struct ofs_buf *out = ctx;
+
+	ofs_buf_printf(out, "%s %d %s %.6s\n", f->error ? "E" : "W", f->code,
+	    f->path, f->text);
+}
+
+static void check(bool data, const char *want, uint64_t problems)
+{
+	struct ofs_buf out = { 0 };
+	struct optimfs_error err = { 0 };
+	uint64_t n = 99;
+
+	is_int(optimfs_fsck(s.fs, data, note, &out, &n, &err), 0, "fsck");
+	ofs_buf_putc(&out, '\0');
+	is_str((char *)out.data, want, data ? "all" : "structure");
+	is_u64(n, problems, "errors");
+	ofs_buf_fini(&out);
+}
+
+static void fsck(void)
+{
+	char want[512];
+
+	snprintf(want, sizeof(want),
+	    "W 0  OFS611\nE %d gone.bin OFS140\nE %d model/bad OFS610\n", EIO,
+	    EUCLEAN);
+	check(false, want, 2);
+	snprintf(want, sizeof(want),
+	    "W 0  OFS611\nE %d gone.bin OFS140\nE %d model/bad OFS610\n"
+	    "E %d model/odd OFS612\n",
+	    EIO, EUCLEAN, EUCLEAN);
+	check(true, want, 3);
+}
+
+int main(void)
+{
+	struct optimfs_error err;
+
+	sample_init(&s, NULL, &err);
+	if (s.fs == NULL)
+		bail_out("%s", err.text);
+	tables();
+	info();
+	layouts();
+	attributes();
+	errors();
+	stats();
+	fsck();
+	sample_fini(&s);
+	return done_testing();
+}
