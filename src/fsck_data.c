@@ -3,7 +3,12 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "checked.h"
+#include "dtype.h"
 #include "format/zip.h"
 #include "fsck.h"
 
@@ -118,11 +123,112 @@ static bool is_placed(struct ofs_check *c, const struct ofs_tensor *t,
 	return false;
 }
 
+/* Where the elements of a shard are when they come from a copy. */
+struct other {
+	struct ofs_locator *locator;
+	struct ofs_place *place; /* of the copy of shard */
+	uint32_t shard;
+};
+
+static const struct ofs_place *place_other(void *ctx,
+    const struct ofs_tensor *t, uint32_t shard, struct optimfs_error *err)
+{
+	const struct other *o = ctx;
+
+	if (shard == o->shard)
+		return o->place;
+	return ofs_locate(o->locator, t, shard, err);
+}
+
+/* Elements [first, first + count) of a box. */
+struct part {
+	const struct ofs_tensor *t;
+	uint64_t box[2 * OFS_MAX_DIMS];
+	uint64_t first, count;
+};
+
+/* From the copy, or, with NULL, from where they are usually read. */
+static int fetch_part(struct optimfs *fs, const struct part *p,
+    struct other *copy, void *buf, struct optimfs_error *err)
+{
+	ofs_place_fn *place = copy == NULL ? ofs_locate : place_other;
+	void *ctx = copy == NULL ? (void *)fs->locator : (void *)copy;
+	struct ofs_plan plan = { 0 };
+	int ret;
+
+	ret = ofs_plan_box(fs->cat, p->t, p->box, p->first, p->count, 0, place,
+	    ctx, &plan, err);
+	if (ret == 0)
+		ret = ofs_fetch(fs, &plan, buf, err);
+	ofs_plan_fini(&plan);
+	return ret;
+}
+
+/* The shard's elements and the copy's, as many at a time as fit the buffer. */
+static int compare(struct ofs_check *c, const struct ofs_tensor *t,
+    struct other *copy, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = c->fs->cat;
+	uint64_t item = ofs_dtype_size(t->dtype), total;
+	uint64_t most = OFS_CHECK_CHUNK / 2 / item;
+	uint8_t *half = c->buf + OFS_CHECK_CHUNK / 2;
+	struct part p = { .t = t };
+
+	ofs_shard_box(cat, t, &cat->shards[copy->shard], p.box,
+	    p.box + t->grid_ndim);
+	if (!ofs_numel(p.box + t->grid_ndim, t->grid_ndim, &total))
+		return optimfs_fail(err, EUCLEAN, "OFS606 size overflow");
+	for (; p.first < total; p.first += p.count) {
+		p.count = total - p.first < most ? total - p.first : most;
+		if (fetch_part(c->fs, &p, NULL, c->buf, err) == -1 ||
+		    fetch_part(c->fs, &p, copy, half, err) == -1)
+			return -1;
+		if (memcmp(c->buf, half, p.count * item) != 0)
+			return optimfs_fail(err, EUCLEAN,
+			    "OFS612 replicas disagree after element %" PRIu64
+			    " of a box",
+			    p.first);
+	}
+	return 0;
+}
+
+static void check_copy(struct ofs_check *c, const struct ofs_tensor *t,
+    const struct ofs_replica *copy)
+{
+	const struct ofs_catalog *cat = c->fs->cat;
+	struct other o = { c->fs->locator, NULL, copy->shard };
+	struct optimfs_error why;
+
+	if (is_absent(c->fs, &copy->at))
+		return;
+	o.place = ofs_locate_replica(c->fs->locator, t, copy, &why);
+	if (o.place == NULL) {
+		found(c, c->path, &why);
+		return;
+	}
+	verify_extent(c, &copy->at);
+	if (!is_absent(c->fs, &cat->shards[copy->shard].at) &&
+	    compare(c, t, &o, &why) == -1) {
+		optimfs_fail_in(&why, "%.200s at %" PRIu64,
+		    cat->objects[copy->at.object].path, copy->at.off);
+		found(c, c->path, &why);
+	}
+	free(o.place);
+}
+
 static void check_tensor(struct ofs_check *c, const struct ofs_tensor *t)
 {
-	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++)
-		if (is_placed(c, t, i))
-			verify_extent(c, &c->fs->cat->shards[i].at);
+	const struct ofs_replica *copy;
+	uint32_t n;
+
+	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++) {
+		if (!is_placed(c, t, i))
+			continue;
+		verify_extent(c, &c->fs->cat->shards[i].at);
+		copy = ofs_replicas(c->fs->cat, i, &n);
+		for (uint32_t k = 0; k < n; k++)
+			check_copy(c, t, &copy[k]);
+	}
 }
 
 int ofs_check_data(struct ofs_check *c, uint32_t index,

@@ -311,12 +311,10 @@ static struct ofs_place *new_place(const struct ofs_tensor *t,
 	return p;
 }
 
-const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
-    uint32_t shard, struct optimfs_error *err)
+static struct ofs_place *locate(struct ofs_locator *l,
+    const struct ofs_tensor *t, const struct ofs_shard *s,
+    struct optimfs_error *err)
 {
-	struct ofs_locator *l = ctx;
-	const struct ofs_shard *s = &l->cat->shards[shard];
-	struct ofs_place *known = atomic_load(&l->place[shard]);
 	struct lookup k = {
 		.l = l,
 		.t = t,
@@ -326,21 +324,43 @@ const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
 		.err = err,
 	};
 
-	if (known != NULL)
-		return known;
 	k.place = new_place(t, &s->at, err);
 	if (k.place == NULL)
 		return NULL;
 	ofs_shard_box(l->cat, t, s, k.lo, k.size);
-	if (look(&k) == -1) {
-		add_context(l->cat, &k.source, &s->at, err);
-		free(k.place);
-		return NULL;
-	}
-	if (atomic_compare_exchange_strong(&l->place[shard], &known, k.place))
+	if (look(&k) == 0)
 		return k.place;
+	add_context(l->cat, &k.source, &s->at, err);
 	free(k.place);
+	return NULL;
+}
+
+const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err)
+{
+	struct ofs_locator *l = ctx;
+	struct ofs_place *known = atomic_load(&l->place[shard]), *place;
+
+	if (known != NULL)
+		return known;
+	place = locate(l, t, &l->cat->shards[shard], err);
+	if (place == NULL)
+		return NULL;
+	if (atomic_compare_exchange_strong(&l->place[shard], &known, place))
+		return place;
+	free(place);
 	return known;
+}
+
+struct ofs_place *ofs_locate_replica(struct ofs_locator *l,
+    const struct ofs_tensor *t, const struct ofs_replica *copy,
+    struct optimfs_error *err)
+{
+	struct ofs_shard s = l->cat->shards[copy->shard];
+
+	s.at = copy->at;
+	s.view = copy->view;
+	return locate(l, t, &s, err);
 }
 
 /* A pickle alone, in no archive. */

@@ -22,6 +22,11 @@ void ofs_locator_free(struct ofs_locator *l);
 const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *err);
 
+/* The same for a copy of a shard, not remembered: the caller's to free. */
+struct ofs_place *ofs_locate_replica(struct ofs_locator *l,
+    const struct ofs_tensor *t, const struct ofs_replica *copy,
+    struct optimfs_error *err);
+
 /* The value of an item: reads its extent and parses the pickle. The document
  * is the caller's. */
 struct ofs_pickle *ofs_locate_item(struct ofs_locator *l,
