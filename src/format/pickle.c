@@ -25,7 +25,8 @@
  X('0', POP)                                                                   \
  X('1', POP_MARK)                                                              \
  X('2', DUP)                                                                   \
- X('F', FLOAT) X('I', INT) X('J', BININT) X('K', BININT1) X('L', LONG) X('M',  \
+ X('F', FLOAT)                                                                 \
+ X('I', INT) X('J', BININT) X('K', BININT1) X('L', LONG) X('M',                \
      BININT2) X('N', NONE) X('P', PERSID) X('Q', BINPERSID) X('R',             \
      REDUCE) X('S', STRING) X('T', BINSTRING) X('U', SHORT_BINSTRING) X('V',   \
      UNICODE) X('X', BINUNICODE) X('a', APPEND) X('b', BUILD) X('c',           \
@@ -233,7 +234,7 @@ static int binfloat(struct pk_parser *p)
 	for (int i = 0; i < 8; i++)
 		bits = bits << 8 | at[i];
 	memcpy(&x.v[1], &bits, sizeof(bits));
-	return push(p, pk_node(p, &x));
+	return push(p, pk_node(p, x));
 }
 
 /* The memo grows with what is put, never to an index alone. */
@@ -706,7 +707,7 @@ static int shared_nodes(struct pk_parser *p)
 	};
 
 	for (int i = 0; i < PK_NSHARED; i++)
-		if (pk_node(p, &shared[i]) == OFS_NONE)
+		if (pk_node(p, shared[i]) == OFS_NONE)
 			return -1;
 	return 0;
 }

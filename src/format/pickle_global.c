@@ -319,7 +319,7 @@ static uint32_t add(struct pk_parser *p, size_t place, struct ofs_str module,
 		return OFS_NONE;
 	doc->ginfo[i].full = full_name(p, module, name);
 	doc->ginfo[i].special = (uint8_t)special_of(module, name);
-	doc->ginfo[i].node = pk_node(p, &x);
+	doc->ginfo[i].node = pk_node(p, x);
 	if (doc->ginfo[i].full == NULL || doc->ginfo[i].node == OFS_NONE)
 		return OFS_NONE;
 	doc->global[i] = (struct ofs_pk_global){ module, name, p->at, false };

@@ -75,7 +75,7 @@ uint32_t pk_int(struct pk_parser *p, int64_t v)
 	if (*slot != 0 && (int64_t)pk_word(pk_at(p->doc, *slot)) == v)
 		return *slot;
 	memcpy(&x.v[1], &v, sizeof(v));
-	node = pk_node(p, &x);
+	node = pk_node(p, x);
 	if (node != OFS_NONE)
 		*slot = node;
 	return node;
@@ -87,7 +87,7 @@ uint32_t pk_blob(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
 	struct pk_node x = { .kind = (uint8_t)kind, .v = { n } };
 
 	memcpy(&x.v[1], &s, sizeof(s));
-	return pk_node(p, &x);
+	return pk_node(p, x);
 }
 
 /* n fresh items; their index. */
@@ -161,7 +161,7 @@ uint32_t pk_tuple(struct pk_parser *p, const uint32_t *v, size_t n)
 			return OFS_NONE;
 		memcpy(p->doc->item + x.v[1], v, n * sizeof(*v));
 	}
-	node = pk_node(p, &x);
+	node = pk_node(p, x);
 	if (node == OFS_NONE || place_all(p, node, v, n) == -1)
 		return OFS_NONE;
 	return node;
@@ -186,7 +186,7 @@ uint32_t pk_container(struct pk_parser *p, enum ofs_pk_kind kind,
 		x.flags |= PK_CLASS;
 		x.v[1] = at + 2;
 	}
-	return pk_node(p, &x);
+	return pk_node(p, x);
 }
 
 /* Room for n more items. A run at the end of the array grows where it is;
@@ -276,7 +276,7 @@ uint32_t pk_object(struct pk_parser *p, uint32_t callable, uint32_t args)
 		.height = 1,
 		.v = { callable, args, OFS_NONE },
 	};
-	uint32_t node = pk_node(p, &x);
+	uint32_t node = pk_node(p, x);
 
 	if (node == OFS_NONE || pk_place(p, node, callable) == -1 ||
 	    pk_place(p, node, args) == -1)

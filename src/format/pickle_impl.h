@@ -157,8 +157,8 @@ int pk_no_memory(struct pk_parser *p);
 int pk_grow(struct pk_parser *p, void *array, size_t *cap, size_t need,
     size_t size);
 int pk_charge(struct pk_parser *p, uint64_t more);
-/* A fresh node with header and payload as in *x. */
-static inline uint32_t pk_node(struct pk_parser *p, const struct pk_node *x)
+/* A fresh node like x. By value: the array of nodes moves. */
+static inline uint32_t pk_node(struct pk_parser *p, struct pk_node x)
 {
 	struct ofs_pickle *doc = p->doc;
 
@@ -166,7 +166,7 @@ static inline uint32_t pk_node(struct pk_parser *p, const struct pk_node *x)
 	    pk_grow(p, &doc->node, &doc->cap_nodes, doc->nnodes + 1,
 		sizeof(*doc->node)) == -1)
 		return OFS_NONE;
-	doc->node[doc->nnodes] = *x;
+	doc->node[doc->nnodes] = x;
 	return (uint32_t)doc->nnodes++;
 }
 uint32_t pk_int(struct pk_parser *p, int64_t v);

@@ -167,7 +167,7 @@ static int to_bytes(struct pk_parser *p, bool array, uint32_t args,
 	if (from == OFS_NONE)
 		*out = pk_blob(p, OFS_PK_BYTES, "", 0);
 	else if (nargs(p, args) == 1 && is(p, from, OFS_PK_BYTES))
-		*out = pk_node(p, pk_at(p->doc, from));
+		*out = pk_node(p, *pk_at(p->doc, from));
 	else if (encode_args(p, args, out) == -1)
 		return -1;
 	else if (*out == args)
@@ -343,7 +343,7 @@ int pk_persid(struct pk_parser *p, uint32_t id, uint32_t *out)
 	if (!ok)
 		return bad(p, "OFS433", "persistent id is not a storage but",
 		    id);
-	*out = pk_node(p, &x);
+	*out = pk_node(p, x);
 	if (*out == OFS_NONE)
 		return -1;
 	return pk_place(p, *out, id);
