@@ -45,6 +45,7 @@ struct ofs_format {
 extern const struct ofs_format ofs_format_dcp;
 extern const struct ofs_format ofs_format_torch;
 extern const struct ofs_format ofs_format_pickle;
+extern const struct ofs_format ofs_format_safetensors;
 extern const struct ofs_format ofs_format_raw; /* any file, as bytes */
 
 /* Which parts make up what the user pointed at: dir, or the file rel in it

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <xxhash.h>
 
 #include "checked.h"
 #include "dtype.h"
@@ -33,37 +32,23 @@ struct reader {
 	struct optimfs_error *err;
 };
 
-static uint64_t hash(const char *name, size_t n)
-{
-	return XXH3_64bits(name, n);
-}
-
-/* The slot that holds name or where it would go. nslots is a power of two and
- * there is always a free one. */
-static size_t find_slot(const struct ofs_safetensors *st, const char *name,
+static bool same_name(const void *ctx, uint32_t index, const void *name,
     size_t n)
 {
-	size_t i = (size_t)hash(name, n) & (st->nslots - 1);
+	const struct ofs_safetensors *st = ctx;
+	const struct ofs_str *s = &st->tensor[index].name;
 
-	for (; st->slot[i] != OFS_NONE; i = (i + 1) & (st->nslots - 1)) {
-		const struct ofs_str *s = &st->tensor[st->slot[i]].name;
-
-		if (s->len == n && memcmp(s->p, name, n) == 0)
-			break;
-	}
-	return i;
+	return s->len == n && memcmp(s->p, name, n) == 0;
 }
 
 const struct ofs_safetensors_tensor *ofs_safetensors_find(const struct
     ofs_safetensors *st,
     const char *name, size_t n)
 {
-	size_t i;
+	uint32_t i = ofs_map_find(&st->by_name, ofs_map_hash(name, n),
+	    same_name, st, name, n);
 
-	if (st->nslots == 0)
-		return NULL;
-	i = find_slot(st, name, n);
-	return st->slot[i] == OFS_NONE ? NULL : &st->tensor[st->slot[i]];
+	return i == UINT32_MAX ? NULL : &st->tensor[i];
 }
 
 struct ofs_str ofs_safetensors_metadata(const struct ofs_safetensors *st,
@@ -81,7 +66,7 @@ void ofs_safetensors_fini(struct ofs_safetensors *st)
 	ofs_arena_fini(&st->arena);
 	free(st->tensor);
 	free(st->metadata);
-	free(st->slot);
+	ofs_map_fini(&st->by_name);
 	*st = (struct ofs_safetensors){ 0 };
 }
 
@@ -349,25 +334,17 @@ static int read_header(struct reader *r)
 
 static int index_names(struct ofs_safetensors *st, struct optimfs_error *err)
 {
-	size_t n = 16;
-
-	while (n < 2 * st->n + 1)
-		n *= 2;
-	st->slot = malloc(n * sizeof(*st->slot));
-	if (st->slot == NULL)
-		return no_memory(err);
-	st->nslots = n;
-	memset(st->slot, 0xff, n * sizeof(*st->slot));
 	for (size_t i = 0; i < st->n; i++) {
 		const struct ofs_str *s = &st->tensor[i].name;
-		size_t slot = find_slot(st, s->p, s->len);
 
-		if (st->slot[slot] != OFS_NONE)
+		if (ofs_safetensors_find(st, s->p, s->len) != NULL)
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS654 safetensors header: duplicate key '%.*s' "
 			    "(readers differ in which one they take)",
 			    (int)(s->len > 200 ? 200 : s->len), s->p);
-		st->slot[slot] = (uint32_t)i;
+		if (!ofs_map_add(&st->by_name, ofs_map_hash(s->p, s->len),
+			(uint32_t)i))
+			return no_memory(err);
 	}
 	return 0;
 }

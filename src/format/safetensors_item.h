@@ -11,6 +11,7 @@
 
 #include "catalog.h"
 #include "format/zip.h"
+#include "map.h"
 
 /* Bytes a header may have: what the reference reader allows. */
 #define OFS_SAFETENSORS_HEADER_MAX 100000000
@@ -30,8 +31,7 @@ struct ofs_safetensors {
 	/* The members of __metadata__: name, value, name, value ... */
 	struct ofs_str *metadata;
 	size_t nmetadata; /* pairs */
-	uint32_t *slot;   /* hash table over the names */
-	size_t nslots;
+	struct ofs_map by_name;
 };
 
 /* Read and check the header of a blob of which size bytes can be read (EUCLEAN,

@@ -1,0 +1,441 @@
+/* detect.c - which formats a directory or file holds */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/detect.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cursor.h"
+#include "format/safetensors_item.h"
+#include "format/torch.h"
+
+/* docs/formats/trainers.md */
+
+static const struct ofs_format *const formats[] = {
+	&ofs_format_dcp,
+	&ofs_format_torch,
+	&ofs_format_pickle,
+	&ofs_format_safetensors,
+	&ofs_format_raw,
+};
+#define NFORMATS (sizeof(formats) / sizeof(formats[0]))
+
+/* Parts. */
+
+static int copy_spec(struct ofs_part *part, const struct ofs_part_spec *spec)
+{
+	*part = (struct ofs_part){
+		.format = spec->format,
+		.rel = strdup(spec->rel),
+		.rank = spec->rank,
+		.optional = spec->optional,
+	};
+	if (part->rel == NULL)
+		return -1;
+	for (int i = 0; i < 3 && spec->prefix[i] != NULL; i++) {
+		part->prefix[i] = strdup(spec->prefix[i]);
+		if (part->prefix[i] == NULL)
+			return -1;
+	}
+	return 0;
+}
+
+static void free_part(struct ofs_part *part)
+{
+	free(part->rel);
+	for (int i = 0; i < 4; i++)
+		free(part->prefix[i]);
+}
+
+int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
+    struct optimfs_error *err)
+{
+	struct ofs_part *p;
+
+	if (parts->n == OFS_PARTS_MAX)
+		return optimfs_fail(err, E2BIG,
+		    "OFS624 more than %d files in one checkpoint: point at "
+		    "one of them",
+		    OFS_PARTS_MAX);
+	p = realloc(parts->part, (parts->n + 1) * sizeof(*p));
+	if (p == NULL)
+		goto no_memory;
+	parts->part = p;
+	if (copy_spec(&p[parts->n], spec) == -1) {
+		free_part(&p[parts->n]);
+		goto no_memory;
+	}
+	parts->n++;
+	return 0;
+no_memory:
+	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
+}
+
+void ofs_parts_free(struct ofs_parts *parts)
+{
+	for (size_t i = 0; i < parts->n; i++)
+		free_part(&parts->part[i]);
+	free(parts->part);
+	*parts = (struct ofs_parts){ 0 };
+}
+
+/* Files. */
+
+bool ofs_detect_is_dir(const struct ofs_dir *dir, const char *rel)
+{
+	struct stat st;
+
+	return ofs_dir_stat(dir, rel, &st) && S_ISDIR(st.st_mode);
+}
+
+bool ofs_detect_is_file(const struct ofs_dir *dir, const char *rel)
+{
+	struct stat st;
+
+	return ofs_dir_stat(dir, rel, &st) && S_ISREG(st.st_mode);
+}
+
+/* A header length that fits, then "{": bytes of a file of that size. */
+static bool safetensors_magic(const uint8_t *p, size_t n, uint64_t size)
+{
+	uint64_t header;
+
+	if (n < 9)
+		return false;
+	header = ofs_le64(p);
+	return p[8] == '{' && header >= 2 && header <= size - 8 &&
+	    header <= OFS_SAFETENSORS_HEADER_MAX;
+}
+
+static bool has_end_record(int fd, uint64_t size)
+{
+	uint8_t tail[22];
+
+	return size >= sizeof(tail) &&
+	    ofs_pread_all(fd, tail, sizeof(tail), size - sizeof(tail), NULL) ==
+	    0 &&
+	    memcmp(tail, "PK\5\6", 4) == 0;
+}
+
+const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
+    const char *rel, struct optimfs_error *err)
+{
+	uint8_t head[512];
+	struct stat st;
+	size_t n = sizeof(head);
+	int fd, magic;
+	bool safetensors, zip;
+
+	fd = ofs_dir_open_file(dir, rel, &st, NULL);
+	if (fd == -1)
+		return NULL;
+	if ((uint64_t)st.st_size < n)
+		n = (size_t)st.st_size;
+	if (ofs_pread_all(fd, head, n, 0, NULL) == -1)
+		n = 0;
+	magic = ofs_torch_magic(head, n);
+	safetensors = safetensors_magic(head, n, (uint64_t)st.st_size);
+	zip = magic == 1 || has_end_record(fd, (uint64_t)st.st_size);
+	close(fd);
+	if (safetensors && zip) {
+		optimfs_fail(err, EUCLEAN,
+		    "OFS662 %s: ambiguous type: a zip archive and safetensors "
+		    "at once (-o type=)",
+		    rel);
+		return NULL;
+	}
+	if (safetensors)
+		return &ofs_format_safetensors;
+	if (magic == 0)
+		return NULL;
+	return magic == 4 ? &ofs_format_pickle : &ofs_format_torch;
+}
+
+bool ofs_detect_match(const char *name, const char *pattern, int *number)
+{
+	const char *hole = strchr(pattern, '#');
+	unsigned long v;
+	char *end;
+	size_t n;
+
+	*number = -1;
+	if (hole == NULL)
+		return strcmp(name, pattern) == 0;
+	n = (size_t)(hole - pattern);
+	if (strncmp(name, pattern, n) != 0 || name[n] < '0' || name[n] > '9')
+		return false;
+	v = strtoul(name + n, &end, 10);
+	if (strcmp(end, hole + 1) != 0 || v > 1 << 20)
+		return false;
+	*number = (int)v;
+	return true;
+}
+
+static int add_file(const struct ofs_dir *dir, const char *rel,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = { .rel = rel, .rank = -1 };
+	struct optimfs_error why = { 0 };
+
+	spec.format = ofs_detect_file(dir, rel, &why);
+	if (spec.format == NULL && why.code != 0)
+		return optimfs_fail(err, why.code, "%s", why.text);
+	if (spec.format == NULL) {
+		int fd = ofs_dir_open_file(dir, rel, &(struct stat){ 0 }, err);
+
+		if (fd == -1)
+			return -1;
+		close(fd);
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS678 %s: not a torch.save file, a pickle or "
+		    "safetensors (-o type=raw shows it as bytes)",
+		    rel);
+	}
+	return ofs_parts_add(parts, &spec, err);
+}
+
+/* Directories that hold nothing but such files: each is a part. */
+
+static const char *extension(const char *name)
+{
+	static const char *const known[] = { ".pt", ".pth", ".bin", ".ckpt",
+		".pkl", ".safetensors", NULL };
+	const char *dot = strrchr(name, '.');
+
+	for (int i = 0; dot != NULL && dot != name && known[i] != NULL; i++)
+		if (strcmp(dot, known[i]) == 0)
+			return dot;
+	return NULL;
+}
+
+/* "model-00001-of-00002": one file of several that are one model. */
+static bool is_model_shard(const char *stem)
+{
+	const char *of = strstr(stem, "-of-");
+	char first[64];
+	int number;
+
+	if (of == NULL || (size_t)(of - stem) >= sizeof(first) ||
+	    !ofs_detect_match(of, "-of-#", &number))
+		return false;
+	memcpy(first, stem, (size_t)(of - stem));
+	first[of - stem] = '\0';
+	return ofs_detect_match(first, "model-#", &number) ||
+	    ofs_detect_match(first, "ft-model-#", &number) ||
+	    ofs_detect_match(first, "pytorch_model-#", &number);
+}
+
+/* Names by which trainers call the two parts everybody has; the rest of the
+ * directory then goes by its own names. */
+static const char *conventional(const char *stem)
+{
+	static const char *const names[][2] = {
+		{ "model", "model" },
+		{ "pytorch_model", "model" },
+		{ "pytorch_model_fsdp", "model" },
+		{ "optim", "optim" },
+		{ "optimizer", "optimizer" },
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(stem, names[i][0]) == 0)
+			return names[i][1];
+	return is_model_shard(stem) ? "model" : NULL;
+}
+
+/* "optim_rank3": 3; -1 when the name says nothing. */
+static int rank_of_stem(const char *stem)
+{
+	const char *at = strstr(stem, "rank");
+	int rank;
+
+	return at != NULL &&
+		(ofs_detect_match(at, "rank#", &rank) ||
+		    ofs_detect_match(at, "rank_#", &rank))
+	    ? rank
+	    : -1;
+}
+
+static bool stem_is_shared(const struct ofs_names *names, size_t me,
+    size_t stem)
+{
+	for (size_t i = 0; i < names->n; i++) {
+		const char *dot = extension(names->name[i]);
+
+		if (i != me && dot != NULL &&
+		    (size_t)(dot - names->name[i]) == stem &&
+		    memcmp(names->name[i], names->name[me], stem) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_part(const struct ofs_parts *parts, const char *rel)
+{
+	for (size_t i = 0; i < parts->n; i++)
+		if (strcmp(parts->part[i].rel, rel) == 0)
+			return true;
+	return false;
+}
+
+static int add_one_of_many(const struct ofs_dir *dir,
+    const struct ofs_names *names, size_t i, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = { .rel = names->name[i], .optional = true };
+	const char *dot = extension(names->name[i]);
+	struct optimfs_error why = { 0 };
+	char *stem;
+	int ret;
+
+	if (dot == NULL || is_part(parts, names->name[i]))
+		return 0;
+	spec.format = ofs_detect_file(dir, names->name[i], &why);
+	if (why.code != 0)
+		return optimfs_fail(err, why.code, "%s", why.text);
+	if (spec.format == NULL)
+		return 0;
+	stem = stem_is_shared(names, i, (size_t)(dot - names->name[i]))
+	    ? strdup(names->name[i])
+	    : strndup(names->name[i], (size_t)(dot - names->name[i]));
+	if (stem == NULL)
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 detection: out of memory");
+	spec.rank = rank_of_stem(stem);
+	spec.prefix[0] = conventional(stem);
+	if (spec.prefix[0] == NULL)
+		spec.prefix[0] = stem;
+	ret = ofs_parts_add(parts, &spec, err);
+	free(stem);
+	return ret;
+}
+
+/* A file alone needs no name to tell it from others, unless its name says
+ * which part of a checkpoint it is. */
+static void drop_prefix_of_one(struct ofs_parts *parts)
+{
+	struct ofs_part *p = parts->part;
+
+	if (parts->n != 1)
+		return;
+	p->optional = false;
+	if (conventional(p->prefix[0]) != NULL)
+		return;
+	free(p->prefix[0]);
+	p->prefix[0] = NULL;
+}
+
+static int add_files(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	size_t before = parts->n;
+
+	for (size_t i = 0; i < names->n; i++)
+		if (add_one_of_many(dir, names, i, parts, err) == -1)
+			return -1;
+	if (before == 0)
+		drop_prefix_of_one(parts);
+	return 0;
+}
+
+/* A DCP checkpoint at the top is all that a directory is meant to be: other
+ * files in it were put there by somebody else. */
+static bool is_complete(const struct ofs_parts *parts)
+{
+	return parts->n > 0 && parts->part[0].format == &ofs_format_dcp &&
+	    parts->part[0].rel[0] == '\0';
+}
+
+/* All of it. */
+
+static int find_type(const char *name, const struct ofs_format **format,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < NFORMATS; i++)
+		if (strcmp(name, formats[i]->name) == 0) {
+			*format = formats[i];
+			return 0;
+		}
+	return optimfs_fail(err, EINVAL,
+	    "OFS679 type=%s: unknown; there are dcp, torch, pickle, "
+	    "safetensors and raw",
+	    name);
+}
+
+static int detect_only(const struct ofs_dir *dir, const char *name,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = { .rel = name, .rank = -1 };
+
+	if (ofs_detect_is_file(dir, name))
+		return add_file(dir, name, parts, err);
+	spec.format = &ofs_format_dcp;
+	return ofs_parts_add(parts, &spec, err);
+}
+
+static int detect_dir(const struct ofs_dir *dir, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_names names;
+	char *only = NULL;
+	int ret;
+
+	if (ofs_dir_list(dir, &names, err) == -1)
+		return -1;
+	ret = ofs_detect_trainer(dir, &names, parts, err);
+	if (ret != -1 && !is_complete(parts))
+		ret = add_files(dir, &names, parts, err);
+	if (ret == 0 && parts->n == 0) {
+		ret = ofs_detect_parent(dir, &names, &only, err);
+		if (ret == 0)
+			ret = detect_only(dir, only, parts, err);
+		free(only);
+	}
+	ofs_names_free(&names);
+	return ret == -1 ? -1 : 0;
+}
+
+static int detect_as(const struct ofs_dir *dir, const char *rel,
+    const char *type, struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = { .rel = rel, .rank = -1 };
+	struct ofs_names names;
+	int ret;
+
+	if (find_type(type, &spec.format, err) == -1)
+		return -1;
+	if (rel[0] != '\0' || spec.format == &ofs_format_dcp)
+		return ofs_parts_add(parts, &spec, err);
+	if (ofs_dir_list(dir, &names, err) == -1)
+		return -1;
+	ret = add_files(dir, &names, parts, err);
+	ofs_names_free(&names);
+	for (size_t i = 0; i < parts->n; i++)
+		parts->part[i].format = spec.format;
+	if (ret == 0 && parts->n == 0)
+		return optimfs_fail(err, ENOENT,
+		    "OFS680 %s: no files for type=%s", dir->path, type);
+	return ret;
+}
+
+int ofs_detect(const struct ofs_dir *dir, const char *rel,
+    const struct optimfs_options *opt, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	*parts = (struct ofs_parts){ 0 };
+	if (opt->type != NULL)
+		ret = detect_as(dir, rel, opt->type, parts, err);
+	else if (rel[0] != '\0')
+		ret = add_file(dir, rel, parts, err);
+	else
+		ret = detect_dir(dir, parts, err);
+	if (ret == -1)
+		ofs_parts_free(parts);
+	return ret;
+}

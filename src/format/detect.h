@@ -1,0 +1,53 @@
+/* detect.h - what the recognition of checkpoints is made of */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_DETECT_H
+#define OFS_DETECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "optimfs/error.h"
+
+#include "format/format.h"
+#include "io.h"
+
+/* Files of one directory that one mount may combine. */
+#define OFS_PARTS_MAX 4096
+
+/* A part to be added; strings are copied. Zero is: no prefix, of rank 0. */
+struct ofs_part_spec {
+	const struct ofs_format *format;
+	const char *rel;
+	const char *prefix[4]; /* NULL-terminated */
+	int rank;
+	bool optional;
+};
+/* ENOMEM, E2BIG. */
+int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
+    struct optimfs_error *err);
+
+/* The format of the file rel by its first and last bytes; NULL when it is none
+ * of ours, or cannot be read. *err is only for EUCLEAN (OFS662): it is two
+ * formats at once. */
+const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
+    const char *rel, struct optimfs_error *err);
+
+/* Does name match pattern, in which one "#" stands for digits? *number gets
+ * them, -1 when there is no "#". */
+bool ofs_detect_match(const char *name, const char *pattern, int *number);
+
+/* Is it a directory (or file) beneath dir? */
+bool ofs_detect_is_dir(const struct ofs_dir *dir, const char *rel);
+bool ofs_detect_is_file(const struct ofs_dir *dir, const char *rel);
+
+/* Is dir, with these names in it, one that a trainer wrote? 1: parts are
+ * added; 0: no; -1: err. */
+int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err);
+
+/* A directory that is no checkpoint: say so, and name those in it. One alone
+ * is taken: 0, with its name (malloc'ed) in *only. Otherwise -1. */
+int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
+    char **only, struct optimfs_error *err);
+
+#endif

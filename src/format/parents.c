@@ -1,0 +1,311 @@
+/* parents.c - a directory that holds checkpoints, but is none */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "buf.h"
+#include "format/detect.h"
+
+/* Directories that are looked into, and candidates that a message names. */
+#define LOOK_MAX       2000
+#define NAME_MAX_SHOWN 8
+
+struct candidates {
+	char **name; /* below the directory the user gave */
+	size_t n, looked;
+	bool deepspeed;
+};
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
+}
+
+static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
+{
+	static const char *const extensions[] = { ".pt", ".pth", ".bin",
+		".ckpt", ".safetensors" };
+
+	for (size_t i = 0; i < names->n; i++) {
+		const char *dot = strrchr(names->name[i], '.');
+
+		for (size_t k = 0; dot != NULL && k < 5; k++)
+			if (strcmp(dot, extensions[k]) == 0 &&
+			    ofs_detect_is_file(dir, names->name[i]))
+				return true;
+	}
+	return false;
+}
+
+/* Is the directory a checkpoint, as far as names tell? */
+static bool is_checkpoint(const struct ofs_dir *dir, struct ofs_names *names)
+{
+	struct ofs_parts parts = { 0 };
+	bool yes;
+
+	yes = ofs_detect_trainer(dir, names, &parts, NULL) == 1 ||
+	    has_files(dir, names);
+	ofs_parts_free(&parts);
+	return yes;
+}
+
+static int add(struct candidates *c, const char *name,
+    struct optimfs_error *err)
+{
+	char **more = realloc(c->name, (c->n + 1) * sizeof(*more));
+
+	if (more == NULL)
+		return no_memory(err);
+	c->name = more;
+	c->name[c->n] = strdup(name);
+	if (c->name[c->n] == NULL)
+		return no_memory(err);
+	c->n++;
+	return 0;
+}
+
+/* Candidates among the entries of dir, which is at prefix below the top, and
+ * one level deeper where there is none: OUT/checkpoint/step-1000. */
+static int search(const struct ofs_dir *dir, const struct ofs_names *names,
+    const char *prefix, int depth, struct candidates *c,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < names->n && c->looked < LOOK_MAX; i++) {
+		struct ofs_names below;
+		struct ofs_dir sub;
+		char path[PATH_MAX];
+		int ret = 0;
+
+		if (ofs_dir_open_sub(dir, names->name[i], &sub, NULL) == -1)
+			continue;
+		c->looked++;
+		snprintf(path, sizeof(path), "%s%s%s", prefix,
+		    prefix[0] == '\0' ? "" : "/", names->name[i]);
+		if (ofs_dir_list(&sub, &below, NULL) == 0) {
+			if (is_checkpoint(&sub, &below))
+				ret = add(c, path, err);
+			else if (depth > 0)
+				ret = search(&sub, &below, path, depth - 1, c,
+				    err);
+			ofs_names_free(&below);
+		}
+		ofs_dir_close(&sub);
+		if (ret == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* The number that a name ends in; -1 when it ends otherwise. */
+static long long number_of(const char *name)
+{
+	size_t n = strlen(name), i = n;
+
+	while (i > 0 && isdigit((unsigned char)name[i - 1]))
+		i--;
+	return i == n || n - i > 18 ? -1 : atoll(name + i);
+}
+
+/* Newest first, as far as numbers tell. */
+static int newest_first(const void *a, const void *b)
+{
+	const char *x = *(char *const *)a, *y = *(char *const *)b;
+	long long p = number_of(x), q = number_of(y);
+
+	if (p != q)
+		return p > q ? -1 : 1;
+	return strcmp(x, y);
+}
+
+/* What says which checkpoint is the last one. */
+
+static bool has(const struct ofs_names *names, const char *name)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (strcmp(names->name[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* The target of a symbolic link called latest, or of a file's text: a plain
+ * name, malloc'ed in *name; NULL when there is neither. */
+static int read_link(const struct ofs_dir *dir, char **name,
+    struct optimfs_error *err)
+{
+	char target[PATH_MAX];
+	const char *base;
+	ssize_t n = readlinkat(dir->fd, "latest", target, sizeof(target) - 1);
+
+	*name = NULL;
+	if (n <= 0)
+		return 0;
+	target[n] = '\0';
+	base = strrchr(target, '/');
+	*name = strdup(base == NULL ? target : base + 1);
+	return *name == NULL ? no_memory(err) : 0;
+}
+
+static int read_tracker(const struct ofs_dir *dir, const char *file,
+    char **name, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	uint8_t *bytes;
+	uint64_t n;
+
+	if (ofs_dir_read_file(dir, file, 4096, &bytes, &n, &why) == -1) {
+		if (why.code == E2BIG)
+			return optimfs_fail(err, EPERM,
+			    "OFS620 %s/%s: too long for a name", dir->path,
+			    file);
+		return optimfs_fail(err, why.code, "%s", why.text);
+	}
+	while (n > 0 &&
+	    (bytes[n - 1] == '\n' || bytes[n - 1] == '\r' ||
+		bytes[n - 1] == ' '))
+		n--;
+	bytes[n] = '\0';
+	if (!ofs_path_stays((char *)bytes, n) ||
+	    memchr(bytes, '\n', n) != NULL || memchr(bytes, '/', n) != NULL) {
+		optimfs_fail(err, EPERM,
+		    "OFS620 %s/%s: '%.*s' leaves the checkpoint", dir->path,
+		    file, (int)(n > 100 ? 100 : n), bytes);
+		free(bytes);
+		return -1;
+	}
+	*name = (char *)bytes;
+	return 0;
+}
+
+/* Megatron writes the number alone. */
+static int megatron_name(char **name, struct optimfs_error *err)
+{
+	char *padded;
+
+	if (number_of(*name) == -1 || !isdigit((unsigned char)(*name)[0]))
+		return 0;
+	if (asprintf(&padded, "iter_%07lld", number_of(*name)) == -1)
+		return no_memory(err);
+	free(*name);
+	*name = padded;
+	return 0;
+}
+
+static int find_latest(const struct ofs_dir *dir, const struct ofs_names *names,
+    char **name, struct optimfs_error *err)
+{
+	static const char tracker[] = "latest_checkpointed_iteration.txt";
+
+	*name = NULL;
+	if (has(names, tracker))
+		return read_tracker(dir, tracker, name, err) == -1
+		    ? -1
+		    : megatron_name(name, err);
+	if (!has(names, "latest"))
+		return 0;
+	if (ofs_detect_is_file(dir, "latest"))
+		return read_tracker(dir, "latest", name, err);
+	return read_link(dir, name, err);
+}
+
+/* The message. */
+
+static void list(struct ofs_buf *b, const struct candidates *c,
+    const char *latest)
+{
+	for (size_t i = 0; i < c->n && i < NAME_MAX_SHOWN; i++) {
+		ofs_buf_putc(b, ' ');
+		ofs_buf_puts(b, c->name[i]);
+		if (latest != NULL && strcmp(latest, c->name[i]) == 0)
+			ofs_buf_puts(b, " (latest)");
+	}
+	if (c->n > NAME_MAX_SHOWN)
+		ofs_buf_printf(b, " and %zu more", c->n - NAME_MAX_SHOWN);
+	ofs_buf_putc(b, '\0');
+}
+
+static bool is_candidate(const struct candidates *c, const char *name)
+{
+	for (size_t i = 0; i < c->n; i++)
+		if (strcmp(c->name[i], name) == 0)
+			return true;
+	return false;
+}
+
+static int say_candidates(const struct ofs_dir *dir, const struct candidates *c,
+    const char *latest, struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+
+	list(&b, c, latest);
+	if (b.bad)
+		no_memory(err);
+	else if (latest != NULL && !ofs_detect_is_dir(dir, latest))
+		optimfs_fail(err, EIO,
+		    "OFS676 %s: latest says %s, not found; others:%s",
+		    dir->path, latest, c->n == 0 ? " none" : (char *)b.data);
+	else
+		optimfs_fail(err, ENOENT,
+		    "OFS681 %s holds checkpoints, point at one of:%s",
+		    dir->path, (char *)b.data);
+	ofs_buf_fini(&b);
+	return -1;
+}
+
+static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+
+	for (size_t i = 0; i < names->n && i < NAME_MAX_SHOWN; i++) {
+		ofs_buf_puts(&b, i == 0 ? ": " : ", ");
+		ofs_buf_puts(&b, names->name[i]);
+	}
+	ofs_buf_putc(&b, '\0');
+	if (b.bad)
+		no_memory(err);
+	else
+		optimfs_fail(err, ENOENT,
+		    "OFS680 %s: no checkpoint that we know: no .metadata, no "
+		    "files of torch.save; it has %zu names%s%s",
+		    dir->path, names->n, (char *)b.data,
+		    names->n > NAME_MAX_SHOWN ? " ..." : "");
+	ofs_buf_fini(&b);
+	return -1;
+}
+
+int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
+    char **only, struct optimfs_error *err)
+{
+	struct candidates c = { 0 };
+	char *latest = NULL;
+	int ret = -1;
+
+	if (find_latest(dir, names, &latest, err) == -1 ||
+	    search(dir, names, "", 1, &c, err) == -1)
+		goto out;
+	if (c.n > 0)
+		qsort(c.name, c.n, sizeof(*c.name), newest_first);
+	if (c.n == 1 && (latest == NULL || is_candidate(&c, latest))) {
+		*only = c.name[0];
+		c.name[0] = NULL;
+		ret = 0;
+	} else if (c.n > 0 || latest != NULL) {
+		say_candidates(dir, &c, latest, err);
+	} else {
+		say_nothing(dir, names, err);
+	}
+out:
+	for (size_t i = 0; i < c.n; i++)
+		free(c.name[i]);
+	free(c.name);
+	free(latest);
+	return ret;
+}

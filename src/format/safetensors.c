@@ -1,0 +1,119 @@
+/* safetensors.c - a safetensors file */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "format/part.h"
+#include "format/safetensors_item.h"
+
+static int read_fd(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	return ofs_pread_all(*(int *)ctx, buf, len, off, err);
+}
+
+static int open_header(const struct ofs_dir *dir, const char *rel,
+    struct ofs_safetensors *st, struct optimfs_error *err)
+{
+	struct stat stat;
+	int fd = ofs_dir_open_file(dir, rel, &stat, err), ret;
+
+	if (fd == -1)
+		return -1;
+	ret = ofs_safetensors_open(st, (uint64_t)stat.st_size, true, read_fd,
+	    &fd, err);
+	close(fd);
+	return ret == -1 ? optimfs_fail_in(err, "%s", rel) : 0;
+}
+
+static int probe(const struct ofs_dir *dir, const char *rel)
+{
+	struct ofs_safetensors st;
+
+	if (open_header(dir, rel, &st, NULL) == -1)
+		return 0;
+	ofs_safetensors_fini(&st);
+	return 100;
+}
+
+static int add_tensor(struct ofs_catalog *cat, uint32_t object,
+    const struct ofs_safetensors_tensor *from, uint32_t path,
+    struct optimfs_error *err)
+{
+	struct ofs_shard shard = {
+		.at = { .off = from->off, .len = from->len, .object = object },
+		.box = OFS_NONE,
+		.view = OFS_NONE,
+	};
+	struct ofs_tensor t = {
+		.ndim = from->ndim,
+		.grid_ndim = from->ndim,
+		.dtype = from->dtype,
+		.nshards = 1,
+		.error = OFS_NONE,
+	};
+	struct ofs_entry entry = {
+		.path = path,
+		.tree = OFS_NONE,
+		.kind = OFS_ENTRY_TENSOR,
+	};
+
+	t.shape = ofs_catalog_dims(cat, from->shape, from->ndim, err);
+	t.grid = t.shape;
+	if (t.shape == OFS_NONE)
+		return -1;
+	t.shard = ofs_catalog_shard(cat, &shard, err);
+	if (t.shard == OFS_NONE)
+		return -1;
+	entry.ref = ofs_catalog_tensor(cat, &t, err);
+	if (entry.ref == OFS_NONE)
+		return -1;
+	return ofs_catalog_entry(cat, &entry, err) == OFS_NONE ? -1 : 0;
+}
+
+static int add_tensors(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct ofs_safetensors *st, struct optimfs_error *err)
+{
+	uint32_t c[OFS_PART_PREFIX + 1], object, path;
+	size_t n;
+
+	object = ofs_catalog_object(cat, part->rel, part->rank, err);
+	if (object == OFS_NONE || ofs_part_prefix(cat, part, c, &n, err) == -1)
+		return -1;
+	for (size_t i = 0; i < st->n; i++) {
+		const struct ofs_safetensors_tensor *t = &st->tensor[i];
+
+		c[n] = ofs_catalog_str(cat, t->name.p, t->name.len, err);
+		if (c[n] == OFS_NONE)
+			return -1;
+		path = ofs_catalog_path(cat, c, n + 1, err);
+		if (path == OFS_NONE ||
+		    add_tensor(cat, object, t, path, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int read_safetensors(struct ofs_catalog *cat,
+    const struct ofs_part *part, const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	struct ofs_safetensors st;
+	int ret;
+
+	(void)opt;
+	if (open_header(&cat->dir, part->rel, &st, err) == -1)
+		return -1;
+	ret = add_tensors(cat, part, &st, err);
+	ofs_safetensors_fini(&st);
+	return ret;
+}
+
+const struct ofs_format ofs_format_safetensors = {
+	.name = "safetensors",
+	.probe = probe,
+	.read = read_safetensors,
+};

@@ -1,0 +1,331 @@
+/* trainers.c - directories that trainers write around their state */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/detect.h"
+
+/* docs/formats/trainers.md says where these names come from. */
+
+/* A name, and what becomes of it; "#" in it stands for a number. Files that no
+ * rule names are parts under their own names (src/format/detect.c). */
+struct rule {
+	const char *pattern;
+	const char *prefix; /* NULL: the name without its extension */
+	enum { ANY_FILE, RAW_FILE, DCP_DIR } kind;
+	bool bare; /* no prefix (when the number is 0): the keys say it */
+	bool rank; /* the number is a rank */
+};
+
+struct layout {
+	const char *trainer;
+	/* One of these must be there; "/" at the end: a directory. */
+	const char *sign[6];
+	struct rule rule[8];
+};
+
+static const struct layout layouts[] = {
+	{
+	    .trainer = "Hugging Face Trainer",
+	    .sign = { "trainer_state.json" },
+	    .rule = {
+		{ .pattern = "pytorch_model_fsdp_#", .kind = DCP_DIR,
+		    .bare = true },
+		{ .pattern = "optimizer_#", .kind = DCP_DIR, .bare = true },
+		{ .pattern = "rng_state_#.pth", .rank = true },
+		{ .pattern = "trainer_state.json",
+		    .prefix = "trainer_state.json", .kind = RAW_FILE },
+		{ .pattern = "config.json", .prefix = "config.json",
+		    .kind = RAW_FILE },
+	    },
+	},
+	{
+	    .trainer = "Accelerate",
+	    .sign = { "pytorch_model_fsdp_#/", "optimizer_#/",
+		"pytorch_model_fsdp.bin", "random_states_#.pkl" },
+	    .rule = {
+		{ .pattern = "pytorch_model_fsdp_#", .kind = DCP_DIR,
+		    .bare = true },
+		{ .pattern = "optimizer_#", .kind = DCP_DIR, .bare = true },
+		{ .pattern = "random_states_#.pkl", .rank = true },
+	    },
+	},
+	{
+	    .trainer = "NeMo",
+	    .sign = { "weights/" },
+	    .rule = {
+		{ .pattern = "weights", .kind = DCP_DIR, .bare = true },
+		{ .pattern = "weights/common.pt", .bare = true },
+		{ .pattern = "context/model.yaml", .prefix = "model.yaml",
+		    .kind = RAW_FILE },
+	    },
+	},
+	{
+	    .trainer = "torchtune",
+	    .sign = { "recipe_state.pt" },
+	    .rule = {
+		{ .pattern = "recipe_state.pt", .bare = true },
+	    },
+	},
+};
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
+}
+
+static bool has_name(const struct ofs_names *names, const char *name)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (strcmp(names->name[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* Is there one that matches sign? */
+static bool has_sign(const struct ofs_dir *dir, const struct ofs_names *names,
+    const char *sign)
+{
+	char pattern[64];
+	size_t n = strlen(sign);
+	bool want_dir = n > 0 && sign[n - 1] == '/';
+	int number;
+
+	snprintf(pattern, sizeof(pattern), "%.*s", (int)(n - want_dir), sign);
+	for (size_t i = 0; i < names->n; i++)
+		if (ofs_detect_match(names->name[i], pattern, &number) &&
+		    (want_dir ? ofs_detect_is_dir(dir, names->name[i])
+			      : ofs_detect_is_file(dir, names->name[i])))
+			return true;
+	return false;
+}
+
+static bool has_signs(const struct ofs_dir *dir, const struct ofs_names *names,
+    const struct layout *l)
+{
+	for (int i = 0; i < 6 && l->sign[i] != NULL; i++)
+		if (has_sign(dir, names, l->sign[i]))
+			return true;
+	return false;
+}
+
+/* Add rel as rule says; 0 too when it is not what the rule is about. */
+static int apply(const struct ofs_dir *dir, const char *rel,
+    const struct rule *rule, int number, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = rel,
+		.rank = rule->rank ? number : -1,
+		.optional = rule->kind != DCP_DIR,
+	};
+	struct optimfs_error why = { 0 };
+	const char *dot;
+	char *stem;
+	int ret;
+
+	if (rule->kind == DCP_DIR) {
+		if (ofs_format_dcp.probe(dir, rel) == 0)
+			return 0;
+		spec.format = &ofs_format_dcp;
+	} else if (!ofs_detect_is_file(dir, rel)) {
+		return 0;
+	} else if (rule->kind == RAW_FILE) {
+		spec.format = &ofs_format_raw;
+	} else {
+		spec.format = ofs_detect_file(dir, rel, &why);
+		if (why.code != 0)
+			return optimfs_fail(err, why.code, "%s", why.text);
+		if (spec.format == NULL)
+			return 0;
+	}
+	if (rule->bare && number <= 0)
+		return ofs_parts_add(parts, &spec, err);
+	dot = strrchr(rel, '.');
+	stem = rule->prefix != NULL ? strdup(rule->prefix)
+	    : dot == NULL           ? strdup(rel)
+				    : strndup(rel, (size_t)(dot - rel));
+	if (stem == NULL)
+		return no_memory(err);
+	spec.prefix[0] = stem;
+	ret = ofs_parts_add(parts, &spec, err);
+	free(stem);
+	return ret;
+}
+
+static int apply_layout(const struct ofs_dir *dir,
+    const struct ofs_names *names, const struct layout *l,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	int number;
+
+	for (const struct rule *r = l->rule; r->pattern != NULL; r++) {
+		if (strchr(r->pattern, '/') != NULL) {
+			if (apply(dir, r->pattern, r, -1, parts, err) == -1)
+				return -1;
+			continue;
+		}
+		for (size_t i = 0; i < names->n; i++)
+			if (ofs_detect_match(names->name[i], r->pattern,
+				&number) &&
+			    apply(dir, names->name[i], r, number, parts, err) ==
+				-1)
+				return -1;
+	}
+	parts->trainer = parts->n > 0 ? l->trainer : NULL;
+	return parts->n > 0;
+}
+
+/* OLMo and OLMo-core: model_and_optim/ beside train/rankN.pt. */
+
+static int add_train_ranks(const struct ofs_dir *dir, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_dir sub;
+	struct ofs_names names;
+	int ret = 0, rank;
+
+	if (ofs_dir_open_sub(dir, "train", &sub, NULL) == -1)
+		return 0;
+	if (ofs_dir_list(&sub, &names, NULL) == -1) {
+		ofs_dir_close(&sub);
+		return 0;
+	}
+	for (size_t i = 0; i < names.n && ret == 0; i++) {
+		char stem[32], rel[64];
+		struct ofs_part_spec spec = {
+			.rel = rel,
+			.format = &ofs_format_torch,
+			.prefix = { "train", stem },
+			.optional = true,
+		};
+
+		if (!ofs_detect_match(names.name[i], "rank#.pt", &rank))
+			continue;
+		snprintf(stem, sizeof(stem), "rank%d", rank);
+		snprintf(rel, sizeof(rel), "train/%.40s", names.name[i]);
+		spec.rank = rank;
+		ret = ofs_parts_add(parts, &spec, err);
+	}
+	ofs_names_free(&names);
+	ofs_dir_close(&sub);
+	return ret;
+}
+
+static int add_raw(const struct ofs_dir *dir, const char *name,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = name,
+		.format = &ofs_format_raw,
+		.prefix = { name },
+		.rank = -1,
+		.optional = true,
+	};
+
+	return ofs_detect_is_file(dir, name) ? ofs_parts_add(parts, &spec, err)
+					     : 0;
+}
+
+static int olmo(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = "model_and_optim",
+		.format = &ofs_format_dcp,
+		.rank = -1,
+	};
+
+	if (!has_name(names, "model_and_optim") ||
+	    ofs_format_dcp.probe(dir, spec.rel) == 0)
+		return 0;
+	parts->trainer =
+	    has_name(names, ".metadata.json") ? "OLMo-core" : "OLMo";
+	if (ofs_parts_add(parts, &spec, err) == -1 ||
+	    add_train_ranks(dir, parts, err) == -1 ||
+	    add_raw(dir, ".metadata.json", parts, err) == -1 ||
+	    add_raw(dir, "config.json", parts, err) == -1 ||
+	    add_raw(dir, "config.yaml", parts, err) == -1)
+		return -1;
+	return 1;
+}
+
+/* A DCP checkpoint, and the files that Lightning and Megatron put beside. */
+
+static const char *last_component(const char *path)
+{
+	const char *at = strrchr(path, '/');
+
+	return at == NULL || at[1] == '\0' ? path : at + 1;
+}
+
+static const char *trainer_of_name(const char *path)
+{
+	const char *name = last_component(path);
+	const char *batch = strstr(name, "-ba");
+	int number;
+
+	if (ofs_detect_match(name, "step-#", &number))
+		return "torchtitan";
+	if (strncmp(name, "ep", 2) == 0 && batch != NULL &&
+	    ofs_detect_match(batch, "-ba#", &number))
+		return "Composer";
+	return NULL;
+}
+
+static int add_beside(const struct ofs_dir *dir, const char *name,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = name,
+		.format = &ofs_format_torch,
+		.rank = -1,
+		.optional = true,
+	};
+
+	return ofs_detect_is_file(dir, name) ? ofs_parts_add(parts, &spec, err)
+					     : 0;
+}
+
+static int dcp_here(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = "",
+		.format = &ofs_format_dcp,
+		.rank = -1,
+	};
+
+	if (ofs_format_dcp.probe(dir, "") == 0)
+		return 0;
+	if (has_name(names, "meta.pt"))
+		parts->trainer = "Lightning";
+	else if (has_name(names, "common.pt") ||
+	    has_name(names, "metadata.json"))
+		parts->trainer = "Megatron-Core";
+	else
+		parts->trainer = trainer_of_name(dir->path);
+	if (ofs_parts_add(parts, &spec, err) == -1 ||
+	    add_beside(dir, "meta.pt", parts, err) == -1 ||
+	    add_beside(dir, "common.pt", parts, err) == -1)
+		return -1;
+	return 1;
+}
+
+int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	int ret = dcp_here(dir, names, parts, err);
+
+	if (ret == 0)
+		ret = olmo(dir, names, parts, err);
+	for (size_t i = 0; ret == 0 && i < sizeof(layouts) / sizeof(layouts[0]);
+	     i++)
+		if (has_signs(dir, names, &layouts[i]))
+			ret = apply_layout(dir, names, &layouts[i], parts, err);
+	return ret;
+}
