@@ -1,0 +1,418 @@
+/* dcp.c - checkpoints of torch.distributed.checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/dcp.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/globals.h"
+#include "format/part.h"
+
+#define INDEX_NAME ".metadata"
+#define TMP_NAME   ".metadata.tmp"
+
+/* docs/formats/dcp.md. A directory holds data files and one index, .metadata;
+ * saves without collectives have an index a rank, __R.metadata, instead. */
+
+static bool ends_in(const char *name, const char *end)
+{
+	size_t n = strlen(name), m = strlen(end);
+
+	return n > m && strcmp(name + n - m, end) == 0;
+}
+
+static bool is_data(const char *name)
+{
+	return ends_in(name, ".distcp");
+}
+
+/* "__3.metadata": 3; -1 for other names. */
+static int rank_of_index(const char *name)
+{
+	unsigned long rank;
+	char *end;
+
+	if (strncmp(name, "__", 2) != 0 || name[2] < '0' || name[2] > '9')
+		return -1;
+	rank = strtoul(name + 2, &end, 10);
+	return strcmp(end, ".metadata") == 0 && rank < 1 << 20 ? (int)rank : -1;
+}
+
+/* What a directory has of a DCP checkpoint. */
+struct found {
+	struct ofs_names names;
+	struct found_index {
+		const char *name;
+		int rank;
+	} * index;
+	uint32_t nindex;
+	bool whole, tmp; /* .metadata, .metadata.tmp */
+	size_t ndata;    /* data files */
+};
+
+static void found_fini(struct found *f)
+{
+	ofs_names_free(&f->names);
+	free(f->index);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct found_index *x = a, *y = b;
+
+	return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static int look(const struct ofs_dir *dir, struct found *f,
+    struct optimfs_error *err)
+{
+	*f = (struct found){ 0 };
+	if (ofs_dir_list(dir, &f->names, err) == -1)
+		return -1;
+	f->index = calloc(f->names.n + 1, sizeof(*f->index));
+	if (f->index == NULL) {
+		found_fini(f);
+		return ofs_dcp_no_memory(err);
+	}
+	for (size_t i = 0; i < f->names.n; i++) {
+		const char *name = f->names.name[i];
+		int rank = rank_of_index(name);
+
+		f->whole = f->whole || strcmp(name, INDEX_NAME) == 0;
+		f->tmp = f->tmp || strcmp(name, TMP_NAME) == 0;
+		f->ndata += is_data(name);
+		if (rank != -1)
+			f->index[f->nindex++] =
+			    (struct found_index){ name, rank };
+	}
+	if (f->whole) { /* then the others are of an earlier save */
+		f->index[0] = (struct found_index){ INDEX_NAME, -1 };
+		f->nindex = 1;
+	}
+	qsort(f->index, f->nindex, sizeof(*f->index), by_rank);
+	return 0;
+}
+
+static int probe(const struct ofs_dir *dir, const char *rel)
+{
+	const struct ofs_dir *at = dir;
+	struct ofs_dir sub = { .fd = -1 };
+	struct found f;
+	int sure = 0;
+
+	if (rel[0] != '\0') {
+		if (ofs_dir_open_sub(dir, rel, &sub, NULL) == -1)
+			return 0;
+		at = &sub;
+	}
+	if (look(at, &f, NULL) == 0) {
+		if (f.nindex > 0)
+			sure = 100;
+		else if (f.ndata > 0)
+			sure = 80;
+		else if (f.tmp)
+			sure = 60;
+		found_fini(&f);
+	}
+	if (at == &sub)
+		ofs_dir_close(&sub);
+	return sure;
+}
+
+/* Reading the index. */
+
+static int refuse_incomplete(const struct found *f, const char *path,
+    struct optimfs_error *err)
+{
+	if (f->ndata > 0)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS601 %s: incomplete save: %zu .distcp files but no "
+		    ".metadata%s",
+		    path, f->ndata,
+		    f->tmp ? " (only .metadata.tmp: the writer died before "
+			     "it was done, or still runs)"
+			   : "");
+	if (f->tmp)
+		return optimfs_fail(err, EBUSY,
+		    "OFS258 %s: only .metadata.tmp is there: a save is under "
+		    "way, or was interrupted",
+		    path);
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS601 %s: no .metadata and no .distcp files", path);
+}
+
+static char *join(const char *a, const char *b)
+{
+	char *path;
+
+	if (asprintf(&path, "%s%s%s", a, a[0] == '\0' ? "" : "/", b) == -1)
+		return NULL;
+	return path;
+}
+
+static int load_index(struct ofs_dcp *d, const struct found_index *f,
+    uint64_t *memory, struct optimfs_error *err)
+{
+	struct ofs_dcp_index *index = &d->index[d->nindex];
+	uint64_t max = d->opt->max_metadata, len, used;
+	char *path = join(d->part->rel, f->name);
+	uint8_t *bytes;
+	int ret = -1;
+
+	if (path == NULL)
+		return ofs_dcp_no_memory(err);
+	if (max == 0)
+		max = UINT64_C(1) << 30;
+	if (ofs_dir_read_file(&d->cat->dir, path, max, &bytes, &len, err) == -1)
+		goto out;
+	if (ofs_dcp_index_open(index, bytes, len, *memory, err) == -1) {
+		optimfs_fail_in(err, "%s", path);
+		goto out;
+	}
+	d->nindex++;
+	index->rank = f->rank;
+	used = ofs_pickle_memory(index->doc);
+	if (*memory != 0) /* 1: a budget of 0 would mean the default */
+		*memory = *memory > used + 1 ? *memory - used : 1;
+	index->object = ofs_catalog_object(d->cat, path, -1, err);
+	if (index->object == OFS_NONE ||
+	    ofs_note_globals(d->cat, index->doc, path, err) == -1)
+		goto out;
+	ret = 0;
+out:
+	free(path);
+	return ret;
+}
+
+static int load_indexes(struct ofs_dcp *d, const struct found *f,
+    struct optimfs_error *err)
+{
+	uint64_t memory = d->opt->parse_mem;
+
+	d->index = calloc(f->nindex, sizeof(*d->index));
+	if (d->index == NULL)
+		return ofs_dcp_no_memory(err);
+	for (uint32_t i = 0; i < f->nindex; i++)
+		if (load_index(d, &f->index[i], &memory, err) == -1)
+			return -1;
+	return 0;
+}
+
+static void free_indexes(struct ofs_dcp *d)
+{
+	for (uint32_t i = 0; i < d->nindex; i++)
+		ofs_dcp_index_fini(&d->index[i]);
+	free(d->index);
+	d->index = NULL;
+	d->nindex = 0;
+	ofs_map_fini(&d->by_name);
+	free(d->key);
+	d->key = NULL;
+	d->nkeys = d->key_cap = 0;
+	d->last_doc = NULL;
+}
+
+/* Looking at the files. */
+
+/* A file that is gone, or shorter than its items; and who wrote the rest. */
+static int check_object(struct ofs_dcp *d, uint32_t i,
+    struct optimfs_error *err)
+{
+	const struct ofs_object *o = &d->cat->objects[i];
+
+	if (d->cat->world_size <= o->rank)
+		d->cat->world_size = o->rank + 1;
+	if (o->missing)
+		return OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+		    "OFS140 %.300s is missing: what it held reads as EIO",
+		    o->path);
+	if (!o->refused && i < d->end_cap && o->size < d->end[i])
+		return OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+		    "OFS603 %.300s has %" PRIu64
+		    " bytes, its items end at %" PRIu64
+		    ": what lies past its end reads as EIO",
+		    o->path, o->size, d->end[i]);
+	return 0;
+}
+
+/* Which ranks' files are all gone: "rank 8 to 63 of 64". */
+static int check_ranks(struct ofs_dcp *d, uint32_t first,
+    struct optimfs_error *err)
+{
+	int n = d->cat->world_size, from;
+	uint8_t *seen;
+	int ret = 0;
+
+	seen = calloc((size_t)n + 1, 1); /* 1: named, 2: a file is there */
+	if (seen == NULL)
+		return ofs_dcp_no_memory(err);
+	for (uint32_t i = first; i < d->cat->nobjects; i++) {
+		const struct ofs_object *o = &d->cat->objects[i];
+
+		if (o->rank >= 0)
+			seen[o->rank] |= o->missing ? 1 : 2;
+	}
+	for (int r = 0; r < n && ret == 0; r++) {
+		if (seen[r] != 1)
+			continue;
+		for (from = r; r + 1 < n && seen[r + 1] == 1; r++)
+			;
+		ret = OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+		    "OFS180 no file of rank %d to %d of %d is there", from, r,
+		    n);
+	}
+	free(seen);
+	return ret;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Data files that the index does not name are left from an earlier save with
+ * more ranks: saves overwrite, but never remove. Empty ones are written by
+ * ranks that had nothing to write. */
+static int check_unreferenced(struct ofs_dcp *d, const struct found *f,
+    uint32_t first, struct optimfs_error *err)
+{
+	uint32_t n = d->cat->nobjects - first;
+	const char **known = malloc((n + 1) * sizeof(*known));
+	struct stat st;
+	int ret = 0;
+
+	if (known == NULL)
+		return ofs_dcp_no_memory(err);
+	for (uint32_t i = 0; i < n; i++)
+		known[i] = d->cat->objects[first + i].path;
+	qsort(known, n, sizeof(*known), by_text);
+	for (size_t i = 0; i < f->names.n && ret == 0; i++) {
+		char *path;
+
+		if (!is_data(f->names.name[i]))
+			continue;
+		path = join(d->part->rel, f->names.name[i]);
+		if (path == NULL)
+			ret = ofs_dcp_no_memory(err);
+		else if (bsearch(&path, known, n, sizeof(*known), by_text) ==
+			NULL &&
+		    ofs_dir_stat(&d->cat->dir, path, &st) && st.st_size > 0)
+			ret = OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, 0,
+			    "OFS622 %.300s (%jd bytes) is not part of the "
+			    "checkpoint: left from an earlier save?",
+			    path, (intmax_t)st.st_size);
+		free(path);
+	}
+	free(known);
+	return ret;
+}
+
+/* Saves without collectives: an index a rank, and no word of how many there
+ * should be but the gaps. */
+static int check_gaps(struct ofs_dcp *d, struct optimfs_error *err)
+{
+	int expected = 0;
+
+	for (uint32_t i = 0; i < d->nindex; i++) {
+		if (d->index[i].rank > expected &&
+		    OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+			"OFS180 no index of rank %d to %d: what they alone "
+			"held is not shown",
+			expected, d->index[i].rank - 1) == -1)
+			return -1;
+		expected = d->index[i].rank + 1;
+	}
+	if (d->cat->world_size < expected)
+		d->cat->world_size = expected;
+	if (d->nrepeated > 0 &&
+	    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, 0,
+		"OFS627 %" PRIu32
+		" values were saved by several ranks each: those of the "
+		"lowest rank are shown",
+		d->nrepeated) == -1)
+		return -1;
+	return 0;
+}
+
+static int check_files(struct ofs_dcp *d, const struct found *f, uint32_t first,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = first; i < d->cat->nobjects; i++)
+		if (check_object(d, i, err) == -1)
+			return -1;
+	if (check_ranks(d, first, err) == -1 ||
+	    check_unreferenced(d, f, first, err) == -1)
+		return -1;
+	return check_gaps(d, err);
+}
+
+/* All of it. */
+
+static int build(struct ofs_dcp *d, const struct found *f,
+    struct optimfs_error *err)
+{
+	uint32_t first = d->cat->nobjects;
+
+	if (ofs_part_prefix(d->cat, d->part, d->prefix, &d->nprefix, err) ==
+		-1 ||
+	    load_indexes(d, f, err) == -1 || ofs_dcp_add_keys(d, err) == -1 ||
+	    ofs_dcp_check_unused(d, err) == -1 ||
+	    ofs_dcp_check_planner(d, err) == -1 ||
+	    ofs_dcp_check_shared(d, err) == -1 ||
+	    check_files(d, f, first, err) == -1)
+		return -1;
+	if (d->cat->writer == NULL)
+		d->cat->writer = d->index[0].writer;
+	free_indexes(d);
+	if (ofs_dcp_resolve_blobs(d, err) == -1)
+		return -1;
+	return ofs_dcp_expand_items(d, err);
+}
+
+static int read_dcp(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	struct ofs_dcp d = {
+		.cat = cat,
+		.opt = opt,
+		.part = part,
+		.first_shard = cat->nshards,
+		.first_item = cat->nitems,
+	};
+	const struct ofs_dir *at = &cat->dir;
+	struct ofs_dir sub = { .fd = -1 };
+	struct found f = { 0 };
+	int ret = -1;
+
+	if (part->rel[0] != '\0') {
+		if (ofs_dir_open_sub(&cat->dir, part->rel, &sub, err) == -1)
+			return -1;
+		at = &sub;
+	}
+	if (look(at, &f, err) == -1)
+		goto out;
+	if (f.nindex == 0)
+		refuse_incomplete(&f, at->path, err);
+	else
+		ret = build(&d, &f, err);
+	found_fini(&f);
+out:
+	free_indexes(&d);
+	free(d.blob);
+	free(d.pending);
+	free(d.end);
+	if (at == &sub)
+		ofs_dir_close(&sub);
+	return ret;
+}
+
+const struct ofs_format ofs_format_dcp = {
+	.name = "dcp",
+	.probe = probe,
+	.read = read_dcp,
+};
