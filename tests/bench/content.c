@@ -1,0 +1,70 @@
+/* content.c - what the elements of generated tensors are */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "content.h"
+
+#include <string.h>
+
+static const struct content_dtype dtypes[] = {
+	{ "float32", "FloatStorage", 4 },
+	{ "bfloat16", "BFloat16Storage", 2 },
+	{ "float64", "DoubleStorage", 8 },
+	{ "int64", "LongStorage", 8 },
+	{ "uint8", "ByteStorage", 1 },
+};
+
+const struct content_dtype *content_dtype(const char *name)
+{
+	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
+		if (strcmp(dtypes[i].name, name) == 0)
+			return &dtypes[i];
+	return NULL;
+}
+
+/* Floats lie in [0, 1); all are finite, so that they survive being compared. */
+void content_fill(const struct content *c, uint64_t tensor, uint64_t first,
+    size_t n, void *out)
+{
+	uint64_t base = (c->seed + 1) * UINT64_C(0xd1342543de82ef95) +
+	    tensor * UINT64_C(0x9e3779b97f4a7c15);
+	uint32_t mix = (uint32_t)(base ^ base >> 32);
+
+	if (c->fixed) {
+		for (size_t i = 0; i < n; i++)
+			((float *)out)[i] = (float)c->seed;
+		return;
+	}
+	switch (c->dtype->size) {
+	case 1:
+		for (size_t i = 0; i < n; i++)
+			((uint8_t *)out)[i] =
+			    (uint8_t)(((uint32_t)(first + i) * 2654435761u +
+					  mix) >>
+				24);
+		return;
+	case 2: /* bfloat16: the upper half of a float */
+		for (size_t i = 0; i < n; i++)
+			((uint16_t *)out)[i] = (uint16_t)(0x3f00u |
+			    ((uint32_t)(first + i) * 2654435761u + mix) >> 25);
+		return;
+	case 4:
+		for (size_t i = 0; i < n; i++)
+			((float *)out)[i] =
+			    (float)(((uint32_t)(first + i) * 2654435761u +
+					mix) >>
+				8) *
+			    0x1p-24f;
+		return;
+	}
+	if (strcmp(c->dtype->name, "int64") == 0)
+		for (size_t i = 0; i < n; i++)
+			((int64_t *)out)[i] =
+			    (int64_t)(base % (1u << 30) + first + i);
+	else
+		for (size_t i = 0; i < n; i++)
+			((double *)out)[i] =
+			    (double)(((uint32_t)(first + i) * 2654435761u +
+				mix)) *
+			    0x1p-32;
+}

@@ -1,0 +1,30 @@
+/* item.h - torch.save archives, as DCP stores one for each item */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ITEM_H
+#define ITEM_H
+
+#include <stdbool.h>
+
+#include "content.h"
+#include "sink.h"
+
+#define MAX_DIMS 8
+
+/* A box of a tensor. */
+struct box {
+	size_t ndim;
+	uint64_t shape[MAX_DIMS]; /* of the tensor */
+	uint64_t offset[MAX_DIMS], size[MAX_DIMS];
+};
+
+uint64_t box_numel(const struct box *b);
+
+/* Write a box of a tensor as PyTorch 2.11 does: seven records, data at
+ * multiples of 64 bytes, zip64 end records always (docs/formats/zip.md). crc:
+ * checksums; PyTorch can leave them out too. */
+void item_tensor(struct sink *s, const struct content *c, uint64_t tensor,
+    const struct box *b, bool crc);
+/* The same of an object that was pickled to n bytes. */
+void item_object(struct sink *s, const void *pickle, size_t n);
+
+#endif

@@ -1,0 +1,32 @@
+/* sink.h - bytes on their way to a file, compressed or not */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SINK_H
+#define SINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whatever fails here ends the program. */
+struct sink {
+	int fd;
+	const char *path;
+	uint64_t stored; /* bytes of the file so far */
+	uint64_t raw;    /* bytes of the item so far, before compression */
+	void *zstd;      /* NULL: not compressed */
+	uint8_t *buf, *out;
+	size_t fill;
+};
+
+/* Start a new file; level 0 does not compress. */
+void sink_open(struct sink *s, const char *path, int level);
+void sink_close(struct sink *s);
+/* An item is one zstd frame. _end returns its stored length. */
+void sink_begin(struct sink *s);
+void sink_put(struct sink *s, const void *p, size_t n);
+uint64_t sink_end(struct sink *s, uint64_t began);
+
+void *must_alloc(size_t n);
+void die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+#endif
