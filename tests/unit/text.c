@@ -1,0 +1,326 @@
+/* text.c - plain values as the text of their files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tap.h"
+#include "text_leaf.h"
+
+/* A pickle of protocol 4 without PROTO and STOP, and its length. */
+#define P(s) s, sizeof(s) - 1
+
+#define TORCH(name) "\x8c\x05torch\x8c" name "\x93"
+
+static struct ofs_pickle *parse(const char *body, size_t n)
+{
+	struct optimfs_error err = { 0 };
+	uint8_t *bytes = malloc(n + 3);
+	struct ofs_pickle *doc;
+
+	if (bytes == NULL)
+		bail_out("out of memory");
+	memcpy(bytes, "\x80\x04", 2);
+	memcpy(bytes + 2, body, n);
+	bytes[n + 2] = '.';
+	doc = ofs_pickle_parse(bytes, n + 3, true, NULL, NULL, &err);
+	if (doc == NULL)
+		bail_out("%s", err.text);
+	return doc;
+}
+
+static const struct {
+	const char *pickle;
+	size_t n;
+	const char *text;
+	enum ofs_text_kind kind;
+} values[] = {
+	{ P("N"), "null\n", OFS_TEXT_SCALAR },
+	{ P("\x88"), "true\n", OFS_TEXT_SCALAR },
+	{ P("\x89"), "false\n", OFS_TEXT_SCALAR },
+	{ P("K\x05"), "5\n", OFS_TEXT_SCALAR },
+	{ P("J\xff\xff\xff\xff"), "-1\n", OFS_TEXT_SCALAR },
+	{ P("\x8a\x08\0\0\0\0\0\0\0\x80"), "-9223372036854775808\n",
+	    OFS_TEXT_SCALAR },
+	{ P("\x8a\x09\0\0\0\0\0\0\0\x80\0"), "9223372036854775808\n",
+	    OFS_TEXT_SCALAR },
+	{ P("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\x7f\xff"),
+	    "-9223372036854775809\n", OFS_TEXT_SCALAR },
+	{ P("\x8a\x11\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1"),
+	    "340282366920938463463374607431768211456\n", OFS_TEXT_SCALAR },
+	{ P("\x8a\x0d\0\0\0\0\0\0\0\0\0\0\0\0\xff"),
+	    "-79228162514264337593543950336\n", OFS_TEXT_SCALAR },
+	{ P("G\x3e\x45\x79\x8e\xe2\x30\x8c\x3a"), "1e-08\n", OFS_TEXT_SCALAR },
+	{ P("G\x40\x24\0\0\0\0\0\0"), "10.0\n", OFS_TEXT_SCALAR },
+	{ P("G\x7f\xf8\0\0\0\0\0\0"), "NaN\n", OFS_TEXT_SCALAR },
+	{ P("G\xff\xf0\0\0\0\0\0\0"), "-Infinity\n", OFS_TEXT_SCALAR },
+	{ P("\x8c\x06"
+	    "a\nb\"\xc3\xa9"),
+	    "a\nb\"\xc3\xa9\n", OFS_TEXT_STRING },
+	{ P("\x8c\0"), "\n", OFS_TEXT_STRING },
+	{ P("C\x03\xff\x0a\x41"), "\xff\nA", OFS_TEXT_BYTES },
+	{ P("]"), "[]\n", OFS_TEXT_JSON },
+	{ P("}"), "{}\n", OFS_TEXT_JSON },
+	{ P(")"), "[]\n", OFS_TEXT_JSON },
+	{ P("G\x3f\xec\xcc\xcc\xcc\xcc\xcc\xcdG\x3f\xef\xf7\xce\xd9\x16\x87"
+	    "\x2b\x86"),
+	    "[0.9, 0.999]\n", OFS_TEXT_JSON },
+	{ P("](K\x01\x8c\x02h\"C\x02\xe9\x01N\x89\x85](K\x02K\x03"
+	    "ee"),
+	    "[1, \"h\\\"\", \"\\u00e9\\u0001\", null, [false], [2, 3]]\n",
+	    OFS_TEXT_JSON },
+	/* keys of all kinds */
+	{ P("}(\x8c\x01"
+	    "aK\x01K\x02}K\x03K\x04sN\x88\x88)K\x01K\x02\x86]G\x3f\xe0\0\0\0"
+	    "\0\0\0Nu"),
+	    "{\"a\": 1, \"2\": {\"3\": 4}, \"null\": true, \"true\": [], "
+	    "\"[1, 2]\": [], \"0.5\": null}\n",
+	    OFS_TEXT_JSON },
+	{ P("}C\x02\x01\xffK\x01s"), "{\"\\u0001\\u00ff\": 1}\n",
+	    OFS_TEXT_JSON },
+	{ P("}" TORCH("\x07"
+		      "float16") "K\x01s"),
+	    "{\"torch.float16\": 1}\n", OFS_TEXT_JSON },
+	{ P("\x8f(K\x01K\x02\x90"), "[1, 2]\n", OFS_TEXT_JSON },
+	{ P("(K\x01\x91"), "[1]\n", OFS_TEXT_JSON },
+	{ P("\x8c\x0b"
+	    "collections\x8c\x0bOrderedDict\x93)RK\x01K\x02s"),
+	    "{\"1\": 2}\n", OFS_TEXT_JSON },
+	{ P(TORCH("\x04Size") "K\x02K\x03\x86\x85R"), "[2, 3]\n",
+	    OFS_TEXT_JSON },
+	{ P(TORCH("\x08"
+		  "bfloat16")),
+	    "torch.bfloat16\n", OFS_TEXT_STRING },
+	{ P(TORCH("\x06"
+		  "device") "\x8c\x04"
+			    "cudaK\x01\x86R"),
+	    "cuda:1\n", OFS_TEXT_STRING },
+	{ P("]" TORCH("\x06"
+		      "device") "\x8c\x03"
+				"cpu\x85Ra"),
+	    "[\"cpu\"]\n", OFS_TEXT_JSON },
+	{ P("\x8c\x13torch.serialization\x8c\x0b_get_layout\x93\x8c\x0d"
+	    "torch.strided\x85R"),
+	    "torch.strided\n", OFS_TEXT_STRING },
+	{ P("\x8c\x07pathlib\x8c\x09PosixPath\x93\x8c\x01/\x8c\x01"
+	    "a\x8c\x01"
+	    "b\x87R"),
+	    "/a/b\n", OFS_TEXT_STRING },
+	{ P("\x8c\x08"
+	    "builtins\x8c\x07"
+	    "complex\x93G\x3f\xf0\0\0\0\0\0\0G\xc0\0\0\0\0\0\0\0\x86R"),
+	    "(1.0-2.0j)\n", OFS_TEXT_SCALAR },
+	{ P("\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R"),
+	    "{\"__opaque__\": \"os.system\"}\n", OFS_TEXT_OPAQUE },
+	{ P("]\x8c\x06my.pkg\x8c\x06"
+	    "Config\x93)\x81}\x8c\x01xK\x01sba"),
+	    "[{\"__opaque__\": \"my.pkg.Config\"}]\n", OFS_TEXT_JSON },
+	{ P("\x8c\x08"
+	    "builtins\x8c\x07getattr\x93\x8c\x01m\x8c\x01K\x93\x8c\x01"
+	    "A\x86R"),
+	    "{\"__opaque__\": \"m.K.A\"}\n", OFS_TEXT_OPAQUE },
+	/* a list in itself */
+	{ P("]\x94h\0a"), "[{\"__opaque__\": \"cycle\"}]\n", OFS_TEXT_JSON },
+};
+
+static void table(void)
+{
+	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
+		struct ofs_pickle *doc = parse(values[i].pickle, values[i].n);
+		uint32_t root = ofs_pickle_root(doc);
+		struct ofs_buf out = { 0 };
+
+		is_int(ofs_text_value(doc, root, false, &out, NULL), 0,
+		    "value %zu", i);
+		ofs_buf_putc(&out, 0);
+		is_str((char *)out.data, values[i].text, "its text");
+		is_int(ofs_text_kind(doc, root), values[i].kind, "its kind");
+		ofs_buf_fini(&out);
+		ofs_pickle_free(doc);
+	}
+}
+
+#define SCALAR(dtype, order, bytes)                                      \
+ "\x8c\x16numpy._core.multiarray\x8c\x06scalar\x93\x8c\x05numpy\x8c\x05" \
+ "dtype\x93\x8c\x02" dtype "\x89\x88\x87R(K\x03\x8c\x01" order           \
+ "NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb" bytes "\x86R"
+
+static void numpy(void)
+{
+	static const struct {
+		const char *pickle;
+		size_t n;
+		const char *text;
+	} cases[] = {
+		{ P(SCALAR("f4", "<", "C\x04\xcd\xcc\xcc\x3d")), "0.1\n" },
+		{ P(SCALAR("f4", ">", "C\x04\x3d\xcc\xcc\xcd")), "0.1\n" },
+		{ P(SCALAR("f4", "<", "C\x04\x01\0\xc0\xff")), "NaN\n" },
+		{ P(SCALAR("i8", "<", "C\x08\xfe\xff\xff\xff\xff\xff\xff\xff")),
+		    "-2\n" },
+		{ P(SCALAR("b1", "|", "C\x01\1")), "true\n" },
+		{ P(SCALAR("c8", "<", "C\x08\0\0\x80\x3f\0\0\0\xc0")),
+		    "(1.0-2.0j)\n" },
+		/* the bytes are not an element's */
+		{ P(SCALAR("i8", "<", "C\x01\1")),
+		    "{\"__opaque__\": \"numpy._core.multiarray.scalar\"}\n" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct ofs_pickle *doc = parse(cases[i].pickle, cases[i].n);
+		struct ofs_buf out = { 0 };
+
+		ofs_text_value(doc, ofs_pickle_root(doc), false, &out, NULL);
+		ofs_buf_putc(&out, 0);
+		is_str((char *)out.data, cases[i].text, "numpy scalar %zu", i);
+		ofs_buf_fini(&out);
+		ofs_pickle_free(doc);
+	}
+}
+
+static void tensor(void)
+{
+	struct ofs_pickle *doc = parse(
+	    P("]\x8c\x0ctorch._utils\x8c\x12_rebuild_tensor_v2\x93((\x8c\x07"
+	      "storage\x8c\x05torch\x8c\x0b"
+	      "HalfStorage\x93\x8c\x01"
+	      "0\x8c\x03"
+	      "cpuK\x06tQK\0K\x02K\x03\x86K\x03K\x01\x86\x89\x8c\x0b"
+	      "collections\x8c\x0bOrderedDict\x93)RtRa"));
+	struct ofs_buf out = { 0 };
+
+	ofs_text_value(doc, ofs_pickle_root(doc), false, &out, NULL);
+	ofs_buf_putc(&out, 0);
+	is_str((char *)out.data,
+	    "[{\"__tensor__\": {\"dtype\": \"float16\", \"shape\": [2, 3]}}]\n",
+	    "a tensor inside says what it is");
+	ofs_buf_fini(&out);
+	ofs_pickle_free(doc);
+}
+
+static void lines(void)
+{
+	static const struct {
+		const char *pickle;
+		size_t n;
+		const char *text;
+	} cases[] = {
+		{ P("](\x8c\x03l.w\x8c\x03l.be"), "l.w\nl.b\n" },
+		{ P("](K\0K\x01K\x02"
+		    "e"),
+		    "0\n1\n2\n" },
+		{ P("]"), "" },
+		{ P("](\x8c\x03"
+		    "a\nbK\x01"
+		    "e"),
+		    "[\"a\\u000ab\", 1]\n" },
+		{ P("](N\x89"
+		    "e"),
+		    "[null, false]\n" },
+		{ P("K\x05"), "5\n" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct ofs_pickle *doc = parse(cases[i].pickle, cases[i].n);
+		struct ofs_buf out = { 0 };
+
+		is_int(ofs_text_value(doc, ofs_pickle_root(doc), true, &out,
+			   NULL),
+		    0, "lines %zu", i);
+		ofs_buf_putc(&out, 0);
+		is_str((char *)out.data, cases[i].text, "their text");
+		ofs_buf_fini(&out);
+		ofs_pickle_free(doc);
+	}
+}
+
+/* Sixty doublings: 2^60 nodes when written out. */
+static void bomb(void)
+{
+	struct ofs_buf body = { 0 }, out = { 0 };
+	struct optimfs_error err = { 0 };
+	struct ofs_pickle *doc;
+
+	ofs_buf_puts(&body, "K\x01");
+	for (int i = 0; i < 60; i++)
+		ofs_buf_puts(&body, "2\x86");
+	doc = parse((char *)body.data, body.len);
+	ofs_buf_puts(&out, "before");
+	is_int(ofs_text_value(doc, ofs_pickle_root(doc), false, &out, &err), -1,
+	    "a value that unfolds for ever");
+	is_error(err, E2BIG, "OFS444 ", "is refused");
+	is_u64(out.len, 6, "and leaves no output");
+	ofs_pickle_free(doc);
+	ofs_buf_fini(&out);
+	ofs_buf_fini(&body);
+}
+
+/* Long strings and integers that are met again and again cost their length. */
+static void heavy(void)
+{
+	struct ofs_buf body = { 0 }, out = { 0 };
+	struct optimfs_error err = { 0 };
+	struct ofs_pickle *doc;
+
+	ofs_buf_put(&body, "\x8b\0\x10\0\0", 5);
+	for (int i = 0; i < 4096; i++)
+		ofs_buf_putc(&body, 0x7f);
+	ofs_buf_puts(&body, "\x94(");
+	for (int i = 0; i < 100; i++)
+		ofs_buf_put(&body, "h\0", 2);
+	ofs_buf_puts(&body, "lh");
+	ofs_buf_putc(&body, 0);
+	ofs_buf_puts(&body, "\x86\x86");
+	doc = parse((char *)body.data, body.len);
+	is_int(ofs_text_value(doc, ofs_pickle_root(doc), false, &out, &err), -1,
+	    "a hundred integers of ten thousand digits");
+	is_error(err, E2BIG, "OFS444 ", "are refused");
+	ofs_pickle_free(doc);
+	ofs_buf_fini(&out);
+	ofs_buf_fini(&body);
+}
+
+static void bigints(void)
+{
+	struct ofs_buf out = { 0 };
+	uint8_t le[4096] = { 0 };
+
+	ofs_leaf_bigint(le, 0, &out);
+	ofs_buf_putc(&out, ' ');
+	ofs_leaf_bigint(le, sizeof(le), &out);
+	ofs_buf_putc(&out, ' ');
+	le[4] = 1;
+	ofs_leaf_bigint(le, 12, &out);
+	ofs_buf_putc(&out, 0);
+	is_str((char *)out.data, "0 0 4294967296", "zeros in front");
+	out.len = 0;
+	memset(le, 0, sizeof(le));
+	le[4095] = 0x80;
+	ofs_leaf_bigint(le, sizeof(le), &out);
+	is_u64(out.len, 9865, "-2^32767 has 9864 digits and a sign");
+	is_mem(out.data, "-70773051552247739450", 21, "these are the first");
+	is_mem(out.data + out.len - 10, "6856188928", 10, "these the last");
+	ofs_buf_fini(&out);
+}
+
+static void kinds(void)
+{
+	is_str(ofs_text_kind_name(OFS_TEXT_SCALAR), "scalar", "scalar");
+	is_str(ofs_text_kind_name(OFS_TEXT_OPAQUE), "object", "object");
+}
+
+int main(void)
+{
+	table();
+	numpy();
+	tensor();
+	lines();
+	bomb();
+	heavy();
+	bigints();
+	kinds();
+	return done_testing();
+}
