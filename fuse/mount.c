@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,12 +21,13 @@
 #include "fuse/serve.h"
 #include "fuse/unmount.h"
 
-/* A daemon that died leaves a mount that answers ENOTCONN to everything. */
+/* A daemon that died leaves a mount that answers ENOTCONN to everything that
+ * the kernel has not cached, which stat(2) would be. */
 static int clear_dead(const char *point, struct optimfs_error *err)
 {
-	struct stat st;
+	struct statfs st;
 
-	if (stat(point, &st) == 0 ||
+	if (statfs(point, &st) == 0 ||
 	    (errno != ENOTCONN && errno != ECONNABORTED))
 		return 0;
 	if (ofs_unmount(point, true, err) == -1)

@@ -208,8 +208,11 @@ static void *publish(void *arg)
 	if (!on_descriptor(s->v->point)) {
 		if (stat(s->v->point, &st) == -1 ||
 		    statfs(s->v->point, &fs) == -1) {
-			optimfs_fail(&s->unanswered, errno,
-			    "%s: the mount does not answer: %m", s->v->point);
+			/* unless it is being ended already */
+			if (!fuse_session_exited(s->se))
+				optimfs_fail(&s->unanswered, errno,
+				    "%s: the mount does not answer: %m",
+				    s->v->point);
 			fuse_session_exit(s->se);
 			return NULL;
 		}

@@ -38,7 +38,7 @@ static const struct ofs_option *find(const struct ofs_options *o,
 		if (strcmp(t->name, name) == 0)
 			return t;
 		if (t->kind == OFS_OPTION_FLAG && strncmp(name, "no", 2) == 0 &&
-		    strcmp(t->name, name + 2 + (name[2] == '-')) == 0)
+		    strcmp(t->name, name + 2 + (name[2] == '_')) == 0)
 			off = t;
 	}
 	*on = off == NULL;
