@@ -65,13 +65,14 @@ bool ofs_tile_exact(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 	return *held == numel && sum == want;
 }
 
-/* Which shard after i meets it. What one tensor may cost is far above what
- * regular layouts with gaps need, which is about a hundred tests a shard. */
+/* Which shard after i meets it. Regular layouts with gaps need about a hundred
+ * tests a shard; what a tensor may cost is far above, and lets any layout of
+ * some thousand chunks be told exactly. */
 enum ofs_tile ofs_tile_overlap(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, uint64_t *work, uint32_t pair[2])
 {
 	uint64_t off[OFS_MAX_DIMS], size[OFS_MAX_DIMS], volume = 1;
-	uint64_t budget = 65536 + (uint64_t)512 * t->nshards;
+	uint64_t budget = (1u << 24) + (uint64_t)512 * t->nshards;
 	enum ofs_tile found = OFS_TILE_DISJOINT;
 	struct ofs_region region;
 	struct ofs_walk w;

@@ -98,6 +98,14 @@ static int walk_into(int at, const char *name, size_t n, bool close_at)
 	return -1;
 }
 
+static bool is_link(int at, const char *name)
+{
+	struct stat st;
+
+	return fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    S_ISLNK(st.st_mode);
+}
+
 /* What open_beneath does, on a kernel or in a sandbox without openat2. rel
  * has no ".." and no link is followed, so that each step stays inside. */
 static int walk(int dirfd, const char *rel, int flags)
@@ -115,6 +123,9 @@ static int walk(int dirfd, const char *rel, int flags)
 		fd = openat(at, rel, flags | O_NOFOLLOW);
 	while (fd == -1 && errno == EINTR);
 	saved = errno;
+	/* what the kernel says to O_DIRECTORY for a link as well */
+	if (fd == -1 && saved == ENOTDIR && is_link(at, rel))
+		saved = ELOOP;
 	if (at != dirfd)
 		close(at);
 	errno = saved;
@@ -130,10 +141,8 @@ static int open_beneath(const struct ofs_dir *dir, const char *rel, int flags)
 	};
 	int fd;
 
-	if (!dir->follow) {
-		how.flags |= O_NOFOLLOW;
+	if (!dir->follow)
 		how.resolve |= RESOLVE_NO_SYMLINKS;
-	}
 	/* EAGAIN: something was renamed while a ".." of a link was resolved. */
 	for (int tries = 0; tries < 100; tries++) {
 		fd = (int)syscall(SYS_openat2, dir->fd, rel, &how, sizeof(how));
@@ -233,12 +242,14 @@ int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
 
 bool ofs_dir_stat(const struct ofs_dir *dir, const char *rel, struct stat *st)
 {
+	int fd, flags = O_PATH | O_CLOEXEC;
 	bool there;
-	int fd;
 
 	if (!ofs_path_stays(rel, strlen(rel)))
 		return false;
-	fd = open_beneath(dir, rel, O_PATH | O_CLOEXEC);
+	if (!dir->follow)
+		flags |= O_NOFOLLOW; /* a link is described, not followed */
+	fd = open_beneath(dir, rel, flags);
 	if (fd == -1)
 		return false;
 	there = fstat(fd, st) == 0;

@@ -1,0 +1,254 @@
+/* composition.c - files made of literal bytes and boxes of tensors */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "composition.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "layout.h"
+#include "tap.h"
+
+static uint64_t rng = 0x2545f4914f6cdd1d;
+
+static uint8_t *random_bytes(size_t n)
+{
+	uint8_t *p = malloc(n + 1);
+
+	if (p == NULL)
+		bail_out("out of memory");
+	for (size_t i = 0; i < n; i++)
+		p[i] = (uint8_t)random_u64(&rng);
+	return p;
+}
+
+/* A file and what it should hold. */
+struct made {
+	struct ofs_composition c;
+	struct layout l;
+	struct stored s;
+	uint8_t *tensor;
+	uint8_t *want;
+	uint64_t size;
+};
+
+/* The elements of a box of the tensor, in C order, at the end of want. */
+static void expect_box(struct made *m, const uint64_t *lo, const uint64_t *size)
+{
+	uint64_t n = layout_numel(size, m->l.ndim);
+
+	m->want = realloc(m->want, m->size + n * m->s.item + 1);
+	if (m->want == NULL)
+		bail_out("out of memory");
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t rest = i, at = 0, pitch = 1;
+
+		for (unsigned int k = m->l.ndim; k-- > 0;) {
+			at += (lo[k] + rest % size[k]) * pitch;
+			rest /= size[k];
+			pitch *= m->l.shape[k];
+		}
+		memcpy(m->want + m->size, m->tensor + at * m->s.item,
+		    m->s.item);
+		m->size += m->s.item;
+	}
+}
+
+static void put_box(struct made *m)
+{
+	uint64_t box[2 * LAYOUT_DIMS] = { 0 };
+	unsigned int d = m->l.ndim;
+
+	for (unsigned int k = 0; k < d; k++) {
+		box[k] = random_below(&rng, m->l.shape[k] + 1);
+		box[d + k] = random_below(&rng, m->l.shape[k] - box[k] + 1);
+	}
+	if (ofs_composition_box(&m->c, m->s.cat, 0, box, NULL) == -1)
+		bail_out("no box");
+	expect_box(m, box, box + d);
+}
+
+static void put_whole(struct made *m)
+{
+	static const uint64_t origin[LAYOUT_DIMS];
+
+	if (ofs_composition_box(&m->c, m->s.cat, 0, NULL, NULL) == -1)
+		bail_out("no box");
+	expect_box(m, origin, m->l.shape);
+}
+
+static void put_bytes(struct made *m)
+{
+	size_t n = random_below(&rng, 40);
+	uint8_t *bytes = random_bytes(n);
+
+	if (ofs_composition_bytes(&m->c, bytes, n, NULL) == -1)
+		bail_out("no bytes");
+	m->want = realloc(m->want, m->size + n + 1);
+	if (m->want == NULL)
+		bail_out("out of memory");
+	memcpy(m->want + m->size, bytes, n);
+	m->size += n;
+	free(bytes);
+}
+
+static void make(struct made *m)
+{
+	*m = (struct made){ .want = random_bytes(0) };
+	layout_shape(&m->l, &rng);
+	layout_cut(&m->l, (enum layout_kind)random_below(&rng, LAYOUT_KINDS),
+	    &rng);
+	m->tensor = random_bytes(layout_numel(m->l.shape, m->l.ndim) *
+	    ofs_dtype_size(m->l.dtype));
+	stored_init(&m->s, &m->l, m->tensor, true, &rng);
+	ofs_composition_init(&m->c);
+	for (uint64_t n = random_below(&rng, 8); n > 0; n--)
+		switch (random_below(&rng, 3)) {
+		case 0:
+			put_bytes(m);
+			break;
+		case 1:
+			put_box(m);
+			break;
+		default:
+			put_whole(m);
+			break;
+		}
+}
+
+static void drop(struct made *m)
+{
+	ofs_composition_fini(&m->c);
+	stored_fini(&m->s);
+	layout_fini(&m->l);
+	free(m->tensor);
+	free(m->want);
+}
+
+/* A range of the file, widened to whole elements. */
+static bool range_is(struct made *m, uint64_t off, uint64_t len)
+{
+	uint64_t from = off, n = len;
+	struct optimfs_error err = { 0 };
+	struct ofs_plan plan = { 0 };
+	uint8_t *got;
+	bool same;
+
+	ofs_composition_align(&m->c, m->s.cat, &from, &n);
+	if (from > off || from + n < off + len || from + n > m->size ||
+	    off - from >= 16 || from + n - off - len >= 16)
+		return false;
+	got = calloc(1, n + 1);
+	if (got == NULL)
+		bail_out("out of memory");
+	same = ofs_composition_plan(&m->c, m->s.cat, from, n, got, stored_place,
+		   &m->s, &plan, &err) == 0;
+	if (!same)
+		diag("%s", err.text);
+	stored_run(&m->s, &plan, got, NULL);
+	same = same && memcmp(got, m->want + from, n) == 0;
+	ofs_plan_fini(&plan);
+	free(got);
+	return same;
+}
+
+static void ranges(void)
+{
+	int good = 0, rounds = 2000;
+
+	for (int i = 0; i < rounds; i++) {
+		struct made m;
+		bool same;
+
+		make(&m);
+		same = m.c.size == m.size && range_is(&m, 0, m.size);
+		for (int k = 0; m.size > 0 && k < 8 && same; k++) {
+			uint64_t off = random_below(&rng, m.size);
+
+			same = range_is(&m, off,
+			    1 + random_below(&rng, m.size - off));
+		}
+		good += same;
+		drop(&m);
+	}
+	is_int(good, rounds, "random pieces, boxes and ranges");
+}
+
+static void alignment(void)
+{
+	static const uint64_t zero[1] = { 0 }, three[1] = { 3 };
+	struct layout l = { .ndim = 1, .shape = { 3 }, .dtype = OFS_FLOAT32 };
+	static const uint64_t empty[2] = { 1, 0 };
+	uint8_t bytes[12] = { 0 };
+	struct ofs_composition c;
+	uint64_t off, len;
+	struct stored s;
+
+	layout_add(&l, zero, three);
+	stored_init(&s, &l, bytes, false, &rng);
+	ofs_composition_init(&c);
+	ofs_composition_bytes(&c, "header", 6, NULL);
+	ofs_composition_bytes(&c, NULL, 0, NULL);
+	ofs_composition_box(&c, s.cat, 0, empty, NULL);
+	ofs_composition_box(&c, s.cat, 0, NULL, NULL);
+	is_u64(c.n, 2, "empty pieces are not kept");
+	is_u64(c.size, 18, "size");
+	off = 3, len = 4;
+	ofs_composition_align(&c, s.cat, &off, &len);
+	ok(off == 3 && len == 7, "bytes stay, an element is made whole");
+	off = 11, len = 2;
+	ofs_composition_align(&c, s.cat, &off, &len);
+	ok(off == 10 && len == 4, "both ends of one element");
+	off = 10, len = 8;
+	ofs_composition_align(&c, s.cat, &off, &len);
+	ok(off == 10 && len == 8, "whole elements stay");
+	off = 11, len = 0;
+	ofs_composition_align(&c, s.cat, &off, &len);
+	ok(off == 11 && len == 0, "nothing stays nothing");
+	ofs_composition_fini(&c);
+	stored_fini(&s);
+	layout_fini(&l);
+}
+
+/* A piece that fails takes back what those before it planned. */
+static void failure(void)
+{
+	static const uint64_t lo[1] = { 0 }, size[1] = { 2 };
+	struct layout l = { .ndim = 1, .shape = { 3 }, .dtype = OFS_UINT8 };
+	static const uint64_t good[2] = { 0, 2 };
+	struct optimfs_error err = { 0 };
+	struct ofs_plan plan = { 0 };
+	struct ofs_composition c;
+	uint8_t bytes[3] = { 0 }, buf[8];
+	struct stored s;
+
+	layout_add(&l, lo, size);
+	stored_init(&s, &l, bytes, false, &rng);
+	ofs_composition_init(&c);
+	ofs_composition_box(&c, s.cat, 0, good, NULL);
+	ofs_composition_box(&c, s.cat, 0, NULL, NULL);
+	is_int(ofs_composition_plan(&c, s.cat, 0, 4, buf, stored_place, &s,
+		   &plan, &err),
+	    0, "before the gap");
+	is_u64(plan.n, 2, "two pieces, two segments");
+	is_int(ofs_composition_plan(&c, s.cat, 0, 5, buf, stored_place, &s,
+		   &plan, &err),
+	    -1, "with it");
+	is_error(err, EIO, "OFS607 element 2", "says what is missing");
+	is_u64(plan.n, 2, "the plan is as it was");
+	ofs_plan_fini(&plan);
+	ofs_composition_fini(&c);
+	stored_fini(&s);
+	layout_fini(&l);
+}
+
+int main(void)
+{
+	ranges();
+	alignment();
+	failure();
+	return done_testing();
+}

@@ -1,0 +1,319 @@
+/* io.c - names from an index never lead out of the checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tap.h"
+
+static char scratch[] = "/tmp/optimfs-io-XXXXXX";
+
+static void put(const char *name, const char *text)
+{
+	int fd = open(name, O_WRONLY | O_CREAT | O_EXCL, 0600);
+
+	if (fd == -1 || write(fd, text, strlen(text)) == -1)
+		bail_out("%s: %m", name);
+	close(fd);
+}
+
+static void must(int ret, const char *what)
+{
+	if (ret == -1)
+		bail_out("%s: %m", what);
+}
+
+static void put_socket(const char *name)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	strcpy(a.sun_path, name);
+	must(bind(fd, (struct sockaddr *)&a, sizeof(a)), "bind");
+	close(fd);
+}
+
+/* ck/ is the checkpoint; beside it lies what it must not reach. */
+static void make_tree(void)
+{
+	if (mkdtemp(scratch) == NULL || chdir(scratch) == -1)
+		bail_out("%s: %m", scratch);
+	put("secret", "s");
+	must(mkdir("ck", 0700) | mkdir("ck/sub", 0700) | mkdir("out", 0700),
+	    "mkdir");
+	put("out/f", "o");
+	put("ck/f", "hello");
+	put("ck/sub/f", "there");
+	must(link("ck/f", "ck/same"), "link");
+	must(symlink("f", "ck/inside") | symlink("../secret", "ck/outside") |
+		symlink("sub", "ck/subway") | symlink("../out", "ck/exit") |
+		symlink("/proc/self/mem", "ck/memory") |
+		symlink("sub/../f", "ck/around") | symlink("loop", "ck/loop"),
+	    "symlink");
+	must(mkfifo("ck/fifo", 0600), "mkfifo");
+	put_socket("ck/socket");
+	must(truncate("ck/same", 5), "truncate");
+	put("ck/sparse", "");
+	must(truncate("ck/sparse", (off_t)1 << 40), "truncate");
+}
+
+static void remove_tree(void)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf %s", scratch);
+	if (chdir("/") == -1 || system(command) != 0)
+		diag("%s is left", scratch);
+}
+
+struct row {
+	const char *rel;
+	int code; /* 0: opens */
+	const char *part;
+};
+
+/* Without -o follow. */
+static const struct row strict[] = {
+	{ "f", 0, "" },
+	{ "same", 0, "" },
+	{ "sub/f", 0, "" },
+	{ "sparse", 0, "" },
+	{ "none", ENOENT, "OFS140 none" },
+	{ "f/none", ENOENT, "OFS140" },
+	{ "none/f", ENOENT, "OFS140" },
+	{ "", EPERM, "OFS620" },
+	{ ".", EPERM, "OFS620" },
+	{ "..", EPERM, "OFS620" },
+	{ "/", EPERM, "OFS620" },
+	{ "/etc/passwd", EPERM, "OFS620 path '/etc/passwd' leaves" },
+	{ "../secret", EPERM, "OFS620" },
+	{ "sub/../../secret", EPERM, "OFS620" },
+	{ "sub/..", EPERM, "OFS620" },
+	{ "sub/../f", EPERM, "OFS620" },
+	{ "./f", EPERM, "OFS620" },
+	{ "sub//f", EPERM, "OFS620" },
+	{ "sub/", EPERM, "OFS620" },
+	{ "inside", EPERM, "OFS621" },
+	{ "outside", EPERM, "OFS621" },
+	{ "around", EPERM, "OFS621" },
+	{ "loop", EPERM, "OFS621" },
+	{ "memory", EPERM, "OFS621" },
+	{ "subway/f", EPERM, "OFS621" },
+	{ "exit/f", EPERM, "OFS621" },
+	{ "sub", EUCLEAN, "OFS602 sub: not a regular file" },
+	{ "fifo", EUCLEAN, "OFS602" },
+	{ "socket", EUCLEAN, "OFS602" },
+};
+
+/* With it, where that differs. */
+static const struct row follow[] = {
+	{ "f", 0, "" },
+	{ "inside", 0, "" },
+	{ "around", 0, "" },
+	{ "subway/f", 0, "" },
+	{ "outside", EPERM, "OFS620" },
+	{ "exit/f", EPERM, "OFS620" },
+	{ "memory", EPERM, "OFS620" },
+	{ "loop", EPERM, "OFS621" },
+	{ "../secret", EPERM, "OFS620" },
+	{ "fifo", EUCLEAN, "OFS602" },
+};
+
+static bool row_holds(const struct ofs_dir *dir, const struct row *r)
+{
+	struct optimfs_error err = { 0 };
+	struct stat st;
+	int fd = ofs_dir_open_file(dir, r->rel, &st, &err);
+
+	if (fd != -1)
+		close(fd);
+	if (r->code == 0 ? fd != -1
+			 : fd == -1 && err.code == r->code &&
+		    strstr(err.text, r->part) != NULL)
+		return true;
+	diag("'%s': %d %s", r->rel, err.code, err.text);
+	return false;
+}
+
+static void rows(const struct ofs_dir *dir, const struct row *r, size_t n,
+    const char *what)
+{
+	for (size_t i = 0; i < n; i++)
+		ok(row_holds(dir, &r[i]), "%s: '%s' gives %s", what, r[i].rel,
+		    r[i].code == 0 ? "a file" : r[i].part);
+}
+
+/* Make openat2 fail with error from here on. */
+static bool forbid_openat2(unsigned int error)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+		    offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { 4, filter };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/* In a child: as many rows as differ, 255 when there is no seccomp. */
+static int without_openat2(const struct ofs_dir *dir, unsigned int error)
+{
+	struct optimfs_error err = { 0 };
+	int status = 0, bad = 0;
+	struct ofs_dir sub;
+	struct stat st;
+	pid_t pid;
+
+	pid = fork();
+
+	if (pid == 0) {
+		if (!forbid_openat2(error))
+			_exit(255);
+		for (size_t i = 0; i < sizeof(strict) / sizeof(*strict); i++)
+			bad += !row_holds(dir, &strict[i]);
+		if (ofs_dir_open_sub(dir, "subway", &sub, &err) != -1 ||
+		    err.code != EPERM)
+			bad++;
+		if (!ofs_dir_stat(dir, "inside", &st) || !S_ISLNK(st.st_mode))
+			bad++;
+		_exit(bad);
+	}
+	if (pid == -1 || waitpid(pid, &status, 0) == -1 || !WIFEXITED(status))
+		return -1;
+	return WEXITSTATUS(status);
+}
+
+static void fallback(const struct ofs_dir *dir)
+{
+	int bad = without_openat2(dir, ENOSYS);
+
+	if (bad == 255) {
+		skip(2, "no seccomp here");
+		return;
+	}
+	is_int(bad, 0, "the same on a kernel without openat2");
+	is_int(without_openat2(dir, EPERM), 0, "and in an old sandbox");
+}
+
+static void paths(void)
+{
+	char deep[2 * 300], too_long[5001];
+
+	for (size_t i = 0; i < sizeof(deep); i++)
+		deep[i] = i % 2 == 0 ? 'a' : '/';
+	memset(too_long, 'a', sizeof(too_long));
+	ok(ofs_path_stays("a/b.c/..d/...", 13), "names that begin with dots");
+	ok(!ofs_path_stays("a\0b", 3), "a NUL");
+	ok(!ofs_path_stays(too_long, 5000), "5000 bytes");
+	ok(ofs_path_stays(too_long, 4096), "4096 bytes");
+	ok(!ofs_path_stays(deep, 2 * 256 - 1), "256 components");
+	ok(ofs_path_stays(deep, 2 * 255 - 1), "255 components");
+}
+
+static void reading(const struct ofs_dir *dir)
+{
+	struct optimfs_error err = { 0 };
+	uint8_t *bytes = NULL, buf[8];
+	struct stat st;
+	uint64_t len;
+	int fd;
+
+	is_int(ofs_dir_read_file(dir, "f", 5, &bytes, &len, &err), 0, "a file");
+	is_u64(len, 5, "all of it");
+	is_mem(bytes, "hello\0", 6, "and a NUL");
+	free(bytes);
+	is_int(ofs_dir_read_file(dir, "f", 4, &bytes, &len, &err), -1,
+	    "a file over the limit");
+	is_error(err, E2BIG, "OFS440 f: 5 bytes, limit 4", "says both");
+	fd = ofs_dir_open_file(dir, "f", &st, &err);
+	is_int(ofs_pread_all(fd, buf, 8, 2, &err), -1, "past the end");
+	is_error(err, EIO, "OFS603 3 of 8 bytes at 2", "how many there were");
+	is_int(ofs_pread_all(fd, buf, 1, UINT64_MAX, &err), -1, "no wrap");
+	is_error(err, EIO, "OFS603", "as behind the end");
+	is_int(ofs_pread_all(fd, buf, 0, 5, &err), 0, "nothing, at the end");
+	close(fd);
+	ok(!ofs_dir_stat(dir, "none", &st), "stat of nothing");
+	ok(ofs_dir_stat(dir, "fifo", &st) && S_ISFIFO(st.st_mode),
+	    "stat of a FIFO");
+	ok(ofs_dir_stat(dir, "inside", &st) && S_ISLNK(st.st_mode),
+	    "stat of a link is the link's");
+	ok(!ofs_dir_stat(dir, "exit/f", &st), "stat behind a link");
+}
+
+static void listing(const struct ofs_dir *dir)
+{
+	struct optimfs_error err = { 0 };
+	struct ofs_names names;
+	struct ofs_dir sub;
+
+	is_int(ofs_dir_list(dir, &names, &err), 0, "a list");
+	is_u64(names.n, 13, "of all names");
+	is_str(names.name[0], "around", "sorted: the first");
+	is_str(names.name[12], "subway", "sorted: the last");
+	ofs_names_free(&names);
+	is_int(ofs_dir_list(dir, &names, &err), 0, "and again");
+	is_u64(names.n, 13, "from the start");
+	ofs_names_free(&names);
+	is_int(ofs_dir_open_sub(dir, "sub", &sub, &err), 0, "a sub-directory");
+	is_int(ofs_dir_list(&sub, &names, &err), 0, "its list");
+	is_str(names.name[0], "f", "its file");
+	ofs_names_free(&names);
+	ofs_dir_close(&sub);
+	is_int(ofs_dir_open_sub(dir, "subway", &sub, &err), -1, "a link");
+	is_error(err, EPERM, "OFS621", "is refused");
+	is_int(ofs_dir_open_sub(dir, "f", &sub, &err), -1, "a file");
+	is_error(err, ENOENT, "OFS140", "is no directory");
+	is_int(ofs_dir_open("none", &sub, &err), -1, "no directory");
+	is_error(err, EIO, "none", "says which");
+}
+
+/* The descriptor stays at the directory, whatever its name is now. */
+static void moved(const struct ofs_dir *dir)
+{
+	struct row here = { "f", 0, "" };
+
+	must(rename("ck", "old"), "rename");
+	must(mkdir("ck", 0700), "mkdir");
+	ok(row_holds(dir, &here), "a directory that was renamed");
+	must(rmdir("ck") | rename("old", "ck"), "rename");
+}
+
+int main(void)
+{
+	struct optimfs_error err = { 0 };
+	struct ofs_dir dir;
+
+	make_tree();
+	if (ofs_dir_open("ck", &dir, &err) == -1)
+		bail_out("%s", err.text);
+	rows(&dir, strict, sizeof(strict) / sizeof(*strict), "strict");
+	fallback(&dir);
+	paths();
+	reading(&dir);
+	listing(&dir);
+	moved(&dir);
+	dir.follow = true;
+	rows(&dir, follow, sizeof(follow) / sizeof(*follow), "follow");
+	ofs_dir_close(&dir);
+	remove_tree();
+	return done_testing();
+}
