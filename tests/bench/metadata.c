@@ -39,6 +39,7 @@ static const char RELATIVE_PATH[] = "relative_path";
 static const char TRANSFORMS[] = "transform_descriptors";
 static const char ZSTD[] = "stream.zstd/1";
 static const char CHECKPOINT_ID[] = "checkpoint_id", SAVE_ID[] = "save_id";
+static const char OPTIM[] = "optim", PARAM_GROUPS[] = "param_groups";
 static const char LOAD_ID[] = "load_id", MODULES[] = "modules";
 
 struct writer {
@@ -48,6 +49,8 @@ struct writer {
 	uint32_t *key;           /* memo numbers by tensor, then by object */
 	uint32_t layout, format; /* memo numbers, once known is set */
 	bool known;
+	char fqn[NAME_SIZE]; /* last in a path */
+	uint32_t fqn_memo;
 	struct {
 		uint32_t memo, rank, file;
 		bool set;
@@ -170,12 +173,32 @@ static void put_state_dict_metadata(struct writer *w)
 	pk4_end(&w->p, &entries);
 }
 
+/* A path of strings. Those of one parameter's state share its name. */
+static void put_path(struct writer *w, uint64_t t)
+{
+	char fqn[NAME_SIZE];
+	const char *part[4];
+	size_t n = checkpoint_path(w->c, t, fqn, part);
+
+	pk4_tuple_open(&w->p, n);
+	for (size_t i = 0; i < n; i++) {
+		if (part[i] != fqn)
+			pk4_known(&w->p, part[i]);
+		else if (n == 4 && strcmp(w->fqn, fqn) == 0)
+			pk4_get(&w->p, w->fqn_memo);
+		else {
+			w->fqn_memo = pk4_str(&w->p, fqn);
+			strcpy(w->fqn, fqn);
+		}
+	}
+	pk4_tuple(&w->p, n);
+}
+
 /* How flat keys nest. */
 static void put_planner_data(struct writer *w)
 {
 	const struct checkpoint *c = w->c;
-	size_t nobjects = checkpoint_nobjects(c), n;
-	char part[4][NAME_SIZE];
+	size_t nobjects = checkpoint_nobjects(c);
 	struct pk4_batch entries;
 
 	pk4_known(&w->p, PLANNER_DATA);
@@ -183,18 +206,14 @@ static void put_planner_data(struct writer *w)
 	for (uint64_t t = 0; t < c->ntensors; t++) {
 		pk4_next(&w->p, &entries);
 		pk4_get(&w->p, w->key[t]);
-		n = checkpoint_path(c, t, part);
-		pk4_tuple_open(&w->p, n);
-		for (size_t i = 0; i < n; i++)
-			pk4_str(&w->p, part[i]);
-		pk4_tuple(&w->p, n);
+		put_path(w, t);
 	}
 	for (size_t i = 0; i < nobjects; i++) {
 		pk4_next(&w->p, &entries);
 		pk4_get(&w->p, w->key[c->ntensors + i]);
 		pk4_tuple_open(&w->p, 4);
-		pk4_str(&w->p, "optim");
-		pk4_str(&w->p, "param_groups");
+		pk4_known(&w->p, OPTIM);
+		pk4_known(&w->p, PARAM_GROUPS);
 		pk4_int(&w->p, 0);
 		pk4_str(&w->p, checkpoint_option(i));
 		pk4_tuple(&w->p, 4);

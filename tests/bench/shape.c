@@ -13,6 +13,8 @@
 
 static const char *const state_names[] = { "", "exp_avg", "exp_avg_sq",
 	"step" };
+static const char path_model[] = "model", path_optim[] = "optim";
+static const char path_state[] = "state";
 #define PER_PARAM 4 /* with optim */
 #define STEP      3
 
@@ -133,26 +135,28 @@ void checkpoint_fqn(uint64_t param, char fqn[NAME_SIZE])
 }
 
 size_t checkpoint_path(const struct checkpoint *c, uint64_t t,
-    char part[4][NAME_SIZE])
+    char fqn[NAME_SIZE], const char *part[4])
 {
 	uint64_t kind = c->optim ? t % PER_PARAM : 0;
-	char *fqn = part[kind == 0 ? 1 : 2];
 
 	checkpoint_fqn(c->optim ? t / PER_PARAM : t, fqn);
 	if (kind == 0) {
-		strcpy(part[0], "model");
+		part[0] = path_model;
+		part[1] = fqn;
 		return 2;
 	}
-	strcpy(part[0], "optim");
-	strcpy(part[1], "state");
-	strcpy(part[3], state_names[kind]);
+	part[0] = path_optim;
+	part[1] = path_state;
+	part[2] = fqn;
+	part[3] = state_names[kind];
 	return 4;
 }
 
 void checkpoint_key(const struct checkpoint *c, uint64_t t, char key[NAME_SIZE])
 {
-	char part[4][NAME_SIZE];
-	size_t n = checkpoint_path(c, t, part), len = 0;
+	char fqn[NAME_SIZE];
+	const char *part[4];
+	size_t n = checkpoint_path(c, t, fqn, part), len = 0;
 
 	for (size_t i = 0; i < n; i++)
 		len += (size_t)snprintf(key + len, NAME_SIZE - len, "%s%s",

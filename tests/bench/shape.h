@@ -45,11 +45,12 @@ void checkpoint_init(struct checkpoint *c);
 bool checkpoint_is_step(const struct checkpoint *c, uint64_t t);
 /* The number that decides a tensor's content. */
 uint64_t checkpoint_number(const struct checkpoint *c, uint64_t t);
-/* Flat key ("optim.state.a.exp_avg") and its path's components. */
+/* Flat key ("optim.state.a.exp_avg") and the components of its path, of which
+ * fqn is one and the others are literals. */
 void checkpoint_key(const struct checkpoint *c, uint64_t t,
     char key[NAME_SIZE]);
 size_t checkpoint_path(const struct checkpoint *c, uint64_t t,
-    char part[4][NAME_SIZE]);
+    char fqn[NAME_SIZE], const char *part[4]);
 void checkpoint_fqn(uint64_t param, char fqn[NAME_SIZE]);
 
 /* Part k of a tensor; nparts of them in the order of the ranks. */
