@@ -1,0 +1,540 @@
+/* locate.c - places in items, records and raw bytes; what must agree */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/locate.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/zip.h"
+#include "handmade.h"
+#include "mkzip.h"
+#include "tap.h"
+
+/* A tensor as it is pickled. */
+struct pickled {
+	const char *storage; /* "FloatStorage" */
+	uint64_t numel, offset;
+	unsigned int ndim;
+	uint64_t shape[3], stride[3];
+};
+
+static const struct pickled matrix = { "FloatStorage", 6, 0, 2, { 2, 3 },
+	{ 3, 1 } };
+
+static const float numbers[] = { 0, 1, 2, 3, 4, 5 };
+
+static void put_int(struct ofs_buf *b, uint64_t v)
+{
+	ofs_buf_put(b, "\x8a\x08", 2);
+	ofs_buf_put(b, &v, 8);
+}
+
+static void put_str(struct ofs_buf *b, const char *s)
+{
+	uint32_t n = (uint32_t)strlen(s);
+
+	ofs_buf_putc(b, 'X');
+	ofs_buf_put(b, &n, 4);
+	ofs_buf_puts(b, s);
+}
+
+static void put_tuple(struct ofs_buf *b, const uint64_t *v, unsigned int n)
+{
+	ofs_buf_putc(b, '(');
+	for (unsigned int i = 0; i < n; i++)
+		put_int(b, v[i]);
+	ofs_buf_putc(b, 't');
+}
+
+/* torch._utils._rebuild_tensor_v2(storage, offset, shape, stride, False, {}) */
+static void put_tensor(struct ofs_buf *b, const struct pickled *p)
+{
+	ofs_buf_puts(b,
+	    "\x80\x02"
+	    "ctorch._utils\n_rebuild_tensor_v2\n((");
+	put_str(b, "storage");
+	ofs_buf_printf(b, "ctorch\n%s\n", p->storage);
+	put_str(b, "0");
+	put_str(b, "cpu");
+	put_int(b, p->numel);
+	ofs_buf_puts(b, "tQ");
+	put_int(b, p->offset);
+	put_tuple(b, p->shape, p->ndim);
+	put_tuple(b, p->stride, p->ndim);
+	ofs_buf_puts(b,
+	    "\x89"
+	    "ccollections\nOrderedDict\n)RtR.");
+}
+
+/* An archive of a tensor over n bytes of storage called key; pickle, when not
+ * NULL, in its place. */
+static void archive(struct mkzip *z, const struct pickled *p,
+    const char *pickle, const char *key, const void *bytes, size_t n,
+    const char *order)
+{
+	struct ofs_buf b = { 0 };
+
+	*z = (struct mkzip){ 0 };
+	if (pickle == NULL)
+		put_tensor(&b, p);
+	else
+		ofs_buf_puts(&b, pickle);
+	mkzip_add(z, "archive/data.pkl", b.data, b.len);
+	mkzip_add(z, "archive/byteorder", order, strlen(order));
+	mkzip_add(z, key, bytes, n);
+	mkzip_add(z, "archive/version", "3\n", 2);
+	mkzip_end(z);
+	ofs_buf_fini(&b);
+}
+
+/* A checkpoint of one tensor of float32 in one shard. */
+struct one {
+	struct handmade h;
+	struct ofs_transport *transport;
+	struct ofs_locator *l;
+};
+
+static void one_init(struct one *o, const uint64_t *shape, unsigned int ndim,
+    const struct ofs_shard *s)
+{
+	struct optimfs_error err = { 0 };
+	struct ofs_tensor t = { .ndim = (uint8_t)ndim,
+		.grid_ndim = (uint8_t)ndim,
+		.dtype = OFS_FLOAT32,
+		.nshards = 1,
+		.error = OFS_NONE };
+
+	t.shape = t.grid = ofs_catalog_dims(o->h.cat, shape, ndim, &err);
+	ofs_catalog_shard(o->h.cat, s, &err);
+	ofs_catalog_tensor(o->h.cat, &t, &err);
+	if (ofs_catalog_finish(o->h.cat, &err) == -1)
+		bail_out("%s", err.text);
+	if (o->h.cat->tensors->error != OFS_NONE)
+		bail_out("%s", o->h.cat->notes->text);
+	o->transport = handmade_transport(&o->h, 1 << 20);
+	o->l = ofs_locator_new(o->h.cat, o->transport, &err);
+	if (o->l == NULL)
+		bail_out("%s", err.text);
+}
+
+static void one_fini(struct one *o)
+{
+	ofs_locator_free(o->l);
+	ofs_transport_close(o->transport);
+	handmade_fini(&o->h);
+}
+
+/* All its elements, through a plan. */
+static bool reads(struct one *o, uint64_t count, const float *want)
+{
+	const struct ofs_tensor *t = o->h.cat->tensors;
+	struct optimfs_error err = { 0 };
+	struct ofs_plan plan = { 0 };
+	float got[8] = { 0 };
+	bool same = false;
+
+	if (ofs_plan_elements(o->h.cat, t, 0, count, 0, ofs_locate, o->l, &plan,
+		&err) == 0 &&
+	    ofs_transport_fetch(o->transport, plan.seg, plan.n, got, &err) == 0)
+		same = memcmp(got, want, count * sizeof(*want)) == 0;
+	else
+		diag("%s", err.text);
+	ofs_plan_fini(&plan);
+	return same;
+}
+
+/* Files whose item begins at byte 5. */
+#define PAD 5
+
+static struct ofs_shard put_item(struct one *o, const struct mkzip *z)
+{
+	struct ofs_shard s = { .at = { .off = PAD,
+				   .len = z->b.len,
+				   .encoding = OFS_TORCH_ITEM },
+		.box = OFS_NONE,
+		.view = OFS_NONE };
+	struct ofs_buf file = { 0 };
+
+	handmade_init(&o->h);
+	ofs_buf_put(&file, "#####", PAD);
+	ofs_buf_put(&file, z->b.data, z->b.len);
+	ofs_buf_puts(&file, "what follows");
+	s.at.object = handmade_file(&o->h, "f", file.data, file.len);
+	ofs_buf_fini(&file);
+	return s;
+}
+
+struct row {
+	const char *what;
+	struct pickled p;
+	const char *pickle, *key;
+	size_t stored; /* bytes of the storage */
+	unsigned int ndim;
+	uint64_t shape[3]; /* the catalog's */
+	int code;          /* 0: reads as want */
+	const char *part;
+	float want[6];
+};
+
+#define DATA "archive/data/0"
+
+static const struct row items[] = {
+	{ "a tensor", { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL,
+	    DATA, 24, 2, { 2, 3 }, 0, "", { 0, 1, 2, 3, 4, 5 } },
+	{ "transposed", { "FloatStorage", 6, 0, 2, { 3, 2 }, { 1, 3 } }, NULL,
+	    DATA, 24, 2, { 3, 2 }, 0, "", { 0, 3, 1, 4, 2, 5 } },
+	{ "a view", { "FloatStorage", 6, 2, 1, { 2 }, { 2 } }, NULL, DATA, 24,
+	    1, { 2 }, 0, "", { 2, 4 } },
+	{ "an expanded one", { "FloatStorage", 1, 0, 1, { 4 }, { 0 } }, NULL,
+	    DATA, 4, 1, { 4 }, 0, "", { 0, 0, 0, 0 } },
+	{ "a scalar", { "FloatStorage", 1, 0, 0, { 0 }, { 0 } }, NULL, DATA, 4,
+	    0, { 0 }, 0, "", { 0 } },
+	{ "without leading ones",
+	    { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL, DATA, 24, 3,
+	    { 1, 2, 3 }, 0, "", { 0, 1, 2, 3, 4, 5 } },
+	{ "with ones more",
+	    { "FloatStorage", 6, 0, 3, { 2, 1, 3 }, { 3, 9, 1 } }, NULL, DATA,
+	    24, 2, { 2, 3 }, 0, "", { 0, 1, 2, 3, 4, 5 } },
+	{ "another dtype", { "IntStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL,
+	    DATA, 24, 2, { 2, 3 }, EUCLEAN,
+	    "OFS615 f at 5: the item holds int32, its index says float32",
+	    { 0 } },
+	{ "another shape", { "FloatStorage", 6, 0, 2, { 3, 2 }, { 2, 1 } },
+	    NULL, DATA, 24, 2, { 2, 3 }, EUCLEAN,
+	    "OFS615 f at 5: dim 0 of the item is 3, its index says 2", { 0 } },
+	{ "a larger one", { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL,
+	    DATA, 24, 1, { 2 }, EUCLEAN, "OFS615", { 0 } },
+	{ "fewer dims", { "FloatStorage", 2, 0, 1, { 2 }, { 1 } }, NULL, DATA,
+	    8, 2, { 2, 3 }, EUCLEAN, "OFS615", { 0 } },
+	{ "a storage that is shorter",
+	    { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL, DATA, 20, 2,
+	    { 2, 3 }, EUCLEAN, "OFS527 f at 5", { 0 } },
+	{ "a storage that is longer", { "FloatStorage", 5, 0, 1, { 5 }, { 1 } },
+	    NULL, DATA, 24, 1, { 5 }, EUCLEAN, "OFS527", { 0 } },
+	{ "a view that leaves it",
+	    { "FloatStorage", 6, 1, 2, { 2, 3 }, { 3, 1 } }, NULL, DATA, 24, 2,
+	    { 2, 3 }, EUCLEAN, "OFS528", { 0 } },
+	{ "an offset that wraps",
+	    { "FloatStorage", 6, INT64_MAX, 1, { 2 }, { 1 } }, NULL, DATA, 24,
+	    1, { 2 }, EUCLEAN, "OFS52", { 0 } },
+	{ "no storage", { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL,
+	    "archive/data/1", 24, 2, { 2, 3 }, EIO,
+	    "OFS434 f at 5: storage '0' missing", { 0 } },
+	{ "a number", { 0 }, "\x80\x02K\x07.", DATA, 24, 2, { 2, 3 }, EUCLEAN,
+	    "OFS615 f at 5: the item is a int", { 0 } },
+	{ "no pickle", { 0 }, "]", DATA, 24, 2, { 2, 3 }, EUCLEAN, "OFS40",
+	    { 0 } },
+};
+
+static void item(const struct row *r)
+{
+	struct optimfs_error err = { 0 };
+	struct ofs_shard s;
+	struct mkzip z;
+	struct one o;
+
+	archive(&z, &r->p, r->pickle, r->key, numbers, r->stored, "little");
+	s = put_item(&o, &z);
+	mkzip_fini(&z);
+	one_init(&o, r->shape, r->ndim, &s);
+	if (r->code == 0) {
+		uint64_t n = 1;
+
+		for (unsigned int k = 0; k < r->ndim; k++)
+			n *= r->shape[k];
+		ok(reads(&o, n, r->want), "item: %s", r->what);
+	} else {
+		ok(ofs_locate(o.l, o.h.cat->tensors, 0, &err) == NULL,
+		    "item: %s fails", r->what);
+		is_error(err, r->code, r->part, "and says so");
+	}
+	one_fini(&o);
+}
+
+static void big_endian(void)
+{
+	struct optimfs_error err = { 0 };
+	const struct ofs_place *p;
+	struct ofs_shard s;
+	struct mkzip z;
+	struct one o;
+
+	archive(&z, &matrix, NULL, DATA, numbers, 24, "big");
+	s = put_item(&o, &z);
+	mkzip_fini(&z);
+	one_init(&o, matrix.shape, 2, &s);
+	p = ofs_locate(o.l, o.h.cat->tensors, 0, &err);
+	ok(p != NULL && p->fix == OFS_FIX_SWAP, "a big-endian writer");
+	one_fini(&o);
+}
+
+static void *find_it(void *ctx)
+{
+	struct one *o = ctx;
+
+	return (void *)(uintptr_t)ofs_locate(o->l, o->h.cat->tensors, 0, NULL);
+}
+
+static void remembers(void)
+{
+	const struct ofs_place *first;
+	uint64_t requests;
+	pthread_t thread[8];
+	struct ofs_shard s;
+	void *found[8];
+	struct mkzip z;
+	struct one o;
+	int same = 0;
+
+	archive(&z, &matrix, NULL, DATA, numbers, 24, "little");
+	s = put_item(&o, &z);
+	mkzip_fini(&z);
+	one_init(&o, matrix.shape, 2, &s);
+	for (int i = 0; i < 8; i++)
+		if (pthread_create(&thread[i], NULL, find_it, &o) != 0)
+			bail_out("no thread");
+	for (int i = 0; i < 8; i++)
+		pthread_join(thread[i], &found[i]);
+	first = found[0];
+	for (int i = 0; i < 8; i++)
+		same += found[i] != NULL && found[i] == first;
+	is_int(same, 8, "threads find one place");
+	requests = o.transport->counters.requests;
+	ok(ofs_locate(o.l, o.h.cat->tensors, 0, NULL) == first, "again");
+	is_u64(o.transport->counters.requests, requests, "without a read");
+	one_fini(&o);
+}
+
+static void truncated(void)
+{
+	struct optimfs_error err = { 0 };
+	struct ofs_shard s;
+	struct mkzip z;
+	struct one o;
+
+	archive(&z, &matrix, NULL, DATA, numbers, 24, "little");
+	s = put_item(&o, &z);
+	mkzip_fini(&z);
+	s.at.len += 100;
+	one_init(&o, matrix.shape, 2, &s);
+	ok(ofs_locate(o.l, o.h.cat->tensors, 0, &err) == NULL,
+	    "an item that ends behind the file");
+	is_error(err, EIO, "OFS603 f is short", "named once");
+	one_fini(&o);
+
+	handmade_init(&o.h);
+	s = (struct ofs_shard){ .at = { .len = 1577,
+				    .encoding = OFS_TORCH_ITEM },
+		.box = OFS_NONE,
+		.view = OFS_NONE };
+	s.at.object = handmade_file(&o.h, "gone", NULL, 0);
+	one_init(&o, matrix.shape, 2, &s);
+	ok(ofs_locate(o.l, o.h.cat->tensors, 0, &err) == NULL, "no file");
+	is_error(err, EIO, "OFS140 gone", "named");
+	one_fini(&o);
+}
+
+/* Raw bytes, with and without a view. */
+static bool raw(const struct ofs_view *v, const int64_t *stride, uint64_t len,
+    struct optimfs_error *err)
+{
+	struct ofs_shard s = { .at = { .off = 4, .len = len },
+		.box = OFS_NONE,
+		.view = OFS_NONE };
+	struct ofs_view view;
+	struct one o;
+	bool good;
+
+	*err = (struct optimfs_error){ 0 };
+	handmade_init(&o.h);
+	s.at.object = handmade_file(&o.h, "r", numbers, sizeof(numbers));
+	if (v != NULL) {
+		view = *v;
+		view.stride = ofs_catalog_dims(o.h.cat,
+		    (const uint64_t *)stride, 2, NULL);
+		s.view = ofs_catalog_view(o.h.cat, &view, NULL);
+	}
+	one_init(&o, (uint64_t[]){ 2, 2 }, 2, &s);
+	good = ofs_locate(o.l, o.h.cat->tensors, 0, err) != NULL;
+	if (good)
+		good = reads(&o, 4,
+		    v == NULL ? (float[]){ 1, 2, 3, 4 }
+			      : (float[]){ 2, 4, 3, 5 });
+	one_fini(&o);
+	return good;
+}
+
+static void raws(void)
+{
+	static const int64_t turned[] = { 1, 2 }, back[] = { -1, 2 },
+			     far[] = { INT64_MAX, INT64_MAX };
+	struct ofs_view v = { .offset = 1, .numel = 5 };
+	struct optimfs_error err;
+
+	ok(raw(NULL, NULL, 16, &err), "raw bytes");
+	ok(!raw(NULL, NULL, 20, &err), "of another length");
+	is_error(err, EUCLEAN, "OFS527 r at 4: 20 bytes are stored for 16",
+	    "are refused");
+	ok(raw(&v, turned, 20, &err), "a view");
+	ok(!raw(&v, turned, 24, &err), "of another storage");
+	is_error(err, EUCLEAN, "OFS527", "is refused");
+	v.offset = 2;
+	ok(!raw(&v, turned, 20, &err), "a view that leaves its storage");
+	is_error(err, EUCLEAN, "OFS528", "is refused");
+	ok(!raw(&v, back, 20, &err), "a negative stride");
+	is_error(err, EUCLEAN, "OFS529", "is refused");
+	ok(!raw(&v, far, 20, &err), "strides that wrap");
+	is_error(err, EUCLEAN, "OFS52", "are refused");
+	v.offset = UINT64_MAX;
+	ok(!raw(&v, turned, 20, &err), "an offset that wraps");
+	is_error(err, EUCLEAN, "OFS52", "is refused");
+}
+
+static uint16_t tag_of(struct mkzip *z)
+{
+	struct mkzip_bytes bytes = { z->b.data, z->b.len, 0 };
+	struct ofs_zip zip;
+	uint16_t tag;
+
+	if (ofs_zip_open(&zip, z->b.len, mkzip_read, &bytes, NULL) == -1)
+		bail_out("no archive");
+	tag = ofs_zip_tag(&zip, ofs_zip_find(&zip, "data/0", 6));
+	ofs_zip_fini(&zip);
+	return tag;
+}
+
+static void record(void)
+{
+	struct ofs_shard s = { .at = { .len = 24,
+				   .encoding = OFS_TORCH_RECORD },
+		.box = OFS_NONE,
+		.view = OFS_NONE };
+	struct optimfs_error err = { 0 };
+	struct mkzip z;
+	struct one o;
+
+	archive(&z, &matrix, NULL, DATA, numbers, 24, "little");
+	s.at.off = z.rec[2].header;
+	s.at.tag = tag_of(&z);
+	handmade_init(&o.h);
+	s.at.object = handmade_file(&o.h, "z", z.b.data, z.b.len);
+	one_init(&o, matrix.shape, 2, &s);
+	ok(reads(&o, 6, numbers), "a record of an archive");
+	one_fini(&o);
+
+	handmade_init(&o.h);
+	s.at.off++;
+	s.at.object = handmade_file(&o.h, "z", z.b.data, z.b.len);
+	one_init(&o, matrix.shape, 2, &s);
+	ok(ofs_locate(o.l, o.h.cat->tensors, 0, &err) == NULL,
+	    "no header where there should be one");
+	is_error(err, EUCLEAN, "OFS511", "is refused");
+	one_fini(&o);
+	mkzip_fini(&z);
+}
+
+static void values(void)
+{
+	static const char pickle[] = "\x80\x02K\x07.";
+	struct optimfs_error err = { 0 };
+	struct ofs_item at = { .error = OFS_NONE };
+	struct ofs_pickle *doc;
+	struct ofs_shard s;
+	struct mkzip z;
+	int64_t v = 0;
+	struct one o;
+
+	archive(&z, NULL, pickle, DATA, numbers, 4, "little");
+	s = put_item(&o, &z);
+	mkzip_fini(&z);
+	one_init(&o, (uint64_t[]){ 1 }, 1, &s);
+	at.at = s.at;
+	doc = ofs_locate_item(o.l, &at, &err);
+	ok(doc != NULL && ofs_pk_int(doc, ofs_pickle_root(doc), &v) && v == 7,
+	    "the value of an archive");
+	ofs_pickle_free(doc);
+	at.at.off++;
+	ok(ofs_locate_item(o.l, &at, &err) == NULL, "no archive");
+	is_error(err, EUCLEAN, "f at 6", "says where");
+	one_fini(&o);
+
+	handmade_init(&o.h);
+	s.at = (struct ofs_extent){ .len = 5 };
+	s.at.object = handmade_file(&o.h, "p", pickle, 5);
+	at.at = s.at;
+	at.error =
+	    ofs_catalog_note(o.h.cat, OFS_NOTE_ERROR, EPERM, "OFS999 no");
+	one_init(&o, (uint64_t[]){ 1 }, 1, &s);
+	ok(ofs_locate_item(o.l, &at, &err) == NULL, "an item with an error");
+	is_error(err, EPERM, "OFS999 no", "fails with it");
+	at.error = OFS_NONE;
+	doc = ofs_locate_item(o.l, &at, &err);
+	ok(doc != NULL && ofs_pk_int(doc, ofs_pickle_root(doc), &v) && v == 7,
+	    "the value of a bare pickle");
+	ofs_pickle_free(doc);
+	one_fini(&o);
+}
+
+#ifdef HAVE_ZSTD
+# include <zstd.h>
+
+static void compressed(void)
+{
+	struct ofs_shard s;
+	struct mkzip z;
+	struct one o;
+	char *out;
+	size_t n;
+
+	archive(&z, &matrix, NULL, DATA, numbers, 24, "little");
+	n = ZSTD_compressBound(z.b.len);
+	out = malloc(n);
+	if (out == NULL)
+		bail_out("out of memory");
+	n = ZSTD_compress(out, n, z.b.data, z.b.len, 3);
+	mkzip_fini(&z);
+	handmade_init(&o.h);
+	s = (struct ofs_shard){ .at = { .len = n,
+				    .encoding = OFS_TORCH_ITEM,
+				    .codec = OFS_ZSTD },
+		.box = OFS_NONE,
+		.view = OFS_NONE };
+	s.at.object = handmade_file(&o.h, "c", out, n);
+	one_init(&o, matrix.shape, 2, &s);
+	ok(reads(&o, 6, numbers), "a compressed item");
+	one_fini(&o);
+
+	n = ZSTD_compress(out, ZSTD_compressBound(24), numbers, 24, 3);
+	handmade_init(&o.h);
+	s.at.len = n;
+	s.at.encoding = OFS_RAW;
+	s.at.object = handmade_file(&o.h, "c", out, n);
+	one_init(&o, matrix.shape, 2, &s);
+	ok(reads(&o, 6, numbers), "compressed raw bytes");
+	one_fini(&o);
+	free(out);
+}
+#else
+static void compressed(void)
+{
+	skip(2, "built without zstd");
+}
+#endif
+
+int main(void)
+{
+	for (size_t i = 0; i < sizeof(items) / sizeof(*items); i++)
+		item(&items[i]);
+	big_endian();
+	remembers();
+	truncated();
+	raws();
+	record();
+	values();
+	compressed();
+	return done_testing();
+}
