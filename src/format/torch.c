@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "checked.h"
+#include "format/torch_storage.h"
 
 /* How many wrappers (parameter of subclass of ...) may lie around a tensor. */
 #define MAX_WRAP 16
@@ -17,24 +18,9 @@
 struct call {
 	struct ofs_str name;
 	const struct ofs_pickle *doc;
-	uint32_t node; /* for messages */
 	uint32_t args; /* a tuple */
 	uint32_t n;
 };
-
-/* What a persistent id says of a storage. */
-struct storage {
-	enum ofs_dtype dtype; /* NONE for an untyped one */
-	struct ofs_str key;
-	uint64_t bytes;
-	uint64_t offset; /* of a view, in elements */
-	bool meta;
-};
-
-static bool str_is(struct ofs_str s, const char *want)
-{
-	return s.len == strlen(want) && memcmp(s.p, want, s.len) == 0;
-}
 
 static int malformed(const struct call *c, const char *what,
     struct optimfs_error *err)
@@ -43,35 +29,9 @@ static int malformed(const struct call *c, const char *what,
 	    c->name.p, what);
 }
 
-/* A number of a tensor's geometry that must not be negative. */
-static int get_size(const struct ofs_pickle *doc, uint32_t node,
-    const char *field, uint64_t *v, struct optimfs_error *err)
-{
-	int64_t i;
-
-	if (ofs_pk_kind(doc, node) == OFS_PK_BIGINT)
-		return optimfs_fail(err, ERANGE,
-		    "OFS416 %s is an integer of %" PRIu32 " bytes", field,
-		    ofs_pk_str(doc, node).len);
-	if (!ofs_pk_int(doc, node, &i))
-		return optimfs_fail(err, EUCLEAN, "OFS418 %s is %s", field,
-		    ofs_pk_kind_name(doc, node));
-	if (i < 0)
-		return optimfs_fail(err, EUCLEAN, "OFS417 negative %s %" PRId64,
-		    field, i);
-	*v = (uint64_t)i;
-	return 0;
-}
-
 static uint32_t arg(const struct call *c, uint32_t i)
 {
 	return i < c->n ? ofs_pk_item(c->doc, c->args, i) : OFS_NONE;
-}
-
-static bool is_kind(const struct ofs_pickle *doc, uint32_t node,
-    enum ofs_pk_kind kind)
-{
-	return node != OFS_NONE && ofs_pk_kind(doc, node) == kind;
 }
 
 /* The call that made node, if node is what a call made. */
@@ -81,29 +41,28 @@ static bool get_call(const struct ofs_pickle *doc, uint32_t node,
 	struct ofs_str module;
 	uint32_t fn;
 
-	if (!is_kind(doc, node, OFS_PK_OBJECT))
+	if (ofs_pk_kind(doc, node) != OFS_PK_OBJECT)
 		return false;
 	fn = ofs_pk_callable(doc, node);
 	c->args = ofs_pk_args(doc, node);
-	if (!is_kind(doc, fn, OFS_PK_GLOBAL) ||
-	    !is_kind(doc, c->args, OFS_PK_TUPLE))
+	if (ofs_pk_kind(doc, fn) != OFS_PK_GLOBAL ||
+	    ofs_pk_kind(doc, c->args) != OFS_PK_TUPLE)
 		return false;
 	ofs_pk_class(doc, fn, &module, &c->name);
 	c->doc = doc;
-	c->node = node;
 	c->n = ofs_pk_len(doc, c->args);
 	/* (function, type, its arguments, state) */
-	if ((str_is(module, "torch._tensor") ||
-		str_is(module, "torch.tensor")) &&
-	    (str_is(c->name, "_rebuild_from_type_v2") ||
-		str_is(c->name, "_rebuild_from_type")) &&
-	    is_kind(doc, arg(c, 0), OFS_PK_GLOBAL) &&
-	    is_kind(doc, arg(c, 2), OFS_PK_TUPLE)) {
+	if ((ofs_str_is(module, "torch._tensor") ||
+		ofs_str_is(module, "torch.tensor")) &&
+	    (ofs_str_is(c->name, "_rebuild_from_type_v2") ||
+		ofs_str_is(c->name, "_rebuild_from_type")) &&
+	    ofs_pk_kind(doc, arg(c, 0)) == OFS_PK_GLOBAL &&
+	    ofs_pk_kind(doc, arg(c, 2)) == OFS_PK_TUPLE) {
 		ofs_pk_class(doc, arg(c, 0), &module, &c->name);
 		c->args = arg(c, 2);
 		c->n = ofs_pk_len(doc, c->args);
 	}
-	return str_is(module, "torch._utils") &&
+	return ofs_str_is(module, "torch._utils") &&
 	    c->name.len > strlen("_rebuild_") &&
 	    memcmp(c->name.p, "_rebuild_", strlen("_rebuild_")) == 0;
 }
@@ -120,7 +79,7 @@ static bool unwrap(const struct ofs_pickle *doc, uint32_t *node, struct call *c)
 
 		if (!get_call(doc, *node, c))
 			return false;
-		while (i < 3 && !str_is(c->name, wrap[i]))
+		while (i < 3 && !ofs_str_is(c->name, wrap[i]))
 			i++;
 		if (i == 3 || arg(c, 0) == OFS_NONE)
 			return true;
@@ -133,82 +92,16 @@ static enum ofs_dtype global_dtype(const struct ofs_pickle *doc, uint32_t node)
 {
 	struct ofs_str module, name;
 
-	if (!is_kind(doc, node, OFS_PK_GLOBAL))
+	if (ofs_pk_kind(doc, node) != OFS_PK_GLOBAL)
 		return OFS_DTYPE_NONE;
 	ofs_pk_class(doc, node, &module, &name);
-	if (!str_is(module, "torch"))
+	if (!ofs_str_is(module, "torch"))
 		return OFS_DTYPE_NONE;
 	return ofs_dtype_of_name(name.p, name.len);
 }
 
-static int bad_id(const char *what, struct optimfs_error *err)
-{
-	return optimfs_fail(err, EUCLEAN, "OFS433 persistent id: %s", what);
-}
-
-static int get_class(const struct ofs_pickle *doc, uint32_t node,
-    struct storage *s, struct optimfs_error *err)
-{
-	struct ofs_str module, name;
-
-	if (!is_kind(doc, node, OFS_PK_GLOBAL))
-		return bad_id("its storage type is not a class", err);
-	ofs_pk_class(doc, node, &module, &name);
-	s->dtype = ofs_dtype_of_storage(name.p, name.len);
-	if (s->dtype != OFS_DTYPE_NONE || str_is(name, "UntypedStorage") ||
-	    str_is(name, "_UntypedStorage"))
-		return 0;
-	return optimfs_fail(err, EUCLEAN,
-	    "OFS433 persistent id: unknown storage type %.*s.%.*s",
-	    (int)(module.len > 100 ? 100 : module.len), module.p,
-	    (int)(name.len > 100 ? 100 : name.len), name.p);
-}
-
-/* (view key, offset, size), before torch 0.4 or so: offset counts. */
-static int get_view(const struct ofs_pickle *doc, uint32_t node,
-    struct storage *s, struct optimfs_error *err)
-{
-	if (is_kind(doc, node, OFS_PK_NONE))
-		return 0;
-	if (!is_kind(doc, node, OFS_PK_TUPLE) || ofs_pk_len(doc, node) != 3)
-		return bad_id("its view is not a tuple of three", err);
-	return get_size(doc, ofs_pk_item(doc, node, 1), "storage view offset",
-	    &s->offset, err);
-}
-
-static int get_storage(const struct ofs_pickle *doc, uint32_t node,
-    struct storage *s, struct optimfs_error *err)
-{
-	uint32_t id, n, key;
-	uint64_t numel;
-
-	*s = (struct storage){ 0 };
-	if (!is_kind(doc, node, OFS_PK_PERSID))
-		return optimfs_fail(err, EUCLEAN, "OFS433 storage is %s",
-		    node == OFS_NONE ? "missing" : ofs_pk_kind_name(doc, node));
-	id = ofs_pk_item(doc, node, 0);
-	n = ofs_pk_len(doc, id);
-	if (!is_kind(doc, id, OFS_PK_TUPLE) || n < 5 || n > 6 ||
-	    !ofs_pk_str_is(doc, ofs_pk_item(doc, id, 0), "storage"))
-		return bad_id("not a storage of five or six parts", err);
-	if (get_class(doc, ofs_pk_item(doc, id, 1), s, err) == -1)
-		return -1;
-	key = ofs_pk_item(doc, id, 2);
-	if (!is_kind(doc, key, OFS_PK_STR) || ofs_pk_str(doc, key).len == 0)
-		return bad_id("its key is not a string", err);
-	s->key = ofs_pk_str(doc, key);
-	s->meta = ofs_pk_str_is(doc, ofs_pk_item(doc, id, 3), "meta");
-	if (get_size(doc, ofs_pk_item(doc, id, 4), "storage size", &numel,
-		err) == -1)
-		return -1;
-	s->bytes = numel;
-	if (s->dtype != OFS_DTYPE_NONE &&
-	    !ofs_mul_u64(numel, ofs_dtype_size(s->dtype), &s->bytes))
-		return bad_id("its size overflows", err);
-	return n < 6 ? 0 : get_view(doc, ofs_pk_item(doc, id, 5), s, err);
-}
-
-static void set_storage(struct ofs_torch_tensor *t, const struct storage *s)
+static void set_storage(struct ofs_torch_tensor *t,
+    const struct ofs_torch_source *s)
 {
 	t->typed = s->dtype != OFS_DTYPE_NONE;
 	t->meta = s->meta;
@@ -221,7 +114,7 @@ static int get_shape(const struct ofs_pickle *doc, uint32_t node,
 {
 	uint32_t n;
 
-	if (!is_kind(doc, node, OFS_PK_TUPLE))
+	if (ofs_pk_kind(doc, node) != OFS_PK_TUPLE)
 		return optimfs_fail(err, EUCLEAN, "OFS418 size is %s",
 		    node == OFS_NONE ? "missing" : ofs_pk_kind_name(doc, node));
 	n = ofs_pk_len(doc, node);
@@ -229,7 +122,7 @@ static int get_shape(const struct ofs_pickle *doc, uint32_t node,
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS534 tensor of %" PRIu32 " dimensions", n);
 	for (uint32_t i = 0; i < n; i++)
-		if (get_size(doc, ofs_pk_item(doc, node, i), "size",
+		if (ofs_torch_size(doc, ofs_pk_item(doc, node, i), "size",
 			&t->shape[i], err) == -1)
 			return -1;
 	t->ndim = (uint8_t)n;
@@ -239,7 +132,7 @@ static int get_shape(const struct ofs_pickle *doc, uint32_t node,
 static int get_strides(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_tensor *t, struct optimfs_error *err)
 {
-	if (!is_kind(doc, node, OFS_PK_TUPLE) ||
+	if (ofs_pk_kind(doc, node) != OFS_PK_TUPLE ||
 	    ofs_pk_len(doc, node) != t->ndim)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS529 strides are not one for each of %u dimensions",
@@ -265,13 +158,13 @@ static int get_flags(const struct ofs_pickle *doc, uint32_t node,
 	bool complex = t->dtype == OFS_COMPLEX128 ||
 	    t->dtype == OFS_COMPLEX64 || t->dtype == OFS_COMPLEX32;
 
-	if (!is_kind(doc, node, OFS_PK_DICT))
+	if (ofs_pk_kind(doc, node) != OFS_PK_DICT)
 		return 0;
 	conj = ofs_pk_get(doc, node, "conj");
 	neg = ofs_pk_get(doc, node, "neg");
-	if (is_kind(doc, conj, OFS_PK_BOOL) && ofs_pk_bool(doc, conj))
+	if (ofs_pk_kind(doc, conj) == OFS_PK_BOOL && ofs_pk_bool(doc, conj))
 		t->fix |= OFS_FIX_CONJ;
-	if (is_kind(doc, neg, OFS_PK_BOOL) && ofs_pk_bool(doc, neg))
+	if (ofs_pk_kind(doc, neg) == OFS_PK_BOOL && ofs_pk_bool(doc, neg))
 		t->fix |= OFS_FIX_NEG;
 	if ((t->fix & OFS_FIX_CONJ) != 0 && !complex)
 		return optimfs_fail(err, EUCLEAN,
@@ -285,12 +178,12 @@ static int get_flags(const struct ofs_pickle *doc, uint32_t node,
 static int get_strided(const struct call *c, enum ofs_dtype dtype,
     struct ofs_torch_tensor *t, struct optimfs_error *err)
 {
-	struct storage s;
+	struct ofs_torch_source s;
 	uint64_t off;
 
 	if (c->n < 4)
 		return malformed(c, "fewer than four arguments", err);
-	if (get_storage(c->doc, arg(c, 0), &s, err) == -1)
+	if (ofs_torch_storage_of(c->doc, arg(c, 0), &s, err) == -1)
 		return -1;
 	if (dtype == OFS_DTYPE_NONE)
 		dtype = s.dtype;
@@ -301,7 +194,8 @@ static int get_strided(const struct call *c, enum ofs_dtype dtype,
 	if (get_shape(c->doc, arg(c, 2), t, err) == -1)
 		return -1;
 	t->dtype = (uint8_t)dtype;
-	if (get_size(c->doc, arg(c, 1), "storage offset", &off, err) == -1)
+	if (ofs_torch_size(c->doc, arg(c, 1), "storage offset", &off, err) ==
+	    -1)
 		return -1;
 	if (!ofs_add_u64(off, s.offset, &t->offset))
 		return malformed(c, "its storage offset overflows", err);
@@ -344,10 +238,10 @@ static int get_quantized(const struct call *c, struct ofs_torch_tensor *t,
 	if (get_strided(c, OFS_DTYPE_NONE, t, err) == -1)
 		return -1;
 	t->quantized = true;
-	if (is_kind(c->doc, arg(c, 4), OFS_PK_TUPLE) &&
+	if (ofs_pk_kind(c->doc, arg(c, 4)) == OFS_PK_TUPLE &&
 	    ofs_pk_len(c->doc, arg(c, 4)) > 0)
 		scheme = ofs_pk_item(c->doc, arg(c, 4), 0);
-	if (is_kind(c->doc, scheme, OFS_PK_GLOBAL) &&
+	if (ofs_pk_kind(c->doc, scheme) == OFS_PK_GLOBAL &&
 	    ofs_pk_is(c->doc, scheme, "torch", "per_tensor_affine"))
 		return 1;
 	return optimfs_fail(err, EOPNOTSUPP,
@@ -380,15 +274,16 @@ static int get_sparse(const struct call *c, struct ofs_torch_tensor *t,
 	uint32_t data = arg(c, 1), size = OFS_NONE, i = 0, inner;
 	struct call v;
 
-	if (is_kind(c->doc, data, OFS_PK_TUPLE))
+	if (ofs_pk_kind(c->doc, data) == OFS_PK_TUPLE)
 		for (; i < ofs_pk_len(c->doc, data) && size == OFS_NONE; i++)
-			if (is_kind(c->doc, ofs_pk_item(c->doc, data, i),
-				OFS_PK_TUPLE))
+			if (ofs_pk_kind(c->doc, ofs_pk_item(c->doc, data, i)) ==
+			    OFS_PK_TUPLE)
 				size = ofs_pk_item(c->doc, data, i);
 	if (size == OFS_NONE || i < 3 || get_shape(c->doc, size, t, err) == -1)
 		return unsupported("sparse", err);
 	inner = ofs_pk_item(c->doc, data, i - 2);
-	if (unwrap(c->doc, &inner, &v) && str_is(v.name, "_rebuild_tensor_v2"))
+	if (unwrap(c->doc, &inner, &v) &&
+	    ofs_str_is(v.name, "_rebuild_tensor_v2"))
 		get_v2(&v, &values, NULL);
 	t->dtype = values.dtype;
 	return unsupported("sparse", err);
@@ -398,9 +293,9 @@ static int get_sparse(const struct call *c, struct ofs_torch_tensor *t,
 static int get_bare(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_tensor *t, struct optimfs_error *err)
 {
-	struct storage s;
+	struct ofs_torch_source s;
 
-	if (get_storage(doc, node, &s, err) == -1)
+	if (ofs_torch_storage_of(doc, node, &s, err) == -1)
 		return -1;
 	set_storage(t, &s);
 	t->dtype = (uint8_t)(t->typed ? s.dtype : OFS_UINT8);
@@ -409,7 +304,8 @@ static int get_bare(const struct ofs_pickle *doc, uint32_t node,
 	t->shape[0] = s.bytes / ofs_dtype_size(t->dtype);
 	t->stride[0] = 1;
 	if (s.offset > t->shape[0])
-		return bad_id("its view begins behind it", err);
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS433 persistent id: its view begins behind it");
 	t->shape[0] -= s.offset;
 	return 1;
 }
@@ -433,12 +329,12 @@ int ofs_torch_tensor(const struct ofs_pickle *doc, uint32_t node,
 	struct call c;
 
 	memset(t, 0, sizeof(*t));
-	if (is_kind(doc, node, OFS_PK_PERSID))
+	if (ofs_pk_kind(doc, node) == OFS_PK_PERSID)
 		return get_bare(doc, node, t, err);
 	if (!unwrap(doc, &node, &c))
 		return 0;
 	for (size_t i = 0; i < sizeof(rebuild) / sizeof(rebuild[0]); i++)
-		if (str_is(c.name, rebuild[i].name))
+		if (ofs_str_is(c.name, rebuild[i].name))
 			return rebuild[i].get(&c, t, err);
 	return optimfs_fail(err, EOPNOTSUPP, "OFS533 tensor made by %.*s",
 	    (int)(c.name.len > 100 ? 100 : c.name.len), c.name.p);

@@ -1,0 +1,282 @@
+/* mktorch.c - pickles and torch.save files made by hand, for tests */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "mktorch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fix.h"
+#include "format/format.h"
+#include "format/locate.h"
+#include "mkzip.h"
+#include "plan.h"
+#include "tap.h"
+
+static const float floats[] = { 0, 1, 2, 3 };
+
+void mk_begin(struct ofs_buf *b)
+{
+	ofs_buf_put(b, "\x80\x02", 2);
+}
+
+void mk_end(struct ofs_buf *b)
+{
+	ofs_buf_putc(b, '.');
+	if (b->bad)
+		bail_out("out of memory");
+}
+
+void mk_ops(struct ofs_buf *b, const char *ops)
+{
+	ofs_buf_puts(b, ops);
+}
+
+void mk_int(struct ofs_buf *b, int64_t v)
+{
+	ofs_buf_put(b, "\x8a\x08", 2);
+	for (int i = 0; i < 8; i++)
+		ofs_buf_putc(b, (int)((uint64_t)v >> 8 * i & 0xff));
+}
+
+void mk_str(struct ofs_buf *b, const char *s)
+{
+	size_t n = strlen(s);
+
+	ofs_buf_putc(b, 'X');
+	for (int i = 0; i < 4; i++)
+		ofs_buf_putc(b, (int)(n >> 8 * i & 0xff));
+	ofs_buf_put(b, s, n);
+}
+
+void mk_global(struct ofs_buf *b, const char *module, const char *name)
+{
+	ofs_buf_printf(b, "c%s\n%s\n", module, name);
+}
+
+void mk_tuple(struct ofs_buf *b, size_t n, const int64_t *v)
+{
+	ofs_buf_putc(b, '(');
+	for (size_t i = 0; i < n; i++)
+		mk_int(b, v[i]);
+	ofs_buf_putc(b, 't');
+}
+
+void mk_storage(struct ofs_buf *b, const char *type, const char *key,
+    int64_t numel)
+{
+	ofs_buf_putc(b, '(');
+	mk_str(b, "storage");
+	mk_global(b,
+	    strcmp(type, "UntypedStorage") == 0 ? "torch.storage" : "torch",
+	    type);
+	mk_str(b, key);
+	mk_str(b, "cpu");
+	mk_int(b, numel);
+	mk_ops(b, "tQ");
+}
+
+void mk_tensor(struct ofs_buf *b, const struct mk_tensor *t)
+{
+	mk_global(b, "torch._utils",
+	    t->dtype ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
+	ofs_buf_putc(b, '(');
+	mk_storage(b, t->type ? t->type : "FloatStorage", t->key ? t->key : "0",
+	    t->numel);
+	mk_int(b, t->offset);
+	mk_tuple(b, t->ndim, t->shape);
+	mk_tuple(b, t->nstride ? t->nstride : t->ndim, t->stride);
+	ofs_buf_putc(b, 0x89);
+	mk_global(b, "collections", "OrderedDict");
+	mk_ops(b, ")R");
+	if (t->dtype != NULL)
+		mk_global(b, "torch", t->dtype);
+	if (t->flag != NULL) {
+		mk_ops(b, "}");
+		mk_str(b, t->flag);
+		ofs_buf_putc(b, 0x88);
+		mk_ops(b, "s");
+	}
+	mk_ops(b, "tR");
+}
+
+void mk_good(struct ofs_buf *b, const char *key)
+{
+	mk_tensor(b,
+	    &(struct mk_tensor){ .key = key,
+		.numel = 4,
+		.ndim = 1,
+		.shape = { 4 },
+		.stride = { 1 } });
+}
+
+void mktorch_init(struct mktorch *m)
+{
+	*m = (struct mktorch){ .storage = { floats },
+		.size = { sizeof(floats) } };
+	handmade_init(&m->h);
+	mk_begin(&m->pickle);
+}
+
+void mktorch_fini(struct mktorch *m)
+{
+	ofs_buf_fini(&m->pickle);
+	handmade_fini(&m->h);
+}
+
+int mktorch_read_bytes(struct mktorch *m, const struct ofs_format *format,
+    const char *name, const void *p, size_t n, const char *prefix,
+    struct optimfs_error *err)
+{
+	struct ofs_part part = { .format = format, .rank = -1 };
+
+	*err = (struct optimfs_error){ 0 };
+	handmade_file(&m->h, name, p, n);
+	part.rel = (char *)(uintptr_t)name;
+	part.prefix[0] = (char *)(uintptr_t)prefix;
+	if (format->read(m->h.cat, &part, NULL, err) == -1)
+		return -1;
+	return ofs_catalog_finish(m->h.cat, err);
+}
+
+int mktorch_read(struct mktorch *m, const char *prefix,
+    struct optimfs_error *err)
+{
+	struct mkzip z = { 0 };
+	int ret;
+
+	mkzip_add(&z, "x/data.pkl", m->pickle.data, m->pickle.len);
+	if (m->byteorder != NULL)
+		mkzip_add(&z, "x/byteorder", m->byteorder,
+		    strlen(m->byteorder));
+	for (int i = 0; i < 4 && m->record[i] != NULL; i++)
+		mkzip_add(&z, m->record[i], m->content[i],
+		    strlen(m->content[i]));
+	for (int i = 0; i < 8; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "x/data/%d", i);
+		if (m->storage[i] != NULL)
+			mkzip_add(&z, name, m->storage[i], m->size[i]);
+	}
+	if (m->version == NULL)
+		mkzip_add(&z, "x/version", "3\n", 2);
+	else if (m->version[0] != '-')
+		mkzip_add(&z, "x/version", m->version, strlen(m->version));
+	mkzip_end(&z);
+	ret = mktorch_read_bytes(m, &ofs_format_torch, "x.pt", z.b.data,
+	    z.b.len, prefix, err);
+	mkzip_fini(&z);
+	return ret;
+}
+
+static void path_text(const struct ofs_catalog *cat, uint32_t path,
+    struct ofs_buf *out)
+{
+	uint32_t n;
+	const uint32_t *c = ofs_catalog_components(cat, path, &n);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str s = ofs_catalog_string(cat, c[i]);
+
+		if (i > 0)
+			ofs_buf_putc(out, '/');
+		if ((c[i] & OFS_PATH_INDEX) != 0)
+			ofs_buf_putc(out, '#');
+		ofs_buf_put(out, s.p, s.len);
+	}
+}
+
+const struct ofs_entry *mktorch_find(const struct mktorch *m, const char *path)
+{
+	const struct ofs_entry *found = NULL;
+	struct ofs_buf b = { 0 };
+
+	for (uint32_t i = 0; i < m->h.cat->nentries && found == NULL; i++) {
+		b.len = 0;
+		path_text(m->h.cat, m->h.cat->entries[i].path, &b);
+		ofs_buf_putc(&b, '\0');
+		if (strcmp((char *)b.data, path) == 0)
+			found = &m->h.cat->entries[i];
+	}
+	ofs_buf_fini(&b);
+	return found;
+}
+
+const char *mktorch_paths(const struct mktorch *m)
+{
+	static char text[65536];
+	struct ofs_buf b = { 0 };
+
+	for (uint32_t i = 0; i < m->h.cat->nentries; i++) {
+		ofs_buf_printf(&b, "%c ", "TVI"[m->h.cat->entries[i].kind]);
+		path_text(m->h.cat, m->h.cat->entries[i].path, &b);
+		ofs_buf_putc(&b, '\n');
+	}
+	snprintf(text, sizeof(text), "%.*s", (int)b.len, (char *)b.data);
+	ofs_buf_fini(&b);
+	return text;
+}
+
+static int read_all(const struct mktorch *m, const struct ofs_tensor *t,
+    void *p, struct optimfs_error *err)
+{
+	struct ofs_transport *tr = ofs_transport_local(m->h.cat, 1 << 20, err);
+	struct ofs_locator *l = ofs_locator_new(m->h.cat, tr, err);
+	struct ofs_plan plan = { 0 };
+	int ret;
+
+	ret = ofs_plan_elements(m->h.cat, t, 0, ofs_tensor_numel(m->h.cat, t),
+	    0, ofs_locate, l, &plan, err);
+	if (ret == 0)
+		ret = ofs_transport_fetch(tr, plan.seg, plan.n, p, err);
+	for (size_t i = 0; ret == 0 && i < plan.n; i++)
+		ofs_fix_segment(&plan.seg[i], p);
+	ofs_plan_fini(&plan);
+	ofs_locator_free(l);
+	ofs_transport_close(tr);
+	return ret;
+}
+
+int mktorch_entry(const struct mktorch *m, const struct ofs_entry *e, void *p,
+    size_t n, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = m->h.cat;
+	const struct ofs_tensor *t;
+	uint32_t error;
+
+	*err = (struct optimfs_error){ 0 };
+	error = e->kind == OFS_ENTRY_TENSOR ? cat->tensors[e->ref].error
+					    : cat->items[e->ref].error;
+	if (error != OFS_NONE)
+		return optimfs_fail(err, cat->notes[error].code, "%s",
+		    cat->notes[error].text);
+	t = &cat->tensors[e->ref];
+	if (ofs_tensor_bytes(cat, t) != n)
+		return optimfs_fail(err, EINVAL, "it has %ju bytes",
+		    (uintmax_t)ofs_tensor_bytes(cat, t));
+	return n == 0 ? 0 : read_all(m, t, p, err);
+}
+
+int mktorch_bytes(const struct mktorch *m, const char *path, void *p, size_t n,
+    struct optimfs_error *err)
+{
+	const struct ofs_entry *e = mktorch_find(m, path);
+
+	if (e == NULL || e->kind == OFS_ENTRY_VALUE)
+		return optimfs_fail(err, ENOENT, "%s is no tensor", path);
+	return mktorch_entry(m, e, p, n, err);
+}
+
+bool mktorch_noted(const struct mktorch *m, enum ofs_note_kind kind,
+    const char *text)
+{
+	for (uint32_t i = 0; i < m->h.cat->nnotes; i++)
+		if (m->h.cat->notes[i].kind == kind &&
+		    strncmp(m->h.cat->notes[i].text, text, strlen(text)) == 0)
+			return true;
+	return false;
+}
