@@ -1,0 +1,131 @@
+/* pickle_oom.c - the pickle reader and text when memory ends, at every call */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/pickle.h"
+#include "tap.h"
+#include "text.h"
+
+/* The linker turns every call of the allocator into one of these (--wrap):
+ * the one that fails is left - 1 calls away. */
+static long left = -1;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+
+static bool fails(void)
+{
+	return left > 0 && --left == 0;
+}
+
+void *__wrap_malloc(size_t n)
+{
+	return fails() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	return fails() ? NULL : __real_realloc(p, n);
+}
+
+/* Something of everything: memo, marks, classes, getattr, bytes that are
+ * decoded, a cycle. */
+static const char everything[] =
+    "\x80\2]q\0(c__builtin__\ngetattr\ncm\nK\nX\1\0\0\0A\x86R"
+    "c_codecs\nencode\nX\2\0\0\0\xc3\xa9X\6\0\0\0latin1\x86R"
+    "ccollections\nOrderedDict\n)R(K\1K\2K\3K\4u}K\1K\2sb"
+    "(((((K\1K\2K\3K\4K\5ttttt"
+    "cm\nC\n)\x81(K\1K\2u"
+    "c__builtin__\nset\n](M\1\1M\1\2M\1\3e\x85R"
+    "h\0e.";
+
+static struct ofs_pickle *parse(struct optimfs_error *err)
+{
+	uint8_t *bytes;
+
+	bytes = __real_malloc(sizeof(everything));
+	memcpy(bytes, everything, sizeof(everything));
+	return ofs_pickle_parse(bytes, sizeof(everything) - 1, true, NULL, NULL,
+	    err);
+}
+
+static void parsing(void)
+{
+	size_t wrong = 0;
+	long n;
+
+	for (n = 1; n < 10000; n++) {
+		struct optimfs_error err = { 0 };
+		struct ofs_pickle *doc;
+
+		left = n;
+		doc = parse(&err);
+		if (doc != NULL && left > 0) {
+			ofs_pickle_free(doc);
+			break;
+		}
+		left = -1;
+		/* to give back what was too much may fail without harm */
+		if (doc == NULL &&
+		    (err.code != ENOMEM ||
+			strncmp(err.text, "OFS443 ", 7) != 0)) {
+			diag("call %ld: %s", n, err.text);
+			wrong++;
+		}
+		ofs_pickle_free(doc);
+	}
+	left = -1;
+	ok(n > 10 && n < 10000, "P50 %ld calls can fail", n);
+	is_u64(wrong, 0, "P50 each gives OFS443, and nothing leaks");
+}
+
+static void printing(void)
+{
+	struct optimfs_error err = { 0 };
+	struct ofs_pickle *doc = parse(&err);
+	size_t wrong = 0;
+	long n;
+
+	if (doc == NULL)
+		bail_out("%s", err.text);
+	for (n = 1; n < 10000; n++) {
+		struct ofs_buf out = { 0 };
+		int rc;
+
+		err = (struct optimfs_error){ 0 };
+		left = n;
+		rc = ofs_text_value(doc, ofs_pickle_root(doc), false, &out,
+		    &err);
+		if (rc == 0 && left > 0) {
+			ofs_buf_fini(&out);
+			break;
+		}
+		left = -1;
+		wrong += rc == 0 || err.code != ENOMEM || out.len != 0;
+		ofs_buf_fini(&out);
+	}
+	left = -1;
+	ok(n > 1 && n < 10000, "%ld calls can fail", n);
+	is_u64(wrong, 0, "each fails the text, which stays empty");
+	ofs_pickle_free(doc);
+}
+
+int main(void)
+{
+	parsing();
+	printing();
+	return done_testing();
+}
