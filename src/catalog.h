@@ -125,7 +125,8 @@ enum ofs_entry_kind { OFS_ENTRY_TENSOR, OFS_ENTRY_VALUE, OFS_ENTRY_ITEM };
 
 struct ofs_entry {
 	uint32_t path; /* ofs_catalog_path: keys as the source nests them */
-	uint32_t tree; /* the same below the mount point: src/canon.h */
+	uint32_t tree; /* the same below the mount point: src/canon.h; OFS_NONE
+			* when subtree= leaves it out */
 	uint32_t ref;  /* tensor, value or item */
 	uint8_t kind;  /* enum ofs_entry_kind */
 };
@@ -190,6 +191,12 @@ struct ofs_catalog {
 	uint32_t nobjects, nshards, nreplicas, nviews, ntensors, nvalues,
 	    nitems, nentries, naliases, nnotes, nstrs, npaths, ndims, nbounds,
 	    ndocs;
+
+	/* The names that ids= gives integer parameter IDs: ids[i] is the string
+	 * that ID i is called by, OFS_NONE where it has none. In arena; NULL
+	 * without ids=. Lists of IDs (params) are shown by these names. */
+	uint32_t *ids;
+	uint32_t nids;
 
 	struct ofs_catalog_build *build; /* hash tables; NULL once finished */
 };

@@ -1,0 +1,348 @@
+/* canon_clean.c - names without the prefixes that wrappers put into them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "buf.h"
+#include "canon_impl.h"
+
+static const char module[] = "module.";
+#define MODULE_LEN (sizeof(module) - 1)
+
+static size_t wrapper(const char *p, size_t n)
+{
+	static const char *const wrappers[] = { "_fsdp_wrapped_module.",
+		"_checkpoint_wrapped_module.", "_orig_mod." };
+
+	for (size_t i = 0; i < sizeof(wrappers) / sizeof(*wrappers); i++) {
+		size_t len = strlen(wrappers[i]);
+
+		if (n > len && memcmp(p, wrappers[i], len) == 0)
+			return len;
+	}
+	return 0;
+}
+
+size_t ofs_clean_fqn(const char *fqn, size_t n, char *out)
+{
+	size_t i = 0, len = 0, w;
+	bool start = true;
+
+	while (i < n) {
+		w = start ? wrapper(fqn + i, n - i) : 0;
+		if (w > 0) {
+			i += w;
+			continue;
+		}
+		start = fqn[i] == '.';
+		out[len++] = fqn[i++];
+	}
+	return len;
+}
+
+static bool has_module(const char *p, size_t n)
+{
+	return n > MODULE_LEN && memcmp(p, module, MODULE_LEN) == 0;
+}
+
+/* Every name of a parameter, with its scope. */
+typedef int name_fn(struct canon *c, uint32_t scope, struct ofs_str raw,
+    void *ctx, struct optimfs_error *err);
+
+static int each_name(struct canon *c, name_fn *fn, void *ctx,
+    struct optimfs_error *err)
+{
+	struct canon_rest rest;
+	struct canon_key key;
+	struct ofs_str fqn;
+	uint32_t root, number;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		root = c->spot[i].root;
+		if (root == OFS_NONE) {
+			if (!ofs_canon_in_model(c, i, &rest))
+				continue;
+			fqn = ofs_canon_fqn(c, rest);
+			if (fqn.p != NULL &&
+			    fn(c, SCOPE_MODEL, fqn, ctx, err) == -1)
+				return -1;
+			continue;
+		}
+		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		if (key.kind == CANON_OTHER ||
+		    ofs_canon_number(key.id, &number))
+			continue;
+		if (fn(c,
+			key.kind == CANON_STATE ? canon_scope_state(root)
+						: canon_scope_groups(root),
+			key.id, ctx, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static size_t nscopes(const struct canon *c)
+{
+	return 1 + 2 * (size_t)c->nroots;
+}
+
+static int look_for_module(struct canon *c, uint32_t scope, struct ofs_str raw,
+    void *ctx, struct optimfs_error *err)
+{
+	char *scratch = ctx;
+	size_t n = ofs_clean_fqn(raw.p, raw.len, scratch);
+
+	(void)err;
+	if (!has_module(scratch, n))
+		c->strip[scope] = false;
+	return 0;
+}
+
+/* A claim is found by what it is a claim to. */
+struct claim_key {
+	uint32_t scope, clean;
+};
+
+static bool same_claim(const void *ctx, uint32_t index, const void *key,
+    size_t n)
+{
+	const struct canon_claim *cl =
+	    &((const struct canon *)ctx)->claim[index];
+	const struct claim_key *k = key;
+
+	(void)n;
+	return cl->scope == k->scope && cl->clean == k->clean;
+}
+
+static struct canon_claim *find_claim(const struct canon *c, uint32_t scope,
+    uint32_t clean)
+{
+	struct claim_key k = { scope, clean };
+	uint32_t at = ofs_map_find(&c->claim_map, ofs_map_hash(&k, sizeof(k)),
+	    same_claim, c, &k, sizeof(k));
+
+	return at == UINT32_MAX ? NULL : &c->claim[at];
+}
+
+static int add_claim(struct canon *c, uint32_t scope, uint32_t clean,
+    uint32_t raw, struct optimfs_error *err)
+{
+	struct claim_key k = { scope, clean };
+	struct canon_claim *v;
+	uint32_t cap;
+
+	if (c->nclaims == c->claim_cap) {
+		cap = c->claim_cap == 0 ? 256 : c->claim_cap * 2;
+		v = reallocarray(c->claim, cap, sizeof(*v));
+		if (v == NULL)
+			return ofs_canon_no_memory(err);
+		c->claim = v;
+		c->claim_cap = cap;
+	}
+	c->claim[c->nclaims] =
+	    (struct canon_claim){ .scope = scope, .clean = clean, .raw = raw };
+	if (!ofs_map_add(&c->claim_map, ofs_map_hash(&k, sizeof(k)),
+		c->nclaims))
+		return ofs_canon_no_memory(err);
+	c->nclaims++;
+	return 0;
+}
+
+/* Strings of raw and of its clean form in scope; -1 failed. */
+static int both(struct canon *c, uint32_t scope, struct ofs_str raw,
+    char *scratch, uint32_t *raw_str, uint32_t *clean_str,
+    struct optimfs_error *err)
+{
+	size_t n = ofs_clean_fqn(raw.p, raw.len, scratch);
+	const char *p = scratch;
+
+	if (c->strip[scope] && has_module(p, n)) {
+		p += MODULE_LEN;
+		n -= MODULE_LEN;
+	}
+	*raw_str = ofs_catalog_str(c->cat, raw.p, raw.len, err);
+	*clean_str = ofs_catalog_str(c->cat, p, n, err);
+	return *raw_str == OFS_NONE || *clean_str == OFS_NONE ? -1 : 0;
+}
+
+/* Names that are clean come first, so that no wrapped one takes theirs. */
+struct claiming {
+	char *scratch;
+	bool clean;
+};
+
+static int claim(struct canon *c, uint32_t scope, struct ofs_str raw, void *ctx,
+    struct optimfs_error *err)
+{
+	struct claiming *k = ctx;
+	uint32_t raw_str, clean_str;
+	struct canon_claim *other;
+
+	if (both(c, scope, raw, k->scratch, &raw_str, &clean_str, err) == -1)
+		return -1;
+	if ((raw_str == clean_str) != k->clean)
+		return 0;
+	other = find_claim(c, scope, clean_str);
+	if (other == NULL)
+		return add_claim(c, scope, clean_str, raw_str, err);
+	if (other->raw == raw_str || other->warned)
+		return 0;
+	other->warned = true;
+	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
+		"OFS639 %.200s and %.200s have one name without their "
+		"wrappers; the first keeps its prefixes",
+		c->cat->strs[raw_str].p,
+		c->cat->strs[other->raw].p) == OFS_NONE)
+		return ofs_canon_no_memory(err);
+	return 0;
+}
+
+static uint32_t longest_string(const struct canon *c)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->cat->nstrs; i++)
+		if (c->cat->strs[i].len > n)
+			n = c->cat->strs[i].len;
+	return n;
+}
+
+int ofs_canon_claims(struct canon *c, struct optimfs_error *err)
+{
+	struct claiming k = { 0 };
+	int ret = -1;
+
+	if (!c->wrapped)
+		return 0;
+	c->strip = malloc(nscopes(c) * sizeof(*c->strip));
+	k.scratch = malloc((size_t)longest_string(c) + 1);
+	if (c->strip == NULL || k.scratch == NULL) {
+		ofs_canon_no_memory(err);
+		goto out;
+	}
+	memset(c->strip, 1, nscopes(c) * sizeof(*c->strip));
+	if (each_name(c, look_for_module, k.scratch, err) == -1)
+		goto out;
+	k.clean = true;
+	if (each_name(c, claim, &k, err) == -1)
+		goto out;
+	k.clean = false;
+	ret = each_name(c, claim, &k, err);
+out:
+	free(k.scratch);
+	return ret;
+}
+
+uint32_t ofs_canon_listed(struct canon *c, uint32_t scope, struct ofs_str raw,
+    bool *alias, struct optimfs_error *err)
+{
+	uint32_t raw_str, clean_str;
+	struct canon_claim *mine;
+	char *scratch;
+	int ret;
+
+	if (alias != NULL)
+		*alias = false;
+	if (!c->wrapped)
+		return ofs_catalog_str(c->cat, raw.p, raw.len, err);
+	scratch = malloc(raw.len + 1ull);
+	if (scratch == NULL) {
+		ofs_canon_no_memory(err);
+		return OFS_NONE;
+	}
+	ret = both(c, scope, raw, scratch, &raw_str, &clean_str, err);
+	free(scratch);
+	if (ret == -1)
+		return OFS_NONE;
+	mine = find_claim(c, scope, clean_str);
+	if (mine == NULL || mine->raw != raw_str)
+		return raw_str;
+	if (alias != NULL && raw_str != clean_str && !mine->aliased)
+		*alias = mine->aliased = true;
+	return clean_str;
+}
+
+/* Raw names. An entry's path holds its parameter's raw name, as a component or
+ * in a flattened key. */
+
+/* Is raw[0..n), cleaned, fqn? */
+static bool cleans_to(struct ofs_str raw, struct ofs_str fqn, char *scratch)
+{
+	size_t n = ofs_clean_fqn(raw.p, raw.len, scratch);
+	const char *p = scratch;
+
+	if (n == fqn.len + MODULE_LEN && has_module(p, n)) {
+		p += MODULE_LEN;
+		n -= MODULE_LEN;
+	}
+	return n == fqn.len && memcmp(p, fqn.p, n) == 0;
+}
+
+/* A part of s that begins a component, ends tail bytes before its end and is
+ * a raw form of fqn. */
+static bool find_raw(struct ofs_str s, size_t tail, struct ofs_str fqn,
+    char *scratch, struct ofs_str *raw)
+{
+	size_t from = 0;
+
+	while (from + tail < s.len && s.len - tail - from > fqn.len) {
+		*raw = (struct ofs_str){ s.p + from,
+			(uint32_t)(s.len - tail - from) };
+		if (cleans_to(*raw, fqn, scratch))
+			return true;
+		from = ofs_canon_dot(s, from) + 1;
+	}
+	return false;
+}
+
+/* Which component of a tree path is a parameter's name; 0 for none. */
+static uint32_t fqn_at(const struct ofs_catalog *cat, const uint32_t *tree,
+    uint32_t n)
+{
+	struct ofs_str s = ofs_catalog_string(cat, tree[0]);
+
+	if (n == 2 && ofs_canon_str_is(s, "model"))
+		return 1;
+	if (!ofs_canon_str_is(s, "optim"))
+		return 0;
+	for (uint32_t i = 1; i < 3 && i + 1 < n; i++) {
+		s = ofs_catalog_string(cat, tree[i]);
+		if (ofs_canon_str_is(s, "state") ||
+		    ofs_canon_str_is(s, "param_groups"))
+			return i + 1;
+	}
+	return 0;
+}
+
+bool ofs_raw_fqn(const struct ofs_catalog *cat, const struct ofs_entry *entry,
+    struct ofs_str *raw)
+{
+	uint32_t n, npath, at;
+	const uint32_t *tree, *path;
+	size_t tail = 0;
+	bool found = false;
+
+	if (entry->tree == OFS_NONE)
+		return false;
+	tree = ofs_catalog_components(cat, entry->tree, &n);
+	path = ofs_catalog_components(cat, entry->path, &npath);
+	at = n == 0 ? 0 : fqn_at(cat, tree, n);
+	if (at == 0)
+		return false;
+	for (uint32_t i = at + 1; i < n; i++)
+		tail += ofs_catalog_string(cat, tree[i]).len + 1;
+	for (uint32_t i = 0; i < npath && !found; i++) {
+		struct ofs_str s = ofs_catalog_string(cat, path[i]);
+		struct ofs_str fqn = ofs_catalog_string(cat, tree[at]);
+		char *scratch = malloc(s.len + 1ull);
+
+		if (scratch == NULL)
+			return false;
+		found = find_raw(s, 0, fqn, scratch, raw) ||
+		    find_raw(s, tail, fqn, scratch, raw);
+		free(scratch);
+	}
+	return found;
+}

@@ -1,0 +1,313 @@
+/* canon_ids.c - integer parameter IDs, and the names that ids= gives them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "canon_ids.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "buf.h"
+#include "canon_impl.h"
+
+#define MAX_IDS_FILE (64u << 20)
+
+/* Numbers or names, and the first of each: of an optimizer's state. */
+static void note_key(struct canon *c, uint32_t entry,
+    const struct canon_key *key)
+{
+	struct canon_root *r = &c->root[c->spot[entry].root];
+	uint32_t id;
+
+	if (ofs_canon_number(key->id, &id) &&
+	    !ofs_canon_set_has(&c->fqns, key->id)) {
+		if (!r->numbers)
+			r->first_number = entry;
+		r->numbers = true;
+		if (id > r->max_id)
+			r->max_id = id;
+		return;
+	}
+	if (!r->names)
+		r->first_name = entry;
+	r->names = true;
+}
+
+static struct ofs_str id_of(const struct canon *c, uint32_t entry)
+{
+	struct canon_key key;
+
+	ofs_canon_key(c, ofs_canon_rest(c, entry), &key);
+	return key.id;
+}
+
+/* Numbers among names cannot be told from damage, but where we cut the keys
+ * ourselves the cut may be at fault. */
+static int mixed(struct canon *c, const struct canon_root *r,
+    struct optimfs_error *err)
+{
+	struct ofs_str number = id_of(c, r->first_number);
+	struct ofs_str name = id_of(c, r->first_name);
+	static const char fmt[] =
+	    "OFS637 the optimizer's state has integer and string keys: first "
+	    "integer %.*s, first string \"%.*s\"%s";
+	int n = number.len < 100 ? (int)number.len : 100;
+	int m = name.len < 100 ? (int)name.len : 100;
+
+	if ((c->spot[r->first_number].at & SPOT_TEXT) == 0)
+		return optimfs_fail(err, EUCLEAN, fmt, n, number.p, m, name.p,
+		    "");
+	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, EUCLEAN, fmt, n,
+		number.p, m, name.p,
+		" (or the dotted keys were cut wrongly)") == OFS_NONE)
+		return ofs_canon_no_memory(err);
+	return 0;
+}
+
+static int look_at_keys(struct canon *c, struct optimfs_error *err)
+{
+	struct canon_key key;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (c->spot[i].root == OFS_NONE)
+			continue;
+		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		if (key.kind == CANON_STATE)
+			note_key(c, i, &key);
+	}
+	for (uint32_t i = 0; i < c->nroots; i++)
+		if (c->root[i].accepted && c->root[i].numbers &&
+		    c->root[i].names && mixed(c, &c->root[i], err) == -1)
+			return -1;
+	return 0;
+}
+
+/* The one optimizer that ids= is about: the only one with integer keys, or
+ * the only one. OFS_NONE with a note or an error when there is none. */
+static int choose_root(struct canon *c, struct optimfs_error *err)
+{
+	uint32_t numbered = 0, all = 0, only = OFS_NONE;
+
+	for (uint32_t i = 0; i < c->nroots; i++) {
+		if (!c->root[i].accepted)
+			continue;
+		all++;
+		if (c->root[i].numbers) {
+			numbered++;
+			c->ids_root = i;
+		}
+		only = i;
+	}
+	if (numbered == 1)
+		return 0;
+	c->ids_root = OFS_NONE;
+	if (numbered > 1)
+		return optimfs_fail(err, EINVAL,
+		    "OFS635 ids=: %u optimizers have integer parameter IDs; "
+		    "choose one with optim_key=",
+		    numbered);
+	/* without state, groups may still list IDs */
+	if (all == 1 && !c->root[only].names) {
+		c->ids_root = only;
+		return 0;
+	}
+	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
+		"OFS635 ids= is of no use: no optimizer here has integer "
+		"parameter IDs") == OFS_NONE)
+		return ofs_canon_no_memory(err);
+	return 0;
+}
+
+static int read_all(int fd, struct ofs_buf *b)
+{
+	uint8_t chunk[65536];
+	ssize_t n;
+
+	while ((n = read(fd, chunk, sizeof(chunk))) != 0) {
+		if (n == -1 && errno == EINTR)
+			continue;
+		if (n == -1)
+			return errno;
+		ofs_buf_put(b, chunk, (size_t)n);
+		if (b->bad)
+			return EFBIG;
+	}
+	return 0;
+}
+
+static int read_file(const char *path, struct ofs_buf *b,
+    struct optimfs_error *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), code;
+
+	if (fd == -1)
+		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
+		    "OFS635 ids=%s: %m", path);
+	code = read_all(fd, b);
+	close(fd);
+	if (code == 0)
+		return 0;
+	errno = code;
+	return optimfs_fail(err, EINVAL, "OFS635 ids=%s: %m", path);
+}
+
+static int check_line(struct canon *c, const struct ofs_ids *ids,
+    struct ofs_str line, struct optimfs_error *err)
+{
+	if (memchr(line.p, '\0', line.len) != NULL)
+		return optimfs_fail(err, EINVAL,
+		    "OFS635 %s: line %u is not text", ids->file, ids->line);
+	if (c->model.kind != MODEL_NONE && c->fqns.n > 0 &&
+	    !ofs_canon_set_has(&c->fqns, line))
+		return optimfs_fail(err, EINVAL,
+		    "OFS635 %s: line %u: the model has no parameter "
+		    "\"%.*s\"",
+		    ids->file, ids->line, line.len < 200 ? (int)line.len : 200,
+		    line.p);
+	return 0;
+}
+
+static int add_line(struct canon *c, struct ofs_ids *ids, struct ofs_str line,
+    struct optimfs_error *err)
+{
+	struct ofs_id *v;
+
+	if (line.len == 0) {
+		ids->blank = ids->n > 0;
+		return 0;
+	}
+	if (check_line(c, ids, line, err) == -1)
+		return -1;
+	if (ids->n == ids->cap) {
+		ids->cap = ids->cap == 0 ? 64 : ids->cap * 2;
+		v = reallocarray(ids->v, ids->cap, sizeof(*v));
+		if (v == NULL)
+			return ofs_canon_no_memory(err);
+		ids->v = v;
+	}
+	if (ids->blank)
+		ids->ngroups++;
+	ids->blank = false;
+	ids->v[ids->n] = (struct ofs_id){
+		.name = ofs_canon_listed(c, SCOPE_MODEL, line, NULL, err),
+		.line = ids->line,
+		.group = ids->ngroups,
+	};
+	return ids->v[ids->n++].name == OFS_NONE ? -1 : 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct ofs_id *x = a, *y = b;
+
+	if (x->name != y->name)
+		return x->name < y->name ? -1 : 1;
+	return (x->line > y->line) - (x->line < y->line);
+}
+
+static int no_doubles(const struct ofs_ids *ids, struct optimfs_error *err)
+{
+	struct ofs_id *v = malloc(ids->n * sizeof(*v) + 1);
+	int ret = 0;
+
+	if (v == NULL)
+		return ofs_canon_no_memory(err);
+	if (ids->n > 0)
+		memcpy(v, ids->v, ids->n * sizeof(*v));
+	qsort(v, ids->n, sizeof(*v), by_name);
+	for (uint32_t i = 1; i < ids->n && ret == 0; i++)
+		if (v[i].name == v[i - 1].name)
+			ret = optimfs_fail(err, EINVAL,
+			    "OFS635 %s: line %u names the parameter of line %u "
+			    "again",
+			    ids->file, v[i].line, v[i - 1].line);
+	free(v);
+	return ret;
+}
+
+static int parse(struct canon *c, const struct ofs_buf *b, struct ofs_ids *ids,
+    struct optimfs_error *err)
+{
+	const char *p = (const char *)b->data, *end = p + b->len, *nl;
+	struct ofs_str line;
+
+	for (ids->line = 1; p < end; ids->line++, p = nl + 1) {
+		nl = memchr(p, '\n', (size_t)(end - p));
+		if (nl == NULL)
+			nl = end;
+		line = (struct ofs_str){ p, (uint32_t)(nl - p) };
+		if (line.len > 0 && line.p[line.len - 1] == '\r')
+			line.len--;
+		if (add_line(c, ids, line, err) == -1)
+			return -1;
+	}
+	if (ids->n > 0)
+		ids->ngroups++;
+	return no_doubles(ids, err);
+}
+
+static int from_file(struct canon *c, struct ofs_ids *ids,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { .limit = MAX_IDS_FILE };
+	int ret = read_file(c->opt->ids, &b, err);
+
+	if (ret == 0)
+		ret = parse(c, &b, ids, err);
+	ofs_buf_fini(&b);
+	if (ret == 0)
+		ret = ofs_canon_check_ids(c, ids, err);
+	return ret;
+}
+
+static int store(struct canon *c, const struct ofs_ids *ids,
+    struct optimfs_error *err)
+{
+	uint32_t *v = ofs_arena_alloc(&c->cat->arena, ids->n * sizeof(*v));
+
+	if (v == NULL)
+		return ofs_canon_no_memory(err);
+	for (uint32_t i = 0; i < ids->n; i++)
+		v[i] = ids->v[i].name;
+	c->cat->ids = v;
+	c->cat->nids = ids->n;
+	return 0;
+}
+
+int ofs_canon_ids(struct canon *c, struct optimfs_error *err)
+{
+	struct ofs_ids ids = { .file = c->opt->ids };
+	int ret;
+
+	c->ids_root = OFS_NONE;
+	if (look_at_keys(c, err) == -1)
+		return -1;
+	if (c->opt->ids == NULL)
+		return 0;
+	if (choose_root(c, err) == -1)
+		return -1;
+	if (c->ids_root == OFS_NONE)
+		return 0;
+	ret = strcmp(c->opt->ids, "model") == 0
+	    ? ofs_canon_ids_of_model(c, &ids, err)
+	    : from_file(c, &ids, err);
+	if (ret == 0)
+		ret = store(c, &ids, err);
+	free(ids.v);
+	return ret;
+}
+
+uint32_t ofs_canon_id_name(const struct canon *c, uint32_t root,
+    struct ofs_str id)
+{
+	uint32_t number;
+
+	if (root != c->ids_root || !ofs_canon_number(id, &number) ||
+	    number >= c->cat->nids || ofs_canon_set_has(&c->fqns, id))
+		return OFS_NONE;
+	return c->cat->ids[number];
+}

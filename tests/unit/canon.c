@@ -1,0 +1,873 @@
+/* canon.c - keys as frameworks nest them become paths in the mount */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "canon.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "format/pickle.h"
+#include "name.h"
+#include "tap.h"
+#include "tree.h"
+
+/* A checkpoint is written as lines "KIND SOURCE = TREE". Components of SOURCE
+ * are parted by '|', list indexes begin with '#'. KIND is v for a plain value,
+ * i for an item that is not read, t for a 0-dim tensor, t3,2 for one with a
+ * shape; t3,2@7 is stored at 7, v[a,b] and v[0,1] are lists. */
+
+struct line {
+	char kind[64], source[1200], tree[1200];
+};
+
+static bool next_line(const char **text, struct line *l)
+{
+	const char *end, *sep, *sp;
+
+	while (**text == '\n')
+		(*text)++;
+	if (**text == '\0')
+		return false;
+	end = strchrnul(*text, '\n');
+	sp = strchr(*text, ' ');
+	sep = strstr(*text, " = ");
+	if (sp == NULL || sep == NULL || sep > end)
+		bail_out("bad line: %s", *text);
+	snprintf(l->kind, sizeof(l->kind), "%.*s", (int)(sp - *text), *text);
+	snprintf(l->source, sizeof(l->source), "%.*s", (int)(sep - sp - 1),
+	    sp + 1);
+	snprintf(l->tree, sizeof(l->tree), "%.*s", (int)(end - sep - 3),
+	    sep + 3);
+	*text = end;
+	return true;
+}
+
+static uint32_t path_of(struct ofs_catalog *cat, const char *text)
+{
+	uint32_t c[64], index;
+	size_t n = 0;
+
+	for (;; text++) {
+		size_t k = strcspn(text, "|");
+
+		index = *text == '#' ? OFS_PATH_INDEX : 0;
+		c[n++] = ofs_catalog_str(cat, text + (index != 0),
+			     k - (index != 0), NULL) |
+		    index;
+		text += k;
+		if (*text == '\0')
+			break;
+	}
+	return ofs_catalog_path(cat, c, n, NULL);
+}
+
+static uint32_t tensor_of(struct ofs_catalog *cat, const char *kind)
+{
+	struct ofs_shard s = { .box = OFS_NONE, .view = OFS_NONE };
+	struct ofs_tensor t = { .dtype = OFS_FLOAT32, .error = OFS_NONE };
+	static uint64_t unshared = 1 << 20;
+	uint64_t dims[8];
+	char *end;
+
+	while (*++kind != '\0' && *kind != '@') {
+		dims[t.ndim++] = strtoull(kind, &end, 10);
+		kind = *end == ',' ? end : end - 1;
+	}
+	t.shape = t.grid = ofs_catalog_dims(cat, dims, t.ndim, NULL);
+	t.grid_ndim = t.ndim;
+	s.at.encoding = OFS_TORCH_RECORD;
+	s.at.off = *kind == '@' ? strtoull(kind + 1, NULL, 10) : unshared++;
+	s.at.len = 64;
+	s.at.object = ofs_catalog_object(cat, "data", -1, NULL);
+	t.shard = ofs_catalog_shard(cat, &s, NULL);
+	t.nshards = 1;
+	return ofs_catalog_tensor(cat, &t, NULL);
+}
+
+/* The pickle of "[a,b]" or "[0,1]", or of None. */
+static uint32_t value_of(struct ofs_catalog *cat, const char *kind)
+{
+	static uint8_t bytes[16][256];
+	static unsigned int turn;
+	uint8_t *b = bytes[turn++ % 16];
+	struct ofs_pickle *doc;
+	size_t n = 0, k;
+	uint64_t used;
+
+	b[n++] = 0x80;
+	b[n++] = 2;
+	if (kind[1] != '[')
+		b[n++] = 'N';
+	else {
+		b[n++] = ']';
+		b[n++] = '(';
+		for (kind += 2; *kind != '\0' && *kind != ']'; kind += k + 1) {
+			k = strcspn(kind, ",]");
+			if (*kind >= '0' && *kind <= '9') {
+				b[n++] = 'K';
+				b[n++] = (uint8_t)atoi(kind);
+				continue;
+			}
+			b[n++] = 'X';
+			b[n++] = (uint8_t)k;
+			memset(b + n, 0, 3);
+			memcpy(b + n + 3, kind, k);
+			n += 3 + k;
+		}
+		b[n++] = 'e';
+	}
+	b[n++] = '.';
+	doc = ofs_pickle_parse(b, n, false, NULL, &used, NULL);
+	if (doc == NULL || ofs_catalog_doc(cat, doc, NULL) == OFS_NONE)
+		bail_out("a pickle");
+	return ofs_catalog_value(cat, doc, ofs_pickle_root(doc), NULL);
+}
+
+static void add_line(struct ofs_catalog *cat, const struct line *l)
+{
+	struct ofs_item item = { .error = OFS_NONE };
+	struct ofs_entry e = { .tree = OFS_NONE };
+
+	e.path = path_of(cat, l->source);
+	if (l->kind[0] == 't') {
+		e.kind = OFS_ENTRY_TENSOR;
+		e.ref = tensor_of(cat, l->kind);
+	} else if (l->kind[0] == 'v') {
+		e.kind = OFS_ENTRY_VALUE;
+		e.ref = value_of(cat, l->kind);
+	} else {
+		e.kind = OFS_ENTRY_ITEM;
+		e.ref = ofs_catalog_item(cat, &item, NULL);
+	}
+	if (ofs_catalog_entry(cat, &e, NULL) == OFS_NONE)
+		bail_out("no memory");
+}
+
+static struct ofs_catalog *catalog_of(const char *text)
+{
+	struct ofs_dir dir = { .fd = -1 };
+	struct ofs_catalog *cat = ofs_catalog_new(&dir, NULL);
+	struct line l;
+
+	if (cat == NULL)
+		bail_out("no memory");
+	while (next_line(&text, &l))
+		add_line(cat, &l);
+	return cat;
+}
+
+static void print_path(const struct ofs_catalog *cat, uint32_t path,
+    struct ofs_buf *b)
+{
+	char name[OFS_NAME_MAX + 1];
+	uint32_t n;
+	const uint32_t *c;
+
+	b->len = 0;
+	if (path == OFS_NONE) {
+		ofs_buf_putc(b, '-');
+		ofs_buf_putc(b, 0);
+		return;
+	}
+	c = ofs_catalog_components(cat, path, &n);
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str s = ofs_catalog_string(cat, c[i]);
+
+		ofs_name_encode(s.p, s.len, name);
+		ofs_buf_printf(b, "%s%s", i > 0 ? "/" : "", name);
+	}
+	ofs_buf_putc(b, 0);
+}
+
+static const struct optimfs_options defaults;
+
+/* The catalog, for more questions; the caller's. */
+static struct ofs_catalog *check_with(const char *what,
+    const struct optimfs_options *opt, const char *text)
+{
+	struct ofs_catalog *cat = catalog_of(text);
+	struct optimfs_error err = { 0 };
+	struct ofs_buf b = { 0 };
+	struct line l;
+
+	if (ofs_canon(cat, opt, &err) == -1) {
+		ok(false, "%s", what);
+		diag("%s", err.text);
+		return cat;
+	}
+	for (uint32_t i = 0; next_line(&text, &l); i++) {
+		print_path(cat, cat->entries[i].tree, &b);
+		is_str((char *)b.data, l.tree, "%s: %s", what, l.source);
+	}
+	ofs_buf_fini(&b);
+	return cat;
+}
+
+static void check(const char *what, const char *text)
+{
+	ofs_catalog_free(check_with(what, &defaults, text));
+}
+
+static void fails(const char *what, const struct optimfs_options *opt,
+    const char *text, int code, const char *part)
+{
+	struct ofs_catalog *cat = catalog_of(text);
+	struct optimfs_error err = { 0 };
+
+	ok(ofs_canon(cat, opt, &err) == -1, "%s", what);
+	is_error(err, code, part, "%s", what);
+	ofs_catalog_free(cat);
+}
+
+/* Notes of a kind, a line each. */
+static void has_notes(const struct ofs_catalog *cat, enum ofs_note_kind kind,
+    const char *want, const char *what)
+{
+	struct ofs_buf b = { 0 };
+
+	for (uint32_t i = 0; i < cat->nnotes; i++)
+		if (cat->notes[i].kind == kind)
+			ofs_buf_printf(&b, "%s\n", cat->notes[i].text);
+	ofs_buf_putc(&b, 0);
+	is_str((char *)b.data, want, "%s", what);
+	ofs_buf_fini(&b);
+}
+
+/* Aliases as "path -> target\n", in their order. */
+static void has_aliases(const struct ofs_catalog *cat, const char *want,
+    const char *what)
+{
+	struct ofs_buf b = { 0 }, p = { 0 };
+
+	for (uint32_t i = 0; i < cat->naliases; i++) {
+		print_path(cat, cat->aliases[i].path, &p);
+		ofs_buf_printf(&b, "%s -> ", (char *)p.data);
+		print_path(cat, cat->aliases[i].target, &p);
+		ofs_buf_printf(&b, "%s\n", (char *)p.data);
+	}
+	ofs_buf_putc(&b, 0);
+	is_str((char *)b.data, want, "%s", what);
+	ofs_buf_fini(&b);
+	ofs_buf_fini(&p);
+}
+
+static void producers(void)
+{
+	check("get_state_dict",
+	    "t3,2 model|l.weight = model/l.weight\n"
+	    "t optim|state|l.weight|step = optim/state/l.weight/step\n"
+	    "t3,2 optim|state|l.weight|exp_avg = optim/state/l.weight/exp_avg\n"
+	    "i optim|param_groups|#0|lr = optim/param_groups/0/lr\n"
+	    "i optim|param_groups|#0|params = optim/param_groups/0/params\n");
+	check("flattened",
+	    "t3,2 model|l.weight = model/l.weight\n"
+	    "t3,2 optim|state.l.weight.exp_avg = optim/state/l.weight/exp_avg\n"
+	    "t optim|state.l.weight.step = optim/state/l.weight/step\n"
+	    "i optim|param_groups.l.weight.lr = "
+	    "optim/param_groups/l.weight/lr\n");
+	check("AppState",
+	    "t3,2 app|model|l.weight = model/l.weight\n"
+	    "t3,2 app|optim|state|l.weight|exp_avg = "
+	    "optim/state/l.weight/exp_avg\n"
+	    "i app|optim|param_groups|#0|lr = optim/param_groups/0/lr\n"
+	    "i app|epoch = extra/app/epoch\n");
+	check("raw optimizer.state_dict()",
+	    "t3,2 model|l.weight = model/l.weight\n"
+	    "t3,2 optim|state|0|exp_avg = optim/state/0/exp_avg\n"
+	    "i optim|param_groups|#0|params = optim/param_groups/0/params\n");
+	check("torch 2.0 to 2.3",
+	    "t3,2 optim|state|l.weight|exp_avg = optim/state/l.weight/exp_avg\n"
+	    "i optim|param_groups = optim/param_groups\n");
+	check("torchtitan",
+	    "t3,2 lin.weight = model/lin.weight\n"
+	    "t4 rope = model/rope\n"
+	    "t3,2 optimizer|state.lin.weight.exp_avg = "
+	    "optim/state/lin.weight/exp_avg\n"
+	    "i optimizer|param_groups.lin.weight.lr = "
+	    "optim/param_groups/lin.weight/lr\n"
+	    "i lr_scheduler|last_epoch = extra/lr_scheduler/last_epoch\n"
+	    "i dataloader|dp_rank_0 = extra/dataloader/dp_rank_0\n"
+	    "t train_state|step = extra/train_state/step\n"
+	    "i lin._extra_state = model/lin._extra_state\n");
+	check("Lightning, sharded",
+	    "t3 model|layer.bias = model/layer.bias\n"
+	    "t3 optimizer_0|state|layer.bias|exp_avg = "
+	    "optim/state/layer.bias/exp_avg\n"
+	    "i optimizer_0|param_groups|#0|lr = optim/param_groups/0/lr\n"
+	    "v epoch = extra/epoch\n");
+	check("Lightning, full",
+	    "t3 state_dict|layer.bias = model/layer.bias\n"
+	    "v epoch = extra/epoch\n"
+	    "t3 optimizer_states|#0|state|layer.bias|exp_avg = "
+	    "optim/state/layer.bias/exp_avg\n"
+	    "v optimizer_states|#0|param_groups|#0|lr = "
+	    "optim/param_groups/0/lr\n"
+	    "v lr_schedulers|#0|last_epoch = "
+	    "extra/lr_schedulers/0/last_epoch\n");
+	check("Composer",
+	    "t3 state|model|lin.bias = model/lin.bias\n"
+	    "t3 state|optimizers|AdamW|state|lin.bias|exp_avg = "
+	    "optim/state/lin.bias/exp_avg\n"
+	    "i state|optimizers|AdamW|param_groups|#0|lr = "
+	    "optim/param_groups/0/lr\n"
+	    "i state|timestamp|Timestamp|epoch = "
+	    "extra/state/timestamp/Timestamp/epoch\n"
+	    "i rng|#0|torch = extra/rng/0/torch\n");
+	check("an optimizer's state dict by itself",
+	    "t3 state|l.bias|exp_avg = optim/state/l.bias/exp_avg\n"
+	    "v param_groups|#0|lr = optim/param_groups/0/lr\n"
+	    "v epoch = extra/epoch\n");
+	check("the same, flattened",
+	    "t3 state.l.bias.exp_avg = optim/state/l.bias/exp_avg\n"
+	    "v param_groups.l.bias.lr = optim/param_groups/l.bias/lr\n");
+	check("the same, without groups",
+	    "t3 state.l.bias.exp_avg = optim/state/l.bias/exp_avg\n"
+	    "t state.l.bias.step = optim/state/l.bias/step\n");
+	check("a plain state dict",
+	    "t3,2 l.weight = model/l.weight\n"
+	    "t model.state.step = model/model.state.step\n"
+	    "t2 layers.0.state.proj = model/layers.0.state.proj\n");
+	check("Fabric with a name of the user's",
+	    "t3,2 generator|l.weight = model/l.weight\n"
+	    "t3 generator|l.bias = model/l.bias\n"
+	    "t9 noise = extra/noise\n"
+	    "t3,2 gen_opt|state|l.weight|exp_avg = "
+	    "optim/state/l.weight/exp_avg\n"
+	    "v gen_opt|param_groups|#0|lr = optim/param_groups/0/lr\n");
+	check("nanoGPT",
+	    "t3,2 model|_orig_mod.l.weight = model/l.weight\n"
+	    "t3,2 optimizer|state|0|exp_avg = optim/state/0/exp_avg\n"
+	    "v optimizer|param_groups|#0|lr = optim/param_groups/0/lr\n"
+	    "v model_args|n_layer = extra/model_args/n_layer\n"
+	    "v iter_num = extra/iter_num\n");
+	check("nothing but values",
+	    "v epoch = extra/epoch\n"
+	    "v args|lr = extra/args/lr\n");
+	check("an empty checkpoint", "");
+}
+
+static void several(void)
+{
+	check("two by name",
+	    "t3 model|w = model/w\n"
+	    "t3 optimizer_0|state|w|exp_avg = optim/optimizer_0/state/w/exp_avg\n"
+	    "t3 optimizer_1|state|w|exp_avg = optim/optimizer_1/state/w/exp_avg\n"
+	    "i optimizer_1|param_groups|#0|lr = "
+	    "optim/optimizer_1/param_groups/0/lr\n");
+	check("two by class",
+	    "t3 state|optimizers|SGD|state|w|momentum_buffer = "
+	    "optim/SGD/state/w/momentum_buffer\n"
+	    "t3 state|optimizers|AdamW|state|w|exp_avg = "
+	    "optim/AdamW/state/w/exp_avg\n");
+	check("two by index",
+	    "t3 optimizer_states|#0|state|w|exp_avg = "
+	    "optim/0/state/w/exp_avg\n"
+	    "t3 optimizer_states|#1|state|w|exp_avg = "
+	    "optim/1/state/w/exp_avg\n");
+	check("two by what they belong to",
+	    "t3 gen|optim|state|w|exp_avg = optim/gen/state/w/exp_avg\n"
+	    "t3 disc|optim|state|w|exp_avg = optim/disc/state/w/exp_avg\n");
+	check("two of different depth",
+	    "t3 optim|state|w|exp_avg = optim/optim/state/w/exp_avg\n"
+	    "t3 app|optim|state|w|exp_avg = optim/app.optim/state/w/exp_avg\n");
+}
+
+static void doubtful(void)
+{
+	check("state that is no optimizer's",
+	    "t3 model|w = model/w\n"
+	    "t3 sampler|state|a|b = extra/sampler/state/a/b\n"
+	    "v optim|lr = optim/lr\n");
+	check("options of a job beside an optimizer",
+	    "v optim|lr = extra/optim/lr\n"
+	    "t3 optimizer|state|w|exp_avg = optim/state/w/exp_avg\n");
+	check("state within state",
+	    "t3 optim|state|w|state|exp_avg = optim/state/w/state/exp_avg\n"
+	    "t3 optim|state|w|param_groups = optim/state/w/param_groups\n"
+	    "t3 optim|state|w|inner|state|x|exp_avg = "
+	    "optim/state/w/inner/state/x/exp_avg\n");
+	check("what else an optimizer has",
+	    "t3 optim|state|w|exp_avg = optim/state/w/exp_avg\n"
+	    "v optim|scaler|scale = optim/scaler/scale\n"
+	    "t3 optim|state|w = optim/state/w\n");
+	check("nested state",
+	    "t3 optim|state|w|nested|a = optim/state/w/nested/a\n"
+	    "t3 optim|state|w|nested|b|c = optim/state/w/nested/b/c\n"
+	    "v optim|state|w|name = optim/state/w/name\n");
+	check("groups by name",
+	    "t3 optim|state|w|exp_avg = optim/state/w/exp_avg\n"
+	    "v optim|param_groups|w|lr = optim/param_groups/w/lr\n");
+	check("keys that are bad names",
+	    "t3 model|a/b = model/a%2Fb\n"
+	    "t3 model|.. = model/%2E%2E\n"
+	    "t3 model| = model/%\n"
+	    "t optim|state|a/b|step = optim/state/a%2Fb/step\n"
+	    "t3 optim|state|..|exp_avg = optim/state/%2E%2E/exp_avg\n"
+	    "t3 optim|state||exp_avg = optim/state/%/exp_avg\n");
+	check("a model among others",
+	    "v model = extra/model\n"
+	    "t3 state_dict|w = model/w\n"
+	    "t3 ema|w = extra/ema/w\n"
+	    "t3 loose = extra/loose\n");
+	check("a copy of the model under an unknown name is not guessed",
+	    "t3 a|w = extra/a/w\n"
+	    "t3 b|w = extra/b/w\n"
+	    "t3 optim|state|w|exp_avg = optim/state/w/exp_avg\n");
+	check("models as a list",
+	    "t3 model|#0|w = model/0/w\n"
+	    "t3 model|#1|w = model/1/w\n");
+}
+
+static void flattened(void)
+{
+	check("the model's names first, the longest",
+	    "t3 model|a = model/a\n"
+	    "t3 model|a.b = model/a.b\n"
+	    "t3 optim|state.a.exp_avg = optim/state/a/exp_avg\n"
+	    "t3 optim|state.a.b.exp_avg = optim/state/a.b/exp_avg\n"
+	    "t3 optim|state.a.b.mine = optim/state/a.b/mine\n"
+	    "t3 optim|state.a.b.mine.sub = optim/state/a.b/mine/sub\n"
+	    "t3 optim|state.a.exp_avg.sub = optim/state/a/exp_avg/sub\n");
+	check("names of groups where there is no model",
+	    "t3 optim|state.a.b.mine.sub = optim/state/a.b/mine/sub\n"
+	    "i optim|param_groups.a.b.lr = optim/param_groups/a.b/lr\n");
+	check("known states, then what they taught, then the last dot",
+	    "t3 optim|state.a.b.mine.sub = optim/state/a.b/mine/sub\n"
+	    "t3 optim|state.a.b.exp_avg = optim/state/a.b/exp_avg\n"
+	    "t3 optim|state.a.b.exp_avg.inner = optim/state/a.b/exp_avg/inner\n"
+	    "t3 optim|state.c.d.other = optim/state/c.d/other\n"
+	    "t3 optim|state.lonely = optim/state/lonely\n");
+	check("Megatron: the state's name first",
+	    "t3 optimizer.state.exp_avg.a.weight = "
+	    "optim/state/a.weight/exp_avg\n"
+	    "t3 optimizer.state.fp32_param.a.weight = "
+	    "optim/state/a.weight/fp32_param\n"
+	    "t3 optimizer.state.param.a.weight = optim/state/a.weight/param\n"
+	    "t3 a.weight = model/a.weight\n");
+	check("with a state below",
+	    "t3 model|w = model/w\n"
+	    "t3 optim|state.w|exp_avg = optim/state/w/exp_avg\n");
+	check("wrapped names in the model only",
+	    "t3 model|a._orig_mod.b = model/a.b\n"
+	    "t3 optim|state.a.b.mine.x = optim/state/a.b/mine/x\n");
+}
+
+static void textual(void)
+{
+	struct ofs_catalog *cat;
+
+	cat = check_with("no map of keys", &defaults,
+	    "t3 model.l.weight = model/l.weight\n"
+	    "t3 model.l.bias = model/l.bias\n"
+	    "t3 optim.state.l.weight.exp_avg = optim/state/l.weight/exp_avg\n"
+	    "i optim.param_groups.0.lr = optim/param_groups/0/lr\n"
+	    "i optim.param_groups.0.params = optim/param_groups/0/params\n"
+	    "t9 other = extra/other\n"
+	    "i lr_scheduler.last_epoch = extra/lr_scheduler.last_epoch\n");
+	has_notes(cat, OFS_NOTE_WARNING,
+	    "OFS640 no map of keys: 3 dotted keys of optimizers were cut by "
+	    "the names in them\n",
+	    "it is said");
+	ofs_catalog_free(cat);
+	check("a model with a child called model",
+	    "t3 model.l.weight = model/model.l.weight\n"
+	    "t3 lm_head.weight = model/lm_head.weight\n"
+	    "t3 optim.state.model.l.weight.exp_avg = "
+	    "optim/state/model.l.weight/exp_avg\n");
+	check("Composer",
+	    "t3 state.model.lin.bias = model/lin.bias\n"
+	    "t3 state.optimizers.AdamW.state.lin.bias.exp_avg = "
+	    "optim/state/lin.bias/exp_avg\n"
+	    "i state.optimizers.AdamW.param_groups.0.lr = "
+	    "optim/param_groups/0/lr\n");
+	check("IDs",
+	    "t3 optim.state.0.exp_avg = optim/state/0/exp_avg\n"
+	    "t3 optim.state.10.exp_avg = optim/state/10/exp_avg\n");
+	check("two optimizers",
+	    "t3 optimizer_0.state.w.exp_avg = "
+	    "optim/optimizer_0/state/w/exp_avg\n"
+	    "t3 optimizer_1.state.w.exp_avg = "
+	    "optim/optimizer_1/state/w/exp_avg\n");
+	check("a module called state",
+	    "t3 model|enc.state.w = model/enc.state.w\n"
+	    "t3 optim|state.enc.state.w.exp_avg = "
+	    "optim/state/enc.state.w/exp_avg\n"
+	    "t3 optim|state|enc.state.w|step = optim/state/enc.state.w/step\n");
+}
+
+static void options(void)
+{
+	static const char two[] =
+	    "t3 net|w = extra/net/w\n"
+	    "t3 ema|w = model/w\n"
+	    "t3 a|opt|state|w|exp_avg = extra/a/opt/state/w/exp_avg\n"
+	    "t3 b|opt|state|w|exp_avg = optim/state/w/exp_avg\n"
+	    "t3 b|opt|more = optim/more\n";
+	static const char flat[] =
+	    "t3 the.net.w = model/w\n"
+	    "t3 my.state.w.exp_avg = optim/state/w/exp_avg\n"
+	    "t3 my.other = optim/other\n"
+	    "t3 w = extra/w\n";
+	struct optimfs_options opt = { .optim_key = "b.opt",
+		.model_key = "ema" };
+
+	ofs_catalog_free(check_with("optim_key, model_key", &opt, two));
+	opt.optim_key = "my";
+	opt.model_key = "the.net";
+	ofs_catalog_free(check_with("of textual keys", &opt, flat));
+	opt.optim_key = "c.opt";
+	opt.model_key = NULL;
+	fails("no such optim_key", &opt, two, ENOENT,
+	    "a.opt, b.opt; at the top: a, b, ema, net");
+	opt.optim_key = NULL;
+	opt.model_key = "em";
+	fails("no such model_key", &opt, two, ENOENT,
+	    "OFS632 model_key=em names nothing");
+	opt.model_key = "net.w";
+	fails("a leaf is no model_key", &opt, two, ENOENT, "OFS632");
+	opt = (struct optimfs_options){ .subtree = "/optim/b/" };
+	ofs_catalog_free(check_with("subtree", &opt,
+	    "t3 model|w = -\n"
+	    "t3 a|opt|state|w|exp_avg = -\n"
+	    "t3 b|opt|state|w|exp_avg = optim/b/state/w/exp_avg\n"));
+	opt.subtree = "model/a%2Fb";
+	ofs_catalog_free(check_with("subtree of one file", &opt,
+	    "t3 model|a/b = model/a%2Fb\n"
+	    "t3 model|a/bc = -\n"));
+	opt.subtree = "";
+	ofs_catalog_free(check_with("no subtree", &opt,
+	    "t3 model|w = model/w\n"));
+	opt.subtree = "mod";
+	fails("subtree that is not there", &opt, "t3 model|w = -\n", ENOENT,
+	    "OFS638 subtree=mod");
+}
+
+static void wrappers(void)
+{
+	struct ofs_catalog *cat;
+
+	cat = check_with("wrappers", &defaults,
+	    "t3 model|_fsdp_wrapped_module.a._checkpoint_wrapped_module.w = "
+	    "model/a.w\n"
+	    "t3 model|b = model/b\n"
+	    "t3 optim|state|a._orig_mod.w|exp_avg = optim/state/a.w/exp_avg\n"
+	    "t optim|state|a._orig_mod.w|step = optim/state/a.w/step\n"
+	    "v optim|param_groups|a._orig_mod.w|lr = "
+	    "optim/param_groups/a.w/lr\n");
+	has_aliases(cat,
+	    "model/_fsdp_wrapped_module.a._checkpoint_wrapped_module.w -> "
+	    "model/a.w\n"
+	    "optim/state/a._orig_mod.w -> optim/state/a.w\n"
+	    "optim/param_groups/a._orig_mod.w -> optim/param_groups/a.w\n",
+	    "raw names resolve, each once");
+	ofs_catalog_free(cat);
+	cat = check_with("module. in front of all", &defaults,
+	    "t3 model|module.a.w = model/a.w\n"
+	    "t3 model|module.module.b = model/module.b\n"
+	    "t3 optim|state|a.w|exp_avg = optim/state/a.w/exp_avg\n");
+	has_aliases(cat,
+	    "model/module.a.w -> model/a.w\n"
+	    "model/module.module.b -> model/module.b\n",
+	    "and its raw names");
+	ofs_catalog_free(cat);
+	check("module. in front of some",
+	    "t3 model|module.a = model/module.a\n"
+	    "t3 model|n_averaged = model/n_averaged\n");
+	cat = check_with("two raw names with one clean name", &defaults,
+	    "t3 model|x._orig_mod.w = model/x._orig_mod.w\n"
+	    "t3 model|x.w = model/x.w\n"
+	    "t3 optim|state|x._orig_mod.w|exp_avg = "
+	    "optim/state/x.w/exp_avg\n");
+	has_notes(cat, OFS_NOTE_WARNING,
+	    "OFS639 x._orig_mod.w and x.w have one name without their "
+	    "wrappers; the first keeps its prefixes\n",
+	    "one keeps its prefixes");
+	ofs_catalog_free(cat);
+}
+
+static void raw_names(void)
+{
+	static const char *const want[] = { "_orig_mod.a.w", "a._orig_mod.w",
+		"a._orig_mod.w", "_fsdp_wrapped_module.v", NULL, NULL };
+	struct ofs_catalog *cat = check_with("raw_fqn", &defaults,
+	    "t3 model|_orig_mod.a.w = model/a.w\n"
+	    "t3 optim|state|a._orig_mod.w|exp_avg = "
+	    "optim/state/a.w/exp_avg\n"
+	    "t3 optim|state|a._orig_mod.w|x|y = optim/state/a.w/x/y\n"
+	    "t3 optim|state._fsdp_wrapped_module.v.exp_avg = "
+	    "optim/state/v/exp_avg\n"
+	    "t3 model|w = model/w\n"
+	    "v _orig_mod.w = extra/_orig_mod.w\n");
+	struct ofs_str raw;
+
+	for (uint32_t i = 0; i < cat->nentries; i++) {
+		bool found = ofs_raw_fqn(cat, &cat->entries[i], &raw);
+
+		if (want[i] == NULL)
+			ok(!found, "no raw name");
+		else
+			ok(found && raw.len == strlen(want[i]) &&
+				memcmp(raw.p, want[i], raw.len) == 0,
+			    "%s", want[i]);
+	}
+	ofs_catalog_free(cat);
+}
+
+static void clean_fqn(void)
+{
+	static const char *const table[][2] = {
+		{ "a.b", "a.b" },
+		{ "", "" },
+		{ "_orig_mod.a", "a" },
+		{ "a._orig_mod.b", "a.b" },
+		{ "a._orig_mod._fsdp_wrapped_module.b", "a.b" },
+		{ "a_orig_mod.b", "a_orig_mod.b" },
+		{ "a._orig_mod", "a._orig_mod" },
+		{ "_orig_mod.", "_orig_mod." },
+		{ "module.a", "module.a" },
+	};
+	char out[64];
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+		size_t n = ofs_clean_fqn(table[i][0], strlen(table[i][0]), out);
+
+		out[n] = '\0';
+		is_str(out, table[i][1], "\"%s\" cleaned", table[i][0]);
+	}
+}
+
+/* Text in a file that goes when the test ends. */
+static const char *file_of(const char *text)
+{
+	static char path[] = "/tmp/optimfs-ids-XXXXXX";
+	static int fd = -1;
+
+	if (fd == -1)
+		fd = mkstemp(path);
+	if (fd == -1 || ftruncate(fd, 0) == -1 ||
+	    pwrite(fd, text, strlen(text), 0) != (ssize_t)strlen(text))
+		bail_out("%s", path);
+	return path;
+}
+
+#define BY_ID                       \
+ "t3,2 model|a.w = model/a.w\n"     \
+ "t3 model|a.b = model/a.b\n"       \
+ "t9 model|buffer = model/buffer\n" \
+ "t4,3 model|c.w = model/c.w\n"
+
+static void ids(void)
+{
+	static const char named[] = BY_ID
+	    "t3,2 optim|state|0|exp_avg = optim/state/a.w/exp_avg\n"
+	    "t optim|state|0|step = optim/state/a.w/step\n"
+	    "t4,3 optim|state|2|exp_avg = optim/state/c.w/exp_avg\n"
+	    "i optim|param_groups|#0|params = optim/param_groups/0/params\n"
+	    "i optim|param_groups|#1|params = optim/param_groups/1/params\n";
+	static const char known[] =
+	    BY_ID "t3,2 optim|state|0|exp_avg = x\n"
+		  "v[0,1] optim|param_groups|#0|params = x\n"
+		  "v[2] optim|param_groups|#1|params = x\n";
+	struct optimfs_options opt = { 0 };
+	struct ofs_catalog *cat;
+
+	opt.ids = file_of("a.w\na.b\n\nc.w\n");
+	cat = check_with("ids=FILE", &opt, named);
+	ok(cat->nids == 3 &&
+		strcmp(ofs_catalog_string(cat, cat->ids[1]).p, "a.b") == 0,
+	    "a table for lists of IDs");
+	ofs_catalog_free(cat);
+	opt.ids = file_of("a.w\r\na.b\r\nc.w");
+	ofs_catalog_free(check_with("CRLF, one group", &opt, named));
+	opt.ids = file_of("a.w\na.b\n");
+	fails("too few", &opt, named, EINVAL, "line 3: the file ends after 2");
+	opt.ids = file_of("a.w\na.b\nc.w\nbuffer\n");
+	fails("too many", &opt, known, EINVAL,
+	    "line 4: 4 names, the optimizer has 3");
+	opt.ids = file_of("a.w\na.b\n");
+	fails("too few, known before", &opt, known, EINVAL,
+	    "2 names, the optimizer has 3");
+	opt.ids = file_of("a.w\n\na.b\nc.w\n");
+	fails("groups of wrong sizes", &opt, known, EINVAL,
+	    "line 1: group 0 has 1 names, the optimizer's has 2");
+	opt.ids = file_of("a.w\n\na.b\n\nc.w\n");
+	fails("too many groups", &opt, named, EINVAL,
+	    "line 5: 3 groups of names, the optimizer has 2");
+	opt.ids = file_of("a.b\na.w\nc.w\n");
+	fails("a wrong order", &opt, named, EINVAL,
+	    "line 1: a.b has shape [3], the state of ID 0 [3,2]");
+	opt.ids = file_of("a.w\na.x\nc.w\n");
+	fails("a wrong name", &opt, named, EINVAL,
+	    "line 2: the model has no parameter \"a.x\"");
+	opt.ids = file_of("a.w\na.b\na.w\n");
+	fails("a name twice", &opt, named, EINVAL,
+	    "line 3 names the parameter of line 1 again");
+	opt.ids = "/nonexistent/ids";
+	fails("no file", &opt, named, ENOENT, "OFS635 ids=/nonexistent/ids");
+	opt.ids = "/";
+	fails("a directory", &opt, named, EINVAL, "OFS635 ids=/");
+	opt.ids = file_of("w\n");
+	fails("two optimizers", &opt,
+	    "t3 o1|state|0|exp_avg = x\nt3 o2|state|0|exp_avg = x\n"
+	    "i o1|param_groups|#0|lr = x\ni o2|param_groups|#0|lr = x\n",
+	    EINVAL, "choose one with optim_key=");
+	cat = check_with("of no use", &opt,
+	    "t3 optim|state|w|exp_avg = optim/state/w/exp_avg\n");
+	has_notes(cat, OFS_NOTE_WARNING,
+	    "OFS635 ids= is of no use: no optimizer here has integer "
+	    "parameter IDs\n",
+	    "is a warning");
+	ofs_catalog_free(cat);
+	unlink(file_of(""));
+}
+
+static void ids_of_model(void)
+{
+	struct optimfs_options opt = { .ids = "model" };
+	struct ofs_catalog *cat;
+
+	cat = check_with("ids=model", &opt,
+	    BY_ID "t3,2 optim|state|0|exp_avg = optim/state/a.w/exp_avg\n"
+		  "t3 optim|state|1|exp_avg = optim/state/a.b/exp_avg\n"
+		  "t4,3 optim|state|2|exp_avg = optim/state/c.w/exp_avg\n"
+		  "v optim|state|2|step = optim/state/c.w/step\n");
+	is_u64(cat->nids, 3, "a buffer is skipped");
+	ofs_catalog_free(cat);
+	cat = check_with("an ID without state between", &opt,
+	    "t3 model|a = model/a\n"
+	    "t4 model|b = model/b\n"
+	    "t5 model|c = model/c\n"
+	    "t3 optim|state|0|exp_avg = optim/state/a/exp_avg\n"
+	    "t5 optim|state|2|exp_avg = optim/state/c/exp_avg\n");
+	ok(strcmp(ofs_catalog_string(cat, cat->ids[1]).p, "b") == 0,
+	    "has its name by its place");
+	ofs_catalog_free(cat);
+	cat = check_with("tied parameters count once", &opt,
+	    "t3,2@5 model|emb = model/emb\n"
+	    "t4 model|b = model/b\n"
+	    "t3,2@5 model|head = model/head\n"
+	    "t3,2 optim|state|0|exp_avg = optim/state/emb/exp_avg\n"
+	    "t4 optim|state|1|exp_avg = optim/state/b/exp_avg\n");
+	has_aliases(cat, "optim/state/head -> optim/state/emb\n",
+	    "and both lead to the state");
+	ofs_catalog_free(cat);
+	fails("two ways", &opt,
+	    "t3 model|a = x\nt3 model|b = x\nt4 model|c = x\n"
+	    "t3 optim|state|0|exp_avg = x\nt4 optim|state|1|exp_avg = x\n",
+	    EINVAL, "ID 0 may be a or b");
+	fails("no way", &opt,
+	    "t3 model|a = x\nt4 model|b = x\n"
+	    "t3 optim|state|0|exp_avg = x\nt5 optim|state|1|exp_avg = x\n",
+	    EINVAL,
+	    "ID 1 has shape [5], which no tensor of the model has after a");
+	fails("an ID past the model", &opt,
+	    "t3 model|a = x\nt3 optim|state|999999999|exp_avg = x\n", EINVAL,
+	    "ID 999999999, but the model has 1 tensors");
+	fails("no shape", &opt,
+	    "t3 model|a = x\nt optim|state|0|step = x\n"
+	    "t3 optim|state|0|row = x\n",
+	    EINVAL, "ID 0 has no state with its parameter's shape");
+	fails("no state", &opt,
+	    "t3 model|a = x\ni optim|param_groups|#0|params = x\n", EINVAL,
+	    "no state whose shapes");
+}
+
+static void mixed(void)
+{
+	struct ofs_catalog *cat;
+
+	fails("integer and string keys", &defaults,
+	    "t3 optim|state|l.w|exp_avg = x\nt3 optim|state|7|exp_avg = x\n",
+	    EUCLEAN, "first integer 7, first string \"l.w\"");
+	check("a parameter called 0",
+	    "t3 model|0 = model/0\n"
+	    "t3 model|l.w = model/l.w\n"
+	    "t3 optim|state|0|exp_avg = optim/state/0/exp_avg\n"
+	    "t3 optim|state|l.w|exp_avg = optim/state/l.w/exp_avg\n");
+	cat = check_with("a cut that may be wrong", &defaults,
+	    "t3 optim.state.0.exp_avg = optim/state/0/exp_avg\n"
+	    "t3 optim.state.1.a.b = optim/state/1.a/b\n");
+	ok(cat->nnotes == 2 && strstr(cat->notes[0].text, "OFS637") != NULL,
+	    "is a warning");
+	ofs_catalog_free(cat);
+}
+
+static void missing(void)
+{
+	struct ofs_catalog *cat;
+
+	cat = check_with("listed without state", &defaults,
+	    "t3 model|a = model/a\n"
+	    "t3 optim|state|a|exp_avg = optim/state/a/exp_avg\n"
+	    "v[a,frozen] optim|param_groups|#0|params = "
+	    "optim/param_groups/0/params\n");
+	has_notes(cat, OFS_NOTE_MISSING,
+	    "OFS642 optim/state/frozen: in param_groups, but without state\n",
+	    "is noted");
+	ofs_catalog_free(cat);
+	cat = check_with("by ID", &defaults,
+	    "t3 x|state|0|exp_avg = optim/state/0/exp_avg\n"
+	    "v[0,1] x|param_groups|#0|params = optim/param_groups/0/params\n");
+	has_notes(cat, OFS_NOTE_MISSING,
+	    "OFS642 optim/state/1: in param_groups, but without state\n",
+	    "is noted");
+	ofs_catalog_free(cat);
+	cat = check_with("flattened groups", &defaults,
+	    "t3 optim|state.a.exp_avg = optim/state/a/exp_avg\n"
+	    "i optim|param_groups.a.lr = optim/param_groups/a/lr\n"
+	    "i optim|param_groups.b.c.lr = optim/param_groups/b.c/lr\n"
+	    "i optim|param_groups.b.c.eps = optim/param_groups/b.c/eps\n");
+	has_notes(cat, OFS_NOTE_MISSING,
+	    "OFS642 optim/state/b.c: in param_groups, but without state\n",
+	    "once");
+	ofs_catalog_free(cat);
+	cat = check_with("an optimizer without state", &defaults,
+	    "v[a,b] optim|param_groups|#0|params = "
+	    "optim/param_groups/0/params\n");
+	has_notes(cat, OFS_NOTE_MISSING, "", "misses nothing");
+	ofs_catalog_free(cat);
+}
+
+static void ties(void)
+{
+	struct ofs_catalog *cat;
+
+	cat = check_with("tied", &defaults,
+	    "t3,2@5 model|head = model/head\n"
+	    "t3,2@5 model|emb = model/emb\n"
+	    "t3,2@5 model|third = model/third\n"
+	    "t3,2@6 model|other = model/other\n"
+	    "t2,3@5 model|reshaped = model/reshaped\n"
+	    "t3,2 optim|state|emb|exp_avg = optim/state/emb/exp_avg\n"
+	    "v[head] optim|param_groups|#0|params = "
+	    "optim/param_groups/0/params\n");
+	has_aliases(cat,
+	    "optim/state/head -> optim/state/emb\n"
+	    "optim/state/third -> optim/state/emb\n",
+	    "all names lead to the one state");
+	has_notes(cat, OFS_NOTE_MISSING, "", "which nobody misses then");
+	ofs_catalog_free(cat);
+}
+
+int main(void)
+{
+	producers();
+	several();
+	doubtful();
+	flattened();
+	textual();
+	options();
+	wrappers();
+	raw_names();
+	clean_fqn();
+	ids();
+	ids_of_model();
+	mixed();
+	missing();
+	ties();
+	return done_testing();
+}
