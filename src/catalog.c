@@ -146,30 +146,6 @@ static uint32_t append(struct ofs_catalog *cat, enum array a, const void *items,
 	return index;
 }
 
-struct ofs_catalog *ofs_catalog_new(struct ofs_dir *dir,
-    struct optimfs_error *err)
-{
-	struct ofs_catalog *cat = calloc(1, sizeof(*cat));
-	struct stat st;
-
-	if (cat != NULL)
-		cat->build = calloc(1, sizeof(*cat->build));
-	if (cat == NULL || cat->build == NULL) {
-		free(cat);
-		no_memory(err);
-		return NULL;
-	}
-	ofs_arena_init(&cat->arena, 0);
-	cat->dir = *dir;
-	*dir = (struct ofs_dir){ .fd = -1 };
-	cat->mode = 0777;
-	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0) {
-		cat->uid = st.st_uid;
-		cat->gid = st.st_gid;
-	}
-	return cat;
-}
-
 static void release_build(struct ofs_catalog *cat)
 {
 	struct ofs_catalog_build *b = cat->build;
@@ -197,6 +173,42 @@ void ofs_catalog_free(struct ofs_catalog *cat)
 	ofs_arena_fini(&cat->arena);
 	ofs_dir_close(&cat->dir);
 	free(cat);
+}
+
+/* No array is NULL, so that an empty one needs no care. */
+static bool init_arrays(struct ofs_catalog *cat)
+{
+	for (enum array a = 0; a < NARRAYS; a++)
+		if (!reserve(cat, a, 1))
+			return false;
+	return true;
+}
+
+struct ofs_catalog *ofs_catalog_new(struct ofs_dir *dir,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = calloc(1, sizeof(*cat));
+	struct stat st;
+
+	if (cat == NULL ||
+	    (cat->build = calloc(1, sizeof(*cat->build))) == NULL)
+		goto fail;
+	ofs_arena_init(&cat->arena, 0);
+	cat->dir.fd = -1;
+	if (!init_arrays(cat))
+		goto fail;
+	cat->dir = *dir;
+	*dir = (struct ofs_dir){ .fd = -1 };
+	cat->mode = 0777;
+	if (fstat(cat->dir.fd, &st) == 0) {
+		cat->uid = st.st_uid;
+		cat->gid = st.st_gid;
+	}
+	return cat;
+fail:
+	ofs_catalog_free(cat);
+	no_memory(err);
+	return NULL;
 }
 
 /* Names. */
@@ -505,7 +517,8 @@ uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	if (kind == OFS_NOTE_GLOBAL) /* a line with tabs, made of escaped text */
+	if (kind ==
+	    OFS_NOTE_GLOBAL) /* a line with tabs, made of escaped text */
 		return add_note(cat, kind, code, text);
 	optimfs_fail(&e, code, "%s", text); /* disarms control bytes */
 	return add_note(cat, kind, code, e.text);
@@ -518,10 +531,10 @@ static void shrink(struct ofs_catalog *cat, enum array a)
 	uint32_t n = *length(cat, a);
 	void *p;
 
-	if (n == cat->build->cap[a])
-		return;
+	if (n == 0)
+		n = 1;
 	p = reallocarray(get_array(cat, a), n, arrays[a].size);
-	if (p != NULL || n == 0) /* reallocarray to nothing frees */
+	if (p != NULL)
 		set_array(cat, a, p);
 }
 

@@ -120,7 +120,9 @@ static int place_view(struct lookup *k, const struct ofs_view *v, uint64_t len)
 			return optimfs_fail(k->err, EUCLEAN,
 			    "OFS529 stride %" PRId64 " of dim %u", stride[i],
 			    i);
-		k->place->stride[i] = stride[i] * (int64_t)k->item;
+		/* does not wrap where the last element is inside */
+		k->place->stride[i] =
+		    (int64_t)((uint64_t)stride[i] * k->item);
 	}
 	if (last >= v->numel)
 		return optimfs_fail(k->err, EUCLEAN,

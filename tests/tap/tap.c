@@ -25,7 +25,8 @@ void plan(int n)
 	printf("1..%d\n", n);
 }
 
-static void vsay(const char *before, const char *fmt, va_list ap)
+static void __attribute__((format(printf, 2, 0)))
+vsay(const char *before, const char *fmt, va_list ap)
 {
 	fputs(before, stdout);
 	vprintf(fmt, ap);
@@ -61,8 +62,8 @@ void bail_out(const char *fmt, ...)
 	exit(255);
 }
 
-static bool verdict(bool pass, const char *file, int line, const char *fmt,
-    va_list ap)
+static bool __attribute__((format(printf, 4, 0)))
+verdict(bool pass, const char *file, int line, const char *fmt, va_list ap)
 {
 	ran++;
 	if (!pass)
