@@ -1,0 +1,139 @@
+#!/bin/bash
+# cli.t - the commands on the tree without FUSE
+set -u
+: "${OPTIMFS:=optimfs}" "${TOP_SRCDIR:=$(cd "$(dirname "$0")/../.." && pwd)}"
+ck=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w3/ckpt
+dir=$(mktemp -d)
+trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+state=optim/state/layers.0.wq.weight
+
+n=0
+bad=0
+ok() { # ok STATUS NAME
+	n=$((n + 1))
+	if [ "$1" = 0 ]; then
+		echo "ok $n - $2"
+	else
+		bad=$((bad + 1))
+		echo "not ok $n - $2"
+		sed 's/^/# /' out err 2>/dev/null
+	fi
+}
+# does STATUS NAME ARGUMENT...: run optimfs, check its exit status
+does() {
+	want=$1 name=$2
+	shift 2
+	"$OPTIMFS" "$@" >out 2>err </dev/null
+	[ $? = "$want" ]
+	ok $? "$name"
+}
+says() { # says FILE PATTERN NAME
+	grep -qE -- "$2" "$1"
+	ok $? "$3"
+}
+
+does 0 "ls" ls "$ck"
+printf 'extra/\nmodel/\noptim/\n' | sed '/extra/d' | cmp -s - out
+ok $? "ls lists what the root has, without .optimfs"
+does 0 "ls of a directory" ls "$ck" $state
+printf 'exp_avg\nexp_avg_sq\nstep\n' | cmp -s - out
+ok $? "one name a line, sorted"
+does 0 "ls -l" ls -l "$ck" $state
+says out '^float32 +12,12 +576 .* exp_avg$' "type, shape, size"
+does 0 "ls -R" ls -R "$ck" optim
+says out '^state/layers.0.wq.weight/exp_avg$' "paths below where it began"
+"$OPTIMFS" ls -R "$ck" optim | LC_ALL=C sort -c 2>/dev/null
+does 0 "ls of a file" ls "$ck" $state/step
+says out "^$state/step$" "names the file"
+does 0 "ls --json" ls -R --json "$ck"
+python3 - out <<'EOF'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+one = [r for r in rows if r["path"].endswith("layers.0.wq.weight/exp_avg")]
+assert one[0]["dtype"] == "float32" and one[0]["shape"] == [12, 12], one
+assert all(r["v"] == 1 for r in rows)
+EOF
+ok $? "valid JSON, an object a line"
+does 3 "ls of what is not there" ls "$ck" optim/none
+says err 'optim/none' "the message names it"
+
+does 0 "cat" cat "$ck" $state/exp_avg
+[ "$(stat -c %s out)" = 576 ]
+ok $? "all of a tensor"
+does 0 "cat of several" cat "$ck" $state/step optim/param_groups/0/lr
+printf '3.0\n0.001\n' | cmp -s - out
+ok $? "in the order given"
+does 3 "cat of a directory" cat "$ck" optim
+does 0 "cat of .optimfs" cat "$ck" .optimfs/info.json
+python3 -m json.tool out >/dev/null 2>err
+ok $? "info.json is JSON"
+"$OPTIMFS" ls -R "$ck" 2>err | head -1 >/dev/null
+[ ! -s err ]
+ok $? "a pipe that closes early is no error"
+
+does 0 "cp" cp "$ck" $state/exp_avg one
+"$OPTIMFS" cat "$ck" $state/exp_avg | cmp -s - one
+ok $? "the same bytes"
+does 3 "cp of a directory without -r" cp "$ck" optim two
+does 0 "cp -r" cp -r "$ck" / all
+(cd all && find . -type f | LC_ALL=C sort) >copied
+"$OPTIMFS" ls -R "$ck" | sed '/\/$/d; s/^/.\//' | LC_ALL=C sort | cmp -s - copied
+ok $? "every file"
+mkdir into
+does 0 "cp into a directory" cp -r "$ck" optim/param_groups into
+[ -f into/param_groups/0/lr ]
+ok $? "keeps its name"
+does 3 "cp to where there is nothing" cp "$ck" $state/step no/such/place
+[ -z "$(find . -name '*.??????')" ]
+ok $? "no temporary file stays"
+
+does 0 "tar" tar "$ck" optim
+mkdir x && tar -C x -xf out 2>err
+ok $? "tar(1) takes it"
+diff -r x/optim all/optim >out 2>&1
+ok $? "what it unpacks is what cp copies"
+does 0 "tar of everything" tar "$ck" /
+tar -tf out >names 2>err && [ "$(grep -c . names)" -gt 100 ]
+ok $? "is an archive"
+
+does 0 "info" info "$ck"
+says out dcp "says the format"
+does 0 "info of a file" info "$ck" $state/exp_avg
+says out '^dtype: float32$' "says the type"
+says out '^owners: ' "says who has it"
+does 0 "info --json" info --json "$ck" $state/exp_avg
+python3 -m json.tool out >/dev/null 2>err
+ok $? "is JSON"
+
+does 0 "fsck" fsck "$ck"
+says out ': clean' "says so"
+does 0 "fsck --data" fsck --data "$ck"
+cp -r "$ck" hurt && chmod -R u+w hurt
+size=$(stat -c %s hurt/__1_0.distcp)
+truncate -s $((size / 2)) hurt/__1_0.distcp
+does 1 "fsck of a shard cut short" fsck hurt
+says out '__1_0.distcp' "names the file"
+cp "$ck/__1_0.distcp" hurt/
+printf '\377' | dd of=hurt/__1_0.distcp bs=1 seek=$((size - 3000)) conv=notrunc 2>/dev/null
+does 1 "fsck --data of a flipped byte" fsck --data hurt
+rm hurt/__1_0.distcp
+does 1 "fsck without a shard" fsck hurt
+does 0 "what the others hold still lists" ls hurt model
+does 3 "no checkpoint there" ls "$dir/none"
+
+does 2 "no verb"
+does 2 "an unknown verb" frobnicate
+[ "$(grep -c . err)" -le 2 ]
+ok $? "two lines"
+does 2 "an unknown option" ls -o cahce=1g "$ck"
+says err cache "suggests the nearest"
+does 2 "too many words" ls "$ck" a b
+does 0 "--help" --help
+[ -s out ] && [ ! -s err ]
+ok $? "on standard output"
+does 0 "--version" --version
+says out '^optimfs [0-9]+\.[0-9]+\.[0-9]+$' "name and version on a line"
+
+echo "1..$n"
+[ $bad = 0 ]
