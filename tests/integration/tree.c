@@ -1,0 +1,295 @@
+/* tree.c - every checkpoint of tests/data against what its framework said */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "optimfs/optimfs.h"
+
+#include "buf.h"
+#include "sha256.h"
+#include "shown.h"
+#include "tap.h"
+#include "truth.h"
+
+/* Where the checkpoint of a case lies. */
+static const struct source {
+	const char *name, *path;
+} sources[] = {
+	{ "dcp_3d_w8", "ckpt" },
+	{ "dcp_async_w2", "ckpt" },
+	{ "dcp_by_id_w2", "ckpt" },
+	{ "dcp_ddp_w2", "ckpt" },
+	{ "dcp_dtensor_shapes_w4", "ckpt" },
+	{ "dcp_dtypes", "ckpt" },
+	{ "dcp_fsdp2_flatosd_w4", "ckpt" },
+	{ "dcp_fsdp2_multifile_w2", "ckpt" },
+	{ "dcp_fsdp2_safetensors_w2", "ckpt" },
+	{ "dcp_fsdp2_w1", "ckpt" },
+	{ "dcp_fsdp2_w2", "ckpt" },
+	{ "dcp_fsdp2_w3", "ckpt" },
+	{ "dcp_fsdp2_w4", "ckpt" },
+	{ "dcp_fsdp2_zstd_w2", "ckpt" },
+	{ "dcp_hsdp_w4", "ckpt" },
+	{ "dcp_names", "ckpt" },
+	{ "dcp_opt_adagrad_w2", "ckpt" },
+	{ "dcp_opt_amsgrad_w2", "ckpt" },
+	{ "dcp_opt_sgd_w2", "ckpt" },
+	{ "dcp_pp_w2", "ckpt" },
+	{ "dcp_tp_fsdp_w4", "ckpt" },
+	{ "fsdp1_sharded_flat_fullshard_w3", "ckpt" },
+	{ "fsdp1_sharded_orig_fullshard_w2", "ckpt" },
+	{ "fsdp1_sharded_orig_hybridshard_w4", "ckpt" },
+	{ "fsdp1_sharded_orig_noshard_w2", "ckpt" },
+	{ "named_optimizer_w2", "ckpt" },
+	{ "torchsave_full", "ckpt/state.pt" },
+	{ "torchsave_full", "ckpt/state_legacy.pt" },
+	{ "torchtitan_like_w2", "ckpt/step-3" },
+};
+
+/* One file, open and read. */
+struct content {
+	struct optimfs_attr attr;
+	uint8_t *bytes;
+	size_t len;
+};
+
+static bool read_path(struct optimfs *fs, const char *path, struct content *c,
+    struct optimfs_error *err)
+{
+	struct optimfs_file *file;
+	ssize_t n;
+
+	if (optimfs_resolve(fs, path, &c->attr, err) == -1 ||
+	    optimfs_file_open(fs, c->attr.node, &file, err) == -1)
+		return false;
+	c->len = optimfs_file_size(file);
+	c->bytes = malloc(c->len + 1);
+	if (c->bytes == NULL)
+		bail_out("no memory");
+	n = optimfs_file_read(file, c->bytes, c->len + 1, 0, err);
+	optimfs_file_close(file);
+	if (n == (ssize_t)c->len &&
+	    optimfs_getattr(fs, c->attr.node, &c->attr, err) == 0)
+		return true;
+	free(c->bytes);
+	return false;
+}
+
+static bool attribute_is(struct optimfs *fs, uint64_t node, const char *name,
+    const char *want)
+{
+	char *value;
+	size_t len;
+	bool same;
+
+	if (optimfs_getxattr(fs, node, name, &value, &len, NULL) == -1)
+		return false;
+	same = strcmp(value, want) == 0;
+	free(value);
+	return same;
+}
+
+/* A list without spaces outside of strings. */
+static void squeeze(struct ofs_buf *b)
+{
+	size_t n = 0;
+	bool quoted = false;
+
+	if (b->len == 0 || b->data[0] != '[')
+		return;
+	for (size_t i = 0; i < b->len; i++) {
+		quoted ^= b->data[i] == '"';
+		if (b->data[i] != ' ' || quoted)
+			b->data[n++] = b->data[i];
+	}
+	b->len = n;
+}
+
+static bool same_text(const struct truth *l, const struct content *c)
+{
+	struct ofs_buf want = { 0 }, got = { 0 };
+	bool same;
+
+	shown_text(l, &want);
+	ofs_buf_put(&got, c->bytes, c->len);
+	if (l->shape == NULL && !l->literal)
+		squeeze(&got);
+	same = got.len == want.len &&
+	    (got.len == 0 || memcmp(got.data, want.data, got.len) == 0);
+	ofs_buf_fini(&want);
+	ofs_buf_fini(&got);
+	return same;
+}
+
+static const char *compare(struct optimfs *fs, const struct truth *l,
+    const struct content *c)
+{
+	char sum[65];
+
+	if (!c->attr.exact || c->attr.size != c->len)
+		return "st_size is not the size";
+	if (l->shape != NULL &&
+	    (!attribute_is(fs, c->attr.node, "user.optimfs.dtype", l->dtype) ||
+		!attribute_is(fs, c->attr.node, "user.optimfs.shape",
+		    l->shape)))
+		return "dtype or shape";
+	if (l->shape == NULL || l->shape[0] == '\0')
+		return same_text(l, c) ? NULL : "text";
+	if (c->len != l->bytes)
+		return "size";
+	sha256_hex(c->bytes, c->len, sum);
+	return strcmp(sum, l->sha256) == 0 ? NULL : "bytes";
+}
+
+/* The .npy of a tensor is a header of whole lines of 64 bytes and its bytes. */
+static const char *compare_npy(struct optimfs *fs, const char *path,
+    const struct content *c)
+{
+	struct optimfs_error err;
+	struct content npy;
+	char name[8192];
+	bool same;
+
+	snprintf(name, sizeof(name), ".optimfs/npy/%s.npy", path);
+	if (!read_path(fs, name, &npy, &err))
+		return err.code == ENOENT ? NULL : "npy";
+	same = npy.len >= c->len && (npy.len - c->len) % 64 == 0 &&
+	    memcmp(npy.bytes, "\x93NUMPY\x01", 7) == 0 &&
+	    memcmp(npy.bytes + npy.len - c->len, c->bytes, c->len) == 0 &&
+	    npy.attr.size == npy.len;
+	free(npy.bytes);
+	return same ? NULL : "npy";
+}
+
+static bool check_leaf(struct optimfs *fs, const struct truth *l)
+{
+	struct optimfs_error err = { 0 };
+	struct ofs_buf path = { 0 };
+	struct content c = { 0 };
+	const char *why = err.text;
+
+	shown_path(l, &path);
+	ofs_buf_putc(&path, '\0');
+	if (read_path(fs, (char *)path.data, &c, &err)) {
+		why = compare(fs, l, &c);
+		if (why == NULL && l->shape != NULL && l->shape[0] != '\0')
+			why = compare_npy(fs, (char *)path.data, &c);
+		if (why != NULL && c.len < 100)
+			diag("%.*s", (int)c.len, (char *)c.bytes);
+		free(c.bytes);
+	}
+	if (why != NULL)
+		diag("%s: %s", (char *)path.data, why);
+	ofs_buf_fini(&path);
+	return why == NULL;
+}
+
+/* A walk with attributes, as ls -lR makes it. */
+struct walk {
+	struct optimfs *fs;
+	uint64_t files, dirs, bad;
+	bool sorted;
+	char last[4096];
+};
+
+static int visit(void *ctx, const struct optimfs_dirent *e)
+{
+	struct walk *w = ctx, below = *w;
+	struct optimfs_error err;
+
+	w->sorted &= strcmp(w->last, e->name) < 0;
+	snprintf(w->last, sizeof(w->last), "%s", e->name);
+	if (e->mode == S_IFREG) {
+		w->files++;
+		return 0;
+	}
+	below.last[0] = '\0';
+	below.dirs++;
+	if (optimfs_readdir(w->fs, e->attr->node, 0, true, visit, &below,
+		&err) == -1)
+		below.bad++;
+	w->files = below.files;
+	w->dirs = below.dirs;
+	w->bad = below.bad;
+	w->sorted &= below.sorted;
+	return 0;
+}
+
+static uint64_t read_bytes(struct optimfs *fs)
+{
+	static const char name[] = "\nlocal.read_bytes ";
+	struct content c;
+	struct optimfs_error err;
+	uint64_t v = UINT64_MAX;
+	char *at;
+
+	if (!read_path(fs, ".optimfs/stats", &c, &err))
+		return v;
+	c.bytes[c.len] = '\0';
+	at = strstr((char *)c.bytes, name);
+	if (at != NULL)
+		v = strtoull(at + strlen(name), NULL, 10);
+	free(c.bytes);
+	return v;
+}
+
+static void check_metadata(struct optimfs *fs, size_t nleaves)
+{
+	struct walk w = { .fs = fs, .sorted = true };
+	struct optimfs_error err;
+
+	if (optimfs_readdir(fs, OPTIMFS_ROOT, 0, true, visit, &w, &err) == -1)
+		w.bad++;
+	is_u64(w.bad, 0, "every directory lists");
+	ok(w.sorted, "sorted");
+	is_u64(w.files, nleaves, "as many files as leaves");
+	is_u64(read_bytes(fs), 0, "metadata costs no data");
+}
+
+static void report(void *ctx, const struct optimfs_finding *f)
+{
+	(void)ctx;
+	if (f->error)
+		diag("%s: %s", f->path, f->text);
+}
+
+static void check_source(const struct source *s)
+{
+	struct optimfs_error err = { 0 };
+	uint64_t problems = 1;
+	struct truth *leaf;
+	struct optimfs *fs;
+	size_t n, good = 0;
+	char path[256];
+
+	snprintf(path, sizeof(path), "pytorch/%s", s->name);
+	leaf = truth_read(path, &n);
+	snprintf(path, sizeof(path), "pytorch/%s/%s", s->name, s->path);
+	fs = optimfs_open(data_path(path), NULL, &err);
+	if (ok(fs != NULL, "%s/%s", s->name, s->path)) {
+		check_metadata(fs, n);
+		for (size_t i = 0; i < n; i++)
+			good += check_leaf(fs, &leaf[i]);
+		is_u64(good, n, "every leaf");
+		ok(optimfs_fsck(fs, true, report, NULL, &problems, &err) == 0 &&
+			problems == 0,
+		    "fsck finds nothing");
+	} else {
+		diag("%s", err.text);
+	}
+	optimfs_close(fs);
+	truth_free(leaf, n);
+}
+
+int main(void)
+{
+	for (size_t i = 0; i < sizeof(sources) / sizeof(*sources); i++)
+		check_source(&sources[i]);
+	return done_testing();
+}

@@ -1,0 +1,14 @@
+/* shown.h - how a leaf of a manifest must look in the tree */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SHOWN_H
+#define SHOWN_H
+
+#include "buf.h"
+#include "truth.h"
+
+/* Where optimfs(5) says the leaf is, below the mount point. */
+void shown_path(const struct truth *l, struct ofs_buf *out);
+/* The bytes of its file, when they are text. A list has no spaces. */
+void shown_text(const struct truth *l, struct ofs_buf *out);
+
+#endif
