@@ -70,6 +70,12 @@ static void source_defaults(struct optimfs *fs)
 		    st.st_mtim.tv_nsec;
 }
 
+bool ofs_note_is_loss(const struct ofs_note *n)
+{
+	return n->kind == OFS_NOTE_MISSING && n->code != 0 &&
+	    n->code != ENODATA;
+}
+
 /* With strict, the first thing wrong is the end: an entry that cannot be read,
  * state that is lost, a warning that has an errno. */
 static int refuse_damage(const struct ofs_catalog *cat,
@@ -78,8 +84,8 @@ static int refuse_damage(const struct ofs_catalog *cat,
 	for (uint32_t i = 0; i < cat->nnotes; i++) {
 		const struct ofs_note *n = &cat->notes[i];
 
-		if (n->kind == OFS_NOTE_ERROR ||
-		    (n->kind != OFS_NOTE_GLOBAL && n->code != 0))
+		if (n->kind == OFS_NOTE_ERROR || ofs_note_is_loss(n) ||
+		    (n->kind == OFS_NOTE_WARNING && n->code != 0))
 			return optimfs_fail(err,
 			    n->code == 0 ? EUCLEAN : n->code, "%s", n->text);
 	}

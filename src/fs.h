@@ -159,6 +159,9 @@ struct optimfs_file {
 struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err);
 
+/* Is what the note misses lost, rather than absent by intent (ENODATA)? */
+bool ofs_note_is_loss(const struct ofs_note *n);
+
 /* node.c */
 /* Where a node number points; ENOENT (ESTALE to the kernel's mind) when it is
  * none of fs. */

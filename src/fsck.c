@@ -20,7 +20,7 @@ void ofs_check_found(struct ofs_check *c, bool error, const char *path,
 }
 
 /* What the reader noted about the checkpoint as a whole. An error belongs to
- * an entry and is told there; state that is absent by intent has no code. */
+ * an entry and is told there. */
 static void check_notes(struct ofs_check *c)
 {
 	const struct ofs_catalog *cat = c->fs->cat;
@@ -28,11 +28,9 @@ static void check_notes(struct ofs_check *c)
 	for (uint32_t i = 0; i < cat->nnotes; i++) {
 		const struct ofs_note *n = &cat->notes[i];
 
-		if (n->kind == OFS_NOTE_WARNING ||
-		    (n->kind == OFS_NOTE_MISSING && n->code == 0))
-			ofs_check_found(c, false, "", n->code, n->text);
-		else if (n->kind == OFS_NOTE_MISSING)
-			ofs_check_found(c, true, "", n->code, n->text);
+		if (n->kind == OFS_NOTE_WARNING || n->kind == OFS_NOTE_MISSING)
+			ofs_check_found(c, ofs_note_is_loss(n), "", n->code,
+			    n->text);
 	}
 }
 

@@ -12,10 +12,10 @@
 #include "optimfs/optimfs.h"
 
 #include "buf.h"
-#include "sha256.h"
-#include "shown.h"
+#include "support/sha256.h"
+#include "support/shown.h"
+#include "support/truth.h"
 #include "tap.h"
-#include "truth.h"
 
 /* Where the checkpoint of a case lies. */
 static const struct source {

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "shown.h"
+#include "support/shown.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #define SHOWN_H
 
 #include "buf.h"
-#include "truth.h"
+#include "support/truth.h"
 
 /* Where optimfs(5) says the leaf is, below the mount point. */
 void shown_path(const struct truth *l, struct ofs_buf *out);
