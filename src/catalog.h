@@ -154,7 +154,7 @@ struct ofs_str {
 struct ofs_note {
 	enum ofs_note_kind {
 		OFS_NOTE_WARNING,
-		OFS_NOTE_MISSING,
+		OFS_NOTE_MISSING, /* state, or a file; ENODATA: by intent */
 		OFS_NOTE_GLOBAL,
 		OFS_NOTE_ERROR, /* belongs to one entry */
 	} kind;

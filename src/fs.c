@@ -89,10 +89,6 @@ static int refuse_damage(const struct ofs_catalog *cat,
 			return optimfs_fail(err,
 			    n->code == 0 ? EUCLEAN : n->code, "%s", n->text);
 	}
-	for (uint32_t i = 0; i < cat->nobjects; i++)
-		if (cat->objects[i].missing)
-			return optimfs_fail(err, EIO, "OFS140 %s is missing",
-			    cat->objects[i].path);
 	return 0;
 }
 

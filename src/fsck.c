@@ -34,61 +34,47 @@ static void check_notes(struct ofs_check *c)
 	}
 }
 
-static void check_objects(struct ofs_check *c)
+bool ofs_check_lost(const struct optimfs *fs, const struct ofs_extent *at,
+    struct optimfs_error *why)
 {
-	const struct ofs_catalog *cat = c->fs->cat;
-	struct optimfs_error err;
+	const struct ofs_object *o = &fs->cat->objects[at->object];
 	struct stat st;
 	int fd;
 
-	for (uint32_t i = 0; i < cat->nobjects; i++) {
-		const struct ofs_object *o = &cat->objects[i];
-
-		if (o->missing) {
-			ofs_check_found(c, true, o->path, EIO,
-			    "OFS140 file is missing");
-		} else if (o->refused) {
-			fd = ofs_dir_open_file(&cat->dir, o->path, &st, &err);
-			if (fd == -1)
-				ofs_check_found(c, true, o->path, err.code,
-				    err.text);
-			else
-				close(fd);
-		}
+	if (o->missing) {
+		optimfs_fail(why, EIO, "OFS140 %.300s is missing", o->path);
+		return true;
 	}
+	if (o->refused) {
+		fd = ofs_dir_open_file(&fs->cat->dir, o->path, &st, why);
+		if (fd != -1)
+			close(fd);
+		return fd == -1;
+	}
+	if (at->off <= o->size && at->len <= o->size - at->off)
+		return false;
+	optimfs_fail(why, EIO,
+	    "OFS603 %.300s has %" PRIu64 " bytes, needs %" PRIu64
+	    " at %" PRIu64,
+	    o->path, o->size, at->len, at->off);
+	return true;
 }
 
-/* Is the extent inside its file, as far as it is there? */
-static bool is_short(const struct optimfs *fs, const struct ofs_extent *at)
-{
-	const struct ofs_object *o = &fs->cat->objects[at->object];
-
-	return !o->missing && !o->refused &&
-	    (at->off > o->size || at->len > o->size - at->off);
-}
-
-/* The first extent of an entry that its file is too short for. */
-static void check_extents(struct ofs_check *c, const struct ofs_entry *e)
+/* The first extent of an entry that is not there, or not all of it. */
+static void report_lost(struct ofs_check *c, const struct ofs_entry *e)
 {
 	const struct ofs_catalog *cat = c->fs->cat;
 	const struct ofs_tensor *t = ofs_entry_tensor(c->fs, e);
-	const struct ofs_extent *at = NULL;
-	struct optimfs_error err;
+	struct optimfs_error why;
+	bool lost = false;
 
-	if (e->kind == OFS_ENTRY_ITEM &&
-	    is_short(c->fs, &cat->items[e->ref].at))
-		at = &cat->items[e->ref].at;
-	for (uint32_t i = 0; t != NULL && at == NULL && i < t->nshards; i++)
-		if (is_short(c->fs, &cat->shards[t->shard + i].at))
-			at = &cat->shards[t->shard + i].at;
-	if (at == NULL)
-		return;
-	optimfs_fail(&err, EIO,
-	    "OFS603 %.200s has %" PRIu64 " bytes, needs %" PRIu64
-	    " at %" PRIu64,
-	    cat->objects[at->object].path, cat->objects[at->object].size,
-	    at->len, at->off);
-	ofs_check_found(c, true, c->path, err.code, err.text);
+	if (e->kind == OFS_ENTRY_ITEM)
+		lost = ofs_check_lost(c->fs, &cat->items[e->ref].at, &why);
+	for (uint32_t i = 0; t != NULL && !lost && i < t->nshards; i++)
+		lost =
+		    ofs_check_lost(c->fs, &cat->shards[t->shard + i].at, &why);
+	if (lost)
+		ofs_check_found(c, true, c->path, why.code, why.text);
 }
 
 static int check_entry(struct ofs_check *c, uint32_t index, bool data,
@@ -105,10 +91,8 @@ static int check_entry(struct ofs_check *c, uint32_t index, bool data,
 		ofs_check_found(c, true, c->path, why.code, why.text);
 		return 0;
 	}
-	if (data)
-		return ofs_check_data(c, index, err);
-	check_extents(c, e);
-	return 0;
+	report_lost(c, e);
+	return data ? ofs_check_data(c, index, err) : 0;
 }
 
 int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
@@ -121,10 +105,8 @@ int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
 	c.buf = malloc(OFS_CHECK_CHUNK);
 	if (c.verified == NULL || c.buf == NULL)
 		ret = optimfs_fail(err, ENOMEM, "fsck");
-	if (ret == 0) {
+	if (ret == 0)
 		check_notes(&c);
-		check_objects(&c);
-	}
 	for (uint32_t i = 0; i != OFS_NONE && ret == 0;
 	     i = ofs_tree_after(&fs->tree, i))
 		ret = check_entry(&c, i, data, err);

@@ -19,6 +19,11 @@ struct ofs_check {
 void ofs_check_found(struct ofs_check *c, bool error, const char *path,
     int code, const char *text);
 
+/* Can an extent not be read for want of its file, or of the file's end? Then
+ * why, which may be NULL, says so. */
+bool ofs_check_lost(const struct optimfs *fs, const struct ofs_extent *at,
+    struct optimfs_error *why);
+
 /* fsck_data.c: every stored byte of the entry at node index, reported under
  * c->path. -1 only when there is no memory. */
 int ofs_check_data(struct ofs_check *c, uint32_t index,

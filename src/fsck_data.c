@@ -90,17 +90,8 @@ static void read_through(struct ofs_check *c, const struct ofs_extent *at)
 		found(c, c->path, &why);
 }
 
-static bool is_absent(const struct optimfs *fs, const struct ofs_extent *at)
-{
-	const struct ofs_object *o = &fs->cat->objects[at->object];
-
-	return o->missing || o->refused; /* told already */
-}
-
 static void verify_extent(struct ofs_check *c, const struct ofs_extent *at)
 {
-	if (is_absent(c->fs, at))
-		return;
 	if (at->encoding == OFS_TORCH_RECORD)
 		verify_object(c, at->object);
 	else if (at->encoding == OFS_TORCH_ITEM)
@@ -115,8 +106,8 @@ static bool is_placed(struct ofs_check *c, const struct ofs_tensor *t,
 {
 	struct optimfs_error why;
 
-	if (is_absent(c->fs, &c->fs->cat->shards[shard].at))
-		return false;
+	if (ofs_check_lost(c->fs, &c->fs->cat->shards[shard].at, NULL))
+		return false; /* told already */
 	if (ofs_locate(c->fs->locator, t, shard, &why) != NULL)
 		return true;
 	found(c, c->path, &why);
@@ -199,16 +190,17 @@ static void check_copy(struct ofs_check *c, const struct ofs_tensor *t,
 	struct other o = { c->fs->locator, NULL, copy->shard };
 	struct optimfs_error why;
 
-	if (is_absent(c->fs, &copy->at))
+	if (ofs_check_lost(c->fs, &copy->at, &why)) {
+		found(c, c->path, &why);
 		return;
+	}
 	o.place = ofs_locate_replica(c->fs->locator, t, copy, &why);
 	if (o.place == NULL) {
 		found(c, c->path, &why);
 		return;
 	}
 	verify_extent(c, &copy->at);
-	if (!is_absent(c->fs, &cat->shards[copy->shard].at) &&
-	    compare(c, t, &o, &why) == -1) {
+	if (compare(c, t, &o, &why) == -1) {
 		optimfs_fail_in(&why, "%.200s at %" PRIu64,
 		    cat->objects[copy->at.object].path, copy->at.off);
 		found(c, c->path, &why);
@@ -246,7 +238,7 @@ int ofs_check_data(struct ofs_check *c, uint32_t index,
 	}
 	if (e->kind == OFS_ENTRY_ITEM) {
 		item = &c->fs->cat->items[e->ref];
-		if (is_absent(c->fs, &item->at))
+		if (ofs_check_lost(c->fs, &item->at, NULL))
 			return 0;
 		verify_extent(c, &item->at);
 	}

@@ -55,39 +55,16 @@ const struct ofs_lines_ops ofs_globals_lines = {
 	.steps = notes_steps,
 };
 
-/* Notes first, then files. */
-static uint32_t missing_steps(const struct optimfs *fs)
-{
-	return fs->cat->nnotes + fs->cat->nobjects;
-}
-
-static uint32_t missing_next(const struct optimfs *fs, uint32_t at)
-{
-	return at + 1 < missing_steps(fs) ? at + 1 : OFS_NONE;
-}
-
 static void missing_put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
 {
-	const struct ofs_catalog *cat = fs->cat;
-
-	if (at < cat->nnotes) {
-		if (cat->notes[at].kind == OFS_NOTE_MISSING)
-			put_record(&cat->notes[at], out);
-		return;
-	}
-	at -= cat->nnotes;
-	if (at >= cat->nobjects || !cat->objects[at].missing)
-		return;
-	ofs_buf_puts(out, "OFS140 ");
-	ofs_buf_plain(out, cat->objects[at].path,
-	    strlen(cat->objects[at].path));
-	ofs_buf_puts(out, " is missing: what it holds cannot be read\n");
+	if (at < fs->cat->nnotes && fs->cat->notes[at].kind == OFS_NOTE_MISSING)
+		put_record(&fs->cat->notes[at], out);
 }
 
 const struct ofs_lines_ops ofs_missing_lines = {
 	.put = missing_put,
-	.next = missing_next,
-	.steps = missing_steps,
+	.next = notes_next,
+	.steps = notes_steps,
 };
 
 static uint32_t tensors_steps(const struct optimfs *fs)

@@ -4,6 +4,7 @@
 
 #include "sample.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,6 +276,9 @@ void sample_init(struct sample *s, const struct optimfs_options *options,
 	add_value(&b, "extra/epoch", "\x80\x02K\x03.", 5);
 	b.cat->format = "sample";
 	b.cat->world_size = 3;
+	checked(&b,
+	    ofs_catalog_note(b.cat, OFS_NOTE_MISSING, EIO,
+		"OFS140 gone.bin is missing"));
 	if (ofs_catalog_finish(b.cat, &b.err) == -1)
 		bail_out("sample: %s", b.err.text);
 	s->h.cat = NULL; /* the file system's */
