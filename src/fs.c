@@ -92,22 +92,6 @@ static int refuse_damage(const struct ofs_catalog *cat,
 	return 0;
 }
 
-static int find_subtree(struct optimfs *fs, struct optimfs_error *err)
-{
-	struct optimfs_attr attr;
-
-	if (fs->options.subtree == NULL)
-		return 0;
-	if (optimfs_resolve(fs, fs->options.subtree, &attr, err) == -1)
-		return optimfs_fail_in(err, "subtree");
-	if (attr.node > fs->tree.n)
-		return optimfs_fail(err, EINVAL,
-		    "subtree %s is no part of the checkpoint",
-		    fs->options.subtree);
-	fs->subtree = (uint32_t)attr.node - 1;
-	return 0;
-}
-
 static int build(struct optimfs *fs, struct optimfs_error *err)
 {
 	if (fs->options.strict && refuse_damage(fs->cat, err) == -1)
@@ -121,9 +105,9 @@ static int build(struct optimfs *fs, struct optimfs_error *err)
 	if (fs->locator == NULL)
 		return -1;
 	source_defaults(fs);
-	if (ofs_texts_init(fs, err) == -1 || ofs_spaces_init(fs, err) == -1)
+	if (ofs_texts_init(fs, err) == -1)
 		return -1;
-	return find_subtree(fs, err);
+	return ofs_spaces_init(fs, err);
 }
 
 struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,

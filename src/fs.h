@@ -120,8 +120,7 @@ struct optimfs {
 
 	char *source; /* as it was given */
 	struct optimfs_options options;
-	char *names[5];   /* the strings of options */
-	uint32_t subtree; /* the node subtree= names, 0 for all */
+	char *names[5]; /* the strings of options */
 	uint32_t mode_file, mode_dir;
 	int64_t mtime_ns; /* of the newest object */
 
@@ -190,8 +189,6 @@ bool ofs_at_is_dir(const struct optimfs *fs, struct ofs_at at);
 struct ofs_at ofs_at_of_static(const struct optimfs *fs, uint32_t i);
 /* The node after index in depth-first order, OFS_NONE at the end; 0 is first. */
 uint32_t ofs_tree_after(const struct ofs_tree *tree, uint32_t index);
-/* Is the node shown: on the way to subtree=, or below it? */
-bool ofs_fs_shows(const struct optimfs *fs, uint32_t index);
 
 /* attr.c */
 uint64_t ofs_at_ino(const struct optimfs *fs, struct ofs_at at);

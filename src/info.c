@@ -72,7 +72,7 @@ static void count(const struct optimfs *fs, struct counts *c)
 		struct ofs_at at = { OFS_SPACE_TREE, i };
 		const struct ofs_entry *e = ofs_at_entry(fs, at);
 
-		if (e == NULL || !ofs_fs_shows(fs, i))
+		if (e == NULL)
 			continue;
 		if (e->kind == OFS_ENTRY_TENSOR)
 			count_tensor(fs, i, &fs->cat->tensors[e->ref], c);

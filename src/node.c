@@ -86,20 +86,6 @@ uint32_t ofs_tree_after(const struct ofs_tree *tree, uint32_t index)
 	return OFS_NONE;
 }
 
-/* Is a at or above b? */
-static bool above(const struct ofs_tree *tree, uint32_t a, uint32_t b)
-{
-	while (b != a && b != 0)
-		b = tree->node[b].parent;
-	return b == a;
-}
-
-bool ofs_fs_shows(const struct optimfs *fs, uint32_t index)
-{
-	return fs->subtree == 0 || above(&fs->tree, fs->subtree, index) ||
-	    above(&fs->tree, index, fs->subtree);
-}
-
 bool ofs_at_is_dir(const struct optimfs *fs, struct ofs_at at)
 {
 	const struct ofs_static_node *s;

@@ -47,8 +47,6 @@ int ofs_space_has(struct optimfs *fs, struct ofs_space *s, uint32_t index,
 {
 	uint64_t *bits;
 
-	if (!ofs_fs_shows(fs, index))
-		return 0;
 	if (s->ops->holds == NULL)
 		return 1;
 	bits = atomic_load_explicit(&s->present, memory_order_acquire);

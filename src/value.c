@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,6 +147,44 @@ static int scalar_text(struct optimfs *fs, const struct ofs_tensor *t,
 	return 0;
 }
 
+/* A list of integer IDs, for which ids= gave names: a name a line. */
+static bool put_names(const struct ofs_catalog *cat,
+    const struct ofs_pickle *doc, uint32_t list, struct ofs_buf *out)
+{
+	uint32_t n = ofs_pk_len(doc, list);
+	int64_t id;
+
+	if (cat->ids == NULL || ofs_pk_kind(doc, list) != OFS_PK_LIST)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (!ofs_pk_int(doc, ofs_pk_item(doc, list, i), &id))
+			return false;
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str name = { NULL, 0 };
+
+		ofs_pk_int(doc, ofs_pk_item(doc, list, i), &id);
+		if (id >= 0 && id < cat->nids && cat->ids[id] != OFS_NONE)
+			name = ofs_catalog_string(cat, cat->ids[id]);
+		if (name.p == NULL)
+			ofs_buf_printf(out, "%" PRId64, id);
+		else
+			ofs_buf_put(out, name.p, name.len);
+		ofs_buf_putc(out, '\n');
+	}
+	return true;
+}
+
+static int value_text(struct optimfs *fs, uint32_t index,
+    const struct ofs_pickle *doc, uint32_t node, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	bool params = is_params(fs, index);
+
+	if (params && put_names(fs->cat, doc, node, out))
+		return 0;
+	return ofs_text_value(doc, node, params, out, err);
+}
+
 static int item_text(struct optimfs *fs, uint32_t index,
     const struct ofs_item *item, struct ofs_buf *out, struct optimfs_error *err)
 {
@@ -154,8 +193,7 @@ static int item_text(struct optimfs *fs, uint32_t index,
 
 	if (doc == NULL)
 		return -1;
-	ret = ofs_text_value(doc, ofs_pickle_root(doc), is_params(fs, index),
-	    out, err);
+	ret = value_text(fs, index, doc, ofs_pickle_root(doc), out, err);
 	ofs_pickle_free(doc);
 	return ret;
 }
@@ -172,8 +210,7 @@ static int make_text(struct optimfs *fs, uint32_t index,
 		return item_text(fs, index, &fs->cat->items[e->ref], out, err);
 	default:
 		v = &fs->cat->values[e->ref];
-		return ofs_text_value(v->doc, v->node, is_params(fs, index),
-		    out, err);
+		return value_text(fs, index, v->doc, v->node, out, err);
 	}
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "canon.h"
 #include "dtype.h"
 #include "fs.h"
 #include "text.h"
@@ -64,25 +65,17 @@ static int list_fqn(const struct subject *s, struct ofs_buf *out,
 	return get_fqn(s, out, err);
 }
 
-/* Keys as the source nests them, with a dot between. */
+/* The parameter's name as the source has it, where that is not the listed
+ * one. */
 static int get_raw_fqn(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
-	const uint32_t *component;
-	uint32_t n;
+	struct ofs_str raw;
 
 	(void)err;
-	if (s->entry == NULL)
+	if (s->entry == NULL || !ofs_raw_fqn(s->fs->cat, s->entry, &raw))
 		return 0;
-	component = ofs_catalog_components(s->fs->cat, s->entry->path, &n);
-	for (uint32_t i = 0; i < n; i++) {
-		struct ofs_str key =
-		    ofs_catalog_string(s->fs->cat, component[i]);
-
-		if (i > 0)
-			ofs_buf_putc(out, '.');
-		ofs_buf_put(out, key.p, key.len);
-	}
+	ofs_buf_put(out, raw.p, raw.len);
 	return 1;
 }
 

@@ -301,26 +301,12 @@ static void threads(void)
 	optimfs_file_close(file);
 }
 
-static void subtree(void)
+static void strict(void)
 {
-	struct optimfs_options o = { .subtree = "optim/state" };
+	struct optimfs_options o = { .strict = true };
 	struct optimfs_error err;
-	struct optimfs_attr a;
 
 	sample_fini(&s);
-	sample_init(&s, &o, &err);
-	is_str(list("", true), "optim ", "the way to a subtree");
-	is_str(list("optim", true), "state ", "nothing beside it");
-	is_str(list("optim/state/w", true), "exp_avg step ", "all below");
-	is_str(list(".optimfs/npy", true), "optim ", "mirrors too");
-	is_int(optimfs_resolve(s.fs, "model/w", &a, &err), -1, "not the rest");
-	sample_fini(&s);
-	o.subtree = "optim/stat";
-	sample_init(&s, &o, &err);
-	ok(s.fs == NULL, "a subtree that is not there");
-	is_error(err, ENOENT, "subtree: optim/stat", "says so");
-	sample_fini(&s);
-	o = (struct optimfs_options){ .strict = true };
 	sample_init(&s, &o, &err);
 	ok(s.fs == NULL, "strict refuses damage");
 	is_error(err, EIO, "OFS140", "and says which");
@@ -339,7 +325,7 @@ int main(void)
 	contents();
 	failures();
 	threads();
-	subtree();
+	strict();
 	sample_fini(&s);
 	return done_testing();
 }

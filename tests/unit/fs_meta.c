@@ -150,7 +150,7 @@ static void attributes(void)
 	    P "fqn " P "dtype " P "shape " P "kind ");
 	listed(".optimfs/rank/0/model/w", P "fqn ");
 	attribute("model/w", "fqn", "w");
-	attribute("model/w", "raw_fqn", "model.w");
+	attribute("model/w", "raw_fqn", NULL);
 	attribute("model/w", "dtype", "float32");
 	attribute("model/w", "shape", "5,3");
 	attribute("model/w", "kind", "tensor");
