@@ -39,6 +39,7 @@ struct ofs_handle {
 	struct optimfs_file *file;
 	struct ofs_assemble_open mode;
 	atomic_uint_least64_t served;
+	atomic_uint users; /* open, and reads, which may outlive that */
 };
 
 static struct ofs_handle *handle_of(const struct fuse_file_info *fi)
@@ -282,6 +283,15 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t node, size_t size,
 	read_directory(req, node, size, off, true);
 }
 
+static void put_handle(struct ofs_handle *h)
+{
+	if (atomic_fetch_sub(&h->users, 1) != 1)
+		return;
+	optimfs_file_close(h->file);
+	free(h);
+}
+
+/* A read that was answered early may still go on. */
 static void close_handle(struct ofs_session *s, struct ofs_handle *h)
 {
 	pthread_mutex_lock(&s->lock);
@@ -290,12 +300,12 @@ static void close_handle(struct ofs_session *s, struct ofs_handle *h)
 		h->next->back = h->back;
 	pthread_mutex_unlock(&s->lock);
 	ofs_assemble_release(s->assemble, &h->mode, atomic_load(&h->served));
-	optimfs_file_close(h->file);
-	free(h);
+	put_handle(h);
 }
 
 static void keep_handle(struct ofs_session *s, struct ofs_handle *h)
 {
+	atomic_init(&h->users, 1);
 	pthread_mutex_lock(&s->lock);
 	h->back = &s->handles;
 	h->next = s->handles;
@@ -404,31 +414,18 @@ static ssize_t read_good(struct optimfs_file *file, void *buf, size_t len,
 	return good;
 }
 
-static void op_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
-    struct fuse_file_info *fi)
+/* Read, and answer unless somebody else has. */
+static void read_pending(fuse_req_t req, struct ofs_handle *h,
+    struct ofs_pending *pending, size_t size, uint64_t off, char *buf)
 {
 	struct ofs_session *s = session(req);
-	struct ofs_handle *h = handle_of(fi);
-	char *buf = thread_buffer();
-	struct ofs_pending pending;
 	struct optimfs_error err;
 	ssize_t n;
 
-	count(&s->count.read);
-	if (size > OFS_MAX_READ)
-		size = OFS_MAX_READ;
-	if (buf == NULL) {
-		fuse_reply_err(req, ENOMEM);
-		return;
-	}
-	if (!ofs_pending_begin(&pending, s->watch, req, node)) {
-		fuse_reply_err(req, EINTR);
-		return;
-	}
-	n = optimfs_file_read(h->file, buf, size, (uint64_t)off, &err);
+	n = optimfs_file_read(h->file, buf, size, off, &err);
 	if (n == -1 && s->direct)
-		n = read_good(h->file, buf, size, (uint64_t)off, &err);
-	if (!ofs_pending_end(&pending))
+		n = read_good(h->file, buf, size, off, &err);
+	if (!ofs_pending_end(pending))
 		return;
 	if (n == -1) {
 		fail(req, &err);
@@ -439,6 +436,29 @@ static void op_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
 	atomic_fetch_add_explicit(&s->count.read_bytes, (uint64_t)n,
 	    memory_order_relaxed);
 	fuse_reply_buf(req, buf, (size_t)n);
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
+    struct fuse_file_info *fi)
+{
+	struct ofs_session *s = session(req);
+	struct ofs_handle *h = handle_of(fi);
+	char *buf = thread_buffer();
+	struct ofs_pending pending;
+
+	count(&s->count.read);
+	if (buf == NULL) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	atomic_fetch_add(&h->users, 1);
+	if (ofs_pending_begin(&pending, s->watch, req, node))
+		read_pending(req, h, &pending,
+		    size < OFS_MAX_READ ? size : OFS_MAX_READ, (uint64_t)off,
+		    buf);
+	else
+		fuse_reply_err(req, EINTR);
+	put_handle(h);
 }
 
 static void reply_xattr(fuse_req_t req, const char *value, size_t len,

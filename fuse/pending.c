@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* Locks: libfuse calls interrupted() with the request's lock held, which then
  * takes ours. So we call nothing of libfuse with ours held. */
@@ -20,21 +21,24 @@ struct ofs_watch {
 	struct ofs_pending *first;
 };
 
-static time_t now(void)
+/* How often the watching thread looks. */
+#define TICK_MS 250
+
+static int64_t now_ms(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec;
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 /* One request that is too late, marked as answered; NULL: there is none. */
 static fuse_req_t take_late(struct ofs_watch *w, uint64_t *node)
 {
-	time_t t = now();
+	int64_t now = now_ms();
 
 	for (struct ofs_pending *p = w->first; p != NULL; p = p->next)
-		if (!p->answered && p->deadline < t) {
+		if (!p->answered && p->deadline < now) {
 			p->answered = true;
 			*node = p->node;
 			return p->req;
@@ -42,14 +46,14 @@ static fuse_req_t take_late(struct ofs_watch *w, uint64_t *node)
 	return NULL;
 }
 
-/* Until something may be late: a second, or for good after some seconds
- * without requests. A request that finds us awake need not wake us. */
+/* Until something may be late: a tick, or for good after some without
+ * requests. A request that finds us awake need not wake us. */
 static void doze(struct ofs_watch *w, unsigned *quiet)
 {
 	struct timespec ts;
 
 	*quiet = w->first == NULL ? *quiet + 1 : 0;
-	if (*quiet > 3) {
+	if (*quiet > 8) {
 		w->asleep = true;
 		pthread_cond_wait(&w->wake, &w->lock);
 		w->asleep = false;
@@ -57,7 +61,11 @@ static void doze(struct ofs_watch *w, unsigned *quiet)
 		return;
 	}
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	ts.tv_sec++;
+	ts.tv_nsec += TICK_MS * 1000000L;
+	if (ts.tv_nsec >= 1000000000L) {
+		ts.tv_nsec -= 1000000000L;
+		ts.tv_sec++;
+	}
 	pthread_cond_timedwait(&w->wake, &w->lock, &ts);
 }
 
@@ -170,7 +178,7 @@ bool ofs_pending_begin(struct ofs_pending *p, struct ofs_watch *w,
 		.watch = w,
 		.req = req,
 		.node = node,
-		.deadline = now() + (time_t)w->seconds,
+		.deadline = now_ms() + (int64_t)w->seconds * 1000,
 		.owner = pthread_self(),
 		.beginning = true,
 	};

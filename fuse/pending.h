@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
@@ -33,7 +32,7 @@ struct ofs_pending {
 	struct ofs_pending *next, **back;
 	fuse_req_t req;
 	uint64_t node;
-	time_t deadline;
+	int64_t deadline;
 	pthread_t owner;
 	bool answered, beginning, early;
 };

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +36,7 @@ struct server {
 	struct ofs_quit *quit;
 	pthread_t publisher;
 	bool publishing;
+	atomic_bool ended; /* the loop, which resets what told it to end */
 	struct optimfs_error unanswered; /* the publisher's failure */
 };
 
@@ -209,7 +210,8 @@ static void *publish(void *arg)
 		if (stat(s->v->point, &st) == -1 ||
 		    statfs(s->v->point, &fs) == -1) {
 			/* unless it is being ended already */
-			if (!fuse_session_exited(s->se))
+			if (!fuse_session_exited(s->se) &&
+			    !atomic_load(&s->ended))
 				optimfs_fail(&s->unanswered, errno,
 				    "%s: the mount does not answer: %m",
 				    s->v->point);
@@ -314,6 +316,7 @@ static int serve_mounted(struct server *s, struct optimfs_error *err)
 		return optimfs_fail(err, code, "cannot start a thread");
 	s->publishing = true;
 	ret = loop(s, err);
+	atomic_store(&s->ended, true);
 	return ret;
 }
 

@@ -51,6 +51,14 @@ tap_cleanup() {
 	rm -rf --one-file-system "$scratch"
 }
 trap tap_cleanup EXIT
+
+# A daemon has nowhere to say what a sanitizer found: see done_testing.
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$scratch/sanitizer
+# A process that is ended at once has threads left.
+TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}report_thread_leaks=0
+TSAN_OPTIONS=$TSAN_OPTIONS:log_path=$scratch/sanitizer
+UBSAN_OPTIONS=${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}log_path=$scratch/sanitizer
+export ASAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -154,6 +162,11 @@ skip() {
 }
 
 done_testing() {
+	for tap_f in "$scratch"/sanitizer.*; do
+		[ -e "$tap_f" ] || continue
+		tap_result 1 "the sanitizers find nothing"
+		head -n 30 "$tap_f" | sed 's/^/# /'
+	done
 	echo "1..$tap_n"
 	[ "$tap_failed" = 0 ]
 	exit

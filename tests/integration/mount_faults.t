@@ -1,0 +1,162 @@
+#!/bin/sh
+# mount_faults.t - a source that fails or stalls, and many readers at once
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+
+requires mount python3
+o=$OPTIMFS_FAKE
+ck=$scratch/ck
+mnt=$(point mnt)
+mkdir -p "$ck/.optimfs" "$ck/many"
+touch "$ck/.optimfs/stats" "$ck/.optimfs/errors"
+head -c 3000000 /dev/urandom >"$ck/bad"
+head -c 30000000 /dev/urandom >"$ck/badbig"
+head -c 3000 /dev/urandom >"$ck/badtiny"
+head -c 100000 /dev/urandom >"$ck/slow"
+head -c 100000 /dev/urandom >"$ck/stuck"
+head -c 20000000 /dev/urandom >"$ck/large"
+echo 1 >"$ck/good"
+echo 1 >"$ck/cannot"
+# 5 is EIO, 74 EBADMSG, 117 EUCLEAN
+cat >"$ck/.fake" <<'END'
+bad fail=1000000-1000100:5
+badbig fail=20000000-20000001:74
+badtiny fail=0-10:117
+slow slow=700
+stuck slow=4000
+cannot openfail=116
+END
+for i in $(seq 40); do
+	head -c $((i * i * 3000)) /dev/urandom >"$ck/many/$i"
+done
+
+cat >"$scratch/bad.py" <<'END'
+import errno, os, sys
+mnt, ck, name, first, last, code = sys.argv[1:]
+first, last = int(first), int(last)
+good = open(f"{ck}/{name}", "rb").read()
+fd = os.open(f"{mnt}/{name}", os.O_RDONLY)
+page = 4096
+lo, hi = first // page * page, -(-last // page) * page
+def all_of(off, end):
+    out = b""
+    while off < end:
+        part = os.pread(fd, min(end - off, 1 << 20), off)
+        assert part, off
+        out += part
+        off += len(part)
+    return out
+for off, end in ((0, lo), (hi, len(good))):
+    if off < end:
+        assert all_of(off, end) == good[off:end], (off, end)
+for off in (first, last - 1):
+    try:
+        os.pread(fd, 1, off)
+        raise AssertionError("no error")
+    except OSError as e:
+        assert e.errno == int(code), e
+END
+for opts in assemble=auto assemble=always assemble=off direct; do
+	"$o" mount -o $opts "$ck" "$mnt"
+	ok "$opts: good bytes around bad ones" \
+	    python3 "$scratch/bad.py" "$mnt" "$ck" bad 1000000 1000100 5
+	ok "$opts: in a large file" \
+	    python3 "$scratch/bad.py" "$mnt" "$ck" badbig 20000000 20000001 74
+	ok "$opts: in a large file, again" \
+	    python3 "$scratch/bad.py" "$mnt" "$ck" badbig 20000000 20000001 74
+	not_ok "$opts: a tiny file" cat "$mnt/badtiny"
+	like "$opts: its error" "$(cat "$scratch/err")" \
+	    "*Structure needs cleaning*"
+	not_ok "$opts: cp does not succeed" cp "$mnt/bad" "$scratch/copy"
+	not_ok "$opts: a file that cannot be opened" cat "$mnt/cannot"
+	like "$opts: its error" "$(cat "$scratch/err")" "*Stale file handle*"
+	is "$opts: another file" "$(cat "$mnt/good")" 1
+	like "$opts: the errors in words" "$(cat "$mnt/.optimfs/errors")" \
+	    "*OFS901 bad: bytes 1000000 to 1000100*"
+	"$o" umount "$mnt"
+done
+
+# --- stalls ------------------------------------------------------------
+
+seconds() {
+	start=$(date +%s%N)
+	"$@" >/dev/null 2>"$scratch/err"
+	end=$(date +%s%N)
+	echo $(((end - start) / 1000000))
+}
+for opts in assemble=always assemble=off direct; do
+	"$o" mount -o $opts,timeout=1 "$ck" "$mnt"
+	ok "$opts: a slow file" cmp "$mnt/slow" "$ck/slow"
+	ms=$(seconds cat "$mnt/stuck")
+	like "$opts: a stuck one times out" "$(cat "$scratch/err")" \
+	    "*Connection timed out*"
+	is "$opts: in time" "$([ "$ms" -lt 3900 ] && echo yes || echo $ms)" yes
+	is "$opts: others are served" "$(cat "$mnt/good")" 1
+	like "$opts: in words" "$(cat "$mnt/.optimfs/errors")" "*OFS760*timeout=*"
+	"$o" umount --force "$mnt"
+done
+
+for opts in assemble=always assemble=off direct; do
+	"$o" mount -o $opts "$ck" "$mnt"
+	ms=$(seconds timeout -s INT 0.3 cat "$mnt/stuck")
+	is "$opts: a reader can be killed" \
+	    "$([ "$ms" -lt 2000 ] && echo yes || echo $ms)" yes
+	# a second reader, whose first one is killed, has it all
+	timeout -s KILL 0.3 cat "$mnt/slow" >/dev/null 2>&1 &
+	sleep 0.1
+	ok "$opts: the other reader is not" cmp "$mnt/slow" "$ck/slow"
+	"$o" umount --force "$mnt"
+done
+
+# --- many --------------------------------------------------------------
+
+# Opens of one file overlap in every way, and memory is always short: the
+# kernel must never be told of two ways to read it.
+cat >"$scratch/many.py" <<'END'
+import os, random, sys, threading, mmap
+mnt, ck, seed = sys.argv[1:]
+names = [f"many/{i}" for i in range(1, 41)] + ["large", "good"]
+want = {n: open(f"{ck}/{n}", "rb").read() for n in names}
+bad = []
+def work(seed):
+    r = random.Random(seed)
+    held = []
+    try:
+        for _ in range(120):
+            n = r.choice(names)
+            fd = os.open(f"{mnt}/{n}", os.O_RDONLY)
+            off = r.randrange(len(want[n]) + 1)
+            size = r.choice((1, 4096, 100000, 3000000, 20000000))
+            got = os.pread(fd, size, off)
+            if got != want[n][off:off + size]:
+                bad.append((n, off, size, len(got)))
+            if r.random() < 0.2:
+                with mmap.mmap(fd, 0, mmap.MAP_SHARED, mmap.PROT_READ) as m:
+                    at = r.randrange(len(want[n]))
+                    if m[at] != want[n][at]:
+                        bad.append((n, "mmap", at))
+            held.append(fd)
+            if len(held) > 6:
+                os.close(held.pop(r.randrange(len(held))))
+    except OSError as e:
+        bad.append(repr(e))
+threads = [threading.Thread(target=work, args=(f"{seed}/{i}",)) for i in range(6)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(bad[:5])
+sys.exit(1 if bad else 0)
+END
+for opts in assemble=auto,cache=8m assemble=always,cache=32m assemble=always \
+    assemble=off direct assemble=auto,threads=1; do
+	"$o" mount -o $opts "$ck" "$mnt"
+	ok "$opts: readers of many files" \
+	    python3 "$scratch/many.py" "$mnt" "$ck" "$opts"
+	"$o" umount "$mnt"
+done
+"$o" mount -s "$ck" "$mnt"
+ok "single: readers of many files" \
+    python3 "$scratch/many.py" "$mnt" "$ck" single
+"$o" umount "$mnt"
+
+is "nothing is left mounted" "$(tap_mounts)" ""
+done_testing
