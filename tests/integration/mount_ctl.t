@@ -259,4 +259,28 @@ status "fuse.optimfs" 0 "$o" "$ck" "$mnt" -o ro,_netdev,dev,suid
 is "fuse.optimfs: works" "$(cat "$mnt/lr")" 1.5
 "$o" umount "$mnt"
 
+# mount(8) itself, which looks for helpers in /sbin: ours is laid over it where
+# nobody else sees that.
+mkdir "$scratch/sbin"
+cp -L "$helper" "$scratch/sbin/mount.optimfs"
+if command -v unshare >/dev/null && unshare -m sh -c \
+    "mount -t overlay o -o lowerdir='$scratch/sbin':/sbin /sbin" 2>/dev/null; then
+	LD_LIBRARY_PATH=$TOP_BUILDDIR/.libs
+	export LD_LIBRARY_PATH
+	ok "mount -t optimfs" unshare -m sh -ec "
+		mount -t overlay o -o lowerdir='$scratch/sbin':/sbin /sbin
+		mount -t optimfs -o ro,noauto,user '$ck' '$mnt'
+		cat '$mnt/lr'
+		echo '$ck $mnt optimfs ro,noauto,user,_netdev 0 0' >'$scratch/fstab'
+		umount '$mnt'
+		mount -f -T '$scratch/fstab' '$mnt'
+		mount -T '$scratch/fstab' '$mnt'
+		cat '$mnt/lr'
+		umount '$mnt'
+		! mount -t optimfs -o bogus '$ck' '$mnt'"
+	is "... works" "$(tr '\n' ' ' <"$scratch/out")" "1.5 1.5 "
+else
+	skip 2 "cannot lay a file system over /sbin"
+fi
+
 done_testing
