@@ -18,10 +18,38 @@ struct ofs_ids {
 	bool blank;    /* a blank line ended a group */
 };
 
-/* Do they fit the optimizer c->ids_root? EINVAL with the line. */
+/* canon_shapes.c: tensors that are shaped as their parameter. */
+struct ofs_shapes {
+	struct ofs_shaped {
+		uint32_t key;   /* the model's: a string; a state's: its ID */
+		uint32_t entry; /* OFS_NONE for an ID that has no such tensor */
+	} * v;
+	uint32_t n, cap;
+};
+
+int ofs_shapes_add(struct ofs_shapes *s, uint32_t key, uint32_t entry,
+    struct optimfs_error *err);
+void ofs_shapes_sort(struct ofs_shapes *s);
+/* The model's, by the names they are listed by, in the model's order, each
+ * tied one once. */
+int ofs_shapes_of_model(struct canon *c, struct ofs_shapes *s,
+    struct optimfs_error *err);
+/* One for each ID of c->ids_root, sorted by ID. */
+int ofs_shapes_of_state(struct canon *c, struct ofs_shapes *s,
+    struct optimfs_error *err);
+bool ofs_shapes_same(const struct canon *c, uint32_t a, uint32_t b);
+void ofs_shapes_print(const struct canon *c, uint32_t entry, char text[64]);
+
+/* canon_ids_check.c. Do they fit the optimizer c->ids_root? EINVAL with the
+ * line. */
 int ofs_canon_check_ids(struct canon *c, const struct ofs_ids *ids,
     struct optimfs_error *err);
-/* ids=model: fill *ids from the order of the model's tensors. */
+/* The list of a group's parameters, where it is a value that is known without
+ * reading; *group gets the group's number. NULL for other entries. */
+const struct ofs_value *ofs_canon_params(const struct canon *c, uint32_t entry,
+    uint32_t *group);
+
+/* canon_ids_model.c. ids=model: fill *ids. */
 int ofs_canon_ids_of_model(struct canon *c, struct ofs_ids *ids,
     struct optimfs_error *err);
 

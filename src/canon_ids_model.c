@@ -1,441 +1,249 @@
-/* canon_ids_model.c - do names fit IDs? Shapes and groups can tell */
+/* canon_ids_model.c - names for IDs from the order of the model's tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
 #include "canon_ids.h"
 #include "format/pickle.h"
 
-/* A tensor that is shaped as its parameter: of the model (with its name), or
- * of an ID's state. */
-struct shaped {
-	uint32_t key; /* string, or ID */
-	uint32_t entry;
+/* The states of one group, by ID, must be a subsequence of the model's tensors,
+ * by shape, in one way only: the one that takes each as early as it can is then
+ * the one that takes each as late as it can. Which IDs make a group is known
+ * where params is a value; else all are taken for one group. */
+
+struct member {
+	uint32_t group, id, entry;
+	uint32_t at; /* in the model's shapes */
 };
 
-struct shapes {
-	struct shaped *v;
-	uint32_t n, cap;
+struct match {
+	struct canon *c;
+	struct ofs_shapes model;
+	struct member *v; /* by group and ID */
+	uint32_t n;
+	uint32_t *owner; /* ID, by place in the model's shapes; OFS_NONE */
+	uint32_t *group; /* by ID; OFS_NONE */
+	uint32_t nids;
+	const char *hint; /* for messages */
 };
 
-static int add(struct shapes *s, uint32_t key, uint32_t entry,
-    struct optimfs_error *err)
+static const char *name_at(const struct match *m, uint32_t at)
 {
-	struct shaped *v;
-
-	if (s->n == s->cap) {
-		s->cap = s->cap == 0 ? 64 : s->cap * 2;
-		v = reallocarray(s->v, s->cap, sizeof(*v));
-		if (v == NULL)
-			return ofs_canon_no_memory(err);
-		s->v = v;
-	}
-	s->v[s->n++] = (struct shaped){ key, entry };
-	return 0;
+	return ofs_catalog_string(m->c->cat, m->model.v[at].key).p;
 }
 
-static int by_key(const void *a, const void *b)
+static bool fits(const struct match *m, uint32_t at, const struct member *k)
 {
-	const struct shaped *x = a, *y = b;
-
-	if (x->key != y->key)
-		return x->key < y->key ? -1 : 1;
-	return (x->entry > y->entry) - (x->entry < y->entry);
+	return ofs_shapes_same(m->c, m->model.v[at].entry, k->entry);
 }
 
-static void sort(struct shapes *s)
-{
-	if (s->n > 0)
-		qsort(s->v, s->n, sizeof(*s->v), by_key);
-}
-
-static const struct ofs_tensor *tensor(const struct canon *c, uint32_t entry)
-{
-	return &c->cat->tensors[c->cat->entries[entry].ref];
-}
-
-/* Equal runs of dimensions share one index. */
-static bool same_shape(const struct canon *c, uint32_t a, uint32_t b)
-{
-	const struct ofs_tensor *x = tensor(c, a), *y = tensor(c, b);
-
-	return x->ndim == y->ndim && (x->ndim == 0 || x->shape == y->shape);
-}
-
-static void print_shape(const struct canon *c, uint32_t entry, char text[64])
-{
-	const struct ofs_tensor *t = tensor(c, entry);
-	struct ofs_buf b = { .limit = 60 };
-
-	for (int i = 0; i < t->ndim; i++)
-		ofs_buf_printf(&b, "%s%" PRIu64, i > 0 ? "," : "",
-		    ofs_tensor_shape(c->cat, t)[i]);
-	text[0] = '\0';
-	if (b.len > 0)
-		memcpy(text, b.data, b.len);
-	text[b.len] = '\0';
-	ofs_buf_fini(&b);
-}
-
-static const char *string(const struct canon *c, uint32_t s)
-{
-	return ofs_catalog_string(c->cat, s).p;
-}
-
-/* The model's tensors by the names they are listed by, in the model's order,
- * each tied one once. */
-static int model_shapes(struct canon *c, struct shapes *s,
-    struct optimfs_error *err)
-{
-	struct canon_rest rest;
-	struct ofs_str fqn;
-	uint32_t name;
-
-	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->cat->entries[i].kind != OFS_ENTRY_TENSOR ||
-		    !ofs_canon_in_model(c, i, &rest) || ofs_canon_tied(c, i))
-			continue;
-		fqn = ofs_canon_fqn(c, rest);
-		if (fqn.p == NULL)
-			continue;
-		name = ofs_canon_listed(c, SCOPE_MODEL, fqn, NULL, err);
-		if (name == OFS_NONE || add(s, name, i, err) == -1)
-			return -1;
-	}
-	return 0;
-}
-
-/* Is this the key of a state that is shaped as its parameter? */
-static bool shaped_state(const struct canon *c, const struct canon_key *key)
-{
-	if (key->tail.p != NULL)
-		return key->nmore == 0 &&
-		    (ofs_canon_classify(key->tail) & WORD_SHAPED) != 0;
-	return key->nmore == 1 &&
-	    (ofs_canon_word(c, key->more[0]) & WORD_SHAPED) != 0;
-}
-
-/* One such tensor for each ID, sorted by ID; OFS_NONE for an ID without. */
-static int state_shapes(struct canon *c, struct shapes *s,
-    struct optimfs_error *err)
-{
-	struct canon_key key;
-	uint32_t id, n = 0;
-
-	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		bool usable;
-
-		if (c->spot[i].root != c->ids_root)
-			continue;
-		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
-		if (key.kind != CANON_STATE || !ofs_canon_number(key.id, &id))
-			continue;
-		usable = c->cat->entries[i].kind == OFS_ENTRY_TENSOR &&
-		    shaped_state(c, &key);
-		if (add(s, id, usable ? i : OFS_NONE, err) == -1)
-			return -1;
-	}
-	sort(s);
-	for (uint32_t i = 0; i < s->n; i++)
-		if (n == 0 || s->v[n - 1].key != s->v[i].key)
-			s->v[n++] = s->v[i];
-	s->n = n;
-	return 0;
-}
-
-/* A names file's shapes against the model's. */
-static int check_shapes(struct canon *c, const struct ofs_ids *ids,
-    const struct shapes *model, const struct shapes *state,
-    struct optimfs_error *err)
-{
-	char want[64], have[64];
-
-	for (uint32_t i = 0; i < state->n; i++) {
-		const struct ofs_id *id = &ids->v[state->v[i].key];
-		struct shaped key = { id->name, 0 };
-		const struct shaped *m = NULL;
-
-		for (uint32_t lo = 0, hi = model->n; lo < hi && m == NULL;) {
-			uint32_t mid = lo + (hi - lo) / 2;
-
-			if (model->v[mid].key == key.key)
-				m = &model->v[mid];
-			else if (model->v[mid].key < key.key)
-				lo = mid + 1;
-			else
-				hi = mid;
-		}
-		if (m == NULL || state->v[i].entry == OFS_NONE ||
-		    same_shape(c, m->entry, state->v[i].entry))
-			continue;
-		print_shape(c, m->entry, want);
-		print_shape(c, state->v[i].entry, have);
-		return optimfs_fail(err, EINVAL,
-		    "OFS635 %s: line %u: %.150s has shape [%s], the state of "
-		    "ID %u [%s]",
-		    ids->file, id->line, string(c, id->name), want,
-		    state->v[i].key, have);
-	}
-	return 0;
-}
-
-/* How many parameters each group has, where that is known without reading. */
-struct groups {
-	uint32_t n;     /* one more than the highest number seen */
-	uint32_t *size; /* OFS_NONE: not known */
-};
-
-static bool is_params(const struct canon *c, const struct canon_key *key)
-{
-	if (key->tail.p != NULL)
-		return key->nmore == 0 && ofs_canon_str_is(key->tail, "params");
-	return key->nmore == 1 &&
-	    ofs_canon_str_is(ofs_catalog_string(c->cat, key->more[0]),
-		"params");
-}
-
-static int see_group(struct canon *c, uint32_t entry, struct groups *g,
-    struct optimfs_error *err)
-{
-	const struct ofs_entry *e = &c->cat->entries[entry];
-	const struct ofs_value *v;
-	struct canon_key key;
-	uint32_t number, *size;
-
-	ofs_canon_key(c, ofs_canon_rest(c, entry), &key);
-	/* a million groups are damage, not groups */
-	if (key.kind != CANON_GROUP || !ofs_canon_number(key.id, &number) ||
-	    number >= 1u << 20)
-		return 0;
-	if (number >= g->n) {
-		size = reallocarray(g->size, number + 1, sizeof(*size));
-		if (size == NULL)
-			return ofs_canon_no_memory(err);
-		g->size = size;
-		while (g->n <= number)
-			g->size[g->n++] = OFS_NONE;
-	}
-	if (e->kind != OFS_ENTRY_VALUE || !is_params(c, &key))
-		return 0;
-	v = &c->cat->values[e->ref];
-	if (ofs_pk_kind(v->doc, v->node) == OFS_PK_LIST)
-		g->size[number] = ofs_pk_len(v->doc, v->node);
-	return 0;
-}
-
-static int surplus(const struct ofs_ids *ids, uint32_t at, uint64_t want,
-    struct optimfs_error *err)
-{
-	uint32_t line = at < ids->n ? ids->v[at].line : ids->line;
-
-	return optimfs_fail(err, EINVAL,
-	    "OFS635 %s: line %u: %u names, the optimizer has %" PRIu64
-	    " parameters",
-	    ids->file, line, ids->n, want);
-}
-
-static int check_groups(const struct ofs_ids *ids, const struct groups *g,
-    struct optimfs_error *err)
-{
-	uint64_t total = 0;
-	uint32_t at = 0, end;
-
-	for (uint32_t i = 0; i < g->n; i++) {
-		if (g->size[i] == OFS_NONE)
-			return 0;
-		total += g->size[i];
-	}
-	if (g->n > 0 && total != ids->n)
-		return surplus(ids, total < ids->n ? (uint32_t)total : ids->n,
-		    total, err);
-	for (uint32_t i = 0; i < g->n && ids->ngroups > 1; i++, at = end) {
-		for (end = at; end < ids->n && ids->v[end].group == i; end++)
-			;
-		if (end - at != g->size[i])
-			return optimfs_fail(err, EINVAL,
-			    "OFS635 %s: line %u: group %u has %u names, "
-			    "the optimizer's has %u parameters",
-			    ids->file, at < ids->n ? ids->v[at].line : 0, i,
-			    end - at, g->size[i]);
-	}
-	return 0;
-}
-
-static int check_counts(struct canon *c, const struct ofs_ids *ids,
-    struct optimfs_error *err)
-{
-	const struct canon_root *r = &c->root[c->ids_root];
-	struct groups g = { 0 };
-	int ret = 0;
-
-	if (r->numbers && r->max_id >= ids->n)
-		return optimfs_fail(err, EINVAL,
-		    "OFS635 %s: line %u: the file ends after %u names, but "
-		    "ID %u has state",
-		    ids->file, ids->line, ids->n, r->max_id);
-	for (uint32_t i = 0; i < c->cat->nentries && ret == 0; i++)
-		if (c->spot[i].root == c->ids_root)
-			ret = see_group(c, i, &g, err);
-	if (ret == 0 && ids->ngroups > 1 && g.n > 0 && g.n != ids->ngroups) {
-		uint32_t i = ids->n - 1;
-
-		while (i > 0 && ids->v[i - 1].group >= g.n)
-			i--;
-		ret = optimfs_fail(err, EINVAL,
-		    "OFS635 %s: line %u: %u groups of names, the optimizer has "
-		    "%u",
-		    ids->file, ids->v[i].line, ids->ngroups, g.n);
-	}
-	if (ret == 0)
-		ret = check_groups(ids, &g, err);
-	free(g.size);
-	return ret;
-}
-
-int ofs_canon_check_ids(struct canon *c, const struct ofs_ids *ids,
-    struct optimfs_error *err)
-{
-	struct shapes model = { 0 }, state = { 0 };
-	int ret = check_counts(c, ids, err);
-
-	if (ret == 0)
-		ret = model_shapes(c, &model, err);
-	if (ret == 0)
-		ret = state_shapes(c, &state, err);
-	if (ret == 0) {
-		sort(&model);
-		ret = check_shapes(c, ids, &model, &state, err);
-	}
-	free(model.v);
-	free(state.v);
-	return ret;
-}
-
-/* ids=model. The states, by ID, must be a subsequence of the model's tensors,
- * by shape, in one way only: the one that takes each as early as it can is
- * then the one that takes each as late as it can. */
-
-static int no_fit(const struct canon *c, const struct shapes *model,
-    const struct shapes *state, const uint32_t *at, uint32_t k,
+static int no_fit(const struct match *m, const struct member *k, bool first,
     struct optimfs_error *err)
 {
 	char shape[64];
 
-	print_shape(c, state->v[k].entry, shape);
+	ofs_shapes_print(m->c, k->entry, shape);
 	return optimfs_fail(err, EINVAL,
 	    "OFS636 ids=model: the state of ID %u has shape [%s], which no "
-	    "tensor of the model has%s%.150s",
-	    state->v[k].key, shape, k == 0 ? "" : " after ",
-	    k == 0 ? "" : string(c, model->v[at[k - 1]].key));
+	    "tensor of the model has%s%.150s%s",
+	    k->id, shape, first ? "" : " after ",
+	    first ? "" : name_at(m, k[-1].at), m->hint);
 }
 
-static int earliest(const struct canon *c, const struct shapes *model,
-    const struct shapes *state, uint32_t *at, struct optimfs_error *err)
+static int earliest(const struct match *m, struct member *v, uint32_t n,
+    struct optimfs_error *err)
 {
-	uint32_t m = 0;
+	uint32_t at = 0;
 
-	for (uint32_t k = 0; k < state->n; k++, m++) {
-		if (state->v[k].entry == OFS_NONE)
+	for (uint32_t k = 0; k < n; k++, at++) {
+		if (v[k].entry == OFS_NONE)
 			return optimfs_fail(err, EINVAL,
 			    "OFS636 ids=model: ID %u has no state with its "
 			    "parameter's shape",
-			    state->v[k].key);
-		while (m < model->n &&
-		    !same_shape(c, model->v[m].entry, state->v[k].entry))
-			m++;
-		if (m == model->n)
-			return no_fit(c, model, state, at, k, err);
-		at[k] = m;
+			    v[k].id);
+		while (at < m->model.n && !fits(m, at, &v[k]))
+			at++;
+		if (at == m->model.n)
+			return no_fit(m, &v[k], k == 0, err);
+		v[k].at = at;
 	}
 	return 0;
 }
 
-static int unique(const struct canon *c, const struct shapes *model,
-    const struct shapes *state, const uint32_t *at, struct optimfs_error *err)
+static int unique(const struct match *m, const struct member *v, uint32_t n,
+    struct optimfs_error *err)
 {
-	uint32_t m = model->n;
+	uint32_t at = m->model.n;
 
-	for (uint32_t k = state->n; k-- > 0;) {
+	for (uint32_t k = n; k-- > 0;) {
 		do
-			m--;
-		while (!same_shape(c, model->v[m].entry, state->v[k].entry));
-		if (m != at[k])
+			at--;
+		while (!fits(m, at, &v[k]));
+		if (at != v[k].at)
 			return optimfs_fail(err, EINVAL,
-			    "OFS636 ids=model: ID %u may be %.100s or %.100s; "
-			    "name the IDs in a file",
-			    state->v[k].key, string(c, model->v[at[k]].key),
-			    string(c, model->v[m].key));
+			    "OFS636 ids=model: ID %u may be %.100s or %.100s%s",
+			    v[k].id, name_at(m, v[k].at), name_at(m, at),
+			    m->hint);
 	}
 	return 0;
 }
 
-/* An ID without state, between two that are as far apart in the model, has its
- * name by its place. */
-static void fill(struct ofs_ids *ids, const struct shapes *model,
-    const struct shapes *state, const uint32_t *at)
+static int own(struct match *m, const struct member *v, uint32_t n,
+    struct optimfs_error *err)
 {
-	for (uint32_t k = 0; k < state->n; k++) {
-		uint32_t id = state->v[k].key, gap;
+	for (uint32_t k = 0; k < n; k++) {
+		if (m->owner[v[k].at] != OFS_NONE)
+			return optimfs_fail(err, EINVAL,
+			    "OFS636 ids=model: IDs %u and %u may both be "
+			    "%.150s%s",
+			    m->owner[v[k].at], v[k].id, name_at(m, v[k].at),
+			    m->hint);
+		m->owner[v[k].at] = v[k].id;
+	}
+	return 0;
+}
 
-		ids->v[id].name = model->v[at[k]].key;
-		if (k == 0)
+static int match_groups(struct match *m, struct optimfs_error *err)
+{
+	uint32_t end;
+
+	for (uint32_t i = 0; i < m->n; i = end) {
+		for (end = i + 1;
+		     end < m->n && m->v[end].group == m->v[i].group; end++)
+			;
+		if (earliest(m, m->v + i, end - i, err) == -1 ||
+		    unique(m, m->v + i, end - i, err) == -1 ||
+		    own(m, m->v + i, end - i, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* An ID without state, between two of its group that are as far apart in the
+ * model, has its name by its place. */
+static void fill(const struct match *m, struct ofs_ids *ids)
+{
+	for (uint32_t k = 0; k < m->n; k++) {
+		const struct member *v = &m->v[k];
+		uint32_t gap;
+
+		ids->v[v->id].name = m->model.v[v->at].key;
+		if (k == 0 || v[-1].group != v->group)
 			continue;
-		gap = id - state->v[k - 1].key;
-		if (gap != at[k] - at[k - 1])
+		gap = v->id - v[-1].id;
+		if (gap != v->at - v[-1].at)
 			continue;
 		for (uint32_t i = 1; i < gap; i++)
-			ids->v[id - i].name = model->v[at[k] - i].key;
+			if (m->owner[v->at - i] == OFS_NONE)
+				ids->v[v->id - i].name =
+				    m->model.v[v->at - i].key;
 	}
 }
 
-static int match(struct canon *c, const struct shapes *model,
-    const struct shapes *state, struct ofs_ids *ids, struct optimfs_error *err)
+/* Which group each ID is in. */
+static void groups_of_ids(struct match *m)
 {
-	uint32_t *at, n;
+	const struct ofs_value *v;
+	uint32_t group;
+	int64_t id;
 
+	memset(m->group, 0xff, m->nids * sizeof(*m->group));
+	for (uint32_t i = 0; i < m->c->cat->nentries; i++) {
+		v = ofs_canon_params(m->c, i, &group);
+		if (v == NULL)
+			continue;
+		for (uint32_t k = 0; k < ofs_pk_len(v->doc, v->node); k++)
+			if (ofs_pk_int(v->doc, ofs_pk_item(v->doc, v->node, k),
+				&id) &&
+			    id >= 0 && id < m->nids)
+				m->group[id] = group;
+	}
+}
+
+static int by_group(const void *a, const void *b)
+{
+	const struct member *x = a, *y = b;
+
+	if (x->group != y->group)
+		return x->group < y->group ? -1 : 1;
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+static void sort_members(struct match *m, const struct ofs_shapes *state)
+{
+	bool known = true;
+
+	for (uint32_t i = 0; i < state->n; i++)
+		known = known && m->group[state->v[i].key] != OFS_NONE;
+	for (uint32_t i = 0; i < state->n; i++)
+		m->v[m->n++] = (struct member){
+			.group = known ? m->group[state->v[i].key] : 0,
+			.id = state->v[i].key,
+			.entry = state->v[i].entry,
+		};
+	qsort(m->v, m->n, sizeof(*m->v), by_group);
+	m->hint = known
+	    ? ""
+	    : "; params, which says what groups there are, is not read at "
+	      "mount";
+}
+
+static int match(struct match *m, const struct ofs_shapes *state,
+    struct ofs_ids *ids, struct optimfs_error *err)
+{
+	m->owner = malloc(m->model.n * sizeof(*m->owner));
+	m->group = malloc(m->nids * sizeof(*m->group));
+	m->v = malloc(state->n * sizeof(*m->v));
+	ids->v = malloc(m->nids * sizeof(*ids->v));
+	if (m->owner == NULL || m->group == NULL || m->v == NULL ||
+	    ids->v == NULL)
+		return ofs_canon_no_memory(err);
+	memset(m->owner, 0xff, m->model.n * sizeof(*m->owner));
+	memset(ids->v, 0xff, m->nids * sizeof(*ids->v));
+	ids->n = m->nids;
+	groups_of_ids(m);
+	sort_members(m, state);
+	if (match_groups(m, err) == -1)
+		return -1;
+	fill(m, ids);
+	return 0;
+}
+
+static int enough(struct match *m, const struct ofs_shapes *state,
+    struct optimfs_error *err)
+{
 	if (state->n == 0)
 		return optimfs_fail(err, EINVAL,
 		    "OFS636 ids=model: there is no state whose shapes could "
 		    "tell");
-	n = state->v[state->n - 1].key;
-	if (n >= model->n)
+	m->nids = state->v[state->n - 1].key + 1;
+	if (m->nids > m->model.n)
 		return optimfs_fail(err, EINVAL,
-		    "OFS636 ids=model: ID %u, but the model has %u tensors", n,
-		    model->n);
-	at = malloc(state->n * sizeof(*at));
-	ids->n = n + 1;
-	ids->v = malloc(ids->n * sizeof(*ids->v));
-	if (at == NULL || ids->v == NULL) {
-		free(at);
-		return ofs_canon_no_memory(err);
-	}
-	memset(ids->v, 0xff, ids->n * sizeof(*ids->v));
-	if (earliest(c, model, state, at, err) == -1 ||
-	    unique(c, model, state, at, err) == -1) {
-		free(at);
-		return -1;
-	}
-	fill(ids, model, state, at);
-	free(at);
+		    "OFS636 ids=model: ID %u, but the model has %u tensors",
+		    m->nids - 1, m->model.n);
 	return 0;
 }
 
 int ofs_canon_ids_of_model(struct canon *c, struct ofs_ids *ids,
     struct optimfs_error *err)
 {
-	struct shapes model = { 0 }, state = { 0 };
-	int ret = model_shapes(c, &model, err);
+	struct match m = { .c = c };
+	struct ofs_shapes state = { 0 };
+	int ret = ofs_shapes_of_model(c, &m.model, err);
 
 	if (ret == 0)
-		ret = state_shapes(c, &state, err);
+		ret = ofs_shapes_of_state(c, &state, err);
 	if (ret == 0)
-		ret = match(c, &model, &state, ids, err);
-	free(model.v);
+		ret = enough(&m, &state, err);
+	if (ret == 0)
+		ret = match(&m, &state, ids, err);
+	free(m.model.v);
+	free(m.owner);
+	free(m.group);
+	free(m.v);
 	free(state.v);
 	return ret;
 }

@@ -755,6 +755,32 @@ static void ids_of_model(void)
 	has_aliases(cat, "optim/state/head -> optim/state/emb\n",
 	    "and both lead to the state");
 	ofs_catalog_free(cat);
+	ofs_catalog_free(check_with("groups that params tells", &opt,
+	    "t3,2 model|a.w = model/a.w\n"
+	    "t3 model|a.b = model/a.b\n"
+	    "t4,3 model|b.w = model/b.w\n"
+	    "t4 model|b.b = model/b.b\n"
+	    "t3,2 optim|state|0|exp_avg = optim/state/a.w/exp_avg\n"
+	    "t4,3 optim|state|1|exp_avg = optim/state/b.w/exp_avg\n"
+	    "t3 optim|state|2|exp_avg = optim/state/a.b/exp_avg\n"
+	    "t4 optim|state|3|exp_avg = optim/state/b.b/exp_avg\n"
+	    "v[0,1] optim|param_groups|#0|params = "
+	    "optim/param_groups/0/params\n"
+	    "v[2,3] optim|param_groups|#1|params = "
+	    "optim/param_groups/1/params\n"));
+	fails("the same groups, not known", &opt,
+	    "t3,2 model|a.w = x\nt3 model|a.b = x\n"
+	    "t4,3 model|b.w = x\nt4 model|b.b = x\n"
+	    "t3,2 optim|state|0|exp_avg = x\nt4,3 optim|state|1|exp_avg = x\n"
+	    "t3 optim|state|2|exp_avg = x\nt4 optim|state|3|exp_avg = x\n"
+	    "i optim|param_groups|#0|params = x\n",
+	    EINVAL, "[3], which no tensor of the model has after b.w; params");
+	fails("two groups that fit the same tensor", &opt,
+	    "t3 model|a = x\nt4 model|b = x\n"
+	    "t3 optim|state|0|exp_avg = x\nt3 optim|state|1|exp_avg = x\n"
+	    "v[0] optim|param_groups|#0|params = x\n"
+	    "v[1] optim|param_groups|#1|params = x\n",
+	    EINVAL, "IDs 0 and 1 may both be a");
 	fails("two ways", &opt,
 	    "t3 model|a = x\nt3 model|b = x\nt4 model|c = x\n"
 	    "t3 optim|state|0|exp_avg = x\nt4 optim|state|1|exp_avg = x\n",
