@@ -62,8 +62,10 @@ const char *ofs_dtype_npy(enum ofs_dtype t);
  * complex types, 1 where order has no meaning. */
 size_t ofs_dtype_swap(enum ofs_dtype t);
 
-/* The element at p (little-endian) as text that parses back to the same bits:
- * shortest decimal for floats ("0.1", "1e-08", "NaN", "Infinity"), digits for
+/* The element at p (little-endian) as text that parses back to the same bits
+ * (any NaN to the usual one): for floats the shortest decimal of the double
+ * that it equals, as Python's item() prints it ("0.1", "1e-08", "NaN",
+ * "Infinity"; float32's 0.1 is "0.10000000149011612"), digits for
  * integers, true or false, "(re+imj)" for complex types, hexadecimal for bit
  * types. Returns its length, at most 79; text is NUL-terminated. */
 size_t ofs_dtype_print(enum ofs_dtype t, const void *p, char text[80]);

@@ -346,16 +346,18 @@ static size_t layout_digits(const struct digits *g, char *text)
 		n < g->n ? g->d + n : "0");
 }
 
-/* v >= 0 is what code, without its sign, stands for. */
-static size_t print_finite(const struct layout *f, uint64_t code, double v,
-    char *text)
+/* v >= 0. A narrower type's value is printed as the double it equals, as
+ * Python's item() does, so that a reader who parses doubles gets it exactly. */
+static size_t print_finite(double v, char *text)
 {
 	struct digits g;
+	uint64_t code;
 
 	/* Whole numbers in full: a step count says itself. */
 	if (v < 1e15 && v == floor(v))
 		return (size_t)sprintf(text, "%.1f", v);
-	shortest(f, code, v, &g);
+	memcpy(&code, &v, sizeof(code));
+	shortest(layout_of(OFS_FLOAT64), code, v, &g);
 	return layout_digits(&g, text);
 }
 
@@ -364,20 +366,15 @@ static size_t print_float(const struct layout *f, uint64_t code, char *text)
 	uint64_t sign = sign_bit(f);
 	size_t n = 0;
 
-	if (is_nan(f, code)) {
-		if (code == f->nan)
-			return (size_t)sprintf(text, "NaN");
-		if (code == (f->nan | sign))
-			return (size_t)sprintf(text, "-NaN");
-		return (size_t)sprintf(text, "NaN(0x%0*" PRIx64 ")",
-		    f->bits / 4, code);
-	}
+	/* Sign and payload of a NaN say nothing, and JSON knows one NaN. */
+	if (is_nan(f, code))
+		return (size_t)sprintf(text, "NaN");
 	if ((code & sign) != 0)
 		text[n++] = '-';
 	code &= ~sign;
 	if (f->inf != 0 && code == f->inf)
 		return n + (size_t)sprintf(text + n, "Infinity");
-	return n + print_finite(f, code, magnitude(f, code), text + n);
+	return n + print_finite(magnitude(f, code), text + n);
 }
 
 static size_t print_complex(const struct layout *f, const uint8_t *p,

@@ -86,27 +86,28 @@ static void values(void)
 	both(OFS_FLOAT64, "inf", 0x7ff0000000000000, "Infinity");
 	both(OFS_FLOAT64, "-Infinity", 0xfff0000000000000, NULL);
 	both(OFS_FLOAT64, "nan", 0x7ff8000000000000, "NaN");
-	both(OFS_FLOAT64, "-NaN", 0xfff8000000000000, NULL);
-	both(OFS_FLOAT64, "NaN(0x7ff0000000000001)", 0x7ff0000000000001, NULL);
-	both(OFS_FLOAT32, "0.1", 0x3dcccccd, NULL);
+	both(OFS_FLOAT64, "-NaN", 0xfff8000000000000, "NaN");
+	both(OFS_FLOAT64, "NaN(0x7ff0000000000001)", 0x7ff0000000000001, "NaN");
+	both(OFS_FLOAT32, "0.1", 0x3dcccccd, "0.10000000149011612");
 	both(OFS_FLOAT32, "16777216.0", 0x4b800000, NULL);
-	both(OFS_FLOAT32, "3.4028235e+38", 0x7f7fffff, NULL);
-	both(OFS_FLOAT32, "1e-45", 1, NULL);
+	both(OFS_FLOAT32, "3.4028235e+38", 0x7f7fffff,
+	    "3.4028234663852886e+38");
+	both(OFS_FLOAT32, "1e-45", 1, "1.401298464324817e-45");
 	both(OFS_FLOAT32, "1000", 0x447a0000, "1000.0");
-	both(OFS_FLOAT32, "NaN(0xff800001)", 0xff800001, NULL);
-	both(OFS_FLOAT16, "0.1", 0x2e66, NULL);
+	both(OFS_FLOAT32, "NaN(0xff800001)", 0xff800001, "NaN");
+	both(OFS_FLOAT16, "0.1", 0x2e66, "0.0999755859375");
 	both(OFS_FLOAT16, "65504", 0x7bff, "65504.0");
 	both(OFS_FLOAT16, "65519", 0x7bff, "65504.0");
-	both(OFS_FLOAT16, "6e-08", 1, NULL);
+	both(OFS_FLOAT16, "6e-08", 1, "5.960464477539063e-08");
 	both(OFS_FLOAT16, "-inf", 0xfc00, "-Infinity");
-	both(OFS_BFLOAT16, "0.1", 0x3dcd, NULL);
-	both(OFS_BFLOAT16, "3.39e+38", 0x7f7f, NULL);
+	both(OFS_BFLOAT16, "0.1", 0x3dcd, "0.10009765625");
+	both(OFS_BFLOAT16, "3.39e+38", 0x7f7f, "3.3895313892515355e+38");
 	/* ties go to the even code */
 	both(OFS_BFLOAT16, "257", 0x4380, "256.0");
 	both(OFS_BFLOAT16, "259", 0x4382, "260.0");
 	both(OFS_FLOAT8_E4M3FN, "448", 0x7e, "448.0");
-	both(OFS_FLOAT8_E4M3FN, "-0.002", 0x81, NULL);
-	both(OFS_FLOAT8_E4M3FN, "-NaN", 0xff, NULL);
+	both(OFS_FLOAT8_E4M3FN, "-0.002", 0x81, "-0.001953125");
+	both(OFS_FLOAT8_E4M3FN, "-NaN", 0xff, "NaN");
 	both(OFS_FLOAT8_E5M2, "57344", 0x7b, "57344.0");
 	both(OFS_FLOAT8_E4M3FNUZ, "240", 0x7f, "240.0");
 	both(OFS_FLOAT8_E4M3FNUZ, "-NaN", 0x80, "NaN");
@@ -123,7 +124,7 @@ static void values(void)
 	both(OFS_BOOL, "0", 0, "false");
 	both(OFS_COMPLEX64, "(1.0-0.5j)", 0xbf0000003f800000, NULL);
 	both(OFS_COMPLEX64, "1e-05+2e+20j", 0x612d78ec3727c5ac,
-	    "(1e-05+2e+20j)");
+	    "(9.999999747378752e-06+2.0000000400817547e+20j)");
 	both(OFS_COMPLEX32, "(NaN-Infinityj)", 0xfc007e00, NULL);
 	both(OFS_BITS16, "0x00ff", 0xff, NULL);
 	both(OFS_QINT32, "-5", 0xfffffffb, NULL);
@@ -193,7 +194,8 @@ static void refused(void)
 	is_int(ofs_dtype_parse(OFS_FLOAT32, "1\0", 2, raw), EINVAL, "a NUL");
 }
 
-/* Every code of the small types, and many of the large ones, comes back. */
+/* Every code of the small types, and many of the large ones, comes back, but
+ * for what NaNs carry. */
 static bool round_trip(enum ofs_dtype t, uint64_t code)
 {
 	size_t size = ofs_dtype_size(t), n;
@@ -203,6 +205,8 @@ static bool round_trip(enum ofs_dtype t, uint64_t code)
 	for (size_t i = 0; i < size; i++)
 		raw[i] = (uint8_t)(code >> 8 * (i % 8));
 	n = ofs_dtype_print(t, raw, text);
+	if (strstr(text, "NaN") != NULL) /* one text for all of them */
+		return ofs_dtype_parse(t, text, n, back) == 0;
 	if (n < 80 && ofs_dtype_parse(t, text, n, back) == 0 &&
 	    memcmp(raw, back, size) == 0)
 		return true;

@@ -156,8 +156,10 @@ static void numpy(void)
 		size_t n;
 		const char *text;
 	} cases[] = {
-		{ P(SCALAR("f4", "<", "C\x04\xcd\xcc\xcc\x3d")), "0.1\n" },
-		{ P(SCALAR("f4", ">", "C\x04\x3d\xcc\xcc\xcd")), "0.1\n" },
+		{ P(SCALAR("f4", "<", "C\x04\xcd\xcc\xcc\x3d")),
+		    "0.10000000149011612\n" },
+		{ P(SCALAR("f4", ">", "C\x04\x3d\xcc\xcc\xcd")),
+		    "0.10000000149011612\n" },
 		{ P(SCALAR("f4", "<", "C\x04\x01\0\xc0\xff")), "NaN\n" },
 		{ P(SCALAR("i8", "<", "C\x08\xfe\xff\xff\xff\xff\xff\xff\xff")),
 		    "-2\n" },
