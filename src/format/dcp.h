@@ -83,6 +83,10 @@ int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err);
 int ofs_dcp_check_planner(struct ofs_dcp *d, struct optimfs_error *err);
 /* Warn about items that claim the same bytes. */
 int ofs_dcp_check_shared(struct ofs_dcp *d, struct optimfs_error *err);
+/* Warn about files that are missing, short, or not the checkpoint's; objects
+ * from first on are. */
+int ofs_dcp_check_files(struct ofs_dcp *d, const struct ofs_names *names,
+    uint32_t first, struct optimfs_error *err);
 /* Give shards in safetensors blobs their true places. */
 int ofs_dcp_resolve_blobs(struct ofs_dcp *d, struct optimfs_error *err);
 /* Is the value at this path one whose parts are worth files of their own? */
@@ -98,6 +102,11 @@ uint32_t ofs_dcp_node(const struct ofs_dcp *d, const struct ofs_dcp_key *key);
 int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,
     const struct ofs_dcp_place *place, struct ofs_extent *at,
     struct optimfs_error *why, struct optimfs_error *err);
+
+/* Is this the name of a data file? */
+bool ofs_dcp_is_data(const char *name);
+/* "a/b", or "b" where a is empty; malloc'ed, NULL without memory. */
+char *ofs_dcp_join(const char *a, const char *b);
 
 /* A string for a message: cut, borrowed. Use with "%.*s". */
 #define OFS_DCP_STR(s) (int)((s).len > 200 ? 200 : (s).len), (s).p

@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A key of storage_data, taken apart. */
-struct item_key {
-	struct ofs_str fqn;
-	bool has_offset;
-	struct ofs_dcp_dims offset;
-};
-
 int ofs_dcp_size(const struct ofs_pickle *doc, uint32_t node, const char *field,
     const char *owner, uint64_t *v, struct optimfs_error *err)
 {
@@ -71,57 +64,156 @@ static bool is_none(const struct ofs_pickle *doc, uint32_t node)
 	return node == OFS_NONE || ofs_pk_kind(doc, node) == OFS_PK_NONE;
 }
 
+/* Names of items and their offsets. */
+
+/* The key that is looked for: an item, with its offsets outside of dims. */
+struct want {
+	struct ofs_str fqn;
+	const struct ofs_dcp_dims *offset; /* NULL: it has none */
+};
+
+static uint32_t hash_key(const struct want *want)
+{
+	uint32_t h = ofs_map_hash(want->fqn.p, want->fqn.len);
+
+	if (want->offset == NULL)
+		return h;
+	/* an odd multiplier keeps (a, b) apart from (b, a) */
+	return h * UINT32_C(0x9e3779b1) +
+	    ofs_map_hash(want->offset->v,
+		want->offset->n * sizeof(want->offset->v[0])) +
+	    1;
+}
+
+static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
+{
+	const struct ofs_dcp_index *index = ctx;
+	const struct ofs_dcp_item *item = &index->item[i];
+	const struct want *want = key;
+
+	(void)n;
+	if (item->fqn.len != want->fqn.len ||
+	    item->has_offset != (want->offset != NULL) ||
+	    memcmp(item->fqn.p, want->fqn.p, want->fqn.len) != 0)
+		return false;
+	return !item->has_offset ||
+	    (item->ndim == want->offset->n &&
+		memcmp(index->dims + item->offset, want->offset->v,
+		    item->ndim * sizeof(want->offset->v[0])) == 0);
+}
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 index: out of memory");
+}
+
+/* Reading storage_data. */
+
+static int keep_dims(struct ofs_dcp_index *index,
+    const struct ofs_dcp_dims *dims, struct optimfs_error *err)
+{
+	uint64_t cap = index->dims_cap * 2 + OFS_MAX_DIMS, *more;
+
+	if (dims->n == 0)
+		return 0;
+	if (index->ndims + dims->n > index->dims_cap) {
+		more = realloc(index->dims, cap * sizeof(*more));
+		if (more == NULL)
+			return no_memory(err);
+		index->dims = more;
+		index->dims_cap = cap;
+	}
+	memcpy(index->dims + index->ndims, dims->v,
+	    dims->n * sizeof(dims->v[0]));
+	index->ndims += dims->n;
+	return 0;
+}
+
+static int read_place(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_dcp_place *place, struct optimfs_error *err)
+{
+	place->path = ofs_pk_attr(doc, node, "relative_path");
+	if (ofs_pk_kind(doc, place->path) != OFS_PK_STR)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS418 relative_path of _StorageInfo is %s",
+		    place->path == OFS_NONE
+			? "missing"
+			: ofs_pk_kind_name(doc, place->path));
+	if (ofs_dcp_size(doc, ofs_pk_attr(doc, node, "offset"), "offset",
+		"_StorageInfo", &place->off, err) == -1 ||
+	    ofs_dcp_size(doc, ofs_pk_attr(doc, node, "length"), "length",
+		"_StorageInfo", &place->len, err) == -1)
+		return -1;
+	place->transforms = ofs_pk_attr(doc, node, "transform_descriptors");
+	if (is_none(doc, place->transforms))
+		place->transforms = OFS_NONE;
+	return 0;
+}
+
 /* MetadataIndex: fqn, and offset unless it is None. Its index is a hint of
  * where the chunk stands in a list, and wrong often enough to be ignored. */
 static int read_key(const struct ofs_pickle *doc, uint32_t node,
-    struct item_key *key, struct optimfs_error *err)
+    struct ofs_dcp_item *item, struct ofs_dcp_dims *offset,
+    struct optimfs_error *err)
 {
-	uint32_t fqn = ofs_pk_attr(doc, node, "fqn"), offset;
+	uint32_t at = ofs_pk_attr(doc, node, "fqn");
 
-	if (fqn == OFS_NONE || ofs_pk_kind(doc, fqn) != OFS_PK_STR)
+	if (ofs_pk_kind(doc, at) != OFS_PK_STR)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS442 a key of storage_data is %s, expected "
 		    "MetadataIndex with a fqn",
 		    ofs_pk_kind_name(doc, node));
-	key->fqn = ofs_pk_str(doc, fqn);
-	offset = ofs_pk_attr(doc, node, "offset");
-	key->has_offset = !is_none(doc, offset);
-	key->offset.n = 0;
-	if (!key->has_offset)
+	item->fqn = ofs_pk_str(doc, at);
+	at = ofs_pk_attr(doc, node, "offset");
+	item->has_offset = !is_none(doc, at);
+	offset->n = 0;
+	if (!item->has_offset)
 		return 0;
-	return ofs_dcp_sizes(doc, offset, "offset", "MetadataIndex",
-	    &key->offset, err);
+	return ofs_dcp_sizes(doc, at, "offset", "MetadataIndex", offset, err);
 }
 
-static uint32_t hash_key(const struct item_key *key)
+static int read_item(struct ofs_dcp_index *index, uint32_t pair,
+    struct optimfs_error *err)
 {
-	uint32_t h = ofs_map_hash(key->fqn.p, key->fqn.len);
+	const struct ofs_pickle *doc = index->doc;
+	struct ofs_dcp_item *item = &index->item[pair];
+	struct ofs_dcp_dims offset;
+	struct want want;
+	uint32_t h;
 
-	if (!key->has_offset)
-		return h;
-	/* an odd multiplier keeps (a, b) apart from (b, a) */
-	return h * UINT32_C(0x9e3779b1) +
-	    ofs_map_hash(key->offset.v,
-		key->offset.n * sizeof(key->offset.v[0])) +
-	    1;
+	if (read_key(doc, ofs_pk_key(doc, index->storage, pair), item, &offset,
+		err) == -1 ||
+	    read_place(doc, ofs_pk_val(doc, index->storage, pair), &item->place,
+		err) == -1)
+		return -1;
+	item->used = false;
+	item->ndim = offset.n;
+	item->offset = index->ndims;
+	want = (struct want){ item->fqn, item->has_offset ? &offset : NULL };
+	h = hash_key(&want);
+	if (ofs_map_find(&index->by_index, h, same_key, index, &want, 0) !=
+	    UINT32_MAX)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS428 duplicate key '%.*s' in storage_data (Python "
+		    "keeps the last: ambiguous)",
+		    (int)(item->fqn.len > 200 ? 200 : item->fqn.len),
+		    item->fqn.p);
+	if (keep_dims(index, &offset, err) == -1)
+		return -1;
+	return ofs_map_add(&index->by_index, h, pair) ? 0 : no_memory(err);
 }
 
-/* No errors: every pair in the map was read once. */
-static bool same_key(const void *ctx, uint32_t pair, const void *want, size_t n)
+static int read_storage(struct ofs_dcp_index *index, struct optimfs_error *err)
 {
-	const struct ofs_dcp_index *index = ctx;
-	const struct item_key *a = want;
-	struct item_key b;
-
-	(void)n;
-	if (read_key(index->doc, ofs_pk_key(index->doc, index->storage, pair),
-		&b, NULL) == -1)
-		return false;
-	return a->fqn.len == b.fqn.len && a->has_offset == b.has_offset &&
-	    a->offset.n == b.offset.n &&
-	    memcmp(a->fqn.p, b.fqn.p, b.fqn.len) == 0 &&
-	    memcmp(a->offset.v, b.offset.v,
-		b.offset.n * sizeof(b.offset.v[0])) == 0;
+	index->nitems = ofs_pk_len(index->doc, index->storage);
+	index->item =
+	    malloc(((size_t)index->nitems + 1) * sizeof(*index->item));
+	if (index->item == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < index->nitems; i++)
+		if (read_item(index, i, err) == -1)
+			return -1;
+	return 0;
 }
 
 static bool same_name(const void *ctx, uint32_t pair, const void *want,
@@ -132,39 +224,6 @@ static bool same_name(const void *ctx, uint32_t pair, const void *want,
 	    ofs_pk_key(index->doc, index->planner, pair));
 
 	return s.len == n && memcmp(s.p, want, n) == 0;
-}
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "OFS443 index: out of memory");
-}
-
-static int map_storage(struct ofs_dcp_index *index, struct optimfs_error *err)
-{
-	uint32_t n = ofs_pk_len(index->doc, index->storage);
-	struct item_key key;
-	uint32_t h;
-
-	index->used = calloc(n / 8 + 1, 1);
-	if (index->used == NULL)
-		return no_memory(err);
-	for (uint32_t i = 0; i < n; i++) {
-		if (read_key(index->doc,
-			ofs_pk_key(index->doc, index->storage, i), &key,
-			err) == -1)
-			return -1;
-		h = hash_key(&key);
-		if (ofs_map_find(&index->by_index, h, same_key, index, &key,
-			0) != UINT32_MAX)
-			return optimfs_fail(err, EUCLEAN,
-			    "OFS428 duplicate key '%.*s' in storage_data "
-			    "(Python keeps the last: ambiguous)",
-			    (int)(key.fqn.len > 200 ? 200 : key.fqn.len),
-			    key.fqn.p);
-		if (!ofs_map_add(&index->by_index, h, i))
-			return no_memory(err);
-	}
-	return 0;
 }
 
 static int map_planner(struct ofs_dcp_index *index, struct optimfs_error *err)
@@ -276,7 +335,7 @@ int ofs_dcp_index_open(struct ofs_dcp_index *index, uint8_t *bytes,
 	index->doc = ofs_pickle_parse(bytes, len, true, &limits, NULL, err);
 	if (index->doc == NULL)
 		return -1;
-	if (find_parts(index, err) == 0 && map_storage(index, err) == 0 &&
+	if (find_parts(index, err) == 0 && read_storage(index, err) == 0 &&
 	    map_planner(index, err) == 0)
 		return 0;
 	ofs_dcp_index_fini(index);
@@ -287,56 +346,24 @@ void ofs_dcp_index_fini(struct ofs_dcp_index *index)
 {
 	ofs_map_fini(&index->by_index);
 	ofs_map_fini(&index->by_name);
-	free(index->used);
+	free(index->item);
+	free(index->dims);
 	ofs_pickle_free(index->doc);
 	*index = (struct ofs_dcp_index){ 0 };
 }
 
-static int read_place(const struct ofs_pickle *doc, uint32_t node,
-    struct ofs_dcp_place *place, struct optimfs_error *err)
+bool ofs_dcp_index_find(struct ofs_dcp_index *index, struct ofs_str fqn,
+    const struct ofs_dcp_dims *offset, struct ofs_dcp_place *place)
 {
-	uint32_t len = ofs_pk_attr(doc, node, "length");
+	struct want want = { fqn, offset };
+	uint32_t i = ofs_map_find(&index->by_index, hash_key(&want), same_key,
+	    index, &want, 0);
 
-	place->path = ofs_pk_attr(doc, node, "relative_path");
-	if (place->path == OFS_NONE ||
-	    ofs_pk_kind(doc, place->path) != OFS_PK_STR)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS418 relative_path of _StorageInfo is %s",
-		    place->path == OFS_NONE
-			? "missing"
-			: ofs_pk_kind_name(doc, place->path));
-	if (ofs_dcp_size(doc, ofs_pk_attr(doc, node, "offset"), "offset",
-		"_StorageInfo", &place->off, err) == -1 ||
-	    ofs_dcp_size(doc, len, "length", "_StorageInfo", &place->len,
-		err) == -1)
-		return -1;
-	place->transforms = ofs_pk_attr(doc, node, "transform_descriptors");
-	if (is_none(doc, place->transforms))
-		place->transforms = OFS_NONE;
-	return 0;
-}
-
-int ofs_dcp_index_find(struct ofs_dcp_index *index, struct ofs_str fqn,
-    const struct ofs_dcp_dims *offset, struct ofs_dcp_place *place,
-    struct optimfs_error *err)
-{
-	struct item_key key = { .fqn = fqn, .has_offset = offset != NULL };
-	uint32_t pair;
-
-	if (offset != NULL) {
-		key.offset.n = offset->n;
-		memcpy(key.offset.v, offset->v,
-		    offset->n * sizeof(offset->v[0]));
-	}
-	pair = ofs_map_find(&index->by_index, hash_key(&key), same_key, index,
-	    &key, 0);
-	if (pair == UINT32_MAX)
-		return 0;
-	index->used[pair / 8] |= (uint8_t)(1 << pair % 8);
-	if (read_place(index->doc, ofs_pk_val(index->doc, index->storage, pair),
-		place, err) == -1)
-		return -1;
-	return 1;
+	if (i == UINT32_MAX)
+		return false;
+	index->item[i].used = true;
+	*place = index->item[i].place;
+	return true;
 }
 
 uint32_t ofs_dcp_index_path(const struct ofs_dcp_index *index,

@@ -12,6 +12,24 @@
 #include "format/pickle.h"
 #include "map.h"
 
+/* Where an item lies, as storage_data says. */
+struct ofs_dcp_place {
+	uint32_t path;       /* node: relative_path */
+	uint32_t transforms; /* node: transform_descriptors; or OFS_NONE */
+	uint64_t off, len;
+};
+
+/* A pair of storage_data, taken out of the graph once and in order: looking
+ * keys up there again would touch a dozen places of memory each. */
+struct ofs_dcp_item {
+	struct ofs_str fqn;
+	uint8_t ndim;
+	bool has_offset; /* otherwise the item is no tensor's */
+	bool used;       /* it was asked for */
+	uint64_t offset; /* of its ndim offsets in dims */
+	struct ofs_dcp_place place;
+};
+
 /* The three dictionaries of a Metadata object. Objects are known by their
  * attributes, not by where their class lived in this release of PyTorch
  * (docs/formats/dcp.md). */
@@ -24,16 +42,12 @@ struct ofs_dcp_index {
 	uint32_t object;  /* the file, in the catalog */
 	bool odd_planner; /* planner_data is there but is no dictionary */
 	const char *writer;
-	struct ofs_map by_index; /* pairs of storage by fqn and offset */
+	struct ofs_dcp_item *item; /* what storage has, in its order */
+	uint32_t nitems;
+	uint64_t *dims; /* offsets of items, one behind the other */
+	uint64_t ndims, dims_cap;
+	struct ofs_map by_index; /* items by fqn and offset */
 	struct ofs_map by_name;  /* pairs of planner by key */
-	uint8_t *used;           /* bit i: pair i of storage was asked for */
-};
-
-/* Where an item lies, as storage_data says. */
-struct ofs_dcp_place {
-	uint32_t path; /* node: relative_path */
-	uint64_t off, len;
-	uint32_t transforms; /* node: transform_descriptors; or OFS_NONE */
 };
 
 /* A row of sizes or offsets. */
@@ -49,10 +63,9 @@ int ofs_dcp_index_open(struct ofs_dcp_index *index, uint8_t *bytes,
 void ofs_dcp_index_fini(struct ofs_dcp_index *index);
 
 /* Where storage_data puts the item of fqn at offset (NULL: the item of a value
- * that is no tensor). 1: found; 0: not there; -1: err. */
-int ofs_dcp_index_find(struct ofs_dcp_index *index, struct ofs_str fqn,
-    const struct ofs_dcp_dims *offset, struct ofs_dcp_place *place,
-    struct optimfs_error *err);
+ * that is no tensor); false when it does not say. */
+bool ofs_dcp_index_find(struct ofs_dcp_index *index, struct ofs_str fqn,
+    const struct ofs_dcp_dims *offset, struct ofs_dcp_place *place);
 /* The path of a key, a node: a tuple; OFS_NONE when planner_data lacks it. */
 uint32_t ofs_dcp_index_path(const struct ofs_dcp_index *index,
     struct ofs_str key);

@@ -120,12 +120,8 @@ static int read_item(struct ofs_dcp *d, struct ofs_dcp_index *index,
 {
 	struct ofs_dcp_place place;
 	struct optimfs_error why;
-	int found;
 
-	found = ofs_dcp_index_find(index, name, NULL, &place, err);
-	if (found == -1)
-		return -1;
-	if (!found)
+	if (!ofs_dcp_index_find(index, name, NULL, &place))
 		return spoil(d, index, item, name, EIO,
 		    "OFS613 the index does not say where it is stored", err);
 	if (ofs_dcp_extent(d, index->doc, &place, &item->at, &why, err) == -1)
@@ -275,21 +271,14 @@ int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < d->nindex; i++) {
 		const struct ofs_dcp_index *index = &d->index[i];
-		uint32_t n = ofs_pk_len(index->doc, index->storage);
 
-		for (uint32_t pair = 0; pair < n; pair++) {
-			uint32_t key;
-
-			if (index->used[pair / 8] >> pair % 8 & 1)
-				continue;
-			key = ofs_pk_key(index->doc, index->storage, pair);
-			key = ofs_pk_attr(index->doc, key, "fqn");
-			if (OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
+		for (uint32_t k = 0; k < index->nitems; k++)
+			if (!index->item[k].used &&
+			    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
 				"OFS613 storage_data has an item of '%.*s' "
 				"that no tensor or value uses",
-				OFS_DCP_STR(ofs_pk_str(index->doc, key))) == -1)
+				OFS_DCP_STR(index->item[k].fqn)) == -1)
 				return -1;
-		}
 	}
 	return 0;
 }

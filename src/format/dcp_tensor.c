@@ -244,7 +244,6 @@ static int add_chunk(struct ofs_dcp *d, struct building *b,
 	struct ofs_dcp_place place;
 	struct ofs_extent at;
 	struct optimfs_error why;
-	int found;
 
 	if (ofs_dcp_sizes(doc, ofs_pk_attr(doc, node, "offsets"), "offsets",
 		"ChunkStorageMetadata", &offsets, err) == -1 ||
@@ -258,10 +257,7 @@ static int add_chunk(struct ofs_dcp *d, struct building *b,
 		    "OFS608 a chunk has %u offsets and %u sizes, the "
 		    "tensor %u dimensions",
 		    offsets.n, sizes.n, b->shape.n);
-	found = ofs_dcp_index_find(index, b->name, &offsets, &place, err);
-	if (found == -1)
-		return -1;
-	if (!found)
+	if (!ofs_dcp_index_find(index, b->name, &offsets, &place))
 		return hole(d, b, &offsets, &sizes, err);
 	if (ofs_dcp_extent(d, doc, &place, &at, &why, err) == -1)
 		return -1;

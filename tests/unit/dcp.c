@@ -8,20 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fix.h"
 #include "format/format.h"
 #include "format/locate.h"
-#include "plan.h"
+#include "support/reader.h"
 #include "support/sha256.h"
 #include "support/truth.h"
 #include "tap.h"
-#include "transport/transport.h"
 
 /* A checkpoint being compared with its ground truth. */
 struct subject {
-	struct ofs_catalog *cat;
-	struct ofs_transport *t;
-	struct ofs_locator *l;
+	struct reader r;
 	struct truth *truth;
 	size_t ntruth, tensors, values, bad;
 };
@@ -30,46 +26,6 @@ static void complain(struct subject *s, const char *path, const char *what)
 {
 	if (s->bad++ < 10)
 		diag("%s: %s", path, what);
-}
-
-static char *path_of(const struct ofs_catalog *cat, uint32_t path)
-{
-	struct ofs_buf b = { 0 };
-	uint32_t n;
-	const uint32_t *c = ofs_catalog_components(cat, path, &n);
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct ofs_str str = ofs_catalog_string(cat, c[i]);
-
-		if (i > 0)
-			ofs_buf_puts(&b, TRUTH_SEP);
-		ofs_buf_put(&b, str.p, str.len);
-	}
-	ofs_buf_putc(&b, '\0');
-	return (char *)b.data;
-}
-
-static uint8_t *read_tensor(struct subject *s, const struct ofs_tensor *t,
-    struct optimfs_error *err)
-{
-	uint64_t numel = ofs_tensor_numel(s->cat, t);
-	uint8_t *bytes = malloc(ofs_tensor_bytes(s->cat, t) + 1);
-	struct ofs_plan plan = { 0 };
-
-	if (bytes == NULL)
-		bail_out("out of memory");
-	if (numel > 0 &&
-	    (ofs_plan_elements(s->cat, t, 0, numel, 0, ofs_locate, s->l, &plan,
-		 err) == -1 ||
-		ofs_transport_fetch(s->t, plan.seg, plan.n, bytes, err) ==
-		    -1)) {
-		free(bytes);
-		bytes = NULL;
-	}
-	for (size_t i = 0; bytes != NULL && i < plan.n; i++)
-		ofs_fix_segment(&plan.seg[i], bytes);
-	ofs_plan_fini(&plan);
-	return bytes;
 }
 
 static bool is_shape(const struct ofs_catalog *cat, const struct ofs_tensor *t,
@@ -96,7 +52,7 @@ static void check_tensor(struct subject *s, const struct ofs_tensor *t,
 
 	s->tensors++;
 	if (t->error != OFS_NONE) {
-		complain(s, path, s->cat->notes[t->error].text);
+		complain(s, path, s->r.cat->notes[t->error].text);
 		return;
 	}
 	if (want->shape == NULL) {
@@ -105,13 +61,13 @@ static void check_tensor(struct subject *s, const struct ofs_tensor *t,
 	}
 	if (strcmp(ofs_dtype_name(t->dtype), want->dtype) != 0)
 		complain(s, path, "dtype differs");
-	if (!is_shape(s->cat, t, want->shape))
+	if (!is_shape(s->r.cat, t, want->shape))
 		complain(s, path, "shape differs");
-	if (ofs_tensor_bytes(s->cat, t) != want->bytes) {
+	if (ofs_tensor_bytes(s->r.cat, t) != want->bytes) {
 		complain(s, path, "size differs");
 		return;
 	}
-	bytes = read_tensor(s, t, &err);
+	bytes = reader_tensor(&s->r, t, &err);
 	if (bytes == NULL) {
 		complain(s, path, err.text);
 		return;
@@ -168,10 +124,10 @@ static void check_item(struct subject *s, const struct ofs_item *item,
 	struct ofs_pickle *doc;
 
 	if (item->error != OFS_NONE) {
-		complain(s, path, s->cat->notes[item->error].text);
+		complain(s, path, s->r.cat->notes[item->error].text);
 		return;
 	}
-	doc = ofs_locate_item(s->l, item, &err);
+	doc = ofs_locate_item(s->r.l, item, &err);
 	if (doc == NULL)
 		complain(s, path, err.text);
 	else
@@ -181,77 +137,48 @@ static void check_item(struct subject *s, const struct ofs_item *item,
 
 static void check_entry(struct subject *s, const struct ofs_entry *e)
 {
-	char *path = path_of(s->cat, e->path);
+	char *path = reader_path(&s->r, e->path, TRUTH_SEP);
 	const struct truth *want = truth_find(s->truth, s->ntruth, path);
 
 	if (want == NULL)
 		complain(s, path, "is not in the manifest");
 	else if (e->kind == OFS_ENTRY_TENSOR)
-		check_tensor(s, &s->cat->tensors[e->ref], want, path);
+		check_tensor(s, &s->r.cat->tensors[e->ref], want, path);
 	else if (e->kind == OFS_ENTRY_ITEM)
-		check_item(s, &s->cat->items[e->ref], want, path);
+		check_item(s, &s->r.cat->items[e->ref], want, path);
 	else
-		check_value(s, s->cat->values[e->ref].doc,
-		    s->cat->values[e->ref].node, want, path);
+		check_value(s, s->r.cat->values[e->ref].doc,
+		    s->r.cat->values[e->ref].node, want, path);
 	free(path);
-}
-
-static struct ofs_catalog *read_case(const char *name, const char *rel,
-    struct optimfs_error *err)
-{
-	struct optimfs_options opt = { 0 };
-	struct ofs_part part = {
-		.format = &ofs_format_dcp,
-		.rel = (char *)(uintptr_t)rel,
-		.rank = -1,
-	};
-	struct ofs_catalog *cat;
-	struct ofs_dir dir;
-
-	if (ofs_dir_open(data_path(name), &dir, err) == -1)
-		return NULL;
-	cat = ofs_catalog_new(&dir, err);
-	ofs_dir_close(&dir);
-	if (cat == NULL)
-		return NULL;
-	if (ofs_format_dcp.read(cat, &part, &opt, err) == 0 &&
-	    ofs_catalog_finish(cat, err) == 0)
-		return cat;
-	ofs_catalog_free(cat);
-	return NULL;
 }
 
 static void compare(const char *name, const char *rel, int world)
 {
+	static const struct optimfs_options opt;
 	struct subject s = { 0 };
 	struct optimfs_error err = { 0 };
 	char path[256];
 
 	snprintf(path, sizeof(path), "pytorch/%s/ckpt", name);
-	s.cat = read_case(path, rel, &err);
-	if (!ok(s.cat != NULL, "%s: read", name)) {
+	if (!ok(reader_open(&s.r, data_path(path), rel, &ofs_format_dcp, &opt,
+		    &err) == 0,
+		"%s: read", name)) {
 		diag("%s", err.text);
 		return;
 	}
-	s.t = ofs_transport_local(s.cat, 1 << 20, &err);
-	s.l = s.t == NULL ? NULL : ofs_locator_new(s.cat, s.t, &err);
-	if (s.l == NULL)
-		bail_out("%s", err.text);
 	snprintf(path, sizeof(path), "pytorch/%s", name);
 	s.truth = truth_read(path, &s.ntruth);
-	for (uint32_t i = 0; i < s.cat->nentries; i++)
-		check_entry(&s, &s.cat->entries[i]);
-	is_u64(s.cat->nentries, s.ntruth, "%s: as many leaves", name);
+	for (uint32_t i = 0; i < s.r.cat->nentries; i++)
+		check_entry(&s, &s.r.cat->entries[i]);
+	is_u64(s.r.cat->nentries, s.ntruth, "%s: as many leaves", name);
 	is_u64(s.bad, 0, "%s: %zu tensors and %zu values are right", name,
 	    s.tensors, s.values);
-	is_int(s.cat->world_size, world, "%s: world size", name);
-	for (uint32_t i = 0; i < s.cat->nnotes; i++)
-		if (s.cat->notes[i].kind != OFS_NOTE_GLOBAL)
-			diag("note: %s", s.cat->notes[i].text);
+	is_int(s.r.cat->world_size, world, "%s: world size", name);
+	for (uint32_t i = 0; i < s.r.cat->nnotes; i++)
+		if (s.r.cat->notes[i].kind != OFS_NOTE_GLOBAL)
+			diag("note: %s", s.r.cat->notes[i].text);
 	truth_free(s.truth, s.ntruth);
-	ofs_locator_free(s.l);
-	ofs_transport_close(s.t);
-	ofs_catalog_free(s.cat);
+	reader_close(&s.r);
 }
 
 int main(void)

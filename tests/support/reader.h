@@ -1,0 +1,39 @@
+/* reader.h - a checkpoint read without a tree, for tests */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef READER_H
+#define READER_H
+
+#include <stdint.h>
+
+#include "catalog.h"
+#include "format/format.h"
+#include "format/locate.h"
+#include "transport/transport.h"
+
+/* Zero-initialise. */
+struct reader {
+	struct ofs_catalog *cat;
+	struct ofs_transport *t;
+	struct ofs_locator *l;
+};
+
+/* Read what format finds in dir, at rel, and finish the catalog. */
+int reader_open(struct reader *r, const char *dir, const char *rel,
+    const struct ofs_format *format, const struct optimfs_options *opt,
+    struct optimfs_error *err);
+void reader_close(struct reader *r);
+/* A path's components joined by sep, malloc'ed. */
+char *reader_path(const struct reader *r, uint32_t path, const char *sep);
+/* The entry whose path, joined by sep, is this; NULL. */
+const struct ofs_entry *reader_find(const struct reader *r, const char *path,
+    const char *sep);
+/* count elements from first on, malloc'ed; NULL with err. */
+uint8_t *reader_range(const struct reader *r, const struct ofs_tensor *t,
+    uint64_t first, uint64_t count, struct optimfs_error *err);
+/* All of them. */
+uint8_t *reader_tensor(const struct reader *r, const struct ofs_tensor *t,
+    struct optimfs_error *err);
+/* The first note whose text holds part; NULL. */
+const struct ofs_note *reader_note(const struct reader *r, const char *part);
+
+#endif
