@@ -129,8 +129,8 @@ static int check_gaps(struct ofs_dcp *d, struct optimfs_error *err)
 	return 0;
 }
 
-static int check_files(struct ofs_dcp *d, const struct found *f, uint32_t first,
-    struct optimfs_error *err)
+int ofs_dcp_check_files(struct ofs_dcp *d, const struct ofs_names *names,
+    uint32_t first, struct optimfs_error *err)
 {
 	for (uint32_t i = first; i < d->cat->nobjects; i++)
 		if (check_object(d, i, err) == -1)
