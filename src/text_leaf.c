@@ -118,9 +118,6 @@ static enum ofs_leaf numpy_scalar(const struct ofs_pickle *doc, uint32_t node,
 		le[swap ? i / unit * unit + unit - 1 - i % unit : i] =
 		    (uint8_t)raw.p[i];
 	ofs_dtype_print(t, le, text);
-	/* A NaN's other bits are no business of JSON's. */
-	if (text[text[0] == '-'] == 'N')
-		strcpy(text, "NaN");
 	if (out != NULL)
 		ofs_buf_puts(out, text);
 	return ofs_dtype_swap(t) == ofs_dtype_size(t) ? OFS_LEAF_NUMBER

@@ -709,7 +709,11 @@ static int shared_nodes(struct pk_parser *p)
 	for (int i = 0; i < PK_NSHARED; i++)
 		if (pk_node(p, shared[i]) == OFS_NONE)
 			return -1;
-	return 0;
+	/* so that a run of no items has a place, too */
+	if (pk_grow(p, &p->doc->item, &p->doc->cap_items, 1,
+		sizeof(*p->doc->item)) == -1)
+		return -1;
+	return pk_grow(p, &p->stack, &p->cap_stack, 1, sizeof(*p->stack));
 }
 
 static uint64_t default_memory(void)

@@ -1,0 +1,100 @@
+/* replay.c - run a fuzz target over stored inputs, where there is no libFuzzer */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tap.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+
+/* Inputs stay small; the limit is for the wrong argument. */
+#define INPUT_MAX ((size_t)64 << 20)
+
+/* In a block of just its size, so that a read past its end is seen. */
+static uint8_t *read_file(const char *path, size_t *n)
+{
+	FILE *f = fopen(path, "rb");
+	uint8_t *bytes = NULL;
+	struct stat st;
+
+	if (f == NULL || fstat(fileno(f), &st) == -1)
+		bail_out("%s: %s", path, strerror(errno));
+	*n = (size_t)st.st_size;
+	if (*n > INPUT_MAX)
+		bail_out("%s: %zu bytes", path, *n);
+	bytes = malloc(*n == 0 ? 1 : *n);
+	if (bytes == NULL || fread(bytes, 1, *n, f) != *n)
+		bail_out("%s: cannot be read", path);
+	fclose(f);
+	return bytes;
+}
+
+static void run_file(const char *path)
+{
+	size_t n;
+	uint8_t *bytes = read_file(path, &n);
+
+	/* what fails does not come back */
+	diag("%s", path);
+	ok(LLVMFuzzerTestOneInput(bytes, n) == 0, "%zu bytes", n);
+	free(bytes);
+}
+
+static void run_path(const char *path)
+{
+	struct dirent **entry;
+	struct stat st;
+	char below[4096];
+	int n;
+
+	if (stat(path, &st) == -1)
+		bail_out("%s: %s", path, strerror(errno));
+	if (!S_ISDIR(st.st_mode)) {
+		run_file(path);
+		return;
+	}
+	n = scandir(path, &entry, NULL, alphasort);
+	if (n == -1)
+		bail_out("%s: %s", path, strerror(errno));
+	for (int i = 0; i < n; i++) {
+		if (entry[i]->d_name[0] != '.') {
+			snprintf(below, sizeof(below), "%s/%s", path,
+			    entry[i]->d_name);
+			run_file(below);
+		}
+		free(entry[i]);
+	}
+	free(entry);
+}
+
+/* fuzz_NAME.t without arguments takes its inputs from corpus/NAME. */
+static void run_corpus(void)
+{
+	const char *top = getenv("TOP_SRCDIR");
+	const char *name = strstr(program_invocation_short_name, "fuzz_");
+	char path[4096];
+
+	if (name == NULL)
+		bail_out("usage: %s FILE|DIRECTORY...",
+		    program_invocation_short_name);
+	name += strlen("fuzz_");
+	snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/%.*s",
+	    top == NULL ? "." : top, (int)strcspn(name, "."), name);
+	run_path(path);
+}
+
+int main(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		run_path(argv[i]);
+	if (argc < 2)
+		run_corpus();
+	return done_testing();
+}
