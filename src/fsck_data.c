@@ -12,10 +12,13 @@
 #include "format/zip.h"
 #include "fsck.h"
 
-/* An extent as an archive that zip.h reads. */
+/* An extent as an archive that zip.h reads. A small one is read at once: it
+ * has many records and each of them a header. */
 struct archive {
 	struct ofs_transport *t;
 	struct ofs_extent at;
+	uint64_t size;
+	const uint8_t *bytes; /* all of it, or NULL */
 };
 
 static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
@@ -23,7 +26,24 @@ static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
 {
 	struct archive *a = ctx;
 
-	return ofs_transport_read(a->t, &a->at, off, len, buf, err);
+	if (a->bytes == NULL || off > a->size || len > a->size - off)
+		return ofs_transport_read(a->t, &a->at, off, len, buf, err);
+	memcpy(buf, a->bytes + off, len);
+	return 0;
+}
+
+static int open_archive(struct ofs_check *c, struct archive *a,
+    struct ofs_zip *zip, struct optimfs_error *err)
+{
+	if (ofs_transport_length(a->t, &a->at, &a->size, err) == -1)
+		return -1;
+	if (a->size <= OFS_CHECK_CHUNK) {
+		if (ofs_transport_read(a->t, &a->at, 0, a->size, c->buf, err) ==
+		    -1)
+			return -1;
+		a->bytes = c->buf;
+	}
+	return ofs_zip_open(zip, a->size, read_archive, a, err);
 }
 
 static void found(struct ofs_check *c, const char *path,
@@ -36,14 +56,12 @@ static void found(struct ofs_check *c, const char *path,
 static void verify_archive(struct ofs_check *c, const struct ofs_extent *at,
     const char *path)
 {
-	struct archive a = { c->fs->transport, *at };
+	struct archive a = { .t = c->fs->transport, .at = *at };
 	struct optimfs_error why;
 	struct ofs_zip zip;
-	uint64_t size;
 	bool bare = false;
 
-	if (ofs_transport_length(c->fs->transport, at, &size, &why) == -1 ||
-	    ofs_zip_open(&zip, size, read_archive, &a, &why) == -1) {
+	if (open_archive(c, &a, &zip, &why) == -1) {
 		found(c, path, &why);
 		return;
 	}

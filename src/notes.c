@@ -45,8 +45,13 @@ const struct ofs_lines_ops ofs_warnings_lines = {
 
 static void globals_put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
 {
-	if (at < fs->cat->nnotes && fs->cat->notes[at].kind == OFS_NOTE_GLOBAL)
-		put_record(&fs->cat->notes[at], out);
+	const struct ofs_note *note;
+
+	if (at >= fs->cat->nnotes)
+		return;
+	note = &fs->cat->notes[at];
+	if (note->kind == OFS_NOTE_GLOBAL) /* escaped, and has tabs */
+		ofs_buf_printf(out, "%s\n", note->text);
 }
 
 const struct ofs_lines_ops ofs_globals_lines = {
