@@ -1,0 +1,219 @@
+/* fsck.c - real checkpoints, damaged: what fsck says and what still reads */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "optimfs/optimfs.h"
+
+#include "buf.h"
+#include "handmade.h"
+#include "io.h"
+#include "support/truth.h"
+#include "tap.h"
+
+#define TENSOR "model/layers.0.w1.weight"
+
+/* A copy of a checkpoint of tests/data, to be spoiled. */
+static struct handmade h;
+
+static void copy_checkpoint(const char *name)
+{
+	struct optimfs_error err;
+	struct ofs_names names;
+	struct ofs_dir from;
+	uint8_t *bytes;
+	uint64_t len;
+
+	handmade_init(&h);
+	if (ofs_dir_open(data_path(name), &from, &err) == -1 ||
+	    ofs_dir_list(&from, &names, &err) == -1)
+		bail_out("%s", err.text);
+	for (size_t i = 0; i < names.n; i++) {
+		if (ofs_dir_read_file(&from, names.name[i], 1 << 24, &bytes,
+			&len, &err) == -1)
+			bail_out("%s", err.text);
+		handmade_file(&h, names.name[i], bytes, len);
+		free(bytes);
+	}
+	ofs_names_free(&names);
+	ofs_dir_close(&from);
+}
+
+static struct optimfs *open_copy(void)
+{
+	struct optimfs_error err;
+	struct optimfs *fs = optimfs_open(h.dir, NULL, &err);
+
+	if (fs == NULL)
+		bail_out("%s", err.text);
+	return fs;
+}
+
+static void note(void *ctx, const struct optimfs_finding *f)
+{
+	ofs_buf_printf(ctx, "%s %.6s\n", f->path, f->text);
+}
+
+/* All findings; the caller frees them. */
+static char *findings(struct optimfs *fs, bool data, uint64_t *problems)
+{
+	struct ofs_buf out = { 0 };
+	struct optimfs_error err;
+
+	if (optimfs_fsck(fs, data, note, &out, problems, &err) == -1)
+		bail_out("%s", err.text);
+	ofs_buf_putc(&out, '\0');
+	return (char *)out.data;
+}
+
+static void finds(bool data, const char *want)
+{
+	struct optimfs *fs = open_copy();
+	uint64_t problems;
+	char *got = findings(fs, data, &problems);
+
+	is_str(got, want, data ? "with data" : "structure");
+	is_u64(problems, want[0] == '\0' ? 0 : 1, "problems");
+	free(got);
+	optimfs_close(fs);
+}
+
+/* The tensor's bytes; -1 and err when they cannot be had. */
+static ssize_t read_tensor(const char *path, void *buf, size_t size,
+    struct optimfs_error *err)
+{
+	struct optimfs *fs = open_copy();
+	struct optimfs_file *file;
+	struct optimfs_attr attr;
+	ssize_t n = -1;
+
+	if (optimfs_resolve(fs, path, &attr, err) == 0 &&
+	    optimfs_file_open(fs, attr.node, &file, err) == 0) {
+		n = optimfs_file_read(file, buf, size, 0, err);
+		optimfs_file_close(file);
+	}
+	optimfs_close(fs);
+	return n;
+}
+
+/* Change the first of these bytes wherever they are in the file. */
+static bool spoil(const char *name, const void *bytes, size_t n)
+{
+	uint8_t file[1 << 18], *at, spoilt;
+	int fd = open(handmade_path(&h, name), O_RDWR);
+	ssize_t len = fd == -1 ? -1 : read(fd, file, sizeof(file));
+
+	if (len == -1)
+		bail_out("%s", name);
+	at = memmem(file, (size_t)len, bytes, n);
+	if (at != NULL) {
+		spoilt = *at ^ 1;
+		if (pwrite(fd, &spoilt, 1, at - file) != 1)
+			bail_out("%s", name);
+	}
+	close(fd);
+	return at != NULL;
+}
+
+static void checksums(void)
+{
+	uint8_t before[912], after[912];
+	struct optimfs_error err;
+
+	copy_checkpoint("pytorch/dcp_fsdp2_w2/ckpt");
+	finds(false, "");
+	finds(true, "");
+	is_int(read_tensor(TENSOR, before, sizeof(before), &err), 912, "read");
+	ok(spoil("__0_0.distcp", before, 64), "one bit of its first shard");
+	finds(false, "");
+	finds(true, TENSOR " OFS530\n");
+	is_int(read_tensor(TENSOR, after, sizeof(after), &err), 912,
+	    "reading does not look at checksums");
+	ok(after[0] == (before[0] ^ 1) &&
+		memcmp(before + 1, after + 1, 911) == 0,
+	    "and gives what is there");
+	handmade_fini(&h);
+}
+
+static void short_file(void)
+{
+	uint8_t bytes[912];
+	struct optimfs_error err = { 0 };
+	struct optimfs *fs;
+	uint64_t problems;
+	char *got;
+
+	copy_checkpoint("pytorch/dcp_fsdp2_w2/ckpt");
+	if (truncate(handmade_path(&h, "__1_0.distcp"), 100000) == -1)
+		bail_out("truncate");
+	fs = open_copy();
+	got = findings(fs, true, &problems);
+	ok(problems > 10 && strstr(got, "/exp_avg OFS603\n") != NULL,
+	    "what lies past the end of a file");
+	ok(strstr(got, "OFS530") == NULL && strstr(got, "OFS5") == NULL,
+	    "and nothing else");
+	free(got);
+	optimfs_close(fs);
+	is_int(read_tensor("optim/state/tok_embeddings.weight/exp_avg_sq",
+		   bytes, 900, &err),
+	    900, "the shard on the whole file reads");
+	unlink(handmade_path(&h, "__1_0.distcp"));
+	fs = open_copy();
+	got = findings(fs, false, &problems);
+	ok(strstr(got, TENSOR " OFS140\n") != NULL, "a file that is gone");
+	free(got);
+	optimfs_close(fs);
+	is_int(read_tensor(TENSOR, bytes, 912, &err), -1, "cannot be read");
+	is_error(err, EIO, "__1_0.distcp", "EIO with its name");
+	handmade_fini(&h);
+}
+
+/* The frame's own checksum, or its structure, tells. */
+static void compressed(void)
+{
+	struct optimfs *fs;
+	uint8_t bytes[16];
+	uint64_t problems;
+	char *got;
+	int fd;
+
+	copy_checkpoint("pytorch/dcp_fsdp2_zstd_w2/ckpt");
+	fs = open_copy();
+	got = findings(fs, true, &problems);
+	if (strstr(got, "OFS619") != NULL) {
+		skip(1, "built without zstd");
+	} else {
+		is_str(got, "", "sound");
+		optimfs_close(fs);
+		fd = open(handmade_path(&h, "__0_0.distcp"), O_RDWR);
+		if (pread(fd, bytes, 16, 2000) != 16)
+			bail_out("short");
+		for (int i = 0; i < 16; i++)
+			bytes[i] ^= 0x55;
+		if (pwrite(fd, bytes, 16, 2000) != 16)
+			bail_out("short");
+		close(fd);
+		free(got);
+		fs = open_copy();
+		got = findings(fs, true, &problems);
+		is_u64(problems, 1, "one spoilt frame");
+	}
+	free(got);
+	optimfs_close(fs);
+	handmade_fini(&h);
+}
+
+int main(void)
+{
+	checksums();
+	short_file();
+	compressed();
+	return done_testing();
+}
