@@ -104,13 +104,14 @@ static bool has_sign(const struct ofs_dir *dir, const struct ofs_names *names,
 	return false;
 }
 
-static bool has_signs(const struct ofs_dir *dir, const struct ofs_names *names,
-    const struct layout *l)
+/* The first sign of l that is there; NULL. */
+static const char *find_sign(const struct ofs_dir *dir,
+    const struct ofs_names *names, const struct layout *l)
 {
 	for (int i = 0; i < 6 && l->sign[i] != NULL; i++)
 		if (has_sign(dir, names, l->sign[i]))
-			return true;
-	return false;
+			return l->sign[i];
+	return NULL;
 }
 
 /* Add rel as rule says; 0 too when it is not what the rule is about. */
@@ -176,8 +177,22 @@ static int apply_layout(const struct ofs_dir *dir,
 				-1)
 				return -1;
 	}
-	parts->trainer = parts->n > 0 ? l->trainer : NULL;
 	return parts->n > 0;
+}
+
+/* A directory's name alone proves little: it must have what it should. */
+static int try_layout(const struct ofs_dir *dir, const struct ofs_names *names,
+    const struct layout *l, struct ofs_parts *parts, struct optimfs_error *err)
+{
+	const char *sign = find_sign(dir, names, l);
+	int ret;
+
+	if (sign == NULL)
+		return 0;
+	ret = apply_layout(dir, names, l, parts, err);
+	if (ret == 1 || (ret == 0 && strchr(sign, '/') == NULL))
+		parts->trainer = l->trainer;
+	return ret;
 }
 
 /* OLMo and OLMo-core: model_and_optim/ beside train/rankN.pt. */
@@ -325,7 +340,6 @@ int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
 		ret = olmo(dir, names, parts, err);
 	for (size_t i = 0; ret == 0 && i < sizeof(layouts) / sizeof(layouts[0]);
 	     i++)
-		if (has_signs(dir, names, &layouts[i]))
-			ret = apply_layout(dir, names, &layouts[i], parts, err);
+		ret = try_layout(dir, names, &layouts[i], parts, err);
 	return ret;
 }

@@ -1,0 +1,381 @@
+/* detect.c - what a path is, by the names and first bytes that are there */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "format/format.h"
+#include "support/dcp_writer.h"
+#include "support/pickle_writer.h"
+#include "support/truth.h"
+#include "tap.h"
+
+/* "trainer: format rel [prefix/...] *rank ?; ..." of what was detected, in a
+ * static buffer; the error's text when nothing was. */
+static const char *detect(const char *path, const char *rel, const char *type,
+    struct optimfs_error *err)
+{
+	static struct ofs_buf b;
+	struct optimfs_options opt = { .type = type };
+	struct ofs_parts parts;
+	struct ofs_dir dir;
+
+	b.len = 0;
+	if (ofs_dir_open(path, &dir, err) == -1)
+		bail_out("%s", err->text);
+	if (ofs_detect(&dir, rel, &opt, &parts, err) == -1) {
+		ofs_dir_close(&dir);
+		return err->text;
+	}
+	if (parts.trainer != NULL)
+		ofs_buf_printf(&b, "%s: ", parts.trainer);
+	for (size_t i = 0; i < parts.n; i++) {
+		const struct ofs_part *p = &parts.part[i];
+
+		ofs_buf_printf(&b, "%s%s", i == 0 ? "" : "; ", p->format->name);
+		if (p->rel[0] != '\0')
+			ofs_buf_printf(&b, " %s", p->rel);
+		for (int k = 0; k < 4 && p->prefix[k] != NULL; k++)
+			ofs_buf_printf(&b, "%s%s", k == 0 ? " as " : "/",
+			    p->prefix[k]);
+		if (p->rank != -1)
+			ofs_buf_printf(&b, " of %d", p->rank);
+		if (p->optional)
+			ofs_buf_puts(&b, "?");
+	}
+	ofs_buf_putc(&b, '\0');
+	ofs_parts_free(&parts);
+	ofs_dir_close(&dir);
+	return (char *)b.data;
+}
+
+static void real_ones(void)
+{
+	static const char *const cases[][2] = {
+		{ "pytorch/dcp_names/ckpt", "dcp" },
+		{ "pytorch/torchtitan_like_w2/ckpt", "dcp step-3" },
+		{ "pytorch/torchtitan_like_w2/ckpt/step-3", "torchtitan: dcp" },
+		{ "pytorch/torchsave_full/ckpt",
+		    "torch state.pt as state?; torch state_legacy.pt as "
+		    "state_legacy?; torch views.pt as views?" },
+		{ "pytorch/safetensors_plain/ckpt",
+		    "safetensors model.safetensors as model" },
+		{ "extra/dcp_variants/dcp_nocoll", "dcp" },
+		{ "extra/dcp_variants/fsdp2_appstate_full", "dcp" },
+		{ "extra/trainers/acc_v1_FULL_STATE_DICT",
+		    "Accelerate: torch pytorch_model_fsdp.bin as model" },
+		{ "extra/trainers/acc_v1_SHARDED_STATE_DICT",
+		    "Accelerate: dcp pytorch_model_fsdp_0" },
+		{ "extra/trainers/acc_v2_FULL_STATE_DICT",
+		    "Accelerate: torch random_states_0.pkl as "
+		    "random_states_0 of 0?; torch optimizer.bin as "
+		    "optimizer?; torch pytorch_model_fsdp.bin as model?" },
+		{ "extra/trainers/acc_v2_SHARDED_STATE_DICT",
+		    "Accelerate: dcp pytorch_model_fsdp_0; dcp optimizer_0; "
+		    "torch random_states_0.pkl as random_states_0 of 0?" },
+		{ "extra/trainers/pl_sharded.ckpt",
+		    "Lightning: dcp; torch meta.pt?" },
+		{ "extra/trainers/fabric_sharded",
+		    "Lightning: dcp; torch meta.pt?" },
+		{ "extra/trainers/cudadcp", "dcp" },
+	};
+	struct optimfs_error err = { 0 };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		is_str(detect(data_path(cases[i][0]), "", NULL, &err),
+		    cases[i][1], "%s", cases[i][0]);
+	is_str(detect(data_path("extra/trainers"), "pl_full.ckpt", NULL, &err),
+	    "torch pl_full.ckpt", "a file");
+	is_str(detect(data_path("extra/torch_save"), "legacy.pt", NULL, &err),
+	    "torch legacy.pt", "a file in the old form");
+}
+
+/* Directories made for the purpose. */
+
+static void put_dcp(const char *dir, const char *rel)
+{
+	struct mk_index index = { .generation = MK_TORCH_2_11 };
+	struct ofs_buf pk = { 0 };
+	char name[128];
+
+	mk_write_index(&pk, &index);
+	snprintf(name, sizeof(name), "%s%s.metadata", rel,
+	    rel[0] == '\0' ? "" : "/");
+	mk_file(dir, name, pk.data, pk.len);
+	ofs_buf_fini(&pk);
+}
+
+static void put_torch(const char *dir, const char *name)
+{
+	struct ofs_buf b = { 0 };
+
+	mk_write_object(&b, "\x80\x04}.", 4);
+	mk_file(dir, name, b.data, b.len);
+	ofs_buf_fini(&b);
+}
+
+static void put_text(const char *dir, const char *name, const char *text)
+{
+	mk_file(dir, name, text, strlen(text));
+}
+
+static void put_safetensors(const char *dir, const char *name)
+{
+	mk_file(dir, name, "\2\0\0\0\0\0\0\0{}", 10);
+}
+
+static void fill_olmo(const char *dir)
+{
+	put_dcp(dir, "model_and_optim");
+	put_torch(dir, "train/rank1.pt");
+	put_torch(dir, "train/rank0.pt");
+	put_text(dir, "train/notes", "");
+	put_text(dir, ".metadata.json", "{}");
+	put_text(dir, "config.json", "{}");
+}
+
+static void fill_hf(const char *dir)
+{
+	put_dcp(dir, "pytorch_model_fsdp_0");
+	put_dcp(dir, "pytorch_model_fsdp_1");
+	put_dcp(dir, "optimizer_0");
+	put_torch(dir, "scheduler.pt");
+	put_torch(dir, "rng_state_3.pth");
+	put_text(dir, "trainer_state.json", "{}");
+	put_text(dir, "tokenizer.bin", "no such thing");
+}
+
+static void fill_torchtune(const char *dir)
+{
+	put_torch(dir, "recipe_state.pt");
+	put_safetensors(dir, "model-00001-of-00002.safetensors");
+	put_safetensors(dir, "model-00002-of-00002.safetensors");
+}
+
+static void fill_megatron(const char *dir)
+{
+	put_dcp(dir, "");
+	put_torch(dir, "common.pt");
+	put_text(dir, "metadata.json", "{}");
+}
+
+static void fill_nemo(const char *dir)
+{
+	put_dcp(dir, "weights");
+	put_torch(dir, "weights/common.pt");
+	put_text(dir, "context/model.yaml", "a: 1");
+}
+
+static void fill_unsharded(const char *dir)
+{
+	put_torch(dir, "model.pt");
+	put_torch(dir, "optim.pt");
+	put_torch(dir, "train.pt");
+}
+
+static void fill_ranks(const char *dir)
+{
+	put_torch(dir, "optim_rank0.pt");
+	put_torch(dir, "optim_rank12.pt");
+	put_torch(dir, "same.pt");
+	put_torch(dir, "same.bin");
+	mk_file(dir, "plain.pkl", "\x80\x04K\1.", 5);
+	put_text(dir, "empty.pt", "");
+}
+
+static void fill_alone(const char *dir)
+{
+	put_torch(dir, "ckpt.pt");
+	put_text(dir, "README.md", "hello");
+}
+
+static void made_ones(void)
+{
+	static const struct {
+		const char *name;
+		void (*fill)(const char *dir);
+		const char *want;
+	} cases[] = {
+		{ "OLMo-core", fill_olmo,
+		    "OLMo-core: dcp model_and_optim; torch train/rank0.pt as "
+		    "train/rank0 of 0?; torch train/rank1.pt as train/rank1 "
+		    "of 1?; raw .metadata.json as .metadata.json?; raw "
+		    "config.json as config.json?" },
+		{ "Hugging Face", fill_hf,
+		    "Hugging Face Trainer: dcp pytorch_model_fsdp_0; dcp "
+		    "pytorch_model_fsdp_1 as pytorch_model_fsdp_1; dcp "
+		    "optimizer_0; torch rng_state_3.pth as rng_state_3 of 3?; "
+		    "raw trainer_state.json as trainer_state.json?; torch "
+		    "scheduler.pt as scheduler?" },
+		{ "torchtune", fill_torchtune,
+		    "torchtune: torch recipe_state.pt?; safetensors "
+		    "model-00001-of-00002.safetensors as model?; safetensors "
+		    "model-00002-of-00002.safetensors as model?" },
+		{ "Megatron", fill_megatron,
+		    "Megatron-Core: dcp; torch common.pt?" },
+		{ "NeMo", fill_nemo,
+		    "NeMo: dcp weights; torch weights/common.pt?; raw "
+		    "context/model.yaml as model.yaml?" },
+		{ "whole files", fill_unsharded,
+		    "torch model.pt as model?; torch optim.pt as optim?; "
+		    "torch train.pt as train?" },
+		{ "rank files", fill_ranks,
+		    "torch optim_rank0.pt as optim_rank0 of 0?; torch "
+		    "optim_rank12.pt as optim_rank12 of 12?; pickle "
+		    "plain.pkl as plain?; torch same.bin as same.bin?; torch "
+		    "same.pt as same.pt?" },
+		{ "one file", fill_alone, "torch ckpt.pt" },
+	};
+	struct optimfs_error err = { 0 };
+	char dir[64];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		mk_dir(dir);
+		cases[i].fill(dir);
+		is_str(detect(dir, "", NULL, &err), cases[i].want, "%s",
+		    cases[i].name);
+		mk_remove(dir);
+	}
+}
+
+/* Parents. */
+
+static void refuse(const char *name, const char *dir, int code,
+    const char *text)
+{
+	struct optimfs_error err = { 0 };
+
+	detect(dir, "", NULL, &err);
+	is_error(err, code, text, "%s", name);
+}
+
+static void parents(void)
+{
+	struct optimfs_error err = { 0 };
+	char dir[64], path[128];
+
+	mk_dir(dir);
+	refuse("nothing at all", dir, ENOENT, "OFS680");
+	put_text(dir, "README", "");
+	refuse("names what there is", dir, ENOENT, "1 names: README");
+	put_dcp(dir, "step-90");
+	is_str(detect(dir, "", NULL, &err), "dcp step-90",
+	    "the only one is taken");
+	put_dcp(dir, "step-1000");
+	put_dcp(dir, "step-200");
+	refuse("several, newest first", dir, ENOENT,
+	    "point at one of: step-1000 step-200 step-90");
+	snprintf(path, sizeof(path), "%s/latest", dir);
+	if (symlink("step-200", path) == -1)
+		bail_out("symlink: %m");
+	refuse("a link says which is the latest", dir, ENOENT,
+	    "step-1000 step-200 (latest) step-90");
+	unlink(path);
+	put_text(dir, "latest", "step-1000\n");
+	refuse("a file says it", dir, ENOENT, "step-1000 (latest) step-200");
+	put_text(dir, "latest", "step-500");
+	refuse("R10: it is gone", dir, EIO,
+	    "latest says step-500, not found; others: step-1000");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_dcp(dir, "checkpoint/step-1");
+	put_dcp(dir, "checkpoint/step-2");
+	refuse("one level deeper", dir, ENOENT,
+	    "checkpoint/step-2 checkpoint/step-1");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_dcp(dir, "iter_0000010");
+	put_dcp(dir, "iter_0000020");
+	put_text(dir, "latest_checkpointed_iteration.txt", "20");
+	refuse("Megatron's number", dir, ENOENT, "iter_0000020 (latest)");
+	mk_remove(dir);
+}
+
+/* R09: what latest may not say. */
+static void hostile_latest(void)
+{
+	static const struct {
+		const char *name, *text;
+		size_t n;
+	} cases[] = {
+		{ "up", "../../x", 7 },
+		{ "absolute", "/etc", 4 },
+		{ "two lines", "a\nb", 3 },
+		{ "NUL", "a\0b", 3 },
+		{ "two components", "a/b", 3 },
+		{ "empty", "", 0 },
+		{ "dots", "..", 2 },
+	};
+	char dir[64], *big = malloc(1 << 20);
+
+	if (big == NULL)
+		bail_out("out of memory");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		mk_dir(dir);
+		put_dcp(dir, "step-1");
+		mk_file(dir, "latest", cases[i].text, cases[i].n);
+		refuse(cases[i].name, dir, EPERM, "OFS620");
+		mk_remove(dir);
+	}
+	mk_dir(dir);
+	memset(big, 'a', 1 << 20);
+	mk_file(dir, "latest", big, 1 << 20);
+	refuse("1 MiB", dir, EPERM, "OFS620");
+	mk_remove(dir);
+	free(big);
+}
+
+/* type=, files that are nothing, and files that are two things. */
+static void types(void)
+{
+	uint8_t polyglot[64] = "PK\3\4\0\0\0\0{";
+	struct optimfs_error err = { 0 };
+	struct ofs_buf b = { 0 };
+	char dir[64];
+
+	mk_dir(dir);
+	put_torch(dir, "a.pt");
+	put_dcp(dir, "");
+	is_str(detect(dir, "", NULL, &err), "dcp", "an index decides");
+	is_str(detect(dir, "", "torch", &err), "torch a.pt", "type=torch");
+	is_str(detect(dir, "a.pt", "raw", &err), "raw a.pt", "type=raw");
+	detect(dir, "", "tar", &err);
+	is_error(err, EINVAL, "OFS679 type=tar: unknown; there are dcp",
+	    "type=tar");
+	put_text(dir, "x.txt", "hello, world, this is some text");
+	detect(dir, "x.txt", NULL, &err);
+	is_error(err, EOPNOTSUPP, "OFS678", "a file of no known kind");
+	detect(dir, "gone", NULL, &err);
+	is_error(err, ENOENT, "OFS140", "a file that is not there");
+
+	put_safetensors(dir, "ok.safetensors");
+	is_str(detect(dir, "ok.safetensors", NULL, &err),
+	    "safetensors ok.safetensors", "safetensors");
+	ofs_buf_put(&b, "\2\0\0\0\0\0\0\0{}", 10);
+	mk_write_object(&b, "\x80\x04}.", 4);
+	mk_file(dir, "two.bin", b.data, b.len);
+	detect(dir, "two.bin", NULL, &err);
+	is_error(err, EUCLEAN, "OFS662 two.bin", "T16: zip behind a header");
+	ofs_buf_fini(&b);
+	mk_file(dir, "head.bin", polyglot, sizeof(polyglot));
+	is_str(detect(dir, "head.bin", NULL, &err), "torch head.bin",
+	    "a header longer than the file is none");
+	mk_remove(dir);
+}
+
+int main(void)
+{
+	real_ones();
+	made_ones();
+	parents();
+	hostile_latest();
+	types();
+	return done_testing();
+}
