@@ -149,6 +149,7 @@ static inline uint32_t pk_count(const struct pk_node *x)
 int pk_fail(struct pk_parser *p, int code, const char *ofs, const char *fmt,
     ...) __attribute__((format(printf, 4, 5)));
 int pk_no_memory(struct pk_parser *p);
+int pk_too_deep(struct pk_parser *p);
 
 /* pickle_graph.c: making and growing. All return -1 or OFS_NONE after filling
  * p->err: OFS441 over the budget, OFS443 out of memory, OFS410 too deep. */
@@ -186,7 +187,9 @@ uint32_t pk_object(struct pk_parser *p, uint32_t callable, uint32_t args);
 int pk_place(struct pk_parser *p, uint32_t parent, uint32_t child);
 /* Turn an OBJECT into an empty container of its class. */
 int pk_become(struct pk_parser *p, uint32_t node, enum ofs_pk_kind kind);
-/* When a container grew after it was placed: cut cycles, measure anew. */
+
+/* pickle_check.c: when a container grew after it was placed, cut cycles and
+ * measure anew. */
 int pk_check_graph(struct pk_parser *p);
 
 /* pickle_global.c */
