@@ -51,24 +51,36 @@ static struct ofs_arena_block *add_block(struct ofs_arena *a, size_t n)
 	return b;
 }
 
-void *ofs_arena_alloc(struct ofs_arena *a, size_t n)
+/* n bytes at a multiple of align, which is at most 16. */
+static void *alloc(struct ofs_arena *a, size_t n, size_t align)
 {
 	struct ofs_arena_block *b = a->head;
+	size_t pad = b == NULL ? 0 : -b->used & (align - 1);
 	void *at;
 
 	if (n > SIZE_MAX / 2)
 		return NULL;
-	n = (n + 7) & ~(size_t)7;
-	if (a->limit != 0 && (a->used > a->limit || n > a->limit - a->used))
+	if (b == NULL || b->size - b->used < pad ||
+	    b->size - b->used - pad < n) {
+		b = NULL;
+		pad = 0;
+	}
+	if (a->limit != 0 &&
+	    (a->used > a->limit || n + pad > a->limit - a->used))
 		return NULL;
-	if (b == NULL || b->size - b->used < n)
+	if (b == NULL)
 		b = add_block(a, n);
 	if (b == NULL)
 		return NULL;
-	at = b->data + b->used;
-	b->used += n;
-	a->used += n;
+	at = b->data + b->used + pad;
+	b->used += n + pad;
+	a->used += n + pad;
 	return at;
+}
+
+void *ofs_arena_alloc(struct ofs_arena *a, size_t n)
+{
+	return alloc(a, n, 8);
 }
 
 char *ofs_arena_strndup(struct ofs_arena *a, const char *s, size_t n)
@@ -77,7 +89,7 @@ char *ofs_arena_strndup(struct ofs_arena *a, const char *s, size_t n)
 
 	if (n == SIZE_MAX)
 		return NULL;
-	copy = ofs_arena_alloc(a, n + 1);
+	copy = alloc(a, n + 1, 1);
 	if (copy == NULL)
 		return NULL;
 	if (n > 0)

@@ -165,8 +165,12 @@ static int encode(struct build *b, uint32_t *slot, const char **names,
 		if (slot[d->key] == OFS_NONE) {
 			s = ofs_catalog_string(b->cat, d->key);
 			len = ofs_name_encode(s.p, s.len, name);
-			names[*nnames] =
-			    ofs_arena_strndup(&b->tree->names, name, len);
+			/* most are the catalog's own, as they are */
+			names[*nnames] = s.p;
+			if (len != s.len || memcmp(name, s.p, len) != 0)
+				names[*nnames] =
+				    ofs_arena_strndup(&b->tree->names, name,
+					len);
 			if (names[*nnames] == NULL)
 				return no_memory(b, err);
 			slot[d->key] = (*nnames)++;
