@@ -41,12 +41,6 @@ int ofs_canon_push_str(struct canon *c, struct ofs_str s,
 	return ofs_canon_push(c, ofs_catalog_str(c->cat, s.p, s.len, err), err);
 }
 
-static int push_text(struct canon *c, const char *s, struct optimfs_error *err)
-{
-	return ofs_canon_push_str(c, (struct ofs_str){ s, (uint32_t)strlen(s) },
-	    err);
-}
-
 static int push_all(struct canon *c, const uint32_t *v, uint32_t n,
     struct optimfs_error *err)
 {
@@ -74,21 +68,20 @@ static int push_dotted(struct canon *c, struct ofs_str text,
 	return 0;
 }
 
-int ofs_canon_optim(struct canon *c, uint32_t root, const char *part,
-    struct optimfs_error *err)
+int ofs_canon_optim(struct canon *c, uint32_t root, struct optimfs_error *err)
 {
+	uint32_t name = c->root[root].name;
+
 	c->npath = 0;
-	if (push_text(c, "optim", err) == -1 ||
-	    (c->root[root].name != OFS_NONE &&
-		ofs_canon_push(c, c->root[root].name, err) == -1))
+	if (ofs_canon_push(c, c->keyword[CANON_OPTIM], err) == -1)
 		return -1;
-	return part == NULL ? 0 : push_text(c, part, err);
+	return name == OFS_NONE ? 0 : ofs_canon_push(c, name, err);
 }
 
-uint32_t ofs_canon_state_name(struct canon *c, uint32_t root, struct ofs_str id,
-    bool *alias, struct optimfs_error *err)
+uint32_t ofs_canon_state_name(struct canon *c, uint32_t root,
+    struct canon_name id, bool *alias, struct optimfs_error *err)
 {
-	uint32_t name = ofs_canon_id_name(c, root, id);
+	uint32_t name = ofs_canon_id_name(c, root, id.s);
 
 	if (alias != NULL)
 		*alias = false;
@@ -119,7 +112,7 @@ static int add_alias(struct canon *c, size_t n, struct ofs_str raw,
 static int other_path(struct canon *c, uint32_t root, struct canon_rest rest,
     struct optimfs_error *err)
 {
-	if (ofs_canon_optim(c, root, NULL, err) == -1)
+	if (ofs_canon_optim(c, root, err) == -1)
 		return -1;
 	if (rest.text.p != NULL)
 		return ofs_canon_push_str(c, rest.text, err);
@@ -144,7 +137,7 @@ static int optim_path(struct canon *c, uint32_t entry,
 {
 	uint32_t root = c->spot[entry].root, name;
 	struct canon_rest rest = ofs_canon_rest(c, entry);
-	const char *part = "state";
+	enum canon_keyword part = CANON_STATES;
 	struct canon_key key;
 	bool alias;
 	size_t n;
@@ -153,37 +146,38 @@ static int optim_path(struct canon *c, uint32_t entry,
 	if (key.kind == CANON_OTHER)
 		return other_path(c, root, rest, err);
 	if (key.kind == CANON_GROUP) {
-		part = "param_groups";
+		part = CANON_GROUPS;
 		name = ofs_canon_listed(c, canon_scope_groups(root), key.id,
 		    &alias, err);
 	} else
 		name = ofs_canon_state_name(c, root, key.id, &alias, err);
-	if (ofs_canon_optim(c, root, part, err) == -1 ||
+	if (ofs_canon_optim(c, root, err) == -1 ||
+	    ofs_canon_push(c, c->keyword[part], err) == -1 ||
 	    ofs_canon_push(c, name, err) == -1)
 		return -1;
 	n = c->npath;
 	if (push_rest(c, &key, err) == -1)
 		return -1;
 	/* last: it interns paths, and key.more lies in their pool */
-	return alias ? add_alias(c, n, key.id, err) : 0;
+	return alias ? add_alias(c, n, key.id.s, err) : 0;
 }
 
 static int model_path(struct canon *c, struct canon_rest rest,
     struct optimfs_error *err)
 {
-	struct ofs_str fqn = ofs_canon_fqn(c, rest);
+	struct canon_name fqn = ofs_canon_fqn(c, rest);
 	uint32_t name;
 	bool alias;
 
 	c->npath = 0;
-	if (push_text(c, "model", err) == -1)
+	if (ofs_canon_push(c, c->keyword[CANON_MODEL], err) == -1)
 		return -1;
-	if (fqn.p == NULL)
+	if (fqn.s.p == NULL)
 		return push_all(c, rest.c, rest.n, err);
 	name = ofs_canon_listed(c, SCOPE_MODEL, fqn, &alias, err);
 	if (ofs_canon_push(c, name, err) == -1)
 		return -1;
-	return alias ? add_alias(c, c->npath, fqn, err) : 0;
+	return alias ? add_alias(c, c->npath, fqn.s, err) : 0;
 }
 
 /* Put the tree path of entry together in c->path. */
@@ -196,11 +190,11 @@ static int tree_path(struct canon *c, uint32_t entry, struct optimfs_error *err)
 	if (ofs_canon_in_model(c, entry, &rest))
 		return model_path(c, rest, err);
 	c->npath = 0;
-	if (push_text(c, "extra", err) == -1)
+	if (ofs_canon_push(c, c->keyword[CANON_EXTRA], err) == -1)
 		return -1;
 	/* a file that is one object and no more */
 	if (rest.n == 0)
-		return push_text(c, "", err);
+		return ofs_canon_push(c, c->keyword[CANON_EMPTY], err);
 	return push_all(c, rest.c, rest.n, err);
 }
 
@@ -295,9 +289,24 @@ static int warn_of_text(struct canon *c, struct optimfs_error *err)
 	return 0;
 }
 
+static int keywords(struct canon *c, struct optimfs_error *err)
+{
+	static const char *const text[CANON_NKEYWORDS] = { "optim", "state",
+		"param_groups", "model", "extra", "" };
+
+	for (int i = 0; i < CANON_NKEYWORDS; i++) {
+		c->keyword[i] =
+		    ofs_catalog_str(c->cat, text[i], strlen(text[i]), err);
+		if (c->keyword[i] == OFS_NONE)
+			return -1;
+	}
+	return 0;
+}
+
 static int name_all(struct canon *c, struct optimfs_error *err)
 {
-	if (ofs_canon_words(c, err) == -1 || ofs_canon_roots(c, err) == -1 ||
+	if (keywords(c, err) == -1 || ofs_canon_words(c, err) == -1 ||
+	    ofs_canon_roots(c, err) == -1 ||
 	    ofs_canon_find_model(c, err) == -1 ||
 	    ofs_canon_collect(c, err) == -1 || ofs_canon_claims(c, err) == -1 ||
 	    ofs_canon_ties(c, err) == -1 || ofs_canon_ids(c, err) == -1)
@@ -328,6 +337,8 @@ int ofs_canon(struct ofs_catalog *cat, const struct optimfs_options *opt,
 	free(c.spot);
 	free(c.claim);
 	free(c.strip);
+	free(c.clean);
+	free(c.scratch);
 	free(c.tie);
 	free(c.path);
 	return ret;

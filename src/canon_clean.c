@@ -48,15 +48,15 @@ static bool has_module(const char *p, size_t n)
 }
 
 /* Every name of a parameter, with its scope. */
-typedef int name_fn(struct canon *c, uint32_t scope, struct ofs_str raw,
-    void *ctx, struct optimfs_error *err);
+typedef int name_fn(struct canon *c, uint32_t scope, struct canon_name raw,
+    bool clean, struct optimfs_error *err);
 
-static int each_name(struct canon *c, name_fn *fn, void *ctx,
+static int each_name(struct canon *c, name_fn *fn, bool clean,
     struct optimfs_error *err)
 {
 	struct canon_rest rest;
 	struct canon_key key;
-	struct ofs_str fqn;
+	struct canon_name fqn;
 	uint32_t root, number;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
@@ -65,19 +65,19 @@ static int each_name(struct canon *c, name_fn *fn, void *ctx,
 			if (!ofs_canon_in_model(c, i, &rest))
 				continue;
 			fqn = ofs_canon_fqn(c, rest);
-			if (fqn.p != NULL &&
-			    fn(c, SCOPE_MODEL, fqn, ctx, err) == -1)
+			if (fqn.s.p != NULL &&
+			    fn(c, SCOPE_MODEL, fqn, clean, err) == -1)
 				return -1;
 			continue;
 		}
 		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
 		if (key.kind == CANON_OTHER ||
-		    ofs_canon_number(key.id, &number))
+		    ofs_canon_number(key.id.s, &number))
 			continue;
 		if (fn(c,
 			key.kind == CANON_STATE ? canon_scope_state(root)
 						: canon_scope_groups(root),
-			key.id, ctx, err) == -1)
+			key.id, clean, err) == -1)
 			return -1;
 	}
 	return 0;
@@ -88,15 +88,66 @@ static size_t nscopes(const struct canon *c)
 	return 1 + 2 * (size_t)c->nroots;
 }
 
-static int look_for_module(struct canon *c, uint32_t scope, struct ofs_str raw,
-    void *ctx, struct optimfs_error *err)
+static bool room_in_scratch(struct canon *c, uint32_t n)
 {
-	char *scratch = ctx;
-	size_t n = ofs_clean_fqn(raw.p, raw.len, scratch);
+	char *p;
 
-	(void)err;
-	if (!has_module(scratch, n))
-		c->strip[scope] = false;
+	if (n <= c->scratch_len)
+		return true;
+	p = realloc(c->scratch, n * 2ull);
+	if (p == NULL)
+		return false;
+	c->scratch = p;
+	c->scratch_len = n * 2ull;
+	return true;
+}
+
+/* The string of raw without its wrappers; OFS_NONE: failed. */
+static uint32_t without_wrappers(struct canon *c, uint32_t raw,
+    struct optimfs_error *err)
+{
+	struct ofs_str s = ofs_catalog_string(c->cat, raw);
+	uint32_t clean;
+
+	if (raw < c->nwords && c->clean[raw] != OFS_NONE)
+		return c->clean[raw];
+	if ((ofs_canon_word(c, raw) & WORD_WRAPPED) == 0)
+		return raw;
+	if (!room_in_scratch(c, s.len)) {
+		ofs_canon_no_memory(err);
+		return OFS_NONE;
+	}
+	clean = ofs_catalog_str(c->cat, c->scratch,
+	    ofs_clean_fqn(s.p, s.len, c->scratch), err);
+	if (raw < c->nwords)
+		c->clean[raw] = clean;
+	return clean;
+}
+
+static uint32_t string_of(struct canon *c, struct canon_name raw,
+    struct optimfs_error *err)
+{
+	return raw.str != OFS_NONE
+	    ? raw.str
+	    : ofs_catalog_str(c->cat, raw.s.p, raw.s.len, err);
+}
+
+static int look_for_module(struct canon *c, uint32_t scope,
+    struct canon_name raw, bool clean, struct optimfs_error *err)
+{
+	struct ofs_str s;
+	uint32_t str;
+
+	(void)clean;
+	if (c->strip[scope] == STRIP_NEVER)
+		return 0;
+	str = string_of(c, raw, err);
+	if (str != OFS_NONE)
+		str = without_wrappers(c, str, err);
+	if (str == OFS_NONE)
+		return -1;
+	s = ofs_catalog_string(c->cat, str);
+	c->strip[scope] = has_module(s.p, s.len) ? STRIP_MODULE : STRIP_NEVER;
 	return 0;
 }
 
@@ -151,38 +202,34 @@ static int add_claim(struct canon *c, uint32_t scope, uint32_t clean,
 }
 
 /* Strings of raw and of its clean form in scope; -1 failed. */
-static int both(struct canon *c, uint32_t scope, struct ofs_str raw,
-    char *scratch, uint32_t *raw_str, uint32_t *clean_str,
-    struct optimfs_error *err)
+static int both(struct canon *c, uint32_t scope, struct canon_name raw,
+    uint32_t *raw_str, uint32_t *clean_str, struct optimfs_error *err)
 {
-	size_t n = ofs_clean_fqn(raw.p, raw.len, scratch);
-	const char *p = scratch;
+	struct ofs_str s;
 
-	if (c->strip[scope] && has_module(p, n)) {
-		p += MODULE_LEN;
-		n -= MODULE_LEN;
-	}
-	*raw_str = ofs_catalog_str(c->cat, raw.p, raw.len, err);
-	*clean_str = ofs_catalog_str(c->cat, p, n, err);
-	return *raw_str == OFS_NONE || *clean_str == OFS_NONE ? -1 : 0;
+	*raw_str = string_of(c, raw, err);
+	if (*raw_str == OFS_NONE)
+		return -1;
+	*clean_str = without_wrappers(c, *raw_str, err);
+	if (*clean_str == OFS_NONE)
+		return -1;
+	s = ofs_catalog_string(c->cat, *clean_str);
+	if (c->strip[scope] == STRIP_MODULE && has_module(s.p, s.len))
+		*clean_str = ofs_catalog_str(c->cat, s.p + MODULE_LEN,
+		    s.len - MODULE_LEN, err);
+	return *clean_str == OFS_NONE ? -1 : 0;
 }
 
 /* Names that are clean come first, so that no wrapped one takes theirs. */
-struct claiming {
-	char *scratch;
-	bool clean;
-};
-
-static int claim(struct canon *c, uint32_t scope, struct ofs_str raw, void *ctx,
-    struct optimfs_error *err)
+static int claim(struct canon *c, uint32_t scope, struct canon_name raw,
+    bool clean, struct optimfs_error *err)
 {
-	struct claiming *k = ctx;
 	uint32_t raw_str, clean_str;
 	struct canon_claim *other;
 
-	if (both(c, scope, raw, k->scratch, &raw_str, &clean_str, err) == -1)
+	if (both(c, scope, raw, &raw_str, &clean_str, err) == -1)
 		return -1;
-	if ((raw_str == clean_str) != k->clean)
+	if ((raw_str == clean_str) != clean)
 		return 0;
 	other = find_claim(c, scope, clean_str);
 	if (other == NULL)
@@ -199,67 +246,42 @@ static int claim(struct canon *c, uint32_t scope, struct ofs_str raw, void *ctx,
 	return 0;
 }
 
-static uint32_t longest_string(const struct canon *c)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < c->cat->nstrs; i++)
-		if (c->cat->strs[i].len > n)
-			n = c->cat->strs[i].len;
-	return n;
-}
-
 int ofs_canon_claims(struct canon *c, struct optimfs_error *err)
 {
-	struct claiming k = { 0 };
-	int ret = -1;
-
 	if (!c->wrapped)
 		return 0;
-	c->strip = malloc(nscopes(c) * sizeof(*c->strip));
-	k.scratch = malloc((size_t)longest_string(c) + 1);
-	if (c->strip == NULL || k.scratch == NULL) {
-		ofs_canon_no_memory(err);
-		goto out;
-	}
-	memset(c->strip, 1, nscopes(c) * sizeof(*c->strip));
-	if (each_name(c, look_for_module, k.scratch, err) == -1)
-		goto out;
-	k.clean = true;
-	if (each_name(c, claim, &k, err) == -1)
-		goto out;
-	k.clean = false;
-	ret = each_name(c, claim, &k, err);
-out:
-	free(k.scratch);
-	return ret;
+	c->strip = calloc(nscopes(c), sizeof(*c->strip));
+	c->clean = malloc(c->nwords * sizeof(*c->clean) + 1);
+	if (c->strip == NULL || c->clean == NULL)
+		return ofs_canon_no_memory(err);
+	memset(c->clean, 0xff, c->nwords * sizeof(*c->clean));
+	if (each_name(c, look_for_module, false, err) == -1 ||
+	    each_name(c, claim, true, err) == -1)
+		return -1;
+	return each_name(c, claim, false, err);
 }
 
-uint32_t ofs_canon_listed(struct canon *c, uint32_t scope, struct ofs_str raw,
-    bool *alias, struct optimfs_error *err)
+uint32_t ofs_canon_listed(struct canon *c, uint32_t scope,
+    struct canon_name raw, bool *alias, struct optimfs_error *err)
 {
 	uint32_t raw_str, clean_str;
 	struct canon_claim *mine;
-	char *scratch;
-	int ret;
 
 	if (alias != NULL)
 		*alias = false;
 	if (!c->wrapped)
-		return ofs_catalog_str(c->cat, raw.p, raw.len, err);
-	scratch = malloc(raw.len + 1ull);
-	if (scratch == NULL) {
-		ofs_canon_no_memory(err);
+		return string_of(c, raw, err);
+	if (both(c, scope, raw, &raw_str, &clean_str, err) == -1)
 		return OFS_NONE;
-	}
-	ret = both(c, scope, raw, scratch, &raw_str, &clean_str, err);
-	free(scratch);
-	if (ret == -1)
-		return OFS_NONE;
-	mine = find_claim(c, scope, clean_str);
-	if (mine == NULL || mine->raw != raw_str)
+	if (raw_str == clean_str)
 		return raw_str;
-	if (alias != NULL && raw_str != clean_str && !mine->aliased)
+	mine = find_claim(c, scope, clean_str);
+	/* nobody's: a name of an ids= file that no key has */
+	if (mine == NULL)
+		return clean_str;
+	if (mine->raw != raw_str)
+		return raw_str;
+	if (alias != NULL && !mine->aliased)
 		*alias = mine->aliased = true;
 	return clean_str;
 }

@@ -23,8 +23,8 @@ static void note_key(struct canon *c, uint32_t entry,
 	struct canon_root *r = &c->root[c->spot[entry].root];
 	uint32_t id;
 
-	if (ofs_canon_number(key->id, &id) &&
-	    !ofs_canon_set_has(&c->fqns, key->id)) {
+	if (ofs_canon_number(key->id.s, &id) &&
+	    !ofs_canon_set_has(&c->fqns, key->id.s)) {
 		if (!r->numbers)
 			r->first_number = entry;
 		r->numbers = true;
@@ -42,7 +42,7 @@ static struct ofs_str id_of(const struct canon *c, uint32_t entry)
 	struct canon_key key;
 
 	ofs_canon_key(c, ofs_canon_rest(c, entry), &key);
-	return key.id;
+	return key.id.s;
 }
 
 /* Numbers among names cannot be told from damage, but where we cut the keys
@@ -193,7 +193,8 @@ static int add_line(struct canon *c, struct ofs_ids *ids, struct ofs_str line,
 		ids->ngroups++;
 	ids->blank = false;
 	ids->v[ids->n] = (struct ofs_id){
-		.name = ofs_canon_listed(c, SCOPE_MODEL, line, NULL, err),
+		.name = ofs_canon_listed(c, SCOPE_MODEL,
+		    (struct canon_name){ line, OFS_NONE }, NULL, err),
 		.line = ids->line,
 		.group = ids->ngroups,
 	};

@@ -68,7 +68,7 @@ static bool group_of(const struct canon *c, uint32_t entry,
 	if (c->spot[entry].root != c->ids_root)
 		return false;
 	ofs_canon_key(c, ofs_canon_rest(c, entry), key);
-	return key->kind == CANON_GROUP && ofs_canon_number(key->id, group) &&
+	return key->kind == CANON_GROUP && ofs_canon_number(key->id.s, group) &&
 	    *group < 1u << 20;
 }
 

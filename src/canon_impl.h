@@ -13,6 +13,17 @@
 /* Keys deeper than this are no optimizer's or model's root. */
 #define CANON_DEPTH 8
 
+/* Components of tree paths. */
+enum canon_keyword {
+	CANON_OPTIM,
+	CANON_STATES,
+	CANON_GROUPS,
+	CANON_MODEL,
+	CANON_EXTRA,
+	CANON_EMPTY,
+	CANON_NKEYWORDS
+};
+
 /* What a key says by itself. */
 enum canon_word {
 	WORD_STATE = 1 << 0,      /* "state" */
@@ -62,10 +73,17 @@ struct canon_rest {
 	struct ofs_str text; /* p NULL for components */
 };
 
+/* A parameter's or a group's name, and the string that it is; OFS_NONE where it
+ * is a part of one. */
+struct canon_name {
+	struct ofs_str s;
+	uint32_t str;
+};
+
 /* An optimizer's entry. */
 struct canon_key {
 	enum { CANON_STATE, CANON_GROUP, CANON_OTHER } kind;
-	struct ofs_str id;    /* FQN, number or group */
+	struct canon_name id; /* FQN, number or group */
 	struct ofs_str tail;  /* what follows in a flattened key, dots in it */
 	const uint32_t *more; /* components after that */
 	uint32_t nmore;
@@ -104,6 +122,7 @@ struct canon {
 	uint32_t *word; /* enum canon_word, by string */
 	uint32_t nwords;
 	bool wrapped; /* some key has a wrapper's prefix or "module." */
+	uint32_t keyword[CANON_NKEYWORDS]; /* strings */
 
 	struct canon_root *root;
 	uint32_t nroots, root_cap;
@@ -119,7 +138,11 @@ struct canon {
 	struct canon_claim *claim;
 	uint32_t nclaims, claim_cap;
 	struct ofs_map claim_map;
-	bool *strip; /* by scope: "module." leads every name */
+	/* by scope: does "module." lead every name? */
+	enum { STRIP_UNKNOWN, STRIP_MODULE, STRIP_NEVER } * strip;
+	uint32_t *clean; /* by string: without wrappers; OFS_NONE: unknown */
+	char *scratch;
+	size_t scratch_len;
 
 	uint32_t ids_root; /* whose IDs cat->ids names */
 
@@ -165,8 +188,8 @@ int ofs_canon_find_model(struct canon *c, struct optimfs_error *err);
 /* Is entry in the model? *rest gets what is left, the whole path if not. */
 bool ofs_canon_in_model(const struct canon *c, uint32_t entry,
     struct canon_rest *rest);
-/* rest as a parameter's name; p NULL when it is several components. */
-struct ofs_str ofs_canon_fqn(const struct canon *c, struct canon_rest rest);
+/* rest as a parameter's name; s.p NULL when it is several components. */
+struct canon_name ofs_canon_fqn(const struct canon *c, struct canon_rest rest);
 
 /* canon_split.c */
 int ofs_canon_collect(struct canon *c, struct optimfs_error *err);
@@ -186,8 +209,8 @@ static inline uint32_t canon_scope_groups(uint32_t root)
 }
 /* The string that raw is listed by in scope; *alias, when not NULL, is set when
  * raw should resolve too and was not asked for so before. OFS_NONE: failed. */
-uint32_t ofs_canon_listed(struct canon *c, uint32_t scope, struct ofs_str raw,
-    bool *alias, struct optimfs_error *err);
+uint32_t ofs_canon_listed(struct canon *c, uint32_t scope,
+    struct canon_name raw, bool *alias, struct optimfs_error *err);
 
 /* canon_ids.c */
 int ofs_canon_ids(struct canon *c, struct optimfs_error *err);
@@ -210,11 +233,10 @@ int ofs_canon_finish(struct canon *c, struct optimfs_error *err);
 int ofs_canon_push(struct canon *c, uint32_t str, struct optimfs_error *err);
 int ofs_canon_push_str(struct canon *c, struct ofs_str s,
     struct optimfs_error *err);
-/* c->path = optim[/NAME][/part]; part may be NULL. */
-int ofs_canon_optim(struct canon *c, uint32_t root, const char *part,
-    struct optimfs_error *err);
+/* c->path = optim[/NAME]. */
+int ofs_canon_optim(struct canon *c, uint32_t root, struct optimfs_error *err);
 /* The name of a state's key in the tree. */
-uint32_t ofs_canon_state_name(struct canon *c, uint32_t root, struct ofs_str id,
-    bool *alias, struct optimfs_error *err);
+uint32_t ofs_canon_state_name(struct canon *c, uint32_t root,
+    struct canon_name id, bool *alias, struct optimfs_error *err);
 
 #endif

@@ -147,7 +147,7 @@ static int state_names(struct canon *c, struct canon_set *names,
 			continue;
 		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
 		if (key.kind == CANON_STATE &&
-		    ofs_canon_set_add(names, key.id, err) == -1)
+		    ofs_canon_set_add(names, key.id.s, err) == -1)
 			return -1;
 	}
 	return 0;
@@ -436,11 +436,13 @@ bool ofs_canon_in_model(const struct canon *c, uint32_t entry,
 	return true;
 }
 
-struct ofs_str ofs_canon_fqn(const struct canon *c, struct canon_rest rest)
+struct canon_name ofs_canon_fqn(const struct canon *c, struct canon_rest rest)
 {
-	if (rest.text.p != NULL)
-		return rest.text;
-	if (rest.n == 1)
-		return ofs_catalog_string(c->cat, rest.c[0]);
-	return (struct ofs_str){ 0 };
+	struct canon_name name = { rest.text, OFS_NONE };
+
+	if (rest.text.p == NULL && rest.n == 1) {
+		name.s = ofs_catalog_string(c->cat, rest.c[0]);
+		name.str = OFS_PATH_STR(rest.c[0]);
+	}
+	return name;
 }

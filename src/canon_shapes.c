@@ -72,7 +72,7 @@ int ofs_shapes_of_model(struct canon *c, struct ofs_shapes *s,
     struct optimfs_error *err)
 {
 	struct canon_rest rest;
-	struct ofs_str fqn;
+	struct canon_name fqn;
 	uint32_t name;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
@@ -80,7 +80,7 @@ int ofs_shapes_of_model(struct canon *c, struct ofs_shapes *s,
 		    !ofs_canon_in_model(c, i, &rest) || ofs_canon_tied(c, i))
 			continue;
 		fqn = ofs_canon_fqn(c, rest);
-		if (fqn.p == NULL)
+		if (fqn.s.p == NULL)
 			continue;
 		name = ofs_canon_listed(c, SCOPE_MODEL, fqn, NULL, err);
 		if (name == OFS_NONE || ofs_shapes_add(s, name, i, err) == -1)
@@ -111,7 +111,7 @@ int ofs_shapes_of_state(struct canon *c, struct ofs_shapes *s,
 		if (c->spot[i].root != c->ids_root)
 			continue;
 		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
-		if (key.kind != CANON_STATE || !ofs_canon_number(key.id, &id))
+		if (key.kind != CANON_STATE || !ofs_canon_number(key.id.s, &id))
 			continue;
 		usable = c->cat->entries[i].kind == OFS_ENTRY_TENSOR &&
 		    shaped_state(c, &key);

@@ -155,26 +155,27 @@ void ofs_canon_key(const struct canon *c, struct canon_rest rest,
 	uint32_t w = kind_of(c, rest, &text);
 	struct split s;
 
-	*key = (struct canon_key){ .kind = CANON_OTHER };
+	*key = (struct canon_key){ .kind = CANON_OTHER, .id.str = OFS_NONE };
 	if (w == 0)
 		return;
 	key->kind = (w & (WORD_STATE | WORD_STATE_DOT)) != 0 ? CANON_STATE
 							     : CANON_GROUP;
 	if (text.p == NULL) {
-		key->id = ofs_catalog_string(c->cat, rest.c[1]);
+		key->id.s = ofs_catalog_string(c->cat, rest.c[1]);
+		key->id.str = OFS_PATH_STR(rest.c[1]);
 		key->more = rest.c + 2;
 		key->nmore = rest.n - 2;
 		return;
 	}
 	if (rest.text.p == NULL && rest.n > 1) {
-		key->id = text; /* 'state.l.weight', 'exp_avg' */
+		key->id.s = text; /* 'state.l.weight', 'exp_avg' */
 	} else if (key->kind == CANON_STATE) {
 		split_state(c, text, &s);
-		key->id = s.id;
+		key->id.s = s.id;
 		key->tail = s.tail;
 	} else {
 		split_group(c, text, &s);
-		key->id = s.id;
+		key->id.s = s.id;
 		key->tail = s.tail;
 	}
 	if (rest.text.p == NULL) {
@@ -218,7 +219,7 @@ static int collect_model(struct canon *c, struct optimfs_error *err)
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (!ofs_canon_in_model(c, i, &rest))
 			continue;
-		fqn = ofs_canon_fqn(c, rest);
+		fqn = ofs_canon_fqn(c, rest).s;
 		if (fqn.p != NULL && add_fqn(c, fqn, err) == -1)
 			return -1;
 	}

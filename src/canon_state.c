@@ -92,7 +92,8 @@ static uint32_t model_name(struct canon *c, uint32_t entry,
 static uint32_t state_dir(struct canon *c, uint32_t root, uint32_t name,
     struct optimfs_error *err)
 {
-	if (ofs_canon_optim(c, root, "state", err) == -1 ||
+	if (ofs_canon_optim(c, root, err) == -1 ||
+	    ofs_canon_push(c, c->keyword[CANON_STATES], err) == -1 ||
 	    ofs_canon_push(c, name, err) == -1)
 		return OFS_NONE;
 	return ofs_catalog_path(c->cat, c->path, c->npath, err);
@@ -194,14 +195,14 @@ static int note_missing(struct canon *c, const struct present *p, uint32_t root,
 static int one_param(struct canon *c, const struct present *p, uint32_t root,
     const struct ofs_value *v, uint32_t node, struct optimfs_error *err)
 {
-	struct ofs_str id = ofs_pk_str(v->doc, node);
+	struct canon_name id = { ofs_pk_str(v->doc, node), OFS_NONE };
 	char number[24];
 	uint32_t name;
 	int64_t i;
 
 	if (ofs_pk_int(v->doc, node, &i)) {
-		id.p = number;
-		id.len =
+		id.s.p = number;
+		id.s.len =
 		    (uint32_t)snprintf(number, sizeof(number), "%" PRId64, i);
 	} else if (ofs_pk_kind(v->doc, node) != OFS_PK_STR)
 		return 0;
@@ -257,7 +258,7 @@ static int missing(struct canon *c, const struct present *p,
 			continue;
 		}
 		/* flattened groups are called by their one parameter */
-		if (ofs_canon_number(key.id, &number))
+		if (ofs_canon_number(key.id.s, &number))
 			continue;
 		name = ofs_canon_state_name(c, root, key.id, NULL, err);
 		if (name == OFS_NONE ||
@@ -267,12 +268,32 @@ static int missing(struct canon *c, const struct present *p,
 	return 0;
 }
 
+/* Is there anything to ask of the state? */
+static bool asked(const struct canon *c)
+{
+	struct canon_key key;
+	uint32_t number;
+
+	if (c->nties > 0)
+		return true;
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (c->spot[i].root == OFS_NONE)
+			continue;
+		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		if (key.kind == CANON_GROUP &&
+		    (has_params(c, i, &key) ||
+			!ofs_canon_number(key.id.s, &number)))
+			return true;
+	}
+	return false;
+}
+
 int ofs_canon_finish(struct canon *c, struct optimfs_error *err)
 {
 	struct present p = { 0 };
 	int ret = 0;
 
-	if (c->nroots == 0)
+	if (c->nroots == 0 || !asked(c))
 		return 0;
 	ret = collect(c, &p, err);
 	if (ret == 0)

@@ -126,7 +126,7 @@ int ofs_canon_ties(struct canon *c, struct optimfs_error *err)
 		if (e->kind == OFS_ENTRY_TENSOR &&
 		    identify(c->cat, &c->cat->tensors[e->ref], &id) &&
 		    ofs_canon_in_model(c, i, &rest) &&
-		    ofs_canon_fqn(c, rest).p != NULL)
+		    ofs_canon_fqn(c, rest).s.p != NULL)
 			ret = see(c, &t, i, &id, err);
 	}
 	ofs_map_fini(&t.map);

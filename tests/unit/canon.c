@@ -706,6 +706,13 @@ static void ids(void)
 	opt.ids = file_of("a.w\na.b\na.w\n");
 	fails("a name twice", &opt, named, EINVAL,
 	    "line 3 names the parameter of line 1 again");
+	opt.ids =
+	    file_of("_orig_mod.a.very.much.longer.name.than.any.key\nw\n");
+	ofs_catalog_free(check_with("wrapped names in the file", &opt,
+	    "t3 optim|state|1|exp_avg = optim/state/w/exp_avg\n"
+	    "v optim|_orig_mod.x = optim/_orig_mod.x\n"
+	    "t3 optim|state|0|exp_avg = "
+	    "optim/state/a.very.much.longer.name.than.any.key/exp_avg\n"));
 	opt.ids = "/nonexistent/ids";
 	fails("no file", &opt, named, ENOENT, "OFS635 ids=/nonexistent/ids");
 	opt.ids = "/";
