@@ -145,8 +145,10 @@ static void put_source(const struct subject *s, const struct ofs_extent *at,
 {
 	const char *path = s->fs->cat->objects[at->object].path;
 
+	if (out->len > 0)
+		ofs_buf_putc(out, '\n');
 	ofs_buf_plain(out, path, strlen(path));
-	ofs_buf_printf(out, ":%" PRIu64 "+%" PRIu64 "\n", at->off, at->len);
+	ofs_buf_printf(out, ":%" PRIu64 "+%" PRIu64, at->off, at->len);
 }
 
 /* file:offset+length, one a line. */
@@ -168,7 +170,7 @@ static int get_source(const struct subject *s, struct ofs_buf *out,
 		put_source(s, &cat->shards[s->tensor->shard + i].at, out);
 		if (out->len > VALUE_MAX - 64) {
 			out->len = before;
-			ofs_buf_printf(out, "and %" PRIu32 " more\n",
+			ofs_buf_printf(out, "\nand %" PRIu32 " more",
 			    s->tensor->nshards - i);
 			break;
 		}

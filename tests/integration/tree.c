@@ -287,9 +287,72 @@ static void check_source(const struct source *s)
 	truth_free(leaf, n);
 }
 
+static struct optimfs *open_with(const char *path,
+    const struct optimfs_options *options)
+{
+	struct optimfs_error err;
+	struct optimfs *fs = optimfs_open(data_path(path), options, &err);
+
+	if (fs == NULL)
+		diag("%s", err.text);
+	return fs;
+}
+
+/* Each line of params names a parameter, by the name its state has too; but
+ * for a frozen one, which has no state to be known by. */
+static void ids(void)
+{
+	struct optimfs_options o = { .ids = "model" };
+	struct optimfs *fs =
+	    open_with("pytorch/torchsave_full/ckpt/state.pt", &o);
+	struct optimfs_error err;
+	struct optimfs_attr attr;
+	struct content c;
+	size_t lines = 0, states = 0;
+	char path[512];
+
+	if (!ok(fs != NULL &&
+		    read_path(fs, "optim/param_groups/0/params", &c, &err),
+		"names of IDs"))
+		return;
+	c.bytes[c.len] = '\0';
+	for (char *line = strtok((char *)c.bytes, "\n"); line != NULL;
+	     line = strtok(NULL, "\n")) {
+		snprintf(path, sizeof(path), "model/%s", line);
+		lines += optimfs_resolve(fs, path, &attr, &err) == 0;
+		snprintf(path, sizeof(path), "optim/state/%s/exp_avg", line);
+		states += optimfs_resolve(fs, path, &attr, &err) == 0;
+	}
+	is_u64(lines, 11, "are parameters");
+	is_u64(states, 11, "that have state");
+	free(c.bytes);
+	optimfs_close(fs);
+}
+
+static void subtree(void)
+{
+	struct optimfs_options o = { .subtree = "optim/state/norm.bias" };
+	struct optimfs *fs = open_with("pytorch/dcp_fsdp2_w2/ckpt", &o);
+	struct walk w = { .fs = fs, .sorted = true };
+	struct optimfs_error err;
+
+	if (!ok(fs != NULL, "a subtree"))
+		return;
+	optimfs_readdir(fs, OPTIMFS_ROOT, 0, true, visit, &w, &err);
+	is_u64(w.files, 3, "only what is below it");
+	is_u64(w.dirs, 3, "and the way to it");
+	optimfs_close(fs);
+	o.subtree = "optim/stat";
+	fs = optimfs_open(data_path("pytorch/dcp_fsdp2_w2/ckpt"), &o, &err);
+	ok(fs == NULL, "one that is not there");
+	is_error(err, ENOENT, "OFS638", "is refused");
+}
+
 int main(void)
 {
 	for (size_t i = 0; i < sizeof(sources) / sizeof(*sources); i++)
 		check_source(&sources[i]);
+	ids();
+	subtree();
 	return done_testing();
 }

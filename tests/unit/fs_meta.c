@@ -156,7 +156,7 @@ static void attributes(void)
 	attribute("model/w", "kind", "tensor");
 	attribute("model/w", "shards", "2");
 	attribute("model/w", "owners", "0-1");
-	attribute("model/w", "source", "r0.bin:3+36\nr1.bin:3+24\n");
+	attribute("model/w", "source", "r0.bin:3+36\nr1.bin:3+24");
 	attribute("model/w", "error", NULL);
 	attribute("model/w", "nonsense", NULL);
 	attribute("model/bad", "kind", "tensor");

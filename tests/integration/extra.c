@@ -1,0 +1,176 @@
+/* extra.c - checkpoints without ground truth: all of them lists and reads */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "optimfs/optimfs.h"
+
+#include "io.h"
+#include "support/truth.h"
+#include "tap.h"
+
+/* What cannot be read, and why: the rest must be. */
+static const struct exception {
+	const char *name;
+	int open; /* errno of opening the checkpoint; 0: of reading a file */
+	int code;
+} exceptions[] = {
+	{ "torch_save/dt_int4.pt", EUCLEAN, 0 }, /* torch wrote no pickle */
+	{ "torch_save/dt_uint4.pt", EUCLEAN, 0 },
+	{ "torch_save/size.pt", EUCLEAN, 0 },
+	{ "torch_save/meta.pt", 0, ENODATA },
+	{ "torch_save/sparse_coo.pt", 0, EOPNOTSUPP },
+	{ "torch_save/sparse_csr.pt", 0, EOPNOTSUPP },
+};
+
+struct walk {
+	struct optimfs *fs;
+	const struct exception *but; /* NULL: none */
+	size_t files, bad, refused;
+	char path[8192];
+};
+
+static void complain(struct walk *w, const char *why)
+{
+	if (w->bad++ < 5)
+		diag("%s: %s", w->path, why);
+}
+
+/* Read all of it in pieces of an odd size. */
+static const char *read_all(struct optimfs_file *file,
+    struct optimfs_error *err)
+{
+	uint64_t size = optimfs_file_size(file), off = 0;
+	char buf[4093];
+	ssize_t n;
+
+	while ((n = optimfs_file_read(file, buf, sizeof(buf), off, err)) > 0)
+		off += (uint64_t)n;
+	if (n == -1)
+		return err->text;
+	return off == size ? NULL : "fewer bytes than its size";
+}
+
+static const char *check_file(struct walk *w, const struct optimfs_attr *attr,
+    struct optimfs_error *err)
+{
+	struct optimfs_file *file;
+	struct optimfs_attr after;
+	uint64_t size;
+	const char *why;
+
+	if (optimfs_file_open(w->fs, attr->node, &file, err) == -1)
+		return err->text;
+	size = optimfs_file_size(file);
+	why = read_all(file, err);
+	optimfs_file_close(file);
+	if (why != NULL)
+		return why;
+	if (attr->exact && attr->size != size)
+		return "its exact size was not that";
+	if (optimfs_getattr(w->fs, attr->node, &after, err) == -1)
+		return err->text;
+	if (strncmp(w->path, ".optimfs/", 9) != 0 &&
+	    (!after.exact || after.size != size))
+		return "its size is not exact after it was opened";
+	return NULL;
+}
+
+static int visit(void *ctx, const struct optimfs_dirent *e)
+{
+	struct walk *w = ctx;
+	size_t n = strlen(w->path);
+	struct optimfs_error err = { 0 };
+	const char *why = NULL;
+
+	snprintf(w->path + n, sizeof(w->path) - n, "%s%s", n == 0 ? "" : "/",
+	    e->name);
+	if (e->mode == S_IFDIR) {
+		if (optimfs_readdir(w->fs, e->attr->node, 0, true, visit, w,
+			&err) == -1)
+			why = err.text;
+	} else {
+		w->files++;
+		why = check_file(w, e->attr, &err);
+	}
+	if (why != NULL && w->but != NULL && w->but->code == err.code)
+		w->refused++;
+	else if (why != NULL)
+		complain(w, why);
+	w->path[n] = '\0';
+	return 0;
+}
+
+static void walk_all(struct optimfs *fs, const char *name,
+    const struct exception *but)
+{
+	struct walk w = { .fs = fs, .but = but };
+	struct optimfs_error err = { 0 };
+	struct optimfs_attr top;
+
+	if (optimfs_readdir(fs, OPTIMFS_ROOT, 0, true, visit, &w, &err) == -1)
+		complain(&w, err.text);
+	ok(w.files > 0, "%s has files", name);
+	strcpy(w.path, ".optimfs");
+	if (optimfs_resolve(fs, ".optimfs", &top, &err) == -1 ||
+	    optimfs_readdir(fs, top.node, 0, true, visit, &w, &err) == -1)
+		complain(&w, err.text);
+	is_u64(w.bad, 0, "all of it reads, mirrors too");
+	ok((w.refused > 0) == (but != NULL), "but for what cannot");
+}
+
+static void check(const char *name)
+{
+	struct optimfs_error err = { 0 };
+	const struct exception *but = NULL;
+	struct optimfs *fs;
+	char path[600];
+
+	for (size_t i = 0; i < sizeof(exceptions) / sizeof(*exceptions); i++)
+		if (strcmp(name, exceptions[i].name) == 0)
+			but = &exceptions[i];
+	snprintf(path, sizeof(path), "extra/%s", name);
+	fs = optimfs_open(data_path(path), NULL, &err);
+	if (but != NULL && but->open != 0) {
+		ok(fs == NULL && err.code == but->open, "%s is refused", name);
+		diag("%s", err.text);
+	} else if (ok(fs != NULL, "%s opens", name)) {
+		walk_all(fs, name, but);
+	} else {
+		diag("%s", err.text);
+	}
+	optimfs_close(fs);
+}
+
+static void check_folder(const char *folder)
+{
+	struct optimfs_error err;
+	struct ofs_names names;
+	struct ofs_dir dir;
+	char name[512];
+
+	snprintf(name, sizeof(name), "extra/%s", folder);
+	if (ofs_dir_open(data_path(name), &dir, &err) == -1 ||
+	    ofs_dir_list(&dir, &names, &err) == -1)
+		bail_out("%s", err.text);
+	ok(names.n > 0, "%s has checkpoints", folder);
+	for (size_t i = 0; i < names.n; i++) {
+		snprintf(name, sizeof(name), "%s/%s", folder, names.name[i]);
+		check(name);
+	}
+	ofs_names_free(&names);
+	ofs_dir_close(&dir);
+}
+
+int main(void)
+{
+	check_folder("dcp_variants");
+	check_folder("trainers");
+	check_folder("torch_save");
+	return done_testing();
+}
