@@ -1,0 +1,186 @@
+/* core_oom.c - catalog, plan and places when memory ends, at every call */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalog.h"
+#include "composition.h"
+#include "format/locate.h"
+#include "handmade.h"
+#include "plan.h"
+#include "tap.h"
+
+/* The linker turns every call of the allocator into one of these (--wrap):
+ * the one that fails is left - 1 calls away. */
+static long left = -1;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_reallocarray(void *p, size_t n, size_t size);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_reallocarray(void *p, size_t n, size_t size);
+
+static bool fails(void)
+{
+	return left > 0 && --left == 0;
+}
+
+void *__wrap_malloc(size_t n)
+{
+	return fails() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	return fails() ? NULL : __real_realloc(p, n);
+}
+
+void *__wrap_reallocarray(void *p, size_t n, size_t size)
+{
+	return fails() ? NULL : __real_reallocarray(p, n, size);
+}
+
+static char scratch[64];
+
+/* Rows of a tensor in 40 shards: one is there twice, one is not, and a name
+ * for the note of each. */
+static int fill(struct ofs_catalog *cat, struct optimfs_error *err)
+{
+	uint64_t shape[] = { 41, 3 }, box[] = { 0, 0, 1, 3 };
+	struct ofs_shard s = { .at.len = 12, .view = OFS_NONE };
+	struct ofs_entry e = { .kind = OFS_ENTRY_TENSOR };
+	struct ofs_tensor t = { .ndim = 2,
+		.grid_ndim = 2,
+		.dtype = OFS_FLOAT32,
+		.nshards = 41,
+		.error = OFS_NONE };
+	uint32_t name;
+
+	t.shape = t.grid = ofs_catalog_dims(cat, shape, 2, err);
+	name = ofs_catalog_str(cat, "w", 1, err);
+	s.at.object = ofs_catalog_object(cat, "data", 0, err);
+	if (t.shape == OFS_NONE || name == OFS_NONE || s.at.object == OFS_NONE)
+		return -1;
+	for (uint64_t i = 0; i < t.nshards; i++) {
+		box[0] = i < 40 ? i : 7;
+		s.at.off = 12 * i;
+		s.box = ofs_catalog_dims(cat, box, 4, err);
+		if (s.box == OFS_NONE ||
+		    ofs_catalog_shard(cat, &s, err) == OFS_NONE)
+			return -1;
+	}
+	e.path = e.tree = ofs_catalog_path(cat, &name, 1, err);
+	if (e.path == OFS_NONE ||
+	    ofs_catalog_tensor(cat, &t, err) == OFS_NONE ||
+	    ofs_catalog_entry(cat, &e, err) == OFS_NONE)
+		return -1;
+	return ofs_catalog_finish(cat, err);
+}
+
+static struct ofs_catalog *build(struct optimfs_error *err)
+{
+	struct ofs_catalog *cat;
+	struct ofs_dir dir;
+
+	if (ofs_dir_open(scratch, &dir, err) == -1)
+		return NULL;
+	cat = ofs_catalog_new(&dir, err);
+	ofs_dir_close(&dir);
+	if (cat != NULL && fill(cat, err) == -1) {
+		ofs_catalog_free(cat);
+		cat = NULL;
+	}
+	return cat;
+}
+
+/* A header and the tensor, but for its last row. */
+static int read_some(const struct ofs_catalog *cat, struct ofs_locator *l,
+    struct optimfs_error *err)
+{
+	struct ofs_composition c;
+	struct ofs_plan plan = { 0 };
+	uint8_t buf[600];
+	int ret = -1;
+
+	ofs_composition_init(&c);
+	if (ofs_composition_bytes(&c, "header", 6, err) == 0 &&
+	    ofs_composition_box(&c, cat, 0, NULL, err) == 0)
+		ret = ofs_composition_plan(&c, cat, 0, 6 + 40 * 12, buf,
+		    ofs_locate, l, &plan, err);
+	ofs_plan_fini(&plan);
+	ofs_composition_fini(&c);
+	return ret;
+}
+
+static int read_all(const struct ofs_catalog *cat, struct optimfs_error *err)
+{
+	struct ofs_transport *t = ofs_transport_local(cat, 1 << 20, err);
+	struct ofs_locator *l = NULL;
+	int ret = -1;
+
+	if (t != NULL)
+		l = ofs_locator_new(cat, t, err);
+	if (l != NULL)
+		ret = read_some(cat, l, err);
+	ofs_locator_free(l);
+	if (t != NULL)
+		ofs_transport_close(t);
+	return ret;
+}
+
+static int everything(struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = build(err);
+	int ret;
+
+	if (cat == NULL)
+		return -1;
+	ret = cat->tensors[0].error != OFS_NONE || cat->nreplicas != 1 ||
+		cat->nnotes != 2
+	    ? -2
+	    : read_all(cat, err);
+	ofs_catalog_free(cat);
+	return ret;
+}
+
+int main(void)
+{
+	struct handmade h;
+	size_t wrong = 0;
+	bool done = false;
+	int ret = -1;
+	long n;
+
+	handmade_init(&h);
+	handmade_file(&h, "data", (uint8_t[492]){ 0 }, 492);
+	strcpy(scratch, h.dir);
+	for (n = 1; n < 10000 && !done; n++) {
+		struct optimfs_error err = { 0 };
+
+		left = n;
+		ret = everything(&err);
+		done = left > 0; /* nothing failed */
+		left = -1;
+		/* giving memory back may fail without a word */
+		if (ret == -2 || (ret == -1 && err.code != ENOMEM)) {
+			diag("call %ld: %d %s", n, ret, err.text);
+			wrong++;
+		}
+	}
+	is_int(ret, 0, "succeeds when memory suffices");
+	ok(n > 100, "%ld calls of the allocator", n);
+	is_u64(wrong, 0, "each that fails is ENOMEM");
+	handmade_fini(&h);
+	return done_testing();
+}
