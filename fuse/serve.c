@@ -52,15 +52,15 @@ static unsigned processors(void)
 	return n > 1 ? (unsigned)n : 1;
 }
 
-/* libfuse starts a thread when all are busy, so a small machine need not have
- * few: they may all wait for a slow source. */
+/* The kernel wakes idle threads in turn: more of them than processors make
+ * each small request several times slower. */
 static unsigned nthreads(const struct ofs_mount_options *m)
 {
 	unsigned n = processors();
 
 	if (m->threads != 0)
 		return m->threads;
-	return n < 8 ? 8 : n > 32 ? 32 : n;
+	return n < 2 ? 2 : n > 8 ? 8 : n;
 }
 
 /* The library's default, known here to be shared out. */
