@@ -236,7 +236,8 @@ static int open_mirrored(struct optimfs_file *file, struct optimfs_error *err)
 
 	if (fs->tree.node[file->at.index].entry == OFS_NONE)
 		return optimfs_fail(err, EISDIR, "is a directory");
-	if (s->ops->open(fs, s, file->at.index, file, err) == -1)
+	if (ofs_indexes_same(fs, err) == -1 ||
+	    s->ops->open(fs, s, file->at.index, file, err) == -1)
 		return failed(fs, file->at, 0, 0, err);
 	if (file->blob != NULL)
 		file->size = file->blob->len;

@@ -105,7 +105,7 @@ static int build(struct optimfs *fs, struct optimfs_error *err)
 	if (fs->locator == NULL)
 		return -1;
 	source_defaults(fs);
-	if (ofs_texts_init(fs, err) == -1)
+	if (ofs_indexes_init(fs, err) == -1 || ofs_texts_init(fs, err) == -1)
 		return -1;
 	return ofs_spaces_init(fs, err);
 }

@@ -112,6 +112,8 @@ struct ofs_texts {
 	_Atomic uint64_t *sizes;
 };
 
+#define OFS_MAX_INDEXES 4
+
 struct optimfs {
 	struct ofs_catalog *cat;
 	struct ofs_tree tree;
@@ -121,6 +123,8 @@ struct optimfs {
 	char *source; /* as it was given */
 	struct optimfs_options options;
 	char *names[5]; /* the strings of options */
+	/* Files that only say what the others hold. */
+	uint32_t index[OFS_MAX_INDEXES], nindexes;
 	uint32_t mode_file, mode_dir;
 	int64_t mtime_ns; /* of the newest object */
 
@@ -224,6 +228,12 @@ int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
 /* Fails when the entry is known to be damaged. */
 int ofs_entry_sound(const struct optimfs *fs, const struct ofs_entry *e,
     struct optimfs_error *err);
+
+/* stale.c */
+/* Find the files that no entry lies in: the first few of them. */
+int ofs_indexes_init(struct optimfs *fs, struct optimfs_error *err);
+/* ESTALE when one of them is not what was read any more. */
+int ofs_indexes_same(const struct optimfs *fs, struct optimfs_error *err);
 
 /* layout.c */
 /* The JSON of .optimfs/layout for one entry. */

@@ -175,6 +175,40 @@ static void short_file(void)
 	handmade_fini(&h);
 }
 
+/* A job saves to the same place again: what was opened reads on, as long as
+ * its files are there; nothing new opens. */
+static void saved_again(void)
+{
+	struct optimfs_error err = { 0 };
+	struct optimfs_file *before, *after;
+	struct optimfs_attr attr;
+	struct optimfs *fs;
+	uint8_t bytes[912], *index;
+	uint64_t len;
+
+	copy_checkpoint("pytorch/dcp_fsdp2_w2/ckpt");
+	fs = open_copy();
+	optimfs_resolve(fs, TENSOR, &attr, &err);
+	is_int(optimfs_file_open(fs, attr.node, &before, &err), 0, "open");
+	if (ofs_dir_read_file(&h.cat->dir, ".metadata", 1 << 24, &index, &len,
+		&err) == -1)
+		bail_out("%s", err.text);
+	handmade_replace(&h, ".metadata", index, len);
+	free(index);
+	is_int(optimfs_file_open(fs, attr.node, &after, &err), -1,
+	    "a new index");
+	is_error(err, ESTALE, "OFS753", "stops new opens");
+	is_int(optimfs_file_read(before, bytes, 912, 0, &err), 912,
+	    "not an open file");
+	optimfs_resolve(fs, ".optimfs/errors", &attr, &err);
+	is_int(optimfs_file_open(fs, attr.node, &after, &err), 0,
+	    "nor what is said about it");
+	optimfs_file_close(after);
+	optimfs_file_close(before);
+	optimfs_close(fs);
+	handmade_fini(&h);
+}
+
 /* The frame's own checksum, or its structure, tells. */
 static void compressed(void)
 {
@@ -214,6 +248,7 @@ int main(void)
 {
 	checksums();
 	short_file();
+	saved_again();
 	compressed();
 	return done_testing();
 }
