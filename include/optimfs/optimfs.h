@@ -52,8 +52,8 @@ void optimfs_close(struct optimfs *fs);
 struct optimfs_attr {
 	uint64_t node;
 	uint64_t ino;     /* stable across remounts and layouts */
-	uint64_t size;    /* bytes of the file; when not exact: an upper bound,
-			* which becomes exact once the file is opened */
+	uint64_t size;    /* bytes of the file; when not exact: a bound that few
+			* files pass, exact once the file has been opened */
 	uint64_t stored;  /* bytes the source spends on it */
 	int64_t mtime_ns; /* of the newest contributing file, since 1970 */
 	uint32_t mode;    /* S_IFDIR or S_IFREG and permission bits */
