@@ -1,0 +1,57 @@
+/* fuzz_dtype.c - any text as an element of any type, and back */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dtype.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+
+static void must(bool holds)
+{
+	if (!holds)
+		abort();
+}
+
+/* What was printed parses, to the same bits; all NaNs are one. */
+static void back(enum ofs_dtype t, const uint8_t *element)
+{
+	uint8_t again[16] = { 0 };
+	char text[80];
+	size_t n = ofs_dtype_print(t, element, text);
+
+	must(n < sizeof(text) && strlen(text) == n);
+	if (n == 0) {
+		must(t == OFS_DTYPE_NONE);
+		return;
+	}
+	must(ofs_dtype_parse(t, text, n, again) == 0);
+	if (strstr(text, "NaN") == NULL)
+		must(memcmp(element, again, ofs_dtype_size(t)) == 0);
+}
+
+/* The first byte is the type, the rest the text, and then an element. */
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+	uint8_t element[16] = { 0 };
+	enum ofs_dtype t;
+	int rc;
+
+	if (n == 0)
+		return 0;
+	t = (enum ofs_dtype)(bytes[0] % OFS_NDTYPES);
+	rc = ofs_dtype_parse(t, (const char *)bytes + 1, n - 1, element);
+	must(rc == 0 || rc == EINVAL || rc == ERANGE);
+	if (rc == 0)
+		back(t, element);
+	memset(element, 0, sizeof(element));
+	memcpy(element, bytes + 1, n - 1 < 16 ? n - 1 : 16);
+	/* a bool is 0 or 1: other bytes are true, and come back as 1 */
+	if (t == OFS_BOOL)
+		element[0] &= 1;
+	back(t, element);
+	return 0;
+}
