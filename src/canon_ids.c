@@ -134,7 +134,7 @@ static int read_all(int fd, struct ofs_buf *b)
 			return errno;
 		ofs_buf_put(b, chunk, (size_t)n);
 		if (b->bad)
-			return EFBIG;
+			return b->len + (size_t)n > b->limit ? EFBIG : ENOMEM;
 	}
 	return 0;
 }
@@ -151,6 +151,8 @@ static int read_file(const char *path, struct ofs_buf *b,
 	close(fd);
 	if (code == 0)
 		return 0;
+	if (code == ENOMEM)
+		return ofs_canon_no_memory(err);
 	errno = code;
 	return optimfs_fail(err, EINVAL, "OFS635 ids=%s: %m", path);
 }
