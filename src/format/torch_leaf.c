@@ -24,7 +24,8 @@ int ofs_torch_leaves_init(struct ofs_torch_leaves *l, struct ofs_catalog *cat,
 	if (at != NULL)
 		l->nuse = at->zip != NULL ? at->zip->n : at->nstorage;
 	l->use = calloc(l->nuse + 1, sizeof(*l->use));
-	if (l->use == NULL)
+	l->known = calloc(ofs_pickle_nodes(doc), sizeof(*l->known));
+	if (l->use == NULL || l->known == NULL)
 		return optimfs_fail(err, ENOMEM, "%zu storages", l->nuse);
 	return 0;
 }
@@ -32,6 +33,7 @@ int ofs_torch_leaves_init(struct ofs_torch_leaves *l, struct ofs_catalog *cat,
 void ofs_torch_leaves_fini(struct ofs_torch_leaves *l)
 {
 	free(l->use);
+	free(l->known);
 	free(l->storage);
 }
 
@@ -290,16 +292,22 @@ static void push_inside(struct search *s, uint32_t node)
 }
 
 /* Does a value hold a storage, as far as a short look can tell? */
-static bool hides_tensor(const struct ofs_pickle *doc, uint32_t node)
+static bool hides_tensor(struct ofs_torch_leaves *l, uint32_t node)
 {
-	struct search s = { .doc = doc, .budget = MAX_SEARCH };
+	struct search s = { .doc = l->doc, .budget = MAX_SEARCH };
+	uint8_t *known = &l->known[node];
 
+	if ((*known & OFS_TORCH_SEARCHED) != 0)
+		return (*known & OFS_TORCH_HIDES) != 0;
+	*known |= OFS_TORCH_SEARCHED;
 	push(&s, node);
 	while (s.n > 0 && s.budget-- > 0) {
 		uint32_t next = s.todo[--s.n];
 
-		if (ofs_pk_kind(doc, next) == OFS_PK_PERSID)
+		if (ofs_pk_kind(l->doc, next) == OFS_PK_PERSID) {
+			*known |= OFS_TORCH_HIDES;
 			return true;
+		}
 		push_inside(&s, next);
 	}
 	return false;
@@ -308,7 +316,7 @@ static bool hides_tensor(const struct ofs_pickle *doc, uint32_t node)
 static int add_value(struct ofs_torch_leaves *l, uint32_t node, uint32_t path,
     struct optimfs_error *err)
 {
-	if (hides_tensor(l->doc, node) &&
+	if (hides_tensor(l, node) &&
 	    ofs_catalog_note(l->cat, OFS_NOTE_WARNING, EOPNOTSUPP,
 		"OFS421 %s: tensors inside values of class %.200s are not "
 		"shown",

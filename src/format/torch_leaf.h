@@ -23,7 +23,17 @@ struct ofs_torch_leaves {
 	/* of each tensor added, from first on: its storage, or OFS_NONE */
 	uint32_t first, *storage;
 	size_t nstorage, cap;
+	/* what is known of each node of doc, so that a value that is referred
+	 * to a million times is looked into once */
+	uint8_t *known; /* enum ofs_torch_known */
 	bool quantized; /* said so */
+};
+
+enum ofs_torch_known {
+	OFS_TORCH_WALKED = 1,   /* it was seen whether it */
+	OFS_TORCH_NESTS = 2,    /* becomes a directory */
+	OFS_TORCH_SEARCHED = 4, /* it was seen whether it */
+	OFS_TORCH_HIDES = 8,    /* has tensors inside */
 };
 
 int ofs_torch_leaves_init(struct ofs_torch_leaves *l, struct ofs_catalog *cat,

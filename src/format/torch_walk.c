@@ -14,9 +14,10 @@
 
 /* Containers within containers. The parser's own limit is lower. */
 #define MAX_DEPTH 256
-/* Nodes that are looked at beyond those that the pickle's bytes could hold:
- * shared containers can unfold to any number. */
-#define MAX_VISITS (1u << 24)
+/* Shared containers can unfold to any number of items: so many of them, and so
+ * many for each node that the pickle has, may be come by. */
+#define MAX_VISITS      (1u << 20)
+#define VISITS_PER_NODE 16
 
 /* A container whose items are being added. */
 struct frame {
@@ -44,7 +45,9 @@ static int visit(struct walk *w)
 		return 0;
 	w->visits = 0;
 	return optimfs_fail(w->err, E2BIG,
-	    "OFS444 value expands to more than %u nodes", MAX_VISITS);
+	    "OFS444 its containers refer to each other so often that they "
+	    "unfold to more than %" PRIu64 " items",
+	    MAX_VISITS + VISITS_PER_NODE * (uint64_t)ofs_pickle_nodes(w->doc));
 }
 
 static bool is_sequence(const struct ofs_pickle *doc, uint32_t node)
@@ -63,36 +66,60 @@ static bool is_tensor(const struct ofs_pickle *doc, uint32_t node)
 	    ofs_torch_tensor(doc, node, &t, NULL) != 0;
 }
 
-/* Does a list or tuple become a directory? If a tensor or mapping is in it, or
- * a list or tuple of which the same is true: 1, else 0. */
-static int descends(struct walk *w, uint32_t node)
+/* What is known of node, or what an item says of the list it is in: 1 when it
+ * makes it a directory, 0 when not, -1 when the item must be looked into. */
+static int nests(const struct walk *w, uint32_t node)
 {
-	struct {
-		uint32_t node, next;
-	} stack[MAX_DEPTH];
-	unsigned depth = 1;
+	uint8_t known = w->leaves.known[node];
 
-	stack[0].node = node;
-	stack[0].next = 0;
-	while (depth > 0) {
-		uint32_t at = stack[depth - 1].node, item;
+	if (ofs_pk_kind(w->doc, node) == OFS_PK_DICT || is_tensor(w->doc, node))
+		return 1;
+	if (!is_sequence(w->doc, node))
+		return 0;
+	if ((known & OFS_TORCH_WALKED) == 0)
+		return -1;
+	return (known & OFS_TORCH_NESTS) != 0;
+}
 
-		if (stack[depth - 1].next == ofs_pk_len(w->doc, at)) {
-			depth--;
-			continue;
+struct level {
+	uint32_t node, next;
+};
+
+/* Look at the items of the innermost of depth levels until one decides, and
+ * give the new depth. */
+static unsigned look(struct walk *w, struct level *stack, unsigned depth)
+{
+	struct level *top = &stack[depth - 1];
+	uint32_t n = ofs_pk_len(w->doc, top->node);
+	uint8_t verdict = OFS_TORCH_WALKED;
+
+	for (; top->next < n; top->next++) {
+		uint32_t item = ofs_pk_item(w->doc, top->node, top->next);
+		int is = nests(w, item);
+
+		if (is == -1 && depth < MAX_DEPTH) {
+			stack[depth] = (struct level){ item, 0 };
+			return depth + 1;
 		}
-		item = ofs_pk_item(w->doc, at, stack[depth - 1].next++);
-		if (visit(w) == -1)
-			return -1;
-		if (ofs_pk_kind(w->doc, item) == OFS_PK_DICT ||
-		    is_tensor(w->doc, item))
-			return 1;
-		if (!is_sequence(w->doc, item) || depth == MAX_DEPTH)
-			continue;
-		stack[depth].node = item;
-		stack[depth++].next = 0;
+		if (is == 1) {
+			verdict |= OFS_TORCH_NESTS;
+			break;
+		}
 	}
-	return 0;
+	w->leaves.known[top->node] |= verdict;
+	return depth - 1;
+}
+
+/* Does a list or tuple become a directory? If a tensor or mapping is in it, or
+ * a list or tuple of which the same is true. */
+static bool descends(struct walk *w, uint32_t node)
+{
+	struct level stack[MAX_DEPTH] = { { node, 0 } };
+	unsigned depth = nests(w, node) == -1;
+
+	while (depth > 0)
+		depth = look(w, stack, depth);
+	return nests(w, node) == 1;
 }
 
 /* The key of pair i as a component. */
@@ -202,13 +229,9 @@ static int add(struct walk *w, uint32_t node)
 {
 	size_t n = w->nprefix + w->depth;
 	uint32_t path;
-	int in = ofs_pk_kind(w->doc, node) == OFS_PK_DICT;
 
-	if (is_sequence(w->doc, node))
-		in = descends(w, node);
-	if (in == -1)
-		return -1;
-	if (in == 1)
+	if (ofs_pk_kind(w->doc, node) == OFS_PK_DICT ||
+	    (is_sequence(w->doc, node) && descends(w, node)))
 		return enter(w, node);
 	if (n == 0) {
 		/* not a mapping at all: its file needs some name */
@@ -269,7 +292,8 @@ int ofs_torch_add(struct ofs_catalog *cat, const struct ofs_pickle *doc,
 		return optimfs_fail(err, ENOMEM, "a walk");
 	w->cat = cat;
 	w->doc = doc;
-	w->visits = MAX_VISITS + ofs_pickle_memory(doc) / 8;
+	w->visits =
+	    MAX_VISITS + VISITS_PER_NODE * (uint64_t)ofs_pickle_nodes(doc);
 	w->nprefix = npref;
 	w->err = err;
 	w->path = calloc(npref + MAX_DEPTH + 1, sizeof(*w->path));

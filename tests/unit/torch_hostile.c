@@ -490,12 +490,34 @@ static void bombs(void)
 	is_error(err, E2BIG, "OFS444", "is refused");
 	mktorch_fini(&m);
 	mktorch_init(&m);
-	mk_ops(&m.pickle, "]");
+	mk_ops(&m.pickle, "}");
 	for (int i = 0; i < 50; i++)
 		mk_ops(&m.pickle, "q\0010](h\1h\1e");
 	mk_end(&m.pickle);
 	is_int(mktorch_read(&m, NULL, &err), -1, "a billiard of lists");
 	is_error(err, E2BIG, "OFS444", "is refused");
+	mktorch_fini(&m);
+}
+
+/* Row P12: one large list in many places is looked at once. */
+static void shared(void)
+{
+	struct optimfs_error err;
+	struct mktorch m;
+
+	mktorch_init(&m);
+	mk_ops(&m.pickle, "](");
+	for (int i = 0; i < 100000; i++)
+		mk_ops(&m.pickle, "N");
+	mk_ops(&m.pickle, "eq\0010}(");
+	for (int i = 0; i < 100000; i++) {
+		mk_int(&m.pickle, i);
+		mk_ops(&m.pickle, "h\1");
+	}
+	mk_ops(&m.pickle, "u");
+	mk_end(&m.pickle);
+	is_int(mktorch_read(&m, NULL, &err), 0, "a list in 100000 places");
+	is_u64(m.h.cat->nentries, 100000, "that many values");
 	mktorch_fini(&m);
 }
 
@@ -510,5 +532,6 @@ int main(void)
 	cut();
 	containers();
 	bombs();
+	shared();
 	return done_testing();
 }
