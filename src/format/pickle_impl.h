@@ -120,7 +120,9 @@ static inline struct pk_node *pk_at(const struct ofs_pickle *doc, uint32_t node)
 /* The items of a TUPLE, LIST, SET or DICT (keys and values in turn). */
 static inline uint32_t *pk_run(const struct ofs_pickle *doc, struct pk_node *x)
 {
-	return (x->flags & PK_INLINE) != 0 ? x->v : doc->item + x->v[1];
+	if ((x->flags & PK_INLINE) != 0)
+		return x->v;
+	return doc->item == NULL ? NULL : doc->item + x->v[1];
 }
 
 static inline uint64_t pk_word(const struct pk_node *x)
