@@ -39,8 +39,7 @@ static bool identify(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 	if (t->nshards != 1 || ofs_tensor_numel(cat, t) == 0)
 		return false;
 	s = &cat->shards[t->shard];
-	if (s->at.encoding == OFS_TORCH_ITEM ||
-	    s->at.encoding == OFS_SAFETENSORS_ITEM)
+	if (s->at.encoding == OFS_TORCH_ITEM)
 		return false;
 	*id = (struct identity){
 		.off = s->at.off,

@@ -31,7 +31,6 @@ enum ofs_encoding {
 	OFS_RAW,          /* off is element 0 */
 	OFS_TORCH_ITEM,   /* the extent is a torch.save archive of one object */
 	OFS_TORCH_RECORD, /* off is the local header of a zip record */
-	OFS_SAFETENSORS_ITEM, /* a safetensors blob starts at off; key by FQN */
 };
 
 enum ofs_codec { OFS_PLAIN, OFS_ZSTD };

@@ -15,8 +15,6 @@ static const char *encoding_name(const struct ofs_extent *at)
 		return "torch";
 	case OFS_TORCH_RECORD:
 		return "torch-record";
-	case OFS_SAFETENSORS_ITEM:
-		return "safetensors";
 	default:
 		return "raw";
 	}

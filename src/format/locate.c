@@ -121,8 +121,7 @@ static int place_view(struct lookup *k, const struct ofs_view *v, uint64_t len)
 			    "OFS529 stride %" PRId64 " of dim %u", stride[i],
 			    i);
 		/* does not wrap where the last element is inside */
-		k->place->stride[i] =
-		    (int64_t)((uint64_t)stride[i] * k->item);
+		k->place->stride[i] = (int64_t)((uint64_t)stride[i] * k->item);
 	}
 	if (last >= v->numel)
 		return optimfs_fail(k->err, EUCLEAN,
@@ -278,11 +277,8 @@ static int look(struct lookup *k)
 		return locate_item(k);
 	case OFS_TORCH_RECORD:
 		return locate_record(k);
-	case OFS_SAFETENSORS_ITEM:
-		break;
 	}
-	return optimfs_fail(k->err, EUCLEAN,
-	    "OFS615 no safetensors blob holds it");
+	return optimfs_fail(k->err, EOPNOTSUPP, "OFS619 unknown encoding");
 }
 
 /* Which bytes: the transport's own messages say so already. */
