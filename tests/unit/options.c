@@ -1,0 +1,213 @@
+/* options.c - "-o name=value,..." and the walk over a command line */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "tools/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tap.h"
+#include "tools/tools.h"
+
+struct target {
+	struct optimfs_options open;
+	bool flag;
+	const char *text;
+	uint64_t size;
+	unsigned count, time;
+	int choice;
+};
+
+static const char *const choices[] = { "red", "green", NULL };
+#define AT(member) offsetof(struct target, member)
+static const struct ofs_option table[] = {
+	OFS_OPEN_OPTIONS(AT(open)),
+	OFS_OPTION_ROW("flag", OFS_OPTION_FLAG, AT(flag)),
+	OFS_OPTION_ROW("text", OFS_OPTION_STRING, AT(text)),
+	OFS_OPTION_ROW("size", OFS_OPTION_SIZE, AT(size)),
+	{ .name = "count",
+	    .kind = OFS_OPTION_COUNT,
+	    .offset = AT(count),
+	    .min = 1,
+	    .max = 9 },
+	OFS_OPTION_ROW("time", OFS_OPTION_TIME, AT(time)),
+	{ .name = "choice",
+	    .kind = OFS_OPTION_CHOICE,
+	    .offset = AT(choice),
+	    .choices = choices },
+	OFS_OPTION_ROW("nodev", OFS_OPTION_IGNORE, 0),
+	{ .name = NULL },
+};
+
+static struct target got;
+static struct optimfs_error err;
+
+static int parse(const char *list)
+{
+	static struct ofs_options o;
+
+	ofs_options_fini(&o);
+	got = (struct target){ .flag = false };
+	o = (struct ofs_options){
+		.table = table, .target = &got, .ignore_prefixes = "x-\0"
+	};
+	return ofs_options_parse(&o, list, &err);
+}
+
+static void test_values(void)
+{
+	is_int(parse(""), 0, "nothing");
+	is_int(parse("flag,,size=3,"), 0, "empty words");
+	ok(got.flag && got.size == 3, "their values");
+	is_int(parse("flag,noflag"), 0, "the last one counts");
+	ok(!got.flag, "off");
+	is_int(parse("no_flag"), 0, "with an underscore");
+	is_int(parse("text=a\\,b\\\\c\\d=e,choice=green"), 0, "escapes");
+	is_str(got.text, "a,b\\c\\d=e", "a comma, backslashes, an equals sign");
+	is_int(got.choice, 1, "a choice");
+	is_int(parse("text="), 0, "an empty value");
+	is_str(got.text, "", "is one");
+	is_int(parse("x-anything=1,nodev,nodev=3,count=9,time=2m"), 0,
+	    "accepted words");
+	ok(got.count == 9 && got.time == 120, "numbers");
+	is_int(parse("type=dcp,strict,cache=2g"), 0, "those of every verb");
+	ok(got.open.strict && got.open.cache == UINT64_C(2) << 30 &&
+		strcmp(got.open.type, "dcp") == 0,
+	    "their values");
+}
+
+static void test_sizes(void)
+{
+	static const struct {
+		const char *list;
+		uint64_t size;
+	} good[] = {
+		{ "size=0", 0 },
+		{ "size=4096", 4096 },
+		{ "size=1k", 1024 },
+		{ "size=1K", 1024 },
+		{ "size=3MiB", 3 << 20 },
+		{ "size=1GB", 1 << 30 },
+		{ "size=2t", UINT64_C(2) << 40 },
+		{ "size=18446744073709551615", UINT64_MAX },
+	};
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		is_int(parse(good[i].list), 0, "%s", good[i].list);
+		is_u64(got.size, good[i].size, "is right");
+	}
+}
+
+static void test_mistakes(void)
+{
+	static const struct {
+		const char *list, *says;
+	} bad[] = {
+		{ "flg", "did you mean 'flag'?" },
+		{ "cahce=1g", "did you mean 'cache'?" },
+		{ "CACHE=1g", "unknown option 'CACHE'" },
+		{ "xylophone", "unknown option 'xylophone'" },
+		{ "flag=1", "takes no value" },
+		{ "text", "needs a value" },
+		{ "size", "needs a value" },
+		{ "size=", "not a size" },
+		{ "size=-1", "not a size" },
+		{ "size= 1", "not a size" },
+		{ "size=1x", "not a size" },
+		{ "size=1kk", "not a size" },
+		{ "size=18446744073709551616", "not a size" },
+		{ "size=17179869184g", "not a size" },
+		{ "count=0", "must be 1 or more" },
+		{ "count=10", "must be 9 or less" },
+		{ "count=1k", "not a number" },
+		{ "time=1d", "not a time" },
+		{ "time=4294967296", "not a time" },
+		{ "choice=blue", "must be one of red, green" },
+		{ "nochoice=red", "unknown option 'nochoice'" },
+		{ "=", "unknown option ''" },
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		is_int(parse(bad[i].list), -1, "%s", bad[i].list);
+		is_error(err, EINVAL, bad[i].says, "says why");
+	}
+}
+
+/* The walk, as text: flags by letter, operands in brackets. */
+static const char *walk(int argc, const char **argv)
+{
+	static const struct ofs_flag flags[] = {
+		{ 'a', "all", false },
+		{ 'v', "value", true },
+		{ 0, NULL, false },
+	};
+	static const struct ofs_verb verb = {
+		.name = "x", .synopsis = "", .summary = ""
+	};
+	static struct ofs_options o;
+	static char text[256];
+	struct ofs_args a;
+	const char *value;
+	int id, status;
+
+	ofs_options_fini(&o);
+	got = (struct target){ .flag = false };
+	o = (struct ofs_options){ .table = table, .target = &got };
+	text[0] = '\0';
+	ofs_args_init(&a, &verb, argc, (char **)argv, flags, &o);
+	while ((id = ofs_args_next(&a, &value, &status)) != OFS_ARGS_END) {
+		char *end = text + strlen(text);
+		size_t room = sizeof(text) - strlen(text);
+
+		if (id == OFS_ARGS_STOP)
+			return status == OFS_EXIT_USAGE ? "usage" : "help";
+		if (id == OFS_ARGS_OPERAND)
+			snprintf(end, room, "[%s]", value);
+		else
+			snprintf(end, room, "%c%s", id,
+			    value != NULL ? value : "");
+	}
+	return text;
+}
+#define WALK(...)                                                           \
+ walk((int)(sizeof((const char *[]){ "x", __VA_ARGS__ }) / sizeof(char *)), \
+     (const char *[]){ "x", __VA_ARGS__, NULL })
+
+static void test_walk(void)
+{
+	is_str(WALK("one", "-a", "two"), "[one]a[two]", "in any order");
+	is_str(WALK("-av1", "-v", "2"), "av1v2", "letters together");
+	is_str(WALK("--value=1", "--value", "2", "--all"), "v1v2a", "long");
+	is_str(WALK("--value="), "v", "an empty value");
+	is_str(WALK("-a", "--", "-a", "--all"), "a[-a][--all]", "after --");
+	is_str(WALK("-"), "[-]", "standard input");
+	is_str(WALK(""), "[]", "an empty operand");
+	is_str(WALK("-o", "flag,size=1k", "x"), "[x]", "-o");
+	ok(got.flag && got.size == 1024, "is parsed");
+	is_str(WALK("-oflag", "--size", "2k", "--no-strict",
+		   "--max-metadata=5"),
+	    "", "long names of options");
+	ok(got.flag && got.size == 2048 && got.open.max_metadata == 5,
+	    "are parsed");
+	is_str(WALK("--al"), "usage", "no abbreviations");
+	is_str(WALK("-z"), "usage", "an unknown letter");
+	is_str(WALK("-v"), "usage", "no value");
+	is_str(WALK("--value"), "usage", "no value, long");
+	is_str(WALK("--all=1"), "usage", "a value too many");
+	is_str(WALK("--size"), "usage", "an option without a value");
+	is_str(WALK("-o"), "usage", "-o without options");
+	is_str(WALK("-o", "bogus"), "usage", "an unknown option");
+	is_str(WALK("-a", "--help", "-z"), "help", "help comes first");
+}
+
+int main(void)
+{
+	test_values();
+	test_sizes();
+	test_mistakes();
+	test_walk();
+	parse("");
+	return done_testing();
+}
