@@ -232,8 +232,15 @@ int ofs_canon_ids_of_model(struct canon *c, struct ofs_ids *ids,
 {
 	struct match m = { .c = c };
 	struct ofs_shapes state = { 0 };
-	int ret = ofs_shapes_of_model(c, &m.model, err);
+	int ret;
 
+	/* without its map of keys, an index has them in no order */
+	if (c->cat->format != NULL && strcmp(c->cat->format, "dcp") == 0 &&
+	    c->ntext > 0)
+		return optimfs_fail(err, EINVAL,
+		    "OFS636 ids=model: the index has no map of keys, and so no "
+		    "order of the model's; name the IDs in a file");
+	ret = ofs_shapes_of_model(c, &m.model, err);
 	if (ret == 0)
 		ret = ofs_shapes_of_state(c, &state, err);
 	if (ret == 0)

@@ -122,6 +122,8 @@ struct ofs_item {
 
 enum ofs_entry_kind { OFS_ENTRY_TENSOR, OFS_ENTRY_VALUE, OFS_ENTRY_ITEM };
 
+/* Entries are in the order of the state dict where the source has one (ids=model
+ * goes by it). */
 struct ofs_entry {
 	uint32_t path; /* ofs_catalog_path: keys as the source nests them */
 	uint32_t tree; /* the same below the mount point: src/canon.h; OFS_NONE

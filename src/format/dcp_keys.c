@@ -250,6 +250,37 @@ static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
 	return 0;
 }
 
+/* Add a key that was not added yet, and mark it. */
+static int add_once(struct ofs_dcp *d, uint32_t key, struct optimfs_error *err)
+{
+	if (d->key[key].last == OFS_NONE)
+		return 0;
+	d->key[key].last = OFS_NONE;
+	return add_key(d, &d->key[key], err);
+}
+
+/* planner_data has the order of the state dict, unless ranks had different
+ * keys; that of state_dict_metadata depends on which rank saved what
+ * (docs/formats/dcp.md). ids=model relies on it. */
+static int add_in_order(struct ofs_dcp *d, const struct ofs_dcp_index *index,
+    struct optimfs_error *err)
+{
+	uint32_t n = index->planner == OFS_NONE
+	    ? 0
+	    : ofs_pk_len(index->doc, index->planner);
+
+	for (uint32_t pair = 0; pair < n; pair++) {
+		struct ofs_str s = ofs_pk_str(index->doc,
+		    ofs_pk_key(index->doc, index->planner, pair));
+		uint32_t key = ofs_map_find(&d->by_name,
+		    ofs_map_hash(s.p, s.len), same_name, d, s.p, s.len);
+
+		if (key != UINT32_MAX && add_once(d, key, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
 int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < d->nindex; i++) {
@@ -260,9 +291,11 @@ int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
 			if (collect_key(d, i, pair, err) == -1)
 				return -1;
 	}
+	for (uint32_t i = 0; i < d->nindex; i++)
+		if (add_in_order(d, &d->index[i], err) == -1)
+			return -1;
 	for (uint32_t i = 0; i < d->nkeys; i++)
-		if (d->key[i].last != OFS_NONE &&
-		    add_key(d, &d->key[i], err) == -1)
+		if (add_once(d, i, err) == -1)
 			return -1;
 	return 0;
 }

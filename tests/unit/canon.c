@@ -735,6 +735,7 @@ static void ids(void)
 static void ids_of_model(void)
 {
 	struct optimfs_options opt = { .ids = "model" };
+	struct optimfs_error err = { 0 };
 	struct ofs_catalog *cat;
 
 	cat = check_with("ids=model", &opt,
@@ -800,6 +801,12 @@ static void ids_of_model(void)
 	fails("an ID past the model", &opt,
 	    "t3 model|a = x\nt3 optim|state|999999999|exp_avg = x\n", EINVAL,
 	    "ID 999999999, but the model has 1 tensors");
+	cat = catalog_of("t3 a = x\nt3 optim.state.0.exp_avg = x\n");
+	cat->format = "dcp";
+	ok(ofs_canon(cat, &opt, &err) == -1, "an index without an order");
+	is_error(err, EINVAL, "OFS636 ids=model: the index has no map of keys",
+	    "is refused");
+	ofs_catalog_free(cat);
 	fails("no shape", &opt,
 	    "t3 model|a = x\nt optim|state|0|step = x\n"
 	    "t3 optim|state|0|row = x\n",
