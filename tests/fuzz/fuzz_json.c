@@ -1,0 +1,98 @@
+/* fuzz_json.c - any bytes as JSON, and as a safetensors header */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "checked.h"
+#include "dtype.h"
+#include "format/json.h"
+#include "format/safetensors_item.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+
+static void must(bool holds)
+{
+	if (!holds)
+		abort();
+}
+
+/* Every token consumes input, and brackets match. */
+static void read_json(const uint8_t *bytes, uint32_t n)
+{
+	enum ofs_json_token token;
+	struct ofs_json j;
+	size_t steps = 0;
+	int depth = 0;
+
+	ofs_json_init(&j, bytes, n);
+	do {
+		token = ofs_json_next(&j, NULL);
+		must(steps++ <= (size_t)n + 1 && j.at <= n);
+		if (token == OFS_JSON_OBJECT || token == OFS_JSON_ARRAY)
+			depth++;
+		if (token == OFS_JSON_OBJECT_END || token == OFS_JSON_ARRAY_END)
+			depth--;
+		must(depth >= 0 && depth <= OFS_JSON_DEPTH);
+		if (token == OFS_JSON_KEY || token == OFS_JSON_STRING)
+			must(j.str.len <= n && j.str.p != NULL);
+	} while (token > OFS_JSON_END);
+	must(token == OFS_JSON_ERROR || depth == 0);
+	must(token == OFS_JSON_ERROR ||
+	    ofs_json_next(&j, NULL) == OFS_JSON_END);
+	ofs_json_fini(&j);
+
+	ofs_json_init(&j, bytes, n);
+	token = ofs_json_next(&j, NULL);
+	if (token > OFS_JSON_END && ofs_json_skip(&j, token, NULL) == 0)
+		must(j.depth == 0);
+	ofs_json_fini(&j);
+}
+
+struct blob {
+	const uint8_t *p;
+	uint64_t n;
+};
+
+static int read_blob(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	const struct blob *b = ctx;
+
+	(void)err;
+	must(off <= b->n && len <= b->n - off);
+	memcpy(buf, b->p + off, len);
+	return 0;
+}
+
+/* What is accepted tiles the blob, and every name finds its tensor. */
+static void read_header(const uint8_t *bytes, size_t n)
+{
+	struct blob b = { bytes, n };
+	struct ofs_safetensors st;
+	uint64_t total = 0, numel;
+
+	if (ofs_safetensors_open(&st, n, true, read_blob, &b, NULL) == -1)
+		return;
+	for (size_t i = 0; i < st.n; i++) {
+		const struct ofs_safetensors_tensor *t = &st.tensor[i];
+
+		must(ofs_safetensors_find(&st, t->name.p, t->name.len) == t);
+		must(t->off >= 10 && ofs_numel(t->shape, t->ndim, &numel));
+		if (t->dtype != OFS_DTYPE_NONE)
+			must(numel * ofs_dtype_size(t->dtype) == t->len);
+		total += t->len;
+	}
+	must(total <= n);
+	ofs_safetensors_fini(&st);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+	if (n > UINT32_MAX)
+		return 0;
+	read_json(bytes, (uint32_t)n);
+	read_header(bytes, n);
+	return 0;
+}
