@@ -273,7 +273,7 @@ static void opaque(const struct ofs_pickle *doc, uint32_t node,
 
 	ofs_buf_puts(out, "{\"__opaque__\": \"");
 	if (!ofs_pk_attribute(doc, node, &m, &n))
-		ofs_pk_class(doc, node, &m, &n);
+		ofs_torch_class(doc, node, &m, &n);
 	if (n.len == 0) {
 		ofs_buf_puts(out, ofs_pk_kind_name(doc, node));
 	} else {

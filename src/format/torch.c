@@ -34,11 +34,21 @@ static uint32_t arg(const struct call *c, uint32_t i)
 	return i < c->n ? ofs_pk_item(c->doc, c->args, i) : OFS_NONE;
 }
 
-/* The call that made node, if node is what a call made. */
-static bool get_call(const struct ofs_pickle *doc, uint32_t node,
-    struct call *c)
+/* Does c call _rebuild_from_type_v2 with (function, type, arguments, ...)? */
+static bool is_typed(const struct call *c, struct ofs_str module)
 {
-	struct ofs_str module;
+	return (ofs_str_is(module, "torch._tensor") ||
+		   ofs_str_is(module, "torch.tensor")) &&
+	    (ofs_str_is(c->name, "_rebuild_from_type_v2") ||
+		ofs_str_is(c->name, "_rebuild_from_type")) &&
+	    ofs_pk_kind(c->doc, arg(c, 0)) == OFS_PK_GLOBAL &&
+	    ofs_pk_kind(c->doc, arg(c, 2)) == OFS_PK_TUPLE;
+}
+
+/* The call of a named function that made node, if one did. */
+static bool get_call(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_str *module, struct call *c)
+{
 	uint32_t fn;
 
 	if (ofs_pk_kind(doc, node) != OFS_PK_OBJECT)
@@ -48,16 +58,21 @@ static bool get_call(const struct ofs_pickle *doc, uint32_t node,
 	if (ofs_pk_kind(doc, fn) != OFS_PK_GLOBAL ||
 	    ofs_pk_kind(doc, c->args) != OFS_PK_TUPLE)
 		return false;
-	ofs_pk_class(doc, fn, &module, &c->name);
+	ofs_pk_class(doc, fn, module, &c->name);
 	c->doc = doc;
 	c->n = ofs_pk_len(doc, c->args);
-	/* (function, type, its arguments, state) */
-	if ((ofs_str_is(module, "torch._tensor") ||
-		ofs_str_is(module, "torch.tensor")) &&
-	    (ofs_str_is(c->name, "_rebuild_from_type_v2") ||
-		ofs_str_is(c->name, "_rebuild_from_type")) &&
-	    ofs_pk_kind(doc, arg(c, 0)) == OFS_PK_GLOBAL &&
-	    ofs_pk_kind(doc, arg(c, 2)) == OFS_PK_TUPLE) {
+	return true;
+}
+
+/* The same for a tensor's rebuild function, called directly or not. */
+static bool get_rebuild(const struct ofs_pickle *doc, uint32_t node,
+    struct call *c)
+{
+	struct ofs_str module;
+
+	if (!get_call(doc, node, &module, c))
+		return false;
+	if (is_typed(c, module)) {
 		ofs_pk_class(doc, arg(c, 0), &module, &c->name);
 		c->args = arg(c, 2);
 		c->n = ofs_pk_len(doc, c->args);
@@ -65,6 +80,17 @@ static bool get_call(const struct ofs_pickle *doc, uint32_t node,
 	return ofs_str_is(module, "torch._utils") &&
 	    c->name.len > strlen("_rebuild_") &&
 	    memcmp(c->name.p, "_rebuild_", strlen("_rebuild_")) == 0;
+}
+
+void ofs_torch_class(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_str *module, struct ofs_str *name)
+{
+	struct call c;
+
+	if (get_call(doc, node, module, &c) && is_typed(&c, *module) &&
+	    ofs_pk_kind(doc, arg(&c, 1)) == OFS_PK_GLOBAL)
+		node = arg(&c, 1);
+	ofs_pk_class(doc, node, module, name);
 }
 
 /* Step through what only wraps a tensor. */
@@ -77,7 +103,7 @@ static bool unwrap(const struct ofs_pickle *doc, uint32_t *node, struct call *c)
 	for (int depth = 0; depth < MAX_WRAP; depth++) {
 		size_t i = 0;
 
-		if (!get_call(doc, *node, c))
+		if (!get_rebuild(doc, *node, c))
 			return false;
 		while (i < 3 && !ofs_str_is(c->name, wrap[i]))
 			i++;

@@ -38,6 +38,11 @@ struct ofs_torch_tensor {
 int ofs_torch_tensor(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_tensor *t, struct optimfs_error *err);
 
+/* What node is an instance of, as far as its name goes: ofs_pk_class, but for
+ * what _rebuild_from_type_v2 makes the type that it is told. */
+void ofs_torch_class(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_str *module, struct ofs_str *name);
+
 /* Check t against the bytes that are stored for its storage: their number is
  * what the pickle says (OFS527), all elements lie inside (OFS528), and no two
  * of them overlap unless a stride is 0 (OFS529). EUCLEAN. */

@@ -313,15 +313,31 @@ static bool hides_tensor(struct ofs_torch_leaves *l, uint32_t node)
 	return false;
 }
 
+static int note_hidden(struct ofs_torch_leaves *l, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct ofs_str m, n;
+
+	ofs_torch_class(l->doc, node, &m, &n);
+	if (n.len == 0) { /* a list, say */
+		n.p = ofs_pk_kind_name(l->doc, node);
+		n.len = (uint32_t)strlen(n.p);
+	}
+	if (ofs_catalog_note(l->cat, OFS_NOTE_WARNING, EOPNOTSUPP,
+		"OFS421 %s: tensors inside values of class %.*s%s%.*s are not "
+		"shown",
+		where(l), (int)(m.len > 100 ? 100 : m.len), m.p,
+		m.len > 0 ? "." : "", (int)(n.len > 100 ? 100 : n.len),
+		n.p) == OFS_NONE)
+		return no_note(err);
+	return 0;
+}
+
 static int add_value(struct ofs_torch_leaves *l, uint32_t node, uint32_t path,
     struct optimfs_error *err)
 {
-	if (hides_tensor(l, node) &&
-	    ofs_catalog_note(l->cat, OFS_NOTE_WARNING, EOPNOTSUPP,
-		"OFS421 %s: tensors inside values of class %.200s are not "
-		"shown",
-		where(l), ofs_pk_kind_name(l->doc, node)) == OFS_NONE)
-		return no_note(err);
+	if (hides_tensor(l, node) && note_hidden(l, node, err) == -1)
+		return -1;
 	return add_entry(l, path, OFS_ENTRY_VALUE,
 	    ofs_catalog_value(l->cat, l->doc, node, err), err);
 }

@@ -11,6 +11,7 @@
 #include "mktorch.h"
 #include "mkzip.h"
 #include "tap.h"
+#include "text.h"
 
 /* key, then what the caller appends, then "s". */
 #define PAIR(m, key) mk_str(&(m)->pickle, key)
@@ -351,6 +352,24 @@ static void wrappers(void)
 	mktorch_fini(&m);
 }
 
+/* The text of a value. */
+static void is_value(const struct mktorch *m, const char *path,
+    const char *want)
+{
+	const struct ofs_entry *e = mktorch_find(m, path);
+	struct optimfs_error err;
+	struct ofs_buf out = { 0 };
+
+	if (!ok(e != NULL && e->kind == OFS_ENTRY_VALUE, "%s: a value", path))
+		return;
+	is_int(ofs_text_value(m->h.cat->values[e->ref].doc,
+		   m->h.cat->values[e->ref].node, false, &out, &err),
+	    0, "%s: has text", path);
+	ofs_buf_putc(&out, '\0');
+	is_str((char *)out.data, want, "%s: its text", path);
+	ofs_buf_fini(&out);
+}
+
 static void call(struct ofs_buf *b, const char *name)
 {
 	mk_global(b, "torch._utils", name);
@@ -390,12 +409,22 @@ static void unsupported(void)
 	PAIR(&m, "weight");
 	mk_good(b, "0");
 	mk_ops(b, "sb");
+	PAIR(&m, "sharded");
+	mk_global(b, "torch._tensor", "_rebuild_from_type_v2");
+	mk_ops(b, "(");
+	mk_global(b, "torch._utils", "_rebuild_wrapper_subclass");
+	mk_global(b, "torch.distributed.tensor", "DTensor");
+	mk_ops(b, ")N}");
+	PAIR(&m, "_local_tensor");
+	mk_good(b, "0");
+	ofs_buf_put(b, "s\x86tR", 4);
 	PAIR(&m, "good");
 	mk_good(b, "0");
 	mk_ops(b, "u");
 	read_good(&m, "what is not supported");
 	is_str(mktorch_paths(&m),
-	    "T meta\nT sparse\nV nested\nV opaque\nT good\n", "paths");
+	    "T meta\nT sparse\nV nested\nV opaque\nV sharded\nT good\n",
+	    "paths");
 	is_int(mktorch_bytes(&m, "meta", f, 48, &err), -1, "meta");
 	is_error(err, ENODATA, "OFS533", "has no data");
 	is_int(mktorch_bytes(&m, "sparse", f, 36, &err), -1, "sparse");
@@ -406,6 +435,12 @@ static void unsupported(void)
 	       "OFS421 x.pt: tensors inside values of class "
 	       "my.package.Thing"),
 	    "hidden tensors are told");
+	ok(mktorch_noted(&m, OFS_NOTE_WARNING,
+	       "OFS421 x.pt: tensors inside values of class "
+	       "torch.distributed.tensor.DTensor"),
+	    "by the name of their class");
+	is_value(&m, "sharded",
+	    "{\"__opaque__\": \"torch.distributed.tensor.DTensor\"}\n");
 	ok(mktorch_noted(&m, OFS_NOTE_WARNING,
 	       "OFS420 x.pt: pickle calls my.package.Thing"),
 	    "and the call");
