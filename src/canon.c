@@ -314,8 +314,7 @@ static int name_all(struct canon *c, struct optimfs_error *err)
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		if (place(c, i, err) == -1)
 			return -1;
-	if (ofs_canon_finish(c, err) == -1 || warn_of_text(c, err) == -1 ||
-	    ofs_canon_dotted(c, err) == -1)
+	if (ofs_canon_finish(c, err) == -1 || warn_of_text(c, err) == -1)
 		return -1;
 	return narrow(c, err);
 }

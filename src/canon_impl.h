@@ -171,7 +171,7 @@ int ofs_canon_set_add(struct canon_set *set, struct ofs_str s,
 bool ofs_canon_set_has(const struct canon_set *set, struct ofs_str s);
 void ofs_canon_set_fini(struct canon_set *set);
 
-/* canon_place.c: fill root, spot and each root's name. */
+/* canon_roots.c: fill root, spot and each root's name. */
 int ofs_canon_roots(struct canon *c, struct optimfs_error *err);
 /* What is left of an entry that has a root. */
 struct canon_rest ofs_canon_rest(const struct canon *c, uint32_t entry);
@@ -185,13 +185,6 @@ int ofs_canon_no_such_key(struct canon *c, const char *option, const char *key,
 
 /* canon_model.c */
 int ofs_canon_find_model(struct canon *c, struct optimfs_error *err);
-/* Is entry a tensor that is no optimizer's? */
-bool ofs_model_tensor(const struct canon *c, uint32_t entry);
-/* canon_model_text.c: find the prefix of the model's textual keys, if they have
- * one; take prefix for it. */
-int ofs_model_find_text(struct canon *c, struct optimfs_error *err);
-int ofs_model_prefix(struct canon *c, const char *prefix,
-    struct optimfs_error *err);
 /* Is entry in the model? *rest gets what is left, the whole path if not. */
 bool ofs_canon_in_model(const struct canon *c, uint32_t entry,
     struct canon_rest *rest);
@@ -225,9 +218,6 @@ bool ofs_canon_number(struct ofs_str s, uint32_t *id);
 /* The string that ids= calls a state's key; OFS_NONE: nothing. */
 uint32_t ofs_canon_id_name(const struct canon *c, uint32_t root,
     struct ofs_str id);
-
-/* canon_dotted.c: a warning for each two paths with one dotted key. */
-int ofs_canon_dotted(struct canon *c, struct optimfs_error *err);
 
 /* canon_ties.c */
 /* Fill tie: the model's tensors that are one view of one stored extent. */

@@ -108,7 +108,8 @@ static struct ofs_pickle *read_pickle(struct opening *o,
 		return NULL;
 	buf = malloc(r->size + 1);
 	if (buf == NULL) {
-		optimfs_fail(err, ENOMEM, "data.pkl of %" PRIu64 " bytes",
+		optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for data.pkl of %" PRIu64 " bytes",
 		    r->size);
 		return NULL;
 	}

@@ -26,7 +26,8 @@ int ofs_torch_leaves_init(struct ofs_torch_leaves *l, struct ofs_catalog *cat,
 	l->use = calloc(l->nuse + 1, sizeof(*l->use));
 	l->known = calloc(ofs_pickle_nodes(doc), sizeof(*l->known));
 	if (l->use == NULL || l->known == NULL)
-		return optimfs_fail(err, ENOMEM, "%zu storages", l->nuse);
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for %zu storages", l->nuse);
 	return 0;
 }
 
@@ -185,7 +186,8 @@ static int remember(struct ofs_torch_leaves *l, uint32_t number,
 		uint32_t *p = reallocarray(l->storage, cap, sizeof(*p));
 
 		if (p == NULL)
-			return optimfs_fail(err, ENOMEM, "%zu tensors", cap);
+			return optimfs_fail(err, ENOMEM,
+			    "OFS443 out of memory for %zu tensors", cap);
 		l->storage = p;
 		l->cap = cap;
 	}

@@ -50,7 +50,8 @@ static int read_more(struct stream *s)
 		n = MAX_PICKLES;
 	p = realloc(s->p, n + 1);
 	if (p == NULL)
-		return optimfs_fail(s->err, ENOMEM, "%" PRIu64 " bytes", n);
+		return optimfs_fail(s->err, ENOMEM,
+		    "OFS443 out of memory for %" PRIu64 " bytes", n);
 	s->p = p;
 	if (s->read(s->ctx, s->n, n - s->n, p + s->n, s->err) == -1)
 		return -1;
@@ -168,7 +169,8 @@ static int find_named(struct stream *s, const struct ofs_pickle *doc,
 		count += ofs_pk_kind(doc, i) == OFS_PK_PERSID;
 	p = calloc(count + 1, sizeof(*p));
 	if (p == NULL)
-		return optimfs_fail(s->err, ENOMEM, "%zu storages", count);
+		return optimfs_fail(s->err, ENOMEM,
+		    "OFS443 out of memory for %zu storages", count);
 	*n = 0;
 	for (uint32_t i = 0; i < nodes; i++) {
 		if (ofs_pk_kind(doc, i) != OFS_PK_PERSID ||
@@ -238,7 +240,8 @@ static int find_storages(struct stream *s, const struct ofs_pickle *keys,
 		return malformed(s, "more storage keys than storages");
 	l->storage = calloc((size_t)n + 1, sizeof(*l->storage));
 	if (l->storage == NULL)
-		return optimfs_fail(s->err, ENOMEM, "%u storages", n);
+		return optimfs_fail(s->err, ENOMEM,
+		    "OFS443 out of memory for %u storages", n);
 	for (uint32_t i = 0; i < n; i++) {
 		struct ofs_str key =
 		    ofs_pk_str(keys, ofs_pk_item(keys, root, i));
@@ -268,7 +271,8 @@ static struct ofs_pickle *keep(struct stream *s, uint64_t off, uint64_t n)
 	uint8_t *copy = malloc(n + 1);
 
 	if (copy == NULL) {
-		optimfs_fail(s->err, ENOMEM, "%" PRIu64 " bytes", n);
+		optimfs_fail(s->err, ENOMEM,
+		    "OFS443 out of memory for %" PRIu64 " bytes", n);
 		return NULL;
 	}
 	memcpy(copy, s->p + off, n);

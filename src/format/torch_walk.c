@@ -128,7 +128,7 @@ static uint32_t key_component(struct walk *w, uint32_t node, uint32_t i)
 	w->text.len = 0;
 	ofs_torch_key(w->doc, ofs_pk_key(w->doc, node, i), i, &w->text);
 	if (w->text.bad) {
-		optimfs_fail(w->err, ENOMEM, "a key");
+		optimfs_fail(w->err, ENOMEM, "OFS443 out of memory for a key");
 		return OFS_NONE;
 	}
 	return ofs_catalog_str(w->cat,
@@ -158,7 +158,8 @@ static int drop_repeated(struct walk *w, struct frame *f)
 	int ret = 0;
 
 	if (s == NULL)
-		return optimfs_fail(w->err, ENOMEM, "%" PRIu32 " keys", f->n);
+		return optimfs_fail(w->err, ENOMEM,
+		    "OFS443 out of memory for %" PRIu32 " keys", f->n);
 	for (uint32_t i = 0; i < f->n; i++)
 		s[i] = (struct same){ f->key[i],
 			ofs_pk_kind(w->doc, ofs_pk_key(w->doc, f->node, i)),
@@ -176,7 +177,8 @@ static int drop_repeated(struct walk *w, struct frame *f)
 			"OFS428 duplicate key '%.*s': the last one counts",
 			(int)(key.len > 200 ? 200 : key.len),
 			key.p) == OFS_NONE)
-			ret = optimfs_fail(w->err, ENOMEM, "a message");
+			ret = optimfs_fail(w->err, ENOMEM,
+			    "OFS443 out of memory for a message");
 	}
 	free(s);
 	return ret;
@@ -186,7 +188,8 @@ static int read_keys(struct walk *w, struct frame *f)
 {
 	f->key = malloc(f->n * sizeof(*f->key) + 1);
 	if (f->key == NULL)
-		return optimfs_fail(w->err, ENOMEM, "%" PRIu32 " keys", f->n);
+		return optimfs_fail(w->err, ENOMEM,
+		    "OFS443 out of memory for %" PRIu32 " keys", f->n);
 	for (uint32_t i = 0; i < f->n; i++) {
 		f->key[i] = key_component(w, f->node, i);
 		if (f->key[i] == OFS_NONE || visit(w) == -1)
@@ -289,7 +292,8 @@ int ofs_torch_add(struct ofs_catalog *cat, const struct ofs_pickle *doc,
 	int ret = -1;
 
 	if (w == NULL)
-		return optimfs_fail(err, ENOMEM, "a walk");
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for the walk of a pickle");
 	w->cat = cat;
 	w->doc = doc;
 	w->visits =
@@ -298,7 +302,7 @@ int ofs_torch_add(struct ofs_catalog *cat, const struct ofs_pickle *doc,
 	w->err = err;
 	w->path = calloc(npref + MAX_DEPTH + 1, sizeof(*w->path));
 	if (w->path == NULL) {
-		optimfs_fail(err, ENOMEM, "a path");
+		optimfs_fail(err, ENOMEM, "OFS443 out of memory for a path");
 		goto out;
 	}
 	if (npref > 0)

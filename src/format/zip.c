@@ -47,7 +47,8 @@ static int no_end(uint64_t size, ofs_zip_read_fn *read, void *ctx,
 		n = OFS_ZIP_END_LEN + MAX_COMMENT;
 	buf = malloc(n);
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "%" PRIu64 " byte tail", n);
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for %" PRIu64 " byte tail", n);
 	ret = read(ctx, size - n, n, buf, err);
 	for (uint64_t i = n - OFS_ZIP_END_LEN + 1; ret == 0 && i-- > 0;)
 		if (is_end(buf + i))
@@ -308,7 +309,8 @@ static int check_records(struct ofs_zip *zip, struct optimfs_error *err)
 	order = malloc(zip->n * sizeof(*order) + 1);
 	if (zip->by_name == NULL || order == NULL) {
 		free(order);
-		return optimfs_fail(err, ENOMEM, "%zu records", zip->n);
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for %zu records", zip->n);
 	}
 	for (size_t i = 0; i < zip->n; i++)
 		zip->by_name[i] = order[i] = (uint32_t)i;
@@ -358,7 +360,9 @@ static int read_directory(struct ofs_zip *zip, const struct tail *t,
 		bytes = buf = malloc(e->size + 1);
 		if (buf == NULL)
 			return optimfs_fail(err, ENOMEM,
-			    "directory of %" PRIu64 " bytes", e->size);
+			    "OFS443 out of memory for a directory of %" PRIu64
+			    " bytes",
+			    e->size);
 		ret = read(ctx, e->off, e->size, buf, err);
 	}
 	if (ret == 0)

@@ -169,7 +169,8 @@ static int check_prefix(struct ofs_zip *zip, const struct entry *e,
 		zip->prefix.p =
 		    ofs_arena_strndup(&zip->arena, e->name.p, zip->prefix.len);
 		if (zip->prefix.p == NULL)
-			return optimfs_fail(err, ENOMEM, "archive prefix");
+			return optimfs_fail(err, ENOMEM,
+			    "OFS443 out of memory for an archive prefix");
 	}
 	if (zip->prefix.p == NULL)
 		return optimfs_fail(err, EUCLEAN,
@@ -191,7 +192,8 @@ static int note_odd(struct ofs_zip *zip, const struct entry *e,
 	zip->odd.len = e->name.len;
 	zip->odd.p = ofs_arena_strndup(&zip->arena, e->name.p, e->name.len);
 	if (zip->odd.p == NULL)
-		return optimfs_fail(err, ENOMEM, "record name");
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for a record name");
 	return 0;
 }
 
@@ -218,7 +220,8 @@ static int add(struct ofs_zip *zip, const struct entry *e,
 	r->name.p = ofs_arena_strndup(&zip->arena, e->name.p + zip->prefix.len,
 	    r->name.len);
 	if (r->name.p == NULL)
-		return optimfs_fail(err, ENOMEM, "record name");
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for a record name");
 	zip->n++;
 	return 0;
 }
@@ -236,7 +239,8 @@ int ofs_zip_walk(struct ofs_zip *zip, const uint8_t *p, uint64_t len,
 		    n, len);
 	zip->record = ofs_arena_alloc(&zip->arena, n * sizeof(*zip->record));
 	if (zip->record == NULL)
-		return optimfs_fail(err, ENOMEM, "%" PRIu64 " records", n);
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for %" PRIu64 " records", n);
 	for (walked = 0; ofs_cursor_left(&c) > 0 && walked < n; walked++) {
 		struct entry e;
 

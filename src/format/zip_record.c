@@ -57,7 +57,8 @@ static int check_extra(const struct local *l, uint64_t at, uint64_t size,
 
 	buf = malloc((size_t)l->extra_len + 1);
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "extra field");
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for an extra field");
 	ret = read(ctx, at, l->extra_len, buf, err);
 	if (ret == 0)
 		ret = ofs_zip_extra64(buf, l->extra_len, &block, &n, err);
@@ -207,7 +208,8 @@ static int read_crc(uint64_t off, uint64_t len, ofs_zip_read_fn *read,
 	int ret = 0;
 
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "%u bytes", CHUNK);
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for %u bytes", CHUNK);
 	*crc = crc32(0, NULL, 0);
 	while (len > 0 && ret == 0) {
 		uint32_t n = len < CHUNK ? (uint32_t)len : CHUNK;

@@ -872,21 +872,6 @@ static void missing(void)
 	ofs_catalog_free(cat);
 }
 
-static void dotted(void)
-{
-	struct ofs_catalog *cat;
-
-	cat = check_with("two paths with one dotted key", &defaults,
-	    "t3 a.b = model/a.b\n"
-	    "t3 a|b = extra/a/b\n"
-	    "t3 a|c = extra/a/c\n");
-	has_notes(cat, OFS_NOTE_WARNING,
-	    "OFS641 'a.b' is two paths of keys: both are kept, but a "
-	    "checkpoint whose keys are joined by dots cannot hold both\n",
-	    "are kept, and noted");
-	ofs_catalog_free(cat);
-}
-
 static void ties(void)
 {
 	struct ofs_catalog *cat;
@@ -923,7 +908,6 @@ int main(void)
 	ids_of_model();
 	mixed();
 	missing();
-	dotted();
 	ties();
 	return done_testing();
 }

@@ -2,33 +2,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "format/format.h"
-#include "format/json.h"
 #include "mktorch.h"
-#include "sha256.h"
+#include "support/sha256.h"
+#include "support/truth.h"
 #include "tap.h"
 
 static unsigned nfiles, ntensors;
 
-static char *data_path(const char *rel)
-{
-	const char *top = getenv("TOP_SRCDIR");
-	char *path;
-
-	if (asprintf(&path, "%s/tests/data/%s", top == NULL ? "." : top, rel) ==
-	    -1)
-		bail_out("out of memory");
-	return path;
-}
-
-/* A catalog of the file, finished; ends the test when it cannot be made. The
- * directory in m is not the one that mktorch_init makes. */
+/* A finished catalog of the file, whose directory is not the one that
+ * mktorch_init makes. */
 static int read_real(struct mktorch *m, const char *path,
     struct optimfs_error *err)
 {
@@ -51,14 +39,6 @@ static int read_real(struct mktorch *m, const char *path,
 		ret = ofs_catalog_finish(m->h.cat, err);
 	free(dir);
 	return ret;
-}
-
-static const char *next_line(const char *text, char line[4096])
-{
-	size_t n = strcspn(text, "\n");
-
-	snprintf(line, 4096, "%.*s", (int)n, text);
-	return text + n + (text[n] == '\n');
 }
 
 /* Every tensor of a file reads; those of some kinds say why they do not. */
@@ -100,17 +80,15 @@ static int visit(const char *path, const struct stat *st, int type,
 {
 	struct optimfs_error err = { 0 };
 	struct mktorch m;
-	int ret;
 
 	(void)st;
 	(void)ftw;
-	if (type != FTW_F || strstr(path, "/expected/") != NULL ||
+	if (type != FTW_F ||
 	    !(has_end(path, ".pt") || has_end(path, ".ckpt") ||
 		has_end(path, "_fsdp.bin") || has_end(path, "optimizer.bin")))
 		return 0;
-	ret = read_real(&m, path, &err);
 	nfiles++;
-	if (ret == 0)
+	if (read_real(&m, path, &err) == 0)
 		read_tensors(&m, path);
 	else /* what torch gave up while writing it has no data.pkl */
 		ok(strncmp(err.text, "OFS524", 6) == 0 &&
@@ -122,155 +100,81 @@ static int visit(const char *path, const struct stat *st, int type,
 
 static void everything(void)
 {
-	char *dir = data_path("");
-
-	nftw(dir, visit, 16, FTW_PHYS);
+	nftw(data_path(""), visit, 16, FTW_PHYS);
 	ok(nfiles > 100, "%u files were read", nfiles);
 	ok(ntensors > 500, "with %u tensors", ntensors);
-	free(dir);
 }
 
-/* The manifest of what PyTorch held when it wrote the files: a list of
- * {"path": [keys], "bytes": how many, "sha256": their digest}, or values. */
-struct manifest {
-	struct ofs_json j;
-	struct optimfs_error err;
-	char path[4096], digest[65];
-	size_t bytes;
-};
-
-static void read_path(struct manifest *mf)
+/* The path as truth_read joins it. */
+static char *path_of(const struct ofs_catalog *cat, const struct ofs_entry *e)
 {
-	size_t n = 0;
+	struct ofs_buf b = { 0 };
+	uint32_t n;
+	const uint32_t *c = ofs_catalog_components(cat, e->path, &n);
 
-	ofs_json_next(&mf->j, &mf->err);
-	while (ofs_json_next(&mf->j, &mf->err) != OFS_JSON_ARRAY_END)
-		n += (size_t)snprintf(mf->path + n, sizeof(mf->path) - n,
-		    "%s%.*s", n == 0 ? "" : "/", (int)mf->j.str.len,
-		    mf->j.str.p);
-}
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str s = ofs_catalog_string(cat, c[i]);
 
-/* The member whose key was just read. */
-static void read_member(struct manifest *mf)
-{
-	char key[16];
-
-	snprintf(key, sizeof(key), "%.*s", (int)mf->j.str.len, mf->j.str.p);
-	if (strcmp(key, "path") == 0) {
-		read_path(mf);
-		return;
+		if (i > 0)
+			ofs_buf_puts(&b, TRUTH_SEP);
+		ofs_buf_put(&b, s.p, s.len);
 	}
-	ofs_json_skip(&mf->j, ofs_json_next(&mf->j, &mf->err), &mf->err);
-	if (strcmp(key, "bytes") == 0)
-		mf->bytes = (size_t)mf->j.integer;
-	if (strcmp(key, "sha256") == 0)
-		snprintf(mf->digest, sizeof(mf->digest), "%.*s",
-		    (int)mf->j.str.len, mf->j.str.p);
+	ofs_buf_putc(&b, '\0');
+	return (char *)b.data;
 }
 
-/* The next leaf that is a tensor; false at the end. */
-static bool next_leaf(struct manifest *mf)
+static bool is_true(const struct mktorch *m, const struct ofs_entry *e,
+    const struct truth *t)
 {
-	enum ofs_json_token t = ofs_json_next(&mf->j, &mf->err);
-
-	for (mf->digest[0] = '\0'; t != OFS_JSON_ARRAY_END;
-	     t = ofs_json_next(&mf->j, &mf->err)) {
-		if (t == OFS_JSON_ERROR || t == OFS_JSON_END)
-			bail_out("manifest: %s", mf->err.text);
-		if (t == OFS_JSON_OBJECT_END && mf->digest[0] != '\0')
-			return true;
-		if (t == OFS_JSON_KEY)
-			read_member(mf);
-	}
-	return false;
-}
-
-static uint8_t *read_file(const char *path, size_t *n)
-{
-	FILE *f = fopen(path, "re");
-	uint8_t *p = malloc(1 << 20);
-
-	if (f == NULL || p == NULL)
-		bail_out("%s: %s", path, strerror(errno));
-	*n = fread(p, 1, 1 << 20, f);
-	fclose(f);
-	return p;
-}
-
-/* "a/#0/b" and "a/0/b" are the same here. */
-static const struct ofs_entry *find(const struct mktorch *m, const char *path)
-{
-	const char *text = mktorch_paths(m);
-	char line[4096], plain[4096];
-
-	for (uint32_t i = 0; *text != '\0'; i++) {
-		size_t n = 0;
-
-		text = next_line(text, line);
-		for (const char *c = line + 2; *c != '\0'; c++)
-			if (*c != '#')
-				plain[n++] = *c;
-		plain[n] = '\0';
-		if (line[0] == 'T' && strcmp(plain, path) == 0)
-			return &m->h.cat->entries[i];
-	}
-	return NULL;
-}
-
-static bool is_same(const struct mktorch *m, const struct manifest *mf,
-    const char *name)
-{
-	const struct ofs_entry *e = find(m, mf->path);
-	uint8_t *got = malloc(mf->bytes + 1);
+	uint8_t *bytes = malloc(t->bytes + 1);
 	struct optimfs_error err;
 	char hex[65] = "";
 
-	if (e == NULL)
-		ok(false, "%s: %s is not there", name, mf->path);
-	else if (mktorch_entry(m, e, got, mf->bytes, &err) == -1)
-		ok(false, "%s: %s: %s", name, mf->path, err.text);
+	if (mktorch_entry(m, e, bytes, t->bytes, &err) == 0)
+		sha256_hex(bytes, t->bytes, hex);
 	else
-		sha256_hex(got, mf->bytes, hex);
-	if (hex[0] != '\0' && strcmp(hex, mf->digest) != 0)
-		ok(false, "%s: %s has other bytes", name, mf->path);
-	free(got);
-	return strcmp(hex, mf->digest) == 0;
+		diag("%s", err.text);
+	free(bytes);
+	return strcmp(hex, t->sha256) == 0;
 }
 
-static void compare(const char *name)
+/* A file of torchsave_full against what PyTorch held when it wrote it. */
+static void compare(const char *rel)
 {
-	char *list = data_path("pytorch/torchsave_full/expected/manifest.json");
-	char *dir = data_path("pytorch/torchsave_full/ckpt/"), file[4096];
-	struct manifest mf = { 0 };
 	struct optimfs_error err;
 	struct mktorch m;
-	size_t n, count = 0;
-	uint8_t *text = read_file(list, &n);
+	struct truth *truth;
+	size_t n, ntrue = 0, wanted = 0;
 
-	ofs_json_init(&mf.j, text, (uint32_t)n);
-	ofs_json_next(&mf.j, &mf.err);
-	snprintf(file, sizeof(file), "%s%s", dir, name);
-	is_int(read_real(&m, file, &err), 0, "%s", name);
-	while (next_leaf(&mf))
-		count += is_same(&m, &mf, name);
-	ok(count > 100, "%s: %zu tensors are what they were", name, count);
-	ofs_json_fini(&mf.j);
+	truth = truth_read("pytorch/torchsave_full", &n);
+	for (size_t i = 0; i < n; i++)
+		wanted += truth[i].sha256 != NULL;
+	is_int(read_real(&m, data_path(rel), &err), 0, "%s", rel);
+	for (uint32_t i = 0; i < m.h.cat->nentries; i++) {
+		const struct ofs_entry *e = &m.h.cat->entries[i];
+		char *path = path_of(m.h.cat, e);
+		const struct truth *t = truth_find(truth, n, path);
+
+		if (t == NULL)
+			ok(false, "%s: %s is new", rel, path);
+		else if (e->kind != OFS_ENTRY_TENSOR)
+			ok(t->sha256 == NULL, "%s: a value", path);
+		else if (is_true(&m, e, t))
+			ntrue++;
+		else
+			ok(false, "%s: %s has other bytes", rel, path);
+		free(path);
+	}
+	ok(wanted > 100, "a manifest of %zu tensors", wanted);
+	is_u64(ntrue, wanted, "%s: all are what they were", rel);
 	ofs_catalog_free(m.h.cat);
-	free(text);
-	free(list);
-	free(dir);
+	truth_free(truth, n);
 }
 
 int main(void)
 {
-	char hex[65];
-
-	sha256_hex("abc", 3, hex);
-	is_str(hex,
-	    "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
-	    "the digest of FIPS 180-4");
 	everything();
-	compare("state.pt");
-	compare("state_legacy.pt");
+	compare("pytorch/torchsave_full/ckpt/state.pt");
+	compare("pytorch/torchsave_full/ckpt/state_legacy.pt");
 	return done_testing();
 }
