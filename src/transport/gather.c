@@ -24,7 +24,7 @@
  * runs interleave, as the rows of a transposed tensor do, share the windows.
  */
 #define LONG_RUN  4096 /* from here on straight to the destination */
-#define SKIP      8192 /* widest gap that is cheaper read than left out */
+#define SKIP      4096 /* widest gap that is cheaper read than left out */
 #define PART_RUNS 8    /* segments that need no memory of their own */
 
 /* A segment with its pitches made positive in the source. */

@@ -117,7 +117,7 @@ static uint64_t random_segment(uint64_t *state, struct ofs_segment *seg,
 {
 	static const uint64_t lens[] = { 1, 2, 4, 8, 16, 32, 64, 100, 1000,
 		4095, 4096, 5000, 20000, 70000 };
-	static const uint64_t gaps[] = { 0, 0, 1, 60, 1000, 8192, 8193, 30000 };
+	static const uint64_t gaps[] = { 0, 0, 1, 60, 1000, 4096, 4097, 30000 };
 	uint64_t reach, pitch;
 
 	*seg = (struct ofs_segment){ .object = (uint32_t)below(state, FILES) };
@@ -421,9 +421,10 @@ static void changed(void)
 static void bad_disk(void)
 {
 	struct ofs_segment rows = { .object = 1,
+		.src = 3996,
 		.len = 100,
 		.n = 20,
-		.src_pitch = 8200,
+		.src_pitch = 4196,
 		.dst_pitch = 100 };
 	struct optimfs_error err;
 	struct ofs_badspots b;
@@ -446,14 +447,15 @@ static void bad_disk(void)
 	disk.bad = 4096;
 	is_int(ofs_transport_fetch(t, &rows, 1, buf, &err), 0,
 	    "one that lies between short runs does not matter");
-	is_mem(buf + 1900, content[1] + 19 * 8200, 100, "to them");
+	is_mem(buf + 1900, content[1] + 3996 + 19 * 4196, 100, "to them");
 	rows.object = 2;
+	rows.src = 0;
 	rows.len = 4096;
-	rows.src_pitch = 12288;
+	rows.src_pitch = 8192;
 	rows.dst_pitch = 4096;
 	is_int(ofs_transport_fetch(t, &rows, 1, buf, &err), 0,
 	    "nor between long ones");
-	is_mem(buf + 19 * 4096, content[2] + 19 * 12288, 4096, "to them");
+	is_mem(buf + 19 * 4096, content[2] + 19 * 8192, 4096, "to them");
 	rows.src = 4096;
 	is_int(ofs_transport_fetch(t, &rows, 1, buf, &err), -1,
 	    "one that is needed does");
