@@ -622,6 +622,153 @@ static void many(void)
 	}
 }
 
+/* An archive with a hole of 5 GiB in it: head, hole, tail. */
+struct large {
+	struct ofs_buf head, tail;
+};
+#define HOLE ((uint64_t)5 << 30)
+
+static int read_large(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	const struct large *l = ctx;
+	uint8_t *p = buf;
+
+	(void)err;
+	for (uint64_t i = off; i < off + len; i++) {
+		uint64_t at = i - l->head.len - HOLE;
+
+		if (i < l->head.len)
+			*p++ = l->head.data[i];
+		else if (i < l->head.len + HOLE)
+			*p++ = 0;
+		else
+			*p++ = l->tail.data[at];
+	}
+	return 0;
+}
+
+static void put(struct ofs_buf *b, size_t bytes, uint64_t v)
+{
+	for (size_t i = 0; i < bytes; i++)
+		ofs_buf_putc(b, i < 8 ? (int)(v >> 8 * i & 0xff) : 0);
+}
+
+/* What local header and entry have in common, from the flags on. */
+static void put_fields(struct ofs_buf *b, uint32_t crc, uint64_t size,
+    const char *name, unsigned extra)
+{
+	put(b, 2, 0x0808);
+	put(b, 6, 0);
+	put(b, 4, crc);
+	put(b, 4, size);
+	put(b, 4, size);
+	put(b, 2, strlen(name));
+	put(b, 2, extra);
+}
+
+/* As PyTorch 2.11 wrote a storage of 5 GiB: sizes of 0 in the local header
+ * and its zip64 field, the record behind it with its offset in one. */
+static void make_large(struct large *l, uint64_t local_size)
+{
+	static const char data[] = "archive/data/0",
+			  version[] = "archive/version";
+	uint64_t record, next, dir, end;
+	struct ofs_buf *h = &l->head, *t = &l->tail;
+
+	put(h, 6, 0x04034b50);
+	put_fields(h, 0, 0, data, 20);
+	ofs_buf_puts(h, data);
+	put(h, 4, 0x00100001);
+	put(h, 8, local_size);
+	put(h, 8, 0);
+	record = h->len;
+	put(t, 4, 0x08074b50);
+	put(t, 4, 0x12345678);
+	put(t, 8, HOLE);
+	put(t, 8, HOLE);
+	next = record + HOLE + t->len;
+	put(t, 6, 0x04034b50);
+	put_fields(t, 0, 0, version, 12);
+	ofs_buf_puts(t, version);
+	put(t, 4, 0x00080001);
+	put(t, 8, next);
+	ofs_buf_puts(t, "3\n");
+	put(t, 4, 0x08074b50);
+	put(t, 4, 0x55679ed1);
+	put(t, 8, 2);
+	put(t, 8, 2);
+	dir = record + HOLE + t->len;
+	put(t, 8, 0x02014b50);
+	put_fields(t, 0x12345678, UINT32_MAX, data, 20);
+	put(t, 10, 0);
+	put(t, 4, 0);
+	ofs_buf_puts(t, data);
+	put(t, 4, 0x00100001);
+	put(t, 8, HOLE);
+	put(t, 8, HOLE);
+	put(t, 8, 0x02014b50);
+	put_fields(t, 0x55679ed1, 2, version, 12);
+	put(t, 10, 0);
+	put(t, 4, UINT32_MAX);
+	ofs_buf_puts(t, version);
+	put(t, 4, 0x00080001);
+	put(t, 8, next);
+	end = record + HOLE + t->len;
+	put(t, 4, 0x06064b50);
+	put(t, 8, 44);
+	put(t, 12, 798 | 45 << 16);
+	put(t, 8, 2);
+	put(t, 8, 2);
+	put(t, 8, end - dir);
+	put(t, 8, dir);
+	put(t, 8, 0x07064b50);
+	put(t, 8, end);
+	put(t, 4, 1);
+	put(t, 8, 0x06054b50);
+	put(t, 4, 0x20002);
+	put(t, 4, end - dir);
+	put(t, 4, UINT32_MAX);
+	put(t, 2, 0);
+}
+
+static void large(void)
+{
+	const struct ofs_zip_record *r;
+	struct optimfs_error err = { 0 };
+	struct large l = { 0 };
+	struct ofs_zip zip;
+	uint64_t off = 0;
+
+	make_large(&l, HOLE);
+	if (!is_int(ofs_zip_open(&zip, l.head.len + HOLE + l.tail.len,
+			read_large, &l, &err),
+		0, "an archive of 5 GiB"))
+		diag("%s", err.text);
+	r = ofs_zip_find(&zip, "data/0", 6);
+	is_u64(r->size, HOLE, "its record's size");
+	is_int(ofs_zip_data(&zip, r, read_large, &l, &off, &err), 0, "data");
+	is_u64(off, l.head.len, "where it starts");
+	r = ofs_zip_find(&zip, "version", 7);
+	is_int(ofs_zip_data(&zip, r, read_large, &l, &off, &err), 0,
+	    "a record behind 4 GiB");
+	is_int(ofs_zip_verify(&zip, r, read_large, &l, &err), 0,
+	    "and its descriptor");
+	ofs_zip_fini(&zip);
+	ofs_buf_fini(&l.head);
+	ofs_buf_fini(&l.tail);
+	make_large(&l, HOLE + 1);
+	ofs_zip_open(&zip, l.head.len + HOLE + l.tail.len, read_large, &l,
+	    &err);
+	r = ofs_zip_find(&zip, "data/0", 6);
+	is_int(ofs_zip_data(&zip, r, read_large, &l, &off, &err), -1,
+	    "another size in the local zip64 field");
+	is_error(err, EUCLEAN, "OFS514", "is refused");
+	ofs_zip_fini(&zip);
+	ofs_buf_fini(&l.head);
+	ofs_buf_fini(&l.tail);
+}
+
 /* Z36: the end record lies beyond the slice that is the archive. */
 static void slice(void)
 {
@@ -650,6 +797,7 @@ int main(void)
 	checksums();
 	cut();
 	many();
+	large();
 	slice();
 	return done_testing();
 }
