@@ -209,6 +209,7 @@ int main(void)
 		{ "dcp_opt_amsgrad_w2", "", 2 },
 		{ "dcp_opt_sgd_w2", "", 2 },
 		{ "dcp_pp_w2", "", 2 },
+		{ "dcp_torch113", "", 1 },
 		{ "dcp_tp_fsdp_w4", "", 4 },
 		{ "fsdp1_sharded_flat_fullshard_w3", "", 3 },
 		{ "fsdp1_sharded_orig_fullshard_w2", "", 2 },
