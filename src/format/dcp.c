@@ -6,10 +6,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/detect.h"
 #include "format/globals.h"
 #include "format/part.h"
 
@@ -98,28 +100,43 @@ static int look(const struct ofs_dir *dir, struct found *f,
 	return 0;
 }
 
-static int probe(const struct ofs_dir *dir, const char *rel)
+int ofs_dcp_sure(const struct ofs_names *names)
 {
-	const struct ofs_dir *at = dir;
-	struct ofs_dir sub = { .fd = -1 };
-	struct found f;
 	int sure = 0;
 
-	if (rel[0] != '\0') {
-		if (ofs_dir_open_sub(dir, rel, &sub, NULL) == -1)
-			return 0;
-		at = &sub;
-	}
-	if (look(at, &f, NULL) == 0) {
-		if (f.nindex > 0)
+	for (size_t i = 0; i < names->n && sure < 100; i++) {
+		const char *name = names->name[i];
+
+		if (strcmp(name, INDEX_NAME) == 0 || rank_of_index(name) != -1)
 			sure = 100;
-		else if (f.ndata > 0)
+		else if (ofs_dcp_is_data(name))
 			sure = 80;
-		else if (f.tmp)
+		else if (strcmp(name, TMP_NAME) == 0 && sure < 60)
 			sure = 60;
-		found_fini(&f);
 	}
-	if (at == &sub)
+	return sure;
+}
+
+static int probe(const struct ofs_dir *dir, const char *rel)
+{
+	char path[PATH_MAX];
+	struct ofs_dir sub;
+	struct ofs_names names;
+	struct stat st;
+	int sure = 0;
+
+	/* nearly always this is enough */
+	if (snprintf(path, sizeof(path), "%s%s" INDEX_NAME, rel,
+		rel[0] == '\0' ? "" : "/") < (int)sizeof(path) &&
+	    ofs_dir_stat(dir, path, &st))
+		return 100;
+	if (rel[0] != '\0' && ofs_dir_open_sub(dir, rel, &sub, NULL) == -1)
+		return 0;
+	if (ofs_dir_list(rel[0] == '\0' ? dir : &sub, &names, NULL) == 0) {
+		sure = ofs_dcp_sure(&names);
+		ofs_names_free(&names);
+	}
+	if (rel[0] != '\0')
 		ofs_dir_close(&sub);
 	return sure;
 }

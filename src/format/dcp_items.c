@@ -113,13 +113,16 @@ static int expand(struct ofs_dcp *d, struct ofs_transport *t,
     const struct ofs_dcp_pending *p, struct optimfs_error *err)
 {
 	struct source source = { t, &p->item.at };
+	struct optimfs_error why = { 0 };
 	struct ofs_pickle *doc = NULL;
 	struct ofs_zip zip = { 0 };
 	uint64_t size;
 	int ret;
 
-	if (ofs_transport_length(t, &p->item.at, &size, NULL) == 0)
-		doc = ofs_torch_open(size, read_source, &source, &zip, NULL);
+	if (ofs_transport_length(t, &p->item.at, &size, &why) == 0)
+		doc = ofs_torch_open(size, read_source, &source, &zip, &why);
+	if (doc == NULL && why.code == ENOMEM)
+		return optimfs_fail(err, ENOMEM, "%s", why.text);
 	if (doc == NULL)
 		return ofs_dcp_add_entry(d, p->path,
 		    ofs_catalog_item(d->cat, &p->item, err), OFS_ENTRY_ITEM,

@@ -40,6 +40,9 @@ bool ofs_detect_match(const char *name, const char *pattern, int *number);
 bool ofs_detect_is_dir(const struct ofs_dir *dir, const char *rel);
 bool ofs_detect_is_file(const struct ofs_dir *dir, const char *rel);
 
+/* ofs_format_dcp's probe for a directory with these names. */
+int ofs_dcp_sure(const struct ofs_names *names);
+
 /* Is dir, with these names in it, one that a trainer wrote? 1: parts are
  * added; 0: no; -1: err. */
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,

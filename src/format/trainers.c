@@ -315,7 +315,7 @@ static int dcp_here(const struct ofs_dir *dir, const struct ofs_names *names,
 		.rank = -1,
 	};
 
-	if (ofs_format_dcp.probe(dir, "") == 0)
+	if (ofs_dcp_sure(names) == 0)
 		return 0;
 	if (has_name(names, "meta.pt"))
 		parts->trainer = "Lightning";
