@@ -1,0 +1,91 @@
+/* ranks.h - the files that the ranks of one job left, put together */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_RANKS_H
+#define OFS_RANKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+#include "optimfs/optimfs.h"
+
+#include "catalog.h"
+#include "format/format.h"
+#include "format/pickle.h"
+#include "format/torch.h"
+#include "format/torch_leaf.h"
+
+/* A rank set is one file of each rank, all with the same name but for the
+ * rank's number. Their leaves are collected first, then all that stand at one
+ * path are merged into one entry. docs/formats/ranks.md has the rules. */
+
+/* One file; they are in the order of ranks, no rank twice. */
+struct ofs_ranks_file {
+	const char *rel;
+	int rank; /* -1: a file alone, of which nobody knows the rank */
+	const struct ofs_pickle *doc;
+	struct ofs_torch_archive at; /* its extent names the object */
+	struct ofs_torch_leaves leaves;
+};
+
+/* What one file has at one path. */
+struct ofs_ranks_leaf {
+	uint32_t path; /* of the catalog, the part's prefix included */
+	uint32_t file; /* index of struct ofs_ranks_file */
+	uint32_t node; /* of its doc */
+};
+
+/* All leaves with one path: leaf[first] .. leaf[first + n - 1], in the order of
+ * files, each file at most once. */
+struct ofs_ranks_group {
+	uint32_t path;
+	uint32_t first, n;
+	bool taken; /* somebody has added what it stands for */
+};
+
+struct ofs_ranks {
+	struct ofs_catalog *cat;
+	struct ofs_ranks_file *file;
+	struct ofs_ranks_leaf *leaf;
+	/* in the order in which the state dict of the first rank that has them
+	 * lists them */
+	struct ofs_ranks_group *group;
+	uint32_t nfiles, nleaves, ngroups;
+	/* Ranks of the job: what ShardedTensors and meshes say, or else the
+	 * highest rank there is and one. */
+	int world;
+};
+
+/* Take over what FSDP1 flattened: for each group that is a slice of a flat
+ * parameter set taken, and add the entries of the parameters in it. Runs before
+ * the generic merge, which leaves taken groups alone. What it has no layout for
+ * it puts apart (ofs_ranks_apart). src/format/fsdp.c */
+int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
+    struct optimfs_error *err);
+
+/* For ofs_fsdp_claim and the merge. */
+
+/* The group with this path; NULL. */
+struct ofs_ranks_group *ofs_ranks_find(const struct ofs_ranks *set,
+    uint32_t path);
+/* Is the leaf a strided tensor? As ofs_torch_tensor; and where its bytes are:
+ * *at is its storage's extent, *t is held against it. */
+int ofs_ranks_tensor(const struct ofs_ranks *set,
+    const struct ofs_ranks_leaf *leaf, struct ofs_torch_tensor *t,
+    struct ofs_extent *at, struct optimfs_error *err);
+/* The struct ofs_view of a tensor that ofs_ranks_tensor gave, for
+ * ofs_shard.view; plain C order gives OFS_NONE too, so *view is separate from
+ * failure. t->offset may have been moved, and shape and stride cut, before. */
+int ofs_ranks_view(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
+    struct ofs_torch_tensor *t, uint32_t *view, struct optimfs_error *err);
+/* Add an entry at path whose opening fails with why, and below
+ * .optimfs/rank/<r>/ what each rank has at the group's path. Sets taken. */
+int ofs_ranks_apart(struct ofs_ranks *set, struct ofs_ranks_group *group,
+    const struct optimfs_error *why, struct optimfs_error *err);
+
+/* Read a part's files into cat. */
+int ofs_ranks_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err);
+
+#endif
