@@ -1,0 +1,73 @@
+#!/bin/sh
+# generated.t - checkpoints of every cut, type and file layout, byte for byte
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+
+mkdcp=$TOP_BUILDDIR/tests/bench/mkdcp
+# The generator knows its own content; PyTorch, where there is one, says
+# whether the checkpoint is one.
+torch=
+for python in python3 /usr/bin/python3; do
+	"$python" -c 'import torch' 2>/dev/null && torch=$python && break
+done
+
+# holds NUMBER PATH: the file is that tensor.
+holds() {
+	# shellcheck disable=SC2086
+	"$OPTIMFS" cat "$dir" "$2" | "$mkdcp" -v "$1" $options /dev/stdin
+}
+
+# Every tensor, and the step of every parameter.
+all_right() {
+	i=0
+	for w in attention.wq attention.wk attention.wv; do
+		holds $((4 * i)) model/layers.0.$w.weight || return 1
+		state=optim/state/layers.0.$w.weight
+		holds $((4 * i + 1)) $state/exp_avg || return 1
+		holds $((4 * i + 2)) $state/exp_avg_sq || return 1
+		[ "$("$OPTIMFS" cat "$dir" $state/step)" = 1000.0 ] || return 1
+		i=$((i + 1))
+	done
+}
+
+# check OPTION...: a checkpoint made with these reads as it should.
+check() {
+	options="-n 3 $*"
+	dir=$scratch/ck
+	rm -rf "$dir"
+	# shellcheck disable=SC2086
+	if ! "$mkdcp" -o $options "$dir" 2>"$scratch/why"; then
+		skip 2 "$(cat "$scratch/why")"
+		return
+	fi
+	ok "tensors of $*" all_right
+	ok "fsck of $*" "$OPTIMFS" fsck --data "$dir"
+	[ -z "$torch" ] ||
+	    ok "PyTorch on $*" "$torch" \
+		"$TOP_SRCDIR/tests/integration/generated.py" "$dir"
+}
+
+check -s 256,256
+check -s 19,12 -r 4
+check -s 2,7 -r 4
+check -s 7,1000 -r 3 -S columns
+check -s 7,3,100 -r 3 -S columns -t bfloat16
+check -s 64,200 -r 6 -S 2x3
+check -s 5,9 -r 6 -S 3x2 -t float64
+check -s 1000 -r 2 -S replicated -t int64
+check -s 100,3 -r 2 -c 50 -t uint8
+check -s 33,10 -r 2 -f 3
+check -s 33,10 -r 2 -f items
+check -s 300,70 -r 2 -z 3
+check -s 300,700 -r 3 -S columns -z 19 -t bfloat16
+check -s 0,4 -r 2
+check -s 300000 -r 2 -C
+
+# One that is larger than any buffer, through a mount when there can be one.
+options="-n 1 -s 4099,1031"
+dir=$scratch/large
+"$mkdcp" $options -r 5 -S columns "$dir"
+ok "a large tensor" holds 0 model/layers.0.attention.wq.weight
+"$mkdcp" -n 20000 -s 1 "$scratch/many"
+is "20,000 tensors" "$("$OPTIMFS" ls "$scratch/many" model | wc -l)" 20000
+done_testing
