@@ -8,7 +8,7 @@
 static inline void put_le(struct ofs_buf *b, uint64_t v, int n)
 {
 	for (int i = 0; i < n; i++)
-		ofs_buf_putc(b, (int)(v >> 8 * i & 0xff));
+		ofs_buf_putc(b, i < 8 ? (int)(v >> 8 * i & 0xff) : 0);
 }
 
 /* A pickled integer: the shortest form, as Python chooses it. */

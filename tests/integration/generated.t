@@ -36,8 +36,9 @@ check() {
 	dir=$scratch/ck
 	rm -rf "$dir"
 	# shellcheck disable=SC2086
-	if ! "$mkdcp" -o $options "$dir" 2>"$scratch/why"; then
-		skip 2 "$(cat "$scratch/why")"
+	"$mkdcp" -o $options "$dir" 2>"$scratch/why"
+	if grep -q 'no zstd' "$scratch/why"; then
+		skip 2 "this build has no zstd"
 		return
 	fi
 	ok "tensors of $*" all_right
