@@ -15,8 +15,8 @@
 #include "fuse/log.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static FILE *file; /* NULL: syslog, once it is open, else stderr */
-static bool to_syslog, keeping;
+static FILE *file; /* NULL: syslog or standard error */
+static bool to_syslog, begun, keeping;
 static char kept[300];
 
 /* Under lock. text may end in a newline. */
@@ -27,11 +27,11 @@ static void put(int priority, const char *text)
 	char when[32];
 	time_t now;
 
-	if (to_syslog) {
+	if (begun && to_syslog) {
 		syslog(priority, "%.*s", (int)n, text);
 		return;
 	}
-	if (file == NULL) {
+	if (!begun || file == NULL) {
 		fprintf(stderr, "optimfs: %.*s\n", (int)n, text);
 		return;
 	}
@@ -75,6 +75,13 @@ int ofs_log_open(const char *where, struct optimfs_error *err)
 	return 0;
 }
 
+void ofs_log_begin(void)
+{
+	pthread_mutex_lock(&lock);
+	begun = true;
+	pthread_mutex_unlock(&lock);
+}
+
 void ofs_log_close(void)
 {
 	pthread_mutex_lock(&lock);
@@ -82,7 +89,7 @@ void ofs_log_close(void)
 		closelog();
 	if (file != NULL)
 		fclose(file);
-	to_syslog = false;
+	to_syslog = begun = false;
 	file = NULL;
 	pthread_mutex_unlock(&lock);
 }

@@ -7,9 +7,11 @@
 
 #include "optimfs/error.h"
 
-/* where: "stderr", "syslog" or the name of a file, which is appended to. Also
- * takes over what libfuse says; of that, debug is only for stderr. */
+/* where: "stderr", "syslog" or the name of a file, which is appended to; from
+ * ofs_log_begin on, before it is standard error. Also takes over what libfuse
+ * says; of that, debug is only for standard error. */
 int ofs_log_open(const char *where, struct optimfs_error *err);
+void ofs_log_begin(void);
 void ofs_log_close(void);
 /* One line. */
 void ofs_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -159,6 +159,7 @@ static void detach(void *ctx)
 	struct optimfs_error none = { 0 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+	ofs_log_begin();
 	(void)setsid();
 	(void)chdir("/");
 	if (null != -1) {
@@ -248,10 +249,12 @@ int ofs_mount(const char *source, const char *point,
 	if (log == NULL)
 		log = options->foreground ? "stderr" : "syslog";
 	ret = ofs_log_open(log, err);
-	if (ret == 0 && options->foreground)
+	if (ret == 0 && options->foreground) {
+		ofs_log_begin();
 		ret = ofs_serve(&v, err);
-	else if (ret == 0)
+	} else if (ret == 0) {
 		ret = in_background(&v, err);
+	}
 	ofs_log_close();
 	free(real);
 	return ret;

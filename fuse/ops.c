@@ -84,9 +84,8 @@ static void fail(fuse_req_t req, const struct optimfs_error *err)
 	fuse_reply_err(req, code_of(err));
 }
 
-void ofs_ops_late(void *ctx, uint64_t node)
+void ofs_ops_late(struct ofs_session *s, uint64_t node)
 {
-	struct ofs_session *s = ctx;
 	struct optimfs_error err;
 
 	count(&s->count.late);

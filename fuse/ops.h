@@ -45,8 +45,7 @@ extern const struct fuse_lowlevel_ops ofs_fuse_ops;
 /* Close the files that were open when the connection ended. */
 void ofs_ops_close_all(struct ofs_session *s);
 
-/* Called for a request that took longer than the timeout; ctx is the
- * session. */
-void ofs_ops_late(void *ctx, uint64_t node);
+/* Note that a request took longer than the timeout. */
+void ofs_ops_late(struct ofs_session *s, uint64_t node);
 
 #endif

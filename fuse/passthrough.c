@@ -54,6 +54,22 @@ struct backing_map {
 
 /* fuse_reply_open calls write_reply on its own thread: the id is for that. */
 static _Thread_local int reply_id;
+static _Thread_local int own_device = -1;
+
+void ofs_passthrough_device(int fd)
+{
+	own_device = fd;
+}
+
+int ofs_passthrough_device_now(void)
+{
+	return own_device;
+}
+
+static int device(int session)
+{
+	return own_device != -1 ? own_device : session;
+}
 
 void ofs_passthrough_init(struct ofs_passthrough *pt)
 {
@@ -68,7 +84,7 @@ void ofs_passthrough_init(struct ofs_passthrough *pt)
 static ssize_t read_request(int fd, void *buf, size_t len, void *userdata)
 {
 	struct ofs_passthrough *pt = userdata;
-	ssize_t n = read(fd, buf, len);
+	ssize_t n = read(device(fd), buf, len);
 	struct in_header h;
 	struct init_in in;
 
@@ -128,7 +144,7 @@ static ssize_t write_reply(int fd, struct iovec *iov, int count, void *userdata)
 		    iov[1].iov_len == sizeof(struct open_out))
 			complete_open(&iov[1]);
 	}
-	return writev(fd, iov, count);
+	return writev(device(fd), iov, count);
 }
 
 int ofs_passthrough_attach(struct ofs_passthrough *pt, struct fuse_session *se,

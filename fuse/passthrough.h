@@ -40,4 +40,10 @@ void ofs_passthrough_unregister(struct ofs_passthrough *pt, int id);
 int ofs_passthrough_reply_open(fuse_req_t req, const struct fuse_file_info *fi,
     int id);
 
+/* The device that this thread takes requests from and answers them on: -1 for
+ * the session's, which is where a thread begins. A request must be answered on
+ * the device it came from. */
+void ofs_passthrough_device(int fd);
+int ofs_passthrough_device_now(void);
+
 #endif

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Locks: libfuse calls interrupted() with the request's lock held, which then
- * takes ours. So we call nothing of libfuse with ours held. */
+#include "fuse/passthrough.h"
+
+/* Locks: libfuse calls interrupted() with the request's own lock held; then
+ * comes ours; then, in a reply, that of the session. */
 struct ofs_watch {
-	unsigned seconds;
-	void (*late)(void *ctx, uint64_t node);
-	void *ctx;
+	struct ofs_watch_config config;
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards the following */
 	pthread_cond_t wake;
@@ -23,6 +23,8 @@ struct ofs_watch {
 
 /* How often the watching thread looks. */
 #define TICK_MS 250
+/* From when a thread counts as stuck. */
+#define STUCK_MS 100
 
 static int64_t now_ms(void)
 {
@@ -32,18 +34,40 @@ static int64_t now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* One request that is too late, marked as answered; NULL: there is none. */
-static fuse_req_t take_late(struct ofs_watch *w, uint64_t *node)
+/* Under the lock, which the thread that works on the request wants before it
+ * can go and close its device. */
+static void answer(struct ofs_pending *p, int code)
+{
+	int mine = ofs_passthrough_device_now();
+
+	p->answered = true;
+	ofs_passthrough_device(p->device);
+	fuse_reply_err(p->req, code);
+	ofs_passthrough_device(mine);
+}
+
+/* Answer one request that is too late; false: there is none. */
+static bool answer_late(struct ofs_watch *w, uint64_t *node)
 {
 	int64_t now = now_ms();
 
 	for (struct ofs_pending *p = w->first; p != NULL; p = p->next)
 		if (!p->answered && p->deadline < now) {
-			p->answered = true;
 			*node = p->node;
-			return p->req;
+			answer(p, ETIMEDOUT);
+			return true;
 		}
-	return NULL;
+	return false;
+}
+
+static unsigned count_stuck(const struct ofs_watch *w)
+{
+	int64_t before = now_ms() - STUCK_MS;
+	unsigned n = 0;
+
+	for (const struct ofs_pending *p = w->first; p != NULL; p = p->next)
+		n += p->began < before;
+	return n;
 }
 
 /* Until something may be late: a tick, or for good after some without
@@ -72,28 +96,32 @@ static void doze(struct ofs_watch *w, unsigned *quiet)
 static void *watch(void *arg)
 {
 	struct ofs_watch *w = arg;
-	unsigned quiet = 0;
+	const struct ofs_watch_config *c = &w->config;
+	unsigned quiet = 0, told = 0;
 
 	pthread_mutex_lock(&w->lock);
 	while (!w->stop) {
+		unsigned n = count_stuck(w);
 		uint64_t node;
-		fuse_req_t req = take_late(w, &node);
+		bool late = answer_late(w, &node);
 
-		if (req == NULL) {
+		if (!late && n == told) {
 			doze(w, &quiet);
 			continue;
 		}
 		pthread_mutex_unlock(&w->lock);
-		fuse_reply_err(req, ETIMEDOUT);
-		w->late(w->ctx, node);
+		if (late)
+			c->late(c->ctx, node);
+		if (n != told)
+			c->stuck(c->ctx, n);
+		told = n;
 		pthread_mutex_lock(&w->lock);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
 }
 
-struct ofs_watch *ofs_watch_new(unsigned seconds,
-    void (*late)(void *ctx, uint64_t node), void *ctx,
+struct ofs_watch *ofs_watch_new(const struct ofs_watch_config *config,
     struct optimfs_error *err)
 {
 	struct ofs_watch *w = calloc(1, sizeof(*w));
@@ -104,22 +132,19 @@ struct ofs_watch *ofs_watch_new(unsigned seconds,
 		optimfs_fail(err, ENOMEM, "out of memory");
 		return NULL;
 	}
-	w->seconds = seconds;
-	w->late = late;
-	w->ctx = ctx;
+	w->config = *config;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&w->wake, &attr);
 	pthread_condattr_destroy(&attr);
-	if (seconds == 0)
-		return w;
 	code = pthread_create(&w->thread, NULL, watch, w);
 	if (code == 0)
 		return w;
 	optimfs_fail(err, code, "cannot start a thread");
-	w->seconds = 0;
-	ofs_watch_free(w);
+	pthread_cond_destroy(&w->wake);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
 	return NULL;
 }
 
@@ -127,13 +152,11 @@ void ofs_watch_free(struct ofs_watch *w)
 {
 	if (w == NULL)
 		return;
-	if (w->seconds != 0) {
-		pthread_mutex_lock(&w->lock);
-		w->stop = true;
-		pthread_cond_signal(&w->wake);
-		pthread_mutex_unlock(&w->lock);
-		pthread_join(w->thread, NULL);
-	}
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+	pthread_join(w->thread, NULL);
 	pthread_cond_destroy(&w->wake);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
@@ -144,22 +167,18 @@ void ofs_watch_free(struct ofs_watch *w)
 static void interrupted(fuse_req_t req, void *data)
 {
 	struct ofs_watch *w = data;
-	bool mine = false;
+	struct ofs_pending *p;
 
 	pthread_mutex_lock(&w->lock);
-	for (struct ofs_pending *p = w->first; p != NULL; p = p->next) {
-		if (p->req != req || p->answered)
-			continue;
-		p->answered = true;
-		/* from within begin the request must outlive this call */
-		p->early =
-		    p->beginning && pthread_equal(p->owner, pthread_self());
-		mine = !p->early;
-		break;
-	}
+	for (p = w->first; p != NULL; p = p->next)
+		if (p->req == req && !p->answered)
+			break;
+	if (p != NULL && p->beginning &&
+	    pthread_equal(p->owner, pthread_self()))
+		p->early = true; /* req must outlive our caller's caller */
+	else if (p != NULL)
+		answer(p, EINTR);
 	pthread_mutex_unlock(&w->lock);
-	if (mine)
-		fuse_reply_err(req, EINTR);
 }
 
 static void unlink_pending(struct ofs_pending *p)
@@ -178,10 +197,14 @@ bool ofs_pending_begin(struct ofs_pending *p, struct ofs_watch *w,
 		.watch = w,
 		.req = req,
 		.node = node,
-		.deadline = now_ms() + (int64_t)w->seconds * 1000,
+		.began = now_ms(),
+		.deadline = INT64_MAX,
+		.device = ofs_passthrough_device_now(),
 		.owner = pthread_self(),
 		.beginning = true,
 	};
+	if (w->config.seconds != 0)
+		p->deadline = p->began + (int64_t)w->config.seconds * 1000;
 	pthread_mutex_lock(&w->lock);
 	if (w->asleep)
 		pthread_cond_signal(&w->wake);

@@ -18,10 +18,15 @@
  * too long. Between begin and end exactly one of them answers. */
 struct ofs_watch; /* all that is pending, and the thread with the clock */
 
-/* seconds: the limit of a request, 0 for none. late is called with the node
- * from the watching thread for each request that exceeded it. */
-struct ofs_watch *ofs_watch_new(unsigned seconds,
-    void (*late)(void *ctx, uint64_t node), void *ctx,
+struct ofs_watch_config {
+	unsigned seconds; /* the limit of a request, 0 for none */
+	/* Called from the watching thread: a request for node exceeded it; so
+	 * many threads have been at one request for a while. */
+	void (*late)(void *ctx, uint64_t node);
+	void (*stuck)(void *ctx, unsigned threads);
+	void *ctx;
+};
+struct ofs_watch *ofs_watch_new(const struct ofs_watch_config *config,
     struct optimfs_error *err);
 /* No request may be pending. */
 void ofs_watch_free(struct ofs_watch *w);
@@ -32,7 +37,8 @@ struct ofs_pending {
 	struct ofs_pending *next, **back;
 	fuse_req_t req;
 	uint64_t node;
-	int64_t deadline;
+	int64_t began, deadline; /* ms */
+	int device;
 	pthread_t owner;
 	bool answered, beginning, early;
 };

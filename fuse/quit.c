@@ -21,14 +21,14 @@ enum {
 	TICKS_ABORT = 20,
 	TICKS_GIVE_UP = 100,
 };
-/* From us to the loop, to make it look, and to our thread, to end it. */
-#define SIG_LOOK SIGUSR2
+/* To our thread, to end it. */
 #define SIG_DONE SIGUSR1
 
 struct ofs_quit {
 	struct fuse_session *se;
+	struct ofs_loop *loop;
 	char *point;
-	pthread_t loop, thread;
+	pthread_t thread;
 };
 
 static void the_set(sigset_t *set)
@@ -40,19 +40,12 @@ static void the_set(sigset_t *set)
 	sigaddset(set, SIG_DONE);
 }
 
-static void look(int sig)
-{
-	(void)sig;
-}
-
 void ofs_quit_block(void)
 {
-	struct sigaction sa = { .sa_handler = look };
 	sigset_t set;
 
 	the_set(&set);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
-	sigaction(SIG_LOOK, &sa, NULL);
 	signal(SIGPIPE, SIG_IGN);
 }
 
@@ -93,9 +86,8 @@ static void *wait_signals(void *arg)
 		continue;
 	if (sig == SIG_DONE)
 		return NULL;
-	fuse_session_exit(q->se);
 	for (int n = 0;; n++) {
-		pthread_kill(q->loop, SIG_LOOK);
+		ofs_loop_stop(q->loop);
 		sig = sigtimedwait(&set, NULL, &tick);
 		if (sig == SIG_DONE)
 			return NULL;
@@ -108,8 +100,8 @@ static void *wait_signals(void *arg)
 	}
 }
 
-struct ofs_quit *ofs_quit_new(struct fuse_session *se, const char *point,
-    struct optimfs_error *err)
+struct ofs_quit *ofs_quit_new(struct fuse_session *se, struct ofs_loop *loop,
+    const char *point, struct optimfs_error *err)
 {
 	struct ofs_quit *q = calloc(1, sizeof(*q));
 	int code;
@@ -117,7 +109,7 @@ struct ofs_quit *ofs_quit_new(struct fuse_session *se, const char *point,
 	if (q == NULL)
 		goto no_memory;
 	q->se = se;
-	q->loop = pthread_self();
+	q->loop = loop;
 	if (point != NULL && (q->point = strdup(point)) == NULL)
 		goto no_memory;
 	code = pthread_create(&q->thread, NULL, wait_signals, q);

@@ -8,6 +8,8 @@
 
 #include "optimfs/error.h"
 
+#include "fuse/loop.h"
+
 /* SIGINT, SIGTERM and SIGHUP, taken by a thread of their own. The first ends
  * the session's loop; whoever still waits for an answer after a second gets
  * an error; after five, or at the second signal, the mount is detached and
@@ -17,10 +19,9 @@ struct ofs_quit;
 /* Keep these signals from every thread that is started from now on; before
  * ofs_quit_new. */
 void ofs_quit_block(void);
-/* The caller's thread runs the loop. point may be NULL: not ours to
- * unmount. */
-struct ofs_quit *ofs_quit_new(struct fuse_session *se, const char *point,
-    struct optimfs_error *err);
+/* Both borrowed. point may be NULL: not ours to unmount. */
+struct ofs_quit *ofs_quit_new(struct fuse_session *se, struct ofs_loop *loop,
+    const char *point, struct optimfs_error *err);
 void ofs_quit_free(struct ofs_quit *q);
 
 #endif

@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,22 +20,25 @@
 #include <unistd.h>
 
 #include "fuse/log.h"
+#include "fuse/loop.h"
 #include "fuse/ops.h"
 #include "fuse/quit.h"
 
 /* Of cache=, what assembled files may take; the rest is the library's, for
  * decoded data. */
 #define ASSEMBLE_SHARE(cache) ((cache) / 4 * 3)
-#define FUSE_SUPER_MAGIC      0x65735546UL
+/* How many may be stuck in the source before the mount is, too. */
+#define MAX_THREADS      64
+#define FUSE_SUPER_MAGIC 0x65735546UL
 
 struct server {
 	struct ofs_session session;
 	const struct ofs_serve *v;
 	struct fuse_session *se;
+	struct ofs_loop *loop;
 	struct ofs_quit *quit;
 	pthread_t publisher;
 	bool publishing;
-	atomic_bool ended; /* the loop, which resets what told it to end */
 	struct optimfs_error unanswered; /* the publisher's failure */
 };
 
@@ -58,6 +60,8 @@ static unsigned nthreads(const struct ofs_mount_options *m)
 {
 	unsigned n = processors();
 
+	if (m->single)
+		return 1;
 	if (m->threads != 0)
 		return m->threads;
 	return n < 2 ? 2 : n > 8 ? 8 : n;
@@ -190,7 +194,7 @@ static void set_info(struct server *s)
 	ofs_buf_json(&b, s->v->point, strlen(s->v->point));
 	ofs_buf_printf(&b, "\",\"passthrough\":%s,\"threads\":%u,",
 	    ofs_passthrough_available(&s->session.pt) ? "true" : "false",
-	    s->v->options->single ? 1 : nthreads(s->v->options));
+	    nthreads(s->v->options));
 	ofs_mount_options_json(s->v->options, &b);
 	ofs_buf_putc(&b, '}');
 	ofs_buf_putc(&b, '\0');
@@ -210,12 +214,11 @@ static void *publish(void *arg)
 		if (stat(s->v->point, &st) == -1 ||
 		    statfs(s->v->point, &fs) == -1) {
 			/* unless it is being ended already */
-			if (!fuse_session_exited(s->se) &&
-			    !atomic_load(&s->ended))
+			if (!fuse_session_exited(s->se))
 				optimfs_fail(&s->unanswered, errno,
-				    "%s: the mount does not answer: %m",
-				    s->v->point);
-			fuse_session_exit(s->se);
+				    "%s: the mount does not answer: %m %s",
+				    s->v->point, ofs_log_kept());
+			ofs_loop_stop(s->loop);
 			return NULL;
 		}
 		/* unless it is unmounted already */
@@ -256,31 +259,6 @@ static char *stats(void *ctx)
 	return text;
 }
 
-static int loop(struct server *s, struct optimfs_error *err)
-{
-	const struct ofs_mount_options *m = s->v->options;
-	struct fuse_loop_config *config;
-	int ret;
-
-	if (m->single) {
-		ret = fuse_session_loop(s->se);
-	} else {
-		config = fuse_loop_cfg_create();
-		if (config == NULL)
-			return optimfs_fail(err, ENOMEM, "out of memory");
-		fuse_loop_cfg_set_clone_fd(config, 1);
-		fuse_loop_cfg_set_max_threads(config, nthreads(m));
-		/* never let one go: and libfuse grumbles if it is not set */
-		fuse_loop_cfg_set_idle_threads(config, nthreads(m));
-		ret = fuse_session_loop_mt(s->se, config);
-		fuse_loop_cfg_destroy(config);
-	}
-	if (ret < 0)
-		return optimfs_fail(err, -ret, "serving %s: %s %s", s->v->point,
-		    strerror(-ret), ofs_log_kept());
-	return 0;
-}
-
 /* Many shards may be open at once. */
 static void raise_limits(void)
 {
@@ -302,12 +280,39 @@ static void give_up_rights(const struct ofs_mount_options *m)
 		(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
-static int serve_mounted(struct server *s, struct optimfs_error *err)
+static void stuck(void *ctx, unsigned threads)
 {
-	int code, ret;
+	struct server *s = ctx;
 
-	give_up_rights(s->v->options);
-	s->quit = ofs_quit_new(s->se,
+	ofs_loop_stuck(s->loop, threads);
+}
+
+static void late(void *ctx, uint64_t node)
+{
+	struct server *s = ctx;
+
+	ofs_ops_late(&s->session, node);
+}
+
+static int start_threads(struct server *s, struct optimfs_error *err)
+{
+	const struct ofs_mount_options *m = s->v->options;
+	const struct ofs_watch_config watch = {
+		.seconds = m->timeout,
+		.late = late,
+		.stuck = stuck,
+		.ctx = s,
+	};
+	int code;
+
+	s->loop =
+	    ofs_loop_new(s->se, nthreads(m), m->single ? 1 : MAX_THREADS, err);
+	if (s->loop == NULL)
+		return -1;
+	s->session.watch = ofs_watch_new(&watch, err);
+	if (s->session.watch == NULL)
+		return -1;
+	s->quit = ofs_quit_new(s->se, s->loop,
 	    on_descriptor(s->v->point) ? NULL : s->v->point, err);
 	if (s->quit == NULL)
 		return -1;
@@ -315,23 +320,22 @@ static int serve_mounted(struct server *s, struct optimfs_error *err)
 	if (code != 0)
 		return optimfs_fail(err, code, "cannot start a thread");
 	s->publishing = true;
-	ret = loop(s, err);
-	atomic_store(&s->ended, true);
-	return ret;
+	return 0;
 }
 
-/* In the opposite order of their making, but that the publisher's stat ends
- * at the latest with the session's descriptor. */
+/* Unmounting closes the device, which ends the publisher's stat at the latest;
+ * he still wants the session. */
 static void take_down(struct server *s)
 {
 	ofs_quit_free(s->quit);
 	ofs_watch_free(s->session.watch);
-	if (s->se != NULL) {
+	if (s->se != NULL)
 		fuse_session_unmount(s->se);
-		fuse_session_destroy(s->se);
-	}
 	if (s->publishing)
 		pthread_join(s->publisher, NULL);
+	ofs_loop_free(s->loop);
+	if (s->se != NULL)
+		fuse_session_destroy(s->se);
 	ofs_ops_close_all(&s->session);
 	ofs_assemble_free(s->session.assemble);
 	optimfs_close(s->session.fs);
@@ -356,10 +360,11 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 		goto out;
 	optimfs_set_stats(s->session.fs, stats, &s->session);
 	ofs_quit_block();
-	s->session.watch =
-	    ofs_watch_new(v->options->timeout, ofs_ops_late, &s->session, err);
-	if (s->session.watch != NULL && mount_session(s, err) == 0)
-		ret = serve_mounted(s, err);
+	if (mount_session(s, err) == -1)
+		goto out;
+	give_up_rights(v->options);
+	if (start_threads(s, err) == 0)
+		ret = ofs_loop_run(s->loop, err);
 out:
 	take_down(s);
 	if (ret == 0 && s->unanswered.code != 0) {

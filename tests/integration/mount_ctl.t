@@ -235,6 +235,53 @@ is "its session is its own" "$(ps -o sid= -p "$daemon" | tr -d ' ')" "$daemon"
 "$o" umount "$mnt"
 ok "and it ends" eventually gone "$daemon"
 
+(cd "$scratch" && "$o" mount -o log=log "$ck" "$mnt")
+cat "$mnt/slow" >/dev/null 2>&1 &
+sleep 0.3
+kill "$(pgrep -n -f "[m]ount -o log=log $ck $mnt")"
+ok "a log file" eventually grep -q "requests are still in flight" "$scratch/log"
+ok "... unmounted" eventually not_mounted
+
+# A device that somebody else has opened and mounted, as for a container.
+if [ "$(id -u)" = 0 ] && command -v python3 >/dev/null; then
+	cat >"$scratch/fd.py" <<'END'
+import ctypes, os, subprocess, sys, time
+o, ck, mnt = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+fd = os.open("/dev/fuse", os.O_RDWR)
+os.set_inheritable(fd, True)
+opts = f"fd={fd},rootmode=40000,user_id=0,group_id=0".encode()
+if libc.mount(b"ck", mnt.encode(), b"fuse.optimfs", 1 | 2 | 4, opts) != 0:
+    sys.exit("mount: " + os.strerror(ctypes.get_errno()))
+p = subprocess.Popen([o, "mount", "-f", ck, f"/dev/fd/{fd}"], pass_fds=[fd])
+os.close(fd)
+print(open(mnt + "/lr").read().strip())
+libc.umount2(mnt.encode(), 0)
+sys.exit(p.wait(10))
+END
+	ok "/dev/fd/N" python3 "$scratch/fd.py" "$o" "$ck" "$mnt"
+	is "... works" "$(cat "$scratch/out")" 1.5
+else
+	skip 2 "not root"
+fi
+
+# --- rights ------------------------------------------------------------
+
+if [ "$(id -u)" = 0 ] && [ "$(stat -c %a /dev/fuse)" = 600 ] &&
+    command -v setpriv >/dev/null; then
+	cp -L "$o" "$scratch/optimfs"
+	[ -x "$(dirname "$o")/.libs/$(basename "$o")" ] &&
+	    cp -L "$(dirname "$o")/.libs/$(basename "$o")" "$scratch/optimfs"
+	chmod 755 "$scratch" "$scratch/optimfs"
+	chmod 777 "$mnt"
+	LD_LIBRARY_PATH=$TOP_BUILDDIR/.libs \
+	    status "no right to use /dev/fuse" 3 setpriv --reuid=65534 \
+	    --clear-groups "$scratch/optimfs" mount "$ck" "$mnt"
+	like "says what works without" "$(said)" "*OFS761*optimfs ls, cat, cp*"
+else
+	skip 2 "/dev/fuse is for everybody, or we are nobody"
+fi
+
 # --- mount(8) ----------------------------------------------------------
 
 helper=$scratch/mount.optimfs

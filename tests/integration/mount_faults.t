@@ -26,6 +26,10 @@ slow slow=700
 stuck slow=4000
 cannot openfail=116
 END
+for i in 1 2 3 4 5 6; do
+	head -c 100000 /dev/urandom >"$ck/stuck$i"
+	echo "stuck$i slow=3000" >>"$ck/.fake"
+done
 for i in $(seq 40); do
 	head -c $((i * i * 3000)) /dev/urandom >"$ck/many/$i"
 done
@@ -106,6 +110,26 @@ for opts in assemble=always assemble=off direct; do
 	sleep 0.1
 	ok "$opts: the other reader is not" cmp "$mnt/slow" "$ck/slow"
 	"$o" umount --force "$mnt"
+done
+
+# Six threads sit in the source; the mount was to have two.
+for opts in assemble=always assemble=off; do
+	"$o" mount -o $opts,threads=2 "$ck" "$mnt"
+	readers=
+	for i in 1 2 3 4 5 6; do
+		cmp "$mnt/stuck$i" "$ck/stuck$i" &
+		readers="$readers $!"
+	done
+	sleep 0.2
+	ms=$(seconds cat "$mnt/good")
+	is "$opts: others are served meanwhile" \
+	    "$([ "$ms" -lt 2500 ] && echo yes || echo $ms)" yes
+	failed=0
+	for p in $readers; do
+		wait "$p" || failed=$((failed + 1))
+	done
+	is "$opts: and those who waited" $failed 0
+	ok "$opts: umount" "$o" umount "$mnt"
 done
 
 # --- many --------------------------------------------------------------

@@ -378,6 +378,18 @@ uint64_t optimfs_file_size(const struct optimfs_file *f)
 	return f->size;
 }
 
+/* As a dead file server does, whatever signals come. */
+static void take_time(unsigned ms)
+{
+	struct timespec ts = {
+		.tv_sec = ms / 1000,
+		.tv_nsec = (long)(ms % 1000) * 1000000,
+	};
+
+	while (ms != 0 && nanosleep(&ts, &ts) == -1 && errno == EINTR)
+		continue;
+}
+
 ssize_t optimfs_file_read(struct optimfs_file *f, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
@@ -388,10 +400,7 @@ ssize_t optimfs_file_read(struct optimfs_file *f, void *buf, size_t len,
 		return 0;
 	if (len > f->size - off)
 		len = (size_t)(f->size - off);
-	if (c->slow_ms != 0)
-		nanosleep(&(struct timespec){ c->slow_ms / 1000,
-			      (long)(c->slow_ms % 1000) * 1000000 },
-		    NULL);
+	take_time(c->slow_ms);
 	if (c->fail_code != 0 && off < c->fail_to && off + len > c->fail_from)
 		return optimfs_fail(err, c->fail_code,
 		    "OFS901 %s: bytes %" PRIu64 " to %" PRIu64 " are planted",

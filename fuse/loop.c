@@ -1,0 +1,229 @@
+/* loop.c - threads that take requests, more while some are stuck */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fuse/loop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "fuse/passthrough.h"
+
+/* Makes a thread that waits for a request look whether there will be one. */
+#define SIG_LOOK  SIGUSR2
+#define DEV_CLONE _IOR(229, 0, uint32_t)
+
+struct worker {
+	struct ofs_loop *loop;
+	struct worker *next;
+	pthread_t thread;
+};
+
+struct ofs_loop {
+	struct fuse_session *se;
+	unsigned threads, max;
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t changed;
+	struct worker *first; /* who serves */
+	struct worker *left;  /* who has left, to be joined */
+	unsigned n, wanted;
+	int code; /* what reading the device failed with */
+};
+
+static void look(int sig)
+{
+	(void)sig;
+}
+
+struct ofs_loop *ofs_loop_new(struct fuse_session *se, unsigned threads,
+    unsigned max, struct optimfs_error *err)
+{
+	struct ofs_loop *l = calloc(1, sizeof(*l));
+	struct sigaction sa = { .sa_handler = look };
+
+	if (l == NULL) {
+		optimfs_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	sigaction(SIG_LOOK, &sa, NULL);
+	l->se = se;
+	l->threads = threads;
+	l->max = max > threads ? max : threads;
+	l->wanted = threads;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->changed, NULL);
+	return l;
+}
+
+void ofs_loop_free(struct ofs_loop *l)
+{
+	if (l == NULL)
+		return;
+	pthread_cond_destroy(&l->changed);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
+/* A device of this thread's own, which the kernel need not lock against
+ * others; the session's where that is not allowed. */
+static int own_device(struct ofs_loop *l)
+{
+	uint32_t session = (uint32_t)fuse_session_fd(l->se);
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (fd != -1 && ioctl(fd, DEV_CLONE, &session) == -1) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static void stop_all(struct ofs_loop *l)
+{
+	fuse_session_exit(l->se);
+	for (struct worker *w = l->first; w != NULL; w = w->next)
+		if (!pthread_equal(w->thread, pthread_self()))
+			pthread_kill(w->thread, SIG_LOOK);
+}
+
+/* Under the lock, of the thread's own worker: nobody signals it after this. */
+static void leave(struct ofs_loop *l, struct worker *w)
+{
+	struct worker **at = &l->first;
+
+	while (*at != w)
+		at = &(*at)->next;
+	*at = w->next;
+	l->n--;
+	w->next = l->left;
+	l->left = w;
+	pthread_cond_signal(&l->changed);
+}
+
+/* One request. False: the session has ended. */
+static bool serve(struct ofs_loop *l, struct fuse_buf *buf)
+{
+	int n = fuse_session_receive_buf(l->se, buf);
+
+	if (n > 0)
+		fuse_session_process_buf(l->se, buf);
+	else if (n != -EINTR && n != -EAGAIN) {
+		pthread_mutex_lock(&l->lock);
+		if (n < 0 && l->code == 0)
+			l->code = -n;
+		stop_all(l);
+		pthread_mutex_unlock(&l->lock);
+	}
+	return !fuse_session_exited(l->se);
+}
+
+static bool surplus(struct ofs_loop *l)
+{
+	bool yes;
+
+	pthread_mutex_lock(&l->lock);
+	yes = l->n > l->wanted;
+	pthread_mutex_unlock(&l->lock);
+	return yes;
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct ofs_loop *l = w->loop;
+	struct fuse_buf buf = { .mem = NULL };
+	int fd = own_device(l);
+
+	ofs_passthrough_device(fd);
+	while (serve(l, &buf) && !surplus(l))
+		continue;
+	free(buf.mem);
+	if (fd != -1)
+		close(fd);
+	pthread_mutex_lock(&l->lock);
+	leave(l, w);
+	pthread_mutex_unlock(&l->lock);
+	return NULL;
+}
+
+/* Under the lock. */
+static int start(struct ofs_loop *l)
+{
+	struct worker *w = calloc(1, sizeof(*w));
+	int code;
+
+	if (w == NULL)
+		return ENOMEM;
+	w->loop = l;
+	code = pthread_create(&w->thread, NULL, work, w);
+	if (code != 0) {
+		free(w);
+		return code;
+	}
+	w->next = l->first;
+	l->first = w;
+	l->n++;
+	return 0;
+}
+
+/* Under the lock, which is let go meanwhile. */
+static void wait_for_one(struct ofs_loop *l)
+{
+	struct worker *w = l->left;
+
+	if (w == NULL) {
+		pthread_cond_wait(&l->changed, &l->lock);
+		return;
+	}
+	l->left = w->next;
+	pthread_mutex_unlock(&l->lock);
+	pthread_join(w->thread, NULL);
+	free(w);
+	pthread_mutex_lock(&l->lock);
+}
+
+int ofs_loop_run(struct ofs_loop *l, struct optimfs_error *err)
+{
+	int code = 0;
+
+	pthread_mutex_lock(&l->lock);
+	while (l->n < l->threads && code == 0)
+		code = start(l);
+	if (l->n == 0) {
+		pthread_mutex_unlock(&l->lock);
+		return optimfs_fail(err, code, "cannot start a thread");
+	}
+	while (l->n > 0 || l->left != NULL)
+		wait_for_one(l);
+	code = l->code;
+	pthread_mutex_unlock(&l->lock);
+	if (code != 0)
+		return optimfs_fail(err, code, "reading /dev/fuse: %s",
+		    strerror(code));
+	return 0;
+}
+
+void ofs_loop_stuck(struct ofs_loop *l, unsigned n)
+{
+	pthread_mutex_lock(&l->lock);
+	l->wanted = l->threads + n < l->max ? l->threads + n : l->max;
+	while (!fuse_session_exited(l->se) && l->n > 0 && l->n < l->wanted)
+		if (start(l) != 0)
+			break;
+	pthread_mutex_unlock(&l->lock);
+}
+
+void ofs_loop_stop(struct ofs_loop *l)
+{
+	pthread_mutex_lock(&l->lock);
+	stop_all(l);
+	pthread_mutex_unlock(&l->lock);
+}
