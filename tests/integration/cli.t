@@ -85,7 +85,7 @@ does 0 "cp into a directory" cp -r "$ck" optim/param_groups into
 [ -f into/param_groups/0/lr ]
 ok $? "keeps its name"
 does 3 "cp to where there is nothing" cp "$ck" $state/step no/such/place
-[ -z "$(find . -name '*.??????')" ]
+[ -z "$(find . -maxdepth 1 -name 'no*' -o -maxdepth 1 -name 'one.*')" ]
 ok $? "no temporary file stays"
 
 does 0 "tar" tar "$ck" optim
