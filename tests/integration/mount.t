@@ -214,6 +214,51 @@ else
 	skip 1 "no python3"
 fi
 
+# What is gathered, where the kernel reads by itself.
+umount_it
+for i in 1 2 3; do
+	head -c 9000000 /dev/urandom >"$ck/model/nine$i"
+done
+mount_it
+if grep -q '"passthrough": *true' "$mnt/.optimfs/info.json"; then
+	head -c 10 "$mnt/model/five" >/dev/null
+	is "auto: a small file, at once" "$(stat_of assembled_files)" 1
+	cat "$mnt/model/nine1" >/dev/null
+	is "auto: not a large one" "$(stat_of assembled_files)" 1
+	cat "$mnt/model/nine1" >/dev/null
+	is "auto: when it is opened again" "$(stat_of assembled_files)" 2
+	umount_it
+	mount_it
+	cat "$mnt/model/nine1" "$mnt/model/nine2" "$mnt/model/nine3" >/dev/null
+	is "auto: by who reads files whole" "$(stat_of assembled_files)" 2
+	umount_it
+	mount_it
+	head -c 9 "$mnt/model/nine1" "$mnt/model/nine2" "$mnt/model/nine3" \
+	    >/dev/null
+	is "auto: not by who does not" "$(stat_of assembled_files)" 0
+	umount_it
+	mount_it -o assemble=always
+	head -c 9 "$mnt/model/nine1" "$mnt/model/nine2" "$mnt/optim/lr" >/dev/null
+	is "always" "$(stat_of assembled_files)" 2
+	umount_it
+	mount_it -o assemble=always,assemble_max=1m
+	cat "$mnt/model/nine1" "$mnt/model/smallest" >/dev/null
+	is "assemble_max" "$(stat_of assembled_files)" 1
+	umount_it
+	mount_it -o assemble=always,cache=16m
+	cat "$mnt/model/nine1" "$mnt/model/nine2" >/dev/null
+	is "cache" "$(stat_of assembled_files) $(stat_of assembled_evicted)" \
+	    "2 1"
+	is "is not exceeded" \
+	    "$([ "$(stat_of assembled_memory)" -le 12582912 ] && echo yes)" yes
+	umount_it
+	mount_it -o assemble=off
+	cat "$mnt/model/nine1" "$mnt/model/five" >/dev/null
+	is "off" "$(stat_of assembled_files)" 0
+else
+	skip 10 "no FUSE passthrough here"
+fi
+
 ok "umount" umount_it
 is "nothing is left mounted" "$(tap_mounts)" ""
 status "umount again" 2 "$o" umount "$mnt"
