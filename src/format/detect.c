@@ -342,12 +342,11 @@ static int add_files(const struct ofs_dir *dir, const struct ofs_names *names,
 	return 0;
 }
 
-/* A DCP checkpoint at the top is all that a directory is meant to be: other
- * files in it were put there by somebody else. */
+/* A checkpoint that is the whole directory is all that it is meant to be:
+ * other files in it were put there by somebody else. */
 static bool is_complete(const struct ofs_parts *parts)
 {
-	return parts->n > 0 && parts->part[0].format == &ofs_format_dcp &&
-	    parts->part[0].rel[0] == '\0';
+	return parts->n > 0 && parts->part[0].rel[0] == '\0';
 }
 
 /* All of it. */

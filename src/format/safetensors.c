@@ -1,4 +1,4 @@
-/* safetensors.c - a safetensors file */
+/* safetensors.c - a safetensors file, or a directory of shards */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "format/hf_shards.h"
 #include "format/part.h"
 #include "format/safetensors_item.h"
 
@@ -15,7 +16,7 @@ static int read_fd(void *ctx, uint64_t off, uint64_t len, void *buf,
 	return ofs_pread_all(*(int *)ctx, buf, len, off, err);
 }
 
-static int open_header(const struct ofs_dir *dir, const char *rel,
+int ofs_safetensors_open_file(const struct ofs_dir *dir, const char *rel,
     struct ofs_safetensors *st, struct optimfs_error *err)
 {
 	struct stat stat;
@@ -33,7 +34,7 @@ static int probe(const struct ofs_dir *dir, const char *rel)
 {
 	struct ofs_safetensors st;
 
-	if (open_header(dir, rel, &st, NULL) == -1)
+	if (ofs_safetensors_open_file(dir, rel, &st, NULL) == -1)
 		return 0;
 	ofs_safetensors_fini(&st);
 	return 100;
@@ -97,6 +98,13 @@ static int add_tensors(struct ofs_catalog *cat, const struct ofs_part *part,
 	return 0;
 }
 
+static bool is_file(const struct ofs_dir *dir, const char *rel)
+{
+	struct stat st;
+
+	return ofs_dir_stat(dir, rel, &st) && S_ISREG(st.st_mode);
+}
+
 static int read_safetensors(struct ofs_catalog *cat,
     const struct ofs_part *part, const struct optimfs_options *opt,
     struct optimfs_error *err)
@@ -105,7 +113,9 @@ static int read_safetensors(struct ofs_catalog *cat,
 	int ret;
 
 	(void)opt;
-	if (open_header(&cat->dir, part->rel, &st, err) == -1)
+	if (part->rel[0] == '\0' || !is_file(&cat->dir, part->rel))
+		return ofs_hf_shards_read(cat, part, err);
+	if (ofs_safetensors_open_file(&cat->dir, part->rel, &st, err) == -1)
 		return -1;
 	ret = add_tensors(cat, part, &st, err);
 	ofs_safetensors_fini(&st);

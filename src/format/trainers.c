@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "format/detect.h"
+#include "format/hf_shards.h"
 
 /* docs/formats/trainers.md says where these names come from. */
 
@@ -331,11 +332,31 @@ static int dcp_here(const struct ofs_dir *dir, const struct ofs_names *names,
 	return 1;
 }
 
+/* Shards of a model by DCP's HuggingFaceStorageWriter. */
+static int hf_shards(const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = "",
+		.format = &ofs_format_safetensors,
+		.prefix = { "model" },
+		.rank = -1,
+	};
+	int rank, part, nparts;
+
+	for (size_t i = 0; i < names->n; i++)
+		if (ofs_hf_shard_name(names->name[i], &rank, &part, &nparts))
+			return ofs_parts_add(parts, &spec, err) == -1 ? -1 : 1;
+	return 0;
+}
+
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
 	int ret = dcp_here(dir, names, parts, err);
 
+	if (ret == 0)
+		ret = hf_shards(names, parts, err);
 	if (ret == 0)
 		ret = olmo(dir, names, parts, err);
 	for (size_t i = 0; ret == 0 && i < sizeof(layouts) / sizeof(layouts[0]);

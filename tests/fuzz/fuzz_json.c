@@ -7,6 +7,7 @@
 
 #include "checked.h"
 #include "dtype.h"
+#include "format/hf_shards.h"
 #include "format/json.h"
 #include "format/safetensors_item.h"
 
@@ -85,6 +86,7 @@ static void read_header(const uint8_t *bytes, size_t n)
 		total += t->len;
 	}
 	must(total <= n);
+	free(ofs_hf_offsets(&st, &st.arena, NULL));
 	ofs_safetensors_fini(&st);
 }
 
