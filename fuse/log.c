@@ -42,6 +42,8 @@ static void put(int priority, const char *text)
 }
 
 static void from_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
+    __attribute__((format(printf, 2, 0)));
+static void from_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 {
 	char text[1024];
 

@@ -14,6 +14,8 @@
 /* Names come from files and from other people: no control byte may reach a
  * terminal. One write, so that lines of several processes do not mix. */
 static void vsay(const char *fmt, va_list ap)
+    __attribute__((format(printf, 1, 0)));
+static void vsay(const char *fmt, va_list ap)
 {
 	char text[2048];
 	struct ofs_buf b = { 0 };

@@ -1,0 +1,65 @@
+/* ops_common.c - what every operation needs */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "fuse/ops_internal.h"
+
+struct ofs_session *ofs_op_session(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+void ofs_op_count(atomic_uint_least64_t *n)
+{
+	atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
+}
+
+static pthread_key_t buffer_key;
+static pthread_once_t buffer_once = PTHREAD_ONCE_INIT;
+
+static void make_key(void)
+{
+	if (pthread_key_create(&buffer_key, free) != 0)
+		abort();
+}
+
+void *ofs_op_buffer(void)
+{
+	void *buf;
+
+	pthread_once(&buffer_once, make_key);
+	buf = pthread_getspecific(buffer_key);
+	if (buf == NULL && posix_memalign(&buf, 4096, OFS_MAX_READ) == 0)
+		pthread_setspecific(buffer_key, buf);
+	return buf;
+}
+
+int ofs_op_code(const struct optimfs_error *err)
+{
+	return err->code > 0 && err->code < 512 ? err->code : EIO;
+}
+
+void ofs_op_fail(fuse_req_t req, const struct optimfs_error *err)
+{
+	struct ofs_session *s = ofs_op_session(req);
+
+	ofs_op_count(&s->count.failed);
+	optimfs_log_error(s->fs, err);
+	fuse_reply_err(req, ofs_op_code(err));
+}
+
+void ofs_ops_late(struct ofs_session *s, uint64_t node)
+{
+	struct optimfs_error err;
+
+	ofs_op_count(&s->count.late);
+	optimfs_fail(&err, ETIMEDOUT,
+	    "OFS760 node %" PRIu64 ": no answer from the source in %u seconds "
+	    "(-o timeout=)",
+	    node, s->timeout);
+	optimfs_log_error(s->fs, &err);
+}

@@ -1,0 +1,186 @@
+/* ops_file.c - open files and reads */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "fuse/ops_internal.h"
+
+static void put_handle(struct ofs_handle *h)
+{
+	if (atomic_fetch_sub(&h->users, 1) != 1)
+		return;
+	optimfs_file_close(h->file);
+	free(h);
+}
+
+/* A read that was answered early may still go on. */
+static void close_handle(struct ofs_session *s, struct ofs_handle *h)
+{
+	pthread_mutex_lock(&s->lock);
+	*h->back = h->next;
+	if (h->next != NULL)
+		h->next->back = h->back;
+	pthread_mutex_unlock(&s->lock);
+	ofs_assemble_release(s->assemble, &h->mode, atomic_load(&h->served));
+	put_handle(h);
+}
+
+static void keep_handle(struct ofs_session *s, struct ofs_handle *h)
+{
+	atomic_init(&h->users, 1);
+	pthread_mutex_lock(&s->lock);
+	h->back = &s->handles;
+	h->next = s->handles;
+	if (h->next != NULL)
+		h->next->back = &h->next;
+	s->handles = h;
+	pthread_mutex_unlock(&s->lock);
+}
+
+void ofs_ops_close_all(struct ofs_session *s)
+{
+	while (s->handles != NULL)
+		close_handle(s, s->handles);
+}
+
+/* Open node and decide how it is read; fi gets what the kernel must know.
+ * NULL: err. */
+static struct ofs_handle *open_handle(fuse_req_t req, uint64_t node,
+    struct ofs_pending *pending, struct fuse_file_info *fi,
+    struct optimfs_error *err)
+{
+	struct ofs_session *s = ofs_op_session(req);
+	struct ofs_handle *h = calloc(1, sizeof(*h));
+	void *scratch = ofs_op_buffer();
+	struct optimfs_attr attr;
+
+	if (h == NULL || scratch == NULL) {
+		free(h);
+		optimfs_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	if (optimfs_file_open(s->fs, node, &h->file, err) == -1) {
+		free(h);
+		return NULL;
+	}
+	keep_handle(s, h);
+	h->mode.node = node;
+	h->mode.size = optimfs_file_size(h->file);
+	h->mode.pid = fuse_req_ctx(req)->pid;
+	if (optimfs_getattr(s->fs, node, &attr, err) == -1)
+		goto fail;
+	/* one that is open and still not exact says something else each time */
+	fi->direct_io = s->direct || !attr.exact;
+	fi->keep_cache = !fi->direct_io;
+	if (!fi->direct_io &&
+	    ofs_assemble_open(s->assemble, &h->mode, h->file, scratch, pending,
+		err) == -1)
+		goto fail;
+	fi->fh = (uintptr_t)h;
+	return h;
+fail:
+	close_handle(s, h);
+	return NULL;
+}
+
+void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
+{
+	struct ofs_session *s = ofs_op_session(req);
+	struct ofs_pending pending;
+	struct optimfs_error err;
+	struct ofs_handle *h;
+	int ret;
+
+	ofs_op_count(&s->count.open);
+	if ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC) != 0) {
+		fuse_reply_err(req, EROFS);
+		return;
+	}
+	if (!ofs_pending_begin(&pending, s->watch, req, node)) {
+		fuse_reply_err(req, EINTR);
+		return;
+	}
+	h = open_handle(req, node, &pending, fi, &err);
+	if (!ofs_pending_end(&pending)) {
+		if (h != NULL)
+			close_handle(s, h);
+		return;
+	}
+	if (h == NULL) {
+		ofs_op_fail(req, &err);
+		return;
+	}
+	ret = h->mode.id != 0 ? ofs_passthrough_reply_open(req, fi, h->mode.id)
+			      : fuse_reply_open(req, fi);
+	if (ret != 0) /* interrupted: there will be no release */
+		close_handle(s, h);
+}
+
+void ofs_op_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
+{
+	(void)node;
+	close_handle(ofs_op_session(req), ofs_op_handle(fi));
+	fuse_reply_err(req, 0);
+}
+
+/* All that is good before the first bad byte, to a page. For readers of whole
+ * requests: behind the page cache the kernel asks again page by page. */
+static ssize_t read_good(struct optimfs_file *file, void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	ssize_t good = -1;
+
+	for (len /= 2; len >= 4096 && good == -1; len /= 2)
+		good = optimfs_file_read(file, buf, len, off, err);
+	return good;
+}
+
+/* Read, and answer unless somebody else has. */
+static void read_pending(fuse_req_t req, struct ofs_handle *h,
+    struct ofs_pending *pending, size_t size, uint64_t off, char *buf)
+{
+	struct ofs_session *s = ofs_op_session(req);
+	struct optimfs_error err;
+	ssize_t n;
+
+	n = optimfs_file_read(h->file, buf, size, off, &err);
+	if (n == -1 && s->direct)
+		n = read_good(h->file, buf, size, off, &err);
+	if (!ofs_pending_end(pending))
+		return;
+	if (n == -1) {
+		ofs_op_fail(req, &err);
+		return;
+	}
+	atomic_fetch_add_explicit(&h->served, (uint64_t)n,
+	    memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->count.read_bytes, (uint64_t)n,
+	    memory_order_relaxed);
+	fuse_reply_buf(req, buf, (size_t)n);
+}
+
+void ofs_op_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
+    struct fuse_file_info *fi)
+{
+	struct ofs_session *s = ofs_op_session(req);
+	struct ofs_handle *h = ofs_op_handle(fi);
+	char *buf = ofs_op_buffer();
+	struct ofs_pending pending;
+
+	ofs_op_count(&s->count.read);
+	if (buf == NULL) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	atomic_fetch_add(&h->users, 1);
+	if (ofs_pending_begin(&pending, s->watch, req, node))
+		read_pending(req, h, &pending,
+		    size < OFS_MAX_READ ? size : OFS_MAX_READ, (uint64_t)off,
+		    buf);
+	else
+		fuse_reply_err(req, EINTR);
+	put_handle(h);
+}

@@ -1,0 +1,57 @@
+/* ops_internal.h - shared by the files of ops.h */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_FUSE_OPS_INTERNAL_H
+#define OFS_FUSE_OPS_INTERNAL_H
+
+#include "fuse/ops.h"
+
+/* An open file. */
+struct ofs_handle {
+	struct ofs_handle *next, **back; /* in the session's handles */
+	struct optimfs_file *file;
+	struct ofs_assemble_open mode;
+	atomic_uint_least64_t served;
+	atomic_uint users; /* open, and reads, which may outlive that */
+};
+
+static inline struct ofs_handle *ofs_op_handle(const struct fuse_file_info *fi)
+{
+	return (struct ofs_handle *)(uintptr_t)fi->fh;
+}
+
+struct ofs_session *ofs_op_session(fuse_req_t req);
+void ofs_op_count(atomic_uint_least64_t *n);
+/* A buffer of OFS_MAX_READ bytes for each thread; NULL: out of memory. */
+void *ofs_op_buffer(void);
+/* An errno value the kernel takes: it mistrusts others. */
+int ofs_op_code(const struct optimfs_error *err);
+/* Answer with a failure that a user should find in .optimfs/errors. */
+void ofs_op_fail(fuse_req_t req, const struct optimfs_error *err);
+
+/* ops_file.c */
+void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi);
+void ofs_op_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi);
+void ofs_op_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
+    struct fuse_file_info *fi);
+
+/* ops_refuse.c */
+void ofs_op_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr,
+    int to_set, struct fuse_file_info *fi);
+void ofs_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
+    mode_t mode, dev_t rdev);
+void ofs_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
+    mode_t mode);
+void ofs_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void ofs_op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent,
+    const char *name);
+void ofs_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
+    fuse_ino_t newparent, const char *newname, unsigned flags);
+void ofs_op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t newparent,
+    const char *newname);
+void ofs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name,
+    mode_t mode, struct fuse_file_info *fi);
+void ofs_op_setxattr(fuse_req_t req, fuse_ino_t node, const char *name,
+    const char *value, size_t size, int flags);
+void ofs_op_removexattr(fuse_req_t req, fuse_ino_t node, const char *name);
+
+#endif
