@@ -38,6 +38,7 @@ enum pk_flag {
 	PK_MUTABLE = 32, /* may not be a key: list, dict, set, bytearray, and
 			  * tuples of such */
 	PK_FALSE = 64,   /* BOOL */
+	PK_NEWOBJ = 128, /* OBJECT: made without its constructor */
 };
 
 /* Nodes that every document has. */

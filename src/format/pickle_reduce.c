@@ -293,7 +293,10 @@ int pk_newobj(struct pk_parser *p, uint32_t class, uint32_t args, uint32_t *out)
 	if (check_call(p, "NEWOBJ", class, args, &g) == -1)
 		return -1;
 	*out = pk_object(p, class, args);
-	return *out == OFS_NONE ? -1 : 0;
+	if (*out == OFS_NONE)
+		return -1;
+	pk_at(p->doc, *out)->flags |= PK_NEWOBJ;
+	return 0;
 }
 
 /* __setstate__ of a class takes anything; a container's attributes come as a
