@@ -24,65 +24,6 @@ static const struct ofs_format *const formats[] = {
 };
 #define NFORMATS (sizeof(formats) / sizeof(formats[0]))
 
-/* Parts. */
-
-static int copy_spec(struct ofs_part *part, const struct ofs_part_spec *spec)
-{
-	*part = (struct ofs_part){
-		.format = spec->format,
-		.rel = strdup(spec->rel),
-		.rank = spec->rank,
-		.optional = spec->optional,
-	};
-	if (part->rel == NULL)
-		return -1;
-	for (int i = 0; i < 3 && spec->prefix[i] != NULL; i++) {
-		part->prefix[i] = strdup(spec->prefix[i]);
-		if (part->prefix[i] == NULL)
-			return -1;
-	}
-	return 0;
-}
-
-static void free_part(struct ofs_part *part)
-{
-	free(part->rel);
-	for (int i = 0; i < 4; i++)
-		free(part->prefix[i]);
-}
-
-int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
-    struct optimfs_error *err)
-{
-	struct ofs_part *p;
-
-	if (parts->n == OFS_PARTS_MAX)
-		return optimfs_fail(err, E2BIG,
-		    "OFS624 more than %d files in one checkpoint: point at "
-		    "one of them",
-		    OFS_PARTS_MAX);
-	p = realloc(parts->part, (parts->n + 1) * sizeof(*p));
-	if (p == NULL)
-		goto no_memory;
-	parts->part = p;
-	if (copy_spec(&p[parts->n], spec) == -1) {
-		free_part(&p[parts->n]);
-		goto no_memory;
-	}
-	parts->n++;
-	return 0;
-no_memory:
-	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
-}
-
-void ofs_parts_free(struct ofs_parts *parts)
-{
-	for (size_t i = 0; i < parts->n; i++)
-		free_part(&parts->part[i]);
-	free(parts->part);
-	*parts = (struct ofs_parts){ 0 };
-}
-
 /* Files. */
 
 bool ofs_detect_is_dir(const struct ofs_dir *dir, const char *rel)
@@ -365,15 +306,43 @@ static int find_type(const char *name, const struct ofs_format **format,
 	    name);
 }
 
-static int detect_only(const struct ofs_dir *dir, const char *name,
+/* A directory that is a checkpoint by itself; no parts when it is none. */
+static int detect_itself(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	if (ofs_detect_trainer(dir, names, parts, err) == -1)
+		return -1;
+	return is_complete(parts) ? 0 : add_files(dir, names, parts, err);
+}
+
+static int nothing_here(const struct ofs_dir *dir, struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOENT,
+	    "OFS680 %s: no checkpoint that we know: no .metadata, no files of "
+	    "torch.save",
+	    dir->path);
+}
+
+/* The only checkpoint below dir. */
+static int detect_only(const struct ofs_dir *dir, const char *rel,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
-	struct ofs_part_spec spec = { .rel = name, .rank = -1 };
+	struct ofs_names names;
+	struct ofs_dir sub;
+	int ret;
 
-	if (ofs_detect_is_file(dir, name))
-		return add_file(dir, name, parts, err);
-	spec.format = &ofs_format_dcp;
-	return ofs_parts_add(parts, &spec, err);
+	if (ofs_dir_open_sub(dir, rel, &sub, err) == -1)
+		return -1;
+	ret = ofs_dir_list(&sub, &names, err);
+	if (ret == 0) {
+		ret = detect_itself(&sub, &names, parts, err);
+		ofs_names_free(&names);
+	}
+	if (ret == 0 && parts->n == 0)
+		ret = nothing_here(&sub, err);
+	ofs_dir_close(&sub);
+	return ret == -1 ? -1 : ofs_parts_move(parts, rel, err);
 }
 
 static int detect_dir(const struct ofs_dir *dir, struct ofs_parts *parts,
@@ -385,9 +354,7 @@ static int detect_dir(const struct ofs_dir *dir, struct ofs_parts *parts,
 
 	if (ofs_dir_list(dir, &names, err) == -1)
 		return -1;
-	ret = ofs_detect_trainer(dir, &names, parts, err);
-	if (ret != -1 && !is_complete(parts))
-		ret = add_files(dir, &names, parts, err);
+	ret = detect_itself(dir, &names, parts, err);
 	if (ret == 0 && parts->n == 0) {
 		ret = ofs_detect_parent(dir, &names, &only, err);
 		if (ret == 0)
@@ -395,7 +362,7 @@ static int detect_dir(const struct ofs_dir *dir, struct ofs_parts *parts,
 		free(only);
 	}
 	ofs_names_free(&names);
-	return ret == -1 ? -1 : 0;
+	return ret;
 }
 
 static int detect_as(const struct ofs_dir *dir, const char *rel,

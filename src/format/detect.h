@@ -25,6 +25,9 @@ struct ofs_part_spec {
 /* ENOMEM, E2BIG. */
 int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
     struct optimfs_error *err);
+/* Put a directory before what every part is called. */
+int ofs_parts_move(struct ofs_parts *parts, const char *dir,
+    struct optimfs_error *err);
 
 /* The format of the file rel by its first and last bytes; NULL when it is none
  * of ours, or cannot be read. *err is only for EUCLEAN (OFS662): it is two

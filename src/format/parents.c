@@ -14,14 +14,15 @@
 #include "buf.h"
 #include "format/detect.h"
 
-/* Directories that are looked into, and candidates that a message names. */
+/* Directories that are looked into, files of each that are, and candidates
+ * that a message names. */
 #define LOOK_MAX       2000
+#define FILES_MAX      8
 #define NAME_MAX_SHOWN 8
 
 struct candidates {
 	char **name; /* below the directory the user gave */
 	size_t n, looked;
-	bool deepspeed;
 };
 
 static int no_memory(struct optimfs_error *err)
@@ -29,18 +30,23 @@ static int no_memory(struct optimfs_error *err)
 	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
 }
 
+/* Is one of the files one that torch.save wrote, or the like? */
 static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
 {
 	static const char *const extensions[] = { ".pt", ".pth", ".bin",
 		".ckpt", ".safetensors" };
+	unsigned int tried = 0;
 
-	for (size_t i = 0; i < names->n; i++) {
+	for (size_t i = 0; i < names->n && tried < FILES_MAX; i++) {
 		const char *dot = strrchr(names->name[i], '.');
 
-		for (size_t k = 0; dot != NULL && k < 5; k++)
-			if (strcmp(dot, extensions[k]) == 0 &&
-			    ofs_detect_is_file(dir, names->name[i]))
+		for (size_t k = 0; dot != NULL && k < 5; k++) {
+			if (strcmp(dot, extensions[k]) != 0)
+				continue;
+			tried++;
+			if (ofs_detect_file(dir, names->name[i], NULL) != NULL)
 				return true;
+		}
 	}
 	return false;
 }

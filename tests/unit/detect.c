@@ -58,7 +58,7 @@ static void real_ones(void)
 {
 	static const char *const cases[][2] = {
 		{ "pytorch/dcp_names/ckpt", "dcp" },
-		{ "pytorch/torchtitan_like_w2/ckpt", "dcp step-3" },
+		{ "pytorch/torchtitan_like_w2/ckpt", "torchtitan: dcp step-3" },
 		{ "pytorch/torchtitan_like_w2/ckpt/step-3", "torchtitan: dcp" },
 		{ "pytorch/torchsave_full/ckpt",
 		    "torch state.pt as state?; torch state_legacy.pt as "
@@ -267,7 +267,7 @@ static void parents(void)
 	put_text(dir, "README", "");
 	refuse("names what there is", dir, ENOENT, "1 names: README");
 	put_dcp(dir, "step-90");
-	is_str(detect(dir, "", NULL, &err), "dcp step-90",
+	is_str(detect(dir, "", NULL, &err), "torchtitan: dcp step-90",
 	    "the only one is taken");
 	put_dcp(dir, "step-1000");
 	put_dcp(dir, "step-200");
@@ -284,6 +284,16 @@ static void parents(void)
 	put_text(dir, "latest", "step-500");
 	refuse("R10: it is gone", dir, EIO,
 	    "latest says step-500, not found; others: step-1000");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_torch(dir, "run/global_step3/a.pt");
+	put_torch(dir, "run/global_step3/b.pt");
+	put_text(dir, "run/expected/0.bin", "no checkpoint at all");
+	is_str(detect(dir, "", NULL, &err),
+	    "torch run/global_step3/a.pt as a?; torch "
+	    "run/global_step3/b.pt as b?",
+	    "the only one is a directory of files");
 	mk_remove(dir);
 
 	mk_dir(dir);

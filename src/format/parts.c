@@ -1,0 +1,83 @@
+/* parts.c - the list of what a checkpoint is made of */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/detect.h"
+
+static int copy_spec(struct ofs_part *part, const struct ofs_part_spec *spec)
+{
+	*part = (struct ofs_part){
+		.format = spec->format,
+		.rel = strdup(spec->rel),
+		.rank = spec->rank,
+		.optional = spec->optional,
+	};
+	if (part->rel == NULL)
+		return -1;
+	for (int i = 0; i < 3 && spec->prefix[i] != NULL; i++) {
+		part->prefix[i] = strdup(spec->prefix[i]);
+		if (part->prefix[i] == NULL)
+			return -1;
+	}
+	return 0;
+}
+
+static void free_part(struct ofs_part *part)
+{
+	free(part->rel);
+	for (int i = 0; i < 4; i++)
+		free(part->prefix[i]);
+}
+
+int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
+    struct optimfs_error *err)
+{
+	struct ofs_part *p;
+
+	if (parts->n == OFS_PARTS_MAX)
+		return optimfs_fail(err, E2BIG,
+		    "OFS624 more than %d files in one checkpoint: point at "
+		    "one of them",
+		    OFS_PARTS_MAX);
+	p = realloc(parts->part, (parts->n + 1) * sizeof(*p));
+	if (p == NULL)
+		goto no_memory;
+	parts->part = p;
+	if (copy_spec(&p[parts->n], spec) == -1) {
+		free_part(&p[parts->n]);
+		goto no_memory;
+	}
+	parts->n++;
+	return 0;
+no_memory:
+	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
+}
+
+void ofs_parts_free(struct ofs_parts *parts)
+{
+	for (size_t i = 0; i < parts->n; i++)
+		free_part(&parts->part[i]);
+	free(parts->part);
+	*parts = (struct ofs_parts){ 0 };
+}
+
+int ofs_parts_move(struct ofs_parts *parts, const char *dir,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < parts->n; i++) {
+		char *old = parts->part[i].rel, *rel;
+
+		if (asprintf(&rel, "%s%s%s", dir, old[0] == '\0' ? "" : "/",
+			old) == -1)
+			return optimfs_fail(err, ENOMEM,
+			    "OFS443 detection: out of memory");
+		parts->part[i].rel = rel;
+		free(old);
+	}
+	return 0;
+}

@@ -1,0 +1,176 @@
+/* format.c - a path read into a catalog: parts that fail, strict, what it is */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/format.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/dcp_writer.h"
+#include "support/pickle_writer.h"
+#include "support/truth.h"
+#include "tap.h"
+
+/* {'k': 1}, as torch.save writes it. */
+static void put_torch(const char *dir, const char *name)
+{
+	struct ofs_buf b = { 0 }, pk = { 0 };
+
+	pw_begin(&pk);
+	pw_dict_open(&pk);
+	pw_str(&pk, "k");
+	pw_int(&pk, 1);
+	pw_dict_close(&pk);
+	pw_end(&pk);
+	mk_write_object(&b, pk.data, pk.len);
+	mk_file(dir, name, b.data, b.len);
+	ofs_buf_fini(&pk);
+	ofs_buf_fini(&b);
+}
+
+static void put_damaged(const char *dir, const char *name)
+{
+	mk_file(dir, name, "PK\3\4 that is all", 16);
+}
+
+/* How many entries path gives; -1 with err. */
+static int entries(const char *path, const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = ofs_read_checkpoint(path, opt, err);
+	int n = cat == NULL ? -1 : (int)cat->nentries;
+
+	ofs_catalog_free(cat);
+	return n;
+}
+
+static const char *in(const char *dir, const char *name)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return path;
+}
+
+/* Files that cannot be read are left out, wherever they stand; each is a
+ * warning. */
+static void some_fail(void)
+{
+	static const char *const names[] = { "a.pt", "b.pt", "c.pt", "d.pt",
+		"e.pt" };
+	struct optimfs_options strict = { .strict = true };
+	struct optimfs_error err;
+	struct ofs_catalog *cat;
+	char dir[64];
+	size_t wrong = 0;
+
+	for (unsigned int mask = 1; mask < 31; mask++) {
+		uint32_t good = 0, warnings = 0;
+
+		mk_dir(dir);
+		for (int i = 0; i < 5; i++)
+			if ((mask >> i & 1) != 0) {
+				put_damaged(dir, names[i]);
+			} else {
+				put_torch(dir, names[i]);
+				good++;
+			}
+		cat = ofs_read_checkpoint(dir, NULL, &err);
+		for (uint32_t i = 0; cat != NULL && i < cat->nnotes; i++)
+			warnings += cat->notes[i].kind == OFS_NOTE_WARNING &&
+			    strstr(cat->notes[i].text, ".pt") != NULL;
+		if (cat == NULL || cat->nentries != good ||
+		    warnings != 5 - good || cat->nobjects != good)
+			wrong++;
+		ofs_catalog_free(cat);
+		if (entries(dir, &strict, &err) != -1)
+			wrong++;
+		mk_remove(dir);
+	}
+	is_u64(wrong, 0, "any of five files damaged, and strict refuses");
+	mk_dir(dir);
+	put_damaged(dir, "a.pt");
+	put_damaged(dir, "b.pt");
+	is_int(entries(dir, NULL, &err), -1, "all of them");
+	ok(strncmp(err.text, "OFS5", 4) == 0 &&
+		strstr(err.text, "a.pt") != NULL,
+	    "fails with the first one's reason");
+	mk_remove(dir);
+	mk_dir(dir);
+	put_damaged(dir, "alone.pt");
+	is_int(entries(dir, NULL, &err), -1, "one alone may not fail");
+	mk_remove(dir);
+}
+
+/* What one may point at. */
+static void paths(void)
+{
+	struct optimfs_options opt = { 0 };
+	struct optimfs_error err = { 0 };
+	char dir[64], to[64];
+
+	mk_dir(dir);
+	put_torch(dir, "a.pt");
+	is_int(entries(in(dir, "a.pt"), NULL, &err), 1, "a file");
+	opt.type = "raw";
+	is_int(entries(in(dir, "a.pt"), &opt, &err), 1, "as bytes");
+	is_int(entries(in(dir, "gone"), NULL, &err), -1, "nothing");
+	is_int(err.code, ENOENT, "is ENOENT");
+	if (mkfifo(in(dir, "fifo"), 0600) == -1)
+		bail_out("mkfifo: %m");
+	is_int(entries(in(dir, "fifo"), NULL, &err), -1, "a FIFO");
+	is_error(err, EUCLEAN, "OFS602", "is refused without waiting");
+	mk_dir(to);
+	if (symlink(dir, in(to, "link")) == -1)
+		bail_out("symlink: %m");
+	is_int(entries(in(to, "link"), NULL, &err), 1,
+	    "a link that the user gives is followed");
+	mk_remove(to);
+	mk_remove(dir);
+	is_int(entries(data_path("pytorch/dcp_names/ckpt/.metadata"), NULL,
+		   &err),
+	    17, ".metadata is its directory");
+}
+
+static void writers(void)
+{
+	static const char *const cases[][3] = {
+		{ "pytorch/dcp_torch113/ckpt", "dcp", "PyTorch 1.13" },
+		{ "pytorch/dcp_names/ckpt", "dcp", "PyTorch 2.10 or later" },
+		{ "pytorch/torchtitan_like_w2/ckpt/step-3", "dcp",
+		    "torchtitan, PyTorch 2.10 or later" },
+		{ "extra/trainers/pl_sharded.ckpt", "dcp",
+		    "Lightning, PyTorch 2.10 or later" },
+		{ "extra/trainers/acc_v2_SHARDED_STATE_DICT", "dcp",
+		    "Accelerate, PyTorch 2.10 or later" },
+		{ "pytorch/hf_storage_w2/ckpt", "safetensors",
+		    "PyTorch 2.8 or later" },
+	};
+	struct optimfs_error err = { 0 };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct ofs_catalog *cat =
+		    ofs_read_checkpoint(data_path(cases[i][0]), NULL, &err);
+
+		if (!ok(cat != NULL, "%s", cases[i][0])) {
+			diag("%s", err.text);
+			continue;
+		}
+		is_str(cat->format, cases[i][1], "format");
+		is_str(cat->writer, cases[i][2], "writer");
+		ofs_catalog_free(cat);
+	}
+}
+
+int main(void)
+{
+	some_fail();
+	paths();
+	writers();
+	return done_testing();
+}
