@@ -92,6 +92,7 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  -o OPTION,...      or --OPTION; sizes may end in k, m, g, t\n"
 	    "\n"
 	    "  type=FORMAT optim_key=KEY model_key=KEY ids=FILE|model "
+	    "units=FILE "
 	    "subtree=PATH\n"
 	    "  strict follow max_metadata=SIZE parse_mem=SIZE\n"
 	    "  cache=SIZE assemble=off|auto|always assemble_max=SIZE direct\n"

@@ -71,6 +71,7 @@ extern const struct ofs_option ofs_open_options[];
      OFS_OPEN_ROW(base, "optim_key", OFS_OPTION_STRING, optim_key),     \
      OFS_OPEN_ROW(base, "model_key", OFS_OPTION_STRING, model_key),     \
      OFS_OPEN_ROW(base, "ids", OFS_OPTION_STRING, ids),                 \
+     OFS_OPEN_ROW(base, "units", OFS_OPTION_STRING, units),             \
      OFS_OPEN_ROW(base, "subtree", OFS_OPTION_STRING, subtree),         \
      OFS_OPEN_ROW(base, "cache", OFS_OPTION_SIZE, cache),               \
      OFS_OPEN_ROW(base, "max_metadata", OFS_OPTION_SIZE, max_metadata), \

@@ -31,6 +31,7 @@ struct optimfs_options {
 	const char *type;                  /* format by name; NULL: detect */
 	const char *optim_key, *model_key; /* dotted path of the keys' root */
 	const char *ids; /* file that names integer parameter IDs, or "model" */
+	const char *units; /* file that says what FSDP1 flattened together */
 	const char *subtree; /* only tree paths at or below this one */
 	uint64_t cache;      /* bytes of memory for decoded data; 0: 1/8 of RAM,
 			 * at most 4 GiB */

@@ -1,4 +1,4 @@
-/* units.h - the file that says how FSDP1 grouped a model's parameters */
+/* units.h - the units= file: what FSDP1 knew of its flat parameters */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_UNITS_H
 #define OFS_UNITS_H
@@ -12,53 +12,78 @@
 #include "catalog.h"
 #include "format/flat.h"
 
-/* One parameter of a unit, under its first name. */
+/* A job that saves what FSDP1 flattened can also write down, with
+ * contrib/dump_units.py, which parameters are in which flat parameter. The
+ * file is JSON; docs/formats/fsdp.md, "The units file", has its members. */
+
 struct ofs_unit_param {
-	struct ofs_str fqn; /* from the model's root, without wrappers */
+	struct ofs_str fqn;    /* whole, without the prefixes of wrappers */
+	struct ofs_str module; /* the part of fqn before the last dot */
+	const uint64_t *shape;
 	uint8_t ndim;
-	uint64_t shape[OFS_MAX_DIMS];
 };
 
-/* One FSDP unit: what contrib/dump_units.py wrote of one flat parameter. Of
- * the members below "derived", an absent one is NULL or UINT64_MAX. */
+/* One FSDP unit. */
 struct ofs_unit {
-	struct ofs_str prefix; /* of the unit's module, without wrappers */
-	uint32_t nparams;
+	struct ofs_str prefix; /* of its module, without wrappers; "": root */
 	struct ofs_unit_param *param;
-	uint64_t *numel;
-	uint32_t world; /* ranks that share it, or that each have it whole: */
-	bool no_shard;
-	/* derived: only to be compared with what flat.h computes */
-	uint64_t *padded; /* numels_with_padding */
-	uint32_t npadded;
-	uint64_t size;  /* unpadded_unsharded_size */
-	uint64_t shard; /* sharded_size */
+	uint64_t *numel;      /* of each */
+	struct ofs_flat flat; /* of all; flat.world is 1 when whole */
+	bool whole;           /* NO_SHARD: every rank has all of it */
+	uint64_t line;        /* where it stands in the file */
+};
+
+/* A parameter's other name. */
+struct ofs_unit_tie {
+	struct ofs_str name, target;
 };
 
 struct ofs_units {
 	struct ofs_arena arena;
+	const char *file; /* for messages; borrowed */
 	struct ofs_unit *unit;
 	uint32_t n;
-	const char *path; /* for messages; borrowed */
+	struct ofs_unit_tie *tie;
+	uint32_t nties;
+	/* Names in the order of model.named_parameters(), and those of the
+	 * optimizer's parameters in the order of its groups; NULL where the
+	 * file has none. */
+	struct ofs_str *order, *ids;
+	uint32_t norder, nids;
 };
 
-/* Parse the file at path (docs/formats/fsdp.md, "Units"). EINVAL names the
- * unit and what is wrong with it; EUCLEAN (OFS160) shows both where a derived
- * number is not what the shapes give, or an FQN is in two units. */
-int ofs_units_read(const char *path, struct ofs_units *units,
+/* Parse n bytes of text. What a unit records beyond names, shapes and world
+ * size is held against what these say. EINVAL (OFS162) for a file that is not
+ * one of units, or leaves the layout open; EUCLEAN for one that contradicts
+ * itself: OFS160 (sizes), OFS161 (padding), OFS163 (a name in two units). On
+ * failure nothing is left to free. */
+int ofs_units_parse(struct ofs_units *u, const char *file, const void *text,
+    uint32_t n, struct optimfs_error *err);
+/* The same for the file of that name. */
+int ofs_units_read(struct ofs_units *u, const char *file,
     struct optimfs_error *err);
-/* The same from n bytes. */
-int ofs_units_parse(const void *p, uint64_t n, const char *path,
-    struct ofs_units *units, struct optimfs_error *err);
-void ofs_units_fini(struct ofs_units *units);
+void ofs_units_fini(struct ofs_units *u);
 
-/* How a unit is laid out that was flattened with use_orig_params=align: the
- * geometry of its flat parameter, whose world is 1 where each rank has all. */
-int ofs_unit_flat(const struct ofs_unit *unit, uint32_t align,
-    struct ofs_flat *flat, struct optimfs_error *err);
-/* Does the unit's file say nothing of its layout that speaks against align?
- * When false, and err is not NULL, it is EUCLEAN (OFS160) with both numbers. */
-bool ofs_unit_agrees(const struct ofs_units *units, uint32_t unit,
-    uint32_t align, struct optimfs_error *err);
+/* What a unit's record may say of its layout besides names and shapes. A table
+ * is a list of numbers or of such lists; null is -1 and true is 1. */
+struct ofs_unit_table {
+	int64_t *v;
+	uint32_t n, cap;
+	uint32_t *end; /* of each inner list, in v */
+	uint32_t nrows, row_cap;
+	bool given;
+};
+struct ofs_unit_record {
+	struct ofs_unit_table numels, padded, mask, size, sharded, right, infos,
+	    contiguous;
+	int64_t world, rank; /* -1: not given */
+	int64_t orig;        /* use_orig_params */
+	uint32_t dtype;      /* enum ofs_dtype of the flat parameter */
+};
+
+/* src/format/unit_layout.c: find the one layout that agrees with the record
+ * and set unit->flat. Codes as ofs_units_parse has them. */
+int ofs_unit_layout(struct ofs_unit *unit, uint32_t nparams,
+    const struct ofs_unit_record *r, struct optimfs_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* units.c - files that say how FSDP1 grouped parameters */
+/* units.c - units files against what FSDP records, and what contradicts it */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -9,144 +9,145 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "optimfs/error.h"
-
 #include "tap.h"
 
-static int parse(const char *text, struct ofs_units *u,
-    struct optimfs_error *err)
+static struct optimfs_error err;
+
+static int parse(struct ofs_units *u, const char *text)
 {
 	/* a copy that ends where the text does, for the sanitizers */
 	size_t n = strlen(text);
 	char *copy = memcpy(malloc(n + 1), text, n);
-	int ret = ofs_units_parse(copy, n, "u.json", u, err);
+	int ret;
 
+	memset(&err, 0, sizeof(err));
+	ret = ofs_units_parse(u, "units.json", copy, (uint32_t)n, &err);
 	free(copy);
 	return ret;
 }
 
-#define ROOT                                                     \
- "{\"prefix\": \"\", \"fqns\": [\"emb.weight\", \"norm.bias\"]," \
- " \"shapes\": [[3, 5], [5]], \"world_size\": 4"
-
-static void reads(void)
+/* What is refused, and with which words. */
+static void refused(const char *text, int code, const char *part)
 {
-	struct optimfs_error err = { 0 };
 	struct ofs_units u;
 
-	ok(parse("[" ROOT "}, {\"world_size\": 4, \"shapes\": [[]], "
-		 "\"strategy\": \"HandleShardingStrategy.NO_SHARD\","
-		 "\"later\": {\"x\": [1.5, null]},"
-		 "\"fqns\": [\"_checkpoint_wrapped_module.w\"],"
-		 "\"prefix\": \"_fsdp_wrapped_module.layers.0\"}]",
-	       &u, &err) == 0,
-	    "two units, keys in any order, others skipped");
-	is_str(err.text, "", "without an error");
-	is_int(u.n, 2, "two");
-	is_str(u.unit[0].param[1].fqn.p, "norm.bias", "a root's parameter");
-	is_u64(u.unit[0].numel[0], 15, "its elements");
-	is_str(u.unit[1].param[0].fqn.p, "layers.0.w", "without wrappers");
-	is_str(u.unit[1].prefix.p, "layers.0", "the prefix too");
-	is_int(u.unit[1].param[0].ndim, 0, "no dimension");
-	is_u64(u.unit[1].numel[0], 1, "is one element");
-	ok(u.unit[1].no_shard && !u.unit[0].no_shard, "strategy");
-	ofs_units_fini(&u);
-	ok(parse("[{\"prefix\": \"_fsdp_wrapped_module\", \"fqns\": [\"a\"],"
-		 "\"shapes\": [[2]], \"world_size\": 1}]",
-	       &u, &err) == 0,
-	    "a prefix that is nothing but a wrapper");
-	is_str(u.unit[0].param[0].fqn.p, "a", "is the root");
+	ok(parse(&u, text) == -1, "refused: %s", part);
+	is_error(err, code, part, "%s", part);
+}
+
+#define PARAMS "\"fqns\":[\"a.weight\",\"a.bias\"],\"shapes\":[[3,5],[5]]"
+
+static void recorded(void)
+{
+	struct ofs_units u;
+
+	ok(parse(&u,
+	       "[{\"prefix\":\"_fsdp_wrapped_module.layers.0\"," PARAMS
+	       ",\"numels\":[15,5],\"numels_with_padding\":[15,1,5,3],"
+	       "\"is_padding_mask\":[false,true,false,true],"
+	       "\"unpadded_unsharded_size\":[24],\"sharded_size\":[6],"
+	       "\"shard_numel_padded\":0,\"world_size\":4,\"rank\":2,"
+	       "\"shared\":[[\"weight\",\"out\",\"weight\",\"a\"]],"
+	       "\"strategy\":\"HandleShardingStrategy.FULL_SHARD\","
+	       "\"dtype\":\"torch.float32\",\"shard_param_infos\":"
+	       "[[true,0,3,12,14],[true,4,2,0,1]],\"note\":{\"x\":[]}}]") == 0,
+	    "a whole record");
+	is_str(u.unit[0].prefix.p, "layers.0", "prefix without wrappers");
+	is_str(u.unit[0].param[1].fqn.p, "layers.0.a.bias", "whole name");
+	is_u64(u.unit[0].flat.start[1], 16, "start after padding");
+	is_u64(u.unit[0].flat.shard, 6, "shard");
+	is_str(u.tie[0].name.p, "layers.0.out.weight", "tied name");
+	is_str(u.tie[0].target.p, "layers.0.a.weight", "its target");
 	ofs_units_fini(&u);
 }
 
-/* What the file derives must be what the shapes give. */
-static void agrees(void)
+static void derived(void)
 {
-	static const struct {
-		const char *more;
-		bool packed, aligned;
-	} cases[] = {
-		{ "", true, true },
-		{ ", \"numels_with_padding\": [15, 5]", true, false },
-		{ ", \"numels_with_padding\": [15, 1, 5, 3]", false, true },
-		{ ", \"numels_with_padding\": [15, 1, 5]", false, false },
-		{ ", \"numels_with_padding\": [15, 1, 5, 3, 4]", false, false },
-		{ ", \"numels_with_padding\": []", true, true },
-		{ ", \"unpadded_unsharded_size\": [20]", true, false },
-		{ ", \"unpadded_unsharded_size\": 24, \"sharded_size\": 6",
-		    false, true },
-		{ ", \"sharded_size\": [7]", false, false },
-	};
+	struct ofs_units u;
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct optimfs_error err = { 0 };
-		struct ofs_units u;
-		char text[512];
-
-		snprintf(text, sizeof(text), "[%s%s}]", ROOT, cases[i].more);
-		ok(parse(text, &u, &err) == 0, "read: %s", cases[i].more);
-		is_int(ofs_unit_agrees(&u, 0, OFS_FLAT_PACKED, NULL),
-		    cases[i].packed, "packed");
-		is_int(ofs_unit_agrees(&u, 0, 4, &err), cases[i].aligned,
-		    "aligned");
-		if (!cases[i].aligned)
-			is_error(err, EUCLEAN, "OFS160", "both are shown");
-		ofs_units_fini(&u);
-	}
+	ok(parse(&u,
+	       "{\"units\":[{" PARAMS ",\"world_size\":3,"
+	       "\"use_orig_params\":false}],\"parameters\":"
+	       "[\"module.b\",\"_orig_mod.a.weight\"],"
+	       "\"param_groups\":[[\"x\"],[\"y\",\"z\"]]}") == 0,
+	    "names, shapes and a world size");
+	is_str(u.unit[0].prefix.p, "", "of the root");
+	is_u64(u.unit[0].flat.start[1], 15, "packed");
+	is_u64(u.unit[0].flat.shard, 7, "rounded up");
+	is_u64(u.norder, 2, "an order");
+	is_str(u.order[1].p, "a.weight", "clean");
+	is_u64(u.nids, 3, "ids over all groups");
+	is_str(u.ids[2].p, "z", "the last");
+	ofs_units_fini(&u);
+	ok(parse(&u,
+	       "[{" PARAMS ",\"world_size\":2,\"strategy\":\"NO_SHARD\","
+	       "\"numels_with_padding\":[15,1,5,1],\"sharded_size\":22}]") == 0,
+	    "not sharded");
+	ok(u.unit[0].whole && u.unit[0].flat.world == 1, "one shard");
+	is_u64(u.unit[0].flat.shard, 22, "of all");
+	ofs_units_fini(&u);
 }
 
-static void refuses(void)
+static void contradictions(void)
 {
-	static const struct {
-		const char *text;
-		int code;
-		const char *says;
-	} cases[] = {
-		{ "", EUCLEAN, "OFS653" },
-		{ "{}", EINVAL, "not an array" },
-		{ "[]", EINVAL, "no unit" },
-		{ "[1]", EINVAL, "not an object" },
-		{ "[{}]", EINVAL, "lacks \"prefix\"" },
-		{ "[" ROOT "}", EUCLEAN, "OFS653" },
-		{ "[" ROOT "}] x", EUCLEAN, "OFS653" },
-		{ "[" ROOT ", \"world_size\": 4}]", EINVAL, "before" },
-		{ "[{\"prefix\": \"\", \"fqns\": [\"a\"], \"shapes\": [],"
-		  " \"world_size\": 1}]",
-		    EINVAL, "1 fqns and 0 shapes" },
-		{ "[{\"prefix\": \"\", \"fqns\": [\"a\"], \"shapes\": [[-1]],"
-		  " \"world_size\": 1}]",
-		    EINVAL, "not a count" },
-		{ "[{\"prefix\": \"\", \"fqns\": [\"a\"], \"shapes\": [[1.0]],"
-		  " \"world_size\": 1}]",
-		    EINVAL, "not a count" },
-		{ "[{\"prefix\": \"\", \"fqns\": [\"a\"],"
-		  " \"shapes\": [[4194305, 4194305, 211106198978564]],"
-		  " \"world_size\": 1}]",
-		    EINVAL, "too many elements" },
-		{ "[{\"prefix\": 1, \"fqns\": []}]", EINVAL, "not a string" },
-		{ "[{\"prefix\": \"\", \"fqns\": \"a\"}]", EINVAL,
-		    "not an array" },
-		{ "[{\"prefix\": \"\", \"world_size\": 0}]", EINVAL,
-		    "1 at least" },
-		{ "[" ROOT "}, " ROOT "}]", EUCLEAN,
-		    "emb.weight is in unit 0 and in unit 1" },
-	};
+	refused("[{" PARAMS ",\"world_size\":2,\"numels\":[15,4]}]", EUCLEAN,
+	    "OFS160 a.bias: its shape has 5 elements, numels says 4");
+	refused("[{" PARAMS ",\"world_size\":2,"
+		"\"unpadded_unsharded_size\":[19]}]",
+	    EUCLEAN, "OFS160 unit \"\": its shapes need 20 elements");
+	refused("[{" PARAMS ",\"world_size\":2,\"use_orig_params\":false,"
+		"\"sharded_size\":[11]}]",
+	    EUCLEAN, "are 10 each");
+	refused("[{" PARAMS ",\"world_size\":2,\"dtype\":\"torch.float32\","
+		"\"numels_with_padding\":[15,2,5],\"is_padding_mask\":"
+		"[false,true,false]}]",
+	    EUCLEAN, "recorded 15,2,5, computed 15,pad 1,5,pad 1");
+	refused("[{" PARAMS ",\"world_size\":2,\"rank\":1,"
+		"\"use_orig_params\":false,\"shard_param_infos\":"
+		"[[true,0,5,11,15],[true,5,5,0,4]]}]",
+	    EUCLEAN, "shard_param_infos say otherwise");
+	refused("[{" PARAMS ",\"world_size\":2},{" PARAMS ",\"world_size\":2}]",
+	    EINVAL, "numels_with_padding or use_orig_params is needed");
+	refused("[{\"prefix\":\"a\",\"fqns\":[\"w\"],\"shapes\":[[4]],"
+		"\"world_size\":1},{\"prefix\":\"\",\"fqns\":[\"a.w\"],"
+		"\"shapes\":[[4]],\"world_size\":1}]",
+	    EUCLEAN, "OFS163 a.w is in two units, \"a\" and \"\"");
+	refused("[{" PARAMS ",\"world_size\":2,\"use_orig_params\":false,"
+		"\"contiguities\":[true,false]}]",
+	    EOPNOTSUPP, "another order");
+}
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct optimfs_error err = { 0 };
-		struct ofs_units u;
+static void malformed(void)
+{
+	struct ofs_units u;
 
-		is_int(parse(cases[i].text, &u, &err), -1, "refused: %.60s",
-		    cases[i].text);
-		is_error(err, cases[i].code, cases[i].says, "says why");
-		is_int(u.n, 0, "and leaves nothing");
-	}
+	refused("[]", EINVAL, "at least one unit");
+	refused("{\"units\":{}}", EINVAL, "a list");
+	refused("[{" PARAMS "}]", EINVAL, "and world_size");
+	refused("[{\"fqns\":[\"a\"],\"world_size\":1}]", EINVAL,
+	    "as many shapes");
+	refused("[{" PARAMS ",\"world_size\":0}]", EINVAL, "world_size 0");
+	refused("[{" PARAMS ",\"world_size\":2,\"rank\":2}]", EINVAL, "rank 2");
+	refused("[{" PARAMS ",\"world_size\":-1}]", EINVAL, "whole number");
+	refused("[{" PARAMS ",\"numels\":[[[1]]]}]", EINVAL, "lists of lists");
+	refused("[{\"fqns\":[\"a\\u0000\"]}]", EINVAL, "without NUL");
+	refused("[{\"fqns\":[1]}]", EINVAL, "a list of names");
+	refused("[{" PARAMS ",\"shared\":[[\"a\"]],\"world_size\":1}]", EINVAL,
+	    "four names");
+	refused("[{\"fqns\":[\"a\"],\"shapes\":[[4294967296,4294967296,2]],"
+		"\"world_size\":1}]",
+	    EINVAL, "too many");
+	refused("[{", EUCLEAN, "OFS653");
+	ok(ofs_units_read(&u, "/nonexistent/units.json", &err) == -1,
+	    "no file");
+	is_error(err, ENOENT, "OFS162", "says which");
 }
 
 static void cut_anywhere(void)
 {
 	static const char whole[] =
-	    "[" ROOT ", \"numels_with_padding\": [15, 5]}]";
+	    "{\"units\":[{" PARAMS ",\"world_size\":2,\"numels_with_padding\":"
+	    "[15,5]}],\"parameters\":[\"a\"]}";
 	struct ofs_units u;
 	char text[sizeof(whole)];
 	int accepted = 0;
@@ -154,16 +155,19 @@ static void cut_anywhere(void)
 	for (size_t n = 0; n + 1 < sizeof(whole); n++) {
 		memcpy(text, whole, n);
 		text[n] = '\0';
-		accepted += parse(text, &u, NULL) == 0;
+		accepted += parse(&u, text) == 0;
 	}
 	is_int(accepted, 0, "no beginning of a file is a file");
+	ok(parse(&u, whole) == 0, "the whole is");
+	ofs_units_fini(&u);
 }
 
 int main(void)
 {
-	reads();
-	agrees();
-	refuses();
 	cut_anywhere();
+	recorded();
+	derived();
+	contradictions();
+	malformed();
 	return done_testing();
 }
