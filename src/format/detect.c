@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "buf.h"
 #include "cursor.h"
 #include "format/safetensors_item.h"
 #include "format/torch.h"
@@ -292,6 +293,21 @@ static bool is_complete(const struct ofs_parts *parts)
 
 /* All of it. */
 
+static int unknown_type(const char *name, struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+
+	for (size_t i = 0; i < NFORMATS; i++) {
+		ofs_buf_putc(&b, ' ');
+		ofs_buf_puts(&b, formats[i]->name);
+	}
+	ofs_buf_putc(&b, '\0');
+	optimfs_fail(err, EINVAL, "OFS679 type=%.100s: unknown; there are%s",
+	    name, b.bad ? " others" : (char *)b.data);
+	ofs_buf_fini(&b);
+	return -1;
+}
+
 static int find_type(const char *name, const struct ofs_format **format,
     struct optimfs_error *err)
 {
@@ -300,10 +316,7 @@ static int find_type(const char *name, const struct ofs_format **format,
 			*format = formats[i];
 			return 0;
 		}
-	return optimfs_fail(err, EINVAL,
-	    "OFS679 type=%s: unknown; there are dcp, torch, pickle, "
-	    "safetensors and raw",
-	    name);
+	return unknown_type(name, err);
 }
 
 /* A directory that is a checkpoint by itself; no parts when it is none. */
