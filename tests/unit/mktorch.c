@@ -156,7 +156,7 @@ int mktorch_read(struct mktorch *m, const char *prefix,
 		mkzip_add(&z, m->record[i], m->content[i],
 		    strlen(m->content[i]));
 	for (int i = 0; i < 8; i++) {
-		char name[16];
+		char name[32];
 
 		snprintf(name, sizeof(name), "x/data/%d", i);
 		if (m->storage[i] != NULL)

@@ -384,7 +384,7 @@ static void changed(void)
 	struct handmade h;
 	uint32_t f[6];
 	uint8_t byte;
-	char name[8];
+	char name[32];
 
 	handmade_init(&h);
 	for (int i = 0; i < 6; i++) {
