@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -142,11 +143,14 @@ struct optimfs *optimfs_open(const char *path,
 {
 	static const struct optimfs_options none;
 	struct ofs_catalog *cat;
+	struct optimfs *fs;
 
 	if (options == NULL)
 		options = &none;
 	cat = ofs_read_checkpoint(path, options, err);
-	return cat == NULL ? NULL : ofs_fs_new(cat, path, options, err);
+	fs = cat == NULL ? NULL : ofs_fs_new(cat, path, options, err);
+	malloc_trim(0); /* reading took several times what is left */
+	return fs;
 }
 
 void optimfs_close(struct optimfs *fs)

@@ -246,13 +246,13 @@ static int build(struct ofs_dcp *d, const struct found *f,
 	    load_indexes(d, f, err) == -1 || ofs_dcp_add_keys(d, err) == -1 ||
 	    ofs_dcp_check_unused(d, err) == -1 ||
 	    ofs_dcp_check_planner(d, err) == -1 ||
-	    ofs_dcp_check_shared(d, err) == -1 ||
 	    ofs_dcp_check_files(d, &f->names, first, err) == -1)
 		return -1;
 	if (d->cat->writer == NULL)
 		d->cat->writer = d->index[0].writer;
-	free_indexes(d);
-	if (ofs_dcp_resolve_blobs(d, err) == -1)
+	free_indexes(d); /* what follows needs memory, too */
+	if (ofs_dcp_check_shared(d, err) == -1 ||
+	    ofs_dcp_resolve_blobs(d, err) == -1)
 		return -1;
 	return ofs_dcp_expand_items(d, err);
 }

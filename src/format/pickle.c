@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "format/pickle_op.h"
@@ -14,6 +15,35 @@
 #define DEPTH_DEFAULT 64
 #define DEPTH_MAX     250
 #define MEMORY_MAX    ((uint64_t)4 << 30)
+
+/* Input that is worth letting go of while it is read, and how much at once. */
+#define SHED_MIN  ((uint64_t)1 << 20)
+#define SHED_STEP ((uint64_t)1 << 20)
+
+/* A large pickle is an index: its graph is twice its size, and only its
+ * strings are wanted again. They are copied, so that the graph grows in the
+ * memory that the input leaves. */
+static const uint8_t *page_of(const uint8_t *at)
+{
+	return at - ((uintptr_t)at & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1));
+}
+
+static void start_shedding(struct pk_parser *p)
+{
+	p->shed = page_of(p->start - 1 + sysconf(_SC_PAGESIZE));
+	p->shed_at = p->start + SHED_STEP;
+}
+
+void pk_shed(struct pk_parser *p)
+{
+	const uint8_t *to = page_of(p->c.p);
+
+	if (to > p->shed)
+		madvise((void *)(uintptr_t)p->shed, (size_t)(to - p->shed),
+		    MADV_DONTNEED);
+	p->shed = to;
+	p->shed_at = p->c.p + SHED_STEP;
+}
 
 static int shared_nodes(struct pk_parser *p)
 {
@@ -69,6 +99,10 @@ static void finish(struct pk_parser *p)
 {
 	struct ofs_pickle *doc = p->doc;
 
+	if (p->shed_at != NULL) {
+		free((void *)(uintptr_t)doc->bytes);
+		doc->bytes = NULL;
+	}
 	free(p->stack);
 	free(p->marks);
 	free(p->memo);
@@ -116,6 +150,8 @@ struct ofs_pickle *ofs_pickle_parse(const uint8_t *bytes, uint64_t n, bool own,
 	p.doc->bytes = bytes;
 	p.doc->own = own;
 	p.doc->limit = memory == 0 ? default_memory() : memory;
+	if (own && n >= SHED_MIN)
+		start_shedding(&p);
 	if (n == 0)
 		optimfs_fail(err, EUCLEAN, "OFS401 empty pickle");
 	else if (shared_nodes(&p) == 0 && pk_machine(&p) == 0)

@@ -42,7 +42,8 @@ struct ofs_pickle_limits {
 /* Parse one pickle of at most n bytes at p. used, when not NULL, gets how many
  * bytes it took (for streams of pickles); when NULL, bytes after STOP are
  * OFS405. The bytes are borrowed as long as the result lives unless own is
- * set, when they become the result's (malloc'ed), on failure too. Failure is
+ * set, when they become the result's (malloc'ed), on failure too; it keeps of
+ * a large pickle only what it needs. Failure is
  * EUCLEAN, EOPNOTSUPP, EPERM, E2BIG or ENOMEM with OFS401 to OFS445. */
 struct ofs_pickle *ofs_pickle_parse(const uint8_t *p, uint64_t n, bool own,
     const struct ofs_pickle_limits *limits, uint64_t *used,

@@ -322,6 +322,9 @@ static uint32_t add(struct pk_parser *p, size_t place, struct ofs_str module,
 	doc->ginfo[i].node = pk_node(p, x);
 	if (doc->ginfo[i].full == NULL || doc->ginfo[i].node == OFS_NONE)
 		return OFS_NONE;
+	/* the input may not stay; this does */
+	module.p = doc->ginfo[i].full;
+	name.p = module.p + module.len + 1;
 	doc->global[i] = (struct ofs_pk_global){ module, name, p->at, false };
 	doc->gtable[place] = (uint32_t)i + 1;
 	doc->nglobals++;

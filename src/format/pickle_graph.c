@@ -90,6 +90,17 @@ uint32_t pk_blob(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
 	return pk_node(p, x);
 }
 
+uint32_t pk_input(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
+    uint32_t n)
+{
+	if (p->shed_at != NULL)
+		s = ofs_arena_strndup(&p->doc->arena, s, n);
+	if (s != NULL)
+		return pk_blob(p, kind, s, n);
+	pk_no_memory(p);
+	return OFS_NONE;
+}
+
 /* n fresh items; their index. */
 static uint32_t take_items(struct pk_parser *p, size_t n)
 {

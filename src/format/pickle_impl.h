@@ -106,6 +106,10 @@ struct pk_parser {
 	uint8_t proto;
 	bool recheck; /* a container grew after it was placed */
 
+	/* Of input that is let go of on the way: where what is left begins,
+	 * and where it is time again. NULL: the input stays. */
+	const uint8_t *shed, *shed_at;
+
 	uint32_t *stack, *marks, *memo;
 	size_t nstack, nmarks, nmemo, nputs;
 	size_t cap_stack, cap_marks, cap_memo;
@@ -152,6 +156,8 @@ static inline uint32_t pk_count(const struct pk_node *x)
 int pk_fail(struct pk_parser *p, int code, const char *ofs, const char *fmt,
     ...) __attribute__((format(printf, 4, 5)));
 int pk_no_memory(struct pk_parser *p);
+/* pickle.c: give back the pages of input that have been read. */
+void pk_shed(struct pk_parser *p);
 int pk_too_deep(struct pk_parser *p);
 
 /* pickle_graph.c: making and growing. All return -1 or OFS_NONE after filling
@@ -175,6 +181,9 @@ static inline uint32_t pk_node(struct pk_parser *p, struct pk_node x)
 }
 uint32_t pk_int(struct pk_parser *p, int64_t v);
 uint32_t pk_blob(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
+    uint32_t n);
+/* The same of bytes of the input, which may not stay as long as the node. */
+uint32_t pk_input(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
     uint32_t n);
 uint32_t pk_tuple(struct pk_parser *p, const uint32_t *v, size_t n);
 /* An empty LIST, SET or DICT, with room for a class when it is not OFS_NONE. */

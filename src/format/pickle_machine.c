@@ -495,6 +495,8 @@ int pk_machine(struct pk_parser *p)
 			    "OFS402 pickle ends at offset %" PRIu64
 			    " without STOP",
 			    p->at);
+		if (p->shed_at != NULL && p->c.p >= p->shed_at)
+			pk_shed(p);
 		p->op = *p->c.p++;
 		if (p->op == OP_STOP)
 			break;

@@ -65,7 +65,7 @@ int pk_push_blob(struct pk_parser *p, enum ofs_pk_kind kind, size_t nlen)
 	if (n > UINT32_MAX)
 		return pk_fail(p, E2BIG, "OFS438",
 		    "%" PRIu64 " bytes in one value", n);
-	if (pk_push(p, pk_blob(p, kind, at, (uint32_t)n)) == -1)
+	if (pk_push(p, pk_input(p, kind, at, (uint32_t)n)) == -1)
 		return -1;
 	if (p->op == OP_BYTEARRAY8)
 		pk_at(p->doc, pk_top(p, 0))->flags |= PK_MUTABLE;
@@ -114,7 +114,7 @@ int pk_push_long(struct pk_parser *p, size_t nlen)
 	while (n > 8 && at[n - 1] == (at[n - 2] >= 0x80 ? 0xff : 0))
 		n--;
 	if (n > 8)
-		return pk_push(p, pk_blob(p, OFS_PK_BIGINT, at, (uint32_t)n));
+		return pk_push(p, pk_input(p, OFS_PK_BIGINT, at, (uint32_t)n));
 	if (n > 0 && at[n - 1] >= 0x80)
 		v = UINT64_MAX;
 	for (uint64_t i = n; i-- > 0;)

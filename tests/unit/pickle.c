@@ -538,6 +538,51 @@ static void owned(void)
 	    "go when they are no pickle, too");
 }
 
+/* A large pickle's bytes are let go of while they are read. */
+static void large(void)
+{
+	static const char head[] = "\x80\x02(ccollections\nOrderedDict\n"
+				   "\x8a\x09"
+				   "ABCDEFGHI";
+	size_t n = (size_t)4 << 20, at = sizeof(head) - 1, k = 0;
+	uint8_t *bytes = malloc(n + 1);
+	struct optimfs_error err = { 0 };
+	struct ofs_pickle *doc;
+	uint32_t root, wrong = 0;
+	size_t nglobals = 0;
+	char want[16];
+
+	memcpy(bytes, head, at);
+	for (; at + 16 < n; at += 13, k++) {
+		snprintf((char *)bytes + at, 14, "X\x08%c%c%c%08zu", 1, 1, 1,
+		    k);
+		memcpy(bytes + at + 2, "\0\0\0", 3);
+	}
+	memcpy(bytes + at, "t.", 2);
+	doc = ofs_pickle_parse(bytes, at + 2, true, NULL, NULL, &err);
+	ok(doc != NULL, "4 MiB that are given away: %s", err.text);
+	if (doc == NULL)
+		return;
+	root = ofs_pickle_root(doc);
+	ok(ofs_pk_len(doc, root) == k + 2, "%zu items", k);
+	for (size_t i = 0; i < k; i++) {
+		snprintf(want, sizeof(want), "%08zu", i);
+		if (!ofs_pk_str_is(doc, ofs_pk_item(doc, root, (uint32_t)i + 2),
+			want))
+			wrong++;
+	}
+	ok(wrong == 0, "all their strings are there");
+	ok(memcmp(ofs_pk_str(doc, ofs_pk_item(doc, root, 1)).p, "ABCDEFGHI",
+	       9) == 0,
+	    "and the large number");
+	ofs_pk_globals(doc, &nglobals);
+	ok(nglobals == 1 &&
+		memcmp(ofs_pk_globals(doc, &nglobals)->name.p, "OrderedDict",
+		    11) == 0,
+	    "and the global");
+	ofs_pickle_free(doc);
+}
+
 static void real(void)
 {
 	const char *top = getenv("TOP_SRCDIR");
@@ -584,6 +629,7 @@ int main(void)
 	duplicates();
 	streams();
 	owned();
+	large();
 	real();
 	return done_testing();
 }
