@@ -14,17 +14,14 @@ int ofs_dcp_size(const struct ofs_pickle *doc, uint32_t node, const char *field,
 {
 	int64_t i;
 
-	if (node == OFS_NONE)
-		return optimfs_fail(err, EUCLEAN, "OFS418 %s of %s is missing",
-		    field, owner);
 	if (ofs_pk_kind(doc, node) == OFS_PK_BIGINT)
 		return optimfs_fail(err, ERANGE,
 		    "OFS416 integer of %" PRIu32
 		    " bytes where a size is expected: %s of %s",
 		    ofs_pk_str(doc, node).len, field, owner);
 	if (!ofs_pk_int(doc, node, &i))
-		return optimfs_fail(err, EUCLEAN, "OFS418 %s of %s is %s",
-		    field, owner, ofs_pk_kind_name(doc, node));
+		return ofs_pk_unexpected(doc, node, err, "OFS418", NULL,
+		    "%s of %s", field, owner);
 	if (i < 0)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS417 negative %s %" PRId64 " in %s", field, i, owner);
@@ -36,16 +33,12 @@ int ofs_dcp_sizes(const struct ofs_pickle *doc, uint32_t node,
     const char *field, const char *owner, struct ofs_dcp_dims *dims,
     struct optimfs_error *err)
 {
-	enum ofs_pk_kind kind;
+	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
 	uint32_t n;
 
-	if (node == OFS_NONE)
-		return optimfs_fail(err, EUCLEAN, "OFS418 %s of %s is missing",
-		    field, owner);
-	kind = ofs_pk_kind(doc, node);
 	if (kind != OFS_PK_TUPLE && kind != OFS_PK_LIST)
-		return optimfs_fail(err, EUCLEAN, "OFS418 %s of %s is %s",
-		    field, owner, ofs_pk_kind_name(doc, node));
+		return ofs_pk_unexpected(doc, node, err, "OFS418", NULL,
+		    "%s of %s", field, owner);
 	n = ofs_pk_len(doc, node);
 	if (n > OFS_MAX_DIMS)
 		return optimfs_fail(err, EUCLEAN,
@@ -134,11 +127,8 @@ static int read_place(const struct ofs_pickle *doc, uint32_t node,
 {
 	place->path = ofs_pk_attr(doc, node, "relative_path");
 	if (ofs_pk_kind(doc, place->path) != OFS_PK_STR)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS418 relative_path of _StorageInfo is %s",
-		    place->path == OFS_NONE
-			? "missing"
-			: ofs_pk_kind_name(doc, place->path));
+		return ofs_pk_unexpected(doc, place->path, err, "OFS418", NULL,
+		    "relative_path of _StorageInfo");
 	if (ofs_dcp_size(doc, ofs_pk_attr(doc, node, "offset"), "offset",
 		"_StorageInfo", &place->off, err) == -1 ||
 	    ofs_dcp_size(doc, ofs_pk_attr(doc, node, "length"), "length",
@@ -159,10 +149,8 @@ static int read_key(const struct ofs_pickle *doc, uint32_t node,
 	uint32_t at = ofs_pk_attr(doc, node, "fqn");
 
 	if (ofs_pk_kind(doc, at) != OFS_PK_STR)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS442 a key of storage_data is %s, expected "
-		    "MetadataIndex with a fqn",
-		    ofs_pk_kind_name(doc, node));
+		return ofs_pk_unexpected(doc, node, err, "OFS442",
+		    "MetadataIndex with a fqn", "a key of storage_data");
 	item->fqn = ofs_pk_str(doc, at);
 	at = ofs_pk_attr(doc, node, "offset");
 	item->has_offset = !is_none(doc, at);
@@ -305,11 +293,15 @@ static int find_parts(struct ofs_dcp_index *index, struct optimfs_error *err)
 
 	index->keys = ofs_pk_attr(doc, root, "state_dict_metadata");
 	index->storage = ofs_pk_attr(doc, root, "storage_data");
-	if (index->keys == OFS_NONE ||
-	    ofs_pk_kind(doc, index->keys) != OFS_PK_DICT)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS442 top object is %s, expected Metadata",
-		    ofs_pk_kind_name(doc, root));
+	if (ofs_pk_is_cycle(doc, index->keys))
+		return ofs_pk_unexpected(doc, index->keys, err, "OFS442", NULL,
+		    "state_dict_metadata");
+	if (ofs_pk_kind(doc, index->keys) != OFS_PK_DICT)
+		return ofs_pk_unexpected(doc, root, err, "OFS442", "Metadata",
+		    "top object");
+	if (ofs_pk_is_cycle(doc, index->storage))
+		return ofs_pk_unexpected(doc, index->storage, err, "OFS442",
+		    NULL, "storage_data");
 	if (index->storage == OFS_NONE ||
 	    ofs_pk_kind(doc, index->storage) != OFS_PK_DICT)
 		return optimfs_fail(err, EUCLEAN,

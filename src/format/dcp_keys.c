@@ -223,9 +223,8 @@ static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
 	uint32_t hash = ofs_map_hash(s.p, s.len);
 
 	if (ofs_pk_kind(at->doc, node) != OFS_PK_STR)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS442 a key of state_dict_metadata is %s, expected str",
-		    ofs_pk_kind_name(at->doc, node));
+		return ofs_pk_unexpected(at->doc, node, err, "OFS442", "str",
+		    "a key of state_dict_metadata");
 	if (ofs_dcp_grow(&d->key, &d->key_cap, d->nkeys, sizeof(*d->key),
 		err) == -1)
 		return -1;

@@ -272,11 +272,9 @@ static int add_chunks(struct ofs_dcp *d, struct building *b,
 	const struct ofs_pickle *doc = index->doc;
 	uint32_t chunks = ofs_pk_attr(doc, node, "chunks"), n;
 
-	if (chunks == OFS_NONE || ofs_pk_kind(doc, chunks) != OFS_PK_LIST)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS418 chunks of '%.*s' is %s", OFS_DCP_STR(b->name),
-		    chunks == OFS_NONE ? "missing"
-				       : ofs_pk_kind_name(doc, chunks));
+	if (ofs_pk_kind(doc, chunks) != OFS_PK_LIST)
+		return ofs_pk_unexpected(doc, chunks, err, "OFS418", NULL,
+		    "chunks of '%.*s'", OFS_DCP_STR(b->name));
 	n = ofs_pk_len(doc, chunks);
 	for (uint32_t i = 0; i < n; i++)
 		if (add_chunk(d, b, index, ofs_pk_item(doc, chunks, i), err) ==

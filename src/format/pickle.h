@@ -66,6 +66,12 @@ enum ofs_pk_kind ofs_pk_kind(const struct ofs_pickle *doc, uint32_t node);
 bool ofs_pk_is_cycle(const struct ofs_pickle *doc, uint32_t node);
 /* "int", "list", "torch.Size", "collections.OrderedDict" ... for messages. */
 const char *ofs_pk_kind_name(const struct ofs_pickle *doc, uint32_t node);
+/* Fail with EUCLEAN: "CODE WHAT is KIND, expected EXPECTED", where node is not
+ * what its place asks for. WHAT is made of fmt; expected may be NULL. OFS429 in
+ * place of code where it is a container that holds itself. */
+int ofs_pk_unexpected(const struct ofs_pickle *doc, uint32_t node,
+    struct optimfs_error *err, const char *code, const char *expected,
+    const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 bool ofs_pk_bool(const struct ofs_pickle *doc, uint32_t node);
 double ofs_pk_float(const struct ofs_pickle *doc, uint32_t node);
 /* false unless node is an OFS_PK_INT (a bool is not). */

@@ -2,6 +2,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
 #include "format/pickle_impl.h"
 
 static const struct ofs_str empty = { "", 0 };
@@ -78,6 +82,28 @@ const char *ofs_pk_kind_name(const struct ofs_pickle *doc, uint32_t node)
 	if (x->kind == OFS_PK_BYTES && (x->flags & PK_MUTABLE) != 0)
 		return "bytearray";
 	return names[x->kind];
+}
+
+int ofs_pk_unexpected(const struct ofs_pickle *doc, uint32_t node,
+    struct optimfs_error *err, const char *code, const char *expected,
+    const char *fmt, ...)
+{
+	bool cycle = ofs_pk_is_cycle(doc, node);
+	const char *kind = "missing";
+	char what[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof(what), fmt, ap);
+	va_end(ap);
+	if (cycle)
+		kind = "a cycle";
+	else if (node != OFS_NONE)
+		kind = ofs_pk_kind_name(doc, node);
+	return optimfs_fail(err, EUCLEAN, "%s %s is %s%s%s",
+	    cycle ? "OFS429" : code, what, kind,
+	    expected == NULL ? "" : ", expected ",
+	    expected == NULL ? "" : expected);
 }
 
 bool ofs_pk_is_cycle(const struct ofs_pickle *doc, uint32_t node)

@@ -141,8 +141,8 @@ static int get_shape(const struct ofs_pickle *doc, uint32_t node,
 	uint32_t n;
 
 	if (ofs_pk_kind(doc, node) != OFS_PK_TUPLE)
-		return optimfs_fail(err, EUCLEAN, "OFS418 size is %s",
-		    node == OFS_NONE ? "missing" : ofs_pk_kind_name(doc, node));
+		return ofs_pk_unexpected(doc, node, err, "OFS418", NULL,
+		    "size");
 	n = ofs_pk_len(doc, node);
 	if (n > OFS_MAX_DIMS)
 		return optimfs_fail(err, EUCLEAN,

@@ -20,8 +20,8 @@ int ofs_torch_size(const struct ofs_pickle *doc, uint32_t node,
 		    "OFS416 %s is an integer of %" PRIu32 " bytes", field,
 		    ofs_pk_str(doc, node).len);
 	if (!ofs_pk_int(doc, node, &i))
-		return optimfs_fail(err, EUCLEAN, "OFS418 %s is %s", field,
-		    ofs_pk_kind_name(doc, node));
+		return ofs_pk_unexpected(doc, node, err, "OFS418", NULL, "%s",
+		    field);
 	if (i < 0)
 		return optimfs_fail(err, EUCLEAN, "OFS417 negative %s %" PRId64,
 		    field, i);
@@ -73,8 +73,8 @@ int ofs_torch_storage_of(const struct ofs_pickle *doc, uint32_t node,
 
 	*s = (struct ofs_torch_source){ 0 };
 	if (ofs_pk_kind(doc, node) != OFS_PK_PERSID)
-		return optimfs_fail(err, EUCLEAN, "OFS433 storage is %s",
-		    node == OFS_NONE ? "missing" : ofs_pk_kind_name(doc, node));
+		return ofs_pk_unexpected(doc, node, err, "OFS433", NULL,
+		    "storage");
 	id = ofs_pk_item(doc, node, 0);
 	n = ofs_pk_len(doc, id);
 	if (ofs_pk_kind(doc, id) != OFS_PK_TUPLE || n < 5 || n > 6 ||

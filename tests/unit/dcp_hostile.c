@@ -748,6 +748,15 @@ static void wrong_pickles(void)
 		{ "P49 None", BYTES("\x80\4N."), "OFS442" },
 		{ "P49 an empty instance",
 		    BYTES("\x80\4\x8c\1m\x8c\1C\x93)\x81}b."), "OFS442" },
+		{ "P36 keys that hold themselves",
+		    BYTES("\x80\4cm\nC\n)\x81\x94}\x8c\x13"
+			  "state_dict_metadatah\0sb."),
+		    "OFS429" },
+		{ "P36 items that hold themselves",
+		    BYTES("\x80\4cm\nC\n)\x81\x94}(\x8c\x13"
+			  "state_dict_metadata}\x8c\x0c"
+			  "storage_datah\0ub."),
+		    "OFS429" },
 	};
 	struct base b;
 
