@@ -180,6 +180,7 @@ static int note_missing(struct canon *c, const struct present *p, uint32_t root,
     uint32_t name, struct optimfs_error *err)
 {
 	struct ofs_str s = ofs_catalog_string(c->cat, name), in = { "", 0 };
+	uint32_t path;
 
 	if (has_state(p, root, name))
 		return 0;
@@ -189,7 +190,11 @@ static int note_missing(struct canon *c, const struct present *p, uint32_t root,
 		"OFS642 optim/%s%sstate/%s: in param_groups, but without state",
 		in.p, in.len > 0 ? "/" : "", s.p) == OFS_NONE)
 		return ofs_canon_no_memory(err);
-	return 0;
+	path = state_dir(c, root, name, err);
+	return path == OFS_NONE ||
+		ofs_catalog_alias(c->cat, path, OFS_NONE, err) == OFS_NONE
+	    ? -1
+	    : 0;
 }
 
 static int one_param(struct canon *c, const struct present *p, uint32_t root,

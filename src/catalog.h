@@ -134,7 +134,8 @@ struct ofs_entry {
 
 /* A path that is not listed but resolves: a parameter's name with its
  * wrapper prefixes, or a tied parameter's other name. Both are tree paths, of
- * a file or a directory. */
+ * a file or a directory. A target of OFS_NONE says that nothing is there by
+ * intent: a parameter's state that there is none of (ENODATA, not ENOENT). */
 struct ofs_alias {
 	uint32_t path, target;
 };
@@ -168,11 +169,12 @@ struct ofs_catalog {
 	struct ofs_arena arena; /* strings and everything small */
 	struct ofs_dir dir;     /* all objects lie beneath; owned */
 
-	const char *format; /* "dcp", "torch", ...; static */
-	const char *writer; /* "PyTorch 2.7 or later", ...; may be NULL */
-	int world_size;     /* 0 when unknown */
-	uint64_t uid, gid;  /* of the source */
-	uint32_t mode;      /* permission bits of the source files, and'ed */
+	const char *format;  /* "dcp", "torch", ...; static */
+	const char *writer;  /* "PyTorch 2.7 or later", ...; may be NULL */
+	const char *trainer; /* "Lightning", ...; NULL for none that is known */
+	int world_size;      /* 0 when unknown */
+	uint64_t uid, gid;   /* of the source */
+	uint32_t mode;       /* permission bits of the source files, and'ed */
 
 	struct ofs_object *objects;
 	struct ofs_shard *shards;

@@ -60,24 +60,22 @@ static int list_tree(struct listing *l, struct ofs_at dir, uint64_t start)
 {
 	const struct ofs_tree_node *d = &l->fs->tree.node[dir.index];
 	struct ofs_space *s = &l->fs->space[dir.space];
-	char name[1024];
+	char name[OFS_NAME_MAX + 1];
 	int ret = 0;
 
 	for (uint64_t i = start; i < d->nchild && ret == 0; i++) {
-		struct ofs_at at = { dir.space, d->child + (uint32_t)i };
-		const struct ofs_tree_node *c = &l->fs->tree.node[at.index];
-		int has = ofs_space_has(l->fs, s, at.index, l->err);
+		struct ofs_at at = { .space = dir.space };
+		int has;
 
+		if (ofs_mirror_child(l->fs, s, d->child + (uint32_t)i,
+			&at.index, l->err) == -1)
+			return -1;
+		has = ofs_space_has(l->fs, s, at.index, l->err);
 		if (has == -1)
 			return -1;
-		if (has == 0)
-			continue;
-		if (c->entry == OFS_NONE || s->ops->suffix[0] == '\0') {
-			ret = give(l, at, c->name, i);
-			continue;
-		}
-		snprintf(name, sizeof(name), "%s%s", c->name, s->ops->suffix);
-		ret = give(l, at, name, i);
+		if (has == 1)
+			ret = give(l, at,
+			    ofs_mirror_name(l->fs, s, at.index, name), i);
 	}
 	return ret;
 }

@@ -18,6 +18,7 @@
 #include "failures.h"
 #include "format/locate.h"
 #include "lines.h"
+#include "name.h"
 #include "plan.h"
 #include "transport/transport.h"
 #include "tree.h"
@@ -68,8 +69,10 @@ struct ofs_space {
 	const struct ofs_space_ops *ops;
 	uint64_t ino; /* of its root */
 	int rank;
-	/* Bits of the tree nodes that exist here, made when first asked for. */
+	/* Made when first asked for: bits of the tree nodes that exist here,
+	 * and the children of each directory in the order of their names. */
 	_Atomic(uint64_t *) present;
+	_Atomic(uint32_t *) order;
 };
 
 struct ofs_space_ops {
@@ -206,6 +209,18 @@ void ofs_spaces_fini(struct optimfs *fs);
 /* Does the mirror have this node? -1: ENOMEM. */
 int ofs_space_has(struct optimfs *fs, struct ofs_space *s, uint32_t index,
     struct optimfs_error *err);
+
+/* mirror_name.c */
+/* What a node is called in a mirror; name is room for it. */
+const char *ofs_mirror_name(const struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, char name[OFS_NAME_MAX + 1]);
+/* The node of the tree that name stands for in dir; OFS_NONE. A directory comes
+ * first where it could be a file too. */
+uint32_t ofs_mirror_find(const struct optimfs *fs, const struct ofs_space *s,
+    uint32_t dir, const char *name);
+/* The child that is listed in index's place. */
+int ofs_mirror_child(struct optimfs *fs, struct ofs_space *s, uint32_t index,
+    uint32_t *child, struct optimfs_error *err);
 
 /* value.c */
 /* The bytes of a file that is text: a value, an item, a tensor without

@@ -128,6 +128,47 @@ size_t ofs_name_encode(const char *key, size_t n, char name[OFS_NAME_MAX + 1])
 	return len;
 }
 
+/* Length of the longest beginning of name, at most max, that cuts neither a
+ * character nor a "%XX". */
+static size_t whole_units(const char *name, size_t max)
+{
+	size_t n = max;
+
+	while (n > 0 && ((uint8_t)name[n] & 0xc0) == 0x80)
+		n--;
+	if (n > 0 && name[n - 1] == '%')
+		n--;
+	else if (n > 1 && name[n - 2] == '%')
+		n -= 2;
+	return n;
+}
+
+size_t ofs_name_suffix(const char *name, const char *suffix,
+    char out[OFS_NAME_MAX + 1])
+{
+	size_t n = strlen(name), k = strlen(suffix), kept = n;
+
+	if (n + k > OFS_NAME_MAX) {
+		kept = whole_units(name, KEPT);
+		put_hash(name, n, out + kept);
+	}
+	memcpy(out, name, kept);
+	if (kept < n)
+		n = kept + HASH_LEN;
+	memcpy(out + n, suffix, k + 1);
+	return n + k;
+}
+
+size_t ofs_name_kept(const char *name, size_t suffix)
+{
+	size_t n = strlen(name);
+
+	if (n < HASH_LEN + suffix || n > KEPT + HASH_LEN + suffix)
+		return 0;
+	n -= HASH_LEN + suffix;
+	return looks_hashed(name + n, HASH_LEN) ? n : 0;
+}
+
 static int unhex(char c)
 {
 	if (c >= '0' && c <= '9')

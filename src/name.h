@@ -12,6 +12,13 @@
  * and "%" as %XX, "." and ".." as %2E, the empty key as "%", a long one cut and
  * hashed. NUL-terminated; returns its length. Injective but for hashing. */
 size_t ofs_name_encode(const char *key, size_t n, char name[OFS_NAME_MAX + 1]);
+/* name with suffix behind it; where that is too long, name is cut and hashed as
+ * a long key is. Returns its length. */
+size_t ofs_name_suffix(const char *name, const char *suffix,
+    char out[OFS_NAME_MAX + 1]);
+/* How much of the original begins name, which ofs_name_suffix made with a
+ * suffix of so many bytes; 0 when it was not cut. */
+size_t ofs_name_kept(const char *name, size_t suffix);
 /* The key a name stands for; false when it was hashed or was never made by
  * ofs_name_encode. key has room for n bytes; *len gets its length. */
 bool ofs_name_decode(const char *name, size_t n, char *key, size_t *len);

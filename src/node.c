@@ -127,28 +127,6 @@ static bool find_static(const struct optimfs *fs, uint32_t dir,
 	return false;
 }
 
-/* The tree node that a name with a suffix stands for. A directory has no
- * suffix, and comes first where both would do. */
-static uint32_t find_suffixed(const struct optimfs *fs, uint32_t dir,
-    const char *name, const char *suffix)
-{
-	size_t n = strlen(name), k = strlen(suffix);
-	uint32_t index = ofs_tree_lookup(&fs->tree, dir, name);
-	char bare[1024];
-
-	if (k == 0 ||
-	    (index != OFS_NONE && fs->tree.node[index].entry == OFS_NONE))
-		return index;
-	if (n < k || n >= sizeof(bare) || strcmp(name + n - k, suffix) != 0)
-		return OFS_NONE;
-	memcpy(bare, name, n - k);
-	bare[n - k] = '\0';
-	index = ofs_tree_lookup(&fs->tree, dir, bare);
-	if (index == OFS_NONE || fs->tree.node[index].entry == OFS_NONE)
-		return OFS_NONE;
-	return index;
-}
-
 static bool find_child(struct optimfs *fs, struct ofs_at dir, const char *name,
     struct ofs_at *at)
 {
@@ -162,11 +140,22 @@ static bool find_child(struct optimfs *fs, struct ofs_at dir, const char *name,
 		*at = ofs_at_of_static(fs, OFS_STATIC_TOP);
 		return true;
 	}
-	index = find_suffixed(fs, dir.index, name, s->ops->suffix);
+	index = ofs_mirror_find(fs, s, dir.index, name);
 	if (index == OFS_NONE || ofs_space_has(fs, s, index, NULL) != 1)
 		return false;
 	*at = (struct ofs_at){ dir.space, index };
 	return true;
+}
+
+/* Nothing is called name in dir. A rank may lack what the others have. */
+static int no_child(const struct optimfs *fs, struct ofs_at dir,
+    const char *name, const char *path, struct optimfs_error *err)
+{
+	if (!ofs_at_static(fs, dir) && dir.space < OFS_SPACE_RANK &&
+	    ofs_tree_absent(&fs->tree, dir.index, name))
+		return optimfs_fail(err, ENODATA,
+		    "OFS642 %s: this parameter has no state", path);
+	return optimfs_fail(err, ENOENT, "%s: no such name", path);
 }
 
 int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
@@ -179,8 +168,11 @@ int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
 	if (!ofs_at_is_dir(fs, at))
 		return optimfs_fail(err, ENOTDIR, "%s: not in a directory",
 		    name);
+	if (strlen(name) > OFS_NAME_MAX)
+		return optimfs_fail(err, ENAMETOOLONG, "%.80s...: too long",
+		    name);
 	if (!find_child(fs, at, name, &child))
-		return optimfs_fail(err, ENOENT, "%s: no such name", name);
+		return no_child(fs, at, name, name, err);
 	return ofs_at_attr(fs, child, attr, err);
 }
 
@@ -188,7 +180,7 @@ int optimfs_resolve(struct optimfs *fs, const char *path,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_at at = { OFS_SPACE_TREE, 0 }, child;
-	char name[1024];
+	char name[OFS_NAME_MAX + 1];
 	const char *p;
 
 	for (p = path + strspn(path, "/"); *p != '\0'; p += strspn(p, "/")) {
@@ -198,15 +190,15 @@ int optimfs_resolve(struct optimfs *fs, const char *path,
 			return optimfs_fail(err, ENOTDIR,
 			    "%s: a part of it is no directory", path);
 		if (n >= sizeof(name))
-			return optimfs_fail(err, ENAMETOOLONG, "%s", path);
+			return optimfs_fail(err, ENAMETOOLONG,
+			    "%s: a part of it is too long", path);
 		memcpy(name, p, n);
 		name[n] = '\0';
 		p += n;
 		if (strcmp(name, ".") == 0)
 			continue;
 		if (!find_child(fs, at, name, &child))
-			return optimfs_fail(err, ENOENT, "%s: no such name",
-			    path);
+			return no_child(fs, at, name, path, err);
 		at = child;
 	}
 	return ofs_at_attr(fs, at, attr, err);

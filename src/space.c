@@ -114,8 +114,10 @@ int ofs_spaces_init(struct optimfs *fs, struct optimfs_error *err)
 
 void ofs_spaces_fini(struct optimfs *fs)
 {
-	for (uint32_t i = 0; i < fs->nspaces; i++)
+	for (uint32_t i = 0; i < fs->nspaces; i++) {
 		free(fs->space[i].present);
+		free(fs->space[i].order);
+	}
 	free(fs->space);
 	fs->space = NULL;
 	fs->nspaces = 0;

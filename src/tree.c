@@ -61,26 +61,43 @@ static int alias_cmp(const struct ofs_tree_alias *a, uint32_t dir,
 	return strcmp(a->name, name);
 }
 
-uint32_t ofs_tree_lookup(const struct ofs_tree *tree, uint32_t dir,
-    const char *name)
+static const struct ofs_tree_alias *find_alias(const struct ofs_tree *tree,
+    uint32_t dir, const char *name)
 {
 	uint32_t lo = 0, hi = tree->nalias, mid;
-	uint32_t node = ofs_tree_child(tree, dir, name);
 	int c;
 
-	if (node != OFS_NONE)
-		return node;
 	while (lo < hi) {
 		mid = lo + (hi - lo) / 2;
 		c = alias_cmp(&tree->alias[mid], dir, name);
 		if (c == 0)
-			return tree->alias[mid].target;
+			return &tree->alias[mid];
 		if (c < 0)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	return OFS_NONE;
+	return NULL;
+}
+
+uint32_t ofs_tree_lookup(const struct ofs_tree *tree, uint32_t dir,
+    const char *name)
+{
+	uint32_t node = ofs_tree_child(tree, dir, name);
+	const struct ofs_tree_alias *alias;
+
+	if (node != OFS_NONE)
+		return node;
+	alias = find_alias(tree, dir, name);
+	return alias == NULL ? OFS_NONE : alias->target;
+}
+
+bool ofs_tree_absent(const struct ofs_tree *tree, uint32_t dir,
+    const char *name)
+{
+	const struct ofs_tree_alias *alias = find_alias(tree, dir, name);
+
+	return alias != NULL && alias->target == OFS_NONE;
 }
 
 size_t ofs_tree_path(const struct ofs_tree *tree, uint32_t node, char *path,

@@ -3,6 +3,7 @@
 #ifndef OFS_TREE_H
 #define OFS_TREE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,7 +32,8 @@ struct ofs_tree {
 	uint32_t nalias;
 };
 
-/* A name that resolves in a directory without being listed. */
+/* A name that resolves in a directory without being listed; or, with a target
+ * of OFS_NONE, one that is known to stand for nothing. */
 struct ofs_tree_alias {
 	const char *name;
 	uint32_t dir, target;
@@ -45,6 +47,9 @@ int ofs_tree_build(struct ofs_tree *tree, const struct ofs_catalog *cat,
 void ofs_tree_fini(struct ofs_tree *tree);
 /* The child of dir called name (aliases too); OFS_NONE. */
 uint32_t ofs_tree_lookup(const struct ofs_tree *tree, uint32_t dir,
+    const char *name);
+/* Is name in dir known to be absent by intent? */
+bool ofs_tree_absent(const struct ofs_tree *tree, uint32_t dir,
     const char *name);
 /* Path of a node below the root, without a leading slash ("" for the root),
  * into path[0..size), NUL-terminated; returns its length, or size when it

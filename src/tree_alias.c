@@ -88,11 +88,14 @@ static int add(struct ofs_tree *tree, struct walk *w,
 	struct ofs_str s;
 	size_t len;
 
-	target = directory(w, alias->target, &component);
-	if (target != OFS_NONE)
-		target = step(w, target, component);
-	if (target == OFS_NONE)
-		return 0;
+	target = alias->target;
+	if (target != OFS_NONE) {
+		target = directory(w, alias->target, &component);
+		if (target != OFS_NONE)
+			target = step(w, target, component);
+		if (target == OFS_NONE)
+			return 0;
+	}
 	dir = directory(w, alias->path, &component);
 	if (dir == OFS_NONE || step(w, dir, component) != OFS_NONE)
 		return 0;

@@ -84,7 +84,8 @@ static void check(struct ofs_catalog *cat, bool narrowed)
 	}
 	must(narrowed || files == cat->nentries);
 	for (uint32_t i = 0; i < t.nalias; i++)
-		must(t.alias[i].dir < t.n && t.alias[i].target < t.n);
+		must(t.alias[i].dir < t.n &&
+		    (t.alias[i].target < t.n || t.alias[i].target == OFS_NONE));
 	for (uint32_t i = 0; i < cat->nentries; i++)
 		ofs_raw_fqn(cat, &cat->entries[i], &raw);
 	ofs_tree_fini(&t);

@@ -246,6 +246,10 @@ static void has_aliases(const struct ofs_catalog *cat, const char *want,
 	for (uint32_t i = 0; i < cat->naliases; i++) {
 		print_path(cat, cat->aliases[i].path, &p);
 		ofs_buf_printf(&b, "%s -> ", (char *)p.data);
+		if (cat->aliases[i].target == OFS_NONE) {
+			ofs_buf_puts(&b, "nothing\n");
+			continue;
+		}
 		print_path(cat, cat->aliases[i].target, &p);
 		ofs_buf_printf(&b, "%s\n", (char *)p.data);
 	}
@@ -848,6 +852,8 @@ static void missing(void)
 	has_notes(cat, OFS_NOTE_MISSING,
 	    "OFS642 optim/state/frozen: in param_groups, but without state\n",
 	    "is noted");
+	has_aliases(cat, "optim/state/frozen -> nothing\n",
+	    "and known to be absent");
 	ofs_catalog_free(cat);
 	cat = check_with("by ID", &defaults,
 	    "t3 x|state|0|exp_avg = optim/state/0/exp_avg\n"

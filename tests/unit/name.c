@@ -142,6 +142,30 @@ static void limits(void)
 	free(key);
 }
 
+static void suffixes(void)
+{
+	static const struct {
+		const char *unit;
+		size_t n, kept;
+	} cases[] = { { "x", 251, 251 }, { "x", 252, 200 },
+		{ "\xcf\x80", 126, 200 }, { "\xe2\x82\xac", 84, 198 },
+		{ "%2F", 84, 198 }, { "x%2F", 63, 200 },
+		{ "\xf0\x9f\x98\x80", 63, 200 } };
+	char name[OFS_NAME_MAX + 1];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		char *key = repeat(cases[i].unit, cases[i].n, "");
+		size_t kept = cases[i].kept, cut = strlen(key) > kept;
+
+		is_u64(ofs_name_suffix(key, ".npy", name), kept + cut * 17 + 4,
+		    "%s: its length", cases[i].unit);
+		ok(strncmp(name, key, kept) == 0, "its beginning");
+		is_str(name + strlen(name) - 4, ".npy", "its end");
+		is_u64(ofs_name_kept(name, 4), cut * kept, "what was kept");
+		free(key);
+	}
+}
+
 static void refused(void)
 {
 	static const char *const names[] = { "", ".", "..", "a/b", "%2f", "%41",
@@ -192,6 +216,7 @@ int main(void)
 {
 	rows();
 	limits();
+	suffixes();
 	refused();
 	property();
 	return done_testing();
