@@ -109,6 +109,8 @@ static void put_source(const struct optimfs *fs, struct ofs_buf *out)
 	put_string(out, "format", cat->format);
 	ofs_buf_puts(out, ",\n  ");
 	put_string(out, "writer", cat->writer);
+	ofs_buf_puts(out, ",\n  ");
+	put_string(out, "trainer", cat->trainer);
 	if (cat->world_size > 0)
 		ofs_buf_printf(out, ",\n  \"world_size\": %d", cat->world_size);
 	else

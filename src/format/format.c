@@ -239,11 +239,12 @@ static int name_writer(struct ofs_catalog *cat, const char *trainer,
 
 	if (trainer == NULL)
 		return 0;
+	cat->trainer = ofs_arena_strndup(&cat->arena, trainer, strlen(trainer));
 	snprintf(text, sizeof(text), "%s%s%s", trainer,
 	    cat->writer == NULL ? "" : ", ",
 	    cat->writer == NULL ? "" : cat->writer);
 	cat->writer = ofs_arena_strndup(&cat->arena, text, strlen(text));
-	return cat->writer == NULL
+	return cat->writer == NULL || cat->trainer == NULL
 	    ? optimfs_fail(err, ENOMEM, "OFS443 out of memory")
 	    : 0;
 }

@@ -41,6 +41,7 @@ static void names(void)
 	is_int(ofs_dtype_of_safetensors("F8_E4M3", 7), OFS_FLOAT8_E4M3FN,
 	    "safetensors");
 	is_str(ofs_dtype_npy(OFS_BFLOAT16), "<V2", "bfloat16 in NumPy");
+	is_str(ofs_dtype_npy(OFS_FLOAT8_E4M3FN), "<V1", "fp8 in NumPy");
 	is_str(ofs_dtype_npy(OFS_COMPLEX64), "<c8", "complex64 in NumPy");
 	ok(ofs_dtype_npy(OFS_COMPLEX32) == NULL, "none for complex32");
 	is_u64(ofs_dtype_swap(OFS_COMPLEX128), 8, "halves of complex swap");

@@ -139,17 +139,18 @@ static void paths(void)
 
 static void writers(void)
 {
-	static const char *const cases[][3] = {
-		{ "pytorch/dcp_torch113/ckpt", "dcp", "PyTorch 1.13" },
-		{ "pytorch/dcp_names/ckpt", "dcp", "PyTorch 2.10 or later" },
+	static const char *const cases[][4] = {
+		{ "pytorch/dcp_torch113/ckpt", "dcp", "PyTorch 1.13", "" },
+		{ "pytorch/dcp_names/ckpt", "dcp", "PyTorch 2.10 or later",
+		    "" },
 		{ "pytorch/torchtitan_like_w2/ckpt/step-3", "dcp",
-		    "torchtitan, PyTorch 2.10 or later" },
+		    "torchtitan, PyTorch 2.10 or later", "torchtitan" },
 		{ "extra/trainers/pl_sharded.ckpt", "dcp",
-		    "Lightning, PyTorch 2.10 or later" },
+		    "Lightning, PyTorch 2.10 or later", "Lightning" },
 		{ "extra/trainers/acc_v2_SHARDED_STATE_DICT", "dcp",
-		    "Accelerate, PyTorch 2.10 or later" },
+		    "Accelerate, PyTorch 2.10 or later", "Accelerate" },
 		{ "pytorch/hf_storage_w2/ckpt", "safetensors",
-		    "PyTorch 2.8 or later" },
+		    "PyTorch 2.8 or later", "" },
 	};
 	struct optimfs_error err = { 0 };
 
@@ -163,6 +164,8 @@ static void writers(void)
 		}
 		is_str(cat->format, cases[i][1], "format");
 		is_str(cat->writer, cases[i][2], "writer");
+		is_str(cat->trainer == NULL ? "" : cat->trainer, cases[i][3],
+		    "trainer");
 		ofs_catalog_free(cat);
 	}
 }
