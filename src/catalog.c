@@ -125,6 +125,12 @@ uint32_t ofs_catalog_entry(struct ofs_catalog *cat,
 	return ofs_catalog_append(cat, OFS_ENTRIES, entry, 1, err);
 }
 
+uint32_t ofs_catalog_variant(struct ofs_catalog *cat,
+    const struct ofs_variant *v, struct optimfs_error *err)
+{
+	return ofs_catalog_append(cat, OFS_VARIANTS, v, 1, err);
+}
+
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
     uint32_t target, struct optimfs_error *err)
 {

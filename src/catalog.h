@@ -86,14 +86,18 @@ enum ofs_fix {
 	OFS_FIX_NEG = 4,  /* negate */
 };
 
+enum ofs_tensor_flag {
+	OFS_TENSOR_COPIES = 1, /* each rank's copy is there on purpose */
+};
+
 struct ofs_tensor {
 	uint32_t shape; /* dims pool */
 	/* The shape that boxes are given in; it has the same elements in the
 	 * same C order. Usually shape itself. */
 	uint32_t grid;
 	uint8_t ndim, grid_ndim;
-	uint8_t dtype; /* enum ofs_dtype */
-	uint8_t flags;
+	uint8_t dtype;           /* enum ofs_dtype */
+	uint8_t flags;           /* enum ofs_tensor_flag */
 	uint32_t shard, nshards; /* a run of the shards array */
 	uint32_t error; /* index of a note: reading fails so; or OFS_NONE */
 	uint32_t index; /* src/shards.h; OFS_NONE when there are few shards */
@@ -130,6 +134,16 @@ struct ofs_entry {
 			* when subtree= leaves it out */
 	uint32_t ref;  /* tensor, value or item */
 	uint8_t kind;  /* enum ofs_entry_kind */
+};
+
+/* What one rank has in place of an entry on which the ranks differ; the entry
+ * is an item at which reading fails and says so. In order of entry, then
+ * rank. */
+struct ofs_variant {
+	uint32_t entry;
+	int rank;
+	uint32_t ref; /* tensor, value or item */
+	uint8_t kind; /* enum ofs_entry_kind */
 };
 
 /* A path that is not listed but resolves: a parameter's name with its
@@ -184,6 +198,7 @@ struct ofs_catalog {
 	struct ofs_value *values;
 	struct ofs_item *items;
 	struct ofs_entry *entries;
+	struct ofs_variant *variants;
 	struct ofs_alias *aliases;
 	struct ofs_note *notes;
 	struct ofs_str *strs;
@@ -192,8 +207,8 @@ struct ofs_catalog {
 	uint64_t *bounds; /* of the indexes of tensors with many shards */
 	struct ofs_pickle **docs; /* owned */
 	uint32_t nobjects, nshards, nreplicas, nviews, ntensors, nvalues,
-	    nitems, nentries, naliases, nnotes, nstrs, npaths, ndims, nbounds,
-	    ndocs;
+	    nitems, nentries, nvariants, naliases, nnotes, nstrs, npaths, ndims,
+	    nbounds, ndocs;
 
 	/* The names that ids= gives integer parameter IDs: ids[i] is the string
 	 * that ID i is called by, OFS_NONE where it has none. In arena; NULL
@@ -238,6 +253,8 @@ uint32_t ofs_catalog_item(struct ofs_catalog *cat, const struct ofs_item *item,
     struct optimfs_error *err);
 uint32_t ofs_catalog_entry(struct ofs_catalog *cat,
     const struct ofs_entry *entry, struct optimfs_error *err);
+uint32_t ofs_catalog_variant(struct ofs_catalog *cat,
+    const struct ofs_variant *v, struct optimfs_error *err);
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
     uint32_t target, struct optimfs_error *err);
 /* Take ownership of doc until the catalog is freed; on failure it stays the

@@ -36,6 +36,7 @@ static const struct {
 	[OFS_VALUES] = ARRAY(values, MAX_ENTRIES),
 	[OFS_ITEMS] = ARRAY(items, MAX_ENTRIES),
 	[OFS_ENTRIES] = ARRAY(entries, MAX_ENTRIES),
+	[OFS_VARIANTS] = ARRAY(variants, MAX_ENTRIES),
 	[OFS_ALIASES] = ARRAY(aliases, MAX_ENTRIES),
 	[OFS_NOTES] = ARRAY(notes, MAX_INDEX),
 	[OFS_STRS] = ARRAY(strs, MAX_STRS),

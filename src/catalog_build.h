@@ -22,6 +22,7 @@ enum ofs_catalog_array {
 	OFS_VALUES,
 	OFS_ITEMS,
 	OFS_ENTRIES,
+	OFS_VARIANTS,
 	OFS_ALIASES,
 	OFS_NOTES,
 	OFS_STRS,

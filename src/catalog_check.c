@@ -61,6 +61,10 @@ static int find_entries(struct check *c)
 		if (cat->entries[i].kind == OFS_ENTRY_TENSOR &&
 		    cat->entries[i].ref < cat->ntensors)
 			c->entry[cat->entries[i].ref] = i;
+	for (uint32_t i = 0; i < cat->nvariants; i++)
+		if (cat->variants[i].kind == OFS_ENTRY_TENSOR &&
+		    cat->variants[i].ref < cat->ntensors)
+			c->entry[cat->variants[i].ref] = cat->variants[i].entry;
 	return 0;
 }
 
@@ -298,9 +302,11 @@ static int set_replicas_apart(struct check *c)
 	}
 	if (kept == t->nshards)
 		return 0;
-	if (c->copied++ == 0)
-		c->example = c->tensor;
-	c->copies += t->nshards - kept;
+	if ((t->flags & OFS_TENSOR_COPIES) == 0) {
+		if (c->copied++ == 0)
+			c->example = c->tensor;
+		c->copies += t->nshards - kept;
+	}
 	t->nshards = kept;
 	return 0;
 }

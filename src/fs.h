@@ -227,6 +227,10 @@ int ofs_mirror_child(struct optimfs *fs, struct ofs_space *s, uint32_t index,
  * dimensions. The caller gets a reference. */
 struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
     struct optimfs_error *err);
+/* What .optimfs/rank/<rank> has instead: that rank's own copy of a scalar, or
+ * what it has where the ranks differ (v, or NULL). */
+struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
+    const struct ofs_variant *v, struct optimfs_error *err);
 /* Size of such a file without reading data. */
 int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
     bool *exact, struct optimfs_error *err);
@@ -260,6 +264,9 @@ const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
     uint32_t shard, uint32_t *n);
 /* Does rank hold this shard, or a copy of it? */
 bool ofs_rank_holds(const struct ofs_catalog *cat, uint32_t shard, int rank);
+/* What rank has where the ranks differ at this entry; NULL. */
+const struct ofs_variant *ofs_variant_of(const struct ofs_catalog *cat,
+    uint32_t entry, int rank);
 /* Ranks that hold a part of t, "0-3,7"; "" when nobody knows. */
 void ofs_owners(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     struct ofs_buf *out);

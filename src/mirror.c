@@ -198,6 +198,13 @@ const struct ofs_space_ops ofs_space_npy = {
 
 /* .optimfs/rank */
 
+static const struct ofs_variant *variant(const struct optimfs *fs,
+    const struct ofs_space *s, const struct ofs_entry *e)
+{
+	return ofs_variant_of(fs->cat, (uint32_t)(e - fs->cat->entries),
+	    s->rank);
+}
+
 static bool rank_holds(const struct optimfs *fs, const struct ofs_space *s,
     const struct ofs_entry *e)
 {
@@ -206,17 +213,49 @@ static bool rank_holds(const struct optimfs *fs, const struct ofs_space *s,
 	for (uint32_t i = 0; t != NULL && i < t->nshards; i++)
 		if (ofs_rank_holds(fs->cat, t->shard + i, s->rank))
 			return true;
-	return false;
+	return variant(fs, s, e) != NULL;
+}
+
+/* The tensor of which a rank has a part, and the variant that it is, if it is
+ * one; NULL where the file is text. */
+static const struct ofs_tensor *rank_tensor(const struct optimfs *fs,
+    const struct ofs_space *s, uint32_t index, const struct ofs_variant **v)
+{
+	const struct ofs_tensor *t;
+
+	*v = variant(fs, s, entry_of(fs, index));
+	if (*v == NULL)
+		return raw_tensor(fs, index);
+	t = (*v)->kind == OFS_ENTRY_TENSOR ? &fs->cat->tensors[(*v)->ref]
+					   : NULL;
+	return t == NULL || t->ndim == 0 ? NULL : t;
+}
+
+static int rank_text_size(struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, const struct ofs_variant *v, struct optimfs_attr *attr,
+    struct optimfs_error *err)
+{
+	struct ofs_blob *blob;
+
+	if (v == NULL)
+		return tree_size(fs, s, index, attr, err);
+	blob = ofs_rank_text(fs, index, s->rank, v, err);
+	if (blob == NULL)
+		return -1;
+	attr->size = blob->len;
+	ofs_blob_unref(blob);
+	return 0;
 }
 
 static int rank_size(struct optimfs *fs, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	const struct ofs_tensor *t = raw_tensor(fs, index);
+	const struct ofs_variant *v;
+	const struct ofs_tensor *t = rank_tensor(fs, s, index, &v);
 	uint64_t box[2 * OFS_MAX_DIMS], n;
 
 	if (t == NULL)
-		return tree_size(fs, s, index, attr, err);
+		return rank_text_size(fs, s, index, v, attr, err);
 	for (uint32_t i = 0; i < t->nshards; i++) {
 		const struct ofs_shard *shard = &fs->cat->shards[t->shard + i];
 
@@ -234,22 +273,24 @@ static int rank_size(struct optimfs *fs, const struct ofs_space *s,
 static int rank_open(struct optimfs *fs, const struct ofs_space *s,
     uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
 {
-	const struct ofs_entry *e = entry_of(fs, index);
-	const struct ofs_tensor *t = raw_tensor(fs, index);
+	const struct ofs_variant *v;
+	const struct ofs_tensor *t = rank_tensor(fs, s, index, &v);
 	uint64_t box[2 * OFS_MAX_DIMS];
 
-	if (t == NULL)
-		return tree_open(fs, s, index, file, err);
-	if (ofs_entry_sound(fs, e, err) == -1)
-		return -1;
+	if (t == NULL) {
+		file->blob = ofs_rank_text(fs, index, s->rank, v, err);
+		return file->blob == NULL ? -1 : 0;
+	}
+	if (t->error != OFS_NONE)
+		return ofs_catalog_fail(fs->cat, t->error, err);
 	for (uint32_t i = 0; i < t->nshards; i++) {
 		const struct ofs_shard *shard = &fs->cat->shards[t->shard + i];
 
 		if (!ofs_rank_holds(fs->cat, t->shard + i, s->rank))
 			continue;
 		ofs_shard_box(fs->cat, t, shard, box, box + t->grid_ndim);
-		if (ofs_composition_box(&file->comp, fs->cat, e->ref, box,
-			err) == -1)
+		if (ofs_composition_box(&file->comp, fs->cat,
+			(uint32_t)(t - fs->cat->tensors), box, err) == -1)
 			return -1;
 	}
 	return 0;

@@ -56,6 +56,25 @@ const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
 	return *n == 0 ? NULL : &cat->replicas[lo];
 }
 
+const struct ofs_variant *ofs_variant_of(const struct ofs_catalog *cat,
+    uint32_t entry, int rank)
+{
+	uint32_t lo = 0, hi = cat->nvariants;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (cat->variants[mid].entry < entry)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < cat->nvariants && cat->variants[lo].entry == entry; lo++)
+		if (cat->variants[lo].rank == rank)
+			return &cat->variants[lo];
+	return NULL;
+}
+
 static int rank_of(const struct ofs_catalog *cat, const struct ofs_extent *at)
 {
 	return cat->objects[at->object].rank;
@@ -125,7 +144,8 @@ int ofs_all_ranks(const struct ofs_catalog *cat, int **ranks, size_t *n,
     struct optimfs_error *err)
 {
 	bool *used = calloc((size_t)cat->nobjects + 1, sizeof(*used));
-	int *v = malloc(((size_t)cat->nobjects + 1) * sizeof(*v));
+	int *v =
+	    malloc(((size_t)cat->nobjects + cat->nvariants + 1) * sizeof(*v));
 	size_t m = 0;
 
 	if (used == NULL || v == NULL) {
@@ -140,6 +160,9 @@ int ofs_all_ranks(const struct ofs_catalog *cat, int **ranks, size_t *n,
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		if (used[i] && cat->objects[i].rank >= 0)
 			v[m++] = cat->objects[i].rank;
+	for (uint32_t i = 0; i < cat->nvariants; i++)
+		if (cat->variants[i].rank >= 0)
+			v[m++] = cat->variants[i].rank;
 	free(used);
 	*n = unique(v, m);
 	*ranks = v;

@@ -126,23 +126,135 @@ static bool is_params(const struct optimfs *fs, uint32_t index)
 	    named(fs, fs->tree.node[group].parent, "param_groups");
 }
 
-/* All elements of a tensor of no dimensions: there is one. */
-static int scalar_text(struct optimfs *fs, const struct ofs_tensor *t,
-    struct ofs_buf *out, struct optimfs_error *err)
+/* A tensor of no dimensions has one element, in one place or several. */
+
+struct copy {
+	struct ofs_place *place;
+	int rank;
+	uint8_t element[16];
+};
+
+static const struct ofs_place *its_place(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err)
+{
+	const struct copy *c = ctx;
+
+	(void)t;
+	(void)shard;
+	(void)err;
+	return c->place;
+}
+
+static int fetch_element(struct optimfs *fs, const struct ofs_tensor *t,
+    ofs_place_fn *place, void *ctx, uint8_t *element, struct optimfs_error *err)
 {
 	struct ofs_plan plan = { 0 };
-	uint8_t element[16] = { 0 };
-	char text[80];
 	int ret;
 
-	ret = ofs_plan_elements(fs->cat, t, 0, 1, 0, ofs_locate, fs->locator,
-	    &plan, err);
+	ret = ofs_plan_elements(fs->cat, t, 0, 1, 0, place, ctx, &plan, err);
 	if (ret == 0)
 		ret = ofs_fetch(fs, &plan, element, err);
 	ofs_plan_fini(&plan);
-	if (ret == -1)
+	return ret;
+}
+
+static int fetch_copy(struct optimfs *fs, const struct ofs_tensor *t,
+    const struct ofs_replica *r, struct copy *c, struct optimfs_error *err)
+{
+	int ret;
+
+	*c = (struct copy){ .rank = fs->cat->objects[r->at.object].rank };
+	c->place = ofs_locate_replica(fs->locator, t, r, err);
+	if (c->place == NULL)
 		return -1;
-	ofs_buf_put(out, text, ofs_dtype_print(t->dtype, element, text));
+	ret = fetch_element(fs, t, its_place, c, c->element, err);
+	free(c->place);
+	return ret;
+}
+
+static int fetch_first(struct optimfs *fs, const struct ofs_tensor *t,
+    struct copy *c, struct optimfs_error *err)
+{
+	*c = (struct copy){ .rank = -1 };
+	if (t->nshards > 0)
+		c->rank =
+		    fs->cat->objects[fs->cat->shards[t->shard].at.object].rank;
+	return fetch_element(fs, t, ofs_locate, fs->locator, c->element, err);
+}
+
+static void put_element(const struct ofs_tensor *t, const struct copy *c,
+    struct ofs_buf *out)
+{
+	char text[80];
+
+	ofs_buf_put(out, text, ofs_dtype_print(t->dtype, c->element, text));
+}
+
+/* Every copy's value and whose it is, as long as the text is not too long. */
+static int disagree(struct optimfs *fs, const struct ofs_tensor *t,
+    const struct copy *first, struct optimfs_error *err)
+{
+	const struct ofs_replica *r;
+	struct ofs_buf text = { 0 };
+	struct copy c;
+	uint32_t n;
+
+	r = ofs_replicas(fs->cat, t->shard, &n);
+	put_element(t, first, &text);
+	ofs_buf_printf(&text, " (rank %d)", first->rank);
+	for (uint32_t i = 0; i < n && text.len < 300; i++) {
+		if (fetch_copy(fs, t, &r[i], &c, NULL) == -1)
+			continue;
+		ofs_buf_puts(&text, ", ");
+		put_element(t, &c, &text);
+		ofs_buf_printf(&text, " (rank %d)", c.rank);
+	}
+	ofs_buf_putc(&text, '\0');
+	optimfs_fail(err, EPROTO,
+	    "OFS674 ranks disagree: %s; .optimfs/rank/ has what each says",
+	    text.bad ? "" : (char *)text.data);
+	ofs_buf_fini(&text);
+	return -1;
+}
+
+/* A copy that cannot be read says nothing: the value is there. */
+static int scalar_text(struct optimfs *fs, const struct ofs_tensor *t,
+    struct ofs_buf *out, struct optimfs_error *err)
+{
+	const struct ofs_replica *r;
+	struct copy first, c;
+	uint32_t n = 0;
+
+	if (fetch_first(fs, t, &first, err) == -1)
+		return -1;
+	r = t->nshards == 0 ? NULL : ofs_replicas(fs->cat, t->shard, &n);
+	for (uint32_t i = 0; i < n; i++)
+		if (fetch_copy(fs, t, &r[i], &c, NULL) == 0 &&
+		    memcmp(c.element, first.element, sizeof(c.element)) != 0)
+			return disagree(fs, t, &first, err);
+	put_element(t, &first, out);
+	ofs_buf_putc(out, '\n');
+	return 0;
+}
+
+/* The same as rank has it. */
+static int rank_scalar_text(struct optimfs *fs, const struct ofs_tensor *t,
+    int rank, struct ofs_buf *out, struct optimfs_error *err)
+{
+	const struct ofs_replica *r;
+	struct copy c = { .rank = -1 };
+	uint32_t n = 0;
+	bool found = false;
+
+	r = t->nshards == 0 ? NULL : ofs_replicas(fs->cat, t->shard, &n);
+	for (uint32_t i = 0; i < n && !found; i++) {
+		found = fs->cat->objects[r[i].at.object].rank == rank;
+		if (found && fetch_copy(fs, t, &r[i], &c, err) == -1)
+			return -1;
+	}
+	if (!found && fetch_first(fs, t, &c, err) == -1)
+		return -1;
+	put_element(t, &c, out);
 	ofs_buf_putc(out, '\n');
 	return 0;
 }
@@ -198,20 +310,42 @@ static int item_text(struct optimfs *fs, uint32_t index,
 	return ret;
 }
 
-static int make_text(struct optimfs *fs, uint32_t index,
-    const struct ofs_entry *e, struct ofs_buf *out, struct optimfs_error *err)
+static int make_text(struct optimfs *fs, uint32_t index, uint8_t kind,
+    uint32_t ref, struct ofs_buf *out, struct optimfs_error *err)
 {
 	const struct ofs_value *v;
 
-	switch (e->kind) {
+	switch (kind) {
 	case OFS_ENTRY_TENSOR:
-		return scalar_text(fs, &fs->cat->tensors[e->ref], out, err);
+		return scalar_text(fs, &fs->cat->tensors[ref], out, err);
 	case OFS_ENTRY_ITEM:
-		return item_text(fs, index, &fs->cat->items[e->ref], out, err);
+		return item_text(fs, index, &fs->cat->items[ref], out, err);
 	default:
-		v = &fs->cat->values[e->ref];
+		v = &fs->cat->values[ref];
 		return value_text(fs, index, v->doc, v->node, out, err);
 	}
+}
+
+struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
+    const struct ofs_variant *v, struct optimfs_error *err)
+{
+	const struct ofs_entry *e =
+	    &fs->cat->entries[fs->tree.node[index].entry];
+	struct ofs_entry its = v == NULL
+	    ? *e
+	    : (struct ofs_entry){ .kind = v->kind, .ref = v->ref };
+	struct ofs_buf out = { 0 };
+	int ret = ofs_entry_sound(fs, &its, err);
+
+	if (ret == 0 && its.kind == OFS_ENTRY_TENSOR)
+		ret = rank_scalar_text(fs, &fs->cat->tensors[its.ref], rank,
+		    &out, err);
+	else if (ret == 0)
+		ret = make_text(fs, index, its.kind, its.ref, &out, err);
+	if (ret == 0)
+		return ofs_blob_of(&out, err);
+	ofs_buf_fini(&out);
+	return NULL;
 }
 
 struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
@@ -227,7 +361,7 @@ struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
 		return blob;
 	if (ofs_entry_sound(fs, e, err) == -1)
 		return NULL;
-	if (make_text(fs, index, e, &out, err) == -1) {
+	if (make_text(fs, index, e->kind, e->ref, &out, err) == -1) {
 		ofs_buf_fini(&out);
 		return NULL;
 	}

@@ -117,27 +117,84 @@ bool ofs_detect_match(const char *name, const char *pattern, int *number)
 	return true;
 }
 
+/* Why a file has no format. */
+static int refuse_file(const struct ofs_dir *dir, const char *rel,
+    const struct optimfs_error *why, struct optimfs_error *err)
+{
+	int fd;
+
+	if (why->code != 0)
+		return optimfs_fail(err, why->code, "%s", why->text);
+	fd = ofs_dir_open_file(dir, rel, &(struct stat){ 0 }, err);
+	if (fd == -1)
+		return -1;
+	close(fd);
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS678 %s: not a torch.save file, a pickle or "
+	    "safetensors (-o type=raw shows it as bytes)",
+	    rel);
+}
+
+static bool has_ranks(const struct ofs_format *format)
+{
+	return format == &ofs_format_torch || format == &ofs_format_pickle;
+}
+
+/* Make *spec, which has a file's format, that of the set of rank files that
+ * the file is one of: 1, stem gets what it is called; 0: it is none. */
+static int find_set(const struct ofs_dir *dir, const struct ofs_names *names,
+    size_t i, struct ofs_part_spec *spec, char *stem, size_t size,
+    struct optimfs_error *err)
+{
+	struct ofs_part_file *file;
+	size_t n;
+
+	if (!has_ranks(spec->format))
+		return 0;
+	switch (ofs_detect_series(dir, names, i, &file, &n, stem, size, err)) {
+	case -1:
+		return -1;
+	case 0:
+		return 0;
+	default:
+		spec->file = file;
+		spec->nfiles = n;
+		spec->rel = file[0].rel;
+		spec->rank = file[0].rank;
+		return 1;
+	}
+}
+
+static void free_set(struct ofs_part_spec *spec)
+{
+	free((void *)(uintptr_t)spec->file);
+	spec->file = NULL;
+}
+
 static int add_file(const struct ofs_dir *dir, const char *rel,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
 	struct ofs_part_spec spec = { .rel = rel, .rank = -1 };
 	struct optimfs_error why = { 0 };
+	struct ofs_names names;
+	char stem[256];
+	size_t i = 0;
+	int ret = 0;
 
 	spec.format = ofs_detect_file(dir, rel, &why);
-	if (spec.format == NULL && why.code != 0)
-		return optimfs_fail(err, why.code, "%s", why.text);
-	if (spec.format == NULL) {
-		int fd = ofs_dir_open_file(dir, rel, &(struct stat){ 0 }, err);
-
-		if (fd == -1)
-			return -1;
-		close(fd);
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS678 %s: not a torch.save file, a pickle or "
-		    "safetensors (-o type=raw shows it as bytes)",
-		    rel);
-	}
-	return ofs_parts_add(parts, &spec, err);
+	if (spec.format == NULL)
+		return refuse_file(dir, rel, &why, err);
+	if (ofs_dir_list(dir, &names, NULL) == -1)
+		return ofs_parts_add(parts, &spec, err);
+	while (i < names.n && strcmp(names.name[i], rel) != 0)
+		i++;
+	if (i < names.n)
+		ret = find_set(dir, &names, i, &spec, stem, sizeof(stem), err);
+	if (ret != -1)
+		ret = ofs_parts_add(parts, &spec, err);
+	free_set(&spec);
+	ofs_names_free(&names);
+	return ret;
 }
 
 /* Directories that hold nothing but such files: each is a part. */
@@ -183,9 +240,13 @@ static const char *conventional(const char *stem)
 		{ "optimizer", "optimizer" },
 	};
 
+	int number;
+
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strcmp(stem, names[i][0]) == 0)
 			return names[i][1];
+	if (ofs_detect_match(stem, "pytorch_model_fsdp_#", &number))
+		return "model";
 	return is_model_shard(stem) ? "model" : NULL;
 }
 
@@ -216,10 +277,18 @@ static bool stem_is_shared(const struct ofs_names *names, size_t me,
 	return false;
 }
 
+static bool has_file(const struct ofs_part *part, const char *rel)
+{
+	for (size_t i = 0; i < part->nfiles; i++)
+		if (strcmp(part->file[i].rel, rel) == 0)
+			return true;
+	return strcmp(part->rel, rel) == 0;
+}
+
 static bool is_part(const struct ofs_parts *parts, const char *rel)
 {
 	for (size_t i = 0; i < parts->n; i++)
-		if (strcmp(parts->part[i].rel, rel) == 0)
+		if (has_file(&parts->part[i], rel))
 			return true;
 	return false;
 }
@@ -231,8 +300,8 @@ static int add_one_of_many(const struct ofs_dir *dir,
 	struct ofs_part_spec spec = { .rel = names->name[i], .optional = true };
 	const char *dot = extension(names->name[i]);
 	struct optimfs_error why = { 0 };
-	char *stem;
-	int ret;
+	char name[256], *stem;
+	int set, ret;
 
 	if (dot == NULL || is_part(parts, names->name[i]))
 		return 0;
@@ -241,17 +310,25 @@ static int add_one_of_many(const struct ofs_dir *dir,
 		return optimfs_fail(err, why.code, "%s", why.text);
 	if (spec.format == NULL)
 		return 0;
-	stem = stem_is_shared(names, i, (size_t)(dot - names->name[i]))
+	set = find_set(dir, names, i, &spec, name, sizeof(name), err);
+	if (set == -1)
+		return -1;
+	stem = set == 1 ? strdup(name)
+	    : stem_is_shared(names, i, (size_t)(dot - names->name[i]))
 	    ? strdup(names->name[i])
 	    : strndup(names->name[i], (size_t)(dot - names->name[i]));
-	if (stem == NULL)
+	if (stem == NULL) {
+		free_set(&spec);
 		return optimfs_fail(err, ENOMEM,
 		    "OFS443 detection: out of memory");
-	spec.rank = rank_of_stem(stem);
+	}
+	if (set == 0)
+		spec.rank = rank_of_stem(stem);
 	spec.prefix[0] = conventional(stem);
 	if (spec.prefix[0] == NULL)
 		spec.prefix[0] = stem;
 	ret = ofs_parts_add(parts, &spec, err);
+	free_set(&spec);
 	free(stem);
 	return ret;
 }

@@ -18,6 +18,9 @@
 struct ofs_part_spec {
 	const struct ofs_format *format;
 	const char *rel;
+	/* a file of each rank, the first being rel; NULL: rel alone */
+	const struct ofs_part_file *file;
+	size_t nfiles;
 	const char *prefix[4]; /* NULL-terminated */
 	int rank;
 	bool optional;
@@ -34,6 +37,15 @@ int ofs_parts_move(struct ofs_parts *parts, const char *dir,
  * formats at once. */
 const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
     const char *rel, struct optimfs_error *err);
+
+/* The files of dir that differ from the name at index i by nothing but a
+ * rank's number: 1, *file is a malloc'ed list of at least two in the order of
+ * ranks (strings borrowed from names), *n how many, and stem, which has room
+ * for size bytes, what they are called without the number; 0 when there is no
+ * such set; -1: ENOMEM. src/format/series.c */
+int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
+    size_t i, struct ofs_part_file **file, size_t *n, char *stem, size_t size,
+    struct optimfs_error *err);
 
 /* Does name match pattern, in which one "#" stands for digits? *number gets
  * them, -1 when there is no "#". */

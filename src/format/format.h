@@ -17,7 +17,14 @@
  * have several (weights in one place, optimizer in another, rng per rank). */
 struct ofs_part {
 	const struct ofs_format *format;
-	char *rel;       /* beneath the checkpoint's directory; "" is itself */
+	char *rel; /* beneath the checkpoint's directory; "" is itself */
+	/* When it is a file of each rank: all of them, in the order of ranks,
+	 * the first one (which is rel) included. NULL: rel is all. */
+	struct ofs_part_file {
+		char *rel;
+		int rank;
+	} * file;
+	size_t nfiles;
 	char *prefix[4]; /* path components put before; NULL-terminated */
 	int rank;        /* that wrote it, -1 when unknown */
 	bool optional;   /* unreadable: a warning, not a failure */

@@ -9,6 +9,24 @@
 
 #include "format/detect.h"
 
+static int copy_files(struct ofs_part *part, const struct ofs_part_spec *spec)
+{
+	if (spec->nfiles == 0)
+		return 0;
+	part->file = calloc(spec->nfiles, sizeof(*part->file));
+	if (part->file == NULL)
+		return -1;
+	for (; part->nfiles < spec->nfiles; part->nfiles++) {
+		struct ofs_part_file *f = &part->file[part->nfiles];
+
+		f->rank = spec->file[part->nfiles].rank;
+		f->rel = strdup(spec->file[part->nfiles].rel);
+		if (f->rel == NULL)
+			return -1;
+	}
+	return 0;
+}
+
 static int copy_spec(struct ofs_part *part, const struct ofs_part_spec *spec)
 {
 	*part = (struct ofs_part){
@@ -17,7 +35,7 @@ static int copy_spec(struct ofs_part *part, const struct ofs_part_spec *spec)
 		.rank = spec->rank,
 		.optional = spec->optional,
 	};
-	if (part->rel == NULL)
+	if (part->rel == NULL || copy_files(part, spec) == -1)
 		return -1;
 	for (int i = 0; i < 3 && spec->prefix[i] != NULL; i++) {
 		part->prefix[i] = strdup(spec->prefix[i]);
@@ -30,6 +48,9 @@ static int copy_spec(struct ofs_part *part, const struct ofs_part_spec *spec)
 static void free_part(struct ofs_part *part)
 {
 	free(part->rel);
+	for (size_t i = 0; i < part->nfiles; i++)
+		free(part->file[i].rel);
+	free(part->file);
 	for (int i = 0; i < 4; i++)
 		free(part->prefix[i]);
 }

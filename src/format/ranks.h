@@ -14,6 +14,7 @@
 #include "format/format.h"
 #include "format/pickle.h"
 #include "format/torch.h"
+#include "format/torch_file.h"
 #include "format/torch_leaf.h"
 
 /* A rank set is one file of each rank, all with the same name but for the
@@ -27,6 +28,10 @@ struct ofs_ranks_file {
 	const struct ofs_pickle *doc;
 	struct ofs_torch_archive at; /* its extent names the object */
 	struct ofs_torch_leaves leaves;
+	uint32_t nleaves;
+	bool surplus; /* of a rank that the job did not have: left out */
+	int said_world, said_rank; /* by what is sharded in it; 0, -1 */
+	struct ofs_torch_file source;
 };
 
 /* What one file has at one path. */
@@ -53,7 +58,8 @@ struct ofs_ranks {
 	struct ofs_ranks_group *group;
 	uint32_t nfiles, nleaves, ngroups;
 	/* Ranks of the job: what ShardedTensors and meshes say, or else the
-	 * highest rank there is and one. */
+	 * highest rank there is and one; 0 for a file alone that says
+	 * nothing. */
 	int world;
 };
 
@@ -69,20 +75,34 @@ int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
 /* The group with this path; NULL. */
 struct ofs_ranks_group *ofs_ranks_find(const struct ofs_ranks *set,
     uint32_t path);
-/* Is the leaf a strided tensor? As ofs_torch_tensor; and where its bytes are:
- * *at is its storage's extent, *t is held against it. */
-int ofs_ranks_tensor(const struct ofs_ranks *set,
-    const struct ofs_ranks_leaf *leaf, struct ofs_torch_tensor *t,
-    struct ofs_extent *at, struct optimfs_error *err);
-/* The struct ofs_view of a tensor that ofs_ranks_tensor gave, for
- * ofs_shard.view; plain C order gives OFS_NONE too, so *view is separate from
- * failure. t->offset may have been moved, and shape and stride cut, before. */
-int ofs_ranks_view(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
-    struct ofs_torch_tensor *t, uint32_t *view, struct optimfs_error *err);
+/* Is the leaf, or node of its document, a strided tensor? As ofs_torch_tensor;
+ * and where its bytes are: *at is its storage's extent, *t is held against it.
+ */
+int ofs_ranks_tensor(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
+    uint32_t node, struct ofs_torch_tensor *t, struct ofs_extent *at,
+    struct optimfs_error *err);
+/* Add what t, which ofs_ranks_tensor gave, is in its storage as a shard; box is
+ * offsets and sizes in the catalog's dims. t->offset may have been moved, and
+ * shape and stride cut, before. The next tensor that is added must be the
+ * shard's. */
+int ofs_ranks_shard(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
+    struct ofs_torch_tensor *t, const struct ofs_extent *at, uint32_t box,
+    struct optimfs_error *err);
 /* Add an entry at path whose opening fails with why, and below
  * .optimfs/rank/<r>/ what each rank has at the group's path. Sets taken. */
 int ofs_ranks_apart(struct ofs_ranks *set, struct ofs_ranks_group *group,
     const struct optimfs_error *why, struct optimfs_error *err);
+
+/* The stages of reading, each in a file of its own. */
+/* ranks_world.c: which of the files belong together, and what is missing. The
+ * leaves of the others go. */
+int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err);
+/* ranks_merge.c: an entry for each group that is not taken. */
+int ofs_ranks_merge(struct ofs_ranks *set, struct optimfs_error *err);
+/* ranks_sharded.c: one for a group in which somebody has a ShardedTensor or a
+ * DTensor. */
+int ofs_ranks_join(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+    struct optimfs_error *err);
 
 /* Read a part's files into cat. */
 int ofs_ranks_read(struct ofs_catalog *cat, const struct ofs_part *part,

@@ -51,15 +51,18 @@ int ofs_torch_check(const struct ofs_torch_tensor *t, uint64_t stored,
 /* Is it its whole storage, in C order, with nothing to fix? */
 bool ofs_torch_is_plain(const struct ofs_torch_tensor *t);
 
-/* Add every leaf of the torch.save file rel (zip or legacy) beneath cat->dir
- * to cat: mappings, and lists that hold tensors or mappings, nest; the rest
- * are tensors and values. prefix (npref components) stands before each path.
- * rank is the file's writer, -1 when unknown. */
-int ofs_torch_read_file(struct ofs_catalog *cat, const char *rel, int rank,
-    const uint32_t *prefix, size_t npref, struct optimfs_error *err);
+/* Call leaf for every leaf of a pickled object, with its path, until one call
+ * does not give 0, and give that. Mappings, and lists that hold tensors or
+ * mappings, nest; the rest are leaves: tensors and values. prefix (npref
+ * components) stands before each path. */
+typedef int ofs_torch_visit_fn(void *ctx, uint32_t path, uint32_t node,
+    struct optimfs_error *err);
+int ofs_torch_walk(struct ofs_catalog *cat, const struct ofs_pickle *doc,
+    uint32_t root, const uint32_t *prefix, size_t npref,
+    ofs_torch_visit_fn *leaf, void *ctx, struct optimfs_error *err);
 
 /* Add the leaves of a pickled object (root) whose storages are in the archive
- * at, as ofs_torch_read_file does; for DCP's byte items and bare pickles
+ * at, to cat; for DCP's byte items and bare pickles
  * (at NULL: no storages). doc must be owned by cat. */
 struct ofs_torch_archive {
 	struct ofs_extent at;      /* the whole archive */

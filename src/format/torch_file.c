@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "format/torch_file.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,24 +12,22 @@
 
 #include "format/format.h"
 #include "format/globals.h"
-#include "format/part.h"
+#include "format/ranks.h"
 #include "format/torch.h"
 #include "format/torch_legacy.h"
 
 /* Long enough for what ofs_torch_magic looks at. */
 #define HEAD 512
 
-/* A file that is being catalogued. */
+/* A file that is being read. */
 struct file {
 	struct ofs_catalog *cat;
 	const char *rel;
 	int fd;
 	uint64_t size;
-	uint32_t object;
-	const uint32_t *prefix;
-	size_t npref;
 	uint8_t head[HEAD];
 	size_t nhead;
+	struct ofs_torch_file *out;
 };
 
 static int read_file(void *ctx, uint64_t off, uint64_t len, void *buf,
@@ -104,25 +104,6 @@ static int note_archive(struct file *f, const struct ofs_zip *zip,
 	return note == OFS_NONE ? no_note(err) : 0;
 }
 
-/* Add what doc holds, and keep it if values refer to it. doc is consumed. */
-static int add_object(struct file *f, struct ofs_pickle *doc,
-    struct ofs_torch_archive *at, struct optimfs_error *err)
-{
-	uint32_t values = f->cat->nvalues;
-	int ret;
-
-	at->at = (struct ofs_extent){ .len = f->size, .object = f->object };
-	ret = ofs_note_globals(f->cat, doc, f->rel, err);
-	if (ret == 0)
-		ret = ofs_torch_add(f->cat, doc, ofs_pickle_root(doc), at,
-		    f->prefix, f->npref, err);
-	if (ret == 0 && f->cat->nvalues > values)
-		ret = ofs_catalog_doc(f->cat, doc, err) == OFS_NONE ? -1 : 0;
-	if (ret == -1 || f->cat->nvalues == values)
-		ofs_pickle_free(doc);
-	return ret;
-}
-
 static const char *writer_of(const struct ofs_zip *zip)
 {
 	if (find(zip, ".format_version") != NULL)
@@ -143,26 +124,17 @@ static int say_cut(const struct file *f, struct optimfs_error *err)
 	    f->size);
 }
 
-static int add_archive(struct file *f, struct optimfs_error *err)
+static int open_archive(struct file *f, struct optimfs_error *err)
 {
-	struct ofs_torch_archive at = { 0 };
-	struct ofs_pickle *doc;
-	struct ofs_zip zip;
-	int ret;
+	struct ofs_torch_file *out = f->out;
 
-	doc = ofs_torch_open(f->size, read_file, f, &zip, err);
-	if (doc == NULL)
+	out->doc = ofs_torch_open(f->size, read_file, f, &out->zip, err);
+	if (out->doc == NULL)
 		return say_cut(f, err);
-	at.zip = &zip;
+	out->is_zip = true;
 	if (f->cat->writer == NULL)
-		f->cat->writer = writer_of(&zip);
-	ret = note_archive(f, &zip, err);
-	if (ret == 0)
-		ret = add_object(f, doc, &at, err);
-	else
-		ofs_pickle_free(doc);
-	ofs_zip_fini(&zip);
-	return ret;
+		f->cat->writer = writer_of(&out->zip);
+	return note_archive(f, &out->zip, err);
 }
 
 static int note_stream(struct file *f, const struct ofs_legacy *l,
@@ -182,42 +154,30 @@ static int note_stream(struct file *f, const struct ofs_legacy *l,
 	return note == OFS_NONE ? no_note(err) : 0;
 }
 
-static int add_legacy(struct file *f, struct optimfs_error *err)
+static int open_legacy(struct file *f, struct optimfs_error *err)
 {
-	struct ofs_torch_archive at = { 0 };
-	struct ofs_pickle *doc;
-	struct ofs_legacy l;
-	int ret;
+	struct ofs_torch_file *out = f->out;
 
-	if (ofs_legacy_open(&l, f->size, read_file, f, err) == -1)
+	if (ofs_legacy_open(&out->legacy, f->size, read_file, f, err) == -1)
 		return -1;
+	out->doc = out->legacy.doc;
+	out->legacy.doc = NULL;
 	if (f->cat->writer == NULL)
 		f->cat->writer = "PyTorch, legacy stream";
-	at.storage = l.storage;
-	at.nstorage = l.n;
-	ret = note_stream(f, &l, err);
-	if (ret == 0) {
-		doc = l.doc;
-		l.doc = NULL;
-		ret = add_object(f, doc, &at, err);
-	}
-	ofs_legacy_fini(&l);
-	return ret;
+	return note_stream(f, &out->legacy, err);
 }
 
 /* pickle.dump's: nothing but the pickle. */
-static int add_pickle(struct file *f, struct optimfs_error *err)
+static int open_pickle(struct file *f, struct optimfs_error *err)
 {
-	struct ofs_torch_archive at = { 0 };
-	struct ofs_pickle *doc;
 	uint8_t *bytes;
 	uint64_t n;
 
 	if (ofs_dir_read_file(&f->cat->dir, f->rel, (uint64_t)1 << 30, &bytes,
 		&n, err) == -1)
 		return -1;
-	doc = ofs_pickle_parse(bytes, n, true, NULL, NULL, err);
-	return doc == NULL ? -1 : add_object(f, doc, &at, err);
+	f->out->doc = ofs_pickle_parse(bytes, n, true, NULL, NULL, err);
+	return f->out->doc == NULL ? -1 : 0;
 }
 
 static bool ends_with(const char *s, const char *end)
@@ -227,7 +187,7 @@ static bool ends_with(const char *s, const char *end)
 	return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-static int add_file(struct file *f, struct optimfs_error *err)
+static int open_any(struct file *f, struct optimfs_error *err)
 {
 	switch (ofs_torch_magic(f->head, f->nhead)) {
 	case 1:
@@ -236,15 +196,15 @@ static int add_file(struct file *f, struct optimfs_error *err)
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS662 ambiguous type: an archive and safetensors "
 			    "(-o type=)");
-		return add_archive(f, err);
+		return open_archive(f, err);
 	case 2:
-		return add_legacy(f, err);
+		return open_legacy(f, err);
 	case 3:
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS673 tar container of torch 0.1: load and save it "
 		    "again with a newer torch that you trust it to");
 	case 4:
-		return add_pickle(f, err);
+		return open_pickle(f, err);
 	default:
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS671 not written by torch.save: neither an archive nor "
@@ -252,8 +212,9 @@ static int add_file(struct file *f, struct optimfs_error *err)
 	}
 }
 
-static int open_file(struct file *f, int rank, struct optimfs_error *err)
+static int look(struct file *f, int rank, bool bare, struct optimfs_error *err)
 {
+	struct ofs_torch_file *out = f->out;
 	struct stat st;
 
 	f->fd = ofs_dir_open_file(&f->cat->dir, f->rel, &st, err);
@@ -261,59 +222,46 @@ static int open_file(struct file *f, int rank, struct optimfs_error *err)
 		return -1;
 	f->size = (uint64_t)st.st_size;
 	f->nhead = f->size < HEAD ? (size_t)f->size : HEAD;
-	f->object = ofs_catalog_object(f->cat, f->rel, rank, err);
-	if (f->object == OFS_NONE)
+	out->at.at.len = f->size;
+	out->at.at.object = ofs_catalog_object(f->cat, f->rel, rank, err);
+	if (out->at.at.object == OFS_NONE ||
+	    ofs_pread_all(f->fd, f->head, f->nhead, 0, err) == -1 ||
+	    (bare ? open_pickle(f, err) : open_any(f, err)) == -1)
 		return -1;
-	return ofs_pread_all(f->fd, f->head, f->nhead, 0, err);
+	if (out->is_zip)
+		out->at.zip = &out->zip;
+	out->at.storage = out->legacy.storage;
+	out->at.nstorage = out->legacy.n;
+	return ofs_note_globals(f->cat, out->doc, f->rel, err);
 }
 
-static int with_file(struct ofs_catalog *cat, const char *rel, int rank,
-    const uint32_t *prefix, size_t npref,
-    int (*add)(struct file *f, struct optimfs_error *err),
-    struct optimfs_error *err)
+int ofs_torch_file_open(struct ofs_torch_file *out, struct ofs_catalog *cat,
+    const char *rel, int rank, bool bare, struct optimfs_error *err)
 {
-	struct file f = { .cat = cat,
-		.rel = rel,
-		.fd = -1,
-		.prefix = prefix,
-		.npref = npref };
-	int ret = open_file(&f, rank, err);
+	struct file f = { .cat = cat, .rel = rel, .fd = -1, .out = out };
+	int ret;
 
-	if (ret == 0) {
-		ret = add(&f, err);
-		if (ret == -1)
-			optimfs_fail_in(err, "%s", rel);
-	}
+	*out = (struct ofs_torch_file){ 0 };
+	ret = look(&f, rank, bare, err);
 	if (f.fd != -1)
 		close(f.fd);
-	return ret;
+	if (ret == 0)
+		return 0;
+	ofs_torch_file_fini(out);
+	optimfs_fail_in(err, "%s", rel);
+	return -1;
 }
 
-int ofs_torch_read_file(struct ofs_catalog *cat, const char *rel, int rank,
-    const uint32_t *prefix, size_t npref, struct optimfs_error *err)
+void ofs_torch_file_fini(struct ofs_torch_file *f)
 {
-	return with_file(cat, rel, rank, prefix, npref, add_file, err);
+	ofs_pickle_free(f->doc);
+	if (f->is_zip)
+		ofs_zip_fini(&f->zip);
+	ofs_legacy_fini(&f->legacy);
+	*f = (struct ofs_torch_file){ 0 };
 }
 
 /* The formats. */
-
-static int read_part(struct ofs_catalog *cat, const struct ofs_part *part,
-    const struct optimfs_options *opt, const char *format,
-    int (*add)(struct file *f, struct optimfs_error *err),
-    struct optimfs_error *err)
-{
-	uint32_t prefix[OFS_PART_PREFIX], notes = cat->nnotes;
-	size_t n;
-
-	if (ofs_part_prefix(cat, part, prefix, &n, err) == -1 ||
-	    with_file(cat, part->rel, part->rank, prefix, n, add, err) == -1)
-		return -1;
-	if (cat->format == NULL)
-		cat->format = format;
-	if (opt == NULL || !opt->strict)
-		return 0;
-	return ofs_refuse_calls(cat, notes, err);
-}
 
 /* The first bytes of rel; 0 when it is not a file that can be read. */
 static size_t read_head(const struct ofs_dir *dir, const char *rel,
@@ -371,16 +319,10 @@ static int probe_torch(const struct ofs_dir *dir, const char *rel)
 	}
 }
 
-static int read_torch(struct ofs_catalog *cat, const struct ofs_part *part,
-    const struct optimfs_options *opt, struct optimfs_error *err)
-{
-	return read_part(cat, part, opt, "torch", add_file, err);
-}
-
 const struct ofs_format ofs_format_torch = {
 	.name = "torch",
 	.probe = probe_torch,
-	.read = read_torch,
+	.read = ofs_ranks_read,
 };
 
 static int probe_pickle(const struct ofs_dir *dir, const char *rel)
@@ -393,14 +335,8 @@ static int probe_pickle(const struct ofs_dir *dir, const char *rel)
 	return ends_with(rel, ".pkl") || ends_with(rel, ".pickle") ? 80 : 30;
 }
 
-static int read_pickle(struct ofs_catalog *cat, const struct ofs_part *part,
-    const struct optimfs_options *opt, struct optimfs_error *err)
-{
-	return read_part(cat, part, opt, "pickle", add_pickle, err);
-}
-
 const struct ofs_format ofs_format_pickle = {
 	.name = "pickle",
 	.probe = probe_pickle,
-	.read = read_pickle,
+	.read = ofs_ranks_read,
 };

@@ -18,9 +18,7 @@ int ofs_torch_leaves_init(struct ofs_torch_leaves *l, struct ofs_catalog *cat,
     const struct ofs_pickle *doc, const struct ofs_torch_archive *at,
     struct optimfs_error *err)
 {
-	*l = (struct ofs_torch_leaves){
-		.cat = cat, .doc = doc, .at = at, .first = cat->ntensors
-	};
+	*l = (struct ofs_torch_leaves){ .cat = cat, .doc = doc, .at = at };
 	if (at != NULL)
 		l->nuse = at->zip != NULL ? at->zip->n : at->nstorage;
 	l->use = calloc(l->nuse + 1, sizeof(*l->use));
@@ -35,7 +33,7 @@ void ofs_torch_leaves_fini(struct ofs_torch_leaves *l)
 {
 	free(l->use);
 	free(l->known);
-	free(l->storage);
+	free(l->placed);
 }
 
 static int no_note(struct optimfs_error *err)
@@ -122,9 +120,9 @@ static int missing(const struct ofs_torch_leaves *l, struct ofs_str key,
 	    l->at != NULL && l->at->zip != NULL ? "archive" : "pickle");
 }
 
-/* Find what t lies in and hold it against that. */
-static int place(struct ofs_torch_leaves *l, const struct ofs_torch_tensor *t,
-    struct ofs_extent *at, uint32_t *number, struct optimfs_error *err)
+int ofs_torch_place(struct ofs_torch_leaves *l,
+    const struct ofs_torch_tensor *t, struct ofs_extent *at, uint32_t *number,
+    struct optimfs_error *err)
 {
 	*number = OFS_NONE;
 	if (l->at == NULL || !find_storage(l, t->key, at, number))
@@ -161,56 +159,62 @@ static uint32_t add_view(struct ofs_torch_leaves *l,
 				    : ofs_catalog_view(l->cat, &v, err);
 }
 
-static int add_shard(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
-    const struct ofs_extent *at, struct optimfs_error *err)
+int ofs_torch_view(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
+    uint32_t *view, struct optimfs_error *err)
 {
-	struct ofs_shard s = { .at = *at, .box = OFS_NONE, .view = OFS_NONE };
-
+	*view = OFS_NONE;
 	if ((l->at->big_endian ||
 		(l->at->zip != NULL && l->at->zip->big_endian)) &&
 	    ofs_dtype_swap(t->dtype) > 1)
 		t->fix |= OFS_FIX_SWAP;
-	if (!ofs_torch_is_plain(t)) {
-		s.view = add_view(l, t, err);
-		if (s.view == OFS_NONE)
-			return -1;
-	}
+	if (ofs_torch_is_plain(t))
+		return 0;
+	*view = add_view(l, t, err);
+	return *view == OFS_NONE ? -1 : 0;
+}
+
+static int add_shard(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
+    const struct ofs_extent *at, struct optimfs_error *err)
+{
+	struct ofs_shard s = { .at = *at, .box = OFS_NONE };
+
+	if (ofs_torch_view(l, t, &s.view, err) == -1)
+		return -1;
 	return ofs_catalog_shard(l->cat, &s, err) == OFS_NONE ? -1 : 0;
 }
 
-static int remember(struct ofs_torch_leaves *l, uint32_t number,
-    struct optimfs_error *err)
+int ofs_torch_use(struct ofs_torch_leaves *l, const struct ofs_torch_tensor *t,
+    uint32_t number, uint32_t tensor, struct optimfs_error *err)
 {
-	if (l->nstorage == l->cap) {
+	note_use(&l->use[number], t);
+	if (l->nplaced == l->cap) {
 		size_t cap = l->cap == 0 ? 64 : 2 * l->cap;
-		uint32_t *p = reallocarray(l->storage, cap, sizeof(*p));
+		struct ofs_torch_placed *p =
+		    reallocarray(l->placed, cap, sizeof(*p));
 
 		if (p == NULL)
 			return optimfs_fail(err, ENOMEM,
 			    "OFS443 out of memory for %zu tensors", cap);
-		l->storage = p;
+		l->placed = p;
 		l->cap = cap;
 	}
-	l->storage[l->nstorage++] = number;
+	l->placed[l->nplaced++] = (struct ofs_torch_placed){ tensor, number };
 	return 0;
 }
 
-static int add_entry(struct ofs_torch_leaves *l, uint32_t path,
-    enum ofs_entry_kind kind, uint32_t ref, struct optimfs_error *err)
+static int add_entry(struct ofs_torch_leaves *l, uint32_t path, uint8_t kind,
+    uint32_t ref, struct optimfs_error *err)
 {
-	struct ofs_entry e = { .path = path,
-		.tree = OFS_NONE,
-		.ref = ref,
-		.kind = (uint8_t)kind };
+	struct ofs_entry e = {
+		.path = path, .tree = OFS_NONE, .ref = ref, .kind = kind
+	};
 
-	if (ref == OFS_NONE)
-		return -1;
 	return ofs_catalog_entry(l->cat, &e, err) == OFS_NONE ? -1 : 0;
 }
 
 /* why, when not NULL, is what is wrong with it. */
 static int add_tensor(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
-    const struct optimfs_error *why, uint32_t path, struct optimfs_error *err)
+    const struct optimfs_error *why, uint32_t *ref, struct optimfs_error *err)
 {
 	struct ofs_tensor x = { .ndim = t->ndim,
 		.grid_ndim = t->ndim,
@@ -224,10 +228,8 @@ static int add_tensor(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
 	x.shape = x.grid = ofs_catalog_dims(l->cat, t->shape, t->ndim, err);
 	if (x.shape == OFS_NONE)
 		return -1;
-	if (why == NULL && place(l, t, &at, &number, &reason) == -1)
+	if (why == NULL && ofs_torch_place(l, t, &at, &number, &reason) == -1)
 		why = &reason;
-	if (number != OFS_NONE)
-		note_use(&l->use[number], t);
 	x.shard = l->cat->nshards;
 	if (why != NULL) {
 		x.error = ofs_catalog_note(l->cat, OFS_NOTE_ERROR, why->code,
@@ -239,15 +241,14 @@ static int add_tensor(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
 		if (add_shard(l, t, &at, err) == -1)
 			return -1;
 	}
-	if (remember(l, number, err) == -1)
+	*ref = ofs_catalog_tensor(l->cat, &x, err);
+	if (*ref == OFS_NONE)
 		return -1;
-	return add_entry(l, path, OFS_ENTRY_TENSOR,
-	    ofs_catalog_tensor(l->cat, &x, err), err);
+	return number == OFS_NONE ? 0 : ofs_torch_use(l, t, number, *ref, err);
 }
 
-/* A leaf that cannot be a value: reading it says why. */
-static int add_damaged(struct ofs_torch_leaves *l,
-    const struct optimfs_error *why, uint32_t path, struct optimfs_error *err)
+int ofs_torch_damaged(struct ofs_torch_leaves *l,
+    const struct optimfs_error *why, uint32_t *ref, struct optimfs_error *err)
 {
 	struct ofs_item item = { 0 };
 
@@ -257,8 +258,8 @@ static int add_damaged(struct ofs_torch_leaves *l,
 	    why->text);
 	if (item.error == OFS_NONE)
 		return no_note(err);
-	return add_entry(l, path, OFS_ENTRY_ITEM,
-	    ofs_catalog_item(l->cat, &item, err), err);
+	*ref = ofs_catalog_item(l->cat, &item, err);
+	return *ref == OFS_NONE ? -1 : 0;
 }
 
 /* A search for tensors inside a value. */
@@ -335,13 +336,14 @@ static int note_hidden(struct ofs_torch_leaves *l, uint32_t node,
 	return 0;
 }
 
-static int add_value(struct ofs_torch_leaves *l, uint32_t node, uint32_t path,
+static int add_value(struct ofs_torch_leaves *l, uint32_t node, uint32_t *ref,
     struct optimfs_error *err)
 {
 	if (hides_tensor(l, node) && note_hidden(l, node, err) == -1)
 		return -1;
-	return add_entry(l, path, OFS_ENTRY_VALUE,
-	    ofs_catalog_value(l->cat, l->doc, node, err), err);
+	l->values = true;
+	*ref = ofs_catalog_value(l->cat, l->doc, node, err);
+	return *ref == OFS_NONE ? -1 : 0;
 }
 
 static int note_quantized(struct ofs_torch_leaves *l, struct optimfs_error *err)
@@ -357,42 +359,50 @@ static int note_quantized(struct ofs_torch_leaves *l, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_torch_leaf(struct ofs_torch_leaves *l, uint32_t node, uint32_t path,
-    struct optimfs_error *err)
+int ofs_torch_leaf_ref(struct ofs_torch_leaves *l, uint32_t node, uint8_t *kind,
+    uint32_t *ref, struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 };
 	struct ofs_torch_tensor t;
 	int is = ofs_torch_tensor(l->doc, node, &t, &why);
 
-	if (is == 0)
-		return add_value(l, node, path, err);
+	*kind = OFS_ENTRY_VALUE;
+	if (is == 0 ||
+	    (is == -1 && t.dtype == OFS_DTYPE_NONE && why.code == EOPNOTSUPP))
+		return add_value(l, node, ref, err);
+	*kind = OFS_ENTRY_ITEM;
+	if (is == -1 && t.dtype == OFS_DTYPE_NONE)
+		return ofs_torch_damaged(l, &why, ref, err);
+	*kind = OFS_ENTRY_TENSOR;
 	if (is == 1 && t.quantized && note_quantized(l, err) == -1)
 		return -1;
-	if (is == 1)
-		return add_tensor(l, &t, NULL, path, err);
-	if (t.dtype != OFS_DTYPE_NONE)
-		return add_tensor(l, &t, &why, path, err);
-	if (why.code == EOPNOTSUPP)
-		return add_value(l, node, path, err);
-	return add_damaged(l, &why, path, err);
+	return add_tensor(l, &t, is == 1 ? NULL : &why, ref, err);
+}
+
+int ofs_torch_leaf(struct ofs_torch_leaves *l, uint32_t node, uint32_t path,
+    struct optimfs_error *err)
+{
+	uint32_t ref;
+	uint8_t kind;
+
+	if (ofs_torch_leaf_ref(l, node, &kind, &ref, err) == -1)
+		return -1;
+	return add_entry(l, path, kind, ref, err);
 }
 
 int ofs_torch_leaves_end(struct ofs_torch_leaves *l, struct optimfs_error *err)
 {
 	uint32_t note;
 
-	for (size_t i = 0; i < l->nstorage; i++) {
-		struct ofs_tensor *t = &l->cat->tensors[l->first + i];
-
-		if (l->storage[i] == OFS_NONE ||
-		    !l->use[l->storage[i]].conflict)
+	for (size_t i = 0; i < l->nplaced; i++) {
+		if (!l->use[l->placed[i].storage].conflict)
 			continue;
 		note = ofs_catalog_note(l->cat, OFS_NOTE_ERROR, EUCLEAN,
 		    "OFS435 tensors disagree about the type or size of the "
 		    "storage they share");
 		if (note == OFS_NONE)
 			return no_note(err);
-		t->error = note;
+		l->cat->tensors[l->placed[i].tensor].error = note;
 	}
 	return 0;
 }

@@ -20,20 +20,21 @@ struct ofs_torch_leaves {
 	/* of each record or storage of at */
 	struct ofs_torch_use *use;
 	size_t nuse;
-	/* of each tensor added, from first on: its storage, or OFS_NONE */
-	uint32_t first, *storage;
-	size_t nstorage, cap;
+	/* the tensors added, and which record or storage each lies in */
+	struct ofs_torch_placed {
+		uint32_t tensor, storage;
+	} * placed;
+	size_t nplaced, cap;
 	/* what is known of each node of doc, so that a value that is referred
 	 * to a million times is looked into once */
 	uint8_t *known; /* enum ofs_torch_known */
 	bool quantized; /* said so */
+	bool values;    /* some were added: doc must outlive cat */
 };
 
 enum ofs_torch_known {
-	OFS_TORCH_WALKED = 1,   /* it was seen whether it */
-	OFS_TORCH_NESTS = 2,    /* becomes a directory */
-	OFS_TORCH_SEARCHED = 4, /* it was seen whether it */
-	OFS_TORCH_HIDES = 8,    /* has tensors inside */
+	OFS_TORCH_SEARCHED = 1, /* it was seen whether it */
+	OFS_TORCH_HIDES = 2,    /* has tensors inside */
 };
 
 int ofs_torch_leaves_init(struct ofs_torch_leaves *l, struct ofs_catalog *cat,
@@ -44,6 +45,25 @@ void ofs_torch_leaves_fini(struct ofs_torch_leaves *l);
  * the leaf's error, not a failure. */
 int ofs_torch_leaf(struct ofs_torch_leaves *l, uint32_t node, uint32_t path,
     struct optimfs_error *err);
+/* The same without an entry: what it would refer to. */
+int ofs_torch_leaf_ref(struct ofs_torch_leaves *l, uint32_t node, uint8_t *kind,
+    uint32_t *ref, struct optimfs_error *err);
+/* Where the storage of t, which is a tensor of l's document, is: *at is its
+ * extent, and *number the record's or storage's. EIO when it is not there, and
+ * whatever ofs_torch_check says. */
+int ofs_torch_place(struct ofs_torch_leaves *l,
+    const struct ofs_torch_tensor *t, struct ofs_extent *at, uint32_t *number,
+    struct optimfs_error *err);
+/* Remember that the tensor, an index of the catalog, has the storage of t. */
+int ofs_torch_use(struct ofs_torch_leaves *l, const struct ofs_torch_tensor *t,
+    uint32_t number, uint32_t tensor, struct optimfs_error *err);
+/* Index of a struct ofs_view of t, or *view is OFS_NONE where t is its whole
+ * storage in C order. t->fix is completed. */
+int ofs_torch_view(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
+    uint32_t *view, struct optimfs_error *err);
+/* An item at which reading fails with why. */
+int ofs_torch_damaged(struct ofs_torch_leaves *l,
+    const struct optimfs_error *why, uint32_t *ref, struct optimfs_error *err);
 /* After the last one: tensors that disagree about a storage get an error. */
 int ofs_torch_leaves_end(struct ofs_torch_leaves *l, struct optimfs_error *err);
 

@@ -11,6 +11,7 @@
 #include "format/torch.h"
 #include "format/torch_key.h"
 #include "format/torch_leaf.h"
+#include "format/torch_sharded.h"
 
 /* Containers within containers. The parser's own limit is lower. */
 #define MAX_DEPTH 256
@@ -26,10 +27,19 @@ struct frame {
 	uint32_t *key; /* of a dict: components; OFS_NONE: given again later */
 };
 
+enum known {
+	WALKED = 1, /* it was seen whether it */
+	NESTS = 2,  /* becomes a directory */
+};
+
 struct walk {
-	struct ofs_torch_leaves leaves;
 	struct ofs_catalog *cat;
 	const struct ofs_pickle *doc;
+	ofs_torch_visit_fn *leaf;
+	void *ctx;
+	/* what is known of each node of doc, so that a value that is referred
+	 * to a million times is looked into once */
+	uint8_t *known;  /* enum known */
 	uint64_t visits; /* left */
 	uint32_t *path;  /* components down to the item at hand */
 	size_t nprefix;
@@ -63,22 +73,23 @@ static bool is_tensor(const struct ofs_pickle *doc, uint32_t node)
 	struct ofs_torch_tensor t;
 
 	return (kind == OFS_PK_OBJECT || kind == OFS_PK_PERSID) &&
-	    ofs_torch_tensor(doc, node, &t, NULL) != 0;
+	    (ofs_torch_is_sharded(doc, node) ||
+		ofs_torch_tensor(doc, node, &t, NULL) != 0);
 }
 
 /* What is known of node, or what an item says of the list it is in: 1 when it
  * makes it a directory, 0 when not, -1 when the item must be looked into. */
 static int nests(const struct walk *w, uint32_t node)
 {
-	uint8_t known = w->leaves.known[node];
+	uint8_t known = w->known[node];
 
 	if (ofs_pk_kind(w->doc, node) == OFS_PK_DICT || is_tensor(w->doc, node))
 		return 1;
 	if (!is_sequence(w->doc, node))
 		return 0;
-	if ((known & OFS_TORCH_WALKED) == 0)
+	if ((known & WALKED) == 0)
 		return -1;
-	return (known & OFS_TORCH_NESTS) != 0;
+	return (known & NESTS) != 0;
 }
 
 struct level {
@@ -91,7 +102,7 @@ static unsigned look(struct walk *w, struct level *stack, unsigned depth)
 {
 	struct level *top = &stack[depth - 1];
 	uint32_t n = ofs_pk_len(w->doc, top->node);
-	uint8_t verdict = OFS_TORCH_WALKED;
+	uint8_t verdict = WALKED;
 
 	for (; top->next < n; top->next++) {
 		uint32_t item = ofs_pk_item(w->doc, top->node, top->next);
@@ -102,11 +113,11 @@ static unsigned look(struct walk *w, struct level *stack, unsigned depth)
 			return depth + 1;
 		}
 		if (is == 1) {
-			verdict |= OFS_TORCH_NESTS;
+			verdict |= NESTS;
 			break;
 		}
 	}
-	w->leaves.known[top->node] |= verdict;
+	w->known[top->node] |= verdict;
 	return depth - 1;
 }
 
@@ -247,7 +258,7 @@ static int add(struct walk *w, uint32_t node)
 	path = ofs_catalog_path(w->cat, w->path, n, w->err);
 	if (path == OFS_NONE)
 		return -1;
-	return ofs_torch_leaf(&w->leaves, node, path, w->err);
+	return w->leaf(w->ctx, path, node, w->err);
 }
 
 /* The next item of the innermost container. */
@@ -281,12 +292,12 @@ static int walk(struct walk *w, uint32_t root)
 		ret = step(w);
 	while (w->depth > 0)
 		leave(w);
-	return ret == 0 ? ofs_torch_leaves_end(&w->leaves, w->err) : ret;
+	return ret;
 }
 
-int ofs_torch_add(struct ofs_catalog *cat, const struct ofs_pickle *doc,
-    uint32_t root, const struct ofs_torch_archive *at, const uint32_t *prefix,
-    size_t npref, struct optimfs_error *err)
+int ofs_torch_walk(struct ofs_catalog *cat, const struct ofs_pickle *doc,
+    uint32_t root, const uint32_t *prefix, size_t npref,
+    ofs_torch_visit_fn *leaf, void *ctx, struct optimfs_error *err)
 {
 	struct walk *w = calloc(1, sizeof(*w));
 	int ret = -1;
@@ -296,23 +307,47 @@ int ofs_torch_add(struct ofs_catalog *cat, const struct ofs_pickle *doc,
 		    "OFS443 out of memory for the walk of a pickle");
 	w->cat = cat;
 	w->doc = doc;
+	w->leaf = leaf;
+	w->ctx = ctx;
 	w->visits =
 	    MAX_VISITS + VISITS_PER_NODE * (uint64_t)ofs_pickle_nodes(doc);
 	w->nprefix = npref;
 	w->err = err;
 	w->path = calloc(npref + MAX_DEPTH + 1, sizeof(*w->path));
-	if (w->path == NULL) {
+	w->known = calloc(ofs_pickle_nodes(doc), sizeof(*w->known));
+	if (w->path == NULL || w->known == NULL) {
 		optimfs_fail(err, ENOMEM, "OFS443 out of memory for a path");
 		goto out;
 	}
 	if (npref > 0)
 		memcpy(w->path, prefix, npref * sizeof(*prefix));
-	if (ofs_torch_leaves_init(&w->leaves, cat, doc, at, err) == 0)
-		ret = walk(w, root);
-	ofs_torch_leaves_fini(&w->leaves);
+	ret = walk(w, root);
 out:
 	ofs_buf_fini(&w->text);
 	free(w->path);
+	free(w->known);
 	free(w);
+	return ret;
+}
+
+static int add_leaf(void *ctx, uint32_t path, uint32_t node,
+    struct optimfs_error *err)
+{
+	return ofs_torch_leaf(ctx, node, path, err);
+}
+
+int ofs_torch_add(struct ofs_catalog *cat, const struct ofs_pickle *doc,
+    uint32_t root, const struct ofs_torch_archive *at, const uint32_t *prefix,
+    size_t npref, struct optimfs_error *err)
+{
+	struct ofs_torch_leaves leaves;
+	int ret = ofs_torch_leaves_init(&leaves, cat, doc, at, err);
+
+	if (ret == 0)
+		ret = ofs_torch_walk(cat, doc, root, prefix, npref, add_leaf,
+		    &leaves, err);
+	if (ret == 0)
+		ret = ofs_torch_leaves_end(&leaves, err);
+	ofs_torch_leaves_fini(&leaves);
 	return ret;
 }

@@ -40,6 +40,9 @@ static const char *detect(const char *path, const char *rel, const char *type,
 		ofs_buf_printf(&b, "%s%s", i == 0 ? "" : "; ", p->format->name);
 		if (p->rel[0] != '\0')
 			ofs_buf_printf(&b, " %s", p->rel);
+		for (size_t k = 1; k < p->nfiles; k++)
+			ofs_buf_printf(&b, " %s/%d", p->file[k].rel,
+			    p->file[k].rank);
 		for (int k = 0; k < 4 && p->prefix[k] != NULL; k++)
 			ofs_buf_printf(&b, "%s%s", k == 0 ? " as " : "/",
 			    p->prefix[k]);
@@ -228,8 +231,8 @@ static void made_ones(void)
 		    "torch model.pt as model?; torch optim.pt as optim?; "
 		    "torch train.pt as train?" },
 		{ "rank files", fill_ranks,
-		    "torch optim_rank0.pt as optim_rank0 of 0?; torch "
-		    "optim_rank12.pt as optim_rank12 of 12?; pickle "
+		    "torch optim_rank0.pt optim_rank12.pt/12 as optim of 0?; "
+		    "pickle "
 		    "plain.pkl as plain?; torch same.bin as same.bin?; torch "
 		    "same.pt as same.pt?" },
 		{ "one file", fill_alone, "torch ckpt.pt" },

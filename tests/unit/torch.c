@@ -352,28 +352,22 @@ static void wrappers(void)
 	mktorch_fini(&m);
 }
 
-/* The text of a value. */
-static void is_value(const struct mktorch *m, const char *path,
-    const char *want)
-{
-	const struct ofs_entry *e = mktorch_find(m, path);
-	struct optimfs_error err;
-	struct ofs_buf out = { 0 };
-
-	if (!ok(e != NULL && e->kind == OFS_ENTRY_VALUE, "%s: a value", path))
-		return;
-	is_int(ofs_text_value(m->h.cat->values[e->ref].doc,
-		   m->h.cat->values[e->ref].node, false, &out, &err),
-	    0, "%s: has text", path);
-	ofs_buf_putc(&out, '\0');
-	is_str((char *)out.data, want, "%s: its text", path);
-	ofs_buf_fini(&out);
-}
-
 static void call(struct ofs_buf *b, const char *name)
 {
 	mk_global(b, "torch._utils", name);
 	mk_ops(b, "(");
+}
+
+/* What is wrong with an item. */
+static int item_error(const struct mktorch *m, const char *path,
+    struct optimfs_error *err)
+{
+	const struct ofs_entry *e = mktorch_find(m, path);
+
+	if (e == NULL || e->kind != OFS_ENTRY_ITEM)
+		return -1;
+	ofs_catalog_fail(m->h.cat, m->h.cat->items[e->ref].error, err);
+	return err->code;
 }
 
 /* Kinds that are named but not shown. */
@@ -423,7 +417,7 @@ static void unsupported(void)
 	mk_ops(b, "u");
 	read_good(&m, "what is not supported");
 	is_str(mktorch_paths(&m),
-	    "T meta\nT sparse\nV nested\nV opaque\nV sharded\nT good\n",
+	    "T meta\nT sparse\nV nested\nV opaque\nI sharded\nT good\n",
 	    "paths");
 	is_int(mktorch_bytes(&m, "meta", f, 48, &err), -1, "meta");
 	is_error(err, ENODATA, "OFS533", "has no data");
@@ -435,12 +429,8 @@ static void unsupported(void)
 	       "OFS421 x.pt: tensors inside values of class "
 	       "my.package.Thing"),
 	    "hidden tensors are told");
-	ok(mktorch_noted(&m, OFS_NOTE_WARNING,
-	       "OFS421 x.pt: tensors inside values of class "
-	       "torch.distributed.tensor.DTensor"),
-	    "by the name of their class");
-	is_value(&m, "sharded",
-	    "{\"__opaque__\": \"torch.distributed.tensor.DTensor\"}\n");
+	is_int(item_error(&m, "sharded", &err), EUCLEAN, "sharded");
+	is_error(err, EUCLEAN, "OFS691", "without a spec");
 	ok(mktorch_noted(&m, OFS_NOTE_WARNING,
 	       "OFS420 x.pt: pickle calls my.package.Thing"),
 	    "and the call");
@@ -559,7 +549,9 @@ static void other_files(void)
 static void strict(void)
 {
 	struct optimfs_options opt = { .strict = true };
-	struct ofs_part part = { .rel = (char[]){ "p.pkl" }, .rank = -1 };
+	struct ofs_part part = { .format = &ofs_format_pickle,
+		.rel = (char[]){ "p.pkl" },
+		.rank = -1 };
 	struct optimfs_error err = { 0 };
 	struct mktorch m;
 

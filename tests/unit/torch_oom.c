@@ -115,7 +115,7 @@ static int attempt(const char *dir, const char *name, long n, bool *reached,
     uint32_t *entries, struct optimfs_error *err)
 {
 	char path[256];
-	struct ofs_part part = { .rank = -1 };
+	struct ofs_part part = { .format = &ofs_format_torch, .rank = -1 };
 	struct ofs_catalog *cat;
 	struct ofs_dir d;
 	int ret;

@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static int read_real(struct mktorch *m, const char *path,
     struct optimfs_error *err)
 {
 	char *dir = strdup(path), *name;
-	struct ofs_part part = { .rank = -1 };
+	struct ofs_part part = { .format = &ofs_format_torch, .rank = -1 };
 	struct ofs_dir d;
 	int ret = -1;
 
@@ -61,7 +62,10 @@ static void read_tensors(const struct mktorch *m, const char *path)
 			ok(strncmp(cat->notes[t->error].text, "OFS533", 6) == 0,
 			    "%s: %s", path, cat->notes[t->error].text);
 		else if (mktorch_entry(m, &cat->entries[i], buf, n, &err) == -1)
-			ok(false, "%s: tensor %u: %s", path, i, err.text);
+			ok(err.code == EIO && cat->world_size > 1,
+			    "%s: tensor %u, of which other ranks have the "
+			    "rest: %s",
+			    path, i, err.text);
 		else
 			ntensors++;
 		free(buf);

@@ -1,0 +1,183 @@
+/* placement.c - how a mesh of ranks cuts one dimension of a DTensor */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/placement.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checked.h"
+
+/* A growing list of runs. */
+struct runs {
+	struct ofs_run *v;
+	uint32_t n, cap;
+};
+
+static int add_run(struct runs *r, uint64_t first, uint64_t count,
+    struct optimfs_error *err)
+{
+	struct ofs_run *last = r->n > 0 ? &r->v[r->n - 1] : NULL;
+
+	if (count == 0)
+		return 0;
+	if (last != NULL && last->first + last->count == first) {
+		last->count += count;
+		return 0;
+	}
+	if (r->n == OFS_MAX_RUNS)
+		return optimfs_fail(err, E2BIG,
+		    "OFS694 a rank's part of one dimension is in more than %d "
+		    "pieces",
+		    OFS_MAX_RUNS);
+	if (r->n == r->cap) {
+		uint32_t cap = r->cap == 0 ? 4 : 2 * r->cap;
+		struct ofs_run *v = reallocarray(r->v, cap, sizeof(*v));
+
+		if (v == NULL)
+			return optimfs_fail(err, ENOMEM,
+			    "OFS443 out of memory for the parts of a tensor");
+		r->v = v;
+		r->cap = cap;
+	}
+	r->v[r->n++] = (struct ofs_run){ first, count };
+	return 0;
+}
+
+static uint64_t total(const struct runs *r)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < r->n; i++)
+		n += r->v[i].count;
+	return n;
+}
+
+/* torch.chunk: the i-th of m chunks of n elements, of which the last ones may
+ * be shorter or empty. */
+static struct ofs_run chunk(uint64_t n, uint64_t m, uint64_t i)
+{
+	uint64_t size = n / m + (n % m != 0), first;
+
+	if (size == 0 || i > n / size)
+		return (struct ofs_run){ n, 0 };
+	first = i * size;
+	return (struct ofs_run){ first, n - first < size ? n - first : size };
+}
+
+/* Append what stands at [first, first + count) when from's runs are laid end
+ * to end. */
+static int cut(const struct runs *from, struct ofs_run want, struct runs *to,
+    struct optimfs_error *err)
+{
+	uint64_t at = 0, end = want.first + want.count;
+
+	for (uint32_t i = 0; i < from->n && at < end; i++) {
+		struct ofs_run r = from->v[i];
+		uint64_t lo = want.first > at ? want.first - at : 0;
+		uint64_t hi = end - at < r.count ? end - at : r.count;
+
+		if (lo < hi && add_run(to, r.first + lo, hi - lo, err) == -1)
+			return -1;
+		at += r.count;
+	}
+	return 0;
+}
+
+/* Of each of split chunks of r the i-th of m parts. */
+static int shard(struct runs *r, uint64_t split, uint64_t m, uint64_t i,
+    struct optimfs_error *err)
+{
+	struct runs to = { 0 };
+	uint64_t n = total(r);
+
+	for (uint64_t k = 0; k < split; k++) {
+		struct ofs_run whole = chunk(n, split, k);
+		struct ofs_run part = chunk(whole.count, m, i);
+
+		if (whole.count == 0)
+			break; /* and so are all behind it */
+		part.first += whole.first;
+		if (cut(r, part, &to, err) == -1) {
+			free(to.v);
+			return -1;
+		}
+	}
+	free(r->v);
+	*r = to;
+	return 0;
+}
+
+static bool cuts(const struct ofs_placement *p, uint32_t dim)
+{
+	return p->kind == OFS_SHARD && p->dim == dim;
+}
+
+/* Where in an order of mesh dimensions the factor says that one comes: behind
+ * so many that their sizes' product is split. False: it says something else. */
+static bool find_turn(const uint32_t *order, uint32_t n, const uint64_t *mesh,
+    uint64_t split, uint32_t *turn)
+{
+	uint64_t product = 1;
+
+	for (*turn = 0; product != split; ++*turn)
+		if (*turn == n ||
+		    !ofs_mul_u64(product, mesh[order[*turn]], &product) ||
+		    product > split)
+			return false;
+	return true;
+}
+
+/* In which order the mesh's dimensions cut; how many do. */
+static uint32_t find_order(const struct ofs_placement *p, const uint64_t *mesh,
+    uint32_t nmesh, uint32_t dim, uint32_t *order, bool *literal)
+{
+	uint32_t n = 0, turn;
+
+	for (uint32_t i = nmesh; i-- > 0 && !*literal;) {
+		if (!cuts(&p[i], dim))
+			continue;
+		if (!find_turn(order, n, mesh, p[i].split, &turn)) {
+			*literal = true;
+			break;
+		}
+		memmove(order + turn + 1, order + turn,
+		    (n - turn) * sizeof(*order));
+		order[turn] = i;
+		n++;
+	}
+	if (!*literal)
+		return n;
+	n = 0;
+	for (uint32_t i = 0; i < nmesh; i++)
+		if (cuts(&p[i], dim))
+			order[n++] = i;
+	return n;
+}
+
+int ofs_placement_runs(const struct ofs_placement *p, const uint64_t *mesh,
+    const uint64_t *coordinate, uint32_t nmesh, uint32_t dim, uint64_t n,
+    bool literal, struct ofs_run **run, uint32_t *nruns,
+    struct optimfs_error *err)
+{
+	uint32_t order[OFS_MAX_MESH], norder;
+	struct runs r = { 0 };
+	int ret = add_run(&r, 0, n, err);
+
+	norder = find_order(p, mesh, nmesh, dim, order, &literal);
+	for (uint32_t k = 0; k < norder && ret == 0; k++) {
+		uint32_t i = order[k];
+
+		ret = shard(&r, literal ? p[i].split : 1, mesh[i],
+		    coordinate[i], err);
+	}
+	if (ret == -1) {
+		free(r.v);
+		return -1;
+	}
+	*run = r.v;
+	*nruns = r.n;
+	return 0;
+}

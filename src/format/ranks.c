@@ -1,0 +1,335 @@
+/* ranks.c - the files that the ranks of one job left, put together */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/ranks.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/globals.h"
+#include "format/part.h"
+#include "format/torch_sharded.h"
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM,
+	    "OFS443 out of memory for the leaves of files");
+}
+
+/* Collecting. */
+
+struct collector {
+	struct ofs_ranks *set;
+	uint32_t file, cap;
+};
+
+/* What a ShardedTensor or a mesh says of the job. */
+static void listen(struct ofs_ranks_file *f, uint32_t node)
+{
+	struct ofs_torch_sharded s;
+
+	if (f->said_world != 0 || !ofs_torch_is_sharded(f->doc, node) ||
+	    ofs_torch_sharded(f->doc, node, &s, NULL) == -1)
+		return;
+	f->said_world = s.world;
+	f->said_rank = s.rank;
+	ofs_torch_sharded_fini(&s);
+}
+
+static int collect(void *ctx, uint32_t path, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct collector *c = ctx;
+	struct ofs_ranks *set = c->set;
+
+	if (set->nleaves == c->cap) {
+		uint32_t cap = c->cap == 0 ? 256 : 2 * c->cap;
+		struct ofs_ranks_leaf *p;
+
+		if (c->cap > UINT32_MAX / 4)
+			return optimfs_fail(err, E2BIG,
+			    "OFS624 too many leaves in one set of files");
+		p = reallocarray(set->leaf, cap, sizeof(*p));
+		if (p == NULL)
+			return no_memory(err);
+		set->leaf = p;
+		c->cap = cap;
+	}
+	set->leaf[set->nleaves++] =
+	    (struct ofs_ranks_leaf){ path, c->file, node };
+	set->file[c->file].nleaves++;
+	listen(&set->file[c->file], node);
+	return 0;
+}
+
+static int read_file(struct collector *c, const char *rel, int rank, bool bare,
+    const uint32_t *prefix, size_t npref, struct optimfs_error *err)
+{
+	struct ofs_ranks_file *f = &c->set->file[c->file];
+	struct ofs_catalog *cat = c->set->cat;
+
+	f->rel = rel;
+	f->rank = rank;
+	f->said_rank = -1;
+	if (ofs_torch_file_open(&f->source, cat, rel, rank, bare, err) == -1)
+		return -1;
+	f->doc = f->source.doc;
+	f->at = f->source.at;
+	if (ofs_torch_leaves_init(&f->leaves, cat, f->doc, &f->at, err) == 0 &&
+	    ofs_torch_walk(cat, f->doc, ofs_pickle_root(f->doc), prefix, npref,
+		collect, c, err) == 0)
+		return 0;
+	optimfs_fail_in(err, "%s", rel);
+	return -1;
+}
+
+static int read_files(struct ofs_ranks *set, const struct ofs_part *part,
+    struct optimfs_error *err)
+{
+	struct ofs_part_file alone = { part->rel, part->rank };
+	const struct ofs_part_file *file =
+	    part->nfiles == 0 ? &alone : part->file;
+	size_t n = part->nfiles == 0 ? 1 : part->nfiles, npref;
+	bool bare = part->format == &ofs_format_pickle;
+	struct collector c = { .set = set };
+	uint32_t prefix[OFS_PART_PREFIX];
+
+	set->file = calloc(n, sizeof(*set->file));
+	if (set->file == NULL)
+		return no_memory(err);
+	if (ofs_part_prefix(set->cat, part, prefix, &npref, err) == -1)
+		return -1;
+	for (; c.file < n; c.file++) {
+		set->nfiles++;
+		if (read_file(&c, file[c.file].rel, file[c.file].rank, bare,
+			prefix, npref, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* Grouping. */
+
+/* Keys of two kinds may give one file the same path twice: the first ones of
+ * all files belong together, and the second ones. */
+struct order {
+	struct ofs_ranks_leaf leaf;
+	uint32_t nth, seq;
+};
+
+static int compare(uint32_t a, uint32_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+static int by_path(const void *va, const void *vb)
+{
+	const struct order *a = va, *b = vb;
+	int c = compare(a->leaf.path, b->leaf.path);
+
+	if (c == 0)
+		c = compare(a->nth, b->nth);
+	if (c == 0)
+		c = compare(a->leaf.file, b->leaf.file);
+	return c != 0 ? c : compare(a->seq, b->seq);
+}
+
+static void number(struct order *o, uint32_t n)
+{
+	for (uint32_t i = 1; i < n; i++)
+		if (o[i].leaf.path == o[i - 1].leaf.path &&
+		    o[i].leaf.file == o[i - 1].leaf.file)
+			o[i].nth = o[i - 1].nth + 1;
+}
+
+static struct order *sort_leaves(const struct ofs_ranks *set)
+{
+	struct order *o = calloc((size_t)set->nleaves + 1, sizeof(*o));
+
+	if (o == NULL)
+		return NULL;
+	for (uint32_t i = 0; i < set->nleaves; i++)
+		o[i] = (struct order){ .leaf = set->leaf[i], .seq = i };
+	qsort(o, set->nleaves, sizeof(*o), by_path);
+	number(o, set->nleaves);
+	qsort(o, set->nleaves, sizeof(*o), by_path);
+	return o;
+}
+
+/* A group where the leaf of its first file was: a leaf's place in order of
+ * seq holds the group that begins with it. */
+static void place_groups(struct ofs_ranks *set, const struct order *o,
+    uint32_t *at)
+{
+	struct ofs_ranks_group g;
+
+	for (uint32_t i = 0; i < set->nleaves; i += g.n) {
+		g = (struct ofs_ranks_group){ o[i].leaf.path, i, 1, false };
+		while (i + g.n < set->nleaves &&
+		    o[i + g.n].leaf.path == g.path &&
+		    o[i + g.n].nth == o[i].nth)
+			g.n++;
+		at[o[i].seq] = i;
+		set->group[i] = g;
+	}
+}
+
+static int group(struct ofs_ranks *set, struct optimfs_error *err)
+{
+	struct order *o = sort_leaves(set);
+	uint32_t *at = malloc(((size_t)set->nleaves + 1) * sizeof(*at));
+	struct ofs_ranks_group *all, *sorted;
+
+	all = calloc((size_t)set->nleaves + 1, sizeof(*all));
+	sorted = calloc((size_t)set->nleaves + 1, sizeof(*sorted));
+	if (o == NULL || at == NULL || all == NULL || sorted == NULL) {
+		free(o);
+		free(at);
+		free(all);
+		free(sorted);
+		return no_memory(err);
+	}
+	memset(at, 0xff, ((size_t)set->nleaves + 1) * sizeof(*at));
+	set->group = all;
+	place_groups(set, o, at);
+	for (uint32_t i = 0; i < set->nleaves; i++) {
+		set->leaf[i] = o[i].leaf;
+		if (at[i] != OFS_NONE)
+			sorted[set->ngroups++] = all[at[i]];
+	}
+	set->group = sorted;
+	free(all);
+	free(at);
+	free(o);
+	return 0;
+}
+
+/* For those who merge. */
+
+struct ofs_ranks_group *ofs_ranks_find(const struct ofs_ranks *set,
+    uint32_t path)
+{
+	for (uint32_t i = 0; i < set->ngroups; i++)
+		if (set->group[i].path == path)
+			return &set->group[i];
+	return NULL;
+}
+
+int ofs_ranks_tensor(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
+    uint32_t node, struct ofs_torch_tensor *t, struct ofs_extent *at,
+    struct optimfs_error *err)
+{
+	struct ofs_ranks_file *f = &set->file[leaf->file];
+	int is = ofs_torch_tensor(f->doc, node, t, err);
+	uint32_t number;
+
+	if (is != 1)
+		return is;
+	return ofs_torch_place(&f->leaves, t, at, &number, err) == -1 ? -1 : 1;
+}
+
+int ofs_ranks_shard(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
+    struct ofs_torch_tensor *t, const struct ofs_extent *at, uint32_t box,
+    struct optimfs_error *err)
+{
+	struct ofs_ranks_file *f = &set->file[leaf->file];
+	struct ofs_shard s = { .at = *at, .box = box };
+	struct ofs_extent again;
+	uint32_t number;
+
+	if (ofs_torch_place(&f->leaves, t, &again, &number, err) == -1 ||
+	    ofs_torch_use(&f->leaves, t, number, set->cat->ntensors, err) ==
+		-1 ||
+	    ofs_torch_view(&f->leaves, t, &s.view, err) == -1)
+		return -1;
+	return ofs_catalog_shard(set->cat, &s, err) == OFS_NONE ? -1 : 0;
+}
+
+static int add_variants(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+    uint32_t entry, struct optimfs_error *err)
+{
+	for (uint32_t i = g->first; i < g->first + g->n; i++) {
+		const struct ofs_ranks_leaf *leaf = &set->leaf[i];
+		struct ofs_ranks_file *f = &set->file[leaf->file];
+		struct ofs_variant v = { .entry = entry, .rank = f->rank };
+
+		if (ofs_torch_leaf_ref(&f->leaves, leaf->node, &v.kind, &v.ref,
+			err) == -1 ||
+		    ofs_catalog_variant(set->cat, &v, err) == OFS_NONE)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_ranks_apart(struct ofs_ranks *set, struct ofs_ranks_group *group,
+    const struct optimfs_error *why, struct optimfs_error *err)
+{
+	struct ofs_ranks_file *f = &set->file[set->leaf[group->first].file];
+	struct ofs_entry e = {
+		.path = group->path, .tree = OFS_NONE, .kind = OFS_ENTRY_ITEM
+	};
+	uint32_t entry;
+
+	group->taken = true;
+	if (ofs_torch_damaged(&f->leaves, why, &e.ref, err) == -1)
+		return -1;
+	entry = ofs_catalog_entry(set->cat, &e, err);
+	return entry == OFS_NONE ? -1 : add_variants(set, group, entry, err);
+}
+
+/* All of it. */
+
+/* Documents that values refer to live on with the catalog. */
+static int finish(struct ofs_ranks *set, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		struct ofs_ranks_file *f = &set->file[i];
+
+		if (ofs_torch_leaves_end(&f->leaves, err) == -1)
+			return -1;
+		if (!f->leaves.values)
+			continue;
+		if (ofs_catalog_doc(set->cat, f->source.doc, err) == OFS_NONE)
+			return -1;
+		f->source.doc = NULL;
+	}
+	return 0;
+}
+
+static void fini(struct ofs_ranks *set)
+{
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		ofs_torch_leaves_fini(&set->file[i].leaves);
+		ofs_torch_file_fini(&set->file[i].source);
+	}
+	free(set->file);
+	free(set->leaf);
+	free(set->group);
+}
+
+int ofs_ranks_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	struct ofs_ranks set = { .cat = cat };
+	uint32_t notes = cat->nnotes;
+	int ret = read_files(&set, part, err);
+
+	if (ret == 0)
+		ret = ofs_ranks_check(&set, err);
+	if (ret == 0)
+		ret = group(&set, err);
+	if (ret == 0)
+		ret = ofs_ranks_merge(&set, err);
+	if (ret == 0)
+		ret = finish(&set, err);
+	fini(&set);
+	if (ret == -1)
+		return -1;
+	if (cat->format == NULL)
+		cat->format = part->format->name;
+	return opt != NULL && opt->strict ? ofs_refuse_calls(cat, notes, err)
+					  : 0;
+}

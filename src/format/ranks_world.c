@@ -1,0 +1,170 @@
+/* ranks_world.c - which rank files belong together, and which are missing */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/ranks.h"
+
+/* So many missing ranks are named one by one. */
+#define MAX_NAMED 1024
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for a message");
+}
+
+/* What is written in a file is truer than its name. */
+static int set_ranks(struct ofs_ranks *set, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		struct ofs_ranks_file *f = &set->file[i];
+
+		if (f->said_rank == -1 || f->said_rank == f->rank)
+			continue;
+		if (f->rank != -1 &&
+		    ofs_catalog_note(set->cat, OFS_NOTE_WARNING, 0,
+			"OFS181 %.200s was written by rank %d", f->rel,
+			f->said_rank) == OFS_NONE)
+			return no_memory(err);
+		f->rank = f->said_rank;
+		set->cat->objects[f->at.at.object].rank = f->rank;
+	}
+	return 0;
+}
+
+/* The world that the first file says; and which one it is. */
+static const struct ofs_ranks_file *find_world(struct ofs_ranks *set)
+{
+	int highest = -1;
+
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		if (set->file[i].said_world != 0) {
+			set->world = set->file[i].said_world;
+			return &set->file[i];
+		}
+		if (set->file[i].rank > highest)
+			highest = set->file[i].rank;
+	}
+	set->world = set->nfiles > 1 ? highest + 1 : 0;
+	return NULL;
+}
+
+static int mark_surplus(struct ofs_ranks *set,
+    const struct ofs_ranks_file *first, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		struct ofs_ranks_file *f = &set->file[i];
+
+		f->surplus = f->rank >= set->world && first != NULL;
+		if (!f->surplus && first != NULL && f->said_world != 0 &&
+		    f->said_world != set->world)
+			return optimfs_fail(err, EPROTO,
+			    "OFS674 %s says that there are %d ranks, %s says "
+			    "%d: the files are not of one save",
+			    first->rel, set->world, f->rel, f->said_world);
+		if (f->surplus &&
+		    ofs_catalog_note(set->cat, OFS_NOTE_WARNING, EUCLEAN,
+			"OFS181 %.200s is left out: its rank is %d, and the "
+			"others are of %d ranks",
+			f->rel, f->rank, set->world) == OFS_NONE)
+			return no_memory(err);
+	}
+	return 0;
+}
+
+static void drop_surplus(struct ofs_ranks *set)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < set->nleaves; i++)
+		if (!set->file[set->leaf[i].file].surplus)
+			set->leaf[n++] = set->leaf[i];
+	set->nleaves = n;
+}
+
+static int by_rank(const void *va, const void *vb)
+{
+	const struct ofs_ranks_file *a = *(struct ofs_ranks_file *const *)va;
+	const struct ofs_ranks_file *b = *(struct ofs_ranks_file *const *)vb;
+
+	return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+/* The files that are left, in the order of their ranks. */
+static struct ofs_ranks_file **sort_files(struct ofs_ranks *set, uint32_t *n)
+{
+	struct ofs_ranks_file **v = calloc((size_t)set->nfiles + 1, sizeof(*v));
+
+	*n = 0;
+	for (uint32_t i = 0; v != NULL && i < set->nfiles; i++)
+		if (!set->file[i].surplus)
+			v[(*n)++] = &set->file[i];
+	if (v != NULL)
+		qsort(v, *n, sizeof(struct ofs_ranks_file *), by_rank);
+	return v;
+}
+
+static int note_missing(struct ofs_ranks *set, int rank,
+    struct optimfs_error *err)
+{
+	if (ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO,
+		"OFS140 the file of rank %d of %d is missing (beside %.200s)",
+		rank, set->world, set->file[0].rel) == OFS_NONE)
+		return no_memory(err);
+	return 0;
+}
+
+static int find_missing(struct ofs_ranks *set, struct ofs_ranks_file **v,
+    uint32_t n, struct optimfs_error *err)
+{
+	uint32_t i = 0, lost = 0;
+
+	for (int rank = 0; rank < set->world && lost < MAX_NAMED; rank++) {
+		if (i < n && v[i]->rank == rank) {
+			i++;
+			continue;
+		}
+		lost++;
+		if (note_missing(set, rank, err) == -1)
+			return -1;
+	}
+	if ((uint32_t)set->world > n &&
+	    ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO,
+		"OFS180 %.200s: %" PRIu32 " of %d rank files are there",
+		set->file[0].rel, n, set->world) == OFS_NONE)
+		return no_memory(err);
+	return 0;
+}
+
+int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err)
+{
+	const struct ofs_ranks_file *first;
+	struct ofs_ranks_file **v;
+	uint32_t n;
+	int ret = 0;
+
+	if (set_ranks(set, err) == -1)
+		return -1;
+	first = find_world(set);
+	if (mark_surplus(set, first, err) == -1)
+		return -1;
+	drop_surplus(set);
+	v = sort_files(set, &n);
+	if (v == NULL)
+		return no_memory(err);
+	for (uint32_t i = 1; i < n && ret == 0; i++)
+		if (v[i]->rank == v[i - 1]->rank)
+			ret = optimfs_fail(err, EUCLEAN,
+			    "OFS181 %s and %s are both of rank %d",
+			    v[i - 1]->rel, v[i]->rel, v[i]->rank);
+	if (ret == 0)
+		ret = find_missing(set, v, n, err);
+	free(v);
+	if (set->world > set->cat->world_size)
+		set->cat->world_size = set->world;
+	return ret;
+}
