@@ -178,6 +178,33 @@ uint32_t pk_tuple(struct pk_parser *p, const uint32_t *v, size_t n)
 	return node;
 }
 
+/* Shapes and offsets repeat as well. They never change, so that one node can
+ * stand for all that are equal; INTs that are, are mostly one node already. */
+uint32_t pk_size(struct pk_parser *p, const uint32_t *v, size_t n)
+{
+	uint32_t h = (uint32_t)n, node, *slot;
+	struct pk_node *x;
+
+	if (n == 0)
+		return PK_EMPTY_SIZE;
+	for (size_t i = 0; i < n; i++) {
+		h = (h ^ v[i]) * UINT32_C(0x9e3779b1);
+		if (pk_at(p->doc, v[i])->kind != OFS_PK_INT)
+			return pk_tuple(p, v, n);
+	}
+	slot = &p->sizes[h >> 22];
+	x = pk_at(p->doc, *slot);
+	if (*slot != 0 && pk_count(x) == n &&
+	    memcmp(pk_run(p->doc, x), v, n * sizeof(*v)) == 0)
+		return *slot;
+	node = pk_tuple(p, v, n);
+	if (node == OFS_NONE)
+		return OFS_NONE;
+	pk_at(p->doc, node)->flags |= PK_SIZE;
+	*slot = node;
+	return node;
+}
+
 uint32_t pk_container(struct pk_parser *p, enum ofs_pk_kind kind,
     uint32_t class)
 {

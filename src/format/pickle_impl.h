@@ -114,7 +114,8 @@ struct pk_parser {
 	size_t nstack, nmarks, nmemo, nputs;
 	size_t cap_stack, cap_marks, cap_memo;
 
-	uint32_t ints[1024]; /* recent INT nodes by a hash of their value */
+	uint32_t ints[1024];  /* recent INT nodes by a hash of their value */
+	uint32_t sizes[1024]; /* recent torch.Sizes by a hash of their items */
 };
 
 static inline struct pk_node *pk_at(const struct ofs_pickle *doc, uint32_t node)
@@ -186,6 +187,8 @@ uint32_t pk_blob(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
 uint32_t pk_input(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
     uint32_t n);
 uint32_t pk_tuple(struct pk_parser *p, const uint32_t *v, size_t n);
+/* The same, which torch.Size will be made of: perhaps one that is there. */
+uint32_t pk_size(struct pk_parser *p, const uint32_t *v, size_t n);
 /* An empty LIST, SET or DICT, with room for a class when it is not OFS_NONE. */
 uint32_t pk_container(struct pk_parser *p, enum ofs_pk_kind kind,
     uint32_t class);
@@ -216,6 +219,7 @@ uint32_t pk_global_of(const struct ofs_pickle *doc, uint32_t node);
 /* pickle_reduce.c */
 int pk_reduce(struct pk_parser *p, uint32_t callable, uint32_t args,
     uint32_t *out);
+bool pk_is_size(const struct pk_parser *p, uint32_t callable);
 /* torch.Size of a tuple, without its argument tuple. */
 bool pk_makes_size(const struct pk_parser *p, uint32_t callable, uint32_t t);
 uint32_t pk_size_of(struct pk_parser *p, uint32_t callable, uint32_t t);

@@ -120,11 +120,44 @@ static int memo_line(struct pk_parser *p)
 	return p->op == OP_PUT ? put(p, i) : get(p, i);
 }
 
+/* A put that comes next: *i is where to. */
+static bool take_put(const struct pk_parser *p, struct ofs_cursor *c,
+    uint64_t *i)
+{
+	uint8_t op = ofs_cursor_u8(c);
+
+	*i = p->nputs;
+	if (op == OP_BINPUT)
+		*i = ofs_cursor_u8(c);
+	else if (op == OP_LONG_BINPUT)
+		*i = ofs_cursor_le32(c);
+	else if (op != OP_MEMOIZE)
+		return false;
+	return true;
+}
+
+/* Will the tuple of the top n items, once it was put, be torch.Size's only
+ * argument? */
+static bool becomes_size(const struct pk_parser *p, size_t n)
+{
+	struct ofs_cursor ahead = p->c;
+	uint64_t i;
+
+	return p->nstack - pk_fence(p) > n && pk_is_size(p, pk_top(p, n)) &&
+	    take_put(p, &ahead, &i) && ofs_cursor_u8(&ahead) == OP_TUPLE1 &&
+	    take_put(p, &ahead, &i) && ofs_cursor_u8(&ahead) == OP_REDUCE &&
+	    !ahead.bad;
+}
+
 static int tuple(struct pk_parser *p, size_t n)
 {
+	const uint32_t *v;
+
 	if (need(p, n) == -1)
 		return -1;
-	return replace(p, n, pk_tuple(p, p->stack + p->nstack - n, n));
+	v = p->stack + p->nstack - n;
+	return replace(p, n,
+	    becomes_size(p, n) ? pk_size(p, v, n) : pk_tuple(p, v, n));
 }
 
 /* TUPLE1, a put, REDUCE, with torch.Size and a tuple on the stack: half of the
@@ -134,21 +167,13 @@ static int tuple(struct pk_parser *p, size_t n)
 static int torch_size(struct pk_parser *p)
 {
 	struct ofs_cursor ahead = p->c;
-	uint64_t i = p->nputs;
 	uint32_t made;
-	uint8_t op;
+	uint64_t i;
 
 	if (p->nstack - pk_fence(p) < 2 ||
-	    !pk_makes_size(p, pk_top(p, 1), pk_top(p, 0)))
-		return 0;
-	op = ofs_cursor_u8(&ahead);
-	if (op == OP_BINPUT)
-		i = ofs_cursor_u8(&ahead);
-	else if (op == OP_LONG_BINPUT)
-		i = ofs_cursor_le32(&ahead);
-	else if (op != OP_MEMOIZE)
-		return 0;
-	if (ofs_cursor_u8(&ahead) != OP_REDUCE || ahead.bad)
+	    !pk_makes_size(p, pk_top(p, 1), pk_top(p, 0)) ||
+	    !take_put(p, &ahead, &i) || ofs_cursor_u8(&ahead) != OP_REDUCE ||
+	    ahead.bad)
 		return 0;
 	if (remember(p, i, pk_top(p, 0) | PK_WRAPPED) == -1)
 		return -1;

@@ -36,11 +36,16 @@ static bool text_is(const struct pk_parser *p, uint32_t node, const char *s)
 	return node != OFS_NONE && ofs_pk_str_is(p->doc, node, s);
 }
 
-bool pk_makes_size(const struct pk_parser *p, uint32_t callable, uint32_t t)
+bool pk_is_size(const struct pk_parser *p, uint32_t callable)
 {
-	return is(p, callable, OFS_PK_GLOBAL) && is(p, t, OFS_PK_TUPLE) &&
+	return is(p, callable, OFS_PK_GLOBAL) &&
 	    p->doc->ginfo[pk_at(p->doc, callable)->v[0]].special ==
 	    PK_TORCH_SIZE;
+}
+
+bool pk_makes_size(const struct pk_parser *p, uint32_t callable, uint32_t t)
+{
+	return pk_is_size(p, callable) && is(p, t, OFS_PK_TUPLE);
 }
 
 /* torch.Size((...)) is the tuple itself, marked. Its pickler makes that tuple

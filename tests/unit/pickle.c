@@ -487,6 +487,29 @@ static void wrapped(void)
 	ofs_pickle_free(doc);
 }
 
+/* Sizes that are equal are one; a tuple like them is none, nor is (). */
+static void equal_sizes(void)
+{
+	struct ofs_pickle *doc =
+	    parse(P("(ctorch\nSize\nK\2K\3\x86\x94\x85\x94R"
+		    "ctorch\nSize\nK\2K\3\x86\x94\x85\x94R"
+		    "ctorch\nSize\nK\3K\2\x86\x94\x85\x94R"
+		    "ctorch\nSize\n(t\x94\x85\x94R"
+		    "K\2K\3\x86\x94)t."));
+	uint32_t root = ofs_pickle_root(doc), v[6];
+
+	for (uint32_t i = 0; i < 6; i++)
+		v[i] = ofs_pk_item(doc, root, i);
+	ok(v[0] == v[1], "equal sizes are one node");
+	ok(v[0] != v[2], "others are not");
+	is_u64(ofs_pk_len(doc, v[3]), 0, "the empty one");
+	is_str(ofs_pk_kind_name(doc, v[0]), "torch.Size", "a size");
+	is_str(ofs_pk_kind_name(doc, v[3]), "torch.Size", "an empty size");
+	is_str(ofs_pk_kind_name(doc, v[4]), "tuple", "an equal tuple");
+	is_str(ofs_pk_kind_name(doc, v[5]), "tuple", "an empty tuple");
+	ofs_pickle_free(doc);
+}
+
 /* P35: all pairs stay, the last one counts. */
 static void duplicates(void)
 {
@@ -626,6 +649,7 @@ int main(void)
 	batches();
 	shares();
 	wrapped();
+	equal_sizes();
 	duplicates();
 	streams();
 	owned();
