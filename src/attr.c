@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "fs.h"
+#include "view.h"
 
 /* Two inode numbers as one. The root of a mirror keeps its own. */
 static uint64_t mix(uint64_t a, uint64_t b)
@@ -20,6 +20,8 @@ static uint64_t mix(uint64_t a, uint64_t b)
 
 uint64_t ofs_at_ino(const struct optimfs *fs, struct ofs_at at)
 {
+	if (ofs_at_is_view(at))
+		return ofs_view_ino(fs, at);
 	if (ofs_at_static(fs, at))
 		return fs->static_ino[at.index - fs->tree.n];
 	if (at.space == OFS_SPACE_TREE)
@@ -108,7 +110,7 @@ static int static_size(struct optimfs *fs, uint32_t i,
 int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
     struct optimfs_error *err)
 {
-	const struct ofs_space *space = &fs->space[at.space];
+	const struct ofs_space *space;
 	bool dir = ofs_at_is_dir(fs, at);
 	int ret = 0;
 
@@ -127,6 +129,12 @@ int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
 		return 0;
 	if (ofs_at_static(fs, at))
 		return static_size(fs, at.index - fs->tree.n, attr, err);
+	if (ofs_at_is_view(at)) {
+		ret = ofs_view_size(fs, at, &attr->size, err);
+		attr->stored = attr->size;
+		return ret;
+	}
+	space = &fs->space[at.space];
 	ret = space->ops->size(fs, space, at.index, attr, err);
 	if (ret == 0)
 		source_attr(fs, ofs_at_entry(fs, at), attr);

@@ -90,6 +90,16 @@ int ofs_composition_box(struct ofs_composition *c,
 	return add_piece(c, &piece, err);
 }
 
+int ofs_composition_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
+    struct optimfs_error *err)
+{
+	struct ofs_piece piece = { .kind = OFS_PIECE_CRC, .len = 4 };
+
+	piece.crc.from = from;
+	piece.crc.n = n;
+	return add_piece(c, &piece, err);
+}
+
 /* The piece that holds byte off, which is inside the file. */
 static size_t find_piece(const struct ofs_composition *c, uint64_t off)
 {
@@ -117,6 +127,10 @@ static int plan_piece(const struct ofs_piece *piece,
 
 	if (piece->kind == OFS_PIECE_BYTES) {
 		memcpy(buf + dst, piece->bytes + from, to - from);
+		return 0;
+	}
+	if (piece->kind == OFS_PIECE_CRC) {
+		memset(buf + dst, 0, to - from);
 		return 0;
 	}
 	t = &cat->tensors[piece->tensor];

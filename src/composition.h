@@ -14,6 +14,7 @@ struct ofs_piece {
 	enum ofs_piece_kind {
 		OFS_PIECE_BYTES, /* literal */
 		OFS_PIECE_BOX, /* a box of a tensor, its elements in C order */
+		OFS_PIECE_CRC, /* four bytes: CRC-32 of other bytes of the file */
 	} kind;
 	uint64_t off, len; /* in the file */
 	union {
@@ -24,6 +25,9 @@ struct ofs_piece {
 			 * grid_ndim numbers; NULL for the whole tensor */
 			const uint64_t *box;
 		};
+		struct {
+			uint64_t from, n;
+		} crc;
 	};
 };
 
@@ -41,6 +45,11 @@ int ofs_composition_bytes(struct ofs_composition *c, const void *p, uint64_t n,
     struct optimfs_error *err);
 int ofs_composition_box(struct ofs_composition *c,
     const struct ofs_catalog *cat, uint32_t tensor, const uint64_t *box,
+    struct optimfs_error *err);
+
+/* The CRC-32, little-endian, of n bytes that begin at from in the file, which
+ * is whoever opened it who knows them: a plan leaves zeros there. */
+int ofs_composition_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
     struct optimfs_error *err);
 
 /* Bytes [off, off + len) of the file, which must lie inside it, into buf:

@@ -5,7 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "fs.h"
+#include "format/render.h"
+#include "view.h"
 
 /* One listing under way. */
 struct listing {
@@ -56,6 +57,41 @@ static int list_static(struct listing *l, uint32_t dir, uint64_t start)
 	return ret;
 }
 
+/* The names that are worth listing; any other that is valid resolves too. */
+static int list_views(struct listing *l, uint64_t start)
+{
+	const char *name;
+	struct ofs_at at;
+	int ret = 0;
+
+	for (uint64_t i = start; ret == 0; i++) {
+		name = i > UINT32_MAX ? NULL : ofs_layout_common((unsigned)i);
+		if (name == NULL)
+			break;
+		if (ofs_view_find(l->fs, name, &at, l->err) == -1)
+			return -1;
+		ret = give(l, at, name, i);
+	}
+	return ret;
+}
+
+static int list_view(struct listing *l, struct ofs_at dir, uint64_t start)
+{
+	char name[OFS_VIEW_NAME];
+	uint32_t n;
+	int ret = 0;
+
+	if (ofs_view_count(l->fs, dir, &n, l->err) == -1)
+		return -1;
+	for (uint64_t i = start; i < n && ret == 0; i++) {
+		struct ofs_at at = { dir.space, (uint32_t)i + 1 };
+
+		ofs_view_name(l->fs, at, name);
+		ret = give(l, at, name, i);
+	}
+	return ret;
+}
+
 static int list_tree(struct listing *l, struct ofs_at dir, uint64_t start)
 {
 	const struct ofs_tree_node *d = &l->fs->tree.node[dir.index];
@@ -92,8 +128,13 @@ int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
 		return -1;
 	if (!ofs_at_is_dir(fs, at))
 		return optimfs_fail(err, ENOTDIR, "not a directory");
-	ret = ofs_at_static(fs, at)
-	    ? list_static(&l, at.index - fs->tree.n, start)
-	    : list_tree(&l, at, start);
+	if (ofs_at_is_view(at))
+		ret = list_view(&l, at, start);
+	else if (!ofs_at_static(fs, at))
+		ret = list_tree(&l, at, start);
+	else if (at.index - fs->tree.n == OFS_STATIC_VIEW)
+		ret = list_views(&l, start);
+	else
+		ret = list_static(&l, at.index - fs->tree.n, start);
 	return ret == -1 ? -1 : 0;
 }

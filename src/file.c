@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "fix.h"
-#include "fs.h"
+#include "view.h"
 
 /* A longer read is made in steps, so that its plan stays small however the
  * tensor is cut. */
@@ -43,8 +43,7 @@ int ofs_entry_sound(const struct optimfs *fs, const struct ofs_entry *e,
 	return error == OFS_NONE ? 0 : ofs_catalog_fail(fs->cat, error, err);
 }
 
-/* Put where it happened before the words, and the failure on record. */
-static int failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
+int ofs_file_failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
     uint64_t len, struct optimfs_error *err)
 {
 	char path[256];
@@ -61,51 +60,53 @@ static int failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
 }
 
 /* Bytes from off that lie in whole elements. */
-static int read_whole(struct optimfs_file *file, struct ofs_plan *plan,
-    void *buf, uint64_t len, uint64_t off, struct optimfs_error *err)
+static int read_whole(struct optimfs_file *file,
+    const struct ofs_composition *c, struct ofs_plan *plan, void *buf,
+    uint64_t len, uint64_t off, struct optimfs_error *err)
 {
 	struct optimfs *fs = file->fs;
 
 	plan->n = 0;
 	if (len == 0)
 		return 0;
-	if (ofs_composition_plan(&file->comp, fs->cat, off, len, buf,
-		ofs_locate, fs->locator, plan, err) == -1)
+	if (ofs_composition_plan(c, fs->cat, off, len, buf, ofs_locate,
+		fs->locator, plan, err) == -1)
 		return -1;
 	return ofs_fetch(fs, plan, buf, err);
 }
 
 /* len bytes at off, which the element at [from, from + width) contains. */
-static int read_cut(struct optimfs_file *file, struct ofs_plan *plan, void *buf,
-    uint64_t len, uint64_t off, uint64_t from, uint64_t width,
-    struct optimfs_error *err)
+static int read_cut(struct optimfs_file *file, const struct ofs_composition *c,
+    struct ofs_plan *plan, void *buf, uint64_t len, uint64_t off, uint64_t from,
+    uint64_t width, struct optimfs_error *err)
 {
 	uint8_t element[ELEMENT_MAX];
 
 	if (width > sizeof(element))
 		return optimfs_fail(err, EUCLEAN,
 		    "element of %" PRIu64 " bytes", width);
-	if (read_whole(file, plan, element, width, from, err) == -1)
+	if (read_whole(file, c, plan, element, width, from, err) == -1)
 		return -1;
 	memcpy(buf, element + (off - from), len);
 	return 0;
 }
 
 /* Any range of at most STEP_MAX bytes: a cut element, whole ones, a cut one. */
-static int read_step(struct optimfs_file *file, struct ofs_plan *plan,
-    uint8_t *buf, uint64_t len, uint64_t off, struct optimfs_error *err)
+static int read_step(struct optimfs_file *file, const struct ofs_composition *c,
+    struct ofs_plan *plan, uint8_t *buf, uint64_t len, uint64_t off,
+    struct optimfs_error *err)
 {
 	uint64_t from = off, n = len, k;
 
-	ofs_composition_align(&file->comp, file->fs->cat, &from, &n);
+	ofs_composition_align(c, file->fs->cat, &from, &n);
 	if (from == off && n == len)
-		return read_whole(file, plan, buf, len, off, err);
+		return read_whole(file, c, plan, buf, len, off, err);
 	from = off;
 	n = 1;
-	ofs_composition_align(&file->comp, file->fs->cat, &from, &n);
+	ofs_composition_align(c, file->fs->cat, &from, &n);
 	if (from < off || n > len) {
 		k = from + n - off < len ? from + n - off : len;
-		if (read_cut(file, plan, buf, k, off, from, n, err) == -1)
+		if (read_cut(file, c, plan, buf, k, off, from, n, err) == -1)
 			return -1;
 		buf += k;
 		off += k;
@@ -115,12 +116,47 @@ static int read_step(struct optimfs_file *file, struct ofs_plan *plan,
 	}
 	from = off + len - 1;
 	n = 1;
-	ofs_composition_align(&file->comp, file->fs->cat, &from, &n);
+	ofs_composition_align(c, file->fs->cat, &from, &n);
 	k = from + n > off + len ? off + len - from : 0;
 	if (k > 0 &&
-	    read_cut(file, plan, buf + (len - k), k, from, from, n, err) == -1)
+	    read_cut(file, c, plan, buf + (len - k), k, from, from, n, err) ==
+		-1)
 		return -1;
-	return read_whole(file, plan, buf, len - k, off, err);
+	return read_whole(file, c, plan, buf, len - k, off, err);
+}
+
+/* The same of a view's file, for which its composition is made; what a
+ * checksum covers holds no checksum. */
+struct view_read {
+	struct optimfs_file *file;
+	struct ofs_plan *plan;
+};
+
+static int read_view(struct view_read *r, uint8_t *buf, uint64_t len,
+    uint64_t off, bool sums, struct optimfs_error *err);
+
+static int read_under(void *ctx, void *buf, uint64_t len, uint64_t off,
+    struct optimfs_error *err)
+{
+	return read_view(ctx, buf, len, off, false, err);
+}
+
+static int read_view(struct view_read *r, uint8_t *buf, uint64_t len,
+    uint64_t off, bool sums, struct optimfs_error *err)
+{
+	struct ofs_view_file *view = r->file->view;
+	struct ofs_composition c;
+	uint64_t base;
+	int ret;
+
+	if (ofs_view_window(view, off, len, &c, &base, err) == -1)
+		return -1;
+	ret = read_step(r->file, &c, r->plan, buf, len, off - base, err);
+	if (ret == 0 && sums)
+		ret = ofs_view_checksums(view, &c, base, buf, off, len,
+		    read_under, r, err);
+	ofs_composition_fini(&c);
+	return ret;
 }
 
 static struct ofs_plan *take_plan(struct optimfs_file *file)
@@ -159,6 +195,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
 	struct ofs_plan *plan = take_plan(file);
+	struct view_read view = { file, plan };
 	size_t done = 0;
 	int ret = 0;
 
@@ -167,9 +204,12 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 	while (done < len && ret == 0) {
 		size_t n = len - done < STEP_MAX ? len - done : STEP_MAX;
 
-		ret = read_step(file, plan, buf + done, n, off + done, err);
+		ret = file->view != NULL
+		    ? read_view(&view, buf + done, n, off + done, true, err)
+		    : read_step(file, &file->comp, plan, buf + done, n,
+			  off + done, err);
 		if (ret == -1)
-			failed(file->fs, file->at, off + done, n, err);
+			ofs_file_failed(file->fs, file->at, off + done, n, err);
 		done += n;
 	}
 	give_plan(file, plan);
@@ -238,12 +278,32 @@ static int open_mirrored(struct optimfs_file *file, struct optimfs_error *err)
 		return optimfs_fail(err, EISDIR, "is a directory");
 	if (ofs_indexes_same(fs, err) == -1 ||
 	    s->ops->open(fs, s, file->at.index, file, err) == -1)
-		return failed(fs, file->at, 0, 0, err);
+		return ofs_file_failed(fs, file->at, 0, 0, err);
 	if (file->blob != NULL)
 		file->size = file->blob->len;
 	else
 		file->size = file->comp.size;
 	return 0;
+}
+
+static int open_view(struct optimfs_file *file, struct optimfs_error *err)
+{
+	struct optimfs *fs = file->fs;
+
+	if (file->at.index == 0)
+		return optimfs_fail(err, EISDIR, "is a directory");
+	if (ofs_indexes_same(fs, err) == -1 ||
+	    ofs_view_open(fs, file->at, &file->view, &file->size, err) == -1)
+		return ofs_file_failed(fs, file->at, 0, 0, err);
+	return 0;
+}
+
+static int open_any(struct optimfs_file *file, struct optimfs_error *err)
+{
+	if (ofs_at_is_view(file->at))
+		return open_view(file, err);
+	return ofs_at_static(file->fs, file->at) ? open_static(file, err)
+						 : open_mirrored(file, err);
 }
 
 int optimfs_file_open(struct optimfs *fs, uint64_t node,
@@ -264,8 +324,7 @@ int optimfs_file_open(struct optimfs *fs, uint64_t node,
 	f->fs = fs;
 	f->at = at;
 	ofs_composition_init(&f->comp);
-	ret =
-	    ofs_at_static(fs, at) ? open_static(f, err) : open_mirrored(f, err);
+	ret = open_any(f, err);
 	if (ret == -1) {
 		optimfs_file_close(f);
 		return -1;
@@ -281,6 +340,7 @@ void optimfs_file_close(struct optimfs_file *file)
 		return;
 	ofs_composition_fini(&file->comp);
 	ofs_blob_unref(file->blob);
+	ofs_view_close(file->view);
 	for (size_t i = 0; i < sizeof(file->spare) / sizeof(*file->spare); i++)
 		drop_plan(file->spare[i]);
 	free(file);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "format/format.h"
+#include "view.h"
 
 #define CACHE_MAX ((uint64_t)4 << 30)
 
@@ -108,6 +109,8 @@ static int build(struct optimfs *fs, struct optimfs_error *err)
 	source_defaults(fs);
 	if (ofs_indexes_init(fs, err) == -1 || ofs_texts_init(fs, err) == -1)
 		return -1;
+	if (ofs_views_init(fs, err) == -1)
+		return -1;
 	return ofs_spaces_init(fs, err);
 }
 
@@ -157,6 +160,7 @@ void optimfs_close(struct optimfs *fs)
 {
 	if (fs == NULL)
 		return;
+	ofs_views_fini(fs);
 	ofs_spaces_fini(fs);
 	ofs_texts_fini(fs);
 	ofs_locator_free(fs->locator);

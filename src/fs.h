@@ -25,7 +25,7 @@
 
 /* A node number is space << 32 | (index + 1). Space 0 is the tree itself,
  * where indexes from tree.n on are the static nodes of .optimfs. Every other
- * space is a mirror: the same indexes once more, shown as something else, so
+ * space below OFS_SPACE_VIEW is a mirror: the same indexes once more, shown as something else, so
  * that a mirror costs no memory until it is looked at. */
 struct ofs_at {
 	uint32_t space, index;
@@ -46,6 +46,7 @@ enum ofs_static {
 	OFS_STATIC_RANK,
 	OFS_STATIC_STATS,
 	OFS_STATIC_TENSORS,
+	OFS_STATIC_VIEW,
 	OFS_STATIC_WARNINGS,
 	OFS_NSTATIC
 };
@@ -64,6 +65,9 @@ extern const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC];
 #define OFS_SPACE_LAYOUT 1u
 #define OFS_SPACE_NPY    2u
 #define OFS_SPACE_RANK   3u /* and on: one a rank */
+/* And on: one a view (view.h), which has nodes of its own. */
+#define OFS_SPACE_VIEW 0x80000000u
+#define OFS_VIEW_NAME  128
 
 struct ofs_space {
 	const struct ofs_space_ops *ops;
@@ -133,6 +137,7 @@ struct optimfs {
 
 	struct ofs_space *space;
 	uint32_t nspaces;
+	struct ofs_views *views;
 	uint64_t static_ino[OFS_NSTATIC];
 	pthread_mutex_t lock; /* making present, mount_info, stats */
 
@@ -154,6 +159,7 @@ struct optimfs_file {
 	struct ofs_blob *blob;
 	struct ofs_lines *lines;
 	struct ofs_composition comp;
+	struct ofs_view_file *view; /* instead */
 	/* Plans that are not in use: a read takes one, so that in steady state
 	 * nothing is allocated and no reader waits for another. */
 	_Atomic(struct ofs_plan *) spare[4];
@@ -244,6 +250,10 @@ void ofs_blob_unref(struct ofs_blob *blob);
 /* Fill buf as plan says and mend what must be mended. */
 int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
     struct optimfs_error *err);
+/* Put where it happened before the words, and the failure on record; -1. len
+ * 0: all of the file. */
+int ofs_file_failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
+    uint64_t len, struct optimfs_error *err);
 /* Fails when the entry is known to be damaged. */
 int ofs_entry_sound(const struct optimfs *fs, const struct ofs_entry *e,
     struct optimfs_error *err);

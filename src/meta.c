@@ -42,6 +42,9 @@ static void readme_text(struct optimfs *fs, struct ofs_buf *out)
 	    "    globals        every global that a pickle names\n"
 	    "    stats          counters\n"
 	    "    control        the state of the mount\n"
+	    "    view/dcp@16/   the same as a checkpoint of another layout: "
+	    "cp -r makes it\n"
+	    "                   one (dcp@N, dcp@RxS, torch, safetensors)\n"
 	    "\n"
 	    "optimfs(5) has the details.\n");
 }
@@ -157,6 +160,7 @@ const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC] = {
 	    .live = true },
 	[OFS_STATIC_TENSORS] = { .name = "tensors.tsv",
 	    .lines = &ofs_tensors_lines },
+	[OFS_STATIC_VIEW] = { .name = "view" },
 	[OFS_STATIC_WARNINGS] = { .name = "warnings",
 	    .lines = &ofs_warnings_lines },
 };

@@ -7,14 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs.h"
+#include "view.h"
 
 int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
     struct optimfs_error *err)
 {
 	uint64_t space = node >> 32, index = (node & UINT32_MAX) - 1;
 	uint64_t n = fs->tree.n + (space == OFS_SPACE_TREE ? OFS_NSTATIC : 0);
+	struct ofs_at view = { (uint32_t)space, (uint32_t)index };
 
+	if (space >= OFS_SPACE_VIEW && (node & UINT32_MAX) != 0 &&
+	    ofs_view_has(fs, view)) {
+		*at = view;
+		return 0;
+	}
 	if (space >= fs->nspaces || (node & UINT32_MAX) == 0 || index >= n)
 		return optimfs_fail(err, ENOENT, "no node %llu",
 		    (unsigned long long)node);
@@ -26,7 +32,7 @@ const struct ofs_entry *ofs_at_entry(const struct optimfs *fs, struct ofs_at at)
 {
 	uint32_t entry;
 
-	if (at.index >= fs->tree.n)
+	if (at.index >= fs->tree.n || ofs_at_is_view(at))
 		return NULL;
 	entry = fs->tree.node[at.index].entry;
 	return entry == OFS_NONE ? NULL : &fs->cat->entries[entry];
@@ -44,7 +50,8 @@ void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
     size_t size)
 {
 	const char *top = ofs_static_nodes[OFS_STATIC_TOP].name;
-	const struct ofs_space *s = &fs->space[at.space];
+	const struct ofs_space *s;
+	char name[OFS_VIEW_NAME];
 	size_t n = 0;
 
 	if (ofs_at_static(fs, at)) {
@@ -55,6 +62,16 @@ void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
 		    i == OFS_STATIC_TOP ? "" : ofs_static_nodes[i].name);
 		return;
 	}
+	if (ofs_at_is_view(at)) {
+		ofs_view_name(fs, (struct ofs_at){ at.space, 0 }, name);
+		n = (size_t)snprintf(path, size, "%s/view/%s", top, name);
+		if (at.index == 0 || n >= size)
+			return;
+		ofs_view_name(fs, at, name);
+		snprintf(path + n, size - n, "/%s", name);
+		return;
+	}
+	s = &fs->space[at.space];
 	if (at.space >= OFS_SPACE_RANK)
 		n = (size_t)snprintf(path, size, "%s/rank/%d%s", top, s->rank,
 		    at.index == 0 ? "" : "/");
@@ -90,6 +107,8 @@ bool ofs_at_is_dir(const struct optimfs *fs, struct ofs_at at)
 {
 	const struct ofs_static_node *s;
 
+	if (ofs_at_is_view(at))
+		return at.index == 0;
 	if (!ofs_at_static(fs, at))
 		return fs->tree.node[at.index].entry == OFS_NONE;
 	s = &ofs_static_nodes[at.index - fs->tree.n];
@@ -127,24 +146,47 @@ static bool find_static(const struct optimfs *fs, uint32_t dir,
 	return false;
 }
 
-static bool find_child(struct optimfs *fs, struct ofs_at dir, const char *name,
-    struct ofs_at *at)
+/* What is wrong with a view's name is on record: the kernel has only an errno
+ * for it. */
+static int find_view(struct optimfs *fs, const char *name, struct ofs_at *at,
+    struct optimfs_error *err)
 {
-	struct ofs_space *s = &fs->space[dir.space];
+	struct optimfs_error own;
+
+	if (err == NULL)
+		err = &own;
+	if (ofs_view_find(fs, name, at, err) == 0)
+		return 1;
+	ofs_failures_add(&fs->failures, 0, ".optimfs/view", 0, 0, err);
+	return -1;
+}
+
+/* 1: there it is; 0: nothing is called so, err is not filled; -1: failed. */
+static int find_child(struct optimfs *fs, struct ofs_at dir, const char *name,
+    struct ofs_at *at, struct optimfs_error *err)
+{
+	struct ofs_space *s;
 	uint32_t index;
 
-	if (ofs_at_static(fs, dir))
-		return find_static(fs, dir.index - fs->tree.n, name, at);
+	if (ofs_at_is_view(dir))
+		return ofs_view_child(fs, dir, name, at, err);
+	if (ofs_at_static(fs, dir)) {
+		index = dir.index - fs->tree.n;
+		if (index == OFS_STATIC_VIEW)
+			return find_view(fs, name, at, err);
+		return find_static(fs, index, name, at);
+	}
+	s = &fs->space[dir.space];
 	if (dir.space == OFS_SPACE_TREE && dir.index == 0 &&
 	    strcmp(name, ofs_static_nodes[OFS_STATIC_TOP].name) == 0) {
 		*at = ofs_at_of_static(fs, OFS_STATIC_TOP);
-		return true;
+		return 1;
 	}
 	index = ofs_mirror_find(fs, s, dir.index, name);
 	if (index == OFS_NONE || ofs_space_has(fs, s, index, NULL) != 1)
-		return false;
+		return 0;
 	*at = (struct ofs_at){ dir.space, index };
-	return true;
+	return 1;
 }
 
 /* Nothing is called name in dir. A rank may lack what the others have. */
@@ -162,6 +204,7 @@ int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_at at, child;
+	int found;
 
 	if (ofs_node_at(fs, dir, &at, err) == -1)
 		return -1;
@@ -171,8 +214,9 @@ int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
 	if (strlen(name) > OFS_NAME_MAX)
 		return optimfs_fail(err, ENAMETOOLONG, "%.80s...: too long",
 		    name);
-	if (!find_child(fs, at, name, &child))
-		return no_child(fs, at, name, name, err);
+	found = find_child(fs, at, name, &child, err);
+	if (found != 1)
+		return found == -1 ? -1 : no_child(fs, at, name, name, err);
 	return ofs_at_attr(fs, child, attr, err);
 }
 
@@ -182,6 +226,7 @@ int optimfs_resolve(struct optimfs *fs, const char *path,
 	struct ofs_at at = { OFS_SPACE_TREE, 0 }, child;
 	char name[OFS_NAME_MAX + 1];
 	const char *p;
+	int found;
 
 	for (p = path + strspn(path, "/"); *p != '\0'; p += strspn(p, "/")) {
 		size_t n = strcspn(p, "/");
@@ -197,8 +242,10 @@ int optimfs_resolve(struct optimfs *fs, const char *path,
 		p += n;
 		if (strcmp(name, ".") == 0)
 			continue;
-		if (!find_child(fs, at, name, &child))
-			return no_child(fs, at, name, path, err);
+		found = find_child(fs, at, name, &child, err);
+		if (found != 1)
+			return found == -1 ? -1
+					   : no_child(fs, at, name, path, err);
 		at = child;
 	}
 	return ofs_at_attr(fs, at, attr, err);

@@ -12,6 +12,7 @@
 #include "dtype.h"
 #include "fs.h"
 #include "text.h"
+#include "view.h"
 
 #define PREFIX "user.optimfs."
 /* The kernel takes no more than 64 KiB for one attribute. */
@@ -255,7 +256,7 @@ static int find_subject(struct optimfs *fs, uint64_t node, struct subject *s,
 	if (ofs_node_at(fs, node, &at, err) == -1)
 		return -1;
 	*s = (struct subject){ .fs = fs, .at = at };
-	if (ofs_at_static(fs, at))
+	if (ofs_at_static(fs, at) || ofs_at_is_view(at))
 		return 0;
 	s->entry = ofs_at_entry(fs, at);
 	s->tensor = ofs_entry_tensor(fs, s->entry);

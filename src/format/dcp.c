@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "format/dcp.h"
+#include "format/dcp_write.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -297,5 +298,6 @@ out:
 const struct ofs_format ofs_format_dcp = {
 	.name = "dcp",
 	.probe = probe,
+	.render = ofs_dcp_render,
 	.read = read_dcp,
 };

@@ -12,6 +12,10 @@
 #include "catalog.h"
 #include "io.h"
 
+struct ofs_files;
+struct ofs_layout;
+struct ofs_render;
+
 /* One piece of a checkpoint: a directory or a file in one format, whose leaves
  * get a path prefix. Most checkpoints are one part; a trainer's directory may
  * have several (weights in one place, optimizer in another, rng per rank). */
@@ -47,6 +51,11 @@ struct ofs_format {
 	 * only good for freeing. */
 	int (*read)(struct ofs_catalog *cat, const struct ofs_part *part,
 	    const struct optimfs_options *opt, struct optimfs_error *err);
+	/* Lay a checkpoint out as to says: src/format/render.h. Values that
+	 * are not in memory are read, tensors are not. NULL: read-only. */
+	int (*render)(const struct ofs_render *from,
+	    const struct ofs_layout *to, struct ofs_files **out,
+	    struct optimfs_error *err);
 };
 
 extern const struct ofs_format ofs_format_dcp;

@@ -1,0 +1,53 @@
+/* dcp_write.h - a DCP checkpoint being laid out; only dcp_write*.c include it */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_DCP_WRITE_H
+#define OFS_DCP_WRITE_H
+
+#include "buf.h"
+#include "format/render.h"
+
+/* An entry as DCP stores it: a value, or a tensor cut along dim 0. */
+struct ofs_dcp_leaf {
+	uint32_t entry;
+	uint32_t nchunks;         /* 0: a value */
+	uint64_t rows;            /* of every chunk but the last; 0: not cut */
+	uint64_t full, last;      /* sizes of their items; a value's is last */
+	uint64_t pickle, npickle; /* of a value: in pickles */
+};
+
+struct ofs_dcp_files {
+	struct ofs_files files;
+	const struct ofs_catalog *cat;
+	struct ofs_layout to;
+	uint32_t nranks;
+	bool source; /* keys are the source's, not the tree's */
+	struct ofs_dcp_leaf *leaf;
+	uint32_t nleaves;
+	struct ofs_buf pickles;
+};
+
+/* The chunk of a leaf that a rank stores; false when it stores none. */
+bool ofs_dcp_chunk_at(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t rank, uint32_t *chunk);
+/* Its item's size; its offsets and sizes. */
+uint64_t ofs_dcp_item_size(const struct ofs_dcp_leaf *l, uint32_t chunk);
+void ofs_dcp_chunk_box(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t chunk, uint64_t *offsets, uint64_t *sizes);
+/* The components of a leaf's key. */
+const uint32_t *ofs_dcp_leaf_path(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t *n);
+/* The same, joined by dots. */
+void ofs_dcp_leaf_key(const struct ofs_dcp_files *f, uint32_t leaf,
+    struct ofs_buf *out);
+
+/* dcp_write_index.c: .metadata, as the members of struct ofs_files_ops. */
+int ofs_dcp_index_spans(const struct ofs_dcp_files *f, struct ofs_spans *out,
+    struct optimfs_error *err);
+int ofs_dcp_index_make(const struct ofs_dcp_files *f,
+    const struct ofs_span *span, struct ofs_composition *c,
+    struct optimfs_error *err);
+
+int ofs_dcp_render(const struct ofs_render *from, const struct ofs_layout *to,
+    struct ofs_files **out, struct optimfs_error *err);
+
+#endif

@@ -1,0 +1,119 @@
+/* render.h - a checkpoint's files in another format and layout */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_RENDER_H
+#define OFS_RENDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "catalog.h"
+#include "composition.h"
+
+/* What a view's name says: FORMAT[@LAYOUT][,option]... */
+struct ofs_layout {
+	const struct ofs_format *format;
+	uint32_t shards, replicas; /* ranks are shards * replicas */
+	bool ranked;               /* there was a @LAYOUT */
+	enum {
+		OFS_KEYS_DEFAULT,
+		OFS_KEYS_FQN,
+		OFS_KEYS_ID,
+		OFS_KEYS_SOURCE
+	} keys;
+	enum { OFS_ONLY_ALL, OFS_ONLY_OPTIM, OFS_ONLY_MODEL } only;
+	bool crc; /* checksums are right rather than 0 */
+	bool hf;
+};
+
+/* Parse name; EINVAL, ENOENT for no format at all (OFS771) say what is wrong
+ * with it. */
+int ofs_layout_parse(const char *name, struct ofs_layout *layout,
+    struct optimfs_error *err);
+/* Names that are worth listing, one after another: NULL at the end. */
+const char *ofs_layout_common(unsigned i);
+
+/* What is rendered. item reads a value that is not in memory; the document is
+ * the caller's. */
+struct ofs_render {
+	const struct ofs_catalog *cat;
+	struct ofs_pickle *(*item)(void *ctx, const struct ofs_item *item,
+	    struct optimfs_error *err);
+	void *ctx;
+};
+
+/* A stretch of a file that is made at once: ref and base are the renderer's. */
+struct ofs_span {
+	uint64_t end; /* where it ends in the file */
+	uint64_t ref, base;
+};
+struct ofs_spans {
+	struct ofs_span *v;
+	size_t n, cap;
+};
+/* Add a span of len bytes; what is empty is not kept. */
+int ofs_spans_add(struct ofs_spans *s, uint64_t len, uint64_t ref,
+    uint64_t base, struct optimfs_error *err);
+void ofs_spans_fini(struct ofs_spans *s);
+
+/* The files of one layout. Const once made: any thread may call. A renderer's
+ * own struct begins with this. */
+struct ofs_files {
+	const struct ofs_files_ops *ops;
+	uint32_t n;
+};
+
+#define OFS_FILE_NAME 64
+
+struct ofs_files_ops {
+	void (*name)(const struct ofs_files *f, uint32_t file,
+	    char name[OFS_FILE_NAME]);
+	/* All spans of a file. No tensor is read, and nothing is made. */
+	int (*spans)(const struct ofs_files *f, uint32_t file,
+	    struct ofs_spans *out, struct optimfs_error *err);
+	/* Append the bytes of one span, which starts at byte at of the file. */
+	int (*make)(const struct ofs_files *f, uint32_t file,
+	    const struct ofs_span *span, uint64_t at, struct ofs_composition *c,
+	    struct optimfs_error *err);
+	void (*free)(struct ofs_files *f);
+};
+
+static inline void ofs_files_free(struct ofs_files *f)
+{
+	if (f != NULL)
+		f->ops->free(f);
+}
+
+/* render.c: what the renderers share. */
+
+/* The entries a layout takes, in the catalog's order, whose tree path begins
+ * with section ("optim", ...; NULL for all): malloc'ed. */
+int ofs_render_entries(const struct ofs_render *from,
+    const struct ofs_layout *to, const char *section, uint32_t **entries,
+    uint32_t *n, struct optimfs_error *err);
+/* Fails when entry e is a tensor that is damaged, or cannot be written. */
+int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    struct optimfs_error *err);
+/* The value of an entry that is no tensor, as a node of *doc, which is freed
+ * with _release. */
+int ofs_render_value(const struct ofs_render *from, const struct ofs_entry *e,
+    const struct ofs_pickle **doc, uint32_t *node, struct optimfs_error *err);
+void ofs_render_release(const struct ofs_entry *e,
+    const struct ofs_pickle *doc);
+/* The entry's path in the tree, without the component extra that the tree puts
+ * before what is neither optimizer nor model. */
+const uint32_t *ofs_render_path(const struct ofs_catalog *cat,
+    const struct ofs_entry *e, uint32_t *n);
+/* Pickle the value as the tree shows it: lists of IDs by the names they have
+ * there. */
+struct ofs_pkw;
+int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
+    const struct ofs_entry *e, const struct ofs_pickle *doc, uint32_t node,
+    struct optimfs_error *err);
+/* "OFSnnn text" becomes "KEY: OFSnnn text"; -1. */
+int ofs_render_blame(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    struct optimfs_error *err);
+
+#endif

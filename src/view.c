@@ -1,0 +1,280 @@
+/* view.c - views by name, and the names of their files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "view.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/format.h"
+#include "format/render.h"
+#include "view_impl.h"
+
+/* Names cost little until they are looked into; a loop over all that are valid
+ * still has to end. */
+#define VIEWS_MAX 1024u
+
+struct ofs_views {
+	pthread_mutex_t lock; /* making views and their files */
+	_Atomic uint32_t n;
+	struct ofs_view_dir *_Atomic v[VIEWS_MAX];
+};
+
+int ofs_views_init(struct optimfs *fs, struct optimfs_error *err)
+{
+	fs->views = calloc(1, sizeof(*fs->views));
+	if (fs->views == NULL)
+		return optimfs_fail(err, ENOMEM, "table of views");
+	pthread_mutex_init(&fs->views->lock, NULL);
+	return 0;
+}
+
+static void view_free(struct ofs_view_dir *v)
+{
+	struct ofs_view_names *names = atomic_load(&v->names);
+
+	ofs_files_free(v->files);
+	if (names != NULL)
+		free(names->v);
+	free(names);
+	free(v);
+}
+
+void ofs_views_fini(struct optimfs *fs)
+{
+	if (fs->views == NULL)
+		return;
+	for (uint32_t i = 0; i < fs->views->n; i++)
+		view_free(fs->views->v[i]);
+	pthread_mutex_destroy(&fs->views->lock);
+	free(fs->views);
+	fs->views = NULL;
+}
+
+struct ofs_view_dir *ofs_view_at(const struct optimfs *fs, struct ofs_at at)
+{
+	return atomic_load_explicit(&fs->views->v[at.space - OFS_SPACE_VIEW],
+	    memory_order_acquire);
+}
+
+static uint32_t find(const struct ofs_views *views, const char *name)
+{
+	uint32_t n = atomic_load(&views->n);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (strcmp(atomic_load(&views->v[i])->name, name) == 0)
+			return i;
+	return OFS_NONE;
+}
+
+static int add(struct optimfs *fs, const char *name,
+    const struct ofs_layout *layout, struct optimfs_error *err)
+{
+	struct ofs_views *views = fs->views;
+	struct ofs_view_dir *v;
+
+	if (views->n == VIEWS_MAX)
+		return optimfs_fail(err, ENFILE,
+		    "OFS772 view %.80s: more than %u views at once", name,
+		    VIEWS_MAX);
+	v = calloc(1, sizeof(*v));
+	if (v == NULL)
+		return optimfs_fail(err, ENOMEM, "view %.80s", name);
+	strcpy(v->name, name);
+	v->layout = *layout;
+	v->ino = ofs_tree_ino(fs->static_ino[OFS_STATIC_VIEW], name);
+	atomic_store_explicit(&views->v[views->n], v, memory_order_release);
+	atomic_fetch_add(&views->n, 1);
+	return 0;
+}
+
+int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
+    struct optimfs_error *err)
+{
+	uint32_t i = find(fs->views, name);
+	struct ofs_layout layout;
+	int ret = 0;
+
+	if (i == OFS_NONE) {
+		if (strlen(name) >= OFS_VIEW_NAME)
+			return optimfs_fail(err, EINVAL,
+			    "OFS771 view %.80s: the name is too long", name);
+		if (ofs_layout_parse(name, &layout, err) == -1)
+			return -1;
+		pthread_mutex_lock(&fs->views->lock);
+		i = find(fs->views, name);
+		if (i == OFS_NONE) {
+			i = fs->views->n;
+			ret = add(fs, name, &layout, err);
+		}
+		pthread_mutex_unlock(&fs->views->lock);
+	}
+	*at = (struct ofs_at){ OFS_SPACE_VIEW + i, 0 };
+	return ret;
+}
+
+bool ofs_view_has(const struct optimfs *fs, struct ofs_at at)
+{
+	struct ofs_view_names *names;
+
+	if (at.space - OFS_SPACE_VIEW >= atomic_load(&fs->views->n))
+		return false;
+	names = atomic_load(&ofs_view_at(fs, at)->names);
+	return at.index == 0 || (names != NULL && at.index <= names->n);
+}
+
+static struct ofs_pickle *read_item(void *ctx, const struct ofs_item *item,
+    struct optimfs_error *err)
+{
+	return ofs_locate_item(((struct optimfs *)ctx)->locator, item, err);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct ofs_view_name *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static struct ofs_view_names *sorted_names(const struct ofs_files *files,
+    struct optimfs_error *err)
+{
+	struct ofs_view_names *names = calloc(1, sizeof(*names));
+
+	if (names != NULL)
+		names->v = calloc((size_t)files->n + 1, sizeof(*names->v));
+	if (names == NULL || names->v == NULL) {
+		free(names);
+		optimfs_fail(err, ENOMEM, "%u files of a view", files->n);
+		return NULL;
+	}
+	names->n = files->n;
+	for (uint32_t i = 0; i < files->n; i++) {
+		files->ops->name(files, i, names->v[i].name);
+		names->v[i].file = i;
+	}
+	qsort(names->v, names->n, sizeof(*names->v), by_name);
+	return names;
+}
+
+static int render(struct optimfs *fs, struct ofs_view_dir *v,
+    struct optimfs_error *err)
+{
+	struct ofs_render from = {
+		.cat = fs->cat,
+		.item = read_item,
+		.ctx = fs,
+	};
+	struct ofs_view_names *names;
+
+	if (ofs_indexes_same(fs, err) == -1 ||
+	    v->layout.format->render(&from, &v->layout, &v->files, err) == -1)
+		return -1;
+	names = sorted_names(v->files, err);
+	if (names == NULL) {
+		ofs_files_free(v->files);
+		v->files = NULL;
+		return -1;
+	}
+	atomic_store_explicit(&v->names, names, memory_order_release);
+	return 0;
+}
+
+/* The view's files, laid out if that was not done; what fails is on record,
+ * and tried again. */
+static struct ofs_view_names *names_of(struct optimfs *fs, struct ofs_at at,
+    struct optimfs_error *err)
+{
+	struct ofs_view_dir *v = ofs_view_at(fs, at);
+	struct ofs_view_names *names =
+	    atomic_load_explicit(&v->names, memory_order_acquire);
+	struct optimfs_error own;
+	int ret = 0;
+
+	if (names != NULL)
+		return names;
+	if (err == NULL)
+		err = &own;
+	pthread_mutex_lock(&fs->views->lock);
+	if (atomic_load(&v->names) == NULL)
+		ret = render(fs, v, err);
+	pthread_mutex_unlock(&fs->views->lock);
+	if (ret == 0)
+		return atomic_load(&v->names);
+	ofs_file_failed(fs, (struct ofs_at){ at.space, 0 }, 0, 0, err);
+	return NULL;
+}
+
+int ofs_view_count(struct optimfs *fs, struct ofs_at dir, uint32_t *n,
+    struct optimfs_error *err)
+{
+	struct ofs_view_names *names = names_of(fs, dir, err);
+
+	if (names == NULL)
+		return -1;
+	*n = names->n;
+	return 0;
+}
+
+int ofs_view_child(struct optimfs *fs, struct ofs_at dir, const char *name,
+    struct ofs_at *at, struct optimfs_error *err)
+{
+	struct ofs_view_names *names = names_of(fs, dir, err);
+	struct ofs_view_name key, *found;
+
+	if (names == NULL)
+		return -1;
+	if (strlen(name) >= sizeof(key.name))
+		return 0;
+	strcpy(key.name, name);
+	found = bsearch(&key, names->v, names->n, sizeof(key), by_name);
+	if (found == NULL)
+		return 0;
+	*at = (struct ofs_at){ dir.space, (uint32_t)(found - names->v) + 1 };
+	return 1;
+}
+
+void ofs_view_name(const struct optimfs *fs, struct ofs_at at,
+    char name[OFS_VIEW_NAME])
+{
+	const struct ofs_view_dir *v = ofs_view_at(fs, at);
+
+	if (at.index == 0)
+		strcpy(name, v->name);
+	else
+		strcpy(name, atomic_load(&v->names)->v[at.index - 1].name);
+}
+
+uint64_t ofs_view_ino(const struct optimfs *fs, struct ofs_at at)
+{
+	const struct ofs_view_dir *v = ofs_view_at(fs, at);
+	char name[OFS_VIEW_NAME];
+
+	if (at.index == 0)
+		return v->ino;
+	ofs_view_name(fs, at, name);
+	return ofs_tree_ino(v->ino, name);
+}
+
+int ofs_view_size(struct optimfs *fs, struct ofs_at at, uint64_t *size,
+    struct optimfs_error *err)
+{
+	struct ofs_view_dir *v = ofs_view_at(fs, at);
+	struct ofs_view_name *f = &atomic_load(&v->names)->v[at.index - 1];
+	uint64_t known = atomic_load(&f->size);
+	struct ofs_spans spans = { 0 };
+	int ret = 0;
+
+	if (known == 0) {
+		ret = v->files->ops->spans(v->files, f->file, &spans, err);
+		known = spans.n == 0 ? 1 : spans.v[spans.n - 1].end + 1;
+		ofs_spans_fini(&spans);
+		if (ret == -1)
+			return ofs_file_failed(fs, at, 0, 0, err);
+		atomic_store(&f->size, known);
+	}
+	*size = known - 1;
+	return 0;
+}

@@ -1,0 +1,59 @@
+/* view.h - .optimfs/view: the checkpoint in other formats and layouts */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_VIEW_H
+#define OFS_VIEW_H
+
+#include "fs.h"
+
+/* A view is a space of its own from OFS_SPACE_VIEW on; index 0 is its
+ * directory, the others are its files in the order of their names. A view is
+ * made when its name is first looked up and lives as long as fs; what its
+ * files are is found out when the first of them is asked for. */
+
+static inline bool ofs_at_is_view(struct ofs_at at)
+{
+	return at.space >= OFS_SPACE_VIEW;
+}
+
+int ofs_views_init(struct optimfs *fs, struct optimfs_error *err);
+void ofs_views_fini(struct optimfs *fs);
+
+/* The view called name, made if it has to be: EINVAL (OFS771) when name is
+ * none of a view, ENFILE (OFS772) when there are too many. */
+int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
+    struct optimfs_error *err);
+/* Is there such a node? */
+bool ofs_view_has(const struct optimfs *fs, struct ofs_at at);
+/* A file of the view dir: 1; 0 when none is called so; -1: failed. */
+int ofs_view_child(struct optimfs *fs, struct ofs_at dir, const char *name,
+    struct ofs_at *at, struct optimfs_error *err);
+/* How many files there are; -1 when that cannot be told. */
+int ofs_view_count(struct optimfs *fs, struct ofs_at dir, uint32_t *n,
+    struct optimfs_error *err);
+/* Of a view: its name; of a file: its own. */
+void ofs_view_name(const struct optimfs *fs, struct ofs_at at,
+    char name[OFS_VIEW_NAME]);
+uint64_t ofs_view_ino(const struct optimfs *fs, struct ofs_at at);
+int ofs_view_size(struct optimfs *fs, struct ofs_at at, uint64_t *size,
+    struct optimfs_error *err);
+
+/* view_read.c: an open file of a view. */
+struct ofs_view_file;
+int ofs_view_open(struct optimfs *fs, struct ofs_at at,
+    struct ofs_view_file **file, uint64_t *size, struct optimfs_error *err);
+void ofs_view_close(struct ofs_view_file *file);
+/* The composition of whole spans that [off, off + len) lies in; *base is where
+ * it begins. The caller's to _fini. */
+int ofs_view_window(const struct ofs_view_file *file, uint64_t off,
+    uint64_t len, struct ofs_composition *c, uint64_t *base,
+    struct optimfs_error *err);
+/* After [off, off + len) was read into buf by way of c: remember checksums of
+ * what went by, and put in those that are due. read gives other bytes of the
+ * file. */
+typedef int ofs_view_read_fn(void *ctx, void *buf, uint64_t len, uint64_t off,
+    struct optimfs_error *err);
+int ofs_view_checksums(struct ofs_view_file *file,
+    const struct ofs_composition *c, uint64_t base, uint8_t *buf, uint64_t off,
+    uint64_t len, ofs_view_read_fn *read, void *ctx, struct optimfs_error *err);
+
+#endif

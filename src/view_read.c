@@ -1,0 +1,241 @@
+/* view_read.c - open files of views: spans made as they are read */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "view.h"
+#include "view_impl.h"
+
+/* Bytes that are read at once for a checksum that nobody passed by. */
+#define CHECK_STEP (1u << 20)
+
+/* The checksum of the bytes from a place on. */
+struct sum {
+	uint64_t from;
+	uint32_t crc;
+};
+
+struct ofs_view_file {
+	const struct ofs_files *files;
+	uint32_t file;
+	struct ofs_spans spans;
+	pthread_mutex_t lock; /* what follows */
+	struct sum *sum;      /* sorted */
+	size_t nsums, cap;
+	/* Elements that are being read in order, up to next. */
+	struct sum run;
+	uint64_t next;
+};
+
+int ofs_view_open(struct optimfs *fs, struct ofs_at at,
+    struct ofs_view_file **file, uint64_t *size, struct optimfs_error *err)
+{
+	const struct ofs_view_dir *v = ofs_view_at(fs, at);
+	struct ofs_view_file *f = calloc(1, sizeof(*f));
+
+	if (f == NULL)
+		return optimfs_fail(err, ENOMEM, "open file");
+	f->files = v->files;
+	f->file = atomic_load(&v->names)->v[at.index - 1].file;
+	pthread_mutex_init(&f->lock, NULL);
+	if (f->files->ops->spans(f->files, f->file, &f->spans, err) == -1) {
+		ofs_view_close(f);
+		return -1;
+	}
+	*size = f->spans.n == 0 ? 0 : f->spans.v[f->spans.n - 1].end;
+	*file = f;
+	return 0;
+}
+
+void ofs_view_close(struct ofs_view_file *f)
+{
+	if (f == NULL)
+		return;
+	ofs_spans_fini(&f->spans);
+	pthread_mutex_destroy(&f->lock);
+	free(f->sum);
+	free(f);
+}
+
+/* The first span that ends behind off. */
+static size_t find_span(const struct ofs_spans *s, uint64_t off)
+{
+	size_t lo = 0, hi = s->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->v[mid].end <= off)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+int ofs_view_window(const struct ofs_view_file *f, uint64_t off, uint64_t len,
+    struct ofs_composition *c, uint64_t *base, struct optimfs_error *err)
+{
+	size_t i = find_span(&f->spans, off);
+	uint64_t at = i == 0 ? 0 : f->spans.v[i - 1].end;
+
+	ofs_composition_init(c);
+	*base = at;
+	for (; i < f->spans.n && at < off + len; i++) {
+		const struct ofs_span *s = &f->spans.v[i];
+
+		if (f->files->ops->make(f->files, f->file, s, at, c, err) == -1)
+			goto fail;
+		at = s->end;
+		if (c->size == at - *base)
+			continue;
+		optimfs_fail(err, EIO,
+		    "a part of the file is %llu bytes, not %llu",
+		    (unsigned long long)(c->size + *base),
+		    (unsigned long long)at);
+		goto fail;
+	}
+	return 0;
+fail:
+	ofs_composition_fini(c);
+	return -1;
+}
+
+static int by_from(const void *a, const void *b)
+{
+	const struct sum *x = a, *y = b;
+
+	return x->from < y->from ? -1 : x->from > y->from;
+}
+
+static bool known(struct ofs_view_file *f, uint64_t from, uint32_t *crc)
+{
+	struct sum key = { .from = from };
+	const struct sum *s = f->nsums == 0
+	    ? NULL
+	    : bsearch(&key, f->sum, f->nsums, sizeof(key), by_from);
+
+	if (s != NULL)
+		*crc = s->crc;
+	return s != NULL;
+}
+
+/* Out of memory costs another read of the same bytes, no more. */
+static void keep(struct ofs_view_file *f, struct sum s)
+{
+	size_t i = f->nsums;
+	uint32_t crc;
+
+	if (known(f, s.from, &crc))
+		return;
+	if (f->nsums == f->cap) {
+		size_t cap = f->cap == 0 ? 16 : f->cap * 2;
+		struct sum *grown = reallocarray(f->sum, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return;
+		f->sum = grown;
+		f->cap = cap;
+	}
+	for (; i > 0 && f->sum[i - 1].from > s.from; i--)
+		f->sum[i] = f->sum[i - 1];
+	f->sum[i] = s;
+	f->nsums++;
+}
+
+/* n bytes of elements at [at, at + n) went by; their record is [from, end). */
+static void pass(struct ofs_view_file *f, uint64_t from, uint64_t end,
+    uint64_t at, uint64_t n, const uint8_t *bytes)
+{
+	if (at == from)
+		f->run = (struct sum){ from, 0 };
+	else if (f->run.from != from || f->next != at)
+		return;
+	f->run.crc = (uint32_t)crc32_z(f->run.crc, bytes, n);
+	f->next = at + n;
+	if (f->next == end)
+		keep(f, f->run);
+}
+
+static int compute(struct ofs_view_file *f, uint64_t from, uint64_t n,
+    uint32_t *crc, ofs_view_read_fn *read, void *ctx, struct optimfs_error *err)
+{
+	uint8_t *buf = malloc(CHECK_STEP);
+	uint64_t k;
+	int ret = 0;
+
+	if (buf == NULL)
+		return optimfs_fail(err, ENOMEM, "a checksum");
+	*crc = 0;
+	for (uint64_t at = 0; at < n && ret == 0; at += k) {
+		k = n - at < CHECK_STEP ? n - at : CHECK_STEP;
+		ret = read(ctx, buf, k, from + at, err);
+		if (ret == 0)
+			*crc = (uint32_t)crc32_z(*crc, buf, k);
+	}
+	free(buf);
+	if (ret == 0) {
+		pthread_mutex_lock(&f->lock);
+		keep(f, (struct sum){ from, *crc });
+		pthread_mutex_unlock(&f->lock);
+	}
+	return ret;
+}
+
+/* Bytes [lo, hi) of a checksum's four. */
+static int put_sum(struct ofs_view_file *f, const struct ofs_piece *p,
+    unsigned lo, unsigned hi, uint8_t *out, ofs_view_read_fn *read, void *ctx,
+    struct optimfs_error *err)
+{
+	uint32_t crc = 0;
+	bool found;
+
+	pthread_mutex_lock(&f->lock);
+	found = known(f, p->crc.from, &crc);
+	pthread_mutex_unlock(&f->lock);
+	if (!found &&
+	    compute(f, p->crc.from, p->crc.n, &crc, read, ctx, err) == -1)
+		return -1;
+	for (unsigned i = lo; i < hi; i++)
+		out[i - lo] = (uint8_t)(crc >> 8 * i);
+	return 0;
+}
+
+static bool has_sums(const struct ofs_composition *c)
+{
+	for (size_t i = 0; i < c->n; i++)
+		if (c->piece[i].kind == OFS_PIECE_CRC)
+			return true;
+	return false;
+}
+
+int ofs_view_checksums(struct ofs_view_file *f, const struct ofs_composition *c,
+    uint64_t base, uint8_t *buf, uint64_t off, uint64_t len,
+    ofs_view_read_fn *read, void *ctx, struct optimfs_error *err)
+{
+	if (!has_sums(c))
+		return 0;
+	for (size_t i = 0; i < c->n; i++) {
+		const struct ofs_piece *p = &c->piece[i];
+		uint64_t from = base + p->off, end = from + p->len;
+		uint64_t lo = from > off ? from : off;
+		uint64_t hi = end < off + len ? end : off + len;
+
+		if (lo >= hi)
+			continue;
+		if (p->kind == OFS_PIECE_BOX) {
+			pthread_mutex_lock(&f->lock);
+			pass(f, from, end, lo, hi - lo, buf + (lo - off));
+			pthread_mutex_unlock(&f->lock);
+		} else if (p->kind == OFS_PIECE_CRC &&
+		    put_sum(f, p, (unsigned)(lo - from), (unsigned)(hi - from),
+			buf + (lo - off), read, ctx, err) == -1) {
+			return -1;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,99 @@
+#!/bin/sh
+# view.t - the checkpoint in other formats and layouts
+. "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+
+data=$TOP_SRCDIR/tests/data
+limit=120
+
+# tree CHECKPOINT DIR: all that is in it, as files
+tree() {
+	rm -rf "$2"
+	"$OPTIMFS" cp -r "$1" . "$2" 2>"$scratch/err"
+}
+# becomes CHECKPOINT VIEW: the view, copied, is the same state
+becomes() {
+	rm -rf "$scratch/view"
+	"$OPTIMFS" cp -r "$1" ".optimfs/view/$2" "$scratch/view" &&
+	    tree "$scratch/view" "$scratch/got" &&
+	    diff -r "$scratch/want" "$scratch/got"
+}
+
+for name in dcp_dtensor_shapes_w4 dcp_dtypes dcp_fsdp2_flatosd_w4 \
+    dcp_fsdp2_multifile_w2 dcp_fsdp2_safetensors_w2 dcp_fsdp2_w3 dcp_hsdp_w4 \
+    dcp_names dcp_by_id_w2 dcp_opt_sgd_w2 dcp_tp_fsdp_w4 \
+    fsdp1_sharded_flat_fullshard_w3 named_optimizer_w2 safetensors_plain \
+    torchsave_full/ckpt/state.pt torchsave_full/ckpt/state_legacy.pt \
+    torchtitan_like_w2; do
+	ck=$data/pytorch/$name
+	[ -d "$ck/ckpt" ] && ck=$ck/ckpt
+	[ -d "$ck/step-3" ] && ck=$ck/step-3
+	tree "$ck" "$scratch/want" || echo "# $(cat "$scratch/err")"
+	for view in dcp@1 dcp@3 dcp@16 dcp@2x2; do
+		ok "$name as $view" becomes "$ck" $view
+	done
+done
+
+ck=$data/pytorch/dcp_fsdp2_w3/ckpt
+tree "$ck" "$scratch/want"
+
+# Names.
+status "the common ones are listed" 0 "$OPTIMFS" ls "$ck" .optimfs/view
+like "dcp@16 among them" "$(cat "$scratch/out")" '*dcp@16*'
+status "files of a view" 0 "$OPTIMFS" ls "$ck" .optimfs/view/dcp@7
+is "one a rank, and the index" "$(wc -l <"$scratch/out")" 8
+for name in dcp dcp@ dcp@0 dcp@07 dcp@2x dcp@x2 dcp@1x0 dcp@99999 dcp@3,what \
+    dcp@3,hf dcp@3,; do
+	status "$name is none" 2 "$OPTIMFS" ls "$ck" ".optimfs/view/$name"
+	like "and it says so" "$(cat "$scratch/err")" '*view*'
+done 2>/dev/null
+
+status "no format" 3 "$OPTIMFS" ls "$ck" .optimfs/view/nothing@3
+like "has its words too" "$(cat "$scratch/err")" '*OFS771*nothing*'
+
+# The same name gives the same bytes, whatever order they are read in.
+"$OPTIMFS" cp -r "$ck" .optimfs/view/dcp@3 "$scratch/one"
+"$OPTIMFS" cp -r "$ck" .optimfs/view/dcp@3 "$scratch/two"
+ok "a view is the same bytes each time" diff -r "$scratch/one" "$scratch/two"
+"$OPTIMFS" cp -r "$scratch/one" .optimfs/view/dcp@3 "$scratch/three"
+ok "and a view of itself" diff -r "$scratch/one" "$scratch/three"
+
+# Checksums.
+"$OPTIMFS" cp -r "$ck" .optimfs/view/dcp@3,crc "$scratch/crc"
+status "with crc, every checksum is right" 0 "$OPTIMFS" fsck --data \
+    "$scratch/crc"
+like "without a warning" "$(cat "$scratch/out" "$scratch/err")" \
+    '*0 errors, 0 warnings*'
+status "without, there are none" 0 "$OPTIMFS" fsck --data "$scratch/one"
+like "which fsck says" "$(cat "$scratch/out" "$scratch/err")" '*OFS530*'
+
+# only=
+rm -rf "$scratch/view"
+"$OPTIMFS" cp -r "$ck" .optimfs/view/dcp@2,only=optim "$scratch/view"
+tree "$scratch/view" "$scratch/got"
+ok "only=optim has the optimizer" diff -r "$scratch/want/optim" \
+    "$scratch/got/optim"
+not_ok "and no model" test -e "$scratch/got/model"
+
+# A mount shows views as cp does.
+mnt=$(point mnt)
+if "$OPTIMFS" mount "$ck" "$mnt" 2>"$scratch/err"; then
+	ok "cp -r through a mount" cp -r "$mnt/.optimfs/view/dcp@3" \
+	    "$scratch/mounted"
+	ok "is the same" diff -r "$scratch/one" "$scratch/mounted"
+	not_ok "a bad name is no directory" ls "$mnt/.optimfs/view/dcp@0"
+	ok "and its words are in errors" grep -q OFS771 "$mnt/.optimfs/errors"
+	ok "in pieces of 1000 bytes, from the end" sh -c '
+		n=$(stat -c %s "$1"); i=$(((n - 1) / 1000))
+		while [ $i -ge 0 ]; do
+			dd if="$1" of="$2" bs=1000 count=1 skip=$i seek=$i \
+			    conv=notrunc status=none || exit 1
+			i=$((i - 1))
+		done
+		cmp "$2" "$3"' sh "$mnt/.optimfs/view/dcp@3/__1_0.distcp" \
+	    "$scratch/pieces" "$scratch/one/__1_0.distcp"
+	"$OPTIMFS" umount "$mnt"
+else
+	skip 5 "no mounts here: $(head -1 "$scratch/err")"
+fi
+
+done_testing
