@@ -28,7 +28,8 @@ static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
 	return memcmp(&t->id[index], key, n) == 0;
 }
 
-/* false when the tensor is not a view of one extent, or has no elements. In
+/* false when the tensor is not a view of one extent (and no reader said that
+ * it has several names), or has no elements. In
  * a DCP item nothing is shared: each tensor has its own. */
 static bool identify(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     struct identity *id)
@@ -36,7 +37,14 @@ static bool identify(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 	const struct ofs_shard *s;
 	const struct ofs_view *v;
 
-	if (t->nshards != 1 || ofs_tensor_numel(cat, t) == 0)
+	if (ofs_tensor_numel(cat, t) == 0)
+		return false;
+	if ((t->flags & OFS_TENSOR_TIED) != 0) {
+		*id = (struct identity){ .off = (uint64_t)(t - cat->tensors),
+			.kind = UINT32_MAX };
+		return true;
+	}
+	if (t->nshards != 1)
 		return false;
 	s = &cat->shards[t->shard];
 	if (s->at.encoding == OFS_TORCH_ITEM)

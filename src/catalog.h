@@ -88,6 +88,7 @@ enum ofs_fix {
 
 enum ofs_tensor_flag {
 	OFS_TENSOR_COPIES = 1, /* each rank's copy is there on purpose */
+	OFS_TENSOR_TIED = 2,   /* several entries are this tensor */
 };
 
 struct ofs_tensor {

@@ -167,7 +167,9 @@ static void place_groups(struct ofs_ranks *set, const struct order *o,
 	struct ofs_ranks_group g;
 
 	for (uint32_t i = 0; i < set->nleaves; i += g.n) {
-		g = (struct ofs_ranks_group){ o[i].leaf.path, i, 1, false };
+		g = (struct ofs_ranks_group){
+			.path = o[i].leaf.path, .first = i, .n = 1
+		};
 		while (i + g.n < set->nleaves &&
 		    o[i + g.n].leaf.path == g.path &&
 		    o[i + g.n].nth == o[i].nth)
@@ -321,6 +323,8 @@ int ofs_ranks_read(struct ofs_catalog *cat, const struct ofs_part *part,
 		ret = ofs_ranks_check(&set, err);
 	if (ret == 0)
 		ret = group(&set, err);
+	if (ret == 0)
+		ret = ofs_fsdp_claim(&set, opt, err);
 	if (ret == 0)
 		ret = ofs_ranks_merge(&set, err);
 	if (ret == 0)

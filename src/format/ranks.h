@@ -46,7 +46,8 @@ struct ofs_ranks_leaf {
 struct ofs_ranks_group {
 	uint32_t path;
 	uint32_t first, n;
-	bool taken; /* somebody has added what it stands for */
+	bool taken;   /* somebody has added what it stands for */
+	bool partial; /* some ranks lack it by intent */
 };
 
 struct ofs_ranks {

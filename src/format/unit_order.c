@@ -54,7 +54,8 @@ static int too_many(struct search *s)
 {
 	return optimfs_fail(s->err, EINVAL,
 	    "OFS164 parameter IDs: too many orders of the parameters are "
-	    "possible; name them with ids=FILE");
+	    "possible; the units file needs "
+	    "param_groups (contrib/dump_units.py)");
 }
 
 /* Names. */
@@ -148,12 +149,13 @@ static bool breaks(struct ofs_str x, struct ofs_str b, bool left,
 /* Can parameter i of unit stand next, as modules go? */
 static bool may_follow(const struct search *s, uint32_t unit, uint32_t i)
 {
-	struct ofs_str b = fqn_of(s, unit, i), module = { "", 0 };
+	struct ofs_str module = { "", 0 }, b;
 	uint32_t *now = s->now, u = now[LAST], k = now[NEXT], at;
 	bool left = false;
 
 	if (s->o->known || u == OFS_NONE)
 		return true;
+	b = fqn_of(s, unit, i);
 	at = *position(s, now, u);
 	if (at > 0)
 		left = module_left(fqn_of(s, u, at - 1), b, &module);
@@ -406,7 +408,8 @@ static int set_up(struct search *s)
 		return optimfs_fail(s->err, EINVAL,
 		    "OFS164 parameter IDs: the optimizer has %" PRIu32
 		    " parameters, the units have %" PRIu32
-		    "; name them with ids=FILE",
+		    "; the units file needs "
+		    "param_groups (contrib/dump_units.py)",
 		    s->nids, s->nparams);
 	s->width = POSITIONS + s->levels + o->ngroups;
 	s->now = calloc(s->width, sizeof(*s->now));

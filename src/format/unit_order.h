@@ -19,8 +19,8 @@
  * and in which each ID's state fits its parameter. */
 
 struct ofs_order_unit {
-	struct ofs_str prefix; /* of its module; a nested one's is longer */
-	const struct ofs_str *fqn;
+	struct ofs_str prefix;     /* of its module; a nested one's is longer */
+	const struct ofs_str *fqn; /* NULL where the order is known */
 	uint32_t nparams;
 };
 

@@ -386,7 +386,6 @@ static int set_params(struct reader *r, const struct draft *d,
 			r->err) == -1 ||
 		    set_shape(r, d, i, unit) == -1)
 			return -1;
-		p->module = module_of(p->fqn);
 	}
 	return 0;
 }

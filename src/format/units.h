@@ -17,8 +17,7 @@
  * file is JSON; docs/formats/fsdp.md, "The units file", has its members. */
 
 struct ofs_unit_param {
-	struct ofs_str fqn;    /* whole, without the prefixes of wrappers */
-	struct ofs_str module; /* the part of fqn before the last dot */
+	struct ofs_str fqn; /* whole, without the prefixes of wrappers */
 	const uint64_t *shape;
 	uint8_t ndim;
 };

@@ -20,39 +20,44 @@
 /* Where the checkpoint of a case lies. */
 static const struct source {
 	const char *name, *path;
+	const char *units; /* beside the checkpoint */
 } sources[] = {
-	{ "dcp_3d_w8", "ckpt" },
-	{ "dcp_async_w2", "ckpt" },
-	{ "dcp_by_id_w2", "ckpt" },
-	{ "dcp_ddp_w2", "ckpt" },
-	{ "dcp_dtensor_shapes_w4", "ckpt" },
-	{ "dcp_dtypes", "ckpt" },
-	{ "dcp_fsdp2_flatosd_w4", "ckpt" },
-	{ "dcp_fsdp2_multifile_w2", "ckpt" },
-	{ "dcp_fsdp2_safetensors_w2", "ckpt" },
-	{ "dcp_fsdp2_w1", "ckpt" },
-	{ "dcp_fsdp2_w2", "ckpt" },
-	{ "dcp_fsdp2_w3", "ckpt" },
-	{ "dcp_fsdp2_w4", "ckpt" },
-	{ "dcp_fsdp2_zstd_w2", "ckpt" },
-	{ "dcp_hsdp_w4", "ckpt" },
-	{ "dcp_names", "ckpt" },
-	{ "dcp_opt_adagrad_w2", "ckpt" },
-	{ "dcp_opt_amsgrad_w2", "ckpt" },
-	{ "dcp_opt_sgd_w2", "ckpt" },
-	{ "dcp_pp_w2", "ckpt" },
-	{ "dcp_torch113", "ckpt" },
-	{ "dcp_tp_fsdp_w4", "ckpt" },
-	{ "fsdp1_sharded_flat_fullshard_w3", "ckpt" },
-	{ "fsdp1_sharded_orig_fullshard_w2", "ckpt" },
-	{ "fsdp1_sharded_orig_hybridshard_w4", "ckpt" },
-	{ "fsdp1_sharded_orig_noshard_w2", "ckpt" },
-	{ "hf_storage_w2", "ckpt" },
-	{ "named_optimizer_w2", "ckpt" },
-	{ "safetensors_plain", "ckpt" },
-	{ "torchsave_full", "ckpt/state.pt" },
-	{ "torchsave_full", "ckpt/state_legacy.pt" },
-	{ "torchtitan_like_w2", "ckpt/step-3" },
+	{ "dcp_3d_w8", "ckpt", NULL },
+	{ "dcp_async_w2", "ckpt", NULL },
+	{ "dcp_by_id_w2", "ckpt", NULL },
+	{ "dcp_ddp_w2", "ckpt", NULL },
+	{ "dcp_dtensor_shapes_w4", "ckpt", NULL },
+	{ "dcp_dtypes", "ckpt", NULL },
+	{ "dcp_fsdp2_flatosd_w4", "ckpt", NULL },
+	{ "dcp_fsdp2_multifile_w2", "ckpt", NULL },
+	{ "dcp_fsdp2_safetensors_w2", "ckpt", NULL },
+	{ "dcp_fsdp2_w1", "ckpt", NULL },
+	{ "dcp_fsdp2_w2", "ckpt", NULL },
+	{ "dcp_fsdp2_w3", "ckpt", NULL },
+	{ "dcp_fsdp2_w4", "ckpt", NULL },
+	{ "dcp_fsdp2_zstd_w2", "ckpt", NULL },
+	{ "dcp_hsdp_w4", "ckpt", NULL },
+	{ "dcp_names", "ckpt", NULL },
+	{ "dcp_opt_adagrad_w2", "ckpt", NULL },
+	{ "dcp_opt_amsgrad_w2", "ckpt", NULL },
+	{ "dcp_opt_sgd_w2", "ckpt", NULL },
+	{ "dcp_pp_w2", "ckpt", NULL },
+	{ "dcp_torch113", "ckpt", NULL },
+	{ "dcp_tp_fsdp_w4", "ckpt", NULL },
+	{ "fsdp1_local_flat_fullshard_w3", "ckpt", "units.json" },
+	{ "fsdp1_local_flat_fullshard_w3", "ckpt_local_sd", "units.json" },
+	{ "fsdp1_local_orig_fullshard_w2", "ckpt", "units.json" },
+	{ "fsdp1_local_orig_fullshard_w2", "ckpt_local_sd", "units.json" },
+	{ "fsdp1_sharded_flat_fullshard_w3", "ckpt", NULL },
+	{ "fsdp1_sharded_orig_fullshard_w2", "ckpt", NULL },
+	{ "fsdp1_sharded_orig_hybridshard_w4", "ckpt", NULL },
+	{ "fsdp1_sharded_orig_noshard_w2", "ckpt", NULL },
+	{ "hf_storage_w2", "ckpt", NULL },
+	{ "named_optimizer_w2", "ckpt", NULL },
+	{ "safetensors_plain", "ckpt", NULL },
+	{ "torchsave_full", "ckpt/state.pt", NULL },
+	{ "torchsave_full", "ckpt/state_legacy.pt", NULL },
+	{ "torchtitan_like_w2", "ckpt/step-3", NULL },
 };
 
 /* One file, open and read. */
@@ -269,12 +274,19 @@ static void check_source(const struct source *s)
 	struct truth *leaf;
 	struct optimfs *fs;
 	size_t n, good = 0;
-	char path[256];
+	char path[256], units[512];
+	struct optimfs_options o = { 0 };
 
 	snprintf(path, sizeof(path), "pytorch/%s", s->name);
 	leaf = truth_read(path, &n);
+	if (s->units != NULL) {
+		snprintf(path, sizeof(path), "pytorch/%s/%s", s->name,
+		    s->units);
+		snprintf(units, sizeof(units), "%s", data_path(path));
+		o.units = units;
+	}
 	snprintf(path, sizeof(path), "pytorch/%s/%s", s->name, s->path);
-	fs = optimfs_open(data_path(path), NULL, &err);
+	fs = optimfs_open(data_path(path), &o, &err);
 	if (ok(fs != NULL, "%s/%s", s->name, s->path)) {
 		check_metadata(fs, n);
 		for (size_t i = 0; i < n; i++)

@@ -182,7 +182,7 @@ static void transformer(void)
 	ok(find(&m, 3, 7, name, &err) == -1, "a state that fits nothing there");
 	is_error(err, EINVAL, "OFS164", "says so");
 	ok(find(&m, 3, 8, name, &err) == -1, "more IDs than parameters");
-	is_error(err, EINVAL, "ids=FILE", "asks for names");
+	is_error(err, EINVAL, "param_groups", "asks for names");
 }
 
 /* The optimizer was not given all of them. */

@@ -1,0 +1,1040 @@
+/* fsdp_optim.c - raw optimizer.state_dict() of each rank, by parameter */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/fsdp.h"
+
+/* State of one ID under one name: a group of the set. */
+struct state {
+	uint32_t id, group;
+	bool tensor; /* of at least one dimension */
+};
+
+enum { MATRICES = 1, VECTORS = 2 };
+
+/* One optimizer: a mapping with "state", by integer IDs, and "param_groups".
+ * IDs are counted from 0 over all groups, whatever integers they are. */
+struct optim {
+	struct ofs_fsdp *f;
+	uint32_t *parent; /* its path */
+	uint32_t nparent;
+	uint32_t *params; /* groups of the set: each list of IDs */
+	uint32_t *size;   /* of each list */
+	uint32_t nlists;
+	struct number {
+		int64_t value;
+		uint32_t id;
+	} * number; /* sorted by value */
+	uint32_t nids;
+	struct state *state; /* in order of id */
+	uint32_t nstates;
+	uint32_t *first;             /* of each ID: its run of states */
+	struct ofs_order_name *name; /* of each ID */
+	bool packed;                 /* an ID is a unit, not a parameter */
+	uint8_t *dims;               /* what each list has, with by_dims */
+	bool by_dims;
+};
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM,
+	    "OFS443 out of memory for an optimizer's state");
+}
+
+static struct ofs_str string_at(const struct ofs_fsdp *f, uint32_t component)
+{
+	return ofs_catalog_string(f->set->cat, component);
+}
+
+static bool is_word(const struct ofs_fsdp *f, uint32_t component,
+    const char *word)
+{
+	struct ofs_str s = string_at(f, component);
+
+	return s.len == strlen(word) && memcmp(s.p, word, s.len) == 0;
+}
+
+static bool number_of(struct ofs_str s, int64_t *v)
+{
+	*v = 0;
+	for (uint32_t i = 0; i < s.len; i++) {
+		if (s.p[i] < '0' || s.p[i] > '9')
+			return false;
+		*v = *v * 10 + (s.p[i] - '0');
+	}
+	return s.len > 0 && s.len < 10;
+}
+
+static const struct ofs_ranks_leaf *first_leaf(const struct ofs_fsdp *f,
+    const struct ofs_ranks_group *g)
+{
+	return &f->set->leaf[g->first];
+}
+
+/* Is it [parent..., word, number, any]? */
+static bool is_below(const struct optim *o, const struct ofs_ranks_group *g,
+    const char *word, int64_t *number)
+{
+	uint32_t n;
+	const uint32_t *part =
+	    ofs_catalog_components(o->f->set->cat, g->path, &n);
+
+	return n == o->nparent + 3 &&
+	    (o->nparent == 0 ||
+		memcmp(part, o->parent, o->nparent * sizeof(*part)) == 0) &&
+	    is_word(o->f, part[o->nparent], word) &&
+	    number_of(string_at(o->f, part[o->nparent + 1]), number);
+}
+
+static bool is_params(const struct optim *o, const struct ofs_ranks_group *g)
+{
+	uint32_t n;
+	const uint32_t *part =
+	    ofs_catalog_components(o->f->set->cat, g->path, &n);
+	int64_t number;
+
+	return is_below(o, g, "param_groups", &number) &&
+	    is_word(o->f, part[n - 1], "params");
+}
+
+/* IDs. */
+
+static int by_value(const void *va, const void *vb)
+{
+	const struct number *a = va, *b = vb;
+
+	return (a->value > b->value) - (a->value < b->value);
+}
+
+static uint32_t find_id(const struct optim *o, int64_t value)
+{
+	struct number key = { value, 0 }, *found;
+
+	found = o->nids == 0
+	    ? NULL
+	    : bsearch(&key, o->number, o->nids, sizeof(key), by_value);
+	return found == NULL ? OFS_NONE : found->id;
+}
+
+/* All ranks must list the same. */
+static int check_lists(const struct optim *o, const struct ofs_ranks_group *g,
+    struct optimfs_error *err)
+{
+	const struct ofs_ranks *set = o->f->set;
+	const struct ofs_ranks_leaf *a = first_leaf(o->f, g);
+	const struct ofs_pickle *doc = set->file[a->file].doc;
+	uint32_t n = ofs_pk_len(doc, a->node);
+
+	for (uint32_t i = 1; i < g->n; i++) {
+		const struct ofs_ranks_leaf *b = a + i;
+		const struct ofs_pickle *other = set->file[b->file].doc;
+		bool same = ofs_pk_len(other, b->node) == n;
+
+		for (uint32_t k = 0; k < n && same; k++) {
+			int64_t x = 0, y = 0;
+
+			same =
+			    ofs_pk_int(doc, ofs_pk_item(doc, a->node, k), &x) &&
+			    ofs_pk_int(other, ofs_pk_item(other, b->node, k),
+				&y) &&
+			    x == y;
+		}
+		if (!same)
+			return optimfs_fail(err, EUCLEAN,
+			    "OFS165 rank %d and rank %d list other parameters "
+			    "in a group",
+			    set->file[a->file].rank, set->file[b->file].rank);
+	}
+	return 0;
+}
+
+/* The IDs of a list; 1 when it holds something else. */
+static int add_list(struct optim *o, uint32_t group, struct optimfs_error *err)
+{
+	const struct ofs_ranks_group *g = &o->f->set->group[group];
+	const struct ofs_ranks_leaf *leaf = first_leaf(o->f, g);
+	const struct ofs_pickle *doc = o->f->set->file[leaf->file].doc;
+	uint32_t n = ofs_pk_len(doc, leaf->node);
+	struct number *p;
+
+	if (ofs_pk_kind(doc, leaf->node) != OFS_PK_LIST)
+		return 1;
+	p = reallocarray(o->number, o->nids + n + 1ull, sizeof(*p));
+	if (p == NULL)
+		return no_memory(err);
+	o->number = p;
+	for (uint32_t i = 0; i < n; i++) {
+		if (!ofs_pk_int(doc, ofs_pk_item(doc, leaf->node, i),
+			&p[o->nids].value) ||
+		    p[o->nids].value < 0 || p[o->nids].value > INT32_MAX)
+			return 1;
+		p[o->nids].id = o->nids;
+		o->nids++;
+	}
+	o->params[o->nlists] = group;
+	o->size[o->nlists++] = n;
+	return check_lists(o, g, err);
+}
+
+static int find_lists(struct optim *o, struct optimfs_error *err)
+{
+	uint32_t n = o->f->set->ngroups;
+	int ret = 0;
+
+	o->params = calloc(n + 1ull, sizeof(*o->params));
+	o->size = calloc(n + 1ull, sizeof(*o->size));
+	if (o->params == NULL || o->size == NULL)
+		return no_memory(err);
+	/* groups of the set are in the order of the state dict */
+	for (uint32_t i = 0; i < n && ret == 0; i++)
+		if (is_params(o, &o->f->set->group[i]))
+			ret = add_list(o, i, err);
+	if (ret != 0)
+		return ret;
+	if (o->nids == 0)
+		return 1;
+	qsort(o->number, o->nids, sizeof(*o->number), by_value);
+	for (uint32_t i = 1; i < o->nids; i++)
+		if (o->number[i].value == o->number[i - 1].value)
+			return optimfs_fail(err, EUCLEAN,
+			    "OFS165 parameter ID %" PRId64
+			    " is in the optimizer's groups twice",
+			    o->number[i].value);
+	return 0;
+}
+
+/* States. */
+
+/* Has the first rank a tensor of at least one dimension here? */
+static bool is_tensor(const struct ofs_fsdp *f, const struct ofs_ranks_group *g)
+{
+	const struct ofs_ranks_leaf *leaf = first_leaf(f, g);
+	struct ofs_torch_tensor t;
+
+	return ofs_torch_tensor(f->set->file[leaf->file].doc, leaf->node, &t,
+		   NULL) == 1 &&
+	    t.ndim > 0;
+}
+
+static int by_id(const void *va, const void *vb)
+{
+	const struct state *a = va, *b = vb;
+
+	if (a->id != b->id)
+		return a->id < b->id ? -1 : 1;
+	return (a->group > b->group) - (a->group < b->group);
+}
+
+static int find_states(struct optim *o, struct optimfs_error *err)
+{
+	struct ofs_ranks *set = o->f->set;
+	int64_t number;
+
+	o->state = calloc(set->ngroups + 1ull, sizeof(*o->state));
+	o->first = calloc(o->nids + 2ull, sizeof(*o->first));
+	if (o->state == NULL || o->first == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < set->ngroups; i++) {
+		struct ofs_ranks_group *g = &set->group[i];
+		uint32_t id;
+
+		if (g->taken || !is_below(o, g, "state", &number))
+			continue;
+		id = find_id(o, number);
+		if (id == OFS_NONE)
+			return optimfs_fail(err, EUCLEAN,
+			    "OFS165 there is state of ID %" PRId64
+			    ", which is in no group",
+			    number);
+		o->state[o->nstates++] =
+		    (struct state){ id, i, is_tensor(o->f, g) };
+	}
+	qsort(o->state, o->nstates, sizeof(*o->state), by_id);
+	for (uint32_t i = 0, id = 0; id <= o->nids; id++) {
+		while (i < o->nstates && o->state[i].id < id)
+			i++;
+		o->first[id] = i;
+	}
+	o->first[o->nids + 1] = o->nstates;
+	return 0;
+}
+
+/* The state by which an ID is told: its first tensor; NULL. */
+static const struct ofs_ranks_group *telling(const struct optim *o, uint32_t id)
+{
+	for (uint32_t i = o->first[id]; i < o->first[id + 1]; i++)
+		if (o->state[i].tensor)
+			return &o->f->set->group[o->state[i].group];
+	return NULL;
+}
+
+/* Shape of a leaf; false when it is no tensor. */
+static bool shape_of(const struct ofs_fsdp *f,
+    const struct ofs_ranks_leaf *leaf, struct ofs_torch_tensor *t)
+{
+	return ofs_torch_tensor(f->set->file[leaf->file].doc, leaf->node, t,
+		   NULL) == 1;
+}
+
+static bool is_whole_shape(const struct ofs_fsdp *f, struct ofs_order_name at,
+    const struct ofs_torch_tensor *t)
+{
+	const struct ofs_unit_param *p = ofs_fsdp_param(f, at);
+
+	return f->units->unit[at.unit].whole && t->ndim == p->ndim &&
+	    memcmp(t->shape, p->shape, t->ndim * sizeof(*t->shape)) == 0;
+}
+
+static uint32_t list_of(const struct optim *o, uint32_t id)
+{
+	uint32_t i = 0;
+
+	while (id >= o->size[i])
+		id -= o->size[i++];
+	return i;
+}
+
+static uint8_t dims_of(const struct ofs_fsdp *f, struct ofs_order_name at)
+{
+	return ofs_fsdp_param(f, at)->ndim >= 2 ? MATRICES : VECTORS;
+}
+
+/* Does each rank have what it must have of this parameter? */
+static bool fits_param(const void *ctx, uint32_t id, uint32_t unit,
+    uint32_t param)
+{
+	const struct optim *o = ctx;
+	const struct ofs_ranks_group *g = telling(o, id);
+	const struct ofs_ranks *set = o->f->set;
+	struct ofs_order_name at = { unit, param };
+	uint32_t i;
+
+	if (g == NULL)
+		return !o->by_dims ||
+		    (o->dims[list_of(o, id)] | dims_of(o->f, at)) !=
+		    (MATRICES | VECTORS);
+	i = g->first;
+	for (uint32_t k = 0; k < set->nfiles; k++) {
+		struct ofs_flat_slice s;
+		struct ofs_torch_tensor t;
+
+		if (set->file[k].surplus)
+			continue;
+		s = ofs_fsdp_slice(o->f, &set->file[k], at);
+		if (i == g->first + g->n || set->leaf[i].file != k) {
+			if (s.count > 0)
+				return false;
+			continue;
+		}
+		if (!shape_of(o->f, &set->leaf[i++], &t) ||
+		    (!is_whole_shape(o->f, at, &t) &&
+			(t.ndim != 1 || t.shape[0] != s.count || s.count == 0 ||
+			    o->f->units->unit[unit].whole)))
+			return false;
+	}
+	return true;
+}
+
+/* Does each rank have a shard of this unit? */
+static bool fits_unit(const void *ctx, uint32_t id, uint32_t none,
+    uint32_t unit)
+{
+	const struct optim *o = ctx;
+	const struct ofs_ranks_group *g = telling(o, id);
+	uint64_t shard = o->f->units->unit[unit].flat.shard;
+
+	(void)none;
+	for (uint32_t i = 0; g != NULL && i < g->n; i++) {
+		struct ofs_torch_tensor t;
+
+		if (!shape_of(o->f, first_leaf(o->f, g) + i, &t) ||
+		    t.ndim != 1 || t.shape[0] != shard)
+			return false;
+	}
+	return true;
+}
+
+/* Which ID is what. */
+
+/* Has every ID, or every one that has state, a name? */
+static bool all_told(const struct optim *o, bool with_state)
+{
+	for (uint32_t id = 0; id < o->nids; id++)
+		if (o->name[id].unit == OFS_NONE &&
+		    (!with_state || o->first[id] < o->first[id + 1]))
+			return false;
+	return true;
+}
+
+/* One list of names in the model's order; NULL fqn: of that many things. */
+static int match_list(struct optim *o, const struct ofs_str *fqn, uint32_t n,
+    ofs_order_fits_fn *fits, const void *ctx, struct optimfs_error *err)
+{
+	struct ofs_order_unit all = {
+		.prefix = { "", 0 }, .fqn = fqn, .nparams = n
+	};
+	struct ofs_order order = { .unit = &all,
+		.nunits = 1,
+		.group = o->size,
+		.ngroups = o->nlists,
+		.known = true,
+		.fits = fits,
+		.ctx = ctx };
+
+	return ofs_order_find(&order, o->name, err);
+}
+
+/* use_orig_params=False: an ID a unit, in their order. */
+static bool match_units(struct optim *o)
+{
+	uint32_t n = o->f->units->n;
+
+	if (o->nids != n || match_list(o, NULL, n, fits_unit, o, NULL) == -1 ||
+	    !all_told(o, true))
+		return false;
+	for (uint32_t id = 0; id < n; id++)
+		if (o->name[id].unit != OFS_NONE)
+			o->name[id] =
+			    (struct ofs_order_name){ o->name[id].param, 0 };
+	o->packed = true;
+	return true;
+}
+
+/* The optimizer's own names, from the units file. */
+static int match_ids(struct optim *o, struct optimfs_error *err)
+{
+	const struct ofs_units *u = o->f->units;
+
+	if (u->nids != o->nids)
+		return optimfs_fail(err, EINVAL,
+		    "OFS164 units=%.100s: param_groups has %" PRIu32
+		    " names, the optimizer %" PRIu32 " parameters",
+		    u->file, u->nids, o->nids);
+	for (uint32_t id = 0; id < o->nids; id++) {
+		o->name[id] = ofs_fsdp_find(o->f, u->ids[id]);
+		if (o->name[id].unit == OFS_NONE)
+			return optimfs_fail(err, EINVAL,
+			    "OFS164 units=%.100s: param_groups has %.100s, "
+			    "which is in no unit",
+			    u->file, u->ids[id].p);
+		if (!fits_param(o, id, o->name[id].unit, o->name[id].param))
+			return optimfs_fail(err, EUCLEAN,
+			    "OFS164 the state of ID %" PRIu32
+			    " is not that of %.120s",
+			    id, u->ids[id].p);
+	}
+	return 0;
+}
+
+/* A list of all parameters in the model's order. */
+struct listed {
+	const struct optim *o;
+	const struct ofs_order_name *at;
+};
+
+static bool fits_listed(const void *ctx, uint32_t id, uint32_t none, uint32_t i)
+{
+	const struct listed *l = ctx;
+
+	(void)none;
+	return fits_param(l->o, id, l->at[i].unit, l->at[i].param);
+}
+
+static int match_listed(struct optim *o, const struct ofs_order_name *at,
+    uint32_t n, struct optimfs_error *err)
+{
+	struct listed l = { o, at };
+
+	if (match_list(o, NULL, n, fits_listed, &l, err) == -1)
+		return -1;
+	for (uint32_t id = 0; id < o->nids; id++)
+		if (o->name[id].unit != OFS_NONE)
+			o->name[id] = at[o->name[id].param];
+	return 0;
+}
+
+/* The order that the units file gives; parameters of no unit have no state
+ * here that we could tell. */
+static int match_order(struct optim *o, struct optimfs_error *err)
+{
+	const struct ofs_units *u = o->f->units;
+	struct ofs_order_name *at = calloc(u->norder + 1ull, sizeof(*at));
+	uint32_t n = 0;
+	int ret;
+
+	if (at == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < u->norder; i++) {
+		at[n] = ofs_fsdp_find(o->f, u->order[i]);
+		n += at[n].unit != OFS_NONE;
+	}
+	ret = match_listed(o, at, n, err);
+	free(at);
+	return ret;
+}
+
+static int by_unit(const void *va, const void *vb)
+{
+	const struct ofs_order_name *a = va, *b = vb;
+
+	if (a->unit != b->unit)
+		return a->unit < b->unit ? -1 : 1;
+	return (a->param > b->param) - (a->param < b->param);
+}
+
+/* No parameter twice among n? */
+static bool distinct(const struct ofs_order_name *at, uint32_t n)
+{
+	struct ofs_order_name *copy = calloc(n + 1ull, sizeof(*copy));
+	bool good = copy != NULL;
+
+	if (good) {
+		memcpy(copy, at, n * sizeof(*copy));
+		qsort(copy, n, sizeof(*copy), by_unit);
+	}
+	for (uint32_t i = 1; i < n && good; i++)
+		good = by_unit(&copy[i - 1], &copy[i]) != 0;
+	free(copy);
+	return good;
+}
+
+/* The order of the model's entries, when it is in the checkpoint too and was
+ * read before: 1 when it is of no use. */
+static int match_model(struct optim *o, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = o->f->set->cat;
+	uint32_t n = 0, max = o->f->nnames;
+	struct ofs_order_name *at = calloc(max + 1ull, sizeof(*at));
+	int ret = 1;
+
+	if (at == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < cat->nentries && n <= max; i++) {
+		uint32_t len, clean;
+		const uint32_t *part =
+		    ofs_catalog_components(cat, cat->entries[i].path, &len);
+
+		if (len == 0 || cat->entries[i].kind != OFS_ENTRY_TENSOR)
+			continue;
+		clean =
+		    ofs_fsdp_clean(o->f, string_at(o->f, part[len - 1]), err);
+		if (clean == OFS_NONE) {
+			ret = -1;
+			goto out;
+		}
+		at[n] = ofs_fsdp_find(o->f, string_at(o->f, clean));
+		n += at[n].unit != OFS_NONE;
+	}
+	if (n == max && distinct(at, n))
+		ret = match_listed(o, at, n, NULL) == -1 ? 1 : 0;
+out:
+	free(at);
+	return ret;
+}
+
+/* What the units' own order leaves open. */
+static int match_search(struct optim *o, struct optimfs_error *err)
+{
+	const struct ofs_units *u = o->f->units;
+	struct ofs_order_unit *unit = calloc(u->n + 1ull, sizeof(*unit));
+	struct ofs_str *fqn = calloc(o->f->nnames + 1ull, sizeof(*fqn));
+	struct ofs_order order = { .unit = unit,
+		.nunits = u->n,
+		.group = o->size,
+		.ngroups = o->nlists,
+		.fits = fits_param,
+		.ctx = o };
+	uint32_t n = 0;
+	int ret = -1;
+
+	if (unit == NULL || fqn == NULL) {
+		no_memory(err);
+		goto out;
+	}
+	for (uint32_t i = 0; i < u->n; i++) {
+		unit[i] = (struct ofs_order_unit){ u->unit[i].prefix, fqn + n,
+			u->unit[i].flat.nparams };
+		for (uint32_t k = 0; k < unit[i].nparams; k++)
+			fqn[n++] = u->unit[i].param[k].fqn;
+	}
+	ret = ofs_order_find(&order, o->name, err);
+out:
+	free(unit);
+	free(fqn);
+	return ret;
+}
+
+/* IDs without state fit anything. Where every other ID of a group is a
+ * matrix, or none is, as where biases and norms are not to decay, those are
+ * too: what each group has, by the names that are told. */
+static void learn_dims(struct optim *o)
+{
+	uint32_t id = 0;
+
+	for (uint32_t i = 0; i < o->nlists; i++)
+		for (uint32_t k = 0; k < o->size[i]; k++, id++)
+			if (o->name[id].unit != OFS_NONE)
+				o->dims[i] |= dims_of(o->f, o->name[id]);
+	o->by_dims = true;
+}
+
+/* One way to match them: by the units file, or the model's entries. 1: it is
+ * of no use, and *why may say more. */
+static int attempt(struct optim *o, bool model, struct optimfs_error *why,
+    struct optimfs_error *err)
+{
+	struct optimfs_error e = { 0 };
+	int ret;
+
+	if (model)
+		ret = match_model(o, &e);
+	else if (o->f->units->norder > 0)
+		ret = match_order(o, &e);
+	else
+		ret = match_search(o, &e);
+	if (ret != -1)
+		return ret;
+	if (e.code == ENOMEM)
+		return optimfs_fail(err, e.code, "%s", e.text);
+	if (why->code == 0)
+		*why = e;
+	return 1;
+}
+
+/* Both ways. 0: all IDs have names; 1: best has names for all that have
+ * state, if *any. */
+static int attempts(struct optim *o, struct ofs_order_name *best, bool *any,
+    struct optimfs_error *why, struct optimfs_error *err)
+{
+	for (int model = 0; model <= 1; model++) {
+		int ret = attempt(o, model == 1, why, err);
+
+		if (ret == -1)
+			return -1;
+		if (ret == 1 || !all_told(o, true))
+			continue;
+		if (all_told(o, false))
+			return 0;
+		memcpy(best, o->name, o->nids * sizeof(*best));
+		*any = true;
+	}
+	return 1;
+}
+
+static int note_dims(const struct optim *o, struct optimfs_error *err)
+{
+	if (ofs_catalog_note(o->f->set->cat, OFS_NOTE_WARNING, 0,
+		"OFS168 %s: parameters without state are named as fits the "
+		"dimensions of the others in their group",
+		o->f->set->file[0].rel) == OFS_NONE)
+		return no_memory(err);
+	return 0;
+}
+
+static int match_all(struct optim *o, struct ofs_order_name *best,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	bool any = false;
+	int ret = attempts(o, best, &any, &why, err);
+
+	if (ret == 1 && any) {
+		memcpy(o->name, best, o->nids * sizeof(*best));
+		learn_dims(o);
+		ret = attempts(o, best, &any, &why, err);
+		if (ret == 0)
+			return note_dims(o, err);
+		memcpy(o->name, best, o->nids * sizeof(*best));
+		return ret == -1 ? -1 : 0;
+	}
+	if (ret != 1)
+		return ret;
+	if (why.code != 0)
+		return optimfs_fail(err, why.code, "%s", why.text);
+	return optimfs_fail(err, EINVAL,
+	    "OFS164 parameter IDs: several parameters have the same slices; "
+	    "the units file needs param_groups (contrib/dump_units.py)");
+}
+
+static int match(struct optim *o, struct optimfs_error *err)
+{
+	struct ofs_order_name *best = calloc(o->nids + 1ull, sizeof(*best));
+	int ret;
+
+	o->name = calloc(o->nids + 1ull, sizeof(*o->name));
+	o->dims = calloc(o->nlists + 1ull, sizeof(*o->dims));
+	if (best == NULL || o->name == NULL || o->dims == NULL)
+		ret = no_memory(err);
+	else if (match_units(o))
+		ret = 0;
+	else if (o->f->units->nids > 0)
+		ret = match_ids(o, err);
+	else
+		ret = match_all(o, best, err);
+	free(best);
+	return ret;
+}
+
+/* Entries. */
+
+static uint32_t path_of(struct optim *o, struct ofs_str fqn, uint32_t name,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = o->f->set->cat;
+	uint32_t *part = malloc((o->nparent + 3ull) * sizeof(*part));
+	uint32_t path = OFS_NONE, *end;
+
+	if (part == NULL) {
+		no_memory(err);
+		return OFS_NONE;
+	}
+	memcpy(part, o->parent, o->nparent * sizeof(*part));
+	end = part + o->nparent;
+	end[0] = ofs_catalog_str(cat, "state", 5, err);
+	end[1] = ofs_catalog_str(cat, fqn.p, fqn.len, err);
+	end[2] = name;
+	if (end[0] != OFS_NONE && end[1] != OFS_NONE)
+		path = ofs_catalog_path(cat, part, o->nparent + 3ull, err);
+	free(part);
+	return path;
+}
+
+static uint32_t last_component(const struct optim *o,
+    const struct ofs_ranks_group *g)
+{
+	uint32_t n;
+	const uint32_t *part =
+	    ofs_catalog_components(o->f->set->cat, g->path, &n);
+
+	return part[n - 1];
+}
+
+/* A rank that holds elements of a parameter has every state of it. */
+static void check_present(struct optim *o, struct ofs_fsdp_tensor *x,
+    const struct ofs_ranks_group *g, struct ofs_order_name at)
+{
+	const struct ofs_ranks *set = o->f->set;
+	uint32_t i = g->first;
+
+	for (uint32_t k = 0; k < set->nfiles && x->why.code == 0; k++) {
+		bool has = i < g->first + g->n && set->leaf[i].file == k;
+		uint64_t want = o->packed
+		    ? o->f->units->unit[at.unit].flat.shard
+		    : ofs_fsdp_slice(o->f, &set->file[k], at).count;
+
+		i += has;
+		if (set->file[k].surplus || has == (want > 0))
+			continue;
+		optimfs_fail(&x->why, EUCLEAN,
+		    has ? "OFS165 rank %d has this state, but no elements of "
+			  "the parameter (%" PRIu64 ")"
+			: "OFS165 rank %d does not have this state of its "
+			  "%" PRIu64 " elements, other ranks have",
+		    set->file[k].rank, want);
+	}
+}
+
+static int add_leaf(struct optim *o, struct ofs_fsdp_tensor *x,
+    const struct ofs_ranks_leaf *leaf, struct ofs_order_name at,
+    struct optimfs_error *err)
+{
+	const struct ofs_ranks_file *file = &o->f->set->file[leaf->file];
+	struct ofs_flat_slice s = ofs_fsdp_slice(o->f, file, at);
+	uint64_t have = o->f->units->unit[at.unit].flat.shard;
+	struct ofs_torch_tensor t;
+
+	if (file->surplus)
+		return 0;
+	if (!o->packed) {
+		if (shape_of(o->f, leaf, &t) && is_whole_shape(o->f, at, &t))
+			return ofs_fsdp_whole(x, leaf, err);
+		s.at = 0;
+		have = s.count;
+	}
+	return ofs_fsdp_piece(x, leaf, leaf->node, have, &s, err);
+}
+
+static int add_tensor(struct optim *o, const struct ofs_ranks_group *g,
+    struct ofs_order_name at, struct optimfs_error *err)
+{
+	struct ofs_fsdp_tensor x;
+	uint32_t path, ref;
+
+	if (ofs_fsdp_begin(&x, o->f, at, err) == -1)
+		return -1;
+	check_present(o, &x, g, at);
+	for (uint32_t i = g->first; i < g->first + g->n; i++)
+		if (add_leaf(o, &x, &o->f->set->leaf[i], at, err) == -1)
+			return -1;
+	path = path_of(o, ofs_fsdp_param(o->f, at)->fqn, last_component(o, g),
+	    err);
+	return path == OFS_NONE ? -1 : ofs_fsdp_end(&x, path, &ref, err);
+}
+
+/* The set gets a group like that one, at path, to be merged as all are: for
+ * values, which every parameter of a unit has alike. */
+static int add_group(struct ofs_fsdp *f, const struct ofs_ranks_group *like,
+    uint32_t path, struct optimfs_error *err)
+{
+	struct ofs_ranks *set = f->set;
+	struct ofs_ranks_group g = *like;
+	struct ofs_ranks_leaf *leaf;
+
+	if (f->leaf_cap < set->nleaves + g.n) {
+		f->leaf_cap = 2 * (set->nleaves + g.n);
+		leaf = reallocarray(set->leaf, f->leaf_cap, sizeof(*leaf));
+		if (leaf == NULL)
+			return no_memory(err);
+		set->leaf = leaf;
+	}
+	if (f->group_cap <= set->ngroups) {
+		struct ofs_ranks_group *p;
+
+		f->group_cap = 2 * set->ngroups + 1;
+		p = reallocarray(set->group, f->group_cap, sizeof(*p));
+		if (p == NULL)
+			return no_memory(err);
+		set->group = p;
+	}
+	for (uint32_t i = 0; i < g.n; i++) {
+		set->leaf[set->nleaves + i] = set->leaf[g.first + i];
+		set->leaf[set->nleaves + i].path = path;
+	}
+	g.path = path;
+	g.first = set->nleaves;
+	g.taken = false;
+	g.partial = true;
+	set->nleaves += g.n;
+	set->group[set->ngroups++] = g;
+	return 0;
+}
+
+static int add_param(struct optim *o, const struct state *s,
+    struct ofs_order_name at, struct optimfs_error *err)
+{
+	/* a copy: groups move while some are added */
+	struct ofs_ranks_group g = o->f->set->group[s->group];
+	uint32_t path;
+
+	if (s->tensor)
+		return add_tensor(o, &g, at, err);
+	path = path_of(o, ofs_fsdp_param(o->f, at)->fqn, last_component(o, &g),
+	    err);
+	return path == OFS_NONE ? -1 : add_group(o->f, &g, path, err);
+}
+
+static int add_state(struct optim *o, const struct state *s,
+    struct optimfs_error *err)
+{
+	struct ofs_order_name at = o->name[s->id];
+	uint32_t n = o->packed ? o->f->units->unit[at.unit].flat.nparams : 1;
+
+	o->f->set->group[s->group].taken = true;
+	for (uint32_t i = 0; i < n; i++) {
+		if (o->packed)
+			at.param = i;
+		if (add_param(o, s, at, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* A group's list of parameters, by name. */
+
+static void put_name(struct ofs_buf *b, struct ofs_str s)
+{
+	uint8_t head[5] = { 'X', (uint8_t)s.len, (uint8_t)(s.len >> 8),
+		(uint8_t)(s.len >> 16), (uint8_t)(s.len >> 24) };
+
+	ofs_buf_put(b, head, sizeof(head));
+	ofs_buf_put(b, s.p, s.len);
+}
+
+/* The integer that id is called by, below 2^31 as IDs are. */
+static void put_number(const struct optim *o, struct ofs_buf *b, uint32_t id)
+{
+	uint32_t i = 0, v;
+
+	while (o->number[i].id != id)
+		i++;
+	v = (uint32_t)o->number[i].value;
+	ofs_buf_put(b,
+	    (uint8_t[]){ 'J', (uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16),
+		(uint8_t)(v >> 24) },
+	    5);
+}
+
+static void put_id(const struct optim *o, struct ofs_buf *b, uint32_t id)
+{
+	struct ofs_order_name at = o->name[id];
+
+	if (at.unit == OFS_NONE)
+		put_number(o, b, id);
+	else if (!o->packed)
+		put_name(b, ofs_fsdp_param(o->f, at)->fqn);
+	else
+		for (; at.param < o->f->units->unit[at.unit].flat.nparams;
+		     at.param++)
+			put_name(b, ofs_fsdp_param(o->f, at)->fqn);
+}
+
+/* The list as FSDP.optim_state_dict has it: a pickle, as all values are. */
+static int add_names(struct optim *o, uint32_t list, uint32_t first,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = o->f->set->cat;
+	struct ofs_ranks_group *g = &o->f->set->group[o->params[list]];
+	struct ofs_entry e = {
+		.path = g->path, .tree = OFS_NONE, .kind = OFS_ENTRY_VALUE
+	};
+	struct ofs_buf b = { 0 };
+	struct ofs_pickle *doc;
+
+	ofs_buf_put(&b, "\x80\x02](", 4);
+	for (uint32_t i = 0; i < o->size[list]; i++)
+		put_id(o, &b, first + i);
+	ofs_buf_put(&b, "e.", 2);
+	if (b.bad) {
+		ofs_buf_fini(&b);
+		return no_memory(err);
+	}
+	doc = ofs_pickle_parse(b.data, b.len, true, NULL, NULL, err);
+	if (doc == NULL)
+		return -1;
+	if (ofs_catalog_doc(cat, doc, err) == OFS_NONE) {
+		ofs_pickle_free(doc);
+		return -1;
+	}
+	g->taken = true;
+	e.ref = ofs_catalog_value(cat, doc, ofs_pickle_root(doc), err);
+	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
+		return -1;
+	return 0;
+}
+
+static int add_all(struct optim *o, struct optimfs_error *err)
+{
+	uint32_t first = 0;
+
+	for (uint32_t i = 0; i < o->nstates; i++)
+		if (add_state(o, &o->state[i], err) == -1)
+			return -1;
+	for (uint32_t i = 0; i < o->nlists; i++) {
+		if (add_names(o, i, first, err) == -1)
+			return -1;
+		first += o->size[i];
+	}
+	return 0;
+}
+
+/* Without units. */
+
+/* Are these slices? State in one dimension all over, as no model's is whose
+ * ranks each have all of it. */
+static bool looks_flat(const struct optim *o)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < o->nstates; i++) {
+		const struct ofs_ranks_group *g =
+		    &o->f->set->group[o->state[i].group];
+		struct ofs_torch_tensor t;
+
+		if (!o->state[i].tensor)
+			continue;
+		if (!shape_of(o->f, first_leaf(o->f, g), &t) || t.ndim != 1)
+			return false;
+		any = true;
+	}
+	return any && o->f->set->nfiles > 1;
+}
+
+static int put_apart(struct optim *o, struct optimfs_error *err)
+{
+	struct optimfs_error why;
+
+	optimfs_fail(&why, EOPNOTSUPP,
+	    "OFS166 each rank has a slice of a flat parameter: -o units=FILE "
+	    "says of what; .optimfs/rank/ has the slices");
+	for (uint32_t i = 0; i < o->nstates; i++)
+		if (o->state[i].tensor &&
+		    ofs_ranks_apart(o->f->set,
+			&o->f->set->group[o->state[i].group], &why, err) == -1)
+			return -1;
+	if (ofs_catalog_note(o->f->set->cat, OFS_NOTE_WARNING, EOPNOTSUPP,
+		"%s: %s", o->f->set->file[0].rel, why.text) == OFS_NONE)
+		return no_memory(err);
+	return 0;
+}
+
+/* Optimizers. */
+
+static int read_optim(struct optim *o, struct optimfs_error *err)
+{
+	int ret = find_lists(o, err);
+
+	if (ret == 0)
+		ret = find_states(o, err);
+	if (ret != 0 || o->nstates == 0)
+		return ret == 1 ? 0 : ret;
+	if (o->f->units == NULL)
+		return looks_flat(o) ? put_apart(o, err) : 0;
+	ret = match(o, err);
+	return ret == 0 ? add_all(o, err) : ret;
+}
+
+static int with_optim(struct ofs_fsdp *f, uint32_t path, uint32_t nparent,
+    struct optimfs_error *err)
+{
+	struct optim o = { .f = f, .nparent = nparent };
+	uint32_t n;
+	int ret;
+
+	/* paths move while others are added */
+	o.parent = malloc((nparent + 1ull) * sizeof(*o.parent));
+	if (o.parent == NULL)
+		return no_memory(err);
+	memcpy(o.parent, ofs_catalog_components(f->set->cat, path, &n),
+	    nparent * sizeof(*o.parent));
+	ret = read_optim(&o, err);
+	free(o.parent);
+	free(o.params);
+	free(o.size);
+	free(o.number);
+	free(o.state);
+	free(o.first);
+	free(o.name);
+	free(o.dims);
+	return ret;
+}
+
+/* Is it the list of the first group: one for each optimizer? */
+static bool begins_optim(const struct ofs_fsdp *f,
+    const struct ofs_ranks_group *g, uint32_t *nparent)
+{
+	uint32_t n;
+	const uint32_t *part = ofs_catalog_components(f->set->cat, g->path, &n);
+
+	if (g->taken || n < 3 || !is_word(f, part[n - 1], "params") ||
+	    !is_word(f, part[n - 2], "0") ||
+	    !is_word(f, part[n - 3], "param_groups"))
+		return false;
+	*nparent = n - 3;
+	return true;
+}
+
+int ofs_fsdp_optims(struct ofs_fsdp *f, struct optimfs_error *err)
+{
+	uint32_t n = f->set->ngroups, nparent;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (begins_optim(f, &f->set->group[i], &nparent) &&
+		    with_optim(f, f->set->group[i].path, nparent, err) == -1)
+			return -1;
+	return 0;
+}
