@@ -20,6 +20,7 @@
 struct ofs_dcp_key {
 	uint32_t index, pair; /* which index, which pair of its keys */
 	uint32_t next, last;  /* OFS_NONE: none; last only in the first */
+	uint32_t plan;        /* which pair of its planner_data; OFS_NONE */
 };
 
 /* A shard whose extent is that of a whole safetensors blob, as some releases
@@ -54,6 +55,7 @@ struct ofs_dcp {
 	uint32_t nkeys, key_cap;
 	struct ofs_map by_name;           /* first keys */
 	uint32_t nrepeated;               /* values that several ranks wrote */
+	uint32_t nstray;                  /* pairs of planner_data of no key */
 	uint32_t first_shard, first_item; /* of the catalog that are ours */
 
 	uint32_t prefix[OFS_PART_PREFIX]; /* the part's */

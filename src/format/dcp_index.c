@@ -57,42 +57,70 @@ static bool is_none(const struct ofs_pickle *doc, uint32_t node)
 	return node == OFS_NONE || ofs_pk_kind(doc, node) == OFS_PK_NONE;
 }
 
-/* Names of items and their offsets. */
+/* Names of items and their offsets: nodes of a string and a row that
+ * ofs_dcp_sizes has seen. In most indexes equal ones are the same node. */
 
-/* The key that is looked for: an item, with its offsets outside of dims. */
-struct want {
-	struct ofs_str fqn;
-	const struct ofs_dcp_dims *offset; /* NULL: it has none */
+struct key {
+	uint32_t fqn, offset;
 };
 
-static uint32_t hash_key(const struct want *want)
+static uint64_t number(const struct ofs_pickle *doc, uint32_t row, uint32_t i)
 {
-	uint32_t h = ofs_map_hash(want->fqn.p, want->fqn.len);
+	int64_t v = 0;
 
-	if (want->offset == NULL)
-		return h;
-	/* an odd multiplier keeps (a, b) apart from (b, a) */
-	return h * UINT32_C(0x9e3779b1) +
-	    ofs_map_hash(want->offset->v,
-		want->offset->n * sizeof(want->offset->v[0])) +
-	    1;
+	ofs_pk_int(doc, ofs_pk_item(doc, row, i), &v);
+	return (uint64_t)v;
+}
+
+static uint32_t hash_key(const struct ofs_dcp_index *index,
+    const struct key *key)
+{
+	struct ofs_str s = ofs_pk_str(index->doc, key->fqn);
+	uint32_t n = ofs_pk_len(index->doc, key->offset);
+	uint64_t v[OFS_MAX_DIMS + 1];
+
+	v[0] = ofs_hash64(s.p, s.len);
+	for (uint32_t i = 0; i < n; i++)
+		v[i + 1] = number(index->doc, key->offset, i);
+	return ofs_map_hash(v, (n + 1) * sizeof(v[0]));
+}
+
+static bool same_row(const struct ofs_pickle *doc, uint32_t a, uint32_t b)
+{
+	uint32_t n = ofs_pk_len(doc, a);
+
+	if (a == b)
+		return true;
+	if (a == OFS_NONE || b == OFS_NONE || n != ofs_pk_len(doc, b))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (number(doc, a, i) != number(doc, b, i))
+			return false;
+	return true;
 }
 
 static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
 {
 	const struct ofs_dcp_index *index = ctx;
 	const struct ofs_dcp_item *item = &index->item[i];
-	const struct want *want = key;
+	const struct key *want = key;
+	struct ofs_str a, b;
 
 	(void)n;
-	if (item->fqn.len != want->fqn.len ||
-	    item->has_offset != (want->offset != NULL) ||
-	    memcmp(item->fqn.p, want->fqn.p, want->fqn.len) != 0)
-		return false;
-	return !item->has_offset ||
-	    (item->ndim == want->offset->n &&
-		memcmp(index->dims + item->offset, want->offset->v,
-		    item->ndim * sizeof(want->offset->v[0])) == 0);
+	if (item->fqn != want->fqn) {
+		a = ofs_pk_str(index->doc, item->fqn);
+		b = ofs_pk_str(index->doc, want->fqn);
+		if (a.len != b.len || memcmp(a.p, b.p, a.len) != 0)
+			return false;
+	}
+	return same_row(index->doc, item->offset, want->offset);
+}
+
+static uint32_t find_key(const struct ofs_dcp_index *index, uint32_t hash,
+    const struct key *key)
+{
+	return ofs_map_find(&index->by_index, hash, same_key, index, key,
+	    sizeof(*key));
 }
 
 static int no_memory(struct optimfs_error *err)
@@ -102,28 +130,8 @@ static int no_memory(struct optimfs_error *err)
 
 /* Reading storage_data. */
 
-static int keep_dims(struct ofs_dcp_index *index,
-    const struct ofs_dcp_dims *dims, struct optimfs_error *err)
-{
-	uint64_t cap = index->dims_cap * 2 + OFS_MAX_DIMS, *more;
-
-	if (dims->n == 0)
-		return 0;
-	if (index->ndims + dims->n > index->dims_cap) {
-		more = realloc(index->dims, cap * sizeof(*more));
-		if (more == NULL)
-			return no_memory(err);
-		index->dims = more;
-		index->dims_cap = cap;
-	}
-	memcpy(index->dims + index->ndims, dims->v,
-	    dims->n * sizeof(dims->v[0]));
-	index->ndims += dims->n;
-	return 0;
-}
-
 static int read_place(const struct ofs_pickle *doc, uint32_t node,
-    struct ofs_dcp_place *place, struct optimfs_error *err)
+    struct ofs_dcp_item *place, struct optimfs_error *err)
 {
 	place->path = ofs_pk_attr(doc, node, "relative_path");
 	if (ofs_pk_kind(doc, place->path) != OFS_PK_STR)
@@ -143,21 +151,33 @@ static int read_place(const struct ofs_pickle *doc, uint32_t node,
 /* MetadataIndex: fqn, and offset unless it is None. Its index is a hint of
  * where the chunk stands in a list, and wrong often enough to be ignored. */
 static int read_key(const struct ofs_pickle *doc, uint32_t node,
-    struct ofs_dcp_item *item, struct ofs_dcp_dims *offset,
+    struct key *key, struct optimfs_error *err)
+{
+	struct ofs_dcp_dims offset;
+
+	key->fqn = ofs_pk_attr(doc, node, "fqn");
+	if (ofs_pk_kind(doc, key->fqn) != OFS_PK_STR)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS442 a key of storage_data is %s, expected "
+		    "MetadataIndex with a fqn",
+		    ofs_pk_kind_name(doc, node));
+	key->offset = ofs_pk_attr(doc, node, "offset");
+	if (!is_none(doc, key->offset))
+		return ofs_dcp_sizes(doc, key->offset, "offset",
+		    "MetadataIndex", &offset, err);
+	key->offset = OFS_NONE;
+	return 0;
+}
+
+static int duplicate(const struct ofs_dcp_index *index, uint32_t fqn,
     struct optimfs_error *err)
 {
-	uint32_t at = ofs_pk_attr(doc, node, "fqn");
+	struct ofs_str s = ofs_pk_str(index->doc, fqn);
 
-	if (ofs_pk_kind(doc, at) != OFS_PK_STR)
-		return ofs_pk_unexpected(doc, node, err, "OFS442",
-		    "MetadataIndex with a fqn", "a key of storage_data");
-	item->fqn = ofs_pk_str(doc, at);
-	at = ofs_pk_attr(doc, node, "offset");
-	item->has_offset = !is_none(doc, at);
-	offset->n = 0;
-	if (!item->has_offset)
-		return 0;
-	return ofs_dcp_sizes(doc, at, "offset", "MetadataIndex", offset, err);
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS428 duplicate key '%.*s' in storage_data (Python keeps the "
+	    "last: ambiguous)",
+	    (int)(s.len > 200 ? 200 : s.len), s.p);
 }
 
 static int read_item(struct ofs_dcp_index *index, uint32_t pair,
@@ -165,29 +185,20 @@ static int read_item(struct ofs_dcp_index *index, uint32_t pair,
 {
 	const struct ofs_pickle *doc = index->doc;
 	struct ofs_dcp_item *item = &index->item[pair];
-	struct ofs_dcp_dims offset;
-	struct want want;
+	struct key key;
 	uint32_t h;
 
-	if (read_key(doc, ofs_pk_key(doc, index->storage, pair), item, &offset,
-		err) == -1 ||
-	    read_place(doc, ofs_pk_val(doc, index->storage, pair), &item->place,
-		err) == -1)
+	if (read_key(doc, ofs_pk_key(doc, index->storage, pair), &key, err) ==
+		-1 ||
+	    read_place(doc, ofs_pk_val(doc, index->storage, pair), item, err) ==
+		-1)
 		return -1;
-	item->used = false;
-	item->ndim = offset.n;
-	item->offset = index->ndims;
-	want = (struct want){ item->fqn, item->has_offset ? &offset : NULL };
-	h = hash_key(&want);
-	if (ofs_map_find(&index->by_index, h, same_key, index, &want, 0) !=
-	    UINT32_MAX)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS428 duplicate key '%.*s' in storage_data (Python "
-		    "keeps the last: ambiguous)",
-		    (int)(item->fqn.len > 200 ? 200 : item->fqn.len),
-		    item->fqn.p);
-	if (keep_dims(index, &offset, err) == -1)
-		return -1;
+	item->fqn = key.fqn & 0x7fffffff;
+	item->offset = key.offset;
+	item->used = 0;
+	h = hash_key(index, &key);
+	if (find_key(index, h, &key) != UINT32_MAX)
+		return duplicate(index, key.fqn, err);
 	return ofs_map_add(&index->by_index, h, pair) ? 0 : no_memory(err);
 }
 
@@ -201,40 +212,6 @@ static int read_storage(struct ofs_dcp_index *index, struct optimfs_error *err)
 	for (uint32_t i = 0; i < index->nitems; i++)
 		if (read_item(index, i, err) == -1)
 			return -1;
-	return 0;
-}
-
-static bool same_name(const void *ctx, uint32_t pair, const void *want,
-    size_t n)
-{
-	const struct ofs_dcp_index *index = ctx;
-	struct ofs_str s = ofs_pk_str(index->doc,
-	    ofs_pk_key(index->doc, index->planner, pair));
-
-	return s.len == n && memcmp(s.p, want, n) == 0;
-}
-
-static int map_planner(struct ofs_dcp_index *index, struct optimfs_error *err)
-{
-	uint32_t n;
-
-	if (index->planner == OFS_NONE)
-		return 0;
-	n = ofs_pk_len(index->doc, index->planner);
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t key = ofs_pk_key(index->doc, index->planner, i);
-		struct ofs_str s = ofs_pk_str(index->doc, key);
-		uint32_t h;
-
-		if (ofs_pk_kind(index->doc, key) != OFS_PK_STR)
-			continue;
-		h = ofs_map_hash(s.p, s.len);
-		/* a second one is as good as unreachable: the first stands */
-		if (ofs_map_find(&index->by_name, h, same_name, index, s.p,
-			s.len) == UINT32_MAX &&
-		    !ofs_map_add(&index->by_name, h, i))
-			return no_memory(err);
-	}
 	return 0;
 }
 
@@ -327,8 +304,7 @@ int ofs_dcp_index_open(struct ofs_dcp_index *index, uint8_t *bytes,
 	index->doc = ofs_pickle_parse(bytes, len, true, &limits, NULL, err);
 	if (index->doc == NULL)
 		return -1;
-	if (find_parts(index, err) == 0 && read_storage(index, err) == 0 &&
-	    map_planner(index, err) == 0)
+	if (find_parts(index, err) == 0 && read_storage(index, err) == 0)
 		return 0;
 	ofs_dcp_index_fini(index);
 	return -1;
@@ -337,37 +313,23 @@ int ofs_dcp_index_open(struct ofs_dcp_index *index, uint8_t *bytes,
 void ofs_dcp_index_fini(struct ofs_dcp_index *index)
 {
 	ofs_map_fini(&index->by_index);
-	ofs_map_fini(&index->by_name);
 	free(index->item);
-	free(index->dims);
 	ofs_pickle_free(index->doc);
 	*index = (struct ofs_dcp_index){ 0 };
 }
 
-bool ofs_dcp_index_find(struct ofs_dcp_index *index, struct ofs_str fqn,
-    const struct ofs_dcp_dims *offset, struct ofs_dcp_place *place)
+bool ofs_dcp_index_find(struct ofs_dcp_index *index, uint32_t fqn,
+    uint32_t offset, struct ofs_dcp_place *place)
 {
-	struct want want = { fqn, offset };
-	uint32_t i = ofs_map_find(&index->by_index, hash_key(&want), same_key,
-	    index, &want, 0);
+	struct key key = { fqn, offset };
+	uint32_t i = find_key(index, hash_key(index, &key), &key);
+	struct ofs_dcp_item *item;
 
 	if (i == UINT32_MAX)
 		return false;
-	index->item[i].used = true;
-	*place = index->item[i].place;
+	item = &index->item[i];
+	item->used = 1;
+	*place = (struct ofs_dcp_place){ item->path, item->transforms,
+		item->off, item->len };
 	return true;
-}
-
-uint32_t ofs_dcp_index_path(const struct ofs_dcp_index *index,
-    struct ofs_str key)
-{
-	uint32_t pair;
-
-	if (index->planner == OFS_NONE)
-		return OFS_NONE;
-	pair = ofs_map_find(&index->by_name, ofs_map_hash(key.p, key.len),
-	    same_name, index, key.p, key.len);
-	return pair == UINT32_MAX
-	    ? OFS_NONE
-	    : ofs_pk_val(index->doc, index->planner, pair);
 }

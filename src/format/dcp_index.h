@@ -20,14 +20,15 @@ struct ofs_dcp_place {
 };
 
 /* A pair of storage_data, taken out of the graph once and in order: looking
- * keys up there again would touch a dozen places of memory each. */
+ * it up there again would touch a dozen places of memory. An index of a
+ * million chunks has as many, so that only the graph has their keys. */
 struct ofs_dcp_item {
-	struct ofs_str fqn;
-	uint8_t ndim;
-	bool has_offset; /* otherwise the item is no tensor's */
-	bool used;       /* it was asked for */
-	uint64_t offset; /* of its ndim offsets in dims */
-	struct ofs_dcp_place place;
+	uint64_t off, len; /* the place's */
+	uint32_t path;
+	uint32_t transforms;
+	uint32_t fqn : 31; /* node: a string; nodes have 31 bits */
+	uint32_t used : 1; /* it was asked for */
+	uint32_t offset;   /* node: a row; OFS_NONE: no tensor's item */
 };
 
 /* The three dictionaries of a Metadata object. Objects are known by their
@@ -44,10 +45,7 @@ struct ofs_dcp_index {
 	const char *writer;
 	struct ofs_dcp_item *item; /* what storage has, in its order */
 	uint32_t nitems;
-	uint64_t *dims; /* offsets of items, one behind the other */
-	uint64_t ndims, dims_cap;
 	struct ofs_map by_index; /* items by fqn and offset */
-	struct ofs_map by_name;  /* pairs of planner by key */
 };
 
 /* A row of sizes or offsets. */
@@ -62,14 +60,10 @@ int ofs_dcp_index_open(struct ofs_dcp_index *index, uint8_t *bytes,
     uint64_t len, uint64_t memory, struct optimfs_error *err);
 void ofs_dcp_index_fini(struct ofs_dcp_index *index);
 
-/* Where storage_data puts the item of fqn at offset (NULL: the item of a value
- * that is no tensor); false when it does not say. */
-bool ofs_dcp_index_find(struct ofs_dcp_index *index, struct ofs_str fqn,
-    const struct ofs_dcp_dims *offset, struct ofs_dcp_place *place);
-/* The path of a key, a node: a tuple; OFS_NONE when planner_data lacks it. */
-uint32_t ofs_dcp_index_path(const struct ofs_dcp_index *index,
-    struct ofs_str key);
-
+/* Where storage_data puts the item of fqn at offset, both nodes (OFS_NONE: the
+ * item of a value that is no tensor); false when it does not say. */
+bool ofs_dcp_index_find(struct ofs_dcp_index *index, uint32_t fqn,
+    uint32_t offset, struct ofs_dcp_place *place);
 /* A non-negative integer, or a row of them: OFS416 too large, OFS417 negative,
  * OFS418 not an integer. field and owner are for the message. */
 int ofs_dcp_size(const struct ofs_pickle *doc, uint32_t node, const char *field,

@@ -45,14 +45,17 @@ static bool is_path(const struct ofs_pickle *doc, uint32_t node)
 	return n > 0 && n <= OFS_DCP_PATH_MAX;
 }
 
-/* The path of key: planner_data's tuple, which alone tells a dot in a name
+/* The path of a key: planner_data's tuple, which alone tells a dot in a name
  * from one between names; without it the key is one component. */
-static uint32_t path_of(struct ofs_dcp *d, const struct ofs_dcp_index *index,
+static uint32_t path_of(struct ofs_dcp *d, const struct ofs_dcp_key *at,
     struct ofs_str key, bool *structural, struct optimfs_error *err)
 {
+	const struct ofs_dcp_index *index = &d->index[at->index];
 	uint32_t c[OFS_PART_PREFIX + OFS_DCP_PATH_MAX];
 	size_t n = d->nprefix;
-	uint32_t node = ofs_dcp_index_path(index, key);
+	uint32_t node = at->plan == OFS_NONE
+	    ? OFS_NONE
+	    : ofs_pk_val(index->doc, index->planner, at->plan);
 
 	memcpy(c, d->prefix, n * sizeof(c[0]));
 	if (node != OFS_NONE && !is_path(index->doc, node)) {
@@ -115,13 +118,15 @@ static int spoil(struct ofs_dcp *d, const struct ofs_dcp_index *index,
 	return item->error == OFS_NONE ? -1 : 0;
 }
 
-static int read_item(struct ofs_dcp *d, struct ofs_dcp_index *index,
+static int read_item(struct ofs_dcp *d, const struct ofs_dcp_key *key,
     struct ofs_str name, struct ofs_item *item, struct optimfs_error *err)
 {
+	struct ofs_dcp_index *index = &d->index[key->index];
+	uint32_t node = ofs_pk_key(index->doc, index->keys, key->pair);
 	struct ofs_dcp_place place;
 	struct optimfs_error why;
 
-	if (!ofs_dcp_index_find(index, name, NULL, &place))
+	if (!ofs_dcp_index_find(index, node, OFS_NONE, &place))
 		return spoil(d, index, item, name, EIO,
 		    "OFS613 the index does not say where it is stored", err);
 	if (ofs_dcp_extent(d, index->doc, &place, &item->at, &why, err) == -1)
@@ -153,7 +158,7 @@ static int add_item(struct ofs_dcp *d, const struct ofs_dcp_key *key,
 
 	if (key->next != OFS_NONE)
 		d->nrepeated++;
-	if (read_item(d, &d->index[key->index], name, &item, err) == -1)
+	if (read_item(d, key, name, &item, err) == -1)
 		return -1;
 	if (!structural || !may_expand(d, &item))
 		return ofs_dcp_add_entry(d, path,
@@ -192,7 +197,7 @@ static int add_key(struct ofs_dcp *d, const struct ofs_dcp_key *key,
 	bool structural;
 
 	name = ofs_pk_str(doc, ofs_pk_key(doc, index->keys, key->pair));
-	path = path_of(d, index, name, &structural, err);
+	path = path_of(d, key, name, &structural, err);
 	if (path == OFS_NONE)
 		return -1;
 	if (ofs_pk_attr(doc, node, "chunks") != OFS_NONE)
@@ -229,7 +234,8 @@ static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
 		err) == -1)
 		return -1;
 	me = d->nkeys;
-	d->key[me] = (struct ofs_dcp_key){ index, pair, OFS_NONE, me };
+	d->key[me] =
+	    (struct ofs_dcp_key){ index, pair, OFS_NONE, me, OFS_NONE };
 	first = ofs_map_find(&d->by_name, hash, same_name, d, s.p, s.len);
 	if (first == UINT32_MAX) {
 		if (!ofs_map_add(&d->by_name, hash, me))
@@ -249,6 +255,54 @@ static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
 	return 0;
 }
 
+/* The first of the keys that have this name, a node of index; UINT32_MAX.
+ * guess: look there first, most dictionaries have one order. */
+static uint32_t find_key(const struct ofs_dcp *d, uint32_t index, uint32_t node,
+    uint32_t guess)
+{
+	const struct ofs_dcp_index *at = &d->index[index];
+	struct ofs_str s;
+
+	if (guess < d->nkeys && d->key[guess].index == index &&
+	    d->key[guess].last != OFS_NONE &&
+	    ofs_pk_key(at->doc, at->keys, d->key[guess].pair) == node)
+		return guess;
+	s = ofs_pk_str(at->doc, node);
+	return ofs_map_find(&d->by_name, ofs_map_hash(s.p, s.len), same_name, d,
+	    s.p, s.len);
+}
+
+static uint32_t nplanned(const struct ofs_dcp_index *index)
+{
+	return index->planner == OFS_NONE
+	    ? 0
+	    : ofs_pk_len(index->doc, index->planner);
+}
+
+/* Tell keys where planner_data has them, and write down its order. */
+static uint32_t plan(struct ofs_dcp *d, uint32_t index, uint32_t *order)
+{
+	const struct ofs_dcp_index *at = &d->index[index];
+	uint32_t n = 0, key = UINT32_MAX;
+
+	for (uint32_t pair = 0; pair < nplanned(at); pair++) {
+		uint32_t node = ofs_pk_key(at->doc, at->planner, pair);
+
+		key = find_key(d, index, node, key + 1);
+		if (key == UINT32_MAX) {
+			d->nstray++;
+			continue;
+		}
+		order[n++] = key;
+		/* a second one is as good as unreachable: the first stands */
+		if (d->key[key].index == index &&
+		    d->key[key].plan == OFS_NONE &&
+		    ofs_pk_kind(at->doc, node) == OFS_PK_STR)
+			d->key[key].plan = pair;
+	}
+	return n;
+}
+
 /* Add a key that was not added yet, and mark it. */
 static int add_once(struct ofs_dcp *d, uint32_t key, struct optimfs_error *err)
 {
@@ -261,23 +315,23 @@ static int add_once(struct ofs_dcp *d, uint32_t key, struct optimfs_error *err)
 /* planner_data has the order of the state dict, unless ranks had different
  * keys; that of state_dict_metadata depends on which rank saved what
  * (docs/formats/dcp.md). ids=model relies on it. */
-static int add_in_order(struct ofs_dcp *d, const struct ofs_dcp_index *index,
-    struct optimfs_error *err)
+static int add_in_order(struct ofs_dcp *d, struct optimfs_error *err)
 {
-	uint32_t n = index->planner == OFS_NONE
-	    ? 0
-	    : ofs_pk_len(index->doc, index->planner);
+	size_t max = 0;
+	uint32_t *order, n = 0;
+	int ret = 0;
 
-	for (uint32_t pair = 0; pair < n; pair++) {
-		struct ofs_str s = ofs_pk_str(index->doc,
-		    ofs_pk_key(index->doc, index->planner, pair));
-		uint32_t key = ofs_map_find(&d->by_name,
-		    ofs_map_hash(s.p, s.len), same_name, d, s.p, s.len);
-
-		if (key != UINT32_MAX && add_once(d, key, err) == -1)
-			return -1;
-	}
-	return 0;
+	for (uint32_t i = 0; i < d->nindex; i++)
+		max += nplanned(&d->index[i]);
+	order = malloc((max + 1) * sizeof(*order));
+	if (order == NULL)
+		return ofs_dcp_no_memory(err);
+	for (uint32_t i = 0; i < d->nindex; i++)
+		n += plan(d, i, order + n);
+	for (uint32_t i = 0; i < n && ret == 0; i++)
+		ret = add_once(d, order[i], err);
+	free(order);
+	return ret;
 }
 
 int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
@@ -290,9 +344,8 @@ int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
 			if (collect_key(d, i, pair, err) == -1)
 				return -1;
 	}
-	for (uint32_t i = 0; i < d->nindex; i++)
-		if (add_in_order(d, &d->index[i], err) == -1)
-			return -1;
+	if (add_in_order(d, err) == -1)
+		return -1;
 	for (uint32_t i = 0; i < d->nkeys; i++)
 		if (add_once(d, i, err) == -1)
 			return -1;
@@ -309,8 +362,27 @@ int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err)
 			    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
 				"OFS613 storage_data has an item of '%.*s' "
 				"that no tensor or value uses",
-				OFS_DCP_STR(index->item[k].fqn)) == -1)
+				OFS_DCP_STR(ofs_pk_str(index->doc,
+				    index->item[k].fqn))) == -1)
 				return -1;
+	}
+	return 0;
+}
+
+static int check_strays(struct ofs_dcp *d, uint32_t index,
+    struct optimfs_error *err)
+{
+	const struct ofs_dcp_index *at = &d->index[index];
+
+	for (uint32_t pair = 0; pair < nplanned(at); pair++) {
+		uint32_t node = ofs_pk_key(at->doc, at->planner, pair);
+
+		if (find_key(d, index, node, UINT32_MAX) == UINT32_MAX &&
+		    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
+			"OFS618 planner_data names '%.*s', which the "
+			"checkpoint lacks",
+			OFS_DCP_STR(ofs_pk_str(at->doc, node))) == -1)
+			return -1;
 	}
 	return 0;
 }
@@ -318,28 +390,13 @@ int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err)
 int ofs_dcp_check_planner(struct ofs_dcp *d, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < d->nindex; i++) {
-		const struct ofs_dcp_index *index = &d->index[i];
-		uint32_t n = index->planner == OFS_NONE
-		    ? 0
-		    : ofs_pk_len(index->doc, index->planner);
-
-		if (index->odd_planner &&
+		if (d->index[i].odd_planner &&
 		    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
 			"OFS618 planner_data is not a dictionary: ignored") ==
 			-1)
 			return -1;
-		for (uint32_t pair = 0; pair < n; pair++) {
-			struct ofs_str s = ofs_pk_str(index->doc,
-			    ofs_pk_key(index->doc, index->planner, pair));
-
-			if (ofs_map_find(&d->by_name, ofs_map_hash(s.p, s.len),
-				same_name, d, s.p, s.len) == UINT32_MAX &&
-			    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
-				"OFS618 planner_data names '%.*s', which the "
-				"checkpoint lacks",
-				OFS_DCP_STR(s)) == -1)
-				return -1;
-		}
+		if (d->nstray > 0 && check_strays(d, i, err) == -1)
+			return -1;
 	}
 	return 0;
 }

@@ -18,7 +18,7 @@ struct building {
 	struct ofs_str name;
 	struct ofs_tensor t;
 	struct ofs_dcp_dims shape;
-	const struct ofs_dcp_index *at; /* the index whose chunks are read */
+	const struct ofs_dcp_index *at; /* the index it was first found in */
 };
 
 /* Tensor b cannot be read, for the first reason that is found. */
@@ -237,16 +237,18 @@ static int hole(struct ofs_dcp *d, const struct building *b,
 }
 
 static int add_chunk(struct ofs_dcp *d, struct building *b,
-    struct ofs_dcp_index *index, uint32_t node, struct optimfs_error *err)
+    struct ofs_dcp_index *index, uint32_t name, uint32_t node,
+    struct optimfs_error *err)
 {
 	const struct ofs_pickle *doc = index->doc;
+	uint32_t at_node = ofs_pk_attr(doc, node, "offsets");
 	struct ofs_dcp_dims offsets, sizes;
 	struct ofs_dcp_place place;
 	struct ofs_extent at;
 	struct optimfs_error why;
 
-	if (ofs_dcp_sizes(doc, ofs_pk_attr(doc, node, "offsets"), "offsets",
-		"ChunkStorageMetadata", &offsets, err) == -1 ||
+	if (ofs_dcp_sizes(doc, at_node, "offsets", "ChunkStorageMetadata",
+		&offsets, err) == -1 ||
 	    ofs_dcp_sizes(doc, ofs_pk_attr(doc, node, "sizes"), "sizes",
 		"ChunkStorageMetadata", &sizes, err) == -1)
 		return -1;
@@ -257,7 +259,7 @@ static int add_chunk(struct ofs_dcp *d, struct building *b,
 		    "OFS608 a chunk has %u offsets and %u sizes, the "
 		    "tensor %u dimensions",
 		    offsets.n, sizes.n, b->shape.n);
-	if (!ofs_dcp_index_find(index, b->name, &offsets, &place))
+	if (!ofs_dcp_index_find(index, name, at_node, &place))
 		return hole(d, b, &offsets, &sizes, err);
 	if (ofs_dcp_extent(d, doc, &place, &at, &why, err) == -1)
 		return -1;
@@ -267,18 +269,20 @@ static int add_chunk(struct ofs_dcp *d, struct building *b,
 }
 
 static int add_chunks(struct ofs_dcp *d, struct building *b,
-    struct ofs_dcp_index *index, uint32_t node, struct optimfs_error *err)
+    const struct ofs_dcp_key *key, struct optimfs_error *err)
 {
+	struct ofs_dcp_index *index = &d->index[key->index];
 	const struct ofs_pickle *doc = index->doc;
-	uint32_t chunks = ofs_pk_attr(doc, node, "chunks"), n;
+	uint32_t name = ofs_pk_key(doc, index->keys, key->pair), n;
+	uint32_t chunks = ofs_pk_attr(doc, ofs_dcp_node(d, key), "chunks");
 
 	if (ofs_pk_kind(doc, chunks) != OFS_PK_LIST)
 		return ofs_pk_unexpected(doc, chunks, err, "OFS418", NULL,
 		    "chunks of '%.*s'", OFS_DCP_STR(b->name));
 	n = ofs_pk_len(doc, chunks);
 	for (uint32_t i = 0; i < n; i++)
-		if (add_chunk(d, b, index, ofs_pk_item(doc, chunks, i), err) ==
-		    -1)
+		if (add_chunk(d, b, index, name, ofs_pk_item(doc, chunks, i),
+			err) == -1)
 			return -1;
 	return 0;
 }
@@ -317,13 +321,13 @@ int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
 
 	if (read_properties(d, &b, b.at->doc, node, err) == -1 ||
 	    read_shape(d, &b, b.at->doc, node, err) == -1 ||
-	    add_chunks(d, &b, &d->index[key->index], node, err) == -1)
+	    add_chunks(d, &b, key, err) == -1)
 		return -1;
 	while (key->next != OFS_NONE) {
 		key = &d->key[key->next];
 		node = ofs_dcp_node(d, key);
 		if (check_same(d, &b, &d->index[key->index], node, err) == -1 ||
-		    add_chunks(d, &b, &d->index[key->index], node, err) == -1)
+		    add_chunks(d, &b, key, err) == -1)
 			return -1;
 	}
 	return ofs_dcp_add_entry(d, path, ofs_catalog_tensor(d->cat, &b.t, err),
