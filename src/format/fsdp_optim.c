@@ -2,43 +2,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "format/fsdp_optim.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "format/fsdp.h"
-
-/* State of one ID under one name: a group of the set. */
-struct state {
-	uint32_t id, group;
-	bool tensor; /* of at least one dimension */
-};
-
-enum { MATRICES = 1, VECTORS = 2 };
-
-/* One optimizer: a mapping with "state", by integer IDs, and "param_groups".
- * IDs are counted from 0 over all groups, whatever integers they are. */
-struct optim {
-	struct ofs_fsdp *f;
-	uint32_t *parent; /* its path */
-	uint32_t nparent;
-	uint32_t *params; /* groups of the set: each list of IDs */
-	uint32_t *size;   /* of each list */
-	uint32_t nlists;
-	struct number {
-		int64_t value;
-		uint32_t id;
-	} * number; /* sorted by value */
-	uint32_t nids;
-	struct state *state; /* in order of id */
-	uint32_t nstates;
-	uint32_t *first;             /* of each ID: its run of states */
-	struct ofs_order_name *name; /* of each ID */
-	bool packed;                 /* an ID is a unit, not a parameter */
-	uint8_t *dims;               /* what each list has, with by_dims */
-	bool by_dims;
-};
 
 static int no_memory(struct optimfs_error *err)
 {
@@ -70,15 +39,9 @@ static bool number_of(struct ofs_str s, int64_t *v)
 	return s.len > 0 && s.len < 10;
 }
 
-static const struct ofs_ranks_leaf *first_leaf(const struct ofs_fsdp *f,
-    const struct ofs_ranks_group *g)
-{
-	return &f->set->leaf[g->first];
-}
-
 /* Is it [parent..., word, number, any]? */
-static bool is_below(const struct optim *o, const struct ofs_ranks_group *g,
-    const char *word, int64_t *number)
+static bool is_below(const struct ofs_fsdp_optim *o,
+    const struct ofs_ranks_group *g, const char *word, int64_t *number)
 {
 	uint32_t n;
 	const uint32_t *part =
@@ -91,7 +54,8 @@ static bool is_below(const struct optim *o, const struct ofs_ranks_group *g,
 	    number_of(string_at(o->f, part[o->nparent + 1]), number);
 }
 
-static bool is_params(const struct optim *o, const struct ofs_ranks_group *g)
+static bool is_params(const struct ofs_fsdp_optim *o,
+    const struct ofs_ranks_group *g)
 {
 	uint32_t n;
 	const uint32_t *part =
@@ -111,7 +75,7 @@ static int by_value(const void *va, const void *vb)
 	return (a->value > b->value) - (a->value < b->value);
 }
 
-static uint32_t find_id(const struct optim *o, int64_t value)
+static uint32_t find_id(const struct ofs_fsdp_optim *o, int64_t value)
 {
 	struct number key = { value, 0 }, *found;
 
@@ -122,11 +86,11 @@ static uint32_t find_id(const struct optim *o, int64_t value)
 }
 
 /* All ranks must list the same. */
-static int check_lists(const struct optim *o, const struct ofs_ranks_group *g,
-    struct optimfs_error *err)
+static int check_lists(const struct ofs_fsdp_optim *o,
+    const struct ofs_ranks_group *g, struct optimfs_error *err)
 {
 	const struct ofs_ranks *set = o->f->set;
-	const struct ofs_ranks_leaf *a = first_leaf(o->f, g);
+	const struct ofs_ranks_leaf *a = ofs_fsdp_leaf(o->f, g);
 	const struct ofs_pickle *doc = set->file[a->file].doc;
 	uint32_t n = ofs_pk_len(doc, a->node);
 
@@ -154,10 +118,11 @@ static int check_lists(const struct optim *o, const struct ofs_ranks_group *g,
 }
 
 /* The IDs of a list; 1 when it holds something else. */
-static int add_list(struct optim *o, uint32_t group, struct optimfs_error *err)
+static int add_list(struct ofs_fsdp_optim *o, uint32_t group,
+    struct optimfs_error *err)
 {
 	const struct ofs_ranks_group *g = &o->f->set->group[group];
-	const struct ofs_ranks_leaf *leaf = first_leaf(o->f, g);
+	const struct ofs_ranks_leaf *leaf = ofs_fsdp_leaf(o->f, g);
 	const struct ofs_pickle *doc = o->f->set->file[leaf->file].doc;
 	uint32_t n = ofs_pk_len(doc, leaf->node);
 	struct number *p;
@@ -181,7 +146,7 @@ static int add_list(struct optim *o, uint32_t group, struct optimfs_error *err)
 	return check_lists(o, g, err);
 }
 
-static int find_lists(struct optim *o, struct optimfs_error *err)
+static int find_lists(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	uint32_t n = o->f->set->ngroups;
 	int ret = 0;
@@ -213,7 +178,7 @@ static int find_lists(struct optim *o, struct optimfs_error *err)
 /* Has the first rank a tensor of at least one dimension here? */
 static bool is_tensor(const struct ofs_fsdp *f, const struct ofs_ranks_group *g)
 {
-	const struct ofs_ranks_leaf *leaf = first_leaf(f, g);
+	const struct ofs_ranks_leaf *leaf = ofs_fsdp_leaf(f, g);
 	struct ofs_torch_tensor t;
 
 	return ofs_torch_tensor(f->set->file[leaf->file].doc, leaf->node, &t,
@@ -223,14 +188,14 @@ static bool is_tensor(const struct ofs_fsdp *f, const struct ofs_ranks_group *g)
 
 static int by_id(const void *va, const void *vb)
 {
-	const struct state *a = va, *b = vb;
+	const struct ofs_fsdp_state *a = va, *b = vb;
 
 	if (a->id != b->id)
 		return a->id < b->id ? -1 : 1;
 	return (a->group > b->group) - (a->group < b->group);
 }
 
-static int find_states(struct optim *o, struct optimfs_error *err)
+static int find_states(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	struct ofs_ranks *set = o->f->set;
 	int64_t number;
@@ -252,7 +217,7 @@ static int find_states(struct optim *o, struct optimfs_error *err)
 			    ", which is in no group",
 			    number);
 		o->state[o->nstates++] =
-		    (struct state){ id, i, is_tensor(o->f, g) };
+		    (struct ofs_fsdp_state){ id, i, is_tensor(o->f, g) };
 	}
 	qsort(o->state, o->nstates, sizeof(*o->state), by_id);
 	for (uint32_t i = 0, id = 0; id <= o->nids; id++) {
@@ -264,426 +229,10 @@ static int find_states(struct optim *o, struct optimfs_error *err)
 	return 0;
 }
 
-/* The state by which an ID is told: its first tensor; NULL. */
-static const struct ofs_ranks_group *telling(const struct optim *o, uint32_t id)
-{
-	for (uint32_t i = o->first[id]; i < o->first[id + 1]; i++)
-		if (o->state[i].tensor)
-			return &o->f->set->group[o->state[i].group];
-	return NULL;
-}
-
-/* Shape of a leaf; false when it is no tensor. */
-static bool shape_of(const struct ofs_fsdp *f,
-    const struct ofs_ranks_leaf *leaf, struct ofs_torch_tensor *t)
-{
-	return ofs_torch_tensor(f->set->file[leaf->file].doc, leaf->node, t,
-		   NULL) == 1;
-}
-
-static bool is_whole_shape(const struct ofs_fsdp *f, struct ofs_order_name at,
-    const struct ofs_torch_tensor *t)
-{
-	const struct ofs_unit_param *p = ofs_fsdp_param(f, at);
-
-	return f->units->unit[at.unit].whole && t->ndim == p->ndim &&
-	    memcmp(t->shape, p->shape, t->ndim * sizeof(*t->shape)) == 0;
-}
-
-static uint32_t list_of(const struct optim *o, uint32_t id)
-{
-	uint32_t i = 0;
-
-	while (id >= o->size[i])
-		id -= o->size[i++];
-	return i;
-}
-
-static uint8_t dims_of(const struct ofs_fsdp *f, struct ofs_order_name at)
-{
-	return ofs_fsdp_param(f, at)->ndim >= 2 ? MATRICES : VECTORS;
-}
-
-/* Does each rank have what it must have of this parameter? */
-static bool fits_param(const void *ctx, uint32_t id, uint32_t unit,
-    uint32_t param)
-{
-	const struct optim *o = ctx;
-	const struct ofs_ranks_group *g = telling(o, id);
-	const struct ofs_ranks *set = o->f->set;
-	struct ofs_order_name at = { unit, param };
-	uint32_t i;
-
-	if (g == NULL)
-		return !o->by_dims ||
-		    (o->dims[list_of(o, id)] | dims_of(o->f, at)) !=
-		    (MATRICES | VECTORS);
-	i = g->first;
-	for (uint32_t k = 0; k < set->nfiles; k++) {
-		struct ofs_flat_slice s;
-		struct ofs_torch_tensor t;
-
-		if (set->file[k].surplus)
-			continue;
-		s = ofs_fsdp_slice(o->f, &set->file[k], at);
-		if (i == g->first + g->n || set->leaf[i].file != k) {
-			if (s.count > 0)
-				return false;
-			continue;
-		}
-		if (!shape_of(o->f, &set->leaf[i++], &t) ||
-		    (!is_whole_shape(o->f, at, &t) &&
-			(t.ndim != 1 || t.shape[0] != s.count || s.count == 0 ||
-			    o->f->units->unit[unit].whole)))
-			return false;
-	}
-	return true;
-}
-
-/* Does each rank have a shard of this unit? */
-static bool fits_unit(const void *ctx, uint32_t id, uint32_t none,
-    uint32_t unit)
-{
-	const struct optim *o = ctx;
-	const struct ofs_ranks_group *g = telling(o, id);
-	uint64_t shard = o->f->units->unit[unit].flat.shard;
-
-	(void)none;
-	for (uint32_t i = 0; g != NULL && i < g->n; i++) {
-		struct ofs_torch_tensor t;
-
-		if (!shape_of(o->f, first_leaf(o->f, g) + i, &t) ||
-		    t.ndim != 1 || t.shape[0] != shard)
-			return false;
-	}
-	return true;
-}
-
-/* Which ID is what. */
-
-/* Has every ID, or every one that has state, a name? */
-static bool all_told(const struct optim *o, bool with_state)
-{
-	for (uint32_t id = 0; id < o->nids; id++)
-		if (o->name[id].unit == OFS_NONE &&
-		    (!with_state || o->first[id] < o->first[id + 1]))
-			return false;
-	return true;
-}
-
-/* One list of names in the model's order; NULL fqn: of that many things. */
-static int match_list(struct optim *o, const struct ofs_str *fqn, uint32_t n,
-    ofs_order_fits_fn *fits, const void *ctx, struct optimfs_error *err)
-{
-	struct ofs_order_unit all = {
-		.prefix = { "", 0 }, .fqn = fqn, .nparams = n
-	};
-	struct ofs_order order = { .unit = &all,
-		.nunits = 1,
-		.group = o->size,
-		.ngroups = o->nlists,
-		.known = true,
-		.fits = fits,
-		.ctx = ctx };
-
-	return ofs_order_find(&order, o->name, err);
-}
-
-/* use_orig_params=False: an ID a unit, in their order. */
-static bool match_units(struct optim *o)
-{
-	uint32_t n = o->f->units->n;
-
-	if (o->nids != n || match_list(o, NULL, n, fits_unit, o, NULL) == -1 ||
-	    !all_told(o, true))
-		return false;
-	for (uint32_t id = 0; id < n; id++)
-		if (o->name[id].unit != OFS_NONE)
-			o->name[id] =
-			    (struct ofs_order_name){ o->name[id].param, 0 };
-	o->packed = true;
-	return true;
-}
-
-/* The optimizer's own names, from the units file. */
-static int match_ids(struct optim *o, struct optimfs_error *err)
-{
-	const struct ofs_units *u = o->f->units;
-
-	if (u->nids != o->nids)
-		return optimfs_fail(err, EINVAL,
-		    "OFS164 units=%.100s: param_groups has %" PRIu32
-		    " names, the optimizer %" PRIu32 " parameters",
-		    u->file, u->nids, o->nids);
-	for (uint32_t id = 0; id < o->nids; id++) {
-		o->name[id] = ofs_fsdp_find(o->f, u->ids[id]);
-		if (o->name[id].unit == OFS_NONE)
-			return optimfs_fail(err, EINVAL,
-			    "OFS164 units=%.100s: param_groups has %.100s, "
-			    "which is in no unit",
-			    u->file, u->ids[id].p);
-		if (!fits_param(o, id, o->name[id].unit, o->name[id].param))
-			return optimfs_fail(err, EUCLEAN,
-			    "OFS164 the state of ID %" PRIu32
-			    " is not that of %.120s",
-			    id, u->ids[id].p);
-	}
-	return 0;
-}
-
-/* A list of all parameters in the model's order. */
-struct listed {
-	const struct optim *o;
-	const struct ofs_order_name *at;
-};
-
-static bool fits_listed(const void *ctx, uint32_t id, uint32_t none, uint32_t i)
-{
-	const struct listed *l = ctx;
-
-	(void)none;
-	return fits_param(l->o, id, l->at[i].unit, l->at[i].param);
-}
-
-static int match_listed(struct optim *o, const struct ofs_order_name *at,
-    uint32_t n, struct optimfs_error *err)
-{
-	struct listed l = { o, at };
-
-	if (match_list(o, NULL, n, fits_listed, &l, err) == -1)
-		return -1;
-	for (uint32_t id = 0; id < o->nids; id++)
-		if (o->name[id].unit != OFS_NONE)
-			o->name[id] = at[o->name[id].param];
-	return 0;
-}
-
-/* The order that the units file gives; parameters of no unit have no state
- * here that we could tell. */
-static int match_order(struct optim *o, struct optimfs_error *err)
-{
-	const struct ofs_units *u = o->f->units;
-	struct ofs_order_name *at = calloc(u->norder + 1ull, sizeof(*at));
-	uint32_t n = 0;
-	int ret;
-
-	if (at == NULL)
-		return no_memory(err);
-	for (uint32_t i = 0; i < u->norder; i++) {
-		at[n] = ofs_fsdp_find(o->f, u->order[i]);
-		n += at[n].unit != OFS_NONE;
-	}
-	ret = match_listed(o, at, n, err);
-	free(at);
-	return ret;
-}
-
-static int by_unit(const void *va, const void *vb)
-{
-	const struct ofs_order_name *a = va, *b = vb;
-
-	if (a->unit != b->unit)
-		return a->unit < b->unit ? -1 : 1;
-	return (a->param > b->param) - (a->param < b->param);
-}
-
-/* No parameter twice among n? */
-static bool distinct(const struct ofs_order_name *at, uint32_t n)
-{
-	struct ofs_order_name *copy = calloc(n + 1ull, sizeof(*copy));
-	bool good = copy != NULL;
-
-	if (good) {
-		memcpy(copy, at, n * sizeof(*copy));
-		qsort(copy, n, sizeof(*copy), by_unit);
-	}
-	for (uint32_t i = 1; i < n && good; i++)
-		good = by_unit(&copy[i - 1], &copy[i]) != 0;
-	free(copy);
-	return good;
-}
-
-/* The order of the model's entries, when it is in the checkpoint too and was
- * read before: 1 when it is of no use. */
-static int match_model(struct optim *o, struct optimfs_error *err)
-{
-	struct ofs_catalog *cat = o->f->set->cat;
-	uint32_t n = 0, max = o->f->nnames;
-	struct ofs_order_name *at = calloc(max + 1ull, sizeof(*at));
-	int ret = 1;
-
-	if (at == NULL)
-		return no_memory(err);
-	for (uint32_t i = 0; i < cat->nentries && n <= max; i++) {
-		uint32_t len, clean;
-		const uint32_t *part =
-		    ofs_catalog_components(cat, cat->entries[i].path, &len);
-
-		if (len == 0 || cat->entries[i].kind != OFS_ENTRY_TENSOR)
-			continue;
-		clean =
-		    ofs_fsdp_clean(o->f, string_at(o->f, part[len - 1]), err);
-		if (clean == OFS_NONE) {
-			ret = -1;
-			goto out;
-		}
-		at[n] = ofs_fsdp_find(o->f, string_at(o->f, clean));
-		n += at[n].unit != OFS_NONE;
-	}
-	if (n == max && distinct(at, n))
-		ret = match_listed(o, at, n, NULL) == -1 ? 1 : 0;
-out:
-	free(at);
-	return ret;
-}
-
-/* What the units' own order leaves open. */
-static int match_search(struct optim *o, struct optimfs_error *err)
-{
-	const struct ofs_units *u = o->f->units;
-	struct ofs_order_unit *unit = calloc(u->n + 1ull, sizeof(*unit));
-	struct ofs_str *fqn = calloc(o->f->nnames + 1ull, sizeof(*fqn));
-	struct ofs_order order = { .unit = unit,
-		.nunits = u->n,
-		.group = o->size,
-		.ngroups = o->nlists,
-		.fits = fits_param,
-		.ctx = o };
-	uint32_t n = 0;
-	int ret = -1;
-
-	if (unit == NULL || fqn == NULL) {
-		no_memory(err);
-		goto out;
-	}
-	for (uint32_t i = 0; i < u->n; i++) {
-		unit[i] = (struct ofs_order_unit){ u->unit[i].prefix, fqn + n,
-			u->unit[i].flat.nparams };
-		for (uint32_t k = 0; k < unit[i].nparams; k++)
-			fqn[n++] = u->unit[i].param[k].fqn;
-	}
-	ret = ofs_order_find(&order, o->name, err);
-out:
-	free(unit);
-	free(fqn);
-	return ret;
-}
-
-/* IDs without state fit anything. Where every other ID of a group is a
- * matrix, or none is, as where biases and norms are not to decay, those are
- * too: what each group has, by the names that are told. */
-static void learn_dims(struct optim *o)
-{
-	uint32_t id = 0;
-
-	for (uint32_t i = 0; i < o->nlists; i++)
-		for (uint32_t k = 0; k < o->size[i]; k++, id++)
-			if (o->name[id].unit != OFS_NONE)
-				o->dims[i] |= dims_of(o->f, o->name[id]);
-	o->by_dims = true;
-}
-
-/* One way to match them: by the units file, or the model's entries. 1: it is
- * of no use, and *why may say more. */
-static int attempt(struct optim *o, bool model, struct optimfs_error *why,
-    struct optimfs_error *err)
-{
-	struct optimfs_error e = { 0 };
-	int ret;
-
-	if (model)
-		ret = match_model(o, &e);
-	else if (o->f->units->norder > 0)
-		ret = match_order(o, &e);
-	else
-		ret = match_search(o, &e);
-	if (ret != -1)
-		return ret;
-	if (e.code == ENOMEM)
-		return optimfs_fail(err, e.code, "%s", e.text);
-	if (why->code == 0)
-		*why = e;
-	return 1;
-}
-
-/* Both ways. 0: all IDs have names; 1: best has names for all that have
- * state, if *any. */
-static int attempts(struct optim *o, struct ofs_order_name *best, bool *any,
-    struct optimfs_error *why, struct optimfs_error *err)
-{
-	for (int model = 0; model <= 1; model++) {
-		int ret = attempt(o, model == 1, why, err);
-
-		if (ret == -1)
-			return -1;
-		if (ret == 1 || !all_told(o, true))
-			continue;
-		if (all_told(o, false))
-			return 0;
-		memcpy(best, o->name, o->nids * sizeof(*best));
-		*any = true;
-	}
-	return 1;
-}
-
-static int note_dims(const struct optim *o, struct optimfs_error *err)
-{
-	if (ofs_catalog_note(o->f->set->cat, OFS_NOTE_WARNING, 0,
-		"OFS168 %s: parameters without state are named as fits the "
-		"dimensions of the others in their group",
-		o->f->set->file[0].rel) == OFS_NONE)
-		return no_memory(err);
-	return 0;
-}
-
-static int match_all(struct optim *o, struct ofs_order_name *best,
-    struct optimfs_error *err)
-{
-	struct optimfs_error why = { 0 };
-	bool any = false;
-	int ret = attempts(o, best, &any, &why, err);
-
-	if (ret == 1 && any) {
-		memcpy(o->name, best, o->nids * sizeof(*best));
-		learn_dims(o);
-		ret = attempts(o, best, &any, &why, err);
-		if (ret == 0)
-			return note_dims(o, err);
-		memcpy(o->name, best, o->nids * sizeof(*best));
-		return ret == -1 ? -1 : 0;
-	}
-	if (ret != 1)
-		return ret;
-	if (why.code != 0)
-		return optimfs_fail(err, why.code, "%s", why.text);
-	return optimfs_fail(err, EINVAL,
-	    "OFS164 parameter IDs: several parameters have the same slices; "
-	    "the units file needs param_groups (contrib/dump_units.py)");
-}
-
-static int match(struct optim *o, struct optimfs_error *err)
-{
-	struct ofs_order_name *best = calloc(o->nids + 1ull, sizeof(*best));
-	int ret;
-
-	o->name = calloc(o->nids + 1ull, sizeof(*o->name));
-	o->dims = calloc(o->nlists + 1ull, sizeof(*o->dims));
-	if (best == NULL || o->name == NULL || o->dims == NULL)
-		ret = no_memory(err);
-	else if (match_units(o))
-		ret = 0;
-	else if (o->f->units->nids > 0)
-		ret = match_ids(o, err);
-	else
-		ret = match_all(o, best, err);
-	free(best);
-	return ret;
-}
-
 /* Entries. */
 
-static uint32_t path_of(struct optim *o, struct ofs_str fqn, uint32_t name,
-    struct optimfs_error *err)
+static uint32_t path_of(struct ofs_fsdp_optim *o, struct ofs_str fqn,
+    uint32_t name, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = o->f->set->cat;
 	uint32_t *part = malloc((o->nparent + 3ull) * sizeof(*part));
@@ -704,7 +253,7 @@ static uint32_t path_of(struct optim *o, struct ofs_str fqn, uint32_t name,
 	return path;
 }
 
-static uint32_t last_component(const struct optim *o,
+static uint32_t last_component(const struct ofs_fsdp_optim *o,
     const struct ofs_ranks_group *g)
 {
 	uint32_t n;
@@ -715,7 +264,7 @@ static uint32_t last_component(const struct optim *o,
 }
 
 /* A rank that holds elements of a parameter has every state of it. */
-static void check_present(struct optim *o, struct ofs_fsdp_tensor *x,
+static void check_present(struct ofs_fsdp_optim *o, struct ofs_fsdp_tensor *x,
     const struct ofs_ranks_group *g, struct ofs_order_name at)
 {
 	const struct ofs_ranks *set = o->f->set;
@@ -739,7 +288,7 @@ static void check_present(struct optim *o, struct ofs_fsdp_tensor *x,
 	}
 }
 
-static int add_leaf(struct optim *o, struct ofs_fsdp_tensor *x,
+static int add_leaf(struct ofs_fsdp_optim *o, struct ofs_fsdp_tensor *x,
     const struct ofs_ranks_leaf *leaf, struct ofs_order_name at,
     struct optimfs_error *err)
 {
@@ -751,7 +300,8 @@ static int add_leaf(struct optim *o, struct ofs_fsdp_tensor *x,
 	if (file->surplus)
 		return 0;
 	if (!o->packed) {
-		if (shape_of(o->f, leaf, &t) && is_whole_shape(o->f, at, &t))
+		if (ofs_fsdp_shape(o->f, leaf, &t) &&
+		    ofs_fsdp_is_whole(o->f, at, &t))
 			return ofs_fsdp_whole(x, leaf, err);
 		s.at = 0;
 		have = s.count;
@@ -759,7 +309,7 @@ static int add_leaf(struct optim *o, struct ofs_fsdp_tensor *x,
 	return ofs_fsdp_piece(x, leaf, leaf->node, have, &s, err);
 }
 
-static int add_tensor(struct optim *o, const struct ofs_ranks_group *g,
+static int add_tensor(struct ofs_fsdp_optim *o, const struct ofs_ranks_group *g,
     struct ofs_order_name at, struct optimfs_error *err)
 {
 	struct ofs_fsdp_tensor x;
@@ -814,7 +364,7 @@ static int add_group(struct ofs_fsdp *f, const struct ofs_ranks_group *like,
 	return 0;
 }
 
-static int add_param(struct optim *o, const struct state *s,
+static int add_param(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
     struct ofs_order_name at, struct optimfs_error *err)
 {
 	/* a copy: groups move while some are added */
@@ -828,7 +378,7 @@ static int add_param(struct optim *o, const struct state *s,
 	return path == OFS_NONE ? -1 : add_group(o->f, &g, path, err);
 }
 
-static int add_state(struct optim *o, const struct state *s,
+static int add_state(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
     struct optimfs_error *err)
 {
 	struct ofs_order_name at = o->name[s->id];
@@ -856,7 +406,8 @@ static void put_name(struct ofs_buf *b, struct ofs_str s)
 }
 
 /* The integer that id is called by, below 2^31 as IDs are. */
-static void put_number(const struct optim *o, struct ofs_buf *b, uint32_t id)
+static void put_number(const struct ofs_fsdp_optim *o, struct ofs_buf *b,
+    uint32_t id)
 {
 	uint32_t i = 0, v;
 
@@ -869,7 +420,8 @@ static void put_number(const struct optim *o, struct ofs_buf *b, uint32_t id)
 	    5);
 }
 
-static void put_id(const struct optim *o, struct ofs_buf *b, uint32_t id)
+static void put_id(const struct ofs_fsdp_optim *o, struct ofs_buf *b,
+    uint32_t id)
 {
 	struct ofs_order_name at = o->name[id];
 
@@ -884,7 +436,7 @@ static void put_id(const struct optim *o, struct ofs_buf *b, uint32_t id)
 }
 
 /* The list as FSDP.optim_state_dict has it: a pickle, as all values are. */
-static int add_names(struct optim *o, uint32_t list, uint32_t first,
+static int add_names(struct ofs_fsdp_optim *o, uint32_t list, uint32_t first,
     struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = o->f->set->cat;
@@ -917,7 +469,7 @@ static int add_names(struct optim *o, uint32_t list, uint32_t first,
 	return 0;
 }
 
-static int add_all(struct optim *o, struct optimfs_error *err)
+static int add_all(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	uint32_t first = 0;
 
@@ -936,7 +488,7 @@ static int add_all(struct optim *o, struct optimfs_error *err)
 
 /* Are these slices? State in one dimension all over, as no model's is whose
  * ranks each have all of it. */
-static bool looks_flat(const struct optim *o)
+static bool looks_flat(const struct ofs_fsdp_optim *o)
 {
 	bool any = false;
 
@@ -947,14 +499,15 @@ static bool looks_flat(const struct optim *o)
 
 		if (!o->state[i].tensor)
 			continue;
-		if (!shape_of(o->f, first_leaf(o->f, g), &t) || t.ndim != 1)
+		if (!ofs_fsdp_shape(o->f, ofs_fsdp_leaf(o->f, g), &t) ||
+		    t.ndim != 1)
 			return false;
 		any = true;
 	}
 	return any && o->f->set->nfiles > 1;
 }
 
-static int put_apart(struct optim *o, struct optimfs_error *err)
+static int put_apart(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	struct optimfs_error why;
 
@@ -974,7 +527,7 @@ static int put_apart(struct optim *o, struct optimfs_error *err)
 
 /* Optimizers. */
 
-static int read_optim(struct optim *o, struct optimfs_error *err)
+static int read_optim(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	int ret = find_lists(o, err);
 
@@ -984,14 +537,14 @@ static int read_optim(struct optim *o, struct optimfs_error *err)
 		return ret == 1 ? 0 : ret;
 	if (o->f->units == NULL)
 		return looks_flat(o) ? put_apart(o, err) : 0;
-	ret = match(o, err);
+	ret = ofs_fsdp_match(o, err);
 	return ret == 0 ? add_all(o, err) : ret;
 }
 
 static int with_optim(struct ofs_fsdp *f, uint32_t path, uint32_t nparent,
     struct optimfs_error *err)
 {
-	struct optim o = { .f = f, .nparent = nparent };
+	struct ofs_fsdp_optim o = { .f = f, .nparent = nparent };
 	uint32_t n;
 	int ret;
 

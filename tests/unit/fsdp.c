@@ -1,0 +1,325 @@
+/* fsdp.c - what FSDP1 flattens comes back, for random models and ranks */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "optimfs/optimfs.h"
+
+#include "buf.h"
+#include "handmade.h"
+#include "mktorch.h"
+#include "mkzip.h"
+#include "tap.h"
+
+#define MAX_PARAMS 24
+#define MAX_UNITS  4
+
+/* A model of units; of parameter i, element e is i * 1000 + e. Parameters of
+ * a unit follow each other. */
+struct model {
+	uint32_t nunits, nparams, world, align;
+	uint32_t unit[MAX_PARAMS]; /* of each parameter */
+	uint32_t rows[MAX_PARAMS], columns[MAX_PARAMS];
+	char name[MAX_PARAMS][24];
+};
+
+/* What a rank holds of a parameter, or of a unit. */
+struct slice {
+	float v[8192];
+	uint32_t n;
+};
+
+static uint64_t seed = 88172645463325252u;
+
+static uint32_t below(uint32_t n)
+{
+	return (uint32_t)(handmade_random(&seed) % n);
+}
+
+static void make(struct model *m, uint32_t world)
+{
+	static const uint32_t aligns[] = { 0, 4, 8 };
+
+	memset(m, 0, sizeof(*m));
+	m->world = world;
+	m->align = aligns[below(3)];
+	m->nunits = 1 + below(MAX_UNITS);
+	for (uint32_t u = 0; u < m->nunits; u++)
+		for (uint32_t k = 1 + below(5); k > 0; k--) {
+			uint32_t i = m->nparams++;
+
+			m->unit[i] = u;
+			m->rows[i] = 1 + below(20);
+			m->columns[i] = 1 + below(12);
+			snprintf(m->name[i], sizeof(m->name[i]), "m%u.p%u", u,
+			    i);
+		}
+}
+
+/* Lay the parameters of a unit out as FSDP does: owner[g] is the parameter of
+ * element g, -1 for padding. Returns the padded length. */
+static uint32_t flatten(const struct model *m, uint32_t unit, float *flat,
+    int *owner)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < m->nparams; i++) {
+		if (m->unit[i] != unit)
+			continue;
+		while (m->align > 0 && n % m->align != 0)
+			owner[n] = -1, flat[n++] = 42;
+		for (uint32_t e = 0; e < m->rows[i] * m->columns[i]; e++)
+			owner[n] = (int)i, flat[n++] = (float)(i * 1000 + e);
+	}
+	while (n % m->world != 0)
+		owner[n] = -1, flat[n++] = m->align > 0 ? 42 : 0;
+	return n;
+}
+
+/* A rank's state of one ID: of unit id, or of parameter id. */
+static void hold(const struct model *m, uint32_t id, uint32_t rank,
+    struct slice *s)
+{
+	static float flat[8192];
+	static int owner[8192];
+	uint32_t unit = m->align > 0 ? m->unit[id] : id;
+	uint32_t n = flatten(m, unit, flat, owner), shard = n / m->world;
+
+	s->n = 0;
+	for (uint32_t g = rank * shard; g < (rank + 1) * shard; g++)
+		if (m->align == 0 || owner[g] == (int)id)
+			s->v[s->n++] = flat[g];
+}
+
+static void put_state(struct ofs_buf *b, uint32_t id, int64_t offset,
+    uint32_t n, int64_t total)
+{
+	struct mk_tensor t = { .numel = total,
+		.offset = offset,
+		.ndim = 1,
+		.shape = { n },
+		.stride = { 1 } };
+
+	mk_int(b, id);
+	mk_ops(b, "}(");
+	mk_str(b, "step");
+	mk_int(b, 7);
+	mk_str(b, "exp_avg");
+	mk_tensor(b, &t);
+	mk_ops(b, "u");
+}
+
+/* The file of one rank: all it holds is one storage. */
+static void write_rank(struct handmade *h, const struct model *m, uint32_t rank)
+{
+	uint32_t nids = m->align > 0 ? m->nparams : m->nunits;
+	struct mkzip z = { .b = { 0 } };
+	struct ofs_buf b = { 0 }, data = { 0 };
+	static struct slice s;
+	int64_t total = 0, at = 0;
+	char name[32];
+
+	for (uint32_t id = 0; id < nids; id++) {
+		hold(m, id, rank, &s);
+		ofs_buf_put(&data, s.v, s.n * sizeof(*s.v));
+		total += s.n;
+	}
+	mk_begin(&b);
+	mk_ops(&b, "}(");
+	mk_str(&b, "state");
+	mk_ops(&b, "}(");
+	for (uint32_t id = 0; id < nids; id++) {
+		hold(m, id, rank, &s);
+		if (s.n > 0)
+			put_state(&b, id, at, s.n, total);
+		at += s.n;
+	}
+	mk_ops(&b, "u");
+	mk_str(&b, "param_groups");
+	mk_ops(&b, "]}(");
+	mk_str(&b, "params");
+	mk_ops(&b, "](");
+	for (uint32_t id = 0; id < nids; id++)
+		mk_int(&b, id);
+	mk_ops(&b, "euau");
+	mk_end(&b);
+	mkzip_add(&z, "archive/data.pkl", b.data, b.len);
+	mkzip_add(&z, "archive/data/0", data.data, data.len);
+	mkzip_add(&z, "archive/version", "3\n", 2);
+	mkzip_end(&z);
+	snprintf(name, sizeof(name), "optim_rank%u.pt", rank);
+	handmade_file(h, name, z.b.data, z.b.len);
+	mkzip_fini(&z);
+	ofs_buf_fini(&b);
+	ofs_buf_fini(&data);
+}
+
+static void put_unit(struct ofs_buf *b, const struct model *m, uint32_t unit,
+    bool shapes)
+{
+	const char *sep = "";
+
+	for (uint32_t i = 0; i < m->nparams; i++) {
+		if (m->unit[i] != unit)
+			continue;
+		if (shapes)
+			ofs_buf_printf(b, "%s[%u,%u]", sep, m->rows[i],
+			    m->columns[i]);
+		else
+			ofs_buf_printf(b, "%s\"%s\"", sep, m->name[i]);
+		sep = ",";
+	}
+}
+
+static void write_units(const struct model *m, const char *path, bool ids)
+{
+	static float flat[8192];
+	static int owner[8192];
+	struct ofs_buf b = { 0 };
+	FILE *f = fopen(path, "w");
+
+	ofs_buf_puts(&b, "{\"units\":[");
+	for (uint32_t u = 0; u < m->nunits; u++) {
+		uint32_t n = flatten(m, u, flat, owner);
+
+		ofs_buf_printf(&b, "%s{\"fqns\":[", u > 0 ? "," : "");
+		put_unit(&b, m, u, false);
+		ofs_buf_puts(&b, "],\"shapes\":[");
+		put_unit(&b, m, u, true);
+		ofs_buf_printf(&b,
+		    "],\"world_size\":%u,\"sharded_size\":[%u],"
+		    "\"use_orig_params\":%s,\"numels_with_padding\":[",
+		    m->world, n / m->world, m->align > 0 ? "true" : "false");
+		if (m->align == 0)
+			while (n > 0 && owner[n - 1] == -1)
+				n--;
+		for (uint32_t g = 0, from = 0; g < n; g++)
+			if (g + 1 == n || owner[g + 1] != owner[g]) {
+				ofs_buf_printf(&b, "%s%u", from > 0 ? "," : "",
+				    g + 1 - from);
+				from = g + 1;
+			}
+		ofs_buf_puts(&b, "]}");
+	}
+	ofs_buf_printf(&b, "],\"%s\":[", ids ? "param_groups" : "parameters");
+	for (uint32_t i = 0; i < m->nparams; i++)
+		ofs_buf_printf(&b, "%s\"%s\"", i > 0 ? "," : "", m->name[i]);
+	ofs_buf_puts(&b, "]}");
+	if (f == NULL || b.bad || fwrite(b.data, 1, b.len, f) != b.len)
+		bail_out("%s cannot be written", path);
+	fclose(f);
+	ofs_buf_fini(&b);
+}
+
+/* Append the floats of a file to s; false when it is not there. */
+static bool read_floats(struct optimfs *fs, const char *path, struct slice *s)
+{
+	struct optimfs_file *file;
+	struct optimfs_attr attr;
+	ssize_t n;
+
+	if (optimfs_resolve(fs, path, &attr, NULL) == -1 ||
+	    optimfs_file_open(fs, attr.node, &file, NULL) == -1)
+		return false;
+	n = optimfs_file_read(file, s->v + s->n,
+	    sizeof(s->v) - s->n * sizeof(*s->v), 0, NULL);
+	optimfs_file_close(file);
+	if (n < 0)
+		return false;
+	s->n += (uint32_t)n / sizeof(*s->v);
+	return true;
+}
+
+static bool is_param(const struct model *m, uint32_t i, const struct slice *s)
+{
+	if (s->n != m->rows[i] * m->columns[i])
+		return false;
+	for (uint32_t e = 0; e < s->n; e++)
+		if (s->v[e] != (float)(i * 1000 + e))
+			return false;
+	return true;
+}
+
+/* Every parameter reads as it was, and the ranks' own files are its pieces in
+ * order. */
+static bool comes_back(const struct model *m, struct optimfs *fs)
+{
+	static struct slice s;
+	char path[160];
+
+	for (uint32_t i = 0; i < m->nparams; i++) {
+		snprintf(path, sizeof(path), "optim/state/%s/exp_avg",
+		    m->name[i]);
+		s.n = 0;
+		if (!read_floats(fs, path, &s) || !is_param(m, i, &s)) {
+			diag("%s", path);
+			return false;
+		}
+		s.n = 0;
+		for (uint32_t r = 0; r < m->world; r++) {
+			snprintf(path, sizeof(path),
+			    ".optimfs/rank/%u/optim/state/%s/exp_avg", r,
+			    m->name[i]);
+			read_floats(fs, path, &s);
+		}
+		if (!is_param(m, i, &s)) {
+			diag("pieces of %s: %u", m->name[i], s.n);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool identity(uint32_t world)
+{
+	struct optimfs_options o = { 0 };
+	struct optimfs_error err = { 0 };
+	struct optimfs *fs;
+	struct handmade h;
+	struct model m;
+	char units[96] = "/tmp/optimfs-units-XXXXXX";
+	int fd = mkstemp(units);
+	bool good = false;
+
+	if (fd == -1)
+		bail_out("no temporary file");
+	close(fd);
+	make(&m, world);
+	handmade_init(&h);
+	for (uint32_t r = 0; r < world; r++)
+		write_rank(&h, &m, r);
+	write_units(&m, units, below(2) == 0);
+	o.units = units;
+	fs = optimfs_open(h.dir, &o, &err);
+	if (fs == NULL)
+		diag("%s", err.text);
+	else
+		good = comes_back(&m, fs);
+	if (!good)
+		diag("world %u, align %u, %u units, %u parameters", world,
+		    m.align, m.nunits, m.nparams);
+	optimfs_close(fs);
+	handmade_fini(&h);
+	unlink(units);
+	return good;
+}
+
+int main(void)
+{
+	static const uint32_t worlds[] = { 2, 3, 4, 5, 7, 8, 16, 31, 64 };
+
+	for (size_t i = 0; i < sizeof(worlds) / sizeof(*worlds); i++) {
+		bool good = true;
+
+		for (int k = 0; k < 12 && good; k++)
+			good = identity(worlds[i]);
+		ok(good, "%u ranks: flattened and back is the identity",
+		    worlds[i]);
+	}
+	return done_testing();
+}
