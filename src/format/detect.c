@@ -325,7 +325,8 @@ static int add_one_of_many(const struct ofs_dir *dir,
 	if (set == 0)
 		spec.rank = rank_of_stem(stem);
 	spec.prefix[0] = conventional(stem);
-	if (spec.prefix[0] == NULL)
+	/* what a view puts there is in the tree's extra/ anyway */
+	if (spec.prefix[0] == NULL && strcmp(stem, "extra") != 0)
 		spec.prefix[0] = stem;
 	ret = ofs_parts_add(parts, &spec, err);
 	free_set(&spec);
@@ -342,7 +343,7 @@ static void drop_prefix_of_one(struct ofs_parts *parts)
 	if (parts->n != 1)
 		return;
 	p->optional = false;
-	if (conventional(p->prefix[0]) != NULL)
+	if (p->prefix[0] == NULL || conventional(p->prefix[0]) != NULL)
 		return;
 	free(p->prefix[0]);
 	p->prefix[0] = NULL;

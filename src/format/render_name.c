@@ -24,7 +24,7 @@ static const struct {
 const char *ofs_layout_common(unsigned i)
 {
 	static const char *const names[] = { "dcp@1", "dcp@16", "dcp@2",
-		"dcp@32", "dcp@4", "dcp@64", "dcp@8" };
+		"dcp@32", "dcp@4", "dcp@64", "dcp@8", "torch" };
 
 	return i < sizeof(names) / sizeof(*names) ? names[i] : NULL;
 }
@@ -79,8 +79,6 @@ static bool parse_option(const char *s, size_t n, struct ofs_layout *l)
 		l->hf = true;
 	else if (is(s, n, "keys=fqn") && !st)
 		l->keys = OFS_KEYS_FQN;
-	else if (is(s, n, "keys=id") && l->format == &ofs_format_torch)
-		l->keys = OFS_KEYS_ID;
 	else if (is(s, n, "keys=source") && l->format == &ofs_format_dcp)
 		l->keys = OFS_KEYS_SOURCE;
 	else

@@ -14,6 +14,7 @@
 #include "format/globals.h"
 #include "format/ranks.h"
 #include "format/torch.h"
+#include "format/torch_files.h"
 #include "format/torch_legacy.h"
 
 /* Long enough for what ofs_torch_magic looks at. */
@@ -323,6 +324,7 @@ const struct ofs_format ofs_format_torch = {
 	.name = "torch",
 	.probe = probe_torch,
 	.read = ofs_ranks_read,
+	.render = ofs_torch_render,
 };
 
 static int probe_pickle(const struct ofs_dir *dir, const char *rel)

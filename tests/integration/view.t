@@ -28,7 +28,7 @@ for name in dcp_dtensor_shapes_w4 dcp_dtypes dcp_fsdp2_flatosd_w4 \
 	[ -d "$ck/ckpt" ] && ck=$ck/ckpt
 	[ -d "$ck/step-3" ] && ck=$ck/step-3
 	tree "$ck" "$scratch/want" || echo "# $(cat "$scratch/err")"
-	for view in dcp@1 dcp@3 dcp@16 dcp@2x2; do
+	for view in dcp@1 dcp@3 dcp@16 dcp@2x2 torch torch,crc; do
 		ok "$name as $view" becomes "$ck" $view
 	done
 done
@@ -73,6 +73,51 @@ tree "$scratch/view" "$scratch/got"
 ok "only=optim has the optimizer" diff -r "$scratch/want/optim" \
     "$scratch/got/optim"
 not_ok "and no model" test -e "$scratch/got/model"
+
+# PyTorch loads the torch view, and finds in it what the tree shows.
+"$OPTIMFS" cp -r "$ck" .optimfs/view/torch "$scratch/torch"
+"$OPTIMFS" cp -r "$ck" .optimfs/view/torch,crc "$scratch/torchcrc"
+ok "with crc, unzip finds no fault" python3 -c '
+import sys, zipfile
+for name in "model.pt", "optim.pt":
+    assert zipfile.ZipFile(sys.argv[1] + "/" + name).testzip() is None' \
+    "$scratch/torchcrc"
+for python in python3 /usr/bin/python3 ''; do
+	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
+	    break
+done
+cat >"$scratch/load.py" <<'EOF'
+import os, sys, torch
+view, tree = sys.argv[1:]
+def check(path, t):
+    data = open(os.path.join(tree, path), "rb").read()
+    if t.dim() == 0:
+        assert float(data) == t.item(), path
+    else:
+        assert t.contiguous().numpy().tobytes() == data, path
+model = torch.load(view + "/model.pt")
+optim = torch.load(view + "/optim.pt")
+for name, t in model.items():
+    check("model/" + name, t)
+for name, state in optim["state"].items():
+    for key, t in state.items():
+        check("optim/state/%s/%s" % (name, key), t)
+assert sorted(model) == sorted(os.listdir(tree + "/model"))
+assert sorted(optim["state"]) == sorted(os.listdir(tree + "/optim/state"))
+assert isinstance(optim["param_groups"], list)
+group = optim["param_groups"][0]
+names = open(tree + "/optim/param_groups/0/params").read().split()
+assert group["params"] == names
+assert isinstance(group["betas"], tuple) and isinstance(group["lr"], float)
+EOF
+if [ -n "$python" ]; then
+	for dir in torch torchcrc; do
+		ok "torch.load of $dir" "$python" "$scratch/load.py" \
+		    "$scratch/$dir" "$scratch/want"
+	done
+else
+	skip 2 "no PyTorch here"
+fi
 
 # A mount shows views as cp does.
 mnt=$(point mnt)
