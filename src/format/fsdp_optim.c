@@ -525,6 +525,24 @@ static int put_apart(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	return 0;
 }
 
+/* The units know how many ranks there must have been. */
+static int note_missing(struct ofs_fsdp *f, struct optimfs_error *err)
+{
+	uint32_t world = 0;
+
+	for (uint32_t u = 0; u < f->units->n; u++)
+		if (f->units->unit[u].flat.world > world)
+			world = f->units->unit[u].flat.world;
+	if (world <= f->set->nfiles)
+		return 0;
+	if (ofs_catalog_note(f->set->cat, OFS_NOTE_MISSING, EIO,
+		"OFS180 %s: %" PRIu32 " of at least %" PRIu32
+		" rank files are there",
+		f->set->file[0].rel, f->set->nfiles, world) == OFS_NONE)
+		return no_memory(err);
+	return 0;
+}
+
 /* Optimizers. */
 
 static int read_optim(struct ofs_fsdp_optim *o, struct optimfs_error *err)
@@ -538,6 +556,8 @@ static int read_optim(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	if (o->f->units == NULL)
 		return looks_flat(o) ? put_apart(o, err) : 0;
 	ret = ofs_fsdp_match(o, err);
+	if (ret == 0)
+		ret = note_missing(o->f, err);
 	return ret == 0 ? add_all(o, err) : ret;
 }
 

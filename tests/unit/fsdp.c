@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,10 @@
 
 /* A model of units; of parameter i, element e is i * 1000 + e. Parameters of
  * a unit follow each other. */
+enum defect { SOUND, STEPS_DIFFER, STATE_LACKS, STATE_SHORT, LISTS_DIFFER };
+
 struct model {
+	enum defect defect; /* of rank 1's file */
 	uint32_t nunits, nparams, world, align;
 	uint32_t unit[MAX_PARAMS]; /* of each parameter */
 	uint32_t rows[MAX_PARAMS], columns[MAX_PARAMS];
@@ -96,8 +100,8 @@ static void hold(const struct model *m, uint32_t id, uint32_t rank,
 			s->v[s->n++] = flat[g];
 }
 
-static void put_state(struct ofs_buf *b, uint32_t id, int64_t offset,
-    uint32_t n, int64_t total)
+static void put_state(struct ofs_buf *b, enum defect defect, uint32_t id,
+    int64_t offset, uint32_t n, int64_t total)
 {
 	struct mk_tensor t = { .numel = total,
 		.offset = offset,
@@ -108,9 +112,14 @@ static void put_state(struct ofs_buf *b, uint32_t id, int64_t offset,
 	mk_int(b, id);
 	mk_ops(b, "}(");
 	mk_str(b, "step");
-	mk_int(b, 7);
+	mk_int(b, defect == STEPS_DIFFER ? 8 : 7);
 	mk_str(b, "exp_avg");
 	mk_tensor(b, &t);
+	t.shape[0] -= defect == STATE_SHORT;
+	if (defect != STATE_LACKS) {
+		mk_str(b, "exp_avg_sq");
+		mk_tensor(b, &t);
+	}
 	mk_ops(b, "u");
 }
 
@@ -122,10 +131,11 @@ static void write_rank(struct handmade *h, const struct model *m, uint32_t rank)
 	struct ofs_buf b = { 0 }, data = { 0 };
 	static struct slice s;
 	int64_t total = 0, at = 0;
+	enum defect defect = rank == 1 ? m->defect : SOUND;
 	char name[32];
 
 	for (uint32_t id = 0; id < nids; id++) {
-		hold(m, id, rank, &s);
+		hold(m, id, rank % m->world, &s);
 		ofs_buf_put(&data, s.v, s.n * sizeof(*s.v));
 		total += s.n;
 	}
@@ -134,9 +144,9 @@ static void write_rank(struct handmade *h, const struct model *m, uint32_t rank)
 	mk_str(&b, "state");
 	mk_ops(&b, "}(");
 	for (uint32_t id = 0; id < nids; id++) {
-		hold(m, id, rank, &s);
+		hold(m, id, rank % m->world, &s);
 		if (s.n > 0)
-			put_state(&b, id, at, s.n, total);
+			put_state(&b, defect, id, at, s.n, total);
 		at += s.n;
 	}
 	mk_ops(&b, "u");
@@ -145,7 +155,7 @@ static void write_rank(struct handmade *h, const struct model *m, uint32_t rank)
 	mk_str(&b, "params");
 	mk_ops(&b, "](");
 	for (uint32_t id = 0; id < nids; id++)
-		mk_int(&b, id);
+		mk_int(&b, defect == LISTS_DIFFER ? nids - id : id);
 	mk_ops(&b, "euau");
 	mk_end(&b);
 	mkzip_add(&z, "archive/data.pkl", b.data, b.len);
@@ -275,7 +285,8 @@ static bool comes_back(const struct model *m, struct optimfs *fs)
 	return true;
 }
 
-static bool identity(uint32_t world)
+/* copies: HYBRID_SHARD, as many groups of ranks that each have all. */
+static bool identity(uint32_t world, uint32_t copies)
 {
 	struct optimfs_options o = { 0 };
 	struct optimfs_error err = { 0 };
@@ -291,7 +302,7 @@ static bool identity(uint32_t world)
 	close(fd);
 	make(&m, world);
 	handmade_init(&h);
-	for (uint32_t r = 0; r < world; r++)
+	for (uint32_t r = 0; r < world * copies; r++)
 		write_rank(&h, &m, r);
 	write_units(&m, units, below(2) == 0);
 	o.units = units;
@@ -309,6 +320,125 @@ static bool identity(uint32_t world)
 	return good;
 }
 
+/* Two matrices over four ranks, one of whose files may be wrong or not there.
+ * NULL units: none. */
+static struct optimfs *open_small(struct handmade *h, enum defect defect,
+    bool with_units, uint32_t nfiles, struct optimfs_error *err)
+{
+	struct model m = { .defect = defect,
+		.nunits = 1,
+		.nparams = 2,
+		.world = 4,
+		.align = 4,
+		.rows = { 6, 5 },
+		.columns = { 4, 3 },
+		.name = { "a.weight", "b.weight" } };
+	char units[] = "/tmp/optimfs-units-XXXXXX";
+	struct optimfs_options o = { .units = with_units ? units : NULL };
+	struct optimfs *fs;
+	int fd = mkstemp(units);
+
+	if (fd == -1)
+		bail_out("no temporary file");
+	close(fd);
+	handmade_init(h);
+	for (uint32_t r = 0; r < nfiles; r++)
+		write_rank(h, &m, r);
+	write_units(&m, units, false);
+	memset(err, 0, sizeof(*err));
+	fs = optimfs_open(h->dir, &o, err);
+	unlink(units);
+	return fs;
+}
+
+/* Reading n bytes at off of path fails so. */
+static void fails(struct optimfs *fs, const char *path, uint64_t off, int code,
+    const char *part)
+{
+	struct optimfs_error err = { 0 };
+	struct optimfs_file *file = NULL;
+	struct optimfs_attr attr;
+	uint8_t byte[4];
+	bool failed;
+
+	ok(optimfs_resolve(fs, path, &attr, &err) == 0, "%s is listed", path);
+	failed = optimfs_file_open(fs, attr.node, &file, &err) == -1 ||
+	    optimfs_file_read(file, byte, sizeof(byte), off, &err) == -1;
+	ok(failed, "%s cannot be read", path);
+	is_error(err, code, part, "%s: %s", path, part);
+	if (file != NULL)
+		optimfs_file_close(file);
+}
+
+static void reads(struct optimfs *fs, const char *path, uint32_t n)
+{
+	static struct slice s;
+
+	s.n = 0;
+	ok(read_floats(fs, path, &s), "%s can be read", path);
+	is_u64(s.n, n, "%s: its elements", path);
+}
+
+static void mentions(struct optimfs *fs, const char *path, const char *part)
+{
+	static struct slice s;
+
+	memset(&s, 0, sizeof(s));
+	ok(read_floats(fs, path, &s) && strstr((char *)s.v, part) != NULL,
+	    "%s: %s", path, part);
+}
+
+static void wrong_state(void)
+{
+	struct optimfs_error err;
+	struct optimfs *fs;
+	struct handmade h;
+
+	fs = open_small(&h, STATE_LACKS, true, 4, &err);
+	ok(fs != NULL, "a rank lacks a state: %s", err.text);
+	fails(fs, "optim/state/a.weight/exp_avg_sq", 0, EUCLEAN,
+	    "rank 1 does not have this state of its 10 elements");
+	reads(fs, "optim/state/a.weight/exp_avg", 24);
+	optimfs_close(fs);
+	handmade_fini(&h);
+	fs = open_small(&h, STATE_SHORT, true, 4, &err);
+	ok(fs != NULL, "a rank's state is short: %s", err.text);
+	fails(fs, "optim/state/a.weight/exp_avg_sq", 0, EUCLEAN,
+	    "rank 1 has 9 elements in 1 dimensions");
+	optimfs_close(fs);
+	handmade_fini(&h);
+	fs = open_small(&h, STEPS_DIFFER, true, 4, &err);
+	ok(fs != NULL, "ranks differ about a step: %s", err.text);
+	fails(fs, "optim/state/a.weight/step", 0, EPROTO, "8 (rank 1)");
+	optimfs_close(fs);
+	handmade_fini(&h);
+	fs = open_small(&h, LISTS_DIFFER, true, 4, &err);
+	ok(fs == NULL, "ranks list other parameters");
+	is_error(err, EUCLEAN, "OFS165 rank 0 and rank 1", "says which");
+	handmade_fini(&h);
+}
+
+static void not_all_there(void)
+{
+	struct optimfs_error err;
+	struct optimfs *fs;
+	struct handmade h;
+
+	fs = open_small(&h, SOUND, false, 4, &err);
+	ok(fs != NULL, "without units: %s", err.text);
+	fails(fs, "optim/state/0/exp_avg", 0, EOPNOTSUPP, "OFS166");
+	reads(fs, ".optimfs/rank/1/optim/state/0/exp_avg", 10);
+	optimfs_close(fs);
+	handmade_fini(&h);
+	fs = open_small(&h, SOUND, true, 3, &err);
+	ok(fs != NULL, "without the last rank: %s", err.text);
+	mentions(fs, ".optimfs/missing", "OFS180 optim_rank0.pt: 3 of");
+	reads(fs, "optim/state/a.weight/exp_avg", 24);
+	fails(fs, "optim/state/b.weight/exp_avg", 4 * 6, EIO, "OFS");
+	optimfs_close(fs);
+	handmade_fini(&h);
+}
+
 int main(void)
 {
 	static const uint32_t worlds[] = { 2, 3, 4, 5, 7, 8, 16, 31, 64 };
@@ -317,9 +447,13 @@ int main(void)
 		bool good = true;
 
 		for (int k = 0; k < 12 && good; k++)
-			good = identity(worlds[i]);
+			good = identity(worlds[i], 1);
 		ok(good, "%u ranks: flattened and back is the identity",
 		    worlds[i]);
 	}
+	for (int k = 0; k < 8; k++)
+		ok(identity(2 + below(3), 2 + below(2)), "HYBRID_SHARD");
+	wrong_state();
+	not_all_there();
 	return done_testing();
 }
