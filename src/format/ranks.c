@@ -211,15 +211,6 @@ static int group(struct ofs_ranks *set, struct optimfs_error *err)
 
 /* For those who merge. */
 
-struct ofs_ranks_group *ofs_ranks_find(const struct ofs_ranks *set,
-    uint32_t path)
-{
-	for (uint32_t i = 0; i < set->ngroups; i++)
-		if (set->group[i].path == path)
-			return &set->group[i];
-	return NULL;
-}
-
 int ofs_ranks_tensor(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
     uint32_t node, struct ofs_torch_tensor *t, struct ofs_extent *at,
     struct optimfs_error *err)

@@ -73,9 +73,6 @@ int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
 
 /* For ofs_fsdp_claim and the merge. */
 
-/* The group with this path; NULL. */
-struct ofs_ranks_group *ofs_ranks_find(const struct ofs_ranks *set,
-    uint32_t path);
 /* Is the leaf, or node of its document, a strided tensor? As ofs_torch_tensor;
  * and where its bytes are: *at is its storage's extent, *t is held against it.
  */

@@ -1,0 +1,677 @@
+/* ranks.c - rank files of every kind, healthy and not, through the library */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "optimfs/optimfs.h"
+
+#include "mktorch.h"
+#include "mkzip.h"
+#include "tap.h"
+
+/* What one rank has: float32 elements first, first + 1, ... */
+struct rank {
+	int rank, world;
+	float step; /* a tensor without dimensions */
+	int lr;
+	float plain; /* the first element of a tensor that all have */
+	bool no_weight;
+	int64_t size; /* of the local tensor of w, if not what it should be */
+};
+
+static struct handmade h;
+static struct optimfs *fs;
+
+/* Pickles. */
+
+static void ints(struct ofs_buf *b, size_t n, const int64_t *v)
+{
+	mk_ops(b, "](");
+	for (size_t i = 0; i < n; i++)
+		mk_int(b, v[i]);
+	mk_ops(b, "e");
+}
+
+static void new_object(struct ofs_buf *b, const char *module, const char *name)
+{
+	mk_global(b, module, name);
+	ofs_buf_put(b, ")\x81", 2);
+}
+
+static void attribute(struct ofs_buf *b, const char *name, int64_t v)
+{
+	mk_str(b, name);
+	mk_int(b, v);
+}
+
+static void shard_metadata(struct ofs_buf *b, size_t n, const int64_t *off,
+    const int64_t *size)
+{
+	new_object(b, "torch.distributed._shard.metadata", "ShardMetadata");
+	mk_ops(b, "N}(");
+	mk_str(b, "shard_offsets");
+	ints(b, n, off);
+	mk_str(b, "shard_sizes");
+	ints(b, n, size);
+	ofs_buf_put(b,
+	    "u\x86"
+	    "b",
+	    3);
+}
+
+/* _rebuild_from_type_v2(_rebuild_wrapper_subclass, class, (class, dtype, size),
+ * and then the state, which the caller appends with "tR". */
+static void wrapped(struct ofs_buf *b, const char *module, const char *class,
+    size_t n, const int64_t *shape)
+{
+	mk_global(b, "torch._tensor", "_rebuild_from_type_v2");
+	mk_ops(b, "(");
+	mk_global(b, "torch._utils", "_rebuild_wrapper_subclass");
+	mk_global(b, module, class);
+	mk_ops(b, "(");
+	mk_global(b, module, class);
+	mk_global(b, "torch", "float32");
+	mk_tuple(b, n, shape);
+	mk_ops(b, "t");
+}
+
+#define ST "torch.distributed._shard.sharded_tensor."
+
+static void begin_sharded(struct ofs_buf *b, size_t n, const int64_t *shape)
+{
+	wrapped(b, ST "api", "ShardedTensor", n, shape);
+	mk_ops(b, "(](");
+}
+
+static void end_sharded(struct ofs_buf *b, size_t n, const int64_t *shape,
+    int rank, int world)
+{
+	mk_ops(b, "e");
+	new_object(b, ST "metadata", "ShardedTensorMetadata");
+	mk_ops(b, "}(");
+	mk_str(b, "size");
+	mk_tuple(b, n, shape);
+	mk_ops(b, "ub");
+	new_object(b, ST "api", "ProcessGroupState");
+	mk_ops(b, "}(");
+	attribute(b, "global_rank", rank);
+	attribute(b, "global_world_size", world);
+	mk_ops(b, "ubNNttR");
+}
+
+static void begin_shard(struct ofs_buf *b)
+{
+	new_object(b, ST "shard", "Shard");
+	mk_ops(b, "N}(");
+	mk_str(b, "tensor");
+}
+
+static void end_shard(struct ofs_buf *b, size_t n, const int64_t *off,
+    const int64_t *size)
+{
+	mk_str(b, "metadata");
+	shard_metadata(b, n, off, size);
+	ofs_buf_put(b,
+	    "u\x86"
+	    "b",
+	    3);
+}
+
+static void local(struct ofs_buf *b, const char *key, int64_t n)
+{
+	mk_tensor(b,
+	    &(struct mk_tensor){ .key = key,
+		.numel = n,
+		.ndim = 1,
+		.shape = { n },
+		.stride = { 1 } });
+}
+
+static void scalar(struct ofs_buf *b, const char *key)
+{
+	mk_tensor(b, &(struct mk_tensor){ .key = key, .numel = 1 });
+}
+
+/* Files. */
+
+static void save(const char *name, struct ofs_buf *pickle,
+    const void *const *storage, const size_t *size, int n)
+{
+	struct mkzip z = { 0 };
+
+	mkzip_add(&z, "x/data.pkl", pickle->data, pickle->len);
+	for (int i = 0; i < n; i++) {
+		char record[32];
+
+		snprintf(record, sizeof(record), "x/data/%d", i);
+		mkzip_add(&z, record, storage[i], size[i]);
+	}
+	mkzip_add(&z, "x/version", "3\n", 2);
+	mkzip_end(&z);
+	handmade_replace(&h, name, z.b.data, z.b.len);
+	mkzip_fini(&z);
+	ofs_buf_fini(pickle);
+}
+
+/* Rows [2 rank, 2 rank + 2) of a vector w of 5 elements, of 3 ranks. */
+static void save_rank(const char *name, const struct rank *r)
+{
+	static const int64_t shape[] = { 5 };
+	int64_t off = 2 * r->rank, n = off > 5 ? 0 : off + 2 > 5 ? 5 - off : 2;
+	float w[2] = { (float)off, (float)off + 1 }, plain[] = { r->plain, 9 };
+	const void *storage[] = { w, &r->step, plain };
+	size_t size[] = { (size_t)n * 4, 4, 8 };
+	struct ofs_buf b = { 0 };
+
+	mk_begin(&b);
+	mk_ops(&b, "}(");
+	mk_str(&b, "state");
+	mk_ops(&b, "}(");
+	mk_str(&b, "w");
+	mk_ops(&b, "}(");
+	mk_str(&b, "exp_avg");
+	begin_sharded(&b, 1, shape);
+	if (n > 0) {
+		begin_shard(&b);
+		local(&b, "0", r->size != 0 ? r->size : n);
+		end_shard(&b, 1, &off, &n);
+	}
+	end_sharded(&b, 1, shape, r->rank, r->world);
+	mk_str(&b, "step");
+	scalar(&b, "1");
+	if (!r->no_weight) {
+		mk_str(&b, "exp_avg_sq");
+		local(&b, "2", 2);
+	}
+	mk_ops(&b, "uu");
+	mk_str(&b, "param_groups");
+	mk_ops(&b, "]}(");
+	attribute(&b, "lr", r->lr);
+	mk_ops(&b, "uau");
+	mk_end(&b);
+	save(name, &b, storage, size, 3);
+}
+
+static const struct rank healthy[] = {
+	{ .rank = 0, .world = 3, .step = 5, .lr = 1, .plain = 4 },
+	{ .rank = 1, .world = 3, .step = 5, .lr = 1, .plain = 4 },
+	{ .rank = 2, .world = 3, .step = 5, .lr = 1, .plain = 4 },
+};
+
+static void save_ranks(const struct rank *r, int n)
+{
+	for (int i = 0; i < n; i++) {
+		char name[40];
+
+		snprintf(name, sizeof(name), "optim_rank%d.pt", i);
+		save_rank(name, &r[i]);
+	}
+}
+
+/* Reading. */
+
+static bool open_path(const char *path, const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	*err = (struct optimfs_error){ 0 };
+	fs = optimfs_open(path, opt, err);
+	return fs != NULL;
+}
+
+static ssize_t read_path(const char *path, void *buf, size_t len,
+    struct optimfs_error *err)
+{
+	struct optimfs_file *file;
+	struct optimfs_attr attr;
+	ssize_t n;
+
+	*err = (struct optimfs_error){ 0 };
+	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
+	    optimfs_file_open(fs, attr.node, &file, err) == -1)
+		return -1;
+	n = optimfs_file_read(file, buf, len, 0, err);
+	optimfs_file_close(file);
+	return n;
+}
+
+static void says(const char *path, const char *want)
+{
+	char text[4096] = "";
+	struct optimfs_error err;
+	ssize_t n = read_path(path, text, sizeof(text) - 1, &err);
+
+	is_str(n == -1 ? err.text : text, want, "%s", path);
+}
+
+static void mentions(const char *path, const char *part)
+{
+	char text[4096] = "";
+	struct optimfs_error err;
+
+	read_path(path, text, sizeof(text) - 1, &err);
+	if (!ok(strstr(text, part) != NULL, "%s: %s", path, part))
+		diag("%s", text);
+}
+
+static void floats(const char *path, int n, float first)
+{
+	float got[32], want[32];
+	struct optimfs_error err;
+
+	for (int i = 0; i < n; i++)
+		want[i] = first + (float)i;
+	if (is_int(read_path(path, got, sizeof(got), &err), 4 * n, "%s", path))
+		is_mem(got, want, 4 * (size_t)n, "its elements");
+	else
+		diag("%s", err.text);
+}
+
+static void refused(const char *path, int code, const char *part)
+{
+	struct optimfs_error err;
+	char text[200];
+
+	is_int(read_path(path, text, sizeof(text), &err), -1, "%s", path);
+	is_error(err, code, part, "is refused");
+}
+
+static void begin(void)
+{
+	handmade_init(&h);
+}
+
+static void end(void)
+{
+	optimfs_close(fs);
+	fs = NULL;
+	handmade_fini(&h);
+}
+
+static void open_dir(const char *what)
+{
+	struct optimfs_error err;
+
+	if (!ok(open_path(h.dir, NULL, &err), "%s: opens", what))
+		diag("%s", err.text);
+}
+
+static void does_not_open(const char *what, int code, const char *part)
+{
+	struct optimfs_error err;
+
+	ok(!open_path(h.dir, NULL, &err), "%s", what);
+	is_error(err, code, part, "does not open");
+}
+
+/* Tests. */
+
+static void merged(void)
+{
+	struct optimfs_error err;
+
+	begin();
+	save_ranks(healthy, 3);
+	open_dir("three ranks");
+	floats("optim/state/w/exp_avg", 5, 0);
+	says("optim/state/w/step", "5.0\n");
+	says("optim/param_groups/0/lr", "1\n");
+	floats(".optimfs/rank/1/optim/state/w/exp_avg", 2, 2);
+	floats(".optimfs/rank/2/optim/state/w/exp_avg", 1, 4);
+	says(".optimfs/warnings", "");
+	says(".optimfs/missing", "");
+	mentions(".optimfs/info.json", "\"world_size\": 3");
+	optimfs_close(fs);
+	ok(open_path(handmade_path(&h, "optim_rank1.pt"), NULL, &err),
+	    "one file of them");
+	floats("optim/state/w/exp_avg", 5, 0);
+	end();
+}
+
+static void disagreeing(void)
+{
+	struct rank r[3];
+
+	memcpy(r, healthy, sizeof(r));
+	r[1].step = 7;
+	r[2].lr = 3;
+	r[1].plain = 6;
+	begin();
+	save_ranks(r, 3);
+	open_dir("ranks that disagree");
+	refused("optim/state/w/step", EPROTO,
+	    "ranks disagree: 5.0 (rank 0), 7.0 (rank 1), 5.0 (rank 2)");
+	says(".optimfs/rank/0/optim/state/w/step", "5.0\n");
+	says(".optimfs/rank/1/optim/state/w/step", "7.0\n");
+	refused("optim/param_groups/0/lr", EPROTO,
+	    "ranks disagree: 1 (rank 0), 1 (rank 1), 3 (rank 2)");
+	says(".optimfs/rank/1/optim/param_groups/0/lr", "1\n");
+	says(".optimfs/rank/2/optim/param_groups/0/lr", "3\n");
+	refused("optim/state/w/exp_avg_sq", EPROTO, "different elements");
+	floats("optim/state/w/exp_avg", 5, 0);
+	end();
+}
+
+static void missing_rank(void)
+{
+	struct optimfs_error err;
+	float got[5];
+
+	begin();
+	save_ranks(healthy, 3);
+	unlink(handmade_path(&h, "optim_rank1.pt"));
+	open_dir("a rank is missing");
+	mentions(".optimfs/missing", "OFS140 the file of rank 1 of 3");
+	mentions(".optimfs/missing", "OFS180");
+	is_int(read_path("optim/state/w/exp_avg", got, 8, &err), 8,
+	    "what is there");
+	refused("optim/state/w/exp_avg", EIO, "OFS607");
+	says("optim/state/w/step", "5.0\n");
+	floats(".optimfs/rank/2/optim/state/w/exp_avg", 1, 4);
+	end();
+}
+
+static void surplus(void)
+{
+	struct rank r = healthy[2];
+
+	begin();
+	save_ranks(healthy, 3);
+	r.rank = 5;
+	r.world = 8;
+	r.step = 2;
+	save_rank("optim_rank5.pt", &r);
+	open_dir("a file of a larger job");
+	mentions(".optimfs/warnings", "OFS181 optim_rank5.pt is left out");
+	says("optim/state/w/step", "5.0\n");
+	end();
+}
+
+static void mixed(void)
+{
+	struct rank r[3];
+
+	memcpy(r, healthy, sizeof(r));
+	r[1].world = 4;
+	begin();
+	save_ranks(r, 3);
+	does_not_open("jobs of 3 and of 4 ranks", EPROTO, "OFS674");
+	end();
+	memcpy(r, healthy, sizeof(r));
+	r[2].rank = 1;
+	begin();
+	save_ranks(r, 3);
+	does_not_open("two files of one rank", EUCLEAN, "OFS181");
+	end();
+}
+
+static void missing_key(void)
+{
+	struct optimfs_options strict = { .strict = true };
+	struct optimfs_error err;
+	struct rank r[3];
+
+	memcpy(r, healthy, sizeof(r));
+	r[2].no_weight = true;
+	begin();
+	save_ranks(r, 3);
+	open_dir("a rank lacks a key");
+	says(".optimfs/missing",
+	    "OFS182 rank 2 has no optim.state.w.exp_avg_sq, rank 0 has\n");
+	optimfs_close(fs);
+	ok(!open_path(h.dir, &strict, &err), "strict");
+	is_error(err, EUCLEAN, "OFS182", "refuses it");
+	end();
+	memcpy(r, healthy, sizeof(r));
+	r[0].no_weight = true;
+	begin();
+	save_ranks(r, 3);
+	open_dir("stages of a pipeline");
+	says(".optimfs/missing", "");
+	ok(read_path("optim/state/w/exp_avg_sq", &err, 4, &err) == 4,
+	    "keys of any rank");
+	end();
+}
+
+static void wrong_local(void)
+{
+	struct rank r[3];
+
+	memcpy(r, healthy, sizeof(r));
+	r[1].size = 1;
+	begin();
+	save_ranks(r, 3);
+	open_dir("a local tensor that does not fit");
+	refused("optim/state/w/exp_avg", EUCLEAN, "");
+	says("optim/state/w/step", "5.0\n");
+	end();
+}
+
+/* A DTensor w of n elements on a 2 x 2 mesh. */
+struct spec {
+	const char *placement[2]; /* "Shard", "_StridedShard", ... */
+	int64_t split, n, at[2], mesh[2], local;
+	float first[4];
+	bool old; /* before PyTorch 2.10 */
+};
+
+static void put_mesh(struct ofs_buf *b, const struct spec *s)
+{
+	new_object(b, "torch.distributed.device_mesh", "DeviceMesh");
+	mk_ops(b, "}(");
+	if (s->old) {
+		mk_str(b, "mesh");
+		mk_tensor(b,
+		    &(struct mk_tensor){ .key = "0",
+			.numel = 4,
+			.ndim = 2,
+			.shape = { 2, 2 },
+			.stride = { 2, 1 } });
+	} else {
+		mk_str(b, "_layout");
+		new_object(b, "torch.distributed._mesh_layout", "_MeshLayout");
+		mk_ops(b, "}(");
+		mk_str(b, "shape");
+		mk_tuple(b, 2, s->mesh);
+		mk_ops(b, "ub");
+	}
+	mk_str(b, "_coordinate_on_dim");
+	mk_tuple(b, 2, s->at);
+	attribute(b, "_rank", 2 * s->at[0] + s->at[1]);
+	mk_ops(b, "ub");
+}
+
+static void put_dtensor(struct ofs_buf *b, const struct spec *s)
+{
+	wrapped(b, "torch.distributed.tensor", "DTensor", 1, &s->n);
+	mk_ops(b, "N}(");
+	mk_str(b, "_local_tensor");
+	local(b, "0", s->local);
+	mk_str(b, "_spec");
+	new_object(b, "torch.distributed.tensor._dtensor_spec", "DTensorSpec");
+	mk_ops(b, "}(");
+	mk_str(b, "mesh");
+	put_mesh(b, s);
+	mk_str(b, "placements");
+	mk_ops(b, "(");
+	for (int i = 0; i < 2; i++) {
+		new_object(b, "torch.distributed.tensor.placement_types",
+		    s->placement[i]);
+		mk_ops(b, "}(");
+		attribute(b, "dim", 0);
+		attribute(b, "split_factor", s->split);
+		mk_ops(b, "ub");
+	}
+	mk_ops(b, "tubu");
+	ofs_buf_put(b, "\x86tR", 3);
+}
+
+static void save_dtensor(int rank, const struct spec *s)
+{
+	const void *storage[] = { s->first };
+	size_t size[] = { (size_t)s->local * 4 };
+	struct ofs_buf b = { 0 };
+	char name[40];
+
+	mk_begin(&b);
+	mk_ops(&b, "}(");
+	mk_str(&b, "w");
+	put_dtensor(&b, s);
+	mk_ops(&b, "u");
+	mk_end(&b);
+	snprintf(name, sizeof(name), "model_%d.pt", rank);
+	save(name, &b, storage, size, 1);
+}
+
+static void save_mesh(const struct spec *s, const float first[4][4])
+{
+	for (int i = 0; i < 4; i++) {
+		struct spec t = *s;
+
+		t.at[0] = i / 2;
+		t.at[1] = i % 2;
+		memcpy(t.first, first[i], sizeof(t.first));
+		save_dtensor(i, &t);
+	}
+}
+
+static void dtensors(void)
+{
+	const struct spec in_pieces = { { "Shard", "_StridedShard" }, 2, 8,
+		{ 0 }, { 2, 2 }, 2, { 0 }, false };
+	const struct spec hsdp = { { "Replicate", "Shard" }, 1, 4, { 0 },
+		{ 2, 2 }, 2, { 0 }, true };
+
+	begin();
+	save_mesh(&in_pieces,
+	    (const float[4][4]){ { 0, 2 }, { 1, 3 }, { 4, 6 }, { 5, 7 } });
+	open_dir("a strided shard in pieces");
+	floats("model/w", 8, 0);
+	end();
+	begin();
+	save_mesh(&hsdp,
+	    (const float[4][4]){ { 0, 1 }, { 2, 3 }, { 0, 1 }, { 2, 3 } });
+	open_dir("replicas");
+	floats("model/w", 4, 0);
+	floats(".optimfs/rank/3/model/w", 2, 2);
+	says(".optimfs/warnings", "");
+	end();
+}
+
+static void hostile(void)
+{
+	static const struct {
+		const char *name;
+		struct spec s;
+		int code;
+		const char *text;
+	} cases[] = {
+		{ "partial sums",
+		    { { "Shard", "Partial" }, 1, 4, { 0 }, { 2, 2 }, 2, { 0 },
+			false },
+		    EOPNOTSUPP, "OFS692" },
+		{ "a placement nobody knows",
+		    { { "Shard", "Fancy" }, 1, 4, { 0 }, { 2, 2 }, 2, { 0 },
+			false },
+		    EOPNOTSUPP, "OFS692" },
+		{ "a factor of 0",
+		    { { "Shard", "_StridedShard" }, 0, 4, { 0 }, { 2, 2 }, 2,
+			{ 0 }, false },
+		    EUCLEAN, "OFS691" },
+		{ "a mesh of nobody",
+		    { { "Shard", "Shard" }, 1, 4, { 0 }, { 0, 2 }, 2, { 0 },
+			false },
+		    EUCLEAN, "OFS691" },
+		{ "a mesh of too many",
+		    { { "Shard", "Shard" }, 1, 4, { 0 },
+			{ (int64_t)1 << 40, (int64_t)1 << 40 }, 2, { 0 },
+			false },
+		    EUCLEAN, "OFS691" },
+		{ "a rank outside of its mesh",
+		    { { "Shard", "Shard" }, 1, 4, { 2, 0 }, { 2, 2 }, 2, { 0 },
+			false },
+		    EUCLEAN, "OFS691" },
+		{ "a local tensor of another shape",
+		    { { "Shard", "Shard" }, 1, 4, { 0 }, { 2, 2 }, 2, { 0 },
+			false },
+		    EUCLEAN, "OFS693" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		begin();
+		save_dtensor(0, &cases[i].s);
+		open_dir(cases[i].name);
+		refused("model/w", cases[i].code, cases[i].text);
+		end();
+	}
+}
+
+/* A shard at 4 whose tensor is a ShardedTensor with its shard at off. */
+static void save_nested(int depth, int nshards)
+{
+	static const int64_t shape[] = { 8 }, size[] = { 2 }, four[] = { 4 };
+	static const float w[] = { 6, 7 };
+	const void *storage[] = { w };
+	struct ofs_buf b = { 0 };
+
+	mk_begin(&b);
+	mk_ops(&b, "}(");
+	mk_str(&b, "w");
+	for (int i = 0; i < depth; i++) {
+		begin_sharded(&b, 1, shape);
+		begin_shard(&b);
+	}
+	local(&b, "0", 2);
+	for (int i = 0; i < depth; i++) {
+		int64_t off = i + 1 == depth ? four[0] : 2;
+
+		end_shard(&b, 1, &off, size);
+		for (int k = 1; k < nshards && i == 0; k++) {
+			begin_shard(&b);
+			local(&b, "0", 2);
+			end_shard(&b, 1, &off, size);
+		}
+		end_sharded(&b, 1, shape, 0, 1);
+	}
+	mk_ops(&b, "u");
+	mk_end(&b);
+	save("x.pt", &b, storage, (size_t[]){ 8 }, 1);
+}
+
+static void nested(void)
+{
+	begin();
+	save_nested(2, 1);
+	open_dir("a shard that is sharded");
+	floats(".optimfs/rank/0/model/w", 2, 6);
+	end();
+	begin();
+	save_nested(2, 2);
+	open_dir("several shards in a shard");
+	refused("model/w", EOPNOTSUPP, "OFS692");
+	end();
+	begin();
+	save_nested(5, 1);
+	open_dir("a shard in a shard in a shard");
+	refused("model/w", EUCLEAN, "OFS691");
+	end();
+}
+
+int main(void)
+{
+	merged();
+	disagreeing();
+	missing_rank();
+	surplus();
+	mixed();
+	missing_key();
+	wrong_local();
+	dtensors();
+	hostile();
+	nested();
+	return done_testing();
+}
