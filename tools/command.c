@@ -21,6 +21,8 @@ static const struct {
 	{ OFS_RECURSIVE, { 'R', NULL, false } },
 	{ OFS_JSON, { 256, "json", false } },
 	{ OFS_DATA, { 257, "data", false } },
+	{ OFS_TO, { 258, "to", true } },
+	{ OFS_RTOL, { 259, "rtol", true } },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
 
@@ -53,6 +55,10 @@ static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
 			c->operand[c->noperands++] = (char *)value;
 		else
 			c->flags |= mask_of(id);
+		if (id != OFS_ARGS_OPERAND && mask_of(id) == OFS_TO)
+			c->to = value;
+		if (id != OFS_ARGS_OPERAND && mask_of(id) == OFS_RTOL)
+			c->rtol = value;
 	}
 	return 0;
 }

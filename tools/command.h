@@ -17,12 +17,15 @@ enum ofs_command_flag {
 	OFS_RECURSIVE = 2, /* -r, -R */
 	OFS_JSON = 4,      /* --json */
 	OFS_DATA = 8,      /* --data */
+	OFS_TO = 16,       /* --to LAYOUT */
+	OFS_RTOL = 32,     /* --rtol NUMBER */
 };
 
 /* What was said, and the checkpoint, opened. */
 struct ofs_command {
 	unsigned flags; /* enum ofs_command_flag, or'ed */
 	const char *checkpoint;
+	const char *to, *rtol; /* NULL: not given */
 	char **operand; /* those after the checkpoint; argv's */
 	int noperands;
 	struct optimfs *fs;

@@ -81,14 +81,16 @@ void ofs_args_init(struct ofs_args *a, const struct ofs_verb *verb, int argc,
 int ofs_args_next(struct ofs_args *a, const char **value, int *status);
 
 /* The verbs. */
-extern const struct ofs_verb ofs_verb_mount;  /* cmd_mount.c */
-extern const struct ofs_verb ofs_verb_umount; /* cmd_umount.c */
-extern const struct ofs_verb ofs_verb_ls;     /* cmd_ls.c */
-extern const struct ofs_verb ofs_verb_cat;    /* cmd_cat.c */
-extern const struct ofs_verb ofs_verb_cp;     /* cmd_cp.c */
-extern const struct ofs_verb ofs_verb_info;   /* cmd_info.c */
-extern const struct ofs_verb ofs_verb_tar;    /* cmd_tar.c */
-extern const struct ofs_verb ofs_verb_fsck;   /* cmd_fsck.c */
+extern const struct ofs_verb ofs_verb_mount;   /* cmd_mount.c */
+extern const struct ofs_verb ofs_verb_umount;  /* cmd_umount.c */
+extern const struct ofs_verb ofs_verb_ls;      /* cmd_ls.c */
+extern const struct ofs_verb ofs_verb_cat;     /* cmd_cat.c */
+extern const struct ofs_verb ofs_verb_cp;      /* cmd_cp.c */
+extern const struct ofs_verb ofs_verb_info;    /* cmd_info.c */
+extern const struct ofs_verb ofs_verb_tar;     /* cmd_tar.c */
+extern const struct ofs_verb ofs_verb_fsck;    /* cmd_fsck.c */
+extern const struct ofs_verb ofs_verb_diff;    /* cmd_diff.c */
+extern const struct ofs_verb ofs_verb_reshard; /* cmd_reshard.c */
 /* mount.optimfs CKPT MNT [-sfnv] [-o OPTIONS], as mount(8) calls it. Returns
  * mount(8)'s exit codes. */
 int ofs_mount_helper(int argc, char **argv);

@@ -1,0 +1,69 @@
+#!/bin/sh
+# reshard.t - optimfs reshard and optimfs diff
+. "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+
+data=$TOP_SRCDIR/tests/data/pytorch
+ck=$data/dcp_fsdp2_w3/ckpt
+mkdir "$scratch/work" && cd "$scratch/work" || exit 99
+
+for layout in dcp@1 dcp@5 dcp@2x3 torch torch,only=optim; do
+	rm -rf out
+	status "reshard --to $layout" 0 "$OPTIMFS" reshard --to $layout "$ck" out
+	status "every byte and checksum of it is right" 0 "$OPTIMFS" fsck \
+	    --data out
+	is "none is left out" "$(grep -c OFS530 "$scratch/out")" 0
+	[ $layout = torch,only=optim ] && continue
+	status "it is the same by value" 0 "$OPTIMFS" diff "$ck" out
+	is "and diff says nothing" "$(cat "$scratch/out" "$scratch/err")" ""
+done
+is "only=optim is one file" "$(ls out)" optim.pt
+status "and diff names what it lacks" 1 "$OPTIMFS" diff "$ck" out
+like "by path" "$(cat "$scratch/out")" '*model/norm.bias: only in*'
+status "whichever comes first" 1 "$OPTIMFS" diff out "$ck"
+like "by path" "$(cat "$scratch/out")" '*model/norm.bias: only in*dcp_fsdp2_w3*'
+
+# There and back.
+rm -rf out back
+"$OPTIMFS" reshard --to dcp@7 "$ck" out && "$OPTIMFS" reshard --to dcp@3 out back
+"$OPTIMFS" reshard --to dcp@3 "$ck" straight
+ok "by way of 7 ranks the bytes are the same" diff -r straight back
+
+# What must not happen.
+mkdir there
+status "a directory that is there is left alone" 3 "$OPTIMFS" reshard \
+    --to dcp@2 "$ck" there
+is "and empty" "$(ls -A there)" ""
+status "a layout there is not" 2 "$OPTIMFS" reshard --to dcp@0 "$ck" none
+status "no layout" 2 "$OPTIMFS" reshard "$ck" none
+not_ok "leave nothing" test -e none
+mkdir damaged
+cp "$ck"/.metadata "$ck"/__0_0.distcp "$ck"/__1_0.distcp damaged
+status "a lost shard is an error" 3 "$OPTIMFS" reshard --to dcp@2 damaged none
+not_ok "and nothing is published" test -e none
+is "nor left behind" "$(ls -A | grep -c '^\.none')" 0
+
+# diff.
+cp -r straight changed
+chmod -R u+w changed
+python3 - changed/__1_0.distcp <<'EOF'
+import sys
+# one byte of the elements of the last tensor of the file
+data = bytearray(open(sys.argv[1], "rb").read())
+name = data.rindex(b"archive/data/0", 0, data.rindex(b"PK\x01\x02") - 2000)
+extra = name + len(b"archive/data/0")
+at = extra + 4 + int.from_bytes(data[extra + 2:extra + 4], "little")
+data[at] ^= 1
+open(sys.argv[1], "wb").write(data)
+EOF
+status "one bit" 1 "$OPTIMFS" diff straight changed
+is "is one line" "$(wc -l <"$scratch/out")" 1
+like "that says where" "$(cat "$scratch/out")" \
+    '*1 of * elements differ, the first is *'
+status "within a tolerance it does not count" 0 "$OPTIMFS" diff --rtol 1e-3 \
+    straight changed
+status "types and shapes" 1 "$OPTIMFS" diff "$data/dcp_fsdp2_w3/ckpt" \
+    "$data/dcp_dtypes/ckpt"
+status "a tolerance that is none" 2 "$OPTIMFS" diff --rtol x straight changed
+status "a checkpoint that is none" 3 "$OPTIMFS" diff straight /nonexistent
+
+done_testing
