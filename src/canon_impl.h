@@ -173,6 +173,9 @@ void ofs_canon_set_fini(struct canon_set *set);
 
 /* canon_roots.c: fill root, spot and each root's name. */
 int ofs_canon_roots(struct canon *c, struct optimfs_error *err);
+/* Of the accepted roots, those that are another by ID are no longer. */
+int ofs_canon_drop_twins(struct canon *c, uint32_t *naccepted,
+    struct optimfs_error *err);
 /* What is left of an entry that has a root. */
 struct canon_rest ofs_canon_rest(const struct canon *c, uint32_t entry);
 /* How many components of c[0..n), fewer than n, joined by dots make key;

@@ -595,6 +595,9 @@ int ofs_canon_roots(struct canon *c, struct optimfs_error *err)
 	if (given && naccepted == 0)
 		return ofs_canon_no_such_key(c, "optim_key", c->opt->optim_key,
 		    err);
+	if (naccepted > 1 && !given &&
+	    ofs_canon_drop_twins(c, &naccepted, err) == -1)
+		return -1;
 	if (naccepted > 1 && !given)
 		return name_roots(c, naccepted, err);
 	return 0;

@@ -61,6 +61,7 @@ static const struct source {
 	{ .name = "fsdp1_sharded_flat_fullshard_w3", .path = "ckpt_rankfiles" },
 	{ .name = "fsdp1_sharded_flat_fullshard_w3",
 	    .path = "ckpt_rankfiles/state_rank2.pt" },
+	{ .name = "fsdp1_sharded_flat_fullshard_w3", .path = "ckpt_full" },
 	{ .name = "fsdp1_sharded_flat_fullshard_w3",
 	    .path = "ckpt_full",
 	    .optim_key = "optimizer" },
