@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "optimfs/error.h"
 
@@ -35,16 +36,24 @@ enum ofs_encoding {
 
 enum ofs_codec { OFS_PLAIN, OFS_ZSTD };
 
+/* When an inode last changed, and what makes that move without touching its
+ * bytes: hard links (a snapshot), permissions, owners. */
+struct ofs_stamp {
+	int64_t ctime_ns;
+	uint32_t nlink, mode, uid, gid;
+};
+
 /* A file of the checkpoint. */
 struct ofs_object {
 	const char *path; /* relative to the checkpoint's directory */
 	int rank;         /* that wrote it, -1 when unknown or shared */
 	bool missing;     /* was not there at mount */
 	bool refused;     /* a link or not a file: opening it says why */
-	uint64_t size;    /* these four as they were at mount */
-	int64_t mtime_ns, ctime_ns;
+	uint64_t size;    /* these five as they were at mount */
+	int64_t mtime_ns;
 	uint64_t ino;
 	uint64_t blocks; /* bytes on disk */
+	struct ofs_stamp stamp;
 };
 
 /* A stored extent: len bytes at off of an object. With a codec, what it
@@ -224,6 +233,8 @@ struct ofs_catalog {
 struct ofs_catalog *ofs_catalog_new(struct ofs_dir *dir,
     struct optimfs_error *err);
 void ofs_catalog_free(struct ofs_catalog *cat);
+
+struct ofs_stamp ofs_stamp_of(const struct stat *st);
 
 /* Building. Each returns the index of what was added or found, OFS_NONE when
  * memory is exhausted (ENOMEM) or a count passes its limit (E2BIG). Once one

@@ -27,6 +27,17 @@ static int64_t nanoseconds(struct timespec t)
 	return ns;
 }
 
+struct ofs_stamp ofs_stamp_of(const struct stat *st)
+{
+	return (struct ofs_stamp){
+		.ctime_ns = nanoseconds(st->st_ctim),
+		.nlink = (uint32_t)st->st_nlink,
+		.mode = st->st_mode,
+		.uid = st->st_uid,
+		.gid = st->st_gid,
+	};
+}
+
 static void describe_object(struct ofs_catalog *cat, struct ofs_object *o)
 {
 	struct stat st;
@@ -49,7 +60,7 @@ static void describe_object(struct ofs_catalog *cat, struct ofs_object *o)
 	}
 	o->size = (uint64_t)st.st_size;
 	o->mtime_ns = nanoseconds(st.st_mtim);
-	o->ctime_ns = nanoseconds(st.st_ctim);
+	o->stamp = ofs_stamp_of(&st);
 	o->ino = st.st_ino;
 	o->blocks = (uint64_t)st.st_blocks * 512;
 	cat->mode &= st.st_mode & 0777;

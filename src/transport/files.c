@@ -30,13 +30,7 @@ struct ofs_file {
 	uint32_t object, refs;
 	bool opening;
 	int fd;
-	/* What else moves ctime without touching the bytes; see
-	 * ofs_files_check. */
-	int64_t ctime_ns;
-	nlink_t nlink;
-	mode_t mode;
-	uid_t uid;
-	gid_t gid;
+	struct ofs_stamp stamp; /* as last seen */
 };
 
 struct ofs_files {
@@ -147,11 +141,20 @@ static int stale(const struct ofs_object *o, const struct stat *st,
 	    st->st_ino != o->ino ? "replaced" : "written");
 }
 
-static bool is_mounted_one(const struct ofs_object *o, const struct stat *st)
+/* Hard-linking a file, replacing it by rename and unlinking it move the ctime
+ * of an inode whose bytes are as they were, as do chmod and chown. So a ctime
+ * that moved together with the link count, mode or owner is taken for that; any
+ * other move is taken for a write whose mtime was put back. */
+static bool same_bytes(const struct ofs_stamp *was, const struct ofs_stamp *is)
 {
-	return (uint64_t)st->st_size == o->size && st->st_ino == o->ino &&
-	    ns_of(&st->st_mtim) == o->mtime_ns &&
-	    ns_of(&st->st_ctim) == o->ctime_ns;
+	return was->ctime_ns == is->ctime_ns || was->nlink != is->nlink ||
+	    was->mode != is->mode || was->uid != is->uid || was->gid != is->gid;
+}
+
+static bool same_size(const struct ofs_object *o, const struct stat *st)
+{
+	return (uint64_t)st->st_size == o->size &&
+	    ns_of(&st->st_mtim) == o->mtime_ns;
 }
 
 /* Say what failing to open o means to who reads it. */
@@ -182,16 +185,13 @@ static int open_object(struct ofs_files *files, struct ofs_file *file,
 
 	if (fd == -1)
 		return open_failed(o, err);
-	if (!is_mounted_one(o, &st)) {
+	file->stamp = ofs_stamp_of(&st);
+	if (st.st_ino != o->ino || !same_size(o, &st) ||
+	    !same_bytes(&o->stamp, &file->stamp)) {
 		close(fd);
 		return stale(o, &st, err);
 	}
 	file->fd = fd;
-	file->ctime_ns = ns_of(&st.st_ctim);
-	file->nlink = st.st_nlink;
-	file->mode = st.st_mode;
-	file->uid = st.st_uid;
-	file->gid = st.st_gid;
 	return 0;
 }
 
@@ -317,35 +317,24 @@ void ofs_files_put(struct ofs_files *files, struct ofs_file *file)
 	pthread_mutex_unlock(&files->lock);
 }
 
-/* Replacing a file by rename, and unlinking it, move the ctime of the inode
- * that we still hold, whose bytes are as they were. So a ctime that moved
- * together with the link count, mode or owner, and nothing else, is taken for
- * that; any other move is taken for a write whose mtime was put back. */
 int ofs_files_check(struct ofs_files *files, struct ofs_file *file,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = &files->cat->objects[file->object];
+	struct ofs_stamp now;
 	struct stat st;
 	bool same;
 
 	if (fstat(file->fd, &st) == -1)
 		return optimfs_fail(err, errno == ESTALE ? ESTALE : EIO,
 		    "OFS755 %s: fstat: %m", o->path);
-	if ((uint64_t)st.st_size != o->size ||
-	    ns_of(&st.st_mtim) != o->mtime_ns)
+	if (!same_size(o, &st))
 		return stale(o, &st, err);
+	now = ofs_stamp_of(&st);
 	pthread_mutex_lock(&files->lock);
-	same = ns_of(&st.st_ctim) == file->ctime_ns;
-	if (!same &&
-	    (st.st_nlink != file->nlink || st.st_mode != file->mode ||
-		st.st_uid != file->uid || st.st_gid != file->gid)) {
-		file->ctime_ns = ns_of(&st.st_ctim);
-		file->nlink = st.st_nlink;
-		file->mode = st.st_mode;
-		file->uid = st.st_uid;
-		file->gid = st.st_gid;
-		same = true;
-	}
+	same = same_bytes(&file->stamp, &now);
+	if (same)
+		file->stamp = now;
 	pthread_mutex_unlock(&files->lock);
 	return same ? 0 : stale(o, &st, err);
 }

@@ -382,12 +382,12 @@ static void changed(void)
 	struct optimfs_error err;
 	struct ofs_transport *t;
 	struct handmade h;
-	uint32_t f[6];
+	uint32_t f[9];
 	uint8_t byte;
-	char name[32];
+	char name[32], snapshot[128];
 
 	handmade_init(&h);
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 9; i++) {
 		snprintf(name, sizeof(name), "f%d", i);
 		f[i] = handmade_file(&h, name, "abcdef", 6);
 	}
@@ -414,6 +414,18 @@ static void changed(void)
 	handmade_replace(&h, "f5", "ghijkl", 6);
 	is_int(touch(t, f[5], 2, &byte, &err), -1, "replaced before opening");
 	is_error(err, ESTALE, "was replaced", "stale");
+	chmod(handmade_path(&h, "f6"), 0600);
+	is_int(touch(t, f[6], 2, &byte, &err), 0, "another mode, not open yet");
+	snprintf(snapshot, sizeof(snapshot), "%s",
+	    handmade_path(&h, "f7.link"));
+	is_int(link(handmade_path(&h, "f7"), snapshot), 0, "a hard link");
+	is_int(touch(t, f[7], 2, &byte, &err), 0, "is no change either");
+	handmade_write(&h, "f7", 0, "x", 1);
+	is_int(touch(t, f[7], 2, &byte, &err), -1, "written through either");
+	is_error(err, ESTALE, "was written", "stale");
+	handmade_write(&h, "f8", 0, "x", 1);
+	is_int(touch(t, f[8], 2, &byte, &err), -1, "written before opening");
+	is_error(err, ESTALE, "was written", "stale");
 	ofs_transport_close(t);
 	handmade_fini(&h);
 }
