@@ -12,20 +12,21 @@
 #include "buf.h"
 #include "le.h"
 
-#define ALIGN   64
-#define BIG     UINT64_C(0xffffffff)
-#define RECORDS 8
+#define ALIGN       64
+#define BIG         UINT64_C(0xffffffff)
+#define RECORDS     6 /* of an archive without storages */
+#define RECORD_NAME 32
 
 struct record {
-	const char *name; /* after "archive/" */
+	char name[RECORD_NAME]; /* after "archive/" */
 	uint64_t header, size;
 	uint32_t crc;
 };
 
 struct archive {
 	struct sink *s;
-	struct record record[RECORDS];
-	size_t n;
+	struct record *record;
+	size_t n, nstorages;
 };
 
 static void put_buf(struct sink *s, struct ofs_buf *b)
@@ -60,7 +61,8 @@ static void begin_record(struct archive *a, const char *name, uint64_t size)
 	size_t len = strlen("archive/") + strlen(name), big = 0, pad;
 	struct ofs_buf b = { 0 };
 
-	*r = (struct record){ .name = name, .header = a->s->raw, .size = size };
+	*r = (struct record){ .header = a->s->raw, .size = size };
+	snprintf(r->name, sizeof(r->name), "%s", name);
 	if (size >= BIG)
 		big = 20;
 	else if (r->header >= BIG)
@@ -172,15 +174,21 @@ static void put_directory(struct archive *a)
 }
 
 /* Records between the pickle and the data. */
-static void begin_archive(struct archive *a, const void *pickle, size_t n)
+struct archive *item_begin(struct sink *s, const void *pickle, size_t n,
+    size_t nstorages)
 {
+	struct archive *a = must_alloc(sizeof(*a));
+
+	a->s = s;
+	a->record = must_alloc((RECORDS + nstorages) * sizeof(*a->record));
 	put_record(a, "data.pkl", pickle, n);
 	put_record(a, ".format_version", "1", 1);
 	put_record(a, ".storage_alignment", "64", 2);
 	put_record(a, "byteorder", "little", 6);
+	return a;
 }
 
-static void end_archive(struct archive *a)
+void item_finish(struct archive *a)
 {
 	uint32_t names = 0, sums = 0;
 	char id[41];
@@ -194,6 +202,8 @@ static void end_archive(struct archive *a)
 	snprintf(id, sizeof(id), "%020u%020u", names, sums);
 	put_record(a, ".data/serialization_id", id, 40);
 	put_directory(a);
+	free(a->record);
+	free(a);
 }
 
 uint64_t box_numel(const struct box *b)
@@ -267,14 +277,15 @@ static void put_pickle(struct ofs_buf *b, const struct content *c,
 
 /* The elements of a box, run by run along its last dimension; whole rows of
  * the tensor are one run. */
-static uint32_t put_elements(struct sink *s, const struct content *c,
-    uint64_t tensor, const struct box *b, bool with_crc)
+static uLong put_elements(struct sink *s, const struct part *p, bool with_crc,
+    uLong crc)
 {
+	const struct content *c = p->content;
+	const struct box *b = &p->box;
 	enum { CHUNK = 1 << 16 };
 	static _Alignas(64) uint8_t chunk[CHUNK];
 	uint64_t left = box_numel(b), at[MAX_DIMS] = { 0 }, run = 1, index, n;
 	size_t outer = b->ndim;
-	uLong crc = 0;
 
 	if (outer > 0)
 		run = b->size[--outer];
@@ -288,7 +299,7 @@ static uint32_t put_elements(struct sink *s, const struct content *c,
 			n = CHUNK / c->dtype->size;
 			if (n > run - done)
 				n = run - done;
-			content_fill(c, tensor, index + done, n, chunk);
+			content_fill(c, p->tensor, index + done, n, chunk);
 			sink_put(s, chunk, n * c->dtype->size);
 			if (with_crc)
 				crc = crc32(crc, chunk,
@@ -297,29 +308,43 @@ static uint32_t put_elements(struct sink *s, const struct content *c,
 		for (size_t i = outer; i-- > 0 && ++at[i] == b->size[i];)
 			at[i] = 0;
 	}
-	return (uint32_t)crc;
+	return crc;
+}
+
+void item_storage(struct archive *a, const struct part *parts, size_t n,
+    bool with_crc)
+{
+	char name[RECORD_NAME];
+	uint64_t size = 0;
+	uLong crc = 0;
+
+	for (size_t i = 0; i < n; i++)
+		size +=
+		    box_numel(&parts[i].box) * parts[i].content->dtype->size;
+	snprintf(name, sizeof(name), "data/%zu", a->nstorages++);
+	begin_record(a, name, size);
+	for (size_t i = 0; i < n; i++)
+		crc = put_elements(a->s, &parts[i], with_crc, crc);
+	end_record(a, (uint32_t)crc);
 }
 
 void item_tensor(struct sink *s, const struct content *c, uint64_t tensor,
     const struct box *b, bool crc)
 {
-	struct archive a = { .s = s };
+	const struct part part = { c, tensor, *b };
 	struct ofs_buf pickle = { 0 };
+	struct archive *a;
 
 	put_pickle(&pickle, c, b);
 	if (pickle.bad)
 		die("out of memory");
-	begin_archive(&a, pickle.data, pickle.len);
+	a = item_begin(s, pickle.data, pickle.len, 1);
 	ofs_buf_fini(&pickle);
-	begin_record(&a, "data/0", box_numel(b) * c->dtype->size);
-	end_record(&a, put_elements(s, c, tensor, b, crc));
-	end_archive(&a);
+	item_storage(a, &part, 1, crc);
+	item_finish(a);
 }
 
 void item_object(struct sink *s, const void *pickle, size_t n)
 {
-	struct archive a = { .s = s };
-
-	begin_archive(&a, pickle, n);
-	end_archive(&a);
+	item_finish(item_begin(s, pickle, n, 0));
 }

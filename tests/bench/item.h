@@ -27,4 +27,19 @@ void item_tensor(struct sink *s, const struct content *c, uint64_t tensor,
 /* The same of an object that was pickled to n bytes. */
 void item_object(struct sink *s, const void *pickle, size_t n);
 
+/* Elements of a storage: a box of a tensor. */
+struct part {
+	const struct content *content;
+	uint64_t tensor;
+	struct box box;
+};
+
+/* The same of an object with storages: item_storage for each, in the order of
+ * their keys "0", "1", ...; a storage is its n parts end to end. */
+struct archive *item_begin(struct sink *s, const void *pickle, size_t n,
+    size_t nstorages);
+void item_storage(struct archive *a, const struct part *parts, size_t n,
+    bool crc);
+void item_finish(struct archive *a); /* frees a */
+
 #endif

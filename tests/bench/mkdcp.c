@@ -39,18 +39,6 @@ static const char usage[] =
     "one\n"
     "after that.\n";
 
-static uint64_t number(const char *s)
-{
-	char *end;
-	uint64_t v;
-
-	errno = 0;
-	v = strtoull(s, &end, 10);
-	if (errno != 0 || end == s || *end != '\0' || *s == '-')
-		die("'%s' is not a number", s);
-	return v;
-}
-
 static void parse_shape(struct checkpoint *c, char *s)
 {
 	char *save = NULL;

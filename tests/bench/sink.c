@@ -21,7 +21,7 @@ void die(const char *fmt, ...)
 {
 	va_list ap;
 
-	fputs("mkdcp: ", stderr);
+	fprintf(stderr, "%s: ", program_invocation_short_name);
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
@@ -36,6 +36,18 @@ void *must_alloc(size_t n)
 	if (p == NULL)
 		die("out of memory");
 	return p;
+}
+
+uint64_t number(const char *s)
+{
+	char *end;
+	uint64_t v;
+
+	errno = 0;
+	v = strtoull(s, &end, 10);
+	if (errno != 0 || end == s || *end != '\0' || *s == '-')
+		die("'%s' is not a number", s);
+	return v;
 }
 
 void sink_open(struct sink *s, const char *path, int level)

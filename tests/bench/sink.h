@@ -27,6 +27,7 @@ void sink_put(struct sink *s, const void *p, size_t n);
 uint64_t sink_end(struct sink *s, uint64_t began);
 
 void *must_alloc(size_t n);
+uint64_t number(const char *s); /* of an option */
 void die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 #endif
