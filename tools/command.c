@@ -113,7 +113,7 @@ int ofs_command_resolve(struct ofs_command *c, const char *path,
 {
 	if (optimfs_resolve(c->fs, path, attr, err) == 0)
 		return 0;
-	return optimfs_fail_in(err, "%s: %s", c->checkpoint, path);
+	return optimfs_fail_in(err, "%s", c->checkpoint);
 }
 
 int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,

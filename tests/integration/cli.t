@@ -56,7 +56,7 @@ assert all(r["v"] == 1 for r in rows)
 EOF
 ok $? "valid JSON, an object a line"
 does 3 "ls of what is not there" ls "$ck" optim/none
-says err 'optim/none' "the message names it"
+says err 'ckpt: optim/none: no such name' "the message names it, once"
 
 does 0 "cat" cat "$ck" $state/exp_avg
 [ "$(stat -c %s out)" = 576 ]
