@@ -22,10 +22,18 @@
 
 /* A model of units; of parameter i, element e is i * 1000 + e. Parameters of
  * a unit follow each other. */
-enum defect { SOUND, STEPS_DIFFER, STATE_LACKS, STATE_SHORT, LISTS_DIFFER };
+enum defect {
+	SOUND,
+	STEPS_DIFFER,
+	STATE_LACKS,
+	STATE_SHORT,
+	LISTS_DIFFER,
+	DTYPE_DIFFERS
+};
 
 struct model {
 	enum defect defect; /* of rank 1's file */
+	bool whole; /* NO_SHARD: each rank has every parameter as it is */
 	uint32_t nunits, nparams, world, align;
 	uint32_t unit[MAX_PARAMS]; /* of each parameter */
 	uint32_t rows[MAX_PARAMS], columns[MAX_PARAMS];
@@ -80,7 +88,7 @@ static uint32_t flatten(const struct model *m, uint32_t unit, float *flat,
 		for (uint32_t e = 0; e < m->rows[i] * m->columns[i]; e++)
 			owner[n] = (int)i, flat[n++] = (float)(i * 1000 + e);
 	}
-	while (n % m->world != 0)
+	while (n % m->world != 0 && (m->align > 0 || !m->whole))
 		owner[n] = -1, flat[n++] = m->align > 0 ? 42 : 0;
 	return n;
 }
@@ -95,13 +103,17 @@ static void hold(const struct model *m, uint32_t id, uint32_t rank,
 	uint32_t n = flatten(m, unit, flat, owner), shard = n / m->world;
 
 	s->n = 0;
+	if (m->whole) {
+		rank = 0;
+		shard = n;
+	}
 	for (uint32_t g = rank * shard; g < (rank + 1) * shard; g++)
 		if (m->align == 0 || owner[g] == (int)id)
 			s->v[s->n++] = flat[g];
 }
 
-static void put_state(struct ofs_buf *b, enum defect defect, uint32_t id,
-    int64_t offset, uint32_t n, int64_t total)
+static void put_state(struct ofs_buf *b, const struct model *m,
+    enum defect defect, uint32_t id, int64_t offset, uint32_t n, int64_t total)
 {
 	struct mk_tensor t = { .numel = total,
 		.offset = offset,
@@ -109,6 +121,12 @@ static void put_state(struct ofs_buf *b, enum defect defect, uint32_t id,
 		.shape = { n },
 		.stride = { 1 } };
 
+	if (m->whole && m->align > 0) {
+		t.ndim = 2;
+		t.shape[0] = m->rows[id];
+		t.shape[1] = t.stride[0] = m->columns[id];
+		t.stride[1] = 1;
+	}
 	mk_int(b, id);
 	mk_ops(b, "}(");
 	mk_str(b, "step");
@@ -116,6 +134,10 @@ static void put_state(struct ofs_buf *b, enum defect defect, uint32_t id,
 	mk_str(b, "exp_avg");
 	mk_tensor(b, &t);
 	t.shape[0] -= defect == STATE_SHORT;
+	if (defect == DTYPE_DIFFERS) {
+		t.type = "IntStorage"; /* with a storage of its own */
+		t.key = "1";
+	}
 	if (defect != STATE_LACKS) {
 		mk_str(b, "exp_avg_sq");
 		mk_tensor(b, &t);
@@ -146,7 +168,7 @@ static void write_rank(struct handmade *h, const struct model *m, uint32_t rank)
 	for (uint32_t id = 0; id < nids; id++) {
 		hold(m, id, rank % m->world, &s);
 		if (s.n > 0)
-			put_state(&b, defect, id, at, s.n, total);
+			put_state(&b, m, defect, id, at, s.n, total);
 		at += s.n;
 	}
 	mk_ops(&b, "u");
@@ -160,6 +182,8 @@ static void write_rank(struct handmade *h, const struct model *m, uint32_t rank)
 	mk_end(&b);
 	mkzip_add(&z, "archive/data.pkl", b.data, b.len);
 	mkzip_add(&z, "archive/data/0", data.data, data.len);
+	if (defect == DTYPE_DIFFERS)
+		mkzip_add(&z, "archive/data/1", data.data, data.len);
 	mkzip_add(&z, "archive/version", "3\n", 2);
 	mkzip_end(&z);
 	snprintf(name, sizeof(name), "optim_rank%u.pt", rank);
@@ -197,14 +221,16 @@ static void write_units(const struct model *m, const char *path, bool ids)
 	for (uint32_t u = 0; u < m->nunits; u++) {
 		uint32_t n = flatten(m, u, flat, owner);
 
-		ofs_buf_printf(&b, "%s{\"fqns\":[", u > 0 ? "," : "");
+		ofs_buf_printf(&b, "%s{\"strategy\":\"%s\",\"fqns\":[",
+		    u > 0 ? "," : "", m->whole ? "NO_SHARD" : "FULL_SHARD");
 		put_unit(&b, m, u, false);
 		ofs_buf_puts(&b, "],\"shapes\":[");
 		put_unit(&b, m, u, true);
 		ofs_buf_printf(&b,
 		    "],\"world_size\":%u,\"sharded_size\":[%u],"
 		    "\"use_orig_params\":%s,\"numels_with_padding\":[",
-		    m->world, n / m->world, m->align > 0 ? "true" : "false");
+		    m->world, m->whole ? n : n / m->world,
+		    m->align > 0 ? "true" : "false");
 		if (m->align == 0)
 			while (n > 0 && owner[n - 1] == -1)
 				n--;
@@ -275,7 +301,11 @@ static bool comes_back(const struct model *m, struct optimfs *fs)
 			snprintf(path, sizeof(path),
 			    ".optimfs/rank/%u/optim/state/%s/exp_avg", r,
 			    m->name[i]);
+			if (m->whole)
+				s.n = 0;
 			read_floats(fs, path, &s);
+			if (m->whole && !is_param(m, i, &s))
+				return false;
 		}
 		if (!is_param(m, i, &s)) {
 			diag("pieces of %s: %u", m->name[i], s.n);
@@ -286,7 +316,7 @@ static bool comes_back(const struct model *m, struct optimfs *fs)
 }
 
 /* copies: HYBRID_SHARD, as many groups of ranks that each have all. */
-static bool identity(uint32_t world, uint32_t copies)
+static bool identity(uint32_t world, uint32_t copies, bool whole)
 {
 	struct optimfs_options o = { 0 };
 	struct optimfs_error err = { 0 };
@@ -301,6 +331,7 @@ static bool identity(uint32_t world, uint32_t copies)
 		bail_out("no temporary file");
 	close(fd);
 	make(&m, world);
+	m.whole = whole;
 	handmade_init(&h);
 	for (uint32_t r = 0; r < world * copies; r++)
 		write_rank(&h, &m, r);
@@ -412,6 +443,13 @@ static void wrong_state(void)
 	fails(fs, "optim/state/a.weight/step", 0, EPROTO, "8 (rank 1)");
 	optimfs_close(fs);
 	handmade_fini(&h);
+	fs = open_small(&h, DTYPE_DIFFERS, true, 4, &err);
+	ok(fs != NULL, "a rank's state has another dtype: %s", err.text);
+	fails(fs, "optim/state/a.weight/exp_avg_sq", 0, EUCLEAN,
+	    "rank 1 says dtype int32, others say float32");
+	reads(fs, "optim/state/a.weight/exp_avg", 24);
+	optimfs_close(fs);
+	handmade_fini(&h);
 	fs = open_small(&h, LISTS_DIFFER, true, 4, &err);
 	ok(fs == NULL, "ranks list other parameters");
 	is_error(err, EUCLEAN, "OFS165 rank 0 and rank 1", "says which");
@@ -447,12 +485,14 @@ int main(void)
 		bool good = true;
 
 		for (int k = 0; k < 12 && good; k++)
-			good = identity(worlds[i], 1);
+			good = identity(worlds[i], 1, false);
 		ok(good, "%u ranks: flattened and back is the identity",
 		    worlds[i]);
 	}
 	for (int k = 0; k < 8; k++)
-		ok(identity(2 + below(3), 2 + below(2)), "HYBRID_SHARD");
+		ok(identity(2 + below(3), 2 + below(2), false), "HYBRID_SHARD");
+	for (int k = 0; k < 12; k++)
+		ok(identity(2 + below(4), 1, true), "NO_SHARD");
 	wrong_state();
 	not_all_there();
 	return done_testing();
