@@ -573,7 +573,7 @@ static void large(void)
 	struct ofs_pickle *doc;
 	uint32_t root, wrong = 0;
 	size_t nglobals = 0;
-	char want[16];
+	char want[24];
 
 	memcpy(bytes, head, at);
 	for (; at + 16 < n; at += 13, k++) {
