@@ -120,3 +120,13 @@ enum ofs_dtype ofs_dtype_of_safetensors(const char *name, size_t n)
 			return (enum ofs_dtype)t;
 	return OFS_DTYPE_NONE;
 }
+
+const char *ofs_dtype_storage(enum ofs_dtype t)
+{
+	return types[t].storage;
+}
+
+const char *ofs_dtype_safetensors(enum ofs_dtype t)
+{
+	return types[t].safetensors;
+}

@@ -55,6 +55,9 @@ enum ofs_dtype ofs_dtype_of_name(const char *name, size_t n);
 /* The same for a storage class ("FloatStorage") and a safetensors code. */
 enum ofs_dtype ofs_dtype_of_storage(const char *name, size_t n);
 enum ofs_dtype ofs_dtype_of_safetensors(const char *name, size_t n);
+/* The other way; NULL where there is none. */
+const char *ofs_dtype_storage(enum ofs_dtype t);
+const char *ofs_dtype_safetensors(enum ofs_dtype t);
 /* NumPy's descr of .npy files ("<f4", "<V2" for bfloat16 ...; ml_dtypes' name
  * where it has one); NULL when NumPy cannot hold it. */
 const char *ofs_dtype_npy(enum ofs_dtype t);

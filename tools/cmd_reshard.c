@@ -354,7 +354,8 @@ const struct ofs_verb ofs_verb_reshard = {
 	.name = "reshard",
 	.synopsis = "--to FORMAT[@LAYOUT] [-o OPTION] CHECKPOINT DIRECTORY",
 	.summary = "write a checkpoint in another layout",
-	.options = "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch; "
-		   "optimfs(5) has them all\n",
+	.options =
+	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; "
+	    "optimfs(5) has them all\n",
 	.run = run,
 };

@@ -175,27 +175,6 @@ void ofs_pkw_object_end(struct ofs_pkw *w)
 	ofs_pkw_op(w, OFS_PKW_BUILD);
 }
 
-/* The class of a storage of one dtype; NULL where PyTorch has none. */
-static const char *storage_class(enum ofs_dtype dtype)
-{
-	static const char *const classes[OFS_NDTYPES] = {
-		[OFS_FLOAT64] = "DoubleStorage",
-		[OFS_FLOAT32] = "FloatStorage",
-		[OFS_FLOAT16] = "HalfStorage",
-		[OFS_BFLOAT16] = "BFloat16Storage",
-		[OFS_INT64] = "LongStorage",
-		[OFS_INT32] = "IntStorage",
-		[OFS_INT16] = "ShortStorage",
-		[OFS_INT8] = "CharStorage",
-		[OFS_UINT8] = "ByteStorage",
-		[OFS_BOOL] = "BoolStorage",
-		[OFS_COMPLEX128] = "ComplexDoubleStorage",
-		[OFS_COMPLEX64] = "ComplexFloatStorage",
-	};
-
-	return classes[dtype];
-}
-
 static bool is_quantized(enum ofs_dtype dtype)
 {
 	return dtype >= OFS_QINT8 && dtype <= OFS_QUINT2X4;
@@ -236,7 +215,7 @@ static void put_strides(struct ofs_pkw *w, const uint64_t *shape, unsigned ndim)
 int ofs_pkw_tensor(struct ofs_pkw *w, enum ofs_dtype dtype, uint64_t key,
     const uint64_t *shape, unsigned ndim, struct optimfs_error *err)
 {
-	const char *cls = storage_class(dtype);
+	const char *cls = ofs_dtype_storage(dtype);
 	uint64_t numel = 1;
 
 	if (dtype == OFS_DTYPE_NONE || is_quantized(dtype))

@@ -24,7 +24,8 @@ static const struct {
 const char *ofs_layout_common(unsigned i)
 {
 	static const char *const names[] = { "dcp@1", "dcp@16", "dcp@2",
-		"dcp@32", "dcp@4", "dcp@64", "dcp@8", "torch" };
+		"dcp@32", "dcp@4", "dcp@64", "dcp@8", "safetensors",
+		"safetensors,hf", "torch" };
 
 	return i < sizeof(names) / sizeof(*names) ? names[i] : NULL;
 }

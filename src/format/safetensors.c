@@ -9,6 +9,8 @@
 #include "format/hf_shards.h"
 #include "format/part.h"
 #include "format/safetensors_item.h"
+#include "format/safetensors_note.h"
+#include "format/safetensors_write.h"
 
 static int read_fd(void *ctx, uint64_t off, uint64_t len, void *buf,
     struct optimfs_error *err)
@@ -78,24 +80,25 @@ static int add_tensor(struct ofs_catalog *cat, uint32_t object,
 static int add_tensors(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct ofs_safetensors *st, struct optimfs_error *err)
 {
+	struct ofs_safetensors_note note = { 0 };
 	uint32_t c[OFS_PART_PREFIX + 1], object, path;
 	size_t n;
+	int ret;
 
 	object = ofs_catalog_object(cat, part->rel, part->rank, err);
 	if (object == OFS_NONE || ofs_part_prefix(cat, part, c, &n, err) == -1)
 		return -1;
-	for (size_t i = 0; i < st->n; i++) {
+	ret = ofs_safetensors_note_read(&note, cat, st, c, n, err);
+	for (size_t i = 0; i < st->n && ret == 0; i++) {
 		const struct ofs_safetensors_tensor *t = &st->tensor[i];
 
-		c[n] = ofs_catalog_str(cat, t->name.p, t->name.len, err);
-		if (c[n] == OFS_NONE)
-			return -1;
-		path = ofs_catalog_path(cat, c, n + 1, err);
-		if (path == OFS_NONE ||
-		    add_tensor(cat, object, t, path, err) == -1)
-			return -1;
+		path =
+		    ofs_safetensors_note_path(&note, cat, t->name, c, n, err);
+		ret = path == OFS_NONE ? -1
+				       : add_tensor(cat, object, t, path, err);
 	}
-	return 0;
+	ofs_safetensors_note_fini(&note);
+	return ret;
 }
 
 static bool is_file(const struct ofs_dir *dir, const char *rel)
@@ -126,4 +129,5 @@ const struct ofs_format ofs_format_safetensors = {
 	.name = "safetensors",
 	.probe = probe,
 	.read = read_safetensors,
+	.render = ofs_safetensors_render,
 };
