@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "canon.h"
+#include "format/fsdp_handles.h"
 
 static int no_memory(struct optimfs_error *err)
 {
@@ -223,8 +224,18 @@ int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
 		if (ofs_units_read(&units, opt->units, err) == -1)
 			return -1;
 		f.units = &units;
-		ret = collect_names(&f, err);
+	} else {
+		int none = ofs_handles_units(&units, set, err);
+
+		if (none == -1)
+			return -1;
+		if (none == 0)
+			f.units = &units;
 	}
+	if (f.units != NULL)
+		ret = collect_names(&f, err);
+	if (ret == 0 && f.units != NULL)
+		ret = ofs_handles_model(&f, err);
 	if (ret == 0)
 		ret = ofs_fsdp_model(&f, err);
 	if (ret == 0)

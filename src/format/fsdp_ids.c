@@ -431,6 +431,8 @@ int ofs_fsdp_match(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	o->dims = calloc(o->nlists + 1ull, sizeof(*o->dims));
 	if (best == NULL || o->name == NULL || o->dims == NULL)
 		ret = no_memory(err);
+	else if (o->f->units->named)
+		ret = match_ids(o, err);
 	else if (match_units(o))
 		ret = 0;
 	else if (o->f->units->nids > 0)

@@ -87,18 +87,31 @@ void ofs_parts_free(struct ofs_parts *parts)
 	*parts = (struct ofs_parts){ 0 };
 }
 
+static bool move(char **rel, const char *dir)
+{
+	char *old = *rel, *moved;
+
+	if (asprintf(&moved, "%s%s%s", dir, old[0] == '\0' ? "" : "/", old) ==
+	    -1)
+		return false;
+	*rel = moved;
+	free(old);
+	return true;
+}
+
 int ofs_parts_move(struct ofs_parts *parts, const char *dir,
     struct optimfs_error *err)
 {
-	for (size_t i = 0; i < parts->n; i++) {
-		char *old = parts->part[i].rel, *rel;
+	bool moved = true;
 
-		if (asprintf(&rel, "%s%s%s", dir, old[0] == '\0' ? "" : "/",
-			old) == -1)
-			return optimfs_fail(err, ENOMEM,
-			    "OFS443 detection: out of memory");
-		parts->part[i].rel = rel;
-		free(old);
+	for (size_t i = 0; i < parts->n && moved; i++) {
+		struct ofs_part *p = &parts->part[i];
+
+		moved = move(&p->rel, dir);
+		for (size_t k = 0; k < p->nfiles && moved; k++)
+			moved = move(&p->file[k].rel, dir);
 	}
-	return 0;
+	return moved
+	    ? 0
+	    : optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
 }

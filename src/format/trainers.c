@@ -247,6 +247,87 @@ static int add_raw(const struct ofs_dir *dir, const char *name,
 					     : 0;
 }
 
+/* OLMo's local checkpoints: model/rankN.pt and optim/rankN.pt, which hold
+ * FSDP's flat parameters with what is known of them. */
+
+static int by_rank(const void *va, const void *vb)
+{
+	const struct ofs_part_file *a = va, *b = vb;
+
+	return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+static int add_ranks_of(const char *sub, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_file *file = calloc(names->n + 1, sizeof(*file));
+	struct ofs_part_spec spec = {
+		.format = &ofs_format_torch, .file = file, .prefix = { sub }
+	};
+	int ret = 0, rank;
+
+	for (size_t i = 0; file != NULL && ret == 0 && i < names->n; i++) {
+		if (!ofs_detect_match(names->name[i], "rank#.pt", &rank))
+			continue;
+		file[spec.nfiles].rank = rank;
+		ret = asprintf(&file[spec.nfiles].rel, "%s/%s", sub,
+			  names->name[i]) == -1
+		    ? -1
+		    : 0;
+		spec.nfiles += ret == 0;
+	}
+	if (file == NULL || ret == -1) {
+		ret = optimfs_fail(err, ENOMEM,
+		    "OFS443 detection: out of memory");
+	} else if (spec.nfiles > 0) {
+		qsort(file, spec.nfiles, sizeof(*file), by_rank);
+		spec.rel = file[0].rel;
+		spec.rank = file[0].rank;
+		ret = ofs_parts_add(parts, &spec, err);
+	}
+	while (spec.nfiles > 0)
+		free(file[--spec.nfiles].rel);
+	free(file);
+	return ret;
+}
+
+static int add_rank_dir(const struct ofs_dir *dir, const char *sub,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_names names;
+	struct ofs_dir in;
+	int ret = 0;
+
+	if (ofs_dir_open_sub(dir, sub, &in, NULL) == -1)
+		return 0;
+	if (ofs_dir_list(&in, &names, NULL) == 0) {
+		ret = add_ranks_of(sub, &names, parts, err);
+		ofs_names_free(&names);
+	}
+	ofs_dir_close(&in);
+	return ret;
+}
+
+static int olmo_local(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	size_t n = parts->n;
+
+	if (!has_name(names, "model") || !has_name(names, "metadata.yaml"))
+		return 0;
+	if (add_rank_dir(dir, "model", parts, err) == -1)
+		return -1;
+	if (parts->n == n)
+		return 0;
+	parts->trainer = "OLMo";
+	if (add_rank_dir(dir, "optim", parts, err) == -1 ||
+	    add_train_ranks(dir, parts, err) == -1 ||
+	    add_raw(dir, "metadata.yaml", parts, err) == -1 ||
+	    add_raw(dir, "config.yaml", parts, err) == -1)
+		return -1;
+	return 1;
+}
+
 static int olmo(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
@@ -359,6 +440,8 @@ int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
 		ret = hf_shards(names, parts, err);
 	if (ret == 0)
 		ret = olmo(dir, names, parts, err);
+	if (ret == 0)
+		ret = olmo_local(dir, names, parts, err);
 	for (size_t i = 0; ret == 0 && i < sizeof(layouts) / sizeof(layouts[0]);
 	     i++)
 		ret = try_layout(dir, names, &layouts[i], parts, err);

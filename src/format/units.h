@@ -49,6 +49,7 @@ struct ofs_units {
 	 * file has none. */
 	struct ofs_str *order, *ids;
 	uint32_t norder, nids;
+	bool named; /* ids are those of the very optimizer that is read */
 };
 
 /* Parse n bytes of text. What a unit records beyond names, shapes and world
