@@ -88,6 +88,8 @@ static int visit(const char *path, const struct stat *st, int type,
 	(void)st;
 	(void)ftw;
 	if (type != FTW_F ||
+	    /* one rank's flat parameters are nothing alone: olmo.c */
+	    strstr(path, "/olmo_local/") != NULL ||
 	    !(has_end(path, ".pt") || has_end(path, ".ckpt") ||
 		has_end(path, "_fsdp.bin") || has_end(path, "optimizer.bin")))
 		return 0;
