@@ -9,46 +9,9 @@
 
 #include "canon.h"
 #include "format/pickle.h"
+#include "oom.h"
 #include "tap.h"
 #include "tree.h"
-
-/* The linker turns every call of the allocator into one of these (--wrap):
- * the one that fails is left - 1 calls away. */
-static long left = -1;
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__real_reallocarray(void *p, size_t n, size_t size);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_reallocarray(void *p, size_t n, size_t size);
-
-static bool fails(void)
-{
-	return left > 0 && --left == 0;
-}
-
-void *__wrap_malloc(size_t n)
-{
-	return fails() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-	return fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-	return fails() ? NULL : __real_realloc(p, n);
-}
-
-void *__wrap_reallocarray(void *p, size_t n, size_t size)
-{
-	return fails() ? NULL : __real_reallocarray(p, n, size);
-}
 
 /* Each goes a way of its own through naming. Components are parted by '|'; a
  * digit before them is where a tensor of that many rows is stored, '-' a list

@@ -1,0 +1,48 @@
+/* oom.h - an allocator that fails when a test says so */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OOM_H
+#define OOM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* For one test program, linked with --wrap of these four functions. */
+/* The linker turns every call of the allocator into one of these (--wrap):
+ * the one that fails is left - 1 calls away. */
+static long left = -1;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_reallocarray(void *p, size_t n, size_t size);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_reallocarray(void *p, size_t n, size_t size);
+
+static bool fails(void)
+{
+	return left > 0 && --left == 0;
+}
+
+void *__wrap_malloc(size_t n)
+{
+	return fails() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	return fails() ? NULL : __real_realloc(p, n);
+}
+
+void *__wrap_reallocarray(void *p, size_t n, size_t size)
+{
+	return fails() ? NULL : __real_reallocarray(p, n, size);
+}
+
+#endif
