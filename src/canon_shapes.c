@@ -68,6 +68,38 @@ void ofs_shapes_print(const struct canon *c, uint32_t entry, char text[64])
 	ofs_buf_fini(&b);
 }
 
+/* The prefix of a key that ends with name; n is then its length. */
+static bool ends_with(struct ofs_str key, const char *name, uint32_t *n)
+{
+	uint32_t len = (uint32_t)strlen(name);
+
+	if (key.len < len || memcmp(key.p + key.len - len, name, len) != 0)
+		return false;
+	*n = key.len - len;
+	return true;
+}
+
+/* A normalization layer's statistics, which a state dict has together and in
+ * this order (_NormBase of torch/nn/modules/batchnorm.py, PyTorch 2.11), are
+ * buffers: no optimizer knows them. */
+static void drop_statistics(const struct canon *c, struct ofs_shapes *s)
+{
+	static const char *const names[] = { "running_mean", "running_var",
+		"num_batches_tracked" };
+	struct ofs_str key[3];
+	uint32_t n[3];
+
+	if (s->n < 3)
+		return;
+	for (uint32_t i = 0; i < 3; i++) {
+		key[i] = ofs_catalog_string(c->cat, s->v[s->n - 3 + i].key);
+		if (!ends_with(key[i], names[i], &n[i]) || n[i] != n[0] ||
+		    memcmp(key[i].p, key[0].p, n[0]) != 0)
+			return;
+	}
+	s->n -= 3;
+}
+
 int ofs_shapes_of_model(struct canon *c, struct ofs_shapes *s,
     struct optimfs_error *err)
 {
@@ -85,6 +117,7 @@ int ofs_shapes_of_model(struct canon *c, struct ofs_shapes *s,
 		name = ofs_canon_listed(c, SCOPE_MODEL, fqn, NULL, err);
 		if (name == OFS_NONE || ofs_shapes_add(s, name, i, err) == -1)
 			return -1;
+		drop_statistics(c, s);
 	}
 	return 0;
 }

@@ -758,6 +758,22 @@ static void ids_of_model(void)
 	ok(strcmp(ofs_catalog_string(cat, cat->ids[1]).p, "b") == 0,
 	    "has its name by its place");
 	ofs_catalog_free(cat);
+	ofs_catalog_free(check_with("a layer's statistics", &opt,
+	    "t3 model|bn.weight = model/bn.weight\n"
+	    "t3 model|bn.bias = model/bn.bias\n"
+	    "t3 model|bn.running_mean = model/bn.running_mean\n"
+	    "t3 model|bn.running_var = model/bn.running_var\n"
+	    "t model|bn.num_batches_tracked = "
+	    "model/bn.num_batches_tracked\n"
+	    "t3 optim|state|0|exp_avg = optim/state/bn.weight/exp_avg\n"
+	    "t3 optim|state|1|exp_avg = optim/state/bn.bias/exp_avg\n"));
+	fails("what is called like one of them", &opt,
+	    "t3 model|bn.weight = x\n"
+	    "t3 model|bn.running_mean = x\n"
+	    "t3 optim|state|0|exp_avg = x\n",
+	    EINVAL,
+	    "OFS636 ids=model: ID 0 may be bn.weight or "
+	    "bn.running_mean");
 	cat = check_with("tied parameters count once", &opt,
 	    "t3,2@5 model|emb = model/emb\n"
 	    "t4 model|b = model/b\n"
