@@ -309,7 +309,8 @@ static int name_all(struct canon *c, struct optimfs_error *err)
 	    ofs_canon_roots(c, err) == -1 ||
 	    ofs_canon_find_model(c, err) == -1 ||
 	    ofs_canon_collect(c, err) == -1 || ofs_canon_claims(c, err) == -1 ||
-	    ofs_canon_ties(c, err) == -1 || ofs_canon_ids(c, err) == -1)
+	    ofs_canon_ties(c, err) == -1 || ofs_canon_orphans(c, err) == -1 ||
+	    ofs_canon_ids(c, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		if (place(c, i, err) == -1)

@@ -16,6 +16,14 @@
 
 #define MAX_IDS_FILE (64u << 20)
 
+static bool is_sound(const struct ofs_catalog *cat, const struct ofs_entry *e)
+{
+	if (e->kind == OFS_ENTRY_TENSOR)
+		return cat->tensors[e->ref].error == OFS_NONE;
+	return e->kind != OFS_ENTRY_ITEM ||
+	    cat->items[e->ref].error == OFS_NONE;
+}
+
 /* Numbers or names, and the first of each: of an optimizer's state. */
 static void note_key(struct canon *c, uint32_t entry,
     const struct canon_key *key)
@@ -28,6 +36,7 @@ static void note_key(struct canon *c, uint32_t entry,
 		if (!r->numbers)
 			r->first_number = entry;
 		r->numbers = true;
+		r->sound |= is_sound(c->cat, &c->cat->entries[entry]);
 		if (id > r->max_id)
 			r->max_id = id;
 		return;
@@ -73,16 +82,23 @@ static int look_at_keys(struct canon *c, struct optimfs_error *err)
 	struct canon_key key;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->spot[i].root == OFS_NONE)
+		if (c->spot[i].root == OFS_NONE ||
+		    (c->spot[i].at & SPOT_ORPHAN) != 0)
 			continue;
 		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
 		if (key.kind == CANON_STATE)
 			note_key(c, i, &key);
 	}
-	for (uint32_t i = 0; i < c->nroots; i++)
-		if (c->root[i].accepted && c->root[i].numbers &&
-		    c->root[i].names && mixed(c, &c->root[i], err) == -1)
+	for (uint32_t i = 0; i < c->nroots; i++) {
+		struct canon_root *r = &c->root[i];
+
+		/* what is lost under a number may have had a name */
+		if (r->names && !r->sound)
+			r->numbers = false;
+		if (r->accepted && r->numbers && r->names &&
+		    mixed(c, r, err) == -1)
 			return -1;
+	}
 	return 0;
 }
 

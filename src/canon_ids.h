@@ -44,10 +44,10 @@ void ofs_shapes_print(const struct canon *c, uint32_t entry, char text[64]);
  * line. */
 int ofs_canon_check_ids(struct canon *c, const struct ofs_ids *ids,
     struct optimfs_error *err);
-/* The list of a group's parameters, where it is a value that is known without
- * reading; *group gets the group's number. NULL for other entries. */
+/* The list of parameters of a group of root, where it is a value that is known
+ * without reading; *group gets the group's number. NULL for other entries. */
 const struct ofs_value *ofs_canon_params(const struct canon *c, uint32_t entry,
-    uint32_t *group);
+    uint32_t root, uint32_t *group);
 
 /* canon_ids_model.c. ids=model: fill *ids. */
 int ofs_canon_ids_of_model(struct canon *c, struct ofs_ids *ids,

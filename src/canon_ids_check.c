@@ -62,10 +62,10 @@ static bool is_params(const struct canon *c, const struct canon_key *key)
 
 /* The number of the group that entry belongs to. A million groups are damage,
  * not groups. */
-static bool group_of(const struct canon *c, uint32_t entry,
+static bool group_of(const struct canon *c, uint32_t entry, uint32_t root,
     struct canon_key *key, uint32_t *group)
 {
-	if (c->spot[entry].root != c->ids_root)
+	if (c->spot[entry].root != root)
 		return false;
 	ofs_canon_key(c, ofs_canon_rest(c, entry), key);
 	return key->kind == CANON_GROUP && ofs_canon_number(key->id.s, group) &&
@@ -73,17 +73,34 @@ static bool group_of(const struct canon *c, uint32_t entry,
 }
 
 const struct ofs_value *ofs_canon_params(const struct canon *c, uint32_t entry,
-    uint32_t *group)
+    uint32_t root, uint32_t *group)
 {
 	const struct ofs_entry *e = &c->cat->entries[entry];
 	const struct ofs_value *v;
 	struct canon_key key;
 
-	if (e->kind != OFS_ENTRY_VALUE || !group_of(c, entry, &key, group) ||
-	    !is_params(c, &key))
+	if (e->kind != OFS_ENTRY_VALUE ||
+	    !group_of(c, entry, root, &key, group) || !is_params(c, &key))
 		return NULL;
 	v = &c->cat->values[e->ref];
 	return ofs_pk_kind(v->doc, v->node) == OFS_PK_LIST ? v : NULL;
+}
+
+/* IDs are places in the list of names. */
+static int check_places(const struct ofs_ids *ids, const struct ofs_value *v,
+    uint32_t group, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < ofs_pk_len(v->doc, v->node); i++) {
+		int64_t id;
+
+		if (ofs_pk_int(v->doc, ofs_pk_item(v->doc, v->node, i), &id) &&
+		    (id < 0 || id >= ids->n))
+			return optimfs_fail(err, EUCLEAN,
+			    "OFS644 group %u lists ID %" PRId64
+			    ", which is no parameter's: there are %u",
+			    group, id, ids->n);
+	}
+	return 0;
 }
 
 static int see_group(struct canon *c, uint32_t entry, struct groups *g,
@@ -93,7 +110,7 @@ static int see_group(struct canon *c, uint32_t entry, struct groups *g,
 	struct canon_key key;
 	uint32_t number, *size;
 
-	if (!group_of(c, entry, &key, &number))
+	if (!group_of(c, entry, c->ids_root, &key, &number))
 		return 0;
 	if (number >= g->n) {
 		size = reallocarray(g->size, number + 1, sizeof(*size));
@@ -103,7 +120,7 @@ static int see_group(struct canon *c, uint32_t entry, struct groups *g,
 		while (g->n <= number)
 			g->size[g->n++] = OFS_NONE;
 	}
-	v = ofs_canon_params(c, entry, &number);
+	v = ofs_canon_params(c, entry, c->ids_root, &number);
 	if (v != NULL)
 		g->size[number] = ofs_pk_len(v->doc, v->node);
 	return 0;
@@ -166,17 +183,25 @@ static int check_counts(struct canon *c, const struct ofs_ids *ids,
 	struct groups g = { 0 };
 	int ret = 0;
 
-	if (r->numbers && r->max_id >= ids->n)
-		return optimfs_fail(err, EINVAL,
-		    "OFS635 %s: line %u: the file ends after %u names, but "
-		    "ID %u has state",
-		    ids->file, ids->line, ids->n, r->max_id);
 	for (uint32_t i = 0; i < c->cat->nentries && ret == 0; i++)
 		ret = see_group(c, i, &g, err);
 	if (ret == 0 && ids->ngroups > 1 && g.n > 0 && g.n != ids->ngroups)
 		ret = surplus_group(ids, g.n, err);
 	if (ret == 0)
 		ret = check_groups(ids, &g, err);
+	for (uint32_t i = 0; i < c->cat->nentries && ret == 0; i++) {
+		const struct ofs_value *v;
+		uint32_t group;
+
+		v = ofs_canon_params(c, i, c->ids_root, &group);
+		if (v != NULL)
+			ret = check_places(ids, v, group, err);
+	}
+	if (ret == 0 && r->numbers && r->max_id >= ids->n)
+		ret = optimfs_fail(err, EINVAL,
+		    "OFS635 %s: line %u: the file ends after %u names, but "
+		    "ID %u has state",
+		    ids->file, ids->line, ids->n, r->max_id);
 	free(g.size);
 	return ret;
 }

@@ -152,7 +152,7 @@ static void groups_of_ids(struct match *m)
 
 	memset(m->group, 0xff, m->nids * sizeof(*m->group));
 	for (uint32_t i = 0; i < m->c->cat->nentries; i++) {
-		v = ofs_canon_params(m->c, i, &group);
+		v = ofs_canon_params(m->c, i, m->c->ids_root, &group);
 		if (v == NULL)
 			continue;
 		for (uint32_t k = 0; k < ofs_pk_len(v->doc, v->node); k++)

@@ -55,6 +55,7 @@ struct canon_root {
 	bool accepted, dropped;
 	/* what the keys of its state are, with the first of each kind */
 	bool numbers, names;
+	bool sound; /* state of some number can be read */
 	uint32_t first_number, first_name;
 	uint32_t max_id;
 };
@@ -64,7 +65,8 @@ struct canon_root {
 struct canon_spot {
 	uint32_t root, at;
 };
-#define SPOT_TEXT 0x80000000u
+#define SPOT_TEXT   0x80000000u
+#define SPOT_ORPHAN 0x40000000u /* state of an ID that no group lists */
 
 /* What is left of an entry's path below a root: components, or text. */
 struct canon_rest {
@@ -214,6 +216,10 @@ static inline uint32_t canon_scope_groups(uint32_t root)
  * raw should resolve too and was not asked for so before. OFS_NONE: failed. */
 uint32_t ofs_canon_listed(struct canon *c, uint32_t scope,
     struct canon_name raw, bool *alias, struct optimfs_error *err);
+
+/* canon_orphans.c. Where all groups' lists are known: state of an integer ID
+ * that none of them has fails when it is read (EUCLEAN, OFS644). */
+int ofs_canon_orphans(struct canon *c, struct optimfs_error *err);
 
 /* canon_ids.c */
 int ofs_canon_ids(struct canon *c, struct optimfs_error *err);

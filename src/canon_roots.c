@@ -606,17 +606,17 @@ int ofs_canon_roots(struct canon *c, struct optimfs_error *err)
 struct canon_rest ofs_canon_rest(const struct canon *c, uint32_t entry)
 {
 	struct canon_spot spot = c->spot[entry];
+	uint32_t at = spot.at & ~(SPOT_TEXT | SPOT_ORPHAN), n;
 	struct canon_rest rest = { 0 };
-	uint32_t n;
 	const uint32_t *path =
 	    ofs_catalog_components(c->cat, c->cat->entries[entry].path, &n);
 
 	if ((spot.at & SPOT_TEXT) != 0) {
-		rest.text = ofs_canon_after(ofs_catalog_string(c->cat, path[0]),
-		    spot.at & ~SPOT_TEXT);
+		rest.text =
+		    ofs_canon_after(ofs_catalog_string(c->cat, path[0]), at);
 		return rest;
 	}
-	rest.c = path + spot.at;
-	rest.n = n - spot.at;
+	rest.c = path + at;
+	rest.n = n - at;
 	return rest;
 }

@@ -141,7 +141,8 @@ int ofs_shapes_of_state(struct canon *c, struct ofs_shapes *s,
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		bool usable;
 
-		if (c->spot[i].root != c->ids_root)
+		if (c->spot[i].root != c->ids_root ||
+		    (c->spot[i].at & SPOT_ORPHAN) != 0)
 			continue;
 		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
 		if (key.kind != CANON_STATE || !ofs_canon_number(key.id.s, &id))

@@ -195,6 +195,21 @@ static int by_id(const void *va, const void *vb)
 	return (a->group > b->group) - (a->group < b->group);
 }
 
+/* State that belongs to nobody. Without units, canon finds it. */
+static int put_orphan(struct ofs_fsdp_optim *o, struct ofs_ranks_group *g,
+    int64_t number, struct optimfs_error *err)
+{
+	struct optimfs_error why;
+
+	if (o->f->units == NULL)
+		return 0;
+	optimfs_fail(&why, EUCLEAN,
+	    "OFS644 there is state of parameter ID %" PRId64
+	    ", which none of the %" PRIu32 " param_groups lists",
+	    number, o->nlists);
+	return ofs_ranks_apart(o->f->set, g, &why, err);
+}
+
 static int find_states(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	struct ofs_ranks *set = o->f->set;
@@ -211,11 +226,11 @@ static int find_states(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 		if (g->taken || !is_below(o, g, "state", &number))
 			continue;
 		id = find_id(o, number);
-		if (id == OFS_NONE)
-			return optimfs_fail(err, EUCLEAN,
-			    "OFS165 there is state of ID %" PRId64
-			    ", which is in no group",
-			    number);
+		if (id == OFS_NONE) {
+			if (put_orphan(o, g, number, err) == -1)
+				return -1;
+			continue;
+		}
 		o->state[o->nstates++] =
 		    (struct ofs_fsdp_state){ id, i, is_tensor(o->f, g) };
 	}

@@ -695,6 +695,12 @@ static void ids(void)
 	opt.ids = file_of("a.w\na.b\n");
 	fails("too few, known before", &opt, known, EINVAL,
 	    "2 names, the optimizer has 3");
+	opt.ids = file_of("a.w\na.b\nc.w\n");
+	fails("an ID without a parameter", &opt,
+	    BY_ID "t3,2 optim|state|0|exp_avg = x\n"
+		  "v[0,1] optim|param_groups|#0|params = x\n"
+		  "v[7] optim|param_groups|#1|params = x\n",
+	    EUCLEAN, "OFS644 group 1 lists ID 7, which is no parameter's");
 	opt.ids = file_of("a.w\n\na.b\nc.w\n");
 	fails("groups of wrong sizes", &opt, known, EINVAL,
 	    "line 1: group 0 has 1 names, the optimizer's has 2");
@@ -733,7 +739,6 @@ static void ids(void)
 	    "parameter IDs\n",
 	    "is a warning");
 	ofs_catalog_free(cat);
-	unlink(file_of(""));
 }
 
 static void ids_of_model(void)
@@ -856,6 +861,85 @@ static void mixed(void)
 	ofs_catalog_free(cat);
 }
 
+/* Whether each entry can be read, "1" or "0". */
+static void readable(const struct ofs_catalog *cat, const char *want,
+    const char *what)
+{
+	char have[16] = "";
+
+	for (uint32_t i = 0; i < cat->nentries; i++) {
+		const struct ofs_entry *e = &cat->entries[i];
+		uint32_t note = OFS_NONE;
+
+		if (e->kind == OFS_ENTRY_TENSOR)
+			note = cat->tensors[e->ref].error;
+		else if (e->kind == OFS_ENTRY_ITEM)
+			note = cat->items[e->ref].error;
+		have[i] = note == OFS_NONE ? '1' : '0';
+		if (note != OFS_NONE) {
+			is_int(cat->notes[note].code, EUCLEAN, "%s", what);
+			ok(strstr(cat->notes[note].text, "OFS644") != NULL &&
+				strstr(cat->notes[note].text, "ID 7") != NULL,
+			    "says which: %s", cat->notes[note].text);
+		}
+	}
+	is_str(have, want, "%s: what can be read", what);
+}
+
+static void orphans(void)
+{
+	static const char stray[] =
+	    "t3,2 optim|state|0|exp_avg = optim/state/0/exp_avg\n"
+	    "t3,2 optim|state|7|exp_avg = optim/state/7/exp_avg\n"
+	    "v optim|state|7|step = optim/state/7/step\n"
+	    "i optim|state|7|lazy = optim/state/7/lazy\n"
+	    "t3 optim|state|1|exp_avg = optim/state/1/exp_avg\n"
+	    "v[0] optim|param_groups|#0|params = optim/param_groups/0/params\n"
+	    "v[1] optim|param_groups|#1|params = "
+	    "optim/param_groups/1/params\n";
+	struct optimfs_options opt = { 0 };
+	struct ofs_catalog *cat;
+
+	cat =
+	    check_with("state of an ID that no group lists", &defaults, stray);
+	readable(cat, "1000111", "belongs to nobody");
+	ofs_catalog_free(cat);
+	opt.ids = file_of("a\nb\n");
+	cat = check_with("ids= all the same", &opt,
+	    "t3,2 optim|state|0|exp_avg = optim/state/a/exp_avg\n"
+	    "t3,2 optim|state|7|exp_avg = optim/state/7/exp_avg\n"
+	    "t3 optim|state|1|exp_avg = optim/state/b/exp_avg\n"
+	    "v[0,1] optim|param_groups|#0|params = "
+	    "optim/param_groups/0/params\n");
+	readable(cat, "1011", "belongs to nobody");
+	ofs_catalog_free(cat);
+	cat = check_with("where a list is not read", &defaults,
+	    "t3,2 optim|state|0|exp_avg = optim/state/0/exp_avg\n"
+	    "t3,2 optim|state|7|exp_avg = optim/state/7/exp_avg\n"
+	    "v[0] optim|param_groups|#0|params = optim/param_groups/0/params\n"
+	    "i optim|param_groups|#1|params = "
+	    "optim/param_groups/1/params\n");
+	readable(cat, "1111", "nobody knows");
+	ofs_catalog_free(cat);
+	cat = check_with("where a group has no list", &defaults,
+	    "t3,2 optim|state|7|exp_avg = optim/state/7/exp_avg\n"
+	    "v[0] optim|param_groups|#0|params = optim/param_groups/0/params\n"
+	    "v optim|param_groups|#1|lr = optim/param_groups/1/lr\n");
+	readable(cat, "111", "nobody knows");
+	ofs_catalog_free(cat);
+	opt.ids = "model";
+	cat = check_with("ids=model", &opt,
+	    "t3,2 model|a = model/a\n"
+	    "t3 model|b = model/b\n"
+	    "t3,2 optim|state|0|exp_avg = optim/state/a/exp_avg\n"
+	    "t9 optim|state|7|exp_avg = optim/state/7/exp_avg\n"
+	    "t3 optim|state|1|exp_avg = optim/state/b/exp_avg\n"
+	    "v[0,1] optim|param_groups|#0|params = "
+	    "optim/param_groups/0/params\n");
+	readable(cat, "111011", "belongs to nobody");
+	ofs_catalog_free(cat);
+}
+
 static void missing(void)
 {
 	struct ofs_catalog *cat;
@@ -929,7 +1013,9 @@ int main(void)
 	ids();
 	ids_of_model();
 	mixed();
+	orphans();
 	missing();
 	ties();
+	unlink(file_of(""));
 	return done_testing();
 }

@@ -28,7 +28,8 @@ enum defect {
 	STATE_LACKS,
 	STATE_SHORT,
 	LISTS_DIFFER,
-	DTYPE_DIFFERS
+	DTYPE_DIFFERS,
+	ORPHAN
 };
 
 struct model {
@@ -171,6 +172,8 @@ static void write_rank(struct handmade *h, const struct model *m, uint32_t rank)
 			put_state(&b, m, defect, id, at, s.n, total);
 		at += s.n;
 	}
+	if (defect == ORPHAN)
+		put_state(&b, m, SOUND, 99, 0, 4, total);
 	mk_ops(&b, "u");
 	mk_str(&b, "param_groups");
 	mk_ops(&b, "]}(");
@@ -448,6 +451,21 @@ static void wrong_state(void)
 	fails(fs, "optim/state/a.weight/exp_avg_sq", 0, EUCLEAN,
 	    "rank 1 says dtype int32, others say float32");
 	reads(fs, "optim/state/a.weight/exp_avg", 24);
+	optimfs_close(fs);
+	handmade_fini(&h);
+	fs = open_small(&h, ORPHAN, true, 4, &err);
+	ok(fs != NULL, "a rank has state of no parameter: %s", err.text);
+	fails(fs, "optim/state/99/exp_avg", 0, EUCLEAN, "OFS644");
+	fails(fs, "optim/state/99/step", 0, EUCLEAN, "parameter ID 99");
+	reads(fs, ".optimfs/rank/1/optim/state/99/exp_avg", 4);
+	reads(fs, "optim/state/a.weight/exp_avg", 24);
+	optimfs_close(fs);
+	handmade_fini(&h);
+	fs = open_small(&h, ORPHAN, false, 4, &err);
+	ok(fs != NULL, "the same without units: %s", err.text);
+	fails(fs, "optim/state/99/exp_avg", 0, EUCLEAN, "OFS644");
+	fails(fs, "optim/state/99/step", 0, EUCLEAN, "OFS644");
+	fails(fs, "optim/state/0/exp_avg", 0, EOPNOTSUPP, "OFS166");
 	optimfs_close(fs);
 	handmade_fini(&h);
 	fs = open_small(&h, LISTS_DIFFER, true, 4, &err);
