@@ -93,6 +93,9 @@ enum ofs_fix {
 	OFS_FIX_SWAP = 1, /* big-endian writer */
 	OFS_FIX_CONJ = 2, /* negate the imaginary half */
 	OFS_FIX_NEG = 4,  /* negate */
+	/* float32 is stored, of which the tensor's dtype (float16 or bfloat16)
+	 * is the nearest: such a view counts stored elements */
+	OFS_FIX_ROUND = 8,
 };
 
 enum ofs_tensor_flag {

@@ -1,4 +1,4 @@
-/* flat.c - arithmetic of FSDP1's flat parameters */
+/* flat.c - arithmetic of flat parameters */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -49,6 +49,20 @@ int ofs_flat_init(struct ofs_flat *f, const uint64_t *numel, uint32_t nparams,
 		    nparams);
 	}
 	f->shard = end / world;
+	return 0;
+}
+
+int ofs_flat_spread(struct ofs_flat *f, uint64_t align,
+    struct optimfs_error *err)
+{
+	uint64_t end = f->size;
+
+	if (!round_up(&end, align) || !round_up(&end, f->world))
+		return optimfs_fail(err, EINVAL,
+		    "OFS606 size overflow: %" PRIu64
+		    " elements cannot be padded",
+		    f->size);
+	f->shard = end / f->world;
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-/* flat.h - how FSDP1 lays parameters end to end and cuts them over ranks */
+/* flat.h - parameters laid end to end and cut over ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FLAT_H
 #define OFS_FLAT_H
@@ -33,6 +33,11 @@ struct ofs_flat {
 int ofs_flat_init(struct ofs_flat *f, const uint64_t *numel, uint32_t nparams,
     uint32_t align, uint32_t world, struct optimfs_error *err);
 void ofs_flat_fini(struct ofs_flat *f);
+/* Let shards be so long that all of them together are a multiple of align and
+ * of world: DeepSpeed's flat groups (docs/formats/deepspeed.md). EINVAL: they
+ * would overflow. */
+int ofs_flat_spread(struct ofs_flat *f, uint64_t align,
+    struct optimfs_error *err);
 
 /* What rank holds of a parameter: count of its elements from first on, which
  * begin at element at of the rank's shard. count is 0 where it holds none. */

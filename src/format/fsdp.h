@@ -8,6 +8,7 @@
 
 #include "optimfs/error.h"
 
+#include "format/pieces.h"
 #include "format/ranks.h"
 #include "format/unit_order.h"
 #include "format/units.h"
@@ -40,28 +41,9 @@ uint32_t ofs_fsdp_clean(struct ofs_fsdp *f, struct ofs_str s,
 struct ofs_flat_slice ofs_fsdp_slice(const struct ofs_fsdp *f,
     const struct ofs_ranks_file *file, struct ofs_order_name at);
 
-/* A tensor that is put together from slices of its one parameter. */
-struct ofs_fsdp_tensor {
-	struct ofs_fsdp *f;
-	struct ofs_tensor t;
-	const struct ofs_unit_param *param;
-	uint64_t numel;
-	bool cut;                 /* boxes are in one dimension */
-	struct optimfs_error why; /* what is wrong with it; code 0: nothing */
-};
-int ofs_fsdp_begin(struct ofs_fsdp_tensor *x, struct ofs_fsdp *f,
+/* Begin a tensor of that parameter. */
+int ofs_fsdp_begin(struct ofs_pieces *x, struct ofs_fsdp *f,
     struct ofs_order_name at, struct optimfs_error *err);
-/* Elements at of the one-dimensional tensor node of leaf's file are count
- * elements of the parameter from first on. have is how many there must be. */
-int ofs_fsdp_piece(struct ofs_fsdp_tensor *x, const struct ofs_ranks_leaf *leaf,
-    uint32_t node, uint64_t have, const struct ofs_flat_slice *s,
-    struct optimfs_error *err);
-/* A tensor of the parameter's own shape. */
-int ofs_fsdp_whole(struct ofs_fsdp_tensor *x, const struct ofs_ranks_leaf *leaf,
-    struct optimfs_error *err);
-/* Add it at path. *ref gets the tensor. */
-int ofs_fsdp_end(struct ofs_fsdp_tensor *x, uint32_t path, uint32_t *ref,
-    struct optimfs_error *err);
 
 /* fsdp_optim.c: raw optimizer.state_dict() of each rank. */
 int ofs_fsdp_optims(struct ofs_fsdp *f, struct optimfs_error *err);

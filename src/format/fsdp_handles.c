@@ -439,7 +439,7 @@ static int add_param(struct ofs_fsdp *f, const struct ofs_ranks_group *g,
 {
 	struct ofs_catalog *cat = f->set->cat;
 	struct ofs_str fqn = ofs_fsdp_param(f, at)->fqn;
-	struct ofs_fsdp_tensor x;
+	struct ofs_pieces x;
 	uint32_t part[MAX_PARENT + 1], path, ref;
 	int ret = 0;
 
@@ -450,7 +450,7 @@ static int add_param(struct ofs_fsdp *f, const struct ofs_ranks_group *g,
 		struct ofs_flat_slice s =
 		    ofs_fsdp_slice(f, &f->set->file[leaf->file], at);
 
-		ret = ofs_fsdp_piece(&x, leaf, leaf->node,
+		ret = ofs_pieces_add(&x, leaf, leaf->node,
 		    f->units->unit[at.unit].flat.shard, &s, err);
 	}
 	if (ret == -1)
@@ -460,7 +460,7 @@ static int add_param(struct ofs_fsdp *f, const struct ofs_ranks_group *g,
 	if (part[nparent] == OFS_NONE)
 		return -1;
 	path = ofs_catalog_path(cat, part, nparent + 1ull, err);
-	return path == OFS_NONE ? -1 : ofs_fsdp_end(&x, path, &ref, err);
+	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, &ref, err);
 }
 
 /* [parent..., "modules", i, "handles", k, "flat_param.data"] of the groups are

@@ -79,8 +79,8 @@ static struct ofs_flat_slice overlap(const struct ofs_flat *flat, uint32_t i,
 	return (struct ofs_flat_slice){ lo - begin, hi - lo, lo - from };
 }
 
-static int check_whole(struct ofs_fsdp_tensor *x,
-    const struct ofs_torch_sharded *s, const struct ofs_flat *flat)
+static int check_whole(struct ofs_pieces *x, const struct ofs_torch_sharded *s,
+    const struct ofs_flat *flat)
 {
 	if (s->ndim == 1 && s->shape[0] == flat->size)
 		return 0;
@@ -91,12 +91,12 @@ static int check_whole(struct ofs_fsdp_tensor *x,
 }
 
 /* What one rank has of a parameter. */
-static int add_leaf(struct ofs_fsdp_tensor *x,
+static int add_leaf(struct ofs_fsdp *f, struct ofs_pieces *x,
     const struct ofs_ranks_leaf *leaf, struct ofs_order_name at,
     struct optimfs_error *err)
 {
-	const struct ofs_flat *flat = &x->f->units->unit[at.unit].flat;
-	const struct ofs_pickle *doc = x->f->set->file[leaf->file].doc;
+	const struct ofs_flat *flat = &f->units->unit[at.unit].flat;
+	const struct ofs_pickle *doc = f->set->file[leaf->file].doc;
 	struct ofs_torch_sharded s;
 	struct ofs_flat_slice slice;
 	int ret = 0;
@@ -105,7 +105,7 @@ static int add_leaf(struct ofs_fsdp_tensor *x,
 		return 0;
 	if (!ofs_torch_is_sharded(doc, leaf->node)) {
 		slice = overlap(flat, at.param, 0, flat->size);
-		return ofs_fsdp_piece(x, leaf, leaf->node, flat->size, &slice,
+		return ofs_pieces_add(x, leaf, leaf->node, flat->size, &slice,
 		    err);
 	}
 	if (ofs_torch_sharded(doc, leaf->node, &s, &x->why) == -1)
@@ -118,7 +118,7 @@ static int add_leaf(struct ofs_fsdp_tensor *x,
 		slice = overlap(flat, at.param, p->offset[0], p->size[0]);
 		slice.at += p->at[0];
 		ret =
-		    ofs_fsdp_piece(x, leaf, p->node, p->local[0], &slice, err);
+		    ofs_pieces_add(x, leaf, p->node, p->local[0], &slice, err);
 	}
 	ofs_torch_sharded_fini(&s);
 	return ret;
@@ -169,17 +169,17 @@ static int add_param(struct model *m, struct ofs_order_name at,
 {
 	const struct ofs_ranks_group *g = m->flat[at.unit];
 	uint32_t *ref = ref_of(m, at), path;
-	struct ofs_fsdp_tensor x;
+	struct ofs_pieces x;
 
 	if (*ref != OFS_NONE)
 		return 0;
 	if (ofs_fsdp_begin(&x, m->f, at, err) == -1)
 		return -1;
 	for (uint32_t i = g->first; i < g->first + g->n; i++)
-		if (add_leaf(&x, &m->f->set->leaf[i], at, err) == -1)
+		if (add_leaf(m->f, &x, &m->f->set->leaf[i], at, err) == -1)
 			return -1;
 	path = path_of(m, ofs_fsdp_param(m->f, at)->fqn, err);
-	return path == OFS_NONE ? -1 : ofs_fsdp_end(&x, path, ref, err);
+	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, ref, err);
 }
 
 static const struct ofs_unit_tie *tie_of(const struct model *m,

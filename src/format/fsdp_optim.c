@@ -279,7 +279,7 @@ static uint32_t last_component(const struct ofs_fsdp_optim *o,
 }
 
 /* A rank that holds elements of a parameter has every state of it. */
-static void check_present(struct ofs_fsdp_optim *o, struct ofs_fsdp_tensor *x,
+static void check_present(struct ofs_fsdp_optim *o, struct ofs_pieces *x,
     const struct ofs_ranks_group *g, struct ofs_order_name at)
 {
 	const struct ofs_ranks *set = o->f->set;
@@ -303,7 +303,7 @@ static void check_present(struct ofs_fsdp_optim *o, struct ofs_fsdp_tensor *x,
 	}
 }
 
-static int add_leaf(struct ofs_fsdp_optim *o, struct ofs_fsdp_tensor *x,
+static int add_leaf(struct ofs_fsdp_optim *o, struct ofs_pieces *x,
     const struct ofs_ranks_leaf *leaf, struct ofs_order_name at,
     struct optimfs_error *err)
 {
@@ -317,17 +317,17 @@ static int add_leaf(struct ofs_fsdp_optim *o, struct ofs_fsdp_tensor *x,
 	if (!o->packed) {
 		if (ofs_fsdp_shape(o->f, leaf, &t) &&
 		    ofs_fsdp_is_whole(o->f, at, &t))
-			return ofs_fsdp_whole(x, leaf, err);
+			return ofs_pieces_whole(x, leaf, err);
 		s.at = 0;
 		have = s.count;
 	}
-	return ofs_fsdp_piece(x, leaf, leaf->node, have, &s, err);
+	return ofs_pieces_add(x, leaf, leaf->node, have, &s, err);
 }
 
 static int add_tensor(struct ofs_fsdp_optim *o, const struct ofs_ranks_group *g,
     struct ofs_order_name at, struct optimfs_error *err)
 {
-	struct ofs_fsdp_tensor x;
+	struct ofs_pieces x;
 	uint32_t path, ref;
 
 	if (ofs_fsdp_begin(&x, o->f, at, err) == -1)
@@ -338,7 +338,7 @@ static int add_tensor(struct ofs_fsdp_optim *o, const struct ofs_ranks_group *g,
 			return -1;
 	path = path_of(o, ofs_fsdp_param(o->f, at)->fqn, last_component(o, g),
 	    err);
-	return path == OFS_NONE ? -1 : ofs_fsdp_end(&x, path, &ref, err);
+	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, &ref, err);
 }
 
 /* The set gets a group like that one, at path, to be merged as all are: for
@@ -454,34 +454,15 @@ static void put_id(const struct ofs_fsdp_optim *o, struct ofs_buf *b,
 static int add_names(struct ofs_fsdp_optim *o, uint32_t list, uint32_t first,
     struct optimfs_error *err)
 {
-	struct ofs_catalog *cat = o->f->set->cat;
 	struct ofs_ranks_group *g = &o->f->set->group[o->params[list]];
-	struct ofs_entry e = {
-		.path = g->path, .tree = OFS_NONE, .kind = OFS_ENTRY_VALUE
-	};
 	struct ofs_buf b = { 0 };
-	struct ofs_pickle *doc;
 
 	ofs_buf_put(&b, "\x80\x02](", 4);
 	for (uint32_t i = 0; i < o->size[list]; i++)
 		put_id(o, &b, first + i);
 	ofs_buf_put(&b, "e.", 2);
-	if (b.bad) {
-		ofs_buf_fini(&b);
-		return no_memory(err);
-	}
-	doc = ofs_pickle_parse(b.data, b.len, true, NULL, NULL, err);
-	if (doc == NULL)
-		return -1;
-	if (ofs_catalog_doc(cat, doc, err) == OFS_NONE) {
-		ofs_pickle_free(doc);
-		return -1;
-	}
 	g->taken = true;
-	e.ref = ofs_catalog_value(cat, doc, ofs_pickle_root(doc), err);
-	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
-		return -1;
-	return 0;
+	return ofs_ranks_value(o->f->set, g->path, &b, err);
 }
 
 static int add_all(struct ofs_fsdp_optim *o, struct optimfs_error *err)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "checked.h"
+#include "fix.h"
 #include "format/torch.h"
 #include "format/zip.h"
 
@@ -104,9 +105,11 @@ static int place_plain(struct lookup *k, uint64_t len)
 static int place_view(struct lookup *k, const struct ofs_view *v, uint64_t len)
 {
 	const int64_t *stride = (const int64_t *)(k->l->cat->dims + v->stride);
-	uint64_t last = v->offset, bytes, step;
+	uint64_t last = v->offset, bytes, step, item = k->item;
 
-	if (!ofs_mul_u64(v->numel, k->item, &bytes) || bytes != len)
+	if ((v->fix & OFS_FIX_ROUND) != 0)
+		item = OFS_ROUND_FROM;
+	if (!ofs_mul_u64(v->numel, item, &bytes) || bytes != len)
 		return optimfs_fail(k->err, EUCLEAN,
 		    "OFS527 %" PRIu64 " bytes are stored for %" PRIu64
 		    " elements",
@@ -121,13 +124,13 @@ static int place_view(struct lookup *k, const struct ofs_view *v, uint64_t len)
 			    "OFS529 stride %" PRId64 " of dim %u", stride[i],
 			    i);
 		/* does not wrap where the last element is inside */
-		k->place->stride[i] = (int64_t)((uint64_t)stride[i] * k->item);
+		k->place->stride[i] = (int64_t)((uint64_t)stride[i] * item);
 	}
 	if (last >= v->numel)
 		return optimfs_fail(k->err, EUCLEAN,
 		    "OFS528 element %" PRIu64 " of a storage of %" PRIu64, last,
 		    v->numel);
-	k->place->base += v->offset * k->item;
+	k->place->base += v->offset * item;
 	k->place->fix = v->fix;
 	return 0;
 }

@@ -23,7 +23,7 @@ static int no_memory(struct optimfs_error *err)
 
 struct collector {
 	struct ofs_ranks *set;
-	uint32_t file, cap;
+	uint32_t file;
 };
 
 /* What a ShardedTensor or a mesh says of the job. */
@@ -45,18 +45,18 @@ static int collect(void *ctx, uint32_t path, uint32_t node,
 	struct collector *c = ctx;
 	struct ofs_ranks *set = c->set;
 
-	if (set->nleaves == c->cap) {
-		uint32_t cap = c->cap == 0 ? 256 : 2 * c->cap;
+	if (set->nleaves == set->leaf_cap) {
+		uint32_t cap = set->leaf_cap == 0 ? 256 : 2 * set->leaf_cap;
 		struct ofs_ranks_leaf *p;
 
-		if (c->cap > UINT32_MAX / 4)
+		if (set->leaf_cap > UINT32_MAX / 4)
 			return optimfs_fail(err, E2BIG,
 			    "OFS624 too many leaves in one set of files");
 		p = reallocarray(set->leaf, cap, sizeof(*p));
 		if (p == NULL)
 			return no_memory(err);
 		set->leaf = p;
-		c->cap = cap;
+		set->leaf_cap = cap;
 	}
 	set->leaf[set->nleaves++] =
 	    (struct ofs_ranks_leaf){ path, c->file, node };
@@ -65,25 +65,40 @@ static int collect(void *ctx, uint32_t path, uint32_t node,
 	return 0;
 }
 
-static int read_file(struct collector *c, const char *rel, int rank, bool bare,
-    const uint32_t *prefix, size_t npref, struct optimfs_error *err)
+int ofs_ranks_begin(struct ofs_ranks *set, struct ofs_catalog *cat, size_t n,
+    struct optimfs_error *err)
 {
-	struct ofs_ranks_file *f = &c->set->file[c->file];
-	struct ofs_catalog *cat = c->set->cat;
+	*set = (struct ofs_ranks){ .cat = cat };
+	set->file = calloc(n + 1, sizeof(*set->file));
+	return set->file == NULL ? no_memory(err) : 0;
+}
 
-	f->rel = rel;
-	f->rank = rank;
-	f->said_rank = -1;
-	if (ofs_torch_file_open(&f->source, cat, rel, rank, bare, err) == -1)
+int ofs_ranks_open(struct ofs_ranks *set, const char *rel, int rank, bool bare,
+    struct optimfs_error *err)
+{
+	struct ofs_ranks_file *f = &set->file[set->nfiles];
+
+	*f = (struct ofs_ranks_file){
+		.rel = rel, .rank = rank, .said_rank = -1
+	};
+	if (ofs_torch_file_open(&f->source, set->cat, rel, rank, bare, err) ==
+	    -1)
 		return -1;
 	f->doc = f->source.doc;
 	f->at = f->source.at;
-	if (ofs_torch_leaves_init(&f->leaves, cat, f->doc, &f->at, err) == 0 &&
-	    ofs_torch_walk(cat, f->doc, ofs_pickle_root(f->doc), prefix, npref,
-		collect, c, err) == 0)
+	set->nfiles++;
+	return ofs_torch_leaves_init(&f->leaves, set->cat, f->doc, &f->at, err);
+}
+
+int ofs_ranks_collect(struct ofs_ranks *set, uint32_t file, uint32_t node,
+    const uint32_t *prefix, size_t npref, struct optimfs_error *err)
+{
+	struct collector c = { set, file };
+
+	if (ofs_torch_walk(set->cat, set->file[file].doc, node, prefix, npref,
+		collect, &c, err) == 0)
 		return 0;
-	optimfs_fail_in(err, "%s", rel);
-	return -1;
+	return optimfs_fail_in(err, "%s", set->file[file].rel);
 }
 
 static int read_files(struct ofs_ranks *set, const struct ofs_part *part,
@@ -94,20 +109,17 @@ static int read_files(struct ofs_ranks *set, const struct ofs_part *part,
 	    part->nfiles == 0 ? &alone : part->file;
 	size_t n = part->nfiles == 0 ? 1 : part->nfiles, npref;
 	bool bare = part->format == &ofs_format_pickle;
-	struct collector c = { .set = set };
 	uint32_t prefix[OFS_PART_PREFIX];
 
-	set->file = calloc(n, sizeof(*set->file));
-	if (set->file == NULL)
-		return no_memory(err);
-	if (ofs_part_prefix(set->cat, part, prefix, &npref, err) == -1)
+	if (ofs_ranks_begin(set, set->cat, n, err) == -1 ||
+	    ofs_part_prefix(set->cat, part, prefix, &npref, err) == -1)
 		return -1;
-	for (; c.file < n; c.file++) {
-		set->nfiles++;
-		if (read_file(&c, file[c.file].rel, file[c.file].rank, bare,
+	for (uint32_t i = 0; i < n; i++)
+		if (ofs_ranks_open(set, file[i].rel, file[i].rank, bare, err) ==
+			-1 ||
+		    ofs_ranks_collect(set, i, ofs_pickle_root(set->file[i].doc),
 			prefix, npref, err) == -1)
 			return -1;
-	}
 	return 0;
 }
 
@@ -179,7 +191,7 @@ static void place_groups(struct ofs_ranks *set, const struct order *o,
 	}
 }
 
-static int group(struct ofs_ranks *set, struct optimfs_error *err)
+int ofs_ranks_group(struct ofs_ranks *set, struct optimfs_error *err)
 {
 	struct order *o = sort_leaves(set);
 	uint32_t *at = malloc(((size_t)set->nleaves + 1) * sizeof(*at));
@@ -273,10 +285,36 @@ int ofs_ranks_apart(struct ofs_ranks *set, struct ofs_ranks_group *group,
 	return entry == OFS_NONE ? -1 : add_variants(set, group, entry, err);
 }
 
+int ofs_ranks_value(struct ofs_ranks *set, uint32_t path, struct ofs_buf *b,
+    struct optimfs_error *err)
+{
+	struct ofs_entry e = {
+		.path = path, .tree = OFS_NONE, .kind = OFS_ENTRY_VALUE
+	};
+	struct ofs_catalog *cat = set->cat;
+	struct ofs_pickle *doc;
+
+	if (b->bad) {
+		ofs_buf_fini(b);
+		return no_memory(err);
+	}
+	doc = ofs_pickle_parse(b->data, b->len, true, NULL, NULL, err);
+	if (doc == NULL)
+		return -1;
+	if (ofs_catalog_doc(cat, doc, err) == OFS_NONE) {
+		ofs_pickle_free(doc);
+		return -1;
+	}
+	e.ref = ofs_catalog_value(cat, doc, ofs_pickle_root(doc), err);
+	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
+		return -1;
+	return 0;
+}
+
 /* All of it. */
 
 /* Documents that values refer to live on with the catalog. */
-static int finish(struct ofs_ranks *set, struct optimfs_error *err)
+int ofs_ranks_end(struct ofs_ranks *set, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < set->nfiles; i++) {
 		struct ofs_ranks_file *f = &set->file[i];
@@ -292,7 +330,7 @@ static int finish(struct ofs_ranks *set, struct optimfs_error *err)
 	return 0;
 }
 
-static void fini(struct ofs_ranks *set)
+void ofs_ranks_fini(struct ofs_ranks *set)
 {
 	for (uint32_t i = 0; i < set->nfiles; i++) {
 		ofs_torch_leaves_fini(&set->file[i].leaves);
@@ -313,14 +351,14 @@ int ofs_ranks_read(struct ofs_catalog *cat, const struct ofs_part *part,
 	if (ret == 0)
 		ret = ofs_ranks_check(&set, err);
 	if (ret == 0)
-		ret = group(&set, err);
+		ret = ofs_ranks_group(&set, err);
 	if (ret == 0)
 		ret = ofs_fsdp_claim(&set, opt, err);
 	if (ret == 0)
 		ret = ofs_ranks_merge(&set, err);
 	if (ret == 0)
-		ret = finish(&set, err);
-	fini(&set);
+		ret = ofs_ranks_end(&set, err);
+	ofs_ranks_fini(&set);
 	if (ret == -1)
 		return -1;
 	if (cat->format == NULL)

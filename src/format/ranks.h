@@ -10,6 +10,7 @@
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 
+#include "buf.h"
 #include "catalog.h"
 #include "format/format.h"
 #include "format/pickle.h"
@@ -58,6 +59,7 @@ struct ofs_ranks {
 	 * lists them */
 	struct ofs_ranks_group *group;
 	uint32_t nfiles, nleaves, ngroups;
+	uint32_t leaf_cap;
 	/* Ranks of the job: what ShardedTensors and meshes say, or else the
 	 * highest rank there is and one; 0 for a file alone that says
 	 * nothing. */
@@ -91,12 +93,36 @@ int ofs_ranks_shard(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
 int ofs_ranks_apart(struct ofs_ranks *set, struct ofs_ranks_group *group,
     const struct optimfs_error *why, struct optimfs_error *err);
 
+/* The parts of ofs_ranks_read, for formats of several sets. A set is begun with
+ * room for n files, each opened (then there is one more of them), and what
+ * stands below a node of its document collected. */
+int ofs_ranks_begin(struct ofs_ranks *set, struct ofs_catalog *cat, size_t n,
+    struct optimfs_error *err);
+/* rel must outlive the set. After a failure that is neither ENOMEM nor E2BIG
+ * the set may be used on without the file. */
+int ofs_ranks_open(struct ofs_ranks *set, const char *rel, int rank, bool bare,
+    struct optimfs_error *err);
+int ofs_ranks_collect(struct ofs_ranks *set, uint32_t file, uint32_t node,
+    const uint32_t *prefix, size_t npref, struct optimfs_error *err);
+/* Make groups of the leaves. */
+int ofs_ranks_group(struct ofs_ranks *set, struct optimfs_error *err);
+/* Hand what values need to the catalog; then free the rest. */
+int ofs_ranks_end(struct ofs_ranks *set, struct optimfs_error *err);
+void ofs_ranks_fini(struct ofs_ranks *set);
+
+/* A value that is not in any file: the pickle in b, which is taken, as an
+ * entry at path. */
+int ofs_ranks_value(struct ofs_ranks *set, uint32_t path, struct ofs_buf *b,
+    struct optimfs_error *err);
+
 /* The stages of reading, each in a file of its own. */
 /* ranks_world.c: which of the files belong together, and what is missing. The
  * leaves of the others go. */
 int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err);
-/* ranks_merge.c: an entry for each group that is not taken. */
+/* ranks_merge.c: an entry for each group that is not taken; for one. */
 int ofs_ranks_merge(struct ofs_ranks *set, struct optimfs_error *err);
+int ofs_ranks_merge_one(struct ofs_ranks *set, struct ofs_ranks_group *g,
+    struct optimfs_error *err);
 /* ranks_sharded.c: one for a group in which somebody has a ShardedTensor or a
  * DTensor. */
 int ofs_ranks_join(struct ofs_ranks *set, const struct ofs_ranks_group *g,

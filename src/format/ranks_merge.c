@@ -244,7 +244,7 @@ static int merge_tensors(struct ofs_ranks *set, struct ofs_ranks_group *g,
 	return add_copies(set, g, &first, err);
 }
 
-static int merge(struct ofs_ranks *set, struct ofs_ranks_group *g,
+int ofs_ranks_merge_one(struct ofs_ranks *set, struct ofs_ranks_group *g,
     struct optimfs_error *err)
 {
 	bool tensors = false;
@@ -324,7 +324,7 @@ int ofs_ranks_merge(struct ofs_ranks *set, struct optimfs_error *err)
 
 		if (g->taken)
 			continue;
-		if (merge(set, g, err) == -1 ||
+		if (ofs_ranks_merge_one(set, g, err) == -1 ||
 		    note_keys(set, g, &left, err) == -1)
 			return -1;
 	}

@@ -1,4 +1,4 @@
-/* flat.c - FSDP1's flat parameters against worked examples and properties */
+/* flat.c - flat parameters against worked examples and properties */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -78,6 +78,33 @@ static void worked(void)
 	}
 }
 
+/* DeepSpeed's groups: docs/formats/deepspeed.md. */
+static void spread(void)
+{
+	uint64_t numel[3] = { 35, 15, 3 }, many = 266240;
+	struct ofs_flat f;
+	char text[512];
+
+	ofs_flat_init(&f, numel, 3, OFS_FLAT_PACKED, 4, NULL);
+	ok(ofs_flat_spread(&f, 8, NULL) == 0, "spread");
+	is_u64(f.shard, 14, "shards");
+	print_slices(&f, text);
+	is_str(text, "0 14 0,-,-;14 14 0,-,-;28 7 0,0 7 7,-;-,7 8 0,0 3 8;",
+	    "slices");
+	is_u64(ofs_flat_held(&f, 3), 11, "the last one has padding");
+	ofs_flat_fini(&f);
+	ofs_flat_init(&f, &many, 1, OFS_FLAT_PACKED, 768, NULL);
+	ofs_flat_spread(&f, 2 * 768, NULL);
+	is_u64(f.shard, 348, "of many ranks");
+	is_u64(ofs_flat_held(&f, 765), 20, "one has some padding");
+	is_u64(ofs_flat_held(&f, 766), 0, "those behind it nothing else");
+	ofs_flat_fini(&f);
+	many = UINT64_MAX - 1;
+	ofs_flat_init(&f, &many, 1, OFS_FLAT_PACKED, 1, NULL);
+	ok(ofs_flat_spread(&f, 4, NULL) == -1, "too many");
+	ofs_flat_fini(&f);
+}
+
 static uint64_t seed = 88172645463325252u;
 
 static uint64_t below(uint64_t n)
@@ -88,7 +115,7 @@ static uint64_t below(uint64_t n)
 
 /* Lay numbered elements as a writer does, cut them, and put each slice back:
  * every element must arrive once, where it was. */
-static bool tiles(uint32_t nparams, uint32_t align, uint32_t world)
+static bool tiles(uint32_t nparams, uint32_t align, uint32_t world, bool spread)
 {
 	uint64_t numel[16], *flat, id = 1, held = 0;
 	struct ofs_flat f;
@@ -97,6 +124,9 @@ static bool tiles(uint32_t nparams, uint32_t align, uint32_t world)
 	for (uint32_t i = 0; i < nparams; i++)
 		numel[i] = below(5) == 0 ? below(3) : below(200);
 	ofs_flat_init(&f, numel, nparams, align, world, NULL);
+	if (spread)
+		good &= ofs_flat_spread(&f, 2ull * world, NULL) == 0 &&
+		    f.shard % 2 == 0 && f.shard * world < f.size + 2ull * world;
 	flat = calloc(f.shard * world + 1, sizeof(*flat));
 	for (uint32_t i = 0; i < nparams; i++) {
 		good &= align == 0 || f.start[i] % align == 0;
@@ -131,7 +161,7 @@ static void properties(void)
 		uint32_t align = aligns[below(5)];
 		uint32_t world = 1 + (uint32_t)below(64);
 
-		bad += !tiles(nparams, align, world);
+		bad += !tiles(nparams, align, world, below(2) == 1);
 	}
 	is_int(bad, 0, "20000 random units are tiled by their slices");
 }
@@ -153,6 +183,7 @@ static void refused(void)
 int main(void)
 {
 	worked();
+	spread();
 	properties();
 	refused();
 	return done_testing();
