@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cast.h"
 #include "checked.h"
 
 void ofs_composition_init(struct ofs_composition *c)
@@ -77,6 +78,7 @@ int ofs_composition_box(struct ofs_composition *c,
 	uint64_t *copy;
 
 	piece.tensor = tensor;
+	piece.dtype = (uint8_t)ofs_cast_type(t, c->cast);
 	if (box != NULL) {
 		/* inside the tensor, so that it cannot overflow */
 		ofs_numel(box + t->grid_ndim, t->grid_ndim, &n);
@@ -86,7 +88,7 @@ int ofs_composition_box(struct ofs_composition *c,
 		memcpy(copy, box, size);
 		piece.box = copy;
 	}
-	piece.len = n * ofs_dtype_size(t->dtype);
+	piece.len = n * ofs_dtype_size(piece.dtype);
 	return add_piece(c, &piece, err);
 }
 
@@ -134,6 +136,7 @@ static int plan_piece(const struct ofs_piece *piece,
 		return 0;
 	}
 	t = &cat->tensors[piece->tensor];
+	assert(piece->dtype == t->dtype);
 	item = ofs_dtype_size(t->dtype);
 	assert(from % item == 0 && to % item == 0);
 	return ofs_plan_box(cat, t, piece->box, from / item, (to - from) / item,
@@ -166,8 +169,25 @@ int ofs_composition_plan(const struct ofs_composition *c,
 	return 0;
 }
 
-void ofs_composition_align(const struct ofs_composition *c,
-    const struct ofs_catalog *cat, uint64_t *off, uint64_t *len)
+const struct ofs_piece *ofs_composition_cast(const struct ofs_composition *c,
+    const struct ofs_catalog *cat, uint64_t off, uint64_t end)
+{
+	if (c->cast == OFS_DTYPE_NONE || c->n == 0)
+		return NULL;
+	for (size_t i = find_piece(c, off); i < c->n; i++) {
+		const struct ofs_piece *p = &c->piece[i];
+
+		if (p->off >= end)
+			break;
+		if (p->kind == OFS_PIECE_BOX && p->off + p->len > off &&
+		    p->dtype != cat->tensors[p->tensor].dtype)
+			return p;
+	}
+	return NULL;
+}
+
+void ofs_composition_align(const struct ofs_composition *c, uint64_t *off,
+    uint64_t *len)
 {
 	const struct ofs_piece *p;
 	uint64_t end = *off + *len, item, over;
@@ -176,11 +196,10 @@ void ofs_composition_align(const struct ofs_composition *c,
 		return;
 	p = &c->piece[find_piece(c, *off)];
 	if (p->kind == OFS_PIECE_BOX)
-		*off -= (*off - p->off) %
-		    ofs_dtype_size(cat->tensors[p->tensor].dtype);
+		*off -= (*off - p->off) % ofs_dtype_size(p->dtype);
 	p = &c->piece[find_piece(c, end - 1)];
 	if (p->kind == OFS_PIECE_BOX) {
-		item = ofs_dtype_size(cat->tensors[p->tensor].dtype);
+		item = ofs_dtype_size(p->dtype);
 		over = (end - p->off) % item;
 		end += over == 0 ? 0 : item - over;
 	}

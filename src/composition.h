@@ -21,6 +21,7 @@ struct ofs_piece {
 		const uint8_t *bytes;
 		struct {
 			uint32_t tensor;
+			uint8_t dtype; /* of its elements in the file */
 			/* offsets then sizes in the tensor's grid, 2 *
 			 * grid_ndim numbers; NULL for the whole tensor */
 			const uint64_t *box;
@@ -37,6 +38,9 @@ struct ofs_composition {
 	struct ofs_piece *piece;
 	size_t n, cap;
 	uint64_t size;
+	/* Boxes that are added have their floating elements in this type
+	 * (src/cast.h); OFS_DTYPE_NONE, the default: as they are stored. */
+	enum ofs_dtype cast;
 };
 
 void ofs_composition_init(struct ofs_composition *c);
@@ -56,13 +60,18 @@ int ofs_composition_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
  * literal bytes are copied, the rest becomes segments of plan, whose dst
  * counts from buf. Elements that the range cuts are the caller's business:
  * the range must begin and end at element bounds of the boxes it touches
- * (ofs_composition_align gives the nearest such range). */
+ * (ofs_composition_align gives the nearest such range),
+ * and no box whose elements must be cast (ofs_composition_cast). */
 int ofs_composition_plan(const struct ofs_composition *c,
     const struct ofs_catalog *cat, uint64_t off, uint64_t len, void *buf,
     ofs_place_fn *place, void *ctx, struct ofs_plan *plan,
     struct optimfs_error *err);
+/* The first piece that begins before end, ends behind off and is a box whose
+ * elements are stored in another type; NULL. */
+const struct ofs_piece *ofs_composition_cast(const struct ofs_composition *c,
+    const struct ofs_catalog *cat, uint64_t off, uint64_t end);
 /* Widen [*off, *off + *len) to element bounds. */
-void ofs_composition_align(const struct ofs_composition *c,
-    const struct ofs_catalog *cat, uint64_t *off, uint64_t *len);
+void ofs_composition_align(const struct ofs_composition *c, uint64_t *off,
+    uint64_t *len);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cast.h"
 #include "fix.h"
 #include "view.h"
 
@@ -16,6 +17,8 @@
 #define STEP_MAX (8u << 20)
 /* No element is longer, nor is what a cut one widens a range to. */
 #define ELEMENT_MAX 64
+/* What is rounded is fetched into a buffer of this size first. */
+#define BOUNCE (1u << 20)
 
 static int fetch(struct optimfs *fs, const struct ofs_segment *seg, size_t n,
     void *buf, struct optimfs_error *err)
@@ -124,8 +127,8 @@ int ofs_file_failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
 	return -1;
 }
 
-/* Bytes from off that lie in whole elements. */
-static int read_whole(struct optimfs_file *file,
+/* Bytes from off that lie in whole elements as they are stored. */
+static int read_stored(struct optimfs_file *file,
     const struct ofs_composition *c, struct ofs_plan *plan, void *buf,
     uint64_t len, uint64_t off, struct optimfs_error *err)
 {
@@ -138,6 +141,66 @@ static int read_whole(struct optimfs_file *file,
 		fs->locator, plan, err) == -1)
 		return -1;
 	return ofs_fetch(fs, plan, buf, err);
+}
+
+/* Elements from byte off of the file on, all of p, in the type they have there. */
+static int read_rounded(struct optimfs_file *file, const struct ofs_piece *p,
+    struct ofs_plan *plan, uint8_t *buf, uint64_t len, uint64_t off,
+    struct optimfs_error *err)
+{
+	struct optimfs *fs = file->fs;
+	const struct ofs_tensor *t = &fs->cat->tensors[p->tensor];
+	size_t in = ofs_dtype_size(t->dtype), out = ofs_dtype_size(p->dtype);
+	uint64_t at = (off - p->off) / out, n = len / out, k;
+	uint64_t most = n < BOUNCE / in ? n : BOUNCE / in;
+	void *bounce = malloc(most * in);
+	int ret = 0;
+
+	if (bounce == NULL)
+		return optimfs_fail(err, ENOMEM, "elements to round");
+	for (; n > 0 && ret == 0; n -= k) {
+		k = n < most ? n : most;
+		plan->n = 0;
+		ret = ofs_plan_box(fs->cat, t, p->box, at, k, 0, ofs_locate,
+		    fs->locator, plan, err);
+		if (ret == 0)
+			ret = ofs_fetch(fs, plan, bounce, err);
+		if (ret == 0)
+			ofs_cast(t->dtype, bounce, p->dtype, buf, k);
+		at += k;
+		buf += k * out;
+	}
+	free(bounce);
+	return ret;
+}
+
+/* Bytes from off that lie in whole elements: those that are stored so at once,
+ * boxes that must be rounded one by one. */
+static int read_whole(struct optimfs_file *file,
+    const struct ofs_composition *c, struct ofs_plan *plan, void *buf,
+    uint64_t len, uint64_t off, struct optimfs_error *err)
+{
+	uint64_t end = off + len, n;
+	uint8_t *to = buf;
+
+	while (off < end) {
+		const struct ofs_piece *p =
+		    ofs_composition_cast(c, file->fs->cat, off, end);
+
+		n = (p == NULL ? end : p->off > off ? p->off : off) - off;
+		if (read_stored(file, c, plan, to, n, off, err) == -1)
+			return -1;
+		to += n;
+		off += n;
+		if (p == NULL)
+			return 0;
+		n = (p->off + p->len < end ? p->off + p->len : end) - off;
+		if (read_rounded(file, p, plan, to, n, off, err) == -1)
+			return -1;
+		to += n;
+		off += n;
+	}
+	return 0;
 }
 
 /* len bytes at off, which the element at [from, from + width) contains. */
@@ -163,12 +226,12 @@ static int read_step(struct optimfs_file *file, const struct ofs_composition *c,
 {
 	uint64_t from = off, n = len, k;
 
-	ofs_composition_align(c, file->fs->cat, &from, &n);
+	ofs_composition_align(c, &from, &n);
 	if (from == off && n == len)
 		return read_whole(file, c, plan, buf, len, off, err);
 	from = off;
 	n = 1;
-	ofs_composition_align(c, file->fs->cat, &from, &n);
+	ofs_composition_align(c, &from, &n);
 	if (from < off || n > len) {
 		k = from + n - off < len ? from + n - off : len;
 		if (read_cut(file, c, plan, buf, k, off, from, n, err) == -1)
@@ -181,7 +244,7 @@ static int read_step(struct optimfs_file *file, const struct ofs_composition *c,
 	}
 	from = off + len - 1;
 	n = 1;
-	ofs_composition_align(c, file->fs->cat, &from, &n);
+	ofs_composition_align(c, &from, &n);
 	k = from + n > off + len ? off + len - from : 0;
 	if (k > 0 &&
 	    read_cut(file, c, plan, buf + (len - k), k, from, from, n, err) ==

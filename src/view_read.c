@@ -22,6 +22,7 @@ struct sum {
 struct ofs_view_file {
 	const struct ofs_files *files;
 	uint32_t file;
+	enum ofs_dtype cast;
 	struct ofs_spans spans;
 	pthread_mutex_t lock; /* what follows */
 	struct sum *sum;      /* sorted */
@@ -40,6 +41,7 @@ int ofs_view_open(struct optimfs *fs, struct ofs_at at,
 	if (f == NULL)
 		return optimfs_fail(err, ENOMEM, "open file");
 	f->files = v->files;
+	f->cast = v->layout.dtype;
 	f->file = atomic_load(&v->names)->v[at.index - 1].file;
 	pthread_mutex_init(&f->lock, NULL);
 	if (f->files->ops->spans(f->files, f->file, &f->spans, err) == -1) {
@@ -84,6 +86,7 @@ int ofs_view_window(const struct ofs_view_file *f, uint64_t off, uint64_t len,
 	uint64_t at = i == 0 ? 0 : f->spans.v[i - 1].end;
 
 	ofs_composition_init(c);
+	c->cast = f->cast;
 	*base = at;
 	for (; i < f->spans.n && at < off + len; i++) {
 		const struct ofs_span *s = &f->spans.v[i];

@@ -115,10 +115,11 @@ static int tensor_item(const struct ofs_dcp_files *f, uint32_t leaf,
     struct optimfs_error *err)
 {
 	const struct ofs_tensor *t = leaf_tensor(f, leaf);
+	enum ofs_dtype dtype = ofs_render_dtype(&f->to, t);
 	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS], n = 1;
 
 	ofs_dcp_chunk_box(f, leaf, chunk, offsets, sizes);
-	if (put_tensor(t->dtype, sizes, t->ndim, pickle, err) == -1)
+	if (put_tensor(dtype, sizes, t->ndim, pickle, err) == -1)
 		return -1;
 	for (unsigned d = 0; d < t->ndim; d++)
 		n *= sizes[d];
@@ -126,7 +127,7 @@ static int tensor_item(const struct ofs_dcp_files *f, uint32_t leaf,
 		.pickle = pickle->data,
 		.npickle = pickle->len,
 		.tensor = true,
-		.bytes = n * ofs_dtype_size(t->dtype),
+		.bytes = n * ofs_dtype_size(dtype),
 	};
 	return 0;
 }

@@ -163,7 +163,7 @@ static void put_meta(struct writer *x, uint32_t leaf)
 	t = tensor_of(x, leaf);
 	ofs_pkw_object(w, M, "TensorStorageMetadata");
 	ofs_pkw_known(w, "properties");
-	put_properties(x, t->dtype);
+	put_properties(x, ofs_render_dtype(&x->f->to, t));
 	ofs_pkw_known(w, "size");
 	put_size(w, ofs_tensor_shape(x->f->cat, t), t->ndim);
 	ofs_pkw_known(w, "chunks");

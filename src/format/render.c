@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "buf.h"
+#include "cast.h"
 #include "checked.h"
 #include "format/pickle.h"
 #include "format/pickle_write.h"
@@ -83,6 +84,19 @@ int ofs_render_entries(const struct ofs_render *from,
 			v[(*n)++] = i;
 	*entries = v;
 	return 0;
+}
+
+enum ofs_dtype ofs_render_dtype(const struct ofs_layout *to,
+    const struct ofs_tensor *t)
+{
+	return ofs_cast_type(t, to->dtype);
+}
+
+uint64_t ofs_render_bytes(const struct ofs_catalog *cat,
+    const struct ofs_layout *to, const struct ofs_tensor *t)
+{
+	return ofs_tensor_numel(cat, t) *
+	    ofs_dtype_size(ofs_render_dtype(to, t));
 }
 
 int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,

@@ -24,7 +24,8 @@ struct ofs_layout {
 		OFS_KEYS_SOURCE
 	} keys;
 	enum { OFS_ONLY_ALL, OFS_ONLY_OPTIM, OFS_ONLY_MODEL } only;
-	bool crc; /* checksums are right rather than 0 */
+	enum ofs_dtype dtype; /* of floating tensors; OFS_DTYPE_NONE: own */
+	bool crc;             /* checksums are right rather than 0 */
 	bool hf;
 };
 
@@ -93,6 +94,13 @@ static inline void ofs_files_free(struct ofs_files *f)
 int ofs_render_entries(const struct ofs_render *from,
     const struct ofs_layout *to, const char *section, uint32_t **entries,
     uint32_t *n, struct optimfs_error *err);
+/* The type of a tensor's elements in the view, and how many bytes they are: a
+ * renderer asks for nothing else; what it appends (ofs_composition_box) is in
+ * that type. */
+enum ofs_dtype ofs_render_dtype(const struct ofs_layout *to,
+    const struct ofs_tensor *t);
+uint64_t ofs_render_bytes(const struct ofs_catalog *cat,
+    const struct ofs_layout *to, const struct ofs_tensor *t);
 /* Fails when entry e is a tensor that is damaged, or cannot be written. */
 int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
     struct optimfs_error *err);

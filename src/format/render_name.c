@@ -66,6 +66,19 @@ static bool parse_ranks(const char *s, size_t n, struct ofs_layout *l)
 	    (uint64_t)l->replicas * l->shards <= RANKS_MAX;
 }
 
+static bool parse_dtype(const char *s, size_t n, struct ofs_layout *l)
+{
+	if (is(s, n, "dtype=bf16"))
+		l->dtype = OFS_BFLOAT16;
+	else if (is(s, n, "dtype=f16"))
+		l->dtype = OFS_FLOAT16;
+	else if (is(s, n, "dtype=f32"))
+		l->dtype = OFS_FLOAT32;
+	else
+		return false;
+	return true;
+}
+
 static bool parse_option(const char *s, size_t n, struct ofs_layout *l)
 {
 	bool st = l->format == &ofs_format_safetensors;
@@ -83,7 +96,7 @@ static bool parse_option(const char *s, size_t n, struct ofs_layout *l)
 	else if (is(s, n, "keys=source") && l->format == &ofs_format_dcp)
 		l->keys = OFS_KEYS_SOURCE;
 	else
-		return false;
+		return parse_dtype(s, n, l);
 	return true;
 }
 

@@ -39,6 +39,7 @@ struct st_file {
 struct st_files {
 	struct ofs_files files;
 	const struct ofs_catalog *cat;
+	struct ofs_layout to;
 	struct ofs_arena arena;
 	struct leaf *leaf;
 	uint32_t nleaves;
@@ -224,7 +225,7 @@ static int add_tensor(struct section *s, uint32_t entry, const char *key,
 
 	if (ofs_render_sound(s->f->cat, e, s->err) == -1)
 		return -1;
-	if (!has_code(t->dtype))
+	if (!has_code(ofs_render_dtype(s->to, t)))
 		return optimfs_fail(s->err, EOPNOTSUPP,
 		    "OFS448 safetensors has no type %s",
 		    ofs_dtype_name(t->dtype));
@@ -232,7 +233,7 @@ static int add_tensor(struct section *s, uint32_t entry, const char *key,
 		.entry = entry,
 		.key = key,
 		.len = len,
-		.bytes = ofs_tensor_bytes(s->f->cat, t),
+		.bytes = ofs_render_bytes(s->f->cat, s->to, t),
 	};
 	return 0;
 }
@@ -291,8 +292,8 @@ static int sort_leaves(struct section *s)
 		return no_memory(s->err);
 	for (uint32_t i = 0; i < n; i++) {
 		v[i].leaf = s->f->leaf[s->first + i];
-		v[i].align =
-		    ofs_dtype_size(leaf_tensor(s->f, &v[i].leaf)->dtype);
+		v[i].align = ofs_dtype_size(ofs_render_dtype(s->to,
+		    leaf_tensor(s->f, &v[i].leaf)));
 	}
 	qsort(v, n, sizeof(*v), by_place);
 	for (uint32_t i = 0; i < n; i++)
@@ -338,7 +339,7 @@ static void put_leaf(const struct st_files *f, const struct leaf *l,
 
 	put_string(b, l->key, l->len);
 	ofs_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[",
-	    ofs_dtype_safetensors(t->dtype));
+	    ofs_dtype_safetensors(ofs_render_dtype(&f->to, t)));
 	for (unsigned d = 0; d < t->ndim; d++)
 		ofs_buf_printf(b, "%s%" PRIu64, d == 0 ? "" : ",", shape[d]);
 	ofs_buf_printf(b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
@@ -553,6 +554,7 @@ int ofs_safetensors_render(const struct ofs_render *from,
 		return optimfs_fail(err, ENOMEM, "a view");
 	f->files.ops = &ops;
 	f->cat = from->cat;
+	f->to = *to;
 	ofs_arena_init(&f->arena, 0);
 	f->leaf = calloc((size_t)from->cat->nentries + 1, sizeof(*f->leaf));
 	if (f->leaf == NULL) {

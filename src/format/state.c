@@ -213,6 +213,7 @@ void ofs_state_fini(struct ofs_state *s)
 struct pickler {
 	const struct ofs_state *s;
 	const struct ofs_render *from;
+	const struct ofs_layout *to;
 	struct ofs_pkw w;
 	struct ofs_state_tensors *tensors;
 	struct optimfs_error *err;
@@ -235,7 +236,7 @@ static int put_tensor(struct pickler *p, const struct ofs_entry *e)
 		v->cap = cap;
 	}
 	v->v[v->n] = e->ref;
-	return ofs_pkw_tensor(&p->w, t->dtype, v->n++,
+	return ofs_pkw_tensor(&p->w, ofs_render_dtype(p->to, t), v->n++,
 	    ofs_tensor_shape(p->s->cat, t), t->ndim, p->err);
 }
 
@@ -326,12 +327,12 @@ int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
 	struct pickler p = {
 		.s = s,
 		.from = from,
+		.to = to,
 		.w = { .out = out },
 		.tensors = tensors,
 		.err = err,
 	};
 
-	(void)to;
 	ofs_pkw_begin(&p.w);
 	if (put_all(&p) == -1)
 		return -1;

@@ -37,7 +37,7 @@ struct archive {
 struct torch_files {
 	struct ofs_files files;
 	const struct ofs_catalog *cat;
-	bool crc;
+	struct ofs_layout to;
 	struct archive archive[MAX_FILES];
 };
 
@@ -66,8 +66,8 @@ static void data_record(const struct torch_files *f, const struct archive *a,
 		.prefix = a->prefix,
 		.name = out->name,
 		.header = a->header[i],
-		.size =
-		    ofs_tensor_bytes(f->cat, &f->cat->tensors[a->tensor[i]]),
+		.size = ofs_render_bytes(f->cat, &f->to,
+		    &f->cat->tensors[a->tensor[i]]),
 	};
 }
 
@@ -224,7 +224,7 @@ static int give(const struct torch_files *f, struct ofs_buf *b, uint64_t at,
 
 	if (b->bad)
 		return optimfs_fail(err, ENOMEM, "a part of an archive");
-	if (r == NULL || !f->crc || r->size == 0)
+	if (r == NULL || !f->to.crc || r->size == 0)
 		ret = ofs_composition_bytes(c, b->data, b->len, err);
 	else {
 		ret = ofs_composition_bytes(c, b->data, at, err);
@@ -264,7 +264,7 @@ static int make_central(const struct torch_files *f, const struct archive *a,
 		bool data = k >= NBEFORE && k - NBEFORE < a->n;
 
 		record(f, a, k, &n);
-		if (!data || !f->crc) {
+		if (!data || !f->to.crc) {
 			ofs_zip_put_central(b, &n.r);
 			continue;
 		}
@@ -366,7 +366,7 @@ int ofs_torch_render(const struct ofs_render *from, const struct ofs_layout *to,
 		return optimfs_fail(err, ENOMEM, "a view");
 	f->files.ops = &ops;
 	f->cat = from->cat;
-	f->crc = to->crc;
+	f->to = *to;
 	for (unsigned i = 0; i < MAX_FILES; i++)
 		if (add_section(f, from, to, sections[i], err) == -1) {
 			files_free(&f->files);

@@ -137,7 +137,7 @@ static bool range_is(struct made *m, uint64_t off, uint64_t len)
 	uint8_t *got;
 	bool same;
 
-	ofs_composition_align(&m->c, m->s.cat, &from, &n);
+	ofs_composition_align(&m->c, &from, &n);
 	if (from > off || from + n < off + len || from + n > m->size ||
 	    off - from >= 16 || from + n - off - len >= 16)
 		return false;
@@ -197,16 +197,16 @@ static void alignment(void)
 	is_u64(c.n, 2, "empty pieces are not kept");
 	is_u64(c.size, 18, "size");
 	off = 3, len = 4;
-	ofs_composition_align(&c, s.cat, &off, &len);
+	ofs_composition_align(&c, &off, &len);
 	ok(off == 3 && len == 7, "bytes stay, an element is made whole");
 	off = 11, len = 2;
-	ofs_composition_align(&c, s.cat, &off, &len);
+	ofs_composition_align(&c, &off, &len);
 	ok(off == 10 && len == 4, "both ends of one element");
 	off = 10, len = 8;
-	ofs_composition_align(&c, s.cat, &off, &len);
+	ofs_composition_align(&c, &off, &len);
 	ok(off == 10 && len == 8, "whole elements stay");
 	off = 11, len = 0;
-	ofs_composition_align(&c, s.cat, &off, &len);
+	ofs_composition_align(&c, &off, &len);
 	ok(off == 11 && len == 0, "nothing stays nothing");
 	ofs_composition_fini(&c);
 	stored_fini(&s);

@@ -1,0 +1,138 @@
+#!/bin/sh
+# dtype.t - views whose floating tensors are rounded
+. "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+
+data=$TOP_SRCDIR/tests/data/pytorch
+ck=$data/dcp_fsdp2_w3/ckpt
+limit=120
+"$OPTIMFS" cp -r "$ck" . "$scratch/want"
+
+# Whatever the format, the same elements: rounded here by the definition.
+cat >"$scratch/bf16.py" <<'EOF'
+import os, struct, sys
+want, got = sys.argv[1:]
+n = 0
+for top, dirs, files in os.walk(want):
+    for name in files:
+        a = open(os.path.join(top, name), "rb").read()
+        b = open(os.path.join(got, os.path.relpath(top, want), name), "rb").read()
+        if a == b:
+            continue  # text
+        bits = struct.unpack("<%dI" % (len(a) // 4), a)
+        ref = [(x + 0x7fff + (x >> 16 & 1)) >> 16 for x in bits]
+        assert b == struct.pack("<%dH" % len(ref), *ref), (top, name)
+        n += 1
+assert n > 20, n
+EOF
+for view in dcp@1 dcp@3 dcp@16 torch safetensors safetensors,hf; do
+	rm -rf "$scratch/view" "$scratch/got"
+	"$OPTIMFS" cp -r "$ck" ".optimfs/view/$view,dtype=bf16" "$scratch/view"
+	"$OPTIMFS" cp -r "$scratch/view" . "$scratch/got"
+	ok "$view,dtype=bf16" python3 "$scratch/bf16.py" "$scratch/want" \
+	    "$scratch/got"
+done
+ok "a step is no number to round" cmp \
+    "$scratch/want/optim/state/norm.weight/step" \
+    "$scratch/got/optim/state/norm.weight/step"
+
+# Up and down again is where it began; what is no float stays.
+"$OPTIMFS" cp -r "$scratch/view" .optimfs/view/dcp@2,dtype=f32 "$scratch/up"
+"$OPTIMFS" cp -r "$scratch/up" .optimfs/view/torch,dtype=bf16 "$scratch/down"
+status "bfloat16 to float32 and back" 0 "$OPTIMFS" diff "$scratch/view" \
+    "$scratch/down"
+dtypes=$data/dcp_dtypes/ckpt
+for case in 8:dcp@3,dtype=f16 3:torch,dtype=f32; do
+	view=${case#*:}
+	rm -rf "$scratch/view"
+	"$OPTIMFS" cp -r "$dtypes" ".optimfs/view/$view" "$scratch/view"
+	"$OPTIMFS" diff "$dtypes" "$scratch/view" >"$scratch/differ"
+	is "of all types, $view changes the floats" "$(grep -c . \
+	    "$scratch/differ")" "${case%%:*}"
+	is "alone" "$(grep -vcE 'float(16|32|64).* float(16|32|64)' \
+	    "$scratch/differ")" 0
+done
+
+status "checksums are those of what is there" 0 "$OPTIMFS" reshard \
+    --to dcp@5,dtype=f16 "$ck" "$scratch/sums"
+status "in all of it" 0 "$OPTIMFS" fsck --data "$scratch/sums"
+like "without a warning" "$(cat "$scratch/out")" '*0 errors, 0 warnings*'
+for name in dcp@1,dtype= dcp@1,dtype=int8 dcp@1,dtype=bf17 torch,dtype; do
+	status "$name is none" 2 "$OPTIMFS" ls "$ck" ".optimfs/view/$name"
+done
+
+mnt=$(point mnt)
+if "$OPTIMFS" mount "$ck" "$mnt" 2>"$scratch/err"; then
+	for view in dcp@1,dtype=bf16 torch,crc,dtype=f16; do
+		ok "$view in odd pieces" python3 - "$mnt/.optimfs/view/$view" \
+		    <<'EOF'
+import os, random, sys
+random.seed(1)
+for name in sorted(os.listdir(sys.argv[1])):
+    path = os.path.join(sys.argv[1], name)
+    size = os.stat(path).st_size
+    whole = open(path, "rb").read()
+    assert len(whole) == size
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    for k in range(500):
+        at, n = random.randrange(size), random.choice((1, 2, 3, 511, 4097))
+        assert os.pread(fd, n, at) == whole[at:at + n], (name, at, n)
+    os.close(fd)
+EOF
+	done
+	"$OPTIMFS" umount "$mnt"
+else
+	skip 2 "no mounts here: $(head -1 "$scratch/err")"
+fi
+
+# PyTorch's own rounding.
+for python in python3 /usr/bin/python3 ''; do
+	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
+	    break
+done
+cat >"$scratch/make.py" <<'EOF'
+import numpy, sys, torch
+r = numpy.random.RandomState(7)
+half = numpy.arange(65536, dtype=numpy.uint16).view(numpy.int16)
+single = r.randint(-2**31, 2**31, 200000, dtype=numpy.int64).astype(numpy.int32)
+double = numpy.concatenate([
+    r.randint(-2**63, 2**63 - 1, 100000, dtype=numpy.int64),
+    (r.randn(100000) * 10.0 ** r.randint(-50, 50, 100000)).view(numpy.int64)])
+torch.save({
+    "f16": torch.from_numpy(half.copy()).view(torch.float16),
+    "bf16": torch.from_numpy(half).view(torch.bfloat16),
+    "f32": torch.from_numpy(single).view(torch.float32),
+    "f64": torch.from_numpy(double).view(torch.float64),
+    "near": torch.from_numpy(r.randn(300000).astype(numpy.float32)),
+}, sys.argv[1])
+EOF
+# A NaN as bfloat16 is 0x7fc0 or 0xffff, as it lies in PyTorch's vectors.
+cat >"$scratch/same.py" <<'EOF'
+import sys, torch
+dtype = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+old, new = torch.load(sys.argv[1]), torch.load(sys.argv[2])
+to = dtype[sys.argv[3]]
+for key, t in old.items():
+    want, got = t.to(to), new[key]
+    assert got.dtype == to and got.shape == want.shape, key
+    assert torch.equal(torch.isnan(want), torch.isnan(got)), key
+    if to == torch.bfloat16 and t.dtype != to:
+        want, got = want[~torch.isnan(want)], got[~torch.isnan(got)]
+    bits = torch.int32 if to == torch.float32 else torch.int16
+    assert torch.equal(want.view(bits), got.view(bits)), key
+EOF
+if [ -n "$python" ]; then
+	"$python" "$scratch/make.py" "$scratch/all.pt"
+	for to in bf16 f16 f32; do
+		rm -rf "$scratch/view"
+		"$OPTIMFS" cp -r "$scratch/all.pt" \
+		    .optimfs/view/torch,dtype=$to "$scratch/view"
+		ok "PyTorch's .to() gives the same bits: $to" "$python" \
+		    "$scratch/same.py" "$scratch/all.pt" \
+		    "$scratch"/view/*.pt $to
+	done
+else
+	skip 3 "no PyTorch here"
+fi
+
+done_testing
