@@ -126,6 +126,7 @@ struct optimfs {
 	struct ofs_tree tree;
 	struct ofs_transport *transport;
 	struct ofs_locator *locator;
+	struct ofs_edit *edit; /* edit.h; NULL: read-only */
 
 	char *source; /* as it was given */
 	struct optimfs_options options;

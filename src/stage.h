@@ -1,0 +1,108 @@
+/* stage.h - the directory that what is not committed lies in */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_STAGE_H
+#define OFS_STAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+/* Beside the checkpoint PARENT/NAME lies PARENT/.NAME.optimfs/:
+ *
+ *     lock         who may write the checkpoint: host, boot, pid, random id, time
+ *     journal      what was done, in order: see below
+ *     data/<id>    bytes of one file each, sparse, at the places they have in it
+ *     new/         what a commit prepares, or the skeleton that mkfs made
+ *
+ * With upper=DIR journal, data and new lie in DIR/.NAME.optimfs/ instead; the
+ * lock is always beside the checkpoint.
+ *
+ * A stage knows no tensors. The journal is a log of records whose meaning is
+ * the caller's: replaying them in order makes again what was there. Each has a
+ * length and a checksum that includes the one before, so that a torn end is
+ * found and nothing behind it is believed. A stage may be used from any thread;
+ * records are written in the order of the calls. */
+struct ofs_stage;
+
+struct ofs_stage_config {
+	const char *source; /* the checkpoint's directory or file */
+	const char *upper;  /* NULL: beside it */
+	/* What is there of a mount that died: refuse to open (EBUSY, OFS811),
+	 * give it to replay, or throw it away. */
+	enum ofs_recover {
+		OFS_RECOVER_NO,
+		OFS_RECOVER_YES,
+		OFS_RECOVER_DISCARD,
+	} recover;
+	/* Nothing will be committed, nobody else is kept out and nothing is
+	 * left behind: a directory of its own that goes when it is closed. */
+	bool scratch;
+};
+
+/* Take the lock, make what is missing. EBUSY (OFS259: another writer, by host
+ * and pid; OFS811), EACCES, EROFS, ENOSPC and other errors of the file system
+ * (OFS809). note gets words for the user where there is something to tell (a
+ * stale lock that was taken over, OFS804), else "". */
+struct ofs_stage *ofs_stage_open(const struct ofs_stage_config *config,
+    char note[256], struct optimfs_error *err);
+/* Let the lock go. With keep all that is in it stays for the next one to
+ * recover; else the directory is removed. */
+void ofs_stage_close(struct ofs_stage *st, bool keep);
+/* Is the directory still there, and the lock still ours? EIO (OFS807), ESTALE
+ * (OFS812: taken by another). */
+int ofs_stage_held(struct ofs_stage *st, struct optimfs_error *err);
+/* Where it is, for messages; good until it is closed. */
+const char *ofs_stage_path(const struct ofs_stage *st);
+/* The directory that data and new lie in; the stage's own. */
+int ofs_stage_dir(const struct ofs_stage *st);
+
+/* A record: a type of the caller's, numbers and two strings, the second of
+ * any bytes. */
+struct ofs_record {
+	uint8_t type; /* not 0 */
+	uint64_t num[4];
+	const char *a;
+	const void *b;
+	size_t nb;
+};
+
+/* Append; it is safe from the death of this process when this returns, and
+ * from that of the machine after ofs_stage_sync. A failed one leaves the
+ * journal as it was: ENOSPC, EDQUOT, EIO. */
+int ofs_stage_append(struct ofs_stage *st, const struct ofs_record *r,
+    struct optimfs_error *err);
+/* fsync of the journal. Once it failed it fails for ever (K7). */
+int ofs_stage_sync(struct ofs_stage *st, struct optimfs_error *err);
+
+/* What replay found. */
+struct ofs_replay {
+	uint64_t records;
+	uint64_t dropped; /* bytes behind the last good record, now cut off */
+	bool rebooted;    /* written under another boot: what was not synced may
+			* be lost */
+};
+/* Call each for the records that were there when the stage was opened, in
+ * order; what they point to is good during the call. A failure of each ends it,
+ * and is returned. */
+typedef int ofs_replay_fn(void *ctx, const struct ofs_record *r,
+    struct optimfs_error *err);
+int ofs_stage_replay(struct ofs_stage *st, ofs_replay_fn *each, void *ctx,
+    struct ofs_replay *found, struct optimfs_error *err);
+/* Forget all records and files of data: what the stage is after a commit that
+ * was published, or an abort. new/ is left alone. Open descriptors stay good.
+ */
+int ofs_stage_reset(struct ofs_stage *st, struct optimfs_error *err);
+
+/* A file of data, new or there already: a descriptor for reading and writing
+ * that is the caller's. Ids are the caller's choice. */
+int ofs_stage_data(struct ofs_stage *st, uint64_t id,
+    struct optimfs_error *err);
+void ofs_stage_data_remove(struct ofs_stage *st, uint64_t id);
+
+/* Write n bytes at off, all of them. */
+int ofs_pwrite_all(int fd, const void *buf, uint64_t n, uint64_t off,
+    struct optimfs_error *err);
+
+#endif
