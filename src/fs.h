@@ -247,6 +247,18 @@ void ofs_texts_fini(struct optimfs *fs);
 struct ofs_blob *ofs_blob_of(struct ofs_buf *out, struct optimfs_error *err);
 void ofs_blob_unref(struct ofs_blob *blob);
 
+/* value_new.c */
+/* What text, all that a writer gave the file of an entry, makes of it: a value
+ * (doc, the caller's) or, of a tensor without dimensions, its element. Errors
+ * are those of ofs_value_edit (format/value_edit.h); an item is read to know
+ * of what kind it is. */
+struct ofs_entry_new {
+	struct ofs_pickle *doc;
+	uint8_t element[16];
+};
+int ofs_entry_new(struct optimfs *fs, uint32_t entry, const char *text,
+    size_t n, struct ofs_entry_new *out, struct optimfs_error *err);
+
 /* file.c */
 /* Fill buf as plan says and mend what must be mended. */
 int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,

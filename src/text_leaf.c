@@ -58,8 +58,7 @@ void ofs_leaf_bigint(const uint8_t *le, size_t n, struct ofs_buf *out)
 		ofs_buf_printf(out, "%09" PRIu32, nine[k]);
 }
 
-/* "f4", "<i8", "b1" of numpy.dtype(...); *swap when its bytes are turned. */
-static enum ofs_dtype numpy_type(const struct ofs_pickle *doc, uint32_t node,
+enum ofs_dtype ofs_leaf_numpy(const struct ofs_pickle *doc, uint32_t node,
     bool *swap)
 {
 	static const struct {
@@ -111,7 +110,7 @@ static enum ofs_leaf numpy_scalar(const struct ofs_pickle *doc, uint32_t node,
 	bool swap = false;
 	enum ofs_dtype t;
 
-	t = numpy_type(doc, ofs_pk_item(doc, args, 0), &swap);
+	t = ofs_leaf_numpy(doc, ofs_pk_item(doc, args, 0), &swap);
 	if (t == OFS_DTYPE_NONE || raw.len != ofs_dtype_size(t))
 		return OFS_LEAF_NONE;
 	for (size_t i = 0, unit = ofs_dtype_swap(t); i < raw.len; i++)

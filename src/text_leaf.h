@@ -3,7 +3,10 @@
 #ifndef OFS_TEXT_LEAF_H
 #define OFS_TEXT_LEAF_H
 
+#include <stdbool.h>
+
 #include "buf.h"
+#include "dtype.h"
 #include "format/pickle.h"
 
 enum ofs_leaf {
@@ -19,6 +22,11 @@ enum ofs_leaf {
  * unless that is NULL. */
 enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_buf *out);
+
+/* What a numpy.dtype ("f4", "<i8", "b1") is; *swap when its bytes are turned.
+ * OFS_DTYPE_NONE for any other node. */
+enum ofs_dtype ofs_leaf_numpy(const struct ofs_pickle *doc, uint32_t node,
+    bool *swap);
 
 /* n bytes of two's complement in decimal. */
 void ofs_leaf_bigint(const uint8_t *le, size_t n, struct ofs_buf *out);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "dtype.h"
+#include "format/render.h"
 #include "fs.h"
 #include "text.h"
 
@@ -259,40 +260,13 @@ static int rank_scalar_text(struct optimfs *fs, const struct ofs_tensor *t,
 	return 0;
 }
 
-/* A list of integer IDs, for which ids= gave names: a name a line. */
-static bool put_names(const struct ofs_catalog *cat,
-    const struct ofs_pickle *doc, uint32_t list, struct ofs_buf *out)
-{
-	uint32_t n = ofs_pk_len(doc, list);
-	int64_t id;
-
-	if (cat->ids == NULL || ofs_pk_kind(doc, list) != OFS_PK_LIST)
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-		if (!ofs_pk_int(doc, ofs_pk_item(doc, list, i), &id))
-			return false;
-	for (uint32_t i = 0; i < n; i++) {
-		struct ofs_str name = { NULL, 0 };
-
-		ofs_pk_int(doc, ofs_pk_item(doc, list, i), &id);
-		if (id >= 0 && id < cat->nids && cat->ids[id] != OFS_NONE)
-			name = ofs_catalog_string(cat, cat->ids[id]);
-		if (name.p == NULL)
-			ofs_buf_printf(out, "%" PRId64, id);
-		else
-			ofs_buf_put(out, name.p, name.len);
-		ofs_buf_putc(out, '\n');
-	}
-	return true;
-}
-
 static int value_text(struct optimfs *fs, uint32_t index,
     const struct ofs_pickle *doc, uint32_t node, struct ofs_buf *out,
     struct optimfs_error *err)
 {
 	bool params = is_params(fs, index);
 
-	if (params && put_names(fs->cat, doc, node, out))
+	if (params && ofs_render_names(fs->cat, doc, node, out))
 		return 0;
 	return ofs_text_value(doc, node, params, out, err);
 }

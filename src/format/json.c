@@ -263,6 +263,25 @@ static enum ofs_json_token number(struct ofs_json *j, struct optimfs_error *err)
 	return OFS_JSON_NUMBER;
 }
 
+/* What RFC 8259 lacks and Python writes. */
+static enum ofs_json_token odd_number(struct ofs_json *j)
+{
+	static const char *const odd[] = { "NaN", "Infinity", "-Infinity" };
+
+	for (size_t i = 0; j->floats && i < sizeof(odd) / sizeof(odd[0]); i++) {
+		size_t n = strlen(odd[i]);
+
+		if (ofs_cursor_left(&j->c) < n ||
+		    memcmp(j->c.p, odd[i], n) != 0)
+			continue;
+		j->str = (struct ofs_str){ (const char *)j->c.p, (uint32_t)n };
+		j->is_int = false;
+		ofs_cursor_take(&j->c, n);
+		return OFS_JSON_NUMBER;
+	}
+	return OFS_JSON_ERROR;
+}
+
 static enum ofs_json_token word(struct ofs_json *j, struct optimfs_error *err)
 {
 	static const struct {
@@ -322,6 +341,8 @@ static enum ofs_json_token value(struct ofs_json *j, struct optimfs_error *err)
 	if (c == '"') {
 		ofs_cursor_u8(&j->c);
 		token = string(j, OFS_JSON_STRING, err);
+	} else if (odd_number(j) == OFS_JSON_NUMBER) {
+		token = OFS_JSON_NUMBER;
 	} else if (c == '-' || (c >= '0' && c <= '9')) {
 		token = number(j, err);
 	} else {

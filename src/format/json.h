@@ -43,6 +43,7 @@ struct ofs_json {
 	bool is_int;     /* a NUMBER without fraction and exponent that fits */
 	int64_t integer; /* then this */
 	struct ofs_buf text;
+	bool floats;      /* NaN, Infinity and -Infinity are numbers too */
 	uint64_t objects; /* bit i: level i is an object */
 	uint8_t depth, state;
 };

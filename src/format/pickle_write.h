@@ -3,6 +3,7 @@
 #ifndef OFS_PICKLE_WRITE_H
 #define OFS_PICKLE_WRITE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -58,6 +59,10 @@ void ofs_pkw_op_put(struct ofs_pkw *w, enum ofs_pkw_op op);
 void ofs_pkw_get(struct ofs_pkw *w, uint32_t memo);
 void ofs_pkw_int(struct ofs_pkw *w, int64_t v);
 void ofs_pkw_float(struct ofs_pkw *w, double v);
+/* n bytes of two's complement, little-endian. */
+void ofs_pkw_long(struct ofs_pkw *w, const void *le, size_t n);
+/* bytes, or a bytearray. */
+void ofs_pkw_bytes(struct ofs_pkw *w, const void *p, size_t n, bool array);
 void ofs_pkw_str(struct ofs_pkw *w, const char *p, size_t n);
 /* A string or global that is written once and then taken from the memo. The
  * text is borrowed as long as w is used. */

@@ -131,11 +131,9 @@ static void put_latin1(struct ofs_pkw *w, struct ofs_str s)
 	ofs_buf_fini(&text);
 }
 
-static void put_bytes(struct graph *g, uint32_t node)
+void ofs_pkw_bytes(struct ofs_pkw *w, const void *p, size_t n, bool array)
 {
-	bool array = (pk_at(g->doc, node)->flags & PK_MUTABLE) != 0;
-	struct ofs_str s = ofs_pk_str(g->doc, node);
-	struct ofs_pkw *w = g->w;
+	struct ofs_str s = { p, (uint32_t)n };
 
 	if (array)
 		ofs_pkw_global(w, "__builtin__", "bytearray");
@@ -153,14 +151,14 @@ static void put_bytes(struct graph *g, uint32_t node)
 	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
 }
 
-static void put_bigint(struct graph *g, struct ofs_str s)
+void ofs_pkw_long(struct ofs_pkw *w, const void *le, size_t n)
 {
-	uint8_t n[4] = { (uint8_t)s.len, (uint8_t)(s.len >> 8),
-		(uint8_t)(s.len >> 16), (uint8_t)(s.len >> 24) };
+	uint8_t len[4] = { (uint8_t)n, (uint8_t)(n >> 8), (uint8_t)(n >> 16),
+		(uint8_t)(n >> 24) };
 
-	ofs_buf_putc(g->w->out, s.len < 256 ? 0x8a : 0x8b);
-	ofs_buf_put(g->w->out, n, s.len < 256 ? 1 : 4);
-	ofs_buf_put(g->w->out, s.p, s.len);
+	ofs_buf_putc(w->out, n < 256 ? 0x8a : 0x8b);
+	ofs_buf_put(w->out, len, n < 256 ? 1 : 4);
+	ofs_buf_put(w->out, le, n);
 }
 
 static int push(struct graph *g, uint32_t node)
@@ -283,7 +281,7 @@ static int enter(struct graph *g, uint32_t node)
 		ofs_pkw_int(g->w, v);
 		return 0;
 	case OFS_PK_BIGINT:
-		put_bigint(g, s);
+		ofs_pkw_long(g->w, s.p, s.len);
 		return 0;
 	case OFS_PK_FLOAT:
 		ofs_pkw_float(g->w, ofs_pk_float(g->doc, node));
@@ -292,7 +290,8 @@ static int enter(struct graph *g, uint32_t node)
 		ofs_pkw_str(g->w, s.p, s.len);
 		return learn(g, node);
 	case OFS_PK_BYTES:
-		put_bytes(g, node);
+		ofs_pkw_bytes(g->w, s.p, s.len,
+		    (pk_at(g->doc, node)->flags & PK_MUTABLE) != 0);
 		return learn(g, node);
 	case OFS_PK_GLOBAL:
 		return put_global(g, node);

@@ -5,6 +5,7 @@
 #include "format/render.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,8 +170,8 @@ const uint32_t *ofs_render_path(const struct ofs_catalog *cat,
 	return c + 1;
 }
 
-/* Is it the list of a group's parameters? */
-static bool is_params(const struct ofs_catalog *cat, const struct ofs_entry *e)
+bool ofs_render_is_params(const struct ofs_catalog *cat,
+    const struct ofs_entry *e)
 {
 	uint32_t n;
 	const uint32_t *c = ofs_catalog_components(cat, e->tree, &n);
@@ -196,13 +197,38 @@ static bool id_name(const struct ofs_catalog *cat, const struct ofs_pickle *doc,
 	return true;
 }
 
+bool ofs_render_names(const struct ofs_catalog *cat,
+    const struct ofs_pickle *doc, uint32_t list, struct ofs_buf *out)
+{
+	uint32_t n = ofs_pk_len(doc, list);
+	int64_t id;
+
+	if (cat->ids == NULL || ofs_pk_kind(doc, list) != OFS_PK_LIST)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (!ofs_pk_int(doc, ofs_pk_item(doc, list, i), &id))
+			return false;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t item = ofs_pk_item(doc, list, i);
+		struct ofs_str name;
+
+		ofs_pk_int(doc, item, &id);
+		if (id_name(cat, doc, item, &name))
+			ofs_buf_put(out, name.p, name.len);
+		else
+			ofs_buf_printf(out, "%" PRId64, id);
+		ofs_buf_putc(out, '\n');
+	}
+	return true;
+}
+
 int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
     const struct ofs_entry *e, const struct ofs_pickle *doc, uint32_t node,
     struct optimfs_error *err)
 {
 	uint32_t n = ofs_pk_len(doc, node);
 
-	if (cat->ids == NULL || !is_params(cat, e) ||
+	if (cat->ids == NULL || !ofs_render_is_params(cat, e) ||
 	    ofs_pk_kind(doc, node) != OFS_PK_LIST)
 		return ofs_pkw_node(w, doc, node, err);
 	ofs_pkw_op_put(w, OFS_PKW_LIST);

@@ -9,6 +9,7 @@
 
 #include "optimfs/error.h"
 
+#include "buf.h"
 #include "catalog.h"
 #include "composition.h"
 
@@ -114,6 +115,13 @@ void ofs_render_release(const struct ofs_entry *e,
  * before what is neither optimizer nor model. */
 const uint32_t *ofs_render_path(const struct ofs_catalog *cat,
     const struct ofs_entry *e, uint32_t *n);
+/* Is it the list of a group's parameters? */
+bool ofs_render_is_params(const struct ofs_catalog *cat,
+    const struct ofs_entry *e);
+/* A list of integer IDs, for which ids= gave names, as a name a line; false
+ * when it is something else. */
+bool ofs_render_names(const struct ofs_catalog *cat,
+    const struct ofs_pickle *doc, uint32_t list, struct ofs_buf *out);
 /* Pickle the value as the tree shows it: lists of IDs by the names they have
  * there. */
 struct ofs_pkw;
