@@ -92,6 +92,19 @@ int ofs_composition_box(struct ofs_composition *c,
 	return add_piece(c, &piece, err);
 }
 
+int ofs_composition_elements(struct ofs_composition *c,
+    const struct ofs_catalog *cat, uint32_t tensor, uint64_t first,
+    uint64_t count, struct optimfs_error *err)
+{
+	struct ofs_piece piece = { .kind = OFS_PIECE_BOX };
+
+	piece.tensor = tensor;
+	piece.first = first;
+	piece.dtype = (uint8_t)ofs_cast_type(&cat->tensors[tensor], c->cast);
+	piece.len = count * ofs_dtype_size(piece.dtype);
+	return add_piece(c, &piece, err);
+}
+
 int ofs_composition_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
     struct optimfs_error *err)
 {
@@ -139,8 +152,8 @@ static int plan_piece(const struct ofs_piece *piece,
 	assert(piece->dtype == t->dtype);
 	item = ofs_dtype_size(t->dtype);
 	assert(from % item == 0 && to % item == 0);
-	return ofs_plan_box(cat, t, piece->box, from / item, (to - from) / item,
-	    dst, place, ctx, plan, err);
+	return ofs_plan_box(cat, t, piece->box, piece->first + from / item,
+	    (to - from) / item, dst, place, ctx, plan, err);
 }
 
 int ofs_composition_plan(const struct ofs_composition *c,

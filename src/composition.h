@@ -25,6 +25,7 @@ struct ofs_piece {
 			/* offsets then sizes in the tensor's grid, 2 *
 			 * grid_ndim numbers; NULL for the whole tensor */
 			const uint64_t *box;
+			uint64_t first; /* element of the box */
 		};
 		struct {
 			uint64_t from, n;
@@ -50,6 +51,10 @@ int ofs_composition_bytes(struct ofs_composition *c, const void *p, uint64_t n,
 int ofs_composition_box(struct ofs_composition *c,
     const struct ofs_catalog *cat, uint32_t tensor, const uint64_t *box,
     struct optimfs_error *err);
+/* count elements of the whole tensor from first on, in C order; inside it. */
+int ofs_composition_elements(struct ofs_composition *c,
+    const struct ofs_catalog *cat, uint32_t tensor, uint64_t first,
+    uint64_t count, struct optimfs_error *err);
 
 /* The CRC-32, little-endian, of n bytes that begin at from in the file, which
  * is whoever opened it who knows them: a plan leaves zeros there. */

@@ -151,7 +151,7 @@ static int read_rounded(struct optimfs_file *file, const struct ofs_piece *p,
 	struct optimfs *fs = file->fs;
 	const struct ofs_tensor *t = &fs->cat->tensors[p->tensor];
 	size_t in = ofs_dtype_size(t->dtype), out = ofs_dtype_size(p->dtype);
-	uint64_t at = (off - p->off) / out, n = len / out, k;
+	uint64_t at = p->first + (off - p->off) / out, n = len / out, k;
 	uint64_t most = n < BOUNCE / in ? n : BOUNCE / in;
 	void *bounce = malloc(most * in);
 	int ret = 0;

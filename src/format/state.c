@@ -215,28 +215,23 @@ struct pickler {
 	const struct ofs_render *from;
 	const struct ofs_layout *to;
 	struct ofs_pkw w;
-	struct ofs_state_tensors *tensors;
+	struct ofs_torch_new *a;
 	struct optimfs_error *err;
 };
 
 static int put_tensor(struct pickler *p, const struct ofs_entry *e)
 {
 	const struct ofs_tensor *t = &p->s->cat->tensors[e->ref];
-	struct ofs_state_tensors *v = p->tensors;
+	struct ofs_torch_part whole = { .tensor = e->ref };
+	uint64_t storage = p->a->nstorages;
 
 	if (ofs_render_sound(p->s->cat, e, p->err) == -1)
 		return -1;
-	if (v->n == v->cap) {
-		size_t cap = v->cap == 0 ? 64 : v->cap * 2;
-		uint32_t *grown = reallocarray(v->v, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(p->err, ENOMEM, "tensors");
-		v->v = grown;
-		v->cap = cap;
-	}
-	v->v[v->n] = e->ref;
-	return ofs_pkw_tensor(&p->w, ofs_render_dtype(p->to, t), v->n++,
+	whole.count = ofs_tensor_numel(p->s->cat, t);
+	if (ofs_torch_new_storage(p->a, p->err) == -1 ||
+	    ofs_torch_new_part(p->a, p->s->cat, &whole, p->err) == -1)
+		return -1;
+	return ofs_pkw_tensor(&p->w, ofs_render_dtype(p->to, t), storage,
 	    ofs_tensor_shape(p->s->cat, t), t->ndim, p->err);
 }
 
@@ -321,15 +316,15 @@ static int put_all(struct pickler *p)
 }
 
 int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
-    const struct ofs_layout *to, struct ofs_buf *out,
-    struct ofs_state_tensors *tensors, struct optimfs_error *err)
+    const struct ofs_layout *to, struct ofs_buf *out, struct ofs_torch_new *a,
+    struct optimfs_error *err)
 {
 	struct pickler p = {
 		.s = s,
 		.from = from,
 		.to = to,
 		.w = { .out = out },
-		.tensors = tensors,
+		.a = a,
 		.err = err,
 	};
 

@@ -6,6 +6,7 @@
 #include "buf.h"
 #include "format/pickle_write.h"
 #include "format/render.h"
+#include "format/torch_new.h"
 
 /* A dict, a list or a leaf. Children are linked in the order of entries. */
 struct ofs_state_node {
@@ -28,14 +29,10 @@ int ofs_state_build(struct ofs_state *s, const struct ofs_render *from,
     struct optimfs_error *err);
 void ofs_state_fini(struct ofs_state *s);
 
-/* Pickle all of it. Tensors are numbered as storages in the order they come,
- * and added to tensors (indexes of cat->tensors). */
-struct ofs_state_tensors {
-	uint32_t *v;
-	size_t n, cap;
-};
+/* Pickle all of it. Each tensor becomes a storage of a, in the order they
+ * come. */
 int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
-    const struct ofs_layout *to, struct ofs_buf *out,
-    struct ofs_state_tensors *tensors, struct optimfs_error *err);
+    const struct ofs_layout *to, struct ofs_buf *out, struct ofs_torch_new *a,
+    struct optimfs_error *err);
 
 #endif

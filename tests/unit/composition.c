@@ -80,6 +80,24 @@ static void put_whole(struct made *m)
 	expect_box(m, origin, m->l.shape);
 }
 
+/* Any run of elements in C order. */
+static void put_elements(struct made *m)
+{
+	uint64_t n = layout_numel(m->l.shape, m->l.ndim);
+	uint64_t first = random_below(&rng, n + 1);
+	uint64_t count = random_below(&rng, n - first + 1);
+	uint64_t size = count * m->s.item;
+
+	if (ofs_composition_elements(&m->c, m->s.cat, 0, first, count, NULL) ==
+	    -1)
+		bail_out("no elements");
+	m->want = realloc(m->want, m->size + size + 1);
+	if (m->want == NULL)
+		bail_out("out of memory");
+	memcpy(m->want + m->size, m->tensor + first * m->s.item, size);
+	m->size += size;
+}
+
 static void put_bytes(struct made *m)
 {
 	size_t n = random_below(&rng, 40);
@@ -106,12 +124,15 @@ static void make(struct made *m)
 	stored_init(&m->s, &m->l, m->tensor, true, &rng);
 	ofs_composition_init(&m->c);
 	for (uint64_t n = random_below(&rng, 8); n > 0; n--)
-		switch (random_below(&rng, 3)) {
+		switch (random_below(&rng, 4)) {
 		case 0:
 			put_bytes(m);
 			break;
 		case 1:
 			put_box(m);
+			break;
+		case 2:
+			put_elements(m);
 			break;
 		default:
 			put_whole(m);
