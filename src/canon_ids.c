@@ -5,16 +5,12 @@
 #include "canon_ids.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "buf.h"
 #include "canon_impl.h"
-
-#define MAX_IDS_FILE (64u << 20)
+#include "ids_file.h"
 
 static bool is_sound(const struct ofs_catalog *cat, const struct ofs_entry *e)
 {
@@ -131,6 +127,8 @@ static int choose_root(struct canon *c, struct optimfs_error *err)
 		c->ids_root = only;
 		return 0;
 	}
+	if (c->cat->ids_used)
+		return 0;
 	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
 		"OFS635 ids= is of no use: no optimizer here has integer "
 		"parameter IDs") == OFS_NONE)
@@ -138,47 +136,9 @@ static int choose_root(struct canon *c, struct optimfs_error *err)
 	return 0;
 }
 
-static int read_all(int fd, struct ofs_buf *b)
-{
-	uint8_t chunk[65536];
-	ssize_t n;
-
-	while ((n = read(fd, chunk, sizeof(chunk))) != 0) {
-		if (n == -1 && errno == EINTR)
-			continue;
-		if (n == -1)
-			return errno;
-		ofs_buf_put(b, chunk, (size_t)n);
-		if (b->bad)
-			return b->len + (size_t)n > b->limit ? EFBIG : ENOMEM;
-	}
-	return 0;
-}
-
-static int read_file(const char *path, struct ofs_buf *b,
-    struct optimfs_error *err)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC), code;
-
-	if (fd == -1)
-		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
-		    "OFS635 ids=%s: %m", path);
-	code = read_all(fd, b);
-	close(fd);
-	if (code == 0)
-		return 0;
-	if (code == ENOMEM)
-		return ofs_canon_no_memory(err);
-	errno = code;
-	return optimfs_fail(err, EINVAL, "OFS635 ids=%s: %m", path);
-}
-
 static int check_line(struct canon *c, const struct ofs_ids *ids,
     struct ofs_str line, struct optimfs_error *err)
 {
-	if (memchr(line.p, '\0', line.len) != NULL)
-		return optimfs_fail(err, EINVAL,
-		    "OFS635 %s: line %u is not text", ids->file, ids->line);
 	if (c->model.kind != MODEL_NONE && c->fqns.n > 0 &&
 	    !ofs_canon_set_has(&c->fqns, line))
 		return optimfs_fail(err, EINVAL,
@@ -189,32 +149,18 @@ static int check_line(struct canon *c, const struct ofs_ids *ids,
 	return 0;
 }
 
-static int add_line(struct canon *c, struct ofs_ids *ids, struct ofs_str line,
-    struct optimfs_error *err)
+static int add_line(struct canon *c, struct ofs_ids *ids,
+    const struct ofs_ids_line *l, struct optimfs_error *err)
 {
-	struct ofs_id *v;
+	struct canon_name name = { l->name, OFS_NONE };
 
-	if (line.len == 0) {
-		ids->blank = ids->n > 0;
-		return 0;
-	}
-	if (check_line(c, ids, line, err) == -1)
+	ids->line = l->line;
+	if (check_line(c, ids, l->name, err) == -1)
 		return -1;
-	if (ids->n == ids->cap) {
-		ids->cap = ids->cap == 0 ? 64 : ids->cap * 2;
-		v = reallocarray(ids->v, ids->cap, sizeof(*v));
-		if (v == NULL)
-			return ofs_canon_no_memory(err);
-		ids->v = v;
-	}
-	if (ids->blank)
-		ids->ngroups++;
-	ids->blank = false;
 	ids->v[ids->n] = (struct ofs_id){
-		.name = ofs_canon_listed(c, SCOPE_MODEL,
-		    (struct canon_name){ line, OFS_NONE }, NULL, err),
-		.line = ids->line,
-		.group = ids->ngroups,
+		.name = ofs_canon_listed(c, SCOPE_MODEL, name, NULL, err),
+		.line = l->line,
+		.group = l->group,
 	};
 	return ids->v[ids->n++].name == OFS_NONE ? -1 : 0;
 }
@@ -248,39 +194,31 @@ static int no_doubles(const struct ofs_ids *ids, struct optimfs_error *err)
 	return ret;
 }
 
-static int parse(struct canon *c, const struct ofs_buf *b, struct ofs_ids *ids,
-    struct optimfs_error *err)
+static int parse(struct canon *c, const struct ofs_ids_file *f,
+    struct ofs_ids *ids, struct optimfs_error *err)
 {
-	const char *p = (const char *)b->data, *end = p + b->len, *nl;
-	struct ofs_str line;
-
-	for (ids->line = 1; p < end; ids->line++, p = nl + 1) {
-		nl = memchr(p, '\n', (size_t)(end - p));
-		if (nl == NULL)
-			nl = end;
-		line = (struct ofs_str){ p, (uint32_t)(nl - p) };
-		if (line.len > 0 && line.p[line.len - 1] == '\r')
-			line.len--;
-		if (add_line(c, ids, line, err) == -1)
+	ids->v = malloc(f->n * sizeof(*ids->v) + 1);
+	if (ids->v == NULL)
+		return ofs_canon_no_memory(err);
+	for (uint32_t i = 0; i < f->n; i++)
+		if (add_line(c, ids, &f->v[i], err) == -1)
 			return -1;
-	}
-	if (ids->n > 0)
-		ids->ngroups++;
+	ids->line = f->end;
+	ids->ngroups = f->ngroups;
 	return no_doubles(ids, err);
 }
 
 static int from_file(struct canon *c, struct ofs_ids *ids,
     struct optimfs_error *err)
 {
-	struct ofs_buf b = { .limit = MAX_IDS_FILE };
-	int ret = read_file(c->opt->ids, &b, err);
+	struct ofs_ids_file f;
+	int ret;
 
-	if (ret == 0)
-		ret = parse(c, &b, ids, err);
-	ofs_buf_fini(&b);
-	if (ret == 0)
-		ret = ofs_canon_check_ids(c, ids, err);
-	return ret;
+	if (ofs_ids_file_read(&f, c->opt->ids, err) == -1)
+		return -1;
+	ret = parse(c, &f, ids, err);
+	ofs_ids_file_fini(&f);
+	return ret == 0 ? ofs_canon_check_ids(c, ids, err) : ret;
 }
 
 static int store(struct canon *c, const struct ofs_ids *ids,

@@ -12,10 +12,8 @@ struct ofs_ids {
 		uint32_t name; /* string; OFS_NONE: not known */
 		uint32_t line, group;
 	} * v;
-	uint32_t n, cap;
-	uint32_t ngroups;
-	uint32_t line; /* while it is read */
-	bool blank;    /* a blank line ended a group */
+	uint32_t n, ngroups;
+	uint32_t line; /* while it is read; then the one after the last */
 };
 
 /* canon_shapes.c: tensors that are shaped as their parameter. */

@@ -228,6 +228,7 @@ struct ofs_catalog {
 	 * without ids=. Lists of IDs (params) are shown by these names. */
 	uint32_t *ids;
 	uint32_t nids;
+	bool ids_used; /* the reader has named IDs by ids= itself */
 
 	struct ofs_catalog_build *build; /* hash tables; NULL once finished */
 };

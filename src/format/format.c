@@ -109,10 +109,11 @@ struct reading {
 	size_t known;              /* parts before this one can be read */
 };
 
+/* An option that does not fit is not the part's fault. */
 static bool may_skip(const struct ofs_part *part,
     const struct optimfs_error *why)
 {
-	return part->optional && why->code != ENOMEM;
+	return part->optional && why->code != ENOMEM && why->code != EINVAL;
 }
 
 static int try_alone(struct reading *r, size_t i, struct optimfs_error *err)
@@ -270,6 +271,21 @@ static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
 	return check_strict(cat, opt, err);
 }
 
+/* Files that the user names are there, whether or not anything asks for them:
+ * one that is not would leave out the part that does. */
+static int check_files(const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	if (opt->units != NULL && access(opt->units, R_OK) == -1)
+		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
+		    "OFS162 units=%s: %m", opt->units);
+	if (opt->ids != NULL && strcmp(opt->ids, "model") != 0 &&
+	    access(opt->ids, R_OK) == -1)
+		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
+		    "OFS635 ids=%s: %m", opt->ids);
+	return 0;
+}
+
 struct ofs_catalog *ofs_read_checkpoint(const char *path,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
@@ -281,7 +297,8 @@ struct ofs_catalog *ofs_read_checkpoint(const char *path,
 
 	if (opt == NULL)
 		opt = &defaults;
-	if (open_path(path, opt, &dir, &rel, err) == -1)
+	if (check_files(opt, err) == -1 ||
+	    open_path(path, opt, &dir, &rel, err) == -1)
 		return NULL;
 	drop_index_name(rel);
 	if (ofs_detect(&dir, rel, opt, &parts, err) == 0) {

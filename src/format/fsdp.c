@@ -11,6 +11,7 @@
 
 #include "canon.h"
 #include "format/fsdp_handles.h"
+#include "ids_file.h"
 
 static int no_memory(struct optimfs_error *err)
 {
@@ -20,14 +21,19 @@ static int no_memory(struct optimfs_error *err)
 
 /* Names. */
 
+static int compare(const void *va, const void *vb)
+{
+	const struct ofs_str *a = va, *b = vb;
+	int c = memcmp(a->p, b->p, a->len < b->len ? a->len : b->len);
+
+	return c != 0 ? c : (a->len > b->len) - (a->len < b->len);
+}
+
 static int compare_names(const void *va, const void *vb)
 {
 	const struct ofs_fsdp_name *a = va, *b = vb;
-	uint32_t n = a->fqn.len < b->fqn.len ? a->fqn.len : b->fqn.len;
-	int c = memcmp(a->fqn.p, b->fqn.p, n);
 
-	return c != 0 ? c
-		      : (a->fqn.len > b->fqn.len) - (a->fqn.len < b->fqn.len);
+	return compare(&a->fqn, &b->fqn);
 }
 
 struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
@@ -40,6 +46,13 @@ struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
 	found = bsearch(&key, f->name, f->nnames, sizeof(key), compare_names);
 	return found == NULL ? (struct ofs_order_name){ OFS_NONE, 0 }
 			     : found->at;
+}
+
+bool ofs_fsdp_knows(const struct ofs_fsdp *f, struct ofs_str fqn)
+{
+	return f->order != NULL &&
+	    bsearch(&fqn, f->order, f->units->norder, sizeof(fqn), compare) !=
+	    NULL;
 }
 
 uint32_t ofs_fsdp_clean(struct ofs_fsdp *f, struct ofs_str s,
@@ -72,6 +85,13 @@ static int collect_names(struct ofs_fsdp *f, struct optimfs_error *err)
 				f->units->unit[u].param[i].fqn, { u, i }
 			};
 	qsort(f->name, f->nnames, sizeof(*f->name), compare_names);
+	if (f->units->norder == 0)
+		return 0;
+	f->order = calloc(f->units->norder, sizeof(*f->order));
+	if (f->order == NULL)
+		return no_memory(err);
+	memcpy(f->order, f->units->order, f->units->norder * sizeof(*f->order));
+	qsort(f->order, f->units->norder, sizeof(*f->order), compare);
 	return 0;
 }
 
@@ -95,26 +115,39 @@ int ofs_fsdp_begin(struct ofs_pieces *x, struct ofs_fsdp *f,
 	    f->units->unit[at.unit].numel[at.param], err);
 }
 
+static int find_units(struct ofs_fsdp *f, struct ofs_units *units,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	int ret = opt != NULL && opt->units != NULL
+	    ? ofs_units_read(units, opt->units, err)
+	    : ofs_handles_units(units, f->set, err);
+
+	if (ret == 0)
+		f->units = units;
+	return ret == -1 ? -1 : 0;
+}
+
+static int read_ids(struct ofs_fsdp *f, struct ofs_ids_file *ids,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	if (f->units == NULL || opt == NULL || opt->ids == NULL ||
+	    strcmp(opt->ids, "model") == 0)
+		return 0;
+	f->ids = ids;
+	return ofs_ids_file_read(ids, opt->ids, err);
+}
+
 int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
 	struct ofs_fsdp f = { .set = set };
+	struct ofs_ids_file ids = { 0 };
 	struct ofs_units units = { 0 };
-	int ret = 0;
+	int ret = find_units(&f, &units, opt, err);
 
-	if (opt != NULL && opt->units != NULL) {
-		if (ofs_units_read(&units, opt->units, err) == -1)
-			return -1;
-		f.units = &units;
-	} else {
-		int none = ofs_handles_units(&units, set, err);
-
-		if (none == -1)
-			return -1;
-		if (none == 0)
-			f.units = &units;
-	}
-	if (f.units != NULL)
+	if (ret == 0)
+		ret = read_ids(&f, &ids, opt, err);
+	if (ret == 0 && f.units != NULL)
 		ret = collect_names(&f, err);
 	if (ret == 0 && f.units != NULL)
 		ret = ofs_handles_model(&f, err);
@@ -123,6 +156,8 @@ int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
 	if (ret == 0)
 		ret = ofs_fsdp_optims(&f, err);
 	free(f.name);
+	free(f.order);
+	ofs_ids_file_fini(&ids);
 	ofs_units_fini(&units);
 	return ret;
 }

@@ -13,6 +13,8 @@
 #include "format/unit_order.h"
 #include "format/units.h"
 
+struct ofs_ids_file;
+
 struct ofs_fsdp {
 	struct ofs_ranks *set;
 	const struct ofs_units *units; /* NULL: there is no units= */
@@ -22,7 +24,10 @@ struct ofs_fsdp {
 		struct ofs_order_name at;
 	} * name;
 	uint32_t nnames;
-	uint32_t group_cap, leaf_cap; /* of set, once some were added */
+	/* All parameters of the model, where the units file lists them. */
+	struct ofs_str *order;          /* sorted */
+	const struct ofs_ids_file *ids; /* that ids= names; NULL */
+	uint32_t group_cap, leaf_cap;   /* of set, once some were added */
 };
 
 static inline const struct ofs_unit_param *ofs_fsdp_param(const struct ofs_fsdp
@@ -34,6 +39,8 @@ static inline const struct ofs_unit_param *ofs_fsdp_param(const struct ofs_fsdp
 /* The parameter with this name, which has no wrappers in it; unit OFS_NONE. */
 struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
     struct ofs_str fqn);
+/* Does the units file list it among the model's parameters? */
+bool ofs_fsdp_knows(const struct ofs_fsdp *f, struct ofs_str fqn);
 /* s without wrappers, as a string of the catalog; OFS_NONE: failed. */
 uint32_t ofs_fsdp_clean(struct ofs_fsdp *f, struct ofs_str s,
     struct optimfs_error *err);

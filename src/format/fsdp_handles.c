@@ -277,6 +277,9 @@ static int read_units(struct ofs_units *u, const char *rel,
 	if (ret == 0)
 		ret = ofs_units_parse(u, rel, w.b.data, (uint32_t)w.b.len, err);
 	ofs_buf_fini(&w.b);
+	/* no option is at fault here */
+	if (ret == -1 && err != NULL && err->code == EINVAL)
+		err->code = EUCLEAN;
 	if (ret == -1)
 		optimfs_fail_in(err, "%s", rel);
 	return ret;

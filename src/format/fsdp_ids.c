@@ -23,7 +23,7 @@ static const struct ofs_ranks_group *telling(const struct ofs_fsdp_optim *o,
     uint32_t id)
 {
 	for (uint32_t i = o->first[id]; i < o->first[id + 1]; i++)
-		if (o->state[i].tensor)
+		if (o->state[i].tensor && !o->state[i].nested)
 			return &o->f->set->group[o->state[i].group];
 	return NULL;
 }
@@ -58,21 +58,12 @@ static uint8_t dims_of(const struct ofs_fsdp *f, struct ofs_order_name at)
 	return ofs_fsdp_param(f, at)->ndim >= 2 ? MATRICES : VECTORS;
 }
 
-/* Does each rank have what it must have of this parameter? */
-static bool fits_param(const void *ctx, uint32_t id, uint32_t unit,
-    uint32_t param)
+static bool has_slices(const struct ofs_fsdp_optim *o,
+    const struct ofs_ranks_group *g, struct ofs_order_name at)
 {
-	const struct ofs_fsdp_optim *o = ctx;
-	const struct ofs_ranks_group *g = telling(o, id);
 	const struct ofs_ranks *set = o->f->set;
-	struct ofs_order_name at = { unit, param };
-	uint32_t i;
+	uint32_t i = g->first;
 
-	if (g == NULL)
-		return !o->by_dims ||
-		    (o->dims[list_of(o, id)] | dims_of(o->f, at)) !=
-		    (MATRICES | VECTORS);
-	i = g->first;
 	for (uint32_t k = 0; k < set->nfiles; k++) {
 		struct ofs_flat_slice s;
 		struct ofs_torch_tensor t;
@@ -88,24 +79,19 @@ static bool fits_param(const void *ctx, uint32_t id, uint32_t unit,
 		if (!ofs_fsdp_shape(o->f, &set->leaf[i++], &t) ||
 		    (!ofs_fsdp_is_whole(o->f, at, &t) &&
 			(t.ndim != 1 || t.shape[0] != s.count || s.count == 0 ||
-			    o->f->units->unit[unit].whole)))
+			    o->f->units->unit[at.unit].whole)))
 			return false;
 	}
 	return true;
 }
 
-/* Does each rank have a shard of this unit, padding included? */
-static bool fits_unit(const void *ctx, uint32_t id, uint32_t none,
-    uint32_t unit)
+/* A shard of this unit on every rank, padding included. */
+static bool has_shards(const struct ofs_fsdp_optim *o,
+    const struct ofs_ranks_group *g, uint32_t unit)
 {
-	const struct ofs_fsdp_optim *o = ctx;
-	const struct ofs_ranks_group *g = telling(o, id);
 	const struct ofs_ranks *set = o->f->set;
 	uint32_t missing = set->nfiles;
 
-	(void)none;
-	if (g == NULL)
-		return true;
 	for (uint32_t k = 0; k < set->nfiles; k++)
 		missing -= set->file[k].surplus;
 	for (uint32_t i = g->first; i < g->first + g->n; i++) {
@@ -117,6 +103,39 @@ static bool fits_unit(const void *ctx, uint32_t id, uint32_t none,
 		missing -= !set->file[set->leaf[i].file].surplus;
 	}
 	return missing == 0;
+}
+
+bool ofs_fsdp_fits(const struct ofs_fsdp_optim *o,
+    const struct ofs_ranks_group *g, struct ofs_order_name at)
+{
+	return o->packed ? has_shards(o, g, at.unit) : has_slices(o, g, at);
+}
+
+bool ofs_fsdp_may_be(const struct ofs_fsdp_optim *o, uint32_t id,
+    struct ofs_order_name at)
+{
+	const struct ofs_ranks_group *g = telling(o, id);
+
+	if (g != NULL)
+		return has_slices(o, g, at);
+	return !o->by_dims ||
+	    (o->dims[list_of(o, id)] | dims_of(o->f, at)) !=
+	    (MATRICES | VECTORS);
+}
+
+static bool fits_param(const void *ctx, uint32_t id, uint32_t unit,
+    uint32_t param)
+{
+	return ofs_fsdp_may_be(ctx, id, (struct ofs_order_name){ unit, param });
+}
+
+static bool fits_unit(const void *ctx, uint32_t id, uint32_t none,
+    uint32_t unit)
+{
+	const struct ofs_ranks_group *g = telling(ctx, id);
+
+	(void)none;
+	return g == NULL || has_shards(ctx, g, unit);
 }
 
 /* Which ID is what. */
@@ -166,32 +185,6 @@ static bool match_units(struct ofs_fsdp_optim *o)
 	return true;
 }
 
-/* The optimizer's own names, from the units file. */
-static int match_ids(struct ofs_fsdp_optim *o, struct optimfs_error *err)
-{
-	const struct ofs_units *u = o->f->units;
-
-	if (u->nids != o->nids)
-		return optimfs_fail(err, EINVAL,
-		    "OFS164 units=%.100s: param_groups has %" PRIu32
-		    " names, the optimizer %" PRIu32 " parameters",
-		    u->file, u->nids, o->nids);
-	for (uint32_t id = 0; id < o->nids; id++) {
-		o->name[id] = ofs_fsdp_find(o->f, u->ids[id]);
-		if (o->name[id].unit == OFS_NONE)
-			return optimfs_fail(err, EINVAL,
-			    "OFS164 units=%.100s: param_groups has %.100s, "
-			    "which is in no unit",
-			    u->file, u->ids[id].p);
-		if (!fits_param(o, id, o->name[id].unit, o->name[id].param))
-			return optimfs_fail(err, EUCLEAN,
-			    "OFS164 the state of ID %" PRIu32
-			    " is not that of %.120s",
-			    id, u->ids[id].p);
-	}
-	return 0;
-}
-
 /* A list of all parameters in the model's order. */
 struct listed {
 	const struct ofs_fsdp_optim *o;
@@ -203,7 +196,7 @@ static bool fits_listed(const void *ctx, uint32_t id, uint32_t none, uint32_t i)
 	const struct listed *l = ctx;
 
 	(void)none;
-	return fits_param(l->o, id, l->at[i].unit, l->at[i].param);
+	return ofs_fsdp_may_be(l->o, id, l->at[i]);
 }
 
 static int match_listed(struct ofs_fsdp_optim *o,
@@ -419,7 +412,7 @@ static int match_all(struct ofs_fsdp_optim *o, struct ofs_order_name *best,
 		return optimfs_fail(err, why.code, "%s", why.text);
 	return optimfs_fail(err, EINVAL,
 	    "OFS164 parameter IDs: several parameters have the same slices; "
-	    "the units file needs param_groups (contrib/dump_units.py)");
+	    "the units file needs param_groups (contrib/dump_units.py), or give -o ids=FILE");
 }
 
 int ofs_fsdp_match(struct ofs_fsdp_optim *o, struct optimfs_error *err)
@@ -428,16 +421,16 @@ int ofs_fsdp_match(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	int ret;
 
 	o->name = calloc(o->nids + 1ull, sizeof(*o->name));
+	o->ignored = calloc(o->nids + 1ull, sizeof(*o->ignored));
 	o->dims = calloc(o->nlists + 1ull, sizeof(*o->dims));
-	if (best == NULL || o->name == NULL || o->dims == NULL)
+	if (best == NULL || o->name == NULL || o->ignored == NULL ||
+	    o->dims == NULL)
 		ret = no_memory(err);
-	else if (o->f->units->named)
-		ret = match_ids(o, err);
-	else if (match_units(o))
+	else if (!o->f->units->named && match_units(o))
 		ret = 0;
-	else if (o->f->units->nids > 0)
-		ret = match_ids(o, err);
 	else
+		ret = ofs_fsdp_match_names(o, err);
+	if (ret == 1)
 		ret = match_all(o, best, err);
 	free(best);
 	return ret;

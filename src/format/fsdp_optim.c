@@ -39,7 +39,7 @@ static bool number_of(struct ofs_str s, int64_t *v)
 	return s.len > 0 && s.len < 10;
 }
 
-/* Is it [parent..., word, number, any]? */
+/* Is it [parent..., word, number, any...]? */
 static bool is_below(const struct ofs_fsdp_optim *o,
     const struct ofs_ranks_group *g, const char *word, int64_t *number)
 {
@@ -47,7 +47,7 @@ static bool is_below(const struct ofs_fsdp_optim *o,
 	const uint32_t *part =
 	    ofs_catalog_components(o->f->set->cat, g->path, &n);
 
-	return n == o->nparent + 3 &&
+	return n >= o->nparent + 3 &&
 	    (o->nparent == 0 ||
 		memcmp(part, o->parent, o->nparent * sizeof(*part)) == 0) &&
 	    is_word(o->f, part[o->nparent], word) &&
@@ -62,7 +62,7 @@ static bool is_params(const struct ofs_fsdp_optim *o,
 	    ofs_catalog_components(o->f->set->cat, g->path, &n);
 	int64_t number;
 
-	return is_below(o, g, "param_groups", &number) &&
+	return is_below(o, g, "param_groups", &number) && n == o->nparent + 3 &&
 	    is_word(o->f, part[n - 1], "params");
 }
 
@@ -186,6 +186,15 @@ static bool is_tensor(const struct ofs_fsdp *f, const struct ofs_ranks_group *g)
 	    t.ndim > 0;
 }
 
+static bool is_nested(const struct ofs_fsdp_optim *o,
+    const struct ofs_ranks_group *g)
+{
+	uint32_t n;
+
+	ofs_catalog_components(o->f->set->cat, g->path, &n);
+	return n > o->nparent + 3;
+}
+
 static int by_id(const void *va, const void *vb)
 {
 	const struct ofs_fsdp_state *a = va, *b = vb;
@@ -231,8 +240,8 @@ static int find_states(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 				return -1;
 			continue;
 		}
-		o->state[o->nstates++] =
-		    (struct ofs_fsdp_state){ id, i, is_tensor(o->f, g) };
+		o->state[o->nstates++] = (struct ofs_fsdp_state){ id, i,
+			is_tensor(o->f, g), is_nested(o, g) };
 	}
 	qsort(o->state, o->nstates, sizeof(*o->state), by_id);
 	for (uint32_t i = 0, id = 0; id <= o->nids; id++) {
@@ -241,242 +250,6 @@ static int find_states(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 		o->first[id] = i;
 	}
 	o->first[o->nids + 1] = o->nstates;
-	return 0;
-}
-
-/* Entries. */
-
-static uint32_t path_of(struct ofs_fsdp_optim *o, struct ofs_str fqn,
-    uint32_t name, struct optimfs_error *err)
-{
-	struct ofs_catalog *cat = o->f->set->cat;
-	uint32_t *part = malloc((o->nparent + 3ull) * sizeof(*part));
-	uint32_t path = OFS_NONE, *end;
-
-	if (part == NULL) {
-		no_memory(err);
-		return OFS_NONE;
-	}
-	memcpy(part, o->parent, o->nparent * sizeof(*part));
-	end = part + o->nparent;
-	end[0] = ofs_catalog_str(cat, "state", 5, err);
-	end[1] = ofs_catalog_str(cat, fqn.p, fqn.len, err);
-	end[2] = name;
-	if (end[0] != OFS_NONE && end[1] != OFS_NONE)
-		path = ofs_catalog_path(cat, part, o->nparent + 3ull, err);
-	free(part);
-	return path;
-}
-
-static uint32_t last_component(const struct ofs_fsdp_optim *o,
-    const struct ofs_ranks_group *g)
-{
-	uint32_t n;
-	const uint32_t *part =
-	    ofs_catalog_components(o->f->set->cat, g->path, &n);
-
-	return part[n - 1];
-}
-
-/* A rank that holds elements of a parameter has every state of it. */
-static void check_present(struct ofs_fsdp_optim *o, struct ofs_pieces *x,
-    const struct ofs_ranks_group *g, struct ofs_order_name at)
-{
-	const struct ofs_ranks *set = o->f->set;
-	uint32_t i = g->first;
-
-	for (uint32_t k = 0; k < set->nfiles && x->why.code == 0; k++) {
-		bool has = i < g->first + g->n && set->leaf[i].file == k;
-		uint64_t want = o->packed
-		    ? o->f->units->unit[at.unit].flat.shard
-		    : ofs_fsdp_slice(o->f, &set->file[k], at).count;
-
-		i += has;
-		if (set->file[k].surplus || has == (want > 0))
-			continue;
-		optimfs_fail(&x->why, EUCLEAN,
-		    has ? "OFS165 rank %d has this state, but no elements of "
-			  "the parameter (%" PRIu64 ")"
-			: "OFS165 rank %d does not have this state of its "
-			  "%" PRIu64 " elements, other ranks have",
-		    set->file[k].rank, want);
-	}
-}
-
-static int add_leaf(struct ofs_fsdp_optim *o, struct ofs_pieces *x,
-    const struct ofs_ranks_leaf *leaf, struct ofs_order_name at,
-    struct optimfs_error *err)
-{
-	const struct ofs_ranks_file *file = &o->f->set->file[leaf->file];
-	struct ofs_flat_slice s = ofs_fsdp_slice(o->f, file, at);
-	uint64_t have = o->f->units->unit[at.unit].flat.shard;
-	struct ofs_torch_tensor t;
-
-	if (file->surplus)
-		return 0;
-	if (!o->packed) {
-		if (ofs_fsdp_shape(o->f, leaf, &t) &&
-		    ofs_fsdp_is_whole(o->f, at, &t))
-			return ofs_pieces_whole(x, leaf, err);
-		s.at = 0;
-		have = s.count;
-	}
-	return ofs_pieces_add(x, leaf, leaf->node, have, &s, err);
-}
-
-static int add_tensor(struct ofs_fsdp_optim *o, const struct ofs_ranks_group *g,
-    struct ofs_order_name at, struct optimfs_error *err)
-{
-	struct ofs_pieces x;
-	uint32_t path, ref;
-
-	if (ofs_fsdp_begin(&x, o->f, at, err) == -1)
-		return -1;
-	check_present(o, &x, g, at);
-	for (uint32_t i = g->first; i < g->first + g->n; i++)
-		if (add_leaf(o, &x, &o->f->set->leaf[i], at, err) == -1)
-			return -1;
-	path = path_of(o, ofs_fsdp_param(o->f, at)->fqn, last_component(o, g),
-	    err);
-	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, &ref, err);
-}
-
-/* The set gets a group like that one, at path, to be merged as all are: for
- * values, which every parameter of a unit has alike. */
-static int add_group(struct ofs_fsdp *f, const struct ofs_ranks_group *like,
-    uint32_t path, struct optimfs_error *err)
-{
-	struct ofs_ranks *set = f->set;
-	struct ofs_ranks_group g = *like;
-	struct ofs_ranks_leaf *leaf;
-
-	if (f->leaf_cap < set->nleaves + g.n) {
-		f->leaf_cap = 2 * (set->nleaves + g.n);
-		leaf = reallocarray(set->leaf, f->leaf_cap, sizeof(*leaf));
-		if (leaf == NULL)
-			return no_memory(err);
-		set->leaf = leaf;
-	}
-	if (f->group_cap <= set->ngroups) {
-		struct ofs_ranks_group *p;
-
-		f->group_cap = 2 * set->ngroups + 1;
-		p = reallocarray(set->group, f->group_cap, sizeof(*p));
-		if (p == NULL)
-			return no_memory(err);
-		set->group = p;
-	}
-	for (uint32_t i = 0; i < g.n; i++) {
-		set->leaf[set->nleaves + i] = set->leaf[g.first + i];
-		set->leaf[set->nleaves + i].path = path;
-	}
-	g.path = path;
-	g.first = set->nleaves;
-	g.taken = false;
-	g.partial = true;
-	set->nleaves += g.n;
-	set->group[set->ngroups++] = g;
-	return 0;
-}
-
-static int add_param(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
-    struct ofs_order_name at, struct optimfs_error *err)
-{
-	/* a copy: groups move while some are added */
-	struct ofs_ranks_group g = o->f->set->group[s->group];
-	uint32_t path;
-
-	if (s->tensor)
-		return add_tensor(o, &g, at, err);
-	path = path_of(o, ofs_fsdp_param(o->f, at)->fqn, last_component(o, &g),
-	    err);
-	return path == OFS_NONE ? -1 : add_group(o->f, &g, path, err);
-}
-
-static int add_state(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
-    struct optimfs_error *err)
-{
-	struct ofs_order_name at = o->name[s->id];
-	uint32_t n = o->packed ? o->f->units->unit[at.unit].flat.nparams : 1;
-
-	o->f->set->group[s->group].taken = true;
-	for (uint32_t i = 0; i < n; i++) {
-		if (o->packed)
-			at.param = i;
-		if (add_param(o, s, at, err) == -1)
-			return -1;
-	}
-	return 0;
-}
-
-/* A group's list of parameters, by name. */
-
-static void put_name(struct ofs_buf *b, struct ofs_str s)
-{
-	uint8_t head[5] = { 'X', (uint8_t)s.len, (uint8_t)(s.len >> 8),
-		(uint8_t)(s.len >> 16), (uint8_t)(s.len >> 24) };
-
-	ofs_buf_put(b, head, sizeof(head));
-	ofs_buf_put(b, s.p, s.len);
-}
-
-/* The integer that id is called by, below 2^31 as IDs are. */
-static void put_number(const struct ofs_fsdp_optim *o, struct ofs_buf *b,
-    uint32_t id)
-{
-	uint32_t i = 0, v;
-
-	while (o->number[i].id != id)
-		i++;
-	v = (uint32_t)o->number[i].value;
-	ofs_buf_put(b,
-	    (uint8_t[]){ 'J', (uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16),
-		(uint8_t)(v >> 24) },
-	    5);
-}
-
-static void put_id(const struct ofs_fsdp_optim *o, struct ofs_buf *b,
-    uint32_t id)
-{
-	struct ofs_order_name at = o->name[id];
-
-	if (at.unit == OFS_NONE)
-		put_number(o, b, id);
-	else if (!o->packed)
-		put_name(b, ofs_fsdp_param(o->f, at)->fqn);
-	else
-		for (; at.param < o->f->units->unit[at.unit].flat.nparams;
-		     at.param++)
-			put_name(b, ofs_fsdp_param(o->f, at)->fqn);
-}
-
-/* The list as FSDP.optim_state_dict has it: a pickle, as all values are. */
-static int add_names(struct ofs_fsdp_optim *o, uint32_t list, uint32_t first,
-    struct optimfs_error *err)
-{
-	struct ofs_ranks_group *g = &o->f->set->group[o->params[list]];
-	struct ofs_buf b = { 0 };
-
-	ofs_buf_put(&b, "\x80\x02](", 4);
-	for (uint32_t i = 0; i < o->size[list]; i++)
-		put_id(o, &b, first + i);
-	ofs_buf_put(&b, "e.", 2);
-	g->taken = true;
-	return ofs_ranks_value(o->f->set, g->path, &b, err);
-}
-
-static int add_all(struct ofs_fsdp_optim *o, struct optimfs_error *err)
-{
-	uint32_t first = 0;
-
-	for (uint32_t i = 0; i < o->nstates; i++)
-		if (add_state(o, &o->state[i], err) == -1)
-			return -1;
-	for (uint32_t i = 0; i < o->nlists; i++) {
-		if (add_names(o, i, first, err) == -1)
-			return -1;
-		first += o->size[i];
-	}
 	return 0;
 }
 
@@ -493,7 +266,7 @@ static bool looks_flat(const struct ofs_fsdp_optim *o)
 		    &o->f->set->group[o->state[i].group];
 		struct ofs_torch_tensor t;
 
-		if (!o->state[i].tensor)
+		if (!o->state[i].tensor || o->state[i].nested)
 			continue;
 		if (!ofs_fsdp_shape(o->f, ofs_fsdp_leaf(o->f, g), &t) ||
 		    t.ndim != 1)
@@ -554,7 +327,7 @@ static int read_optim(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	ret = ofs_fsdp_match(o, err);
 	if (ret == 0)
 		ret = note_missing(o->f, err);
-	return ret == 0 ? add_all(o, err) : ret;
+	return ret == 0 ? ofs_fsdp_states(o, err) : ret;
 }
 
 static int with_optim(struct ofs_fsdp *f, uint32_t path, uint32_t nparent,
@@ -578,6 +351,7 @@ static int with_optim(struct ofs_fsdp *f, uint32_t path, uint32_t nparent,
 	free(o.state);
 	free(o.first);
 	free(o.name);
+	free(o.ignored);
 	free(o.dims);
 	return ret;
 }

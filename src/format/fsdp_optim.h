@@ -1,4 +1,4 @@
-/* fsdp_optim.h - one raw optimizer; only fsdp_optim.c and fsdp_ids.c use it */
+/* fsdp_optim.h - one raw optimizer: what fsdp_*.c share of it */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FSDP_OPTIM_H
 #define OFS_FSDP_OPTIM_H
@@ -9,6 +9,7 @@
 struct ofs_fsdp_state {
 	uint32_t id, group;
 	bool tensor; /* of at least one dimension */
+	bool nested; /* below the name that the optimizer gave it */
 };
 
 /* One optimizer: a mapping with "state", by integer IDs, and "param_groups".
@@ -29,8 +30,10 @@ struct ofs_fsdp_optim {
 	uint32_t nstates;
 	uint32_t *first;             /* of each ID: its run of states */
 	struct ofs_order_name *name; /* of each ID */
-	bool packed;                 /* an ID is a unit, not a parameter */
-	uint8_t *dims;               /* what each list has, with by_dims */
+	/* of each ID: its name where it is in no unit; else p is NULL */
+	struct ofs_str *ignored;
+	bool packed;   /* an ID is a unit, not a parameter */
+	uint8_t *dims; /* what each list has, with by_dims */
 	bool by_dims;
 };
 
@@ -46,7 +49,22 @@ bool ofs_fsdp_shape(const struct ofs_fsdp *f, const struct ofs_ranks_leaf *leaf,
 /* Is t all of a parameter, as under NO_SHARD? */
 bool ofs_fsdp_is_whole(const struct ofs_fsdp *f, struct ofs_order_name at,
     const struct ofs_torch_tensor *t);
-/* Fill o->name and o->packed. EINVAL (OFS164): it cannot be told. */
+/* Is each rank's tensor of g, which is a state, what that rank must have of
+ * the parameter, or of its unit when o->packed? */
+bool ofs_fsdp_fits(const struct ofs_fsdp_optim *o,
+    const struct ofs_ranks_group *g, struct ofs_order_name at);
+
+/* fsdp_ids.c: fill o->name, o->ignored and o->packed. EINVAL (OFS164, OFS635):
+ * it cannot be told. */
 int ofs_fsdp_match(struct ofs_fsdp_optim *o, struct optimfs_error *err);
+/* fsdp_named.c: by names that somebody wrote down, in the units file or in that
+ * of ids=. 1: nobody did. */
+int ofs_fsdp_match_names(struct ofs_fsdp_optim *o, struct optimfs_error *err);
+/* fsdp_ids.c: does the state of id allow for that parameter? */
+bool ofs_fsdp_may_be(const struct ofs_fsdp_optim *o, uint32_t id,
+    struct ofs_order_name at);
+
+/* fsdp_state.c: add the entries of all that has a name now. */
+int ofs_fsdp_states(struct ofs_fsdp_optim *o, struct optimfs_error *err);
 
 #endif

@@ -55,7 +55,7 @@ static int too_many(struct search *s)
 	return optimfs_fail(s->err, EINVAL,
 	    "OFS164 parameter IDs: too many orders of the parameters are "
 	    "possible; the units file needs "
-	    "param_groups (contrib/dump_units.py)");
+	    "param_groups (contrib/dump_units.py), or give -o ids=FILE");
 }
 
 /* Names. */
@@ -409,7 +409,7 @@ static int set_up(struct search *s)
 		    "OFS164 parameter IDs: the optimizer has %" PRIu32
 		    " parameters, the units have %" PRIu32
 		    "; the units file needs "
-		    "param_groups (contrib/dump_units.py)",
+		    "param_groups (contrib/dump_units.py), or give -o ids=FILE",
 		    s->nids, s->nparams);
 	s->width = POSITIONS + s->levels + o->ngroups;
 	s->now = calloc(s->width, sizeof(*s->now));

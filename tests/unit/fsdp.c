@@ -29,7 +29,17 @@ enum defect {
 	STATE_SHORT,
 	LISTS_DIFFER,
 	DTYPE_DIFFERS,
-	ORPHAN
+	ORPHAN,
+	NESTED,  /* no defect; of every rank */
+	IGNORED, /* nor this: one more ID, of no unit */
+	UNKNOWN  /* the same, and the model has no such parameter */
+};
+
+/* How IDs get their names. */
+enum names {
+	BY_ORDER,  /* parameters of the units file */
+	BY_GROUPS, /* its param_groups */
+	BY_FILE    /* ids= */
 };
 
 struct model {
@@ -39,6 +49,7 @@ struct model {
 	uint32_t unit[MAX_PARAMS]; /* of each parameter */
 	uint32_t rows[MAX_PARAMS], columns[MAX_PARAMS];
 	char name[MAX_PARAMS][24];
+	uint32_t param[MAX_PARAMS]; /* of each ID, of use_orig_params */
 };
 
 /* What a rank holds of a parameter, or of a unit. */
@@ -67,11 +78,22 @@ static void make(struct model *m, uint32_t world)
 			uint32_t i = m->nparams++;
 
 			m->unit[i] = u;
+			m->param[i] = i;
 			m->rows[i] = 1 + below(20);
 			m->columns[i] = 1 + below(12);
 			snprintf(m->name[i], sizeof(m->name[i]), "m%u.p%u", u,
 			    i);
 		}
+}
+
+static void shuffle(struct model *m)
+{
+	for (uint32_t i = m->nparams; i > 1; i--) {
+		uint32_t k = below(i), old = m->param[k];
+
+		m->param[k] = m->param[i - 1];
+		m->param[i - 1] = old;
+	}
 }
 
 /* Lay the parameters of a unit out as FSDP does: owner[g] is the parameter of
@@ -100,7 +122,8 @@ static void hold(const struct model *m, uint32_t id, uint32_t rank,
 {
 	static float flat[8192];
 	static int owner[8192];
-	uint32_t unit = m->align > 0 ? m->unit[id] : id;
+	uint32_t param = m->param[id];
+	uint32_t unit = m->align > 0 ? m->unit[param] : id;
 	uint32_t n = flatten(m, unit, flat, owner), shard = n / m->world;
 
 	s->n = 0;
@@ -109,7 +132,7 @@ static void hold(const struct model *m, uint32_t id, uint32_t rank,
 		shard = n;
 	}
 	for (uint32_t g = rank * shard; g < (rank + 1) * shard; g++)
-		if (m->align == 0 || owner[g] == (int)id)
+		if (m->align == 0 || owner[g] == (int)param)
 			s->v[s->n++] = flat[g];
 }
 
@@ -124,8 +147,8 @@ static void put_state(struct ofs_buf *b, const struct model *m,
 
 	if (m->whole && m->align > 0) {
 		t.ndim = 2;
-		t.shape[0] = m->rows[id];
-		t.shape[1] = t.stride[0] = m->columns[id];
+		t.shape[0] = m->rows[m->param[id]];
+		t.shape[1] = t.stride[0] = m->columns[m->param[id]];
 		t.stride[1] = 1;
 	}
 	mk_int(b, id);
@@ -143,6 +166,22 @@ static void put_state(struct ofs_buf *b, const struct model *m,
 		mk_str(b, "exp_avg_sq");
 		mk_tensor(b, &t);
 	}
+	if (defect == NESTED) {
+		struct mk_tensor square = { .numel = total,
+			.ndim = 2,
+			.shape = { 2, 2 },
+			.stride = { 2, 1 } };
+
+		mk_str(b, "pre");
+		mk_ops(b, "}(");
+		mk_str(b, "L");
+		mk_tensor(b, &square);
+		mk_str(b, "slice");
+		mk_tensor(b, &t);
+		mk_str(b, "n");
+		mk_int(b, 5);
+		mk_ops(b, "u");
+	}
 	mk_ops(b, "u");
 }
 
@@ -154,7 +193,8 @@ static void write_rank(struct handmade *h, const struct model *m, uint32_t rank)
 	struct ofs_buf b = { 0 }, data = { 0 };
 	static struct slice s;
 	int64_t total = 0, at = 0;
-	enum defect defect = rank == 1 ? m->defect : SOUND;
+	enum defect defect =
+	    rank == 1 || m->defect == NESTED ? m->defect : SOUND;
 	char name[32];
 
 	for (uint32_t id = 0; id < nids; id++) {
@@ -172,6 +212,8 @@ static void write_rank(struct handmade *h, const struct model *m, uint32_t rank)
 			put_state(&b, m, defect, id, at, s.n, total);
 		at += s.n;
 	}
+	if (m->defect >= IGNORED)
+		put_state(&b, m, SOUND, nids++, 0, 4, total);
 	if (defect == ORPHAN)
 		put_state(&b, m, SOUND, 99, 0, 4, total);
 	mk_ops(&b, "u");
@@ -213,12 +255,33 @@ static void put_unit(struct ofs_buf *b, const struct model *m, uint32_t unit,
 	}
 }
 
-static void write_units(const struct model *m, const char *path, bool ids)
+static void write_file(const char *path, struct ofs_buf *b)
+{
+	FILE *f = fopen(path, "w");
+
+	if (f == NULL || b->bad || fwrite(b->data, 1, b->len, f) != b->len)
+		bail_out("%s cannot be written", path);
+	fclose(f);
+	ofs_buf_fini(b);
+}
+
+static void write_ids(const struct model *m, const char *path)
+{
+	struct ofs_buf b = { 0 };
+
+	for (uint32_t i = 0; i < m->nparams; i++)
+		ofs_buf_printf(&b, "%s%s\n",
+		    i % 2 == 0 ? "" : "_fsdp_wrapped_module.",
+		    m->name[m->param[i]]);
+	write_file(path, &b);
+}
+
+static void write_units(const struct model *m, const char *path,
+    enum names names)
 {
 	static float flat[8192];
 	static int owner[8192];
 	struct ofs_buf b = { 0 };
-	FILE *f = fopen(path, "w");
 
 	ofs_buf_puts(&b, "{\"units\":[");
 	for (uint32_t u = 0; u < m->nunits; u++) {
@@ -245,14 +308,19 @@ static void write_units(const struct model *m, const char *path, bool ids)
 			}
 		ofs_buf_puts(&b, "]}");
 	}
-	ofs_buf_printf(&b, "],\"%s\":[", ids ? "param_groups" : "parameters");
-	for (uint32_t i = 0; i < m->nparams; i++)
-		ofs_buf_printf(&b, "%s\"%s\"", i > 0 ? "," : "", m->name[i]);
-	ofs_buf_puts(&b, "]}");
-	if (f == NULL || b.bad || fwrite(b.data, 1, b.len, f) != b.len)
-		bail_out("%s cannot be written", path);
-	fclose(f);
-	ofs_buf_fini(&b);
+	ofs_buf_puts(&b, "]");
+	if (m->defect == IGNORED)
+		ofs_buf_puts(&b, ",\"parameters\":[\"extra.w\"]");
+	if (names != BY_FILE) {
+		ofs_buf_printf(&b, ",\"%s\":[",
+		    names == BY_GROUPS ? "param_groups" : "parameters");
+		for (uint32_t i = 0; i < m->nparams; i++)
+			ofs_buf_printf(&b, "%s\"%s\"", i > 0 ? "," : "",
+			    m->name[m->param[i]]);
+		ofs_buf_puts(&b, m->defect >= IGNORED ? ",\"extra.w\"]" : "]");
+	}
+	ofs_buf_puts(&b, "}");
+	write_file(path, &b);
 }
 
 /* Append the floats of a file to s; false when it is not there. */
@@ -318,6 +386,17 @@ static bool comes_back(const struct model *m, struct optimfs *fs)
 	return true;
 }
 
+static void temporary(char path[96])
+{
+	int fd;
+
+	snprintf(path, 96, "/tmp/optimfs-units-XXXXXX");
+	fd = mkstemp(path);
+	if (fd == -1)
+		bail_out("no temporary file");
+	close(fd);
+}
+
 /* copies: HYBRID_SHARD, as many groups of ranks that each have all. */
 static bool identity(uint32_t world, uint32_t copies, bool whole)
 {
@@ -326,31 +405,39 @@ static bool identity(uint32_t world, uint32_t copies, bool whole)
 	struct optimfs *fs;
 	struct handmade h;
 	struct model m;
-	char units[96] = "/tmp/optimfs-units-XXXXXX";
-	int fd = mkstemp(units);
+	enum names names = (enum names)below(3);
+	char units[96], ids[96];
 	bool good = false;
 
-	if (fd == -1)
-		bail_out("no temporary file");
-	close(fd);
+	temporary(units);
+	temporary(ids);
 	make(&m, world);
 	m.whole = whole;
+	/* units that are one ID each need no names */
+	if (m.align == 0 && names == BY_FILE)
+		names = BY_ORDER;
+	if (m.align > 0 && names != BY_ORDER)
+		shuffle(&m);
 	handmade_init(&h);
 	for (uint32_t r = 0; r < world * copies; r++)
 		write_rank(&h, &m, r);
-	write_units(&m, units, below(2) == 0);
+	write_units(&m, units, names);
+	write_ids(&m, ids);
 	o.units = units;
+	if (names == BY_FILE)
+		o.ids = ids;
 	fs = optimfs_open(h.dir, &o, &err);
 	if (fs == NULL)
 		diag("%s", err.text);
 	else
 		good = comes_back(&m, fs);
 	if (!good)
-		diag("world %u, align %u, %u units, %u parameters", world,
-		    m.align, m.nunits, m.nparams);
+		diag("world %u, align %u, %u units, %u parameters, names %d",
+		    world, m.align, m.nunits, m.nparams, (int)names);
 	optimfs_close(fs);
 	handmade_fini(&h);
 	unlink(units);
+	unlink(ids);
 	return good;
 }
 
@@ -366,19 +453,17 @@ static struct optimfs *open_small(struct handmade *h, enum defect defect,
 		.align = 4,
 		.rows = { 6, 5 },
 		.columns = { 4, 3 },
+		.param = { 0, 1 },
 		.name = { "a.weight", "b.weight" } };
-	char units[] = "/tmp/optimfs-units-XXXXXX";
+	char units[96];
 	struct optimfs_options o = { .units = with_units ? units : NULL };
 	struct optimfs *fs;
-	int fd = mkstemp(units);
 
-	if (fd == -1)
-		bail_out("no temporary file");
-	close(fd);
+	temporary(units);
 	handmade_init(h);
 	for (uint32_t r = 0; r < nfiles; r++)
 		write_rank(h, &m, r);
-	write_units(&m, units, false);
+	write_units(&m, units, defect >= IGNORED ? BY_GROUPS : BY_ORDER);
 	memset(err, 0, sizeof(*err));
 	fs = optimfs_open(h->dir, &o, err);
 	unlink(units);
@@ -474,6 +559,34 @@ static void wrong_state(void)
 	handmade_fini(&h);
 }
 
+static void of_other_kinds(void)
+{
+	struct optimfs_error err;
+	struct optimfs *fs;
+	struct handmade h;
+
+	fs = open_small(&h, NESTED, true, 4, &err);
+	ok(fs != NULL, "state within state: %s", err.text);
+	reads(fs, "optim/state/a.weight/pre/slice", 24);
+	reads(fs, "optim/state/b.weight/pre/slice", 15);
+	reads(fs, "optim/state/a.weight/pre/L", 4);
+	mentions(fs, "optim/state/b.weight/pre/n", "5");
+	optimfs_close(fs);
+	handmade_fini(&h);
+	fs = open_small(&h, IGNORED, true, 4, &err);
+	ok(fs != NULL, "a parameter of no unit: %s", err.text);
+	reads(fs, "optim/state/extra.w/exp_avg", 4);
+	mentions(fs, "optim/param_groups/0/params", "extra.w");
+	reads(fs, "optim/state/a.weight/exp_avg", 24);
+	optimfs_close(fs);
+	handmade_fini(&h);
+	fs = open_small(&h, UNKNOWN, true, 4, &err);
+	ok(fs == NULL, "a parameter that nobody knows");
+	is_error(err, EINVAL,
+	    "param_groups: ID 2 is extra.w, which is in no unit", "says which");
+	handmade_fini(&h);
+}
+
 static void not_all_there(void)
 {
 	struct optimfs_error err;
@@ -512,6 +625,7 @@ int main(void)
 	for (int k = 0; k < 12; k++)
 		ok(identity(2 + below(4), 1, true), "NO_SHARD");
 	wrong_state();
+	of_other_kinds();
 	not_all_there();
 	return done_testing();
 }

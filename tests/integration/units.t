@@ -1,0 +1,50 @@
+#!/bin/sh
+# units.t - FSDP1 rank files whose units file names no IDs, and ids=
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+
+data=$TOP_SRCDIR/tests/data/pytorch/fsdp1_local_orig_fullshard_w2
+ck=$data/ckpt
+ids=$scratch/ids
+
+# Names and bytes of everything that the optimizer has.
+tree() {
+	"$OPTIMFS" tar -o "units=$data/units.json$1" "$ck" optim | cksum
+}
+list() {
+	"$OPTIMFS" ls -R -o "units=$data/units.json,ids=$ids" "$ck" optim \
+	    2>"$scratch/said" >/dev/null
+}
+# refuses WHAT TEXT: with these ids= it is refused, saying TEXT.
+refuses() {
+	not_ok "$1" list
+	ok "and says where" grep -qF "$2" "$scratch/said"
+}
+
+not_ok "its units file lists no IDs" grep -q param_groups "$data/units.json"
+for i in 0 1 2; do
+	"$OPTIMFS" cat -o "units=$data/units.json" "$ck" \
+	    "optim/param_groups/$i/params" 2>/dev/null
+done >"$ids"
+n=$(wc -l <"$ids")
+ok "IDs have names all the same" [ "$n" -gt 3 ]
+ok "ids= with these names" list
+is "leads to the same tree" \
+    "$(tree ",ids=$ids")" "$(tree "")"
+is "and warns of nothing" \
+    "$("$OPTIMFS" cat -o "units=$data/units.json,ids=$ids" "$ck" \
+	.optimfs/warnings | grep -c OFS635)" 0
+
+cp "$ids" "$scratch/good"
+sed '$d' "$scratch/good" >"$ids"
+refuses "a name too few" "line $n: $((n - 1)) names, the optimizer has $n"
+{ cat "$scratch/good"; echo more; } >"$ids"
+refuses "a name too many" "line $((n + 1)): $((n + 1)) names"
+sed '2s/.*/no.such.name/' "$scratch/good" >"$ids"
+refuses "a name of nothing" "line 2: ID 1 is no.such.name, which is in no unit"
+{ sed -n 2,3p "$scratch/good"; sed -n 1p "$scratch/good"
+sed 1,3d "$scratch/good"; } >"$ids"
+refuses "another order" "but its state is not that one's"
+ids=/nonexistent
+refuses "no file" "OFS635 ids=/nonexistent"
+done_testing
