@@ -275,7 +275,8 @@ static int read_units(struct ofs_units *u, const char *rel,
 	if (ret == 0 && (w.b.bad || w.b.len > UINT32_MAX))
 		ret = no_memory(err);
 	if (ret == 0)
-		ret = ofs_units_parse(u, rel, w.b.data, (uint32_t)w.b.len, err);
+		ret = ofs_units_parse(u, "the handles", w.b.data,
+		    (uint32_t)w.b.len, err);
 	ofs_buf_fini(&w.b);
 	/* no option is at fault here */
 	if (ret == -1 && err != NULL && err->code == EINVAL)
@@ -409,7 +410,7 @@ static int read_beside(struct ofs_units *u, struct ofs_ranks *set,
 		return -1;
 	}
 	if (has_handles(source.doc)) {
-		ret = read_units(u, f->rel, source.doc, f->doc, f->rank,
+		ret = read_units(u, rel, source.doc, f->doc, f->rank,
 		    world_of(set), err);
 		if (ret == 0)
 			u->named = u->nids > 0;

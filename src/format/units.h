@@ -52,14 +52,15 @@ struct ofs_units {
 	bool named; /* ids are those of the very optimizer that is read */
 };
 
-/* Parse n bytes of text. What a unit records beyond names, shapes and world
+/* Parse n bytes of text; file is for later messages, those of this one do not
+ * name it. What a unit records beyond names, shapes and world
  * size is held against what these say. EINVAL (OFS162) for a file that is not
  * one of units, or leaves the layout open; EUCLEAN for one that contradicts
  * itself: OFS160 (sizes), OFS161 (padding), OFS163 (a name in two units). On
  * failure nothing is left to free. */
 int ofs_units_parse(struct ofs_units *u, const char *file, const void *text,
     uint32_t n, struct optimfs_error *err);
-/* The same for the file of that name. */
+/* The same for the file of that name, which messages name. */
 int ofs_units_read(struct ofs_units *u, const char *file,
     struct optimfs_error *err);
 void ofs_units_fini(struct ofs_units *u);
