@@ -98,6 +98,8 @@ static const struct {
 	{ "torch.distributed.device_mesh", "@" },
 	{ "torch.distributed._mesh_layout", "@" },
 	{ "torch.distributed.remote_device", "_remote_device" },
+	{ "torch.distributed.fsdp.flat_param", "_ShardParamInfo" },
+	{ "torch.distributed.fsdp._flat_param", "_ShardParamInfo" },
 	{ "olmo_core.distributed.checkpoint.filesystem", "_StorageInfo" },
 	{ "megatron.core.dist_checkpointing.strategies.torch",
 	    "MCoreMetadata MCoreSavePlan" },

@@ -345,7 +345,7 @@ int ofs_ranks_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	struct ofs_ranks set = { .cat = cat };
-	uint32_t notes = cat->nnotes;
+	uint32_t notes = cat->nnotes, tensors = cat->ntensors;
 	int ret = read_files(&set, part, err);
 
 	if (ret == 0)
@@ -356,6 +356,8 @@ int ofs_ranks_read(struct ofs_catalog *cat, const struct ofs_part *part,
 		ret = ofs_fsdp_claim(&set, opt, err);
 	if (ret == 0)
 		ret = ofs_ranks_merge(&set, err);
+	if (ret == 0)
+		ret = ofs_ranks_lost(&set, tensors, err);
 	if (ret == 0)
 		ret = ofs_ranks_end(&set, err);
 	ofs_ranks_fini(&set);

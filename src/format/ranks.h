@@ -116,9 +116,18 @@ int ofs_ranks_value(struct ofs_ranks *set, uint32_t path, struct ofs_buf *b,
     struct optimfs_error *err);
 
 /* The stages of reading, each in a file of its own. */
-/* ranks_world.c: which of the files belong together, and what is missing. The
- * leaves of the others go. */
+/* ranks_world.c: which of the files belong together. The leaves of the others
+ * go. */
 int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err);
+/* The n files that are left, in the order of their ranks; the caller's. NULL:
+ * no memory. */
+struct ofs_ranks_file **ofs_ranks_sorted(const struct ofs_ranks *set,
+    uint32_t *n);
+/* ranks_lost.c: note the ranks that have no file; after the merge, for where
+ * tensors, which begin there in the catalog, are whole without them that is no
+ * loss. */
+int ofs_ranks_lost(struct ofs_ranks *set, uint32_t tensors,
+    struct optimfs_error *err);
 /* ranks_merge.c: an entry for each group that is not taken; for one. */
 int ofs_ranks_merge(struct ofs_ranks *set, struct optimfs_error *err);
 int ofs_ranks_merge_one(struct ofs_ranks *set, struct ofs_ranks_group *g,

@@ -1,4 +1,4 @@
-/* ranks_world.c - which rank files belong together, and which are missing */
+/* ranks_world.c - which of the rank files belong together */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -8,9 +8,6 @@
 #include <string.h>
 
 #include "format/ranks.h"
-
-/* So many missing ranks are named one by one. */
-#define MAX_NAMED 1024
 
 static int no_memory(struct optimfs_error *err)
 {
@@ -94,8 +91,8 @@ static int by_rank(const void *va, const void *vb)
 	return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
-/* The files that are left, in the order of their ranks. */
-static struct ofs_ranks_file **sort_files(struct ofs_ranks *set, uint32_t *n)
+struct ofs_ranks_file **ofs_ranks_sorted(const struct ofs_ranks *set,
+    uint32_t *n)
 {
 	struct ofs_ranks_file **v = calloc((size_t)set->nfiles + 1, sizeof(*v));
 
@@ -106,38 +103,6 @@ static struct ofs_ranks_file **sort_files(struct ofs_ranks *set, uint32_t *n)
 	if (v != NULL)
 		qsort(v, *n, sizeof(struct ofs_ranks_file *), by_rank);
 	return v;
-}
-
-static int note_missing(struct ofs_ranks *set, int rank,
-    struct optimfs_error *err)
-{
-	if (ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO,
-		"OFS140 the file of rank %d of %d is missing (beside %.200s)",
-		rank, set->world, set->file[0].rel) == OFS_NONE)
-		return no_memory(err);
-	return 0;
-}
-
-static int find_missing(struct ofs_ranks *set, struct ofs_ranks_file **v,
-    uint32_t n, struct optimfs_error *err)
-{
-	uint32_t i = 0, lost = 0;
-
-	for (int rank = 0; rank < set->world && lost < MAX_NAMED; rank++) {
-		if (i < n && v[i]->rank == rank) {
-			i++;
-			continue;
-		}
-		lost++;
-		if (note_missing(set, rank, err) == -1)
-			return -1;
-	}
-	if ((uint32_t)set->world > n &&
-	    ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO,
-		"OFS180 %.200s: %" PRIu32 " of %d rank files are there",
-		set->file[0].rel, n, set->world) == OFS_NONE)
-		return no_memory(err);
-	return 0;
 }
 
 int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err)
@@ -153,7 +118,7 @@ int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err)
 	if (mark_surplus(set, first, err) == -1)
 		return -1;
 	drop_surplus(set);
-	v = sort_files(set, &n);
+	v = ofs_ranks_sorted(set, &n);
 	if (v == NULL)
 		return no_memory(err);
 	for (uint32_t i = 1; i < n && ret == 0; i++)
@@ -161,8 +126,6 @@ int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err)
 			ret = optimfs_fail(err, EUCLEAN,
 			    "OFS181 %s and %s are both of rank %d",
 			    v[i - 1]->rel, v[i]->rel, v[i]->rank);
-	if (ret == 0)
-		ret = find_missing(set, v, n, err);
 	free(v);
 	if (set->world > set->cat->world_size)
 		set->cat->world_size = set->world;

@@ -47,4 +47,35 @@ sed 1,3d "$scratch/good"; } >"$ids"
 refuses "another order" "but its state is not that one's"
 ids=/nonexistent
 refuses "no file" "OFS635 ids=/nonexistent"
+
+# OLMo's local checkpoints bring their units.
+copy() {
+	rm -rf "$scratch/olmo"
+	cp -r "$TOP_SRCDIR/tests/data/extra/olmo_local/$1" "$scratch/olmo"
+	chmod -R u+w "$scratch/olmo"
+}
+olmo() {
+	verb=$1
+	shift
+	"$OPTIMFS" "$verb" "$scratch/olmo" "$@"
+}
+without() {
+	rm "$scratch/olmo/model/rank$1.pt" "$scratch/olmo/optim/rank$1.pt"
+}
+copy new
+without 1
+ok "OLMo's without a rank" olmo ls
+like "it is missing" "$(olmo cat .optimfs/missing)" "*OFS180*"
+not_ok "and so are its elements" olmo cat model/blocks.0.c
+is "a parameter of rank 0's" "$(olmo cat model/blocks.0.att.weight |
+    od -An -tf4 -N8 | tr -s ' ')" " 2000 2001"
+copy new
+cp "$scratch/olmo/model/rank0.pt" "$scratch/olmo/model/rank1.pt"
+not_ok "a file of another rank" olmo cat model/wte.weight
+copy hybrid
+without 2
+without 3
+ok "HYBRID_SHARD of which one replica was saved" olmo cat model/blocks.0.c
+is "nothing is missing" "$(olmo cat .optimfs/missing)" ""
+is "nor is state" "$(olmo cat optim/state/wte.weight/exp_avg | wc -c)" 60
 done_testing

@@ -46,7 +46,7 @@ static bool is(struct optimfs *fs, const char *path, unsigned n, float first)
 
 static void check(const char *name)
 {
-	struct optimfs_options o = { 0 };
+	struct optimfs_options o = { .strict = true };
 	struct optimfs_error err = { 0 };
 	struct optimfs_attr attr;
 	struct optimfs *fs = optimfs_open(data_path(name), &o, &err);
@@ -76,5 +76,7 @@ int main(void)
 {
 	check("extra/olmo_local/new");
 	check("extra/olmo_local/old");
+	check("extra/olmo_local/noshard");
+	check("extra/olmo_local/hybrid");
 	return done_testing();
 }

@@ -523,7 +523,7 @@ static void save_dtensor(int rank, const struct spec *s)
 	put_dtensor(&b, s);
 	mk_ops(&b, "u");
 	mk_end(&b);
-	snprintf(name, sizeof(name), "model_%d.pt", rank);
+	snprintf(name, sizeof(name), "model_rank%d.pt", rank);
 	save(name, &b, storage, size, 1);
 }
 
@@ -559,6 +559,42 @@ static void dtensors(void)
 	floats("model/w", 4, 0);
 	floats(".optimfs/rank/3/model/w", 2, 2);
 	says(".optimfs/warnings", "");
+	end();
+}
+
+/* Of two replicas of two shards, the files of some ranks. */
+static void replicas_of(int a, int b)
+{
+	const struct spec hsdp = { { "Replicate", "Shard" }, 1, 4, { 0 },
+		{ 2, 2 }, 2, { 0 }, true };
+	char name[40];
+
+	begin();
+	save_mesh(&hsdp,
+	    (const float[4][4]){ { 0, 1 }, { 2, 3 }, { 0, 1 }, { 2, 3 } });
+	for (int i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), "model_rank%d.pt", i);
+		if (i != a && i != b)
+			unlink(handmade_path(&h, name));
+	}
+	open_dir("some ranks of HSDP");
+}
+
+static void spare_ranks(void)
+{
+	replicas_of(2, 3);
+	floats("model/w", 4, 0);
+	says(".optimfs/missing", "");
+	mentions(".optimfs/warnings", "OFS183 model_rank2.pt: 2 of 4 rank files");
+	end();
+	replicas_of(0, 3);
+	floats("model/w", 4, 0);
+	says(".optimfs/missing", "");
+	end();
+	replicas_of(0, 2);
+	mentions(".optimfs/missing", "OFS140 the file of rank 1 of 4");
+	mentions(".optimfs/missing", "OFS180 model_rank0.pt: 2 of 4");
+	refused("model/w", EIO, "OFS607");
 	end();
 }
 
@@ -671,6 +707,7 @@ int main(void)
 	missing_key();
 	wrong_local();
 	dtensors();
+	spare_ranks();
 	hostile();
 	nested();
 	return done_testing();

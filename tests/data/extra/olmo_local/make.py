@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Write what OLMo's LocalShardedCheckpointer saves on two ranks: new/ as with
-PyTorch 2.1, old/ as with 2.0.  Element e of parameter i is 1000 * i + e; its
+PyTorch 2.1, old/ as with 2.0, noshard/ of NO_SHARD; and hybrid/ on four, of
+HYBRID_SHARD, where ranks 2 and 3 have what 0 and 1 have.  Element e of parameter i is 1000 * i + e; its
 exp_avg has 0.5 more.  The layout is worked out here, element by element."""
 import collections, os, sys, types
 import torch
@@ -40,15 +41,16 @@ def flatten(params, first, new):
     return flat, padded
 
 
-def write(top, new):
+def write(top, new, ranks=W, whole=False):
     names = [("" if not p else p + ".") + n for p, ps in UNITS for n, _ in ps]
     order = [3, 0, 4, 1, 2]  # not that of the units
-    for r in range(W):
+    for rank in range(ranks):
+        r = rank % W
         modules, slices, first = [], {}, 0
         for prefix, params in UNITS:
             flat, padded = flatten(params, first, new)
-            shard = -(-len(flat) // W)
-            mine = flat[r * shard:(r + 1) * shard]
+            shard = len(flat) if whole else -(-len(flat) // W)
+            mine = flat if whole else flat[r * shard:(r + 1) * shard]
             right = shard - len(mine)
             data = torch.tensor([42. if x is None else 1000. * x[0] + x[1] for x in mine] + [0.] * right)
             infos, offsets, indices = [], [], []
@@ -58,7 +60,9 @@ def write(top, new):
                     infos.append(Info(False, None, None, None, None))
                     continue
                 e = [mine[k][1] for k in at]
-                slices[first + i] = [1000. * (first + i) + x for x in e]
+                slices[first + i] = torch.tensor([1000. * (first + i) + x for x in e])
+                if whole:
+                    slices[first + i] = slices[first + i].reshape(params[i][1])
                 infos.append(Info(True, at[0], len(at), e[0], e[-1]))
                 offsets.append((e[0], e[-1]))
                 indices.append(i)
@@ -76,17 +80,19 @@ def write(top, new):
             modules.append({"handles": [h], "name": prefix})
             first += len(params)
         modules.insert(1, {"handles": [], "name": "empty"})
-        save(f"{top}/model/rank{r}.pt", {"modules": modules})
-        save(f"{top}/optim/rank{r}.pt", {
-            "state": {k: {"step": torch.tensor(7.), "exp_avg": torch.tensor(slices[p]) + 0.5}
+        save(f"{top}/model/rank{rank}.pt", {"modules": modules})
+        save(f"{top}/optim/rank{rank}.pt", {
+            "state": {k: {"step": torch.tensor(7.), "exp_avg": slices[p] + 0.5}
                       for k, p in enumerate(order) if p in slices},
             "param_groups": [
                 {"lr": 0.1, "params": [0, 1], "param_names": [names[p] for p in order[:2]]},
                 {"lr": 0.2, "params": [2, 3, 4], "param_names": [names[p] for p in order[2:]]}]})
-        save(f"{top}/train/rank{r}.pt", {"global_step": 7})
-    open(f"{top}/metadata.yaml", "w").write(f"world_size: {W}\n")
+        save(f"{top}/train/rank{rank}.pt", {"global_step": 7})
+    open(f"{top}/metadata.yaml", "w").write(f"world_size: {ranks}\n")
 
 
 os.chdir(os.path.dirname(os.path.abspath(__file__)))
 write("new", True)
 write("old", False)
+write("noshard", True, whole=True)
+write("hybrid", True, 2 * W)
