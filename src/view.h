@@ -3,7 +3,9 @@
 #ifndef OFS_VIEW_H
 #define OFS_VIEW_H
 
+#include "format/render.h"
 #include "fs.h"
+#include "sums.h"
 
 /* A view is a space of its own from OFS_SPACE_VIEW on; index 0 is its
  * directory, the others are its files in the order of their names. A view is
@@ -42,6 +44,9 @@ struct ofs_view_file;
 int ofs_view_open(struct optimfs *fs, struct ofs_at at,
     struct ofs_view_file **file, uint64_t *size, struct optimfs_error *err);
 void ofs_view_close(struct ofs_view_file *file);
+/* Its checksums, and what it is made of. */
+struct ofs_sums *ofs_view_sums(struct ofs_view_file *file);
+const struct ofs_spans *ofs_view_spans(const struct ofs_view_file *file);
 /* The composition of whole spans that [off, off + len) lies in; *base is where
  * it begins. The caller's to _fini. */
 int ofs_view_window(const struct ofs_view_file *file, uint64_t off,

@@ -13,23 +13,12 @@
 /* Bytes that are read at once for a checksum that nobody passed by. */
 #define CHECK_STEP (1u << 20)
 
-/* The checksum of the bytes from a place on. */
-struct sum {
-	uint64_t from;
-	uint32_t crc;
-};
-
 struct ofs_view_file {
 	const struct ofs_files *files;
 	uint32_t file;
 	enum ofs_dtype cast;
 	struct ofs_spans spans;
-	pthread_mutex_t lock; /* what follows */
-	struct sum *sum;      /* sorted */
-	size_t nsums, cap;
-	/* Elements that are being read in order, up to next. */
-	struct sum run;
-	uint64_t next;
+	struct ofs_sums sums;
 };
 
 int ofs_view_open(struct optimfs *fs, struct ofs_at at,
@@ -43,7 +32,7 @@ int ofs_view_open(struct optimfs *fs, struct ofs_at at,
 	f->files = v->files;
 	f->cast = v->layout.dtype;
 	f->file = atomic_load(&v->names)->v[at.index - 1].file;
-	pthread_mutex_init(&f->lock, NULL);
+	ofs_sums_init(&f->sums);
 	if (f->files->ops->spans(f->files, f->file, &f->spans, err) == -1) {
 		ofs_view_close(f);
 		return -1;
@@ -58,9 +47,18 @@ void ofs_view_close(struct ofs_view_file *f)
 	if (f == NULL)
 		return;
 	ofs_spans_fini(&f->spans);
-	pthread_mutex_destroy(&f->lock);
-	free(f->sum);
+	ofs_sums_fini(&f->sums);
 	free(f);
+}
+
+struct ofs_sums *ofs_view_sums(struct ofs_view_file *f)
+{
+	return &f->sums;
+}
+
+const struct ofs_spans *ofs_view_spans(const struct ofs_view_file *f)
+{
+	return &f->spans;
 }
 
 /* The first span that ends behind off. */
@@ -108,62 +106,6 @@ fail:
 	return -1;
 }
 
-static int by_from(const void *a, const void *b)
-{
-	const struct sum *x = a, *y = b;
-
-	return x->from < y->from ? -1 : x->from > y->from;
-}
-
-static bool known(struct ofs_view_file *f, uint64_t from, uint32_t *crc)
-{
-	struct sum key = { .from = from };
-	const struct sum *s = f->nsums == 0
-	    ? NULL
-	    : bsearch(&key, f->sum, f->nsums, sizeof(key), by_from);
-
-	if (s != NULL)
-		*crc = s->crc;
-	return s != NULL;
-}
-
-/* Out of memory costs another read of the same bytes, no more. */
-static void keep(struct ofs_view_file *f, struct sum s)
-{
-	size_t i = f->nsums;
-	uint32_t crc;
-
-	if (known(f, s.from, &crc))
-		return;
-	if (f->nsums == f->cap) {
-		size_t cap = f->cap == 0 ? 16 : f->cap * 2;
-		struct sum *grown = reallocarray(f->sum, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return;
-		f->sum = grown;
-		f->cap = cap;
-	}
-	for (; i > 0 && f->sum[i - 1].from > s.from; i--)
-		f->sum[i] = f->sum[i - 1];
-	f->sum[i] = s;
-	f->nsums++;
-}
-
-/* n bytes of elements at [at, at + n) went by; their record is [from, end). */
-static void pass(struct ofs_view_file *f, uint64_t from, uint64_t end,
-    uint64_t at, uint64_t n, const uint8_t *bytes)
-{
-	if (at == from)
-		f->run = (struct sum){ from, 0 };
-	else if (f->run.from != from || f->next != at)
-		return;
-	f->run.crc = (uint32_t)crc32_z(f->run.crc, bytes, n);
-	f->next = at + n;
-	if (f->next == end)
-		keep(f, f->run);
-}
-
 static int compute(struct ofs_view_file *f, uint64_t from, uint64_t n,
     uint32_t *crc, ofs_view_read_fn *read, void *ctx, struct optimfs_error *err)
 {
@@ -181,11 +123,9 @@ static int compute(struct ofs_view_file *f, uint64_t from, uint64_t n,
 			*crc = (uint32_t)crc32_z(*crc, buf, k);
 	}
 	free(buf);
-	if (ret == 0) {
-		pthread_mutex_lock(&f->lock);
-		keep(f, (struct sum){ from, *crc });
-		pthread_mutex_unlock(&f->lock);
-	}
+	if (ret == 0)
+		ofs_sums_add(&f->sums,
+		    &(struct ofs_sum){ from, from, n, *crc });
 	return ret;
 }
 
@@ -195,17 +135,22 @@ static int put_sum(struct ofs_view_file *f, const struct ofs_piece *p,
     struct optimfs_error *err)
 {
 	uint32_t crc = 0;
-	bool found;
 
-	pthread_mutex_lock(&f->lock);
-	found = known(f, p->crc.from, &crc);
-	pthread_mutex_unlock(&f->lock);
-	if (!found &&
+	if (!ofs_sums_get(&f->sums, p->crc.from, p->crc.n, &crc) &&
 	    compute(f, p->crc.from, p->crc.n, &crc, read, ctx, err) == -1)
 		return -1;
 	for (unsigned i = lo; i < hi; i++)
 		out[i - lo] = (uint8_t)(crc >> 8 * i);
 	return 0;
+}
+
+/* n bytes of the box that begins at from went by. */
+static void pass(struct ofs_view_file *f, uint64_t from, uint64_t at,
+    uint64_t n, const uint8_t *bytes)
+{
+	struct ofs_sum sum = { from, at, n, (uint32_t)crc32_z(0, bytes, n) };
+
+	ofs_sums_add(&f->sums, &sum);
 }
 
 static bool has_sums(const struct ofs_composition *c)
@@ -231,9 +176,7 @@ int ofs_view_checksums(struct ofs_view_file *f, const struct ofs_composition *c,
 		if (lo >= hi)
 			continue;
 		if (p->kind == OFS_PIECE_BOX) {
-			pthread_mutex_lock(&f->lock);
-			pass(f, from, end, lo, hi - lo, buf + (lo - off));
-			pthread_mutex_unlock(&f->lock);
+			pass(f, from, lo, hi - lo, buf + (lo - off));
 		} else if (p->kind == OFS_PIECE_CRC &&
 		    put_sum(f, p, (unsigned)(lo - from), (unsigned)(hi - from),
 			buf + (lo - off), read, ctx, err) == -1) {

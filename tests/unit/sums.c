@@ -1,0 +1,182 @@
+/* sums.c - checksums that come in parts, from several threads */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sums.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <zlib.h>
+
+#include "tap.h"
+
+#define SIZE   65536u
+#define PART   1000u
+#define NPARTS ((SIZE + PART - 1) / PART)
+
+static uint8_t bytes[SIZE];
+
+static struct ofs_sum part(unsigned i, uint64_t box)
+{
+	unsigned at = i * PART, n = at + PART < SIZE ? PART : SIZE - at;
+
+	return (struct ofs_sum){ box, box + at, n,
+		(uint32_t)crc32_z(0, bytes + at, n) };
+}
+
+static uint32_t whole(void)
+{
+	return (uint32_t)crc32_z(0, bytes, SIZE);
+}
+
+static void count(void *ctx, const struct ofs_sum *sum)
+{
+	*(uint64_t *)ctx += sum->len;
+}
+
+/* Whatever the order, and however often each comes. */
+static void any_order(void)
+{
+	size_t wrong = 0, kept = 0;
+
+	for (unsigned round = 0; round < 200; round++) {
+		unsigned order[NPARTS];
+		uint64_t told = 0;
+		struct ofs_sums s;
+		uint32_t crc = 0;
+
+		ofs_sums_init(&s);
+		s.added = count;
+		s.ctx = &told;
+		ofs_sums_promise(&s, 7, 7 + SIZE, NULL);
+		for (unsigned i = 0; i < NPARTS; i++)
+			order[i] = i;
+		for (unsigned i = NPARTS; i-- > 1;) {
+			unsigned k = (unsigned)random() % (i + 1), t = order[i];
+
+			order[i] = order[k];
+			order[k] = t;
+		}
+		for (unsigned i = 0; i < NPARTS; i++) {
+			struct ofs_sum sum = part(order[i], 7);
+
+			ofs_sums_add(&s, &sum);
+			ofs_sums_add(&s, &sum);
+		}
+		ofs_sums_release(&s, 7);
+		if (!ofs_sums_get(&s, 7, SIZE, &crc) || crc != whole() ||
+		    told != SIZE)
+			wrong++;
+		kept += s.n;
+		ofs_sums_fini(&s);
+	}
+	is_u64(wrong, 0, "parts in any order make the sum of the whole");
+	is_u64(kept, 200, "which is all that is kept");
+}
+
+/* Boxes that touch are two. What nobody promised is kept only in order. */
+static void what_is_kept(void)
+{
+	struct ofs_sum a = part(0, 0), b = part(0, PART), c = part(5, 9999999);
+	struct ofs_sums s;
+	uint32_t crc;
+
+	ofs_sums_init(&s);
+	ofs_sums_add(&s, &a);
+	ofs_sums_add(&s, &b);
+	is_u64(s.n, 2, "boxes that touch are two");
+	ok(ofs_sums_get(&s, 0, PART, &crc) && crc == a.crc, "the first");
+	ok(ofs_sums_get(&s, PART, PART, &crc) && crc == b.crc, "the second");
+	ok(!ofs_sums_get(&s, 0, 2 * PART, &crc), "both are no box");
+	ofs_sums_add(&s, &c);
+	is_u64(s.n, 2, "what does not go on from anything is not kept");
+	for (unsigned i = 1; i < NPARTS; i++) {
+		struct ofs_sum sum = part(i, PART);
+
+		ofs_sums_add(&s, &sum);
+	}
+	ok(ofs_sums_get(&s, PART, SIZE, &crc) && crc == whole(),
+	    "what goes on in order is");
+	ofs_sums_fini(&s);
+}
+
+/* Readers of every third part each; the one with the last part asks. */
+struct reader {
+	struct ofs_sums *s;
+	unsigned first;
+};
+
+static void *read_parts(void *ctx)
+{
+	const struct timespec pause = { .tv_nsec = 100000 };
+	struct reader *r = ctx;
+
+	for (unsigned i = r->first; i < NPARTS; i += 3) {
+		struct ofs_sum sum = part(i, 0);
+
+		nanosleep(&pause, NULL);
+		ofs_sums_add(r->s, &sum);
+	}
+	ofs_sums_release(r->s, r->first);
+	return NULL;
+}
+
+static void waiting(void)
+{
+	struct reader r[3];
+	pthread_t thread[3];
+	struct ofs_sums s;
+	uint32_t crc = 0;
+
+	ofs_sums_init(&s);
+	for (unsigned i = 0; i < 3; i++) {
+		r[i] = (struct reader){ &s, i };
+		ofs_sums_promise(&s, i, SIZE, NULL);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		if (pthread_create(&thread[i], NULL, read_parts, &r[i]) != 0)
+			bail_out("no thread");
+	ok(ofs_sums_get(&s, 0, SIZE, &crc) && crc == whole(),
+	    "a sum that is promised is waited for");
+	for (unsigned i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	ofs_sums_fini(&s);
+}
+
+static void *give_up(void *ctx)
+{
+	const struct timespec pause = { .tv_nsec = 10000000 };
+
+	nanosleep(&pause, NULL);
+	ofs_sums_release(ctx, 5);
+	return NULL;
+}
+
+static void broken_promise(void)
+{
+	pthread_t thread;
+	struct ofs_sums s;
+	uint32_t crc;
+
+	ofs_sums_init(&s);
+	ofs_sums_promise(&s, 5, 100, NULL);
+	if (pthread_create(&thread, NULL, give_up, &s) != 0)
+		bail_out("no thread");
+	ok(!ofs_sums_get(&s, 0, 50, &crc), "a promise may be given up");
+	pthread_join(thread, NULL);
+	ofs_sums_promise(&s, 50, 100, NULL);
+	ok(!ofs_sums_get(&s, 0, 50, &crc), "one of other bytes is no reason");
+	ofs_sums_fini(&s);
+}
+
+int main(void)
+{
+	for (unsigned i = 0; i < SIZE; i++)
+		bytes[i] = (uint8_t)(i * 7 + (i >> 8));
+	any_order();
+	what_is_kept();
+	waiting();
+	broken_promise();
+	return done_testing();
+}
