@@ -11,14 +11,15 @@
  * by optimizers only. */
 static const char *const sure[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
 	"momentum_buffer", "square_avg", "grad_avg", "acc_delta", "exp_inf",
-	"mu_product", "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_res",
+	"mu_product", "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_res", "fp32",
 	"fp32_param", "master_param", NULL };
 static const char *const known[] = { "step", "sum", "eta", "mu", "ax", "prev",
 	"step_size", "param", "state1", "state2", "qmap1", "qmap2", "absmax1",
 	"absmax2", "momentum", "variance", "rms", NULL };
 static const char *const shaped[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
 	"momentum_buffer", "square_avg", "grad_avg", "acc_delta", "exp_inf",
-	"fp32_param", "master_param", "sum", "prev", "ax", "state1", NULL };
+	"fp32", "fp32_param", "master_param", "sum", "prev", "ax", "state1",
+	NULL };
 /* The likeliest first. */
 static const char *const models[] = { "model", "state_dict", "model_state_dict",
 	"model_state", "module", "net", "network", "weights", NULL };

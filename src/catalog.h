@@ -79,7 +79,8 @@ struct ofs_shard {
 
 /* Element (i0, i1, ...) of a box lies offset + sum(i * stride) elements into
  * its storage. Strides are in elements; stride is an index of the dims pool,
- * its numbers int64_t. */
+ * its numbers int64_t. Of an OFS_TORCH_ITEM the storage is the item's elements
+ * in C order (src/format/item_view.h). */
 struct ofs_view {
 	uint64_t offset;
 	uint64_t numel; /* elements in the storage */

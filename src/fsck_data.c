@@ -52,43 +52,77 @@ static void found(struct ofs_check *c, const char *path,
 	ofs_check_found(c, true, path, err->code, err->text);
 }
 
-/* Every record of the archive against its checksum. */
+static void told(struct ofs_check *c, bool bare, const char *path)
+{
+	if (bare)
+		ofs_check_found(c, false, path, 0,
+		    "OFS530 archive without checksums");
+}
+
+/* Every record of an open archive against its checksum. */
+static void verify_records(struct ofs_check *c, struct archive *a,
+    struct ofs_zip *zip, const char *path)
+{
+	struct optimfs_error why;
+	bool bare = false;
+
+	for (size_t i = 0; i < zip->n; i++) {
+		int ret =
+		    ofs_zip_verify(zip, &zip->record[i], read_archive, a, &why);
+
+		bare |= ret == 1;
+		if (ret == -1)
+			found(c, path, &why);
+	}
+	told(c, bare, path);
+	ofs_zip_fini(zip);
+}
+
 static void verify_archive(struct ofs_check *c, const struct ofs_extent *at,
     const char *path)
 {
 	struct archive a = { .t = c->fs->transport, .at = *at };
 	struct optimfs_error why;
 	struct ofs_zip zip;
-	bool bare = false;
 
-	if (open_archive(c, &a, &zip, &why) == -1) {
+	if (open_archive(c, &a, &zip, &why) == -1)
 		found(c, path, &why);
-		return;
-	}
-	for (size_t i = 0; i < zip.n; i++) {
-		int ret = ofs_zip_verify(&zip, &zip.record[i], read_archive, &a,
-		    &why);
-
-		bare |= ret == 1;
-		if (ret == -1)
-			found(c, path, &why);
-	}
-	if (bare)
-		ofs_check_found(c, false, path, 0,
-		    "OFS530 archive without checksums");
-	ofs_zip_fini(&zip);
+	else
+		verify_records(c, &a, &zip, path);
 }
 
-/* The archive that a whole file is, once. */
-static void verify_object(struct ofs_check *c, uint32_t object)
+/* A record of an archive that is a part of its file. */
+static void verify_record(struct ofs_check *c, const struct ofs_extent *at)
 {
-	const struct ofs_object *o = &c->fs->cat->objects[object];
-	struct ofs_extent at = { .len = o->size, .object = object };
+	const struct ofs_object *o = &c->fs->cat->objects[at->object];
+	struct archive a = { .t = c->fs->transport,
+		.at = { .len = o->size, .object = at->object } };
+	struct optimfs_error why;
+	int ret = ofs_zip_verify_at(at, read_archive, &a, o->size, &why);
 
-	if (c->verified[object])
+	if (ret == -1)
+		found(c, c->path, &why);
+	told(c, ret == 1, c->path);
+}
+
+/* The archive that a whole file is, once. A file of many archives, whose values
+ * were opened when it was mounted, does not begin and end as one. */
+static void verify_object(struct ofs_check *c, const struct ofs_extent *at)
+{
+	const struct ofs_object *o = &c->fs->cat->objects[at->object];
+	struct archive a = { .t = c->fs->transport,
+		.at = { .len = o->size, .object = at->object } };
+	struct optimfs_error why;
+	struct ofs_zip zip;
+
+	if (c->verified[at->object])
 		return;
-	c->verified[object] = true;
-	verify_archive(c, &at, o->path);
+	if (open_archive(c, &a, &zip, &why) == -1) {
+		verify_record(c, at);
+		return;
+	}
+	c->verified[at->object] = true;
+	verify_records(c, &a, &zip, o->path);
 }
 
 /* Bytes that have no checksum: can they be had? */
@@ -111,7 +145,7 @@ static void read_through(struct ofs_check *c, const struct ofs_extent *at)
 static void verify_extent(struct ofs_check *c, const struct ofs_extent *at)
 {
 	if (at->encoding == OFS_TORCH_RECORD)
-		verify_object(c, at->object);
+		verify_object(c, at);
 	else if (at->encoding == OFS_TORCH_ITEM)
 		verify_archive(c, at, c->path);
 	else

@@ -18,6 +18,7 @@
 
 static const struct ofs_format *const formats[] = {
 	&ofs_format_dcp,
+	&ofs_format_megatron,
 	&ofs_format_torch,
 	&ofs_format_pickle,
 	&ofs_format_safetensors,
@@ -465,6 +466,8 @@ static int detect_as(const struct ofs_dir *dir, const char *rel,
 
 	if (find_type(type, &spec.format, err) == -1)
 		return -1;
+	if (rel[0] == '\0' && spec.format == &ofs_format_megatron)
+		return ofs_detect_megatron(dir, parts, err);
 	if (rel[0] != '\0' || spec.format == &ofs_format_dcp)
 		return ofs_parts_add(parts, &spec, err);
 	if (ofs_dir_list(dir, &names, err) == -1)

@@ -63,6 +63,10 @@ int ofs_dcp_sure(const struct ofs_names *names);
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
 
+/* Add what makes up a Megatron-Core checkpoint in dir. */
+int ofs_detect_megatron(const struct ofs_dir *dir, struct ofs_parts *parts,
+    struct optimfs_error *err);
+
 /* A directory that is no checkpoint: say so, and name those in it. One alone
  * is taken: 0, with its name (malloc'ed) in *only. Otherwise -1. */
 int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,

@@ -261,11 +261,21 @@ static int check_strict(const struct ofs_catalog *cat,
 	return 0;
 }
 
+/* A format that brings parts together does it once for all of them. */
+static int join(struct ofs_catalog *cat, const struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < parts->n; i++)
+		if (parts->part[i].format->join != NULL)
+			return parts->part[i].format->join(cat, err);
+	return 0;
+}
+
 static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	if (name_writer(cat, parts->trainer, err) == -1 ||
-	    ofs_canon(cat, opt, err) == -1 ||
+	    join(cat, parts, err) == -1 || ofs_canon(cat, opt, err) == -1 ||
 	    ofs_catalog_finish(cat, err) == -1)
 		return -1;
 	return check_strict(cat, opt, err);

@@ -51,6 +51,9 @@ struct ofs_format {
 	 * only good for freeing. */
 	int (*read)(struct ofs_catalog *cat, const struct ofs_part *part,
 	    const struct optimfs_options *opt, struct optimfs_error *err);
+	/* Once all parts are in cat, and before its entries are named: bring
+	 * what they hold together. NULL: it is so already. */
+	int (*join)(struct ofs_catalog *cat, struct optimfs_error *err);
 	/* Lay a checkpoint out as to says: src/format/render.h. Values that
 	 * are not in memory are read, tensors are not. NULL: read-only. */
 	int (*render)(const struct ofs_render *from,
@@ -59,6 +62,7 @@ struct ofs_format {
 };
 
 extern const struct ofs_format ofs_format_dcp;
+extern const struct ofs_format ofs_format_megatron;
 extern const struct ofs_format ofs_format_torch;
 extern const struct ofs_format ofs_format_pickle;
 extern const struct ofs_format ofs_format_safetensors;

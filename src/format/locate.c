@@ -12,6 +12,7 @@
 
 #include "checked.h"
 #include "fix.h"
+#include "format/item_view.h"
 #include "format/torch.h"
 #include "format/zip.h"
 
@@ -171,6 +172,22 @@ static int locate_record(struct lookup *k)
 	return place_storage(k, k->s->at.len);
 }
 
+/* A shard that is a part of its item (src/format/item_view.h). */
+static int match_part(struct lookup *k, const struct ofs_torch_tensor *tt)
+{
+	const struct ofs_view *v = &k->l->cat->views[k->s->view];
+	const int64_t *stride = (const int64_t *)(k->l->cat->dims + v->stride);
+	uint64_t first;
+
+	if (ofs_item_view(tt, v, stride, k->size, k->t->grid_ndim, &first,
+		k->place->stride, k->err) == -1)
+		return -1;
+	k->place->base += first * k->item;
+	for (unsigned int i = 0; i < k->t->grid_ndim; i++)
+		k->place->stride[i] *= (int64_t)k->item;
+	return 0;
+}
+
 /* Is the tensor in the archive the one the catalog has here? Megatron-Core
  * drops leading dimensions of one; the rest must be equal. */
 static int match(struct lookup *k, const struct ofs_torch_tensor *tt)
@@ -181,6 +198,8 @@ static int match(struct lookup *k, const struct ofs_torch_tensor *tt)
 		return optimfs_fail(k->err, EUCLEAN,
 		    "OFS615 the item holds %s, its index says %s",
 		    ofs_dtype_name(tt->dtype), ofs_dtype_name(k->t->dtype));
+	if (k->s->view != OFS_NONE)
+		return match_part(k, tt);
 	for (;;) {
 		while (i < k->t->grid_ndim && k->size[i] == 1)
 			k->place->stride[i++] = 0;

@@ -204,11 +204,11 @@ static int megatron_name(char **name, struct optimfs_error *err)
 	return 0;
 }
 
+static const char tracker[] = "latest_checkpointed_iteration.txt";
+
 static int find_latest(const struct ofs_dir *dir, const struct ofs_names *names,
     char **name, struct optimfs_error *err)
 {
-	static const char tracker[] = "latest_checkpointed_iteration.txt";
-
 	*name = NULL;
 	if (has(names, tracker))
 		return read_tracker(dir, tracker, name, err) == -1
@@ -235,14 +235,6 @@ static void list(struct ofs_buf *b, const struct candidates *c,
 	if (c->n > NAME_MAX_SHOWN)
 		ofs_buf_printf(b, " and %zu more", c->n - NAME_MAX_SHOWN);
 	ofs_buf_putc(b, '\0');
-}
-
-static bool is_candidate(const struct candidates *c, const char *name)
-{
-	for (size_t i = 0; i < c->n; i++)
-		if (strcmp(c->name[i], name) == 0)
-			return true;
-	return false;
 }
 
 static int say_candidates(const struct ofs_dir *dir, const struct candidates *c,
@@ -287,11 +279,41 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
 	return -1;
 }
 
+/* The candidate that latest is, or that is alone in it; n for none. */
+static size_t find_candidate(const struct candidates *c, const char *latest)
+{
+	size_t len = strlen(latest), found = c->n;
+
+	for (size_t i = 0; i < c->n; i++) {
+		if (strncmp(c->name[i], latest, len) != 0)
+			continue;
+		if (c->name[i][len] == '\0')
+			return i;
+		if (c->name[i][len] != '/')
+			continue;
+		if (found != c->n)
+			return c->n;
+		found = i;
+	}
+	return found;
+}
+
+/* The candidate to take without asking: the only one, if nothing says that
+ * another is the last; or the one that Megatron itself would load. */
+static size_t choose(const struct ofs_names *names, const struct candidates *c,
+    const char *latest)
+{
+	if (latest != NULL && (c->n == 1 || has(names, tracker)))
+		return find_candidate(c, latest);
+	return c->n == 1 ? 0 : c->n;
+}
+
 int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
     char **only, struct optimfs_error *err)
 {
 	struct candidates c = { 0 };
 	char *latest = NULL;
+	size_t i;
 	int ret = -1;
 
 	if (find_latest(dir, names, &latest, err) == -1 ||
@@ -299,9 +321,10 @@ int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
 		goto out;
 	if (c.n > 0)
 		qsort(c.name, c.n, sizeof(*c.name), newest_first);
-	if (c.n == 1 && (latest == NULL || is_candidate(&c, latest))) {
-		*only = c.name[0];
-		c.name[0] = NULL;
+	i = choose(names, &c, latest);
+	if (i < c.n) {
+		*only = c.name[i];
+		c.name[i] = NULL;
 		ret = 0;
 	} else if (c.n > 0 || latest != NULL) {
 		say_candidates(dir, &c, latest, err);
@@ -309,7 +332,7 @@ int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
 		say_nothing(dir, names, err);
 	}
 out:
-	for (size_t i = 0; i < c.n; i++)
+	for (i = 0; i < c.n; i++)
 		free(c.name[i]);
 	free(c.name);
 	free(latest);

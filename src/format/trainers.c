@@ -9,6 +9,7 @@
 
 #include "format/detect.h"
 #include "format/hf_shards.h"
+#include "format/megatron.h"
 
 /* docs/formats/trainers.md says where these names come from. */
 
@@ -60,7 +61,8 @@ static const struct layout layouts[] = {
 	    .sign = { "weights/" },
 	    .rule = {
 		{ .pattern = "weights", .kind = DCP_DIR, .bare = true },
-		{ .pattern = "weights/common.pt", .bare = true },
+		{ .pattern = "weights/common.pt",
+		    .prefix = OFS_MEGATRON_COMMON },
 		{ .pattern = "context/model.yaml", .prefix = "model.yaml",
 		    .kind = RAW_FILE },
 	    },
@@ -133,7 +135,8 @@ static int apply(const struct ofs_dir *dir, const char *rel,
 	if (rule->kind == DCP_DIR) {
 		if (ofs_format_dcp.probe(dir, rel) == 0)
 			return 0;
-		spec.format = &ofs_format_dcp;
+		spec.format = ofs_megatron_here(dir, rel) ? &ofs_format_megatron
+							  : &ofs_format_dcp;
 	} else if (!ofs_detect_is_file(dir, rel)) {
 		return 0;
 	} else if (rule->kind == RAW_FILE) {
@@ -375,17 +378,47 @@ static const char *trainer_of_name(const char *path)
 }
 
 static int add_beside(const struct ofs_dir *dir, const char *name,
-    struct ofs_parts *parts, struct optimfs_error *err)
+    const char *prefix, struct ofs_parts *parts, struct optimfs_error *err)
 {
 	struct ofs_part_spec spec = {
 		.rel = name,
 		.format = &ofs_format_torch,
+		.prefix = { prefix },
 		.rank = -1,
 		.optional = true,
 	};
 
 	return ofs_detect_is_file(dir, name) ? ofs_parts_add(parts, &spec, err)
 					     : 0;
+}
+
+int ofs_detect_megatron(const struct ofs_dir *dir, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = "",
+		.format = &ofs_format_megatron,
+		.rank = -1,
+	};
+
+	parts->trainer = "Megatron-Core";
+	if (ofs_parts_add(parts, &spec, err) == -1)
+		return -1;
+	return add_beside(dir, "common.pt", OFS_MEGATRON_COMMON, parts, err);
+}
+
+/* Until Megatron-Core 0.12 a tensor could be a directory. */
+static int refuse_zarr(const struct ofs_dir *dir, struct optimfs_error *err)
+{
+	char backend[OFS_MEGATRON_BACKEND];
+
+	if (!ofs_megatron_backend(dir, "", backend) ||
+	    strcmp(backend, "zarr") != 0)
+		return 0;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS650 %s: Megatron-Core's zarr format is not supported: load it "
+	    "and save it as torch_dist",
+	    dir->path);
 }
 
 static int dcp_here(const struct ofs_dir *dir, const struct ofs_names *names,
@@ -401,14 +434,12 @@ static int dcp_here(const struct ofs_dir *dir, const struct ofs_names *names,
 		return 0;
 	if (has_name(names, "meta.pt"))
 		parts->trainer = "Lightning";
-	else if (has_name(names, "common.pt") ||
-	    has_name(names, "metadata.json"))
-		parts->trainer = "Megatron-Core";
+	else if (ofs_megatron_here(dir, ""))
+		return ofs_detect_megatron(dir, parts, err) == -1 ? -1 : 1;
 	else
 		parts->trainer = trainer_of_name(dir->path);
 	if (ofs_parts_add(parts, &spec, err) == -1 ||
-	    add_beside(dir, "meta.pt", parts, err) == -1 ||
-	    add_beside(dir, "common.pt", parts, err) == -1)
+	    add_beside(dir, "meta.pt", NULL, parts, err) == -1)
 		return -1;
 	return 1;
 }
@@ -436,6 +467,8 @@ int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
 {
 	int ret = dcp_here(dir, names, parts, err);
 
+	if (ret == 0)
+		ret = refuse_zarr(dir, err);
 	if (ret == 0)
 		ret = hf_shards(names, parts, err);
 	if (ret == 0)

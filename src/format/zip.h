@@ -69,6 +69,11 @@ uint16_t ofs_zip_tag(const struct ofs_zip *zip, const struct ofs_zip_record *r);
 int ofs_zip_verify(const struct ofs_zip *zip, const struct ofs_zip_record *r,
     ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err);
 
+/* The same of a record of which only its place is known, as ofs_zip_data_at
+ * has it: its checksum is that of its local header or of its descriptor. */
+int ofs_zip_verify_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
+    void *ctx, uint64_t end, struct optimfs_error *err);
+
 /* A reader that remembers the last pieces it read, for the small neighbouring
  * reads that an archive needs: pass ofs_window_read and the window wherever a
  * read function and its ctx are wanted. Not for several threads. */

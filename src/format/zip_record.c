@@ -277,6 +277,49 @@ int ofs_zip_verify(const struct ofs_zip *zip, const struct ofs_zip_record *r,
 	    OFS_ZIP_SHOW(r->name), crc, r->crc);
 }
 
+/* The checksum that a record's own headers have; 0 for none. */
+static int stored_crc(const struct ofs_extent *at, uint64_t data, uint64_t end,
+    ofs_zip_read_fn *read, void *ctx, uint32_t *crc, struct optimfs_error *err)
+{
+	uint8_t buf[OFS_ZIP_LOCAL_LEN], *p = buf;
+	uint64_t behind = data + at->len;
+	struct local l;
+
+	if (read(ctx, at->off, sizeof(buf), buf, err) == -1 ||
+	    parse(buf, &l, at->off, err) == -1)
+		return -1;
+	*crc = l.crc;
+	if ((l.flags & OFS_ZIP_HAS_DESCRIPTOR) == 0 || end - behind < 8)
+		return 0;
+	if (read(ctx, behind, 8, buf, err) == -1)
+		return -1;
+	if (ofs_le32(p) == OFS_ZIP_DESCRIPTOR)
+		p += 4;
+	*crc = ofs_le32(p);
+	return 0;
+}
+
+int ofs_zip_verify_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
+    void *ctx, uint64_t end, struct optimfs_error *err)
+{
+	uint32_t stored;
+	uint64_t off;
+	uLong crc = 0;
+
+	if (ofs_zip_data_at(at, read, ctx, end, &off, err) == -1 ||
+	    stored_crc(at, off, end, read, ctx, &stored, err) == -1 ||
+	    read_crc(off, at->len, read, ctx, &crc, err) == -1)
+		return -1;
+	if (crc == stored)
+		return 0;
+	if (stored == 0)
+		return 1;
+	return optimfs_fail(err, EBADMSG,
+	    "OFS530 CRC mismatch in the record at %" PRIu64
+	    ": 0x%08lx, stored 0x%08" PRIx32,
+	    at->off, crc, stored);
+}
+
 void ofs_window_init(struct ofs_window *w, uint64_t size, ofs_zip_read_fn *read,
     void *ctx)
 {

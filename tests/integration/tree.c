@@ -20,6 +20,7 @@
 /* Where the checkpoint of a case lies. */
 static const struct source {
 	const char *name, *path;
+	const char *dir;             /* of tests/data; NULL: pytorch */
 	const char *units;           /* beside the checkpoint */
 	const char *optim_key, *ids; /* options */
 	bool more; /* files beside it show as well, below extra/ */
@@ -79,6 +80,18 @@ static const struct source {
 	    .path = "ckpt_rankfiles" },
 	{ .name = "fsdp1_sharded_orig_noshard_w2", .path = "ckpt" },
 	{ .name = "hf_storage_w2", .path = "ckpt" },
+	{ .name = "gpt_tp2_dp2",
+	    .path = "fully_reshardable",
+	    .dir = "megatron",
+	    .more = true },
+	{ .name = "llama_dp2",
+	    .path = "fully_reshardable",
+	    .dir = "megatron",
+	    .more = true },
+	{ .name = "llama_dp2",
+	    .path = "fully_reshardable/iter_0000003",
+	    .dir = "megatron",
+	    .more = true },
 	{ .name = "named_optimizer_w2", .path = "ckpt" },
 	{ .name = "safetensors_plain", .path = "ckpt" },
 	{ .name = "torchsave_full", .path = "ckpt/state.pt" },
@@ -309,21 +322,22 @@ static void check_source(const struct source *s)
 {
 	struct optimfs_options o = { .optim_key = s->optim_key, .ids = s->ids };
 	struct optimfs_error err = { 0 };
+	const char *dir = s->dir == NULL ? "pytorch" : s->dir;
 	uint64_t problems = 1;
 	struct truth *leaf;
 	struct optimfs *fs;
 	size_t n, good = 0;
 	char path[256], units[512];
 
-	snprintf(path, sizeof(path), "pytorch/%s", s->name);
+	snprintf(path, sizeof(path), "%s/%s", dir, s->name);
 	leaf = truth_read(path, &n);
 	if (s->units != NULL) {
-		snprintf(path, sizeof(path), "pytorch/%s/%s", s->name,
+		snprintf(path, sizeof(path), "%s/%s/%s", dir, s->name,
 		    s->units);
 		snprintf(units, sizeof(units), "%s", data_path(path));
 		o.units = units;
 	}
-	snprintf(path, sizeof(path), "pytorch/%s/%s", s->name, s->path);
+	snprintf(path, sizeof(path), "%s/%s/%s", dir, s->name, s->path);
 	fs = optimfs_open(data_path(path), &o, &err);
 	if (ok(fs != NULL, "%s/%s", s->name, s->path)) {
 		if (s->optim_key == NULL)

@@ -170,6 +170,14 @@ static void fill_megatron(const char *dir)
 	put_text(dir, "metadata.json", "{}");
 }
 
+static void fill_torch_dist(const char *dir)
+{
+	put_dcp(dir, "");
+	put_text(dir, "metadata.json",
+	    "{\"other\": [{}], \"sharded_backend\": \"torch_dist\", "
+	    "\"sharded_backend_version\": 1}");
+}
+
 static void fill_nemo(const char *dir)
 {
 	put_dcp(dir, "weights");
@@ -223,9 +231,13 @@ static void made_ones(void)
 		    "model-00001-of-00002.safetensors as model?; safetensors "
 		    "model-00002-of-00002.safetensors as model?" },
 		{ "Megatron", fill_megatron,
-		    "Megatron-Core: dcp; torch common.pt?" },
+		    "Megatron-Core: megatron; torch common.pt as "
+		    "common_state?" },
+		{ "Megatron without common.pt", fill_torch_dist,
+		    "Megatron-Core: megatron" },
 		{ "NeMo", fill_nemo,
-		    "NeMo: dcp weights; torch weights/common.pt?; raw "
+		    "NeMo: megatron weights; torch weights/common.pt as "
+		    "common_state?; raw "
 		    "context/model.yaml as model.yaml?" },
 		{ "whole files", fill_unsharded,
 		    "torch model.pt as model?; torch optim.pt as optim?; "
@@ -310,7 +322,24 @@ static void parents(void)
 	put_dcp(dir, "iter_0000010");
 	put_dcp(dir, "iter_0000020");
 	put_text(dir, "latest_checkpointed_iteration.txt", "20");
-	refuse("Megatron's number", dir, ENOENT, "iter_0000020 (latest)");
+	is_str(detect(dir, "", NULL, &err), "dcp iter_0000020",
+	    "Megatron's number is what Megatron would load");
+	put_text(dir, "latest_checkpointed_iteration.txt", "30");
+	refuse("but it must be there", dir, EIO,
+	    "latest says iter_0000030, not found; others: iter_0000020");
+	put_torch(dir, "iter_0000030/mp_rank_00/model_optim_rng.pt");
+	is_str(detect(dir, "", NULL, &err),
+	    "torch iter_0000030/mp_rank_00/model_optim_rng.pt",
+	    "of one rank, in a directory of its own");
+	put_torch(dir, "iter_0000030/mp_rank_01/model_optim_rng.pt");
+	refuse("of several ranks", dir, ENOENT, "iter_0000030/mp_rank_01");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_text(dir, "metadata.json", "{\"sharded_backend\": \"zarr\"}");
+	refuse("Megatron's zarr", dir, EOPNOTSUPP, "OFS650");
+	put_text(dir, "metadata.json", "{\"sharded_backend\": [\"torch_dist\"");
+	refuse("some other metadata.json", dir, ENOENT, "OFS680");
 	mk_remove(dir);
 }
 
