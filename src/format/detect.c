@@ -28,6 +28,25 @@ static const struct ofs_format *const formats[] = {
 
 /* Files. */
 
+int ofs_detect_names(const struct ofs_dir *dir, const char *rel,
+    struct ofs_names *names, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	struct ofs_dir sub;
+	int ret;
+
+	ret = ofs_dir_open_sub(dir, rel, &sub, &why);
+	if (ret == 0) {
+		ret = ofs_dir_list(&sub, names, &why);
+		ofs_dir_close(&sub);
+	}
+	if (ret == 0)
+		return 1;
+	return why.code == ENOMEM
+	    ? optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory")
+	    : 0;
+}
+
 bool ofs_detect_is_dir(const struct ofs_dir *dir, const char *rel)
 {
 	struct stat st;
@@ -185,8 +204,10 @@ static int add_file(const struct ofs_dir *dir, const char *rel,
 	spec.format = ofs_detect_file(dir, rel, &why);
 	if (spec.format == NULL)
 		return refuse_file(dir, rel, &why, err);
-	if (ofs_dir_list(dir, &names, NULL) == -1)
-		return ofs_parts_add(parts, &spec, err);
+	if (ofs_dir_list(dir, &names, &why) == -1)
+		return why.code == ENOMEM
+		    ? optimfs_fail(err, ENOMEM, "%s", why.text)
+		    : ofs_parts_add(parts, &spec, err);
 	while (i < names.n && strcmp(names.name[i], rel) != 0)
 		i++;
 	if (i < names.n)

@@ -55,6 +55,11 @@ bool ofs_detect_match(const char *name, const char *pattern, int *number);
 bool ofs_detect_is_dir(const struct ofs_dir *dir, const char *rel);
 bool ofs_detect_is_file(const struct ofs_dir *dir, const char *rel);
 
+/* The names in the directory rel beneath dir: 1; 0: it is none, or cannot be
+ * listed; -1: ENOMEM. */
+int ofs_detect_names(const struct ofs_dir *dir, const char *rel,
+    struct ofs_names *names, struct optimfs_error *err);
+
 /* ofs_format_dcp's probe for a directory with these names. */
 int ofs_dcp_sure(const struct ofs_names *names);
 

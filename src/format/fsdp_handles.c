@@ -298,39 +298,55 @@ static const char *tail_of(const char *rel)
 	return dir;
 }
 
-/* The job's size is in metadata.yaml: "world_size: 8". 0: not there. */
-static uint32_t read_world(struct ofs_ranks *set)
+/* The number after "world_size:" at the beginning of a line; 0: none. */
+static uint32_t find_world(const char *text)
 {
-	const char *rel = set->file[0].rel, *tail = tail_of(rel), *at;
+	const char *at = strstr(text, "world_size:");
+	unsigned long world = 0;
+
+	if (at != NULL && (at == text || at[-1] == '\n'))
+		world = strtoul(at + strlen("world_size:"), NULL, 10);
+	return world > INT32_MAX ? 0 : (uint32_t)world;
+}
+
+/* The job's size is in metadata.yaml: "world_size: 8". 0: not there. */
+static int read_world(struct ofs_ranks *set, uint32_t *world,
+    struct optimfs_error *err)
+{
+	const char *rel = set->file[0].rel, *tail = tail_of(rel);
+	struct optimfs_error why = { 0 };
 	char name[4096], *text;
 	uint8_t *p;
 	uint64_t n;
-	uint32_t world = 0;
 
+	*world = 0;
 	if (tail == NULL ||
 	    snprintf(name, sizeof(name), "%.*smetadata.yaml", (int)(tail - rel),
-		rel) >= (int)sizeof(name) ||
-	    ofs_dir_read_file(&set->cat->dir, name, 1 << 16, &p, &n, NULL) ==
-		-1)
+		rel) >= (int)sizeof(name))
 		return 0;
+	if (ofs_dir_read_file(&set->cat->dir, name, 1 << 16, &p, &n, &why) ==
+	    -1)
+		return why.code == ENOMEM ? no_memory(err) : 0;
 	text = strndup((char *)p, n);
-	at = text == NULL ? NULL : strstr(text, "world_size:");
-	if (at != NULL && (at == text || at[-1] == '\n'))
-		world = (uint32_t)strtoul(at + strlen("world_size:"), NULL, 10);
-	free(text);
 	free(p);
-	return world > INT32_MAX ? 0 : world;
+	if (text == NULL)
+		return no_memory(err);
+	*world = find_world(text);
+	free(text);
+	return 0;
 }
 
-static uint32_t world_of(struct ofs_ranks *set)
+/* How many ranks the job had. */
+static int world_of(struct ofs_ranks *set, uint32_t *world,
+    struct optimfs_error *err)
 {
-	uint32_t world = read_world(set);
-
-	if (world == 0)
-		world = set->world > 0 ? (uint32_t)set->world : 1;
-	if ((int)world > set->cat->world_size)
-		set->cat->world_size = (int)world;
-	return world;
+	if (read_world(set, world, err) == -1)
+		return -1;
+	if (*world == 0)
+		*world = set->world > 0 ? (uint32_t)set->world : 1;
+	if ((int)*world > set->cat->world_size)
+		set->cat->world_size = (int)*world;
+	return 0;
 }
 
 static bool same_units(const struct ofs_units *a, const struct ofs_units *b)
@@ -359,10 +375,11 @@ static bool same_units(const struct ofs_units *a, const struct ofs_units *b)
 static int read_own(struct ofs_units *u, struct ofs_ranks *set,
     struct optimfs_error *err)
 {
-	uint32_t world = world_of(set);
 	const struct ofs_ranks_file *f = set->file;
+	uint32_t world;
 
-	if (read_units(u, f->rel, f->doc, NULL, f->rank, world, err) == -1)
+	if (world_of(set, &world, err) == -1 ||
+	    read_units(u, f->rel, f->doc, NULL, f->rank, world, err) == -1)
 		return -1;
 	for (uint32_t i = 1; i < set->nfiles; i++) {
 		struct ofs_units other;
@@ -392,6 +409,7 @@ static int read_beside(struct ofs_units *u, struct ofs_ranks *set,
 	const struct ofs_ranks_file *f = set->file;
 	const char *tail = tail_of(f->rel);
 	struct ofs_torch_file source;
+	uint32_t world;
 	char *rel;
 	int ret = 1;
 
@@ -410,8 +428,10 @@ static int read_beside(struct ofs_units *u, struct ofs_ranks *set,
 		return -1;
 	}
 	if (has_handles(source.doc)) {
-		ret = read_units(u, rel, source.doc, f->doc, f->rank,
-		    world_of(set), err);
+		ret = world_of(set, &world, err);
+		if (ret == 0)
+			ret = read_units(u, rel, source.doc, f->doc, f->rank,
+			    world, err);
 		if (ret == 0)
 			u->named = u->nids > 0;
 	}

@@ -85,24 +85,30 @@ static int search(const struct ofs_dir *dir, const struct ofs_names *names,
     struct optimfs_error *err)
 {
 	for (size_t i = 0; i < names->n && c->looked < LOOK_MAX; i++) {
+		struct optimfs_error why = { 0 };
 		struct ofs_names below;
 		struct ofs_dir sub;
 		char path[PATH_MAX];
 		int ret = 0;
 
-		if (ofs_dir_open_sub(dir, names->name[i], &sub, NULL) == -1)
+		if (ofs_dir_open_sub(dir, names->name[i], &sub, &why) == -1) {
+			if (why.code == ENOMEM)
+				return optimfs_fail(err, ENOMEM, "%s",
+				    why.text);
 			continue;
+		}
 		c->looked++;
 		snprintf(path, sizeof(path), "%s%s%s", prefix,
 		    prefix[0] == '\0' ? "" : "/", names->name[i]);
-		if (ofs_dir_list(&sub, &below, NULL) == 0) {
+		if (ofs_dir_list(&sub, &below, &why) == 0) {
 			if (is_checkpoint(&sub, &below))
 				ret = add(c, path, err);
 			else if (depth > 0)
 				ret = search(&sub, &below, path, depth - 1, c,
 				    err);
 			ofs_names_free(&below);
-		}
+		} else if (why.code == ENOMEM)
+			ret = optimfs_fail(err, ENOMEM, "%s", why.text);
 		ofs_dir_close(&sub);
 		if (ret == -1)
 			return -1;

@@ -204,16 +204,12 @@ static int try_layout(const struct ofs_dir *dir, const struct ofs_names *names,
 static int add_train_ranks(const struct ofs_dir *dir, struct ofs_parts *parts,
     struct optimfs_error *err)
 {
-	struct ofs_dir sub;
 	struct ofs_names names;
-	int ret = 0, rank;
+	int ret = ofs_detect_names(dir, "train", &names, err), rank;
 
-	if (ofs_dir_open_sub(dir, "train", &sub, NULL) == -1)
-		return 0;
-	if (ofs_dir_list(&sub, &names, NULL) == -1) {
-		ofs_dir_close(&sub);
-		return 0;
-	}
+	if (ret != 1)
+		return ret;
+	ret = 0;
 	for (size_t i = 0; i < names.n && ret == 0; i++) {
 		char stem[32], rel[64];
 		struct ofs_part_spec spec = {
@@ -231,7 +227,6 @@ static int add_train_ranks(const struct ofs_dir *dir, struct ofs_parts *parts,
 		ret = ofs_parts_add(parts, &spec, err);
 	}
 	ofs_names_free(&names);
-	ofs_dir_close(&sub);
 	return ret;
 }
 
@@ -298,16 +293,12 @@ static int add_rank_dir(const struct ofs_dir *dir, const char *sub,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
 	struct ofs_names names;
-	struct ofs_dir in;
-	int ret = 0;
+	int ret = ofs_detect_names(dir, sub, &names, err);
 
-	if (ofs_dir_open_sub(dir, sub, &in, NULL) == -1)
-		return 0;
-	if (ofs_dir_list(&in, &names, NULL) == 0) {
-		ret = add_ranks_of(sub, &names, parts, err);
-		ofs_names_free(&names);
-	}
-	ofs_dir_close(&in);
+	if (ret != 1)
+		return ret;
+	ret = add_ranks_of(sub, &names, parts, err);
+	ofs_names_free(&names);
 	return ret;
 }
 

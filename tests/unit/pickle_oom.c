@@ -7,39 +7,9 @@
 #include <string.h>
 
 #include "format/pickle.h"
+#include "oom.h"
 #include "tap.h"
 #include "text.h"
-
-/* The linker turns every call of the allocator into one of these (--wrap):
- * the one that fails is left - 1 calls away. */
-static long left = -1;
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-
-static bool fails(void)
-{
-	return left > 0 && --left == 0;
-}
-
-void *__wrap_malloc(size_t n)
-{
-	return fails() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-	return fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-	return fails() ? NULL : __real_realloc(p, n);
-}
 
 /* Something of everything: memo, marks, classes, getattr, bytes that are
  * decoded, a cycle. */

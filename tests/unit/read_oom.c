@@ -1,0 +1,100 @@
+/* read_oom.c - checkpoints read when memory ends, at every call */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "format/format.h"
+#include "oom.h"
+#include "support/truth.h"
+#include "tap.h"
+
+/* Fail call 1, 2, 3 ... of reading a checkpoint, until none fails. Each must
+ * end in ENOMEM, or not have needed the memory; the sanitizers see leaks. */
+static void sweep_with(const char *name, const struct optimfs_options *opt)
+{
+	struct optimfs_error err;
+	struct ofs_catalog *cat;
+	uint32_t entries;
+	size_t wrong = 0, missed = 0;
+	long n = 0;
+
+	cat = ofs_read_checkpoint(data_path(name), opt, &err);
+	if (!ok(cat != NULL, "%s: reads", name)) {
+		diag("%s", err.text);
+		return;
+	}
+	entries = cat->nentries;
+	ofs_catalog_free(cat);
+	do {
+		err = (struct optimfs_error){ 0 };
+		left = ++n;
+		cat = ofs_read_checkpoint(data_path(name), opt, &err);
+		if (left > 0) {
+			ofs_catalog_free(cat);
+			break;
+		}
+		if (cat == NULL && err.code != ENOMEM) {
+			diag("call %ld: %s", n, err.text);
+			wrong++;
+		}
+		if (cat != NULL && cat->nentries != entries)
+			missed++;
+		ofs_catalog_free(cat);
+	} while (n < 1000000);
+	left = -1;
+	is_u64(wrong, 0, "%s: %ld calls, each fails with ENOMEM", name, n - 1);
+	is_u64(missed, 0, "%s: or misses nothing", name);
+}
+
+static void sweep(const char *name)
+{
+	sweep_with(name, &(struct optimfs_options){ 0 });
+}
+
+/* Rank files of FSDP1, their units beside them, and one name for each ID. */
+static void sweep_units(const char *name)
+{
+	char ck[200], units[512], ids[] = "/tmp/optimfs-ids-XXXXXX";
+	int fd = mkstemp(ids);
+	struct optimfs_options o = { .units = units };
+	FILE *f = fd == -1 ? NULL : fdopen(fd, "w");
+
+	if (f == NULL)
+		bail_out("no temporary file");
+	fputs("tok_embeddings.weight\n", f);
+	for (int i = 0; i < 3; i++)
+		fprintf(f,
+		    "layers.%1$d.norm.weight\nlayers.%1$d.norm.bias\n"
+		    "layers.%1$d.wq.weight\nlayers.%1$d.wq.bias\n"
+		    "layers.%1$d.w1.weight\nlayers.%1$d.w2.weight\n"
+		    "layers.%1$d.w2.bias\n",
+		    i);
+	fputs("norm.weight\nnorm.bias\nconv.weight\nconv.bias\n"
+	      "adapter.weight\nadapter.bias\n",
+	    f);
+	fclose(f);
+	snprintf(units, sizeof(units), "%s/units.json", data_path(name));
+	snprintf(ck, sizeof(ck), "%s/ckpt", name);
+	sweep_with(ck, &o);
+	o.ids = ids;
+	sweep_with(ck, &o);
+	unlink(ids);
+}
+
+int main(void)
+{
+	sweep("pytorch/dcp_torch113/ckpt");
+	sweep("pytorch/dcp_dtensor_shapes_w4/ckpt");
+	sweep("extra/dcp_variants/dcp_nocoll");
+	sweep("extra/dcp_variants/dcp_safetensors");
+	sweep("extra/trainers/acc_v2_SHARDED_STATE_DICT");
+	sweep("pytorch/safetensors_plain/ckpt");
+	sweep("extra/olmo_local/new");
+	sweep_units("pytorch/fsdp1_local_orig_fullshard_w2");
+	return done_testing();
+}
