@@ -13,6 +13,7 @@
 #include "cursor.h"
 #include "format/safetensors_item.h"
 #include "format/torch.h"
+#include "format/zero.h"
 
 /* docs/formats/trainers.md */
 
@@ -22,6 +23,8 @@ static const struct ofs_format *const formats[] = {
 	&ofs_format_torch,
 	&ofs_format_pickle,
 	&ofs_format_safetensors,
+	&ofs_format_deepspeed,
+	&ofs_format_universal,
 	&ofs_format_raw,
 };
 #define NFORMATS (sizeof(formats) / sizeof(formats[0]))
@@ -315,6 +318,15 @@ static bool is_part(const struct ofs_parts *parts, const char *rel)
 	return false;
 }
 
+static bool has_deepspeed(const struct ofs_parts *parts)
+{
+	for (size_t i = 0; i < parts->n; i++)
+		if (parts->part[i].format == &ofs_format_deepspeed ||
+		    parts->part[i].format == &ofs_format_universal)
+			return true;
+	return false;
+}
+
 static int add_one_of_many(const struct ofs_dir *dir,
     const struct ofs_names *names, size_t i, struct ofs_parts *parts,
     struct optimfs_error *err)
@@ -326,6 +338,15 @@ static int add_one_of_many(const struct ofs_dir *dir,
 	int set, ret;
 
 	if (dot == NULL || is_part(parts, names->name[i]))
+		return 0;
+	stem = strndup(names->name[i], (size_t)(dot - names->name[i]));
+	if (stem == NULL)
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 detection: out of memory");
+	/* weights that a trainer put together beside DeepSpeed's own */
+	ret = has_deepspeed(parts) && conventional(stem) != NULL;
+	free(stem);
+	if (ret == 1)
 		return 0;
 	spec.format = ofs_detect_file(dir, names->name[i], &why);
 	if (why.code != 0)
@@ -478,6 +499,42 @@ static int detect_dir(const struct ofs_dir *dir, struct ofs_parts *parts,
 	return ret;
 }
 
+static bool is_deepspeed(const struct ofs_format *format)
+{
+	return format == &ofs_format_deepspeed ||
+	    format == &ofs_format_universal;
+}
+
+/* A directory of the type that was asked for, or that one's latest. */
+static int detect_deepspeed(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_part_spec *spec,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	static const char *const files[] = { "latest", "latest_universal" };
+	const struct ofs_format *format = NULL;
+	char *tag = NULL;
+	int ret = 0;
+
+	if (spec->format->probe(dir, "") > 0)
+		return ofs_parts_add(parts, spec, err);
+	for (size_t i = 0; i < 2 && ret == 0; i++) {
+		free(tag);
+		ret = ofs_zero_latest(dir, names, files[i], &tag, &format, err);
+		if (ret == 1 && spec->format->probe(dir, tag) == 0)
+			ret = 0;
+	}
+	if (ret == 1) {
+		spec->rel = tag;
+		ret = ofs_parts_add(parts, spec, err);
+	} else if (ret == 0) {
+		ret = optimfs_fail(err, ENOENT,
+		    "OFS680 %s: no checkpoint for type=%s", dir->path,
+		    spec->format->name);
+	}
+	free(tag);
+	return ret;
+}
+
 static int detect_as(const struct ofs_dir *dir, const char *rel,
     const char *type, struct ofs_parts *parts, struct optimfs_error *err)
 {
@@ -493,6 +550,11 @@ static int detect_as(const struct ofs_dir *dir, const char *rel,
 		return ofs_parts_add(parts, &spec, err);
 	if (ofs_dir_list(dir, &names, err) == -1)
 		return -1;
+	if (is_deepspeed(spec.format)) {
+		ret = detect_deepspeed(dir, &names, &spec, parts, err);
+		ofs_names_free(&names);
+		return ret;
+	}
 	ret = add_files(dir, &names, parts, err);
 	ofs_names_free(&names);
 	for (size_t i = 0; i < parts->n; i++)

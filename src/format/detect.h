@@ -51,6 +51,11 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
  * them, -1 when there is no "#". */
 bool ofs_detect_match(const char *name, const char *pattern, int *number);
 
+/* The name that a file's text is, malloc'ed. EPERM (OFS620): it is none that
+ * stays in dir. */
+int ofs_detect_tracker(const struct ofs_dir *dir, const char *file, char **name,
+    struct optimfs_error *err);
+
 /* Is it a directory (or file) beneath dir? */
 bool ofs_detect_is_dir(const struct ofs_dir *dir, const char *rel);
 bool ofs_detect_is_file(const struct ofs_dir *dir, const char *rel);

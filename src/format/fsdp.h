@@ -27,7 +27,7 @@ struct ofs_fsdp {
 	/* All parameters of the model, where the units file lists them. */
 	struct ofs_str *order;          /* sorted */
 	const struct ofs_ids_file *ids; /* that ids= names; NULL */
-	uint32_t group_cap, leaf_cap;   /* of set, once some were added */
+	uint32_t group_cap;             /* of set, once some were added */
 };
 
 static inline const struct ofs_unit_param *ofs_fsdp_param(const struct ofs_fsdp

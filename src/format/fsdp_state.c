@@ -108,15 +108,8 @@ static int add_group(struct ofs_fsdp *f, const struct ofs_ranks_group *like,
 {
 	struct ofs_ranks *set = f->set;
 	struct ofs_ranks_group g = *like;
-	struct ofs_ranks_leaf *leaf;
+	uint32_t from = g.first;
 
-	if (f->leaf_cap < set->nleaves + g.n) {
-		f->leaf_cap = 2 * (set->nleaves + g.n);
-		leaf = reallocarray(set->leaf, f->leaf_cap, sizeof(*leaf));
-		if (leaf == NULL)
-			return no_memory(err);
-		set->leaf = leaf;
-	}
 	if (f->group_cap <= set->ngroups) {
 		struct ofs_ranks_group *p;
 
@@ -126,15 +119,14 @@ static int add_group(struct ofs_fsdp *f, const struct ofs_ranks_group *like,
 			return no_memory(err);
 		set->group = p;
 	}
-	for (uint32_t i = 0; i < g.n; i++) {
-		set->leaf[set->nleaves + i] = set->leaf[g.first + i];
-		set->leaf[set->nleaves + i].path = path;
-	}
 	g.path = path;
 	g.first = set->nleaves;
+	for (uint32_t i = from; i < from + g.n; i++)
+		if (ofs_ranks_leaf(set, path, set->leaf[i].file,
+			set->leaf[i].node, err) == -1)
+			return -1;
 	g.taken = false;
 	g.partial = true;
-	set->nleaves += g.n;
 	set->group[set->ngroups++] = g;
 	return 0;
 }

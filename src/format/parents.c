@@ -165,8 +165,8 @@ static int read_link(const struct ofs_dir *dir, char **name,
 	return *name == NULL ? no_memory(err) : 0;
 }
 
-static int read_tracker(const struct ofs_dir *dir, const char *file,
-    char **name, struct optimfs_error *err)
+int ofs_detect_tracker(const struct ofs_dir *dir, const char *file, char **name,
+    struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 };
 	uint8_t *bytes;
@@ -217,13 +217,13 @@ static int find_latest(const struct ofs_dir *dir, const struct ofs_names *names,
 {
 	*name = NULL;
 	if (has(names, tracker))
-		return read_tracker(dir, tracker, name, err) == -1
+		return ofs_detect_tracker(dir, tracker, name, err) == -1
 		    ? -1
 		    : megatron_name(name, err);
 	if (!has(names, "latest"))
 		return 0;
 	if (ofs_detect_is_file(dir, "latest"))
-		return read_tracker(dir, "latest", name, err);
+		return ofs_detect_tracker(dir, "latest", name, err);
 	return read_link(dir, name, err);
 }
 

@@ -106,7 +106,11 @@ static const struct {
 	{ "deepspeed.utils.tensor_fragment", "fragment_address" },
 	{ "deepspeed.runtime.fp16.loss_scaler",
 	    "LossScaler DynamicLossScaler" },
-	{ "deepspeed.runtime.zero.config", "ZeroStageEnum" },
+	{ "deepspeed.runtime.zero.config",
+	    "ZeroStageEnum ZeroStageEnum.disabled"
+	    " ZeroStageEnum.optimizer_states ZeroStageEnum.gradients"
+	    " ZeroStageEnum.weights" },
+	{ "deepspeed.checkpoint.universal_checkpoint", "SubparamShape" },
 };
 
 /* Every dotted part begins with a capital letter, underscores aside:

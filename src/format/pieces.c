@@ -56,6 +56,12 @@ static int add_shard(struct ofs_pieces *x, const struct ofs_ranks_leaf *leaf,
 	return 0;
 }
 
+static bool rounds(const struct ofs_pieces *x)
+{
+	return x->t.dtype == OFS_FLOAT32 &&
+	    (x->round == OFS_FLOAT16 || x->round == OFS_BFLOAT16);
+}
+
 int ofs_pieces_slice(struct ofs_pieces *x, const struct ofs_ranks_leaf *leaf,
     struct ofs_torch_tensor *t, const struct ofs_extent *at,
     const struct ofs_flat_slice *s, struct optimfs_error *err)
@@ -65,6 +71,8 @@ int ofs_pieces_slice(struct ofs_pieces *x, const struct ofs_ranks_leaf *leaf,
 
 	if (s->count == 0)
 		return 0;
+	if (rounds(x))
+		t->fix |= OFS_FIX_ROUND;
 	t->offset += s->at * (uint64_t)t->stride[0];
 	t->shape[0] = s->count;
 	dims = ofs_catalog_dims(x->set->cat, box, 2, err);
@@ -121,6 +129,8 @@ int ofs_pieces_end(struct ofs_pieces *x, uint32_t path, uint32_t *ref,
 		.path = path, .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR
 	};
 
+	if (rounds(x))
+		x->t.dtype = x->round;
 	x->t.grid = x->t.shape;
 	x->t.grid_ndim = x->t.ndim;
 	if (x->cut) {

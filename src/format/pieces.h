@@ -21,6 +21,7 @@ struct ofs_pieces {
 	uint32_t ndim;
 	uint64_t numel;
 	bool cut;                 /* boxes are in one dimension */
+	uint8_t round;            /* dtype to show slices of float32 in, or 0 */
 	struct optimfs_error why; /* code 0: nothing */
 };
 

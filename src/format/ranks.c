@@ -39,12 +39,9 @@ static void listen(struct ofs_ranks_file *f, uint32_t node)
 	ofs_torch_sharded_fini(&s);
 }
 
-static int collect(void *ctx, uint32_t path, uint32_t node,
-    struct optimfs_error *err)
+int ofs_ranks_leaf(struct ofs_ranks *set, uint32_t path, uint32_t file,
+    uint32_t node, struct optimfs_error *err)
 {
-	struct collector *c = ctx;
-	struct ofs_ranks *set = c->set;
-
 	if (set->nleaves == set->leaf_cap) {
 		uint32_t cap = set->leaf_cap == 0 ? 256 : 2 * set->leaf_cap;
 		struct ofs_ranks_leaf *p;
@@ -58,10 +55,20 @@ static int collect(void *ctx, uint32_t path, uint32_t node,
 		set->leaf = p;
 		set->leaf_cap = cap;
 	}
-	set->leaf[set->nleaves++] =
-	    (struct ofs_ranks_leaf){ path, c->file, node };
-	set->file[c->file].nleaves++;
-	listen(&set->file[c->file], node);
+	set->leaf[set->nleaves++] = (struct ofs_ranks_leaf){ path, file, node };
+	return 0;
+}
+
+static int collect(void *ctx, uint32_t path, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct collector *c = ctx;
+	struct ofs_ranks_file *f = &c->set->file[c->file];
+
+	if (ofs_ranks_leaf(c->set, path, c->file, node, err) == -1)
+		return -1;
+	f->nleaves++;
+	listen(f, node);
 	return 0;
 }
 

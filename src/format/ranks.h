@@ -59,7 +59,7 @@ struct ofs_ranks {
 	 * lists them */
 	struct ofs_ranks_group *group;
 	uint32_t nfiles, nleaves, ngroups;
-	uint32_t leaf_cap;
+	uint32_t leaf_cap; /* that there is room for */
 	/* Ranks of the job: what ShardedTensors and meshes say, or else the
 	 * highest rank there is and one; 0 for a file alone that says
 	 * nothing. */
@@ -104,6 +104,9 @@ int ofs_ranks_open(struct ofs_ranks *set, const char *rel, int rank, bool bare,
     struct optimfs_error *err);
 int ofs_ranks_collect(struct ofs_ranks *set, uint32_t file, uint32_t node,
     const uint32_t *prefix, size_t npref, struct optimfs_error *err);
+/* One leaf. */
+int ofs_ranks_leaf(struct ofs_ranks *set, uint32_t path, uint32_t file,
+    uint32_t node, struct optimfs_error *err);
 /* Make groups of the leaves. */
 int ofs_ranks_group(struct ofs_ranks *set, struct optimfs_error *err);
 /* Hand what values need to the catalog; then free the rest. */

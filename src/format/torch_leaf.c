@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "checked.h"
+#include "format/torch_storage.h"
 
 /* How much of an object is searched for tensors inside it. */
 #define MAX_SEARCH 4096
@@ -70,13 +71,6 @@ static bool find_record(const struct ofs_torch_leaves *l, struct ofs_str key,
 	return true;
 }
 
-static int compare_keys(struct ofs_str a, struct ofs_str b)
-{
-	int c = memcmp(a.p, b.p, a.len < b.len ? a.len : b.len);
-
-	return c != 0 ? c : a.len < b.len ? -1 : a.len > b.len;
-}
-
 static bool find_storage(const struct ofs_torch_leaves *l, struct ofs_str key,
     struct ofs_extent *at, uint32_t *number)
 {
@@ -87,7 +81,7 @@ static bool find_storage(const struct ofs_torch_leaves *l, struct ofs_str key,
 		return find_record(l, key, at, number);
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
-		int c = compare_keys(s[mid].key, key);
+		int c = ofs_str_compare(s[mid].key, key);
 
 		if (c == 0) {
 			*at = l->at->at;

@@ -10,6 +10,7 @@
 #include "format/detect.h"
 #include "format/hf_shards.h"
 #include "format/megatron.h"
+#include "format/zero.h"
 
 /* docs/formats/trainers.md says where these names come from. */
 
@@ -453,6 +454,19 @@ static int hf_shards(const struct ofs_names *names, struct ofs_parts *parts,
 	return 0;
 }
 
+static int beside_deepspeed(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+		if (find_sign(dir, names, &layouts[i]) == NULL)
+			continue;
+		parts->trainer = layouts[i].trainer;
+		return apply_layout(dir, names, &layouts[i], parts, err);
+	}
+	return 1;
+}
+
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
@@ -460,6 +474,11 @@ int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
 
 	if (ret == 0)
 		ret = refuse_zarr(dir, err);
+	if (ret == 0)
+		ret = ofs_zero_detect(dir, names, parts, err);
+	/* a trainer may have put files beside DeepSpeed's directory */
+	if (ret == 1 && parts->part[0].rel[0] != '\0')
+		return beside_deepspeed(dir, names, parts, err);
 	if (ret == 0)
 		ret = hf_shards(names, parts, err);
 	if (ret == 0)
