@@ -408,6 +408,11 @@ const char *ofs_stage_path(const struct ofs_stage *st)
 	return st->path;
 }
 
+int ofs_stage_beside(const struct ofs_stage *st)
+{
+	return st->beside;
+}
+
 int ofs_stage_dir(const struct ofs_stage *st)
 {
 	return st->dir;

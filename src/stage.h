@@ -57,6 +57,8 @@ int ofs_stage_held(struct ofs_stage *st, struct optimfs_error *err);
 const char *ofs_stage_path(const struct ofs_stage *st);
 /* The directory that data and new lie in; the stage's own. */
 int ofs_stage_dir(const struct ofs_stage *st);
+/* The one beside the checkpoint, which is the same without upper=. */
+int ofs_stage_beside(const struct ofs_stage *st);
 
 /* A record: a type of the caller's, numbers and two strings, the second of
  * any bytes. */

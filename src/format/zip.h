@@ -23,6 +23,7 @@ struct ofs_zip_record {
 	uint64_t size;       /* of its bytes */
 	uint64_t end;        /* the next record or the directory starts here */
 	uint32_t crc;        /* 0: the writer was told to leave it out */
+	uint32_t central;    /* of its entry, from the directory's start */
 	uint16_t flags;
 };
 

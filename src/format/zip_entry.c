@@ -15,7 +15,7 @@ struct entry {
 	struct ofs_str name;
 	const uint8_t *extra;
 	uint64_t header, csize, size;
-	uint32_t crc, attributes;
+	uint32_t crc, attributes, central;
 	uint16_t flags, method, extra_len, disk;
 };
 
@@ -215,6 +215,7 @@ static int add(struct ofs_zip *zip, const struct entry *e,
 	*r = (struct ofs_zip_record){ .header = e->header,
 		.size = e->size,
 		.crc = e->crc,
+		.central = e->central,
 		.flags = e->flags };
 	r->name.len = e->name.len - zip->prefix.len;
 	r->name.p = ofs_arena_strndup(&zip->arena, e->name.p + zip->prefix.len,
@@ -242,7 +243,7 @@ int ofs_zip_walk(struct ofs_zip *zip, const uint8_t *p, uint64_t len,
 		return optimfs_fail(err, ENOMEM,
 		    "OFS443 out of memory for %" PRIu64 " records", n);
 	for (walked = 0; ofs_cursor_left(&c) > 0 && walked < n; walked++) {
-		struct entry e;
+		struct entry e = { .central = (uint32_t)(c.p - p) };
 
 		if (parse(&c, &e, err) == -1 || check(zip, &e, err) == -1 ||
 		    check_prefix(zip, &e, err) == -1 || add(zip, &e, err) == -1)

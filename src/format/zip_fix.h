@@ -1,0 +1,19 @@
+/* zip_fix.h - checksums of records whose bytes were changed in place */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_ZIP_FIX_H
+#define OFS_ZIP_FIX_H
+
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "ranges.h"
+
+/* The archive that is bytes [off, off + len) of fd, which is open for reading
+ * and writing, has other bytes at touched (offsets of the file): give each
+ * record that holds some of them its checksum, wherever it stands: directory,
+ * descriptor, local header. An archive whose storages have none keeps it so. */
+int ofs_zip_fix(int fd, uint64_t off, uint64_t len,
+    const struct ofs_ranges *touched, struct optimfs_error *err);
+
+#endif

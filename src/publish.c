@@ -1,0 +1,473 @@
+/* publish.c - new files that take the place of old ones, all of them or none */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "publish.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "copy.h"
+#include "io.h"
+#include "publish_impl.h"
+#include "sys.h"
+
+#define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
+
+int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
+    enum ofs_publish_kind kind, int fd, uint64_t ino, struct optimfs_error *err)
+{
+	struct ofs_publish_name *grown;
+	char *copy = strdup(rel);
+
+	if (copy != NULL && plan->n == plan->cap) {
+		size_t cap = plan->cap == 0 ? 16 : plan->cap * 2;
+
+		grown = reallocarray(plan->name, cap, sizeof(*grown));
+		if (grown == NULL) {
+			free(copy);
+			copy = NULL;
+		} else {
+			plan->name = grown;
+			plan->cap = cap;
+		}
+	}
+	if (copy == NULL)
+		return optimfs_fail(err, ENOMEM, "names of a commit");
+	plan->name[plan->n++] =
+	    (struct ofs_publish_name){ copy, kind, fd, ino };
+	return 0;
+}
+
+void ofs_publish_plan_fini(struct ofs_publish_plan *plan)
+{
+	for (size_t i = 0; i < plan->n; i++) {
+		if (plan->name[i].fd != -1)
+			close(plan->name[i].fd);
+		free(plan->name[i].rel);
+	}
+	free(plan->name);
+	*plan = (struct ofs_publish_plan){ 0 };
+}
+
+int ofs_publish_dir(int at, const char *name, struct optimfs_error *err)
+{
+	int fd;
+
+	if (ofs_sys_mkdir(at, name, 0700) == -1 && errno != EEXIST)
+		return optimfs_fail(err, errno, "OFS821 %.200s/: %m", name);
+	fd = openat(at, name, DIR_FLAGS);
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS821 %.200s/: %m", name);
+	return fd;
+}
+
+/* A name for what is being removed; a directory that is not empty is opened
+ * and its turn comes again: no recursion, whatever the depth. */
+static bool remove_one(int at, char *path, size_t size)
+{
+	struct dirent *d;
+	size_t n = strlen(path);
+	bool deeper = false;
+	DIR *dir;
+	int fd;
+
+	if (unlinkat(at, path, 0) == 0 || errno == ENOENT ||
+	    unlinkat(at, path, AT_REMOVEDIR) == 0)
+		return true;
+	fd = openat(at, path, DIR_FLAGS);
+	dir = fd == -1 ? NULL : fdopendir(fd);
+	if (dir == NULL) {
+		if (fd != -1)
+			close(fd);
+		return false;
+	}
+	while (!deeper && (d = readdir(dir)) != NULL) {
+		if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
+			continue;
+		if (n + 1 + strlen(d->d_name) >= size)
+			break;
+		if (unlinkat(fd, d->d_name, 0) == 0)
+			continue;
+		path[n] = '/';
+		strcpy(path + n + 1, d->d_name);
+		deeper = true;
+	}
+	closedir(dir);
+	return deeper || unlinkat(at, path, AT_REMOVEDIR) == 0;
+}
+
+void ofs_publish_clear(int at, const char *name)
+{
+	char path[8192];
+	struct stat st;
+
+	while (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+		snprintf(path, sizeof(path), "%s", name);
+		/* down to something that can be removed */
+		for (size_t n = 0; strlen(path) != n;) {
+			n = strlen(path);
+			if (!remove_one(at, path, sizeof(path)))
+				return;
+		}
+	}
+}
+
+int ofs_publish_parents(int at, const char *rel, struct optimfs_error *err)
+{
+	char path[4097];
+	const char *slash = rel;
+
+	while ((slash = strchr(slash, '/')) != NULL) {
+		snprintf(path, sizeof(path), "%.*s", (int)(slash - rel), rel);
+		if (ofs_sys_mkdir(at, path, 0700) == -1 && errno != EEXIST)
+			return optimfs_fail(err, errno, "OFS821 %.200s/: %m",
+			    path);
+		slash++;
+	}
+	return 0;
+}
+
+int ofs_publish_sync_dir(int at, const char *rel)
+{
+	const char *slash = strrchr(rel, '/');
+	char path[4097];
+	int fd, ret, saved;
+
+	snprintf(path, sizeof(path), "%.*s",
+	    slash == NULL ? 1 : (int)(slash - rel), slash == NULL ? "." : rel);
+	fd = openat(at, path, DIR_FLAGS);
+	if (fd == -1)
+		return -1;
+	ret = ofs_sys_fsync(fd);
+	saved = errno;
+	close(fd);
+	errno = saved;
+	return ret;
+}
+
+int ofs_publish_parent(const char *source, int dir, int *parent, char **base,
+    struct optimfs_error *err)
+{
+	char *real = realpath(source, NULL), *slash;
+	struct stat a, b;
+	int ret = -1;
+
+	if (real == NULL)
+		return optimfs_fail(err, errno, "OFS821 %s: %m", source);
+	slash = strrchr(real, '/');
+	*base = strdup(slash + 1);
+	slash[slash == real] = '\0';
+	*parent = open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*base == NULL || *parent == -1)
+		optimfs_fail(err, *base == NULL ? ENOMEM : errno,
+		    "OFS821 %s: %m", real);
+	else if (**base == '\0' || fstatat(*parent, *base, &a, 0) == -1 ||
+	    fstat(dir, &b) == -1 || a.st_ino != b.st_ino ||
+	    a.st_dev != b.st_dev)
+		optimfs_fail(err, ESTALE,
+		    "OFS805 %s is not the directory that was mounted", source);
+	else
+		ret = 0;
+	if (ret == -1) {
+		if (*parent != -1)
+			close(*parent);
+		free(*base);
+		*parent = -1;
+		*base = NULL;
+	}
+	free(real);
+	return ret;
+}
+
+struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
+    struct optimfs_error *err)
+{
+	struct ofs_publish *p = calloc(1, sizeof(*p));
+
+	if (p == NULL) {
+		optimfs_fail(err, ENOMEM, "commit");
+		return NULL;
+	}
+	p->source = source;
+	p->dir = dir;
+	p->stage = stage;
+	p->parent = -1;
+	ofs_publish_clear(stage, OFS_PUBLISH_NEW);
+	ofs_publish_clear(stage, OFS_PUBLISH_GEN);
+	p->new = ofs_publish_dir(stage, OFS_PUBLISH_NEW, err);
+	if (p->new == -1) {
+		free(p);
+		return NULL;
+	}
+	return p;
+}
+
+int ofs_publish_new(const struct ofs_publish *p)
+{
+	return p->new;
+}
+
+bool ofs_publish_any(const struct ofs_publish *p)
+{
+	return p->plan.n > 0;
+}
+
+/* Open a file of the checkpoint: -1 when there is none. */
+static int open_old(const struct ofs_publish *p, const char *rel,
+    struct optimfs_error *err)
+{
+	struct ofs_dir dir = { .fd = p->dir };
+	struct stat st;
+
+	return rel == NULL ? -1 : ofs_dir_open_file(&dir, rel, &st, err);
+}
+
+int ofs_publish_file(struct ofs_publish *p, const char *rel, const char *like,
+    int *fd, struct optimfs_error *err)
+{
+	struct optimfs_error none;
+	enum ofs_publish_kind kind = OFS_PUBLISH_REPLACE;
+	int old = open_old(p, rel, &none), new = -1, ret = -1;
+	struct stat st;
+
+	if (old == -1) {
+		kind = OFS_PUBLISH_CREATE;
+		old = open_old(p, like, &none);
+	}
+	if (ofs_publish_parents(p->new, rel, err) == -1)
+		goto out;
+	new = ofs_sys_create(p->new, rel, 0600);
+	if (new == -1 || fstat(new, &st) == -1)
+		optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
+	else if (old == -1 || ofs_copy_attributes(old, new, err) == 0)
+		ret = ofs_publish_add(&p->plan, rel, kind, new, st.st_ino, err);
+	if (ret == 0)
+		*fd = new;
+	else if (new != -1)
+		close(new);
+out:
+	if (old != -1)
+		close(old);
+	return ret;
+}
+
+int ofs_publish_remove(struct ofs_publish *p, const char *rel,
+    struct optimfs_error *err)
+{
+	return ofs_publish_add(&p->plan, rel, OFS_PUBLISH_REMOVE, -1, 0, err);
+}
+
+static size_t count(const struct ofs_publish_plan *plan,
+    enum ofs_publish_kind kind)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < plan->n; i++)
+		n += plan->name[i].kind == kind;
+	return n;
+}
+
+/* Their bytes, and their names in new/. A failed fsync is never tried again on
+ * the same file: it goes with new/. */
+static int sync_new(struct ofs_publish *p, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < p->plan.n; i++) {
+		const struct ofs_publish_name *n = &p->plan.name[i];
+
+		if (n->kind == OFS_PUBLISH_REMOVE)
+			continue;
+		if (ofs_sys_fsync(n->fd) == -1 ||
+		    ofs_publish_sync_dir(p->new, n->rel) == -1)
+			return optimfs_fail(err, errno,
+			    "OFS802 new %.200s cannot be made safe: %m",
+			    n->rel);
+	}
+	return 0;
+}
+
+/* New names first: nothing refers to them yet. */
+static int move_created(struct ofs_publish *p, struct optimfs_error *err)
+{
+	p->moved = true;
+	for (size_t i = 0; i < p->plan.n; i++) {
+		const struct ofs_publish_name *n = &p->plan.name[i];
+
+		if (n->kind != OFS_PUBLISH_CREATE)
+			continue;
+		if (ofs_publish_parents(p->dir, n->rel, err) == -1)
+			return -1;
+		if (ofs_sys_rename(p->new, n->rel, p->dir, n->rel, 0) == -1 ||
+		    ofs_publish_sync_dir(p->dir, n->rel) == -1)
+			return optimfs_fail(err, errno,
+			    "OFS802 %.200s cannot be put in place: %m", n->rel);
+	}
+	return 0;
+}
+
+/* The rename that publishes. */
+static int move_replaced(struct ofs_publish *p, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < p->plan.n; i++) {
+		const struct ofs_publish_name *n = &p->plan.name[i];
+
+		if (n->kind != OFS_PUBLISH_REPLACE)
+			continue;
+		if (ofs_sys_rename(p->new, n->rel, p->dir, n->rel, 0) == -1)
+			return optimfs_fail(err, errno,
+			    "OFS802 %.200s cannot be put in place: %m", n->rel);
+		p->published = true;
+		if (ofs_publish_sync_dir(p->dir, n->rel) == -1) {
+			optimfs_fail(err, EIO,
+			    "OFS803 published, but not known to survive a power "
+			    "failure: %.200s: %m",
+			    n->rel);
+			return 1;
+		}
+	}
+	p->published = true;
+	return 0;
+}
+
+/* All of it is safe: what was superseded can go. That a file stays is no
+ * failure of the commit. */
+static void remove_old(struct ofs_publish *p)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < p->plan.n; i++)
+		if (p->plan.name[i].kind == OFS_PUBLISH_REMOVE) {
+			ofs_sys_unlink(p->dir, p->plan.name[i].rel, 0);
+			any = true;
+		}
+	if (any)
+		ofs_sys_fsync(p->dir);
+}
+
+int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err)
+{
+	int ret;
+
+	if (!ofs_publish_any(p))
+		return 0;
+	p->plan.swap = count(&p->plan, OFS_PUBLISH_REPLACE) > 1;
+	if (sync_new(p, err) == -1 ||
+	    (p->plan.swap && ofs_publish_build(p, err) == -1) ||
+	    ofs_publish_write_record(p->stage, &p->plan, err) == -1)
+		return -1;
+	if (p->plan.swap)
+		return ofs_publish_exchange(p, err);
+	if (move_created(p, err) == -1)
+		return -1;
+	ret = move_replaced(p, err);
+	if (ret == 0)
+		remove_old(p);
+	return ret;
+}
+
+/* What a commit that was not published left among the files of the
+ * checkpoint. */
+static void take_back(int dir, const struct ofs_publish_plan *plan)
+{
+	struct stat st;
+
+	for (size_t i = 0; i < plan->n; i++) {
+		const struct ofs_publish_name *n = &plan->name[i];
+
+		if (n->kind == OFS_PUBLISH_CREATE &&
+		    fstatat(dir, n->rel, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    st.st_ino == n->ino)
+			unlinkat(dir, n->rel, 0);
+	}
+}
+
+void ofs_publish_free(struct ofs_publish *p)
+{
+	if (p == NULL)
+		return;
+	if (p->moved && !p->published)
+		take_back(p->dir, &p->plan);
+	if (!p->published)
+		ofs_publish_forget(p->stage);
+	ofs_publish_plan_fini(&p->plan);
+	close(p->new);
+	ofs_publish_clear(p->stage, OFS_PUBLISH_NEW);
+	/* with a failed last sync the old generation stays, under its name */
+	if (!p->published || !p->plan.swap)
+		ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
+	if (p->parent != -1)
+		close(p->parent);
+	free(p->base);
+	free(p);
+}
+
+void ofs_publish_forget(int stage)
+{
+	unlinkat(stage, OFS_PUBLISH_RECORD, 0);
+}
+
+/* Was what the record says done? The inode that was renamed tells. */
+static bool was_published(int dir, const struct ofs_publish_plan *plan)
+{
+	struct stat st;
+
+	if (plan->swap)
+		return fstat(dir, &st) == 0 && st.st_ino == plan->gen;
+	for (size_t i = 0; i < plan->n; i++)
+		if (plan->name[i].kind == OFS_PUBLISH_REPLACE)
+			return fstatat(dir, plan->name[i].rel, &st,
+				   AT_SYMLINK_NOFOLLOW) == 0 &&
+			    st.st_ino == plan->name[i].ino;
+	return true;
+}
+
+/* Its last sync may not have been done. */
+static int finish(const char *source, int dir,
+    const struct ofs_publish_plan *plan, struct optimfs_error *err)
+{
+	char *base = NULL;
+	int parent = -1, ret;
+
+	ret = ofs_sys_fsync(dir);
+	if (ret == 0 && plan->swap) {
+		if (ofs_publish_parent(source, dir, &parent, &base, err) == -1)
+			return -1;
+		ret = ofs_sys_fsync(parent);
+		close(parent);
+		free(base);
+	}
+	if (ret == -1)
+		return optimfs_fail(err, errno,
+		    "OFS803 a published commit cannot be made safe: %m");
+	for (size_t i = 0; i < plan->n; i++)
+		if (plan->name[i].kind == OFS_PUBLISH_REMOVE && !plan->swap)
+			unlinkat(dir, plan->name[i].rel, 0);
+	return 1;
+}
+
+int ofs_publish_recover(const char *source, int dir, int stage,
+    struct optimfs_error *err)
+{
+	struct ofs_publish_plan plan = { 0 };
+	int ret = ofs_publish_read_record(stage, &plan, err);
+
+	if (ret == 1 && was_published(dir, &plan)) {
+		ret = finish(source, dir, &plan, err);
+	} else if (ret == 1) {
+		take_back(dir, &plan);
+		ofs_publish_forget(stage);
+		ret = 0;
+	}
+	if (ret != -1) {
+		ofs_publish_clear(stage, OFS_PUBLISH_NEW);
+		ofs_publish_clear(stage, OFS_PUBLISH_GEN);
+	}
+	ofs_publish_plan_fini(&plan);
+	return ret;
+}

@@ -1,0 +1,60 @@
+/* publish.h - new files that take the place of old ones, all of them or none */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_PUBLISH_H
+#define OFS_PUBLISH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+/* A generation is prepared in two directories of the staging directory beside
+ * the checkpoint (docs/architecture.md, "Commit"):
+ *
+ *     new/      the files that the checkpoint has not, or not like that
+ *     gen/      a complete directory, where it has to take the old one's place
+ *     publish   what is about to be done: a record, synced before anything is
+ *
+ * and becomes the checkpoint by one rename, whose kind depends on how many
+ * files it replaces: none or one (an index, a single file): new names are moved
+ * in first and that one is renamed over the old; several: the directories are
+ * exchanged. Until then nothing in the checkpoint is touched. */
+struct ofs_publish;
+
+/* source is the checkpoint's directory dir, for messages and to find its
+ * parent; stage the staging directory beside it. Both are borrowed. What an
+ * earlier commit left in new/ and gen/ is removed; call ofs_publish_recover
+ * before. A checkpoint that is a single file has its directory as dir. */
+struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
+    struct optimfs_error *err);
+/* A new file called rel (beneath the checkpoint, ofs_path_stays), open for
+ * reading and writing. One that is there is replaced by it, and gives its mode,
+ * owner and attributes; else those of like, which is there, do. fd is p's. */
+int ofs_publish_file(struct ofs_publish *p, const char *rel, const char *like,
+    int *fd, struct optimfs_error *err);
+/* Remove rel once the new generation is safe: nothing in it needs that file. */
+int ofs_publish_remove(struct ofs_publish *p, const char *rel,
+    struct optimfs_error *err);
+/* new/: the same names as in the checkpoint. */
+int ofs_publish_new(const struct ofs_publish *p);
+/* Has anything been added? */
+bool ofs_publish_any(const struct ofs_publish *p);
+
+/* Sync what is new, put it in place, sync that (K1 to K6). -1: nothing has
+ * changed, though new files may stand beside the old ones; they are removed
+ * when p is freed, or by ofs_publish_recover. 1: published, but the last sync
+ * failed (err, OFS803): nothing superseded was removed. */
+int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err);
+void ofs_publish_free(struct ofs_publish *p);
+
+/* After a commit that did not come to its end: finish it if it was published,
+ * or else remove what it left. 1: it was published, what was staged for it is
+ * done; 0: it was not, or there was none. */
+int ofs_publish_recover(const char *source, int dir, int stage,
+    struct optimfs_error *err);
+/* Forget that it was published, once nobody needs to know (the journal was
+ * reset). */
+void ofs_publish_forget(int stage);
+
+#endif

@@ -1,0 +1,35 @@
+/* sys.h - the calls by which a commit changes files; tests make them fail */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_SYS_H
+#define OFS_SYS_H
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A commit changes the disk through these alone: each is the system call of
+ * its name, retried where a signal interrupted it. A test sets ofs_sys_fault,
+ * which is asked before each call: it gives 0, or the errno value to fail
+ * with; or it never comes back. */
+typedef int ofs_sys_fault_fn(const char *call);
+extern ofs_sys_fault_fn *ofs_sys_fault;
+
+int ofs_sys_create(int dir, const char *path, mode_t mode); /* O_EXCL, rw */
+ssize_t ofs_sys_pwrite(int fd, const void *buf, size_t n, uint64_t off);
+int ofs_sys_truncate(int fd, uint64_t size);
+/* How many bytes were copied; 0 at the end of in. */
+ssize_t ofs_sys_copy(int in, uint64_t in_off, int out, uint64_t out_off,
+    size_t n);
+int ofs_sys_clone(int in, int out); /* FICLONE */
+int ofs_sys_fsync(int fd);
+int ofs_sys_mkdir(int dir, const char *path, mode_t mode);
+int ofs_sys_link(int from_dir, const char *from, int to_dir, const char *to);
+int ofs_sys_symlink(const char *target, int dir, const char *path);
+/* flags: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. */
+int ofs_sys_rename(int from_dir, const char *from, int to_dir, const char *to,
+    unsigned flags);
+int ofs_sys_unlink(int dir, const char *path, int flags);
+int ofs_sys_chmod(int fd, mode_t mode);
+int ofs_sys_chown(int fd, uid_t uid, gid_t gid);
+
+#endif

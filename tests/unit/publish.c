@@ -1,0 +1,377 @@
+/* publish.c - every call of a commit fails, or is its last: old or new */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "publish.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "copy.h"
+#include "sys.h"
+#include "tap.h"
+
+#define MAX_CALLS 400
+
+/* A checkpoint is its file "index", which names the files that belong to it:
+ * one a line, and what each has to say. */
+
+static char top[64];
+
+static void path_of(char *out, size_t size, const char *rel)
+{
+	snprintf(out, size, "%s/ck/%s", top, rel);
+}
+
+static void put(const char *rel, const char *text)
+{
+	char path[256];
+	FILE *f;
+
+	path_of(path, sizeof(path), rel);
+	f = fopen(path, "w");
+	if (f == NULL || fputs(text, f) == EOF || fclose(f) != 0)
+		bail_out("%s: %s", path, strerror(errno));
+}
+
+static bool says(const char *rel, const char *text)
+{
+	char path[256], buf[256] = "";
+	FILE *f;
+
+	path_of(path, sizeof(path), rel);
+	f = fopen(path, "r");
+	if (f == NULL)
+		return false;
+	buf[fread(buf, 1, sizeof(buf) - 1, f)] = '\0';
+	fclose(f);
+	return strcmp(buf, text) == 0;
+}
+
+static bool is_there(const char *rel)
+{
+	struct stat st;
+	char path[256];
+
+	path_of(path, sizeof(path), rel);
+	return lstat(path, &st) == 0;
+}
+
+static void run(const char *command)
+{
+	char all[512];
+
+	snprintf(all, sizeof(all), "mkdir -p '%s' && cd '%s' && %s", top, top,
+	    command);
+	if (system(all) != 0)
+		bail_out("%s", all);
+}
+
+/* What a kind of commit does, and how either state looks. */
+struct scenario {
+	const char *name;
+	int (*change)(struct ofs_publish *p, struct optimfs_error *err);
+	bool (*is_old)(void);
+	bool (*is_new)(void);
+	bool (*clean)(void); /* and nothing else is there */
+};
+
+static int add(struct ofs_publish *p, const char *rel, const char *like,
+    const char *text, struct optimfs_error *err)
+{
+	int fd;
+
+	if (ofs_publish_file(p, rel, like, &fd, err) == -1)
+		return -1;
+	return ofs_write_all(fd, text, strlen(text), 0, err);
+}
+
+/* New names, then one file that is replaced, then what nobody needs. */
+static int change_index(struct ofs_publish *p, struct optimfs_error *err)
+{
+	if (add(p, "b1", "a0", "B", err) == -1 ||
+	    add(p, "sub/b2", "a0", "BB", err) == -1 ||
+	    add(p, "index", NULL, "b1 sub/b2 c", err) == -1)
+		return -1;
+	return ofs_publish_remove(p, "a0", err);
+}
+
+static bool index_old(void)
+{
+	return says("index", "a0 c") && says("a0", "A") && says("c", "C");
+}
+
+static bool index_new(void)
+{
+	return says("index", "b1 sub/b2 c") && says("b1", "B") &&
+	    says("sub/b2", "BB") && says("c", "C");
+}
+
+static bool index_clean(void)
+{
+	bool new = index_new();
+
+	return is_there("a0") != new &&is_there("b1") ==
+	    new &&is_there("sub/b2") == new;
+}
+
+static int change_one(struct ofs_publish *p, struct optimfs_error *err)
+{
+	return add(p, "a0", NULL, "new A", err);
+}
+
+static bool one_old(void)
+{
+	return says("a0", "A") && says("c", "C") && says("index", "a0 c");
+}
+
+static bool one_new(void)
+{
+	return says("a0", "new A") && says("c", "C") && says("index", "a0 c");
+}
+
+static bool nothing_else(void)
+{
+	return !is_there("b1") && !is_there("sub/b2");
+}
+
+static int change_many(struct ofs_publish *p, struct optimfs_error *err)
+{
+	if (add(p, "a0", NULL, "new A", err) == -1 ||
+	    add(p, "sub/d", NULL, "new D", err) == -1 ||
+	    add(p, "sub/e", "a0", "E", err) == -1)
+		return -1;
+	return ofs_publish_remove(p, "c", err);
+}
+
+static bool many_old(void)
+{
+	return says("a0", "A") && says("sub/d", "D") && says("c", "C") &&
+	    says("link", "A") && !is_there("sub/e");
+}
+
+static bool many_new(void)
+{
+	return says("a0", "new A") && says("sub/d", "new D") &&
+	    !is_there("c") && says("link", "new A") && says("sub/e", "E") &&
+	    says("index", "a0 c");
+}
+
+static const struct scenario scenarios[] = {
+	{ "an index", change_index, index_old, index_new, index_clean },
+	{ "one file", change_one, one_old, one_new, nothing_else },
+	{ "many files", change_many, many_old, many_new, nothing_else },
+};
+
+static void fresh(void)
+{
+	run("rm -rf ck stage && mkdir -p ck/sub stage");
+	put("a0", "A");
+	put("c", "C");
+	put("sub/d", "D");
+	put("index", "a0 c");
+	run("ln -s a0 ck/link && chmod 640 ck/a0");
+}
+
+static int open_dir(const char *rel)
+{
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", top, rel);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd == -1)
+		bail_out("%s: %s", path, strerror(errno));
+	return fd;
+}
+
+static int publish(const struct scenario *s, struct optimfs_error *err)
+{
+	int dir = open_dir("ck"), stage = open_dir("stage"), ret = -1;
+	struct ofs_publish *p;
+	char source[128];
+
+	snprintf(source, sizeof(source), "%s/ck", top);
+	p = ofs_publish_begin(source, dir, stage, err);
+	if (p != NULL && s->change(p, err) == 0)
+		ret = ofs_publish_commit(p, err);
+	ofs_publish_free(p);
+	close(dir);
+	close(stage);
+	return ret;
+}
+
+static int recover(struct optimfs_error *err)
+{
+	int dir = open_dir("ck"), stage = open_dir("stage"), ret;
+	char source[128];
+
+	snprintf(source, sizeof(source), "%s/ck", top);
+	ret = ofs_publish_recover(source, dir, stage, err);
+	close(dir);
+	close(stage);
+	return ret;
+}
+
+static bool stage_is_empty(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/stage/new", top);
+	if (access(path, F_OK) == 0)
+		return false;
+	snprintf(path, sizeof(path), "%s/stage/gen", top);
+	return access(path, F_OK) != 0;
+}
+
+static int calls, fail_at, fail_code;
+static bool die;
+static char failed[32];
+
+static int fault(const char *call)
+{
+	if (++calls != fail_at)
+		return 0;
+	if (die)
+		_exit(9);
+	snprintf(failed, sizeof(failed), "%s", call);
+	return fail_code;
+}
+
+static void test_works(const struct scenario *s)
+{
+	struct optimfs_error err = { 0 };
+	struct stat st;
+	char path[256];
+
+	fresh();
+	ok(s->is_old(), "%s: before", s->name);
+	is_int(publish(s, &err), 0, "%s: is published (%s)", s->name, err.text);
+	ok(s->is_new() && s->clean(), "%s: as a whole", s->name);
+	ok(stage_is_empty(), "%s: the stage is clean", s->name);
+	is_int(recover(&err), 1, "%s: that it was is known until forgotten",
+	    s->name);
+	path_of(path, sizeof(path), is_there("b1") ? "b1" : "a0");
+	ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0640,
+	    "%s: modes stay", s->name);
+}
+
+/* Each call fails once: -1 means old, 1 means new, and 0 that it is complete.
+ */
+static void test_errors(const struct scenario *s, int code)
+{
+	int points = 0, wrong = 0;
+
+	for (fail_at = 1; fail_at < MAX_CALLS; fail_at++) {
+		struct optimfs_error err = { 0 };
+		int ret, later;
+
+		fresh();
+		calls = 0;
+		fail_code = code;
+		*failed = '\0';
+		ofs_sys_fault = fault;
+		ret = publish(s, &err);
+		ofs_sys_fault = NULL;
+		if (*failed == '\0')
+			break;
+		points++;
+		later = recover(&err);
+		if ((ret == -1 &&
+			(!s->is_old() || !s->clean() || later != 0)) ||
+		    (ret != -1 && (!s->is_new() || later != 1)) ||
+		    (ret != 0 && err.code == 0) || !stage_is_empty()) {
+			diag("call %d, %s: ret %d then %d: %s", fail_at, failed,
+			    ret, later, err.text);
+			wrong++;
+		}
+	}
+	ok(wrong == 0 && points > 5, "%s: each of %d calls fails with %s",
+	    s->name, points, strerror(code));
+}
+
+/* Each call is the last one. */
+static void test_kills(const struct scenario *s)
+{
+	int points = 0, wrong = 0, status = 0;
+
+	for (fail_at = 1; fail_at < MAX_CALLS; fail_at++) {
+		struct optimfs_error err = { 0 };
+		bool new;
+		pid_t pid;
+		int ret;
+
+		fresh();
+		fflush(stdout);
+		pid = fork();
+		if (pid == 0) {
+			calls = 0;
+			die = true;
+			ofs_sys_fault = fault;
+			publish(s, &err);
+			_exit(0);
+		}
+		if (pid == -1 || waitpid(pid, &status, 0) != pid)
+			bail_out("fork");
+		if (status == 0)
+			break;
+		points++;
+		new = s->is_new();
+		ret = new == s->is_old() ? -2 : recover(&err);
+		if (ret != new || s->is_new() != new || !s->clean() ||
+		    !stage_is_empty()) {
+			diag("killed at call %d: %s, recover says %d %s",
+			    fail_at, new ? "new" : "old", ret, err.text);
+			wrong++;
+		}
+	}
+	ok(wrong == 0 && points > 5, "%s: killed at each of %d calls", s->name,
+	    points);
+}
+
+/* A file of the checkpoint that stands for another inode by then is not ours
+ * to remove. */
+static void test_foreign(void)
+{
+	struct optimfs_error err = { 0 };
+	int status;
+	pid_t pid;
+
+	fresh();
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		calls = 0;
+		die = true;
+		for (fail_at = 12; fail_at > 0; fail_at = 0) {
+			ofs_sys_fault = fault;
+			publish(&scenarios[0], &err);
+		}
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	run("rm -f ck/b1");
+	put("b1", "somebody's");
+	ok(recover(&err) == 0 && says("b1", "somebody's"),
+	    "a file of others stays");
+}
+
+int main(void)
+{
+	snprintf(top, sizeof(top), "/tmp/optimfs-publish-%d", (int)getpid());
+	for (size_t i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++) {
+		test_works(&scenarios[i]);
+		test_errors(&scenarios[i], EIO);
+		test_errors(&scenarios[i], ENOSPC);
+		test_kills(&scenarios[i]);
+	}
+	test_foreign();
+	run("cd / && rm -rf \"$OLDPWD\"");
+	return done_testing();
+}

@@ -1,0 +1,284 @@
+/* scatter.c - elements written to where real checkpoints store them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "scatter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "format/zip_fix.h"
+#include "fs.h"
+#include "ranges.h"
+#include "support/truth.h"
+#include "tap.h"
+
+static char top[64];
+static uint64_t seed = 88172645463325252u;
+
+static uint64_t rnd(uint64_t n)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return n == 0 ? 0 : seed % n;
+}
+
+/* A copy of a checkpoint that is written to, as another one says it is. */
+struct copy {
+	struct optimfs *fs;
+	int *fd;
+	struct ofs_ranges *touched; /* of each object */
+	uint8_t **want;             /* of each tensor that was written */
+	bool overlaps;              /* what is to be written was written */
+	bool dry;
+};
+
+static int target(void *ctx, const struct ofs_segment *seg, int *fd,
+    int64_t *delta, struct optimfs_error *err)
+{
+	struct copy *c = ctx;
+	uint64_t lo = seg->src, hi = seg->src;
+	int64_t reach = (int64_t)(seg->n - 1) * seg->src_pitch;
+
+	/* an expanded tensor has one place for many elements */
+	if (seg->codec != OFS_PLAIN || (seg->n > 1 && seg->src_pitch == 0)) {
+		c->overlaps = true;
+		return 0;
+	}
+	if (reach < 0)
+		lo -= (uint64_t)-reach;
+	else
+		hi += (uint64_t)reach;
+	hi += seg->len;
+	if (c->dry) {
+		c->overlaps = c->overlaps ||
+		    ofs_ranges_meet(&c->touched[seg->object], lo, hi);
+		return 0;
+	}
+	*fd = c->fd[seg->object];
+	*delta = 0;
+	return ofs_ranges_add(&c->touched[seg->object], lo, hi, err);
+}
+
+static void open_copy(struct copy *c, const char *name)
+{
+	struct optimfs_error err = { 0 };
+	struct ofs_catalog *cat;
+	char command[512], path[4500];
+
+	snprintf(command, sizeof(command),
+	    "rm -rf '%s' && cp -r '%s' '%s' && chmod -R u+w '%s'", top,
+	    data_path(name), top, top);
+	if (system(command) != 0)
+		bail_out("%s", command);
+	c->fs = optimfs_open(data_path(name), NULL, &err);
+	if (c->fs == NULL)
+		bail_out("%s: %s", name, err.text);
+	cat = c->fs->cat;
+	c->fd = calloc(cat->nobjects + 1, sizeof(*c->fd));
+	c->touched = calloc(cat->nobjects + 1, sizeof(*c->touched));
+	c->want = calloc(cat->ntensors + 1, sizeof(*c->want));
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		snprintf(path, sizeof(path), "%s/%s", top,
+		    cat->objects[i].path);
+		c->fd[i] = open(path, O_RDWR);
+	}
+}
+
+static void close_copy(struct copy *c)
+{
+	struct ofs_catalog *cat = c->fs->cat;
+
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		close(c->fd[i]);
+		ofs_ranges_fini(&c->touched[i]);
+	}
+	for (uint32_t i = 0; i < cat->ntensors; i++)
+		free(c->want[i]);
+	free(c->fd);
+	free(c->touched);
+	free(c->want);
+	optimfs_close(c->fs);
+}
+
+static uint8_t *read_tensor(struct optimfs *fs, const struct ofs_tensor *t,
+    struct optimfs_error *err)
+{
+	uint8_t *buf = calloc(1, ofs_tensor_bytes(fs->cat, t) + 1);
+	struct ofs_plan plan = { 0 };
+	int ret;
+
+	ret = ofs_plan_elements(fs->cat, t, 0, ofs_tensor_numel(fs->cat, t), 0,
+	    ofs_locate, fs->locator, &plan, err);
+	if (ret == 0)
+		ret = ofs_fetch(fs, &plan, buf, err);
+	ofs_plan_fini(&plan);
+	if (ret == 0)
+		return buf;
+	free(buf);
+	return NULL;
+}
+
+/* Other bytes for some elements of a tensor: their checksums will differ. */
+static int write_some(struct copy *c, uint32_t i, unsigned *written)
+{
+	struct ofs_catalog *cat = c->fs->cat;
+	const struct ofs_tensor *t = &cat->tensors[i];
+	struct ofs_target to = { .at = target, .ctx = c };
+	uint64_t n = ofs_tensor_numel(cat, t), first = rnd(n),
+		 count = 1 + rnd(n - first);
+	size_t item = ofs_dtype_size(t->dtype);
+	struct ofs_plan plan = { 0 };
+	struct optimfs_error err = { 0 };
+	uint8_t *bytes;
+	int ret = 0, fd;
+	int64_t delta;
+
+	if (t->error != OFS_NONE || n == 0)
+		return 0;
+	c->overlaps = false;
+	c->dry = true;
+	if (ofs_scatter_plan(cat, c->fs->locator, t, 0, n, &plan, &err) == -1)
+		return 0; /* it has holes */
+	for (size_t k = 0; k < plan.n; k++)
+		target(c, &plan.seg[k], &fd, &delta, &err);
+	c->dry = false;
+	/* what shares its bytes is left as it is from now on */
+	for (size_t k = 0; k < plan.n && !c->overlaps && ret == 0; k++)
+		ret = target(c, &plan.seg[k], &fd, &delta, &err);
+	ofs_plan_fini(&plan);
+	if (c->overlaps || ret == -1)
+		return ret;
+	c->want[i] = read_tensor(c->fs, t, &err);
+	if (c->want[i] == NULL)
+		return 0;
+	bytes = c->want[i] + first * item;
+	for (uint64_t k = 0; k < count * item; k++)
+		bytes[k] =
+		    t->dtype == OFS_BOOL ? !bytes[k] : (uint8_t)(bytes[k] + 1);
+	ret =
+	    ofs_scatter(cat, c->fs->locator, t, first, count, bytes, &to, &err);
+	if (ret == -1)
+		diag("%s", err.text);
+	(*written)++;
+	return ret;
+}
+
+static int fix(struct copy *c)
+{
+	struct ofs_catalog *cat = c->fs->cat;
+	struct optimfs_error err = { 0 };
+	int ret = 0;
+
+	for (uint32_t i = 0; i < cat->nshards && ret == 0; i++) {
+		const struct ofs_extent *at = &cat->shards[i].at;
+
+		if (at->encoding == OFS_TORCH_ITEM && at->codec == OFS_PLAIN)
+			ret = ofs_zip_fix(c->fd[at->object], at->off, at->len,
+			    &c->touched[at->object], &err);
+	}
+	for (uint32_t i = 0; i < cat->nreplicas && ret == 0; i++) {
+		const struct ofs_extent *at = &cat->replicas[i].at;
+
+		if (at->encoding == OFS_TORCH_ITEM && at->codec == OFS_PLAIN)
+			ret = ofs_zip_fix(c->fd[at->object], at->off, at->len,
+			    &c->touched[at->object], &err);
+	}
+	for (uint32_t i = 0; i < cat->nobjects && ret == 0; i++) {
+		const char *dot = strrchr(cat->objects[i].path, '.');
+		char mark[4] = "";
+
+		if (dot != NULL && strcmp(dot, ".distcp") != 0 &&
+		    pread(c->fd[i], mark, 4, 0) == 4 &&
+		    memcmp(mark, "PK\3\4", 4) == 0)
+			ret = ofs_zip_fix(c->fd[i], 0, cat->objects[i].size,
+			    &c->touched[i], &err);
+	}
+	if (ret == -1)
+		diag("%s", err.text);
+	return ret;
+}
+
+static uint64_t problems(struct optimfs *fs)
+{
+	struct optimfs_error err = { 0 };
+	uint64_t n = 0;
+
+	if (optimfs_fsck(fs, true, NULL, NULL, &n, &err) == -1)
+		bail_out("%s", err.text);
+	return n;
+}
+
+static void test_checkpoint(const char *name)
+{
+	struct copy c = { 0 };
+	struct optimfs_error err = { 0 };
+	struct optimfs *now;
+	unsigned written = 0, wrong = 0;
+	int ret = 0;
+
+	open_copy(&c, name);
+	for (uint32_t i = 0; i < c.fs->cat->ntensors && ret == 0; i++)
+		ret = write_some(&c, i, &written);
+	ok(ret == 0 && written > 0, "%s: %u tensors are written to", name,
+	    written);
+	is_int(fix(&c), 0, "%s: checksums are mended", name);
+	now = optimfs_open(top, NULL, &err);
+	if (now == NULL)
+		bail_out("%s: %s", name, err.text);
+	for (uint32_t i = 0; i < now->cat->ntensors; i++) {
+		uint64_t n = ofs_tensor_bytes(now->cat, &now->cat->tensors[i]);
+		uint8_t *got;
+
+		if (c.want[i] == NULL)
+			continue;
+		got = read_tensor(now, &now->cat->tensors[i], &err);
+		if (got == NULL || memcmp(got, c.want[i], n) != 0) {
+			uint64_t k = 0;
+
+			while (got != NULL && got[k] == c.want[i][k])
+				k++;
+			diag("tensor %u (%s) differs at byte %" PRIu64
+			     " of %" PRIu64 ": %s",
+			    i, ofs_dtype_name(now->cat->tensors[i].dtype), k, n,
+			    err.text);
+			wrong++;
+		}
+		free(got);
+	}
+	is_int(wrong, 0, "%s: they read back", name);
+	is_u64(problems(now), problems(c.fs), "%s: fsck finds nothing new",
+	    name);
+	optimfs_close(now);
+	close_copy(&c);
+}
+
+int main(void)
+{
+	static const char *const names[] = { "pytorch/dcp_dtypes/ckpt",
+		"pytorch/dcp_tp_fsdp_w4/ckpt", "pytorch/dcp_hsdp_w4/ckpt",
+		"pytorch/dcp_3d_w8/ckpt",
+		"pytorch/dcp_fsdp2_safetensors_w2/ckpt",
+		"pytorch/torchsave_full/ckpt", "pytorch/safetensors_plain/ckpt",
+		"pytorch/hf_storage_w2/ckpt",
+		"pytorch/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles",
+		"pytorch/dcp_fsdp2_w3/ckpt" };
+
+	snprintf(top, sizeof(top), "/tmp/optimfs-scatter-%d", (int)getpid());
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		test_checkpoint(names[i]);
+	if (chdir("/") == 0) {
+		char command[128];
+
+		snprintf(command, sizeof(command), "rm -rf '%s'", top);
+		if (system(command) != 0)
+			diag("%s", command);
+	}
+	return done_testing();
+}
