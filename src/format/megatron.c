@@ -27,69 +27,70 @@ int ofs_megatron_no_memory(struct optimfs_error *err)
 
 /* Recognition. */
 
-/* The string that the member called name of a JSON object has. */
-static bool json_string(const uint8_t *p, uint64_t n, const char *name,
-    char *out, size_t size)
+/* Does the member called name of a JSON object have this string? */
+static int json_says(const uint8_t *p, uint64_t n, const char *name,
+    const char *want, struct optimfs_error *err)
 {
-	enum ofs_json_token token;
+	struct optimfs_error why = { 0 };
+	enum ofs_json_token value;
 	bool mine, found = false;
 	struct ofs_json j;
 
 	ofs_json_init(&j, p, (uint32_t)n);
-	token = ofs_json_next(&j, NULL);
-	while (token == OFS_JSON_OBJECT &&
-	    ofs_json_next(&j, NULL) == OFS_JSON_KEY) {
-		enum ofs_json_token value;
-
+	if (ofs_json_next(&j, &why) != OFS_JSON_OBJECT)
+		goto out;
+	while (ofs_json_next(&j, &why) == OFS_JSON_KEY) {
 		mine = j.str.len == strlen(name) &&
 		    memcmp(j.str.p, name, j.str.len) == 0;
-		value = ofs_json_next(&j, NULL);
-		if (mine && value == OFS_JSON_STRING && j.str.len < size) {
-			memcpy(out, j.str.p, j.str.len);
-			out[j.str.len] = '\0';
-			found = true;
-		}
-		if (ofs_json_skip(&j, value, NULL) == -1)
+		value = ofs_json_next(&j, &why);
+		if (mine && value == OFS_JSON_STRING)
+			found = j.str.len == strlen(want) &&
+			    memcmp(j.str.p, want, j.str.len) == 0;
+		if (ofs_json_skip(&j, value, &why) == -1)
 			break;
 	}
+out:
 	ofs_json_fini(&j);
-	return found;
+	return why.code == ENOMEM ? ofs_megatron_no_memory(err) : found;
 }
 
-bool ofs_megatron_backend(const struct ofs_dir *dir, const char *rel,
-    char backend[OFS_MEGATRON_BACKEND])
+int ofs_megatron_backend(const struct ofs_dir *dir, const char *rel,
+    const char *backend, struct optimfs_error *err)
 {
+	struct optimfs_error why = { 0 };
 	char path[PATH_MAX];
 	uint8_t *bytes;
 	uint64_t n;
-	bool found;
+	int ret;
 
 	if (snprintf(path, sizeof(path), "%s%smetadata.json", rel,
-		rel[0] == '\0' ? "" : "/") >= (int)sizeof(path) ||
-	    ofs_dir_read_file(dir, path, 65536, &bytes, &n, NULL) == -1)
-		return false;
-	found = json_string(bytes, n, "sharded_backend", backend,
-	    OFS_MEGATRON_BACKEND);
+		rel[0] == '\0' ? "" : "/") >= (int)sizeof(path))
+		return 0;
+	if (ofs_dir_read_file(dir, path, 65536, &bytes, &n, &why) == -1)
+		return why.code == ENOMEM ? ofs_megatron_no_memory(err) : 0;
+	ret = json_says(bytes, n, "sharded_backend", backend, err);
 	free(bytes);
-	return found;
+	return ret;
 }
 
-bool ofs_megatron_here(const struct ofs_dir *dir, const char *rel)
+int ofs_megatron_here(const struct ofs_dir *dir, const char *rel,
+    struct optimfs_error *err)
 {
-	char path[PATH_MAX], backend[OFS_MEGATRON_BACKEND];
+	char path[PATH_MAX];
 
 	if (snprintf(path, sizeof(path), "%s%scommon.pt", rel,
 		rel[0] == '\0' ? "" : "/") >= (int)sizeof(path))
-		return false;
+		return 0;
 	if (ofs_detect_is_file(dir, path))
-		return true;
-	return ofs_megatron_backend(dir, rel, backend) &&
-	    strcmp(backend, "torch_dist") == 0;
+		return 1;
+	return ofs_megatron_backend(dir, rel, "torch_dist", err);
 }
 
 static int probe(const struct ofs_dir *dir, const char *rel)
 {
-	return ofs_megatron_here(dir, rel) ? ofs_format_dcp.probe(dir, rel) : 0;
+	return ofs_megatron_here(dir, rel, NULL) == 1
+	    ? ofs_format_dcp.probe(dir, rel)
+	    : 0;
 }
 
 static int read_parts(struct ofs_catalog *cat, const struct ofs_part *part,

@@ -18,12 +18,12 @@
  * (src/canon.h). No data is read. */
 
 /* Is rel beneath dir one of them: common.pt is there, or metadata.json says
- * torch_dist? */
-bool ofs_megatron_here(const struct ofs_dir *dir, const char *rel);
-/* What metadata.json there says of how tensors are stored; false: nothing. */
-#define OFS_MEGATRON_BACKEND 32
-bool ofs_megatron_backend(const struct ofs_dir *dir, const char *rel,
-    char backend[OFS_MEGATRON_BACKEND]);
+ * torch_dist? 1, 0, or -1: ENOMEM. */
+int ofs_megatron_here(const struct ofs_dir *dir, const char *rel,
+    struct optimfs_error *err);
+/* Does metadata.json there say that tensors are stored so? The same. */
+int ofs_megatron_backend(const struct ofs_dir *dir, const char *rel,
+    const char *backend, struct optimfs_error *err);
 
 /* The component that the entries of common.pt lie below; where there is no such
  * file, the object of this name takes its place. */

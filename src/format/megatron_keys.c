@@ -54,12 +54,15 @@ static void take_chained(struct ofs_str *s, struct ofs_str *chained)
 	*s = after(rest, 1);
 }
 
-/* "EXP_AVG.PARAMETER" */
+/* "optimizer.state.EXP_AVG.PARAMETER" */
 static bool take_state(struct ofs_str s, struct ofs_megatron_key *key)
 {
-	const char *dot = s.len == 0 ? NULL : memchr(s.p, '.', s.len);
+	const char *dot;
 	size_t n;
 
+	if (!take(&s, "optimizer.state.") || s.len == 0)
+		return false;
+	dot = memchr(s.p, '.', s.len);
 	if (dot == NULL || dot == s.p)
 		return false;
 	n = (size_t)(dot - s.p);
@@ -160,7 +163,7 @@ void ofs_megatron_parse(struct ofs_str text, struct ofs_megatron_key *key)
 		key->object = true;
 	}
 	take_chained(&s, &key->chained);
-	if (take(&s, "optimizer.state.") && take_state(s, key)) {
+	if (take_state(s, key)) {
 		key->kind = OFS_MEGATRON_STATE;
 	} else if (take(&s, "optimizer.") && s.len > 0) {
 		key->kind = OFS_MEGATRON_BUCKET;

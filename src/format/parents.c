@@ -51,16 +51,18 @@ static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
 	return false;
 }
 
-/* Is the directory a checkpoint, as far as names tell? */
-static bool is_checkpoint(const struct ofs_dir *dir, struct ofs_names *names)
+/* Is the directory a checkpoint, as far as names tell? 1, 0, or -1: ENOMEM. */
+static int is_checkpoint(const struct ofs_dir *dir, struct ofs_names *names,
+    struct optimfs_error *err)
 {
+	struct optimfs_error why = { 0 };
 	struct ofs_parts parts = { 0 };
-	bool yes;
+	int yes = ofs_detect_trainer(dir, names, &parts, &why);
 
-	yes = ofs_detect_trainer(dir, names, &parts, NULL) == 1 ||
-	    has_files(dir, names);
+	if (yes != 1)
+		yes = has_files(dir, names);
 	ofs_parts_free(&parts);
-	return yes;
+	return why.code == ENOMEM ? no_memory(err) : yes;
 }
 
 static int add(struct candidates *c, const char *name,
@@ -82,33 +84,46 @@ static int add(struct candidates *c, const char *name,
  * one level deeper where there is none: OUT/checkpoint/step-1000. */
 static int search(const struct ofs_dir *dir, const struct ofs_names *names,
     const char *prefix, int depth, struct candidates *c,
+    struct optimfs_error *err);
+
+/* What is called path below the top, in sub. */
+static int look(const struct ofs_dir *sub, const char *path, int depth,
+    struct candidates *c, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	struct ofs_names below;
+	int ret;
+
+	if (ofs_dir_list(sub, &below, &why) == -1)
+		return why.code == ENOMEM ? no_memory(err) : 0;
+	ret = is_checkpoint(sub, &below, err);
+	if (ret == 1)
+		ret = add(c, path, err);
+	else if (ret == 0 && depth > 0)
+		ret = search(sub, &below, path, depth - 1, c, err);
+	ofs_names_free(&below);
+	return ret;
+}
+
+static int search(const struct ofs_dir *dir, const struct ofs_names *names,
+    const char *prefix, int depth, struct candidates *c,
     struct optimfs_error *err)
 {
 	for (size_t i = 0; i < names->n && c->looked < LOOK_MAX; i++) {
 		struct optimfs_error why = { 0 };
-		struct ofs_names below;
 		struct ofs_dir sub;
 		char path[PATH_MAX];
-		int ret = 0;
+		int ret;
 
 		if (ofs_dir_open_sub(dir, names->name[i], &sub, &why) == -1) {
 			if (why.code == ENOMEM)
-				return optimfs_fail(err, ENOMEM, "%s",
-				    why.text);
+				return no_memory(err);
 			continue;
 		}
 		c->looked++;
 		snprintf(path, sizeof(path), "%s%s%s", prefix,
 		    prefix[0] == '\0' ? "" : "/", names->name[i]);
-		if (ofs_dir_list(&sub, &below, &why) == 0) {
-			if (is_checkpoint(&sub, &below))
-				ret = add(c, path, err);
-			else if (depth > 0)
-				ret = search(&sub, &below, path, depth - 1, c,
-				    err);
-			ofs_names_free(&below);
-		} else if (why.code == ENOMEM)
-			ret = optimfs_fail(err, ENOMEM, "%s", why.text);
+		ret = look(&sub, path, depth, c, err);
 		ofs_dir_close(&sub);
 		if (ret == -1)
 			return -1;

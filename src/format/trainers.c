@@ -131,13 +131,16 @@ static int apply(const struct ofs_dir *dir, const char *rel,
 	struct optimfs_error why = { 0 };
 	const char *dot;
 	char *stem;
-	int ret;
+	int ret, megatron;
 
 	if (rule->kind == DCP_DIR) {
 		if (ofs_format_dcp.probe(dir, rel) == 0)
 			return 0;
-		spec.format = ofs_megatron_here(dir, rel) ? &ofs_format_megatron
-							  : &ofs_format_dcp;
+		megatron = ofs_megatron_here(dir, rel, err);
+		if (megatron == -1)
+			return -1;
+		spec.format =
+		    megatron == 1 ? &ofs_format_megatron : &ofs_format_dcp;
 	} else if (!ofs_detect_is_file(dir, rel)) {
 		return 0;
 	} else if (rule->kind == RAW_FILE) {
@@ -402,11 +405,10 @@ int ofs_detect_megatron(const struct ofs_dir *dir, struct ofs_parts *parts,
 /* Until Megatron-Core 0.12 a tensor could be a directory. */
 static int refuse_zarr(const struct ofs_dir *dir, struct optimfs_error *err)
 {
-	char backend[OFS_MEGATRON_BACKEND];
+	int zarr = ofs_megatron_backend(dir, "", "zarr", err);
 
-	if (!ofs_megatron_backend(dir, "", backend) ||
-	    strcmp(backend, "zarr") != 0)
-		return 0;
+	if (zarr != 1)
+		return zarr;
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS650 %s: Megatron-Core's zarr format is not supported: load it "
 	    "and save it as torch_dist",
@@ -422,11 +424,16 @@ static int dcp_here(const struct ofs_dir *dir, const struct ofs_names *names,
 		.rank = -1,
 	};
 
+	int megatron;
+
 	if (ofs_dcp_sure(names) == 0)
 		return 0;
+	megatron = ofs_megatron_here(dir, "", err);
+	if (megatron == -1)
+		return -1;
 	if (has_name(names, "meta.pt"))
 		parts->trainer = "Lightning";
-	else if (ofs_megatron_here(dir, ""))
+	else if (megatron == 1)
 		return ofs_detect_megatron(dir, parts, err) == -1 ? -1 : 1;
 	else
 		parts->trainer = trainer_of_name(dir->path);

@@ -10,7 +10,7 @@
 #include "buf.h"
 
 #define MK_DIMS   6
-#define MK_CHUNKS 8
+#define MK_CHUNKS 32
 
 struct mk_dims {
 	int n;

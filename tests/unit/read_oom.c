@@ -88,6 +88,8 @@ static void sweep_units(const char *name)
 
 int main(void)
 {
+	sweep("megatron/llama_dp2/dp_reshardable");
+	sweep("megatron/llama_dp2/fully_reshardable/iter_0000003");
 	sweep("pytorch/dcp_torch113/ckpt");
 	sweep("pytorch/dcp_dtensor_shapes_w4/ckpt");
 	sweep("extra/dcp_variants/dcp_nocoll");
