@@ -34,10 +34,13 @@ def numbers(value):
 
 def handles_of(module):
     """The flat-parameter handles that this FSDP module itself has."""
-    handle = getattr(module, "_handle", None)
-    if handle is not None:
-        return [handle]
-    return list(getattr(module, "_handles", None) or [])
+    handles = [getattr(module, "_handle", None)]
+    if handles[0] is None:
+        handles = getattr(module, "_handles", None)
+    # other modules may have members of that name too
+    if not isinstance(handles, (list, tuple)):
+        return []
+    return [h for h in handles if hasattr(h, "flat_param")]
 
 
 def shard_infos(flat):
@@ -55,6 +58,14 @@ def shared_of(flat):
             for i in getattr(flat, "_shared_param_infos", None) or ()]
 
 
+def grads_of(flat):
+    """Of each parameter, whether it is trained."""
+    params = getattr(flat, "_params", None)
+    if params is None:  # use_orig_params=False: all alike
+        return [bool(flat.requires_grad)] * len(flat._fqns)
+    return [None if p is None else bool(p.requires_grad) for p in params]
+
+
 def unit_of(prefix, module, handle):
     """One flat parameter."""
     flat = handle.flat_param
@@ -62,7 +73,7 @@ def unit_of(prefix, module, handle):
     strategy = getattr(handle, "_sharding_strategy",
                        getattr(module, "sharding_strategy", None))
     record = {
-        "prefix": prefix,
+        "prefix": clean(prefix + ".")[:-1],
         "fqns": list(flat._fqns),
         "shapes": [list(shape) for shape in flat._shapes],
         "numels": numbers(getattr(flat, "_numels", None)),
@@ -78,6 +89,7 @@ def unit_of(prefix, module, handle):
         "strategy": str(strategy),
         "dtype": str(flat.dtype),
         "shard_param_infos": shard_infos(flat),
+        "requires_grad": grads_of(flat),
     }
     for key, name in (("unpadded_unsharded_size", "_unpadded_unsharded_size"),
                       ("sharded_size", "_sharded_size")):

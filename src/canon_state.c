@@ -180,15 +180,21 @@ static int note_missing(struct canon *c, const struct present *p, uint32_t root,
     uint32_t name, struct optimfs_error *err)
 {
 	struct ofs_str s = ofs_catalog_string(c->cat, name), in = { "", 0 };
+	const struct ofs_flat_param *flat = ofs_catalog_flat(c->cat, name);
+	bool frozen = flat != NULL && flat->grad == 0;
 	uint32_t path;
 
 	if (has_state(p, root, name))
 		return 0;
 	if (c->root[root].name != OFS_NONE)
 		in = ofs_catalog_string(c->cat, c->root[root].name);
-	if (ofs_catalog_note(c->cat, OFS_NOTE_MISSING, ENODATA,
-		"OFS642 optim/%s%sstate/%s: in param_groups, but without state",
-		in.p, in.len > 0 ? "/" : "", s.p) == OFS_NONE)
+	if (!frozen &&
+	    ofs_catalog_note(c->cat, OFS_NOTE_MISSING, ENODATA,
+		"OFS642 optim/%s%sstate/%s: in param_groups, but without "
+		"state%s",
+		in.p, in.len > 0 ? "/" : "", s.p,
+		flat != NULL && flat->grad == 1 ? " though it is trained"
+						: "") == OFS_NONE)
 		return ofs_canon_no_memory(err);
 	path = state_dir(c, root, name, err);
 	return path == OFS_NONE ||

@@ -163,6 +163,23 @@ const uint32_t *ofs_catalog_components(const struct ofs_catalog *cat,
 	return cat->paths + path + 1;
 }
 
+static int by_name(const void *va, const void *vb)
+{
+	const struct ofs_flat_param *a = va, *b = vb;
+
+	return (a->name > b->name) - (a->name < b->name);
+}
+
+const struct ofs_flat_param *ofs_catalog_flat(const struct ofs_catalog *cat,
+    uint32_t name)
+{
+	struct ofs_flat_param key = { .name = name };
+
+	return cat->nflat == 0
+	    ? NULL
+	    : bsearch(&key, cat->flat, cat->nflat, sizeof(key), by_name);
+}
+
 int ofs_catalog_fail(const struct ofs_catalog *cat, uint32_t note,
     struct optimfs_error *err)
 {

@@ -192,6 +192,13 @@ struct ofs_note {
 	const char *text; /* begins with OFSnnn where it has a code */
 };
 
+/* What is known of a parameter that FSDP1 had in a flat parameter. */
+struct ofs_flat_param {
+	uint32_t name, unit; /* strings: its own name, the unit's module */
+	uint32_t index;      /* in the unit */
+	int8_t grad;         /* requires_grad; -1: not known */
+};
+
 /* One writer's view: who holds which box comes from the objects' ranks. */
 struct ofs_catalog {
 	struct ofs_arena arena; /* strings and everything small */
@@ -229,6 +236,8 @@ struct ofs_catalog {
 	 * without ids=. Lists of IDs (params) are shown by these names. */
 	uint32_t *ids;
 	uint32_t nids;
+	struct ofs_flat_param *flat; /* by name; in arena */
+	uint32_t nflat;
 	bool ids_used; /* the reader has named IDs by ids= itself */
 
 	struct ofs_catalog_build *build; /* hash tables; NULL once finished */
@@ -304,6 +313,9 @@ static inline const uint64_t *ofs_tensor_shape(const struct ofs_catalog *cat,
 {
 	return cat->dims + t->shape;
 }
+/* What is known of the parameter called so (a string); NULL: nothing. */
+const struct ofs_flat_param *ofs_catalog_flat(const struct ofs_catalog *cat,
+    uint32_t name);
 /* Fail with what a tensor's or item's error says. */
 int ofs_catalog_fail(const struct ofs_catalog *cat, uint32_t note,
     struct optimfs_error *err);

@@ -80,6 +80,60 @@ static int get_raw_fqn(const struct subject *s, struct ofs_buf *out,
 	return 1;
 }
 
+/* What FSDP1 knew of the parameter that this is, or is state of. */
+static const struct ofs_flat_param *flat_of(const struct subject *s)
+{
+	const struct ofs_tree_node *node = s->fs->tree.node;
+
+	for (uint32_t i = s->at.index; i != 0; i = node[i].parent) {
+		uint32_t up = node[i].parent;
+
+		if (is_state(s, up) ||
+		    (up != 0 && node[up].parent == 0 &&
+			strcmp(node[up].name, "model") == 0))
+			return ofs_catalog_flat(s->fs->cat, node[i].key);
+	}
+	return NULL;
+}
+
+static int get_unit(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	const struct ofs_flat_param *p = flat_of(s);
+	struct ofs_str unit;
+
+	(void)err;
+	if (p == NULL)
+		return 0;
+	unit = ofs_catalog_string(s->fs->cat, p->unit);
+	ofs_buf_put(out, unit.p, unit.len);
+	return 1;
+}
+
+static int get_index(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	const struct ofs_flat_param *p = flat_of(s);
+
+	(void)err;
+	if (p == NULL)
+		return 0;
+	ofs_buf_printf(out, "%" PRIu32, p->index);
+	return 1;
+}
+
+static int get_requires_grad(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	const struct ofs_flat_param *p = flat_of(s);
+
+	(void)err;
+	if (p == NULL || p->grad == -1)
+		return 0;
+	ofs_buf_puts(out, p->grad == 1 ? "true" : "false");
+	return 1;
+}
+
 static int get_dtype(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
@@ -244,6 +298,9 @@ static const struct attribute {
 	{ "crc32", get_crc32, NULL, false },
 	{ "error", get_error, NULL, false },
 	{ "raw_fqn", get_raw_fqn, NULL, false },
+	{ "unit", get_unit, NULL, false },
+	{ "index", get_index, NULL, false },
+	{ "requires_grad", get_requires_grad, NULL, false },
 };
 #define NATTRIBUTES (sizeof(attributes) / sizeof(*attributes))
 

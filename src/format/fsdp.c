@@ -137,6 +137,45 @@ static int read_ids(struct ofs_fsdp *f, struct ofs_ids_file *ids,
 	return ofs_ids_file_read(ids, opt->ids, err);
 }
 
+static int by_string(const void *va, const void *vb)
+{
+	const struct ofs_flat_param *a = va, *b = vb;
+
+	return (a->name > b->name) - (a->name < b->name);
+}
+
+/* Leave in the catalog what the units say of each parameter. The sets of one
+ * checkpoint, the model's and the optimizer's, say the same. */
+static int record(struct ofs_fsdp *f, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = f->set->cat;
+	struct ofs_flat_param *v;
+
+	if (cat->nflat > 0)
+		return 0;
+	v = ofs_arena_alloc(&cat->arena, (f->nnames + 1ull) * sizeof(*v));
+	if (v == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < f->nnames; i++) {
+		struct ofs_order_name at = f->name[i].at;
+		struct ofs_str fqn = f->name[i].fqn;
+		struct ofs_str prefix = f->units->unit[at.unit].prefix;
+
+		v[i] = (struct ofs_flat_param){
+			.name = ofs_catalog_str(cat, fqn.p, fqn.len, err),
+			.unit = ofs_catalog_str(cat, prefix.p, prefix.len, err),
+			.index = at.param,
+			.grad = ofs_fsdp_param(f, at)->grad,
+		};
+		if (v[i].name == OFS_NONE || v[i].unit == OFS_NONE)
+			return -1;
+	}
+	qsort(v, f->nnames, sizeof(*v), by_string);
+	cat->flat = v;
+	cat->nflat = f->nnames;
+	return 0;
+}
+
 int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
@@ -149,6 +188,8 @@ int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
 		ret = read_ids(&f, &ids, opt, err);
 	if (ret == 0 && f.units != NULL)
 		ret = collect_names(&f, err);
+	if (ret == 0 && f.units != NULL)
+		ret = record(&f, err);
 	if (ret == 0 && f.units != NULL)
 		ret = ofs_handles_model(&f, err);
 	if (ret == 0)

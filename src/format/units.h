@@ -20,6 +20,7 @@ struct ofs_unit_param {
 	struct ofs_str fqn; /* whole, without the prefixes of wrappers */
 	const uint64_t *shape;
 	uint8_t ndim;
+	int8_t grad; /* requires_grad; -1: not known */
 };
 
 /* One FSDP unit. */

@@ -81,6 +81,7 @@ static int set_params(struct ofs_units_reader *r,
 	for (uint32_t i = 0; i < n; i++) {
 		struct ofs_unit_param *p = &unit->param[i];
 
+		p->grad = d->grad.n == 0 ? -1 : (int8_t)d->grad.v[i];
 		if (whole_name(r->u, d->prefix, none, d->fqns.v[i], &p->fqn,
 			r->err) == -1 ||
 		    set_shape(r, d, i, unit) == -1)
@@ -146,6 +147,13 @@ int ofs_units_add(struct ofs_units_reader *r, const struct ofs_units_draft *d)
 	if (!d->is_unit || d->shapes.nrows != d->fqns.n || d->r.world < 0)
 		return ofs_units_unexpected(r,
 		    "a unit with fqns, as many shapes, and world_size");
+	if (d->grad.n != 0 && d->grad.n != d->fqns.n)
+		return ofs_units_unexpected(r,
+		    "requires_grad of as many parameters as fqns");
+	for (uint32_t i = 0; i < d->grad.n; i++)
+		if (d->grad.v[i] > 1)
+			return ofs_units_unexpected(r,
+			    "true or false in requires_grad");
 	if (d->shared.n % 4 != 0)
 		return ofs_units_unexpected(r,
 		    "four names for each shared parameter");

@@ -16,7 +16,7 @@ struct ofs_units_strings {
 struct ofs_units_draft {
 	struct ofs_str prefix, strategy;
 	struct ofs_units_strings fqns, shared;
-	struct ofs_unit_table shapes;
+	struct ofs_unit_table shapes, grad;
 	struct ofs_unit_record r;
 	bool is_unit; /* it has fqns */
 };

@@ -204,6 +204,7 @@ static int read_member(struct ofs_units_reader *r, struct ofs_units_draft *d)
 		{ "shard_numel_padded", &d->r.right },
 		{ "shard_param_infos", &d->r.infos },
 		{ "contiguities", &d->r.contiguous },
+		{ "requires_grad", &d->grad },
 	};
 
 	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
@@ -243,6 +244,7 @@ static void free_draft(struct ofs_units_draft *d)
 	free(d->fqns.v);
 	free(d->shared.v);
 	free_table(&d->shapes);
+	free_table(&d->grad);
 	free_table(&d->r.numels);
 	free_table(&d->r.padded);
 	free_table(&d->r.mask);

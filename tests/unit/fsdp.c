@@ -290,6 +290,10 @@ static void write_units(const struct model *m, const char *path,
 		ofs_buf_printf(&b, "%s{\"strategy\":\"%s\",\"fqns\":[",
 		    u > 0 ? "," : "", m->whole ? "NO_SHARD" : "FULL_SHARD");
 		put_unit(&b, m, u, false);
+		ofs_buf_puts(&b, "],\"requires_grad\":[");
+		for (uint32_t i = 0, k = 0; i < m->nparams; i++)
+			if (m->unit[i] == u)
+				ofs_buf_puts(&b, k++ > 0 ? ",true" : "true");
 		ofs_buf_puts(&b, "],\"shapes\":[");
 		put_unit(&b, m, u, true);
 		ofs_buf_printf(&b,
@@ -559,6 +563,20 @@ static void wrong_state(void)
 	handmade_fini(&h);
 }
 
+static void attribute(struct optimfs *fs, const char *path, const char *name,
+    const char *want)
+{
+	struct optimfs_attr attr;
+	char *value = NULL;
+	size_t len;
+
+	if (optimfs_resolve(fs, path, &attr, NULL) == -1 ||
+	    optimfs_getxattr(fs, attr.node, name, &value, &len, NULL) == -1)
+		value = NULL;
+	is_str(value == NULL ? "(none)" : value, want, "%s of %s", name, path);
+	free(value);
+}
+
 static void of_other_kinds(void)
 {
 	struct optimfs_error err;
@@ -576,6 +594,15 @@ static void of_other_kinds(void)
 	fs = open_small(&h, IGNORED, true, 4, &err);
 	ok(fs != NULL, "a parameter of no unit: %s", err.text);
 	reads(fs, "optim/state/extra.w/exp_avg", 4);
+	attribute(fs, "optim/state/b.weight/exp_avg", "user.optimfs.index",
+	    "1");
+	attribute(fs, "optim/state/b.weight", "user.optimfs.unit", "");
+	attribute(fs, "optim/state/b.weight", "user.optimfs.requires_grad",
+	    "true");
+	attribute(fs, "optim/state/extra.w/step", "user.optimfs.unit",
+	    "(none)");
+	attribute(fs, "optim/param_groups/0/params", "user.optimfs.index",
+	    "(none)");
 	mentions(fs, "optim/param_groups/0/params", "extra.w");
 	reads(fs, "optim/state/a.weight/exp_avg", 24);
 	optimfs_close(fs);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "format/format.h"
+#include "format/pickle.h"
 #include "mktorch.h"
 #include "mkzip.h"
 #include "tap.h"
@@ -521,6 +522,41 @@ static void shared(void)
 	mktorch_fini(&m);
 }
 
+/* Row P46: a million keys are no attack. They fit a budget of four times the
+ * file and 64 MiB. */
+static void many_keys(void)
+{
+	struct ofs_pickle_limits limits = { 0 };
+	struct optimfs_error err;
+	struct ofs_pickle *doc;
+	struct ofs_catalog *cat;
+	struct mktorch m;
+	char key[16];
+
+	mktorch_init(&m);
+	mk_ops(&m.pickle, "}(");
+	for (int i = 0; i < 1000000; i++) {
+		snprintf(key, sizeof(key), "k%d", i);
+		mk_str(&m.pickle, key);
+		mk_int(&m.pickle, i);
+	}
+	mk_ops(&m.pickle, "u");
+	mk_end(&m.pickle);
+	limits.memory = 4 * m.pickle.len + (64u << 20);
+	doc = ofs_pickle_parse(m.pickle.data, m.pickle.len, false, &limits,
+	    NULL, &err);
+	ok(doc != NULL, "a million keys in so little memory");
+	ofs_pickle_free(doc);
+	handmade_file(&m.h, "x.pkl", m.pickle.data, m.pickle.len);
+	cat = ofs_read_checkpoint(m.h.dir, NULL, &err);
+	if (ok(cat != NULL, "and in a checkpoint"))
+		is_u64(cat->nentries, 1000000, "all of them");
+	else
+		diag("%s", err.text);
+	ofs_catalog_free(cat);
+	mktorch_fini(&m);
+}
+
 int main(void)
 {
 	geometry();
@@ -533,5 +569,6 @@ int main(void)
 	containers();
 	bombs();
 	shared();
+	many_keys();
 	return done_testing();
 }

@@ -56,6 +56,7 @@ static void recorded(void)
 	is_str(u.unit[0].param[1].fqn.p, "layers.0.a.bias", "whole name");
 	is_u64(u.unit[0].flat.start[1], 16, "start after padding");
 	is_u64(u.unit[0].flat.shard, 6, "shard");
+	is_int(u.unit[0].param[1].grad, -1, "trained or not: nobody says");
 	is_str(u.tie[0].name.p, "layers.0.out.weight", "tied name");
 	is_str(u.tie[0].target.p, "layers.0.a.weight", "its target");
 	ofs_units_fini(&u);
@@ -117,6 +118,25 @@ static void contradictions(void)
 	    EOPNOTSUPP, "another order");
 }
 
+static void trained(void)
+{
+	struct ofs_units u;
+
+	ok(parse(&u,
+	       "[{" PARAMS ",\"world_size\":1,\"use_orig_params\":false,"
+	       "\"requires_grad\":[true,false]}]") == 0,
+	    "who is trained");
+	is_int(u.unit[0].param[0].grad, 1, "one is");
+	is_int(u.unit[0].param[1].grad, 0, "one is not");
+	ofs_units_fini(&u);
+	refused("[{" PARAMS ",\"world_size\":1,\"use_orig_params\":false,"
+		"\"requires_grad\":[true]}]",
+	    EINVAL, "requires_grad of as many parameters");
+	refused("[{" PARAMS ",\"world_size\":1,\"use_orig_params\":false,"
+		"\"requires_grad\":[true,2]}]",
+	    EINVAL, "true or false in requires_grad");
+}
+
 static void malformed(void)
 {
 	struct ofs_units u;
@@ -169,5 +189,6 @@ int main(void)
 	derived();
 	contradictions();
 	malformed();
+	trained();
 	return done_testing();
 }
