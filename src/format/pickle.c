@@ -163,6 +163,31 @@ struct ofs_pickle *ofs_pickle_parse(const uint8_t *bytes, uint64_t n, bool own,
 	return NULL;
 }
 
+int pk_begin(struct pk_parser *p, const uint8_t *bytes, uint64_t n,
+    struct optimfs_error *err)
+{
+	*p = (struct pk_parser){
+		.c = ofs_cursor_of(bytes, n),
+		.start = bytes,
+		.depth = DEPTH_MAX,
+		.err = err,
+		.doc = calloc(1, sizeof(*p->doc)),
+	};
+	if (p->doc == NULL)
+		return pk_no_memory(p);
+	p->doc->bytes = bytes;
+	p->doc->limit = default_memory();
+	return shared_nodes(p);
+}
+
+void pk_end(struct pk_parser *p)
+{
+	if (p->doc != NULL)
+		finish(p);
+	ofs_pickle_free(p->doc);
+	p->doc = NULL;
+}
+
 void ofs_pickle_free(struct ofs_pickle *doc)
 {
 	if (doc == NULL)

@@ -511,23 +511,33 @@ static int execute(struct pk_parser *p)
 	}
 }
 
+static inline int run_one(struct pk_parser *p)
+{
+	p->at = (uint64_t)(p->c.p - p->start);
+	if (p->c.p == p->c.end)
+		return optimfs_fail(p->err, EUCLEAN,
+		    "OFS402 pickle ends at offset %" PRIu64 " without STOP",
+		    p->at);
+	if (p->shed_at != NULL && p->c.p >= p->shed_at)
+		pk_shed(p);
+	p->op = *p->c.p++;
+	return p->op == OP_STOP ? 1 : execute(p);
+}
+
+int pk_step(struct pk_parser *p)
+{
+	return run_one(p);
+}
+
 int pk_machine(struct pk_parser *p)
 {
-	for (;;) {
-		p->at = (uint64_t)(p->c.p - p->start);
-		if (p->c.p == p->c.end)
-			return optimfs_fail(p->err, EUCLEAN,
-			    "OFS402 pickle ends at offset %" PRIu64
-			    " without STOP",
-			    p->at);
-		if (p->shed_at != NULL && p->c.p >= p->shed_at)
-			pk_shed(p);
-		p->op = *p->c.p++;
-		if (p->op == OP_STOP)
-			break;
-		if (execute(p) == -1)
-			return -1;
-	}
+	int ret;
+
+	do
+		ret = run_one(p);
+	while (ret == 0);
+	if (ret == -1)
+		return -1;
 	if (p->nstack != 1 || p->nmarks != 0)
 		return pk_fail(p, EUCLEAN, "OFS403",
 		    "stack depth %zu at STOP, %zu marks", p->nstack, p->nmarks);

@@ -22,6 +22,8 @@ void ofs_pkw_put(struct ofs_pkw *w)
 {
 	bool small = w->memo < 256;
 
+	if (w->plain)
+		return;
 	ofs_buf_putc(w->out, small ? 'q' : 'r');
 	put_le(w->out, w->memo++, small ? 1 : 4);
 }
@@ -112,7 +114,7 @@ static bool get_known(struct ofs_pkw *w, const char *module, const char *name)
 /* What will be put next; a full table means that it is written again. */
 static void learn(struct ofs_pkw *w, const char *module, const char *name)
 {
-	if (w->nknown == OFS_PKW_KNOWN)
+	if (w->nknown == OFS_PKW_KNOWN || w->plain)
 		return;
 	w->known[w->nknown].module = module;
 	w->known[w->nknown].name = name;
@@ -132,6 +134,8 @@ void ofs_pkw_global(struct ofs_pkw *w, const char *module, const char *name)
 	if (get_known(w, module, name))
 		return;
 	learn(w, module, name);
+	if (w->modern && strcmp(module, "__builtin__") == 0)
+		module = "builtins";
 	ofs_buf_printf(w->out, "c%s\n%s\n", module, name);
 	ofs_pkw_put(w);
 }

@@ -42,6 +42,8 @@ enum ofs_pkw_op {
  * nodes of a graph by their index. */
 struct ofs_pkw {
 	struct ofs_buf *out;
+	bool plain;    /* touches no memo: nothing is shared */
+	bool modern;   /* for protocols from 3 on: builtins by their names */
 	uint32_t memo; /* entries so far */
 	uint32_t nknown;
 	struct {

@@ -47,8 +47,12 @@ static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
 
 static bool get_seen(struct graph *g, uint32_t node)
 {
-	uint32_t i = ofs_map_find(&g->map, ofs_map_hash(&node, sizeof(node)),
-	    same, g, &node, sizeof(node));
+	uint32_t i;
+
+	if (g->w->plain)
+		return false;
+	i = ofs_map_find(&g->map, ofs_map_hash(&node, sizeof(node)), same, g,
+	    &node, sizeof(node));
 
 	if (i == UINT32_MAX)
 		return false;
@@ -59,6 +63,8 @@ static bool get_seen(struct graph *g, uint32_t node)
 /* node is what was put into the memo last. */
 static int learn(struct graph *g, uint32_t node)
 {
+	if (g->w->plain)
+		return 0;
 	if (g->nseen == g->cap) {
 		uint32_t cap = g->cap == 0 ? 16 : g->cap * 2;
 		struct seen *grown = reallocarray(g->seen, cap, sizeof(*grown));
@@ -103,7 +109,7 @@ static int put_global(struct graph *g, uint32_t node)
 	if (memchr(name->name.p, '.', name->name.len) != NULL)
 		return unsupported(g, "a class within a class");
 	ofs_buf_putc(out, 'c');
-	if (is(name->module, "builtins"))
+	if (is(name->module, "builtins") && !g->w->modern)
 		ofs_buf_puts(out, "__builtin__");
 	else
 		ofs_buf_put(out, name->module.p, name->module.len);

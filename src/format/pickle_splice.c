@@ -1,0 +1,353 @@
+/* pickle_splice.c - a pickle with some items of its containers changed */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/pickle_splice.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/pickle_op.h"
+
+/* The pickle is run once more, to learn where in it each item of the stack was
+ * made. What pushes an item are neighbouring opcodes: from the start of its own
+ * to the start of those of the next. An item is replaced by popping it and
+ * pushing another behind it, so that what it put into the memo is there for
+ * whoever gets it. Frames are hints, and left out. */
+
+struct patch {
+	uint64_t at;
+	uint32_t cut; /* bytes that go */
+	const char *before, *after;
+	const struct ofs_pk_splice *edit; /* its bytes, unless it drops */
+	size_t order;
+};
+
+struct tracer {
+	struct pk_parser p;
+	uint64_t *start, *mark; /* of each item of the stack, of each MARK */
+	size_t cap_start, cap_mark;
+	struct ofs_pk_splice *edit;
+	struct patch *of; /* of each edit */
+	size_t n;
+	struct patch *frame;
+	size_t nframes, cap_frames;
+	struct optimfs_error *err;
+};
+
+static int grow(struct tracer *t, void *array, size_t *cap, size_t need,
+    size_t size)
+{
+	size_t want = *cap == 0 ? 64 : *cap * 2;
+	void *old, *new;
+
+	if (need <= *cap)
+		return 0;
+	memcpy(&old, array, sizeof(old));
+	new = reallocarray(old, want < need ? need : want, size);
+	if (new == NULL)
+		return optimfs_fail(t->err, ENOMEM, "places in a pickle");
+	memcpy(array, &new, sizeof(new));
+	*cap = want < need ? need : want;
+	return 0;
+}
+
+static int compare_edits(const void *a, const void *b)
+{
+	const struct ofs_pk_splice *x = a, *y = b;
+
+	if (x->node != y->node)
+		return x->node < y->node ? -1 : 1;
+	if ((x->op == OFS_PK_ADD) != (y->op == OFS_PK_ADD))
+		return x->op == OFS_PK_ADD ? 1 : -1;
+	return (x->item > y->item) - (x->item < y->item);
+}
+
+/* The first edit of node whose item is not before item. */
+static size_t find(const struct tracer *t, uint32_t node, uint32_t item)
+{
+	struct ofs_pk_splice key = { .node = node, .item = item };
+	size_t lo = 0, hi = t->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (compare_edits(&t->edit[mid], &key) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* What happens when items are given to a container: the opcode is at at, the
+ * items are those of the stack from slot first to last. */
+struct adding {
+	uint32_t node;
+	uint32_t base; /* items that it has already */
+	size_t first, last, per;
+	uint64_t at;
+	bool marked; /* the opcode takes all above a MARK */
+};
+
+/* Where the opcodes that pushed a slot end. */
+static uint64_t end_of(const struct tracer *t, const struct adding *a,
+    size_t slot)
+{
+	return slot + 1 < a->last ? t->start[slot + 1] : a->at;
+}
+
+static void place(struct tracer *t, const struct adding *a, size_t i)
+{
+	const struct ofs_pk_splice *e = &t->edit[i];
+	size_t slot = a->first + (e->item - a->base) * a->per + a->per - 1;
+	struct patch *x = &t->of[i];
+
+	*x = (struct patch){ .at = end_of(t, a, slot), .order = i };
+	if (e->op == OFS_PK_REPLACE) {
+		x->before = "0";
+		x->edit = e;
+	} else {
+		x->before = a->per == 2 ? "00" : "0";
+		x->cut = a->marked ? 0 : 1; /* what would have taken it */
+	}
+}
+
+static void place_added(struct tracer *t, const struct adding *a, size_t i)
+{
+	t->of[i] = (struct patch){
+		.at = a->marked ? a->at : a->at + 1,
+		.before = a->marked ? "" : "(",
+		.after = a->marked ? ""
+		    : a->per == 2  ? "u"
+				   : "e",
+		.edit = &t->edit[i],
+		.order = i,
+	};
+}
+
+static void added(struct tracer *t, const struct adding *a)
+{
+	uint32_t count = (uint32_t)((a->last - a->first) / a->per);
+
+	for (size_t i = find(t, a->node, a->base);
+	     i < t->n && t->edit[i].node == a->node; i++)
+		if (t->edit[i].op == OFS_PK_ADD)
+			place_added(t, a, i);
+		else if (t->edit[i].item - a->base < count)
+			place(t, a, i);
+}
+
+/* The container on top of the stack was made, and is empty: what follows is
+ * where something can be added, unless more comes. */
+static void made(struct tracer *t, uint32_t node, bool dict)
+{
+	struct adding a = {
+		.node = node,
+		.per = dict ? 2 : 1,
+		.at = (uint64_t)(t->p.c.p - t->p.start) - 1,
+	};
+
+	for (size_t i = find(t, node, 0); i < t->n && t->edit[i].node == node;
+	     i++)
+		if (t->edit[i].op == OFS_PK_ADD)
+			place_added(t, &a, i);
+}
+
+static uint32_t count_of(const struct tracer *t, uint32_t node)
+{
+	const struct pk_node *x = pk_at(t->p.doc, node);
+
+	if (x->kind == OFS_PK_LIST || x->kind == OFS_PK_DICT)
+		return pk_count(x);
+	return 0; /* an object that becomes one */
+}
+
+/* An opcode that adds to a container or makes one of items: before it is
+ * executed. false: another one. */
+static bool is_adding(const struct tracer *t, struct adding *a)
+{
+	const struct pk_parser *p = &t->p;
+	size_t n = p->nstack;
+	size_t fence = p->nmarks == 0 ? 0 : p->marks[p->nmarks - 1];
+
+	*a = (struct adding){
+		.node = OFS_NONE, .at = p->at, .per = 1, .last = n
+	};
+	switch (*p->c.p) {
+	case OP_SETITEMS:
+	case OP_DICT:
+		a->per = 2;
+		/* fallthrough */
+	case OP_APPENDS:
+	case OP_LIST:
+	case OP_TUPLE:
+		a->marked = true;
+		a->first = fence;
+		break;
+	case OP_SETITEM:
+		a->per = 2;
+		a->first = n - 2;
+		break;
+	case OP_APPEND:
+	case OP_TUPLE1:
+		a->first = n - 1;
+		break;
+	case OP_TUPLE2:
+		a->first = n - 2;
+		break;
+	case OP_TUPLE3:
+		a->first = n - 3;
+		break;
+	default:
+		return false;
+	}
+	if (a->first > n || n - a->first < (a->marked ? 0 : a->per))
+		return false; /* the machine will say so */
+	switch (*p->c.p) {
+	case OP_SETITEMS:
+	case OP_APPENDS:
+	case OP_SETITEM:
+	case OP_APPEND:
+		if (a->first == 0)
+			return false;
+		a->node = p->stack[a->first - 1];
+		a->base = count_of(t, a->node);
+	}
+	return true;
+}
+
+static bool is_put(uint8_t op)
+{
+	return op == OP_BINPUT || op == OP_LONG_BINPUT || op == OP_MEMOIZE ||
+	    op == OP_PUT;
+}
+
+/* One opcode, and what is learned from it: 1 at STOP. */
+static int step(struct tracer *t)
+{
+	struct pk_parser *p = &t->p;
+	size_t stack = p->nstack, marks = p->nmarks;
+	uint64_t at = (uint64_t)(p->c.p - p->start);
+	struct adding a;
+	bool adding;
+	uint32_t top;
+	int ret;
+
+	p->at = at;
+	if (grow(t, &t->start, &t->cap_start, stack + 2, sizeof(*t->start)) ==
+		-1 ||
+	    grow(t, &t->mark, &t->cap_mark, marks + 1, sizeof(*t->mark)) == -1)
+		return -1;
+	adding = p->c.p != p->c.end && is_adding(t, &a);
+	ret = pk_step(p);
+	if (ret != 0)
+		return ret;
+	if (p->nmarks > marks)
+		t->mark[marks] = at;
+	else if (p->nmarks < marks && p->nstack > 0 &&
+	    p->nstack - 1 == p->marks[marks - 1])
+		t->start[p->nstack - 1] = t->mark[marks - 1];
+	else if (p->nmarks == marks && p->nstack > stack)
+		t->start[stack] = at;
+	if (p->nstack == pk_fence(p))
+		return 0;
+	top = pk_top(p, 0);
+	if (adding && a.node == OFS_NONE)
+		a.node = top;
+	if (adding)
+		added(t, &a);
+	else if ((p->nstack >= stack || p->op == OP_REDUCE ||
+		     p->op == OP_NEWOBJ) &&
+	    p->op != OP_BINGET && p->op != OP_LONG_BINGET && p->op != OP_GET &&
+	    p->op != OP_DUP && p->op != OP_MARK &&
+	    (!is_put(p->op) || count_of(t, top) == 0) &&
+	    (pk_at(p->doc, top)->kind == OFS_PK_DICT ||
+		pk_at(p->doc, top)->kind == OFS_PK_LIST))
+		made(t, top, pk_at(p->doc, top)->kind == OFS_PK_DICT);
+	if (p->op != OP_FRAME)
+		return 0;
+	if (grow(t, &t->frame, &t->cap_frames, t->nframes + 1,
+		sizeof(*t->frame)) == -1)
+		return -1;
+	t->frame[t->nframes++] = (struct patch){ .at = at, .cut = 9 };
+	return 0;
+}
+
+static int compare_patches(const void *a, const void *b)
+{
+	const struct patch *x = a, *y = b;
+
+	if (x->at != y->at)
+		return x->at < y->at ? -1 : 1;
+	return (x->order > y->order) - (x->order < y->order);
+}
+
+static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
+{
+	size_t all = t->n + t->nframes;
+	struct patch *v = reallocarray(NULL, all + 1, sizeof(*v));
+	uint64_t done = 0;
+
+	if (v == NULL)
+		return optimfs_fail(t->err, ENOMEM, "a pickle");
+	memcpy(v, t->of, t->n * sizeof(*v));
+	if (t->nframes > 0)
+		memcpy(v + t->n, t->frame, t->nframes * sizeof(*v));
+	qsort(v, all, sizeof(*v), compare_patches);
+	for (size_t i = 0; i < all; i++) {
+		if (v[i].at > done)
+			ofs_buf_put(out, t->p.start + done, v[i].at - done);
+		if (v[i].at + v[i].cut > done)
+			done = v[i].at + v[i].cut;
+		if (v[i].before != NULL)
+			ofs_buf_puts(out, v[i].before);
+		if (v[i].edit != NULL)
+			ofs_buf_put(out, v[i].edit->bytes, v[i].edit->n);
+		if (v[i].after != NULL)
+			ofs_buf_puts(out, v[i].after);
+	}
+	ofs_buf_put(out, t->p.start + done, n - done);
+	free(v);
+	return out->bad ? optimfs_fail(t->err, ENOMEM, "a pickle") : 0;
+}
+
+static int run(struct tracer *t, struct ofs_buf *out)
+{
+	int ret;
+
+	do
+		ret = step(t);
+	while (ret == 0);
+	if (ret == -1)
+		return -1;
+	for (size_t i = 0; i < t->n; i++)
+		if (t->of[i].before == NULL)
+			return optimfs_fail(t->err, EUCLEAN,
+			    "OFS825 item %" PRIu32 " of node %" PRIu32
+			    " is not where it was",
+			    t->edit[i].item, t->edit[i].node);
+	return apply(t, (uint64_t)(t->p.c.p - t->p.start), out);
+}
+
+int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_splice *edits,
+    size_t nedits, struct ofs_buf *out, struct optimfs_error *err)
+{
+	struct tracer t = { .edit = edits, .n = nedits, .err = err };
+	int ret = -1;
+
+	qsort(edits, nedits, sizeof(*edits), compare_edits);
+	t.of = calloc(nedits + 1, sizeof(*t.of));
+	if (t.of == NULL)
+		return optimfs_fail(err, ENOMEM, "places in a pickle");
+	if (pk_begin(&t.p, p, n, err) == 0)
+		ret = run(&t, out);
+	pk_end(&t.p);
+	free(t.of);
+	free(t.start);
+	free(t.mark);
+	free(t.frame);
+	return ret;
+}

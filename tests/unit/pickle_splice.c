@@ -1,0 +1,172 @@
+/* pickle_splice.c - items of a pickle replaced, dropped and added */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/pickle_splice.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/pickle.h"
+#include "tap.h"
+#include "text.h"
+
+#define P(s) s, sizeof(s) - 1
+
+/* Where in a pickle, from its root: items of lists and tuples, pairs of dicts.
+ */
+struct edit {
+	const char *path; /* digits; the last one is the item */
+	enum ofs_pk_splice_op op;
+	const char *bytes;
+};
+
+static const struct {
+	const char *pickle;
+	size_t n;
+	struct edit edit[4];
+	const char *text; /* NULL: refused */
+} cases[] = {
+	/* a value that others get from the memo stays in it */
+	{ P("\x80\x02](K\x01K\x02\x86q\x01h\x01h\x01"
+	    "e."),
+	    { { "0", OFS_PK_REPLACE, "K\x09" } }, "[9, [1, 2], [1, 2]]\n" },
+	{ P("\x80\x02](K\x01K\x02\x86q\x01h\x01h\x01"
+	    "e."),
+	    { { "1", OFS_PK_REPLACE, "N" }, { "2", OFS_PK_DROP, NULL } },
+	    "[[1, 2], null]\n" },
+	{ P("\x80\x02](K\x01K\x02\x86q\x01h\x01h\x01"
+	    "e."),
+	    { { "01", OFS_PK_REPLACE, "K\x05" } },
+	    "[[1, 5], [1, 5], [1, 5]]\n" },
+	/* dictionaries, in batches and one by one */
+	{ P("\x80\x02}q\0(K\x0aK\x01K\x0bK\x02uK\x0cK\x03s."),
+	    { { "0", OFS_PK_REPLACE, "K\x07" }, { "2", OFS_PK_REPLACE, "N" },
+		{ "0", OFS_PK_ADD, "K\x0dK\x04" } },
+	    "{\"10\": 7, \"11\": 2, \"12\": null, \"13\": 4}\n" },
+	{ P("\x80\x02}q\0(K\x0aK\x01K\x0bK\x02uK\x0cK\x03s."),
+	    { { "0", OFS_PK_DROP, NULL }, { "1", OFS_PK_DROP, NULL },
+		{ "2", OFS_PK_DROP, NULL } },
+	    "{}\n" },
+	{ P("\x80\x02}q\0(K\x0aK\x01K\x0bK\x02u."),
+	    { { "1", OFS_PK_DROP, NULL }, { "0", OFS_PK_ADD, "K\x0cK\x03" },
+		{ "1", OFS_PK_ADD, "K\x0dK\x04" } },
+	    "{\"10\": 1, \"12\": 3, \"13\": 4}\n" },
+	/* what is empty: with and without a place in the memo */
+	{ P("\x80\x02}q\0."), { { "0", OFS_PK_ADD, "K\x01K\x02" } },
+	    "{\"1\": 2}\n" },
+	{ P("\x80\x04}."), { { "0", OFS_PK_ADD, "K\x01K\x02" } },
+	    "{\"1\": 2}\n" },
+	{ P("\x80\x04]\x94."), { { "0", OFS_PK_ADD, "K\x01" } }, "[1]\n" },
+	{ P("\x80\x02](]q\x01}q\x02"
+	    "e."),
+	    { { "00", OFS_PK_ADD, "K\x01" },
+		{ "10", OFS_PK_ADD, "K\x03K\x04" } },
+	    "[[1], {\"3\": 4}]\n" },
+	/* frames, MEMOIZE, nested tuples behind a MARK of their own */
+	{ P("\x80\x04\x95\x14\0\0\0\0\0\0\0]\x94(K\x01(K\x02K\x03K\x04K\x05t\x94h"
+	    "\1K\x06"
+	    "e."),
+	    { { "0", OFS_PK_REPLACE, "K\x08" }, { "12", OFS_PK_REPLACE, "N" },
+		{ "3", OFS_PK_REPLACE, "K\x09" } },
+	    "[8, [2, 3, null, 5], [2, 3, null, 5], 9]\n" },
+	/* classes that nobody knows keep their arguments */
+	{ P("\x80\x02"
+	    "cmy\nDict\nK\x05\x85Rq\x01(K\x01K\x02K\x03K\x04u."),
+	    { { "1", OFS_PK_REPLACE, "K\x09" },
+		{ "0", OFS_PK_ADD, "K\x07K\x08" } },
+	    "{\"1\": 2, \"3\": 9, \"7\": 8}\n" },
+	{ P("\x80\x02"
+	    "ccollections\nOrderedDict\n)Rq\0."),
+	    { { "0", OFS_PK_ADD, "K\x01K\x02" } }, "{\"1\": 2}\n" },
+	{ P("\x80\x02"
+	    "ccollections\nOrderedDict\n)Rq\0(K\x01K\x02u}K\x05K\x06sb."),
+	    { { "0", OFS_PK_ADD, "K\x03K\x04" } }, "{\"1\": 2, \"3\": 4}\n" },
+	/* what is not there */
+	{ P("\x80\x02]K\x01"
+	    "a."),
+	    { { "3", OFS_PK_REPLACE, "N" } }, NULL },
+};
+
+static uint32_t follow(const struct ofs_pickle *doc, const char *path)
+{
+	uint32_t node = ofs_pickle_root(doc);
+
+	for (; path[1] != '\0'; path++) {
+		uint32_t i = (uint32_t)(*path - '0');
+
+		if (ofs_pk_kind(doc, node) == OFS_PK_DICT)
+			node = ofs_pk_val(doc, node, i);
+		else
+			node = ofs_pk_item(doc, node, i);
+	}
+	return node;
+}
+
+static void test_case(size_t i)
+{
+	struct ofs_pk_splice edits[4];
+	struct optimfs_error err = { 0 };
+	struct ofs_buf out = { 0 }, text = { 0 };
+	const uint8_t *p = (const uint8_t *)cases[i].pickle;
+	struct ofs_pickle *doc =
+	    ofs_pickle_parse(p, cases[i].n, false, NULL, NULL, &err);
+	size_t n = 0;
+	int ret;
+
+	if (doc == NULL)
+		bail_out("case %zu: %s", i, err.text);
+	for (; n < 4 && cases[i].edit[n].path != NULL; n++) {
+		const struct edit *e = &cases[i].edit[n];
+
+		edits[n] = (struct ofs_pk_splice){
+			.node = follow(doc, e->path),
+			.item = (uint32_t)(e->path[strlen(e->path) - 1] - '0'),
+			.op = e->op,
+			.bytes = (const uint8_t *)e->bytes,
+			.n = e->bytes == NULL ? 0 : strlen(e->bytes),
+		};
+	}
+	ofs_pickle_free(doc);
+	ret = ofs_pickle_splice(p, cases[i].n, edits, n, &out, &err);
+	doc = ret == -1
+	    ? NULL
+	    : ofs_pickle_parse(out.data, out.len, false, NULL, NULL, &err);
+	if (cases[i].text == NULL) {
+		ok(doc == NULL, "case %zu is refused", i);
+	} else if (doc == NULL ||
+	    ofs_text_value(doc, ofs_pickle_root(doc), false, &text, &err) ==
+		-1) {
+		ok(false, "case %zu: %s", i, err.text);
+	} else {
+		ofs_buf_putc(&text, '\0');
+		is_str((char *)text.data, cases[i].text, "case %zu", i);
+	}
+	ofs_pickle_free(doc);
+	ofs_buf_fini(&out);
+	ofs_buf_fini(&text);
+}
+
+/* No edit: the same bytes. */
+static void test_nothing(void)
+{
+	static const uint8_t p[] = "\x80\x02](K\x01K\x02\x86q\x01h\x01"
+				   "e.";
+	struct optimfs_error err = { 0 };
+	struct ofs_buf out = { 0 };
+
+	ok(ofs_pickle_splice(p, sizeof(p) - 1, NULL, 0, &out, &err) == 0 &&
+		out.len == sizeof(p) - 1,
+	    "no edit");
+	is_mem(out.data, p, sizeof(p) - 1, "changes nothing");
+	ofs_buf_fini(&out);
+}
+
+int main(void)
+{
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		test_case(i);
+	test_nothing();
+	return done_testing();
+}
