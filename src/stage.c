@@ -57,10 +57,41 @@ int ofs_pwrite_all(int fd, const void *buf, uint64_t n, uint64_t off,
 	return 0;
 }
 
+/* The same path without links; its last component need not be there. */
+static char *resolve(const char *source)
+{
+	char *real = realpath(source, NULL), *copy, *parent, *full = NULL;
+	size_t n = strlen(source);
+
+	if (real != NULL || errno != ENOENT)
+		return real;
+	copy = strdup(source);
+	if (copy == NULL)
+		return NULL;
+	while (n > 1 && copy[n - 1] == '/')
+		copy[--n] = '\0';
+	parent = strrchr(copy, '/');
+	if (parent == NULL)
+		real = realpath(".", NULL);
+	else if (parent == copy)
+		real = strdup("");
+	else {
+		*parent = '\0';
+		real = realpath(copy, NULL);
+	}
+	if (real != NULL &&
+	    asprintf(&full, "%s/%s", strcmp(real, "/") == 0 ? "" : real,
+		parent == NULL ? copy : parent + 1) == -1)
+		full = NULL;
+	free(real);
+	free(copy);
+	return full;
+}
+
 /* parent and the last component of the source, links resolved. */
 static char *split(const char *source, char **name, struct optimfs_error *err)
 {
-	char *real = realpath(source, NULL), *slash;
+	char *real = resolve(source), *slash;
 
 	if (real == NULL) {
 		optimfs_fail(err, errno, "OFS809 %s: %m", source);

@@ -27,8 +27,9 @@
 struct ofs_stage;
 
 struct ofs_stage_config {
-	const char *source; /* the checkpoint's directory or file */
-	const char *upper;  /* NULL: beside it */
+	/* the checkpoint's directory or file, which may be yet to come */
+	const char *source;
+	const char *upper; /* NULL: beside it */
 	/* What is there of a mount that died: refuse to open (EBUSY, OFS811),
 	 * give it to replay, or throw it away. */
 	enum ofs_recover {

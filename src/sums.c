@@ -133,10 +133,11 @@ static bool will_come(const struct ofs_sums *s, uint64_t from, uint64_t end)
 	return false;
 }
 
-bool ofs_sums_get(struct ofs_sums *s, uint64_t from, uint64_t n, uint32_t *crc)
+int ofs_sums_get(struct ofs_sums *s, uint64_t from, uint64_t n, uint32_t *crc,
+    struct optimfs_error *err)
 {
 	const struct ofs_sum *v;
-	bool found;
+	int found;
 	size_t i;
 
 	pthread_mutex_lock(&s->lock);
@@ -144,11 +145,13 @@ bool ofs_sums_get(struct ofs_sums *s, uint64_t from, uint64_t n, uint32_t *crc)
 		i = find(s, from);
 		v = &s->v[i];
 		found = i < s->n && v->from == from && v->len == n;
-		if (found || !will_come(s, from, from + n))
+		if (!found && s->cancelled)
+			found = optimfs_fail(err, ECANCELED, "given up");
+		if (found != 0 || !will_come(s, from, from + n))
 			break;
 		pthread_cond_wait(&s->more, &s->lock);
 	}
-	if (found)
+	if (found == 1)
 		*crc = v->crc;
 	pthread_mutex_unlock(&s->lock);
 	return found;
@@ -185,6 +188,14 @@ void ofs_sums_release(struct ofs_sums *s, uint64_t from)
 			s->promise[i] = s->promise[--s->npromises];
 			break;
 		}
+	pthread_cond_broadcast(&s->more);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void ofs_sums_cancel(struct ofs_sums *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->cancelled = true;
 	pthread_cond_broadcast(&s->more);
 	pthread_mutex_unlock(&s->lock);
 }

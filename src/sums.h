@@ -29,6 +29,7 @@ struct ofs_sums {
 		uint64_t from, end;
 	} * promise;
 	size_t npromises, promise_cap;
+	bool cancelled;
 	bool lost; /* some, for lack of memory: waiting would be for ever */
 	/* Told of each sum that is added, under the lock; NULL. */
 	void (*added)(void *ctx, const struct ofs_sum *sum);
@@ -43,13 +44,16 @@ void ofs_sums_fini(struct ofs_sums *s);
  * Out of memory costs another read of the same bytes, no more. */
 void ofs_sums_add(struct ofs_sums *s, const struct ofs_sum *sum);
 /* The sum of all n bytes of the box at from: waits while a byte of it that is
- * not known yet is promised. false: nobody will tell. */
-bool ofs_sums_get(struct ofs_sums *s, uint64_t from, uint64_t n, uint32_t *crc);
+ * not known yet is promised. 1; 0: nobody will tell; -1: ECANCELED. */
+int ofs_sums_get(struct ofs_sums *s, uint64_t from, uint64_t n, uint32_t *crc,
+    struct optimfs_error *err);
 /* The caller is about to read [from, end) in order and adds what it sees,
  * before it asks for a sum of anything in it. ENOMEM. */
 int ofs_sums_promise(struct ofs_sums *s, uint64_t from, uint64_t end,
     struct optimfs_error *err);
 /* It has, or never will. */
 void ofs_sums_release(struct ofs_sums *s, uint64_t from);
+/* What is not known now fails, for those who wait too. */
+void ofs_sums_cancel(struct ofs_sums *s);
 
 #endif

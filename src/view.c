@@ -90,7 +90,7 @@ static int add(struct optimfs *fs, const char *name,
 	return 0;
 }
 
-int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
+int ofs_view_make(struct optimfs *fs, const char *name, struct ofs_at *at,
     struct optimfs_error *err)
 {
 	uint32_t i = find(fs->views, name);
@@ -113,6 +113,36 @@ int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
 	}
 	*at = (struct ofs_at){ OFS_SPACE_VIEW + i, 0 };
 	return ret;
+}
+
+int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
+    struct optimfs_error *err)
+{
+	if (ofs_view_make(fs, name, at, err) == -1)
+		return -1;
+	if (ofs_view_at(fs, *at)->layout.zstd == 0)
+		return 0;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS773 view %.80s: how long compressed items are is not known "
+	    "before all of them are read: optimfs reshard --to %.80s writes "
+	    "them",
+	    name, name);
+}
+
+struct ofs_files *ofs_view_files(struct optimfs *fs, struct ofs_at at)
+{
+	return ofs_view_at(fs, at)->files;
+}
+
+const struct ofs_layout *ofs_view_layout(const struct optimfs *fs,
+    struct ofs_at at)
+{
+	return &ofs_view_at(fs, at)->layout;
+}
+
+uint32_t ofs_view_file_of(const struct optimfs *fs, struct ofs_at at)
+{
+	return atomic_load(&ofs_view_at(fs, at)->names)->v[at.index - 1].file;
 }
 
 bool ofs_view_has(const struct optimfs *fs, struct ofs_at at)

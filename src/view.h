@@ -21,7 +21,10 @@ int ofs_views_init(struct optimfs *fs, struct optimfs_error *err);
 void ofs_views_fini(struct optimfs *fs);
 
 /* The view called name, made if it has to be: EINVAL (OFS771) when name is
- * none of a view, ENFILE (OFS772) when there are too many. */
+ * none of a view, ENFILE (OFS772) when there are too many, EOPNOTSUPP (OFS773)
+ * for one that can only be written. ofs_view_make gives those too. */
+int ofs_view_make(struct optimfs *fs, const char *name, struct ofs_at *at,
+    struct optimfs_error *err);
 int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
     struct optimfs_error *err);
 /* Is there such a node? */
@@ -35,6 +38,12 @@ int ofs_view_count(struct optimfs *fs, struct ofs_at dir, uint32_t *n,
 /* Of a view: its name; of a file: its own. */
 void ofs_view_name(const struct optimfs *fs, struct ofs_at at,
     char name[OFS_VIEW_NAME]);
+/* What a view is, how its files are made once they were counted, and which of
+ * them a file is. */
+const struct ofs_layout *ofs_view_layout(const struct optimfs *fs,
+    struct ofs_at at);
+struct ofs_files *ofs_view_files(struct optimfs *fs, struct ofs_at at);
+uint32_t ofs_view_file_of(const struct optimfs *fs, struct ofs_at at);
 uint64_t ofs_view_ino(const struct optimfs *fs, struct ofs_at at);
 int ofs_view_size(struct optimfs *fs, struct ofs_at at, uint64_t *size,
     struct optimfs_error *err);

@@ -135,8 +135,12 @@ static int put_sum(struct ofs_view_file *f, const struct ofs_piece *p,
     struct optimfs_error *err)
 {
 	uint32_t crc = 0;
+	int found;
 
-	if (!ofs_sums_get(&f->sums, p->crc.from, p->crc.n, &crc) &&
+	found = ofs_sums_get(&f->sums, p->crc.from, p->crc.n, &crc, err);
+	if (found == -1)
+		return -1;
+	if (found == 0 &&
 	    compute(f, p->crc.from, p->crc.n, &crc, read, ctx, err) == -1)
 		return -1;
 	for (unsigned i = lo; i < hi; i++)

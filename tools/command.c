@@ -23,6 +23,8 @@ static const struct {
 	{ OFS_DATA, { 257, "data", false } },
 	{ OFS_TO, { 258, "to", true } },
 	{ OFS_RTOL, { 259, "rtol", true } },
+	{ OFS_JOBS, { 'j', "jobs", true } },
+	{ OFS_PROGRESS, { 260, "progress", false } },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
 
@@ -59,6 +61,8 @@ static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
 			c->to = value;
 		if (id != OFS_ARGS_OPERAND && mask_of(id) == OFS_RTOL)
 			c->rtol = value;
+		if (id != OFS_ARGS_OPERAND && mask_of(id) == OFS_JOBS)
+			c->jobs = value;
 	}
 	return 0;
 }

@@ -13,20 +13,22 @@
 
 /* Flags of these commands. A command takes those its mask has. */
 enum ofs_command_flag {
-	OFS_LONG = 1,      /* -l */
-	OFS_RECURSIVE = 2, /* -r, -R */
-	OFS_JSON = 4,      /* --json */
-	OFS_DATA = 8,      /* --data */
-	OFS_TO = 16,       /* --to LAYOUT */
-	OFS_RTOL = 32,     /* --rtol NUMBER */
+	OFS_LONG = 1,       /* -l */
+	OFS_RECURSIVE = 2,  /* -r, -R */
+	OFS_JSON = 4,       /* --json */
+	OFS_DATA = 8,       /* --data */
+	OFS_TO = 16,        /* --to LAYOUT */
+	OFS_RTOL = 32,      /* --rtol NUMBER */
+	OFS_JOBS = 64,      /* -j NUMBER */
+	OFS_PROGRESS = 128, /* --progress */
 };
 
 /* What was said, and the checkpoint, opened. */
 struct ofs_command {
 	unsigned flags; /* enum ofs_command_flag, or'ed */
 	const char *checkpoint;
-	const char *to, *rtol; /* NULL: not given */
-	char **operand; /* those after the checkpoint; argv's */
+	const char *to, *rtol, *jobs; /* NULL: not given */
+	char **operand;               /* those after the checkpoint; argv's */
 	int noperands;
 	struct optimfs *fs;
 	struct optimfs_options open;

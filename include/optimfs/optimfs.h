@@ -124,6 +124,28 @@ typedef void optimfs_report_fn(void *ctx, const struct optimfs_finding *f);
 int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
     void *ctx, uint64_t *problems, struct optimfs_error *err);
 
+/* Write the checkpoint in another format or layout: what a view of that name
+ * holds, with checksums. */
+struct optimfs_reshard {
+	const char *to; /* FORMAT[@LAYOUT][,option]... */
+	unsigned jobs;  /* files, and parts of large ones, that are written at
+			 * once; 0: as many as there are processors, at most 8 */
+	/* Told some times a second by the thread that called; the first time,
+	 * done is what an earlier run had written. NULL. */
+	void (*progress)(void *ctx, uint64_t done, uint64_t total);
+	/* What a person should know: that an earlier run goes on, where what
+	 * is done lies after a failure. NULL. */
+	void (*say)(void *ctx, const char *text);
+	void *ctx;
+};
+/* dir must not be there (EEXIST): it appears complete and synced, or not at
+ * all. Until then all is in .NAME.optimfs beside it, which stays after a
+ * failure or a kill, and from which the next call with the same checkpoint and
+ * layout goes on. 0; 1 when dir is there, but may not survive a crash of the
+ * machine, as the last sync failed; -1. */
+int optimfs_reshard(struct optimfs *fs, const char *dir,
+    const struct optimfs_reshard *how, struct optimfs_error *err);
+
 /* Options that the mount adds to .optimfs/info.json ("mount": {...}), as one
  * JSON object's text; copied. */
 int optimfs_set_mount_info(struct optimfs *fs, const char *json);

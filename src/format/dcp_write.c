@@ -51,6 +51,14 @@ uint64_t ofs_dcp_item_size(const struct ofs_dcp_leaf *l, uint32_t chunk)
 	return chunk + 1 < l->nchunks ? l->full : l->last;
 }
 
+uint64_t ofs_dcp_stored_size(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t chunk)
+{
+	if (f->stored == NULL)
+		return ofs_dcp_item_size(&f->leaf[leaf], chunk);
+	return f->stored[f->item[leaf] + chunk];
+}
+
 void ofs_dcp_chunk_box(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk, uint64_t *offsets, uint64_t *sizes)
 {
@@ -368,11 +376,21 @@ static int make(const struct ofs_files *files, uint32_t file,
 	return ret;
 }
 
+static void stored(struct ofs_files *files, const struct ofs_span *span,
+    uint64_t len)
+{
+	struct ofs_dcp_files *f = (struct ofs_dcp_files *)files;
+
+	f->stored[f->item[span->ref] + span->base] = len;
+}
+
 static void files_free(struct ofs_files *files)
 {
 	struct ofs_dcp_files *f = (struct ofs_dcp_files *)files;
 
 	ofs_buf_fini(&f->pickles);
+	free(f->item);
+	free(f->stored);
 	free(f->leaf);
 	free(f);
 }
@@ -381,8 +399,25 @@ static const struct ofs_files_ops ops = {
 	.name = file_name,
 	.spans = spans,
 	.make = make,
+	.stored = stored,
 	.free = files_free,
 };
+
+static int lay_stored(struct ofs_dcp_files *f, struct optimfs_error *err)
+{
+	uint64_t n = 0;
+
+	f->item = calloc((size_t)f->nleaves + 1, sizeof(*f->item));
+	if (f->item == NULL)
+		return optimfs_fail(err, ENOMEM, "items of a view");
+	for (uint32_t i = 0; i < f->nleaves; i++) {
+		f->item[i] = n;
+		n += f->leaf[i].nchunks == 0 ? 1 : f->leaf[i].nchunks;
+	}
+	f->stored = calloc(n + 1, sizeof(*f->stored));
+	return f->stored == NULL ? optimfs_fail(err, ENOMEM, "items of a view")
+				 : 0;
+}
 
 static int lay(struct ofs_dcp_files *f, const struct ofs_render *from,
     const uint32_t *entries, struct optimfs_error *err)
@@ -395,7 +430,7 @@ static int lay(struct ofs_dcp_files *f, const struct ofs_render *from,
 	for (uint32_t i = 0; i < f->nleaves; i++)
 		if (lay_leaf(f, from, i, err) == -1)
 			return -1;
-	return 0;
+	return f->to.zstd == 0 ? 0 : lay_stored(f, err);
 }
 
 int ofs_dcp_render(const struct ofs_render *from, const struct ofs_layout *to,

@@ -24,6 +24,9 @@ struct ofs_dcp_files {
 	struct ofs_dcp_leaf *leaf;
 	uint32_t nleaves;
 	struct ofs_buf pickles;
+	/* Where items are compressed: the length of each, once it is known, and
+	 * which is the first of a leaf. NULL otherwise. */
+	uint64_t *stored, *item;
 };
 
 /* The chunk of a leaf that a rank stores; false when it stores none. */
@@ -31,6 +34,9 @@ bool ofs_dcp_chunk_at(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t rank, uint32_t *chunk);
 /* Its item's size; its offsets and sizes. */
 uint64_t ofs_dcp_item_size(const struct ofs_dcp_leaf *l, uint32_t chunk);
+/* The same as the index has it. */
+uint64_t ofs_dcp_stored_size(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t chunk);
 void ofs_dcp_chunk_box(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk, uint64_t *offsets, uint64_t *sizes);
 /* The components of a leaf's key. */

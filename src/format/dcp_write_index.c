@@ -17,6 +17,7 @@
  * begins at the same number in each, and nobody looks at it twice. */
 
 static const char M[] = "torch.distributed.checkpoint.metadata";
+static const char ZSTD[] = "stream.zstd/1";
 static const char F[] = "torch.distributed.checkpoint.filesystem";
 
 /* A span's ref: which part of the index, whose rank, from which leaf on. */
@@ -71,6 +72,10 @@ static void put_shared(struct writer *x)
 	}
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		ofs_pkw_known(w, names[i]);
+		pop(w);
+	}
+	if (x->f->to.zstd != 0) {
+		ofs_pkw_known(w, "transform_descriptors");
 		pop(w);
 	}
 	ofs_pkw_global(w, F, "_StorageInfo");
@@ -230,7 +235,13 @@ static void put_place(struct writer *x, uint32_t leaf, uint32_t chunk,
 	ofs_pkw_known(w, "offset");
 	ofs_pkw_int(w, (int64_t)off);
 	ofs_pkw_known(w, "length");
-	ofs_pkw_int(w, (int64_t)ofs_dcp_item_size(l, chunk));
+	ofs_pkw_int(w, (int64_t)ofs_dcp_stored_size(x->f, leaf, chunk));
+	if (x->f->to.zstd != 0) {
+		ofs_pkw_known(w, "transform_descriptors");
+		ofs_pkw_op_put(w, OFS_PKW_LIST);
+		ofs_pkw_str(w, ZSTD, strlen(ZSTD));
+		ofs_pkw_op(w, OFS_PKW_APPEND);
+	}
 	ofs_pkw_object_end(w);
 }
 
@@ -250,7 +261,7 @@ static void put_places(struct writer *x, bool tensors, uint32_t rank,
 			ofs_pkw_op(&x->w, OFS_PKW_MARK);
 		any = true;
 		put_place(x, i, chunk, rank, *off);
-		*off += ofs_dcp_item_size(&f->leaf[i], chunk);
+		*off += ofs_dcp_stored_size(f, i, chunk);
 	}
 	if (any)
 		ofs_pkw_op(&x->w, OFS_PKW_SETITEMS);

@@ -28,6 +28,7 @@ struct ofs_layout {
 	enum ofs_dtype dtype; /* of floating tensors; OFS_DTYPE_NONE: own */
 	bool crc;             /* checksums are right rather than 0 */
 	bool hf;
+	unsigned zstd; /* level that items are compressed at; 0: not */
 };
 
 /* Parse name; EINVAL, ENOENT for no format at all (OFS771) say what is wrong
@@ -79,6 +80,11 @@ struct ofs_files_ops {
 	int (*make)(const struct ofs_files *f, uint32_t file,
 	    const struct ofs_span *span, uint64_t at, struct ofs_composition *c,
 	    struct optimfs_error *err);
+	/* Of layouts whose items are compressed: span of a file is len bytes
+	 * there. File 0, which is not compressed, says where they are: nobody
+	 * asks for it before all are known. NULL where there are no such. */
+	void (*stored)(struct ofs_files *f, const struct ofs_span *span,
+	    uint64_t len);
 	void (*free)(struct ofs_files *f);
 };
 

@@ -79,6 +79,18 @@ static bool parse_dtype(const char *s, size_t n, struct ofs_layout *l)
 	return true;
 }
 
+/* zstd, zstd=LEVEL: what is above 19 takes too much memory on both sides. */
+static bool parse_zstd(const char *s, size_t n, struct ofs_layout *l)
+{
+	uint32_t level = 3;
+	size_t k = 0;
+
+	if (n > 5)
+		k = parse_number(s + 5, &level);
+	l->zstd = level;
+	return n == 4 || (s[4] == '=' && k > 0 && 5 + k == n && level <= 19);
+}
+
 static bool parse_option(const char *s, size_t n, struct ofs_layout *l)
 {
 	bool st = l->format == &ofs_format_safetensors;
@@ -95,6 +107,9 @@ static bool parse_option(const char *s, size_t n, struct ofs_layout *l)
 		l->keys = OFS_KEYS_FQN;
 	else if (is(s, n, "keys=source") && l->format == &ofs_format_dcp)
 		l->keys = OFS_KEYS_SOURCE;
+	else if (n >= 4 && memcmp(s, "zstd", 4) == 0 &&
+	    l->format == &ofs_format_dcp)
+		return parse_zstd(s, n, l);
 	else
 		return parse_dtype(s, n, l);
 	return true;

@@ -452,6 +452,13 @@ int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
 	return 0;
 }
 
+int optimfs_reshard(struct optimfs *fs, const char *dir,
+    const struct optimfs_reshard *how, struct optimfs_error *err)
+{
+	(void)how;
+	return optimfs_fail(err, EOPNOTSUPP, "%s as %s", fs->root, dir);
+}
+
 int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
     void *ctx, uint64_t *problems, struct optimfs_error *err)
 {

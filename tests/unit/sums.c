@@ -65,8 +65,8 @@ static void any_order(void)
 			ofs_sums_add(&s, &sum);
 		}
 		ofs_sums_release(&s, 7);
-		if (!ofs_sums_get(&s, 7, SIZE, &crc) || crc != whole() ||
-		    told != SIZE)
+		if (ofs_sums_get(&s, 7, SIZE, &crc, NULL) != 1 ||
+		    crc != whole() || told != SIZE)
 			wrong++;
 		kept += s.n;
 		ofs_sums_fini(&s);
@@ -86,9 +86,11 @@ static void what_is_kept(void)
 	ofs_sums_add(&s, &a);
 	ofs_sums_add(&s, &b);
 	is_u64(s.n, 2, "boxes that touch are two");
-	ok(ofs_sums_get(&s, 0, PART, &crc) && crc == a.crc, "the first");
-	ok(ofs_sums_get(&s, PART, PART, &crc) && crc == b.crc, "the second");
-	ok(!ofs_sums_get(&s, 0, 2 * PART, &crc), "both are no box");
+	ok(ofs_sums_get(&s, 0, PART, &crc, NULL) == 1 && crc == a.crc,
+	    "the first");
+	ok(ofs_sums_get(&s, PART, PART, &crc, NULL) == 1 && crc == b.crc,
+	    "the second");
+	ok(ofs_sums_get(&s, 0, 2 * PART, &crc, NULL) == 0, "both are no box");
 	ofs_sums_add(&s, &c);
 	is_u64(s.n, 2, "what does not go on from anything is not kept");
 	for (unsigned i = 1; i < NPARTS; i++) {
@@ -96,7 +98,7 @@ static void what_is_kept(void)
 
 		ofs_sums_add(&s, &sum);
 	}
-	ok(ofs_sums_get(&s, PART, SIZE, &crc) && crc == whole(),
+	ok(ofs_sums_get(&s, PART, SIZE, &crc, NULL) == 1 && crc == whole(),
 	    "what goes on in order is");
 	ofs_sums_fini(&s);
 }
@@ -137,7 +139,7 @@ static void waiting(void)
 	for (unsigned i = 0; i < 3; i++)
 		if (pthread_create(&thread[i], NULL, read_parts, &r[i]) != 0)
 			bail_out("no thread");
-	ok(ofs_sums_get(&s, 0, SIZE, &crc) && crc == whole(),
+	ok(ofs_sums_get(&s, 0, SIZE, &crc, NULL) == 1 && crc == whole(),
 	    "a sum that is promised is waited for");
 	for (unsigned i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
@@ -163,10 +165,17 @@ static void broken_promise(void)
 	ofs_sums_promise(&s, 5, 100, NULL);
 	if (pthread_create(&thread, NULL, give_up, &s) != 0)
 		bail_out("no thread");
-	ok(!ofs_sums_get(&s, 0, 50, &crc), "a promise may be given up");
+	ok(ofs_sums_get(&s, 0, 50, &crc, NULL) == 0,
+	    "a promise may be given up");
 	pthread_join(thread, NULL);
+	ofs_sums_promise(&s, 0, 100, NULL);
+	ofs_sums_cancel(&s);
+	is_int(ofs_sums_get(&s, 0, 50, &crc, NULL), -1, "or all of them");
+	s.cancelled = false;
+	ofs_sums_release(&s, 0);
 	ofs_sums_promise(&s, 50, 100, NULL);
-	ok(!ofs_sums_get(&s, 0, 50, &crc), "one of other bytes is no reason");
+	ok(ofs_sums_get(&s, 0, 50, &crc, NULL) == 0,
+	    "one of other bytes is no reason");
 	ofs_sums_fini(&s);
 }
 

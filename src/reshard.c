@@ -1,0 +1,367 @@
+/* reshard.c - a view, made real: complete or not at all */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "reshard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* Its files go to the directory new of a stage (src/stage.h), which gets the
+ * name that was asked for once all of them are on disk. */
+
+static void hash_text(XXH64_state_t *h, const char *s)
+{
+	if (s != NULL)
+		XXH64_update(h, s, strlen(s) + 1);
+	XXH64_update(h, "", 1);
+}
+
+static void hash_number(XXH64_state_t *h, uint64_t v)
+{
+	uint8_t le[8];
+
+	for (unsigned i = 0; i < 8; i++)
+		le[i] = (uint8_t)(v >> 8 * i);
+	XXH64_update(h, le, sizeof(le));
+}
+
+/* Its files as they were when it was opened, and how they were read. */
+static void hash_source(const struct optimfs *fs, XXH64_state_t *h)
+{
+	const struct ofs_catalog *cat = fs->cat;
+
+	hash_text(h, cat->format);
+	hash_text(h, fs->options.type);
+	hash_text(h, fs->options.optim_key);
+	hash_text(h, fs->options.model_key);
+	hash_text(h, fs->options.ids);
+	hash_text(h, fs->options.units);
+	hash_text(h, fs->options.subtree);
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		hash_text(h, cat->objects[i].path);
+		hash_number(h, cat->objects[i].size);
+		hash_number(h, (uint64_t)cat->objects[i].mtime_ns);
+	}
+	for (uint32_t i = 0; i < cat->nentries; i++) {
+		hash_number(h, cat->entries[i].tree);
+		hash_number(h, cat->entries[i].ref);
+	}
+}
+
+/* What this version makes of it. */
+static int hash_files(struct ofs_reshard *r, XXH64_state_t *h,
+    struct optimfs_error *err)
+{
+	char name[OFS_VIEW_NAME];
+
+	hash_text(h, optimfs_version());
+	for (uint32_t i = 0; i < r->n; i++) {
+		struct ofs_reshard_file *f = &r->file[i];
+		struct ofs_at at = { r->view.space, f->index };
+
+		if (ofs_view_size(r->fs, at, &f->size, err) == -1)
+			return -1;
+		ofs_view_name(r->fs, at, name);
+		hash_text(h, name);
+		hash_number(h, f->size);
+		r->total += f->size;
+	}
+	return 0;
+}
+
+static int identify(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	XXH64_state_t *h = XXH64_createState();
+	int ret;
+
+	if (h == NULL)
+		return optimfs_fail(err, ENOMEM, "a hash");
+	XXH64_reset(h, 0);
+	hash_source(r->fs, h);
+	r->source = XXH64_digest(h);
+	XXH64_reset(h, 0);
+	ret = hash_files(r, h, err);
+	r->files = XXH64_digest(h);
+	XXH64_freeState(h);
+	return ret;
+}
+
+/* Sums of their own cost another look at each byte, which it takes anyway on
+ * its way to the disk; a copy should have them. */
+static int find_view(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	const char *to = r->how->to;
+	struct ofs_layout layout;
+
+	if (strchr(to, '/') != NULL || strlen(to) + 5 > sizeof(r->name))
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 view %.80s: no such layout", to);
+	if (ofs_layout_parse(to, &layout, err) == -1)
+		return -1;
+	snprintf(r->name, sizeof(r->name), "%s,crc", to);
+	if (layout.crc || ofs_layout_parse(r->name, &layout, NULL) == -1)
+		snprintf(r->name, sizeof(r->name), "%s", to);
+	return ofs_view_make(r->fs, r->name, &r->view, err);
+}
+
+static bool is_compressed(const struct ofs_reshard *r)
+{
+	return ofs_view_layout(r->fs, r->view)->zstd != 0;
+}
+
+static void add_file(struct ofs_reshard *r, uint32_t index)
+{
+	struct ofs_at at = { r->view.space, index };
+	bool first = ofs_view_file_of(r->fs, at) == 0;
+
+	if (is_compressed(r) && first)
+		return; /* the index: once all lengths are known */
+	r->file[r->n++] = (struct ofs_reshard_file){ .index = index,
+		.whole = is_compressed(r) };
+}
+
+static int find_files(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	uint32_t n;
+
+	if (ofs_view_count(r->fs, r->view, &n, err) == -1)
+		return -1;
+	r->file = calloc((size_t)n + 1, sizeof(*r->file));
+	if (r->file == NULL)
+		return optimfs_fail(err, ENOMEM, "%u files", n);
+	for (uint32_t i = 1; i <= n; i++)
+		add_file(r, i);
+	if (identify(r, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < r->n; i++) {
+		struct ofs_reshard_file *f = &r->file[i];
+		uint64_t parts = f->size == 0 || f->whole
+		    ? 1
+		    : (f->size - 1) / OFS_RESHARD_PART + 1;
+
+		if (parts > UINT32_MAX)
+			return optimfs_fail(err, EFBIG,
+			    "OFS606 size overflow: a file of %" PRIu64 " bytes",
+			    f->size);
+		f->nparts = (uint32_t)parts;
+	}
+	return 0;
+}
+
+/* Bytes of the view that an earlier run has written. */
+static uint64_t written(const struct ofs_reshard *r)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		const struct ofs_reshard_file *f = &r->file[i];
+
+		for (uint32_t k = 0; k < f->nparts; k++) {
+			uint64_t off = k * OFS_RESHARD_PART;
+
+			if (!ofs_reshard_has(f, k))
+				continue;
+			n += f->whole || f->size - off < OFS_RESHARD_PART
+			    ? f->size - off
+			    : OFS_RESHARD_PART;
+		}
+	}
+	return n;
+}
+
+static void say_resumed(struct ofs_reshard *r)
+{
+	char text[512];
+
+	if (!atomic_load(&r->noted) || r->how->say == NULL)
+		return;
+	snprintf(text, sizeof(text),
+	    "goes on from %.300s: %" PRIu64 " of %" PRIu64
+	    " MiB are there already",
+	    ofs_stage_path(r->stage), r->done >> 20, r->total >> 20);
+	r->how->say(r->how->ctx, text);
+}
+
+/* The index of compressed items, when all their lengths are known: a file like
+ * any other, the only one there is. */
+static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	struct ofs_files *files = ofs_view_files(r->fs, r->view);
+	struct ofs_at at = { r->view.space, 1 };
+
+	while (ofs_view_file_of(r->fs, at) != 0 && at.index < files->n)
+		at.index++;
+	for (uint32_t i = 0; i < r->n; i++) {
+		free(r->file[i].done);
+		free(r->file[i].item);
+	}
+	r->file[0] = (struct ofs_reshard_file){ .index = at.index };
+	r->n = 1;
+	if (ofs_view_size(r->fs, at, &r->file[0].size, err) == -1)
+		return -1;
+	r->file[0].nparts =
+	    (uint32_t)((r->file[0].size - 1) / OFS_RESHARD_PART + 1);
+	r->total += r->file[0].size;
+	return ofs_reshard_work(r, err);
+}
+
+/* Lengths of files that an earlier run completed. */
+static int recall(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	struct ofs_files *files = ofs_view_files(r->fs, r->view);
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		struct ofs_reshard_file *f = &r->file[i];
+		struct ofs_at at = { r->view.space, f->index };
+		struct ofs_spans s = { 0 };
+
+		if (!ofs_reshard_has(f, 0))
+			continue;
+		if (files->ops->spans(files, ofs_view_file_of(r->fs, at), &s,
+			err) == -1) {
+			ofs_spans_fini(&s);
+			return -1;
+		}
+		if (s.n == f->nitems) {
+			for (size_t k = 0; k < s.n; k++)
+				files->ops->stored(files, &s.v[k], f->item[k]);
+		} else {
+			free(f->done); /* once more, from where it is noted */
+			f->done = NULL;
+		}
+		ofs_spans_fini(&s);
+	}
+	return 0;
+}
+
+static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	if (is_compressed(r) && recall(r, err) == -1)
+		return -1;
+	atomic_store(&r->done, written(r));
+	say_resumed(r);
+	if (ofs_reshard_work(r, err) == -1)
+		return -1;
+	return is_compressed(r) ? write_index(r, err) : 0;
+}
+
+/* Not every file system can refuse to replace: an empty directory that appears
+ * meanwhile is no loss, and any other is an error everywhere. */
+static int publish(struct ofs_reshard *r, const char *dir,
+    struct optimfs_error *err)
+{
+	int stage = ofs_stage_dir(r->stage), ret;
+
+	if (fsync(r->new) == -1)
+		return optimfs_fail(err, errno, "OFS801 fsync: %m");
+	if (ofs_stage_held(r->stage, err) == -1)
+		return -1;
+	ret = renameat2(stage, "new", AT_FDCWD, dir, RENAME_NOREPLACE);
+	if (ret == -1 && (errno == EINVAL || errno == ENOSYS))
+		ret = renameat(stage, "new", AT_FDCWD, dir);
+	return ret == -1 ? optimfs_fail(err, errno, "%s: %m", dir) : 0;
+}
+
+static int sync_parent(const char *dir)
+{
+	size_t n = strlen(dir);
+	char *parent;
+	int fd, ret;
+
+	while (n > 0 && dir[n - 1] != '/')
+		n--;
+	parent = n == 0 ? strdup(".") : strndup(dir, n);
+	fd = parent == NULL ? -1
+			    : open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	free(parent);
+	if (fd == -1)
+		return -1;
+	ret = fsync(fd);
+	close(fd);
+	return ret;
+}
+
+/* What is worth to go on from stays. */
+static void leave(struct ofs_reshard *r)
+{
+	bool keep = !r->ours || atomic_load(&r->noted);
+	char text[512], name[OFS_VIEW_NAME];
+
+	if (r->ours && keep && r->how->say != NULL) {
+		snprintf(text, sizeof(text),
+		    "what is done is in %.300s: the same command goes on from "
+		    "there; remove it to give up",
+		    ofs_stage_path(r->stage));
+		r->how->say(r->how->ctx, text);
+	}
+	for (uint32_t i = 0; i < r->n && !keep && r->new != -1; i++) {
+		ofs_view_name(r->fs,
+		    (struct ofs_at){ r->view.space, r->file[i].index }, name);
+		unlinkat(r->new, name, 0);
+	}
+	if (!keep)
+		unlinkat(ofs_stage_dir(r->stage), "new", AT_REMOVEDIR);
+	ofs_stage_close(r->stage, keep);
+	r->stage = NULL;
+}
+
+static int reshard(struct ofs_reshard *r, const char *dir,
+    struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (lstat(dir, &st) == 0)
+		return optimfs_fail(err, EEXIST, "%s is there already", dir);
+	if (find_view(r, err) == -1 || find_files(r, err) == -1)
+		return -1;
+	if (ofs_reshard_log_open(r, dir, err) == -1 ||
+	    write_files(r, err) == -1 || publish(r, dir, err) == -1) {
+		if (r->stage != NULL)
+			leave(r);
+		return -1;
+	}
+	ofs_stage_close(r->stage, false);
+	return sync_parent(dir) == -1;
+}
+
+int optimfs_reshard(struct optimfs *fs, const char *dir,
+    const struct optimfs_reshard *how, struct optimfs_error *err)
+{
+	struct ofs_reshard r = { .fs = fs, .how = how, .new = -1 };
+	struct optimfs_error own;
+	size_t n = strlen(dir);
+	char *path;
+	int ret = -1;
+
+	if (err == NULL)
+		err = &own;
+	while (n > 1 && dir[n - 1] == '/')
+		n--;
+	path = strndup(dir, n);
+	pthread_mutex_init(&r.lock, NULL);
+	pthread_cond_init(&r.more, NULL);
+	if (path == NULL)
+		optimfs_fail(err, ENOMEM, "%s", dir);
+	else
+		ret = reshard(&r, path, err);
+	for (uint32_t i = 0; i < r.n; i++) {
+		free(r.file[i].done);
+		free(r.file[i].item);
+	}
+	free(r.file);
+	free(r.sum);
+	if (r.new != -1)
+		close(r.new);
+	pthread_cond_destroy(&r.more);
+	pthread_mutex_destroy(&r.lock);
+	free(path);
+	return ret;
+}
