@@ -152,6 +152,28 @@ static int tie_group(struct canon *c, struct present *p, uint32_t root,
 	return 0;
 }
 
+/* By what a reader knows, without the model: where one name has state. */
+static int told_tie(struct canon *c, struct present *p, uint32_t root,
+    const struct ofs_name_tie *tie, struct optimfs_error *err)
+{
+	if (has_state(p, root, tie->target))
+		return alias(c, p, root, tie->name, tie->target, err);
+	if (has_state(p, root, tie->name))
+		return alias(c, p, root, tie->target, tie->name, err);
+	return 0;
+}
+
+static int told_ties(struct canon *c, struct present *p,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < c->cat->nties; i++)
+		for (uint32_t r = 0; r < c->nroots; r++)
+			if (c->root[r].accepted &&
+			    told_tie(c, p, r, &c->cat->ties[i], err) == -1)
+				return -1;
+	return 0;
+}
+
 static int tie(struct canon *c, struct present *p, struct optimfs_error *err)
 {
 	uint32_t end;
@@ -285,7 +307,7 @@ static bool asked(const struct canon *c)
 	struct canon_key key;
 	uint32_t number;
 
-	if (c->nties > 0)
+	if (c->nties > 0 || c->cat->nties > 0)
 		return true;
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (c->spot[i].root == OFS_NONE)
@@ -309,6 +331,8 @@ int ofs_canon_finish(struct canon *c, struct optimfs_error *err)
 	ret = collect(c, &p, err);
 	if (ret == 0)
 		ret = tie(c, &p, err);
+	if (ret == 0)
+		ret = told_ties(c, &p, err);
 	if (ret == 0)
 		ret = missing(c, &p, err);
 	ofs_map_fini(&p.map);

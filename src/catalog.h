@@ -237,7 +237,12 @@ struct ofs_catalog {
 	uint32_t *ids;
 	uint32_t nids;
 	struct ofs_flat_param *flat; /* by name; in arena */
-	uint32_t nflat;
+	/* Parameters' other names, where that is not seen in the model's
+	 * tensors; strings; in arena. */
+	struct ofs_name_tie {
+		uint32_t name, target;
+	} * ties;
+	uint32_t nflat, nties;
 	bool ids_used; /* the reader has named IDs by ids= itself */
 
 	struct ofs_catalog_build *build; /* hash tables; NULL once finished */

@@ -176,6 +176,30 @@ static int record(struct ofs_fsdp *f, struct optimfs_error *err)
 	return 0;
 }
 
+static int record_ties(struct ofs_fsdp *f, struct optimfs_error *err)
+{
+	const struct ofs_units *u = f->units;
+	struct ofs_catalog *cat = f->set->cat;
+	struct ofs_name_tie *v;
+
+	if (cat->nties > 0)
+		return 0;
+	v = ofs_arena_alloc(&cat->arena, (u->nties + 1ull) * sizeof(*v));
+	if (v == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < u->nties; i++) {
+		struct ofs_str name = u->tie[i].name, to = u->tie[i].target;
+
+		v[i].name = ofs_catalog_str(cat, name.p, name.len, err);
+		v[i].target = ofs_catalog_str(cat, to.p, to.len, err);
+		if (v[i].name == OFS_NONE || v[i].target == OFS_NONE)
+			return -1;
+	}
+	cat->ties = v;
+	cat->nties = u->nties;
+	return 0;
+}
+
 int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
@@ -190,6 +214,8 @@ int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
 		ret = collect_names(&f, err);
 	if (ret == 0 && f.units != NULL)
 		ret = record(&f, err);
+	if (ret == 0 && f.units != NULL)
+		ret = record_ties(&f, err);
 	if (ret == 0 && f.units != NULL)
 		ret = ofs_handles_model(&f, err);
 	if (ret == 0)

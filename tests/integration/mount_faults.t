@@ -80,7 +80,7 @@ for opts in assemble=auto assemble=always assemble=off direct; do
 	"$o" umount "$mnt"
 done
 
-# --- stalls (rows F06, F12) ------------------------------------------------------------
+# --- stalls (rows F06, F12) --------------------------------------------
 
 seconds() {
 	start=$(date +%s%N)

@@ -48,6 +48,20 @@ refuses "another order" "but its state is not that one's"
 ids=/nonexistent
 refuses "no file" "OFS635 ids=/nonexistent"
 
+# Tied names, of which nothing but the units file knows.
+mkdir "$scratch/optim"
+cp "$ck"/optim_rank*.pt "$scratch/optim"
+alone() {
+	"$OPTIMFS" cat -o "units=$data/units.json" "$scratch/optim" "$@"
+}
+ok "the optimizer's files alone" alone optim/state/tok_embeddings.weight/step
+is "state by the other name" \
+    "$(alone optim/state/output.weight/exp_avg | cksum)" \
+    "$(alone optim/state/tok_embeddings.weight/exp_avg | cksum)"
+not_ok "which is not listed" sh -c \
+    "'$OPTIMFS' ls -o 'units=$data/units.json' '$scratch/optim' optim/state |
+    grep -q output"
+
 # OLMo's local checkpoints bring their units.
 copy() {
 	rm -rf "$scratch/olmo"
