@@ -1,0 +1,559 @@
+/* zero.c - DeepSpeed's names and arithmetic, and checkpoints that lie */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "optimfs/optimfs.h"
+
+#include "format/zero_layout.h"
+#include "format/zero_name.h"
+#include "support/truth.h"
+#include "tap.h"
+
+static void names(void)
+{
+	static const struct {
+		const char *name;
+		int kind, rank, mp; /* -1: none of ours */
+	} table[] = {
+		{ "mp_rank_00_model_states.pt", OFS_ZERO_MODEL, 0, 0 },
+		{ "mp_rank_113_model_states.pt", OFS_ZERO_MODEL, 0, 113 },
+		{ "zero_pp_rank_12_mp_rank_03_model_states.pt",
+		    OFS_ZERO_MODEL_PART, 12, 3 },
+		{ "zero_pp_rank_0_mp_rank_00_optim_states.pt", OFS_ZERO_OPTIM,
+		    0, 0 },
+		{ "zero_pp_rank_4_mp_rank_01optim_states.pt", OFS_ZERO_OPTIM, 4,
+		    1 },
+		{ "bf16_zero_pp_rank_1023_mp_rank_00_optim_states.pt",
+		    OFS_ZERO_OPTIM, 1023, 0 },
+		{ "fp16_zero_pp_rank_7_mp_rank_00_optim_states.pt",
+		    OFS_ZERO_OPTIM, 7, 0 },
+		{ "layer_02-model_01-model_states.pt", OFS_ZERO_LAYER, 2, 1 },
+		{ "layer_31-model_states.pt", OFS_ZERO_LAYER, 31, 0 },
+		{ "layer_2_expert_5_mp_rank_01_model_states.pt",
+		    OFS_ZERO_EXPERT, 5, 1 },
+		{ "expert_5_mp_rank_00_model_states.pt", OFS_ZERO_EXPERT, 5,
+		    0 },
+		{ "expp_rank_3_mp_rank_00_optim_states.pt",
+		    OFS_ZERO_EXPERT_OPTIM, 3, 0 },
+		{ "mp_rank_00", -1, 0, 0 },
+		{ "mp_rank__model_states.pt", -1, 0, 0 },
+		{ "mp_rank_00_model_states.pt.tmp", -1, 0, 0 },
+		{ "xmp_rank_00_model_states.pt", -1, 0, 0 },
+		{ "mp_rank_123456789_model_states.pt", -1, 0, 0 },
+		{ "mp_rank_-1_model_states.pt", -1, 0, 0 },
+		{ "fp32_zero_pp_rank_0_mp_rank_00_optim_states.pt", -1, 0, 0 },
+		{ "", -1, 0, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+		struct ofs_zero_name got = { 0 };
+		bool ours = ofs_zero_name(table[i].name, &got);
+
+		ok(ours == (table[i].kind != -1) &&
+			(!ours ||
+			    ((int)got.kind == table[i].kind &&
+				got.rank == table[i].rank &&
+				got.mp == table[i].mp)),
+		    "'%s'", table[i].name);
+	}
+}
+
+/* Properties. */
+
+static uint64_t seed = 88172645463325252u;
+
+static uint64_t below(uint64_t n)
+{
+	seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+	return seed % n;
+}
+
+#define MAX_PARAMS 24
+#define MAX_GROUPS 4
+
+/* Random groups, as ofs_zero_shapes_read would give them. */
+struct groups {
+	struct ofs_zero_shapes s;
+	struct ofs_zero_param param[MAX_PARAMS];
+	uint64_t numel[MAX_PARAMS];
+	uint32_t first[MAX_GROUPS + 1];
+};
+
+static void make_groups(struct groups *g)
+{
+	memset(g, 0, sizeof(*g));
+	g->s.param = g->param;
+	g->s.numel = g->numel;
+	g->s.first = g->first;
+	g->s.ngroups = 1 + (uint32_t)below(MAX_GROUPS);
+	for (uint32_t i = 0; i < g->s.ngroups; i++) {
+		uint32_t n = (uint32_t)below(MAX_PARAMS / MAX_GROUPS + 1);
+
+		g->first[i] = g->s.n;
+		while (n-- > 0) {
+			g->param[g->s.n].group = i;
+			g->numel[g->s.n++] =
+			    below(4) == 0 ? below(4) : below(300);
+		}
+	}
+	g->first[g->s.ngroups] = g->s.n;
+}
+
+/* What DeepSpeed does, straight: write all elements, numbered from 1, into the
+ * parts of a group that ranks hold; 0 is padding. */
+static void flatten(const struct groups *g, uint32_t group, int stage,
+    uint32_t world, uint64_t part, uint64_t *flat)
+{
+	uint64_t at = 0, id = 1;
+
+	for (uint32_t p = g->first[group]; p < g->first[group + 1]; p++) {
+		uint64_t n = g->numel[p], each = (n + world - 1) / world;
+
+		for (uint64_t k = 0; k < n; k++)
+			if (stage == 3)
+				flat[k / each * part + at + k % each] = id++;
+			else
+				flat[at + k] = id++;
+		at += stage == 3 ? each : n;
+	}
+}
+
+/* Slices, in order of ranks, must give the numbers back in order. */
+static bool unflatten(const struct ofs_zero_layout *l, const struct groups *g,
+    uint32_t group, const uint64_t *flat, uint64_t part)
+{
+	uint64_t id = 1, lean;
+
+	for (uint32_t p = g->first[group]; p < g->first[group + 1]; p++) {
+		uint64_t next = 0;
+
+		for (uint32_t r = 0; r < l->world; r++) {
+			struct ofs_flat_slice s = ofs_zero_slice(l, p, r);
+
+			if (ofs_zero_part(l, group, r, &lean) != part ||
+			    lean > part)
+				return false;
+			if (s.count == 0)
+				continue;
+			if (s.first != next || s.at + s.count > lean)
+				return false;
+			for (uint64_t k = 0; k < s.count; k++)
+				if (flat[r * part + s.at + k] != id++)
+					return false;
+			next += s.count;
+		}
+		if (next != g->numel[p])
+			return false;
+	}
+	return true;
+}
+
+static bool round_trip(int stage, uint32_t world)
+{
+	struct ofs_zero_layout l;
+	struct groups g;
+	bool good = true;
+
+	make_groups(&g);
+	if (ofs_zero_layout_init(&l, &g.s, stage, world, NULL) == -1)
+		return false;
+	for (uint32_t i = 0; i < g.s.ngroups && good; i++) {
+		uint64_t lean, part = ofs_zero_part(&l, i, 0, &lean);
+		uint64_t *flat = calloc(part * world + 1, sizeof(*flat));
+
+		flatten(&g, i, stage, world, part, flat);
+		good = unflatten(&l, &g, i, flat, part) &&
+		    (stage == 3 || part % 2 == 0);
+		free(flat);
+	}
+	ofs_zero_layout_fini(&l);
+	return good;
+}
+
+static void properties(void)
+{
+	int bad = 0;
+
+	for (int i = 0; i < 6000; i++)
+		bad += !round_trip(2 + (int)below(2), 1 + (uint32_t)below(64));
+	is_int(bad, 0, "6000 random layouts are put together again");
+}
+
+/* Checkpoints that are changed: a copy of one in a directory. */
+
+struct copy {
+	char dir[64], tag[96];
+};
+
+static void copy_file(const char *from, const char *to)
+{
+	char buf[65536];
+	FILE *a = fopen(from, "r"), *b = fopen(to, "w");
+	size_t n;
+
+	if (a == NULL || b == NULL)
+		bail_out("%s, %s: %m", from, to);
+	while ((n = fread(buf, 1, sizeof(buf), a)) > 0)
+		if (fwrite(buf, 1, n, b) != n)
+			bail_out("%s: %m", to);
+	fclose(a);
+	if (fclose(b) != 0)
+		bail_out("%s: %m", to);
+}
+
+static void copy_dir(const char *from, const char *to)
+{
+	DIR *d = opendir(from);
+	struct dirent *e;
+
+	if (d == NULL)
+		bail_out("%s: %m", from);
+	while ((e = readdir(d)) != NULL) {
+		char a[512], b[512];
+		struct stat st;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(a, sizeof(a), "%.250s/%.250s", from, e->d_name);
+		snprintf(b, sizeof(b), "%.250s/%.250s", to, e->d_name);
+		if (stat(a, &st) == 0 && S_ISREG(st.st_mode))
+			copy_file(a, b);
+	}
+	closedir(d);
+}
+
+static void copy_init(struct copy *c, const char *name)
+{
+	const char *tmp = getenv("TMPDIR");
+	char from[512];
+
+	snprintf(c->dir, sizeof(c->dir), "%.40s/zero.XXXXXX",
+	    tmp == NULL ? "/tmp" : tmp);
+	if (mkdtemp(c->dir) == NULL)
+		bail_out("%s: %m", c->dir);
+	snprintf(c->tag, sizeof(c->tag), "%s/global_step3", c->dir);
+	if (mkdir(c->tag, 0700) == -1)
+		bail_out("%s: %m", c->tag);
+	snprintf(from, sizeof(from), "%.450s/ckpt", data_path(name));
+	copy_dir(from, c->dir);
+	snprintf(from, sizeof(from), "%.450s/ckpt/global_step3",
+	    data_path(name));
+	copy_dir(from, c->tag);
+}
+
+static void empty(const char *dir)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+
+	while (d != NULL && (e = readdir(d)) != NULL) {
+		char path[512];
+
+		snprintf(path, sizeof(path), "%.250s/%.250s", dir, e->d_name);
+		unlink(path);
+	}
+	if (d != NULL)
+		closedir(d);
+	rmdir(dir);
+}
+
+static void copy_fini(struct copy *c)
+{
+	empty(c->tag);
+	empty(c->dir);
+}
+
+static const char *in_tag(const struct copy *c, const char *name)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", c->tag, name);
+	return path;
+}
+
+/* The nth time that n bytes of a file are what: others as long in their
+ * place. */
+static void patch(const struct copy *c, const char *name, size_t n,
+    const void *what, const void *with)
+{
+	char buf[65536], *at;
+	FILE *f = fopen(in_tag(c, name), "r+");
+	size_t len;
+
+	if (f == NULL)
+		bail_out("%s: %m", name);
+	len = fread(buf, 1, sizeof(buf), f);
+	at = memmem(buf, len, what, n);
+	if (at == NULL)
+		bail_out("%s has nothing to change", name);
+	fseek(f, at - buf, SEEK_SET);
+	fwrite(with, 1, n, f);
+	if (fclose(f) != 0)
+		bail_out("%s: %m", name);
+}
+
+static struct optimfs *open_copy(const struct copy *c,
+    struct optimfs_error *err)
+{
+	*err = (struct optimfs_error){ 0 };
+	return optimfs_open(c->dir, NULL, err);
+}
+
+/* Read all of a file: 0, or -1 with err. */
+static int read_file(struct optimfs *fs, const char *path,
+    struct optimfs_error *err)
+{
+	struct optimfs_file *file;
+	struct optimfs_attr attr;
+	char buf[4096];
+	ssize_t n;
+
+	*err = (struct optimfs_error){ 0 };
+	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
+	    optimfs_file_open(fs, attr.node, &file, err) == -1)
+		return -1;
+	n = optimfs_file_read(file, buf, sizeof(buf), 0, err);
+	optimfs_file_close(file);
+	return n == -1 ? -1 : 0;
+}
+
+#define OPTIM(rank) "bf16_zero_pp_rank_" #rank "_mp_rank_00_optim_states.pt"
+#define MODEL       "mp_rank_00_model_states.pt"
+
+/* One change, and what reading two files then says; NULL: nothing. */
+static const struct lie {
+	const char *what, *base, *file;
+	size_t n;
+	const char *from, *to;
+	const char *bad; /* fails ... */
+	int code;        /* so */
+	const char *text;
+	const char *good; /* reads */
+} lies[] = {
+	{ "R05: a step of its own", "z2_ws2_nozip", OPTIM(1), 6,
+	    "\0\0\x40\x40PK", "\0\0\x80\x40PK", "optim/state/emb.weight/step",
+	    EPROTO, "OFS674", "optim/state/gain/step" },
+	{ "R07: more padding than a part has", "z2_ws2_nozip", OPTIM(1), 24,
+	    "group_paddingsqf]qg(K\2K\2", "group_paddingsqf]qg(K\x3K\2",
+	    "optim/state/emb.weight/exp_avg", EUCLEAN, "OFS161",
+	    "optim/state/gain/exp_avg" },
+	{ "R07: shapes of other sizes", "z2_ws2_nozip", MODEL, 34,
+	    "(X\n\0\0\0emb.weightq\xc1"
+	    "ctorch\nSize\nq\xc2K\r",
+	    "(X\n\0\0\0emb.weightq\xc1"
+	    "ctorch\nSize\nq\xc2K\xff",
+	    "optim/state/emb.weight/exp_avg", EUCLEAN, "OFS16",
+	    "optim/state/gain/exp_avg" },
+	{ "stage 3, shapes of other sizes", "v0.18.5_z3_ws2_nozip",
+	    "zero_pp_rank_0_mp_rank_00_model_states.pt", 18,
+	    "q\xcf"
+	    "ctorch\nSize\nq\xd0K\r",
+	    "q\xcf"
+	    "ctorch\nSize\nq\xd0K\xff",
+	    "optim/state/emb.weight/exp_avg", EUCLEAN, "OFS160",
+	    "optim/state/gain/exp_avg" },
+	{ "R08: a fragment that sticks out", "z2_ws2_nozip", OPTIM(1), 3,
+	    "M\x12\1", "M\xff\xff", "optim/state/emb.weight/fp32", EUCLEAN,
+	    "OFS675", "optim/state/gain/fp32" },
+	{ "R08: fragments that overlap", "z2_ws2_nozip", OPTIM(1), 10,
+	    "numelqsK@X", "numelqsKAX", "optim/state/emb.weight/fp32", EUCLEAN,
+	    "OFS675", "optim/state/gain/fp32" },
+};
+
+static void tell_lie(const struct lie *l)
+{
+	struct optimfs_error err;
+	struct optimfs *fs;
+	struct copy c;
+	char base[64];
+
+	snprintf(base, sizeof(base), "deepspeed/%s", l->base);
+	copy_init(&c, base);
+	patch(&c, l->file, l->n, l->from, l->to);
+	fs = open_copy(&c, &err);
+	if (ok(fs != NULL, "%s: opens", l->what)) {
+		ok(read_file(fs, l->bad, &err) == -1, "%s: %s", l->what,
+		    l->bad);
+		is_error(err, l->code, l->text, "says why");
+		ok(read_file(fs, l->good, &err) == 0, "%s reads", l->good);
+	} else {
+		diag("%s", err.text);
+	}
+	optimfs_close(fs);
+	copy_fini(&c);
+}
+
+/* A rank without a file: what others have reads. */
+static void missing(const char *base, const char *file)
+{
+	struct optimfs_error err;
+	struct optimfs_file *f;
+	struct optimfs_attr attr;
+	struct optimfs *fs;
+	struct copy c;
+	float v[4];
+
+	copy_init(&c, base);
+	unlink(in_tag(&c, file));
+	fs = open_copy(&c, &err);
+	if (!ok(fs != NULL, "%s without %s: %s", base, file, err.text))
+		return;
+	optimfs_resolve(fs, "optim/state/blocks.0.fc_out.weight/exp_avg", &attr,
+	    &err);
+	is_u64(attr.size, 840, "is as long as ever");
+	ok(optimfs_file_open(fs, attr.node, &f, &err) == 0, "opens");
+	is_int((int)optimfs_file_read(f, v, sizeof(v), 0, &err), 16,
+	    "what is there reads");
+	ok(optimfs_file_read(f, v, sizeof(v), 836, &err) == -1,
+	    "what is not does not");
+	is_error(err, EIO, "OFS607", "says so");
+	optimfs_file_close(f);
+	ok(read_file(fs, ".optimfs/missing", &err) == 0, "it is listed");
+	optimfs_close(fs);
+	copy_fini(&c);
+}
+
+/* What does not open at all. */
+static void refused(void)
+{
+	static const struct {
+		const char *latest;
+		size_t n;
+		int code;
+		const char *text;
+	} latest[] = {
+		{ "../../x", 7, EPERM, "OFS620" },
+		{ "global\nstep3", 12, EPERM, "OFS620" },
+		{ "global_step3\0x", 14, EPERM, "OFS620" },
+		{ "global_step500", 14, EIO, "OFS676" },
+	};
+	struct optimfs_error err;
+	struct optimfs *fs;
+	char path[256], *big;
+	struct copy c;
+	FILE *f;
+
+	copy_init(&c, "deepspeed/z2_ws2_nozip");
+	snprintf(path, sizeof(path), "%s/latest", c.dir);
+	for (size_t i = 0; i < sizeof(latest) / sizeof(*latest); i++) {
+		f = fopen(path, "w");
+		fwrite(latest[i].latest, 1, latest[i].n, f);
+		fclose(f);
+		ok(open_copy(&c, &err) == NULL, "R09, R10: latest %zu", i);
+		is_error(err, latest[i].code, latest[i].text, "says so");
+	}
+	big = calloc(1, 1 << 20);
+	f = fopen(path, "w");
+	fwrite(big, 1, 1 << 20, f);
+	fclose(f);
+	free(big);
+	ok(open_copy(&c, &err) == NULL, "R09: a latest of 1 MiB");
+	is_error(err, EPERM, "OFS620", "says so");
+	unlink(path);
+	fs = open_copy(&c, &err);
+	ok(fs != NULL, "without latest the only one is taken");
+	optimfs_close(fs);
+	copy_file(in_tag(&c, OPTIM(1)), path);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/zero_pp_rank_1_mp_rank_00_%s", c.tag,
+	    "optim_states.pt");
+	copy_file(in_tag(&c, OPTIM(1)), path);
+	ok(open_copy(&c, &err) == NULL, "R06: two files of one rank");
+	is_error(err, EUCLEAN, "OFS181", "says so");
+	unlink(path);
+	unlink(in_tag(&c, MODEL));
+	ok(open_copy(&c, &err) == NULL, "nothing that has names");
+	is_error(err, EIO, "OFS140", "says so");
+	copy_fini(&c);
+}
+
+/* A larger job's file, left behind. */
+static void surplus(void)
+{
+	struct optimfs_error err;
+	struct optimfs *fs;
+	struct copy c;
+	char path[256];
+
+	copy_init(&c, "deepspeed/z2_ws2_nozip");
+	snprintf(path, sizeof(path), "%s/%s", c.tag, OPTIM(2));
+	copy_file(in_tag(&c, OPTIM(1)), path);
+	fs = open_copy(&c, &err);
+	ok(fs != NULL && read_file(fs, "optim/state/gain/exp_avg", &err) == 0,
+	    "a file of a rank that there was not");
+	ok(fs != NULL && read_file(fs, "optim/state/gain/step", &err) == 0,
+	    "is not asked for values");
+	optimfs_close(fs);
+	copy_fini(&c);
+}
+
+/* Any byte changed, any end cut off: it opens, or says why. */
+static void damage(const char *name, const char *file)
+{
+	struct optimfs_error err;
+	struct optimfs *fs;
+	struct copy c;
+	struct stat st;
+	size_t opened = 0, silent = 0, n = 0;
+
+	copy_init(&c, name);
+	if (stat(in_tag(&c, file), &st) == -1)
+		bail_out("%s: %m", file);
+	for (off_t at = 0; at < st.st_size && at < 6000; at += 7, n++) {
+		FILE *f = fopen(in_tag(&c, file), "r+");
+		int was;
+
+		fseek(f, at, SEEK_SET);
+		was = fgetc(f);
+		fseek(f, at, SEEK_SET);
+		fputc(was ^ (1 << at % 8), f);
+		fclose(f);
+		fs = open_copy(&c, &err);
+		opened += fs != NULL;
+		silent += fs == NULL && err.code == 0;
+		optimfs_close(fs);
+		f = fopen(in_tag(&c, file), "r+");
+		fseek(f, at, SEEK_SET);
+		fputc(was, f);
+		fclose(f);
+	}
+	is_u64(silent, 0, "%s: what fails says why", file);
+	ok(opened > 0 && opened <= n, "%zu of %zu open", opened, n);
+	while (st.st_size > 0) {
+		st.st_size -= st.st_size < 97 ? st.st_size : 97;
+		if (truncate(in_tag(&c, file), st.st_size) == -1)
+			bail_out("%s: %m", file);
+		fs = open_copy(&c, &err);
+		silent += fs == NULL && err.code == 0;
+		optimfs_close(fs);
+	}
+	is_u64(silent, 0, "%s: cut anywhere", file);
+	copy_fini(&c);
+}
+
+int main(void)
+{
+	names();
+	properties();
+	for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++)
+		tell_lie(&lies[i]);
+	missing("deepspeed/z2_ws2_nozip", OPTIM(1));
+	missing("deepspeed/v0.18.5_z3_ws2_nozip", OPTIM(1));
+	missing("deepspeed/z3_ws2_bf16", OPTIM(1));
+	refused();
+	surplus();
+	damage("deepspeed/z2_ws2_nozip", OPTIM(1));
+	damage("deepspeed/z2_ws2_nozip", MODEL);
+	damage("deepspeed/v0.18.5_z3_ws2_nozip",
+	    "zero_pp_rank_0_mp_rank_00_model_states.pt");
+	damage("deepspeed/v0.18.5_z3_ws2_nozip", OPTIM(0));
+	return done_testing();
+}
