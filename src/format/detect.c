@@ -11,6 +11,7 @@
 
 #include "buf.h"
 #include "cursor.h"
+#include "format/hf_index.h"
 #include "format/safetensors_item.h"
 #include "format/torch.h"
 #include "format/zero.h"
@@ -392,6 +393,24 @@ static void drop_prefix_of_one(struct ofs_parts *parts)
 	p->prefix[0] = NULL;
 }
 
+/* What says which file of a model has which tensor is read when they are. */
+static int add_index(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < names->n; i++) {
+		struct ofs_part_spec spec = { .rel = names->name[i],
+			.format = &ofs_format_hf_index,
+			.prefix = { "model" },
+			.rank = -1 };
+
+		if (ofs_hf_index_name(spec.rel) &&
+		    ofs_detect_is_file(dir, spec.rel) &&
+		    ofs_parts_add(parts, &spec, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
 static int add_files(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
@@ -402,7 +421,7 @@ static int add_files(const struct ofs_dir *dir, const struct ofs_names *names,
 			return -1;
 	if (before == 0)
 		drop_prefix_of_one(parts);
-	return 0;
+	return add_index(dir, names, parts, err);
 }
 
 /* A checkpoint that is the whole directory is all that it is meant to be:
@@ -558,7 +577,8 @@ static int detect_as(const struct ofs_dir *dir, const char *rel,
 	ret = add_files(dir, &names, parts, err);
 	ofs_names_free(&names);
 	for (size_t i = 0; i < parts->n; i++)
-		parts->part[i].format = spec.format;
+		if (parts->part[i].format != &ofs_format_hf_index)
+			parts->part[i].format = spec.format;
 	if (ret == 0 && parts->n == 0)
 		return optimfs_fail(err, ENOENT,
 		    "OFS680 %s: no files for type=%s", dir->path, type);

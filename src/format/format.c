@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "canon.h"
+#include "format/hf_index.h"
 
 /* Open what path names: a directory, or a file in its directory (then *rel,
  * malloc'ed, is its name). A link that the user gives is followed: it is the
@@ -56,10 +57,10 @@ out:
 	return ret;
 }
 
-/* The file by which one might point at a DCP checkpoint is its directory. */
+/* The index by which one might point at a checkpoint is its directory. */
 static void drop_index_name(char *rel)
 {
-	if (strcmp(rel, ".metadata") == 0)
+	if (strcmp(rel, ".metadata") == 0 || ofs_hf_index_name(rel))
 		rel[0] = '\0';
 }
 

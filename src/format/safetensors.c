@@ -108,6 +108,19 @@ static bool is_file(const struct ofs_dir *dir, const char *rel)
 	return ofs_dir_stat(dir, rel, &st) && S_ISREG(st.st_mode);
 }
 
+static int warn_of_metadata(struct ofs_catalog *cat,
+    const struct ofs_part *part, const struct ofs_safetensors *st,
+    struct optimfs_error *err)
+{
+	if (st->nodd == 0 ||
+	    ofs_catalog_note(cat, OFS_NOTE_WARNING, EUCLEAN,
+		"OFS660 %.200s: %zu members of __metadata__ are no strings: "
+		"passed over",
+		part->rel, st->nodd) != OFS_NONE)
+		return 0;
+	return optimfs_fail(err, ENOMEM, "OFS443 %s: out of memory", part->rel);
+}
+
 static int read_safetensors(struct ofs_catalog *cat,
     const struct ofs_part *part, const struct optimfs_options *opt,
     struct optimfs_error *err)
@@ -121,6 +134,8 @@ static int read_safetensors(struct ofs_catalog *cat,
 	if (ofs_safetensors_open_file(&cat->dir, part->rel, &st, err) == -1)
 		return -1;
 	ret = add_tensors(cat, part, &st, err);
+	if (ret == 0)
+		ret = warn_of_metadata(cat, part, &st, err);
 	ofs_safetensors_fini(&st);
 	return ret;
 }

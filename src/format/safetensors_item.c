@@ -295,6 +295,7 @@ static int read_metadata(struct reader *r)
 		if (token != OFS_JSON_STRING) {
 			if (ofs_json_skip(&r->j, token, r->err) == -1)
 				return -1;
+			st->nodd++;
 			continue;
 		}
 		if (keep(st, r->j.str, &pair[1], r->err) == -1)

@@ -31,6 +31,7 @@ struct ofs_safetensors {
 	/* The members of __metadata__: name, value, name, value ... */
 	struct ofs_str *metadata;
 	size_t nmetadata; /* pairs */
+	size_t nodd;      /* members that are no strings, passed over */
 	struct ofs_map by_name;
 };
 

@@ -70,7 +70,8 @@ static void real_ones(void)
 		    "safetensors model.safetensors as model" },
 		{ "pytorch/hf_storage_w2/ckpt", "safetensors as model" },
 		{ "extra/dcp_variants/hf_writer",
-		    "safetensors model-00001-of-00001.safetensors as model" },
+		    "safetensors model-00001-of-00001.safetensors as model; "
+		    "safetensors model.safetensors.index.json as model" },
 		{ "extra/dcp_variants/dcp_nocoll", "dcp" },
 		{ "extra/dcp_variants/fsdp2_appstate_full", "dcp" },
 		{ "extra/trainers/acc_v1_FULL_STATE_DICT",

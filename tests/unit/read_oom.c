@@ -95,6 +95,7 @@ int main(void)
 	sweep("extra/dcp_variants/dcp_nocoll");
 	sweep("extra/dcp_variants/dcp_safetensors");
 	sweep("extra/trainers/acc_v2_SHARDED_STATE_DICT");
+	sweep("extra/dcp_variants/hf_writer");
 	sweep("pytorch/safetensors_plain/ckpt");
 	sweep("extra/olmo_local/new");
 	sweep_units("pytorch/fsdp1_local_orig_fullshard_w2");
