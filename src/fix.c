@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "cursor.h"
+#include "cast.h"
 #include "dtype.h"
 
 static bool is_complex(enum ofs_dtype t)
@@ -98,55 +98,15 @@ uint64_t ofs_fix_widen(const struct ofs_segment *seg, uint64_t off,
 	return bytes;
 }
 
-uint16_t ofs_round_bfloat16(uint32_t bits)
-{
-	if ((bits & 0x7fffffff) > 0x7f800000)
-		return 0x7fc0;
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-/* v / 2^shift, to the nearest, ties to even. */
-static uint32_t shift_round(uint32_t v, unsigned shift)
-{
-	uint32_t half = 1u << (shift - 1);
-
-	return (v + half - 1 + (v >> shift & 1)) >> shift;
-}
-
-uint16_t ofs_round_half(uint32_t bits)
-{
-	uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-	uint32_t abs = bits & 0x7fffffff,
-		 mantissa = (abs & 0x7fffff) | 0x800000;
-	unsigned exponent = abs >> 23;
-
-	if (abs > 0x7f800000)
-		return sign | 0x7e00;
-	if (exponent >= 143) /* 65536 and above */
-		return sign | 0x7c00;
-	/* a carry out of the mantissa is one of the exponent, as it should be:
-	 * the largest finite number goes to infinity so */
-	if (exponent >= 113)
-		return (uint16_t)(sign | shift_round(abs - (112u << 23), 13));
-	if (exponent < 102) /* below half of the smallest */
-		return sign;
-	return (uint16_t)(sign | shift_round(mantissa, 126 - exponent));
-}
-
 void ofs_fix_round(const struct ofs_segment *seg, void *stored, void *buf)
 {
 	uint8_t *from = stored, *to = (uint8_t *)buf + seg->dst;
+	/* as many at a time as lie one behind the other */
+	uint64_t n = seg->dst_pitch == (int64_t)seg->len ? seg->n : 1;
 
 	if ((seg->fix & OFS_FIX_SWAP) != 0)
 		swap_run(from, seg->n * OFS_ROUND_FROM, OFS_ROUND_FROM);
-	for (uint64_t i = 0; i < seg->n; i++) {
-		uint8_t *at = to + (int64_t)i * seg->dst_pitch;
-		uint32_t bits = ofs_le32(from + i * OFS_ROUND_FROM);
-		uint16_t v = seg->dtype == OFS_FLOAT16
-		    ? ofs_round_half(bits)
-		    : ofs_round_bfloat16(bits);
-
-		at[0] = (uint8_t)v;
-		at[1] = (uint8_t)(v >> 8);
-	}
+	for (uint64_t i = 0; i < seg->n; i += n)
+		ofs_cast(OFS_FLOAT32, from + i * OFS_ROUND_FROM, seg->dtype,
+		    to + (int64_t)i * seg->dst_pitch, n);
 }

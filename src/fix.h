@@ -19,9 +19,4 @@ uint64_t ofs_fix_widen(const struct ofs_segment *seg, uint64_t off,
 /* Round what came to stored, which was off, to where seg wants it in buf. */
 void ofs_fix_round(const struct ofs_segment *seg, void *stored, void *buf);
 
-/* The nearest float16 and bfloat16 of the bits of a float32: ties go to even,
- * and any NaN to the quiet one, as PyTorch does on a CPU. */
-uint16_t ofs_round_half(uint32_t bits);
-uint16_t ofs_round_bfloat16(uint32_t bits);
-
 #endif

@@ -373,14 +373,17 @@ static uint32_t groups_of(const struct ofs_universal *u)
 static int add_optimizer(struct ofs_universal *u, struct optimfs_error *err)
 {
 	struct ofs_zero *z = u->z;
+	bool steps;
 
 	if (u->optimizer == OFS_NONE)
 		return 0;
-	for (uint32_t g = 0; g < z->shapes.ngroups && !has_steps(u); g++)
+	steps = has_steps(u);
+	for (uint32_t g = 0; g < z->shapes.ngroups && !steps; g++)
 		if (add_step(u, g, err) == -1)
 			return -1;
-	return ofs_zero_names(z, &z->optim, groups_of(u),
-	    z->optim.file[u->optimizer].doc, err);
+	z->groups.doc = z->optim.file[u->optimizer].doc;
+	z->groups.node = groups_of(u);
+	return ofs_zero_names(z, err);
 }
 
 static int collect_optimizer(struct ofs_universal *u, struct optimfs_error *err)
@@ -452,7 +455,7 @@ static int read_files(struct ofs_universal *u, const struct ofs_part *part,
 static int read_universal(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
-	struct ofs_zero z = { .cat = cat };
+	struct ofs_zero z = { .cat = cat, .groups.node = OFS_NONE };
 	struct ofs_universal u = { .z = &z };
 	uint32_t notes = cat->nnotes;
 	int ret = ofs_part_prefix(cat, part, z.prefix, &z.npref, err);

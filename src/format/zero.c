@@ -270,10 +270,9 @@ static int add_column(struct ofs_zero *z, struct optimfs_error *err)
 	    ofs_ranks_merge(&z->model, err) == -1 ||
 	    ofs_ranks_merge(&z->optim, err) == -1 ||
 	    ofs_zero_model_add(z, err) == -1 ||
-	    ofs_zero_optim_add(z, err) == -1 ||
-	    ofs_ranks_end(&z->model, err) == -1)
+	    ofs_zero_optim_add(z, err) == -1)
 		return -1;
-	return ofs_ranks_end(&z->optim, err);
+	return 0;
 }
 
 void ofs_zero_fini(struct ofs_zero *z)
@@ -286,26 +285,82 @@ void ofs_zero_fini(struct ofs_zero *z)
 	ofs_zero_index_fini(&z->module);
 	free(z->rank);
 	free(z->why);
+	free(z->again);
 	ofs_ranks_fini(&z->model);
 	ofs_ranks_fini(&z->optim);
 }
 
-static int read_column(struct ofs_catalog *cat, const struct ofs_part *part,
-    const struct ofs_zero_files *files, int mp, struct optimfs_error *err)
+static int add_layers(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct ofs_zero_files *files, struct optimfs_error *err)
 {
-	struct ofs_zero z = { .cat = cat, .mp = mp };
-	struct ofs_zero layers = { .cat = cat, .mp = mp };
-	int ret = ofs_part_prefix(cat, part, z.prefix, &z.npref, err);
+	struct ofs_zero z = { .cat = cat };
 
-	if (ret == 0)
-		ret = open_column(&z, files, err);
-	if (ret == 0)
-		ret = add_column(&z, err);
-	ofs_zero_fini(&z);
-	if (ret == -1 || !has_kind(files, OFS_ZERO_LAYER, mp))
-		return ret;
-	ret = ofs_part_prefix(cat, part, layers.prefix, &layers.npref, err);
-	return ret == 0 ? ofs_zero_layers(&layers, files, err) : -1;
+	if (!has_kind(files, OFS_ZERO_LAYER, 0))
+		return 0;
+	if (ofs_part_prefix(cat, part, z.prefix, &z.npref, err) == -1)
+		return -1;
+	return ofs_zero_layers(&z, files, err);
+}
+
+/* Stages of a pipeline. A module that several stages share is called so, and
+ * is the same in each; anything else that two have is cut in two. */
+
+#define SHARED "tied_modules."
+
+static int check_name(struct ofs_zero *z, const struct ofs_zero *before,
+    uint32_t param, struct optimfs_error *err)
+{
+	struct ofs_str name = z->shapes.param[param].name;
+
+	if (ofs_zero_find(&before->shapes, name) == OFS_NONE)
+		return 0;
+	z->again[param] = true;
+	if (name.len > strlen(SHARED) &&
+	    memcmp(name.p, SHARED, strlen(SHARED)) == 0)
+		return 0;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS696 %.*s is cut over ranks of model parallelism (mp_rank_%02d "
+	    "and mp_rank_%02d have it), and nothing here says how: make a "
+	    "universal checkpoint of it (ds_to_universal.py)",
+	    (int)(name.len > 100 ? 100 : name.len), name.p, before->mp, z->mp);
+}
+
+static int check_names(struct ofs_zero *z, size_t stage,
+    struct optimfs_error *err)
+{
+	struct ofs_zero *me = &z[stage];
+
+	me->again = calloc(me->shapes.n + 1ull, sizeof(*me->again));
+	if (me->again == NULL)
+		return no_memory(err);
+	for (size_t i = 0; i < stage; i++)
+		for (uint32_t p = 0; p < me->shapes.n; p++)
+			if (!me->again[p] &&
+			    check_name(me, &z[i], p, err) == -1)
+				return -1;
+	return 0;
+}
+
+static int read_stages(struct ofs_zero *z, size_t n,
+    const struct ofs_zero_files *files, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		z[i].hidden = i > 0;
+		z[i].next = i + 1 < n ? &z[i + 1] : NULL;
+		if (open_column(&z[i], files, err) == -1 ||
+		    check_names(z, i, err) == -1)
+			return -1;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (add_column(&z[i], err) == -1)
+			return -1;
+	if (z[0].optim.nfiles > 0 && ofs_zero_names(z, err) == -1)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		if (ofs_ranks_end(&z[i].model, err) == -1 ||
+		    ofs_ranks_end(&z[i].optim, err) == -1)
+			return -1;
+	return 0;
 }
 
 /* All of it. */
@@ -321,10 +376,10 @@ static int refuse(const struct ofs_zero_files *files, struct optimfs_error *err)
 			    "OFS696 %s: a mixture of experts: make a universal "
 			    "checkpoint of it (ds_to_universal.py)",
 			    f->rel);
-		if (f->id.mp != 0)
+		if (f->id.kind == OFS_ZERO_LAYER && f->id.mp != 0)
 			return optimfs_fail(err, EOPNOTSUPP,
-			    "OFS696 %s: weights that are cut over ranks of "
-			    "model parallelism too, and nothing here says how: "
+			    "OFS696 %s: layers that are cut over ranks of "
+			    "tensor parallelism, and nothing here says how: "
 			    "make a universal checkpoint of it "
 			    "(ds_to_universal.py)",
 			    f->rel);
@@ -333,6 +388,53 @@ static int refuse(const struct ofs_zero_files *files, struct optimfs_error *err)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS695 no files of a DeepSpeed checkpoint");
 	return 0;
+}
+
+/* Files are in the order of mp; *n gets how many of those there are. */
+static struct ofs_zero *new_stages(struct ofs_catalog *cat,
+    const struct ofs_part *part, const struct ofs_zero_files *files, size_t *n,
+    struct optimfs_error *err)
+{
+	struct ofs_zero *z = calloc(files->n + 1, sizeof(*z));
+
+	*n = 0;
+	if (z == NULL)
+		no_memory(err);
+	for (size_t i = 0; z != NULL && i < files->n; i++) {
+		int mp = files->file[i].id.mp;
+
+		if (*n > 0 && z[*n - 1].mp == mp)
+			continue;
+		z[*n] = (struct ofs_zero){
+			.cat = cat, .mp = mp, .groups.node = OFS_NONE
+		};
+		if (ofs_part_prefix(cat, part, z[*n].prefix, &z[*n].npref,
+			err) == -1) {
+			free(z);
+			return NULL;
+		}
+		++*n;
+	}
+	return z;
+}
+
+static int read_files(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct ofs_zero_files *files, struct optimfs_error *err)
+{
+	struct ofs_zero *z;
+	size_t n;
+	int ret;
+
+	if (refuse(files, err) == -1)
+		return -1;
+	z = new_stages(cat, part, files, &n, err);
+	if (z == NULL)
+		return -1;
+	ret = read_stages(z, n, files, err);
+	for (size_t i = 0; i < n; i++)
+		ofs_zero_fini(&z[i]);
+	free(z);
+	return ret == -1 ? -1 : add_layers(cat, part, files, err);
 }
 
 static int read_zero(struct ofs_catalog *cat, const struct ofs_part *part,
@@ -344,9 +446,7 @@ static int read_zero(struct ofs_catalog *cat, const struct ofs_part *part,
 
 	if (ofs_zero_list(&files, &cat->dir, part->rel, err) == -1)
 		return -1;
-	ret = refuse(&files, err);
-	if (ret == 0)
-		ret = read_column(cat, part, &files, 0, err);
+	ret = read_files(cat, part, &files, err);
 	ofs_zero_files_fini(&files);
 	if (ret == -1)
 		return -1;

@@ -30,7 +30,7 @@ int ofs_zero_list(struct ofs_zero_files *files, const struct ofs_dir *dir,
     const char *rel, struct optimfs_error *err);
 void ofs_zero_files_fini(struct ofs_zero_files *files);
 
-/* What one rank of model parallelism has. */
+/* What one rank of model parallelism, a stage of a pipeline, has. */
 struct ofs_zero {
 	struct ofs_catalog *cat;
 	uint32_t prefix[OFS_PART_PREFIX];
@@ -43,8 +43,14 @@ struct ofs_zero {
 	struct ofs_zero_layout layout, frozen_layout;
 	struct ofs_zero_index shared, module; /* of the first rank */
 	struct optimfs_error *why; /* what is wrong with each group */
-	bool sharded;              /* weights are where the optimizer's are */
-	bool hidden; /* what is neither weight nor state was shown before */
+	struct {
+		const struct ofs_pickle *doc;
+		uint32_t node; /* param_groups; OFS_NONE */
+	} groups;
+	bool sharded; /* weights are where the optimizer's are */
+	bool hidden;  /* what is neither weight nor state was shown before */
+	bool *again;  /* parameters that a stage before has too; or NULL */
+	struct ofs_zero *next; /* the pipeline's next stage */
 	/* The fp32 weights of a parameter, into x: from the optimizer's files,
 	 * or those of a universal checkpoint. */
 	int (*master)(struct ofs_zero *z, uint32_t param, struct ofs_pieces *x,
@@ -82,12 +88,11 @@ int ofs_zero_layers(struct ofs_zero *z, const struct ofs_zero_files *files,
 /* zero_optim.c: the same for the optimizer. */
 int ofs_zero_optim_collect(struct ofs_zero *z, struct optimfs_error *err);
 int ofs_zero_optim_add(struct ofs_zero *z, struct optimfs_error *err);
-/* param_groups of the dict node of a set's file, and the lists of names: of
- * each group the numbers of its flat groups, if it has any. */
+/* param_groups, the node of a set's file; and the lists of names in them, of
+ * all stages from z on, whose groups are set by then. */
 int ofs_zero_groups(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,
     uint32_t node, struct optimfs_error *err);
-int ofs_zero_names(struct ofs_zero *z, struct ofs_ranks *set, uint32_t groups,
-    const struct ofs_pickle *doc, struct optimfs_error *err);
+int ofs_zero_names(struct ofs_zero *z, struct optimfs_error *err);
 /* A value that several parameters have alike: as an entry of each. */
 int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks *set,
     struct ofs_ranks_group *g, uint32_t first, uint32_t n, struct ofs_str state,

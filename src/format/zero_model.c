@@ -302,7 +302,8 @@ static int add_alias(struct ofs_zero *z, const struct refs *refs,
 
 	if (ofs_zero_find(&z->shapes, alias) != OFS_NONE ||
 	    ofs_zero_find(&z->frozen, alias) != OFS_NONE ||
-	    (a == OFS_NONE && b == OFS_NONE))
+	    (a == OFS_NONE && b == OFS_NONE) ||
+	    (a != OFS_NONE && z->again != NULL && z->again[a]))
 		return 0;
 	e.ref = a != OFS_NONE ? refs->trained[a] : refs->frozen[b];
 	e.path = model_path(z, alias, err);
@@ -353,7 +354,8 @@ static int add_all(struct ofs_zero *z, const struct refs *refs,
     struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < z->shapes.n; i++)
-		if (add_trained(z, i, &refs->trained[i], err) == -1)
+		if ((z->again == NULL || !z->again[i]) &&
+		    add_trained(z, i, &refs->trained[i], err) == -1)
 			return -1;
 	if (add_fragments(z, refs, err) == -1)
 		return -1;

@@ -199,7 +199,8 @@ static int add_states(struct ofs_zero *z, uint32_t group,
 
 	for (uint32_t p = z->shapes.first[group];
 	     p < z->shapes.first[group + 1] && ret == 0; p++)
-		ret = add_state(z, p, name, node, err);
+		if (z->again == NULL || !z->again[p])
+			ret = add_state(z, p, name, node, err);
 	free(node);
 	return ret;
 }
@@ -209,18 +210,23 @@ int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks *set,
     struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = z->cat;
-	struct ofs_entry e;
+	struct ofs_entry e = { .path = OFS_NONE };
 
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t path = ofs_zero_state_path(z,
-		    &z->shapes.param[first + i].name, &state, err);
+	for (uint32_t p = first; p < first + n; p++) {
+		uint32_t path;
 
+		if (z->again != NULL && z->again[p])
+			continue;
+		path = ofs_zero_state_path(z, &z->shapes.param[p].name, &state,
+		    err);
 		if (path == OFS_NONE)
 			return -1;
-		if (i > 0) {
+		if (e.path != OFS_NONE) {
 			e.path = path;
 			if (ofs_catalog_entry(cat, &e, err) == OFS_NONE)
 				return -1;
+			if (e.kind == OFS_ENTRY_TENSOR)
+				cat->tensors[e.ref].flags |= OFS_TENSOR_TIED;
 			continue;
 		}
 		g->path = path;
@@ -230,8 +236,6 @@ int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks *set,
 			return -1;
 		e = cat->entries[cat->nentries - 1];
 	}
-	if (n > 1 && e.kind == OFS_ENTRY_TENSOR)
-		cat->tensors[e.ref].flags |= OFS_TENSOR_TIED;
 	return 0;
 }
 
@@ -302,17 +306,10 @@ static int add_group(struct ofs_zero *z, uint32_t group,
 
 int ofs_zero_optim_add(struct ofs_zero *z, struct optimfs_error *err)
 {
-	uint32_t groups = OFS_NONE;
-
-	if (z->optim.nfiles == 0)
-		return 0;
-	for (uint32_t g = 0; g < z->shapes.ngroups; g++)
+	for (uint32_t g = 0; g < z->shapes.ngroups && z->optim.nfiles > 0; g++)
 		if (add_group(z, g, err) == -1)
 			return -1;
-	if (ofs_pk_kind(z->rank[0].doc, z->rank[0].base) == OFS_PK_DICT)
-		groups =
-		    ofs_pk_get(z->rank[0].doc, z->rank[0].base, "param_groups");
-	return ofs_zero_names(z, &z->optim, groups, z->rank[0].doc, err);
+	return 0;
 }
 
 /* Groups. */
@@ -382,56 +379,72 @@ static void put_group(const struct ofs_zero *z, struct ofs_buf *b, uint32_t g)
 		uint8_t head[5] = { 'X', (uint8_t)s.len, (uint8_t)(s.len >> 8),
 			(uint8_t)(s.len >> 16), (uint8_t)(s.len >> 24) };
 
+		if (z->again != NULL && z->again[p])
+			continue;
 		ofs_buf_put(b, head, sizeof(head));
 		ofs_buf_put(b, s.p, s.len);
 	}
 }
 
-/* The names in one of the optimizer's groups, whose parameters are the flat
- * groups that list says; OFS_NONE: the one of that number. */
-static int add_names(struct ofs_zero *z, struct ofs_ranks *set, uint32_t number,
-    const struct ofs_pickle *doc, uint32_t list, struct optimfs_error *err)
+/* What a stage has in one of the optimizer's groups: params lists its flat
+ * groups; where nothing is listed it is the one of that number. */
+static void put_stage(const struct ofs_zero *z, struct ofs_buf *b,
+    uint32_t number)
+{
+	const struct ofs_pickle *doc = z->groups.doc;
+	uint32_t list;
+
+	if (z->groups.node == OFS_NONE) {
+		put_group(z, b, number);
+		return;
+	}
+	list =
+	    ofs_pk_get(doc, ofs_pk_item(doc, z->groups.node, number), "params");
+	if (ofs_pk_kind(doc, list) != OFS_PK_LIST)
+		return;
+	for (uint32_t i = 0; i < ofs_pk_len(doc, list); i++) {
+		int64_t g;
+
+		if (ofs_pk_int(doc, ofs_pk_item(doc, list, i), &g) && g >= 0 &&
+		    g < z->shapes.ngroups)
+			put_group(z, b, (uint32_t)g);
+	}
+}
+
+static int add_names(struct ofs_zero *z, uint32_t number,
+    struct optimfs_error *err)
 {
 	uint32_t part[4], path;
 	struct ofs_buf b = { .limit = 1 << 30 };
 
-	ofs_buf_put(&b, "\x80\x02](", 4);
-	if (ofs_pk_kind(doc, list) != OFS_PK_LIST)
-		put_group(z, &b, number);
-	else
-		for (uint32_t i = 0; i < ofs_pk_len(doc, list); i++) {
-			int64_t g;
-
-			if (ofs_pk_int(doc, ofs_pk_item(doc, list, i), &g) &&
-			    g >= 0 && g < z->shapes.ngroups)
-				put_group(z, &b, (uint32_t)g);
-		}
-	ofs_buf_put(&b, "e.", 2);
 	part[0] = ofs_zero_word(z, "optim", err);
 	part[1] = ofs_zero_word(z, "param_groups", err);
 	part[2] = number_word(z, number, err);
 	part[3] = ofs_zero_word(z, "params", err);
 	path = ofs_zero_path(z, part, 4, err);
-	if (path == OFS_NONE) {
-		ofs_buf_fini(&b);
+	if (path == OFS_NONE)
 		return -1;
-	}
-	return ofs_ranks_value(set, path, &b, err);
+	ofs_buf_put(&b, "\x80\x02](", 4);
+	for (const struct ofs_zero *s = z; s != NULL; s = s->next)
+		put_stage(s, &b, number);
+	ofs_buf_put(&b, "e.", 2);
+	return ofs_ranks_value(&z->optim, path, &b, err);
 }
 
-int ofs_zero_names(struct ofs_zero *z, struct ofs_ranks *set, uint32_t groups,
-    const struct ofs_pickle *doc, struct optimfs_error *err)
+int ofs_zero_names(struct ofs_zero *z, struct optimfs_error *err)
 {
-	bool known = ofs_pk_kind(doc, groups) == OFS_PK_LIST;
-	uint32_t n = known ? ofs_pk_len(doc, groups) : z->shapes.ngroups;
+	uint32_t most = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t dict = known ? ofs_pk_item(doc, groups, i) : OFS_NONE;
+	for (const struct ofs_zero *s = z; s != NULL; s = s->next) {
+		uint32_t n = s->groups.node == OFS_NONE
+		    ? s->shapes.ngroups
+		    : ofs_pk_len(s->groups.doc, s->groups.node);
 
-		if (add_names(z, set, i, doc, ofs_pk_get(doc, dict, "params"),
-			err) == -1)
-			return -1;
+		most = n > most ? n : most;
 	}
+	for (uint32_t i = 0; i < most; i++)
+		if (add_names(z, i, err) == -1)
+			return -1;
 	return 0;
 }
 
@@ -491,9 +504,15 @@ static int collect_file(struct ofs_zero *z, uint32_t file,
 
 	if (ofs_pk_kind(o->doc, o->base) == OFS_PK_DICT) {
 		groups = ofs_pk_get(o->doc, o->base, "param_groups");
-		if (ofs_zero_groups(z, &z->optim, file, groups, err) == -1)
+		if (ofs_pk_kind(o->doc, groups) == OFS_PK_LIST &&
+		    z->groups.node == OFS_NONE) {
+			z->groups.doc = o->doc;
+			z->groups.node = groups;
+		}
+		if (!z->hidden &&
+		    ofs_zero_groups(z, &z->optim, file, groups, err) == -1)
 			return -1;
-	} else if (file == 0 && o->base != OFS_NONE &&
+	} else if (file == 0 && !z->hidden && o->base != OFS_NONE &&
 	    note_elastic(z, err) == -1) {
 		return -1;
 	}

@@ -4,7 +4,6 @@
 
 #include "fix.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "dtype.h"
@@ -79,75 +78,6 @@ static void runs(void)
 	is_mem(got, "\x09\x01\x02\x09\x09\x03\x04\x09", 8, "backwards");
 }
 
-/* Against doubles: of all 16-bit numbers the nearest, of two the even one. */
-
-static double half_value(uint16_t h)
-{
-	int e = h >> 10 & 31, m = h & 1023;
-	double v = e == 0 ? ldexp(m, -24) : ldexp(1024 + m, e - 25);
-
-	return (h & 0x8000) != 0 ? -v : v;
-}
-
-static double bfloat_value(uint16_t h)
-{
-	uint32_t bits = (uint32_t)h << 16;
-	float f;
-
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
-
-/* Is got no further away from x than its neighbours, and even if as far? */
-static bool is_nearest(double x, uint16_t got, double (*value)(uint16_t),
-    uint16_t inf)
-{
-	uint16_t abs = got & 0x7fff, sign = got & 0x8000;
-	double d = fabs(value(got) - x), lo, hi;
-
-	if (abs > inf || signbit(x) != (sign != 0))
-		return false;
-	if (abs == inf) {
-		/* half a step above the largest is infinite, and even */
-		lo = fabs(value((uint16_t)(inf - 1)));
-		hi = lo + (lo - fabs(value((uint16_t)(inf - 2)))) / 2;
-		return fabs(x) >= hi;
-	}
-	lo = abs == 0 ? INFINITY : fabs(value((uint16_t)(got - 1)) - x);
-	hi = abs + 1 == inf ? INFINITY : fabs(value((uint16_t)(got + 1)) - x);
-	return d <= lo && d <= hi && ((d < lo && d < hi) || (got & 1) == 0);
-}
-
-static void rounding(void)
-{
-	size_t half = 0, bfloat = 0, n = 0;
-	uint32_t bits = 1;
-
-	for (uint32_t i = 0; i < 400000; i++) {
-		float f;
-
-		bits = bits * 1664525 + 1013904223;
-		/* ties and their neighbours come often */
-		if (i % 3 == 0)
-			bits &= 0xfffff000;
-		else if (i % 3 == 1)
-			bits = (bits & 0xffff0000) | 0x8000;
-		memcpy(&f, &bits, sizeof(f));
-		if (isnan(f) || isinf(f))
-			continue;
-		n++;
-		half += is_nearest(f, ofs_round_half(bits), half_value, 0x7c00);
-		bfloat += is_nearest(f, ofs_round_bfloat16(bits), bfloat_value,
-		    0x7f80);
-	}
-	is_u64(half, n, "the nearest float16");
-	is_u64(bfloat, n, "the nearest bfloat16");
-	is_u64(ofs_round_half(0x7f800000), 0x7c00, "infinity");
-	is_u64(ofs_round_half(0xffc00001), 0xfe00, "NaN");
-	is_u64(ofs_round_bfloat16(0xff800000), 0xff80, "minus infinity");
-	is_u64(ofs_round_bfloat16(0x7f800001), 0x7fc0, "NaN stays one");
-}
-
 /* Elements one behind the other are one run of what is stored; others are not.
  * A big-endian writer's are turned around first. */
 static void widen(void)
@@ -178,7 +108,6 @@ int main(void)
 {
 	table();
 	runs();
-	rounding();
 	widen();
 	return done_testing();
 }

@@ -495,6 +495,85 @@ static void surplus(void)
 	copy_fini(&c);
 }
 
+/* Every occurrence. */
+static void replace_all(const struct copy *c, const char *name,
+    const char *what, const char *with)
+{
+	static char buf[1 << 20];
+	size_t len, n = strlen(what);
+	FILE *f = fopen(in_tag(c, name), "r+");
+
+	if (f == NULL)
+		bail_out("%s: %m", name);
+	len = fread(buf, 1, sizeof(buf), f);
+	for (char *at = buf;
+	     (at = memmem(at, len - (size_t)(at - buf), what, n)) != NULL;)
+		memcpy(at, with, n);
+	rewind(f);
+	fwrite(buf, 1, len, f);
+	if (fclose(f) != 0)
+		bail_out("%s: %m", name);
+}
+
+#define STAGE(rank) "bf16_zero_pp_rank_" #rank "_mp_rank_01_optim_states.pt"
+
+static void copy_stage(const struct copy *c, const char *from, const char *to)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s", in_tag(c, from));
+	copy_file(path, in_tag(c, to));
+}
+
+/* A second rank of model parallelism with the same names has slices of the same
+ * parameters; with names of its own it is a stage of a pipeline. */
+static void stages(void)
+{
+	static const char *const names[][2] = { { "emb.", "emc." },
+		{ "blocks.", "blockz." }, { "final_", "finaj_" },
+		{ "gain", "gaim" }, { "small", "smalm" },
+		{ "frozen", "frozem" }, { "head", "heae" }, { "counter", "cc" },
+		{ "pos", "por" } };
+	static const char *const stage[] = { "mp_rank_01_model_states.pt",
+		STAGE(0), STAGE(1) };
+	struct optimfs_error err;
+	struct optimfs_attr attr;
+	struct optimfs *fs;
+	struct copy c;
+
+	copy_init(&c, "deepspeed/z2_ws2_bf16");
+	copy_stage(&c, MODEL, stage[0]);
+	copy_stage(&c, OPTIM(0), stage[1]);
+	copy_stage(&c, OPTIM(1), stage[2]);
+	ok(open_copy(&c, &err) == NULL, "tensor parallelism");
+	is_error(err, EOPNOTSUPP, "OFS696", "says so");
+	for (size_t i = 0; i < 9; i++)
+		for (size_t k = 0; k < 3; k++)
+			if (strlen(names[i][0]) == strlen(names[i][1]))
+				replace_all(&c, stage[k], names[i][0],
+				    names[i][1]);
+	copy_file(data_path("deepspeed/z2_ws2_bf16/ckpt_universal/"
+			    "global_step3_universal/zero/emb.weight/fp32.pt"),
+	    in_tag(&c, "layer_03-model_00-model_states.pt"));
+	fs = open_copy(&c, &err);
+	if (!ok(fs != NULL, "a pipeline: %s", err.text))
+		return;
+	ok(read_file(fs, "optim/state/emb.weight/fp32", &err) == 0 &&
+		read_file(fs, "optim/state/emc.weight/fp32", &err) == 0 &&
+		read_file(fs, "optim/state/gaim/step", &err) == 0 &&
+		read_file(fs, "model/gaim", &err) == 0,
+	    "both stages are there: %s", err.text);
+	ok(optimfs_resolve(fs, "model/3.param", &attr, &err) == 0 &&
+		attr.size == 520,
+	    "a layer's names have its number");
+	ok(optimfs_resolve(fs, "optim/param_groups/0/params", &attr, &err) ==
+		    0 &&
+		attr.size == 2 * 101,
+	    "a group has the names of both");
+	optimfs_close(fs);
+	copy_fini(&c);
+}
+
 /* Any byte changed, any end cut off: it opens, or says why. */
 static void damage(const char *name, const char *file)
 {
@@ -550,6 +629,7 @@ int main(void)
 	missing("deepspeed/z3_ws2_bf16", OPTIM(1));
 	refused();
 	surplus();
+	stages();
 	damage("deepspeed/z2_ws2_nozip", OPTIM(1));
 	damage("deepspeed/z2_ws2_nozip", MODEL);
 	damage("deepspeed/v0.18.5_z3_ws2_nozip",
