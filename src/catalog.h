@@ -245,6 +245,12 @@ struct ofs_catalog {
 	uint32_t nflat, nties;
 	bool ids_used; /* the reader has named IDs by ids= itself */
 
+	/* How FSDP1 flattened parameters: the text of a units file
+	 * (src/format/units.h) and where it is from. In arena; NULL where
+	 * nobody said. */
+	const char *units, *units_file;
+	uint32_t nunits; /* bytes of text */
+
 	struct ofs_catalog_build *build; /* hash tables; NULL once finished */
 };
 

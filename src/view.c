@@ -161,6 +161,20 @@ static struct ofs_pickle *read_item(void *ctx, const struct ofs_item *item,
 	return ofs_locate_item(((struct optimfs *)ctx)->locator, item, err);
 }
 
+static int read_element(void *ctx, uint32_t tensor, void *out,
+    struct optimfs_error *err)
+{
+	struct optimfs *fs = ctx;
+	struct ofs_plan plan = { 0 };
+	int ret = ofs_plan_box(fs->cat, &fs->cat->tensors[tensor], NULL, 0, 1,
+	    0, ofs_locate, fs->locator, &plan, err);
+
+	if (ret == 0)
+		ret = ofs_fetch(fs, &plan, out, err);
+	ofs_plan_fini(&plan);
+	return ret;
+}
+
 static int by_name(const void *a, const void *b)
 {
 	const struct ofs_view_name *x = a, *y = b;
@@ -195,6 +209,7 @@ static int render(struct optimfs *fs, struct ofs_view_dir *v,
 	struct ofs_render from = {
 		.cat = fs->cat,
 		.item = read_item,
+		.element = read_element,
 		.ctx = fs,
 	};
 	struct ofs_view_names *names;

@@ -148,44 +148,46 @@ static int put_sum(struct ofs_view_file *f, const struct ofs_piece *p,
 	return 0;
 }
 
-/* n bytes of the box that begins at from went by. */
-static void pass(struct ofs_view_file *f, uint64_t from, uint64_t at,
-    uint64_t n, const uint8_t *bytes)
+/* What was read of the bytes that p sums up. */
+static void pass(struct ofs_view_file *f, const struct ofs_piece *p,
+    const uint8_t *buf, uint64_t off, uint64_t len)
 {
-	struct ofs_sum sum = { from, at, n, (uint32_t)crc32_z(0, bytes, n) };
+	uint64_t from = p->crc.from, end = from + p->crc.n;
+	uint64_t lo = from > off ? from : off;
+	uint64_t hi = end < off + len ? end : off + len;
+	struct ofs_sum sum = { from, lo, hi - lo, 0 };
 
+	if (lo >= hi)
+		return;
+	sum.crc = (uint32_t)crc32_z(0, buf + (lo - off), hi - lo);
 	ofs_sums_add(&f->sums, &sum);
 }
 
-static bool has_sums(const struct ofs_composition *c)
-{
-	for (size_t i = 0; i < c->n; i++)
-		if (c->piece[i].kind == OFS_PIECE_CRC)
-			return true;
-	return false;
-}
-
+/* A record and its sum are made at once, so that what is read of the one lies
+ * in a composition with the other. A sum that comes again later is one of a
+ * record that went by before. */
 int ofs_view_checksums(struct ofs_view_file *f, const struct ofs_composition *c,
     uint64_t base, uint8_t *buf, uint64_t off, uint64_t len,
     ofs_view_read_fn *read, void *ctx, struct optimfs_error *err)
 {
-	if (!has_sums(c))
-		return 0;
+	uint64_t next = 0;
+
 	for (size_t i = 0; i < c->n; i++) {
 		const struct ofs_piece *p = &c->piece[i];
 		uint64_t from = base + p->off, end = from + p->len;
 		uint64_t lo = from > off ? from : off;
 		uint64_t hi = end < off + len ? end : off + len;
 
-		if (lo >= hi)
+		if (p->kind != OFS_PIECE_CRC)
 			continue;
-		if (p->kind == OFS_PIECE_BOX) {
-			pass(f, from, lo, hi - lo, buf + (lo - off));
-		} else if (p->kind == OFS_PIECE_CRC &&
-		    put_sum(f, p, (unsigned)(lo - from), (unsigned)(hi - from),
-			buf + (lo - off), read, ctx, err) == -1) {
-			return -1;
+		if (p->crc.from >= next) {
+			next = p->crc.from + p->crc.n;
+			pass(f, p, buf, off, len);
 		}
+		if (lo < hi &&
+		    put_sum(f, p, (unsigned)(lo - from), (unsigned)(hi - from),
+			buf + (lo - off), read, ctx, err) == -1)
+			return -1;
 	}
 	return 0;
 }

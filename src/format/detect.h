@@ -39,8 +39,8 @@ const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
     const char *rel, struct optimfs_error *err);
 
 /* The files of dir that differ from the name at index i by nothing but a
- * rank's number: 1, *file is a malloc'ed list of at least two in the order of
- * ranks (strings borrowed from names), *n how many, and stem, which has room
+ * rank's number: 1, *file is a malloc'ed list of at least two, or one beside
+ * a units file, in the order of ranks (strings borrowed from names), *n how many, and stem, which has room
  * for size bytes, what they are called without the number; 0 when there is no
  * such set; -1: ENOMEM. src/format/series.c */
 int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,

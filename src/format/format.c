@@ -14,6 +14,7 @@
 
 #include "canon.h"
 #include "format/hf_index.h"
+#include "format/units.h"
 
 /* Open what path names: a directory, or a file in its directory (then *rel,
  * malloc'ed, is its name). A link that the user gives is followed: it is the
@@ -276,7 +277,9 @@ static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	if (name_writer(cat, parts->trainer, err) == -1 ||
-	    join(cat, parts, err) == -1 || ofs_canon(cat, opt, err) == -1 ||
+	    join(cat, parts, err) == -1 ||
+	    ofs_units_option(cat, opt, err) == -1 ||
+	    ofs_canon(cat, opt, err) == -1 ||
 	    ofs_catalog_finish(cat, err) == -1)
 		return -1;
 	return check_strict(cat, opt, err);

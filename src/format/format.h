@@ -68,7 +68,8 @@ extern const struct ofs_format ofs_format_pickle;
 extern const struct ofs_format ofs_format_safetensors;
 extern const struct ofs_format ofs_format_deepspeed;
 extern const struct ofs_format ofs_format_universal;
-extern const struct ofs_format ofs_format_raw; /* any file, as bytes */
+extern const struct ofs_format ofs_format_fsdp; /* written; torch reads it */
+extern const struct ofs_format ofs_format_raw;  /* any file, as bytes */
 
 /* Which parts make up what the user pointed at: dir, or the file rel in it
  * (rel "" for the directory itself). opt->type overrides. Failure is for

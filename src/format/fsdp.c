@@ -119,9 +119,12 @@ static int find_units(struct ofs_fsdp *f, struct ofs_units *units,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	int ret = opt != NULL && opt->units != NULL
-	    ? ofs_units_read(units, opt->units, err)
+	    ? 1
 	    : ofs_handles_units(units, f->set, err);
 
+	if (ret == 1)
+		ret = ofs_units_of(units, f->set->cat, f->set->file[0].rel, opt,
+		    err);
 	if (ret == 0)
 		f->units = units;
 	return ret == -1 ? -1 : 0;

@@ -257,9 +257,10 @@ static void put_names(struct writer *w, const struct ofs_pickle *optim)
 	ofs_buf_putc(&w->b, ']');
 }
 
-static int read_units(struct ofs_units *u, const char *rel,
-    const struct ofs_pickle *doc, const struct ofs_pickle *optim, int rank,
-    uint32_t world, struct optimfs_error *err)
+static int read_units(struct ofs_units *u, struct ofs_catalog *cat,
+    const char *rel, const struct ofs_pickle *doc,
+    const struct ofs_pickle *optim, int rank, uint32_t world,
+    struct optimfs_error *err)
 {
 	struct writer w = { .doc = doc,
 		.world = world == 0 ? 1 : world,
@@ -277,6 +278,10 @@ static int read_units(struct ofs_units *u, const char *rel,
 	if (ret == 0)
 		ret = ofs_units_parse(u, "the handles", w.b.data,
 		    (uint32_t)w.b.len, err);
+	/* the model's alone say less than with the optimizer's names */
+	if (ret == 0 && cat != NULL && (optim != NULL || cat->units == NULL))
+		ret = ofs_units_remember(cat, rel, w.b.data, (uint32_t)w.b.len,
+		    err);
 	ofs_buf_fini(&w.b);
 	/* no option is at fault here */
 	if (ret == -1 && err != NULL && err->code == EINVAL)
@@ -379,14 +384,15 @@ static int read_own(struct ofs_units *u, struct ofs_ranks *set,
 	uint32_t world;
 
 	if (world_of(set, &world, err) == -1 ||
-	    read_units(u, f->rel, f->doc, NULL, f->rank, world, err) == -1)
+	    read_units(u, set->cat, f->rel, f->doc, NULL, f->rank, world,
+		err) == -1)
 		return -1;
 	for (uint32_t i = 1; i < set->nfiles; i++) {
 		struct ofs_units other;
 		bool same;
 
-		if (read_units(&other, f[i].rel, f[i].doc, NULL, f[i].rank,
-			world, err) == -1) {
+		if (read_units(&other, NULL, f[i].rel, f[i].doc, NULL,
+			f[i].rank, world, err) == -1) {
 			ofs_units_fini(u);
 			return -1;
 		}
@@ -430,8 +436,8 @@ static int read_beside(struct ofs_units *u, struct ofs_ranks *set,
 	if (has_handles(source.doc)) {
 		ret = world_of(set, &world, err);
 		if (ret == 0)
-			ret = read_units(u, rel, source.doc, f->doc, f->rank,
-			    world, err);
+			ret = read_units(u, set->cat, rel, source.doc, f->doc,
+			    f->rank, world, err);
 		if (ret == 0)
 			u->named = u->nids > 0;
 	}

@@ -169,11 +169,43 @@ static int match_list(struct ofs_fsdp_optim *o, const struct ofs_str *fqn,
 	return ofs_order_find(&order, o->name, err);
 }
 
-/* use_orig_params=False: an ID a unit, in their order. */
+/* The units in the order of the optimizer's names, in which a unit's stand
+ * together. */
+static bool match_named_units(struct ofs_fsdp_optim *o)
+{
+	const struct ofs_units *u = o->f->units;
+	bool *seen = calloc(u->n + 1ull, sizeof(*seen));
+	uint32_t n = 0;
+	bool good = seen != NULL;
+
+	for (uint32_t i = 0; i < u->nids && good; i++) {
+		struct ofs_order_name at = ofs_fsdp_find(o->f, u->ids[i]);
+
+		if (at.unit == OFS_NONE)
+			good = false;
+		else if (n > 0 && o->name[n - 1].unit == at.unit)
+			continue;
+		else if (seen[at.unit] || n == o->nids ||
+		    !fits_unit(o, n, 0, at.unit))
+			good = false;
+		else
+			o->name[n++] = (struct ofs_order_name){ at.unit, 0 };
+		if (good)
+			seen[at.unit] = true;
+	}
+	free(seen);
+	return good && n == o->nids;
+}
+
+/* use_orig_params=False: an ID a unit, in their order or that of the names. */
 static bool match_units(struct ofs_fsdp_optim *o)
 {
 	uint32_t n = o->f->units->n;
 
+	if (o->f->units->nids > 0 && match_named_units(o)) {
+		o->packed = true;
+		return true;
+	}
 	if (o->nids != n || match_list(o, NULL, n, fits_unit, o, NULL) == -1 ||
 	    !all_told(o, true))
 		return false;

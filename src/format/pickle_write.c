@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Items that Python adds at once. */
+#define BATCH 1000
+
 static void put_le(struct ofs_buf *b, uint64_t v, int n)
 {
 	uint8_t bytes[8];
@@ -179,6 +182,22 @@ void ofs_pkw_object_end(struct ofs_pkw *w)
 	ofs_pkw_op(w, OFS_PKW_BUILD);
 }
 
+void ofs_pkw_item(struct ofs_pkw *w, uint32_t i, uint32_t n,
+    enum ofs_pkw_op one, enum ofs_pkw_op many)
+{
+	bool first = i % BATCH == 0;
+
+	if (n == 1) {
+		if (i == 1)
+			ofs_pkw_op(w, one);
+		return;
+	}
+	if (i > 0 && (first || i == n))
+		ofs_pkw_op(w, many);
+	if (first && i < n)
+		ofs_pkw_op(w, OFS_PKW_MARK);
+}
+
 static bool is_quantized(enum ofs_dtype dtype)
 {
 	return dtype >= OFS_QINT8 && dtype <= OFS_QUINT2X4;
@@ -216,33 +235,44 @@ static void put_strides(struct ofs_pkw *w, const uint64_t *shape, unsigned ndim)
 	ofs_pkw_dims(w, stride, ndim);
 }
 
-int ofs_pkw_tensor(struct ofs_pkw *w, enum ofs_dtype dtype, uint64_t key,
-    const uint64_t *shape, unsigned ndim, struct optimfs_error *err)
+int ofs_pkw_view(struct ofs_pkw *w, const struct ofs_pkw_view *v,
+    struct optimfs_error *err)
 {
-	const char *cls = ofs_dtype_storage(dtype);
-	uint64_t numel = 1;
+	const char *cls = ofs_dtype_storage(v->dtype);
 
-	if (dtype == OFS_DTYPE_NONE || is_quantized(dtype))
+	if (v->dtype == OFS_DTYPE_NONE || is_quantized(v->dtype))
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS448 a tensor of type %s cannot be written",
-		    dtype == OFS_DTYPE_NONE ? "unknown"
-					    : ofs_dtype_name(dtype));
-	for (unsigned d = 0; d < ndim; d++)
-		numel *= shape[d];
+		    v->dtype == OFS_DTYPE_NONE ? "unknown"
+					       : ofs_dtype_name(v->dtype));
 	ofs_pkw_global(w, "torch._utils",
 	    cls != NULL ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
 	ofs_pkw_tuple_open(w, 6);
-	put_storage(w, cls, key, numel, ofs_dtype_size(dtype));
-	ofs_pkw_int(w, 0);
-	ofs_pkw_dims(w, shape, ndim);
-	put_strides(w, shape, ndim);
-	ofs_pkw_op(w, OFS_PKW_FALSE);
+	put_storage(w, cls, v->key, v->storage, ofs_dtype_size(v->dtype));
+	ofs_pkw_int(w, (int64_t)v->offset);
+	ofs_pkw_dims(w, v->shape, v->ndim);
+	put_strides(w, v->shape, v->ndim);
+	ofs_pkw_op(w, v->grad ? OFS_PKW_TRUE : OFS_PKW_FALSE);
 	ofs_pkw_global(w, "collections", "OrderedDict");
 	ofs_pkw_op(w, OFS_PKW_UNIT);
 	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
 	if (cls == NULL)
-		ofs_pkw_global(w, "torch", ofs_dtype_name(dtype));
+		ofs_pkw_global(w, "torch", ofs_dtype_name(v->dtype));
 	ofs_pkw_tuple_close(w, 6);
 	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
 	return 0;
+}
+
+int ofs_pkw_tensor(struct ofs_pkw *w, enum ofs_dtype dtype, uint64_t key,
+    const uint64_t *shape, unsigned ndim, struct optimfs_error *err)
+{
+	struct ofs_pkw_view v = { .dtype = dtype,
+		.key = key,
+		.storage = 1,
+		.shape = shape,
+		.ndim = ndim };
+
+	for (unsigned d = 0; d < ndim; d++)
+		v.storage *= shape[d];
+	return ofs_pkw_view(w, &v, err);
 }

@@ -74,6 +74,10 @@ void ofs_pkw_global(struct ofs_pkw *w, const char *module, const char *name);
 void ofs_pkw_tuple_open(struct ofs_pkw *w, size_t n);
 void ofs_pkw_tuple_close(struct ofs_pkw *w, size_t n);
 void ofs_pkw_dims(struct ofs_pkw *w, const uint64_t *v, size_t n);
+/* Python adds the items of a list or dict one alone, or in batches: call it
+ * before item i of n, and with i == n behind the last. */
+void ofs_pkw_item(struct ofs_pkw *w, uint32_t i, uint32_t n,
+    enum ofs_pkw_op one, enum ofs_pkw_op many);
 /* module.cls() made without its constructor, whose attributes follow as pairs;
  * then _end. */
 void ofs_pkw_object(struct ofs_pkw *w, const char *module, const char *cls);
@@ -84,6 +88,19 @@ void ofs_pkw_object_end(struct ofs_pkw *w);
  * (OFS448) for types that mean nothing without a scale. */
 int ofs_pkw_tensor(struct ofs_pkw *w, enum ofs_dtype dtype, uint64_t key,
     const uint64_t *shape, unsigned ndim, struct optimfs_error *err);
+
+/* The same for one that is a part of its storage: numel elements from offset
+ * on, in C order. */
+struct ofs_pkw_view {
+	enum ofs_dtype dtype;
+	uint64_t key, storage; /* elements of it */
+	uint64_t offset;
+	const uint64_t *shape;
+	unsigned ndim;
+	bool grad; /* requires_grad */
+};
+int ofs_pkw_view(struct ofs_pkw *w, const struct ofs_pkw_view *v,
+    struct optimfs_error *err);
 
 /* A node of a parsed pickle and all it holds, once more. EPERM (OFS445) for
  * anything that is made by calling a global outside the allow-list, EOPNOTSUPP

@@ -12,7 +12,6 @@
 
 /* The parser's own limit is lower. */
 #define FRAMES     256
-#define BATCH      1000
 #define VISITS_MAX (1u << 24)
 
 /* A container that is being written: what of it comes next. */
@@ -306,27 +305,11 @@ static int enter(struct graph *g, uint32_t node)
 	}
 }
 
-/* Before or behind item i of n, of which there are per in a batch. */
-static void batch(struct ofs_pkw *w, uint32_t i, uint32_t n, int one, int many)
-{
-	bool first = i % BATCH == 0;
-
-	if (n == 1) {
-		if (i == 1)
-			ofs_pkw_op(w, one);
-		return;
-	}
-	if (i > 0 && (first || i == n))
-		ofs_pkw_op(w, many);
-	if (first && i < n)
-		ofs_pkw_op(w, OFS_PKW_MARK);
-}
-
 static int step_list(struct graph *g, struct frame *f)
 {
 	uint32_t n = ofs_pk_len(g->doc, f->node), node = f->node;
 
-	batch(g->w, f->next, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	ofs_pkw_item(g->w, f->next, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
 	if (f->next < n)
 		return enter(g, ofs_pk_item(g->doc, node, f->next++));
 	g->depth--;
@@ -348,7 +331,7 @@ static int step_dict(struct graph *g, struct frame *f)
 		return enter(g, ofs_pk_val(g->doc, f->node, i));
 	}
 	if (i <= n)
-		batch(g->w, i, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+		ofs_pkw_item(g->w, i, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
 	if (i < n) {
 		f->next++;
 		return enter(g, ofs_pk_key(g->doc, f->node, i));

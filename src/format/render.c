@@ -185,13 +185,13 @@ bool ofs_render_is_params(const struct ofs_catalog *cat,
 	    group.len == 12 && memcmp(group.p, "param_groups", 12) == 0;
 }
 
-static bool id_name(const struct ofs_catalog *cat, const struct ofs_pickle *doc,
-    uint32_t node, struct ofs_str *name)
+bool ofs_render_id_name(const struct ofs_catalog *cat,
+    const struct ofs_pickle *doc, uint32_t node, struct ofs_str *name)
 {
 	int64_t id;
 
-	if (!ofs_pk_int(doc, node, &id) || id < 0 || id >= cat->nids ||
-	    cat->ids[id] == OFS_NONE)
+	if (cat->ids == NULL || !ofs_pk_int(doc, node, &id) || id < 0 ||
+	    id >= cat->nids || cat->ids[id] == OFS_NONE)
 		return false;
 	*name = ofs_catalog_string(cat, cat->ids[id]);
 	return true;
@@ -213,7 +213,7 @@ bool ofs_render_names(const struct ofs_catalog *cat,
 		struct ofs_str name;
 
 		ofs_pk_int(doc, item, &id);
-		if (id_name(cat, doc, item, &name))
+		if (ofs_render_id_name(cat, doc, item, &name))
 			ofs_buf_put(out, name.p, name.len);
 		else
 			ofs_buf_printf(out, "%" PRId64, id);
@@ -236,7 +236,7 @@ int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
 		uint32_t item = ofs_pk_item(doc, node, i);
 		struct ofs_str name;
 
-		if (id_name(cat, doc, item, &name))
+		if (ofs_render_id_name(cat, doc, item, &name))
 			ofs_pkw_str(w, name.p, name.len);
 		else if (ofs_pkw_node(w, doc, item, err) == -1)
 			return -1;

@@ -29,6 +29,8 @@ struct ofs_layout {
 	bool crc;             /* checksums are right rather than 0 */
 	bool hf;
 	unsigned zstd; /* level that items are compressed at; 0: not */
+	/* use_orig_params of flat parameters: as the source has it, or not */
+	enum { OFS_FLAT_DEFAULT, OFS_FLAT_ORIG, OFS_FLAT_PACK } flat;
 };
 
 /* Parse name; EINVAL, ENOENT for no format at all (OFS771) say what is wrong
@@ -43,6 +45,9 @@ const char *ofs_layout_common(unsigned i);
 struct ofs_render {
 	const struct ofs_catalog *cat;
 	struct ofs_pickle *(*item)(void *ctx, const struct ofs_item *item,
+	    struct optimfs_error *err);
+	/* The one element of a tensor without dimensions, as it is stored. */
+	int (*element)(void *ctx, uint32_t tensor, void *out,
 	    struct optimfs_error *err);
 	void *ctx;
 };
@@ -134,6 +139,9 @@ struct ofs_pkw;
 int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
     const struct ofs_entry *e, const struct ofs_pickle *doc, uint32_t node,
     struct optimfs_error *err);
+/* Is the value an ID that has a name in the tree? */
+bool ofs_render_id_name(const struct ofs_catalog *cat,
+    const struct ofs_pickle *doc, uint32_t node, struct ofs_str *name);
 /* "OFSnnn text" becomes "KEY: OFSnnn text"; -1. */
 int ofs_render_blame(const struct ofs_catalog *cat, const struct ofs_entry *e,
     struct optimfs_error *err);

@@ -17,6 +17,7 @@ static const struct {
 	bool ranked;
 } formats[] = {
 	{ "dcp", &ofs_format_dcp, true },
+	{ "fsdp", &ofs_format_fsdp, true },
 	{ "safetensors", &ofs_format_safetensors, false },
 	{ "torch", &ofs_format_torch, false },
 };
@@ -103,8 +104,14 @@ static bool parse_option(const char *s, size_t n, struct ofs_layout *l)
 		l->crc = true;
 	else if (is(s, n, "hf") && st)
 		l->hf = true;
+	else if (is(s, n, "orig") && l->format == &ofs_format_fsdp)
+		l->flat = OFS_FLAT_ORIG;
+	else if (is(s, n, "flat") && l->format == &ofs_format_fsdp)
+		l->flat = OFS_FLAT_PACK;
 	else if (is(s, n, "keys=fqn") && !st)
 		l->keys = OFS_KEYS_FQN;
+	else if (is(s, n, "keys=id") && l->format == &ofs_format_torch)
+		l->keys = OFS_KEYS_ID;
 	else if (is(s, n, "keys=source") && l->format == &ofs_format_dcp)
 		l->keys = OFS_KEYS_SOURCE;
 	else if (n >= 4 && memcmp(s, "zstd", 4) == 0 &&

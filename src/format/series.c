@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "format/detect.h"
+#include "format/units.h"
 
 /* docs/formats/ranks.md, "Names" */
 
@@ -144,6 +145,7 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
     struct optimfs_error *err)
 {
 	struct numbered me, other;
+	bool few;
 
 	*file = NULL;
 	*n = 0;
@@ -160,7 +162,11 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
 			    (struct ofs_part_file){ names->name[k],
 				    other.number };
 	qsort(*file, *n, sizeof(**file), by_rank);
-	if (*n < 2 || (!me.rank && !is_complete(*file, *n))) {
+	few = *n < 2;
+	/* a job of one rank has a set of one file */
+	if (*n == 1 && me.rank && ofs_detect_is_file(dir, OFS_UNITS_FILE))
+		few = false;
+	if (few || (!me.rank && !is_complete(*file, *n))) {
 		free(*file);
 		*file = NULL;
 		return 0;

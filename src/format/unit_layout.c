@@ -15,14 +15,7 @@
 static const uint32_t aligns[] = { OFS_FLAT_PACKED, 1, 2, 4, 8, 16 };
 #define NALIGNS (sizeof(aligns) / sizeof(*aligns))
 
-/* The lengths of parameters and of the padding between them, in order. */
-struct pieces {
-	const struct ofs_flat *f;
-	uint32_t param;
-	uint64_t at;
-};
-
-static bool next_piece(struct pieces *p, uint64_t *len, bool *pad)
+bool ofs_unit_next(struct ofs_unit_pieces *p, uint64_t *len, bool *pad)
 {
 	uint64_t to =
 	    p->param < p->f->nparams ? p->f->start[p->param] : p->f->size;
@@ -41,12 +34,12 @@ static bool next_piece(struct pieces *p, uint64_t *len, bool *pad)
 static bool same_padding(const struct ofs_unit_record *r,
     const struct ofs_flat *f)
 {
-	struct pieces p = { .f = f };
+	struct ofs_unit_pieces p = { .f = f };
 	uint32_t n = 0;
 	uint64_t len;
 	bool pad;
 
-	for (; next_piece(&p, &len, &pad); n++)
+	for (; ofs_unit_next(&p, &len, &pad); n++)
 		if (n >= r->padded.n || (uint64_t)r->padded.v[n] != len ||
 		    (r->mask.given && (n >= r->mask.n || r->mask.v[n] != pad)))
 			return false;
@@ -109,13 +102,13 @@ static enum agreement agreement(const struct ofs_unit *unit,
 	return same_shard(unit, r, f) ? ALL : NO_SLICES;
 }
 
-/* A unit that is not sharded is padded as if it were. */
-static int lay(const struct ofs_unit *unit, uint32_t n, uint32_t align,
-    uint32_t world, struct ofs_flat *f, struct optimfs_error *err)
+int ofs_unit_lay(const struct ofs_unit *unit, uint32_t n, bool whole,
+    uint32_t align, uint32_t world, struct ofs_flat *f,
+    struct optimfs_error *err)
 {
 	if (ofs_flat_init(f, unit->numel, n, align, world, err) == -1)
 		return -1;
-	if (unit->whole) {
+	if (whole) {
 		f->world = 1;
 		f->shard = f->size;
 	}
@@ -130,11 +123,11 @@ static void put_table(struct ofs_buf *b, const struct ofs_unit_table *t)
 
 static void put_pieces(struct ofs_buf *b, const struct ofs_flat *f)
 {
-	struct pieces p = { .f = f };
+	struct ofs_unit_pieces p = { .f = f };
 	uint64_t len;
 	bool pad;
 
-	for (bool first = true; b->len < 80 && next_piece(&p, &len, &pad);
+	for (bool first = true; b->len < 80 && ofs_unit_next(&p, &len, &pad);
 	     first = false)
 		ofs_buf_printf(b, "%s%s%" PRIu64, first ? "" : ",",
 		    pad ? "pad " : "", len);
@@ -201,7 +194,8 @@ static int say_why(const struct ofs_unit *unit, uint32_t n,
 {
 	struct ofs_flat f;
 
-	if (lay(unit, n, likely_align(r), (uint32_t)r->world, &f, err) == -1)
+	if (ofs_unit_lay(unit, n, unit->whole, likely_align(r),
+		(uint32_t)r->world, &f, err) == -1)
 		return -1;
 	say_nothing_fits(unit, r, &f, best, err);
 	ofs_flat_fini(&f);
@@ -217,15 +211,19 @@ static bool same_places(const struct ofs_flat *a, const struct ofs_flat *b)
 }
 
 /* f agrees with the record: keep it, unless another one does too. */
-static int keep(struct ofs_unit *unit, struct ofs_flat *f,
+static int keep(struct ofs_unit *unit, uint32_t align, struct ofs_flat *f,
     struct optimfs_error *err)
 {
 	bool same;
 
 	if (unit->flat.start == NULL) {
 		unit->flat = *f;
+		unit->align = align;
+		unit->orig = align != OFS_FLAT_PACKED;
 		return 0;
 	}
+	if (unit->align == OFS_FLAT_PACKED)
+		unit->orig = -1;
 	same = same_places(&unit->flat, f);
 	ofs_flat_fini(f);
 	if (same)
@@ -244,14 +242,15 @@ static int try_layouts(struct ofs_unit *unit, uint32_t n,
 		struct ofs_flat f;
 		enum agreement a;
 
-		if (lay(unit, n, aligns[i], (uint32_t)r->world, &f, err) == -1)
+		if (ofs_unit_lay(unit, n, unit->whole, aligns[i],
+			(uint32_t)r->world, &f, err) == -1)
 			return -1;
 		a = agreement(unit, r, aligns[i], &f);
 		if (a > *best)
 			*best = a;
 		if (a != ALL)
 			ofs_flat_fini(&f);
-		else if (keep(unit, &f, err) == -1)
+		else if (keep(unit, aligns[i], &f, err) == -1)
 			return -1;
 	}
 	return 0;
@@ -296,5 +295,6 @@ int ofs_unit_layout(struct ofs_unit *unit, uint32_t nparams,
 	if (check_numels(unit, nparams, r, err) == -1 ||
 	    try_layouts(unit, nparams, r, &best, err) == -1)
 		return -1;
+	unit->dtype = r->dtype;
 	return best == ALL ? 0 : say_why(unit, nparams, r, best, err);
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -180,4 +181,113 @@ int ofs_units_read(struct ofs_units *u, const char *file,
 		optimfs_fail_in(err, "units=%.100s", file);
 	free(p);
 	return ret;
+}
+
+int ofs_units_remember(struct ofs_catalog *cat, const char *file,
+    const void *text, uint32_t n, struct optimfs_error *err)
+{
+	char *name = ofs_arena_strndup(&cat->arena, file, strlen(file));
+	char *copy = ofs_arena_strndup(&cat->arena, text, n);
+
+	if (name == NULL || copy == NULL)
+		return ofs_units_no_memory(err);
+	cat->units = copy;
+	cat->units_file = name;
+	cat->nunits = n;
+	return 0;
+}
+
+int ofs_units_recall(struct ofs_units *u, const struct ofs_catalog *cat,
+    struct optimfs_error *err)
+{
+	if (cat->units == NULL)
+		return 1;
+	if (ofs_units_parse(u, cat->units_file, cat->units, cat->nunits, err) ==
+	    0)
+		return 0;
+	return optimfs_fail_in(err, "units=%.100s", cat->units_file);
+}
+
+static bool is_none(const struct optimfs_options *opt)
+{
+	return opt != NULL && opt->units != NULL &&
+	    strcmp(opt->units, "none") == 0;
+}
+
+static int keep_option(struct ofs_catalog *cat,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	uint8_t *p = NULL;
+	uint32_t n = 0;
+	int ret;
+
+	if (opt == NULL || opt->units == NULL || is_none(opt) ||
+	    cat->units != NULL)
+		return 0;
+	if (read_bytes(opt->units, &p, &n, err) == -1)
+		return -1;
+	ret = ofs_units_remember(cat, opt->units, p, n, err);
+	free(p);
+	return ret;
+}
+
+int ofs_units_option(struct ofs_catalog *cat, const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	struct ofs_units u = { 0 };
+	int ret;
+
+	if (cat->units != NULL)
+		return 0;
+	if (keep_option(cat, opt, err) == -1)
+		return -1;
+	ret = ofs_units_recall(&u, cat, err);
+	ofs_units_fini(&u);
+	return ret == -1 ? -1 : 0;
+}
+
+/* The file that lies beside rel. */
+static int read_beside(struct ofs_units *u, struct ofs_catalog *cat,
+    const char *rel, struct optimfs_error *err)
+{
+	const char *slash = strrchr(rel, '/');
+	int dir = slash == NULL ? 0 : (int)(slash + 1 - rel);
+	struct optimfs_error why = { 0 };
+	struct stat st;
+	char *name;
+	uint8_t *p = NULL;
+	uint64_t n;
+	int ret = 1;
+
+	if (asprintf(&name, "%.*s" OFS_UNITS_FILE, dir, rel) == -1)
+		return ofs_units_no_memory(err);
+	if (!ofs_dir_stat(&cat->dir, name, &st))
+		goto out;
+	if (ofs_dir_read_file(&cat->dir, name, MAX_FILE, &p, &n, &why) == 0 &&
+	    ofs_units_parse(u, name, p, (uint32_t)n, &why) == 0) {
+		ret = ofs_units_remember(cat, name, p, (uint32_t)n, err);
+		u->implied = true;
+		u->file = cat->units_file;
+		if (ret == -1)
+			ofs_units_fini(u);
+	} else if (ofs_catalog_note(cat, OFS_NOTE_WARNING, why.code,
+		       "%s (%s is not used)", why.text, name) == OFS_NONE) {
+		ret = ofs_units_no_memory(err);
+	}
+out:
+	free(p);
+	free(name);
+	return ret;
+}
+
+int ofs_units_of(struct ofs_units *u, struct ofs_catalog *cat, const char *rel,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	if (is_none(opt))
+		return 1;
+	if (opt == NULL || opt->units == NULL)
+		return read_beside(u, cat, rel, err);
+	if (keep_option(cat, opt, err) == -1)
+		return -1;
+	return ofs_units_recall(u, cat, err);
 }

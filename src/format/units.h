@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "optimfs/error.h"
+#include "optimfs/optimfs.h"
 
 #include "arena.h"
 #include "catalog.h"
@@ -30,7 +31,11 @@ struct ofs_unit {
 	uint64_t *numel;      /* of each */
 	struct ofs_flat flat; /* of all; flat.world is 1 when whole */
 	bool whole;           /* NO_SHARD: every rank has all of it */
-	uint64_t line;        /* where it stands in the file */
+	/* elements that parameters are aligned to; OFS_FLAT_PACKED */
+	uint32_t align;
+	int orig;       /* use_orig_params: 0, 1; -1: both give this layout */
+	uint32_t dtype; /* enum ofs_dtype that the record says, or none */
+	uint64_t line;  /* where it stands in the file */
 };
 
 /* A parameter's other name. */
@@ -50,7 +55,8 @@ struct ofs_units {
 	 * file has none. */
 	struct ofs_str *order, *ids;
 	uint32_t norder, nids;
-	bool named; /* ids are those of the very optimizer that is read */
+	bool named;   /* ids are those of the very optimizer that is read */
+	bool implied; /* nobody asked for the file: it lay there */
 };
 
 /* Parse n bytes of text; file is for later messages, those of this one do not
@@ -63,6 +69,23 @@ int ofs_units_parse(struct ofs_units *u, const char *file, const void *text,
     uint32_t n, struct optimfs_error *err);
 /* The same for the file of that name, which messages name. */
 int ofs_units_read(struct ofs_units *u, const char *file,
+    struct optimfs_error *err);
+
+/* The units of the rank files in the directory of rel: those of the option
+ * units=, else of the file OFS_UNITS_FILE beside them. 0; 1: there are none, or
+ * units=none; -1. Their text is kept with the catalog. A file that was not
+ * asked for and is none of units is a warning. */
+#define OFS_UNITS_FILE "units.json"
+int ofs_units_of(struct ofs_units *u, struct ofs_catalog *cat, const char *rel,
+    const struct optimfs_options *opt, struct optimfs_error *err);
+/* Keep such a text as what is known of units; file is for messages. */
+int ofs_units_remember(struct ofs_catalog *cat, const char *file,
+    const void *text, uint32_t n, struct optimfs_error *err);
+/* Those that were kept: 0; 1: none. */
+int ofs_units_recall(struct ofs_units *u, const struct ofs_catalog *cat,
+    struct optimfs_error *err);
+/* When all is read: keep those of units=FILE that nobody has used. */
+int ofs_units_option(struct ofs_catalog *cat, const struct optimfs_options *opt,
     struct optimfs_error *err);
 void ofs_units_fini(struct ofs_units *u);
 
@@ -83,7 +106,21 @@ struct ofs_unit_record {
 	uint32_t dtype;      /* enum ofs_dtype of the flat parameter */
 };
 
-/* src/format/unit_layout.c: find the one layout that agrees with the record
+/* src/format/unit_layout.c */
+
+/* The layout of a unit of n parameters; one that is not sharded (whole) is
+ * padded as if it were. */
+int ofs_unit_lay(const struct ofs_unit *unit, uint32_t n, bool whole,
+    uint32_t align, uint32_t world, struct ofs_flat *f,
+    struct optimfs_error *err);
+/* The lengths of parameters and of the padding between them, in order. */
+struct ofs_unit_pieces {
+	const struct ofs_flat *f;
+	uint32_t param;
+	uint64_t at;
+};
+bool ofs_unit_next(struct ofs_unit_pieces *p, uint64_t *len, bool *pad);
+/* Find the one layout that agrees with the record
  * and set unit->flat. Codes as ofs_units_parse has them. */
 int ofs_unit_layout(struct ofs_unit *unit, uint32_t nparams,
     const struct ofs_unit_record *r, struct optimfs_error *err);

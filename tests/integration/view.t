@@ -33,9 +33,39 @@ for name in dcp_dtensor_shapes_w4 dcp_dtypes dcp_fsdp2_flatosd_w4 \
 		case $name,$view in
 		# complex128, and pickled bytes: what JSON and safetensors lack
 		dcp_dtypes,safetensors* | torchtitan*,safetensors*) continue ;;
+		# options of each parameter by itself: see below
+		dcp_fsdp2_flatosd*,torch* | torchtitan*,torch*) continue ;;
 		esac
 		ok "$name as $view" becomes "$ck" $view
 	done
+done
+
+# A flattened optimizer state has no groups: torch.save's has, of the parameters
+# whose options are alike.
+regrouped() {
+	rm -rf "$scratch/view"
+	"$OPTIMFS" cp -r "$1" .optimfs/view/torch "$scratch/view" &&
+	    tree "$scratch/view" "$scratch/got" || return 1
+	diff -r "$scratch/want/model" "$scratch/got/model" &&
+	    diff -r "$scratch/want/optim/state" "$scratch/got/optim/state" ||
+	    return 1
+	for group in "$scratch"/got/optim/param_groups/*; do
+		while read -r fqn; do
+			diff -r -x params "$group" \
+			    "$scratch/want/optim/param_groups/$fqn" || return 1
+			echo "$fqn"
+		done <"$group/params"
+	done | sort >"$scratch/listed"
+	ls "$scratch/want/optim/param_groups" | sort | cmp - "$scratch/listed"
+}
+for ck in "$data/pytorch/dcp_fsdp2_flatosd_w4/ckpt" \
+    "$data/pytorch/torchtitan_like_w2/ckpt/step-3"; do
+	tree "$ck" "$scratch/want"
+	ok "$ck as torch has groups" regrouped "$ck"
+	ok "each once" sh -c '
+		for a in "$1"/*; do for b in "$1"/*; do
+			[ "$a" = "$b" ] || ! diff -r -x params "$a" "$b" || exit 1
+		done; done >/dev/null' sh "$scratch/got/optim/param_groups"
 done
 
 ck=$data/pytorch/dcp_fsdp2_w3/ckpt
@@ -115,13 +145,42 @@ names = open(tree + "/optim/param_groups/0/params").read().split()
 assert group["params"] == names
 assert isinstance(group["betas"], tuple) and isinstance(group["lr"], float)
 EOF
+# With keys=id, an optimizer of PyTorch loads it.
+"$OPTIMFS" cp -r "$ck" .optimfs/view/torch,keys=id "$scratch/torchid"
+cat >"$scratch/loadid.py" <<'EOF'
+import os, sys, torch
+view, tree = sys.argv[1:]
+model = torch.load(view + "/model.pt")
+optim = torch.load(view + "/optim.pt")
+names = []
+for i in range(len(optim["param_groups"])):
+    names += open("%s/optim/param_groups/%d/params" % (tree, i)).read().split()
+ids = [n for g in optim["param_groups"] for n in g["params"]]
+assert ids == list(range(len(names)))
+params = [torch.nn.Parameter(model[n]) for n in names]
+groups = [{"params": [params[i] for i in g["params"]]}
+          for g in optim["param_groups"]]
+adam = torch.optim.Adam(groups)
+adam.load_state_dict(optim)
+for name, p in zip(names, params):
+    for key, t in adam.state[p].items():
+        path = "%s/optim/state/%s/%s" % (tree, name, key)
+        data = open(path, "rb").read()
+        if t.dim() == 0:
+            assert float(data) == t.item(), path
+        else:
+            assert t.numpy().tobytes() == data, path
+assert sum(len(s) for s in adam.state.values()) > 0
+EOF
 if [ -n "$python" ]; then
 	for dir in torch torchcrc; do
 		ok "torch.load of $dir" "$python" "$scratch/load.py" \
 		    "$scratch/$dir" "$scratch/want"
 	done
+	ok "Adam.load_state_dict of keys=id" "$python" "$scratch/loadid.py" \
+	    "$scratch/torchid" "$scratch/want"
 else
-	skip 2 "no PyTorch here"
+	skip 3 "no PyTorch here"
 fi
 
 # safetensors: the rules of the reference reader, which is not at hand.

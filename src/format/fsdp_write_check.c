@@ -1,0 +1,223 @@
+/* fsdp_write_check.c - what parameters of one flat parameter must agree on */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "dtype.h"
+#include "format/fsdp_write.h"
+
+/* The model: all of a unit's parameters are there, and of one type. */
+
+static int check_dtype(struct ofs_fsdp_files *f, uint32_t unit, uint32_t param,
+    struct optimfs_error *err)
+{
+	struct ofs_fsdp_new_unit *u = &f->unit[unit];
+	const struct ofs_fsdp_new_param *p = &f->param[param];
+	enum ofs_dtype dtype;
+
+	if (p->model == OFS_NONE)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS174 the model lacks %.120s, which the units file has",
+		    p->fqn.p);
+	dtype = ofs_render_dtype(&f->to, ofs_fsdp_new_tensor(f, p->model));
+	if (u->dtype == OFS_DTYPE_NONE)
+		u->dtype = dtype;
+	if (u->dtype == dtype)
+		return 0;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS174 %.120s is %s, other parameters of unit \"%.60s\" are %s: a "
+	    "flat parameter has one type",
+	    p->fqn.p, ofs_dtype_name(dtype), f->units.unit[unit].prefix.p,
+	    ofs_dtype_name(u->dtype));
+}
+
+static int check_model(struct ofs_fsdp_files *f, uint32_t unit,
+    struct optimfs_error *err)
+{
+	const struct ofs_fsdp_new_unit *u = &f->unit[unit];
+
+	for (uint32_t i = u->param; i < u->param + u->nparams; i++)
+		if (check_dtype(f, unit, i, err) == -1)
+			return -1;
+	return 0;
+}
+
+/* The optimizer, without use_orig_params: its parameter is the flat one. */
+
+/* All of a unit's parameters are in one group, or in none. */
+static int check_group(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
+    struct optimfs_error *err)
+{
+	const struct ofs_fsdp_new_param *p = &f->param[a], *q = &f->param[b];
+	uint32_t i = 0;
+
+	while (p->id != OFS_NONE && i < f->groups.n &&
+	    p->id >= f->groups.v[i].first + f->groups.v[i].n)
+		i++;
+	if (p->id == OFS_NONE ? q->id == OFS_NONE
+			      : q->id >= f->groups.v[i].first &&
+		    q->id < f->groups.v[i].first + f->groups.v[i].n)
+		return 0;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS174 %.80s and %.80s are of one flat parameter, but not of one "
+	    "group of the optimizer (the option orig keeps them apart)",
+	    p->fqn.p, q->fqn.p);
+}
+
+/* The bytes of a state that is not cut: elements, or a pickle. */
+static int put_value(const struct ofs_fsdp_files *f, uint32_t entry,
+    struct ofs_buf *out, struct optimfs_error *err)
+{
+	const struct ofs_entry *e = &f->cat->entries[entry];
+	struct ofs_state_pickler p = { .s = &f->optim,
+		.from = &f->from,
+		.w = { .out = out },
+		.optim = OFS_NONE,
+		.err = err };
+	uint8_t bits[16];
+	size_t size;
+
+	if (e->kind != OFS_ENTRY_TENSOR)
+		return ofs_state_put_entry(&p, e);
+	if (ofs_render_sound(f->cat, e, err) == -1)
+		return ofs_render_blame(f->cat, e, err);
+	size = ofs_dtype_size(ofs_fsdp_new_tensor(f, entry)->dtype);
+	if (size > sizeof(bits) ||
+	    f->from.element(f->from.ctx, e->ref, bits, err) == -1)
+		return ofs_render_blame(f->cat, e, err);
+	ofs_buf_put(out, bits, size);
+	return 0;
+}
+
+static int same_value(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
+    bool *same, struct optimfs_error *err)
+{
+	const struct ofs_entry *x = &f->cat->entries[a];
+	const struct ofs_entry *y = &f->cat->entries[b];
+	struct ofs_buf p = { 0 }, q = { 0 };
+	int ret = 0;
+
+	*same = x->kind == y->kind && x->ref == y->ref;
+	if (!*same)
+		ret = put_value(f, a, &p, err);
+	if (!*same && ret == 0)
+		ret = put_value(f, b, &q, err);
+	if (ret == 0 && (p.bad || q.bad))
+		ret = optimfs_fail(err, ENOMEM, "a value of a view");
+	if (!*same && ret == 0)
+		*same = p.len == q.len && memcmp(p.data, q.data, p.len) == 0;
+	ofs_buf_fini(&p);
+	ofs_buf_fini(&q);
+	return ret;
+}
+
+/* Can the two be of one flat parameter's state? */
+static int check_pair(const struct ofs_fsdp_files *f, const char *name,
+    uint32_t a, uint32_t b, struct optimfs_error *err)
+{
+	const struct ofs_entry *x = &f->cat->entries[a];
+	const struct ofs_entry *y = &f->cat->entries[b];
+	bool xt = x->kind == OFS_ENTRY_TENSOR, yt = y->kind == OFS_ENTRY_TENSOR;
+	bool same = false;
+
+	if (xt && yt) {
+		const struct ofs_tensor *s = ofs_fsdp_new_tensor(f, a);
+		const struct ofs_tensor *t = ofs_fsdp_new_tensor(f, b);
+
+		if (s->dtype != t->dtype)
+			goto differ;
+		if (s->ndim > 0 && t->ndim > 0)
+			return 0;
+		if ((s->ndim > 0) != (t->ndim > 0))
+			goto differ;
+	}
+	if (xt != yt)
+		goto differ;
+	if (same_value(f, a, b, &same, err) == -1)
+		return -1;
+	if (same)
+		return 0;
+differ:
+	optimfs_fail(err, EOPNOTSUPP,
+	    "OFS174 another type or value of '%.40s' than the other parameters "
+	    "of its flat parameter have (the option orig keeps them apart)",
+	    name);
+	return ofs_render_blame(f->cat, y, err);
+}
+
+static const struct ofs_fsdp_new_state *state_of(const struct ofs_fsdp_files *f,
+    const struct ofs_fsdp_new_param *p, const char *name)
+{
+	for (uint32_t i = p->state; i < p->state + p->nstates; i++)
+		if (strcmp(f->state[i].name, name) == 0)
+			return &f->state[i];
+	return NULL;
+}
+
+static int check_states(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
+    struct optimfs_error *err)
+{
+	const struct ofs_fsdp_new_param *p = &f->param[a], *q = &f->param[b];
+
+	for (uint32_t i = p->state; i < p->state + p->nstates; i++) {
+		const struct ofs_fsdp_new_state *s = &f->state[i];
+		const struct ofs_fsdp_new_state *t = state_of(f, q, s->name);
+
+		if (t == NULL)
+			return optimfs_fail(err, EOPNOTSUPP,
+			    "OFS174 %.100s has no state '%.40s', %.100s of the "
+			    "same flat parameter has (the option orig keeps "
+			    "them apart)",
+			    q->fqn.p, s->name, p->fqn.p);
+		if (check_pair(f, s->name, s->entry, t->entry, err) == -1)
+			return -1;
+	}
+	if (p->nstates == q->nstates)
+		return 0;
+	return check_states(f, b, a, err);
+}
+
+static int check_flat(const struct ofs_fsdp_files *f, uint32_t unit,
+    struct optimfs_error *err)
+{
+	const struct ofs_fsdp_new_unit *u = &f->unit[unit];
+
+	for (uint32_t i = u->param + 1; i < u->param + u->nparams; i++)
+		if (check_group(f, u->param, i, err) == -1 ||
+		    check_states(f, u->param, i, err) == -1)
+			return -1;
+	return 0;
+}
+
+/* With use_orig_params, a parameter without elements is on no rank, and its
+ * state would be lost. */
+static int check_empty(const struct ofs_fsdp_files *f, uint32_t unit,
+    struct optimfs_error *err)
+{
+	const struct ofs_fsdp_new_unit *u = &f->unit[unit];
+
+	for (uint32_t i = 0; i < u->nparams; i++)
+		if (f->param[u->param + i].nstates > 0 &&
+		    f->units.unit[unit].numel[i] == 0)
+			return optimfs_fail(err, EOPNOTSUPP,
+			    "OFS174 %.120s has state but no elements: no rank "
+			    "would have it",
+			    f->param[u->param + i].fqn.p);
+	return 0;
+}
+
+int ofs_fsdp_new_check(struct ofs_fsdp_files *f, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < f->units.n; i++) {
+		if (f->nmodel > 0 && check_model(f, i, err) == -1)
+			return -1;
+		if (f->has_optim && !f->orig && check_flat(f, i, err) == -1)
+			return -1;
+		if (f->has_optim && f->orig && !f->whole &&
+		    check_empty(f, i, err) == -1)
+			return -1;
+	}
+	return 0;
+}
