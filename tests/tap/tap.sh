@@ -11,6 +11,7 @@
 #   like "name" GOT PATTERN  does GOT match the case(1) pattern?
 #   status "name" N COMMAND...    does it exit with N? $scratch/out and err
 #                            keep what it said; also after ok and not_ok
+#   sanitized                is the program built with a sanitizer?
 #   skip N "why"             N tests that cannot be run
 #   mnt=$(point NAME)        a new empty directory to mount on
 #   done_testing             the plan; exits
@@ -193,6 +194,11 @@ requires() {
 			skip_all "no $tap_what"
 		fi
 	done
+}
+
+sanitized() {
+	ASAN_OPTIONS=help=1 TSAN_OPTIONS=help=1 "$OPTIMFS" --version 2>&1 |
+	    grep -q Sanitizer
 }
 
 point() {

@@ -1,0 +1,108 @@
+#!/bin/sh
+# matrix.t - every checkpoint of tests/data in every format there is to write
+. "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+
+# Each view, copied, must open and show the same files, byte for byte, as the
+# checkpoint does, which tree.t and extra.t hold to what its framework said.
+
+data=$TOP_SRCDIR/tests/data
+limit=120
+
+views='
+dcp@1
+dcp@3
+dcp@16
+torch
+safetensors
+'
+
+# checkpoints that bring the units of their flat parameters, besides
+unit_views='
+'
+
+# What cannot be written in which view, and the words for it. What cannot be
+# read at all (extra.t) has none.
+refused='
+dcp_dtypes/* safetensors OFS448*complex128
+torchtitan_like_w2/* safetensors OFS448*extra/dataloader
+torch_save/dt_bits8.pt safetensors OFS448*bits8
+torch_save/dt_complex[13]2*.pt safetensors OFS448*complex
+torch_save/dt_float4_e2m1fn_x2.pt safetensors OFS448*float4
+torch_save/dt_*int4.pt * OFS524
+torch_save/meta.pt * OFS533
+torch_save/nested.pt * OFS448*storage
+torch_save/njt.pt * OFS445*_rebuild_njt
+torch_save/quant.pt * OFS448*quint8
+torch_save/size.pt * OFS524
+torch_save/sparse_*.pt * OFS533
+dcp_variants/fsdp1_uop* * OFS166
+deepspeed/*z[123]_* safetensors OFS448*extra/
+megatron/* safetensors OFS448*extra/args
+'
+
+# Paths below tests/data. A directory of several checkpoints is each of them.
+checkpoints() {
+	cd "$data" || exit 99
+	for name in pytorch/* deepspeed/* megatron/*; do
+		found=
+		for dir in "$name"/ckpt* "$name"/*reshardable; do
+			[ -d "$dir" ] || continue
+			found=y
+			case $dir in
+			# two programs' files side by side
+			pytorch/torchsave_full/ckpt) ls -d "$dir"/*.pt ;;
+			*) echo "$dir" ;;
+			esac
+		done
+		[ -n "$found" ] || echo "$name"
+	done
+	ls -d extra/dcp_variants/* extra/trainers/* extra/torch_save/*
+	ls -d extra/olmo_local/[!m]*
+}
+
+# The words that $1 in view $2 is refused with; nothing when it is not.
+why_not() {
+	echo "$refused" | while read -r path view words; do
+		case $1,$2 in
+		*/$path,$view) echo "$words" && break ;;
+		esac
+	done
+}
+
+becomes() { # CHECKPOINT VIEW
+	rm -rf "$scratch/view" "$scratch/got"
+	"$OPTIMFS" cp $options -r "$1" ".optimfs/view/$2" "$scratch/view" &&
+	    "$OPTIMFS" cp -r "$scratch/view" . "$scratch/got" &&
+	    diff -r "$scratch/want" "$scratch/got"
+}
+
+for name in $(checkpoints); do
+	options=
+	all=$views
+	case $name in
+	pytorch/fsdp1_local*)
+		options="-o units=$data/${name%/ckpt*}/units.json"
+		all="$views $unit_views"
+		;;
+	esac
+	rm -rf "$scratch/want"
+	"$OPTIMFS" cp $options -r "$data/$name" . "$scratch/want" \
+	    2>"$scratch/unread"
+	readable=$?
+	for view in $all; do
+		why=$(why_not "x/$name" "$view")
+		if [ -z "$why" ]; then
+			ok "$name as $view" becomes "$data/$name" "$view"
+		elif [ $readable = 0 ]; then
+			not_ok "$name is not written as $view" \
+			    becomes "$data/$name" "$view"
+			like "by name" "$(cat "$scratch/err")" "*$why*"
+		else
+			like "$name is not read" "$(cat "$scratch/unread")" \
+			    "*$why*"
+			break
+		fi
+	done
+done
+
+done_testing
