@@ -554,6 +554,81 @@ static int detect_deepspeed(const struct ofs_dir *dir,
 	return ret;
 }
 
+static bool is_dcp(const struct ofs_format *format)
+{
+	return format == &ofs_format_dcp || format == &ofs_format_megatron;
+}
+
+/* dir itself; rel of it, which ofs_detect_parent chose. */
+static int add_dcp(const struct ofs_dir *dir, const char *rel,
+    const struct ofs_format *format, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = rel, .format = format, .rank = -1
+	};
+	struct ofs_dir sub;
+	int ret;
+
+	if (format == &ofs_format_dcp)
+		return ofs_parts_add(parts, &spec, err);
+	if (rel[0] == '\0')
+		return ofs_detect_megatron(dir, parts, err);
+	if (ofs_dir_open_sub(dir, rel, &sub, err) == -1)
+		return -1;
+	ret = ofs_detect_megatron(&sub, parts, err);
+	ofs_dir_close(&sub);
+	return ret == -1 ? -1 : ofs_parts_move(parts, rel, err);
+}
+
+/* A directory of files that an index places, or the parent of one. */
+static int detect_dcp(const struct ofs_dir *dir, const char *rel,
+    const struct ofs_format *format, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_names names;
+	char *only = NULL;
+	int ret;
+
+	if (rel[0] != '\0')
+		return optimfs_fail(err, EINVAL,
+		    "OFS679 type=%s: %.200s is a file, not a directory",
+		    format->name, rel);
+	if (ofs_dir_list(dir, &names, err) == -1)
+		return -1;
+	ret = ofs_dcp_sure(&names) > 0
+	    ? 0
+	    : ofs_detect_parent(dir, &names, &only, err);
+	if (ret == 0)
+		ret =
+		    add_dcp(dir, only == NULL ? "" : only, format, parts, err);
+	free(only);
+	ofs_names_free(&names);
+	return ret;
+}
+
+/* Every file of dir as one of the type that was asked for. */
+static int detect_files(const struct ofs_dir *dir,
+    const struct ofs_names *names, const struct ofs_format *format,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	int ret = format == &ofs_format_safetensors
+	    ? ofs_detect_hf_shards(names, parts, err)
+	    : 0;
+
+	if (ret != 0)
+		return ret == -1 ? -1 : 0;
+	if (add_files(dir, names, parts, err) == -1)
+		return -1;
+	for (size_t i = 0; i < parts->n; i++)
+		if (parts->part[i].format != &ofs_format_hf_index)
+			parts->part[i].format = format;
+	if (parts->n == 0)
+		return optimfs_fail(err, ENOENT,
+		    "OFS680 %s: no files for type=%s", dir->path, format->name);
+	return 0;
+}
+
 static int detect_as(const struct ofs_dir *dir, const char *rel,
     const char *type, struct ofs_parts *parts, struct optimfs_error *err)
 {
@@ -563,25 +638,16 @@ static int detect_as(const struct ofs_dir *dir, const char *rel,
 
 	if (find_type(type, &spec.format, err) == -1)
 		return -1;
-	if (rel[0] == '\0' && spec.format == &ofs_format_megatron)
-		return ofs_detect_megatron(dir, parts, err);
-	if (rel[0] != '\0' || spec.format == &ofs_format_dcp)
+	if (is_dcp(spec.format))
+		return detect_dcp(dir, rel, spec.format, parts, err);
+	if (rel[0] != '\0')
 		return ofs_parts_add(parts, &spec, err);
 	if (ofs_dir_list(dir, &names, err) == -1)
 		return -1;
-	if (is_deepspeed(spec.format)) {
-		ret = detect_deepspeed(dir, &names, &spec, parts, err);
-		ofs_names_free(&names);
-		return ret;
-	}
-	ret = add_files(dir, &names, parts, err);
+	ret = is_deepspeed(spec.format)
+	    ? detect_deepspeed(dir, &names, &spec, parts, err)
+	    : detect_files(dir, &names, spec.format, parts, err);
 	ofs_names_free(&names);
-	for (size_t i = 0; i < parts->n; i++)
-		if (parts->part[i].format != &ofs_format_hf_index)
-			parts->part[i].format = spec.format;
-	if (ret == 0 && parts->n == 0)
-		return optimfs_fail(err, ENOENT,
-		    "OFS680 %s: no files for type=%s", dir->path, type);
 	return ret;
 }
 

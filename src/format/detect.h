@@ -77,6 +77,11 @@ int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
 int ofs_detect_megatron(const struct ofs_dir *dir, struct ofs_parts *parts,
     struct optimfs_error *err);
 
+/* Shards of a model by DCP's HuggingFaceStorageWriter: 1: added as one part; 0:
+ * there are none; -1. */
+int ofs_detect_hf_shards(const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err);
+
 /* A directory that is no checkpoint: say so, and name those in it. One alone
  * is taken: 0, with its name (malloc'ed) in *only. Otherwise -1. */
 int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,

@@ -252,12 +252,19 @@ static int name_writer(struct ofs_catalog *cat, const char *trainer,
 	    : 0;
 }
 
-/* Anything that has an errno value is wrong enough for strict. */
+/* Anything that has an errno value is wrong enough for strict; but not state
+ * that is absent by intent, of a frozen parameter. */
+static bool is_wrong(const struct ofs_note *note)
+{
+	return note->code != 0 &&
+	    (note->kind != OFS_NOTE_MISSING || note->code != ENODATA);
+}
+
 static int check_strict(const struct ofs_catalog *cat,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; opt->strict && i < cat->nnotes; i++)
-		if (cat->notes[i].code != 0)
+		if (is_wrong(&cat->notes[i]))
 			return optimfs_fail(err, cat->notes[i].code,
 			    "%s (refused: -o strict)", cat->notes[i].text);
 	return 0;

@@ -443,8 +443,7 @@ static int dcp_here(const struct ofs_dir *dir, const struct ofs_names *names,
 	return 1;
 }
 
-/* Shards of a model by DCP's HuggingFaceStorageWriter. */
-static int hf_shards(const struct ofs_names *names, struct ofs_parts *parts,
+int ofs_detect_hf_shards(const struct ofs_names *names, struct ofs_parts *parts,
     struct optimfs_error *err)
 {
 	struct ofs_part_spec spec = {
@@ -487,7 +486,7 @@ int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
 	if (ret == 1 && parts->part[0].rel[0] != '\0')
 		return beside_deepspeed(dir, names, parts, err);
 	if (ret == 0)
-		ret = hf_shards(names, parts, err);
+		ret = ofs_detect_hf_shards(names, parts, err);
 	if (ret == 0)
 		ret = olmo(dir, names, parts, err);
 	if (ret == 0)

@@ -325,6 +325,10 @@ static void parents(void)
 	put_text(dir, "latest_checkpointed_iteration.txt", "20");
 	is_str(detect(dir, "", NULL, &err), "dcp iter_0000020",
 	    "Megatron's number is what Megatron would load");
+	is_str(detect(dir, "", "megatron", &err),
+	    "Megatron-Core: megatron iter_0000020", "type=megatron, too");
+	is_str(detect(dir, "", "dcp", &err), "dcp iter_0000020",
+	    "and type=dcp");
 	put_text(dir, "latest_checkpointed_iteration.txt", "30");
 	refuse("but it must be there", dir, EIO,
 	    "latest says iter_0000030, not found; others: iter_0000020");
@@ -395,6 +399,12 @@ static void types(void)
 	detect(dir, "", "tar", &err);
 	is_error(err, EINVAL, "OFS679 type=tar: unknown; there are dcp",
 	    "type=tar");
+	detect(dir, "a.pt", "dcp", &err);
+	is_error(err, EINVAL, "OFS679 type=dcp: a.pt is a file",
+	    "a file is no distributed checkpoint");
+	put_safetensors(dir, "shard-00001-model-00001-of-00001.safetensors");
+	is_str(detect(dir, "", "safetensors", &err), "safetensors as model",
+	    "type=safetensors takes shards together");
 	put_text(dir, "x.txt", "hello, world, this is some text");
 	detect(dir, "x.txt", NULL, &err);
 	is_error(err, EOPNOTSUPP, "OFS678", "a file of no known kind");
