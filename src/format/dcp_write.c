@@ -148,7 +148,7 @@ static int item_size(const struct ofs_dcp_files *f, uint32_t leaf,
 	int ret = tensor_item(f, leaf, chunk, &pickle, &item, err);
 
 	if (ret == 0)
-		*size = ofs_torch_item_size(&item);
+		*size = f->to.blobs ? item.bytes : ofs_torch_item_size(&item);
 	ofs_buf_fini(&pickle);
 	return ret;
 }
@@ -168,7 +168,9 @@ static int lay_tensor(struct ofs_dcp_files *f, uint32_t leaf,
 	const struct ofs_tensor *t = leaf_tensor(f, leaf);
 	uint64_t rows;
 
-	if (ofs_render_sound(f->cat, e, err) == -1)
+	if (ofs_render_sound(f->cat, e, err) == -1 ||
+	    (f->to.blobs &&
+		ofs_dcp_blob_takes(ofs_render_dtype(&f->to, t), err) == -1))
 		return -1;
 	l->nchunks = 1;
 	if (is_cut(f, t)) {
@@ -320,7 +322,7 @@ static int spans(const struct ofs_files *files, uint32_t file,
 
 	if (file == 0)
 		return ofs_dcp_index_spans(f, out, err);
-	for (int tensors = 0; tensors < 2; tensors++)
+	for (int tensors = 0; tensors < (f->to.blobs ? 1 : 2); tensors++)
 		for (uint32_t i = 0; i < f->nleaves; i++) {
 			const struct ofs_dcp_leaf *l = &f->leaf[i];
 			uint32_t chunk;
@@ -332,7 +334,7 @@ static int spans(const struct ofs_files *files, uint32_t file,
 				chunk, err) == -1)
 				return -1;
 		}
-	return 0;
+	return f->to.blobs ? ofs_dcp_blob_spans(f, file - 1, out, err) : 0;
 }
 
 static int make_value(const struct ofs_dcp_files *f,
@@ -348,32 +350,45 @@ static int make_value(const struct ofs_dcp_files *f,
 	    err);
 }
 
+static int make_tensor(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t chunk, uint64_t at, struct ofs_composition *c,
+    struct optimfs_error *err)
+{
+	uint64_t offsets_sizes[2 * OFS_MAX_DIMS], *box = NULL;
+	const struct ofs_tensor *t = leaf_tensor(f, leaf);
+	uint32_t tensor = (uint32_t)(t - f->cat->tensors);
+	struct ofs_buf pickle = { 0 };
+	struct ofs_torch_item item;
+	int ret;
+
+	if (f->leaf[leaf].rows != 0) {
+		box = offsets_sizes;
+		ofs_dcp_chunk_box(f, leaf, chunk, box, box + t->ndim);
+	}
+	if (f->to.blobs)
+		return ofs_composition_box(c, f->cat, tensor, box, err);
+	ret = tensor_item(f, leaf, chunk, &pickle, &item, err);
+	if (ret == 0)
+		ret = ofs_torch_item_make(&item, f->cat, tensor, box, at,
+		    f->to.crc, c, err);
+	ofs_buf_fini(&pickle);
+	return ret;
+}
+
 static int make(const struct ofs_files *files, uint32_t file,
     const struct ofs_span *span, uint64_t at, struct ofs_composition *c,
     struct optimfs_error *err)
 {
 	const struct ofs_dcp_files *f = dcp_files(files);
-	uint64_t box[2 * OFS_MAX_DIMS];
 	uint32_t leaf = (uint32_t)span->ref, chunk = (uint32_t)span->base;
-	const struct ofs_dcp_leaf *l = &f->leaf[leaf];
-	const struct ofs_tensor *t;
-	struct ofs_buf pickle = { 0 };
-	struct ofs_torch_item item;
-	int ret;
 
 	if (file == 0)
 		return ofs_dcp_index_make(f, span, c, err);
-	if (l->nchunks == 0)
-		return make_value(f, l, at, c, err);
-	t = leaf_tensor(f, leaf);
-	ret = tensor_item(f, leaf, chunk, &pickle, &item, err);
-	ofs_dcp_chunk_box(f, leaf, chunk, box, box + t->ndim);
-	if (ret == 0)
-		ret = ofs_torch_item_make(&item, f->cat,
-		    (uint32_t)(t - f->cat->tensors), l->rows == 0 ? NULL : box,
-		    at, f->to.crc, c, err);
-	ofs_buf_fini(&pickle);
-	return ret;
+	if (ofs_dcp_blob_is(span))
+		return ofs_dcp_blob_make(f, file - 1, span, c, err);
+	if (f->leaf[leaf].nchunks == 0)
+		return make_value(f, &f->leaf[leaf], at, c, err);
+	return make_tensor(f, leaf, chunk, at, c, err);
 }
 
 static void stored(struct ofs_files *files, const struct ofs_span *span,

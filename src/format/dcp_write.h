@@ -53,6 +53,18 @@ int ofs_dcp_index_make(const struct ofs_dcp_files *f,
     const struct ofs_span *span, struct ofs_composition *c,
     struct optimfs_error *err);
 
+/* dcp_write_blob.c, for dcp-st: the spans behind a rank's values, which are
+ * those of a header and then of boxes, as those of other items are. */
+int ofs_dcp_blob_spans(const struct ofs_dcp_files *f, uint32_t rank,
+    struct ofs_spans *out, struct optimfs_error *err);
+/* Is it a part of a header? */
+bool ofs_dcp_blob_is(const struct ofs_span *span);
+int ofs_dcp_blob_make(const struct ofs_dcp_files *f, uint32_t rank,
+    const struct ofs_span *span, struct ofs_composition *c,
+    struct optimfs_error *err);
+/* EOPNOTSUPP (OFS448): a type that safetensors has not. */
+int ofs_dcp_blob_takes(enum ofs_dtype dtype, struct optimfs_error *err);
+
 int ofs_dcp_render(const struct ofs_render *from, const struct ofs_layout *to,
     struct ofs_files **out, struct optimfs_error *err);
 

@@ -261,7 +261,9 @@ static void put_places(struct writer *x, bool tensors, uint32_t rank,
 			ofs_pkw_op(&x->w, OFS_PKW_MARK);
 		any = true;
 		put_place(x, i, chunk, rank, *off);
-		*off += ofs_dcp_stored_size(f, i, chunk);
+		/* all tensors of a blob are where it begins */
+		if (!tensors || !f->to.blobs)
+			*off += ofs_dcp_stored_size(f, i, chunk);
 	}
 	if (any)
 		ofs_pkw_op(&x->w, OFS_PKW_SETITEMS);

@@ -28,6 +28,7 @@ struct ofs_layout {
 	enum ofs_dtype dtype; /* of floating tensors; OFS_DTYPE_NONE: own */
 	bool crc;             /* checksums are right rather than 0 */
 	bool hf;
+	bool blobs;    /* dcp-st: tensors are in safetensors blobs */
 	unsigned zstd; /* level that items are compressed at; 0: not */
 	/* use_orig_params of flat parameters: as the source has it, or not */
 	enum { OFS_FLAT_DEFAULT, OFS_FLAT_ORIG, OFS_FLAT_PACK } flat;

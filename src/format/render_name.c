@@ -14,12 +14,13 @@
 static const struct {
 	const char *name;
 	const struct ofs_format *format;
-	bool ranked;
+	bool ranked, blobs;
 } formats[] = {
-	{ "dcp", &ofs_format_dcp, true },
-	{ "fsdp", &ofs_format_fsdp, true },
-	{ "safetensors", &ofs_format_safetensors, false },
-	{ "torch", &ofs_format_torch, false },
+	{ "dcp", &ofs_format_dcp, true, false },
+	{ "dcp-st", &ofs_format_dcp, true, true },
+	{ "fsdp", &ofs_format_fsdp, true, false },
+	{ "safetensors", &ofs_format_safetensors, false, false },
+	{ "torch", &ofs_format_torch, false, false },
 };
 
 const char *ofs_layout_common(unsigned i)
@@ -100,7 +101,7 @@ static bool parse_option(const char *s, size_t n, struct ofs_layout *l)
 		l->only = OFS_ONLY_OPTIM;
 	else if (is(s, n, "only=model"))
 		l->only = OFS_ONLY_MODEL;
-	else if (is(s, n, "crc") && !st)
+	else if (is(s, n, "crc") && !st && !l->blobs)
 		l->crc = true;
 	else if (is(s, n, "hf") && st)
 		l->hf = true;
@@ -115,7 +116,7 @@ static bool parse_option(const char *s, size_t n, struct ofs_layout *l)
 	else if (is(s, n, "keys=source") && l->format == &ofs_format_dcp)
 		l->keys = OFS_KEYS_SOURCE;
 	else if (n >= 4 && memcmp(s, "zstd", 4) == 0 &&
-	    l->format == &ofs_format_dcp)
+	    l->format == &ofs_format_dcp && !l->blobs)
 		return parse_zstd(s, n, l);
 	else
 		return parse_dtype(s, n, l);
@@ -141,6 +142,7 @@ static int parse_format(const char *name, size_t n, struct ofs_layout *l,
 			continue;
 		l->format = formats[i].format;
 		l->ranked = formats[i].ranked;
+		l->blobs = formats[i].blobs;
 	}
 	if (l->format == NULL)
 		return optimfs_fail(err, ENOENT,

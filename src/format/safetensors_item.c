@@ -61,6 +61,12 @@ struct ofs_str ofs_safetensors_metadata(const struct ofs_safetensors *st,
 	return (struct ofs_str){ NULL, 0 };
 }
 
+bool ofs_safetensors_has(enum ofs_dtype t)
+{
+	return ofs_dtype_safetensors(t) != NULL && t != OFS_COMPLEX128 &&
+	    t != OFS_FLOAT4_E2M1FN_X2;
+}
+
 void ofs_safetensors_fini(struct ofs_safetensors *st)
 {
 	ofs_arena_fini(&st->arena);

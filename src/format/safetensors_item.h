@@ -16,6 +16,9 @@
 /* Bytes a header may have: what the reference reader allows. */
 #define OFS_SAFETENSORS_HEADER_MAX 100000000
 
+/* Does the reference reader know the type? */
+bool ofs_safetensors_has(enum ofs_dtype dtype);
+
 struct ofs_safetensors_tensor {
 	struct ofs_str name;
 	uint8_t dtype; /* enum ofs_dtype; OFS_DTYPE_NONE: a code we lack */

@@ -210,13 +210,6 @@ static int add_value(struct section *s, const struct ofs_entry *e,
 	return ret;
 }
 
-/* Types that the reference reader knows. */
-static bool has_code(enum ofs_dtype t)
-{
-	return ofs_dtype_safetensors(t) != NULL && t != OFS_COMPLEX128 &&
-	    t != OFS_FLOAT4_E2M1FN_X2;
-}
-
 static int add_tensor(struct section *s, uint32_t entry, const char *key,
     uint32_t len)
 {
@@ -225,7 +218,7 @@ static int add_tensor(struct section *s, uint32_t entry, const char *key,
 
 	if (ofs_render_sound(s->f->cat, e, s->err) == -1)
 		return -1;
-	if (!has_code(ofs_render_dtype(s->to, t)))
+	if (!ofs_safetensors_has(ofs_render_dtype(s->to, t)))
 		return optimfs_fail(s->err, EOPNOTSUPP,
 		    "OFS448 safetensors has no type %s",
 		    ofs_dtype_name(t->dtype));

@@ -28,11 +28,11 @@ for name in dcp_dtensor_shapes_w4 dcp_dtypes dcp_fsdp2_flatosd_w4 \
 	[ -d "$ck/ckpt" ] && ck=$ck/ckpt
 	[ -d "$ck/step-3" ] && ck=$ck/step-3
 	tree "$ck" "$scratch/want" || echo "# $(cat "$scratch/err")"
-	for view in dcp@1 dcp@3 dcp@16 dcp@2x2 torch torch,crc safetensors \
+	for view in dcp@1 dcp@3 dcp@16 dcp@2x2 dcp-st@1 dcp-st@4 torch torch,crc safetensors \
 	    safetensors,hf; do
 		case $name,$view in
 		# complex128, and pickled bytes: what JSON and safetensors lack
-		dcp_dtypes,safetensors* | torchtitan*,safetensors*) continue ;;
+		dcp_dtypes,*st@* | dcp_dtypes,safetensors* | torchtitan*,safetensors*) continue ;;
 		# options of each parameter by itself: see below
 		dcp_fsdp2_flatosd*,torch* | torchtitan*,torch*) continue ;;
 		esac
@@ -77,7 +77,7 @@ like "dcp@16 among them" "$(cat "$scratch/out")" '*dcp@16*'
 status "files of a view" 0 "$OPTIMFS" ls "$ck" .optimfs/view/dcp@7
 is "one a rank, and the index" "$(wc -l <"$scratch/out")" 8
 for name in dcp dcp@ dcp@0 dcp@07 dcp@2x dcp@x2 dcp@1x0 dcp@99999 dcp@3,what \
-    dcp@3,hf dcp@3,; do
+    dcp@3,hf dcp@3, dcp-st dcp-st@3,crc dcp-st@3,zstd; do
 	status "$name is none" 2 "$OPTIMFS" ls "$ck" ".optimfs/view/$name"
 	like "and it says so" "$(cat "$scratch/err")" '*view*'
 done 2>/dev/null
@@ -100,6 +100,32 @@ like "without a warning" "$(cat "$scratch/out" "$scratch/err")" \
     '*0 errors, 0 warnings*'
 status "without, there are none" 0 "$OPTIMFS" fsck --data "$scratch/one"
 like "which fsck says" "$(cat "$scratch/out" "$scratch/err")" '*OFS530*'
+
+# A rank without tensors: the blob that PyTorch writes then. The others' headers
+# are those of safetensors too.
+variant=$TOP_SRCDIR/tests/data/extra/dcp_variants/dcp_safetensors
+"$OPTIMFS" cp -r "$variant" .optimfs/view/dcp-st@4 "$scratch/blobs"
+ok "an empty blob is PyTorch's" cmp "$variant/__3_0.distcp" \
+    "$scratch/blobs/__3_0.distcp"
+ok "the parts of a blob" python3 -c '
+import json, sys
+seen = 0
+for rank in range(4):
+    data = open("%s/__%d_0.distcp" % (sys.argv[1], rank), "rb").read()
+    n = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + n])
+    meta = header.pop("__metadata__")
+    places = json.loads(meta["DCP_SHARDING_INFO"])
+    assert n % 8 == 0 and set(places) == set(header), rank
+    at = 0
+    for key, t in header.items():
+        assert t["data_offsets"][0] == at, key
+        assert places[key]["saved_offsets"] == [rank] + [0] * (
+            len(t["shape"]) - 1), key
+        at = t["data_offsets"][1]
+        seen += 1
+    assert at + 8 + n == len(data), rank
+assert seen == 5, seen' "$scratch/blobs"
 
 # only=
 rm -rf "$scratch/view"
