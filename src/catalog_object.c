@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "catalog_build.h"
 
@@ -40,19 +39,19 @@ struct ofs_stamp ofs_stamp_of(const struct stat *st)
 
 static void describe_object(struct ofs_catalog *cat, struct ofs_object *o)
 {
+	struct ofs_input in;
 	struct stat st;
-	int fd;
 
 	if (!ofs_dir_stat(&cat->dir, o->path, &st)) {
 		struct optimfs_error why = { 0 };
 
-		fd = ofs_dir_open_file(&cat->dir, o->path, &st, &why);
-		if (fd == -1) {
+		if (ofs_dir_open_input(&cat->dir, o->path, &in, &st, &why) ==
+		    -1) {
 			o->missing = why.code == ENOENT;
 			o->refused = !o->missing;
 			return;
 		}
-		close(fd); /* it appeared just now */
+		ofs_input_close(&in); /* it appeared just now */
 	}
 	if (!S_ISREG(st.st_mode)) {
 		o->refused = true;

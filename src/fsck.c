@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 void ofs_check_found(struct ofs_check *c, bool error, const char *path,
     int code, const char *text)
@@ -38,18 +37,18 @@ bool ofs_check_lost(const struct optimfs *fs, const struct ofs_extent *at,
     struct optimfs_error *why)
 {
 	const struct ofs_object *o = &fs->cat->objects[at->object];
-	struct stat st;
-	int fd;
+	struct ofs_input in;
 
 	if (o->missing) {
 		optimfs_fail(why, EIO, "OFS140 %.300s is missing", o->path);
 		return true;
 	}
 	if (o->refused) {
-		fd = ofs_dir_open_file(&fs->cat->dir, o->path, &st, why);
-		if (fd != -1)
-			close(fd);
-		return fd == -1;
+		if (ofs_dir_open_input(&fs->cat->dir, o->path, &in, NULL,
+			why) == -1)
+			return true;
+		ofs_input_close(&in);
+		return false;
 	}
 	if (at->off <= o->size && at->len <= o->size - at->off)
 		return false;

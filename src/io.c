@@ -42,10 +42,60 @@ int ofs_dir_open(const char *path, struct ofs_dir *dir,
 
 void ofs_dir_close(struct ofs_dir *dir)
 {
-	if (dir->path != NULL)
+	if (dir->path != NULL && dir->fd != -1)
 		close(dir->fd);
 	free(dir->path);
+	free(dir->below);
 	*dir = (struct ofs_dir){ .fd = -1 };
+}
+
+int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
+    struct optimfs_error *err)
+{
+	struct ofs_dir new = *dir;
+
+	new.path = strdup(dir->path);
+	new.below = dir->below == NULL ? NULL : strdup(dir->below);
+	if (dir->fd != -1)
+		new.fd = fcntl(dir->fd, F_DUPFD_CLOEXEC, 3);
+	if (new.path != NULL && (new.below != NULL) == (dir->below != NULL) &&
+	    (new.fd != -1) == (dir->fd != -1)) {
+		*copy = new;
+		return 0;
+	}
+	optimfs_fail(err, dir->fd != -1 && new.fd == -1 ? errno : ENOMEM,
+	    "%s: cannot be opened again: %m", dir->path);
+	if (new.fd != -1)
+		close(new.fd);
+	free(new.path);
+	free(new.below);
+	return -1;
+}
+
+/* What lies elsewhere. */
+
+/* Where rel of dir is; path gets its path there. */
+static enum ofs_where look_up(const struct ofs_dir *dir, const char *rel,
+    uint32_t *file, struct stat *st)
+{
+	char path[2 * MAX_PATH + 2];
+	int n;
+
+	if (dir->elsewhere == NULL)
+		return OFS_HERE;
+	n = snprintf(path, sizeof(path), "%s%s%s",
+	    dir->below == NULL ? "" : dir->below,
+	    dir->below == NULL || rel[0] == '\0' ? "" : "/", rel);
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return OFS_NOWHERE;
+	return dir->elsewhere->ops->find(dir->elsewhere, path, file, st);
+}
+
+bool ofs_dir_elsewhere(const struct ofs_dir *dir, const char *rel,
+    uint32_t *file)
+{
+	return dir->elsewhere != NULL && ofs_path_stays(rel, strlen(rel)) &&
+	    look_up(dir, rel, file, NULL) == OFS_THERE;
 }
 
 bool ofs_path_stays(const char *rel, size_t n)
@@ -221,19 +271,79 @@ int ofs_dir_open_file(const struct ofs_dir *dir, const char *rel,
 	return fd;
 }
 
+int ofs_dir_open_input(const struct ofs_dir *dir, const char *rel,
+    struct ofs_input *in, struct stat *st, struct optimfs_error *err)
+{
+	struct ofs_input new = { .fd = -1, .elsewhere = dir->elsewhere };
+	struct stat mine;
+
+	if (st == NULL)
+		st = &mine;
+	if (dir->elsewhere == NULL || !ofs_path_stays(rel, strlen(rel)) ||
+	    look_up(dir, rel, &new.file, st) != OFS_THERE) {
+		new.elsewhere = NULL;
+		new.fd =
+		    dir->fd == -1 ? -1 : ofs_dir_open_file(dir, rel, st, err);
+		if (dir->fd == -1)
+			optimfs_fail(err, ENOENT, "OFS140 %.300s: no such file",
+			    rel);
+		if (new.fd == -1)
+			return -1;
+	}
+	*in = new;
+	return 0;
+}
+
+int ofs_input_read(const struct ofs_input *in, void *buf, uint64_t n,
+    uint64_t off, struct optimfs_error *err)
+{
+	if (in->fd != -1)
+		return ofs_pread_all(in->fd, buf, n, off, err);
+	return in->elsewhere->ops->read(in->elsewhere, in->file, buf, n, off,
+	    err);
+}
+
+void ofs_input_close(struct ofs_input *in)
+{
+	if (in->fd != -1)
+		close(in->fd);
+	in->fd = -1;
+}
+
+static bool put_below(const struct ofs_dir *dir, const char *rel,
+    struct ofs_dir *sub)
+{
+	if (dir->elsewhere == NULL)
+		return true;
+	sub->elsewhere = dir->elsewhere;
+	return asprintf(&sub->below, "%s%s%s",
+		   dir->below == NULL ? "" : dir->below,
+		   dir->below == NULL ? "" : "/", rel) != -1;
+}
+
 int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
     struct ofs_dir *sub, struct optimfs_error *err)
 {
 	struct ofs_dir new = { .fd = -1, .follow = dir->follow };
+	uint32_t file;
 
 	if (!ofs_path_stays(rel, strlen(rel)))
 		return refuse_path(rel, err);
 	if (asprintf(&new.path, "%s/%s", dir->path, rel) == -1)
 		return optimfs_fail(err, ENOMEM, "%.300s: out of memory", rel);
-	new.fd = open_beneath(dir, rel, DIR_FLAGS);
-	if (new.fd == -1) {
+	if (!put_below(dir, rel, &new)) {
+		free(new.path);
+		return optimfs_fail(err, ENOMEM, "%.300s: out of memory", rel);
+	}
+	errno = ENOENT;
+	if (dir->fd != -1)
+		new.fd = open_beneath(dir, rel, DIR_FLAGS);
+	if (new.fd == -1 &&
+	    (dir->elsewhere == NULL ||
+		look_up(dir, rel, &file, NULL) != OFS_DIRECTORY)) {
 		explain_open(dir, rel, err);
 		free(new.path);
+		free(new.below);
 		return -1;
 	}
 	*sub = new;
@@ -243,10 +353,22 @@ int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
 bool ofs_dir_stat(const struct ofs_dir *dir, const char *rel, struct stat *st)
 {
 	int fd, flags = O_PATH | O_CLOEXEC;
+	uint32_t file;
 	bool there;
 
 	if (!ofs_path_stays(rel, strlen(rel)))
 		return false;
+	switch (look_up(dir, rel, &file, st)) {
+	case OFS_NOWHERE:
+		return false;
+	case OFS_THERE:
+		return true;
+	case OFS_DIRECTORY:
+		*st = (struct stat){ .st_mode = S_IFDIR | 0555, .st_nlink = 2 };
+		return true;
+	case OFS_HERE:
+		break;
+	}
 	if (!dir->follow)
 		flags |= O_NOFOLLOW; /* a link is described, not followed */
 	fd = open_beneath(dir, rel, flags);
@@ -262,33 +384,74 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool add_name(struct ofs_names *names, size_t *cap, const char *name)
+/* Names that are being collected. */
+struct listing {
+	struct ofs_names names;
+	size_t cap;
+};
+
+static int add_name(void *ctx, const char *name, size_t n)
 {
-	if (names->n == *cap) {
-		size_t more = *cap == 0 ? 16 : *cap * 2;
-		char **grown = reallocarray(names->name, more, sizeof(*grown));
+	struct listing *l = ctx;
+
+	if (l->names.n == l->cap) {
+		size_t more = l->cap == 0 ? 16 : l->cap * 2;
+		char **grown =
+		    reallocarray(l->names.name, more, sizeof(*grown));
 
 		if (grown == NULL)
-			return false;
-		names->name = grown;
-		*cap = more;
+			return -1;
+		l->names.name = grown;
+		l->cap = more;
 	}
-	names->name[names->n] = strdup(name);
-	if (names->name[names->n] == NULL)
-		return false;
-	names->n++;
-	return true;
+	l->names.name[l->names.n] = strndup(name, n);
+	if (l->names.name[l->names.n] == NULL)
+		return -1;
+	l->names.n++;
+	return 0;
 }
 
-static int list_stream(DIR *stream, struct ofs_names *names)
+/* Sorted, and each but once. */
+static void sort_names(struct ofs_names *names)
+{
+	size_t kept = 0;
+
+	if (names->n > 0)
+		qsort(names->name, names->n, sizeof(*names->name), by_name);
+	for (size_t i = 0; i < names->n; i++) {
+		if (kept > 0 &&
+		    strcmp(names->name[kept - 1], names->name[i]) == 0)
+			free(names->name[i]);
+		else
+			names->name[kept++] = names->name[i];
+	}
+	names->n = kept;
+}
+
+static int list_elsewhere(const struct ofs_dir *dir, struct ofs_names *names,
+    struct optimfs_error *err)
+{
+	const char *below = dir->below == NULL ? "" : dir->below;
+	struct listing l = { 0 };
+
+	if (dir->elsewhere->ops->list(dir->elsewhere, below, add_name, &l,
+		err) == -1) {
+		ofs_names_free(&l.names);
+		return -1;
+	}
+	sort_names(&l.names);
+	*names = l.names;
+	return 0;
+}
+
+static int list_stream(DIR *stream, struct listing *l)
 {
 	struct dirent *e;
-	size_t cap = 0;
 
 	while (errno = 0, (e = readdir(stream)) != NULL) {
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
-		if (!add_name(names, &cap, e->d_name))
+		if (add_name(l, e->d_name, strlen(e->d_name)) == -1)
 			return ENOMEM;
 	}
 	return errno;
@@ -297,10 +460,12 @@ static int list_stream(DIR *stream, struct ofs_names *names)
 int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err)
 {
-	struct ofs_names got = { 0 };
+	struct listing got = { 0 };
 	DIR *stream = NULL;
 	int fd, error;
 
+	if (dir->elsewhere != NULL)
+		return list_elsewhere(dir, names, err);
 	/* its own descriptor: dir->fd has one position for all threads */
 	fd = openat(dir->fd, ".", DIR_FLAGS);
 	if (fd != -1)
@@ -315,14 +480,13 @@ int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
 	error = list_stream(stream, &got);
 	closedir(stream);
 	if (error != 0) {
-		ofs_names_free(&got);
+		ofs_names_free(&got.names);
 		errno = error;
 		return optimfs_fail(err, error == ENOMEM ? ENOMEM : EIO,
 		    "OFS755 %s: cannot be listed: %m", dir->path);
 	}
-	if (got.n > 0)
-		qsort(got.name, got.n, sizeof(*got.name), by_name);
-	*names = got;
+	sort_names(&got.names);
+	*names = got.names;
 	return 0;
 }
 
@@ -364,7 +528,7 @@ int ofs_pread_all(int fd, void *buf, uint64_t n, uint64_t off,
 	return 0;
 }
 
-static int read_file(int fd, uint64_t size, uint8_t **bytes,
+static int read_file(const struct ofs_input *in, uint64_t size, uint8_t **bytes,
     struct optimfs_error *err)
 {
 	uint8_t *buf;
@@ -374,7 +538,7 @@ static int read_file(int fd, uint64_t size, uint8_t **bytes,
 	buf = malloc((size_t)size + 1);
 	if (buf == NULL)
 		return optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes", size);
-	if (ofs_pread_all(fd, buf, size, 0, err) == -1) {
+	if (ofs_input_read(in, buf, size, 0, err) == -1) {
 		free(buf);
 		return -1;
 	}
@@ -386,22 +550,22 @@ static int read_file(int fd, uint64_t size, uint8_t **bytes,
 int ofs_dir_read_file(const struct ofs_dir *dir, const char *rel, uint64_t max,
     uint8_t **bytes, uint64_t *len, struct optimfs_error *err)
 {
+	struct ofs_input in;
 	uint64_t size;
 	struct stat st;
-	int fd, ret;
+	int ret;
 
-	fd = ofs_dir_open_file(dir, rel, &st, err);
-	if (fd == -1)
+	if (ofs_dir_open_input(dir, rel, &in, &st, err) == -1)
 		return -1;
 	size = (uint64_t)st.st_size;
 	if (size > max)
 		ret = optimfs_fail(err, E2BIG,
 		    "OFS440 %.300s: %" PRIu64 " bytes, limit %" PRIu64, rel,
 		    size, max);
-	else if ((ret = read_file(fd, size, bytes, err)) == -1)
+	else if ((ret = read_file(&in, size, bytes, err)) == -1)
 		optimfs_fail_in(err, "%.300s", rel);
 	else
 		*len = size;
-	close(fd);
+	ofs_input_close(&in);
 	return ret;
 }

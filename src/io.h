@@ -10,18 +10,49 @@
 
 #include "optimfs/error.h"
 
+/* Files that lie on other machines as if they were in a directory of this one
+ * (src/share.h). Paths are relative to the root of what is shared; "" is it.
+ * All may be called from any thread. */
+struct ofs_elsewhere;
+enum ofs_where {
+	OFS_NOWHERE,
+	OFS_HERE,      /* in the directory itself: look there */
+	OFS_THERE,     /* a file, known by its number */
+	OFS_DIRECTORY, /* at least one of the above is below it */
+};
+struct ofs_elsewhere_ops {
+	/* st, if not NULL, gets what its owner's fstat said of what is THERE. */
+	enum ofs_where (*find)(const struct ofs_elsewhere *e, const char *path,
+	    uint32_t *file, struct stat *st);
+	/* Add the names of a directory, in any order, each once or more. */
+	int (*list)(const struct ofs_elsewhere *e, const char *path,
+	    int (*add)(void *ctx, const char *name, size_t n), void *ctx,
+	    struct optimfs_error *err);
+	int (*read)(const struct ofs_elsewhere *e, uint32_t file, void *buf,
+	    uint64_t n, uint64_t off, struct optimfs_error *err);
+};
+struct ofs_elsewhere {
+	const struct ofs_elsewhere_ops *ops;
+};
+
 /* A directory that a checkpoint lies in. Every file of the checkpoint is
  * opened beneath fd, so that a name from an index can never leave it. */
 struct ofs_dir {
-	int fd;
+	int fd; /* -1 with elsewhere, when there is no such directory here */
 	char *path;  /* as the user gave it, for messages */
 	bool follow; /* symbolic links that stay inside are allowed */
+	/* Says which files there are; borrowed. NULL: those that are here. */
+	const struct ofs_elsewhere *elsewhere;
+	char *below; /* this directory's path there; NULL: its root */
 };
 
 /* EIO when path cannot be opened as a directory. */
 int ofs_dir_open(const char *path, struct ofs_dir *dir,
     struct optimfs_error *err);
 void ofs_dir_close(struct ofs_dir *dir);
+/* The same directory again. */
+int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
+    struct optimfs_error *err);
 
 /* Open rel, beneath dir and without following links (docs/security.md), for
  * reading. Only a regular file: a FIFO neither blocks nor opens. st gets its
@@ -31,7 +62,22 @@ void ofs_dir_close(struct ofs_dir *dir);
  * The descriptor, -1 on failure, is the caller's. */
 int ofs_dir_open_file(const struct ofs_dir *dir, const char *rel,
     struct stat *st, struct optimfs_error *err);
-/* The same for a sub-directory. */
+/* The same for a file that may lie elsewhere. st may be NULL. */
+struct ofs_input {
+	int fd; /* -1: elsewhere */
+	const struct ofs_elsewhere *elsewhere;
+	uint32_t file;
+};
+int ofs_dir_open_input(const struct ofs_dir *dir, const char *rel,
+    struct ofs_input *in, struct stat *st, struct optimfs_error *err);
+/* Read n bytes at off; fewer is EIO that says how many there were. */
+int ofs_input_read(const struct ofs_input *in, void *buf, uint64_t n,
+    uint64_t off, struct optimfs_error *err);
+void ofs_input_close(struct ofs_input *in);
+/* Does rel lie elsewhere? *file gets its number there. */
+bool ofs_dir_elsewhere(const struct ofs_dir *dir, const char *rel,
+    uint32_t *file);
+/* A sub-directory of dir. */
 int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
     struct ofs_dir *sub, struct optimfs_error *err);
 /* fstat of rel without opening it for reading; false when it is not there. */

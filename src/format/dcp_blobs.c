@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "dtype.h"
 #include "format/dcp.h"
@@ -20,7 +19,7 @@
  * place of its bytes. */
 
 struct source {
-	int fd;
+	const struct ofs_input *in;
 	uint64_t off;
 };
 
@@ -29,7 +28,7 @@ static int read_source(void *ctx, uint64_t off, uint64_t len, void *buf,
 {
 	const struct source *s = ctx;
 
-	return ofs_pread_all(s->fd, buf, len, s->off + off, err);
+	return ofs_input_read(s->in, buf, len, s->off + off, err);
 }
 
 static int by_place(const void *a, const void *b)
@@ -121,15 +120,15 @@ static bool is_zip(const struct source *s)
 {
 	uint8_t magic[4];
 
-	return ofs_pread_all(s->fd, magic, sizeof(magic), s->off, NULL) == 0 &&
+	return ofs_input_read(s->in, magic, sizeof(magic), s->off, NULL) == 0 &&
 	    memcmp(magic, "PK\3\4", sizeof(magic)) == 0;
 }
 
 /* The n shards whose blob starts at the same place of a file. */
-static int resolve(struct ofs_dcp *d, int fd, uint64_t size,
+static int resolve(struct ofs_dcp *d, const struct ofs_input *in, uint64_t size,
     const struct ofs_dcp_blob *b, uint32_t n, struct optimfs_error *err)
 {
-	struct source source = { fd, b->off };
+	struct source source = { in, b->off };
 	struct optimfs_error why = { 0 };
 	struct ofs_safetensors st;
 	int ret;
@@ -152,21 +151,20 @@ static int resolve_object(struct ofs_dcp *d, const struct ofs_dcp_blob *b,
 {
 	const struct ofs_object *o = &d->cat->objects[b->object];
 	uint64_t size = o->size;
-	struct stat st;
+	struct ofs_input in;
 	uint32_t end;
-	int fd, ret = 0;
+	int ret = 0;
 
 	if (o->missing || o->refused)
 		return 0;
-	fd = ofs_dir_open_file(&d->cat->dir, o->path, &st, NULL);
-	if (fd == -1)
+	if (ofs_dir_open_input(&d->cat->dir, o->path, &in, NULL, NULL) == -1)
 		return 0; /* reading fails the same way, and says why */
 	for (uint32_t i = 0; i < n && ret == 0; i = end) {
 		for (end = i + 1; end < n && b[end].off == b[i].off; end++)
 			;
-		ret = resolve(d, fd, size, b + i, end - i, err);
+		ret = resolve(d, &in, size, b + i, end - i, err);
 	}
-	close(fd);
+	ofs_input_close(&in);
 	return ret;
 }
 

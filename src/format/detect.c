@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "buf.h"
 #include "cursor.h"
@@ -77,12 +76,12 @@ static bool safetensors_magic(const uint8_t *p, size_t n, uint64_t size)
 	    header <= OFS_SAFETENSORS_HEADER_MAX;
 }
 
-static bool has_end_record(int fd, uint64_t size)
+static bool has_end_record(const struct ofs_input *in, uint64_t size)
 {
 	uint8_t tail[22];
 
 	return size >= sizeof(tail) &&
-	    ofs_pread_all(fd, tail, sizeof(tail), size - sizeof(tail), NULL) ==
+	    ofs_input_read(in, tail, sizeof(tail), size - sizeof(tail), NULL) ==
 	    0 &&
 	    memcmp(tail, "PK\5\6", 4) == 0;
 }
@@ -91,22 +90,22 @@ const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
     const char *rel, struct optimfs_error *err)
 {
 	uint8_t head[512];
+	struct ofs_input in;
 	struct stat st;
 	size_t n = sizeof(head);
-	int fd, magic;
+	int magic;
 	bool safetensors, zip;
 
-	fd = ofs_dir_open_file(dir, rel, &st, NULL);
-	if (fd == -1)
+	if (ofs_dir_open_input(dir, rel, &in, &st, NULL) == -1)
 		return NULL;
 	if ((uint64_t)st.st_size < n)
 		n = (size_t)st.st_size;
-	if (ofs_pread_all(fd, head, n, 0, NULL) == -1)
+	if (ofs_input_read(&in, head, n, 0, NULL) == -1)
 		n = 0;
 	magic = ofs_torch_magic(head, n);
 	safetensors = safetensors_magic(head, n, (uint64_t)st.st_size);
-	zip = magic == 1 || has_end_record(fd, (uint64_t)st.st_size);
-	close(fd);
+	zip = magic == 1 || has_end_record(&in, (uint64_t)st.st_size);
+	ofs_input_close(&in);
 	if (safetensors && zip) {
 		optimfs_fail(err, EUCLEAN,
 		    "OFS662 %s: ambiguous type: a zip archive and safetensors "
@@ -145,14 +144,13 @@ bool ofs_detect_match(const char *name, const char *pattern, int *number)
 static int refuse_file(const struct ofs_dir *dir, const char *rel,
     const struct optimfs_error *why, struct optimfs_error *err)
 {
-	int fd;
+	struct ofs_input in;
 
 	if (why->code != 0)
 		return optimfs_fail(err, why->code, "%s", why->text);
-	fd = ofs_dir_open_file(dir, rel, &(struct stat){ 0 }, err);
-	if (fd == -1)
+	if (ofs_dir_open_input(dir, rel, &in, NULL, err) == -1)
 		return -1;
-	close(fd);
+	ofs_input_close(&in);
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS678 %s: not a torch.save file, a pickle or "
 	    "safetensors (-o type=raw shows it as bytes)",

@@ -5,12 +5,10 @@
 #include "format/format.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "canon.h"
 #include "format/hf_index.h"
@@ -65,33 +63,13 @@ static void drop_index_name(char *rel)
 		rel[0] = '\0';
 }
 
-/* The same directory again, for another catalog. */
-static int copy_dir(const struct ofs_dir *dir, struct ofs_dir *copy,
-    struct optimfs_error *err)
-{
-	*copy = (struct ofs_dir){
-		.fd = fcntl(dir->fd, F_DUPFD_CLOEXEC, 3),
-		.path = strdup(dir->path),
-		.follow = dir->follow,
-	};
-	if (copy->fd != -1 && copy->path != NULL)
-		return 0;
-	optimfs_fail(err, copy->fd == -1 ? errno : ENOMEM,
-	    "%s: cannot be opened again: %m", dir->path);
-	if (copy->fd != -1)
-		close(copy->fd);
-	free(copy->path);
-	*copy = (struct ofs_dir){ .fd = -1 };
-	return -1;
-}
-
 static struct ofs_catalog *new_catalog(const struct ofs_dir *dir,
     struct optimfs_error *err)
 {
 	struct ofs_catalog *cat;
 	struct ofs_dir copy;
 
-	if (copy_dir(dir, &copy, err) == -1)
+	if (ofs_dir_copy(dir, &copy, err) == -1)
 		return NULL;
 	cat = ofs_catalog_new(&copy, err);
 	ofs_dir_close(&copy);

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "format/hf_shards.h"
 #include "format/part.h"
@@ -12,23 +11,24 @@
 #include "format/safetensors_note.h"
 #include "format/safetensors_write.h"
 
-static int read_fd(void *ctx, uint64_t off, uint64_t len, void *buf,
+static int read_input(void *ctx, uint64_t off, uint64_t len, void *buf,
     struct optimfs_error *err)
 {
-	return ofs_pread_all(*(int *)ctx, buf, len, off, err);
+	return ofs_input_read(ctx, buf, len, off, err);
 }
 
 int ofs_safetensors_open_file(const struct ofs_dir *dir, const char *rel,
     struct ofs_safetensors *st, struct optimfs_error *err)
 {
 	struct stat stat;
-	int fd = ofs_dir_open_file(dir, rel, &stat, err), ret;
+	struct ofs_input in;
+	int ret;
 
-	if (fd == -1)
+	if (ofs_dir_open_input(dir, rel, &in, &stat, err) == -1)
 		return -1;
-	ret = ofs_safetensors_open(st, (uint64_t)stat.st_size, true, read_fd,
-	    &fd, err);
-	close(fd);
+	ret = ofs_safetensors_open(st, (uint64_t)stat.st_size, true, read_input,
+	    &in, err);
+	ofs_input_close(&in);
 	return ret == -1 ? optimfs_fail_in(err, "%s", rel) : 0;
 }
 

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "format/format.h"
 #include "format/globals.h"
@@ -24,7 +23,7 @@
 struct file {
 	struct ofs_catalog *cat;
 	const char *rel;
-	int fd;
+	struct ofs_input in;
 	uint64_t size;
 	uint8_t head[HEAD];
 	size_t nhead;
@@ -36,7 +35,7 @@ static int read_file(void *ctx, uint64_t off, uint64_t len, void *buf,
 {
 	const struct file *f = ctx;
 
-	return ofs_pread_all(f->fd, buf, len, off, err);
+	return ofs_input_read(&f->in, buf, len, off, err);
 }
 
 static int no_note(struct optimfs_error *err)
@@ -218,15 +217,14 @@ static int look(struct file *f, int rank, bool bare, struct optimfs_error *err)
 	struct ofs_torch_file *out = f->out;
 	struct stat st;
 
-	f->fd = ofs_dir_open_file(&f->cat->dir, f->rel, &st, err);
-	if (f->fd == -1)
+	if (ofs_dir_open_input(&f->cat->dir, f->rel, &f->in, &st, err) == -1)
 		return -1;
 	f->size = (uint64_t)st.st_size;
 	f->nhead = f->size < HEAD ? (size_t)f->size : HEAD;
 	out->at.at.len = f->size;
 	out->at.at.object = ofs_catalog_object(f->cat, f->rel, rank, err);
 	if (out->at.at.object == OFS_NONE ||
-	    ofs_pread_all(f->fd, f->head, f->nhead, 0, err) == -1 ||
+	    ofs_input_read(&f->in, f->head, f->nhead, 0, err) == -1 ||
 	    (bare ? open_pickle(f, err) : open_any(f, err)) == -1)
 		return -1;
 	if (out->is_zip)
@@ -239,13 +237,12 @@ static int look(struct file *f, int rank, bool bare, struct optimfs_error *err)
 int ofs_torch_file_open(struct ofs_torch_file *out, struct ofs_catalog *cat,
     const char *rel, int rank, bool bare, struct optimfs_error *err)
 {
-	struct file f = { .cat = cat, .rel = rel, .fd = -1, .out = out };
+	struct file f = { .cat = cat, .rel = rel, .in.fd = -1, .out = out };
 	int ret;
 
 	*out = (struct ofs_torch_file){ 0 };
 	ret = look(&f, rank, bare, err);
-	if (f.fd != -1)
-		close(f.fd);
+	ofs_input_close(&f.in);
 	if (ret == 0)
 		return 0;
 	ofs_torch_file_fini(out);
@@ -268,17 +265,17 @@ void ofs_torch_file_fini(struct ofs_torch_file *f)
 static size_t read_head(const struct ofs_dir *dir, const char *rel,
     uint8_t head[HEAD])
 {
+	struct ofs_input in;
 	struct stat st;
 	size_t n;
-	int fd;
 
-	fd = rel[0] == '\0' ? -1 : ofs_dir_open_file(dir, rel, &st, NULL);
-	if (fd == -1)
+	if (rel[0] == '\0' ||
+	    ofs_dir_open_input(dir, rel, &in, &st, NULL) == -1)
 		return 0;
 	n = st.st_size < HEAD ? (size_t)st.st_size : HEAD;
-	if (ofs_pread_all(fd, head, n, 0, NULL) == -1)
+	if (ofs_input_read(&in, head, n, 0, NULL) == -1)
 		n = 0;
-	close(fd);
+	ofs_input_close(&in);
 	return n;
 }
 
