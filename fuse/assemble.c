@@ -247,7 +247,7 @@ static int gather(struct ofs_assemble *a, uint64_t size,
 		.cancelled = gone,
 		.ctx = pending,
 	};
-	int fd = ofs_gather(a->dir, &g, err);
+	int fd = ofs_gather_file(a->dir, &g, err);
 	int id;
 
 	if (fd == -1)

@@ -137,7 +137,8 @@ static int reserve(int fd, uint64_t size, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_gather(int dir, const struct ofs_gather *g, struct optimfs_error *err)
+int ofs_gather_file(int dir, const struct ofs_gather *g,
+    struct optimfs_error *err)
 {
 	int fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	int ret;

@@ -9,7 +9,7 @@
 
 #include "optimfs/optimfs.h"
 
-/* Bytes of buffer that ofs_gather wants. */
+/* Bytes of buffer that ofs_gather_file wants. */
 #define OFS_GATHER_SCRATCH (UINT64_C(1) << 20)
 
 struct ofs_gather {
@@ -28,6 +28,7 @@ int ofs_gather_dir(uint64_t limit, struct optimfs_error *err);
 
 /* A descriptor of an unlinked file in dir that holds all of g->file. ECANCELED
  * when it was; what the first read that failed said. */
-int ofs_gather(int dir, const struct ofs_gather *g, struct optimfs_error *err);
+int ofs_gather_file(int dir, const struct ofs_gather *g,
+    struct optimfs_error *err);
 
 #endif

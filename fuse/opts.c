@@ -16,6 +16,8 @@ static const char *const assemble_names[] = { "off", "auto", "always", NULL };
 
 const struct ofs_option ofs_mount_options_table[] = {
 	OFS_OPEN_OPTIONS(offsetof(struct ofs_mount_options, open)),
+	OFS_JOB_OPTIONS(offsetof(struct ofs_mount_options, job)),
+	ROW("mount_ranks", OFS_OPTION_STRING, mount_ranks),
 	{ .name = "assemble",
 	    .kind = OFS_OPTION_CHOICE,
 	    .choices = assemble_names,

@@ -9,6 +9,7 @@
 #include "optimfs/optimfs.h"
 
 #include "buf.h"
+#include "tools/job.h"
 #include "tools/options.h"
 
 enum ofs_assemble_policy {
@@ -19,7 +20,10 @@ enum ofs_assemble_policy {
 
 struct ofs_mount_options {
 	struct optimfs_options open;
-	int assemble; /* enum ofs_assemble_policy */
+	struct ofs_job_options job;
+	const char *mount_ranks; /* as ofs_job_join has it; NULL: nodes */
+	const char *offered;     /* what open.world knows the checkpoint as */
+	int assemble;            /* enum ofs_assemble_policy */
 	uint64_t assemble_max;
 	uint64_t readahead;
 	unsigned timeout; /* seconds; 0: none */

@@ -108,7 +108,9 @@ static int open_checkpoint(struct server *s, struct optimfs_error *err)
 	if (shared)
 		o.cache = cache_budget(s->v->options) -
 		    ASSEMBLE_SHARE(cache_budget(s->v->options));
-	s->session.fs = optimfs_open(s->v->source, &o, err);
+	s->session.fs = optimfs_open(o.world != NULL ? s->v->options->offered
+						     : s->v->source,
+	    &o, err);
 	return s->session.fs != NULL ? 0 : -1;
 }
 
@@ -276,7 +278,8 @@ static void give_up_rights(const struct ofs_mount_options *m)
 {
 	if (geteuid() == 0)
 		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	if (m->allow_other)
+	/* MPI moves bytes between processes as a debugger would */
+	if (m->allow_other && m->open.world == NULL)
 		(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 

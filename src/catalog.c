@@ -64,7 +64,7 @@ struct ofs_catalog *ofs_catalog_new(struct ofs_dir *dir,
 	cat->dir = *dir;
 	*dir = (struct ofs_dir){ .fd = -1 };
 	cat->mode = 0777;
-	if (fstat(cat->dir.fd, &st) == 0) {
+	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0) {
 		cat->uid = st.st_uid;
 		cat->gid = st.st_gid;
 	}

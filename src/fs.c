@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "format/format.h"
+#include "share.h"
+#include "transport/world.h"
 #include "view.h"
 
 #define CACHE_MAX ((uint64_t)4 << 30)
@@ -67,7 +69,7 @@ static void source_defaults(struct optimfs *fs)
 	if (fs->mtime_ns != INT64_MIN)
 		return;
 	fs->mtime_ns = 0;
-	if (fstat(cat->dir.fd, &st) == 0)
+	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0)
 		fs->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 +
 		    st.st_mtim.tv_nsec;
 }
@@ -100,7 +102,10 @@ static int build(struct optimfs *fs, struct optimfs_error *err)
 		return -1;
 	if (ofs_tree_build(&fs->tree, fs->cat, err) == -1)
 		return -1;
-	fs->transport = ofs_transport_local(fs->cat, fs->options.cache, err);
+	fs->transport = fs->cat->dir.elsewhere == NULL
+	    ? ofs_transport_local(fs->cat, fs->options.cache, err)
+	    : ofs_transport_world(fs->cat, ofs_share_of(fs->cat->dir.elsewhere),
+		  fs->options.cache, err);
 	if (fs->transport == NULL)
 		return -1;
 	fs->locator = ofs_locator_new(fs->cat, fs->transport, err);
@@ -182,7 +187,8 @@ void optimfs_close(struct optimfs *fs)
 int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
     struct optimfs_error *err)
 {
-	if (fstatvfs(fs->cat->dir.fd, st) == -1)
+	*st = (struct statvfs){ .f_bsize = 4096, .f_frsize = 4096 };
+	if (fs->cat->dir.fd != -1 && fstatvfs(fs->cat->dir.fd, st) == -1)
 		return optimfs_fail(err, errno, "%s: statvfs: %m", fs->source);
 	return 0;
 }

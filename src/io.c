@@ -289,6 +289,10 @@ int ofs_dir_open_input(const struct ofs_dir *dir, const char *rel,
 			    rel);
 		if (new.fd == -1)
 			return -1;
+	} else if (!S_ISREG(st->st_mode)) {
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS602 %.300s: not a regular file on the rank that has it",
+		    rel);
 	}
 	*in = new;
 	return 0;

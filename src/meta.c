@@ -11,6 +11,7 @@
 #include "fs.h"
 #include "info.h"
 #include "notes.h"
+#include "transport/world.h"
 
 static void readme_text(struct optimfs *fs, struct ofs_buf *out)
 {
@@ -94,10 +95,10 @@ static void put_mount_stats(struct optimfs *fs, struct ofs_buf *out)
 	free(lines);
 }
 
-static void put_transport(struct optimfs *fs, struct ofs_buf *out)
+static void put_transport(struct ofs_transport *t, struct ofs_buf *out)
 {
-	const char *name = fs->transport->ops->name;
-	struct ofs_counters *c = &fs->transport->counters;
+	const char *name = t->ops->name;
+	struct ofs_counters *c = &t->counters;
 	const struct {
 		const char *name;
 		_Atomic uint64_t *v;
@@ -121,11 +122,15 @@ static void put_transport(struct optimfs *fs, struct ofs_buf *out)
 static void stats_text(struct optimfs *fs, struct ofs_buf *out)
 {
 	struct ofs_texts *t = &fs->texts;
+	struct ofs_transport *local;
 
 	put_stat(out, "files.opened", atomic_load(&fs->opens));
 	put_stat(out, "files.reads", atomic_load(&fs->reads));
 	put_stat(out, "files.read_bytes", atomic_load(&fs->read_bytes));
-	put_transport(fs, out);
+	local = ofs_transport_world_local(fs->transport);
+	if (local != NULL)
+		put_transport(local, out);
+	put_transport(fs->transport, out);
 	put_stat(out, "texts.hits", atomic_load(&t->hits));
 	put_stat(out, "texts.misses", atomic_load(&t->misses));
 	pthread_mutex_lock(&t->lock);

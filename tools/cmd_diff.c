@@ -310,8 +310,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	char *end;
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_RTOL, 1, 1, &status) ==
-	    -1)
+	if (ofs_command_init(&c, verb, argc, argv, OFS_RTOL | OFS_SECOND, 1, 1,
+		&status) == -1)
 		return status;
 	d.a = c.fs;
 	d.b_name = c.operand[0];

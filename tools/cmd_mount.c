@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fuse/job.h"
 #include "fuse/mount.h"
 #include "fuse/opts.h"
 #include "tools/tools.h"
@@ -55,8 +56,11 @@ static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
 	status = check_places(self, &p);
 	if (status != 0)
 		return status;
-	if (ofs_mount_options_check(m, &err) == -1 ||
-	    ofs_mount(p.source, p.point, m, &err) == -1)
+	if (ofs_mount_options_check(m, &err) == -1)
+		return ofs_tool_fail(&err);
+	if (ofs_job_wanted(&m->job))
+		return ofs_mount_job(p.source, p.point, m);
+	if (ofs_mount(p.source, p.point, m, &err) == -1)
 		return ofs_tool_fail(&err);
 	return OFS_EXIT_OK;
 }
@@ -99,6 +103,7 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  readahead=SIZE threads=N timeout=TIME\n"
 	    "  allow_other default_permissions nonempty auto_unmount\n"
 	    "  log=stderr|syslog|FILE\n"
+	    "  transport=auto|local|mpi mount_ranks=RANKS rank0_only\n"
 	    "optimfs(1) explains them.\n",
 	.run = run_mount,
 };

@@ -12,6 +12,14 @@
 
 #define READ_SIZE (1u << 20)
 
+static const struct ofs_option options_table[] = {
+	OFS_OPEN_OPTIONS(offsetof(struct ofs_command, open)),
+	OFS_JOB_OPTIONS(offsetof(struct ofs_command, how)),
+	OFS_OPTION_ROW("timeout", OFS_OPTION_TIME,
+	    offsetof(struct ofs_command, timeout)),
+	{ .name = NULL },
+};
+
 static const struct {
 	unsigned mask;
 	struct ofs_flag flag;
@@ -67,13 +75,35 @@ static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
 	return 0;
 }
 
+/* Those that only serve come back when all is done. */
+static int join(struct ofs_command *c, unsigned allowed, int *status)
+{
+	struct optimfs_error err;
+
+	if (ofs_job_join(&c->job, NULL, c->timeout, &err) == -1 ||
+	    ofs_job_offer(&c->job, &c->how, c->checkpoint, &c->open, &err) ==
+		-1 ||
+	    ((allowed & OFS_SECOND) != 0 &&
+		ofs_job_offer(&c->job, &c->how, c->operand[0], &c->open,
+		    &err) == -1)) {
+		*status = ofs_job_fail(&c->job, &err);
+		return -1;
+	}
+	c->open.world = c->job.world;
+	if (ofs_job_works(&c->job))
+		return 0;
+	*status = OFS_EXIT_OK;
+	return -1;
+}
+
 int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
     int argc, char **argv, unsigned allowed, int min, int max, int *status)
 {
 	struct optimfs_error err;
 
-	*c = (struct ofs_command){ .options.table = ofs_open_options };
-	c->options.target = &c->open;
+	*c = (struct ofs_command){ .options.table = options_table,
+		.timeout = 30 };
+	c->options.target = c;
 	*status = OFS_EXIT_IO;
 	c->operand = calloc((size_t)argc + 1, sizeof(*c->operand));
 	if (c->operand == NULL) {
@@ -93,6 +123,8 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
 	c->noperands--;
 	memmove(c->operand, c->operand + 1,
 	    (size_t)c->noperands * sizeof(*c->operand));
+	if (ofs_job_wanted(&c->how) && join(c, allowed, status) == -1)
+		goto fail;
 	c->fs = optimfs_open(c->checkpoint, &c->open, &err);
 	if (c->fs == NULL) {
 		*status = ofs_tool_fail(&err);
@@ -108,6 +140,7 @@ void ofs_command_fini(struct ofs_command *c)
 {
 	if (c->fs != NULL)
 		optimfs_close(c->fs);
+	ofs_job_leave(&c->job);
 	ofs_options_fini(&c->options);
 	free(c->operand);
 }

@@ -8,6 +8,7 @@
 
 #include "optimfs/optimfs.h"
 
+#include "tools/job.h"
 #include "tools/options.h"
 #include "tools/tools.h"
 
@@ -21,6 +22,8 @@ enum ofs_command_flag {
 	OFS_RTOL = 32,      /* --rtol NUMBER */
 	OFS_JOBS = 64,      /* -j NUMBER */
 	OFS_PROGRESS = 128, /* --progress */
+	/* not a flag: the first operand is a checkpoint, too */
+	OFS_SECOND = 256,
 };
 
 /* What was said, and the checkpoint, opened. */
@@ -31,13 +34,18 @@ struct ofs_command {
 	char **operand;               /* those after the checkpoint; argv's */
 	int noperands;
 	struct optimfs *fs;
+	struct ofs_job job;
 	struct optimfs_options open;
+	struct ofs_job_options how;
+	unsigned timeout; /* seconds that another rank has to answer */
 	struct ofs_options options;
 };
 
 /* Parse argv and open the checkpoint, its first operand; min to max operands
  * must follow it. 0, or -1 with the exit status in *status when there is
- * nothing to do but return it; what went wrong has been printed. */
+ * nothing to do but return it; what went wrong has been printed. Of several
+ * ranks that mpirun started the first one goes on; the others serve it what
+ * they have, and come back with -1 when it has called _fini. */
 int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
     int argc, char **argv, unsigned allowed, int min, int max, int *status);
 void ofs_command_fini(struct ofs_command *c);

@@ -25,13 +25,16 @@ extern "C" {
 struct optimfs;
 struct optimfs_file;
 
+/* The ranks of one job, that open checkpoints together: below. */
+struct optimfs_world;
+
 /* Zero is the default of every member. Strings are borrowed until
  * optimfs_open returns. */
 struct optimfs_options {
 	const char *type;                  /* format by name; NULL: detect */
 	const char *optim_key, *model_key; /* dotted path of the keys' root */
 	const char *ids; /* file that names integer parameter IDs, or "model" */
-	const char *units; /* file that says what FSDP1 flattened together */
+	const char *units;   /* file that says what FSDP1 flattened together */
 	const char *subtree; /* only tree paths at or below this one */
 	uint64_t cache;      /* bytes of memory for decoded data; 0: 1/8 of RAM,
 			 * at most 4 GiB */
@@ -39,6 +42,7 @@ struct optimfs_options {
 	uint64_t parse_mem;    /* budget for parsing it; 0: 4 GiB or RAM/4 */
 	bool strict;           /* refuse a checkpoint with anything wrong */
 	bool follow; /* symbolic links that stay inside the checkpoint */
+	struct optimfs_world *world; /* path was offered there; NULL: alone */
 };
 
 /* path is the checkpoint's directory or file. */
@@ -154,6 +158,36 @@ int optimfs_set_mount_info(struct optimfs *fs, const char *json);
 void optimfs_set_stats(struct optimfs *fs, char *(*fn)(void *ctx), void *ctx);
 /* Put a failure into .optimfs/errors. */
 void optimfs_log_error(struct optimfs *fs, const struct optimfs_error *err);
+
+/* Several processes, the ranks of a job that mpirun started, may each hold a
+ * part of a checkpoint. Each joins the world and offers what it has; after
+ * that each of them can open all of it. A world outlives what was opened in
+ * it. */
+
+/* Was this process started as one of several ranks? */
+bool optimfs_world_launched(void);
+/* Load the module of a transport ("mpi") and join; every rank must. timeout:
+ * seconds that a rank has for an answer, 0 for any time. The process must not
+ * fork afterwards. */
+struct optimfs_world *optimfs_world_join(const char *transport,
+    unsigned timeout, struct optimfs_error *err);
+int optimfs_world_rank(const struct optimfs_world *w);
+int optimfs_world_size(const struct optimfs_world *w);
+/* The lowest rank on rank's machine. */
+int optimfs_world_node(const struct optimfs_world *w, int rank);
+/* path with %r as this rank, %h as its host and %% as %; malloc'ed. */
+char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
+    struct optimfs_error *err);
+/* Offer the files of a checkpoint that this rank can see to all. Every rank
+ * calls it with one path, in which %r and %h stand for rank and host; a rank
+ * that has no such file or directory offers nothing. first: only rank 0 offers
+ * what it sees. It fails on all ranks or on none, with the same error: EPROTO
+ * (OFS914) when two ranks have different files of one name. */
+int optimfs_world_offer(struct optimfs_world *w, const char *path, bool first,
+    const struct optimfs_options *options, struct optimfs_error *err);
+/* This rank reads no more. Answer others until none of those that worker, an
+ * array of one a rank, names reads any more, then leave; w is freed. */
+void optimfs_world_leave(struct optimfs_world *w, const bool *worker);
 
 /* "0.1.0"; and what this build has, "zstd 1.5.4, ..." */
 const char *optimfs_version(void);

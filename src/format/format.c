@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "canon.h"
 #include "format/hf_index.h"
 #include "format/units.h"
+#include "share.h"
 
 /* Open what path names: a directory, or a file in its directory (then *rel,
  * malloc'ed, is its name). A link that the user gives is followed: it is the
@@ -54,6 +56,14 @@ out:
 	}
 	free(real);
 	return ret;
+}
+
+static int open_shared(const char *path, const struct optimfs_options *opt,
+    struct ofs_dir *dir, char **rel, struct optimfs_error *err)
+{
+	const struct ofs_share *s = ofs_world_share(opt->world, path, err);
+
+	return s == NULL ? -1 : ofs_share_dir(s, dir, rel, err);
 }
 
 /* The index by which one might point at a checkpoint is its directory. */
@@ -293,11 +303,17 @@ struct ofs_catalog *ofs_read_checkpoint(const char *path,
 	struct ofs_parts parts;
 	struct ofs_dir dir;
 	char *rel;
+	int ret;
 
 	if (opt == NULL)
 		opt = &defaults;
-	if (check_files(opt, err) == -1 ||
-	    open_path(path, opt, &dir, &rel, err) == -1)
+	if (check_files(opt, err) == -1)
+		return NULL;
+	if (opt->world == NULL)
+		ret = open_path(path, opt, &dir, &rel, err);
+	else
+		ret = open_shared(path, opt, &dir, &rel, err);
+	if (ret == -1)
 		return NULL;
 	drop_index_name(rel);
 	if (ofs_detect(&dir, rel, opt, &parts, err) == 0) {

@@ -76,7 +76,7 @@ static void test_size(uint64_t size, unsigned threads)
 		.cancelled = never };
 	struct optimfs_error err;
 	struct stat st;
-	int fd = ofs_gather(dir, &g, &err);
+	int fd = ofs_gather_file(dir, &g, &err);
 
 	ok(fd != -1 && holds_all(fd, size), "%llu bytes, %u threads",
 	    (unsigned long long)size, threads);
@@ -95,23 +95,24 @@ static void test_failures(void)
 		.cancelled = never };
 	struct optimfs_error err;
 
-	is_int(ofs_gather(dir, &g, &err), -1, "a bad byte");
+	is_int(ofs_gather_file(dir, &g, &err), -1, "a bad byte");
 	is_error(err, EBADMSG, "bad at 7000000", "says which");
 	f.size = g.size = 1000;
 	f.fail_at = 10;
-	is_int(ofs_gather(dir, &g, &err), -1, "in a small file");
+	is_int(ofs_gather_file(dir, &g, &err), -1, "in a small file");
 	is_error(err, EBADMSG, "bad at 10", "says which");
 	f.fail_at = UINT64_MAX;
 	g.size = 1001;
-	is_int(ofs_gather(dir, &g, &err), -1, "a file that is shorter");
+	is_int(ofs_gather_file(dir, &g, &err), -1, "a file that is shorter");
 	is_error(err, EIO, "1000 of 1001 bytes", "is not filled up");
 	f.size = g.size = 9000000;
 	g.cancelled = third_time;
-	is_int(ofs_gather(dir, &g, &err), -1, "cancelled");
+	is_int(ofs_gather_file(dir, &g, &err), -1, "cancelled");
 	is_error(err, ECANCELED, "", "with that code");
 	f.size = g.size = UINT64_C(64) << 20;
 	g.cancelled = never;
-	is_int(ofs_gather(dir, &g, &err), -1, "more than there is room for");
+	is_int(ofs_gather_file(dir, &g, &err), -1,
+	    "more than there is room for");
 	is_error(err, ENOMEM, "", "is no SIGBUS");
 }
 

@@ -1,0 +1,100 @@
+/* job.c - a mount by several ranks */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fuse/job.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "fuse/guard.h"
+#include "fuse/mount.h"
+#include "fuse/mountinfo.h"
+#include "tools/job.h"
+#include "tools/tools.h"
+
+/* Another owner may be asked before the kernel's request is answered for being
+ * late. */
+static unsigned answer_time(unsigned timeout)
+{
+	return timeout - timeout / 3;
+}
+
+/* Of a path that only this rank has. */
+static int fail_here(const struct ofs_job *job, struct optimfs_error *err)
+{
+	optimfs_fail_in(err, "rank %d", optimfs_world_rank(job->world));
+	return ofs_tool_fail(err);
+}
+
+static int mount_here(struct ofs_job *job, struct ofs_guard *guard,
+    const char *source, const char *point, struct ofs_mount_options *m,
+    struct optimfs_error *err)
+{
+	char *from = optimfs_world_expand(job->world, source, err), *to, *real;
+	int ret = -1;
+
+	if (from == NULL)
+		return -1;
+	to = optimfs_world_expand(job->world, point, err);
+	if (to != NULL) {
+		real = ofs_mount_point_path(to, NULL);
+		if (real != NULL)
+			ofs_guard_watch(guard, real);
+		free(real);
+		m->open.world = job->world;
+		m->offered = source;
+		ret = ofs_mount(from, to, m, err);
+	}
+	free(to);
+	free(from);
+	return ret;
+}
+
+/* Serving a mount blocked them; waiting for others must end at one. */
+static void unblock_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
+    const char *point, struct ofs_mount_options *m)
+{
+	const char *ranks = m->mount_ranks == NULL ? "nodes" : m->mount_ranks;
+	struct optimfs_error err;
+	int status = OFS_EXIT_OK;
+
+	if (ofs_job_join(job, ranks, answer_time(m->timeout), &err) == -1)
+		return ofs_job_fail(job, &err);
+	if (ofs_job_offer(job, &m->job, source, &m->open, &err) == -1)
+		return ofs_job_fail(job, &err);
+	if (ofs_job_works(job) &&
+	    mount_here(job, guard, source, point, m, &err) == -1)
+		status = fail_here(job, &err);
+	unblock_signals();
+	return status;
+}
+
+int ofs_mount_job(const char *source, const char *point,
+    struct ofs_mount_options *m)
+{
+	struct ofs_guard guard;
+	struct optimfs_error err;
+	struct ofs_job job;
+	int status;
+
+	m->foreground = true; /* the launcher ends a job that daemonises */
+	if (ofs_guard_start(&guard, &err) == -1)
+		return ofs_tool_fail(&err);
+	status = run(&job, &guard, source, point, m);
+	ofs_job_leave(&job);
+	ofs_guard_end(&guard);
+	return status;
+}

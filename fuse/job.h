@@ -1,0 +1,14 @@
+/* job.h - a mount by several ranks */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_FUSE_JOB_H
+#define OFS_FUSE_JOB_H
+
+#include "fuse/opts.h"
+
+/* ofs_mount, by one of several ranks: those that m->mount_ranks names mount,
+ * all serve each other until the last of them is unmounted. Prints what goes
+ * wrong; an exit status. */
+int ofs_mount_job(const char *source, const char *point,
+    struct ofs_mount_options *m);
+
+#endif

@@ -1,0 +1,88 @@
+/* share.h - the files of a checkpoint that is spread over ranks */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_SHARE_H
+#define OFS_SHARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+#include "optimfs/optimfs.h"
+
+#include "arena.h"
+#include "catalog.h"
+#include "cursor.h"
+#include "io.h"
+#include "transport/transport.h"
+#include "world.h"
+
+/* Who has a file: index is its number in what that rank offered. */
+struct ofs_owner {
+	int rank;
+	uint32_t index;
+};
+
+/* A file that at least one rank has, described as its first owner sees it. */
+struct ofs_share_file {
+	const char *path; /* below what is shared */
+	struct ofs_object o;
+	uint32_t owner, nowners; /* a run of the owners, in order of rank */
+	bool here;               /* this rank is among them */
+};
+
+struct ofs_share {
+	struct ofs_elsewhere elsewhere; /* what readers of indexes ask */
+	struct optimfs_world *world;
+	uint32_t number; /* of the world's shares */
+	char *path;      /* as it was offered */
+	/* What this rank has: the directory (fd -1: none), its files as the
+	 * objects of a catalog, and a transport for those. */
+	struct ofs_dir dir;
+	struct ofs_catalog *files;
+	struct ofs_transport *transport;
+	/* Of all ranks. A path that is a file on some rank is one on all: rel
+	 * is its name in the directory, otherwise "". */
+	const char *rel;
+	struct ofs_share_file *file; /* in order of path */
+	uint32_t nfiles;
+	struct ofs_owner *owner;
+	struct ofs_arena arena; /* strings */
+};
+
+/* Look at what is here, for rank's part in the offer; rank0: only rank 0 looks.
+ * What cannot be looked at is told to all by ofs_share_agree. */
+struct ofs_share *ofs_share_new(struct optimfs_world *w, const char *path,
+    bool first, const struct optimfs_options *options,
+    struct optimfs_error *err);
+void ofs_share_free(struct ofs_share *s);
+/* Exchange it, and fill in what all ranks have. own: why ofs_share_new failed,
+ * or code 0; s is then NULL. Fails on all ranks alike. */
+int ofs_share_agree(struct ofs_share *s, struct optimfs_world *w,
+    const char *path, const struct optimfs_error *own,
+    struct optimfs_error *err);
+
+/* The shared directory, and the file in it that was meant or "". Both are the
+ * caller's. */
+int ofs_share_dir(const struct ofs_share *s, struct ofs_dir *dir, char **rel,
+    struct optimfs_error *err);
+static inline const struct ofs_share *ofs_share_of(const struct ofs_elsewhere
+	*e)
+{
+	return (const struct ofs_share *)e;
+}
+
+/* Answer FETCH and LENGTH: share_answer.c. */
+int ofs_share_answer(struct ofs_share *s, uint8_t kind, struct ofs_cursor *c,
+    void *out, uint64_t want, struct optimfs_error *err);
+
+/* Segments whose objects are files of s that are not here, from those who have
+ * them: transport/remote.c. Large ones go in pieces, spread over owners; an
+ * owner that fails is replaced by another.. */
+int ofs_remote_fetch(const struct ofs_share *s, const struct ofs_segment *segs,
+    size_t n, uint8_t *buf, struct optimfs_error *err);
+/* What an encoded extent decodes to: at->object is a file of s. */
+int ofs_remote_length(const struct ofs_share *s, const struct ofs_extent *at,
+    uint64_t max, uint64_t *len, struct optimfs_error *err);
+
+#endif

@@ -1,0 +1,297 @@
+/* world.c - the ranks of a job, and what they share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "world.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "buf.h"
+#include "share.h"
+#include "wire.h"
+
+/* How often who waits for others looks whether one of them has died. */
+#define LOOK_NS (100 * 1000 * 1000)
+
+/* What launchers tell their processes: the number of ranks. */
+static const char *const size_variables[] = { "OMPI_COMM_WORLD_SIZE",
+	"PMI_SIZE" };
+
+bool optimfs_world_launched(void)
+{
+	for (size_t i = 0; i < sizeof(size_variables) / sizeof(*size_variables);
+	     i++) {
+		const char *n = getenv(size_variables[i]);
+
+		if (n != NULL && atoi(n) > 1)
+			return true;
+	}
+	return false;
+}
+
+/* What others ask. */
+
+static void set_done(struct optimfs_world *w, int rank)
+{
+	pthread_mutex_lock(&w->lock);
+	w->done[rank] = true;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static struct ofs_share *find_share(struct optimfs_world *w, uint32_t number)
+{
+	struct ofs_share *s = NULL;
+
+	pthread_mutex_lock(&w->lock);
+	if (number < w->nshares)
+		s = w->share[number];
+	pthread_mutex_unlock(&w->lock);
+	return s;
+}
+
+static int answer(void *ctx, int from, const void *request, size_t n, void *out,
+    uint64_t want, struct optimfs_error *err)
+{
+	struct optimfs_world *w = ctx;
+	struct ofs_cursor c = ofs_cursor_of(request, n);
+	uint8_t kind = ofs_cursor_u8(&c);
+	struct ofs_share *s;
+
+	if (kind == OFS_WIRE_DONE) {
+		set_done(w, from);
+		return 0;
+	}
+	s = find_share(w, ofs_cursor_le32(&c));
+	if (s == NULL)
+		return optimfs_fail(err, EPROTO,
+		    "OFS913 a request for what was not offered");
+	return ofs_share_answer(s, kind, &c, out, want, err);
+}
+
+/* Joining. */
+
+struct optimfs_world *ofs_world_new(const struct ofs_world_ops *ops,
+    unsigned timeout, struct optimfs_error *err)
+{
+	struct optimfs_world *w = calloc(1, sizeof(*w));
+	struct ofs_world_config config = { timeout, answer, w };
+
+	if (w == NULL) {
+		optimfs_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	w->ops = ops;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->changed, NULL);
+	w->w = ops->join(&config, err);
+	if (w->w == NULL) {
+		free(w);
+		return NULL;
+	}
+	w->rank = ops->rank(w->w);
+	w->size = ops->size(w->w);
+	w->done = calloc((size_t)w->size, sizeof(*w->done));
+	if (w->done != NULL)
+		return w;
+	optimfs_fail(err, ENOMEM, "out of memory");
+	ops->leave(w->w);
+	free(w);
+	return NULL;
+}
+
+/* The module's libraries look up each other's names: hence global. */
+static const struct ofs_world_ops *load(const char *transport, void **module,
+    struct optimfs_error *err)
+{
+	const char *dir = getenv("OPTIMFS_MODULES");
+	const struct ofs_world_ops *ops;
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/optimfs-%s.so",
+	    dir != NULL ? dir : MODULE_DIR, transport);
+	*module = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+	if (*module == NULL) {
+		optimfs_fail(err, ENOSYS,
+		    "OFS915 this was started as one of several ranks, and %s; "
+		    "install the module, or say -o transport=local",
+		    dlerror());
+		return NULL;
+	}
+	ops = dlsym(*module, OFS_WORLD_SYMBOL);
+	if (ops != NULL && ops->version == OFS_WORLD_VERSION)
+		return ops;
+	optimfs_fail(err, ENOSYS, "OFS915 %s is of another version", path);
+	dlclose(*module);
+	return NULL;
+}
+
+/* The module stays loaded: libraries of MPI do not bear to go. */
+struct optimfs_world *optimfs_world_join(const char *transport,
+    unsigned timeout, struct optimfs_error *err)
+{
+	const struct ofs_world_ops *ops;
+	void *module;
+
+	ops = load(transport, &module, err);
+	return ops == NULL ? NULL : ofs_world_new(ops, timeout, err);
+}
+
+int optimfs_world_rank(const struct optimfs_world *w)
+{
+	return w->rank;
+}
+
+int optimfs_world_size(const struct optimfs_world *w)
+{
+	return w->size;
+}
+
+int optimfs_world_node(const struct optimfs_world *w, int rank)
+{
+	return w->ops->node(w->w, rank);
+}
+
+int ofs_world_blame(const struct optimfs_world *w, int rank,
+    struct optimfs_error *err)
+{
+	return optimfs_fail_in(err, "rank %d (%s)", rank,
+	    w->ops->host(w->w, rank));
+}
+
+char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+
+	for (const char *p = path; *p != '\0'; p++) {
+		if (p[0] != '%' || p[1] == '\0') {
+			ofs_buf_putc(&b, *p);
+			continue;
+		}
+		p++;
+		if (*p == 'r')
+			ofs_buf_printf(&b, "%d", w->rank);
+		else if (*p == 'h')
+			ofs_buf_puts(&b, w->ops->host(w->w, w->rank));
+		else if (*p == '%')
+			ofs_buf_putc(&b, '%');
+		else
+			ofs_buf_printf(&b, "%%%c", *p);
+	}
+	ofs_buf_putc(&b, '\0');
+	if (!b.bad)
+		return (char *)b.data;
+	ofs_buf_fini(&b);
+	optimfs_fail(err, ENOMEM, "%s: out of memory", path);
+	return NULL;
+}
+
+/* Sharing. */
+
+struct ofs_share *ofs_world_share(struct optimfs_world *w, const char *path,
+    struct optimfs_error *err)
+{
+	struct ofs_share *s = NULL;
+
+	pthread_mutex_lock(&w->lock);
+	for (uint32_t i = 0; i < w->nshares && s == NULL; i++)
+		if (strcmp(w->share[i]->path, path) == 0)
+			s = w->share[i];
+	pthread_mutex_unlock(&w->lock);
+	if (s == NULL)
+		optimfs_fail(err, ENOENT, "%s: not offered to the other ranks",
+		    path);
+	return s;
+}
+
+/* Others may ask for it before we hear that all have it: so it is put in place
+ * before the first word is said. */
+int optimfs_world_offer(struct optimfs_world *w, const char *path, bool first,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	static const struct optimfs_options none;
+	struct optimfs_error own = { 0 };
+	struct ofs_share *s = NULL;
+
+	if (w->nshares == OFS_MAX_SHARES)
+		return optimfs_fail(err, ENFILE, "%s: too many checkpoints",
+		    path);
+	s = ofs_share_new(w, path, first, options == NULL ? &none : options,
+	    &own);
+	pthread_mutex_lock(&w->lock);
+	if (s != NULL) {
+		s->number = w->nshares;
+		w->share[w->nshares++] = s;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return ofs_share_agree(s, w, path, &own, err);
+}
+
+/* Leaving. */
+
+static void tell_all(struct optimfs_world *w)
+{
+	static const uint8_t done = OFS_WIRE_DONE;
+	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
+	size_t n = 0;
+
+	set_done(w, w->rank);
+	if (ask == NULL)
+		return;
+	for (int r = 0; r < w->size; r++)
+		if (r != w->rank && !w->ops->dead(w->w, r))
+			ask[n++] = (struct ofs_ask){
+				.to = r, .request = &done, .nrequest = 1
+			};
+	w->ops->ask(w->w, ask, n);
+	w->ops->release(w->w, ask, n);
+	free(ask);
+}
+
+static bool all_done(struct optimfs_world *w, const bool *worker)
+{
+	for (int r = 0; r < w->size; r++)
+		if (worker[r] && !w->done[r] && !w->ops->dead(w->w, r))
+			return false;
+	return true;
+}
+
+static void wait_for_all(struct optimfs_world *w, const bool *worker)
+{
+	struct timespec until;
+
+	pthread_mutex_lock(&w->lock);
+	while (!all_done(w, worker)) {
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += LOOK_NS;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		pthread_cond_timedwait(&w->changed, &w->lock, &until);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+void optimfs_world_leave(struct optimfs_world *w, const bool *worker)
+{
+	if (w == NULL)
+		return;
+	if (worker[w->rank])
+		tell_all(w);
+	wait_for_all(w, worker);
+	w->ops->leave(w->w);
+	for (uint32_t i = 0; i < w->nshares; i++)
+		ofs_share_free(w->share[i]);
+	pthread_cond_destroy(&w->changed);
+	pthread_mutex_destroy(&w->lock);
+	free(w->done);
+	free(w);
+}

@@ -1,0 +1,43 @@
+/* world.h - the ranks of a job, and what they share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_WORLD_H
+#define OFS_WORLD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+#include "optimfs/optimfs.h"
+
+#include "world_module.h"
+
+struct ofs_share;
+
+#define OFS_MAX_SHARES 16
+
+struct optimfs_world {
+	const struct ofs_world_ops *ops;
+	struct ofs_world *w; /* the module's */
+	void *module;        /* of dlopen; NULL: linked in */
+	int rank, size;
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t changed;
+	/* In the order in which they were offered, which is the same on all
+	 * ranks; none goes before the world does. */
+	struct ofs_share *share[OFS_MAX_SHARES];
+	uint32_t nshares;
+	bool *done; /* rank i asks no more */
+};
+
+/* optimfs_world_join, with a module that has been loaded. */
+struct optimfs_world *ofs_world_new(const struct ofs_world_ops *ops,
+    unsigned timeout, struct optimfs_error *err);
+/* What was offered as path; ENOENT. */
+struct ofs_share *ofs_world_share(struct optimfs_world *w, const char *path,
+    struct optimfs_error *err);
+/* Put "rank 2 (host)" before the text of what that rank answered; -1. */
+int ofs_world_blame(const struct optimfs_world *w, int rank,
+    struct optimfs_error *err);
+
+#endif

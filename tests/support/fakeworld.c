@@ -1,0 +1,216 @@
+/* fakeworld.c - ranks that are threads of one process */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "support/fakeworld.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tap.h"
+
+struct ofs_world {
+	struct fakeworld *f;
+	int rank;
+	struct ofs_world_config config;
+};
+
+struct fakeworld {
+	int size;
+	struct ofs_world *world;
+	const void **said;
+	uint64_t *nsaid;
+	atomic_bool *dead, *mute;
+	pthread_barrier_t barrier;
+	struct fakeworld_counts counts;
+};
+
+static _Thread_local struct fakeworld *mine;
+static _Thread_local int my_rank;
+
+static void *must(void *p)
+{
+	if (p == NULL)
+		bail_out("out of memory");
+	return p;
+}
+
+struct fakeworld *fakeworld_new(int size)
+{
+	struct fakeworld *f = must(calloc(1, sizeof(*f)));
+	size_t n = (size_t)size;
+
+	f->size = size;
+	f->world = must(calloc(n, sizeof(*f->world)));
+	f->said = must(calloc(n, sizeof(*f->said)));
+	f->nsaid = must(calloc(n, sizeof(*f->nsaid)));
+	f->dead = must(calloc(n, sizeof(*f->dead)));
+	f->mute = must(calloc(n, sizeof(*f->mute)));
+	pthread_barrier_init(&f->barrier, NULL, (unsigned)size);
+	return f;
+}
+
+void fakeworld_free(struct fakeworld *f)
+{
+	pthread_barrier_destroy(&f->barrier);
+	free(f->world);
+	free(f->said);
+	free(f->nsaid);
+	free(f->dead);
+	free(f->mute);
+	free(f);
+}
+
+void fakeworld_be(struct fakeworld *f, int rank)
+{
+	mine = f;
+	my_rank = rank;
+}
+
+void fakeworld_kill(struct fakeworld *f, int rank, int on)
+{
+	atomic_store(&f->dead[rank], on != 0);
+}
+
+void fakeworld_mute(struct fakeworld *f, int rank, int on)
+{
+	atomic_store(&f->mute[rank], on != 0);
+}
+
+struct fakeworld_counts *fakeworld_counts(struct fakeworld *f)
+{
+	return &f->counts;
+}
+
+int fakeworld_ask(struct fakeworld *f, int rank, const void *request, size_t n,
+    void *out, uint64_t want, struct optimfs_error *err)
+{
+	const struct ofs_world_config *c = &f->world[rank].config;
+
+	return c->answer(c->ctx, 0, request, n, out, want, err);
+}
+
+static struct ofs_world *join(const struct ofs_world_config *config,
+    struct optimfs_error *err)
+{
+	struct ofs_world *w = &mine->world[my_rank];
+
+	(void)err;
+	*w = (struct ofs_world){ mine, my_rank, *config };
+	return w;
+}
+
+static int rank(const struct ofs_world *w)
+{
+	return w->rank;
+}
+
+static int size(const struct ofs_world *w)
+{
+	return w->f->size;
+}
+
+static const char *host(const struct ofs_world *w, int r)
+{
+	(void)w;
+	return r % 2 == 0 ? "even" : "odd";
+}
+
+static int node(const struct ofs_world *w, int r)
+{
+	(void)w;
+	return r % 2;
+}
+
+static int exchange(struct ofs_world *w, const void *p, uint64_t n,
+    struct ofs_said *all, struct optimfs_error *err)
+{
+	struct fakeworld *f = w->f;
+
+	(void)err;
+	f->said[w->rank] = p;
+	f->nsaid[w->rank] = n;
+	pthread_barrier_wait(&f->barrier);
+	for (int r = 0; r < f->size; r++) {
+		all[r] = (struct ofs_said){ NULL, f->nsaid[r] };
+		if (f->nsaid[r] == 0)
+			continue;
+		all[r].p = must(malloc(f->nsaid[r]));
+		memcpy(all[r].p, f->said[r], f->nsaid[r]);
+	}
+	pthread_barrier_wait(&f->barrier);
+	return 0;
+}
+
+static void count(struct fakeworld *f, const struct ofs_ask *a)
+{
+	atomic_fetch_add(&f->counts.asks, 1);
+	atomic_fetch_add(&f->counts.bytes, a->want);
+	atomic_fetch_add(&f->counts.answered[a->to], 1);
+	if (a->want > atomic_load(&f->counts.largest))
+		atomic_store(&f->counts.largest, a->want);
+}
+
+static void ask_one(struct fakeworld *f, int from, struct ofs_ask *a)
+{
+	const struct ofs_world_config *c = &f->world[a->to].config;
+
+	a->err.code = 0;
+	a->answer = a->priv = NULL;
+	if (a->nrequest > OFS_WORLD_REQUEST_MAX ||
+	    a->want > OFS_WORLD_ANSWER_MAX)
+		bail_out("a question that is too large");
+	if (atomic_load(&f->dead[a->to]) || atomic_load(&f->mute[a->to])) {
+		optimfs_fail(&a->err,
+		    atomic_load(&f->dead[a->to]) ? EHOSTDOWN : ETIMEDOUT,
+		    "OFS911 it does not answer");
+		return;
+	}
+	count(f, a);
+	a->priv = must(malloc(a->want + 1));
+	if (c->answer(c->ctx, from, a->request, a->nrequest, a->priv, a->want,
+		&a->err) == 0)
+		a->answer = a->priv;
+}
+
+static void ask(struct ofs_world *w, struct ofs_ask *a, size_t n)
+{
+	atomic_fetch_add(&w->f->counts.rounds, 1);
+	for (size_t i = 0; i < n; i++)
+		ask_one(w->f, w->rank, &a[i]);
+}
+
+static void release(struct ofs_world *w, struct ofs_ask *a, size_t n)
+{
+	(void)w;
+	for (size_t i = 0; i < n; i++)
+		free(a[i].priv);
+}
+
+static bool dead(const struct ofs_world *w, int r)
+{
+	return atomic_load(&w->f->dead[r]);
+}
+
+static void leave(struct ofs_world *w)
+{
+	pthread_barrier_wait(&w->f->barrier);
+}
+
+const struct ofs_world_ops fakeworld_ops = {
+	.version = OFS_WORLD_VERSION,
+	.name = "fake",
+	.join = join,
+	.rank = rank,
+	.size = size,
+	.host = host,
+	.node = node,
+	.exchange = exchange,
+	.ask = ask,
+	.release = release,
+	.dead = dead,
+	.leave = leave,
+};

@@ -1,0 +1,648 @@
+/* world.c - checkpoints spread over ranks that are threads */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "transport/world.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "optimfs/optimfs.h"
+
+#include "buf.h"
+#include "handmade.h"
+#include "share.h"
+#include "support/fakeworld.h"
+#include "support/truth.h"
+#include "tap.h"
+#include "wire.h"
+#include "world.h"
+
+#define MAX_RANKS 8
+
+static char top[] = "/tmp/optimfs-world.XXXXXX";
+static char each_rank[sizeof(top) + 3]; /* "/tmp/.../%r" */
+
+/* One job: each rank runs work on a thread of its own. */
+struct job {
+	struct fakeworld *f;
+	int size;
+	const char *path;
+	bool first;
+	struct optimfs_options options;
+	void (*work)(struct job *j, int rank, struct optimfs_world *w);
+	void *ctx;
+	struct optimfs_error err[MAX_RANKS]; /* of the offer */
+	pthread_barrier_t barrier;
+};
+
+struct rank {
+	struct job *job;
+	int rank;
+	pthread_t thread;
+};
+
+static void *run_rank(void *arg)
+{
+	struct rank *r = arg;
+	struct job *j = r->job;
+	bool worker[MAX_RANKS];
+	struct optimfs_error err;
+	struct optimfs_world *w;
+
+	memset(worker, true, sizeof(worker));
+	fakeworld_be(j->f, r->rank);
+	w = ofs_world_new(&fakeworld_ops, 1, &err);
+	if (w == NULL)
+		bail_out("%s", err.text);
+	pthread_barrier_wait(&j->barrier);
+	j->err[r->rank].code = 0;
+	if (optimfs_world_offer(w, j->path, j->first, &j->options,
+		&j->err[r->rank]) == 0 &&
+	    j->work != NULL)
+		j->work(j, r->rank, w);
+	pthread_barrier_wait(&j->barrier);
+	fakeworld_mute(j->f, r->rank, 0);
+	fakeworld_kill(j->f, r->rank, 0);
+	pthread_barrier_wait(&j->barrier);
+	optimfs_world_leave(w, worker);
+	return NULL;
+}
+
+static void run(struct job *j)
+{
+	struct rank r[MAX_RANKS];
+
+	j->f = fakeworld_new(j->size);
+	pthread_barrier_init(&j->barrier, NULL, (unsigned)j->size);
+	for (int i = 0; i < j->size; i++) {
+		r[i] = (struct rank){ .job = j, .rank = i };
+		if (pthread_create(&r[i].thread, NULL, run_rank, &r[i]) != 0)
+			bail_out("no thread");
+	}
+	for (int i = 0; i < j->size; i++)
+		pthread_join(r[i].thread, NULL);
+	pthread_barrier_destroy(&j->barrier);
+	fakeworld_free(j->f);
+}
+
+/* Directories. */
+
+static const char *path_of(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2)));
+static const char *path_of(const char *fmt, ...)
+{
+	static _Thread_local char path[4][4096];
+	static _Thread_local unsigned next;
+	char *p = path[next++ % 4];
+	va_list ap;
+	int n = snprintf(p, 4096, "%s/", top);
+
+	va_start(ap, fmt);
+	vsnprintf(p + n, (size_t)(4096 - n), fmt, ap);
+	va_end(ap);
+	return p;
+}
+
+static void put(const char *path, const void *p, size_t n)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+	if (fd == -1 || write(fd, p, n) != (ssize_t)n)
+		bail_out("%s: %s", path, strerror(errno));
+	close(fd);
+}
+
+static void copy(const char *from, const char *to)
+{
+	FILE *f = fopen(from, "re");
+	struct ofs_buf b = { 0 };
+	char part[65536];
+	size_t n;
+
+	if (f == NULL)
+		bail_out("%s: %s", from, strerror(errno));
+	while ((n = fread(part, 1, sizeof(part), f)) > 0)
+		ofs_buf_put(&b, part, n);
+	fclose(f);
+	put(to, b.data, b.len);
+	ofs_buf_fini(&b);
+}
+
+static void make_dirs(int n)
+{
+	for (int r = 0; r < n; r++)
+		if (mkdir(path_of("%d", r), 0755) == -1 && errno != EEXIST)
+			bail_out("%s", strerror(errno));
+}
+
+static void clear(void)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf %s/?", top);
+	if (system(command) != 0)
+		bail_out("rm");
+}
+
+/* Spread the files of a checkpoint over n directories, each file to one. */
+static void spread(const char *from, int n)
+{
+	struct dirent **e;
+	int count = scandir(from, &e, NULL, alphasort), k = 0;
+
+	clear();
+	make_dirs(n);
+	if (count == -1)
+		bail_out("%s: %s", from, strerror(errno));
+	for (int i = 0; i < count; i++) {
+		char source[4096 + 300];
+
+		if (strcmp(e[i]->d_name, ".") != 0 &&
+		    strcmp(e[i]->d_name, "..") != 0) {
+			snprintf(source, sizeof(source), "%s/%s", from,
+			    e[i]->d_name);
+			copy(source, path_of("%d/%s", k++ % n, e[i]->d_name));
+		}
+		free(e[i]);
+	}
+	free(e);
+}
+
+/* Is every file of one tree in the other, with the same bytes? */
+struct comparison {
+	struct optimfs *a, *b;
+	uint64_t dir;
+	char path[4096];
+	unsigned files, bad;
+};
+
+static bool same_file(struct comparison *c, const struct optimfs_attr *a,
+    const char *path)
+{
+	struct optimfs_attr b;
+	struct optimfs_file *fa = NULL, *fb = NULL;
+	struct optimfs_error err;
+	bool same = false;
+	uint8_t *pa, *pb;
+	uint64_t n;
+
+	if (optimfs_resolve(c->b, path, &b, &err) == -1 ||
+	    optimfs_file_open(c->a, a->node, &fa, &err) == -1 ||
+	    optimfs_file_open(c->b, b.node, &fb, &err) == -1) {
+		diag("%s: %s", path, err.text);
+		if (fa != NULL)
+			optimfs_file_close(fa);
+		return false;
+	}
+	n = optimfs_file_size(fa);
+	pa = malloc(n + 1);
+	pb = malloc(n + 1);
+	if (pa != NULL && pb != NULL && n == optimfs_file_size(fb) &&
+	    optimfs_file_read(fa, pa, n, 0, &err) == (ssize_t)n &&
+	    optimfs_file_read(fb, pb, n, 0, &err) == (ssize_t)n)
+		same = memcmp(pa, pb, n) == 0;
+	else
+		diag("%s: %s", path, err.text);
+	free(pa);
+	free(pb);
+	optimfs_file_close(fa);
+	optimfs_file_close(fb);
+	return same;
+}
+
+static int compare_entry(void *ctx, const struct optimfs_dirent *e)
+{
+	struct comparison *c = ctx;
+	size_t n = strlen(c->path);
+
+	snprintf(c->path + n, sizeof(c->path) - n, "/%s", e->name);
+	if (S_ISDIR(e->mode)) {
+		if (optimfs_readdir(c->a, e->attr->node, 0, true, compare_entry,
+			c, NULL) == -1)
+			c->bad++;
+	} else {
+		c->files++;
+		if (!same_file(c, e->attr, c->path)) {
+			diag("%s differs", c->path);
+			c->bad++;
+		}
+	}
+	c->path[n] = '\0';
+	return 0;
+}
+
+static unsigned compare(struct optimfs *a, struct optimfs *b, unsigned *files)
+{
+	struct comparison c = { .a = a, .b = b };
+
+	if (optimfs_readdir(a, OPTIMFS_ROOT, 0, true, compare_entry, &c,
+		NULL) == -1)
+		c.bad++;
+	*files = c.files;
+	return c.bad;
+}
+
+/* Every rank against the checkpoint in one place. */
+struct whole {
+	struct optimfs *fs;
+	unsigned files[MAX_RANKS], bad[MAX_RANKS];
+};
+
+static void check_rank(struct job *j, int rank, struct optimfs_world *w)
+{
+	struct whole *whole = j->ctx;
+	struct optimfs_options o = j->options;
+	struct optimfs_error err;
+	struct optimfs *fs;
+
+	o.world = w;
+	fs = optimfs_open(j->path, &o, &err);
+	whole->bad[rank] = 1;
+	if (fs == NULL) {
+		diag("%s", err.text);
+		return;
+	}
+	whole->bad[rank] = compare(whole->fs, fs, &whole->files[rank]) +
+	    compare(fs, whole->fs, &whole->files[rank]);
+	optimfs_close(fs);
+}
+
+static void check_case(const char *name, const char *units, int size)
+{
+	struct whole whole = { 0 };
+	struct job j = { .size = size,
+		.path = each_rank,
+		.work = check_rank,
+		.ctx = &whole };
+	struct optimfs_error err;
+	char from[4096], units_path[4096];
+	unsigned bad = 0;
+
+	snprintf(from, sizeof(from), "%s", data_path(name));
+	if (units != NULL) {
+		snprintf(units_path, sizeof(units_path), "%s",
+		    data_path(units));
+		j.options.units = units_path;
+	}
+	spread(from, size);
+	whole.fs = optimfs_open(from, &j.options, &err);
+	if (whole.fs == NULL)
+		bail_out("%s", err.text);
+	run(&j);
+	for (int r = 0; r < size; r++) {
+		if (j.err[r].code != 0)
+			diag("%s", j.err[r].text);
+		bad +=
+		    whole.bad[r] + (j.err[r].code != 0) + (whole.files[r] == 0);
+	}
+	is_u64(bad, 0, "%s spread over %d ranks: %u files, the same on all",
+	    name, size, whole.files[0]);
+	optimfs_close(whole.fs);
+}
+
+static void test_cases(void)
+{
+	static const char flat[] = "pytorch/fsdp1_local_flat_fullshard_w3";
+	char path[128], units[128];
+
+	for (int n = 2; n <= 8; n *= 2) {
+		check_case("pytorch/dcp_fsdp2_w3/ckpt", NULL, n);
+		check_case("pytorch/dcp_fsdp2_zstd_w2/ckpt", NULL, n);
+		check_case("pytorch/dcp_fsdp2_safetensors_w2/ckpt", NULL, n);
+		check_case("pytorch/dcp_tp_fsdp_w4/ckpt", NULL, n);
+		snprintf(path, sizeof(path), "%s/ckpt", flat);
+		snprintf(units, sizeof(units), "%s/units.json", flat);
+		check_case(path, units, n);
+		check_case("pytorch/hf_storage_w2/ckpt", NULL, n);
+	}
+}
+
+/* Agreement. */
+
+static void expect(struct job *j, int code, const char *part, const char *what)
+{
+	unsigned bad = 0;
+
+	run(j);
+	for (int r = 0; r < j->size; r++)
+		bad += j->err[r].code != code ||
+		    (part != NULL && strstr(j->err[r].text, part) == NULL);
+	if (!is_u64(bad, 0, "%s: all ranks say the same", what))
+		diag("%d %s", j->err[0].code, j->err[0].text);
+}
+
+static void two_files(const char *name, const char *a, size_t na, const char *b,
+    size_t nb)
+{
+	clear();
+	make_dirs(3);
+	put(path_of("0/other"), "x", 1);
+	put(path_of("1/%s", name), a, na);
+	put(path_of("2/%s", name), b, nb);
+	/* so that the times differ whatever the clock */
+	if (utimensat(AT_FDCWD, path_of("2/%s", name),
+		(struct timespec[]){ { 1, 0 }, { 1, 0 } }, 0) == -1)
+		bail_out("utimensat");
+}
+
+static void test_agreement(void)
+{
+	struct job j = { .size = 3, .path = each_rank };
+	char state[64];
+
+	two_files("data", "1234", 4, "12345", 5);
+	expect(&j, EPROTO, "4 bytes on rank 1 (odd), 5 on rank 2 (even)",
+	    "two lengths");
+	two_files("data", "1234", 4, "1235", 4);
+	expect(&j, EPROTO, "ranks 1 (odd) and 2 (even) have different files",
+	    "two contents");
+	two_files("data", "1234", 4, "1234", 4);
+	expect(&j, 0, NULL, "a copy");
+	two_files("data", "", 0, "", 0);
+	expect(&j, 0, NULL, "nothing in it");
+	put(path_of("0/state"), "x", 1);
+	snprintf(state, sizeof(state), "%s/0/state%%r", top);
+	j.path = state;
+	expect(&j, ENOENT, "on any of 3 ranks", "no such file");
+	put(path_of("0/state0"), "x", 1);
+	expect(&j, 0, NULL, "a file that one rank has");
+	if (mkdir(path_of("0/state1"), 0755) == -1)
+		bail_out("mkdir");
+	expect(&j, EPROTO, "not the same file or directory",
+	    "a file here, a directory there");
+	j.path = each_rank;
+	j.first = true;
+	two_files("data", "1234", 4, "1235", 4);
+	expect(&j, 0, NULL, "but not if only rank 0 is asked");
+}
+
+/* A large file, read by a rank that lacks it. */
+
+#define NLARGE ((size_t)(9 * OFS_WORLD_ANSWER_MAX + 12345))
+
+static uint8_t *large;
+
+struct trial {
+	unsigned bad;
+	int code;
+	uint64_t asks, largest, spread;
+};
+
+static int read_there(const struct ofs_share *s, const struct ofs_segment *seg,
+    size_t n, uint8_t *buf, struct optimfs_error *err)
+{
+	return ofs_remote_fetch(s, seg, n, buf, err);
+}
+
+static uint32_t find_file(const struct ofs_share *s, const char *name)
+{
+	struct ofs_dir dir;
+	uint32_t file = OFS_NONE;
+	char *rel;
+
+	if (ofs_share_dir(s, &dir, &rel, NULL) == 0) {
+		(void)ofs_dir_elsewhere(&dir, name, &file);
+		ofs_dir_close(&dir);
+		free(rel);
+	}
+	return file;
+}
+
+/* Segments of all shapes, some larger than a message, at once. */
+static void check_segments(const struct ofs_share *s, uint32_t file,
+    struct trial *t)
+{
+	static const struct ofs_segment shape[] = {
+		{ .src = 5, .len = NLARGE - 10, .n = 1 },
+		{ .src = 17, .len = 3, .n = 100000, .src_pitch = 41 },
+		{ .src = NLARGE - 200,
+		    .len = 64,
+		    .n = 5000,
+		    .src_pitch = -4096 },
+		{ .src = 100,
+		    .len = OFS_WORLD_ANSWER_MAX + 7,
+		    .n = 3,
+		    .src_pitch = 5000000 },
+		{ .src = 9, .len = 1 << 20, .n = 11, .src_pitch = 3 << 20 },
+		{ .src = 1, .len = 1, .n = 1 },
+		{ .src = 1, .len = 0, .n = 7 },
+	};
+	enum { N = sizeof(shape) / sizeof(*shape) };
+	struct ofs_segment seg[N];
+	struct optimfs_error err;
+	uint64_t total = 0;
+	uint8_t *buf;
+
+	for (size_t i = 0; i < N; i++) {
+		seg[i] = shape[i];
+		seg[i].object = file;
+		seg[i].dst = total;
+		seg[i].dst_pitch = (int64_t)seg[i].len + 1;
+		total += seg[i].n * (seg[i].len + 1);
+	}
+	buf = calloc(total, 1);
+	if (buf == NULL || read_there(s, seg, N, buf, &err) == -1) {
+		diag("%s", buf == NULL ? "memory" : err.text);
+		free(buf);
+		t->bad++;
+		t->code = err.code;
+		return;
+	}
+	for (size_t i = 0; i < N; i++)
+		for (uint64_t k = 0; k < seg[i].n; k++) {
+			const uint8_t *p =
+			    buf + seg[i].dst + k * (seg[i].len + 1);
+			const uint8_t *want =
+			    large + seg[i].src + (int64_t)k * seg[i].src_pitch;
+
+			t->bad += memcmp(p, want, seg[i].len) != 0 ||
+			    p[seg[i].len] != 0;
+		}
+	free(buf);
+}
+
+static void check_large(struct job *j, int rank, struct optimfs_world *w)
+{
+	struct fakeworld_counts *c = fakeworld_counts(j->f);
+	struct optimfs_error err = { 0 };
+	struct trial *t = j->ctx;
+	struct ofs_share *s;
+	struct ofs_segment seg = { .len = 100, .n = 1 };
+	uint8_t buf[100];
+
+	if (rank != 0)
+		return;
+	s = ofs_world_share(w, j->path, NULL);
+	seg.object = find_file(s, "large");
+	check_segments(s, seg.object, t);
+	is_u64(t->bad, 0, "segments of all shapes from another rank");
+	is_u64(atomic_load(&c->largest), OFS_WORLD_ANSWER_MAX,
+	    "in messages of a bounded size");
+	ok(atomic_load(&c->answered[1]) > 5 && atomic_load(&c->answered[2]) > 5,
+	    "from both that have it");
+
+	fakeworld_mute(j->f, 1, 1);
+	t->bad = 0;
+	check_segments(s, seg.object, t);
+	is_u64(t->bad, 0, "one of them does not answer: the other does");
+	fakeworld_mute(j->f, 2, 1);
+	is_int(read_there(s, &seg, 1, buf, &err), -1, "neither does");
+	is_error(err, ETIMEDOUT, "rank ", "and that is said");
+	fakeworld_mute(j->f, 1, 0);
+	is_int(read_there(s, &seg, 1, buf, &err), 0, "one answers again");
+	fakeworld_mute(j->f, 2, 0);
+
+	/* what the owner finds is said with its name */
+	seg.src = NLARGE - 50;
+	is_int(read_there(s, &seg, 1, buf, &err), -1, "past the end");
+	is_error(err, EIO, "OFS603 rank ", "the owner says it");
+
+	fakeworld_kill(j->f, 1, 1);
+	t->bad = 0;
+	check_segments(s, seg.object, t);
+	is_u64(t->bad, 0, "one has died: the other has it");
+	fakeworld_kill(j->f, 2, 1);
+	seg.src = 0;
+	is_int(read_there(s, &seg, 1, buf, &err), -1, "both have died");
+	is_error(err, EHOSTDOWN, "rank ", "and that is said");
+}
+
+static void test_large(void)
+{
+	struct trial t = { 0 };
+	struct job j = {
+		.size = 3, .path = each_rank, .work = check_large, .ctx = &t
+	};
+
+	clear();
+	make_dirs(3);
+	large = malloc(NLARGE);
+	if (large == NULL)
+		bail_out("out of memory");
+	handmade_fill(large, NLARGE, 3);
+	put(path_of("1/large"), large, NLARGE);
+	put(path_of("2/large"), large, NLARGE);
+	put(path_of("0/here"), "x", 1);
+	run(&j);
+	free(large);
+}
+
+/* Requests that make no sense. */
+
+static void put_fetch(struct ofs_buf *b, uint32_t share, uint32_t n,
+    const struct ofs_segment *seg)
+{
+	b->len = 0;
+	ofs_wire_u8(b, OFS_WIRE_FETCH);
+	ofs_wire_u32(b, share);
+	ofs_wire_u32(b, n);
+	if (seg != NULL)
+		ofs_wire_segment(b, seg);
+}
+
+static void refuse(struct job *j, const struct ofs_buf *b, size_t n,
+    uint64_t want, const char *what)
+{
+	struct optimfs_error err = { 0 };
+	uint8_t out[64];
+
+	is_int(fakeworld_ask(j->f, 1, b->data, n, out, want, &err), -1, "%s",
+	    what);
+	ok(err.code == EPROTO || err.code == EIO, "it is refused");
+}
+
+static void check_requests(struct job *j, int rank, struct optimfs_world *w)
+{
+	struct ofs_segment seg = { .len = 4, .n = 1 }, bad = seg;
+	struct optimfs_error err;
+	struct ofs_buf b = { 0 };
+	uint8_t out[64];
+
+	(void)w;
+	if (rank != 0)
+		return;
+	put_fetch(&b, 0, 1, &seg);
+	is_int(fakeworld_ask(j->f, 1, b.data, b.len, out, 4, &err), 0,
+	    "a request");
+	is_mem(out, "abcd", 4, "and its answer");
+	for (size_t n = 0; n < b.len; n++)
+		if (fakeworld_ask(j->f, 1, b.data, n, out, 4, NULL) != -1)
+			ok(false, "cut at %zu", n);
+	refuse(j, &b, b.len, 5, "an answer of another length");
+	put_fetch(&b, 1, 1, &seg);
+	refuse(j, &b, b.len, 4, "a share there is not");
+	put_fetch(&b, 0, UINT32_MAX, &seg);
+	refuse(j, &b, b.len, 4, "more segments than there are");
+	bad.object = 7;
+	put_fetch(&b, 0, 1, &bad);
+	refuse(j, &b, b.len, 4, "a file there is not");
+	bad = seg;
+	bad.len = UINT64_MAX / 2 + 3;
+	bad.n = 2;
+	put_fetch(&b, 0, 1, &bad);
+	refuse(j, &b, b.len, 4, "a length that overflows");
+	bad = seg;
+	bad.src = UINT64_MAX - 1;
+	put_fetch(&b, 0, 1, &bad);
+	refuse(j, &b, b.len, 4, "a place that overflows");
+	bad = seg;
+	bad.n = 4;
+	bad.len = 1;
+	bad.src_pitch = INT64_MIN;
+	put_fetch(&b, 0, 1, &bad);
+	refuse(j, &b, b.len, 4, "a pitch that overflows");
+	b.data[0] = 200;
+	refuse(j, &b, b.len, 4, "a kind there is not");
+	ofs_buf_fini(&b);
+}
+
+static void test_requests(void)
+{
+	struct job j = { .size = 2, .path = each_rank, .work = check_requests };
+
+	clear();
+	make_dirs(2);
+	put(path_of("1/file"), "abcdef", 6);
+	run(&j);
+}
+
+static void test_expand(void)
+{
+	struct fakeworld *f = fakeworld_new(1);
+	bool worker = true;
+	struct optimfs_world *w;
+	char *path;
+
+	fakeworld_be(f, 0);
+	w = ofs_world_new(&fakeworld_ops, 1, NULL);
+	path = optimfs_world_expand(w, "/a/%r/%h/%%/%x/%", NULL);
+	is_str(path, "/a/0/even/%/%x/%", "%%r, %%h and %%%%");
+	free(path);
+	optimfs_world_leave(w, &worker);
+	fakeworld_free(f);
+}
+
+int main(void)
+{
+	if (mkdtemp(top) == NULL)
+		bail_out("mkdtemp");
+	snprintf(each_rank, sizeof(each_rank), "%s/%%r", top);
+	test_expand();
+	test_requests();
+	test_agreement();
+	test_large();
+	test_cases();
+	clear();
+	rmdir(top);
+	return done_testing();
+}

@@ -1,0 +1,121 @@
+/* job.c - commands that run as several ranks, started by mpirun */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "tools/job.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/tools.h"
+
+const char *const ofs_transport_names[] = { "auto", "local", "mpi", NULL };
+
+bool ofs_job_wanted(const struct ofs_job_options *o)
+{
+	return o->transport == OFS_TRANSPORT_MPI ||
+	    (o->transport == OFS_TRANSPORT_AUTO && optimfs_world_launched());
+}
+
+/* "0:4-7"; a comma will do, too, where the shell and -o let it through. */
+static int choose(struct ofs_job *job, const char *list, int size,
+    struct optimfs_error *err)
+{
+	const char *p = list;
+	char *end;
+
+	while (*p != '\0') {
+		unsigned long a = strtoul(p, &end, 10), b = a;
+
+		if (end == p || p[0] < '0' || p[0] > '9')
+			break;
+		p = end;
+		if (*p == '-') {
+			b = strtoul(p + 1, &end, 10);
+			if (end == p + 1 || p[1] < '0' || p[1] > '9')
+				break;
+			p = end;
+		}
+		if (a > b || b >= (unsigned long)size)
+			return optimfs_fail(err, EINVAL,
+			    "option 'mount_ranks=%s': there are ranks 0 to %d",
+			    list, size - 1);
+		for (; a <= b; a++)
+			job->worker[a] = true;
+		if (*p == '\0')
+			return 0;
+		if (*p != ':' && *p != ',')
+			break;
+		p++;
+	}
+	return optimfs_fail(err, EINVAL,
+	    "option 'mount_ranks=%s': must be nodes, all, or ranks like "
+	    "0:4-7",
+	    list);
+}
+
+static int choose_workers(struct ofs_job *job, const char *workers,
+    struct optimfs_error *err)
+{
+	int size = optimfs_world_size(job->world);
+
+	job->worker = calloc((size_t)size, sizeof(*job->worker));
+	if (job->worker == NULL)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	if (workers == NULL) {
+		job->worker[0] = true;
+		return 0;
+	}
+	if (strcmp(workers, "all") != 0 && strcmp(workers, "nodes") != 0)
+		return choose(job, workers, size, err);
+	for (int r = 0; r < size; r++)
+		job->worker[r] =
+		    workers[0] == 'a' || optimfs_world_node(job->world, r) == r;
+	return 0;
+}
+
+int ofs_job_join(struct ofs_job *job, const char *workers, unsigned timeout,
+    struct optimfs_error *err)
+{
+	*job = (struct ofs_job){ 0 };
+	job->world = optimfs_world_join("mpi", timeout, err);
+	if (job->world == NULL)
+		return -1;
+	if (choose_workers(job, workers, err) == 0)
+		return 0;
+	/* the others fail in the same way: nobody reads */
+	if (job->worker != NULL)
+		memset(job->worker, 0,
+		    (size_t)optimfs_world_size(job->world) *
+			sizeof(*job->worker));
+	return -1;
+}
+
+int ofs_job_offer(struct ofs_job *job, const struct ofs_job_options *o,
+    const char *path, const struct optimfs_options *open,
+    struct optimfs_error *err)
+{
+	return optimfs_world_offer(job->world, path, o->rank0_only, open, err);
+}
+
+int ofs_job_fail(const struct ofs_job *job, const struct optimfs_error *err)
+{
+	if (job->world != NULL && optimfs_world_rank(job->world) != 0)
+		return ofs_tool_status(err->code);
+	return ofs_tool_fail(err);
+}
+
+bool ofs_job_works(const struct ofs_job *job)
+{
+	return job->world == NULL ||
+	    job->worker[optimfs_world_rank(job->world)];
+}
+
+void ofs_job_leave(struct ofs_job *job)
+{
+	if (job->world != NULL && job->worker != NULL)
+		optimfs_world_leave(job->world, job->worker);
+	free(job->worker);
+	*job = (struct ofs_job){ 0 };
+}
