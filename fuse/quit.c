@@ -29,7 +29,6 @@ struct ofs_quit {
 	struct ofs_loop *loop;
 	char *point;
 	pthread_t thread;
-	bool came; /* a signal; the thread's until it is joined */
 };
 
 static void the_set(sigset_t *set)
@@ -87,7 +86,6 @@ static void *wait_signals(void *arg)
 		continue;
 	if (sig == SIG_DONE)
 		return NULL;
-	q->came = true;
 	for (int n = 0;; n++) {
 		ofs_loop_stop(q->loop);
 		sig = sigtimedwait(&set, NULL, &tick);
@@ -127,16 +125,12 @@ no_memory:
 	return NULL;
 }
 
-bool ofs_quit_free(struct ofs_quit *q)
+void ofs_quit_free(struct ofs_quit *q)
 {
-	bool came;
-
 	if (q == NULL)
-		return false;
+		return;
 	pthread_kill(q->thread, SIG_DONE);
 	pthread_join(q->thread, NULL);
-	came = q->came;
 	free(q->point);
 	free(q);
-	return came;
 }

@@ -3,8 +3,6 @@
 #ifndef OFS_FUSE_QUIT_H
 #define OFS_FUSE_QUIT_H
 
-#include <stdbool.h>
-
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
@@ -24,7 +22,6 @@ void ofs_quit_block(void);
 /* Both borrowed. point may be NULL: not ours to unmount. */
 struct ofs_quit *ofs_quit_new(struct fuse_session *se, struct ofs_loop *loop,
     const char *point, struct optimfs_error *err);
-/* True: a signal has come. */
-bool ofs_quit_free(struct ofs_quit *q);
+void ofs_quit_free(struct ofs_quit *q);
 
 #endif

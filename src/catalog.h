@@ -244,6 +244,9 @@ struct ofs_catalog {
 	} * ties;
 	uint32_t nflat, nties;
 	bool ids_used; /* the reader has named IDs by ids= itself */
+	/* A skeleton (src/skeleton.h): whoever has it open fills its files in,
+	 * which keep their sizes and are no others. */
+	bool filling;
 
 	/* How FSDP1 flattened parameters: the text of a units file
 	 * (src/format/units.h) and where it is from. In arena; NULL where

@@ -573,3 +573,39 @@ int ofs_dir_read_file(const struct ofs_dir *dir, const char *rel, uint64_t max,
 	ofs_input_close(&in);
 	return ret;
 }
+
+int ofs_dir_empty(const char *path)
+{
+	struct dirent *e;
+	DIR *d = opendir(path);
+	int empty = 1;
+
+	if (d == NULL)
+		return -1;
+	while ((e = readdir(d)) != NULL)
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			empty = 0;
+	closedir(d);
+	return empty;
+}
+
+int ofs_sync_parent(const char *path)
+{
+	size_t n = strlen(path);
+	char *parent;
+	int fd, ret;
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	while (n > 0 && path[n - 1] != '/')
+		n--;
+	parent = n == 0 ? strdup(".") : strndup(path, n);
+	fd = parent == NULL ? -1
+			    : open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	free(parent);
+	if (fd == -1)
+		return -1;
+	ret = fsync(fd);
+	close(fd);
+	return ret;
+}

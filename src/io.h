@@ -96,6 +96,12 @@ int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err);
 void ofs_names_free(struct ofs_names *names);
 
+/* Is path a directory with nothing in it? -1: errno says why that is not known.
+ */
+int ofs_dir_empty(const char *path);
+/* fsync of the directory that path's last component is in; -1: errno. */
+int ofs_sync_parent(const char *path);
+
 /* Read n bytes at off; fewer is EIO that says how many there were. */
 int ofs_pread_all(int fd, void *buf, uint64_t n, uint64_t off,
     struct optimfs_error *err);

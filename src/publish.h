@@ -57,4 +57,8 @@ int ofs_publish_recover(const char *source, int dir, int stage,
  * reset). */
 void ofs_publish_forget(int stage);
 
+/* Remove what is called name in directory at, and all that is in it, as far as
+ * it can be. */
+void ofs_publish_clear(int at, const char *name);
+
 #endif

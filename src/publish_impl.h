@@ -43,8 +43,6 @@ int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
 void ofs_publish_plan_fini(struct ofs_publish_plan *plan);
 /* Open a directory of the stage, made if it is not there; -1. */
 int ofs_publish_dir(int at, const char *name, struct optimfs_error *err);
-/* Remove a tree, as far as it can be. */
-void ofs_publish_clear(int at, const char *name);
 /* Make the directories that rel lies in. */
 int ofs_publish_parents(int at, const char *rel, struct optimfs_error *err);
 /* fsync the directory that rel lies in; -1 with errno. */

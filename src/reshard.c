@@ -94,24 +94,6 @@ static int identify(struct ofs_reshard *r, struct optimfs_error *err)
 	return ret;
 }
 
-/* Sums of their own cost another look at each byte, which it takes anyway on
- * its way to the disk; a copy should have them. */
-static int find_view(struct ofs_reshard *r, struct optimfs_error *err)
-{
-	const char *to = r->how->to;
-	struct ofs_layout layout;
-
-	if (strchr(to, '/') != NULL || strlen(to) + 5 > sizeof(r->name))
-		return optimfs_fail(err, EINVAL,
-		    "OFS771 view %.80s: no such layout", to);
-	if (ofs_layout_parse(to, &layout, err) == -1)
-		return -1;
-	snprintf(r->name, sizeof(r->name), "%s,crc", to);
-	if (layout.crc || ofs_layout_parse(r->name, &layout, NULL) == -1)
-		snprintf(r->name, sizeof(r->name), "%s", to);
-	return ofs_view_make(r->fs, r->name, &r->view, err);
-}
-
 static bool is_compressed(const struct ofs_reshard *r)
 {
 	return ofs_view_layout(r->fs, r->view)->zstd != 0;
@@ -270,25 +252,6 @@ static int publish(struct ofs_reshard *r, const char *dir,
 	return ret == -1 ? optimfs_fail(err, errno, "%s: %m", dir) : 0;
 }
 
-static int sync_parent(const char *dir)
-{
-	size_t n = strlen(dir);
-	char *parent;
-	int fd, ret;
-
-	while (n > 0 && dir[n - 1] != '/')
-		n--;
-	parent = n == 0 ? strdup(".") : strndup(dir, n);
-	fd = parent == NULL ? -1
-			    : open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	free(parent);
-	if (fd == -1)
-		return -1;
-	ret = fsync(fd);
-	close(fd);
-	return ret;
-}
-
 /* What is worth to go on from stays. */
 static void leave(struct ofs_reshard *r)
 {
@@ -320,7 +283,10 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 
 	if (lstat(dir, &st) == 0)
 		return optimfs_fail(err, EEXIST, "%s is there already", dir);
-	if (find_view(r, err) == -1 || find_files(r, err) == -1)
+	if (ofs_view_make_summed(r->fs, r->how->to, &r->view, err) == -1)
+		return -1;
+	ofs_view_name(r->fs, r->view, r->name);
+	if (find_files(r, err) == -1)
 		return -1;
 	if (ofs_reshard_log_open(r, dir, err) == -1 ||
 	    write_files(r, err) == -1 || publish(r, dir, err) == -1) {
@@ -329,7 +295,7 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 		return -1;
 	}
 	ofs_stage_close(r->stage, false);
-	return sync_parent(dir) == -1;
+	return ofs_sync_parent(dir) == -1;
 }
 
 int optimfs_reshard(struct optimfs *fs, const char *dir,

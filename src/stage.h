@@ -14,7 +14,8 @@
  *     lock         who may write the checkpoint: host, boot, pid, random id, time
  *     journal      what was done, in order: see below
  *     data/<id>    bytes of one file each, sparse, at the places they have in it
- *     new/         what a commit prepares, or the skeleton that mkfs made
+ *     new/         what a commit prepares
+ *     skeleton/    what mkfs made (src/skeleton.h)
  *
  * With upper=DIR journal, data and new lie in DIR/.NAME.optimfs/ instead; the
  * lock is always beside the checkpoint.
@@ -42,6 +43,9 @@ struct ofs_stage_config {
 	bool scratch;
 };
 
+/* Where the one beside source is, or would be: malloc'ed. NULL: it cannot be
+ * told (OFS809). */
+char *ofs_stage_place(const char *source, struct optimfs_error *err);
 /* Take the lock, make what is missing. EBUSY (OFS259: another writer, by host
  * and pid; OFS811), EACCES, EROFS, ENOSPC and other errors of the file system
  * (OFS809). note gets words for the user where there is something to tell (a
@@ -98,13 +102,10 @@ int ofs_stage_replay(struct ofs_stage *st, ofs_replay_fn *each, void *ctx,
  */
 int ofs_stage_reset(struct ofs_stage *st, struct optimfs_error *err);
 
-/* A file of data, an empty one with make: a descriptor for reading and writing
- * that is the caller's. Ids are the caller's choice. EIO (OFS807): there is
- * none. In a scratch stage files have no names: each is made once. */
-int ofs_stage_data(struct ofs_stage *st, uint64_t id, bool make,
+/* A file of data, new or there already: a descriptor for reading and writing
+ * that is the caller's. Ids are the caller's choice. */
+int ofs_stage_data(struct ofs_stage *st, uint64_t id,
     struct optimfs_error *err);
-/* One without a name, that is gone when it is closed. */
-int ofs_stage_temp(struct ofs_stage *st, struct optimfs_error *err);
 void ofs_stage_data_remove(struct ofs_stage *st, uint64_t id);
 
 /* Write n bytes at off, all of them. */

@@ -5,6 +5,7 @@
 #include "view.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,6 +114,23 @@ int ofs_view_make(struct optimfs *fs, const char *name, struct ofs_at *at,
 	}
 	*at = (struct ofs_at){ OFS_SPACE_VIEW + i, 0 };
 	return ret;
+}
+
+int ofs_view_make_summed(struct optimfs *fs, const char *name,
+    struct ofs_at *at, struct optimfs_error *err)
+{
+	char summed[OFS_VIEW_NAME];
+	struct ofs_layout layout;
+
+	if (strchr(name, '/') != NULL || strlen(name) + 5 > sizeof(summed))
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 view %.80s: no such layout", name);
+	if (ofs_layout_parse(name, &layout, err) == -1)
+		return -1;
+	snprintf(summed, sizeof(summed), "%s,crc", name);
+	if (layout.crc || ofs_layout_parse(summed, &layout, NULL) == -1)
+		return ofs_view_make(fs, name, at, err);
+	return ofs_view_make(fs, summed, at, err);
 }
 
 int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,

@@ -25,6 +25,10 @@ void ofs_views_fini(struct optimfs *fs);
  * for one that can only be written. ofs_view_make gives those too. */
 int ofs_view_make(struct optimfs *fs, const char *name, struct ofs_at *at,
     struct optimfs_error *err);
+/* The same, with checksums where the format has them: what is written to a disk
+ * should have them, and each byte is looked at anyway on its way there. */
+int ofs_view_make_summed(struct optimfs *fs, const char *name,
+    struct ofs_at *at, struct optimfs_error *err);
 int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
     struct optimfs_error *err);
 /* Is there such a node? */

@@ -33,6 +33,8 @@ static const struct {
 	{ OFS_RTOL, { 259, "rtol", true } },
 	{ OFS_JOBS, { 'j', "jobs", true } },
 	{ OFS_PROGRESS, { 260, "progress", false } },
+	{ OFS_LIKE, { 261, "like", true } },
+	{ OFS_LAYOUT, { 262, "layout", true } },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
 
@@ -42,6 +44,21 @@ static unsigned mask_of(int id)
 		if (known[i].flag.id == id)
 			return known[i].mask;
 	return 0;
+}
+
+static void take_value(struct ofs_command *c, unsigned mask, const char *value)
+{
+	c->flags |= mask;
+	if (mask == OFS_TO)
+		c->to = value;
+	else if (mask == OFS_RTOL)
+		c->rtol = value;
+	else if (mask == OFS_JOBS)
+		c->jobs = value;
+	else if (mask == OFS_LIKE)
+		c->checkpoint = value;
+	else if (mask == OFS_LAYOUT)
+		c->layout = value;
 }
 
 static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
@@ -64,13 +81,7 @@ static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
 		if (id == OFS_ARGS_OPERAND)
 			c->operand[c->noperands++] = (char *)value;
 		else
-			c->flags |= mask_of(id);
-		if (id != OFS_ARGS_OPERAND && mask_of(id) == OFS_TO)
-			c->to = value;
-		if (id != OFS_ARGS_OPERAND && mask_of(id) == OFS_RTOL)
-			c->rtol = value;
-		if (id != OFS_ARGS_OPERAND && mask_of(id) == OFS_JOBS)
-			c->jobs = value;
+			take_value(c, mask_of(id), value);
 	}
 	return 0;
 }
@@ -96,6 +107,27 @@ static int join(struct ofs_command *c, unsigned allowed, int *status)
 	return -1;
 }
 
+/* The checkpoint is the first operand, unless a flag named it. */
+static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
+    unsigned allowed, int min, int max)
+{
+	int first = allowed & OFS_LIKE ? 0 : 1;
+
+	if (c->checkpoint == NULL && (first == 0 || c->noperands == 0))
+		return ofs_tool_usage(verb, "which checkpoint?");
+	if (c->noperands < first + min || c->noperands > first + max)
+		return ofs_tool_usage(verb,
+		    c->noperands < first + min ? "which path?"
+					       : "too many words");
+	if (first == 0)
+		return OFS_EXIT_OK;
+	c->checkpoint = c->operand[0];
+	c->noperands--;
+	memmove(c->operand, c->operand + 1,
+	    (size_t)c->noperands * sizeof(*c->operand));
+	return OFS_EXIT_OK;
+}
+
 int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
     int argc, char **argv, unsigned allowed, int min, int max, int *status)
 {
@@ -112,17 +144,9 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
 	}
 	if (parse(c, verb, argc, argv, allowed, status) == -1)
 		goto fail;
-	if (c->noperands < 1 + min || c->noperands > 1 + max) {
-		*status = ofs_tool_usage(verb,
-		    c->noperands == 0         ? "which checkpoint?"
-			: c->noperands <= min ? "which path?"
-					      : "too many words");
+	*status = take_checkpoint(c, verb, allowed, min, max);
+	if (*status != OFS_EXIT_OK)
 		goto fail;
-	}
-	c->checkpoint = c->operand[0];
-	c->noperands--;
-	memmove(c->operand, c->operand + 1,
-	    (size_t)c->noperands * sizeof(*c->operand));
 	if (ofs_job_wanted(&c->how) && join(c, allowed, status) == -1)
 		goto fail;
 	c->fs = optimfs_open(c->checkpoint, &c->open, &err);

@@ -24,14 +24,16 @@ enum ofs_command_flag {
 	OFS_PROGRESS = 128, /* --progress */
 	/* not a flag: the first operand is a checkpoint, too */
 	OFS_SECOND = 256,
+	OFS_LIKE = 512,     /* --like CHECKPOINT: it is no operand */
+	OFS_LAYOUT = 1024,  /* --layout LAYOUT */
 };
 
 /* What was said, and the checkpoint, opened. */
 struct ofs_command {
 	unsigned flags; /* enum ofs_command_flag, or'ed */
 	const char *checkpoint;
-	const char *to, *rtol, *jobs; /* NULL: not given */
-	char **operand;               /* those after the checkpoint; argv's */
+	const char *to, *rtol, *jobs, *layout; /* NULL: not given */
+	char **operand; /* those after the checkpoint; argv's */
 	int noperands;
 	struct optimfs *fs;
 	struct ofs_job job;

@@ -26,6 +26,7 @@ static const struct ofs_verb *const verbs[] = {
 	&ofs_verb_tar,
 	&ofs_verb_fsck,
 	&ofs_verb_reshard,
+	&ofs_verb_mkfs,
 	&ofs_verb_diff,
 	NULL,
 };

@@ -91,6 +91,7 @@ extern const struct ofs_verb ofs_verb_tar;     /* cmd_tar.c */
 extern const struct ofs_verb ofs_verb_fsck;    /* cmd_fsck.c */
 extern const struct ofs_verb ofs_verb_diff;    /* cmd_diff.c */
 extern const struct ofs_verb ofs_verb_reshard; /* cmd_reshard.c */
+extern const struct ofs_verb ofs_verb_mkfs;    /* cmd_mkfs.c */
 /* mount.optimfs CKPT MNT [-sfnv] [-o OPTIONS], as mount(8) calls it. Returns
  * mount(8)'s exit codes. */
 int ofs_mount_helper(int argc, char **argv);

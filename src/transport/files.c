@@ -151,10 +151,12 @@ static bool same_bytes(const struct ofs_stamp *was, const struct ofs_stamp *is)
 	    was->mode != is->mode || was->uid != is->uid || was->gid != is->gid;
 }
 
-static bool same_size(const struct ofs_object *o, const struct stat *st)
+/* When it was written says nothing of a file that is being filled in. */
+static bool same_size(const struct ofs_files *files, const struct ofs_object *o,
+    const struct stat *st)
 {
 	return (uint64_t)st->st_size == o->size &&
-	    ns_of(&st->st_mtim) == o->mtime_ns;
+	    (files->cat->filling || ns_of(&st->st_mtim) == o->mtime_ns);
 }
 
 /* Say what failing to open o means to who reads it. */
@@ -186,8 +188,8 @@ static int open_object(struct ofs_files *files, struct ofs_file *file,
 	if (fd == -1)
 		return open_failed(o, err);
 	file->stamp = ofs_stamp_of(&st);
-	if (st.st_ino != o->ino || !same_size(o, &st) ||
-	    !same_bytes(&o->stamp, &file->stamp)) {
+	if (st.st_ino != o->ino || !same_size(files, o, &st) ||
+	    (!files->cat->filling && !same_bytes(&o->stamp, &file->stamp))) {
 		close(fd);
 		return stale(o, &st, err);
 	}
@@ -328,8 +330,10 @@ int ofs_files_check(struct ofs_files *files, struct ofs_file *file,
 	if (fstat(file->fd, &st) == -1)
 		return optimfs_fail(err, errno == ESTALE ? ESTALE : EIO,
 		    "OFS755 %s: fstat: %m", o->path);
-	if (!same_size(o, &st))
+	if (!same_size(files, o, &st))
 		return stale(o, &st, err);
+	if (files->cat->filling)
+		return 0;
 	now = ofs_stamp_of(&st);
 	pthread_mutex_lock(&files->lock);
 	same = same_bytes(&file->stamp, &now);

@@ -1,0 +1,249 @@
+/* skeleton.c - mkfs: the files of a layout, as long as they will be */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "skeleton.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "copy.h"
+#include "publish.h"
+#include "stage.h"
+#include "view.h"
+
+/* Of a file that is made at once, at most so much, and a span. */
+#define WINDOW ((uint64_t)16 << 20)
+
+void ofs_skeleton_fini(struct ofs_skeleton *s)
+{
+	free(s->file);
+	free(s->sum);
+	*s = (struct ofs_skeleton){ 0 };
+}
+
+static int add_sum(struct ofs_skeleton *s, uint32_t file, uint64_t at,
+    const struct ofs_piece *p, struct optimfs_error *err)
+{
+	if (s->nsums == s->cap) {
+		size_t cap = s->cap == 0 ? 64 : 2 * s->cap;
+		struct ofs_skeleton_sum *grown =
+		    reallocarray(s->sum, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return optimfs_fail(err, ENOMEM, "checksums");
+		s->sum = grown;
+		s->cap = cap;
+	}
+	s->sum[s->nsums++] =
+	    (struct ofs_skeleton_sum){ file, at, p->crc.from, p->crc.n };
+	return 0;
+}
+
+/* What is no tensor of the pieces that begin at base. */
+static int write_pieces(struct ofs_skeleton *s, uint32_t file, int fd,
+    const struct ofs_composition *c, uint64_t base, struct optimfs_error *err)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < c->n && ret == 0; i++) {
+		const struct ofs_piece *p = &c->piece[i];
+
+		if (p->kind == OFS_PIECE_BYTES)
+			ret = ofs_write_all(fd, p->bytes, p->len, base + p->off,
+			    err);
+		else if (p->kind == OFS_PIECE_CRC)
+			ret = add_sum(s, file, base + p->off, p, err);
+	}
+	return ret;
+}
+
+static int write_spans(struct ofs_skeleton *s, uint32_t file, int fd,
+    struct ofs_view_file *from, struct optimfs_error *err)
+{
+	uint64_t size = s->file[file].size, at = 0, base, len;
+	struct ofs_composition c;
+	int ret = 0;
+
+	while (at < size && ret == 0) {
+		len = size - at < WINDOW ? size - at : WINDOW;
+		if (ofs_view_window(from, at, len, &c, &base, err) == -1)
+			return -1;
+		ret = write_pieces(s, file, fd, &c, base, err);
+		at = base + c.size;
+		ofs_composition_fini(&c);
+	}
+	return ret;
+}
+
+static int write_file(struct optimfs *fs, struct ofs_at at, int dir,
+    struct ofs_skeleton *s, uint32_t file, struct optimfs_error *err)
+{
+	struct ofs_skeleton_file *f = &s->file[file];
+	struct ofs_view_file *from;
+	int fd, ret;
+
+	if (ofs_view_open(fs, at, &from, &f->size, err) == -1)
+		return -1;
+	fd = openat(dir, f->name,
+	    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (fd == -1 || ftruncate(fd, (off_t)f->size) == -1)
+		ret = optimfs_fail(err, errno, "OFS801 %s: %m", f->name);
+	else
+		ret = write_spans(s, file, fd, from, err);
+	if (ret == 0 && fsync(fd) == -1)
+		ret = optimfs_fail(err, errno, "OFS801 %s: fsync: %m", f->name);
+	if (fd != -1)
+		close(fd);
+	ofs_view_close(from);
+	return ret == -1 ? optimfs_fail_in(err, "%s", f->name) : 0;
+}
+
+int ofs_skeleton_write(struct optimfs *fs, struct ofs_at view, int dir,
+    struct ofs_skeleton *s, struct optimfs_error *err)
+{
+	uint32_t n;
+
+	if (ofs_view_count(fs, view, &n, err) == -1)
+		return -1;
+	s->file = calloc((size_t)n + 1, sizeof(*s->file));
+	if (s->file == NULL)
+		return optimfs_fail(err, ENOMEM, "%u files", n);
+	for (s->n = 0; s->n < n; s->n++) {
+		struct ofs_at at = { view.space, s->n + 1 };
+		char name[OFS_VIEW_NAME];
+
+		ofs_view_name(fs, at, name);
+		memcpy(s->file[s->n].name, name, OFS_FILE_NAME);
+		if (write_file(fs, at, dir, s, s->n, err) == -1)
+			return -1;
+	}
+	return fsync(dir) == -1 ? optimfs_fail(err, errno, "OFS801 fsync: %m")
+				: 0;
+}
+
+/* The same name without what compresses items: of those the lengths are only
+ * known when they are there. */
+static void without_zstd(const char *name, char *out)
+{
+	size_t n = 0;
+
+	while (*name != '\0') {
+		size_t k = strcspn(name + 1, ",") + 1;
+
+		if (strncmp(name, ",zstd", 5) != 0) {
+			memcpy(out + n, name, k);
+			n += k;
+		}
+		name += k;
+	}
+	out[n] = '\0';
+}
+
+/* Fails unless the directory is not there or empty. */
+static int check_empty(const char *dir, struct optimfs_error *err)
+{
+	int empty = ofs_dir_empty(dir);
+
+	if (empty == 1 || (empty == -1 && errno == ENOENT))
+		return 0;
+	if (empty == -1)
+		return optimfs_fail(err, errno == ENOTDIR ? EEXIST : errno,
+		    "OFS830 %s: %m", dir);
+	return optimfs_fail(err, EEXIST,
+	    "OFS830 %s is not empty: a new checkpoint needs a directory of its "
+	    "own",
+	    dir);
+}
+
+static bool has_info(int stage)
+{
+	return faccessat(stage, OFS_SKELETON_INFO, F_OK, AT_SYMLINK_NOFOLLOW) ==
+	    0;
+}
+
+/* What an mkfs that was killed has left is begun anew. */
+static int make_dir(struct ofs_stage *st, struct optimfs_error *err)
+{
+	int stage = ofs_stage_beside(st), fd;
+
+	if (has_info(stage))
+		return optimfs_fail(err, EEXIST,
+		    "OFS830 %s: there is a skeleton already: mount it, or "
+		    "remove that directory",
+		    ofs_stage_path(st));
+	ofs_publish_clear(stage, OFS_SKELETON);
+	if (mkdirat(stage, OFS_SKELETON, 0777) == -1)
+		return optimfs_fail(err, errno, "OFS801 %s/%s: %m",
+		    ofs_stage_path(st), OFS_SKELETON);
+	fd = openat(stage, OFS_SKELETON,
+	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd == -1 ? optimfs_fail(err, errno, "OFS801 %m") : fd;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct ofs_skeleton_sum *x = a, *y = b;
+
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
+	return x->n < y->n ? -1 : x->n > y->n;
+}
+
+static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
+    struct optimfs_error *err)
+{
+	struct ofs_skeleton s = { 0 };
+	char plain[OFS_VIEW_NAME];
+	struct ofs_at view;
+	int dir, ret;
+
+	if (strlen(layout) >= sizeof(plain))
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 view %.80s: the name is too long", layout);
+	strcpy(s.layout, layout);
+	without_zstd(layout, plain);
+	if (ofs_view_make_summed(fs, layout, &view, err) == -1 ||
+	    ofs_view_make_summed(fs, plain, &view, err) == -1)
+		return -1;
+	dir = make_dir(st, err);
+	if (dir == -1)
+		return -1;
+	ret = ofs_skeleton_write(fs, view, dir, &s, err);
+	close(dir);
+	qsort(s.sum, s.nsums, sizeof(*s.sum), by_place);
+	if (ret == 0)
+		ret = ofs_skeleton_save(&s, ofs_stage_beside(st), err);
+	if (ret == -1)
+		ofs_publish_clear(ofs_stage_beside(st), OFS_SKELETON);
+	ofs_skeleton_fini(&s);
+	return ret;
+}
+
+int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
+    struct optimfs_error *err)
+{
+	struct ofs_stage_config config = { .source = dir };
+	struct ofs_stage *st;
+	char note[256];
+	int ret;
+
+	if (check_empty(dir, err) == -1)
+		return -1;
+	st = ofs_stage_open(&config, note, err);
+	if (st == NULL)
+		return -1;
+	ret = make(like, layout, st, err);
+	if (ret == 0 && mkdir(dir, 0777) == -1 && errno != EEXIST)
+		ret = optimfs_fail(err, errno, "OFS801 %s: %m", dir);
+	if (ret == 0 && ofs_sync_parent(dir) == -1)
+		ret = optimfs_fail(err, errno, "OFS801 %s: fsync: %m", dir);
+	ofs_stage_close(st, has_info(ofs_stage_beside(st)));
+	return ret;
+}

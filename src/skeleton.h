@@ -1,0 +1,73 @@
+/* skeleton.h - a checkpoint to be: its files in a layout, without tensors */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_SKELETON_H
+#define OFS_SKELETON_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "optimfs/error.h"
+
+#include "format/render.h"
+#include "fs.h"
+
+/* Beside an empty directory PARENT/NAME lies, in its stage (src/stage.h):
+ *
+ *     skeleton/        the files of a layout, as long as they will be: all of
+ *                      them but the elements of tensors, which are holes
+ *     skeleton.info    which layout that is, and where checksums go: written
+ *                      last, so that what has it is complete
+ *
+ * Once all elements are there, and the checksums, skeleton/ is the checkpoint
+ * and gets its name. The skeleton of a layout whose items are compressed is
+ * that of the same layout without. */
+#define OFS_SKELETON      "skeleton"
+#define OFS_SKELETON_INFO "skeleton.info"
+
+/* Four bytes at at are the CRC-32 of n bytes at from, of one file. */
+struct ofs_skeleton_sum {
+	uint32_t file;
+	uint64_t at, from, n;
+};
+
+struct ofs_skeleton {
+	char layout[OFS_VIEW_NAME]; /* that was asked for */
+	struct ofs_skeleton_file {
+		char name[OFS_FILE_NAME];
+		uint64_t size;
+	} * file;
+	uint32_t n;
+	struct ofs_skeleton_sum *sum; /* in the order of file, from */
+	size_t nsums, cap;
+};
+
+void ofs_skeleton_fini(struct ofs_skeleton *s);
+
+/* skeleton.c */
+/* Write the files of a view to dir, which is empty, and sync them; what s says
+ * of them is filled in. */
+int ofs_skeleton_write(struct optimfs *fs, struct ofs_at view, int dir,
+    struct ofs_skeleton *s, struct optimfs_error *err);
+
+/* skeleton_sums.c */
+/* Write all checksums of the files in dir, whose other bytes are there.
+ * done, which may be NULL, counts bytes; stop is asked now and then
+ * (ECANCELED), and may be NULL. */
+int ofs_skeleton_sums(const struct ofs_skeleton *s, int dir,
+    _Atomic uint64_t *done, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err);
+
+/* skeleton_info.c */
+/* Complete and synced, or not there. */
+int ofs_skeleton_save(const struct ofs_skeleton *s, int stage,
+    struct optimfs_error *err);
+/* EUCLEAN (OFS831): it says nothing that can be. */
+int ofs_skeleton_load(int stage, struct ofs_skeleton *s,
+    struct optimfs_error *err);
+/* Is there one for dir, which is an empty directory? *path gets where its files
+ * are, malloc'ed. 1; 0: no; -1: out of memory. */
+int ofs_skeleton_find(const char *dir, char **path, struct optimfs_error *err);
+
+#endif

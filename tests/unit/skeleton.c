@@ -1,0 +1,271 @@
+/* skeleton.c - skeletons that are filled in become what reshard writes */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "skeleton.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs.h"
+#include "scatter.h"
+#include "support/truth.h"
+#include "tap.h"
+
+static char top[64];
+
+static char *in_top(const char *name)
+{
+	static char path[4][512];
+	static unsigned i;
+
+	i = (i + 1) % 4;
+	snprintf(path[i], sizeof(path[i]), "%s/%s", top, name);
+	return path[i];
+}
+
+static bool shell(const char *command)
+{
+	char line[2048];
+
+	snprintf(line, sizeof(line), "cd '%s' && %s", top, command);
+	return system(line) == 0;
+}
+
+static int write_to(void *ctx, const struct ofs_segment *seg, int *fd,
+    int64_t *delta, struct optimfs_error *err)
+{
+	(void)err;
+	*fd = ((int *)ctx)[seg->object];
+	*delta = 0;
+	return 0;
+}
+
+/* Elements of the tensor that fs has at path. */
+static uint8_t *elements(struct optimfs *fs, const char *path, uint64_t *numel)
+{
+	struct optimfs_error err = { 0 };
+	const struct ofs_tensor *t = NULL;
+	struct ofs_plan plan = { 0 };
+	struct optimfs_attr attr;
+	struct ofs_at at;
+	uint8_t *buf = NULL;
+
+	if (optimfs_resolve(fs, path, &attr, &err) == 0 &&
+	    ofs_node_at(fs, attr.node, &at, &err) == 0)
+		t = ofs_entry_tensor(fs, ofs_at_entry(fs, at));
+	if (t == NULL) {
+		diag("%s: %s", path, err.text);
+		return NULL;
+	}
+	*numel = ofs_tensor_numel(fs->cat, t);
+	buf = calloc(1, ofs_tensor_bytes(fs->cat, t) + 1);
+	if (ofs_plan_elements(fs->cat, t, 0, *numel, 0, ofs_locate, fs->locator,
+		&plan, &err) == -1 ||
+	    ofs_fetch(fs, &plan, buf, &err) == -1) {
+		diag("%s: %s", path, err.text);
+		free(buf);
+		buf = NULL;
+	}
+	ofs_plan_fini(&plan);
+	return buf;
+}
+
+/* Every tensor of to gets the elements that from has for it. */
+static bool fill(struct optimfs *from, struct optimfs *to)
+{
+	struct ofs_catalog *cat = to->cat;
+	int *fd = calloc(cat->nobjects + 1, sizeof(*fd));
+	struct ofs_target target = { write_to, fd };
+	struct optimfs_error err;
+	bool good = true;
+
+	cat->filling = true;
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		fd[i] = openat(cat->dir.fd, cat->objects[i].path, O_RDWR);
+	for (uint32_t i = 0; i < to->tree.n && good; i++) {
+		struct ofs_at at = { OFS_SPACE_TREE, i };
+		uint32_t e = to->tree.node[i].entry;
+		const struct ofs_tensor *t = NULL;
+		char path[4096];
+		uint8_t *buf;
+		uint64_t n = 0;
+
+		if (e != OFS_NONE)
+			t = ofs_entry_tensor(to, &cat->entries[e]);
+		if (t == NULL)
+			continue;
+		ofs_at_path(to, at, path, sizeof(path));
+		buf = elements(from, path, &n);
+		good = buf != NULL &&
+		    ofs_scatter(cat, to->locator, t, 0, n, buf, &target,
+			&err) == 0;
+		if (buf != NULL && !good)
+			diag("%s: %s", path, err.text);
+		free(buf);
+	}
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		close(fd[i]);
+	free(fd);
+	return good;
+}
+
+static bool sum(const char *stage)
+{
+	struct optimfs_error err = { 0 };
+	struct ofs_skeleton s;
+	int dir = open(stage, O_RDONLY | O_DIRECTORY);
+	int files = openat(dir, OFS_SKELETON, O_RDONLY | O_DIRECTORY);
+	bool good = ofs_skeleton_load(dir, &s, &err) == 0 &&
+	    ofs_skeleton_sums(&s, files, NULL, NULL, NULL, &err) == 0;
+
+	if (!good)
+		diag("%s", err.text);
+	ofs_skeleton_fini(&s);
+	close(files);
+	close(dir);
+	return good;
+}
+
+static void become(const char *name, const char *units, const char *layout)
+{
+	struct optimfs_reshard how = { .to = layout };
+	char path[512];
+	struct optimfs_options o = { .units = NULL };
+	struct optimfs_error err = { 0 };
+	struct optimfs *from, *to;
+	char *files = NULL;
+
+	if (units != NULL) {
+		snprintf(path, sizeof(path), "%s", data_path(units));
+		o.units = path;
+	}
+	from = optimfs_open(data_path(name), &o, &err);
+	if (from == NULL)
+		bail_out("%s: %s", name, err.text);
+	shell("rm -rf * .??*");
+	if (!ok(optimfs_mkfs(from, layout, in_top("ck"), &err) == 0 &&
+		    ofs_skeleton_find(in_top("ck"), &files, &err) == 1,
+		"%s: mkfs %s", name, layout)) {
+		diag("%s", err.text);
+		optimfs_close(from);
+		return;
+	}
+	to = optimfs_open(files, NULL, &err);
+	if (ok(to != NULL, "the skeleton is a checkpoint")) {
+		ok(fill(from, to), "that takes every tensor");
+		ok(sum(in_top(".ck.optimfs")), "and the checksums");
+		optimfs_close(to);
+		ok(optimfs_reshard(from, in_top("want"), &how, &err) == 0 &&
+			shell("diff -r want .ck.optimfs/skeleton"),
+		    "it is what reshard writes");
+	} else {
+		diag("%s", err.text);
+	}
+	free(files);
+	optimfs_close(from);
+}
+
+static void become_all(void)
+{
+	static const char *const layouts[] = { "dcp@1", "dcp@4", "dcp@2x3",
+		"torch", "dcp@3,only=optim", "dcp@2,dtype=f32" };
+
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
+		become("pytorch/dcp_fsdp2_w3/ckpt", NULL, layouts[i]);
+	become("pytorch/dcp_dtypes/ckpt", NULL, "dcp@7");
+	become("pytorch/dcp_dtypes/ckpt", NULL, "torch");
+	become("pytorch/torchsave_full/ckpt/state.pt", NULL, "dcp@5");
+	become("pytorch/fsdp1_local_flat_fullshard_w3/ckpt",
+	    "pytorch/fsdp1_local_flat_fullshard_w3/units.json", "fsdp@2");
+	become("pytorch/fsdp1_local_flat_fullshard_w3/ckpt",
+	    "pytorch/fsdp1_local_flat_fullshard_w3/units.json", "fsdp@2x2");
+	become("pytorch/fsdp1_local_flat_fullshard_w3/ckpt",
+	    "pytorch/fsdp1_local_flat_fullshard_w3/units.json", "dcp@16");
+}
+
+static void refused(void)
+{
+	struct optimfs_error err;
+	struct optimfs *from =
+	    optimfs_open(data_path("pytorch/dcp_fsdp2_w3/ckpt"), NULL, &err);
+	char *files;
+
+	if (from == NULL)
+		bail_out("%s", err.text);
+	shell("rm -rf * .??*; mkdir full empty && touch full/x file");
+	ok(optimfs_mkfs(from, "dcp@2", in_top("full"), &err) == -1,
+	    "a directory with files");
+	is_error(err, EEXIST, "OFS830", "is left alone");
+	ok(optimfs_mkfs(from, "dcp@2", in_top("file"), &err) == -1, "a file");
+	is_error(err, EEXIST, "OFS830", "too");
+	ok(optimfs_mkfs(from, "dcp@0", in_top("empty"), &err) == -1 &&
+		shell("test ! -e .empty.optimfs"),
+	    "a layout that there is not leaves nothing");
+	ok(optimfs_mkfs(from, "dcp@2", in_top("empty"), &err) == 0,
+	    "an empty directory will do");
+	ok(optimfs_mkfs(from, "dcp@3", in_top("empty"), &err) == -1, "once");
+	is_error(err, EEXIST, "OFS830", "no more");
+	ok(ofs_skeleton_find(in_top("empty"), &files, &err) == 1,
+	    "the skeleton is as it was");
+	free(files);
+	ok(ofs_skeleton_find(in_top("full"), &files, &err) == 0,
+	    "others have none");
+	shell("mkdir .new.optimfs .new.optimfs/skeleton &&"
+	      " touch .new.optimfs/skeleton/left");
+	ok(optimfs_mkfs(from, "dcp@2", in_top("new"), &err) == 0 &&
+		shell("test ! -e .new.optimfs/skeleton/left"),
+	    "what an mkfs that was killed has left goes");
+	optimfs_close(from);
+}
+
+/* Lines that no mkfs has written. */
+static void hostile(void)
+{
+	static const char *const lines[] = {
+		"",
+		"optimfs-skeleton 2\nlayout dcp@1\nend\n",
+		"optimfs-skeleton 1\nend\n",
+		"optimfs-skeleton 1\nlayout dcp@1\n",
+		"optimfs-skeleton 1\nlayout dcp@1\nfile 1\nend\n",
+		"optimfs-skeleton 1\nlayout dcp@1\nfile 8 ..\nend\n",
+		"optimfs-skeleton 1\nlayout a\nfile 8 a\nsum 1 0 0 1\nend\n",
+		"optimfs-skeleton 1\nlayout a\nfile 8 a\nsum 0 5 0 1\nend\n",
+		"optimfs-skeleton 1\nlayout a\nfile 8 a\nsum 0 0 8 1\nend\n",
+		"optimfs-skeleton 1\nlayout a\nfile 8 a\n"
+		"sum 0 0 1 18446744073709551615\nend\n",
+	};
+	struct optimfs_error err;
+	struct ofs_skeleton s;
+	int dir = open(top, O_RDONLY | O_DIRECTORY);
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
+		FILE *f = fopen(in_top(OFS_SKELETON_INFO), "w");
+
+		fputs(lines[i], f);
+		fclose(f);
+		ok(ofs_skeleton_load(dir, &s, &err) == -1, "lie %zu", i);
+		is_error(err, EUCLEAN, "OFS831", "is seen");
+	}
+	close(dir);
+}
+
+int main(void)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	snprintf(top, sizeof(top), "%s/optimfs-skeleton-XXXXXX",
+	    tmp == NULL ? "/tmp" : tmp);
+	if (mkdtemp(top) == NULL)
+		bail_out("%s", top);
+	become_all();
+	refused();
+	hostile();
+	shell("rm -rf \"$PWD\"");
+	return done_testing();
+}

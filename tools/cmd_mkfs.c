@@ -1,0 +1,34 @@
+/* cmd_mkfs.c - optimfs mkfs: a checkpoint to be, in a layout of its own */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "tools/command.h"
+
+static int run(const struct ofs_verb *verb, int argc, char **argv)
+{
+	struct optimfs_error err;
+	struct ofs_command c;
+	int status;
+
+	if (ofs_command_init(&c, verb, argc, argv, OFS_LIKE | OFS_LAYOUT, 1, 1,
+		&status) == -1)
+		return status;
+	if (c.layout == NULL)
+		status = ofs_tool_usage(verb, "which layout? --layout dcp@16");
+	else if (optimfs_mkfs(c.fs, c.layout, c.operand[0], &err) == -1)
+		status = ofs_tool_fail(&err);
+	ofs_command_fini(&c);
+	return status;
+}
+
+const struct ofs_verb ofs_verb_mkfs = {
+	.name = "mkfs",
+	.synopsis = "--like CHECKPOINT --layout FORMAT[@LAYOUT] [-o OPTION] "
+		    "DIRECTORY",
+	.summary = "prepare a directory that, mounted, takes a checkpoint",
+	.options =
+	    "  --like CHECKPOINT         whose names, shapes and types it has\n"
+	    "  --layout FORMAT[@LAYOUT]  dcp@16, dcp@2x8, fsdp@4, torch; "
+	    "optimfs(5) has them all\n",
+	.run = run,
+};
