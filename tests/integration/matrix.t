@@ -18,6 +18,9 @@ safetensors
 
 # checkpoints that bring the units of their flat parameters, besides
 unit_views='
+fsdp@1
+fsdp@2
+fsdp@5
 '
 
 # What cannot be written in which view, and the words for it. What cannot be
@@ -60,6 +63,20 @@ checkpoints() {
 	ls -d extra/olmo_local/[!m]*
 }
 
+# A flattened optimizer state becomes groups in these: view.t has that.
+regrouped='
+dcp_fsdp2_flatosd_w4/* torch
+dcp_variants/*_getsd_flat torch
+torchtitan_like_w2/* torch
+'
+is_regrouped() {
+	echo "$regrouped" | while read -r path view; do
+		case $1,$2 in
+		*/$path,$view) echo yes ;;
+		esac
+	done
+}
+
 # The words that $1 in view $2 is refused with; nothing when it is not.
 why_not() {
 	echo "$refused" | while read -r path view words; do
@@ -84,12 +101,14 @@ for name in $(checkpoints); do
 		options="-o units=$data/${name%/ckpt*}/units.json"
 		all="$views $unit_views"
 		;;
+	extra/olmo_local/*) all="$views $unit_views" ;;
 	esac
 	rm -rf "$scratch/want"
 	"$OPTIMFS" cp $options -r "$data/$name" . "$scratch/want" \
 	    2>"$scratch/unread"
 	readable=$?
 	for view in $all; do
+		[ -z "$(is_regrouped "x/$name" "$view")" ] || continue
 		why=$(why_not "x/$name" "$view")
 		if [ -z "$why" ]; then
 			ok "$name as $view" becomes "$data/$name" "$view"

@@ -205,8 +205,18 @@ if [ -n "$python" ]; then
 	done
 	ok "Adam.load_state_dict of keys=id" "$python" "$scratch/loadid.py" \
 	    "$scratch/torchid" "$scratch/want"
+	for name in dcp_tp_fsdp_w4 dcp_opt_sgd_w2 named_optimizer_w2 \
+	    fsdp1_sharded_flat_fullshard_w3 hf_storage_w2; do
+		rm -rf "$scratch/view"
+		tree "$data/pytorch/$name/ckpt" "$scratch/got"
+		"$OPTIMFS" cp -r "$data/pytorch/$name/ckpt" \
+		    .optimfs/view/torch "$scratch/view"
+		ok "torch.load of $name" "$python" \
+		    "$TOP_SRCDIR/tests/interop/torch2.py" torch \
+		    "$scratch/view" "$scratch/got"
+	done
 else
-	skip 3 "no PyTorch here"
+	skip 8 "no PyTorch here"
 fi
 
 # safetensors: the rules of the reference reader, which is not at hand.

@@ -1,0 +1,61 @@
+#!/bin/sh
+# torch2.t - PyTorch 2.3 or later reads what optimfs writes
+. "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+
+limit=300
+script=$TOP_SRCDIR/tests/interop/torch2.py
+for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do
+	[ -n "$python" ] && "$python" "$script" version 2>/dev/null && break
+done
+[ -n "$python" ] || skip_all "no PyTorch 2.3 or later"
+
+data=$TOP_SRCDIR/tests/data/pytorch
+for ck in dcp_fsdp2_w3/ckpt dcp_tp_fsdp_w4/ckpt named_optimizer_w2/ckpt; do
+	rm -rf "$scratch/want" "$scratch/copy"
+	"$OPTIMFS" cp -r "$data/$ck" . "$scratch/want"
+	for view in dcp@1 dcp@3 dcp@2x2; do
+		for ranks in 1 3; do
+			rm -rf "$scratch/copy"
+			"$OPTIMFS" reshard --to $view,keys=fqn "$data/$ck" \
+			    "$scratch/copy"
+			ok "$ck as $view on $ranks" "$python" "$script" dcp \
+			    "$scratch/copy" "$scratch/want" $ranks
+		done
+	done
+	for view in torch safetensors; do
+		rm -rf "$scratch/copy"
+		"$OPTIMFS" reshard --to $view "$data/$ck" "$scratch/copy"
+		if [ $view = safetensors ] &&
+		    ! "$python" -c 'import safetensors' 2>/dev/null; then
+			skip 1 "no safetensors package"
+			continue
+		fi
+		ok "$ck as $view" "$python" "$script" $view "$scratch/copy" \
+		    "$scratch/want"
+	done
+done
+
+ck=$data/dcp_fsdp2_w3/ckpt
+rm -rf "$scratch/want" "$scratch/copy"
+"$OPTIMFS" cp -r "$ck" . "$scratch/want"
+if "$python" -c 'import zstandard' 2>/dev/null; then
+	"$OPTIMFS" reshard --to dcp@2,zstd,keys=fqn "$ck" "$scratch/copy"
+	ok "compressed items" "$python" "$script" dcp "$scratch/copy" \
+	    "$scratch/want"
+else
+	skip 1 "no zstandard package"
+fi
+mnt=$(point mnt)
+if "$OPTIMFS" mount "$ck" "$mnt" 2>"$scratch/err"; then
+	for ranks in 1 2; do
+		ok "straight from a mount, on $ranks" "$python" "$script" dcp \
+		    "$mnt/.optimfs/view/dcp@4,keys=fqn" "$scratch/want" $ranks
+	done
+	ok "torch.load from a mount" "$python" "$script" torch \
+	    "$mnt/.optimfs/view/torch" "$scratch/want"
+	"$OPTIMFS" umount "$mnt"
+else
+	skip 3 "no mounts here: $(head -1 "$scratch/err")"
+fi
+
+done_testing

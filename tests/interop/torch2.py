@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""torch2.py - do PyTorch 2.3 and later read what optimfs writes?
+
+usage: torch2.py dcp VIEW TREE [RANKS]   dcp.load, on RANKS processes
+       torch2.py torch VIEW TREE         torch.load, plain and mmap=True (with an
+                                         older PyTorch: plain)
+       torch2.py safetensors VIEW TREE   the safetensors package
+       torch2.py version                 exit 0 where there is such a PyTorch
+
+VIEW is a view (dcp with keys=fqn), on a mount or copied; TREE the checkpoint's
+tree, copied: the ground truth. Exit status 1 at the first difference.
+"""
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pathlib
+import sys
+import tempfile
+
+
+def new_enough():
+    try:
+        import torch
+    except ImportError:
+        return False
+    return tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 3)
+
+
+def bytes_of(tensor):
+    import torch
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes()
+
+
+def check(tree, path, tensor):
+    """The file at path below tree holds the elements of tensor."""
+    with open(os.path.join(tree, *path), "rb") as f:
+        want = f.read()
+    name = "/".join(path)
+    if tensor.dim() == 0:
+        got = tensor.item()
+        text = want.decode().strip()
+        same = {True: "true", False: "false"}.get(got) == text \
+            if isinstance(got, bool) else float(text) == float(got)
+        assert same, f"{name}: {got} is not {text}"
+        return
+    assert bytes_of(tensor) == want, f"{name}: other elements"
+
+
+def shards(size, dtype, mesh):
+    """An empty tensor of this process, cut along its first dimension."""
+    import torch
+    from torch.distributed.tensor import Shard, distribute_tensor
+    return distribute_tensor(torch.zeros(size, dtype=dtype), mesh, [Shard(0)])
+
+
+def load_dcp(view, tree, mesh):
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+    # a Path: a string is refused where it cannot be written to
+    reader = dcp.FileSystemReader(pathlib.Path(view))
+    index = reader.read_metadata()
+    state = {}
+    for key, meta in index.state_dict_metadata.items():
+        if not isinstance(meta, TensorStorageMetadata):
+            state[key] = None
+        elif mesh is not None and len(meta.size) > 0:
+            state[key] = shards(meta.size, meta.properties.dtype, mesh)
+        else:
+            state[key] = torch.zeros(meta.size, dtype=meta.properties.dtype)
+    dcp.load(state, storage_reader=reader)
+    seen = 0
+    for key, value in state.items():
+        path = [str(p) for p in index.planner_data[key]]
+        if not os.path.exists(os.path.join(tree, path[0])):
+            path.insert(0, "extra")
+        if isinstance(value, torch.Tensor):
+            if mesh is not None and len(value.shape) > 0:
+                value = value.full_tensor()
+            check(tree, path, value)
+            seen += 1
+        else:
+            assert os.path.isfile(os.path.join(tree, *path)), key
+    assert seen > 0, "no tensors"
+
+
+def one_rank(rank, ranks, store, view, tree):
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    dist.init_process_group("gloo", init_method="file://" + store, rank=rank,
+                            world_size=ranks)
+    load_dcp(view, tree, init_device_mesh("cpu", (ranks,)))
+    dist.destroy_process_group()
+
+
+def check_dcp(view, tree, ranks="1"):
+    if int(ranks) == 1:
+        load_dcp(view, tree, None)
+        return
+    import torch.multiprocessing as mp
+    with tempfile.TemporaryDirectory() as scratch:
+        mp.spawn(one_rank, nprocs=int(ranks),
+                 args=(int(ranks), scratch + "/store", view, tree))
+
+
+def check_torch(view, tree):
+    import torch
+    ways = [{}]
+    if new_enough():
+        ways = [{"mmap": mmap, "weights_only": True} for mmap in (False, True)]
+    for how in ways:
+        for section in "model", "optim":
+            path = os.path.join(view, section + ".pt")
+            if not os.path.exists(path):
+                continue
+            state = torch.load(path, map_location="cpu", **how)
+            if section == "model":
+                for name, t in state.items():
+                    check(tree, ["model", name], t)
+                assert sorted(state) == sorted(os.listdir(tree + "/model"))
+                continue
+            for name, states in state["state"].items():
+                for key, t in states.items():
+                    check(tree, ["optim", "state", name, key], t)
+            assert isinstance(state["param_groups"], list)
+
+
+def check_safetensors(view, tree):
+    from safetensors import safe_open
+    seen = 0
+    for path in sorted(pathlib.Path(view).glob("model*.safetensors")):
+        with safe_open(path, framework="pt") as f:
+            for name in f.keys():
+                check(tree, ["model", name], f.get_tensor(name))
+                seen += 1
+    assert seen == len(os.listdir(tree + "/model"))
+
+
+def main(argv):
+    if argv[1:] == ["version"]:
+        return 0 if new_enough() else 1
+    kinds = {"dcp": check_dcp, "torch": check_torch,
+             "safetensors": check_safetensors}
+    if len(argv) < 4 or argv[1] not in kinds:
+        print(__doc__, file=sys.stderr)
+        return 2
+    kinds[argv[1]](*argv[2:])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
