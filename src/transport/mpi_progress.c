@@ -14,15 +14,16 @@
 
 /* For so long (in us) after something happened we look again at once: another
  * message is likely. Then rests grow from one length to another; while answers
- * are awaited they stay short. An idle rank looks 200 times a second, which
+ * are awaited they stay short. An idle rank looks 100 times a second, which
  * takes less than a hundredth of a processor. */
 enum {
 	EAGER = 60,
+	EAGER_ASKING = 300,
 	REST_MIN = 20,
 	REST_ASKING = 200,
 	REST_RECENT = 1000,
 	RECENT = 1000 * 1000,
-	REST_IDLE = 5000,
+	REST_IDLE = 10000,
 };
 /* How often (ms) deadlines and the lives of peers are looked at. */
 enum { LOOK = 20 };
@@ -468,7 +469,7 @@ void mpi_rest(struct ofs_world *w)
 	struct timespec t = { 0 };
 	uint64_t n;
 
-	if (idle < EAGER) {
+	if (idle < (TAILQ_EMPTY(&w->open) ? EAGER : EAGER_ASKING)) {
 		sched_yield();
 		return;
 	}
