@@ -11,7 +11,7 @@
 
 #include "fuse/ops_internal.h"
 
-/* Nothing changes below a mount, so the kernel need not ask twice. */
+/* Nothing changes below a read-only mount, so the kernel need not ask twice. */
 #define FOREVER 1e9
 /* What stat(2) calls the best size for I/O: python reads text in units of it,
  * cp at least as much. */
@@ -42,20 +42,32 @@ static void to_stat(const struct optimfs_attr *a, struct stat *st)
 	st->st_atim = st->st_ctim = st->st_mtim;
 }
 
-/* A size that is not exact is asked for again, once the file is open. */
+/* A size that is not exact is asked for again, once the file is open; and
+ * what a writer may change. */
 static double attr_timeout(const struct optimfs_attr *a)
 {
-	return a->exact ? FOREVER : 0;
+	return a->exact && !a->changes ? FOREVER : 0;
 }
 
-static void to_entry(const struct optimfs_attr *a, struct fuse_entry_param *e)
+void ofs_op_entry(const struct optimfs_attr *a, struct fuse_entry_param *e)
 {
 	*e = (struct fuse_entry_param){
 		.ino = a->node,
 		.attr_timeout = attr_timeout(a),
-		.entry_timeout = FOREVER,
+		.entry_timeout = a->moves ? 0 : FOREVER,
 	};
 	to_stat(a, &e->attr);
+}
+
+void ofs_op_reply_attr(fuse_req_t req, const struct optimfs_attr *a,
+    const struct ofs_handle *h)
+{
+	struct stat st;
+
+	to_stat(a, &st);
+	if (h != NULL && S_ISREG(a->mode))
+		st.st_size = (off_t)optimfs_file_size(h->file);
+	fuse_reply_attr(req, &st, attr_timeout(a));
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
@@ -70,13 +82,13 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct ofs_session *s = ofs_op_session(req);
-	struct fuse_entry_param e = { .entry_timeout = FOREVER };
+	struct fuse_entry_param e = { .entry_timeout = s->rw ? 0 : FOREVER };
 	struct optimfs_attr attr;
 	struct optimfs_error err;
 
 	ofs_op_count(&s->count.lookup);
 	if (optimfs_lookup(s->fs, parent, name, &attr, &err) == 0)
-		to_entry(&attr, &e);
+		ofs_op_entry(&attr, &e);
 	else if (err.code != ENOENT) {
 		fuse_reply_err(req, ofs_op_code(&err));
 		return;
@@ -91,31 +103,28 @@ static void op_getattr(fuse_req_t req, fuse_ino_t node,
 	struct ofs_session *s = ofs_op_session(req);
 	struct optimfs_attr attr;
 	struct optimfs_error err;
-	struct stat st;
 
 	ofs_op_count(&s->count.getattr);
 	if (optimfs_getattr(s->fs, node, &attr, &err) == -1) {
 		fuse_reply_err(req, ofs_op_code(&err));
 		return;
 	}
-	to_stat(&attr, &st);
-	if (fi != NULL && S_ISREG(attr.mode))
-		st.st_size = (off_t)optimfs_file_size(ofs_op_handle(fi)->file);
-	fuse_reply_attr(req, &st, attr_timeout(&attr));
+	ofs_op_reply_attr(req, &attr, fi != NULL ? ofs_op_handle(fi) : NULL);
 }
 
 static void op_access(fuse_req_t req, fuse_ino_t node, int mask)
 {
 	(void)node;
-	fuse_reply_err(req, (mask & 2) != 0 ? EROFS : 0);
+	fuse_reply_err(req,
+	    (mask & 2) != 0 && !ofs_op_session(req)->rw ? EROFS : 0);
 }
 
 static void op_opendir(fuse_req_t req, fuse_ino_t node,
     struct fuse_file_info *fi)
 {
 	(void)node;
-	fi->cache_readdir = 1;
-	fi->keep_cache = 1;
+	fi->cache_readdir = !ofs_op_session(req)->rw;
+	fi->keep_cache = fi->cache_readdir;
 	fuse_reply_open(req, fi);
 }
 
@@ -146,7 +155,7 @@ static int list_entry(void *ctx, const struct optimfs_dirent *d)
 	struct fuse_entry_param e = { 0 };
 
 	if (d->attr != NULL)
-		to_entry(d->attr, &e);
+		ofs_op_entry(d->attr, &e);
 	e.attr.st_ino = d->ino;
 	e.attr.st_mode = d->mode;
 	if (d->attr != NULL)
@@ -294,6 +303,10 @@ const struct fuse_lowlevel_ops ofs_fuse_ops = {
 	.open = ofs_op_open,
 	.release = ofs_op_release,
 	.read = ofs_op_read,
+	.write = ofs_op_write,
+	.flush = ofs_op_flush,
+	.fsync = ofs_op_fsync,
+	.fsyncdir = ofs_op_fsyncdir,
 	.getxattr = op_getxattr,
 	.listxattr = op_listxattr,
 	.statfs = op_statfs,
@@ -301,7 +314,7 @@ const struct fuse_lowlevel_ops ofs_fuse_ops = {
 	.mknod = ofs_op_mknod,
 	.mkdir = ofs_op_mkdir,
 	.unlink = ofs_op_unlink,
-	.rmdir = ofs_op_unlink,
+	.rmdir = ofs_op_rmdir,
 	.symlink = ofs_op_symlink,
 	.rename = ofs_op_rename,
 	.link = ofs_op_link,

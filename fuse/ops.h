@@ -22,7 +22,7 @@
 
 struct ofs_counters {
 	atomic_uint_least64_t lookup, getattr, readdir, open, read, read_bytes,
-	    getxattr, failed, late;
+	    getxattr, failed, late, write, write_bytes;
 };
 
 struct ofs_handle;
@@ -33,7 +33,7 @@ struct ofs_session {
 	struct optimfs *fs;
 	struct ofs_assemble *assemble; /* NULL: everything is read on demand */
 	struct ofs_watch *watch;
-	bool direct;
+	bool direct, rw;
 	unsigned timeout;
 	struct ofs_counters count;
 	pthread_mutex_t lock; /* of handles: all open files */

@@ -17,7 +17,7 @@ static void put_handle(struct ofs_handle *h)
 }
 
 /* A read that was answered early may still go on. */
-static void close_handle(struct ofs_session *s, struct ofs_handle *h)
+void ofs_op_close(struct ofs_session *s, struct ofs_handle *h)
 {
 	pthread_mutex_lock(&s->lock);
 	*h->back = h->next;
@@ -43,7 +43,43 @@ static void keep_handle(struct ofs_session *s, struct ofs_handle *h)
 void ofs_ops_close_all(struct ofs_session *s)
 {
 	while (s->handles != NULL)
-		close_handle(s, s->handles);
+		ofs_op_close(s, s->handles);
+}
+
+/* Nothing of it is kept in memory: it is small, or may change by other ways
+ * than the kernel's. What is only written passes it by, too. */
+static bool bypasses(const struct ofs_session *s,
+    const struct optimfs_attr *attr, const struct fuse_file_info *fi)
+{
+	return s->direct || !attr->exact || attr->shared ||
+	    (fi->flags & O_ACCMODE) == O_WRONLY;
+}
+
+struct ofs_handle *ofs_op_open_rw(fuse_req_t req, uint64_t node, bool truncate,
+    struct fuse_file_info *fi, struct optimfs_error *err)
+{
+	struct ofs_session *s = ofs_op_session(req);
+	struct ofs_handle *h = calloc(1, sizeof(*h));
+	struct optimfs_attr attr;
+
+	if (h == NULL) {
+		optimfs_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	if (optimfs_file_open_write(s->fs, node, truncate, &h->file, err) ==
+	    -1) {
+		free(h);
+		return NULL;
+	}
+	keep_handle(s, h);
+	if (optimfs_getattr(s->fs, node, &attr, err) == -1) {
+		ofs_op_close(s, h);
+		return NULL;
+	}
+	fi->direct_io = bypasses(s, &attr, fi);
+	fi->keep_cache = 0;
+	fi->fh = (uintptr_t)h;
+	return h;
 }
 
 /* Open node and decide how it is read; fi gets what the kernel must know.
@@ -73,8 +109,8 @@ static struct ofs_handle *open_handle(fuse_req_t req, uint64_t node,
 	if (optimfs_getattr(s->fs, node, &attr, err) == -1)
 		goto fail;
 	/* one that is open and still not exact says something else each time */
-	fi->direct_io = s->direct || !attr.exact;
-	fi->keep_cache = !fi->direct_io;
+	fi->direct_io = bypasses(s, &attr, fi);
+	fi->keep_cache = !fi->direct_io && optimfs_changes(s->fs) == 0;
 	if (!fi->direct_io &&
 	    ofs_assemble_open(s->assemble, &h->mode, h->file, scratch, pending,
 		err) == -1)
@@ -82,8 +118,24 @@ static struct ofs_handle *open_handle(fuse_req_t req, uint64_t node,
 	fi->fh = (uintptr_t)h;
 	return h;
 fail:
-	close_handle(s, h);
+	ofs_op_close(s, h);
 	return NULL;
+}
+
+static void open_rw(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
+{
+	struct ofs_session *s = ofs_op_session(req);
+	struct optimfs_error err;
+	struct ofs_pending p;
+	struct ofs_handle *h;
+
+	ofs_pending_hold(&p, s->watch, req, node);
+	h = ofs_op_open_rw(req, node, (fi->flags & O_TRUNC) != 0, fi, &err);
+	ofs_pending_end(&p);
+	if (h == NULL)
+		fuse_reply_err(req, ofs_op_code(&err));
+	else if (fuse_reply_open(req, fi) != 0)
+		ofs_op_close(s, h);
 }
 
 void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
@@ -96,7 +148,7 @@ void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 
 	ofs_op_count(&s->count.open);
 	if ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC) != 0) {
-		fuse_reply_err(req, EROFS);
+		open_rw(req, node, fi);
 		return;
 	}
 	if (!ofs_pending_begin(&pending, s->watch, req, node)) {
@@ -106,7 +158,7 @@ void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 	h = open_handle(req, node, &pending, fi, &err);
 	if (!ofs_pending_end(&pending)) {
 		if (h != NULL)
-			close_handle(s, h);
+			ofs_op_close(s, h);
 		return;
 	}
 	if (h == NULL) {
@@ -116,13 +168,13 @@ void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 	ret = h->mode.id != 0 ? ofs_passthrough_reply_open(req, fi, h->mode.id)
 			      : fuse_reply_open(req, fi);
 	if (ret != 0) /* interrupted: there will be no release */
-		close_handle(s, h);
+		ofs_op_close(s, h);
 }
 
 void ofs_op_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 {
 	(void)node;
-	close_handle(ofs_op_session(req), ofs_op_handle(fi));
+	ofs_op_close(ofs_op_session(req), ofs_op_handle(fi));
 	fuse_reply_err(req, 0);
 }
 

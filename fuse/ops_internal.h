@@ -28,13 +28,23 @@ int ofs_op_code(const struct optimfs_error *err);
 /* Answer with a failure that a user should find in .optimfs/errors. */
 void ofs_op_fail(fuse_req_t req, const struct optimfs_error *err);
 
+/* ops.c */
+void ofs_op_entry(const struct optimfs_attr *a, struct fuse_entry_param *e);
+/* h: through this open file; NULL. */
+void ofs_op_reply_attr(fuse_req_t req, const struct optimfs_attr *a,
+    const struct ofs_handle *h);
+
 /* ops_file.c */
+/* Open for writing; fi gets what the kernel must know. NULL: err. */
+struct ofs_handle *ofs_op_open_rw(fuse_req_t req, uint64_t node, bool truncate,
+    struct fuse_file_info *fi, struct optimfs_error *err);
+void ofs_op_close(struct ofs_session *s, struct ofs_handle *h);
 void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi);
 void ofs_op_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi);
 void ofs_op_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
     struct fuse_file_info *fi);
 
-/* ops_refuse.c */
+/* ops_names.c */
 void ofs_op_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr,
     int to_set, struct fuse_file_info *fi);
 void ofs_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -42,16 +52,26 @@ void ofs_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
 void ofs_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
     mode_t mode);
 void ofs_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void ofs_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
 void ofs_op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent,
     const char *name);
 void ofs_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
     fuse_ino_t newparent, const char *newname, unsigned flags);
 void ofs_op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t newparent,
     const char *newname);
-void ofs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name,
-    mode_t mode, struct fuse_file_info *fi);
 void ofs_op_setxattr(fuse_req_t req, fuse_ino_t node, const char *name,
     const char *value, size_t size, int flags);
 void ofs_op_removexattr(fuse_req_t req, fuse_ino_t node, const char *name);
+void ofs_op_fsyncdir(fuse_req_t req, fuse_ino_t node, int datasync,
+    struct fuse_file_info *fi);
+
+/* ops_write.c */
+void ofs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name,
+    mode_t mode, struct fuse_file_info *fi);
+void ofs_op_write(fuse_req_t req, fuse_ino_t node, const char *buf, size_t size,
+    off_t off, struct fuse_file_info *fi);
+void ofs_op_flush(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi);
+void ofs_op_fsync(fuse_req_t req, fuse_ino_t node, int datasync,
+    struct fuse_file_info *fi);
 
 #endif

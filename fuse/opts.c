@@ -9,6 +9,9 @@
 #include <string.h>
 
 static const char *const assemble_names[] = { "off", "auto", "always", NULL };
+/* As optimfs_recover, and whether unmounting commits. */
+static const char *const recover_names[] = { "no", "yes", "discard", NULL };
+static const char *const commit_names[] = { "auto", "explicit", NULL };
 
 #define ROW(row_name, row_kind, member) \
  OFS_OPTION_ROW(row_name, row_kind, offsetof(struct ofs_mount_options, member))
@@ -31,16 +34,26 @@ const struct ofs_option ofs_mount_options_table[] = {
 	    .max = 256,
 	    .offset = offsetof(struct ofs_mount_options, threads) },
 	ROW("log", OFS_OPTION_STRING, log),
-	ROW("rw", OFS_OPTION_FLAG, rw),
+	ROW("rw", OFS_OPTION_FLAG, open.rw),
+	ROW("scratch", OFS_OPTION_FLAG, open.scratch),
+	ROW("upper", OFS_OPTION_STRING, open.upper),
+	{ .name = "commit",
+	    .kind = OFS_OPTION_CHOICE,
+	    .choices = commit_names,
+	    .offset = offsetof(struct ofs_mount_options, commit) },
+	{ .name = "recover",
+	    .kind = OFS_OPTION_CHOICE,
+	    .choices = recover_names,
+	    .offset = offsetof(struct ofs_mount_options, recover) },
 	ROW("remount", OFS_OPTION_FLAG, remount),
 	ROW("direct", OFS_OPTION_FLAG, direct),
 	ROW("allow_other", OFS_OPTION_FLAG, allow_other),
 	ROW("default_permissions", OFS_OPTION_FLAG, default_permissions),
 	ROW("auto_unmount", OFS_OPTION_FLAG, auto_unmount),
 	ROW("nonempty", OFS_OPTION_FLAG, nonempty),
+	ROW("ro", OFS_OPTION_FLAG, ro),
 	/* What mount(8) and fstab(5) say to every file system. The mount is
-     * always ro, nosuid, nodev and noexec. */
-	IGNORE("ro"),
+     * always nosuid, nodev and noexec. */
 	IGNORE("suid"),
 	IGNORE("nosuid"),
 	IGNORE("dev"),
@@ -92,9 +105,17 @@ void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o)
 int ofs_mount_options_check(struct ofs_mount_options *m,
     struct optimfs_error *err)
 {
-	if (m->rw)
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "option 'rw': this version mounts checkpoints read-only");
+	m->open.recover = (enum optimfs_recover)m->recover;
+	m->open.explicit_commit = m->commit != 0;
+	m->open.rw |= m->open.scratch;
+	if (m->ro)
+		m->open.rw = m->open.scratch = false;
+	/* a file in the kernel's hands would not change with what is written */
+	if (m->open.rw && m->assemble == OFS_ASSEMBLE_ALWAYS)
+		return optimfs_fail(err, EINVAL,
+		    "options 'rw' and 'assemble=always' exclude each other");
+	if (m->open.rw)
+		m->assemble = OFS_ASSEMBLE_OFF;
 	if (m->remount)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "option 'remount': unmount, then mount again");
@@ -118,8 +139,8 @@ void ofs_mount_options_json(const struct ofs_mount_options *m,
 	ofs_buf_printf(out,
 	    "\"assemble\":\"%s\",\"assemble_max\":%" PRIu64
 	    ",\"direct\":%s,\"allow_other\":%s,\"readahead\":%" PRIu64
-	    ",\"timeout\":%u",
+	    ",\"timeout\":%u,\"rw\":%s",
 	    assemble_names[m->assemble], m->assemble_max,
 	    m->direct ? "true" : "false", m->allow_other ? "true" : "false",
-	    m->readahead, m->timeout);
+	    m->readahead, m->timeout, m->open.rw ? "true" : "false");
 }

@@ -26,10 +26,11 @@ struct ofs_mount_options {
 	int assemble;            /* enum ofs_assemble_policy */
 	uint64_t assemble_max;
 	uint64_t readahead;
-	unsigned timeout; /* seconds; 0: none */
-	unsigned threads; /* 0: by the number of processors */
-	const char *log;  /* "stderr", "syslog" or a file; NULL: by mode */
-	bool rw, remount;
+	unsigned timeout;    /* seconds; 0: none */
+	unsigned threads;    /* 0: by the number of processors */
+	const char *log;     /* "stderr", "syslog" or a file; NULL: by mode */
+	int commit, recover; /* indexes of what they may be */
+	bool ro, remount;
 	bool direct;
 	bool allow_other, default_permissions;
 	bool auto_unmount;
@@ -42,8 +43,7 @@ extern const struct ofs_option ofs_mount_options_table[];
 
 /* Defaults, and o ready to parse into m. */
 void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o);
-/* What cannot be had: writing (EOPNOTSUPP), combinations that contradict
- * (EINVAL). Fills in what follows from other options. */
+/* What cannot be had (EOPNOTSUPP), combinations that contradict (EINVAL). Fills in what follows from other options. */
 int ofs_mount_options_check(struct ofs_mount_options *m,
     struct optimfs_error *err);
 /* "assemble":"auto",... for .optimfs/info.json. */

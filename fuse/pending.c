@@ -171,7 +171,7 @@ static void interrupted(fuse_req_t req, void *data)
 
 	pthread_mutex_lock(&w->lock);
 	for (p = w->first; p != NULL; p = p->next)
-		if (p->req == req && !p->answered)
+		if (p->req == req && !p->answered && !p->patient)
 			break;
 	if (p != NULL && p->beginning &&
 	    pthread_equal(p->owner, pthread_self()))
@@ -186,6 +186,35 @@ static void unlink_pending(struct ofs_pending *p)
 	*p->back = p->next;
 	if (p->next != NULL)
 		p->next->back = p->back;
+}
+
+static void link_pending(struct ofs_pending *p)
+{
+	struct ofs_watch *w = p->watch;
+
+	p->back = &w->first;
+	p->next = w->first;
+	if (p->next != NULL)
+		p->next->back = &p->next;
+	w->first = p;
+	if (w->asleep)
+		pthread_cond_signal(&w->wake);
+}
+
+void ofs_pending_hold(struct ofs_pending *p, struct ofs_watch *w,
+    fuse_req_t req, uint64_t node)
+{
+	*p = (struct ofs_pending){
+		.watch = w,
+		.req = req,
+		.node = node,
+		.began = now_ms(),
+		.deadline = INT64_MAX,
+		.patient = true,
+	};
+	pthread_mutex_lock(&w->lock);
+	link_pending(p);
+	pthread_mutex_unlock(&w->lock);
 }
 
 bool ofs_pending_begin(struct ofs_pending *p, struct ofs_watch *w,
@@ -206,13 +235,7 @@ bool ofs_pending_begin(struct ofs_pending *p, struct ofs_watch *w,
 	if (w->config.seconds != 0)
 		p->deadline = p->began + (int64_t)w->config.seconds * 1000;
 	pthread_mutex_lock(&w->lock);
-	if (w->asleep)
-		pthread_cond_signal(&w->wake);
-	p->next = w->first;
-	p->back = &w->first;
-	if (p->next != NULL)
-		p->next->back = &p->next;
-	w->first = p;
+	link_pending(p);
 	pthread_mutex_unlock(&w->lock);
 
 	fuse_req_interrupt_func(req, interrupted, w);

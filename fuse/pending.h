@@ -40,11 +40,15 @@ struct ofs_pending {
 	int64_t began, deadline; /* ms */
 	int device;
 	pthread_t owner;
-	bool answered, beginning, early;
+	bool answered, beginning, early, patient;
 };
 /* False: req was interrupted already; the caller answers, and there is
  * nothing to end. */
 bool ofs_pending_begin(struct ofs_pending *p, struct ofs_watch *w,
+    fuse_req_t req, uint64_t node);
+/* For what is not answered early: it only counts, so that other threads come
+ * while this one waits. The caller answers, after ofs_pending_end. */
+void ofs_pending_hold(struct ofs_pending *p, struct ofs_watch *w,
     fuse_req_t req, uint64_t node);
 /* True: the caller answers. False: it was answered, and req is gone. */
 bool ofs_pending_end(struct ofs_pending *p);

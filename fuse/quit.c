@@ -29,6 +29,7 @@ struct ofs_quit {
 	struct ofs_loop *loop;
 	char *point;
 	pthread_t thread;
+	bool came; /* a signal; the thread's until it is joined */
 };
 
 static void the_set(sigset_t *set)
@@ -86,6 +87,7 @@ static void *wait_signals(void *arg)
 		continue;
 	if (sig == SIG_DONE)
 		return NULL;
+	q->came = true;
 	for (int n = 0;; n++) {
 		ofs_loop_stop(q->loop);
 		sig = sigtimedwait(&set, NULL, &tick);
@@ -125,12 +127,16 @@ no_memory:
 	return NULL;
 }
 
-void ofs_quit_free(struct ofs_quit *q)
+bool ofs_quit_free(struct ofs_quit *q)
 {
+	bool came;
+
 	if (q == NULL)
-		return;
+		return false;
 	pthread_kill(q->thread, SIG_DONE);
 	pthread_join(q->thread, NULL);
+	came = q->came;
 	free(q->point);
 	free(q);
+	return came;
 }

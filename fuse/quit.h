@@ -3,6 +3,8 @@
 #ifndef OFS_FUSE_QUIT_H
 #define OFS_FUSE_QUIT_H
 
+#include <stdbool.h>
+
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
@@ -22,6 +24,7 @@ void ofs_quit_block(void);
 /* Both borrowed. point may be NULL: not ours to unmount. */
 struct ofs_quit *ofs_quit_new(struct fuse_session *se, struct ofs_loop *loop,
     const char *point, struct optimfs_error *err);
-void ofs_quit_free(struct ofs_quit *q);
+/* True: a signal has come. */
+bool ofs_quit_free(struct ofs_quit *q);
 
 #endif

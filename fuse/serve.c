@@ -40,6 +40,7 @@ struct server {
 	pthread_t publisher;
 	bool publishing;
 	struct optimfs_error unanswered; /* the publisher's failure */
+	bool ended;                      /* by a signal */
 };
 
 static bool on_descriptor(const char *point)
@@ -126,8 +127,9 @@ static int add_options(const struct server *s, struct fuse_args *args)
 	    real != NULL ? real : s->v->source);
 	free(real);
 	snprintf(words, sizeof(words),
-	    "subtype=optimfs,ro,nosuid,nodev,noexec,max_read=%u%s%s%s",
-	    OFS_MAX_READ, m->allow_other ? ",allow_other" : "",
+	    "subtype=optimfs,%s,nosuid,nodev,noexec,max_read=%u%s%s%s",
+	    m->open.rw ? "rw" : "ro", OFS_MAX_READ,
+	    m->allow_other ? ",allow_other" : "",
 	    m->default_permissions ? ",default_permissions" : "",
 	    m->auto_unmount ? ",auto_unmount" : "");
 	ret = fuse_opt_add_opt_escaped(&list, name);
@@ -246,6 +248,7 @@ static char *stats(void *ctx)
 		"fuse_lookup %" PRIu64 "\nfuse_getattr %" PRIu64
 		"\nfuse_readdir %" PRIu64 "\nfuse_open %" PRIu64
 		"\nfuse_read %" PRIu64 "\nfuse_read_bytes %" PRIu64
+		"\nfuse_write %" PRIu64 "\nfuse_write_bytes %" PRIu64
 		"\nfuse_getxattr %" PRIu64 "\nfuse_failed %" PRIu64
 		"\nfuse_late %" PRIu64 "\nassembled_files %" PRIu64
 		"\nassembled_bytes %" PRIu64 "\nassembled_hits %" PRIu64
@@ -254,6 +257,7 @@ static char *stats(void *ctx)
 		"\n",
 		(uint64_t)c->lookup, (uint64_t)c->getattr, (uint64_t)c->readdir,
 		(uint64_t)c->open, (uint64_t)c->read, (uint64_t)c->read_bytes,
+		(uint64_t)c->write, (uint64_t)c->write_bytes,
 		(uint64_t)c->getxattr, (uint64_t)c->failed, (uint64_t)c->late,
 		a.gathered, a.gathered_bytes, a.hits, a.evicted, a.failed,
 		a.refused, a.memory) == -1)
@@ -326,11 +330,35 @@ static int start_threads(struct server *s, struct optimfs_error *err)
 	return 0;
 }
 
+/* Who unmounts has what was written committed, unless it was agreed otherwise;
+ * who ends the daemon has it kept. */
+static void publish_changes(struct server *s)
+{
+	struct optimfs_status status;
+	struct optimfs_error err;
+
+	if (s->session.fs == NULL)
+		return;
+	optimfs_status(s->session.fs, &status);
+	if (status.files == 0 || s->v->options->open.scratch)
+		return;
+	if (status.explicit_commit || s->ended) {
+		ofs_log("%s: %" PRIu64 " changed files are kept beside it, not "
+			"committed",
+		    s->v->source, status.files);
+		return;
+	}
+	if (optimfs_commit(s->session.fs, NULL, NULL, &err) == -1)
+		ofs_log("%s: not committed, what was written is kept beside "
+			"it: %s",
+		    s->v->source, err.text);
+}
+
 /* Unmounting closes the device, which ends the publisher's stat at the latest;
  * he still wants the session. */
 static void take_down(struct server *s)
 {
-	ofs_quit_free(s->quit);
+	s->ended = ofs_quit_free(s->quit);
 	ofs_watch_free(s->session.watch);
 	if (s->se != NULL)
 		fuse_session_unmount(s->se);
@@ -340,6 +368,7 @@ static void take_down(struct server *s)
 	if (s->se != NULL)
 		fuse_session_destroy(s->se);
 	ofs_ops_close_all(&s->session);
+	publish_changes(s);
 	ofs_assemble_free(s->session.assemble);
 	optimfs_close(s->session.fs);
 	pthread_mutex_destroy(&s->session.lock);
@@ -354,6 +383,7 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 		return optimfs_fail(err, ENOMEM, "out of memory");
 	s->v = v;
 	s->session.direct = v->options->direct;
+	s->session.rw = v->options->open.rw;
 	s->session.timeout = v->options->timeout;
 	pthread_mutex_init(&s->session.lock, NULL);
 	ofs_passthrough_init(&s->session.pt);

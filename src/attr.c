@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "edit.h"
 #include "view.h"
 
 /* Two inode numbers as one. The root of a mirror keeps its own. */
@@ -24,6 +25,8 @@ uint64_t ofs_at_ino(const struct optimfs *fs, struct ofs_at at)
 		return ofs_view_ino(fs, at);
 	if (ofs_at_static(fs, at))
 		return fs->static_ino[at.index - fs->tree.n];
+	if (ofs_at_made(fs, at))
+		return ofs_edit_ino(fs, at);
 	if (at.space == OFS_SPACE_TREE)
 		return fs->tree.node[at.index].ino;
 	if (at.index == 0)
@@ -107,6 +110,38 @@ static int static_size(struct optimfs *fs, uint32_t i,
 	return 0;
 }
 
+/* The tree, and npy, are what a writer can change. */
+static bool is_edited(struct ofs_at at)
+{
+	return at.space == OFS_SPACE_TREE || at.space == OFS_SPACE_NPY;
+}
+
+static uint32_t mode_of(const struct optimfs *fs, struct ofs_at at, bool dir)
+{
+	uint32_t mode = dir ? fs->mode_dir : fs->mode_file;
+	bool fixed = ofs_at_static(fs, at) &&
+	    at.index - fs->tree.n != OFS_STATIC_CONTROL;
+
+	return fs->edit == NULL || !is_edited(at) || fixed ? mode : mode | 0200;
+}
+
+/* A tensor of the tree is written through its own node, and through npy only
+ * as a whole. */
+static void changeable(const struct optimfs *fs, struct ofs_at at,
+    struct optimfs_attr *attr)
+{
+	const struct ofs_entry *e = ofs_at_entry(fs, at);
+
+	attr->changes = true;
+	if (ofs_at_static(fs, at))
+		return;
+	attr->moves =
+	    at.space != OFS_SPACE_TREE || ofs_edit_moves(fs, at.index);
+	attr->shared = at.space != OFS_SPACE_TREE ||
+	    (e != NULL &&
+		ofs_entry_is_text(fs, (uint32_t)(e - fs->cat->entries)));
+}
+
 int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
     struct optimfs_error *err)
 {
@@ -118,17 +153,23 @@ int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
 		.node = ofs_node_of(at.space, at.index),
 		.ino = ofs_at_ino(fs, at),
 		.mtime_ns = fs->mtime_ns,
-		.mode = dir ? fs->mode_dir : fs->mode_file,
+		.mode = mode_of(fs, at, dir),
 		.uid = (uint32_t)fs->cat->uid,
 		.gid = (uint32_t)fs->cat->gid,
 		/* 1: nobody counts the sub-directories of a directory */
 		.nlink = 1,
 		.exact = true,
 	};
+	if (fs->edit != NULL)
+		changeable(fs, at, attr);
+	if (ofs_at_static(fs, at) && !dir)
+		return static_size(fs, at.index - fs->tree.n, attr, err);
+	if (ofs_at_made(fs, at) ||
+	    (dir && fs->edit != NULL && is_edited(at) &&
+		!ofs_at_static(fs, at)))
+		return ofs_edit_attr(fs, at, attr, err);
 	if (dir)
 		return 0;
-	if (ofs_at_static(fs, at))
-		return static_size(fs, at.index - fs->tree.n, attr, err);
 	if (ofs_at_is_view(at)) {
 		ret = ofs_view_size(fs, at, &attr->size, err);
 		attr->stored = attr->size;
@@ -136,9 +177,12 @@ int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
 	}
 	space = &fs->space[at.space];
 	ret = space->ops->size(fs, space, at.index, attr, err);
-	if (ret == 0)
-		source_attr(fs, ofs_at_entry(fs, at), attr);
-	return ret;
+	if (ret == -1)
+		return -1;
+	source_attr(fs, ofs_at_entry(fs, at), attr);
+	return fs->edit != NULL && is_edited(at)
+	    ? ofs_edit_attr(fs, at, attr, err)
+	    : 0;
 }
 
 int optimfs_getattr(struct optimfs *fs, uint64_t node,

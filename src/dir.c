@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "edit.h"
 #include "format/render.h"
 #include "view.h"
 
@@ -116,6 +117,12 @@ static int list_tree(struct listing *l, struct ofs_at dir, uint64_t start)
 	return ret;
 }
 
+static int give_edited(void *ctx, struct ofs_at at, const char *name,
+    uint64_t position)
+{
+	return give(ctx, at, name, position);
+}
+
 int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
     bool want_attr, optimfs_dirent_fn *each, void *ctx,
     struct optimfs_error *err)
@@ -130,6 +137,8 @@ int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
 		return optimfs_fail(err, ENOTDIR, "not a directory");
 	if (ofs_at_is_view(at))
 		ret = list_view(&l, at, start);
+	else if (!ofs_at_static(fs, at) && fs->edit != NULL)
+		ret = ofs_edit_list(fs, at, start, give_edited, &l, err);
 	else if (!ofs_at_static(fs, at))
 		ret = list_tree(&l, at, start);
 	else if (at.index - fs->tree.n == OFS_STATIC_VIEW)

@@ -6,9 +6,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "optimfs/error.h"
 
+#include "arena.h"
 #include "catalog.h"
 #include "ranges.h"
 #include "stage.h"
@@ -57,15 +59,16 @@ struct ofs_change {
 	const uint64_t *shape;
 	/* DATA, ADD: the file's size; the ranges that were written, at their
 	 * offsets in fd (-1 when nothing was). All other bytes are those of
-	 * entry or from. VALUE of a tensor without dimensions: as DATA, with
-	 * its element as bytes. */
+	 * entry or from. */
 	uint64_t size;
 	struct ofs_ranges written;
 	int fd;
-	/* VALUE; ADD of a text: what was written, as it was written. NULL: a
-	 * tensor, or too long (16 MiB) to be a value. */
+	/* VALUE; ADD of a text, or of a tensor without dimensions: what the file
+	 * says. NULL: a tensor, or what from says, or too long (16 MiB) to be a
+	 * value. */
 	const char *text;
 	size_t ntext;
+	uint32_t node; /* of the tree; REMOVE: as it was */
 	/* Why it cannot be committed as it is; code 0: nothing is wrong. */
 	struct optimfs_error problem;
 };
@@ -95,5 +98,95 @@ int ofs_change_read(struct optimfs *fs, const struct ofs_change *c, void *buf,
 int ofs_edit_published(struct ofs_changes *c, struct optimfs_error *err);
 /* For messages of progress, and for new/. */
 struct ofs_stage *ofs_edit_stage(const struct ofs_edit *edit);
+
+/* What the rest of the library asks. index is a node's in the tree; those
+ * that were made come behind the static ones. */
+
+/* Begin: take the lock, go on with what was there. */
+int ofs_edit_open(struct optimfs *fs, const char *source,
+    struct optimfs_error *err);
+/* What is not committed stays in the stage. */
+void ofs_edit_free(struct ofs_edit *edit);
+/* Drop everything. EBUSY (OFS815) during a commit. */
+int ofs_edit_abort(struct ofs_edit *edit, struct optimfs_error *err);
+
+struct ofs_edit_status {
+	uint64_t files, bytes; /* that differ; that are staged */
+	int percent;           /* of a commit under way; -1: there is none */
+};
+void ofs_edit_status(struct ofs_edit *edit, struct ofs_edit_status *status);
+/* Why the last commit failed, as a line; nothing where it did not. */
+void ofs_control_said(struct optimfs *fs, struct ofs_buf *out);
+bool ofs_edit_dirty(struct ofs_edit *edit);
+/* How often anything was changed; names, and what files are. */
+uint64_t ofs_edit_generation(const struct ofs_edit *edit);
+uint64_t ofs_edit_names_generation(const struct ofs_edit *edit);
+
+struct ofs_at;
+struct ofs_blob;
+struct ofs_buf;
+struct optimfs_attr;
+struct optimfs_file;
+
+/* Is there such a node? ESTALE: an abort took it away. */
+int ofs_edit_has(const struct optimfs *fs, struct ofs_at at,
+    struct optimfs_error *err);
+/* Would an abort take its name away? */
+bool ofs_edit_moves(const struct optimfs *fs, uint32_t index);
+bool ofs_edit_at_is_dir(const struct optimfs *fs, struct ofs_at at);
+/* 1: there it is; 0: nothing is called so. */
+int ofs_edit_lookup(struct optimfs *fs, struct ofs_at dir, const char *name,
+    struct ofs_at *at, struct optimfs_error *err);
+/* Children of a directory that may have been edited, in the order of position:
+ * those of the checkpoint by name, then the others as they came. */
+typedef int ofs_edit_list_fn(void *ctx, struct ofs_at at, const char *name,
+    uint64_t position);
+int ofs_edit_list(struct optimfs *fs, struct ofs_at dir, uint64_t start,
+    ofs_edit_list_fn *each, void *ctx, struct optimfs_error *err);
+/* Its path below the mount point, mirrors included; false: it has none. */
+bool ofs_edit_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
+    size_t size);
+uint64_t ofs_edit_ino(const struct optimfs *fs, struct ofs_at at);
+/* All of what a made node has; what differs of another. */
+int ofs_edit_attr(struct optimfs *fs, struct ofs_at at,
+    struct optimfs_attr *attr, struct optimfs_error *err);
+
+/* What a text of the checkpoint says now, one reference; NULL: what it did. */
+struct ofs_blob *ofs_edit_said(const struct optimfs *fs, uint32_t index);
+/* What a file is as a tensor. */
+struct ofs_edit_form {
+	uint8_t dtype, ndim; /* dtype OFS_DTYPE_NONE: it is none */
+	uint64_t shape[OFS_MAX_DIMS];
+};
+void ofs_edit_form(const struct optimfs *fs, uint32_t index,
+    struct ofs_edit_form *form);
+
+/* The parameter's name, or the key, of a made node; 0: it has none. */
+int ofs_edit_fqn(const struct optimfs *fs, uint32_t index, struct ofs_buf *out);
+
+/* The staged bytes that elements of base's tensors are read with. file is who
+ * reads: its own node's; NULL where nothing is staged. */
+struct ofs_edit_file;
+struct ofs_edit_file *ofs_edit_staged(const struct optimfs_file *file,
+    uint32_t tensor);
+/* Elements [first, first + count) of a box of t (NULL: all of it) in C order:
+ * is each byte of them staged? Put what is staged over buf. EIO (OFS301): the
+ * file was cut and not written again. */
+bool ofs_edit_covers(struct ofs_edit_file *f, const struct ofs_catalog *cat,
+    const struct ofs_tensor *t, const uint64_t *box, uint64_t first,
+    uint64_t count);
+int ofs_edit_lay(struct ofs_edit *edit, struct ofs_edit_file *f,
+    const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    const uint64_t *box, uint64_t first, uint64_t count, void *buf,
+    struct optimfs_error *err);
+
+/* Open files. Made ones; any for writing; reading those; how long one is now. */
+int ofs_edit_open_made(struct optimfs_file *file, struct optimfs_error *err);
+int ofs_edit_open_write(struct optimfs_file *file, bool truncate,
+    struct optimfs_error *err);
+ssize_t ofs_edit_read(struct optimfs_file *file, void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err);
+bool ofs_edit_size(const struct optimfs_file *file, uint64_t *size);
+void ofs_edit_close(struct optimfs_file *file);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cast.h"
+#include "edit.h"
 #include "fix.h"
 #include "view.h"
 
@@ -127,8 +128,30 @@ int ofs_file_failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
 	return -1;
 }
 
-/* Bytes from off that lie in whole elements as they are stored. */
-static int read_stored(struct optimfs_file *file,
+/* Elements of a box, staged ones over those of the checkpoint, which are not
+ * read where none of them shows. */
+static int read_box(struct optimfs_file *file, const struct ofs_piece *p,
+    struct ofs_plan *plan, void *buf, uint64_t first, uint64_t count,
+    struct optimfs_error *err)
+{
+	struct optimfs *fs = file->fs;
+	const struct ofs_tensor *t = &fs->cat->tensors[p->tensor];
+	struct ofs_edit_file *f = ofs_edit_staged(file, p->tensor);
+
+	plan->n = 0;
+	if (f == NULL ||
+	    !ofs_edit_covers(f, fs->cat, t, p->box, first, count)) {
+		if (ofs_plan_box(fs->cat, t, p->box, first, count, 0,
+			ofs_locate, fs->locator, plan, err) == -1 ||
+		    ofs_fetch(fs, plan, buf, err) == -1)
+			return -1;
+	}
+	return f == NULL ? 0
+			 : ofs_edit_lay(fs->edit, f, fs->cat, t, p->box, first,
+			       count, buf, err);
+}
+
+static int read_plain(struct optimfs_file *file,
     const struct ofs_composition *c, struct ofs_plan *plan, void *buf,
     uint64_t len, uint64_t off, struct optimfs_error *err)
 {
@@ -141,6 +164,39 @@ static int read_stored(struct optimfs_file *file,
 		fs->locator, plan, err) == -1)
 		return -1;
 	return ofs_fetch(fs, plan, buf, err);
+}
+
+/* Bytes from off that lie in whole elements as they are stored: what was
+ * written to box by box, what is between at once. */
+static int read_stored(struct optimfs_file *file,
+    const struct ofs_composition *c, struct ofs_plan *plan, void *buf,
+    uint64_t len, uint64_t off, struct optimfs_error *err)
+{
+	uint64_t end = off + len, item;
+	uint8_t *to = buf;
+	int ret = 0;
+
+	if (file->fs->edit == NULL)
+		return read_plain(file, c, plan, buf, len, off, err);
+	for (size_t i = 0; i < c->n && off < end && ret == 0; i++) {
+		const struct ofs_piece *p = &c->piece[i];
+		uint64_t from = p->off > off ? p->off : off;
+		uint64_t till = p->off + p->len < end ? p->off + p->len : end;
+
+		if (p->kind != OFS_PIECE_BOX || from >= till ||
+		    ofs_edit_staged(file, p->tensor) == NULL)
+			continue;
+		ret = read_plain(file, c, plan, to, from - off, off, err);
+		item = ofs_dtype_size(p->dtype);
+		if (ret == 0)
+			ret = read_box(file, p, plan, to + (from - off),
+			    p->first + (from - p->off) / item,
+			    (till - from) / item, err);
+		to += till - off;
+		off = till;
+	}
+	return ret == -1 ? -1
+			 : read_plain(file, c, plan, to, end - off, off, err);
 }
 
 /* Elements from byte off of the file on, all of p, in the type they have there. */
@@ -160,11 +216,7 @@ static int read_rounded(struct optimfs_file *file, const struct ofs_piece *p,
 		return optimfs_fail(err, ENOMEM, "elements to round");
 	for (; n > 0 && ret == 0; n -= k) {
 		k = n < most ? n : most;
-		plan->n = 0;
-		ret = ofs_plan_box(fs->cat, t, p->box, at, k, 0, ofs_locate,
-		    fs->locator, plan, err);
-		if (ret == 0)
-			ret = ofs_fetch(fs, plan, bounce, err);
+		ret = read_box(file, p, plan, bounce, at, k, err);
 		if (ret == 0)
 			ofs_cast(t->dtype, bounce, p->dtype, buf, k);
 		at += k;
@@ -344,18 +396,35 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 	return ret == -1 ? -1 : (ssize_t)len;
 }
 
+/* A file that was made, or a text or .npy that is being written. */
+static ssize_t read_staged(struct optimfs_file *file, void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	struct optimfs_error own;
+	ssize_t n;
+
+	if (err == NULL)
+		err = &own;
+	n = ofs_edit_read(file, buf, len, off, err);
+	return n == -1 ? ofs_file_failed(file->fs, file->at, off, len, err) : n;
+}
+
 ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
 	struct optimfs_error own;
 
-	if (off >= file->size || len == 0)
+	uint64_t size = optimfs_file_size(file);
+
+	if (off >= size || len == 0)
 		return 0;
-	if (len > file->size - off)
-		len = (size_t)(file->size - off);
+	if (len > size - off)
+		len = (size_t)(size - off);
 	atomic_fetch_add_explicit(&file->fs->reads, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&file->fs->read_bytes, len,
 	    memory_order_relaxed);
+	if (file->staged != NULL && file->comp.n == 0)
+		return read_staged(file, buf, len, off, err);
 	if (file->blob != NULL) {
 		memcpy(buf, file->blob->bytes + off, len);
 		return (ssize_t)len;
@@ -370,6 +439,10 @@ ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
 
 uint64_t optimfs_file_size(const struct optimfs_file *file)
 {
+	uint64_t size;
+
+	if (file->fs->edit != NULL && ofs_edit_size(file, &size))
+		return size;
 	return file->size;
 }
 
@@ -430,6 +503,8 @@ static int open_any(struct optimfs_file *file, struct optimfs_error *err)
 {
 	if (ofs_at_is_view(file->at))
 		return open_view(file, err);
+	if (ofs_at_made(file->fs, file->at))
+		return ofs_edit_open_made(file, err);
 	return ofs_at_static(file->fs, file->at) ? open_static(file, err)
 						 : open_mirrored(file, err);
 }
@@ -466,6 +541,7 @@ void optimfs_file_close(struct optimfs_file *file)
 {
 	if (file == NULL)
 		return;
+	ofs_edit_close(file);
 	ofs_composition_fini(&file->comp);
 	ofs_blob_unref(file->blob);
 	ofs_view_close(file->view);

@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "edit.h"
 #include "format/format.h"
 #include "share.h"
 #include "transport/world.h"
@@ -36,7 +37,7 @@ static int copy_options(struct optimfs *fs, const struct optimfs_options *given,
 {
 	struct optimfs_options *o = &fs->options;
 	const char **strings[] = { &o->type, &o->optim_key, &o->model_key,
-		&o->ids, &o->subtree };
+		&o->ids, &o->subtree, &o->upper };
 
 	*o = *given;
 	if (o->cache == 0)
@@ -114,9 +115,9 @@ static int build(struct optimfs *fs, struct optimfs_error *err)
 	source_defaults(fs);
 	if (ofs_indexes_init(fs, err) == -1 || ofs_texts_init(fs, err) == -1)
 		return -1;
-	if (ofs_views_init(fs, err) == -1)
+	if (ofs_views_init(fs, err) == -1 || ofs_spaces_init(fs, err) == -1)
 		return -1;
-	return ofs_spaces_init(fs, err);
+	return fs->options.rw ? ofs_edit_open(fs, fs->source, err) : 0;
 }
 
 struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
@@ -165,6 +166,7 @@ void optimfs_close(struct optimfs *fs)
 {
 	if (fs == NULL)
 		return;
+	ofs_edit_free(fs->edit);
 	ofs_views_fini(fs);
 	ofs_spaces_fini(fs);
 	ofs_texts_fini(fs);

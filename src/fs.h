@@ -130,7 +130,7 @@ struct optimfs {
 
 	char *source; /* as it was given */
 	struct optimfs_options options;
-	char *names[5]; /* the strings of options */
+	char *names[6]; /* the strings of options */
 	/* Files that only say what the others hold. */
 	uint32_t index[OFS_MAX_INDEXES], nindexes;
 	uint32_t mode_file, mode_dir;
@@ -161,6 +161,13 @@ struct optimfs_file {
 	struct ofs_lines *lines;
 	struct ofs_composition comp;
 	struct ofs_view_file *view; /* instead */
+	/* Of one that a writer made, or that is open for writing: what was
+	 * staged, how long it may become, what failed. */
+	struct ofs_edit_file *staged;
+	struct ofs_edit_npy *npy;
+	bool writes, control;
+	uint64_t limit;
+	struct optimfs_error failed;
 	/* Plans that are not in use: a read takes one, so that in steady state
 	 * nothing is allocated and no reader waits for another. */
 	_Atomic(struct ofs_plan *) spare[4];
@@ -186,7 +193,15 @@ static inline uint64_t ofs_node_of(uint32_t space, uint32_t index)
 }
 static inline bool ofs_at_static(const struct optimfs *fs, struct ofs_at at)
 {
-	return at.space == OFS_SPACE_TREE && at.index >= fs->tree.n;
+	return at.space == OFS_SPACE_TREE &&
+	    at.index - fs->tree.n < OFS_NSTATIC;
+}
+/* A file or directory that a writer made (edit.h): in the tree or a mirror, its
+ * index comes after those of the static nodes. */
+static inline bool ofs_at_made(const struct optimfs *fs, struct ofs_at at)
+{
+	return at.space < OFS_SPACE_VIEW &&
+	    at.index >= fs->tree.n + OFS_NSTATIC;
 }
 /* The entry of a node of the tree or a mirror; NULL for directories and static
  * nodes. */
@@ -234,6 +249,13 @@ int ofs_mirror_child(struct optimfs *fs, struct ofs_space *s, uint32_t index,
  * dimensions. The caller gets a reference. */
 struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
     struct optimfs_error *err);
+/* What the checkpoint says, whatever was edited. */
+struct ofs_blob *ofs_entry_text_base(struct optimfs *fs, uint32_t index,
+    struct optimfs_error *err);
+/* The bytes that a value makes in the place of a node. */
+int ofs_value_text(struct optimfs *fs, uint32_t index,
+    const struct ofs_pickle *doc, uint32_t node, struct ofs_buf *out,
+    struct optimfs_error *err);
 /* What .optimfs/rank/<rank> has instead: that rank's own copy of a scalar, or
  * what it has where the ranks differ (v, or NULL). */
 struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
@@ -241,10 +263,16 @@ struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
 /* Size of such a file without reading data. */
 int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
     bool *exact, struct optimfs_error *err);
+/* Is the file of an entry text, rather than elements? */
+bool ofs_entry_is_text(const struct optimfs *fs, uint32_t entry);
+/* Is a node of the tree optim/.../param_groups/<i>/..., or /params there? */
+bool ofs_is_option(const struct optimfs *fs, uint32_t index);
+bool ofs_is_params(const struct optimfs *fs, uint32_t index);
 int ofs_texts_init(struct optimfs *fs, struct optimfs_error *err);
 void ofs_texts_fini(struct optimfs *fs);
 /* A blob of out's bytes, with one reference; out is left empty. */
 struct ofs_blob *ofs_blob_of(struct ofs_buf *out, struct optimfs_error *err);
+struct ofs_blob *ofs_blob_ref(struct ofs_blob *blob);
 void ofs_blob_unref(struct ofs_blob *blob);
 
 /* value_new.c */

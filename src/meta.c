@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "edit.h"
 #include "fs.h"
 #include "info.h"
 #include "notes.h"
@@ -50,10 +51,36 @@ static void readme_text(struct optimfs *fs, struct ofs_buf *out)
 	    "optimfs(5) has the details.\n");
 }
 
+static void put_dirty(struct ofs_buf *out, const struct optimfs_status *s)
+{
+	static const char unit[] = " KMGTPE";
+	double v = (double)s->bytes;
+	unsigned i = 0;
+
+	for (; v >= 1024 && i + 2 < sizeof(unit); i++)
+		v /= 1024;
+	ofs_buf_printf(out, "dirty %" PRIu64 " file%s ", s->files,
+	    s->files == 1 ? "" : "s");
+	if (i == 0)
+		ofs_buf_printf(out, "%" PRIu64 "\n", s->bytes);
+	else
+		ofs_buf_printf(out, "%.1f%c\n", v, unit[i]);
+}
+
 static void control_text(struct optimfs *fs, struct ofs_buf *out)
 {
-	(void)fs;
-	ofs_buf_puts(out, "clean\n");
+	struct optimfs_status s;
+
+	optimfs_status(fs, &s);
+	if (s.percent >= 0)
+		ofs_buf_printf(out, "committing %d%%\n", s.percent);
+	else if (s.files == 0)
+		ofs_buf_puts(out, "clean\n");
+	else
+		put_dirty(out, &s);
+	if (s.explicit_commit)
+		ofs_buf_puts(out, "explicit\n");
+	ofs_control_said(fs, out);
 }
 
 static void errors_text(struct optimfs *fs, struct ofs_buf *out)

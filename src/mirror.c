@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "mirror.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -127,19 +129,18 @@ static bool npy_holds(const struct optimfs *fs, const struct ofs_space *s,
 
 /* Version 1.0: magic, length of the text, the text, padded with spaces so that
  * the elements start at a multiple of 64. */
-static void npy_header(const struct optimfs *fs, const struct ofs_tensor *t,
+void ofs_npy_header(enum ofs_dtype dtype, const uint64_t *shape, unsigned ndim,
     struct ofs_buf *out)
 {
-	const uint64_t *shape = ofs_tensor_shape(fs->cat, t);
 	size_t len;
 
 	ofs_buf_put(out, "\x93NUMPY\x01\x00\x00\x00", 10);
 	ofs_buf_printf(out,
 	    "{'descr': '%s', 'fortran_order': False, 'shape': (",
-	    ofs_dtype_npy(t->dtype));
-	for (unsigned d = 0; d < t->ndim; d++)
+	    ofs_dtype_npy(dtype));
+	for (unsigned d = 0; d < ndim; d++)
 		ofs_buf_printf(out, "%s%" PRIu64 "%s", d == 0 ? "" : " ",
-		    shape[d], d + 1 < t->ndim || d == 0 ? "," : "");
+		    shape[d], d + 1 < ndim || d == 0 ? "," : "");
 	ofs_buf_puts(out, "), }");
 	while (out->len % 64 != 63 && !out->bad)
 		ofs_buf_putc(out, ' ');
@@ -149,6 +150,12 @@ static void npy_header(const struct optimfs *fs, const struct ofs_tensor *t,
 	len = out->len - 10;
 	out->data[8] = (uint8_t)len;
 	out->data[9] = (uint8_t)(len >> 8);
+}
+
+static void npy_header(const struct optimfs *fs, const struct ofs_tensor *t,
+    struct ofs_buf *out)
+{
+	ofs_npy_header(t->dtype, ofs_tensor_shape(fs->cat, t), t->ndim, out);
 }
 
 static int npy_size(struct optimfs *fs, const struct ofs_space *s,

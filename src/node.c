@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "edit.h"
 #include "view.h"
 
 int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
@@ -20,6 +21,10 @@ int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
 	    ofs_view_has(fs, view)) {
 		*at = view;
 		return 0;
+	}
+	if (space < fs->nspaces && fs->edit != NULL && ofs_at_made(fs, view)) {
+		*at = view;
+		return ofs_edit_has(fs, view, err);
 	}
 	if (space >= fs->nspaces || (node & UINT32_MAX) == 0 || index >= n)
 		return optimfs_fail(err, ENOENT, "no node %llu",
@@ -71,6 +76,12 @@ void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
 		snprintf(path + n, size - n, "/%s", name);
 		return;
 	}
+	if (fs->edit != NULL && ofs_edit_at_path(fs, at, path, size))
+		return;
+	if (ofs_at_made(fs, at)) {
+		snprintf(path, size, "(removed)");
+		return;
+	}
 	s = &fs->space[at.space];
 	if (at.space >= OFS_SPACE_RANK)
 		n = (size_t)snprintf(path, size, "%s/rank/%d%s", top, s->rank,
@@ -109,6 +120,8 @@ bool ofs_at_is_dir(const struct optimfs *fs, struct ofs_at at)
 
 	if (ofs_at_is_view(at))
 		return at.index == 0;
+	if (ofs_at_made(fs, at))
+		return ofs_edit_at_is_dir(fs, at);
 	if (!ofs_at_static(fs, at))
 		return fs->tree.node[at.index].entry == OFS_NONE;
 	s = &ofs_static_nodes[at.index - fs->tree.n];
@@ -182,6 +195,8 @@ static int find_child(struct optimfs *fs, struct ofs_at dir, const char *name,
 		*at = ofs_at_of_static(fs, OFS_STATIC_TOP);
 		return 1;
 	}
+	if (fs->edit != NULL)
+		return ofs_edit_lookup(fs, dir, name, at, err);
 	index = ofs_mirror_find(fs, s, dir.index, name);
 	if (index == OFS_NONE || ofs_space_has(fs, s, index, NULL) != 1)
 		return 0;
@@ -193,7 +208,9 @@ static int find_child(struct optimfs *fs, struct ofs_at dir, const char *name,
 static int no_child(const struct optimfs *fs, struct ofs_at dir,
     const char *name, const char *path, struct optimfs_error *err)
 {
-	if (!ofs_at_static(fs, dir) && dir.space < OFS_SPACE_RANK &&
+	/* a writer may make what is absent */
+	if (fs->edit == NULL && !ofs_at_static(fs, dir) &&
+	    dir.space < OFS_SPACE_RANK &&
 	    ofs_tree_absent(&fs->tree, dir.index, name))
 		return optimfs_fail(err, ENODATA,
 		    "OFS642 %s: this parameter has no state", path);

@@ -506,7 +506,7 @@ static int replay_one(void *ctx, const struct ofs_record *r,
 	struct replay *p = ctx;
 
 	if (r->type == RECORD_BOOT) {
-		p->found->rebooted = strcmp(r->a, p->boot) != 0;
+		p->found->rebooted |= strcmp(r->a, p->boot) != 0;
 		return 0;
 	}
 	p->found->records++;
@@ -566,21 +566,39 @@ static int open_unnamed(const struct ofs_stage *st)
 	return fd;
 }
 
-int ofs_stage_data(struct ofs_stage *st, uint64_t id, struct optimfs_error *err)
+int ofs_stage_temp(struct ofs_stage *st, struct optimfs_error *err)
+{
+	int fd = open_unnamed(st);
+
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS801 %s: %m", st->path);
+	return fd;
+}
+
+static int open_named(struct ofs_stage *st, uint64_t id, bool make)
 {
 	char name[24];
-	int fd;
 
-	if (st->scratch) {
-		fd = open_unnamed(st);
-	} else {
-		snprintf(name, sizeof(name), "%" PRIu64, id);
+	snprintf(name, sizeof(name), "%" PRIu64, id);
+	if (make) {
 		pthread_mutex_lock(&st->mutex);
 		st->names = true;
 		pthread_mutex_unlock(&st->mutex);
-		fd = openat(st->data, name,
-		    O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	}
+	return openat(st->data, name,
+	    O_RDWR | O_CLOEXEC | O_NOFOLLOW | (make ? O_CREAT | O_TRUNC : 0),
+	    0600);
+}
+
+int ofs_stage_data(struct ofs_stage *st, uint64_t id, bool make,
+    struct optimfs_error *err)
+{
+	int fd = st->scratch ? open_unnamed(st) : open_named(st, id, make);
+
+	if (fd == -1 && errno == ENOENT && !make)
+		return optimfs_fail(err, EIO,
+		    "OFS807 %s/data/%" PRIu64 ": removed while it was in use",
+		    st->path, id);
 	if (fd == -1)
 		return optimfs_fail(err, errno, "OFS801 %s/data: %m", st->path);
 	return fd;

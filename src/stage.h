@@ -102,10 +102,13 @@ int ofs_stage_replay(struct ofs_stage *st, ofs_replay_fn *each, void *ctx,
  */
 int ofs_stage_reset(struct ofs_stage *st, struct optimfs_error *err);
 
-/* A file of data, new or there already: a descriptor for reading and writing
- * that is the caller's. Ids are the caller's choice. */
-int ofs_stage_data(struct ofs_stage *st, uint64_t id,
+/* A file of data, an empty one with make: a descriptor for reading and writing
+ * that is the caller's. Ids are the caller's choice. EIO (OFS807): there is
+ * none. In a scratch stage files have no names: each is made once. */
+int ofs_stage_data(struct ofs_stage *st, uint64_t id, bool make,
     struct optimfs_error *err);
+/* One without a name, that is gone when it is closed. */
+int ofs_stage_temp(struct ofs_stage *st, struct optimfs_error *err);
 void ofs_stage_data_remove(struct ofs_stage *st, uint64_t id);
 
 /* Write n bytes at off, all of them. */

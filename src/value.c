@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "dtype.h"
+#include "edit.h"
 #include "format/render.h"
 #include "fs.h"
 #include "text.h"
@@ -65,7 +66,7 @@ struct ofs_blob *ofs_blob_of(struct ofs_buf *out, struct optimfs_error *err)
 	return blob;
 }
 
-static struct ofs_blob *ref(struct ofs_blob *blob)
+struct ofs_blob *ofs_blob_ref(struct ofs_blob *blob)
 {
 	atomic_fetch_add_explicit(&blob->refs, 1, memory_order_relaxed);
 	return blob;
@@ -89,7 +90,7 @@ static struct ofs_blob *cached(struct ofs_texts *t, uint32_t entry)
 
 	pthread_mutex_lock(&t->lock);
 	if (slot->blob != NULL && slot->entry == entry)
-		blob = ref(slot->blob);
+		blob = ofs_blob_ref(slot->blob);
 	pthread_mutex_unlock(&t->lock);
 	atomic_fetch_add(blob == NULL ? &t->misses : &t->hits, 1);
 	return blob;
@@ -106,11 +107,19 @@ static void keep(struct ofs_texts *t, uint32_t entry, struct ofs_blob *blob)
 	if (old != NULL)
 		t->bytes -= old->len;
 	if (blob->len <= t->budget / 4 && t->bytes + blob->len <= t->budget) {
-		*slot = (struct ofs_text_slot){ ref(blob), entry };
+		*slot = (struct ofs_text_slot){ ofs_blob_ref(blob), entry };
 		t->bytes += blob->len;
 	}
 	pthread_mutex_unlock(&t->lock);
 	ofs_blob_unref(old);
+}
+
+bool ofs_entry_is_text(const struct optimfs *fs, uint32_t entry)
+{
+	const struct ofs_entry *e = &fs->cat->entries[entry];
+
+	return e->kind != OFS_ENTRY_TENSOR ||
+	    fs->cat->tensors[e->ref].ndim == 0;
 }
 
 static bool named(const struct optimfs *fs, uint32_t index, const char *name)
@@ -118,13 +127,17 @@ static bool named(const struct optimfs *fs, uint32_t index, const char *name)
 	return strcmp(fs->tree.node[index].name, name) == 0;
 }
 
-/* Is it optim/.../param_groups/<i>/params? */
-static bool is_params(const struct optimfs *fs, uint32_t index)
+bool ofs_is_option(const struct optimfs *fs, uint32_t index)
 {
 	uint32_t group = fs->tree.node[index].parent;
 
-	return named(fs, index, "params") && group != 0 &&
+	return group != 0 &&
 	    named(fs, fs->tree.node[group].parent, "param_groups");
+}
+
+bool ofs_is_params(const struct optimfs *fs, uint32_t index)
+{
+	return ofs_is_option(fs, index) && named(fs, index, "params");
 }
 
 /* A tensor of no dimensions has one element, in one place or several. */
@@ -260,11 +273,11 @@ static int rank_scalar_text(struct optimfs *fs, const struct ofs_tensor *t,
 	return 0;
 }
 
-static int value_text(struct optimfs *fs, uint32_t index,
+int ofs_value_text(struct optimfs *fs, uint32_t index,
     const struct ofs_pickle *doc, uint32_t node, struct ofs_buf *out,
     struct optimfs_error *err)
 {
-	bool params = is_params(fs, index);
+	bool params = ofs_is_params(fs, index);
 
 	if (params && ofs_render_names(fs->cat, doc, node, out))
 		return 0;
@@ -279,7 +292,7 @@ static int item_text(struct optimfs *fs, uint32_t index,
 
 	if (doc == NULL)
 		return -1;
-	ret = value_text(fs, index, doc, ofs_pickle_root(doc), out, err);
+	ret = ofs_value_text(fs, index, doc, ofs_pickle_root(doc), out, err);
 	ofs_pickle_free(doc);
 	return ret;
 }
@@ -296,7 +309,7 @@ static int make_text(struct optimfs *fs, uint32_t index, uint8_t kind,
 		return item_text(fs, index, &fs->cat->items[ref], out, err);
 	default:
 		v = &fs->cat->values[ref];
-		return value_text(fs, index, v->doc, v->node, out, err);
+		return ofs_value_text(fs, index, v->doc, v->node, out, err);
 	}
 }
 
@@ -308,9 +321,13 @@ struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
 	struct ofs_entry its = v == NULL
 	    ? *e
 	    : (struct ofs_entry){ .kind = v->kind, .ref = v->ref };
+	struct ofs_blob *said = ofs_edit_said(fs, index);
 	struct ofs_buf out = { 0 };
-	int ret = ofs_entry_sound(fs, &its, err);
+	int ret;
 
+	if (said != NULL)
+		return said;
+	ret = ofs_entry_sound(fs, &its, err);
 	if (ret == 0 && its.kind == OFS_ENTRY_TENSOR)
 		ret = rank_scalar_text(fs, &fs->cat->tensors[its.ref], rank,
 		    &out, err);
@@ -323,6 +340,14 @@ struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
 }
 
 struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
+    struct optimfs_error *err)
+{
+	struct ofs_blob *said = ofs_edit_said(fs, index);
+
+	return said != NULL ? said : ofs_entry_text_base(fs, index, err);
+}
+
+struct ofs_blob *ofs_entry_text_base(struct optimfs *fs, uint32_t index,
     struct optimfs_error *err)
 {
 	uint32_t entry = fs->tree.node[index].entry;
@@ -369,15 +394,20 @@ int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
 	const struct ofs_entry *e = &fs->cat->entries[entry];
 	uint64_t known =
 	    atomic_load_explicit(&fs->texts.sizes[entry], memory_order_relaxed);
-	struct ofs_blob *blob;
+	struct ofs_blob *blob = ofs_edit_said(fs, index);
 
 	*exact = true;
+	if (blob != NULL) {
+		*size = blob->len;
+		ofs_blob_unref(blob);
+		return 0;
+	}
 	if (known != 0) {
 		*size = known - 1;
 		return 0;
 	}
 	if (e->kind == OFS_ENTRY_VALUE) {
-		blob = ofs_entry_text(fs, index, err);
+		blob = ofs_entry_text_base(fs, index, err);
 		if (blob == NULL)
 			return -1;
 		*size = blob->len;

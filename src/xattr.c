@@ -10,6 +10,7 @@
 
 #include "canon.h"
 #include "dtype.h"
+#include "edit.h"
 #include "fs.h"
 #include "text.h"
 #include "view.h"
@@ -23,6 +24,9 @@ struct subject {
 	struct ofs_at at;
 	const struct ofs_entry *entry;   /* NULL: a directory */
 	const struct ofs_tensor *tensor; /* NULL: something else */
+	bool made;                       /* by a writer */
+	bool edited; /* a file whose dtype and shape form has */
+	struct ofs_edit_form form;
 };
 
 static struct ofs_str key_of(const struct subject *s, uint32_t index)
@@ -45,6 +49,8 @@ static int get_fqn(const struct subject *s, struct ofs_buf *out,
 	struct ofs_str key;
 
 	(void)err;
+	if (s->made)
+		return ofs_edit_fqn(s->fs, index, out);
 	if (index == 0)
 		return 0;
 	for (uint32_t i = index; i != 0; i = node[i].parent)
@@ -59,8 +65,11 @@ static int get_fqn(const struct subject *s, struct ofs_buf *out,
 static int list_fqn(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
-	uint32_t up = s->fs->tree.node[s->at.index].parent;
+	uint32_t up;
 
+	if (s->made)
+		return get_fqn(s, out, err);
+	up = s->fs->tree.node[s->at.index].parent;
 	if (s->entry == NULL && !is_state(s, up))
 		return 0;
 	return get_fqn(s, out, err);
@@ -137,10 +146,13 @@ static int get_requires_grad(const struct subject *s, struct ofs_buf *out,
 static int get_dtype(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
+	uint8_t dtype;
+
 	(void)err;
-	if (s->tensor == NULL)
+	if (s->tensor == NULL && s->form.dtype == OFS_DTYPE_NONE)
 		return 0;
-	ofs_buf_puts(out, ofs_dtype_name(s->tensor->dtype));
+	dtype = s->edited ? s->form.dtype : s->tensor->dtype;
+	ofs_buf_puts(out, ofs_dtype_name(dtype));
 	return 1;
 }
 
@@ -148,9 +160,13 @@ static int get_shape(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
 	(void)err;
-	if (s->tensor == NULL)
+	if (s->tensor == NULL && s->form.dtype == OFS_DTYPE_NONE)
 		return 0;
-	ofs_shape_text(s->fs->cat, s->tensor, out);
+	if (!s->edited)
+		ofs_shape_text(s->fs->cat, s->tensor, out);
+	for (unsigned d = 0; d < s->form.ndim; d++)
+		ofs_buf_printf(out, "%s%" PRIu64, d == 0 ? "" : ",",
+		    s->form.shape[d]);
 	return 1;
 }
 
@@ -161,8 +177,10 @@ static int get_kind(const struct subject *s, struct ofs_buf *out,
 	const struct ofs_value *v;
 
 	(void)err;
+	if (s->made && s->form.dtype != OFS_DTYPE_NONE)
+		ofs_buf_puts(out, s->form.ndim == 0 ? "scalar" : "tensor");
 	if (s->entry == NULL)
-		return 0;
+		return s->form.dtype != OFS_DTYPE_NONE;
 	if (s->tensor != NULL) {
 		ofs_buf_puts(out, s->tensor->ndim == 0 ? "scalar" : "tensor");
 	} else if (s->entry->kind == OFS_ENTRY_ITEM) {
@@ -243,7 +261,7 @@ static int get_crc32(const struct subject *s, struct ofs_buf *out,
 	uint8_t *buf;
 	ssize_t n = 0;
 
-	if (s->entry == NULL)
+	if (s->entry == NULL && !s->edited)
 		return 0;
 	if (optimfs_file_open(s->fs, node, &file, err) == -1)
 		return -1;
@@ -315,8 +333,13 @@ static int find_subject(struct optimfs *fs, uint64_t node, struct subject *s,
 	*s = (struct subject){ .fs = fs, .at = at };
 	if (ofs_at_static(fs, at) || ofs_at_is_view(at))
 		return 0;
+	s->made = ofs_at_made(fs, at);
 	s->entry = ofs_at_entry(fs, at);
 	s->tensor = ofs_entry_tensor(fs, s->entry);
+	s->edited = fs->edit != NULL && !ofs_at_is_dir(fs, at) &&
+	    (s->made || s->tensor != NULL);
+	if (s->edited)
+		ofs_edit_form(fs, at.index, &s->form);
 	return 1;
 }
 

@@ -43,6 +43,19 @@ struct optimfs_options {
 	bool strict;           /* refuse a checkpoint with anything wrong */
 	bool follow; /* symbolic links that stay inside the checkpoint */
 	struct optimfs_world *world; /* path was offered there; NULL: alone */
+	/* Writing. What is written is staged beside the checkpoint until
+	 * optimfs_commit; one writer at a time (EBUSY). */
+	bool rw;
+	bool scratch; /* rw, but nothing is kept, nor can be committed */
+	bool explicit_commit; /* whoever mounts does not commit at the end */
+	const char *upper;    /* directory to stage in; NULL: beside it */
+	/* What a writer that died has left: refuse to open (EBUSY), go on with
+	 * it, or drop it. */
+	enum optimfs_recover {
+		OPTIMFS_RECOVER_NO,
+		OPTIMFS_RECOVER_YES,
+		OPTIMFS_RECOVER_DISCARD,
+	} recover;
 };
 
 /* path is the checkpoint's directory or file. */
@@ -65,6 +78,9 @@ struct optimfs_attr {
 	uint32_t uid, gid;
 	uint32_t nlink;
 	bool exact; /* size is exact */
+	/* What a writer of fs may change: the size and time; that the name
+	 * leads here; what it says, by writing to another node. */
+	bool changes, moves, shared;
 };
 
 int optimfs_getattr(struct optimfs *fs, uint64_t node,
@@ -109,6 +125,66 @@ int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,
 /* The names that are listed, each NUL-terminated, in one malloc'ed block. */
 int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
     size_t *len, struct optimfs_error *err);
+
+/* Writing, to what was opened with rw; EROFS otherwise. dir and node are below
+ * the root of the tree, or of .optimfs/npy; elsewhere EPERM. What is written is
+ * seen at once by whoever reads from fs. */
+
+/* Open a file for reading and writing; truncate: make it empty first.
+ * .optimfs/control takes "commit" and "abort". */
+int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
+    struct optimfs_file **file, struct optimfs_error *err);
+/* All of buf at off, or nothing: -1. EFBIG: behind the end of a tensor. A text
+ * is taken over when it is flushed, and checked then or when its line is
+ * complete: EINVAL, ERANGE. */
+int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err);
+int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
+    struct optimfs_error *err);
+/* What close(2) says: the first failure of what was written to file, or that a
+ * text does not fit. Says it each time. */
+int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err);
+/* The same, and what is staged has reached the disk. */
+int optimfs_file_sync(struct optimfs_file *file, struct optimfs_error *err);
+
+/* A new file or directory. EEXIST, ENAMETOOLONG, EPERM. */
+int optimfs_create(struct optimfs *fs, uint64_t dir, const char *name,
+    bool is_dir, struct optimfs_attr *attr, struct optimfs_error *err);
+/* ENOENT, EISDIR, ENOTDIR, ENOTEMPTY. Files that are open stay readable. */
+int optimfs_remove(struct optimfs *fs, uint64_t dir, const char *name,
+    bool is_dir, struct optimfs_error *err);
+/* replace: what has the name makes way, else EEXIST. */
+int optimfs_rename(struct optimfs *fs, uint64_t dir, const char *name,
+    uint64_t newdir, const char *newname, bool replace,
+    struct optimfs_error *err);
+/* Without opening it: its size, when it was changed. */
+int optimfs_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
+    struct optimfs_error *err);
+int optimfs_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
+    struct optimfs_error *err);
+/* user.optimfs.shape and .dtype say what a new file is; the others that are
+ * listed are taken and follow anyway. EOPNOTSUPP: any other name. */
+int optimfs_setxattr(struct optimfs *fs, uint64_t node, const char *name,
+    const char *value, size_t len, struct optimfs_error *err);
+
+/* Make the checkpoint what fs shows. Returns when it is safe; on failure the
+ * checkpoint is as it was, and everything still staged. stop is asked now and
+ * then (ECANCELED) and may be NULL. While it runs, writers wait. */
+int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err);
+/* Drop all that is staged. */
+int optimfs_abort(struct optimfs *fs, struct optimfs_error *err);
+/* All that is staged has reached the disk; files that are being written only
+ * by optimfs_file_sync. */
+int optimfs_sync(struct optimfs *fs, struct optimfs_error *err);
+/* How often anything was changed since fs was opened. */
+uint64_t optimfs_changes(struct optimfs *fs);
+struct optimfs_status {
+	bool writable, explicit_commit;
+	uint64_t files, bytes; /* that differ from the checkpoint; staged */
+	int percent;           /* of a commit under way; -1: there is none */
+};
+void optimfs_status(struct optimfs *fs, struct optimfs_status *status);
 
 /* statvfs of the source's file system. */
 int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,

@@ -444,6 +444,121 @@ int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
 	return 0;
 }
 
+/* Nothing here can be written. */
+
+static int read_only(struct optimfs_error *err)
+{
+	return optimfs_fail(err, EROFS, "the stand-in is read-only");
+}
+
+int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
+    struct optimfs_file **file, struct optimfs_error *err)
+{
+	(void)fs, (void)node, (void)truncate, (void)file;
+	return read_only(err);
+}
+
+int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	(void)file, (void)buf, (void)len, (void)off;
+	return read_only(err);
+}
+
+int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
+    struct optimfs_error *err)
+{
+	(void)file, (void)size;
+	return read_only(err);
+}
+
+int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
+{
+	(void)file, (void)err;
+	return 0;
+}
+
+int optimfs_file_sync(struct optimfs_file *file, struct optimfs_error *err)
+{
+	(void)file, (void)err;
+	return 0;
+}
+
+int optimfs_create(struct optimfs *fs, uint64_t dir, const char *name,
+    bool is_dir, struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	(void)fs, (void)dir, (void)name, (void)is_dir, (void)attr;
+	return read_only(err);
+}
+
+int optimfs_remove(struct optimfs *fs, uint64_t dir, const char *name,
+    bool is_dir, struct optimfs_error *err)
+{
+	(void)fs, (void)dir, (void)name, (void)is_dir;
+	return read_only(err);
+}
+
+int optimfs_rename(struct optimfs *fs, uint64_t dir, const char *name,
+    uint64_t newdir, const char *newname, bool replace,
+    struct optimfs_error *err)
+{
+	(void)fs, (void)dir, (void)name, (void)newdir, (void)newname;
+	(void)replace;
+	return read_only(err);
+}
+
+int optimfs_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
+    struct optimfs_error *err)
+{
+	(void)fs, (void)node, (void)size;
+	return read_only(err);
+}
+
+int optimfs_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
+    struct optimfs_error *err)
+{
+	(void)fs, (void)node, (void)mtime_ns;
+	return read_only(err);
+}
+
+int optimfs_setxattr(struct optimfs *fs, uint64_t node, const char *name,
+    const char *value, size_t len, struct optimfs_error *err)
+{
+	(void)fs, (void)node, (void)name, (void)value, (void)len;
+	return read_only(err);
+}
+
+int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	(void)fs, (void)stop, (void)ctx;
+	return read_only(err);
+}
+
+int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
+{
+	(void)fs;
+	return read_only(err);
+}
+
+int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
+{
+	(void)fs, (void)err;
+	return 0;
+}
+
+uint64_t optimfs_changes(struct optimfs *fs)
+{
+	(void)fs;
+	return 0;
+}
+
+void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
+{
+	(void)fs;
+	*status = (struct optimfs_status){ .percent = -1 };
+}
+
 int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
     struct optimfs_error *err)
 {

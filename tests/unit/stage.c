@@ -209,7 +209,7 @@ static void recovery(void)
 	int fd;
 
 	append(st, 0, 2);
-	fd = ofs_stage_data(st, 7, &err);
+	fd = ofs_stage_data(st, 7, true, &err);
 	ok(fd != -1 && ofs_pwrite_all(fd, "abc", 3, 5, &err) == 0, "data");
 	close(fd);
 	ofs_stage_close(st, true);
@@ -220,8 +220,12 @@ static void recovery(void)
 	is_int(ofs_stage_replay(st, check_record, &n, &found, &err), 0,
 	    "replay");
 	is_u64(n, 2, "what was there");
+	fd = ofs_stage_data(st, 7, false, &err);
+	ok(fd != -1 && lseek(fd, 0, SEEK_END) == 8, "its data, too");
+	close(fd);
 	is_int(ofs_stage_reset(st, &err), 0, "reset");
-	ok(!exists("data/7"), "removes data");
+	is_int(ofs_stage_data(st, 7, false, &err), -1, "removes data");
+	is_error(err, EIO, "OFS807", "which is not made again by asking");
 	ofs_stage_close(st, false);
 	ok(!exists(""), "closed clean: nothing is left");
 	st = open_stage(OFS_RECOVER_NO, &err);
@@ -300,7 +304,7 @@ static void places(void)
 	st = ofs_stage_open(&c, note, &err);
 	other = ofs_stage_open(&c, note, &err);
 	ok(st != NULL && other != NULL && !exists(""), "scratch: nothing");
-	fd = ofs_stage_data(st, 1, &err);
+	fd = ofs_stage_data(st, 1, true, &err);
 	ok(fd != -1 && ofs_pwrite_all(fd, "x", 1, 0, &err) == 0, "but data");
 	close(fd);
 	ofs_stage_close(st, false);
