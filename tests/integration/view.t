@@ -219,6 +219,50 @@ else
 	skip 8 "no PyTorch here"
 fi
 
+# Two optimizers, each with its groups and IDs.
+cat >"$scratch/two.py" <<'EOF'
+import sys, torch
+models = {"g": torch.nn.Linear(3, 4), "d": torch.nn.Linear(4, 2)}
+out = {"model": {}}
+for name, m in models.items():
+    adam = torch.optim.Adam(m.parameters())
+    m(torch.ones(5, m.in_features)).sum().backward()
+    adam.step()
+    keys = ["%s.%s" % (name, k) for k, _ in m.named_parameters()]
+    sd = adam.state_dict()
+    sd["state"] = {keys[i]: s for i, s in sd["state"].items()}
+    for group in sd["param_groups"]:
+        group["params"] = [keys[i] for i in group["params"]]
+    out["optimizer_" + name] = sd
+    out["model"].update({"%s.%s" % (name, k): v
+                         for k, v in m.state_dict().items()})
+torch.save(out, sys.argv[1])
+EOF
+cat >"$scratch/twoid.py" <<'EOF'
+import sys, torch
+optim = torch.load(sys.argv[1])
+assert sorted(optim) == ["optimizer_d", "optimizer_g"]
+for name, m in ("g", torch.nn.Linear(3, 4)), ("d", torch.nn.Linear(4, 2)):
+    adam = torch.optim.Adam(m.parameters())
+    adam.load_state_dict(optim["optimizer_" + name])
+    for p in m.parameters():
+        assert adam.state[p]["exp_avg"].shape == p.shape
+EOF
+if [ -n "$python" ]; then
+	"$python" "$scratch/two.py" "$scratch/two.pt"
+	tree "$scratch/two.pt" "$scratch/want"
+	for view in torch safetensors dcp@2 dcp-st@2; do
+		ok "two optimizers as $view" becomes "$scratch/two.pt" $view
+	done
+	"$OPTIMFS" cp -r "$scratch/two.pt" .optimfs/view/torch,keys=id \
+	    "$scratch/twoid"
+	ok "each is numbered by itself" "$python" "$scratch/twoid.py" \
+	    "$scratch/twoid/optim.pt"
+	tree "$ck" "$scratch/want"
+else
+	skip 5 "no PyTorch here"
+fi
+
 # safetensors: the rules of the reference reader, which is not at hand.
 cat >"$scratch/rules.py" <<'EOF'
 import json, math, os, sys

@@ -401,6 +401,69 @@ static void temporary(char path[96])
 	close(fd);
 }
 
+/* A directory of fs as files. */
+struct copy {
+	struct optimfs *fs;
+	struct handmade *h;
+	bool good;
+};
+
+static int copy_file(void *ctx, const struct optimfs_dirent *entry)
+{
+	struct copy *c = ctx;
+	struct optimfs_file *file;
+	uint64_t size;
+	uint8_t *p;
+
+	if (optimfs_file_open(c->fs, entry->attr->node, &file, NULL) == -1) {
+		c->good = false;
+		return 1;
+	}
+	size = optimfs_file_size(file);
+	p = malloc(size + 1);
+	if (p == NULL)
+		bail_out("out of memory");
+	c->good = size == entry->attr->size &&
+	    optimfs_file_read(file, p, size, 0, NULL) == (ssize_t)size;
+	handmade_file(c->h, entry->name, p, size);
+	free(p);
+	optimfs_file_close(file);
+	return !c->good;
+}
+
+/* Flattened anew, for any ranks and in either form, it is the same; the units
+ * are those that the view gives along. */
+static bool again(struct model m, struct optimfs *fs)
+{
+	static const char *const forms[] = { "", ",orig", ",flat" };
+	uint32_t copies = 1 + below(2);
+	const char *form = forms[below(3)];
+	struct optimfs_error err = { 0 };
+	struct optimfs_attr attr;
+	struct handmade h;
+	struct copy copy = { fs, &h, false };
+	struct optimfs *view;
+	char name[80];
+	bool good;
+
+	m.world = 1 + below(9);
+	m.whole = m.world == 1;
+	snprintf(name, sizeof(name), ".optimfs/view/fsdp@%ux%u%s", copies,
+	    m.world, form);
+	handmade_init(&h);
+	if (optimfs_resolve(fs, name, &attr, &err) == 0 &&
+	    optimfs_readdir(fs, attr.node, 0, true, copy_file, &copy, &err) ==
+		-1)
+		copy.good = false;
+	view = copy.good ? optimfs_open(h.dir, NULL, &err) : NULL;
+	good = view != NULL && comes_back(&m, view);
+	if (!good)
+		diag("%s: %s", name, err.text);
+	optimfs_close(view);
+	handmade_fini(&h);
+	return good;
+}
+
 /* copies: HYBRID_SHARD, as many groups of ranks that each have all. */
 static bool identity(uint32_t world, uint32_t copies, bool whole)
 {
@@ -434,7 +497,7 @@ static bool identity(uint32_t world, uint32_t copies, bool whole)
 	if (fs == NULL)
 		diag("%s", err.text);
 	else
-		good = comes_back(&m, fs);
+		good = comes_back(&m, fs) && again(m, fs);
 	if (!good)
 		diag("world %u, align %u, %u units, %u parameters, names %d",
 		    world, m.align, m.nunits, m.nparams, (int)names);
