@@ -44,6 +44,8 @@ void ofs_dir_close(struct ofs_dir *dir)
 {
 	if (dir->path != NULL && dir->fd != -1)
 		close(dir->fd);
+	if (dir->over)
+		close(dir->upper);
 	free(dir->path);
 	free(dir->below);
 	*dir = (struct ofs_dir){ .fd = -1 };
@@ -58,8 +60,11 @@ int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
 	new.below = dir->below == NULL ? NULL : strdup(dir->below);
 	if (dir->fd != -1)
 		new.fd = fcntl(dir->fd, F_DUPFD_CLOEXEC, 3);
+	if (dir->over)
+		new.upper = fcntl(dir->upper, F_DUPFD_CLOEXEC, 3);
 	if (new.path != NULL && (new.below != NULL) == (dir->below != NULL) &&
-	    (new.fd != -1) == (dir->fd != -1)) {
+	    (new.fd != -1) == (dir->fd != -1) &&
+	    (!dir->over || new.upper != -1)) {
 		*copy = new;
 		return 0;
 	}
@@ -67,6 +72,8 @@ int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
 	    "%s: cannot be opened again: %m", dir->path);
 	if (new.fd != -1)
 		close(new.fd);
+	if (dir->over && new.upper != -1)
+		close(new.upper);
 	free(new.path);
 	free(new.below);
 	return -1;
@@ -182,8 +189,8 @@ static int walk(int dirfd, const char *rel, int flags)
 	return fd;
 }
 
-/* Open rel, which ofs_path_stays allows; -1 with errno, ELOOP for a link. */
-static int open_beneath(const struct ofs_dir *dir, const char *rel, int flags)
+static int open_in(int at, const struct ofs_dir *dir, const char *rel,
+    int flags)
 {
 	struct open_how how = {
 		.flags = (unsigned int)flags,
@@ -195,14 +202,27 @@ static int open_beneath(const struct ofs_dir *dir, const char *rel, int flags)
 		how.resolve |= RESOLVE_NO_SYMLINKS;
 	/* EAGAIN: something was renamed while a ".." of a link was resolved. */
 	for (int tries = 0; tries < 100; tries++) {
-		fd = (int)syscall(SYS_openat2, dir->fd, rel, &how, sizeof(how));
+		fd = (int)syscall(SYS_openat2, at, rel, &how, sizeof(how));
 		if (fd != -1 || (errno != EAGAIN && errno != EINTR))
 			break;
 	}
 	/* Old seccomp filters say EPERM to calls that they do not know. */
 	if (fd == -1 && (errno == ENOSYS || errno == EPERM))
-		return walk(dir->fd, rel, flags);
+		return walk(at, rel, flags);
 	return fd;
+}
+
+/* Open rel, which ofs_path_stays allows; -1 with errno, ELOOP for a link. */
+static int open_beneath(const struct ofs_dir *dir, const char *rel, int flags)
+{
+	int fd;
+
+	if (dir->over && (flags & O_DIRECTORY) == 0) {
+		fd = open_in(dir->upper, dir, rel, flags);
+		if (fd != -1 || errno != ENOENT)
+			return fd;
+	}
+	return open_in(dir->fd, dir, rel, flags);
 }
 
 static int refuse_path(const char *rel, struct optimfs_error *err)
@@ -350,6 +370,10 @@ int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
 		free(new.below);
 		return -1;
 	}
+	if (dir->over) {
+		new.upper = open_in(dir->upper, dir, rel, DIR_FLAGS);
+		new.over = new.upper != -1;
+	}
 	*sub = new;
 	return 0;
 }
@@ -461,33 +485,43 @@ static int list_stream(DIR *stream, struct listing *l)
 	return errno;
 }
 
-int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
+static int list_into(int at, const char *path, struct listing *l,
     struct optimfs_error *err)
 {
-	struct listing got = { 0 };
 	DIR *stream = NULL;
 	int fd, error;
 
-	if (dir->elsewhere != NULL)
-		return list_elsewhere(dir, names, err);
-	/* its own descriptor: dir->fd has one position for all threads */
-	fd = openat(dir->fd, ".", DIR_FLAGS);
+	/* its own descriptor: that of a directory has one position for all
+	 * threads */
+	fd = openat(at, ".", DIR_FLAGS);
 	if (fd != -1)
 		stream = fdopendir(fd);
 	if (stream == NULL) {
-		optimfs_fail(err, EIO, "OFS755 %s: cannot be listed: %m",
-		    dir->path);
+		optimfs_fail(err, EIO, "OFS755 %s: cannot be listed: %m", path);
 		if (fd != -1)
 			close(fd);
 		return -1;
 	}
-	error = list_stream(stream, &got);
+	error = list_stream(stream, l);
 	closedir(stream);
-	if (error != 0) {
+	if (error == 0)
+		return 0;
+	errno = error;
+	return optimfs_fail(err, error == ENOMEM ? ENOMEM : EIO,
+	    "OFS755 %s: cannot be listed: %m", path);
+}
+
+int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
+    struct optimfs_error *err)
+{
+	struct listing got = { 0 };
+
+	if (dir->elsewhere != NULL)
+		return list_elsewhere(dir, names, err);
+	if (list_into(dir->fd, dir->path, &got, err) == -1 ||
+	    (dir->over && list_into(dir->upper, dir->path, &got, err) == -1)) {
 		ofs_names_free(&got.names);
-		errno = error;
-		return optimfs_fail(err, error == ENOMEM ? ENOMEM : EIO,
-		    "OFS755 %s: cannot be listed: %m", dir->path);
+		return -1;
 	}
 	sort_names(&got.names);
 	*names = got.names;

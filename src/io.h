@@ -44,6 +44,11 @@ struct ofs_dir {
 	/* Says which files there are; borrowed. NULL: those that are here. */
 	const struct ofs_elsewhere *elsewhere;
 	char *below; /* this directory's path there; NULL: its root */
+	/* With over, a file of directory upper is there instead of the one
+	 * with its name: a checkpoint as it will be once upper's files are
+	 * moved into it. */
+	bool over;
+	int upper;
 };
 
 /* EIO when path cannot be opened as a directory. */

@@ -5,6 +5,7 @@
 #include "format/format.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -295,7 +296,23 @@ static int check_files(const struct optimfs_options *opt,
 	return 0;
 }
 
-struct ofs_catalog *ofs_read_checkpoint(const char *path,
+int ofs_find_parts(const char *path, const struct optimfs_options *opt,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_dir dir;
+	char *rel;
+	int ret;
+
+	if (open_path(path, opt, &dir, &rel, err) == -1)
+		return -1;
+	drop_index_name(rel);
+	ret = ofs_detect(&dir, rel, opt, parts, err);
+	free(rel);
+	ofs_dir_close(&dir);
+	return ret;
+}
+
+struct ofs_catalog *ofs_read_over(const char *path, int upper,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	static const struct optimfs_options defaults;
@@ -316,6 +333,10 @@ struct ofs_catalog *ofs_read_checkpoint(const char *path,
 	if (ret == -1)
 		return NULL;
 	drop_index_name(rel);
+	if (upper != -1) {
+		dir.upper = fcntl(upper, F_DUPFD_CLOEXEC, 3);
+		dir.over = dir.upper != -1;
+	}
 	if (ofs_detect(&dir, rel, opt, &parts, err) == 0) {
 		cat = read_detected(&dir, &parts, opt, err);
 		if (cat != NULL && complete(cat, &parts, opt, err) == -1) {
@@ -327,4 +348,10 @@ struct ofs_catalog *ofs_read_checkpoint(const char *path,
 	free(rel);
 	ofs_dir_close(&dir);
 	return cat;
+}
+
+struct ofs_catalog *ofs_read_checkpoint(const char *path,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	return ofs_read_over(path, -1, opt, err);
 }

@@ -84,4 +84,12 @@ void ofs_parts_free(struct ofs_parts *parts);
 struct ofs_catalog *ofs_read_checkpoint(const char *path,
     const struct optimfs_options *opt, struct optimfs_error *err);
 
+/* The same, as it would be with the files of the directory upper, which is
+ * open, in their places; -1: none. */
+struct ofs_catalog *ofs_read_over(const char *path, int upper,
+    const struct optimfs_options *opt, struct optimfs_error *err);
+/* The parts of the checkpoint at path. */
+int ofs_find_parts(const char *path, const struct optimfs_options *opt,
+    struct ofs_parts *parts, struct optimfs_error *err);
+
 #endif

@@ -104,6 +104,8 @@ bool ofs_pk_is(const struct ofs_pickle *doc, uint32_t node, const char *module,
 uint32_t ofs_pk_callable(const struct ofs_pickle *doc, uint32_t node);
 uint32_t ofs_pk_args(const struct ofs_pickle *doc, uint32_t node);
 uint32_t ofs_pk_state(const struct ofs_pickle *doc, uint32_t node);
+/* Was an OBJECT made without its constructor? */
+bool ofs_pk_is_newobj(const struct ofs_pickle *doc, uint32_t node);
 /* An attribute of an OBJECT that BUILD set from a dict, or from a
  * (dict or None, dict of slots) pair; OFS_NONE. */
 uint32_t ofs_pk_attr(const struct ofs_pickle *doc, uint32_t node,

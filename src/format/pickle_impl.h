@@ -114,6 +114,9 @@ struct pk_parser {
 	size_t nstack, nmarks, nmemo, nputs;
 	size_t cap_stack, cap_marks, cap_memo;
 
+	/* Who wants to know of each put into the memo and get from it; NULL. */
+	void (*memoed)(struct pk_parser *p, uint64_t i, bool put);
+
 	uint32_t ints[1024];  /* recent INT nodes by a hash of their value */
 	uint32_t sizes[1024]; /* recent torch.Sizes by a hash of their items */
 };

@@ -63,6 +63,8 @@ static int remember(struct pk_parser *p, uint64_t i, uint32_t what)
 		p->memo[p->nmemo] = OFS_NONE;
 	p->nputs += p->memo[i] == OFS_NONE;
 	p->memo[i] = what;
+	if (p->memoed != NULL)
+		p->memoed(p, i, true);
 	return 0;
 }
 
@@ -81,6 +83,8 @@ static int get(struct pk_parser *p, uint64_t i)
 	if (i >= p->nmemo || p->memo[i] == OFS_NONE)
 		return pk_fail(p, EUCLEAN, "OFS412",
 		    "memo index %" PRIu64 " not set", i);
+	if (p->memoed != NULL)
+		p->memoed(p, i, false);
 	if ((p->memo[i] & PK_WRAPPED) != 0) {
 		x = p->memo[i] & ~PK_WRAPPED;
 		p->memo[i] = pk_tuple(p, &x, 1);

@@ -106,6 +106,11 @@ int ofs_pk_unexpected(const struct ofs_pickle *doc, uint32_t node,
 	    expected == NULL ? "" : expected);
 }
 
+bool ofs_pk_is_newobj(const struct ofs_pickle *doc, uint32_t node)
+{
+	return (at(doc, node)->flags & PK_NEWOBJ) != 0;
+}
+
 bool ofs_pk_is_cycle(const struct ofs_pickle *doc, uint32_t node)
 {
 	(void)doc;

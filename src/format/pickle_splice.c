@@ -13,20 +13,32 @@
 
 /* The pickle is run once more, to learn where in it each item of the stack was
  * made. What pushes an item are neighbouring opcodes: from the start of its own
- * to the start of those of the next. An item is replaced by popping it and
- * pushing another behind it, so that what it put into the memo is there for
- * whoever gets it. Frames are hints, and left out. */
+ * to the start of those of the next. What is replaced or dropped is cut out,
+ * unless others get from the memo what it put there: then it is popped. Frames
+ * are hints, and left out. */
 
 struct patch {
 	uint64_t at;
-	uint32_t cut; /* bytes that go */
+	uint64_t cut;  /* bytes that go */
+	uint64_t from; /* where what they replace begins, which can go instead
+			* of being popped; 0: it cannot */
 	const char *before, *after;
 	const struct ofs_pk_splice *edit; /* its bytes, unless it drops */
 	size_t order;
 };
 
+/* Something is taken from the memo at at, which was put there at put. */
+struct get {
+	uint64_t at, put;
+};
+
 struct tracer {
 	struct pk_parser p;
+	uint64_t *put; /* by memo index: where the last one was */
+	size_t cap_put, nget, cap_get;
+	struct get *get; /* in order of at */
+	bool counted;    /* puts are numbered by how many there were */
+	bool no_memory;
 	uint64_t *start, *mark; /* of each item of the stack, of each MARK */
 	size_t cap_start, cap_mark;
 	struct ofs_pk_splice *edit;
@@ -52,6 +64,25 @@ static int grow(struct tracer *t, void *array, size_t *cap, size_t need,
 	memcpy(array, &new, sizeof(new));
 	*cap = want < need ? need : want;
 	return 0;
+}
+
+static void memoed(struct pk_parser *p, uint64_t i, bool put)
+{
+	struct tracer *t = (struct tracer *)p; /* p is its first member */
+	uint64_t at = p->at;
+
+	if (put) {
+		t->counted = t->counted || p->op == OP_MEMOIZE;
+		if (grow(t, &t->put, &t->cap_put, i + 1, sizeof(*t->put)) == -1)
+			t->no_memory = true;
+		else
+			t->put[i] = at;
+		return;
+	}
+	if (grow(t, &t->get, &t->cap_get, t->nget + 1, sizeof(*t->get)) == -1)
+		t->no_memory = true;
+	else if (i < t->cap_put)
+		t->get[t->nget++] = (struct get){ at, t->put[i] };
 }
 
 static int compare_edits(const void *a, const void *b)
@@ -102,14 +133,20 @@ static uint64_t end_of(const struct tracer *t, const struct adding *a,
 static void place(struct tracer *t, const struct adding *a, size_t i)
 {
 	const struct ofs_pk_splice *e = &t->edit[i];
-	size_t slot = a->first + (e->item - a->base) * a->per + a->per - 1;
+	size_t slot = a->first + (e->item - a->base) * a->per +
+	    (e->op == OFS_PK_RENAME ? 0 : a->per - 1);
 	struct patch *x = &t->of[i];
 
-	*x = (struct patch){ .at = end_of(t, a, slot), .order = i };
-	if (e->op == OFS_PK_REPLACE) {
+	*x = (struct patch){
+		.at = end_of(t, a, slot),
+		.from = t->start[slot],
+		.order = i,
+	};
+	if (e->op != OFS_PK_DROP) {
 		x->before = "0";
 		x->edit = e;
 	} else {
+		x->from = t->start[slot + 1 - a->per];
 		x->before = a->per == 2 ? "00" : "0";
 		x->cut = a->marked ? 0 : 1; /* what would have taken it */
 	}
@@ -285,6 +322,43 @@ static int compare_patches(const void *a, const void *b)
 	return (x->order > y->order) - (x->order < y->order);
 }
 
+/* The first get at or behind at. */
+static size_t find_get(const struct tracer *t, uint64_t at)
+{
+	size_t lo = 0, hi = t->nget;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (t->get[mid].at < at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Cut out what is popped where nobody behind it needs what it puts into the
+ * memo. */
+static void cut_out(struct tracer *t)
+{
+	for (size_t i = 0; i < t->n && !t->counted; i++) {
+		struct patch *x = &t->of[i];
+		bool needed = false;
+
+		if (x->from == 0)
+			continue;
+		for (size_t k = find_get(t, x->at); k < t->nget && !needed; k++)
+			needed =
+			    t->get[k].put >= x->from && t->get[k].put < x->at;
+		if (needed)
+			continue;
+		x->cut += x->at - x->from;
+		x->at = x->from;
+		x->before = "";
+	}
+}
+
 static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
 {
 	size_t all = t->n + t->nframes;
@@ -329,6 +403,9 @@ static int run(struct tracer *t, struct ofs_buf *out)
 			    "OFS825 item %" PRIu32 " of node %" PRIu32
 			    " is not where it was",
 			    t->edit[i].item, t->edit[i].node);
+	if (t->no_memory)
+		return -1; /* err says so */
+	cut_out(t);
 	return apply(t, (uint64_t)(t->p.c.p - t->p.start), out);
 }
 
@@ -342,12 +419,16 @@ int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_splice *edits,
 	t.of = calloc(nedits + 1, sizeof(*t.of));
 	if (t.of == NULL)
 		return optimfs_fail(err, ENOMEM, "places in a pickle");
-	if (pk_begin(&t.p, p, n, err) == 0)
+	if (pk_begin(&t.p, p, n, err) == 0) {
+		t.p.memoed = memoed;
 		ret = run(&t, out);
+	}
 	pk_end(&t.p);
 	free(t.of);
 	free(t.start);
 	free(t.mark);
 	free(t.frame);
+	free(t.put);
+	free(t.get);
 	return ret;
 }

@@ -18,6 +18,7 @@ struct ofs_pk_splice {
 	uint32_t item; /* or pair */
 	enum ofs_pk_splice_op {
 		OFS_PK_REPLACE, /* the item, or the value of the pair */
+		OFS_PK_RENAME,  /* the key of the pair */
 		OFS_PK_DROP,    /* of a LIST or DICT */
 		OFS_PK_ADD,     /* behind the last one; item only orders them */
 	} op;

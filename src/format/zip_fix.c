@@ -128,14 +128,15 @@ static int fix_record(struct archive *a, const struct ofs_zip_record *r,
 }
 
 int ofs_zip_fix(int fd, uint64_t off, uint64_t len,
-    const struct ofs_ranges *touched, struct optimfs_error *err)
+    const struct ofs_ranges *touched, bool all, struct optimfs_error *err)
 {
 	struct archive a = { .fd = fd, .off = off };
 	int ret = 0;
 
 	if (ofs_zip_open(&a.zip, len, read_archive, &a, err) == -1)
 		return -1;
-	for (size_t i = 0; i < a.zip.n && ret == 0 && !without(&a.zip); i++)
+	all = all || !without(&a.zip);
+	for (size_t i = 0; i < a.zip.n && ret == 0 && all; i++)
 		ret = fix_record(&a, &a.zip.record[i], touched, err);
 	ofs_zip_fini(&a.zip);
 	return ret;

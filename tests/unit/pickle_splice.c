@@ -148,6 +148,28 @@ static void test_case(size_t i)
 	ofs_buf_fini(&text);
 }
 
+/* What is dropped is gone, where nobody needs what it put into the memo. */
+static void test_cut(void)
+{
+	static const uint8_t p[] = "\x80\x02}q\0(K\x01K\x02\x85q\x01K\x03"
+				   "K\x04\x85q\x02u.";
+	static const uint8_t want[] = "\x80\x02}q\0(K\x01K\x02\x85q\x01u.";
+	struct optimfs_error err = { 0 };
+	struct ofs_pickle *doc =
+	    ofs_pickle_parse(p, sizeof(p) - 1, false, NULL, NULL, &err);
+	struct ofs_pk_splice edit = {
+		.node = ofs_pickle_root(doc), .item = 1, .op = OFS_PK_DROP
+	};
+	struct ofs_buf out = { 0 };
+
+	ok(ofs_pickle_splice(p, sizeof(p) - 1, &edit, 1, &out, &err) == 0 &&
+		out.len == sizeof(want) - 1,
+	    "a pair that is dropped");
+	is_mem(out.data, want, sizeof(want) - 1, "leaves nothing behind");
+	ofs_buf_fini(&out);
+	ofs_pickle_free(doc);
+}
+
 /* No edit: the same bytes. */
 static void test_nothing(void)
 {
@@ -167,6 +189,7 @@ int main(void)
 {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		test_case(i);
+	test_cut();
 	test_nothing();
 	return done_testing();
 }

@@ -181,14 +181,14 @@ static int fix(struct copy *c)
 
 		if (at->encoding == OFS_TORCH_ITEM && at->codec == OFS_PLAIN)
 			ret = ofs_zip_fix(c->fd[at->object], at->off, at->len,
-			    &c->touched[at->object], &err);
+			    &c->touched[at->object], false, &err);
 	}
 	for (uint32_t i = 0; i < cat->nreplicas && ret == 0; i++) {
 		const struct ofs_extent *at = &cat->replicas[i].at;
 
 		if (at->encoding == OFS_TORCH_ITEM && at->codec == OFS_PLAIN)
 			ret = ofs_zip_fix(c->fd[at->object], at->off, at->len,
-			    &c->touched[at->object], &err);
+			    &c->touched[at->object], false, &err);
 	}
 	for (uint32_t i = 0; i < cat->nobjects && ret == 0; i++) {
 		const char *dot = strrchr(cat->objects[i].path, '.');
@@ -198,7 +198,7 @@ static int fix(struct copy *c)
 		    pread(c->fd[i], mark, 4, 0) == 4 &&
 		    memcmp(mark, "PK\3\4", 4) == 0)
 			ret = ofs_zip_fix(c->fd[i], 0, cat->objects[i].size,
-			    &c->touched[i], &err);
+			    &c->touched[i], false, &err);
 	}
 	if (ret == -1)
 		diag("%s", err.text);

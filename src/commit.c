@@ -1,0 +1,281 @@
+/* commit.c - what a writer changed becomes the checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "commit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "commit_impl.h"
+#include "map.h"
+
+int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
+    struct optimfs_error *err)
+{
+	size_t want = *cap == 0 ? 16 : *cap * 2;
+	void *old, *new;
+
+	if (n < *cap)
+		return 0;
+	memcpy(&old, array, sizeof(old));
+	new = reallocarray(old, want, size);
+	if (new == NULL)
+		return optimfs_fail(err, ENOMEM, "table of a commit");
+	memcpy(array, &new, sizeof(new));
+	*cap = want;
+	return 0;
+}
+
+/* Parts whose names are not given one by one: a file of each is an object. */
+static bool is_dcp(const struct ofs_part *part)
+{
+	return part->format == &ofs_format_dcp;
+}
+
+static bool is_pickled(const struct ofs_part *part)
+{
+	return part->format == &ofs_format_torch ||
+	    part->format == &ofs_format_pickle;
+}
+
+/* What no part took a place for. */
+static int check_done(const struct ofs_commit *c, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < c->ntodos; i++)
+		if (!c->todo[i].done)
+			return ofs_commit_no_place(&c->todo[i],
+			    "the checkpoint has no place for it", err);
+	return 0;
+}
+
+/* Objects that are rewritten for their bytes alone. */
+static int clone_rest(struct ofs_commit *c, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < c->nmoved; i++)
+		if (c->moved[i].fd == -1 &&
+		    ofs_commit_clone(c, c->moved[i].object, NULL, err) == -1)
+			return -1;
+	return 0;
+}
+
+/* Is there room for what is copied? Rewritten values are small. */
+static int check_room(const struct ofs_commit *c, struct optimfs_error *err)
+{
+	const struct ofs_object *objects = c->cat->objects;
+	uint32_t last = OFS_NONE;
+	uint64_t need = 0, left;
+	struct statvfs st;
+
+	for (size_t i = 0; i < c->nmoved; i++) {
+		const struct ofs_moved *m = &c->moved[i];
+
+		if (strcmp(c->cat->format, "dcp") == 0)
+			need += m->len;
+		else if (m->object != last)
+			need += objects[m->object].size;
+		last = m->object;
+	}
+	for (size_t i = 0; i < c->ntodos; i++)
+		need += c->todo[i].op == OFS_TODO_ADD
+		    ? ofs_commit_bytes(&c->todo[i])
+		    : 0;
+	if (fstatvfs(c->cat->dir.fd, &st) == -1)
+		return optimfs_fail(err, errno, "OFS821 %s: %m", c->fs->source);
+	left = (uint64_t)st.f_bavail * st.f_frsize;
+	if (need == 0 || need + need / 20 <= left)
+		return 0;
+	return optimfs_fail(err, ENOSPC,
+	    "OFS801 the commit needs %" PRIu64 " bytes beside the checkpoint, "
+	    "%" PRIu64 " are free",
+	    need + need / 20, left);
+}
+
+static int prepare_files(struct ofs_commit *c, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < c->parts.n; i++)
+		if (is_pickled(&c->parts.part[i]) &&
+		    ofs_commit_torch(c, &c->parts.part[i], err) == -1)
+			return -1;
+	return 0;
+}
+
+/* All new files, with all new bytes in them. */
+static int prepare(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < c->parts.n; i++)
+		if (is_dcp(&c->parts.part[i]) &&
+		    ofs_commit_dcp_begin(c, &c->parts.part[i], &dcp[i], err) ==
+			-1)
+			return -1;
+	if (prepare_files(c, err) == -1 || check_done(c, err) == -1 ||
+	    clone_rest(c, err) == -1 || ofs_commit_scatter(c, err) == -1 ||
+	    ofs_commit_sums(c, err) == -1)
+		return -1;
+	for (size_t i = 0; i < c->parts.n; i++)
+		if (dcp[i] != NULL && ofs_commit_dcp_end(dcp[i], err) == -1)
+			return -1;
+	return 0;
+}
+
+/* The tree path of an entry of cat, as one string. */
+static void join(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    struct ofs_buf *out)
+{
+	uint32_t n;
+	const uint32_t *v = ofs_catalog_components(cat, e->tree, &n);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str s = ofs_catalog_string(cat, OFS_PATH_STR(v[i]));
+
+		ofs_buf_put(out, s.p, s.len);
+		ofs_buf_putc(out, '\0');
+	}
+}
+
+/* Hashes of the paths of a catalog; or of what it is to be after changes. */
+static uint64_t path_sum(const struct ofs_catalog *cat, bool *gone,
+    uint64_t *count)
+{
+	struct ofs_buf path = { 0 };
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < cat->nentries; i++) {
+		if (cat->entries[i].tree == OFS_NONE ||
+		    (gone != NULL && gone[i]))
+			continue;
+		path.len = 0;
+		join(cat, &cat->entries[i], &path);
+		sum += ofs_hash64(path.data, path.len);
+		++*count;
+	}
+	ofs_buf_fini(&path);
+	return sum;
+}
+
+/* The files that there will be are those that there should be. */
+static int check_tree(const struct ofs_commit *c, const struct ofs_catalog *now,
+    struct optimfs_error *err)
+{
+	bool *gone = calloc((size_t)c->cat->nentries + 1, sizeof(*gone));
+	struct ofs_buf path = { 0 };
+	uint64_t want, nwant = 0, got, ngot = 0;
+
+	if (gone == NULL)
+		return optimfs_fail(err, ENOMEM, "paths of a commit");
+	for (size_t i = 0; i < c->changes->n; i++)
+		if (c->changes->v[i].kind == OFS_CHANGE_REMOVE)
+			gone[c->changes->v[i].entry] = true;
+	want = path_sum(c->cat, gone, &nwant);
+	free(gone);
+	for (size_t i = 0; i < c->changes->n; i++) {
+		const struct ofs_change *ch = &c->changes->v[i];
+
+		if (ch->kind != OFS_CHANGE_ADD)
+			continue;
+		path.len = 0;
+		for (uint32_t k = 0; k < ch->nkeys; k++)
+			ofs_buf_put(&path, ch->key[k], strlen(ch->key[k]) + 1);
+		want += ofs_hash64(path.data, path.len);
+		nwant++;
+	}
+	ofs_buf_fini(&path);
+	got = path_sum(now, NULL, &ngot);
+	if (got == want && ngot == nwant)
+		return 0;
+	return optimfs_fail(err, EINVAL,
+	    "OFS827 with these changes the checkpoint would be read as "
+	    "something else (%" PRIu64
+	    " files in other places than the %" PRIu64 " that there are)",
+	    ngot, nwant);
+}
+
+static bool had_note(const struct ofs_catalog *cat, const char *text)
+{
+	for (uint32_t i = 0; i < cat->nnotes; i++)
+		if (strcmp(cat->notes[i].text, text) == 0)
+			return true;
+	return false;
+}
+
+/* The new files over the old ones are read as the checkpoint that they will
+ * be: what cannot be opened, or has other files in it than it should, is not
+ * published. */
+static int verify(const struct ofs_commit *c, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = ofs_read_over(c->fs->source,
+	    ofs_publish_new(c->publish), &c->fs->options, err);
+	int ret;
+
+	if (cat == NULL)
+		return optimfs_fail_in(err, "what was about to be published");
+	ret = check_tree(c, cat, err);
+	for (uint32_t i = 0; i < cat->nnotes && ret == 0; i++) {
+		const struct ofs_note *n = &cat->notes[i];
+
+		if (n->kind == OFS_NOTE_ERROR && !had_note(c->cat, n->text))
+			ret = optimfs_fail(err, EUCLEAN,
+			    "OFS829 what was about to be published is damaged: "
+			    "%.300s",
+			    n->text);
+	}
+	ofs_catalog_free(cat);
+	return ret;
+}
+
+static int run(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
+    struct optimfs_error *err)
+{
+	if (ofs_indexes_same(c->fs, err) == -1 ||
+	    ofs_commit_place(c, err) == -1 ||
+	    ofs_commit_extents(c, err) == -1 || check_room(c, err) == -1 ||
+	    prepare(c, dcp, err) == -1)
+		return -1;
+	if (!ofs_publish_any(c->publish))
+		return 0;
+	if (verify(c, err) == -1 || ofs_indexes_same(c->fs, err) == -1)
+		return -1;
+	return ofs_publish_commit(c->publish, err);
+}
+
+static void fini(struct ofs_commit *c)
+{
+	ofs_commit_place_fini(c);
+	for (size_t i = 0; i < c->ntouched; i++)
+		ofs_ranges_fini(&c->touched[i].ranges);
+	free(c->touched);
+	free(c->moved);
+	free(c->mend);
+	ofs_publish_free(c->publish);
+	ofs_arena_fini(&c->arena);
+}
+
+int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
+    int stage, struct optimfs_error *err)
+{
+	struct ofs_commit c = { .fs = fs, .cat = fs->cat, .changes = changes };
+	struct ofs_commit_dcp **dcp;
+	int ret = -1;
+
+	ofs_arena_init(&c.arena, 0);
+	if (ofs_find_parts(fs->source, &fs->options, &c.parts, err) == -1)
+		return -1;
+	dcp = calloc(c.parts.n + 1, sizeof(*dcp));
+	if (dcp == NULL)
+		optimfs_fail(err, ENOMEM, "commit");
+	else
+		c.publish = ofs_publish_begin(fs->cat->dir.path,
+		    fs->cat->dir.fd, stage, err);
+	if (c.publish != NULL)
+		ret = run(&c, dcp, err);
+	for (size_t i = 0; dcp != NULL && i < c.parts.n; i++)
+		ofs_commit_dcp_free(dcp[i]);
+	free(dcp);
+	ofs_parts_free(&c.parts);
+	fini(&c);
+	return ret;
+}

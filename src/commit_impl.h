@@ -1,0 +1,151 @@
+/* commit_impl.h - what the parts of a commit share; only commit*.c include it */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_COMMIT_IMPL_H
+#define OFS_COMMIT_IMPL_H
+
+#include "commit.h"
+#include "format/format.h"
+#include "format/pickle.h"
+#include "fs.h"
+#include "publish.h"
+#include "ranges.h"
+
+/* A component of a path as the source has it. */
+struct ofs_key {
+	struct ofs_str s;
+	bool index; /* of a list */
+};
+
+/* A change of what the source calls a leaf: an item of a dict or list, a key
+ * of an index. Bytes of tensors that stay where they are are none. */
+struct ofs_todo {
+	enum { OFS_TODO_SET, OFS_TODO_ADD, OFS_TODO_DROP } op;
+	const struct ofs_change *change;
+	const struct ofs_entry *entry; /* SET, DROP */
+	const struct ofs_entry *from;  /* ADD: where its bytes are now */
+	const struct ofs_entry *like;  /* ADD: one of its kind, or NULL */
+	struct ofs_key *path;
+	uint32_t npath;
+	struct ofs_pickle *doc; /* of a value; NULL: a tensor */
+	uint8_t dtype, ndim;
+	const uint64_t *shape;
+	uint8_t element[16]; /* of a tensor without dimensions */
+	bool text;           /* that comes from text */
+	bool done;           /* it has been given a place */
+};
+
+/* Stored bytes that will be somewhere else. With a codec off and len name the
+ * extent, and offsets into what it decodes to begin at to. */
+struct ofs_moved {
+	uint32_t object;
+	uint8_t codec, encoding;
+	uint64_t off, len;
+	int fd; /* -1: not yet given a place */
+	uint64_t to;
+};
+
+/* An archive in which bytes may have changed. */
+struct ofs_mend {
+	int fd;
+	uint64_t off, len;
+	bool sums; /* its storages get checksums whatever they had */
+};
+
+struct ofs_touched {
+	int fd;
+	struct ofs_ranges ranges;
+};
+
+struct ofs_commit {
+	struct optimfs *fs;
+	const struct ofs_catalog *cat;
+	const struct ofs_changes *changes;
+	struct ofs_publish *publish;
+	struct ofs_parts parts;
+	struct ofs_arena arena;
+
+	struct ofs_todo *todo;
+	size_t ntodos;
+	struct ofs_moved *moved; /* by object and offset */
+	size_t nmoved, moved_cap;
+	struct ofs_mend *mend;
+	size_t nmend, mend_cap;
+	struct ofs_touched *touched;
+	size_t ntouched, touched_cap;
+};
+
+/* Room for one more of size bytes in an array. */
+int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
+    struct optimfs_error *err);
+
+/* commit_place.c: make the todos: what each change is called in the source. */
+int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err);
+void ofs_commit_place_fini(struct ofs_commit *c);
+/* "PATH: OFS826 why"; -1. */
+int ofs_commit_no_place(const struct ofs_todo *t, const char *why,
+    struct optimfs_error *err);
+
+/* commit_data.c */
+
+/* The tensor whose stored bytes a change writes; NULL: none. */
+const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
+    const struct ofs_change *ch);
+/* Find the extents that hold changed bytes: entries of moved without a place,
+ * sorted. */
+int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err);
+/* The first of moved of this object. */
+size_t ofs_commit_moved(const struct ofs_commit *c, uint32_t object);
+/* Write what was changed to where it is now. */
+int ofs_commit_scatter(struct ofs_commit *c, struct optimfs_error *err);
+int ofs_commit_mend(struct ofs_commit *c, int fd, uint64_t off, uint64_t len,
+    bool sums, struct optimfs_error *err);
+int ofs_commit_touch(struct ofs_commit *c, int fd, uint64_t off, uint64_t end,
+    struct optimfs_error *err);
+/* Give archives their checksums. */
+int ofs_commit_sums(struct ofs_commit *c, struct optimfs_error *err);
+/* Elements of a tensor that was added, all of them in C order, to fd. */
+int ofs_commit_elements(struct ofs_commit *c, const struct ofs_todo *t, int fd,
+    uint64_t off, struct optimfs_error *err);
+uint64_t ofs_commit_bytes(const struct ofs_todo *t);
+/* Open a file of the checkpoint, which must be the one that was mounted
+ * (ESTALE, OFS805). */
+int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
+    struct optimfs_error *err);
+/* Its copy under the name rel (NULL: its own), and all of it moved there. */
+int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
+    struct optimfs_error *err);
+
+/* commit_torch.c: what pickles hold. */
+
+/* Changes of values, and of which tensors there are, in an archive, a legacy
+ * stream or a bare pickle: bytes [off, off + len) of fd, of an object, whose
+ * pickle's leaves have prefix before their paths. They get done where they
+ * have a place in it. If there are any, the new one is written to where open
+ * says, and *size is its length; else *size is 0. */
+struct ofs_commit_source {
+	uint32_t object;
+	uint64_t off, len; /* a whole file or an item of one */
+	uint8_t codec;
+	const struct ofs_key *prefix;
+	uint32_t nprefix;
+	int rank;
+};
+typedef int ofs_commit_open_fn(void *ctx, int *fd, uint64_t *off,
+    struct optimfs_error *err);
+int ofs_commit_pickle(struct ofs_commit *c, const struct ofs_commit_source *s,
+    ofs_commit_open_fn *open, void *ctx, uint64_t *size,
+    struct optimfs_error *err);
+/* All files of a part. */
+int ofs_commit_torch(struct ofs_commit *c, const struct ofs_part *part,
+    struct optimfs_error *err);
+
+/* commit_dcp.c */
+struct ofs_commit_dcp;
+/* Prepare: items that move get their places. */
+int ofs_commit_dcp_begin(struct ofs_commit *c, const struct ofs_part *part,
+    struct ofs_commit_dcp **out, struct optimfs_error *err);
+/* Once all bytes are there: the index. */
+int ofs_commit_dcp_end(struct ofs_commit_dcp *d, struct optimfs_error *err);
+void ofs_commit_dcp_free(struct ofs_commit_dcp *d);
+
+#endif
