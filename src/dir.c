@@ -78,17 +78,16 @@ static int list_views(struct listing *l, uint64_t start)
 
 static int list_view(struct listing *l, struct ofs_at dir, uint64_t start)
 {
-	char name[OFS_VIEW_NAME];
+	struct ofs_at first;
 	uint32_t n;
 	int ret = 0;
 
-	if (ofs_view_count(l->fs, dir, &n, l->err) == -1)
+	if (ofs_view_children(l->fs, dir, &first, &n, l->err) == -1)
 		return -1;
 	for (uint64_t i = start; i < n && ret == 0; i++) {
-		struct ofs_at at = { dir.space, (uint32_t)i + 1 };
+		struct ofs_at at = { dir.space, first.index + (uint32_t)i };
 
-		ofs_view_name(l->fs, at, name);
-		ret = give(l, at, name, i);
+		ret = give(l, at, ofs_view_name(l->fs, at), i);
 	}
 	return ret;
 }

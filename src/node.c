@@ -56,7 +56,7 @@ void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
 {
 	const char *top = ofs_static_nodes[OFS_STATIC_TOP].name;
 	const struct ofs_space *s;
-	char name[OFS_VIEW_NAME];
+	char below[OFS_FILE_NAME];
 	size_t n = 0;
 
 	if (ofs_at_static(fs, at)) {
@@ -68,12 +68,12 @@ void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
 		return;
 	}
 	if (ofs_at_is_view(at)) {
-		ofs_view_name(fs, (struct ofs_at){ at.space, 0 }, name);
-		n = (size_t)snprintf(path, size, "%s/view/%s", top, name);
+		n = (size_t)snprintf(path, size, "%s/view/%s", top,
+		    ofs_view_name(fs, (struct ofs_at){ at.space, 0 }));
 		if (at.index == 0 || n >= size)
 			return;
-		ofs_view_name(fs, at, name);
-		snprintf(path + n, size - n, "/%s", name);
+		ofs_view_path(fs, at, below);
+		snprintf(path + n, size - n, "/%s", below);
 		return;
 	}
 	if (fs->edit != NULL && ofs_edit_at_path(fs, at, path, size))
@@ -119,7 +119,7 @@ bool ofs_at_is_dir(const struct optimfs *fs, struct ofs_at at)
 	const struct ofs_static_node *s;
 
 	if (ofs_at_is_view(at))
-		return at.index == 0;
+		return ofs_view_is_dir(fs, at);
 	if (ofs_at_made(fs, at))
 		return ofs_edit_at_is_dir(fs, at);
 	if (!ofs_at_static(fs, at))

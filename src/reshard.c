@@ -60,7 +60,7 @@ static void hash_source(const struct optimfs *fs, XXH64_state_t *h)
 static int hash_files(struct ofs_reshard *r, XXH64_state_t *h,
     struct optimfs_error *err)
 {
-	char name[OFS_VIEW_NAME];
+	char name[OFS_FILE_NAME];
 
 	hash_text(h, optimfs_version());
 	for (uint32_t i = 0; i < r->n; i++) {
@@ -69,7 +69,7 @@ static int hash_files(struct ofs_reshard *r, XXH64_state_t *h,
 
 		if (ofs_view_size(r->fs, at, &f->size, err) == -1)
 			return -1;
-		ofs_view_name(r->fs, at, name);
+		ofs_view_path(r->fs, at, name);
 		hash_text(h, name);
 		hash_number(h, f->size);
 		r->total += f->size;
@@ -102,9 +102,9 @@ static bool is_compressed(const struct ofs_reshard *r)
 static void add_file(struct ofs_reshard *r, uint32_t index)
 {
 	struct ofs_at at = { r->view.space, index };
-	bool first = ofs_view_file_of(r->fs, at) == 0;
+	uint32_t file = ofs_view_file_of(r->fs, at);
 
-	if (is_compressed(r) && first)
+	if (file == OFS_NONE || (is_compressed(r) && file == 0))
 		return; /* the index: once all lengths are known */
 	r->file[r->n++] = (struct ofs_reshard_file){ .index = index,
 		.whole = is_compressed(r) };
@@ -119,7 +119,8 @@ static int find_files(struct ofs_reshard *r, struct optimfs_error *err)
 	r->file = calloc((size_t)n + 1, sizeof(*r->file));
 	if (r->file == NULL)
 		return optimfs_fail(err, ENOMEM, "%u files", n);
-	for (uint32_t i = 1; i <= n; i++)
+	r->nnodes = n;
+	for (uint32_t i = 1; i < n; i++)
 		add_file(r, i);
 	if (identify(r, err) == -1)
 		return -1;
@@ -226,7 +227,8 @@ static int recall(struct ofs_reshard *r, struct optimfs_error *err)
 
 static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 {
-	if (is_compressed(r) && recall(r, err) == -1)
+	if (ofs_reshard_dirs_make(r, err) == -1 ||
+	    (is_compressed(r) && recall(r, err) == -1))
 		return -1;
 	atomic_store(&r->done, written(r));
 	say_resumed(r);
@@ -242,8 +244,8 @@ static int publish(struct ofs_reshard *r, const char *dir,
 {
 	int stage = ofs_stage_dir(r->stage), ret;
 
-	if (fsync(r->new) == -1)
-		return optimfs_fail(err, errno, "OFS801 fsync: %m");
+	if (ofs_reshard_dirs_sync(r, err) == -1)
+		return -1;
 	if (ofs_stage_held(r->stage, err) == -1)
 		return -1;
 	ret = renameat2(stage, "new", AT_FDCWD, dir, RENAME_NOREPLACE);
@@ -256,7 +258,7 @@ static int publish(struct ofs_reshard *r, const char *dir,
 static void leave(struct ofs_reshard *r)
 {
 	bool keep = !r->ours || atomic_load(&r->noted);
-	char text[512], name[OFS_VIEW_NAME];
+	char text[512];
 
 	if (r->ours && keep && r->how->say != NULL) {
 		snprintf(text, sizeof(text),
@@ -265,11 +267,8 @@ static void leave(struct ofs_reshard *r)
 		    ofs_stage_path(r->stage));
 		r->how->say(r->how->ctx, text);
 	}
-	for (uint32_t i = 0; i < r->n && !keep && r->new != -1; i++) {
-		ofs_view_name(r->fs,
-		    (struct ofs_at){ r->view.space, r->file[i].index }, name);
-		unlinkat(r->new, name, 0);
-	}
+	if (!keep && r->new != -1)
+		ofs_reshard_dirs_remove(r);
 	if (!keep)
 		unlinkat(ofs_stage_dir(r->stage), "new", AT_REMOVEDIR);
 	ofs_stage_close(r->stage, keep);

@@ -54,8 +54,9 @@ struct ofs_reshard {
 	char name[OFS_VIEW_NAME];
 	uint64_t source, files; /* hashes of what is read and what is written */
 	struct ofs_stage *stage;
-	bool ours; /* nothing but this reshard is in it */
-	int new;   /* the directory that the files lie in */
+	bool ours;       /* nothing but this reshard is in it */
+	int new;         /* the directory that the files lie in */
+	uint32_t nnodes; /* of the view */
 	struct ofs_reshard_file *file;
 	uint32_t n;
 	struct ofs_reshard_sum *sum;
@@ -94,6 +95,16 @@ int ofs_reshard_work(struct ofs_reshard *r, struct optimfs_error *err);
 /* [off, end) of a file into buf, all of it, unless somebody has failed. */
 int ofs_reshard_read(struct ofs_reshard *r, struct optimfs_file *from,
     uint8_t *buf, uint64_t len, uint64_t off, struct optimfs_error *err);
+
+/* reshard_dirs.c: directories of the view in new: make, sync, and remove them
+ * with what is in them. */
+int ofs_reshard_dirs_make(struct ofs_reshard *r, struct optimfs_error *err);
+int ofs_reshard_dirs_sync(struct ofs_reshard *r, struct optimfs_error *err);
+void ofs_reshard_dirs_remove(struct ofs_reshard *r);
+/* Remove whatever is in a directory; false: something stays. Is there nothing?
+ */
+bool ofs_reshard_clear(int dir);
+bool ofs_reshard_is_empty(int dir);
 
 /* reshard_zstd.c: a file of compressed items; at most OFS_RESHARD_PIECE bytes
  * of each fit into buf. */

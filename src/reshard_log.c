@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -175,13 +174,13 @@ static int replay(void *ctx, const struct ofs_record *e,
 static void check(struct ofs_reshard *r, struct ofs_reshard_file *f)
 {
 	struct ofs_at at = { r->view.space, f->index };
-	char name[OFS_VIEW_NAME];
+	char name[OFS_FILE_NAME];
 	uint64_t size = f->size;
 	struct stat st;
 
 	if (f->done == NULL && f->nitems == 0)
 		return;
-	ofs_view_name(r->fs, at, name);
+	ofs_view_path(r->fs, at, name);
 	if (f->whole) {
 		size = 0;
 		for (uint64_t i = 0; i < f->nitems; i++)
@@ -197,30 +196,6 @@ static void check(struct ofs_reshard *r, struct ofs_reshard_file *f)
 	f->nitems = 0;
 }
 
-/* Remove the files of the directory; false: there are others. */
-static bool clear(int dir, bool only_look)
-{
-	int fd = dup(dir);
-	DIR *d = fd == -1 ? NULL : fdopendir(fd);
-	bool empty = true;
-	struct dirent *e;
-
-	if (d == NULL) {
-		if (fd != -1)
-			close(fd);
-		return false;
-	}
-	rewinddir(d);
-	while ((e = readdir(d)) != NULL) {
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-			continue;
-		if (only_look || unlinkat(dir, e->d_name, 0) == -1)
-			empty = false;
-	}
-	closedir(d);
-	return empty;
-}
-
 static int begin(struct ofs_reshard *r, const struct found *found,
     struct optimfs_error *err)
 {
@@ -230,7 +205,9 @@ static int begin(struct ofs_reshard *r, const struct found *found,
 	const char *path = ofs_stage_path(r->stage);
 	char text[512];
 
-	if (found->foreign || !clear(r->new, !found->head))
+	if (found->foreign ||
+	    !(found->head ? ofs_reshard_clear(r->new)
+			  : ofs_reshard_is_empty(r->new)))
 		return optimfs_fail(err, EEXIST,
 		    "OFS774 %s holds something else than an unfinished "
 		    "reshard: remove it if nothing needs it",

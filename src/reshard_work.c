@@ -214,24 +214,24 @@ static int one_part(struct ofs_reshard *r, const struct part *p, uint8_t *buf,
     struct optimfs_error *err)
 {
 	struct ofs_at at = { r->view.space, p->file->index };
-	char name[OFS_VIEW_NAME];
+	char name[OFS_FILE_NAME];
 	int ret;
 
-	ofs_view_name(r->fs, at, name);
+	ofs_view_path(r->fs, at, name);
 	ret = open_file(r, p->file, name, err);
 	if (ret == 0)
 		ret = write_part(r, p, buf, err);
 	if (ret == 0)
 		ret = ofs_reshard_log_part(r, p->file, p->n, err);
 	if (ret == -1) {
-		optimfs_fail_in(err, "%s", name);
+		optimfs_fail_in(err, "%.150s", name);
 		fail(r, err); /* before those who wait for it give up */
 		if (p->file->open->from != NULL)
 			ofs_sums_cancel(ofs_view_sums(p->file->open->from
 							  ->view));
 	}
 	if (give_back(r, p->file, err) == -1 && ret == 0)
-		ret = optimfs_fail_in(err, "%s", name);
+		ret = optimfs_fail_in(err, "%.150s", name);
 	return ret;
 }
 

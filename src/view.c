@@ -37,9 +37,7 @@ static void view_free(struct ofs_view_dir *v)
 	struct ofs_view_names *names = atomic_load(&v->names);
 
 	ofs_files_free(v->files);
-	if (names != NULL)
-		free(names->v);
-	free(names);
+	ofs_view_names_free(names);
 	free(v);
 }
 
@@ -58,6 +56,12 @@ struct ofs_view_dir *ofs_view_at(const struct optimfs *fs, struct ofs_at at)
 {
 	return atomic_load_explicit(&fs->views->v[at.space - OFS_SPACE_VIEW],
 	    memory_order_acquire);
+}
+
+/* One that was found, so that there are names. */
+static struct ofs_view_node *node_at(const struct optimfs *fs, struct ofs_at at)
+{
+	return &atomic_load(&ofs_view_at(fs, at)->names)->v[at.index];
 }
 
 static uint32_t find(const struct ofs_views *views, const char *name)
@@ -160,7 +164,7 @@ const struct ofs_layout *ofs_view_layout(const struct optimfs *fs,
 
 uint32_t ofs_view_file_of(const struct optimfs *fs, struct ofs_at at)
 {
-	return atomic_load(&ofs_view_at(fs, at)->names)->v[at.index - 1].file;
+	return node_at(fs, at)->file;
 }
 
 bool ofs_view_has(const struct optimfs *fs, struct ofs_at at)
@@ -170,7 +174,12 @@ bool ofs_view_has(const struct optimfs *fs, struct ofs_at at)
 	if (at.space - OFS_SPACE_VIEW >= atomic_load(&fs->views->n))
 		return false;
 	names = atomic_load(&ofs_view_at(fs, at)->names);
-	return at.index == 0 || (names != NULL && at.index <= names->n);
+	return at.index == 0 || (names != NULL && at.index < names->n);
+}
+
+bool ofs_view_is_dir(const struct optimfs *fs, struct ofs_at at)
+{
+	return at.index == 0 || node_at(fs, at)->file == OFS_NONE;
 }
 
 static struct ofs_pickle *read_item(void *ctx, const struct ofs_item *item,
@@ -193,34 +202,6 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
 	return ret;
 }
 
-static int by_name(const void *a, const void *b)
-{
-	const struct ofs_view_name *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
-
-static struct ofs_view_names *sorted_names(const struct ofs_files *files,
-    struct optimfs_error *err)
-{
-	struct ofs_view_names *names = calloc(1, sizeof(*names));
-
-	if (names != NULL)
-		names->v = calloc((size_t)files->n + 1, sizeof(*names->v));
-	if (names == NULL || names->v == NULL) {
-		free(names);
-		optimfs_fail(err, ENOMEM, "%u files of a view", files->n);
-		return NULL;
-	}
-	names->n = files->n;
-	for (uint32_t i = 0; i < files->n; i++) {
-		files->ops->name(files, i, names->v[i].name);
-		names->v[i].file = i;
-	}
-	qsort(names->v, names->n, sizeof(*names->v), by_name);
-	return names;
-}
-
 static int render(struct optimfs *fs, struct ofs_view_dir *v,
     struct optimfs_error *err)
 {
@@ -235,7 +216,7 @@ static int render(struct optimfs *fs, struct ofs_view_dir *v,
 	if (ofs_indexes_same(fs, err) == -1 ||
 	    v->layout.format->render(&from, &v->layout, &v->files, err) == -1)
 		return -1;
-	names = sorted_names(v->files, err);
+	names = ofs_view_names_new(v->files, err);
 	if (names == NULL) {
 		ofs_files_free(v->files);
 		v->files = NULL;
@@ -281,51 +262,66 @@ int ofs_view_count(struct optimfs *fs, struct ofs_at dir, uint32_t *n,
 	return 0;
 }
 
+int ofs_view_children(struct optimfs *fs, struct ofs_at dir, struct ofs_at *at,
+    uint32_t *n, struct optimfs_error *err)
+{
+	struct ofs_view_names *names = names_of(fs, dir, err);
+
+	if (names == NULL)
+		return -1;
+	*at = (struct ofs_at){ dir.space, names->v[dir.index].child };
+	*n = names->v[dir.index].nchild;
+	return 0;
+}
+
 int ofs_view_child(struct optimfs *fs, struct ofs_at dir, const char *name,
     struct ofs_at *at, struct optimfs_error *err)
 {
 	struct ofs_view_names *names = names_of(fs, dir, err);
-	struct ofs_view_name key, *found;
+	uint32_t found;
 
 	if (names == NULL)
 		return -1;
-	if (strlen(name) >= sizeof(key.name))
+	found = ofs_view_names_find(names, dir.index, name);
+	if (found == OFS_NONE)
 		return 0;
-	strcpy(key.name, name);
-	found = bsearch(&key, names->v, names->n, sizeof(key), by_name);
-	if (found == NULL)
-		return 0;
-	*at = (struct ofs_at){ dir.space, (uint32_t)(found - names->v) + 1 };
+	*at = (struct ofs_at){ dir.space, found };
 	return 1;
 }
 
-void ofs_view_name(const struct optimfs *fs, struct ofs_at at,
-    char name[OFS_VIEW_NAME])
+const char *ofs_view_name(const struct optimfs *fs, struct ofs_at at)
 {
 	const struct ofs_view_dir *v = ofs_view_at(fs, at);
 
-	if (at.index == 0)
-		strcpy(name, v->name);
-	else
-		strcpy(name, atomic_load(&v->names)->v[at.index - 1].name);
+	return at.index == 0 ? v->name : node_at(fs, at)->name;
+}
+
+void ofs_view_path(const struct optimfs *fs, struct ofs_at at,
+    char path[OFS_FILE_NAME])
+{
+	const struct ofs_view_dir *v = ofs_view_at(fs, at);
+
+	path[0] = '\0';
+	if (at.index != 0)
+		ofs_view_names_path(atomic_load(&v->names), at.index, path);
 }
 
 uint64_t ofs_view_ino(const struct optimfs *fs, struct ofs_at at)
 {
 	const struct ofs_view_dir *v = ofs_view_at(fs, at);
-	char name[OFS_VIEW_NAME];
+	char path[OFS_FILE_NAME];
 
 	if (at.index == 0)
 		return v->ino;
-	ofs_view_name(fs, at, name);
-	return ofs_tree_ino(v->ino, name);
+	ofs_view_path(fs, at, path);
+	return ofs_tree_ino(v->ino, path);
 }
 
 int ofs_view_size(struct optimfs *fs, struct ofs_at at, uint64_t *size,
     struct optimfs_error *err)
 {
 	struct ofs_view_dir *v = ofs_view_at(fs, at);
-	struct ofs_view_name *f = &atomic_load(&v->names)->v[at.index - 1];
+	struct ofs_view_node *f = node_at(fs, at);
 	uint64_t known = atomic_load(&f->size);
 	struct ofs_spans spans = { 0 };
 	int ret = 0;

@@ -8,7 +8,8 @@
 #include "sums.h"
 
 /* A view is a space of its own from OFS_SPACE_VIEW on; index 0 is its
- * directory, the others are its files in the order of their names. A view is
+ * directory, the others are what lies below it, in the order of their names
+ * within a directory, of which a file's comes before what is in it. A view is
  * made when its name is first looked up and lives as long as fs; what its
  * files are is found out when the first of them is asked for. */
 
@@ -33,17 +34,24 @@ int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
     struct optimfs_error *err);
 /* Is there such a node? */
 bool ofs_view_has(const struct optimfs *fs, struct ofs_at at);
-/* A file of the view dir: 1; 0 when none is called so; -1: failed. */
+bool ofs_view_is_dir(const struct optimfs *fs, struct ofs_at at);
+/* What is called name in dir: 1; 0 when nothing is; -1: failed. */
 int ofs_view_child(struct optimfs *fs, struct ofs_at dir, const char *name,
     struct ofs_at *at, struct optimfs_error *err);
-/* How many files there are; -1 when that cannot be told. */
+/* How many nodes the view of dir has, itself among them; -1 when that cannot be
+ * told. */
 int ofs_view_count(struct optimfs *fs, struct ofs_at dir, uint32_t *n,
     struct optimfs_error *err);
-/* Of a view: its name; of a file: its own. */
-void ofs_view_name(const struct optimfs *fs, struct ofs_at at,
-    char name[OFS_VIEW_NAME]);
+/* What is in dir: n nodes from *at on. */
+int ofs_view_children(struct optimfs *fs, struct ofs_at dir, struct ofs_at *at,
+    uint32_t *n, struct optimfs_error *err);
+/* Of a view: its name; of what is below it: its own. */
+const char *ofs_view_name(const struct optimfs *fs, struct ofs_at at);
+/* Where it is below its view. */
+void ofs_view_path(const struct optimfs *fs, struct ofs_at at,
+    char path[OFS_FILE_NAME]);
 /* What a view is, how its files are made once they were counted, and which of
- * them a file is. */
+ * them a file is (OFS_NONE: a directory). */
 const struct ofs_layout *ofs_view_layout(const struct optimfs *fs,
     struct ofs_at at);
 struct ofs_files *ofs_view_files(struct optimfs *fs, struct ofs_at at);

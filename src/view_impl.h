@@ -3,18 +3,33 @@
 #ifndef OFS_VIEW_IMPL_H
 #define OFS_VIEW_IMPL_H
 
+#include "arena.h"
 #include "format/render.h"
 #include "view.h"
 
-/* The files of a view in the order of their names. */
+/* The files of a view and the directories they lie in: 0 is the view itself.
+ * Children are a run of nodes, in the order of their names. */
 struct ofs_view_names {
-	struct ofs_view_name {
-		char name[OFS_FILE_NAME];
-		uint32_t file;         /* of files */
+	struct ofs_view_node {
+		const char *name; /* a component */
+		uint32_t parent, child, nchild;
+		uint32_t file;         /* of files; OFS_NONE: a directory */
 		_Atomic uint64_t size; /* plus one; 0 while not known */
 	} * v;
 	uint32_t n;
+	struct ofs_arena arena;
 };
+
+/* view_names.c */
+struct ofs_view_names *ofs_view_names_new(const struct ofs_files *files,
+    struct optimfs_error *err);
+void ofs_view_names_free(struct ofs_view_names *names);
+/* OFS_NONE: nothing in dir is called so. */
+uint32_t ofs_view_names_find(const struct ofs_view_names *names, uint32_t dir,
+    const char *name);
+/* Below the view. */
+void ofs_view_names_path(const struct ofs_view_names *names, uint32_t index,
+    char path[OFS_FILE_NAME]);
 
 struct ofs_view_dir {
 	char name[OFS_VIEW_NAME];

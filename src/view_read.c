@@ -31,7 +31,7 @@ int ofs_view_open(struct optimfs *fs, struct ofs_at at,
 		return optimfs_fail(err, ENOMEM, "open file");
 	f->files = v->files;
 	f->cast = v->layout.dtype;
-	f->file = atomic_load(&v->names)->v[at.index - 1].file;
+	f->file = ofs_view_file_of(fs, at);
 	ofs_sums_init(&f->sums);
 	if (f->files->ops->spans(f->files, f->file, &f->spans, err) == -1) {
 		ofs_view_close(f);

@@ -102,106 +102,18 @@ int ofs_fsdp_new_flat(const struct ofs_fsdp_files *f, uint32_t unit,
 	return ofs_torch_new_part(a, f->cat, &pad, err);
 }
 
-/* Archives. */
-
-static void archive_free(struct ofs_fsdp_archive *x)
+static int build(void *ctx, uint32_t file, struct ofs_torch_new *a,
+    struct ofs_buf *pickle, struct optimfs_error *err)
 {
-	if (x != NULL)
-		ofs_torch_new_fini(&x->a);
-	free(x);
-}
-
-static struct ofs_fsdp_archive *build(struct ofs_fsdp_files *f, uint32_t file,
-    struct optimfs_error *err)
-{
-	struct ofs_fsdp_archive *x = calloc(1, sizeof(*x));
-	struct ofs_buf pickle = { 0 };
+	const struct ofs_fsdp_files *f = ctx;
 	uint32_t rank;
 	enum kind kind = kind_of(f, file, &rank);
 	char name[24];
-	int ret;
 
-	if (x == NULL) {
-		optimfs_fail(err, ENOMEM, "a file of a view");
-		return NULL;
-	}
-	x->file = file;
-	x->refs = 1;
 	stem(f, file, name, sizeof(name));
-	snprintf(x->a.prefix, sizeof(x->a.prefix), "%s/", name);
-	x->a.crc = f->to.crc;
-	x->a.cast = f->to.dtype;
-	if (kind == MODEL)
-		ret = ofs_fsdp_new_model(f, rank, &x->a, &pickle, err);
-	else
-		ret = ofs_fsdp_new_optim(f, rank, &x->a, &pickle, err);
-	if (ret == 0)
-		ret = ofs_torch_new_lay(&x->a, &pickle, err);
-	ofs_buf_fini(&pickle);
-	if (ret == 0)
-		return x;
-	archive_free(x);
-	return NULL;
-}
-
-/* Put x where there is room, or where nobody looks at what was not used for
- * longest; what has no place is its user's alone. */
-static void keep(struct ofs_fsdp_files *f, struct ofs_fsdp_archive *x)
-{
-	struct ofs_fsdp_archive **best = NULL;
-
-	for (unsigned i = 0; i < OFS_FSDP_CACHED; i++) {
-		struct ofs_fsdp_archive **slot = &f->cached[i];
-
-		if (*slot == NULL) {
-			best = slot;
-			break;
-		}
-		if ((*slot)->refs == 0 &&
-		    (best == NULL || (*slot)->used < (*best)->used))
-			best = slot;
-	}
-	if (best == NULL)
-		return;
-	archive_free(*best);
-	*best = x;
-}
-
-static struct ofs_fsdp_archive *acquire(struct ofs_fsdp_files *f, uint32_t file,
-    struct optimfs_error *err)
-{
-	struct ofs_fsdp_archive *x = NULL;
-
-	pthread_mutex_lock(&f->lock);
-	for (unsigned i = 0; i < OFS_FSDP_CACHED && x == NULL; i++)
-		if (f->cached[i] != NULL && f->cached[i]->file == file)
-			x = f->cached[i];
-	if (x != NULL)
-		x->refs++;
-	pthread_mutex_unlock(&f->lock);
-	if (x != NULL)
-		return x;
-	x = build(f, file, err);
-	if (x == NULL)
-		return NULL;
-	pthread_mutex_lock(&f->lock);
-	keep(f, x);
-	pthread_mutex_unlock(&f->lock);
-	return x;
-}
-
-static void release(struct ofs_fsdp_files *f, struct ofs_fsdp_archive *x)
-{
-	bool kept = false;
-
-	pthread_mutex_lock(&f->lock);
-	x->refs--;
-	x->used = ++f->clock;
-	for (unsigned i = 0; i < OFS_FSDP_CACHED; i++)
-		kept = kept || f->cached[i] == x;
-	pthread_mutex_unlock(&f->lock);
-	if (!kept)
-		archive_free(x);
+	snprintf(a->prefix, sizeof(a->prefix), "%s/", name);
+	return kind == MODEL ? ofs_fsdp_new_model(f, rank, a, pickle, err)
+			     : ofs_fsdp_new_optim(f, rank, a, pickle, err);
 }
 
 static int text_spans(const struct ofs_buf *text, struct ofs_spans *out,
@@ -219,21 +131,14 @@ static int spans(const struct ofs_files *files, uint32_t file,
     struct ofs_spans *out, struct optimfs_error *err)
 {
 	struct ofs_fsdp_files *f = fsdp_files(files);
-	struct ofs_fsdp_archive *x;
 	uint32_t rank;
 	enum kind kind = kind_of(f, file, &rank);
-	int ret;
 
 	if (kind == UNITS)
 		return text_spans(&f->text, out, err);
 	if (kind == EXTRA)
 		return ofs_torch_new_spans(&f->extra, out, err);
-	x = acquire(f, file, err);
-	if (x == NULL)
-		return -1;
-	ret = ofs_torch_new_spans(&x->a, out, err);
-	release(f, x);
-	return ret;
+	return ofs_torch_cache_spans(&f->archives, file, out, err);
 }
 
 static int make(const struct ofs_files *files, uint32_t file,
@@ -241,30 +146,22 @@ static int make(const struct ofs_files *files, uint32_t file,
     struct optimfs_error *err)
 {
 	struct ofs_fsdp_files *f = fsdp_files(files);
-	struct ofs_fsdp_archive *x;
 	uint32_t rank;
 	enum kind kind = kind_of(f, file, &rank);
-	int ret;
 
 	if (kind == UNITS)
 		return ofs_composition_bytes(c, f->text.data + span->ref,
 		    span->end - at, err);
 	if (kind == EXTRA)
 		return ofs_torch_new_make(&f->extra, f->cat, span, at, c, err);
-	x = acquire(f, file, err);
-	if (x == NULL)
-		return -1;
-	ret = ofs_torch_new_make(&x->a, f->cat, span, at, c, err);
-	release(f, x);
-	return ret;
+	return ofs_torch_cache_make(&f->archives, f->cat, file, span, at, c,
+	    err);
 }
 
 static void files_free(struct ofs_files *files)
 {
 	struct ofs_fsdp_files *f = fsdp_files(files);
 
-	for (unsigned i = 0; i < OFS_FSDP_CACHED; i++)
-		archive_free(f->cached[i]);
 	for (uint32_t i = 0; f->unit != NULL && i < f->units.n; i++)
 		ofs_flat_fini(&f->unit[i].flat);
 	free(f->unit);
@@ -281,7 +178,7 @@ static void files_free(struct ofs_files *files)
 	ofs_units_fini(&f->units);
 	ofs_torch_new_fini(&f->extra);
 	ofs_buf_fini(&f->text);
-	pthread_mutex_destroy(&f->lock);
+	ofs_torch_cache_fini(&f->archives);
 	free(f);
 }
 
@@ -327,7 +224,7 @@ static int render(const struct ofs_render *from, const struct ofs_layout *to,
 	f->to = *to;
 	f->world = to->shards * to->replicas;
 	f->whole = to->shards == 1;
-	pthread_mutex_init(&f->lock, NULL);
+	ofs_torch_cache_init(&f->archives, to, build, f);
 	if (ofs_fsdp_new_plan(f, err) == -1 || add_extra(f, err) == -1 ||
 	    ofs_fsdp_new_units(f, err) == -1) {
 		files_free(&f->files);

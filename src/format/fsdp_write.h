@@ -3,12 +3,10 @@
 #ifndef OFS_FSDP_WRITE_H
 #define OFS_FSDP_WRITE_H
 
-#include <pthread.h>
-
 #include "format/optim_groups.h"
 #include "format/render.h"
 #include "format/state.h"
-#include "format/torch_new.h"
+#include "format/torch_cache.h"
 #include "format/units.h"
 
 /* Only fsdp_write*.c include it. What they write is in docs/formats/fsdp.md:
@@ -40,8 +38,6 @@ struct ofs_fsdp_new_unit {
 	 * its module, first or last. */
 	uint32_t at;
 };
-
-#define OFS_FSDP_CACHED 16
 
 struct ofs_fsdp_files {
 	struct ofs_files files;
@@ -75,14 +71,7 @@ struct ofs_fsdp_files {
 	bool has_extra;
 	struct ofs_buf text; /* the units file */
 
-	/* Archives of rank files, made when they are looked at. */
-	pthread_mutex_t lock;
-	struct ofs_fsdp_archive {
-		uint32_t file, refs;
-		uint64_t used;
-		struct ofs_torch_new a;
-	} * cached[OFS_FSDP_CACHED];
-	uint64_t clock;
+	struct ofs_torch_cache archives; /* rank files */
 };
 
 /* The parameter with this name; OFS_NONE. */

@@ -74,7 +74,9 @@ struct ofs_files {
 	uint32_t n;
 };
 
-#define OFS_FILE_NAME 64
+/* What a file is called: components with '/' between them, each a name of at
+ * most 255 bytes, and not both a file's and a directory's. */
+#define OFS_FILE_NAME 1024
 
 struct ofs_files_ops {
 	void (*name)(const struct ofs_files *f, uint32_t file,
