@@ -284,7 +284,7 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 		return optimfs_fail(err, EEXIST, "%s is there already", dir);
 	if (ofs_view_make_summed(r->fs, r->how->to, &r->view, err) == -1)
 		return -1;
-	ofs_view_name(r->fs, r->view, r->name);
+	strcpy(r->name, ofs_view_name(r->fs, r->view));
 	if (find_files(r, err) == -1)
 		return -1;
 	if (ofs_reshard_log_open(r, dir, err) == -1 ||

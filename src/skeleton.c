@@ -113,12 +113,16 @@ int ofs_skeleton_write(struct optimfs *fs, struct ofs_at view, int dir,
 	s->file = calloc((size_t)n + 1, sizeof(*s->file));
 	if (s->file == NULL)
 		return optimfs_fail(err, ENOMEM, "%u files", n);
-	for (s->n = 0; s->n < n; s->n++) {
+	for (uint32_t i = 1; i < n; i++)
+		if (ofs_view_is_dir(fs, (struct ofs_at){ view.space, i }))
+			return optimfs_fail(err, EOPNOTSUPP,
+			    "OFS833 layouts with directories, such as "
+			    "DeepSpeed's, can be written by reshard, or by "
+			    "copying a view, but not made first");
+	for (s->n = 0; s->n + 1 < n; s->n++) {
 		struct ofs_at at = { view.space, s->n + 1 };
-		char name[OFS_VIEW_NAME];
 
-		ofs_view_name(fs, at, name);
-		memcpy(s->file[s->n].name, name, OFS_FILE_NAME);
+		ofs_view_path(fs, at, s->file[s->n].name);
 		if (write_file(fs, at, dir, s, s->n, err) == -1)
 			return -1;
 	}
