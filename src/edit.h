@@ -169,12 +169,17 @@ int ofs_edit_fqn(const struct optimfs *fs, uint32_t index, struct ofs_buf *out);
 struct ofs_edit_file;
 struct ofs_edit_file *ofs_edit_staged(const struct optimfs_file *file,
     uint32_t tensor);
-/* Elements [first, first + count) of a box of t (NULL: all of it) in C order:
- * is each byte of them staged? Put what is staged over buf. EIO (OFS301): the
- * file was cut and not written again. */
-bool ofs_edit_covers(struct ofs_edit_file *f, const struct ofs_catalog *cat,
+/* Elements [first, first + count) of a box of t (NULL: all of it) in C order.
+ * Calls each for runs of those that are not wholly staged, which must be read;
+ * a failure of each ends it. */
+typedef int ofs_edit_hole_fn(void *ctx, uint64_t first, uint64_t count,
+    struct optimfs_error *err);
+int ofs_edit_holes(struct ofs_edit_file *f, const struct ofs_catalog *cat,
     const struct ofs_tensor *t, const uint64_t *box, uint64_t first,
-    uint64_t count);
+    uint64_t count, ofs_edit_hole_fn *each, void *ctx,
+    struct optimfs_error *err);
+/* Put what is staged over buf. EIO (OFS301): the file was cut and not written
+ * again. */
 int ofs_edit_lay(struct ofs_edit *edit, struct ofs_edit_file *f,
     const struct ofs_catalog *cat, const struct ofs_tensor *t,
     const uint64_t *box, uint64_t first, uint64_t count, void *buf,

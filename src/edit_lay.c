@@ -97,23 +97,80 @@ static void begin(struct cursor *c, const struct ofs_catalog *cat,
 	c->dst = 0;
 }
 
-bool ofs_edit_covers(struct ofs_edit_file *f, const struct ofs_catalog *cat,
-    const struct ofs_tensor *t, const uint64_t *box, uint64_t first,
-    uint64_t count)
+/* Holes that touch are one. */
+struct holes {
+	uint64_t first, end; /* the one that is not told yet */
+	ofs_edit_hole_fn *each;
+	void *ctx;
+	struct optimfs_error *err;
+};
+
+static int tell(struct holes *h)
 {
+	uint64_t n = h->end - h->first;
+
+	return n == 0 ? 0 : h->each(h->ctx, h->first, n, h->err);
+}
+
+static int add_hole(struct holes *h, uint64_t first, uint64_t end)
+{
+	if (first < h->end)
+		first = h->end; /* an element that is cut at both sides */
+	if (first >= end)
+		return 0;
+	if (h->end != first) {
+		if (tell(h) == -1)
+			return -1;
+		h->first = first;
+	}
+	h->end = end;
+	return 0;
+}
+
+/* Of a stretch whose first element is number at of the box. */
+static int stretch_holes(const struct ofs_edit_file *f, const struct stretch *s,
+    uint64_t at, uint64_t item, struct holes *h)
+{
+	uint64_t from = s->off;
+
+	for (size_t i = ofs_ranges_find(&f->written, from); from < s->end;
+	     i++) {
+		const struct ofs_range *r =
+		    i < f->written.n ? &f->written.v[i] : NULL;
+		uint64_t lo = r == NULL || r->off > s->end ? s->end : r->off;
+
+		/* an element that is cut by a range is in the hole */
+		if (from < lo &&
+		    add_hole(h, at + (from - s->off) / item,
+			at + (lo - s->off + item - 1) / item) == -1)
+			return -1;
+		if (r == NULL)
+			break;
+		from = r->end < s->end ? r->end : s->end;
+		from -= (from - s->off) % item;
+	}
+	return 0;
+}
+
+int ofs_edit_holes(struct ofs_edit_file *f, const struct ofs_catalog *cat,
+    const struct ofs_tensor *t, const uint64_t *box, uint64_t first,
+    uint64_t count, ofs_edit_hole_fn *each, void *ctx,
+    struct optimfs_error *err)
+{
+	struct holes h = { first, first, each, ctx, err };
 	struct stretch s;
 	struct cursor c;
-	bool all = true;
+	int ret = 0;
 
 	begin(&c, cat, t, box, first, count);
 	pthread_rwlock_rdlock(&f->lock);
-	if (f->text)
-		all = f->said != NULL;
-	else
-		while (all && next(&c, &s))
-			all = ofs_ranges_cover(&f->written, s.off, s.end);
+	if (f->text && f->said == NULL)
+		h.end = first + count;
+	while (!f->text && ret == 0 && next(&c, &s))
+		ret = stretch_holes(f, &s, first + s.dst / c.runs.item,
+		    c.runs.item, &h);
 	pthread_rwlock_unlock(&f->lock);
-	return all;
+	return ret == -1 ? -1 : tell(&h);
 }
 
 int ofs_edit_lay(struct ofs_edit *edit, struct ofs_edit_file *f,

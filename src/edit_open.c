@@ -51,10 +51,8 @@ static int made_header(struct optimfs_file *file, struct optimfs_error *err)
 	struct ofs_buf header = { 0 };
 
 	ofs_edit_form(file->fs, file->at.index, &form);
-	if (ofs_dtype_npy(form.dtype) == NULL)
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS816 no shape or dtype that NumPy has");
-	ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
+	if (ofs_dtype_npy(form.dtype) != NULL)
+		ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
 	file->blob = ofs_blob_of(&header, err);
 	return file->blob == NULL ? -1 : 0;
 }
@@ -199,6 +197,9 @@ ssize_t ofs_edit_read(struct optimfs_file *file, void *buf, size_t len,
 		return ofs_edit_npy_read(file, buf, len, off, err);
 	if (file->staged->text)
 		return read_text(file, buf, len, off, err);
+	if (file->at.space == OFS_SPACE_NPY && head == 0)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS816 no shape or dtype that NumPy has");
 	if (off < head) {
 		n = head - off < len ? head - off : len;
 		memcpy(buf, file->blob->bytes + off, n);

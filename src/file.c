@@ -128,8 +128,25 @@ int ofs_file_failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
 	return -1;
 }
 
-/* Elements of a box, staged ones over those of the checkpoint, which are not
- * read where none of them shows. */
+/* Elements of a box of which some are staged: those that are not are read. */
+struct box_read {
+	struct optimfs *fs;
+	const struct ofs_tensor *t;
+	const struct ofs_piece *p;
+	struct ofs_plan *plan;
+	uint64_t first;
+};
+
+static int plan_hole(void *ctx, uint64_t first, uint64_t count,
+    struct optimfs_error *err)
+{
+	const struct box_read *r = ctx;
+
+	return ofs_plan_box(r->fs->cat, r->t, r->p->box, first, count,
+	    (first - r->first) * ofs_dtype_size(r->t->dtype), ofs_locate,
+	    r->fs->locator, r->plan, err);
+}
+
 static int read_box(struct optimfs_file *file, const struct ofs_piece *p,
     struct ofs_plan *plan, void *buf, uint64_t first, uint64_t count,
     struct optimfs_error *err)
@@ -137,15 +154,15 @@ static int read_box(struct optimfs_file *file, const struct ofs_piece *p,
 	struct optimfs *fs = file->fs;
 	const struct ofs_tensor *t = &fs->cat->tensors[p->tensor];
 	struct ofs_edit_file *f = ofs_edit_staged(file, p->tensor);
+	struct box_read r = { fs, t, p, plan, first };
+	int ret;
 
 	plan->n = 0;
-	if (f == NULL ||
-	    !ofs_edit_covers(f, fs->cat, t, p->box, first, count)) {
-		if (ofs_plan_box(fs->cat, t, p->box, first, count, 0,
-			ofs_locate, fs->locator, plan, err) == -1 ||
-		    ofs_fetch(fs, plan, buf, err) == -1)
-			return -1;
-	}
+	ret = f == NULL ? plan_hole(&r, first, count, err)
+			: ofs_edit_holes(f, fs->cat, t, p->box, first, count,
+			      plan_hole, &r, err);
+	if (ret == -1 || ofs_fetch(fs, plan, buf, err) == -1)
+		return -1;
 	return f == NULL ? 0
 			 : ofs_edit_lay(fs->edit, f, fs->cat, t, p->box, first,
 			       count, buf, err);
