@@ -30,6 +30,14 @@ int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
 	return 0;
 }
 
+int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err)
+{
+	if (c->stop == NULL || !c->stop(c->stop_ctx))
+		return 0;
+	return optimfs_fail(err, ECANCELED,
+	    "the commit was stopped; nothing has changed");
+}
+
 /* Parts whose names are not given one by one: a file of each is an object. */
 static bool is_dcp(const struct ofs_part *part)
 {
@@ -237,7 +245,8 @@ static int run(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
 		return -1;
 	if (!ofs_publish_any(c->publish))
 		return 0;
-	if (verify(c, err) == -1 || ofs_indexes_same(c->fs, err) == -1)
+	if (verify(c, err) == -1 || ofs_indexes_same(c->fs, err) == -1 ||
+	    ofs_commit_go_on(c, err) == -1)
 		return -1;
 	return ofs_publish_commit(c->publish, err);
 }
@@ -255,9 +264,13 @@ static void fini(struct ofs_commit *c)
 }
 
 int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
-    int stage, struct optimfs_error *err)
+    int stage, bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err)
 {
-	struct ofs_commit c = { .fs = fs, .cat = fs->cat, .changes = changes };
+	struct ofs_commit c = { .fs = fs,
+		.cat = fs->cat,
+		.changes = changes,
+		.stop = stop,
+		.stop_ctx = ctx };
 	struct ofs_commit_dcp **dcp;
 	int ret = -1;
 
@@ -278,4 +291,28 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 	ofs_parts_free(&c.parts);
 	fini(&c);
 	return ret;
+}
+
+int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	struct ofs_stage *stage = ofs_edit_stage(fs->edit);
+	struct ofs_changes changes;
+	int ret, done;
+
+	if (ofs_edit_changes(fs->edit, &changes, err) == -1)
+		return -1;
+	if (ofs_changes_check(&changes, err) == -1 ||
+	    ofs_stage_held(stage, err) == -1)
+		ret = -1;
+	else
+		ret = ofs_commit_changes(fs, &changes, ofs_stage_beside(stage),
+		    stop, ctx, err);
+	/* the record of the commit stays until the journal is empty: between
+	 * the two, what it says is that the journal is done with */
+	done = ret == -1 ? -1 : ofs_edit_published(&changes, err);
+	if (done == 0)
+		ofs_publish_forget(ofs_stage_beside(stage));
+	ofs_changes_free(&changes);
+	return ret == -1 || done == -1 ? -1 : ret;
 }

@@ -3,6 +3,8 @@
 #ifndef OFS_COMMIT_H
 #define OFS_COMMIT_H
 
+#include <stdbool.h>
+
 #include "optimfs/error.h"
 
 #include "edit.h"
@@ -17,6 +19,11 @@ struct optimfs;
  * place for is named (OFS826). What fs shows is the old generation, which may
  * be gone from the disk. */
 int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
-    int stage, struct optimfs_error *err);
+    int stage, bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err);
+
+/* Commit what fs->edit holds, and let go of it. stop, which may be NULL, is
+ * asked now and then until the point of no return (ECANCELED). */
+int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err);
 
 #endif

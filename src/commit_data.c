@@ -202,7 +202,8 @@ int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
 	const struct ofs_object *o = &c->cat->objects[object];
 	int in, out, ret;
 
-	if (ofs_commit_open(c, object, &in, err) == -1)
+	if (ofs_commit_go_on(c, err) == -1 ||
+	    ofs_commit_open(c, object, &in, err) == -1)
 		return -1;
 	ret = ofs_publish_file(c->publish, rel == NULL ? o->path : rel, o->path,
 	    &out, err);
@@ -362,7 +363,9 @@ static int scatter_elements(struct elements *e, uint64_t first, uint64_t count)
 	while (count > 0 && ret == 0) {
 		uint64_t n = count < step ? count : step;
 
-		ret = read_elements(e, first, n, buf);
+		ret = ofs_commit_go_on(e->c, e->err);
+		if (ret == 0)
+			ret = read_elements(e, first, n, buf);
 		if (ret == 0)
 			ret = ofs_scatter(e->c->cat, e->c->fs->locator, e->t,
 			    first, n, buf, &to, e->err);

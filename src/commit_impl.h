@@ -63,6 +63,8 @@ struct ofs_commit {
 	struct ofs_publish *publish;
 	struct ofs_parts parts;
 	struct ofs_arena arena;
+	bool (*stop)(void *ctx);
+	void *stop_ctx;
 
 	struct ofs_todo *todo;
 	size_t ntodos;
@@ -74,6 +76,8 @@ struct ofs_commit {
 	size_t ntouched, touched_cap;
 };
 
+/* ECANCELED when whoever asked for the commit does not want it any more. */
+int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err);
 /* Room for one more of size bytes in an array. */
 int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
     struct optimfs_error *err);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "edit_impl.h"
+#include "publish.h"
 
 void ofs_edit_enter(struct ofs_edit *e)
 {
@@ -133,6 +134,25 @@ void ofs_edit_free(struct ofs_edit *e)
 	free(e);
 }
 
+/* A commit that a crash cut short is finished or undone; one that was published
+ * has made what is staged the checkpoint. */
+static int recover(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct ofs_stage *stage = fs->edit->stage;
+	int ret;
+
+	if (fs->edit->scratch || fs->cat->dir.fd == -1)
+		return 0;
+	ret = ofs_publish_recover(fs->cat->dir.path, fs->cat->dir.fd,
+	    ofs_stage_beside(stage), err);
+	if (ret != 1)
+		return ret;
+	if (ofs_stage_reset(stage, err) == -1)
+		return -1;
+	ofs_publish_forget(ofs_stage_beside(stage));
+	return 0;
+}
+
 int ofs_edit_open(struct optimfs *fs, const char *source,
     struct optimfs_error *err)
 {
@@ -157,6 +177,8 @@ int ofs_edit_open(struct optimfs *fs, const char *source,
 		optimfs_fail(&note, EBUSY, "%s", words);
 		optimfs_log_error(fs, &note);
 	}
+	if (recover(fs, err) == -1)
+		return -1;
 	return ofs_edit_replay(fs->edit, err);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commit.h"
 #include "edit_impl.h"
 #include "edit_npy.h"
 #include "view.h"
@@ -509,10 +510,9 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	if (fs->edit->scratch)
 		return optimfs_fail(err, EROFS,
 		    "OFS819 mounted with scratch: nothing can be committed");
-	(void)stop, (void)ctx;
 	if (!ofs_edit_dirty(fs->edit))
 		return 0;
-	return optimfs_fail(err, EOPNOTSUPP, "commit");
+	return ofs_commit(fs, stop, ctx, err);
 }
 
 int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
