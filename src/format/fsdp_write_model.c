@@ -13,6 +13,12 @@
 #define META  "torch.distributed._shard.sharded_tensor.metadata"
 #define SPECS "torch.distributed._shard.sharding_spec"
 
+/* PyTorch lists every shard in each rank's file, and looks at the rank's own
+ * alone when it loads one. Of more ranks than these only that one is listed:
+ * the others would be so many entries for every flat parameter in each of so
+ * many files. */
+#define LISTED_MAX 64u
+
 struct writer {
 	const struct ofs_fsdp_files *f;
 	uint32_t rank, shard;
@@ -202,12 +208,26 @@ static int put_local(struct writer *w, uint32_t unit)
 	return 0;
 }
 
-/* How many shards have elements. */
+/* How many shards there are with elements. */
 static uint32_t count_shards(const struct ofs_flat *flat)
 {
 	return flat->shard == 0
 	    ? 0
 	    : (uint32_t)((flat->size + flat->shard - 1) / flat->shard);
+}
+
+/* Shards [*first, *end) are listed. */
+static void listed(const struct writer *w, const struct ofs_flat *flat,
+    uint32_t *first, uint32_t *end)
+{
+	uint32_t n = count_shards(flat);
+
+	*first = 0;
+	*end = n;
+	if (w->f->to.shards <= LISTED_MAX)
+		return;
+	*first = w->shard < n ? w->shard : n;
+	*end = w->shard < n ? w->shard + 1 : n;
 }
 
 /* dtype, layout, requires_grad, memory_format, pin_memory */
@@ -240,9 +260,11 @@ static void put_tensor_metadata(struct writer *w, uint32_t unit,
     uint32_t *shards, uint32_t *placement)
 {
 	const struct ofs_flat *flat = &w->f->unit[unit].flat;
-	uint32_t n = count_shards(flat), memo;
+	uint32_t first, end, n, memo;
 	struct ofs_pkw *p = &w->p.w;
 
+	listed(w, flat, &first, &end);
+	n = end - first;
 	new_object(w, META, "ShardedTensorMetadata");
 	ofs_pkw_op_put(p, OFS_PKW_DICT);
 	ofs_pkw_op(p, OFS_PKW_MARK);
@@ -251,7 +273,7 @@ static void put_tensor_metadata(struct writer *w, uint32_t unit,
 	ofs_pkw_op_put(p, OFS_PKW_LIST);
 	for (uint32_t k = 0; k < n; k++) {
 		ofs_pkw_item(p, k, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
-		put_metadata(w, flat, k, &memo, &placement[k]);
+		put_metadata(w, flat, first + k, &memo, &placement[k]);
 	}
 	ofs_pkw_item(p, n, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
 	ofs_pkw_known(p, "size");
@@ -304,7 +326,8 @@ static void put_spec(struct writer *w, const struct ofs_flat *flat,
 	uint32_t n = count_shards(flat);
 	struct ofs_pkw *p = &w->p.w;
 
-	if (n < 2 || (flat->size + n - 1) / n != flat->shard) {
+	if (n < 2 || w->f->to.shards > LISTED_MAX ||
+	    (flat->size + n - 1) / n != flat->shard) {
 		new_object(w, SPECS ".api", "EnumerableShardingSpec");
 		ofs_pkw_op_put(p, OFS_PKW_DICT);
 		ofs_pkw_known(p, "shards");
