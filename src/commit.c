@@ -122,7 +122,7 @@ static int prepare(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
 			return -1;
 	if (prepare_files(c, err) == -1 || check_done(c, err) == -1 ||
 	    clone_rest(c, err) == -1 || ofs_commit_scatter(c, err) == -1 ||
-	    ofs_commit_sums(c, err) == -1)
+	    ofs_commit_shared(c, err) == -1 || ofs_commit_sums(c, err) == -1)
 		return -1;
 	for (size_t i = 0; i < c->parts.n; i++)
 		if (dcp[i] != NULL && ofs_commit_dcp_end(dcp[i], err) == -1)

@@ -294,21 +294,30 @@ static struct ofs_moved *find_moved(struct ofs_commit *c,
 	return &c->moved[lo - 1];
 }
 
+bool ofs_commit_where(struct ofs_commit *c, const struct ofs_segment *seg,
+    int *fd, int64_t *delta)
+{
+	const struct ofs_moved *m = find_moved(c, seg);
+
+	if (m == NULL || m->fd == -1)
+		return false;
+	*fd = m->fd;
+	*delta =
+	    (int64_t)m->to - (seg->codec != OFS_PLAIN ? 0 : (int64_t)m->off);
+	return true;
+}
+
 static int place_segment(void *ctx, const struct ofs_segment *seg, int *fd,
     int64_t *delta, struct optimfs_error *err)
 {
 	struct ofs_commit *c = ctx;
-	const struct ofs_moved *m = find_moved(c, seg);
 	uint64_t lo = seg->src, hi = seg->src;
 	int64_t reach = (int64_t)(seg->n - 1) * seg->src_pitch;
 
-	if (m == NULL || m->fd == -1)
+	if (!ofs_commit_where(c, seg, fd, delta))
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS829 %.200s at %" PRIu64 " was not prepared",
 		    c->cat->objects[seg->object].path, seg->src);
-	*fd = m->fd;
-	*delta =
-	    (int64_t)m->to - (seg->codec != OFS_PLAIN ? 0 : (int64_t)m->off);
 	if (reach < 0)
 		lo -= (uint64_t)-reach;
 	else
@@ -349,6 +358,23 @@ static int read_elements(struct elements *e, uint64_t first, uint64_t count,
 		    e->err);
 	}
 	return ret;
+}
+
+int ofs_commit_read(struct ofs_commit *c, const struct ofs_change *ch,
+    const struct ofs_tensor *t, uint64_t first, uint64_t count, void *buf,
+    struct optimfs_error *err)
+{
+	static const struct ofs_change none;
+	struct elements e = {
+		.c = c, .ch = ch == NULL ? &none : ch, .t = t, .err = err
+	};
+
+	e.text = ch != NULL && ch->text != NULL && t->ndim == 0;
+	if (e.text &&
+	    ofs_value_element(t->dtype, ch->text, ch->ntext, e.element, err) ==
+		-1)
+		return -1;
+	return read_elements(&e, first, count, buf);
 }
 
 static int scatter_elements(struct elements *e, uint64_t first, uint64_t count)

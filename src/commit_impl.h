@@ -101,6 +101,13 @@ int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err);
 size_t ofs_commit_moved(const struct ofs_commit *c, uint32_t object);
 /* Write what was changed to where it is now. */
 int ofs_commit_scatter(struct ofs_commit *c, struct optimfs_error *err);
+/* Where a segment of what is stored is in the new files; false: it is not. */
+bool ofs_commit_where(struct ofs_commit *c, const struct ofs_segment *seg,
+    int *fd, int64_t *delta);
+/* Elements of t as they are to be; ch NULL: as they are. */
+int ofs_commit_read(struct ofs_commit *c, const struct ofs_change *ch,
+    const struct ofs_tensor *t, uint64_t first, uint64_t count, void *buf,
+    struct optimfs_error *err);
 int ofs_commit_mend(struct ofs_commit *c, int fd, uint64_t off, uint64_t len,
     bool sums, struct optimfs_error *err);
 int ofs_commit_touch(struct ofs_commit *c, int fd, uint64_t off, uint64_t end,
@@ -118,6 +125,10 @@ int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
 /* Its copy under the name rel (NULL: its own), and all of it moved there. */
 int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
     struct optimfs_error *err);
+
+/* commit_shared.c: tensors that have stored bytes in common agree about them,
+ * once all is written; EINVAL (OFS828) names two. */
+int ofs_commit_shared(struct ofs_commit *c, struct optimfs_error *err);
 
 /* commit_torch.c: what pickles hold. */
 

@@ -83,6 +83,118 @@ static void test_refused(const char *name, const char *state, int code,
 	edited_fini(&e);
 }
 
+/* One change of any file, whatever the checkpoint is. */
+static void test_one(const char *name, const struct optimfs_options *options,
+    const char *tensor, const char *value, const char *text)
+{
+	struct edited e;
+
+	edited_init(&e, name, options);
+	edited_bytes(&e, tensor, 3, 9);
+	if (value != NULL)
+		edited_text(&e, value, text, NULL);
+	commits(&e, name);
+	edited_fini(&e);
+}
+
+/* What a flat parameter has once for all of its parameters. */
+static void test_step(const char *name, const struct optimfs_options *options,
+    const char *const *steps, size_t n)
+{
+	struct optimfs_error err = { 0 };
+	struct edited e;
+
+	edited_init(&e, name, options);
+	edited_text(&e, steps[0], "7.0\n", NULL);
+	is_int(edited_commit(&e, &err), -1, "%s: one step of a unit", name);
+	is_error(err, EINVAL, "OFS828 ", "%s: must be those of all", name);
+	is_int(edited_differs(&e, true), 0, "%s: nothing has changed", name);
+	edited_fini(&e);
+	edited_init(&e, name, options);
+	for (size_t i = 0; i < n; i++)
+		edited_text(&e, steps[i], "7.0\n", NULL);
+	commits(&e, name);
+	edited_fini(&e);
+}
+
+static void test_units(void)
+{
+	static const char *const steps[] = {
+		"optim/state/layers.0.norm.weight/step",
+		"optim/state/layers.0.norm.bias/step",
+		"optim/state/layers.0.wq.weight/step",
+		"optim/state/layers.0.wq.bias/step",
+		"optim/state/layers.0.w1.weight/step",
+		"optim/state/layers.0.w2.weight/step",
+		"optim/state/layers.0.w2.bias/step",
+	};
+	struct optimfs_options o = { 0 };
+	char units[300];
+
+	snprintf(units, sizeof(units), "%s",
+	    data_path("pytorch/fsdp1_local_flat_fullshard_w3/units.json"));
+	o.units = units;
+	test_one("pytorch/fsdp1_local_flat_fullshard_w3/ckpt", &o, "model/" W,
+	    "optim/param_groups/0/lr", "0.5\n");
+	test_one("pytorch/fsdp1_local_flat_fullshard_w3/ckpt_local_sd", &o,
+	    "optim/state/" W "/exp_avg", "optim/param_groups/0/lr", "0.5\n");
+	test_step("pytorch/fsdp1_local_flat_fullshard_w3/ckpt_local_sd", &o,
+	    steps, sizeof(steps) / sizeof(*steps));
+	snprintf(units, sizeof(units), "%s",
+	    data_path("pytorch/fsdp1_local_orig_fullshard_w2/units.json"));
+	test_one("pytorch/fsdp1_local_orig_fullshard_w2/ckpt", &o, "model/" W,
+	    "optim/param_groups/0/lr", "0.5\n");
+	test_one("pytorch/fsdp1_local_orig_fullshard_w2/ckpt_local_sd", &o,
+	    "optim/state/" W "/exp_avg", "optim/state/" W "/step", "9.0\n");
+}
+
+/* A fault at each call of a commit: the old checkpoint or the new one, and
+ * with -1 the old one. */
+static int calls, fail_at;
+static bool failed;
+
+static int fault(const char *call)
+{
+	(void)call;
+	if (++calls != fail_at)
+		return 0;
+	failed = true;
+	return ENOSPC;
+}
+
+static void test_faults(const char *name)
+{
+	unsigned points = 0, wrong = 0;
+
+	for (fail_at = 1;; fail_at += 3) {
+		struct optimfs_error err = { 0 };
+		struct edited e;
+		int ret;
+
+		edited_init(&e, name, NULL);
+		edited_bytes(&e, "model/" W, 0, 0);
+		edited_text(&e, "optim/param_groups/0/lr", "0.25\n", NULL);
+		calls = 0;
+		failed = false;
+		ofs_sys_fault = fault;
+		ret = edited_commit(&e, &err);
+		ofs_sys_fault = NULL;
+		if (failed) {
+			points++;
+			if (edited_differs(&e, ret == -1) != 0 ||
+			    (ret != 0 && err.code == 0)) {
+				diag("call %d: %d %s", fail_at, ret, err.text);
+				wrong++;
+			}
+		}
+		edited_fini(&e);
+		if (!failed)
+			break;
+	}
+	ok(wrong == 0 && points > 3, "%s: %u calls fail, one at a time", name,
+	    points);
+}
+
 /* Checkpoints that have the model of most fixtures. */
 static const struct {
 	const char *name;
@@ -121,6 +233,24 @@ int main(void)
 		if (usual[i].names)
 			test_names(usual[i].name, W, usual[i].tensor);
 	}
+	test_one("pytorch/dcp_torch113/ckpt", NULL, "model/model.0.weight",
+	    "optim/param_groups/0/lr", "0.5\n");
+	test_one("pytorch/dcp_by_id_w2/ckpt", NULL, "optim/state/0/exp_avg",
+	    "optim/param_groups/0/lr", "0.5\n");
+	test_one("pytorch/torchsave_full/ckpt/state.pt", NULL, "model/" W,
+	    "optim/param_groups/1/lr", "0.5\n");
+	test_one("pytorch/torchsave_full/ckpt/state_legacy.pt", NULL,
+	    "model/" W, "optim/param_groups/1/lr", "0.5\n");
+	test_one("pytorch/torchsave_full/ckpt", NULL,
+	    "extra/state_legacy/model/" W, "optim/state/param_groups/0/lr",
+	    "0.5\n");
+	test_one("pytorch/hf_storage_w2/ckpt", NULL, "model/adapter.weight",
+	    NULL, NULL);
+	test_one("pytorch/safetensors_plain/ckpt", NULL, "model/adapter.weight",
+	    NULL, NULL);
+	test_units();
+	test_faults("pytorch/dcp_fsdp2_w4/ckpt");
+	test_faults("pytorch/fsdp1_sharded_flat_fullshard_w3/ckpt_rankfiles");
 	test_refused("pytorch/dcp_fsdp2_safetensors_w2/ckpt", W, EINVAL,
 	    "OFS826 ");
 	test_refused("pytorch/fsdp1_sharded_orig_fullshard_w2/ckpt_rankfiles",
