@@ -574,6 +574,13 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 	return optimfs_fail(err, EOPNOTSUPP, "%s as %s", fs->root, dir);
 }
 
+int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
+    struct optimfs_error *err)
+{
+	return optimfs_fail(err, EOPNOTSUPP, "%s as %s in %s", like->root,
+	    layout, dir);
+}
+
 int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
     void *ctx, uint64_t *problems, struct optimfs_error *err)
 {
