@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "direct.h"
 #include "edit.h"
 #include "view.h"
 
@@ -88,6 +89,14 @@ static int static_size(struct optimfs *fs, uint32_t i,
 	struct ofs_lines *lines = &fs->lines[i];
 	struct ofs_buf text = { 0 };
 
+	if (i == OFS_STATIC_MISSING && fs->edit != NULL &&
+	    ofs_edit_is_direct(fs->edit)) {
+		ofs_direct_missing(fs, &text);
+		attr->size = text.len;
+		attr->exact = false;
+		ofs_buf_fini(&text);
+		return 0;
+	}
 	if (s->lines != NULL) {
 		/* To count many lines is to make them all: not for a stat. */
 		uint32_t steps = s->lines->steps(fs);

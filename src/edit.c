@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "direct.h"
 #include "edit_impl.h"
 #include "publish.h"
+#include "skeleton.h"
 
 void ofs_edit_enter(struct ofs_edit *e)
 {
@@ -99,7 +101,13 @@ static void node_free(struct ofs_edit_node *v)
 		return;
 	free(v->name);
 	free(v->child);
+	ofs_blob_unref(v->said);
 	free(v);
+}
+
+bool ofs_edit_is_direct(const struct ofs_edit *edit)
+{
+	return edit->direct != NULL && !edit->published;
 }
 
 bool ofs_edit_dirty(struct ofs_edit *e)
@@ -115,7 +123,8 @@ void ofs_edit_free(struct ofs_edit *e)
 	if (e == NULL)
 		return;
 	if (e->stage != NULL)
-		ofs_stage_close(e->stage, ofs_edit_dirty(e));
+		ofs_stage_close(e->stage,
+		    e->direct != NULL ? !e->published : ofs_edit_dirty(e));
 	for (uint32_t i = 0; e->base != NULL && i < e->first; i++)
 		node_free(e->base[i]);
 	for (uint32_t i = 0; i < e->nmade; i++)
@@ -124,6 +133,8 @@ void ofs_edit_free(struct ofs_edit *e)
 		next = f->next;
 		ofs_edit_file_free(f);
 	}
+	ofs_direct_free(e->direct);
+	free(e->destination);
 	free(e->base);
 	free(e->made);
 	free(e->tensor);
@@ -153,6 +164,17 @@ static int recover(struct optimfs *fs, struct optimfs_error *err)
 	return 0;
 }
 
+/* Of a skeleton all is hidden until it is created. */
+static int begin_direct(struct ofs_edit *e, const char *source,
+    struct optimfs_error *err)
+{
+	e->destination = realpath(source, NULL);
+	if (e->destination == NULL)
+		return optimfs_fail(err, errno, "OFS809 %s: %m", source);
+	e->direct = ofs_direct_new(e->fs, err);
+	return e->direct == NULL ? -1 : ofs_direct_hide(e, err);
+}
+
 int ofs_edit_open(struct optimfs *fs, const char *source,
     struct optimfs_error *err)
 {
@@ -163,9 +185,13 @@ int ofs_edit_open(struct optimfs *fs, const char *source,
 		.recover = (enum ofs_recover)o->recover,
 		.scratch = o->scratch,
 	};
+	bool direct = fs->cat->filling;
+	bool done = !o->scratch && ofs_skeleton_done(source);
 	struct optimfs_error note;
 	char words[256];
 
+	if (done && !direct) /* it was the skeleton's, and is in source now */
+		config.recover = OFS_RECOVER_DISCARD;
 	fs->edit = edit_new(fs, err);
 	if (fs->edit == NULL)
 		return -1;
@@ -177,7 +203,10 @@ int ofs_edit_open(struct optimfs *fs, const char *source,
 		optimfs_fail(&note, EBUSY, "%s", words);
 		optimfs_log_error(fs, &note);
 	}
-	if (recover(fs, err) == -1)
+	if (done)
+		ofs_direct_settle(fs->edit->stage, !direct);
+	if (direct ? begin_direct(fs->edit, source, err) == -1
+		   : recover(fs, err) == -1)
 		return -1;
 	return ofs_edit_replay(fs->edit, err);
 }
@@ -199,6 +228,8 @@ static bool node_differs(const struct ofs_edit *e,
 		return false;
 	if (ofs_edit_is_made(e, v->index))
 		return v->parent != OFS_NONE && !v->dir;
+	if (e->direct != NULL)
+		return !v->dir && !v->gone && !e->published;
 	if (v->gone)
 		return true;
 	f = v->dir ? NULL : ofs_edit_file(e, v->index);
@@ -230,7 +261,7 @@ static void forget(struct ofs_edit *e)
 	e->nplaced = 0;
 	for (uint32_t i = 0; i < e->first; i++)
 		if (e->base[i] != NULL) {
-			e->base[i]->gone = false;
+			e->base[i]->gone = e->direct != NULL && i != 0;
 			e->base[i]->parent = OFS_NONE;
 			e->base[i]->nchild = 0;
 			e->base[i]->mtime_ns = 0;

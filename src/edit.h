@@ -117,6 +117,8 @@ struct ofs_edit_status {
 void ofs_edit_status(struct ofs_edit *edit, struct ofs_edit_status *status);
 /* Why the last commit failed, as a line; nothing where it did not. */
 void ofs_control_said(struct optimfs *fs, struct ofs_buf *out);
+/* Is it of a skeleton (direct.h), where what was not written is an error? */
+bool ofs_edit_is_direct(const struct ofs_edit *edit);
 bool ofs_edit_dirty(struct ofs_edit *edit);
 /* How often anything was changed; names, and what files are. */
 uint64_t ofs_edit_generation(const struct ofs_edit *edit);

@@ -284,6 +284,10 @@ int ofs_edit_set_attr(struct ofs_edit *e, uint32_t index, const char *name,
 	if (known && now.dtype != OFS_DTYPE_NONE && form.dtype == now.dtype &&
 	    same_shape(&form, &now))
 		return 0;
+	if (e->direct != NULL && !ofs_edit_is_made(e, index))
+		return optimfs_fail(err, EINVAL,
+		    "OFS816 the layout has another %s for it than %.*s", name,
+		    (int)(n < 80 ? n : 80), value);
 	if (record_attr(e, index, name, value, n, err) == -1)
 		return -1;
 	return keep_attr(e, index, &form, dtype, err);

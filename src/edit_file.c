@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "direct.h"
 #include "edit_impl.h"
 #include "io.h"
 
@@ -72,7 +73,8 @@ struct ofs_edit_file *ofs_edit_file_touch(struct ofs_edit *e, uint32_t index,
 		return f;
 	f->entry = e->fs->tree.node[index].entry;
 	f->text = ofs_entry_is_text(e->fs, f->entry);
-	if (!f->text)
+	f->in_place = !f->text && e->direct != NULL;
+	if (!f->text && !f->in_place)
 		f->size = f->base = ofs_tensor_bytes(e->fs->cat,
 		    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
 	return f;
@@ -115,13 +117,13 @@ void ofs_edit_file_revert(struct ofs_edit *e, struct ofs_edit_file *f)
 	ofs_blob_unref(f->said);
 	f->said = NULL;
 	f->draft.len = 0;
-	f->drafting = f->touched = false;
+	f->drafting = f->touched = f->unsaid = false;
 	free(f->shape);
 	f->shape = NULL;
 	f->dtype = OFS_DTYPE_NONE;
 	f->size = f->base = 0;
 	f->mtime_ns = 0;
-	if (f->entry != OFS_NONE && !f->text)
+	if (f->entry != OFS_NONE && !f->text && !f->in_place)
 		f->size = f->base = ofs_tensor_bytes(e->fs->cat,
 		    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
 	f->dead = f->entry == OFS_NONE;
@@ -139,10 +141,10 @@ static int make_data(struct ofs_edit *e, struct ofs_edit_file *f,
 
 	/* one that was removed while it is open has no path, and needs none */
 	path = ofs_edit_path(e, f->index, NULL, err);
-	fd = ofs_stage_data(e->stage, id, true, err);
+	fd = f->in_place ? -1 : ofs_stage_data(e->stage, id, true, err);
 	r.num[0] = id;
 	r.a = path == NULL ? "" : path;
-	ret = fd == -1 ? -1 : ofs_edit_record(e, &r, err);
+	ret = fd == -1 && !f->in_place ? -1 : ofs_edit_record(e, &r, err);
 	free(path);
 	if (ret == -1) {
 		if (fd != -1)
@@ -158,8 +160,9 @@ static int make_data(struct ofs_edit *e, struct ofs_edit_file *f,
 int ofs_edit_file_adopt(struct ofs_edit *e, struct ofs_edit_file *f,
     uint64_t id, struct optimfs_error *err)
 {
-	f->fd = ofs_stage_data(e->stage, id, false, err);
-	if (f->fd == -1)
+	if (!f->in_place)
+		f->fd = ofs_stage_data(e->stage, id, false, err);
+	if (f->fd == -1 && !f->in_place)
 		return -1;
 	f->id = id;
 	if (id > e->last_id)
@@ -175,26 +178,45 @@ int ofs_edit_file_fd(struct ofs_edit *e, struct ofs_edit_file *f,
 	return f->fd;
 }
 
+/* Is there something to write to? 1, 0, -1. */
+static int has_data(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	pthread_rwlock_wrlock(&f->lock);
+	ret = f->id != 0;
+	if (ret == 1 && !f->in_place && ofs_edit_file_fd(e, f, err) == -1)
+		ret = -1;
+	pthread_rwlock_unlock(&f->lock);
+	return ret;
+}
+
+static int need_data_named(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	int ret = has_data(e, f, err);
+
+	if (ret != 0)
+		return ret == 1 ? 0 : -1;
+	pthread_rwlock_wrlock(&f->lock);
+	if (f->id == 0)
+		ret = make_data(e, f, err);
+	pthread_rwlock_unlock(&f->lock);
+	return ret;
+}
+
 /* Before a write: names must be held for the path of a new one, which is only
  * known under it. */
 static int need_data(struct ofs_edit *e, struct ofs_edit_file *f,
     struct optimfs_error *err)
 {
-	bool there;
-	int ret = 0;
+	int ret = has_data(e, f, err);
 
-	pthread_rwlock_wrlock(&f->lock);
-	there = f->id != 0;
-	if (there && ofs_edit_file_fd(e, f, err) == -1)
-		ret = -1;
-	pthread_rwlock_unlock(&f->lock);
-	if (there || ret == -1)
-		return ret;
+	if (ret != 0)
+		return ret == 1 ? 0 : -1;
 	pthread_rwlock_wrlock(&e->names);
-	pthread_rwlock_wrlock(&f->lock);
-	if (f->id == 0)
-		ret = make_data(e, f, err);
-	pthread_rwlock_unlock(&f->lock);
+	ret = need_data_named(e, f, err);
 	pthread_rwlock_unlock(&e->names);
 	return ret;
 }
@@ -235,8 +257,13 @@ static int extend(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t size,
 		return 0;
 	if (record_size(e, f, size, err) == -1)
 		return -1;
-	if (ftruncate(f->fd, (off_t)size) == -1)
+	if (f->in_place) {
+		if (ofs_direct_zero(e, f, f->size,
+			size < f->high ? size : f->high, err) == -1)
+			return -1;
+	} else if (ftruncate(f->fd, (off_t)size) == -1) {
 		return optimfs_fail(err, errno, "OFS801 staged file: %m");
+	}
 	if (ofs_ranges_add(&f->written, f->size, size, err) == -1)
 		return -1;
 	f->size = size;
@@ -248,11 +275,14 @@ static int write_locked(struct ofs_edit *e, struct ofs_edit_file *f,
 {
 	struct ofs_record r = { .type = OFS_REC_WRITE };
 
-	if (f->fd == -1)
+	if (f->fd == -1 && !f->in_place)
 		return optimfs_fail(err, ESTALE, "it was removed");
 	if (extend(e, f, off, err) == -1)
 		return -1;
-	if (ofs_pwrite_all(f->fd, buf, n, off, err) == -1)
+	if (off + n > f->high)
+		f->high = off + n;
+	if ((f->in_place ? ofs_direct_write(e, f, buf, n, off, err)
+			 : ofs_pwrite_all(f->fd, buf, n, off, err)) == -1)
 		return lose(f, off, off + n, err);
 	r.num[0] = f->id;
 	r.num[1] = off;
@@ -268,15 +298,11 @@ static int write_locked(struct ofs_edit *e, struct ofs_edit_file *f,
 	return 0;
 }
 
-int ofs_edit_file_write(struct ofs_edit *e, struct ofs_edit_file *f,
+static int write_ready(struct ofs_edit *e, struct ofs_edit_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	int ret;
 
-	if (n == 0)
-		return 0;
-	if (need_data(e, f, err) == -1)
-		return -1;
 	pthread_rwlock_wrlock(&f->lock);
 	ret = write_locked(e, f, buf, n, off, err);
 	pthread_rwlock_unlock(&f->lock);
@@ -284,11 +310,31 @@ int ofs_edit_file_write(struct ofs_edit *e, struct ofs_edit_file *f,
 	return ret;
 }
 
+int ofs_edit_file_write(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	if (n == 0)
+		return 0;
+	if (need_data(e, f, err) == -1)
+		return -1;
+	return write_ready(e, f, buf, n, off, err);
+}
+
+int ofs_edit_file_write_named(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	if (n == 0)
+		return 0;
+	if (need_data_named(e, f, err) == -1)
+		return -1;
+	return write_ready(e, f, buf, n, off, err);
+}
+
 /* What is cut off must read as zeros when the file grows again. */
 static int resize_locked(struct ofs_edit *e, struct ofs_edit_file *f,
     uint64_t size, struct optimfs_error *err)
 {
-	if (f->fd == -1)
+	if (f->fd == -1 && !f->in_place)
 		return optimfs_fail(err, ESTALE, "it was removed");
 	if (size > f->size)
 		return extend(e, f, size, err);
@@ -296,7 +342,7 @@ static int resize_locked(struct ofs_edit *e, struct ofs_edit_file *f,
 		return 0;
 	if (record_size(e, f, size, err) == -1)
 		return -1;
-	if (ftruncate(f->fd, (off_t)size) == -1)
+	if (!f->in_place && ftruncate(f->fd, (off_t)size) == -1)
 		return optimfs_fail(err, errno, "OFS801 staged file: %m");
 	ofs_ranges_cut(&f->written, size);
 	ofs_ranges_cut(&f->lost, size);
@@ -306,13 +352,11 @@ static int resize_locked(struct ofs_edit *e, struct ofs_edit_file *f,
 	return 0;
 }
 
-int ofs_edit_file_resize(struct ofs_edit *e, struct ofs_edit_file *f,
+static int resize_ready(struct ofs_edit *e, struct ofs_edit_file *f,
     uint64_t size, struct optimfs_error *err)
 {
 	int ret;
 
-	if (need_data(e, f, err) == -1)
-		return -1;
 	pthread_rwlock_wrlock(&f->lock);
 	ret = resize_locked(e, f, size, err);
 	if (ret == 0)
@@ -322,6 +366,22 @@ int ofs_edit_file_resize(struct ofs_edit *e, struct ofs_edit_file *f,
 	return ret;
 }
 
+int ofs_edit_file_resize(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t size, struct optimfs_error *err)
+{
+	if (need_data(e, f, err) == -1)
+		return -1;
+	return resize_ready(e, f, size, err);
+}
+
+int ofs_edit_file_resize_named(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t size, struct optimfs_error *err)
+{
+	if (need_data_named(e, f, err) == -1)
+		return -1;
+	return resize_ready(e, f, size, err);
+}
+
 int ofs_edit_file_sync(struct ofs_edit *e, struct ofs_edit_file *f,
     struct optimfs_error *err)
 {
@@ -329,9 +389,12 @@ int ofs_edit_file_sync(struct ofs_edit *e, struct ofs_edit_file *f,
 	int ret = 0;
 
 	pthread_rwlock_wrlock(&f->lock);
-	if (f->fd != -1 && !e->scratch && fdatasync(f->fd) == -1) {
+	if (f->in_place)
+		ret = ofs_direct_sync(e, f, err);
+	else if (f->fd != -1 && !e->scratch && fdatasync(f->fd) == -1)
+		ret = optimfs_fail(err, errno, "OFS809 staged file: %m");
+	if (ret == -1) {
 		/* the kernel forgets what it could not write, we do not */
-		optimfs_fail(err, errno, "OFS809 staged file: %m");
 		ret = lose(f, 0, f->size == 0 ? 1 : f->size, err);
 	}
 	r.num[0] = f->id;
@@ -387,13 +450,16 @@ static int lay_locked(struct ofs_edit_file *f, uint8_t *buf, uint64_t off,
     uint64_t end, struct optimfs_error *err)
 {
 	if (f->text) {
+		if (f->unsaid)
+			return optimfs_fail(err, EIO,
+			    "OFS301 nothing was written");
 		if (f->said != NULL)
 			memcpy(buf, f->element + off, end - off);
 		return 0;
 	}
 	if (check_whole(f, off, end, err) == -1)
 		return -1;
-	return lay_ranges(f, buf, off, end, err);
+	return f->in_place ? 0 : lay_ranges(f, buf, off, end, err);
 }
 
 int ofs_edit_file_lay(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
@@ -402,7 +468,7 @@ int ofs_edit_file_lay(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
 	int ret = 0;
 
 	pthread_rwlock_rdlock(&f->lock);
-	if (f->fd == -1 && f->id != 0) {
+	if (f->fd == -1 && f->id != 0 && !f->in_place) {
 		pthread_rwlock_unlock(&f->lock);
 		pthread_rwlock_wrlock(&f->lock);
 		if (ofs_edit_file_fd(e, f, err) == -1 && f->id != 0)

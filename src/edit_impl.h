@@ -21,8 +21,9 @@ struct ofs_edit_file {
 	uint32_t index;             /* of the node it was made for */
 	uint32_t entry;             /* of a file of the checkpoint; OFS_NONE */
 	bool text;                  /* staged whole, once it was checked */
-	bool dead;                  /* removed, and nobody has it open */
-	unsigned opens, writers;    /* under names */
+	bool in_place; /* a skeleton's: bytes go to where it has them */
+	bool dead;     /* removed, and nobody has it open */
+	unsigned opens, writers; /* under names */
 
 	pthread_rwlock_t lock; /* what follows */
 	uint64_t id;           /* data/<id>; 0: there is none yet */
@@ -42,6 +43,9 @@ struct ofs_edit_file {
 	struct ofs_buf draft;
 	bool drafting; /* draft differs from what was said */
 	bool touched;  /* since it was cut to nothing */
+	bool unsaid;   /* said is not what anybody wrote (direct.h) */
+	/* Of a skeleton: bytes from here on were never written. */
+	uint64_t high;
 
 	/* Attributes that were set; dtype OFS_DTYPE_NONE, shape NULL: not. */
 	uint8_t dtype, ndim;
@@ -68,13 +72,19 @@ struct ofs_edit_node {
 	struct ofs_edit_file *file;
 	uint64_t ino;
 	int64_t mtime_ns;
+	/* Of a text that is one with others (direct.h): what was written by
+	 * this name. */
+	struct ofs_blob *said;
 };
 
 struct ofs_edit {
 	struct optimfs *fs;
 	struct ofs_stage *stage;
 	bool scratch;
-	uint32_t first; /* index of the first node that was made */
+	struct ofs_direct *direct; /* direct.h: of a skeleton; NULL */
+	char *destination;         /* of a skeleton: what it will be called */
+	bool published;            /* it is */
+	uint32_t first;            /* index of the first node that was made */
 
 	/* Who changes something passes; a snapshot waits until nobody is
 	 * inside and lets nobody in. */
@@ -183,6 +193,8 @@ typedef int ofs_edit_child_fn(void *ctx, uint32_t child, const char *name,
 int ofs_edit_children(const struct ofs_edit *e, uint32_t dir, uint64_t start,
     ofs_edit_child_fn *each, void *ctx);
 
+int ofs_edit_record_path(struct ofs_edit *e, enum ofs_edit_record type,
+    uint32_t dir, const char *name, struct optimfs_error *err);
 int ofs_edit_make(struct ofs_edit *e, uint32_t dir, const char *name,
     bool is_dir, uint32_t *index, struct optimfs_error *err);
 int ofs_edit_remove(struct ofs_edit *e, uint32_t dir, const char *name,
@@ -194,6 +206,11 @@ int ofs_edit_rename(struct ofs_edit *e, uint32_t dir, const char *name,
 /* The file of a node, made if need be; names held for writing. */
 struct ofs_edit_file *ofs_edit_file_touch(struct ofs_edit *e, uint32_t index,
     struct optimfs_error *err);
+/* The same as below, with names held for writing. */
+int ofs_edit_file_write_named(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
+int ofs_edit_file_resize_named(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t size, struct optimfs_error *err);
 /* If there is one; names held. */
 struct ofs_edit_file *ofs_edit_file(const struct ofs_edit *e, uint32_t index);
 void ofs_edit_file_free(struct ofs_edit_file *f);
@@ -228,9 +245,10 @@ int ofs_edit_text_write(struct ofs_edit *e, struct ofs_edit_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
 int ofs_edit_text_resize(struct ofs_edit *e, struct ofs_edit_file *f,
     uint64_t size, struct optimfs_error *err);
-/* Check the draft and make it what the file says. */
+/* Check the draft and make it what the file says; index is the node that it was
+ * written by. */
 int ofs_edit_text_accept(struct ofs_edit *e, struct ofs_edit_file *f,
-    struct optimfs_error *err);
+    uint32_t index, struct optimfs_error *err);
 /* Does text[0..n) fit in the place of base, a node of the checkpoint that is a
  * text? canon gets it as it will be shown; element, which may be NULL, a
  * tensor's. */

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <xxhash.h>
 
+#include "direct.h"
 #include "edit_impl.h"
 #include "tree_build.h"
 
@@ -327,7 +328,7 @@ static void take(struct ofs_edit *e, struct ofs_edit_node *v)
 	v->parent = OFS_NONE;
 }
 
-static int record_path(struct ofs_edit *e, enum ofs_edit_record type,
+int ofs_edit_record_path(struct ofs_edit *e, enum ofs_edit_record type,
     uint32_t dir, const char *name, struct optimfs_error *err)
 {
 	char *path = ofs_edit_path(e, dir, name, err);
@@ -377,15 +378,21 @@ int ofs_edit_make(struct ofs_edit *e, uint32_t dir, const char *name,
 {
 	struct ofs_edit_node *v;
 	struct place p;
+	int ret;
 
 	if (ofs_edit_find(e, dir, name) != OFS_NONE)
 		return optimfs_fail(err, EEXIST, "%s: it exists", name);
+	if (e->direct != NULL) {
+		ret = ofs_direct_reveal(e, dir, name, is_dir, index, err);
+		if (ret != 0)
+			return ret == 1 ? 0 : -1;
+	}
 	v = new_node(e, err);
 	if (v == NULL)
 		return -1;
 	if (prepare(e, dir, name, &p, err) == -1 ||
-	    record_path(e, is_dir ? OFS_REC_MKDIR : OFS_REC_CREATE, dir, name,
-		err) == -1) {
+	    ofs_edit_record_path(e, is_dir ? OFS_REC_MKDIR : OFS_REC_CREATE,
+		dir, name, err) == -1) {
 		free(p.name);
 		free(v);
 		return -1;
@@ -441,7 +448,8 @@ int ofs_edit_remove(struct ofs_edit *e, uint32_t dir, const char *name,
 	if (removable(e, index, is_dir, name, err) == -1)
 		return -1;
 	v = ofs_edit_touch(e, index, err);
-	if (v == NULL || record_path(e, OFS_REC_REMOVE, dir, name, err) == -1)
+	if (v == NULL ||
+	    ofs_edit_record_path(e, OFS_REC_REMOVE, dir, name, err) == -1)
 		return -1;
 	take(e, v);
 	let_go(e, v);
@@ -530,6 +538,7 @@ int ofs_edit_rename(struct ofs_edit *e, uint32_t dir, const char *name,
 	uint32_t index = ofs_edit_find(e, dir, name), over;
 	struct ofs_edit_node *v, *old = NULL;
 	struct place p = { NULL, NULL };
+	int ret;
 
 	if (index == OFS_NONE)
 		return optimfs_fail(err, ENOENT, "%s: no such name", name);
@@ -537,6 +546,11 @@ int ofs_edit_rename(struct ofs_edit *e, uint32_t dir, const char *name,
 		return -1;
 	if (over == index)
 		return 0;
+	if (e->direct != NULL) {
+		ret = ofs_direct_rename(e, index, to, newname, err);
+		if (ret != 0)
+			return ret == 1 ? 0 : -1;
+	}
 	v = ofs_edit_touch(e, index, err);
 	if (over != OFS_NONE)
 		old = ofs_edit_touch(e, over, err);

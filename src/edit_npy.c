@@ -324,7 +324,7 @@ static int say_text(struct ofs_edit *e, struct ofs_edit_file *f,
 	if (ret == 0)
 		ret = ofs_edit_text_write(e, f, text, n, 0, err);
 	if (ret == 0)
-		ret = ofs_edit_text_accept(e, f, err);
+		ret = ofs_edit_text_accept(e, f, f->index, err);
 	pthread_rwlock_unlock(&f->lock);
 	pthread_rwlock_unlock(&e->names);
 	return ret;

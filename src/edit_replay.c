@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "direct.h"
 #include "edit_impl.h"
 #include "io.h"
 
@@ -164,6 +165,8 @@ static int replay_write(struct replayed *v, const struct ofs_record *r,
 		return -1;
 	if (end > f->size)
 		f->size = end;
+	if (end > f->high)
+		f->high = end;
 	return add_doubt(v, r, err);
 }
 
@@ -212,7 +215,7 @@ static int replay_text(struct replay *p, const struct ofs_record *r,
 	if (ofs_edit_text_resize(p->e, f, 0, err) == -1 ||
 	    ofs_edit_text_write(p->e, f, r->b, r->nb, 0, err) == -1)
 		return -1;
-	return ofs_edit_text_accept(p->e, f, err);
+	return ofs_edit_text_accept(p->e, f, ofs_edit_resolve(p->e, r->a), err);
 }
 
 static int replay_attr(struct replay *p, const struct ofs_record *r,
@@ -263,8 +266,8 @@ static int replay_one(void *ctx, const struct ofs_record *r,
 
 /* Is what the record wrote there? Bytes that a later record wrote too are that
  * one's to tell. */
-static bool is_there(const struct ofs_edit_file *f, const struct doubt *d,
-    uint8_t *buf, size_t cap)
+static bool is_there(struct ofs_edit *e, struct ofs_edit_file *f,
+    const struct doubt *d, uint8_t *buf, size_t cap)
 {
 	XXH64_state_t *state = XXH64_createState();
 	uint64_t done = 0;
@@ -273,7 +276,10 @@ static bool is_there(const struct ofs_edit_file *f, const struct doubt *d,
 	while (same && done < d->len) {
 		size_t n = d->len - done < cap ? d->len - done : cap;
 
-		same = ofs_pread_all(f->fd, buf, n, d->off + done, NULL) == 0 &&
+		same = (f->in_place ? ofs_direct_read(e, f, buf, n,
+					  d->off + done, NULL)
+				    : ofs_pread_all(f->fd, buf, n,
+					  d->off + done, NULL)) == 0 &&
 		    XXH64_update(state, buf, n) == XXH_OK;
 		done += n;
 	}
@@ -299,7 +305,8 @@ static int doubt_range(struct ofs_edit_file *f, const struct doubt *d,
 
 /* From the newest record to the oldest: of one that newer ones have written
  * over in part, nothing can be told by its checksum. */
-static int verify(struct replayed *v, struct optimfs_error *err)
+static int verify(struct ofs_edit *e, struct replayed *v,
+    struct optimfs_error *err)
 {
 	struct ofs_edit_file *f = v->file;
 	struct ofs_ranges newer = { 0 };
@@ -313,7 +320,7 @@ static int verify(struct replayed *v, struct optimfs_error *err)
 
 		if (end > f->size || ofs_ranges_cover(&newer, d->off, end))
 			continue;
-		if (!is_there(f, d, buf, cap)) {
+		if (!is_there(e, f, d, buf, cap)) {
 			ret = doubt_range(f, d, &newer, err);
 			optimfs_fail(&f->why, EIO,
 			    "OFS817 bytes that were written before the machine "
@@ -344,12 +351,14 @@ static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 			return -1;
 		need =
 		    f->written.n == 0 ? 0 : f->written.v[f->written.n - 1].end;
-		if (fstat(f->fd, &st) == -1)
+		if (f->in_place)
+			st.st_size = (off_t)need;
+		else if (fstat(f->fd, &st) == -1)
 			return optimfs_fail(err, errno, "OFS809 data: %m");
 		if ((uint64_t)st.st_size < need &&
 		    ftruncate(f->fd, (off_t)need) == -1)
 			return optimfs_fail(err, errno, "OFS801 data: %m");
-		if (rebooted && verify(v, err) == -1)
+		if (rebooted && verify(p->e, v, err) == -1)
 			return -1;
 	}
 	return 0;

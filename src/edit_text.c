@@ -225,10 +225,10 @@ int ofs_edit_text_check(struct ofs_edit *e, uint32_t base, const char *text,
 	return 0;
 }
 
-static int record_text(struct ofs_edit *e, struct ofs_edit_file *f,
+static int record_text(struct ofs_edit *e, uint32_t index,
     const struct ofs_blob *text, struct optimfs_error *err)
 {
-	char *path = ofs_edit_path(e, f->index, NULL, err);
+	char *path = ofs_edit_path(e, index, NULL, err);
 	struct ofs_record r = { .type = OFS_REC_TEXT,
 		.a = path == NULL ? "" : path,
 		.b = text->bytes,
@@ -239,8 +239,20 @@ static int record_text(struct ofs_edit *e, struct ofs_edit_file *f,
 	return ret;
 }
 
+/* What is written by one name of several is what that name says, too. */
+static void keep_said(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint32_t index)
+{
+	struct ofs_edit_node *v = ofs_edit_node(e, index);
+
+	if (e->direct == NULL || v == NULL)
+		return;
+	ofs_blob_unref(v->said);
+	v->said = ofs_blob_ref(f->said);
+}
+
 int ofs_edit_text_accept(struct ofs_edit *e, struct ofs_edit_file *f,
-    struct optimfs_error *err)
+    uint32_t index, struct optimfs_error *err)
 {
 	struct ofs_buf canon = { 0 };
 	uint8_t element[16] = { 0 };
@@ -254,14 +266,15 @@ int ofs_edit_text_accept(struct ofs_edit *e, struct ofs_edit_file *f,
 	ofs_buf_fini(&canon);
 	if (text == NULL)
 		return -1;
-	if (record_text(e, f, text, err) == -1) {
+	if (record_text(e, index, text, err) == -1) {
 		ofs_blob_unref(text);
 		return -1;
 	}
 	ofs_blob_unref(f->said);
 	f->said = text;
 	memcpy(f->element, element, sizeof(element));
-	f->drafting = f->touched = false;
+	f->drafting = f->touched = f->unsaid = false;
+	keep_said(e, f, index);
 	ofs_edit_changed(e,
 	    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]) == NULL);
 	return 0;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cast.h"
+#include "direct.h"
 #include "edit.h"
 #include "fix.h"
 #include "view.h"
@@ -158,6 +159,9 @@ static int read_box(struct optimfs_file *file, const struct ofs_piece *p,
 	int ret;
 
 	plan->n = 0;
+	if (f == NULL && fs->edit != NULL && ofs_edit_is_direct(fs->edit))
+		return optimfs_fail(err, EIO,
+		    "OFS301 nothing has been written of it");
 	ret = f == NULL ? plan_hole(&r, first, count, err)
 			: ofs_edit_holes(f, fs->cat, t, p->box, first, count,
 			      plan_hole, &r, err);
@@ -201,7 +205,8 @@ static int read_stored(struct optimfs_file *file,
 		uint64_t till = p->off + p->len < end ? p->off + p->len : end;
 
 		if (p->kind != OFS_PIECE_BOX || from >= till ||
-		    ofs_edit_staged(file, p->tensor) == NULL)
+		    (ofs_edit_staged(file, p->tensor) == NULL &&
+			!ofs_edit_is_direct(file->fs->edit)))
 			continue;
 		ret = read_plain(file, c, plan, to, from - off, off, err);
 		item = ofs_dtype_size(p->dtype);
@@ -470,6 +475,15 @@ static int open_static(struct optimfs_file *file, struct optimfs_error *err)
 	const struct ofs_static_node *s = &ofs_static_nodes[i];
 	struct ofs_buf text = { 0 };
 
+	if (i == OFS_STATIC_MISSING && fs->edit != NULL &&
+	    ofs_edit_is_direct(fs->edit)) {
+		ofs_direct_missing(fs, &text);
+		file->blob = ofs_blob_of(&text, err);
+		if (file->blob == NULL)
+			return -1;
+		file->size = file->blob->len;
+		return 0;
+	}
 	if (s->lines != NULL) {
 		if (ofs_lines_index(&fs->lines[i], fs, err) == -1)
 			return -1;

@@ -15,6 +15,7 @@
 #include "edit.h"
 #include "format/format.h"
 #include "share.h"
+#include "skeleton.h"
 #include "transport/world.h"
 #include "view.h"
 
@@ -147,16 +148,41 @@ struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
 	return fs;
 }
 
+/* An empty directory may be one that waits for a checkpoint. */
+static int find_skeleton(const char *path,
+    const struct optimfs_options *options, char **skeleton,
+    struct optimfs_error *err)
+{
+	int found =
+	    options->world != NULL ? 0 : ofs_skeleton_find(path, skeleton, err);
+
+	if (found != 1 || (options->rw && !options->scratch))
+		return found == -1 ? -1 : 0;
+	free(*skeleton);
+	*skeleton = NULL;
+	return optimfs_fail(err, EROFS,
+	    "OFS834 %s: no checkpoint yet; what is to become one is written by "
+	    "way of a mount with -o rw",
+	    path);
+}
+
 struct optimfs *optimfs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	static const struct optimfs_options none;
 	struct ofs_catalog *cat;
 	struct optimfs *fs;
+	char *skeleton = NULL;
 
 	if (options == NULL)
 		options = &none;
-	cat = ofs_read_checkpoint(path, options, err);
+	if (find_skeleton(path, options, &skeleton, err) == -1)
+		return NULL;
+	cat = ofs_read_checkpoint(skeleton == NULL ? path : skeleton, options,
+	    err);
+	if (cat != NULL)
+		cat->filling = skeleton != NULL;
+	free(skeleton);
 	fs = cat == NULL ? NULL : ofs_fs_new(cat, path, options, err);
 	malloc_trim(0); /* reading took several times what is left */
 	return fs;

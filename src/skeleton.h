@@ -25,6 +25,8 @@
  * that of the same layout without. */
 #define OFS_SKELETON      "skeleton"
 #define OFS_SKELETON_INFO "skeleton.info"
+/* The same, once the skeleton is about to get its name: src/direct_commit.c. */
+#define OFS_SKELETON_DONE "skeleton.done"
 
 /* Four bytes at at are the CRC-32 of n bytes at from, of one file. */
 struct ofs_skeleton_sum {
@@ -69,5 +71,7 @@ int ofs_skeleton_load(int stage, struct ofs_skeleton *s,
 /* Is there one for dir, which is an empty directory? *path gets where its files
  * are, malloc'ed. 1; 0: no; -1: out of memory. */
 int ofs_skeleton_find(const char *dir, char **path, struct optimfs_error *err);
+/* Was one about to get dir as its name when that was cut short? */
+bool ofs_skeleton_done(const char *dir);
 
 #endif

@@ -160,25 +160,42 @@ int ofs_skeleton_load(int stage, struct ofs_skeleton *s,
 	return -1;
 }
 
+static bool has(const char *stage, const char *name)
+{
+	char *path;
+	bool there;
+
+	if (asprintf(&path, "%s/%s", stage, name) == -1)
+		return false;
+	there = access(path, F_OK) == 0;
+	free(path);
+	return there;
+}
+
 int ofs_skeleton_find(const char *dir, char **path, struct optimfs_error *err)
 {
-	char *stage = ofs_stage_place(dir, NULL), *info = NULL;
+	char *stage = ofs_stage_place(dir, NULL);
 	int ret = 0;
 
 	*path = NULL;
 	if (stage == NULL)
 		return 0;
-	if (asprintf(&info, "%s/%s", stage, OFS_SKELETON_INFO) == -1)
-		info = NULL;
-	if (info == NULL || asprintf(path, "%s/%s", stage, OFS_SKELETON) == -1)
-		ret = optimfs_fail(err, ENOMEM, "%s", dir);
-	else if (access(info, F_OK) == 0 && ofs_dir_empty(dir) == 1)
-		ret = 1;
-	if (ret != 1) {
-		free(*path);
-		*path = NULL;
-	}
-	free(info);
+	if ((has(stage, OFS_SKELETON_INFO) || has(stage, OFS_SKELETON_DONE)) &&
+	    ofs_dir_empty(dir) == 1)
+		ret =
+		    asprintf(path, "%s/%s", stage, OFS_SKELETON) == -1 ? -1 : 1;
 	free(stage);
-	return ret;
+	if (ret != -1)
+		return ret;
+	*path = NULL;
+	return optimfs_fail(err, ENOMEM, "%s", dir);
+}
+
+bool ofs_skeleton_done(const char *dir)
+{
+	char *stage = ofs_stage_place(dir, NULL);
+	bool done = stage != NULL && has(stage, OFS_SKELETON_DONE);
+
+	free(stage);
+	return done;
 }

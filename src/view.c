@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "direct.h"
 #include "format/format.h"
 #include "format/render.h"
 #include "view_impl.h"
@@ -69,7 +70,8 @@ static uint32_t find(const struct ofs_views *views, const char *name)
 	uint32_t n = atomic_load(&views->n);
 
 	for (uint32_t i = 0; i < n; i++)
-		if (strcmp(atomic_load(&views->v[i])->name, name) == 0)
+		if (!atomic_load(&atomic_load(&views->v[i])->retired) &&
+		    strcmp(atomic_load(&views->v[i])->name, name) == 0)
 			return i;
 	return OFS_NONE;
 }
@@ -182,10 +184,24 @@ bool ofs_view_is_dir(const struct optimfs *fs, struct ofs_at at)
 	return at.index == 0 || node_at(fs, at)->file == OFS_NONE;
 }
 
+void ofs_views_retire(struct optimfs *fs)
+{
+	struct ofs_views *views = fs->views;
+
+	pthread_mutex_lock(&views->lock);
+	for (uint32_t i = 0; i < views->n; i++)
+		atomic_store(&atomic_load(&views->v[i])->retired, true);
+	pthread_mutex_unlock(&views->lock);
+}
+
 static struct ofs_pickle *read_item(void *ctx, const struct ofs_item *item,
     struct optimfs_error *err)
 {
-	return ofs_locate_item(((struct optimfs *)ctx)->locator, item, err);
+	struct optimfs *fs = ctx;
+
+	if (fs->said != NULL)
+		return ofs_said_item(fs, fs->said, item, err);
+	return ofs_locate_item(fs->locator, item, err);
 }
 
 static int read_element(void *ctx, uint32_t tensor, void *out,
@@ -206,7 +222,7 @@ static int render(struct optimfs *fs, struct ofs_view_dir *v,
     struct optimfs_error *err)
 {
 	struct ofs_render from = {
-		.cat = fs->cat,
+		.cat = fs->said == NULL ? fs->cat : &fs->said->cat,
 		.item = read_item,
 		.element = read_element,
 		.ctx = fs,

@@ -35,7 +35,8 @@ struct ofs_view_dir {
 	char name[OFS_VIEW_NAME];
 	struct ofs_layout layout;
 	uint64_t ino;
-	struct ofs_files *files;              /* as names */
+	atomic_bool retired;     /* by this name there is another from now on */
+	struct ofs_files *files; /* as names */
 	struct ofs_view_names *_Atomic names; /* NULL until laid out */
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "commit.h"
+#include "direct.h"
 #include "edit_impl.h"
 #include "edit_npy.h"
 #include "view.h"
@@ -18,6 +19,15 @@ static int read_only(const struct optimfs *fs, struct optimfs_error *err)
 	if (fs->edit != NULL)
 		return 0;
 	return optimfs_fail(err, EROFS, "mounted read-only");
+}
+
+/* The skeleton has become a checkpoint under us. */
+static int over(const struct optimfs *fs, struct optimfs_error *err)
+{
+	if (!fs->edit->published)
+		return 0;
+	return optimfs_fail(err, ESTALE,
+	    "OFS835 it was committed: mount it again to change it");
 }
 
 static int not_here(const struct optimfs *fs, struct ofs_at at,
@@ -34,7 +44,8 @@ static int not_here(const struct optimfs *fs, struct ofs_at at,
 static int writable_at(struct optimfs *fs, uint64_t node, struct ofs_at *at,
     struct optimfs_error *err)
 {
-	if (read_only(fs, err) == -1 || ofs_node_at(fs, node, at, err) == -1)
+	if (read_only(fs, err) == -1 || over(fs, err) == -1 ||
+	    ofs_node_at(fs, node, at, err) == -1)
 		return -1;
 	if (ofs_at_static(fs, *at) ||
 	    (at->space != OFS_SPACE_TREE && at->space != OFS_SPACE_NPY))
@@ -168,6 +179,8 @@ int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
 		return control(file, buf, len, err);
 	if (!file->writes)
 		return optimfs_fail(err, EBADF, "not open for writing");
+	if (over(file->fs, err) == -1)
+		return -1;
 	ofs_edit_enter(file->fs->edit);
 	ret = write_any(file, buf, len, off, err);
 	ofs_edit_leave(file->fs->edit);
@@ -208,6 +221,8 @@ int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
 		return 0;
 	if (!file->writes)
 		return optimfs_fail(err, EBADF, "not open for writing");
+	if (over(file->fs, err) == -1)
+		return -1;
 	ofs_edit_enter(file->fs->edit);
 	ret = ofs_edit_truncate(file, size, err);
 	ofs_edit_leave(file->fs->edit);
@@ -225,7 +240,7 @@ static int accept_text(struct optimfs_file *file, struct optimfs_error *err)
 	pthread_rwlock_rdlock(&e->names);
 	pthread_rwlock_wrlock(&f->lock);
 	if (f->drafting && f->touched)
-		ret = ofs_edit_text_accept(e, f, err);
+		ret = ofs_edit_text_accept(e, f, file->at.index, err);
 	pthread_rwlock_unlock(&f->lock);
 	pthread_rwlock_unlock(&e->names);
 	return ret;
@@ -510,6 +525,8 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	if (fs->edit->scratch)
 		return optimfs_fail(err, EROFS,
 		    "OFS819 mounted with scratch: nothing can be committed");
+	if (fs->edit->direct != NULL)
+		return ofs_direct_commit(fs, stop, ctx, err);
 	if (!ofs_edit_dirty(fs->edit))
 		return 0;
 	return ofs_commit(fs, stop, ctx, err);

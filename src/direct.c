@@ -1,0 +1,269 @@
+/* direct.c - bytes of a tensor written to where a skeleton has them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "direct.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dtype.h"
+#include "edit_impl.h"
+#include "scatter.h"
+#include "sys.h"
+
+#define ZEROS ((uint64_t)1 << 20)
+
+struct ofs_direct {
+	struct optimfs *fs;
+	/* Descriptors by object, -1 when it is not open. Who scatters holds
+	 * the lock for reading; for writing, who closes them. */
+	pthread_rwlock_t lock;
+	_Atomic int *fd;
+};
+
+struct ofs_direct *ofs_direct_new(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct ofs_direct *d = calloc(1, sizeof(*d));
+
+	if (d != NULL)
+		d->fd = calloc((size_t)fs->cat->nobjects + 1, sizeof(*d->fd));
+	if (d == NULL || d->fd == NULL) {
+		free(d);
+		optimfs_fail(err, ENOMEM, "a skeleton");
+		return NULL;
+	}
+	d->fs = fs;
+	pthread_rwlock_init(&d->lock, NULL);
+	for (uint32_t i = 0; i < fs->cat->nobjects; i++)
+		atomic_init(&d->fd[i], -1);
+	return d;
+}
+
+static void close_all(struct ofs_direct *d)
+{
+	for (uint32_t i = 0; i < d->fs->cat->nobjects; i++) {
+		int fd = atomic_exchange(&d->fd[i], -1);
+
+		if (fd != -1)
+			close(fd);
+	}
+}
+
+void ofs_direct_free(struct ofs_direct *d)
+{
+	if (d == NULL)
+		return;
+	close_all(d);
+	pthread_rwlock_destroy(&d->lock);
+	free(d->fd);
+	free(d);
+}
+
+/* Of two that open it at once, one closes it again. */
+static int descriptor(struct ofs_direct *d, uint32_t object,
+    struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = d->fs->cat;
+	int fd = atomic_load(&d->fd[object]), none = -1;
+
+	if (fd != -1)
+		return fd;
+	fd = openat(cat->dir.fd, cat->objects[object].path,
+	    O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS801 %s: %m",
+		    cat->objects[object].path);
+	if (atomic_compare_exchange_strong(&d->fd[object], &none, fd))
+		return fd;
+	close(fd);
+	return none;
+}
+
+static int target(void *ctx, const struct ofs_segment *seg, int *fd,
+    int64_t *delta, struct optimfs_error *err)
+{
+	if (seg->codec != OFS_PLAIN)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS831 a skeleton is not compressed");
+	*delta = 0;
+	*fd = descriptor(ctx, seg->object, err);
+	return *fd == -1 ? -1 : 0;
+}
+
+static const struct ofs_tensor *tensor_of(const struct ofs_edit *e,
+    const struct ofs_edit_file *f)
+{
+	return ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]);
+}
+
+/* With more files than may be open at once, all are closed and opened anew. */
+static int scatter(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t first,
+    uint64_t count, const void *buf, struct optimfs_error *err)
+{
+	struct ofs_direct *d = e->direct;
+	const struct optimfs *fs = e->fs;
+	struct ofs_target to = { target, d };
+	struct optimfs_error own;
+	int ret;
+
+	if (count == 0)
+		return 0;
+	pthread_rwlock_rdlock(&d->lock);
+	ret = ofs_scatter(fs->cat, fs->locator, tensor_of(e, f), first, count,
+	    buf, &to, &own);
+	pthread_rwlock_unlock(&d->lock);
+	if (ret == -1 && (own.code == EMFILE || own.code == ENFILE)) {
+		pthread_rwlock_wrlock(&d->lock);
+		close_all(d);
+		ret = ofs_scatter(fs->cat, fs->locator, tensor_of(e, f), first,
+		    count, buf, &to, &own);
+		pthread_rwlock_unlock(&d->lock);
+	}
+	if (ret == -1 && err != NULL)
+		*err = own;
+	return ret;
+}
+
+static int fetch(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t first,
+    uint64_t count, void *buf, struct optimfs_error *err)
+{
+	const struct optimfs *fs = e->fs;
+	struct ofs_plan plan = { 0 };
+	int ret;
+
+	ret = ofs_plan_elements(fs->cat, tensor_of(e, f), first, count, 0,
+	    ofs_locate, fs->locator, &plan, err);
+	if (ret == 0)
+		ret = ofs_fetch(e->fs, &plan, buf, err);
+	ofs_plan_fini(&plan);
+	return ret;
+}
+
+int ofs_direct_read(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
+    uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	uint64_t item = ofs_dtype_size(tensor_of(e, f)->dtype);
+	uint64_t first = off / item, end = (off + n + item - 1) / item;
+	uint8_t *whole = malloc((size_t)((end - first) * item) + 1);
+	int ret;
+
+	if (whole == NULL)
+		return optimfs_fail(err, ENOMEM, "elements");
+	ret = n == 0 ? 0 : fetch(e, f, first, end - first, whole, err);
+	if (ret == 0)
+		memcpy(buf, whole + (off - first * item), n);
+	free(whole);
+	return ret;
+}
+
+/* Some bytes of one element. */
+static int write_part(struct ofs_edit *e, struct ofs_edit_file *f,
+    const uint8_t *buf, uint64_t n, uint64_t off, uint64_t item,
+    struct optimfs_error *err)
+{
+	uint8_t element[32];
+
+	if (fetch(e, f, off / item, 1, element, err) == -1)
+		return -1;
+	memcpy(element + off % item, buf, n);
+	return scatter(e, f, off / item, 1, element, err);
+}
+
+int ofs_direct_write(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	uint64_t item = ofs_dtype_size(tensor_of(e, f)->dtype), k;
+	const uint8_t *p = buf;
+
+	if (off % item != 0) {
+		k = item - off % item < n ? item - off % item : n;
+		if (write_part(e, f, p, k, off, item, err) == -1)
+			return -1;
+		p += k;
+		off += k;
+		n -= k;
+	}
+	k = n - n % item;
+	if (scatter(e, f, off / item, k / item, p, err) == -1)
+		return -1;
+	if (k == n)
+		return 0;
+	return write_part(e, f, p + k, n - k, off + k, item, err);
+}
+
+int ofs_direct_zero(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t off,
+    uint64_t end, struct optimfs_error *err)
+{
+	void *zeros;
+	uint64_t k;
+	int ret = 0;
+
+	if (off >= end)
+		return 0;
+	zeros = calloc(1, ZEROS);
+	if (zeros == NULL)
+		return optimfs_fail(err, ENOMEM, "zeros");
+	for (; off < end && ret == 0; off += k) {
+		k = end - off < ZEROS ? end - off : ZEROS;
+		ret = ofs_direct_write(e, f, zeros, k, off, err);
+	}
+	free(zeros);
+	return ret;
+}
+
+/* Which objects a tensor and its replicas lie in. */
+struct syncing {
+	struct ofs_direct *d;
+	struct optimfs_error *err;
+	int ret;
+};
+
+static void sync_object(struct syncing *s, uint32_t object)
+{
+	int fd = s->ret == -1 ? -1 : descriptor(s->d, object, s->err);
+
+	if (fd == -1)
+		s->ret = -1;
+	else if (fdatasync(fd) == -1)
+		s->ret = optimfs_fail(s->err, errno, "OFS809 %s: %m",
+		    s->d->fs->cat->objects[object].path);
+}
+
+static int sync_shard(void *ctx, uint32_t shard)
+{
+	struct syncing *s = ctx;
+	const struct ofs_catalog *cat = s->d->fs->cat;
+	const struct ofs_replica *copy;
+	uint32_t n;
+
+	sync_object(s, cat->shards[shard].at.object);
+	copy = ofs_replicas(cat, shard, &n);
+	for (uint32_t i = 0; i < n; i++)
+		sync_object(s, copy[i].at.object);
+	return s->ret;
+}
+
+int ofs_direct_element(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	return scatter(e, f, 0, 1, f->element, err);
+}
+
+int ofs_direct_sync(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = e->fs->cat;
+	const struct ofs_tensor *t = tensor_of(e, f);
+	struct syncing s = { .d = e->direct, .err = err };
+
+	pthread_rwlock_rdlock(&e->direct->lock);
+	ofs_plan_shards(cat, t, 0, ofs_tensor_numel(cat, t), sync_shard, &s);
+	pthread_rwlock_unlock(&e->direct->lock);
+	return s.ret;
+}

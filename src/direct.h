@@ -1,0 +1,102 @@
+/* direct.h - a skeleton that a mount is filling in */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_DIRECT_H
+#define OFS_DIRECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "buf.h"
+#include "catalog.h"
+#include "edit.h"
+
+/* A mount of a skeleton (src/skeleton.h) has an edit in direct mode. All names
+ * of the catalog are absent at first: creating one reveals it. Elements that
+ * are written go to their places in the skeleton's files at once, and the edit
+ * keeps which they are; reading others is an error. Texts are staged as ever.
+ * Other names are files of the overlay that cannot be committed, and may be
+ * renamed to one that is known. */
+struct ofs_direct;
+struct ofs_edit_file;
+
+/* direct.c */
+struct ofs_direct *ofs_direct_new(struct optimfs *fs,
+    struct optimfs_error *err);
+void ofs_direct_free(struct ofs_direct *d);
+/* Bytes [off, off + n) of a tensor, which need not be whole elements; the
+ * file's lock is held for writing. */
+int ofs_direct_write(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
+int ofs_direct_zero(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t off,
+    uint64_t end, struct optimfs_error *err);
+/* What lies there, whether it was written or not. */
+int ofs_direct_read(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
+    uint64_t n, uint64_t off, struct optimfs_error *err);
+/* The element of a tensor without dimensions, as its text says it. */
+int ofs_direct_element(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err);
+/* fdatasync of the files that the tensor lies in. */
+int ofs_direct_sync(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err);
+
+/* direct_names.c: with names held for writing. */
+/* Hide everything. */
+int ofs_direct_hide(struct ofs_edit *e, struct optimfs_error *err);
+/* The node that is absent and called name; 1, 0: there is none, -1. */
+int ofs_direct_reveal(struct ofs_edit *e, uint32_t dir, const char *name,
+    bool is_dir, uint32_t *index, struct optimfs_error *err);
+/* A file of the overlay is renamed to one that is absent, or there: that one
+ * gets its bytes. 1, 0: it is no such case, -1. */
+int ofs_direct_rename(struct ofs_edit *e, uint32_t index, uint32_t dir,
+    const char *name, struct optimfs_error *err);
+
+/* direct_values.c: while held. */
+/* The catalog with the values that were written, where any is not what the
+ * skeleton says; NULL: none is. */
+struct ofs_said {
+	struct ofs_catalog cat; /* its own values; all else is base's */
+	const struct ofs_catalog *base;
+	struct ofs_pickle **doc; /* of values; NULL: base's */
+	uint32_t *item; /* nodes by item, OFS_NONE: it says what it said */
+};
+int ofs_direct_said(struct ofs_edit *e, struct ofs_said **said,
+    struct optimfs_error *err);
+void ofs_said_free(struct ofs_said *said);
+/* The value of an item; the caller's. */
+struct ofs_pickle *ofs_said_item(struct optimfs *fs,
+    const struct ofs_said *said, const struct ofs_item *item,
+    struct optimfs_error *err);
+/* Texts that were written, in the order of the tree, until each fails. */
+int ofs_direct_texts(struct ofs_edit *e,
+    int (*each)(void *ctx, uint32_t index, struct ofs_edit_file *f,
+	struct optimfs_error *err),
+    void *ctx, struct optimfs_error *err);
+
+/* direct_check.c */
+/* Files that are not as the layout needs them, a line each: OFS301, how many
+ * bytes of how many. */
+void ofs_direct_missing(struct optimfs *fs, struct ofs_buf *out);
+/* Fails with the first of them, and how many there are (EINVAL); while held. */
+int ofs_direct_check(struct ofs_edit *e, struct optimfs_error *err);
+
+/* The path that the layout has for a file, whatever it is called now. */
+void ofs_direct_path(const struct ofs_edit *e, uint32_t index, char *path,
+    size_t size);
+
+/* direct_coupled.c */
+/* Do entries that are one value in the layout say the same? EINVAL (OFS828)
+ * with two of them, and how many say what; while held. */
+int ofs_direct_coupled(struct ofs_edit *e, struct optimfs_error *err);
+
+/* direct_commit.c */
+/* The skeleton, complete, becomes the checkpoint. 0; 1: but that may not
+ * survive a crash of the machine (OFS803); -1: nothing has changed. */
+int ofs_direct_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err);
+/* What a commit that was cut short has left, with the stage of source open: it
+ * is finished, when it was published, or there is still a skeleton. */
+void ofs_direct_settle(struct ofs_stage *st, bool published);
+
+#endif

@@ -1,0 +1,202 @@
+#!/bin/sh
+# mkfs.t - a reshard by cp into a mount that has its own layout
+. "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+requires mount
+
+data=$TOP_SRCDIR/tests/data/pytorch
+a=$(point a)
+b=$(point b)
+cd "$scratch" || exit 99
+
+# begin CHECKPOINT LAYOUT: the one mounted at a, the other to be at b
+begin() {
+	drop
+	ck=$1 layout=$2
+	case $ck in
+	*fsdp1_local*) o="-o units=${ck%/ckpt*}/units.json" ;;
+	*) o= ;;
+	esac
+	"$OPTIMFS" mount $o "$ck" "$a" &&
+	    "$OPTIMFS" mkfs $o --like "$ck" --layout "$layout" new &&
+	    "$OPTIMFS" mount -o rw new "$b"
+}
+
+drop() {
+	for m in "$a" "$b"; do
+		if mountpoint -q "$m"; then
+			"$OPTIMFS" umount "$m" || return 1
+		fi
+	done
+	i=0
+	while [ -e .new.optimfs/lock ] && [ $i -lt 200 ]; do
+		sleep 0.05
+		i=$((i + 1))
+	done
+	rm -rf new .new.optimfs want
+}
+
+commit() {
+	echo commit >"$b/.optimfs/control"
+}
+
+# What was committed is what reshard writes, byte for byte.
+as_reshard() {
+	"$OPTIMFS" umount "$b" && "$OPTIMFS" umount "$a" &&
+	    "$OPTIMFS" reshard $o --to "$layout" "$ck" want &&
+	    diff -r want new && [ ! -e .new.optimfs ]
+}
+
+push() { # CHECKPOINT LAYOUT
+	begin "$1" "$2" && cp -r "$a/." "$b/" && commit && as_reshard
+}
+
+# Every checkpoint, each layout at least of some.
+for ck in "$data"/*/ckpt "$data"/torchsave_full/ckpt/state.pt; do
+	name=${ck#"$data"/}
+	case $name in
+	torchsave_full/ckpt) continue ;; # two programs' files
+	dcp_dtypes/*) layouts='dcp@3 torch' ;;
+	dcp_fsdp2_w3/*)
+		layouts='dcp@1 dcp@3 dcp@4 dcp@7 dcp@16 dcp@2x3 dcp-st@4 torch
+		    dcp@2,zstd safetensors'
+		;;
+	fsdp1_local_flat*) layouts='dcp@4 fsdp@1 fsdp@2 fsdp@5 torch' ;;
+	fsdp1*) layouts='dcp@4' ;;
+	torchtitan_like*) layouts='dcp@4' && ck=$ck/step-3 ;;
+	*) layouts='dcp@7' ;;
+	esac
+	for l in $layouts; do
+		ok "$name as $l" push "$ck" "$l"
+	done
+done
+
+# Whatever copies files.
+main=$data/dcp_fsdp2_w3/ckpt
+copied() {
+	begin "$main" dcp@4 && "$@" && commit && as_reshard
+}
+tar_x() {
+	tar -C "$a" -cf - . | tar -C "$b" -xf -
+}
+parallel() {
+	(cd "$a" && find . -type d) | (cd "$b" && xargs mkdir -p)
+	(cd "$a" && find . -type f) | xargs -P 4 -I F cp "$a/F" "$b/F"
+}
+truncated() { # all sizes first, then the bytes in pieces that fit no element
+	cp -r "$a/." "$b/"
+	(cd "$a" && find optim model -size +0 -type f) | while read -r f; do
+		[ "$(getsize "$a/$f")" -gt 300 ] || continue
+		dd if="$a/$f" of="$b/$f" bs=301 status=none || return 1
+	done
+}
+getsize() {
+	stat -c %s "$1"
+}
+ok "cp -a" copied cp -a "$a/." "$b/"
+ok "tar x" copied tar_x
+ok "cp of many at once" copied parallel
+ok "pieces of 301 bytes" copied truncated
+if command -v rsync >/dev/null; then
+	ok "rsync -a" copied rsync -a "$a/" "$b/"
+	ok "rsync --inplace" copied rsync -a --inplace "$a/" "$b/"
+else
+	skip 2 "no rsync"
+fi
+
+# What is not there is not zeros.
+f=optim/state/layers.0.norm.weight/exp_avg
+ok "a mount of a skeleton" begin "$main" dcp@4
+is "is empty" "$(ls -A "$b")" ""
+is "and lists all that is absent" "$(grep -c OFS301 "$b/.optimfs/missing")" \
+    "$(cd "$a" && find . -type f | wc -l)"
+mkdir -p "$b/${f%/*}"
+head -c 12 "$a/$f" >"$b/$f"
+is "a file is as long as what was written" "$(getsize "$b/$f")" 12
+ok "which can be read" cmp -n 12 "$a/$f" "$b/$f"
+not_ok "a view of it cannot" cat "$b/.optimfs/view/dcp@1/__0_0.distcp"
+like "missing says how far it is" "$(cat "$b/.optimfs/missing")" \
+    "*OFS301 $f: 12 of 48 bytes*"
+not_ok "no commit of that" commit
+like "by name" "$(cat "$b/.optimfs/errors")" "*OFS301*more:*"
+is "nothing is published" "$(ls -A new)" ""
+not_ok "more than the tensor has does not fit" sh -c "cat '$a'/model/* >'$b/$f'"
+cp -r "$a/." "$b/"
+mkdir -p "$b/extra"
+echo x >"$b/extra/other"
+not_ok "nor what has no place" commit
+like "by name" "$(cat "$b/.optimfs/control")" "*extra/other: the layout*"
+rm "$b/extra/other" "$b/$f"
+not_ok "nor without what was removed" commit
+cp "$a/$f" "$b/$f"
+ok "complete, it is committed" commit
+ok "the mount shows it still" cmp "$a/$f" "$b/$f"
+not_ok "and takes no more" sh -c "echo 1 >'$b/optim/param_groups/0/lr'"
+ok "it is what reshard writes" as_reshard
+
+# A renamed file gets its place.
+ok "temporary names" begin "$main" dcp@4
+cp -r "$a/." "$b/"
+cp "$a/$f" "$b/${f%/*}/.tmp.1234" && mv "$b/${f%/*}/.tmp.1234" "$b/$f"
+echo 0.25 >"$b/optim/param_groups/0/.lr"
+mv "$b/optim/param_groups/0/.lr" "$b/optim/param_groups/0/lr"
+ok "are committed by their last" commit
+"$OPTIMFS" umount "$b"
+is "a value that differs" \
+    "$("$OPTIMFS" cat new optim/param_groups/0/lr)" 0.25
+ok "in a sound checkpoint" "$OPTIMFS" fsck --data new
+status "of which all else is the same" 1 "$OPTIMFS" diff "$main" new
+is "by value" "$(grep -vc param_groups/0/lr "$scratch/out")" 0
+
+# A step counts for all of a flat parameter.
+flat=$data/fsdp1_local_flat_fullshard_w3/ckpt
+ok "a flat layout" begin "$flat" fsdp@2
+cp -r "$a/." "$b/"
+step=$(cd "$b" && find optim -name step | sort | head -n 1)
+echo 7 >"$b/$step"
+not_ok "one step of a unit that differs" commit
+like "is refused with both" "$(cat "$b/.optimfs/control")" \
+    "*OFS828*step is 3.0, so are *step is 7.0*"
+for s in $(cd "$b" && find optim -name step); do
+	echo 7 >"$b/$s"
+done
+ok "all of them are one" commit
+"$OPTIMFS" umount "$b"
+is "which is there" "$("$OPTIMFS" cat new "$step")" 7.0
+ok "with checksums that are right" "$OPTIMFS" fsck --data new
+
+# Killed.
+begin "$main" dcp@4
+cp -r "$a/optim" "$b/"
+half=$(find "$b/" -type f | wc -l)
+pid=$(pgrep -f "optimfs mount -o rw new $b")
+kill -KILL $pid
+umount -l "$b"
+not_ok "what a killed mount left is offered" "$OPTIMFS" mount -o rw new "$b"
+like "by name" "$(cat "$scratch/err")" "*OFS811*recover=*"
+ok "recover=yes" "$OPTIMFS" mount -o rw,recover=yes new "$b"
+is "goes on with it" "$(find "$b/" -type f | wc -l)" "$half"
+cp -r "$a/model" "$b/"
+[ -e "$a/extra" ] && cp -r "$a/extra" "$b/"
+ok "to the end" commit
+ok "which is the same" as_reshard
+for left in info done; do
+	# Killed between the two names: the directory has it, or not yet.
+	begin "$main" dcp@4 && cp -r "$a/." "$b/"
+	kill -KILL $(pgrep -f "optimfs mount -o rw new $b")
+	umount -l "$b"
+	mv .new.optimfs/skeleton.info .new.optimfs/skeleton.done
+	if [ $left = info ]; then
+		ok "a commit cut short before its rename" \
+		    "$OPTIMFS" mount -o rw,recover=yes new "$b"
+		ok "is made again" commit
+		ok "and the same" as_reshard
+	else
+		rmdir new && "$OPTIMFS" reshard --to dcp@4 "$main" full && mv full new
+		ok "behind its rename" "$OPTIMFS" mount -o rw new "$b"
+		is "nothing is left of it" \
+		    "$(ls -A .new.optimfs | grep skel)" ""
+	fi
+done
+
+drop
+done_testing
