@@ -285,15 +285,12 @@ static void watch(struct ofs_reshard *r)
 	pthread_mutex_unlock(&r->lock);
 }
 
+/* Most of a thread's time is waiting for the disk. */
 static unsigned jobs(const struct ofs_reshard *r)
 {
-	long n = r->how->jobs;
+	unsigned n = r->how->jobs == 0 ? 8 : r->how->jobs;
 
-	if (n == 0) {
-		n = sysconf(_SC_NPROCESSORS_ONLN);
-		n = n < 1 ? 1 : n > 8 ? 8 : n;
-	}
-	return n < OFS_RESHARD_JOBS ? (unsigned)n : OFS_RESHARD_JOBS;
+	return n < OFS_RESHARD_JOBS ? n : OFS_RESHARD_JOBS;
 }
 
 int ofs_reshard_work(struct ofs_reshard *r, struct optimfs_error *err)

@@ -209,7 +209,7 @@ int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
 struct optimfs_reshard {
 	const char *to; /* FORMAT[@LAYOUT][,option]... */
 	unsigned jobs;  /* files, and parts of large ones, that are written at
-			 * once; 0: as many as there are processors, at most 8 */
+			 * once; 0: 8 */
 	/* Told some times a second by the thread that called; the first time,
 	 * done is what an earlier run had written. NULL. */
 	void (*progress)(void *ctx, uint64_t done, uint64_t total);
