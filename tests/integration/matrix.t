@@ -12,6 +12,7 @@ views='
 dcp@1
 dcp@3
 dcp@16
+dcp-st@4
 torch
 safetensors
 '
@@ -27,10 +28,14 @@ fsdp@5
 # read at all (extra.t) has none.
 refused='
 dcp_dtypes/* safetensors OFS448*complex128
+dcp_dtypes/* dcp-st@4 OFS448*complex128
 torchtitan_like_w2/* safetensors OFS448*extra/dataloader
 torch_save/dt_bits8.pt safetensors OFS448*bits8
+torch_save/dt_bits8.pt dcp-st@4 OFS448*bits8
 torch_save/dt_complex[13]2*.pt safetensors OFS448*complex
+torch_save/dt_complex[13]2*.pt dcp-st@4 OFS448*complex
 torch_save/dt_float4_e2m1fn_x2.pt safetensors OFS448*float4
+torch_save/dt_float4_e2m1fn_x2.pt dcp-st@4 OFS448*float4
 torch_save/dt_*int4.pt * OFS524
 torch_save/meta.pt * OFS533
 torch_save/nested.pt * OFS448*storage
