@@ -154,6 +154,12 @@ int ofs_catalog_finish(struct ofs_catalog *cat, struct optimfs_error *err)
 	return 0;
 }
 
+void ofs_catalog_seal(struct ofs_catalog *cat)
+{
+	ofs_catalog_shrink(cat);
+	release_build(cat);
+}
+
 /* Reading. */
 
 const uint32_t *ofs_catalog_components(const struct ofs_catalog *cat,

@@ -313,6 +313,13 @@ uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
  * one tensor. Fails only with ENOMEM and E2BIG. */
 int ofs_catalog_finish(struct ofs_catalog *cat, struct optimfs_error *err);
 
+/* A catalog that begins as base, with the same indexes everywhere, but without
+ * entries and variants, and to which more can be added; it borrows strings and
+ * documents of base. Nothing is checked of it: _seal ends its building. */
+struct ofs_catalog *ofs_catalog_copy(const struct ofs_catalog *base,
+    struct optimfs_error *err);
+void ofs_catalog_seal(struct ofs_catalog *cat);
+
 /* Reading. */
 static inline struct ofs_str ofs_catalog_string(const struct ofs_catalog *cat,
     uint32_t s)

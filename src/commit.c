@@ -215,7 +215,7 @@ static bool had_note(const struct ofs_catalog *cat, const char *text)
  * published. */
 static int verify(const struct ofs_commit *c, struct optimfs_error *err)
 {
-	struct ofs_catalog *cat = ofs_read_over(c->fs->source,
+	struct ofs_catalog *cat = ofs_read_over(c->fs->real,
 	    ofs_publish_new(c->publish), &c->fs->options, err);
 	int ret;
 
@@ -274,8 +274,11 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 	struct ofs_commit_dcp **dcp;
 	int ret = -1;
 
+	if (fs->real == NULL)
+		return optimfs_fail(err, EROFS,
+		    "OFS826 %s: it is not on this machine", fs->source);
 	ofs_arena_init(&c.arena, 0);
-	if (ofs_find_parts(fs->source, &fs->options, &c.parts, err) == -1)
+	if (ofs_find_parts(fs->real, &fs->options, &c.parts, err) == -1)
 		return -1;
 	dcp = calloc(c.parts.n + 1, sizeof(*dcp));
 	if (dcp == NULL)

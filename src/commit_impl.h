@@ -65,6 +65,7 @@ struct ofs_commit {
 	struct ofs_arena arena;
 	bool (*stop)(void *ctx);
 	void *stop_ctx;
+	bool lenient; /* leave out what has no place */
 
 	struct ofs_todo *todo;
 	size_t ntodos;

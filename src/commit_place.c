@@ -329,11 +329,16 @@ int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err)
 		return optimfs_fail(err, ENOMEM, "changes of a commit");
 	for (size_t i = 0; i < c->changes->n; i++) {
 		const struct ofs_change *ch = &c->changes->v[i];
+		size_t n = c->ntodos;
 		int ret = ch->kind == OFS_CHANGE_ADD ? add(c, ch, last, err)
 						     : set(c, ch, err);
 
-		if (ret == -1)
+		if (ret == -1 && !c->lenient)
 			return -1;
+		if (ret == -1 && c->ntodos > n) {
+			ofs_pickle_free(c->todo[n].doc);
+			c->ntodos = n;
+		}
 	}
 	return 0;
 }

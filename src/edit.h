@@ -171,6 +171,8 @@ int ofs_edit_fqn(const struct optimfs *fs, uint32_t index, struct ofs_buf *out);
 struct ofs_edit_file;
 struct ofs_edit_file *ofs_edit_staged(const struct optimfs_file *file,
     uint32_t tensor);
+/* The same of a node of a snapshot; NULL: it has none. */
+struct ofs_edit_file *ofs_edit_of_node(struct ofs_edit *edit, uint32_t node);
 /* Elements [first, first + count) of a box of t (NULL: all of it) in C order.
  * Calls each for runs of those that are not wholly staged, which must be read;
  * a failure of each ends it. */

@@ -10,6 +10,7 @@
 #include "edit_impl.h"
 #include "edit_npy.h"
 #include "mirror.h"
+#include "view.h"
 
 struct ofs_edit_file *ofs_edit_staged(const struct optimfs_file *file,
     uint32_t tensor)
@@ -19,9 +20,22 @@ struct ofs_edit_file *ofs_edit_staged(const struct optimfs_file *file,
 
 	if (e == NULL || atomic_load(&e->changed) == 0)
 		return NULL;
+	if (tensor >= file->fs->cat->ntensors)
+		return file->view == NULL ? NULL
+					  : ofs_view_staged(file->view, tensor);
 	pthread_rwlock_rdlock(&e->names);
 	f = e->tensor[tensor];
 	pthread_rwlock_unlock(&e->names);
+	return f;
+}
+
+struct ofs_edit_file *ofs_edit_of_node(struct ofs_edit *edit, uint32_t node)
+{
+	struct ofs_edit_file *f;
+
+	pthread_rwlock_rdlock(&edit->names);
+	f = ofs_edit_file(edit, node);
+	pthread_rwlock_unlock(&edit->names);
 	return f;
 }
 

@@ -129,9 +129,17 @@ int ofs_file_failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
 	return -1;
 }
 
+/* What the pieces of a file count in: a view of an edited mount has a catalog of
+ * its own. */
+static const struct ofs_catalog *catalog_of(const struct optimfs_file *file)
+{
+	return file->view != NULL ? ofs_view_cat(file->view) : file->fs->cat;
+}
+
 /* Elements of a box of which some are staged: those that are not are read. */
 struct box_read {
 	struct optimfs *fs;
+	const struct ofs_catalog *cat;
 	const struct ofs_tensor *t;
 	const struct ofs_piece *p;
 	struct ofs_plan *plan;
@@ -143,7 +151,7 @@ static int plan_hole(void *ctx, uint64_t first, uint64_t count,
 {
 	const struct box_read *r = ctx;
 
-	return ofs_plan_box(r->fs->cat, r->t, r->p->box, first, count,
+	return ofs_plan_box(r->cat, r->t, r->p->box, first, count,
 	    (first - r->first) * ofs_dtype_size(r->t->dtype), ofs_locate,
 	    r->fs->locator, r->plan, err);
 }
@@ -153,9 +161,10 @@ static int read_box(struct optimfs_file *file, const struct ofs_piece *p,
     struct optimfs_error *err)
 {
 	struct optimfs *fs = file->fs;
-	const struct ofs_tensor *t = &fs->cat->tensors[p->tensor];
+	const struct ofs_catalog *cat = catalog_of(file);
+	const struct ofs_tensor *t = &cat->tensors[p->tensor];
 	struct ofs_edit_file *f = ofs_edit_staged(file, p->tensor);
-	struct box_read r = { fs, t, p, plan, first };
+	struct box_read r = { fs, cat, t, p, plan, first };
 	int ret;
 
 	plan->n = 0;
@@ -163,13 +172,13 @@ static int read_box(struct optimfs_file *file, const struct ofs_piece *p,
 		return optimfs_fail(err, EIO,
 		    "OFS301 nothing has been written of it");
 	ret = f == NULL ? plan_hole(&r, first, count, err)
-			: ofs_edit_holes(f, fs->cat, t, p->box, first, count,
+			: ofs_edit_holes(f, cat, t, p->box, first, count,
 			      plan_hole, &r, err);
 	if (ret == -1 || ofs_fetch(fs, plan, buf, err) == -1)
 		return -1;
-	return f == NULL ? 0
-			 : ofs_edit_lay(fs->edit, f, fs->cat, t, p->box, first,
-			       count, buf, err);
+	return f == NULL
+	    ? 0
+	    : ofs_edit_lay(fs->edit, f, cat, t, p->box, first, count, buf, err);
 }
 
 static int read_plain(struct optimfs_file *file,
@@ -181,7 +190,7 @@ static int read_plain(struct optimfs_file *file,
 	plan->n = 0;
 	if (len == 0)
 		return 0;
-	if (ofs_composition_plan(c, fs->cat, off, len, buf, ofs_locate,
+	if (ofs_composition_plan(c, catalog_of(file), off, len, buf, ofs_locate,
 		fs->locator, plan, err) == -1)
 		return -1;
 	return ofs_fetch(fs, plan, buf, err);
@@ -226,8 +235,7 @@ static int read_rounded(struct optimfs_file *file, const struct ofs_piece *p,
     struct ofs_plan *plan, uint8_t *buf, uint64_t len, uint64_t off,
     struct optimfs_error *err)
 {
-	struct optimfs *fs = file->fs;
-	const struct ofs_tensor *t = &fs->cat->tensors[p->tensor];
+	const struct ofs_tensor *t = &catalog_of(file)->tensors[p->tensor];
 	size_t in = ofs_dtype_size(t->dtype), out = ofs_dtype_size(p->dtype);
 	uint64_t at = p->first + (off - p->off) / out, n = len / out, k;
 	uint64_t most = n < BOUNCE / in ? n : BOUNCE / in;
@@ -259,7 +267,7 @@ static int read_whole(struct optimfs_file *file,
 
 	while (off < end) {
 		const struct ofs_piece *p =
-		    ofs_composition_cast(c, file->fs->cat, off, end);
+		    ofs_composition_cast(c, catalog_of(file), off, end);
 
 		n = (p == NULL ? end : p->off > off ? p->off : off) - off;
 		if (read_stored(file, c, plan, to, n, off, err) == -1)

@@ -138,6 +138,7 @@ struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
 	for (size_t i = 0; i < OFS_NSTATIC; i++)
 		ofs_lines_init(&fs->lines[i], ofs_static_nodes[i].lines);
 	fs->source = strdup(source);
+	fs->real = realpath(source, NULL);
 	if (fs->source == NULL)
 		optimfs_fail(err, ENOMEM, "%s", source);
 	if (fs->source == NULL || copy_options(fs, options, err) == -1 ||
@@ -208,6 +209,7 @@ void optimfs_close(struct optimfs *fs)
 		free(fs->names[i]);
 	free(fs->mount_info);
 	free(fs->source);
+	free(fs->real);
 	pthread_mutex_destroy(&fs->lock);
 	free(fs);
 }

@@ -130,6 +130,7 @@ struct optimfs {
 	const struct ofs_said *said; /* direct.h: views say this; NULL */
 
 	char *source; /* as it was given */
+	char *real;   /* the same from the root; NULL: it is not here */
 	struct optimfs_options options;
 	char *names[6]; /* the strings of options */
 	/* Files that only say what the others hold. */

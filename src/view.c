@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "direct.h"
+#include "edit.h"
 #include "format/format.h"
 #include "format/render.h"
 #include "view_impl.h"
@@ -39,6 +40,7 @@ static void view_free(struct ofs_view_dir *v)
 
 	ofs_files_free(v->files);
 	ofs_view_names_free(names);
+	ofs_merged_unref(v->merged);
 	free(v);
 }
 
@@ -65,14 +67,26 @@ static struct ofs_view_node *node_at(const struct optimfs *fs, struct ofs_at at)
 	return &atomic_load(&ofs_view_at(fs, at)->names)->v[at.index];
 }
 
-static uint32_t find(const struct ofs_views *views, const char *name)
+/* Views show names and values as they are when they are looked up: 0 as long as
+ * nothing but bytes of tensors is staged. */
+static uint64_t generation(const struct optimfs *fs)
 {
+	return fs->edit == NULL ? 0 : ofs_edit_names_generation(fs->edit);
+}
+
+static uint32_t find(const struct optimfs *fs, const char *name)
+{
+	const struct ofs_views *views = fs->views;
+	uint64_t now = generation(fs);
 	uint32_t n = atomic_load(&views->n);
 
-	for (uint32_t i = 0; i < n; i++)
-		if (!atomic_load(&atomic_load(&views->v[i])->retired) &&
-		    strcmp(atomic_load(&views->v[i])->name, name) == 0)
+	for (uint32_t i = n; i-- > 0;) {
+		const struct ofs_view_dir *v = atomic_load(&views->v[i]);
+
+		if (v->generation == now && !atomic_load(&v->retired) &&
+		    strcmp(v->name, name) == 0)
 			return i;
+	}
 	return OFS_NONE;
 }
 
@@ -90,6 +104,7 @@ static int add(struct optimfs *fs, const char *name,
 	if (v == NULL)
 		return optimfs_fail(err, ENOMEM, "view %.80s", name);
 	strcpy(v->name, name);
+	v->generation = generation(fs);
 	v->layout = *layout;
 	v->ino = ofs_tree_ino(fs->static_ino[OFS_STATIC_VIEW], name);
 	atomic_store_explicit(&views->v[views->n], v, memory_order_release);
@@ -100,7 +115,7 @@ static int add(struct optimfs *fs, const char *name,
 int ofs_view_make(struct optimfs *fs, const char *name, struct ofs_at *at,
     struct optimfs_error *err)
 {
-	uint32_t i = find(fs->views, name);
+	uint32_t i = find(fs, name);
 	struct ofs_layout layout;
 	int ret = 0;
 
@@ -111,7 +126,7 @@ int ofs_view_make(struct optimfs *fs, const char *name, struct ofs_at *at,
 		if (ofs_layout_parse(name, &layout, err) == -1)
 			return -1;
 		pthread_mutex_lock(&fs->views->lock);
-		i = find(fs->views, name);
+		i = find(fs, name);
 		if (i == OFS_NONE) {
 			i = fs->views->n;
 			ret = add(fs, name, &layout, err);
@@ -208,12 +223,18 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
     struct optimfs_error *err)
 {
 	struct optimfs *fs = ctx;
+	const struct ofs_tensor *t = &fs->cat->tensors[tensor];
+	struct optimfs_file reader = { .fs = fs };
+	struct ofs_edit_file *f = ofs_edit_staged(&reader, tensor);
 	struct ofs_plan plan = { 0 };
-	int ret = ofs_plan_box(fs->cat, &fs->cat->tensors[tensor], NULL, 0, 1,
-	    0, ofs_locate, fs->locator, &plan, err);
+	int ret = ofs_plan_box(fs->cat, t, NULL, 0, 1, 0, ofs_locate,
+	    fs->locator, &plan, err);
 
 	if (ret == 0)
 		ret = ofs_fetch(fs, &plan, out, err);
+	if (ret == 0 && f != NULL)
+		ret =
+		    ofs_edit_lay(fs->edit, f, fs->cat, t, NULL, 0, 1, out, err);
 	ofs_plan_fini(&plan);
 	return ret;
 }
@@ -229,8 +250,16 @@ static int render(struct optimfs *fs, struct ofs_view_dir *v,
 	};
 	struct ofs_view_names *names;
 
-	if (ofs_indexes_same(fs, err) == -1 ||
-	    v->layout.format->render(&from, &v->layout, &v->files, err) == -1)
+	if (ofs_indexes_same(fs, err) == -1)
+		return -1;
+	if (v->generation != 0 && v->merged == NULL) {
+		v->merged = ofs_merge(fs, err);
+		if (v->merged == NULL)
+			return -1;
+	}
+	if (v->merged != NULL)
+		from.cat = v->merged->cat;
+	if (v->layout.format->render(&from, &v->layout, &v->files, err) == -1)
 		return -1;
 	names = ofs_view_names_new(v->files, err);
 	if (names == NULL) {

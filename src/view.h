@@ -68,6 +68,11 @@ struct ofs_view_file;
 int ofs_view_open(struct optimfs *fs, struct ofs_at at,
     struct ofs_view_file **file, uint64_t *size, struct optimfs_error *err);
 void ofs_view_close(struct ofs_view_file *file);
+/* The catalog that its pieces count in; and the staged bytes of a tensor that
+ * only that one has. */
+const struct ofs_catalog *ofs_view_cat(const struct ofs_view_file *file);
+struct ofs_edit_file *ofs_view_staged(const struct ofs_view_file *file,
+    uint32_t tensor);
 /* Its checksums, and what it is made of. */
 struct ofs_sums *ofs_view_sums(struct ofs_view_file *file);
 const struct ofs_spans *ofs_view_spans(const struct ofs_view_file *file);

@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "format/render.h"
+#include "merge.h"
 #include "view.h"
 
 /* The files of a view and the directories they lie in: 0 is the view itself.
@@ -35,8 +36,13 @@ struct ofs_view_dir {
 	char name[OFS_VIEW_NAME];
 	struct ofs_layout layout;
 	uint64_t ino;
-	atomic_bool retired;     /* by this name there is another from now on */
-	struct ofs_files *files; /* as names */
+	atomic_bool retired; /* by this name there is another from now on */
+	/* Of an edited mount: what was staged when it was looked up, as names
+	 * and kinds of files go; there is another view of this name for what
+	 * is staged later. */
+	uint64_t generation;
+	struct ofs_merged *merged;            /* as names; NULL: nothing was */
+	struct ofs_files *files;              /* as names */
 	struct ofs_view_names *_Atomic names; /* NULL until laid out */
 };
 

@@ -14,6 +14,8 @@
 #define CHECK_STEP (1u << 20)
 
 struct ofs_view_file {
+	const struct ofs_catalog *cat;
+	const struct ofs_merged *merged; /* the view's; NULL */
 	const struct ofs_files *files;
 	uint32_t file;
 	enum ofs_dtype cast;
@@ -30,6 +32,8 @@ int ofs_view_open(struct optimfs *fs, struct ofs_at at,
 	if (f == NULL)
 		return optimfs_fail(err, ENOMEM, "open file");
 	f->files = v->files;
+	f->merged = v->merged;
+	f->cat = v->merged == NULL ? fs->cat : v->merged->cat;
 	f->cast = v->layout.dtype;
 	f->file = ofs_view_file_of(fs, at);
 	ofs_sums_init(&f->sums);
@@ -49,6 +53,17 @@ void ofs_view_close(struct ofs_view_file *f)
 	ofs_spans_fini(&f->spans);
 	ofs_sums_fini(&f->sums);
 	free(f);
+}
+
+const struct ofs_catalog *ofs_view_cat(const struct ofs_view_file *f)
+{
+	return f->cat;
+}
+
+struct ofs_edit_file *ofs_view_staged(const struct ofs_view_file *f,
+    uint32_t tensor)
+{
+	return f->merged == NULL ? NULL : ofs_merged_staged(f->merged, tensor);
 }
 
 struct ofs_sums *ofs_view_sums(struct ofs_view_file *f)

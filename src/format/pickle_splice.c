@@ -370,7 +370,8 @@ static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
 	memcpy(v, t->of, t->n * sizeof(*v));
 	if (t->nframes > 0)
 		memcpy(v + t->n, t->frame, t->nframes * sizeof(*v));
-	qsort(v, all, sizeof(*v), compare_patches);
+	if (all > 0)
+		qsort(v, all, sizeof(*v), compare_patches);
 	for (size_t i = 0; i < all; i++) {
 		if (v[i].at > done)
 			ofs_buf_put(out, t->p.start + done, v[i].at - done);
@@ -415,7 +416,8 @@ int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_splice *edits,
 	struct tracer t = { .edit = edits, .n = nedits, .err = err };
 	int ret = -1;
 
-	qsort(edits, nedits, sizeof(*edits), compare_edits);
+	if (nedits > 0)
+		qsort(edits, nedits, sizeof(*edits), compare_edits);
 	t.of = calloc(nedits + 1, sizeof(*t.of));
 	if (t.of == NULL)
 		return optimfs_fail(err, ENOMEM, "places in a pickle");
