@@ -68,6 +68,10 @@ extern const struct ofs_format ofs_format_pickle;
 extern const struct ofs_format ofs_format_safetensors;
 extern const struct ofs_format ofs_format_deepspeed;
 extern const struct ofs_format ofs_format_universal;
+/* Written; deepspeed reads all three. */
+extern const struct ofs_format ofs_format_zero1;
+extern const struct ofs_format ofs_format_zero2;
+extern const struct ofs_format ofs_format_zero3;
 extern const struct ofs_format ofs_format_fsdp; /* written; torch reads it */
 extern const struct ofs_format ofs_format_raw;  /* any file, as bytes */
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dtype.h"
+#include "format/flat_check.h"
 #include "format/fsdp_write.h"
 
 /* The model: all of a unit's parameters are there, and of one type. */
@@ -66,85 +67,19 @@ static int check_group(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
 	    p->fqn.p, q->fqn.p);
 }
 
-/* The bytes of a state that is not cut: elements, or a pickle. */
-static int put_value(const struct ofs_fsdp_files *f, uint32_t entry,
-    struct ofs_buf *out, struct optimfs_error *err)
-{
-	const struct ofs_entry *e = &f->cat->entries[entry];
-	struct ofs_state_pickler p = { .s = &f->optim,
-		.from = &f->from,
-		.w = { .out = out },
-		.optim = OFS_NONE,
-		.err = err };
-	uint8_t bits[16];
-	size_t size;
-
-	if (e->kind != OFS_ENTRY_TENSOR)
-		return ofs_state_put_entry(&p, e);
-	if (ofs_render_sound(f->cat, e, err) == -1)
-		return ofs_render_blame(f->cat, e, err);
-	size = ofs_dtype_size(ofs_fsdp_new_tensor(f, entry)->dtype);
-	if (size > sizeof(bits) ||
-	    f->from.element(f->from.ctx, e->ref, bits, err) == -1)
-		return ofs_render_blame(f->cat, e, err);
-	ofs_buf_put(out, bits, size);
-	return 0;
-}
-
-static int same_value(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
-    bool *same, struct optimfs_error *err)
-{
-	const struct ofs_entry *x = &f->cat->entries[a];
-	const struct ofs_entry *y = &f->cat->entries[b];
-	struct ofs_buf p = { 0 }, q = { 0 };
-	int ret = 0;
-
-	*same = x->kind == y->kind && x->ref == y->ref;
-	if (!*same)
-		ret = put_value(f, a, &p, err);
-	if (!*same && ret == 0)
-		ret = put_value(f, b, &q, err);
-	if (ret == 0 && (p.bad || q.bad))
-		ret = optimfs_fail(err, ENOMEM, "a value of a view");
-	if (!*same && ret == 0)
-		*same = p.len == q.len && memcmp(p.data, q.data, p.len) == 0;
-	ofs_buf_fini(&p);
-	ofs_buf_fini(&q);
-	return ret;
-}
-
 /* Can the two be of one flat parameter's state? */
 static int check_pair(const struct ofs_fsdp_files *f, const char *name,
     uint32_t a, uint32_t b, struct optimfs_error *err)
 {
-	const struct ofs_entry *x = &f->cat->entries[a];
-	const struct ofs_entry *y = &f->cat->entries[b];
-	bool xt = x->kind == OFS_ENTRY_TENSOR, yt = y->kind == OFS_ENTRY_TENSOR;
-	bool same = false;
+	int alike = ofs_flat_alike(&f->from, &f->optim, a, b, err);
 
-	if (xt && yt) {
-		const struct ofs_tensor *s = ofs_fsdp_new_tensor(f, a);
-		const struct ofs_tensor *t = ofs_fsdp_new_tensor(f, b);
-
-		if (s->dtype != t->dtype)
-			goto differ;
-		if (s->ndim > 0 && t->ndim > 0)
-			return 0;
-		if ((s->ndim > 0) != (t->ndim > 0))
-			goto differ;
-	}
-	if (xt != yt)
-		goto differ;
-	if (same_value(f, a, b, &same, err) == -1)
-		return -1;
-	if (same)
-		return 0;
-differ:
+	if (alike != 0)
+		return alike == 1 ? 0 : -1;
 	optimfs_fail(err, EOPNOTSUPP,
 	    "OFS174 another type or value of '%.40s' than the other parameters "
 	    "of its flat parameter have (the option orig keeps them apart)",
 	    name);
-	return ofs_render_blame(f->cat, y, err);
+	return ofs_render_blame(f->cat, &f->cat->entries[b], err);
 }
 
 static const struct ofs_fsdp_new_state *state_of(const struct ofs_fsdp_files *f,

@@ -21,13 +21,18 @@ static const struct {
 	{ "fsdp", &ofs_format_fsdp, true, false },
 	{ "safetensors", &ofs_format_safetensors, false, false },
 	{ "torch", &ofs_format_torch, false, false },
+	{ "universal", &ofs_format_universal, false, false },
+	{ "zero1", &ofs_format_zero1, true, false },
+	{ "zero2", &ofs_format_zero2, true, false },
+	{ "zero3", &ofs_format_zero3, true, false },
 };
 
 const char *ofs_layout_common(unsigned i)
 {
 	static const char *const names[] = { "dcp@1", "dcp@16", "dcp@2",
 		"dcp@32", "dcp@4", "dcp@64", "dcp@8", "safetensors",
-		"safetensors,hf", "torch" };
+		"safetensors,hf", "torch", "universal", "zero1@8", "zero2@8",
+		"zero3@8" };
 
 	return i < sizeof(names) / sizeof(*names) ? names[i] : NULL;
 }
@@ -93,10 +98,19 @@ static bool parse_zstd(const char *s, size_t n, struct ofs_layout *l)
 	return n == 4 || (s[4] == '=' && k > 0 && 5 + k == n && level <= 19);
 }
 
+/* Its loaders want all of a checkpoint, in the types it is in. */
+static bool is_deepspeed(const struct ofs_format *f)
+{
+	return f == &ofs_format_universal || f == &ofs_format_zero1 ||
+	    f == &ofs_format_zero2 || f == &ofs_format_zero3;
+}
+
 static bool parse_option(const char *s, size_t n, struct ofs_layout *l)
 {
 	bool st = l->format == &ofs_format_safetensors;
 
+	if (is_deepspeed(l->format) && !is(s, n, "crc"))
+		return false;
 	if (is(s, n, "only=optim"))
 		l->only = OFS_ONLY_OPTIM;
 	else if (is(s, n, "only=model"))

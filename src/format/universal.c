@@ -13,6 +13,7 @@
 #include "format/globals.h"
 #include "format/torch_storage.h"
 #include "format/zero.h"
+#include "format/zero_write.h"
 
 /* docs/formats/deepspeed.md, "Universal checkpoints" */
 
@@ -508,4 +509,5 @@ const struct ofs_format ofs_format_universal = {
 	.name = "universal",
 	.probe = probe_universal,
 	.read = read_universal,
+	.render = ofs_universal_render,
 };

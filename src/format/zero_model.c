@@ -141,8 +141,7 @@ static bool is_layout(const struct ofs_zero *z, const struct ofs_pickle *doc,
     struct ofs_str key, uint32_t node)
 {
 	static const char *const words[] = { "param_shapes",
-		"frozen_param_shapes", "frozen_param_fragments",
-		"shared_params", "buffer_names" };
+		"frozen_param_shapes", "frozen_param_fragments" };
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
 		if (ofs_str_is(key, words[i]))
