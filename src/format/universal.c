@@ -114,7 +114,7 @@ static int list_params(struct ofs_universal *u, const char *zero,
     struct optimfs_error *err)
 {
 	const struct ofs_dir *dir = &u->z->cat->dir;
-	struct ofs_names names;
+	struct ofs_names names = { 0 };
 	struct ofs_dir sub;
 	int ret;
 
@@ -474,35 +474,31 @@ static int read_universal(struct ofs_catalog *cat, const struct ofs_part *part,
 					  : 0;
 }
 
-bool ofs_is_universal(const struct ofs_dir *dir, const char *rel)
+int ofs_is_universal(const struct ofs_dir *dir, const char *rel,
+    struct optimfs_error *err)
 {
-	char *zero = join(rel, "zero");
-	struct ofs_names names;
-	struct ofs_dir sub;
-	bool yes = false;
+	char *zero = join(rel, "zero"), *fp32;
+	struct ofs_names names = { 0 };
+	int ret = zero == NULL ? no_memory(err)
+			       : ofs_detect_names(dir, zero, &names, err);
+	int yes = 0;
 
-	if (zero == NULL)
-		return false;
-	if (ofs_dir_open_sub(dir, zero, &sub, NULL) == 0) {
-		if (ofs_dir_list(&sub, &names, NULL) == 0) {
-			for (size_t i = 0; i < names.n && !yes; i++) {
-				char *fp32 = join(names.name[i], "fp32.pt");
-
-				yes = fp32 != NULL &&
-				    ofs_detect_is_file(&sub, fp32);
-				free(fp32);
-			}
-			ofs_names_free(&names);
-		}
-		ofs_dir_close(&sub);
+	for (size_t i = 0; i < names.n && ret == 1 && yes == 0; i++) {
+		if (asprintf(&fp32, "%s/%s/fp32.pt", zero, names.name[i]) == -1)
+			ret = no_memory(err);
+		else
+			yes = ofs_detect_is_file(dir, fp32);
+		if (ret == 1)
+			free(fp32);
 	}
+	ofs_names_free(&names);
 	free(zero);
-	return yes;
+	return ret == -1 ? -1 : yes;
 }
 
 static int probe_universal(const struct ofs_dir *dir, const char *rel)
 {
-	return ofs_is_universal(dir, rel) ? 95 : 0;
+	return ofs_is_universal(dir, rel, NULL) == 1 ? 95 : 0;
 }
 
 const struct ofs_format ofs_format_universal = {

@@ -3,11 +3,11 @@
 #ifndef OFS_UNIVERSAL_H
 #define OFS_UNIVERSAL_H
 
-#include <stdbool.h>
-
 #include "format/detect.h"
 
-/* Is rel beneath dir one: zero/, with a directory for each parameter? */
-bool ofs_is_universal(const struct ofs_dir *dir, const char *rel);
+/* Is rel beneath dir one: zero/, with a directory for each parameter? 1, 0; -1:
+ * ENOMEM. */
+int ofs_is_universal(const struct ofs_dir *dir, const char *rel,
+    struct optimfs_error *err);
 
 #endif

@@ -111,9 +111,9 @@ void ofs_zero_fini(struct ofs_zero *z);
  * or does its latest name one? 1: a part is added; 0: no; -1: err. */
 int ofs_zero_detect(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
-/* What dir is by itself; NULL: neither. */
-const struct ofs_format *ofs_zero_format(const struct ofs_dir *dir,
-    const struct ofs_names *names);
+/* What dir is by itself: 1, and which of the two; 0: neither. */
+int ofs_zero_format(const struct ofs_dir *dir, const struct ofs_names *names,
+    const struct ofs_format **format, struct optimfs_error *err);
 /* What the text of file names: 1, *tag is the caller's; 0: nothing of ours. */
 int ofs_zero_latest(const struct ofs_dir *dir, const struct ofs_names *names,
     const char *file, char **tag, const struct ofs_format **format,

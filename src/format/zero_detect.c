@@ -41,31 +41,36 @@ static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
 	return false;
 }
 
-const struct ofs_format *ofs_zero_format(const struct ofs_dir *dir,
-    const struct ofs_names *names)
+int ofs_zero_format(const struct ofs_dir *dir, const struct ofs_names *names,
+    const struct ofs_format **format, struct optimfs_error *err)
 {
 	/* a universal one has copies of the weights' files */
-	if (has(names, "zero") && ofs_is_universal(dir, ""))
-		return &ofs_format_universal;
-	return has_files(dir, names) ? &ofs_format_deepspeed : NULL;
+	int universal = has(names, "zero") ? ofs_is_universal(dir, "", err) : 0;
+
+	*format = NULL;
+	if (universal == 1)
+		*format = &ofs_format_universal;
+	else if (universal == 0 && has_files(dir, names))
+		*format = &ofs_format_deepspeed;
+	return universal == -1 ? -1 : *format != NULL;
 }
 
 /* The format of the sub-directory tag. */
-static const struct ofs_format *format_of(const struct ofs_dir *dir,
-    const char *tag)
+static int format_of(const struct ofs_dir *dir, const char *tag,
+    const struct ofs_format **format, struct optimfs_error *err)
 {
-	const struct ofs_format *format = NULL;
-	struct ofs_names names;
+	struct ofs_names names = { 0 };
 	struct ofs_dir sub;
+	int ret = ofs_detect_names(dir, tag, &names, err);
 
-	if (ofs_dir_open_sub(dir, tag, &sub, NULL) == -1)
-		return NULL;
-	if (ofs_dir_list(&sub, &names, NULL) == 0) {
-		format = ofs_zero_format(&sub, &names);
-		ofs_names_free(&names);
+	if (ret == 1 && ofs_dir_open_sub(dir, tag, &sub, err) == 0) {
+		ret = ofs_zero_format(&sub, &names, format, err);
+		ofs_dir_close(&sub);
+	} else if (ret == 1) {
+		ret = -1;
 	}
-	ofs_dir_close(&sub);
-	return format;
+	ofs_names_free(&names);
+	return ret;
 }
 
 int ofs_zero_latest(const struct ofs_dir *dir, const struct ofs_names *names,
@@ -80,11 +85,12 @@ int ofs_zero_latest(const struct ofs_dir *dir, const struct ofs_names *names,
 		return 0;
 	if (ofs_detect_tracker(dir, file, tag, err) == -1)
 		return -1;
-	*format = format_of(dir, *tag);
-	if (*format != NULL)
+	ret = format_of(dir, *tag, format, err);
+	if (ret == 1)
 		return 1;
 	/* what else is there is not what DeepSpeed wrote last */
-	if (!ofs_detect_is_dir(dir, *tag) && has(names, "zero_to_fp32.py"))
+	if (ret == 0 && !ofs_detect_is_dir(dir, *tag) &&
+	    has(names, "zero_to_fp32.py"))
 		ret = optimfs_fail(err, EIO,
 		    "OFS676 %s: %s says %.200s, not found", dir->path, file,
 		    *tag);
@@ -97,12 +103,12 @@ int ofs_zero_detect(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
 	static const char *const files[] = { "latest", "latest_universal" };
-	const struct ofs_format *format = ofs_zero_format(dir, names);
+	const struct ofs_format *format;
 	char *tag;
-	int ret = 0;
+	int ret = ofs_zero_format(dir, names, &format, err);
 
-	if (format != NULL)
-		return add(parts, format, "", err);
+	if (ret != 0)
+		return ret == 1 ? add(parts, format, "", err) : -1;
 	for (size_t i = 0; i < 2 && ret == 0; i++) {
 		ret = ofs_zero_latest(dir, names, files[i], &tag, &format, err);
 		if (ret == 1)

@@ -98,6 +98,12 @@ int main(void)
 	sweep("extra/dcp_variants/hf_writer");
 	sweep("pytorch/safetensors_plain/ckpt");
 	sweep("extra/olmo_local/new");
+	sweep("deepspeed/z1_ws2_bf16/ckpt");
+	sweep("deepspeed/v0.19.6_z2_ws4_elastic/ckpt");
+	sweep("deepspeed/z3_ws2_subgroups/ckpt");
+	sweep("deepspeed/z3_ws2_nozip/ckpt");
+	sweep("deepspeed/v0.18.5_z3_ws4_subgroups/ckpt_universal");
+	sweep("deepspeed/v0.19.6_z1_ws2_bf16/ckpt_universal");
 	sweep_units("pytorch/fsdp1_local_orig_fullshard_w2");
 	return done_testing();
 }
