@@ -3,6 +3,7 @@
 #ifndef OFS_DIRECT_H
 #define OFS_DIRECT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -53,20 +54,26 @@ int ofs_direct_rename(struct ofs_edit *e, uint32_t index, uint32_t dir,
     const char *name, struct optimfs_error *err);
 
 /* direct_values.c: while held. */
-/* The catalog with the values that were written, where any is not what the
- * skeleton says; NULL: none is. */
-struct ofs_said {
+/* The catalog with the values that were written. */
+struct ofs_told {
+	_Atomic unsigned refs;
+	bool differs;           /* any is not what the skeleton says */
 	struct ofs_catalog cat; /* its own values; all else is base's */
 	const struct ofs_catalog *base;
 	struct ofs_pickle **doc; /* of values; NULL: base's */
-	uint32_t *item; /* nodes by item, OFS_NONE: it says what it said */
+	struct ofs_told_item {
+		struct ofs_blob *text; /* NULL: it says what it said */
+		uint32_t entry;
+	} * item; /* by item */
 };
-int ofs_direct_said(struct ofs_edit *e, struct ofs_said **said,
+struct ofs_told *ofs_direct_told(struct ofs_edit *e, struct optimfs_error *err);
+void ofs_told_unref(struct ofs_told *told);
+/* The same while nobody holds e; EBUSY (OFS815): a commit does. */
+struct ofs_told *ofs_direct_told_now(struct ofs_edit *e,
     struct optimfs_error *err);
-void ofs_said_free(struct ofs_said *said);
 /* The value of an item; the caller's. */
-struct ofs_pickle *ofs_said_item(struct optimfs *fs,
-    const struct ofs_said *said, const struct ofs_item *item,
+struct ofs_pickle *ofs_told_item(struct optimfs *fs,
+    const struct ofs_told *told, const struct ofs_item *item,
     struct optimfs_error *err);
 /* Texts that were written, in the order of the tree, until each fails. */
 int ofs_direct_texts(struct ofs_edit *e,

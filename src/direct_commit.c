@@ -131,7 +131,7 @@ static void follow(void *ctx, uint64_t done, uint64_t total)
 }
 
 /* A new generation next to the skeleton, from its elements. */
-static int render_anew(struct committing *c, const struct ofs_said *said,
+static int render_anew(struct committing *c, struct ofs_told *told,
     struct optimfs_error *err)
 {
 	struct optimfs_reshard how = {
@@ -151,11 +151,9 @@ static int render_anew(struct committing *c, const struct ofs_said *said,
 	if (path == NULL)
 		return optimfs_fail(err, ENOMEM, "a path");
 	strcat(path, "/" FILLED);
-	ofs_views_retire(c->fs);
-	c->fs->said = said;
+	ofs_views_tell(c->fs, told);
 	ret = optimfs_reshard(c->fs, path, &how, err);
-	ofs_views_retire(c->fs);
-	c->fs->said = NULL;
+	ofs_views_tell(c->fs, NULL);
 	free(path);
 	return ret == 1 ? optimfs_fail(err, EIO, "OFS802 %s: fsync", FILLED)
 			: ret;
@@ -215,12 +213,13 @@ static int give_name(struct committing *c, const char *from,
 /* Behind the rename: whatever fails, the new checkpoint is there. */
 static int seal(struct committing *c, struct optimfs_error *err)
 {
-	if (ofs_sync_parent(c->e->destination) == -1)
-		return optimfs_fail(err, errno,
-			   "OFS803 %s is there, but may not survive a crash of the "
-			   "machine: its directory could not be synced: %m",
-			   c->e->destination) +
-		    2;
+	if (ofs_sync_parent(c->e->destination) == -1) {
+		optimfs_fail(err, errno,
+		    "OFS803 %s is there, but may not survive a crash of the "
+		    "machine: its directory could not be synced: %m",
+		    c->e->destination);
+		return 1;
+	}
 	ofs_direct_settle(c->e->stage, true);
 	(void)ofs_stage_reset(c->e->stage, NULL);
 	return 0;
@@ -251,7 +250,7 @@ static bool is_compressed(const struct committing *c)
 
 static int commit(struct committing *c, struct optimfs_error *err)
 {
-	struct ofs_said *said = NULL;
+	struct ofs_told *told;
 	bool anew;
 	int ret;
 
@@ -260,12 +259,14 @@ static int commit(struct committing *c, struct optimfs_error *err)
 	    ofs_direct_coupled(c->e, err) == -1 ||
 	    ofs_stage_held(c->e->stage, err) == -1 ||
 	    ofs_skeleton_load(c->stage, &c->skeleton, err) == -1 ||
-	    ofs_direct_texts(c->e, put_element, c, err) == -1 ||
-	    ofs_direct_said(c->e, &said, err) == -1)
+	    ofs_direct_texts(c->e, put_element, c, err) == -1)
 		return -1;
-	anew = said != NULL || is_compressed(c);
-	ret = anew ? render_anew(c, said, err) : fill(c, err);
-	ofs_said_free(said);
+	told = ofs_direct_told(c->e, err);
+	if (told == NULL)
+		return -1;
+	anew = told->differs || is_compressed(c);
+	ret = anew ? render_anew(c, told, err) : fill(c, err);
+	ofs_told_unref(told);
 	if (ret == 0)
 		ret = give_name(c, anew ? FILLED : OFS_SKELETON, err);
 	if (ret == -1)

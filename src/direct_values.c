@@ -29,50 +29,50 @@ int ofs_direct_texts(struct ofs_edit *e,
 	return ret;
 }
 
-void ofs_said_free(struct ofs_said *s)
+void ofs_told_unref(struct ofs_told *t)
 {
-	if (s == NULL)
+	if (t == NULL || atomic_fetch_sub(&t->refs, 1) != 1)
 		return;
-	for (uint32_t i = 0; s->doc != NULL && i < s->base->nvalues; i++)
-		ofs_pickle_free(s->doc[i]);
-	free(s->doc);
-	free(s->cat.values);
-	free(s->item);
-	free(s);
+	for (uint32_t i = 0; t->doc != NULL && i < t->base->nvalues; i++)
+		ofs_pickle_free(t->doc[i]);
+	for (uint32_t i = 0; t->item != NULL && i < t->base->nitems; i++)
+		ofs_blob_unref(t->item[i].text);
+	free(t->doc);
+	free(t->cat.values);
+	free(t->item);
+	free(t);
 }
 
-static struct ofs_said *said_new(const struct ofs_catalog *cat,
+static struct ofs_told *told_new(const struct ofs_catalog *cat,
     struct optimfs_error *err)
 {
-	struct ofs_said *s = calloc(1, sizeof(*s));
+	struct ofs_told *t = calloc(1, sizeof(*t));
 	size_t n = (size_t)cat->nvalues + 1;
 
-	if (s == NULL) {
+	if (t == NULL) {
 		optimfs_fail(err, ENOMEM, "values");
 		return NULL;
 	}
-	s->base = cat;
-	s->cat = *cat;
-	s->doc = calloc(n, sizeof(struct ofs_pickle *));
-	s->cat.values = malloc(n * sizeof(*s->cat.values));
-	s->item = malloc(((size_t)cat->nitems + 1) * sizeof(*s->item));
-	if (s->doc == NULL || s->cat.values == NULL || s->item == NULL) {
+	atomic_init(&t->refs, 1);
+	t->base = cat;
+	t->cat = *cat;
+	t->doc = calloc(n, sizeof(struct ofs_pickle *));
+	t->cat.values = malloc(n * sizeof(*t->cat.values));
+	t->item = calloc((size_t)cat->nitems + 1, sizeof(*t->item));
+	if (t->doc == NULL || t->cat.values == NULL || t->item == NULL) {
 		optimfs_fail(err, ENOMEM, "values");
-		ofs_said_free(s);
+		ofs_told_unref(t);
 		return NULL;
 	}
 	if (cat->nvalues > 0)
-		memcpy(s->cat.values, cat->values,
+		memcpy(t->cat.values, cat->values,
 		    cat->nvalues * sizeof(*cat->values));
-	for (uint32_t i = 0; i < cat->nitems; i++)
-		s->item[i] = OFS_NONE;
-	return s;
+	return t;
 }
 
 struct collecting {
 	struct ofs_edit *e;
-	struct ofs_said *said;
-	bool any;
+	struct ofs_told *told;
 };
 
 static int same_as_base(struct ofs_edit *e, uint32_t index,
@@ -92,64 +92,70 @@ static int collect(void *ctx, uint32_t index, struct ofs_edit_file *f,
     struct optimfs_error *err)
 {
 	struct collecting *c = ctx;
+	struct ofs_told *told = c->told;
 	struct optimfs *fs = c->e->fs;
 	uint32_t entry = fs->tree.node[index].entry;
 	const struct ofs_entry *of = &fs->cat->entries[entry];
 	struct ofs_entry_new new;
 	bool same;
 
-	if (of->kind == OFS_ENTRY_TENSOR)
+	if (of->kind == OFS_ENTRY_TENSOR || f->unsaid)
 		return 0;
 	if (same_as_base(c->e, index, f->said, &same, err) == -1)
 		return -1;
 	if (same)
 		return 0;
-	c->any = true;
+	told->differs = true;
 	if (of->kind == OFS_ENTRY_ITEM) {
-		c->said->item[of->ref] = index;
+		ofs_blob_unref(told->item[of->ref].text);
+		told->item[of->ref] =
+		    (struct ofs_told_item){ ofs_blob_ref(f->said), entry };
 		return 0;
 	}
 	if (ofs_entry_new(fs, entry, (const char *)f->said->bytes, f->said->len,
 		&new, err) == -1)
 		return -1;
-	ofs_pickle_free(c->said->doc[of->ref]);
-	c->said->doc[of->ref] = new.doc;
-	c->said->cat.values[of->ref] =
+	ofs_pickle_free(told->doc[of->ref]);
+	told->doc[of->ref] = new.doc;
+	told->cat.values[of->ref] =
 	    (struct ofs_value){ new.doc, ofs_pickle_root(new.doc) };
 	return 0;
 }
 
-int ofs_direct_said(struct ofs_edit *e, struct ofs_said **out,
-    struct optimfs_error *err)
+struct ofs_told *ofs_direct_told(struct ofs_edit *e, struct optimfs_error *err)
 {
-	struct collecting c = { .e = e, .said = said_new(e->fs->cat, err) };
+	struct collecting c = { .e = e, .told = told_new(e->fs->cat, err) };
 
-	*out = NULL;
-	if (c.said == NULL)
-		return -1;
-	if (ofs_direct_texts(e, collect, &c, err) == -1) {
-		ofs_said_free(c.said);
-		return -1;
-	}
-	if (c.any)
-		*out = c.said;
-	else
-		ofs_said_free(c.said);
-	return 0;
+	if (c.told == NULL)
+		return NULL;
+	if (ofs_direct_texts(e, collect, &c, err) == 0)
+		return c.told;
+	ofs_told_unref(c.told);
+	return NULL;
 }
 
-struct ofs_pickle *ofs_said_item(struct optimfs *fs, const struct ofs_said *s,
+struct ofs_told *ofs_direct_told_now(struct ofs_edit *e,
+    struct optimfs_error *err)
+{
+	struct ofs_told *told;
+
+	if (ofs_edit_hold(e, err) == -1)
+		return NULL;
+	told = ofs_direct_told(e, err);
+	ofs_edit_let(e);
+	return told;
+}
+
+struct ofs_pickle *ofs_told_item(struct optimfs *fs, const struct ofs_told *t,
     const struct ofs_item *item, struct optimfs_error *err)
 {
-	uint32_t index = s->item[item - fs->cat->items];
-	const struct ofs_blob *said;
+	const struct ofs_told_item *now = &t->item[item - fs->cat->items];
 	struct ofs_entry_new new;
 
-	if (index == OFS_NONE)
+	if (now->text == NULL)
 		return ofs_locate_item(fs->locator, item, err);
-	said = ofs_edit_file(fs->edit, index)->said;
-	if (ofs_entry_new(fs, fs->tree.node[index].entry,
-		(const char *)said->bytes, said->len, &new, err) == -1)
+	if (ofs_entry_new(fs, now->entry, (const char *)now->text->bytes,
+		now->text->len, &new, err) == -1)
 		return NULL;
 	return new.doc;
 }

@@ -127,7 +127,6 @@ struct optimfs {
 	struct ofs_transport *transport;
 	struct ofs_locator *locator;
 	struct ofs_edit *edit; /* edit.h; NULL: read-only */
-	const struct ofs_said *said; /* direct.h: views say this; NULL */
 
 	char *source; /* as it was given */
 	char *real;   /* the same from the root; NULL: it is not here */

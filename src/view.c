@@ -20,7 +20,8 @@
 #define VIEWS_MAX 1024u
 
 struct ofs_views {
-	pthread_mutex_t lock; /* making views and their files */
+	pthread_mutex_t lock; /* making views and their files; told */
+	struct ofs_told *told;
 	_Atomic uint32_t n;
 	struct ofs_view_dir *_Atomic v[VIEWS_MAX];
 };
@@ -41,6 +42,7 @@ static void view_free(struct ofs_view_dir *v)
 	ofs_files_free(v->files);
 	ofs_view_names_free(names);
 	ofs_merged_unref(v->merged);
+	ofs_told_unref(v->told);
 	free(v);
 }
 
@@ -103,6 +105,7 @@ static int add(struct optimfs *fs, const char *name,
 	v = calloc(1, sizeof(*v));
 	if (v == NULL)
 		return optimfs_fail(err, ENOMEM, "view %.80s", name);
+	v->fs = fs;
 	strcpy(v->name, name);
 	v->generation = generation(fs);
 	v->layout = *layout;
@@ -199,11 +202,12 @@ bool ofs_view_is_dir(const struct optimfs *fs, struct ofs_at at)
 	return at.index == 0 || node_at(fs, at)->file == OFS_NONE;
 }
 
-void ofs_views_retire(struct optimfs *fs)
+void ofs_views_tell(struct optimfs *fs, struct ofs_told *told)
 {
 	struct ofs_views *views = fs->views;
 
 	pthread_mutex_lock(&views->lock);
+	views->told = told;
 	for (uint32_t i = 0; i < views->n; i++)
 		atomic_store(&atomic_load(&views->v[i])->retired, true);
 	pthread_mutex_unlock(&views->lock);
@@ -212,17 +216,17 @@ void ofs_views_retire(struct optimfs *fs)
 static struct ofs_pickle *read_item(void *ctx, const struct ofs_item *item,
     struct optimfs_error *err)
 {
-	struct optimfs *fs = ctx;
+	const struct ofs_view_dir *v = ctx;
 
-	if (fs->said != NULL)
-		return ofs_said_item(fs, fs->said, item, err);
-	return ofs_locate_item(fs->locator, item, err);
+	if (v->told != NULL)
+		return ofs_told_item(v->fs, v->told, item, err);
+	return ofs_locate_item(v->fs->locator, item, err);
 }
 
 static int read_element(void *ctx, uint32_t tensor, void *out,
     struct optimfs_error *err)
 {
-	struct optimfs *fs = ctx;
+	struct optimfs *fs = ((const struct ofs_view_dir *)ctx)->fs;
 	const struct ofs_tensor *t = &fs->cat->tensors[tensor];
 	struct optimfs_file reader = { .fs = fs };
 	struct ofs_edit_file *f = ofs_edit_staged(&reader, tensor);
@@ -239,26 +243,42 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
 	return ret;
 }
 
+/* The catalog with what is staged; with the lock held. */
+static const struct ofs_catalog *catalog_now(struct optimfs *fs,
+    struct ofs_view_dir *v, struct optimfs_error *err)
+{
+	if (fs->views->told != NULL && v->told == NULL) {
+		v->told = fs->views->told;
+		atomic_fetch_add(&v->told->refs, 1);
+	}
+	if (v->told != NULL)
+		return &v->told->cat;
+	if (v->generation == 0)
+		return fs->cat;
+	if (ofs_edit_is_direct(fs->edit)) {
+		v->told = ofs_direct_told_now(fs->edit, err);
+		return v->told == NULL ? NULL : &v->told->cat;
+	}
+	if (v->merged == NULL)
+		v->merged = ofs_merge(fs, err);
+	return v->merged == NULL ? NULL : v->merged->cat;
+}
+
 static int render(struct optimfs *fs, struct ofs_view_dir *v,
     struct optimfs_error *err)
 {
 	struct ofs_render from = {
-		.cat = fs->said == NULL ? fs->cat : &fs->said->cat,
 		.item = read_item,
 		.element = read_element,
-		.ctx = fs,
+		.ctx = v,
 	};
 	struct ofs_view_names *names;
 
 	if (ofs_indexes_same(fs, err) == -1)
 		return -1;
-	if (v->generation != 0 && v->merged == NULL) {
-		v->merged = ofs_merge(fs, err);
-		if (v->merged == NULL)
-			return -1;
-	}
-	if (v->merged != NULL)
-		from.cat = v->merged->cat;
+	from.cat = catalog_now(fs, v, err);
+	if (from.cat == NULL)
+		return -1;
 	if (v->layout.format->render(&from, &v->layout, &v->files, err) == -1)
 		return -1;
 	names = ofs_view_names_new(v->files, err);

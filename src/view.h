@@ -22,8 +22,9 @@ int ofs_views_init(struct optimfs *fs, struct optimfs_error *err);
 void ofs_views_fini(struct optimfs *fs);
 
 /* Views that are looked up from now on are made anew; those that are open stay
- * as they are. */
-void ofs_views_retire(struct optimfs *fs);
+ * as they are. told (direct.h) is what they say, where it is not NULL. */
+struct ofs_told;
+void ofs_views_tell(struct optimfs *fs, struct ofs_told *told);
 /* The view called name, made if it has to be: EINVAL (OFS771) when name is
  * none of a view, ENFILE (OFS772) when there are too many, EOPNOTSUPP (OFS773)
  * for one that can only be written. ofs_view_make gives those too. */

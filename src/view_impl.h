@@ -33,6 +33,7 @@ void ofs_view_names_path(const struct ofs_view_names *names, uint32_t index,
     char path[OFS_FILE_NAME]);
 
 struct ofs_view_dir {
+	struct optimfs *fs;
 	char name[OFS_VIEW_NAME];
 	struct ofs_layout layout;
 	uint64_t ino;
@@ -42,6 +43,7 @@ struct ofs_view_dir {
 	 * is staged later. */
 	uint64_t generation;
 	struct ofs_merged *merged;            /* as names; NULL: nothing was */
+	struct ofs_told *told;                /* the same, of a skeleton */
 	struct ofs_files *files;              /* as names */
 	struct ofs_view_names *_Atomic names; /* NULL until laid out */
 };

@@ -139,7 +139,9 @@ cp -r "$a/." "$b/"
 cp "$a/$f" "$b/${f%/*}/.tmp.1234" && mv "$b/${f%/*}/.tmp.1234" "$b/$f"
 echo 0.25 >"$b/optim/param_groups/0/.lr"
 mv "$b/optim/param_groups/0/.lr" "$b/optim/param_groups/0/lr"
+cp -r "$b/.optimfs/view/dcp@4,crc" early
 ok "are committed by their last" commit
+ok "and were in a view already" diff -r early new
 "$OPTIMFS" umount "$b"
 is "a value that differs" \
     "$("$OPTIMFS" cat new optim/param_groups/0/lr)" 0.25
