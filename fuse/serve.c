@@ -336,6 +336,7 @@ static void publish_changes(struct server *s)
 {
 	struct optimfs_status status;
 	struct optimfs_error err;
+	int ret;
 
 	if (s->session.fs == NULL)
 		return;
@@ -348,7 +349,10 @@ static void publish_changes(struct server *s)
 		    s->v->source, status.files);
 		return;
 	}
-	if (optimfs_commit(s->session.fs, NULL, NULL, &err) == -1)
+	ret = optimfs_commit(s->session.fs, NULL, NULL, &err);
+	if (ret == 1)
+		ofs_log("%s: committed, but: %s", s->v->source, err.text);
+	if (ret == -1)
 		ofs_log("%s: not committed, what was written is kept beside "
 			"it: %s",
 		    s->v->source, err.text);

@@ -151,6 +151,16 @@ static void changeable(const struct optimfs *fs, struct ofs_at at,
 		ofs_entry_is_text(fs, (uint32_t)(e - fs->cat->entries)));
 }
 
+/* The root has one number for ever. */
+static uint64_t public_node(const struct optimfs *fs, struct ofs_at at)
+{
+	uint64_t node = ofs_node_of(at.space, at.index);
+
+	return node == OPTIMFS_ROOT
+	    ? node
+	    : node | (uint64_t)fs->generation << OFS_GENERATION;
+}
+
 int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
     struct optimfs_error *err)
 {
@@ -159,7 +169,7 @@ int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
 	int ret = 0;
 
 	*attr = (struct optimfs_attr){
-		.node = ofs_node_of(at.space, at.index),
+		.node = public_node(fs, at),
 		.ino = ofs_at_ino(fs, at),
 		.mtime_ns = fs->mtime_ns,
 		.mode = mode_of(fs, at, dir),
@@ -194,7 +204,7 @@ int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
 	    : 0;
 }
 
-int optimfs_getattr(struct optimfs *fs, uint64_t node,
+static int do_getattr(struct optimfs *fs, uint64_t node,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_at at;
@@ -202,4 +212,15 @@ int optimfs_getattr(struct optimfs *fs, uint64_t node,
 	if (ofs_node_at(fs, node, &at, err) == -1)
 		return -1;
 	return ofs_at_attr(fs, at, attr, err);
+}
+
+int optimfs_getattr(struct optimfs *fs, uint64_t node,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter(fs);
+	ret = do_getattr(fs, node, attr, err);
+	ofs_leave(fs);
+	return ret;
 }

@@ -301,7 +301,8 @@ int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 {
 	struct ofs_stage *stage = ofs_edit_stage(fs->edit);
 	struct ofs_changes changes;
-	int ret, done;
+	struct optimfs_error later;
+	int ret;
 
 	if (ofs_edit_changes(fs->edit, &changes, err) == -1)
 		return -1;
@@ -313,9 +314,10 @@ int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 		    stop, ctx, err);
 	/* the record of the commit stays until the journal is empty: between
 	 * the two, what it says is that the journal is done with */
-	done = ret == -1 ? -1 : ofs_edit_published(&changes, err);
-	if (done == 0)
+	if (ret != -1 && ofs_edit_published(&changes, &later) == -1)
+		optimfs_log_error(fs, &later);
+	else if (ret != -1)
 		ofs_publish_forget(ofs_stage_beside(stage));
 	ofs_changes_free(&changes);
-	return ret == -1 || done == -1 ? -1 : ret;
+	return ret;
 }

@@ -122,7 +122,7 @@ static int give_edited(void *ctx, struct ofs_at at, const char *name,
 	return give(ctx, at, name, position);
 }
 
-int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
+static int do_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
     bool want_attr, optimfs_dirent_fn *each, void *ctx,
     struct optimfs_error *err)
 {
@@ -145,4 +145,16 @@ int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
 	else
 		ret = list_static(&l, at.index - fs->tree.n, start);
 	return ret == -1 ? -1 : 0;
+}
+
+int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
+    bool want_attr, optimfs_dirent_fn *each, void *ctx,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter(fs);
+	ret = do_readdir(fs, dir, start, want_attr, each, ctx, err);
+	ofs_leave(fs);
+	return ret;
 }

@@ -98,8 +98,9 @@ void ofs_direct_path(const struct ofs_edit *e, uint32_t index, char *path,
 int ofs_direct_coupled(struct ofs_edit *e, struct optimfs_error *err);
 
 /* direct_commit.c */
-/* The skeleton, complete, becomes the checkpoint. 0; 1: but that may not
- * survive a crash of the machine (OFS803); -1: nothing has changed. */
+/* With the gate held: the skeleton, complete, becomes the checkpoint. 0; 1: but
+ * that may not survive a crash of the machine (OFS803); -1: nothing has
+ * changed. */
 int ofs_direct_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err);
 /* What a commit that was cut short has left, with the stage of source open: it

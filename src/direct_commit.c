@@ -287,12 +287,7 @@ int ofs_direct_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	};
 	int ret;
 
-	if (ofs_edit_hold(fs->edit, err) == -1)
-		return -1;
-	atomic_store(&fs->edit->percent, 1);
 	ret = fs->edit->published ? 0 : commit(&c, err);
-	atomic_store(&fs->edit->percent, 0);
 	ofs_skeleton_fini(&c.skeleton);
-	ofs_edit_let(fs->edit);
 	return ret;
 }

@@ -139,10 +139,10 @@ struct ofs_told *ofs_direct_told_now(struct ofs_edit *e,
 {
 	struct ofs_told *told;
 
-	if (ofs_edit_hold(e, err) == -1)
+	if (ofs_gate_hold(e->fs, false, err) == -1)
 		return NULL;
 	told = ofs_direct_told(e, err);
-	ofs_edit_let(e);
+	ofs_gate_let(e->fs);
 	return told;
 }
 

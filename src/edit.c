@@ -3,56 +3,17 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "direct.h"
 #include "edit_impl.h"
 #include "publish.h"
 #include "skeleton.h"
-
-void ofs_edit_enter(struct ofs_edit *e)
-{
-	pthread_mutex_lock(&e->gate);
-	while (e->held)
-		pthread_cond_wait(&e->passed, &e->gate);
-	e->inside++;
-	pthread_mutex_unlock(&e->gate);
-}
-
-void ofs_edit_leave(struct ofs_edit *e)
-{
-	pthread_mutex_lock(&e->gate);
-	e->inside--;
-	pthread_cond_broadcast(&e->passed);
-	pthread_mutex_unlock(&e->gate);
-}
-
-int ofs_edit_hold(struct ofs_edit *e, struct optimfs_error *err)
-{
-	int ret = 0;
-
-	pthread_mutex_lock(&e->gate);
-	if (e->held)
-		ret = optimfs_fail(err, EBUSY,
-		    "OFS815 a commit is under way already");
-	else
-		e->held = true;
-	while (ret == 0 && e->inside > 0)
-		pthread_cond_wait(&e->passed, &e->gate);
-	pthread_mutex_unlock(&e->gate);
-	return ret;
-}
-
-void ofs_edit_let(struct ofs_edit *e)
-{
-	pthread_mutex_lock(&e->gate);
-	e->held = false;
-	pthread_cond_broadcast(&e->passed);
-	pthread_mutex_unlock(&e->gate);
-}
 
 void ofs_edit_changed(struct ofs_edit *e, bool names)
 {
@@ -82,8 +43,6 @@ static struct ofs_edit *edit_new(struct optimfs *fs, struct optimfs_error *err)
 	}
 	e->fs = fs;
 	e->first = fs->tree.n + OFS_NSTATIC;
-	pthread_mutex_init(&e->gate, NULL);
-	pthread_cond_init(&e->passed, NULL);
 	pthread_rwlock_init(&e->names, NULL);
 	e->base = calloc((size_t)e->first, sizeof(struct ofs_edit_node *));
 	e->tensor = calloc((size_t)fs->cat->ntensors + 1,
@@ -110,6 +69,22 @@ bool ofs_edit_is_direct(const struct ofs_edit *edit)
 	return edit->direct != NULL && !edit->published;
 }
 
+static void free_tables(struct ofs_edit *e)
+{
+	for (uint32_t i = 0; e->base != NULL && i < e->first; i++)
+		node_free(e->base[i]);
+	for (uint32_t i = 0; i < e->nmade; i++)
+		node_free(e->made[i]);
+	for (struct ofs_edit_file *f = e->files, *next; f != NULL; f = next) {
+		next = f->next;
+		ofs_edit_file_free(f);
+	}
+	free(e->base);
+	free(e->made);
+	free(e->tensor);
+	free(e->bucket);
+}
+
 bool ofs_edit_dirty(struct ofs_edit *e)
 {
 	struct ofs_edit_status s;
@@ -124,50 +99,125 @@ void ofs_edit_free(struct ofs_edit *e)
 		return;
 	if (e->stage != NULL)
 		ofs_stage_close(e->stage,
-		    e->direct != NULL ? !e->published : ofs_edit_dirty(e));
-	for (uint32_t i = 0; e->base != NULL && i < e->first; i++)
-		node_free(e->base[i]);
-	for (uint32_t i = 0; i < e->nmade; i++)
-		node_free(e->made[i]);
-	for (struct ofs_edit_file *f = e->files, *next; f != NULL; f = next) {
-		next = f->next;
-		ofs_edit_file_free(f);
-	}
+		    e->keep ||
+			(e->direct != NULL ? !e->published
+					   : ofs_edit_dirty(e)));
+	free_tables(e);
 	ofs_direct_free(e->direct);
 	free(e->destination);
-	free(e->base);
-	free(e->made);
-	free(e->tensor);
-	free(e->bucket);
 	pthread_rwlock_destroy(&e->names);
-	pthread_cond_destroy(&e->passed);
-	pthread_mutex_destroy(&e->gate);
 	free(e);
 }
 
-/* A commit that a crash cut short is finished or undone; one that was published
- * has made what is staged the checkpoint. */
-static int recover(struct optimfs *fs, struct optimfs_error *err)
-{
-	struct ofs_stage *stage = fs->edit->stage;
-	int ret;
+/* What is found beside a checkpoint when its lock is taken. */
+struct beside {
+	const char *path;
+	char *skeleton; /* path is empty, and to become this */
+	bool done;      /* a skeleton was about to get its name */
+};
 
-	if (fs->edit->scratch || fs->cat->dir.fd == -1)
-		return 0;
-	ret = ofs_publish_recover(fs->cat->dir.path, fs->cat->dir.fd,
-	    ofs_stage_beside(stage), err);
-	if (ret != 1)
-		return ret;
-	if (ofs_stage_reset(stage, err) == -1)
+/* What was staged for a commit that was published is done. */
+static int finish_commit(const struct beside *b, int beside,
+    struct optimfs_error *err)
+{
+	char *dir = strdup(b->path);
+	struct stat st;
+	int fd, ret = -1;
+
+	if (dir == NULL)
+		return optimfs_fail(err, ENOMEM, "%s", b->path);
+	if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode))
+		*strrchr(dir, '/') = '\0'; /* a file: the directory it is in */
+	fd = open(dir[0] == '\0' ? "/" : dir,
+	    O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd == -1)
+		optimfs_fail(err, errno, "%s: %m", dir);
+	else
+		ret = ofs_publish_recover(dir[0] == '\0' ? "/" : dir, fd,
+		    beside, err);
+	if (fd != -1)
+		close(fd);
+	free(dir);
+	return ret;
+}
+
+static int look_beside(void *ctx, int beside, struct optimfs_error *err)
+{
+	struct beside *b = ctx;
+	int found = ofs_skeleton_find(b->path, &b->skeleton, err);
+
+	if (found == -1)
 		return -1;
-	ofs_publish_forget(ofs_stage_beside(stage));
+	b->done = ofs_skeleton_done(b->path);
+	if (found == 1)
+		return 0;
+	/* what was the skeleton is in path now */
+	return b->done ? 1 : finish_commit(b, beside, err);
+}
+
+/* The stage is open, and what was staged before is dropped if it is done. */
+static int settle(struct ofs_stage *st, const struct beside *b,
+    struct optimfs_error *err)
+{
+	if (ofs_stage_sync(st, err) == -1)
+		return -1;
+	ofs_publish_forget(ofs_stage_beside(st));
+	if (b->done)
+		ofs_direct_settle(st, b->skeleton == NULL);
 	return 0;
 }
 
-/* Of a skeleton all is hidden until it is created. */
-static int begin_direct(struct ofs_edit *e, const char *source,
+struct ofs_stage *ofs_edit_stage_open(const char *path,
+    const struct optimfs_options *options, char **skeleton,
     struct optimfs_error *err)
 {
+	struct beside beside = { .path = path };
+	const struct ofs_stage_config config = {
+		.source = path,
+		.upper = options->upper,
+		.recover = (enum ofs_recover)options->recover,
+		.scratch = options->scratch,
+		.published = look_beside,
+		.ctx = &beside,
+	};
+	struct ofs_stage *st;
+
+	if (options->world != NULL && !options->scratch) {
+		optimfs_fail(err, EOPNOTSUPP,
+		    "option 'rw': several ranks of a mount cannot write");
+		return NULL;
+	}
+	st = ofs_stage_open(&config, err);
+	if (st != NULL && !options->scratch && settle(st, &beside, err) == -1) {
+		ofs_stage_close(st, true);
+		st = NULL;
+	}
+	if (st == NULL)
+		free(beside.skeleton);
+	else
+		*skeleton = beside.skeleton;
+	return st;
+}
+
+/* A file that stands for others would be locked, not they. */
+static int check_source(const struct optimfs *fs, struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (fs->cat->filling || fs->cat->nobjects < 2 ||
+	    stat(fs->source, &st) == -1 || S_ISDIR(st.st_mode))
+		return 0;
+	return optimfs_fail(err, EINVAL,
+	    "OFS809 %s is one of several files: to write them, mount their "
+	    "directory",
+	    fs->source);
+}
+
+/* Of a skeleton all is hidden until it is created. */
+static int begin_direct(struct ofs_edit *e, struct optimfs_error *err)
+{
+	const char *source = e->fs->source;
+
 	e->destination = realpath(source, NULL);
 	if (e->destination == NULL)
 		return optimfs_fail(err, errno, "OFS809 %s: %m", source);
@@ -175,40 +225,29 @@ static int begin_direct(struct ofs_edit *e, const char *source,
 	return e->direct == NULL ? -1 : ofs_direct_hide(e, err);
 }
 
-int ofs_edit_open(struct optimfs *fs, const char *source,
+int ofs_edit_open(struct optimfs *fs, struct ofs_stage *stage,
     struct optimfs_error *err)
 {
-	const struct optimfs_options *o = &fs->options;
-	struct ofs_stage_config config = {
-		.source = source,
-		.upper = o->upper,
-		.recover = (enum ofs_recover)o->recover,
-		.scratch = o->scratch,
-	};
-	bool direct = fs->cat->filling;
-	bool done = !o->scratch && ofs_skeleton_done(source);
 	struct optimfs_error note;
-	char words[256];
 
-	if (done && !direct) /* it was the skeleton's, and is in source now */
-		config.recover = OFS_RECOVER_DISCARD;
 	fs->edit = edit_new(fs, err);
-	if (fs->edit == NULL)
+	if (fs->edit == NULL) {
+		ofs_stage_close(stage, true);
 		return -1;
-	fs->edit->scratch = o->scratch;
-	fs->edit->stage = ofs_stage_open(&config, words, err);
-	if (fs->edit->stage == NULL)
-		return -1;
-	if (words[0] != '\0') {
-		optimfs_fail(&note, EBUSY, "%s", words);
+	}
+	fs->edit->scratch = fs->options.scratch;
+	fs->edit->stage = stage;
+	if (ofs_stage_note(stage)[0] != '\0') {
+		optimfs_fail(&note, EBUSY, "%s", ofs_stage_note(stage));
 		optimfs_log_error(fs, &note);
 	}
-	if (done)
-		ofs_direct_settle(fs->edit->stage, !direct);
-	if (direct ? begin_direct(fs->edit, source, err) == -1
-		   : recover(fs, err) == -1)
+	if (check_source(fs, err) == -1 ||
+	    (fs->cat->filling && begin_direct(fs->edit, err) == -1) ||
+	    ofs_edit_replay(fs->edit, err) == -1) {
+		fs->edit->keep = true;
 		return -1;
-	return ofs_edit_replay(fs->edit, err);
+	}
+	return 0;
 }
 
 static void count_file(const struct ofs_edit_file *f, struct ofs_edit_status *s)
@@ -291,9 +330,45 @@ int ofs_edit_abort(struct ofs_edit *e, struct optimfs_error *err)
 {
 	int ret;
 
-	if (ofs_edit_hold(e, err) == -1)
+	if (ofs_gate_hold(e->fs, true, err) == -1)
 		return -1;
 	ret = ofs_edit_reset(e, err);
-	ofs_edit_let(e);
+	ofs_gate_let(e->fs);
 	return ret;
+}
+
+/* Numbers that were given to made nodes are not given again, as long as they
+ * could be taken for those. */
+int ofs_edit_rebase(struct ofs_edit *e, bool same, struct optimfs_error *err)
+{
+	struct ofs_edit *fresh = edit_new(e->fs, err);
+	struct ofs_edit old = *e;
+
+	if (fresh == NULL)
+		return -1;
+	e->first = fresh->first;
+	e->base = fresh->base;
+	e->tensor = fresh->tensor;
+	e->files = NULL;
+	e->bucket = NULL;
+	e->nbuckets = e->nplaced = 0;
+	if (same) {
+		old.made = NULL;
+		old.nmade = 0;
+		for (uint32_t i = 0; i < e->nmade; i++)
+			e->made[i]->file = NULL;
+	} else {
+		e->made = NULL;
+		e->nmade = e->cap = 0;
+	}
+	free_tables(&old);
+	/* a skeleton is one no more */
+	ofs_direct_free(e->direct);
+	e->direct = NULL;
+	e->published = false;
+	fresh->base = NULL;
+	fresh->tensor = NULL;
+	ofs_edit_free(fresh);
+	ofs_edit_changed(e, true);
+	return 0;
 }

@@ -81,29 +81,39 @@ struct ofs_changes {
 	struct ofs_arena arena;
 };
 
-/* Take a snapshot and hold back whoever wants to change something until
- * ofs_changes_free: all that v points to stays as it is. Readers go on. EBUSY
- * (OFS815) while another holds one. Problems do not fail it. */
+/* Take a snapshot; the gate must be held, and all that v points to is good
+ * while it is. Problems do not fail it. */
 int ofs_edit_changes(struct ofs_edit *edit, struct ofs_changes *out,
     struct optimfs_error *err);
 void ofs_changes_free(struct ofs_changes *c);
+/* The changes of a snapshot were published: nothing is staged any more, and fs
+ * shows a checkpoint that is gone. The gate is still held. */
+int ofs_edit_published(struct ofs_changes *c, struct optimfs_error *err);
 /* Fails with the first problem, and how many there are. */
 int ofs_changes_check(const struct ofs_changes *c, struct optimfs_error *err);
 /* len bytes at off, inside the file, as a reader of the mount sees them:
  * elements of a tensor in C order. */
 int ofs_change_read(struct optimfs *fs, const struct ofs_change *c, void *buf,
     uint64_t len, uint64_t off, struct optimfs_error *err);
-/* The changes of a snapshot that is still held were published: nothing is
- * staged any more, and fs shows a checkpoint that is gone. */
-int ofs_edit_published(struct ofs_changes *c, struct optimfs_error *err);
 /* For messages of progress, and for new/. */
 struct ofs_stage *ofs_edit_stage(const struct ofs_edit *edit);
 
 /* What the rest of the library asks. index is a node's in the tree; those
  * that were made come behind the static ones. */
 
-/* Begin: take the lock, go on with what was there. */
-int ofs_edit_open(struct optimfs *fs, const char *source,
+/* Take the lock, and bring a commit to its end that was interrupted, before
+ * the checkpoint is read. path is absolute. skeleton gets the path of what is to
+ * be read instead, malloc'ed, where path waits for a checkpoint; or NULL. */
+struct optimfs_options;
+struct ofs_stage *ofs_edit_stage_open(const char *path,
+    const struct optimfs_options *options, char **skeleton,
+    struct optimfs_error *err);
+/* Begin, with what was there. stage is fs's then, on failure too. */
+int ofs_edit_open(struct optimfs *fs, struct ofs_stage *stage,
+    struct optimfs_error *err);
+/* fs shows another checkpoint (reopen.c): nothing is changed in it. names: its
+ * nodes have the numbers they had. */
+int ofs_edit_rebase(struct ofs_edit *edit, bool same,
     struct optimfs_error *err);
 /* What is not committed stays in the stage. */
 void ofs_edit_free(struct ofs_edit *edit);

@@ -416,8 +416,6 @@ int ofs_edit_changes(struct ofs_edit *edit, struct ofs_changes *out,
 
 	*out = (struct ofs_changes){ .edit = edit };
 	ofs_arena_init(&out->arena, 0);
-	if (ofs_edit_hold(edit, err) == -1)
-		return -1;
 	w.taken = calloc((size_t)edit->fs->tree.n + 1, 1);
 	pthread_rwlock_rdlock(&edit->names);
 	ret = w.taken == NULL ? optimfs_fail(err, ENOMEM, "a list of changes")
@@ -437,7 +435,6 @@ void ofs_changes_free(struct ofs_changes *c)
 		ofs_ranges_fini(&c->v[i].written);
 	free(c->v);
 	ofs_arena_fini(&c->arena);
-	ofs_edit_let(c->edit);
 	*c = (struct ofs_changes){ 0 };
 }
 

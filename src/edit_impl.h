@@ -9,7 +9,7 @@
 #include "edit.h"
 #include "fs.h"
 
-/* Order of locks: gate, names, a file's, what is inside the stage. */
+/* Order of locks: the gate, names, a file's, what is inside the stage. */
 
 /* The longest text that a file may hold which is no tensor. */
 #define OFS_TEXT_MAX (16u << 20)
@@ -84,14 +84,8 @@ struct ofs_edit {
 	struct ofs_direct *direct; /* direct.h: of a skeleton; NULL */
 	char *destination;         /* of a skeleton: what it will be called */
 	bool published;            /* it is */
+	bool keep;                 /* the stage, whatever is in it */
 	uint32_t first;            /* index of the first node that was made */
-
-	/* Who changes something passes; a snapshot waits until nobody is
-	 * inside and lets nobody in. */
-	pthread_mutex_t gate;
-	pthread_cond_t passed;
-	unsigned inside;
-	bool held;
 
 	pthread_rwlock_t names;      /* what follows */
 	struct ofs_edit_node **base; /* by index, those touched */
@@ -108,7 +102,7 @@ struct ofs_edit {
 	_Atomic uint64_t names_changed, changed;
 	_Atomic unsigned percent; /* of a commit, plus one; 0: none */
 	struct ofs_replay found;
-	struct optimfs_error said; /* by the last commit; under gate */
+	struct optimfs_error said; /* by the last commit; under fs->lock */
 };
 
 /* Records of the journal. Paths are as the mount shows them, at the time. */
@@ -127,16 +121,11 @@ enum ofs_edit_record {
 };
 
 /* edit.c */
-void ofs_edit_enter(struct ofs_edit *e);
-void ofs_edit_leave(struct ofs_edit *e);
 /* Something changed; names: something has another name or is something else. */
 void ofs_edit_changed(struct ofs_edit *e, bool names);
 int ofs_edit_record(struct ofs_edit *e, const struct ofs_record *r,
     struct optimfs_error *err);
-/* Let nobody in who would change something; EBUSY (OFS815): another does. */
-int ofs_edit_hold(struct ofs_edit *e, struct optimfs_error *err);
-void ofs_edit_let(struct ofs_edit *e);
-/* Nothing is staged any more; while held. */
+/* Nothing is staged any more; with the gate held. */
 int ofs_edit_reset(struct ofs_edit *e, struct optimfs_error *err);
 
 /* edit_replay.c: before anybody else has e. */

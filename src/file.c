@@ -439,13 +439,16 @@ static ssize_t read_staged(struct optimfs_file *file, void *buf, size_t len,
 	return n == -1 ? ofs_file_failed(file->fs, file->at, off, len, err) : n;
 }
 
-ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
+static ssize_t do_file_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
 	struct optimfs_error own;
 
 	uint64_t size = optimfs_file_size(file);
 
+	if (file->lost)
+		return optimfs_fail(err, ESTALE,
+		    "a commit has taken the file away");
 	if (off >= size || len == 0)
 		return 0;
 	if (len > size - off)
@@ -467,13 +470,28 @@ ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
 	return read_pieces(file, buf, len, off, err);
 }
 
+ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	ssize_t ret;
+
+	ofs_enter(file->fs);
+	ret = do_file_read(file, buf, len, off, err);
+	ofs_leave(file->fs);
+	return ret;
+}
+
 uint64_t optimfs_file_size(const struct optimfs_file *file)
 {
-	uint64_t size;
+	uint64_t size = file->size, now;
 
-	if (file->fs->edit != NULL && ofs_edit_size(file, &size))
+	if (file->fs->edit == NULL)
 		return size;
-	return file->size;
+	ofs_enter(file->fs);
+	if (ofs_edit_size(file, &now))
+		size = now;
+	ofs_leave(file->fs);
+	return size;
 }
 
 static int open_static(struct optimfs_file *file, struct optimfs_error *err)
@@ -548,7 +566,33 @@ static int open_any(struct optimfs_file *file, struct optimfs_error *err)
 						 : open_mirrored(file, err);
 }
 
-int optimfs_file_open(struct optimfs *fs, uint64_t node,
+/* Those that are open when a commit makes another checkpoint of fs are found
+ * there again. */
+static void link_file(struct optimfs_file *file)
+{
+	struct optimfs *fs = file->fs;
+
+	pthread_mutex_lock(&fs->lock);
+	file->next = fs->files;
+	file->back = &fs->files;
+	if (file->next != NULL)
+		file->next->back = &file->next;
+	fs->files = file;
+	pthread_mutex_unlock(&fs->lock);
+}
+
+static void unlink_file(struct optimfs_file *file)
+{
+	if (file->back == NULL)
+		return;
+	pthread_mutex_lock(&file->fs->lock);
+	*file->back = file->next;
+	if (file->next != NULL)
+		file->next->back = file->back;
+	pthread_mutex_unlock(&file->fs->lock);
+}
+
+static int do_file_open(struct optimfs *fs, uint64_t node,
     struct optimfs_file **file, struct optimfs_error *err)
 {
 	struct optimfs_file *f;
@@ -571,20 +615,66 @@ int optimfs_file_open(struct optimfs *fs, uint64_t node,
 		optimfs_file_close(f);
 		return -1;
 	}
+	if (fs->edit != NULL)
+		link_file(f);
 	atomic_fetch_add_explicit(&fs->opens, 1, memory_order_relaxed);
 	*file = f;
 	return 0;
 }
 
-void optimfs_file_close(struct optimfs_file *file)
+int optimfs_file_open(struct optimfs *fs, uint64_t node,
+    struct optimfs_file **file, struct optimfs_error *err)
 {
-	if (file == NULL)
-		return;
+	int ret;
+
+	ofs_enter(fs);
+	ret = do_file_open(fs, node, file, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+/* What a file holds, but for its name. */
+static void empty_file(struct optimfs_file *file)
+{
 	ofs_edit_close(file);
 	ofs_composition_fini(&file->comp);
 	ofs_blob_unref(file->blob);
 	ofs_view_close(file->view);
+	file->staged = NULL;
+	file->blob = NULL;
+	file->view = NULL;
+	file->lines = NULL;
+}
+
+void optimfs_file_close(struct optimfs_file *file)
+{
+	struct optimfs *fs;
+
+	if (file == NULL)
+		return;
+	fs = file->fs;
+	ofs_enter(fs);
+	unlink_file(file);
+	empty_file(file);
+	ofs_leave(fs);
 	for (size_t i = 0; i < sizeof(file->spare) / sizeof(*file->spare); i++)
 		drop_plan(file->spare[i]);
 	free(file);
+}
+
+void ofs_file_leave(struct optimfs_file *file)
+{
+	empty_file(file);
+	ofs_composition_init(&file->comp);
+	file->size = 0;
+}
+
+int ofs_file_return(struct optimfs_file *file, struct ofs_at at,
+    struct optimfs_error *err)
+{
+	file->at = at;
+	if (open_any(file, err) == 0)
+		return 0;
+	ofs_file_leave(file);
+	return -1;
 }

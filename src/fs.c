@@ -118,20 +118,40 @@ static int build(struct optimfs *fs, struct optimfs_error *err)
 		return -1;
 	if (ofs_views_init(fs, err) == -1 || ofs_spaces_init(fs, err) == -1)
 		return -1;
-	return fs->options.rw ? ofs_edit_open(fs, fs->source, err) : 0;
+	return 0;
 }
 
 struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
+	struct ofs_stage *stage = NULL;
+	char *skeleton = NULL;
+
+	if (options->rw) {
+		stage = ofs_edit_stage_open(source, options, &skeleton, err);
+		free(skeleton);
+		if (stage == NULL) {
+			ofs_catalog_free(cat);
+			return NULL;
+		}
+	}
+	return ofs_fs_new_staged(cat, source, options, stage, err);
+}
+
+struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
+    const struct optimfs_options *options, struct ofs_stage *stage,
+    struct optimfs_error *err)
+{
 	struct optimfs *fs = calloc(1, sizeof(*fs));
 
 	if (fs == NULL) {
 		ofs_catalog_free(cat);
+		ofs_stage_close(stage, true);
 		optimfs_fail(err, ENOMEM, "%s", source);
 		return NULL;
 	}
 	fs->cat = cat;
+	ofs_gate_init(&fs->gate);
 	pthread_mutex_init(&fs->lock, NULL);
 	pthread_mutex_init(&fs->texts.lock, NULL);
 	ofs_failures_init(&fs->failures);
@@ -143,24 +163,61 @@ struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
 		optimfs_fail(err, ENOMEM, "%s", source);
 	if (fs->source == NULL || copy_options(fs, options, err) == -1 ||
 	    build(fs, err) == -1) {
+		ofs_stage_close(stage, true);
+		optimfs_close(fs);
+		return NULL;
+	}
+	if (stage != NULL && ofs_edit_open(fs, stage, err) == -1) {
 		optimfs_close(fs);
 		return NULL;
 	}
 	return fs;
 }
 
+/* The lock comes first: what another writer, or one that died, is about to do
+ * to the checkpoint must be done before it is read. The path must be good
+ * wherever the process goes. */
+static struct optimfs *open_rw(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	char *real = realpath(path, NULL);
+	struct ofs_catalog *cat;
+	struct ofs_stage *stage;
+	struct optimfs *fs = NULL;
+	char *skeleton = NULL;
+
+	if (real == NULL) {
+		optimfs_fail(err, errno, "%s: %m", path);
+		return NULL;
+	}
+	stage = ofs_edit_stage_open(real, options, &skeleton, err);
+	cat = stage == NULL
+	    ? NULL
+	    : ofs_read_checkpoint(skeleton == NULL ? real : skeleton, options,
+		  err);
+	if (cat != NULL) {
+		cat->filling = skeleton != NULL;
+		fs = ofs_fs_new_staged(cat, real, options, stage, err);
+	} else {
+		ofs_stage_close(stage, true);
+	}
+	free(skeleton);
+	free(real);
+	return fs;
+}
+
 /* An empty directory may be one that waits for a checkpoint. */
 static int find_skeleton(const char *path,
-    const struct optimfs_options *options, char **skeleton,
-    struct optimfs_error *err)
+    const struct optimfs_options *options, struct optimfs_error *err)
 {
-	int found =
-	    options->world != NULL ? 0 : ofs_skeleton_find(path, skeleton, err);
+	char *skeleton = NULL;
+	int found = options->world != NULL
+	    ? 0
+	    : ofs_skeleton_find(path, &skeleton, err);
 
-	if (found != 1 || (options->rw && !options->scratch))
-		return found == -1 ? -1 : 0;
-	free(*skeleton);
-	*skeleton = NULL;
+	free(skeleton);
+	if (found != 1)
+		return found;
 	return optimfs_fail(err, EROFS,
 	    "OFS834 %s: no checkpoint yet; what is to become one is written by "
 	    "way of a mount with -o rw",
@@ -172,19 +229,16 @@ struct optimfs *optimfs_open(const char *path,
 {
 	static const struct optimfs_options none;
 	struct ofs_catalog *cat;
-	struct optimfs *fs;
-	char *skeleton = NULL;
+	struct optimfs *fs = NULL;
 
 	if (options == NULL)
 		options = &none;
-	if (find_skeleton(path, options, &skeleton, err) == -1)
-		return NULL;
-	cat = ofs_read_checkpoint(skeleton == NULL ? path : skeleton, options,
-	    err);
-	if (cat != NULL)
-		cat->filling = skeleton != NULL;
-	free(skeleton);
-	fs = cat == NULL ? NULL : ofs_fs_new(cat, path, options, err);
+	if (options->rw && !options->scratch) {
+		fs = open_rw(path, options, err);
+	} else if (find_skeleton(path, options, err) == 0) {
+		cat = ofs_read_checkpoint(path, options, err);
+		fs = cat == NULL ? NULL : ofs_fs_new(cat, path, options, err);
+	}
 	malloc_trim(0); /* reading took several times what is left */
 	return fs;
 }
@@ -211,16 +265,28 @@ void optimfs_close(struct optimfs *fs)
 	free(fs->source);
 	free(fs->real);
 	pthread_mutex_destroy(&fs->lock);
+	ofs_gate_fini(&fs->gate);
 	free(fs);
 }
 
-int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
+static int do_statvfs(struct optimfs *fs, struct statvfs *st,
     struct optimfs_error *err)
 {
 	*st = (struct statvfs){ .f_bsize = 4096, .f_frsize = 4096 };
 	if (fs->cat->dir.fd != -1 && fstatvfs(fs->cat->dir.fd, st) == -1)
 		return optimfs_fail(err, errno, "%s: statvfs: %m", fs->source);
 	return 0;
+}
+
+int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter(fs);
+	ret = do_statvfs(fs, st, err);
+	ofs_leave(fs);
+	return ret;
 }
 
 int optimfs_set_mount_info(struct optimfs *fs, const char *json)

@@ -17,6 +17,7 @@
 #include "composition.h"
 #include "failures.h"
 #include "format/locate.h"
+#include "gate.h"
 #include "lines.h"
 #include "name.h"
 #include "plan.h"
@@ -68,6 +69,8 @@ extern const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC];
 /* And on: one a view (view.h), which has nodes of its own. */
 #define OFS_SPACE_VIEW 0x80000000u
 #define OFS_VIEW_NAME  128
+
+struct ofs_stage;
 
 struct ofs_space {
 	const struct ofs_space_ops *ops;
@@ -127,6 +130,9 @@ struct optimfs {
 	struct ofs_transport *transport;
 	struct ofs_locator *locator;
 	struct ofs_edit *edit; /* edit.h; NULL: read-only */
+	struct ofs_gate gate;
+	struct optimfs_file *files; /* open ones, where there is an edit */
+	uint32_t generation;        /* of node numbers: below 2048 */
 
 	char *source; /* as it was given */
 	char *real;   /* the same from the root; NULL: it is not here */
@@ -155,6 +161,7 @@ struct optimfs {
 
 /* An open file: bytes in memory, generated lines, or a composition. */
 struct optimfs_file {
+	struct optimfs_file *next, **back; /* of fs->files */
 	struct optimfs *fs;
 	struct ofs_at at;
 	uint64_t size;
@@ -167,6 +174,7 @@ struct optimfs_file {
 	struct ofs_edit_file *staged;
 	struct ofs_edit_npy *npy;
 	bool writes, control;
+	bool lost; /* a commit has taken it away */
 	uint64_t limit;
 	struct optimfs_error failed;
 	/* Plans that are not in use: a read takes one, so that in steady state
@@ -180,6 +188,16 @@ struct optimfs_file {
 struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err);
 
+/* The same, with the stage that was taken before it was read; it is fs's then,
+ * on failure too. */
+struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
+    const struct optimfs_options *options, struct ofs_stage *stage,
+    struct optimfs_error *err);
+
+/* reopen.c: after a commit, with the gate held: fs shows what is on the disk
+ * now. Files that are open stay open. On failure all is as it was. */
+int ofs_fs_reopen(struct optimfs *fs, struct optimfs_error *err);
+
 /* Is what the note misses lost, rather than absent by intent (ENODATA)? */
 bool ofs_note_is_loss(const struct ofs_note *n);
 
@@ -188,6 +206,10 @@ bool ofs_note_is_loss(const struct ofs_note *n);
  * none of fs. */
 int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
     struct optimfs_error *err);
+/* Bits that no space uses say which generation a node number is of, so that
+ * one from before a commit that moved names is not taken for another. */
+#define OFS_GENERATIONS 2048u
+#define OFS_GENERATION  52
 static inline uint64_t ofs_node_of(uint32_t space, uint32_t index)
 {
 	return (uint64_t)space << 32 | (index + 1);
@@ -296,6 +318,10 @@ int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
  * 0: all of the file. */
 int ofs_file_failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
     uint64_t len, struct optimfs_error *err);
+/* Of an open file, what it holds is let go; and is found again as at. */
+void ofs_file_leave(struct optimfs_file *file);
+int ofs_file_return(struct optimfs_file *file, struct ofs_at at,
+    struct optimfs_error *err);
 /* Fails when the entry is known to be damaged. */
 int ofs_entry_sound(const struct optimfs *fs, const struct ofs_entry *e,
     struct optimfs_error *err);

@@ -195,7 +195,8 @@ static int make(struct merge *x, const struct ofs_changes *changes)
 	return ret;
 }
 
-struct ofs_merged *ofs_merge(struct optimfs *fs, struct optimfs_error *err)
+static struct ofs_merged *merge_held(struct optimfs *fs,
+    struct optimfs_error *err)
 {
 	struct ofs_changes changes;
 	struct merge x = { .fs = fs, .err = err };
@@ -217,6 +218,17 @@ struct ofs_merged *ofs_merge(struct optimfs *fs, struct optimfs_error *err)
 		return x.m;
 	ofs_merged_unref(x.m);
 	return NULL;
+}
+
+struct ofs_merged *ofs_merge(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct ofs_merged *m;
+
+	if (ofs_gate_hold(fs, false, err) == -1)
+		return NULL;
+	m = merge_held(fs, err);
+	ofs_gate_let(fs);
+	return m;
 }
 
 void ofs_merged_unref(struct ofs_merged *m)

@@ -10,7 +10,7 @@
 #include "edit.h"
 #include "view.h"
 
-int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
+static int at_of(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
     struct optimfs_error *err)
 {
 	uint64_t space = node >> 32, index = (node & UINT32_MAX) - 1;
@@ -31,6 +31,18 @@ int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
 		    (unsigned long long)node);
 	*at = (struct ofs_at){ (uint32_t)space, (uint32_t)index };
 	return 0;
+}
+
+int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
+    struct optimfs_error *err)
+{
+	uint64_t mask = (uint64_t)(OFS_GENERATIONS - 1) << OFS_GENERATION;
+
+	if (node != OPTIMFS_ROOT &&
+	    (node & mask) >> OFS_GENERATION != fs->generation)
+		return optimfs_fail(err, ESTALE,
+		    "a commit has given the files other names");
+	return at_of(fs, node & ~mask, at, err);
 }
 
 const struct ofs_entry *ofs_at_entry(const struct optimfs *fs, struct ofs_at at)
@@ -217,7 +229,7 @@ static int no_child(const struct optimfs *fs, struct ofs_at dir,
 	return optimfs_fail(err, ENOENT, "%s: no such name", path);
 }
 
-int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
+static int do_lookup(struct optimfs *fs, uint64_t dir, const char *name,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_at at, child;
@@ -237,7 +249,18 @@ int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
 	return ofs_at_attr(fs, child, attr, err);
 }
 
-int optimfs_resolve(struct optimfs *fs, const char *path,
+int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter(fs);
+	ret = do_lookup(fs, dir, name, attr, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static int do_resolve(struct optimfs *fs, const char *path,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_at at = { OFS_SPACE_TREE, 0 }, child;
@@ -266,4 +289,15 @@ int optimfs_resolve(struct optimfs *fs, const char *path,
 		at = child;
 	}
 	return ofs_at_attr(fs, at, attr, err);
+}
+
+int optimfs_resolve(struct optimfs *fs, const char *path,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter(fs);
+	ret = do_resolve(fs, path, attr, err);
+	ofs_leave(fs);
+	return ret;
 }

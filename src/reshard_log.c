@@ -281,14 +281,13 @@ int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
 	struct ofs_stage_config config = { .source = dir,
 		.recover = OFS_RECOVER_YES };
 	struct found found = { .r = r };
-	char note[256];
 	int ret;
 
-	r->stage = ofs_stage_open(&config, note, err);
+	r->stage = ofs_stage_open(&config, err);
 	if (r->stage == NULL)
 		return -1;
-	if (note[0] != '\0' && r->how->say != NULL)
-		r->how->say(r->how->ctx, note);
+	if (ofs_stage_note(r->stage)[0] != '\0' && r->how->say != NULL)
+		r->how->say(r->how->ctx, ofs_stage_note(r->stage));
 	if (mkdirat(ofs_stage_dir(r->stage), "new", 0777) == -1 &&
 	    errno != EEXIST)
 		return optimfs_fail(err, errno, "OFS809 %s/new: %m",

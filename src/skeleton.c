@@ -235,12 +235,11 @@ int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
 {
 	struct ofs_stage_config config = { .source = dir };
 	struct ofs_stage *st;
-	char note[256];
 	int ret;
 
 	if (check_empty(dir, err) == -1)
 		return -1;
-	st = ofs_stage_open(&config, note, err);
+	st = ofs_stage_open(&config, err);
 	if (st == NULL)
 		return -1;
 	ret = make(like, layout, st, err);

@@ -25,6 +25,7 @@
 
 struct ofs_stage {
 	char *path;
+	char note[256];
 	int beside; /* the directory beside the checkpoint, with the lock */
 	int dir, data;
 	bool scratch;
@@ -184,7 +185,7 @@ static int make_in(const char *parent, const char *name, char **path,
 }
 
 static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
-    const char *parent, const char *name, char *note, struct optimfs_error *err)
+    const char *parent, const char *name, struct optimfs_error *err)
 {
 	char *beside = NULL;
 	int ret;
@@ -199,7 +200,8 @@ static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
 		free(beside);
 		return -1;
 	}
-	ret = ofs_lock_take(&st->lock, st->beside, beside, note, 256, err);
+	ret = ofs_lock_take(&st->lock, st->beside, beside, st->note,
+	    sizeof(st->note), err);
 	if (ret == 0 && c->upper == NULL) {
 		st->path = beside;
 		st->dir = dup(st->beside);
@@ -306,21 +308,26 @@ static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
 }
 
 static int open_real(struct ofs_stage *st, const struct ofs_stage_config *c,
-    char *note, struct optimfs_error *err)
+    struct optimfs_error *err)
 {
 	char *name, *parent = split(c->source, &name, err);
 	int ret;
 
 	if (parent == NULL)
 		return -1;
-	ret = make_dirs(st, c, parent, name, note, err);
+	ret = make_dirs(st, c, parent, name, err);
 	free(parent);
 	if (ret == -1)
 		return -1;
 	st->data = make_dir(st->dir, "data", st->path, err);
 	if (st->data == -1)
 		return -1;
-	ret = open_journal(st, c->recover, err);
+	if (c->published != NULL)
+		ret = c->published(c->ctx, st->beside, err);
+	if (ret == -1)
+		return -1;
+	ret =
+	    open_journal(st, ret == 1 ? OFS_RECOVER_DISCARD : c->recover, err);
 	if (ret == 0 && fsync(st->dir) == -1)
 		ret = optimfs_fail(err, errno, "OFS809 %s: %m", st->path);
 	return ret;
@@ -347,12 +354,11 @@ static int open_scratch(struct ofs_stage *st, const struct ofs_stage_config *c,
 }
 
 struct ofs_stage *ofs_stage_open(const struct ofs_stage_config *config,
-    char note[256], struct optimfs_error *err)
+    struct optimfs_error *err)
 {
 	struct ofs_stage *st = calloc(1, sizeof(*st));
 	int ret;
 
-	note[0] = '\0';
 	if (st == NULL) {
 		optimfs_fail(err, ENOMEM, "%s", config->source);
 		return NULL;
@@ -361,7 +367,7 @@ struct ofs_stage *ofs_stage_open(const struct ofs_stage_config *config,
 	st->beside = st->dir = st->data = st->journal.fd = st->lock.fd = -1;
 	st->scratch = config->scratch;
 	ret = config->scratch ? open_scratch(st, config, err)
-			      : open_real(st, config, note, err);
+			      : open_real(st, config, err);
 	if (ret == 0)
 		return st;
 	ofs_stage_close(st, true);
@@ -448,14 +454,19 @@ int ofs_stage_held(struct ofs_stage *st, struct optimfs_error *err)
 	return 0;
 }
 
-const char *ofs_stage_path(const struct ofs_stage *st)
+const char *ofs_stage_note(const struct ofs_stage *st)
 {
-	return st->path;
+	return st->note;
 }
 
 int ofs_stage_beside(const struct ofs_stage *st)
 {
 	return st->beside;
+}
+
+const char *ofs_stage_path(const struct ofs_stage *st)
+{
+	return st->path;
 }
 
 int ofs_stage_dir(const struct ofs_stage *st)

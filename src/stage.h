@@ -41,6 +41,11 @@ struct ofs_stage_config {
 	/* Nothing will be committed, nobody else is kept out and nothing is
 	 * left behind: a directory of its own that goes when it is closed. */
 	bool scratch;
+	/* Called with the lock held, before the journal is looked at, with the
+	 * directory beside the checkpoint: 1: what was staged has been
+	 * published, and is dropped. May be NULL. */
+	int (*published)(void *ctx, int beside, struct optimfs_error *err);
+	void *ctx;
 };
 
 /* Where the one beside source is, or would be: malloc'ed. NULL: it cannot be
@@ -48,10 +53,11 @@ struct ofs_stage_config {
 char *ofs_stage_place(const char *source, struct optimfs_error *err);
 /* Take the lock, make what is missing. EBUSY (OFS259: another writer, by host
  * and pid; OFS811), EACCES, EROFS, ENOSPC and other errors of the file system
- * (OFS809). note gets words for the user where there is something to tell (a
- * stale lock that was taken over, OFS804), else "". */
+ * (OFS809). */
 struct ofs_stage *ofs_stage_open(const struct ofs_stage_config *config,
-    char note[256], struct optimfs_error *err);
+    struct optimfs_error *err);
+/* Words for the user, of a stale lock that was taken over (OFS804); or "". */
+const char *ofs_stage_note(const struct ofs_stage *st);
 /* Let the lock go. With keep all that is in it stays for the next one to
  * recover; else the directory is removed. */
 void ofs_stage_close(struct ofs_stage *st, bool keep);
@@ -60,9 +66,9 @@ void ofs_stage_close(struct ofs_stage *st, bool keep);
 int ofs_stage_held(struct ofs_stage *st, struct optimfs_error *err);
 /* Where it is, for messages; good until it is closed. */
 const char *ofs_stage_path(const struct ofs_stage *st);
-/* The directory that data and new lie in; the stage's own. */
+/* The directory that data lie in, and the one beside the checkpoint, which
+ * is another with upper=. The stage's own. */
 int ofs_stage_dir(const struct ofs_stage *st);
-/* The one beside the checkpoint, which is the same without upper=. */
 int ofs_stage_beside(const struct ofs_stage *st);
 
 /* A record: a type of the caller's, numbers and two strings, the second of

@@ -85,9 +85,7 @@ static int open_rw(struct optimfs *fs, uint64_t node, struct ofs_at at,
 
 	if (optimfs_file_open(fs, node, &f, err) == -1)
 		return -1;
-	ofs_edit_enter(fs->edit);
 	ret = ofs_edit_open_write(f, truncate, err);
-	ofs_edit_leave(fs->edit);
 	if (ret == -1) {
 		ofs_file_failed(fs, at, 0, 0, err);
 		optimfs_file_close(f);
@@ -97,7 +95,7 @@ static int open_rw(struct optimfs *fs, uint64_t node, struct ofs_at at,
 	return 0;
 }
 
-int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
+static int do_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
     struct optimfs_file **file, struct optimfs_error *err)
 {
 	struct optimfs_error own;
@@ -117,6 +115,17 @@ int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
 	return open_rw(fs, node, at, truncate, file, err);
 }
 
+int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
+    struct optimfs_file **file, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_file_open_write(fs, node, truncate, file, err);
+	ofs_leave(fs);
+	return ret;
+}
+
 /* "commit" and "abort", with or without a newline. */
 static int control(struct optimfs_file *file, const char *text, size_t len,
     struct optimfs_error *err)
@@ -124,7 +133,7 @@ static int control(struct optimfs_file *file, const char *text, size_t len,
 	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
 		len--;
 	if (len == 6 && memcmp(text, "commit", 6) == 0)
-		return optimfs_commit(file->fs, NULL, NULL, err);
+		return optimfs_commit(file->fs, NULL, NULL, err) == 0 ? 0 : -1;
 	if (len == 5 && memcmp(text, "abort", 5) == 0)
 		return optimfs_abort(file->fs, err);
 	return optimfs_fail(err, EINVAL,
@@ -167,7 +176,7 @@ static int remember(struct optimfs_file *file, uint64_t off, uint64_t len,
 	return -1;
 }
 
-int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
+static int do_file_write(struct optimfs_file *file, const void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
 	struct optimfs_error own;
@@ -175,16 +184,26 @@ int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
 
 	if (err == NULL)
 		err = &own;
-	if (file->control)
-		return control(file, buf, len, err);
 	if (!file->writes)
 		return optimfs_fail(err, EBADF, "not open for writing");
 	if (over(file->fs, err) == -1)
 		return -1;
-	ofs_edit_enter(file->fs->edit);
 	ret = write_any(file, buf, len, off, err);
-	ofs_edit_leave(file->fs->edit);
 	return ret == 0 ? 0 : remember(file, off, len, err);
+}
+
+int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	int ret;
+
+	/* a commit is no change, and must not wait for itself */
+	if (file->control)
+		return control(file, buf, len, err);
+	ofs_enter_write(file->fs);
+	ret = do_file_write(file, buf, len, off, err);
+	ofs_leave(file->fs);
+	return ret;
 }
 
 /* With the gate passed. */
@@ -209,7 +228,7 @@ int ofs_edit_truncate(struct optimfs_file *file, uint64_t size,
 	return ofs_edit_file_resize(file->fs->edit, f, size, err);
 }
 
-int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
+static int do_file_truncate(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err)
 {
 	struct optimfs_error own;
@@ -223,10 +242,19 @@ int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
 		return optimfs_fail(err, EBADF, "not open for writing");
 	if (over(file->fs, err) == -1)
 		return -1;
-	ofs_edit_enter(file->fs->edit);
 	ret = ofs_edit_truncate(file, size, err);
-	ofs_edit_leave(file->fs->edit);
 	return ret == 0 ? 0 : remember(file, 0, 0, err);
+}
+
+int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(file->fs);
+	ret = do_file_truncate(file, size, err);
+	ofs_leave(file->fs);
+	return ret;
 }
 
 /* A text that was written must make sense when it is closed. One that was cut
@@ -302,7 +330,7 @@ static int what_failed(struct optimfs_file *file, struct optimfs_error *err)
 	return -1;
 }
 
-int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
+static int do_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct optimfs_error own;
 	int ret;
@@ -313,13 +341,21 @@ int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 		return 0;
 	if (what_failed(file, err) == -1)
 		return -1;
-	ofs_edit_enter(file->fs->edit);
 	ret = accept_any(file, err);
-	ofs_edit_leave(file->fs->edit);
 	return ret == 0 ? 0 : ofs_file_failed(file->fs, file->at, 0, 0, err);
 }
 
-int optimfs_file_sync(struct optimfs_file *file, struct optimfs_error *err)
+int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(file->fs);
+	ret = do_file_flush(file, err);
+	ofs_leave(file->fs);
+	return ret;
+}
+
+static int do_file_sync(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct optimfs_error own;
 	int ret;
@@ -332,10 +368,18 @@ int optimfs_file_sync(struct optimfs_file *file, struct optimfs_error *err)
 		return file->fs->edit == NULL
 		    ? 0
 		    : ofs_stage_sync(file->fs->edit->stage, err);
-	ofs_edit_enter(file->fs->edit);
 	ret = ofs_edit_file_sync(file->fs->edit, file->staged, err);
-	ofs_edit_leave(file->fs->edit);
 	return ret == 0 ? 0 : ofs_file_failed(file->fs, file->at, 0, 0, err);
+}
+
+int optimfs_file_sync(struct optimfs_file *file, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(file->fs);
+	ret = do_file_sync(file, err);
+	ofs_leave(file->fs);
+	return ret;
 }
 
 static bool is_section(const char *name)
@@ -381,7 +425,7 @@ static int tree_name(struct ofs_at dir, const char *name, bool is_dir,
 	return 0;
 }
 
-int optimfs_create(struct optimfs *fs, uint64_t dir, const char *name,
+static int do_create(struct optimfs *fs, uint64_t dir, const char *name,
     bool is_dir, struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	char plain[OFS_NAME_MAX + 1];
@@ -393,7 +437,6 @@ int optimfs_create(struct optimfs *fs, uint64_t dir, const char *name,
 	    tree_name(at, name, is_dir, plain, err) == -1)
 		return -1;
 	made.space = at.space;
-	ofs_edit_enter(fs->edit);
 	pthread_rwlock_wrlock(&fs->edit->names);
 	ret =
 	    ofs_edit_make(fs->edit, at.index, plain, is_dir, &made.index, err);
@@ -401,11 +444,21 @@ int optimfs_create(struct optimfs *fs, uint64_t dir, const char *name,
 	    ofs_edit_file_touch(fs->edit, made.index, err) == NULL)
 		ret = -1;
 	pthread_rwlock_unlock(&fs->edit->names);
-	ofs_edit_leave(fs->edit);
 	return ret == 0 ? ofs_at_attr(fs, made, attr, err) : -1;
 }
 
-int optimfs_remove(struct optimfs *fs, uint64_t dir, const char *name,
+int optimfs_create(struct optimfs *fs, uint64_t dir, const char *name,
+    bool is_dir, struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_create(fs, dir, name, is_dir, attr, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static int do_remove(struct optimfs *fs, uint64_t dir, const char *name,
     bool is_dir, struct optimfs_error *err)
 {
 	struct ofs_at at;
@@ -416,15 +469,24 @@ int optimfs_remove(struct optimfs *fs, uint64_t dir, const char *name,
 	if (at.space != OFS_SPACE_TREE ||
 	    (at.index == 0 && strcmp(name, ".optimfs") == 0))
 		return not_here(fs, at, err);
-	ofs_edit_enter(fs->edit);
 	pthread_rwlock_wrlock(&fs->edit->names);
 	ret = ofs_edit_remove(fs->edit, at.index, name, is_dir, err);
 	pthread_rwlock_unlock(&fs->edit->names);
-	ofs_edit_leave(fs->edit);
 	return ret;
 }
 
-int optimfs_rename(struct optimfs *fs, uint64_t dir, const char *name,
+int optimfs_remove(struct optimfs *fs, uint64_t dir, const char *name,
+    bool is_dir, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_remove(fs, dir, name, is_dir, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static int do_rename(struct optimfs *fs, uint64_t dir, const char *name,
     uint64_t newdir, const char *newname, bool replace,
     struct optimfs_error *err)
 {
@@ -443,18 +505,28 @@ int optimfs_rename(struct optimfs *fs, uint64_t dir, const char *name,
 		return -1;
 	if (ofs_at_static(fs, child))
 		return not_here(fs, child, err);
-	ofs_edit_enter(fs->edit);
 	pthread_rwlock_wrlock(&fs->edit->names);
 	ret = ofs_edit_rename(fs->edit, at.index, name, to.index, newname,
 	    replace, err);
 	pthread_rwlock_unlock(&fs->edit->names);
-	ofs_edit_leave(fs->edit);
 	if (ret == -1)
 		optimfs_log_error(fs, err);
 	return ret;
 }
 
-int optimfs_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
+int optimfs_rename(struct optimfs *fs, uint64_t dir, const char *name,
+    uint64_t newdir, const char *newname, bool replace,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_rename(fs, dir, name, newdir, newname, replace, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static int do_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
     struct optimfs_error *err)
 {
 	struct optimfs_file *file;
@@ -469,7 +541,18 @@ int optimfs_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
 	return ret;
 }
 
-int optimfs_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
+int optimfs_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_truncate(fs, node, size, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static int do_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
     struct optimfs_error *err)
 {
 	struct ofs_at at;
@@ -477,11 +560,20 @@ int optimfs_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
 
 	if (writable_at(fs, node, &at, err) == -1)
 		return -1;
-	ofs_edit_enter(fs->edit);
 	pthread_rwlock_wrlock(&fs->edit->names);
 	ret = ofs_edit_set_mtime(fs->edit, at.index, mtime_ns, err);
 	pthread_rwlock_unlock(&fs->edit->names);
-	ofs_edit_leave(fs->edit);
+	return ret;
+}
+
+int optimfs_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_set_mtime(fs, node, mtime_ns, err);
+	ofs_leave(fs);
 	return ret;
 }
 
@@ -496,7 +588,7 @@ static bool is_listed(const char *name)
 	return false;
 }
 
-int optimfs_setxattr(struct optimfs *fs, uint64_t node, const char *name,
+static int do_setxattr(struct optimfs *fs, uint64_t node, const char *name,
     const char *value, size_t len, struct optimfs_error *err)
 {
 	struct ofs_at at;
@@ -510,26 +602,77 @@ int optimfs_setxattr(struct optimfs *fs, uint64_t node, const char *name,
 		    "attribute %s has no place in a checkpoint", name);
 	if (ofs_at_is_dir(fs, at))
 		return 0;
-	ofs_edit_enter(fs->edit);
 	pthread_rwlock_wrlock(&fs->edit->names);
 	ret = ofs_edit_set_attr(fs->edit, at.index, name + strlen(PREFIX),
 	    value, len, err);
 	pthread_rwlock_unlock(&fs->edit->names);
-	ofs_edit_leave(fs->edit);
 	return ret == 0 ? 0 : ofs_file_failed(fs, at, 0, 0, err);
+}
+
+int optimfs_setxattr(struct optimfs *fs, uint64_t node, const char *name,
+    const char *value, size_t len, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_setxattr(fs, node, name, value, len, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+/* Who is still writing would see the file that he writes taken from him. */
+static int check_writers(const struct ofs_edit *e, struct optimfs_error *err)
+{
+	for (const struct ofs_edit_file *f = e->files; f != NULL; f = f->next)
+		if (f->writers > 0) {
+			char *path = ofs_edit_path(e, f->index, NULL, NULL);
+
+			optimfs_fail(err, EBUSY,
+			    "OFS815 %s is open for writing: close it, then "
+			    "commit",
+			    path == NULL ? "a removed file" : path);
+			free(path);
+			return -1;
+		}
+	return 0;
+}
+
+/* With the gate held. */
+static int commit_held(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	struct optimfs_error later;
+	int ret;
+
+	pthread_rwlock_rdlock(&fs->edit->names);
+	ret = check_writers(fs->edit, err);
+	pthread_rwlock_unlock(&fs->edit->names);
+	if (ret == -1)
+		return -1;
+	ret = fs->edit->direct != NULL ? ofs_direct_commit(fs, stop, ctx, err)
+				       : ofs_commit(fs, stop, ctx, err);
+	if (ret != -1 && ofs_fs_reopen(fs, &later) == -1)
+		optimfs_log_error(fs, &later);
+	return ret;
 }
 
 static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
+	int ret;
+
 	if (fs->edit->scratch)
 		return optimfs_fail(err, EROFS,
 		    "OFS819 mounted with scratch: nothing can be committed");
-	if (fs->edit->direct != NULL)
-		return ofs_direct_commit(fs, stop, ctx, err);
-	if (!ofs_edit_dirty(fs->edit))
+	if (fs->edit->direct == NULL && !ofs_edit_dirty(fs->edit))
 		return 0;
-	return ofs_commit(fs, stop, ctx, err);
+	if (ofs_gate_hold(fs, true, err) == -1)
+		return -1;
+	atomic_store(&fs->edit->percent, 1);
+	ret = commit_held(fs, stop, ctx, err);
+	atomic_store(&fs->edit->percent, 0);
+	ofs_gate_let(fs);
+	return ret;
 }
 
 int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
@@ -541,10 +684,10 @@ int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	if (read_only(fs, err) == -1)
 		return -1;
 	ret = commit(fs, stop, ctx, &own);
-	pthread_mutex_lock(&fs->edit->gate);
+	pthread_mutex_lock(&fs->lock);
 	fs->edit->said = own;
-	pthread_mutex_unlock(&fs->edit->gate);
-	if (ret == -1)
+	pthread_mutex_unlock(&fs->lock);
+	if (ret != 0)
 		optimfs_log_error(fs, &own);
 	if (err != NULL)
 		*err = own;
@@ -555,10 +698,10 @@ void ofs_control_said(struct optimfs *fs, struct ofs_buf *out)
 {
 	if (fs->edit == NULL)
 		return;
-	pthread_mutex_lock(&fs->edit->gate);
+	pthread_mutex_lock(&fs->lock);
 	if (fs->edit->said.code != 0)
 		ofs_buf_printf(out, "failed %s\n", fs->edit->said.text);
-	pthread_mutex_unlock(&fs->edit->gate);
+	pthread_mutex_unlock(&fs->lock);
 }
 
 int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)

@@ -353,7 +353,7 @@ static int no_data(const char *name, struct optimfs_error *err)
 	return optimfs_fail(err, ENODATA, "no attribute %s", name);
 }
 
-int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,
+static int do_getxattr(struct optimfs *fs, uint64_t node, const char *name,
     char **value, size_t *len, struct optimfs_error *err)
 {
 	struct ofs_buf out = { 0 };
@@ -383,7 +383,18 @@ int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,
 	return 0;
 }
 
-int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
+int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,
+    char **value, size_t *len, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter(fs);
+	ret = do_getxattr(fs, node, name, value, len, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static int do_listxattr(struct optimfs *fs, uint64_t node, char **names,
     size_t *len, struct optimfs_error *err)
 {
 	struct ofs_buf out = { 0 }, value = { 0 };
@@ -410,4 +421,15 @@ int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
 	}
 	*names = (char *)out.data;
 	return 0;
+}
+
+int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
+    size_t *len, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter(fs);
+	ret = do_listxattr(fs, node, names, len, err);
+	ofs_leave(fs);
+	return ret;
 }

@@ -167,9 +167,12 @@ int optimfs_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
 int optimfs_setxattr(struct optimfs *fs, uint64_t node, const char *name,
     const char *value, size_t len, struct optimfs_error *err);
 
-/* Make the checkpoint what fs shows. Returns when it is safe; on failure the
- * checkpoint is as it was, and everything still staged. stop is asked now and
- * then (ECANCELED) and may be NULL. While it runs, writers wait. */
+/* Make the checkpoint what fs shows. 0: it is, and safe. 1: it is, but the last
+ * sync failed (err). -1: the checkpoint is as it was, and everything still
+ * staged; EBUSY while a file is open for writing. stop, which may be NULL, is
+ * asked now and then until the point of no return (ECANCELED). Meanwhile
+ * writers wait. fs then shows the new one; numbers of nodes may have become
+ * ESTALE. */
 int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err);
 /* Drop all that is staged. */

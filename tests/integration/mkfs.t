@@ -72,8 +72,11 @@ done
 
 # Whatever copies files.
 main=$data/dcp_fsdp2_w3/ckpt
+copied_still() {
+	begin "$main" dcp@4 && "$@" && commit
+}
 copied() {
-	begin "$main" dcp@4 && "$@" && commit && as_reshard
+	copied_still "$@" && as_reshard
 }
 tar_x() {
 	tar -C "$a" -cf - . | tar -C "$b" -xf -
@@ -130,8 +133,16 @@ not_ok "nor without what was removed" commit
 cp "$a/$f" "$b/$f"
 ok "complete, it is committed" commit
 ok "the mount shows it still" cmp "$a/$f" "$b/$f"
-not_ok "and takes no more" sh -c "echo 1 >'$b/optim/param_groups/0/lr'"
 ok "it is what reshard writes" as_reshard
+
+# What was committed is a checkpoint like any other, in the same mount.
+ok "a mount that was committed" copied_still cp -r "$a/." "$b/"
+echo 0.125 >"$b/optim/param_groups/0/lr"
+ok "takes more" commit
+is "and shows it" "$(cat "$b/optim/param_groups/0/lr")" 0.125
+"$OPTIMFS" umount "$b"
+is "as the checkpoint does" \
+    "$("$OPTIMFS" cat new optim/param_groups/0/lr)" 0.125
 
 # A renamed file gets its place.
 ok "temporary names" begin "$main" dcp@4

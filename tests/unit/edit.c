@@ -120,13 +120,15 @@ static const char *changes(void)
 	size_t n = 0;
 
 	text[0] = '\0';
-	if (ofs_edit_changes(s.fs->edit, &c, &err) == -1)
+	if (ofs_gate_hold(s.fs, true, &err) == -1 ||
+	    ofs_edit_changes(s.fs->edit, &c, &err) == -1)
 		return err.text;
 	for (size_t i = 0; i < c.n && n < sizeof(text); i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s %s\n",
 		    c.v[i].problem.code != 0 ? "!" : "", kinds[c.v[i].kind],
 		    c.v[i].path);
 	ofs_changes_free(&c);
+	ofs_gate_let(s.fs);
 	return text;
 }
 

@@ -24,9 +24,8 @@ static struct ofs_stage *open_stage(enum ofs_recover recover,
     struct optimfs_error *err)
 {
 	struct ofs_stage_config c = { .source = source, .recover = recover };
-	char note[256];
 
-	return ofs_stage_open(&c, note, err);
+	return ofs_stage_open(&c, err);
 }
 
 static bool exists(const char *name)
@@ -243,7 +242,7 @@ static void locks(void)
 	struct optimfs_error err = { 0 };
 	struct ofs_stage *st = open_stage(OFS_RECOVER_NO, &err);
 	struct ofs_stage_config c = { .source = source };
-	char pid[32], note[256], path[200];
+	char pid[32], path[200];
 	FILE *f;
 	int status;
 	pid_t child;
@@ -260,8 +259,9 @@ static void locks(void)
 		_exit(open_stage(OFS_RECOVER_NO, NULL) == NULL);
 	waitpid(child, &status, 0);
 	ok(status == 0 && exists("lock"), "a process that died with it");
-	st = ofs_stage_open(&c, note, &err);
-	ok(st != NULL && strstr(note, "OFS804") != NULL, "its lock is taken");
+	st = ofs_stage_open(&c, &err);
+	ok(st != NULL && strstr(ofs_stage_note(st), "OFS804") != NULL,
+	    "its lock is taken");
 	ofs_stage_close(st, false);
 	mkdir(stage, 0700);
 	snprintf(path, sizeof(path), "%s/lock", stage);
@@ -284,14 +284,14 @@ static void places(void)
 {
 	struct ofs_stage_config c = { .source = source };
 	struct optimfs_error err = { 0 };
-	char upper[100], path[200], note[256];
+	char upper[100], path[200];
 	struct ofs_stage *st, *other;
 	int fd;
 
 	snprintf(upper, sizeof(upper), "%s/upper", dir);
 	mkdir(upper, 0700);
 	c.upper = upper;
-	st = ofs_stage_open(&c, note, &err);
+	st = ofs_stage_open(&c, &err);
 	snprintf(path, sizeof(path), "%s/.ck.optimfs", upper);
 	is_str(ofs_stage_path(st), path, "upper= says where");
 	ok(exists("lock") && !exists("journal"), "but for the lock");
@@ -301,8 +301,8 @@ static void places(void)
 	ok(access(path, F_OK) == -1 && !exists(""), "both are removed");
 	c.scratch = true;
 	c.upper = NULL;
-	st = ofs_stage_open(&c, note, &err);
-	other = ofs_stage_open(&c, note, &err);
+	st = ofs_stage_open(&c, &err);
+	other = ofs_stage_open(&c, &err);
 	ok(st != NULL && other != NULL && !exists(""), "scratch: nothing");
 	fd = ofs_stage_data(st, 1, true, &err);
 	ok(fd != -1 && ofs_pwrite_all(fd, "x", 1, 0, &err) == 0, "but data");
@@ -312,7 +312,7 @@ static void places(void)
 	rmdir(upper);
 	c.scratch = false;
 	c.source = "/";
-	ok(ofs_stage_open(&c, note, &err) == NULL, "the root has no beside");
+	ok(ofs_stage_open(&c, &err) == NULL, "the root has no beside");
 	is_error(err, EINVAL, "OFS809", "and says so");
 }
 
