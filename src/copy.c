@@ -87,6 +87,35 @@ int ofs_copy_range(int in, uint64_t in_off, int out, uint64_t out_off,
 	return 0;
 }
 
+/* What is a hole stays one: out is new, and has size bytes of zeros. */
+static int copy_data(int in, uint64_t size, int out, struct optimfs_error *err)
+{
+	uint64_t at = 0;
+	struct stat st;
+
+	if (ofs_sys_truncate(out, size) == -1)
+		return optimfs_fail(err, errno, "OFS821 cannot be copied: %m");
+	while (at < size) {
+		off_t from = lseek(in, (off_t)at, SEEK_DATA), to;
+
+		if (from == -1 && errno == ENXIO)
+			break; /* a hole up to the end */
+		to = from == -1 ? -1 : lseek(in, from, SEEK_HOLE);
+		if (to <= from || (uint64_t)to > size)
+			to = (off_t)size;
+		if (from < (off_t)at)
+			from = (off_t)at; /* it does not know holes */
+		if (ofs_copy_range(in, (uint64_t)from, out, (uint64_t)from,
+			(uint64_t)(to - from), err) == -1)
+			return -1;
+		at = (uint64_t)to;
+	}
+	if (fstat(in, &st) == 0 && (uint64_t)st.st_size >= size)
+		return 0;
+	return optimfs_fail(err, ESTALE,
+	    "OFS751 it changed while it was copied");
+}
+
 int ofs_copy_file(int in, uint64_t size, int out, struct optimfs_error *err)
 {
 	struct stat st;
@@ -99,7 +128,7 @@ int ofs_copy_file(int in, uint64_t size, int out, struct optimfs_error *err)
 	}
 	if (!unable(errno))
 		return optimfs_fail(err, errno, "OFS821 cannot be copied: %m");
-	return ofs_copy_range(in, 0, out, 0, size, err);
+	return copy_data(in, size, out, err);
 }
 
 static int copy_xattr(int in, int out, const char *name)

@@ -39,11 +39,11 @@ static int parse(const uint8_t *p, struct local *l, uint64_t header,
 	return 0;
 }
 
-/* torch.save leaves sizes 0 here, other writers repeat the directory's. */
+/* torch.save leaves sizes 0 here, other writers repeat the directory's, or leave
+ * that to the zip64 field, also where it would have room. */
 static bool size_agrees(uint32_t local, uint64_t size)
 {
-	return local == 0 || local == size ||
-	    (local == UINT32_MAX && size >= UINT32_MAX);
+	return local == 0 || local == size || local == UINT32_MAX;
 }
 
 /* Sizes in the zip64 field of a local header: torch writes the size and 0. */
@@ -62,7 +62,11 @@ static int check_extra(const struct local *l, uint64_t at, uint64_t size,
 	ret = read(ctx, at, l->extra_len, buf, err);
 	if (ret == 0)
 		ret = ofs_zip_extra64(buf, l->extra_len, &block, &n, err);
-	if (ret == 0 && n >= 16 && ofs_le64(block) != 0 &&
+	if (ret == 0 && n < 16 && l->size == UINT32_MAX && size < UINT32_MAX)
+		ret = optimfs_fail(err, EUCLEAN,
+		    "OFS514 local header leaves its size to a zip64 field "
+		    "that it has not");
+	else if (ret == 0 && n >= 16 && ofs_le64(block) != 0 &&
 	    ofs_le64(block) != size)
 		ret = optimfs_fail(err, EUCLEAN,
 		    "OFS514 local header says %" PRIu64
@@ -86,7 +90,8 @@ static int check(const struct local *l, uint64_t header, uint64_t size,
 		    "OFS514 local header says %" PRIu32 " and %" PRIu32
 		    " bytes, the directory %" PRIu64,
 		    l->size, l->csize, size);
-	if (size < UINT32_MAX)
+	if (size < UINT32_MAX && l->size != UINT32_MAX &&
+	    l->csize != UINT32_MAX)
 		return 0;
 	return check_extra(l, header + OFS_ZIP_LOCAL_LEN + l->name_len, size,
 	    read, ctx, err);

@@ -43,6 +43,26 @@ static void refused(struct mkzip *z, int code, const char *text,
 	mkzip_fini(z);
 }
 
+/* Sizes of a record's local header in a zip64 field, as Python's zipfile writes
+ * them with force_zip64; the padding makes room. */
+static void local64(struct mkzip *z, const struct mkzip_record *r,
+    uint64_t size)
+{
+	size_t at = r->header + 30 + r->name_len;
+	size_t room = r->data - at;
+
+	if (room < 24)
+		bail_out("no room for a zip64 field");
+	mkzip_put(z, r->header + 18, 4, UINT32_MAX);
+	mkzip_put(z, r->header + 22, 4, UINT32_MAX);
+	mkzip_put(z, at, 2, 1);
+	mkzip_put(z, at + 2, 2, 16);
+	mkzip_put(z, at + 4, 8, size);
+	mkzip_put(z, at + 12, 8, size);
+	mkzip_put(z, at + 20, 2, 0x4246);
+	mkzip_put(z, at + 22, 2, room - 24);
+}
+
 /* It opens, but the data of this record is refused; it is freed. */
 static void data_refused(struct mkzip *z, const char *name, int code,
     const char *text, const char *what)
@@ -66,6 +86,27 @@ static void data_refused(struct mkzip *z, const char *name, int code,
 	ok(ofs_zip_data(&zip, r, mkzip_read, &m, &off, &err) == 0,
 	    "%s: the next record reads", what);
 	ofs_zip_fini(&zip);
+	mkzip_fini(z);
+}
+
+/* The data of this record is where it was put; it is freed. */
+static void data_found(struct mkzip *z, const char *name, const char *what)
+{
+	struct mkzip_bytes m = { z->b.data, z->b.len, 0 };
+	const struct ofs_zip_record *r;
+	struct optimfs_error err;
+	struct ofs_zip zip;
+	uint64_t off = 0;
+
+	if (ok(open_zip(z, &zip, &err) == 0, "%s: opens", what)) {
+		r = ofs_zip_find(&zip, name, strlen(name));
+		ok(r != NULL &&
+			ofs_zip_data(&zip, r, mkzip_read, &m, &off, &err) == 0,
+		    "%s: data found", what);
+		is_int((long long)off, (long long)z->rec[1].data, "%s: there",
+		    what);
+		ofs_zip_fini(&zip);
+	}
 	mkzip_fini(z);
 }
 
@@ -371,6 +412,22 @@ static void local(void)
 		mkzip_end(&z);
 		mkzip_put(&z, z.rec[1].header + field, 4, 15);
 		data_refused(&z, "data/0", EUCLEAN, "OFS514", "another size");
+	}
+	make(&z);
+	mkzip_end(&z);
+	for (size_t field = 18; field <= 22; field += 4)
+		mkzip_put(&z, z.rec[1].header + field, 4, UINT32_MAX);
+	data_refused(&z, "data/0", EUCLEAN, "OFS514",
+	    "sizes left to a zip64 field that is not there");
+	for (int wrong = 0; wrong < 2; wrong++) {
+		make(&z);
+		mkzip_end(&z);
+		local64(&z, &z.rec[1], z.rec[1].size + (unsigned)wrong);
+		if (wrong)
+			data_refused(&z, "data/0", EUCLEAN, "OFS514",
+			    "another size in a zip64 field");
+		else
+			data_found(&z, "data/0", "sizes in a zip64 field");
 	}
 	make(&z);
 	mkzip_end(&z);

@@ -1,0 +1,17 @@
+#!/bin/sh
+# edit_torch.t - PyTorch reads the files that a mount for writing changed
+. "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+requires mount unzip
+
+limit=120
+script=$TOP_SRCDIR/tests/interop/edit.py
+for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do
+	[ -n "$python" ] && "$python" -c 'import torch' 2>/dev/null && break
+done
+[ -n "$python" ] || skip_all "no PyTorch"
+
+for case in $("$python" "$script" list); do
+	mkdir "$scratch/$case"
+	ok "$case" "$python" "$script" "$OPTIMFS" "$scratch/$case" "$case"
+done
+done_testing

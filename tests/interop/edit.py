@@ -1,0 +1,494 @@
+#!/usr/bin/env python3
+"""edit.py - does PyTorch read what a mount for writing made of its files?
+
+usage: edit.py OPTIMFS DIR CASE    one case, in the empty directory DIR
+       edit.py list                the names of the cases
+
+A case writes files with torch.save, mounts them, changes some through the
+mount as a shell would, unmounts, and loads them again: what was changed is what
+was written, and all else, types, order, sharing of storages and stored bytes
+included, is as it was. Exit status 1 at the first difference.
+"""
+# SPDX-License-Identifier: Apache-2.0
+import argparse
+import collections
+import os
+import re
+import struct
+import subprocess
+import sys
+import zipfile
+import zlib
+
+import torch
+
+Point = collections.namedtuple("Point", "x y")
+
+
+class Job:
+    """One checkpoint, a file, and the mount of it."""
+
+    def __init__(self, optimfs, where, options="rw"):
+        self.optimfs, self.options = optimfs, options
+        self.ck = os.path.join(where, "ck")
+        self.mnt = os.path.join(where, "mnt")
+        os.mkdir(self.ck)
+        os.mkdir(self.mnt)
+
+    def file(self, name="state.pt"):
+        return os.path.join(self.ck, name)
+
+    def path(self, *parts):
+        return os.path.join(self.mnt, *parts)
+
+    def mount(self):
+        subprocess.run([self.optimfs, "mount", "-o", self.options, self.ck,
+                        self.mnt], check=True)
+
+    def commit(self):
+        """Why it failed, or nothing."""
+        try:
+            with open(self.path(".optimfs", "control"), "w") as f:
+                f.write("commit\n")
+        except OSError as e:
+            with open(self.path(".optimfs", "control")) as f:
+                return f"{e} {f.read()}"
+        return ""
+
+    def umount(self, check=True):
+        said = self.commit()
+        assert said == "", said
+        subprocess.run([self.optimfs, "umount", self.mnt], check=True)
+        if not check:
+            return
+        done = subprocess.run([self.optimfs, "fsck", "--data", self.ck],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True)
+        assert done.returncode == 0, done.stdout
+
+    def text(self, parts, value):
+        with open(self.path(*parts), "w") as f:
+            f.write(value + "\n")
+
+    def put(self, parts, tensor, at=0, mode="r+b"):
+        """Bytes over those of a tensor, from element at on."""
+        with open(self.path(*parts), mode) as f:
+            f.seek(at * tensor.element_size())
+            f.write(raw(tensor))
+
+    def add(self, parts, tensor, dtype=None):
+        with open(self.path(*parts), "wb") as f:
+            if dtype is not None:
+                shape = ",".join(str(n) for n in tensor.shape)
+                os.setxattr(f.fileno(), "user.optimfs.dtype", dtype.encode())
+                os.setxattr(f.fileno(), "user.optimfs.shape", shape.encode())
+            f.write(raw(tensor))
+
+
+def raw(tensor):
+    flat = tensor.detach().contiguous().reshape(-1)
+    return bytes(flat.view(torch.uint8).numpy()) if flat.numel() > 0 else b""
+
+
+def leaves(value, path=()):
+    """Tensors by where they are."""
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif isinstance(value, dict):
+        for k, v in value.items():
+            yield from leaves(v, path + (k,))
+    elif isinstance(value, (list, tuple)):
+        for i, v in enumerate(value):
+            yield from leaves(v, path + (i,))
+
+
+def sharing(value):
+    """Which tensors are views of one storage, and where in it."""
+    groups = {}
+    for path, t in leaves(value):
+        if t.numel() > 0:
+            groups.setdefault(t.storage().data_ptr(), []).append(
+                (path, t.storage_offset(), t.stride()))
+    return sorted(map(sorted, (map(repr, g) for g in groups.values())))
+
+
+def same(got, want, path=()):
+    at = "/".join(map(str, path))
+    assert type(got) is type(want), f"{at}: {type(got)}, not {type(want)}"
+    if isinstance(want, torch.Tensor):
+        assert got.dtype == want.dtype, f"{at}: {got.dtype}"
+        assert got.shape == want.shape, f"{at}: {got.shape}"
+        assert got.requires_grad == want.requires_grad, f"{at}: requires_grad"
+        assert raw(got) == raw(want), f"{at}: other elements"
+    elif isinstance(want, dict):
+        assert list(got) == list(want), f"{at}: {list(got)}, {list(want)}"
+        for k in want:
+            same(got[k], want[k], path + (k,))
+    elif isinstance(want, (list, tuple)):
+        assert len(got) == len(want), f"{at}: {len(got)} items"
+        for i, v in enumerate(want):
+            same(got[i], v, path + (i,))
+    elif isinstance(want, argparse.Namespace):
+        same(vars(got), vars(want), path + ("namespace",))
+    else:
+        assert got == want, f"{at}: {got!r}, not {want!r}"
+
+
+def check(got, want, stored=None):
+    same(got, want)
+    assert sharing(got) == sharing(want if stored is None else stored), \
+        "other storages are shared"
+
+
+def sound(name):
+    """Info-ZIP's idea, and Python's, of the checksums."""
+    with zipfile.ZipFile(name) as z:
+        assert z.testzip() is None, f"{z.testzip()}: checksum"
+    done = subprocess.run(["unzip", "-tq", name], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def records(name):
+    with zipfile.ZipFile(name) as z:
+        return {i.filename: z.read(i) for i in z.infolist()}
+
+
+def untouched(before, after, but=()):
+    """Records of an archive that no edit was about have the bytes they had."""
+    for name, data in before.items():
+        if not name.endswith(tuple(but)):
+            assert after.get(name) == data, f"{name} changed"
+
+
+def model():
+    torch.manual_seed(0)
+    flat = torch.randn(40)
+    tied = torch.randn(6, 4)
+    shared = [1, 2, {"deep": (0.9, None)}]
+    net = collections.OrderedDict(
+        embed=tied, a=torch.randn(5, 3), b=torch.randn(7).bfloat16(),
+        first=flat[:12].view(3, 4), second=flat[12:30],
+        turned=torch.randn(3, 5).t(), wide=torch.randn(4, 1).expand(4, 6),
+        none=torch.zeros(0, 3), scalar=torch.tensor(2.5),
+        count=torch.arange(9), flag=torch.tensor([True, False, True]),
+        half=torch.randn(3, 2, 2).half(), head=tied)
+    net._metadata = collections.OrderedDict({"": {"version": 1}})
+    return net, shared
+
+
+def named(keys="name", plain=dict):
+    """What a training program saves, with what makes pickles hard."""
+    net, shared = model()
+    names = ["a", "b", "half"]
+    state = {}
+    for i, n in enumerate(names):
+        state[n if keys == "name" else i] = {
+            "step": torch.tensor(7.0) if keys == "name" else 7,
+            "exp_avg": torch.randn(net[n].shape),
+            "exp_avg_sq": torch.randn(net[n].shape)}
+    params = names if keys == "name" else [0, 1, 2]
+    betas = (0.9, 0.999)
+    groups = [{"lr": 0.001, "betas": betas, "eps": 1e-8, "amsgrad": False,
+               "foreach": None, "params": params[:2]},
+              {"lr": 0.001, "betas": betas, "eps": 1e-8, "amsgrad": False,
+               "foreach": None, "params": params[2:]}]
+    return plain(model=net, optimizer={"state": state, "param_groups": groups},
+                 epoch=3, seed=2 ** 70, best=float("inf"),
+                 args=argparse.Namespace(lr=0.1, name="x"),
+                 point=Point(1, torch.ones(2)), notes=[shared, shared],
+                 blob=b"\0\1\2", scheduler={"last_epoch": 3, "_step_count": 4})
+
+
+def edit_named(job, save, ids=False):
+    """Most kinds of changes at once."""
+    want = save(named("id" if ids else "name"))
+    before = records(job.file()) if zipfile.is_zipfile(job.file()) else None
+    key = {"a": 0, "b": 1, "half": 2} if ids else dict(a="a", b="b", half="half")
+    opt = want["optimizer"]
+    state = {n: ("optim", "state", n) for n in key}
+    job.mount()
+
+    new = torch.randn(5, 3)
+    job.put(("model", "a"), new)
+    want["model"]["a"] = new
+    part = torch.randn(4)
+    job.put(state["a"] + ("exp_avg",), part, at=6)
+    opt["state"][key["a"]]["exp_avg"].view(-1)[6:10] = part
+    job.put(("model", "first"), torch.zeros(3, 4))
+    want["model"]["first"].zero_()
+    turned = torch.randn(5, 3)
+    job.put(("model", "turned"), turned)
+    want["model"]["turned"].copy_(turned)
+    job.text(("model", "scalar"), "-0.125")
+    want["model"]["scalar"].fill_(-0.125)
+    job.text(("optim", "param_groups", "1", "lr"), "3e-05")
+    opt["param_groups"][1]["lr"] = 3e-05
+    job.text(("optim", "param_groups", "0", "betas"), "[0.5, 0.75]")
+    opt["param_groups"][0]["betas"] = (0.5, 0.75)
+    job.text(("optim", "param_groups", "0", "amsgrad"), "true")
+    opt["param_groups"][0]["amsgrad"] = True
+    job.text(state["b"] + ("step",), "12")
+    opt["state"][key["b"]]["step"] = 12 if ids else torch.tensor(12.0)
+    job.text(("extra", "epoch"), "1099511627776")
+    want["epoch"] = 1 << 40
+    job.text(("extra", "scheduler", "_step_count"), "-5")
+    want["scheduler"]["_step_count"] = -5
+    if before is not None:
+        os.unlink(job.path(*state["b"], "exp_avg"))
+        del opt["state"][key["b"]]["exp_avg"]
+        os.rename(job.path(*state["half"], "exp_avg_sq"),
+                  job.path(*state["half"], "second"))
+        opt["state"][key["half"]] = {
+            {"exp_avg_sq": "second"}.get(k, k): v
+            for k, v in opt["state"][key["half"]].items()}
+        more = torch.randn(5, 3)
+        job.add(state["a"] + ("max_exp_avg_sq",), more)
+        opt["state"][key["a"]]["max_exp_avg_sq"] = more
+        tall = torch.randn(4, 5, 3).double()
+        job.add(state["a"] + ("history",), tall, "float64")
+        opt["state"][key["a"]]["history"] = tall
+
+    job.umount()
+    got = torch.load(job.file())
+    del want["args"], got["args"]
+    for d in (got, want):  # a dict's order is not that of a tree's files
+        for s in d["optimizer"]["state"]:
+            d["optimizer"]["state"][s] = dict(
+                sorted(d["optimizer"]["state"][s].items()))
+    check(got, want)
+    if before is not None:
+        sound(job.file())
+        untouched(before, records(job.file()),
+                  ["data.pkl"] + changed(before, records(job.file())))
+
+
+def changed(before, after):
+    """No more than the storages that were written may differ; how many may,
+    the case says by what check finds."""
+    return [n for n in before if after.get(n) != before[n] and "data/" in n]
+
+
+def saver(job, **options):
+    def save(value):
+        torch.save(value, job.file(), **options)
+        return torch.load(job.file())
+    return save
+
+
+def case_named(job):
+    edit_named(job, saver(job))
+
+
+def case_named_protocol4(job):
+    edit_named(job, saver(job, pickle_protocol=4))
+
+
+def case_ids(job):
+    job.options += ",ids=model"
+    edit_named(job, saver(job), ids=True)
+
+
+def case_legacy(job):
+    edit_named(job, saver(job, _use_new_zipfile_serialization=False))
+
+
+def case_legacy_protocol4(job):
+    edit_named(job, saver(job, _use_new_zipfile_serialization=False,
+                          pickle_protocol=4))
+
+
+def case_bytes(job):
+    """A tensor's bytes alone: its record's change, and its checksums."""
+    saver(job)(named())
+    with open(job.file(), "rb") as f:
+        old = f.read()
+    job.mount()
+    job.put(("model", "b"), torch.zeros(3).bfloat16(), at=2)
+    job.umount()
+    with open(job.file(), "rb") as f:
+        new = f.read()
+    assert len(old) == len(new), "another length"
+    differ = {i for i, (a, b) in enumerate(zip(old, new)) if a != b}
+    with zipfile.ZipFile(job.file()) as z:
+        moved = [i for i in z.infolist() if
+                 old[i.header_offset:][:1 << 20] and
+                 i.CRC.to_bytes(4, "little") not in old]
+        assert len(moved) == 1, moved
+        name = moved[0].filename.encode()
+        size, crc = moved[0].file_size, moved[0].CRC.to_bytes(4, "little")
+    assert size == 14, size
+    at = old.index(name) + len(name)
+    at += int.from_bytes(old[at - len(name) - 2:][:2], "little")
+    allowed = set(range(at + 4, at + 10))
+    for i in range(len(new)):
+        if new[i:i + 4] == crc:
+            allowed |= set(range(i, i + 4))
+    assert differ and differ <= allowed, sorted(differ - allowed)
+    sound(job.file())
+
+
+def case_no_checksums(job):
+    """What never had checksums gets none, and PyTorch reads it."""
+    value = saver(job)(named())
+    with open(job.file(), "rb") as f:
+        data = re.sub(b"(PK\7\10).{4}", b"\\1\0\0\0\0", f.read(), flags=re.S)
+    data = re.sub(b"(PK\1\2.{12}).{4}", b"\\1\0\0\0\0", data, flags=re.S)
+    with open(job.file(), "wb") as f:
+        f.write(data)
+    job.mount()
+    job.put(("model", "a"), torch.ones(5, 3))
+    value["model"]["a"].fill_(1)
+    job.umount()
+    check(torch.load(job.file()), value)
+
+
+def save_sparse(value, name, was, size):
+    """Save value with one storage of was bytes as one of size zeros, which the
+    file has a hole for; zip64 fields, no descriptors."""
+    torch.save(value, name)
+    old = records(name)
+    at, directory = 0, b""
+    number = b"\x8a" + bytes([(size.bit_length() + 8) // 8]) + \
+        size.to_bytes((size.bit_length() + 8) // 8, "little")
+    with open(name, "wb") as f:
+        for path, data in old.items():
+            n, crc = len(data), zlib.crc32(data)
+            if path.endswith("data.pkl"):
+                data = data.replace(b"K" + bytes([was]), number)
+                n, crc = len(data), zlib.crc32(data)
+            elif n == was:
+                n, crc, data = size, 1, b""  # nobody reads all of it
+            path = path.encode()
+            start = at + 30 + len(path) + 20
+            start += 4 + -(start + 4) % 64
+            pad = start - (at + 30 + len(path) + 20) - 4
+            f.seek(at)
+            f.write(b"PK\3\4" + struct.pack(
+                "<HHHHHIIIHH", 45, 0, 0, 0, 33, crc, 0xffffffff, 0xffffffff,
+                len(path), 24 + pad) + path + struct.pack("<HHQQ", 1, 16, n, n)
+                + struct.pack("<2sH", b"FB", pad) + bytes(pad) + data)
+            directory += b"PK\1\2" + struct.pack(
+                "<HHHHHHIIIHHHHHII", 45, 45, 0, 0, 0, 33, crc, 0xffffffff,
+                0xffffffff, len(path), 28, 0, 0, 0, 0, 0xffffffff) + path + \
+                struct.pack("<HHQQQ", 1, 24, n, n, at)
+            at = start + n
+        f.truncate(at)
+        f.seek(at)
+        end = at + len(directory)
+        f.write(directory + b"PK\6\6" + struct.pack(
+            "<QHHIIQQQQ", 44, 45, 45, 0, 0, len(old), len(old),
+            len(directory), at) + b"PK\6\7" + struct.pack("<IQI", 0, end, 1) +
+            b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 0xffff, 0xffff,
+                                    0xffffffff, 0xffffffff, 0))
+
+
+def case_offset4g(job):
+    """A record behind 4 GiB of another, which is a hole and stays one."""
+    first, last = torch.randn(4, 3), torch.randn(2, 5)
+    save_sparse({"first": first, "big": torch.zeros(77, dtype=torch.uint8),
+                 "last": last}, job.file(), 77, (4 << 30) + 77)
+    job.mount()
+    new = torch.randn(2, 5)
+    with open(job.path("model", "last"), "r+b") as f:
+        f.write(raw(new))
+    job.umount(check=False)
+    with zipfile.ZipFile(job.file()) as z, open(job.file(), "rb") as f:
+        stored = {}
+        for i in z.infolist():
+            f.seek(i.header_offset)
+            head = f.read(30)
+            f.seek(sum(struct.unpack("<HH", head[26:])), 1)
+            if i.file_size > 1 << 20:
+                assert (i.file_size, i.CRC) == ((4 << 30) + 77, 1)
+            else:
+                stored[i.filename] = data = f.read(i.file_size)
+                assert zlib.crc32(data) == i.CRC, i.filename
+    assert raw(first) in stored.values() and raw(new) in stored.values()
+    assert os.stat(job.file()).st_blocks < 1000, "holes were filled"
+
+
+def check_mount(job, want):
+    for n, t in want["model"].items():
+        if t.dim() > 0:
+            with open(job.path("model", n), "rb") as f:
+                assert f.read() == raw(t), f"{n}: other bytes in the mount"
+
+
+def case_refused(job):
+    """A commit that cannot be changes nothing, and says which file."""
+    want = saver(job)(named())
+    with open(job.file(), "rb") as f:
+        old = f.read()
+    job.mount()
+    for code, what in (
+            ("OFS828", lambda: job.put(("model", "embed"), torch.zeros(6, 4))),
+            ("OFS826", lambda: os.mkdir(job.path("optim", "state", "new")) or
+             job.text(("optim", "state", "new", "foo"), "3")),
+            ("OFS301", lambda: job.put(("model", "a"), torch.zeros(3), 0,
+                                       "wb"))):
+        what()
+        said = job.commit()
+        assert code in said, f"{code}: {said}"
+        with open(job.path(".optimfs", "control"), "w") as f:
+            f.write("abort\n")
+        with open(job.file(), "rb") as f:
+            assert f.read() == old, "the file changed"
+        check_mount(job, want)
+    job.umount()
+    # both at once agree
+    job.mount()
+    job.put(("model", "embed"), torch.zeros(6, 4))
+    job.put(("model", "head"), torch.zeros(6, 4))
+    job.umount()
+    want["model"]["embed"].zero_()
+    check(torch.load(job.file()), want)
+
+
+def case_mode(job):
+    """Mode, owner, group, attributes and other names of a file."""
+    saver(job)(named())
+    os.chmod(job.file(), 0o640)
+    if os.geteuid() == 0:
+        os.chown(job.file(), 12, 34)
+    os.setxattr(job.file(), "user.note", b"kept")
+    os.link(job.file(), os.path.join(job.ck, "..", "other"))
+    job.mount()
+    job.put(("model", "a"), torch.ones(5, 3))
+    job.umount()
+    st = os.stat(job.file())
+    assert st.st_mode & 0o7777 == 0o640, oct(st.st_mode)
+    assert os.geteuid() != 0 or (st.st_uid, st.st_gid) == (12, 34)
+    assert os.getxattr(job.file(), "user.note") == b"kept"
+    other = torch.load(os.path.join(job.ck, "..", "other"))
+    assert raw(other["model"]["a"]) != raw(torch.ones(5, 3)), \
+        "the file's other name shows what was written"
+
+
+def case_link(job):
+    """A checkpoint that is given by way of a symbolic link."""
+    want = saver(job)(named())
+    os.rename(job.ck, job.ck + ".real")
+    os.symlink("ck.real", job.ck)
+    job.mount()
+    job.put(("model", "a"), torch.ones(5, 3))
+    job.umount()
+    want["model"]["a"].fill_(1)
+    assert os.path.islink(job.ck), "the link is gone"
+    check(torch.load(job.file()), want)
+    left = set(os.listdir(os.path.dirname(job.ck))) - {"ck", "ck.real", "mnt"}
+    assert not left, f"left: {left}"
+
+
+CASES = {n[5:]: f for n, f in list(globals().items()) if n.startswith("case_")}
+
+
+def main():
+    if sys.argv[1:] == ["list"]:
+        print(*CASES)
+        return
+    optimfs, where, name = sys.argv[1:]
+    CASES[name](Job(os.path.abspath(optimfs), where))
+
+
+main()
