@@ -77,11 +77,17 @@ AS_IF([test "x$with_cuda" != xno], [
     AC_PATH_PROG([NVCC], [nvcc], [], [$optimfs_cuda_dir/bin:$PATH])
     AS_IF([test -n "$NVCC" && test -f "$optimfs_cuda_dir/include/cuda_runtime.h"],
         [optimfs_have_cuda=$($NVCC --version | sed -n 's/.*release \([[0-9.]]*\).*/\1/p')
-         CUDA_CFLAGS="-I$optimfs_cuda_dir/include"
-         CUDA_LIBS="-L$optimfs_cuda_dir/lib64 -lcudart"],
+         CUDA_CFLAGS="-isystem $optimfs_cuda_dir/include"
+         CUDA_LIBS="-L$optimfs_cuda_dir/lib64 -lcudart"
+         # found where it was linked, unless the user says otherwise
+         AS_CASE([$optimfs_cuda_dir], [/usr|/usr/local], [],
+             [CUDA_LIBS="$CUDA_LIBS -Wl,--enable-new-dtags -Wl,-rpath,$optimfs_cuda_dir/lib64"])],
         [AS_IF([test "x$with_cuda" != xcheck],
             [AC_MSG_ERROR([--with-cuda: no nvcc and cuda_runtime.h in $optimfs_cuda_dir])])])
 ])
+AC_SUBST([CUDA_MAJOR], [${optimfs_have_cuda%%.*}])
+AC_ARG_VAR([NVCCFLAGS], [flags of nvcc, such as -arch=sm_90])
+: ${NVCCFLAGS="-O2 -arch=all-major"}
 AC_SUBST([CUDA_CFLAGS])
 AC_SUBST([CUDA_LIBS])
 OPTIMFS_REPORT([cuda], [CUDA], [the CUDA toolkit is there])
@@ -100,7 +106,7 @@ AS_IF([test "x$with_nccl" != xno && test "x$optimfs_have_cuda" != xno], [
     for optimfs_dir in $optimfs_nccl_dirs; do
         AS_IF([test "x$optimfs_have_nccl" = xno && test -f "$optimfs_dir/include/nccl.h"],
             [optimfs_have_nccl=$(sed -n 's/^#define NCCL_\(MAJOR\|MINOR\|PATCH\) *\([[0-9]]*\)$/\2/p' "$optimfs_dir/include/nccl.h" | paste -sd.)
-             NCCL_CFLAGS="-I$optimfs_dir/include"
+             NCCL_CFLAGS="-isystem $optimfs_dir/include"
              NCCL_LIBS="-L$optimfs_dir/lib64 -L$optimfs_dir/lib -lnccl"])
     done
 ])
