@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "fuse/guard.h"
+#include "fuse/log.h"
 #include "fuse/mount.h"
 #include "fuse/mountinfo.h"
 #include "tools/job.h"
@@ -64,6 +65,12 @@ static void unblock_signals(void)
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
+static void say(void *ctx, const char *text)
+{
+	(void)ctx;
+	ofs_log("%s", text);
+}
+
 static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
     const char *point, struct ofs_mount_options *m)
 {
@@ -71,7 +78,8 @@ static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
 	struct optimfs_error err;
 	int status = OFS_EXIT_OK;
 
-	if (ofs_job_join(job, ranks, answer_time(m->timeout), &err) == -1)
+	if (ofs_job_join(job, &m->job, ranks, answer_time(m->timeout), say,
+		&err) == -1)
 		return ofs_job_fail(job, &err);
 	if (ofs_job_offer(job, &m->job, source, &m->open, &err) == -1)
 		return ofs_job_fail(job, &err);

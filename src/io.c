@@ -105,6 +105,17 @@ bool ofs_dir_elsewhere(const struct ofs_dir *dir, const char *rel,
 	    look_up(dir, rel, file, NULL) == OFS_THERE;
 }
 
+bool ofs_dir_shared(const struct ofs_dir *dir, const char *rel, uint32_t *file)
+{
+	enum ofs_where where;
+
+	if (dir->elsewhere == NULL || dir->over ||
+	    !ofs_path_stays(rel, strlen(rel)))
+		return false;
+	where = look_up(dir, rel, file, NULL);
+	return where == OFS_HERE || where == OFS_THERE;
+}
+
 bool ofs_path_stays(const char *rel, size_t n)
 {
 	size_t start = 0, components = 0;

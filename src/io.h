@@ -21,7 +21,8 @@ enum ofs_where {
 	OFS_DIRECTORY, /* at least one of the above is below it */
 };
 struct ofs_elsewhere_ops {
-	/* st, if not NULL, gets what its owner's fstat said of what is THERE. */
+	/* file: of what is HERE, too. st, if not NULL, gets what its owner's
+	 * fstat said of what is THERE. */
 	enum ofs_where (*find)(const struct ofs_elsewhere *e, const char *path,
 	    uint32_t *file, struct stat *st);
 	/* Add the names of a directory, in any order, each once or more. */
@@ -82,6 +83,8 @@ void ofs_input_close(struct ofs_input *in);
 /* Does rel lie elsewhere? *file gets its number there. */
 bool ofs_dir_elsewhere(const struct ofs_dir *dir, const char *rel,
     uint32_t *file);
+/* The same of a file that is here, if it has a number. */
+bool ofs_dir_shared(const struct ofs_dir *dir, const char *rel, uint32_t *file);
 /* A sub-directory of dir. */
 int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
     struct ofs_dir *sub, struct optimfs_error *err);

@@ -10,6 +10,7 @@
 
 #include "edit.h"
 #include "fs.h"
+#include "gpu/bulk.h"
 #include "info.h"
 #include "notes.h"
 #include "transport/world.h"
@@ -158,6 +159,8 @@ static void stats_text(struct optimfs *fs, struct ofs_buf *out)
 	if (local != NULL)
 		put_transport(local, out);
 	put_transport(fs->transport, out);
+	if (fs->options.world != NULL)
+		ofs_bulk_stats(fs->options.world, out);
 	put_stat(out, "texts.hits", atomic_load(&t->hits));
 	put_stat(out, "texts.misses", atomic_load(&t->misses));
 	pthread_mutex_lock(&t->lock);

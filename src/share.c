@@ -245,9 +245,9 @@ static enum ofs_where find(const struct ofs_elsewhere *e, const char *path,
 	uint32_t i = lower_bound(s, path);
 
 	if (i < s->nfiles && strcmp(s->file[i].path, path) == 0) {
+		*file = i;
 		if (s->file[i].here)
 			return OFS_HERE;
-		*file = i;
 		if (st != NULL)
 			describe(&s->file[i].o, st);
 		return OFS_THERE;

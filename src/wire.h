@@ -18,11 +18,21 @@
  *   LENGTH  share (4), file (4), codec (1), offset, length, limit (8 each);
  *           answered with the decoded length (8)
  *   DONE    nothing; the rank that says it will ask no more. Nothing comes
- *           back. */
+ *           back.
+ * Through GPUs (gpu/bulk.h):
+ *   STAGE   share (4), file (4), offset, length (8 each); answered with a
+ *           token (8) for those bytes
+ *   TURN    number of ranks (4), those ranks (4 each); answered with the turn
+ *           (8) of who asks and that of each
+ *   GIVE    turn (8), number of tokens (4), tokens (8 each); nothing comes
+ *           back */
 enum ofs_wire_kind {
 	OFS_WIRE_FETCH = 1,
 	OFS_WIRE_LENGTH = 2,
 	OFS_WIRE_DONE = 3,
+	OFS_WIRE_STAGE = 4,
+	OFS_WIRE_TURN = 5,
+	OFS_WIRE_GIVE = 6,
 };
 #define OFS_WIRE_HEAD    9  /* bytes of a FETCH without segments */
 #define OFS_WIRE_SEGMENT 53 /* bytes of one */

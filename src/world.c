@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "buf.h"
+#include "gpu/bulk.h"
 #include "share.h"
 #include "wire.h"
 
@@ -64,14 +65,21 @@ static int answer(void *ctx, int from, const void *request, size_t n, void *out,
 	uint8_t kind = ofs_cursor_u8(&c);
 	struct ofs_share *s;
 
-	if (kind == OFS_WIRE_DONE) {
+	switch (kind) {
+	case OFS_WIRE_DONE:
 		set_done(w, from);
 		return 0;
+	case OFS_WIRE_TURN:
+		return ofs_bulk_turn(w, from, &c, out, want, err);
+	case OFS_WIRE_GIVE:
+		return ofs_bulk_give(w, from, &c, err);
 	}
 	s = find_share(w, ofs_cursor_le32(&c));
 	if (s == NULL)
 		return optimfs_fail(err, EPROTO,
 		    "OFS913 a request for what was not offered");
+	if (kind == OFS_WIRE_STAGE)
+		return ofs_bulk_stage(s, from, &c, out, want, err);
 	return ofs_share_answer(s, kind, &c, out, want, err);
 }
 
@@ -88,6 +96,7 @@ struct optimfs_world *ofs_world_new(const struct ofs_world_ops *ops,
 		return NULL;
 	}
 	w->ops = ops;
+	w->timeout = timeout;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->changed, NULL);
 	w->w = ops->join(&config, err);
@@ -106,41 +115,42 @@ struct optimfs_world *ofs_world_new(const struct ofs_world_ops *ops,
 	return NULL;
 }
 
-/* The module's libraries look up each other's names: hence global. */
-static const struct ofs_world_ops *load(const char *transport, void **module,
-    struct optimfs_error *err)
+void *ofs_world_load(const char *name, const char *symbol, int flags,
+    char why[256])
 {
 	const char *dir = getenv("OPTIMFS_MODULES");
-	const struct ofs_world_ops *ops;
+	void *module, *found;
 	char path[4096];
 
 	snprintf(path, sizeof(path), "%s/optimfs-%s.so",
-	    dir != NULL ? dir : MODULE_DIR, transport);
-	*module = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-	if (*module == NULL) {
-		optimfs_fail(err, ENOSYS,
-		    "OFS915 this was started as one of several ranks, and %s; "
-		    "install the module, or say -o transport=local",
-		    dlerror());
-		return NULL;
-	}
-	ops = dlsym(*module, OFS_WORLD_SYMBOL);
-	if (ops != NULL && ops->version == OFS_WORLD_VERSION)
-		return ops;
-	optimfs_fail(err, ENOSYS, "OFS915 %s is of another version", path);
-	dlclose(*module);
-	return NULL;
+	    dir != NULL ? dir : MODULE_DIR, name);
+	module = dlopen(path, RTLD_NOW | flags);
+	found = module == NULL ? NULL : dlsym(module, symbol);
+	if (found == NULL)
+		snprintf(why, 256, "%s", dlerror());
+	return found;
 }
 
-/* The module stays loaded: libraries of MPI do not bear to go. */
+/* The module's libraries look up each other's names: hence global. */
 struct optimfs_world *optimfs_world_join(const char *transport,
     unsigned timeout, struct optimfs_error *err)
 {
 	const struct ofs_world_ops *ops;
-	void *module;
+	char why[256];
 
-	ops = load(transport, &module, err);
-	return ops == NULL ? NULL : ofs_world_new(ops, timeout, err);
+	ops = ofs_world_load(transport, OFS_WORLD_SYMBOL, RTLD_GLOBAL, why);
+	if (ops == NULL)
+		optimfs_fail(err, ENOSYS,
+		    "OFS915 ranks (mpirun, transport=mpi, gather=nccl) need a "
+		    "module, and %s; install it, or say -o transport=local",
+		    why);
+	else if (ops->version == OFS_WORLD_VERSION)
+		return ofs_world_new(ops, timeout, err);
+	else
+		optimfs_fail(err, ENOSYS,
+		    "OFS915 the module for %s is of another version",
+		    transport);
+	return NULL;
 }
 
 int optimfs_world_rank(const struct optimfs_world *w)
@@ -288,6 +298,7 @@ void optimfs_world_leave(struct optimfs_world *w, const bool *worker)
 		tell_all(w);
 	wait_for_all(w, worker);
 	w->ops->leave(w->w);
+	ofs_bulk_free(w->bulk); /* nobody is answered any more */
 	for (uint32_t i = 0; i < w->nshares; i++)
 		ofs_share_free(w->share[i]);
 	pthread_cond_destroy(&w->changed);

@@ -12,6 +12,7 @@
 
 #include "world_module.h"
 
+struct ofs_bulk;
 struct ofs_share;
 
 #define OFS_MAX_SHARES 16
@@ -19,9 +20,10 @@ struct ofs_share;
 struct optimfs_world {
 	const struct ofs_world_ops *ops;
 	struct ofs_world *w; /* the module's */
-	void *module;        /* of dlopen; NULL: linked in */
 	int rank, size;
-	pthread_mutex_t lock; /* guards what follows */
+	unsigned timeout;
+	struct ofs_bulk *bulk; /* through GPUs; NULL: not */
+	pthread_mutex_t lock;  /* guards what follows */
 	pthread_cond_t changed;
 	/* In the order in which they were offered, which is the same on all
 	 * ranks; none goes before the world does. */
@@ -30,6 +32,10 @@ struct optimfs_world {
 	bool *done; /* rank i asks no more */
 };
 
+/* The symbol of optimfs-NAME.so, which stays loaded: libraries of MPI and CUDA
+ * do not bear to go. flags of dlopen. NULL: why says why. */
+void *ofs_world_load(const char *name, const char *symbol, int flags,
+    char why[256]);
 /* optimfs_world_join, with a module that has been loaded. */
 struct optimfs_world *ofs_world_new(const struct ofs_world_ops *ops,
     unsigned timeout, struct optimfs_error *err);

@@ -104,6 +104,7 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  allow_other default_permissions nonempty auto_unmount\n"
 	    "  log=stderr|syslog|FILE\n"
 	    "  transport=auto|local|mpi mount_ranks=RANKS rank0_only\n"
+	    "  gather=mpi|auto|nccl gpu_cache=SIZE\n"
 	    "optimfs(1) explains them.\n",
 	.run = run_mount,
 };

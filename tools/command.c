@@ -86,12 +86,18 @@ static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
 	return 0;
 }
 
+static void say(void *ctx, const char *text)
+{
+	(void)ctx;
+	ofs_tool_say("%s", text);
+}
+
 /* Those that only serve come back when all is done. */
 static int join(struct ofs_command *c, unsigned allowed, int *status)
 {
 	struct optimfs_error err;
 
-	if (ofs_job_join(&c->job, NULL, c->timeout, &err) == -1 ||
+	if (ofs_job_join(&c->job, &c->how, NULL, c->timeout, say, &err) == -1 ||
 	    ofs_job_offer(&c->job, &c->how, c->checkpoint, &c->open, &err) ==
 		-1 ||
 	    ((allowed & OFS_SECOND) != 0 &&

@@ -11,11 +11,13 @@
 #include "tools/tools.h"
 
 const char *const ofs_transport_names[] = { "auto", "local", "mpi", NULL };
+const char *const ofs_gather_names[] = { "mpi", "auto", "nccl", NULL };
 
 bool ofs_job_wanted(const struct ofs_job_options *o)
 {
 	return o->transport == OFS_TRANSPORT_MPI ||
-	    (o->transport == OFS_TRANSPORT_AUTO && optimfs_world_launched());
+	    (o->transport == OFS_TRANSPORT_AUTO &&
+		(optimfs_world_launched() || o->gather == OPTIMFS_GATHER_NCCL));
 }
 
 /* "0:4-7"; a comma will do, too, where the shell and -o let it through. */
@@ -75,14 +77,28 @@ static int choose_workers(struct ofs_job *job, const char *workers,
 	return 0;
 }
 
-int ofs_job_join(struct ofs_job *job, const char *workers, unsigned timeout,
+static int gather(struct ofs_job *job, const struct ofs_job_options *o,
+    ofs_job_say_fn *say, struct optimfs_error *err)
+{
+	struct optimfs_gather how = {
+		.how = (enum optimfs_gather_how)o->gather,
+		.gpu_cache = o->gpu_cache,
+		.say = say,
+	};
+
+	return optimfs_world_gather(job->world, &how, err);
+}
+
+int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
+    const char *workers, unsigned timeout, ofs_job_say_fn *say,
     struct optimfs_error *err)
 {
 	*job = (struct ofs_job){ 0 };
 	job->world = optimfs_world_join("mpi", timeout, err);
 	if (job->world == NULL)
 		return -1;
-	if (choose_workers(job, workers, err) == 0)
+	if (choose_workers(job, workers, err) == 0 &&
+	    gather(job, o, say, err) == 0)
 		return 0;
 	/* the others fail in the same way: nobody reads */
 	if (job->worker != NULL)

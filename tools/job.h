@@ -12,6 +12,8 @@
 struct ofs_job_options {
 	int transport; /* enum ofs_job_transport */
 	bool rank0_only;
+	int gather; /* enum optimfs_gather_how */
+	uint64_t gpu_cache;
 };
 enum ofs_job_transport {
 	OFS_TRANSPORT_AUTO,  /* mpi, when mpirun started us */
@@ -21,12 +23,19 @@ enum ofs_job_transport {
 
 /* Rows of a table whose struct has a struct ofs_job_options at base. */
 extern const char *const ofs_transport_names[];
-#define OFS_JOB_OPTIONS(base)                                              \
- { .name = "transport",                                                    \
-	 .kind = OFS_OPTION_CHOICE,                                        \
-	 .choices = ofs_transport_names,                                   \
-	 .offset = (base) + offsetof(struct ofs_job_options, transport) }, \
-     OFS_OPTION_ROW("rank0_only", OFS_OPTION_FLAG,                         \
+extern const char *const ofs_gather_names[];
+#define OFS_JOB_OPTIONS(base)                                               \
+ { .name = "transport",                                                     \
+	 .kind = OFS_OPTION_CHOICE,                                         \
+	 .choices = ofs_transport_names,                                    \
+	 .offset = (base) + offsetof(struct ofs_job_options, transport) },  \
+     { .name = "gather",                                                    \
+	     .kind = OFS_OPTION_CHOICE,                                     \
+	     .choices = ofs_gather_names,                                   \
+	     .offset = (base) + offsetof(struct ofs_job_options, gather) }, \
+     OFS_OPTION_ROW("gpu_cache", OFS_OPTION_SIZE,                           \
+	 (base) + offsetof(struct ofs_job_options, gpu_cache)),             \
+     OFS_OPTION_ROW("rank0_only", OFS_OPTION_FLAG,                          \
 	 (base) + offsetof(struct ofs_job_options, rank0_only))
 
 /* world is NULL for a process that is on its own; it works. */
@@ -35,11 +44,16 @@ struct ofs_job {
 	bool *worker; /* of each rank: does it read, or only serve? */
 };
 
+/* Told what a person should know: see optimfs_gather. */
+typedef void ofs_job_say_fn(void *ctx, const char *text);
+
 /* Is this to be one rank of several? */
 bool ofs_job_wanted(const struct ofs_job_options *o);
-/* Join the others. workers: NULL for rank 0 alone, "nodes" for the lowest rank
- * of each machine, "all", or ranks: "0:4-7". timeout: seconds for an answer. */
-int ofs_job_join(struct ofs_job *job, const char *workers, unsigned timeout,
+/* Join the others, and gather from them as o says. workers: NULL for rank 0
+ * alone, "nodes" for the lowest rank of each machine, "all", or ranks:
+ * "0:4-7". timeout: seconds for an answer. */
+int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
+    const char *workers, unsigned timeout, ofs_job_say_fn *say,
     struct optimfs_error *err);
 /* Offer path; fails on all ranks alike, of which one should print it. */
 int ofs_job_offer(struct ofs_job *job, const struct ofs_job_options *o,

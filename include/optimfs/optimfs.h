@@ -271,6 +271,26 @@ char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
  * (OFS914) when two ranks have different files of one name. */
 int optimfs_world_offer(struct optimfs_world *w, const char *path, bool first,
     const struct optimfs_options *options, struct optimfs_error *err);
+/* How bytes come from rank to rank: over the world's own transport, or through
+ * GPUs. Every rank calls it before anything is offered; what rank 0 wants
+ * holds. */
+enum optimfs_gather_how {
+	OPTIMFS_GATHER_MPI,
+	/* Through GPUs if every rank has one of its own that works; otherwise
+	 * say says why not. */
+	OPTIMFS_GATHER_AUTO,
+	OPTIMFS_GATHER_NCCL, /* the same, or ENODEV (OFS903) on all ranks */
+};
+struct optimfs_gather {
+	enum optimfs_gather_how how;
+	uint64_t gpu_cache; /* bytes of GPU memory for what was gathered */
+	/* What a person should know, once each, on any thread: that GPUs are
+	 * used no more, and why. NULL. */
+	void (*say)(void *ctx, const char *text);
+	void *ctx;
+};
+int optimfs_world_gather(struct optimfs_world *w,
+    const struct optimfs_gather *how, struct optimfs_error *err);
 /* This rank reads no more. Answer others until none of those that worker, an
  * array of one a rank, names reads any more, then leave; w is freed. */
 void optimfs_world_leave(struct optimfs_world *w, const bool *worker);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/bulk.h"
 #include "share.h"
 #include "transport/runs.h"
 #include "wire.h"
@@ -310,6 +311,8 @@ int ofs_remote_fetch(const struct ofs_share *s, const struct ofs_segment *segs,
 	};
 	int ret;
 
+	if (ofs_bulk_fetch(s, segs, n, buf))
+		return 0;
 	do
 		ret = try(&g, segs, n);
 	while (ret == 1 && may_retry(&g, segs, n));

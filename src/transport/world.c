@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "gpu/bulk.h"
+
 struct world {
 	struct ofs_transport t;
 	const struct ofs_share *share;
@@ -117,6 +119,8 @@ static const struct ofs_transport_ops world_ops = {
 struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
     const struct ofs_share *share, uint64_t cache, struct optimfs_error *err)
 {
+	bool (*is_there)(const struct ofs_dir *, const char *, uint32_t *) =
+	    ofs_bulk_alone(share->world) ? ofs_dir_shared : ofs_dir_elsewhere;
 	struct world *w = calloc(1, sizeof(*w));
 
 	if (w != NULL)
@@ -129,8 +133,7 @@ struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
 	w->t.ops = &world_ops;
 	w->share = share;
 	for (uint32_t i = 0; i < cat->nobjects; i++)
-		if (!ofs_dir_elsewhere(&cat->dir, cat->objects[i].path,
-			&w->there[i]))
+		if (!is_there(&cat->dir, cat->objects[i].path, &w->there[i]))
 			w->there[i] = OFS_NONE;
 	w->local = ofs_transport_local(cat, cache, err);
 	if (w->local != NULL)

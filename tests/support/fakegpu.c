@@ -1,0 +1,639 @@
+/* fakegpu.c - what optimfs-nccl.so uses of CUDA and NCCL, in plain memory */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <cuda_runtime.h>
+#include <fcntl.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include "gpu/place.h"
+
+/* A shared object that is found in place of libcudart and libnccl. A stream is
+ * a list of things to do; they are done, in order, when somebody asks how far
+ * an event is. Ranks, threads or processes, find each other in a directory
+ * below $TMPDIR: a message is a file there, and sending ends when it has been
+ * taken, so that sends and receives in different orders stand still as they do
+ * on GPUs.
+ *
+ * $FAKEGPU, words with commas between, says what goes wrong:
+ *   devices=N    there are so many GPUs (8)
+ *   max=MIB      no allocation is larger
+ *   init=fail    ranks cannot be connected; init=hang: and it takes for ever
+ *   async=R:K    rank R's communicator has an error after K groups
+ *   hang=R:K     rank R's group K never ends
+ *   reset=K      launch K fails, and all after it */
+struct faults {
+	int devices, async_rank, async_after, hang_rank, hang_at, reset;
+	long max;
+	char init;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct faults faults = { 8, -1, 0, -1, 0, -1, 1 << 20, 0 };
+static int launches;
+
+static void read_faults(void)
+{
+	const char *p = getenv("FAKEGPU");
+	struct faults f = { 8, -1, 0, -1, 0, -1, 1 << 20, 0 };
+
+	while (p != NULL && *p != '\0') {
+		sscanf(p, "devices=%d", &f.devices);
+		sscanf(p, "max=%ld", &f.max);
+		sscanf(p, "init=%c", &f.init);
+		sscanf(p, "async=%d:%d", &f.async_rank, &f.async_after);
+		sscanf(p, "hang=%d:%d", &f.hang_rank, &f.hang_at);
+		sscanf(p, "reset=%d", &f.reset);
+		p += strcspn(p, ",");
+		p += *p == ',';
+	}
+	pthread_mutex_lock(&lock);
+	faults = f;
+	launches = 0;
+	pthread_mutex_unlock(&lock);
+}
+
+/* Messages. */
+
+struct message {
+	ncclComm_t comm;
+	void *p;
+	size_t n;
+	int peer;
+	unsigned number;
+	bool send, sent;
+	TAILQ_ENTRY(message) next;
+};
+
+struct ncclComm {
+	char dir[NCCL_UNIQUE_ID_BYTES];
+	int rank, size, groups;
+	bool aborted;
+	ncclResult_t state;
+	unsigned nsent[64], nreceived[64];
+	struct ncclComm *next; /* aborted before it */
+};
+
+static void path_of(const struct message *m, const char *suffix, char path[300])
+{
+	int from = m->send ? m->comm->rank : m->peer;
+	int to = m->send ? m->peer : m->comm->rank;
+
+	snprintf(path, 300, "%s/%d.%d.%u%s", m->comm->dir, from, to, m->number,
+	    suffix);
+}
+
+static bool put_file(const char *tmp, const char *path, const void *p, size_t n)
+{
+	FILE *f = fopen(tmp, "we");
+	bool good;
+
+	if (f == NULL)
+		return false;
+	good = fwrite(p, 1, n, f) == n;
+	good &= fclose(f) == 0;
+	return good && rename(tmp, path) == 0;
+}
+
+/* Is it over? */
+static bool step_message(struct message *m)
+{
+	char path[300], tmp[300];
+	FILE *f;
+
+	if (m->comm->aborted)
+		return true;
+	path_of(m, "", path);
+	if (m->send) {
+		path_of(m, ".tmp", tmp);
+		if (!m->sent)
+			m->sent = put_file(tmp, path, m->p, m->n);
+		return m->sent && access(path, F_OK) == -1;
+	}
+	f = fopen(path, "re");
+	if (f == NULL)
+		return false;
+	/* a length that is not the sender's is an error */
+	if (fread(m->p, 1, m->n, f) != m->n || fgetc(f) != EOF)
+		m->comm->state = ncclInvalidUsage;
+	fclose(f);
+	unlink(path);
+	return true;
+}
+
+/* Streams. */
+
+struct fake_op {
+	enum { OP_COPY, OP_PLACE, OP_GROUP, OP_MARK } kind;
+	void *dst;
+	void *src; /* a copy that is ours, from memory of the host */
+	size_t n;
+	const struct ofs_run *run;
+	uint64_t nruns, total, threads;
+	TAILQ_HEAD(, message) messages;
+	ncclComm_t comm;
+	bool hangs;
+	struct CUevent_st *mark;
+	TAILQ_ENTRY(fake_op) next;
+};
+struct CUstream_st {
+	TAILQ_HEAD(, fake_op) ops;
+};
+struct CUevent_st {
+	struct CUstream_st *stream;
+	unsigned asked, reached;
+};
+
+static struct fake_op *add_op(cudaStream_t s, int kind)
+{
+	struct fake_op *op = calloc(1, sizeof(*op));
+
+	if (op == NULL)
+		abort();
+	op->kind = kind;
+	TAILQ_INIT(&op->messages);
+	TAILQ_INSERT_TAIL(&s->ops, op, next);
+	return op;
+}
+
+static void end_op(cudaStream_t s, struct fake_op *op)
+{
+	struct message *m;
+
+	while ((m = TAILQ_FIRST(&op->messages)) != NULL) {
+		TAILQ_REMOVE(&op->messages, m, next);
+		free(m);
+	}
+	TAILQ_REMOVE(&s->ops, op, next);
+	free(op);
+}
+
+static bool step_group(struct fake_op *op)
+{
+	struct message *m, *after;
+
+	if (op->comm->aborted)
+		return true;
+	if (op->hangs)
+		return false;
+	for (m = TAILQ_FIRST(&op->messages); m != NULL; m = after) {
+		after = TAILQ_NEXT(m, next);
+		if (!step_message(m))
+			continue;
+		TAILQ_REMOVE(&op->messages, m, next);
+		free(m);
+	}
+	return TAILQ_EMPTY(&op->messages);
+}
+
+static void place(const struct fake_op *op)
+{
+	for (uint64_t t = 0; t < op->threads; t++)
+		ofs_place_thread(op->run, op->nruns, op->total, t, op->threads,
+		    op->src, op->dst);
+}
+
+static void run(cudaStream_t s)
+{
+	struct fake_op *op;
+
+	while ((op = TAILQ_FIRST(&s->ops)) != NULL) {
+		if (op->kind == OP_COPY)
+			memcpy(op->dst, op->src, op->n);
+		else if (op->kind == OP_PLACE)
+			place(op);
+		else if (op->kind == OP_MARK)
+			op->mark->reached++;
+		else if (!step_group(op))
+			return;
+		end_op(s, op);
+	}
+}
+
+/* CUDA. */
+
+static _Thread_local cudaError_t last;
+
+static cudaError_t said(cudaError_t e)
+{
+	if (e != cudaSuccess && e != cudaErrorNotReady)
+		last = e;
+	return e;
+}
+
+static bool is_reset(void)
+{
+	bool r;
+
+	pthread_mutex_lock(&lock);
+	r = faults.reset >= 0 && launches > faults.reset;
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+	read_faults();
+	*n = faults.devices;
+	return said(*n > 0 ? cudaSuccess : cudaErrorNoDevice);
+}
+
+cudaError_t cudaSetDevice(int d)
+{
+	return said(d < faults.devices ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int len, int d)
+{
+	snprintf(id, (size_t)len, "0000:%02x:00.0", d);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **p, size_t n)
+{
+	*p = NULL;
+	if (is_reset())
+		return said(cudaErrorLaunchFailure);
+	if (n > (size_t)faults.max << 20 || posix_memalign(p, 256, n) != 0)
+		return said(cudaErrorMemoryAllocation);
+	return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p)
+{
+	free(p);
+	return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **p, size_t n, unsigned flags)
+{
+	(void)flags;
+	return posix_memalign(p, 256, n) == 0 ? cudaSuccess
+					      : said(cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+	free(p);
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
+{
+	(void)flags;
+	*s = calloc(1, sizeof(**s));
+	if (*s == NULL)
+		return said(cudaErrorMemoryAllocation);
+	TAILQ_INIT(&(*s)->ops);
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+	while (!TAILQ_EMPTY(&s->ops))
+		end_op(s, TAILQ_FIRST(&s->ops));
+	free(s);
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+	run(s);
+	return TAILQ_EMPTY(&s->ops) ? cudaSuccess
+				    : said(cudaErrorLaunchFailure);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
+{
+	(void)flags;
+	*e = calloc(1, sizeof(**e));
+	return *e == NULL ? said(cudaErrorMemoryAllocation) : cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+	free(e);
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+	e->stream = s;
+	e->asked++;
+	add_op(s, OP_MARK)->mark = e;
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t e)
+{
+	if (is_reset())
+		return said(cudaErrorLaunchFailure);
+	if (e->stream != NULL)
+		run(e->stream);
+	return e->reached == e->asked ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n,
+    enum cudaMemcpyKind kind, cudaStream_t s)
+{
+	struct fake_op *op;
+
+	(void)kind;
+	if (is_reset())
+		return said(cudaErrorLaunchFailure);
+	op = add_op(s, OP_COPY);
+	op->dst = dst;
+	op->src = (void *)(uintptr_t)src;
+	op->n = n;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+	cudaError_t e = last;
+
+	last = cudaSuccess;
+	return e;
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+	switch (e) {
+	case cudaErrorMemoryAllocation:
+		return "out of memory";
+	case cudaErrorNoDevice:
+		return "no CUDA-capable device is detected";
+	default:
+		return "unspecified launch failure";
+	}
+}
+
+/* What nvcc makes of a launch. There is one kernel: its arguments are known. */
+
+void **__cudaRegisterFatBinary(void *bin);
+void __cudaRegisterFatBinaryEnd(void **h);
+void __cudaUnregisterFatBinary(void **h);
+void __cudaRegisterFunction(void **h, const char *host, char *device,
+    const char *name, int limit, void *tid, void *bid, void *bdim, void *gdim,
+    int *wsize);
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared,
+    void *stream);
+cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared,
+    void *stream);
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *host);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block,
+    void **args, size_t shared, cudaStream_t s);
+
+static struct {
+	dim3 grid, block;
+	cudaStream_t stream;
+} pushed;
+
+void **__cudaRegisterFatBinary(void *bin)
+{
+	static void *handle;
+
+	(void)bin;
+	return &handle;
+}
+
+void __cudaRegisterFatBinaryEnd(void **h)
+{
+	(void)h;
+}
+
+void __cudaUnregisterFatBinary(void **h)
+{
+	(void)h;
+}
+
+void __cudaRegisterFunction(void **h, const char *host, char *device,
+    const char *name, int limit, void *tid, void *bid, void *bdim, void *gdim,
+    int *wsize)
+{
+	(void)h, (void)host, (void)device, (void)limit, (void)tid, (void)bid;
+	(void)bdim, (void)gdim, (void)wsize;
+	if (strcmp(name, "ofs_place_kernel") != 0)
+		abort();
+}
+
+static pthread_mutex_t launching = PTHREAD_MUTEX_INITIALIZER;
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared,
+    void *stream)
+{
+	(void)shared;
+	pthread_mutex_lock(&launching);
+	pushed.grid = grid;
+	pushed.block = block;
+	pushed.stream = stream;
+	return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared,
+    void *stream)
+{
+	*grid = pushed.grid;
+	*block = pushed.block;
+	*shared = 0;
+	memcpy(stream, &pushed.stream, sizeof(pushed.stream));
+	pthread_mutex_unlock(&launching);
+	return cudaSuccess;
+}
+
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *host)
+{
+	*kernel = (cudaKernel_t)(uintptr_t)host;
+	return cudaSuccess;
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block,
+    void **args, size_t shared, cudaStream_t s)
+{
+	struct fake_op *op;
+
+	(void)kernel, (void)shared;
+	pthread_mutex_lock(&lock);
+	launches++;
+	pthread_mutex_unlock(&lock);
+	if (is_reset())
+		return said(cudaErrorLaunchFailure);
+	op = add_op(s, OP_PLACE);
+	memcpy(&op->run, args[0], sizeof(op->run));
+	memcpy(&op->nruns, args[1], sizeof(op->nruns));
+	memcpy(&op->total, args[2], sizeof(op->total));
+	memcpy(&op->src, args[3], sizeof(op->src));
+	memcpy(&op->dst, args[4], sizeof(op->dst));
+	op->threads = (uint64_t)grid.x * block.x;
+	return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernel(const void *host, dim3 grid, dim3 block,
+    void **args, size_t shared, cudaStream_t s)
+{
+	return __cudaLaunchKernel((cudaKernel_t)(uintptr_t)host, grid, block,
+	    args, shared, s);
+}
+
+/* NCCL. */
+
+/* its header declares them without arguments being none */
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
+static _Thread_local struct {
+	TAILQ_HEAD(, message) messages;
+	cudaStream_t stream;
+	ncclComm_t comm;
+	bool open;
+} group;
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+	const char *top = getenv("TMPDIR");
+
+	memset(id, 0, sizeof(*id));
+	snprintf(id->internal, sizeof(id->internal), "%s/fakegpu.XXXXXX",
+	    top == NULL ? "/tmp" : top);
+	return mkdtemp(id->internal) == NULL ? ncclSystemError : ncclSuccess;
+}
+
+static void name_rank(const struct ncclComm *c, int rank, char path[300])
+{
+	snprintf(path, 300, "%s/rank.%d", c->dir, rank);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
+    int rank, ncclConfig_t *config)
+{
+	struct ncclComm *c = calloc(1, sizeof(*c));
+	char path[300];
+
+	if (c == NULL || config->blocking != 0 || size > 64)
+		abort();
+	snprintf(c->dir, sizeof(c->dir), "%s", id.internal);
+	c->rank = rank;
+	c->size = size;
+	c->state = ncclInProgress;
+	*comm = c;
+	name_rank(c, rank, path);
+	if (faults.init != 'h')
+		close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	return ncclInProgress;
+}
+
+static bool all_here(const struct ncclComm *c)
+{
+	char path[300];
+
+	for (int r = 0; r < c->size; r++) {
+		name_rank(c, r, path);
+		if (access(path, F_OK) == -1)
+			return false;
+	}
+	return true;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
+{
+	if (c->state == ncclInProgress && faults.init == 'f')
+		c->state = ncclSystemError;
+	if (c->state == ncclInProgress && all_here(c))
+		c->state = ncclSuccess;
+	if (c->rank == faults.async_rank && c->groups > faults.async_after)
+		c->state = ncclRemoteError;
+	*state = c->state;
+	return ncclSuccess;
+}
+
+/* What is on a stream still points to it. */
+ncclResult_t ncclCommAbort(ncclComm_t c)
+{
+	static struct ncclComm *all;
+
+	c->aborted = true;
+	pthread_mutex_lock(&lock);
+	c->next = all;
+	all = c;
+	pthread_mutex_unlock(&lock);
+	return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart(void)
+{
+	if (group.open)
+		abort();
+	TAILQ_INIT(&group.messages);
+	group.open = true;
+	group.comm = NULL;
+	return ncclSuccess;
+}
+
+static ncclResult_t add_message(ncclComm_t c, bool send, const void *p,
+    size_t n, int peer, cudaStream_t s)
+{
+	struct message *m = calloc(1, sizeof(*m));
+
+	if (m == NULL || !group.open || c->state != ncclSuccess)
+		abort();
+	*m = (struct message){ .comm = c,
+		.p = (void *)(uintptr_t)p,
+		.n = n,
+		.peer = peer,
+		.send = send };
+	m->number = send ? c->nsent[peer]++ : c->nreceived[peer]++;
+	TAILQ_INSERT_TAIL(&group.messages, m, next);
+	group.comm = c;
+	group.stream = s;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclSend(const void *p, size_t n, ncclDataType_t type, int peer,
+    ncclComm_t c, cudaStream_t s)
+{
+	return type == ncclUint8 ? add_message(c, true, p, n, peer, s)
+				 : ncclInvalidArgument;
+}
+
+ncclResult_t ncclRecv(void *p, size_t n, ncclDataType_t type, int peer,
+    ncclComm_t c, cudaStream_t s)
+{
+	return type == ncclUint8 ? add_message(c, false, p, n, peer, s)
+				 : ncclInvalidArgument;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+	struct fake_op *op;
+
+	group.open = false;
+	if (group.comm == NULL)
+		return ncclSuccess;
+	op = add_op(group.stream, OP_GROUP);
+	op->comm = group.comm;
+	op->hangs = group.comm->rank == faults.hang_rank &&
+	    group.comm->groups == faults.hang_at;
+	TAILQ_CONCAT(&op->messages, &group.messages, next);
+	group.comm->groups++;
+	return ncclInProgress;
+}
+
+const char *ncclGetErrorString(ncclResult_t r)
+{
+	switch (r) {
+	case ncclSystemError:
+		return "unhandled system error (run with NCCL_DEBUG=INFO for "
+		       "details)";
+	case ncclRemoteError:
+		return "remote process exited or there was a network error";
+	default:
+		return "an NCCL error";
+	}
+}

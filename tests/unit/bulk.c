@@ -1,0 +1,529 @@
+/* bulk.c - gathering through GPUs that are a fake, by the real module */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "gpu/bulk.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "optimfs/optimfs.h"
+
+#include "gpu/module.h"
+#include "share.h"
+#include "support/fakeworld.h"
+#include "tap.h"
+#include "wire.h"
+#include "world.h"
+
+/* Seconds, of the world's: a transfer may take half of it. Where something
+ * hangs, and where nothing does, however slow the machine. */
+#define SHORT     2
+#define LONG      120
+#define MAX_RANKS 4
+/* A few blocks, and a last one that is not whole. */
+#define SIZE (3 * OFS_GPU_BLOCK + 12345)
+
+static char top[] = "/tmp/optimfs-bulk.XXXXXX";
+static char each_rank[sizeof(top) + 3];
+
+struct job {
+	struct fakeworld *f;
+	int size;
+	unsigned timeout;
+	struct optimfs_gather how;
+	void (*work)(struct job *j, int rank, struct optimfs_world *w);
+	struct optimfs_error err[MAX_RANKS]; /* of gather */
+	pthread_barrier_t barrier;
+	_Atomic unsigned wrong, tried, nunused;
+	pthread_mutex_t lock;
+	char said[8][1024];
+	unsigned nsaid;
+};
+
+struct rank {
+	struct job *job;
+	int rank;
+	pthread_t thread;
+};
+
+/* Files: each rank has one that only it has, "0", "1", ..., and "all" is on
+ * every rank but the first. */
+
+static uint8_t byte_of(unsigned file, uint64_t off)
+{
+	return (uint8_t)((off * UINT64_C(0x9e3779b97f4a7c15)) >> 56 ^
+	    off >> 12 ^ file * 37);
+}
+
+static void make_file(unsigned file, const char *name, int rank)
+{
+	uint8_t *p = malloc(SIZE);
+	char path[sizeof(top) + 32];
+	FILE *f;
+
+	if (p == NULL)
+		bail_out("out of memory");
+	for (uint64_t i = 0; i < SIZE; i++)
+		p[i] = byte_of(file, i);
+	snprintf(path, sizeof(path), "%s/%d/%s", top, rank, name);
+	f = fopen(path, "we");
+	if (f == NULL || fwrite(p, 1, SIZE, f) != SIZE || fclose(f) != 0)
+		bail_out("%s: cannot be written", path);
+	free(p);
+}
+
+static void make_files(void)
+{
+	char path[sizeof(top) + 16], name[12];
+
+	for (int r = 0; r < MAX_RANKS; r++) {
+		snprintf(path, sizeof(path), "%s/%d", top, r);
+		if (mkdir(path, 0700) == -1)
+			bail_out("%s: %s", path, strerror(errno));
+		snprintf(name, sizeof(name), "%d", r);
+		make_file((unsigned)r, name, r);
+		if (r > 0)
+			make_file(9, "all", r);
+	}
+}
+
+/* One job: each rank runs work on a thread of its own. */
+
+static void say(void *ctx, const char *text)
+{
+	struct job *j = ctx;
+
+	pthread_mutex_lock(&j->lock);
+	if (j->nsaid < 8)
+		snprintf(j->said[j->nsaid++], sizeof(j->said[0]), "%s", text);
+	pthread_mutex_unlock(&j->lock);
+}
+
+static void *run_rank(void *arg)
+{
+	struct rank *r = arg;
+	struct job *j = r->job;
+	bool worker[MAX_RANKS] = { true, true, true, true };
+	struct optimfs_options none = { 0 };
+	struct optimfs_error err;
+	struct optimfs_world *w;
+
+	fakeworld_be(j->f, r->rank);
+	w = ofs_world_new(&fakeworld_ops, j->timeout, &err);
+	if (w == NULL)
+		bail_out("%s", err.text);
+	pthread_barrier_wait(&j->barrier);
+	j->err[r->rank].code = 0;
+	if (optimfs_world_gather(w, &j->how, &j->err[r->rank]) == 0) {
+		if (optimfs_world_offer(w, each_rank, false, &none, &err) == -1)
+			bail_out("%s", err.text);
+		j->work(j, r->rank, w);
+	}
+	pthread_barrier_wait(&j->barrier);
+	optimfs_world_leave(w, worker);
+	return NULL;
+}
+
+static void run(struct job *j, int size, const char *faults)
+{
+	struct rank rank[MAX_RANKS];
+
+	setenv("FAKEGPU", faults, 1);
+	j->f = fakeworld_new(size);
+	j->size = size;
+	j->how.say = say;
+	j->how.ctx = j;
+	pthread_mutex_init(&j->lock, NULL);
+	pthread_barrier_init(&j->barrier, NULL, (unsigned)size);
+	for (int i = 0; i < size; i++) {
+		rank[i] = (struct rank){ .job = j, .rank = i };
+		if (pthread_create(&rank[i].thread, NULL, run_rank, &rank[i]))
+			bail_out("no thread");
+	}
+	for (int i = 0; i < size; i++)
+		pthread_join(rank[i].thread, NULL);
+	pthread_barrier_destroy(&j->barrier);
+	pthread_mutex_destroy(&j->lock);
+	fakeworld_free(j->f);
+}
+
+/* What .optimfs/stats says. */
+static uint64_t stat_of(const struct optimfs_world *w, const char *name)
+{
+	struct ofs_buf b = { 0 };
+	uint64_t n = 0;
+	char *at;
+
+	ofs_bulk_stats(w, &b);
+	ofs_buf_putc(&b, '\0');
+	if (b.bad)
+		bail_out("out of memory");
+	at = strstr((char *)b.data, name);
+	if (at != NULL)
+		n = strtoull(at + strlen(name), NULL, 10);
+	ofs_buf_fini(&b);
+	return n;
+}
+
+/* Reading. */
+
+static struct ofs_share *share_of(const struct optimfs_world *w)
+{
+	struct ofs_share *s =
+	    ofs_world_share((struct optimfs_world *)(uintptr_t)w, each_rank,
+		NULL);
+
+	if (s == NULL)
+		bail_out("nothing is shared");
+	return s;
+}
+
+/* The number of a file among the shared ones, that is not here. */
+static uint32_t file_there(const struct ofs_share *s, unsigned *seed,
+    unsigned *which)
+{
+	for (;;) {
+		uint32_t i = (uint32_t)rand_r(seed) % s->nfiles;
+		const char *path = s->file[i].path;
+
+		if (s->file[i].here && s->world->size > 1)
+			continue;
+		*which = strcmp(path, "all") == 0 ? 9 : (unsigned)atoi(path);
+		return i;
+	}
+}
+
+static uint64_t below(unsigned *seed, uint64_t n)
+{
+	return ((uint64_t)rand_r(seed) << 31 | (uint64_t)rand_r(seed)) % n;
+}
+
+/* Some segments beside each other, and the bytes they are. */
+static size_t make_segments(const struct ofs_share *s, unsigned *seed,
+    struct ofs_segment *seg, size_t max, uint8_t *want, uint64_t size)
+{
+	uint64_t dst = below(seed, 100);
+	size_t n = 0;
+
+	while (n < max && dst < size) {
+		struct ofs_segment *g = &seg[n];
+		uint64_t limit = n % 3 == 0 ? 3 << 20 : 5000;
+		unsigned which;
+
+		*g = (struct ofs_segment){
+			.object = file_there(s, seed, &which),
+			.len = below(seed, limit) + 1,
+			.n = n % 3 == 0 ? 1 : below(seed, 40) + 1,
+			.dst = dst,
+		};
+		g->src_pitch = (int64_t)(g->len + below(seed, g->len));
+		g->dst_pitch = (int64_t)(g->len + below(seed, 64));
+		g->src = below(seed,
+		    SIZE - (g->n - 1) * (uint64_t)g->src_pitch - g->len + 1);
+		dst += (g->n - 1) * (uint64_t)g->dst_pitch + g->len;
+		if (dst > size)
+			break;
+		for (uint64_t i = 0; i < g->n; i++)
+			for (uint64_t b = 0; b < g->len; b++)
+				want[g->dst + i * (uint64_t)g->dst_pitch + b] =
+				    byte_of(which,
+					g->src + i * (uint64_t)g->src_pitch +
+					    b);
+		n++;
+	}
+	return n;
+}
+
+enum { BUF = 20 << 20 };
+
+/* Bytes between the segments are nobody's: they stay. */
+static void read_some(struct job *j, struct optimfs_world *w, unsigned seed,
+    unsigned times)
+{
+	const struct ofs_share *s = share_of(w);
+	uint8_t *want = malloc(BUF), *got = malloc(BUF);
+	struct ofs_segment seg[12];
+	struct optimfs_error err;
+
+	if (want == NULL || got == NULL)
+		bail_out("out of memory");
+	for (unsigned i = 0; i < times; i++) {
+		size_t n;
+
+		memset(want, 0xee, BUF);
+		memset(got, 0xee, BUF);
+		n = make_segments(s, &seed, seg, 12, want, BUF);
+		atomic_fetch_add(&j->tried, 1);
+		if (ofs_remote_fetch(s, seg, n, got, &err) == -1) {
+			diag("%s", err.text);
+			atomic_fetch_add(&j->wrong, 1);
+		} else {
+			atomic_fetch_add(&j->wrong,
+			    memcmp(want, got, BUF) != 0);
+		}
+	}
+	free(want);
+	free(got);
+}
+
+struct reader {
+	struct job *j;
+	struct optimfs_world *w;
+	unsigned seed;
+};
+
+static void *reader(void *arg)
+{
+	struct reader *r = arg;
+
+	read_some(r->j, r->w, r->seed, 4);
+	return NULL;
+}
+
+/* Several threads of each rank, all ranks at once. */
+static void read_all(struct job *j, int rank, struct optimfs_world *w)
+{
+	struct reader r[3];
+	pthread_t t[3];
+
+	for (unsigned i = 0; i < 3; i++) {
+		r[i] = (struct reader){ j, w, (unsigned)rank * 10 + i };
+		if (pthread_create(&t[i], NULL, reader, &r[i]) != 0)
+			bail_out("no thread");
+	}
+	for (unsigned i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
+	pthread_barrier_wait(&j->barrier);
+	if (rank == 0) {
+		ok(stat_of(w, "gpu.used ") == 1, "GPUs are used to the end");
+		ok(stat_of(w, "gpu.received ") > 0, "through them it comes");
+		ok(j->size == 1 || stat_of(w, "gpu.sent ") > 0, "and goes");
+	}
+}
+
+static void whole(int size, uint64_t cache)
+{
+	struct job j = { .timeout = LONG,
+		.how = { .how = OPTIMFS_GATHER_NCCL, .gpu_cache = cache },
+		.work = read_all };
+
+	run(&j, size, "");
+	is_int(j.err[0].code, 0, "%d ranks have GPUs", size);
+	ok(j.wrong == 0 && j.tried == 12 * (unsigned)size,
+	    "%d ranks, cache of %" PRIu64 " MiB: all bytes arrive", size,
+	    cache >> 20);
+	is_int(j.nsaid, 0, "nothing is said");
+}
+
+/* The cache: what was read once comes from nowhere but the GPU. */
+static void read_twice(struct job *j, int rank, struct optimfs_world *w)
+{
+	uint64_t asks, before;
+
+	if (rank == 0) {
+		read_some(j, w, 77, 2);
+		asks = fakeworld_counts(j->f)->asks;
+		before = stat_of(w, "gpu.received ");
+		read_some(j, w, 77, 2);
+		is_u64(stat_of(w, "gpu.received "), before,
+		    "a second read receives nothing");
+		is_u64(fakeworld_counts(j->f)->asks, asks, "and asks nobody");
+		ok(stat_of(w, "gpu.cache_hits ") > 0, "but hits");
+		ok(stat_of(w, "gpu.cached ") > 0, "what is kept");
+		/* other bytes of what was read are there, too */
+	}
+	pthread_barrier_wait(&j->barrier);
+}
+
+static void cached(void)
+{
+	struct job j = { .timeout = LONG,
+		.how = { .how = OPTIMFS_GATHER_NCCL, .gpu_cache = 256 << 20 },
+		.work = read_twice };
+
+	run(&j, 2, "");
+	ok(j.wrong == 0 && j.tried == 4, "cached bytes are the same");
+}
+
+/* What goes wrong. */
+
+static void read_after_loss(struct job *j, int rank, struct optimfs_world *w)
+{
+	read_some(j, w, (unsigned)rank, 3);
+	pthread_barrier_wait(&j->barrier);
+	if (stat_of(w, "gpu.used ") == 0)
+		atomic_fetch_add(&j->nunused, 1);
+}
+
+static unsigned count_said(const struct job *j, const char *part)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < j->nsaid; i++)
+		n += strstr(j->said[i], part) != NULL;
+	return n;
+}
+
+/* Every rank reads everything all the same, and each that noticed says so
+ * once. */
+static void lost(const char *faults, int size, const char *code,
+    const char *what)
+{
+	struct job j = { .timeout = SHORT,
+		.how = { .how = OPTIMFS_GATHER_NCCL },
+		.work = read_after_loss };
+
+	run(&j, size, faults);
+	is_int(j.err[0].code, 0, "%s: no error", what);
+	ok(j.wrong == 0 && j.tried == 3 * (unsigned)size,
+	    "%s: all bytes arrive over MPI", what);
+	ok(j.nunused > 0, "%s: GPUs are used no more", what);
+	ok(count_said(&j, code) >= 1, "%s: said, with %s", what, code);
+	ok(j.nsaid <= (unsigned)size, "%s: once a rank", what);
+	for (unsigned i = 0; i < j.nsaid; i++)
+		diag("%s", j.said[i]);
+}
+
+/* Setting up fails in the same way on all ranks. */
+static void refused(enum optimfs_gather_how how, const char *faults, int size,
+    int code, const char *text, const char *what)
+{
+	struct job j = {
+		.timeout = SHORT, .how = { .how = how }, .work = read_after_loss
+	};
+
+	run(&j, size, faults);
+	for (int r = 0; r < size; r++)
+		is_int(j.err[r].code, code, "%s: rank %d", what, r);
+	if (code != 0) {
+		is_error(j.err[0], code, text, "%s: why", what);
+		is_int(j.nsaid, 0, "%s: nothing is said beside", what);
+		return;
+	}
+	ok(j.wrong == 0 && j.tried == 3 * (unsigned)size,
+	    "%s: all is read over MPI", what);
+	is_int(j.nunused, size, "%s: no GPU is used", what);
+	is_int(j.nsaid, 1, "%s: one line", what);
+	ok(count_said(&j, text) == 1, "%s: that says why", what);
+	diag("%s", j.said[0]);
+}
+
+static void small_cache(void)
+{
+	struct job j = { .timeout = LONG,
+		.how = { .how = OPTIMFS_GATHER_NCCL,
+		    .gpu_cache = UINT64_C(1) << 30 },
+		.work = read_all };
+
+	run(&j, 2, "max=100");
+	ok(j.wrong == 0, "a cache that does not fit is done without");
+	is_int(j.nsaid, 2, "each rank says so");
+	ok(count_said(&j, "OFS902") == 2, "with OFS902");
+}
+
+/* Requests from ranks that we do not trust more than files. */
+static void send_nonsense(struct job *j, int rank, struct optimfs_world *w)
+{
+	static const uint8_t kinds[] = { OFS_WIRE_STAGE, OFS_WIRE_TURN,
+		OFS_WIRE_GIVE };
+	uint8_t out[4096], request[64];
+	struct optimfs_error err;
+	unsigned seed = 5, failed = 0;
+
+	if (rank == 0) {
+		for (unsigned i = 0; i < 3000; i++) {
+			size_t n = 1 + below(&seed, sizeof(request) - 1);
+
+			for (size_t k = 0; k < n; k++)
+				request[k] = (uint8_t)rand_r(&seed);
+			request[0] = kinds[i % 3];
+			if (i % 2 == 0 && n > 5)
+				memset(request + 1, 0, 4);
+			failed += fakeworld_ask(j->f, 1, request, n, out,
+				      below(&seed, sizeof(out)), &err) == -1;
+		}
+		is_int(failed, 3000, "nonsense is refused");
+		is_int(err.code, EPROTO, "as such");
+	}
+	pthread_barrier_wait(&j->barrier);
+	read_some(j, w, (unsigned)rank, 1);
+}
+
+static void nonsense(void)
+{
+	struct job j = { .timeout = LONG,
+		.how = { .how = OPTIMFS_GATHER_NCCL },
+		.work = send_nonsense };
+
+	run(&j, 2, "");
+	ok(j.wrong == 0, "and all can be read after it");
+}
+
+/* The libraries are found by their names, which the loader looks for where it
+ * was told to when the program started. */
+static void use_fakes(char **argv)
+{
+	const char *b = getenv("TOP_BUILDDIR");
+	char path[4096];
+
+	if (getenv("FAKEGPU") != NULL)
+		return;
+	if (b == NULL)
+		b = ".";
+	snprintf(path, sizeof(path), "%s/tests/support/fakegpu", b);
+	setenv("LD_LIBRARY_PATH", path, 1);
+	snprintf(path, sizeof(path), "%s/.libs", b);
+	setenv("OPTIMFS_MODULES", path, 0);
+	setenv("FAKEGPU", "", 1);
+	execv("/proc/self/exe", argv);
+	bail_out("%s: %s", argv[0], strerror(errno));
+}
+
+int main(int argc, char **argv)
+{
+	char command[sizeof(top) + 16];
+
+	(void)argc;
+	use_fakes(argv);
+	if (mkdtemp(top) == NULL)
+		bail_out("%s: %s", top, strerror(errno));
+	setenv("TMPDIR", top, 1);
+	snprintf(each_rank, sizeof(each_rank), "%s/%%r", top);
+	make_files();
+	whole(1, 0);
+	whole(2, 0);
+	whole(4, 0);
+	whole(4, 8 << 20);
+	cached();
+	lost("async=1:1", 3, "OFS901", "an asynchronous error");
+	lost("hang=0:2", 3, "OFS901", "a transfer that hangs");
+	lost("async=0:0", 1, "OFS901", "an error when alone");
+	lost("reset=3", 2, "OFS902", "a GPU that fails");
+	refused(OPTIMFS_GATHER_NCCL, "init=fail", 2, 0, "OFS901",
+	    "NCCL that cannot connect");
+	refused(OPTIMFS_GATHER_NCCL, "init=hang", 2, 0, "OFS901",
+	    "NCCL that never connects");
+	refused(OPTIMFS_GATHER_NCCL, "max=10", 2, 0, "OFS902",
+	    "no memory on the GPU");
+	refused(OPTIMFS_GATHER_NCCL, "devices=0", 2, ENODEV, "OFS903",
+	    "gather=nccl without a GPU");
+	refused(OPTIMFS_GATHER_AUTO, "devices=0", 2, 0, "OFS903",
+	    "gather=auto without a GPU");
+	refused(OPTIMFS_GATHER_NCCL, "devices=1", 3, ENODEV, "share",
+	    "fewer GPUs than ranks");
+	small_cache();
+	nonsense();
+	snprintf(command, sizeof(command), "rm -rf %s", top);
+	if (system(command) != 0)
+		diag("%s: not removed", top);
+	return done_testing();
+}
