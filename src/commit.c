@@ -11,7 +11,6 @@
 #include <sys/statvfs.h>
 
 #include "commit_impl.h"
-#include "map.h"
 
 int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
     struct optimfs_error *err)
@@ -130,111 +129,6 @@ static int prepare(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
 	return 0;
 }
 
-/* The tree path of an entry of cat, as one string. */
-static void join(const struct ofs_catalog *cat, const struct ofs_entry *e,
-    struct ofs_buf *out)
-{
-	uint32_t n;
-	const uint32_t *v = ofs_catalog_components(cat, e->tree, &n);
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct ofs_str s = ofs_catalog_string(cat, OFS_PATH_STR(v[i]));
-
-		ofs_buf_put(out, s.p, s.len);
-		ofs_buf_putc(out, '\0');
-	}
-}
-
-/* Hashes of the paths of a catalog; or of what it is to be after changes. */
-static uint64_t path_sum(const struct ofs_catalog *cat, bool *gone,
-    uint64_t *count)
-{
-	struct ofs_buf path = { 0 };
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < cat->nentries; i++) {
-		if (cat->entries[i].tree == OFS_NONE ||
-		    (gone != NULL && gone[i]))
-			continue;
-		path.len = 0;
-		join(cat, &cat->entries[i], &path);
-		sum += ofs_hash64(path.data, path.len);
-		++*count;
-	}
-	ofs_buf_fini(&path);
-	return sum;
-}
-
-/* The files that there will be are those that there should be. */
-static int check_tree(const struct ofs_commit *c, const struct ofs_catalog *now,
-    struct optimfs_error *err)
-{
-	bool *gone = calloc((size_t)c->cat->nentries + 1, sizeof(*gone));
-	struct ofs_buf path = { 0 };
-	uint64_t want, nwant = 0, got, ngot = 0;
-
-	if (gone == NULL)
-		return optimfs_fail(err, ENOMEM, "paths of a commit");
-	for (size_t i = 0; i < c->changes->n; i++)
-		if (c->changes->v[i].kind == OFS_CHANGE_REMOVE)
-			gone[c->changes->v[i].entry] = true;
-	want = path_sum(c->cat, gone, &nwant);
-	free(gone);
-	for (size_t i = 0; i < c->changes->n; i++) {
-		const struct ofs_change *ch = &c->changes->v[i];
-
-		if (ch->kind != OFS_CHANGE_ADD)
-			continue;
-		path.len = 0;
-		for (uint32_t k = 0; k < ch->nkeys; k++)
-			ofs_buf_put(&path, ch->key[k], strlen(ch->key[k]) + 1);
-		want += ofs_hash64(path.data, path.len);
-		nwant++;
-	}
-	ofs_buf_fini(&path);
-	got = path_sum(now, NULL, &ngot);
-	if (got == want && ngot == nwant)
-		return 0;
-	return optimfs_fail(err, EINVAL,
-	    "OFS827 with these changes the checkpoint would be read as "
-	    "something else (%" PRIu64
-	    " files in other places than the %" PRIu64 " that there are)",
-	    ngot, nwant);
-}
-
-static bool had_note(const struct ofs_catalog *cat, const char *text)
-{
-	for (uint32_t i = 0; i < cat->nnotes; i++)
-		if (strcmp(cat->notes[i].text, text) == 0)
-			return true;
-	return false;
-}
-
-/* The new files over the old ones are read as the checkpoint that they will
- * be: what cannot be opened, or has other files in it than it should, is not
- * published. */
-static int verify(const struct ofs_commit *c, struct optimfs_error *err)
-{
-	struct ofs_catalog *cat = ofs_read_over(c->fs->real,
-	    ofs_publish_new(c->publish), &c->fs->options, err);
-	int ret;
-
-	if (cat == NULL)
-		return optimfs_fail_in(err, "what was about to be published");
-	ret = check_tree(c, cat, err);
-	for (uint32_t i = 0; i < cat->nnotes && ret == 0; i++) {
-		const struct ofs_note *n = &cat->notes[i];
-
-		if (n->kind == OFS_NOTE_ERROR && !had_note(c->cat, n->text))
-			ret = optimfs_fail(err, EUCLEAN,
-			    "OFS829 what was about to be published is damaged: "
-			    "%.300s",
-			    n->text);
-	}
-	ofs_catalog_free(cat);
-	return ret;
-}
-
 static int run(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
     struct optimfs_error *err)
 {
@@ -245,7 +139,8 @@ static int run(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
 		return -1;
 	if (!ofs_publish_any(c->publish))
 		return 0;
-	if (verify(c, err) == -1 || ofs_indexes_same(c->fs, err) == -1 ||
+	if (ofs_commit_verify(c, err) == -1 ||
+	    ofs_indexes_same(c->fs, err) == -1 ||
 	    ofs_commit_go_on(c, err) == -1)
 		return -1;
 	return ofs_publish_commit(c->publish, err);

@@ -155,6 +155,10 @@ int ofs_commit_pickle(struct ofs_commit *c, const struct ofs_commit_source *s,
 int ofs_commit_torch(struct ofs_commit *c, const struct ofs_part *part,
     struct optimfs_error *err);
 
+/* commit_verify.c: what is about to be published is what it should be: EINVAL
+ * (OFS827, OFS828), EUCLEAN (OFS829). */
+int ofs_commit_verify(const struct ofs_commit *c, struct optimfs_error *err);
+
 /* commit_dcp.c */
 struct ofs_commit_dcp;
 /* Prepare: items that move get their places. */

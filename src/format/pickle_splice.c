@@ -262,6 +262,15 @@ static bool is_put(uint8_t op)
 	    op == OP_PUT;
 }
 
+static int note_frame(struct tracer *t, uint64_t at)
+{
+	if (grow(t, &t->frame, &t->cap_frames, t->nframes + 1,
+		sizeof(*t->frame)) == -1)
+		return -1;
+	t->frame[t->nframes++] = (struct patch){ .at = at, .cut = 9 };
+	return 0;
+}
+
 /* One opcode, and what is learned from it: 1 at STOP. */
 static int step(struct tracer *t)
 {
@@ -289,6 +298,8 @@ static int step(struct tracer *t)
 		t->start[p->nstack - 1] = t->mark[marks - 1];
 	else if (p->nmarks == marks && p->nstack > stack)
 		t->start[stack] = at;
+	if (p->op == OP_FRAME)
+		return note_frame(t, at);
 	if (p->nstack == pk_fence(p))
 		return 0;
 	top = pk_top(p, 0);
@@ -304,12 +315,6 @@ static int step(struct tracer *t)
 	    (pk_at(p->doc, top)->kind == OFS_PK_DICT ||
 		pk_at(p->doc, top)->kind == OFS_PK_LIST))
 		made(t, top, pk_at(p->doc, top)->kind == OFS_PK_DICT);
-	if (p->op != OP_FRAME)
-		return 0;
-	if (grow(t, &t->frame, &t->cap_frames, t->nframes + 1,
-		sizeof(*t->frame)) == -1)
-		return -1;
-	t->frame[t->nframes++] = (struct patch){ .at = at, .cut = 9 };
 	return 0;
 }
 
@@ -410,14 +415,41 @@ static int run(struct tracer *t, struct ofs_buf *out)
 	return apply(t, (uint64_t)(t->p.c.p - t->p.start), out);
 }
 
+/* What several paths lead to may be edited by way of each: once is enough. */
+static int drop_equal(struct ofs_pk_splice *edits, size_t *nedits,
+    struct optimfs_error *err)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < *nedits; i++) {
+		const struct ofs_pk_splice *a = n == 0 ? NULL : &edits[n - 1];
+		const struct ofs_pk_splice *b = &edits[i];
+
+		if (a == NULL || b->op == OFS_PK_ADD ||
+		    compare_edits(a, b) != 0)
+			edits[n++] = *b;
+		else if (a->op != b->op || a->n != b->n ||
+		    (a->n > 0 && memcmp(a->bytes, b->bytes, a->n) != 0))
+			return optimfs_fail(err, EINVAL,
+			    "OFS828 one stored value, which several files "
+			    "show, was given different values: write the same "
+			    "to all of them");
+	}
+	*nedits = n;
+	return 0;
+}
+
 int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_splice *edits,
     size_t nedits, struct ofs_buf *out, struct optimfs_error *err)
 {
-	struct tracer t = { .edit = edits, .n = nedits, .err = err };
+	struct tracer t = { .edit = edits, .err = err };
 	int ret = -1;
 
 	if (nedits > 0)
 		qsort(edits, nedits, sizeof(*edits), compare_edits);
+	if (drop_equal(edits, &nedits, err) == -1)
+		return -1;
+	t.n = nedits;
 	t.of = calloc(nedits + 1, sizeof(*t.of));
 	if (t.of == NULL)
 		return optimfs_fail(err, ENOMEM, "places in a pickle");

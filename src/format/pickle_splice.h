@@ -29,7 +29,8 @@ struct ofs_pk_splice {
 };
 
 /* The n bytes at p with all edits, which are put in order, appended to out. An
- * edit whose place is not found is EUCLEAN (OFS825). */
+ * edit whose place is not found is EUCLEAN (OFS825), two that differ in one
+ * place EINVAL (OFS828). */
 int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_splice *edits,
     size_t nedits, struct ofs_buf *out, struct optimfs_error *err);
 

@@ -5,6 +5,7 @@ requires mount unzip
 
 limit=120
 script=$TOP_SRCDIR/tests/interop/edit.py
+data=$TOP_SRCDIR/tests/data/pytorch
 for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do
 	[ -n "$python" ] && "$python" -c 'import torch' 2>/dev/null && break
 done
@@ -12,6 +13,7 @@ done
 
 for case in $("$python" "$script" list); do
 	mkdir "$scratch/$case"
-	ok "$case" "$python" "$script" "$OPTIMFS" "$scratch/$case" "$case"
+	ok "$case" "$python" "$script" "$OPTIMFS" "$scratch/$case" "$case" \
+	    "$data"
 done
 done_testing

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """edit.py - does PyTorch read what a mount for writing made of its files?
 
-usage: edit.py OPTIMFS DIR CASE    one case, in the empty directory DIR
+usage: edit.py OPTIMFS DIR CASE DATA    one case, in the empty directory DIR;
+                                        DATA: the checkpoints of tests/data
        edit.py list                the names of the cases
 
 A case writes files with torch.save, mounts them, changes some through the
@@ -12,8 +13,12 @@ included, is as it was. Exit status 1 at the first difference.
 # SPDX-License-Identifier: Apache-2.0
 import argparse
 import collections
+import io
+import json
 import os
+import pickle
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -28,8 +33,8 @@ Point = collections.namedtuple("Point", "x y")
 class Job:
     """One checkpoint, a file, and the mount of it."""
 
-    def __init__(self, optimfs, where, options="rw"):
-        self.optimfs, self.options = optimfs, options
+    def __init__(self, optimfs, where, data):
+        self.optimfs, self.data, self.options = optimfs, data, "rw"
         self.ck = os.path.join(where, "ck")
         self.mnt = os.path.join(where, "mnt")
         os.mkdir(self.ck)
@@ -298,6 +303,30 @@ def case_legacy_protocol4(job):
                           pickle_protocol=4))
 
 
+def case_memo(job):
+    """Removed and edited where the pickle has one thing in several places."""
+    want = saver(job, pickle_protocol=4)(named(plain=collections.OrderedDict))
+    job.mount()
+    for gone in ("embed", "first", "none"):  # the first uses of what is shared
+        os.unlink(job.path("model", gone))
+        del want["model"][gone]
+    os.rename(job.path("model", "head"), job.path("model", "tail"))
+    want["model"] = collections.OrderedDict(
+        ({"head": "tail"}.get(k, k), v) for k, v in want["model"].items())
+    for i in "01":  # one list
+        job.text(("extra", "notes", i, "2", "deep"), '[0.5, "x"]')
+        job.text(("extra", "notes", i, "1"), "17")
+    want["notes"][0][1] = 17
+    want["notes"][0][2]["deep"] = (0.5, "x")
+    os.unlink(job.path("optim", "param_groups", "0", "betas"))
+    del want["optimizer"]["param_groups"][0]["betas"]
+    job.umount()
+    got = torch.load(job.file())
+    check(got, want)
+    assert got["notes"][0] is got["notes"][1], "two lists"
+    sound(job.file())
+
+
 def case_bytes(job):
     """A tensor's bytes alone: its record's change, and its checksums."""
     saver(job)(named())
@@ -423,6 +452,7 @@ def case_refused(job):
     job.mount()
     for code, what in (
             ("OFS828", lambda: job.put(("model", "embed"), torch.zeros(6, 4))),
+            ("OFS828", lambda: job.text(("extra", "notes", "1", "0"), "4")),
             ("OFS826", lambda: os.mkdir(job.path("optim", "state", "new")) or
              job.text(("optim", "state", "new", "foo"), "3")),
             ("OFS301", lambda: job.put(("model", "a"), torch.zeros(3), 0,
@@ -480,6 +510,247 @@ def case_link(job):
     assert not left, f"left: {left}"
 
 
+class Shell:
+    """Any object of a class that is not here: what it was made of."""
+
+    def __new__(cls, *args):
+        made = object.__new__(cls)
+        made.parts = [args]
+        return made
+
+    def __setstate__(self, state):
+        self.parts.append(state)
+
+    def __setitem__(self, key, value):
+        self.parts.append((key, value))
+
+    def append(self, value):
+        self.parts.append(value)
+
+    def state(self):
+        return self.parts[-1]
+
+    def plain(self):
+        return (type(self).__name__, self.parts)
+
+
+class Reader(pickle.Unpickler):
+    """Everything but the plain kinds becomes a Shell."""
+
+    def __init__(self, file, load):
+        super().__init__(file)
+        self.load_storage = load
+
+    def find_class(self, module, name):
+        if (module, name) == ("collections", "OrderedDict"):
+            return collections.OrderedDict
+        if name == "getattr":
+            return lambda of, name: type(f"{of.__name__}.{name}", (Shell,), {})
+        return type(f"{module}.{name}", (Shell,), {})
+
+    def persistent_load(self, pid):
+        return ("storage", pid[1].__name__, pid[4], self.load_storage(pid[2]))
+
+
+def plain(value):
+    """Shells as what they hold, so that two can be compared."""
+    if isinstance(value, Shell):
+        return plain(value.plain())
+    if isinstance(value, type):
+        return value.__name__
+    if isinstance(value, dict):
+        return {plain(k) if isinstance(k, Shell) else k: plain(v)
+                for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(plain(v) for v in value)
+    return value
+
+
+def read_archive(data):
+    """What an archive holds, whatever its classes; data is its bytes."""
+    with zipfile.ZipFile(io.BytesIO(data)) as z:
+        assert z.testzip() is None, f"{z.testzip()}: checksum"
+        stored = {i.filename.split("/", 1)[1]: z.read(i)
+                  for i in z.infolist()}
+    reader = Reader(io.BytesIO(stored["data.pkl"]),
+                    lambda key: stored["data/" + key])
+    return reader.load()
+
+
+def same_plain(got, want, path=()):
+    """Where two of what plain gives differ, as paths."""
+    if type(got) is not type(want):
+        return [path]
+    if isinstance(want, dict):
+        if list(got) != list(want):
+            return [path + ("keys",)]
+        return [d for k in want for d in
+                same_plain(got[k], want[k], path + (k,))]
+    if isinstance(want, tuple):
+        if len(got) != len(want):
+            return [path + ("items",)]
+        return [d for i, v in enumerate(want) for d in
+                same_plain(got[i], v, path + (i,))]
+    return [] if got == want or got is want or (got != got and want != want) \
+        else [path]
+
+
+def copy_of(job, case):
+    shutil.copytree(os.path.join(job.data, case), job.ck, dirs_exist_ok=True)
+    for name in os.listdir(job.ck):
+        os.chmod(job.file(name), 0o644)
+
+
+def files_of(job):
+    found = {}
+    for name in sorted(os.listdir(job.ck)):
+        with open(job.file(name), "rb") as f:
+            found[name] = f.read()
+    return found
+
+
+def case_rank_files(job):
+    """ShardedTensors: only what was edited differs, on the ranks that it is
+    on."""
+    copy_of(job, "fsdp1_sharded_orig_fullshard_w2/ckpt_rankfiles")
+    before = files_of(job)
+    old = {n: plain(read_archive(d)) for n, d in before.items()}
+    job.mount()
+    name = sorted(os.listdir(job.path("optim", "state")))[0]
+    job.text(("optim", "param_groups", "0", "lr"), "0.25")
+    with open(job.path("optim", "state", name, "exp_avg"), "r+b") as f:
+        size = os.fstat(f.fileno()).st_size
+        f.write(b"\1" * 4)
+        f.seek(size - 4)
+        f.write(b"\2" * 4)
+    job.umount()
+    where = set()
+    for n, d in files_of(job).items():
+        for at in same_plain(plain(read_archive(d)), old[n]):
+            text = "/".join(map(str, at))
+            assert "lr" in at or (name in text and "exp_avg" in text), text
+            where.add((n, "lr" in at))
+        sound(job.file(n))
+    assert len(where) == 2 * len(before), where
+
+
+class Dcp:
+    """A DCP checkpoint, read by way of its index alone."""
+
+    def __init__(self, where):
+        self.where = where
+        with open(os.path.join(where, ".metadata"), "rb") as f:
+            top = Reader(f, None).load().state()
+        self.kept = {}
+        self.keys = top["state_dict_metadata"]
+        self.items = [(repr(plain(k)), k.state(), v.state())
+                      for k, v in top["storage_data"].items()]
+        self.rest = plain({k: v for k, v in top.items() if k not in (
+            "state_dict_metadata", "storage_data")})
+
+    def item(self, at):
+        name = os.path.join(self.where, at["relative_path"])
+        if name not in self.kept:
+            with open(name, "rb") as f:
+                self.kept[name] = f.read()
+        return self.kept[name][at["offset"]:at["offset"] + at["length"]]
+
+    def values(self):
+        """Values by name, and for tensors chunks by offsets."""
+        found = {}
+        for _, index, at in self.items:
+            data = self.item(at)
+            offsets = index.get("offset")
+            value = torch.load(io.BytesIO(data)) if zipfile.is_zipfile(
+                io.BytesIO(data)) else data
+            if offsets is not None:
+                key = offsets.parts[0][0] if offsets.parts else ()
+                found.setdefault(index["fqn"], {})[tuple(key)] = value
+            else:
+                found[index["fqn"]] = value
+        return found
+
+    def whole(self, fqn):
+        """A tensor of its chunks."""
+        got = self.values()[fqn]
+        if isinstance(got, torch.Tensor):
+            return got
+        ends = [max(o[d] + c.shape[d] for o, c in got.items())
+                for d in range(len(next(iter(got))))]
+        out = torch.empty(ends, dtype=next(iter(got.values())).dtype)
+        for offsets, c in got.items():
+            out[tuple(slice(o, o + n) for o, n in zip(offsets, c.shape))] = c
+        return out
+
+
+def case_dcp(job):
+    """Items of torch.save in a checkpoint of four ranks."""
+    copy_of(job, "dcp_fsdp2_w4/ckpt")
+    before, old = files_of(job), Dcp(job.ck)
+    was = old.values()
+    name, other = "layers.0.w1.weight", "layers.0.w2.weight"
+    opt = "optim.state." + name
+    avg = old.whole(opt + ".exp_avg")
+    job.mount()
+    part = torch.randn(5)
+    job.put(("optim", "state", name, "exp_avg"), part, at=2)
+    job.text(("optim", "state", name, "step"), "99")
+    job.text(("optim", "param_groups", "0", "lr"), "0.5")
+    os.unlink(job.path("optim", "state", other, "exp_avg"))
+    os.rename(job.path("optim", "state", other, "exp_avg_sq"),
+              job.path("optim", "state", other, "renamed"))
+    more = torch.randn(3, 7)
+    job.add(("optim", "state", name, "more"), more, "float32")
+    job.umount()
+
+    after, new = files_of(job), Dcp(job.ck)
+    for n in before:
+        assert n == ".metadata" or after[n] == before[n], f"{n} changed"
+    now = new.values()
+    avg.view(-1)[2:7] = part
+    assert raw(new.whole(opt + ".exp_avg")) == raw(avg), "exp_avg"
+    assert float(new.whole(opt + ".step")) == 99
+    assert raw(new.whole(opt + ".more")) == raw(more), "more"
+    gone = "optim.state." + other + "."
+    assert gone + "exp_avg" not in now, "exp_avg is still there"
+    assert raw(new.whole(gone + "renamed")) == raw(
+        old.whole(gone + "exp_avg_sq")), "renamed"
+    edited = {opt + ".exp_avg", opt + ".step", opt + ".more", gone + "exp_avg",
+              gone + "exp_avg_sq", gone + "renamed"}
+    groups = [k for k in was if "param_groups" in k]
+    for k in (set(was) | set(now)) - edited - set(groups):
+        same(now[k], was[k], (k,))
+    differ = [k for k in groups if repr(was[k]) != repr(now[k])]
+    assert len(differ) == 1, differ
+    index = {k: plain(v) for k, _, v in new.items}
+    moved = {at["fqn"] for k, at, v in old.items if index.get(k) != plain(v)}
+    assert moved <= edited | set(groups), moved
+    assert set(new.keys) == set(now), "keys and items differ"
+    differ = same_plain(new.rest, old.rest)
+    assert all("planner_data" in d for d in differ), differ
+
+
+def case_safetensors(job):
+    """Bytes of one tensor, and nothing else of the file."""
+    copy_of(job, "safetensors_plain/ckpt")
+    (name, old), = files_of(job).items()
+    n = int.from_bytes(old[:8], "little")
+    head = json.loads(old[8:8 + n])
+    key = next(k for k, v in head.items() if k != "__metadata__" and
+               v["dtype"] == "F32" and len(v["shape"]) == 2)
+    begin, end = (8 + n + o for o in head[key]["data_offsets"])
+    job.mount()
+    path = subprocess.run([job.optimfs, "ls", "-lR", job.ck], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    path = next(w for w in path.split() if w.endswith("/" + key))
+    data = os.urandom(end - begin - 9)
+    with open(job.path(path), "r+b") as f:
+        f.seek(5)
+        f.write(data)
+    job.umount()
+    assert files_of(job) == {name: old[:begin + 5] + data + old[end - 4:]}
+
+
 CASES = {n[5:]: f for n, f in list(globals().items()) if n.startswith("case_")}
 
 
@@ -487,8 +758,8 @@ def main():
     if sys.argv[1:] == ["list"]:
         print(*CASES)
         return
-    optimfs, where, name = sys.argv[1:]
-    CASES[name](Job(os.path.abspath(optimfs), where))
+    optimfs, where, name, data = sys.argv[1:]
+    CASES[name](Job(os.path.abspath(optimfs), where, data))
 
 
 main()

@@ -83,6 +83,29 @@ static const struct {
 	{ P("\x80\x02"
 	    "ccollections\nOrderedDict\n)Rq\0(K\x01K\x02u}K\x05K\x06sb."),
 	    { { "0", OFS_PK_ADD, "K\x03K\x04" } }, "{\"1\": 2, \"3\": 4}\n" },
+	/* one place, by way of two paths: once, if they say the same */
+	{ P("\x80\x02](]q\x01K\x01"
+	    "ah\x01"
+	    "e."),
+	    { { "00", OFS_PK_REPLACE, "K\x05" },
+		{ "10", OFS_PK_REPLACE, "K\x05" } },
+	    "[[5], [5]]\n" },
+	{ P("\x80\x02](]q\x01K\x01"
+	    "ah\x01"
+	    "e."),
+	    { { "00", OFS_PK_DROP, NULL }, { "10", OFS_PK_DROP, NULL } },
+	    "[[], []]\n" },
+	{ P("\x80\x02](]q\x01K\x01"
+	    "ah\x01"
+	    "e."),
+	    { { "00", OFS_PK_REPLACE, "K\x05" },
+		{ "10", OFS_PK_REPLACE, "K\x06" } },
+	    NULL },
+	{ P("\x80\x02](]q\x01K\x01"
+	    "ah\x01"
+	    "e."),
+	    { { "00", OFS_PK_REPLACE, "K\x05" }, { "10", OFS_PK_DROP, NULL } },
+	    NULL },
 	/* what is not there */
 	{ P("\x80\x02]K\x01"
 	    "a."),
@@ -142,6 +165,10 @@ static void test_case(size_t i)
 	} else {
 		ofs_buf_putc(&text, '\0');
 		is_str((char *)text.data, cases[i].text, "case %zu", i);
+		/* a frame of the old length would have CPython read on in the
+		 * middle of an opcode */
+		ok(memchr(out.data, 0x95, out.len) == NULL,
+		    "case %zu has no frames", i);
 	}
 	ofs_pickle_free(doc);
 	ofs_buf_fini(&out);
