@@ -196,7 +196,6 @@ int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 {
 	struct ofs_stage *stage = ofs_edit_stage(fs->edit);
 	struct ofs_changes changes;
-	struct optimfs_error later;
 	int ret;
 
 	if (ofs_edit_changes(fs->edit, &changes, err) == -1)
@@ -207,12 +206,11 @@ int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	else
 		ret = ofs_commit_changes(fs, &changes, ofs_stage_beside(stage),
 		    stop, ctx, err);
+	ofs_changes_free(&changes);
 	/* the record of the commit stays until the journal is empty: between
 	 * the two, what it says is that the journal is done with */
-	if (ret != -1 && ofs_edit_published(&changes, &later) == -1)
-		optimfs_log_error(fs, &later);
-	else if (ret != -1)
+	if (ret != -1 &&
+	    ofs_edit_published(fs->edit, ret == 1 ? err : NULL) == 0)
 		ofs_publish_forget(ofs_stage_beside(stage));
-	ofs_changes_free(&changes);
 	return ret;
 }

@@ -218,15 +218,19 @@ static int seal(struct committing *c, struct optimfs_error *err)
 		    "OFS803 %s is there, but may not survive a crash of the "
 		    "machine: its directory could not be synced: %m",
 		    c->e->destination);
+		(void)ofs_edit_published(c->e, err);
 		return 1;
 	}
-	ofs_direct_settle(c->e->stage, true);
-	(void)ofs_stage_reset(c->e->stage, NULL);
+	/* the mark says that the journal is done with, until it is empty */
+	if (ofs_edit_published(c->e, NULL) == 0)
+		ofs_direct_settle(c->e->stage, true);
 	return 0;
 }
 
 void ofs_direct_settle(struct ofs_stage *st, bool published)
 {
+	static const char *const rests[] = { OFS_SKELETON, FILLED,
+		"." FILLED ".optimfs" };
 	int stage = ofs_stage_beside(st);
 
 	if (!published) {
@@ -234,9 +238,11 @@ void ofs_direct_settle(struct ofs_stage *st, bool published)
 		    OFS_SKELETON_INFO, 0);
 		return;
 	}
-	ofs_publish_clear(stage, OFS_SKELETON);
-	ofs_publish_clear(stage, FILLED);
-	ofs_publish_clear(stage, "." FILLED ".optimfs");
+	for (size_t i = 0; i < sizeof(rests) / sizeof(*rests); i++) {
+		ofs_publish_clear(stage, rests[i]);
+		if (faccessat(stage, rests[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			return; /* the next mount does it */
+	}
 	(void)ofs_sys_unlink(stage, OFS_SKELETON_DONE, 0);
 }
 

@@ -13,6 +13,7 @@
 #include "direct.h"
 #include "edit_impl.h"
 #include "publish.h"
+#include "reshard_rest.h"
 #include "skeleton.h"
 
 void ofs_edit_changed(struct ofs_edit *e, bool names)
@@ -25,7 +26,13 @@ void ofs_edit_changed(struct ofs_edit *e, bool names)
 int ofs_edit_record(struct ofs_edit *e, const struct ofs_record *r,
     struct optimfs_error *err)
 {
-	return e->replaying ? 0 : ofs_stage_append(e->stage, r, err);
+	if (e->replaying)
+		return 0;
+	if (e->stuck.code != 0) {
+		*err = e->stuck;
+		return -1;
+	}
+	return ofs_stage_append(e->stage, r, err);
 }
 
 struct ofs_stage *ofs_edit_stage(const struct ofs_edit *edit)
@@ -152,7 +159,9 @@ static int look_beside(void *ctx, int beside, struct optimfs_error *err)
 	if (found == 1)
 		return 0;
 	/* what was the skeleton is in path now */
-	return b->done ? 1 : finish_commit(b, beside, err);
+	return b->done || ofs_reshard_rest(beside)
+	    ? 1
+	    : finish_commit(b, beside, err);
 }
 
 /* The stage is open, and what was staged before is dropped if it is done. */
@@ -326,13 +335,40 @@ int ofs_edit_reset(struct ofs_edit *e, struct optimfs_error *err)
 	return ret;
 }
 
+/* No change is taken: its record would be thrown away with those before it. */
+static void stick(struct ofs_edit *e, const struct optimfs_error *why)
+{
+	e->stuck = *why;
+	optimfs_fail_in(&e->stuck, "to write again, mount again");
+	e->keep = true;
+}
+
+int ofs_edit_published(struct ofs_edit *e, const struct optimfs_error *unsafe)
+{
+	struct optimfs_error err;
+	int ret;
+
+	pthread_rwlock_wrlock(&e->names);
+	forget(e);
+	pthread_rwlock_unlock(&e->names);
+	ofs_edit_changed(e, true);
+	ret = unsafe == NULL ? ofs_stage_reset(e->stage, &err) : -1;
+	if (ret == 0)
+		return 0;
+	if (unsafe == NULL)
+		optimfs_log_error(e->fs, &err);
+	e->unsafe = unsafe != NULL;
+	stick(e, unsafe == NULL ? &err : unsafe);
+	return -1;
+}
+
 int ofs_edit_abort(struct ofs_edit *e, struct optimfs_error *err)
 {
 	int ret;
 
 	if (ofs_gate_hold(e->fs, true, err) == -1)
 		return -1;
-	ret = ofs_edit_reset(e, err);
+	ret = e->stuck.code != 0 ? 0 : ofs_edit_reset(e, err);
 	ofs_gate_let(e->fs);
 	return ret;
 }

@@ -86,9 +86,13 @@ struct ofs_changes {
 int ofs_edit_changes(struct ofs_edit *edit, struct ofs_changes *out,
     struct optimfs_error *err);
 void ofs_changes_free(struct ofs_changes *c);
-/* The changes of a snapshot were published: nothing is staged any more, and fs
- * shows a checkpoint that is gone. The gate is still held. */
-int ofs_edit_published(struct ofs_changes *c, struct optimfs_error *err);
+/* All that was staged is published, and unsafe is NULL, or what the last sync
+ * failed with: nothing is staged any more, and fs shows a checkpoint that is
+ * gone. The gate is still held. 0: the journal is empty. -1: it has to stay, or
+ * could not be emptied; the record of the commit must stay too, the next mount
+ * needs both, and until then every change fails. */
+int ofs_edit_published(struct ofs_edit *edit,
+    const struct optimfs_error *unsafe);
 /* Fails with the first problem, and how many there are. */
 int ofs_changes_check(const struct ofs_changes *c, struct optimfs_error *err);
 /* len bytes at off, inside the file, as a reader of the mount sees them:

@@ -476,8 +476,3 @@ int ofs_change_read(struct optimfs *fs, const struct ofs_change *c, void *buf,
 		    c->path);
 	return 0;
 }
-
-int ofs_edit_published(struct ofs_changes *c, struct optimfs_error *err)
-{
-	return ofs_edit_reset(c->edit, err);
-}

@@ -85,7 +85,12 @@ struct ofs_edit {
 	char *destination;         /* of a skeleton: what it will be called */
 	bool published;            /* it is */
 	bool keep;                 /* the stage, whatever is in it */
-	uint32_t first;            /* index of the first node that was made */
+	/* What every further change fails with: the last commit is not known
+	 * to be safe, or its journal could not be emptied, and the next mount
+	 * takes all that the journal has for published. */
+	struct optimfs_error stuck;
+	bool unsafe;    /* it is the commit */
+	uint32_t first; /* index of the first node that was made */
 
 	pthread_rwlock_t names;      /* what follows */
 	struct ofs_edit_node **base; /* by index, those touched */

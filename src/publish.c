@@ -371,18 +371,23 @@ int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err)
 	return ret;
 }
 
+/* Has the file that was new/'s its name? */
+static bool is_in_place(int dir, const struct ofs_publish_name *n)
+{
+	struct stat st;
+
+	return fstatat(dir, n->rel, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    st.st_ino == n->ino;
+}
+
 /* What a commit that was not published left among the files of the
  * checkpoint. */
 static void take_back(int dir, const struct ofs_publish_plan *plan)
 {
-	struct stat st;
-
 	for (size_t i = 0; i < plan->n; i++) {
 		const struct ofs_publish_name *n = &plan->name[i];
 
-		if (n->kind == OFS_PUBLISH_CREATE &&
-		    fstatat(dir, n->rel, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    st.st_ino == n->ino)
+		if (n->kind == OFS_PUBLISH_CREATE && is_in_place(dir, n))
 			unlinkat(dir, n->rel, 0);
 	}
 }
@@ -421,9 +426,11 @@ static bool was_published(int dir, const struct ofs_publish_plan *plan)
 		return fstat(dir, &st) == 0 && st.st_ino == plan->gen;
 	for (size_t i = 0; i < plan->n; i++)
 		if (plan->name[i].kind == OFS_PUBLISH_REPLACE)
-			return fstatat(dir, plan->name[i].rel, &st,
-				   AT_SYMLINK_NOFOLLOW) == 0 &&
-			    st.st_ino == plan->name[i].ino;
+			return is_in_place(dir, &plan->name[i]);
+	for (size_t i = 0; i < plan->n; i++)
+		if (plan->name[i].kind == OFS_PUBLISH_CREATE &&
+		    !is_in_place(dir, &plan->name[i]))
+			return false;
 	return true;
 }
 

@@ -14,6 +14,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "reshard_rest.h"
+
 /* Its files go to the directory new of a stage (src/stage.h), which gets the
  * name that was asked for once all of them are on disk. */
 
@@ -275,13 +277,31 @@ static void leave(struct ofs_reshard *r)
 	r->stage = NULL;
 }
 
+/* What is not known to have its name for good can still be gone on from. */
+static int finish(struct ofs_reshard *r, const char *dir,
+    struct optimfs_error *err)
+{
+	bool safe = ofs_sync_parent(dir) == 0;
+
+	if (!safe)
+		optimfs_fail(err, errno,
+		    "OFS803 %s is there, but may not survive a crash of the "
+		    "machine: its directory could not be synced: %m",
+		    dir);
+	ofs_stage_close(r->stage, !safe);
+	r->stage = NULL;
+	return safe ? 0 : 1;
+}
+
 static int reshard(struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
 {
 	struct stat st;
 
-	if (lstat(dir, &st) == 0)
+	if (lstat(dir, &st) == 0) {
+		ofs_reshard_tidy(dir);
 		return optimfs_fail(err, EEXIST, "%s is there already", dir);
+	}
 	if (ofs_view_make_summed(r->fs, r->how->to, &r->view, err) == -1)
 		return -1;
 	strcpy(r->name, ofs_view_name(r->fs, r->view));
@@ -293,8 +313,7 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 			leave(r);
 		return -1;
 	}
-	ofs_stage_close(r->stage, false);
-	return ofs_sync_parent(dir) == -1;
+	return finish(r, dir, err);
 }
 
 int optimfs_reshard(struct optimfs *fs, const char *dir,

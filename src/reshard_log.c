@@ -12,11 +12,12 @@
 #include <unistd.h>
 
 #include "reshard.h"
+#include "reshard_rest.h"
 
 /* Records: which view of what this is, first; parts of files that are on disk;
  * lengths of compressed items that are; sums of what was read, which is true
  * whatever was written. */
-enum { HEAD = 'H', PART = 'P', ITEM = 'I', SUM = 'S' };
+enum { HEAD = OFS_RESHARD_HEAD, PART = 'P', ITEM = 'I', SUM = 'S' };
 
 #define NOTED (64u << 10)
 

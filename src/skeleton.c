@@ -224,8 +224,10 @@ static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
 	qsort(s.sum, s.nsums, sizeof(*s.sum), by_place);
 	if (ret == 0)
 		ret = ofs_skeleton_save(&s, ofs_stage_beside(st), err);
-	if (ret == -1)
+	if (ret == -1) {
+		unlinkat(ofs_stage_beside(st), OFS_SKELETON_INFO, 0);
 		ofs_publish_clear(ofs_stage_beside(st), OFS_SKELETON);
+	}
 	ofs_skeleton_fini(&s);
 	return ret;
 }
@@ -235,18 +237,24 @@ int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
 {
 	struct ofs_stage_config config = { .source = dir };
 	struct ofs_stage *st;
-	int ret;
+	bool made;
+	int ret = -1;
 
 	if (check_empty(dir, err) == -1)
 		return -1;
 	st = ofs_stage_open(&config, err);
 	if (st == NULL)
 		return -1;
-	ret = make(like, layout, st, err);
-	if (ret == 0 && mkdir(dir, 0777) == -1 && errno != EEXIST)
-		ret = optimfs_fail(err, errno, "OFS801 %s: %m", dir);
-	if (ret == 0 && ofs_sync_parent(dir) == -1)
-		ret = optimfs_fail(err, errno, "OFS801 %s: fsync: %m", dir);
+	/* before the skeleton, which is none without a place to go to */
+	made = mkdir(dir, 0777) == 0;
+	if (!made && errno != EEXIST)
+		optimfs_fail(err, errno, "OFS801 %s: %m", dir);
+	else if (ofs_sync_parent(dir) == -1)
+		optimfs_fail(err, errno, "OFS801 %s: fsync: %m", dir);
+	else
+		ret = make(like, layout, st, err);
+	if (ret == -1 && made)
+		rmdir(dir);
 	ofs_stage_close(st, has_info(ofs_stage_beside(st)));
 	return ret;
 }

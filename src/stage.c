@@ -20,9 +20,6 @@
 #include "stage_journal.h"
 #include "stage_lock.h"
 
-/* A record of our own: under which boot the following ones were written. */
-#define RECORD_BOOT 0
-
 struct ofs_stage {
 	char *path;
 	char note[256];
@@ -33,6 +30,7 @@ struct ofs_stage {
 	pthread_mutex_t mutex; /* what follows */
 	struct ofs_journal journal;
 	bool names; /* of data that were not synced */
+	bool empty; /* no records: nothing to be kept */
 };
 
 int ofs_pwrite_all(int fd, const void *buf, uint64_t n, uint64_t off,
@@ -170,7 +168,7 @@ static int open_place(const char *path, struct optimfs_error *err)
 static int make_in(const char *parent, const char *name, char **path,
     struct optimfs_error *err)
 {
-	int at, fd = -1;
+	int at, fd;
 
 	if (asprintf(path, "%s/.%s.optimfs", parent, name) == -1) {
 		*path = NULL;
@@ -180,6 +178,12 @@ static int make_in(const char *parent, const char *name, char **path,
 	if (at == -1)
 		return -1;
 	fd = make_dir(at, *path + strlen(parent) + 1, *path, err);
+	/* what will be synced in it needs its name */
+	if (fd != -1 && fsync(at) == -1) {
+		optimfs_fail(err, errno, "OFS809 %s: %m", *path);
+		close(fd);
+		fd = -1;
+	}
 	close(at);
 	return fd;
 }
@@ -226,14 +230,14 @@ static int look(void *ctx, const struct ofs_record *r,
 	struct glance *g = ctx;
 
 	(void)err;
-	g->real += r->type != RECORD_BOOT;
+	g->real += r->type != OFS_RECORD_BOOT;
 	return 0;
 }
 
 static int append_boot(struct ofs_stage *st, struct optimfs_error *err)
 {
 	char boot[OFS_BOOT_ID];
-	struct ofs_record r = { .type = RECORD_BOOT, .a = boot };
+	struct ofs_record r = { .type = OFS_RECORD_BOOT, .a = boot };
 
 	ofs_boot_id(boot);
 	return ofs_journal_append(&st->journal, &r, err);
@@ -280,6 +284,7 @@ static int remove_all(struct ofs_stage *st, struct optimfs_error *err)
 	st->journal.sum = 0;
 	if (ofs_journal_trim(&st->journal, err) == -1)
 		return -1;
+	st->empty = true;
 	return append_boot(st, err);
 }
 
@@ -419,6 +424,7 @@ void ofs_stage_close(struct ofs_stage *st, bool keep)
 	if (st == NULL)
 		return;
 	held = st->lock.fd != -1;
+	keep = keep && !st->empty;
 	if (!keep && !st->scratch)
 		remove_dirs(st);
 	close_fd(st->data);
@@ -482,6 +488,7 @@ int ofs_stage_append(struct ofs_stage *st, const struct ofs_record *r,
 	if (st->scratch)
 		return 0;
 	pthread_mutex_lock(&st->mutex);
+	st->empty = false;
 	ret = ofs_journal_append(&st->journal, r, err);
 	pthread_mutex_unlock(&st->mutex);
 	return ret;
@@ -516,7 +523,7 @@ static int replay_one(void *ctx, const struct ofs_record *r,
 {
 	struct replay *p = ctx;
 
-	if (r->type == RECORD_BOOT) {
+	if (r->type == OFS_RECORD_BOOT) {
 		p->found->rebooted |= strcmp(r->a, p->boot) != 0;
 		return 0;
 	}

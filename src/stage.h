@@ -59,7 +59,7 @@ struct ofs_stage *ofs_stage_open(const struct ofs_stage_config *config,
 /* Words for the user, of a stale lock that was taken over (OFS804); or "". */
 const char *ofs_stage_note(const struct ofs_stage *st);
 /* Let the lock go. With keep all that is in it stays for the next one to
- * recover; else the directory is removed. */
+ * recover, if there is anything; else the directory is removed. */
 void ofs_stage_close(struct ofs_stage *st, bool keep);
 /* Is the directory still there, and the lock still ours? EIO (OFS807), ESTALE
  * (OFS812: taken by another). */
@@ -73,8 +73,9 @@ int ofs_stage_beside(const struct ofs_stage *st);
 
 /* A record: a type of the caller's, numbers and two strings, the second of
  * any bytes. */
+#define OFS_RECORD_BOOT 0 /* the stage's own: which boot follows */
 struct ofs_record {
-	uint8_t type; /* not 0 */
+	uint8_t type; /* any other */
 	uint64_t num[4];
 	const char *a;
 	const void *b;

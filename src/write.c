@@ -664,6 +664,10 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	if (fs->edit->scratch)
 		return optimfs_fail(err, EROFS,
 		    "OFS819 mounted with scratch: nothing can be committed");
+	if (fs->edit->unsafe) {
+		*err = fs->edit->stuck;
+		return 1;
+	}
 	if (fs->edit->direct == NULL && !ofs_edit_dirty(fs->edit))
 		return 0;
 	if (ofs_gate_hold(fs, true, err) == -1)

@@ -111,9 +111,7 @@ static int reshard(struct ofs_command *c, struct optimfs_reshard *how)
 		return ofs_tool_fail(&err);
 	if (ret == 0)
 		return OFS_EXIT_OK;
-	ofs_tool_say("%s is there, but may not survive a crash of the machine: "
-		     "its directory could not be synced",
-	    dir);
+	ofs_tool_say("%s", err.text);
 	return OFS_EXIT_UNSYNCED;
 }
 
