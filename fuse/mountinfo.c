@@ -32,10 +32,10 @@ static void unescape(char *s)
 /* "36 35 0:34 / /mnt/ck ro,nosuid - fuse.optimfs /data/ck ro,..." */
 static bool parse(char *line, const char *point, struct ofs_mountinfo *m)
 {
-	char *save, *field[5], *word = NULL;
+	char *save, *field[6], *word = NULL;
 	unsigned maj, min;
 
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		field[i] = strtok_r(i == 0 ? line : NULL, " \n", &save);
 		if (field[i] == NULL)
 			return false;
@@ -52,6 +52,7 @@ static bool parse(char *line, const char *point, struct ofs_mountinfo *m)
 	ofs_mountinfo_fini(m);
 	m->major = maj;
 	m->minor = min;
+	m->rw = strncmp(field[5], "rw", 2) == 0;
 	m->point = strdup(point);
 	m->type = strdup(word);
 	word = strtok_r(NULL, " \n", &save);

@@ -11,6 +11,7 @@
 struct ofs_mountinfo {
 	char *point, *type, *source;
 	unsigned major, minor; /* of the file system's device number */
+	bool rw;
 };
 
 /* The topmost mount at exactly this path, which has no links in it; it is

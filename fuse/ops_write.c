@@ -36,6 +36,12 @@ void ofs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		ofs_op_close(s, h);
 }
 
+/* Whoever gave an order may take it back, as long as that is possible. */
+static bool taken_back(void *ctx)
+{
+	return fuse_req_interrupted(ctx) != 0;
+}
+
 void ofs_op_write(fuse_req_t req, fuse_ino_t node, const char *buf, size_t size,
     off_t off, struct fuse_file_info *fi)
 {
@@ -47,7 +53,9 @@ void ofs_op_write(fuse_req_t req, fuse_ino_t node, const char *buf, size_t size,
 
 	ofs_op_count(&s->count.write);
 	ofs_pending_hold(&p, s->watch, req, node);
-	ret = optimfs_file_write(h->file, buf, size, (uint64_t)off, &err);
+	ret = optimfs_file_is_control(h->file)
+	    ? optimfs_control(s->fs, buf, size, taken_back, req, &err)
+	    : optimfs_file_write(h->file, buf, size, (uint64_t)off, &err);
 	ofs_pending_end(&p);
 	if (ret == -1) {
 		ofs_op_count(&s->count.failed);

@@ -94,6 +94,8 @@ void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o)
 		.assemble_max = UINT64_C(256) << 20,
 		.readahead = UINT64_C(1) << 20,
 		.timeout = 30,
+		.commit = -1,
+		.recover = -1,
 	};
 	*o = (struct ofs_options){
 		.table = ofs_mount_options_table,
@@ -102,11 +104,18 @@ void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o)
 	};
 }
 
+void ofs_mount_options_doubt_rw(struct ofs_mount_options *m)
+{
+	m->open.rw &= m->commit != -1 || m->recover != -1 ||
+	    m->open.upper != NULL || m->open.scratch;
+}
+
 int ofs_mount_options_check(struct ofs_mount_options *m,
     struct optimfs_error *err)
 {
-	m->open.recover = (enum optimfs_recover)m->recover;
-	m->open.explicit_commit = m->commit != 0;
+	if (m->recover != -1)
+		m->open.recover = (enum optimfs_recover)m->recover;
+	m->open.explicit_commit = m->commit == 1;
 	m->open.rw |= m->open.scratch;
 	if (m->ro)
 		m->open.rw = m->open.scratch = false;

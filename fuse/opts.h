@@ -29,7 +29,7 @@ struct ofs_mount_options {
 	unsigned timeout;    /* seconds; 0: none */
 	unsigned threads;    /* 0: by the number of processors */
 	const char *log;     /* "stderr", "syslog" or a file; NULL: by mode */
-	int commit, recover; /* indexes of what they may be */
+	int commit, recover; /* indexes of what they may be; -1: not said */
 	bool ro, remount;
 	bool direct;
 	bool allow_other, default_permissions;
@@ -43,6 +43,9 @@ extern const struct ofs_option ofs_mount_options_table[];
 
 /* Defaults, and o ready to parse into m. */
 void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o);
+/* mount(8) says rw of its own accord. Who means it says how, too: commit=,
+ * recover=, upper= or scratch; otherwise it is dropped. */
+void ofs_mount_options_doubt_rw(struct ofs_mount_options *m);
 /* What cannot be had (EOPNOTSUPP), combinations that contradict (EINVAL). Fills in what follows from other options. */
 int ofs_mount_options_check(struct ofs_mount_options *m,
     struct optimfs_error *err);

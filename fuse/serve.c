@@ -341,7 +341,7 @@ static void publish_changes(struct server *s)
 	if (s->session.fs == NULL)
 		return;
 	optimfs_status(s->session.fs, &status);
-	if (status.files == 0 || s->v->options->open.scratch)
+	if (status.files == 0 || status.scratch)
 		return;
 	if (status.explicit_commit || s->ended) {
 		ofs_log("%s: %" PRIu64 " changed files are kept beside it, not "

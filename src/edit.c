@@ -245,6 +245,7 @@ int ofs_edit_open(struct optimfs *fs, struct ofs_stage *stage,
 		return -1;
 	}
 	fs->edit->scratch = fs->options.scratch;
+	atomic_init(&fs->edit->explicit_commit, fs->options.explicit_commit);
 	fs->edit->stage = stage;
 	if (ofs_stage_note(stage)[0] != '\0') {
 		optimfs_fail(&note, EBUSY, "%s", ofs_stage_note(stage));

@@ -107,7 +107,10 @@ struct ofs_edit {
 	_Atomic uint64_t names_changed, changed;
 	_Atomic unsigned percent; /* of a commit, plus one; 0: none */
 	struct ofs_replay found;
-	struct optimfs_error said; /* by the last commit; under fs->lock */
+	atomic_bool explicit_commit;
+	/* By the last commit, under fs->lock. */
+	struct optimfs_error said;
+	bool unsynced; /* it was published all the same */
 };
 
 /* Records of the journal. Paths are as the mount shows them, at the time. */

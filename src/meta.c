@@ -79,7 +79,9 @@ static void control_text(struct optimfs *fs, struct ofs_buf *out)
 		ofs_buf_puts(out, "clean\n");
 	else
 		put_dirty(out, &s);
-	if (s.explicit_commit)
+	if (s.scratch)
+		ofs_buf_puts(out, "scratch\n");
+	else if (s.explicit_commit)
 		ofs_buf_puts(out, "explicit\n");
 	ofs_control_said(fs, out);
 }

@@ -128,6 +128,15 @@ char *ofs_stage_place(const char *source, struct optimfs_error *err)
 	return path;
 }
 
+bool ofs_stage_busy(const char *source)
+{
+	char *place = ofs_stage_place(source, NULL);
+	bool busy = place != NULL && ofs_lock_busy(place);
+
+	free(place);
+	return busy;
+}
+
 /* A directory that nobody else can have made for us. */
 static int make_dir(int at, const char *name, const char *place,
     struct optimfs_error *err)

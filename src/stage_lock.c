@@ -202,6 +202,22 @@ int ofs_lock_take(struct ofs_lock *lock, int dir, const char *place, char *note,
 	    LOCK_NAME);
 }
 
+bool ofs_lock_busy(const char *place)
+{
+	struct flock f = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char path[4096];
+	bool busy;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/" LOCK_NAME, place);
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd == -1)
+		return false;
+	busy = fcntl(fd, F_OFD_GETLK, &f) == 0 && f.l_type != F_UNLCK;
+	close(fd);
+	return busy;
+}
+
 int ofs_lock_held(const struct ofs_lock *lock, const char *place,
     struct optimfs_error *err)
 {

@@ -3,6 +3,7 @@
 #ifndef OFS_STAGE_LOCK_H
 #define OFS_STAGE_LOCK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "optimfs/error.h"
@@ -24,6 +25,8 @@ void ofs_boot_id(char id[OFS_BOOT_ID]);
  * was, or is "". place is dir's path, for messages. */
 int ofs_lock_take(struct ofs_lock *lock, int dir, const char *place, char *note,
     size_t size, struct optimfs_error *err);
+/* Does anybody on this machine have the one in place? */
+bool ofs_lock_busy(const char *place);
 /* Is it still ours? EIO (OFS807), ESTALE (OFS812). */
 int ofs_lock_held(const struct ofs_lock *lock, const char *place,
     struct optimfs_error *err);

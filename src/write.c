@@ -126,20 +126,6 @@ int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
 	return ret;
 }
 
-/* "commit" and "abort", with or without a newline. */
-static int control(struct optimfs_file *file, const char *text, size_t len,
-    struct optimfs_error *err)
-{
-	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
-		len--;
-	if (len == 6 && memcmp(text, "commit", 6) == 0)
-		return optimfs_commit(file->fs, NULL, NULL, err) == 0 ? 0 : -1;
-	if (len == 5 && memcmp(text, "abort", 5) == 0)
-		return optimfs_abort(file->fs, err);
-	return optimfs_fail(err, EINVAL,
-	    "OFS818 control takes commit and abort");
-}
-
 static int write_any(struct optimfs_file *file, const void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
@@ -199,7 +185,7 @@ int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
 
 	/* a commit is no change, and must not wait for itself */
 	if (file->control)
-		return control(file, buf, len, err);
+		return optimfs_control(file->fs, buf, len, NULL, NULL, err);
 	ofs_enter_write(file->fs);
 	ret = do_file_write(file, buf, len, off, err);
 	ofs_leave(file->fs);
@@ -690,6 +676,7 @@ int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	ret = commit(fs, stop, ctx, &own);
 	pthread_mutex_lock(&fs->lock);
 	fs->edit->said = own;
+	fs->edit->unsynced = ret == 1;
 	pthread_mutex_unlock(&fs->lock);
 	if (ret != 0)
 		optimfs_log_error(fs, &own);
@@ -704,13 +691,48 @@ void ofs_control_said(struct optimfs *fs, struct ofs_buf *out)
 		return;
 	pthread_mutex_lock(&fs->lock);
 	if (fs->edit->said.code != 0)
-		ofs_buf_printf(out, "failed %s\n", fs->edit->said.text);
+		ofs_buf_printf(out, "%s %s\n",
+		    fs->edit->unsynced ? "unsynced" : "failed",
+		    fs->edit->said.text);
 	pthread_mutex_unlock(&fs->lock);
 }
 
 int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
 {
 	return read_only(fs, err) == -1 ? -1 : ofs_edit_abort(fs->edit, err);
+}
+
+bool optimfs_locked(const char *path)
+{
+	return ofs_stage_busy(path);
+}
+
+static bool is_order(const char *text, size_t len, const char *order)
+{
+	return len == strlen(order) && memcmp(text, order, len) == 0;
+}
+
+int optimfs_control(struct optimfs *fs, const char *text, size_t len,
+    bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err)
+{
+	if (read_only(fs, err) == -1)
+		return -1;
+	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
+		len--;
+	if (is_order(text, len, "commit"))
+		return optimfs_commit(fs, stop, ctx, err) == 0 ? 0 : -1;
+	if (is_order(text, len, "abort"))
+		return optimfs_abort(fs, err);
+	if (!is_order(text, len, "keep"))
+		return optimfs_fail(err, EINVAL,
+		    "OFS818 control takes commit, abort and keep");
+	atomic_store(&fs->edit->explicit_commit, true);
+	return 0;
+}
+
+bool optimfs_file_is_control(const struct optimfs_file *file)
+{
+	return file->control;
 }
 
 void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
@@ -723,8 +745,8 @@ void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
 	ofs_edit_status(fs->edit, &s);
 	*status = (struct optimfs_status){
 		.writable = true,
-		.explicit_commit =
-		    fs->options.explicit_commit || fs->edit->scratch,
+		.explicit_commit = atomic_load(&fs->edit->explicit_commit),
+		.scratch = fs->edit->scratch,
 		.files = s.files,
 		.bytes = s.bytes,
 		.percent = s.percent,

@@ -56,6 +56,9 @@ static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
 	status = check_places(self, &p);
 	if (status != 0)
 		return status;
+	/* mount.fuse3 has called: see main.c */
+	if (strcmp(a->argv[0], self->name) != 0)
+		ofs_mount_options_doubt_rw(m);
 	if (ofs_mount_options_check(m, &err) == -1)
 		return ofs_tool_fail(&err);
 	if (ofs_job_wanted(&m->job))
@@ -103,6 +106,8 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  readahead=SIZE threads=N timeout=TIME\n"
 	    "  allow_other default_permissions nonempty auto_unmount\n"
 	    "  log=stderr|syslog|FILE\n"
+	    "  rw commit=auto|explicit recover=no|yes|discard upper=DIR scratch "
+	    "ro\n"
 	    "  transport=auto|local|mpi mount_ranks=RANKS rank0_only\n"
 	    "  gather=mpi|auto|nccl gpu_cache=SIZE\n"
 	    "optimfs(1) explains them.\n",
@@ -146,6 +151,7 @@ static int helper(const struct ofs_verb *self, struct ofs_args *a,
 	}
 	if (check_places(self, &p) != 0)
 		return MOUNT_USAGE;
+	ofs_mount_options_doubt_rw(m);
 	ret = ofs_mount_options_check(m, &err);
 	if (ret == 0 && fake)
 		ret = ofs_mount_check(p.source, p.point, m, &err);

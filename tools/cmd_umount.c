@@ -13,9 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "optimfs/optimfs.h"
+
 #include "buf.h"
 #include "fuse/mountinfo.h"
 #include "fuse/unmount.h"
+#include "tools/control.h"
 #include "tools/tools.h"
 
 /* How long the daemon may take to end after its mount is gone. */
@@ -129,7 +132,8 @@ static int busy(const char *point, struct optimfs_error *err)
 	return -1;
 }
 
-/* The control file system drops a connection when its daemon closes it. */
+/* The control file system drops a connection when its daemon closes it; who
+ * could write holds a lock until all is done. */
 static bool is_gone(const struct ofs_mountinfo *m)
 {
 	char path[64];
@@ -140,7 +144,8 @@ static bool is_gone(const struct ofs_mountinfo *m)
 	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u", m->minor);
 	mounted = ofs_mountinfo_find(m->point, &now) && now.minor == m->minor;
 	ofs_mountinfo_fini(&now);
-	return !mounted && stat(path, &st) == -1;
+	return !mounted && stat(path, &st) == -1 &&
+	    !(m->rw && optimfs_locked(m->source));
 }
 
 static int wait_gone(const struct ofs_mountinfo *m, struct optimfs_error *err)
@@ -154,6 +159,40 @@ static int wait_gone(const struct ofs_mountinfo *m, struct optimfs_error *err)
 	}
 	return optimfs_fail(err, ETIMEDOUT,
 	    "%s is unmounted, but its daemon has not ended", m->point);
+}
+
+/* Of somebody else, or of one who unmounted before us. */
+static int wait_commit(const struct ofs_mountinfo *m, struct ofs_control *c,
+    struct optimfs_error *err)
+{
+	const struct timespec tick = { .tv_nsec = TICK_MS * 1000000L };
+	int ret;
+
+	while ((ret = ofs_control_read(m->point, c, err)) == 0 && c->committing)
+		nanosleep(&tick, NULL);
+	return ret;
+}
+
+/* What was written is committed, or kept because that was said; 1: committed,
+ * but it may not survive a crash of the machine. A mount that does not answer
+ * has nothing to commit. */
+static int settle(struct ofs_mountinfo *m, bool keep, struct optimfs_error *err)
+{
+	struct ofs_control c;
+
+	if (wait_commit(m, &c, err) == -1)
+		return 0;
+	m->rw &= !c.scratch; /* which has no lock */
+	if (!c.dirty || c.scratch)
+		return 0;
+	if (keep)
+		return ofs_control_write(m->point, "keep", err);
+	if (c.explicit_commit)
+		return optimfs_fail(err, EBUSY,
+		    "OFS808 %s: %s: commit or abort it, or unmount it with "
+		    "--keep",
+		    m->point, c.state);
+	return ofs_control_commit(m->point, err);
 }
 
 static int unmount(const struct ofs_mountinfo *m, bool force,
@@ -178,52 +217,48 @@ static int unmount(const struct ofs_mountinfo *m, bool force,
 	return ret == -1 ? -1 : wait_gone(m, err);
 }
 
-static int umount_point(const char *point, bool force,
-    struct optimfs_error *err)
+/* The exit status. */
+static int umount_point(const char *point, bool force, bool keep)
 {
+	struct optimfs_error err;
 	struct ofs_mountinfo m;
-	char *real;
-	int ret;
+	int status = OFS_EXIT_OK, ret = 0;
 
-	real = ofs_mount_point_path(point, err);
-	if (real == NULL)
-		return -1;
-	if (!ofs_mountinfo_find(real, &m)) {
-		free(real);
-		return optimfs_fail(err, EINVAL, "%s: nothing is mounted there",
-		    point);
-	}
-	free(real);
-	if (strcmp(m.type, "fuse.optimfs") != 0)
-		ret = optimfs_fail(err, EINVAL, "%s: %s, not a checkpoint",
-		    point, m.type);
-	else
-		ret = unmount(&m, force, err);
+	if (ofs_control_find(point, &m, &err) == -1)
+		return ofs_tool_fail(&err);
+	if (!force)
+		ret = settle(&m, keep, &err);
+	if (ret != 0)
+		status = ofs_commit_status(ret, &err);
+	if (ret == -1 && strncmp(err.text, "OFS808", 6) == 0)
+		status = OFS_EXIT_NO;
+	if (ret != -1 && unmount(&m, force, &err) == -1)
+		status = ofs_tool_fail(&err);
 	ofs_mountinfo_fini(&m);
-	return ret;
+	return status;
 }
 
 static int run_umount(const struct ofs_verb *self, int argc, char **argv)
 {
-	enum { FORCE = 256 };
+	enum { FORCE = 256, KEEP };
 	static const struct ofs_flag flags[] = {
 		{ FORCE, "force", false },
+		{ KEEP, "keep", false },
 		{ 0, NULL, false },
 	};
 	const char *value, *point = NULL;
-	struct optimfs_error err;
 	struct ofs_args a;
-	bool force = false;
+	bool force = false, keep = false;
 	int id, status;
 
 	ofs_args_init(&a, self, argc, argv, flags, NULL);
 	while ((id = ofs_args_next(&a, &value, &status)) != OFS_ARGS_END) {
 		if (id == OFS_ARGS_STOP)
 			return status;
-		if (id == FORCE) {
-			force = true;
+		force |= id == FORCE;
+		keep |= id == KEEP;
+		if (id != OFS_ARGS_OPERAND)
 			continue;
-		}
 		if (point != NULL)
 			return ofs_tool_usage(self,
 			    "more than one mount point");
@@ -231,16 +266,16 @@ static int run_umount(const struct ofs_verb *self, int argc, char **argv)
 	}
 	if (point == NULL)
 		return ofs_tool_usage(self, "unmount what?");
-	if (umount_point(point, force, &err) == -1)
-		return ofs_tool_fail(&err);
-	return OFS_EXIT_OK;
+	return umount_point(point, force, keep);
 }
 
 const struct ofs_verb ofs_verb_umount = {
 	.name = "umount",
-	.synopsis = "[--force] MOUNTPOINT",
+	.synopsis = "[--force] [--keep] MOUNTPOINT",
 	.summary = "unmount a checkpoint",
 	.options =
-	    "  --force   abort requests in flight, and detach what is in use\n",
+	    "  --force   abort requests in flight, and detach what is in use\n"
+	    "  --keep    do not commit: keep what was written beside the "
+	    "checkpoint\n",
 	.run = run_umount,
 };

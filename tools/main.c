@@ -18,6 +18,8 @@ static const struct ofs_verb *const verbs[] = {
 #ifdef HAVE_FUSE
 	&ofs_verb_mount,
 	&ofs_verb_umount,
+	&ofs_verb_commit,
+	&ofs_verb_abort,
 #endif
 	&ofs_verb_ls,
 	&ofs_verb_cat,

@@ -131,7 +131,7 @@ int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
  * seen at once by whoever reads from fs. */
 
 /* Open a file for reading and writing; truncate: make it empty first.
- * .optimfs/control takes "commit" and "abort". */
+ * .optimfs/control takes the orders of optimfs_control. */
 int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
     struct optimfs_file **file, struct optimfs_error *err);
 /* All of buf at off, or nothing: -1. EFBIG: behind the end of a tensor. A text
@@ -177,13 +177,23 @@ int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err);
 /* Drop all that is staged. */
 int optimfs_abort(struct optimfs *fs, struct optimfs_error *err);
+/* "commit", "abort", or "keep": from now on only an order commits, and what is
+ * staged at the end is kept. EINVAL (OFS818): anything else. */
+int optimfs_control(struct optimfs *fs, const char *text, size_t len,
+    bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err);
+/* Has a process of this machine opened the checkpoint at path for writing? */
+bool optimfs_locked(const char *path);
+/* Is it .optimfs/control, opened for writing? */
+bool optimfs_file_is_control(const struct optimfs_file *file);
 /* All that is staged has reached the disk; files that are being written only
  * by optimfs_file_sync. */
 int optimfs_sync(struct optimfs *fs, struct optimfs_error *err);
 /* How often anything was changed since fs was opened. */
 uint64_t optimfs_changes(struct optimfs *fs);
 struct optimfs_status {
-	bool writable, explicit_commit;
+	bool writable;
+	bool explicit_commit;  /* unmounting commits nothing, it keeps */
+	bool scratch;          /* or drops */
 	uint64_t files, bytes; /* that differ from the checkpoint; staged */
 	int percent;           /* of a commit under way; -1: there is none */
 };

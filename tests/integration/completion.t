@@ -27,6 +27,10 @@ offers() { # offers "WANTED WORDS" WORD...: the last word is being completed
 
 offers "reshard" re
 offers "umount" umo
+offers "commit" com
+offers "abort" a
+offers "--keep" umount --k
+offers "recover=" mount -o rec
 offers "--data" fsck --d
 offers "--json" ls --j
 offers "optim_key=" mount -o optim_

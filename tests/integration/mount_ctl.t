@@ -302,7 +302,10 @@ status "helper: sloppy" 0 "$helper" "$ck" "$mnt" -s -o bogus
 "$o" umount "$mnt"
 status "helper: failed" 32 "$helper" "$scratch/nowhere" "$mnt" -o ro
 status "helper: rw" 0 "$helper" "$ck" "$mnt" -o rw
-like "helper: as mount(8) says" "$(grep " $mnt " /proc/self/mounts)" "* rw,*"
+like "helper: which mount(8) says unasked" "$(grep " $mnt " /proc/self/mounts)" "* ro,*"
+"$o" umount "$mnt"
+status "helper: rw that is meant" 0 "$helper" "$ck" "$mnt" -o rw,commit=auto
+like "helper: is" "$(grep " $mnt " /proc/self/mounts)" "* rw,*"
 "$o" umount "$mnt"
 status "fuse.optimfs" 0 "$o" "$ck" "$mnt" -o ro,_netdev,dev,suid
 is "fuse.optimfs: works" "$(cat "$mnt/lr")" 1.5

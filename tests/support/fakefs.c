@@ -29,6 +29,7 @@
 
 #include "optimfs/optimfs.h"
 
+
 struct fake_node {
 	char *name, *path;         /* path below the root, "" for it */
 	uint64_t parent, first, n; /* a directory's children are consecutive */
@@ -551,6 +552,25 @@ uint64_t optimfs_changes(struct optimfs *fs)
 {
 	(void)fs;
 	return 0;
+}
+
+int optimfs_control(struct optimfs *fs, const char *text, size_t len,
+    bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err)
+{
+	(void)fs, (void)text, (void)len, (void)stop, (void)ctx;
+	return read_only(err);
+}
+
+bool optimfs_file_is_control(const struct optimfs_file *file)
+{
+	(void)file;
+	return false;
+}
+
+bool optimfs_locked(const char *path)
+{
+	(void)path;
+	return false;
 }
 
 void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
