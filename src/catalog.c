@@ -142,7 +142,11 @@ uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct optimfs_error *err)
 {
-	return ofs_catalog_append(cat, OFS_DOCS, &doc, 1, err);
+	uint32_t i = ofs_catalog_append(cat, OFS_DOCS, &doc, 1, err);
+
+	if (i != OFS_NONE)
+		cat->parsed += ofs_pickle_memory(doc);
+	return i;
 }
 
 int ofs_catalog_finish(struct ofs_catalog *cat, struct optimfs_error *err)

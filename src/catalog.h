@@ -254,6 +254,10 @@ struct ofs_catalog {
 	const char *units, *units_file;
 	uint32_t nunits; /* bytes of text */
 
+	/* What options allow for an index and for what is made of it (0: the
+	 * defaults), and how much of that docs take: src/format/budget.h. */
+	uint64_t max_metadata, parse_mem, parsed;
+
 	struct ofs_catalog_build *build; /* hash tables; NULL once finished */
 };
 

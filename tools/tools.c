@@ -76,6 +76,7 @@ int ofs_tool_status(int code)
 	case ENOSYS:
 		return OFS_EXIT_UNSUPPORTED;
 	case EPERM:
+	case E2BIG: /* beyond a limit that was set */
 		return OFS_EXIT_REFUSED;
 	default:
 		return OFS_EXIT_IO;

@@ -135,8 +135,8 @@ static int resolve(struct ofs_dcp *d, const struct ofs_input *in, uint64_t size,
 
 	if (is_zip(&source))
 		return 0; /* whoever reads it says what is wrong with it */
-	if (ofs_safetensors_open(&st, size - b->off, false, read_source,
-		&source, &why) == -1)
+	if (ofs_safetensors_open(&st, size - b->off, d->cat->max_metadata,
+		false, read_source, &source, &why) == -1)
 		return why.code == ENOMEM
 		    ? optimfs_fail(err, ENOMEM, "%s", why.text)
 		    : spoil_all(d, b, n, &why, err);

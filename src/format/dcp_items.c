@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/budget.h"
 #include "format/dcp.h"
 #include "format/torch.h"
 #include "transport/transport.h"
@@ -112,6 +113,7 @@ static int add_leaves(struct ofs_catalog *cat, struct ofs_pickle *doc,
 static int expand(struct ofs_dcp *d, struct ofs_transport *t,
     const struct ofs_dcp_pending *p, struct optimfs_error *err)
 {
+	struct ofs_pickle_limits limits = ofs_pickle_budget(d->cat);
 	struct source source = { t, &p->item.at };
 	struct optimfs_error why = { 0 };
 	struct ofs_pickle *doc = NULL;
@@ -120,7 +122,8 @@ static int expand(struct ofs_dcp *d, struct ofs_transport *t,
 	int ret;
 
 	if (ofs_transport_length(t, &p->item.at, &size, &why) == 0)
-		doc = ofs_torch_open(size, read_source, &source, &zip, &why);
+		doc = ofs_torch_open(size, &limits, read_source, &source, &zip,
+		    &why);
 	if (doc == NULL && why.code == ENOMEM)
 		return optimfs_fail(err, ENOMEM, "%s", why.text);
 	if (doc == NULL)

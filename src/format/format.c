@@ -187,6 +187,8 @@ static struct ofs_catalog *read_all(struct reading *r,
 		cat = new_catalog(r->dir, err);
 		if (cat == NULL)
 			return NULL;
+		cat->max_metadata = r->opt->max_metadata;
+		cat->parse_mem = r->opt->parse_mem;
 		ret = read_parts(r, cat, err);
 		if (ret == 0 && all_skipped(r))
 			ret = optimfs_fail(err, r->why[0].code, "%s",

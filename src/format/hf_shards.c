@@ -77,7 +77,8 @@ static int open_file(struct shards *s, struct file *f)
 		return no_memory(s);
 	f->object = ofs_catalog_object(s->cat, path, f->rank, s->err);
 	if (f->object == OFS_NONE ||
-	    ofs_safetensors_open_file(&s->cat->dir, path, &f->st, s->err) == -1)
+	    ofs_safetensors_open_file(&s->cat->dir, path, s->cat->max_metadata,
+		&f->st, s->err) == -1)
 		goto out;
 	f->offset = ofs_hf_offsets(&f->st, &s->arena, s->err);
 	if (f->offset == NULL)

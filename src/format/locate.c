@@ -12,12 +12,12 @@
 
 #include "checked.h"
 #include "fix.h"
+#include "format/budget.h"
 #include "format/item_view.h"
 #include "format/torch.h"
 #include "format/zip.h"
 
 /* The largest pickle that is read as the value of an item. */
-#define MAX_PICKLE ((uint64_t)1 << 30)
 
 /* One slot a shard. A thread that finds it empty looks for itself; the first
  * one to be done fills it, and the others drop what they found. */
@@ -268,6 +268,7 @@ static int place_tensor(struct lookup *k, const struct ofs_pickle *doc,
 /* A torch.save archive of one tensor, which may be a view. */
 static int locate_item(struct lookup *k)
 {
+	struct ofs_pickle_limits limits = ofs_pickle_budget(k->l->cat);
 	struct ofs_pickle *doc;
 	struct ofs_window w;
 	struct ofs_zip zip;
@@ -280,7 +281,7 @@ static int locate_item(struct lookup *k)
 		return -1;
 	}
 	ofs_window_init(&w, size, read_source, &k->source);
-	doc = ofs_torch_open(size, ofs_window_read, &w, &zip, k->err);
+	doc = ofs_torch_open(size, &limits, ofs_window_read, &w, &zip, k->err);
 	if (doc == NULL)
 		return -1;
 	k->place->base = k->s->at.codec == OFS_PLAIN ? k->s->at.off : 0;
@@ -385,21 +386,21 @@ struct ofs_place *ofs_locate_replica(struct ofs_locator *l,
 
 /* A pickle alone, in no archive. */
 static struct ofs_pickle *read_pickle(struct source *s,
-    struct optimfs_error *err)
+    const struct ofs_pickle_limits *limits, struct optimfs_error *err)
 {
 	uint8_t *bytes;
 	uint64_t len;
 
-	if (ofs_transport_read_all(s->transport, &s->at, MAX_PICKLE, &bytes,
+	if (ofs_transport_read_all(s->transport, &s->at, limits->bytes, &bytes,
 		&len, err) == -1) {
 		s->failed = true;
 		return NULL;
 	}
-	return ofs_pickle_parse(bytes, len, true, NULL, NULL, err);
+	return ofs_pickle_parse(bytes, len, true, limits, NULL, err);
 }
 
 static struct ofs_pickle *read_archive(struct source *s,
-    struct optimfs_error *err)
+    const struct ofs_pickle_limits *limits, struct optimfs_error *err)
 {
 	uint64_t size;
 
@@ -407,12 +408,13 @@ static struct ofs_pickle *read_archive(struct source *s,
 		s->failed = true;
 		return NULL;
 	}
-	return ofs_torch_open(size, read_source, s, NULL, err);
+	return ofs_torch_open(size, limits, read_source, s, NULL, err);
 }
 
 struct ofs_pickle *ofs_locate_item(struct ofs_locator *l,
     const struct ofs_item *item, struct optimfs_error *err)
 {
+	struct ofs_pickle_limits limits = ofs_pickle_budget(l->cat);
 	struct source s = { l->transport, item->at, false };
 	struct ofs_pickle *doc;
 
@@ -421,9 +423,9 @@ struct ofs_pickle *ofs_locate_item(struct ofs_locator *l,
 		return NULL;
 	}
 	if (item->at.encoding == OFS_RAW)
-		doc = read_pickle(&s, err);
+		doc = read_pickle(&s, &limits, err);
 	else
-		doc = read_archive(&s, err);
+		doc = read_archive(&s, &limits, err);
 	if (doc == NULL)
 		add_context(l->cat, &s, &item->at, err);
 	return doc;

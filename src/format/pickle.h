@@ -37,6 +37,9 @@ enum ofs_pk_kind {
 struct ofs_pickle_limits {
 	uint64_t memory; /* bytes of nodes; 0: min(4 GiB, a quarter of RAM) */
 	uint32_t depth;  /* 0: 64 */
+	/* The largest pickle; 0: 1 GiB. For those who read one: the parser's
+	 * is in memory already. */
+	uint64_t bytes;
 };
 
 /* Parse one pickle of at most n bytes at p. used, when not NULL, gets how many

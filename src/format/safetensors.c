@@ -18,7 +18,7 @@ static int read_input(void *ctx, uint64_t off, uint64_t len, void *buf,
 }
 
 int ofs_safetensors_open_file(const struct ofs_dir *dir, const char *rel,
-    struct ofs_safetensors *st, struct optimfs_error *err)
+    uint64_t max, struct ofs_safetensors *st, struct optimfs_error *err)
 {
 	struct stat stat;
 	struct ofs_input in;
@@ -26,8 +26,8 @@ int ofs_safetensors_open_file(const struct ofs_dir *dir, const char *rel,
 
 	if (ofs_dir_open_input(dir, rel, &in, &stat, err) == -1)
 		return -1;
-	ret = ofs_safetensors_open(st, (uint64_t)stat.st_size, true, read_input,
-	    &in, err);
+	ret = ofs_safetensors_open(st, (uint64_t)stat.st_size, max, true,
+	    read_input, &in, err);
 	ofs_input_close(&in);
 	return ret == -1 ? optimfs_fail_in(err, "%s", rel) : 0;
 }
@@ -36,7 +36,7 @@ static int probe(const struct ofs_dir *dir, const char *rel)
 {
 	struct ofs_safetensors st;
 
-	if (ofs_safetensors_open_file(dir, rel, &st, NULL) == -1)
+	if (ofs_safetensors_open_file(dir, rel, 0, &st, NULL) == -1)
 		return 0;
 	ofs_safetensors_fini(&st);
 	return 100;
@@ -131,7 +131,8 @@ static int read_safetensors(struct ofs_catalog *cat,
 	(void)opt;
 	if (part->rel[0] == '\0' || !is_file(&cat->dir, part->rel))
 		return ofs_hf_shards_read(cat, part, err);
-	if (ofs_safetensors_open_file(&cat->dir, part->rel, &st, err) == -1)
+	if (ofs_safetensors_open_file(&cat->dir, part->rel, cat->max_metadata,
+		&st, err) == -1)
 		return -1;
 	ret = add_tensors(cat, part, &st, err);
 	if (ret == 0)

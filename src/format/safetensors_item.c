@@ -420,8 +420,9 @@ static int parse(struct ofs_safetensors *st, const uint8_t *header, uint32_t n,
 	return ret;
 }
 
-int ofs_safetensors_open(struct ofs_safetensors *st, uint64_t size, bool whole,
-    ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
+int ofs_safetensors_open(struct ofs_safetensors *st, uint64_t size,
+    uint64_t max, bool whole, ofs_zip_read_fn *read, void *ctx,
+    struct optimfs_error *err)
 {
 	uint8_t prefix[8], *header = NULL;
 	uint64_t n;
@@ -442,6 +443,11 @@ int ofs_safetensors_open(struct ofs_safetensors *st, uint64_t size, bool whole,
 		    "OFS652 safetensors: header length %" PRIu64
 		    ", limit 100000000, %" PRIu64 " bytes follow",
 		    n, size - 8);
+	if (max != 0 && n > max)
+		return optimfs_fail(err, E2BIG,
+		    "OFS440 safetensors: a header of %" PRIu64
+		    " bytes, the limit is %" PRIu64 " (-o max_metadata)",
+		    n, max);
 	header = malloc(n);
 	if (header == NULL)
 		return no_memory(err);

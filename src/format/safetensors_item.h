@@ -41,9 +41,11 @@ struct ofs_safetensors {
 /* Read and check the header of a blob of which size bytes can be read (EUCLEAN,
  * OFS651 to OFS660): tensors must lie one after the other without holes. whole:
  * the blob must end where its last tensor does, otherwise more may follow it.
+ * A header of more than max bytes is E2BIG (0: what the format allows).
  * *st is for ofs_safetensors_fini, and empty after a failure. */
-int ofs_safetensors_open(struct ofs_safetensors *st, uint64_t size, bool whole,
-    ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err);
+int ofs_safetensors_open(struct ofs_safetensors *st, uint64_t size,
+    uint64_t max, bool whole, ofs_zip_read_fn *read, void *ctx,
+    struct optimfs_error *err);
 void ofs_safetensors_fini(struct ofs_safetensors *st);
 /* The tensor called name; NULL. */
 const struct ofs_safetensors_tensor *ofs_safetensors_find(const struct

@@ -82,10 +82,11 @@ int ofs_torch_add(struct ofs_catalog *cat, const struct ofs_pickle *doc,
 /* The parsed data.pkl of the archive that read gives, size bytes in all; zip,
  * when not NULL, gets its directory (ofs_zip_fini) and byte order. Checks what
  * torch.load would of the small records: version, byteorder (OFS524, OFS525).
- * read is called twice for an archive whose data.pkl is small; wrap it in a
+ * limits may be NULL. read is called twice for an archive whose data.pkl is small; wrap it in a
  * struct ofs_window when more of the archive will be read. */
-struct ofs_pickle *ofs_torch_open(uint64_t size, ofs_zip_read_fn *read,
-    void *ctx, struct ofs_zip *zip, struct optimfs_error *err);
+struct ofs_pickle *ofs_torch_open(uint64_t size,
+    const struct ofs_pickle_limits *limits, ofs_zip_read_fn *read, void *ctx,
+    struct ofs_zip *zip, struct optimfs_error *err);
 
 /* Does a file that starts with these n bytes look like torch.save's: 0 no,
  * 1 zip, 2 legacy stream, 3 tar (refused), 4 a bare pickle? */

@@ -18,6 +18,7 @@
 struct opening {
 	struct ofs_zip *zip;
 	struct ofs_window window;
+	const struct ofs_pickle_limits *limits; /* or NULL */
 };
 
 static const struct ofs_zip_record *find(const struct opening *o,
@@ -89,18 +90,21 @@ static struct ofs_pickle *read_pickle(struct opening *o,
 {
 	const struct ofs_zip_record *r = find(o, "data.pkl");
 	struct ofs_pickle *doc;
+	uint64_t off, max = MAX_PICKLE;
 	uint8_t *buf;
-	uint64_t off;
 
 	if (r == NULL) {
 		optimfs_fail(err, EUCLEAN,
 		    "OFS524 record 'data.pkl' is missing");
 		return NULL;
 	}
-	if (r->size > MAX_PICKLE) {
+	if (o->limits != NULL && o->limits->bytes != 0)
+		max = o->limits->bytes;
+	if (r->size > max) {
 		optimfs_fail(err, E2BIG,
-		    "OFS440 data.pkl has %" PRIu64 " bytes, the limit is 1 GiB",
-		    r->size);
+		    "OFS440 data.pkl has %" PRIu64 " bytes, the limit is "
+		    "%" PRIu64 " (-o max_metadata)",
+		    r->size, max);
 		return NULL;
 	}
 	if (ofs_zip_data(o->zip, r, ofs_window_read, &o->window, &off, err) ==
@@ -117,17 +121,18 @@ static struct ofs_pickle *read_pickle(struct opening *o,
 		free(buf);
 		return NULL;
 	}
-	doc = ofs_pickle_parse(buf, r->size, true, NULL, NULL, err);
+	doc = ofs_pickle_parse(buf, r->size, true, o->limits, NULL, err);
 	if (doc == NULL)
 		optimfs_fail_in(err, "data.pkl");
 	return doc;
 }
 
-struct ofs_pickle *ofs_torch_open(uint64_t size, ofs_zip_read_fn *read,
-    void *ctx, struct ofs_zip *zip, struct optimfs_error *err)
+struct ofs_pickle *ofs_torch_open(uint64_t size,
+    const struct ofs_pickle_limits *limits, ofs_zip_read_fn *read, void *ctx,
+    struct ofs_zip *zip, struct optimfs_error *err)
 {
 	struct ofs_zip z;
-	struct opening o = { .zip = &z };
+	struct opening o = { .zip = &z, .limits = limits };
 	struct ofs_pickle *doc = NULL;
 
 	ofs_window_init(&o.window, size, read, ctx);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/budget.h"
 #include "format/format.h"
 #include "format/globals.h"
 #include "format/ranks.h"
@@ -126,9 +127,11 @@ static int say_cut(const struct file *f, struct optimfs_error *err)
 
 static int open_archive(struct file *f, struct optimfs_error *err)
 {
+	struct ofs_pickle_limits limits = ofs_pickle_budget(f->cat);
 	struct ofs_torch_file *out = f->out;
 
-	out->doc = ofs_torch_open(f->size, read_file, f, &out->zip, err);
+	out->doc =
+	    ofs_torch_open(f->size, &limits, read_file, f, &out->zip, err);
 	if (out->doc == NULL)
 		return say_cut(f, err);
 	out->is_zip = true;
@@ -156,9 +159,11 @@ static int note_stream(struct file *f, const struct ofs_legacy *l,
 
 static int open_legacy(struct file *f, struct optimfs_error *err)
 {
+	struct ofs_pickle_limits limits = ofs_pickle_budget(f->cat);
 	struct ofs_torch_file *out = f->out;
 
-	if (ofs_legacy_open(&out->legacy, f->size, read_file, f, err) == -1)
+	if (ofs_legacy_open(&out->legacy, f->size, &limits, read_file, f,
+		err) == -1)
 		return -1;
 	out->doc = out->legacy.doc;
 	out->legacy.doc = NULL;
@@ -170,13 +175,14 @@ static int open_legacy(struct file *f, struct optimfs_error *err)
 /* pickle.dump's: nothing but the pickle. */
 static int open_pickle(struct file *f, struct optimfs_error *err)
 {
+	struct ofs_pickle_limits limits = ofs_pickle_budget(f->cat);
 	uint8_t *bytes;
 	uint64_t n;
 
-	if (ofs_dir_read_file(&f->cat->dir, f->rel, (uint64_t)1 << 30, &bytes,
-		&n, err) == -1)
+	if (ofs_dir_read_file(&f->cat->dir, f->rel, limits.bytes, &bytes, &n,
+		err) == -1)
 		return -1;
-	f->out->doc = ofs_pickle_parse(bytes, n, true, NULL, NULL, err);
+	f->out->doc = ofs_pickle_parse(bytes, n, true, &limits, NULL, err);
 	return f->out->doc == NULL ? -1 : 0;
 }
 

@@ -24,6 +24,8 @@ struct stream {
 	uint64_t size;
 	uint8_t *p;
 	uint64_t n, off; /* read so far; of the next pickle */
+	const struct ofs_pickle_limits *limits; /* or NULL */
+	uint64_t max;                           /* bytes of all pickles */
 	struct optimfs_error *err;
 };
 
@@ -46,8 +48,8 @@ static int read_more(struct stream *s)
 
 	if (n > s->size)
 		n = s->size;
-	if (n > MAX_PICKLES)
-		n = MAX_PICKLES;
+	if (n > s->max)
+		n = s->max;
 	p = realloc(s->p, n + 1);
 	if (p == NULL)
 		return optimfs_fail(s->err, ENOMEM,
@@ -80,12 +82,17 @@ static struct ofs_pickle *next_pickle(struct stream *s, const char *what)
 
 	for (;;) {
 		doc = ofs_pickle_parse(s->p + s->off, s->n - s->off, false,
-		    NULL, &used, &e);
+		    s->limits, &used, &e);
 		if (doc != NULL) {
 			s->off += used;
 			return doc;
 		}
-		if (!wants_more(&e) || s->n == s->size || s->n == MAX_PICKLES) {
+		if (wants_more(&e) && s->n == s->max && s->n < s->size)
+			optimfs_fail(&e, E2BIG,
+			    "OFS440 its pickles have more than %" PRIu64
+			    " bytes (-o max_metadata)",
+			    s->max);
+		if (!wants_more(&e) || s->n == s->size) {
 			if (s->err != NULL)
 				*s->err = e;
 			optimfs_fail_in(s->err, "legacy stream's %s", what);
@@ -276,7 +283,7 @@ static struct ofs_pickle *keep(struct stream *s, uint64_t off, uint64_t n)
 		return NULL;
 	}
 	memcpy(copy, s->p + off, n);
-	return ofs_pickle_parse(copy, n, true, NULL, NULL, s->err);
+	return ofs_pickle_parse(copy, n, true, s->limits, NULL, s->err);
 }
 
 static int read_object(struct stream *s, struct ofs_legacy *l)
@@ -303,12 +310,17 @@ static int read_object(struct stream *s, struct ofs_legacy *l)
 	return ret;
 }
 
-int ofs_legacy_open(struct ofs_legacy *l, uint64_t size, ofs_zip_read_fn *read,
-    void *ctx, struct optimfs_error *err)
+int ofs_legacy_open(struct ofs_legacy *l, uint64_t size,
+    const struct ofs_pickle_limits *limits, ofs_zip_read_fn *read, void *ctx,
+    struct optimfs_error *err)
 {
-	struct stream s = {
-		.read = read, .ctx = ctx, .size = size, .err = err
-	};
+	struct stream s = { .read = read,
+		.ctx = ctx,
+		.size = size,
+		.limits = limits,
+		.max = limits == NULL || limits->bytes == 0 ? MAX_PICKLES
+							    : limits->bytes,
+		.err = err };
 	int ret = -1;
 
 	*l = (struct ofs_legacy){ 0 };

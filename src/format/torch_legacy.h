@@ -16,8 +16,9 @@ struct ofs_legacy {
 /* Read the five pickles of a stream of size bytes and find its storages. A
  * storage that is cut off, or whose size is not what the object says, is lost
  * with all behind it. EUCLEAN (OFS671). On failure nothing is left to free. */
-int ofs_legacy_open(struct ofs_legacy *l, uint64_t size, ofs_zip_read_fn *read,
-    void *ctx, struct optimfs_error *err);
+int ofs_legacy_open(struct ofs_legacy *l, uint64_t size,
+    const struct ofs_pickle_limits *limits, ofs_zip_read_fn *read, void *ctx,
+    struct optimfs_error *err);
 /* doc stays with whoever took it and cleared it here. */
 void ofs_legacy_fini(struct ofs_legacy *l);
 

@@ -74,7 +74,7 @@ static void read_header(const uint8_t *bytes, size_t n)
 	struct ofs_safetensors st;
 	uint64_t total = 0, numel;
 
-	if (ofs_safetensors_open(&st, n, true, read_blob, &b, NULL) == -1)
+	if (ofs_safetensors_open(&st, n, 0, true, read_blob, &b, NULL) == -1)
 		return;
 	for (size_t i = 0; i < st.n; i++) {
 		const struct ofs_safetensors_tensor *t = &st.tensor[i];

@@ -108,7 +108,7 @@ static void add_archive(struct ofs_catalog *cat, struct bytes *b)
 	struct ofs_pickle *doc;
 	struct ofs_zip zip;
 
-	doc = ofs_torch_open(b->n, read_bytes, b, &zip, &err);
+	doc = ofs_torch_open(b->n, NULL, read_bytes, b, &zip, &err);
 	if (doc == NULL) {
 		check(strncmp(err.text, "OFS", 3) == 0);
 		return;
@@ -124,7 +124,7 @@ static void add_legacy(struct ofs_catalog *cat, struct bytes *b)
 	struct optimfs_error err = { 0 };
 	struct ofs_legacy l;
 
-	if (ofs_legacy_open(&l, b->n, read_bytes, b, &err) == -1) {
+	if (ofs_legacy_open(&l, b->n, NULL, read_bytes, b, &err) == -1) {
 		check(strncmp(err.text, "OFS", 3) == 0);
 		return;
 	}

@@ -218,8 +218,8 @@ static void header_good(void)
 	struct blob b = { 0 };
 
 	make_blob(&b, header, 12);
-	if (!ok(ofs_safetensors_open(&st, b.size, true, blob_read, &b, &err) ==
-		    0,
+	if (!ok(ofs_safetensors_open(&st, b.size, 0, true, blob_read, &b,
+		    &err) == 0,
 		"a valid header"))
 		return;
 	is_u64(st.n, 3, "three tensors");
@@ -239,11 +239,11 @@ static void header_good(void)
 	    "metadata that is no string is passed over");
 	ofs_safetensors_fini(&st);
 	b.size++;
-	is_int(ofs_safetensors_open(&st, b.size, false, blob_read, &b, &err), 0,
-	    "more may follow an item");
+	is_int(ofs_safetensors_open(&st, b.size, 0, false, blob_read, &b, &err),
+	    0, "more may follow an item");
 	ofs_safetensors_fini(&st);
-	is_int(ofs_safetensors_open(&st, b.size, true, blob_read, &b, &err), -1,
-	    "but not a file");
+	is_int(ofs_safetensors_open(&st, b.size, 0, true, blob_read, &b, &err),
+	    -1, "but not a file");
 	is_error(err, EUCLEAN, "OFS658", "trailing byte");
 }
 
@@ -290,14 +290,14 @@ static void header_bad(void)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		make_blob(&b, cases[i].header, 8);
-		is_int(ofs_safetensors_open(&st, b.size, true, blob_read, &b,
+		is_int(ofs_safetensors_open(&st, b.size, 0, true, blob_read, &b,
 			   &err),
 		    -1, "%s", cases[i].header);
 		is_error(err, EUCLEAN, cases[i].code, "says why");
 	}
 	make_blob(&b, "{\"a\":" T("Q9", "[3]", "[0,8]") "}", 8);
-	is_int(ofs_safetensors_open(&st, b.size, true, blob_read, &b, &err), 0,
-	    "an unknown dtype is the reader's to refuse");
+	is_int(ofs_safetensors_open(&st, b.size, 0, true, blob_read, &b, &err),
+	    0, "an unknown dtype is the reader's to refuse");
 	is_int(st.tensor[0].dtype, OFS_DTYPE_NONE, "it is marked");
 	ofs_safetensors_fini(&st);
 }
@@ -325,7 +325,7 @@ static void lengths(void)
 		for (int k = 0; k < 8; k++)
 			b.bytes[k] = (uint8_t)(cases[i].n >> (8 * k));
 		b.size = cases[i].size;
-		is_int(ofs_safetensors_open(&st, b.size, true, blob_read, &b,
+		is_int(ofs_safetensors_open(&st, b.size, 0, true, blob_read, &b,
 			   &err),
 		    -1, "length %zu", i);
 		is_error(err, EUCLEAN, cases[i].code, "says why");

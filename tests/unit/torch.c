@@ -501,7 +501,8 @@ static void reads(void)
 		mkzip_add(&z, "archive/version", "3\n", 2);
 		mkzip_end(&z);
 		src = (struct mkzip_bytes){ z.b.data, z.b.len, 0 };
-		doc = ofs_torch_open(z.b.len, mkzip_read, &src, &zip, &err);
+		doc =
+		    ofs_torch_open(z.b.len, NULL, mkzip_read, &src, &zip, &err);
 		ok(doc != NULL, "an item of %zu bytes", z.b.len);
 		is_int(src.calls, n == 16 ? 1 : 2, "reads");
 		ofs_pickle_free(doc);
