@@ -49,6 +49,12 @@ static bool is_pickled(const struct ofs_part *part)
 	    part->format == &ofs_format_pickle;
 }
 
+static bool is_zero(const struct ofs_part *part)
+{
+	return part->format == &ofs_format_deepspeed ||
+	    part->format == &ofs_format_universal;
+}
+
 /* What no part took a place for. */
 static int check_done(const struct ofs_commit *c, struct optimfs_error *err)
 {
@@ -103,10 +109,14 @@ static int check_room(const struct ofs_commit *c, struct optimfs_error *err)
 
 static int prepare_files(struct ofs_commit *c, struct optimfs_error *err)
 {
-	for (size_t i = 0; i < c->parts.n; i++)
-		if (is_pickled(&c->parts.part[i]) &&
-		    ofs_commit_torch(c, &c->parts.part[i], err) == -1)
+	for (size_t i = 0; i < c->parts.n; i++) {
+		const struct ofs_part *part = &c->parts.part[i];
+
+		if ((is_pickled(part) &&
+			ofs_commit_torch(c, part, err) == -1) ||
+		    (is_zero(part) && ofs_commit_zero(c, part, err) == -1))
 			return -1;
+	}
 	return 0;
 }
 
@@ -133,7 +143,7 @@ static int run(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
     struct optimfs_error *err)
 {
 	if (ofs_indexes_same(c->fs, err) == -1 ||
-	    ofs_commit_place(c, err) == -1 ||
+	    ofs_commit_place(c, err) == -1 || ofs_commit_names(c, err) == -1 ||
 	    ofs_commit_extents(c, err) == -1 || check_room(c, err) == -1 ||
 	    prepare(c, dcp, err) == -1)
 		return -1;

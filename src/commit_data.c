@@ -44,6 +44,14 @@ const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
 	return t;
 }
 
+bool ofs_commit_rounded(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t)
+{
+	uint32_t view = t->nshards > 0 ? cat->shards[t->shard].view : OFS_NONE;
+
+	return view != OFS_NONE && (cat->views[view].fix & OFS_FIX_ROUND) != 0;
+}
+
 /* Call each for runs of elements that have new bytes; a change of a text has
  * one, whose bytes are in element. */
 struct elements {
@@ -386,6 +394,8 @@ static int scatter_elements(struct elements *e, uint64_t first, uint64_t count)
 
 	if (buf == NULL)
 		return optimfs_fail(e->err, ENOMEM, "commit buffer");
+	if (ofs_commit_rounded(e->c->cat, e->t))
+		count = 0; /* commit_shared.c sees to it */
 	while (count > 0 && ret == 0) {
 		uint64_t n = count < step ? count : step;
 

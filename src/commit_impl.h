@@ -95,6 +95,10 @@ int ofs_commit_no_place(const struct ofs_todo *t, const char *why,
 /* The tensor whose stored bytes a change writes; NULL: none. */
 const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
     const struct ofs_change *ch);
+/* Are the elements of t those of another tensor, rounded? They are not stored,
+ * and follow it. */
+bool ofs_commit_rounded(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t);
 /* Find the extents that hold changed bytes: entries of moved without a place,
  * sorted. */
 int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err);
@@ -127,23 +131,33 @@ int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
 int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
     struct optimfs_error *err);
 
-/* commit_shared.c: tensors that have stored bytes in common agree about them,
- * once all is written; EINVAL (OFS828) names two. */
+/* commit_shared.c: several names of one value say the same, and tensors that
+ * have stored bytes in common agree about them, once all is written; EINVAL
+ * (OFS828) names two. */
+int ofs_commit_names(struct ofs_commit *c, struct optimfs_error *err);
 int ofs_commit_shared(struct ofs_commit *c, struct optimfs_error *err);
 
 /* commit_torch.c: what pickles hold. */
 
+/* Where a todo is inside a pickle: key NULL: nowhere; n 0: it is all of it. */
+struct ofs_commit_path {
+	const struct ofs_key *key;
+	uint32_t n;
+};
+
 /* Changes of values, and of which tensors there are, in an archive, a legacy
  * stream or a bare pickle: bytes [off, off + len) of fd, of an object, whose
- * pickle's leaves have prefix before their paths. They get done where they
- * have a place in it. If there are any, the new one is written to where open
- * says, and *size is its length; else *size is 0. */
+ * pickle's leaves have prefix before their paths; or path says where each todo
+ * is. They get done where they have a place in it. If there are any, the new
+ * one is written to where open says, and *size is its length; else *size is
+ * 0. */
 struct ofs_commit_source {
 	uint32_t object;
 	uint64_t off, len; /* a whole file or an item of one */
 	uint8_t codec;
 	const struct ofs_key *prefix;
 	uint32_t nprefix;
+	const struct ofs_commit_path *path;
 	int rank;
 };
 typedef int ofs_commit_open_fn(void *ctx, int *fd, uint64_t *off,
@@ -151,6 +165,12 @@ typedef int ofs_commit_open_fn(void *ctx, int *fd, uint64_t *off,
 int ofs_commit_pickle(struct ofs_commit *c, const struct ofs_commit_source *s,
     ofs_commit_open_fn *open, void *ctx, uint64_t *size,
     struct optimfs_error *err);
+/* The object that is a file; OFS_NONE. */
+uint32_t ofs_commit_object(const struct ofs_commit *c, const char *rel);
+/* A file; s says which part of each path is inside. One that the checkpoint
+ * does not have is passed over. */
+int ofs_commit_file(struct ofs_commit *c, const char *rel,
+    const struct ofs_commit_source *s, struct optimfs_error *err);
 /* All files of a part. */
 int ofs_commit_torch(struct ofs_commit *c, const struct ofs_part *part,
     struct optimfs_error *err);
@@ -158,6 +178,10 @@ int ofs_commit_torch(struct ofs_commit *c, const struct ofs_part *part,
 /* commit_verify.c: what is about to be published is what it should be: EINVAL
  * (OFS827, OFS828), EUCLEAN (OFS829). */
 int ofs_commit_verify(const struct ofs_commit *c, struct optimfs_error *err);
+
+/* commit_zero.c: all files of a DeepSpeed checkpoint, or of a universal one. */
+int ofs_commit_zero(struct ofs_commit *c, const struct ofs_part *part,
+    struct optimfs_error *err);
 
 /* commit_dcp.c */
 struct ofs_commit_dcp;

@@ -9,7 +9,9 @@
 
 #include "commit_impl.h"
 #include "format/pickle_write.h"
+#include "format/render.h"
 #include "format/value_edit.h"
+#include "text.h"
 
 /* Leaves that are there are known by the path of their entry. One that is added
  * is called as what stands beside it is, or as another parameter's same state
@@ -292,6 +294,27 @@ static int add(struct ofs_commit *c, const struct ofs_change *ch,
 	return 0;
 }
 
+/* Does a document say what the entry does? Whole trees are copied over others
+ * of which little is new. */
+static bool says_same(const struct ofs_commit *c, const struct ofs_entry *e,
+    const struct ofs_pickle *doc)
+{
+	const struct ofs_value *v;
+	struct ofs_buf was = { 0 }, is = { 0 };
+	bool lines = ofs_render_is_params(c->cat, e), same_text;
+
+	if (e->kind != OFS_ENTRY_VALUE)
+		return false;
+	v = &c->cat->values[e->ref];
+	same_text = ofs_text_value(v->doc, v->node, lines, &was, NULL) == 0 &&
+	    ofs_text_value(doc, ofs_pickle_root(doc), lines, &is, NULL) == 0 &&
+	    !was.bad && !is.bad && was.len == is.len &&
+	    (is.len == 0 || memcmp(was.data, is.data, is.len) == 0);
+	ofs_buf_fini(&was);
+	ofs_buf_fini(&is);
+	return same_text;
+}
+
 static int set(struct ofs_commit *c, const struct ofs_change *ch,
     struct optimfs_error *err)
 {
@@ -317,6 +340,10 @@ static int set(struct ofs_commit *c, const struct ofs_change *ch,
 	    -1)
 		return optimfs_fail_in(err, "%.200s", ch->path);
 	t->doc = made.doc;
+	if (t->doc != NULL && says_same(c, e, t->doc)) {
+		ofs_pickle_free(t->doc);
+		c->ntodos--;
+	}
 	return 0;
 }
 

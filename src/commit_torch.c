@@ -175,6 +175,10 @@ static const struct ofs_key *inside(const struct rewrite *w,
 {
 	const struct ofs_commit_source *s = w->s;
 
+	if (s->path != NULL) {
+		*n = s->path[t - w->c->todo].n;
+		return s->path[t - w->c->todo].key;
+	}
 	if (t->npath <= s->nprefix)
 		return NULL;
 	for (uint32_t i = 0; i < s->nprefix; i++)
@@ -206,7 +210,7 @@ static int change_one(struct rewrite *w, struct ofs_todo *t)
 	if (key == NULL)
 		return 0;
 	r = follow(w, key, n);
-	if (r.depth != n)
+	if (r.depth != n || (n == 0 && t->op == OFS_TODO_DROP))
 		return 0;
 	if (t->op == OFS_TODO_DROP &&
 	    ofs_pk_kind(w->doc, r.node) == OFS_PK_TUPLE)
@@ -383,6 +387,20 @@ static int collect(struct rewrite *w, bool *was_done)
 	return 0;
 }
 
+/* All of it is one value. */
+static int whole_pickle(struct rewrite *w, const struct edit *e,
+    struct ofs_buf *out)
+{
+	struct ofs_pkw head = { .out = out };
+
+	ofs_pkw_begin(&head);
+	ofs_buf_put(out, e->bytes.data, e->bytes.len);
+	ofs_pkw_op(&head, OFS_PKW_STOP);
+	return out->bad || e->bytes.bad
+	    ? optimfs_fail(w->err, ENOMEM, "edits of a pickle")
+	    : 0;
+}
+
 static int splice_pickle(struct rewrite *w, struct ofs_buf *out)
 {
 	struct ofs_pk_splice *v = calloc(w->nedits + 1, sizeof(*v));
@@ -408,8 +426,11 @@ static int write_new(struct rewrite *w, ofs_commit_open_fn *open, void *ctx,
     uint64_t *size)
 {
 	struct ofs_buf pickle = { 0 };
+	const struct edit *last = &w->edit[w->nedits - 1];
 	uint64_t off;
-	int fd, ret = splice_pickle(w, &pickle);
+	int fd,
+	    ret = last->splice.node == OFS_NONE ? whole_pickle(w, last, &pickle)
+						: splice_pickle(w, &pickle);
 
 	if (ret == 0)
 		ret = open(ctx, &fd, &off, w->err);
@@ -464,24 +485,22 @@ static int open_file(void *ctx, int *fd, uint64_t *off,
 	return ofs_publish_file(f->c->publish, f->rel, NULL, fd, err);
 }
 
-static uint32_t object_of(const struct ofs_catalog *cat, const char *rel)
+uint32_t ofs_commit_object(const struct ofs_commit *c, const char *rel)
 {
-	for (uint32_t i = 0; i < cat->nobjects; i++)
-		if (strcmp(cat->objects[i].path, rel) == 0)
+	for (uint32_t i = 0; i < c->cat->nobjects; i++)
+		if (strcmp(c->cat->objects[i].path, rel) == 0)
 			return i;
 	return OFS_NONE;
 }
 
-static int rewrite_file(struct ofs_commit *c, const char *rel, int rank,
-    const struct ofs_key *prefix, uint32_t nprefix, struct optimfs_error *err)
+int ofs_commit_file(struct ofs_commit *c, const char *rel,
+    const struct ofs_commit_source *in, struct optimfs_error *err)
 {
-	struct ofs_commit_source s = { .object = object_of(c->cat, rel),
-		.prefix = prefix,
-		.nprefix = nprefix,
-		.rank = rank };
+	struct ofs_commit_source s = *in;
 	struct file f = { c, rel };
 	uint64_t size;
 
+	s.object = ofs_commit_object(c, rel);
 	if (s.object == OFS_NONE || c->cat->objects[s.object].missing)
 		return 0;
 	s.len = c->cat->objects[s.object].size;
@@ -499,6 +518,7 @@ int ofs_commit_torch(struct ofs_commit *c, const struct ofs_part *part,
     struct optimfs_error *err)
 {
 	struct ofs_key prefix[4];
+	struct ofs_commit_source s = { .prefix = prefix, .rank = -1 };
 	uint32_t n = 0;
 
 	if (!any(c))
@@ -508,13 +528,14 @@ int ofs_commit_torch(struct ofs_commit *c, const struct ofs_part *part,
 			{ part->prefix[n], (uint32_t)strlen(part->prefix[n]) },
 			false
 		};
+	s.nprefix = n;
 	if (part->nfiles < 2)
-		return rewrite_file(c,
-		    part->nfiles == 1 ? part->file[0].rel : part->rel, -1,
-		    prefix, n, err);
-	for (size_t i = 0; i < part->nfiles; i++)
-		if (rewrite_file(c, part->file[i].rel, part->file[i].rank,
-			prefix, n, err) == -1)
+		return ofs_commit_file(c,
+		    part->nfiles == 1 ? part->file[0].rel : part->rel, &s, err);
+	for (size_t i = 0; i < part->nfiles; i++) {
+		s.rank = part->file[i].rank;
+		if (ofs_commit_file(c, part->file[i].rel, &s, err) == -1)
 			return -1;
+	}
 	return 0;
 }

@@ -6,6 +6,8 @@ same THEIRS OURS   the same files, with the same in them but for padding
 gather DIR TREE    weights gathered from flat groups are those of TREE, which
                    optimfs cp made: optim/state/NAME/fp32
 load DIR           everything opens, and has what loaders index
+integers DIR       write each step as an integer, as DeepSpeed's own Adam has it
+says DIR LR STEP   every file says so, and has what loaders index
 """
 import glob
 import importlib.abc
@@ -27,7 +29,7 @@ class Stub:
 
 
 class ZeroStageEnum(Stub):
-    pass
+    __module__ = "deepspeed.runtime.zero.config"
 
 
 for number, word in enumerate(
@@ -50,7 +52,8 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         def attribute(name):
             if name.startswith("__"):
                 raise AttributeError(name)
-            return self.classes.setdefault(name, type(name, (Stub,), {}))
+            return self.classes.setdefault(
+                name, type(name, (Stub,), {"__module__": spec.name}))
 
         module.__getattr__ = attribute
         return module
@@ -251,4 +254,57 @@ def load(top):
         assert "param_groups" in torch.load(tag + "/zero/optimizer_state.pt")
 
 
-{"same": same, "gather": gather, "load": load}[sys.argv[1]](*sys.argv[2:])
+# Every dict that has a step, and every group of options, in these files.
+def values(top):
+    tag = tag_of(top)
+    paths = files(tag, "optim") + glob.glob(tag + "/zero/*/step.pt")
+    paths += glob.glob(tag + "/zero/optimizer_state.pt")
+    for path in paths:
+        whole = torch.load(path)
+        if not isinstance(whole, dict):
+            yield path, {"step": whole}, []
+            continue
+        d = whole.get("optimizer_state_dict", whole)
+        d = d.get("base_optimizer_state", d)
+        if "state" not in d:
+            d = d.get("optimizer_state_dict", d)
+        states = d["state"].values() if "state" in d else []
+        for state in states:
+            yield path, state, []
+        yield path, {}, d["param_groups"]
+        yield path, whole, None
+
+
+def integers(top):
+    changed = {}
+    for path, state, groups in values(top):
+        if path.endswith("step.pt"):
+            torch.save(int(state["step"]), path)
+        elif groups is None:
+            continue
+        elif "step" in state:
+            changed.setdefault(path, []).append(state)
+    for path in changed:
+        whole = torch.load(path)
+        d = whole["optimizer_state_dict"]
+        d = d.get("base_optimizer_state", d)
+        d = d if "state" in d else d["optimizer_state_dict"]
+        for state in d["state"].values():
+            state["step"] = int(state["step"])
+        torch.save(whole, path)
+
+
+def says(top, lr, step):
+    n = 0
+    load(top)
+    for path, state, groups in values(top):
+        if groups is not None and "step" in state:
+            assert state["step"] == float(step), (path, state["step"])
+            n += 1
+        for group in groups or ():
+            assert group["lr"] == float(lr), (path, group["lr"])
+            n += 1
+    assert n > 1
+
+
+{"same": same, "integers": integers, "says": says, "gather": gather, "load": load}[sys.argv[1]](*sys.argv[2:])

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cast.h"
 #include "commit.h"
 #include "dtype.h"
 #include "support/truth.h"
@@ -214,6 +215,22 @@ void edited_bytes(struct edited *e, const char *path, uint64_t off,
 		(ssize_t)(end - off) ||
 	    ofs_ranges_add(&ch->written, off, end, &err) == -1)
 		bail_out("%s cannot be staged", path);
+	expect(e, path, bytes, len);
+	free(bytes);
+}
+
+static const struct edited_want *wanted(const struct edited *e,
+    const char *path);
+
+void edited_follows(struct edited *e, const char *path, const char *from)
+{
+	const struct edited_want *w = wanted(e, from);
+	const struct ofs_tensor *t =
+	    &e->fs->cat->tensors[e->fs->cat->entries[entry_of(e, path)].ref];
+	uint64_t n = w->len / 4, len = n * ofs_dtype_size(t->dtype);
+	uint8_t *bytes = malloc(len + 1);
+
+	ofs_cast(OFS_FLOAT32, w->bytes, t->dtype, bytes, n);
 	expect(e, path, bytes, len);
 	free(bytes);
 }

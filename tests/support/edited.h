@@ -39,6 +39,8 @@ void edited_text(struct edited *e, const char *path, const char *text,
 /* Every byte of a tensor from off to end (0: its end) is another one. */
 void edited_bytes(struct edited *e, const char *path, uint64_t off,
     uint64_t end);
+/* Nothing is written to path, which is what from is to be, rounded. */
+void edited_follows(struct edited *e, const char *path, const char *from);
 void edited_remove(struct edited *e, const char *path);
 void edited_rename(struct edited *e, const char *from, const char *to);
 /* A new text, and a new tensor of bytes that count up. */

@@ -1,0 +1,163 @@
+#!/bin/sh
+# zerocommit.t - DeepSpeed's checkpoints are edited where they are
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+requires mount
+
+data=$TOP_SRCDIR/tests/data/deepspeed
+script=$TOP_SRCDIR/tests/integration/zeroview.py
+W=blocks.0.fc_out.weight
+for python in python3 /usr/bin/python3 ''; do
+	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
+	    break
+done
+cd "$scratch" || exit 99
+
+# With torch: COMMAND of the script, or a skipped test.
+torch() {
+	name=$1
+	shift
+	if [ -n "$python" ]; then
+		ok "$name" "$python" "$script" "$@"
+	else
+		skip 1 "no PyTorch here"
+	fi
+}
+inodes() {
+	(cd ck && find . -type f -exec stat -c '%n %i' {} +) | sort
+}
+# begin CHECKPOINT: a copy of it in ck, mounted at $mnt.
+begin() {
+	rm -rf ck .ck.optimfs tree now
+	cp -r "$1" ck && chmod -R u+w ck
+	if [ -n "$2" ]; then
+		"$python" "$script" integers ck
+	fi
+	inodes > inodes.was
+	mnt=$(point m)
+	status "$1: mount -o rw" 0 "$OPTIMFS" mount -o rw ck "$mnt"
+}
+commit() {
+	echo commit > "$mnt/.optimfs/control"
+}
+# finish NAME: unmounted, it is the tree that was mounted.
+finish() {
+	status "$1: umount" 0 "$OPTIMFS" umount "$mnt"
+	[ "$1" = "a pipeline" ] || # sed left checksums as they were
+	    status "$1: fsck --data" 0 "$OPTIMFS" fsck --data ck
+	"$OPTIMFS" cp -r ck . now
+	ok "$1: is what was mounted" diff -r tree now
+}
+overwrite() { # FILE OFFSET BYTES
+	dd if=/dev/urandom of="$mnt/$1" bs=1 seek="$2" count="$3" \
+	    conv=notrunc 2>/dev/null
+}
+
+edit() { # CHECKPOINT NAME
+	begin "$data/$1"
+	echo 1e-5 > "$mnt/optim/param_groups/0/lr"
+	[ ! -d "$mnt/optim/param_groups/1" ] ||
+	    echo 1e-5 > "$mnt/optim/param_groups/1/lr"
+	overwrite "optim/state/$W/fp32" 8 160
+	overwrite "optim/state/$W/exp_avg" 0 840
+	for step in "$mnt"/optim/state/*/step; do
+		echo 9 > "$step"
+	done
+	cp -r "$mnt" tree
+	is "$2: nothing in the checkpoint has changed" "$(inodes)" \
+	    "$(cat inodes.was)"
+	commit
+	is "$2: committed" "$(cat "$mnt/.optimfs/control")" clean
+	# fp32 is what rounded weights are made of
+	rm -r tree/model && cp -r "$mnt/model" tree/model
+	finish "$2"
+	torch "$2: PyTorch reads what was written" says ck 1e-5 9
+}
+
+edit z2_ws4_round_robin/ckpt ZeRO-2
+torch "and DeepSpeed would gather the weights" gather ck now
+is "the files of weights are the same" \
+    "$(inodes | grep -c -x -F -f inodes.was)" \
+    "$(grep -c -e latest -e model_states inodes.was)"
+edit z3_ws2_subgroups/ckpt ZeRO-3
+torch "and DeepSpeed would gather the weights" gather ck now
+mv now other
+edit v0.19.6_z1_ws2_bf16/ckpt_universal universal
+edit v0.18.5_z3_ws4_subgroups/ckpt_universal "universal, of stage 3"
+
+# Steps that are integers: each file has one, which is that of the group.
+integers() { # CHECKPOINT NAME
+	if [ -z "$python" ]; then
+		skip 1 "no PyTorch here"
+		return
+	fi
+	begin "$data/$1" integers
+	echo 9 > "$mnt/optim/state/$W/step"
+	if [ -n "$3" ]; then
+		commit 2>/dev/null
+		like "$2: one step of a group is not committed" \
+		    "$(cat "$mnt/.optimfs/errors")" '*OFS828*step*'
+	fi
+	for step in "$mnt"/optim/state/*/step; do
+		echo 9 > "$step"
+	done
+	for lr in "$mnt"/optim/param_groups/*/lr; do
+		echo 1e-5 > "$lr"
+	done
+	cp -r "$mnt" tree
+	commit
+	is "$2: committed" "$(cat "$mnt/.optimfs/control")" clean
+	finish "$2"
+	torch "$2: every file says so" says ck 1e-5 9
+}
+integers z1_ws3_bf16/ckpt "ZeRO-1, integers" group
+integers z3_ws2_subgroups/ckpt "ZeRO-3, integers" group
+integers z2_ws2_bf16/ckpt_universal "universal, integers"
+integers v0.18.5_z3_ws2_bf16/ckpt_universal \
+    "universal, integers, of stage 3" group
+
+# A whole tree written over a checkpoint: rounded weights that are those of the
+# masters are what they should be, others cannot be stored.
+mv other/extra other.extra
+begin "$data/z3_ws2_subgroups/ckpt"
+ok "a tree is copied over it" cp -r other/. "$mnt"
+cp -r "$mnt" tree
+commit
+is "committed" "$(cat "$mnt/.optimfs/control")" clean
+finish "a tree over it"
+mv other.extra now/extra.not
+rm -r now/extra now/extra.not
+ok "and it is that tree" diff -r other now
+begin "$data/z3_ws2_subgroups/ckpt"
+overwrite "model/$W" 0 20
+commit 2>/dev/null
+like "rounded weights alone are not committed" \
+    "$(cat "$mnt/.optimfs/errors")" "*OFS822*model/$W*"
+echo abort > "$mnt/.optimfs/control"
+ok "dropped" "$OPTIMFS" umount "$mnt"
+is "nothing in the checkpoint has changed" "$(inodes)" "$(cat inodes.was)"
+
+# Stages of a pipeline: every stage has the options; a layer's file its values.
+mkdir -p pipe/global_step3
+cp "$data"/z2_ws2_nozip/ckpt/global_step3/* pipe/global_step3
+for file in pipe/global_step3/*mp_rank_00*; do
+	sed -e 's/emb\./emc./g' -e 's/blocks\./blockz./g' \
+	    -e 's/final_/finaj_/g' -e 's/gain/gaim/g' -e 's/small/smalm/g' \
+	    -e 's/frozen\./frozem./g' -e 's/head/heae/g' \
+	    -e 's/counter/cointer/g' -e 's/pos/por/g' "$file" \
+	    > "$(echo "$file" | sed 's/mp_rank_00/mp_rank_01/')"
+done
+cp "$data/z2_ws2_bf16/ckpt_universal/global_step3_universal/zero/gain/fp32.pt" \
+    pipe/global_step3/layer_03-model_00-model_states.pt
+begin "$scratch/pipe"
+echo 1e-5 > "$mnt/optim/param_groups/0/lr"
+echo 5 > "$mnt/model/3.cat_dim"
+overwrite optim/state/gaim/fp32 0 4
+overwrite model/3.param 0 4
+cp -r "$mnt" tree
+commit
+is "a pipeline: committed" "$(cat "$mnt/.optimfs/control")" clean
+finish "a pipeline"
+is "a pipeline: each stage has the option" \
+    "$(grep -l -a 'lrq.G>' ck/global_step3/*optim* | wc -l)" 4
+done_testing

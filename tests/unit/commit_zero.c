@@ -1,0 +1,208 @@
+/* commit_zero.c - edits of DeepSpeed's checkpoints, committed and read again */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commit.h"
+#include "support/edited.h"
+#include "support/truth.h"
+#include "sys.h"
+#include "tap.h"
+
+#define W "blocks.0.fc_out.weight"
+/* Trained in fp32, so that weights and masters are the same bytes. */
+#define SAME "deepspeed/z3_ws2_fp32/ckpt"
+
+static void commits(struct edited *e, const char *name)
+{
+	struct optimfs_error err = { 0 };
+
+	is_int(edited_commit(e, &err), 0, "%s: is committed (%s)", name,
+	    err.text);
+	is_int(edited_differs(e, false), 0, "%s: has the edits and no others",
+	    name);
+	is_int(edited_fsck(e), 0, "%s: fsck finds nothing", name);
+}
+
+/* Nothing is committed, and code and text say why. */
+static void refuses(struct edited *e, const char *name, int code,
+    const char *text)
+{
+	struct optimfs_error err = { 0 };
+
+	is_int(edited_commit(e, &err), -1, "%s: is not committed", name);
+	is_error(err, code, text, "%s: and says why", name);
+	is_int(edited_differs(e, true), 0, "%s: nothing has changed", name);
+	edited_fini(e);
+}
+
+static bool is_there(struct edited *e, const char *path)
+{
+	struct optimfs_attr attr;
+
+	return optimfs_resolve(e->fs, path, &attr, NULL) == 0;
+}
+
+/* Every step says text: of all groups, or of those that have this number. */
+static void set_steps(struct edited *e, const char *text)
+{
+	char path[5000];
+
+	for (uint32_t i = 0; i < e->fs->tree.n; i++) {
+		if (e->fs->tree.node[i].entry == OFS_NONE)
+			continue;
+		ofs_tree_path(&e->fs->tree, i, path, sizeof(path));
+		if (strncmp(path, "optim/state/", 12) == 0 &&
+		    strcmp(strrchr(path, '/'), "/step") == 0)
+			edited_text(e, path, text, NULL);
+	}
+}
+
+/* Bytes of flat groups, with what is made of them; steps; options; and values
+ * of the files of weights. */
+static void test_all(const char *name, const char *step, bool rounded)
+{
+	struct edited e;
+
+	edited_init(&e, name, NULL);
+	edited_bytes(&e, "optim/state/" W "/fp32", 0, 0);
+	if (rounded)
+		edited_follows(&e, "model/" W, "optim/state/" W "/fp32");
+	edited_bytes(&e, "optim/state/" W "/exp_avg", 5, 11);
+	edited_bytes(&e, "optim/state/blocks.1.ln.bias/exp_avg_sq", 0, 0);
+	if (strcmp(name, SAME) == 0)
+		edited_bytes(&e, "model/" W, 0, 0);
+	else if (!rounded)
+		edited_bytes(&e, "model/blocks.1.ln.bias", 0, 3);
+	edited_bytes(&e, "model/counter", 8, 16);
+	set_steps(&e, step);
+	if (is_there(&e, "optim/param_groups/0/lr")) {
+		edited_text(&e, "optim/param_groups/0/lr", "0.25\n", NULL);
+		edited_text(&e, "optim/param_groups/0/betas", "[0.5, 0.75]\n",
+		    NULL);
+		edited_add_text(&e, "optim/param_groups/0/fresh", "0.5\n",
+		    NULL);
+	}
+	edited_text(&e, "extra/global_steps", "17\n", NULL);
+	edited_add_text(&e, "extra/fresh", "18\n", NULL);
+	edited_remove(&e, "extra/note");
+	commits(&e, name);
+	edited_fini(&e);
+}
+
+static void test_refused(void)
+{
+	static const uint64_t shape[] = { 10, 21 };
+	static const char z1[] = "deepspeed/z1_ws2_bf16/ckpt";
+	static const char z3[] = "deepspeed/z3_ws2_subgroups/ckpt";
+	struct edited e;
+
+	edited_init(&e, z1, NULL);
+	edited_text(&e, "optim/state/" W "/step", "7.0\n", NULL);
+	refuses(&e, "one step of a group", EINVAL, "OFS828 ");
+	edited_init(&e, z1, NULL);
+	edited_add(&e, "optim/state/" W "/fresh", OFS_FLOAT32, shape, 2);
+	refuses(&e, "a new state", EINVAL, "OFS826 optim/state/" W "/fresh");
+	edited_init(&e, z1, NULL);
+	edited_remove(&e, "optim/state/" W "/exp_avg");
+	refuses(&e, "a removed state", EINVAL,
+	    "OFS826 optim/state/" W "/exp_avg");
+	edited_init(&e, z3, NULL);
+	edited_rename(&e, "optim/state/" W "/exp_avg",
+	    "optim/state/" W "/momentum");
+	refuses(&e, "a state with another name", EINVAL, "OFS826 ");
+	edited_init(&e, z1, NULL);
+	edited_remove(&e, "model/" W);
+	refuses(&e, "a removed weight", EINVAL, "OFS826 model/" W);
+	edited_init(&e, z1, NULL);
+	edited_text(&e, "optim/param_groups/0/params", "pos\n", NULL);
+	refuses(&e, "parameters of a group", EINVAL,
+	    "OFS826 optim/param_groups/0/params");
+	edited_init(&e, z1, NULL);
+	edited_bytes(&e, "model/emb.weight", 0, 0);
+	refuses(&e, "one of two names of a storage", EINVAL, "OFS828 ");
+	edited_init(&e, z3, NULL);
+	edited_bytes(&e, "model/" W, 0, 4);
+	refuses(&e, "rounded weights alone", EINVAL, "OFS822 model/" W);
+	edited_init(&e, z3, NULL);
+	edited_bytes(&e, "model/" W, 0, 4);
+	edited_bytes(&e, "optim/state/" W "/fp32", 0, 4);
+	refuses(&e, "rounded weights that are not fp32's", EINVAL,
+	    "OFS822 model/" W);
+	edited_init(&e, SAME, NULL);
+	edited_bytes(&e, "optim/state/" W "/fp32", 0, 4);
+	refuses(&e, "masters that are the weights", EINVAL, "OFS828 ");
+}
+
+/* A fault at each call of a commit: the old checkpoint or the new one. */
+static int calls, fail_at;
+static bool failed;
+
+static int fault(const char *call)
+{
+	(void)call;
+	if (++calls != fail_at)
+		return 0;
+	failed = true;
+	return ENOSPC;
+}
+
+static void test_faults(const char *name, int step)
+{
+	unsigned points = 0, wrong = 0;
+
+	for (fail_at = 1;; fail_at += step) {
+		struct optimfs_error err = { 0 };
+		struct edited e;
+		int ret;
+
+		edited_init(&e, name, NULL);
+		edited_bytes(&e, "optim/state/" W "/fp32", 0, 0);
+		edited_text(&e, "extra/global_steps", "17\n", NULL);
+		set_steps(&e, "7.0\n");
+		calls = 0;
+		failed = false;
+		ofs_sys_fault = fault;
+		ret = edited_commit(&e, &err);
+		ofs_sys_fault = NULL;
+		if (failed) {
+			points++;
+			if (edited_differs(&e, ret == -1) != 0 ||
+			    (ret != 0 && err.code == 0)) {
+				diag("call %d: %d %s", fail_at, ret, err.text);
+				wrong++;
+			}
+		}
+		edited_fini(&e);
+		if (!failed)
+			break;
+	}
+	ok(wrong == 0 && points > 3, "%s: %u calls fail, one at a time", name,
+	    points);
+}
+
+int main(void)
+{
+	test_all("deepspeed/z1_ws2_bf16/ckpt", "7.0\n", false);
+	test_all("deepspeed/z2_ws4_round_robin/ckpt", "7.0\n", false);
+	test_all("deepspeed/z2_ws2_nozip/ckpt", "7.0\n", false);
+	test_all("deepspeed/v0.19.6_z2_ws4_elastic/ckpt", "7.0\n", false);
+	test_all("deepspeed/bf16opt_ws2/ckpt", "7.0\n", false);
+	test_all("deepspeed/z2_ws2_offload_cpu/ckpt", "7.0\n", false);
+	test_all("deepspeed/z3_ws2_subgroups/ckpt", "7.0\n", true);
+	test_all("deepspeed/z3_ws3_poison_subgroups/ckpt", "7.0\n", true);
+	test_all("deepspeed/z3_ws2_nozip/ckpt", "7.0\n", true);
+	test_all(SAME, "7.0\n", false);
+	test_all("deepspeed/v0.19.6_z1_ws2_bf16/ckpt_universal", "7.0\n",
+	    false);
+	test_all("deepspeed/v0.18.5_z3_ws4_subgroups/ckpt_universal", "7.0\n",
+	    true);
+	test_refused();
+	test_faults("deepspeed/z2_ws2_nozip/ckpt", 7);
+	test_faults("deepspeed/v0.19.6_z1_ws2_bf16/ckpt_universal", 43);
+	return done_testing();
+}
