@@ -203,6 +203,10 @@ int ofs_edit_lay(struct ofs_edit *edit, struct ofs_edit_file *f,
     const uint64_t *box, uint64_t first, uint64_t count, void *buf,
     struct optimfs_error *err);
 
+/* Of a tensor that became longer than the checkpoint has it: bytes from off of
+ * the file on, all of them behind its own. */
+int ofs_edit_read_behind(const struct optimfs_file *file, void *buf,
+    uint64_t len, uint64_t off, struct optimfs_error *err);
 /* Open files. Made ones; any for writing; reading those; how long one is now. */
 int ofs_edit_open_made(struct optimfs_file *file, struct optimfs_error *err);
 int ofs_edit_open_write(struct optimfs_file *file, bool truncate,

@@ -255,6 +255,8 @@ static int made_size(struct optimfs *fs, struct ofs_at at,
 	if (at.space != OFS_SPACE_NPY)
 		return 0;
 	ofs_edit_form_of(fs->edit, at.index, &form);
+	if (ofs_dtype_npy(form.dtype) == NULL)
+		return 0;
 	ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
 	attr->size += header.len;
 	ofs_buf_fini(&header);

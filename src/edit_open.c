@@ -150,22 +150,38 @@ static uint64_t head_of(const struct optimfs_file *file)
 	return file->comp.n == 0 ? 0 : file->comp.piece[0].len;
 }
 
-bool ofs_edit_size(const struct optimfs_file *file, uint64_t *size)
+/* What is staged of the file that is read. */
+static struct ofs_edit_file *staged_of(const struct optimfs_file *file)
 {
 	const struct ofs_tensor *t;
-	struct ofs_edit_file *f = file->staged;
+
+	if (file->staged != NULL || file->comp.n == 0 ||
+	    (file->at.space != OFS_SPACE_TREE &&
+		file->at.space != OFS_SPACE_NPY))
+		return file->staged;
+	t = ofs_entry_tensor(file->fs, ofs_at_entry(file->fs, file->at));
+	return ofs_edit_staged(file, (uint32_t)(t - file->fs->cat->tensors));
+}
+
+int ofs_edit_read_behind(const struct optimfs_file *file, void *buf,
+    uint64_t len, uint64_t off, struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = staged_of(file);
+	uint64_t head = head_of(file);
+
+	if (f == NULL)
+		return optimfs_fail(err, EIO, "shorter than it was");
+	return ofs_edit_file_lay(file->fs->edit, f, buf, off - head,
+	    off + len - head, err);
+}
+
+bool ofs_edit_size(const struct optimfs_file *file, uint64_t *size)
+{
+	struct ofs_edit_file *f = staged_of(file);
 
 	if (file->npy != NULL) {
 		*size = ofs_edit_npy_size(file);
 		return true;
-	}
-	if (f == NULL && file->comp.n > 0 &&
-	    (file->at.space == OFS_SPACE_TREE ||
-		file->at.space == OFS_SPACE_NPY)) {
-		t = ofs_entry_tensor(file->fs,
-		    ofs_at_entry(file->fs, file->at));
-		f = ofs_edit_staged(file,
-		    (uint32_t)(t - file->fs->cat->tensors));
 	}
 	if (f == NULL)
 		return false;

@@ -406,11 +406,21 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 {
 	struct ofs_plan *plan = take_plan(file);
 	struct view_read view = { file, plan };
-	size_t done = 0;
+	size_t done = 0, all = len;
 	int ret = 0;
 
 	if (plan == NULL)
 		return optimfs_fail(err, ENOMEM, "plan");
+	if (file->view == NULL && off + len > file->comp.size) {
+		done = off < file->comp.size ? file->comp.size - off : 0;
+		ret = ofs_edit_read_behind(file, buf + done, len - done,
+		    off + done, err);
+		if (ret == -1)
+			ofs_file_failed(file->fs, file->at, off + done,
+			    len - done, err);
+		len = done;
+		done = 0;
+	}
 	while (done < len && ret == 0) {
 		size_t n = len - done < STEP_MAX ? len - done : STEP_MAX;
 
@@ -423,7 +433,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 		done += n;
 	}
 	give_plan(file, plan);
-	return ret == -1 ? -1 : (ssize_t)len;
+	return ret == -1 ? -1 : (ssize_t)all;
 }
 
 /* A file that was made, or a text or .npy that is being written. */

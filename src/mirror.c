@@ -10,6 +10,7 @@
 
 #include "checked.h"
 #include "dtype.h"
+#include "edit.h"
 #include "fs.h"
 
 static const struct ofs_entry *entry_of(const struct optimfs *fs,
@@ -152,10 +153,20 @@ void ofs_npy_header(enum ofs_dtype dtype, const uint64_t *shape, unsigned ndim,
 	out->data[9] = (uint8_t)(len >> 8);
 }
 
-static void npy_header(const struct optimfs *fs, const struct ofs_tensor *t,
+/* A writer may have given the tensor another shape. */
+static void npy_header(const struct optimfs *fs, uint32_t index,
     struct ofs_buf *out)
 {
-	ofs_npy_header(t->dtype, ofs_tensor_shape(fs->cat, t), t->ndim, out);
+	const struct ofs_tensor *t = ofs_entry_tensor(fs, entry_of(fs, index));
+	struct ofs_edit_form form = { 0 };
+
+	if (fs->edit != NULL)
+		ofs_edit_form(fs, index, &form);
+	if (ofs_dtype_npy(form.dtype) != NULL)
+		ofs_npy_header(form.dtype, form.shape, form.ndim, out);
+	else
+		ofs_npy_header(t->dtype, ofs_tensor_shape(fs->cat, t), t->ndim,
+		    out);
 }
 
 static int npy_size(struct optimfs *fs, const struct ofs_space *s,
@@ -166,7 +177,7 @@ static int npy_size(struct optimfs *fs, const struct ofs_space *s,
 	bool bad;
 
 	(void)s;
-	npy_header(fs, t, &header);
+	npy_header(fs, index, &header);
 	bad = header.bad ||
 	    !ofs_add_u64(header.len, ofs_tensor_bytes(fs->cat, t), &attr->size);
 	ofs_buf_fini(&header);
@@ -183,7 +194,7 @@ static int npy_open(struct optimfs *fs, const struct ofs_space *s,
 	(void)s;
 	if (ofs_entry_sound(fs, e, err) == -1)
 		return -1;
-	npy_header(fs, ofs_entry_tensor(fs, e), &header);
+	npy_header(fs, index, &header);
 	if (header.bad)
 		ret = optimfs_fail(err, ENOMEM, "header");
 	else

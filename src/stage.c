@@ -128,13 +128,13 @@ char *ofs_stage_place(const char *source, struct optimfs_error *err)
 	return path;
 }
 
-bool ofs_stage_busy(const char *source)
+int ofs_stage_watch(const char *source)
 {
 	char *place = ofs_stage_place(source, NULL);
-	bool busy = place != NULL && ofs_lock_busy(place);
+	int fd = place == NULL ? -1 : ofs_lock_watch(place);
 
 	free(place);
-	return busy;
+	return fd;
 }
 
 /* A directory that nobody else can have made for us. */
@@ -197,32 +197,56 @@ static int make_in(const char *parent, const char *name, char **path,
 	return fd;
 }
 
+static void close_fd(int fd)
+{
+	if (fd != -1)
+		close(fd);
+}
+
+/* Who had it before us may remove it while we come. */
+#define TRIES 100
+
+/* The directory beside the checkpoint, and its lock: 1; 0: who had it is
+ * removing it. */
+static int make_beside(struct ofs_stage *st, const char *parent,
+    const char *name, char **beside, struct optimfs_error *err)
+{
+	st->beside = make_in(parent, name, beside, err);
+	if (st->beside == -1)
+		return err->code == ENOENT ? 0 : -1;
+	if (ofs_lock_take(&st->lock, st->beside, *beside, st->note,
+		sizeof(st->note), err) == 0)
+		return 1;
+	return err->code == ENOENT ? 0 : -1;
+}
+
 static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
     const char *parent, const char *name, struct optimfs_error *err)
 {
+	struct optimfs_error own;
 	char *beside = NULL;
-	int ret;
+	int ret = 0;
 
+	if (err == NULL)
+		err = &own;
 	if (c->upper != NULL && on_tmpfs(c->upper) && !on_tmpfs(c->source))
 		return optimfs_fail(err, EINVAL,
 		    "OFS809 upper=%s is memory: what is staged there would not "
 		    "survive",
 		    c->upper);
-	st->beside = make_in(parent, name, &beside, err);
-	if (st->beside == -1) {
+	for (int i = 0; i < TRIES && ret == 0; i++) {
 		free(beside);
-		return -1;
+		close_fd(st->beside);
+		ret = make_beside(st, parent, name, &beside, err);
 	}
-	ret = ofs_lock_take(&st->lock, st->beside, beside, st->note,
-	    sizeof(st->note), err);
-	if (ret == 0 && c->upper == NULL) {
+	if (ret == 1 && c->upper == NULL) {
 		st->path = beside;
 		st->dir = dup(st->beside);
 		return st->dir == -1 ? optimfs_fail(err, errno, "OFS809 %m")
 				     : 0;
 	}
 	free(beside);
-	if (ret == -1)
+	if (ret != 1)
 		return -1;
 	st->dir = make_in(c->upper, name, &st->path, err);
 	return st->dir == -1 ? -1 : 0;
@@ -398,12 +422,6 @@ static void remove_dirs(struct ofs_stage *st)
 	unlinkat(st->dir, "journal", 0);
 }
 
-static void close_fd(int fd)
-{
-	if (fd != -1)
-		close(fd);
-}
-
 /* A directory that is not empty stays: it holds new/, or what is not ours. */
 static void remove_at_path(const char *path)
 {
@@ -440,11 +458,12 @@ void ofs_stage_close(struct ofs_stage *st, bool keep)
 	close_fd(st->journal.fd);
 	if (st->beside != -1)
 		beside = path_of(st->beside);
-	ofs_lock_drop(&st->lock);
+	ofs_lock_remove(&st->lock);
 	if (held && !keep && !st->scratch)
 		remove_at_path(st->path);
 	if (held)
 		remove_at_path(beside);
+	ofs_lock_close(&st->lock);
 	free(beside);
 	close_fd(st->dir);
 	close_fd(st->beside);

@@ -56,8 +56,9 @@ char *ofs_stage_place(const char *source, struct optimfs_error *err);
  * (OFS809). */
 struct ofs_stage *ofs_stage_open(const struct ofs_stage_config *config,
     struct optimfs_error *err);
-/* Does a process of this machine hold the lock of source? */
-bool ofs_stage_busy(const char *source);
+/* A descriptor that ofs_lock_busy (stage_lock.h) tells by whether a process of
+ * this machine is not done with source yet; -1: none has its lock. */
+int ofs_stage_watch(const char *source);
 /* Words for the user, of a stale lock that was taken over (OFS804); or "". */
 const char *ofs_stage_note(const struct ofs_stage *st);
 /* Let the lock go. With keep all that is in it stays for the next one to

@@ -202,20 +202,19 @@ int ofs_lock_take(struct ofs_lock *lock, int dir, const char *place, char *note,
 	    LOCK_NAME);
 }
 
-bool ofs_lock_busy(const char *place)
+int ofs_lock_watch(const char *place)
 {
-	struct flock f = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	char path[4096];
-	bool busy;
-	int fd;
 
 	snprintf(path, sizeof(path), "%s/" LOCK_NAME, place);
-	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd == -1)
-		return false;
-	busy = fcntl(fd, F_OFD_GETLK, &f) == 0 && f.l_type != F_UNLCK;
-	close(fd);
-	return busy;
+	return open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+}
+
+bool ofs_lock_busy(int fd)
+{
+	struct flock f = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	return fcntl(fd, F_OFD_GETLK, &f) == 0 && f.l_type != F_UNLCK;
 }
 
 int ofs_lock_held(const struct ofs_lock *lock, const char *place,
@@ -235,12 +234,15 @@ int ofs_lock_held(const struct ofs_lock *lock, const char *place,
 	return 0;
 }
 
-void ofs_lock_drop(struct ofs_lock *lock)
+void ofs_lock_remove(struct ofs_lock *lock)
 {
-	if (lock->fd == -1)
-		return;
-	if (is_at_its_name(lock->dir, lock->fd))
+	if (lock->fd != -1 && is_at_its_name(lock->dir, lock->fd))
 		unlinkat(lock->dir, LOCK_NAME, 0);
-	close(lock->fd);
+}
+
+void ofs_lock_close(struct ofs_lock *lock)
+{
+	if (lock->fd != -1)
+		close(lock->fd);
 	lock->fd = -1;
 }

@@ -25,12 +25,15 @@ void ofs_boot_id(char id[OFS_BOOT_ID]);
  * was, or is "". place is dir's path, for messages. */
 int ofs_lock_take(struct ofs_lock *lock, int dir, const char *place, char *note,
     size_t size, struct optimfs_error *err);
-/* Does anybody on this machine have the one in place? */
-bool ofs_lock_busy(const char *place);
+/* A descriptor of the one in place, to be asked whether anybody on this machine
+ * has it, even when it is not at its name any more; -1: there is none. */
+int ofs_lock_watch(const char *place);
+bool ofs_lock_busy(int fd);
 /* Is it still ours? EIO (OFS807), ESTALE (OFS812). */
 int ofs_lock_held(const struct ofs_lock *lock, const char *place,
     struct optimfs_error *err);
-/* Remove it. */
-void ofs_lock_drop(struct ofs_lock *lock);
+/* Another one may take it; and who watches it is told. */
+void ofs_lock_remove(struct ofs_lock *lock);
+void ofs_lock_close(struct ofs_lock *lock);
 
 #endif

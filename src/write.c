@@ -10,6 +10,7 @@
 #include "direct.h"
 #include "edit_impl.h"
 #include "edit_npy.h"
+#include "stage_lock.h"
 #include "view.h"
 
 #define PREFIX "user.optimfs."
@@ -702,9 +703,14 @@ int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
 	return read_only(fs, err) == -1 ? -1 : ofs_edit_abort(fs->edit, err);
 }
 
-bool optimfs_locked(const char *path)
+int optimfs_lock_watch(const char *path)
 {
-	return ofs_stage_busy(path);
+	return ofs_stage_watch(path);
+}
+
+bool optimfs_lock_busy(int fd)
+{
+	return ofs_lock_busy(fd);
 }
 
 static bool is_order(const char *text, size_t len, const char *order)

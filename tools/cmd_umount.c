@@ -134,7 +134,7 @@ static int busy(const char *point, struct optimfs_error *err)
 
 /* The control file system drops a connection when its daemon closes it; who
  * could write holds a lock until all is done. */
-static bool is_gone(const struct ofs_mountinfo *m)
+static bool is_gone(const struct ofs_mountinfo *m, int lock)
 {
 	char path[64];
 	struct ofs_mountinfo now;
@@ -145,15 +145,16 @@ static bool is_gone(const struct ofs_mountinfo *m)
 	mounted = ofs_mountinfo_find(m->point, &now) && now.minor == m->minor;
 	ofs_mountinfo_fini(&now);
 	return !mounted && stat(path, &st) == -1 &&
-	    !(m->rw && optimfs_locked(m->source));
+	    (lock == -1 || !optimfs_lock_busy(lock));
 }
 
-static int wait_gone(const struct ofs_mountinfo *m, struct optimfs_error *err)
+static int wait_gone(const struct ofs_mountinfo *m, int lock,
+    struct optimfs_error *err)
 {
 	const struct timespec tick = { .tv_nsec = TICK_MS * 1000000L };
 
 	for (int i = 0; i < WAIT_TICKS; i++) {
-		if (is_gone(m))
+		if (is_gone(m, lock))
 			return 0;
 		nanosleep(&tick, NULL);
 	}
@@ -200,7 +201,7 @@ static int unmount(const struct ofs_mountinfo *m, bool force,
 {
 	struct ofs_mountinfo still;
 	bool there;
-	int ret;
+	int ret, lock;
 
 	if (force) {
 		if (ofs_connection_abort(m, err) == -1)
@@ -211,10 +212,15 @@ static int unmount(const struct ofs_mountinfo *m, bool force,
 		ofs_mountinfo_fini(&still);
 		return there ? ofs_unmount(m->point, true, err) : 0;
 	}
+	lock = m->rw ? optimfs_lock_watch(m->source) : -1;
 	ret = ofs_unmount(m->point, false, err);
 	if (ret == -1 && err->code == EBUSY)
-		return busy(m->point, err);
-	return ret == -1 ? -1 : wait_gone(m, err);
+		ret = busy(m->point, err);
+	else if (ret == 0)
+		ret = wait_gone(m, lock, err);
+	if (lock != -1)
+		close(lock);
+	return ret;
 }
 
 /* The exit status. */

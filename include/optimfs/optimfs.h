@@ -181,8 +181,10 @@ int optimfs_abort(struct optimfs *fs, struct optimfs_error *err);
  * staged at the end is kept. EINVAL (OFS818): anything else. */
 int optimfs_control(struct optimfs *fs, const char *text, size_t len,
     bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err);
-/* Has a process of this machine opened the checkpoint at path for writing? */
-bool optimfs_locked(const char *path);
+/* Of a checkpoint that a process of this machine has opened for writing: a
+ * descriptor by which to ask whether it is not done with it yet. -1: none has. */
+int optimfs_lock_watch(const char *path);
+bool optimfs_lock_busy(int fd);
 /* Is it .optimfs/control, opened for writing? */
 bool optimfs_file_is_control(const struct optimfs_file *file);
 /* All that is staged has reached the disk; files that are being written only
