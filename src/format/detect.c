@@ -86,6 +86,13 @@ static bool has_end_record(const struct ofs_input *in, uint64_t size)
 	    memcmp(tail, "PK\5\6", 4) == 0;
 }
 
+static bool is_called_safetensors(const char *rel)
+{
+	const char *dot = strrchr(rel, '.');
+
+	return dot != NULL && strcmp(dot, ".safetensors") == 0;
+}
+
 const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
     const char *rel, struct optimfs_error *err)
 {
@@ -115,8 +122,10 @@ const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
 	}
 	if (safetensors)
 		return &ofs_format_safetensors;
+	/* by its name it should be one: what is wrong with it has a name then */
 	if (magic == 0)
-		return NULL;
+		return is_called_safetensors(rel) ? &ofs_format_safetensors
+						  : NULL;
 	return magic == 4 ? &ofs_format_pickle : &ofs_format_torch;
 }
 

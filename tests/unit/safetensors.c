@@ -145,6 +145,123 @@ static void files(void)
 	}
 }
 
+/* What is called so is one, however it begins. */
+static void beginnings(void)
+{
+	static const struct {
+		const char *name, *bytes;
+		size_t n;
+		const char *code;
+	} cases[] = {
+		{ "T01: an empty file", "", 0, "OFS651" },
+		{ "T01: 7 bytes", "\2\0\0\0\0\0\0", 7, "OFS651" },
+		{ "T01: a header of 0", "\0\0\0\0\0\0\0\0{}", 10, "OFS651" },
+		{ "T01: a header of 1", "\1\0\0\0\0\0\0\0{}", 10, "OFS651" },
+		{ "T02: longer than the file", "\3\0\0\0\0\0\0\0{}", 10,
+		    "OFS652" },
+		{ "T02: 100000001", "\1\xe1\xf5\5\0\0\0\0{}", 10, "OFS652" },
+		{ "T02: 2^63", "\0\0\0\0\0\0\0\x80{}", 10, "OFS652" },
+		{ "T02: a length that wraps",
+		    "\xfa\xff\xff\xff\xff\xff\xff\xff{}", 10, "OFS652" },
+		{ "T03: a list", "\2\0\0\0\0\0\0\0[]", 10, "OFS653" },
+		{ "T03: a byte order mark", "\5\0\0\0\0\0\0\0\xef\xbb\xbf{}",
+		    13, "OFS653" },
+		{ "T03: no UTF-8", "\7\0\0\0\0\0\0\0{\"\xff\":3}", 15,
+		    "OFS653" },
+		{ "T03: something behind", "\4\0\0\0\0\0\0\0{} x", 12,
+		    "OFS653" },
+	};
+	struct optimfs_error err;
+	struct optimfs *fs;
+	char dir[64];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		mk_dir(dir);
+		mk_file(dir, "x.safetensors", cases[i].bytes, cases[i].n);
+		ok(open_dir(dir, "x.safetensors", &err) == NULL, "%s",
+		    cases[i].name);
+		is_error(err, EUCLEAN, cases[i].code, "says why");
+		put(dir, "y.safetensors", "{\"w\":" T("U8", "[2]", "[0,2]") "}",
+		    2);
+		fs = open_dir(dir, "", &err);
+		ok(fs != NULL && has_path(fs, "extra/y/w") &&
+			warns(fs, cases[i].code),
+		    "beside others it is a warning");
+		optimfs_close(fs);
+		mk_remove(dir);
+	}
+}
+
+/* T04 where JSON may nest, and T12 as long as a header may be. */
+static void large(void)
+{
+	static const char head[] = "{\"__metadata__\":{\"k\":";
+	static const char tail[] = "},\"w\":" T("U8", "[2]", "[0,2]") "}";
+	size_t n = 90000000;
+	char *header = malloc(n + 256), *at, dir[64], buf[2];
+	struct optimfs_error err;
+	struct optimfs *fs;
+
+	if (header == NULL)
+		bail_out("out of memory");
+	at = stpcpy(header, head);
+	memset(at, '[', 10000);
+	memset(at + 10000, ']', 10000);
+	strcpy(at + 20000, tail);
+	mk_dir(dir);
+	put(dir, "x.safetensors", header, 2);
+	ok(open_dir(dir, "x.safetensors", &err) == NULL, "T04: deep metadata");
+	is_error(err, EUCLEAN, "OFS653", "says why");
+	at = stpcpy(header, head);
+	memset(at, 'v', n);
+	at[0] = at[n - 1] = '"';
+	strcpy(at + n, tail);
+	put(dir, "x.safetensors", header, 2);
+	fs = open_dir(dir, "x.safetensors", &err);
+	ok(fs != NULL && read_at(fs, "model/w", buf, 2, 0, &err) == 2,
+	    "T12: a value of 90 MB");
+	optimfs_close(fs);
+	mk_remove(dir);
+	free(header);
+}
+
+/* Two elements a byte: PyTorch counts bytes. */
+static void halves(void)
+{
+	static const struct {
+		const char *shape;
+		bool good;
+	} cases[] = { { "[4]", true }, { "[2,2]", true }, { "[3]", false },
+		{ "[4,1]", false }, { "[]", false } };
+	struct optimfs_error err;
+	struct optimfs *fs;
+	char dir[64], header[200], buf[4];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		mk_dir(dir);
+		snprintf(header, sizeof(header),
+		    "{\"a\":" T("F4", "%s", "[0,2]") ",\"w\":" T("U8", "[2]",
+			"[2,4]") "}",
+		    cases[i].shape);
+		put(dir, "x.safetensors", header, 4);
+		fs = open_dir(dir, "x.safetensors", &err);
+		ok(fs != NULL && read_at(fs, "model/w", buf, 2, 0, &err) == 2,
+		    "T11: F4 %s", cases[i].shape);
+		is_int(read_at(fs, "model/a", buf, 4, 0, &err),
+		    cases[i].good ? 2 : -1, "it reads, or does not");
+		if (!cases[i].good)
+			is_error(err, EOPNOTSUPP, "OFS616", "says why");
+		optimfs_close(fs);
+		mk_remove(dir);
+	}
+	mk_dir(dir);
+	put(dir, "x.safetensors", "{\"a\":" T("F4", "[8]", "[0,2]") "}", 2);
+	ok(open_dir(dir, "x.safetensors", &err) == NULL,
+	    "T10: F4 of another size");
+	is_error(err, EUCLEAN, "OFS659", "says why");
+	mk_remove(dir);
+}
+
 /* What spoils one tensor leaves the others. */
 static void parts(void)
 {
@@ -242,7 +359,7 @@ static void index_outside(void)
 		"a/../../x", ".", "a\\u0000b" };
 	struct optimfs_error err;
 	struct optimfs *fs;
-	char dir[64], index[256], path[160];
+	char dir[64], other[64], index[256], path[160];
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		snprintf(index, sizeof(index), MAP("\"a\":\"%s\""), rows[i]);
@@ -253,14 +370,20 @@ static void index_outside(void)
 		optimfs_close(fs);
 		mk_remove(dir);
 	}
-	put_model(dir, MAP("\"a\":\"link\""));
+	mk_dir(other);
+	put(other, "x.safetensors", "{\"z\":" T("U8", "[2]", "[0,2]") "}", 2);
+	put_model(dir, MAP("\"z\":\"link\""));
 	snprintf(path, sizeof(path), "%s/link", dir);
-	if (symlink("/etc/passwd", path) == -1)
+	snprintf(index, sizeof(index), "%s/x.safetensors", other);
+	if (symlink(index, path) == -1)
 		bail_out("symlink: %m");
 	fs = open_dir(dir, "", &err);
-	ok(fs != NULL && has_path(fs, "model/a"), "T14: a link is not opened");
+	ok(fs != NULL && has_path(fs, "model/a"), "T14: a link out of it");
+	is_int(read_at(fs, "model/z", index, 2, 0, &err), -1, "is not opened");
+	is_error(err, EIO, "OFS661", "says so");
 	optimfs_close(fs);
 	mk_remove(dir);
+	mk_remove(other);
 }
 
 static void index_lies(void)
@@ -355,6 +478,9 @@ static void index_broken(void)
 int main(void)
 {
 	files();
+	beginnings();
+	large();
+	halves();
 	parts();
 	index_good();
 	index_outside();
