@@ -15,11 +15,6 @@
 #include "format/torch_write.h"
 #include "map.h"
 
-/* Tensors are cut along dim 0 as torch.chunk and FSDP2 do: chunks of
- * ceil(rows / shards), ranks behind the last row hold nothing. What is not cut
- * goes to the ranks in turn, and so do replicas: of all that hold a box, one
- * stores it. */
-
 static const struct ofs_dcp_files *dcp_files(const struct ofs_files *f)
 {
 	return (const struct ofs_dcp_files *)f;
@@ -31,19 +26,6 @@ static const struct ofs_tensor *leaf_tensor(const struct ofs_dcp_files *f,
 	const struct ofs_entry *e = &f->cat->entries[f->leaf[leaf].entry];
 
 	return &f->cat->tensors[e->ref];
-}
-
-bool ofs_dcp_chunk_at(const struct ofs_dcp_files *f, uint32_t leaf,
-    uint32_t rank, uint32_t *chunk)
-{
-	const struct ofs_dcp_leaf *l = &f->leaf[leaf];
-
-	*chunk = 0;
-	if (l->rows == 0)
-		return leaf % f->nranks == rank;
-	*chunk = rank % f->to.shards;
-	return rank / f->to.shards == leaf % f->to.replicas &&
-	    *chunk < l->nchunks;
 }
 
 uint64_t ofs_dcp_item_size(const struct ofs_dcp_leaf *l, uint32_t chunk)
@@ -314,6 +296,20 @@ static void file_name(const struct ofs_files *files, uint32_t file,
 		snprintf(name, OFS_FILE_NAME, "__%u_0.distcp", file - 1);
 }
 
+static int add_items(const struct ofs_dcp_files *f, uint32_t rank,
+    enum ofs_dcp_kind kind, struct ofs_spans *out, struct optimfs_error *err)
+{
+	struct ofs_dcp_walk w;
+
+	ofs_dcp_walk_begin(&w, f, rank, 0);
+	while (ofs_dcp_walk_next(&w, kind))
+		if (ofs_spans_add(out,
+			ofs_dcp_item_size(&f->leaf[w.leaf], w.of_leaf), w.leaf,
+			w.of_leaf, err) == -1)
+			return -1;
+	return 0;
+}
+
 /* As PyTorch has them: values first, then tensors. */
 static int spans(const struct ofs_files *files, uint32_t file,
     struct ofs_spans *out, struct optimfs_error *err)
@@ -322,19 +318,10 @@ static int spans(const struct ofs_files *files, uint32_t file,
 
 	if (file == 0)
 		return ofs_dcp_index_spans(f, out, err);
-	for (int tensors = 0; tensors < (f->to.blobs ? 1 : 2); tensors++)
-		for (uint32_t i = 0; i < f->nleaves; i++) {
-			const struct ofs_dcp_leaf *l = &f->leaf[i];
-			uint32_t chunk;
-
-			if ((l->nchunks != 0) != tensors ||
-			    !ofs_dcp_chunk_at(f, i, file - 1, &chunk))
-				continue;
-			if (ofs_spans_add(out, ofs_dcp_item_size(l, chunk), i,
-				chunk, err) == -1)
-				return -1;
-		}
-	return f->to.blobs ? ofs_dcp_blob_spans(f, file - 1, out, err) : 0;
+	if (add_items(f, file - 1, OFS_DCP_VALUES, out, err) == -1)
+		return -1;
+	return f->to.blobs ? ofs_dcp_blob_spans(f, file - 1, out, err)
+			   : add_items(f, file - 1, OFS_DCP_TENSORS, out, err);
 }
 
 static int make_value(const struct ofs_dcp_files *f,
@@ -406,6 +393,7 @@ static void files_free(struct ofs_files *files)
 	ofs_buf_fini(&f->pickles);
 	free(f->item);
 	free(f->stored);
+	free(f->most);
 	free(f->leaf);
 	free(f);
 }
@@ -445,6 +433,8 @@ static int lay(struct ofs_dcp_files *f, const struct ofs_render *from,
 	for (uint32_t i = 0; i < f->nleaves; i++)
 		if (lay_leaf(f, from, i, err) == -1)
 			return -1;
+	if (ofs_dcp_walk_init(f, err) == -1)
+		return -1;
 	return f->to.zstd == 0 ? 0 : lay_stored(f, err);
 }
 

@@ -24,14 +24,30 @@ struct ofs_dcp_files {
 	struct ofs_dcp_leaf *leaf;
 	uint32_t nleaves;
 	struct ofs_buf pickles;
+	uint32_t *most; /* chunks of one leaf, among those near it */
 	/* Where items are compressed: the length of each, once it is known, and
 	 * which is the first of a leaf. NULL otherwise. */
 	uint64_t *stored, *item;
 };
 
-/* The chunk of a leaf that a rank stores; false when it stores none. */
-bool ofs_dcp_chunk_at(const struct ofs_dcp_files *f, uint32_t leaf,
-    uint32_t rank, uint32_t *chunk);
+/* dcp_write_walk.c: what a rank stores, in the order of leaves. Walking all
+ * ranks costs what they store and little more, however many there are. */
+struct ofs_dcp_walk {
+	const struct ofs_dcp_files *f;
+	uint32_t chunk, copy;   /* of leaves that are cut */
+	uint64_t whole, cut;    /* the next of either kind */
+	uint32_t leaf, of_leaf; /* what was found, and which chunk of it */
+};
+/* What leaves to find. */
+enum ofs_dcp_kind { OFS_DCP_VALUES, OFS_DCP_TENSORS };
+
+/* Once leaves are laid out. */
+int ofs_dcp_walk_init(struct ofs_dcp_files *f, struct optimfs_error *err);
+/* From leaf on; false: there are no more. */
+void ofs_dcp_walk_begin(struct ofs_dcp_walk *w, const struct ofs_dcp_files *f,
+    uint32_t rank, uint32_t leaf);
+bool ofs_dcp_walk_next(struct ofs_dcp_walk *w, enum ofs_dcp_kind kind);
+
 /* Its item's size; its offsets and sizes. */
 uint64_t ofs_dcp_item_size(const struct ofs_dcp_leaf *l, uint32_t chunk);
 /* The same as the index has it. */

@@ -33,18 +33,12 @@ struct blob {
 	const struct ofs_dcp_files *f;
 	uint32_t rank;
 	struct ofs_buf key;
+	uint32_t next; /* leaf, behind a block */
 };
 
 bool ofs_dcp_blob_is(const struct ofs_span *span)
 {
 	return span->ref >> 56 != 0;
-}
-
-/* Is leaf a tensor that the rank has a chunk of? */
-static bool holds(const struct blob *b, uint32_t leaf, uint32_t *chunk)
-{
-	return b->f->leaf[leaf].nchunks != 0 &&
-	    ofs_dcp_chunk_at(b->f, leaf, b->rank, chunk);
 }
 
 static void get_key(struct blob *b, uint32_t leaf)
@@ -103,22 +97,26 @@ static void put_tensor(struct blob *b, uint32_t leaf, uint32_t chunk,
 	out->bad = out->bad || b->key.bad;
 }
 
-/* Leaves of a block; *base moves on. */
+/* Leaves of a block; *base moves on, next is the leaf behind them. */
 static void put_block(struct blob *b, enum part part, uint32_t leaf,
     uint64_t *base, struct ofs_buf *out)
 {
-	uint32_t chunk;
+	struct ofs_dcp_walk w;
 
-	for (uint32_t i = leaf; i < b->f->nleaves && i - leaf < BLOCK; i++) {
-		if (!holds(b, i, &chunk))
-			continue;
+	ofs_dcp_walk_begin(&w, b->f, b->rank, leaf);
+	b->next = b->f->nleaves;
+	for (uint32_t n = 0; ofs_dcp_walk_next(&w, OFS_DCP_TENSORS); n++) {
+		if (n == BLOCK) {
+			b->next = w.leaf;
+			break;
+		}
 		if (part == PART_PLACES) {
-			put_place(b, i, chunk, *base == 0, out);
+			put_place(b, w.leaf, w.of_leaf, *base == 0, out);
 			*base = 1;
 			continue;
 		}
-		put_tensor(b, i, chunk, *base, out);
-		*base += ofs_dcp_item_size(&b->f->leaf[i], chunk);
+		put_tensor(b, w.leaf, w.of_leaf, *base, out);
+		*base += ofs_dcp_item_size(&b->f->leaf[w.leaf], w.of_leaf);
 	}
 }
 
@@ -168,10 +166,13 @@ static int add_blocks(struct blob *b, enum part part, struct ofs_spans *out,
     struct optimfs_error *err)
 {
 	uint64_t base = 0;
+	uint32_t leaf = 0;
 
-	for (uint64_t i = 0; i < b->f->nleaves; i += BLOCK)
-		if (add(b, REF(part, i), &base, out, err) == -1)
+	while (leaf < b->f->nleaves) {
+		if (add(b, REF(part, leaf), &base, out, err) == -1)
 			return -1;
+		leaf = b->next;
+	}
 	return 0;
 }
 
@@ -203,13 +204,13 @@ int ofs_dcp_blob_spans(const struct ofs_dcp_files *f, uint32_t rank,
 {
 	struct blob b = { .f = f, .rank = rank };
 	int ret = add_header(&b, out, err);
-	uint32_t chunk;
+	struct ofs_dcp_walk w;
 
-	for (uint32_t i = 0; i < f->nleaves && ret == 0; i++)
-		if (holds(&b, i, &chunk))
-			ret = ofs_spans_add(out,
-			    ofs_dcp_item_size(&f->leaf[i], chunk), i, chunk,
-			    err);
+	ofs_dcp_walk_begin(&w, f, rank, 0);
+	while (ret == 0 && ofs_dcp_walk_next(&w, OFS_DCP_TENSORS))
+		ret = ofs_spans_add(out,
+		    ofs_dcp_item_size(&f->leaf[w.leaf], w.of_leaf), w.leaf,
+		    w.of_leaf, err);
 	ofs_buf_fini(&b.key);
 	return ret;
 }

@@ -46,6 +46,7 @@ struct writer {
 	struct ofs_pkw w;
 	uint32_t layout, format; /* memo */
 	struct ofs_buf key;
+	uint32_t next; /* leaf, behind a block of storage_data */
 };
 
 static void pop(struct ofs_pkw *w)
@@ -245,27 +246,29 @@ static void put_place(struct writer *x, uint32_t leaf, uint32_t chunk,
 	ofs_pkw_object_end(w);
 }
 
-/* A block of storage_data; *off moves over its items. */
-static void put_places(struct writer *x, bool tensors, uint32_t rank,
+/* A block of storage_data; *off moves over its items, next behind them. */
+static void put_places(struct writer *x, enum ofs_dcp_kind kind, uint32_t rank,
     uint32_t leaf, uint64_t *off)
 {
 	const struct ofs_dcp_files *f = x->f;
-	bool any = false;
-	uint32_t chunk;
+	struct ofs_dcp_walk w;
+	uint32_t n = 0;
 
-	for (uint32_t i = leaf; i < f->nleaves && i - leaf < BLOCK; i++) {
-		if ((f->leaf[i].nchunks != 0) != tensors ||
-		    !ofs_dcp_chunk_at(f, i, rank, &chunk))
-			continue;
-		if (!any)
+	ofs_dcp_walk_begin(&w, f, rank, leaf);
+	x->next = f->nleaves;
+	for (; ofs_dcp_walk_next(&w, kind); n++) {
+		if (n == BLOCK) {
+			x->next = w.leaf;
+			break;
+		}
+		if (n == 0)
 			ofs_pkw_op(&x->w, OFS_PKW_MARK);
-		any = true;
-		put_place(x, i, chunk, rank, *off);
+		put_place(x, w.leaf, w.of_leaf, rank, *off);
 		/* all tensors of a blob are where it begins */
-		if (!tensors || !f->to.blobs)
-			*off += ofs_dcp_stored_size(f, i, chunk);
+		if (kind == OFS_DCP_VALUES || !f->to.blobs)
+			*off += ofs_dcp_stored_size(f, w.leaf, w.of_leaf);
 	}
-	if (any)
+	if (n > 0)
 		ofs_pkw_op(&x->w, OFS_PKW_SETITEMS);
 }
 
@@ -344,8 +347,10 @@ static void put_span(struct writer *x, uint64_t ref, uint64_t *off,
 		break;
 	case PART_VALUES:
 	case PART_TENSORS:
-		put_places(x, REF_PART(ref) == PART_TENSORS, REF_RANK(ref),
-		    REF_LEAF(ref), off);
+		put_places(x,
+		    REF_PART(ref) == PART_TENSORS ? OFS_DCP_TENSORS
+						  : OFS_DCP_VALUES,
+		    REF_RANK(ref), REF_LEAF(ref), off);
 		break;
 	case PART_TAIL:
 		put_tail(w);
@@ -382,6 +387,20 @@ static int add_blocks(struct measure *m, enum part part, uint32_t rank,
 	return 0;
 }
 
+/* The items of a rank, as many blocks as they need. */
+static int add_items(struct measure *m, enum part part, uint32_t rank,
+    uint64_t *off, struct optimfs_error *err)
+{
+	uint32_t leaf = 0;
+
+	while (leaf < m->x.f->nleaves) {
+		if (add(m, REF(part, rank, leaf), off, err) == -1)
+			return -1;
+		leaf = m->x.next;
+	}
+	return 0;
+}
+
 static int measure(struct measure *m, struct optimfs_error *err)
 {
 	const struct ofs_dcp_files *f = m->x.f;
@@ -395,8 +414,8 @@ static int measure(struct measure *m, struct optimfs_error *err)
 		return -1;
 	for (uint32_t r = 0; r < f->nranks; r++) {
 		off = 0;
-		if (add_blocks(m, PART_VALUES, r, BLOCK, &off, err) == -1 ||
-		    add_blocks(m, PART_TENSORS, r, BLOCK, &off, err) == -1)
+		if (add_items(m, PART_VALUES, r, &off, err) == -1 ||
+		    add_items(m, PART_TENSORS, r, &off, err) == -1)
 			return -1;
 	}
 	off = 0;
