@@ -83,7 +83,7 @@ tar_x() {
 }
 parallel() {
 	(cd "$a" && find . -type d) | (cd "$b" && xargs mkdir -p)
-	(cd "$a" && find . -type f) | xargs -P 4 -I F cp "$a/F" "$b/F"
+	(cd "$a" && find . -type f) | xargs -P 4 -I {} cp "$a/{}" "$b/{}"
 }
 truncated() { # all sizes first, then the bytes in pieces that fit no element
 	cp -r "$a/." "$b/"
