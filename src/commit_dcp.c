@@ -444,8 +444,8 @@ static int write_item(struct ofs_commit_dcp *d, const struct ofs_todo *t,
 	if (ret == 0 && pickle.bad)
 		ret = no_memory(err);
 	if (ret == 0)
-		ret = ofs_torch_item_make(&item, &fake, 0, NULL, 0, false,
-		    &comp, err);
+		ret = ofs_torch_item_make(&item, &fake, 0, 0, 0, false, &comp,
+		    err);
 	if (ret == 0)
 		ret = write_pieces(d, t, &comp, out, err);
 	*len = comp.size;

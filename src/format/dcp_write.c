@@ -135,12 +135,10 @@ static int item_size(const struct ofs_dcp_files *f, uint32_t leaf,
 	return ret;
 }
 
-/* Boxes are given in the grid: a tensor whose shards were cut another way than
- * its shape tells is stored whole. */
 static bool is_cut(const struct ofs_dcp_files *f, const struct ofs_tensor *t)
 {
-	return f->to.shards > 1 && t->ndim > 0 && t->grid == t->shape &&
-	    t->grid_ndim == t->ndim && ofs_tensor_numel(f->cat, t) > 0;
+	return f->to.shards > 1 && t->ndim > 0 &&
+	    ofs_tensor_numel(f->cat, t) > 0;
 }
 
 static int lay_tensor(struct ofs_dcp_files *f, uint32_t leaf,
@@ -333,7 +331,7 @@ static int make_value(const struct ofs_dcp_files *f,
 		.npickle = l->npickle,
 	};
 
-	return ofs_torch_item_make(&item, f->cat, OFS_NONE, NULL, at, true, c,
+	return ofs_torch_item_make(&item, f->cat, OFS_NONE, 0, at, true, c,
 	    err);
 }
 
@@ -341,22 +339,27 @@ static int make_tensor(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk, uint64_t at, struct ofs_composition *c,
     struct optimfs_error *err)
 {
-	uint64_t offsets_sizes[2 * OFS_MAX_DIMS], *box = NULL;
 	const struct ofs_tensor *t = leaf_tensor(f, leaf);
 	uint32_t tensor = (uint32_t)(t - f->cat->tensors);
+	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS];
+	uint64_t row = 1, first = 0, count;
 	struct ofs_buf pickle = { 0 };
 	struct ofs_torch_item item;
 	int ret;
 
-	if (f->leaf[leaf].rows != 0) {
-		box = offsets_sizes;
-		ofs_dcp_chunk_box(f, leaf, chunk, box, box + t->ndim);
-	}
+	/* Rows are elements in a row, however the tensor's shards were cut. */
+	ofs_dcp_chunk_box(f, leaf, chunk, offsets, sizes);
+	for (unsigned d = 1; d < t->ndim; d++)
+		row *= sizes[d];
+	if (t->ndim > 0)
+		first = offsets[0] * row;
+	count = t->ndim > 0 ? sizes[0] * row : 1;
 	if (f->to.blobs)
-		return ofs_composition_box(c, f->cat, tensor, box, err);
+		return ofs_composition_elements(c, f->cat, tensor, first, count,
+		    err);
 	ret = tensor_item(f, leaf, chunk, &pickle, &item, err);
 	if (ret == 0)
-		ret = ofs_torch_item_make(&item, f->cat, tensor, box, at,
+		ret = ofs_torch_item_make(&item, f->cat, tensor, first, at,
 		    f->to.crc, c, err);
 	ofs_buf_fini(&pickle);
 	return ret;

@@ -9,6 +9,8 @@
 #include <zlib.h>
 
 #include "buf.h"
+#include "cast.h"
+#include "dtype.h"
 #include "format/zip_write.h"
 
 #define NRECORDS (1 + OFS_ZIP_NBEFORE + 1 + OFS_ZIP_NAFTER)
@@ -111,18 +113,20 @@ static int flush(struct maker *m, struct ofs_buf *b, uint64_t split,
 	return ret;
 }
 
-/* The elements' record, from what stands before it to its box. */
+/* The elements' record, from what stands before it to them. */
 static int put_data(struct maker *m, const struct ofs_catalog *cat,
-    uint32_t tensor, const uint64_t *box, struct ofs_composition *c,
+    uint32_t tensor, uint64_t first, struct ofs_composition *c,
     struct optimfs_error *err)
 {
+	enum ofs_dtype dtype = ofs_cast_type(&cat->tensors[tensor], c->cast);
 	struct ofs_zip_small none;
 
 	m->data.header = m->header;
 	record(m->item, DATA, m->id, &m->data, &none);
 	ofs_zip_put_local(&m->before, &m->data);
 	if (flush(m, &m->before, UINT64_MAX, c, err) == -1 ||
-	    ofs_composition_box(c, cat, tensor, box, err) == -1)
+	    ofs_composition_elements(c, cat, tensor, first,
+		m->item->bytes / ofs_dtype_size(dtype), err) == -1)
 		return -1;
 	m->before.len = 0;
 	ofs_zip_put_descriptor(&m->before, &m->data);
@@ -134,8 +138,8 @@ static int put_data(struct maker *m, const struct ofs_catalog *cat,
 }
 
 int ofs_torch_item_make(const struct ofs_torch_item *item,
-    const struct ofs_catalog *cat, uint32_t tensor, const uint64_t *box,
-    uint64_t at, bool crc, struct ofs_composition *c, struct optimfs_error *err)
+    const struct ofs_catalog *cat, uint32_t tensor, uint64_t first, uint64_t at,
+    bool crc, struct ofs_composition *c, struct optimfs_error *err)
 {
 	struct maker m = { .item = item, .at = at, .crc = crc };
 	uint64_t size;
@@ -145,7 +149,7 @@ int ofs_torch_item_make(const struct ofs_torch_item *item,
 	for (unsigned i = 0; i < DATA; i++)
 		put_known(&m, i);
 	if (item->tensor)
-		ret = put_data(&m, cat, tensor, box, c, err);
+		ret = put_data(&m, cat, tensor, first, c, err);
 	for (unsigned i = DATA + 1; i < NRECORDS; i++)
 		put_known(&m, i);
 	if (ret == 0)

@@ -19,12 +19,11 @@ struct ofs_torch_item {
 };
 
 uint64_t ofs_torch_item_size(const struct ofs_torch_item *item);
-/* Append it to c, in a file of which it begins at byte at: the elements are a
- * box of a tensor. crc: the checksum of the elements is right, not 0. */
+/* Append it to c, in a file of which it begins at byte at: the elements are
+ * those of a tensor from first on. crc: the checksum of the elements is right, not 0. */
 int ofs_torch_item_make(const struct ofs_torch_item *item,
-    const struct ofs_catalog *cat, uint32_t tensor, const uint64_t *box,
-    uint64_t at, bool crc, struct ofs_composition *c,
-    struct optimfs_error *err);
+    const struct ofs_catalog *cat, uint32_t tensor, uint64_t first, uint64_t at,
+    bool crc, struct ofs_composition *c, struct optimfs_error *err);
 
 /* A number that tells one pickle from another: .data/serialization_id. */
 uint64_t ofs_torch_id(const uint8_t *pickle, uint64_t n);
