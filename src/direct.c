@@ -15,6 +15,7 @@
 #include "dtype.h"
 #include "edit_impl.h"
 #include "scatter.h"
+#include "skeleton.h"
 #include "sys.h"
 
 #define ZEROS ((uint64_t)1 << 20)
@@ -25,7 +26,52 @@ struct ofs_direct {
 	 * the lock for reading; for writing, who closes them. */
 	pthread_rwlock_t lock;
 	_Atomic int *fd;
+	/* Texts that are the layout's own, by their nodes (src/skeleton.h). */
+	struct own {
+		uint32_t node;
+		bool given;
+		uint64_t hash;
+	} * own;
+	uint32_t nown;
 };
+
+static int by_node(const void *a, const void *b)
+{
+	const struct own *x = a, *y = b;
+
+	return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/* The node of a path that is changed; OFS_NONE. */
+static uint32_t node_of(const struct ofs_tree *tree, char *path)
+{
+	uint32_t node = 0;
+	char *rest, *name = strtok_r(path, "/", &rest);
+
+	for (; name != NULL && node != OFS_NONE;
+	     name = strtok_r(NULL, "/", &rest))
+		node = ofs_tree_lookup(tree, node, name);
+	return node;
+}
+
+static int load_own(struct ofs_direct *d, const struct optimfs *fs,
+    struct optimfs_error *err)
+{
+	struct ofs_skeleton s;
+
+	if (ofs_skeleton_load(ofs_stage_beside(fs->edit->stage), &s, err) == -1)
+		return -1;
+	d->own = calloc((size_t)s.nown + 1, sizeof(*d->own));
+	for (uint32_t i = 0; d->own != NULL && i < s.nown; i++)
+		d->own[d->nown++] =
+		    (struct own){ node_of(&fs->tree, s.own[i].path),
+			    s.own[i].given, s.own[i].hash };
+	ofs_skeleton_fini(&s);
+	if (d->own == NULL)
+		return optimfs_fail(err, ENOMEM, "names of a layout");
+	qsort(d->own, d->nown, sizeof(*d->own), by_node);
+	return 0;
+}
 
 struct ofs_direct *ofs_direct_new(struct optimfs *fs, struct optimfs_error *err)
 {
@@ -36,6 +82,11 @@ struct ofs_direct *ofs_direct_new(struct optimfs *fs, struct optimfs_error *err)
 	if (d == NULL || d->fd == NULL) {
 		free(d);
 		optimfs_fail(err, ENOMEM, "a skeleton");
+		return NULL;
+	}
+	if (load_own(d, fs, err) == -1) {
+		free(d->fd);
+		free(d);
 		return NULL;
 	}
 	d->fs = fs;
@@ -61,8 +112,35 @@ void ofs_direct_free(struct ofs_direct *d)
 		return;
 	close_all(d);
 	pthread_rwlock_destroy(&d->lock);
+	free(d->own);
 	free(d->fd);
 	free(d);
+}
+
+static const struct own *find_own(const struct ofs_edit *e, uint32_t node)
+{
+	const struct own key = { .node = node };
+
+	return e->direct->nown == 0
+	    ? NULL
+	    : bsearch(&key, e->direct->own, e->direct->nown, sizeof(key),
+		  by_node);
+}
+
+bool ofs_direct_given(const struct ofs_edit *e, uint32_t index)
+{
+	const struct own *own = find_own(e, index);
+
+	return own != NULL && own->given;
+}
+
+bool ofs_direct_own(const struct ofs_edit *e, uint32_t index, const void *text,
+    size_t n)
+{
+	const struct own *own = find_own(e, index);
+
+	return own != NULL && !own->given &&
+	    ofs_skeleton_hash(text, n) == own->hash;
 }
 
 /* Of two that open it at once, one closes it again. */

@@ -38,6 +38,11 @@ int ofs_direct_read(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
 /* The element of a tensor without dimensions, as its text says it. */
 int ofs_direct_element(struct ofs_edit *e, struct ofs_edit_file *f,
     struct optimfs_error *err);
+/* Does the layout itself fill in this text, which the source has not? */
+bool ofs_direct_given(const struct ofs_edit *e, uint32_t index);
+/* Does it say what the layout says, where the source says text? */
+bool ofs_direct_own(const struct ofs_edit *e, uint32_t index, const void *text,
+    size_t n);
 /* fdatasync of the files that the tensor lies in. */
 int ofs_direct_sync(struct ofs_edit *e, struct ofs_edit_file *f,
     struct optimfs_error *err);
@@ -96,6 +101,13 @@ void ofs_direct_path(const struct ofs_edit *e, uint32_t index, char *path,
 /* Do entries that are one value in the layout say the same? EINVAL (OFS828)
  * with two of them, and how many say what; while held. */
 int ofs_direct_coupled(struct ofs_edit *e, struct optimfs_error *err);
+
+/* direct_rounded.c */
+/* Does the layout store other elements, which this tensor's are made of? */
+bool ofs_direct_is_rounded(const struct ofs_edit *e, uint32_t entry);
+/* Is what was written to those what is made of the others? EINVAL (OFS828)
+ * with both values; while held. */
+int ofs_direct_rounded(struct ofs_edit *e, struct optimfs_error *err);
 
 /* direct_commit.c */
 /* With the gate held: the skeleton, complete, becomes the checkpoint. 0; 1: but

@@ -52,6 +52,8 @@ static bool lacks(const struct ofs_edit *e, uint32_t index, char words[96])
 	struct ofs_edit_file *f = ofs_edit_file(e, index);
 	bool bad;
 
+	if (ofs_direct_given(e, index) && (f == NULL || !is_present(e, index)))
+		return false;
 	if (f == NULL || !is_present(e, index)) {
 		strcpy(words, "not there");
 		return true;

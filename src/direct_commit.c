@@ -263,6 +263,7 @@ static int commit(struct committing *c, struct optimfs_error *err)
 	if (ofs_direct_texts(c->e, accept_empty, c->e, err) == -1 ||
 	    ofs_direct_check(c->e, err) == -1 ||
 	    ofs_direct_coupled(c->e, err) == -1 ||
+	    ofs_direct_rounded(c->e, err) == -1 ||
 	    ofs_stage_held(c->e->stage, err) == -1 ||
 	    ofs_skeleton_load(c->stage, &c->skeleton, err) == -1 ||
 	    ofs_direct_texts(c->e, put_element, c, err) == -1)

@@ -73,8 +73,9 @@ struct ofs_edit_file *ofs_edit_file_touch(struct ofs_edit *e, uint32_t index,
 		return f;
 	f->entry = e->fs->tree.node[index].entry;
 	f->text = ofs_entry_is_text(e->fs, f->entry);
-	f->in_place = !f->text && e->direct != NULL;
-	if (!f->text && !f->in_place)
+	f->in_place = !f->text && e->direct != NULL &&
+	    !ofs_direct_is_rounded(e, f->entry);
+	if (!f->text && e->direct == NULL)
 		f->size = f->base = ofs_tensor_bytes(e->fs->cat,
 		    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
 	return f;
@@ -123,7 +124,7 @@ void ofs_edit_file_revert(struct ofs_edit *e, struct ofs_edit_file *f)
 	f->dtype = OFS_DTYPE_NONE;
 	f->size = f->base = 0;
 	f->mtime_ns = 0;
-	if (f->entry != OFS_NONE && !f->text && !f->in_place)
+	if (f->entry != OFS_NONE && !f->text && e->direct == NULL)
 		f->size = f->base = ofs_tensor_bytes(e->fs->cat,
 		    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
 	f->dead = f->entry == OFS_NONE;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "direct.h"
 #include "edit_impl.h"
 #include "format/value_edit.h"
 #include "io.h"
@@ -118,6 +119,13 @@ static bool is_whole(const uint8_t *p, size_t n)
 	return depth == 0;
 }
 
+/* Of a skeleton: the source says this, where the layout has its own value. */
+static bool is_layouts(const struct ofs_edit *e, const struct ofs_edit_file *f)
+{
+	return e->direct != NULL &&
+	    ofs_direct_own(e, f->index, f->draft.data, f->draft.len);
+}
+
 /* A text that is one line is checked when its newline is written, because few
  * programs look at what close says. */
 static int check_early(struct ofs_edit *e, struct ofs_edit_file *f,
@@ -127,7 +135,8 @@ static int check_early(struct ofs_edit *e, struct ofs_edit_file *f,
 	size_t n = f->draft.len;
 
 	if (n == 0 || p[n - 1] != '\n' || memchr(p, '\n', n - 1) != NULL ||
-	    ofs_is_params(e->fs, f->index) || !is_whole(p, n))
+	    ofs_is_params(e->fs, f->index) || !is_whole(p, n) ||
+	    is_layouts(e, f))
 		return 0;
 	return ofs_edit_text_check(e, f->index, (const char *)p, n, NULL, NULL,
 	    err);
@@ -260,8 +269,10 @@ int ofs_edit_text_accept(struct ofs_edit *e, struct ofs_edit_file *f,
 
 	if (!f->drafting)
 		return 0;
-	if (ofs_edit_text_check(e, f->index, (const char *)f->draft.data,
-		f->draft.len, &canon, element, err) == 0)
+	if (is_layouts(e, f))
+		text = ofs_entry_text_base(e->fs, f->index, err);
+	else if (ofs_edit_text_check(e, f->index, (const char *)f->draft.data,
+		     f->draft.len, &canon, element, err) == 0)
 		text = ofs_blob_of(&canon, err);
 	ofs_buf_fini(&canon);
 	if (text == NULL)

@@ -21,6 +21,9 @@
 
 void ofs_skeleton_fini(struct ofs_skeleton *s)
 {
+	for (uint32_t i = 0; i < s->nown; i++)
+		free(s->own[i].path);
+	free(s->own);
 	free(s->file);
 	free(s->sum);
 	*s = (struct ofs_skeleton){ 0 };
@@ -103,9 +106,41 @@ static int write_file(struct optimfs *fs, struct ofs_at at, int dir,
 	return ret == -1 ? optimfs_fail_in(err, "%s", f->name) : 0;
 }
 
+static int sync_dir(int dir, const char *name, struct optimfs_error *err)
+{
+	int fd =
+	    openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int ret = 0;
+
+	if (fd == -1 || fsync(fd) == -1)
+		ret =
+		    optimfs_fail(err, errno, "OFS801 %.150s: fsync: %m", name);
+	if (fd != -1)
+		close(fd);
+	return ret;
+}
+
+static int sync_dirs(struct optimfs *fs, struct ofs_at view, uint32_t n,
+    int dir, struct optimfs_error *err)
+{
+	struct ofs_at at = { view.space, 1 };
+	char name[OFS_FILE_NAME];
+
+	for (; at.index < n; at.index++) {
+		if (!ofs_view_is_dir(fs, at))
+			continue;
+		ofs_view_path(fs, at, name);
+		if (sync_dir(dir, name, err) == -1)
+			return -1;
+	}
+	return sync_dir(dir, ".", err);
+}
+
+/* Directories come before what is in them. */
 int ofs_skeleton_write(struct optimfs *fs, struct ofs_at view, int dir,
     struct ofs_skeleton *s, struct optimfs_error *err)
 {
+	struct ofs_at at = { view.space, 1 };
 	uint32_t n;
 
 	if (ofs_view_count(fs, view, &n, err) == -1)
@@ -113,21 +148,20 @@ int ofs_skeleton_write(struct optimfs *fs, struct ofs_at view, int dir,
 	s->file = calloc((size_t)n + 1, sizeof(*s->file));
 	if (s->file == NULL)
 		return optimfs_fail(err, ENOMEM, "%u files", n);
-	for (uint32_t i = 1; i < n; i++)
-		if (ofs_view_is_dir(fs, (struct ofs_at){ view.space, i }))
-			return optimfs_fail(err, EOPNOTSUPP,
-			    "OFS833 layouts with directories, such as "
-			    "DeepSpeed's, can be written by reshard, or by "
-			    "copying a view, but not made first");
-	for (s->n = 0; s->n + 1 < n; s->n++) {
-		struct ofs_at at = { view.space, s->n + 1 };
+	for (; at.index < n; at.index++) {
+		char *name = s->file[s->n].name;
 
-		ofs_view_path(fs, at, s->file[s->n].name);
-		if (write_file(fs, at, dir, s, s->n, err) == -1)
-			return -1;
+		ofs_view_path(fs, at, name);
+		if (!ofs_view_is_dir(fs, at)) {
+			if (write_file(fs, at, dir, s, s->n, err) == -1)
+				return -1;
+			s->n++;
+		} else if (mkdirat(dir, name, 0777) == -1) {
+			return optimfs_fail(err, errno, "OFS801 %.150s: %m",
+			    name);
+		}
 	}
-	return fsync(dir) == -1 ? optimfs_fail(err, errno, "OFS801 fsync: %m")
-				: 0;
+	return sync_dirs(fs, view, n, dir, err);
 }
 
 /* The same name without what compresses items: of those the lengths are only
@@ -200,6 +234,17 @@ static int by_place(const void *a, const void *b)
 	return x->n < y->n ? -1 : x->n > y->n;
 }
 
+static char *skeleton_path(const struct ofs_stage *st,
+    struct optimfs_error *err)
+{
+	char *path;
+
+	if (asprintf(&path, "%s/%s", ofs_stage_path(st), OFS_SKELETON) != -1)
+		return path;
+	optimfs_fail(err, ENOMEM, "a path");
+	return NULL;
+}
+
 static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
     struct optimfs_error *err)
 {
@@ -207,6 +252,7 @@ static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
 	char plain[OFS_VIEW_NAME];
 	struct ofs_at view;
 	int dir, ret;
+	char *path;
 
 	if (strlen(layout) >= sizeof(plain))
 		return optimfs_fail(err, EINVAL,
@@ -221,7 +267,12 @@ static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
 		return -1;
 	ret = ofs_skeleton_write(fs, view, dir, &s, err);
 	close(dir);
-	qsort(s.sum, s.nsums, sizeof(*s.sum), by_place);
+	path = ret == 0 ? skeleton_path(st, err) : NULL;
+	if (path == NULL || ofs_skeleton_match(fs, path, &s, err) == -1)
+		ret = -1;
+	free(path);
+	if (s.nsums > 0)
+		qsort(s.sum, s.nsums, sizeof(*s.sum), by_place);
 	if (ret == 0)
 		ret = ofs_skeleton_save(&s, ofs_stage_beside(st), err);
 	if (ret == -1) {

@@ -43,6 +43,16 @@ struct ofs_skeleton {
 	uint32_t n;
 	struct ofs_skeleton_sum *sum; /* in the order of file, from */
 	size_t nsums, cap;
+	/* Texts that are the layout's own affair, by their place in the tree:
+	 * the source has none such (given), and they need not be written; or
+	 * another text, with this hash, that may be written and says nothing.
+	 */
+	struct ofs_skeleton_own {
+		char *path;
+		bool given;
+		uint64_t hash;
+	} * own;
+	uint32_t nown;
 };
 
 void ofs_skeleton_fini(struct ofs_skeleton *s);
@@ -52,6 +62,14 @@ void ofs_skeleton_fini(struct ofs_skeleton *s);
  * of them is filled in. */
 int ofs_skeleton_write(struct optimfs *fs, struct ofs_at view, int dir,
     struct ofs_skeleton *s, struct optimfs_error *err);
+
+/* skeleton_match.c */
+/* Find the layout's own texts of the skeleton at path, which was made of like.
+ * EOPNOTSUPP (OFS833): what is copied from like would not be all that the
+ * layout has, or have no place in it. */
+int ofs_skeleton_match(struct optimfs *like, const char *path,
+    struct ofs_skeleton *s, struct optimfs_error *err);
+uint64_t ofs_skeleton_hash(const void *text, size_t n);
 
 /* skeleton_sums.c */
 /* Write all checksums of the files in dir, whose other bytes are there.

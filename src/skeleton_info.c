@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io.h"
 #include "skeleton.h"
 #include "stage.h"
 
@@ -19,6 +20,9 @@
  *     layout dcp@16
  *     file SIZE NAME             in the order of their numbers
  *     sum FILE AT FROM LENGTH    sorted by FILE and FROM
+ *     given PATH                 a file of the tree that the layout fills in
+ *     own HASH PATH              one that says what the layout says; HASH is of
+ *                                what the source says
  *     end
  */
 #define HEAD "optimfs-skeleton 1\n"
@@ -41,6 +45,14 @@ static int failed(struct optimfs_error *err)
 	return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_SKELETON_INFO);
 }
 
+static void put_own(FILE *f, const struct ofs_skeleton_own *own)
+{
+	if (own->given)
+		fprintf(f, "given %s\n", own->path);
+	else
+		fprintf(f, "own %016" PRIx64 " %s\n", own->hash, own->path);
+}
+
 int ofs_skeleton_save(const struct ofs_skeleton *s, int stage,
     struct optimfs_error *err)
 {
@@ -56,6 +68,8 @@ int ofs_skeleton_save(const struct ofs_skeleton *s, int stage,
 	for (size_t i = 0; i < s->nsums; i++)
 		fprintf(f, "sum %u %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
 		    s->sum[i].file, s->sum[i].at, s->sum[i].from, s->sum[i].n);
+	for (uint32_t i = 0; i < s->nown; i++)
+		put_own(f, &s->own[i]);
 	fputs("end\n", f);
 	bad = fflush(f) != 0 || ferror(f) || fsync(fileno(f)) == -1;
 	bad = (bad ? failed(err) : 0) == -1;
@@ -82,8 +96,8 @@ static int add_file(struct ofs_skeleton *s, const char *line,
 {
 	struct ofs_skeleton_file *grown, f = { 0 };
 
-	if (sscanf(line, "file %" SCNu64 " %63[^/\n]", &f.size, f.name) != 2 ||
-	    f.size > INT64_MAX || strcmp(f.name, "..") == 0)
+	if (sscanf(line, "file %" SCNu64 " %1023[^\n]", &f.size, f.name) != 2 ||
+	    f.size > INT64_MAX || !ofs_path_stays(f.name, strlen(f.name)))
 		return optimfs_fail(err, EUCLEAN, "no file");
 	grown = grow(s->file, s->n, sizeof(*grown));
 	if (grown == NULL)
@@ -114,6 +128,28 @@ static int add_sum(struct ofs_skeleton *s, const char *line,
 	return 0;
 }
 
+static int add_own(struct ofs_skeleton *s, const char *line,
+    struct optimfs_error *err)
+{
+	struct ofs_skeleton_own *grown, v = { .given = line[0] == 'g' };
+	int at = 0;
+
+	if (v.given)
+		at = (int)strlen("given ");
+	else if (sscanf(line, "own %16" SCNx64 " %n", &v.hash, &at) != 1 ||
+	    at == 0)
+		return optimfs_fail(err, EUCLEAN, "no name");
+	grown = grow(s->own, s->nown, sizeof(*grown));
+	if (grown == NULL)
+		return optimfs_fail(err, ENOMEM, "names");
+	s->own = grown;
+	v.path = strndup(line + at, strcspn(line + at, "\n"));
+	if (v.path == NULL)
+		return optimfs_fail(err, ENOMEM, "names");
+	s->own[s->nown++] = v;
+	return 0;
+}
+
 /* 1: that was the last line. */
 static int take_line(struct ofs_skeleton *s, const char *line, uint64_t number,
     struct optimfs_error *err)
@@ -130,6 +166,9 @@ static int take_line(struct ofs_skeleton *s, const char *line, uint64_t number,
 		return add_file(s, line, err);
 	if (number > 2 && strncmp(line, "sum ", 4) == 0)
 		return add_sum(s, line, err);
+	if (number > 2 &&
+	    (strncmp(line, "given ", 6) == 0 || strncmp(line, "own ", 4) == 0))
+		return add_own(s, line, err);
 	if (number > 2 && strcmp(line, "end\n") == 0)
 		return 1;
 	return optimfs_fail(err, EUCLEAN, "no line of it");
@@ -140,17 +179,19 @@ int ofs_skeleton_load(int stage, struct ofs_skeleton *s,
 {
 	FILE *f = open_at(stage, OFS_SKELETON_INFO, O_RDONLY);
 	uint64_t number = 0;
-	char line[512];
+	char *line = NULL;
+	size_t cap = 0;
 	int ret = 0;
 
 	*s = (struct ofs_skeleton){ 0 };
 	if (f == NULL)
 		return failed(err);
-	while (ret == 0 && fgets(line, sizeof(line), f) != NULL)
+	while (ret == 0 && getline(&line, &cap, f) != -1)
 		ret = take_line(s, line, ++number, err);
 	if (ret == 0)
 		ret = optimfs_fail(err, EUCLEAN, "it has no end");
 	fclose(f);
+	free(line);
 	if (ret == 1)
 		return 0;
 	ofs_skeleton_fini(s);

@@ -177,6 +177,29 @@ ok "all of them are one" commit
 is "which is there" "$("$OPTIMFS" cat new "$step")" 7.0
 ok "with checksums that are right" "$OPTIMFS" fsck --data new
 
+# Other engines' directories. What is their own is not the source's to say.
+zero=$TOP_SRCDIR/tests/data/deepspeed
+for l in zero1@3 zero2@1 zero3@3 universal dcp@2; do
+	ok "z1_ws2_bf16 as $l" push "$zero/z1_ws2_bf16/ckpt" $l
+done
+ok "z0_ws2_bf16 as zero1@2" push "$zero/z0_ws2_bf16/ckpt" zero1@2
+ok "z3_ws4_poison as zero3@3" push "$zero/z3_ws4_poison/ckpt" zero3@3
+ok "where parameters are rounded" begin "$zero/z1_ws2_bf16/ckpt" zero3@2
+cp -r "$a/." "$b/"
+printf '\200\277' | dd of="$b/model/gain" conv=notrunc status=none
+not_ok "others are no commit" commit
+like "and named" "$(cat "$b/.optimfs/control")" "*OFS828 model/gain, *-1*"
+cp "$a/model/gain" "$b/model/gain"
+ok "these are" commit
+ok "and the same" as_reshard
+drop
+for l in torch zero1@2; do
+	not_ok "flat names as $l" "$OPTIMFS" mkfs \
+	    --like "$data/torchtitan_like_w2/ckpt/step-3" --layout $l new
+	like "says what would not fit" "$(cat "$scratch/err")" "*OFS833 optim/*"
+	is "and makes nothing" "$(ls -A | grep new)" ""
+done
+
 # Killed.
 begin "$main" dcp@4
 cp -r "$a/optim" "$b/"

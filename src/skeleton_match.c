@@ -1,0 +1,146 @@
+/* skeleton_match.c - does a skeleton have the names of what it is like? */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "skeleton.h"
+
+struct matching {
+	struct optimfs *like, *made;
+	uint32_t *twin; /* nodes of like by nodes of made; OFS_NONE */
+	uint8_t *met;   /* by nodes of like */
+	struct ofs_skeleton *s;
+	struct optimfs_error *err;
+};
+
+uint64_t ofs_skeleton_hash(const void *text, size_t n)
+{
+	return XXH64(text, n, 0);
+}
+
+static int add_own(struct matching *m, uint32_t node, bool given, uint64_t hash)
+{
+	struct ofs_skeleton *s = m->s;
+	struct ofs_skeleton_own *grown;
+	char path[8192];
+
+	grown = reallocarray(s->own, (size_t)s->nown + 1, sizeof(*grown));
+	if (grown == NULL)
+		return optimfs_fail(m->err, ENOMEM, "names of a layout");
+	s->own = grown;
+	if (ofs_tree_path(&m->made->tree, node, path, sizeof(path)) ==
+	    sizeof(path))
+		return optimfs_fail(m->err, ENAMETOOLONG,
+		    "OFS833 a path of a layout");
+	grown[s->nown].path = strdup(path);
+	if (grown[s->nown].path == NULL)
+		return optimfs_fail(m->err, ENOMEM, "names of a layout");
+	grown[s->nown].given = given;
+	grown[s->nown++].hash = hash;
+	return 0;
+}
+
+static const struct ofs_entry *entry_of(const struct optimfs *fs, uint32_t node)
+{
+	return &fs->cat->entries[fs->tree.node[node].entry];
+}
+
+/* What a file says in the layout may be the layout's own: of how many ranks it
+ * is, say. Writing what the source has there then changes nothing. */
+static int compare(struct matching *m, uint32_t node, uint32_t twin)
+{
+	struct ofs_blob *a, *b = NULL;
+	int ret = -1;
+
+	if (entry_of(m->made, node)->kind == OFS_ENTRY_TENSOR ||
+	    entry_of(m->like, twin)->kind == OFS_ENTRY_TENSOR)
+		return 0;
+	a = ofs_entry_text_base(m->like, twin, m->err);
+	if (a != NULL)
+		b = ofs_entry_text_base(m->made, node, m->err);
+	if (b != NULL)
+		ret =
+		    a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0
+		    ? 0
+		    : add_own(m, node, false,
+			  ofs_skeleton_hash(a->bytes, a->len));
+	ofs_blob_unref(a);
+	ofs_blob_unref(b);
+	return ret;
+}
+
+static int refuse(const struct matching *m, const struct optimfs *fs,
+    uint32_t node, const char *where)
+{
+	char path[150];
+
+	if (ofs_tree_path(&fs->tree, node, path, sizeof(path)) == sizeof(path))
+		strcpy(path, "...");
+	return optimfs_fail(m->err, EOPNOTSUPP,
+	    "OFS833 %s is %s: a copy of the one's files would not make the "
+	    "other; optimfs reshard writes that layout",
+	    path, where);
+}
+
+static int match(struct matching *m, uint32_t node)
+{
+	const struct ofs_tree_node *n = &m->made->tree.node[node];
+	uint32_t up = m->twin[n->parent], twin = OFS_NONE;
+
+	if (up != OFS_NONE)
+		twin = ofs_tree_lookup(&m->like->tree, up, n->name);
+	m->twin[node] = twin;
+	if (n->entry == OFS_NONE)
+		return 0;
+	if (twin != OFS_NONE && m->like->tree.node[twin].entry != OFS_NONE) {
+		m->met[twin] = 1;
+		return compare(m, node, twin);
+	}
+	if (ofs_entry_tensor(m->made, entry_of(m->made, node)) != NULL)
+		return refuse(m, m->made, node,
+		    "in the layout and not in the source");
+	return add_own(m, node, true, 0);
+}
+
+static int match_all(struct matching *m)
+{
+	const struct ofs_tree *like = &m->like->tree;
+	struct ofs_layout layout;
+
+	for (uint32_t i = 1; i < m->made->tree.n; i++)
+		if (match(m, i) == -1)
+			return -1;
+	/* of only= the rest is not wanted */
+	if (ofs_layout_parse(m->s->layout, &layout, m->err) == -1)
+		return -1;
+	for (uint32_t i = 1; i < like->n && layout.only == OFS_ONLY_ALL; i++)
+		if (like->node[i].entry != OFS_NONE && m->met[i] == 0)
+			return refuse(m, m->like, i,
+			    "in the source and not in the layout");
+	return 0;
+}
+
+int ofs_skeleton_match(struct optimfs *like, const char *path,
+    struct ofs_skeleton *s, struct optimfs_error *err)
+{
+	struct matching m = { .like = like, .s = s, .err = err };
+	int ret = -1;
+
+	m.made = optimfs_open(path, NULL, err);
+	if (m.made == NULL)
+		return -1;
+	m.twin = calloc((size_t)m.made->tree.n + 1, sizeof(*m.twin));
+	m.met = calloc((size_t)like->tree.n + 1, 1);
+	if (m.twin == NULL || m.met == NULL)
+		optimfs_fail(err, ENOMEM, "names of a layout");
+	else
+		ret = match_all(&m);
+	free(m.twin);
+	free(m.met);
+	optimfs_close(m.made);
+	return ret;
+}
