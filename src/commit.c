@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "commit_impl.h"
@@ -139,18 +140,36 @@ static int prepare(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
 	return 0;
 }
 
+/* Is the checkpoint still the one that was mounted (K11)? */
+static int check_source(const struct ofs_commit *c, struct optimfs_error *err)
+{
+	const struct ofs_dir *dir = &c->cat->dir;
+	struct optimfs_error why;
+	struct stat named, st;
+
+	if (ofs_indexes_same(c->fs, &why) == -1)
+		return optimfs_fail(err, ESTALE,
+		    "OFS805 what is staged was made for another checkpoint: "
+		    "%.300s",
+		    why.text);
+	if (stat(dir->path, &named) == 0 && fstat(dir->fd, &st) == 0 &&
+	    named.st_ino == st.st_ino && named.st_dev == st.st_dev)
+		return 0;
+	return optimfs_fail(err, ESTALE,
+	    "OFS805 %s is not the directory that was mounted", dir->path);
+}
+
 static int run(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
     struct optimfs_error *err)
 {
-	if (ofs_indexes_same(c->fs, err) == -1 ||
-	    ofs_commit_place(c, err) == -1 || ofs_commit_names(c, err) == -1 ||
+	if (check_source(c, err) == -1 || ofs_commit_place(c, err) == -1 ||
+	    ofs_commit_names(c, err) == -1 ||
 	    ofs_commit_extents(c, err) == -1 || check_room(c, err) == -1 ||
 	    prepare(c, dcp, err) == -1)
 		return -1;
 	if (!ofs_publish_any(c->publish))
 		return 0;
-	if (ofs_commit_verify(c, err) == -1 ||
-	    ofs_indexes_same(c->fs, err) == -1 ||
+	if (ofs_commit_verify(c, err) == -1 || check_source(c, err) == -1 ||
 	    ofs_commit_go_on(c, err) == -1)
 		return -1;
 	return ofs_publish_commit(c->publish, err);

@@ -378,6 +378,8 @@ int ofs_edit_replay(struct ofs_edit *e, struct optimfs_error *err)
 	for (size_t i = 0; i < p.n; i++)
 		free(p.v[i].doubt);
 	free(p.v);
+	if (e->found.records > 0)
+		ofs_edit_changed(e, true);
 	if (ret == 0 && e->found.dropped > 0) {
 		optimfs_fail(&note, EIO,
 		    "OFS810 the journal ended in the middle of a record: "

@@ -20,6 +20,10 @@
 #include "stage_journal.h"
 #include "stage_lock.h"
 
+/* A journal that is no longer has no place for more than the first record,
+ * which tells the boot. */
+#define FIRST_MAX 100
+
 struct ofs_stage {
 	char *path;
 	char note[256];
@@ -325,7 +329,8 @@ static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
     struct optimfs_error *err)
 {
 	struct glance g = { 0 };
-	uint64_t records, dropped = 0;
+	uint64_t records = 0, dropped = 0;
+	bool nothing;
 
 	if (make_journal(st, err) == -1)
 		return -1;
@@ -333,14 +338,16 @@ static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
 	    ofs_journal_load(&st->journal, look, &g, &records, &dropped, err) ==
 		-1)
 		return optimfs_fail_in(err, "%s", st->path);
-	if (recover == OFS_RECOVER_NO && (g.real > 0 || dropped > 0))
+	nothing = g.real == 0 &&
+	    (dropped == 0 || (records == 0 && dropped <= FIRST_MAX));
+	if (recover == OFS_RECOVER_NO && !nothing)
 		return optimfs_fail(err, EBUSY,
 		    "OFS811 %s holds %" PRIu64
 		    " changes of a mount that ended without committing them: "
 		    "-o recover=yes goes on with them, recover=discard drops "
 		    "them",
 		    st->path, g.real);
-	if (recover == OFS_RECOVER_DISCARD || (g.real == 0 && dropped == 0))
+	if (recover == OFS_RECOVER_DISCARD || nothing)
 		return remove_all(st, err);
 	return 0;
 }

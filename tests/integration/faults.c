@@ -54,6 +54,7 @@ static const struct scene scenes[] = {
 	{ "torch", "pytorch/torchsave_full/ckpt/state.pt", "edit", NULL, NULL },
 	{ "ranks", RANKS, "edit", NULL, NULL },
 	{ "recover-dcp", DCP, "recover", NULL, "stage" },
+	{ "recover-safetensors", SMALL, "recover", NULL, "stage" },
 	{ "recover-ranks", RANKS, "recover", NULL, "stage" },
 	{ "reshard-dcp", DCP, "reshard", "dcp@3", NULL },
 	{ "reshard-zstd", SGD, "reshard", "dcp@1,zstd", NULL },
