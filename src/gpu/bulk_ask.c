@@ -20,7 +20,7 @@ int ofs_round_stage(struct ofs_round *r)
 		struct ofs_want *t = &r->want[i];
 		struct ofs_buf *q = &bytes[n];
 
-		if (t->hit)
+		if (t->hit || t->token != 0)
 			continue;
 		ofs_wire_u8(q, OFS_WIRE_STAGE);
 		ofs_wire_u32(q, r->s->number);

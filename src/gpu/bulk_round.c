@@ -6,8 +6,13 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "transport/runs.h"
+
+/* Owners that many read from have no memory free now and then. It comes back in
+ * the time of a transfer, unless readers wait for each other in a circle. */
+enum { STAGE_TRIES = 50, STAGE_PAUSE_MS = 2 };
 
 /* Gathering. */
 
@@ -184,13 +189,27 @@ static int transfer(struct ofs_round *r, struct ofs_gpu_work *work,
 	return 0;
 }
 
+static int stage(struct ofs_round *r)
+{
+	static const struct timespec pause = { .tv_nsec =
+						   STAGE_PAUSE_MS * 1000000 };
+	int ret = ofs_round_stage(r);
+
+	for (int i = 0; i < STAGE_TRIES && ret == -1 && r->err.code == EBUSY;
+	     i++) {
+		nanosleep(&pause, NULL);
+		ret = ofs_round_stage(r);
+	}
+	return ret;
+}
+
 static int gather(struct ofs_round *r, struct ofs_gpu_work *work)
 {
 	uint64_t turn[ROUND_BLOCKS + 1];
 	int owner[ROUND_BLOCKS], ret;
 	uint32_t n;
 
-	if (ofs_round_stage(r) == -1 || add_takes(r, work) == -1) {
+	if (stage(r) == -1 || add_takes(r, work) == -1) {
 		free_gives(r, work);
 		ofs_round_drop(r);
 		return -1;

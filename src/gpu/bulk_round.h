@@ -41,8 +41,9 @@ int ofs_round_run(struct ofs_round *r);
 
 /* What other ranks are asked; err of the round says what failed. */
 
-/* Ask all owners at once; each reads what it is to send. The tokens of those
- * that did are set, whatever becomes of the others. */
+/* Ask all owners at once that have not been asked; each reads what it is to
+ * send. The tokens of those that did are set, whatever becomes of the others.
+ * EBUSY: one has no memory free to send from, at the moment. */
 int ofs_round_stage(struct ofs_round *r);
 /* The other ranks of which something comes. */
 uint32_t ofs_round_owners(const struct ofs_round *r, int *owner);
