@@ -76,13 +76,46 @@ same "without CUDA's libraries" env OPTIMFS_MODULES="$scratch/mpi" sh -c "
 	'$nodes/%r' / '$scratch/got'"
 like "it is said why" "$(cat "$scratch/said")" '*OFS903*optimfs-nccl.so*'
 
-# Real ones.
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-if [ "$gpus" -gt 0 ]; then
-	same "a real GPU" ranks 1 "$OPTIMFS" cp -r \
-	    -o gather=nccl,gpu_cache=64m "$ck" / "$scratch/got"
-	is "a real GPU: nothing is said" "$(grep OFS "$scratch/said")" ""
-else
-	skip 1 "no GPU"
+# The libraries that were linked, where there is no GPU for them (gpu.t has
+# those that have one).
+if "$TOP_BUILDDIR/tests/bench/gpubench" count >"$scratch/out" 2>&1; then
+	skip 1 "there are GPUs"
+	done_testing
 fi
+status "real libraries, no GPU, nccl" 3 ranks 2 "$OPTIMFS" ls -o gather=nccl \
+    "$nodes/%r"
+like "no GPU is the reason" "$(cat "$scratch/err")" '*OFS903*no usable GPU*'
+is "once" "$(grep -c OFS903 "$scratch/err")" 1
+same "real libraries, no GPU, auto" ranks 3 "$OPTIMFS" cp -r -o gather=auto \
+    "$nodes/%r" / "$scratch/got"
+like "no GPU is the reason" "$(cat "$scratch/said")" \
+    '*OFS903*no usable GPU*gathering over MPI*'
+status "not one of several ranks, nccl" 3 "$OPTIMFS" ls -o gather=nccl "$ck"
+like "the same reason" "$(cat "$scratch/err")" '*OFS903*no usable GPU*'
+
+why=$(tap_can_mount)
+[ -z "$why" ] || {
+	skip 1 "${why#*SKIP }"
+	done_testing
+}
+mnt=$(point mnt)
+status "a mount with nccl and no GPU" 3 ranks 3 "$OPTIMFS" mount \
+    -o gather=nccl "$nodes/%r" "$mnt"
+like "fails for it" "$(cat "$scratch/err")" '*OFS903*no usable GPU*'
+is "and mounts nothing" "$(tap_mounts)" ""
+ranks 3 "$OPTIMFS" mount -o gather=auto,gpu_cache=1g "$nodes/%r" "$mnt" \
+    >"$scratch/log" 2>&1 </dev/null &
+job=$!
+daemons="$daemons $job"
+for i in $(seq 300); do
+	[ -z "$(tap_mounts)" ] || break
+	sleep 0.1
+done
+ok "auto mounts, and shows all" diff -r "$scratch/one/tree" "$mnt"
+is "it says once why not through GPUs" \
+    "$(grep -c 'OFS903.*gathering over MPI' "$scratch/log")" 1
+not_ok "there is nothing to count of GPUs" grep gpu "$mnt/.optimfs/stats"
+status "unmount" 0 "$OPTIMFS" umount "$mnt"
+wait "$job"
+is "the job ends well" $? 0
 done_testing

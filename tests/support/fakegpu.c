@@ -11,11 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "gpu/place.h"
 
-/* A shared object that is found in place of libcudart and libnccl. A stream is
+/* A shared object that is found in place of libcudart and libnccl, for
+ * optimfs-nccl.so and tests/bench/gpubench. A stream is
  * a list of things to do; they are done, in order, when somebody asks how far
  * an event is. Ranks, threads or processes, find each other in a directory
  * below $TMPDIR: a message is a file there, and sending ends when it has been
@@ -36,13 +38,14 @@ struct faults {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct faults faults = { 8, -1, 0, -1, 0, -1, 1 << 20, 0 };
+static const struct faults none = { 8, -1, 0, -1, 0, -1, 1 << 20, 0 };
+static struct faults current;
 static int launches;
 
 static void read_faults(void)
 {
 	const char *p = getenv("FAKEGPU");
-	struct faults f = { 8, -1, 0, -1, 0, -1, 1 << 20, 0 };
+	struct faults f = none;
 
 	while (p != NULL && *p != '\0') {
 		sscanf(p, "devices=%d", &f.devices);
@@ -55,9 +58,19 @@ static void read_faults(void)
 		p += *p == ',';
 	}
 	pthread_mutex_lock(&lock);
-	faults = f;
+	current = f;
 	launches = 0;
 	pthread_mutex_unlock(&lock);
+}
+
+static struct faults get_faults(void)
+{
+	struct faults f;
+
+	pthread_mutex_lock(&lock);
+	f = current;
+	pthread_mutex_unlock(&lock);
+	return f;
 }
 
 /* Messages. */
@@ -149,6 +162,7 @@ struct CUstream_st {
 struct CUevent_st {
 	struct CUstream_st *stream;
 	unsigned asked, reached;
+	struct timespec when;
 };
 
 static struct fake_op *add_op(cudaStream_t s, int kind)
@@ -200,6 +214,12 @@ static void place(const struct fake_op *op)
 		    op->src, op->dst);
 }
 
+static void reach(struct CUevent_st *e)
+{
+	e->reached++;
+	clock_gettime(CLOCK_MONOTONIC, &e->when);
+}
+
 static void run(cudaStream_t s)
 {
 	struct fake_op *op;
@@ -210,7 +230,7 @@ static void run(cudaStream_t s)
 		else if (op->kind == OP_PLACE)
 			place(op);
 		else if (op->kind == OP_MARK)
-			op->mark->reached++;
+			reach(op->mark);
 		else if (!step_group(op))
 			return;
 		end_op(s, op);
@@ -233,7 +253,7 @@ static bool is_reset(void)
 	bool r;
 
 	pthread_mutex_lock(&lock);
-	r = faults.reset >= 0 && launches > faults.reset;
+	r = current.reset >= 0 && launches > current.reset;
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -241,13 +261,14 @@ static bool is_reset(void)
 cudaError_t cudaGetDeviceCount(int *n)
 {
 	read_faults();
-	*n = faults.devices;
+	*n = get_faults().devices;
 	return said(*n > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int d)
 {
-	return said(d < faults.devices ? cudaSuccess : cudaErrorInvalidDevice);
+	return said(d < get_faults().devices ? cudaSuccess
+					     : cudaErrorInvalidDevice);
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *id, int len, int d)
@@ -261,7 +282,8 @@ cudaError_t cudaMalloc(void **p, size_t n)
 	*p = NULL;
 	if (is_reset())
 		return said(cudaErrorLaunchFailure);
-	if (n > (size_t)faults.max << 20 || posix_memalign(p, 256, n) != 0)
+	if (n > (size_t)get_faults().max << 20 ||
+	    posix_memalign(p, 256, n) != 0)
 		return said(cudaErrorMemoryAllocation);
 	return cudaSuccess;
 }
@@ -338,6 +360,33 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
 	if (e->stream != NULL)
 		run(e->stream);
 	return e->reached == e->asked ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t e)
+{
+	return said(cudaEventQuery(e) == cudaSuccess ? cudaSuccess
+						     : cudaErrorLaunchFailure);
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b)
+{
+	*ms = (float)(b->when.tv_sec - a->when.tv_sec) * 1e3f +
+	    (float)(b->when.tv_nsec - a->when.tv_nsec) / 1e6f;
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t n,
+    enum cudaMemcpyKind kind)
+{
+	(void)kind;
+	memcpy(dst, src, n);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemset(void *dst, int value, size_t n)
+{
+	memset(dst, value, n);
+	return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n,
@@ -524,7 +573,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
 	c->state = ncclInProgress;
 	*comm = c;
 	name_rank(c, rank, path);
-	if (faults.init != 'h')
+	if (get_faults().init != 'h')
 		close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 	return ncclInProgress;
 }
@@ -543,11 +592,13 @@ static bool all_here(const struct ncclComm *c)
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 {
-	if (c->state == ncclInProgress && faults.init == 'f')
+	struct faults f = get_faults();
+
+	if (c->state == ncclInProgress && f.init == 'f')
 		c->state = ncclSystemError;
 	if (c->state == ncclInProgress && all_here(c))
 		c->state = ncclSuccess;
-	if (c->rank == faults.async_rank && c->groups > faults.async_after)
+	if (c->rank == f.async_rank && c->groups > f.async_after)
 		c->state = ncclRemoteError;
 	*state = c->state;
 	return ncclSuccess;
@@ -611,6 +662,7 @@ ncclResult_t ncclRecv(void *p, size_t n, ncclDataType_t type, int peer,
 
 ncclResult_t ncclGroupEnd(void)
 {
+	struct faults f = get_faults();
 	struct fake_op *op;
 
 	group.open = false;
@@ -618,8 +670,8 @@ ncclResult_t ncclGroupEnd(void)
 		return ncclSuccess;
 	op = add_op(group.stream, OP_GROUP);
 	op->comm = group.comm;
-	op->hangs = group.comm->rank == faults.hang_rank &&
-	    group.comm->groups == faults.hang_at;
+	op->hangs =
+	    group.comm->rank == f.hang_rank && group.comm->groups == f.hang_at;
 	TAILQ_CONCAT(&op->messages, &group.messages, next);
 	group.comm->groups++;
 	return ncclInProgress;

@@ -9,10 +9,12 @@
 #include <string.h>
 
 #include "tap.h"
+#include "tools/job.h"
 #include "tools/tools.h"
 
 struct target {
 	struct optimfs_options open;
+	struct ofs_job_options job;
 	bool flag;
 	const char *text;
 	uint64_t size;
@@ -24,6 +26,7 @@ static const char *const choices[] = { "red", "green", NULL };
 #define AT(member) offsetof(struct target, member)
 static const struct ofs_option table[] = {
 	OFS_OPEN_OPTIONS(AT(open)),
+	OFS_JOB_OPTIONS(AT(job)),
 	OFS_OPTION_ROW("flag", OFS_OPTION_FLAG, AT(flag)),
 	OFS_OPTION_ROW("text", OFS_OPTION_STRING, AT(text)),
 	OFS_OPTION_ROW("size", OFS_OPTION_SIZE, AT(size)),
@@ -76,6 +79,17 @@ static void test_values(void)
 	ok(got.open.strict && got.open.cache == UINT64_C(2) << 30 &&
 		strcmp(got.open.type, "dcp") == 0,
 	    "their values");
+	ok(got.job.transport == OFS_TRANSPORT_AUTO &&
+		got.job.gather == OPTIMFS_GATHER_MPI && got.job.gpu_cache == 0,
+	    "ranks gather over MPI, without a cache");
+	is_int(parse("transport=mpi,gather=nccl,gpu_cache=64m"), 0,
+	    "those of ranks");
+	ok(got.job.transport == OFS_TRANSPORT_MPI &&
+		got.job.gather == OPTIMFS_GATHER_NCCL &&
+		got.job.gpu_cache == 64 << 20,
+	    "their values");
+	is_int(parse("gather=auto"), 0, "gather=auto");
+	is_int(got.job.gather, OPTIMFS_GATHER_AUTO, "its value");
 }
 
 static void test_sizes(void)
@@ -125,6 +139,11 @@ static void test_mistakes(void)
 		{ "time=1d", "not a time" },
 		{ "time=4294967296", "not a time" },
 		{ "choice=blue", "must be one of red, green" },
+		{ "gather=gpu", "must be one of mpi, auto, nccl" },
+		{ "gather", "needs a value" },
+		{ "gpu_cache=much", "not a size" },
+		{ "gpu_cache", "needs a value" },
+		{ "gpucache=1g", "did you mean 'gpu_cache'?" },
 		{ "nochoice=red", "unknown option 'nochoice'" },
 		{ "=", "unknown option ''" },
 	};
