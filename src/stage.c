@@ -25,6 +25,7 @@
 #define FIRST_MAX 100
 
 struct ofs_stage {
+	char *place; /* where its directory beside the checkpoint is */
 	char *path;
 	char note[256];
 	int beside; /* the directory beside the checkpoint, with the lock */
@@ -243,13 +244,15 @@ static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
 		close_fd(st->beside);
 		ret = make_beside(st, parent, name, &beside, err);
 	}
+	st->place = beside;
 	if (ret == 1 && c->upper == NULL) {
-		st->path = beside;
+		st->path = strdup(beside);
+		if (st->path == NULL)
+			return optimfs_fail(err, ENOMEM, "%s", beside);
 		st->dir = dup(st->beside);
 		return st->dir == -1 ? optimfs_fail(err, errno, "OFS809 %m")
 				     : 0;
 	}
-	free(beside);
 	if (ret != 1)
 		return -1;
 	st->dir = make_in(c->upper, name, &st->path, err);
@@ -476,7 +479,17 @@ void ofs_stage_close(struct ofs_stage *st, bool keep)
 	close_fd(st->beside);
 	pthread_mutex_destroy(&st->mutex);
 	free(st->path);
+	free(st->place);
 	free(st);
+}
+
+/* Somebody else's may be where it was. */
+static bool is_in_place(const struct ofs_stage *st)
+{
+	struct stat named, own;
+
+	return stat(st->place, &named) == 0 && fstat(st->beside, &own) == 0 &&
+	    named.st_dev == own.st_dev && named.st_ino == own.st_ino;
 }
 
 int ofs_stage_held(struct ofs_stage *st, struct optimfs_error *err)
@@ -485,9 +498,10 @@ int ofs_stage_held(struct ofs_stage *st, struct optimfs_error *err)
 
 	if (st->scratch)
 		return 0;
-	if (ofs_lock_held(&st->lock, st->path, err) == -1)
+	if (ofs_lock_held(&st->lock, st->place, err) == -1)
 		return -1;
-	if (fstatat(st->dir, "journal", &named, AT_SYMLINK_NOFOLLOW) == -1 ||
+	if (!is_in_place(st) ||
+	    fstatat(st->dir, "journal", &named, AT_SYMLINK_NOFOLLOW) == -1 ||
 	    fstat(st->journal.fd, &own) == -1 || own.st_nlink == 0 ||
 	    own.st_ino != named.st_ino)
 		return optimfs_fail(err, EIO,
