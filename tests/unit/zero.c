@@ -327,6 +327,8 @@ static int read_file(struct optimfs *fs, const char *path,
 
 #define OPTIM(rank) "bf16_zero_pp_rank_" #rank "_mp_rank_00_optim_states.pt"
 #define MODEL       "mp_rank_00_model_states.pt"
+/* Both ranks have a part of it. */
+#define SPLIT "blocks.1.fc_out.weight"
 
 /* One change, and what reading two files then says; NULL: nothing. */
 static const struct lie {
@@ -366,7 +368,107 @@ static const struct lie {
 	{ "R08: fragments that overlap", "z2_ws2_nozip", OPTIM(1), 10,
 	    "numelqsK@X", "numelqsKAX", "optim/state/emb.weight/fp32", EUCLEAN,
 	    "OFS675", "optim/state/gain/fp32" },
+	{ "R05: an option of its own", "z2_ws2_nozip", OPTIM(1), 9,
+	    "G?\x84z\xe1G\xae\x14{", "G?\x84z\xe1G\xae\x14z",
+	    "optim/param_groups/0/lr", EPROTO, "OFS674",
+	    "optim/param_groups/1/lr" },
+	{ "R05: a dtype of its own", "z2_ws2_nozip", OPTIM(1), 12,
+	    "FloatStorage", "ShortStorage", "optim/state/" SPLIT "/fp32",
+	    EUCLEAN, "OFS527", "optim/state/gain/fp32" },
+	{ "R05: a state that one rank has not", "z2_ws2_nozip", OPTIM(1), 10,
+	    "exp_avg_sq", "exp_avg_sr", "optim/state/" SPLIT "/exp_avg_sq",
+	    EUCLEAN, "OFS165", "optim/state/" SPLIT "/exp_avg" },
+	{ "R05: a group that one rank has not", "z2_ws2_nozip", OPTIM(1), 6,
+	    "K\1}q,(", "K\5}q,(", "optim/state/final_ln.weight/exp_avg",
+	    EUCLEAN, "OFS165", "optim/state/" SPLIT "/exp_avg" },
+	{ "a part that begins too late", "z2_ws2_nozip", OPTIM(1), 17,
+	    "6qRh\x16M\xe6\1tqSQK\0M\xe4\1", "6qRh\x16M\xe6\1tqSQK\xffM\xe4\1",
+	    "optim/state/" SPLIT "/fp32", EUCLEAN, "OFS528",
+	    "optim/state/gain/fp32" },
 };
+
+/* One change, and nothing opens. */
+static const struct {
+	const char *what, *file;
+	size_t n;
+	const char *from, *to;
+	int code;
+	const char *text;
+} denials[] = {
+	{ "R05: another number of ranks", OPTIM(1), 8, "qi(K\2K\2e",
+	    "qi(K\3K\3e", EPROTO, "OFS674" },
+	{ "groups over other numbers of ranks", OPTIM(1), 8, "qi(K\2K\2e",
+	    "qi(K\2K\3e", EOPNOTSUPP, "OFS696" },
+	{ "no ranks", OPTIM(1), 8, "qi(K\2K\2e", "qi(K\0K\0e", EUCLEAN,
+	    "OFS695" },
+	{ "no number of ranks", OPTIM(1), 15, "partition_count",
+	    "partition_sum..", EUCLEAN, "OFS695" },
+	{ "no flat groups", OPTIM(1), 16, "single_partition",
+	    "double_partition", EUCLEAN, "OFS695" },
+	{ "no shapes", MODEL, 16, "\f\0\0\0param_shapes",
+	    "\f\0\0\0param_shoves", EUCLEAN, "OFS695" },
+	{ "a shape that is none", MODEL, 16,
+	    "q\xc1"
+	    "ctorch\nSize\nq\xc2",
+	    "q\xc1"
+	    "ctorch\nSbze\nq\xc2",
+	    EUCLEAN, "OFS695" },
+};
+
+static void deny(void)
+{
+	for (size_t i = 0; i < sizeof(denials) / sizeof(*denials); i++) {
+		struct optimfs_error err;
+		struct copy c;
+
+		copy_init(&c, "deepspeed/z2_ws2_nozip");
+		patch(&c, denials[i].file, denials[i].n, denials[i].from,
+		    denials[i].to);
+		ok(open_copy(&c, &err) == NULL, "%s", denials[i].what);
+		is_error(err, denials[i].code, denials[i].text, "says why");
+		copy_fini(&c);
+	}
+}
+
+/* A universal checkpoint whose files are those of other parameters. */
+static void universal(void)
+{
+	static const char *const bad[] = { "optim/state/emb.weight/fp32",
+		"model/emb.weight", "model/head.weight" };
+	char command[1024], dir[64] = "/tmp/zero.XXXXXX";
+	struct optimfs_error err;
+	struct optimfs *fs;
+
+	if (mkdtemp(dir) == NULL)
+		bail_out("%s: %m", dir);
+	snprintf(command, sizeof(command),
+	    "cp -r '%s'/. %s && cd %s/global_step3_universal/zero && "
+	    "chmod -R u+w . && cp gain/fp32.pt emb.weight/fp32.pt && "
+	    "rm small/fp32.pt && echo x > pos.txt && "
+	    "head -c 100 gain/exp_avg.pt > x && mv x gain/exp_avg.pt",
+	    data_path("deepspeed/v0.18.5_z3_ws4_subgroups/ckpt_universal"), dir,
+	    dir);
+	if (system(command) != 0)
+		bail_out("%s", command);
+	fs = optimfs_open(dir, NULL, &err);
+	if (!ok(fs != NULL, "a universal checkpoint that lies"))
+		bail_out("%s", err.text);
+	for (size_t i = 0; i < 3; i++) {
+		is_int(read_file(fs, bad[i], &err), -1, "%s", bad[i]);
+		is_error(err, EUCLEAN, "OFS160", "has another number");
+	}
+	is_int(read_file(fs, "model/small", &err), -1, "without fp32.pt");
+	is_error(err, EIO, "zero/small/fp32.pt is missing", "says so");
+	is_int(read_file(fs, "optim/state/gain/exp_avg", &err), -1,
+	    "a file that was cut");
+	ok(err.code != 0, "says why: %s", err.text);
+	is_int(read_file(fs, "optim/state/gain/fp32", &err), 0,
+	    "the others read");
+	optimfs_close(fs);
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	if (system(command) != 0)
+		bail_out("%s", command);
+}
 
 static void tell_lie(const struct lie *l)
 {
@@ -624,6 +726,8 @@ int main(void)
 	properties();
 	for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++)
 		tell_lie(&lies[i]);
+	deny();
+	universal();
 	missing("deepspeed/z2_ws2_nozip", OPTIM(1));
 	missing("deepspeed/v0.18.5_z3_ws2_nozip", OPTIM(1));
 	missing("deepspeed/z3_ws2_bf16", OPTIM(1));
