@@ -350,17 +350,21 @@ static void remove_old(struct ofs_publish *p)
 		ofs_sys_fsync(p->dir);
 }
 
-int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err)
+int ofs_publish_prepare(struct ofs_publish *p, const char *id,
+    struct optimfs_error *err)
+{
+	strcpy(p->plan.id, id);
+	p->plan.swap = count(&p->plan, OFS_PUBLISH_REPLACE) > 1;
+	if (sync_new(p, err) == -1 ||
+	    (p->plan.swap && ofs_publish_build(p, err) == -1))
+		return -1;
+	return ofs_publish_write_record(p->stage, &p->plan, err);
+}
+
+int ofs_publish_apply(struct ofs_publish *p, struct optimfs_error *err)
 {
 	int ret;
 
-	if (!ofs_publish_any(p))
-		return 0;
-	p->plan.swap = count(&p->plan, OFS_PUBLISH_REPLACE) > 1;
-	if (sync_new(p, err) == -1 ||
-	    (p->plan.swap && ofs_publish_build(p, err) == -1) ||
-	    ofs_publish_write_record(p->stage, &p->plan, err) == -1)
-		return -1;
 	if (p->plan.swap)
 		return ofs_publish_exchange(p, err);
 	if (move_created(p, err) == -1)
@@ -369,6 +373,15 @@ int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err)
 	if (ret == 0)
 		remove_old(p);
 	return ret;
+}
+
+int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err)
+{
+	if (!ofs_publish_any(p))
+		return 0;
+	if (ofs_publish_prepare(p, "", err) == -1)
+		return -1;
+	return ofs_publish_apply(p, err);
 }
 
 /* Has the file that was new/'s its name? */
@@ -392,6 +405,17 @@ static void take_back(int dir, const struct ofs_publish_plan *plan)
 	}
 }
 
+/* What is no file. */
+static void release(struct ofs_publish *p)
+{
+	ofs_publish_plan_fini(&p->plan);
+	close(p->new);
+	if (p->parent != -1)
+		close(p->parent);
+	free(p->base);
+	free(p);
+}
+
 void ofs_publish_free(struct ofs_publish *p)
 {
 	if (p == NULL)
@@ -400,16 +424,17 @@ void ofs_publish_free(struct ofs_publish *p)
 		take_back(p->dir, &p->plan);
 	if (!p->published)
 		ofs_publish_forget(p->stage);
-	ofs_publish_plan_fini(&p->plan);
-	close(p->new);
 	ofs_publish_clear(p->stage, OFS_PUBLISH_NEW);
 	/* with a failed last sync the old generation stays, under its name */
 	if (!p->published || !p->plan.swap)
 		ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
-	if (p->parent != -1)
-		close(p->parent);
-	free(p->base);
-	free(p);
+	release(p);
+}
+
+void ofs_publish_leave(struct ofs_publish *p)
+{
+	if (p != NULL)
+		release(p);
 }
 
 void ofs_publish_forget(int stage)
@@ -458,23 +483,106 @@ static int finish(const char *source, int dir,
 	return 1;
 }
 
+static void clear_stage(int stage)
+{
+	ofs_publish_clear(stage, OFS_PUBLISH_NEW);
+	ofs_publish_clear(stage, OFS_PUBLISH_GEN);
+}
+
 int ofs_publish_recover(const char *source, int dir, int stage,
     struct optimfs_error *err)
 {
 	struct ofs_publish_plan plan = { 0 };
 	int ret = ofs_publish_read_record(stage, &plan, err);
 
-	if (ret == 1 && was_published(dir, &plan)) {
+	if (ret == 1 && plan.id[0] != '\0') {
+		ret = optimfs_fail(err, EBUSY,
+		    "OFS840 %s: a commit by several ranks was cut short here; "
+		    "mount it for writing as it was, with mpirun, to have that "
+		    "finished or taken back",
+		    source);
+	} else if (ret == 1 && was_published(dir, &plan)) {
 		ret = finish(source, dir, &plan, err);
 	} else if (ret == 1) {
 		take_back(dir, &plan);
 		ofs_publish_forget(stage);
 		ret = 0;
 	}
-	if (ret != -1) {
-		ofs_publish_clear(stage, OFS_PUBLISH_NEW);
-		ofs_publish_clear(stage, OFS_PUBLISH_GEN);
-	}
+	if (ret != -1)
+		clear_stage(stage);
 	ofs_publish_plan_fini(&plan);
 	return ret;
+}
+
+/* Rename what has not been renamed yet. */
+static int move_rest(struct ofs_publish *p, struct optimfs_error *err)
+{
+	struct stat st;
+
+	for (size_t i = 0; i < p->plan.n; i++) {
+		struct ofs_publish_name *n = &p->plan.name[i];
+
+		if (n->kind != OFS_PUBLISH_REMOVE &&
+		    fstatat(p->new, n->rel, &st, AT_SYMLINK_NOFOLLOW) == -1 &&
+		    fstatat(p->dir, n->rel, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    st.st_ino == n->ino)
+			n->kind = OFS_PUBLISH_DONE;
+	}
+	return ofs_publish_apply(p, err) == 0 ? 0 : -1;
+}
+
+static int swap_rest(struct ofs_publish *p, struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (ofs_publish_parent(p->source, p->dir, &p->parent, &p->base, err) ==
+	    -1)
+		return -1;
+	if (fstat(p->dir, &st) == 0 && st.st_ino == p->plan.gen)
+		return ofs_sys_fsync(p->parent) == 0
+		    ? 0
+		    : optimfs_fail(err, errno, "OFS803 %s: %m", p->source);
+	return ofs_publish_exchange(p, err) == 0 ? 0 : -1;
+}
+
+int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
+    struct optimfs_error *err)
+{
+	struct ofs_publish p = {
+		.source = source, .dir = dir, .stage = stage, .parent = -1
+	};
+	int ret = ofs_publish_read_record(stage, &p.plan, err);
+
+	p.new = -1;
+	if (ret == 1 && strcmp(p.plan.id, id) == 0 && id[0] != '\0') {
+		p.new = ofs_publish_dir(stage, OFS_PUBLISH_NEW, err);
+		ret = p.new == -1   ? -1
+		    : p.plan.swap   ? swap_rest(&p, err)
+				    : move_rest(&p, err);
+		ret = ret == -1 ? -1 : 1;
+	} else if (ret == 1) {
+		take_back(dir, &p.plan);
+		ofs_publish_forget(stage);
+		ret = 0;
+	}
+	if (ret != -1)
+		clear_stage(stage);
+	if (p.new != -1)
+		close(p.new);
+	if (p.parent != -1)
+		close(p.parent);
+	free(p.base);
+	ofs_publish_plan_fini(&p.plan);
+	return ret;
+}
+
+int ofs_publish_pending(int stage, char id[OFS_PUBLISH_ID],
+    struct optimfs_error *err)
+{
+	struct ofs_publish_plan plan = { 0 };
+	int ret = ofs_publish_read_record(stage, &plan, err);
+
+	memcpy(id, plan.id, OFS_PUBLISH_ID);
+	ofs_publish_plan_fini(&plan);
+	return ret == -1 ? -1 : 0;
 }

@@ -48,10 +48,29 @@ bool ofs_publish_any(const struct ofs_publish *p);
 int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err);
 void ofs_publish_free(struct ofs_publish *p);
 
+/* The two halves of ofs_publish_commit, where several directories are to change
+ * or none (src/sites.h). Behind the first, all that can fail has been tried,
+ * and the record has id: whoever recovers must know what was decided. */
+#define OFS_PUBLISH_ID 33 /* 32 letters and NUL */
+int ofs_publish_prepare(struct ofs_publish *p, const char *id,
+    struct optimfs_error *err);
+int ofs_publish_apply(struct ofs_publish *p, struct optimfs_error *err);
+/* Free p, and leave what it prepared to ofs_publish_settle. */
+void ofs_publish_leave(struct ofs_publish *p);
+
 /* After a commit that did not come to its end: finish it if it was published,
  * or else remove what it left. 1: it was published, what was staged for it is
- * done; 0: it was not, or there was none. */
+ * done; 0: it was not, or there was none. EBUSY (OFS840): it was one of several
+ * directories. */
 int ofs_publish_recover(const char *source, int dir, int stage,
+    struct optimfs_error *err);
+/* The same for one of several directories: do what is left to be done if id was
+ * decided, take back what was done for any other. 1: there was such a record,
+ * which stays until ofs_publish_forget; 0: there was none, or it is gone. */
+int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
+    struct optimfs_error *err);
+/* The id that a record has, or ""; -1: it cannot be read. */
+int ofs_publish_pending(int stage, char id[OFS_PUBLISH_ID],
     struct optimfs_error *err);
 /* Forget that it was published, once nobody needs to know (the journal was
  * reset). */

@@ -15,6 +15,7 @@ struct ofs_publish_name {
 		OFS_PUBLISH_CREATE,
 		OFS_PUBLISH_REPLACE,
 		OFS_PUBLISH_REMOVE,
+		OFS_PUBLISH_DONE, /* in memory only: it is in place */
 	} kind;
 	int fd;
 	uint64_t ino; /* of the new file; it keeps it when it is renamed */
@@ -26,6 +27,7 @@ struct ofs_publish_plan {
 	size_t n, cap;
 	uint64_t gen; /* inode of gen/, where it takes the old one's place */
 	bool swap;    /* it does */
+	char id[OFS_PUBLISH_ID]; /* of a decision to be made elsewhere, or "" */
 };
 
 struct ofs_publish {

@@ -18,9 +18,9 @@
 #include "publish_impl.h"
 #include "sys.h"
 
-/* MAGIC, inode of gen/ or 0, count; of each name its kind, the inode, its
- * length and bytes; at the end the CRC-32 of all before it. */
-#define MAGIC      0x31424f46u
+/* MAGIC, the id, inode of gen/ or 0, count; of each name its kind, the inode,
+ * its length and bytes; at the end the CRC-32 of all before it. */
+#define MAGIC      0x32424f46u
 #define RECORD_MAX (64u << 20)
 
 static void put_le(struct ofs_buf *b, uint64_t v, int n)
@@ -33,6 +33,7 @@ static int build(struct ofs_buf *b, const struct ofs_publish_plan *plan,
     struct optimfs_error *err)
 {
 	put_le(b, MAGIC, 4);
+	ofs_buf_put(b, plan->id, sizeof(plan->id));
 	put_le(b, plan->swap ? plan->gen : 0, 8);
 	put_le(b, plan->n, 8);
 	for (size_t i = 0; i < plan->n; i++) {
@@ -75,10 +76,15 @@ static int parse(const uint8_t *p, uint64_t len, struct ofs_publish_plan *plan,
     struct optimfs_error *err)
 {
 	struct ofs_cursor c = ofs_cursor_of(p, len - 4);
+	const uint8_t *id;
 	uint64_t n;
 
 	if (ofs_cursor_le32(&c) != MAGIC)
 		return 0;
+	id = ofs_cursor_take(&c, sizeof(plan->id));
+	if (id == NULL || id[sizeof(plan->id) - 1] != '\0')
+		return 0;
+	memcpy(plan->id, id, sizeof(plan->id));
 	plan->gen = ofs_cursor_le64(&c);
 	plan->swap = plan->gen != 0;
 	n = ofs_cursor_le64(&c);
