@@ -680,3 +680,55 @@ void ofs_stage_data_remove(struct ofs_stage *st, uint64_t id)
 	snprintf(name, sizeof(name), "%" PRIu64, id);
 	unlinkat(st->data, name, 0);
 }
+
+int ofs_beside_take(const char *source, struct ofs_beside *b,
+    struct optimfs_error *err)
+{
+	char *name, *parent = split(source, &name, err), note[256];
+
+	*b = (struct ofs_beside){ .dir = -1, .lock.fd = -1 };
+	if (parent == NULL)
+		return -1;
+	b->dir = make_in(parent, name, &b->path, err);
+	free(parent);
+	if (b->dir != -1 &&
+	    ofs_lock_take(&b->lock, b->dir, b->path, note, sizeof(note), err) ==
+		0)
+		return 0;
+	close_fd(b->dir);
+	free(b->path);
+	*b = (struct ofs_beside){ .dir = -1, .lock.fd = -1 };
+	return -1;
+}
+
+void ofs_beside_drop(struct ofs_beside *b)
+{
+	if (b->dir == -1)
+		return;
+	ofs_lock_remove(&b->lock);
+	remove_at_path(b->path);
+	ofs_lock_close(&b->lock);
+	close(b->dir);
+	free(b->path);
+	*b = (struct ofs_beside){ .dir = -1, .lock.fd = -1 };
+}
+
+void ofs_beside_holder(const char *source, char id[OFS_LOCK_ID])
+{
+	char *path = ofs_stage_place(source, NULL);
+	int dir = path == NULL
+	    ? -1
+	    : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	id[0] = '\0';
+	if (dir != -1) {
+		ofs_lock_peek(dir, id);
+		close(dir);
+	}
+	free(path);
+}
+
+const char *ofs_stage_lock_id(const struct ofs_stage *st)
+{
+	return st->lock.id;
+}

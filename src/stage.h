@@ -9,6 +9,8 @@
 
 #include "optimfs/error.h"
 
+#include "stage_lock.h"
+
 /* Beside the checkpoint PARENT/NAME lies PARENT/.NAME.optimfs/:
  *
  *     lock         who may write the checkpoint: host, boot, pid, random id, time
@@ -120,6 +122,23 @@ int ofs_stage_data(struct ofs_stage *st, uint64_t id, bool make,
 /* One without a name, that is gone when it is closed. */
 int ofs_stage_temp(struct ofs_stage *st, struct optimfs_error *err);
 void ofs_stage_data_remove(struct ofs_stage *st, uint64_t id);
+
+/* The directory beside source, and its lock, for one who stages nothing there:
+ * a part of a checkpoint whose changes are somewhere else (src/keeper.h). */
+struct ofs_beside {
+	char *path;
+	int dir; /* -1: not taken */
+	struct ofs_lock lock;
+};
+/* EBUSY (OFS259): somebody has it. */
+int ofs_beside_take(const char *source, struct ofs_beside *b,
+    struct optimfs_error *err);
+/* Let the lock go; the directory goes where nothing is in it. */
+void ofs_beside_drop(struct ofs_beside *b);
+/* The random id of who holds the lock beside source, or "". */
+void ofs_beside_holder(const char *source, char id[OFS_LOCK_ID]);
+/* The one of st's own lock. */
+const char *ofs_stage_lock_id(const struct ofs_stage *st);
 
 /* Write n bytes at off, all of them. */
 int ofs_pwrite_all(int fd, const void *buf, uint64_t n, uint64_t off,

@@ -234,6 +234,18 @@ int ofs_lock_held(const struct ofs_lock *lock, const char *place,
 	return 0;
 }
 
+void ofs_lock_peek(int dir, char id[OFS_LOCK_ID])
+{
+	int fd = openat(dir, LOCK_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	struct holder h = { .id = "" };
+
+	if (fd != -1) {
+		get_holder(fd, &h);
+		close(fd);
+	}
+	strcpy(id, h.id);
+}
+
 void ofs_lock_remove(struct ofs_lock *lock)
 {
 	if (lock->fd != -1 && is_at_its_name(lock->dir, lock->fd))

@@ -11,9 +11,10 @@
 /* A file called "lock" that names its holder. Who holds it also has a lock of
  * the open file on it, where the file system has those: on one machine that
  * alone decides, and it goes with the process. */
+#define OFS_LOCK_ID 33
 struct ofs_lock {
-	int fd, dir; /* dir is borrowed */
-	char id[33]; /* random: ours */
+	int fd, dir;          /* dir is borrowed */
+	char id[OFS_LOCK_ID]; /* random: ours */
 };
 
 #define OFS_BOOT_ID 40
@@ -35,5 +36,7 @@ int ofs_lock_held(const struct ofs_lock *lock, const char *place,
 /* Another one may take it; and who watches it is told. */
 void ofs_lock_remove(struct ofs_lock *lock);
 void ofs_lock_close(struct ofs_lock *lock);
+/* The id in the lock of directory dir; "": there is none. */
+void ofs_lock_peek(int dir, char id[OFS_LOCK_ID]);
 
 #endif
