@@ -16,6 +16,7 @@
 #include "copy.h"
 #include "io.h"
 #include "publish_impl.h"
+#include "sites.h"
 #include "sys.h"
 
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
@@ -41,7 +42,7 @@ int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
 	if (copy == NULL)
 		return optimfs_fail(err, ENOMEM, "names of a commit");
 	plan->name[plan->n++] =
-	    (struct ofs_publish_name){ copy, kind, fd, ino };
+	    (struct ofs_publish_name){ copy, NULL, kind, fd, ino };
 	return 0;
 }
 
@@ -51,6 +52,7 @@ void ofs_publish_plan_fini(struct ofs_publish_plan *plan)
 		if (plan->name[i].fd != -1)
 			close(plan->name[i].fd);
 		free(plan->name[i].rel);
+		free(plan->name[i].like);
 	}
 	free(plan->name);
 	*plan = (struct ofs_publish_plan){ 0 };
@@ -209,6 +211,26 @@ struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
 	return p;
 }
 
+struct ofs_publish *ofs_publish_begin_sites(struct ofs_sites *sites, int stage,
+    struct optimfs_error *err)
+{
+	struct ofs_publish *p = calloc(1, sizeof(*p));
+
+	if (p == NULL) {
+		optimfs_fail(err, ENOMEM, "commit");
+		return NULL;
+	}
+	p->sites = sites;
+	p->dir = p->parent = -1;
+	p->stage = stage;
+	ofs_publish_clear(stage, OFS_PUBLISH_BUILT);
+	p->new = ofs_publish_dir(stage, OFS_PUBLISH_BUILT, err);
+	if (p->new != -1)
+		return p;
+	free(p);
+	return NULL;
+}
+
 int ofs_publish_new(const struct ofs_publish *p)
 {
 	return p->new;
@@ -229,33 +251,82 @@ static int open_old(const struct ofs_publish *p, const char *rel,
 	return rel == NULL ? -1 : ofs_dir_open_file(&dir, rel, &st, err);
 }
 
-int ofs_publish_file(struct ofs_publish *p, const char *rel, const char *like,
-    int *fd, struct optimfs_error *err)
+/* What there is of a file that is to be made: the one it replaces, or one that
+ * it is to be like. */
+static int find_old(const struct ofs_publish *p, const char *rel,
+    const char *like, enum ofs_publish_kind *kind)
 {
 	struct optimfs_error none;
-	enum ofs_publish_kind kind = OFS_PUBLISH_REPLACE;
-	int old = open_old(p, rel, &none), new = -1, ret = -1;
+	int old;
+
+	*kind = OFS_PUBLISH_REPLACE;
+	if (p->sites != NULL) {
+		if (!ofs_sites_have(p->sites, rel))
+			*kind = OFS_PUBLISH_CREATE;
+		return -1;
+	}
+	old = open_old(p, rel, &none);
+	if (old != -1)
+		return old;
+	*kind = OFS_PUBLISH_CREATE;
+	return open_old(p, like, &none);
+}
+
+/* fd is p's from here on. */
+static int add_new(struct ofs_publish *p, const char *rel, const char *like,
+    int fd, struct optimfs_error *err)
+{
+	enum ofs_publish_kind kind;
+	int old = find_old(p, rel, like, &kind), ret = -1;
+	char *near = NULL;
 	struct stat st;
 
-	if (old == -1) {
-		kind = OFS_PUBLISH_CREATE;
-		old = open_old(p, like, &none);
-	}
-	if (ofs_publish_parents(p->new, rel, err) == -1)
-		goto out;
-	new = ofs_sys_create(p->new, rel, 0600);
-	if (new == -1 || fstat(new, &st) == -1)
+	if (p->sites != NULL && like != NULL && (near = strdup(like)) == NULL)
+		optimfs_fail(err, ENOMEM, "names of a commit");
+	else if (fstat(fd, &st) == -1)
 		optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
-	else if (old == -1 || ofs_copy_attributes(old, new, err) == 0)
-		ret = ofs_publish_add(&p->plan, rel, kind, new, st.st_ino, err);
+	else if (old == -1 || ofs_copy_attributes(old, fd, err) == 0)
+		ret = ofs_publish_add(&p->plan, rel, kind, fd, st.st_ino, err);
 	if (ret == 0)
-		*fd = new;
-	else if (new != -1)
-		close(new);
-out:
+		p->plan.name[p->plan.n - 1].like = near;
+	else {
+		free(near);
+		close(fd);
+	}
 	if (old != -1)
 		close(old);
 	return ret;
+}
+
+int ofs_publish_file(struct ofs_publish *p, const char *rel, const char *like,
+    int *fd, struct optimfs_error *err)
+{
+	int new;
+
+	if (ofs_publish_parents(p->new, rel, err) == -1)
+		return -1;
+	new = ofs_sys_create(p->new, rel, 0600);
+	if (new == -1)
+		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
+	if (add_new(p, rel, like, new, err) == -1)
+		return -1;
+	*fd = new;
+	return 0;
+}
+
+int ofs_publish_take(struct ofs_publish *p, int from, const char *rel,
+    const char *like, struct optimfs_error *err)
+{
+	int new;
+
+	if (ofs_publish_parents(p->new, rel, err) == -1)
+		return -1;
+	if (ofs_sys_rename(from, rel, p->new, rel, 0) == -1)
+		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
+	new = openat(p->new, rel, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (new == -1)
+		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
+	return add_new(p, rel, like, new, err);
 }
 
 int ofs_publish_remove(struct ofs_publish *p, const char *rel,
@@ -377,8 +448,15 @@ int ofs_publish_apply(struct ofs_publish *p, struct optimfs_error *err)
 
 int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err)
 {
+	int ret;
+
 	if (!ofs_publish_any(p))
 		return 0;
+	if (p->sites != NULL) {
+		ret = ofs_sites_publish(p->sites, &p->plan, p->new, err);
+		p->published = ret != -1;
+		return ret;
+	}
 	if (ofs_publish_prepare(p, "", err) == -1)
 		return -1;
 	return ofs_publish_apply(p, err);
@@ -420,6 +498,12 @@ void ofs_publish_free(struct ofs_publish *p)
 {
 	if (p == NULL)
 		return;
+	if (p->sites != NULL) {
+		/* new/ and gen/ of this stage are those of a site */
+		ofs_publish_clear(p->stage, OFS_PUBLISH_BUILT);
+		release(p);
+		return;
+	}
 	if (p->moved && !p->published)
 		take_back(p->dir, &p->plan);
 	if (!p->published)
@@ -483,7 +567,7 @@ static int finish(const char *source, int dir,
 	return 1;
 }
 
-static void clear_stage(int stage)
+void ofs_publish_sweep(int stage)
 {
 	ofs_publish_clear(stage, OFS_PUBLISH_NEW);
 	ofs_publish_clear(stage, OFS_PUBLISH_GEN);
@@ -509,7 +593,7 @@ int ofs_publish_recover(const char *source, int dir, int stage,
 		ret = 0;
 	}
 	if (ret != -1)
-		clear_stage(stage);
+		ofs_publish_sweep(stage);
 	ofs_publish_plan_fini(&plan);
 	return ret;
 }
@@ -556,9 +640,9 @@ int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
 	p.new = -1;
 	if (ret == 1 && strcmp(p.plan.id, id) == 0 && id[0] != '\0') {
 		p.new = ofs_publish_dir(stage, OFS_PUBLISH_NEW, err);
-		ret = p.new == -1   ? -1
-		    : p.plan.swap   ? swap_rest(&p, err)
-				    : move_rest(&p, err);
+		ret = p.new == -1 ? -1
+		    : p.plan.swap ? swap_rest(&p, err)
+				  : move_rest(&p, err);
 		ret = ret == -1 ? -1 : 1;
 	} else if (ret == 1) {
 		take_back(dir, &p.plan);
@@ -566,7 +650,7 @@ int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
 		ret = 0;
 	}
 	if (ret != -1)
-		clear_stage(stage);
+		ofs_publish_sweep(stage);
 	if (p.new != -1)
 		close(p.new);
 	if (p.parent != -1)

@@ -28,11 +28,20 @@ struct ofs_publish;
  * before. A checkpoint that is a single file has its directory as dir. */
 struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
     struct optimfs_error *err);
+/* The same for a checkpoint that lies in several directories: all files are
+ * made in stage, and go to where sites says when they are published. */
+struct ofs_sites;
+struct ofs_publish *ofs_publish_begin_sites(struct ofs_sites *sites, int stage,
+    struct optimfs_error *err);
 /* A new file called rel (beneath the checkpoint, ofs_path_stays), open for
  * reading and writing. One that is there is replaced by it, and gives its mode,
  * owner and attributes; else those of like, which is there, do. fd is p's. */
 int ofs_publish_file(struct ofs_publish *p, const char *rel, const char *like,
     int *fd, struct optimfs_error *err);
+/* The same with a file that is there: it is moved from directory from of the
+ * same file system, with its bytes. */
+int ofs_publish_take(struct ofs_publish *p, int from, const char *rel,
+    const char *like, struct optimfs_error *err);
 /* Remove rel once the new generation is safe: nothing in it needs that file. */
 int ofs_publish_remove(struct ofs_publish *p, const char *rel,
     struct optimfs_error *err);
@@ -75,6 +84,9 @@ int ofs_publish_pending(int stage, char id[OFS_PUBLISH_ID],
 /* Forget that it was published, once nobody needs to know (the journal was
  * reset). */
 void ofs_publish_forget(int stage);
+
+/* Remove what a commit has left of its preparations. */
+void ofs_publish_sweep(int stage);
 
 /* Remove what is called name in directory at, and all that is in it, as far as
  * it can be. */

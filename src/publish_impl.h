@@ -7,10 +7,12 @@
 
 #define OFS_PUBLISH_NEW    "new"
 #define OFS_PUBLISH_GEN    "gen"
+#define OFS_PUBLISH_BUILT  "built" /* new/ of a commit to several sites */
 #define OFS_PUBLISH_RECORD "publish"
 
 struct ofs_publish_name {
 	char *rel;
+	char *like; /* with sites: one that lies where this one should; NULL */
 	enum ofs_publish_kind {
 		OFS_PUBLISH_CREATE,
 		OFS_PUBLISH_REPLACE,
@@ -35,8 +37,9 @@ struct ofs_publish {
 	int dir, stage, new, parent;
 	char *base; /* dir's name in parent; NULL where it has none */
 	struct ofs_publish_plan plan;
-	bool moved;     /* new files may stand in the checkpoint */
-	bool published; /* the rename was done */
+	struct ofs_sites *sites; /* NULL: dir is all there is */
+	bool moved;              /* new files may stand in the checkpoint */
+	bool published;          /* the rename was done */
 };
 
 int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "keeper.h"
+
 /* Memory for what this rank decodes for others. */
 #define DECODED ((uint64_t)256 << 20)
 /* A tree deeper than this is no checkpoint. */
@@ -205,6 +207,14 @@ static uint32_t lower_bound(const struct ofs_share *s, const char *path)
 	return a;
 }
 
+uint32_t ofs_share_find(const struct ofs_share *s, const char *path)
+{
+	uint32_t i = lower_bound(s, path);
+
+	return i < s->nfiles && strcmp(s->file[i].path, path) == 0 ? i
+								   : OFS_NONE;
+}
+
 static void describe(const struct ofs_object *o, struct stat *st)
 {
 	*st = (struct stat){
@@ -242,9 +252,9 @@ static enum ofs_where find(const struct ofs_elsewhere *e, const char *path,
     uint32_t *file, struct stat *st)
 {
 	const struct ofs_share *s = ofs_share_of(e);
-	uint32_t i = lower_bound(s, path);
+	uint32_t i = ofs_share_find(s, path);
 
-	if (i < s->nfiles && strcmp(s->file[i].path, path) == 0) {
+	if (i != OFS_NONE) {
 		*file = i;
 		if (s->file[i].here)
 			return OFS_HERE;
@@ -339,6 +349,7 @@ void ofs_share_free(struct ofs_share *s)
 {
 	if (s == NULL)
 		return;
+	ofs_keeper_free(s->keeper);
 	ofs_transport_close(s->transport);
 	ofs_catalog_free(s->files);
 	ofs_dir_close(&s->dir);

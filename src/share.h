@@ -47,7 +47,8 @@ struct ofs_share {
 	struct ofs_share_file *file; /* in order of path */
 	uint32_t nfiles;
 	struct ofs_owner *owner;
-	struct ofs_arena arena; /* strings */
+	struct ofs_arena arena;    /* strings */
+	struct ofs_keeper *keeper; /* keeper.h; NULL: it is not written to */
 };
 
 /* Look at what is here, for rank's part in the offer; rank0: only rank 0 looks.
@@ -66,6 +67,8 @@ int ofs_share_agree(struct ofs_share *s, struct optimfs_world *w,
  * caller's. */
 int ofs_share_dir(const struct ofs_share *s, struct ofs_dir *dir, char **rel,
     struct optimfs_error *err);
+/* The number of the file of that path; OFS_NONE. */
+uint32_t ofs_share_find(const struct ofs_share *s, const char *path);
 static inline const struct ofs_share *ofs_share_of(const struct ofs_elsewhere
 	*e)
 {

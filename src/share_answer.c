@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "keeper.h"
 #include "share.h"
 #include "wire.h"
 
@@ -60,6 +61,8 @@ int ofs_share_answer(struct ofs_share *s, uint8_t kind, struct ofs_cursor *c,
 		return fetch(s, c, out, want, err);
 	case OFS_WIRE_LENGTH:
 		return length(s, c, out, want, err);
+	case OFS_WIRE_SITE:
+		return ofs_keeper_answer(s, c, out, want, err);
 	default:
 		return no_such_file(err);
 	}

@@ -25,7 +25,9 @@
  *   TURN    number of ranks (4), those ranks (4 each); answered with the turn
  *           (8) of who asks and that of each
  *   GIVE    turn (8), number of tokens (4), tokens (8 each); nothing comes
- *           back */
+ *           back
+ * To write:
+ *   SITE    share (4), what (1): keeper.h */
 enum ofs_wire_kind {
 	OFS_WIRE_FETCH = 1,
 	OFS_WIRE_LENGTH = 2,
@@ -33,6 +35,7 @@ enum ofs_wire_kind {
 	OFS_WIRE_STAGE = 4,
 	OFS_WIRE_TURN = 5,
 	OFS_WIRE_GIVE = 6,
+	OFS_WIRE_SITE = 16,
 };
 #define OFS_WIRE_HEAD    9  /* bytes of a FETCH without segments */
 #define OFS_WIRE_SEGMENT 53 /* bytes of one */

@@ -175,6 +175,29 @@ int ofs_world_blame(const struct optimfs_world *w, int rank,
 	    w->ops->host(w->w, rank));
 }
 
+int ofs_world_ask(const struct optimfs_world *w, int rank,
+    const struct ofs_buf *request, void *out, uint64_t want,
+    struct optimfs_error *err)
+{
+	struct ofs_ask ask = { .to = rank,
+		.request = request->data,
+		.nrequest = request->len,
+		.want = want };
+	int ret = 0;
+
+	if (request->bad)
+		return optimfs_fail(err, ENOMEM, "out of memory for a request");
+	w->ops->ask(w->w, &ask, 1);
+	if (ask.err.code != 0) {
+		ofs_world_blame(w, rank, &ask.err);
+		ret = optimfs_fail(err, ask.err.code, "%s", ask.err.text);
+	} else if (want > 0) {
+		memcpy(out, ask.answer, want);
+	}
+	w->ops->release(w->w, &ask, 1);
+	return ret;
+}
+
 char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
     struct optimfs_error *err)
 {

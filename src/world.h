@@ -10,6 +10,7 @@
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 
+#include "buf.h"
 #include "world_module.h"
 
 struct ofs_bulk;
@@ -41,6 +42,11 @@ struct optimfs_world *ofs_world_new(const struct ofs_world_ops *ops,
     unsigned timeout, struct optimfs_error *err);
 /* What was offered as path; ENOENT. */
 struct ofs_share *ofs_world_share(struct optimfs_world *w, const char *path,
+    struct optimfs_error *err);
+/* One question, and its answer of want bytes in out. What fails is said with
+ * the rank's name. */
+int ofs_world_ask(const struct optimfs_world *w, int rank,
+    const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);
 /* Put "rank 2 (host)" before the text of what that rank answered; -1. */
 int ofs_world_blame(const struct optimfs_world *w, int rank,
