@@ -4,6 +4,7 @@
 
 #include "fuse/job.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -71,17 +72,36 @@ static void say(void *ctx, const char *text)
 	ofs_log("%s", text);
 }
 
+/* Who mounts, unless it is said. What is to be written is written by rank 0. */
+static const char *choose_ranks(const struct ofs_mount_options *m)
+{
+	if (m->mount_ranks != NULL)
+		return m->mount_ranks;
+	return m->open.rw && !m->open.scratch ? "0" : "nodes";
+}
+
+static int check_ranks(const struct ofs_job *job,
+    const struct ofs_mount_options *m, struct optimfs_error *err)
+{
+	for (int r = 1; r < optimfs_world_size(job->world); r++)
+		if (job->worker[r] && m->open.rw && !m->open.scratch)
+			return optimfs_fail(err, EOPNOTSUPP,
+			    "OFS842 option 'rw': of several ranks, rank 0 "
+			    "mounts");
+	return 0;
+}
+
 static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
     const char *point, struct ofs_mount_options *m)
 {
-	const char *ranks = m->mount_ranks == NULL ? "nodes" : m->mount_ranks;
 	struct optimfs_error err;
 	int status = OFS_EXIT_OK;
 
-	if (ofs_job_join(job, &m->job, ranks, answer_time(m->timeout), say,
-		&err) == -1)
+	if (ofs_job_join(job, &m->job, choose_ranks(m), answer_time(m->timeout),
+		say, &err) == -1)
 		return ofs_job_fail(job, &err);
-	if (ofs_job_offer(job, &m->job, source, &m->open, &err) == -1)
+	if (check_ranks(job, m, &err) == -1 ||
+	    ofs_job_offer(job, &m->job, source, &m->open, &err) == -1)
 		return ofs_job_fail(job, &err);
 	if (ofs_job_works(job) &&
 	    mount_here(job, guard, source, point, m, &err) == -1)

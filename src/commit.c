@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 
 #include "commit_impl.h"
+#include "sites.h"
 
 int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
     struct optimfs_error *err)
@@ -97,7 +98,7 @@ static int check_room(const struct ofs_commit *c, struct optimfs_error *err)
 		need += c->todo[i].op == OFS_TODO_ADD
 		    ? ofs_commit_bytes(&c->todo[i])
 		    : 0;
-	if (fstatvfs(c->cat->dir.fd, &st) == -1)
+	if (fstatvfs(c->stage, &st) == -1)
 		return optimfs_fail(err, errno, "OFS821 %s: %m", c->fs->source);
 	left = (uint64_t)st.f_bavail * st.f_frsize;
 	if (need == 0 || need + need / 20 <= left)
@@ -195,18 +196,24 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 		.changes = changes,
 		.stop = stop,
 		.stop_ctx = ctx };
+	struct ofs_sites *sites =
+	    fs->edit == NULL ? NULL : ofs_edit_sites(fs->edit);
 	struct ofs_commit_dcp **dcp;
 	int ret = -1;
 
-	if (fs->real == NULL)
+	if (sites == NULL && fs->real == NULL)
 		return optimfs_fail(err, EROFS,
 		    "OFS826 %s: it is not on this machine", fs->source);
+	c.path = sites == NULL ? fs->real : fs->source;
+	c.stage = stage;
 	ofs_arena_init(&c.arena, 0);
-	if (ofs_find_parts(fs->real, &fs->options, &c.parts, err) == -1)
+	if (ofs_find_parts(c.path, &fs->options, &c.parts, err) == -1)
 		return -1;
 	dcp = calloc(c.parts.n + 1, sizeof(*dcp));
 	if (dcp == NULL)
 		optimfs_fail(err, ENOMEM, "commit");
+	else if (sites != NULL)
+		c.publish = ofs_publish_begin_sites(sites, stage, err);
 	else
 		c.publish = ofs_publish_begin(fs->cat->dir.path,
 		    fs->cat->dir.fd, stage, err);
@@ -218,6 +225,16 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 	ofs_parts_free(&c.parts);
 	fini(&c);
 	return ret;
+}
+
+/* What was to be finished if we had died. Of several directories some may still
+ * have to be. */
+static void forget(const struct ofs_edit *e, bool safe)
+{
+	if (ofs_edit_sites(e) == NULL)
+		ofs_publish_forget(ofs_stage_beside(ofs_edit_stage(e)));
+	else if (safe)
+		ofs_sites_forget(ofs_edit_sites(e));
 }
 
 int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
@@ -240,6 +257,6 @@ int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	 * the two, what it says is that the journal is done with */
 	if (ret != -1 &&
 	    ofs_edit_published(fs->edit, ret == 1 ? err : NULL) == 0)
-		ofs_publish_forget(ofs_stage_beside(stage));
+		forget(fs->edit, ret == 0);
 	return ret;
 }

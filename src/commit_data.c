@@ -179,12 +179,60 @@ size_t ofs_commit_moved(const struct ofs_commit *c, uint32_t object)
 
 /* Files. */
 
+/* A file that another rank has, as the whole of out. */
+static int bring(const struct ofs_commit *c, const struct ofs_object *o,
+    int out, struct optimfs_error *err)
+{
+	struct ofs_input in;
+	uint8_t *buf;
+	uint64_t n;
+	int ret = 0;
+
+	if (ofs_dir_open_input(&c->cat->dir, o->path, &in, NULL, err) == -1)
+		return -1;
+	buf = malloc(STEP_MAX);
+	if (buf == NULL)
+		ret = optimfs_fail(err, ENOMEM, "commit buffer");
+	for (uint64_t off = 0; off < o->size && ret == 0; off += n) {
+		n = o->size - off < STEP_MAX ? o->size - off : STEP_MAX;
+		ret = ofs_commit_go_on(c, err);
+		if (ret == 0)
+			ret = ofs_input_read(&in, buf, n, off, err);
+		if (ret == 0)
+			ret = ofs_write_all(out, buf, n, off, err);
+	}
+	free(buf);
+	ofs_input_close(&in);
+	return ret;
+}
+
+static bool is_elsewhere(const struct ofs_commit *c, const struct ofs_object *o)
+{
+	uint32_t file;
+
+	return ofs_dir_elsewhere(&c->cat->dir, o->path, &file);
+}
+
+static int open_copy(const struct ofs_commit *c, const struct ofs_object *o,
+    int *fd, struct optimfs_error *err)
+{
+	*fd = ofs_stage_temp(ofs_edit_stage(c->fs->edit), err);
+	if (*fd == -1)
+		return -1;
+	if (bring(c, o, *fd, err) == 0)
+		return 0;
+	close(*fd);
+	return optimfs_fail_in(err, "%.200s", o->path);
+}
+
 int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = &c->cat->objects[object];
 	struct stat st;
 
+	if (is_elsewhere(c, o))
+		return open_copy(c, o, fd, err);
 	*fd = ofs_dir_open_file(&c->cat->dir, o->path, &st, err);
 	if (*fd == -1)
 		return -1;
@@ -204,20 +252,34 @@ static bool is_zip(int fd)
 	return pread(fd, mark, 4, 0) == 4 && memcmp(mark, "PK\3\4", 4) == 0;
 }
 
+/* The bytes of an object as the whole of out. */
+static int copy_object(const struct ofs_commit *c, uint32_t object, int out,
+    struct optimfs_error *err)
+{
+	const struct ofs_object *o = &c->cat->objects[object];
+	int in, ret;
+
+	if (is_elsewhere(c, o))
+		return bring(c, o, out, err);
+	if (ofs_commit_open(c, object, &in, err) == -1)
+		return -1;
+	ret = ofs_copy_file(in, o->size, out, err);
+	close(in);
+	return ret;
+}
+
 int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = &c->cat->objects[object];
-	int in, out, ret;
+	int out, ret;
 
-	if (ofs_commit_go_on(c, err) == -1 ||
-	    ofs_commit_open(c, object, &in, err) == -1)
+	if (ofs_commit_go_on(c, err) == -1)
 		return -1;
 	ret = ofs_publish_file(c->publish, rel == NULL ? o->path : rel, o->path,
 	    &out, err);
 	if (ret == 0)
-		ret = ofs_copy_file(in, o->size, out, err);
-	close(in);
+		ret = copy_object(c, object, out, err);
 	if (ret == 0 && rel == NULL && is_zip(out))
 		ret = ofs_commit_mend(c, out, 0, o->size, false, err);
 	if (ret == -1)

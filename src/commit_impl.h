@@ -60,6 +60,8 @@ struct ofs_commit {
 	struct optimfs *fs;
 	const struct ofs_catalog *cat;
 	const struct ofs_changes *changes;
+	const char *path; /* of the checkpoint, to read it again */
+	int stage;
 	struct ofs_publish *publish;
 	struct ofs_parts parts;
 	struct ofs_arena arena;
@@ -124,7 +126,7 @@ int ofs_commit_elements(struct ofs_commit *c, const struct ofs_todo *t, int fd,
     uint64_t off, struct optimfs_error *err);
 uint64_t ofs_commit_bytes(const struct ofs_todo *t);
 /* Open a file of the checkpoint, which must be the one that was mounted
- * (ESTALE, OFS805). */
+ * (ESTALE, OFS805); a copy of one that another rank has. */
 int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
     struct optimfs_error *err);
 /* Its copy under the name rel (NULL: its own), and all of it moved there. */

@@ -268,7 +268,7 @@ int ofs_commit_verify(const struct ofs_commit *c, struct optimfs_error *err)
 	struct verify v = { .c = c, .err = err };
 	int ret;
 
-	v.now = ofs_read_over(c->fs->real, ofs_publish_new(c->publish),
+	v.now = ofs_read_over(c->path, ofs_publish_new(c->publish),
 	    &c->fs->options, err);
 	if (v.now == NULL)
 		return optimfs_fail_in(err, "what was about to be published");

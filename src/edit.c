@@ -14,6 +14,7 @@
 #include "edit_impl.h"
 #include "publish.h"
 #include "reshard_rest.h"
+#include "sites.h"
 #include "skeleton.h"
 
 void ofs_edit_changed(struct ofs_edit *e, bool names)
@@ -38,6 +39,16 @@ int ofs_edit_record(struct ofs_edit *e, const struct ofs_record *r,
 struct ofs_stage *ofs_edit_stage(const struct ofs_edit *edit)
 {
 	return edit->stage;
+}
+
+void ofs_edit_set_sites(struct ofs_edit *edit, struct ofs_sites *sites)
+{
+	edit->sites = sites;
+}
+
+struct ofs_sites *ofs_edit_sites(const struct ofs_edit *edit)
+{
+	return edit->sites;
 }
 
 static struct ofs_edit *edit_new(struct optimfs *fs, struct optimfs_error *err)
@@ -110,6 +121,7 @@ void ofs_edit_free(struct ofs_edit *e)
 			(e->direct != NULL ? !e->published
 					   : ofs_edit_dirty(e)));
 	free_tables(e);
+	ofs_sites_free(e->sites);
 	ofs_direct_free(e->direct);
 	free(e->destination);
 	pthread_rwlock_destroy(&e->names);
@@ -119,9 +131,34 @@ void ofs_edit_free(struct ofs_edit *e)
 /* What is found beside a checkpoint when its lock is taken. */
 struct beside {
 	const char *path;
-	char *skeleton; /* path is empty, and to become this */
-	bool done;      /* a skeleton was about to get its name */
+	char *skeleton;          /* path is empty, and to become this */
+	bool done;               /* a skeleton was about to get its name */
+	struct ofs_share *share; /* of several ranks; NULL */
+	struct ofs_sites *sites; /* their directories, if they are several */
+	bool settled;            /* what they were to publish is done */
 };
+
+/* Who sees other directories than ours takes their locks. What is in one that
+ * we see needs no others. */
+static int look_for_others(struct beside *b, int beside,
+    struct optimfs_error *err)
+{
+	char id[OFS_LOCK_ID];
+	int ret;
+
+	ofs_lock_peek(beside, id);
+	b->sites = ofs_sites_open(b->share, id, beside, err);
+	if (b->sites == NULL)
+		return -1;
+	if (ofs_sites_alone(b->sites)) {
+		ofs_sites_free(b->sites);
+		b->sites = NULL;
+		return 0;
+	}
+	ret = ofs_sites_settle(b->sites, err);
+	b->settled = ret == 1;
+	return ret;
+}
 
 /* What was staged for a commit that was published is done. */
 static int finish_commit(const struct beside *b, int beside,
@@ -151,8 +188,14 @@ static int finish_commit(const struct beside *b, int beside,
 static int look_beside(void *ctx, int beside, struct optimfs_error *err)
 {
 	struct beside *b = ctx;
-	int found = ofs_skeleton_find(b->path, &b->skeleton, err);
+	int found = 0;
 
+	if (b->share != NULL) {
+		found = look_for_others(b, beside, err);
+		if (found == -1 || b->sites != NULL)
+			return found;
+	}
+	found = ofs_skeleton_find(b->path, &b->skeleton, err);
 	if (found == -1)
 		return -1;
 	b->done = ofs_skeleton_done(b->path);
@@ -170,17 +213,20 @@ static int settle(struct ofs_stage *st, const struct beside *b,
 {
 	if (ofs_stage_sync(st, err) == -1)
 		return -1;
-	ofs_publish_forget(ofs_stage_beside(st));
+	if (b->settled)
+		ofs_sites_forget(b->sites);
+	else if (b->sites == NULL)
+		ofs_publish_forget(ofs_stage_beside(st));
 	if (b->done)
 		ofs_direct_settle(st, b->skeleton == NULL);
 	return 0;
 }
 
 struct ofs_stage *ofs_edit_stage_open(const char *path,
-    const struct optimfs_options *options, char **skeleton,
-    struct optimfs_error *err)
+    const struct optimfs_options *options, struct ofs_share *share,
+    char **skeleton, struct ofs_sites **sites, struct optimfs_error *err)
 {
-	struct beside beside = { .path = path };
+	struct beside beside = { .path = path, .share = share };
 	const struct ofs_stage_config config = {
 		.source = path,
 		.upper = options->upper,
@@ -191,20 +237,19 @@ struct ofs_stage *ofs_edit_stage_open(const char *path,
 	};
 	struct ofs_stage *st;
 
-	if (options->world != NULL && !options->scratch) {
-		optimfs_fail(err, EOPNOTSUPP,
-		    "option 'rw': several ranks of a mount cannot write");
-		return NULL;
-	}
 	st = ofs_stage_open(&config, err);
 	if (st != NULL && !options->scratch && settle(st, &beside, err) == -1) {
 		ofs_stage_close(st, true);
 		st = NULL;
 	}
-	if (st == NULL)
+	if (st == NULL) {
+		ofs_sites_free(beside.sites);
 		free(beside.skeleton);
-	else
-		*skeleton = beside.skeleton;
+		return NULL;
+	}
+	*skeleton = beside.skeleton;
+	if (share != NULL)
+		*sites = beside.sites;
 	return st;
 }
 

@@ -107,11 +107,18 @@ struct ofs_stage *ofs_edit_stage(const struct ofs_edit *edit);
 
 /* Take the lock, and bring a commit to its end that was interrupted, before
  * the checkpoint is read. path is absolute. skeleton gets the path of what is to
- * be read instead, malloc'ed, where path waits for a checkpoint; or NULL. */
+ * be read instead, malloc'ed, where path waits for a checkpoint; or NULL.
+ * share: of several ranks; NULL. sites, which is not looked at without, gets
+ * their directories (sites.h), or NULL where the one at path is all there is. */
 struct optimfs_options;
+struct ofs_share;
+struct ofs_sites;
 struct ofs_stage *ofs_edit_stage_open(const char *path,
-    const struct optimfs_options *options, char **skeleton,
-    struct optimfs_error *err);
+    const struct optimfs_options *options, struct ofs_share *share,
+    char **skeleton, struct ofs_sites **sites, struct optimfs_error *err);
+/* What a commit publishes goes to these, which are the edit's then. */
+void ofs_edit_set_sites(struct ofs_edit *edit, struct ofs_sites *sites);
+struct ofs_sites *ofs_edit_sites(const struct ofs_edit *edit);
 /* Begin, with what was there. stage is fs's then, on failure too. */
 int ofs_edit_open(struct optimfs *fs, struct ofs_stage *stage,
     struct optimfs_error *err);

@@ -80,6 +80,7 @@ struct ofs_edit_node {
 struct ofs_edit {
 	struct optimfs *fs;
 	struct ofs_stage *stage;
+	struct ofs_sites *sites; /* NULL: all is in one directory */
 	bool scratch;
 	struct ofs_direct *direct; /* direct.h: of a skeleton; NULL */
 	char *destination;         /* of a skeleton: what it will be called */

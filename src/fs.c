@@ -15,6 +15,7 @@
 #include "edit.h"
 #include "format/format.h"
 #include "share.h"
+#include "sites.h"
 #include "skeleton.h"
 #include "transport/world.h"
 #include "view.h"
@@ -128,7 +129,8 @@ struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
 	char *skeleton = NULL;
 
 	if (options->rw) {
-		stage = ofs_edit_stage_open(source, options, &skeleton, err);
+		stage = ofs_edit_stage_open(source, options, NULL, &skeleton,
+		    NULL, err);
 		free(skeleton);
 		if (stage == NULL) {
 			ofs_catalog_free(cat);
@@ -190,7 +192,7 @@ static struct optimfs *open_rw(const char *path,
 		optimfs_fail(err, errno, "%s: %m", path);
 		return NULL;
 	}
-	stage = ofs_edit_stage_open(real, options, &skeleton, err);
+	stage = ofs_edit_stage_open(real, options, NULL, &skeleton, NULL, err);
 	cat = stage == NULL
 	    ? NULL
 	    : ofs_read_checkpoint(skeleton == NULL ? real : skeleton, options,
@@ -203,6 +205,47 @@ static struct optimfs *open_rw(const char *path,
 	}
 	free(skeleton);
 	free(real);
+	return fs;
+}
+
+/* Of several ranks, rank 0 writes. The lock was taken when path was offered; if
+ * all is in one directory that is here, nobody else is needed to read it. */
+static struct optimfs *open_rw_shared(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	struct ofs_share *s = ofs_world_share(options->world, path, err);
+	struct ofs_writing *w = s == NULL ? NULL : s->writing;
+	struct optimfs_options o = *options;
+	struct ofs_catalog *cat;
+	struct optimfs *fs = NULL;
+	const char *source = path;
+	char *here = NULL;
+
+	if (s != NULL && w == NULL)
+		optimfs_fail(err, EROFS,
+		    "OFS842 %s: of several ranks, rank 0 writes", path);
+	if (w == NULL)
+		return NULL;
+	if (w->sites == NULL) {
+		source = here = ofs_share_here(s, err);
+		o.world = NULL;
+	}
+	cat = source == NULL
+	    ? NULL
+	    : ofs_read_checkpoint(w->skeleton == NULL ? source : w->skeleton,
+		  &o, err);
+	if (cat != NULL) {
+		cat->filling = w->skeleton != NULL;
+		fs = ofs_fs_new_staged(cat, source, &o, w->stage, err);
+		w->stage = NULL;
+	}
+	if (fs != NULL) {
+		ofs_edit_set_sites(fs->edit, w->sites);
+		w->sites = NULL;
+	}
+	ofs_writing_free(w);
+	s->writing = NULL;
+	free(here);
 	return fs;
 }
 
@@ -233,7 +276,9 @@ struct optimfs *optimfs_open(const char *path,
 
 	if (options == NULL)
 		options = &none;
-	if (options->rw && !options->scratch) {
+	if (options->rw && !options->scratch && options->world != NULL) {
+		fs = open_rw_shared(path, options, err);
+	} else if (options->rw && !options->scratch) {
 		fs = open_rw(path, options, err);
 	} else if (find_skeleton(path, options, err) == 0) {
 		cat = ofs_read_checkpoint(path, options, err);

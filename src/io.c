@@ -81,6 +81,15 @@ int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
 
 /* What lies elsewhere. */
 
+static bool is_above(const struct ofs_dir *dir, const char *rel)
+{
+	struct stat st;
+
+	return dir->over &&
+	    fstatat(dir->upper, rel, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    !S_ISDIR(st.st_mode);
+}
+
 /* Where rel of dir is; path gets its path there. */
 static enum ofs_where look_up(const struct ofs_dir *dir, const char *rel,
     uint32_t *file, struct stat *st)
@@ -88,7 +97,7 @@ static enum ofs_where look_up(const struct ofs_dir *dir, const char *rel,
 	char path[2 * MAX_PATH + 2];
 	int n;
 
-	if (dir->elsewhere == NULL)
+	if (dir->elsewhere == NULL || is_above(dir, rel))
 		return OFS_HERE;
 	n = snprintf(path, sizeof(path), "%s%s%s",
 	    dir->below == NULL ? "" : dir->below,
@@ -313,11 +322,10 @@ int ofs_dir_open_input(const struct ofs_dir *dir, const char *rel,
 	if (dir->elsewhere == NULL || !ofs_path_stays(rel, strlen(rel)) ||
 	    look_up(dir, rel, &new.file, st) != OFS_THERE) {
 		new.elsewhere = NULL;
-		new.fd =
-		    dir->fd == -1 ? -1 : ofs_dir_open_file(dir, rel, st, err);
-		if (dir->fd == -1)
-			optimfs_fail(err, ENOENT, "OFS140 %.300s: no such file",
-			    rel);
+		if (dir->fd == -1 && !is_above(dir, rel))
+			return optimfs_fail(err, ENOENT,
+			    "OFS140 %.300s: no such file", rel);
+		new.fd = ofs_dir_open_file(dir, rel, st, err);
 		if (new.fd == -1)
 			return -1;
 	} else if (!S_ISREG(st->st_mode)) {
@@ -361,6 +369,7 @@ int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
 {
 	struct ofs_dir new = { .fd = -1, .follow = dir->follow };
 	uint32_t file;
+	int saved;
 
 	if (!ofs_path_stays(rel, strlen(rel)))
 		return refuse_path(rel, err);
@@ -373,17 +382,19 @@ int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
 	errno = ENOENT;
 	if (dir->fd != -1)
 		new.fd = open_beneath(dir, rel, DIR_FLAGS);
-	if (new.fd == -1 &&
-	    (dir->elsewhere == NULL ||
-		look_up(dir, rel, &file, NULL) != OFS_DIRECTORY)) {
-		explain_open(dir, rel, err);
-		free(new.path);
-		free(new.below);
-		return -1;
-	}
+	saved = errno;
 	if (dir->over) {
 		new.upper = open_in(dir->upper, dir, rel, DIR_FLAGS);
 		new.over = new.upper != -1;
+	}
+	if (new.fd == -1 &&
+	    (dir->elsewhere == NULL ||
+		(look_up(dir, rel, &file, NULL) != OFS_DIRECTORY &&
+		    !new.over))) {
+		errno = saved;
+		explain_open(dir, rel, err);
+		ofs_dir_close(&new);
+		return -1;
 	}
 	*sub = new;
 	return 0;
@@ -467,22 +478,6 @@ static void sort_names(struct ofs_names *names)
 	names->n = kept;
 }
 
-static int list_elsewhere(const struct ofs_dir *dir, struct ofs_names *names,
-    struct optimfs_error *err)
-{
-	const char *below = dir->below == NULL ? "" : dir->below;
-	struct listing l = { 0 };
-
-	if (dir->elsewhere->ops->list(dir->elsewhere, below, add_name, &l,
-		err) == -1) {
-		ofs_names_free(&l.names);
-		return -1;
-	}
-	sort_names(&l.names);
-	*names = l.names;
-	return 0;
-}
-
 static int list_stream(DIR *stream, struct listing *l)
 {
 	struct dirent *e;
@@ -525,11 +520,14 @@ static int list_into(int at, const char *path, struct listing *l,
 int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err)
 {
+	const char *below = dir->below == NULL ? "" : dir->below;
 	struct listing got = { 0 };
+	int ret;
 
-	if (dir->elsewhere != NULL)
-		return list_elsewhere(dir, names, err);
-	if (list_into(dir->fd, dir->path, &got, err) == -1 ||
+	ret = dir->elsewhere == NULL ? list_into(dir->fd, dir->path, &got, err)
+				     : dir->elsewhere->ops->list(dir->elsewhere,
+					   below, add_name, &got, err);
+	if (ret == -1 ||
 	    (dir->over && list_into(dir->upper, dir->path, &got, err) == -1)) {
 		ofs_names_free(&got.names);
 		return -1;

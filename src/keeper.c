@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -93,20 +92,6 @@ int ofs_keeper_own(struct ofs_share *s, int stage, struct optimfs_error *err)
 
 /* Joining. */
 
-/* The directory, or the file in it, as this rank sees it; malloc'ed. */
-static char *own_path(const struct ofs_share *s, struct optimfs_error *err)
-{
-	char *path = NULL;
-
-	if (s->rel[0] == '\0')
-		path = strdup(s->dir.path);
-	else if (asprintf(&path, "%s/%s", s->dir.path, s->rel) == -1)
-		path = NULL;
-	if (path == NULL)
-		optimfs_fail(err, ENOMEM, "out of memory");
-	return path;
-}
-
 /* Is the lock beside path that of one of n ids? Its index; n: no. */
 static uint32_t held_by(const char *path, struct ofs_cursor ids, uint32_t n)
 {
@@ -153,7 +138,7 @@ static int join(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
 
 	if (c->bad || want != OFS_JOIN_WANT || s->keeper != NULL)
 		return malformed(err);
-	path = own_path(s, err);
+	path = ofs_share_here(s, err);
 	if (path == NULL)
 		return -1;
 	if (s->dir.fd != -1) {

@@ -638,13 +638,20 @@ int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
 	int ret = ofs_publish_read_record(stage, &p.plan, err);
 
 	p.new = -1;
-	if (ret == 1 && strcmp(p.plan.id, id) == 0 && id[0] != '\0') {
+	if (ret == 1 && p.plan.id[0] == '\0') {
+		/* what it says about the journal here is not ours to know */
+		ret = optimfs_fail(err, EBUSY,
+		    "OFS843 %s: a commit to this directory alone was cut short; "
+		    "mount it alone for writing, once, to have that finished",
+		    source);
+	} else if (ret == 1 && strcmp(p.plan.id, id) == 0 && id[0] != '\0') {
 		p.new = ofs_publish_dir(stage, OFS_PUBLISH_NEW, err);
 		ret = p.new == -1 ? -1
 		    : p.plan.swap ? swap_rest(&p, err)
 				  : move_rest(&p, err);
 		ret = ret == -1 ? -1 : 1;
-	} else if (ret == 1) {
+	} else if (ret != -1) {
+		/* a record that was torn says that nothing was done */
 		take_back(dir, &p.plan);
 		ofs_publish_forget(stage);
 		ret = 0;
@@ -666,7 +673,7 @@ int ofs_publish_pending(int stage, char id[OFS_PUBLISH_ID],
 	struct ofs_publish_plan plan = { 0 };
 	int ret = ofs_publish_read_record(stage, &plan, err);
 
-	memcpy(id, plan.id, OFS_PUBLISH_ID);
+	memcpy(id, ret == 1 ? plan.id : "", ret == 1 ? OFS_PUBLISH_ID : 1);
 	ofs_publish_plan_fini(&plan);
 	return ret == -1 ? -1 : 0;
 }

@@ -156,17 +156,17 @@ out:
 	return ret;
 }
 
-static int look(struct ofs_share *s, bool here,
+/* Anew, where something was done to it meanwhile. */
+static int open_dir(struct ofs_share *s, bool first,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
-	struct ofs_dir copy;
-	char *path;
+	char *path = optimfs_world_expand(s->world, s->path, err);
 	int ret;
 
-	path = optimfs_world_expand(s->world, s->path, err);
 	if (path == NULL)
 		return -1;
-	if (here) {
+	ofs_dir_close(&s->dir);
+	if (!first || s->world->rank == 0) {
 		ret = open_here(s, path, err);
 	} else {
 		s->rel = "";
@@ -174,10 +174,17 @@ static int look(struct ofs_share *s, bool here,
 		ret = s->dir.path == NULL ? no_memory(path, err) : 0;
 	}
 	free(path);
-	if (ret == -1)
-		return -1;
 	s->dir.follow = options->follow;
-	if (ofs_dir_copy(&s->dir, &copy, err) == -1)
+	return ret;
+}
+
+int ofs_share_look(struct ofs_share *s, bool first,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	struct ofs_dir copy;
+
+	if (open_dir(s, first, options, err) == -1 ||
+	    ofs_dir_copy(&s->dir, &copy, err) == -1)
 		return -1;
 	s->files = ofs_catalog_new(&copy, err);
 	ofs_dir_close(&copy);
@@ -323,6 +330,19 @@ int ofs_share_dir(const struct ofs_share *s, struct ofs_dir *dir, char **rel,
 	return -1;
 }
 
+char *ofs_share_here(const struct ofs_share *s, struct optimfs_error *err)
+{
+	char *path = NULL;
+
+	if (s->rel[0] == '\0')
+		path = strdup(s->dir.path);
+	else if (asprintf(&path, "%s/%s", s->dir.path, s->rel) == -1)
+		path = NULL;
+	if (path == NULL)
+		no_memory(s->path, err);
+	return path;
+}
+
 struct ofs_share *ofs_share_new(struct optimfs_world *w, const char *path,
     bool first, const struct optimfs_options *options,
     struct optimfs_error *err)
@@ -339,7 +359,7 @@ struct ofs_share *ofs_share_new(struct optimfs_world *w, const char *path,
 	s->path = strdup(path);
 	if (s->path == NULL)
 		no_memory(path, err);
-	else if (look(s, !first || w->rank == 0, options, err) == 0)
+	else if (open_dir(s, first, options, err) == 0)
 		return s;
 	ofs_share_free(s);
 	return NULL;
@@ -349,6 +369,7 @@ void ofs_share_free(struct ofs_share *s)
 {
 	if (s == NULL)
 		return;
+	ofs_writing_free(s->writing);
 	ofs_keeper_free(s->keeper);
 	ofs_transport_close(s->transport);
 	ofs_catalog_free(s->files);

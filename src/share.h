@@ -47,18 +47,24 @@ struct ofs_share {
 	struct ofs_share_file *file; /* in order of path */
 	uint32_t nfiles;
 	struct ofs_owner *owner;
-	struct ofs_arena arena;    /* strings */
-	struct ofs_keeper *keeper; /* keeper.h; NULL: it is not written to */
+	struct ofs_arena arena; /* strings */
+	/* Of what is to be written (share_write.c): who keeps the directory;
+	 * on the rank that writes what it has begun. NULL: nothing is. */
+	struct ofs_keeper *keeper;
+	struct ofs_writing *writing;
 };
 
-/* Look at what is here, for rank's part in the offer; rank0: only rank 0 looks.
- * What cannot be looked at is told to all by ofs_share_agree. */
+/* Find out what path is on this rank; first: only rank 0 looks. */
 struct ofs_share *ofs_share_new(struct optimfs_world *w, const char *path,
     bool first, const struct optimfs_options *options,
     struct optimfs_error *err);
 void ofs_share_free(struct ofs_share *s);
-/* Exchange it, and fill in what all ranks have. own: why ofs_share_new failed,
- * or code 0; s is then NULL. Fails on all ranks alike. */
+/* Look at what is here, for this rank's part in the offer. What cannot be
+ * looked at is told to all by ofs_share_agree. */
+int ofs_share_look(struct ofs_share *s, bool first,
+    const struct optimfs_options *options, struct optimfs_error *err);
+/* Exchange it, and fill in what all ranks have. own: why we could not look, or
+ * code 0; s is then NULL. Fails on all ranks alike. */
 int ofs_share_agree(struct ofs_share *s, struct optimfs_world *w,
     const char *path, const struct optimfs_error *own,
     struct optimfs_error *err);
@@ -67,6 +73,8 @@ int ofs_share_agree(struct ofs_share *s, struct optimfs_world *w,
  * caller's. */
 int ofs_share_dir(const struct ofs_share *s, struct ofs_dir *dir, char **rel,
     struct optimfs_error *err);
+/* The directory, or the file in it, as this rank sees it; malloc'ed. */
+char *ofs_share_here(const struct ofs_share *s, struct optimfs_error *err);
 /* The number of the file of that path; OFS_NONE. */
 uint32_t ofs_share_find(const struct ofs_share *s, const char *path);
 static inline const struct ofs_share *ofs_share_of(const struct ofs_elsewhere
@@ -75,7 +83,23 @@ static inline const struct ofs_share *ofs_share_of(const struct ofs_elsewhere
 	return (const struct ofs_share *)e;
 }
 
-/* Answer FETCH and LENGTH: share_answer.c. */
+/* share_write.c */
+/* Before anybody looks: rank 0 takes the locks of all directories, and finishes
+ * or takes back there what was cut short. All ranks call it; fails on all
+ * alike. own: why ofs_share_new failed, or code 0. */
+int ofs_share_begin(struct ofs_share *s, struct optimfs_world *w,
+    const char *path, const struct optimfs_options *options,
+    const struct optimfs_error *own, struct optimfs_error *err);
+struct ofs_writing {
+	struct ofs_stage *stage;
+	char *skeleton; /* beside an empty directory; NULL */
+	/* The directories; NULL: all is in one that rank 0 sees, and needs
+	 * nobody for that. */
+	struct ofs_sites *sites;
+};
+void ofs_writing_free(struct ofs_writing *writing);
+
+/* Answer what others ask of s: share_answer.c. */
 int ofs_share_answer(struct ofs_share *s, uint8_t kind, struct ofs_cursor *c,
     void *out, uint64_t want, struct optimfs_error *err);
 

@@ -11,6 +11,7 @@
 
 #include "buf.h"
 #include "share.h"
+#include "sites.h"
 #include "wire.h"
 
 /* Three exchanges, of names and times only:
@@ -38,6 +39,9 @@ struct offer {
 	uint8_t kind;
 	uint32_t nfiles;
 	uint64_t digest[2];
+	/* Of a commit that was cut short: what is prepared here, and what was
+	 * decided by who is the writer here. */
+	const char *pending, *decided;
 	int leader; /* the lowest rank with the same list; -1: no files */
 };
 
@@ -121,6 +125,16 @@ static void put_list(struct agreement *a)
 	}
 }
 
+static void put_commit(const struct ofs_share *s, struct ofs_buf *b)
+{
+	char pending[OFS_PUBLISH_ID] = "", decided[OFS_PUBLISH_ID] = "";
+
+	if (s != NULL && s->dir.fd != -1)
+		ofs_sites_glance(s, pending, decided);
+	ofs_wire_str(b, pending);
+	ofs_wire_str(b, decided);
+}
+
 static void put_offer(struct agreement *a, const char *path,
     const struct optimfs_error *own, struct ofs_buf *b)
 {
@@ -138,6 +152,7 @@ static void put_offer(struct agreement *a, const char *path,
 	ofs_wire_u32(b, s == NULL ? 0 : s->files->nobjects);
 	ofs_wire_u64(b, h.low64);
 	ofs_wire_u64(b, h.high64);
+	put_commit(s, b);
 }
 
 static bool take_offer(const struct ofs_said *said, struct offer *o)
@@ -152,6 +167,8 @@ static bool take_offer(const struct ofs_said *said, struct offer *o)
 	o->nfiles = ofs_cursor_le32(&c);
 	o->digest[0] = ofs_cursor_le64(&c);
 	o->digest[1] = ofs_cursor_le64(&c);
+	o->pending = ofs_wire_take_str(&c);
+	o->decided = ofs_wire_take_str(&c);
 	return !c.bad && ofs_cursor_left(&c) == 0;
 }
 
@@ -164,6 +181,23 @@ static void find_leader(struct agreement *a, int rank)
 	    memcmp(a->offer[r].digest, o->digest, sizeof(o->digest)) != 0)
 		r++;
 	o->leader = o->nfiles == 0 ? -1 : r;
+}
+
+/* Some of the files may be new, and some old. */
+static int check_commits(struct agreement *a)
+{
+	for (int r = 0; r < a->w->size; r++)
+		for (int k = 0; k < a->w->size; k++)
+			if (a->offer[r].decided[0] != '\0' &&
+			    strcmp(a->offer[r].decided, a->offer[k].pending) ==
+				0)
+				return optimfs_fail(a->err, EBUSY,
+				    "OFS840 %.150s: a commit by several ranks "
+				    "was cut short before all directories had "
+				    "it: mount it for writing, once, to have "
+				    "that finished",
+				    a->offer[k].path);
+	return 0;
 }
 
 /* The same path on all ranks, and the same kind of thing where there is
@@ -229,7 +263,7 @@ static int exchange_offers(struct agreement *a, const char *path,
 		    a->offer[r].text);
 		return ofs_world_blame(a->w, r, a->err);
 	}
-	return check_offers(a);
+	return check_commits(a) == -1 ? -1 : check_offers(a);
 }
 
 /* 2. */

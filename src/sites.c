@@ -5,12 +5,15 @@
 #include "sites.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "sites_impl.h"
+#include "stage.h"
 
 /* How long to wait before asking again after an errand, ns. */
 #define REST_MIN (1000 * 1000)
@@ -131,11 +134,16 @@ static int join_all(struct ofs_sites *s, const char *id,
 {
 	struct optimfs_world *w = s->world;
 
-	if (s->share->dir.fd != -1) {
-		if (ofs_keeper_own(s->share, s->stage, err) == -1 ||
-		    add_site(s, w->rank, id, s->share->dir.path, err) == -1)
-			return -1;
-	}
+	char *path = ofs_share_here(s->share, err);
+	int ret = path == NULL ? -1 : 0;
+
+	if (ret == 0 && s->share->dir.fd != -1 &&
+	    (ofs_keeper_own(s->share, s->stage, err) == -1 ||
+		add_site(s, w->rank, id, path, err) == -1))
+		ret = -1;
+	free(path);
+	if (ret == -1)
+		return -1;
 	for (int r = 0; r < w->size; r++)
 		if (r != w->rank && join(s, r, err) == -1)
 			return -1;
@@ -314,7 +322,30 @@ int ofs_sites_settle(struct ofs_sites *s, struct optimfs_error *err)
 	if (ret == -1 ||
 	    ofs_sites_errand(s, OFS_SITE_SETTLE, id, NULL, &nbad, err) == -1)
 		return -1;
+	ofs_publish_clear(s->stage, OFS_PUBLISH_BUILT);
+	ofs_decision_clean(s->stage);
 	return decided;
+}
+
+void ofs_sites_glance(const struct ofs_share *s, char pending[OFS_PUBLISH_ID],
+    char decided[OFS_PUBLISH_ID])
+{
+	char *path = ofs_share_here(s, NULL), *place = NULL;
+	struct ofs_buf names = { 0 };
+	int dir = -1;
+
+	if (path != NULL)
+		place = ofs_stage_place(path, NULL);
+	if (place != NULL)
+		dir = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir != -1) {
+		(void)ofs_publish_pending(dir, pending, NULL);
+		(void)ofs_decision_read(dir, decided, &names, NULL);
+		close(dir);
+	}
+	ofs_buf_fini(&names);
+	free(place);
+	free(path);
 }
 
 /* Keepers first: a record without a decision would be taken back. */

@@ -40,6 +40,10 @@ bool ofs_sites_alone(const struct ofs_sites *s);
  * was decided, so that what was staged for it is done; 0. EBUSY (OFS841): a
  * site where it is to be finished is not among these. */
 int ofs_sites_settle(struct ofs_sites *s, struct optimfs_error *err);
+/* What a commit that was cut short has left beside the directory that this
+ * rank sees: the id that was prepared there, the one that was decided, or "". */
+void ofs_sites_glance(const struct ofs_share *s, char pending[OFS_PUBLISH_ID],
+    char decided[OFS_PUBLISH_ID]);
 /* Does any have a file called rel? */
 bool ofs_sites_have(const struct ofs_sites *s, const char *rel);
 /* Publish what plan says; its files lie in directory new. 0: done and safe; 1:

@@ -42,6 +42,8 @@ static int save(int stage, const struct ofs_buf *b, struct optimfs_error *err)
 	close(fd);
 	if (ret == 0 && ofs_sys_rename(stage, NEW, stage, NAME, 0) == -1)
 		ret = fail(err);
+	if (ret == -1)
+		ofs_decision_clean(stage);
 	return ret;
 }
 
@@ -107,4 +109,9 @@ int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,
 void ofs_decision_remove(int stage)
 {
 	(void)ofs_sys_unlink(stage, NAME, 0);
+}
+
+void ofs_decision_clean(int stage)
+{
+	(void)ofs_sys_unlink(stage, NEW, 0);
 }

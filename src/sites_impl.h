@@ -54,5 +54,7 @@ int ofs_decision_write(const struct ofs_sites *s, const char *id,
 int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,
     struct optimfs_error *err);
 void ofs_decision_remove(int stage);
+/* What was never finished. */
+void ofs_decision_clean(int stage);
 
 #endif

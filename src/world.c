@@ -246,24 +246,39 @@ struct ofs_share *ofs_world_share(struct optimfs_world *w, const char *path,
 
 /* Others may ask for it before we hear that all have it: so it is put in place
  * before the first word is said. */
-int optimfs_world_offer(struct optimfs_world *w, const char *path, bool first,
-    const struct optimfs_options *options, struct optimfs_error *err)
+static struct ofs_share *put_share(struct optimfs_world *w, const char *path,
+    bool first, const struct optimfs_options *options,
+    struct optimfs_error *err)
 {
-	static const struct optimfs_options none;
-	struct optimfs_error own = { 0 };
-	struct ofs_share *s = NULL;
+	struct ofs_share *s = ofs_share_new(w, path, first, options, err);
 
-	if (w->nshares == OFS_MAX_SHARES)
-		return optimfs_fail(err, ENFILE, "%s: too many checkpoints",
-		    path);
-	s = ofs_share_new(w, path, first, options == NULL ? &none : options,
-	    &own);
 	pthread_mutex_lock(&w->lock);
 	if (s != NULL) {
 		s->number = w->nshares;
 		w->share[w->nshares++] = s;
 	}
 	pthread_mutex_unlock(&w->lock);
+	return s;
+}
+
+int optimfs_world_offer(struct optimfs_world *w, const char *path, bool first,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	static const struct optimfs_options none;
+	struct optimfs_error own = { 0 };
+	struct ofs_share *s;
+
+	if (options == NULL)
+		options = &none;
+	if (w->nshares == OFS_MAX_SHARES)
+		return optimfs_fail(err, ENFILE, "%s: too many checkpoints",
+		    path);
+	s = put_share(w, path, first, options, &own);
+	if (options->rw && !options->scratch &&
+	    ofs_share_begin(s, w, path, options, &own, err) == -1)
+		return -1;
+	if (s != NULL && ofs_share_look(s, first, options, &own) == -1)
+		s = NULL;
 	return ofs_share_agree(s, w, path, &own, err);
 }
 

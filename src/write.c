@@ -638,7 +638,9 @@ static int commit_held(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 		return -1;
 	ret = fs->edit->direct != NULL ? ofs_direct_commit(fs, stop, ctx, err)
 				       : ofs_commit(fs, stop, ctx, err);
-	if (ret != -1 && ofs_fs_reopen(fs, &later) == -1)
+	if (ret != -1 && ofs_edit_sites(fs->edit) != NULL)
+		fs->edit->published = true; /* what others have was not read */
+	else if (ret != -1 && ofs_fs_reopen(fs, &later) == -1)
 		optimfs_log_error(fs, &later);
 	return ret;
 }

@@ -305,7 +305,9 @@ int ofs_find_parts(const char *path, const struct optimfs_options *opt,
 	char *rel;
 	int ret;
 
-	if (open_path(path, opt, &dir, &rel, err) == -1)
+	ret = opt->world == NULL ? open_path(path, opt, &dir, &rel, err)
+				 : open_shared(path, opt, &dir, &rel, err);
+	if (ret == -1)
 		return -1;
 	drop_index_name(rel);
 	ret = ofs_detect(&dir, rel, opt, parts, err);

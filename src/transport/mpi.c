@@ -273,6 +273,7 @@ static void free_world(struct ofs_world *w)
 		close(w->wake);
 	mpi_pool_fini(&w->pool);
 	pthread_cond_destroy(&w->changed);
+	pthread_cond_destroy(&w->more);
 	pthread_mutex_destroy(&w->lock);
 	free(w->peer);
 	free(w->req);
@@ -292,6 +293,7 @@ static struct ofs_world *new_world(const struct ofs_world_config *config)
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_mutex_init(&w->pool.lock, NULL);
 	pthread_cond_init(&w->changed, NULL);
+	pthread_cond_init(&w->more, NULL);
 	TAILQ_INIT(&w->queue);
 	TAILQ_INIT(&w->open);
 	TAILQ_INIT(&w->todo);

@@ -122,6 +122,7 @@ struct ofs_world {
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
+	pthread_cond_t more; /* todo, or stopping: for those who answer */
 	TAILQ_HEAD(mpi_questions, mpi_question) queue; /* not sent yet */
 	TAILQ_HEAD(mpi_jobs, mpi_job) todo, ready;     /* to answer, to send */
 	bool stopping;                                 /* answerers leave */

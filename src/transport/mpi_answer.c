@@ -109,7 +109,7 @@ static void *work(void *arg)
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
 		while (!w->stopping && TAILQ_EMPTY(&w->todo))
-			pthread_cond_wait(&w->changed, &w->lock);
+			pthread_cond_wait(&w->more, &w->lock);
 		job = TAILQ_FIRST(&w->todo);
 		if (job == NULL)
 			break;
@@ -152,7 +152,7 @@ void mpi_answer_stop(struct ofs_world *w)
 {
 	pthread_mutex_lock(&w->lock);
 	w->stopping = true;
-	pthread_cond_broadcast(&w->changed);
+	pthread_cond_broadcast(&w->more);
 	pthread_mutex_unlock(&w->lock);
 	while (w->nanswerers > 0)
 		pthread_join(w->answerer[--w->nanswerers], NULL);

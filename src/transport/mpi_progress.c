@@ -248,7 +248,7 @@ static void queue_job(struct ofs_world *w, struct mpi_job *job)
 	}
 	pthread_mutex_lock(&w->lock);
 	TAILQ_INSERT_TAIL(&w->todo, job, next);
-	pthread_cond_signal(&w->changed);
+	pthread_cond_signal(&w->more);
 	pthread_mutex_unlock(&w->lock);
 }
 

@@ -661,3 +661,62 @@ const char *optimfs_features(void)
 {
 	return "fake";
 }
+
+/* It knows no other ranks. */
+
+bool optimfs_world_launched(void)
+{
+	return false;
+}
+
+struct optimfs_world *optimfs_world_join(const char *transport,
+    unsigned timeout, struct optimfs_error *err)
+{
+	(void)timeout;
+	optimfs_fail(err, ENOSYS, "fake: %s", transport);
+	return NULL;
+}
+
+int optimfs_world_rank(const struct optimfs_world *w)
+{
+	(void)w;
+	return 0;
+}
+
+int optimfs_world_size(const struct optimfs_world *w)
+{
+	(void)w;
+	return 1;
+}
+
+int optimfs_world_node(const struct optimfs_world *w, int rank)
+{
+	(void)w;
+	return rank;
+}
+
+char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
+    struct optimfs_error *err)
+{
+	(void)w, (void)err;
+	return strdup(path);
+}
+
+int optimfs_world_offer(struct optimfs_world *w, const char *path, bool first,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	(void)w, (void)first, (void)options;
+	return optimfs_fail(err, ENOSYS, "fake: %s", path);
+}
+
+int optimfs_world_gather(struct optimfs_world *w,
+    const struct optimfs_gather *how, struct optimfs_error *err)
+{
+	(void)w, (void)how;
+	return optimfs_fail(err, ENOSYS, "fake");
+}
+
+void optimfs_world_leave(struct optimfs_world *w, const bool *worker)
+{
+	(void)w, (void)worker;
+}

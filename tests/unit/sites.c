@@ -1,0 +1,543 @@
+/* sites.c - a commit to several directories, cut short at every call */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sites.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "optimfs/optimfs.h"
+
+#include "copy.h"
+#include "share.h"
+#include "sites_impl.h"
+#include "stage.h"
+#include "support/fakeworld.h"
+#include "sys.h"
+#include "tap.h"
+#include "world.h"
+
+#define NRANKS    3
+#define MAX_CALLS 400
+
+static char top[64], each_rank[80];
+
+static void path_of(char *out, size_t size, const char *rel)
+{
+	snprintf(out, size, "%s/%s", top, rel);
+}
+
+static void put(const char *rel, const char *text)
+{
+	char path[256];
+	FILE *f;
+
+	path_of(path, sizeof(path), rel);
+	f = fopen(path, "w");
+	if (f == NULL || fputs(text, f) == EOF || fclose(f) != 0)
+		bail_out("%s: %s", path, strerror(errno));
+}
+
+/* text NULL: is it not there? */
+static bool says(const char *rel, const char *text)
+{
+	char path[256], buf[256] = "";
+	FILE *f;
+
+	path_of(path, sizeof(path), rel);
+	f = fopen(path, "r");
+	if (f == NULL)
+		return text == NULL;
+	buf[fread(buf, 1, sizeof(buf) - 1, f)] = '\0';
+	fclose(f);
+	return text != NULL && strcmp(buf, text) == 0;
+}
+
+static void run(const char *command)
+{
+	char all[512];
+
+	snprintf(all, sizeof(all), "mkdir -p '%s' && cd '%s' && %s", top, top,
+	    command);
+	if (system(all) != 0)
+		bail_out("%s", all);
+}
+
+/* Files as they are before and after. */
+struct expected {
+	const char *rel, *old, *new;
+};
+
+struct scenario {
+	const char *name;
+	const char *more; /* to prepare */
+	uint32_t sites;
+	int (*change)(struct ofs_publish *p, struct optimfs_error *err);
+	struct expected file[12];
+};
+
+static int add(struct ofs_publish *p, const char *rel, const char *like,
+    const char *text, struct optimfs_error *err)
+{
+	int fd;
+
+	if (ofs_publish_file(p, rel, like, &fd, err) == -1)
+		return -1;
+	return ofs_write_all(fd, text, strlen(text), 0, err);
+}
+
+static int change_index(struct ofs_publish *p, struct optimfs_error *err)
+{
+	if (add(p, "b1", "a1", "B", err) == -1 ||
+	    add(p, "sub/b2", "a2", "BB", err) == -1 ||
+	    add(p, "index", NULL, "new", err) == -1)
+		return -1;
+	return ofs_publish_remove(p, "a1", err);
+}
+
+static int change_files(struct ofs_publish *p, struct optimfs_error *err)
+{
+	if (add(p, "a0", NULL, "new 0", err) == -1 ||
+	    add(p, "a1", NULL, "new 1", err) == -1 ||
+	    add(p, "c1", NULL, "new c", err) == -1 ||
+	    add(p, "both", NULL, "new both", err) == -1)
+		return -1;
+	return add(p, "a2", NULL, "new 2", err);
+}
+
+static const struct scenario scenarios[] = {
+	{ "an index", NULL, 3, change_index,
+	    { { "0/ck/index", "old", "new" }, { "1/ck/b1", NULL, "B" },
+		{ "2/ck/sub/b2", NULL, "BB" }, { "0/ck/b1", NULL, NULL },
+		{ "0/ck/a0", "0", "0" }, { "2/ck/a2", "2", "2" } } },
+	{ "a file of each rank", NULL, 3, change_files,
+	    { { "0/ck/a0", "0", "new 0" }, { "1/ck/a1", "1", "new 1" },
+		{ "1/ck/c1", "c", "new c" },
+		{ "1/ck/both", "both", "new both" },
+		{ "2/ck/both", "both", "new both" },
+		{ "2/ck/a2", "2", "new 2" }, { "0/ck/index", "old", "old" } } },
+	{ "a directory that two ranks share",
+	    "mv 2/ck/a2 1/ck && rm -r 2 && ln -s 1 2", 2, change_files,
+	    { { "0/ck/a0", "0", "new 0" }, { "1/ck/a1", "1", "new 1" },
+		{ "1/ck/both", "both", "new both" },
+		{ "1/ck/a2", "2", "new 2" } } },
+	{ "a rank without the directory", "mv 2/ck/a2 1/ck && rm -r 2", 2,
+	    change_files,
+	    { { "0/ck/a0", "0", "new 0" }, { "1/ck/a1", "1", "new 1" },
+		{ "1/ck/a2", "2", "new 2" } } },
+};
+#define NSCENARIOS (sizeof(scenarios) / sizeof(*scenarios))
+
+static void fresh(const struct scenario *s)
+{
+	static const char *const dirs[] = { "0", "0/ck", "1", "1/ck", "2",
+		"2/ck", "2/ck/sub" };
+	char path[96];
+
+	ofs_publish_clear(AT_FDCWD, top);
+	mkdir(top, 0755);
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(*dirs); i++) {
+		path_of(path, sizeof(path), dirs[i]);
+		if (mkdir(path, 0755) == -1)
+			bail_out("%s: %s", path, strerror(errno));
+	}
+	put("0/ck/index", "old");
+	put("0/ck/a0", "0");
+	put("1/ck/a1", "1");
+	put("1/ck/c1", "c");
+	put("1/ck/both", "both");
+	put("2/ck/both", "both");
+	put("2/ck/a2", "2");
+	put("2/ck/sub/x", "x");
+	if (s->more != NULL)
+		run(s->more);
+}
+
+static bool is_state(const struct scenario *s, bool new)
+{
+	for (size_t i = 0; i < 12 && s->file[i].rel != NULL; i++)
+		if (!says(s->file[i].rel,
+			new ? s->file[i].new : s->file[i].old))
+			return false;
+	return true;
+}
+
+/* Is nothing beside any of them? */
+static bool is_clean(void)
+{
+	char path[96];
+	int n = 0;
+
+	for (int r = 0; r < NRANKS; r++) {
+		snprintf(path, sizeof(path), "%s/%d/.ck.optimfs", top, r);
+		n += access(path, F_OK) == 0;
+	}
+	return n == 0;
+}
+
+static bool is_decided(void)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "%s/0/.ck.optimfs/decision", top);
+	return access(path, F_OK) == 0;
+}
+
+/* A job: rank 0 settles, and publishes if it is to. */
+struct job {
+	struct fakeworld *f;
+	const struct scenario *s;
+	bool publish;
+	pthread_barrier_t barrier;
+	uint32_t sites;
+	int offered, ret;
+	struct optimfs_error err;
+};
+
+struct rank {
+	struct job *job;
+	int rank;
+	pthread_t thread;
+};
+
+static struct fakeworld *current;
+
+static int publish(struct job *j, struct ofs_sites *sites, int stage)
+{
+	struct ofs_publish *p = ofs_publish_begin_sites(sites, stage, &j->err);
+	int ret = -1;
+
+	if (p != NULL && j->s->change(p, &j->err) == 0)
+		ret = ofs_publish_commit(p, &j->err);
+	ofs_publish_free(p);
+	if (ret == 0)
+		ofs_sites_forget(sites);
+	return ret;
+}
+
+/* What the writer has begun, without a mount. */
+static void write_all(struct job *j, struct optimfs_world *w)
+{
+	struct ofs_share *s = ofs_world_share(w, each_rank, NULL);
+
+	j->sites = s->writing->sites->n;
+	if (j->publish)
+		j->ret = publish(j, s->writing->sites,
+		    ofs_stage_beside(s->writing->stage));
+	/* nothing is staged: the directory may go */
+	ofs_stage_close(s->writing->stage, false);
+	s->writing->stage = NULL;
+}
+
+static void *run_rank(void *arg)
+{
+	struct rank *r = arg;
+	struct job *j = r->job;
+	bool worker[NRANKS] = { true, true, true };
+	struct optimfs_options o = { .rw = true };
+	struct optimfs_error err;
+	struct optimfs_world *w;
+	int ret;
+
+	fakeworld_be(j->f, r->rank);
+	w = ofs_world_new(&fakeworld_ops, 1, &err);
+	if (w == NULL)
+		bail_out("%s", err.text);
+	pthread_barrier_wait(&j->barrier);
+	ret = optimfs_world_offer(w, each_rank, false, &o, &err);
+	pthread_barrier_wait(&j->barrier);
+	if (r->rank == 0 && ret == 0)
+		write_all(j, w);
+	else if (r->rank == 0)
+		j->err = err;
+	if (r->rank == 0)
+		j->offered = ret;
+	pthread_barrier_wait(&j->barrier);
+	fakeworld_mute(j->f, r->rank, 0);
+	fakeworld_kill(j->f, r->rank, 0);
+	pthread_barrier_wait(&j->barrier);
+	optimfs_world_leave(w, worker);
+	return NULL;
+}
+
+static void run_job(struct job *j)
+{
+	struct rank r[NRANKS];
+
+	j->offered = j->ret = -1;
+	current = j->f = fakeworld_new(NRANKS);
+	pthread_barrier_init(&j->barrier, NULL, NRANKS);
+	for (int i = 0; i < NRANKS; i++) {
+		r[i] = (struct rank){ .job = j, .rank = i };
+		if (pthread_create(&r[i].thread, NULL, run_rank, &r[i]) != 0)
+			bail_out("no thread");
+	}
+	for (int i = 0; i < NRANKS; i++)
+		pthread_join(r[i].thread, NULL);
+	pthread_barrier_destroy(&j->barrier);
+	fakeworld_free(j->f);
+}
+
+/* The next mount, which reads what is there when it is settled. */
+static int settle(const struct scenario *s, struct optimfs_error *err)
+{
+	struct job j = { .s = s };
+
+	run_job(&j);
+	*err = j.err;
+	return j.offered;
+}
+
+static void test_works(const struct scenario *s)
+{
+	struct job j = { .s = s, .publish = true };
+	struct optimfs_error err;
+
+	fresh(s);
+	ok(is_state(s, false), "%s: before", s->name);
+	run_job(&j);
+	is_int(j.ret, 0, "%s: is published (%s)", s->name, j.err.text);
+	is_u64(j.sites, s->sites, "%s: in so many directories", s->name);
+	ok(is_state(s, true), "%s: in all of them", s->name);
+	if (s == &scenarios[0])
+		ok(says("1/ck/a1", NULL), "what nobody needs is gone");
+	ok(is_clean(), "%s: and nothing is left", s->name);
+	is_int(settle(s, &err), 0, "%s: nothing is to be done", s->name);
+}
+
+/* At a call that changes the disk, whoever makes it. */
+static atomic_int calls;
+static int fail_at, fail_code, gone;
+static bool die;
+static atomic_bool happened;
+
+static char failed[32];
+
+static int fault(const char *call)
+{
+	if (atomic_fetch_add(&calls, 1) + 1 != fail_at)
+		return 0;
+	if (die)
+		_exit(9);
+	atomic_store(&happened, true);
+	snprintf(failed, sizeof(failed), "%s", call);
+	if (gone != 0) {
+		fakeworld_kill(current, gone, 1);
+		return 0;
+	}
+	return fail_code;
+}
+
+/* -1 means old, everywhere; else it is new when the next mount has settled. */
+static bool check_outcome(const struct scenario *s, const struct job *j)
+{
+	struct optimfs_error err = { 0 };
+	bool new = j->ret != -1, good;
+	int later;
+
+	good = j->ret == 1 || is_state(s, new);
+	later = settle(s, &err);
+	good &= later == 0 && is_state(s, new) && is_clean() &&
+	    (j->ret == 0 || j->err.code != 0);
+	if (!good)
+		diag("call %d, %s: %d (%s) then %d (%s)%s%s", fail_at, failed,
+		    j->ret, j->err.text, later, err.text,
+		    is_state(s, new) ? "" : ", another state",
+		    is_clean() ? "" : ", something left");
+	return good;
+}
+
+/* Something goes wrong at each call in turn. */
+static void test_faults(const struct scenario *s, const char *what)
+{
+	int points = 0, wrong = 0;
+
+	for (fail_at = 1; fail_at < MAX_CALLS; fail_at++) {
+		struct job j = { .s = s, .publish = true };
+
+		fresh(s);
+		atomic_store(&calls, 0);
+		atomic_store(&happened, false);
+		ofs_sys_fault = fault;
+		run_job(&j);
+		ofs_sys_fault = NULL;
+		if (!atomic_load(&happened))
+			break;
+		points++;
+		wrong += !check_outcome(s, &j);
+	}
+	ok(wrong == 0 && points > 20, "%s: %s at each of %d calls", s->name,
+	    what, points);
+}
+
+/* All ranks die at once. */
+static void test_kills(const struct scenario *s)
+{
+	int points = 0, wrong = 0, status = 0;
+
+	for (fail_at = 1; fail_at < MAX_CALLS; fail_at++) {
+		struct job j = { .s = s, .publish = true };
+		struct optimfs_error err = { 0 };
+		bool old, new, decided;
+		pid_t pid;
+		int ret;
+
+		fresh(s);
+		fflush(stdout);
+		pid = fork();
+		if (pid == 0) {
+			atomic_store(&calls, 0);
+			die = true;
+			ofs_sys_fault = fault;
+			run_job(&j);
+			_exit(0);
+		}
+		if (pid == -1 || waitpid(pid, &status, 0) != pid)
+			bail_out("fork");
+		if (status == 0)
+			break;
+		points++;
+		old = is_state(s, false);
+		new = is_state(s, true);
+		decided = is_decided();
+		ret = settle(s, &err);
+		if (ret == -1 || is_state(s, true) != (new || decided) ||
+		    is_state(s, false) == (new || decided) ||
+		    (!old && !new && !decided) || !is_clean()) {
+			diag("killed at call %d: %s%s, then %d %s", fail_at,
+			    old       ? "old"
+				: new ? "new"
+				      : "mixed",
+			    decided ? " decided" : "", ret, err.text);
+			wrong++;
+		}
+	}
+	ok(wrong == 0 && points > 20, "%s: killed at each of %d calls", s->name,
+	    points);
+}
+
+/* Others in the way. */
+
+static void test_locked(void)
+{
+	struct job j = { .s = &scenarios[0], .publish = true };
+	struct optimfs_error err;
+	struct ofs_beside b;
+	char path[96];
+
+	fresh(j.s);
+	snprintf(path, sizeof(path), "%s/2/ck", top);
+	if (ofs_beside_take(path, &b, &err) == -1)
+		bail_out("%s", err.text);
+	run_job(&j);
+	is_int(j.ret, -1, "somebody writes one of the directories");
+	is_error(j.err, EBUSY, "OFS259 rank 2", "and who does is said");
+	ofs_beside_drop(&b);
+	ok(is_state(j.s, false), "nothing has changed");
+}
+
+static void die_decided(const struct scenario *s)
+{
+	struct job j = { .s = s, .publish = true };
+	int status;
+
+	for (fail_at = MAX_CALLS; fail_at > 0; fail_at--) {
+		fresh(s);
+		fflush(stdout);
+		if (fork() == 0) {
+			atomic_store(&calls, 0);
+			die = true;
+			ofs_sys_fault = fault;
+			run_job(&j);
+			_exit(0);
+		}
+		wait(&status);
+		if (is_decided() && !is_state(s, true))
+			return;
+	}
+	bail_out("no call is behind the decision");
+}
+
+/* What was decided cannot be finished without all of the directories. */
+static void test_alone(void)
+{
+	const struct scenario *s = &scenarios[1];
+	struct optimfs_error err = { 0 };
+	struct ofs_beside b;
+	char path[96];
+	int dir;
+
+	die_decided(s);
+	snprintf(path, sizeof(path), "%s/1/ck", top);
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir == -1 || ofs_beside_take(path, &b, &err) == -1)
+		bail_out("%s", err.text);
+	is_int(ofs_publish_recover(path, dir, b.dir, &err), -1,
+	    "one directory alone");
+	is_error(err, EBUSY, "OFS840", "cannot know what was decided");
+	ofs_beside_drop(&b);
+	close(dir);
+
+	run("mv 1 hidden");
+	is_int(settle(s, &err), -1, "one directory is missing");
+	is_error(err, EBUSY, "OFS841", "and is named");
+	ok(is_decided(), "the decision stays");
+	run("mv hidden 1");
+	is_int(settle(s, &err), 0, "with all of them (%s)", err.text);
+	ok(is_state(s, true) && is_clean(), "it is finished");
+}
+
+/* A file that is not what it was when it was mounted is not replaced. */
+static int change_late(struct ofs_publish *p, struct optimfs_error *err)
+{
+	put("2/ck/a2", "somebody's");
+	return change_files(p, err);
+}
+
+static void test_changed(void)
+{
+	static const struct scenario late = { .name = "late",
+		.more = NULL,
+		.change = change_late,
+		.file = { { "0/ck/a0", "0", "" }, { "1/ck/a1", "1", "" },
+		    { "2/ck/a2", "somebody's", "" } } };
+	struct job j = { .s = &late, .publish = true };
+
+	fresh(&late);
+	run_job(&j);
+	is_int(j.ret, -1, "a file was written again");
+	is_error(j.err, ESTALE, "OFS805 rank 2", "its keeper says so");
+	ok(is_state(&late, false) && is_clean(), "nothing has changed");
+}
+
+int main(void)
+{
+	/* thousands of syncs: in memory, where there is such a place */
+	snprintf(top, sizeof(top), "%s/optimfs-sites-%d",
+	    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
+	snprintf(each_rank, sizeof(each_rank), "%s/%%r/ck", top);
+	for (size_t i = 0; i < NSCENARIOS; i++)
+		test_works(&scenarios[i]);
+	for (size_t i = 0; i < 2; i++) {
+		fail_code = EIO;
+		test_faults(&scenarios[i], "EIO");
+		for (gone = 1; gone < NRANKS; gone++)
+			test_faults(&scenarios[i], "a rank dies");
+		gone = 0;
+		test_kills(&scenarios[i]);
+	}
+	test_locked();
+	test_alone();
+	test_changed();
+	run("cd / && rm -rf \"$OLDPWD\"");
+	return done_testing();
+}
