@@ -193,6 +193,15 @@ static void read_common(struct ofs_megatron *m, uint32_t entry, uint32_t *count)
 		    m->model_space || ofs_pk_str_is(v->doc, v->node, space);
 }
 
+/* Buckets in one object, of dp_zero_gather_scatter. */
+static bool is_param_state(struct ofs_str name)
+{
+	static const char end[] = ".param_state";
+	size_t n = sizeof(end) - 1;
+
+	return name.len > n && memcmp(name.p + name.len - n, end, n) == 0;
+}
+
 static void read_key(struct ofs_megatron *m, uint32_t entry)
 {
 	struct ofs_megatron_key key;
@@ -205,9 +214,12 @@ static void read_key(struct ofs_megatron *m, uint32_t entry)
 	ofs_megatron_parse(ofs_catalog_string(m->cat, c[0]), &key);
 	if (key.kind == OFS_MEGATRON_STATE || key.kind == OFS_MEGATRON_BUCKET)
 		m->prefixed = m->prefixed || key.chained.len > 0;
-	if (key.kind == OFS_MEGATRON_BUCKET &&
-	    m->cat->entries[entry].kind == OFS_ENTRY_TENSOR)
+	if (key.kind != OFS_MEGATRON_BUCKET)
+		return;
+	if (m->cat->entries[entry].kind == OFS_ENTRY_TENSOR)
 		m->nbucket++;
+	else if (is_param_state(key.name))
+		m->nbuckets++;
 }
 
 static void survey(struct ofs_megatron *m, uint32_t count[MAX_CHAINED])
@@ -230,14 +242,18 @@ static void survey(struct ofs_megatron *m, uint32_t count[MAX_CHAINED])
 
 static int warn(struct ofs_megatron *m, struct optimfs_error *err)
 {
-	if (m->nbucket > 0 &&
+	bool objects = m->nbucket == 0;
+	uint32_t n = objects ? m->nbuckets : m->nbucket;
+
+	if (n > 0 &&
 	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, 0,
-		"OFS648 the state of the optimizer is in %u flat buckets, "
+		"OFS648 the state of the optimizer is in %u %s, "
 		"which do not say what parameter is where: shown as stored "
 		"below optim/distributed. To name it takes the order in which "
 		"the model's parameters were made, or a save with "
 		"--dist-ckpt-optim-fully-reshardable",
-		m->nbucket) == OFS_NONE)
+		n, objects ? "objects of flat buckets" : "flat buckets") ==
+		OFS_NONE)
 		return ofs_megatron_no_memory(err);
 	if (!m->has_common &&
 	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, EIO,

@@ -68,6 +68,7 @@ struct ofs_megatron {
 	uint64_t num_layers, seen_layers;
 	uint64_t budget;  /* further tensors and shards that may be made */
 	uint32_t nbucket; /* tensors of buckets, without names */
+	uint32_t nbuckets; /* objects that have buckets in them */
 };
 
 /* megatron_paths.c: the path of entry i, which is no stack's. */

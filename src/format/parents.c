@@ -242,6 +242,66 @@ static int find_latest(const struct ofs_dir *dir, const struct ofs_names *names,
 	return read_link(dir, name, err);
 }
 
+/* What it is that we do not read. */
+
+/* Are all of them, or of the latest one's, mp_rank_TT or mp_rank_TT_PPP, as
+ * Megatron-LM called them before it had distributed checkpoints? */
+static bool is_legacy(const struct candidates *c, const char *latest)
+{
+	size_t n = latest == NULL ? 0 : strlen(latest), ranks = 0;
+
+	for (size_t i = 0; i < c->n; i++) {
+		const char *base = strrchr(c->name[i], '/');
+
+		if (n > 0 &&
+		    (strncmp(c->name[i], latest, n) != 0 ||
+			c->name[i][n] != '/'))
+			continue;
+		base = base == NULL ? c->name[i] : base + 1;
+		if (strncmp(base, "mp_rank_", 8) != 0 ||
+		    !isdigit((unsigned char)base[8]))
+			return false;
+		ranks++;
+	}
+	return ranks > 0;
+}
+
+/* Does a list have NAME.NUMBER, a rank's part of a state? */
+static bool has_slice(const struct ofs_names *names, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (size_t i = 0; i < names->n; i++)
+		if (strncmp(names->name[i], name, n) == 0 &&
+		    isdigit((unsigned char)names->name[i][n]))
+			return true;
+	return false;
+}
+
+/* Is there what ds_to_universal.py makes first, tmp/PARAMETER/0/fp32.00, which
+ * it removes at its end? 1, 0; -1: ENOMEM. */
+static int is_unfinished(const struct ofs_dir *dir, struct optimfs_error *err)
+{
+	struct ofs_names params = { 0 }, slices = { 0 };
+	int ret = ofs_detect_names(dir, "tmp", &params, err);
+	char path[PATH_MAX];
+	bool yes = false;
+
+	for (size_t i = 0; i < params.n && i < FILES_MAX && !yes && ret == 1;
+	     i++) {
+		snprintf(path, sizeof(path), "tmp/%s/0", params.name[i]);
+		ret = ofs_detect_names(dir, path, &slices, err);
+		if (ret == 0) {
+			ret = 1;
+			continue;
+		}
+		yes = ret == 1 && has_slice(&slices, "fp32.");
+		ofs_names_free(&slices);
+	}
+	ofs_names_free(&params);
+	return ret == -1 ? -1 : yes;
+}
+
 /* The message. */
 
 static void list(struct ofs_buf *b, const struct candidates *c,
@@ -266,6 +326,14 @@ static int say_candidates(const struct ofs_dir *dir, const struct candidates *c,
 	list(&b, c, latest);
 	if (b.bad)
 		no_memory(err);
+	else if (is_legacy(c, latest))
+		optimfs_fail(err, EOPNOTSUPP,
+		    "OFS641 %s: an old checkpoint of Megatron-LM by several "
+		    "ranks: each file has pieces under names of its own, and "
+		    "none says how they were cut; Megatron makes torch_dist of "
+		    "it (--ckpt-convert-format). To see what one rank has, "
+		    "point at one of:%s",
+		    dir->path, (char *)b.data);
 	else if (latest != NULL && !ofs_detect_is_dir(dir, latest))
 		optimfs_fail(err, EIO,
 		    "OFS676 %s: latest says %s, not found; others:%s",
@@ -282,7 +350,18 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
     struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
+	int unfinished = is_unfinished(dir, err);
 
+	if (unfinished == -1)
+		return -1;
+	if (unfinished == 1)
+		return optimfs_fail(err, ENOENT,
+		    "OFS680 %s: the beginning of a universal checkpoint: all "
+		    "there is is tmp/, which its end would have removed. Run "
+		    "ds_to_universal.py again, or mount the checkpoint that it "
+		    "was reading, of which optimfs makes one, too (reshard "
+		    "--to universal)",
+		    dir->path);
 	for (size_t i = 0; i < names->n && i < NAME_MAX_SHOWN; i++) {
 		ofs_buf_puts(&b, i == 0 ? ": " : ", ");
 		ofs_buf_puts(&b, names->name[i]);

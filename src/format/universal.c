@@ -424,6 +424,26 @@ static int add_all(struct ofs_universal *u, struct optimfs_error *err)
 	return add_optimizer(u, err);
 }
 
+/* The conversion first makes tmp/, and then, of it, zero/. */
+static int note_unfinished(struct ofs_universal *u, const char *rel,
+    struct optimfs_error *err)
+{
+	char *tmp = join(rel, "tmp");
+	int ret = 0;
+
+	if (tmp == NULL)
+		return no_memory(err);
+	if (ofs_detect_is_dir(&u->z->cat->dir, tmp) &&
+	    ofs_catalog_note(u->z->cat, OFS_NOTE_WARNING, 0,
+		"OFS699 %s/ is left of a conversion that did not come to its "
+		"end: what is here may be part of a checkpoint (run "
+		"ds_to_universal.py again)",
+		tmp) == OFS_NONE)
+		ret = no_memory(err);
+	free(tmp);
+	return ret;
+}
+
 static int read_files(struct ofs_universal *u, const struct ofs_part *part,
     struct optimfs_error *err)
 {
@@ -436,6 +456,8 @@ static int read_files(struct ofs_universal *u, const struct ofs_part *part,
 		return no_memory(err);
 	if (ofs_zero_list(&files, &z->cat->dir, part->rel, err) == 0) {
 		ret = list_params(u, zero, err);
+		if (ret == 0)
+			ret = note_unfinished(u, part->rel, err);
 		if (ret == 0)
 			ret = open_all(u, err);
 		if (ret == 0)

@@ -307,6 +307,21 @@ static int add_layers(struct ofs_catalog *cat, const struct ofs_part *part,
 
 #define SHARED "tied_modules."
 
+/* Has a file the patterns by which ds_to_universal.py joins what is cut? */
+static bool has_patterns(const struct ofs_zero *z)
+{
+	for (uint32_t i = 0; i < z->model.nfiles; i++) {
+		const struct ofs_pickle *doc = z->model.file[i].doc;
+		uint32_t info = ofs_pk_get(doc, ofs_pickle_root(doc),
+		    "universal_checkpoint_info");
+
+		if (ofs_pk_kind(doc, info) == OFS_PK_DICT &&
+		    ofs_pk_len(doc, info) > 0)
+			return true;
+	}
+	return false;
+}
+
 static int check_name(struct ofs_zero *z, const struct ofs_zero *before,
     uint32_t param, struct optimfs_error *err)
 {
@@ -320,9 +335,13 @@ static int check_name(struct ofs_zero *z, const struct ofs_zero *before,
 		return 0;
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS696 %.*s is cut over ranks of model parallelism (mp_rank_%02d "
-	    "and mp_rank_%02d have it), and nothing here says how: make a "
-	    "universal checkpoint of it (ds_to_universal.py)",
-	    (int)(name.len > 100 ? 100 : name.len), name.p, before->mp, z->mp);
+	    "and mp_rank_%02d have it), %s: make a universal checkpoint of it "
+	    "(ds_to_universal.py%s)",
+	    (int)(name.len > 100 ? 100 : name.len), name.p, before->mp, z->mp,
+	    has_patterns(z) ? "which the patterns of universal_checkpoint_info "
+			      "tell, but not to optimfs"
+			    : "and nothing here says how",
+	    has_patterns(z) ? "" : " --inject_missing_state");
 }
 
 static int check_names(struct ofs_zero *z, size_t stage,

@@ -337,7 +337,26 @@ static void parents(void)
 	    "torch iter_0000030/mp_rank_00/model_optim_rng.pt",
 	    "of one rank, in a directory of its own");
 	put_torch(dir, "iter_0000030/mp_rank_01/model_optim_rng.pt");
-	refuse("of several ranks", dir, ENOENT, "iter_0000030/mp_rank_01");
+	refuse("of several ranks", dir, EOPNOTSUPP, "OFS641 ");
+	refuse("which have a name each", dir, EOPNOTSUPP,
+	    "iter_0000030/mp_rank_01");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_torch(dir, "mp_rank_00_000/model_optim_rng.pt");
+	put_torch(dir, "mp_rank_00_001/model_optim_rng.pt");
+	refuse("stages of a pipeline, without a number", dir, EOPNOTSUPP,
+	    "OFS641 ");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_text(dir, "tmp/w/0/fp32.00", "not looked at");
+	refuse("a conversion that was not finished", dir, ENOENT, "OFS680 ");
+	refuse("says what to do", dir, ENOENT, "ds_to_universal.py again");
+	mk_remove(dir);
+	mk_dir(dir);
+	put_text(dir, "tmp/w/0/other.00", "");
+	refuse("another tmp", dir, ENOENT, "1 names: tmp");
 	mk_remove(dir);
 
 	mk_dir(dir);

@@ -985,6 +985,38 @@ static void hostile_blocks(void)
 	close_with(&m, fs);
 }
 
+static void put_buckets(struct ofs_buf *b)
+{
+	pw_dict_open(b);
+	pw_str(b, "buckets_coalesced");
+	pw_str(b, "yes");
+	pw_dict_close(b);
+}
+
+/* All of them in an object of each rank of model parallelism. */
+static void param_state(void)
+{
+	struct optimfs_error err = { 0 };
+	struct optimfs *fs;
+	struct made m;
+
+	made_init(&m);
+	put_value(&m,
+	    "optimizer.distributed.dp_group_idx_0.param_state"
+	    "/shard_0_1",
+	    put_buckets);
+	put_value(&m,
+	    "optimizer.distributed.dp_group_idx_1.param_state"
+	    "/shard_0_1",
+	    put_buckets);
+	fs = made_open(&m, false, &err);
+	if (!ok(fs != NULL, "param_state"))
+		bail_out("%s", err.text);
+	ok(warns(fs, "OFS648 the state of the optimizer is in 2 objects of"),
+	    "a warning says what it is");
+	close_with(&m, fs);
+}
+
 /* Buckets, as Megatron wrote them. */
 static void buckets(void)
 {
@@ -1030,6 +1062,7 @@ int main(void)
 	hostile_sizes();
 	hostile_budget();
 	hostile_blocks();
+	param_state();
 	buckets();
 	return done_testing();
 }

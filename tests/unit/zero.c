@@ -435,8 +435,10 @@ static void universal(void)
 {
 	static const char *const bad[] = { "optim/state/emb.weight/fp32",
 		"model/emb.weight", "model/head.weight" };
-	char command[1024], dir[64] = "/tmp/zero.XXXXXX";
+	char command[1024], dir[64] = "/tmp/zero.XXXXXX", text[4096] = "";
 	struct optimfs_error err;
+	struct optimfs_attr attr;
+	struct optimfs_file *f;
 	struct optimfs *fs;
 
 	if (mkdtemp(dir) == NULL)
@@ -445,7 +447,8 @@ static void universal(void)
 	    "cp -r '%s'/. %s && cd %s/global_step3_universal/zero && "
 	    "chmod -R u+w . && cp gain/fp32.pt emb.weight/fp32.pt && "
 	    "rm small/fp32.pt && echo x > pos.txt && "
-	    "head -c 100 gain/exp_avg.pt > x && mv x gain/exp_avg.pt",
+	    "head -c 100 gain/exp_avg.pt > x && mv x gain/exp_avg.pt && "
+	    "mkdir ../tmp",
 	    data_path("deepspeed/v0.18.5_z3_ws4_subgroups/ckpt_universal"), dir,
 	    dir);
 	if (system(command) != 0)
@@ -464,6 +467,12 @@ static void universal(void)
 	ok(err.code != 0, "says why: %s", err.text);
 	is_int(read_file(fs, "optim/state/gain/fp32", &err), 0,
 	    "the others read");
+	ok(optimfs_resolve(fs, ".optimfs/warnings", &attr, &err) == 0 &&
+		optimfs_file_open(fs, attr.node, &f, &err) == 0 &&
+		optimfs_file_read(f, text, sizeof(text) - 1, 0, &err) > 0 &&
+		strstr(text, "OFS699 global_step3_universal/tmp/") != NULL,
+	    "that it is not all is told");
+	optimfs_file_close(f);
 	optimfs_close(fs);
 	snprintf(command, sizeof(command), "rm -rf %s", dir);
 	if (system(command) != 0)
