@@ -132,7 +132,7 @@ static int pour_bytes(struct ofs_edit *e, struct ofs_edit_file *from,
 	ret = ofs_edit_file_resize_named(e, to, 0, err);
 	for (uint64_t off = 0; off < size && ret == 0; off += k) {
 		k = size - off < PIECE ? size - off : PIECE;
-		ret = ofs_edit_file_lay(e, from, buf, off, off + k, err);
+		ret = ofs_edit_file_lay(e, from, buf, off, off + k, 0, err);
 		if (ret == 0)
 			ret =
 			    ofs_edit_file_write_named(e, to, buf, k, off, err);

@@ -54,7 +54,7 @@ static int compare_step(const struct compared *c, uint64_t off, uint64_t n,
 	uint64_t item = ofs_dtype_size(c->t->dtype), at = 0;
 
 	if (ofs_direct_read(c->e, c->f, c->is, n, off, err) == -1 ||
-	    ofs_edit_file_lay(c->e, c->f, c->said, off, off + n, err) == -1)
+	    ofs_edit_file_lay(c->e, c->f, c->said, off, off + n, 0, err) == -1)
 		return -1;
 	if (memcmp(c->is, c->said, n) == 0)
 		return 0;

@@ -204,10 +204,11 @@ int ofs_edit_holes(struct ofs_edit_file *f, const struct ofs_catalog *cat,
     uint64_t count, ofs_edit_hole_fn *each, void *ctx,
     struct optimfs_error *err);
 /* Put what is staged over buf. EIO (OFS301): the file was cut and not written
- * again. */
+ * again. cut: its end may be inside the last element, of which there is then
+ * what there is. */
 int ofs_edit_lay(struct ofs_edit *edit, struct ofs_edit_file *f,
     const struct ofs_catalog *cat, const struct ofs_tensor *t,
-    const uint64_t *box, uint64_t first, uint64_t count, void *buf,
+    const uint64_t *box, uint64_t first, uint64_t count, bool cut, void *buf,
     struct optimfs_error *err);
 
 /* Of a tensor that became longer than the checkpoint has it: bytes from off of

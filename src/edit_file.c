@@ -448,7 +448,7 @@ static int check_whole(const struct ofs_edit_file *f, uint64_t off,
 }
 
 static int lay_locked(struct ofs_edit_file *f, uint8_t *buf, uint64_t off,
-    uint64_t end, struct optimfs_error *err)
+    uint64_t end, uint64_t slack, struct optimfs_error *err)
 {
 	if (f->text) {
 		if (f->unsaid)
@@ -458,13 +458,15 @@ static int lay_locked(struct ofs_edit_file *f, uint8_t *buf, uint64_t off,
 			memcpy(buf, f->element + off, end - off);
 		return 0;
 	}
+	if (end > f->size && end - f->size <= slack && off < f->size)
+		end = f->size;
 	if (check_whole(f, off, end, err) == -1)
 		return -1;
 	return f->in_place ? 0 : lay_ranges(f, buf, off, end, err);
 }
 
 int ofs_edit_file_lay(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
-    uint64_t off, uint64_t end, struct optimfs_error *err)
+    uint64_t off, uint64_t end, uint64_t slack, struct optimfs_error *err)
 {
 	int ret = 0;
 
@@ -476,7 +478,7 @@ int ofs_edit_file_lay(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
 			ret = -1;
 	}
 	if (ret == 0)
-		ret = lay_locked(f, buf, off, end, err);
+		ret = lay_locked(f, buf, off, end, slack, err);
 	pthread_rwlock_unlock(&f->lock);
 	return ret;
 }

@@ -220,9 +220,10 @@ int ofs_edit_file_adopt(struct ofs_edit *e, struct ofs_edit_file *f,
 /* The descriptor, opened if it is not; f->lock held for writing. */
 int ofs_edit_file_fd(struct ofs_edit *e, struct ofs_edit_file *f,
     struct optimfs_error *err);
-/* What of the bytes [off, end) was staged into buf, which stands for off. */
+/* What of the bytes [off, end) was staged into buf, which stands for off. The
+ * file may end up to slack bytes before end. */
 int ofs_edit_file_lay(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
-    uint64_t off, uint64_t end, struct optimfs_error *err);
+    uint64_t off, uint64_t end, uint64_t slack, struct optimfs_error *err);
 /* n bytes at off, of a file that is no text. */
 int ofs_edit_file_write(struct ofs_edit *e, struct ofs_edit_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);

@@ -176,7 +176,7 @@ int ofs_edit_holes(struct ofs_edit_file *f, const struct ofs_catalog *cat,
 
 int ofs_edit_lay(struct ofs_edit *edit, struct ofs_edit_file *f,
     const struct ofs_catalog *cat, const struct ofs_tensor *t,
-    const uint64_t *box, uint64_t first, uint64_t count, void *buf,
+    const uint64_t *box, uint64_t first, uint64_t count, bool cut, void *buf,
     struct optimfs_error *err)
 {
 	uint8_t *to = buf;
@@ -186,6 +186,7 @@ int ofs_edit_lay(struct ofs_edit *edit, struct ofs_edit_file *f,
 
 	begin(&c, cat, t, box, first, count);
 	while (ret == 0 && next(&c, &s))
-		ret = ofs_edit_file_lay(edit, f, to + s.dst, s.off, s.end, err);
+		ret = ofs_edit_file_lay(edit, f, to + s.dst, s.off, s.end,
+		    cut ? c.runs.item - 1 : 0, err);
 	return ret;
 }

@@ -172,7 +172,7 @@ int ofs_edit_read_behind(const struct optimfs_file *file, void *buf,
 	if (f == NULL)
 		return optimfs_fail(err, EIO, "shorter than it was");
 	return ofs_edit_file_lay(file->fs->edit, f, buf, off - head,
-	    off + len - head, err);
+	    off + len - head, 0, err);
 }
 
 bool ofs_edit_size(const struct optimfs_file *file, uint64_t *size)
@@ -236,7 +236,7 @@ ssize_t ofs_edit_read(struct optimfs_file *file, void *buf, size_t len,
 	}
 	if (n < len &&
 	    ofs_edit_file_lay(file->fs->edit, file->staged, (uint8_t *)buf + n,
-		off + n - head, off + len - head, err) == -1)
+		off + n - head, off + len - head, 0, err) == -1)
 		return -1;
 	return (ssize_t)len;
 }

@@ -156,6 +156,14 @@ static int plan_hole(void *ctx, uint64_t first, uint64_t count,
 	    r->fs->locator, r->plan, err);
 }
 
+/* Of a tensor that is being written there may be any number of bytes. */
+static bool ends_anywhere(const struct optimfs_file *file)
+{
+	return file->view == NULL &&
+	    (file->at.space == OFS_SPACE_TREE ||
+		file->at.space == OFS_SPACE_NPY);
+}
+
 static int read_box(struct optimfs_file *file, const struct ofs_piece *p,
     struct ofs_plan *plan, void *buf, uint64_t first, uint64_t count,
     struct optimfs_error *err)
@@ -176,9 +184,9 @@ static int read_box(struct optimfs_file *file, const struct ofs_piece *p,
 			      plan_hole, &r, err);
 	if (ret == -1 || ofs_fetch(fs, plan, buf, err) == -1)
 		return -1;
-	return f == NULL
-	    ? 0
-	    : ofs_edit_lay(fs->edit, f, cat, t, p->box, first, count, buf, err);
+	return f == NULL ? 0
+			 : ofs_edit_lay(fs->edit, f, cat, t, p->box, first,
+			       count, ends_anywhere(file), buf, err);
 }
 
 static int read_plain(struct optimfs_file *file,

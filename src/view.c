@@ -237,8 +237,8 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
 	if (ret == 0)
 		ret = ofs_fetch(fs, &plan, out, err);
 	if (ret == 0 && f != NULL)
-		ret =
-		    ofs_edit_lay(fs->edit, f, fs->cat, t, NULL, 0, 1, out, err);
+		ret = ofs_edit_lay(fs->edit, f, fs->cat, t, NULL, 0, 1, false,
+		    out, err);
 	ofs_plan_fini(&plan);
 	return ret;
 }
