@@ -47,6 +47,16 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, struct ofs_part_file **file, size_t *n, char *stem, size_t size,
     struct optimfs_error *err);
 
+/* Add the file rel; with the other ranks' if it is one of a set.
+ * EOPNOTSUPP (OFS678): it is no format's. src/format/detect_many.c */
+int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
+    struct ofs_parts *parts, struct optimfs_error *err);
+
+/* Add those files of dir that some format takes, each as a part with the name
+ * of the file before what it holds. src/format/detect_many.c */
+int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err);
+
 /* Does name match pattern, in which one "#" stands for digits? *number gets
  * them, -1 when there is no "#". */
 bool ofs_detect_match(const char *name, const char *pattern, int *number);
