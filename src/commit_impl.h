@@ -71,6 +71,7 @@ struct ofs_commit {
 
 	struct ofs_todo *todo;
 	size_t ntodos;
+	uint32_t *drop; /* of each entry: the todo that drops it; OFS_NONE */
 	struct ofs_moved *moved; /* by object and offset */
 	size_t nmoved, moved_cap;
 	struct ofs_mend *mend;

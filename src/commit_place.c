@@ -11,6 +11,7 @@
 #include "format/pickle_write.h"
 #include "format/render.h"
 #include "format/value_edit.h"
+#include "map.h"
 #include "text.h"
 
 /* Leaves that are there are known by the path of their entry. One that is added
@@ -76,22 +77,99 @@ static bool matches(const struct ofs_commit *c, const struct ofs_entry *e,
 	return true;
 }
 
-/* An entry whose path differs in one component; last is where the search for
- * the change before ended. */
-static const struct ofs_entry *find(const struct ofs_commit *c,
-    const struct ofs_change *ch, uint32_t skip, uint32_t *last)
+/* Entries by their tree paths without one component; of those that are alike
+ * the first. */
+struct without {
+	struct ofs_commit *c;
+	uint32_t skip;
+	bool made;
+	struct ofs_map map;
+	struct ofs_buf path, other;
+};
+
+/* Nested deeper than any pickle may be. */
+#define DEPTH_MAX 80
+
+struct place {
+	struct ofs_commit *c;
+	struct without without[DEPTH_MAX];
+};
+
+static void put_part(struct ofs_buf *path, struct ofs_str s)
 {
-	uint32_t n = c->cat->nentries;
+	ofs_buf_put(path, s.p, s.len);
+	ofs_buf_putc(path, '\0');
+}
 
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t at = (*last + i) % n;
+static bool put_entry_path(const struct without *w, const struct ofs_entry *e,
+    struct ofs_buf *path)
+{
+	const struct ofs_catalog *cat = w->c->cat;
+	const uint32_t *v;
+	uint32_t n;
 
-		if (!matches(c, &c->cat->entries[at], ch, skip))
-			continue;
-		*last = at;
-		return &c->cat->entries[at];
-	}
-	return NULL;
+	if (e->tree == OFS_NONE)
+		return false;
+	v = ofs_catalog_components(cat, e->tree, &n);
+	if (n <= w->skip)
+		return false;
+	path->len = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (i != w->skip)
+			put_part(path, component(cat, v[i]));
+	return true;
+}
+
+static bool same_without(const void *ctx, uint32_t i, const void *key, size_t n)
+{
+	struct without *w = (struct without *)(uintptr_t)ctx;
+
+	return put_entry_path(w, &w->c->cat->entries[i], &w->other) &&
+	    w->other.len == n && memcmp(w->other.data, key, n) == 0;
+}
+
+static uint32_t find_path(struct without *w)
+{
+	return ofs_map_find(&w->map, ofs_map_hash(w->path.data, w->path.len),
+	    same_without, w, w->path.data, w->path.len);
+}
+
+static int make_without(struct without *w, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = w->c->cat;
+	bool done = true;
+
+	for (uint32_t i = 0; i < cat->nentries && done; i++)
+		if (put_entry_path(w, &cat->entries[i], &w->path) &&
+		    find_path(w) == OFS_NONE)
+			done = !w->path.bad &&
+			    ofs_map_add(&w->map,
+				ofs_map_hash(w->path.data, w->path.len), i);
+	w->made = true;
+	return done ? 0 : optimfs_fail(err, ENOMEM, "names of a commit");
+}
+
+/* An entry whose path differs from the change's in component skip; OFS_NONE. */
+static int find(struct place *p, const struct ofs_change *ch, uint32_t skip,
+    uint32_t *at, struct optimfs_error *err)
+{
+	struct without *w = &p->without[skip < DEPTH_MAX ? skip : 0];
+
+	*at = OFS_NONE;
+	if (skip >= DEPTH_MAX)
+		return 0;
+	w->c = p->c;
+	w->skip = skip;
+	if (!w->made && make_without(w, err) == -1)
+		return -1;
+	w->path.len = 0;
+	for (uint32_t i = 0; i < ch->nkeys; i++)
+		if (i != w->skip)
+			put_part(&w->path, str_of(ch->key[i]));
+	if (w->path.bad)
+		return optimfs_fail(err, ENOMEM, "names of a commit");
+	*at = find_path(w);
+	return 0;
 }
 
 /* Beside an entry whose source calls it by its last component. */
@@ -180,20 +258,25 @@ static int place_new(struct ofs_commit *c, struct ofs_todo *t,
 	return t->npath > 0;
 }
 
-static int place_added(struct ofs_commit *c, struct ofs_todo *t, uint32_t *last,
+static int place_added(struct place *p, struct ofs_todo *t,
     struct optimfs_error *err)
 {
+	struct ofs_commit *c = p->c;
 	const struct ofs_change *ch = t->change;
-	const struct ofs_entry *beside, *like = NULL;
+	const struct ofs_entry *like = NULL;
+	uint32_t at, beside;
 	int ret = 0;
 
-	beside = find(c, ch, ch->nkeys - 1, &last[0]);
-	for (uint32_t i = ch->nkeys; i-- > 1 && like == NULL;)
-		if (i + 1 < ch->nkeys)
-			like = find(c, ch, i, &last[1]);
+	if (find(p, ch, ch->nkeys - 1, &beside, err) == -1)
+		return -1;
+	for (uint32_t i = ch->nkeys - 1; i-- > 1 && like == NULL;) {
+		if (find(p, ch, i, &at, err) == -1)
+			return -1;
+		like = at == OFS_NONE ? NULL : &c->cat->entries[at];
+	}
 	t->like = like;
-	if (beside != NULL)
-		ret = place_beside(c, t, beside, err);
+	if (beside != OFS_NONE)
+		ret = place_beside(c, t, &c->cat->entries[beside], err);
 	for (uint32_t i = ch->nkeys - 1; ret == 0 && like != NULL && i-- > 0;)
 		if (matches(c, like, ch, i))
 			ret = place_like(c, t, like, i, err);
@@ -267,9 +350,10 @@ static int value_moved(struct ofs_commit *c, struct ofs_todo *t,
 	return t->doc == NULL ? -1 : 0;
 }
 
-static int add(struct ofs_commit *c, const struct ofs_change *ch,
-    uint32_t *last, struct optimfs_error *err)
+static int add(struct place *p, const struct ofs_change *ch,
+    struct optimfs_error *err)
 {
+	struct ofs_commit *c = p->c;
 	struct ofs_todo *t = &c->todo[c->ntodos];
 
 	*t = (struct ofs_todo){ .op = OFS_TODO_ADD,
@@ -280,7 +364,7 @@ static int add(struct ofs_commit *c, const struct ofs_change *ch,
 	c->ntodos++;
 	if (ch->from != OFS_NONE)
 		t->from = &c->cat->entries[ch->from];
-	if (place_added(c, t, last, err) == -1)
+	if (place_added(p, t, err) == -1)
 		return -1;
 	if (ch->text != NULL)
 		return value_added(c, t, err);
@@ -347,17 +431,14 @@ static int set(struct ofs_commit *c, const struct ofs_change *ch,
 	return 0;
 }
 
-int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err)
+static int place_all(struct place *p, struct optimfs_error *err)
 {
-	uint32_t last[2] = { 0, 0 };
+	struct ofs_commit *c = p->c;
 
-	c->todo = calloc(c->changes->n + 1, sizeof(*c->todo));
-	if (c->todo == NULL)
-		return optimfs_fail(err, ENOMEM, "changes of a commit");
 	for (size_t i = 0; i < c->changes->n; i++) {
 		const struct ofs_change *ch = &c->changes->v[i];
 		size_t n = c->ntodos;
-		int ret = ch->kind == OFS_CHANGE_ADD ? add(c, ch, last, err)
+		int ret = ch->kind == OFS_CHANGE_ADD ? add(p, ch, err)
 						     : set(c, ch, err);
 
 		if (ret == -1 && !c->lenient)
@@ -370,9 +451,39 @@ int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err)
 	return 0;
 }
 
+static void note_drops(struct ofs_commit *c)
+{
+	for (uint32_t i = 0; i < c->cat->nentries; i++)
+		c->drop[i] = OFS_NONE;
+	for (size_t i = 0; i < c->ntodos; i++)
+		if (c->todo[i].op == OFS_TODO_DROP)
+			c->drop[c->todo[i].entry - c->cat->entries] =
+			    (uint32_t)i;
+}
+
+int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err)
+{
+	struct place p = { .c = c };
+	int ret;
+
+	c->todo = calloc(c->changes->n + 1, sizeof(*c->todo));
+	c->drop = calloc((size_t)c->cat->nentries + 1, sizeof(*c->drop));
+	if (c->todo == NULL || c->drop == NULL)
+		return optimfs_fail(err, ENOMEM, "changes of a commit");
+	ret = place_all(&p, err);
+	note_drops(c);
+	for (size_t i = 0; i < DEPTH_MAX; i++) {
+		ofs_map_fini(&p.without[i].map);
+		ofs_buf_fini(&p.without[i].path);
+		ofs_buf_fini(&p.without[i].other);
+	}
+	return ret;
+}
+
 void ofs_commit_place_fini(struct ofs_commit *c)
 {
 	for (size_t i = 0; i < c->ntodos; i++)
 		ofs_pickle_free(c->todo[i].doc);
+	free(c->drop);
 	free(c->todo);
 }

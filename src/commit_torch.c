@@ -13,10 +13,16 @@
 #include "format/pickle_splice.h"
 #include "format/pickle_write.h"
 #include "format/torch_key.h"
+#include "map.h"
 
 /* A change becomes an edit of a container's item. The pickle is spliced, and
  * what it lies in is laid out anew around it: an archive, a legacy stream, or
  * nothing. */
+
+/* Keys from which on a dict gets an index. */
+#define MANY 32
+
+struct keys;
 
 struct edit {
 	struct ofs_pk_splice splice;
@@ -33,6 +39,8 @@ struct rewrite {
 	struct ofs_commit_storage *storage; /* that are added */
 	size_t nstorages, storage_cap;
 	uint64_t next_key;
+	struct keys *keys; /* of dicts that were looked into */
+	size_t nkeys, keys_cap;
 	struct ofs_buf text;
 	struct optimfs_error *err;
 };
@@ -45,13 +53,83 @@ struct route {
 };
 
 static bool key_is(struct rewrite *w, uint32_t dict, uint32_t i,
-    const struct ofs_key *key)
+    const char *key, size_t n)
 {
 	w->text.len = 0;
 	ofs_torch_key(w->doc, ofs_pk_key(w->doc, dict, i), i, &w->text);
-	return !key->index && w->text.len == key->s.len &&
-	    (key->s.len == 0 ||
-		memcmp(w->text.data, key->s.p, key->s.len) == 0);
+	return w->text.len == n &&
+	    (n == 0 || memcmp(w->text.data, key, n) == 0);
+}
+
+/* The keys of a large dict, by their texts. */
+struct keys {
+	struct rewrite *w;
+	uint32_t dict;
+	struct ofs_map by_text;
+};
+
+static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
+{
+	const struct keys *k = ctx;
+
+	return key_is(k->w, k->dict, i, key, n);
+}
+
+/* Of equal keys the one that comes first. */
+static bool add_key(struct keys *k, uint32_t i)
+{
+	struct rewrite *w = k->w;
+	struct ofs_buf text = { 0 };
+	uint32_t hash;
+	bool done = true;
+
+	ofs_torch_key(w->doc, ofs_pk_key(w->doc, k->dict, i), i, &text);
+	hash = ofs_map_hash(text.data, text.len);
+	if (ofs_map_find(&k->by_text, hash, same_key, k, text.data, text.len) ==
+	    OFS_NONE)
+		done = !text.bad && ofs_map_add(&k->by_text, hash, i);
+	ofs_buf_fini(&text);
+	return done;
+}
+
+/* NULL: there is no memory for it, and they are looked at one by one. */
+static struct keys *keys_of(struct rewrite *w, uint32_t dict)
+{
+	struct keys *k;
+
+	for (size_t i = w->nkeys; i-- > 0;)
+		if (w->keys[i].dict == dict)
+			return &w->keys[i];
+	if (ofs_commit_grow(&w->keys, &w->keys_cap, w->nkeys, sizeof(*w->keys),
+		NULL) == -1)
+		return NULL;
+	k = &w->keys[w->nkeys];
+	*k = (struct keys){ .w = w, .dict = dict };
+	for (uint32_t i = ofs_pk_len(w->doc, dict); i-- > 0;)
+		if (!add_key(k, i)) {
+			ofs_map_fini(&k->by_text);
+			return NULL;
+		}
+	w->nkeys++;
+	return k;
+}
+
+static uint32_t find_key(struct rewrite *w, uint32_t dict,
+    const struct ofs_key *key)
+{
+	uint32_t n = ofs_pk_len(w->doc, dict);
+	struct keys *k = n < MANY ? NULL : keys_of(w, dict);
+
+	if (key->index)
+		return OFS_NONE;
+	if (k != NULL)
+		return ofs_map_find(&k->by_text,
+		    ofs_map_hash(key->s.p, key->s.len), same_key, k, key->s.p,
+		    key->s.len);
+	for (uint32_t i = n; i-- > 0;)
+		if (key_is(w, dict, i, key->s.p, key->s.len))
+			return i;
+	return OFS_NONE;
 }
 
 /* The item of a container that key names; OFS_NONE. Python keeps the last of
@@ -64,10 +142,7 @@ static uint32_t find_item(struct rewrite *w, uint32_t node,
 
 	switch (ofs_pk_kind(w->doc, node)) {
 	case OFS_PK_DICT:
-		for (i = n; i-- > 0;)
-			if (key_is(w, node, i, key))
-				return i;
-		return OFS_NONE;
+		return find_key(w, node, key);
 	case OFS_PK_LIST:
 	case OFS_PK_TUPLE:
 		if (!key->index || key->s.len >= sizeof(text))
@@ -262,17 +337,16 @@ static int rename_all(struct rewrite *w)
 
 	for (size_t i = 0; i < c->ntodos; i++) {
 		struct ofs_todo *add = &c->todo[i];
+		uint32_t k;
 
 		if (add->op != OFS_TODO_ADD || add->from == NULL ||
 		    (add->change->text != NULL) ||
 		    (add->doc == NULL &&
 			ofs_commit_tensor(c, add->change) == NULL))
 			continue;
-		for (size_t k = 0; k < c->ntodos; k++)
-			if (c->todo[k].op == OFS_TODO_DROP &&
-			    c->todo[k].entry == add->from && !add->done &&
-			    rename_one(w, &c->todo[k], add) == -1)
-				return -1;
+		k = c->drop[add->from - c->cat->entries];
+		if (k != OFS_NONE && rename_one(w, &c->todo[k], add) == -1)
+			return -1;
 	}
 	return 0;
 }
@@ -464,6 +538,9 @@ int ofs_commit_pickle(struct ofs_commit *c, const struct ofs_commit_source *s,
 		ofs_buf_fini(&w.edit[i].bytes);
 	free(w.edit);
 	free(w.storage);
+	for (size_t i = 0; i < w.nkeys; i++)
+		ofs_map_fini(&w.keys[i].by_text);
+	free(w.keys);
 	ofs_buf_fini(&w.text);
 	free(was_done);
 	return ret;

@@ -115,6 +115,7 @@ struct pk_parser {
 	size_t cap_stack, cap_marks, cap_memo;
 
 	/* Who wants to know of each put into the memo and get from it; NULL. */
+	bool sparse; /* numbers in the memo may be any */
 	void (*memoed)(struct pk_parser *p, uint64_t i, bool put);
 
 	uint32_t ints[1024];  /* recent INT nodes by a hash of their value */

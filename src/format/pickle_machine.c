@@ -53,7 +53,7 @@ static int unmark(struct pk_parser *p, size_t *n)
 /* The memo grows with what is put, never to an index alone. */
 static int remember(struct pk_parser *p, uint64_t i, uint32_t what)
 {
-	if (i > p->nputs + MEMO_GAP)
+	if (!p->sparse && i > p->nputs + MEMO_GAP)
 		return pk_fail(p, EUCLEAN, "OFS411",
 		    "memo index %" PRIu64 " after %zu puts", i, p->nputs);
 	if (i >= p->cap_memo &&

@@ -17,6 +17,9 @@
  * unless others get from the memo what it put there: then it is popped. Frames
  * are hints, and left out. */
 
+/* As many bytes must have gone before numbers are looked at. */
+#define GAP 256
+
 struct patch {
 	uint64_t at;
 	uint64_t cut;  /* bytes that go */
@@ -345,8 +348,10 @@ static size_t find_get(const struct tracer *t, uint64_t at)
 
 /* Cut out what is popped where nobody behind it needs what it puts into the
  * memo. */
-static void cut_out(struct tracer *t)
+static uint64_t cut_out(struct tracer *t)
 {
+	uint64_t bytes = 0;
+
 	for (size_t i = 0; i < t->n && !t->counted; i++) {
 		struct patch *x = &t->of[i];
 		bool needed = false;
@@ -361,7 +366,9 @@ static void cut_out(struct tracer *t)
 		x->cut += x->at - x->from;
 		x->at = x->from;
 		x->before = "";
+		bytes += x->cut;
 	}
+	return bytes;
 }
 
 static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
@@ -394,8 +401,123 @@ static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
 	return out->bad ? optimfs_fail(t->err, ENOMEM, "a pickle") : 0;
 }
 
+/* Numbers in the memo. */
+
+struct number {
+	uint64_t at;
+	uint32_t index;
+};
+
+struct numbers {
+	struct pk_parser p;
+	struct number *v; /* of opcodes that put or get, in order */
+	size_t n, cap;
+	uint32_t *put; /* that are put, sorted */
+	size_t nputs;
+	bool no_memory;
+};
+
+static void numbered(struct pk_parser *p, uint64_t i, bool put)
+{
+	struct numbers *c = (struct numbers *)p; /* p is its first member */
+
+	if (c->n == c->cap) {
+		size_t cap = c->cap == 0 ? 1024 : c->cap * 2;
+		struct number *grown = reallocarray(c->v, cap, sizeof(*grown));
+
+		if (grown == NULL) {
+			c->no_memory = true;
+			return;
+		}
+		c->v = grown;
+		c->cap = cap;
+	}
+	c->v[c->n++] = (struct number){ p->at, (uint32_t)i };
+	c->nputs += put;
+}
+
+static bool is_get(uint8_t op)
+{
+	return op == OP_BINGET || op == OP_LONG_BINGET || op == OP_GET;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	const uint32_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* The numbers that are put, without gaps in what they are ranked by. */
+static int rank_puts(struct numbers *c, const uint8_t *pickle)
+{
+	size_t n = 0;
+
+	c->put = reallocarray(NULL, c->nputs + 1, sizeof(*c->put));
+	if (c->put == NULL)
+		return -1;
+	for (size_t i = 0; i < c->n; i++)
+		if (!is_get(pickle[c->v[i].at]))
+			c->put[n++] = c->v[i].index;
+	if (n > 0)
+		qsort(c->put, n, sizeof(*c->put), compare_numbers);
+	c->nputs = 0;
+	for (size_t i = 0; i < n; i++)
+		if (i == 0 || c->put[i] != c->put[c->nputs - 1])
+			c->put[c->nputs++] = c->put[i];
+	return 0;
+}
+
+static void renumber(const struct numbers *c, uint8_t *pickle)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		uint8_t *p = pickle + c->v[i].at;
+		const uint32_t *put = bsearch(&c->v[i].index, c->put, c->nputs,
+		    sizeof(*c->put), compare_numbers);
+		uint32_t rank = (uint32_t)(put - c->put);
+
+		if (*p == OP_BINPUT || *p == OP_BINGET)
+			p[1] = (uint8_t)rank;
+		else if (*p == OP_LONG_BINPUT || *p == OP_LONG_BINGET)
+			for (int k = 0; k < 4; k++)
+				p[1 + k] = (uint8_t)(rank >> 8 * k);
+	}
+}
+
+/* What was cut out took its numbers with it. Readers that let memory follow
+ * the bytes, ours among them, refuse large gaps: what is left moves down, which
+ * makes no number longer. */
+static int close_gaps(uint8_t *pickle, uint64_t n, struct optimfs_error *err)
+{
+	struct numbers c = { 0 };
+	bool text = false;
+	int ret = -1;
+
+	if (pk_begin(&c.p, pickle, n, err) == 0) {
+		c.p.memoed = numbered;
+		c.p.sparse = true;
+		do {
+			c.p.at = (uint64_t)(c.p.c.p - c.p.start);
+			ret = pk_step(&c.p);
+		} while (ret == 0);
+	}
+	pk_end(&c.p);
+	for (size_t i = 0; i < c.n && !text; i++)
+		text =
+		    pickle[c.v[i].at] == OP_PUT || pickle[c.v[i].at] == OP_GET;
+	if (ret == 1 && (c.no_memory || rank_puts(&c, pickle) == -1))
+		ret = optimfs_fail(err, ENOMEM, "a pickle");
+	if (ret == 1 && !text)
+		renumber(&c, pickle);
+	free(c.v);
+	free(c.put);
+	return ret == -1 ? -1 : 0;
+}
+
 static int run(struct tracer *t, struct ofs_buf *out)
 {
+	size_t begin = out->len;
+
 	int ret;
 
 	do
@@ -411,8 +533,11 @@ static int run(struct tracer *t, struct ofs_buf *out)
 			    t->edit[i].item, t->edit[i].node);
 	if (t->no_memory)
 		return -1; /* err says so */
-	cut_out(t);
-	return apply(t, (uint64_t)(t->p.c.p - t->p.start), out);
+	if (cut_out(t) < GAP)
+		return apply(t, (uint64_t)(t->p.c.p - t->p.start), out);
+	if (apply(t, (uint64_t)(t->p.c.p - t->p.start), out) == -1)
+		return -1;
+	return close_gaps(out->data + begin, out->len - begin, t->err);
 }
 
 /* What several paths lead to may be edited by way of each: once is enough. */

@@ -197,6 +197,52 @@ static void test_cut(void)
 	ofs_pickle_free(doc);
 }
 
+/* Many pairs are dropped, what they put into the memo with them: what is left is
+ * numbered anew, so that no reader is in for a memo with gaps. */
+static void test_gaps(void)
+{
+	enum { N = 5000 };
+	struct ofs_pk_splice *edit = calloc(N, sizeof(*edit));
+	struct ofs_buf in = { 0 }, out = { 0 }, text = { 0 };
+	struct optimfs_error err = { 0 };
+	struct ofs_pickle *doc;
+
+	ofs_buf_put(&in, "\x80\x02}q\0(", 6);
+	for (int i = 0; i <= N + 1; i++) {
+		/* i: (i,), with a number of its own; the last has its twin */
+		ofs_buf_printf(&in, "M%c%cM%c%c\x85r%c%c%c%c", i & 0xff, i >> 8,
+		    i & 0xff, i >> 8, (i + 1) & 0xff, (i + 1) >> 8, 0, 0);
+		if (i < N)
+			edit[i] = (struct ofs_pk_splice){ .op = OFS_PK_DROP,
+				.item = (uint32_t)i };
+	}
+	ofs_buf_printf(&in, "M%c%cj%c%c%c%cu.", 0xff, 0xff, (N + 1) & 0xff,
+	    (N + 1) >> 8, 0, 0);
+	doc = ofs_pickle_parse(in.data, in.len, false, NULL, NULL, &err);
+	for (int i = 0; doc != NULL && i < N; i++)
+		edit[i].node = ofs_pickle_root(doc);
+	ofs_pickle_free(doc);
+	ok(doc != NULL &&
+		ofs_pickle_splice(in.data, in.len, edit, N, &out, &err) == 0,
+	    "%d pairs are dropped", N);
+	doc = ofs_pickle_parse(out.data, out.len, false, NULL, NULL, &err);
+	if (ok(doc != NULL, "what is left can be read") &&
+	    ofs_text_value(doc, ofs_pickle_root(doc), false, &text, &err) ==
+		0) {
+		ofs_buf_putc(&text, '\0');
+		is_str((char *)text.data,
+		    "{\"5000\": [5000], \"5001\": [5001], "
+		    "\"65535\": [5000]}\n",
+		    "and is what it was");
+	}
+	ok(out.len < 64, "in %zu bytes", out.len);
+	ofs_pickle_free(doc);
+	ofs_buf_fini(&in);
+	ofs_buf_fini(&out);
+	ofs_buf_fini(&text);
+	free(edit);
+}
+
 /* No edit: the same bytes. */
 static void test_nothing(void)
 {
@@ -217,6 +263,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		test_case(i);
 	test_cut();
+	test_gaps();
 	test_nothing();
 	return done_testing();
 }
