@@ -39,7 +39,7 @@ struct tracer {
 	struct pk_parser p;
 	uint64_t *put; /* by memo index: where the last one was */
 	size_t cap_put, nget, cap_get;
-	struct get *get; /* in order of at */
+	struct get *get; /* in order of at, then of put */
 	bool counted;    /* puts are numbered by how many there were */
 	bool no_memory;
 	uint64_t *start, *mark; /* of each item of the stack, of each MARK */
@@ -330,38 +330,60 @@ static int compare_patches(const void *a, const void *b)
 	return (x->order > y->order) - (x->order < y->order);
 }
 
-/* The first get at or behind at. */
-static size_t find_get(const struct tracer *t, uint64_t at)
+static int compare_gets(const void *a, const void *b)
+{
+	const struct get *x = a, *y = b;
+
+	if (x->put != y->put)
+		return x->put < y->put ? -1 : 1;
+	return (x->at > y->at) - (x->at < y->at);
+}
+
+/* Of the gets of each put, the last one. */
+static void keep_last_gets(struct tracer *t)
+{
+	size_t n = 0;
+
+	if (t->nget > 0)
+		qsort(t->get, t->nget, sizeof(*t->get), compare_gets);
+	for (size_t i = 0; i < t->nget; i++) {
+		if (n > 0 && t->get[n - 1].put == t->get[i].put)
+			n--;
+		t->get[n++] = t->get[i];
+	}
+	t->nget = n;
+}
+
+/* Is what is put between from and at taken from the memo behind at? */
+static bool is_needed(const struct tracer *t, uint64_t from, uint64_t at)
 {
 	size_t lo = 0, hi = t->nget;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (t->get[mid].at < at)
+		if (t->get[mid].put < from)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	return lo;
+	for (; lo < t->nget && t->get[lo].put < at; lo++)
+		if (t->get[lo].at >= at)
+			return true;
+	return false;
 }
 
 /* Cut out what is popped where nobody behind it needs what it puts into the
- * memo. */
+ * memo. How many bytes go? */
 static uint64_t cut_out(struct tracer *t)
 {
 	uint64_t bytes = 0;
 
+	keep_last_gets(t);
 	for (size_t i = 0; i < t->n && !t->counted; i++) {
 		struct patch *x = &t->of[i];
-		bool needed = false;
 
-		if (x->from == 0)
-			continue;
-		for (size_t k = find_get(t, x->at); k < t->nget && !needed; k++)
-			needed =
-			    t->get[k].put >= x->from && t->get[k].put < x->at;
-		if (needed)
+		if (x->from == 0 || is_needed(t, x->from, x->at))
 			continue;
 		x->cut += x->at - x->from;
 		x->at = x->from;
