@@ -30,6 +30,11 @@ struct ofs_commit_coded {
 	uint64_t len;
 };
 
+/* A dictionary of the index, its pairs by key. */
+struct ofs_commit_dict {
+	uint32_t node, n, *sorted;
+};
+
 struct ofs_commit_dcp {
 	struct ofs_commit *c;
 	const struct ofs_part *part;
@@ -42,9 +47,10 @@ struct ofs_commit_dcp {
 	uint32_t *object;   /* of each item; OFS_NONE */
 	uint32_t *by_place; /* items by object and offset */
 	uint32_t *by_name;  /* items by name */
-	uint32_t *by_key;   /* keys by name */
-	uint32_t nkeys;
-	bool *gone; /* items that are moved or dropped */
+	struct ofs_commit_dict keys, plans;
+	bool *gone; /* items whose old bytes nothing names any more */
+	bool *dropped;
+	uint32_t *moved; /* of each item: its index in item; OFS_NONE */
 
 	struct ofs_commit_out *out;
 	size_t nout, out_cap;
@@ -68,11 +74,37 @@ bool ofs_commit_dcp_at(const struct ofs_commit_dcp *d, uint32_t object,
 /* The item that holds byte off of an object; OFS_NONE. */
 uint32_t ofs_commit_dcp_around(const struct ofs_commit_dcp *d, uint32_t object,
     uint64_t off);
-/* All items of a name, in by_name's order; its key's pair; OFS_NONE. */
+/* All items of a name, in by_name's order. */
 void ofs_commit_dcp_named(const struct ofs_commit_dcp *d, struct ofs_str name,
     uint32_t *first, uint32_t *n);
-uint32_t ofs_commit_dcp_key(const struct ofs_commit_dcp *d,
-    struct ofs_str name);
+/* The pair with this key; OFS_NONE. */
+uint32_t ofs_commit_dcp_pair(const struct ofs_commit_dcp *d,
+    const struct ofs_commit_dict *dict, struct ofs_str name);
+
+/* commit_dcp_move.c: new data files. */
+const struct ofs_object *ofs_commit_dcp_object(const struct ofs_commit_dcp *d,
+    uint32_t object);
+/* The one that items of a rank go to; it has the mode of like, a file of the
+ * checkpoint. */
+int ofs_commit_dcp_out(struct ofs_commit_dcp *d, int rank, const char *like,
+    uint32_t *out, struct optimfs_error *err);
+/* Where an item is now; the same for the n items of by_place from first on. */
+int ofs_commit_dcp_note(struct ofs_commit_dcp *d,
+    const struct ofs_commit_item *item, struct optimfs_error *err);
+int ofs_commit_dcp_note_all(struct ofs_commit_dcp *d, uint32_t first,
+    uint32_t n, uint32_t out, uint64_t off, uint64_t len, bool plain,
+    struct optimfs_error *err);
+/* Give every extent of the commit that is ours its new place. */
+int ofs_commit_dcp_move(struct ofs_commit_dcp *d, struct optimfs_error *err);
+
+/* commit_dcp_change.c: values, keys. */
+int ofs_commit_dcp_change(struct ofs_commit_dcp *d, struct optimfs_error *err);
+/* What is new; or, when moved, what has another name now. */
+int ofs_commit_dcp_put_new(struct ofs_commit_dcp *d, bool moved,
+    struct optimfs_error *err);
+/* Items of what was moved are dropped under one name and used under another:
+ * their bytes are not gone. */
+void ofs_commit_dcp_keep_renamed(struct ofs_commit_dcp *d);
 
 /* commit_dcp_put.c: opcodes of the index. */
 struct ofs_commit_edit *ofs_commit_dcp_edit(struct ofs_commit_dcp *d,

@@ -17,10 +17,11 @@ static struct ofs_str name_of(const struct ofs_commit_dcp *d, uint32_t item)
 	return ofs_pk_str(d->index.doc, d->index.item[item].fqn);
 }
 
-static struct ofs_str key_of(const struct ofs_commit_dcp *d, uint32_t pair)
+static struct ofs_str key_of(const struct ofs_commit_dcp *d,
+    const struct ofs_commit_dict *dict, uint32_t pair)
 {
 	return ofs_pk_str(d->index.doc,
-	    ofs_pk_key(d->index.doc, d->index.keys, pair));
+	    ofs_pk_key(d->index.doc, dict->node, pair));
 }
 
 static int compare_strs(struct ofs_str a, struct ofs_str b)
@@ -51,12 +52,37 @@ static int by_name(const void *a, const void *b, void *ctx)
 	return c != 0 ? c : (x > y) - (x < y);
 }
 
+struct dict_of {
+	const struct ofs_commit_dcp *d;
+	const struct ofs_commit_dict *dict;
+};
+
 static int by_key(const void *a, const void *b, void *ctx)
 {
+	const struct dict_of *of = ctx;
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-	int c = compare_strs(key_of(ctx, x), key_of(ctx, y));
+	int c = compare_strs(key_of(of->d, of->dict, x),
+	    key_of(of->d, of->dict, y));
 
 	return c != 0 ? c : (x > y) - (x < y);
+}
+
+/* node may be OFS_NONE, or no dictionary: an empty one. */
+static int sort_dict(const struct ofs_commit_dcp *d, uint32_t node,
+    struct ofs_commit_dict *dict, struct optimfs_error *err)
+{
+	struct dict_of of = { d, dict };
+
+	dict->node = node;
+	if (node != OFS_NONE && ofs_pk_kind(d->index.doc, node) == OFS_PK_DICT)
+		dict->n = ofs_pk_len(d->index.doc, node);
+	dict->sorted = calloc((size_t)dict->n + 1, sizeof(*dict->sorted));
+	if (dict->sorted == NULL)
+		return optimfs_fail(err, ENOMEM, "keys of an index");
+	for (uint32_t i = 0; i < dict->n; i++)
+		dict->sorted[i] = i;
+	qsort_r(dict->sorted, dict->n, sizeof(*dict->sorted), by_key, &of);
+	return 0;
 }
 
 /* Objects by their paths. */
@@ -121,24 +147,25 @@ static int sort_all(struct ofs_commit_dcp *d, struct optimfs_error *err)
 {
 	uint32_t n = d->index.nitems;
 
-	d->nkeys = ofs_pk_len(d->index.doc, d->index.keys);
 	d->object = calloc((size_t)n + 1, sizeof(*d->object));
 	d->by_place = calloc((size_t)n + 1, sizeof(*d->by_place));
 	d->by_name = calloc((size_t)n + 1, sizeof(*d->by_name));
-	d->by_key = calloc((size_t)d->nkeys + 1, sizeof(*d->by_key));
 	d->gone = calloc((size_t)n + 1, sizeof(*d->gone));
+	d->dropped = calloc((size_t)n + 1, sizeof(*d->dropped));
+	d->moved = calloc((size_t)n + 1, sizeof(*d->moved));
 	if (d->object == NULL || d->by_place == NULL || d->by_name == NULL ||
-	    d->by_key == NULL || d->gone == NULL)
+	    d->gone == NULL || d->dropped == NULL || d->moved == NULL)
 		return optimfs_fail(err, ENOMEM, "items of an index");
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
 		d->by_place[i] = d->by_name[i] = i;
-	for (uint32_t i = 0; i < d->nkeys; i++)
-		d->by_key[i] = i;
-	if (find_objects(d, err) == -1)
+		d->moved[i] = OFS_NONE;
+	}
+	if (find_objects(d, err) == -1 ||
+	    sort_dict(d, d->index.keys, &d->keys, err) == -1 ||
+	    sort_dict(d, d->index.planner, &d->plans, err) == -1)
 		return -1;
 	qsort_r(d->by_place, n, sizeof(*d->by_place), by_place, d);
 	qsort_r(d->by_name, n, sizeof(*d->by_name), by_name, d);
-	qsort_r(d->by_key, d->nkeys, sizeof(*d->by_key), by_key, d);
 	return 0;
 }
 
@@ -225,16 +252,17 @@ void ofs_commit_dcp_named(const struct ofs_commit_dcp *d, struct ofs_str name,
 		++*n;
 }
 
-uint32_t ofs_commit_dcp_key(const struct ofs_commit_dcp *d, struct ofs_str name)
+uint32_t ofs_commit_dcp_pair(const struct ofs_commit_dcp *d,
+    const struct ofs_commit_dict *dict, struct ofs_str name)
 {
-	uint32_t lo = 0, hi = d->nkeys;
+	uint32_t lo = 0, hi = dict->n;
 
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
-		int c = compare_strs(key_of(d, d->by_key[mid]), name);
+		int c = compare_strs(key_of(d, dict, dict->sorted[mid]), name);
 
 		if (c == 0)
-			return d->by_key[mid];
+			return dict->sorted[mid];
 		if (c < 0)
 			lo = mid + 1;
 		else

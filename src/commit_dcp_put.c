@@ -227,48 +227,40 @@ static uint32_t place_node(const struct ofs_commit_dcp *d, uint32_t item)
 	return ofs_pk_val(d->index.doc, d->index.storage, item);
 }
 
+static int put_new_place(struct put *p, const struct ofs_commit_item *m)
+{
+	const struct ofs_commit_dcp *d = p->d;
+	const struct ofs_dcp_item *was = &d->index.item[m->item];
+
+	return put_place(p, place_node(d, m->item), d->out[m->out].path,
+	    m->same ? was->off : m->off, m->same ? was->len : m->len, m->plain);
+}
+
 int ofs_commit_dcp_moved(struct ofs_commit_dcp *d, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < d->nitems; i++) {
 		const struct ofs_commit_item *m = &d->item[i];
-		const struct ofs_dcp_item *was = &d->index.item[m->item];
-		struct ofs_commit_edit *e = ofs_commit_dcp_edit(d,
-		    d->index.storage, m->item, OFS_PK_REPLACE, err);
+		struct ofs_commit_edit *e;
 		struct put p;
 
+		if (d->dropped[m->item])
+			continue;
+		e = ofs_commit_dcp_edit(d, d->index.storage, m->item,
+		    OFS_PK_REPLACE, err);
 		if (e == NULL)
 			return -1;
 		p = begin(d, e, err);
-		if (put_place(&p, place_node(d, m->item), d->out[m->out].path,
-			m->same ? was->off : m->off,
-			m->same ? was->len : m->len, m->plain) == -1)
+		if (put_new_place(&p, m) == -1)
 			return -1;
 	}
 	return 0;
 }
 
-/* The pair of planner_data with this key; OFS_NONE. */
-static uint32_t planner_pair(const struct ofs_commit_dcp *d,
-    struct ofs_str name)
-{
-	const struct ofs_pickle *doc = d->index.doc;
-	uint32_t n = ofs_pk_len(doc, d->index.planner);
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct ofs_str s =
-		    ofs_pk_str(doc, ofs_pk_key(doc, d->index.planner, i));
-
-		if (s.len == name.len && memcmp(s.p, name.p, s.len) == 0)
-			return i;
-	}
-	return OFS_NONE;
-}
-
 int ofs_commit_dcp_drop(struct ofs_commit_dcp *d, struct ofs_str name,
     struct optimfs_error *err)
 {
-	uint32_t key = ofs_commit_dcp_key(d, name);
-	uint32_t plan = planner_pair(d, name), first, n;
+	uint32_t key = ofs_commit_dcp_pair(d, &d->keys, name);
+	uint32_t plan = ofs_commit_dcp_pair(d, &d->plans, name), first, n;
 
 	if (key == OFS_NONE)
 		return optimfs_fail(err, EUCLEAN,
@@ -286,7 +278,7 @@ int ofs_commit_dcp_drop(struct ofs_commit_dcp *d, struct ofs_str name,
 		if (ofs_commit_dcp_edit(d, d->index.storage, d->by_name[i],
 			OFS_PK_DROP, err) == NULL)
 			return -1;
-		d->gone[d->by_name[i]] = true;
+		d->gone[d->by_name[i]] = d->dropped[d->by_name[i]] = true;
 	}
 	return 0;
 }
@@ -298,7 +290,7 @@ static uint32_t like_key(const struct ofs_commit_dcp *d, bool tensor)
 {
 	const struct ofs_pickle *doc = d->index.doc;
 
-	for (uint32_t i = 0; i < d->nkeys; i++) {
+	for (uint32_t i = 0; i < d->keys.n; i++) {
 		uint32_t val = ofs_pk_val(doc, d->index.keys, i);
 		uint32_t chunks = ofs_pk_attr(doc, val, "chunks");
 
@@ -419,23 +411,16 @@ static int put_its_place(struct put *p, uint32_t item)
 {
 	struct ofs_commit_dcp *d = p->d;
 
-	for (size_t i = 0; i < d->nitems; i++) {
-		const struct ofs_commit_item *m = &d->item[i];
-		const struct ofs_dcp_item *was = &d->index.item[item];
-
-		if (m->item == item)
-			return put_place(p, place_node(d, item),
-			    d->out[m->out].path, m->same ? was->off : m->off,
-			    m->same ? was->len : m->len, m->plain);
-	}
-	return put_node(p, place_node(d, item));
+	return d->moved[item] == OFS_NONE
+	    ? put_node(p, place_node(d, item))
+	    : put_new_place(p, &d->item[d->moved[item]]);
 }
 
 int ofs_commit_dcp_rename(struct ofs_commit_dcp *d, const struct ofs_todo *t,
     struct ofs_str from, struct ofs_str name, struct optimfs_error *err)
 {
 	struct field f[] = { { .name = "fqn", .kind = STR, .s = name } };
-	uint32_t key = ofs_commit_dcp_key(d, from), first, n;
+	uint32_t key = ofs_commit_dcp_pair(d, &d->keys, from), first, n;
 	struct ofs_commit_edit *e;
 	struct put p;
 
