@@ -178,6 +178,43 @@ for ms in 0 5 20 60 150; do
 	has_edit "TERM after $ms ms"
 done
 
+# --- killed at a call of its commit ------------------------------------
+
+# tests/integration/faults.t tries all calls, without a mount.
+faultlib=$TOP_BUILDDIR/.libs/faultlib.so
+preloaded() { # VARIABLE=VALUE...
+	fresh && env LD_PRELOAD="$faultlib" "$@" "$OPTIMFS" mount -o rw \
+	    "$ck" "$mnt" </dev/null && daemon=$(sed -n 's/^pid //p' "$stage/lock")
+}
+if [ ! -e "$faultlib" ] || sanitized; then
+	skip 41 "faultlib.so cannot be preloaded"
+else
+	ok 'a daemon whose calls are counted' preloaded \
+	    FAULT_TRACE="$scratch/trace"
+	edit
+	staged=$(grep -c '^[0-9]' "$scratch/trace")
+	end
+	calls=$(grep -c '^[0-9]' "$scratch/trace")
+	is 'it has made some while it committed' $((calls > staged + 20)) 1
+	has_edit 'counted'
+	i=0
+	killed=0
+	while [ $i -lt 9 ]; do
+		i=$((i + 1))
+		at=$((staged + (calls - staged) * i / 10))
+		preloaded FAULT_AT=$at FAULT_HOW=1
+		edit 2>/dev/null
+		end 2>/dev/null
+		[ ! -e "$stage/lock" ] || killed=$((killed + 1))
+		reap
+		ok "killed at call $i/10: sound" sound
+		ok "killed at call $i/10: recover=yes" rw recover=yes
+		is "killed at call $i/10: nothing is lost" "$(cat "$mnt/$lr")" 0.25
+		ok "killed at call $i/10: committed" end
+	done
+	is 'that many were killed' $((killed > 6)) 1
+fi
+
 # --- unmounted by others -----------------------------------------------
 
 no_stage() {
