@@ -105,7 +105,7 @@ int ofs_direct_coupled(struct ofs_edit *e, struct optimfs_error *err);
 /* direct_rounded.c */
 /* Does the layout store other elements, which this tensor's are made of? */
 bool ofs_direct_is_rounded(const struct ofs_edit *e, uint32_t entry);
-/* Is what was written to those what is made of the others? EINVAL (OFS828)
+/* Is what was written to those what is made of the others? EINVAL (OFS822)
  * with both values; while held. */
 int ofs_direct_rounded(struct ofs_edit *e, struct optimfs_error *err);
 

@@ -43,7 +43,7 @@ static int differ(const struct compared *c, uint64_t at, uint64_t off,
 	is[ofs_dtype_print(c->t->dtype, c->is + at, is)] = '\0';
 	ofs_direct_path(c->e, c->f->index, path, sizeof(path));
 	return optimfs_fail(err, EINVAL,
-	    "OFS828 %.150s, element %" PRIu64 " is %.40s: the layout stores "
+	    "OFS822 %.150s, element %" PRIu64 " is %.40s: the layout stores "
 	    "the optimizer's copy, which rounds to %.40s",
 	    path, (off + at) / ofs_dtype_size(c->t->dtype), said, is);
 }
