@@ -1,0 +1,177 @@
+/* write_commit.c - commit, abort, and how a mount is doing */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commit.h"
+#include "direct.h"
+#include "stage_lock.h"
+#include "write_impl.h"
+
+/* Who is still writing would see the file that he writes taken from him. */
+static int check_writers(const struct ofs_edit *e, struct optimfs_error *err)
+{
+	for (const struct ofs_edit_file *f = e->files; f != NULL; f = f->next)
+		if (f->writers > 0) {
+			char *path = ofs_edit_path(e, f->index, NULL, NULL);
+
+			optimfs_fail(err, EBUSY,
+			    "OFS815 %s is open for writing: close it, then "
+			    "commit",
+			    path == NULL ? "a removed file" : path);
+			free(path);
+			return -1;
+		}
+	return 0;
+}
+
+/* With the gate held. */
+static int commit_held(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	struct optimfs_error later;
+	int ret;
+
+	pthread_rwlock_rdlock(&fs->edit->names);
+	ret = check_writers(fs->edit, err);
+	pthread_rwlock_unlock(&fs->edit->names);
+	if (ret == -1)
+		return -1;
+	ret = fs->edit->direct != NULL ? ofs_direct_commit(fs, stop, ctx, err)
+				       : ofs_commit(fs, stop, ctx, err);
+	if (ret != -1 && ofs_edit_sites(fs->edit) != NULL)
+		fs->edit->published = true; /* what others have was not read */
+	else if (ret != -1 && ofs_fs_reopen(fs, &later) == -1)
+		optimfs_log_error(fs, &later);
+	return ret;
+}
+
+static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	if (fs->edit->scratch)
+		return optimfs_fail(err, EROFS,
+		    "OFS819 mounted with scratch: nothing can be committed");
+	if (fs->edit->unsafe) {
+		*err = fs->edit->stuck;
+		return 1;
+	}
+	if (fs->edit->direct == NULL && !ofs_edit_dirty(fs->edit))
+		return 0;
+	if (ofs_gate_hold(fs, true, err) == -1)
+		return -1;
+	atomic_store(&fs->edit->percent, 1);
+	ret = commit_held(fs, stop, ctx, err);
+	atomic_store(&fs->edit->percent, 0);
+	ofs_gate_let(fs);
+	return ret;
+}
+
+int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+	int ret;
+
+	if (ofs_may_write(fs, err) == -1)
+		return -1;
+	ret = commit(fs, stop, ctx, &own);
+	pthread_mutex_lock(&fs->lock);
+	fs->edit->said = own;
+	fs->edit->unsynced = ret == 1;
+	pthread_mutex_unlock(&fs->lock);
+	if (ret != 0)
+		optimfs_log_error(fs, &own);
+	if (err != NULL)
+		*err = own;
+	return ret;
+}
+
+void ofs_control_said(struct optimfs *fs, struct ofs_buf *out)
+{
+	if (fs->edit == NULL)
+		return;
+	pthread_mutex_lock(&fs->lock);
+	if (fs->edit->said.code != 0)
+		ofs_buf_printf(out, "%s %s\n",
+		    fs->edit->unsynced ? "unsynced" : "failed",
+		    fs->edit->said.text);
+	pthread_mutex_unlock(&fs->lock);
+}
+
+int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
+{
+	return ofs_may_write(fs, err) == -1 ? -1
+					    : ofs_edit_abort(fs->edit, err);
+}
+
+int optimfs_lock_watch(const char *path)
+{
+	return ofs_stage_watch(path);
+}
+
+bool optimfs_lock_busy(int fd)
+{
+	return ofs_lock_busy(fd);
+}
+
+static bool is_order(const char *text, size_t len, const char *order)
+{
+	return len == strlen(order) && memcmp(text, order, len) == 0;
+}
+
+int optimfs_control(struct optimfs *fs, const char *text, size_t len,
+    bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err)
+{
+	if (ofs_may_write(fs, err) == -1)
+		return -1;
+	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
+		len--;
+	if (is_order(text, len, "commit"))
+		return optimfs_commit(fs, stop, ctx, err) == 0 ? 0 : -1;
+	if (is_order(text, len, "abort"))
+		return optimfs_abort(fs, err);
+	if (!is_order(text, len, "keep"))
+		return optimfs_fail(err, EINVAL,
+		    "OFS818 control takes commit, abort and keep");
+	atomic_store(&fs->edit->explicit_commit, true);
+	return 0;
+}
+
+bool optimfs_file_is_control(const struct optimfs_file *file)
+{
+	return file->control;
+}
+
+void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
+{
+	struct ofs_edit_status s;
+
+	*status = (struct optimfs_status){ .percent = -1 };
+	if (fs->edit == NULL)
+		return;
+	ofs_edit_status(fs->edit, &s);
+	*status = (struct optimfs_status){
+		.writable = true,
+		.explicit_commit = atomic_load(&fs->edit->explicit_commit),
+		.scratch = fs->edit->scratch,
+		.files = s.files,
+		.bytes = s.bytes,
+		.percent = s.percent,
+	};
+}
+
+int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
+{
+	return fs->edit == NULL ? 0 : ofs_stage_sync(fs->edit->stage, err);
+}
+
+uint64_t optimfs_changes(struct optimfs *fs)
+{
+	return fs->edit == NULL ? 0 : ofs_edit_generation(fs->edit);
+}
