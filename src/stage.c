@@ -19,6 +19,7 @@
 
 #include "stage_journal.h"
 #include "stage_lock.h"
+#include "stage_place.h"
 
 /* A journal that is no longer has no place for more than the first record,
  * which tells the boot. */
@@ -61,147 +62,6 @@ int ofs_pwrite_all(int fd, const void *buf, uint64_t n, uint64_t off,
 	return 0;
 }
 
-/* The same path without links; its last component need not be there. */
-static char *resolve(const char *source)
-{
-	char *real = realpath(source, NULL), *copy, *parent, *full = NULL;
-	size_t n = strlen(source);
-
-	if (real != NULL || errno != ENOENT)
-		return real;
-	copy = strdup(source);
-	if (copy == NULL)
-		return NULL;
-	while (n > 1 && copy[n - 1] == '/')
-		copy[--n] = '\0';
-	parent = strrchr(copy, '/');
-	if (parent == NULL)
-		real = realpath(".", NULL);
-	else if (parent == copy)
-		real = strdup("");
-	else {
-		*parent = '\0';
-		real = realpath(copy, NULL);
-	}
-	if (real != NULL &&
-	    asprintf(&full, "%s/%s", strcmp(real, "/") == 0 ? "" : real,
-		parent == NULL ? copy : parent + 1) == -1)
-		full = NULL;
-	free(real);
-	free(copy);
-	return full;
-}
-
-/* parent and the last component of the source, links resolved. */
-static char *split(const char *source, char **name, struct optimfs_error *err)
-{
-	char *real = resolve(source), *slash;
-
-	if (real == NULL) {
-		optimfs_fail(err, errno, "OFS809 %s: %m", source);
-		return NULL;
-	}
-	slash = strrchr(real, '/');
-	*name = slash + 1;
-	if (**name == '\0') {
-		optimfs_fail(err, EINVAL,
-		    "OFS809 %s: nothing can be beside it; give upper=", source);
-		free(real);
-		return NULL;
-	}
-	*slash = '\0';
-	return real;
-}
-
-static int open_dir(int at, const char *name)
-{
-	return openat(at, name,
-	    O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-}
-
-char *ofs_stage_place(const char *source, struct optimfs_error *err)
-{
-	char *name, *parent = split(source, &name, err), *path = NULL;
-
-	if (parent == NULL)
-		return NULL;
-	if (asprintf(&path, "%s/.%s.optimfs", parent, name) == -1) {
-		path = NULL;
-		optimfs_fail(err, ENOMEM, "%s", source);
-	}
-	free(parent);
-	return path;
-}
-
-int ofs_stage_watch(const char *source)
-{
-	char *place = ofs_stage_place(source, NULL);
-	int fd = place == NULL ? -1 : ofs_lock_watch(place);
-
-	free(place);
-	return fd;
-}
-
-/* A directory that nobody else can have made for us. */
-static int make_dir(int at, const char *name, const char *place,
-    struct optimfs_error *err)
-{
-	struct stat st;
-	int fd;
-
-	if (mkdirat(at, name, 0700) == -1 && errno != EEXIST)
-		return optimfs_fail(err, errno, "OFS809 %s: %m", place);
-	fd = open_dir(at, name);
-	if (fd == -1)
-		return optimfs_fail(err, errno, "OFS809 %s: %m", place);
-	if (fstat(fd, &st) == -1 || st.st_uid != geteuid()) {
-		close(fd);
-		return optimfs_fail(err, EPERM,
-		    "OFS809 %s: somebody else's directory", place);
-	}
-	return fd;
-}
-
-static bool on_tmpfs(const char *path)
-{
-	struct statfs fs;
-
-	return statfs(path, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
-}
-
-static int open_place(const char *path, struct optimfs_error *err)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd == -1)
-		optimfs_fail(err, errno, "OFS809 %s: %m", path);
-	return fd;
-}
-
-/* .NAME.optimfs in parent: its descriptor, and path. */
-static int make_in(const char *parent, const char *name, char **path,
-    struct optimfs_error *err)
-{
-	int at, fd;
-
-	if (asprintf(path, "%s/.%s.optimfs", parent, name) == -1) {
-		*path = NULL;
-		return optimfs_fail(err, ENOMEM, "%s", parent);
-	}
-	at = open_place(parent[0] == '\0' ? "/" : parent, err);
-	if (at == -1)
-		return -1;
-	fd = make_dir(at, *path + strlen(parent) + 1, *path, err);
-	/* what will be synced in it needs its name */
-	if (fd != -1 && fsync(at) == -1) {
-		optimfs_fail(err, errno, "OFS809 %s: %m", *path);
-		close(fd);
-		fd = -1;
-	}
-	close(at);
-	return fd;
-}
-
 static void close_fd(int fd)
 {
 	if (fd != -1)
@@ -216,13 +76,20 @@ static void close_fd(int fd)
 static int make_beside(struct ofs_stage *st, const char *parent,
     const char *name, char **beside, struct optimfs_error *err)
 {
-	st->beside = make_in(parent, name, beside, err);
+	st->beside = ofs_stage_make_in(parent, name, beside, err);
 	if (st->beside == -1)
 		return err->code == ENOENT ? 0 : -1;
 	if (ofs_lock_take(&st->lock, st->beside, *beside, st->note,
 		sizeof(st->note), err) == 0)
 		return 1;
 	return err->code == ENOENT ? 0 : -1;
+}
+
+static bool on_tmpfs(const char *path)
+{
+	struct statfs fs;
+
+	return statfs(path, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
 }
 
 static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
@@ -255,7 +122,7 @@ static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
 	}
 	if (ret != 1)
 		return -1;
-	st->dir = make_in(c->upper, name, &st->path, err);
+	st->dir = ofs_stage_make_in(c->upper, name, &st->path, err);
 	return st->dir == -1 ? -1 : 0;
 }
 
@@ -358,7 +225,7 @@ static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
 static int open_real(struct ofs_stage *st, const struct ofs_stage_config *c,
     struct optimfs_error *err)
 {
-	char *name, *parent = split(c->source, &name, err);
+	char *name, *parent = ofs_stage_split(c->source, &name, err);
 	int ret;
 
 	if (parent == NULL)
@@ -367,7 +234,7 @@ static int open_real(struct ofs_stage *st, const struct ofs_stage_config *c,
 	free(parent);
 	if (ret == -1)
 		return -1;
-	st->data = make_dir(st->dir, "data", st->path, err);
+	st->data = ofs_stage_make_dir(st->dir, "data", st->path, err);
 	if (st->data == -1)
 		return -1;
 	if (c->published != NULL)
@@ -386,7 +253,7 @@ static int open_scratch(struct ofs_stage *st, const struct ofs_stage_config *c,
     struct optimfs_error *err)
 {
 	const char *tmp = getenv("TMPDIR");
-	char *name, *parent = split(c->source, &name, err);
+	char *name, *parent = ofs_stage_split(c->source, &name, err);
 
 	if (parent == NULL)
 		return -1;
@@ -397,7 +264,7 @@ static int open_scratch(struct ofs_stage *st, const struct ofs_stage_config *c,
 	free(parent);
 	if (st->path == NULL)
 		return optimfs_fail(err, ENOMEM, "%s", c->source);
-	st->dir = open_place(st->path, err);
+	st->dir = ofs_stage_open_at(st->path, err);
 	return st->dir == -1 ? -1 : 0;
 }
 
@@ -432,13 +299,6 @@ static void remove_dirs(struct ofs_stage *st)
 	unlinkat(st->dir, "journal", 0);
 }
 
-/* A directory that is not empty stays: it holds new/, or what is not ours. */
-static void remove_at_path(const char *path)
-{
-	if (path != NULL)
-		(void)rmdir(path);
-}
-
 /* The path of a descriptor, malloc'ed; NULL. */
 static char *path_of(int fd)
 {
@@ -470,9 +330,9 @@ void ofs_stage_close(struct ofs_stage *st, bool keep)
 		beside = path_of(st->beside);
 	ofs_lock_remove(&st->lock);
 	if (held && !keep && !st->scratch)
-		remove_at_path(st->path);
+		ofs_stage_rmdir(st->path);
 	if (held)
-		remove_at_path(beside);
+		ofs_stage_rmdir(beside);
 	ofs_lock_close(&st->lock);
 	free(beside);
 	close_fd(st->dir);
@@ -679,53 +539,6 @@ void ofs_stage_data_remove(struct ofs_stage *st, uint64_t id)
 		return;
 	snprintf(name, sizeof(name), "%" PRIu64, id);
 	unlinkat(st->data, name, 0);
-}
-
-int ofs_beside_take(const char *source, struct ofs_beside *b,
-    struct optimfs_error *err)
-{
-	char *name, *parent = split(source, &name, err), note[256];
-
-	*b = (struct ofs_beside){ .dir = -1, .lock.fd = -1 };
-	if (parent == NULL)
-		return -1;
-	b->dir = make_in(parent, name, &b->path, err);
-	free(parent);
-	if (b->dir != -1 &&
-	    ofs_lock_take(&b->lock, b->dir, b->path, note, sizeof(note), err) ==
-		0)
-		return 0;
-	close_fd(b->dir);
-	free(b->path);
-	*b = (struct ofs_beside){ .dir = -1, .lock.fd = -1 };
-	return -1;
-}
-
-void ofs_beside_drop(struct ofs_beside *b)
-{
-	if (b->dir == -1)
-		return;
-	ofs_lock_remove(&b->lock);
-	remove_at_path(b->path);
-	ofs_lock_close(&b->lock);
-	close(b->dir);
-	free(b->path);
-	*b = (struct ofs_beside){ .dir = -1, .lock.fd = -1 };
-}
-
-void ofs_beside_holder(const char *source, char id[OFS_LOCK_ID])
-{
-	char *path = ofs_stage_place(source, NULL);
-	int dir = path == NULL
-	    ? -1
-	    : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-
-	id[0] = '\0';
-	if (dir != -1) {
-		ofs_lock_peek(dir, id);
-		close(dir);
-	}
-	free(path);
 }
 
 const char *ofs_stage_lock_id(const struct ofs_stage *st)
