@@ -304,8 +304,9 @@ static int doubt_range(struct ofs_edit_file *f, const struct doubt *d,
 }
 
 /* From the newest record to the oldest: of one that newer ones have written
- * over in part, nothing can be told by its checksum. */
-static int verify(struct ofs_edit *e, struct replayed *v,
+ * over in part, nothing can be told by its checksum. have: how long the file of
+ * data is; what lies behind its end need not be read. */
+static int verify(struct ofs_edit *e, struct replayed *v, uint64_t have,
     struct optimfs_error *err)
 {
 	struct ofs_edit_file *f = v->file;
@@ -320,7 +321,7 @@ static int verify(struct ofs_edit *e, struct replayed *v,
 
 		if (end > f->size || ofs_ranges_cover(&newer, d->off, end))
 			continue;
-		if (!is_there(e, f, d, buf, cap)) {
+		if (end > have || !is_there(e, f, d, buf, cap)) {
 			ret = doubt_range(f, d, &newer, err);
 			optimfs_fail(&f->why, EIO,
 			    "OFS817 bytes that were written before the machine "
@@ -343,7 +344,7 @@ static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 		struct replayed *v = &p->v[i];
 		struct ofs_edit_file *f = v->file;
 		struct stat st;
-		uint64_t need;
+		uint64_t need, have;
 
 		if (f->dead || f->id != v->id)
 			continue;
@@ -355,10 +356,11 @@ static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 			st.st_size = (off_t)need;
 		else if (fstat(f->fd, &st) == -1)
 			return optimfs_fail(err, errno, "OFS809 data: %m");
+		have = f->in_place ? UINT64_MAX : (uint64_t)st.st_size;
 		if ((uint64_t)st.st_size < need &&
 		    ftruncate(f->fd, (off_t)need) == -1)
 			return optimfs_fail(err, errno, "OFS801 data: %m");
-		if (rebooted && verify(p->e, v, err) == -1)
+		if (rebooted && verify(p->e, v, have, err) == -1)
 			return -1;
 	}
 	return 0;
