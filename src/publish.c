@@ -551,6 +551,11 @@ static int finish(const char *source, int dir,
 	int parent = -1, ret;
 
 	ret = ofs_sys_fsync(dir);
+	/* names that were put into directories beneath it */
+	for (size_t i = 0; i < plan->n && ret == 0 && !plan->swap; i++)
+		if (plan->name[i].kind != OFS_PUBLISH_REMOVE &&
+		    strchr(plan->name[i].rel, '/') != NULL)
+			ret = ofs_publish_sync_dir(dir, plan->name[i].rel);
 	if (ret == 0 && plan->swap) {
 		if (ofs_publish_parent(source, dir, &parent, &base, err) == -1)
 			return -1;

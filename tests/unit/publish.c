@@ -163,10 +163,27 @@ static bool many_new(void)
 	    says("index", "a0 c");
 }
 
+/* iter_3/.metadata: what is replaced lies deeper. */
+static int change_deep(struct ofs_publish *p, struct optimfs_error *err)
+{
+	return add(p, "sub/d", NULL, "new D", err);
+}
+
+static bool deep_old(void)
+{
+	return says("sub/d", "D") && says("a0", "A");
+}
+
+static bool deep_new(void)
+{
+	return says("sub/d", "new D") && says("a0", "A");
+}
+
 static const struct scenario scenarios[] = {
 	{ "an index", change_index, index_old, index_new, index_clean },
 	{ "one file", change_one, one_old, one_new, nothing_else },
 	{ "many files", change_many, many_old, many_new, nothing_else },
+	{ "a file deeper", change_deep, deep_old, deep_new, nothing_else },
 };
 
 static void fresh(void)
@@ -362,6 +379,34 @@ static void test_foreign(void)
 	    "a file of others stays");
 }
 
+/* A commit that was cut off after its rename is not safe before the directory
+ * of that name is synced: whoever finishes it says so. */
+static void test_finish(void)
+{
+	const struct scenario *s = NULL;
+	struct optimfs_error err = { 0 };
+	int wrong = 0, points = 0;
+
+	for (size_t i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++)
+		if (scenarios[i].change == change_deep)
+			s = &scenarios[i];
+	for (fail_at = 1; fail_at < MAX_CALLS; fail_at++) {
+		fresh();
+		is_int(publish(s, &err), 0, "published");
+		calls = 0;
+		fail_code = EIO;
+		*failed = '\0';
+		ofs_sys_fault = fault;
+		wrong += recover(&err) != (*failed == '\0' ? 1 : -1);
+		ofs_sys_fault = NULL;
+		if (*failed == '\0')
+			break;
+		points++;
+	}
+	ok(points == 2 && wrong == 0,
+	    "a commit that is finished syncs both directories (%d)", points);
+}
+
 int main(void)
 {
 	snprintf(top, sizeof(top), "/tmp/optimfs-publish-%d", (int)getpid());
@@ -372,6 +417,7 @@ int main(void)
 		test_kills(&scenarios[i]);
 	}
 	test_foreign();
+	test_finish();
 	run("cd / && rm -rf \"$OLDPWD\"");
 	return done_testing();
 }
