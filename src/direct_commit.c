@@ -13,6 +13,7 @@
 #include "direct.h"
 #include "edit_impl.h"
 #include "publish.h"
+#include "sites.h"
 #include "skeleton.h"
 #include "sys.h"
 #include "view.h"
@@ -185,6 +186,65 @@ static int mark_done(const struct committing *c, struct optimfs_error *err)
 	return 0;
 }
 
+/* Who reads it looks for this first. */
+static bool is_index(const char *name)
+{
+	size_t n = strlen(name), k = strlen(".index.json");
+
+	return strcmp(name, ".metadata") == 0 ||
+	    (n > k && strcmp(name + n - k, ".index.json") == 0);
+}
+
+static int link_files(const struct committing *c, struct ofs_publish *p,
+    int dir, bool last, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < c->skeleton.n; i++) {
+		const char *name = c->skeleton.file[i].name;
+
+		if (is_index(name) == last &&
+		    ofs_publish_link(p, dir, name, last, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* The files of several directories are shared out. The skeleton keeps them,
+ * too, until all directories have theirs. */
+static int give_to_sites(struct committing *c, const char *from,
+    struct optimfs_error *err)
+{
+	int dir = openat(c->stage, from,
+	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct ofs_publish *p = NULL;
+	int ret = -1;
+
+	if (dir == -1)
+		return optimfs_fail(err, errno, "OFS801 %s: %m", from);
+	if (ofs_stage_held(c->e->stage, err) == 0)
+		p = ofs_publish_begin_sites(c->e->sites, c->stage, err);
+	if (p != NULL && link_files(c, p, dir, false, err) == 0 &&
+	    link_files(c, p, dir, true, err) == 0 && mark_done(c, err) == 0) {
+		ret = ofs_publish_commit(p, err);
+		if (ret == -1)
+			ofs_direct_settle(c->e->stage, false);
+	}
+	ofs_publish_free(p);
+	close(dir);
+	return ret;
+}
+
+/* Behind the decision. */
+static int seal_sites(struct committing *c, int ret, struct optimfs_error *err)
+{
+	if (ret == 1) {
+		(void)ofs_edit_published(c->e, err);
+	} else if (ofs_edit_published(c->e, NULL) == 0) {
+		ofs_sites_forget(c->e->sites);
+		ofs_direct_settle(c->e->stage, true);
+	}
+	return ret;
+}
+
 static int give_name(struct committing *c, const char *from,
     struct optimfs_error *err)
 {
@@ -274,12 +334,14 @@ static int commit(struct committing *c, struct optimfs_error *err)
 	anew = told->differs || is_compressed(c);
 	ret = anew ? render_anew(c, told, err) : fill(c, err);
 	ofs_told_unref(told);
-	if (ret == 0)
+	if (ret == 0 && c->e->sites != NULL)
+		ret = give_to_sites(c, anew ? FILLED : OFS_SKELETON, err);
+	else if (ret == 0)
 		ret = give_name(c, anew ? FILLED : OFS_SKELETON, err);
 	if (ret == -1)
 		return -1;
 	c->e->published = true;
-	return seal(c, err);
+	return c->e->sites != NULL ? seal_sites(c, ret, err) : seal(c, err);
 }
 
 int ofs_direct_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,

@@ -190,10 +190,11 @@ static int look_beside(void *ctx, int beside, struct optimfs_error *err)
 	struct beside *b = ctx;
 	int found = 0;
 
-	if (b->share != NULL) {
+	if (b->share != NULL)
 		found = look_for_others(b, beside, err);
-		if (found == -1 || b->sites != NULL)
-			return found;
+	if (found != 0) {
+		b->done = ofs_skeleton_done(b->path);
+		return found;
 	}
 	found = ofs_skeleton_find(b->path, &b->skeleton, err);
 	if (found == -1)

@@ -226,9 +226,16 @@ static struct optimfs *open_rw_shared(const char *path,
 		    "OFS842 %s: of several ranks, rank 0 writes", path);
 	if (w == NULL)
 		return NULL;
-	if (w->sites == NULL) {
+	if (w->sites == NULL || w->skeleton != NULL) {
 		source = here = ofs_share_here(s, err);
 		o.world = NULL;
+	}
+	if (w->skeleton != NULL && s->nfiles > 0) {
+		optimfs_fail(err, EEXIST,
+		    "OFS830 %s waits for a checkpoint, and rank %d has a file "
+		    "there already: %.200s",
+		    path, s->owner[s->file[0].owner].rank, s->file[0].path);
+		source = NULL;
 	}
 	cat = source == NULL
 	    ? NULL

@@ -18,6 +18,7 @@
 #include "publish.h"
 #include "share.h"
 #include "stage.h"
+#include "sys.h"
 #include "wire.h"
 
 struct ofs_keeper {
@@ -319,6 +320,8 @@ static int file(struct ofs_keeper *k, struct ofs_cursor *c, uint8_t *out,
 {
 	const char *rel = ofs_wire_take_str(c), *like = ofs_wire_take_str(c);
 	uint64_t size = ofs_cursor_le64(c);
+	uint32_t mode = ofs_cursor_le32(c);
+	struct stat st;
 	int fd;
 
 	if (c->bad || ofs_cursor_left(c) != 0 || want != 4 || k->p == NULL ||
@@ -327,7 +330,10 @@ static int file(struct ofs_keeper *k, struct ofs_cursor *c, uint8_t *out,
 	if (check_same(k->share, rel, err) == -1 ||
 	    ofs_publish_file(k->p, rel, none_if_empty(like), &fd, err) == -1)
 		return -1;
-	if (ftruncate(fd, (off_t)size) == -1)
+	if (like[0] == '\0' && !ofs_dir_stat(&k->share->dir, rel, &st) &&
+	    ofs_sys_chmod(fd, mode & 0777) == -1)
+		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
+	if (ofs_sys_truncate(fd, size) == -1)
 		return optimfs_fail(err, errno, "OFS801 %.200s: %m", rel);
 	if (keep_fd(k, fd, err) == -1)
 		return -1;

@@ -19,8 +19,8 @@ struct ofs_share;
  *            index of an id (4), an id (string), the path (string), zeros
  *   SETTLE   the id that was decided, or "" (string); an errand
  *   BEGIN    how many bytes will be written (8)
- *   FILE     a name, the name of one like it (strings), its size (8); answered
- *            with a number for it (4)
+ *   FILE     a name, the name of one like it (strings), its size (8), its mode
+ *            (4) where there is neither; answered with a number for it (4)
  *   DATA     number of a file (4), offset (8), bytes
  *   REMOVE   a name (string)
  *   PREPARE  an id (string): an errand. Behind it everything that can fail has

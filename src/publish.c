@@ -314,19 +314,39 @@ int ofs_publish_file(struct ofs_publish *p, const char *rel, const char *like,
 	return 0;
 }
 
+/* A file that is in new/ already. */
+static int add_there(struct ofs_publish *p, const char *rel, const char *like,
+    struct optimfs_error *err)
+{
+	int new = openat(p->new, rel, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+	if (new == -1)
+		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
+	return add_new(p, rel, like, new, err);
+}
+
 int ofs_publish_take(struct ofs_publish *p, int from, const char *rel,
     const char *like, struct optimfs_error *err)
 {
-	int new;
-
 	if (ofs_publish_parents(p->new, rel, err) == -1)
 		return -1;
 	if (ofs_sys_rename(from, rel, p->new, rel, 0) == -1)
 		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
-	new = openat(p->new, rel, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (new == -1)
+	return add_there(p, rel, like, err);
+}
+
+int ofs_publish_link(struct ofs_publish *p, int from, const char *rel,
+    bool last, struct optimfs_error *err)
+{
+	if (ofs_publish_parents(p->new, rel, err) == -1)
+		return -1;
+	if (ofs_sys_link(from, rel, p->new, rel) == -1)
 		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
-	return add_new(p, rel, like, new, err);
+	if (add_there(p, rel, NULL, err) == -1)
+		return -1;
+	if (last)
+		p->plan.name[p->plan.n - 1].kind = OFS_PUBLISH_REPLACE;
+	return 0;
 }
 
 int ofs_publish_remove(struct ofs_publish *p, const char *rel,

@@ -42,6 +42,10 @@ int ofs_publish_file(struct ofs_publish *p, const char *rel, const char *like,
  * same file system, with its bytes. */
 int ofs_publish_take(struct ofs_publish *p, int from, const char *rel,
     const char *like, struct optimfs_error *err);
+/* The same with another name for the file from has, which keeps its own; last:
+ * where there are sites, the others have theirs before. */
+int ofs_publish_link(struct ofs_publish *p, int from, const char *rel,
+    bool last, struct optimfs_error *err);
 /* Remove rel once the new generation is safe: nothing in it needs that file. */
 int ofs_publish_remove(struct ofs_publish *p, const char *rel,
     struct optimfs_error *err);

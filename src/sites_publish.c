@@ -54,15 +54,36 @@ static bool go_like(struct shipping *p, size_t name, const char *rel)
 	return true;
 }
 
+static bool has_place(const struct shipping *p, size_t name)
+{
+	for (uint32_t k = 0; k < p->s->n; k++)
+		if (p->goes[at(p, name, k)])
+			return true;
+	return false;
+}
+
 /* What replaces or removes a file goes wherever that is; what is new, to where
- * the one is that it is like, or to the first site. */
+ * the one is that it is like. The files of a checkpoint that is new as a whole
+ * are shared out in their order, but for what comes last. */
 static void choose(struct shipping *p)
 {
+	size_t homeless = 0, placed = 0;
+
 	for (size_t i = 0; i < p->plan->n; i++) {
 		const struct ofs_publish_name *n = &p->plan->name[i];
 
-		if (!go_like(p, i, n->rel) && !go_like(p, i, n->like))
-			p->goes[at(p, i, 0)] = true;
+		if (!go_like(p, i, n->rel))
+			(void)go_like(p, i, n->like);
+		homeless += !has_place(p, i) && n->kind == OFS_PUBLISH_CREATE;
+	}
+	for (size_t i = 0; i < p->plan->n; i++) {
+		uint32_t site = 0;
+
+		if (has_place(p, i))
+			continue;
+		if (p->plan->name[i].kind == OFS_PUBLISH_CREATE)
+			site = (uint32_t)(placed++ * p->s->n / homeless);
+		p->goes[at(p, i, site)] = true;
 	}
 }
 
@@ -71,14 +92,22 @@ static bool is_file(const struct ofs_publish_name *n)
 	return n->kind != OFS_PUBLISH_REMOVE;
 }
 
+static int look_at(const struct ofs_publish_name *n, struct stat *st,
+    struct optimfs_error *err)
+{
+	if (fstat(n->fd, st) == -1)
+		return optimfs_fail(err, errno, "OFS821 new %.200s: %m",
+		    n->rel);
+	return 0;
+}
+
 static int size_of(const struct ofs_publish_name *n, uint64_t *size,
     struct optimfs_error *err)
 {
 	struct stat st;
 
-	if (fstat(n->fd, &st) == -1)
-		return optimfs_fail(err, errno, "OFS821 new %.200s: %m",
-		    n->rel);
+	if (look_at(n, &st, err) == -1)
+		return -1;
 	*size = (uint64_t)st.st_size;
 	return 0;
 }
@@ -110,15 +139,16 @@ static int announce_file(struct shipping *p, size_t name, uint32_t site)
 	const struct ofs_publish_name *n = &p->plan->name[name];
 	struct ofs_buf b = { 0 };
 	uint8_t slot[4];
-	uint64_t size = 0;
+	struct stat st;
 	int ret;
 
-	if (size_of(n, &size, p->err) == -1)
+	if (look_at(n, &st, p->err) == -1)
 		return -1;
 	ofs_sites_request(p->s, OFS_SITE_FILE, &b);
 	ofs_wire_str(&b, n->rel);
 	ofs_wire_str(&b, n->like == NULL ? "" : n->like);
-	ofs_wire_u64(&b, size);
+	ofs_wire_u64(&b, (uint64_t)st.st_size);
+	ofs_wire_u32(&b, st.st_mode & 0777);
 	ret = ofs_sites_ask(p->s, site, &b, slot, sizeof(slot), p->err);
 	if (ret == 0)
 		p->slot[at(p, name, site)] = ofs_le32(slot);

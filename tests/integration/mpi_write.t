@@ -2,78 +2,8 @@
 # mpi_write.t - a checkpoint in the directories of several ranks is written
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "${TOP_SRCDIR:-.}/tests/tap/ranks.sh"
 
-requires mpirun pgrep
-OPTIMFS_MODULES=${OPTIMFS_MODULES:-$TOP_BUILDDIR/.libs}
-[ -e "$OPTIMFS_MODULES/optimfs-mpi.so" ] || skip_all "built without MPI"
-[ -c /dev/fuse ] || skip_all "no /dev/fuse"
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-TMPDIR=$scratch
-export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
-    TMPDIR
-timeout 30 mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
-    skip_all "mpirun does not run here: $(head -n 1 "$scratch/err")"
-tap_can_mount
-data=$TOP_SRCDIR/tests/data/pytorch
-nodes=$scratch/nodes mnt=$scratch/mnt other=$scratch/other
-mkdir -p "$mnt" "$other"
-
-# Every file of a checkpoint to one of the directories 0/ck, 1/ck, ...
-spread() { # CHECKPOINT N
-	rm -rf "$nodes"
-	spread_i=0
-	for spread_f in $(ls -A "$1"); do
-		mkdir -p "$nodes/$((spread_i % $2))/ck"
-		cp -p "$1/$spread_f" "$nodes/$((spread_i % $2))/ck"
-		spread_i=$((spread_i + 1))
-	done
-	for spread_i in $(seq 0 $(($2 - 1))); do
-		mkdir -p "$nodes/$spread_i/ck"
-	done
-}
-together() { # all of them in one directory, for readers without ranks
-	rm -rf "$scratch/all"
-	mkdir "$scratch/all"
-	cp -rp "$nodes"/*/ck/. "$scratch/all"
-}
-is_mounted() {
-	tap_mounts | grep -qx "$1"
-}
-gone() { # PID: has it ended?
-	for gone_i in $(seq 200); do
-		kill -0 "$1" 2>/dev/null || return 0
-		sleep 0.1
-	done
-	return 1
-}
-job=
-start() { # N OPTIONS CHECKPOINT MOUNTPOINT [MPIRUN OPTION...]
-	start_n=$1 start_o=$2 start_ck=$3 start_m=$4
-	shift 4
-	mpirun --oversubscribe -n "$start_n" "$@" "$OPTIMFS" mount \
-	    -o "$start_o" "$start_ck" "$start_m" >"$scratch/log" 2>&1 \
-	    </dev/null &
-	job=$!
-	daemons="$daemons $job"
-	for start_i in $(seq 200); do
-		is_mounted "$start_m" && return 0
-		kill -0 "$job" 2>/dev/null || break
-		sleep 0.1
-	done
-	diag "$(head -n 3 "$scratch/log")"
-	return 1
-}
-stop() { # MOUNTPOINT [JOB]
-	timeout 30 "$OPTIMFS" umount "$1" >"$scratch/err" 2>&1
-	gone "${2:-$job}" || return 1
-	wait "${2:-$job}"
-}
-pid_of() { # RANK
-	for pid_p in $(pgrep -P "$job"); do
-		tr '\0' '\n' <"/proc/$pid_p/environ" 2>/dev/null |
-		    grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$pid_p"
-	done
-}
 # Some of each: a value, a tensor in part, one as a whole.
 edit() { # VALUE
 	echo "$1" >"$mnt/optim/param_groups/0/lr"
@@ -84,9 +14,6 @@ edit() { # VALUE
 		    status=none
 		edit_n=$((edit_n + 1))
 	done
-}
-left() { # what stands beside the directories
-	find "$nodes" -name '.ck.optimfs'
 }
 sums() { # of all files, as they lie
 	(cd "$nodes" && find . -type f -path '*/ck/*' | sort | xargs sha256sum)
@@ -194,18 +121,6 @@ start 4 rw,recover=yes "$nodes/%r/ck" "$mnt"
 is "the next has what was written" "$(cat "$mnt/optim/param_groups/0/lr")" 4.0
 "$OPTIMFS" abort "$mnt"
 stop "$mnt"
-
-# A directory that all see: rank 0 alone does it. Resharding between two jobs.
-spread "$data/dcp_fsdp2_w3/ckpt" 2
-"$OPTIMFS" mkfs --like "$data/dcp_fsdp2_w3/ckpt" --layout dcp@5 "$scratch/new5"
-start 2 ro "$nodes/%r/ck" "$other"
-first=$job
-ok "a job mounts what is to be filled" start 2 rw "$scratch/new5" "$mnt"
-status "cp -r from one to the other" 0 cp -r "$other/." "$mnt/"
-ok "the one ends" stop "$mnt"
-ok "and the other" stop "$other" "$first"
-status "with the same values" 0 "$OPTIMFS" diff "$data/dcp_fsdp2_w3/ckpt" \
-    "$scratch/new5"
 
 is "no process is left" "$(pgrep -f "$OPTIMFS.*mount.*$scratch" |
     grep -vx $$)" ""

@@ -1,0 +1,56 @@
+#!/bin/sh
+# mpi_fill.t - a checkpoint that several ranks are filled with
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "${TOP_SRCDIR:-.}/tests/tap/ranks.sh"
+
+# A directory that all see: rank 0 alone does it. Resharding between two jobs.
+spread "$data/dcp_fsdp2_w3/ckpt" 2
+"$OPTIMFS" mkfs --like "$data/dcp_fsdp2_w3/ckpt" --layout dcp@5 "$scratch/new5"
+start 2 ro "$nodes/%r/ck" "$other"
+first=$job
+ok "a job mounts what is to be filled" start 2 rw "$scratch/new5" "$mnt"
+status "cp -r from one to the other" 0 cp -r "$other/." "$mnt/"
+ok "the one ends" stop "$mnt"
+ok "and the other" stop "$other" "$first"
+status "with the same values" 0 "$OPTIMFS" diff "$data/dcp_fsdp2_w3/ckpt" \
+    "$scratch/new5"
+
+# Directories of each rank that are to be filled.
+ck=$data/dcp_fsdp2_w3/ckpt
+"$OPTIMFS" mount "$ck" "$other"
+fresh() {
+	rm -rf "$nodes"
+	for fresh_r in 0 1 2; do mkdir -p "$nodes/$fresh_r/ck"; done
+	"$OPTIMFS" mkfs --like "$ck" --layout dcp@4 "$nodes/0/ck"
+}
+fresh
+ok "directories of three ranks are to be filled" \
+    start 3 rw "$nodes/%r/ck" "$mnt"
+status "cp -r" 0 cp -r "$other/." "$mnt/"
+ok "the job ends" stop "$mnt"
+is "each has some of it" "$(ls "$nodes"/*/ck/*.distcp | cut -c 1-$((${#nodes} + 2)) |
+    sort -u | wc -l)" 3
+is "and nothing is left" "$(left)" ""
+together
+status "all have the same values" 0 "$OPTIMFS" diff "$ck" "$scratch/all"
+fresh
+start 3 rw "$nodes/%r/ck" "$mnt"
+cp -r "$other/." "$mnt/"
+pid=$(pid_of 2)
+"$OPTIMFS" commit "$mnt" >/dev/null 2>&1 & committing=$!
+sleep 0.05
+kill -KILL "$pid"
+gone "$job"
+wait $committing
+ok "a rank died in the commit: mounted again" \
+    start 3 rw,recover=yes "$nodes/%r/ck" "$mnt"
+ok "and committed" stop "$mnt"
+is "nothing is left" "$(left)" ""
+together
+status "all is there" 0 "$OPTIMFS" diff "$ck" "$scratch/all"
+"$OPTIMFS" umount "$other"
+
+is "no process is left" "$(pgrep -f "$OPTIMFS.*mount.*$scratch" |
+    grep -vx $$)" ""
+done_testing
