@@ -98,15 +98,18 @@ void ofs_pkw_str(struct ofs_pkw *w, const char *p, size_t n)
 	ofs_pkw_put(w);
 }
 
+/* Most texts are literals, which are one where they are equal. */
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
 /* Is it in the memo? Then take it from there. */
 static bool get_known(struct ofs_pkw *w, const char *module, const char *name)
 {
 	for (uint32_t i = 0; i < w->nknown; i++) {
-		const char *m = w->known[i].module;
-
-		if ((m == NULL) != (module == NULL) ||
-		    (m != NULL && strcmp(m, module) != 0) ||
-		    strcmp(w->known[i].name, name) != 0)
+		if (!same_text(w->known[i].module, module) ||
+		    !same_text(w->known[i].name, name))
 			continue;
 		ofs_pkw_get(w, w->known[i].memo);
 		return true;
