@@ -95,6 +95,8 @@ static int splice_index(struct ofs_commit_dcp *d, struct ofs_buf *out,
     struct optimfs_error *err)
 {
 	struct ofs_pk_splice *v = calloc(d->nedits + 1, sizeof(*v));
+	uint8_t *bytes = NULL;
+	uint64_t len;
 	int ret = 0;
 
 	if (v == NULL)
@@ -107,8 +109,10 @@ static int splice_index(struct ofs_commit_dcp *d, struct ofs_buf *out,
 			ret = no_memory(err);
 	}
 	if (ret == 0)
-		ret =
-		    ofs_pickle_splice(d->bytes, d->len, v, d->nedits, out, err);
+		ret = ofs_commit_dcp_bytes(d, &bytes, &len, err);
+	if (ret == 0)
+		ret = ofs_pickle_splice(bytes, len, v, d->nedits, out, err);
+	free(bytes);
 	free(v);
 	return ret;
 }
@@ -149,7 +153,7 @@ static int remove_unused(struct ofs_commit_dcp *d, struct optimfs_error *err)
 
 int ofs_commit_dcp_end(struct ofs_commit_dcp *d, struct optimfs_error *err)
 {
-	if (d->bytes == NULL)
+	if (!d->open)
 		return 0;
 	if (encode_all(d, err) == -1 ||
 	    ofs_commit_dcp_put_new(d, true, err) == -1 ||
@@ -158,7 +162,11 @@ int ofs_commit_dcp_end(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	if (d->nedits == 0)
 		return 0;
 	ofs_commit_dcp_keep_renamed(d);
-	return write_index(d, err) == -1 ? -1 : remove_unused(d, err);
+	if (remove_unused(d, err) == -1)
+		return -1;
+	/* The graph is as large as the index, which is now run once more. */
+	ofs_commit_dcp_close(d);
+	return write_index(d, err);
 }
 
 void ofs_commit_dcp_free(struct ofs_commit_dcp *d)
@@ -171,18 +179,8 @@ void ofs_commit_dcp_free(struct ofs_commit_dcp *d)
 		free(d->out[i].path);
 	for (size_t i = 0; i < d->ncoded; i++)
 		close(d->coded[i].fd);
-	if (d->bytes != NULL)
-		ofs_dcp_index_fini(&d->index);
-	free(d->bytes);
+	ofs_commit_dcp_close(d);
 	free(d->name);
-	free(d->object);
-	free(d->by_place);
-	free(d->by_name);
-	free(d->keys.sorted);
-	free(d->plans.sorted);
-	free(d->moved);
-	free(d->dropped);
-	free(d->gone);
 	free(d->out);
 	free(d->item);
 	free(d->coded);

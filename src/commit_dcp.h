@@ -40,9 +40,10 @@ struct ofs_commit_dcp {
 	const struct ofs_part *part;
 	struct ofs_key prefix[4];
 	uint32_t nprefix;
-	uint8_t *bytes;
-	uint64_t len;
-	char *name; /* of the index */
+	char *name;  /* of the index */
+	bool open;   /* there is one, and it was read */
+	bool modern; /* its protocol is one from 3 on */
+	bool blobs;  /* tensors are in safetensors blobs, which name them */
 	struct ofs_dcp_index index;
 	uint32_t *object;   /* of each item; OFS_NONE */
 	uint32_t *by_place; /* items by object and offset */
@@ -67,6 +68,12 @@ struct ofs_commit_dcp {
 
 /* commit_dcp_find.c: the index, by names and places. */
 int ofs_commit_dcp_open(struct ofs_commit_dcp *d, struct optimfs_error *err);
+/* Let go of all that it says: it takes more memory than anything else here. */
+void ofs_commit_dcp_close(struct ofs_commit_dcp *d);
+/* The index as it is stored; malloc'ed. That it is still the one that was
+ * opened is seen before anything is published. */
+int ofs_commit_dcp_bytes(const struct ofs_commit_dcp *d, uint8_t **bytes,
+    uint64_t *len, struct optimfs_error *err);
 /* The first item at this place in by_place's order, and those that follow at
  * the same one; false: none begins there. */
 bool ofs_commit_dcp_at(const struct ofs_commit_dcp *d, uint32_t object,

@@ -273,20 +273,6 @@ static void source_name(const struct ofs_commit_dcp *d,
 	}
 }
 
-/* Are tensors parts of safetensors blobs, which name them? */
-static bool has_blobs(const struct ofs_commit_dcp *d)
-{
-	const struct ofs_catalog *cat = d->c->cat;
-
-	for (uint32_t i = 0; i < cat->nshards; i++) {
-		const struct ofs_extent *at = &cat->shards[i].at;
-
-		if (at->encoding == OFS_RAW && at->codec == OFS_PLAIN)
-			return true;
-	}
-	return false;
-}
-
 static int add_key(struct ofs_commit_dcp *d, struct ofs_todo *t, bool moved,
     struct optimfs_error *err)
 {
@@ -294,7 +280,7 @@ static int add_key(struct ofs_commit_dcp *d, struct ofs_todo *t, bool moved,
 	struct ofs_str name;
 	int ret = 0;
 
-	if (t->doc == NULL && has_blobs(d))
+	if (t->doc == NULL && d->blobs)
 		return ofs_commit_no_place(t,
 		    "tensors are stored in safetensors files, which are not "
 		    "laid out anew",

@@ -169,23 +169,58 @@ static int sort_all(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_commit_dcp_open(struct ofs_commit_dcp *d, struct optimfs_error *err)
+/* Are there tensors in blobs? */
+static bool has_blobs(const struct ofs_catalog *cat)
+{
+	for (uint32_t i = 0; i < cat->nshards; i++) {
+		const struct ofs_extent *at = &cat->shards[i].at;
+
+		if (at->encoding == OFS_RAW && at->codec == OFS_PLAIN)
+			return true;
+	}
+	return false;
+}
+
+int ofs_commit_dcp_bytes(const struct ofs_commit_dcp *d, uint8_t **bytes,
+    uint64_t *len, struct optimfs_error *err)
 {
 	uint64_t max = d->c->fs->options.max_metadata;
-	uint8_t *copy;
 
-	if (ofs_dir_read_file(&d->c->cat->dir, d->name,
-		max == 0 ? INDEX_MAX : max, &d->bytes, &d->len, err) == -1)
+	return ofs_dir_read_file(&d->c->cat->dir, d->name,
+	    max == 0 ? INDEX_MAX : max, bytes, len, err);
+}
+
+int ofs_commit_dcp_open(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	uint8_t *bytes;
+	uint64_t len;
+
+	if (ofs_commit_dcp_bytes(d, &bytes, &len, err) == -1)
 		return -1;
-	copy = malloc(d->len + 1); /* the reader lets go of what it has read */
-	if (copy == NULL)
-		return optimfs_fail(err, ENOMEM, "index of %zu bytes",
-		    (size_t)d->len);
-	memcpy(copy, d->bytes, d->len);
-	if (ofs_dcp_index_open(&d->index, copy, d->len,
+	d->modern = len > 1 && bytes[1] > 2;
+	d->blobs = has_blobs(d->c->cat);
+	if (ofs_dcp_index_open(&d->index, bytes, len,
 		d->c->fs->options.parse_mem, err) == -1)
 		return -1;
+	d->open = true;
 	return sort_all(d, err);
+}
+
+void ofs_commit_dcp_close(struct ofs_commit_dcp *d)
+{
+	void *tables[] = { d->object, d->by_place, d->by_name, d->keys.sorted,
+		d->plans.sorted, d->moved, d->dropped, d->gone };
+
+	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
+		free(tables[i]);
+	d->object = d->by_place = d->by_name = NULL;
+	d->keys.sorted = d->plans.sorted = NULL;
+	d->moved = NULL;
+	d->dropped = NULL;
+	d->gone = NULL;
+	if (d->open)
+		ofs_dcp_index_fini(&d->index);
+	d->open = false;
 }
 
 /* The first position in by_place that is not before (object, off). */

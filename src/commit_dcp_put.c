@@ -50,9 +50,7 @@ static struct put begin(struct ofs_commit_dcp *d, struct ofs_commit_edit *e,
 	return (struct put){
 		.d = d,
 		.doc = d->index.doc,
-		.w = { .out = &e->bytes,
-		    .plain = true,
-		    .modern = d->len > 1 && d->bytes[1] > 2 },
+		.w = { .out = &e->bytes, .plain = true, .modern = d->modern },
 		.err = err,
 	};
 }

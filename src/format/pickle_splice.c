@@ -30,17 +30,17 @@ struct patch {
 	size_t order;
 };
 
-/* Something is taken from the memo at at, which was put there at put. */
-struct get {
-	uint64_t at, put;
+/* What was put into the memo at put, and where it was taken last. */
+struct memo {
+	uint64_t put, got; /* got 0: nowhere */
 };
 
 struct tracer {
 	struct pk_parser p;
-	uint64_t *put; /* by memo index: where the last one was */
-	size_t cap_put, nget, cap_get;
-	struct get *get; /* in order of at, then of put */
-	bool counted;    /* puts are numbered by how many there were */
+	struct memo *memo; /* by memo index */
+	struct memo *past; /* what was put over and had been taken */
+	size_t nmemo, cap_memo, npast, cap_past;
+	bool counted; /* puts are numbered by how many there were */
 	bool no_memory;
 	uint64_t *start, *mark; /* of each item of the stack, of each MARK */
 	size_t cap_start, cap_mark;
@@ -69,23 +69,44 @@ static int grow(struct tracer *t, void *array, size_t *cap, size_t need,
 	return 0;
 }
 
+/* Room for memo index i: what is new was put nowhere. */
+static int grow_memo(struct tracer *t, size_t i)
+{
+	if (i < t->nmemo)
+		return 0;
+	if (grow(t, &t->memo, &t->cap_memo, i + 1, sizeof(*t->memo)) == -1)
+		return -1;
+	memset(t->memo + t->nmemo, 0, (i + 1 - t->nmemo) * sizeof(*t->memo));
+	t->nmemo = i + 1;
+	return 0;
+}
+
+static int keep_past(struct tracer *t, struct memo m)
+{
+	if (grow(t, &t->past, &t->cap_past, t->npast + 1, sizeof(*t->past)) ==
+	    -1)
+		return -1;
+	t->past[t->npast++] = m;
+	return 0;
+}
+
 static void memoed(struct pk_parser *p, uint64_t i, bool put)
 {
 	struct tracer *t = (struct tracer *)p; /* p is its first member */
-	uint64_t at = p->at;
 
-	if (put) {
-		t->counted = t->counted || p->op == OP_MEMOIZE;
-		if (grow(t, &t->put, &t->cap_put, i + 1, sizeof(*t->put)) == -1)
-			t->no_memory = true;
-		else
-			t->put[i] = at;
+	t->counted = t->counted || p->op == OP_MEMOIZE;
+	if (t->counted || t->no_memory)
+		return; /* nothing is cut out, whoever takes what */
+	if (!put) {
+		if (i < t->nmemo)
+			t->memo[i].got = p->at;
 		return;
 	}
-	if (grow(t, &t->get, &t->cap_get, t->nget + 1, sizeof(*t->get)) == -1)
+	if (grow_memo(t, i) == -1 ||
+	    (t->memo[i].got != 0 && keep_past(t, t->memo[i]) == -1))
 		t->no_memory = true;
-	else if (i < t->cap_put)
-		t->get[t->nget++] = (struct get){ at, t->put[i] };
+	else
+		t->memo[i] = (struct memo){ p->at, 0 };
 }
 
 static int compare_edits(const void *a, const void *b)
@@ -330,45 +351,53 @@ static int compare_patches(const void *a, const void *b)
 	return (x->order > y->order) - (x->order < y->order);
 }
 
-static int compare_gets(const void *a, const void *b)
+static int compare_memos(const void *a, const void *b)
 {
-	const struct get *x = a, *y = b;
+	const struct memo *x = a, *y = b;
 
-	if (x->put != y->put)
-		return x->put < y->put ? -1 : 1;
-	return (x->at > y->at) - (x->at < y->at);
+	return (x->put > y->put) - (x->put < y->put);
 }
 
-/* Of the gets of each put, the last one. */
-static void keep_last_gets(struct tracer *t)
+/* All that was taken, in the order in which it was put: nearly always that of
+ * the numbers already. */
+static int order_memo(struct tracer *t)
 {
 	size_t n = 0;
+	bool sorted = true;
 
-	if (t->nget > 0)
-		qsort(t->get, t->nget, sizeof(*t->get), compare_gets);
-	for (size_t i = 0; i < t->nget; i++) {
-		if (n > 0 && t->get[n - 1].put == t->get[i].put)
-			n--;
-		t->get[n++] = t->get[i];
+	for (size_t i = 0; i < t->npast; i++) {
+		if (grow_memo(t, t->nmemo) == -1)
+			return -1;
+		t->memo[t->nmemo - 1] = t->past[i];
 	}
-	t->nget = n;
+	for (size_t i = 0; i < t->nmemo; i++) {
+		if (t->memo[i].got == 0)
+			continue;
+		sorted =
+		    sorted && (n == 0 || t->memo[n - 1].put < t->memo[i].put);
+		t->memo[n++] = t->memo[i];
+	}
+	t->nmemo = n;
+	if (!sorted)
+		qsort(t->memo, n, sizeof(*t->memo), compare_memos);
+	return 0;
 }
 
 /* Is what is put between from and at taken from the memo behind at? */
 static bool is_needed(const struct tracer *t, uint64_t from, uint64_t at)
 {
-	size_t lo = 0, hi = t->nget;
+	size_t lo = 0, hi = t->nmemo;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (t->get[mid].put < from)
+		if (t->memo[mid].put < from)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	for (; lo < t->nget && t->get[lo].put < at; lo++)
-		if (t->get[lo].at >= at)
+	for (; lo < t->nmemo && t->memo[lo].put < at; lo++)
+		if (t->memo[lo].got >= at)
 			return true;
 	return false;
 }
@@ -379,7 +408,6 @@ static uint64_t cut_out(struct tracer *t)
 {
 	uint64_t bytes = 0;
 
-	keep_last_gets(t);
 	for (size_t i = 0; i < t->n && !t->counted; i++) {
 		struct patch *x = &t->of[i];
 
@@ -539,7 +567,7 @@ static int close_gaps(uint8_t *pickle, uint64_t n, struct optimfs_error *err)
 static int run(struct tracer *t, struct ofs_buf *out)
 {
 	size_t begin = out->len;
-
+	uint64_t n;
 	int ret;
 
 	do
@@ -553,11 +581,13 @@ static int run(struct tracer *t, struct ofs_buf *out)
 			    "OFS825 item %" PRIu32 " of node %" PRIu32
 			    " is not where it was",
 			    t->edit[i].item, t->edit[i].node);
-	if (t->no_memory)
+	if (t->no_memory || order_memo(t) == -1)
 		return -1; /* err says so */
+	n = (uint64_t)(t->p.c.p - t->p.start);
+	pk_end(&t->p); /* before there is the pickle twice */
 	if (cut_out(t) < GAP)
-		return apply(t, (uint64_t)(t->p.c.p - t->p.start), out);
-	if (apply(t, (uint64_t)(t->p.c.p - t->p.start), out) == -1)
+		return apply(t, n, out);
+	if (apply(t, n, out) == -1)
 		return -1;
 	return close_gaps(out->data + begin, out->len - begin, t->err);
 }
@@ -609,7 +639,7 @@ int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_splice *edits,
 	free(t.start);
 	free(t.mark);
 	free(t.frame);
-	free(t.put);
-	free(t.get);
+	free(t.memo);
+	free(t.past);
 	return ret;
 }
