@@ -105,7 +105,7 @@ AS_IF([test "x$with_nccl" != xno && test "x$optimfs_have_cuda" != xno], [
         [optimfs_nccl_dirs=$with_nccl])
     for optimfs_dir in $optimfs_nccl_dirs; do
         AS_IF([test "x$optimfs_have_nccl" = xno && test -f "$optimfs_dir/include/nccl.h"],
-            [optimfs_have_nccl=$(sed -n 's/^#define NCCL_\(MAJOR\|MINOR\|PATCH\) *\([[0-9]]*\)$/\2/p' "$optimfs_dir/include/nccl.h" | paste -sd.)
+            [optimfs_have_nccl=$(sed -n 's/^#define NCCL_\(MAJOR\|MINOR\|PATCH\) *\([0-9]*\)$/\2/p' "$optimfs_dir/include/nccl.h" | paste -sd.)
              NCCL_CFLAGS="-isystem $optimfs_dir/include"
              NCCL_LIBS="-L$optimfs_dir/lib64 -L$optimfs_dir/lib -lnccl"])
     done
