@@ -1,5 +1,5 @@
 #!/bin/sh
-# nccl.t - ranks that gather through GPUs, real ones and such as are none
+# nccl.t - ranks that gather through GPUs that fail, or are not there
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 

@@ -395,6 +395,56 @@ static void lost(const char *faults, int size, const char *code,
 		diag("%s", j.said[i]);
 }
 
+/* What only a rank has that is dead cannot be read; all else comes through GPUs
+ * as before. */
+static void read_without_2(struct job *j, int rank, struct optimfs_world *w)
+{
+	const struct ofs_share *s = share_of(w);
+	struct ofs_segment seg = { .len = OFS_GPU_BLOCK / 2, .n = 1 };
+	struct optimfs_error err;
+	uint8_t *got = malloc(seg.len);
+
+	if (got == NULL)
+		bail_out("out of memory");
+	pthread_barrier_wait(&j->barrier);
+	if (rank == 0) {
+		fakeworld_kill(j->f, 2, 1);
+		for (uint32_t i = 0; i < s->nfiles; i++) {
+			const char *path = s->file[i].path;
+			const uint8_t *want =
+			    content[*path == 'a' ? 9 : *path - '0'];
+			int ret;
+
+			if (s->file[i].here)
+				continue;
+			seg.object = i;
+			ret = ofs_remote_fetch(s, &seg, 1, got, &err);
+			if (strcmp(path, "2") == 0)
+				ok(ret == -1 && err.code == EHOSTDOWN,
+				    "a rank has died: what only it has");
+			else
+				ok(ret == 0 && memcmp(got, want, seg.len) == 0,
+				    "what others have: %s", path);
+		}
+		ok(stat_of(w, "gpu.used ") == 1, "through GPUs");
+		is_u64(stat_of(w, "gpu.received "), 3 * seg.len, "all of it");
+		is_u64(stat_of(w, "gpu.refused "), 1, "but what is lost");
+		fakeworld_kill(j->f, 2, 0);
+	}
+	pthread_barrier_wait(&j->barrier);
+	free(got);
+}
+
+static void one_dead(void)
+{
+	struct job j = { .timeout = LONG,
+		.how = { .how = OPTIMFS_GATHER_NCCL },
+		.work = read_without_2 };
+
+	run(&j, 4, "");
+	is_int(j.nsaid, 0, "about which the GPUs say nothing");
+}
+
 /* Setting up fails in the same way on all ranks. */
 static void refused(enum optimfs_gather_how how, const char *faults, int size,
     int code, const char *text, const char *what)
@@ -498,6 +548,7 @@ static void all_of_fake(void)
 	whole(4, 0);
 	whole(4, 8 << 20);
 	cached(2);
+	one_dead();
 	lost("async=1:1", 3, "OFS901", "an asynchronous error");
 	lost("hang=0:2", 3, "OFS901", "a transfer that hangs");
 	lost("async=0:0", 1, "OFS901", "an error when alone");
