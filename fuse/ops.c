@@ -241,9 +241,11 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t node, const char *name,
 	int ret;
 
 	ofs_op_count(&s->count.getxattr);
-	/* the kernel asks for security.capability and the like all the time */
+	/* ls(1) asks for security.selinux and access lists of every file, until
+	 * one answer says that there are no such attributes here at all */
 	if (strncmp(name, "user.optimfs.", 13) != 0) {
-		fuse_reply_err(req, ENODATA);
+		fuse_reply_err(req,
+		    strncmp(name, "user.", 5) == 0 ? ENODATA : EOPNOTSUPP);
 		return;
 	}
 	if (!ofs_pending_begin(&pending, s->watch, req, node)) {

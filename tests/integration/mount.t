@@ -124,6 +124,14 @@ for name in ("smallest", "five", "twenty", "inexact", "page"):
     assert os.pread(fd, 100, size - 10) == data[-10:]
     os.close(fd)
 END
+	# ls(1) asks about the next file too unless there are none at all
+	is "no attributes but ours" "$(python3 -c 'import errno, os, sys
+for name in sys.argv[2:]:
+    try:
+        os.getxattr(sys.argv[1], name)
+    except OSError as e:
+        print(errno.errorcode[e.errno])' "$mnt" user.other security.selinux \
+	    system.posix_acl_access | xargs)" "ENODATA ENOTSUP ENOTSUP"
 	ok "python: read, mmap, SEEK_HOLE" python3 "$scratch/py" "$mnt" "$want"
 	umount_it
 	mount_it -o direct
