@@ -268,6 +268,16 @@ else
 fi
 
 ok "umount" umount_it
+
+# Reading a small file is four requests, unless closing it need not be told.
+"$o" mount -d "$ck" "$mnt" 2>"$scratch/requests" &
+until mountpoint -q "$mnt" || ! kill -0 $!; do
+	sleep 0.1
+done
+cat "$mnt/model/page" "$mnt/model/zz" "$mnt/optim/lr" >/dev/null
+umount_it
+is "the first close says that none need be told" \
+    "$(grep -c 'opcode: FLUSH' "$scratch/requests")" 1
 is "nothing is left mounted" "$(tap_mounts)" ""
 status "umount again" 2 "$o" umount "$mnt"
 
