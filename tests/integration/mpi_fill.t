@@ -51,6 +51,17 @@ together
 status "all is there" 0 "$OPTIMFS" diff "$ck" "$scratch/all"
 "$OPTIMFS" umount "$other"
 
+# A link on each rank to the last of several checkpoints.
+spread "$ck" 3
+for r in 0 1 2; do ln -s ck "$nodes/$r/latest"; done
+ok "by a link" start 3 rw "$nodes/%r/latest" "$mnt"
+echo 0.125 >"$mnt/optim/param_groups/0/lr"
+stop "$mnt"
+together
+is "what it leads to is written" \
+    "$("$OPTIMFS" cat "$scratch/all" optim/param_groups/0/lr)" 0.125
+is "and the links are still there" "$(readlink "$nodes"/?/latest | uniq)" ck
+
 is "no process is left" "$(pgrep -f "$OPTIMFS.*mount.*$scratch" |
     grep -vx $$)" ""
 done_testing
