@@ -1,0 +1,35 @@
+#!/bin/sh
+# deepspeed.t - DeepSpeed loads what optimfs writes, and saves the same state
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+
+limit=600
+script=$TOP_SRCDIR/tests/interop/deepspeed.py
+why="no Python"
+for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do
+	[ -n "$python" ] || break
+	why=$("$python" "$script" version 2>&1 >/dev/null) && break
+done
+[ -n "$python" ] || skip_all "$(echo "$why" | tail -1)"
+
+again() { # CHECKPOINT VIEW RANKS
+	rm -rf "$scratch/view" "$scratch/new" "$scratch/want" "$scratch/got"
+	"$OPTIMFS" cp -r "$1" .optimfs/view/"$2" "$scratch/view"
+	ok "${1##*data/} as $2: loaded and saved" "$python" "$script" again \
+	    "$scratch/view" "$scratch/new" "$3"
+	"$OPTIMFS" cp -r "$scratch/view" . "$scratch/want"
+	"$OPTIMFS" cp -r "$scratch/new" . "$scratch/got"
+	ok "optim/ is the same" diff -r "$scratch/want/optim" \
+	    "$scratch/got/optim"
+	# of a universal checkpoint buffers and frozen parameters are not loaded
+	[ "$2" = universal ] ||
+	    ok "model/ is the same" diff -r "$scratch/want/model" \
+		"$scratch/got/model"
+}
+
+data=$TOP_SRCDIR/tests/data
+again "$data/deepspeed/z2_ws2_bf16/ckpt" zero1@3 3
+again "$data/deepspeed/z3_ws2_subgroups/ckpt" zero3@3 3
+again "$data/deepspeed/z2_ws2_bf16/ckpt" universal 2
+again "$data/pytorch/dcp_fsdp2_w3/ckpt" zero2@2 2
+done_testing
