@@ -61,10 +61,12 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 		*err = fs->edit->stuck;
 		return 1;
 	}
-	if (fs->edit->direct == NULL && !ofs_edit_dirty(fs->edit))
-		return 0;
 	if (ofs_gate_hold(fs, true, err) == -1)
 		return -1;
+	if (fs->edit->direct == NULL && !ofs_edit_dirty(fs->edit)) {
+		ofs_gate_let(fs);
+		return 0;
+	}
 	atomic_store(&fs->edit->percent, 1);
 	ret = commit_held(fs, stop, ctx, err);
 	atomic_store(&fs->edit->percent, 0);
@@ -155,7 +157,9 @@ void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
 	*status = (struct optimfs_status){ .percent = -1 };
 	if (fs->edit == NULL)
 		return;
+	ofs_enter(fs);
 	ofs_edit_status(fs->edit, &s);
+	ofs_leave(fs);
 	*status = (struct optimfs_status){
 		.writable = true,
 		.explicit_commit = atomic_load(&fs->edit->explicit_commit),
