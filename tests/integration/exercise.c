@@ -2,7 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* exercise bytes SEED COUNT MOUNT FILE: reads, writes, mappings and sizes of a
- * tensor of a mount, against bytes in memory, with commits in between.
+ * tensor of a mount, against bytes in memory, with commits in between; shared:
+ * while others do the same.
  * exercise names SEED COUNT DIR MODEL: what can be done to names, in two empty
  * directories: whether both come to the same.
  *
@@ -71,6 +72,7 @@ struct file {
 	const char *mount;
 	char path[500], npy[500];
 	int fd, reader; /* read and written; opened once, to look */
+	bool shared;    /* the mount: others write, too */
 	uint8_t *model, *buf;
 	size_t full, size;
 };
@@ -194,6 +196,7 @@ static void do_npy(struct file *f)
 static void do_commit(struct file *f)
 {
 	char path[500];
+	ssize_t done;
 	int fd;
 
 	note("commit of %zu of %zu bytes", f->size, f->full);
@@ -201,10 +204,13 @@ static void do_commit(struct file *f)
 	snprintf(path, sizeof(path), "%s/.optimfs/control", f->mount);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	check(fd != -1, path);
-	if (f->size == f->full)
-		check(write(fd, "commit", 6) == 6, "commit");
-	else if (write(fd, "commit", 6) != -1)
+	/* others may have a file open, or be about to commit */
+	done = write(fd, "commit", 6);
+	if (f->size < f->full && done != -1)
 		differs("a commit of what is not whole");
+	check(f->size < f->full || done == 6 || errno == EBUSY ||
+		(f->shared && errno == EINVAL),
+	    "commit");
 	close(fd);
 	open_file(f);
 }
@@ -260,9 +266,10 @@ static void step(struct file *f)
 		differs("size is %zu, not %zu", (size_t)st.st_size, f->size);
 }
 
-static int bytes(unsigned count, const char *mount, const char *name)
+static int bytes(unsigned count, const char *mount, const char *name,
+    bool shared)
 {
-	struct file f = { .mount = mount };
+	struct file f = { .mount = mount, .shared = shared };
 	struct stat st;
 
 	snprintf(f.path, sizeof(f.path), "%s/%s", mount, name);
@@ -423,15 +430,19 @@ int main(int argc, char **argv)
 	int ret;
 
 	if (argc != 6) {
-		fputs("usage: exercise bytes|names SEED COUNT A B\n", stderr);
+		fputs("usage: exercise bytes|shared|names SEED COUNT A B\n",
+		    stderr);
 		return 2;
 	}
 	signal(SIGBUS, on_bus_error);
 	seed = strtoull(argv[2], NULL, 0);
 	count = (unsigned)strtoul(argv[3], NULL, 0);
 	printf("# seed %s\n", argv[2]);
-	ret = strcmp(argv[1], "bytes") == 0 ? bytes(count, argv[4], argv[5])
-					    : names(count, argv[4], argv[5]);
+	if (strcmp(argv[1], "names") == 0)
+		ret = names(count, argv[4], argv[5]);
+	else
+		ret = bytes(count, argv[4], argv[5],
+		    strcmp(argv[1], "shared") == 0);
 	printf("# %u calls\n", count);
 	return ret;
 }

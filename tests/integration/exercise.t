@@ -31,6 +31,39 @@ for ck in dcp_fsdp2_w3/ckpt dcp_tp_fsdp_w4/ckpt \
 	done
 	ok "$ck: sound" "$OPTIMFS" fsck --data ck
 done
+ended() {
+	wait "$1"
+}
+
+# Several at once, and those who look on: whatever is committed when.
+rm -rf ck
+cp -r "$data/dcp_fsdp2_w3/ckpt" ck && chmod -R u+w ck
+ok "a mount for several" "$OPTIMFS" mount -o rw ck "$m"
+pids=
+for t in w1 w2 wq; do
+	"$exercise" shared "$seed" "$count" "$m" "model/layers.1.$t.weight" \
+	    >"$t.out" 2>&1 &
+	pids="$pids $!"
+	seed=$((seed + 1))
+done
+(while cp -r "$m" "$m/.optimfs/view/dcp@2" seen 2>/dev/null || [ -e go ]; do
+	rm -rf seen
+done) &
+reader=$!
+touch go
+for p in $pids; do
+	ok "one of several" ended "$p"
+done
+rm go
+kill "$reader" 2>/dev/null
+wait "$reader" 2>/dev/null
+cat ./*.out
+cp -r "$m" want
+ok "umount" "$OPTIMFS" umount "$m"
+"$OPTIMFS" cp -r ck / now
+ok "all of it is committed" diff -r want now
+ok "and sound" "$OPTIMFS" fsck --data ck
+
 ok "names" "$OPTIMFS" mount -o scratch "$data/dcp_fsdp2_w3/ckpt" "$m"
 mkdir model
 mkdir -p "$m/extra/names"
