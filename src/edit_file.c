@@ -76,7 +76,7 @@ struct ofs_edit_file *ofs_edit_file_touch(struct ofs_edit *e, uint32_t index,
 	f->in_place = !f->text && e->direct != NULL &&
 	    !ofs_direct_is_rounded(e, f->entry);
 	if (!f->text && e->direct == NULL)
-		f->size = f->base = ofs_tensor_bytes(e->fs->cat,
+		f->size = f->base = f->full = ofs_tensor_bytes(e->fs->cat,
 		    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
 	return f;
 }
@@ -100,7 +100,7 @@ bool ofs_edit_file_differs(const struct ofs_edit_file *f)
 		return true;
 	if (f->text)
 		return f->said != NULL;
-	return f->written.n > 0 || f->lost.n > 0 || f->size != f->base ||
+	return f->written.n > 0 || f->lost.n > 0 || f->size != f->full ||
 	    f->shape != NULL || f->dtype != OFS_DTYPE_NONE;
 }
 
@@ -122,10 +122,10 @@ void ofs_edit_file_revert(struct ofs_edit *e, struct ofs_edit_file *f)
 	free(f->shape);
 	f->shape = NULL;
 	f->dtype = OFS_DTYPE_NONE;
-	f->size = f->base = 0;
+	f->size = f->base = f->full = 0;
 	f->mtime_ns = 0;
 	if (f->entry != OFS_NONE && !f->text && e->direct == NULL)
-		f->size = f->base = ofs_tensor_bytes(e->fs->cat,
+		f->size = f->base = f->full = ofs_tensor_bytes(e->fs->cat,
 		    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
 	f->dead = f->entry == OFS_NONE;
 	pthread_rwlock_unlock(&f->lock);

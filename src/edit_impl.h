@@ -31,6 +31,7 @@ struct ofs_edit_file {
 	/* Every byte below size is in written, or below base and the
 	 * checkpoint's. Behind size there is nothing. */
 	uint64_t size, base;
+	uint64_t full; /* what the checkpoint has */
 	struct ofs_ranges written;
 	/* Bytes whose writing failed, and how; until they are written again. */
 	struct ofs_ranges lost;

@@ -601,10 +601,11 @@ static void link_file(struct optimfs_file *file)
 
 static void unlink_file(struct optimfs_file *file)
 {
-	if (file->back == NULL)
+	if (file->fs->edit == NULL)
 		return;
 	pthread_mutex_lock(&file->fs->lock);
-	*file->back = file->next;
+	if (file->back != NULL)
+		*file->back = file->next;
 	if (file->next != NULL)
 		file->next->back = file->back;
 	pthread_mutex_unlock(&file->fs->lock);
