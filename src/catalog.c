@@ -144,7 +144,7 @@ uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
 {
 	uint32_t i = ofs_catalog_append(cat, OFS_DOCS, &doc, 1, err);
 
-	if (i != OFS_NONE)
+	if (i != OFS_NONE && doc != NULL)
 		cat->parsed += ofs_pickle_memory(doc);
 	return i;
 }
