@@ -5,6 +5,7 @@
 #include "view.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,8 @@
 /* Names cost little until they are looked into; a loop over all that are valid
  * still has to end. */
 #define VIEWS_MAX 1024u
+/* So many that their memory goes back to the system: 24 bytes each. */
+#define MANY_SPANS 100000u
 
 struct ofs_views {
 	pthread_mutex_t lock; /* making views and their files; told */
@@ -288,6 +291,7 @@ static int render(struct optimfs *fs, struct ofs_view_dir *v,
 		return -1;
 	}
 	atomic_store_explicit(&v->names, names, memory_order_release);
+	malloc_trim(0); /* laying out took as much again as what is left */
 	return 0;
 }
 
@@ -389,12 +393,16 @@ int ofs_view_size(struct optimfs *fs, struct ofs_at at, uint64_t *size,
 	struct ofs_view_node *f = node_at(fs, at);
 	uint64_t known = atomic_load(&f->size);
 	struct ofs_spans spans = { 0 };
+	bool many;
 	int ret = 0;
 
 	if (known == 0) {
 		ret = v->files->ops->spans(v->files, f->file, &spans, err);
 		known = spans.n == 0 ? 1 : spans.v[spans.n - 1].end + 1;
+		many = spans.n >= MANY_SPANS;
 		ofs_spans_fini(&spans);
+		if (many)
+			malloc_trim(0);
 		if (ret == -1)
 			return ofs_file_failed(fs, at, 0, 0, err);
 		atomic_store(&f->size, known);
