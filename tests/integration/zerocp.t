@@ -44,6 +44,10 @@ is "ZeRO-3 of that has the same optim/" "$(differ zero/optim back.m/optim)" ""
 is "and the same else, but how many ranks there are" \
     "$(differ zero back.m)" "extra/dp_world_size"
 
+made filled made zero3@2 made.m
+show filled filled.m
+is "ZeRO-3 by mkfs and cp, too" "$(differ zero filled.m)" ""
+
 # From what FSDP wrote: what optimfs(5) lists, and no more. A frozen parameter
 # is in no group of DeepSpeed's.
 show "$data/pytorch/dcp_fsdp2_w3/ckpt" fsdp
