@@ -65,13 +65,24 @@ static void file_name(const struct ofs_files *files, uint32_t file,
 	strcat(name, ".pt");
 }
 
+/* The tensor of the first parameter that has one. */
+static const struct ofs_tensor *some_tensor(const struct ofs_fsdp_files *f,
+    const struct ofs_fsdp_new_unit *u, ofs_fsdp_new_entry_fn *entry,
+    const char *name)
+{
+	uint32_t i = u->param;
+
+	while (entry(f, i, name) == OFS_NONE)
+		i++;
+	return ofs_fsdp_new_tensor(f, entry(f, i, name));
+}
+
 int ofs_fsdp_new_flat(const struct ofs_fsdp_files *f, uint32_t unit,
     uint32_t rank, ofs_fsdp_new_entry_fn *entry, const char *name,
     uint64_t fill, struct ofs_torch_new *a, struct optimfs_error *err)
 {
 	const struct ofs_fsdp_new_unit *u = &f->unit[unit];
-	const struct ofs_tensor *t =
-	    ofs_fsdp_new_tensor(f, entry(f, u->param, name));
+	const struct ofs_tensor *t = some_tensor(f, u, entry, name);
 	uint32_t shard = ofs_fsdp_new_shard(f, rank);
 	struct ofs_torch_part pad = { .tensor = OFS_NONE, .first = fill };
 	uint64_t at = 0, held = ofs_flat_held(&u->flat, shard);
@@ -81,13 +92,18 @@ int ofs_fsdp_new_flat(const struct ofs_fsdp_files *f, uint32_t unit,
 		return -1;
 	for (uint32_t i = 0; i < u->nparams; i++) {
 		struct ofs_flat_slice s = ofs_flat_slice(&u->flat, i, shard);
-		struct ofs_torch_part part = { .first = s.first,
-			.count = s.count };
+		struct ofs_torch_part part = {
+			.tensor = OFS_NONE, .item = pad.item, .count = s.count
+		};
+		uint32_t e = entry(f, u->param + i, name);
 
 		if (s.count == 0)
 			continue;
 		pad.count = s.at - at;
-		part.tensor = f->cat->entries[entry(f, u->param + i, name)].ref;
+		if (e != OFS_NONE) {
+			part.tensor = f->cat->entries[e].ref;
+			part.first = s.first;
+		}
 		if (ofs_torch_new_part(a, f->cat, &pad, err) == -1 ||
 		    ofs_torch_new_part(a, f->cat, &part, err) == -1)
 			return -1;

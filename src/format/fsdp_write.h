@@ -32,6 +32,8 @@ struct ofs_fsdp_new_unit {
 	uint32_t param, nparams; /* a run of param */
 	uint32_t align;
 	uint32_t id; /* of the flat parameter; OFS_NONE */
+	/* Of param: whose names of state are those of the flat parameter. */
+	uint32_t lead;
 	/* Of the model's parameters; OFS_DTYPE_NONE without a model. */
 	enum ofs_dtype dtype;
 	/* The entry of the model at which its key stands: in the state dict of
@@ -104,8 +106,8 @@ int ofs_fsdp_new_model(const struct ofs_fsdp_files *f, uint32_t rank,
 int ofs_fsdp_new_optim(const struct ofs_fsdp_files *f, uint32_t rank,
     struct ofs_torch_new *a, struct ofs_buf *pickle, struct optimfs_error *err);
 /* The shard of a unit that a rank has as a storage of a: of each parameter the
- * slice of the tensor that entry gives; OFS_NONE: none of it. fill: the bits
- * between parameters. */
+ * slice of the tensor that entry gives; OFS_NONE: zeros, which not all of them
+ * are. fill: the bits between parameters. */
 typedef uint32_t ofs_fsdp_new_entry_fn(const struct ofs_fsdp_files *f,
     uint32_t param, const char *name);
 int ofs_fsdp_new_flat(const struct ofs_fsdp_files *f, uint32_t unit,

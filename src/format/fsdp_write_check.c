@@ -91,8 +91,29 @@ static const struct ofs_fsdp_new_state *state_of(const struct ofs_fsdp_files *f,
 	return NULL;
 }
 
-static int check_states(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
-    struct optimfs_error *err)
+/* State that is zeros while nothing has been learned. */
+static bool starts_at_zero(const char *name)
+{
+	static const char *const known[] = { "exp_avg", "exp_avg_sq",
+		"max_exp_avg_sq", "momentum_buffer", NULL };
+
+	for (int i = 0; known[i] != NULL; i++)
+		if (strcmp(name, known[i]) == 0)
+			return true;
+	return false;
+}
+
+/* Does the flat parameter make up for what q lacks? What has no state at all
+ * gets the step of the others, which in one flat parameter it would have. */
+static bool may_lack(const struct ofs_fsdp_new_param *q, const char *name)
+{
+	return starts_at_zero(name) ||
+	    (q->nstates == 0 && strcmp(name, "step") == 0);
+}
+
+/* All that a has, b has too; or, with fill, need not have. */
+static int check_has(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
+    bool fill, struct optimfs_error *err)
 {
 	const struct ofs_fsdp_new_param *p = &f->param[a], *q = &f->param[b];
 
@@ -100,28 +121,35 @@ static int check_states(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
 		const struct ofs_fsdp_new_state *s = &f->state[i];
 		const struct ofs_fsdp_new_state *t = state_of(f, q, s->name);
 
+		if (t == NULL && fill && may_lack(q, s->name))
+			continue;
 		if (t == NULL)
 			return optimfs_fail(err, EOPNOTSUPP,
 			    "OFS174 %.100s has no state '%.40s', %.100s of the "
 			    "same flat parameter has (the option orig keeps "
-			    "them apart)",
+			    "them apart; fill=zero makes up for what Adam and "
+			    "momentum begin with)",
 			    q->fqn.p, s->name, p->fqn.p);
 		if (check_pair(f, s->name, s->entry, t->entry, err) == -1)
 			return -1;
 	}
-	if (p->nstates == q->nstates)
-		return 0;
-	return check_states(f, b, a, err);
+	return 0;
 }
 
-static int check_flat(const struct ofs_fsdp_files *f, uint32_t unit,
+static int check_flat(struct ofs_fsdp_files *f, uint32_t unit,
     struct optimfs_error *err)
 {
-	const struct ofs_fsdp_new_unit *u = &f->unit[unit];
+	struct ofs_fsdp_new_unit *u = &f->unit[unit];
+	uint32_t end = u->param + u->nparams;
 
-	for (uint32_t i = u->param + 1; i < u->param + u->nparams; i++)
-		if (check_group(f, u->param, i, err) == -1 ||
-		    check_states(f, u->param, i, err) == -1)
+	for (uint32_t i = u->param; i < end; i++)
+		if (f->param[i].nstates > f->param[u->lead].nstates)
+			u->lead = i;
+	for (uint32_t i = u->param; i < end; i++)
+		if (check_group(f, u->lead, i, err) == -1 ||
+		    check_has(f, u->lead, i, f->to.fill_zero, err) == -1 ||
+		    (f->param[i].nstates > 0 &&
+			check_has(f, i, u->lead, false, err) == -1))
 			return -1;
 	return 0;
 }
@@ -146,6 +174,7 @@ static int check_empty(const struct ofs_fsdp_files *f, uint32_t unit,
 int ofs_fsdp_new_check(struct ofs_fsdp_files *f, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < f->units.n; i++) {
+		f->unit[i].lead = f->unit[i].param;
 		if (f->nmodel > 0 && check_model(f, i, err) == -1)
 			return -1;
 		if (f->has_optim && !f->orig && check_flat(f, i, err) == -1)

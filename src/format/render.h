@@ -32,6 +32,7 @@ struct ofs_layout {
 	unsigned zstd; /* level that items are compressed at; 0: not */
 	/* use_orig_params of flat parameters: as the source has it, or not */
 	enum { OFS_FLAT_DEFAULT, OFS_FLAT_ORIG, OFS_FLAT_PACK } flat;
+	bool fill_zero; /* state that only parts of a flat parameter lack */
 };
 
 /* Parse name; EINVAL, ENOENT for no format at all (OFS771) say what is wrong

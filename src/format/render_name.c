@@ -123,6 +123,8 @@ static bool parse_option(const char *s, size_t n, struct ofs_layout *l)
 		l->flat = OFS_FLAT_ORIG;
 	else if (is(s, n, "flat") && l->format == &ofs_format_fsdp)
 		l->flat = OFS_FLAT_PACK;
+	else if (is(s, n, "fill=zero") && l->format == &ofs_format_fsdp)
+		l->fill_zero = true;
 	else if (is(s, n, "keys=fqn") && !st)
 		l->keys = OFS_KEYS_FQN;
 	else if (is(s, n, "keys=id") && l->format == &ofs_format_torch)

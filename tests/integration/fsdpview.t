@@ -180,6 +180,19 @@ flat fsdp1_local_orig_fullshard_w2
 status "frozen beside trained, in one flat parameter" 4 "$OPTIMFS" ls "$ck" \
     .optimfs/view/fsdp@2,flat
 like "are named" "$(cat "$scratch/err")" '*OFS174*adapter*tok_embeddings*'
+ok "zeros may make up for it" view fsdp@2,flat,fill=zero "$scratch/view"
+tree "$scratch/view" "$scratch/got"
+for state in exp_avg exp_avg_sq; do
+	ok "$state of what was frozen" cmp -n \
+	    "$(stat -c %s "$scratch/got/model/adapter.weight")" /dev/zero \
+	    "$scratch/got/optim/state/adapter.weight/$state"
+done
+is "its step is that of the others" \
+    "$(cat "$scratch/got/optim/state/adapter.weight/step")" \
+    "$(cat "$scratch/got/optim/state/tok_embeddings.weight/step")"
+rm -r "$scratch"/got/optim/state/adapter.*
+ok "and nothing else is other" diff -r "$scratch/want/optim/state" \
+    "$scratch/got/optim/state"
 
 # units.json: by itself, left alone, and what is none.
 not_ok "units=none does not take it" sh -c '
@@ -190,7 +203,8 @@ status "another file of that name" 0 "$OPTIMFS" cat "$ck" .optimfs/warnings
 like "is a warning" "$(cat "$scratch/out")" '*OFS162*units.json*not used*'
 
 # Names.
-for name in fsdp fsdp@0 fsdp@2,hf fsdp@2,keys=id dcp@2,flat torch,orig; do
+for name in fsdp fsdp@0 fsdp@2,hf fsdp@2,keys=id fsdp@2,fill=one \
+    dcp@2,flat dcp@2,fill=zero torch,orig; do
 	status "$name is none" 2 "$OPTIMFS" ls "$ck" ".optimfs/view/$name"
 done
 done_testing
