@@ -69,6 +69,9 @@ struct ofs_gpu {
 int nccl_device_open(struct ofs_gpu *g, char device[64],
     struct optimfs_error *err);
 void nccl_device_close(struct ofs_gpu *g);
+/* Has the stream come to the event? 1 when it has, 0 when not yet. */
+int nccl_reached(cudaEvent_t event, struct optimfs_error *err,
+    const char *what);
 /* err from what CUDA says; -1. */
 int nccl_cuda_fail(struct optimfs_error *err, cudaError_t e, const char *what);
 

@@ -135,7 +135,7 @@ int nccl_comm_poll(struct ofs_gpu *g, struct optimfs_error *err)
 {
 	struct nccl_engine *t = &g->transfer;
 	int ret = look(g, t->deadline, "sending and receiving", err);
-	cudaError_t e = cudaErrorNotReady;
+	cudaError_t e;
 
 	if (ret != 1)
 		return ret;
@@ -145,9 +145,5 @@ int nccl_comm_poll(struct ofs_gpu *g, struct optimfs_error *err)
 			return nccl_cuda_fail(err, e, "an event");
 		t->stage = STAGE_RUNNING;
 	}
-	e = cudaEventQuery(t->event);
-	if (e == cudaSuccess)
-		return 1;
-	return e == cudaErrorNotReady ? 0
-				      : nccl_cuda_fail(err, e, "a transfer");
+	return nccl_reached(t->event, err, "a transfer");
 }

@@ -42,10 +42,5 @@ int nccl_layout_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
 
 int nccl_layout_poll(struct ofs_gpu *g, struct optimfs_error *err)
 {
-	cudaError_t e = cudaEventQuery(g->layout.event);
-
-	if (e == cudaSuccess)
-		return 1;
-	return e == cudaErrorNotReady ? 0
-				      : nccl_cuda_fail(err, e, "laying out");
+	return nccl_reached(g->layout.event, err, "laying out");
 }

@@ -16,6 +16,18 @@ int nccl_cuda_fail(struct optimfs_error *err, cudaError_t e, const char *what)
 	    "OFS902 the GPU: %s: %s", what, cudaGetErrorString(e));
 }
 
+int nccl_reached(cudaEvent_t event, struct optimfs_error *err, const char *what)
+{
+	cudaError_t e = cudaEventQuery(event);
+
+	if (e == cudaSuccess)
+		return 1;
+	if (e != cudaErrorNotReady)
+		return nccl_cuda_fail(err, e, what);
+	cudaGetLastError(); /* it counts as an error until it is fetched */
+	return 0;
+}
+
 static int pick(struct ofs_gpu *g, char device[64], struct optimfs_error *err)
 {
 	cudaError_t e;

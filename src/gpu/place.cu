@@ -21,12 +21,14 @@ extern "C" cudaError_t ofs_place_launch(const struct ofs_run *run, uint64_t n,
     uint64_t total, const void *src, void *dst, cudaStream_t stream)
 {
 	uint64_t blocks = (total + THREADS * UNITS - 1) / (THREADS * UNITS);
+	void *args[] = { &run, &n, &total, &src, &dst };
 
 	if (total == 0)
 		return cudaSuccess;
 	if (blocks > MAX_BLOCKS)
 		blocks = MAX_BLOCKS;
-	ofs_place_kernel<<<(unsigned)blocks, THREADS, 0, stream>>>(run, n,
-	    total, (const uint8_t *)src, (uint8_t *)dst);
-	return cudaGetLastError();
+	/* not <<<>>>, whose errors are known by the last one of the thread: it
+	 * may be anybody's, such as that an event is not ready */
+	return cudaLaunchKernel((const void *)ofs_place_kernel,
+	    dim3((unsigned)blocks), dim3(THREADS), args, 0, stream);
 }

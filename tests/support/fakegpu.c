@@ -243,7 +243,7 @@ static _Thread_local cudaError_t last;
 
 static cudaError_t said(cudaError_t e)
 {
-	if (e != cudaSuccess && e != cudaErrorNotReady)
+	if (e != cudaSuccess)
 		last = e;
 	return e;
 }
@@ -359,7 +359,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
 		return said(cudaErrorLaunchFailure);
 	if (e->stream != NULL)
 		run(e->stream);
-	return e->reached == e->asked ? cudaSuccess : cudaErrorNotReady;
+	return said(e->reached == e->asked ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
