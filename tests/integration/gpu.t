@@ -178,18 +178,21 @@ test_all() { # GPUS, of the libraries
 	else
 		skip 1 "${no_mount#*SKIP }"
 	fi
-	rm -rf "$scratch/large"*
+	rm -rf "$scratch/large"* "$scratch/resharded" "$nodes" "$scratch/got"
 }
 
 libraries=fake rows=2048 measure=check
 test_all 2
 
 libraries=real rows=32768 measure=1
-gpus=$("$bench" count 2>"$scratch/err")
-if [ -n "$gpus" ]; then
+gpus=$(with "$bench" count 2>"$scratch/err")
+lacks=$(ldd "$OPTIMFS_MODULES/optimfs-nccl.so" 2>&1 | grep 'not found')
+if [ -z "$gpus" ]; then
+	skip 1 "$(head -n 1 "$scratch/err")"
+elif [ -n "$lacks" ]; then
+	skip 1 "not all libraries are here: $(echo "$lacks" | head -n 1)"
+else
 	diag "$gpus GPUs: $(nvidia-smi -L 2>/dev/null | head -n 1)"
 	test_all "$gpus"
-else
-	skip 1 "$(head -n 1 "$scratch/err")"
 fi
 done_testing
