@@ -73,6 +73,34 @@ static struct faults get_faults(void)
 	return f;
 }
 
+/* Addresses on the GPU mean nothing to a processor, nor those here to it. */
+
+#define ON_GPU ((uintptr_t)1 << 62)
+
+static void *there(const void *p)
+{
+	if (((uintptr_t)p & ON_GPU) == 0)
+		abort();
+	return (void *)((uintptr_t)p & ~ON_GPU);
+}
+
+static void *here(const void *p)
+{
+	if (((uintptr_t)p & ON_GPU) != 0)
+		abort();
+	return (void *)(uintptr_t)p;
+}
+
+static void *target(enum cudaMemcpyKind kind, void *p)
+{
+	return kind == cudaMemcpyDeviceToHost ? here(p) : there(p);
+}
+
+static void *origin(enum cudaMemcpyKind kind, const void *p)
+{
+	return kind == cudaMemcpyHostToDevice ? here(p) : there(p);
+}
+
 /* Messages. */
 
 struct message {
@@ -88,8 +116,10 @@ struct message {
 struct ncclComm {
 	char dir[NCCL_UNIQUE_ID_BYTES];
 	int rank, size, groups;
-	bool aborted;
+	bool aborted, looked_at;
 	ncclResult_t state;
+	struct fake_op *begun; /* that is on no stream yet */
+	cudaStream_t stream;
 	unsigned nsent[64], nreceived[64];
 	struct ncclComm *next; /* aborted before it */
 };
@@ -165,7 +195,7 @@ struct CUevent_st {
 	struct timespec when;
 };
 
-static struct fake_op *add_op(cudaStream_t s, int kind)
+static struct fake_op *new_op(int kind)
 {
 	struct fake_op *op = calloc(1, sizeof(*op));
 
@@ -173,11 +203,18 @@ static struct fake_op *add_op(cudaStream_t s, int kind)
 		abort();
 	op->kind = kind;
 	TAILQ_INIT(&op->messages);
+	return op;
+}
+
+static struct fake_op *add_op(cudaStream_t s, int kind)
+{
+	struct fake_op *op = new_op(kind);
+
 	TAILQ_INSERT_TAIL(&s->ops, op, next);
 	return op;
 }
 
-static void end_op(cudaStream_t s, struct fake_op *op)
+static void free_op(struct fake_op *op)
 {
 	struct message *m;
 
@@ -185,8 +222,13 @@ static void end_op(cudaStream_t s, struct fake_op *op)
 		TAILQ_REMOVE(&op->messages, m, next);
 		free(m);
 	}
-	TAILQ_REMOVE(&s->ops, op, next);
 	free(op);
+}
+
+static void end_op(cudaStream_t s, struct fake_op *op)
+{
+	TAILQ_REMOVE(&s->ops, op, next);
+	free_op(op);
 }
 
 static bool step_group(struct fake_op *op)
@@ -285,12 +327,14 @@ cudaError_t cudaMalloc(void **p, size_t n)
 	if (n > (size_t)get_faults().max << 20 ||
 	    posix_memalign(p, 256, n) != 0)
 		return said(cudaErrorMemoryAllocation);
+	*p = (void *)((uintptr_t)*p | ON_GPU);
 	return cudaSuccess;
 }
 
 cudaError_t cudaFree(void *p)
 {
-	free(p);
+	if (p != NULL)
+		free(there(p));
 	return cudaSuccess;
 }
 
@@ -303,7 +347,7 @@ cudaError_t cudaHostAlloc(void **p, size_t n, unsigned flags)
 
 cudaError_t cudaFreeHost(void *p)
 {
-	free(p);
+	free(here(p));
 	return cudaSuccess;
 }
 
@@ -378,14 +422,13 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b)
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t n,
     enum cudaMemcpyKind kind)
 {
-	(void)kind;
-	memcpy(dst, src, n);
+	memcpy(target(kind, dst), origin(kind, src), n);
 	return cudaSuccess;
 }
 
 cudaError_t cudaMemset(void *dst, int value, size_t n)
 {
-	memset(dst, value, n);
+	memset(there(dst), value, n);
 	return cudaSuccess;
 }
 
@@ -394,12 +437,11 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n,
 {
 	struct fake_op *op;
 
-	(void)kind;
 	if (is_reset())
 		return said(cudaErrorLaunchFailure);
 	op = add_op(s, OP_COPY);
-	op->dst = dst;
-	op->src = (void *)(uintptr_t)src;
+	op->dst = target(kind, dst);
+	op->src = origin(kind, src);
 	op->n = n;
 	return cudaSuccess;
 }
@@ -520,6 +562,9 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block,
 	memcpy(&op->total, args[2], sizeof(op->total));
 	memcpy(&op->src, args[3], sizeof(op->src));
 	memcpy(&op->dst, args[4], sizeof(op->dst));
+	op->run = there(op->run);
+	op->src = there(op->src);
+	op->dst = there(op->dst);
 	op->threads = (uint64_t)grid.x * block.x;
 	return cudaSuccess;
 }
@@ -590,13 +635,27 @@ static bool all_here(const struct ncclComm *c)
 	return true;
 }
 
+/* What was begun comes to its stream when somebody has looked once. */
+static void put_on_stream(ncclComm_t c)
+{
+	if (!c->looked_at) {
+		c->looked_at = true;
+		return;
+	}
+	TAILQ_INSERT_TAIL(&c->stream->ops, c->begun, next);
+	c->begun = NULL;
+	c->state = ncclSuccess;
+}
+
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 {
 	struct faults f = get_faults();
 
 	if (c->state == ncclInProgress && f.init == 'f')
 		c->state = ncclSystemError;
-	if (c->state == ncclInProgress && all_here(c))
+	if (c->state == ncclInProgress && c->begun != NULL)
+		put_on_stream(c);
+	else if (c->state == ncclInProgress && all_here(c))
 		c->state = ncclSuccess;
 	if (c->rank == f.async_rank && c->groups > f.async_after)
 		c->state = ncclRemoteError;
@@ -610,6 +669,9 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
 	static struct ncclComm *all;
 
 	c->aborted = true;
+	if (c->begun != NULL)
+		free_op(c->begun);
+	c->begun = NULL;
 	pthread_mutex_lock(&lock);
 	c->next = all;
 	all = c;
@@ -634,11 +696,9 @@ static ncclResult_t add_message(ncclComm_t c, bool send, const void *p,
 
 	if (m == NULL || !group.open || c->state != ncclSuccess)
 		abort();
-	*m = (struct message){ .comm = c,
-		.p = (void *)(uintptr_t)p,
-		.n = n,
-		.peer = peer,
-		.send = send };
+	*m = (struct message){
+		.comm = c, .p = there(p), .n = n, .peer = peer, .send = send
+	};
 	m->number = send ? c->nsent[peer]++ : c->nreceived[peer]++;
 	TAILQ_INSERT_TAIL(&group.messages, m, next);
 	group.comm = c;
@@ -668,13 +728,16 @@ ncclResult_t ncclGroupEnd(void)
 	group.open = false;
 	if (group.comm == NULL)
 		return ncclSuccess;
-	op = add_op(group.stream, OP_GROUP);
+	op = new_op(OP_GROUP);
 	op->comm = group.comm;
 	op->hangs =
 	    group.comm->rank == f.hang_rank && group.comm->groups == f.hang_at;
 	TAILQ_CONCAT(&op->messages, &group.messages, next);
 	group.comm->groups++;
-	return ncclInProgress;
+	group.comm->begun = op;
+	group.comm->stream = group.stream;
+	group.comm->looked_at = false;
+	return group.comm->state = ncclInProgress;
 }
 
 const char *ncclGetErrorString(ncclResult_t r)
