@@ -377,10 +377,10 @@ static unsigned count_said(const struct job *j, const char *part)
 
 /* Every rank reads everything all the same, and each that noticed says so
  * once. */
-static void lost(const char *faults, int size, const char *code,
-    const char *what)
+static void lost(const char *faults, int size, unsigned timeout,
+    const char *code, const char *what)
 {
-	struct job j = { .timeout = SHORT,
+	struct job j = { .timeout = timeout,
 		.how = { .how = OPTIMFS_GATHER_NCCL },
 		.work = read_after_loss };
 
@@ -549,10 +549,10 @@ static void all_of_fake(void)
 	whole(4, 8 << 20);
 	cached(2);
 	one_dead();
-	lost("async=1:1", 3, "OFS901", "an asynchronous error");
-	lost("hang=0:2", 3, "OFS901", "a transfer that hangs");
-	lost("async=0:0", 1, "OFS901", "an error when alone");
-	lost("reset=3", 2, "OFS902", "a GPU that fails");
+	lost("async=1:1", 3, SHORT, "OFS901", "an asynchronous error");
+	lost("hang=0:2", 3, SHORT, "OFS901", "a transfer that hangs");
+	lost("async=0:0", 1, SHORT, "OFS901", "an error when alone");
+	lost("reset=3", 2, LONG, "OFS902", "a GPU that fails");
 	refused(OPTIMFS_GATHER_NCCL, "init=fail", 2, 0, "OFS901",
 	    "NCCL that cannot connect");
 	refused(OPTIMFS_GATHER_NCCL, "init=hang", 2, 0, "OFS901",
