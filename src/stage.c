@@ -164,10 +164,33 @@ static int renew_journal(struct ofs_stage *st, struct optimfs_error *err)
 {
 	close(st->journal.fd);
 	unlinkat(st->dir, "journal", 0);
-	st->journal = (struct ofs_journal){ .fd = -1 };
-	return make_journal(st, err);
+	st->journal = (struct ofs_journal){ .fd = -1, .broken = true };
+	if (make_journal(st, err) == -1)
+		return -1;
+	/* or the old one could be at its name after a power failure */
+	if (fsync(st->dir) == -1)
+		return optimfs_fail(err, errno, "OFS809 %s: %m", st->path);
+	st->journal.broken = false;
+	return 0;
 }
 
+/* A journal without its first words, or without the boot that its records are
+ * of, would not be believed, or too much. */
+static int empty_journal(struct ofs_stage *st, struct optimfs_error *err)
+{
+	if (st->journal.broken && renew_journal(st, err) == -1)
+		return -1;
+	st->journal.end = 0;
+	st->journal.sum = 0;
+	if (ofs_journal_trim(&st->journal, err) == 0 &&
+	    append_boot(st, err) == 0)
+		return 0;
+	st->journal.broken = true;
+	return -1;
+}
+
+/* Data without a record are nobody's, records without their data are damage:
+ * so the journal is empty, for good, before any data go. */
 static int remove_all(struct ofs_stage *st, struct optimfs_error *err)
 {
 	int fd = dup(st->data);
@@ -180,19 +203,18 @@ static int remove_all(struct ofs_stage *st, struct optimfs_error *err)
 			close(fd);
 		return -1;
 	}
+	if (empty_journal(st, err) == -1 ||
+	    ofs_journal_sync(&st->journal, err) == -1) {
+		closedir(d);
+		return -1;
+	}
+	st->empty = true;
 	rewinddir(d);
 	while ((e = readdir(d)) != NULL)
 		if (e->d_name[0] != '.')
 			unlinkat(st->data, e->d_name, 0);
 	closedir(d);
-	if (st->journal.broken && renew_journal(st, err) == -1)
-		return -1;
-	st->journal.end = 0;
-	st->journal.sum = 0;
-	if (ofs_journal_trim(&st->journal, err) == -1)
-		return -1;
-	st->empty = true;
-	return append_boot(st, err);
+	return 0;
 }
 
 static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
@@ -410,12 +432,14 @@ int ofs_stage_sync(struct ofs_stage *st, struct optimfs_error *err)
 	if (st->scratch)
 		return 0;
 	pthread_mutex_lock(&st->mutex);
-	if (st->names && fsync(st->data) == -1)
+	if (st->names && fsync(st->data) == -1) {
 		ret = optimfs_fail(err, errno, "OFS809 %s/data: %m", st->path);
-	else
+		/* another try would succeed, and say nothing about the first */
+		st->journal.broken = true;
+	} else {
 		st->names = false;
-	if (ret == 0)
 		ret = ofs_journal_sync(&st->journal, err);
+	}
 	pthread_mutex_unlock(&st->mutex);
 	return ret;
 }
@@ -468,10 +492,6 @@ int ofs_stage_reset(struct ofs_stage *st, struct optimfs_error *err)
 		return 0;
 	pthread_mutex_lock(&st->mutex);
 	ret = remove_all(st, err);
-	if (ret == 0 && fsync(st->data) == -1)
-		ret = optimfs_fail(err, errno, "OFS809 %s/data: %m", st->path);
-	if (ret == 0)
-		ret = ofs_journal_sync(&st->journal, err);
 	pthread_mutex_unlock(&st->mutex);
 	return ret;
 }

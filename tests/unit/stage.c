@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,56 @@
 #include "tap.h"
 
 #define NRECORDS 6
+
+/* System calls of the library, one of which fails: that at this count. */
+static const char *failing;
+static int fail_in;
+static char calls[4096];
+
+static bool fails(const char *call, int code)
+{
+	if (strlen(calls) + strlen(call) + 2 < sizeof(calls)) {
+		strcat(calls, call);
+		strcat(calls, " ");
+	}
+	if (failing == NULL || strcmp(failing, call) != 0 || fail_in-- != 0)
+		return false;
+	failing = NULL;
+	errno = code;
+	return true;
+}
+
+int fsync(int fd)
+{
+	return fails("fsync", EIO) ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+int fdatasync(int fd)
+{
+	return fails("fdatasync", EIO) ? -1 : (int)syscall(SYS_fdatasync, fd);
+}
+
+int unlinkat(int dirfd, const char *path, int flags)
+{
+	(void)fails(strncmp(path, "journal", 7) == 0 ? "unlink-journal"
+						     : "unlink",
+	    0);
+	return (int)syscall(SYS_unlinkat, dirfd, path, flags);
+}
+
+ssize_t pwrite(int fd, const void *p, size_t n, off_t off)
+{
+	return fails("pwrite", ENOSPC)
+	    ? -1
+	    : (ssize_t)syscall(SYS_pwrite64, fd, p, n, off);
+}
+
+static void fail_next(const char *call, int after)
+{
+	failing = call;
+	fail_in = after;
+	calls[0] = '\0';
+}
 
 static char dir[64], source[80], stage[100];
 
@@ -237,6 +288,74 @@ static void recovery(void)
 	ofs_stage_close(st, false);
 }
 
+/* What the journal says when it is opened again: records, or -1. */
+static int recovered(void)
+{
+	struct ofs_replay found;
+	struct optimfs_error err;
+	struct ofs_stage *st = open_stage(OFS_RECOVER_YES, &err);
+	unsigned n = 0;
+	int ret;
+
+	if (st == NULL)
+		return -1;
+	ret = ofs_stage_replay(st, check_record, &n, &found, &err);
+	ofs_stage_close(st, false);
+	return ret == -1 ? -1 : (int)found.records;
+}
+
+/* A failure is not forgotten by trying once more (K7), and what is taken after
+ * one is found again. */
+static void failures(void)
+{
+	static const char *const ways[] = { "fdatasync", "pwrite" };
+	struct optimfs_error err;
+	struct ofs_stage *st = open_stage(OFS_RECOVER_NO, &err);
+	struct ofs_record r;
+	char a[NRECORDS + 1];
+	uint8_t b[3 * NRECORDS];
+	bool taken;
+	int fd;
+
+	make(0, a, b, &r);
+	fd = ofs_stage_data(st, 1, true, &err);
+	fail_next("fsync", 0);
+	ok(ofs_stage_sync(st, &err) == -1, "names of data are not synced");
+	ok(ofs_stage_sync(st, &err) == -1, "... and it is not forgotten");
+	ok(ofs_stage_append(st, &r, &err) == -1, "... nothing more is taken");
+	fail_next(NULL, 0);
+	ok(ofs_stage_reset(st, &err) == 0, "all is dropped");
+	ok(strstr(calls, "unlink-journal fsync ") != NULL,
+	    "... the new journal has its name for good");
+	ok(ofs_stage_append(st, &r, &err) == 0 && ofs_stage_sync(st, &err) == 0,
+	    "... and can be written to");
+	close(fd);
+
+	fd = ofs_stage_data(st, 2, true, &err);
+	fail_next(NULL, 0);
+	ok(ofs_stage_reset(st, &err) == 0 &&
+		strstr(calls, "fdatasync unlink ") != NULL &&
+		strstr(calls, "unlink ") > strstr(calls, "fdatasync "),
+	    "data go when the journal is empty for good");
+	close(fd);
+	ofs_stage_close(st, false);
+
+	for (unsigned way = 0; way < 2; way++)
+		for (int after = 0; after < 3; after++) {
+			st = open_stage(OFS_RECOVER_NO, &err);
+			append(st, 0, 2);
+			fail_next(ways[way], after);
+			(void)ofs_stage_reset(st, &err);
+			failing = NULL;
+			taken = ofs_stage_append(st, &r, &err) == 0;
+			ofs_stage_close(st, true);
+			ok(!taken || recovered() == 1,
+			    "%s %d of dropping all fails: what is taken then "
+			    "is there",
+			    ways[way], after);
+		}
+}
+
 static void locks(void)
 {
 	struct optimfs_error err = { 0 };
@@ -329,6 +448,7 @@ int main(void)
 	torn();
 	moved();
 	recovery();
+	failures();
 	locks();
 	places();
 	rmdir(source);
