@@ -155,7 +155,7 @@ int ofs_mount_check(const char *source, const char *point,
  * it was started. */
 static void detach(void *ctx)
 {
-	const int *to_parent = ctx;
+	int *to_parent = ctx;
 	struct optimfs_error none = { 0 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -169,6 +169,7 @@ static void detach(void *ctx)
 	}
 	(void)!write(*to_parent, &none, sizeof(none));
 	close(*to_parent);
+	*to_parent = -1;
 }
 
 static _Noreturn void daemon_main(struct ofs_serve *v, int to_parent)
@@ -179,7 +180,9 @@ static _Noreturn void daemon_main(struct ofs_serve *v, int to_parent)
 	v->ready = detach;
 	v->ctx = &to_parent;
 	ret = ofs_serve(v, &err);
-	if (ret == -1 && write(to_parent, &err, sizeof(err)) == -1)
+	/* the parent, while it waits; then the number is another file's */
+	if (ret == -1 &&
+	    (to_parent == -1 || write(to_parent, &err, sizeof(err)) == -1))
 		ofs_log("%s", err.text);
 	ofs_log_close();
 	exit(ret == 0 ? 0 : 3);
