@@ -174,15 +174,28 @@ static int wait_commit(const struct ofs_mountinfo *m, struct ofs_control *c,
 	return ret;
 }
 
+/* The daemon is gone: what it had staged is for the next mount. */
+static bool is_dead(const struct optimfs_error *err)
+{
+	return err->code == ENOTCONN || err->code == ECONNABORTED;
+}
+
 /* What was written is committed, or kept because that was said; 1: committed,
- * but it may not survive a crash of the machine. A mount that does not answer
- * has nothing to commit. */
+ * but it may not survive a crash of the machine. Unmounting one whose changes
+ * cannot be asked for would commit them, and nobody would hear whether that
+ * worked. */
 static int settle(struct ofs_mountinfo *m, bool keep, struct optimfs_error *err)
 {
 	struct ofs_control c;
 
-	if (wait_commit(m, &c, err) == -1)
-		return 0;
+	if (wait_commit(m, &c, err) == -1) {
+		if (!m->rw || is_dead(err))
+			return 0;
+		return optimfs_fail_in(err,
+		    "%s may have changes that are not committed: unmount it "
+		    "as who mounted it, or with --force",
+		    m->point);
+	}
 	m->rw &= !c.scratch; /* which has no lock */
 	if (!c.dirty || c.scratch)
 		return 0;
