@@ -136,7 +136,7 @@ struct ofs_edit_status {
 	int percent;           /* of a commit under way; -1: there is none */
 };
 void ofs_edit_status(struct ofs_edit *edit, struct ofs_edit_status *status);
-/* Why the last commit failed, as a line; nothing where it did not. */
+/* Why the last commit or abort failed, as a line; nothing where it did not. */
 void ofs_control_said(struct optimfs *fs, struct ofs_buf *out);
 /* Is it of a skeleton (direct.h), where what was not written is an error? */
 bool ofs_edit_is_direct(const struct ofs_edit *edit);

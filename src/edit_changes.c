@@ -93,7 +93,7 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 			    ofs_edit_name(w->e, i));
 		keys[--n] =
 		    keep(w, key.len == 0 ? "" : (char *)key.data, key.len);
-		ret = keys[n] == NULL ? -1 : 0;
+		ret = keys[n] == NULL || key.bad ? -1 : 0;
 		i = base ? tree->node[i].parent : ofs_edit_parent(w->e, i);
 	}
 	ofs_buf_fini(&key);

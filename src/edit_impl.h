@@ -85,8 +85,9 @@ struct ofs_edit {
 	bool scratch;
 	struct ofs_direct *direct; /* direct.h: of a skeleton; NULL */
 	char *destination;         /* of a skeleton: what it will be called */
-	bool published;            /* it is */
-	bool keep;                 /* the stage, whatever is in it */
+	/* It is. Readers look while a commit says so. */
+	atomic_bool published;
+	bool keep; /* the stage, whatever is in it */
 	/* What every further change fails with: the last commit is not known
 	 * to be safe, or its journal could not be emptied, and the next mount
 	 * takes all that the journal has for published. */
@@ -110,7 +111,7 @@ struct ofs_edit {
 	_Atomic unsigned percent; /* of a commit, plus one; 0: none */
 	struct ofs_replay found;
 	atomic_bool explicit_commit;
-	/* By the last commit, under fs->lock. */
+	/* By the last commit or abort, under fs->lock. */
 	struct optimfs_error said;
 	bool unsynced; /* it was published all the same */
 };

@@ -252,9 +252,21 @@ static bool same_type(uint8_t dtype, const char *descr)
 	return own != NULL && strcmp(own, descr) == 0;
 }
 
-/* What is there stays what it is; a new file becomes what the header says. */
+/* Several types may be spelt alike: the one that is there comes first. */
+static uint8_t type_of(const char *descr, uint8_t there)
+{
+	if (same_type(there, descr))
+		return there;
+	for (uint8_t t = 0; t < OFS_NDTYPES; t++)
+		if (same_type(t, descr))
+			return t;
+	return OFS_DTYPE_NONE;
+}
+
+/* What is there stays what it is; a new file becomes what the header says, if
+ * as many bytes follow it. */
 static int settle_form(struct ofs_edit *e, uint32_t index, struct header *h,
-    struct optimfs_error *err)
+    uint64_t bytes, struct optimfs_error *err)
 {
 	struct ofs_edit_form now;
 	struct ofs_buf shape = { 0 };
@@ -262,20 +274,18 @@ static int settle_form(struct ofs_edit *e, uint32_t index, struct header *h,
 	int ret;
 
 	ofs_edit_form_of(e, index, &now);
-	if (same_type(now.dtype, h->descr))
-		h->form.dtype = now.dtype;
-	for (int t = 0; t < OFS_NDTYPES && h->form.dtype == OFS_DTYPE_NONE; t++)
-		if (same_type((uint8_t)t, h->descr))
-			h->form.dtype = (uint8_t)t;
+	h->form.dtype = type_of(h->descr, now.dtype);
 	if (h->form.dtype == OFS_DTYPE_NONE)
 		return bad("no type that is known", err);
-	if (now.dtype != OFS_DTYPE_NONE) {
-		if (now.dtype == h->form.dtype && now.ndim == h->form.ndim &&
-		    memcmp(now.shape, h->form.shape,
-			now.ndim * sizeof(*now.shape)) == 0)
-			return 0;
+	if (now.dtype != OFS_DTYPE_NONE &&
+	    (now.dtype != h->form.dtype || now.ndim != h->form.ndim ||
+		memcmp(now.shape, h->form.shape,
+		    now.ndim * sizeof(*now.shape)) != 0))
 		return bad("another type or shape than the tensor's", err);
-	}
+	if (bytes != ofs_edit_form_bytes(&h->form))
+		return bad("more or fewer elements than its shape says", err);
+	if (now.dtype != OFS_DTYPE_NONE)
+		return 0;
 	name = ofs_dtype_name((enum ofs_dtype)h->form.dtype);
 	for (unsigned d = 0; d < h->form.ndim; d++)
 		ofs_buf_printf(&shape, "%s%" PRIu64, d == 0 ? "" : ",",
@@ -356,22 +366,19 @@ static int say_element(struct optimfs_file *file, const struct header *h,
 static int accept(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct ofs_edit *e = file->fs->edit;
-	uint64_t size = ofs_edit_npy_size(file), n;
+	uint64_t size = ofs_edit_npy_size(file);
 	struct header h;
 	int ret;
 
 	if (read_header(file->npy->fd, size, &h, err) == -1)
 		return -1;
 	pthread_rwlock_wrlock(&e->names);
-	ret = settle_form(e, file->at.index, &h, err);
+	ret = settle_form(e, file->at.index, &h, size - h.len, err);
 	pthread_rwlock_unlock(&e->names);
 	if (ret == -1)
 		return -1;
-	n = ofs_edit_form_bytes(&h.form);
-	if (size - h.len != n)
-		return bad("more or fewer elements than its shape says", err);
 	return h.form.ndim == 0 ? say_element(file, &h, err)
-				: copy_elements(file, h.len, n, err);
+				: copy_elements(file, h.len, size - h.len, err);
 }
 
 int ofs_edit_npy_accept(struct optimfs_file *file, struct optimfs_error *err)

@@ -102,26 +102,26 @@ static struct optimfs *read_again(struct optimfs *fs, struct optimfs_error *err)
 	return cat == NULL ? NULL : ofs_fs_new(cat, fs->source, &o, err);
 }
 
-/* Nobody else is inside. */
+/* Nobody else is inside. Open files are found again whatever comes of it. */
 static int exchange(struct optimfs *fs, struct optimfs *now,
     const struct paths *paths, struct optimfs_error *err)
 {
 	bool same = same_tree(&fs->tree, &now->tree);
 	struct optimfs_file *f;
 	size_t i = 0;
+	int ret;
 
 	for (f = fs->files; f != NULL; f = f->next)
 		ofs_file_leave(f);
 	swap(fs, now);
-	if (ofs_edit_rebase(fs->edit, same, err) == -1) {
+	ret = ofs_edit_rebase(fs->edit, same, err);
+	if (ret == -1)
 		swap(fs, now);
-		return -1;
-	}
-	if (!same)
+	else if (!same)
 		fs->generation = (fs->generation + 1) % OFS_GENERATIONS;
 	for (f = fs->files; f != NULL; f = f->next)
 		find_again(fs, f, paths->v[i++]);
-	return 0;
+	return ret;
 }
 
 int ofs_fs_reopen(struct optimfs *fs, struct optimfs_error *err)

@@ -57,12 +57,13 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	if (fs->edit->scratch)
 		return optimfs_fail(err, EROFS,
 		    "OFS819 mounted with scratch: nothing can be committed");
-	if (fs->edit->unsafe) {
-		*err = fs->edit->stuck;
-		return 1;
-	}
 	if (ofs_gate_hold(fs, true, err) == -1)
 		return -1;
+	if (fs->edit->unsafe) {
+		*err = fs->edit->stuck;
+		ofs_gate_let(fs);
+		return 1;
+	}
 	if (fs->edit->direct == NULL && !ofs_edit_dirty(fs->edit)) {
 		ofs_gate_let(fs);
 		return 0;
@@ -74,24 +75,29 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	return ret;
 }
 
+/* What the last order came to, for whoever asks control. */
+static int said(struct optimfs *fs, int ret, const struct optimfs_error *own,
+    struct optimfs_error *err)
+{
+	pthread_mutex_lock(&fs->lock);
+	fs->edit->said = *own;
+	fs->edit->unsynced = ret == 1;
+	pthread_mutex_unlock(&fs->lock);
+	if (ret != 0)
+		optimfs_log_error(fs, own);
+	if (err != NULL)
+		*err = *own;
+	return ret;
+}
+
 int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
-	int ret;
 
 	if (ofs_may_write(fs, err) == -1)
 		return -1;
-	ret = commit(fs, stop, ctx, &own);
-	pthread_mutex_lock(&fs->lock);
-	fs->edit->said = own;
-	fs->edit->unsynced = ret == 1;
-	pthread_mutex_unlock(&fs->lock);
-	if (ret != 0)
-		optimfs_log_error(fs, &own);
-	if (err != NULL)
-		*err = own;
-	return ret;
+	return said(fs, commit(fs, stop, ctx, &own), &own, err);
 }
 
 void ofs_control_said(struct optimfs *fs, struct ofs_buf *out)
@@ -108,8 +114,11 @@ void ofs_control_said(struct optimfs *fs, struct ofs_buf *out)
 
 int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
 {
-	return ofs_may_write(fs, err) == -1 ? -1
-					    : ofs_edit_abort(fs->edit, err);
+	struct optimfs_error own = { 0 };
+
+	if (ofs_may_write(fs, err) == -1)
+		return -1;
+	return said(fs, ofs_edit_abort(fs->edit, &own), &own, err);
 }
 
 int optimfs_lock_watch(const char *path)

@@ -424,8 +424,13 @@ static void npy(void)
 	    "opened");
 	memcpy(file, header, sizeof(header) - 1);
 	memcpy(file + sizeof(header) - 1, "12345678", 8);
+	file[strstr((char *)file + 10, "(2,") - (char *)file + 1] = '9';
 	is_int(optimfs_file_write(f, file, sizeof(header) - 1 + 8, 0, &err), 0,
 	    "written");
+	is_int(optimfs_file_flush(f, &err), -1, "with too few elements");
+	is_error(err, EINVAL, "OFS816", "it says so");
+	is_int(optimfs_file_write(f, header, sizeof(header) - 1, 0, &err), 0,
+	    "written again");
 	is_int(optimfs_file_flush(f, &err), 0, "closed");
 	optimfs_file_close(f);
 	says("model/new", "12345678", "is a file of the tree");
