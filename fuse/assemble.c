@@ -105,6 +105,11 @@ void ofs_assemble_free(struct ofs_assemble *a)
 	free(a);
 }
 
+int ofs_assemble_dir(const struct ofs_assemble *a)
+{
+	return a == NULL ? -1 : a->dir;
+}
+
 static time_t now(void)
 {
 	struct timespec ts;

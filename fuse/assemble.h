@@ -36,6 +36,8 @@ struct ofs_assemble_config {
 struct ofs_assemble *ofs_assemble_new(const struct ofs_assemble_config *config,
     struct ofs_passthrough *pt, struct optimfs_error *err);
 void ofs_assemble_free(struct ofs_assemble *a);
+/* The directory of memory that files are made in; -1: a is NULL. */
+int ofs_assemble_dir(const struct ofs_assemble *a);
 
 /* One open of a file. Fill in the first block; the rest is assemble.c's until
  * release. */

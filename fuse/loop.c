@@ -29,13 +29,13 @@ struct worker {
 
 struct ofs_loop {
 	struct fuse_session *se;
-	unsigned threads, max;
+	struct ofs_loop_config config;
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	struct worker *first; /* who serves */
 	struct worker *left;  /* who has left, to be joined */
 	unsigned n, wanted;
-	int code; /* what reading the device failed with */
+	struct optimfs_error failed; /* the first, of all threads */
 };
 
 static void look(int sig)
@@ -43,8 +43,8 @@ static void look(int sig)
 	(void)sig;
 }
 
-struct ofs_loop *ofs_loop_new(struct fuse_session *se, unsigned threads,
-    unsigned max, struct optimfs_error *err)
+struct ofs_loop *ofs_loop_new(struct fuse_session *se,
+    const struct ofs_loop_config *config, struct optimfs_error *err)
 {
 	struct ofs_loop *l = calloc(1, sizeof(*l));
 	struct sigaction sa = { .sa_handler = look };
@@ -55,9 +55,10 @@ struct ofs_loop *ofs_loop_new(struct fuse_session *se, unsigned threads,
 	}
 	sigaction(SIG_LOOK, &sa, NULL);
 	l->se = se;
-	l->threads = threads;
-	l->max = max > threads ? max : threads;
-	l->wanted = threads;
+	l->config = *config;
+	if (l->config.max < config->threads)
+		l->config.max = config->threads;
+	l->wanted = config->threads;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->changed, NULL);
 	return l;
@@ -108,19 +109,29 @@ static void leave(struct ofs_loop *l, struct worker *w)
 	pthread_cond_signal(&l->changed);
 }
 
+/* err: what for; NULL: there is nothing more to serve. */
+static void end(struct ofs_loop *l, const struct optimfs_error *err)
+{
+	pthread_mutex_lock(&l->lock);
+	if (err != NULL && l->failed.code == 0)
+		l->failed = *err;
+	stop_all(l);
+	pthread_mutex_unlock(&l->lock);
+}
+
 /* One request. False: the session has ended. */
 static bool serve(struct ofs_loop *l, struct fuse_buf *buf)
 {
 	int n = fuse_session_receive_buf(l->se, buf);
+	struct optimfs_error err;
 
-	if (n > 0)
+	if (n > 0) {
 		fuse_session_process_buf(l->se, buf);
-	else if (n != -EINTR && n != -EAGAIN) {
-		pthread_mutex_lock(&l->lock);
-		if (n < 0 && l->code == 0)
-			l->code = -n;
-		stop_all(l);
-		pthread_mutex_unlock(&l->lock);
+	} else if (n == 0) {
+		end(l, NULL);
+	} else if (n != -EINTR && n != -EAGAIN) {
+		optimfs_fail(&err, -n, "reading /dev/fuse: %s", strerror(-n));
+		end(l, &err);
 	}
 	return !fuse_session_exited(l->se);
 }
@@ -141,10 +152,14 @@ static void *work(void *arg)
 	struct ofs_loop *l = w->loop;
 	struct fuse_buf buf = { .mem = NULL };
 	int fd = own_device(l);
+	struct optimfs_error err;
 
 	ofs_passthrough_device(fd);
-	while (serve(l, &buf) && !surplus(l))
-		continue;
+	if (l->config.begin(l->config.ctx, &err) == -1)
+		end(l, &err);
+	else
+		while (serve(l, &buf) && !surplus(l))
+			continue;
 	free(buf.mem);
 	if (fd != -1)
 		close(fd);
@@ -195,7 +210,7 @@ int ofs_loop_run(struct ofs_loop *l, struct optimfs_error *err)
 	int code = 0;
 
 	pthread_mutex_lock(&l->lock);
-	while (l->n < l->threads && code == 0)
+	while (l->n < l->config.threads && code == 0)
 		code = start(l);
 	if (l->n == 0) {
 		pthread_mutex_unlock(&l->lock);
@@ -203,18 +218,19 @@ int ofs_loop_run(struct ofs_loop *l, struct optimfs_error *err)
 	}
 	while (l->n > 0 || l->left != NULL)
 		wait_for_one(l);
-	code = l->code;
+	code = l->failed.code;
+	if (code != 0 && err != NULL)
+		*err = l->failed;
 	pthread_mutex_unlock(&l->lock);
-	if (code != 0)
-		return optimfs_fail(err, code, "reading /dev/fuse: %s",
-		    strerror(code));
-	return 0;
+	return code == 0 ? 0 : -1;
 }
 
 void ofs_loop_stuck(struct ofs_loop *l, unsigned n)
 {
 	pthread_mutex_lock(&l->lock);
-	l->wanted = l->threads + n < l->max ? l->threads + n : l->max;
+	l->wanted = l->config.threads + n < l->config.max
+	    ? l->config.threads + n
+	    : l->config.max;
 	while (!fuse_session_exited(l->se) && l->n > 0 && l->n < l->wanted)
 		if (start(l) != 0)
 			break;

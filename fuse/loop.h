@@ -13,9 +13,15 @@
  * source that does not answer, and then the mount must go on with others. */
 struct ofs_loop;
 
-/* threads serve normally; as many more as are stuck, up to max. */
-struct ofs_loop *ofs_loop_new(struct fuse_session *se, unsigned threads,
-    unsigned max, struct optimfs_error *err);
+/* threads serve normally; as many more as are stuck, up to max. Each calls
+ * begin first; one that fails ends the session. */
+struct ofs_loop_config {
+	unsigned threads, max;
+	int (*begin)(void *ctx, struct optimfs_error *err);
+	void *ctx;
+};
+struct ofs_loop *ofs_loop_new(struct fuse_session *se,
+    const struct ofs_loop_config *config, struct optimfs_error *err);
 void ofs_loop_free(struct ofs_loop *l);
 /* Returns when the session has ended and no thread is left. */
 int ofs_loop_run(struct ofs_loop *l, struct optimfs_error *err);

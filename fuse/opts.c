@@ -9,6 +9,7 @@
 #include <string.h>
 
 static const char *const assemble_names[] = { "off", "auto", "always", NULL };
+static const char *const sandbox_names[] = { "off", "auto", "require", NULL };
 /* As optimfs_recover, and whether unmounting commits. */
 static const char *const recover_names[] = { "no", "yes", "discard", NULL };
 static const char *const commit_names[] = { "auto", "explicit", NULL };
@@ -26,6 +27,10 @@ const struct ofs_option ofs_mount_options_table[] = {
 	    .choices = assemble_names,
 	    .offset = offsetof(struct ofs_mount_options, assemble) },
 	ROW("assemble_max", OFS_OPTION_SIZE, assemble_max),
+	{ .name = "sandbox",
+	    .kind = OFS_OPTION_CHOICE,
+	    .choices = sandbox_names,
+	    .offset = offsetof(struct ofs_mount_options, sandbox) },
 	ROW("readahead", OFS_OPTION_SIZE, readahead),
 	ROW("timeout", OFS_OPTION_TIME, timeout),
 	{ .name = "threads",
@@ -92,6 +97,7 @@ void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o)
 	*m = (struct ofs_mount_options){
 		.assemble = OFS_ASSEMBLE_AUTO,
 		.assemble_max = UINT64_C(256) << 20,
+		.sandbox = OFS_SANDBOX_AUTO,
 		.readahead = UINT64_C(1) << 20,
 		.timeout = 30,
 		.commit = -1,

@@ -12,6 +12,11 @@
 #include "tools/job.h"
 #include "tools/options.h"
 
+enum ofs_sandbox_policy {
+	OFS_SANDBOX_OFF,
+	OFS_SANDBOX_AUTO,
+	OFS_SANDBOX_REQUIRE,
+};
 enum ofs_assemble_policy {
 	OFS_ASSEMBLE_OFF,
 	OFS_ASSEMBLE_AUTO,
@@ -25,6 +30,7 @@ struct ofs_mount_options {
 	const char *offered;     /* what open.world knows the checkpoint as */
 	int assemble;            /* enum ofs_assemble_policy */
 	uint64_t assemble_max;
+	int sandbox; /* enum ofs_sandbox_policy */
 	uint64_t readahead;
 	unsigned timeout;    /* seconds; 0: none */
 	unsigned threads;    /* 0: by the number of processors */

@@ -23,6 +23,7 @@
 #include "fuse/loop.h"
 #include "fuse/ops.h"
 #include "fuse/quit.h"
+#include "fuse/sandbox.h"
 
 /* Of cache=, what assembled files may take; the rest is the library's, for
  * decoded data. */
@@ -37,6 +38,7 @@ struct server {
 	struct fuse_session *se;
 	struct ofs_loop *loop;
 	struct ofs_quit *quit;
+	struct ofs_sandbox *sandbox; /* NULL: none */
 	pthread_t publisher;
 	bool publishing;
 	struct optimfs_error unanswered; /* the publisher's failure */
@@ -99,6 +101,83 @@ static struct ofs_assemble *make_assemble(struct server *s)
 			"read on demand",
 		    err.text);
 	return a;
+}
+
+/* MPI and CUDA open devices, sockets and shared memory as they go, on threads
+ * that read too: ranks are not confined. */
+static int make_sandbox(struct server *s, struct optimfs_error *err)
+{
+	const struct ofs_mount_options *m = s->v->options;
+	const struct ofs_sandbox_config config = {
+		.source = s->v->source,
+		.write = m->open.rw,
+		.temporary = m->open.scratch,
+		.upper = m->open.upper,
+		.file = { m->open.units, m->open.ids },
+		.memory = ofs_assemble_dir(s->session.assemble),
+		.passthrough = s->session.assemble != NULL,
+	};
+	bool required = m->sandbox == OFS_SANDBOX_REQUIRE;
+
+	if (required && m->open.world != NULL)
+		return optimfs_fail(err, EINVAL,
+		    "option 'sandbox=require': there is none for a mount by "
+		    "several ranks");
+	if (m->sandbox == OFS_SANDBOX_OFF || m->open.world != NULL ||
+	    ofs_sandbox_new(&config, &s->sandbox, err) == 0)
+		return 0;
+	if (required)
+		return optimfs_fail_in(err, "sandbox=require");
+	ofs_log("no sandbox: %s", err->text);
+	return 0;
+}
+
+/* Of a thread that is about to look at what the checkpoint says. */
+static int enter_sandbox(void *ctx, struct optimfs_error *err)
+{
+	struct server *s = ctx;
+
+	if (s->sandbox == NULL || ofs_sandbox_enter(s->sandbox, err) == 0)
+		return 0;
+	if (s->v->options->sandbox == OFS_SANDBOX_REQUIRE)
+		return optimfs_fail_in(err, "sandbox=require");
+	ofs_log("no sandbox for a thread: %s", err->text);
+	return 0;
+}
+
+struct task {
+	struct server *s;
+	int (*run)(struct server *s, struct optimfs_error *err);
+	struct optimfs_error *err;
+	int ret;
+};
+
+static void *run_task(void *arg)
+{
+	struct task *t = arg;
+
+	t->ret = enter_sandbox(t->s, t->err);
+	if (t->ret == 0)
+		t->ret = t->run(t->s, t->err);
+	return NULL;
+}
+
+/* On a thread of its own, because this one has to unmount. */
+static int in_sandbox(struct server *s,
+    int (*run)(struct server *s, struct optimfs_error *err),
+    struct optimfs_error *err)
+{
+	struct task t = { .s = s, .run = run, .err = err };
+	pthread_t thread;
+	int code;
+
+	if (s->sandbox == NULL)
+		return run(s, err);
+	code = pthread_create(&thread, NULL, run_task, &t);
+	if (code != 0)
+		return optimfs_fail(err, code, "cannot start a thread");
+	pthread_join(thread, NULL);
+	return t.ret;
 }
 
 static int open_checkpoint(struct server *s, struct optimfs_error *err)
@@ -310,10 +389,15 @@ static int start_threads(struct server *s, struct optimfs_error *err)
 		.stuck = stuck,
 		.ctx = s,
 	};
+	const struct ofs_loop_config loop = {
+		.threads = nthreads(m),
+		.max = m->single ? 1 : MAX_THREADS,
+		.begin = enter_sandbox,
+		.ctx = s,
+	};
 	int code;
 
-	s->loop =
-	    ofs_loop_new(s->se, nthreads(m), m->single ? 1 : MAX_THREADS, err);
+	s->loop = ofs_loop_new(s->se, &loop, err);
 	if (s->loop == NULL)
 		return -1;
 	s->session.watch = ofs_watch_new(&watch, err);
@@ -338,8 +422,6 @@ static void publish_changes(struct server *s)
 	struct optimfs_error err;
 	int ret;
 
-	if (s->session.fs == NULL)
-		return;
 	optimfs_status(s->session.fs, &status);
 	if (status.files == 0 || status.scratch)
 		return;
@@ -358,10 +440,20 @@ static void publish_changes(struct server *s)
 		    s->v->source, err.text);
 }
 
+static int close_checkpoint(struct server *s, struct optimfs_error *err)
+{
+	(void)err;
+	publish_changes(s);
+	optimfs_close(s->session.fs);
+	return 0;
+}
+
 /* Unmounting closes the device, which ends the publisher's stat at the latest;
  * he still wants the session. */
 static void take_down(struct server *s)
 {
+	struct optimfs_error err;
+
 	s->ended = ofs_quit_free(s->quit);
 	ofs_watch_free(s->session.watch);
 	if (s->se != NULL)
@@ -372,9 +464,11 @@ static void take_down(struct server *s)
 	if (s->se != NULL)
 		fuse_session_destroy(s->se);
 	ofs_ops_close_all(&s->session);
-	publish_changes(s);
 	ofs_assemble_free(s->session.assemble);
-	optimfs_close(s->session.fs);
+	if (s->session.fs != NULL &&
+	    in_sandbox(s, close_checkpoint, &err) == -1)
+		ofs_log("%s: %s", s->v->source, err.text);
+	ofs_sandbox_free(s->sandbox);
 	pthread_mutex_destroy(&s->session.lock);
 }
 
@@ -393,7 +487,8 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	ofs_passthrough_init(&s->session.pt);
 	raise_limits();
 	s->session.assemble = make_assemble(s);
-	if (open_checkpoint(s, err) == -1)
+	if (make_sandbox(s, err) == -1 ||
+	    in_sandbox(s, open_checkpoint, err) == -1)
 		goto out;
 	optimfs_set_stats(s->session.fs, stats, &s->session);
 	ofs_quit_block();

@@ -160,8 +160,11 @@ static bool same_size(const struct ofs_files *files, const struct ofs_object *o,
 }
 
 /* Say what failing to open o means to who reads it. */
-static int open_failed(const struct ofs_object *o, struct optimfs_error *err)
+static int open_failed(const struct ofs_dir *dir, const struct ofs_object *o,
+    struct optimfs_error *err)
 {
+	struct stat st;
+
 	switch (err->code) {
 	case ENOENT:
 		return optimfs_fail(err, EIO,
@@ -172,6 +175,10 @@ static int open_failed(const struct ofs_object *o, struct optimfs_error *err)
 		    "OFS751 %s (%" PRIu64 " bytes at mount): stale handle; "
 		    "mount the checkpoint again",
 		    o->path, o->size);
+	case EACCES: /* the right to read one file is none to read another */
+		if (ofs_dir_stat(dir, o->path, &st) && st.st_ino != o->ino)
+			return stale(o, &st, err);
+		return -1;
 	default:
 		return -1;
 	}
@@ -186,7 +193,7 @@ static int open_object(struct ofs_files *files, struct ofs_file *file,
 	int fd = ofs_dir_open_file(&files->cat->dir, o->path, &st, err);
 
 	if (fd == -1)
-		return open_failed(o, err);
+		return open_failed(&files->cat->dir, o, err);
 	file->stamp = ofs_stamp_of(&st);
 	if (st.st_ino != o->ino || !same_size(files, o, &st) ||
 	    (!files->cat->filling && !same_bytes(&o->stamp, &file->stamp))) {

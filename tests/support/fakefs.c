@@ -10,6 +10,7 @@
  *                   inexact             the size is an upper bound (twice as
  *                                       much) until the file is opened
  *                   openfail=ERRNO
+ *                   really=PATH         its bytes are those of that file
  *
  * The tree is scanned once. .fake and a directory .optimfs are not listed;
  * .optimfs can be looked up. */
@@ -31,6 +32,7 @@
 
 struct fake_node {
 	char *name, *path;         /* path below the root, "" for it */
+	char *really;              /* NULL: path */
 	uint64_t parent, first, n; /* a directory's children are consecutive */
 	struct stat st;
 	uint64_t fail_from, fail_to;
@@ -144,6 +146,10 @@ static void plant(struct optimfs *fs)
 			    &c->fail_from, &c->fail_to, &c->fail_code);
 			sscanf(word, "slow=%u", &c->slow_ms);
 			sscanf(word, "openfail=%d", &c->open_code);
+			if (strncmp(word, "really=", 7) == 0) {
+				free(c->really);
+				c->really = strdup(word + 7);
+			}
 		}
 	}
 	fclose(f);
@@ -191,6 +197,7 @@ void optimfs_close(struct optimfs *fs)
 	for (uint64_t i = 1; i <= fs->n; i++) {
 		free(fs->node[i].name);
 		free(fs->node[i].path);
+		free(fs->node[i].really);
 	}
 	free(fs->node);
 	free(fs->root);
@@ -344,7 +351,7 @@ int optimfs_file_open(struct optimfs *fs, uint64_t node,
 	f = calloc(1, sizeof(*f));
 	if (f == NULL)
 		abort();
-	full = join(fs->root, c->path);
+	full = c->really != NULL ? strdup(c->really) : join(fs->root, c->path);
 	f->fs = fs;
 	f->node = c;
 	f->fd = open(full, O_RDONLY | O_CLOEXEC);

@@ -1,0 +1,269 @@
+/* sandbox.c - what a thread that reads a checkpoint can still do */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fuse/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <linux/capability.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The kernel's interface, include/uapi/linux/landlock.h of Linux 6.10: headers
+ * to build with may be older than the kernel. */
+enum {
+	CALL_CREATE_RULESET = 444,
+	CALL_ADD_RULE = 445,
+	CALL_RESTRICT_SELF = 446,
+	CREATE_VERSION = 1,
+	RULE_PATH_BENEATH = 1,
+};
+#define FS_WRITE_FILE  (UINT64_C(1) << 1)
+#define FS_READ_FILE   (UINT64_C(1) << 2)
+#define FS_READ_DIR    (UINT64_C(1) << 3)
+#define FS_REMOVE_DIR  (UINT64_C(1) << 4)
+#define FS_REMOVE_FILE (UINT64_C(1) << 5)
+#define FS_MAKE_DIR    (UINT64_C(1) << 7)
+#define FS_MAKE_REG    (UINT64_C(1) << 8)
+#define FS_MAKE_SYM    (UINT64_C(1) << 12)
+#define FS_REFER       (UINT64_C(1) << 13) /* since version 2 */
+#define FS_TRUNCATE    (UINT64_C(1) << 14) /* 3 */
+#define FS_IOCTL_DEV   (UINT64_C(1) << 15) /* 5 */
+#define NET_TCP        UINT64_C(3)         /* 4 */
+struct ruleset_attr {
+	uint64_t fs, net;
+};
+struct path_beneath {
+	uint64_t allowed;
+	int32_t parent;
+} __attribute__((packed));
+
+#define READ FS_READ_FILE | FS_READ_DIR
+/* Files without names are made where nothing else may be. */
+#define SCRATCH                                                              \
+ FS_READ_FILE | FS_WRITE_FILE | FS_TRUNCATE | FS_MAKE_REG | FS_REMOVE_FILE | \
+     FS_READ_DIR
+#define WRITE SCRATCH | FS_REMOVE_DIR | FS_MAKE_DIR | FS_MAKE_SYM | FS_REFER
+
+struct ofs_sandbox {
+	int ruleset;
+	uint64_t handled; /* rights that this kernel knows */
+	bool passthrough;
+};
+
+/* 0: none. */
+static int version(void)
+{
+	long n = syscall(CALL_CREATE_RULESET, NULL, 0, CREATE_VERSION);
+
+	return n < 0 ? 0 : (int)n;
+}
+
+static uint64_t rights(int v)
+{
+	uint64_t known = FS_REFER - 1; /* all before it */
+
+	if (v >= 2)
+		known |= FS_REFER;
+	if (v >= 3)
+		known |= FS_TRUNCATE;
+	if (v >= 5)
+		known |= FS_IOCTL_DEV;
+	return known;
+}
+
+static int make_ruleset(struct ofs_sandbox *s, bool write,
+    struct optimfs_error *err)
+{
+	int v = version();
+	struct ruleset_attr attr = { .fs = rights(v),
+		.net = v >= 4 ? NET_TCP : 0 };
+
+	if (v == 0)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "this kernel has no Landlock: %m");
+	/* without REFER no file can be moved to another directory */
+	if (v < 2 && write)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "Landlock of this kernel forbids commits (Linux 5.19 "
+		    "allows them)");
+	s->handled = attr.fs;
+	s->ruleset = (int)syscall(CALL_CREATE_RULESET, &attr, sizeof(attr), 0);
+	if (s->ruleset == -1)
+		return optimfs_fail(err, errno, "Landlock: %m");
+	return 0;
+}
+
+/* EBADFD: a pipe or the like, which is no file of any file system. */
+static int allow_fd(const struct ofs_sandbox *s, int fd, uint64_t allowed,
+    struct optimfs_error *err)
+{
+	struct path_beneath rule = { .allowed = allowed & s->handled,
+		.parent = fd };
+
+	if (syscall(CALL_ADD_RULE, s->ruleset, RULE_PATH_BENEATH, &rule, 0) ==
+		-1 &&
+	    errno != EBADFD)
+		return optimfs_fail(err, errno, "Landlock: %m");
+	return 0;
+}
+
+static int allow(const struct ofs_sandbox *s, const char *path,
+    uint64_t allowed, struct optimfs_error *err)
+{
+	int fd = path == NULL ? -1 : open(path, O_PATH | O_CLOEXEC), ret;
+	struct stat st;
+
+	if (fd == -1)
+		return 0;
+	if (fstat(fd, &st) == 0 && !S_ISDIR(st.st_mode))
+		allowed &= FS_READ_FILE;
+	ret = allow_fd(s, fd, allowed, err);
+	close(fd);
+	return ret;
+}
+
+/* An index, which names files beside it. */
+static bool is_index(const char *path)
+{
+	size_t n = strlen(path);
+
+	return n > 5 && strcmp(path + n - 5, ".json") == 0;
+}
+
+/* A directory with all in it. A file, the list of names beside it; and those
+ * files too where it is committed to, because what is renamed there has to be
+ * allowed wherever it goes. */
+static int allow_source(const struct ofs_sandbox *s,
+    const struct ofs_sandbox_config *config, struct optimfs_error *err)
+{
+	char *real = realpath(config->source, NULL), *copy, *parent;
+	uint64_t beside = 0;
+	struct stat st;
+	int ret;
+
+	/* a checkpoint may be yet to come */
+	copy = strdup(real != NULL ? real : config->source);
+	if (copy == NULL) {
+		free(real);
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	}
+	parent = dirname(copy);
+	if (config->write)
+		beside = config->temporary ? SCRATCH : WRITE;
+	else if (real != NULL && is_index(real))
+		beside = READ;
+	else if (real != NULL && stat(real, &st) == 0 && !S_ISDIR(st.st_mode))
+		beside = FS_READ_DIR;
+	ret = allow(s, real, READ, err);
+	if (ret == 0 && beside != 0)
+		ret = allow(s, parent, beside, err);
+	free(copy);
+	free(real);
+	return ret;
+}
+
+/* For what is decoded and too much for memory; without one, what is staged for
+ * no commit has another. */
+static int allow_temporary(const struct ofs_sandbox *s,
+    const struct ofs_sandbox_config *config, struct optimfs_error *err)
+{
+	const char *dir = getenv("TMPDIR");
+
+	if (dir != NULL && dir[0] != '\0')
+		return allow(s, dir, SCRATCH, err);
+	if (config->temporary && allow(s, "/tmp", SCRATCH, err) == -1)
+		return -1;
+	return allow(s, "/var/tmp", SCRATCH, err);
+}
+
+static int make_rules(const struct ofs_sandbox *s,
+    const struct ofs_sandbox_config *config, struct optimfs_error *err)
+{
+	if (allow_source(s, config, err) == -1 ||
+	    (config->memory != -1 &&
+		allow_fd(s, config->memory, SCRATCH, err) == -1))
+		return -1;
+	for (size_t i = 0; i < 2; i++)
+		if (allow(s, config->file[i], FS_READ_FILE, err) == -1)
+			return -1;
+	if (allow(s, config->upper, WRITE, err) == -1 ||
+	    allow_temporary(s, config, err) == -1)
+		return -1;
+	/* its own memory in numbers, and which boot this is */
+	return allow(s, "/proc", FS_READ_FILE, err);
+}
+
+int ofs_sandbox_new(const struct ofs_sandbox_config *config,
+    struct ofs_sandbox **sandbox, struct optimfs_error *err)
+{
+	struct ofs_sandbox *s = calloc(1, sizeof(*s));
+
+	if (s == NULL)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	s->ruleset = -1;
+	s->passthrough = config->passthrough;
+	if (make_ruleset(s, config->write, err) == 0 &&
+	    make_rules(s, config, err) == 0) {
+		*sandbox = s;
+		return 0;
+	}
+	ofs_sandbox_free(s);
+	return -1;
+}
+
+void ofs_sandbox_free(struct ofs_sandbox *s)
+{
+	if (s == NULL)
+		return;
+	if (s->ruleset != -1)
+		close(s->ruleset);
+	free(s);
+}
+
+#define CAP(n) (UINT32_C(1) << (n))
+
+/* What root keeps: to read what belongs to others, and to give what is
+ * committed the owner and mode of what it replaces. */
+static int drop_capabilities(bool passthrough, struct optimfs_error *err)
+{
+	struct __user_cap_header_struct head = {
+		.version = _LINUX_CAPABILITY_VERSION_3
+	};
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3];
+	uint32_t keep = CAP(CAP_CHOWN) | CAP(CAP_DAC_OVERRIDE) |
+	    CAP(CAP_DAC_READ_SEARCH) | CAP(CAP_FOWNER) | CAP(CAP_FSETID);
+
+	if (passthrough)
+		keep |= CAP(CAP_SYS_ADMIN);
+	if (syscall(SYS_capget, &head, caps) == -1)
+		return optimfs_fail(err, errno, "capabilities: %m");
+	for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+		uint32_t left = i == 0 ? keep : 0;
+
+		caps[i].effective &= left;
+		caps[i].permitted &= left;
+		caps[i].inheritable &= left;
+	}
+	if (syscall(SYS_capset, &head, caps) == -1)
+		return optimfs_fail(err, errno, "capabilities: %m");
+	return 0;
+}
+
+int ofs_sandbox_enter(const struct ofs_sandbox *s, struct optimfs_error *err)
+{
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1)
+		return optimfs_fail(err, errno, "no_new_privs: %m");
+	if (drop_capabilities(s->passthrough, err) == -1)
+		return -1;
+	if (syscall(CALL_RESTRICT_SELF, s->ruleset, 0) == -1)
+		return optimfs_fail(err, errno, "Landlock: %m");
+	return 0;
+}
