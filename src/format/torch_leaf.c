@@ -330,6 +330,30 @@ static int note_hidden(struct ofs_torch_leaves *l, uint32_t node,
 	return 0;
 }
 
+/* Tensors that only code of the checkpoint's own would find are no value that
+ * could be shown: as text they would be gone without a word. */
+static bool refuse_hidden(struct ofs_torch_leaves *l, uint32_t node,
+    struct optimfs_error *why)
+{
+	struct ofs_pk_global g = { 0 };
+	struct ofs_str m, n;
+
+	if (ofs_pk_kind(l->doc, node) != OFS_PK_OBJECT ||
+	    !hides_tensor(l, node))
+		return false;
+	ofs_torch_class(l->doc, node, &m, &n);
+	g.module = m;
+	g.name = n;
+	if (n.len == 0 || ofs_pk_global_allowed(&g))
+		return false;
+	optimfs_fail(why, EPERM,
+	    "OFS110 a tensor is inside an object of class %.*s.%.*s, which is "
+	    "not on the allow-list: optimfs runs nothing that a file names",
+	    (int)(m.len > 60 ? 60 : m.len), m.p, (int)(n.len > 60 ? 60 : n.len),
+	    n.p);
+	return true;
+}
+
 static int add_value(struct ofs_torch_leaves *l, uint32_t node, uint32_t *ref,
     struct optimfs_error *err)
 {
@@ -359,13 +383,14 @@ int ofs_torch_leaf_ref(struct ofs_torch_leaves *l, uint32_t node, uint8_t *kind,
 	struct optimfs_error why = { 0 };
 	struct ofs_torch_tensor t;
 	int is = ofs_torch_tensor(l->doc, node, &t, &why);
+	bool value = is == 0 ||
+	    (is == -1 && t.dtype == OFS_DTYPE_NONE && why.code == EOPNOTSUPP);
 
 	*kind = OFS_ENTRY_VALUE;
-	if (is == 0 ||
-	    (is == -1 && t.dtype == OFS_DTYPE_NONE && why.code == EOPNOTSUPP))
+	if (value && !refuse_hidden(l, node, &why))
 		return add_value(l, node, ref, err);
 	*kind = OFS_ENTRY_ITEM;
-	if (is == -1 && t.dtype == OFS_DTYPE_NONE)
+	if (value || (is == -1 && t.dtype == OFS_DTYPE_NONE))
 		return ofs_torch_damaged(l, &why, ref, err);
 	*kind = OFS_ENTRY_TENSOR;
 	if (is == 1 && t.quantized && note_quantized(l, err) == -1)
