@@ -121,21 +121,6 @@ void ofs_publish_clear(int at, const char *name)
 	}
 }
 
-int ofs_publish_parents(int at, const char *rel, struct optimfs_error *err)
-{
-	char path[4097];
-	const char *slash = rel;
-
-	while ((slash = strchr(slash, '/')) != NULL) {
-		snprintf(path, sizeof(path), "%.*s", (int)(slash - rel), rel);
-		if (ofs_sys_mkdir(at, path, 0700) == -1 && errno != EEXIST)
-			return optimfs_fail(err, errno, "OFS821 %.200s/: %m",
-			    path);
-		slash++;
-	}
-	return 0;
-}
-
 int ofs_publish_sync_dir(int at, const char *rel)
 {
 	const char *slash = strrchr(rel, '/');
@@ -152,6 +137,43 @@ int ofs_publish_sync_dir(int at, const char *rel)
 	close(fd);
 	errno = saved;
 	return ret;
+}
+
+/* A directory that has just been made becomes one of the checkpoint's. */
+static int seal_new(int at, const char *path, int like,
+    struct optimfs_error *err)
+{
+	int fd = openat(at, path, DIR_FLAGS), ret = -1;
+
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS821 %.200s/: %m", path);
+	if (ofs_copy_attributes(like, fd, err) == 0)
+		ret = ofs_sys_fsync(fd) == -1 ||
+			ofs_publish_sync_dir(at, path) == -1
+		    ? optimfs_fail(err, errno, "OFS802 %.200s/: %m", path)
+		    : 0;
+	close(fd);
+	return ret;
+}
+
+int ofs_publish_parents(int at, const char *rel, int like,
+    struct optimfs_error *err)
+{
+	char path[4097];
+	const char *slash = rel;
+
+	while ((slash = strchr(slash, '/')) != NULL) {
+		snprintf(path, sizeof(path), "%.*s", (int)(slash - rel), rel);
+		slash++;
+		if (ofs_sys_mkdir(at, path, 0700) == 0) {
+			if (like != -1 && seal_new(at, path, like, err) == -1)
+				return -1;
+		} else if (errno != EEXIST) {
+			return optimfs_fail(err, errno, "OFS821 %.200s/: %m",
+			    path);
+		}
+	}
+	return 0;
 }
 
 int ofs_publish_parent(const char *source, int dir, int *parent, char **base,
@@ -303,7 +325,7 @@ int ofs_publish_file(struct ofs_publish *p, const char *rel, const char *like,
 {
 	int new;
 
-	if (ofs_publish_parents(p->new, rel, err) == -1)
+	if (ofs_publish_parents(p->new, rel, -1, err) == -1)
 		return -1;
 	new = ofs_sys_create(p->new, rel, 0600);
 	if (new == -1)
@@ -328,7 +350,7 @@ static int add_there(struct ofs_publish *p, const char *rel, const char *like,
 int ofs_publish_take(struct ofs_publish *p, int from, const char *rel,
     const char *like, struct optimfs_error *err)
 {
-	if (ofs_publish_parents(p->new, rel, err) == -1)
+	if (ofs_publish_parents(p->new, rel, -1, err) == -1)
 		return -1;
 	if (ofs_sys_rename(from, rel, p->new, rel, 0) == -1)
 		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
@@ -338,7 +360,7 @@ int ofs_publish_take(struct ofs_publish *p, int from, const char *rel,
 int ofs_publish_link(struct ofs_publish *p, int from, const char *rel,
     bool last, struct optimfs_error *err)
 {
-	if (ofs_publish_parents(p->new, rel, err) == -1)
+	if (ofs_publish_parents(p->new, rel, -1, err) == -1)
 		return -1;
 	if (ofs_sys_link(from, rel, p->new, rel) == -1)
 		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
@@ -365,6 +387,31 @@ static size_t count(const struct ofs_publish_plan *plan,
 	return n;
 }
 
+static size_t dir_len(const char *rel)
+{
+	const char *slash = strrchr(rel, '/');
+
+	return slash == NULL ? 0 : (size_t)(slash - rel);
+}
+
+/* Does the next name that moves lie in the same directory? Then that is synced
+ * behind it, once. */
+static bool goes_on(const struct ofs_publish_plan *plan, size_t i, bool created)
+{
+	const char *rel = plan->name[i].rel;
+	size_t n = dir_len(rel);
+
+	for (i++; i < plan->n; i++) {
+		const struct ofs_publish_name *next = &plan->name[i];
+
+		if (next->kind == OFS_PUBLISH_CREATE ||
+		    (!created && next->kind == OFS_PUBLISH_REPLACE))
+			return dir_len(next->rel) == n &&
+			    memcmp(next->rel, rel, n) == 0;
+	}
+	return false;
+}
+
 /* Their bytes, and their names in new/. A failed fsync is never tried again on
  * the same file: it goes with new/. */
 static int sync_new(struct ofs_publish *p, struct optimfs_error *err)
@@ -375,7 +422,8 @@ static int sync_new(struct ofs_publish *p, struct optimfs_error *err)
 		if (n->kind == OFS_PUBLISH_REMOVE)
 			continue;
 		if (ofs_sys_fsync(n->fd) == -1 ||
-		    ofs_publish_sync_dir(p->new, n->rel) == -1)
+		    (!goes_on(&p->plan, i, false) &&
+			ofs_publish_sync_dir(p->new, n->rel) == -1))
 			return optimfs_fail(err, errno,
 			    "OFS802 new %.200s cannot be made safe: %m",
 			    n->rel);
@@ -392,10 +440,11 @@ static int move_created(struct ofs_publish *p, struct optimfs_error *err)
 
 		if (n->kind != OFS_PUBLISH_CREATE)
 			continue;
-		if (ofs_publish_parents(p->dir, n->rel, err) == -1)
+		if (ofs_publish_parents(p->dir, n->rel, p->dir, err) == -1)
 			return -1;
 		if (ofs_sys_rename(p->new, n->rel, p->dir, n->rel, 0) == -1 ||
-		    ofs_publish_sync_dir(p->dir, n->rel) == -1)
+		    (!goes_on(&p->plan, i, true) &&
+			ofs_publish_sync_dir(p->dir, n->rel) == -1))
 			return optimfs_fail(err, errno,
 			    "OFS802 %.200s cannot be put in place: %m", n->rel);
 	}

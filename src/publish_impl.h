@@ -48,8 +48,10 @@ int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
 void ofs_publish_plan_fini(struct ofs_publish_plan *plan);
 /* Open a directory of the stage, made if it is not there; -1. */
 int ofs_publish_dir(int at, const char *name, struct optimfs_error *err);
-/* Make the directories that rel lies in. */
-int ofs_publish_parents(int at, const char *rel, struct optimfs_error *err);
+/* Make the directories that rel lies in. like: they are there to stay, are as
+ * open as this directory, and their names are safe when this returns; -1. */
+int ofs_publish_parents(int at, const char *rel, int like,
+    struct optimfs_error *err);
 /* fsync the directory that rel lies in; -1 with errno. */
 int ofs_publish_sync_dir(int at, const char *rel);
 /* The parent of dir and dir's name in it: -1 with err when it has none. */

@@ -170,9 +170,12 @@ static int move_new(struct walk *w)
 
 		if (n->kind == OFS_PUBLISH_REMOVE)
 			continue;
-		if (ofs_publish_parents(w->gen, n->rel, w->err) == -1)
+		if (ofs_publish_parents(w->gen, n->rel, p->dir, w->err) == -1)
 			return -1;
-		if (ofs_sys_rename(p->new, n->rel, w->gen, n->rel, 0) == -1)
+		/* a directory that the old one has is sealed with the rest */
+		if (ofs_sys_rename(p->new, n->rel, w->gen, n->rel, 0) == -1 ||
+		    (n->kind == OFS_PUBLISH_CREATE &&
+			ofs_publish_sync_dir(w->gen, n->rel) == -1))
 			return fail(w, n->rel);
 	}
 	return 0;

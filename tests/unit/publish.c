@@ -121,6 +121,48 @@ static bool index_clean(void)
 	    new &&is_there("sub/b2") == new;
 }
 
+/* The same in directories that are new. */
+static int change_below(struct ofs_publish *p, struct optimfs_error *err)
+{
+	if (add(p, "b1", "a0", "B", err) == -1 ||
+	    add(p, "fresh/er/b2", "a0", "BB", err) == -1)
+		return -1;
+	return add(p, "index", NULL, "b1 fresh/er/b2 c", err);
+}
+
+static bool below_new(void)
+{
+	return says("index", "b1 fresh/er/b2 c") && says("b1", "B") &&
+	    says("fresh/er/b2", "BB") && says("c", "C");
+}
+
+static bool below_clean(void)
+{
+	bool new = below_new();
+
+	return is_there("b1") == new &&is_there("fresh/er/b2") == new;
+}
+
+/* Many files, of which one is in a new directory. */
+static int change_wide(struct ofs_publish *p, struct optimfs_error *err)
+{
+	if (add(p, "a0", NULL, "new A", err) == -1 ||
+	    add(p, "sub/d", NULL, "new D", err) == -1)
+		return -1;
+	return add(p, "fresh/e", "a0", "E", err);
+}
+
+static bool wide_old(void)
+{
+	return says("a0", "A") && says("sub/d", "D") && !is_there("fresh/e");
+}
+
+static bool wide_new(void)
+{
+	return says("a0", "new A") && says("sub/d", "new D") &&
+	    says("fresh/e", "E");
+}
+
 static int change_one(struct ofs_publish *p, struct optimfs_error *err)
 {
 	return add(p, "a0", NULL, "new A", err);
@@ -181,6 +223,9 @@ static bool deep_new(void)
 
 static const struct scenario scenarios[] = {
 	{ "an index", change_index, index_old, index_new, index_clean },
+	{ "new directories", change_below, index_old, below_new, below_clean },
+	{ "many files, and a new directory", change_wide, wide_old, wide_new,
+	    nothing_else },
 	{ "one file", change_one, one_old, one_new, nothing_else },
 	{ "many files", change_many, many_old, many_new, nothing_else },
 	{ "a file deeper", change_deep, deep_old, deep_new, nothing_else },
@@ -277,6 +322,41 @@ static void test_works(const struct scenario *s)
 	path_of(path, sizeof(path), is_there("b1") ? "b1" : "a0");
 	ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0640,
 	    "%s: modes stay", s->name);
+}
+
+static char order[1024];
+
+static int note_call(const char *call)
+{
+	if (strlen(order) + strlen(call) + 2 < sizeof(order)) {
+		strcat(order, call);
+		strcat(order, " ");
+	}
+	return 0;
+}
+
+/* What lies in a new directory is lost with its name: that is safe before
+ * anything is published. Who may read the checkpoint may read it. */
+static void test_directories(void)
+{
+	struct optimfs_error err = { 0 };
+	struct stat st;
+	char path[256];
+
+	fresh();
+	run("chmod 751 ck");
+	order[0] = '\0';
+	ofs_sys_fault = note_call;
+	is_int(publish(&scenarios[1], &err), 0, "new directories: published");
+	ofs_sys_fault = NULL;
+	ok(strstr(order,
+	       "mkdir fchmod fsync fsync "
+	       "mkdir fchmod fsync fsync rename fsync rename fsync ") != NULL,
+	    "new directories: synced before what is in them (%s)", order);
+	path_of(path, sizeof(path), "fresh/er");
+	ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0751,
+	    "new directories: as open as the checkpoint (%o)",
+	    st.st_mode & 0777);
 }
 
 /* Each call fails once: -1 means old, 1 means new, and 0 that it is complete.
@@ -416,6 +496,7 @@ int main(void)
 		test_errors(&scenarios[i], ENOSPC);
 		test_kills(&scenarios[i]);
 	}
+	test_directories();
 	test_foreign();
 	test_finish();
 	run("cd / && rm -rf \"$OLDPWD\"");
