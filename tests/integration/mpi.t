@@ -11,8 +11,8 @@ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 TMPDIR=$scratch
 export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
     TMPDIR
-limit=60
-timeout 30 mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
+limit=180
+timeout 120 mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
     skip_all "mpirun does not run here: $(head -n 1 "$scratch/err")"
 data=$TOP_SRCDIR/tests/data/pytorch
 
@@ -82,14 +82,14 @@ mounted() {
 	tap_mounts | grep -c "^$mnt/"
 }
 wait_for() { # N: so many mounts
-	for wait_i in $(seq 200); do
+	for wait_i in $(seq 1200); do
 		[ "$(mounted)" = "$1" ] && return 0
 		sleep 0.1
 	done
 	return 1
 }
 gone() { # PID: has it ended?
-	for gone_i in $(seq 200); do
+	for gone_i in $(seq 1200); do
 		kill -0 "$1" 2>/dev/null || return 0
 		sleep 0.1
 	done
@@ -106,7 +106,7 @@ start() { # N OPTIONS CHECKPOINT [MPIRUN OPTION...]
 }
 stop() {
 	for stop_m in $(tap_mounts | grep "^$mnt/"); do
-		timeout 20 "$OPTIMFS" umount "$stop_m" >/dev/null 2>&1
+		timeout 120 "$OPTIMFS" umount "$stop_m" >/dev/null 2>&1
 	done
 	gone "$job" || return 1
 	wait "$job"

@@ -11,7 +11,7 @@ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 TMPDIR=$scratch
 export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
     TMPDIR
-timeout 30 mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
+timeout 120 mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
     skip_all "mpirun does not run here: $(head -n 1 "$scratch/err")"
 ck=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w3/ckpt
 
@@ -72,7 +72,7 @@ is "is an error, once" "$(grep -c OFS903 "$scratch/err")" 1
 same "without CUDA's libraries" env OPTIMFS_MODULES="$scratch/mpi" sh -c "
     mkdir -p '$scratch/mpi' &&
     cp '$TOP_BUILDDIR/.libs/optimfs-mpi.so' '$scratch/mpi' &&
-    timeout 60 mpirun --oversubscribe -n 3 '$OPTIMFS' cp -r -o gather=auto \
+    timeout 120 mpirun --oversubscribe -n 3 '$OPTIMFS' cp -r -o gather=auto \
 	'$nodes/%r' / '$scratch/got'"
 like "it is said why" "$(cat "$scratch/said")" '*OFS903*optimfs-nccl.so*'
 
@@ -107,7 +107,7 @@ ranks 3 "$OPTIMFS" mount -o gather=auto,gpu_cache=1g "$nodes/%r" "$mnt" \
     >"$scratch/log" 2>&1 </dev/null &
 job=$!
 daemons="$daemons $job"
-for i in $(seq 300); do
+for i in $(seq 1200); do
 	[ -z "$(tap_mounts)" ] || break
 	sleep 0.1
 done

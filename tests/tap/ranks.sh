@@ -9,7 +9,7 @@ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 TMPDIR=$scratch
 export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
     TMPDIR
-timeout 30 mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
+timeout 120 mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
     skip_all "mpirun does not run here: $(head -n 1 "$scratch/err")"
 tap_can_mount
 data=$TOP_SRCDIR/tests/data/pytorch
@@ -38,7 +38,7 @@ is_mounted() {
 	tap_mounts | grep -qx "$1"
 }
 gone() { # PID: has it ended?
-	for gone_i in $(seq 200); do
+	for gone_i in $(seq 1200); do
 		kill -0 "$1" 2>/dev/null || return 0
 		sleep 0.1
 	done
@@ -53,7 +53,7 @@ start() { # N OPTIONS CHECKPOINT MOUNTPOINT [MPIRUN OPTION...]
 	    </dev/null &
 	job=$!
 	daemons="$daemons $job"
-	for start_i in $(seq 200); do
+	for start_i in $(seq 1200); do
 		is_mounted "$start_m" && return 0
 		kill -0 "$job" 2>/dev/null || break
 		sleep 0.1
@@ -62,7 +62,7 @@ start() { # N OPTIONS CHECKPOINT MOUNTPOINT [MPIRUN OPTION...]
 	return 1
 }
 stop() { # MOUNTPOINT [JOB]
-	timeout 30 "$OPTIMFS" umount "$1" >"$scratch/err" 2>&1
+	timeout 120 "$OPTIMFS" umount "$1" >"$scratch/err" 2>&1
 	gone "${2:-$job}" || return 1
 	wait "${2:-$job}"
 }

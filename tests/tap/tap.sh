@@ -179,10 +179,10 @@ tap_can_mount() {
 	    skip_all "no permission to use /dev/fuse"
 	[ -r /proc/self/mountinfo ] || skip_all "no /proc"
 	mkdir "$scratch/can" "$scratch/can/ck" "$scratch/can/mnt"
-	timeout 10 "$OPTIMFS_FAKE" mount "$scratch/can/ck" "$scratch/can/mnt" \
+	timeout 60 "$OPTIMFS_FAKE" mount "$scratch/can/ck" "$scratch/can/mnt" \
 	    2>"$scratch/err" ||
 	    skip_all "cannot mount: $(head -n 1 "$scratch/err")"
-	timeout 10 "$OPTIMFS_FAKE" umount "$scratch/can/mnt"
+	timeout 60 "$OPTIMFS_FAKE" umount "$scratch/can/mnt"
 	rm -r "$scratch/can"
 }
 
