@@ -7,15 +7,24 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <time.h>
 
-void ofs_check_found(struct ofs_check *c, bool error, const char *path,
-    int code, const char *text)
+#include "share.h"
+
+/* How often it is asked after other ranks. */
+enum { LOOK_MS = 200 };
+
+bool ofs_check_turn(struct ofs_check *c, uint32_t object)
 {
-	struct optimfs_finding f = { error, code, path, text };
+	bool ours = true;
 
-	c->problems += error;
-	if (c->report != NULL)
-		c->report(c->ctx, &f);
+	c->step++;
+	if (c->world != NULL)
+		ours =
+		    c->world->rank == (object == OFS_NONE ? 0 : c->who[object]);
+	if (ours && object != OFS_NONE)
+		c->object[object] |= OFS_CHECK_TOUCHED;
+	return ours;
 }
 
 /* What the reader noted about the checkpoint as a whole. An error belongs to
@@ -82,34 +91,136 @@ static int check_entry(struct ofs_check *c, uint32_t index, bool data,
 	struct ofs_at at = { OFS_SPACE_TREE, index };
 	const struct ofs_entry *e = ofs_at_entry(c->fs, at);
 	struct optimfs_error why;
+	bool sound, ours;
 
 	if (e == NULL)
 		return 0;
 	ofs_at_path(c->fs, at, c->path, sizeof(c->path));
-	if (ofs_entry_sound(c->fs, e, &why) == -1) {
+	ours = ofs_check_turn(c, OFS_NONE);
+	sound = ofs_entry_sound(c->fs, e, &why) == 0;
+	if (ours && !sound)
 		ofs_check_found(c, true, c->path, why.code, why.text);
-		return 0;
+	else if (ours)
+		report_lost(c, e);
+	return data && sound ? ofs_check_data(c, index, err) : 0;
+}
+
+/* Sharing. */
+
+/* A file is checked by one who has it, what nobody has by rank 0. */
+static int divide(struct ofs_check *c, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = c->fs->cat;
+	const struct ofs_share *s = ofs_share_of(cat->dir.elsewhere);
+	struct ofs_crew_job *job =
+	    calloc((size_t)cat->nobjects + 1, sizeof(*job));
+	uint32_t file;
+	int ret;
+
+	c->who = calloc((size_t)cat->nobjects + 1, sizeof(*c->who));
+	if (job == NULL || c->who == NULL) {
+		free(job);
+		return optimfs_fail(err, ENOMEM, "fsck");
 	}
-	report_lost(c, e);
-	return data ? ofs_check_data(c, index, err) : 0;
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		job[i].size = cat->objects[i].size;
+		if (!ofs_dir_shared(&cat->dir, cat->objects[i].path, &file))
+			continue;
+		job[i].may = s->owner + s->file[file].owner;
+		job[i].nmay = s->file[file].nowners;
+	}
+	ret = ofs_crew_divide(job, cat->nobjects, c->world->size, err);
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		c->who[i] = job[i].rank;
+	free(job);
+	return ret;
+}
+
+/* What was noted goes on its way; and has somebody failed? */
+static int after_entry(struct ofs_check *c, int64_t *looked,
+    struct optimfs_error *err)
+{
+	struct timespec t;
+	int64_t now;
+
+	if (c->world == NULL) {
+		ofs_check_hand_over(c);
+		ofs_check_tell(c);
+	} else {
+		clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+		now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+		if (now - *looked >= LOOK_MS) {
+			*looked = now;
+			if (ofs_crew_look(c->world, err) == -1)
+				return -1;
+		}
+	}
+	if (c->failed.code == 0)
+		return 0;
+	return optimfs_fail(err, c->failed.code, "%s", c->failed.text);
+}
+
+static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
+{
+	int64_t looked = 0;
+	int ret = 0;
+
+	if (ofs_check_turn(c, OFS_NONE))
+		check_notes(c);
+	for (uint32_t i = 0; i != OFS_NONE && ret == 0;
+	     i = ofs_tree_after(&c->fs->tree, i)) {
+		ret = check_entry(c, i, data, err);
+		if (ret == 0)
+			ret = after_entry(c, &looked, err);
+	}
+	for (uint32_t i = 0; c->world != NULL && i < c->fs->cat->nobjects; i++)
+		if (c->object[i] & OFS_CHECK_TOUCHED)
+			ofs_crew_did(c->world, c->fs->cat->objects[i].size);
+	return ret;
+}
+
+/* Rank 0 tells what all found. */
+static int check_together(struct ofs_check *c, bool data,
+    struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+	int ret;
+
+	(void)divide(c, &own);
+	if (ofs_crew_begin(c->world, ofs_check_take, c, &own, err) == -1)
+		return -1;
+	if (check_all(c, data, &own) == 0) {
+		ofs_check_hand_over(c);
+		own = c->failed;
+	}
+	ret = ofs_crew_meet(c->world, &own, NULL, NULL, err);
+	ofs_crew_end(c->world);
+	if (ret == 0)
+		ofs_check_tell(c);
+	return ret;
 }
 
 int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
     void *ctx, uint64_t *problems, struct optimfs_error *err)
 {
-	struct ofs_check c = { .fs = fs, .report = report, .ctx = ctx };
-	int ret = 0;
+	struct ofs_check c = { .fs = fs,
+		.report = report,
+		.ctx = ctx,
+		.world = fs->options.world };
+	int ret;
 
-	c.verified = calloc((size_t)fs->cat->nobjects + 1, sizeof(*c.verified));
+	c.object = calloc((size_t)fs->cat->nobjects + 1, sizeof(*c.object));
 	c.buf = malloc(OFS_CHECK_CHUNK);
-	if (c.verified == NULL || c.buf == NULL)
+	if (c.object == NULL || c.buf == NULL)
 		ret = optimfs_fail(err, ENOMEM, "fsck");
-	if (ret == 0)
-		check_notes(&c);
-	for (uint32_t i = 0; i != OFS_NONE && ret == 0;
-	     i = ofs_tree_after(&fs->tree, i))
-		ret = check_entry(&c, i, data, err);
-	free(c.verified);
+	else if (c.world != NULL)
+		ret = check_together(&c, data, err);
+	else
+		ret = check_all(&c, data, err);
+	ofs_check_forget(&c);
+	ofs_buf_fini(&c.notes);
+	free(c.object);
+	free(c.who);
 	free(c.buf);
 	if (ret == 0)
 		*problems = c.problems;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,13 +116,13 @@ static void verify_object(struct ofs_check *c, const struct ofs_extent *at)
 	struct optimfs_error why;
 	struct ofs_zip zip;
 
-	if (c->verified[at->object])
+	if (c->object[at->object] & OFS_CHECK_VERIFIED)
 		return;
 	if (open_archive(c, &a, &zip, &why) == -1) {
 		verify_record(c, at);
 		return;
 	}
-	c->verified[at->object] = true;
+	c->object[at->object] |= OFS_CHECK_VERIFIED;
 	verify_records(c, &a, &zip, o->path);
 }
 
@@ -152,18 +153,14 @@ static void verify_extent(struct ofs_check *c, const struct ofs_extent *at)
 		read_through(c, at);
 }
 
-/* Do the elements of a shard lie where the catalog says? */
+/* Do the elements of a shard lie where the catalog says? What it lacks has been
+ * told already, and is no reason. */
 static bool is_placed(struct ofs_check *c, const struct ofs_tensor *t,
-    uint32_t shard)
+    uint32_t shard, struct optimfs_error *why)
 {
-	struct optimfs_error why;
-
-	if (ofs_check_lost(c->fs, &c->fs->cat->shards[shard].at, NULL))
-		return false; /* told already */
-	if (ofs_locate(c->fs->locator, t, shard, &why) != NULL)
-		return true;
-	found(c, c->path, &why);
-	return false;
+	*why = (struct optimfs_error){ 0 };
+	return !ofs_check_lost(c->fs, &c->fs->cat->shards[shard].at, NULL) &&
+	    ofs_locate(c->fs->locator, t, shard, why) != NULL;
 }
 
 /* Where the elements of a shard are when they come from a copy. */
@@ -207,40 +204,46 @@ static int fetch_part(struct optimfs *fs, const struct part *p,
 	return ret;
 }
 
-/* The shard's elements and the copy's, as many at a time as fit the buffer. */
-static int compare(struct ofs_check *c, const struct ofs_tensor *t,
-    struct other *copy, struct optimfs_error *err)
+/* Hashes of all elements of a shard, or of a copy of it at place: of as many at
+ * a time as are read. */
+static int hash_parts(struct ofs_check *c, struct part *p, struct other *copy,
+    uint32_t shard, const char *place, struct optimfs_error *err)
 {
-	const struct ofs_catalog *cat = c->fs->cat;
-	uint64_t item = ofs_dtype_size(t->dtype), total;
+	uint64_t item = ofs_dtype_size(p->t->dtype), total;
 	uint64_t most = OFS_CHECK_CHUNK / 2 / item;
-	uint8_t *half = c->buf + OFS_CHECK_CHUNK / 2;
-	struct part p = { .t = t };
+	XXH128_hash_t h;
 
-	ofs_shard_box(cat, t, &cat->shards[copy->shard], p.box,
-	    p.box + t->grid_ndim);
-	if (!ofs_numel(p.box + t->grid_ndim, t->grid_ndim, &total))
+	ofs_check_hashes(c, shard, place, NULL, 0, most);
+	if (!ofs_numel(p->box + p->t->grid_ndim, p->t->grid_ndim, &total))
 		return optimfs_fail(err, EUCLEAN, "OFS606 size overflow");
-	for (; p.first < total; p.first += p.count) {
-		p.count = total - p.first < most ? total - p.first : most;
-		if (fetch_part(c->fs, &p, NULL, c->buf, err) == -1 ||
-		    fetch_part(c->fs, &p, copy, half, err) == -1)
+	for (; p->first < total; p->first += p->count) {
+		p->count = total - p->first < most ? total - p->first : most;
+		if (fetch_part(c->fs, p, copy, c->buf, err) == -1)
 			return -1;
-		if (memcmp(c->buf, half, p.count * item) != 0)
-			return optimfs_fail(err, EUCLEAN,
-			    "OFS612 replicas disagree after element %" PRIu64
-			    " of a box",
-			    p.first);
+		h = XXH3_128bits(c->buf, p->count * item);
+		ofs_check_hashes(c, shard, place, &h, 1, most);
 	}
 	return 0;
+}
+
+static void hash(struct ofs_check *c, const struct ofs_tensor *t,
+    uint32_t shard, struct other *copy, const char *place)
+{
+	const struct ofs_catalog *cat = c->fs->cat;
+	struct part p = { .t = t };
+	struct optimfs_error why;
+
+	ofs_shard_box(cat, t, &cat->shards[shard], p.box, p.box + t->grid_ndim);
+	if (hash_parts(c, &p, copy, shard, place, &why) == -1)
+		ofs_check_unread(c, shard, copy != NULL, &why);
 }
 
 static void check_copy(struct ofs_check *c, const struct ofs_tensor *t,
     const struct ofs_replica *copy)
 {
-	const struct ofs_catalog *cat = c->fs->cat;
 	struct other o = { c->fs->locator, NULL, copy->shard };
 	struct optimfs_error why;
+	char place[sizeof(why.text)];
 
 	if (ofs_check_lost(c->fs, &copy->at, &why)) {
 		found(c, c->path, &why);
@@ -252,27 +255,53 @@ static void check_copy(struct ofs_check *c, const struct ofs_tensor *t,
 		return;
 	}
 	verify_extent(c, &copy->at);
-	if (compare(c, t, &o, &why) == -1) {
-		optimfs_fail_in(&why, "%.200s at %" PRIu64,
-		    cat->objects[copy->at.object].path, copy->at.off);
-		found(c, c->path, &why);
-	}
+	snprintf(place, sizeof(place), "%.200s at %" PRIu64,
+	    c->fs->cat->objects[copy->at.object].path, copy->at.off);
+	hash(c, t, copy->shard, &o, place);
 	free(o.place);
+}
+
+static void check_shard(struct ofs_check *c, const struct ofs_tensor *t,
+    uint32_t shard)
+{
+	const struct ofs_extent *at = &c->fs->cat->shards[shard].at;
+	const struct ofs_replica *copy;
+	struct optimfs_error why;
+	uint32_t n;
+
+	copy = ofs_replicas(c->fs->cat, shard, &n);
+	if (ofs_check_turn(c, at->object)) {
+		if (is_placed(c, t, shard, &why)) {
+			verify_extent(c, at);
+			if (n > 0)
+				hash(c, t, shard, NULL, NULL);
+		} else if (why.code != 0) {
+			found(c, c->path, &why);
+		}
+	}
+	for (uint32_t k = 0; k < n; k++)
+		if (ofs_check_turn(c, copy[k].at.object))
+			check_copy(c, t, &copy[k]);
 }
 
 static void check_tensor(struct ofs_check *c, const struct ofs_tensor *t)
 {
-	const struct ofs_replica *copy;
-	uint32_t n;
+	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++)
+		check_shard(c, t, i);
+}
 
-	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++) {
-		if (!is_placed(c, t, i))
-			continue;
-		verify_extent(c, &c->fs->cat->shards[i].at);
-		copy = ofs_replicas(c->fs->cat, i, &n);
-		for (uint32_t k = 0; k < n; k++)
-			check_copy(c, t, &copy[k]);
-	}
+static int check_value(struct ofs_check *c, uint32_t index,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why;
+	struct ofs_blob *blob = ofs_entry_text(c->fs, index, &why);
+
+	if (blob == NULL && why.code == ENOMEM)
+		return optimfs_fail(err, ENOMEM, "%s", why.text);
+	if (blob == NULL)
+		found(c, c->path, &why);
+	ofs_blob_unref(blob);
+	return 0;
 }
 
 int ofs_check_data(struct ofs_check *c, uint32_t index,
@@ -281,24 +310,18 @@ int ofs_check_data(struct ofs_check *c, uint32_t index,
 	const struct ofs_entry *e =
 	    &c->fs->cat->entries[c->fs->tree.node[index].entry];
 	const struct ofs_item *item;
-	struct optimfs_error why;
-	struct ofs_blob *blob;
 
 	if (e->kind == OFS_ENTRY_TENSOR) {
 		check_tensor(c, &c->fs->cat->tensors[e->ref]);
 		return 0;
 	}
-	if (e->kind == OFS_ENTRY_ITEM) {
-		item = &c->fs->cat->items[e->ref];
-		if (ofs_check_lost(c->fs, &item->at, NULL))
-			return 0;
-		verify_extent(c, &item->at);
-	}
-	blob = ofs_entry_text(c->fs, index, &why);
-	if (blob == NULL && why.code == ENOMEM)
-		return optimfs_fail(err, ENOMEM, "%s", why.text);
-	if (blob == NULL)
-		found(c, c->path, &why);
-	ofs_blob_unref(blob);
-	return 0;
+	if (e->kind != OFS_ENTRY_ITEM)
+		return ofs_check_turn(c, OFS_NONE) ? check_value(c, index, err)
+						   : 0;
+	item = &c->fs->cat->items[e->ref];
+	if (!ofs_check_turn(c, item->at.object) ||
+	    ofs_check_lost(c->fs, &item->at, NULL))
+		return 0;
+	verify_extent(c, &item->at);
+	return check_value(c, index, err);
 }

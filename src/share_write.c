@@ -20,41 +20,6 @@ void ofs_writing_free(struct ofs_writing *writing)
 	free(writing);
 }
 
-/* Each says how it is doing; all fail with the first that is not well. Rank 0
- * may speak of others. */
-static int compare_notes(struct optimfs_world *w,
-    const struct optimfs_error *own, bool blame, struct optimfs_error *err)
-{
-	struct ofs_said *said = calloc((size_t)w->size, sizeof(*said));
-	struct ofs_buf b = { 0 };
-	int ret = 0;
-
-	ofs_wire_u32(&b, (uint32_t)own->code);
-	ofs_wire_str(&b, own->code == 0 ? "" : own->text);
-	if (said == NULL || b.bad)
-		ret = optimfs_fail(err, ENOMEM, "out of memory");
-	else
-		ret = w->ops->exchange(w->w, b.data, b.len, said, err);
-	for (int r = 0; r < w->size && ret == 0; r++) {
-		struct ofs_cursor c = ofs_cursor_of(said[r].p, said[r].n);
-		uint32_t code = ofs_cursor_le32(&c);
-		const char *text = ofs_wire_take_str(&c);
-
-		if (code == 0 && !c.bad)
-			continue;
-		ret = c.bad ? optimfs_fail(err, EPROTO,
-				  "OFS913 what it said makes no sense")
-			    : optimfs_fail(err, (int)code, "%s", text);
-		if (blame || c.bad)
-			ofs_world_blame(w, r, err);
-	}
-	for (int r = 0; said != NULL && r < w->size; r++)
-		free(said[r].p);
-	free(said);
-	ofs_buf_fini(&b);
-	return ret;
-}
-
 static int begin(struct ofs_share *s, const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
@@ -86,9 +51,9 @@ int ofs_share_begin(struct ofs_share *s, struct optimfs_world *w,
 {
 	struct optimfs_error mine = { 0 };
 
-	if (compare_notes(w, own, true, err) == -1)
+	if (ofs_world_vote(w, own, true, err) == -1)
 		return -1;
 	if (w->rank == 0)
 		(void)begin(s, path, options, &mine);
-	return compare_notes(w, &mine, false, err);
+	return ofs_world_vote(w, &mine, false, err);
 }

@@ -26,6 +26,8 @@
  *           (8) of who asks and that of each
  *   GIVE    turn (8), number of tokens (4), tokens (8 each); nothing comes
  *           back
+ * To share a task:
+ *   CREW    what (1): crew.c
  * To write:
  *   SITE    share (4), what (1): keeper.h */
 enum ofs_wire_kind {
@@ -35,6 +37,7 @@ enum ofs_wire_kind {
 	OFS_WIRE_STAGE = 4,
 	OFS_WIRE_TURN = 5,
 	OFS_WIRE_GIVE = 6,
+	OFS_WIRE_CREW = 7,
 	OFS_WIRE_SITE = 16,
 };
 #define OFS_WIRE_HEAD    9  /* bytes of a FETCH without segments */

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "buf.h"
+#include "crew.h"
 #include "gpu/bulk.h"
 #include "share.h"
 #include "wire.h"
@@ -69,6 +70,8 @@ static int answer(void *ctx, int from, const void *request, size_t n, void *out,
 	case OFS_WIRE_DONE:
 		set_done(w, from);
 		return 0;
+	case OFS_WIRE_CREW:
+		return ofs_crew_answer(w->crew, from, &c, err);
 	case OFS_WIRE_TURN:
 		return ofs_bulk_turn(w, from, &c, out, want, err);
 	case OFS_WIRE_GIVE:
@@ -107,10 +110,13 @@ struct optimfs_world *ofs_world_new(const struct ofs_world_ops *ops,
 	w->rank = ops->rank(w->w);
 	w->size = ops->size(w->w);
 	w->done = calloc((size_t)w->size, sizeof(*w->done));
-	if (w->done != NULL)
+	w->crew = ofs_crew_new(w->size);
+	if (w->done != NULL && w->crew != NULL)
 		return w;
 	optimfs_fail(err, ENOMEM, "out of memory");
 	ops->leave(w->w);
+	ofs_crew_free(w->crew);
+	free(w->done);
 	free(w);
 	return NULL;
 }
@@ -168,6 +174,11 @@ int optimfs_world_node(const struct optimfs_world *w, int rank)
 	return w->ops->node(w->w, rank);
 }
 
+const char *optimfs_world_host(const struct optimfs_world *w, int rank)
+{
+	return w->ops->host(w->w, rank);
+}
+
 int ofs_world_blame(const struct optimfs_world *w, int rank,
     struct optimfs_error *err)
 {
@@ -196,6 +207,50 @@ int ofs_world_ask(const struct optimfs_world *w, int rank,
 	}
 	w->ops->release(w->w, &ask, 1);
 	return ret;
+}
+
+int ofs_world_vote(struct optimfs_world *w, const struct optimfs_error *own,
+    bool blame, struct optimfs_error *err)
+{
+	struct ofs_said *said = calloc((size_t)w->size, sizeof(*said));
+	struct ofs_buf b = { 0 };
+	int ret = 0;
+
+	ofs_wire_u32(&b, (uint32_t)own->code);
+	ofs_wire_str(&b, own->code == 0 ? "" : own->text);
+	if (said == NULL || b.bad)
+		ret = optimfs_fail(err, ENOMEM, "out of memory");
+	else
+		ret = w->ops->exchange(w->w, b.data, b.len, said, err);
+	for (int r = 0; r < w->size && ret == 0; r++) {
+		struct ofs_cursor c = ofs_cursor_of(said[r].p, said[r].n);
+		uint32_t code = ofs_cursor_le32(&c);
+		const char *text = ofs_wire_take_str(&c);
+
+		if (code == 0 && !c.bad)
+			continue;
+		ret = c.bad ? optimfs_fail(err, EPROTO,
+				  "OFS913 what it said makes no sense")
+			    : optimfs_fail(err, (int)code, "%s", text);
+		if (blame || c.bad)
+			ofs_world_blame(w, r, err);
+	}
+	for (int r = 0; said != NULL && r < w->size; r++)
+		free(said[r].p);
+	free(said);
+	ofs_buf_fini(&b);
+	return ret;
+}
+
+/* Rank 0 is the one that prints: what it says needs no name. */
+int optimfs_world_agree(struct optimfs_world *w,
+    const struct optimfs_error *own, struct optimfs_error *err)
+{
+	struct optimfs_error mine = *own;
+
+	if (mine.code != 0 && w->rank != 0)
+		ofs_world_blame(w, w->rank, &mine);
+	return ofs_world_vote(w, &mine, false, err);
 }
 
 char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
@@ -337,6 +392,7 @@ void optimfs_world_leave(struct optimfs_world *w, const bool *worker)
 	wait_for_all(w, worker);
 	w->ops->leave(w->w);
 	ofs_bulk_free(w->bulk); /* nobody is answered any more */
+	ofs_crew_free(w->crew);
 	for (uint32_t i = 0; i < w->nshares; i++)
 		ofs_share_free(w->share[i]);
 	pthread_cond_destroy(&w->changed);

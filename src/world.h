@@ -14,6 +14,7 @@
 #include "world_module.h"
 
 struct ofs_bulk;
+struct ofs_crew;
 struct ofs_share;
 
 #define OFS_MAX_SHARES 16
@@ -24,6 +25,7 @@ struct optimfs_world {
 	int rank, size;
 	unsigned timeout;
 	struct ofs_bulk *bulk; /* through GPUs; NULL: not */
+	struct ofs_crew *crew; /* a task that all share: crew.h */
 	pthread_mutex_t lock;  /* guards what follows */
 	pthread_cond_t changed;
 	/* In the order in which they were offered, which is the same on all
@@ -48,6 +50,10 @@ struct ofs_share *ofs_world_share(struct optimfs_world *w, const char *path,
 int ofs_world_ask(const struct optimfs_world *w, int rank,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);
+/* Each rank says how it fares, code 0 for well: fails on all alike, with what
+ * the first says that is not, and who that is when blame. All ranks call it. */
+int ofs_world_vote(struct optimfs_world *w, const struct optimfs_error *own,
+    bool blame, struct optimfs_error *err);
 /* Put "rank 2 (host)" before the text of what that rank answered; -1. */
 int ofs_world_blame(const struct optimfs_world *w, int rank,
     struct optimfs_error *err);

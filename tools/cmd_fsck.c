@@ -61,20 +61,22 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	uint64_t problems;
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_JSON | OFS_DATA, 0, 0,
+	if (ofs_command_init(&c, verb, argc, argv,
+		OFS_JSON | OFS_DATA | OFS_VERBOSE | OFS_TOGETHER, 0, 0,
 		&status) == -1)
 		return status;
 	r.json = c.flags & OFS_JSON;
 	if (optimfs_fsck(c.fs, c.flags & OFS_DATA, finding, &r, &problems,
 		&err) == -1) {
-		status = ofs_tool_fail(&err);
+		status = ofs_command_fail(&c, &err);
 	} else {
 		status = problems > 0 ? OFS_EXIT_NO : OFS_EXIT_OK;
-		if (!r.json)
+		if (!r.json && ofs_job_is_first(&c.job))
 			printf("%s: %s, %" PRIu64 " errors, %" PRIu64
 			       " warnings\n",
 			    c.checkpoint, problems > 0 ? "damaged" : "clean",
 			    problems, r.warnings);
+		ofs_command_tell(&c);
 	}
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);
@@ -82,9 +84,10 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_fsck = {
 	.name = "fsck",
-	.synopsis = "[--data] [--json] [-o OPTION] CHECKPOINT",
+	.synopsis = "[--data] [--json] [-v] [-o OPTION] CHECKPOINT",
 	.summary = "check a checkpoint: structure, with --data every byte",
 	.options = "  --data  read everything and compare stored checksums\n"
-		   "  --json  one JSON object a finding\n",
+		   "  --json  one JSON object a finding\n"
+		   "  -v      under mpirun: say what each rank did\n",
 	.run = run,
 };

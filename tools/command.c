@@ -35,6 +35,7 @@ static const struct {
 	{ OFS_PROGRESS, { 260, "progress", false } },
 	{ OFS_LIKE, { 261, "like", true } },
 	{ OFS_LAYOUT, { 262, "layout", true } },
+	{ OFS_VERBOSE, { 'v', "verbose", false } },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
 
@@ -97,7 +98,9 @@ static int join(struct ofs_command *c, unsigned allowed, int *status)
 {
 	struct optimfs_error err;
 
-	if (ofs_job_join(&c->job, &c->how, NULL, c->timeout, say, &err) == -1 ||
+	if (ofs_job_join(&c->job, &c->how,
+		(allowed & OFS_TOGETHER) != 0 ? "all" : NULL, c->timeout, say,
+		&err) == -1 ||
 	    ofs_job_offer(&c->job, &c->how, c->checkpoint, &c->open, &err) ==
 		-1 ||
 	    ((allowed & OFS_SECOND) != 0 &&
@@ -111,6 +114,20 @@ static int join(struct ofs_command *c, unsigned allowed, int *status)
 		return 0;
 	*status = OFS_EXIT_OK;
 	return -1;
+}
+
+/* Where all go on, none does if one cannot. */
+static int open_checkpoint(struct ofs_command *c, unsigned allowed)
+{
+	struct optimfs_error own = { 0 }, err;
+	bool together = c->job.world != NULL && (allowed & OFS_TOGETHER) != 0;
+
+	c->fs = optimfs_open(c->checkpoint, &c->open, &own);
+	if (c->fs != NULL)
+		own.code = 0;
+	if (together && optimfs_world_agree(c->job.world, &own, &err) == -1)
+		return ofs_job_fail(&c->job, &err);
+	return c->fs == NULL ? ofs_tool_fail(&own) : OFS_EXIT_OK;
 }
 
 /* The checkpoint is the first operand, unless a flag named it. */
@@ -137,8 +154,6 @@ static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
 int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
     int argc, char **argv, unsigned allowed, int min, int max, int *status)
 {
-	struct optimfs_error err;
-
 	*c = (struct ofs_command){ .options.table = options_table,
 		.timeout = 30 };
 	c->options.target = c;
@@ -155,12 +170,9 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
 		goto fail;
 	if (ofs_job_wanted(&c->how) && join(c, allowed, status) == -1)
 		goto fail;
-	c->fs = optimfs_open(c->checkpoint, &c->open, &err);
-	if (c->fs == NULL) {
-		*status = ofs_tool_fail(&err);
-		goto fail;
-	}
-	return 0;
+	*status = open_checkpoint(c, allowed);
+	if (*status == OFS_EXIT_OK)
+		return 0;
 fail:
 	ofs_command_fini(c);
 	return -1;
@@ -173,6 +185,18 @@ void ofs_command_fini(struct ofs_command *c)
 	ofs_job_leave(&c->job);
 	ofs_options_fini(&c->options);
 	free(c->operand);
+}
+
+int ofs_command_fail(const struct ofs_command *c,
+    const struct optimfs_error *err)
+{
+	return ofs_job_fail(&c->job, err);
+}
+
+void ofs_command_tell(const struct ofs_command *c)
+{
+	if ((c->flags & OFS_VERBOSE) != 0)
+		ofs_job_tell(&c->job);
 }
 
 int ofs_command_resolve(struct ofs_command *c, const char *path,

@@ -24,8 +24,11 @@ enum ofs_command_flag {
 	OFS_PROGRESS = 128, /* --progress */
 	/* not a flag: the first operand is a checkpoint, too */
 	OFS_SECOND = 256,
+	/* not a flag: all ranks go on, and share what there is to do */
+	OFS_TOGETHER = 2048,
 	OFS_LIKE = 512,     /* --like CHECKPOINT: it is no operand */
 	OFS_LAYOUT = 1024,  /* --layout LAYOUT */
+	OFS_VERBOSE = 4096, /* -v */
 };
 
 /* What was said, and the checkpoint, opened. */
@@ -47,10 +50,17 @@ struct ofs_command {
  * must follow it. 0, or -1 with the exit status in *status when there is
  * nothing to do but return it; what went wrong has been printed. Of several
  * ranks that mpirun started the first one goes on; the others serve it what
- * they have, and come back with -1 when it has called _fini. */
+ * they have, and come back with -1 when it has called _fini. With OFS_TOGETHER
+ * all go on, or none. */
 int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
     int argc, char **argv, unsigned allowed, int min, int max, int *status);
 void ofs_command_fini(struct ofs_command *c);
+
+/* Print what all ranks know, once; the status for it. */
+int ofs_command_fail(const struct ofs_command *c,
+    const struct optimfs_error *err);
+/* With -v, after a task that ranks shared: who did how much of it. */
+void ofs_command_tell(const struct ofs_command *c);
 
 /* The node that path names; fails with the path in front of the text. */
 int ofs_command_resolve(struct ofs_command *c, const char *path,

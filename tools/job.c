@@ -5,6 +5,7 @@
 #include "tools/job.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,11 +116,31 @@ int ofs_job_offer(struct ofs_job *job, const struct ofs_job_options *o,
 	return optimfs_world_offer(job->world, path, o->rank0_only, open, err);
 }
 
+bool ofs_job_is_first(const struct ofs_job *job)
+{
+	return job->world == NULL || optimfs_world_rank(job->world) == 0;
+}
+
 int ofs_job_fail(const struct ofs_job *job, const struct optimfs_error *err)
 {
-	if (job->world != NULL && optimfs_world_rank(job->world) != 0)
+	if (!ofs_job_is_first(job))
 		return ofs_tool_status(err->code);
 	return ofs_tool_fail(err);
+}
+
+void ofs_job_tell(const struct ofs_job *job)
+{
+	struct optimfs_work work;
+
+	if (job->world == NULL || !ofs_job_is_first(job))
+		return;
+	for (int r = 0; r < optimfs_world_size(job->world); r++) {
+		optimfs_world_work(job->world, r, &work);
+		ofs_tool_say("rank %d (%s): %" PRIu64 " files, %" PRIu64
+			     " bytes",
+		    r, optimfs_world_host(job->world, r), work.files,
+		    work.bytes);
+	}
 }
 
 bool ofs_job_works(const struct ofs_job *job)

@@ -208,7 +208,10 @@ int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
 /* Check a checkpoint: structure, and with data every byte and every stored
  * checksum. report is called for each finding, in the order of the tree, and
  * may be NULL. *problems gets how many were errors. -1 only when the check
- * itself could not be done. */
+ * itself could not be done.
+ * Of what was opened with a world, each rank checks files that it has: all
+ * ranks call it with one data, it fails on all alike, and rank 0 gets the
+ * findings. */
 struct optimfs_finding {
 	bool error; /* false: a warning */
 	int code;
@@ -273,6 +276,7 @@ int optimfs_world_rank(const struct optimfs_world *w);
 int optimfs_world_size(const struct optimfs_world *w);
 /* The lowest rank on rank's machine. */
 int optimfs_world_node(const struct optimfs_world *w, int rank);
+const char *optimfs_world_host(const struct optimfs_world *w, int rank);
 /* path with %r as this rank, %h as its host and %% as %; malloc'ed. */
 char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
     struct optimfs_error *err);
@@ -303,6 +307,16 @@ struct optimfs_gather {
 };
 int optimfs_world_gather(struct optimfs_world *w,
     const struct optimfs_gather *how, struct optimfs_error *err);
+/* Every rank says how it fares, with code 0 when well. It fails on all alike,
+ * with what the lowest rank says that is not well. */
+int optimfs_world_agree(struct optimfs_world *w,
+    const struct optimfs_error *own, struct optimfs_error *err);
+/* On rank 0, after a task that ranks shared: what rank did of it. */
+struct optimfs_work {
+	uint64_t files, bytes;
+};
+void optimfs_world_work(struct optimfs_world *w, int rank,
+    struct optimfs_work *work);
 /* This rank reads no more. Answer others until none of those that worker, an
  * array of one a rank, names reads any more, then leave; w is freed. */
 void optimfs_world_leave(struct optimfs_world *w, const bool *worker);

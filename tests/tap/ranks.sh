@@ -1,21 +1,28 @@
-# ranks.sh - mounts of several ranks, for tests that write them; after tap.sh
+# ranks.sh - several ranks, mounts of them and what they see; after tap.sh
 # SPDX-License-Identifier: Apache-2.0
+#
+# With mounts=no set before, nothing is mounted.
 
 requires mpirun pgrep
 OPTIMFS_MODULES=${OPTIMFS_MODULES:-$TOP_BUILDDIR/.libs}
 [ -e "$OPTIMFS_MODULES/optimfs-mpi.so" ] || skip_all "built without MPI"
-[ -c /dev/fuse ] || skip_all "no /dev/fuse"
+[ "${mounts:=yes}" = no ] || [ -c /dev/fuse ] || skip_all "no /dev/fuse"
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 TMPDIR=$scratch
 export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
     TMPDIR
 timeout 120 mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
     skip_all "mpirun does not run here: $(head -n 1 "$scratch/err")"
-tap_can_mount
+[ "$mounts" = no ] || tap_can_mount
 data=$TOP_SRCDIR/tests/data/pytorch
 nodes=$scratch/nodes mnt=$scratch/mnt other=$scratch/other
 mkdir -p "$mnt" "$other"
 
+ranks() { # N COMMAND...: as so many ranks
+	ranks_n=$1
+	shift
+	timeout -k 5 $limit mpirun --oversubscribe -n "$ranks_n" "$@"
+}
 # Every file of a checkpoint to one of the directories 0/ck, 1/ck, ...
 spread() { # CHECKPOINT N
 	rm -rf "$nodes"

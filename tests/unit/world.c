@@ -154,13 +154,12 @@ static void clear(void)
 		bail_out("rm");
 }
 
-/* Spread the files of a checkpoint over n directories, each file to one. */
-static void spread(const char *from, int n)
+/* The files of a checkpoint to n directories, each file to one. */
+static void spread_more(const char *from, int n)
 {
 	struct dirent **e;
 	int count = scandir(from, &e, NULL, alphasort), k = 0;
 
-	clear();
 	make_dirs(n);
 	if (count == -1)
 		bail_out("%s: %s", from, strerror(errno));
@@ -176,6 +175,12 @@ static void spread(const char *from, int n)
 		free(e[i]);
 	}
 	free(e);
+}
+
+static void spread(const char *from, int n)
+{
+	clear();
+	spread_more(from, n);
 }
 
 /* Is every file of one tree in the other, with the same bytes? */
@@ -325,6 +330,100 @@ static void test_cases(void)
 		check_case(path, units, n);
 		check_case("pytorch/hf_storage_w2/ckpt", NULL, n);
 	}
+}
+
+/* A check that all ranks share: what one process finds in one place, and no
+ * tensor goes from rank to rank. */
+struct findings {
+	char text[2][65536]; /* of one process, of rank 0 */
+	uint64_t problems[MAX_RANKS], files[MAX_RANKS];
+	uint64_t moved; /* bytes that ranks gave each other */
+	int failed;
+};
+
+static void note_finding(void *ctx, const struct optimfs_finding *f)
+{
+	char *text = ctx;
+	size_t n = strlen(text);
+
+	snprintf(text + n, 65536 - n, "%d %d %s %s\n", f->error, f->code,
+	    f->path, f->text);
+}
+
+static void fsck_rank(struct job *j, int rank, struct optimfs_world *w)
+{
+	struct findings *found = j->ctx;
+	struct optimfs_options o = j->options;
+	struct optimfs_work work;
+	struct optimfs_error err;
+	struct optimfs *fs;
+	uint64_t before;
+
+	o.world = w;
+	fs = optimfs_open(j->path, &o, &err);
+	if (fs == NULL)
+		bail_out("%s", err.text);
+	pthread_barrier_wait(&j->barrier);
+	before = fakeworld_counts(j->f)->bytes;
+	pthread_barrier_wait(&j->barrier);
+	if (optimfs_fsck(fs, true, note_finding, found->text[1],
+		&found->problems[rank], &err) == -1)
+		found->failed++;
+	pthread_barrier_wait(&j->barrier);
+	if (rank == 0)
+		found->moved = fakeworld_counts(j->f)->bytes - before;
+	for (int r = 0; rank == 0 && r < j->size; r++) {
+		optimfs_world_work(w, r, &work);
+		found->files[r] = work.files;
+	}
+	optimfs_close(fs);
+}
+
+static void check_fsck(const char *name, const char *damaged, long at, int size)
+{
+	struct findings *found = calloc(1, sizeof(*found));
+	struct job j = {
+		.size = size, .path = each_rank, .work = fsck_rank, .ctx = found
+	};
+	struct optimfs_error err;
+	struct optimfs *fs;
+	uint64_t problems;
+	char path[4096];
+	FILE *f;
+
+	spread(data_path(name), 1);
+	snprintf(path, sizeof(path), "%s/%s", path_of("0"), damaged);
+	f = fopen(path, "r+e");
+	if (found == NULL || f == NULL || fseek(f, at, SEEK_SET) != 0 ||
+	    fputs("damaged!", f) == EOF || fclose(f) == EOF)
+		bail_out("%s: %s", path, strerror(errno));
+	fs = optimfs_open(path_of("0"), NULL, &err);
+	if (fs == NULL ||
+	    optimfs_fsck(fs, true, note_finding, found->text[0], &problems,
+		&err) == -1)
+		bail_out("%s", err.text);
+	optimfs_close(fs);
+	if (rename(path_of("0"), path_of("a")) == -1)
+		bail_out("rename");
+	snprintf(path, sizeof(path), "%s", path_of("a"));
+	spread_more(path, size);
+	run(&j);
+	is_int(found->failed, 0, "%s checked by %d ranks", name, size);
+	ok(problems > 0, "finds the damage");
+	is_str(found->text[1], found->text[0], "as one process does");
+	is_u64(found->problems[0], problems, "all of it");
+	ok(found->files[0] > 0 && found->files[size - 1] > 0,
+	    "every rank takes part");
+	is_u64(found->moved, 0, "no byte of a file goes from rank to rank");
+	free(found);
+}
+
+static void test_fsck(void)
+{
+	check_fsck("pytorch/dcp_fsdp2_w4/ckpt", "__2_0.distcp", 100000, 4);
+	/* copies on other ranks */
+	check_fsck("pytorch/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles",
+	    "state_rank2.pt", 44000, 4);
 }
 
 /* Agreement. */
@@ -642,6 +741,7 @@ int main(void)
 	test_agreement();
 	test_large();
 	test_cases();
+	test_fsck();
 	clear();
 	rmdir(top);
 	return done_testing();

@@ -1,0 +1,391 @@
+/* crew.c - a task that ranks share, which are threads here */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "crew.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/fakeworld.h"
+#include "tap.h"
+#include "wire.h"
+
+#define MAX_RANKS 8
+
+/* Who does what. */
+
+static uint64_t load_of(const struct ofs_crew_job *job, size_t n, int rank)
+{
+	uint64_t load = 0;
+
+	for (size_t i = 0; i < n; i++)
+		load += job[i].rank == rank ? job[i].size : 0;
+	return load;
+}
+
+static bool is_among(const struct ofs_crew_job *job)
+{
+	for (uint32_t i = 0; i < job->nmay; i++)
+		if (job->may[i].rank == job->rank)
+			return true;
+	return false;
+}
+
+static void test_divide(void)
+{
+	const struct ofs_owner all[] = { { 0, 0 }, { 1, 0 }, { 2, 0 } };
+	const struct ofs_owner two[] = { { 2, 0 } };
+	struct ofs_crew_job job[] = {
+		{ .size = 10, .may = all, .nmay = 3 },
+		{ .size = 10, .may = all, .nmay = 3 },
+		{ .size = 30, .may = two, .nmay = 1 },
+		{ .size = 0 },
+		{ .size = 20, .may = all, .nmay = 3 },
+	};
+	const size_t n = sizeof(job) / sizeof(job[0]);
+
+	ok(ofs_crew_divide(job, n, 3, NULL) == 0, "jobs are shared out");
+	is_int(job[2].rank, 2, "to the one that may");
+	is_int(job[3].rank, 0, "to rank 0 where nobody may");
+	is_int((int)load_of(job, n, 0), 20, "evenly: rank 0");
+	is_int((int)load_of(job, n, 1), 20, "rank 1");
+	is_int((int)load_of(job, n, 2), 30,
+	    "not to who has enough that nobody else may do");
+	ok(ofs_crew_divide(job, 0, 3, NULL) == 0, "no jobs");
+}
+
+/* Whatever the sizes: each to one that may, none above what the largest job
+ * costs more than the least that all could have. */
+static void test_divide_many(void)
+{
+	struct ofs_owner all[MAX_RANKS];
+	struct ofs_crew_job job[64];
+	bool may = true, fair = true;
+
+	for (int r = 0; r < MAX_RANKS; r++)
+		all[r] = (struct ofs_owner){ .rank = r };
+	srand(1);
+	for (int round = 0; round < 200; round++) {
+		size_t n = (size_t)rand() % 64;
+		uint64_t total = 0, most = 0, size;
+
+		for (size_t i = 0; i < n; i++) {
+			size = (uint64_t)(rand() % 1000);
+			job[i] = (struct ofs_crew_job){
+				.size = size, .may = all, .nmay = MAX_RANKS
+			};
+			total += size;
+			most = size > most ? size : most;
+		}
+		ofs_crew_divide(job, n, MAX_RANKS, NULL);
+		for (size_t i = 0; i < n; i++)
+			may = may && is_among(&job[i]);
+		for (int r = 0; r < MAX_RANKS; r++)
+			fair = fair &&
+			    load_of(job, n, r) <= total / MAX_RANKS + most + n;
+	}
+	ok(may, "each job has one rank that may do it");
+	ok(fair, "no rank has much more than its part");
+}
+
+/* A job of ranks. */
+
+struct test {
+	struct fakeworld *f;
+	int size;
+	void (*work)(struct test *t, struct optimfs_world *w);
+	int bad;        /* the rank that something happens to; -1 */
+	uint64_t noted; /* sum of the notes that rank 0 took */
+	unsigned from;  /* which ranks' they were: bits */
+	int ret[MAX_RANKS];
+	struct optimfs_error err[MAX_RANKS];
+	struct optimfs_work did[MAX_RANKS];
+	pthread_barrier_t barrier;
+};
+
+struct rank {
+	struct test *test;
+	int rank;
+	pthread_t thread;
+};
+
+static void *run_rank(void *arg)
+{
+	struct rank *r = arg;
+	struct test *t = r->test;
+	bool worker[MAX_RANKS];
+	struct optimfs_error err;
+	struct optimfs_world *w;
+
+	memset(worker, true, sizeof(worker));
+	fakeworld_be(t->f, r->rank);
+	w = ofs_world_new(&fakeworld_ops, 1, &err);
+	if (w == NULL)
+		bail_out("%s", err.text);
+	pthread_barrier_wait(&t->barrier);
+	t->err[r->rank].code = 0;
+	t->work(t, w);
+	pthread_barrier_wait(&t->barrier);
+	fakeworld_mute(t->f, r->rank, 0);
+	fakeworld_kill(t->f, r->rank, 0);
+	pthread_barrier_wait(&t->barrier);
+	optimfs_world_leave(w, worker);
+	return NULL;
+}
+
+static void run(struct test *t)
+{
+	struct rank r[MAX_RANKS];
+
+	t->f = fakeworld_new(t->size);
+	pthread_barrier_init(&t->barrier, NULL, (unsigned)t->size);
+	for (int i = 0; i < t->size; i++) {
+		r[i] = (struct rank){ .test = t, .rank = i };
+		if (pthread_create(&r[i].thread, NULL, run_rank, &r[i]) != 0)
+			bail_out("no thread");
+	}
+	for (int i = 0; i < t->size; i++)
+		pthread_join(r[i].thread, NULL);
+	pthread_barrier_destroy(&t->barrier);
+	fakeworld_free(t->f);
+}
+
+static int take(void *ctx, int from, struct ofs_cursor *c,
+    struct optimfs_error *err)
+{
+	struct test *t = ctx;
+	uint32_t v = ofs_cursor_le32(c);
+
+	if (c->bad || v == 13)
+		return optimfs_fail(err, EINVAL, "no such note");
+	t->noted += v;
+	t->from |= 1u << from;
+	return 0;
+}
+
+static int note(struct optimfs_world *w, uint32_t v, struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+	int ret;
+
+	ofs_wire_u32(&b, v);
+	ret = ofs_crew_note(w, &b, err);
+	ofs_buf_fini(&b);
+	return ret;
+}
+
+/* How often every rank saw the same. */
+static int count_ret(const struct test *t, int want)
+{
+	int n = 0;
+
+	for (int r = 0; r < t->size; r++)
+		n += t->ret[r] == want;
+	return n;
+}
+
+/* Rank r does r jobs and says r; the slowest is not rank 0. */
+static void do_well(struct test *t, struct optimfs_world *w)
+{
+	const struct optimfs_error well = { 0 };
+	int r = optimfs_world_rank(w);
+	struct ofs_buf b = { 0 };
+	struct ofs_said got = { 0 };
+	bool who[MAX_RANKS];
+
+	t->ret[r] = -1;
+	ofs_buf_puts(&b, r == 0 ? "zero" : "somebody else");
+	if (ofs_crew_begin(w, take, t, &well, &t->err[r]) == -1 ||
+	    ofs_crew_tell(w, &b, &got, &t->err[r]) == -1 ||
+	    ofs_crew_who(w, r % 2 == 1, who, &t->err[r]) == -1)
+		return;
+	ofs_buf_fini(&b);
+	if (got.n != 4 || memcmp(got.p, "zero", 4) != 0 || who[0] || !who[1])
+		return;
+	free(got.p);
+	for (int i = 0; i < r; i++)
+		ofs_crew_did(w, 100);
+	if (note(w, (uint32_t)r, &t->err[r]) == -1 ||
+	    ofs_crew_look(w, &t->err[r]) == -1)
+		return;
+	usleep((useconds_t)r * 20000);
+	t->ret[r] = ofs_crew_meet(w, &well, NULL, NULL, &t->err[r]);
+	if (t->ret[r] == 0)
+		t->ret[r] = ofs_crew_meet(w, &well, NULL, NULL, &t->err[r]);
+	for (int i = 0; r == 0 && i < t->size; i++)
+		optimfs_world_work(w, i, &t->did[i]);
+	ofs_crew_end(w);
+}
+
+static void test_well(void)
+{
+	struct test t = { .size = 4, .work = do_well };
+
+	run(&t);
+	is_int(count_ret(&t, 0), 4, "all did well, twice");
+	is_int((int)t.noted, 6, "rank 0 got all notes");
+	is_int((int)t.from, 15, "of everybody");
+	is_int((int)t.did[3].files, 3, "and how many jobs each did");
+	is_int((int)t.did[2].bytes, 200, "and bytes");
+}
+
+static void begin_badly(struct test *t, struct optimfs_world *w)
+{
+	struct optimfs_error own = { 0 };
+	int r = optimfs_world_rank(w);
+
+	if (r == t->bad)
+		optimfs_fail(&own, ENOSPC, "full");
+	t->ret[r] = ofs_crew_begin(w, take, t, &own, &t->err[r]);
+}
+
+static void test_begin(void)
+{
+	struct test t = { .size = 3, .work = begin_badly, .bad = 2 };
+
+	run(&t);
+	is_int(count_ret(&t, -1), 3, "one cannot begin, and nobody does");
+	is_int(t.err[0].code, ENOSPC, "for that reason");
+}
+
+/* One fails at once, the others work until they are told. */
+static void fail_early(struct test *t, struct optimfs_world *w)
+{
+	struct optimfs_error own = { 0 };
+	int r = optimfs_world_rank(w);
+
+	if (ofs_crew_begin(w, take, t, &own, &t->err[r]) == -1)
+		return;
+	if (r == t->bad)
+		optimfs_fail(&own, EDQUOT, "its disk is full");
+	for (int i = 0; own.code == 0 && i < 500; i++) {
+		(void)ofs_crew_look(w, &own);
+		usleep(10000);
+	}
+	t->ret[r] =
+	    own.code == 0 ? 1 : ofs_crew_meet(w, &own, NULL, NULL, &t->err[r]);
+	ofs_crew_end(w);
+}
+
+static void test_fail(int bad)
+{
+	struct test t = { .size = 4, .work = fail_early, .bad = bad };
+
+	run(&t);
+	is_int(count_ret(&t, -1), 4, "rank %d fails: all learn of it", bad);
+	is_int(t.err[0].code, EDQUOT, "with its reason");
+	is_int(t.err[3].code, EDQUOT, "everywhere");
+	if (bad != 0)
+		ok(strstr(t.err[0].text, "rank 2 (even): its disk is full") !=
+			NULL,
+		    "and its name: %s", t.err[0].text);
+}
+
+/* One dies (its thread ends here) while the others wait, or work. */
+static void die(struct test *t, struct optimfs_world *w)
+{
+	struct optimfs_error own = { 0 };
+	int r = optimfs_world_rank(w);
+
+	if (ofs_crew_begin(w, take, t, &own, &t->err[r]) == -1)
+		return;
+	t->ret[r] = -1;
+	if (r == t->bad) {
+		fakeworld_kill(t->f, r, 1);
+		return;
+	}
+	if (r == 1)
+		while (ofs_crew_look(w, &own) == 0)
+			usleep(10000);
+	t->ret[r] = ofs_crew_meet(w, &own, NULL, NULL, &t->err[r]);
+	ofs_crew_end(w);
+}
+
+static void test_death(int bad)
+{
+	struct test t = { .size = 3, .work = die, .bad = bad };
+
+	run(&t);
+	is_int(count_ret(&t, -1), 3, "rank %d dies: the others fail", bad);
+	is_int(t.err[bad == 0 ? 2 : 0].code, EHOSTDOWN, "and say why");
+}
+
+/* One says nothing more; the world says so when it is asked. */
+static void fall_silent(struct test *t, struct optimfs_world *w)
+{
+	struct optimfs_error own = { 0 };
+	int r = optimfs_world_rank(w);
+
+	if (ofs_crew_begin(w, take, t, &own, &t->err[r]) == -1)
+		return;
+	t->ret[r] = -1;
+	if (r == t->bad) {
+		fakeworld_mute(t->f, r, 1);
+		return;
+	}
+	t->ret[r] = ofs_crew_meet(w, &own, NULL, NULL, &t->err[r]);
+	ofs_crew_end(w);
+}
+
+static void test_silence(int bad)
+{
+	struct test t = { .size = 3, .work = fall_silent, .bad = bad };
+
+	run(&t);
+	is_int(count_ret(&t, -1), 3, "rank %d is silent: the others fail", bad);
+	is_int(t.err[bad == 0 ? 2 : 0].code, ETIMEDOUT, "and say why");
+}
+
+/* A note that is refused, one that comes too late, and bytes that mean nothing.
+ */
+static void note_badly(struct test *t, struct optimfs_world *w)
+{
+	static const uint8_t garbage[][3] = { { OFS_WIRE_CREW, 99, 0 },
+		{ OFS_WIRE_CREW, 1, 7 }, { OFS_WIRE_CREW, 2, 7 } };
+	struct optimfs_error own = { 0 };
+	int r = optimfs_world_rank(w);
+
+	if (ofs_crew_begin(w, take, t, &own, &t->err[r]) == -1)
+		return;
+	t->ret[r] = note(w, 13, &t->err[r]);
+	if (r == 1)
+		for (size_t i = 0; i < 3; i++)
+			t->noted += fakeworld_ask(t->f, 0, garbage[i], 3, NULL,
+					0, NULL) == -1;
+	(void)ofs_crew_meet(w, &own, NULL, NULL, NULL);
+	ofs_crew_end(w);
+	pthread_barrier_wait(&t->barrier);
+	if (r == 1)
+		t->ret[1] += note(w, 1, &t->err[1]);
+}
+
+static void test_notes(void)
+{
+	struct test t = { .size = 2, .work = note_badly, .bad = -1 };
+
+	run(&t);
+	is_int(t.ret[0], -1, "a note that is refused fails");
+	is_int(t.ret[1], -2, "so do one of another rank, and one too late");
+	is_int(t.err[1].code, ECANCELED, "which is said");
+	is_int((int)t.noted, 3, "what makes no sense is refused");
+}
+
+int main(void)
+{
+	test_divide();
+	test_divide_many();
+	test_well();
+	test_begin();
+	test_fail(2);
+	test_fail(0);
+	test_death(2);
+	test_death(0);
+	test_silence(1);
+	test_silence(0);
+	test_notes();
+	return done_testing();
+}
