@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "commit_dcp.h"
 #include "copy.h"
 #include "format/dcp.h"
+#include "temp.h"
 
 static int no_memory(struct optimfs_error *err)
 {
@@ -199,8 +199,7 @@ static int decode(struct ofs_commit_dcp *d, size_t moved,
 		return -1;
 	x = &d->coded[d->ncoded];
 	*x = (struct ofs_commit_coded){ .moved = moved };
-	x->fd = openat(ofs_publish_new(c->publish), ".",
-	    O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	x->fd = ofs_temp_open(ofs_publish_new(c->publish), ".");
 	if (x->fd == -1)
 		return optimfs_fail(err, errno, "OFS821 temporary file: %m");
 	d->ncoded++;

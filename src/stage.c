@@ -20,6 +20,7 @@
 #include "stage_journal.h"
 #include "stage_lock.h"
 #include "stage_place.h"
+#include "temp.h"
 
 /* A journal that is no longer has no place for more than the first record,
  * which tells the boot. */
@@ -496,26 +497,9 @@ int ofs_stage_reset(struct ofs_stage *st, struct optimfs_error *err)
 	return ret;
 }
 
-/* Where there are no files without names, one is made and unlinked. */
-static int open_unnamed(const struct ofs_stage *st)
-{
-	char name[] = "/.optimfs.XXXXXX", *path;
-	int fd = openat(st->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-
-	if (fd != -1)
-		return fd;
-	if (asprintf(&path, "%s%s", st->path, name) == -1)
-		return -1;
-	fd = mkostemp(path, O_CLOEXEC);
-	if (fd != -1)
-		unlink(path);
-	free(path);
-	return fd;
-}
-
 int ofs_stage_temp(struct ofs_stage *st, struct optimfs_error *err)
 {
-	int fd = open_unnamed(st);
+	int fd = ofs_temp_open(st->dir, ".");
 
 	if (fd == -1)
 		return optimfs_fail(err, errno, "OFS801 %s: %m", st->path);
@@ -540,7 +524,8 @@ static int open_named(struct ofs_stage *st, uint64_t id, bool make)
 int ofs_stage_data(struct ofs_stage *st, uint64_t id, bool make,
     struct optimfs_error *err)
 {
-	int fd = st->scratch ? open_unnamed(st) : open_named(st, id, make);
+	int fd = st->scratch ? ofs_temp_open(st->dir, ".")
+			     : open_named(st, id, make);
 
 	if (fd == -1 && errno == ENOENT && !make)
 		return optimfs_fail(err, EIO,

@@ -7,12 +7,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#include "temp.h"
 
 /* A temporary file stops growing when less than this share of its file system
  * is left: others need room too. */
@@ -40,26 +40,6 @@ static int code_of(int error)
 	default:
 		return EIO;
 	}
-}
-
-/* A file without a name; -1 and errno. */
-static int tmp_open(void)
-{
-	int fd = open(tmp_dir(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	char name[PATH_MAX];
-
-	if (fd != -1 ||
-	    (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
-		return fd;
-	if (snprintf(name, sizeof(name), "%s/optimfs.XXXXXX", tmp_dir()) >=
-	    (int)sizeof(name)) {
-		errno = ENAMETOOLONG;
-		return -1;
-	}
-	fd = mkostemp(name, O_CLOEXEC);
-	if (fd != -1)
-		unlink(name);
-	return fd;
 }
 
 void ofs_store_fini(struct ofs_store *s)
@@ -147,7 +127,7 @@ int ofs_store_append(struct ofs_store *s, const void *p, size_t n,
 
 int ofs_store_spill(struct ofs_store *s, struct optimfs_error *err)
 {
-	struct ofs_store file = { .fd = tmp_open() };
+	struct ofs_store file = { .fd = ofs_temp_open(AT_FDCWD, tmp_dir()) };
 
 	if (file.fd == -1)
 		return optimfs_fail(err, code_of(errno),
