@@ -98,8 +98,8 @@ static int copy_data(int in, uint64_t size, int out, struct optimfs_error *err)
 	while (at < size) {
 		off_t from = lseek(in, (off_t)at, SEEK_DATA), to;
 
-		if (from == -1 && errno == ENXIO)
-			break; /* a hole up to the end */
+		if ((from == -1 && errno == ENXIO) || from >= (off_t)size)
+			break; /* a hole up to the end, or to what grew there */
 		to = from == -1 ? -1 : lseek(in, from, SEEK_HOLE);
 		if (to <= from || (uint64_t)to > size)
 			to = (off_t)size;

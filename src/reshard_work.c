@@ -166,27 +166,44 @@ int ofs_reshard_read(struct ofs_reshard *r, struct optimfs_file *from,
 	return 0;
 }
 
-static int copy(struct ofs_reshard *r, struct ofs_reshard_file *f, uint64_t off,
-    uint64_t end, uint8_t *buf, struct optimfs_error *err)
+static int copy(struct ofs_reshard *r, struct ofs_reshard_file *f, int fd,
+    uint64_t off, uint64_t end, uint8_t *buf, struct optimfs_error *err)
 {
-	struct ofs_reshard_open *o = f->open;
-
 	for (uint64_t n; off < end; off += n) {
 		n = end - off < OFS_RESHARD_PIECE ? end - off
 						  : OFS_RESHARD_PIECE;
-		if (ofs_reshard_read(r, o->from, buf, n, off, err) == -1 ||
-		    ofs_pwrite_all(o->fd, buf, n, off, err) == -1)
+		if (ofs_reshard_read(r, f->open->from, buf, n, off, err) ==
+			-1 ||
+		    ofs_pwrite_all(fd, buf, n, off, err) == -1)
 			return -1;
 		/* on its way to the disk while the next piece is read */
-		(void)sync_file_range(o->fd, (off_t)off, (off_t)n,
+		(void)sync_file_range(fd, (off_t)off, (off_t)n,
 		    SYNC_FILE_RANGE_WRITE);
 	}
-	return fsync(o->fd) == -1 ? optimfs_fail(err, errno, "OFS801 fsync: %m")
-				  : 0;
+	return fsync(fd) == -1 ? optimfs_fail(err, errno, "OFS801 fsync: %m")
+			       : 0;
 }
 
-static int write_part(struct ofs_reshard *r, const struct part *p, uint8_t *buf,
+/* The kernel tells each descriptor once that it could not write: with one of
+ * its own, no part is told that it is safe because another's fsync has heard
+ * of the failure. */
+static int copy_part(struct ofs_reshard *r, struct ofs_reshard_file *f,
+    const char *name, uint64_t off, uint64_t end, uint8_t *buf,
     struct optimfs_error *err)
+{
+	int fd = openat(r->new, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	int ret;
+
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS801 %m");
+	ret = copy(r, f, fd, off, end, buf, err);
+	if (close(fd) == -1 && ret == 0)
+		ret = optimfs_fail(err, errno, "OFS801 %m");
+	return ret;
+}
+
+static int write_part(struct ofs_reshard *r, const struct part *p,
+    const char *name, uint8_t *buf, struct optimfs_error *err)
 {
 	struct ofs_reshard_file *f = p->file;
 	uint64_t off = p->n * OFS_RESHARD_PART, end = f->size;
@@ -204,7 +221,7 @@ static int write_part(struct ofs_reshard *r, const struct part *p, uint8_t *buf,
 		end = off + OFS_RESHARD_PART;
 	if (ofs_sums_promise(sums, off, end, err) == -1)
 		return -1;
-	ret = copy(r, f, off, end, buf, err);
+	ret = copy_part(r, f, name, off, end, buf, err);
 	if (ret == 0)
 		ofs_sums_release(sums, off);
 	return ret;
@@ -220,7 +237,7 @@ static int one_part(struct ofs_reshard *r, const struct part *p, uint8_t *buf,
 	ofs_view_path(r->fs, at, name);
 	ret = open_file(r, p->file, name, err);
 	if (ret == 0)
-		ret = write_part(r, p, buf, err);
+		ret = write_part(r, p, name, buf, err);
 	if (ret == 0)
 		ret = ofs_reshard_log_part(r, p->file, p->n, err);
 	if (ret == -1) {
