@@ -47,6 +47,10 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, struct ofs_part_file **file, size_t *n, char *stem, size_t size,
     struct optimfs_error *err);
 
+/* Is name that of rank 0's file? Then stem gets what it is called without the
+ * number. src/format/series.c */
+bool ofs_detect_first_rank(const char *name, char *stem, size_t size);
+
 /* Add the file rel; with the other ranks' if it is one of a set.
  * EOPNOTSUPP (OFS678): it is no format's. src/format/detect_many.c */
 int ofs_detect_one(const struct ofs_dir *dir, const char *rel,

@@ -147,11 +147,17 @@ static const char *conventional(const char *stem)
 }
 
 /* "optim_rank3": 3; -1 when the name says nothing. */
-static int rank_of_stem(const char *stem)
+static int rank_of_stem(const char *name, size_t len)
 {
-	const char *at = strstr(stem, "rank");
+	char stem[256];
+	const char *at;
 	int rank;
 
+	if (len >= sizeof(stem))
+		return -1;
+	memcpy(stem, name, len);
+	stem[len] = '\0';
+	at = strstr(stem, "rank");
 	return at != NULL &&
 		(ofs_detect_match(at, "rank#", &rank) ||
 		    ofs_detect_match(at, "rank_#", &rank))
@@ -159,18 +165,33 @@ static int rank_of_stem(const char *stem)
 	    : -1;
 }
 
+/* Is another file called so, but for its extension? */
 static bool stem_is_shared(const struct ofs_names *names, size_t me,
-    size_t stem)
+    const char *stem, size_t len)
 {
 	for (size_t i = 0; i < names->n; i++) {
 		const char *dot = extension(names->name[i]);
 
 		if (i != me && dot != NULL &&
-		    (size_t)(dot - names->name[i]) == stem &&
-		    memcmp(names->name[i], names->name[me], stem) == 0)
+		    (size_t)(dot - names->name[i]) == len &&
+		    memcmp(names->name[i], stem, len) == 0)
 			return true;
 	}
 	return false;
+}
+
+/* What the file at i, the only one of its name, is called in the tree. A job of
+ * one rank has the names that one of many has. */
+static char *name_alone(const struct ofs_names *names, size_t i, size_t len)
+{
+	const char *name = names->name[i];
+	char stem[256];
+
+	if (ofs_detect_first_rank(name, stem, sizeof(stem)) &&
+	    !stem_is_shared(names, i, stem, strlen(stem)))
+		return strdup(stem);
+	return stem_is_shared(names, i, name, len) ? strdup(name)
+						   : strndup(name, len);
 }
 
 static bool has_file(const struct ofs_part *part, const char *rel)
@@ -228,16 +249,15 @@ static int add_one_of_many(const struct ofs_dir *dir,
 	if (set == -1)
 		return -1;
 	stem = set == 1 ? strdup(name)
-	    : stem_is_shared(names, i, (size_t)(dot - names->name[i]))
-	    ? strdup(names->name[i])
-	    : strndup(names->name[i], (size_t)(dot - names->name[i]));
+			: name_alone(names, i, (size_t)(dot - names->name[i]));
 	if (stem == NULL) {
 		free_set(&spec);
 		return optimfs_fail(err, ENOMEM,
 		    "OFS443 detection: out of memory");
 	}
 	if (set == 0)
-		spec.rank = rank_of_stem(stem);
+		spec.rank = rank_of_stem(names->name[i],
+		    (size_t)(dot - names->name[i]));
 	spec.prefix[0] = conventional(stem);
 	/* what a view puts there is in the tree's extra/ anyway */
 	if (spec.prefix[0] == NULL && strcmp(stem, "extra") != 0)

@@ -35,6 +35,7 @@ static void listen(struct ofs_ranks_file *f, uint32_t node)
 	    ofs_torch_sharded(f->doc, node, &s, NULL) == -1)
 		return;
 	f->said_world = s.world;
+	f->said_part = s.part;
 	f->said_rank = s.rank;
 	ofs_torch_sharded_fini(&s);
 }
@@ -241,6 +242,21 @@ int ofs_ranks_tensor(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
 	if (is != 1)
 		return is;
 	return ofs_torch_place(&f->leaves, t, at, &number, err) == -1 ? -1 : 1;
+}
+
+uint32_t ofs_ranks_checksum(struct ofs_ranks *set,
+    const struct ofs_ranks_leaf *leaf, struct ofs_torch_tensor *t)
+{
+	struct ofs_ranks_file *f = &set->file[leaf->file];
+	const struct ofs_zip *zip = f->at.zip;
+	struct ofs_extent at;
+	uint32_t number;
+
+	if (zip == NULL || zip->big_endian || t->ndim == 0 ||
+	    !ofs_torch_is_plain(t) ||
+	    ofs_torch_place(&f->leaves, t, &at, &number, NULL) == -1)
+		return 0;
+	return zip->record[number].crc;
 }
 
 int ofs_ranks_shard(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,

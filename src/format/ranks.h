@@ -32,6 +32,8 @@ struct ofs_ranks_file {
 	uint32_t nleaves;
 	bool surplus; /* of a rank that the job did not have: left out */
 	int said_world, said_rank; /* by what is sharded in it; 0, -1 */
+	bool
+	    said_part; /* said_world is of a part of the job, and may be less */
 	struct ofs_torch_file source;
 };
 
@@ -81,6 +83,10 @@ int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
 int ofs_ranks_tensor(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
     uint32_t node, struct ofs_torch_tensor *t, struct ofs_extent *at,
     struct optimfs_error *err);
+/* The checksum, as the archive has it, of the storage that t, which
+ * ofs_ranks_tensor gave, is all of; 0: nobody knows. */
+uint32_t ofs_ranks_checksum(struct ofs_ranks *set,
+    const struct ofs_ranks_leaf *leaf, struct ofs_torch_tensor *t);
 /* Add what t, which ofs_ranks_tensor gave, is in its storage as a shard; box is
  * offsets and sizes in the catalog's dims. t->offset may have been moved, and
  * shape and stride cut, before. The next tensor that is added must be the

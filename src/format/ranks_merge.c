@@ -150,24 +150,13 @@ static int get_copy(struct ofs_ranks *set, uint32_t i, struct copy *c,
 	return ofs_torch_place(l, &c->t, &c->at, &c->number, why);
 }
 
-/* The checksum of a storage that is all the tensor has; 0: nobody knows. */
-static uint32_t checksum(const struct ofs_ranks *set, uint32_t i,
-    const struct copy *c)
-{
-	const struct ofs_zip *zip = set->file[set->leaf[i].file].at.zip;
-
-	if (zip == NULL || c->t.ndim == 0 || !ofs_torch_is_plain(&c->t) ||
-	    zip->big_endian)
-		return 0;
-	return zip->record[c->number].crc;
-}
-
 /* Can b be a copy of a? Bytes are not read: where the archives have checksums
  * these tell, and scalars are compared when they are opened. */
-static int compare(struct ofs_ranks *set, uint32_t a, const struct copy *x,
-    uint32_t b, const struct copy *y, struct optimfs_error *why)
+static int compare(struct ofs_ranks *set, uint32_t a, struct copy *x,
+    uint32_t b, struct copy *y, struct optimfs_error *why)
 {
-	uint32_t p = checksum(set, a, x), q = checksum(set, b, y);
+	uint32_t p = ofs_ranks_checksum(set, &set->leaf[a], &x->t);
+	uint32_t q = ofs_ranks_checksum(set, &set->leaf[b], &y->t);
 	const char *what = NULL;
 
 	if (x->t.dtype != y->t.dtype)

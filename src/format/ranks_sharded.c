@@ -4,16 +4,26 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "checked.h"
 #include "format/ranks.h"
 #include "format/torch_sharded.h"
 
+/* A shard that has a checksum. */
+struct summed {
+	uint32_t box; /* of the catalog's dims */
+	uint32_t crc;
+	int rank;
+};
+
 /* The tensor that is being put together. Like every tensor it may have an
  * error, which reading then gives. */
 struct join {
 	struct ofs_ranks *set;
+	struct summed *sum;
+	size_t nsums, cap;
 	struct ofs_tensor t;
 	uint64_t shape[OFS_MAX_DIMS];
 	const struct ofs_ranks_leaf *first; /* that told dtype and shape */
@@ -87,9 +97,68 @@ static int cut(struct join *j, const struct ofs_torch_piece *p,
 	return 0;
 }
 
+/* Replicas. Stages of a pipeline that number their parameters by themselves
+ * have other tensors under the same numbers, and these are none. */
+
+static int note_sum(struct join *j, const struct summed *s,
+    struct optimfs_error *err)
+{
+	if (s->crc == 0)
+		return 0;
+	if (j->nsums == j->cap) {
+		size_t cap = j->cap == 0 ? 16 : 2 * j->cap;
+		struct summed *p = reallocarray(j->sum, cap, sizeof(*p));
+
+		if (p == NULL)
+			return optimfs_fail(err, ENOMEM,
+			    "OFS443 out of memory for checksums of shards");
+		j->sum = p;
+		j->cap = cap;
+	}
+	j->sum[j->nsums++] = *s;
+	return 0;
+}
+
+static int compare_boxes(const struct join *j, const struct summed *a,
+    const struct summed *b)
+{
+	const uint64_t *dims = j->set->cat->dims;
+
+	return memcmp(dims + a->box, dims + b->box,
+	    2 * sizeof(*dims) * j->t.ndim);
+}
+
+static int by_box(const void *va, const void *vb, void *arg)
+{
+	const struct summed *a = va, *b = vb;
+	int order = compare_boxes(arg, a, b);
+
+	return order != 0 ? order : (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+static void compare_sums(struct join *j)
+{
+	const struct summed *a, *b;
+
+	if (j->nsums > 1)
+		qsort_r(j->sum, j->nsums, sizeof(*j->sum), by_box, j);
+	for (size_t i = 1; i < j->nsums; i++) {
+		a = &j->sum[i - 1];
+		b = &j->sum[i];
+		if (compare_boxes(j, a, b) == 0 && a->crc != b->crc)
+			WRONG(j, EPROTO,
+			    "OFS674 rank %d and rank %d have different "
+			    "elements in the same place: they are no replicas, "
+			    "as where stages of a pipeline number their "
+			    "parameters by themselves; .optimfs/rank/ has each",
+			    a->rank, b->rank);
+	}
+}
+
 static int add_shard(struct join *j, const struct ofs_ranks_leaf *leaf,
     const struct ofs_torch_piece *p, struct optimfs_error *err)
 {
+	struct summed sum = { .rank = rank_of(j, leaf) };
 	uint64_t box[2 * OFS_MAX_DIMS], numel;
 	struct ofs_torch_tensor t;
 	struct optimfs_error why = { 0 };
@@ -108,14 +177,16 @@ static int add_shard(struct join *j, const struct ofs_ranks_leaf *leaf,
 	default:
 		break;
 	}
+	sum.crc = ofs_ranks_checksum(j->set, leaf, &t);
 	cut(j, p, &t);
 	if (j->why.code != 0)
 		return 0;
 	memcpy(box, p->offset, d * sizeof(*box));
 	memcpy(box + d, p->size, d * sizeof(*box));
-	b = ofs_catalog_dims(j->set->cat, box, 2 * (size_t)d, err);
+	sum.box = b = ofs_catalog_dims(j->set->cat, box, 2 * (size_t)d, err);
 	if (b == OFS_NONE ||
-	    ofs_ranks_shard(j->set, leaf, &t, &at, b, err) == -1)
+	    ofs_ranks_shard(j->set, leaf, &t, &at, b, err) == -1 ||
+	    note_sum(j, &sum, err) == -1)
 		return -1;
 	j->t.nshards++;
 	return 0;
@@ -217,9 +288,15 @@ int ofs_ranks_join(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 		    .shard = set->cat->nshards,
 		    .flags = OFS_TENSOR_COPIES } };
 
-	for (uint32_t i = g->first; i < g->first + g->n && j.why.code == 0; i++)
-		if (add_leaf(&j, &set->leaf[i], err) == -1)
-			return -1;
+	int ret = 0;
+
+	for (uint32_t i = g->first;
+	     i < g->first + g->n && j.why.code == 0 && ret == 0; i++)
+		ret = add_leaf(&j, &set->leaf[i], err);
+	compare_sums(&j);
+	free(j.sum);
+	if (ret == -1)
+		return -1;
 	return known(&j) ? add_entry(&j, g->path, err)
 			 : add_damaged(&j, g, err);
 }

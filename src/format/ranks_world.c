@@ -33,6 +33,25 @@ static int set_ranks(struct ofs_ranks *set, struct optimfs_error *err)
 	return 0;
 }
 
+/* Have stages of a pipeline meshes of their own? Then no file says how many
+ * ranks there are, but the highest one in any mesh does. */
+static bool has_parts(struct ofs_ranks *set)
+{
+	bool parts = false;
+	int world = 0;
+
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		const struct ofs_ranks_file *f = &set->file[i];
+
+		parts = parts || f->said_part;
+		world = f->said_world > world ? f->said_world : world;
+		world = f->rank >= world ? f->rank + 1 : world;
+	}
+	if (parts)
+		set->world = world;
+	return parts;
+}
+
 /* The world that the first file says; and which one it is. */
 static const struct ofs_ranks_file *find_world(struct ofs_ranks *set)
 {
@@ -114,7 +133,7 @@ int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err)
 
 	if (set_ranks(set, err) == -1)
 		return -1;
-	first = find_world(set);
+	first = has_parts(set) ? NULL : find_world(set);
 	if (mark_surplus(set, first, err) == -1)
 		return -1;
 	drop_surplus(set);

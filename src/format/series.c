@@ -115,19 +115,42 @@ static bool is_complete(const struct ofs_part_file *file, size_t n)
 	return true;
 }
 
+static size_t drop_separators(const char *name, size_t n)
+{
+	while (n > 0 && strchr("_-.", name[n - 1]) != NULL)
+		n--;
+	return n;
+}
+
+static size_t drop_word(const char *name, size_t n, const char *word)
+{
+	size_t len = strlen(word);
+
+	return n >= len && memcmp(name + n - len, word, len) == 0 ? n - len : n;
+}
+
+/* "model_world_size_8", as verl has it, is called "model". */
+static size_t drop_world(const char *name, size_t n)
+{
+	size_t digits = n, head;
+
+	while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9')
+		digits--;
+	head = drop_word(name, digits, "_world_size_");
+	return digits == n || head == digits ? n : head;
+}
+
 /* "optim_rank" is called "optim". */
 static void put_stem(const char *name, const struct numbered *x, char *stem,
     size_t size)
 {
 	const char *end = strrchr(x->tail, '.');
-	size_t n = x->head, tail;
+	size_t n = drop_separators(name, x->head), tail;
 
-	while (n > 0 && strchr("_-.", name[n - 1]) != NULL)
-		n--;
-	if (x->rank && n >= 4 && memcmp(name + n - 4, "rank", 4) == 0)
-		n -= 4;
-	while (n > 0 && strchr("_-.", name[n - 1]) != NULL)
-		n--;
+	if (x->rank) {
+		n = drop_separators(name, drop_word(name, n, "rank"));
+		n = drop_world(name, n);
+	}
 	if (n >= size)
 		n = size - 1;
 	memcpy(stem, name, n);
@@ -138,6 +161,16 @@ static void put_stem(const char *name, const struct numbered *x, char *stem,
 	stem[n + tail] = '\0';
 	if (stem[0] == '\0')
 		memcpy(stem, "rank", size < 5 ? size : 5);
+}
+
+bool ofs_detect_first_rank(const char *name, char *stem, size_t size)
+{
+	struct numbered me;
+
+	if (!take_apart(name, &me) || !me.rank || me.number != 0)
+		return false;
+	put_stem(name, &me, stem, size);
+	return true;
 }
 
 int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,

@@ -269,18 +269,46 @@ static int get_coordinate(const struct ofs_pickle *doc, uint32_t mesh,
 				  err);
 }
 
-/* Ranks of the job: those of the mesh that this one is a part of. */
-static int get_world(const struct ofs_pickle *doc, uint32_t mesh)
+/* The highest rank in a mesh of so many ranks; -1 when it has no list of them.
+ * PyTorch 2.10 and later call it one thing, 2.2 to 2.9 another. */
+static int last_rank(const struct ofs_pickle *doc, uint32_t mesh,
+    uint64_t ranks)
+{
+	uint32_t list = ofs_pk_attr(doc, mesh, "_flatten_rank_map");
+	int last = -1, rank;
+
+	if (!is_sequence(doc, list))
+		list = ofs_pk_attr(doc, mesh, "_flatten_mesh_list");
+	if (!is_sequence(doc, list) || ofs_pk_len(doc, list) != ranks)
+		return -1;
+	for (uint32_t i = 0; i < ranks; i++) {
+		rank = get_rank(doc, ofs_pk_item(doc, list, i), -1);
+		if (rank == -1)
+			return -1;
+		last = rank > last ? rank : last;
+	}
+	return last;
+}
+
+/* Ranks of the job: those of the mesh that this one is a part of. A stage of a
+ * pipeline may have a mesh for itself, with the ranks 4 to 7. */
+static void get_world(const struct ofs_pickle *doc, uint32_t mesh,
+    struct ofs_torch_sharded *s)
 {
 	uint32_t root = ofs_pk_attr(doc, mesh, "_root_mesh"), n;
 	uint64_t shape[OFS_MAX_MESH], ranks;
+	int last;
 
 	if (ofs_pk_kind(doc, root) == OFS_PK_OBJECT)
 		mesh = root;
 	if (get_mesh_shape(doc, mesh, shape, &n, NULL) == -1 ||
 	    !ofs_numel(shape, n, &ranks) || ranks > MAX_WORLD)
-		return 0;
-	return (int)ranks;
+		return;
+	s->world = (int)ranks;
+	last = last_rank(doc, mesh, ranks);
+	s->part = last >= s->world;
+	if (s->part)
+		s->world = last + 1;
 }
 
 static int get_placement(const struct ofs_pickle *doc, uint32_t node,
@@ -443,7 +471,7 @@ static int get_dtensor(const struct ofs_pickle *doc, const struct wrapped *w,
 		    err);
 	if (get_mesh(doc, spec, s->ndim, &m, err) == -1)
 		return -1;
-	s->world = get_world(doc, mesh);
+	get_world(doc, mesh, s);
 	s->rank = get_rank(doc, ofs_pk_attr(doc, mesh, "_rank"), -1);
 	return m.outside ? 0 : cut_dtensor(doc, local, &m, s, err);
 }

@@ -25,7 +25,8 @@ struct ofs_torch_sharded {
 	uint8_t ndim;
 	uint64_t shape[OFS_MAX_DIMS]; /* of all ranks together */
 	int world;                    /* of the job; 0 when it does not say */
-	int rank; /* that wrote it; -1 when it does not say */
+	bool part; /* world counts up to the last rank of a part of the job */
+	int rank;  /* that wrote it; -1 when it does not say */
 	struct ofs_torch_piece *piece; /* none on a rank without elements */
 	uint32_t npieces;
 };

@@ -203,6 +203,34 @@ static void fill_ranks(const char *dir)
 	put_text(dir, "empty.pt", "");
 }
 
+static void fill_verl(const char *dir)
+{
+	static const char *const names[] = { "extra_state", "model", "optim" };
+	char name[64];
+
+	for (int i = 0; i < 6; i++) {
+		snprintf(name, sizeof(name), "%s_world_size_2_rank_%d.pt",
+		    names[i / 2], i % 2);
+		put_torch(dir, name);
+	}
+	put_text(dir, "fsdp_config.json", "{}");
+}
+
+static void fill_verl_of_one(const char *dir)
+{
+	put_torch(dir, "model_world_size_1_rank_0.pt");
+	put_torch(dir, "optim_world_size_1_rank_0.pt");
+}
+
+/* Which names do not mean that there are ranks. */
+static void fill_others_of_one(const char *dir)
+{
+	put_torch(dir, "model.pt");
+	put_torch(dir, "model_rank0.pt");
+	put_torch(dir, "optim_rank3.pt");
+	put_torch(dir, "world_size_8.pt");
+}
+
 static void fill_alone(const char *dir)
 {
 	put_torch(dir, "ckpt.pt");
@@ -248,6 +276,20 @@ static void made_ones(void)
 		    "pickle "
 		    "plain.pkl as plain?; torch same.bin as same.bin?; torch "
 		    "same.pt as same.pt?" },
+		{ "verl", fill_verl,
+		    "torch extra_state_world_size_2_rank_0.pt "
+		    "extra_state_world_size_2_rank_1.pt/1 as extra_state of "
+		    "0?; torch model_world_size_2_rank_0.pt "
+		    "model_world_size_2_rank_1.pt/1 as model of 0?; torch "
+		    "optim_world_size_2_rank_0.pt "
+		    "optim_world_size_2_rank_1.pt/1 as optim of 0?" },
+		{ "verl with one rank", fill_verl_of_one,
+		    "torch model_world_size_1_rank_0.pt as model of 0?; torch "
+		    "optim_world_size_1_rank_0.pt as optim of 0?" },
+		{ "one rank's beside others", fill_others_of_one,
+		    "torch model.pt as model?; torch model_rank0.pt as "
+		    "model_rank0 of 0?; torch optim_rank3.pt as optim_rank3 "
+		    "of 3?; torch world_size_8.pt as world_size_8?" },
 		{ "one file", fill_alone, "torch ckpt.pt" },
 	};
 	struct optimfs_error err = { 0 };

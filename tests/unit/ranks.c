@@ -459,6 +459,9 @@ struct spec {
 	bool old; /* before PyTorch 2.10 */
 };
 
+/* The first rank of a mesh, which says so unless it is 0. */
+static int base;
+
 static void put_mesh(struct ofs_buf *b, const struct spec *s)
 {
 	new_object(b, "torch.distributed.device_mesh", "DeviceMesh");
@@ -481,7 +484,12 @@ static void put_mesh(struct ofs_buf *b, const struct spec *s)
 	}
 	mk_str(b, "_coordinate_on_dim");
 	mk_tuple(b, 2, s->at);
-	attribute(b, "_rank", 2 * s->at[0] + s->at[1]);
+	if (base != 0) {
+		mk_str(b, s->old ? "_flatten_mesh_list" : "_flatten_rank_map");
+		mk_tuple(b, 4,
+		    (int64_t[]){ base, base + 1, base + 2, base + 3 });
+	}
+	attribute(b, "_rank", base + 2 * s->at[0] + s->at[1]);
 	mk_ops(b, "ub");
 }
 
@@ -510,7 +518,7 @@ static void put_dtensor(struct ofs_buf *b, const struct spec *s)
 	ofs_buf_put(b, "\x86tR", 3);
 }
 
-static void save_dtensor(int rank, const struct spec *s)
+static void save_named(int rank, const char *key, const struct spec *s)
 {
 	const void *storage[] = { s->first };
 	size_t size[] = { (size_t)s->local * 4 };
@@ -519,12 +527,17 @@ static void save_dtensor(int rank, const struct spec *s)
 
 	mk_begin(&b);
 	mk_ops(&b, "}(");
-	mk_str(&b, "w");
+	mk_str(&b, key);
 	put_dtensor(&b, s);
 	mk_ops(&b, "u");
 	mk_end(&b);
 	snprintf(name, sizeof(name), "model_rank%d.pt", rank);
 	save(name, &b, storage, size, 1);
+}
+
+static void save_dtensor(int rank, const struct spec *s)
+{
+	save_named(rank, "w", s);
 }
 
 static void save_mesh(const struct spec *s, const float first[4][4])
@@ -585,7 +598,8 @@ static void spare_ranks(void)
 	replicas_of(2, 3);
 	floats("model/w", 4, 0);
 	says(".optimfs/missing", "");
-	mentions(".optimfs/warnings", "OFS183 model_rank2.pt: 2 of 4 rank files");
+	mentions(".optimfs/warnings",
+	    "OFS183 model_rank2.pt: 2 of 4 rank files");
 	end();
 	replicas_of(0, 3);
 	floats("model/w", 4, 0);
@@ -595,6 +609,43 @@ static void spare_ranks(void)
 	mentions(".optimfs/missing", "OFS140 the file of rank 1 of 4");
 	mentions(".optimfs/missing", "OFS180 model_rank0.pt: 2 of 4");
 	refused("model/w", EIO, "OFS607");
+	end();
+}
+
+/* Two stages of a pipeline, each with a mesh of its own of four ranks. */
+static void save_stages(const char *second, bool old)
+{
+	struct spec s = { { "Replicate", "Shard" }, 1, 4, { 0 }, { 2, 2 }, 2,
+		{ 0 }, old };
+
+	for (int i = 0; i < 8; i++) {
+		base = i < 4 ? 0 : 4;
+		s.at[0] = i / 2 % 2;
+		s.at[1] = i % 2;
+		s.first[0] = (float)(10 * (i / 4) + 2 * (i % 2));
+		s.first[1] = s.first[0] + 1;
+		save_named(i, i < 4 ? "w" : second, &s);
+	}
+	base = 0;
+}
+
+static void stages(void)
+{
+	for (int old = 0; old < 2; old++) {
+		begin();
+		save_stages("v", old == 1);
+		open_dir("stages with meshes of their own");
+		floats("model/w", 4, 0);
+		floats("model/v", 4, 10);
+		says(".optimfs/warnings", "");
+		says(".optimfs/missing", "");
+		mentions(".optimfs/info.json", "\"world_size\": 8");
+		end();
+	}
+	begin();
+	save_stages("w", true);
+	open_dir("stages with tensors of one name");
+	refused("model/w", EPROTO, "rank 2 and rank 4 have different elements");
 	end();
 }
 
@@ -708,6 +759,7 @@ int main(void)
 	wrong_local();
 	dtensors();
 	spare_ranks();
+	stages();
 	hostile();
 	nested();
 	return done_testing();
