@@ -47,23 +47,42 @@ static mode_t new_file_mode(void)
 	return 0666 & ~mask;
 }
 
+/* A new file beside dest, whose name may be as long as names can be. */
+static int make_temp(const char *dest, char **temp, struct optimfs_error *err)
+{
+	const char *slash = strrchr(dest, '/');
+	int n = slash == NULL ? 0 : (int)(slash + 1 - dest), fd;
+
+	if (asprintf(temp, "%.*s.optimfs.XXXXXX", n, dest) == -1)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	fd = mkostemp(*temp, O_CLOEXEC);
+	if (fd != -1)
+		return fd;
+	optimfs_fail(err, errno, "%s: %m", dest);
+	free(*temp);
+	return -1;
+}
+
+static int fill(struct ofs_command *c, uint64_t node, int fd,
+    struct optimfs_error *err)
+{
+	if (ofs_command_read(c, node, sink_fd, &fd, err) == -1)
+		return -1;
+	return fchmod(fd, new_file_mode()) == 0
+	    ? 0
+	    : optimfs_fail(err, errno, "%m");
+}
+
 /* The file appears under its name complete or not at all. */
 static int copy_file(struct ofs_command *c, uint64_t node, const char *dest,
     struct optimfs_error *err)
 {
-	char *temp = NULL;
-	int fd, ret = -1;
+	char *temp;
+	int fd = make_temp(dest, &temp, err), ret = -1;
 
-	if (asprintf(&temp, "%s.XXXXXX", dest) == -1)
-		return optimfs_fail(err, ENOMEM, "out of memory");
-	fd = mkostemp(temp, O_CLOEXEC);
-	if (fd == -1) {
-		optimfs_fail(err, errno, "%s: %m", dest);
-		free(temp);
+	if (fd == -1)
 		return -1;
-	}
-	if (ofs_command_read(c, node, sink_fd, &fd, err) == -1 ||
-	    fchmod(fd, new_file_mode()) == -1) {
+	if (fill(c, node, fd, err) == -1) {
 		optimfs_fail_in(err, "%s", dest);
 		close(fd);
 		goto out;

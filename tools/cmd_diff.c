@@ -94,25 +94,37 @@ static bool within(const struct diff *d, double x, double y, double *off)
 	return x == y || *off <= d->rtol;
 }
 
-static double number(enum ofs_dtype t, const uint8_t *p)
+/* An element as numbers: one, or of "(1+2j)" two. */
+static unsigned numbers(enum ofs_dtype t, const uint8_t *p, double v[2])
 {
-	char text[80];
+	char text[80], *end;
+	bool pair;
 
 	ofs_dtype_print(t, p, text);
-	return strtod(text, NULL);
+	pair = text[0] == '(';
+	v[0] = strtod(text + pair, &end);
+	if (t == OFS_BOOL)
+		v[0] = text[0] == 't';
+	else if (pair)
+		v[1] = strtod(end, NULL);
+	return pair ? 2 : 1;
 }
 
 static bool close_enough(const struct diff *d, enum ofs_dtype t,
     const uint8_t *a, const uint8_t *b, double *worst)
 {
-	double off;
-	bool ok;
+	double x[2], y[2], off;
+	unsigned n = numbers(t, a, x);
+	bool ok = true;
 
 	if (d->rtol <= 0)
 		return false;
-	ok = within(d, number(t, a), number(t, b), &off);
-	if (off > *worst)
-		*worst = off;
+	numbers(t, b, y);
+	for (unsigned i = 0; i < n; i++) {
+		ok &= within(d, x[i], y[i], &off);
+		if (off > *worst)
+			*worst = off;
+	}
 	return ok;
 }
 

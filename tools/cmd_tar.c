@@ -14,12 +14,13 @@
 #include "tools/walk.h"
 
 /* The archive is POSIX.1-2001 pax: ustar headers, and before a file whose
- * name or size does not fit one an extended header of "length key=value"
+ * name, size or owner does not fit one an extended header of "length key=value"
  * lines. */
 
 #define BLOCK 512
-/* 11 octal digits */
+/* 11 octal digits, and 7 */
 #define USTAR_MAX_SIZE 077777777777ull
+#define USTAR_MAX_ID   07777777u
 
 struct header {
 	char name[100], mode[8], uid[8], gid[8], size[12], mtime[12];
@@ -62,8 +63,8 @@ static int put_header(const char *name, char type, uint64_t size,
 
 	memcpy(h.name, name, strnlen(name, sizeof(h.name)));
 	octal(h.mode, sizeof(h.mode), attr->mode & 0777);
-	octal(h.uid, sizeof(h.uid), attr->uid & 07777777);
-	octal(h.gid, sizeof(h.gid), attr->gid & 07777777);
+	octal(h.uid, sizeof(h.uid), attr->uid <= USTAR_MAX_ID ? attr->uid : 0);
+	octal(h.gid, sizeof(h.gid), attr->gid <= USTAR_MAX_ID ? attr->gid : 0);
 	octal(h.size, sizeof(h.size), size <= USTAR_MAX_SIZE ? size : 0);
 	octal(h.mtime, sizeof(h.mtime), mtime < 0 ? 0 : (uint64_t)mtime);
 	h.type = type;
@@ -90,20 +91,27 @@ static void pax_record(struct ofs_buf *b, const char *key, const char *value,
 	ofs_buf_putc(b, '\n');
 }
 
+static void pax_number(struct ofs_buf *b, const char *key, uint64_t v,
+    uint64_t max)
+{
+	char digits[24];
+	int n = snprintf(digits, sizeof(digits), "%" PRIu64, v);
+
+	if (v > max)
+		pax_record(b, key, digits, (size_t)n);
+}
+
 static int put_member(const char *path, char type, uint64_t size,
     const struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_buf pax = { 0 };
-	char digits[24];
 	int ret = -1;
 
 	if (strlen(path) > sizeof(((struct header *)0)->name))
 		pax_record(&pax, "path", path, strlen(path));
-	if (size > USTAR_MAX_SIZE) {
-		int n = snprintf(digits, sizeof(digits), "%" PRIu64, size);
-
-		pax_record(&pax, "size", digits, (size_t)n);
-	}
+	pax_number(&pax, "size", size, USTAR_MAX_SIZE);
+	pax_number(&pax, "uid", attr->uid, USTAR_MAX_ID);
+	pax_number(&pax, "gid", attr->gid, USTAR_MAX_ID);
 	if (pax.bad) {
 		optimfs_fail(err, ENOMEM, "out of memory");
 		goto out;

@@ -192,6 +192,36 @@ ok "are edited" each zeros model/output.weight 0 999
 ok "and committed" committed
 ok "but not there" diff -r old copy
 
+# A tolerance is for each part of a number, and for no two truths.
+ok "types" begin "$data/dcp_dtypes/ckpt"
+printf '\0\0\0\101' | dd of="$m/model/t.complex64" bs=1 seek=4 conv=notrunc \
+    2>/dev/null
+first=$(od -An -tu1 -N1 "$m/model/t.bool")
+printf "\\$((1 - first))" | dd of="$m/model/t.bool" bs=1 conv=notrunc 2>/dev/null
+ok "are edited" "$OPTIMFS" umount "$m"
+status "and differ" 1 "$OPTIMFS" diff --rtol 1e-6 ck "$data/dcp_dtypes/ckpt"
+is "each" "$(sed 's/:.*//' "$scratch/out")" "model/t.bool
+model/t.complex64"
+
+# The longest name there is, and owners that few have.
+long=$(printf '%0255d' 7)
+ok "a long name" begin "$data/dcp_fsdp2_w2/ckpt"
+cp -a "$m/model/output.weight" "$m/model/$long"
+ok "is committed" "$OPTIMFS" umount "$m"
+mkdir copied
+ok "and copied" "$OPTIMFS" cp ck "model/$long" copied
+ok "as it was" sh -c '"$1" cat ck model/output.weight | cmp - "copied/$2"' - \
+    "$OPTIMFS" "$long"
+ok "nothing else is there" test "$(ls -A copied)" = "$long"
+if [ "$(id -u)" = 0 ]; then
+	chown -R 3000000001:2097152 ck
+	"$OPTIMFS" tar ck optim/param_groups >tar
+	is "an archive has it, and its owner" "$(tar --numeric-owner -tvf tar |
+	    awk '{ print $2 }' | sort -u)" 3000000001/2097152
+else
+	skip 1 "not root"
+fi
+
 # Part of a tree; a mount to try things.
 ok "a subtree" begin "$data/dcp_fsdp2_w2/ckpt" subtree=optim
 cp -r "$m/." part
