@@ -6,14 +6,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "dtype.h"
 #include "edit_impl.h"
+#include "fds.h"
 #include "scatter.h"
 #include "skeleton.h"
 #include "sys.h"
@@ -22,10 +21,7 @@
 
 struct ofs_direct {
 	struct optimfs *fs;
-	/* Descriptors by object, -1 when it is not open. Who scatters holds
-	 * the lock for reading; for writing, who closes them. */
-	pthread_rwlock_t lock;
-	_Atomic int *fd;
+	struct ofs_fds *fds; /* for writing, by object */
 	/* Texts that are the layout's own, by their nodes (src/skeleton.h). */
 	struct own {
 		uint32_t node;
@@ -73,47 +69,42 @@ static int load_own(struct ofs_direct *d, const struct optimfs *fs,
 	return 0;
 }
 
+static int open_object(void *ctx, uint32_t object, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = ctx;
+	int fd = openat(cat->dir.fd, cat->objects[object].path,
+	    O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS801 %s: %m",
+		    cat->objects[object].path);
+	return fd;
+}
+
 struct ofs_direct *ofs_direct_new(struct optimfs *fs, struct optimfs_error *err)
 {
 	struct ofs_direct *d = calloc(1, sizeof(*d));
 
-	if (d != NULL)
-		d->fd = calloc((size_t)fs->cat->nobjects + 1, sizeof(*d->fd));
-	if (d == NULL || d->fd == NULL) {
-		free(d);
+	if (d == NULL) {
 		optimfs_fail(err, ENOMEM, "a skeleton");
 		return NULL;
 	}
-	if (load_own(d, fs, err) == -1) {
-		free(d->fd);
-		free(d);
-		return NULL;
-	}
 	d->fs = fs;
-	pthread_rwlock_init(&d->lock, NULL);
-	for (uint32_t i = 0; i < fs->cat->nobjects; i++)
-		atomic_init(&d->fd[i], -1);
-	return d;
-}
-
-static void close_all(struct ofs_direct *d)
-{
-	for (uint32_t i = 0; i < d->fs->cat->nobjects; i++) {
-		int fd = atomic_exchange(&d->fd[i], -1);
-
-		if (fd != -1)
-			close(fd);
-	}
+	/* the transport, which looks for places, has the other half */
+	d->fds = ofs_fds_new(fs->cat->nobjects, ofs_fds_limit() / 2,
+	    open_object, (void *)(uintptr_t)fs->cat, err);
+	if (d->fds != NULL && load_own(d, fs, err) == 0)
+		return d;
+	ofs_direct_free(d);
+	return NULL;
 }
 
 void ofs_direct_free(struct ofs_direct *d)
 {
 	if (d == NULL)
 		return;
-	close_all(d);
-	pthread_rwlock_destroy(&d->lock);
+	ofs_fds_free(d->fds);
 	free(d->own);
-	free(d->fd);
 	free(d);
 }
 
@@ -143,35 +134,34 @@ bool ofs_direct_own(const struct ofs_edit *e, uint32_t index, const void *text,
 	    ofs_skeleton_hash(text, n) == own->hash;
 }
 
-/* Of two that open it at once, one closes it again. */
-static int descriptor(struct ofs_direct *d, uint32_t object,
-    struct optimfs_error *err)
-{
-	const struct ofs_catalog *cat = d->fs->cat;
-	int fd = atomic_load(&d->fd[object]), none = -1;
+/* The file that a thread writes to is pinned until it turns to another one. */
+struct writing {
+	struct ofs_direct *d;
+	uint32_t object; /* OFS_NONE: none */
+};
 
-	if (fd != -1)
-		return fd;
-	fd = openat(cat->dir.fd, cat->objects[object].path,
-	    O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-	if (fd == -1)
-		return optimfs_fail(err, errno, "OFS801 %s: %m",
-		    cat->objects[object].path);
-	if (atomic_compare_exchange_strong(&d->fd[object], &none, fd))
-		return fd;
-	close(fd);
-	return none;
+static void let_go(struct writing *w)
+{
+	if (w->object != OFS_NONE)
+		ofs_fds_put(w->d->fds, w->object);
+	w->object = OFS_NONE;
 }
 
 static int target(void *ctx, const struct ofs_segment *seg, int *fd,
     int64_t *delta, struct optimfs_error *err)
 {
+	struct writing *w = ctx;
+
 	if (seg->codec != OFS_PLAIN)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS831 a skeleton is not compressed");
+	let_go(w);
 	*delta = 0;
-	*fd = descriptor(ctx, seg->object, err);
-	return *fd == -1 ? -1 : 0;
+	*fd = ofs_fds_get(w->d->fds, seg->object, err);
+	if (*fd == -1)
+		return -1;
+	w->object = seg->object;
+	return 0;
 }
 
 static const struct ofs_tensor *tensor_of(const struct ofs_edit *e,
@@ -180,31 +170,18 @@ static const struct ofs_tensor *tensor_of(const struct ofs_edit *e,
 	return ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]);
 }
 
-/* With more files than may be open at once, all are closed and opened anew. */
 static int scatter(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t first,
     uint64_t count, const void *buf, struct optimfs_error *err)
 {
-	struct ofs_direct *d = e->direct;
-	const struct optimfs *fs = e->fs;
-	struct ofs_target to = { target, d };
-	struct optimfs_error own;
+	struct writing w = { e->direct, OFS_NONE };
+	struct ofs_target to = { target, &w };
 	int ret;
 
 	if (count == 0)
 		return 0;
-	pthread_rwlock_rdlock(&d->lock);
-	ret = ofs_scatter(fs->cat, fs->locator, tensor_of(e, f), first, count,
-	    buf, &to, &own);
-	pthread_rwlock_unlock(&d->lock);
-	if (ret == -1 && (own.code == EMFILE || own.code == ENFILE)) {
-		pthread_rwlock_wrlock(&d->lock);
-		close_all(d);
-		ret = ofs_scatter(fs->cat, fs->locator, tensor_of(e, f), first,
-		    count, buf, &to, &own);
-		pthread_rwlock_unlock(&d->lock);
-	}
-	if (ret == -1 && err != NULL)
-		*err = own;
+	ret = ofs_scatter(e->fs->cat, e->fs->locator, tensor_of(e, f), first,
+	    count, buf, &to, err);
+	let_go(&w);
 	return ret;
 }
 
@@ -304,13 +281,16 @@ struct syncing {
 
 static void sync_object(struct syncing *s, uint32_t object)
 {
-	int fd = s->ret == -1 ? -1 : descriptor(s->d, object, s->err);
+	int fd = s->ret == -1 ? -1 : ofs_fds_get(s->d->fds, object, s->err);
 
-	if (fd == -1)
+	if (fd == -1) {
 		s->ret = -1;
-	else if (fdatasync(fd) == -1)
+		return;
+	}
+	if (fdatasync(fd) == -1)
 		s->ret = optimfs_fail(s->err, errno, "OFS809 %s: %m",
 		    s->d->fs->cat->objects[object].path);
+	ofs_fds_put(s->d->fds, object);
 }
 
 static int sync_shard(void *ctx, uint32_t shard)
@@ -340,8 +320,6 @@ int ofs_direct_sync(struct ofs_edit *e, struct ofs_edit_file *f,
 	const struct ofs_tensor *t = tensor_of(e, f);
 	struct syncing s = { .d = e->direct, .err = err };
 
-	pthread_rwlock_rdlock(&e->direct->lock);
 	ofs_plan_shards(cat, t, 0, ofs_tensor_numel(cat, t), sync_shard, &s);
-	pthread_rwlock_unlock(&e->direct->lock);
 	return s.ret;
 }

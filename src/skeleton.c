@@ -18,6 +18,10 @@
 
 /* Of a file that is made at once, at most so much, and a span. */
 #define WINDOW ((uint64_t)16 << 20)
+/* Bytes that are written at once, and the holes among them that are written as
+ * zeros: shorter than any block, so that none is filled for them. */
+#define BUFFER ((uint64_t)256 << 10)
+#define HOLE   4096
 
 void ofs_skeleton_fini(struct ofs_skeleton *s)
 {
@@ -47,8 +51,43 @@ static int add_sum(struct ofs_skeleton *s, uint32_t file, uint64_t at,
 	return 0;
 }
 
+/* Literal bytes on their way to a file, from its start to its end: small
+ * tensors have several stretches of them each. */
+struct pen {
+	int fd;
+	uint64_t at, n; /* of what is in buf */
+	uint8_t *buf;   /* BUFFER bytes */
+};
+
+static int pen_flush(struct pen *p, struct optimfs_error *err)
+{
+	uint64_t n = p->n;
+
+	p->n = 0;
+	return ofs_write_all(p->fd, p->buf, n, p->at, err);
+}
+
+static int pen_put(struct pen *p, const void *bytes, uint64_t n, uint64_t at,
+    struct optimfs_error *err)
+{
+	uint64_t hole = at - (p->at + p->n);
+
+	if (p->n == 0 || hole >= HOLE || hole + n > BUFFER - p->n) {
+		if (pen_flush(p, err) == -1)
+			return -1;
+		if (n > BUFFER)
+			return ofs_write_all(p->fd, bytes, n, at, err);
+		p->at = at;
+		hole = 0;
+	}
+	memset(p->buf + p->n, 0, hole);
+	memcpy(p->buf + p->n + hole, bytes, n);
+	p->n += hole + n;
+	return 0;
+}
+
 /* What is no tensor of the pieces that begin at base. */
-static int write_pieces(struct ofs_skeleton *s, uint32_t file, int fd,
+static int write_pieces(struct ofs_skeleton *s, uint32_t file, struct pen *pen,
     const struct ofs_composition *c, uint64_t base, struct optimfs_error *err)
 {
 	int ret = 0;
@@ -57,8 +96,8 @@ static int write_pieces(struct ofs_skeleton *s, uint32_t file, int fd,
 		const struct ofs_piece *p = &c->piece[i];
 
 		if (p->kind == OFS_PIECE_BYTES)
-			ret = ofs_write_all(fd, p->bytes, p->len, base + p->off,
-			    err);
+			ret =
+			    pen_put(pen, p->bytes, p->len, base + p->off, err);
 		else if (p->kind == OFS_PIECE_CRC)
 			ret = add_sum(s, file, base + p->off, p, err);
 	}
@@ -69,17 +108,24 @@ static int write_spans(struct ofs_skeleton *s, uint32_t file, int fd,
     struct ofs_view_file *from, struct optimfs_error *err)
 {
 	uint64_t size = s->file[file].size, at = 0, base, len;
+	struct pen pen = { .fd = fd, .buf = malloc(BUFFER) };
 	struct ofs_composition c;
 	int ret = 0;
 
+	if (pen.buf == NULL)
+		return optimfs_fail(err, ENOMEM, "write buffer");
 	while (at < size && ret == 0) {
 		len = size - at < WINDOW ? size - at : WINDOW;
-		if (ofs_view_window(from, at, len, &c, &base, err) == -1)
-			return -1;
-		ret = write_pieces(s, file, fd, &c, base, err);
+		ret = ofs_view_window(from, at, len, &c, &base, err);
+		if (ret == -1)
+			break;
+		ret = write_pieces(s, file, &pen, &c, base, err);
 		at = base + c.size;
 		ofs_composition_fini(&c);
 	}
+	if (ret == 0)
+		ret = pen_flush(&pen, err);
+	free(pen.buf);
 	return ret;
 }
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -68,14 +69,23 @@ static int shared_nodes(struct pk_parser *p)
 	return pk_grow(p, &p->stack, &p->cap_stack, 1, sizeof(*p->stack));
 }
 
+/* Asked of the system once: a checkpoint may have a million small pickles. */
 static uint64_t default_memory(void)
 {
-	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-	uint64_t quarter = MEMORY_MAX;
+	static _Atomic uint64_t known;
+	uint64_t limit = atomic_load_explicit(&known, memory_order_relaxed);
+	long pages, size;
 
-	if (pages > 0 && size > 0)
-		quarter = (uint64_t)pages / 4 * (uint64_t)size;
-	return quarter < MEMORY_MAX ? quarter : MEMORY_MAX;
+	if (limit != 0)
+		return limit;
+	pages = sysconf(_SC_PHYS_PAGES);
+	size = sysconf(_SC_PAGESIZE);
+	limit = MEMORY_MAX;
+	if (pages > 0 && size > 0 &&
+	    (uint64_t)pages / 4 * (uint64_t)size < limit)
+		limit = (uint64_t)pages / 4 * (uint64_t)size;
+	atomic_store_explicit(&known, limit, memory_order_relaxed);
+	return limit;
 }
 
 /* Give back what an array has beyond its n elements. */

@@ -7,19 +7,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/queue.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "fds.h"
 #include "transport/badspots.h"
 
-/* Descriptors that are left to everything else in the process. */
-#define RESERVED_FDS 128
 /* How often, and in all how long, an open waits for other users of the
  * machine to close descriptors when we have none to give up. */
 #define NOFILE_WAIT_NS  (10 * 1000 * 1000)
@@ -49,26 +46,6 @@ static int64_t ns_of(const struct timespec *t)
 	return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
 }
 
-/* Most descriptors that may be open at once. */
-static size_t fd_limit(void)
-{
-	struct rlimit r;
-
-	if (getrlimit(RLIMIT_NOFILE, &r) == -1)
-		return RESERVED_FDS;
-	if (r.rlim_cur < r.rlim_max) {
-		struct rlimit more = { r.rlim_max, r.rlim_max };
-
-		if (setrlimit(RLIMIT_NOFILE, &more) == 0)
-			r = more;
-	}
-	if (r.rlim_cur > INT_MAX)
-		r.rlim_cur = INT_MAX;
-	if (r.rlim_cur >= 2 * RESERVED_FDS)
-		return (size_t)r.rlim_cur - RESERVED_FDS;
-	return r.rlim_cur < 4 ? 1 : (size_t)r.rlim_cur / 2;
-}
-
 struct ofs_files *ofs_files_new(const struct ofs_catalog *cat,
     struct ofs_counters *counters, struct optimfs_error *err)
 {
@@ -85,7 +62,9 @@ struct ofs_files *ofs_files_new(const struct ofs_catalog *cat,
 	}
 	files->cat = cat;
 	files->counters = counters;
-	files->limit = fd_limit();
+	files->limit = ofs_fds_limit();
+	if (cat->filling && files->limit > 1)
+		files->limit /= 2; /* src/direct.c has the others */
 	TAILQ_INIT(&files->idle);
 	pthread_mutex_init(&files->lock, NULL);
 	pthread_cond_init(&files->changed, NULL);
@@ -200,6 +179,9 @@ static int open_object(struct ofs_files *files, struct ofs_file *file,
 		close(fd);
 		return stale(o, &st, err);
 	}
+	/* each write to it would have the next read note when it was read */
+	if (files->cat->filling)
+		(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NOATIME);
 	file->fd = fd;
 	return 0;
 }

@@ -245,6 +245,22 @@ else
 	skip 11 "no Python, or memory that is not ours"
 fi
 
+# More files than may be open.
+few() { # COMMAND...: with them
+	sh -c 'ulimit -n 64; exec "$@"' sh "$@"
+}
+ok "fewer descriptors than files" \
+    few "$OPTIMFS" mkfs --like "$main" --layout dcp@64 few
+drop
+"$OPTIMFS" mount "$main" "$a"
+ok "can be mounted" few "$OPTIMFS" mount -o rw few "$b"
+ok "filled" cp -r "$a/." "$b/"
+ok "and committed" commit
+drop
+"$OPTIMFS" reshard --to dcp@64 "$main" want
+ok "to the same" diff -r want few
+rm -rf few want
+
 # Killed.
 begin "$main" dcp@4
 cp -r "$a/optim" "$b/"
