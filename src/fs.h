@@ -26,8 +26,8 @@
 
 /* A node number is space << 32 | (index + 1). Space 0 is the tree itself,
  * where indexes from tree.n on are the static nodes of .optimfs. Every other
- * space below OFS_SPACE_VIEW is a mirror: the same indexes once more, shown as something else, so
- * that a mirror costs no memory until it is looked at. */
+ * space below OFS_SPACE_VIEW is a mirror: the same indexes once more, shown as
+ * something else, so that a mirror costs no memory until it is looked at. */
 struct ofs_at {
 	uint32_t space, index;
 };
@@ -310,10 +310,16 @@ struct ofs_entry_new {
 int ofs_entry_new(struct optimfs *fs, uint32_t entry, const char *text,
     size_t n, struct ofs_entry_new *out, struct optimfs_error *err);
 
-/* file.c */
+/* fetch.c */
 /* Fill buf as plan says and mend what must be mended. */
 int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
     struct optimfs_error *err);
+
+/* file_read.c */
+/* Nobody reads the file any more. */
+void ofs_file_drop_plans(struct optimfs_file *file);
+
+/* file.c */
 /* Put where it happened before the words, and the failure on record; -1. len
  * 0: all of the file. */
 int ofs_file_failed(struct optimfs *fs, struct ofs_at at, uint64_t off,

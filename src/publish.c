@@ -4,10 +4,8 @@
 
 #include "publish.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,8 +16,6 @@
 #include "publish_impl.h"
 #include "sites.h"
 #include "sys.h"
-
-#define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
 
 int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
     enum ofs_publish_kind kind, int fd, uint64_t ino, struct optimfs_error *err)
@@ -56,158 +52,6 @@ void ofs_publish_plan_fini(struct ofs_publish_plan *plan)
 	}
 	free(plan->name);
 	*plan = (struct ofs_publish_plan){ 0 };
-}
-
-int ofs_publish_dir(int at, const char *name, struct optimfs_error *err)
-{
-	int fd;
-
-	if (ofs_sys_mkdir(at, name, 0700) == -1 && errno != EEXIST)
-		return optimfs_fail(err, errno, "OFS821 %.200s/: %m", name);
-	fd = openat(at, name, DIR_FLAGS);
-	if (fd == -1)
-		return optimfs_fail(err, errno, "OFS821 %.200s/: %m", name);
-	return fd;
-}
-
-/* A name for what is being removed; a directory that is not empty is opened
- * and its turn comes again: no recursion, whatever the depth. */
-static bool remove_one(int at, char *path, size_t size)
-{
-	struct dirent *d;
-	size_t n = strlen(path);
-	bool deeper = false;
-	DIR *dir;
-	int fd;
-
-	if (unlinkat(at, path, 0) == 0 || errno == ENOENT ||
-	    unlinkat(at, path, AT_REMOVEDIR) == 0)
-		return true;
-	fd = openat(at, path, DIR_FLAGS);
-	dir = fd == -1 ? NULL : fdopendir(fd);
-	if (dir == NULL) {
-		if (fd != -1)
-			close(fd);
-		return false;
-	}
-	while (!deeper && (d = readdir(dir)) != NULL) {
-		if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
-			continue;
-		if (n + 1 + strlen(d->d_name) >= size)
-			break;
-		if (unlinkat(fd, d->d_name, 0) == 0)
-			continue;
-		path[n] = '/';
-		strcpy(path + n + 1, d->d_name);
-		deeper = true;
-	}
-	closedir(dir);
-	return deeper || unlinkat(at, path, AT_REMOVEDIR) == 0;
-}
-
-void ofs_publish_clear(int at, const char *name)
-{
-	char path[8192];
-	struct stat st;
-
-	while (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-		snprintf(path, sizeof(path), "%s", name);
-		/* down to something that can be removed */
-		for (size_t n = 0; strlen(path) != n;) {
-			n = strlen(path);
-			if (!remove_one(at, path, sizeof(path)))
-				return;
-		}
-	}
-}
-
-int ofs_publish_sync_dir(int at, const char *rel)
-{
-	const char *slash = strrchr(rel, '/');
-	char path[4097];
-	int fd, ret, saved;
-
-	snprintf(path, sizeof(path), "%.*s",
-	    slash == NULL ? 1 : (int)(slash - rel), slash == NULL ? "." : rel);
-	fd = openat(at, path, DIR_FLAGS);
-	if (fd == -1)
-		return -1;
-	ret = ofs_sys_fsync(fd);
-	saved = errno;
-	close(fd);
-	errno = saved;
-	return ret;
-}
-
-/* A directory that has just been made becomes one of the checkpoint's. */
-static int seal_new(int at, const char *path, int like,
-    struct optimfs_error *err)
-{
-	int fd = openat(at, path, DIR_FLAGS), ret = -1;
-
-	if (fd == -1)
-		return optimfs_fail(err, errno, "OFS821 %.200s/: %m", path);
-	if (ofs_copy_attributes(like, fd, err) == 0)
-		ret = ofs_sys_fsync(fd) == -1 ||
-			ofs_publish_sync_dir(at, path) == -1
-		    ? optimfs_fail(err, errno, "OFS802 %.200s/: %m", path)
-		    : 0;
-	close(fd);
-	return ret;
-}
-
-int ofs_publish_parents(int at, const char *rel, int like,
-    struct optimfs_error *err)
-{
-	char path[4097];
-	const char *slash = rel;
-
-	while ((slash = strchr(slash, '/')) != NULL) {
-		snprintf(path, sizeof(path), "%.*s", (int)(slash - rel), rel);
-		slash++;
-		if (ofs_sys_mkdir(at, path, 0700) == 0) {
-			if (like != -1 && seal_new(at, path, like, err) == -1)
-				return -1;
-		} else if (errno != EEXIST) {
-			return optimfs_fail(err, errno, "OFS821 %.200s/: %m",
-			    path);
-		}
-	}
-	return 0;
-}
-
-int ofs_publish_parent(const char *source, int dir, int *parent, char **base,
-    struct optimfs_error *err)
-{
-	char *real = realpath(source, NULL), *slash;
-	struct stat a, b;
-	int ret = -1;
-
-	if (real == NULL)
-		return optimfs_fail(err, errno, "OFS821 %s: %m", source);
-	slash = strrchr(real, '/');
-	*base = strdup(slash + 1);
-	slash[slash == real] = '\0';
-	*parent = open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (*base == NULL || *parent == -1)
-		optimfs_fail(err, *base == NULL ? ENOMEM : errno,
-		    "OFS821 %s: %m", real);
-	else if (**base == '\0' || fstatat(*parent, *base, &a, 0) == -1 ||
-	    fstat(dir, &b) == -1 || a.st_ino != b.st_ino ||
-	    a.st_dev != b.st_dev)
-		optimfs_fail(err, ESTALE,
-		    "OFS805 %s is not the directory that was mounted", source);
-	else
-		ret = 0;
-	if (ret == -1) {
-		if (*parent != -1)
-			close(*parent);
-		free(*base);
-		*parent = -1;
-		*base = NULL;
-	}
-	free(real);
-	return ret;
 }
 
 struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
@@ -531,27 +375,6 @@ int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err)
 	return ofs_publish_apply(p, err);
 }
 
-/* Has the file that was new/'s its name? */
-static bool is_in_place(int dir, const struct ofs_publish_name *n)
-{
-	struct stat st;
-
-	return fstatat(dir, n->rel, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    st.st_ino == n->ino;
-}
-
-/* What a commit that was not published left among the files of the
- * checkpoint. */
-static void take_back(int dir, const struct ofs_publish_plan *plan)
-{
-	for (size_t i = 0; i < plan->n; i++) {
-		const struct ofs_publish_name *n = &plan->name[i];
-
-		if (n->kind == OFS_PUBLISH_CREATE && is_in_place(dir, n))
-			unlinkat(dir, n->rel, 0);
-	}
-}
-
 /* What is no file. */
 static void release(struct ofs_publish *p)
 {
@@ -574,7 +397,7 @@ void ofs_publish_free(struct ofs_publish *p)
 		return;
 	}
 	if (p->moved && !p->published)
-		take_back(p->dir, &p->plan);
+		ofs_publish_take_back(p->dir, &p->plan);
 	if (!p->published)
 		ofs_publish_forget(p->stage);
 	ofs_publish_clear(p->stage, OFS_PUBLISH_NEW);
@@ -588,166 +411,4 @@ void ofs_publish_leave(struct ofs_publish *p)
 {
 	if (p != NULL)
 		release(p);
-}
-
-void ofs_publish_forget(int stage)
-{
-	unlinkat(stage, OFS_PUBLISH_RECORD, 0);
-}
-
-/* Was what the record says done? The inode that was renamed tells. */
-static bool was_published(int dir, const struct ofs_publish_plan *plan)
-{
-	struct stat st;
-
-	if (plan->swap)
-		return fstat(dir, &st) == 0 && st.st_ino == plan->gen;
-	for (size_t i = 0; i < plan->n; i++)
-		if (plan->name[i].kind == OFS_PUBLISH_REPLACE)
-			return is_in_place(dir, &plan->name[i]);
-	for (size_t i = 0; i < plan->n; i++)
-		if (plan->name[i].kind == OFS_PUBLISH_CREATE &&
-		    !is_in_place(dir, &plan->name[i]))
-			return false;
-	return true;
-}
-
-/* Its last sync may not have been done. */
-static int finish(const char *source, int dir,
-    const struct ofs_publish_plan *plan, struct optimfs_error *err)
-{
-	char *base = NULL;
-	int parent = -1, ret;
-
-	ret = ofs_sys_fsync(dir);
-	/* names that were put into directories beneath it */
-	for (size_t i = 0; i < plan->n && ret == 0 && !plan->swap; i++)
-		if (plan->name[i].kind != OFS_PUBLISH_REMOVE &&
-		    strchr(plan->name[i].rel, '/') != NULL)
-			ret = ofs_publish_sync_dir(dir, plan->name[i].rel);
-	if (ret == 0 && plan->swap) {
-		if (ofs_publish_parent(source, dir, &parent, &base, err) == -1)
-			return -1;
-		ret = ofs_sys_fsync(parent);
-		close(parent);
-		free(base);
-	}
-	if (ret == -1)
-		return optimfs_fail(err, errno,
-		    "OFS803 a published commit cannot be made safe: %m");
-	for (size_t i = 0; i < plan->n; i++)
-		if (plan->name[i].kind == OFS_PUBLISH_REMOVE && !plan->swap)
-			unlinkat(dir, plan->name[i].rel, 0);
-	return 1;
-}
-
-void ofs_publish_sweep(int stage)
-{
-	ofs_publish_clear(stage, OFS_PUBLISH_NEW);
-	ofs_publish_clear(stage, OFS_PUBLISH_GEN);
-}
-
-int ofs_publish_recover(const char *source, int dir, int stage,
-    struct optimfs_error *err)
-{
-	struct ofs_publish_plan plan = { 0 };
-	int ret = ofs_publish_read_record(stage, &plan, err);
-
-	if (ret == 1 && plan.id[0] != '\0') {
-		ret = optimfs_fail(err, EBUSY,
-		    "OFS840 %s: a commit by several ranks was cut short here; "
-		    "mount it for writing as it was, with mpirun, to have that "
-		    "finished or taken back",
-		    source);
-	} else if (ret == 1 && was_published(dir, &plan)) {
-		ret = finish(source, dir, &plan, err);
-	} else if (ret == 1) {
-		take_back(dir, &plan);
-		ofs_publish_forget(stage);
-		ret = 0;
-	}
-	if (ret != -1)
-		ofs_publish_sweep(stage);
-	ofs_publish_plan_fini(&plan);
-	return ret;
-}
-
-/* Rename what has not been renamed yet. */
-static int move_rest(struct ofs_publish *p, struct optimfs_error *err)
-{
-	struct stat st;
-
-	for (size_t i = 0; i < p->plan.n; i++) {
-		struct ofs_publish_name *n = &p->plan.name[i];
-
-		if (n->kind != OFS_PUBLISH_REMOVE &&
-		    fstatat(p->new, n->rel, &st, AT_SYMLINK_NOFOLLOW) == -1 &&
-		    fstatat(p->dir, n->rel, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    st.st_ino == n->ino)
-			n->kind = OFS_PUBLISH_DONE;
-	}
-	return ofs_publish_apply(p, err) == 0 ? 0 : -1;
-}
-
-static int swap_rest(struct ofs_publish *p, struct optimfs_error *err)
-{
-	struct stat st;
-
-	if (ofs_publish_parent(p->source, p->dir, &p->parent, &p->base, err) ==
-	    -1)
-		return -1;
-	if (fstat(p->dir, &st) == 0 && st.st_ino == p->plan.gen)
-		return ofs_sys_fsync(p->parent) == 0
-		    ? 0
-		    : optimfs_fail(err, errno, "OFS803 %s: %m", p->source);
-	return ofs_publish_exchange(p, err) == 0 ? 0 : -1;
-}
-
-int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
-    struct optimfs_error *err)
-{
-	struct ofs_publish p = {
-		.source = source, .dir = dir, .stage = stage, .parent = -1
-	};
-	int ret = ofs_publish_read_record(stage, &p.plan, err);
-
-	p.new = -1;
-	if (ret == 1 && p.plan.id[0] == '\0') {
-		/* what it says about the journal here is not ours to know */
-		ret = optimfs_fail(err, EBUSY,
-		    "OFS843 %s: a commit to this directory alone was cut short; "
-		    "mount it alone for writing, once, to have that finished",
-		    source);
-	} else if (ret == 1 && strcmp(p.plan.id, id) == 0 && id[0] != '\0') {
-		p.new = ofs_publish_dir(stage, OFS_PUBLISH_NEW, err);
-		ret = p.new == -1 ? -1
-		    : p.plan.swap ? swap_rest(&p, err)
-				  : move_rest(&p, err);
-		ret = ret == -1 ? -1 : 1;
-	} else if (ret != -1) {
-		/* a record that was torn says that nothing was done */
-		take_back(dir, &p.plan);
-		ofs_publish_forget(stage);
-		ret = 0;
-	}
-	if (ret != -1)
-		ofs_publish_sweep(stage);
-	if (p.new != -1)
-		close(p.new);
-	if (p.parent != -1)
-		close(p.parent);
-	free(p.base);
-	ofs_publish_plan_fini(&p.plan);
-	return ret;
-}
-
-int ofs_publish_pending(int stage, char id[OFS_PUBLISH_ID],
-    struct optimfs_error *err)
-{
-	struct ofs_publish_plan plan = { 0 };
-	int ret = ofs_publish_read_record(stage, &plan, err);
-
-	memcpy(id, ret == 1 ? plan.id : "", ret == 1 ? OFS_PUBLISH_ID : 1);
-	ofs_publish_plan_fini(&plan);
-	return ret == -1 ? -1 : 0;
 }

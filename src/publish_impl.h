@@ -42,10 +42,13 @@ struct ofs_publish {
 	bool published;          /* the rename was done */
 };
 
+/* publish.c */
 int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
     enum ofs_publish_kind kind, int fd, uint64_t ino,
     struct optimfs_error *err);
 void ofs_publish_plan_fini(struct ofs_publish_plan *plan);
+
+/* publish_dirs.c */
 /* Open a directory of the stage, made if it is not there; -1. */
 int ofs_publish_dir(int at, const char *name, struct optimfs_error *err);
 /* Make the directories that rel lies in. like: they are there to stay, are as
@@ -57,6 +60,10 @@ int ofs_publish_sync_dir(int at, const char *rel);
 /* The parent of dir and dir's name in it: -1 with err when it has none. */
 int ofs_publish_parent(const char *source, int dir, int *parent, char **base,
     struct optimfs_error *err);
+
+/* publish_recover.c: remove what a commit that was not published left among the
+ * files of the checkpoint. */
+void ofs_publish_take_back(int dir, const struct ofs_publish_plan *plan);
 
 /* publish_record.c: write it and make it safe; read it: 1, or 0 when there is
  * none or it is torn, which means that nothing was done. */
