@@ -175,6 +175,8 @@ void ofs_canon_set_fini(struct canon_set *set);
 
 /* canon_roots.c: fill root, spot and each root's name. */
 int ofs_canon_roots(struct canon *c, struct optimfs_error *err);
+/* Only the roots, and which of them are accepted. */
+int ofs_canon_detect(struct canon *c, struct optimfs_error *err);
 /* Of the accepted roots, those that are another by ID are no longer. */
 int ofs_canon_drop_twins(struct canon *c, uint32_t *naccepted,
     struct optimfs_error *err);
@@ -184,6 +186,11 @@ struct canon_rest ofs_canon_rest(const struct canon *c, uint32_t entry);
  * OFS_NONE for none. */
 uint32_t ofs_canon_match(const struct canon *c, const uint32_t *path,
     uint32_t n, const char *key);
+
+/* canon_root_names.c: of several optimizers, the last components of their paths
+ * in which all differ, or else the paths. */
+int ofs_canon_name_roots(struct canon *c, uint32_t naccepted,
+    struct optimfs_error *err);
 /* Fail with ENOENT because option= matched nothing; says what there is. */
 int ofs_canon_no_such_key(struct canon *c, const char *option, const char *key,
     struct optimfs_error *err);

@@ -12,6 +12,7 @@
 
 #include "copy.h"
 #include "fix.h"
+#include "fs.h"
 #include "io.h"
 
 /* Runs from here on are written one by one. Shorter ones lie in windows of the
@@ -127,26 +128,6 @@ struct copies {
 	size_t n, cap;
 };
 
-static const struct ofs_replica *nth_replica(const struct copies *c,
-    uint32_t shard, uint32_t *n)
-{
-	const struct ofs_catalog *cat = c->cat;
-	uint32_t lo = 0, hi = cat->nreplicas;
-
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (cat->replicas[mid].shard < shard)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (*n = 0;
-	     lo + *n < cat->nreplicas && cat->replicas[lo + *n].shard == shard;)
-		++*n;
-	return cat->replicas + lo;
-}
-
 static struct ofs_place *keep(struct copies *c, struct ofs_place *p,
     struct optimfs_error *err)
 {
@@ -176,7 +157,7 @@ static const struct ofs_place *place(void *ctx, const struct ofs_tensor *t,
 	struct ofs_place *p;
 	uint32_t n;
 
-	r = nth_replica(c, shard, &n);
+	r = ofs_replicas(c->cat, shard, &n);
 	c->more = c->more || n > c->round;
 	if (c->round == 0)
 		return ofs_locate(c->locator, t, shard, err);
