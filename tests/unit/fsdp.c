@@ -698,6 +698,88 @@ static void not_all_there(void)
 	handmade_fini(&h);
 }
 
+/* One rank: parameters 0 and 1 are of a group that decays, 2 and 3 of one that
+ * does not; 1 and 3 have no state. */
+static void write_stateless(struct handmade *h)
+{
+	static const float data[9];
+	struct mk_tensor a = {
+		.numel = 9, .ndim = 1, .shape = { 6 }, .stride = { 1 }
+	};
+	struct mk_tensor b = { .numel = 9,
+		.offset = 6,
+		.ndim = 1,
+		.shape = { 3 },
+		.stride = { 1 } };
+	struct mkzip z = { .b = { 0 } };
+	struct ofs_buf p = { 0 };
+
+	mk_begin(&p);
+	mk_ops(&p, "}(");
+	mk_str(&p, "state");
+	mk_ops(&p, "}(");
+	for (int id = 0; id <= 2; id += 2) {
+		mk_int(&p, id);
+		mk_ops(&p, "}(");
+		mk_str(&p, "exp_avg");
+		mk_tensor(&p, id == 0 ? &a : &b);
+		mk_ops(&p, "u");
+	}
+	mk_ops(&p, "u");
+	mk_str(&p, "param_groups");
+	mk_ops(&p, "](");
+	for (int id = 0; id <= 2; id += 2) {
+		mk_ops(&p, "}(");
+		mk_str(&p, "params");
+		mk_ops(&p, "](");
+		mk_int(&p, id);
+		mk_int(&p, id + 1);
+		mk_ops(&p, "eu");
+	}
+	mk_ops(&p, "eu");
+	mk_end(&p);
+	mkzip_add(&z, "archive/data.pkl", p.data, p.len);
+	mkzip_add(&z, "archive/data/0", data, sizeof(data));
+	mkzip_add(&z, "archive/version", "3\n", 2);
+	mkzip_end(&z);
+	handmade_file(h, "optim_rank0.pt", z.b.data, z.b.len);
+	mkzip_fini(&z);
+	ofs_buf_fini(&p);
+}
+
+/* Which of c and d is which only their dimensions tell: matrices decay. */
+static void named_by_dimensions(void)
+{
+	static const char units[] =
+	    "{\"units\":[{\"strategy\":\"FULL_SHARD\",\"fqns\":[\"a\",\"b\","
+	    "\"c\",\"d\"],\"shapes\":[[2,3],[3],[2,2],[4]],\"world_size\":1,"
+	    "\"sharded_size\":[17],\"use_orig_params\":true,"
+	    "\"numels_with_padding\":[6,3,4,4]}]}";
+	struct optimfs_options o = { 0 };
+	struct ofs_buf b = { 0 };
+	struct optimfs_error err;
+	struct optimfs *fs;
+	struct handmade h;
+	char path[96];
+
+	handmade_init(&h);
+	write_stateless(&h);
+	temporary(path);
+	ofs_buf_puts(&b, units);
+	write_file(path, &b);
+	o.units = path;
+	fs = optimfs_open(h.dir, &o, &err);
+	ok(fs != NULL, "parameters without state: %s", err.text);
+	if (fs == NULL)
+		bail_out("%s", err.text);
+	mentions(fs, ".optimfs/warnings", "OFS168");
+	mentions(fs, "optim/param_groups/0/params", "c");
+	mentions(fs, "optim/param_groups/1/params", "d");
+	optimfs_close(fs);
+	unlink(path);
+	handmade_fini(&h);
+}
+
 int main(void)
 {
 	static const uint32_t worlds[] = { 2, 3, 4, 5, 7, 8, 16, 31, 64 };
@@ -717,5 +799,6 @@ int main(void)
 	wrong_state();
 	of_other_kinds();
 	not_all_there();
+	named_by_dimensions();
 	return done_testing();
 }

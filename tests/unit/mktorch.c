@@ -4,6 +4,7 @@
 
 #include "mktorch.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +112,68 @@ void mk_good(struct ofs_buf *b, const char *key)
 		.ndim = 1,
 		.shape = { 4 },
 		.stride = { 1 } });
+}
+
+struct line {
+	const char *at;
+	struct ofs_buf *b;
+};
+
+static void put_value(struct line *l);
+
+static void put_word(struct line *l)
+{
+	char word[64];
+	size_t n = strcspn(l->at, ",:{}[]");
+
+	snprintf(word, sizeof(word), "%.*s", (int)n, l->at);
+	l->at += n;
+	if (isdigit((unsigned char)word[0]))
+		mk_int(l->b, atoi(word));
+	else if (strcmp(word, "t") == 0)
+		mk_good(l->b, "0");
+	else if (strcmp(word, "T") == 0)
+		mk_tensor(l->b,
+		    &(struct mk_tensor){ .numel = 4,
+			.ndim = 2,
+			.shape = { 2, 2 },
+			.stride = { 2, 1 } });
+	else
+		mk_str(l->b, word);
+}
+
+static void put_items(struct line *l, char close, bool keys)
+{
+	while (*++l->at != close) {
+		if (keys) {
+			put_word(l);
+			l->at++;
+		}
+		put_value(l);
+		if (*l->at == close)
+			break;
+	}
+	l->at++;
+}
+
+static void put_value(struct line *l)
+{
+	bool dict = *l->at == '{';
+
+	if (!dict && *l->at != '[') {
+		put_word(l);
+		return;
+	}
+	mk_ops(l->b, dict ? "}(" : "](");
+	put_items(l, dict ? '}' : ']', dict);
+	mk_ops(l->b, dict ? "u" : "e");
+}
+
+void mk_line(struct ofs_buf *b, const char *line)
+{
+	struct line l = { .at = line, .b = b };
+
+	put_value(&l);
 }
 
 void mktorch_init(struct mktorch *m)

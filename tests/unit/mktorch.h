@@ -38,6 +38,11 @@ void mk_tensor(struct ofs_buf *b, const struct mk_tensor *t);
 /* A healthy float32 tensor of 4 elements, which are all of storage key. */
 void mk_good(struct ofs_buf *b, const char *key);
 
+/* A value as a line: {key:value,...} and [value,...], words, numbers, and
+ * tensors of the 4 floats of storage 0, t in one dimension and T as 2x2. A key
+ * that is a number is one. */
+void mk_line(struct ofs_buf *b, const char *line);
+
 /* A torch.save file in the making: name it, append the pickle, end it. */
 struct mktorch {
 	struct handmade h;

@@ -123,6 +123,20 @@ static void files(void)
 		    16, "OFS659" },
 		{ "T10: size and offsets",
 		    "{\"w\":" T("F32", "[2]", "[0,4]") "}", 4, "OFS659" },
+		{ "a note without a path",
+		    "{\"__metadata__\":{\"optimfs\":\"{\\\"paths\\\":"
+		    "{\\\"w\\\":7}}\"},\"w\":" T("U8", "[2]", "[0,2]") "}",
+		    2, "OFS663" },
+		{ "a note with a path of objects",
+		    "{\"__metadata__\":{\"optimfs\":\"{\\\"paths\\\":"
+		    "{\\\"w\\\":[{}]}}\"},\"w\":" T("U8", "[2]", "[0,2]") "}",
+		    2, "OFS663" },
+		{ "a note with two paths of one key",
+		    "{\"__metadata__\":{\"optimfs\":\"{\\\"paths\\\":"
+		    "{\\\"w\\\":[\\\"a\\\"]},\\\"paths\\\":"
+		    "{\\\"w\\\":[\\\"b\\\"]}}\"},\"w\":" T("U8", "[2]",
+			"[0,2]") "}",
+		    2, "OFS663" },
 		{ "T13: NUL and a lone surrogate",
 		    "{\"a\\u0000b\":" T("U8", "[1]",
 			"[0,1]") ",\"\\ud800\":" T("U8", "[1]", "[1,2]") "}",

@@ -248,6 +248,7 @@ static void sizes(void)
 	b.data[5]++;
 	fails(b.data, b.len, EBADMSG, "declares 1001 bytes and has 1000",
 	    "C04 fewer bytes than declared");
+	fails(b.data, b.len, EBADMSG, "OFS703", "C04 by its code");
 	b.data[5] -= 2;
 	fails(b.data, b.len, EBADMSG, "declares 999 bytes and has at least",
 	    "C04 more bytes than declared");
