@@ -33,7 +33,8 @@ struct ofs_edit_file {
 	uint64_t size, base;
 	uint64_t full; /* what the checkpoint has */
 	struct ofs_ranges written;
-	/* Bytes whose writing failed, and how; until they are written again. */
+	/* Bytes whose writing failed, and how: they cannot be read, until they
+	 * are written again. */
 	struct ofs_ranges lost;
 	struct optimfs_error why;
 

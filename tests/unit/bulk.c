@@ -504,7 +504,7 @@ static void send_nonsense(struct job *j, int rank, struct optimfs_world *w)
 				      below(&seed, sizeof(out)), &err) == -1;
 		}
 		is_int(failed, 3000, "nonsense is refused");
-		is_int(err.code, EPROTO, "as such");
+		is_error(err, EPROTO, "OFS913", "as such");
 	}
 	pthread_barrier_wait(&j->barrier);
 	read_some(j, w, (unsigned)rank, 1);

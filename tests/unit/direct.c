@@ -688,6 +688,47 @@ static void faults(const char *layout, const char *lr)
 	    layout, failed, tried, bad);
 }
 
+static int take_away(const char *call)
+{
+	(void)call;
+	if (--countdown == 0)
+		shell("mv new elsewhere");
+	return 0;
+}
+
+/* What is not a checkpoint yet, and what has become one, but is not to be
+ * found: the mount cannot go on with it. */
+static void before_and_after(void)
+{
+	struct optimfs_options o = { .rw = true,
+		.recover = OPTIMFS_RECOVER_YES };
+	struct optimfs_error err = { 0 };
+	struct optimfs_attr attr;
+	struct optimfs_file *f;
+	struct optimfs *fs;
+
+	again();
+	countdown = 0;
+	if (commit_it(tally, &err) == -1)
+		bail_out("%s", err.text);
+	again();
+	ok(optimfs_open(in_top("new"), NULL, &err) == NULL,
+	    "nothing to read yet");
+	is_error(err, EROFS, "OFS834", "is said");
+	fs = optimfs_open(in_top("new"), &o, &err);
+	if (fs == NULL ||
+	    optimfs_resolve(fs, "optim/param_groups/0/lr", &attr, &err) == -1)
+		bail_out("%s", err.text);
+	ofs_sys_fault = take_away;
+	ok(optimfs_commit(fs, NULL, NULL, &err) != -1, "committed: %s",
+	    err.text);
+	ofs_sys_fault = NULL;
+	is_int(optimfs_file_open_write(fs, attr.node, true, &f, &err), -1,
+	    "nothing more is written");
+	is_error(err, ESTALE, "OFS835", "and says so");
+	optimfs_close(fs);
+}
+
 int main(void)
 {
 	static char units[512];
@@ -709,6 +750,7 @@ int main(void)
 	there_and_back("pytorch/fsdp1_local_flat_fullshard_w3/ckpt", &flat, 9);
 	faults("dcp@2", "0.001\n");
 	faults("dcp@1", "0.5\n");
+	before_and_after();
 	shell("rm -rf \"$PWD\"");
 	return done_testing();
 }

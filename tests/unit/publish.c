@@ -487,6 +487,80 @@ static void test_finish(void)
 	    "a commit that is finished syncs both directories (%d)", points);
 }
 
+/* The nth call of a name fails, or the first one after all renames. */
+static struct {
+	const char *call;
+	int nth, renames;
+} only;
+
+static int fault_only(const char *call)
+{
+	if (strcmp(call, "rename") == 0)
+		only.renames--;
+	if (strcmp(call, only.call) != 0 || only.renames > 0 || --only.nth != 0)
+		return 0;
+	return fail_code;
+}
+
+/* What a failure is called, and what it leaves: rows W04 to W07. */
+static void test_words(void)
+{
+	static const struct {
+		const char *name, *call;
+		int scenario, nth, renames, code, ret, as;
+		const char *text;
+	} cases[] = {
+		{ "W04: a new file is not safe", "fsync", 0, 1, 0, EIO, -1, EIO,
+		    "OFS802" },
+		{ "W05: nor is a name, before the rename", "fsync", 0, 1, 2,
+		    EIO, -1, EIO, "OFS802" },
+		{ "W06: nor is it after the rename", "fsync", 0, 1, 3, EIO, 1,
+		    EIO, "OFS803" },
+		{ "W07: what is one file is renamed", "rename", 3, 1, 0, EXDEV,
+		    -1, EXDEV, "OFS802" },
+		{ "W07: directories are exchanged, or nothing is", "rename", 4,
+		    4, 0, EINVAL, -1, EOPNOTSUPP, "OFS824" },
+		{ "W07: the same where the kernel does not know it", "rename",
+		    4, 4, 0, ENOSYS, -1, EOPNOTSUPP, "OFS824" },
+		{ "no directory can be made", "mkdir", 0, 1, 0, ENOSPC, -1,
+		    ENOSPC, "OFS821" },
+		{ "nor one in the checkpoint", "mkdir", 1, 3, 0, EDQUOT, -1,
+		    EDQUOT, "OFS821" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const struct scenario *s = &scenarios[cases[i].scenario];
+		struct optimfs_error err = { 0 };
+
+		fresh();
+		only.call = cases[i].call;
+		only.nth = cases[i].nth;
+		only.renames = cases[i].renames;
+		fail_code = cases[i].code;
+		ofs_sys_fault = fault_only;
+		is_int(publish(s, &err), cases[i].ret, "%s", cases[i].name);
+		ofs_sys_fault = NULL;
+		is_error(err, cases[i].as, cases[i].text, "%s", cases[i].text);
+		ok(cases[i].ret == -1 ? s->is_old() && s->clean() : s->is_new(),
+		    "%s",
+		    cases[i].ret == -1 ? "all is as it was"
+				       : "what is new is there");
+	}
+}
+
+/* A directory that is exchanged takes along what else is in it, if it can. */
+static void test_fifo(void)
+{
+	const struct scenario *s = &scenarios[4];
+	struct optimfs_error err = { 0 };
+
+	fresh();
+	run("mkfifo ck/pipe");
+	is_int(publish(s, &err), -1, "a pipe");
+	is_error(err, EOPNOTSUPP, "OFS823 pipe", "is not carried over");
+	ok(s->is_old() && is_there("pipe"), "all is as it was");
+}
+
 int main(void)
 {
 	snprintf(top, sizeof(top), "/tmp/optimfs-publish-%d", (int)getpid());
@@ -499,6 +573,8 @@ int main(void)
 	test_directories();
 	test_foreign();
 	test_finish();
+	test_words();
+	test_fifo();
 	run("cd / && rm -rf \"$OLDPWD\"");
 	return done_testing();
 }

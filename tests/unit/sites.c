@@ -201,6 +201,8 @@ struct job {
 	uint32_t sites;
 	int offered, ret;
 	struct optimfs_error err;
+	struct optimfs_error
+	    other; /* what rank 1 is told that wants to write */
 };
 
 struct rank {
@@ -259,6 +261,10 @@ static void *run_rank(void *arg)
 		write_all(j, w);
 	else if (r->rank == 0)
 		j->err = err;
+	if (r->rank == 1 && ret == 0) {
+		o.world = w;
+		optimfs_close(optimfs_open(each_rank, &o, &j->other));
+	}
 	if (r->rank == 0)
 		j->offered = ret;
 	pthread_barrier_wait(&j->barrier);
@@ -306,6 +312,7 @@ static void test_works(const struct scenario *s)
 	ok(is_state(s, false), "%s: before", s->name);
 	run_job(&j);
 	is_int(j.ret, 0, "%s: is published (%s)", s->name, j.err.text);
+	is_error(j.other, EROFS, "OFS842", "%s: by rank 0 alone", s->name);
 	is_u64(j.sites, s->sites, "%s: in so many directories", s->name);
 	ok(is_state(s, true), "%s: in all of them", s->name);
 	if (s == &scenarios[0])
@@ -356,7 +363,8 @@ static bool check_outcome(const struct scenario *s, const struct job *j)
 	return good;
 }
 
-/* Something goes wrong at each call in turn. */
+/* Something goes wrong at each call in turn: rows W04 and W05, and with gone
+ * W29, a rank that dies. */
 static void test_faults(const struct scenario *s, const char *what)
 {
 	int points = 0, wrong = 0;
@@ -379,7 +387,8 @@ static void test_faults(const struct scenario *s, const char *what)
 	    what, points);
 }
 
-/* All ranks die at once. */
+/* All ranks die at once: among those calls are W30, between the decision and
+ * its end, and W31, while what is superseded is removed. */
 static void test_kills(const struct scenario *s)
 {
 	int points = 0, wrong = 0, status = 0;
@@ -496,6 +505,68 @@ static void test_alone(void)
 	ok(is_state(s, true) && is_clean(), "it is finished");
 }
 
+static int die_renaming(const char *call)
+{
+	static int renames;
+
+	if (strcmp(call, "rename") == 0 && ++renames == 2)
+		_exit(9);
+	return 0;
+}
+
+/* A commit to the directory at path, which nobody shares, dies between the
+ * renames. */
+static void die_alone(const char *path)
+{
+	struct optimfs_error err;
+	struct ofs_publish *p;
+	struct ofs_beside b;
+	pid_t pid;
+	int status, dir;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (ofs_beside_take(path, &b, &err) == -1)
+			_exit(1);
+		p = ofs_publish_begin(path, dir, b.dir, &err);
+		ofs_sys_fault = die_renaming;
+		if (p != NULL && add(p, "b1", NULL, "B", &err) == 0 &&
+		    add(p, "a1", NULL, "new 1", &err) == 0)
+			ofs_publish_commit(p, &err);
+		_exit(0);
+	}
+	if (pid == -1 || waitpid(pid, &status, 0) != pid ||
+	    WEXITSTATUS(status) != 9)
+		bail_out("a commit to one directory");
+}
+
+/* What one directory was in the middle of is its own affair. */
+static void test_single(void)
+{
+	const struct scenario *s = &scenarios[1];
+	struct optimfs_error err = { 0 };
+	struct ofs_beside b;
+	char path[96];
+	int dir;
+
+	fresh(s);
+	snprintf(path, sizeof(path), "%s/1/ck", top);
+	die_alone(path);
+	is_int(settle(s, &err), -1, "a commit to one of them, alone");
+	is_error(err, EBUSY, "OFS843", "is not for a job to finish");
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir == -1 || ofs_beside_take(path, &b, &err) == -1)
+		bail_out("%s", err.text);
+	ok(ofs_publish_recover(path, dir, b.dir, &err) != -1,
+	    "a mount of it is (%s)", err.text);
+	ofs_publish_forget(b.dir);
+	ofs_beside_drop(&b);
+	close(dir);
+	is_int(settle(s, &err), 0, "and then it can be shared (%s)", err.text);
+}
+
 /* A file that is not what it was when it was mounted is not replaced. */
 static int change_late(struct ofs_publish *p, struct optimfs_error *err)
 {
@@ -537,6 +608,7 @@ int main(void)
 	}
 	test_locked();
 	test_alone();
+	test_single();
 	test_changed();
 	run("cd / && rm -rf \"$OLDPWD\"");
 	return done_testing();

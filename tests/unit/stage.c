@@ -393,6 +393,15 @@ static void locks(void)
 	    "is not taken");
 	unlink(path);
 	st = open_stage(OFS_RECOVER_NO, &err);
+	f = fopen(path, "r+");
+	fputs("host far-away\nboot 1-2-3\npid 77\nid 00ff\nsince 1000000000\n",
+	    f);
+	fclose(f);
+	is_int(ofs_stage_held(st, &err), -1, "another host takes it over");
+	is_error(err, ESTALE, "OFS812", "is noticed");
+	ofs_stage_close(st, false);
+	unlink(path);
+	st = open_stage(OFS_RECOVER_NO, &err);
 	unlink(path);
 	is_int(ofs_stage_held(st, &err), -1, "somebody removed it");
 	is_error(err, EIO, "OFS807", "is noticed");

@@ -1,0 +1,255 @@
+/* recover.c - what a writer left behind, and what of it can be had */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "optimfs/optimfs.h"
+
+#include "edit_impl.h"
+#include "fs.h"
+#include "stage.h"
+#include "tap.h"
+
+#define TENSOR "model/norm.weight"
+
+static char top[64], ck[96];
+static struct optimfs_error err;
+
+static void shell(const char *command)
+{
+	char all[1024];
+
+	snprintf(all, sizeof(all), "cd '%s' && %s", top, command);
+	if (system(all) != 0)
+		bail_out("%s", all);
+}
+
+/* A copy that nobody has changed. */
+static void fresh(void)
+{
+	const char *src = getenv("TOP_SRCDIR");
+	char command[512], *real = realpath(src == NULL ? "." : src, NULL);
+
+	snprintf(command, sizeof(command),
+	    "rm -rf ck .ck.optimfs && "
+	    "cp -r '%s/tests/data/pytorch/dcp_fsdp2_w2/ckpt' ck",
+	    real);
+	free(real);
+	shell(command);
+}
+
+static struct optimfs *open_rw(enum optimfs_recover recover)
+{
+	struct optimfs_options o = {
+		.rw = true,
+		.recover = recover,
+		.explicit_commit = true,
+	};
+
+	err = (struct optimfs_error){ 0 };
+	return optimfs_open(ck, &o, &err);
+}
+
+static struct optimfs *begin(void)
+{
+	struct optimfs *fs;
+
+	fresh();
+	fs = open_rw(OPTIMFS_RECOVER_NO);
+	if (fs == NULL)
+		bail_out("%s", err.text);
+	return fs;
+}
+
+static uint64_t node_of(struct optimfs *fs, const char *path)
+{
+	struct optimfs_attr attr;
+
+	if (optimfs_resolve(fs, path, &attr, &err) == -1)
+		bail_out("%s: %s", path, err.text);
+	return attr.node;
+}
+
+/* A tensor is written whole. */
+static int put(struct optimfs *fs, const char *path, int byte)
+{
+	struct optimfs_file *f;
+	uint8_t bytes[4096];
+	int ret = -1;
+
+	memset(bytes, byte, sizeof(bytes));
+	if (optimfs_file_open_write(fs, node_of(fs, path), false, &f, &err) ==
+	    -1)
+		return -1;
+	if (optimfs_file_size(f) <= sizeof(bytes))
+		ret =
+		    optimfs_file_write(f, bytes, optimfs_file_size(f), 0, &err);
+	optimfs_file_close(f);
+	return ret;
+}
+
+/* Its first byte; -1. */
+static int get(struct optimfs *fs, const char *path)
+{
+	struct optimfs_file *f;
+	uint8_t byte;
+	ssize_t n;
+
+	err = (struct optimfs_error){ 0 };
+	if (optimfs_file_open(fs, node_of(fs, path), &f, &err) == -1)
+		return -1;
+	n = optimfs_file_read(f, &byte, 1, 0, &err);
+	optimfs_file_close(f);
+	return n == 1 ? byte : -1;
+}
+
+static bool errors_say(struct optimfs *fs, const char *part)
+{
+	char text[8192];
+	struct optimfs_file *f;
+	ssize_t n;
+
+	if (optimfs_file_open(fs, node_of(fs, ".optimfs/errors"), &f, &err) ==
+	    -1)
+		return false;
+	n = optimfs_file_read(f, text, sizeof(text) - 1, 0, &err);
+	optimfs_file_close(f);
+	text[n < 0 ? 0 : n] = '\0';
+	if (strstr(text, part) != NULL)
+		return true;
+	diag("%s", text);
+	return false;
+}
+
+static void note(struct optimfs *fs, uint8_t type, const char *a)
+{
+	struct ofs_record r = { .type = type, .a = a };
+
+	if (ofs_stage_append(fs->edit->stage, &r, &err) == -1)
+		bail_out("%s", err.text);
+}
+
+/* TENSOR is written by a process that dies, and its machine with it. */
+static void write_and_die(void)
+{
+	pid_t child;
+	int status;
+
+	fresh();
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		struct optimfs *fs = open_rw(OPTIMFS_RECOVER_NO);
+
+		if (fs == NULL || put(fs, TENSOR, 0x3f) == -1)
+			_exit(1);
+		note(fs, OFS_RECORD_BOOT, "another boot");
+		_exit(0);
+	}
+	if (child == -1 || waitpid(child, &status, 0) != child || status != 0)
+		bail_out("a process that writes: %d", status);
+}
+
+/* The machine went down, and a page of data did not reach the disk: what the
+ * journal says was written there is not taken for it. */
+static void lost(void)
+{
+	struct optimfs *fs;
+
+	write_and_die();
+	shell("for f in .ck.optimfs/data/*; do "
+	      "printf '\\0\\0' | dd of=$f bs=1 seek=2 conv=notrunc 2>dd; done");
+	fs = open_rw(OPTIMFS_RECOVER_YES);
+	ok(fs != NULL, "recovered: %s", err.text);
+	is_int(get(fs, TENSOR), -1, "what is lost cannot be read");
+	is_error(err, EIO, "OFS817", "and is said to be lost");
+	ok(get(fs, "model/norm.bias") != -1, "all else can");
+	is_int(optimfs_commit(fs, NULL, NULL, &err), -1, "nor committed");
+	is_int(put(fs, TENSOR, 0x40), 0, "until it is written again");
+	is_int(get(fs, TENSOR), 0x40, "and read");
+	is_int(optimfs_commit(fs, NULL, NULL, &err), 0, "and committed: %s",
+	    err.text);
+	optimfs_close(fs);
+}
+
+/* The same with the data as they should be. */
+static void not_lost(void)
+{
+	struct optimfs *fs;
+
+	write_and_die();
+	fs = open_rw(OPTIMFS_RECOVER_YES);
+	is_int(get(fs, TENSOR), 0x3f, "what reached the disk is there");
+	optimfs_close(fs);
+}
+
+static void journals(void)
+{
+	struct optimfs *fs = begin();
+
+	is_int(put(fs, TENSOR, 0x3f), 0, "written");
+	note(fs, 99, "what/nobody/knows");
+	optimfs_close(fs);
+	ok(open_rw(OPTIMFS_RECOVER_YES) == NULL, "a record of no kind");
+	is_error(err, EUCLEAN, "OFS810 what/nobody/knows", "is named");
+	fs = begin();
+	is_int(put(fs, TENSOR, 0x3f), 0, "written");
+	note(fs, OFS_REC_TIME, "model/none/of/ours");
+	optimfs_close(fs);
+	ok(open_rw(OPTIMFS_RECOVER_YES) == NULL,
+	    "a record of another checkpoint");
+	is_error(err, EUCLEAN, "OFS810 model/none/of/ours", "is named");
+	fs = begin();
+	is_int(put(fs, TENSOR, 0x3f), 0, "written");
+	note(fs, OFS_RECORD_BOOT, "a record to be cut");
+	optimfs_close(fs);
+	shell("truncate -s -3 .ck.optimfs/journal");
+	fs = open_rw(OPTIMFS_RECOVER_YES);
+	ok(fs != NULL && get(fs, TENSOR) == 0x3f, "what is before it is there");
+	ok(errors_say(fs, "OFS810"), "a torn end is told");
+	optimfs_close(fs);
+	shell("echo something else entirely >.ck.optimfs/journal");
+	ok(open_rw(OPTIMFS_RECOVER_YES) == NULL, "no journal at all");
+	is_error(err, EUCLEAN, "OFS810", "is not taken for one");
+}
+
+static void orders(void)
+{
+	struct optimfs *fs = begin();
+	struct optimfs_attr attr;
+
+	is_int(optimfs_control(fs, "comit\n", 6, NULL, NULL, &err), -1,
+	    "no order");
+	is_error(err, EINVAL, "OFS818", "names those there are");
+	is_int(optimfs_create(fs, node_of(fs, "optim/state"), "a%zz", true,
+		   &attr, &err),
+	    0, "a name that no key has");
+	is_int(optimfs_create(fs, attr.node, "exp_avg", false, &attr, &err), 0,
+	    "and a file");
+	is_int(optimfs_commit(fs, NULL, NULL, &err), -1, "are not committed");
+	is_error(err, EINVAL, "OFS302", "and named");
+	is_int(optimfs_abort(fs, &err), 0, "abort");
+	optimfs_close(fs);
+}
+
+int main(void)
+{
+	snprintf(top, sizeof(top), "/tmp/optimfs-recover-XXXXXX");
+	if (mkdtemp(top) == NULL)
+		bail_out("%s", top);
+	snprintf(ck, sizeof(ck), "%s/ck", top);
+	lost();
+	not_lost();
+	journals();
+	orders();
+	shell("rm -r \"$PWD\"");
+	return done_testing();
+}
