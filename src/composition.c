@@ -67,6 +67,14 @@ int ofs_composition_bytes(struct ofs_composition *c, const void *p, uint64_t n,
 	return add_piece(c, &piece, err);
 }
 
+static void set_dtype(struct ofs_composition *c, struct ofs_piece *piece,
+    const struct ofs_tensor *t)
+{
+	piece->dtype = (uint8_t)ofs_cast_type(t, c->cast);
+	if (piece->dtype != t->dtype)
+		c->casts = true;
+}
+
 int ofs_composition_box(struct ofs_composition *c,
     const struct ofs_catalog *cat, uint32_t tensor, const uint64_t *box,
     struct optimfs_error *err)
@@ -78,7 +86,7 @@ int ofs_composition_box(struct ofs_composition *c,
 	uint64_t *copy;
 
 	piece.tensor = tensor;
-	piece.dtype = (uint8_t)ofs_cast_type(t, c->cast);
+	set_dtype(c, &piece, t);
 	if (box != NULL) {
 		/* inside the tensor, so that it cannot overflow */
 		ofs_numel(box + t->grid_ndim, t->grid_ndim, &n);
@@ -100,7 +108,7 @@ int ofs_composition_elements(struct ofs_composition *c,
 
 	piece.tensor = tensor;
 	piece.first = first;
-	piece.dtype = (uint8_t)ofs_cast_type(&cat->tensors[tensor], c->cast);
+	set_dtype(c, &piece, &cat->tensors[tensor]);
 	piece.len = count * ofs_dtype_size(piece.dtype);
 	return add_piece(c, &piece, err);
 }
@@ -185,7 +193,7 @@ int ofs_composition_plan(const struct ofs_composition *c,
 const struct ofs_piece *ofs_composition_cast(const struct ofs_composition *c,
     const struct ofs_catalog *cat, uint64_t off, uint64_t end)
 {
-	if (c->cast == OFS_DTYPE_NONE || c->n == 0)
+	if (!c->casts)
 		return NULL;
 	for (size_t i = find_piece(c, off); i < c->n; i++) {
 		const struct ofs_piece *p = &c->piece[i];

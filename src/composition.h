@@ -3,6 +3,7 @@
 #ifndef OFS_COMPOSITION_H
 #define OFS_COMPOSITION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,6 +43,7 @@ struct ofs_composition {
 	/* Boxes that are added have their floating elements in this type
 	 * (src/cast.h); OFS_DTYPE_NONE, the default: as they are stored. */
 	enum ofs_dtype cast;
+	bool casts; /* some are in another type */
 };
 
 void ofs_composition_init(struct ofs_composition *c);

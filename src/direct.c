@@ -24,11 +24,12 @@ struct ofs_direct {
 	struct ofs_fds *fds; /* for writing, by object */
 	/* Texts that are the layout's own, by their nodes (src/skeleton.h). */
 	struct own {
-		uint32_t node;
+		uint32_t node, model;
 		bool given;
 		uint64_t hash;
 	} * own;
 	uint32_t nown;
+	uint32_t *ring; /* direct_same.c */
 };
 
 static int by_node(const void *a, const void *b)
@@ -50,23 +51,39 @@ static uint32_t node_of(const struct ofs_tree *tree, char *path)
 	return node;
 }
 
+static int add_own(struct ofs_direct *d, const struct optimfs *fs,
+    const struct ofs_skeleton_own *from, struct optimfs_error *err)
+{
+	struct own own = { node_of(&fs->tree, from->path), OFS_NONE,
+		from->given, from->hash };
+
+	if (from->derived && own.node != OFS_NONE)
+		own.model = ofs_skeleton_model(fs, own.node);
+	if (from->derived && own.model == OFS_NONE)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS831 %s: what is to be made of others is not there",
+		    OFS_SKELETON_INFO);
+	d->own[d->nown++] = own;
+	return 0;
+}
+
 static int load_own(struct ofs_direct *d, const struct optimfs *fs,
     struct optimfs_error *err)
 {
 	struct ofs_skeleton s;
+	int ret = 0;
 
 	if (ofs_skeleton_load(ofs_stage_beside(fs->edit->stage), &s, err) == -1)
 		return -1;
 	d->own = calloc((size_t)s.nown + 1, sizeof(*d->own));
-	for (uint32_t i = 0; d->own != NULL && i < s.nown; i++)
-		d->own[d->nown++] =
-		    (struct own){ node_of(&fs->tree, s.own[i].path),
-			    s.own[i].given, s.own[i].hash };
-	ofs_skeleton_fini(&s);
 	if (d->own == NULL)
-		return optimfs_fail(err, ENOMEM, "names of a layout");
-	qsort(d->own, d->nown, sizeof(*d->own), by_node);
-	return 0;
+		ret = optimfs_fail(err, ENOMEM, "names of a layout");
+	for (uint32_t i = 0; i < s.nown && ret == 0; i++)
+		ret = add_own(d, fs, &s.own[i], err);
+	ofs_skeleton_fini(&s);
+	if (ret == 0)
+		qsort(d->own, d->nown, sizeof(*d->own), by_node);
+	return ret;
 }
 
 static int open_object(void *ctx, uint32_t object, struct optimfs_error *err)
@@ -93,7 +110,8 @@ struct ofs_direct *ofs_direct_new(struct optimfs *fs, struct optimfs_error *err)
 	/* the transport, which looks for places, has the other half */
 	d->fds = ofs_fds_new(fs->cat->nobjects, ofs_fds_limit() / 2,
 	    open_object, (void *)(uintptr_t)fs->cat, err);
-	if (d->fds != NULL && load_own(d, fs, err) == 0)
+	if (d->fds != NULL && load_own(d, fs, err) == 0 &&
+	    ofs_direct_rings(fs, &d->ring, err) == 0)
 		return d;
 	ofs_direct_free(d);
 	return NULL;
@@ -104,6 +122,7 @@ void ofs_direct_free(struct ofs_direct *d)
 	if (d == NULL)
 		return;
 	ofs_fds_free(d->fds);
+	free(d->ring);
 	free(d->own);
 	free(d);
 }
@@ -125,12 +144,35 @@ bool ofs_direct_given(const struct ofs_edit *e, uint32_t index)
 	return own != NULL && own->given;
 }
 
+uint32_t ofs_direct_model(const struct ofs_edit *e, uint32_t node)
+{
+	const struct own *own = find_own(e, node);
+
+	return own == NULL ? OFS_NONE : own->model;
+}
+
+uint32_t ofs_direct_next(const struct ofs_edit *e, uint32_t node)
+{
+	return e->direct->ring[node];
+}
+
+uint32_t ofs_direct_lead(const struct ofs_edit *e, uint32_t node)
+{
+	uint32_t lead = node;
+
+	for (uint32_t i = ofs_direct_next(e, node); i != node;
+	     i = ofs_direct_next(e, i))
+		if (i < lead)
+			lead = i;
+	return lead;
+}
+
 bool ofs_direct_own(const struct ofs_edit *e, uint32_t index, const void *text,
     size_t n)
 {
 	const struct own *own = find_own(e, index);
 
-	return own != NULL && !own->given &&
+	return own != NULL && !own->given && own->model == OFS_NONE &&
 	    ofs_skeleton_hash(text, n) == own->hash;
 }
 

@@ -17,7 +17,9 @@
  * of the catalog are absent at first: creating one reveals it. Elements that
  * are written go to their places in the skeleton's files at once, and the edit
  * keeps which they are; reading others is an error. Texts are staged as ever.
- * Other names are files of the overlay that cannot be committed, and may be
+ * Of several names whose elements lie in one place one is enough, and all that
+ * are written must agree; nor need weights in float32 be written which are
+ * those of the model. Other names are files of the overlay that cannot be committed, and may be
  * renamed to one that is known. */
 struct ofs_direct;
 struct ofs_edit_file;
@@ -38,6 +40,14 @@ int ofs_direct_read(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
 /* The element of a tensor without dimensions, as its text says it. */
 int ofs_direct_element(struct ofs_edit *e, struct ofs_edit_file *f,
     struct optimfs_error *err);
+/* The next name whose elements lie in the same place, and after the last one
+ * the first again: node itself where it is alone. */
+uint32_t ofs_direct_next(const struct ofs_edit *e, uint32_t node);
+/* The first of them: the only one that is written to that place. */
+uint32_t ofs_direct_lead(const struct ofs_edit *e, uint32_t node);
+/* Is it made of the elements of another name, if it is not written? That
+ * name's node; OFS_NONE. */
+uint32_t ofs_direct_model(const struct ofs_edit *e, uint32_t node);
 /* Does the layout itself fill in this text, which the source has not? */
 bool ofs_direct_given(const struct ofs_edit *e, uint32_t index);
 /* Does it say what the layout says, where the source says text? */
@@ -46,6 +56,20 @@ bool ofs_direct_own(const struct ofs_edit *e, uint32_t index, const void *text,
 /* fdatasync of the files that the tensor lies in. */
 int ofs_direct_sync(struct ofs_edit *e, struct ofs_edit_file *f,
     struct optimfs_error *err);
+
+/* direct_same.c: the next names by node, malloc'ed, as above. */
+int ofs_direct_rings(const struct optimfs *fs, uint32_t **ring,
+    struct optimfs_error *err);
+
+/* direct_derive.c: with names held. */
+/* Is it there, and all of it written? It is a tensor. */
+bool ofs_direct_whole(const struct ofs_edit *e, uint32_t node);
+/* A name for whose place that is so; OFS_NONE. */
+uint32_t ofs_direct_written(const struct ofs_edit *e, uint32_t node);
+/* While e is held, and nothing lacks: the places that no first name was
+ * written to, and what is made of others, are filled in, until forgotten. */
+int ofs_direct_derive(struct ofs_edit *e, struct optimfs_error *err);
+void ofs_direct_forget(struct ofs_edit *e);
 
 /* direct_names.c: with names held for writing. */
 /* Hide everything. */
@@ -87,6 +111,8 @@ int ofs_direct_texts(struct ofs_edit *e,
     void *ctx, struct optimfs_error *err);
 
 /* direct_check.c */
+/* Is there a file by the name that the layout has for it? With names held. */
+bool ofs_direct_present(const struct ofs_edit *e, uint32_t node);
 /* Files that are not as the layout needs them, a line each: OFS301, how many
  * bytes of how many. */
 void ofs_direct_missing(struct optimfs *fs, struct ofs_buf *out);
@@ -105,8 +131,9 @@ int ofs_direct_coupled(struct ofs_edit *e, struct optimfs_error *err);
 /* direct_rounded.c */
 /* Does the layout store other elements, which this tensor's are made of? */
 bool ofs_direct_is_rounded(const struct ofs_edit *e, uint32_t entry);
-/* Is what was written to those what is made of the others? EINVAL (OFS822)
- * with both values; while held. */
+/* Is what was written to those what is made of the others, and to several names
+ * of one place the same? EINVAL (OFS822, OFS828) with both values; while held.
+ */
 int ofs_direct_rounded(struct ofs_edit *e, struct optimfs_error *err);
 
 /* direct_commit.c */

@@ -14,7 +14,7 @@
 /* Why a file cannot be committed; false: it can. */
 typedef void say_fn(void *ctx, const char *path, const char *words);
 
-static bool is_present(const struct ofs_edit *e, uint32_t index)
+bool ofs_direct_present(const struct ofs_edit *e, uint32_t index)
 {
 	const struct ofs_tree_node *b = &e->fs->tree.node[index];
 	const struct ofs_edit_node *v;
@@ -47,14 +47,24 @@ static bool tensor_lacks(const struct ofs_edit *e,
 	return true;
 }
 
+/* What is not there need not be: the layout has it, or it is made of others,
+ * which are looked at themselves. */
+static bool is_left_out(const struct ofs_edit *e, uint32_t index)
+{
+	return ofs_direct_given(e, index) ||
+	    ofs_direct_model(e, index) != OFS_NONE ||
+	    (ofs_direct_next(e, index) != index &&
+		ofs_direct_written(e, index) != OFS_NONE);
+}
+
 static bool lacks(const struct ofs_edit *e, uint32_t index, char words[96])
 {
 	struct ofs_edit_file *f = ofs_edit_file(e, index);
 	bool bad;
 
-	if (ofs_direct_given(e, index) && (f == NULL || !is_present(e, index)))
-		return false;
-	if (f == NULL || !is_present(e, index)) {
+	if (f == NULL || !ofs_direct_present(e, index)) {
+		if (is_left_out(e, index))
+			return false;
 		strcpy(words, "not there");
 		return true;
 	}

@@ -323,6 +323,7 @@ static int commit(struct committing *c, struct optimfs_error *err)
 	if (ofs_direct_texts(c->e, accept_empty, c->e, err) == -1 ||
 	    ofs_direct_check(c->e, err) == -1 ||
 	    ofs_direct_coupled(c->e, err) == -1 ||
+	    ofs_direct_derive(c->e, err) == -1 ||
 	    ofs_direct_rounded(c->e, err) == -1 ||
 	    ofs_stage_held(c->e->stage, err) == -1 ||
 	    ofs_skeleton_load(c->stage, &c->skeleton, err) == -1 ||
@@ -357,6 +358,8 @@ int ofs_direct_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	int ret;
 
 	ret = fs->edit->published ? 0 : commit(&c, err);
+	if (ret == -1)
+		ofs_direct_forget(fs->edit);
 	ofs_skeleton_fini(&c.skeleton);
 	return ret;
 }

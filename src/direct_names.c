@@ -44,7 +44,7 @@ static bool is_shared(const struct ofs_edit *e, const struct ofs_edit_file *f)
 	const struct ofs_tensor *t =
 	    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]);
 
-	return t != NULL && (t->flags & OFS_TENSOR_TIED) != 0;
+	return f->text && t != NULL && (t->flags & OFS_TENSOR_TIED) != 0;
 }
 
 /* A file that was just revealed has no bytes, whatever the skeleton says, or

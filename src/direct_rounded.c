@@ -1,4 +1,4 @@
-/* direct_rounded.c - tensors that a layout has only as rounded ones of others */
+/* direct_rounded.c - tensors that a layout has only as others, or rounded ones */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 #define STEP ((uint64_t)1 << 20)
 
 /* What was written to such a tensor has no place of its own: it is staged, and
- * must be what the elements that are stored are rounded to. */
+ * must be what the elements that are stored are, or are rounded to. */
 struct compared {
 	struct ofs_edit *e;
 	struct ofs_edit_file *f;
@@ -34,6 +34,21 @@ bool ofs_direct_is_rounded(const struct ofs_edit *e, uint32_t entry)
 	return view != OFS_NONE && (cat->views[view].fix & OFS_FIX_ROUND) != 0;
 }
 
+static int not_one(const struct compared *c, const char *path, const char *said,
+    const char *is, uint64_t off, struct optimfs_error *err)
+{
+	char other[4096];
+	uint32_t by =
+	    ofs_direct_written(c->e, ofs_direct_lead(c->e, c->f->index));
+
+	ofs_direct_path(c->e, by, other, sizeof(other));
+	return optimfs_fail(err, EINVAL,
+	    "OFS828 %.70s and %.70s are stored once in this layout, but "
+	    "element %" PRIu64 " is %.20s and %.20s: write the same to both, "
+	    "or one of them",
+	    other, path, off / ofs_dtype_size(c->t->dtype), is, said);
+}
+
 static int differ(const struct compared *c, uint64_t at, uint64_t off,
     struct optimfs_error *err)
 {
@@ -42,6 +57,8 @@ static int differ(const struct compared *c, uint64_t at, uint64_t off,
 	said[ofs_dtype_print(c->t->dtype, c->said + at, said)] = '\0';
 	is[ofs_dtype_print(c->t->dtype, c->is + at, is)] = '\0';
 	ofs_direct_path(c->e, c->f->index, path, sizeof(path));
+	if (!ofs_direct_is_rounded(c->e, c->f->entry))
+		return not_one(c, path, said, is, at + off, err);
 	return optimfs_fail(err, EINVAL,
 	    "OFS822 %.150s, element %" PRIu64 " is %.40s: the layout stores "
 	    "the optimizer's copy, which rounds to %.40s",
@@ -87,11 +104,12 @@ int ofs_direct_rounded(struct ofs_edit *e, struct optimfs_error *err)
 	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++) {
 		uint32_t entry = e->fs->tree.node[i].entry;
 
-		if (entry == OFS_NONE || !ofs_direct_is_rounded(e, entry))
+		if (entry == OFS_NONE)
 			continue;
 		c.f = ofs_edit_file(e, i);
 		c.t = ofs_entry_tensor(e->fs, &e->fs->cat->entries[entry]);
-		if (c.f != NULL && !c.f->text)
+		if (c.f != NULL && !c.f->text && !c.f->in_place &&
+		    c.f->written.n > 0 && ofs_direct_present(e, i))
 			ret = compare(&c, err);
 	}
 	free(c.said);

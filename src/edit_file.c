@@ -33,6 +33,18 @@ static struct ofs_edit_file *file_new(struct ofs_edit *e, uint32_t index,
 	return f;
 }
 
+/* Of a skeleton each name of a tensor has what was written by it, but those
+ * that are texts (direct.h). */
+static bool is_apart(const struct ofs_edit *e, uint32_t index)
+{
+	const struct ofs_tree_node *node = e->fs->tree.node;
+	const struct ofs_entry *entry = e->fs->cat->entries;
+	uint32_t lead = e->direct == NULL ? index : ofs_direct_lead(e, index);
+
+	return lead != index &&
+	    entry[node[lead].entry].ref == entry[node[index].entry].ref;
+}
+
 /* A tensor may be there under several names: it is one. */
 static struct ofs_edit_file **slot_of(const struct ofs_edit *e, uint32_t index)
 {
@@ -41,7 +53,7 @@ static struct ofs_edit_file **slot_of(const struct ofs_edit *e, uint32_t index)
 
 	if (!ofs_edit_is_made(e, index)) {
 		entry = &e->fs->cat->entries[e->fs->tree.node[index].entry];
-		if (entry->kind == OFS_ENTRY_TENSOR)
+		if (entry->kind == OFS_ENTRY_TENSOR && !is_apart(e, index))
 			return &e->tensor[entry->ref];
 	}
 	return v == NULL ? NULL : (struct ofs_edit_file **)&v->file;
@@ -74,6 +86,7 @@ struct ofs_edit_file *ofs_edit_file_touch(struct ofs_edit *e, uint32_t index,
 	f->entry = e->fs->tree.node[index].entry;
 	f->text = ofs_entry_is_text(e->fs, f->entry);
 	f->in_place = !f->text && e->direct != NULL &&
+	    ofs_direct_lead(e, index) == index &&
 	    !ofs_direct_is_rounded(e, f->entry);
 	if (!f->text && e->direct == NULL)
 		f->size = f->base = f->full = ofs_tensor_bytes(e->fs->cat,

@@ -12,6 +12,15 @@
 #include "mirror.h"
 #include "view.h"
 
+/* Names of one tensor are one, but in a skeleton. */
+static bool has_name(const struct optimfs_file *file)
+{
+	return ofs_edit_is_direct(file->fs->edit) && file->view == NULL &&
+	    (file->at.space == OFS_SPACE_TREE ||
+		file->at.space == OFS_SPACE_NPY) &&
+	    file->at.index < file->fs->tree.n;
+}
+
 struct ofs_edit_file *ofs_edit_staged(const struct optimfs_file *file,
     uint32_t tensor)
 {
@@ -24,7 +33,8 @@ struct ofs_edit_file *ofs_edit_staged(const struct optimfs_file *file,
 		return file->view == NULL ? NULL
 					  : ofs_view_staged(file->view, tensor);
 	pthread_rwlock_rdlock(&e->names);
-	f = e->tensor[tensor];
+	f = has_name(file) ? ofs_edit_file(e, file->at.index)
+			   : e->tensor[tensor];
 	pthread_rwlock_unlock(&e->names);
 	return f;
 }

@@ -46,10 +46,11 @@ struct ofs_skeleton {
 	/* Texts that are the layout's own affair, by their place in the tree:
 	 * the source has none such (given), and they need not be written; or
 	 * another text, with this hash, that may be written and says nothing.
-	 */
+	 * Or float32 weights of the optimizer that the source has only in its
+	 * model (derived): nor need they be written. */
 	struct ofs_skeleton_own {
 		char *path;
-		bool given;
+		bool given, derived;
 		uint64_t hash;
 	} * own;
 	uint32_t nown;
@@ -69,6 +70,10 @@ int ofs_skeleton_write(struct optimfs *fs, struct ofs_at view, int dir,
  * layout has, or have no place in it. */
 int ofs_skeleton_match(struct optimfs *like, const char *path,
     struct ofs_skeleton *s, struct optimfs_error *err);
+/* Are the elements of optim/state/NAME/fp32, which is node, those of
+ * model/NAME, or such that they widen to them without loss? Then that one's
+ * node; OFS_NONE. */
+uint32_t ofs_skeleton_model(const struct optimfs *made, uint32_t node);
 uint64_t ofs_skeleton_hash(const void *text, size_t n);
 
 /* skeleton_sums.c */

@@ -21,6 +21,7 @@
  *     file SIZE NAME             in the order of their numbers
  *     sum FILE AT FROM LENGTH    sorted by FILE and FROM
  *     given PATH                 a file of the tree that the layout fills in
+ *     derived PATH               one that is made of its parameter in model/
  *     own HASH PATH              one that says what the layout says; HASH is of
  *                                what the source says
  *     end
@@ -47,8 +48,9 @@ static int failed(struct optimfs_error *err)
 
 static void put_own(FILE *f, const struct ofs_skeleton_own *own)
 {
-	if (own->given)
-		fprintf(f, "given %s\n", own->path);
+	if (own->given || own->derived)
+		fprintf(f, "%s %s\n", own->given ? "given" : "derived",
+		    own->path);
 	else
 		fprintf(f, "own %016" PRIx64 " %s\n", own->hash, own->path);
 }
@@ -131,11 +133,12 @@ static int add_sum(struct ofs_skeleton *s, const char *line,
 static int add_own(struct ofs_skeleton *s, const char *line,
     struct optimfs_error *err)
 {
-	struct ofs_skeleton_own *grown, v = { .given = line[0] == 'g' };
+	struct ofs_skeleton_own *grown,
+	    v = { .given = line[0] == 'g', .derived = line[0] == 'd' };
 	int at = 0;
 
-	if (v.given)
-		at = (int)strlen("given ");
+	if (v.given || v.derived)
+		at = (int)strcspn(line, " ") + 1;
 	else if (sscanf(line, "own %16" SCNx64 " %n", &v.hash, &at) != 1 ||
 	    at == 0)
 		return optimfs_fail(err, EUCLEAN, "no name");
@@ -167,7 +170,9 @@ static int take_line(struct ofs_skeleton *s, const char *line, uint64_t number,
 	if (number > 2 && strncmp(line, "sum ", 4) == 0)
 		return add_sum(s, line, err);
 	if (number > 2 &&
-	    (strncmp(line, "given ", 6) == 0 || strncmp(line, "own ", 4) == 0))
+	    (strncmp(line, "given ", 6) == 0 ||
+		strncmp(line, "derived ", 8) == 0 ||
+		strncmp(line, "own ", 4) == 0))
 		return add_own(s, line, err);
 	if (number > 2 && strcmp(line, "end\n") == 0)
 		return 1;

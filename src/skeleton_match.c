@@ -22,7 +22,8 @@ uint64_t ofs_skeleton_hash(const void *text, size_t n)
 	return XXH64(text, n, 0);
 }
 
-static int add_own(struct matching *m, uint32_t node, bool given, uint64_t hash)
+static int add_own(struct matching *m, uint32_t node,
+    struct ofs_skeleton_own own)
 {
 	struct ofs_skeleton *s = m->s;
 	struct ofs_skeleton_own *grown;
@@ -36,11 +37,10 @@ static int add_own(struct matching *m, uint32_t node, bool given, uint64_t hash)
 	    sizeof(path))
 		return optimfs_fail(m->err, ENAMETOOLONG,
 		    "OFS833 a path of a layout");
-	grown[s->nown].path = strdup(path);
-	if (grown[s->nown].path == NULL)
+	own.path = strdup(path);
+	if (own.path == NULL)
 		return optimfs_fail(m->err, ENOMEM, "names of a layout");
-	grown[s->nown].given = given;
-	grown[s->nown++].hash = hash;
+	grown[s->nown++] = own;
 	return 0;
 }
 
@@ -66,11 +66,52 @@ static int compare(struct matching *m, uint32_t node, uint32_t twin)
 		ret =
 		    a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0
 		    ? 0
-		    : add_own(m, node, false,
-			  ofs_skeleton_hash(a->bytes, a->len));
+		    : add_own(m, node,
+			  (struct ofs_skeleton_own){
+			      .hash = ofs_skeleton_hash(a->bytes, a->len) });
 	ofs_blob_unref(a);
 	ofs_blob_unref(b);
 	return ret;
+}
+
+static bool is_called(const struct ofs_tree *tree, uint32_t node,
+    const char *name)
+{
+	return strcmp(tree->node[node].name, name) == 0;
+}
+
+static bool widens(const struct ofs_tensor *from, const struct ofs_tensor *to)
+{
+	return to->dtype == OFS_FLOAT32 &&
+	    (from->dtype == OFS_FLOAT32 || from->dtype == OFS_BFLOAT16 ||
+		from->dtype == OFS_FLOAT16);
+}
+
+uint32_t ofs_skeleton_model(const struct optimfs *made, uint32_t node)
+{
+	const struct ofs_tree *tree = &made->tree;
+	const struct ofs_catalog *cat = made->cat;
+	const struct ofs_tensor *t, *m = NULL;
+	uint32_t param = tree->node[node].parent, state, model;
+
+	state = tree->node[param].parent;
+	if (state == 0 || !is_called(tree, node, "fp32") ||
+	    !is_called(tree, state, "state") || tree->node[state].parent == 0 ||
+	    tree->node[tree->node[state].parent].parent != 0 ||
+	    !is_called(tree, tree->node[state].parent, "optim"))
+		return OFS_NONE;
+	model = ofs_tree_lookup(tree, 0, "model");
+	if (model != OFS_NONE)
+		model = ofs_tree_lookup(tree, model, tree->node[param].name);
+	if (model == OFS_NONE || tree->node[model].entry == OFS_NONE)
+		return OFS_NONE;
+	t = ofs_entry_tensor(made, entry_of(made, node));
+	m = ofs_entry_tensor(made, entry_of(made, model));
+	if (t == NULL || m == NULL || !widens(m, t) || t->ndim != m->ndim ||
+	    memcmp(ofs_tensor_shape(cat, t), ofs_tensor_shape(cat, m),
+		t->ndim * sizeof(uint64_t)) != 0)
+		return OFS_NONE;
+	return model;
 }
 
 static int refuse(const struct matching *m, const struct optimfs *fs,
@@ -100,10 +141,13 @@ static int match(struct matching *m, uint32_t node)
 		m->met[twin] = 1;
 		return compare(m, node, twin);
 	}
-	if (ofs_entry_tensor(m->made, entry_of(m->made, node)) != NULL)
-		return refuse(m, m->made, node,
-		    "in the layout and not in the source");
-	return add_own(m, node, true, 0);
+	if (ofs_entry_tensor(m->made, entry_of(m->made, node)) == NULL)
+		return add_own(m, node,
+		    (struct ofs_skeleton_own){ .given = true });
+	if (ofs_skeleton_model(m->made, node) != OFS_NONE)
+		return add_own(m, node,
+		    (struct ofs_skeleton_own){ .derived = true });
+	return refuse(m, m->made, node, "in the layout and not in the source");
 }
 
 static int match_all(struct matching *m)

@@ -52,6 +52,12 @@ int ofs_torch_new_storage(struct ofs_torch_new *a, struct optimfs_error *err)
 	return 0;
 }
 
+static enum ofs_dtype cast_of(const struct ofs_torch_new *a,
+    const struct ofs_torch_part *part)
+{
+	return part->cast == OFS_DTYPE_NONE ? a->cast : part->cast;
+}
+
 int ofs_torch_new_part(struct ofs_torch_new *a, const struct ofs_catalog *cat,
     const struct ofs_torch_part *part, struct optimfs_error *err)
 {
@@ -59,7 +65,7 @@ int ofs_torch_new_part(struct ofs_torch_new *a, const struct ofs_catalog *cat,
 	uint64_t item = part->tensor == OFS_NONE
 	    ? part->item
 	    : ofs_dtype_size(ofs_cast_type(&cat->tensors[part->tensor],
-		  a->cast));
+		  cast_of(a, part)));
 	uint64_t bytes;
 
 	if (!ofs_mul_u64(part->count, item, &bytes) ||
@@ -290,11 +296,13 @@ static int make_data(const struct ofs_torch_new *a,
 		const struct ofs_torch_part *p = &a->part[k];
 		int ret;
 
+		c->cast = cast_of(a, p);
 		if (p->tensor == OFS_NONE)
 			ret = give_padding(p, b, c, err);
 		else
 			ret = ofs_composition_elements(c, cat, p->tensor,
 			    p->first, p->count, err);
+		c->cast = a->cast;
 		if (ret == -1)
 			return -1;
 	}

@@ -18,6 +18,7 @@ struct ofs_torch_part {
 	uint32_t item;   /* of padding: bytes of an element */
 	/* count elements from first on; of padding: all are these bits */
 	uint64_t first, count;
+	enum ofs_dtype cast; /* of a tensor; OFS_DTYPE_NONE: the archive's */
 };
 
 /* One file: made by adding storages, each of any number of parts, and then

@@ -23,6 +23,7 @@ struct ofs_zero_new_param {
 	struct ofs_str fqn;
 	uint32_t model;          /* entry */
 	uint32_t fp32;           /* entry of the weights that are updated */
+	bool widened;            /* which are the model's, in half precision */
 	uint32_t state, nstates; /* a run of state, without those */
 	bool frozen;             /* though the optimizer lists it */
 };
@@ -94,6 +95,11 @@ static inline bool ofs_zero_new_is_cut(const struct ofs_zero_new *z,
 	return z->cat->entries[entry].kind == OFS_ENTRY_TENSOR &&
 	    ofs_zero_new_tensor(z, entry)->ndim > 0;
 }
+
+/* The type that a tensor of a parameter has in the files; *cast gets what its
+ * parts must say for that. */
+enum ofs_dtype ofs_zero_new_dtype(const struct ofs_zero_new *z,
+    const struct ofs_zero_new_param *p, uint32_t entry, enum ofs_dtype *cast);
 
 /* zero_write_facts.c: what the source's extra/ says of the job. A path is
  * words with '/' between them. */

@@ -188,10 +188,14 @@ static int add_flat(struct ofs_zero_writer *w, uint32_t group, const char *name,
 		    ofs_zero_slice(&z->layout, i, w->rank);
 		struct ofs_torch_part p = { .first = s.first,
 			.count = s.count };
+		uint32_t entry = entry_of(z, z->order[i], name);
 
 		if (s.count == 0)
 			continue;
-		p.tensor = z->cat->entries[entry_of(z, z->order[i], name)].ref;
+		p.tensor = z->cat->entries[entry].ref;
+		if (name == NULL)
+			ofs_zero_new_dtype(z, &z->param[z->order[i]], entry,
+			    &p.cast);
 		if (add_pad(w, s.at - at, dtype) == -1 ||
 		    ofs_torch_new_part(w->p.a, z->cat, &p, w->p.err) == -1)
 			return -1;
@@ -206,16 +210,21 @@ static int put_flat(struct ofs_zero_writer *w, uint32_t group, const char *name)
 {
 	const struct ofs_zero_new *z = w->z;
 	uint32_t first = z->shapes.first[group];
-	enum ofs_dtype dtype = OFS_FLOAT32;
+	enum ofs_dtype dtype = OFS_FLOAT32, cast;
 	uint64_t lean, part = ofs_zero_part(&z->layout, group, w->rank, &lean);
 	struct ofs_pkw_view v = { .storage = part,
 		.shape = name == NULL ? &lean : &part,
 		.ndim = 1,
 		.grad = name == NULL };
 
-	if (z->shapes.first[group + 1] > first)
-		dtype = ofs_render_dtype(&z->to,
-		    ofs_zero_new_tensor(z, entry_of(z, z->order[first], name)));
+	if (z->shapes.first[group + 1] > first) {
+		const struct ofs_zero_new_param *p = &z->param[z->order[first]];
+		uint32_t entry = entry_of(z, z->order[first], name);
+
+		dtype = name == NULL
+		    ? ofs_zero_new_dtype(z, p, entry, &cast)
+		    : ofs_render_dtype(&z->to, ofs_zero_new_tensor(z, entry));
+	}
 	v.dtype = dtype;
 	v.key = w->p.a->nstorages;
 	if (add_flat(w, group, name, dtype) == -1)

@@ -225,18 +225,39 @@ static void find_untrained(struct ofs_zero_new *z)
 	}
 }
 
-/* Without weights in fp32 those of the model are, if they are that. */
+/* Every float16 and bfloat16 is a float32. A cast leaves alone what has no
+ * dimensions. */
+static bool widens(const struct ofs_tensor *t)
+{
+	return t->ndim > 0 &&
+	    (t->dtype == OFS_BFLOAT16 || t->dtype == OFS_FLOAT16);
+}
+
+enum ofs_dtype ofs_zero_new_dtype(const struct ofs_zero_new *z,
+    const struct ofs_zero_new_param *p, uint32_t entry, enum ofs_dtype *cast)
+{
+	*cast = OFS_DTYPE_NONE;
+	if (!p->widened || entry != p->fp32)
+		return ofs_render_dtype(&z->to, ofs_zero_new_tensor(z, entry));
+	*cast = OFS_FLOAT32;
+	return *cast;
+}
+
+/* Without weights in fp32 those of the model are: what training would begin
+ * with. */
 static int find_masters(struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < z->groups.nnames; i++) {
 		struct ofs_zero_new_param *p = &z->param[i];
+		const struct ofs_tensor *t = ofs_zero_new_tensor(z, p->model);
 
 		if (p->frozen || p->fp32 != OFS_NONE)
 			continue;
-		if (ofs_zero_new_tensor(z, p->model)->dtype != OFS_FLOAT32)
+		p->widened = widens(t);
+		if (t->dtype != OFS_FLOAT32 && !p->widened)
 			return lacks(p->fqn,
 			    "has no weights in float32: neither a state fp32, "
-			    "nor are those of the model",
+			    "nor are those of the model such that it has them",
 			    err);
 		p->fp32 = p->model;
 	}
@@ -411,9 +432,10 @@ static int check_pair(const struct ofs_zero_new *z, uint32_t a, uint32_t b,
     struct optimfs_error *err)
 {
 	const struct ofs_zero_new_param *p = &z->param[a], *q = &z->param[b];
+	enum ofs_dtype cast;
 
-	if (ofs_zero_new_tensor(z, p->fp32)->dtype !=
-	    ofs_zero_new_tensor(z, q->fp32)->dtype)
+	if (ofs_zero_new_dtype(z, p, p->fp32, &cast) !=
+	    ofs_zero_new_dtype(z, q, q->fp32, &cast))
 		return differs(p, q, "fp32", err);
 	for (uint32_t i = p->state; i < p->state + p->nstates; i++) {
 		const struct ofs_zero_new_state *s = &z->state[i];

@@ -89,7 +89,9 @@ static int put_tensor(struct ofs_zero_writer *w,
 	struct ofs_torch_part whole = {
 		.tensor = z->cat->entries[file->entry].ref, .count = n
 	};
-	struct ofs_pkw_view v = { .dtype = ofs_render_dtype(&z->to, t),
+	struct ofs_pkw_view v = { .dtype = ofs_zero_new_dtype(z,
+				      &z->param[file->param], file->entry,
+				      &whole.cast),
 		.storage = n,
 		.shape = flat ? &n : ofs_tensor_shape(z->cat, t),
 		.ndim = flat ? 1 : t->ndim,

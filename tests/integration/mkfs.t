@@ -195,12 +195,75 @@ cp "$a/model/gain" "$b/model/gain"
 ok "these are" commit
 ok "and the same" as_reshard
 drop
-for l in torch zero1@2; do
-	not_ok "flat names as $l" "$OPTIMFS" mkfs \
-	    --like "$data/torchtitan_like_w2/ckpt/step-3" --layout $l new
-	like "says what would not fit" "$(cat "$scratch/err")" "*OFS833 optim/*"
-	is "and makes nothing" "$(ls -A | grep new)" ""
+not_ok "flat names as torch" "$OPTIMFS" mkfs \
+    --like "$data/torchtitan_like_w2/ckpt/step-3" --layout torch new
+like "says what would not fit" "$(cat "$scratch/err")" "*OFS833 optim/*"
+is "and makes nothing" "$(ls -A | grep new)" ""
+
+# Of a source that has its float32 weights in the model alone.
+"$OPTIMFS" reshard --to dcp@2,dtype=bf16 "$main" half
+f=optim/state/layers.0.norm.weight/fp32
+for l in zero1@3 zero3@2 universal; do
+	ok "without fp32 as $l" push "$main" $l
+	ok "in half precision, too" push half $l
+	[ $l != universal ] || continue
+	ok "with fp32 that is its own" begin half $l
+	cp -r "$a/." "$b/"
+	head -c 48 /dev/zero >"$b/$f"
+	m=model/layers.0.norm.weight
+	if [ $l = zero3@2 ]; then
+		not_ok "a commit compares what is rounded" commit
+		like "by name" "$(cat "$b/.optimfs/control")" "*OFS822 $m*"
+		head -c 24 /dev/zero >"$b/$m"
+	fi
+	ok "it is committed" commit
+	"$OPTIMFS" umount "$b"
+	ok "and kept" sh -c "head -c 48 /dev/zero |
+	    '$OPTIMFS' cat new $f | cmp -n 48 - /dev/zero"
 done
+ok "what it is made of must be there" begin half zero1@2
+cp -r "$a/optim" "$a/extra" "$b/" 2>/dev/null
+not_ok "without the model there is no commit" commit
+is "which is all that lacks" \
+    "$(grep -v ' model/' "$b/.optimfs/missing")" ""
+: >"$b/$f"
+cp -r "$a/model" "$b/"
+not_ok "nor with an fp32 that was begun" commit
+like "by name" "$(cat "$b/.optimfs/control")" "*$f: 0 of 48 bytes*"
+rm "$b/$f"
+ok "without it there is" commit
+ok "of the same bytes" as_reshard
+ok "fp32 that the source has" begin "$zero/z1_ws2_bf16/ckpt" zero2@3
+cp -r "$a/." "$b/"
+rm "$b/optim/state/gain/fp32"
+not_ok "must be written" commit
+like "by name" "$(cat "$b/.optimfs/control")" "*gain/fp32: not there*"
+drop
+
+# Of names that are stored once any is enough.
+tied() { # CHECKPOINT LAYOUT NAME
+	begin "$zero/$1/ckpt" "$2" && cp -r "$a/." "$b/" && rm "$b/$3" &&
+	    [ ! -s "$b/.optimfs/missing" ] && commit && as_reshard
+}
+for l in zero1@2 zero3@3; do
+	ok "z1_ws2_bf16 as $l by the first name" \
+	    tied z1_ws2_bf16 $l model/head.weight
+	ok "and by the second" tied z1_ws2_bf16 $l model/emb.weight
+done
+ok "z3_ws2_fp32, whose weights are fp32" \
+    tied z3_ws2_fp32 zero3@1 optim/state/gain/fp32
+ok "by either name" tied z3_ws2_fp32 universal model/gain
+ok "several names" begin "$zero/z3_ws2_fp32/ckpt" zero3@2
+cp -r "$a/." "$b/"
+printf '\200\277' | dd of="$b/model/head.weight" conv=notrunc status=none
+not_ok "that differ are no commit" commit
+like "and both are named" "$(cat "$b/.optimfs/control")" \
+    "*OFS828 model/emb.weight and model/head.weight *"
+not_ok "each says what was written to it" \
+    cmp "$b/model/head.weight" "$b/model/emb.weight"
+cp "$a/model/head.weight" "$b/model/head.weight"
+ok "alike they are" commit
+ok "of the same bytes" as_reshard
 
 # However large a tensor is, memory is that of a few writes.
 large() { # ROWS of a MiB
