@@ -151,7 +151,18 @@ lacks "an elastic checkpoint has no options" zero2@4 '*OFS682*group 0*lr*'
 "$OPTIMFS" cp -r "$data/pytorch/dcp_fsdp2_w3/ckpt" \
     .optimfs/view/dcp@1,dtype=bf16 "$scratch/bf16"
 ck=$scratch/bf16
-lacks "weights in bf16 alone" zero1@2 '*OFS682*float32*'
+for name in zero1@2 zero3@3 universal; do
+	"$OPTIMFS" cp -r "$ck" ".optimfs/view/$name" "$scratch/$name"
+	"$OPTIMFS" cp -r "$ck" .optimfs/view/dcp@1,dtype=f32 "$scratch/wide"
+	"$OPTIMFS" cp -r "$scratch/$name" optim/state "$scratch/state"
+	"$OPTIMFS" cp -r "$scratch/wide" model "$scratch/model"
+	ok "$name: weights in bf16 alone are widened" sh -c "
+	    cd '$scratch/state' && set -- */fp32 && [ \$# = 26 ] &&
+	    for f; do cmp \$f ../model/\${f%/*} || exit 1; done"
+	rm -r "$scratch/state" "$scratch/model" "$scratch/wide"
+	is "$name: and round to what they were" \
+	    "$("$OPTIMFS" diff "$ck" "$scratch/$name" | grep -c model/)" 0
+done
 for name in zero1 zero3@0 zero3@2x2 zero2@2,dtype=bf16 universal@2 \
     universal,only=optim; do
 	status "$name is none" 2 "$OPTIMFS" ls "$ck" ".optimfs/view/$name"
