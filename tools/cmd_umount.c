@@ -174,10 +174,12 @@ static int wait_commit(const struct ofs_mountinfo *m, struct ofs_control *c,
 	return ret;
 }
 
-/* The daemon is gone: what it had staged is for the next mount. */
-static bool is_dead(const struct optimfs_error *err)
+/* The daemon is gone, and what it had staged is for the next mount; or it has
+ * no control, and so nothing staged. */
+static bool has_nothing(const struct optimfs_error *err)
 {
-	return err->code == ENOTCONN || err->code == ECONNABORTED;
+	return err->code == ENOTCONN || err->code == ECONNABORTED ||
+	    err->code == ENOENT;
 }
 
 /* What was written is committed, or kept because that was said; 1: committed,
@@ -189,7 +191,7 @@ static int settle(struct ofs_mountinfo *m, bool keep, struct optimfs_error *err)
 	struct ofs_control c;
 
 	if (wait_commit(m, &c, err) == -1) {
-		if (!m->rw || is_dead(err))
+		if (!m->rw || has_nothing(err))
 			return 0;
 		return optimfs_fail_in(err,
 		    "%s may have changes that are not committed: unmount it "
