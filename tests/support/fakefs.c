@@ -702,6 +702,12 @@ int optimfs_world_node(const struct optimfs_world *w, int rank)
 	return rank;
 }
 
+const char *optimfs_world_host(const struct optimfs_world *w, int rank)
+{
+	(void)w, (void)rank;
+	return "fake";
+}
+
 char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
     struct optimfs_error *err)
 {
@@ -721,6 +727,23 @@ int optimfs_world_gather(struct optimfs_world *w,
 {
 	(void)w, (void)how;
 	return optimfs_fail(err, ENOSYS, "fake");
+}
+
+int optimfs_world_agree(struct optimfs_world *w,
+    const struct optimfs_error *own, struct optimfs_error *err)
+{
+	(void)w;
+	if (own->code == 0)
+		return 0;
+	*err = *own;
+	return -1;
+}
+
+void optimfs_world_work(struct optimfs_world *w, int rank,
+    struct optimfs_work *work)
+{
+	(void)w, (void)rank;
+	*work = (struct optimfs_work){ 0 };
 }
 
 void optimfs_world_leave(struct optimfs_world *w, const bool *worker)
