@@ -28,6 +28,10 @@ int ofs_canon(struct ofs_catalog *cat, const struct optimfs_options *opt,
  * anywhere in it); out has room for n bytes; returns the new length. */
 size_t ofs_clean_fqn(const char *fqn, size_t n, char *out);
 
+/* Does key, with so many others before it in its path, say that what stands
+ * below it is a model or an optimizer, or state of either? */
+bool ofs_canon_is_trained(struct ofs_str key, uint32_t before);
+
 /* user.optimfs.raw_fqn: the parameter's name in entry's source path where it
  * is not the one that is listed; false where it is. */
 bool ofs_raw_fqn(const struct ofs_catalog *cat, const struct ofs_entry *entry,

@@ -144,6 +144,16 @@ uint32_t ofs_canon_classify(struct ofs_str s)
 	return w;
 }
 
+bool ofs_canon_is_trained(struct ofs_str key, uint32_t before)
+{
+	uint32_t w = ofs_canon_classify(key);
+
+	if ((w & (WORD_OPTIM | WORD_GROUPS | WORD_GROUPS_DOT | WORD_SURE)) != 0)
+		return true;
+	return before < 2 &&
+	    (WORD_MODEL_OF(w) != 0 || (w & (WORD_STATE | WORD_STATE_DOT)) != 0);
+}
+
 int ofs_canon_words(struct canon *c, struct optimfs_error *err)
 {
 	c->nwords = c->cat->nstrs;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -274,6 +275,17 @@ static struct ofs_pkw writer(const struct rewrite *w, struct edit *e)
 	};
 }
 
+/* Is it the step behind a path that says whose value it is, where each rank
+ * has its own? (docs/formats/ranks.md) */
+static bool says_rank(const struct rewrite *w, const struct ofs_key *key)
+{
+	char name[32];
+	int n = snprintf(name, sizeof(name), "rank%d", w->s->rank);
+
+	return w->s->rank >= 0 && !key->index && key->s.len == (uint32_t)n &&
+	    memcmp(key->s.p, name, (size_t)n) == 0;
+}
+
 static int change_one(struct rewrite *w, struct ofs_todo *t)
 {
 	uint32_t n;
@@ -285,6 +297,8 @@ static int change_one(struct rewrite *w, struct ofs_todo *t)
 	if (key == NULL)
 		return 0;
 	r = follow(w, key, n);
+	if (n > 1 && r.depth == n - 1 && says_rank(w, &key[n - 1]))
+		n--;
 	if (r.depth != n || (n == 0 && t->op == OFS_TODO_DROP))
 		return 0;
 	if (t->op == OFS_TODO_DROP &&

@@ -66,6 +66,7 @@ struct ofs_ranks {
 	 * highest rank there is and one; 0 for a file alone that says
 	 * nothing. */
 	int world;
+	int trained; /* 1: has a model or optimizer as such; -1: not; 0: unseen */
 };
 
 /* Take over what FSDP1 flattened: for each group that is a slice of a flat
@@ -98,6 +99,13 @@ int ofs_ranks_shard(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
  * .optimfs/rank/<r>/ what each rank has at the group's path. Sets taken. */
 int ofs_ranks_apart(struct ofs_ranks *set, struct ofs_ranks_group *group,
     const struct optimfs_error *why, struct optimfs_error *err);
+
+/* May each rank have something else at the group's path, as it is neither the
+ * model's nor the optimizer's? Then an entry for each, "rankR" behind the path.
+ * Sets taken. src/format/ranks_own.c */
+bool ofs_ranks_is_own(struct ofs_ranks *set, const struct ofs_ranks_group *g);
+int ofs_ranks_each(struct ofs_ranks *set, struct ofs_ranks_group *group,
+    struct optimfs_error *err);
 
 /* The parts of ofs_ranks_read, for formats of several sets. A set is begun with
  * room for n files, each opened (then there is one more of them), and what

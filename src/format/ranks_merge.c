@@ -92,6 +92,8 @@ static int dispute_values(struct ofs_ranks *set, struct ofs_ranks_group *g,
 	struct ofs_buf text = { 0 };
 	struct optimfs_error why;
 
+	if (ofs_ranks_is_own(set, g))
+		return ofs_ranks_each(set, g, err);
 	put_values(set, g, &text);
 	optimfs_fail(&why, EPROTO,
 	    "OFS674 ranks disagree: %s; .optimfs/rank/ has what each says",
@@ -229,7 +231,9 @@ static int merge_tensors(struct ofs_ranks *set, struct ofs_ranks_group *g,
 	struct copy first;
 
 	if (check_copies(set, g, &first, &why) == -1)
-		return ofs_ranks_apart(set, g, &why, err);
+		return why.code == EPROTO && ofs_ranks_is_own(set, g)
+		    ? ofs_ranks_each(set, g, err)
+		    : ofs_ranks_apart(set, g, &why, err);
 	return add_copies(set, g, &first, err);
 }
 

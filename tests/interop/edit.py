@@ -634,6 +634,29 @@ def case_rank_files(job):
     assert len(where) == 2 * len(before), where
 
 
+def case_own_state(job):
+    """What each rank has for itself goes back to its own file."""
+    for rank in range(3):
+        torch.save({"model": {"w": torch.arange(4.0)}, "epoch": 1,
+                    "rng": {"cpu": torch.full((5,), rank, dtype=torch.uint8),
+                            "python": [rank, [1, 2]]}},
+                   job.file(f"ck_rank{rank}.pt"))
+    job.mount()
+    rng = ("extra", "rng")
+    job.text(rng + ("python", "rank1"), "[7, [8, 9]]")
+    job.put(rng + ("cpu", "rank2"), torch.tensor([200], dtype=torch.uint8), 3)
+    job.text(("extra", "epoch"), "4")
+    job.umount()
+    for rank in range(3):
+        got = torch.load(job.file(f"ck_rank{rank}.pt"))
+        cpu = torch.full((5,), rank, dtype=torch.uint8)
+        if rank == 2:
+            cpu[3] = 200
+        same(got, {"model": {"w": torch.arange(4.0)}, "epoch": 4,
+                   "rng": {"cpu": cpu, "python":
+                           [7, [8, 9]] if rank == 1 else [rank, [1, 2]]}})
+
+
 class Dcp:
     """A DCP checkpoint, read by way of its index alone."""
 

@@ -356,6 +356,63 @@ static void disagreeing(void)
 	end();
 }
 
+/* {"KEY": {"rng": two elements, "seed": N, "epoch": 3}}, or without KEY. */
+static void save_own(const char *name, const char *key, int rank)
+{
+	float rng[2] = { 10 * (float)rank, 10 * (float)rank + 1 };
+	const void *storage[] = { rng };
+	struct ofs_buf b = { 0 };
+
+	mk_begin(&b);
+	mk_ops(&b, "}(");
+	if (key != NULL) {
+		mk_str(&b, key);
+		mk_ops(&b, "}(");
+	}
+	mk_str(&b, "rng");
+	local(&b, "0", 2);
+	attribute(&b, "seed", rank);
+	attribute(&b, "epoch", 3);
+	mk_ops(&b, key != NULL ? "uu" : "u");
+	mk_end(&b);
+	save(name, &b, storage, (size_t[]){ sizeof(rng) }, 1);
+}
+
+static void own_state(void)
+{
+	char name[40];
+
+	begin();
+	save_ranks(healthy, 3);
+	for (int i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "train_rank%d.pt", i);
+		save_own(name, NULL, i);
+	}
+	open_dir("ranks with state of their own");
+	floats("extra/train/rng/rank0", 2, 0);
+	floats("extra/train/rng/rank2", 2, 20);
+	says("extra/train/seed/rank1", "1\n");
+	says("extra/train/epoch", "3\n");
+	says(".optimfs/warnings", "");
+	end();
+	begin();
+	for (int i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "ck_rank%d.pt", i);
+		save_own(name, "model", i);
+	}
+	open_dir("models that differ");
+	refused("extra/model/rng", EPROTO, "different elements");
+	end();
+	begin();
+	for (int i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "ck_rank%d.pt", i);
+		save_own(name, NULL, i);
+	}
+	open_dir("what may be a model");
+	refused("extra/rng", EPROTO, "different elements");
+	end();
+}
+
 static void missing_rank(void)
 {
 	struct optimfs_error err;
@@ -752,6 +809,7 @@ int main(void)
 {
 	merged();
 	disagreeing();
+	own_state();
 	missing_rank();
 	surplus();
 	mixed();
