@@ -24,8 +24,10 @@ struct candidate {
 
 static bool is_tensor(const struct canon *c, uint32_t entry)
 {
-	return c->cat->entries[entry].kind == OFS_ENTRY_TENSOR &&
-	    c->spot[entry].root == OFS_NONE;
+	const struct ofs_entry *e = &c->cat->entries[entry];
+
+	return e->kind == OFS_ENTRY_TENSOR && c->spot[entry].root == OFS_NONE &&
+	    (c->cat->tensors[e->ref].flags & OFS_TENSOR_FILE) == 0;
 }
 
 static const uint32_t *path_of(const struct canon *c, uint32_t entry,

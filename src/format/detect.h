@@ -47,9 +47,10 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, struct ofs_part_file **file, size_t *n, char *stem, size_t size,
     struct optimfs_error *err);
 
-/* Is name that of rank 0's file? Then stem gets what it is called without the
- * number. src/format/series.c */
-bool ofs_detect_first_rank(const char *name, char *stem, size_t size);
+/* Is the name at index i that of rank 0's file, and no other rank's there? Then
+ * stem gets what it is called without the number. src/format/series.c */
+bool ofs_detect_only_rank(const struct ofs_names *names, size_t i, char *stem,
+    size_t size);
 
 /* Add the file rel; with the other ranks' if it is one of a set.
  * EOPNOTSUPP (OFS678): it is no format's. src/format/detect_many.c */
@@ -95,6 +96,11 @@ int ofs_detect_megatron(const struct ofs_dir *dir, struct ofs_parts *parts,
  * there are none; -1. */
 int ofs_detect_hf_shards(const struct ofs_names *names, struct ofs_parts *parts,
     struct optimfs_error *err);
+
+/* Has verl saved several models there, each in a directory of its own, and but
+ * its data loader's state beside them? */
+bool ofs_detect_is_roles(const struct ofs_dir *dir,
+    const struct ofs_names *names);
 
 /* A directory that is no checkpoint: say so, and name those in it. One alone
  * is taken: 0, with its name (malloc'ed) in *only. Otherwise -1. */

@@ -132,6 +132,7 @@ static const char *conventional(const char *stem)
 		{ "model", "model" },
 		{ "pytorch_model", "model" },
 		{ "pytorch_model_fsdp", "model" },
+		{ "adapter_model", "model" }, /* PEFT */
 		{ "optim", "optim" },
 		{ "optimizer", "optimizer" },
 	};
@@ -187,11 +188,22 @@ static char *name_alone(const struct ofs_names *names, size_t i, size_t len)
 	const char *name = names->name[i];
 	char stem[256];
 
-	if (ofs_detect_first_rank(name, stem, sizeof(stem)) &&
+	if (ofs_detect_only_rank(names, i, stem, sizeof(stem)) &&
 	    !stem_is_shared(names, i, stem, strlen(stem)))
 		return strdup(stem);
 	return stem_is_shared(names, i, name, len) ? strdup(name)
 						   : strndup(name, len);
+}
+
+/* ColossalAI's: the optimizer's states, and its groups. */
+static const char *colossal(const char *stem)
+{
+	int number;
+
+	if (strcmp(stem, "pytorch_optim_group") == 0)
+		return "param_groups";
+	return ofs_detect_match(stem, "pytorch_optim-#", &number) ? "state"
+								  : NULL;
 }
 
 static bool has_file(const struct ofs_part *part, const char *rel)
@@ -262,6 +274,10 @@ static int add_one_of_many(const struct ofs_dir *dir,
 	/* what a view puts there is in the tree's extra/ anyway */
 	if (spec.prefix[0] == NULL && strcmp(stem, "extra") != 0)
 		spec.prefix[0] = stem;
+	if (colossal(stem) != NULL) {
+		spec.prefix[0] = "optimizer";
+		spec.prefix[1] = colossal(stem);
+	}
 	ret = ofs_parts_add(parts, &spec, err);
 	free_set(&spec);
 	free(stem);

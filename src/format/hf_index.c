@@ -29,8 +29,10 @@ static bool ends_in(const char *name, const char *end)
 
 bool ofs_hf_index_name(const char *name)
 {
-	return ends_in(name, ".safetensors.index.json") ||
-	    ends_in(name, ".bin.index.json");
+	/* ColossalAI's places the optimizer's state, by number */
+	return strcmp(name, "pytorch_optim.bin.index.json") != 0 &&
+	    (ends_in(name, ".safetensors.index.json") ||
+		ends_in(name, ".bin.index.json"));
 }
 
 /* A tensor that was read: an entry; others of its name follow. One that optimfs

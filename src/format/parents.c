@@ -51,14 +51,34 @@ static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
 	return false;
 }
 
+bool ofs_detect_is_roles(const struct ofs_dir *dir,
+    const struct ofs_names *names)
+{
+	bool roles = false;
+
+	for (size_t i = 0; i < names->n; i++) {
+		const char *name = names->name[i];
+
+		if (strcmp(name, "actor") == 0 || strcmp(name, "critic") == 0)
+			roles = roles || ofs_detect_is_dir(dir, name);
+		else if (strcmp(name, "data.pt") != 0 &&
+		    ofs_detect_is_file(dir, name))
+			return false;
+	}
+	return roles;
+}
+
 /* Is the directory a checkpoint, as far as names tell? 1, 0, or -1: ENOMEM. */
 static int is_checkpoint(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 };
 	struct ofs_parts parts = { 0 };
-	int yes = ofs_detect_trainer(dir, names, &parts, &why);
+	int yes;
 
+	if (ofs_detect_is_roles(dir, names))
+		return 0;
+	yes = ofs_detect_trainer(dir, names, &parts, &why);
 	if (yes != 1)
 		yes = has_files(dir, names);
 	ofs_parts_free(&parts);
@@ -211,14 +231,18 @@ int ofs_detect_tracker(const struct ofs_dir *dir, const char *file, char **name,
 	return 0;
 }
 
-/* Megatron writes the number alone. */
-static int megatron_name(char **name, struct optimfs_error *err)
+/* Megatron writes the number alone, and so does verl. */
+static int step_name(const struct ofs_dir *dir, char **name,
+    struct optimfs_error *err)
 {
-	char *padded;
+	long long step = number_of(*name);
+	char verl[64], *padded;
 
-	if (number_of(*name) == -1 || !isdigit((unsigned char)(*name)[0]))
+	if (step == -1 || !isdigit((unsigned char)(*name)[0]))
 		return 0;
-	if (asprintf(&padded, "iter_%07lld", number_of(*name)) == -1)
+	snprintf(verl, sizeof(verl), "global_step_%lld", step);
+	padded = ofs_detect_is_dir(dir, verl) ? strdup(verl) : NULL;
+	if (padded == NULL && asprintf(&padded, "iter_%07lld", step) == -1)
 		return no_memory(err);
 	free(*name);
 	*name = padded;
@@ -234,7 +258,7 @@ static int find_latest(const struct ofs_dir *dir, const struct ofs_names *names,
 	if (has(names, tracker))
 		return ofs_detect_tracker(dir, tracker, name, err) == -1
 		    ? -1
-		    : megatron_name(name, err);
+		    : step_name(dir, name, err);
 	if (!has(names, "latest"))
 		return 0;
 	if (ofs_detect_is_file(dir, "latest"))

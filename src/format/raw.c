@@ -23,7 +23,8 @@ static uint32_t add_bytes(struct ofs_catalog *cat, uint32_t object,
 		.dtype = OFS_UINT8,
 		.shard = cat->nshards,
 		.nshards = size > 0,
-		.error = OFS_NONE };
+		.error = OFS_NONE,
+		.flags = OFS_TENSOR_FILE };
 
 	t.shape = t.grid = ofs_catalog_dims(cat, &size, 1, err);
 	if (t.shape == OFS_NONE ||

@@ -163,13 +163,18 @@ static void put_stem(const char *name, const struct numbered *x, char *stem,
 		memcpy(stem, "rank", size < 5 ? size : 5);
 }
 
-bool ofs_detect_first_rank(const char *name, char *stem, size_t size)
+bool ofs_detect_only_rank(const struct ofs_names *names, size_t i, char *stem,
+    size_t size)
 {
-	struct numbered me;
+	struct numbered me, other;
 
-	if (!take_apart(name, &me) || !me.rank || me.number != 0)
+	if (!take_apart(names->name[i], &me) || !me.rank || me.number != 0)
 		return false;
-	put_stem(name, &me, stem, size);
+	for (size_t k = 0; k < names->n; k++)
+		if (k != i &&
+		    same_series(names->name[i], &me, names->name[k], &other))
+			return false;
+	put_stem(names->name[i], &me, stem, size);
 	return true;
 }
 

@@ -133,9 +133,11 @@ static void add_line(struct ofs_catalog *cat, const struct line *l)
 	struct ofs_entry e = { .tree = OFS_NONE };
 
 	e.path = path_of(cat, l->source);
-	if (l->kind[0] == 't') {
+	if (l->kind[0] == 't' || l->kind[0] == 'f') {
 		e.kind = OFS_ENTRY_TENSOR;
 		e.ref = tensor_of(cat, l->kind);
+		if (l->kind[0] == 'f')
+			cat->tensors[e.ref].flags = OFS_TENSOR_FILE;
 	} else if (l->kind[0] == 'v') {
 		e.kind = OFS_ENTRY_VALUE;
 		e.ref = value_of(cat, l->kind);
@@ -417,6 +419,12 @@ static void doubtful(void)
 	    "t3 state_dict|w = model/w\n"
 	    "t3 ema|w = extra/ema/w\n"
 	    "t3 loose = extra/loose\n");
+	check("files at the top are no model",
+	    "f9 trainer_state.json = extra/trainer_state.json\n"
+	    "t3 adapter|w = extra/adapter/w\n");
+	check("nor a part of one",
+	    "f9 config.json = extra/config.json\n"
+	    "t3 w = model/w\n");
 	check("a copy of the model under an unknown name is not guessed",
 	    "t3 a|w = extra/a/w\n"
 	    "t3 b|w = extra/b/w\n"

@@ -203,6 +203,28 @@ static void fill_ranks(const char *dir)
 	put_text(dir, "empty.pt", "");
 }
 
+static void fill_peft(const char *dir)
+{
+	put_safetensors(dir, "adapter_model.safetensors");
+	put_torch(dir, "optimizer.pt");
+	put_text(dir, "trainer_state.json", "{}");
+}
+
+static void fill_colossal(const char *dir)
+{
+	put_torch(dir, "pytorch_optim-00001.bin");
+	put_torch(dir, "pytorch_optim-00002.bin");
+	put_torch(dir, "pytorch_optim_group.bin");
+	put_text(dir, "pytorch_optim.bin.index.json",
+	    "{\"weight_map\": {\"0\": \"pytorch_optim-00001.bin\"}}");
+}
+
+static void fill_slices(const char *dir)
+{
+	put_safetensors(dir, "model-rank-0-part-0.safetensors");
+	put_safetensors(dir, "model-rank-1-part-0.safetensors");
+}
+
 static void fill_verl(const char *dir)
 {
 	static const char *const names[] = { "extra_state", "model", "optim" };
@@ -276,6 +298,20 @@ static void made_ones(void)
 		    "pickle "
 		    "plain.pkl as plain?; torch same.bin as same.bin?; torch "
 		    "same.pt as same.pt?" },
+		{ "PEFT", fill_peft,
+		    "Hugging Face Trainer: raw trainer_state.json as "
+		    "trainer_state.json?; safetensors "
+		    "adapter_model.safetensors as model?; torch optimizer.pt "
+		    "as optimizer?" },
+		{ "ColossalAI", fill_colossal,
+		    "torch pytorch_optim-00001.bin as optimizer/state?; torch "
+		    "pytorch_optim-00002.bin as optimizer/state?; torch "
+		    "pytorch_optim_group.bin as optimizer/param_groups?" },
+		{ "slices of several ranks", fill_slices,
+		    "safetensors model-rank-0-part-0.safetensors as "
+		    "model-rank-0-part-0?; safetensors "
+		    "model-rank-1-part-0.safetensors as "
+		    "model-rank-1-part-0?" },
 		{ "verl", fill_verl,
 		    "torch extra_state_world_size_2_rank_0.pt "
 		    "extra_state_world_size_2_rank_1.pt/1 as extra_state of "
@@ -383,6 +419,21 @@ static void parents(void)
 	refuse("of several ranks", dir, EOPNOTSUPP, "OFS641 ");
 	refuse("which have a name each", dir, EOPNOTSUPP,
 	    "iter_0000030/mp_rank_01");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_torch(dir, "global_step_5/actor/model_world_size_1_rank_0.pt");
+	put_torch(dir, "global_step_10/actor/model_world_size_1_rank_0.pt");
+	put_torch(dir, "global_step_10/data.pt");
+	put_text(dir, "latest_checkpointed_iteration.txt", "10");
+	is_str(detect(dir, "", NULL, &err),
+	    "torch global_step_10/actor/model_world_size_1_rank_0.pt as model "
+	    "of 0",
+	    "verl's number is that of a step");
+	put_torch(dir, "global_step_10/critic/model_world_size_1_rank_0.pt");
+	refuse("which may hold several models", dir, ENOENT, "OFS681");
+	refuse("and they are named", dir, ENOENT,
+	    "global_step_10/actor global_step_10/critic");
 	mk_remove(dir);
 
 	mk_dir(dir);
