@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "crew.h"
 #include "reshard_rest.h"
 
 /* Its files go to the directory new of a stage (src/stage.h), which gets the
@@ -108,8 +109,9 @@ static void add_file(struct ofs_reshard *r, uint32_t index)
 
 	if (file == OFS_NONE || (is_compressed(r) && file == 0))
 		return; /* the index: once all lengths are known */
-	r->file[r->n++] = (struct ofs_reshard_file){ .index = index,
-		.whole = is_compressed(r) };
+	r->file[r->n++] = (struct ofs_reshard_file){
+		.index = index, .ours = true, .whole = is_compressed(r)
+	};
 }
 
 static int find_files(struct ofs_reshard *r, struct optimfs_error *err)
@@ -149,15 +151,9 @@ static uint64_t written(const struct ofs_reshard *r)
 	for (uint32_t i = 0; i < r->n; i++) {
 		const struct ofs_reshard_file *f = &r->file[i];
 
-		for (uint32_t k = 0; k < f->nparts; k++) {
-			uint64_t off = k * OFS_RESHARD_PART;
-
-			if (!ofs_reshard_has(f, k))
-				continue;
-			n += f->whole || f->size - off < OFS_RESHARD_PART
-			    ? f->size - off
-			    : OFS_RESHARD_PART;
-		}
+		for (uint32_t k = 0; k < f->nparts; k++)
+			if (ofs_reshard_has(f, k))
+				n += ofs_reshard_part_size(f, k);
 	}
 	return n;
 }
@@ -166,7 +162,7 @@ static void say_resumed(struct ofs_reshard *r)
 {
 	char text[512];
 
-	if (!atomic_load(&r->noted) || r->how->say == NULL)
+	if (!r->lead || !atomic_load(&r->noted) || r->how->say == NULL)
 		return;
 	snprintf(text, sizeof(text),
 	    "goes on from %.300s: %" PRIu64 " of %" PRIu64
@@ -188,7 +184,8 @@ static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
 		free(r->file[i].done);
 		free(r->file[i].item);
 	}
-	r->file[0] = (struct ofs_reshard_file){ .index = at.index };
+	r->file[0] =
+	    (struct ofs_reshard_file){ .index = at.index, .ours = true };
 	r->n = 1;
 	if (ofs_view_size(r->fs, at, &r->file[0].size, err) == -1)
 		return -1;
@@ -229,14 +226,14 @@ static int recall(struct ofs_reshard *r, struct optimfs_error *err)
 
 static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 {
-	if (ofs_reshard_dirs_make(r, err) == -1 ||
-	    (is_compressed(r) && recall(r, err) == -1))
+	if (is_compressed(r) && recall(r, err) == -1)
 		return -1;
 	atomic_store(&r->done, written(r));
 	say_resumed(r);
 	if (ofs_reshard_work(r, err) == -1)
 		return -1;
-	return is_compressed(r) ? write_index(r, err) : 0;
+	/* names that we made; whoever puts them in place syncs them again */
+	return r->lead || r->new == -1 ? 0 : ofs_reshard_dirs_sync(r, err);
 }
 
 /* Not every file system can refuse to replace: an empty directory that appears
@@ -244,8 +241,15 @@ static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 static int publish(struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
 {
-	int stage = ofs_stage_dir(r->stage), ret;
+	int stage, ret;
 
+	if (!r->lead)
+		return 0;
+	/* what others wrote of compressed items, they have noted */
+	if (is_compressed(r) &&
+	    (recall(r, err) == -1 || write_index(r, err) == -1))
+		return -1;
+	stage = ofs_stage_dir(r->stage);
 	if (ofs_reshard_dirs_sync(r, err) == -1)
 		return -1;
 	if (ofs_stage_held(r->stage, err) == -1)
@@ -293,12 +297,12 @@ static int finish(struct ofs_reshard *r, const char *dir,
 	return safe ? 0 : 1;
 }
 
-static int reshard(struct ofs_reshard *r, const char *dir,
+static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
     struct optimfs_error *err)
 {
 	struct stat st;
 
-	if (lstat(dir, &st) == 0) {
+	if (r->lead && lstat(dir, &st) == 0) {
 		ofs_reshard_tidy(dir);
 		return optimfs_fail(err, EEXIST, "%s is there already", dir);
 	}
@@ -307,40 +311,81 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 	strcpy(r->name, ofs_view_name(r->fs, r->view));
 	if (find_files(r, err) == -1)
 		return -1;
-	if (ofs_reshard_log_open(r, dir, err) == -1 ||
-	    write_files(r, err) == -1 || publish(r, dir, err) == -1) {
-		if (r->stage != NULL)
-			leave(r);
-		return -1;
+	if (!r->lead)
+		return 0;
+	return ofs_reshard_log_open(r, dir, told, err) == -1
+	    ? -1
+	    : ofs_reshard_dirs_make(r, err);
+}
+
+/* Of several ranks, each writes its files to the stage of rank 0, which puts it
+ * in place when all have. */
+static int reshard(struct ofs_reshard *r, const char *dir,
+    struct optimfs_error *err)
+{
+	struct ofs_buf told = { 0 };
+	int ret = prepare(r, dir, &told, err), published;
+
+	ret = ofs_reshard_join(r, ret, dir, &told, err);
+	ofs_buf_fini(&told);
+	if (ret == 0)
+		ret = ofs_reshard_meet(r, write_files(r, err), err);
+	if (ret == 0) {
+		published = publish(r, dir, err);
+		ret = ofs_reshard_meet(r, published, err);
+		if (r->lead && published == 0)
+			ret = 0; /* whoever has died since */
 	}
-	return finish(r, dir, err);
+	if (r->world != NULL)
+		ofs_crew_end(r->world);
+	if (ret == 0)
+		return r->lead ? finish(r, dir, err) : 0;
+	if (r->stage != NULL)
+		leave(r);
+	return -1;
+}
+
+/* Without slashes at its end; NULL: ENOMEM. */
+static char *target(const struct ofs_reshard *r, const char *dir,
+    struct optimfs_error *err)
+{
+	char *path = r->world != NULL ? optimfs_world_expand(r->world, dir, err)
+				      : strdup(dir);
+	size_t n = path == NULL ? 0 : strlen(path);
+
+	if (path == NULL)
+		optimfs_fail(err, ENOMEM, "%s", dir);
+	while (n > 1 && path[n - 1] == '/')
+		path[--n] = '\0';
+	return path;
 }
 
 int optimfs_reshard(struct optimfs *fs, const char *dir,
     const struct optimfs_reshard *how, struct optimfs_error *err)
 {
-	struct ofs_reshard r = { .fs = fs, .how = how, .new = -1 };
+	struct optimfs_world *w = fs->options.world;
+	struct ofs_reshard r = { .fs = fs,
+		.how = how,
+		.new = -1,
+		.world = w,
+		.lead = w == NULL || w->rank == 0 };
 	struct optimfs_error own;
-	size_t n = strlen(dir);
 	char *path;
 	int ret = -1;
 
 	if (err == NULL)
 		err = &own;
-	while (n > 1 && dir[n - 1] == '/')
-		n--;
-	path = strndup(dir, n);
+	path = target(&r, dir, err);
 	pthread_mutex_init(&r.lock, NULL);
 	pthread_cond_init(&r.more, NULL);
-	if (path == NULL)
-		optimfs_fail(err, ENOMEM, "%s", dir);
-	else
+	if (path != NULL)
 		ret = reshard(&r, path, err);
 	for (uint32_t i = 0; i < r.n; i++) {
 		free(r.file[i].done);
 		free(r.file[i].item);
 	}
 	free(r.file);
+	free(r.of);
 	free(r.sum);
 	if (r.new != -1)
 		close(r.new);

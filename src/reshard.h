@@ -10,6 +10,8 @@
 
 #include "optimfs/optimfs.h"
 
+#include "buf.h"
+#include "cursor.h"
 #include "stage.h"
 #include "view.h"
 
@@ -33,6 +35,7 @@ struct ofs_reshard_open {
 
 struct ofs_reshard_file {
 	uint32_t index; /* in the view: node, and number in the journal */
+	bool ours;      /* to write here, of several ranks */
 	bool whole;     /* one part, of compressed items */
 	uint64_t size;
 	uint32_t nparts, next;
@@ -50,15 +53,18 @@ struct ofs_reshard_sum {
 struct ofs_reshard {
 	struct optimfs *fs;
 	const struct optimfs_reshard *how;
+	struct optimfs_world *world; /* NULL: alone */
+	bool lead; /* alone, or rank 0: has the stage, and puts it in place */
 	struct ofs_at view;
 	char name[OFS_VIEW_NAME];
 	uint64_t source, files; /* hashes of what is read and what is written */
-	struct ofs_stage *stage;
-	bool ours;       /* nothing but this reshard is in it */
-	int new;         /* the directory that the files lie in */
-	uint32_t nnodes; /* of the view */
+	struct ofs_stage *stage; /* the lead's */
+	bool ours;               /* nothing but this reshard is in it */
+	int new;                 /* the directory that the files lie in; -1 */
+	uint32_t nnodes;         /* of the view */
 	struct ofs_reshard_file *file;
 	uint32_t n;
+	uint32_t *of, nof; /* index in the view -> file; OFS_NONE */
 	struct ofs_reshard_sum *sum;
 	size_t nsums, sums_cap;
 	uint64_t total;
@@ -74,8 +80,14 @@ struct ofs_reshard {
 
 /* reshard_log.c: what was done, across runs. */
 /* Open the stage of dir, and find what an earlier run of the same has done; one
- * of another is dropped. */
+ * of another is dropped. told gets its records, for ofs_reshard_log_told. */
 int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
+    struct ofs_buf *told, struct optimfs_error *err);
+/* On other ranks: what the lead has found. */
+int ofs_reshard_log_told(struct ofs_reshard *r, struct ofs_cursor *c,
+    struct optimfs_error *err);
+/* On the lead: what another rank has done; an ofs_crew_take_fn. */
+int ofs_reshard_log_take(void *r, int from, struct ofs_cursor *c,
     struct optimfs_error *err);
 int ofs_reshard_log_part(struct ofs_reshard *r,
     const struct ofs_reshard_file *f, uint32_t part, struct optimfs_error *err);
@@ -90,8 +102,31 @@ static inline bool ofs_reshard_has(const struct ofs_reshard_file *f,
 	return f->done != NULL && (f->done[part / 8] >> part % 8 & 1) != 0;
 }
 
-/* reshard_work.c: write all files, on several threads. */
+/* Bytes of part k. */
+static inline uint64_t ofs_reshard_part_size(const struct ofs_reshard_file *f,
+    uint64_t k)
+{
+	uint64_t off = k * OFS_RESHARD_PART;
+
+	if (off >= f->size)
+		return 0;
+	return f->whole || f->size - off < OFS_RESHARD_PART ? f->size - off
+							    : OFS_RESHARD_PART;
+}
+
+/* reshard_crew.c: ranks that write together. ret is how this rank fares, and
+ * err why; alone, that is what comes back. */
+/* Begin, and find out which files are ours. dir: as rank 0 has it, or EINVAL
+ * (OFS775). */
+int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
+    const struct ofs_buf *told, struct optimfs_error *err);
+/* Wait for all: -1 on all when one has failed. */
+int ofs_reshard_meet(struct ofs_reshard *r, int ret, struct optimfs_error *err);
+
+/* reshard_work.c: write all files that are ours, on several threads. */
 int ofs_reshard_work(struct ofs_reshard *r, struct optimfs_error *err);
+/* Say how far it is. */
+void ofs_reshard_tell(struct ofs_reshard *r);
 /* [off, end) of a file into buf, all of it, unless somebody has failed. */
 int ofs_reshard_read(struct ofs_reshard *r, struct optimfs_file *from,
     uint8_t *buf, uint64_t len, uint64_t off, struct optimfs_error *err);

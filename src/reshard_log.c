@@ -11,8 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "reshard.h"
 #include "reshard_rest.h"
+#include "wire.h"
 
 /* Records: which view of what this is, first; parts of files that are on disk;
  * lengths of compressed items that are; sums of what was read, which is true
@@ -25,16 +27,46 @@ enum { HEAD = OFS_RESHARD_HEAD, PART = 'P', ITEM = 'I', SUM = 'S' };
 struct found {
 	struct ofs_reshard *r;
 	bool head, foreign;
-	const char *other; /* what differs; NULL: it is the same */
-	uint32_t *of;      /* view's index -> file; OFS_NONE */
-	uint32_t nof;
+	const char *other;    /* what differs; NULL: it is the same */
+	struct ofs_buf *told; /* records, as put_record writes them */
 };
+
+/* As rank tells rank: its type (1) and numbers (8 each). */
+static void put_record(struct ofs_buf *b, const struct ofs_record *e)
+{
+	ofs_wire_u8(b, e->type);
+	for (unsigned i = 0; i < 4; i++)
+		ofs_wire_u64(b, e->num[i]);
+}
+
+static struct ofs_record take_record(struct ofs_cursor *c)
+{
+	struct ofs_record e = { .type = ofs_cursor_u8(c) };
+
+	for (unsigned i = 0; i < 4; i++)
+		e.num[i] = ofs_cursor_le64(c);
+	return e;
+}
+
+static int note(struct ofs_reshard *r, const struct ofs_record *e,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+	int ret;
+
+	put_record(&b, e);
+	ret = ofs_crew_note(r->world, &b, err);
+	ofs_buf_fini(&b);
+	return ret;
+}
 
 static int append(struct ofs_reshard *r, uint8_t type, uint64_t a, uint64_t b,
     uint64_t c, uint64_t d, struct optimfs_error *err)
 {
 	struct ofs_record record = { .type = type, .num = { a, b, c, d } };
 
+	if (!r->lead)
+		return note(r, &record, err);
 	if (ofs_stage_append(r->stage, &record, err) == -1)
 		return -1;
 	if (type != SUM)
@@ -144,31 +176,45 @@ static int found_sum(struct ofs_reshard *r, const struct ofs_record *e,
 	return 0;
 }
 
-static int replay(void *ctx, const struct ofs_record *e,
+static struct ofs_reshard_file *file_of(struct ofs_reshard *r, uint64_t index)
+{
+	return index < r->nof && r->of[index] != OFS_NONE
+	    ? &r->file[r->of[index]]
+	    : NULL;
+}
+
+static int apply(struct ofs_reshard *r, const struct ofs_record *e,
     struct optimfs_error *err)
 {
-	struct found *found = ctx;
-	struct ofs_reshard *r = found->r;
-	struct ofs_reshard_file *f = NULL;
+	struct ofs_reshard_file *f;
 
-	if (!found->head) {
-		found->foreign = e->type != HEAD || e->a == NULL;
-		found->head = true;
-		if (!found->foreign)
-			found->other = what_differs(r, e);
-		return 0;
-	}
-	if (found->foreign || found->other != NULL)
-		return 0;
 	if (e->type == SUM)
 		return found_sum(r, e, err);
-	if (e->num[0] < found->nof && found->of[e->num[0]] != OFS_NONE)
-		f = &r->file[found->of[e->num[0]]];
+	f = file_of(r, e->num[0]);
 	if (f != NULL && e->type == PART)
 		found_part(f, e->num[1]);
 	else if (f != NULL && e->type == ITEM && f->whole)
 		return found_item(f, e->num[1], e->num[2], err);
 	return 0;
+}
+
+static int replay(void *ctx, const struct ofs_record *e,
+    struct optimfs_error *err)
+{
+	struct found *found = ctx;
+
+	if (!found->head) {
+		found->foreign = e->type != HEAD || e->a == NULL;
+		found->head = true;
+		if (!found->foreign)
+			found->other = what_differs(found->r, e);
+		return 0;
+	}
+	if (found->foreign || found->other != NULL)
+		return 0;
+	if (found->r->world != NULL)
+		put_record(found->told, e);
+	return apply(found->r, e, err);
 }
 
 /* What the journal says is believed of a file that is as long as that takes. */
@@ -228,7 +274,7 @@ static int begin(struct ofs_reshard *r, const struct found *found,
 }
 
 /* Of files that are complete. */
-static void forget_sums(struct ofs_reshard *r, const struct found *found)
+static void forget_sums(struct ofs_reshard *r)
 {
 	size_t n = 0;
 
@@ -236,9 +282,9 @@ static void forget_sums(struct ofs_reshard *r, const struct found *found)
 		uint32_t index = r->sum[i].file, k;
 		struct ofs_reshard_file *f;
 
-		if (index >= found->nof || found->of[index] == OFS_NONE)
+		f = file_of(r, index);
+		if (f == NULL)
 			continue;
-		f = &r->file[found->of[index]];
 		for (k = 0; k < f->nparts && ofs_reshard_has(f, k);)
 			k++;
 		if (k < f->nparts)
@@ -247,42 +293,98 @@ static void forget_sums(struct ofs_reshard *r, const struct found *found)
 	r->nsums = n;
 }
 
-static int load(struct ofs_reshard *r, struct found *found,
-    struct optimfs_error *err)
+static int index_files(struct ofs_reshard *r, struct optimfs_error *err)
 {
-	struct ofs_replay info;
-
 	for (uint32_t i = 0; i < r->n; i++)
-		if (r->file[i].index >= found->nof)
-			found->nof = r->file[i].index + 1;
-	found->of = malloc(((size_t)found->nof + 1) * sizeof(*found->of));
-	if (found->of == NULL)
+		if (r->file[i].index >= r->nof)
+			r->nof = r->file[i].index + 1;
+	r->of = malloc(((size_t)r->nof + 1) * sizeof(*r->of));
+	if (r->of == NULL)
 		return optimfs_fail(err, ENOMEM, "%u files", r->n);
-	for (uint32_t i = 0; i < found->nof; i++)
-		found->of[i] = OFS_NONE;
+	for (uint32_t i = 0; i < r->nof; i++)
+		r->of[i] = OFS_NONE;
 	for (uint32_t i = 0; i < r->n; i++)
-		found->of[r->file[i].index] = i;
-	if (ofs_stage_replay(r->stage, replay, found, &info, err) == -1)
-		return -1;
-	if (!found->head || found->foreign || found->other != NULL)
-		return begin(r, found, err);
-	r->ours = true;
+		r->of[r->file[i].index] = i;
+	return 0;
+}
+
+static void believe(struct ofs_reshard *r)
+{
 	for (uint32_t i = 0; i < r->n; i++) {
 		check(r, &r->file[i]);
 		if (r->file[i].done != NULL || r->file[i].nitems > 0)
 			atomic_store(&r->noted, true);
 	}
-	forget_sums(r, found);
+	forget_sums(r);
+}
+
+static int load(struct ofs_reshard *r, struct found *found,
+    struct optimfs_error *err)
+{
+	struct ofs_replay info;
+
+	if (index_files(r, err) == -1 ||
+	    ofs_stage_replay(r->stage, replay, found, &info, err) == -1)
+		return -1;
+	if (!found->head || found->foreign || found->other != NULL)
+		return begin(r, found, err);
+	r->ours = true;
+	believe(r);
 	return 0;
 }
 
-int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
+int ofs_reshard_log_told(struct ofs_reshard *r, struct ofs_cursor *c,
     struct optimfs_error *err)
+{
+	struct ofs_record e;
+
+	if (index_files(r, err) == -1)
+		return -1;
+	while (ofs_cursor_left(c) > 0) {
+		e = take_record(c);
+		if (c->bad)
+			return optimfs_fail(err, EPROTO,
+			    "OFS913 what rank 0 said makes no sense");
+		if (apply(r, &e, err) == -1)
+			return -1;
+	}
+	believe(r);
+	return 0;
+}
+
+/* The file is not ours, so that nobody else here looks at what was done of it
+ * until its rank has come to the meeting. */
+int ofs_reshard_log_take(void *ctx, int from, struct ofs_cursor *c,
+    struct optimfs_error *err)
+{
+	struct ofs_record e = take_record(c);
+	struct ofs_reshard *r = ctx;
+	struct ofs_reshard_file *f = file_of(r, e.num[0]);
+	int ret = 0;
+
+	if (c->bad || ofs_cursor_left(c) != 0 ||
+	    (e.type != SUM && (f == NULL || f->ours)))
+		return optimfs_fail(err, EPROTO,
+		    "OFS913 what rank %d has written makes no sense", from);
+	if (append(r, e.type, e.num[0], e.num[1], e.num[2], e.num[3], err) ==
+	    -1)
+		return -1;
+	if (e.type == SUM)
+		return 0;
+	pthread_mutex_lock(&r->lock);
+	ret = apply(r, &e, err);
+	pthread_mutex_unlock(&r->lock);
+	if (e.type == PART)
+		atomic_fetch_add(&r->done, ofs_reshard_part_size(f, e.num[1]));
+	return ret;
+}
+
+int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
+    struct ofs_buf *told, struct optimfs_error *err)
 {
 	struct ofs_stage_config config = { .source = dir,
 		.recover = OFS_RECOVER_YES };
-	struct found found = { .r = r };
-	int ret;
+	struct found found = { .r = r, .told = told };
 
 	r->stage = ofs_stage_open(&config, err);
 	if (r->stage == NULL)
@@ -298,7 +400,5 @@ int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
 	if (r->new == -1)
 		return optimfs_fail(err, errno, "OFS809 %s/new: %m",
 		    ofs_stage_path(r->stage));
-	ret = load(r, &found, err);
-	free(found.of);
-	return ret;
+	return load(r, &found, err);
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "reshard.h"
 
 /* Threads take parts in the order of files, so that few are open at a time and
@@ -47,7 +48,7 @@ static int take(struct ofs_reshard *r, struct part *p,
 	for (; r->at < r->n; r->at++) {
 		f = &r->file[r->at];
 		skip_done(f);
-		if (f->next < f->nparts)
+		if (f->ours && f->next < f->nparts)
 			break;
 	}
 	if (r->at < r->n && f->open == NULL) {
@@ -86,16 +87,20 @@ static int give_back(struct ofs_reshard *r, struct ofs_reshard_file *f,
     struct optimfs_error *err)
 {
 	struct ofs_reshard_open *o = NULL;
+	bool failed = atomic_load(&r->failed);
 
 	pthread_mutex_lock(&r->lock);
 	skip_done(f);
-	if (--f->open->users == 0 &&
-	    (f->next == f->nparts || atomic_load(&r->failed))) {
+	if (--f->open->users == 0 && (f->next == f->nparts || failed)) {
 		o = f->open;
 		f->open = NULL;
 	}
 	pthread_mutex_unlock(&r->lock);
-	return o == NULL ? 0 : close_file(o, err);
+	if (o == NULL)
+		return 0;
+	if (r->world != NULL && !failed)
+		ofs_crew_did(r->world, f->size);
+	return close_file(o, err);
 }
 
 /* Room for all of it, at once where the file system can tell. */
@@ -275,10 +280,18 @@ static void *work(void *ctx)
 	return NULL;
 }
 
-static void tell(struct ofs_reshard *r)
+void ofs_reshard_tell(struct ofs_reshard *r)
 {
-	if (r->how->progress != NULL)
+	if (r->lead && r->how->progress != NULL)
 		r->how->progress(r->how->ctx, atomic_load(&r->done), r->total);
+}
+
+static void look_at_others(struct ofs_reshard *r)
+{
+	struct optimfs_error err;
+
+	if (r->world != NULL && ofs_crew_look(r->world, &err) == -1)
+		fail(r, &err);
 }
 
 /* Wait for all threads, telling how far they are. */
@@ -296,7 +309,8 @@ static void watch(struct ofs_reshard *r)
 		}
 		pthread_cond_timedwait(&r->more, &r->lock, &t);
 		pthread_mutex_unlock(&r->lock);
-		tell(r);
+		ofs_reshard_tell(r);
+		look_at_others(r);
 		pthread_mutex_lock(&r->lock);
 	}
 	pthread_mutex_unlock(&r->lock);
@@ -315,7 +329,7 @@ int ofs_reshard_work(struct ofs_reshard *r, struct optimfs_error *err)
 	pthread_t thread[OFS_RESHARD_JOBS];
 	unsigned n = jobs(r), started = 0;
 
-	tell(r);
+	ofs_reshard_tell(r);
 	r->at = 0;
 	r->running = n;
 	while (started < n &&

@@ -108,7 +108,8 @@ static int reshard(struct ofs_command *c, struct optimfs_reshard *how)
 	ret = optimfs_reshard(c->fs, dir, how, &err);
 	end_line(&p);
 	if (ret == -1)
-		return ofs_tool_fail(&err);
+		return ofs_command_fail(c, &err);
+	ofs_command_tell(c);
 	if (ret == 0)
 		return OFS_EXIT_OK;
 	ofs_tool_say("%s", err.text);
@@ -122,7 +123,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_TO | OFS_JOBS | OFS_PROGRESS, 1, 1, &status) == -1)
+		OFS_TO | OFS_JOBS | OFS_PROGRESS | OFS_VERBOSE | OFS_TOGETHER,
+		1, 1, &status) == -1)
 		return status;
 	if (c.to == NULL)
 		status = ofs_tool_usage(verb, "which layout? --to dcp@16");
@@ -137,13 +139,15 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_reshard = {
 	.name = "reshard",
-	.synopsis = "--to FORMAT[@LAYOUT] [-j NUMBER] [--progress] [-o OPTION] "
-		    "CHECKPOINT DIRECTORY",
+	.synopsis =
+	    "--to FORMAT[@LAYOUT] [-j NUMBER] [--progress] [-v] [-o OPTION] "
+	    "CHECKPOINT DIRECTORY",
 	.summary = "write a checkpoint in another layout",
 	.options =
 	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; "
 	    "optimfs(5) has them all\n"
 	    "  -j NUMBER             files, and parts of large ones, at once\n"
-	    "  --progress            say how far it is, terminal or not\n",
+	    "  --progress            say how far it is, terminal or not\n"
+	    "  -v                    under mpirun: say what each rank did\n",
 	.run = run,
 };

@@ -240,7 +240,10 @@ struct optimfs_reshard {
  * all. Until then all is in .NAME.optimfs beside it, which stays after a
  * failure or a kill, and from which the next call with the same checkpoint and
  * layout goes on. 0; 1 when dir is there, but may not survive a crash of the
- * machine, as the last sync failed; -1. */
+ * machine, as the last sync failed; -1.
+ * Of what was opened with a world, all ranks call it, with one dir; those that
+ * see rank 0's .NAME.optimfs write a part of the files each. It fails on all
+ * alike; rank 0 is told how far it is, and alone returns 1. */
 int optimfs_reshard(struct optimfs *fs, const char *dir,
     const struct optimfs_reshard *how, struct optimfs_error *err);
 

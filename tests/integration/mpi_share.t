@@ -68,4 +68,85 @@ status "a checkpoint that none can read" 3 ranks 3 "$OPTIMFS" fsck \
     -o type=dcp "$scratch/all"
 is "once" "$(grep -c '^optimfs: ' "$scratch/err")" 1
 
+# reshard: each rank writes some of the files, from what all have.
+ck=$data/dcp_fsdp2_w4/ckpt
+mkdir "$scratch/here"
+cd "$scratch/here" || exit 99
+spread "$ck" 4
+for layout in dcp@6 dcp@4,zstd safetensors; do
+	rm -rf want out
+	status "$layout, alone" 0 "$OPTIMFS" reshard --to $layout "$ck" want
+	status "$layout, four ranks" 0 ranks 4 "$OPTIMFS" reshard -v \
+	    --to $layout "$nodes/%r/ck" out
+	cp "$scratch/err" "$scratch/said"
+	ok "write the same bytes" diff -r want out
+	files=$(find want -type f | wc -l)
+	busy=$((files < 4 ? files : 4))
+	is "each some of the files" "$(shares)" "$busy $files"
+done
+is "nothing is left beside it" "$(ls -A | tr '\n' ' ')" "out want "
+status "a target that is there" 3 ranks 2 "$OPTIMFS" reshard --to dcp@6 "$ck" \
+    out
+is "is told once" "$(grep -c 'is there already' "$scratch/err")" 1
+status "no such layout" 2 ranks 2 "$OPTIMFS" reshard --to dcp@x "$ck" none
+status "a target of each rank" 2 ranks 2 "$OPTIMFS" reshard --to dcp@6 "$ck" \
+    "none%r"
+like "is refused, and what to do is said" "$(cat "$scratch/err")" \
+    '*OFS775*rank 1*none1*none0*mkfs*'
+is "with nothing left" "$(ls -A | tr '\n' ' ')" "out want "
+
+# A directory that not all see: those who do write.
+"$OPTIMFS" reshard --to dcp@6 "$ck" six
+mkdir -p 0 1 2
+in_own='cd $((OMPI_COMM_WORLD_RANK / 2)) && exec "$@"'
+status "a target that two of three ranks see" 0 ranks 3 sh -c "$in_own" sh \
+    "$OPTIMFS" reshard -v --to dcp@6 "$ck" out
+cp "$scratch/err" "$scratch/said"
+ok "has the same files" diff -r six 0/out
+is "by those two" "$(shares)" "2 7"
+like "which is said" "$(cat "$scratch/said")" '*2 of 3 ranks see *out*write*'
+is "the third has nothing" "$(ls -A 1)" ""
+
+# A rank that may not write large files.
+limited='[ "$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -f 10; exec "$@"'
+rm -rf out
+status "a rank that cannot write" 3 ranks 3 sh -c "trap '' XFSZ; $limited" sh \
+    "$OPTIMFS" reshard --to dcp@6 "$ck" out
+like "is named, and what it could not do" "$(cat "$scratch/err")" \
+    '*OFS801*rank 1*File too large*'
+not_ok "nothing is published" test -e out
+status "the same command goes on" 0 ranks 2 "$OPTIMFS" reshard -v --to dcp@6 \
+    "$ck" out
+like "from what there is" "$(cat "$scratch/err")" '*goes on from *.out.optimfs*'
+ok "to the same bytes" diff -r six out
+rm -rf out
+
+# One that is killed while all write.
+"$TOP_BUILDDIR/tests/bench/mkdcp" -n 2 -s 16384,1024 -r 3 big >/dev/null ||
+    exit 99
+killed() { # MPIRUN OPTION...: is the target not there, and everybody gone?
+	rm -rf out .out.optimfs
+	mpirun --oversubscribe -n 3 "$@" "$OPTIMFS" reshard --to dcp@6 -j 1 \
+	    "$scratch/here/big" out >"$scratch/log" 2>&1 </dev/null &
+	job=$!
+	daemons="$daemons $job"
+	killed_i=0
+	while [ -z "$(ls .out.optimfs/new 2>/dev/null)" ]; do
+		kill -0 $job && [ $killed_i -lt 3000 ] || return 1
+		killed_i=$((killed_i + 1))
+		sleep 0.01
+	done
+	kill -KILL "$(pid_of 1)" || return 1
+	gone $job || return 1
+	wait $job # Open MPI's status is 0 with --enable-recovery
+	[ ! -e out ] && [ -z "$(pgrep -f "reshard.*$scratch/here")" ]
+}
+ok "a rank is killed" killed --enable-recovery
+like "which is said" "$(cat "$scratch/log")" '*OFS911*rank 1*'
+status "the others' work is gone on from" 0 ranks 2 "$OPTIMFS" reshard \
+    --to dcp@6 big out
+status "with the same values" 0 "$OPTIMFS" diff big out
+ok "a rank is killed, and all with it" killed
+ok "with its work kept" test -d .out.optimfs/new
+
 done_testing

@@ -426,6 +426,75 @@ static void test_fsck(void)
 	    "state_rank2.pt", 44000, 4);
 }
 
+/* A view that all ranks write: the same files as one process makes. */
+struct written {
+	const char *to;
+	char path[64]; /* the target, of all */
+	int ret[MAX_RANKS];
+	uint64_t files[MAX_RANKS];
+};
+
+static void reshard_rank(struct job *j, int rank, struct optimfs_world *w)
+{
+	struct written *written = j->ctx;
+	struct optimfs_reshard how = { .to = written->to, .jobs = 2 };
+	struct optimfs_options o = j->options;
+	struct optimfs_work work;
+	struct optimfs_error err;
+	struct optimfs *fs;
+
+	o.world = w;
+	fs = optimfs_open(j->path, &o, &err);
+	if (fs == NULL)
+		bail_out("%s", err.text);
+	written->ret[rank] = optimfs_reshard(fs, written->path, &how, &err);
+	if (written->ret[rank] != 0)
+		diag("rank %d: %s", rank, err.text);
+	for (int r = 0; rank == 0 && r < j->size; r++) {
+		optimfs_world_work(w, r, &work);
+		written->files[r] = work.files;
+	}
+	optimfs_close(fs);
+}
+
+static void check_reshard(const char *name, const char *to, int size)
+{
+	struct written written = { .to = to };
+	struct job j = { .size = size,
+		.path = each_rank,
+		.work = reshard_rank,
+		.ctx = &written };
+	struct optimfs_reshard how = { .to = to };
+	struct optimfs_error err;
+	struct optimfs *fs;
+	char command[256];
+	bool shared = true;
+
+	spread(data_path(name), size);
+	snprintf(written.path, sizeof(written.path), "%s/y", top);
+	fs = optimfs_open(data_path(name), NULL, &err);
+	if (fs == NULL || optimfs_reshard(fs, path_of("x"), &how, &err) != 0)
+		bail_out("%s", err.text);
+	optimfs_close(fs);
+	run(&j);
+	for (int r = 0; r < size; r++)
+		shared = shared && written.ret[r] == 0 && written.files[r] > 0;
+	ok(shared, "%s to %s: %d ranks write", name, to, size);
+	snprintf(command, sizeof(command),
+	    "diff -r %s/x %s/y && ! ls -d %s/.*.optimfs 2>/dev/null", top, top,
+	    top);
+	ok(system(command) == 0, "what one process writes, and nothing else");
+}
+
+static void test_reshard(void)
+{
+	check_reshard("pytorch/dcp_fsdp2_w4/ckpt", "dcp@7", 4);
+	check_reshard("pytorch/dcp_fsdp2_w3/ckpt", "torch", 2);
+#ifdef HAVE_ZSTD
+	check_reshard("pytorch/dcp_fsdp2_w3/ckpt", "dcp@4,zstd", 2);
+#endif
+}
+
 /* Agreement. */
 
 static void expect(struct job *j, int code, const char *part, const char *what)
@@ -742,6 +811,7 @@ int main(void)
 	test_large();
 	test_cases();
 	test_fsck();
+	test_reshard();
 	clear();
 	rmdir(top);
 	return done_testing();
