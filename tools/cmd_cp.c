@@ -17,21 +17,29 @@
 struct copy {
 	struct ofs_command *c;
 	const char *dest; /* the directory that the tree's becomes */
+	int status;       /* of the first file that could not be read */
+};
+
+struct sink {
+	int fd;
+	bool failed; /* a write did, not the checkpoint */
 };
 
 static int sink_fd(void *ctx, const void *p, size_t n,
     struct optimfs_error *err)
 {
-	int fd = *(int *)ctx;
+	struct sink *sink = ctx;
 	const char *at = p;
 
 	while (n > 0) {
-		ssize_t k = write(fd, at, n);
+		ssize_t k = write(sink->fd, at, n);
 
 		if (k == -1 && errno == EINTR)
 			continue;
-		if (k == -1)
+		if (k == -1) {
+			sink->failed = true;
 			return optimfs_fail(err, errno, "%m");
+		}
 		at += k;
 		n -= (size_t)k;
 	}
@@ -63,17 +71,20 @@ static int make_temp(const char *dest, char **temp, struct optimfs_error *err)
 	return -1;
 }
 
+/* 0; 1: the checkpoint has not all of it; -1: it cannot be written. */
 static int fill(struct ofs_command *c, uint64_t node, int fd,
     struct optimfs_error *err)
 {
-	if (ofs_command_read(c, node, sink_fd, &fd, err) == -1)
-		return -1;
+	struct sink sink = { .fd = fd };
+
+	if (ofs_command_read(c, node, sink_fd, &sink, err) == -1)
+		return sink.failed || err->code == ENOMEM ? -1 : 1;
 	return fchmod(fd, new_file_mode()) == 0
 	    ? 0
 	    : optimfs_fail(err, errno, "%m");
 }
 
-/* The file appears under its name complete or not at all. */
+/* The file appears under its name complete or not at all: as fill. */
 static int copy_file(struct ofs_command *c, uint64_t node, const char *dest,
     struct optimfs_error *err)
 {
@@ -82,18 +93,16 @@ static int copy_file(struct ofs_command *c, uint64_t node, const char *dest,
 
 	if (fd == -1)
 		return -1;
-	if (fill(c, node, fd, err) == -1) {
+	ret = fill(c, node, fd, err);
+	if (ret != 0) {
 		optimfs_fail_in(err, "%s", dest);
 		close(fd);
 		goto out;
 	}
-	if (close(fd) == -1 || rename(temp, dest) == -1) {
-		optimfs_fail(err, errno, "%s: %m", dest);
-		goto out;
-	}
-	ret = 0;
+	if (close(fd) == -1 || rename(temp, dest) == -1)
+		ret = optimfs_fail(err, errno, "%s: %m", dest);
 out:
-	if (ret == -1)
+	if (ret != 0)
 		unlink(temp);
 	free(temp);
 	return ret;
@@ -124,6 +133,13 @@ static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
 	else
 		ret = copy_file(copy->c, e->attr.node, dest, err);
 	free(dest);
+	if (ret == 1) {
+		int status = ofs_tool_fail(err);
+
+		/* as cp(1): the others are copied all the same */
+		copy->status = copy->status == 0 ? status : copy->status;
+		ret = 0;
+	}
 	return ret;
 }
 
@@ -147,8 +163,10 @@ static char *target(const char *path, const char *dest)
 	return full;
 }
 
+/* *status becomes that of the files of a directory which could not be read, and
+ * were told of. */
 static int copy(struct ofs_command *c, const char *path, const char *dest,
-    struct optimfs_error *err)
+    int *status, struct optimfs_error *err)
 {
 	struct optimfs_attr attr;
 	struct copy ctx = { .c = c };
@@ -169,25 +187,26 @@ static int copy(struct ofs_command *c, const char *path, const char *dest,
 		if (ret == 0)
 			ret = ofs_walk(c->fs, attr.node, 0, copy_entry, &ctx,
 			    err);
+		*status = ctx.status;
 	} else {
 		ret = copy_file(c, attr.node, to, err);
 	}
 	free(to);
-	return ret;
+	return ret == 0 ? 0 : -1;
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct optimfs_error err;
-	int status;
+	int status, unread = OFS_EXIT_OK;
 
 	if (ofs_command_init(&c, verb, argc, argv, OFS_RECURSIVE, 2, 2,
 		&status) == -1)
 		return status;
-	status = copy(&c, c.operand[0], c.operand[1], &err) == -1
+	status = copy(&c, c.operand[0], c.operand[1], &unread, &err) == -1
 	    ? ofs_tool_fail(&err)
-	    : OFS_EXIT_OK;
+	    : unread;
 	ofs_command_fini(&c);
 	return status;
 }

@@ -120,6 +120,12 @@ does 1 "fsck --data of a flipped byte" fsck --data hurt
 rm hurt/__1_0.distcp
 does 1 "fsck without a shard" fsck hurt
 does 0 "what the others hold still lists" ls hurt model
+does 3 "cp -r of a checkpoint without a shard" cp -r hurt / rest
+[ "$(grep -c OFS140 err)" -gt 1 ] && [ -s rest/optim/param_groups/0/lr ]
+ok $? "names each file that cannot be read, and copies the others"
+diff -r all rest | grep -v '^Only in all' >differ
+[ ! -s differ ]
+ok $? "as they are"
 does 3 "no checkpoint there" ls "$dir/none"
 
 does 2 "no verb"
