@@ -5,9 +5,12 @@
 #include "commit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "support/edited.h"
 #include "support/truth.h"
@@ -195,6 +198,61 @@ static void test_faults(const char *name)
 	    points);
 }
 
+/* Names with which a reader would show other places: an optimizer that is
+ * there twice, and would not be any more. */
+static void test_elsewhere(void)
+{
+	struct optimfs_error err = { 0 };
+	struct edited e;
+
+	edited_init(&e, "pytorch/fsdp1_sharded_flat_fullshard_w3/ckpt_full",
+	    NULL);
+	edited_rename(&e, "optim/state/" W "/exp_avg",
+	    "optim/state/" W "/momentum");
+	is_int(edited_commit(&e, &err), -1, "another name, another reading");
+	is_error(err, EINVAL, "OFS827", "is refused");
+	is_int(edited_differs(&e, true), 0, "nothing has changed");
+	edited_fini(&e);
+}
+
+/* Every tensor of an index is of another type, behind the back of a mount: size
+ * and time are what they were. */
+static void retype(const char *index)
+{
+	int fd = open(index, O_RDWR | O_CLOEXEC);
+	uint8_t *at, *bytes;
+	struct stat st;
+	struct timespec times[2];
+
+	if (fd == -1 || fstat(fd, &st) == -1 ||
+	    (bytes = malloc((size_t)st.st_size)) == NULL ||
+	    pread(fd, bytes, (size_t)st.st_size, 0) != st.st_size ||
+	    (at = memmem(bytes, (size_t)st.st_size, "float32", 7)) == NULL ||
+	    pwrite(fd, "float16", 7, at - bytes) != 7)
+		bail_out("%s: %s", index, strerror(errno));
+	times[0] = st.st_atim;
+	times[1] = st.st_mtim;
+	futimens(fd, times);
+	free(bytes);
+	close(fd);
+}
+
+/* What is to be published is read as its readers will. */
+static void test_unsound(void)
+{
+	struct optimfs_error err = { 0 };
+	struct edited e;
+	char index[300];
+
+	edited_init(&e, "pytorch/dcp_fsdp2_w2/ckpt", NULL);
+	edited_text(&e, "optim/param_groups/0/lr", "0.25\n", NULL);
+	snprintf(index, sizeof(index), "%s/.metadata", e.path);
+	retype(index);
+	is_int(edited_commit(&e, &err), -1, "what would be something else");
+	is_error(err, EUCLEAN, "OFS829", "is not published");
+	edited_fini(&e);
+}
+
 /* Checkpoints that have the model of most fixtures. */
 static const struct {
 	const char *name;
@@ -249,6 +307,8 @@ int main(void)
 	test_one("pytorch/safetensors_plain/ckpt", NULL, "model/adapter.weight",
 	    NULL, NULL);
 	test_units();
+	test_elsewhere();
+	test_unsound();
 	test_faults("pytorch/dcp_fsdp2_w4/ckpt");
 	test_faults("pytorch/fsdp1_sharded_flat_fullshard_w3/ckpt_rankfiles");
 	test_refused("pytorch/dcp_fsdp2_safetensors_w2/ckpt", W, EINVAL,

@@ -244,6 +244,28 @@ static void test_gaps(void)
 }
 
 /* No edit: the same bytes. */
+/* A place that the pickle has not. */
+static void test_nowhere(void)
+{
+	static const uint8_t p[] = "\x80\x02](K\x01K\x02e.";
+	struct ofs_pk_splice edit = { .op = OFS_PK_DROP };
+	struct optimfs_error err = { 0 };
+	struct ofs_buf out = { 0 };
+
+	edit.item = 7;
+	is_int(ofs_pickle_splice(p, sizeof(p) - 1, &edit, 1, &out, &err), -1,
+	    "an item that there is not");
+	is_error(err, EUCLEAN, "OFS825", "is not changed");
+	ofs_buf_fini(&out);
+	out = (struct ofs_buf){ 0 };
+	edit.node = 100;
+	edit.item = 0;
+	is_int(ofs_pickle_splice(p, sizeof(p) - 1, &edit, 1, &out, &err), -1,
+	    "nor an item of a node that there is not");
+	is_error(err, EUCLEAN, "OFS825", "is not changed");
+	ofs_buf_fini(&out);
+}
+
 static void test_nothing(void)
 {
 	static const uint8_t p[] = "\x80\x02](K\x01K\x02\x86q\x01h\x01"
@@ -264,6 +286,7 @@ int main(void)
 		test_case(i);
 	test_cut();
 	test_gaps();
+	test_nowhere();
 	test_nothing();
 	return done_testing();
 }
