@@ -39,6 +39,28 @@ int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err)
 	    "the commit was stopped; nothing has changed");
 }
 
+/* Percent that a commit has when what it begins with is done: changes have
+ * their places, new files are written, they were read again. Between the first
+ * two it is bytes that count. */
+#define PLACED   5
+#define WRITTEN  60
+#define VERIFIED 95
+
+static void reached(const struct ofs_commit *c, unsigned percent)
+{
+	if (c->fs->edit != NULL)
+		ofs_edit_progress(c->fs->edit, percent);
+}
+
+void ofs_commit_did(struct ofs_commit *c, uint64_t bytes)
+{
+	c->done += bytes;
+	if (c->done < c->total)
+		reached(c,
+		    PLACED +
+			(unsigned)(c->done * (WRITTEN - PLACED) / c->total));
+}
+
 /* Parts whose names are not given one by one: a file of each is an object. */
 static bool is_dcp(const struct ofs_part *part)
 {
@@ -77,13 +99,12 @@ static int clone_rest(struct ofs_commit *c, struct optimfs_error *err)
 	return 0;
 }
 
-/* Is there room for what is copied? Rewritten values are small. */
-static int check_room(const struct ofs_commit *c, struct optimfs_error *err)
+/* Bytes that are copied or added. Rewritten values are small. */
+static uint64_t new_bytes(const struct ofs_commit *c)
 {
 	const struct ofs_object *objects = c->cat->objects;
 	uint32_t last = OFS_NONE;
-	uint64_t need = 0, left;
-	struct statvfs st;
+	uint64_t need = 0;
 
 	for (size_t i = 0; i < c->nmoved; i++) {
 		const struct ofs_moved *m = &c->moved[i];
@@ -98,6 +119,19 @@ static int check_room(const struct ofs_commit *c, struct optimfs_error *err)
 		need += c->todo[i].op == OFS_TODO_ADD
 		    ? ofs_commit_bytes(&c->todo[i])
 		    : 0;
+	return need;
+}
+
+/* Is there room for that? */
+static int check_room(struct ofs_commit *c, struct optimfs_error *err)
+{
+	uint64_t need = new_bytes(c), left;
+	struct statvfs st;
+
+	c->total = need;
+	for (size_t i = 0; i < c->changes->n; i++)
+		c->total += ofs_ranges_total(&c->changes->v[i].written);
+	reached(c, PLACED);
 	if (fstatvfs(c->stage, &st) == -1)
 		return optimfs_fail(err, errno, "OFS821 %s: %m", c->fs->source);
 	left = (uint64_t)st.f_bavail * st.f_frsize;
@@ -170,8 +204,11 @@ static int run(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
 		return -1;
 	if (!ofs_publish_any(c->publish))
 		return 0;
-	if (ofs_commit_verify(c, err) == -1 || check_source(c, err) == -1 ||
-	    ofs_commit_go_on(c, err) == -1)
+	reached(c, WRITTEN);
+	if (ofs_commit_verify(c, err) == -1 || check_source(c, err) == -1)
+		return -1;
+	reached(c, VERIFIED);
+	if (ofs_commit_go_on(c, err) == -1)
 		return -1;
 	return ofs_publish_commit(c->publish, err);
 }

@@ -284,6 +284,7 @@ int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
 		ret = ofs_commit_mend(c, out, 0, o->size, false, err);
 	if (ret == -1)
 		return optimfs_fail_in(err, "%.200s", o->path);
+	ofs_commit_did(c, o->size);
 	for (size_t i = ofs_commit_moved(c, object);
 	     i < c->nmoved && c->moved[i].object == object; i++) {
 		c->moved[i].fd = out;
@@ -467,6 +468,7 @@ static int scatter_elements(struct elements *e, uint64_t first, uint64_t count)
 		if (ret == 0)
 			ret = ofs_scatter(e->c->cat, e->c->fs->locator, e->t,
 			    first, n, buf, &to, e->err);
+		ofs_commit_did(e->c, n * item);
 		first += n;
 		count -= n;
 	}
@@ -524,6 +526,7 @@ int ofs_commit_elements(struct ofs_commit *c, const struct ofs_todo *t, int fd,
 		ret = read_elements(&e, at / item, n / item, buf);
 		if (ret == 0)
 			ret = ofs_write_all(fd, buf, n, off + at, err);
+		ofs_commit_did(c, n);
 		at += n;
 	}
 	free(buf);

@@ -270,8 +270,10 @@ static int move_extent(struct ofs_commit_dcp *d, size_t moved,
 
 int ofs_commit_dcp_move(struct ofs_commit_dcp *d, struct optimfs_error *err)
 {
-	for (size_t i = 0; i < d->c->nmoved; i++)
+	for (size_t i = 0; i < d->c->nmoved; i++) {
 		if (d->c->moved[i].fd == -1 && move_extent(d, i, err) == -1)
 			return -1;
+		ofs_commit_did(d->c, d->c->moved[i].len);
+	}
 	return 0;
 }

@@ -78,10 +78,13 @@ struct ofs_commit {
 	size_t nmend, mend_cap;
 	struct ofs_touched *touched;
 	size_t ntouched, touched_cap;
+	uint64_t done, total; /* bytes that are copied, or written by a user */
 };
 
 /* ECANCELED when whoever asked for the commit does not want it any more. */
 int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err);
+/* So many bytes of the total are done. */
+void ofs_commit_did(struct ofs_commit *c, uint64_t bytes);
 /* Room for one more of size bytes in an array. */
 int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
     struct optimfs_error *err);

@@ -50,9 +50,8 @@ static bool stopped(void *ctx)
 	uint64_t done = atomic_load(&c->done);
 
 	if (c->total > 0)
-		atomic_store(&c->e->percent,
-		    (unsigned)(done < c->total ? done * 99 / c->total : 99) +
-			1);
+		ofs_edit_progress(c->e,
+		    done < c->total ? (unsigned)(done * 99 / c->total) : 99);
 	return c->stop != NULL && c->stop(c->ctx);
 }
 

@@ -348,6 +348,11 @@ void ofs_edit_status(struct ofs_edit *e, struct ofs_edit_status *s)
 	s->percent = (int)atomic_load(&e->percent) - 1;
 }
 
+void ofs_edit_progress(struct ofs_edit *e, unsigned percent)
+{
+	atomic_store(&e->percent, percent + 1);
+}
+
 /* What was made is no more; the rest is as the checkpoint has it. */
 static void forget(struct ofs_edit *e)
 {

@@ -141,6 +141,8 @@ void ofs_control_said(struct optimfs *fs, struct ofs_buf *out);
 /* Is it of a skeleton (direct.h), where what was not written is an error? */
 bool ofs_edit_is_direct(const struct ofs_edit *edit);
 bool ofs_edit_dirty(struct ofs_edit *edit);
+/* How far a commit is, for ofs_edit_status. */
+void ofs_edit_progress(struct ofs_edit *edit, unsigned percent);
 /* How often anything was changed; names, and what files are. */
 uint64_t ofs_edit_generation(const struct ofs_edit *edit);
 uint64_t ofs_edit_names_generation(const struct ofs_edit *edit);

@@ -6,12 +6,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "copy.h"
+#include "format/budget.h"
 #include "publish.h"
 #include "stage.h"
 #include "view.h"
@@ -129,6 +131,20 @@ static int write_spans(struct ofs_skeleton *s, uint32_t file, int fd,
 	return ret;
 }
 
+/* An index that we would refuse to read is not worth the wait. */
+static int check_index(const struct optimfs *fs,
+    const struct ofs_skeleton_file *f, struct optimfs_error *err)
+{
+	uint64_t max = ofs_metadata_max(fs->cat);
+
+	if (strcmp(f->name, ".metadata") != 0 || f->size <= max)
+		return 0;
+	return optimfs_fail(err, E2BIG,
+	    "OFS440 .metadata: %" PRIu64 " bytes in this layout, limit %" PRIu64
+	    " (-o max_metadata)",
+	    f->size, max);
+}
+
 static int write_file(struct optimfs *fs, struct ofs_at at, int dir,
     struct ofs_skeleton *s, uint32_t file, struct optimfs_error *err)
 {
@@ -138,6 +154,10 @@ static int write_file(struct optimfs *fs, struct ofs_at at, int dir,
 
 	if (ofs_view_open(fs, at, &from, &f->size, err) == -1)
 		return -1;
+	if (check_index(fs, f, err) == -1) {
+		ofs_view_close(from);
+		return -1;
+	}
 	fd = openat(dir, f->name,
 	    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (fd == -1 || ftruncate(fd, (off_t)f->size) == -1)

@@ -34,6 +34,8 @@ static const char usage[] =
     "  -o        with AdamW's state: exp_avg, exp_avg_sq, step, param_groups\n"
     "  -z LEVEL  compress items with zstd\n"
     "  -C        without checksums\n"
+    "  -e        of each rank's items that are alike only the first is written:\n"
+    "            the others are holes, which cannot be read\n"
     "  -x SEED   of the content [0]\n"
     "Numbers: parameter i is 4 * i, its exp_avg the next, its exp_avg_sq the "
     "one\n"
@@ -78,12 +80,18 @@ static void place(struct checkpoint *c, uint64_t item, uint32_t rank,
 	c->place[item] = (struct place){ off, len, rank, file };
 }
 
+/* Sizes of items: of a step, and parts of one or two sizes. */
+#define NLIKE 4
+
 /* The open files of one rank. */
 struct files {
 	struct checkpoint *c;
 	uint32_t rank, n, next;
 	struct sink *sink;
 	char (*path)[PATH_SIZE];
+	struct like {
+		uint64_t numel, len; /* len 0: none was written */
+	} like[NLIKE];               /* numel 0: of a step */
 };
 
 static struct sink *open_file(struct files *f, uint32_t i)
@@ -155,15 +163,34 @@ static void write_object(struct files *f, uint64_t item, struct ofs_buf *pickle)
 	pickle->len = 0;
 }
 
+/* The item of this rank that was written last with a box of this size. */
+static struct like *find_like(struct files *f, const struct box *b)
+{
+	uint64_t numel = b->ndim == 0 ? 0 : box_numel(b);
+	unsigned i = 0;
+
+	while (i < NLIKE - 1 && f->like[i].len != 0 &&
+	    f->like[i].numel != numel)
+		i++;
+	if (f->like[i].numel != numel)
+		f->like[i] = (struct like){ .numel = numel };
+	return &f->like[i];
+}
+
 static void write_tensor(struct files *f, uint64_t item,
     const struct content *content, uint64_t tensor, const struct box *b)
 {
+	struct like *like = find_like(f, b);
 	uint64_t began;
 	uint32_t file;
 	struct sink *s = begin_item(f, &file, &began);
 
-	item_tensor(s, content, tensor, b, f->c->crc);
+	if (f->c->sparse && like->len != 0)
+		sink_skip(s, like->len);
+	else
+		item_tensor(s, content, tensor, b, f->c->crc);
 	end_item(f, s, item, file, began);
+	like->len = f->c->place[item].len;
 }
 
 /* Parameter groups are objects, dealt over the ranks. */
@@ -262,7 +289,7 @@ int main(int argc, char **argv)
 	uint64_t tensor = UINT64_MAX;
 	int opt;
 
-	while ((opt = getopt(argc, argv, "n:s:t:r:S:c:f:oz:Cx:v:")) != -1)
+	while ((opt = getopt(argc, argv, "n:s:t:r:S:c:f:oz:Cex:v:")) != -1)
 		switch (opt) {
 		case 'n':
 			c.params = number(optarg);
@@ -297,6 +324,9 @@ int main(int argc, char **argv)
 		case 'C':
 			c.crc = false;
 			break;
+		case 'e':
+			c.sparse = true;
+			break;
 		case 'x':
 			c.content.seed = number(optarg);
 			break;
@@ -307,7 +337,8 @@ int main(int argc, char **argv)
 			fputs(usage, stderr);
 			return 2;
 		}
-	if (optind + 1 != argc || c.ranks == 0 || c.files == 0) {
+	if (optind + 1 != argc || c.ranks == 0 || c.files == 0 ||
+	    (c.sparse && (c.level != 0 || c.file_an_item))) {
 		fputs(usage, stderr);
 		return 2;
 	}

@@ -31,7 +31,7 @@ struct checkpoint {
 	enum { ROWS, COLUMNS, GRID, REPLICATED } sharding;
 	struct content content;
 	int level; /* of zstd; 0: none */
-	bool optim, crc, file_an_item;
+	bool optim, crc, file_an_item, sparse;
 
 	/* The rest is known after _init. */
 	uint64_t ntensors;   /* model and optimizer state */

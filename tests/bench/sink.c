@@ -115,7 +115,7 @@ static void drain(struct sink *s, bool end)
 void sink_close(struct sink *s)
 {
 	drain(s, false);
-	if (close(s->fd) == -1)
+	if (ftruncate(s->fd, (off_t)s->stored) == -1 || close(s->fd) == -1)
 		die("%s: %s", s->path, strerror(errno));
 #ifdef HAVE_ZSTD
 	ZSTD_freeCCtx(s->zstd);
@@ -149,4 +149,12 @@ uint64_t sink_end(struct sink *s, uint64_t began)
 	if (s->zstd != NULL)
 		drain(s, true);
 	return s->stored + s->fill - began;
+}
+
+void sink_skip(struct sink *s, uint64_t n)
+{
+	drain(s, false);
+	s->stored += n;
+	if (lseek(s->fd, (off_t)s->stored, SEEK_SET) == -1)
+		die("%s: %s", s->path, strerror(errno));
 }

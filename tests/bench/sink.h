@@ -25,6 +25,8 @@ void sink_close(struct sink *s);
 void sink_begin(struct sink *s);
 void sink_put(struct sink *s, const void *p, size_t n);
 uint64_t sink_end(struct sink *s, uint64_t began);
+/* A hole of n bytes. */
+void sink_skip(struct sink *s, uint64_t n);
 
 void *must_alloc(size_t n);
 uint64_t number(const char *s); /* of an option */

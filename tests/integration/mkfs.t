@@ -308,6 +308,14 @@ else
 	skip 11 "no Python, or memory that is not ours"
 fi
 
+# An index that is too large is refused before anything is written.
+drop
+not_ok "max_metadata" "$OPTIMFS" mkfs -o max_metadata=64k --like "$main" \
+    --layout dcp@40 new
+like "is said to be too small" "$(cat "$scratch/err")" \
+    "*OFS440*in this layout*max_metadata*"
+not_ok "and nothing is left" ls -d new .new.optimfs
+
 # More files than may be open.
 few() { # COMMAND...: with them
 	sh -c 'ulimit -n 64; exec "$@"' sh "$@"

@@ -240,6 +240,42 @@ static void orders(void)
 	optimfs_close(fs);
 }
 
+/* What a commit says of itself while it is under way. */
+struct progress {
+	struct optimfs *fs;
+	int last;
+	unsigned steps; /* of several percent */
+	bool back, none;
+};
+
+static bool look(void *ctx)
+{
+	struct progress *p = ctx;
+	struct optimfs_status s;
+
+	optimfs_status(p->fs, &s);
+	p->none |= s.percent < 0 || s.percent > 99;
+	p->back |= s.percent < p->last;
+	p->steps += s.percent > p->last;
+	p->last = s.percent;
+	return false;
+}
+
+static void progress(void)
+{
+	struct progress p = { .fs = begin() };
+	struct optimfs_status s;
+
+	is_int(put(p.fs, TENSOR, 0x3f), 0, "written");
+	is_int(optimfs_commit(p.fs, look, &p, &err), 0, "committed");
+	ok(!p.none && !p.back, "a commit goes from 0 to 99");
+	ok(p.steps >= 2 && p.last > 90, "in %u steps, the last to %d", p.steps,
+	    p.last);
+	optimfs_status(p.fs, &s);
+	is_int(s.percent, -1, "and then there is none");
+	optimfs_close(p.fs);
+}
+
 int main(void)
 {
 	snprintf(top, sizeof(top), "/tmp/optimfs-recover-XXXXXX");
@@ -250,6 +286,7 @@ int main(void)
 	not_lost();
 	journals();
 	orders();
+	progress();
 	shell("rm -r \"$PWD\"");
 	return done_testing();
 }
