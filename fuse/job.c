@@ -72,23 +72,34 @@ static void say(void *ctx, const char *text)
 	ofs_log("%s", text);
 }
 
-/* Who mounts, unless it is said. What is to be written is written by rank 0. */
-static const char *choose_ranks(const struct ofs_mount_options *m)
+static bool writes(const struct ofs_mount_options *m)
 {
-	if (m->mount_ranks != NULL)
-		return m->mount_ranks;
-	return m->open.rw && !m->open.scratch ? "0" : "nodes";
+	return m->open.rw && !m->open.scratch;
 }
 
+/* What is to be written is written by rank 0. */
 static int check_ranks(const struct ofs_job *job,
     const struct ofs_mount_options *m, struct optimfs_error *err)
 {
-	for (int r = 1; r < optimfs_world_size(job->world); r++)
-		if (job->worker[r] && m->open.rw && !m->open.scratch)
-			return optimfs_fail(err, EOPNOTSUPP,
-			    "OFS842 option 'rw': of several ranks, rank 0 "
-			    "mounts");
-	return 0;
+	if (!writes(m) || job->worker[0])
+		return 0;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS842 option 'mount_ranks=%s': of several ranks rank 0 writes, "
+	    "and must be one that mounts",
+	    m->mount_ranks);
+}
+
+/* The others show what is committed. */
+static void follow(const struct ofs_job *job, struct ofs_mount_options *m)
+{
+	if (!writes(m) || optimfs_world_rank(job->world) == 0)
+		return;
+	m->open.rw = false;
+	m->follows = true;
+	if (ofs_job_works(job))
+		ofs_log("rank %d: read-only: rank 0 writes, and what it "
+			"commits is seen here",
+		    optimfs_world_rank(job->world));
 }
 
 static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
@@ -97,12 +108,14 @@ static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
 	struct optimfs_error err;
 	int status = OFS_EXIT_OK;
 
-	if (ofs_job_join(job, &m->job, choose_ranks(m), answer_time(m->timeout),
-		say, &err) == -1)
+	if (ofs_job_join(job, &m->job,
+		m->mount_ranks != NULL ? m->mount_ranks : "nodes",
+		answer_time(m->timeout), say, &err) == -1)
 		return ofs_job_fail(job, &err);
 	if (check_ranks(job, m, &err) == -1 ||
 	    ofs_job_offer(job, &m->job, source, &m->open, &err) == -1)
 		return ofs_job_fail(job, &err);
+	follow(job, m);
 	if (ofs_job_works(job) &&
 	    mount_here(job, guard, source, point, m, &err) == -1)
 		status = fail_here(job, &err);

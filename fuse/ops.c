@@ -11,7 +11,8 @@
 
 #include "fuse/ops_internal.h"
 
-/* Nothing changes below a read-only mount, so the kernel need not ask twice. */
+/* Nothing changes below a read-only mount, unless another rank writes, so the
+ * kernel need not ask twice. */
 #define FOREVER 1e9
 /* What stat(2) calls the best size for I/O: python reads text in units of it,
  * cp at least as much. */
@@ -82,7 +83,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct ofs_session *s = ofs_op_session(req);
-	struct fuse_entry_param e = { .entry_timeout = s->rw ? 0 : FOREVER };
+	struct fuse_entry_param e = { .entry_timeout =
+					  s->changes ? 0 : FOREVER };
 	struct optimfs_attr attr;
 	struct optimfs_error err;
 
@@ -123,7 +125,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t node,
     struct fuse_file_info *fi)
 {
 	(void)node;
-	fi->cache_readdir = !ofs_op_session(req)->rw;
+	fi->cache_readdir = !ofs_op_session(req)->changes;
 	fi->keep_cache = fi->cache_readdir;
 	fuse_reply_open(req, fi);
 }

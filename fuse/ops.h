@@ -34,6 +34,7 @@ struct ofs_session {
 	struct ofs_assemble *assemble; /* NULL: everything is read on demand */
 	struct ofs_watch *watch;
 	bool direct, rw;
+	bool changes; /* by us, or another rank */
 	unsigned timeout;
 	struct ofs_counters count;
 	pthread_mutex_t lock; /* of handles: all open files */

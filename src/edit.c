@@ -400,6 +400,9 @@ int ofs_edit_published(struct ofs_edit *e, const struct optimfs_error *unsafe)
 	struct optimfs_error err;
 	int ret;
 
+	/* nobody sees what was there before any of it; opened by who commits,
+	 * when all of it is shown */
+	(void)ofs_gate_close(e->fs);
 	pthread_rwlock_wrlock(&e->names);
 	forget(e);
 	pthread_rwlock_unlock(&e->names);

@@ -88,7 +88,7 @@ int ofs_edit_changes(struct ofs_edit *edit, struct ofs_changes *out,
 void ofs_changes_free(struct ofs_changes *c);
 /* All that was staged is published, and unsafe is NULL, or what the last sync
  * failed with: nothing is staged any more, and fs shows a checkpoint that is
- * gone. The gate is still held. 0: the journal is empty. -1: it has to stay, or
+ * gone. The gate is still held, and closed now. 0: the journal is empty. -1: it has to stay, or
  * could not be emptied; the record of the commit must stay too, the next mount
  * needs both, and until then every change fails. */
 int ofs_edit_published(struct ofs_edit *edit,

@@ -86,8 +86,10 @@ struct ofs_edit {
 	bool scratch;
 	struct ofs_direct *direct; /* direct.h: of a skeleton; NULL */
 	char *destination;         /* of a skeleton: what it will be called */
-	/* It is. Readers look while a commit says so. */
+	/* It is, or a commit was that could not be shown: why not. Readers look
+	 * while a commit says so. */
 	atomic_bool published;
+	struct optimfs_error why;
 	bool keep; /* the stage, whatever is in it */
 	/* What every further change fails with: the last commit is not known
 	 * to be safe, or its journal could not be emptied, and the next mount

@@ -141,7 +141,7 @@ static void link_file(struct optimfs_file *file)
 
 static void unlink_file(struct optimfs_file *file)
 {
-	if (file->fs->edit == NULL)
+	if (!ofs_fs_changes(file->fs))
 		return;
 	pthread_mutex_lock(&file->fs->lock);
 	if (file->back != NULL)
@@ -174,7 +174,7 @@ static int do_file_open(struct optimfs *fs, uint64_t node,
 		optimfs_file_close(f);
 		return -1;
 	}
-	if (fs->edit != NULL)
+	if (ofs_fs_changes(fs))
 		link_file(f);
 	atomic_fetch_add_explicit(&fs->opens, 1, memory_order_relaxed);
 	*file = f;

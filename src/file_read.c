@@ -361,7 +361,8 @@ static ssize_t do_file_read(struct optimfs_file *file, void *buf, size_t len,
 
 	if (file->lost)
 		return optimfs_fail(err, ESTALE,
-		    "a commit has taken the file away");
+		    "OFS844 a commit has changed the file or taken it away: "
+		    "open it again");
 	if (off >= size || len == 0)
 		return 0;
 	if (len > size - off)

@@ -14,6 +14,7 @@
 
 #include "edit.h"
 #include "format/format.h"
+#include "renew.h"
 #include "share.h"
 #include "sites.h"
 #include "skeleton.h"
@@ -223,7 +224,9 @@ static struct optimfs *open_rw_shared(const char *path,
 
 	if (s != NULL && w == NULL)
 		optimfs_fail(err, EROFS,
-		    "OFS842 %s: of several ranks, rank 0 writes", path);
+		    "OFS842 %s: of several ranks rank 0 writes, and this is rank %d: "
+		    "what it commits is seen here",
+		    path, options->world->rank);
 	if (w == NULL)
 		return NULL;
 	if (w->sites == NULL || w->skeleton != NULL) {
@@ -249,10 +252,60 @@ static struct optimfs *open_rw_shared(const char *path,
 	if (fs != NULL) {
 		ofs_edit_set_sites(fs->edit, w->sites);
 		w->sites = NULL;
+		fs->renewal = ofs_world_renewal(options->world, path);
 	}
 	ofs_writing_free(w);
 	s->writing = NULL;
 	free(here);
+	return fs;
+}
+
+/* Nothing has been committed to what waits for a checkpoint. */
+static struct ofs_catalog *read_nothing(const struct ofs_share *s,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat;
+	struct ofs_dir dir;
+	char *rel;
+
+	if (ofs_share_dir(s, &dir, &rel, err) == -1)
+		return NULL;
+	cat = ofs_catalog_new(&dir, err);
+	ofs_dir_close(&dir);
+	free(rel);
+	if (cat == NULL)
+		return NULL;
+	cat->format = "none";
+	if (ofs_catalog_finish(cat, err) == 0)
+		return cat;
+	ofs_catalog_free(cat);
+	return NULL;
+}
+
+struct ofs_catalog *ofs_fs_read_followed(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	const struct ofs_share *s = ofs_world_share(options->world, path, err);
+
+	if (s == NULL)
+		return NULL;
+	return s->nfiles == 0 ? read_nothing(s, err)
+			      : ofs_read_checkpoint(path, options, err);
+}
+
+/* What another rank writes. */
+static struct optimfs *open_followed(const char *path,
+    const struct optimfs_options *options, struct ofs_renewal *r,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat;
+	struct optimfs *fs = NULL;
+
+	ofs_renewal_begin(r);
+	cat = ofs_fs_read_followed(path, options, err);
+	if (cat != NULL)
+		fs = ofs_fs_new(cat, path, options, err);
+	ofs_renewal_follow(r, fs);
 	return fs;
 }
 
@@ -278,15 +331,20 @@ struct optimfs *optimfs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	static const struct optimfs_options none;
+	struct ofs_renewal *renewal = NULL;
 	struct ofs_catalog *cat;
 	struct optimfs *fs = NULL;
 
 	if (options == NULL)
 		options = &none;
+	if (options->world != NULL && options->world->rank != 0)
+		renewal = ofs_world_renewal(options->world, path);
 	if (options->rw && !options->scratch && options->world != NULL) {
 		fs = open_rw_shared(path, options, err);
 	} else if (options->rw && !options->scratch) {
 		fs = open_rw(path, options, err);
+	} else if (renewal != NULL && !options->scratch) {
+		fs = open_followed(path, options, renewal, err);
 	} else if (find_skeleton(path, options, err) == 0) {
 		cat = ofs_read_checkpoint(path, options, err);
 		fs = cat == NULL ? NULL : ofs_fs_new(cat, path, options, err);
@@ -299,6 +357,8 @@ void optimfs_close(struct optimfs *fs)
 {
 	if (fs == NULL)
 		return;
+	if (fs->edit == NULL && fs->renewal != NULL)
+		ofs_renewal_leave(fs->renewal);
 	ofs_edit_free(fs->edit);
 	ofs_views_fini(fs);
 	ofs_spaces_fini(fs);
@@ -313,6 +373,7 @@ void optimfs_close(struct optimfs *fs)
 	ofs_failures_fini(&fs->failures);
 	for (size_t i = 0; i < sizeof(fs->names) / sizeof(*fs->names); i++)
 		free(fs->names[i]);
+	free(fs->since);
 	free(fs->mount_info);
 	free(fs->source);
 	free(fs->real);

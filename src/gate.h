@@ -5,18 +5,20 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "optimfs/error.h"
 
 /* A commit makes another checkpoint of the one that a file system shows. While
  * it runs nobody may change anything (the gate is held); at its end, for a
- * moment, nobody may look (it is closed). Of a file system that is read-only
+ * moment, nobody may look (it is closed). Of a file system that never changes
  * nobody is counted. */
 struct ofs_gate {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	unsigned readers, writers;
 	bool held, commits, closed;
+	uint64_t over; /* commits that are */
 };
 
 struct optimfs;
@@ -34,8 +36,9 @@ void ofs_leave(struct optimfs *fs);
  * holds it. For a commit: not from inside; else from inside, not as a writer. */
 int ofs_gate_hold(struct optimfs *fs, bool commits, struct optimfs_error *err);
 void ofs_gate_let(struct optimfs *fs);
-/* The same for everybody, while a commit holds it. */
-void ofs_gate_close(struct optimfs *fs);
+/* The same for everybody, while a commit holds it. False: this thread has
+ * closed it already. */
+bool ofs_gate_close(struct optimfs *fs);
 void ofs_gate_open(struct optimfs *fs);
 
 #endif

@@ -91,6 +91,19 @@ int ofs_keeper_own(struct ofs_share *s, int stage, struct optimfs_error *err)
 	return 0;
 }
 
+void ofs_keeper_move(struct ofs_share *from, struct ofs_share *to)
+{
+	struct ofs_keeper *k = from->keeper;
+
+	if (k == NULL)
+		return;
+	pthread_rwlock_wrlock(&k->lock);
+	k->share = to;
+	to->keeper = k;
+	from->keeper = NULL;
+	pthread_rwlock_unlock(&k->lock);
+}
+
 /* Joining. */
 
 /* Is the lock beside path that of one of n ids? Its index; n: no. */

@@ -58,6 +58,8 @@ void ofs_keeper_free(struct ofs_keeper *k);
 /* Answer SITE, behind the number of the share. */
 int ofs_keeper_answer(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
     uint64_t want, struct optimfs_error *err);
+/* What from has, to has: the same directory after a commit. */
+void ofs_keeper_move(struct ofs_share *from, struct ofs_share *to);
 /* The writer's own directory: stage is the directory beside it, borrowed. */
 int ofs_keeper_own(struct ofs_share *s, int stage, struct optimfs_error *err);
 /* The same as FILE and DATA for a file that lies in directory from of the same

@@ -13,6 +13,7 @@
 #include "gpu/bulk.h"
 #include "info.h"
 #include "notes.h"
+#include "renew.h"
 #include "transport/world.h"
 
 static void readme_text(struct optimfs *fs, struct ofs_buf *out)
@@ -83,6 +84,8 @@ static void control_text(struct optimfs *fs, struct ofs_buf *out)
 		ofs_buf_puts(out, "scratch\n");
 	else if (s.explicit_commit)
 		ofs_buf_puts(out, "explicit\n");
+	if (fs->edit == NULL && fs->renewal != NULL)
+		ofs_renewal_said(fs->renewal, out);
 	ofs_control_said(fs, out);
 }
 

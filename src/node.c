@@ -33,16 +33,44 @@ static int at_of(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
 	return 0;
 }
 
+uint32_t ofs_at_generation(const struct optimfs *fs, struct ofs_at at)
+{
+	if (ofs_at_is_view(at))
+		return fs->generation;
+	if (ofs_at_static(fs, at))
+		return ofs_at_is_dir(fs, at) ? fs->tree_generation
+					     : fs->generation;
+	return fs->since == NULL || at.index >= fs->tree.n
+	    ? fs->tree_generation
+	    : fs->since[at.index];
+}
+
+/* The number may be one of before a commit. */
+static int no_node(const struct optimfs *fs, uint64_t node, uint64_t mask,
+    struct optimfs_error *err)
+{
+	struct ofs_at at;
+
+	if ((node & mask) >> OFS_GENERATION == fs->generation &&
+	    at_of(fs, node & ~mask, &at, err) == -1)
+		return -1;
+	return optimfs_fail(err, ESTALE,
+	    "a commit has given the files other names, or other contents");
+}
+
 int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
     struct optimfs_error *err)
 {
 	uint64_t mask = (uint64_t)(OFS_GENERATIONS - 1) << OFS_GENERATION;
+	struct ofs_at found;
 
-	if (node != OPTIMFS_ROOT &&
-	    (node & mask) >> OFS_GENERATION != fs->generation)
-		return optimfs_fail(err, ESTALE,
-		    "a commit has given the files other names");
-	return at_of(fs, node & ~mask, at, err);
+	if (node == OPTIMFS_ROOT)
+		return at_of(fs, node, at, err);
+	if (at_of(fs, node & ~mask, &found, NULL) == -1 ||
+	    (node & mask) >> OFS_GENERATION != ofs_at_generation(fs, found))
+		return no_node(fs, node, mask, err);
+	*at = found;
+	return 0;
 }
 
 const struct ofs_entry *ofs_at_entry(const struct optimfs *fs, struct ofs_at at)

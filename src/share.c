@@ -157,43 +157,51 @@ out:
 }
 
 /* Anew, where something was done to it meanwhile. */
-static int open_dir(struct ofs_share *s, bool first,
-    const struct optimfs_options *options, struct optimfs_error *err)
+static int open_dir(struct ofs_share *s, const char *path,
+    struct optimfs_error *err)
 {
-	char *path = optimfs_world_expand(s->world, s->path, err);
+	bool follow = s->dir.follow;
 	int ret;
 
-	if (path == NULL)
-		return -1;
 	ofs_dir_close(&s->dir);
-	if (!first || s->world->rank == 0) {
+	if (!s->first || s->world->rank == 0) {
 		ret = open_here(s, path, err);
 	} else {
 		s->rel = "";
 		s->dir.path = strdup(path);
 		ret = s->dir.path == NULL ? no_memory(path, err) : 0;
 	}
-	free(path);
-	s->dir.follow = options->follow;
+	s->dir.follow = follow;
 	return ret;
 }
 
-int ofs_share_look(struct ofs_share *s, bool first,
-    const struct optimfs_options *options, struct optimfs_error *err)
+static int open_offered(struct ofs_share *s, struct optimfs_error *err)
+{
+	char *path = optimfs_world_expand(s->world, s->path, err);
+	int ret = path == NULL ? -1 : open_dir(s, path, err);
+
+	free(path);
+	return ret;
+}
+
+static int look(struct ofs_share *s, struct optimfs_error *err)
 {
 	struct ofs_dir copy;
 
-	if (open_dir(s, first, options, err) == -1 ||
-	    ofs_dir_copy(&s->dir, &copy, err) == -1)
+	if (ofs_dir_copy(&s->dir, &copy, err) == -1)
 		return -1;
 	s->files = ofs_catalog_new(&copy, err);
 	ofs_dir_close(&copy);
 	if (s->files == NULL || (s->dir.fd != -1 && scan_all(s, err) == -1) ||
 	    ofs_catalog_finish(s->files, err) == -1)
 		return -1;
-	s->transport = ofs_transport_local(s->files,
-	    options->cache != 0 ? options->cache / 4 : DECODED, err);
+	s->transport = ofs_transport_local(s->files, s->cache, err);
 	return s->transport == NULL ? -1 : 0;
+}
+
+int ofs_share_look(struct ofs_share *s, struct optimfs_error *err)
+{
+	return open_offered(s, err) == -1 ? -1 : look(s, err);
 }
 
 /* What readers of indexes ask. */
@@ -343,8 +351,7 @@ char *ofs_share_here(const struct ofs_share *s, struct optimfs_error *err)
 	return path;
 }
 
-struct ofs_share *ofs_share_new(struct optimfs_world *w, const char *path,
-    bool first, const struct optimfs_options *options,
+static struct ofs_share *share_new(struct optimfs_world *w, const char *path,
     struct optimfs_error *err)
 {
 	struct ofs_share *s = calloc(1, sizeof(*s));
@@ -356,10 +363,48 @@ struct ofs_share *ofs_share_new(struct optimfs_world *w, const char *path,
 	s->elsewhere.ops = &elsewhere_ops;
 	s->world = w;
 	s->dir.fd = -1;
+	s->rel = "";
 	s->path = strdup(path);
-	if (s->path == NULL)
-		no_memory(path, err);
-	else if (open_dir(s, first, options, err) == 0)
+	if (s->path != NULL)
+		return s;
+	no_memory(path, err);
+	ofs_share_free(s);
+	return NULL;
+}
+
+struct ofs_share *ofs_share_new(struct optimfs_world *w, const char *path,
+    bool first, const struct optimfs_options *options,
+    struct optimfs_error *err)
+{
+	struct ofs_share *s = share_new(w, path, err);
+
+	if (s == NULL)
+		return NULL;
+	s->first = first;
+	s->dir.follow = options->follow;
+	s->cache = options->cache != 0 ? options->cache / 4 : DECODED;
+	if (open_offered(s, err) == 0)
+		return s;
+	ofs_share_free(s);
+	return NULL;
+}
+
+/* By the path that was found at first: links may lead elsewhere by now. */
+struct ofs_share *ofs_share_again(const struct ofs_share *old,
+    struct optimfs_error *err)
+{
+	struct ofs_share *s = share_new(old->world, old->path, err);
+	char *here = s == NULL ? NULL : ofs_share_here(old, err);
+	int ret = -1;
+
+	if (here != NULL) {
+		s->first = old->first;
+		s->dir.follow = old->dir.follow;
+		s->cache = old->cache;
+		ret = open_dir(s, here, err) == -1 ? -1 : look(s, err);
+	}
+	free(here);
+	if (ret == 0)
 		return s;
 	ofs_share_free(s);
 	return NULL;

@@ -34,8 +34,14 @@ struct ofs_share_file {
 struct ofs_share {
 	struct ofs_elsewhere elsewhere; /* what readers of indexes ask */
 	struct optimfs_world *world;
-	uint32_t number; /* of the world's shares */
+	uint32_t number; /* of the world's shares, this generation of it */
 	char *path;      /* as it was offered */
+	/* As it was before the last commit, for ranks that still show that. */
+	struct ofs_share *older;
+	unsigned answers; /* under way about it */
+	bool dropped;     /* goes with the last of them */
+	bool first;       /* only rank 0 has it */
+	uint64_t cache;   /* for what is decoded for others */
 	/* What this rank has: the directory (fd -1: none), its files as the
 	 * objects of a catalog, and a transport for those. */
 	struct ofs_dir dir;
@@ -61,13 +67,23 @@ struct ofs_share *ofs_share_new(struct optimfs_world *w, const char *path,
 void ofs_share_free(struct ofs_share *s);
 /* Look at what is here, for this rank's part in the offer. What cannot be
  * looked at is told to all by ofs_share_agree. */
-int ofs_share_look(struct ofs_share *s, bool first,
-    const struct optimfs_options *options, struct optimfs_error *err);
+int ofs_share_look(struct ofs_share *s, struct optimfs_error *err);
+/* What lies now where s lies: looked at. */
+struct ofs_share *ofs_share_again(const struct ofs_share *s,
+    struct optimfs_error *err);
+/* How ranks say something and hear what all have said. In NULL all ranks take
+ * part, as in the world's own exchange. */
+struct ofs_meeting {
+	/* As that of struct ofs_world_ops; who is not there says nothing. */
+	int (*exchange)(void *ctx, const void *mine, uint64_t n,
+	    struct ofs_said *all, struct optimfs_error *err);
+	void *ctx;
+};
 /* Exchange it, and fill in what all ranks have. own: why we could not look, or
  * code 0; s is then NULL. Fails on all ranks alike. */
 int ofs_share_agree(struct ofs_share *s, struct optimfs_world *w,
     const char *path, const struct optimfs_error *own,
-    struct optimfs_error *err);
+    const struct ofs_meeting *meeting, struct optimfs_error *err);
 
 /* The shared directory, and the file in it that was meant or "". Both are the
  * caller's. */

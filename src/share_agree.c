@@ -55,6 +55,7 @@ struct line {
 struct agreement {
 	struct ofs_share *s; /* NULL: we failed */
 	struct optimfs_world *w;
+	const struct ofs_meeting *meeting;
 	struct ofs_buf list; /* of what is here */
 	struct offer *offer; /* of each rank */
 	struct ofs_said *said, *lists, *hashes;
@@ -84,7 +85,16 @@ static int exchange(struct agreement *a, const struct ofs_buf *b,
 	*all = calloc((size_t)a->w->size, sizeof(**all));
 	if (*all == NULL)
 		return no_memory(a);
+	if (a->meeting != NULL)
+		return a->meeting->exchange(a->meeting->ctx, b->data, b->len,
+		    *all, a->err);
 	return a->w->ops->exchange(a->w->w, b->data, b->len, *all, a->err);
+}
+
+/* Who comes says something. */
+static bool is_absent(const struct agreement *a, int rank)
+{
+	return a->meeting != NULL && a->said[rank].n == 0;
 }
 
 static void free_said(const struct agreement *a, struct ofs_said *all)
@@ -210,7 +220,7 @@ static int check_offers(struct agreement *a)
 	for (int r = 0; r < a->w->size; r++) {
 		const struct offer *o = &a->offer[r];
 
-		if (strcmp(o->path, a->offer[0].path) != 0)
+		if (!is_absent(a, r) && strcmp(o->path, a->offer[0].path) != 0)
 			return optimfs_fail(a->err, EPROTO,
 			    "OFS914 ranks 0 and %d were given different "
 			    "checkpoints: %.150s and %.150s",
@@ -252,7 +262,10 @@ static int exchange_offers(struct agreement *a, const char *path,
 	if (ret == -1)
 		return -1;
 	for (int r = 0; r < a->w->size; r++) {
-		if (!take_offer(&a->said[r], &a->offer[r]))
+		a->offer[r] = (struct offer){
+			.path = "", .rel = "", .pending = "", .decided = ""
+		};
+		if (!is_absent(a, r) && !take_offer(&a->said[r], &a->offer[r]))
 			return garbled(a, r);
 		find_leader(a, r);
 	}
@@ -545,6 +558,8 @@ static int compare_hashes(struct agreement *a)
 		uint32_t code;
 		const char *text;
 
+		if (is_absent(a, r))
+			continue;
 		c[r] = ofs_cursor_of(a->hashes[r].p, a->hashes[r].n);
 		code = ofs_cursor_le32(&c[r]);
 		text = ofs_wire_take_str(&c[r]);
@@ -595,12 +610,13 @@ static int exchange_hashes(struct agreement *a)
 
 int ofs_share_agree(struct ofs_share *s, struct optimfs_world *w,
     const char *path, const struct optimfs_error *own,
-    struct optimfs_error *err)
+    const struct ofs_meeting *meeting, struct optimfs_error *err)
 {
 	struct optimfs_error unwanted;
-	struct agreement a = {
-		.s = s, .w = w, .err = err == NULL ? &unwanted : err
-	};
+	struct agreement a = { .s = s,
+		.w = w,
+		.meeting = meeting,
+		.err = err == NULL ? &unwanted : err };
 	int ret = exchange_offers(&a, path, own);
 
 	if (ret == 0)

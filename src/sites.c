@@ -186,6 +186,11 @@ void ofs_sites_free(struct ofs_sites *s)
 	free(s);
 }
 
+void ofs_sites_move(struct ofs_sites *s, struct ofs_share *share)
+{
+	s->share = share;
+}
+
 bool ofs_sites_alone(const struct ofs_sites *s)
 {
 	return s->n == 1 && ofs_site_is_own(s, 0);

@@ -34,6 +34,8 @@ struct ofs_sites;
 struct ofs_sites *ofs_sites_open(struct ofs_share *s, const char *id, int stage,
     struct optimfs_error *err);
 void ofs_sites_free(struct ofs_sites *s);
+/* After a commit: their files are these. */
+void ofs_sites_move(struct ofs_sites *s, struct ofs_share *share);
 /* Is there but one, and the writer sees it? Then nobody else is needed. */
 bool ofs_sites_alone(const struct ofs_sites *s);
 /* A commit that was cut short is finished or taken back, at all sites. 1: it

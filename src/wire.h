@@ -29,7 +29,8 @@
  * To share a task:
  *   CREW    what (1): crew.c
  * To write:
- *   SITE    share (4), what (1): keeper.h */
+ *   SITE    share (4), what (1): keeper.h
+ *   RENEW   share (4), what (1): renew.h */
 enum ofs_wire_kind {
 	OFS_WIRE_FETCH = 1,
 	OFS_WIRE_LENGTH = 2,
@@ -39,6 +40,7 @@ enum ofs_wire_kind {
 	OFS_WIRE_GIVE = 6,
 	OFS_WIRE_CREW = 7,
 	OFS_WIRE_SITE = 16,
+	OFS_WIRE_RENEW = 17,
 };
 #define OFS_WIRE_HEAD    9  /* bytes of a FETCH without segments */
 #define OFS_WIRE_SEGMENT 53 /* bytes of one */

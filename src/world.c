@@ -15,6 +15,7 @@
 #include "buf.h"
 #include "crew.h"
 #include "gpu/bulk.h"
+#include "renew.h"
 #include "share.h"
 #include "wire.h"
 
@@ -47,15 +48,104 @@ static void set_done(struct optimfs_world *w, int rank)
 	pthread_mutex_unlock(&w->lock);
 }
 
-static struct ofs_share *find_share(struct optimfs_world *w, uint32_t number)
+/* Let it go with let_share. */
+static struct ofs_share *hold_share(struct optimfs_world *w, uint32_t number)
 {
+	uint32_t place = OFS_SHARE_PLACE(number);
 	struct ofs_share *s = NULL;
 
 	pthread_mutex_lock(&w->lock);
-	if (number < w->nshares)
-		s = w->share[number];
+	if (place < w->nshares)
+		s = w->share[place];
+	while (s != NULL && s->number != number)
+		s = s->older;
+	if (s != NULL)
+		s->answers++;
 	pthread_mutex_unlock(&w->lock);
 	return s;
+}
+
+static void let_share(struct optimfs_world *w, struct ofs_share *s)
+{
+	bool last;
+
+	pthread_mutex_lock(&w->lock);
+	last = --s->answers == 0 && s->dropped;
+	pthread_mutex_unlock(&w->lock);
+	if (last)
+		ofs_share_free(s);
+}
+
+void ofs_world_put(struct optimfs_world *w, struct ofs_share *s)
+{
+	uint32_t place = OFS_SHARE_PLACE(s->number);
+
+	pthread_mutex_lock(&w->lock);
+	s->older = w->share[place];
+	w->share[place] = s;
+	pthread_mutex_unlock(&w->lock);
+}
+
+void ofs_world_drop(struct optimfs_world *w, struct ofs_share *s)
+{
+	struct ofs_share **at;
+	bool idle;
+
+	if (s == NULL)
+		return;
+	pthread_mutex_lock(&w->lock);
+	at = &w->share[OFS_SHARE_PLACE(s->number)];
+	while (*at != s)
+		at = &(*at)->older;
+	*at = s->older;
+	s->dropped = true;
+	idle = s->answers == 0;
+	pthread_mutex_unlock(&w->lock);
+	if (idle)
+		ofs_share_free(s);
+}
+
+static int answer_renewal(struct optimfs_world *w, struct ofs_cursor *c,
+    void *out, uint64_t want, struct optimfs_error *err)
+{
+	uint32_t number = ofs_cursor_le32(c);
+	uint32_t place = OFS_SHARE_PLACE(number);
+	struct ofs_renewal *r = NULL;
+
+	pthread_mutex_lock(&w->lock);
+	if (place < w->nshares)
+		r = w->renewal[place];
+	pthread_mutex_unlock(&w->lock);
+	if (r != NULL)
+		return ofs_renewal_answer(r, number, c, out, want, err);
+	return optimfs_fail(err, EPROTO,
+	    "OFS913 a request for what is not written");
+}
+
+/* Who has not followed a commit, or we have not. */
+static int of_no_share(struct optimfs_world *w, uint32_t number,
+    struct optimfs_error *err)
+{
+	uint32_t place = OFS_SHARE_PLACE(number);
+	bool offered;
+
+	pthread_mutex_lock(&w->lock);
+	offered = place < w->nshares;
+	pthread_mutex_unlock(&w->lock);
+	if (offered)
+		return optimfs_fail(err, ESTALE,
+		    "OFS844 the checkpoint was committed, and this is about "
+		    "another generation of it than is here: read it again");
+	return optimfs_fail(err, EPROTO,
+	    "OFS913 a request for what was not offered");
+}
+
+static int answer_of(struct ofs_share *s, int from, uint8_t kind,
+    struct ofs_cursor *c, void *out, uint64_t want, struct optimfs_error *err)
+{
+	if (kind == OFS_WIRE_STAGE)
+		return ofs_bulk_stage(s, from, c, out, want, err);
+	return ofs_share_answer(s, kind, c, out, want, err);
 }
 
 static int answer(void *ctx, int from, const void *request, size_t n, void *out,
@@ -65,6 +155,8 @@ static int answer(void *ctx, int from, const void *request, size_t n, void *out,
 	struct ofs_cursor c = ofs_cursor_of(request, n);
 	uint8_t kind = ofs_cursor_u8(&c);
 	struct ofs_share *s;
+	uint32_t number;
+	int ret;
 
 	switch (kind) {
 	case OFS_WIRE_DONE:
@@ -76,14 +168,16 @@ static int answer(void *ctx, int from, const void *request, size_t n, void *out,
 		return ofs_bulk_turn(w, from, &c, out, want, err);
 	case OFS_WIRE_GIVE:
 		return ofs_bulk_give(w, from, &c, err);
+	case OFS_WIRE_RENEW:
+		return answer_renewal(w, &c, out, want, err);
 	}
-	s = find_share(w, ofs_cursor_le32(&c));
+	number = ofs_cursor_le32(&c);
+	s = hold_share(w, number);
 	if (s == NULL)
-		return optimfs_fail(err, EPROTO,
-		    "OFS913 a request for what was not offered");
-	if (kind == OFS_WIRE_STAGE)
-		return ofs_bulk_stage(s, from, &c, out, want, err);
-	return ofs_share_answer(s, kind, &c, out, want, err);
+		return of_no_share(w, number, err);
+	ret = answer_of(s, from, kind, &c, out, want, err);
+	let_share(w, s);
+	return ret;
 }
 
 /* Joining. */
@@ -291,12 +385,26 @@ struct ofs_share *ofs_world_share(struct optimfs_world *w, const char *path,
 	pthread_mutex_lock(&w->lock);
 	for (uint32_t i = 0; i < w->nshares && s == NULL; i++)
 		if (strcmp(w->share[i]->path, path) == 0)
-			s = w->share[i];
+			s = w->renewal[i] == NULL
+			    ? w->share[i]
+			    : ofs_renewal_share(w->renewal[i]);
 	pthread_mutex_unlock(&w->lock);
 	if (s == NULL)
 		optimfs_fail(err, ENOENT, "%s: not offered to the other ranks",
 		    path);
 	return s;
+}
+
+struct ofs_renewal *ofs_world_renewal(struct optimfs_world *w, const char *path)
+{
+	struct ofs_renewal *r = NULL;
+
+	pthread_mutex_lock(&w->lock);
+	for (uint32_t i = 0; i < w->nshares && r == NULL; i++)
+		if (strcmp(w->share[i]->path, path) == 0)
+			r = w->renewal[i];
+	pthread_mutex_unlock(&w->lock);
+	return r;
 }
 
 /* Others may ask for it before we hear that all have it: so it is put in place
@@ -306,9 +414,16 @@ static struct ofs_share *put_share(struct optimfs_world *w, const char *path,
     struct optimfs_error *err)
 {
 	struct ofs_share *s = ofs_share_new(w, path, first, options, err);
+	struct ofs_renewal *r = NULL;
 
+	if (s != NULL && options->rw && !options->scratch &&
+	    (r = ofs_renewal_new(w, s, err)) == NULL) {
+		ofs_share_free(s);
+		s = NULL;
+	}
 	pthread_mutex_lock(&w->lock);
 	if (s != NULL) {
+		w->renewal[w->nshares] = r;
 		s->number = w->nshares;
 		w->share[w->nshares++] = s;
 	}
@@ -332,9 +447,9 @@ int optimfs_world_offer(struct optimfs_world *w, const char *path, bool first,
 	if (options->rw && !options->scratch &&
 	    ofs_share_begin(s, w, path, options, &own, err) == -1)
 		return -1;
-	if (s != NULL && ofs_share_look(s, first, options, &own) == -1)
+	if (s != NULL && ofs_share_look(s, &own) == -1)
 		s = NULL;
-	return ofs_share_agree(s, w, path, &own, err);
+	return ofs_share_agree(s, w, path, &own, NULL, err);
 }
 
 /* Leaving. */
@@ -390,11 +505,16 @@ void optimfs_world_leave(struct optimfs_world *w, const bool *worker)
 	if (worker[w->rank])
 		tell_all(w);
 	wait_for_all(w, worker);
+	for (uint32_t i = 0; i < w->nshares; i++)
+		ofs_renewal_stop(w->renewal[i]);
 	w->ops->leave(w->w);
 	ofs_bulk_free(w->bulk); /* nobody is answered any more */
 	ofs_crew_free(w->crew);
-	for (uint32_t i = 0; i < w->nshares; i++)
-		ofs_share_free(w->share[i]);
+	for (uint32_t i = 0; i < w->nshares; i++) {
+		ofs_renewal_free(w->renewal[i]);
+		while (w->share[i] != NULL)
+			ofs_world_drop(w, w->share[i]);
+	}
 	pthread_cond_destroy(&w->changed);
 	pthread_mutex_destroy(&w->lock);
 	free(w->done);

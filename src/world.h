@@ -15,6 +15,7 @@
 
 struct ofs_bulk;
 struct ofs_crew;
+struct ofs_renewal;
 struct ofs_share;
 
 #define OFS_MAX_SHARES 16
@@ -29,8 +30,9 @@ struct optimfs_world {
 	pthread_mutex_t lock;  /* guards what follows */
 	pthread_cond_t changed;
 	/* In the order in which they were offered, which is the same on all
-	 * ranks; none goes before the world does. */
+	 * ranks: the newest of each, with those that were before behind it. */
 	struct ofs_share *share[OFS_MAX_SHARES];
+	struct ofs_renewal *renewal[OFS_MAX_SHARES]; /* of those written */
 	uint32_t nshares;
 	bool *done; /* rank i asks no more */
 };
@@ -45,6 +47,17 @@ struct optimfs_world *ofs_world_new(const struct ofs_world_ops *ops,
 /* What was offered as path; ENOENT. */
 struct ofs_share *ofs_world_share(struct optimfs_world *w, const char *path,
     struct optimfs_error *err);
+/* By which it follows commits; NULL: it is not written. */
+struct ofs_renewal *ofs_world_renewal(struct optimfs_world *w,
+    const char *path);
+/* The number of a share is its place among those offered, and how often that
+ * was committed since: requests about what is no more so find nothing. */
+#define OFS_SHARE_PLACE(number) ((number)&0xff)
+#define OFS_SHARE_COMMIT        0x100
+/* Put another generation in front of what has its place; take one away again,
+ * which goes when nobody is answered about it any more. */
+void ofs_world_put(struct optimfs_world *w, struct ofs_share *s);
+void ofs_world_drop(struct optimfs_world *w, struct ofs_share *s);
 /* One question, and its answer of want bytes in out. What fails is said with
  * the rank's name. */
 int ofs_world_ask(const struct optimfs_world *w, int rank,

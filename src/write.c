@@ -16,13 +16,12 @@ int ofs_may_write(const struct optimfs *fs, struct optimfs_error *err)
 	return optimfs_fail(err, EROFS, "mounted read-only");
 }
 
-/* The skeleton has become a checkpoint under us. */
+/* What is staged from now on would be for a checkpoint that is no more. */
 static int over(const struct optimfs *fs, struct optimfs_error *err)
 {
 	if (!fs->edit->published)
 		return 0;
-	return optimfs_fail(err, ESTALE,
-	    "OFS835 it was committed: mount it again to change it");
+	return ofs_not_shown(&fs->edit->why, err);
 }
 
 int ofs_not_writable(const struct optimfs *fs, struct ofs_at at,

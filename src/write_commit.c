@@ -8,6 +8,7 @@
 
 #include "commit.h"
 #include "direct.h"
+#include "renew.h"
 #include "stage_lock.h"
 #include "write_impl.h"
 
@@ -28,25 +29,79 @@ static int check_writers(const struct ofs_edit *e, struct optimfs_error *err)
 	return 0;
 }
 
+int ofs_not_shown(const struct optimfs_error *why, struct optimfs_error *err)
+{
+	return optimfs_fail(err, ESTALE,
+	    "OFS835 it was committed, and what is there now could not be read "
+	    "again: to go on, commit once more, or mount it again (%.200s)",
+	    why->text);
+}
+
+/* Behind a commit: fs, and what other ranks have mounted, show what it made.
+ * In several directories that takes all ranks; in one that is here the others
+ * follow as well as they can. */
+static int show(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct optimfs_error later;
+
+	if (ofs_edit_sites(fs->edit) != NULL)
+		return ofs_renew(fs->renewal, fs, true, err);
+	if (fs->renewal != NULL && ofs_fs_reopen(fs, err) == -1) {
+		ofs_renew_alert(fs->renewal, false);
+		return -1;
+	}
+	if (fs->renewal == NULL)
+		return ofs_fs_reopen(fs, err);
+	if (ofs_renew(fs->renewal, fs, false, &later) == -1)
+		optimfs_log_error(fs, &later);
+	return 0;
+}
+
+static void show_or_say(struct optimfs *fs)
+{
+	struct optimfs_error why;
+
+	if (show(fs, &why) == 0)
+		return;
+	fs->edit->published = true;
+	fs->edit->why = why;
+	optimfs_log_error(fs, &why);
+}
+
+/* Readers wait from where what was staged is let go until it is shown. */
+static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	if (fs->renewal != NULL)
+		ofs_renew_alert(fs->renewal, true);
+	ret = fs->edit->direct != NULL ? ofs_direct_commit(fs, stop, ctx, err)
+				       : ofs_commit(fs, stop, ctx, err);
+	if (ret != -1)
+		show_or_say(fs);
+	else if (fs->renewal != NULL)
+		ofs_renew_alert(fs->renewal, false);
+	ofs_gate_open(fs);
+	return ret;
+}
+
 /* With the gate held. */
 static int commit_held(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
-	struct optimfs_error later;
+	struct optimfs_error why;
 	int ret;
 
+	if (fs->edit->published) {
+		if (show(fs, &why) == 0)
+			return 0;
+		return ofs_not_shown(&why, err);
+	}
 	pthread_rwlock_rdlock(&fs->edit->names);
 	ret = check_writers(fs->edit, err);
 	pthread_rwlock_unlock(&fs->edit->names);
-	if (ret == -1)
-		return -1;
-	ret = fs->edit->direct != NULL ? ofs_direct_commit(fs, stop, ctx, err)
-				       : ofs_commit(fs, stop, ctx, err);
-	if (ret != -1 && ofs_edit_sites(fs->edit) != NULL)
-		fs->edit->published = true; /* what others have was not read */
-	else if (ret != -1 && ofs_fs_reopen(fs, &later) == -1)
-		optimfs_log_error(fs, &later);
-	return ret;
+	return ret == -1 ? -1 : publish(fs, stop, ctx, err);
 }
 
 static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
@@ -64,7 +119,8 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 		ofs_gate_let(fs);
 		return 1;
 	}
-	if (fs->edit->direct == NULL && !ofs_edit_dirty(fs->edit)) {
+	if (fs->edit->direct == NULL && !fs->edit->published &&
+	    !ofs_edit_dirty(fs->edit)) {
 		ofs_gate_let(fs);
 		return 0;
 	}

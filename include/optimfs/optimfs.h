@@ -78,8 +78,9 @@ struct optimfs_attr {
 	uint32_t uid, gid;
 	uint32_t nlink;
 	bool exact; /* size is exact */
-	/* What a writer of fs may change: the size and time; that the name
-	 * leads here; what it says, by writing to another node. */
+	/* What a writer, of fs or of another rank, may change: the size and
+	 * time; that the name leads here; what it says, by writing to another
+	 * node. */
 	bool changes, moves, shared;
 };
 
@@ -175,6 +176,14 @@ int optimfs_setxattr(struct optimfs *fs, uint64_t node, const char *name,
  * ESTALE. */
 int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err);
+/* While a commit replaces files, by this rank or by the one that writes, reads
+ * of what was not open may fail with ESTALE. Who then asks this, with what
+ * optimfs_commits had said before it began, waits until the commit is over
+ * (for 20 seconds at most): true means try again. Not on a thread that
+ * commits. */
+uint64_t optimfs_commits(struct optimfs *fs);
+bool optimfs_retry(struct optimfs *fs, uint64_t *seen,
+    const struct optimfs_error *err);
 /* Drop all that is staged. */
 int optimfs_abort(struct optimfs *fs, struct optimfs_error *err);
 /* "commit", "abort", or "keep": from now on only an order commits, and what is

@@ -16,7 +16,7 @@ ok "and the other" stop "$other" "$first"
 status "with the same values" 0 "$OPTIMFS" diff "$data/dcp_fsdp2_w3/ckpt" \
     "$scratch/new5"
 
-# Directories of each rank that are to be filled.
+# Directories of each rank that are to be filled. The mounts go on.
 ck=$data/dcp_fsdp2_w3/ckpt
 "$OPTIMFS" mount "$ck" "$other"
 fresh() {
@@ -34,6 +34,25 @@ is "each has some of it" "$(ls "$nodes"/*/ck/*.distcp | cut -c 1-$((${#nodes} + 
 is "and nothing is left" "$(left)" ""
 together
 status "all have the same values" 0 "$OPTIMFS" diff "$ck" "$scratch/all"
+fresh
+mkdir "$scratch/m0" "$scratch/m1" "$scratch/m2"
+ok "every rank has a mount" start 3 rw,mount_ranks=all "$nodes/%r/ck" \
+    "$scratch/m%r"
+for i in $(seq 100); do
+	is_mounted "$scratch/m1" && is_mounted "$scratch/m2" && break
+	sleep 0.1
+done
+is "there is nothing yet" "$(ls "$scratch/m1")" ""
+cp -r "$other/." "$scratch/m0/"
+is "nor before the commit" "$(ls "$scratch/m1")" ""
+status "commit" 0 "$OPTIMFS" commit "$scratch/m0"
+ok "then it is there" diff -r "$other" "$scratch/m1"
+echo 0.25 >"$scratch/m0/optim/param_groups/0/lr"
+status "it is edited, and committed again" 0 "$OPTIMFS" commit "$scratch/m0"
+is "which is seen, too" "$(cat "$scratch/m2/optim/param_groups/0/lr")" 0.25
+for r in 0 1 2; do "$OPTIMFS" umount "$scratch/m$r"; done
+ok "the job ends well" gone "$job"
+is "and nothing is left" "$(left)" ""
 fresh
 start 3 rw "$nodes/%r/ck" "$mnt"
 cp -r "$other/." "$mnt/"
