@@ -102,6 +102,7 @@ enum ofs_fix {
 enum ofs_tensor_flag {
 	OFS_TENSOR_COPIES = 1, /* each rank's copy is there on purpose */
 	OFS_TENSOR_TIED = 2,   /* several entries are this tensor */
+	OFS_TENSOR_ZERO = 4,   /* zeros where no shard is (fill.h) */
 	OFS_TENSOR_FILE = 4,   /* the bytes of a file, which no model has */
 };
 

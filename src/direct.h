@@ -113,6 +113,9 @@ int ofs_direct_texts(struct ofs_edit *e,
 /* direct_check.c */
 /* Is there a file by the name that the layout has for it? With names held. */
 bool ofs_direct_present(const struct ofs_edit *e, uint32_t node);
+/* Is it a tensor that is zeros unless it is written: fill=zero, of the mount or
+ * of the layout? */
+bool ofs_direct_zeros(const struct ofs_edit *e, uint32_t node);
 /* Files that are not as the layout needs them, a line each: OFS301, how many
  * bytes of how many. */
 void ofs_direct_missing(struct optimfs *fs, struct ofs_buf *out);

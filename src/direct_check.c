@@ -47,11 +47,20 @@ static bool tensor_lacks(const struct ofs_edit *e,
 	return true;
 }
 
+bool ofs_direct_zeros(const struct ofs_edit *e, uint32_t node)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(e->fs,
+	    &e->fs->cat->entries[e->fs->tree.node[node].entry]);
+
+	return t != NULL &&
+	    (ofs_direct_given(e, node) || (t->flags & OFS_TENSOR_ZERO) != 0);
+}
+
 /* What is not there need not be: the layout has it, or it is made of others,
  * which are looked at themselves. */
 static bool is_left_out(const struct ofs_edit *e, uint32_t index)
 {
-	return ofs_direct_given(e, index) ||
+	return ofs_direct_given(e, index) || ofs_direct_zeros(e, index) ||
 	    ofs_direct_model(e, index) != OFS_NONE ||
 	    (ofs_direct_next(e, index) != index &&
 		ofs_direct_written(e, index) != OFS_NONE);

@@ -157,6 +157,22 @@ static int fill_derived(const struct pouring *p, uint32_t node,
 	return source == OFS_NONE ? 0 : pour(p, source, node, err);
 }
 
+static int fill_zeros(struct ofs_edit *e, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_file *f;
+
+	if (e->fs->tree.node[node].entry == OFS_NONE ||
+	    !ofs_direct_zeros(e, node) || ofs_direct_present(e, node) ||
+	    ofs_direct_written(e, node) != OFS_NONE)
+		return 0;
+	f = show(e, node, err);
+	if (f == NULL)
+		return -1;
+	/* the one step of a flat parameter is that of its other parts */
+	return f->text ? 0 : ofs_direct_zero(e, f, 0, f->size, err);
+}
+
 /* Elements without dimensions are texts, which take() finds in memory. */
 int ofs_direct_derive(struct ofs_edit *e, struct optimfs_error *err)
 {
@@ -167,6 +183,8 @@ int ofs_direct_derive(struct ofs_edit *e, struct optimfs_error *err)
 		return optimfs_fail(err, ENOMEM, "elements");
 	p.to = p.from + STEP;
 	pthread_rwlock_wrlock(&e->names);
+	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++)
+		ret = fill_zeros(e, i, err);
 	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++)
 		ret = fill_place(&p, i, err);
 	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "fix.h"
 #include "fs.h"
@@ -77,6 +78,9 @@ int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
 {
 	bool round = false;
 
+	for (size_t i = 0; i < plan->nzeros; i++)
+		memset((uint8_t *)buf + plan->zero[i].dst, 0,
+		    plan->zero[i].len);
 	for (size_t i = 0; i < plan->n && !round; i++)
 		round = rounds(&plan->seg[i]);
 	if ((round ? fetch_mixed(fs, plan, buf, err)

@@ -65,7 +65,7 @@ static int read_box(struct optimfs_file *file, const struct ofs_piece *p,
 	struct box_read r = { fs, cat, t, p, plan, first };
 	int ret;
 
-	plan->n = 0;
+	ofs_plan_clear(plan);
 	if (f == NULL && fs->edit != NULL && ofs_edit_is_direct(fs->edit))
 		return optimfs_fail(err, EIO,
 		    "OFS301 nothing has been written of it");
@@ -85,7 +85,7 @@ static int read_plain(struct optimfs_file *file,
 {
 	struct optimfs *fs = file->fs;
 
-	plan->n = 0;
+	ofs_plan_clear(plan);
 	if (len == 0)
 		return 0;
 	if (ofs_composition_plan(c, catalog_of(file), off, len, buf, ofs_locate,

@@ -144,7 +144,7 @@ struct optimfs {
 	char *source; /* as it was given */
 	char *real;   /* the same from the root; NULL: it is not here */
 	struct optimfs_options options;
-	char *names[6]; /* the strings of options */
+	char *names[8]; /* the strings of options */
 	/* Files that only say what the others hold. */
 	uint32_t index[OFS_MAX_INDEXES], nindexes;
 	uint32_t mode_file, mode_dir;

@@ -180,6 +180,8 @@ static void put_options(struct optimfs *fs, struct ofs_buf *out)
 	put_string(out, "ids", o->ids);
 	ofs_buf_puts(out, ", ");
 	put_string(out, "subtree", o->subtree);
+	ofs_buf_puts(out, ", ");
+	put_string(out, "fill", o->fill);
 	ofs_buf_printf(out, ", \"cache\": %" PRIu64, o->cache);
 	if (o->max_metadata > 0)
 		ofs_buf_printf(out, ", \"max_metadata\": %" PRIu64,

@@ -39,7 +39,21 @@ struct loop {
 void ofs_plan_fini(struct ofs_plan *plan)
 {
 	free(plan->seg);
+	free(plan->zero);
 	*plan = (struct ofs_plan){ 0 };
+}
+
+static int add_zeros(struct ofs_plan *plan, uint64_t dst, uint64_t len,
+    struct optimfs_error *err)
+{
+	struct ofs_plan_zeros *grown =
+	    reallocarray(plan->zero, plan->nzeros + 1, sizeof(*grown));
+
+	if (grown == NULL)
+		return optimfs_fail(err, ENOMEM, "a plan");
+	plan->zero = grown;
+	plan->zero[plan->nzeros++] = (struct ofs_plan_zeros){ dst, len };
+	return 0;
 }
 
 int ofs_plan_add(struct ofs_plan *plan, const struct ofs_segment *seg,
@@ -322,7 +336,9 @@ int ofs_plan_box(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 	ofs_region_init(&job.region, t->grid_ndim, lo, size, first, count);
 	ret = run(&job, place, ctx);
 	if (ret == 0 && job.held != count)
-		ret = fail_missing(&job, lo, size, count);
+		ret = (t->flags & OFS_TENSOR_ZERO) != 0
+		    ? add_zeros(plan, dst, count * job.item, err)
+		    : fail_missing(&job, lo, size, count);
 	if (ret == -1)
 		plan->n = job.start;
 	return ret;

@@ -28,9 +28,20 @@ struct ofs_segment {
 struct ofs_plan {
 	struct ofs_segment *seg;
 	size_t n, cap;
+	/* Bytes of the destination that are zeros where no segment goes, which
+	 * only a tensor with OFS_TENSOR_ZERO has. */
+	struct ofs_plan_zeros {
+		uint64_t dst, len;
+	} * zero;
+	size_t nzeros;
 };
 
 void ofs_plan_fini(struct ofs_plan *plan);
+/* Make it empty. */
+static inline void ofs_plan_clear(struct ofs_plan *plan)
+{
+	plan->n = plan->nzeros = 0;
+}
 /* Add a copy; ENOMEM. */
 int ofs_plan_add(struct ofs_plan *plan, const struct ofs_segment *seg,
     struct optimfs_error *err);
@@ -54,7 +65,7 @@ typedef const struct ofs_place *ofs_place_fn(void *ctx,
 /* Elements [first, first + count) of t, in C order of its shape, as segments
  * that fill dst .. dst + count * itemsize exactly once. Only shards that
  * overlap the range are asked for. EIO (OFS607) names the first element that
- * no shard holds; a tensor with an error fails with that. On failure plan is
+ * no shard holds, where that is not zero; a tensor with an error fails with that. On failure plan is
  * as it was. */
 int ofs_plan_elements(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     uint64_t first, uint64_t count, uint64_t dst, ofs_place_fn *place,

@@ -198,6 +198,10 @@ int ofs_scatter_plan(const struct ofs_catalog *cat, struct ofs_locator *locator,
 		    plan, err);
 		drop_nowhere(plan, from);
 	}
+	if (ret == 0 && plan->nzeros > 0)
+		ret = optimfs_fail(err, EIO,
+		    "OFS607 some of what was written is in no shard, so that "
+		    "there is no place for it");
 	for (size_t i = 0; i < c.n; i++)
 		free(c.place[i]);
 	free(c.place);

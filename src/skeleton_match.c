@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "fill.h"
 #include "skeleton.h"
 
 struct matching {
@@ -15,6 +16,7 @@ struct matching {
 	uint8_t *met;   /* by nodes of like */
 	struct ofs_skeleton *s;
 	struct optimfs_error *err;
+	bool fill_zero;
 };
 
 uint64_t ofs_skeleton_hash(const void *text, size_t n)
@@ -127,6 +129,16 @@ static int refuse(const struct matching *m, const struct optimfs *fs,
 	    path, where);
 }
 
+/* State that a flat parameter has for parts that lack it, and so zeros; and for
+ * those that have none at all the step of the others. */
+static bool is_zero(const struct matching *m, uint32_t node)
+{
+	const struct ofs_tree_node *n = &m->made->tree.node[node];
+
+	return ofs_starts_at_zero(n->name) ||
+	    (strcmp(n->name, "step") == 0 && m->twin[n->parent] == OFS_NONE);
+}
+
 static int match(struct matching *m, uint32_t node)
 {
 	const struct ofs_tree_node *n = &m->made->tree.node[node];
@@ -144,6 +156,9 @@ static int match(struct matching *m, uint32_t node)
 	if (ofs_entry_tensor(m->made, entry_of(m->made, node)) == NULL)
 		return add_own(m, node,
 		    (struct ofs_skeleton_own){ .given = true });
+	if (m->fill_zero && is_zero(m, node))
+		return add_own(m, node,
+		    (struct ofs_skeleton_own){ .given = true });
 	if (ofs_skeleton_model(m->made, node) != OFS_NONE)
 		return add_own(m, node,
 		    (struct ofs_skeleton_own){ .derived = true });
@@ -155,12 +170,13 @@ static int match_all(struct matching *m)
 	const struct ofs_tree *like = &m->like->tree;
 	struct ofs_layout layout;
 
+	if (ofs_layout_parse(m->s->layout, &layout, m->err) == -1)
+		return -1;
+	m->fill_zero = layout.fill_zero;
 	for (uint32_t i = 1; i < m->made->tree.n; i++)
 		if (match(m, i) == -1)
 			return -1;
 	/* of only= the rest is not wanted */
-	if (ofs_layout_parse(m->s->layout, &layout, m->err) == -1)
-		return -1;
 	for (uint32_t i = 1; i < like->n && layout.only == OFS_ONLY_ALL; i++)
 		if (like->node[i].entry != OFS_NONE && m->met[i] == 0)
 			return refuse(m, m->like, i,

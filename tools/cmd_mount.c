@@ -110,6 +110,7 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  type=FORMAT optim_key=KEY model_key=KEY subtree=PATH\n"
 	    "  ids=FILE|model     names for parameters that have numbers\n"
 	    "  units=FILE         what flat parameters are made of\n"
+	    "  fill=zero          moments that were lost are zeros\n"
 	    "  strict             refuse a damaged one\n"
 	    "  follow max_metadata=SIZE parse_mem=SIZE\n"
 	    "Speed and memory:\n"

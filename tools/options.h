@@ -73,6 +73,7 @@ extern const struct ofs_option ofs_open_options[];
      OFS_OPEN_ROW(base, "ids", OFS_OPTION_STRING, ids),                 \
      OFS_OPEN_ROW(base, "units", OFS_OPTION_STRING, units),             \
      OFS_OPEN_ROW(base, "subtree", OFS_OPTION_STRING, subtree),         \
+     OFS_OPEN_ROW(base, "fill", OFS_OPTION_STRING, fill),               \
      OFS_OPEN_ROW(base, "cache", OFS_OPTION_SIZE, cache),               \
      OFS_OPEN_ROW(base, "max_metadata", OFS_OPTION_SIZE, max_metadata), \
      OFS_OPEN_ROW(base, "parse_mem", OFS_OPTION_SIZE, parse_mem),       \

@@ -36,6 +36,7 @@ struct optimfs_options {
 	const char *ids; /* file that names integer parameter IDs, or "model" */
 	const char *units;   /* file that says what FSDP1 flattened together */
 	const char *subtree; /* only tree paths at or below this one */
+	const char *fill;    /* "zero": known state reads so where it is lost */
 	uint64_t cache;      /* bytes of memory for decoded data; 0: 1/8 of RAM,
 			 * at most 4 GiB */
 	uint64_t max_metadata; /* largest index to read; 0: 1 GiB */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "canon.h"
+#include "fill.h"
 #include "format/hf_index.h"
 #include "format/units.h"
 #include "share.h"
@@ -277,7 +278,7 @@ static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
 	if (name_writer(cat, parts->trainer, err) == -1 ||
 	    join(cat, parts, err) == -1 ||
 	    ofs_units_option(cat, opt, err) == -1 ||
-	    ofs_canon(cat, opt, err) == -1 ||
+	    ofs_canon(cat, opt, err) == -1 || ofs_fill(cat, opt, err) == -1 ||
 	    ofs_catalog_finish(cat, err) == -1)
 		return -1;
 	return check_strict(cat, opt, err);

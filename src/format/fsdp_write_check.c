@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "dtype.h"
+#include "fill.h"
+#include "fill.h"
 #include "format/flat_check.h"
 #include "format/fsdp_write.h"
 
@@ -91,23 +93,11 @@ static const struct ofs_fsdp_new_state *state_of(const struct ofs_fsdp_files *f,
 	return NULL;
 }
 
-/* State that is zeros while nothing has been learned. */
-static bool starts_at_zero(const char *name)
-{
-	static const char *const known[] = { "exp_avg", "exp_avg_sq",
-		"max_exp_avg_sq", "momentum_buffer", NULL };
-
-	for (int i = 0; known[i] != NULL; i++)
-		if (strcmp(name, known[i]) == 0)
-			return true;
-	return false;
-}
-
 /* Does the flat parameter make up for what q lacks? What has no state at all
  * gets the step of the others, which in one flat parameter it would have. */
 static bool may_lack(const struct ofs_fsdp_new_param *q, const char *name)
 {
-	return starts_at_zero(name) ||
+	return ofs_starts_at_zero(name) ||
 	    (q->nstates == 0 && strcmp(name, "step") == 0);
 }
 
