@@ -15,6 +15,7 @@
 #include "notes.h"
 #include "renew.h"
 #include "transport/world.h"
+#include "view.h"
 
 static void readme_text(struct optimfs *fs, struct ofs_buf *out)
 {
@@ -172,6 +173,7 @@ static void stats_text(struct optimfs *fs, struct ofs_buf *out)
 	put_stat(out, "texts.cached", t->bytes);
 	pthread_mutex_unlock(&t->lock);
 	put_stat(out, "cache.budget", fs->options.cache);
+	put_stat(out, "views.laid_out", ofs_views_laid_out(fs));
 	put_stat(out, "failures", ofs_failures_count(&fs->failures));
 	put_memory(out);
 	put_mount_stats(fs, out);

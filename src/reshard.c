@@ -175,10 +175,9 @@ static void say_resumed(struct ofs_reshard *r)
  * any other, the only one there is. */
 static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
 {
-	struct ofs_files *files = ofs_view_files(r->fs, r->view);
 	struct ofs_at at = { r->view.space, 1 };
 
-	while (ofs_view_file_of(r->fs, at) != 0 && at.index < files->n)
+	while (ofs_view_file_of(r->fs, at) != 0 && at.index < r->made->n)
 		at.index++;
 	for (uint32_t i = 0; i < r->n; i++) {
 		free(r->file[i].done);
@@ -198,7 +197,7 @@ static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
 /* Lengths of files that an earlier run completed. */
 static int recall(struct ofs_reshard *r, struct optimfs_error *err)
 {
-	struct ofs_files *files = ofs_view_files(r->fs, r->view);
+	struct ofs_files *files = r->made;
 
 	for (uint32_t i = 0; i < r->n; i++) {
 		struct ofs_reshard_file *f = &r->file[i];
@@ -309,7 +308,8 @@ static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
 	if (ofs_view_make_summed(r->fs, r->how->to, &r->view, err) == -1)
 		return -1;
 	strcpy(r->name, ofs_view_name(r->fs, r->view));
-	if (find_files(r, err) == -1)
+	r->made = ofs_view_files(r->fs, r->view, err);
+	if (r->made == NULL || find_files(r, err) == -1)
 		return -1;
 	if (!r->lead)
 		return 0;
@@ -380,6 +380,8 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 	pthread_cond_init(&r.more, NULL);
 	if (path != NULL)
 		ret = reshard(&r, path, err);
+	if (r.made != NULL)
+		ofs_view_files_done(fs, r.view);
 	for (uint32_t i = 0; i < r.n; i++) {
 		free(r.file[i].done);
 		free(r.file[i].item);

@@ -56,6 +56,7 @@ struct ofs_reshard {
 	struct optimfs_world *world; /* NULL: alone */
 	bool lead; /* alone, or rank 0: has the stage, and puts it in place */
 	struct ofs_at view;
+	struct ofs_files *made; /* the view's; NULL: not yet */
 	char name[OFS_VIEW_NAME];
 	uint64_t source, files; /* hashes of what is read and what is written */
 	struct ofs_stage *stage; /* the lead's */

@@ -108,7 +108,7 @@ static int go_on(struct writer *w, struct ofs_files *files,
 static int write_items(struct writer *w, uint8_t *buf,
     struct optimfs_error *err)
 {
-	struct ofs_files *files = ofs_view_files(w->r->fs, w->r->view);
+	struct ofs_files *files = w->r->made;
 	const struct ofs_spans *s = ofs_view_spans(w->f->open->from->view);
 	uint64_t len;
 

@@ -19,12 +19,19 @@
 /* Names cost little until they are looked into; a loop over all that are valid
  * still has to end. */
 #define VIEWS_MAX 1024u
+/* Views without users of which all is kept, and names of files of all views: of
+ * 10^6 tensors a view has 60 MB, or a file each. */
+#define UNUSED_MAX 4u
+#define NAMES_MAX  (8u << 20)
 /* So many that their memory goes back to the system: 24 bytes each. */
 #define MANY_SPANS 100000u
 
 struct ofs_views {
-	pthread_mutex_t lock; /* making views and their files; told */
+	pthread_mutex_t lock; /* making views and their files; the below */
 	struct ofs_told *told;
+	TAILQ_HEAD(, ofs_view_dir) unused; /* oldest first */
+	unsigned nunused, nlaid_out;
+	uint32_t nnames;
 	_Atomic uint32_t n;
 	struct ofs_view_dir *_Atomic v[VIEWS_MAX];
 };
@@ -35,6 +42,7 @@ int ofs_views_init(struct optimfs *fs, struct optimfs_error *err)
 	if (fs->views == NULL)
 		return optimfs_fail(err, ENOMEM, "table of views");
 	pthread_mutex_init(&fs->views->lock, NULL);
+	TAILQ_INIT(&fs->views->unused);
 	return 0;
 }
 
@@ -109,6 +117,7 @@ static int add(struct optimfs *fs, const char *name,
 	if (v == NULL)
 		return optimfs_fail(err, ENOMEM, "view %.80s", name);
 	v->fs = fs;
+	v->views = views;
 	strcpy(v->name, name);
 	v->generation = generation(fs);
 	v->layout = *layout;
@@ -174,9 +183,25 @@ int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
 	    name, name);
 }
 
-struct ofs_files *ofs_view_files(struct optimfs *fs, struct ofs_at at)
+struct ofs_files *ofs_view_files(struct optimfs *fs, struct ofs_at at,
+    struct optimfs_error *err)
 {
-	return ofs_view_at(fs, at)->files;
+	return ofs_view_hold(ofs_view_at(fs, at), err);
+}
+
+void ofs_view_files_done(struct optimfs *fs, struct ofs_at at)
+{
+	ofs_view_let(ofs_view_at(fs, at));
+}
+
+uint64_t ofs_views_laid_out(struct optimfs *fs)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&fs->views->lock);
+	n = fs->views->nlaid_out;
+	pthread_mutex_unlock(&fs->views->lock);
+	return n;
 }
 
 const struct ofs_layout *ofs_view_layout(const struct optimfs *fs,
@@ -258,6 +283,13 @@ static const struct ofs_catalog *catalog_now(struct optimfs *fs,
 		return &v->told->cat;
 	if (v->generation == 0)
 		return fs->cat;
+	/* what was staged then is not known any more */
+	if (atomic_load(&v->names) != NULL && v->merged == NULL) {
+		optimfs_fail(err, ESTALE,
+		    "OFS776 view %.80s is of before a change: look it up again",
+		    v->name);
+		return NULL;
+	}
 	if (ofs_edit_is_direct(fs->edit)) {
 		v->told = ofs_direct_told_now(fs->edit, err);
 		return v->told == NULL ? NULL : &v->told->cat;
@@ -267,6 +299,27 @@ static const struct ofs_catalog *catalog_now(struct optimfs *fs,
 	return v->merged == NULL ? NULL : v->merged->cat;
 }
 
+/* The names of a view that is laid out for the first time; with the lock held. */
+static int make_names(struct ofs_views *views, struct ofs_view_dir *v,
+    const struct ofs_files *files, struct optimfs_error *err)
+{
+	struct ofs_view_names *names = ofs_view_names_new(files, err);
+
+	if (names == NULL)
+		return -1;
+	if (names->n > NAMES_MAX - views->nnames) {
+		ofs_view_names_free(names);
+		return optimfs_fail(err, ENFILE,
+		    "OFS772 view %.80s: more than %u files in the views of one "
+		    "mount: mount it again",
+		    v->name, NAMES_MAX);
+	}
+	views->nnames += names->n;
+	atomic_store_explicit(&v->names, names, memory_order_release);
+	return 0;
+}
+
+/* With the lock held. */
 static int render(struct optimfs *fs, struct ofs_view_dir *v,
     struct optimfs_error *err)
 {
@@ -275,28 +328,77 @@ static int render(struct optimfs *fs, struct ofs_view_dir *v,
 		.element = read_element,
 		.ctx = v,
 	};
-	struct ofs_view_names *names;
+	struct ofs_files *files;
 
 	if (ofs_indexes_same(fs, err) == -1)
 		return -1;
 	from.cat = catalog_now(fs, v, err);
 	if (from.cat == NULL)
 		return -1;
-	if (v->layout.format->render(&from, &v->layout, &v->files, err) == -1)
+	if (v->layout.format->render(&from, &v->layout, &files, err) == -1)
 		return -1;
-	names = ofs_view_names_new(v->files, err);
-	if (names == NULL) {
-		ofs_files_free(v->files);
-		v->files = NULL;
+	if (atomic_load(&v->names) == NULL &&
+	    make_names(v->views, v, files, err) == -1) {
+		ofs_files_free(files);
 		return -1;
 	}
-	atomic_store_explicit(&v->names, names, memory_order_release);
+	v->files = files;
+	v->views->nlaid_out++;
 	malloc_trim(0); /* laying out took as much again as what is left */
 	return 0;
 }
 
-/* The view's files, laid out if that was not done; what fails is on record,
- * and tried again. */
+/* Keep its names only. What was staged for one of before a change nobody needs
+ * who does not have it open; with the lock held. */
+static void put_away(struct ofs_views *views, struct ofs_view_dir *v)
+{
+	TAILQ_REMOVE(&views->unused, v, unused);
+	views->nunused--;
+	views->nlaid_out--;
+	ofs_files_free(v->files);
+	v->files = NULL;
+	if (v->generation != generation(v->fs)) {
+		ofs_merged_unref(v->merged);
+		v->merged = NULL;
+	}
+	malloc_trim(0);
+}
+
+struct ofs_files *ofs_view_hold(struct ofs_view_dir *v,
+    struct optimfs_error *err)
+{
+	struct ofs_views *views = v->views;
+	int ret = 0;
+
+	pthread_mutex_lock(&views->lock);
+	if (v->files == NULL) {
+		ret = render(v->fs, v, err);
+	} else if (v->users == 0) {
+		TAILQ_REMOVE(&views->unused, v, unused);
+		views->nunused--;
+	}
+	if (ret == 0)
+		v->users++;
+	pthread_mutex_unlock(&views->lock);
+	return ret == 0 ? v->files : NULL;
+}
+
+void ofs_view_let(struct ofs_view_dir *v)
+{
+	struct ofs_views *views = v->views;
+
+	pthread_mutex_lock(&views->lock);
+	if (--v->users == 0) {
+		TAILQ_INSERT_TAIL(&views->unused, v, unused);
+		views->nunused++;
+		if (views->nunused > UNUSED_MAX)
+			put_away(views, TAILQ_FIRST(&views->unused));
+	}
+	pthread_mutex_unlock(&views->lock);
+}
+
+/* The view's names, laid out if that was not done; what fails is on record, and
+ * tried again. */
 static struct ofs_view_names *names_of(struct optimfs *fs, struct ofs_at at,
     struct optimfs_error *err)
 {
@@ -304,18 +406,15 @@ static struct ofs_view_names *names_of(struct optimfs *fs, struct ofs_at at,
 	struct ofs_view_names *names =
 	    atomic_load_explicit(&v->names, memory_order_acquire);
 	struct optimfs_error own;
-	int ret = 0;
 
 	if (names != NULL)
 		return names;
 	if (err == NULL)
 		err = &own;
-	pthread_mutex_lock(&fs->views->lock);
-	if (atomic_load(&v->names) == NULL)
-		ret = render(fs, v, err);
-	pthread_mutex_unlock(&fs->views->lock);
-	if (ret == 0)
+	if (ofs_view_hold(v, err) != NULL) {
+		ofs_view_let(v);
 		return atomic_load(&v->names);
+	}
 	ofs_file_failed(fs, (struct ofs_at){ at.space, 0 }, 0, 0, err);
 	return NULL;
 }
@@ -393,11 +492,16 @@ int ofs_view_size(struct optimfs *fs, struct ofs_at at, uint64_t *size,
 	struct ofs_view_node *f = node_at(fs, at);
 	uint64_t known = atomic_load(&f->size);
 	struct ofs_spans spans = { 0 };
+	struct ofs_files *files;
 	bool many;
-	int ret = 0;
+	int ret;
 
 	if (known == 0) {
-		ret = v->files->ops->spans(v->files, f->file, &spans, err);
+		files = ofs_view_hold(v, err);
+		if (files == NULL)
+			return ofs_file_failed(fs, at, 0, 0, err);
+		ret = files->ops->spans(files, f->file, &spans, err);
+		ofs_view_let(v);
 		known = spans.n == 0 ? 1 : spans.v[spans.n - 1].end + 1;
 		many = spans.n >= MANY_SPANS;
 		ofs_spans_fini(&spans);

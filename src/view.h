@@ -10,8 +10,9 @@
 /* A view is a space of its own from OFS_SPACE_VIEW on; index 0 is its
  * directory, the others are what lies below it, in the order of their names
  * within a directory, of which a file's comes before what is in it. A view is
- * made when its name is first looked up and lives as long as fs; what its
- * files are is found out when the first of them is asked for. */
+ * made when its name is first looked up, and its names live as long as fs. How
+ * its files are made is worked out when the first of them is asked for, takes
+ * most of the memory, and is forgotten when others were used since. */
 
 static inline bool ofs_at_is_view(struct ofs_at at)
 {
@@ -55,10 +56,14 @@ const char *ofs_view_name(const struct optimfs *fs, struct ofs_at at);
 void ofs_view_path(const struct optimfs *fs, struct ofs_at at,
     char path[OFS_FILE_NAME]);
 /* What a view is, how its files are made once they were counted, and which of
- * them a file is (OFS_NONE: a directory). */
+ * them a file is (OFS_NONE: a directory). _files stay until _done. */
 const struct ofs_layout *ofs_view_layout(const struct optimfs *fs,
     struct ofs_at at);
-struct ofs_files *ofs_view_files(struct optimfs *fs, struct ofs_at at);
+struct ofs_files *ofs_view_files(struct optimfs *fs, struct ofs_at at,
+    struct optimfs_error *err);
+void ofs_view_files_done(struct optimfs *fs, struct ofs_at at);
+/* How many views have all in memory that is needed to read them. */
+uint64_t ofs_views_laid_out(struct optimfs *fs);
 uint32_t ofs_view_file_of(const struct optimfs *fs, struct ofs_at at);
 uint64_t ofs_view_ino(const struct optimfs *fs, struct ofs_at at);
 int ofs_view_size(struct optimfs *fs, struct ofs_at at, uint64_t *size,

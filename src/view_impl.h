@@ -3,6 +3,8 @@
 #ifndef OFS_VIEW_IMPL_H
 #define OFS_VIEW_IMPL_H
 
+#include <sys/queue.h>
+
 #include "arena.h"
 #include "format/render.h"
 #include "merge.h"
@@ -32,8 +34,10 @@ uint32_t ofs_view_names_find(const struct ofs_view_names *names, uint32_t dir,
 void ofs_view_names_path(const struct ofs_view_names *names, uint32_t index,
     char path[OFS_FILE_NAME]);
 
+struct ofs_views;
 struct ofs_view_dir {
 	struct optimfs *fs;
+	struct ofs_views *views; /* that it is one of: a commit changes fs's */
 	char name[OFS_VIEW_NAME];
 	struct ofs_layout layout;
 	uint64_t ino;
@@ -42,11 +46,20 @@ struct ofs_view_dir {
 	 * and kinds of files go; there is another view of this name for what
 	 * is staged later. */
 	uint64_t generation;
-	struct ofs_merged *merged;            /* as names; NULL: nothing was */
+	struct ofs_merged *merged;            /* NULL: nothing was */
 	struct ofs_told *told;                /* the same, of a skeleton */
-	struct ofs_files *files;              /* as names */
 	struct ofs_view_names *_Atomic names; /* NULL until laid out */
+	/* How its files are made: NULL until laid out, and again when nobody
+	 * has used it for long. */
+	struct ofs_files *files;
+	unsigned users;
+	TAILQ_ENTRY(ofs_view_dir) unused; /* linked with files and no users */
 };
+
+/* The files of a view, until they are let go of. NULL: err says why. */
+struct ofs_files *ofs_view_hold(struct ofs_view_dir *v,
+    struct optimfs_error *err);
+void ofs_view_let(struct ofs_view_dir *v);
 
 struct ofs_view_dir *ofs_view_at(const struct optimfs *fs, struct ofs_at at);
 

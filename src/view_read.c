@@ -16,6 +16,7 @@
 struct ofs_view_file {
 	const struct ofs_catalog *cat;
 	const struct ofs_merged *merged; /* the view's; NULL */
+	struct ofs_view_dir *view;       /* held */
 	const struct ofs_files *files;
 	uint32_t file;
 	enum ofs_dtype cast;
@@ -26,12 +27,17 @@ struct ofs_view_file {
 int ofs_view_open(struct optimfs *fs, struct ofs_at at,
     struct ofs_view_file **file, uint64_t *size, struct optimfs_error *err)
 {
-	const struct ofs_view_dir *v = ofs_view_at(fs, at);
+	struct ofs_view_dir *v = ofs_view_at(fs, at);
 	struct ofs_view_file *f = calloc(1, sizeof(*f));
 
 	if (f == NULL)
 		return optimfs_fail(err, ENOMEM, "open file");
-	f->files = v->files;
+	f->files = ofs_view_hold(v, err);
+	if (f->files == NULL) {
+		free(f);
+		return -1;
+	}
+	f->view = v;
 	f->merged = v->merged;
 	f->cat = v->merged == NULL ? fs->cat : v->merged->cat;
 	f->cast = v->layout.dtype;
@@ -52,6 +58,7 @@ void ofs_view_close(struct ofs_view_file *f)
 		return;
 	ofs_spans_fini(&f->spans);
 	ofs_sums_fini(&f->sums);
+	ofs_view_let(f->view);
 	free(f);
 }
 

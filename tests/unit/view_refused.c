@@ -13,6 +13,7 @@
 
 #include "mktorch.h"
 #include "tap.h"
+#include "view.h"
 
 /* Of a unit with one parameter, a, of 4 elements. */
 static const char units[] =
@@ -174,9 +175,61 @@ static void too_many(void)
 	mktorch_fini(&m);
 }
 
+/* Of views that nobody has open only some are kept whole, and the others made
+ * again: the same. */
+static void kept(void)
+{
+	struct optimfs_error err;
+	struct mktorch m;
+	struct optimfs *fs = open_line(&m, "{model:{a:t,b:t}}", false);
+	struct optimfs_file *file;
+	struct optimfs_attr attr;
+	uint8_t first[64], again[64];
+	char name[48];
+	bool good = true;
+
+	snprintf(name, sizeof(name), "dcp@1/__0_0.distcp");
+	ok(find(fs, name, &attr, &err) == 0 &&
+		optimfs_file_open(fs, attr.node, &file, &err) == 0 &&
+		optimfs_file_read(file, first, 64, 0, &err) == 64,
+	    "a file of a view");
+	for (int i = 2; i < 20; i++) {
+		snprintf(name, sizeof(name), "dcp@%d/__0_0.distcp", i);
+		good = good && find(fs, name, &attr, &err) == 0;
+	}
+	ok(good, "files of others are looked up");
+	ok(ofs_views_laid_out(fs) <= 5, "%d views are in memory",
+	    (int)ofs_views_laid_out(fs));
+	ok(optimfs_file_read(file, again, 64, 0, &err) == 64 &&
+		memcmp(first, again, 64) == 0,
+	    "one that is open stays");
+	optimfs_file_close(file);
+	for (int i = 2; i < 20; i++) {
+		snprintf(name, sizeof(name), "dcp@%d/__0_0.distcp", i);
+		good = good && find(fs, name, &attr, &err) == 0 &&
+		    optimfs_file_open(fs, attr.node, &file, &err) == 0 &&
+		    optimfs_file_read(file, again, 64, 0, &err) == 64;
+		if (good)
+			optimfs_file_close(file);
+	}
+	ok(good, "all can be read");
+	snprintf(name, sizeof(name), "dcp@1/__0_0.distcp");
+	ok(find(fs, name, &attr, &err) == 0 &&
+		optimfs_file_open(fs, attr.node, &file, &err) == 0 &&
+		optimfs_file_read(file, again, 64, 0, &err) == 64 &&
+		memcmp(first, again, 64) == 0,
+	    "and say the same");
+	optimfs_file_close(file);
+	ok(ofs_views_laid_out(fs) <= 4, "%d views are in memory",
+	    (int)ofs_views_laid_out(fs));
+	optimfs_close(fs);
+	mktorch_fini(&m);
+}
+
 int main(void)
 {
 	refused();
 	too_many();
+	kept();
 	return done_testing();
 }
