@@ -143,6 +143,7 @@ static void files_free(struct ofs_files *files)
 	free(z->param);
 	free(z->state);
 	free(z->weight);
+	free(z->scalar);
 	free(z->order);
 	free(z->group);
 	free(z->file);

@@ -63,6 +63,7 @@ struct ofs_zero_new {
 	struct ofs_zero_new_param *param;
 	struct ofs_zero_new_state *state;
 	uint32_t nstates, state_cap;
+	bool *scalar; /* of each entry: cut, though without dimensions; NULL */
 	struct ofs_zero_new_weight *weight;
 	uint32_t nweights;
 	struct ofs_map names; /* of weight */
@@ -93,7 +94,8 @@ static inline bool ofs_zero_new_is_cut(const struct ofs_zero_new *z,
     uint32_t entry)
 {
 	return z->cat->entries[entry].kind == OFS_ENTRY_TENSOR &&
-	    ofs_zero_new_tensor(z, entry)->ndim > 0;
+	    (ofs_zero_new_tensor(z, entry)->ndim > 0 ||
+		(z->scalar != NULL && z->scalar[entry]));
 }
 
 /* The type that a tensor of a parameter has in the files; *cast gets what its
@@ -116,6 +118,8 @@ uint32_t ofs_zero_new_fact(const struct ofs_zero_new *z, const char *path);
 /* zero_write_plan.c: parameters, their state, their groups and what else the
  * model has, and whether they can be laid out so. */
 int ofs_zero_new_plan(struct ofs_zero_new *z, struct optimfs_error *err);
+/* zero_write_scalars.c: fill scalar. */
+int ofs_zero_new_scalars(struct ofs_zero_new *z, struct optimfs_error *err);
 /* zero_write_order.c: flat groups. */
 int ofs_zero_new_order(struct ofs_zero_new *z, struct optimfs_error *err);
 /* zero_write_model.c, zero_write_optim.c, zero_write_universal.c: one file,

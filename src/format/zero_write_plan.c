@@ -301,7 +301,7 @@ static int read_optim(struct ofs_zero_new *z, struct optimfs_error *err)
 		return -1;
 	z->has_groups = true;
 	if (check_options(z, err) == -1 || add_params(z, err) == -1 ||
-	    read_states(z, err) == -1)
+	    ofs_zero_new_scalars(z, err) == -1 || read_states(z, err) == -1)
 		return -1;
 	find_untrained(z);
 	return find_masters(z, err);
@@ -428,6 +428,16 @@ static int differs(const struct ofs_zero_new_param *p,
 	    p->fqn.p, q->fqn.p, name);
 }
 
+/* Can two states be parts of one: cut both, or the same value? 1, 0 or -1. */
+static int alike(const struct ofs_zero_new *z, uint32_t a, uint32_t b,
+    struct optimfs_error *err)
+{
+	if (ofs_zero_new_is_cut(z, a) && ofs_zero_new_is_cut(z, b))
+		return ofs_zero_new_tensor(z, a)->dtype ==
+		    ofs_zero_new_tensor(z, b)->dtype;
+	return ofs_flat_alike(&z->from, &z->optim, a, b, err);
+}
+
 static int check_pair(const struct ofs_zero_new *z, uint32_t a, uint32_t b,
     struct optimfs_error *err)
 {
@@ -440,12 +450,10 @@ static int check_pair(const struct ofs_zero_new *z, uint32_t a, uint32_t b,
 	for (uint32_t i = p->state; i < p->state + p->nstates; i++) {
 		const struct ofs_zero_new_state *s = &z->state[i];
 		const struct ofs_zero_new_state *t = state_of(z, q, s->name);
-		int alike = t == NULL ? 0
-				      : ofs_flat_alike(&z->from, &z->optim,
-					    s->entry, t->entry, err);
+		int same = t == NULL ? 0 : alike(z, s->entry, t->entry, err);
 
-		if (alike != 1)
-			return alike == -1 ? -1 : differs(p, q, s->name, err);
+		if (same != 1)
+			return same == -1 ? -1 : differs(p, q, s->name, err);
 	}
 	for (uint32_t i = q->state; i < q->state + q->nstates; i++)
 		if (state_of(z, p, z->state[i].name) == NULL)

@@ -7,6 +7,7 @@ gather DIR TREE    weights gathered from flat groups are those of TREE, which
                    optimfs cp made: optim/state/NAME/fp32
 load DIR           everything opens, and has what loaders index
 integers DIR       write each step as an integer, as DeepSpeed's own Adam has it
+scalar FILE        torch.save a job that trains a number, too: a temperature
 says DIR LR STEP   every file says so, and has what loaders index
 """
 import glob
@@ -219,7 +220,11 @@ def gather(top, tree):
     for name, t in got.items():
         path = os.path.join(tree, "optim/state", name, "fp32")
         with open(path, "rb") as f:
-            assert f.read() == t.detach().numpy().tobytes(), name
+            text = f.read()
+        if t.dim() == 0:
+            assert torch.tensor(float(text)) == t, name
+        else:
+            assert text == t.detach().numpy().tobytes(), name
     # frozen parameters, of which each file of weights has a part
     models = [torch.load(f) for f in files(tag, "model")]
     for name, shape in (models[0]["frozen_param_shapes"] or {}).items():
@@ -307,4 +312,20 @@ def says(top, lr, step):
     assert n > 1
 
 
-{"same": same, "integers": integers, "says": says, "gather": gather, "load": load}[sys.argv[1]](*sys.argv[2:])
+def scalar(path):
+    model = {"w": torch.randn(5, 3), "temperature": torch.randn(()),
+             "b": torch.randn(4)}
+    state = {k: {"step": torch.tensor(3.0), "exp_avg": torch.randn(v.shape),
+                 "exp_avg_sq": torch.rand(v.shape)} for k, v in model.items()}
+    # one group has nothing else
+    groups = [{"lr": 0.5, "params": ["w", "temperature"]},
+              {"lr": 0.25, "params": ["b"]}]
+    model["other"] = torch.randn(())
+    state["other"] = {k: v + 1 for k, v in state["temperature"].items()}
+    state["other"]["step"] = torch.tensor(3.0)
+    groups.append({"lr": 0.125, "params": ["other"]})
+    torch.save({"model": model, "optimizer": {"state": state,
+                                              "param_groups": groups}}, path)
+
+
+{"same": same, "scalar": scalar, "integers": integers, "says": says, "gather": gather, "load": load}[sys.argv[1]](*sys.argv[2:])

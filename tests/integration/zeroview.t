@@ -137,6 +137,22 @@ for name in dcp_fsdp2_w3 dcp_3d_w8 dcp_opt_amsgrad_w2 dcp_opt_sgd_w2 \
 	done
 done
 
+# The state of a parameter without dimensions is cut as that of others.
+if [ -n "$python" ] && "$python" "$script" scalar "$scratch/scalar.pt"; then
+	opt=
+	source_of "$scratch/scalar.pt"
+	for to in zero1@1 zero2@3 zero3@2 zero3@8 universal; do
+		ok "with a number that is trained, as $to" pytorch scalar "$to"
+		torch "has what loaders ask for" load "$scratch/view"
+		case $to in universal) continue ;; esac
+		tree "$scratch/view" "$scratch/got"
+		torch "and its weights are gathered" gather "$scratch/view" \
+		    "$scratch/got"
+	done
+else
+	skip 1 "no PyTorch here"
+fi
+
 # What is lacking has a name.
 lacks() { # WORDS VIEW
 	status "$1" 4 "$OPTIMFS" ls "$ck" ".optimfs/view/$2"
