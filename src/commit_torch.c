@@ -11,19 +11,13 @@
 
 #include "commit_archive.h"
 #include "commit_impl.h"
+#include "commit_route.h"
 #include "format/pickle_splice.h"
 #include "format/pickle_write.h"
-#include "format/torch_key.h"
-#include "map.h"
 
 /* A change becomes an edit of a container's item. The pickle is spliced, and
  * what it lies in is laid out anew around it: an archive, a legacy stream, or
  * nothing. */
-
-/* Keys from which on a dict gets an index. */
-#define MANY 32
-
-struct keys;
 
 struct edit {
 	struct ofs_pk_splice splice;
@@ -40,141 +34,9 @@ struct rewrite {
 	struct ofs_commit_storage *storage; /* that are added */
 	size_t nstorages, storage_cap;
 	uint64_t next_key;
-	struct keys *keys; /* of dicts that were looked into */
-	size_t nkeys, keys_cap;
-	struct ofs_buf text;
+	struct ofs_routes routes;
 	struct optimfs_error *err;
 };
-
-/* Where a path leads: the container and item of each step. */
-struct route {
-	uint32_t node, item; /* of the last step that there is */
-	uint32_t depth;      /* steps that there are */
-	uint32_t value;      /* what stands there */
-};
-
-static bool key_is(struct rewrite *w, uint32_t dict, uint32_t i,
-    const char *key, size_t n)
-{
-	w->text.len = 0;
-	ofs_torch_key(w->doc, ofs_pk_key(w->doc, dict, i), i, &w->text);
-	return w->text.len == n &&
-	    (n == 0 || memcmp(w->text.data, key, n) == 0);
-}
-
-/* The keys of a large dict, by their texts. */
-struct keys {
-	struct rewrite *w;
-	uint32_t dict;
-	struct ofs_map by_text;
-};
-
-static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
-{
-	const struct keys *k = ctx;
-
-	return key_is(k->w, k->dict, i, key, n);
-}
-
-/* Of equal keys the one that comes first. */
-static bool add_key(struct keys *k, uint32_t i)
-{
-	struct rewrite *w = k->w;
-	struct ofs_buf text = { 0 };
-	uint32_t hash;
-	bool done = true;
-
-	ofs_torch_key(w->doc, ofs_pk_key(w->doc, k->dict, i), i, &text);
-	hash = ofs_map_hash(text.data, text.len);
-	if (ofs_map_find(&k->by_text, hash, same_key, k, text.data, text.len) ==
-	    OFS_NONE)
-		done = !text.bad && ofs_map_add(&k->by_text, hash, i);
-	ofs_buf_fini(&text);
-	return done;
-}
-
-/* NULL: there is no memory for it, and they are looked at one by one. */
-static struct keys *keys_of(struct rewrite *w, uint32_t dict)
-{
-	struct keys *k;
-
-	for (size_t i = w->nkeys; i-- > 0;)
-		if (w->keys[i].dict == dict)
-			return &w->keys[i];
-	if (ofs_commit_grow(&w->keys, &w->keys_cap, w->nkeys, sizeof(*w->keys),
-		NULL) == -1)
-		return NULL;
-	k = &w->keys[w->nkeys];
-	*k = (struct keys){ .w = w, .dict = dict };
-	for (uint32_t i = ofs_pk_len(w->doc, dict); i-- > 0;)
-		if (!add_key(k, i)) {
-			ofs_map_fini(&k->by_text);
-			return NULL;
-		}
-	w->nkeys++;
-	return k;
-}
-
-static uint32_t find_key(struct rewrite *w, uint32_t dict,
-    const struct ofs_key *key)
-{
-	uint32_t n = ofs_pk_len(w->doc, dict);
-	struct keys *k = n < MANY ? NULL : keys_of(w, dict);
-
-	if (key->index)
-		return OFS_NONE;
-	if (k != NULL)
-		return ofs_map_find(&k->by_text,
-		    ofs_map_hash(key->s.p, key->s.len), same_key, k, key->s.p,
-		    key->s.len);
-	for (uint32_t i = n; i-- > 0;)
-		if (key_is(w, dict, i, key->s.p, key->s.len))
-			return i;
-	return OFS_NONE;
-}
-
-/* The item of a container that key names; OFS_NONE. Python keeps the last of
- * equal keys. */
-static uint32_t find_item(struct rewrite *w, uint32_t node,
-    const struct ofs_key *key)
-{
-	uint32_t n = ofs_pk_len(w->doc, node), i;
-	char text[16] = "";
-
-	switch (ofs_pk_kind(w->doc, node)) {
-	case OFS_PK_DICT:
-		return find_key(w, node, key);
-	case OFS_PK_LIST:
-	case OFS_PK_TUPLE:
-		if (!key->index || key->s.len >= sizeof(text))
-			return OFS_NONE;
-		memcpy(text, key->s.p, key->s.len);
-		i = (uint32_t)strtoul(text, NULL, 10);
-		return i < n ? i : OFS_NONE;
-	default:
-		return OFS_NONE;
-	}
-}
-
-static struct route follow(struct rewrite *w, const struct ofs_key *key,
-    uint32_t n)
-{
-	struct route r = { OFS_NONE, OFS_NONE, 0, ofs_pickle_root(w->doc) };
-
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t at = find_item(w, r.value, &key[i]);
-
-		if (at == OFS_NONE)
-			break;
-		r.node = r.value;
-		r.item = at;
-		r.value = ofs_pk_kind(w->doc, r.node) == OFS_PK_DICT
-		    ? ofs_pk_val(w->doc, r.node, at)
-		    : ofs_pk_item(w->doc, r.node, at);
-		r.depth++;
-	}
-	return r;
-}
 
 static struct edit *new_edit(struct rewrite *w, uint32_t node, uint32_t item,
     enum ofs_pk_splice_op op)
@@ -290,13 +152,13 @@ static int change_one(struct rewrite *w, struct ofs_todo *t)
 {
 	uint32_t n;
 	const struct ofs_key *key = inside(w, t, &n);
-	struct route r;
+	struct ofs_route r;
 	struct ofs_pkw out;
 	struct edit *e;
 
 	if (key == NULL)
 		return 0;
-	r = follow(w, key, n);
+	r = ofs_route(&w->routes, key, n);
 	if (n > 1 && r.depth == n - 1 && says_rank(w, &key[n - 1]))
 		n--;
 	if (r.depth != n || (n == 0 && t->op == OFS_TODO_DROP))
@@ -321,7 +183,7 @@ static int rename_one(struct rewrite *w, struct ofs_todo *drop,
 	uint32_t n, m;
 	const struct ofs_key *from = inside(w, drop, &n);
 	const struct ofs_key *to = inside(w, add, &m);
-	struct route r;
+	struct ofs_route r;
 	struct ofs_pkw out;
 	struct edit *e;
 
@@ -332,7 +194,7 @@ static int rename_one(struct rewrite *w, struct ofs_todo *drop,
 		    from[i].s.len != to[i].s.len ||
 		    memcmp(from[i].s.p, to[i].s.p, to[i].s.len) != 0)
 			return 0;
-	r = follow(w, from, n);
+	r = ofs_route(&w->routes, from, n);
 	if (r.depth != n || ofs_pk_kind(w->doc, r.node) != OFS_PK_DICT)
 		return 0;
 	e = new_edit(w, r.node, r.item, OFS_PK_RENAME);
@@ -427,13 +289,13 @@ static int add_one(struct rewrite *w, size_t i)
 	struct ofs_todo *t = &w->c->todo[i];
 	uint32_t n, dict;
 	const struct ofs_key *key = inside(w, t, &n);
-	struct route r;
+	struct ofs_route r;
 	struct ofs_pkw out;
 	struct edit *e;
 
 	if (key == NULL || !takes(w, t))
 		return 0;
-	r = follow(w, key, n);
+	r = ofs_route(&w->routes, key, n);
 	dict = r.value;
 	if (r.depth == n || ofs_pk_kind(w->doc, dict) != OFS_PK_DICT)
 		return 0;
@@ -541,7 +403,7 @@ int ofs_commit_pickle(struct ofs_commit *c, const struct ofs_commit_source *s,
 	if (was_done == NULL)
 		return optimfs_fail(err, ENOMEM, "changes of a commit");
 	if (ofs_commit_archive_open(c, s, &w.in, err) == 0) {
-		w.doc = w.in.doc;
+		w.doc = w.routes.doc = w.in.doc;
 		w.next_key = ofs_commit_archive_key(&w.in);
 		ret = collect(&w, was_done);
 		if (ret == 0 && w.nedits > 0)
@@ -552,10 +414,7 @@ int ofs_commit_pickle(struct ofs_commit *c, const struct ofs_commit_source *s,
 		ofs_buf_fini(&w.edit[i].bytes);
 	free(w.edit);
 	free(w.storage);
-	for (size_t i = 0; i < w.nkeys; i++)
-		ofs_map_fini(&w.keys[i].by_text);
-	free(w.keys);
-	ofs_buf_fini(&w.text);
+	ofs_routes_fini(&w.routes);
 	free(was_done);
 	return ret;
 }

@@ -113,7 +113,7 @@ static unsigned numbers(enum ofs_dtype t, const uint8_t *p, double v[2])
 static bool close_enough(const struct diff *d, enum ofs_dtype t,
     const uint8_t *a, const uint8_t *b, double *worst)
 {
-	double x[2], y[2], off;
+	double x[2] = { 0 }, y[2] = { 0 }, off;
 	unsigned n = numbers(t, a, x);
 	bool ok = true;
 
