@@ -249,7 +249,7 @@ static void without_zstd(const char *name, char *out)
 }
 
 /* Fails unless the directory is not there or empty. */
-static int check_empty(const char *dir, struct optimfs_error *err)
+int ofs_skeleton_room(const char *dir, struct optimfs_error *err)
 {
 	int empty = ofs_dir_empty(dir);
 
@@ -349,7 +349,7 @@ static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
 	return ret;
 }
 
-int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
+int ofs_skeleton_make(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
 	struct ofs_stage_config config = { .source = dir };
@@ -357,7 +357,7 @@ int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
 	bool made;
 	int ret = -1;
 
-	if (check_empty(dir, err) == -1)
+	if (ofs_skeleton_room(dir, err) == -1)
 		return -1;
 	st = ofs_stage_open(&config, err);
 	if (st == NULL)

@@ -91,6 +91,11 @@ int ofs_skeleton_save(const struct ofs_skeleton *s, int stage,
 /* EUCLEAN (OFS831): it says nothing that can be. */
 int ofs_skeleton_load(int stage, struct ofs_skeleton *s,
     struct optimfs_error *err);
+/* What optimfs_mkfs does on one rank. */
+int ofs_skeleton_make(struct optimfs *like, const char *layout, const char *dir,
+    struct optimfs_error *err);
+/* Is dir empty, or not there? EEXIST (OFS830). */
+int ofs_skeleton_room(const char *dir, struct optimfs_error *err);
 /* Is there one for dir, which is an empty directory? *path gets where its files
  * are, malloc'ed. 1; 0: no; -1: out of memory. */
 int ofs_skeleton_find(const char *dir, char **path, struct optimfs_error *err);

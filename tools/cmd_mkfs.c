@@ -10,13 +10,13 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct ofs_command c;
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_LIKE | OFS_LAYOUT, 1, 1,
-		&status) == -1)
+	if (ofs_command_init(&c, verb, argc, argv,
+		OFS_LIKE | OFS_LAYOUT | OFS_TOGETHER, 1, 1, &status) == -1)
 		return status;
 	if (c.layout == NULL)
 		status = ofs_tool_usage(verb, "which layout? --layout dcp@16");
 	else if (optimfs_mkfs(c.fs, c.layout, c.operand[0], &err) == -1)
-		status = ofs_tool_fail(&err);
+		status = ofs_command_fail(&c, &err);
 	ofs_command_fini(&c);
 	return status;
 }

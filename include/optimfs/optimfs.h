@@ -260,7 +260,10 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 /* Prepare dir, which is empty or not there, for a checkpoint with the names,
  * shapes and types of like in another format or layout: dir, mounted for
  * writing, takes their bytes. All of it is in .NAME.optimfs beside dir until
- * the commit; dir itself stays empty. EEXIST (OFS830). */
+ * the commit; dir itself stays empty. EEXIST (OFS830). Of several ranks all
+ * call it, with one path, in which %r and %h stand for rank and host: rank 0
+ * prepares its directory, and those of the others, which get their parts with
+ * the commit, are made; all or none. */
 int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err);
 

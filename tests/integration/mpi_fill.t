@@ -21,9 +21,24 @@ ck=$data/dcp_fsdp2_w3/ckpt
 "$OPTIMFS" mount "$ck" "$other"
 fresh() {
 	rm -rf "$nodes"
-	for fresh_r in 0 1 2; do mkdir -p "$nodes/$fresh_r/ck"; done
-	"$OPTIMFS" mkfs --like "$ck" --layout dcp@4 "$nodes/0/ck"
+	for fresh_r in 0 1 2; do mkdir -p "$nodes/$fresh_r"; done
+	ranks mkfs --like "$ck" --layout dcp@4 "$nodes/%r/ck"
 }
+ranks() {
+	mpirun --oversubscribe -n 3 "$OPTIMFS" "$@"
+}
+mkdir -p "$nodes/0" "$nodes/2/ck"
+rmdir "$nodes/1/ck" 2>/dev/null
+rm -rf "$nodes/0/ck" "$nodes/1/ck"
+: >"$nodes/2/ck/something"
+not_ok "mkfs: the directory of one rank is not empty" \
+    ranks mkfs --like "$ck" --layout dcp@4 "$nodes/%r/ck"
+like "and is named, with the rank" "$(cat "$scratch/err")" '*OFS830 rank 2*'
+is "and nothing is made" "$(ls -d "$nodes"/?/ck; left)" "$nodes/2/ck"
+rm -r "$nodes/2"
+not_ok "that of one rank cannot be made" \
+    ranks mkfs --like "$ck" --layout dcp@4 "$nodes/%r/ck"
+is "and no other is left" "$(ls -d "$nodes"/?/ck 2>/dev/null; left)" ""
 fresh
 ok "directories of three ranks are to be filled" \
     start 3 rw "$nodes/%r/ck" "$mnt"
