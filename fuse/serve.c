@@ -275,9 +275,10 @@ static void set_info(struct server *s)
 
 	ofs_buf_puts(&b, "{\"point\":\"");
 	ofs_buf_json(&b, s->v->point, strlen(s->v->point));
-	ofs_buf_printf(&b, "\",\"passthrough\":%s,\"threads\":%u,",
+	ofs_buf_printf(&b,
+	    "\",\"passthrough\":%s,\"sandbox\":%s,\"threads\":%u,",
 	    ofs_passthrough_available(&s->session.pt) ? "true" : "false",
-	    nthreads(s->v->options));
+	    s->sandbox != NULL ? "true" : "false", nthreads(s->v->options));
 	ofs_mount_options_json(s->v->options, &b);
 	ofs_buf_putc(&b, '}');
 	ofs_buf_putc(&b, '\0');

@@ -54,6 +54,7 @@ cp "$real" "$scratch/one/model.safetensors"
 cp "$real" "$scratch/one/new"
 ok "a mount of one file" "$OPTIMFS" mount -o sandbox=require \
     "$scratch/one/model.safetensors" "$mnt"
+like "which says so" "$(cat "$mnt/.optimfs/info.json")" '*"sandbox":*true*'
 file=$(find "$mnt/model" -type f | head -n 1)
 mv "$scratch/one/new" "$scratch/one/model.safetensors"
 not_ok "which is replaced" cat "$file"
