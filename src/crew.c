@@ -218,7 +218,7 @@ int ofs_crew_note(struct optimfs_world *w, const struct ofs_buf *note,
 	return ret;
 }
 
-void ofs_crew_did(struct optimfs_world *w, uint64_t bytes)
+void optimfs_world_did(struct optimfs_world *w, uint64_t bytes)
 {
 	atomic_fetch_add(&w->crew->files, 1);
 	atomic_fetch_add(&w->crew->bytes, bytes);
@@ -358,6 +358,26 @@ static void ask_others(struct optimfs_world *w, uint32_t meeting, bool failed)
 	free(ask);
 }
 
+/* Not to be heard of again: dead, or gone without a word, for lack of memory. */
+static bool is_gone(struct optimfs_world *w, int rank,
+    struct optimfs_error *why)
+{
+	bool left;
+
+	if (w->ops->dead(w->w, rank)) {
+		optimfs_fail(why, EHOSTDOWN, "OFS911 it has died");
+	} else {
+		pthread_mutex_lock(&w->lock);
+		left = w->done[rank];
+		pthread_mutex_unlock(&w->lock);
+		if (!left)
+			return false;
+		optimfs_fail(why, EPROTO, "OFS913 it has given up");
+	}
+	ofs_world_blame(w, rank, why);
+	return true;
+}
+
 static void look_at_others(struct optimfs_world *w, uint32_t meeting)
 {
 	struct ofs_crew *crew = w->crew;
@@ -366,11 +386,8 @@ static void look_at_others(struct optimfs_world *w, uint32_t meeting)
 
 	for (int r = 0; r < w->size; r++)
 		if (r != w->rank && (w->rank == 0 || r == 0) &&
-		    w->ops->dead(w->w, r)) {
-			optimfs_fail(&why, EHOSTDOWN, "OFS911 it has died");
-			ofs_world_blame(w, r, &why);
+		    is_gone(w, r, &why))
 			count_out(w, r, meeting, &why);
-		}
 	pthread_mutex_lock(&crew->lock);
 	due = now_ms() - crew->asked >= ASK_MS;
 	failed = crew->failed;
@@ -381,7 +398,7 @@ static void look_at_others(struct optimfs_world *w, uint32_t meeting)
 		ask_others(w, meeting, failed);
 }
 
-int ofs_crew_look(struct optimfs_world *w, struct optimfs_error *err)
+int optimfs_world_look(struct optimfs_world *w, struct optimfs_error *err)
 {
 	struct ofs_crew *crew = w->crew;
 	int ret = 0;
@@ -527,6 +544,12 @@ int ofs_crew_meet(struct optimfs_world *w, const struct optimfs_error *own,
 	if (verdict.code == 0)
 		return 0;
 	return optimfs_fail(err, verdict.code, "%s", verdict.text);
+}
+
+int optimfs_world_agree(struct optimfs_world *w,
+    const struct optimfs_error *own, struct optimfs_error *err)
+{
+	return ofs_crew_meet(w, own, NULL, NULL, err);
 }
 
 void optimfs_world_work(struct optimfs_world *w, int rank,

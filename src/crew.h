@@ -62,16 +62,12 @@ int ofs_crew_who(struct optimfs_world *w, bool mine, bool *all,
 /* Hand rank 0 a note; by rank 0 itself, too. */
 int ofs_crew_note(struct optimfs_world *w, const struct ofs_buf *note,
     struct optimfs_error *err);
-/* This rank has done a job of so many bytes: for optimfs_world_work. */
-void ofs_crew_did(struct optimfs_world *w, uint64_t bytes);
-
-/* Is there any point in going on? To be asked a few times a second while there
- * is work. -1 once some rank has failed, or is gone: EHOSTDOWN (OFS911),
- * ETIMEDOUT (OFS912); ECANCELED where only rank 0 knows which. */
-int ofs_crew_look(struct optimfs_world *w, struct optimfs_error *err);
+/* As they work they call optimfs_world_did, and optimfs_world_look: EHOSTDOWN
+ * (OFS911) or ETIMEDOUT (OFS912) where a rank is gone, ECANCELED where only
+ * rank 0 knows what has failed. */
 /* Wait until every rank is here; own: how it fared. tick, which may be NULL, is
  * called now and then meanwhile. 0 when all did well, else -1 on all, with the
- * error of the lowest rank that failed by itself. */
+ * error of the lowest rank that failed by itself: optimfs_world_agree. */
 int ofs_crew_meet(struct optimfs_world *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *err);
 

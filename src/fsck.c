@@ -151,7 +151,7 @@ static int after_entry(struct ofs_check *c, int64_t *looked,
 		now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 		if (now - *looked >= LOOK_MS) {
 			*looked = now;
-			if (ofs_crew_look(c->world, err) == -1)
+			if (optimfs_world_look(c->world, err) == -1)
 				return -1;
 		}
 	}
@@ -175,8 +175,19 @@ static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
 	}
 	for (uint32_t i = 0; c->world != NULL && i < c->fs->cat->nobjects; i++)
 		if (c->object[i] & OFS_CHECK_TOUCHED)
-			ofs_crew_did(c->world, c->fs->cat->objects[i].size);
+			optimfs_world_did(c->world,
+			    c->fs->cat->objects[i].size);
 	return ret;
+}
+
+static int begin(struct ofs_check *c, struct optimfs_error *err)
+{
+	c->object =
+	    calloc((size_t)c->fs->cat->nobjects + 1, sizeof(*c->object));
+	c->buf = malloc(OFS_CHECK_CHUNK);
+	return c->object == NULL || c->buf == NULL
+	    ? optimfs_fail(err, ENOMEM, "fsck")
+	    : 0;
 }
 
 /* Rank 0 tells what all found. */
@@ -186,7 +197,8 @@ static int check_together(struct ofs_check *c, bool data,
 	struct optimfs_error own = { 0 };
 	int ret;
 
-	(void)divide(c, &own);
+	if (begin(c, &own) == 0)
+		(void)divide(c, &own);
 	if (ofs_crew_begin(c->world, ofs_check_take, c, &own, err) == -1)
 		return -1;
 	if (check_all(c, data, &own) == 0) {
@@ -209,13 +221,9 @@ int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
 		.world = fs->options.world };
 	int ret;
 
-	c.object = calloc((size_t)fs->cat->nobjects + 1, sizeof(*c.object));
-	c.buf = malloc(OFS_CHECK_CHUNK);
-	if (c.object == NULL || c.buf == NULL)
-		ret = optimfs_fail(err, ENOMEM, "fsck");
-	else if (c.world != NULL)
+	if (c.world != NULL)
 		ret = check_together(&c, data, err);
-	else
+	else if ((ret = begin(&c, err)) == 0)
 		ret = check_all(&c, data, err);
 	ofs_check_forget(&c);
 	ofs_buf_fini(&c.notes);

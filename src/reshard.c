@@ -371,14 +371,16 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 		.lead = w == NULL || w->rank == 0 };
 	struct optimfs_error own;
 	char *path;
-	int ret = -1;
+	int ret;
 
 	if (err == NULL)
 		err = &own;
 	path = target(&r, dir, err);
 	pthread_mutex_init(&r.lock, NULL);
 	pthread_cond_init(&r.more, NULL);
-	if (path != NULL)
+	if (path == NULL)
+		ret = ofs_reshard_join(&r, -1, "", NULL, err);
+	else
 		ret = reshard(&r, path, err);
 	if (r.made != NULL)
 		ofs_view_files_done(fs, r.view);

@@ -336,17 +336,6 @@ int ofs_world_vote(struct optimfs_world *w, const struct optimfs_error *own,
 	return ret;
 }
 
-/* Rank 0 is the one that prints: what it says needs no name. */
-int optimfs_world_agree(struct optimfs_world *w,
-    const struct optimfs_error *own, struct optimfs_error *err)
-{
-	struct optimfs_error mine = *own;
-
-	if (mine.code != 0 && w->rank != 0)
-		ofs_world_blame(w, w->rank, &mine);
-	return ofs_world_vote(w, &mine, false, err);
-}
-
 char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
     struct optimfs_error *err)
 {

@@ -18,6 +18,11 @@ struct copy {
 	struct ofs_command *c;
 	const char *dest; /* the directory that the tree's becomes */
 	int status;       /* of the first file that could not be read */
+	/* Of several ranks: who copies which file, in the order of the walk;
+	 * who is NULL for a process that copies all. */
+	int *who;
+	uint64_t *size;
+	size_t nfiles, cap, at;
 };
 
 struct sink {
@@ -119,19 +124,41 @@ static int make_directory(const char *path, struct optimfs_error *err)
 	return optimfs_fail(err, errno, "%s: %m", path);
 }
 
+/* The next file: is it ours to copy? */
+static int is_ours(struct copy *copy, bool *ours, struct optimfs_error *err)
+{
+	struct optimfs_world *w = copy->c->job.world;
+
+	*ours = true;
+	if (copy->who == NULL)
+		return 0;
+	if (copy->at == copy->nfiles)
+		return optimfs_fail(err, ESTALE,
+		    "there are more files than rank 0 has found");
+	*ours = copy->who[copy->at++] == optimfs_world_rank(w);
+	return optimfs_world_look(w, err);
+}
+
 static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
     struct optimfs_error *err)
 {
 	struct copy *copy = ctx;
+	bool is_dir = S_ISDIR(e->attr.mode), ours = true;
 	char *dest = NULL;
 	int ret;
 
+	if (!is_dir && is_ours(copy, &ours, err) == -1)
+		return -1;
+	if (!ours)
+		return 0;
 	if (asprintf(&dest, "%s/%s", copy->dest, e->path) == -1)
 		return optimfs_fail(err, ENOMEM, "out of memory");
-	if (S_ISDIR(e->attr.mode))
+	if (is_dir)
 		ret = make_directory(dest, err);
 	else
 		ret = copy_file(copy->c, e->attr.node, dest, err);
+	if (ret == 0 && !is_dir && copy->who != NULL)
+		optimfs_world_did(copy->c->job.world, e->attr.size);
 	free(dest);
 	if (ret == 1) {
 		int status = ofs_tool_fail(err);
@@ -141,6 +168,26 @@ static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
 		ret = 0;
 	}
 	return ret;
+}
+
+static int count_entry(void *ctx, const struct ofs_walk_entry *e,
+    struct optimfs_error *err)
+{
+	struct copy *copy = ctx;
+
+	if (S_ISDIR(e->attr.mode))
+		return 0;
+	if (copy->nfiles == copy->cap) {
+		size_t cap = copy->cap == 0 ? 256 : 2 * copy->cap;
+		uint64_t *size = reallocarray(copy->size, cap, sizeof(*size));
+
+		if (size == NULL)
+			return optimfs_fail(err, ENOMEM, "out of memory");
+		copy->size = size;
+		copy->cap = cap;
+	}
+	copy->size[copy->nfiles++] = e->attr.size;
+	return 0;
 }
 
 /* As cp(1) does: into dest when it is a directory, else as dest. */
@@ -163,34 +210,110 @@ static char *target(const char *path, const char *dest)
 	return full;
 }
 
-/* *status becomes that of the files of a directory which could not be read, and
- * were told of. */
+/* Rank 0 says where to, and who copies what, so that all mean the same. Those
+ * who do not see that directory only serve the others. */
+static int divide(struct copy *copy, uint64_t dir, char **to, bool *sees,
+    struct optimfs_error *err)
+{
+	struct optimfs_world *w = copy->c->job.world;
+	struct optimfs_error own = { 0 };
+
+	if (optimfs_world_rank(w) == 0 && make_directory(*to, &own) == 0 &&
+	    ofs_walk(copy->c->fs, dir, 0, count_entry, copy, &own) == 0)
+		own.code = 0;
+	if (optimfs_world_agree(w, &own, err) == -1 ||
+	    optimfs_world_see(w, to, sees, err) == -1)
+		return -1;
+	return optimfs_world_divide(w, copy->size, sees, &copy->who,
+	    &copy->nfiles, err);
+}
+
+static int copy_together(struct copy *copy, uint64_t dir, char **to,
+    struct optimfs_error *err)
+{
+	struct optimfs_world *w = copy->c->job.world;
+	struct optimfs_error own = { 0 };
+	bool *sees = calloc((size_t)optimfs_world_size(w), sizeof(*sees));
+	int ret;
+
+	if (sees == NULL)
+		optimfs_fail(&own, ENOMEM, "out of memory");
+	ret = optimfs_world_agree(w, &own, err);
+	if (ret == 0)
+		ret = divide(copy, dir, to, sees, err);
+	if (ret == 0) {
+		copy->dest = *to;
+		if (!sees[optimfs_world_rank(w)] ||
+		    ofs_walk(copy->c->fs, dir, 0, copy_entry, copy, &own) == 0)
+			own.code = 0; /* of a file that could not be read */
+		ret = optimfs_world_agree(w, &own, err);
+	}
+	if (ret == 0)
+		ofs_command_tell(copy->c);
+	free(copy->who);
+	free(copy->size);
+	free(sees);
+	return ret;
+}
+
+/* *status becomes that of its files which could not be read, and were told
+ * of. */
+static int copy_directory(struct ofs_command *c, uint64_t dir, char **to,
+    int *status, struct optimfs_error *err)
+{
+	struct copy copy = { .c = c, .dest = *to };
+	int ret;
+
+	if (c->job.world != NULL)
+		ret = copy_together(&copy, dir, to, err);
+	else if (make_directory(*to, err) == -1)
+		ret = -1;
+	else
+		ret = ofs_walk(c->fs, dir, 0, copy_entry, &copy, err);
+	*status = copy.status;
+	return ret;
+}
+
+/* What is to be copied, and on the rank that says so: to where. */
+static int find(struct ofs_command *c, const char *path, const char *dest,
+    struct optimfs_attr *attr, char **to, struct optimfs_error *err)
+{
+	if (ofs_command_resolve(c, path, attr, err) == -1)
+		return -1;
+	if (S_ISDIR(attr->mode) && !(c->flags & OFS_RECURSIVE))
+		return optimfs_fail(err, EISDIR, "%s: is a directory: use -r",
+		    path);
+	if (!ofs_job_is_first(&c->job))
+		return 0;
+	*to = target(path, dest);
+	return *to == NULL ? optimfs_fail(err, ENOMEM, "out of memory") : 0;
+}
+
+/* The same on all ranks. */
+static int find_together(struct ofs_command *c, const char *path,
+    const char *dest, struct optimfs_attr *attr, char **to,
+    struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+
+	if (c->job.world == NULL)
+		return find(c, path, dest, attr, to, err);
+	if (find(c, path, dest, attr, to, &own) == 0)
+		own.code = 0;
+	return optimfs_world_agree(c->job.world, &own, err);
+}
+
 static int copy(struct ofs_command *c, const char *path, const char *dest,
     int *status, struct optimfs_error *err)
 {
 	struct optimfs_attr attr;
-	struct copy ctx = { .c = c };
-	char *to;
-	int ret;
+	char *to = NULL;
+	int ret = find_together(c, path, dest, &attr, &to, err);
 
-	if (ofs_command_resolve(c, path, &attr, err) == -1)
-		return -1;
-	if (S_ISDIR(attr.mode) && !(c->flags & OFS_RECURSIVE))
-		return optimfs_fail(err, EISDIR, "%s: is a directory: use -r",
-		    path);
-	to = target(path, dest);
-	if (to == NULL)
-		return optimfs_fail(err, ENOMEM, "out of memory");
-	if (S_ISDIR(attr.mode)) {
-		ctx.dest = to;
-		ret = make_directory(to, err);
-		if (ret == 0)
-			ret = ofs_walk(c->fs, attr.node, 0, copy_entry, &ctx,
-			    err);
-		*status = ctx.status;
-	} else {
+	if (ret == 0 && S_ISDIR(attr.mode))
+		ret = copy_directory(c, attr.node, &to, status, err);
+	else if (ret == 0 && ofs_job_is_first(&c->job))
 		ret = copy_file(c, attr.node, to, err);
-	}
 	free(to);
 	return ret == 0 ? 0 : -1;
 }
@@ -201,20 +324,23 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct optimfs_error err;
 	int status, unread = OFS_EXIT_OK;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_RECURSIVE, 2, 2,
+	if (ofs_command_init(&c, verb, argc, argv,
+		OFS_RECURSIVE | OFS_VERBOSE | OFS_TOGETHER, 2, 2,
 		&status) == -1)
 		return status;
-	status = copy(&c, c.operand[0], c.operand[1], &unread, &err) == -1
-	    ? ofs_tool_fail(&err)
-	    : unread;
+	if (copy(&c, c.operand[0], c.operand[1], &unread, &err) == -1)
+		status = ofs_command_fail(&c, &err);
+	else
+		status = unread;
 	ofs_command_fini(&c);
 	return status;
 }
 
 const struct ofs_verb ofs_verb_cp = {
 	.name = "cp",
-	.synopsis = "[-r] [-o OPTION] CHECKPOINT PATH DESTINATION",
+	.synopsis = "[-r] [-v] [-o OPTION] CHECKPOINT PATH DESTINATION",
 	.summary = "copy a file of the tree, or with -r a directory",
-	.options = "  -r  copy directories\n",
+	.options = "  -r  copy directories\n"
+		   "  -v  under mpirun: say what each rank did\n",
 	.run = run,
 };

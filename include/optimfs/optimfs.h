@@ -323,11 +323,26 @@ struct optimfs_gather {
 };
 int optimfs_world_gather(struct optimfs_world *w,
     const struct optimfs_gather *how, struct optimfs_error *err);
-/* Every rank says how it fares, with code 0 when well. It fails on all alike,
- * with what the lowest rank says that is not well. */
+/* Every rank says how it fares, with code 0 when well, and waits for all others
+ * as long as they live. It fails on all alike, with the error of one. */
 int optimfs_world_agree(struct optimfs_world *w,
     const struct optimfs_error *own, struct optimfs_error *err);
-/* On rank 0, after a task that ranks shared: what rank did of it. */
+/* Many jobs that ranks share, of which optimfs_fsck and optimfs_reshard are
+ * two. All ranks call _see, then _divide; each does its jobs, tells _did, and
+ * asks _look, a few times a second, whether another has failed or is gone; at
+ * the end all agree. */
+/* Which ranks see the directory *dir of rank 0, where it makes a file for that,
+ * and removes it? The others get its name, malloc'ed; sees has room for all. */
+int optimfs_world_see(struct optimfs_world *w, char **dir, bool *sees,
+    struct optimfs_error *err);
+/* Share out *n jobs, of those sizes, over the ranks that may do them, as rank 0
+ * has all that: *who, malloc'ed, and *n are the same on all. */
+int optimfs_world_divide(struct optimfs_world *w, const uint64_t *size,
+    const bool *may, int **who, size_t *n, struct optimfs_error *err);
+void optimfs_world_did(struct optimfs_world *w, uint64_t bytes);
+/* -1: there is no point in going on. */
+int optimfs_world_look(struct optimfs_world *w, struct optimfs_error *err);
+/* On rank 0, after they agreed: what rank did of it. */
 struct optimfs_work {
 	uint64_t files, bytes;
 };

@@ -107,6 +107,41 @@ is "by those two" "$(shares)" "2 7"
 like "which is said" "$(cat "$scratch/said")" '*2 of 3 ranks see *out*write*'
 is "the third has nothing" "$(ls -A 1)" ""
 
+# cp -r: each rank copies some of the files; one file is rank 0's.
+"$OPTIMFS" cp -r "$ck" . tree
+status "cp -r" 0 ranks 4 "$OPTIMFS" cp -r -v "$nodes/%r/ck" . shared
+cp "$scratch/err" "$scratch/said"
+ok "copies all" diff -r tree shared
+is "each rank some" "$(shares)" "4 $(find tree -type f | wc -l)"
+mkdir into
+status "cp -r into a directory" 0 ranks 3 sh -c "$in_own" sh "$OPTIMFS" cp -r \
+    -v "$ck" optim/state ../into
+ok "has its name" diff -r tree/optim/state into/state
+rm -rf into
+mkdir 0/into
+status "a directory that two of three see" 0 ranks 3 sh -c "$in_own" sh \
+    "$OPTIMFS" cp -r -v "$ck" model into
+cp "$scratch/err" "$scratch/said"
+ok "has all" diff -r tree/model 0/into/model
+like "from those two" "$(shares)" "2 *"
+is "and nothing else" "$(ls -A 0/into 1)" "$(printf '0/into:\nmodel\n\n1:')"
+rm "$nodes/2/ck/__1_0.distcp"
+status "with files that cannot be read" 3 ranks 4 "$OPTIMFS" cp -r \
+    "$nodes/%r/ck" . part
+like "they are named" "$(cat "$scratch/err")" \
+    '*part/model/norm.weight: *OFS140*__1_0.distcp*'
+ok "others are there" cmp part/optim/param_groups/0/betas \
+    tree/optim/param_groups/0/betas
+not_ok "and those are not" test -e part/model/norm.weight
+spread "$ck" 4
+status "one file" 0 ranks 4 "$OPTIMFS" cp "$nodes/%r/ck" \
+    optim/param_groups/0/lr lr
+ok "is copied" cmp lr tree/optim/param_groups/0/lr
+status "what is not there" 3 ranks 2 "$OPTIMFS" cp "$ck" nothing lr
+is "is told once" "$(grep -c nothing "$scratch/err")" 1
+ranks 4 "$OPTIMFS" cat "$nodes/%r/ck" optim/param_groups/0/lr >got 2>/dev/null
+ok "cat is rank 0's" cmp got lr
+
 # A rank that may not write large files.
 limited='[ "$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -f 10; exec "$@"'
 rm -rf out
@@ -119,6 +154,10 @@ status "the same command goes on" 0 ranks 2 "$OPTIMFS" reshard -v --to dcp@6 \
     "$ck" out
 like "from what there is" "$(cat "$scratch/err")" '*goes on from *.out.optimfs*'
 ok "to the same bytes" diff -r six out
+rm -rf out
+status "a rank that cannot copy" 3 ranks 3 sh -c "trap '' XFSZ; $limited" sh \
+    "$OPTIMFS" cp -r "$ck" .optimfs/view/dcp@6 out
+like "is named, too" "$(cat "$scratch/err")" '*rank 1*File too large*'
 rm -rf out
 
 # One that is killed while all write.

@@ -208,9 +208,9 @@ static void do_well(struct test *t, struct optimfs_world *w)
 		return;
 	free(got.p);
 	for (int i = 0; i < r; i++)
-		ofs_crew_did(w, 100);
+		optimfs_world_did(w, 100);
 	if (note(w, (uint32_t)r, &t->err[r]) == -1 ||
-	    ofs_crew_look(w, &t->err[r]) == -1)
+	    optimfs_world_look(w, &t->err[r]) == -1)
 		return;
 	usleep((useconds_t)r * 20000);
 	t->ret[r] = ofs_crew_meet(w, &well, NULL, NULL, &t->err[r]);
@@ -263,7 +263,7 @@ static void fail_early(struct test *t, struct optimfs_world *w)
 	if (r == t->bad)
 		optimfs_fail(&own, EDQUOT, "its disk is full");
 	for (int i = 0; own.code == 0 && i < 500; i++) {
-		(void)ofs_crew_look(w, &own);
+		(void)optimfs_world_look(w, &own);
 		usleep(10000);
 	}
 	t->ret[r] =
@@ -299,7 +299,7 @@ static void die(struct test *t, struct optimfs_world *w)
 		return;
 	}
 	if (r == 1)
-		while (ofs_crew_look(w, &own) == 0)
+		while (optimfs_world_look(w, &own) == 0)
 			usleep(10000);
 	t->ret[r] = ofs_crew_meet(w, &own, NULL, NULL, &t->err[r]);
 	ofs_crew_end(w);
