@@ -485,6 +485,39 @@ static void views(void)
 	optimfs_close(s.fs);
 }
 
+/* A view of what was staged is kept while it is used; then what was staged at
+ * the time is not known any more. */
+static void old_view(void)
+{
+	const struct optimfs_options o = { .rw = true, .scratch = true };
+	const char *top = getenv("TOP_SRCDIR");
+	struct optimfs_file *f;
+	uint64_t node;
+	char path[500];
+
+	snprintf(path, sizeof(path), "%s/tests/data/pytorch/dcp_fsdp2_w2/ckpt",
+	    top != NULL ? top : ".");
+	s.fs = optimfs_open(path, &o, &err);
+	if (s.fs == NULL)
+		bail_out("%s", err.text);
+	is_int(say("optim/param_groups/0/lr", "0.25\n"), 0, "a value");
+	node = sample_node(&s, ".optimfs/view/dcp@1/.metadata");
+	is_int(say("optim/param_groups/0/lr", "0.125\n"), 0, "another one");
+	for (int i = 2; i < 10; i++) {
+		snprintf(path, sizeof(path), ".optimfs/view/dcp@%d/.metadata",
+		    i);
+		sample_node(&s, path);
+	}
+	is_int(optimfs_file_open(s.fs, node, &f, &err), -1,
+	    "a view of before that nobody has used");
+	is_error(err, ESTALE, "OFS776", "says so");
+	node = sample_node(&s, ".optimfs/view/dcp@1/.metadata");
+	is_int(optimfs_file_open(s.fs, node, &f, &err), 0,
+	    "looked up again, it is there");
+	optimfs_file_close(f);
+	optimfs_close(s.fs);
+}
+
 int main(void)
 {
 	begin();
@@ -498,5 +531,6 @@ int main(void)
 	npy();
 	sample_fini(&s);
 	views();
+	old_view();
 	return done_testing();
 }

@@ -276,6 +276,27 @@ static void progress(void)
 	optimfs_close(p.fs);
 }
 
+/* Who has a file open that a commit has removed is told so. */
+static void taken(void)
+{
+	struct optimfs *fs = begin();
+	uint64_t dir = node_of(fs, "optim/state/norm.weight");
+	struct optimfs_file *f;
+	uint8_t byte;
+
+	if (optimfs_file_open(fs,
+		node_of(fs, "optim/state/norm.weight/exp_avg"), &f, &err) == -1)
+		bail_out("%s", err.text);
+	is_int(optimfs_remove(fs, dir, "exp_avg", false, &err), 0, "removed");
+	is_int(optimfs_file_read(f, &byte, 1, 0, &err), 1,
+	    "who has it open reads on");
+	is_int(optimfs_commit(fs, NULL, NULL, &err), 0, "until a commit");
+	is_int(optimfs_file_read(f, &byte, 1, 0, &err), -1, "takes it away");
+	is_error(err, ESTALE, "OFS844", "which is said");
+	optimfs_file_close(f);
+	optimfs_close(fs);
+}
+
 int main(void)
 {
 	snprintf(top, sizeof(top), "/tmp/optimfs-recover-XXXXXX");
@@ -286,6 +307,7 @@ int main(void)
 	not_lost();
 	journals();
 	orders();
+	taken();
 	progress();
 	shell("rm -r \"$PWD\"");
 	return done_testing();
