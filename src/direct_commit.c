@@ -79,7 +79,9 @@ static int put_element(void *ctx, uint32_t index, struct ofs_edit_file *f,
 	const struct ofs_entry *entry =
 	    &c->fs->cat->entries[c->fs->tree.node[index].entry];
 
-	if (entry->kind != OFS_ENTRY_TENSOR)
+	/* what is rounded is not stored */
+	if (entry->kind != OFS_ENTRY_TENSOR ||
+	    ofs_direct_is_rounded(c->e, c->fs->tree.node[index].entry))
 		return 0;
 	return ofs_direct_element(c->e, f, err);
 }

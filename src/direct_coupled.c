@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cast.h"
 #include "direct.h"
+#include "dtype.h"
 #include "edit_impl.h"
 #include "scatter.h"
 
@@ -19,6 +21,7 @@ struct where {
 	uint32_t object, index;
 	uint64_t at;
 	const struct ofs_blob *said;
+	enum ofs_dtype rounded; /* what is stored there is rounded to it */
 };
 
 struct places {
@@ -59,8 +62,10 @@ static int add_places(void *ctx, uint32_t index, struct ofs_edit_file *f,
 	ret = ofs_scatter_plan(fs->cat, fs->locator, t, 0, 1, &plan, err);
 	for (size_t i = 0; i < plan.n && ret == 0; i++) {
 		struct where w = { plan.seg[i].object, index, plan.seg[i].src,
-			v->said == NULL ? f->said : v->said };
+			v->said == NULL ? f->said : v->said, OFS_DTYPE_NONE };
 
+		if ((plan.seg[i].fix & OFS_FIX_ROUND) != 0)
+			w.rounded = t->dtype;
 		ret = add(p, &w, err);
 	}
 	ofs_plan_fini(&plan);
@@ -90,14 +95,69 @@ static int words(const struct ofs_blob *b)
 	return (int)(end == NULL ? b->len : (size_t)(end - b->bytes));
 }
 
+/* Is what w says what the stored number is rounded to? The texts have been
+ * parsed when they were written. */
+static int compare_rounded(const struct places *p, const struct where *w,
+    const struct where *stored, struct optimfs_error *err)
+{
+	uint8_t wide[16], is[16], said[16];
+	char path[100], text[80];
+	size_t size = ofs_dtype_size(w->rounded);
+
+	ofs_direct_path(p->e, w->index, path, sizeof(path));
+	if (stored == NULL)
+		return optimfs_fail(err, EINVAL,
+		    "OFS828 %.100s is %.*s, but the layout stores the "
+		    "optimizer's copy, and that was not written",
+		    path, words(w->said), (const char *)w->said->bytes);
+	if (ofs_dtype_parse(OFS_FLOAT32, (const char *)stored->said->bytes,
+		(size_t)words(stored->said), wide) != 0 ||
+	    ofs_dtype_parse(w->rounded, (const char *)w->said->bytes,
+		(size_t)words(w->said), said) != 0)
+		return optimfs_fail(err, EINVAL, "OFS806 %.100s: no number",
+		    path);
+	ofs_cast(OFS_FLOAT32, wide, w->rounded, is, 1);
+	if (memcmp(is, said, size) == 0)
+		return 0;
+	text[ofs_dtype_print(w->rounded, is, text)] = '\0';
+	return optimfs_fail(err, EINVAL,
+	    "OFS822 %.100s is %.*s: the layout stores the optimizer's copy, "
+	    "which rounds to %.40s",
+	    path, words(w->said), (const char *)w->said->bytes, text);
+}
+
+/* Those of one place that are rounded from it, and are not written. Returns how
+ * many are left. */
+static int compare_all_rounded(const struct places *p, struct where *w,
+    size_t *n, struct optimfs_error *err)
+{
+	const struct where *stored = NULL;
+	size_t left = 0;
+
+	for (size_t i = 0; i < *n && stored == NULL; i++)
+		if (w[i].rounded == OFS_DTYPE_NONE)
+			stored = &w[i];
+	for (size_t i = 0; i < *n; i++)
+		if (w[i].rounded != OFS_DTYPE_NONE &&
+		    compare_rounded(p, &w[i], stored, err) == -1)
+			return -1;
+	for (size_t i = 0; i < *n; i++)
+		if (w[i].rounded == OFS_DTYPE_NONE)
+			w[left++] = w[i];
+	*n = left;
+	return 0;
+}
+
 /* Those of one place. */
-static int compare(const struct places *p, const struct where *w, size_t n,
+static int compare(const struct places *p, struct where *w, size_t n,
     struct optimfs_error *err)
 {
 	const struct where *other = NULL;
 	char one[100], two[100];
 	uint64_t agree = 0;
 
+	if (compare_all_rounded(p, w, &n, err) == -1)
+		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (same(w[i].said, w[0].said))
 			agree++;

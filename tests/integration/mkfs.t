@@ -186,6 +186,30 @@ for l in zero1@3 zero2@1 zero3@3 universal dcp@2; do
 done
 ok "z0_ws2_bf16 as zero1@2" push "$zero/z0_ws2_bf16/ckpt" zero1@2
 ok "z3_ws4_poison as zero3@3" push "$zero/z3_ws4_poison/ckpt" zero3@3
+# A number that is trained, in half precision: what is stored is its fp32.
+script=$TOP_SRCDIR/tests/integration/zeroview.py
+for python in python3 /usr/bin/python3 ''; do
+	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
+	    break
+done
+if [ -n "$python" ] &&
+    "$python" "$script" scalar "$scratch/half.pt" half; then
+	"$OPTIMFS" reshard --to zero3@3 "$scratch/half.pt" "$scratch/half"
+	for l in zero3@2 zero1@2 universal; do
+		ok "a number in half precision as $l" push "$scratch/half" $l
+	done
+	ok "which is rounded" begin "$scratch/half" zero3@2
+	cp -r "$a/." "$b/"
+	echo -1 >"$b/model/temperature"
+	not_ok "another one is no commit" commit
+	like "and named" "$(cat "$b/.optimfs/control")" \
+	    "*OFS822 model/temperature is -1*"
+	cp "$a/model/temperature" "$b/model/temperature"
+	ok "the right one is" commit
+	drop
+else
+	skip 1 "no PyTorch here"
+fi
 ok "where parameters are rounded" begin "$zero/z1_ws2_bf16/ckpt" zero3@2
 cp -r "$a/." "$b/"
 printf '\200\277' | dd of="$b/model/gain" conv=notrunc status=none

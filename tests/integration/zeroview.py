@@ -7,7 +7,8 @@ gather DIR TREE    weights gathered from flat groups are those of TREE, which
                    optimfs cp made: optim/state/NAME/fp32
 load DIR           everything opens, and has what loaders index
 integers DIR       write each step as an integer, as DeepSpeed's own Adam has it
-scalar FILE        torch.save a job that trains a number, too: a temperature
+scalar FILE [half] torch.save a job that trains a number, too: a temperature;
+                   half: in bfloat16
 says DIR LR STEP   every file says so, and has what loaders index
 """
 import glob
@@ -312,7 +313,7 @@ def says(top, lr, step):
     assert n > 1
 
 
-def scalar(path):
+def scalar(path, half=None):
     model = {"w": torch.randn(5, 3), "temperature": torch.randn(()),
              "b": torch.randn(4)}
     state = {k: {"step": torch.tensor(3.0), "exp_avg": torch.randn(v.shape),
@@ -324,6 +325,10 @@ def scalar(path):
     state["other"] = {k: v + 1 for k, v in state["temperature"].items()}
     state["other"]["step"] = torch.tensor(3.0)
     groups.append({"lr": 0.125, "params": ["other"]})
+    if half is not None:
+        for k, v in model.items():
+            state[k]["fp32"] = v
+            model[k] = v.bfloat16()
     torch.save({"model": model, "optimizer": {"state": state,
                                               "param_groups": groups}}, path)
 
