@@ -188,6 +188,13 @@ int ofs_commit_verify(const struct ofs_commit *c, struct optimfs_error *err);
 /* commit_zero.c: all files of a DeepSpeed checkpoint, or of a universal one. */
 int ofs_commit_zero(struct ofs_commit *c, const struct ofs_part *part,
     struct optimfs_error *err);
+/* commit_universal.c: files of states that are added or removed; the names of
+ * the part's tree begin behind nprefix components. EINVAL (OFS826): not all
+ * parameters of a group would have the same. */
+struct ofs_zero_shapes;
+int ofs_commit_universal(struct ofs_commit *c, const struct ofs_part *part,
+    uint32_t nprefix, const struct ofs_zero_shapes *shapes,
+    struct optimfs_error *err);
 
 /* commit_dcp.c */
 struct ofs_commit_dcp;

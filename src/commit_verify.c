@@ -266,10 +266,14 @@ static int check_all(struct verify *v)
 int ofs_commit_verify(const struct ofs_commit *c, struct optimfs_error *err)
 {
 	struct verify v = { .c = c, .err = err };
+	const char **gone;
+	size_t n;
 	int ret;
 
-	v.now = ofs_read_over(c->path, ofs_publish_new(c->publish),
+	gone = ofs_publish_gone(c->publish, &n);
+	v.now = ofs_read_over(c->path, ofs_publish_new(c->publish), gone, n,
 	    &c->fs->options, err);
+	free(gone);
 	if (v.now == NULL)
 		return optimfs_fail_in(err, "what was about to be published");
 	ret = check_all(&v);

@@ -108,6 +108,14 @@ static bool is_elsewhere(const struct column *col, const struct ofs_todo *t)
 	return false;
 }
 
+/* A universal checkpoint has a file for each state of a parameter. */
+static bool is_file(const struct column *col, const struct ofs_todo *t)
+{
+	return col->part->format == &ofs_format_universal &&
+	    t->op != OFS_TODO_SET && is_in(col, t, "optim", "state") &&
+	    t->npath == col->nprefix + 4;
+}
+
 /* What no file could say. */
 static int check(const struct column *col, const struct ofs_todo *t)
 {
@@ -122,7 +130,7 @@ static int check(const struct column *col, const struct ofs_todo *t)
 		    "not changed in place (optimfs reshard writes a new "
 		    "checkpoint)",
 		    col->err);
-	if (t->op == OFS_TODO_SET)
+	if (t->op == OFS_TODO_SET || is_file(col, t))
 		return 0;
 	if (is_in(col, t, "optim", "state"))
 		return ofs_commit_no_place(t,
@@ -489,8 +497,12 @@ static int put_universal(struct column *col)
 	if (col->path == NULL)
 		return optimfs_fail(col->err, ENOMEM, "names of a commit");
 	ret = read_shapes(col);
+	if (ret == 0)
+		ret = ofs_commit_universal(col->c, col->part, col->nprefix,
+		    &col->shapes, col->err);
 	for (size_t i = 0; i < col->c->ntodos && ret == 0; i++)
-		ret = put_state(col, &col->c->todo[i]);
+		if (!col->c->todo[i].done)
+			ret = put_state(col, &col->c->todo[i]);
 	if (ret == 0)
 		ret = put_globals(col);
 	if (ret == 0)

@@ -367,7 +367,9 @@ static bool put_below(const struct ofs_dir *dir, const char *rel,
 int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
     struct ofs_dir *sub, struct optimfs_error *err)
 {
-	struct ofs_dir new = { .fd = -1, .follow = dir->follow };
+	struct ofs_dir new = {
+		.fd = -1, .follow = dir->follow, .gone = dir->gone
+	};
 	uint32_t file;
 	int saved;
 

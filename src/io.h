@@ -50,6 +50,12 @@ struct ofs_dir {
 	 * moved into it. */
 	bool over;
 	int upper;
+	/* Files that will not be there then, by their paths from where root
+	 * bytes of path end: they are not listed. Borrowed. */
+	const struct ofs_gone {
+		const char *const *rel;
+		size_t n, root;
+	} * gone;
 };
 
 /* EIO when path cannot be opened as a directory. */

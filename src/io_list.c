@@ -99,6 +99,35 @@ static int list_into(int at, const char *path, struct listing *l,
 	    "OFS755 %s: cannot be listed: %m", path);
 }
 
+static bool is_gone(const struct ofs_dir *dir, const char *name)
+{
+	const char *sub = dir->path + dir->gone->root;
+	size_t n;
+
+	sub += *sub == '/';
+	n = strlen(sub);
+	for (size_t i = 0; i < dir->gone->n; i++) {
+		const char *rel = dir->gone->rel[i];
+
+		if (strncmp(rel, sub, n) == 0 &&
+		    strcmp(rel + n + (n > 0 && rel[n] == '/'), name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void leave_out(const struct ofs_dir *dir, struct ofs_names *names)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < names->n; i++)
+		if (is_gone(dir, names->name[i]))
+			free(names->name[i]);
+		else
+			names->name[kept++] = names->name[i];
+	names->n = kept;
+}
+
 int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err)
 {
@@ -115,6 +144,8 @@ int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
 		return -1;
 	}
 	sort_names(&got.names);
+	if (dir->gone != NULL)
+		leave_out(dir, &got.names);
 	*names = got.names;
 	return 0;
 }

@@ -102,6 +102,24 @@ int ofs_publish_new(const struct ofs_publish *p)
 	return p->new;
 }
 
+void ofs_publish_at_once(struct ofs_publish *p)
+{
+	p->plan.at_once = true;
+}
+
+const char **ofs_publish_gone(const struct ofs_publish *p, size_t *n)
+{
+	const char **v = NULL;
+
+	*n = 0;
+	if (p->plan.at_once && p->plan.n > 0)
+		v = calloc(p->plan.n, sizeof(*v));
+	for (size_t i = 0; v != NULL && i < p->plan.n; i++)
+		if (p->plan.name[i].kind == OFS_PUBLISH_REMOVE)
+			v[(*n)++] = p->plan.name[i].rel;
+	return v;
+}
+
 bool ofs_publish_any(const struct ofs_publish *p)
 {
 	return p->plan.n > 0;
@@ -338,7 +356,8 @@ int ofs_publish_prepare(struct ofs_publish *p, const char *id,
     struct optimfs_error *err)
 {
 	strcpy(p->plan.id, id);
-	p->plan.swap = count(&p->plan, OFS_PUBLISH_REPLACE) > 1;
+	p->plan.swap =
+	    p->plan.at_once || count(&p->plan, OFS_PUBLISH_REPLACE) > 1;
 	if (sync_new(p, err) == -1 ||
 	    (p->plan.swap && ofs_publish_build(p, err) == -1))
 		return -1;

@@ -49,6 +49,12 @@ int ofs_publish_link(struct ofs_publish *p, int from, const char *rel,
 /* Remove rel once the new generation is safe: nothing in it needs that file. */
 int ofs_publish_remove(struct ofs_publish *p, const char *rel,
     struct optimfs_error *err);
+/* Names come and go with what takes their places, all at once: the directories
+ * are exchanged, however few files are replaced. Not where there are sites. */
+void ofs_publish_at_once(struct ofs_publish *p);
+/* Of such a generation, the files that are removed: an array, *n of them. NULL
+ * when there are none, or no memory. Free it before p. */
+const char **ofs_publish_gone(const struct ofs_publish *p, size_t *n);
 /* new/: the same names as in the checkpoint. */
 int ofs_publish_new(const struct ofs_publish *p);
 /* Has anything been added? */

@@ -29,6 +29,7 @@ struct ofs_publish_plan {
 	size_t n, cap;
 	uint64_t gen; /* inode of gen/, where it takes the old one's place */
 	bool swap;    /* it does */
+	bool at_once; /* it must */
 	char id[OFS_PUBLISH_ID]; /* of a decision to be made elsewhere, or "" */
 };
 

@@ -318,9 +318,11 @@ int ofs_find_parts(const char *path, const struct optimfs_options *opt,
 }
 
 struct ofs_catalog *ofs_read_over(const char *path, int upper,
-    const struct optimfs_options *opt, struct optimfs_error *err)
+    const char *const *gone, size_t n, const struct optimfs_options *opt,
+    struct optimfs_error *err)
 {
 	static const struct optimfs_options defaults;
+	struct ofs_gone without = { gone, n, 0 };
 	struct ofs_catalog *cat = NULL;
 	struct ofs_parts parts;
 	struct ofs_dir dir;
@@ -341,6 +343,8 @@ struct ofs_catalog *ofs_read_over(const char *path, int upper,
 	if (upper != -1) {
 		dir.upper = fcntl(upper, F_DUPFD_CLOEXEC, 3);
 		dir.over = dir.upper != -1;
+		without.root = strlen(dir.path);
+		dir.gone = n > 0 ? &without : NULL;
 	}
 	if (ofs_detect(&dir, rel, opt, &parts, err) == 0) {
 		cat = read_detected(&dir, &parts, opt, err);
@@ -352,11 +356,13 @@ struct ofs_catalog *ofs_read_over(const char *path, int upper,
 	}
 	free(rel);
 	ofs_dir_close(&dir);
+	if (cat != NULL)
+		cat->dir.gone = NULL;
 	return cat;
 }
 
 struct ofs_catalog *ofs_read_checkpoint(const char *path,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
-	return ofs_read_over(path, -1, opt, err);
+	return ofs_read_over(path, -1, NULL, 0, opt, err);
 }

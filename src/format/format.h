@@ -89,9 +89,10 @@ struct ofs_catalog *ofs_read_checkpoint(const char *path,
     const struct optimfs_options *opt, struct optimfs_error *err);
 
 /* The same, as it would be with the files of the directory upper, which is
- * open, in their places; -1: none. */
+ * open, in their places, and without the n files gone; -1: none. */
 struct ofs_catalog *ofs_read_over(const char *path, int upper,
-    const struct optimfs_options *opt, struct optimfs_error *err);
+    const char *const *gone, size_t n, const struct optimfs_options *opt,
+    struct optimfs_error *err);
 /* The parts of the checkpoint at path. */
 int ofs_find_parts(const char *path, const struct optimfs_options *opt,
     struct ofs_parts *parts, struct optimfs_error *err);

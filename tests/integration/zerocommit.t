@@ -137,6 +137,30 @@ echo abort > "$mnt/.optimfs/control"
 ok "dropped" "$OPTIMFS" umount "$mnt"
 is "nothing in the checkpoint has changed" "$(inodes)" "$(cat inodes.was)"
 
+# States are files of a universal checkpoint.
+for name in z2_ws2_bf16 v0.18.5_z3_ws2_bf16; do
+	begin "$data/$name/ckpt_universal"
+	rm "$mnt"/optim/state/*/exp_avg_sq
+	for dir in "$mnt"/optim/state/*; do
+		cp -a "$dir/exp_avg" "$dir/max_exp_avg_sq"
+		mv "$dir/exp_avg" "$dir/momentum_buffer"
+	done
+	cp -r "$mnt" tree
+	commit
+	is "$name: states are added and removed" \
+	    "$(cat "$mnt/.optimfs/control")" clean
+	finish "$name, other states"
+	begin "$data/$name/ckpt_universal"
+	rm -r "$mnt/optim/state/gain"
+	commit 2>/dev/null
+	like "$name: a parameter is not" "$(cat "$mnt/.optimfs/errors")" \
+	    "*OFS826*optim/state/gain/*"
+	echo abort >"$mnt/.optimfs/control"
+	ok "$name: dropped" "$OPTIMFS" umount "$mnt"
+	is "$name: nothing in the checkpoint has changed" "$(inodes)" \
+	    "$(cat inodes.was)"
+done
+
 # Stages of a pipeline: every stage has the options; a layer's file its values.
 mkdir -p pipe/global_step3
 cp "$data"/z2_ws2_nozip/ckpt/global_step3/* pipe/global_step3

@@ -138,6 +138,88 @@ static void test_refused(void)
 	refuses(&e, "masters that are the weights", EINVAL, "OFS828 ");
 }
 
+/* The nth parameter that has state name, of a shape; NULL: there are fewer. */
+static const char *param(struct edited *e, const char *name, unsigned n,
+    const struct ofs_tensor **t)
+{
+	static char path[5000];
+
+	for (uint32_t i = 0; i < e->fs->tree.n; i++) {
+		uint32_t entry = e->fs->tree.node[i].entry;
+
+		if (entry == OFS_NONE ||
+		    strcmp(e->fs->tree.node[i].name, name) != 0)
+			continue;
+		ofs_tree_path(&e->fs->tree, i, path, sizeof(path));
+		if (strncmp(path, "optim/state/", 12) != 0 || n-- > 0)
+			continue;
+		*strrchr(path, '/') = '\0';
+		*t = ofs_entry_tensor(e->fs, &e->fs->cat->entries[entry]);
+		return path;
+	}
+	return NULL;
+}
+
+enum do_state { REMOVE, RENAME, ADD };
+
+/* Of all parameters but the first skip. */
+static void change_state(struct edited *e, enum do_state what, const char *name,
+    const char *to, unsigned skip)
+{
+	const struct ofs_tensor *t;
+	char from[5100], other[5100];
+	const char *path;
+
+	for (unsigned n = skip; (path = param(e, name, n, &t)) != NULL; n++) {
+		snprintf(from, sizeof(from), "%s/%s", path, name);
+		snprintf(other, sizeof(other), "%s/%s", path,
+		    to == NULL ? "" : to);
+		if (what == REMOVE)
+			edited_remove(e, from);
+		else if (what == RENAME)
+			edited_rename(e, from, other);
+		else
+			edited_add(e, other, t->dtype,
+			    ofs_tensor_shape(e->fs->cat, t), t->ndim);
+	}
+}
+
+/* Files of a universal checkpoint come and go. */
+static void test_universal(const char *name)
+{
+	static const uint64_t shape[] = { 10, 21 };
+	struct edited e;
+
+	edited_init(&e, name, NULL);
+	change_state(&e, REMOVE, "exp_avg_sq", NULL, 0);
+	commits(&e, "a state is removed");
+	edited_fini(&e);
+	edited_init(&e, name, NULL);
+	change_state(&e, RENAME, "exp_avg", "momentum_buffer", 0);
+	change_state(&e, REMOVE, "exp_avg_sq", NULL, 0);
+	change_state(&e, ADD, "fp32", "fresh", 0);
+	edited_bytes(&e, "optim/state/" W "/fp32", 5, 11);
+	edited_text(&e, "extra/global_steps", "17\n", NULL);
+	if (strstr(name, "z3") != NULL)
+		edited_follows(&e, "model/" W, "optim/state/" W "/fp32");
+	commits(&e, "states are renamed, removed and added");
+	edited_fini(&e);
+	edited_init(&e, name, NULL);
+	change_state(&e, REMOVE, "exp_avg_sq", NULL, 1);
+	refuses(&e, "a state of all parameters but one", EINVAL,
+	    "OFS826 optim/state/");
+	edited_init(&e, name, NULL);
+	edited_add(&e, "optim/state/" W "/fresh", OFS_FLOAT32, shape, 2);
+	refuses(&e, "a new state of one parameter", EINVAL,
+	    "OFS826 optim/state/" W "/fresh");
+	edited_init(&e, name, NULL);
+	change_state(&e, REMOVE, "fp32", NULL, 0);
+	refuses(&e, "parameters without fp32", EINVAL, "OFS826 optim/state/");
+	edited_init(&e, name, NULL);
+	edited_add(&e, "optim/state/other/exp_avg", OFS_FLOAT32, shape, 2);
+	refuses(&e, "a new parameter", EINVAL, "OFS826 optim/state/other");
+}
+
 /* A fault at each call of a commit: the old checkpoint or the new one. */
 static int calls, fail_at;
 static bool failed;
@@ -151,7 +233,7 @@ static int fault(const char *call)
 	return ENOSPC;
 }
 
-static void test_faults(const char *name, int step)
+static void test_faults(const char *name, int step, bool removes)
 {
 	unsigned points = 0, wrong = 0;
 
@@ -163,7 +245,10 @@ static void test_faults(const char *name, int step)
 		edited_init(&e, name, NULL);
 		edited_bytes(&e, "optim/state/" W "/fp32", 0, 0);
 		edited_text(&e, "extra/global_steps", "17\n", NULL);
-		set_steps(&e, "7.0\n");
+		if (removes)
+			change_state(&e, RENAME, "exp_avg", "momentum", 0);
+		else
+			set_steps(&e, "7.0\n");
 		calls = 0;
 		failed = false;
 		ofs_sys_fault = fault;
@@ -202,7 +287,10 @@ int main(void)
 	test_all("deepspeed/v0.18.5_z3_ws4_subgroups/ckpt_universal", "7.0\n",
 	    true);
 	test_refused();
-	test_faults("deepspeed/z2_ws2_nozip/ckpt", 7);
-	test_faults("deepspeed/v0.19.6_z1_ws2_bf16/ckpt_universal", 43);
+	test_universal("deepspeed/v0.19.6_z1_ws2_bf16/ckpt_universal");
+	test_universal("deepspeed/v0.18.5_z3_ws4_subgroups/ckpt_universal");
+	test_faults("deepspeed/z2_ws2_nozip/ckpt", 7, false);
+	test_faults("deepspeed/v0.19.6_z1_ws2_bf16/ckpt_universal", 43, false);
+	test_faults("deepspeed/v0.19.6_z1_ws2_bf16/ckpt_universal", 37, true);
 	return done_testing();
 }
