@@ -146,7 +146,7 @@ static int check_extent(struct check *c, const struct ofs_extent *at,
     uint32_t *problem)
 {
 	const struct ofs_object *o = &c->cat->objects[at->object];
-	uint32_t note = *problem;
+	uint32_t note;
 
 	if (at->len == 0 || at->len > INT64_MAX)
 		note = ofs_catalog_note(c->cat, OFS_NOTE_ERROR, EUCLEAN,
