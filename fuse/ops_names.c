@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "checked.h"
 #include "fuse/ops_internal.h"
 
 /* A read-only mount is EROFS before it comes to us; but one that somebody has
@@ -126,7 +127,7 @@ static int64_t mtime_of(const struct stat *attr, int to_set)
 
 	if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0)
 		clock_gettime(CLOCK_REALTIME, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+	return ofs_time_ns(&ts);
 }
 
 /* Owner and mode are those of the checkpoint: to set them does nothing, and

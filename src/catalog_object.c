@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "catalog_build.h"
+#include "checked.h"
 
 static bool same_object(const void *ctx, uint32_t index, const void *key,
     size_t n)
@@ -16,20 +17,10 @@ static bool same_object(const void *ctx, uint32_t index, const void *key,
 	return strlen(path) == n && memcmp(path, key, n) == 0;
 }
 
-static int64_t nanoseconds(struct timespec t)
-{
-	int64_t ns;
-
-	if (__builtin_mul_overflow((int64_t)t.tv_sec, 1000000000, &ns) ||
-	    __builtin_add_overflow(ns, t.tv_nsec, &ns))
-		return t.tv_sec < 0 ? INT64_MIN : INT64_MAX;
-	return ns;
-}
-
 struct ofs_stamp ofs_stamp_of(const struct stat *st)
 {
 	return (struct ofs_stamp){
-		.ctime_ns = nanoseconds(st->st_ctim),
+		.ctime_ns = ofs_time_ns(&st->st_ctim),
 		.nlink = (uint32_t)st->st_nlink,
 		.mode = st->st_mode,
 		.uid = st->st_uid,
@@ -58,7 +49,7 @@ static void describe_object(struct ofs_catalog *cat, struct ofs_object *o)
 		return;
 	}
 	o->size = (uint64_t)st.st_size;
-	o->mtime_ns = nanoseconds(st.st_mtim);
+	o->mtime_ns = ofs_time_ns(&st.st_mtim);
 	o->stamp = ofs_stamp_of(&st);
 	o->ino = st.st_ino;
 	o->blocks = (uint64_t)st.st_blocks * 512;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 /* *out = a op b; false, and *out undefined, when it does not fit. */
 static inline bool ofs_add_u64(uint64_t a, uint64_t b, uint64_t *out)
@@ -34,6 +35,18 @@ static inline bool ofs_numel(const uint64_t *dims, size_t n, uint64_t *out)
 			return false;
 	*out = total;
 	return true;
+}
+
+/* Nanoseconds since 1970; of times before 1677 and behind 2262, which a file may
+ * have, the nearest. */
+static inline int64_t ofs_time_ns(const struct timespec *t)
+{
+	int64_t ns;
+
+	if (__builtin_mul_overflow((int64_t)t->tv_sec, 1000000000, &ns) ||
+	    __builtin_add_overflow(ns, t->tv_nsec, &ns))
+		return t->tv_sec < 0 ? INT64_MIN : INT64_MAX;
+	return ns;
 }
 
 #endif

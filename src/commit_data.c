@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checked.h"
 #include "commit_impl.h"
 #include "copy.h"
 #include "dtype.h"
@@ -237,8 +238,7 @@ int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
 	if (*fd == -1)
 		return -1;
 	if ((uint64_t)st.st_size == o->size && st.st_ino == o->ino &&
-	    (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec ==
-		o->mtime_ns)
+	    ofs_time_ns(&st.st_mtim) == o->mtime_ns)
 		return 0;
 	close(*fd);
 	return optimfs_fail(err, ESTALE,

@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "checked.h"
 #include "edit.h"
 #include "format/format.h"
 #include "renew.h"
@@ -74,8 +75,7 @@ static void source_defaults(struct optimfs *fs)
 		return;
 	fs->mtime_ns = 0;
 	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0)
-		fs->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 +
-		    st.st_mtim.tv_nsec;
+		fs->mtime_ns = ofs_time_ns(&st.st_mtim);
 }
 
 bool ofs_note_is_loss(const struct ofs_note *n)

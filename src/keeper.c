@@ -13,6 +13,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "checked.h"
 #include "copy.h"
 #include "errand.h"
 #include "publish.h"
@@ -299,9 +300,7 @@ static int check_same(const struct ofs_share *s, const char *rel,
 
 		if (strcmp(o->path, rel) == 0 &&
 		    (uint64_t)st.st_size == o->size && st.st_ino == o->ino &&
-		    (int64_t)st.st_mtim.tv_sec * 1000000000 +
-			    st.st_mtim.tv_nsec ==
-			o->mtime_ns)
+		    ofs_time_ns(&st.st_mtim) == o->mtime_ns)
 			return 0;
 	}
 	return optimfs_fail(err, ESTALE,

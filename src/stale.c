@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "checked.h"
 #include "fs.h"
 
 static void mark(bool *used, const struct ofs_extent *at)
@@ -47,9 +48,7 @@ int ofs_indexes_same(const struct optimfs *fs, struct optimfs_error *err)
 		if ((uint64_t)st.st_size == o->size && fs->cat->filling)
 			continue;
 		if ((uint64_t)st.st_size != o->size || st.st_ino != o->ino ||
-		    (int64_t)st.st_mtim.tv_sec * 1000000000 +
-			    st.st_mtim.tv_nsec !=
-			o->mtime_ns)
+		    ofs_time_ns(&st.st_mtim) != o->mtime_ns)
 			return optimfs_fail(err, ESTALE,
 			    "OFS753 %.300s was written again since the "
 			    "checkpoint was opened: mount it again",

@@ -14,8 +14,8 @@
 #include "tools/walk.h"
 
 /* The archive is POSIX.1-2001 pax: ustar headers, and before a file whose
- * name, size or owner does not fit one an extended header of "length key=value"
- * lines. */
+ * name, size, owner or time does not fit one an extended header of
+ * "length key=value" lines. */
 
 #define BLOCK 512
 /* 11 octal digits, and 7 */
@@ -54,19 +54,24 @@ static void octal(char *field, size_t width, uint64_t v)
 		field[i] = (char)('0' + (v & 7));
 }
 
+static uint64_t mtime_of(const struct optimfs_attr *attr)
+{
+	return attr->mtime_ns < 0 ? 0 : (uint64_t)attr->mtime_ns / 1000000000;
+}
+
 static int put_header(const char *name, char type, uint64_t size,
     const struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct header h = { 0 };
 	unsigned sum = 0;
-	int64_t mtime = attr->mtime_ns / 1000000000;
+	uint64_t mtime = mtime_of(attr);
 
 	memcpy(h.name, name, strnlen(name, sizeof(h.name)));
 	octal(h.mode, sizeof(h.mode), attr->mode & 0777);
 	octal(h.uid, sizeof(h.uid), attr->uid <= USTAR_MAX_ID ? attr->uid : 0);
 	octal(h.gid, sizeof(h.gid), attr->gid <= USTAR_MAX_ID ? attr->gid : 0);
 	octal(h.size, sizeof(h.size), size <= USTAR_MAX_SIZE ? size : 0);
-	octal(h.mtime, sizeof(h.mtime), mtime < 0 ? 0 : (uint64_t)mtime);
+	octal(h.mtime, sizeof(h.mtime), mtime <= USTAR_MAX_SIZE ? mtime : 0);
 	h.type = type;
 	memcpy(h.magic, "ustar", 6);
 	memcpy(h.version, "00", 2);
@@ -112,6 +117,7 @@ static int put_member(const char *path, char type, uint64_t size,
 	pax_number(&pax, "size", size, USTAR_MAX_SIZE);
 	pax_number(&pax, "uid", attr->uid, USTAR_MAX_ID);
 	pax_number(&pax, "gid", attr->gid, USTAR_MAX_ID);
+	pax_number(&pax, "mtime", mtime_of(attr), USTAR_MAX_SIZE);
 	if (pax.bad) {
 		optimfs_fail(err, ENOMEM, "out of memory");
 		goto out;

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checked.h"
 #include "fds.h"
 #include "transport/badspots.h"
 
@@ -40,11 +41,6 @@ struct ofs_files {
 	TAILQ_HEAD(, ofs_file) idle; /* oldest first */
 	size_t nopen, limit;
 };
-
-static int64_t ns_of(const struct timespec *t)
-{
-	return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
-}
 
 struct ofs_files *ofs_files_new(const struct ofs_catalog *cat,
     struct ofs_counters *counters, struct optimfs_error *err)
@@ -135,7 +131,7 @@ static bool same_size(const struct ofs_files *files, const struct ofs_object *o,
     const struct stat *st)
 {
 	return (uint64_t)st->st_size == o->size &&
-	    (files->cat->filling || ns_of(&st->st_mtim) == o->mtime_ns);
+	    (files->cat->filling || ofs_time_ns(&st->st_mtim) == o->mtime_ns);
 }
 
 /* Say what failing to open o means to who reads it. */

@@ -128,6 +128,15 @@ diff -r all rest | grep -v '^Only in all' >differ
 ok $? "as they are"
 does 3 "no checkpoint there" ls "$dir/none"
 
+# Times that do not fit into 64 bits of nanoseconds.
+for year in 2300 1600; do
+	cp -r "$ck" "then-$year" && chmod -R u+w "then-$year"
+	find "then-$year" -type f -exec touch -d "$year-01-01" {} +
+	does 0 "files of $year" cat "then-$year" $state/exp_avg
+	[ "$(stat -c %s out)" = 576 ]
+	ok $? "are read"
+done
+
 does 2 "no verb"
 does 2 "an unknown verb" frobnicate
 [ "$(grep -c . err)" -le 2 ]
