@@ -752,6 +752,31 @@ int optimfs_world_agree(struct optimfs_world *w,
 	return -1;
 }
 
+int optimfs_world_see(struct optimfs_world *w, char **dir, bool *sees,
+    struct optimfs_error *err)
+{
+	(void)w, (void)dir, (void)sees;
+	return optimfs_fail(err, ENOSYS, "fake");
+}
+
+int optimfs_world_divide(struct optimfs_world *w, const uint64_t *size,
+    const bool *may, int **who, size_t *n, struct optimfs_error *err)
+{
+	(void)w, (void)size, (void)may, (void)who, (void)n;
+	return optimfs_fail(err, ENOSYS, "fake");
+}
+
+void optimfs_world_did(struct optimfs_world *w, uint64_t bytes)
+{
+	(void)w, (void)bytes;
+}
+
+int optimfs_world_look(struct optimfs_world *w, struct optimfs_error *err)
+{
+	(void)w, (void)err;
+	return 0;
+}
+
 void optimfs_world_work(struct optimfs_world *w, int rank,
     struct optimfs_work *work)
 {
