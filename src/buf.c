@@ -17,7 +17,7 @@ void ofs_buf_fini(struct ofs_buf *b)
 	*b = (struct ofs_buf){ .limit = b->limit };
 }
 
-static bool reserve(struct ofs_buf *b, size_t n)
+static bool grow(struct ofs_buf *b, size_t n)
 {
 	size_t cap = b->cap == 0 ? 256 : b->cap;
 	uint8_t *data;
@@ -41,6 +41,14 @@ static bool reserve(struct ofs_buf *b, size_t n)
 	return true;
 }
 
+/* cap may be more than limit. */
+static inline bool reserve(struct ofs_buf *b, size_t n)
+{
+	if (!b->bad && n <= b->cap - b->len && b->limit == 0)
+		return true;
+	return grow(b, n);
+}
+
 void ofs_buf_put(struct ofs_buf *b, const void *p, size_t n)
 {
 	if (n == 0 || !reserve(b, n))
@@ -51,9 +59,8 @@ void ofs_buf_put(struct ofs_buf *b, const void *p, size_t n)
 
 void ofs_buf_putc(struct ofs_buf *b, int c)
 {
-	uint8_t byte = (uint8_t)c;
-
-	ofs_buf_put(b, &byte, 1);
+	if (reserve(b, 1))
+		b->data[b->len++] = (uint8_t)c;
 }
 
 void ofs_buf_puts(struct ofs_buf *b, const char *s)

@@ -101,15 +101,17 @@ void ofs_pkw_str(struct ofs_pkw *w, const char *p, size_t n)
 /* Most texts are literals, which are one where they are equal. */
 static bool same_text(const char *a, const char *b)
 {
-	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+	return a == b ||
+	    (a != NULL && b != NULL && *a == *b && strcmp(a, b) == 0);
 }
 
 /* Is it in the memo? Then take it from there. */
 static bool get_known(struct ofs_pkw *w, const char *module, const char *name)
 {
 	for (uint32_t i = 0; i < w->nknown; i++) {
-		if (!same_text(w->known[i].module, module) ||
-		    !same_text(w->known[i].name, name))
+		/* names differ sooner */
+		if (!same_text(w->known[i].name, name) ||
+		    !same_text(w->known[i].module, module))
 			continue;
 		ofs_pkw_get(w, w->known[i].memo);
 		return true;
@@ -142,7 +144,11 @@ void ofs_pkw_global(struct ofs_pkw *w, const char *module, const char *name)
 	learn(w, module, name);
 	if (w->modern && strcmp(module, "__builtin__") == 0)
 		module = "builtins";
-	ofs_buf_printf(w->out, "c%s\n%s\n", module, name);
+	ofs_buf_putc(w->out, 'c');
+	ofs_buf_puts(w->out, module);
+	ofs_buf_putc(w->out, '\n');
+	ofs_buf_puts(w->out, name);
+	ofs_buf_putc(w->out, '\n');
 	ofs_pkw_put(w);
 }
 
