@@ -277,7 +277,8 @@ static int add_frozen(struct ofs_zero *z, uint32_t param,
 		    f->rank < 0 ? 0 : (uint32_t)f->rank);
 		s.at = 0; /* each fragment is a tensor of its own */
 		leaf.node = ofs_zero_index_find(&fragments[i], p->name);
-		if (s.count > 0 &&
+		/* the type is to be had where there are no elements, too */
+		if ((s.count > 0 || n == 0) &&
 		    ofs_pieces_add(&x, &leaf, leaf.node, n / w + (n % w != 0),
 			&s, err) == -1)
 			return -1;

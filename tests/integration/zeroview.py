@@ -324,11 +324,14 @@ def scalar(path, half=None):
     model["other"] = torch.randn(())
     state["other"] = {k: v + 1 for k, v in state["temperature"].items()}
     state["other"]["step"] = torch.tensor(3.0)
-    groups.append({"lr": 0.125, "params": ["other"]})
+    # frozen, and nothing
+    model["none"] = torch.zeros(0, 2)
+    groups.append({"lr": 0.125, "params": ["other", "none"]})
     if half is not None:
         for k, v in model.items():
-            state[k]["fp32"] = v
             model[k] = v.bfloat16()
+            if k in state:
+                state[k]["fp32"] = v
     torch.save({"model": model, "optimizer": {"state": state,
                                               "param_groups": groups}}, path)
 
