@@ -5,73 +5,16 @@
 #include "crew.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "crew_impl.h"
 #include "wire.h"
-
-/* What a rank says to rank 0, and rank 0 to all. */
-enum say {
-	NOTE,    /* what the task makes of it */
-	VOTE,    /* meeting (4), jobs and bytes (8 each), code (4), text */
-	VERDICT, /* meeting (4), code (4), text */
-	ASK,     /* has somebody failed? (1) An answer says that one lives */
-};
 
 /* How often those who wait are told of it, and how often it is asked. */
 #define TICK_NS (200 * 1000 * 1000)
 enum { ASK_MS = 1000 };
-
-struct vote {
-	uint32_t meeting; /* of which this is */
-	struct optimfs_work work;
-	struct optimfs_error err; /* code 0: well */
-};
-
-struct ofs_crew {
-	_Atomic uint64_t files, bytes; /* that this rank did */
-	pthread_mutex_t lock; /* guards what follows; take is called with it */
-	pthread_cond_t changed;
-	ofs_crew_take_fn *take; /* NULL: no task */
-	void *ctx;
-	int size;
-	uint32_t meeting;  /* the last that this rank came to */
-	int64_t asked;     /* ms, when others were */
-	bool failed, lost; /* somebody; the way to rank 0 */
-	struct optimfs_error why;
-	/* Rank 0's: what each said last. Others: the verdict, first. */
-	struct vote *vote;
-};
-
-struct ofs_crew *ofs_crew_new(int size)
-{
-	struct ofs_crew *crew = calloc(1, sizeof(*crew));
-
-	if (crew == NULL)
-		return NULL;
-	crew->size = size;
-	crew->vote = calloc((size_t)size, sizeof(*crew->vote));
-	if (crew->vote == NULL) {
-		free(crew);
-		return NULL;
-	}
-	pthread_mutex_init(&crew->lock, NULL);
-	pthread_cond_init(&crew->changed, NULL);
-	return crew;
-}
-
-void ofs_crew_free(struct ofs_crew *crew)
-{
-	if (crew == NULL)
-		return;
-	pthread_cond_destroy(&crew->changed);
-	pthread_mutex_destroy(&crew->lock);
-	free(crew->vote);
-	free(crew);
-}
 
 static int64_t now_ms(void)
 {
@@ -81,107 +24,9 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* With the lock held, from here to the end of what others say. */
-
-static void set_failed(struct ofs_crew *crew, const struct optimfs_error *why)
-{
-	if (!crew->failed)
-		crew->why = *why;
-	crew->failed = true;
-	pthread_cond_broadcast(&crew->changed);
-}
-
-static void take_error(struct ofs_cursor *c, struct optimfs_error *e)
-{
-	uint32_t code = ofs_cursor_le32(c);
-	const char *text = ofs_wire_take_str(c);
-
-	*e = (struct optimfs_error){ 0 };
-	if (code != 0)
-		optimfs_fail(e, (int)code, "%s", text);
-}
-
-static int garbled(struct optimfs_error *err)
-{
-	return optimfs_fail(err, EPROTO,
-	    "OFS913 what it said makes no sense: are all ranks of one "
-	    "version?");
-}
-
-static int take_vote(struct ofs_crew *crew, int from, struct ofs_cursor *c,
-    struct optimfs_error *err)
-{
-	struct vote v = { .meeting = ofs_cursor_le32(c) };
-
-	v.work.files = ofs_cursor_le64(c);
-	v.work.bytes = ofs_cursor_le64(c);
-	take_error(c, &v.err);
-	if (c->bad || from < 0 || from >= crew->size)
-		return garbled(err);
-	crew->vote[from] = v;
-	if (v.err.code != 0)
-		set_failed(crew, &v.err);
-	pthread_cond_broadcast(&crew->changed);
-	return 0;
-}
-
-static int take_verdict(struct ofs_crew *crew, struct ofs_cursor *c,
-    struct optimfs_error *err)
-{
-	struct vote v = { .meeting = ofs_cursor_le32(c) };
-
-	take_error(c, &v.err);
-	if (c->bad)
-		return garbled(err);
-	crew->vote[0] = v;
-	pthread_cond_broadcast(&crew->changed);
-	return 0;
-}
-
-static int take_ask(struct ofs_crew *crew, struct ofs_cursor *c)
-{
-	struct optimfs_error why;
-
-	if (ofs_cursor_u8(c) == 0)
-		return 0;
-	optimfs_fail(&why, ECANCELED, "given up, since another rank failed");
-	set_failed(crew, &why);
-	return 0;
-}
-
-static int take_one(struct ofs_crew *crew, int from, struct ofs_cursor *c,
-    struct optimfs_error *err)
-{
-	switch (ofs_cursor_u8(c)) {
-	case NOTE:
-		if (crew->take == NULL)
-			return optimfs_fail(err, ECANCELED, "given up");
-		return crew->take(crew->ctx, from, c, err);
-	case VOTE:
-		return take_vote(crew, from, c, err);
-	case VERDICT:
-		return take_verdict(crew, c, err);
-	case ASK:
-		return take_ask(crew, c);
-	default:
-		return garbled(err);
-	}
-}
-
-int ofs_crew_answer(struct ofs_crew *crew, int from, struct ofs_cursor *c,
-    struct optimfs_error *err)
-{
-	int ret;
-
-	pthread_mutex_lock(&crew->lock);
-	ret = take_one(crew, from, c, err);
-	pthread_mutex_unlock(&crew->lock);
-	return ret;
-}
-
 /* Saying. */
 
-static struct ofs_buf message(enum say what)
+static struct ofs_buf message(enum ofs_crew_say what)
 {
 	struct ofs_buf b = { 0 };
 
@@ -201,7 +46,7 @@ int ofs_crew_note(struct optimfs_world *w, const struct ofs_buf *note,
 {
 	struct ofs_crew *crew = w->crew;
 	struct ofs_cursor c = ofs_cursor_of(note->data, note->len);
-	struct ofs_buf b = message(NOTE);
+	struct ofs_buf b = message(OFS_CREW_NOTE);
 	int ret;
 
 	ofs_buf_put(&b, note->data, note->len);
@@ -312,10 +157,11 @@ static void count_out(struct optimfs_world *w, int rank, uint32_t meeting,
 	pthread_mutex_lock(&crew->lock);
 	if (w->rank != 0) {
 		crew->lost = true;
-		set_failed(crew, why);
+		ofs_crew_failed(crew, why);
 	} else if (crew->vote[rank].meeting != meeting) {
-		crew->vote[rank] = (struct vote){ meeting, { 0, 0 }, *why };
-		set_failed(crew, why);
+		crew->vote[rank] =
+		    (struct ofs_crew_vote){ meeting, { 0, 0 }, *why };
+		ofs_crew_failed(crew, why);
 	}
 	pthread_mutex_unlock(&crew->lock);
 }
@@ -332,7 +178,7 @@ static bool wants_asking(const struct optimfs_world *w, int rank,
 static void ask_others(struct optimfs_world *w, uint32_t meeting, bool failed)
 {
 	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
-	struct ofs_buf b = message(ASK);
+	struct ofs_buf b = message(OFS_CREW_ASK);
 	size_t n = 0;
 
 	ofs_wire_u8(&b, failed);
@@ -452,11 +298,11 @@ static void wait_for_all(struct optimfs_world *w, void (*tick)(void *ctx),
 /* Of those who failed, one who did so by itself. */
 static void judge(struct optimfs_world *w, struct optimfs_error *verdict)
 {
-	const struct vote *worst = NULL;
+	const struct ofs_crew_vote *worst = NULL;
 
 	*verdict = (struct optimfs_error){ 0 };
 	for (int r = 0; r < w->size; r++) {
-		const struct vote *v = &w->crew->vote[r];
+		const struct ofs_crew_vote *v = &w->crew->vote[r];
 
 		if (v->err.code == 0)
 			continue;
@@ -471,7 +317,7 @@ static void send_verdict(struct optimfs_world *w,
     const struct optimfs_error *verdict)
 {
 	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
-	struct ofs_buf b = message(VERDICT);
+	struct ofs_buf b = message(OFS_CREW_VERDICT);
 	size_t n = 0;
 
 	ofs_wire_u32(&b, w->crew->meeting);
@@ -496,11 +342,11 @@ static void preside(struct optimfs_world *w, const struct optimfs_error *own,
 
 	pthread_mutex_lock(&crew->lock);
 	crew->meeting++;
-	crew->vote[0] = (struct vote){ crew->meeting,
+	crew->vote[0] = (struct ofs_crew_vote){ crew->meeting,
 		{ atomic_load(&crew->files), atomic_load(&crew->bytes) },
 		*own };
 	if (own->code != 0)
-		set_failed(crew, own);
+		ofs_crew_failed(crew, own);
 	pthread_mutex_unlock(&crew->lock);
 	wait_for_all(w, tick, ctx);
 	pthread_mutex_lock(&crew->lock);
@@ -513,7 +359,7 @@ static void attend(struct optimfs_world *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *verdict)
 {
 	struct ofs_crew *crew = w->crew;
-	struct ofs_buf b = message(VOTE);
+	struct ofs_buf b = message(OFS_CREW_VOTE);
 	struct optimfs_error mine = *own;
 
 	if (mine.code != 0 && mine.code != ECANCELED)
