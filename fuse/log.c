@@ -17,7 +17,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static FILE *file; /* NULL: syslog or standard error */
 static bool to_syslog, begun, keeping;
-static char kept[300];
+static char kept[OFS_LOG_KEPT];
 
 /* Under lock. text may end in a newline. */
 static void put(int priority, const char *text)
@@ -118,7 +118,10 @@ void ofs_log_keep(bool on)
 	pthread_mutex_unlock(&lock);
 }
 
-const char *ofs_log_kept(void)
+const char *ofs_log_kept(char text[OFS_LOG_KEPT])
 {
-	return kept;
+	pthread_mutex_lock(&lock);
+	strcpy(text, kept);
+	pthread_mutex_unlock(&lock);
+	return text;
 }

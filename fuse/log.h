@@ -17,7 +17,9 @@ void ofs_log_close(void);
 void ofs_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* While on, what libfuse says is kept instead, for ofs_log_kept: the reason
  * when a mount fails. */
+#define OFS_LOG_KEPT 300
 void ofs_log_keep(bool on);
-const char *ofs_log_kept(void);
+/* The last of it, in text; "" when there is none. */
+const char *ofs_log_kept(char text[OFS_LOG_KEPT]);
 
 #endif

@@ -228,7 +228,8 @@ static int add_options(const struct server *s, struct fuse_args *args)
 
 static int mount_failed(const struct server *s, struct optimfs_error *err)
 {
-	const char *why = ofs_log_kept();
+	char text[OFS_LOG_KEPT];
+	const char *why = ofs_log_kept(text);
 
 	return optimfs_fail(err, EIO, "cannot mount on %s%s%s", s->v->point,
 	    why[0] != '\0' ? ": " : "", why);
@@ -291,6 +292,7 @@ static void set_info(struct server *s)
 static void *publish(void *arg)
 {
 	struct server *s = arg;
+	char said[OFS_LOG_KEPT];
 	struct statfs fs;
 	struct stat st;
 
@@ -301,7 +303,7 @@ static void *publish(void *arg)
 			if (!fuse_session_exited(s->se))
 				optimfs_fail(&s->unanswered, errno,
 				    "%s: the mount does not answer: %m %s",
-				    s->v->point, ofs_log_kept());
+				    s->v->point, ofs_log_kept(said));
 			ofs_loop_stop(s->loop);
 			return NULL;
 		}
