@@ -194,9 +194,12 @@ struct ofs_note {
 	const char *text; /* begins with OFSnnn where it has a code */
 };
 
-/* What is known of a parameter that FSDP1 had in a flat parameter. */
+/* What is known of a parameter that FSDP1 had in a flat parameter, or DeepSpeed
+ * in a flat group. */
 struct ofs_flat_param {
-	uint32_t name, unit; /* strings: its own name, the unit's module */
+	/* strings: its own name, and the unit's module or the group's number;
+	 * OFS_NONE: it is in none */
+	uint32_t name, unit;
 	uint32_t index;      /* in the unit */
 	int8_t grad;         /* requires_grad; -1: not known */
 };

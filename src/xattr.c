@@ -89,7 +89,7 @@ static int get_raw_fqn(const struct subject *s, struct ofs_buf *out,
 	return 1;
 }
 
-/* What FSDP1 knew of the parameter that this is, or is state of. */
+/* What FSDP1 or DeepSpeed knew of the parameter that this is, or is state of. */
 static const struct ofs_flat_param *flat_of(const struct subject *s)
 {
 	const struct ofs_tree_node *node = s->fs->tree.node;
@@ -112,7 +112,7 @@ static int get_unit(const struct subject *s, struct ofs_buf *out,
 	struct ofs_str unit;
 
 	(void)err;
-	if (p == NULL)
+	if (p == NULL || p->unit == OFS_NONE)
 		return 0;
 	unit = ofs_catalog_string(s->fs->cat, p->unit);
 	ofs_buf_put(out, unit.p, unit.len);
@@ -125,7 +125,7 @@ static int get_index(const struct subject *s, struct ofs_buf *out,
 	const struct ofs_flat_param *p = flat_of(s);
 
 	(void)err;
-	if (p == NULL)
+	if (p == NULL || p->unit == OFS_NONE)
 		return 0;
 	ofs_buf_printf(out, "%" PRIu32, p->index);
 	return 1;

@@ -384,7 +384,7 @@ static int add_optimizer(struct ofs_universal *u, struct optimfs_error *err)
 			return -1;
 	z->groups.doc = z->optim.file[u->optimizer].doc;
 	z->groups.node = groups_of(u);
-	return ofs_zero_names(z, err);
+	return ofs_zero_names(z, err) == -1 ? -1 : ofs_zero_flat(z, err);
 }
 
 static int collect_optimizer(struct ofs_universal *u, struct optimfs_error *err)

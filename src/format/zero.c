@@ -373,7 +373,8 @@ static int read_stages(struct ofs_zero *z, size_t n,
 	for (size_t i = 0; i < n; i++)
 		if (add_column(&z[i], err) == -1)
 			return -1;
-	if (z[0].optim.nfiles > 0 && ofs_zero_names(z, err) == -1)
+	if ((z[0].optim.nfiles > 0 && ofs_zero_names(z, err) == -1) ||
+	    ofs_zero_flat(z, err) == -1)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		if (ofs_ranks_end(&z[i].model, err) == -1 ||

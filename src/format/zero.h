@@ -98,6 +98,10 @@ int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks *set,
     struct ofs_ranks_group *g, uint32_t first, uint32_t n, struct ofs_str state,
     struct optimfs_error *err);
 
+/* zero_flat.c: leave in the catalog which parameters of z, and of all stages
+ * behind it, are trained. */
+int ofs_zero_flat(struct ofs_zero *z, struct optimfs_error *err);
+
 /* What else is in the dict of an optimizer: below optimizer_state_dict. */
 int ofs_zero_extras(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,
     uint32_t dict, struct optimfs_error *err);

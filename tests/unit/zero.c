@@ -729,9 +729,46 @@ static void damage(const char *name, const char *file)
 	copy_fini(&c);
 }
 
+static void says(struct optimfs *fs, const char *path, const char *name,
+    const char *want)
+{
+	struct optimfs_attr attr;
+	char key[64], *value = NULL;
+	size_t n = 0;
+
+	snprintf(key, sizeof(key), "user.optimfs.%s", name);
+	if (optimfs_resolve(fs, path, &attr, NULL) == 0)
+		(void)optimfs_getxattr(fs, attr.node, key, &value, &n, NULL);
+	ok(value == NULL ? want == NULL
+			 : want != NULL && strlen(want) == n &&
+		    memcmp(value, want, n) == 0,
+	    "%s of %s is %s", name, path, want == NULL ? "not known" : want);
+	free(value);
+}
+
+/* What files say of a parameter beside its elements. */
+static void told(const char *name, const char *group)
+{
+	struct optimfs_error err = { 0 };
+	struct optimfs *fs = optimfs_open(data_path(name), NULL, &err);
+
+	if (fs == NULL)
+		bail_out("%s: %s", name, err.text);
+	says(fs, "optim/state/emb.weight/exp_avg", "requires_grad", "true");
+	says(fs, "model/emb.weight", "unit", group);
+	says(fs, "optim/param_groups/0/lr", "unit", NULL);
+	says(fs, "model/frozen.weight", "requires_grad", "false");
+	says(fs, "model/frozen.weight", "unit", NULL);
+	says(fs, "model/frozen.weight", "index", NULL);
+	optimfs_close(fs);
+}
+
 int main(void)
 {
 	names();
+	told("deepspeed/z3_ws2_bf16/ckpt", "0");
+	told("deepspeed/z2_ws2_bf16/ckpt", "0");
+	told("deepspeed/v0.18.5_z3_ws4_subgroups/ckpt_universal", "0");
 	properties();
 	for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++)
 		tell_lie(&lies[i]);
