@@ -272,9 +272,11 @@ static int explain_open(const struct ofs_dir *dir, const char *rel,
 	case ENXIO: /* a socket, a device without a driver */
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS602 %.300s: not a regular file", rel);
-	case ENOMEM:
-	case EMFILE: /* these two: close something and try again */
+	case EMFILE: /* close something and try again */
 	case ENFILE:
+		return optimfs_fail(err, errno,
+		    "OFS755 %.300s: %m (ulimit -Hn)", rel);
+	case ENOMEM:
 	case ESTALE:
 		return optimfs_fail(err, errno, "%.300s: %m", rel);
 	case EACCES:

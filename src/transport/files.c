@@ -58,9 +58,8 @@ struct ofs_files *ofs_files_new(const struct ofs_catalog *cat,
 	}
 	files->cat = cat;
 	files->counters = counters;
-	files->limit = ofs_fds_limit();
-	if (cat->filling && files->limit > 1)
-		files->limit /= 2; /* src/direct.c has the others */
+	/* the others are for who writes: src/direct.c, or a commit */
+	files->limit = (ofs_fds_limit() + 1) / 2;
 	TAILQ_INIT(&files->idle);
 	pthread_mutex_init(&files->lock, NULL);
 	pthread_cond_init(&files->changed, NULL);

@@ -12,8 +12,8 @@
 #include "transport/transport.h"
 
 /* Descriptors of cat's objects, opened on first use and closed in LRU order
- * when RLIMIT_NOFILE, whose soft limit is raised to the hard one, runs out. Any
- * thread may call. */
+ * when half of what fds.h allows is in use, or there are no more. Any thread may
+ * call. */
 struct ofs_files;
 struct ofs_file;
 
