@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 	struct ofs_dir dir = { .fd = -1 };
 	struct ofs_catalog *cat = ofs_catalog_new(&dir, NULL);
 
-	must(cat != NULL);
+	must(cat != NULL && ofs_catalog_object(cat, "data", -1, NULL) == 0);
 	for (; p < end; p = nl + 1) {
 		nl = memchr(p, '\n', (size_t)(end - p));
 		if (nl == NULL)
