@@ -41,12 +41,11 @@ int ofs_file_failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
 
 uint64_t optimfs_file_size(const struct optimfs_file *file)
 {
-	uint64_t size = file->size, now;
+	uint64_t size, now;
 
-	if (file->fs->edit == NULL)
-		return size;
 	ofs_enter(file->fs);
-	if (ofs_edit_size(file, &now))
+	size = file->size;
+	if (file->fs->edit != NULL && ofs_edit_size(file, &now))
 		size = now;
 	ofs_leave(file->fs);
 	return size;
