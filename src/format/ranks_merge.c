@@ -45,8 +45,8 @@ static bool is_sharded(const struct ofs_ranks *set,
 
 /* Plain values. */
 
-/* The text of a value, or why it has none. */
-static void put_value(const struct ofs_ranks *set, uint32_t i,
+/* The text of a value, or why it has none; false: there is no memory for it. */
+static bool put_value(const struct ofs_ranks *set, uint32_t i,
     struct ofs_buf *out)
 {
 	struct optimfs_error why = { 0 };
@@ -55,6 +55,7 @@ static void put_value(const struct ofs_ranks *set, uint32_t i,
 	if (ofs_text_value(doc_of(set, i), set->leaf[i].node, false, out,
 		&why) == -1)
 		ofs_buf_printf(out, "%d %s", why.code, why.text);
+	return !out->bad && why.code != ENOMEM;
 }
 
 static bool same_text(const struct ofs_buf *a, const struct ofs_buf *b)
@@ -115,15 +116,18 @@ static int merge_values(struct ofs_ranks *set, struct ofs_ranks_group *g,
     struct optimfs_error *err)
 {
 	struct ofs_buf first, other;
-	bool same = true;
+	bool done = put_value(set, g->first, &first), same = true;
 
-	put_value(set, g->first, &first);
-	for (uint32_t i = g->first + 1; i < g->first + g->n && same; i++) {
-		put_value(set, i, &other);
+	for (uint32_t i = g->first + 1; i < g->first + g->n && same && done;
+	     i++) {
+		done = put_value(set, i, &other);
 		same = same_text(&first, &other);
 		ofs_buf_fini(&other);
 	}
 	ofs_buf_fini(&first);
+	if (!done)
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for the values of ranks");
 	return same ? add_first(set, g, err) : dispute_values(set, g, err);
 }
 
