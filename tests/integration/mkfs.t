@@ -225,6 +225,7 @@ like "says what would not fit" "$(cat "$scratch/err")" "*OFS833 optim/*"
 is "and makes nothing" "$(ls -A | grep new)" ""
 
 # Of a source that has its float32 weights in the model alone.
+rm -rf half
 "$OPTIMFS" reshard --to dcp@2,dtype=bf16 "$main" half
 f=optim/state/layers.0.norm.weight/fp32
 for l in zero1@3 zero3@2 universal; do
