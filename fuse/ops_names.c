@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "checked.h"
+#include "base/checked.h"
 #include "fuse/ops_internal.h"
 
 /* A read-only mount is EROFS before it comes to us; but one that somebody has

@@ -8,7 +8,7 @@
 
 #include "optimfs/optimfs.h"
 
-#include "buf.h"
+#include "base/buf.h"
 #include "tools/job.h"
 #include "tools/options.h"
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "buf.h"
-#include "dtype.h"
+#include "base/buf.h"
+#include "catalog/dtype.h"
 #include "tools/command.h"
 #include "tools/walk.h"
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "tools/command.h"
 
 struct report {

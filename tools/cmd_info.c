@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "tools/command.h"
 
 /* Attributes shown, in this order; those of a number list are JSON arrays. */

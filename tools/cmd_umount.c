@@ -15,7 +15,7 @@
 
 #include "optimfs/optimfs.h"
 
-#include "buf.h"
+#include "base/buf.h"
 #include "fuse/mountinfo.h"
 #include "fuse/unmount.h"
 #include "tools/control.h"

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "io.h"
+#include "base/io.h"
 
 #define CONTROL "/.optimfs/control"
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checked.h"
+#include "base/checked.h"
 
 const struct ofs_option ofs_open_options[] = {
 	OFS_OPEN_OPTIONS(0),

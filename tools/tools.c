@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
 
 /* Names come from files and from other people: no control byte may reach a
  * terminal. One write, so that lines of several processes do not mix. */

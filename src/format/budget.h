@@ -3,7 +3,7 @@
 #ifndef OFS_BUDGET_H
 #define OFS_BUDGET_H
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "format/pickle.h"
 
 #define OFS_METADATA_MAX ((uint64_t)1 << 30)

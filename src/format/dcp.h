@@ -9,11 +9,11 @@
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 
-#include "catalog.h"
+#include "base/map.h"
+#include "catalog/catalog.h"
 #include "format/dcp_index.h"
 #include "format/format.h"
 #include "format/part.h"
-#include "map.h"
 
 /* A key of state_dict_metadata; next is the same key in another rank's index,
  * where ranks wrote one each. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dtype.h"
+#include "catalog/dtype.h"
 #include "format/dcp.h"
 #include "format/json.h"
 #include "format/safetensors_item.h"

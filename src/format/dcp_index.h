@@ -8,9 +8,9 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
+#include "base/map.h"
+#include "catalog/catalog.h"
 #include "format/pickle.h"
-#include "map.h"
 
 /* Where an item lies, as storage_data says. */
 struct ofs_dcp_place {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checked.h"
+#include "base/checked.h"
 #include "format/dcp.h"
 
 int ofs_dcp_no_memory(struct optimfs_error *err)

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checked.h"
-#include "dtype.h"
+#include "base/checked.h"
+#include "catalog/dtype.h"
 #include "format/dcp.h"
 
 /* What is being built for one key. */

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dtype.h"
+#include "base/map.h"
+#include "catalog/dtype.h"
 #include "format/format.h"
 #include "format/pickle_write.h"
 #include "format/torch_write.h"
-#include "map.h"
 
 static const struct ofs_dcp_files *dcp_files(const struct ofs_files *f)
 {

@@ -3,7 +3,7 @@
 #ifndef OFS_DCP_WRITE_H
 #define OFS_DCP_WRITE_H
 
-#include "buf.h"
+#include "base/buf.h"
 #include "format/render.h"
 
 /* An entry as DCP stores it: a value, or a tensor cut along dim 0. */

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "dtype.h"
+#include "catalog/dtype.h"
 #include "format/dcp_write.h"
 #include "format/safetensors_item.h"
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "dtype.h"
+#include "catalog/dtype.h"
 #include "format/dcp_write.h"
 #include "format/pickle_write.h"
 

@@ -8,8 +8,8 @@
 
 #include "optimfs/error.h"
 
+#include "base/io.h"
 #include "format/format.h"
-#include "io.h"
 
 /* Files of one directory that one mount may combine. */
 #define OFS_PARTS_MAX 4096

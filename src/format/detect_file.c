@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cursor.h"
+#include "base/cursor.h"
 #include "format/detect.h"
 #include "format/safetensors_item.h"
 #include "format/torch.h"

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "checked.h"
+#include "base/checked.h"
 
 /* *v becomes the next multiple of m. */
 static bool round_up(uint64_t *v, uint64_t m)

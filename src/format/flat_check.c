@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "dtype.h"
+#include "catalog/dtype.h"
 
 /* The bytes of a state that is not cut: elements, or a pickle. */
 static int put_value(const struct ofs_render *from, const struct ofs_state *s,

@@ -12,11 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "canon.h"
-#include "fill.h"
+#include "format/fill.h"
 #include "format/hf_index.h"
 #include "format/units.h"
-#include "share.h"
+#include "ranks/share.h"
+#include "tree/canon.h"
 
 /* Open what path names: a directory, or a file in its directory (then *rel,
  * malloc'ed, is its name). A link that the user gives is followed: it is the

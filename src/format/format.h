@@ -9,8 +9,8 @@
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 
-#include "catalog.h"
-#include "io.h"
+#include "base/io.h"
+#include "catalog/catalog.h"
 
 struct ofs_files;
 struct ofs_layout;
@@ -84,7 +84,7 @@ int ofs_detect(const struct ofs_dir *dir, const char *rel,
 void ofs_parts_free(struct ofs_parts *parts);
 
 /* Open path (a directory or a file), detect, read, name the leaves
- * (src/canon.h) and finish. The catalog is the caller's. */
+ * (src/tree/canon.h) and finish. The catalog is the caller's. */
 struct ofs_catalog *ofs_read_checkpoint(const char *path,
     const struct optimfs_options *opt, struct optimfs_error *err);
 

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "canon.h"
 #include "format/fsdp_handles.h"
-#include "ids_file.h"
+#include "tree/canon.h"
+#include "tree/ids_file.h"
 
 static int no_memory(struct optimfs_error *err)
 {

@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
-#include "checked.h"
+#include "base/buf.h"
+#include "base/checked.h"
+#include "base/io.h"
 #include "format/part.h"
 #include "format/torch_file.h"
-#include "io.h"
 
 #define KEY(name) "flat_param." name
 /* Components before the mapping: the part's prefix. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "format/fsdp_optim.h"
-#include "ids_file.h"
+#include "tree/ids_file.h"
 
 /* A name of an ID, and whose word it is, for messages. */
 struct word {

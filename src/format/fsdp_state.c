@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "format/fsdp_optim.h"
 
 static int no_memory(struct optimfs_error *err)

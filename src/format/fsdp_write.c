@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cast.h"
 #include "format/format.h"
+#include "gather/cast.h"
 
 #define SLICE (64u << 10)
 

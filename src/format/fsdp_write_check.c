@@ -5,9 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "dtype.h"
-#include "fill.h"
-#include "fill.h"
+#include "catalog/dtype.h"
+#include "format/fill.h"
 #include "format/flat_check.h"
 #include "format/fsdp_write.h"
 

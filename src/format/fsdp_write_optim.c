@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#include "cast.h"
 #include "format/fsdp_write.h"
 #include "format/pickle_write.h"
+#include "gather/cast.h"
 
 struct writer {
 	const struct ofs_fsdp_files *f;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dtype.h"
+#include "catalog/dtype.h"
 #include "format/fsdp_write.h"
 
 static int no_memory(struct optimfs_error *err)

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "dtype.h"
+#include "catalog/dtype.h"
 #include "format/fsdp_write.h"
 
 static void put_string(struct ofs_buf *b, const char *p, size_t n)

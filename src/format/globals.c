@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
 
 static void put_name(const struct ofs_pk_global *g, struct ofs_buf *out)
 {

@@ -5,7 +5,7 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "format/pickle.h"
 
 /* Add a record "module.name<TAB>allowed|refused<TAB>where" to the catalog's

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
+#include "base/map.h"
 #include "format/json.h"
 #include "format/part.h"
-#include "map.h"
 
 /* docs/formats/safetensors.md: {"metadata": {...}, "weight_map": {NAME: FILE}}.
  * The files' headers say themselves what is in them and where; the index tells

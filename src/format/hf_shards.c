@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checked.h"
+#include "base/checked.h"
+#include "base/map.h"
 #include "format/part.h"
-#include "map.h"
 
 /* DCP's HuggingFaceStorageWriter with save_distributed (PyTorch 2.8 to 2.11,
  * hf_storage.py): shard-RRRRR-model-IIIII-of-NNNNN.safetensors, R the rank plus

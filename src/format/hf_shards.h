@@ -7,10 +7,10 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
+#include "base/io.h"
+#include "catalog/catalog.h"
 #include "format/format.h"
 #include "format/safetensors_item.h"
-#include "io.h"
 
 /* "shard-00002-model-00001-of-00003.safetensors": rank 1, part 1 of 3. */
 bool ofs_hf_shard_name(const char *name, int *rank, int *part, int *parts);

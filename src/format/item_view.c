@@ -8,8 +8,8 @@
 #include <inttypes.h>
 #include <stdbool.h>
 
-#include "checked.h"
-#include "dtype.h"
+#include "base/checked.h"
+#include "catalog/dtype.h"
 
 /* A dimension of the stored tensor that has more than one element: how many
  * elements of the item, in C order, one step along it passes (pitch), how many

@@ -7,7 +7,7 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "format/torch.h"
 
 /* A shard of OFS_TORCH_ITEM with a view is a part of its item: the view counts

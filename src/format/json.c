@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "utf8.h"
+#include "base/utf8.h"
 
 /* What may come next. */
 enum {

@@ -8,9 +8,9 @@
 
 #include "optimfs/error.h"
 
-#include "buf.h"
-#include "catalog.h"
-#include "cursor.h"
+#include "base/buf.h"
+#include "base/cursor.h"
+#include "catalog/catalog.h"
 
 enum ofs_json_token {
 	OFS_JSON_ERROR, /* err says what; every later token is an error too */

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checked.h"
-#include "fix.h"
+#include "base/checked.h"
 #include "format/budget.h"
 #include "format/item_view.h"
 #include "format/torch.h"
 #include "format/zip.h"
+#include "gather/fix.h"
 
 /* The largest pickle that is read as the value of an item. */
 

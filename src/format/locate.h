@@ -3,9 +3,9 @@
 #ifndef OFS_LOCATE_H
 #define OFS_LOCATE_H
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "format/pickle.h"
-#include "plan.h"
+#include "gather/plan.h"
 #include "transport/transport.h"
 
 /* Looks into extents on first touch and remembers. Any thread may use it. */

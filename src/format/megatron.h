@@ -8,14 +8,14 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
-#include "io.h"
+#include "base/io.h"
+#include "catalog/catalog.h"
 
 /* docs/formats/megatron.md. A torch_dist checkpoint is one of DCP whose keys
  * are text, whose layers lie stacked in one tensor, and whose values are lists
  * of one. The DCP reader reads it; what is here then gives its entries the
  * paths and the tensors that other frameworks have, before they are named
- * (src/canon.h). No data is read. */
+ * (src/tree/canon.h). No data is read. */
 
 /* Is rel beneath dir one of them: common.pt is there, or metadata.json says
  * torch_dist? 1, 0, or -1: ENOMEM. */
@@ -66,8 +66,8 @@ struct ofs_megatron {
 	uint32_t nchained;
 	/* layers of a stack, said by args and by the first one */
 	uint64_t num_layers, seen_layers;
-	uint64_t budget;  /* further tensors and shards that may be made */
-	uint32_t nbucket; /* tensors of buckets, without names */
+	uint64_t budget;   /* further tensors and shards that may be made */
+	uint32_t nbucket;  /* tensors of buckets, without names */
 	uint32_t nbuckets; /* objects that have buckets in them */
 };
 

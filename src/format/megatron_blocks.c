@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checked.h"
+#include "base/checked.h"
+#include "base/map.h"
 #include "format/megatron.h"
-#include "map.h"
 
 /* fully_sharded_model_space (Megatron-Core 0.7 to 0.15; docs/formats/megatron.md): a
  * parameter of shape [X, Y] that model parallelism cuts into blocks of [x, y]

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "checked.h"
+#include "base/checked.h"
 #include "format/megatron.h"
 
 static struct ofs_str after(struct ofs_str s, size_t n)

@@ -3,9 +3,9 @@
 #ifndef OFS_OPTIM_GROUPS_H
 #define OFS_OPTIM_GROUPS_H
 
-#include "arena.h"
+#include "base/arena.h"
+#include "base/map.h"
 #include "format/state.h"
-#include "map.h"
 
 /* PyTorch numbers the parameters of an optimizer in the order of its groups.
  * A group is a dict of options and a list of parameters; a flattened optimizer

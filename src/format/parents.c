@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "format/detect.h"
 
 /* Directories that are looked into, files of each that are, and candidates

@@ -8,7 +8,7 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "format/format.h"
 
 /* The prefix of part as components of a path; *n gets how many. */

@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "format/pickle_impl.h"
 
 #define NAME_LIMIT  512

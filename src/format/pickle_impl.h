@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "arena.h"
-#include "cursor.h"
+#include "base/arena.h"
+#include "base/cursor.h"
 #include "format/pickle.h"
 
 /* Sixteen bytes. v holds

@@ -8,7 +8,7 @@
 
 #include "optimfs/error.h"
 
-#include "buf.h"
+#include "base/buf.h"
 
 /* What nobody has changed stays byte for byte: objects of unknown classes,
  * shared values, whatever a program pickled. Nodes are those that

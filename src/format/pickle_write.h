@@ -9,8 +9,8 @@
 
 #include "optimfs/error.h"
 
-#include "buf.h"
-#include "dtype.h"
+#include "base/buf.h"
+#include "catalog/dtype.h"
 #include "format/pickle.h"
 
 #define OFS_PKW_KNOWN 64

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/map.h"
 #include "format/pickle_impl.h"
 #include "format/pickle_write.h"
-#include "map.h"
 
 /* The parser's own limit is lower. */
 #define FRAMES     256

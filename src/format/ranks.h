@@ -10,8 +10,8 @@
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 
-#include "buf.h"
-#include "catalog.h"
+#include "base/buf.h"
+#include "catalog/catalog.h"
 #include "format/format.h"
 #include "format/pickle.h"
 #include "format/torch.h"

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
-#include "checked.h"
+#include "base/buf.h"
+#include "base/checked.h"
 #include "format/ranks.h"
+#include "format/text.h"
 #include "format/torch_sharded.h"
-#include "text.h"
 
 /* Keys that some ranks lack are named one by one up to so many. */
 #define MAX_NAMED 4096

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "canon.h"
 #include "format/ranks.h"
+#include "tree/canon.h"
 
 /* docs/formats/ranks.md, "What becomes of a path" */
 

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
-#include "cast.h"
-#include "checked.h"
+#include "base/buf.h"
+#include "base/checked.h"
 #include "format/pickle.h"
 #include "format/pickle_write.h"
+#include "gather/cast.h"
 
 int ofs_spans_add(struct ofs_spans *s, uint64_t len, uint64_t ref,
     uint64_t base, struct optimfs_error *err)

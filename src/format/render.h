@@ -9,9 +9,9 @@
 
 #include "optimfs/error.h"
 
-#include "buf.h"
-#include "catalog.h"
-#include "composition.h"
+#include "base/buf.h"
+#include "catalog/catalog.h"
+#include "gather/composition.h"
 
 /* What a view's name says: FORMAT[@LAYOUT][,option]... */
 struct ofs_layout {

@@ -8,8 +8,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "checked.h"
-#include "dtype.h"
+#include "base/checked.h"
+#include "catalog/dtype.h"
 #include "format/json.h"
 
 /* docs/formats/safetensors.md; the checks are those of the reference reader

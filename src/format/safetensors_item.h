@@ -9,9 +9,9 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
+#include "base/map.h"
+#include "catalog/catalog.h"
 #include "format/zip.h"
-#include "map.h"
 
 /* Bytes a header may have: what the reference reader allows. */
 #define OFS_SAFETENSORS_HEADER_MAX 100000000

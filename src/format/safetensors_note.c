@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dtype.h"
+#include "catalog/dtype.h"
 #include "format/json.h"
 #include "format/part.h"
 #include "format/pickle_write.h"

@@ -3,8 +3,8 @@
 #ifndef OFS_SAFETENSORS_NOTE_H
 #define OFS_SAFETENSORS_NOTE_H
 
+#include "base/map.h"
 #include "format/safetensors_item.h"
-#include "map.h"
 
 /* Paths of keys, read from the note of a header (docs/formats/safetensors.md).
  * Zero-initialise. */

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
-#include "dtype.h"
+#include "base/buf.h"
+#include "catalog/dtype.h"
 #include "format/json.h"
 #include "format/pickle_write.h"
 #include "format/safetensors_item.h"
-#include "text.h"
+#include "format/text.h"
 
 #define SLICE     (64u << 10)
 #define SHARD_MAX (UINT64_C(5) << 30) /* of ",hf", as Hugging Face cuts */

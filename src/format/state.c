@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cast.h"
+#include "base/map.h"
 #include "format/optim_groups.h"
-#include "map.h"
+#include "gather/cast.h"
 
 struct child_key {
 	uint32_t parent, key;

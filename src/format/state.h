@@ -3,7 +3,7 @@
 #ifndef OFS_STATE_H
 #define OFS_STATE_H
 
-#include "buf.h"
+#include "base/buf.h"
 #include "format/pickle_write.h"
 #include "format/render.h"
 #include "format/torch_new.h"

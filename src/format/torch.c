@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "checked.h"
+#include "base/checked.h"
 #include "format/torch_storage.h"
 
 /* How many wrappers (parameter of subclass of ...) may lie around a tensor. */

@@ -9,7 +9,7 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "format/pickle.h"
 #include "format/zip.h"
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "checked.h"
+#include "base/checked.h"
 #include "format/torch.h"
 
 /* The last element's index; false on overflow. */

@@ -7,7 +7,7 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "format/pickle.h"
 #include "format/torch.h"
 #include "format/torch_legacy.h"

@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-#include "dtype.h"
+#include "catalog/dtype.h"
 
 /* More items of a tuple than a file name could hold. */
 #define MAX_ITEMS 64

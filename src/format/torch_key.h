@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "format/pickle.h"
 
 /* Append the text of a key to out: strings and bytes as they are, numbers,

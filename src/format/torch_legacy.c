@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checked.h"
-#include "cursor.h"
+#include "base/checked.h"
+#include "base/cursor.h"
 
 /* Nothing says how long a pickle is before it was parsed: read this much,
  * and four times as much until it fits. */

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-#include "cast.h"
-#include "checked.h"
-#include "dtype.h"
+#include "base/checked.h"
+#include "catalog/dtype.h"
 #include "format/torch_write.h"
+#include "gather/cast.h"
 
 /* The pickle stays in memory with the archive and is given in slices; all else
  * is made from where records begin. */

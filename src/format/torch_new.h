@@ -8,7 +8,7 @@
 
 #include "optimfs/error.h"
 
-#include "buf.h"
+#include "base/buf.h"
 #include "format/render.h"
 #include "format/zip_write.h"
 

@@ -8,7 +8,7 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "format/pickle.h"
 
 /* A box of the whole tensor, and where it lies in a local tensor. */

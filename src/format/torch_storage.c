@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "checked.h"
+#include "base/checked.h"
 
 /* A number of a tensor's geometry that must not be negative. */
 int ofs_torch_size(const struct ofs_pickle *doc, uint32_t node,

@@ -9,8 +9,8 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
-#include "dtype.h"
+#include "catalog/catalog.h"
+#include "catalog/dtype.h"
 #include "format/pickle.h"
 
 static inline bool ofs_str_is(struct ofs_str s, const char *want)

@@ -8,10 +8,10 @@
 #include <xxhash.h>
 #include <zlib.h>
 
-#include "buf.h"
-#include "cast.h"
-#include "dtype.h"
+#include "base/buf.h"
+#include "catalog/dtype.h"
 #include "format/zip_write.h"
+#include "gather/cast.h"
 
 #define NRECORDS (1 + OFS_ZIP_NBEFORE + 1 + OFS_ZIP_NAFTER)
 #define DATA     (1 + OFS_ZIP_NBEFORE)

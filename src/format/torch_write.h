@@ -8,7 +8,7 @@
 
 #include "optimfs/error.h"
 
-#include "composition.h"
+#include "gather/composition.h"
 
 /* The archive of a tensor or a value, as DCP stores one for each item. */
 struct ofs_torch_item {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
-#include "dtype.h"
+#include "base/buf.h"
+#include "catalog/dtype.h"
 #include "format/units.h"
 
 /* 16 bytes over every size that an element can have. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "map.h"
+#include "base/map.h"
 
 /* How much may be tried. */
 #define MAX_WORDS (1u << 25)

@@ -8,7 +8,7 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 
 /* An optimizer numbers its parameters in the order of its groups, and within
  * a group they are in the order of model.named_parameters(), as a rule. Which

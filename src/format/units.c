@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/io.h"
+#include "base/map.h"
 #include "format/units_impl.h"
-#include "io.h"
-#include "map.h"
 
 #define MAX_FILE    (64u << 20)
 #define MAX_STRINGS (1u << 22)

@@ -9,8 +9,8 @@
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 
-#include "arena.h"
-#include "catalog.h"
+#include "base/arena.h"
+#include "catalog/catalog.h"
 #include "format/flat.h"
 
 /* A job that saves what FSDP1 flattened can also write down, with

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "canon.h"
-#include "checked.h"
+#include "base/checked.h"
 #include "format/units_impl.h"
+#include "tree/canon.h"
 
 /* "prefix.name", or "prefix.module.name", without wrappers. */
 static int whole_name(struct ofs_units *u, struct ofs_str prefix,

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "format/json.h"
 #include "format/render.h"
+#include "format/text.h"
+#include "format/text_leaf.h"
 #include "format/value_edit_impl.h"
-#include "text.h"
-#include "text_leaf.h"
 
 /* Digits that an integer may have, as in Python, and bytes of a text. */
 #define DIGITS_MAX 4300

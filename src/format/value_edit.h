@@ -8,8 +8,8 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
-#include "dtype.h"
+#include "catalog/catalog.h"
+#include "catalog/dtype.h"
 #include "format/pickle.h"
 
 /* What stands there now, which says how text is meant: a float stays a float

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "format/json.h"
 #include "format/value_edit_impl.h"
 

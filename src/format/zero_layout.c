@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checked.h"
+#include "base/checked.h"
 #include "format/torch_storage.h"
 
 /* Shared nodes can unfold to any number of these. */

@@ -8,7 +8,7 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "format/flat.h"
 #include "format/pickle.h"
 

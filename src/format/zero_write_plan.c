@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dtype.h"
+#include "catalog/dtype.h"
 #include "format/flat_check.h"
 #include "format/pickle.h"
 #include "format/zero_write.h"

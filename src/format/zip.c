@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checked.h"
-#include "cursor.h"
+#include "base/checked.h"
+#include "base/cursor.h"
 #include "format/zip_layout.h"
 
 #define MAX_RECORDS   (1u << 20)

@@ -9,8 +9,8 @@
 
 #include "optimfs/error.h"
 
-#include "arena.h"
-#include "catalog.h"
+#include "base/arena.h"
+#include "catalog/catalog.h"
 
 /* Where an archive's bytes come from: len bytes at off of the archive, which
  * may itself be a slice of a file or decoded. Returns -1 with err. */

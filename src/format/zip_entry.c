@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cursor.h"
+#include "base/cursor.h"
 #include "format/zip_layout.h"
 
 /* An entry as it stands in the directory. */

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "copy.h"
-#include "cursor.h"
+#include "base/copy.h"
+#include "base/cursor.h"
+#include "base/io.h"
 #include "format/zip_layout.h"
-#include "io.h"
 
 #define CHUNK       (1u << 20)
 #define LOCAL_CRC   14

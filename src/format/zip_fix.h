@@ -8,7 +8,7 @@
 
 #include "optimfs/error.h"
 
-#include "ranges.h"
+#include "base/ranges.h"
 
 /* The archive that is bytes [off, off + len) of fd, which is open for reading
  * and writing, has other bytes at touched (offsets of the file): give each

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "cursor.h"
+#include "base/cursor.h"
 #include "format/zip_layout.h"
 
 #define CHUNK (1u << 20)

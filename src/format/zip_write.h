@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "buf.h"
+#include "base/buf.h"
 
 /* PyTorch's layout (caffe2/serialize/inline_container.cc, 2.11; the bytes are
  * in docs/formats/zip.md): STORED records that begin at multiples of 64 bytes

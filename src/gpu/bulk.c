@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "gpu/bulk_impl.h"
-#include "wire.h"
+#include "ranks/wire.h"
 
 /* Setting up is a few steps that all ranks take together. What one of them
  * cannot do it says in the next exchange, so that all come to the same end. */

@@ -10,10 +10,10 @@
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 
-#include "buf.h"
-#include "cursor.h"
-#include "plan.h"
-#include "share.h"
+#include "base/buf.h"
+#include "base/cursor.h"
+#include "gather/plan.h"
+#include "ranks/share.h"
 
 /* Beside the world's own way, which carries what is said here. Any thread. */
 struct ofs_bulk;

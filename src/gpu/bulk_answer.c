@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "gpu/bulk_impl.h"
-#include "wire.h"
+#include "ranks/wire.h"
 
 /* Who has not said for so long to send what it asked for never will. */
 #define LEASE_MS (60 * 1000)

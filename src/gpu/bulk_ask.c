@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "gpu/bulk_round.h"
-#include "wire.h"
+#include "ranks/wire.h"
 
 int ofs_round_stage(struct ofs_round *r)
 {

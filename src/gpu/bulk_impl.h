@@ -9,7 +9,7 @@
 #include "gpu/blocks.h"
 #include "gpu/bulk.h"
 #include "gpu/module.h"
-#include "world.h"
+#include "ranks/world.h"
 
 /* Without gpu_cache=: what two windows, the most that is under way, need. */
 enum { ROUND_BLOCKS = 8, MIN_BLOCKS = OFS_GPU_WINDOWS * ROUND_BLOCKS };

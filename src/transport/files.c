@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "checked.h"
-#include "fds.h"
+#include "base/checked.h"
+#include "base/fds.h"
 #include "transport/badspots.h"
 
 /* How often, and in all how long, an open waits for other users of the
@@ -58,7 +58,7 @@ struct ofs_files *ofs_files_new(const struct ofs_catalog *cat,
 	}
 	files->cat = cat;
 	files->counters = counters;
-	/* the others are for who writes: src/direct.c, or a commit */
+	/* the others are for who writes: src/push/direct.c, or a commit */
 	files->limit = (ofs_fds_limit() + 1) / 2;
 	TAILQ_INIT(&files->idle);
 	pthread_mutex_init(&files->lock, NULL);

@@ -8,7 +8,7 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "transport/transport.h"
 
 /* Descriptors of cat's objects, opened on first use and closed in LRU order

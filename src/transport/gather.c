@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checked.h"
+#include "base/checked.h"
 #include "transport/runs.h"
 
 /* Three things cost when runs are collected: a system call, copying bytes out

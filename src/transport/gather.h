@@ -9,7 +9,7 @@
 
 #include "optimfs/error.h"
 
-#include "plan.h"
+#include "gather/plan.h"
 
 /* Scratch that ofs_gather needs: fits a second-level cache. */
 #define OFS_SCRATCH ((size_t)1 << 20)

@@ -13,7 +13,7 @@
 
 #include "optimfs/error.h"
 
-#include "world_module.h"
+#include "ranks/world_module.h"
 
 /* One thread does all that is MPI. Others leave work in lists under the lock
  * and wake it; a few more threads make answers. docs/architecture.md tells the

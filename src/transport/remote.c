@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "gpu/bulk.h"
-#include "share.h"
+#include "ranks/share.h"
+#include "ranks/wire.h"
 #include "transport/runs.h"
-#include "wire.h"
 
 /* What is wanted is cut into asks, each at most one message there and one
  * back; the answer to an ask is its runs end to end, to be laid out here. Asks

@@ -12,7 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "temp.h"
+#include "base/temp.h"
 
 /* A temporary file stops growing when less than this share of its file system
  * is left: others need room too. */

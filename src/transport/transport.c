@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "checked.h"
+#include "base/checked.h"
 
 int ofs_transport_read(struct ofs_transport *t, const struct ofs_extent *at,
     uint64_t off, uint64_t len, void *buf, struct optimfs_error *err)

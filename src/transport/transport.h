@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "catalog.h"
-#include "plan.h"
+#include "catalog/catalog.h"
+#include "gather/plan.h"
 
 /* Counters of one transport, for .optimfs/stats. */
 struct ofs_counters {

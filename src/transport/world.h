@@ -7,8 +7,8 @@
 
 #include "optimfs/error.h"
 
-#include "catalog.h"
-#include "share.h"
+#include "catalog/catalog.h"
+#include "ranks/share.h"
 #include "transport/transport.h"
 
 /* For a catalog of a shared directory: what is here is read here, the rest is

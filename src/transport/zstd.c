@@ -11,7 +11,7 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
-#include "cursor.h"
+#include "base/cursor.h"
 #include "transport/codec.h"
 
 #define MAGIC_FRAME      0xfd2fb528u

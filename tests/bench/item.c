@@ -9,7 +9,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "le.h"
 
 #define ALIGN       64

@@ -3,7 +3,7 @@
 #ifndef LE_H
 #define LE_H
 
-#include "buf.h"
+#include "base/buf.h"
 
 static inline void put_le(struct ofs_buf *b, uint64_t v, int n)
 {

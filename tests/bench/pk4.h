@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "buf.h"
+#include "base/buf.h"
 
 #define PK4_NAMES 64
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "canon.h"
-#include "tree.h"
+#include "tree/canon.h"
+#include "tree/tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

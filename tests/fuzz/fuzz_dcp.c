@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checked.h"
-#include "dtype.h"
+#include "base/checked.h"
+#include "base/io.h"
+#include "catalog/dtype.h"
 #include "format/dcp.h"
-#include "io.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

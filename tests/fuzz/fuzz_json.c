@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checked.h"
-#include "dtype.h"
+#include "base/checked.h"
+#include "catalog/dtype.h"
 #include "format/hf_shards.h"
 #include "format/json.h"
 #include "format/safetensors_item.h"

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "canon.h"
 #include "format/format.h"
 #include "format/megatron.h"
-#include "tree.h"
+#include "tree/canon.h"
+#include "tree/tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "format/pickle.h"
 #include "format/safetensors_note.h"
 #include "format/safetensors_write.h"
-#include "text.h"
+#include "format/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "format/pickle.h"
-#include "text.h"
+#include "format/text.h"
 
 #define DEPTH  64
 #define VISITS 20000

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checked.h"
+#include "base/checked.h"
 #include "format/globals.h"
 #include "format/torch.h"
 #include "format/torch_legacy.h"

@@ -10,7 +10,7 @@
 
 #include "optimfs/optimfs.h"
 
-#include "io.h"
+#include "base/io.h"
 #include "support/truth.h"
 #include "tap.h"
 

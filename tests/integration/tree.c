@@ -11,7 +11,7 @@
 
 #include "optimfs/optimfs.h"
 
-#include "buf.h"
+#include "base/buf.h"
 #include "support/sha256.h"
 #include "support/shown.h"
 #include "support/truth.h"

@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cast.h"
-#include "commit.h"
-#include "dtype.h"
+#include "catalog/dtype.h"
+#include "commit/commit.h"
+#include "gather/cast.h"
 #include "support/truth.h"
 #include "tap.h"
 

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "edit.h"
-#include "fs.h"
+#include "edit/edit.h"
+#include "fs/fs.h"
 
 /* A copy of a checkpoint of tests/data, open, and changes to it. */
 struct edited {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "buf.h"
+#include "base/buf.h"
 
 /* Each appends to b; nothing is checked, so that a test may write what no
  * Python would. Protocol 4. */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fix.h"
-#include "plan.h"
+#include "gather/fix.h"
+#include "gather/plan.h"
 #include "tap.h"
 
 int reader_open(struct reader *r, const char *dir, const char *rel,

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "format/format.h"
 #include "format/locate.h"
 #include "transport/transport.h"

@@ -3,7 +3,7 @@
 #ifndef SHOWN_H
 #define SHOWN_H
 
-#include "buf.h"
+#include "base/buf.h"
 #include "support/truth.h"
 
 /* Where optimfs(5) says the leaf is, below the mount point. */

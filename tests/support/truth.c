@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "format/json.h"
-#include "io.h"
 #include "tap.h"
 
 const char *data_path(const char *name)

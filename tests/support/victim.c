@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fs.h"
-#include "map.h"
+#include "base/map.h"
+#include "fs/fs.h"
 #include "support/faultlib.h"
 #include "tap.h"
 

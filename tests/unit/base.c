@@ -6,12 +6,12 @@
 
 #include "optimfs/error.h"
 
-#include "arena.h"
-#include "buf.h"
-#include "checked.h"
-#include "cursor.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/checked.h"
+#include "base/cursor.h"
+#include "base/utf8.h"
 #include "tap.h"
-#include "utf8.h"
 
 static void cursor(void)
 {

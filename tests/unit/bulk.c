@@ -18,11 +18,11 @@
 #include "optimfs/optimfs.h"
 
 #include "gpu/module.h"
-#include "share.h"
+#include "ranks/share.h"
+#include "ranks/wire.h"
+#include "ranks/world.h"
 #include "support/fakeworld.h"
 #include "tap.h"
-#include "wire.h"
-#include "world.h"
 
 /* Seconds, of the world's: a transfer may take half of it. Where something
  * hangs, and where nothing does, however slow the machine. */

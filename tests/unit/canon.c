@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "canon.h"
+#include "tree/canon.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "format/pickle.h"
-#include "name.h"
 #include "tap.h"
-#include "tree.h"
+#include "tree/name.h"
+#include "tree/tree.h"
 
 /* A checkpoint is written as lines "KIND SOURCE = TREE". Components of SOURCE
  * are parted by '|', list indexes begin with '#'. KIND is v for a plain value,

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "canon.h"
 #include "format/pickle.h"
 #include "oom.h"
 #include "tap.h"
-#include "tree.h"
+#include "tree/canon.h"
+#include "tree/tree.h"
 
 /* Each goes a way of its own through naming. Components are parted by '|'; a
  * digit before them is where a tensor of that many rows is stored, '-' a list

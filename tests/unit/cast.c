@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "cast.h"
+#include "gather/cast.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "commit.h"
+#include "commit/commit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "support/edited.h"
 #include "support/truth.h"
-#include "sys.h"
 #include "tap.h"
 
 #define W "layers.0.w1.weight"

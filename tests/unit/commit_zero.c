@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commit.h"
+#include "base/sys.h"
+#include "commit/commit.h"
 #include "support/edited.h"
 #include "support/truth.h"
-#include "sys.h"
 #include "tap.h"
 
 #define W "blocks.0.fc_out.weight"

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "composition.h"
+#include "gather/composition.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalog.h"
-#include "composition.h"
+#include "catalog/catalog.h"
 #include "format/locate.h"
+#include "gather/composition.h"
+#include "gather/plan.h"
 #include "handmade.h"
 #include "oom.h"
-#include "plan.h"
 #include "tap.h"
 
 static char scratch[64];

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "crew.h"
+#include "ranks/crew.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ranks/wire.h"
 #include "support/fakeworld.h"
 #include "tap.h"
-#include "wire.h"
 
 #define MAX_RANKS 8
 

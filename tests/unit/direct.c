@@ -12,9 +12,9 @@
 
 #include "optimfs/optimfs.h"
 
+#include "base/sys.h"
 #include "mktorch.h"
 #include "support/truth.h"
-#include "sys.h"
 #include "tap.h"
 
 static char top[64];

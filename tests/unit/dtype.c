@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "dtype.h"
+#include "catalog/dtype.h"
 
 #include <errno.h>
 #include <locale.h>

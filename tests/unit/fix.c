@@ -2,11 +2,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "fix.h"
+#include "gather/fix.h"
 
 #include <string.h>
 
-#include "dtype.h"
+#include "catalog/dtype.h"
 #include "tap.h"
 
 struct row {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "sample.h"
 #include "tap.h"
 

@@ -12,9 +12,9 @@
 
 #include "optimfs/optimfs.h"
 
-#include "buf.h"
+#include "base/buf.h"
+#include "base/io.h"
 #include "handmade.h"
-#include "io.h"
 #include "support/truth.h"
 #include "tap.h"
 

@@ -11,7 +11,7 @@
 
 #include "optimfs/optimfs.h"
 
-#include "buf.h"
+#include "base/buf.h"
 #include "handmade.h"
 #include "mktorch.h"
 #include "mkzip.h"

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "catalog.h"
+#include "catalog/catalog.h"
 #include "transport/transport.h"
 
 /* A temporary directory, and the catalog that knows its files. Whatever fails

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "support/dcp_writer.h"
 #include "support/reader.h"
 #include "tap.h"

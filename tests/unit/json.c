@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dtype.h"
+#include "catalog/dtype.h"
 #include "format/safetensors_item.h"
 #include "tap.h"
 

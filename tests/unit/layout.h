@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "catalog.h"
-#include "plan.h"
+#include "catalog/catalog.h"
+#include "gather/plan.h"
 
 /* xorshift64*, so that a failure comes back. */
 uint64_t random_u64(uint64_t *state);

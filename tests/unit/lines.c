@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "lines.h"
+#include "fs/lines.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "failures.h"
+#include "fs/failures.h"
 #include "tap.h"
 
 #define STEPS 1000

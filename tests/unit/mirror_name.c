@@ -7,10 +7,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fs.h"
+#include "fs/fs.h"
 #include "handmade.h"
-#include "name.h"
 #include "tap.h"
+#include "tree/name.h"
 
 static struct handmade h;
 static struct optimfs *fs;

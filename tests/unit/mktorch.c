@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fix.h"
 #include "format/format.h"
 #include "format/locate.h"
+#include "gather/fix.h"
+#include "gather/plan.h"
 #include "mkzip.h"
-#include "plan.h"
 #include "tap.h"
 
 static const float floats[] = { 0, 1, 2, 3 };

@@ -8,8 +8,8 @@
 
 #include "optimfs/error.h"
 
-#include "buf.h"
-#include "catalog.h"
+#include "base/buf.h"
+#include "catalog/catalog.h"
 #include "handmade.h"
 
 /* Pickle opcodes, appended to b. mk_begin starts one, mk_end ends it. */

@@ -8,7 +8,7 @@
 
 #include "optimfs/error.h"
 
-#include "buf.h"
+#include "base/buf.h"
 
 #define MKZIP_MAX 24
 

@@ -2,15 +2,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "name.h"
+#include "tree/name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/utf8.h"
 #include "tap.h"
-#include "utf8.h"
 
 static const struct {
 	const char *key;

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "format/pickle.h"
+#include "format/text.h"
 #include "oom.h"
 #include "tap.h"
-#include "text.h"
 
 /* Something of everything: memo, marks, classes, getattr, bytes that are
  * decoded, a cycle. */

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "format/pickle.h"
+#include "format/text.h"
 #include "tap.h"
-#include "text.h"
 
 #define P(s) s, sizeof(s) - 1
 

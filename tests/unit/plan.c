@@ -2,15 +2,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "plan.h"
+#include "gather/plan.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "catalog/shards.h"
 #include "layout.h"
-#include "shards.h"
 #include "tap.h"
 
 #define ROUNDS 3000

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "publish.h"
+#include "commit/publish.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "copy.h"
-#include "sys.h"
+#include "base/copy.h"
+#include "base/sys.h"
 #include "tap.h"
 
 #define MAX_CALLS 400

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "ranges.h"
+#include "base/ranges.h"
 
 #include <errno.h>
 #include <string.h>

@@ -13,9 +13,9 @@
 
 #include "optimfs/optimfs.h"
 
-#include "edit_impl.h"
-#include "fs.h"
-#include "stage.h"
+#include "commit/stage.h"
+#include "edit/edit_impl.h"
+#include "fs/fs.h"
 #include "tap.h"
 
 #define TENSOR "model/norm.weight"

@@ -10,7 +10,7 @@
 
 #include "optimfs/optimfs.h"
 
-#include "buf.h"
+#include "base/buf.h"
 #include "support/dcp_writer.h"
 #include "tap.h"
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dtype.h"
-#include "fs.h"
+#include "catalog/dtype.h"
+#include "fs/fs.h"
 #include "tap.h"
 
 /* A file that grows while the sample is made. */

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "scatter.h"
+#include "gather/scatter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/ranges.h"
 #include "format/zip_fix.h"
-#include "fs.h"
-#include "ranges.h"
+#include "fs/fs.h"
 #include "support/truth.h"
 #include "tap.h"
 

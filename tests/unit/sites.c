@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "sites.h"
+#include "ranks/sites.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,14 +17,14 @@
 
 #include "optimfs/optimfs.h"
 
-#include "copy.h"
-#include "share.h"
-#include "sites_impl.h"
-#include "stage.h"
+#include "base/copy.h"
+#include "base/sys.h"
+#include "commit/stage.h"
+#include "ranks/share.h"
+#include "ranks/sites_impl.h"
+#include "ranks/world.h"
 #include "support/fakeworld.h"
-#include "sys.h"
 #include "tap.h"
-#include "world.h"
 
 #define NRANKS    3
 #define MAX_CALLS 400

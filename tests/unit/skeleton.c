@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "skeleton.h"
+#include "push/skeleton.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fs.h"
-#include "scatter.h"
+#include "fs/fs.h"
+#include "gather/scatter.h"
 #include "support/truth.h"
 #include "tap.h"
 

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "sums.h"
+#include "gather/sums.h"
 
 #include <pthread.h>
 #include <stdlib.h>

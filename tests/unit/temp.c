@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "temp.h"
+#include "base/temp.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,14 +2,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "text.h"
+#include "format/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/text_leaf.h"
 #include "tap.h"
-#include "text_leaf.h"
 
 /* A pickle of protocol 4 without PROTO and STOP, and its length. */
 #define P(s) s, sizeof(s) - 1

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "format/format.h"
+#include "format/text.h"
 #include "mktorch.h"
 #include "mkzip.h"
 #include "tap.h"
-#include "text.h"
 
 /* key, then what the caller appends, then "s". */
 #define PAIR(m, key) mk_str(&(m)->pickle, key)

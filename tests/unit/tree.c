@@ -2,15 +2,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "tree.h"
+#include "tree/tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "name.h"
 #include "tap.h"
+#include "tree/name.h"
 
 static struct ofs_catalog *new_catalog(void)
 {

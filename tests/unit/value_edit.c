@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
+#include "format/text.h"
 #include "tap.h"
-#include "text.h"
 
 /* A pickle of protocol 4 without PROTO and STOP, and its length. */
 #define P(s) s, sizeof(s) - 1

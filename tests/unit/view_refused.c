@@ -11,9 +11,9 @@
 
 #include "optimfs/optimfs.h"
 
+#include "fs/view.h"
 #include "mktorch.h"
 #include "tap.h"
-#include "view.h"
 
 /* Of a unit with one parameter, a, of 4 elements. */
 static const char units[] =

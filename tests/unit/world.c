@@ -18,14 +18,14 @@
 
 #include "optimfs/optimfs.h"
 
-#include "buf.h"
+#include "base/buf.h"
 #include "handmade.h"
-#include "share.h"
+#include "ranks/share.h"
+#include "ranks/wire.h"
+#include "ranks/world.h"
 #include "support/fakeworld.h"
 #include "support/truth.h"
 #include "tap.h"
-#include "wire.h"
-#include "world.h"
 
 #define MAX_RANKS 8
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "handmade.h"
 #include "tap.h"
 

@@ -1,0 +1,99 @@
+/* arena.c - blocks of growing size, handed out by a moving pointer */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_BLOCK   4096u
+#define LARGEST_BLOCK (1u << 20)
+
+struct ofs_arena_block {
+	struct ofs_arena_block *next;
+	size_t size, used; /* of data */
+	_Alignas(16) unsigned char data[];
+};
+
+void ofs_arena_init(struct ofs_arena *a, uint64_t limit)
+{
+	*a = (struct ofs_arena){ .limit = limit };
+}
+
+void ofs_arena_fini(struct ofs_arena *a)
+{
+	struct ofs_arena_block *b, *next;
+
+	for (b = a->head; b != NULL; b = next) {
+		next = b->next;
+		free(b);
+	}
+	*a = (struct ofs_arena){ .limit = a->limit };
+}
+
+static struct ofs_arena_block *add_block(struct ofs_arena *a, size_t n)
+{
+	struct ofs_arena_block *b;
+	size_t size = a->head == NULL ? FIRST_BLOCK : a->head->size * 2;
+
+	if (size > LARGEST_BLOCK)
+		size = LARGEST_BLOCK;
+	if (size < n)
+		size = n;
+	b = malloc(sizeof(*b) + size);
+	if (b == NULL)
+		return NULL;
+	b->size = size;
+	b->used = 0;
+	b->next = a->head;
+	a->head = b;
+	return b;
+}
+
+/* n bytes at a multiple of align, which is at most 16. */
+static void *alloc(struct ofs_arena *a, size_t n, size_t align)
+{
+	struct ofs_arena_block *b = a->head;
+	size_t pad = b == NULL ? 0 : -b->used & (align - 1);
+	void *at;
+
+	if (n > SIZE_MAX / 2)
+		return NULL;
+	if (b == NULL || b->size - b->used < pad ||
+	    b->size - b->used - pad < n) {
+		b = NULL;
+		pad = 0;
+	}
+	if (a->limit != 0 &&
+	    (a->used > a->limit || n + pad > a->limit - a->used))
+		return NULL;
+	if (b == NULL)
+		b = add_block(a, n);
+	if (b == NULL)
+		return NULL;
+	at = b->data + b->used + pad;
+	b->used += n + pad;
+	a->used += n + pad;
+	return at;
+}
+
+void *ofs_arena_alloc(struct ofs_arena *a, size_t n)
+{
+	return alloc(a, n, 8);
+}
+
+char *ofs_arena_strndup(struct ofs_arena *a, const char *s, size_t n)
+{
+	char *copy;
+
+	if (n == SIZE_MAX)
+		return NULL;
+	copy = alloc(a, n + 1, 1);
+	if (copy == NULL)
+		return NULL;
+	if (n > 0)
+		memcpy(copy, s, n);
+	copy[n] = '\0';
+	return copy;
+}

@@ -1,0 +1,117 @@
+/* buf.c - growing byte buffer */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "base/buf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+void ofs_buf_fini(struct ofs_buf *b)
+{
+	free(b->data);
+	*b = (struct ofs_buf){ .limit = b->limit };
+}
+
+static bool grow(struct ofs_buf *b, size_t n)
+{
+	size_t cap = b->cap == 0 ? 256 : b->cap;
+	uint8_t *data;
+
+	if (b->bad || n > SIZE_MAX / 4 - b->len ||
+	    (b->limit != 0 && b->len + n > b->limit)) {
+		b->bad = true;
+		return false;
+	}
+	if (b->len + n <= b->cap)
+		return true;
+	while (cap < b->len + n)
+		cap *= 2;
+	data = realloc(b->data, cap);
+	if (data == NULL) {
+		b->bad = true;
+		return false;
+	}
+	b->data = data;
+	b->cap = cap;
+	return true;
+}
+
+/* cap may be more than limit. */
+static inline bool reserve(struct ofs_buf *b, size_t n)
+{
+	if (!b->bad && n <= b->cap - b->len && b->limit == 0)
+		return true;
+	return grow(b, n);
+}
+
+void ofs_buf_put(struct ofs_buf *b, const void *p, size_t n)
+{
+	if (n == 0 || !reserve(b, n))
+		return;
+	memcpy(b->data + b->len, p, n);
+	b->len += n;
+}
+
+void ofs_buf_putc(struct ofs_buf *b, int c)
+{
+	if (reserve(b, 1))
+		b->data[b->len++] = (uint8_t)c;
+}
+
+void ofs_buf_puts(struct ofs_buf *b, const char *s)
+{
+	ofs_buf_put(b, s, strlen(s));
+}
+
+void ofs_buf_printf(struct ofs_buf *b, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(NULL, 0, fmt, ap);
+	va_end(ap);
+	if (n < 0 || !reserve(b, (size_t)n + 1)) {
+		b->bad = true;
+		return;
+	}
+	va_start(ap, fmt);
+	vsnprintf((char *)b->data + b->len, (size_t)n + 1, fmt, ap);
+	va_end(ap);
+	b->len += (size_t)n;
+}
+
+void ofs_buf_json(struct ofs_buf *b, const void *s, size_t n)
+{
+	const uint8_t *p = s, *end = p == NULL ? p : p + n;
+
+	while (p < end) {
+		size_t k = ofs_utf8_length(p, (size_t)(end - p));
+
+		if (k > 1)
+			ofs_buf_put(b, p, k);
+		else if (k == 0 || *p < 0x20 || *p == 0x7f)
+			ofs_buf_printf(b, "\\u%04x", *p);
+		else if (*p == '"' || *p == '\\')
+			ofs_buf_printf(b, "\\%c", *p);
+		else
+			ofs_buf_putc(b, *p);
+		p += k == 0 ? 1 : k;
+	}
+}
+
+void ofs_buf_plain(struct ofs_buf *b, const void *s, size_t n)
+{
+	const uint8_t *p = s;
+
+	for (size_t i = 0; i < n; i++)
+		if (p[i] < 0x20 || p[i] == 0x7f || p[i] == '\\')
+			ofs_buf_printf(b, "\\x%02x", p[i]);
+		else
+			ofs_buf_putc(b, p[i]);
+}

@@ -1,0 +1,152 @@
+/* fds.c - descriptors that are kept open, as many as there may be */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "base/fds.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Descriptors that are left to everything else in the process. */
+#define RESERVED 128
+
+struct kept {
+	TAILQ_ENTRY(kept) lru; /* linked while it is open and refs is 0 */
+	uint32_t refs;
+	int fd; /* -1: not open */
+};
+
+struct ofs_fds {
+	ofs_fds_open_fn *open;
+	void *ctx;
+	pthread_mutex_t lock;      /* all below */
+	pthread_cond_t idle;       /* one is linked that was not */
+	TAILQ_HEAD(, kept) unused; /* oldest first */
+	size_t nopen, limit;
+	struct kept file[];
+};
+
+size_t ofs_fds_limit(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) == -1)
+		return RESERVED;
+	if (r.rlim_cur < r.rlim_max) {
+		struct rlimit more = { r.rlim_max, r.rlim_max };
+
+		if (setrlimit(RLIMIT_NOFILE, &more) == 0)
+			r = more;
+	}
+	if (r.rlim_cur > INT_MAX)
+		r.rlim_cur = INT_MAX;
+	if (r.rlim_cur >= 2 * RESERVED)
+		return (size_t)r.rlim_cur - RESERVED;
+	return r.rlim_cur < 4 ? 1 : (size_t)r.rlim_cur / 2;
+}
+
+struct ofs_fds *ofs_fds_new(uint32_t n, size_t limit, ofs_fds_open_fn *open,
+    void *ctx, struct optimfs_error *err)
+{
+	struct ofs_fds *fds =
+	    calloc(1, sizeof(*fds) + n * sizeof(fds->file[0]));
+
+	if (fds == NULL) {
+		optimfs_fail(err, ENOMEM, "table of %u open files", n);
+		return NULL;
+	}
+	fds->open = open;
+	fds->ctx = ctx;
+	fds->limit = limit == 0 ? 1 : limit;
+	TAILQ_INIT(&fds->unused);
+	pthread_mutex_init(&fds->lock, NULL);
+	pthread_cond_init(&fds->idle, NULL);
+	for (uint32_t i = 0; i < n; i++)
+		fds->file[i].fd = -1;
+	return fds;
+}
+
+/* Close the one that was unused for longest. Lock held. */
+static bool close_unused(struct ofs_fds *fds)
+{
+	struct kept *k = TAILQ_FIRST(&fds->unused);
+
+	if (k == NULL)
+		return false;
+	TAILQ_REMOVE(&fds->unused, k, lru);
+	close(k->fd);
+	k->fd = -1;
+	fds->nopen--;
+	return true;
+}
+
+void ofs_fds_free(struct ofs_fds *fds)
+{
+	if (fds == NULL)
+		return;
+	while (close_unused(fds))
+		;
+	pthread_cond_destroy(&fds->idle);
+	pthread_mutex_destroy(&fds->lock);
+	free(fds);
+}
+
+static int open_file(struct ofs_fds *fds, uint32_t file,
+    struct optimfs_error *err)
+{
+	int fd;
+
+	do
+		fd = fds->open(fds->ctx, file, err);
+	while (fd == -1 && (err->code == EMFILE || err->code == ENFILE) &&
+	    close_unused(fds));
+	return fd;
+}
+
+/* Opening is rare, so that it may keep the others out. */
+static int get(struct ofs_fds *fds, uint32_t file, struct optimfs_error *err)
+{
+	struct kept *k = &fds->file[file];
+
+	while (k->fd == -1 && fds->nopen == fds->limit && !close_unused(fds))
+		pthread_cond_wait(&fds->idle, &fds->lock);
+	if (k->fd == -1) {
+		k->fd = open_file(fds, file, err);
+		if (k->fd == -1)
+			return -1;
+		fds->nopen++;
+	} else if (k->refs == 0) {
+		TAILQ_REMOVE(&fds->unused, k, lru);
+	}
+	k->refs++;
+	return k->fd;
+}
+
+int ofs_fds_get(struct ofs_fds *fds, uint32_t file, struct optimfs_error *err)
+{
+	struct optimfs_error own;
+	int fd;
+
+	pthread_mutex_lock(&fds->lock);
+	fd = get(fds, file, err == NULL ? &own : err);
+	pthread_mutex_unlock(&fds->lock);
+	return fd;
+}
+
+void ofs_fds_put(struct ofs_fds *fds, uint32_t file)
+{
+	struct kept *k = &fds->file[file];
+
+	pthread_mutex_lock(&fds->lock);
+	if (--k->refs == 0) {
+		TAILQ_INSERT_TAIL(&fds->unused, k, lru);
+		pthread_cond_signal(&fds->idle);
+	}
+	pthread_mutex_unlock(&fds->lock);
+}

@@ -1,0 +1,542 @@
+/* io.c - opening and reading beneath the directory of a checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "base/io.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MAX_PATH       4096
+#define MAX_COMPONENTS 255
+
+/* A FIFO must not block, a terminal must not become ours. */
+#define FILE_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+#define DIR_FLAGS  (O_RDONLY | O_CLOEXEC | O_DIRECTORY)
+
+int ofs_dir_open(const char *path, struct ofs_dir *dir,
+    struct optimfs_error *err)
+{
+	struct ofs_dir new = { .fd = -1 };
+
+	new.path = strdup(path);
+	if (new.path == NULL)
+		return optimfs_fail(err, ENOMEM, "%s: out of memory", path);
+	new.fd = open(path, DIR_FLAGS);
+	if (new.fd == -1) {
+		optimfs_fail(err, EIO, "OFS755 %s: cannot be opened: %m", path);
+		free(new.path);
+		return -1;
+	}
+	*dir = new;
+	return 0;
+}
+
+void ofs_dir_close(struct ofs_dir *dir)
+{
+	if (dir->path != NULL && dir->fd != -1)
+		close(dir->fd);
+	if (dir->over)
+		close(dir->upper);
+	free(dir->path);
+	free(dir->below);
+	*dir = (struct ofs_dir){ .fd = -1 };
+}
+
+int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
+    struct optimfs_error *err)
+{
+	struct ofs_dir new = *dir;
+
+	new.path = strdup(dir->path);
+	new.below = dir->below == NULL ? NULL : strdup(dir->below);
+	if (dir->fd != -1)
+		new.fd = fcntl(dir->fd, F_DUPFD_CLOEXEC, 3);
+	if (dir->over)
+		new.upper = fcntl(dir->upper, F_DUPFD_CLOEXEC, 3);
+	if (new.path != NULL && (new.below != NULL) == (dir->below != NULL) &&
+	    (new.fd != -1) == (dir->fd != -1) &&
+	    (!dir->over || new.upper != -1)) {
+		*copy = new;
+		return 0;
+	}
+	optimfs_fail(err, dir->fd != -1 && new.fd == -1 ? errno : ENOMEM,
+	    "%s: cannot be opened again: %m", dir->path);
+	if (new.fd != -1)
+		close(new.fd);
+	if (dir->over && new.upper != -1)
+		close(new.upper);
+	free(new.path);
+	free(new.below);
+	return -1;
+}
+
+/* What lies elsewhere. */
+
+static bool is_above(const struct ofs_dir *dir, const char *rel)
+{
+	struct stat st;
+
+	return dir->over &&
+	    fstatat(dir->upper, rel, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    !S_ISDIR(st.st_mode);
+}
+
+/* Where rel of dir is; path gets its path there. */
+static enum ofs_where look_up(const struct ofs_dir *dir, const char *rel,
+    uint32_t *file, struct stat *st)
+{
+	char path[2 * MAX_PATH + 2];
+	int n;
+
+	if (dir->elsewhere == NULL || is_above(dir, rel))
+		return OFS_HERE;
+	n = snprintf(path, sizeof(path), "%s%s%s",
+	    dir->below == NULL ? "" : dir->below,
+	    dir->below == NULL || rel[0] == '\0' ? "" : "/", rel);
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return OFS_NOWHERE;
+	return dir->elsewhere->ops->find(dir->elsewhere, path, file, st);
+}
+
+bool ofs_dir_elsewhere(const struct ofs_dir *dir, const char *rel,
+    uint32_t *file)
+{
+	return dir->elsewhere != NULL && ofs_path_stays(rel, strlen(rel)) &&
+	    look_up(dir, rel, file, NULL) == OFS_THERE;
+}
+
+bool ofs_dir_shared(const struct ofs_dir *dir, const char *rel, uint32_t *file)
+{
+	enum ofs_where where;
+
+	if (dir->elsewhere == NULL || dir->over ||
+	    !ofs_path_stays(rel, strlen(rel)))
+		return false;
+	where = look_up(dir, rel, file, NULL);
+	return where == OFS_HERE || where == OFS_THERE;
+}
+
+bool ofs_path_stays(const char *rel, size_t n)
+{
+	size_t start = 0, components = 0;
+
+	if (n == 0 || n > MAX_PATH || memchr(rel, '\0', n) != NULL)
+		return false;
+	for (size_t i = 0; i <= n; i++) {
+		size_t len = i - start;
+
+		if (i < n && rel[i] != '/')
+			continue;
+		if (len == 0 || (len == 1 && rel[start] == '.') ||
+		    (len == 2 && memcmp(rel + start, "..", 2) == 0) ||
+		    ++components > MAX_COMPONENTS)
+			return false;
+		start = i + 1;
+	}
+	return true;
+}
+
+/* One step of walk: the directory called name[0..n) in at, which is closed. */
+static int walk_into(int at, const char *name, size_t n, bool close_at)
+{
+	char component[MAX_PATH + 1];
+	struct stat st;
+	int fd, saved;
+
+	memcpy(component, name, n);
+	component[n] = '\0';
+	fd = openat(at, component, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	saved = errno;
+	if (close_at)
+		close(at);
+	errno = saved;
+	if (fd == -1)
+		return -1;
+	saved = 0;
+	if (fstat(fd, &st) == -1)
+		saved = errno;
+	else if (S_ISLNK(st.st_mode))
+		saved = ELOOP;
+	else if (!S_ISDIR(st.st_mode))
+		saved = ENOTDIR;
+	if (saved == 0)
+		return fd;
+	close(fd);
+	errno = saved;
+	return -1;
+}
+
+static bool is_link(int at, const char *name)
+{
+	struct stat st;
+
+	return fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    S_ISLNK(st.st_mode);
+}
+
+/* What open_beneath does, on a kernel or in a sandbox without openat2. rel
+ * has no ".." and no link is followed, so that each step stays inside. */
+static int walk(int dirfd, const char *rel, int flags)
+{
+	const char *slash;
+	int at = dirfd, fd, saved;
+
+	while ((slash = strchr(rel, '/')) != NULL) {
+		at = walk_into(at, rel, (size_t)(slash - rel), at != dirfd);
+		if (at == -1)
+			return -1;
+		rel = slash + 1;
+	}
+	do
+		fd = openat(at, rel, flags | O_NOFOLLOW);
+	while (fd == -1 && errno == EINTR);
+	saved = errno;
+	/* what the kernel says to O_DIRECTORY for a link as well */
+	if (fd == -1 && saved == ENOTDIR && is_link(at, rel))
+		saved = ELOOP;
+	if (at != dirfd)
+		close(at);
+	errno = saved;
+	return fd;
+}
+
+static int open_in(int at, const struct ofs_dir *dir, const char *rel,
+    int flags)
+{
+	struct open_how how = {
+		.flags = (unsigned int)flags,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+	};
+	int fd;
+
+	if (!dir->follow)
+		how.resolve |= RESOLVE_NO_SYMLINKS;
+	/* EAGAIN: something was renamed while a ".." of a link was resolved. */
+	for (int tries = 0; tries < 100; tries++) {
+		fd = (int)syscall(SYS_openat2, at, rel, &how, sizeof(how));
+		if (fd != -1 || (errno != EAGAIN && errno != EINTR))
+			break;
+	}
+	/* Old seccomp filters say EPERM to calls that they do not know. */
+	if (fd == -1 && (errno == ENOSYS || errno == EPERM))
+		return walk(at, rel, flags);
+	return fd;
+}
+
+/* Open rel, which ofs_path_stays allows; -1 with errno, ELOOP for a link. */
+static int open_beneath(const struct ofs_dir *dir, const char *rel, int flags)
+{
+	int fd;
+
+	if (dir->over && (flags & O_DIRECTORY) == 0) {
+		fd = open_in(dir->upper, dir, rel, flags);
+		if (fd != -1 || errno != ENOENT)
+			return fd;
+	}
+	return open_in(dir->fd, dir, rel, flags);
+}
+
+static int refuse_path(const char *rel, struct optimfs_error *err)
+{
+	return optimfs_fail(err, EPERM,
+	    "OFS620 path '%.300s' leaves the checkpoint", rel);
+}
+
+static int explain_open(const struct ofs_dir *dir, const char *rel,
+    struct optimfs_error *err)
+{
+	switch (errno) {
+	case ENOENT:
+	case ENOTDIR:
+		return optimfs_fail(err, ENOENT, "OFS140 %.300s: no such file",
+		    rel);
+	case EXDEV:
+		return refuse_path(rel, err);
+	case ELOOP:
+		if (dir->follow)
+			return optimfs_fail(err, EPERM,
+			    "OFS621 %.300s: symbolic links could not be "
+			    "followed inside the checkpoint",
+			    rel);
+		return optimfs_fail(err, EPERM,
+		    "OFS621 %.300s: symbolic link refused (-o follow)", rel);
+	case ENXIO: /* a socket, a device without a driver */
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS602 %.300s: not a regular file", rel);
+	case EMFILE: /* close something and try again */
+	case ENFILE:
+		return optimfs_fail(err, errno,
+		    "OFS755 %.300s: %m (ulimit -Hn)", rel);
+	case ENOMEM:
+	case ESTALE:
+		return optimfs_fail(err, errno, "%.300s: %m", rel);
+	case EACCES:
+		return optimfs_fail(err, EACCES,
+		    "OFS756 %.300s: not allowed to read it", rel);
+	default:
+		return optimfs_fail(err, EIO,
+		    "OFS755 %.300s: cannot be opened: %m", rel);
+	}
+}
+
+int ofs_dir_open_file(const struct ofs_dir *dir, const char *rel,
+    struct stat *st, struct optimfs_error *err)
+{
+	struct stat got;
+	int fd;
+
+	if (!ofs_path_stays(rel, strlen(rel)))
+		return refuse_path(rel, err);
+	fd = open_beneath(dir, rel, FILE_FLAGS);
+	if (fd == -1)
+		return explain_open(dir, rel, err);
+	if (fstat(fd, &got) == -1) {
+		explain_open(dir, rel, err);
+		close(fd);
+		return -1;
+	}
+	if (!S_ISREG(got.st_mode)) {
+		close(fd);
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS602 %.300s: not a regular file", rel);
+	}
+	*st = got;
+	return fd;
+}
+
+int ofs_dir_open_input(const struct ofs_dir *dir, const char *rel,
+    struct ofs_input *in, struct stat *st, struct optimfs_error *err)
+{
+	struct ofs_input new = { .fd = -1, .elsewhere = dir->elsewhere };
+	struct stat mine;
+
+	if (st == NULL)
+		st = &mine;
+	if (dir->elsewhere == NULL || !ofs_path_stays(rel, strlen(rel)) ||
+	    look_up(dir, rel, &new.file, st) != OFS_THERE) {
+		new.elsewhere = NULL;
+		if (dir->fd == -1 && !is_above(dir, rel))
+			return optimfs_fail(err, ENOENT,
+			    "OFS140 %.300s: no such file", rel);
+		new.fd = ofs_dir_open_file(dir, rel, st, err);
+		if (new.fd == -1)
+			return -1;
+	} else if (!S_ISREG(st->st_mode)) {
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS602 %.300s: not a regular file on the rank that has it",
+		    rel);
+	}
+	*in = new;
+	return 0;
+}
+
+int ofs_input_read(const struct ofs_input *in, void *buf, uint64_t n,
+    uint64_t off, struct optimfs_error *err)
+{
+	if (in->fd != -1)
+		return ofs_pread_all(in->fd, buf, n, off, err);
+	return in->elsewhere->ops->read(in->elsewhere, in->file, buf, n, off,
+	    err);
+}
+
+void ofs_input_close(struct ofs_input *in)
+{
+	if (in->fd != -1)
+		close(in->fd);
+	in->fd = -1;
+}
+
+static bool put_below(const struct ofs_dir *dir, const char *rel,
+    struct ofs_dir *sub)
+{
+	if (dir->elsewhere == NULL)
+		return true;
+	sub->elsewhere = dir->elsewhere;
+	return asprintf(&sub->below, "%s%s%s",
+		   dir->below == NULL ? "" : dir->below,
+		   dir->below == NULL ? "" : "/", rel) != -1;
+}
+
+int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
+    struct ofs_dir *sub, struct optimfs_error *err)
+{
+	struct ofs_dir new = {
+		.fd = -1, .follow = dir->follow, .gone = dir->gone
+	};
+	uint32_t file;
+	int saved;
+
+	if (!ofs_path_stays(rel, strlen(rel)))
+		return refuse_path(rel, err);
+	if (asprintf(&new.path, "%s/%s", dir->path, rel) == -1)
+		return optimfs_fail(err, ENOMEM, "%.300s: out of memory", rel);
+	if (!put_below(dir, rel, &new)) {
+		free(new.path);
+		return optimfs_fail(err, ENOMEM, "%.300s: out of memory", rel);
+	}
+	errno = ENOENT;
+	if (dir->fd != -1)
+		new.fd = open_beneath(dir, rel, DIR_FLAGS);
+	saved = errno;
+	if (dir->over) {
+		new.upper = open_in(dir->upper, dir, rel, DIR_FLAGS);
+		new.over = new.upper != -1;
+	}
+	if (new.fd == -1 &&
+	    (dir->elsewhere == NULL ||
+		(look_up(dir, rel, &file, NULL) != OFS_DIRECTORY &&
+		    !new.over))) {
+		errno = saved;
+		explain_open(dir, rel, err);
+		ofs_dir_close(&new);
+		return -1;
+	}
+	*sub = new;
+	return 0;
+}
+
+bool ofs_dir_stat(const struct ofs_dir *dir, const char *rel, struct stat *st)
+{
+	int fd, flags = O_PATH | O_CLOEXEC;
+	uint32_t file;
+	bool there;
+
+	if (!ofs_path_stays(rel, strlen(rel)))
+		return false;
+	switch (look_up(dir, rel, &file, st)) {
+	case OFS_NOWHERE:
+		return false;
+	case OFS_THERE:
+		return true;
+	case OFS_DIRECTORY:
+		*st = (struct stat){ .st_mode = S_IFDIR | 0555, .st_nlink = 2 };
+		return true;
+	case OFS_HERE:
+		break;
+	}
+	if (!dir->follow)
+		flags |= O_NOFOLLOW; /* a link is described, not followed */
+	fd = open_beneath(dir, rel, flags);
+	if (fd == -1)
+		return false;
+	there = fstat(fd, st) == 0;
+	close(fd);
+	return there;
+}
+
+int ofs_pread_all(int fd, void *buf, uint64_t n, uint64_t off,
+    struct optimfs_error *err)
+{
+	uint64_t done = 0;
+	ssize_t got;
+
+	if (off > INT64_MAX || n > INT64_MAX - off)
+		return optimfs_fail(err, EIO,
+		    "OFS603 %" PRIu64 " bytes at %" PRIu64
+		    ": no file is that long",
+		    n, off);
+	while (done < n) {
+		got = pread(fd, (char *)buf + done, n - done,
+		    (off_t)(off + done));
+		if (got == -1 && errno == EINTR)
+			continue;
+		if (got == -1)
+			return optimfs_fail(err, EIO,
+			    "OFS755 %" PRIu64 " bytes at %" PRIu64 ": %m",
+			    n - done, off + done);
+		if (got == 0)
+			return optimfs_fail(err, EIO,
+			    "OFS603 %" PRIu64 " of %" PRIu64
+			    " bytes at %" PRIu64 ", then the file ends",
+			    done, n, off);
+		done += (uint64_t)got;
+	}
+	return 0;
+}
+
+static int read_file(const struct ofs_input *in, uint64_t size, uint8_t **bytes,
+    struct optimfs_error *err)
+{
+	uint8_t *buf;
+
+	if (size >= SIZE_MAX)
+		return optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes", size);
+	buf = malloc((size_t)size + 1);
+	if (buf == NULL)
+		return optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes", size);
+	if (ofs_input_read(in, buf, size, 0, err) == -1) {
+		free(buf);
+		return -1;
+	}
+	buf[size] = '\0';
+	*bytes = buf;
+	return 0;
+}
+
+int ofs_dir_read_file(const struct ofs_dir *dir, const char *rel, uint64_t max,
+    uint8_t **bytes, uint64_t *len, struct optimfs_error *err)
+{
+	struct ofs_input in;
+	uint64_t size;
+	struct stat st;
+	int ret;
+
+	if (ofs_dir_open_input(dir, rel, &in, &st, err) == -1)
+		return -1;
+	size = (uint64_t)st.st_size;
+	if (size > max)
+		ret = optimfs_fail(err, E2BIG,
+		    "OFS440 %.300s: %" PRIu64 " bytes, limit %" PRIu64, rel,
+		    size, max);
+	else if ((ret = read_file(&in, size, bytes, err)) == -1)
+		optimfs_fail_in(err, "%.300s", rel);
+	else
+		*len = size;
+	ofs_input_close(&in);
+	return ret;
+}
+
+int ofs_dir_empty(const char *path)
+{
+	struct dirent *e;
+	DIR *d = opendir(path);
+	int empty = 1;
+
+	if (d == NULL)
+		return -1;
+	while ((e = readdir(d)) != NULL)
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			empty = 0;
+	closedir(d);
+	return empty;
+}
+
+int ofs_sync_parent(const char *path)
+{
+	size_t n = strlen(path);
+	char *parent;
+	int fd, ret;
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	while (n > 0 && path[n - 1] != '/')
+		n--;
+	parent = n == 0 ? strdup(".") : strndup(path, n);
+	fd = parent == NULL ? -1
+			    : open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	free(parent);
+	if (fd == -1)
+		return -1;
+	ret = fsync(fd);
+	close(fd);
+	return ret;
+}

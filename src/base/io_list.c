@@ -1,0 +1,159 @@
+/* io_list.c - the names in a directory, wherever its files are */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/io.h"
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Names that are being collected. */
+struct listing {
+	struct ofs_names names;
+	size_t cap;
+};
+
+static int add_name(void *ctx, const char *name, size_t n)
+{
+	struct listing *l = ctx;
+
+	if (l->names.n == l->cap) {
+		size_t more = l->cap == 0 ? 16 : l->cap * 2;
+		char **grown =
+		    reallocarray(l->names.name, more, sizeof(*grown));
+
+		if (grown == NULL)
+			return -1;
+		l->names.name = grown;
+		l->cap = more;
+	}
+	l->names.name[l->names.n] = strndup(name, n);
+	if (l->names.name[l->names.n] == NULL)
+		return -1;
+	l->names.n++;
+	return 0;
+}
+
+/* Sorted, and each but once. */
+static void sort_names(struct ofs_names *names)
+{
+	size_t kept = 0;
+
+	if (names->n > 0)
+		qsort(names->name, names->n, sizeof(*names->name), by_name);
+	for (size_t i = 0; i < names->n; i++) {
+		if (kept > 0 &&
+		    strcmp(names->name[kept - 1], names->name[i]) == 0)
+			free(names->name[i]);
+		else
+			names->name[kept++] = names->name[i];
+	}
+	names->n = kept;
+}
+
+static int list_stream(DIR *stream, struct listing *l)
+{
+	struct dirent *e;
+
+	while (errno = 0, (e = readdir(stream)) != NULL) {
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		if (add_name(l, e->d_name, strlen(e->d_name)) == -1)
+			return ENOMEM;
+	}
+	return errno;
+}
+
+static int list_into(int at, const char *path, struct listing *l,
+    struct optimfs_error *err)
+{
+	DIR *stream = NULL;
+	int fd, error;
+
+	/* its own descriptor: that of a directory has one position for all
+	 * threads */
+	fd = openat(at, ".", O_RDONLY | O_CLOEXEC | O_DIRECTORY);
+	if (fd != -1)
+		stream = fdopendir(fd);
+	if (stream == NULL) {
+		optimfs_fail(err, EIO, "OFS755 %s: cannot be listed: %m", path);
+		if (fd != -1)
+			close(fd);
+		return -1;
+	}
+	error = list_stream(stream, l);
+	closedir(stream);
+	if (error == 0)
+		return 0;
+	errno = error;
+	return optimfs_fail(err, error == ENOMEM ? ENOMEM : EIO,
+	    "OFS755 %s: cannot be listed: %m", path);
+}
+
+static bool is_gone(const struct ofs_dir *dir, const char *name)
+{
+	const char *sub = dir->path + dir->gone->root;
+	size_t n;
+
+	sub += *sub == '/';
+	n = strlen(sub);
+	for (size_t i = 0; i < dir->gone->n; i++) {
+		const char *rel = dir->gone->rel[i];
+
+		if (strncmp(rel, sub, n) == 0 &&
+		    strcmp(rel + n + (n > 0 && rel[n] == '/'), name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void leave_out(const struct ofs_dir *dir, struct ofs_names *names)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < names->n; i++)
+		if (is_gone(dir, names->name[i]))
+			free(names->name[i]);
+		else
+			names->name[kept++] = names->name[i];
+	names->n = kept;
+}
+
+int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
+    struct optimfs_error *err)
+{
+	const char *below = dir->below == NULL ? "" : dir->below;
+	struct listing got = { 0 };
+	int ret;
+
+	ret = dir->elsewhere == NULL ? list_into(dir->fd, dir->path, &got, err)
+				     : dir->elsewhere->ops->list(dir->elsewhere,
+					   below, add_name, &got, err);
+	if (ret == -1 ||
+	    (dir->over && list_into(dir->upper, dir->path, &got, err) == -1)) {
+		ofs_names_free(&got.names);
+		return -1;
+	}
+	sort_names(&got.names);
+	if (dir->gone != NULL)
+		leave_out(dir, &got.names);
+	*names = got.names;
+	return 0;
+}
+
+void ofs_names_free(struct ofs_names *names)
+{
+	for (size_t i = 0; i < names->n; i++)
+		free(names->name[i]);
+	free(names->name);
+	*names = (struct ofs_names){ 0 };
+}

@@ -1,0 +1,111 @@
+/* map.c - open addressing, linear probing, at most three quarters full */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "base/map.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+#include <xxhash.h>
+
+#define FIRST_BITS 6
+
+struct ofs_map_slot {
+	uint32_t hash;
+	uint32_t index; /* plus one; 0: empty */
+};
+
+static uint64_t seed;
+static pthread_once_t seeded = PTHREAD_ONCE_INIT;
+
+static void make_seed(void)
+{
+	struct timespec now;
+
+	if (getrandom(&seed, sizeof(seed), 0) == (ssize_t)sizeof(seed))
+		return;
+	clock_gettime(CLOCK_REALTIME, &now);
+	seed = (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^
+	    (uint64_t)(uintptr_t)&now;
+}
+
+uint64_t ofs_hash64(const void *key, size_t n)
+{
+	pthread_once(&seeded, make_seed);
+	return XXH3_64bits_withSeed(key, n, seed);
+}
+
+void ofs_map_fini(struct ofs_map *map)
+{
+	free(map->slot);
+	*map = (struct ofs_map){ 0 };
+}
+
+/* The slot where a key would be alone: the leading bits of its hash, which are
+ * all there is of it, so that growing needs no key. */
+static uint64_t home(const struct ofs_map *map, uint32_t hash)
+{
+	return ((uint64_t)hash << map->bits) >> 32;
+}
+
+static uint64_t next(const struct ofs_map *map, uint64_t i)
+{
+	return (i + 1) & (((uint64_t)1 << map->bits) - 1);
+}
+
+uint32_t ofs_map_find(const struct ofs_map *map, uint32_t hash,
+    ofs_map_same_fn *same, const void *ctx, const void *key, size_t n)
+{
+	const struct ofs_map_slot *s;
+
+	if (map->slot == NULL)
+		return UINT32_MAX;
+	for (uint64_t i = home(map, hash);; i = next(map, i)) {
+		s = &map->slot[i];
+		if (s->index == 0)
+			return UINT32_MAX;
+		if (s->hash == hash && same(ctx, s->index - 1, key, n))
+			return s->index - 1;
+	}
+}
+
+static void put(struct ofs_map *map, struct ofs_map_slot what)
+{
+	uint64_t i = home(map, what.hash);
+
+	while (map->slot[i].index != 0)
+		i = next(map, i);
+	map->slot[i] = what;
+	map->n++;
+}
+
+static bool grow(struct ofs_map *map)
+{
+	struct ofs_map bigger = { 0 };
+
+	bigger.bits = map->slot == NULL ? FIRST_BITS : map->bits + 1;
+	if (bigger.bits > 32)
+		return false;
+	bigger.slot = calloc((size_t)1 << bigger.bits, sizeof(*bigger.slot));
+	if (bigger.slot == NULL)
+		return false;
+	if (map->slot != NULL)
+		for (uint64_t i = 0; i < (uint64_t)1 << map->bits; i++)
+			if (map->slot[i].index != 0)
+				put(&bigger, map->slot[i]);
+	free(map->slot);
+	*map = bigger;
+	return true;
+}
+
+bool ofs_map_add(struct ofs_map *map, uint32_t hash, uint32_t index)
+{
+	uint64_t full = ((uint64_t)3 << map->bits) / 4;
+
+	if ((map->slot == NULL || map->n >= full) && !grow(map))
+		return false;
+	put(map, (struct ofs_map_slot){ hash, index + 1 });
+	return true;
+}

@@ -1,0 +1,233 @@
+/* catalog.c - a catalog from its first tensor to its end */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "catalog/catalog.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "catalog/catalog_build.h"
+#include "catalog/catalog_check.h"
+#include "format/pickle.h"
+
+static void release_build(struct ofs_catalog *cat)
+{
+	struct ofs_catalog_build *b = cat->build;
+
+	if (b == NULL)
+		return;
+	ofs_map_fini(&b->strs);
+	ofs_map_fini(&b->paths);
+	ofs_map_fini(&b->dims);
+	ofs_map_fini(&b->objects);
+	ofs_map_fini(&b->notes);
+	free(b);
+	cat->build = NULL;
+}
+
+void ofs_catalog_free(struct ofs_catalog *cat)
+{
+	if (cat == NULL)
+		return;
+	release_build(cat);
+	for (uint32_t i = 0; i < cat->ndocs; i++)
+		ofs_pickle_free(cat->docs[i]);
+	ofs_catalog_drop(cat);
+	ofs_arena_fini(&cat->arena);
+	ofs_dir_close(&cat->dir);
+	free(cat);
+}
+
+static bool init_arrays(struct ofs_catalog *cat)
+{
+	for (enum ofs_catalog_array a = 0; a < OFS_NARRAYS; a++)
+		if (!ofs_catalog_reserve(cat, a, 1))
+			return false;
+	return true;
+}
+
+struct ofs_catalog *ofs_catalog_new(struct ofs_dir *dir,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = calloc(1, sizeof(*cat));
+	struct stat st;
+
+	if (cat == NULL ||
+	    (cat->build = calloc(1, sizeof(*cat->build))) == NULL)
+		goto fail;
+	ofs_arena_init(&cat->arena, 0);
+	cat->dir.fd = -1;
+	if (!init_arrays(cat))
+		goto fail;
+	cat->dir = *dir;
+	*dir = (struct ofs_dir){ .fd = -1 };
+	cat->mode = 0777;
+	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0) {
+		cat->uid = st.st_uid;
+		cat->gid = st.st_gid;
+	}
+	return cat;
+fail:
+	ofs_catalog_free(cat);
+	ofs_catalog_no_memory(err);
+	return NULL;
+}
+
+uint32_t ofs_catalog_shard(struct ofs_catalog *cat, const struct ofs_shard *s,
+    struct optimfs_error *err)
+{
+	return ofs_catalog_append(cat, OFS_SHARDS, s, 1, err);
+}
+
+uint32_t ofs_catalog_replica(struct ofs_catalog *cat,
+    const struct ofs_replica *r, struct optimfs_error *err)
+{
+	return ofs_catalog_append(cat, OFS_REPLICAS, r, 1, err);
+}
+
+uint32_t ofs_catalog_bounds(struct ofs_catalog *cat, const uint64_t *v,
+    size_t n, struct optimfs_error *err)
+{
+	return ofs_catalog_append(cat, OFS_BOUNDS, v, n, err);
+}
+
+uint32_t ofs_catalog_view(struct ofs_catalog *cat, const struct ofs_view *v,
+    struct optimfs_error *err)
+{
+	return ofs_catalog_append(cat, OFS_VIEWS, v, 1, err);
+}
+
+uint32_t ofs_catalog_tensor(struct ofs_catalog *cat, const struct ofs_tensor *t,
+    struct optimfs_error *err)
+{
+	return ofs_catalog_append(cat, OFS_TENSORS, t, 1, err);
+}
+
+uint32_t ofs_catalog_value(struct ofs_catalog *cat,
+    const struct ofs_pickle *doc, uint32_t node, struct optimfs_error *err)
+{
+	struct ofs_value v = { doc, node };
+
+	return ofs_catalog_append(cat, OFS_VALUES, &v, 1, err);
+}
+
+uint32_t ofs_catalog_item(struct ofs_catalog *cat, const struct ofs_item *item,
+    struct optimfs_error *err)
+{
+	return ofs_catalog_append(cat, OFS_ITEMS, item, 1, err);
+}
+
+uint32_t ofs_catalog_entry(struct ofs_catalog *cat,
+    const struct ofs_entry *entry, struct optimfs_error *err)
+{
+	return ofs_catalog_append(cat, OFS_ENTRIES, entry, 1, err);
+}
+
+uint32_t ofs_catalog_variant(struct ofs_catalog *cat,
+    const struct ofs_variant *v, struct optimfs_error *err)
+{
+	return ofs_catalog_append(cat, OFS_VARIANTS, v, 1, err);
+}
+
+uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
+    uint32_t target, struct optimfs_error *err)
+{
+	struct ofs_alias a = { path, target };
+
+	return ofs_catalog_append(cat, OFS_ALIASES, &a, 1, err);
+}
+
+uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
+    struct optimfs_error *err)
+{
+	uint32_t i = ofs_catalog_append(cat, OFS_DOCS, &doc, 1, err);
+
+	if (i != OFS_NONE && doc != NULL)
+		cat->parsed += ofs_pickle_memory(doc);
+	return i;
+}
+
+int ofs_catalog_finish(struct ofs_catalog *cat, struct optimfs_error *err)
+{
+	if (ofs_catalog_check(cat, err) == -1)
+		return -1;
+	ofs_catalog_shrink(cat);
+	release_build(cat);
+	return 0;
+}
+
+void ofs_catalog_seal(struct ofs_catalog *cat)
+{
+	ofs_catalog_shrink(cat);
+	release_build(cat);
+}
+
+/* Reading. */
+
+const uint32_t *ofs_catalog_components(const struct ofs_catalog *cat,
+    uint32_t path, uint32_t *n)
+{
+	*n = cat->paths[path];
+	return cat->paths + path + 1;
+}
+
+static int by_name(const void *va, const void *vb)
+{
+	const struct ofs_flat_param *a = va, *b = vb;
+
+	return (a->name > b->name) - (a->name < b->name);
+}
+
+const struct ofs_flat_param *ofs_catalog_flat(const struct ofs_catalog *cat,
+    uint32_t name)
+{
+	struct ofs_flat_param key = { .name = name };
+
+	return cat->nflat == 0
+	    ? NULL
+	    : bsearch(&key, cat->flat, cat->nflat, sizeof(key), by_name);
+}
+
+int ofs_catalog_fail(const struct ofs_catalog *cat, uint32_t note,
+    struct optimfs_error *err)
+{
+	return optimfs_fail(err, cat->notes[note].code, "%s",
+	    cat->notes[note].text);
+}
+
+uint64_t ofs_tensor_numel(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t)
+{
+	uint64_t n, bytes;
+
+	/* off_t is signed; and an element has at least a byte */
+	if (!ofs_numel(ofs_tensor_shape(cat, t), t->ndim, &n) ||
+	    !ofs_mul_u64(n, ofs_dtype_size(t->dtype), &bytes) ||
+	    bytes > INT64_MAX || n > INT64_MAX)
+		return 0;
+	return n;
+}
+
+uint64_t ofs_tensor_bytes(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t)
+{
+	return ofs_tensor_numel(cat, t) * ofs_dtype_size(t->dtype);
+}
+
+void ofs_shard_box(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    const struct ofs_shard *s, uint64_t *offsets, uint64_t *sizes)
+{
+	size_t n = t->grid_ndim;
+
+	if (n == 0)
+		return;
+	if (s->box == OFS_NONE) {
+		memset(offsets, 0, n * sizeof(*offsets));
+		memcpy(sizes, cat->dims + t->grid, n * sizeof(*sizes));
+		return;
+	}
+	memcpy(offsets, cat->dims + s->box, n * sizeof(*offsets));
+	memcpy(sizes, cat->dims + s->box + n, n * sizeof(*sizes));
+}

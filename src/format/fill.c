@@ -1,0 +1,57 @@
+/* fill.c - state that begins as zeros, where a user asks for them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/fill.h"
+
+#include <errno.h>
+#include <string.h>
+
+bool ofs_starts_at_zero(const char *name)
+{
+	static const char *const known[] = { "exp_avg", "exp_avg_sq",
+		"max_exp_avg_sq", "momentum_buffer", NULL };
+
+	for (int i = 0; known[i] != NULL; i++)
+		if (strcmp(name, known[i]) == 0)
+			return true;
+	return false;
+}
+
+static bool is_word(const struct ofs_catalog *cat, uint32_t component,
+    const char *word)
+{
+	return strcmp(ofs_catalog_string(cat, OFS_PATH_STR(component)).p,
+		   word) == 0;
+}
+
+/* optim/[OPTIMIZER/]state/NAME/STATE */
+static bool is_state(const struct ofs_catalog *cat, const struct ofs_entry *e)
+{
+	const uint32_t *c;
+	uint32_t n;
+
+	if (e->kind != OFS_ENTRY_TENSOR || e->tree == OFS_NONE)
+		return false;
+	c = ofs_catalog_components(cat, e->tree, &n);
+	return n >= 4 && is_word(cat, c[0], "optim") &&
+	    (is_word(cat, c[1], "state") ||
+		(n >= 5 && is_word(cat, c[2], "state"))) &&
+	    ofs_starts_at_zero(ofs_catalog_string(cat, OFS_PATH_STR(c[n - 1]))
+				   .p);
+}
+
+int ofs_fill(struct ofs_catalog *cat, const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	if (opt == NULL || opt->fill == NULL)
+		return 0;
+	if (strcmp(opt->fill, "zero") != 0)
+		return optimfs_fail(err, EINVAL,
+		    "fill=%.40s: only fill=zero is known", opt->fill);
+	for (uint32_t i = 0; i < cat->nentries; i++)
+		if (is_state(cat, &cat->entries[i]))
+			cat->tensors[cat->entries[i].ref].flags |=
+			    OFS_TENSOR_ZERO;
+	return 0;
+}

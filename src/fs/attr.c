@@ -1,0 +1,228 @@
+/* attr.c - attributes of files and directories */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "edit/edit.h"
+#include "fs/view.h"
+#include "push/direct.h"
+
+/* Two inode numbers as one. The root of a mirror keeps its own. */
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	uint64_t x = a ^ (b << 31 | b >> 33);
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	x ^= x >> 31;
+	return x <= 1 ? x + 2 : x;
+}
+
+uint64_t ofs_at_ino(const struct optimfs *fs, struct ofs_at at)
+{
+	if (ofs_at_is_view(at))
+		return ofs_view_ino(fs, at);
+	if (ofs_at_static(fs, at))
+		return fs->static_ino[at.index - fs->tree.n];
+	if (ofs_at_made(fs, at))
+		return ofs_edit_ino(fs, at);
+	if (at.space == OFS_SPACE_TREE)
+		return fs->tree.node[at.index].ino;
+	if (at.index == 0)
+		return fs->space[at.space].ino;
+	return mix(fs->space[at.space].ino, fs->tree.node[at.index].ino);
+}
+
+static int64_t newest(const struct optimfs *fs, const struct ofs_tensor *t)
+{
+	int64_t at = INT64_MIN;
+
+	for (uint32_t i = 0; i < t->nshards; i++) {
+		uint32_t o = fs->cat->shards[t->shard + i].at.object;
+		const struct ofs_object *object = &fs->cat->objects[o];
+
+		if (!object->missing && object->mtime_ns > at)
+			at = object->mtime_ns;
+	}
+	return at == INT64_MIN ? fs->mtime_ns : at;
+}
+
+static uint64_t stored_bytes(const struct optimfs *fs,
+    const struct ofs_tensor *t)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < t->nshards; i++) {
+		uint64_t len = fs->cat->shards[t->shard + i].at.len;
+
+		sum = len > UINT64_MAX - sum ? UINT64_MAX : sum + len;
+	}
+	return sum;
+}
+
+/* What the source has to do with a file of the tree or of a mirror. */
+static void source_attr(const struct optimfs *fs, const struct ofs_entry *e,
+    struct optimfs_attr *attr)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(fs, e);
+	const struct ofs_object *o;
+
+	if (t != NULL) {
+		attr->mtime_ns = newest(fs, t);
+		attr->stored = stored_bytes(fs, t);
+	} else if (e->kind == OFS_ENTRY_ITEM) {
+		o = &fs->cat->objects[fs->cat->items[e->ref].at.object];
+		if (!o->missing)
+			attr->mtime_ns = o->mtime_ns;
+		attr->stored = fs->cat->items[e->ref].at.len;
+	} else {
+		attr->stored = attr->size;
+	}
+}
+
+static int static_size(struct optimfs *fs, uint32_t i,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	const struct ofs_static_node *s = &ofs_static_nodes[i];
+	struct ofs_lines *lines = &fs->lines[i];
+	struct ofs_buf text = { 0 };
+
+	if (i == OFS_STATIC_MISSING && fs->edit != NULL &&
+	    ofs_edit_is_direct(fs->edit)) {
+		ofs_direct_missing(fs, &text);
+		attr->size = text.len;
+		attr->exact = false;
+		ofs_buf_fini(&text);
+		return 0;
+	}
+	if (s->lines != NULL) {
+		/* To count many lines is to make them all: not for a stat. */
+		uint32_t steps = s->lines->steps(fs);
+
+		attr->exact = steps <= 1024 || atomic_load(&lines->known);
+		attr->size = (uint64_t)steps * 256;
+		if (!attr->exact)
+			return 0;
+		if (ofs_lines_index(lines, fs, err) == -1)
+			return -1;
+		attr->size = lines->size;
+		return 0;
+	}
+	s->text(fs, &text);
+	if (text.bad)
+		return optimfs_fail(err, ENOMEM, "%s", s->name);
+	attr->size = text.len;
+	attr->exact = !s->live;
+	ofs_buf_fini(&text);
+	return 0;
+}
+
+/* The tree, and npy, are what a writer can change. */
+static bool is_edited(struct ofs_at at)
+{
+	return at.space == OFS_SPACE_TREE || at.space == OFS_SPACE_NPY;
+}
+
+static uint32_t mode_of(const struct optimfs *fs, struct ofs_at at, bool dir)
+{
+	uint32_t mode = dir ? fs->mode_dir : fs->mode_file;
+	bool fixed = ofs_at_static(fs, at) &&
+	    at.index - fs->tree.n != OFS_STATIC_CONTROL;
+
+	return fs->edit == NULL || !is_edited(at) || fixed ? mode : mode | 0200;
+}
+
+/* A tensor of the tree is written through its own node, and through npy only
+ * as a whole. */
+static void changeable(const struct optimfs *fs, struct ofs_at at,
+    struct optimfs_attr *attr)
+{
+	const struct ofs_entry *e = ofs_at_entry(fs, at);
+
+	attr->changes = true;
+	if (ofs_at_static(fs, at))
+		return;
+	attr->moves =
+	    at.space != OFS_SPACE_TREE || ofs_edit_moves(fs, at.index);
+	attr->shared = at.space != OFS_SPACE_TREE ||
+	    (e != NULL &&
+		ofs_entry_is_text(fs, (uint32_t)(e - fs->cat->entries)));
+}
+
+/* The root has one number for ever. */
+static uint64_t public_node(const struct optimfs *fs, struct ofs_at at)
+{
+	uint64_t node = ofs_node_of(at.space, at.index);
+
+	return node == OPTIMFS_ROOT
+	    ? node
+	    : node | (uint64_t)ofs_at_generation(fs, at) << OFS_GENERATION;
+}
+
+int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
+    struct optimfs_error *err)
+{
+	const struct ofs_space *space;
+	bool dir = ofs_at_is_dir(fs, at);
+	int ret = 0;
+
+	*attr = (struct optimfs_attr){
+		.node = public_node(fs, at),
+		.ino = ofs_at_ino(fs, at),
+		.mtime_ns = fs->mtime_ns,
+		.mode = mode_of(fs, at, dir),
+		.uid = (uint32_t)fs->cat->uid,
+		.gid = (uint32_t)fs->cat->gid,
+		/* 1: nobody counts the sub-directories of a directory */
+		.nlink = 1,
+		.exact = true,
+	};
+	if (fs->edit != NULL)
+		changeable(fs, at, attr);
+	else if (fs->renewal != NULL)
+		attr->changes = attr->moves = true;
+	if (ofs_at_static(fs, at) && !dir)
+		return static_size(fs, at.index - fs->tree.n, attr, err);
+	if (ofs_at_made(fs, at) ||
+	    (dir && fs->edit != NULL && is_edited(at) &&
+		!ofs_at_static(fs, at)))
+		return ofs_edit_attr(fs, at, attr, err);
+	if (dir)
+		return 0;
+	if (ofs_at_is_view(at)) {
+		ret = ofs_view_size(fs, at, &attr->size, err);
+		attr->stored = attr->size;
+		return ret;
+	}
+	space = &fs->space[at.space];
+	ret = space->ops->size(fs, space, at.index, attr, err);
+	if (ret == -1)
+		return -1;
+	source_attr(fs, ofs_at_entry(fs, at), attr);
+	return fs->edit != NULL && is_edited(at)
+	    ? ofs_edit_attr(fs, at, attr, err)
+	    : 0;
+}
+
+static int do_getattr(struct optimfs *fs, uint64_t node,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	struct ofs_at at;
+
+	if (ofs_node_at(fs, node, &at, err) == -1)
+		return -1;
+	return ofs_at_attr(fs, at, attr, err);
+}
+
+int optimfs_getattr(struct optimfs *fs, uint64_t node,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter(fs);
+	ret = do_getattr(fs, node, attr, err);
+	ofs_leave(fs);
+	return ret;
+}

@@ -1,0 +1,391 @@
+/* fs.h - what the parts of an opened checkpoint share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_FS_H
+#define OFS_FS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+#include "optimfs/optimfs.h"
+
+#include "base/buf.h"
+#include "catalog/catalog.h"
+#include "edit/gate.h"
+#include "format/locate.h"
+#include "fs/failures.h"
+#include "fs/lines.h"
+#include "gather/composition.h"
+#include "gather/plan.h"
+#include "transport/transport.h"
+#include "tree/name.h"
+#include "tree/tree.h"
+
+/* A node number is space << 32 | (index + 1). Space 0 is the tree itself,
+ * where indexes from tree.n on are the static nodes of .optimfs. Every other
+ * space below OFS_SPACE_VIEW is a mirror: the same indexes once more, shown as
+ * something else, so that a mirror costs no memory until it is looked at. */
+struct ofs_at {
+	uint32_t space, index;
+};
+
+/* The static nodes: .optimfs and what is in it, in the order they are listed.
+ * Those that are roots of mirrors only give them a name. */
+enum ofs_static {
+	OFS_STATIC_TOP,
+	OFS_STATIC_README,
+	OFS_STATIC_CONTROL,
+	OFS_STATIC_ERRORS,
+	OFS_STATIC_GLOBALS,
+	OFS_STATIC_INFO,
+	OFS_STATIC_LAYOUT,
+	OFS_STATIC_MISSING,
+	OFS_STATIC_NPY,
+	OFS_STATIC_RANK,
+	OFS_STATIC_STATS,
+	OFS_STATIC_TENSORS,
+	OFS_STATIC_VIEW,
+	OFS_STATIC_WARNINGS,
+	OFS_NSTATIC
+};
+
+/* A generated file. One of text and line is set; neither: a directory. */
+struct ofs_static_node {
+	const char *name;
+	uint32_t space; /* it is the root of this mirror; 0: it is not */
+	bool live;      /* says something else each time */
+	void (*text)(struct optimfs *fs, struct ofs_buf *out);
+	const struct ofs_lines_ops *lines;
+};
+extern const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC];
+
+#define OFS_SPACE_TREE   0u
+#define OFS_SPACE_LAYOUT 1u
+#define OFS_SPACE_NPY    2u
+#define OFS_SPACE_RANK   3u /* and on: one a rank */
+/* And on: one a view (view.h), which has nodes of its own. */
+#define OFS_SPACE_VIEW 0x80000000u
+#define OFS_VIEW_NAME  128
+
+struct ofs_renewal;
+struct ofs_stage;
+
+struct ofs_space {
+	const struct ofs_space_ops *ops;
+	uint64_t ino; /* of its root */
+	int rank;
+	/* Made when first asked for: bits of the tree nodes that exist here,
+	 * and the children of each directory in the order of their names. */
+	_Atomic(uint64_t *) present;
+	_Atomic(uint32_t *) order;
+};
+
+struct ofs_space_ops {
+	const char *suffix; /* of the names of files */
+	/* Is there a file here for this entry? NULL: for each. */
+	bool (*holds)(const struct optimfs *fs, const struct ofs_space *s,
+	    const struct ofs_entry *e);
+	/* Size of a file, and whether it is exact. */
+	int (*size)(struct optimfs *fs, const struct ofs_space *s,
+	    uint32_t index, struct optimfs_attr *attr,
+	    struct optimfs_error *err);
+	/* Give the opened file its contents. */
+	int (*open)(struct optimfs *fs, const struct ofs_space *s,
+	    uint32_t index, struct optimfs_file *file,
+	    struct optimfs_error *err);
+	bool attributes; /* dtype and shape are those of the tree's file */
+};
+extern const struct ofs_space_ops ofs_space_tree, ofs_space_layout,
+    ofs_space_npy, ofs_space_rank;
+
+/* Bytes that several open files and the cache share. */
+struct ofs_blob {
+	_Atomic uint32_t refs;
+	size_t len;
+	uint8_t bytes[];
+};
+
+/* Texts that cost a read or a parse, kept while the budget allows. One slot
+ * an entry's hash: what comes later replaces what was there. */
+struct ofs_texts {
+	pthread_mutex_t lock;
+	struct ofs_text_slot {
+		struct ofs_blob *blob;
+		uint32_t entry;
+	} * slot;
+	size_t nslots; /* a power of 2 */
+	uint64_t bytes, budget;
+	_Atomic uint64_t hits, misses;
+	/* Size of each entry's text plus one, 0 while it is not known. */
+	_Atomic uint64_t *sizes;
+};
+
+#define OFS_MAX_INDEXES 4
+
+struct optimfs {
+	struct ofs_catalog *cat;
+	struct ofs_tree tree;
+	struct ofs_transport *transport;
+	struct ofs_locator *locator;
+	struct ofs_edit *edit; /* edit.h; NULL: read-only */
+	struct ofs_gate gate;
+	/* Of several ranks that write (renew.h): this one does, by edit, or
+	 * follows. NULL: neither. */
+	struct ofs_renewal *renewal;
+	struct optimfs_file *files; /* open ones, where it may change */
+	/* Of node numbers: what was made last, and the tree. since: where files
+	 * were changed by others, in which one each was last; or NULL. */
+	uint32_t generation, tree_generation;
+	uint16_t *since;
+
+	char *source; /* as it was given */
+	char *real;   /* the same from the root; NULL: it is not here */
+	struct optimfs_options options;
+	char *names[8]; /* the strings of options */
+	/* Files that only say what the others hold. */
+	uint32_t index[OFS_MAX_INDEXES], nindexes;
+	uint32_t mode_file, mode_dir;
+	int64_t mtime_ns; /* of the newest object */
+
+	struct ofs_space *space;
+	uint32_t nspaces;
+	struct ofs_views *views;
+	uint64_t static_ino[OFS_NSTATIC];
+	pthread_mutex_t lock; /* making present, mount_info, stats */
+
+	struct ofs_texts texts;
+	struct ofs_failures failures;
+	struct ofs_lines lines[OFS_NSTATIC];
+	_Atomic uint64_t opens, reads, read_bytes;
+
+	char *mount_info;
+	char *(*stats)(void *ctx);
+	void *stats_ctx;
+};
+
+/* An open file: bytes in memory, generated lines, or a composition. */
+struct optimfs_file {
+	struct optimfs_file *next, **back; /* of fs->files */
+	struct optimfs *fs;
+	struct ofs_at at;
+	uint64_t size;
+	struct ofs_blob *blob;
+	struct ofs_lines *lines;
+	struct ofs_composition comp;
+	struct ofs_view_file *view; /* instead */
+	/* Of one that a writer made, or that is open for writing: what was
+	 * staged, how long it may become, what failed. */
+	struct ofs_edit_file *staged;
+	struct ofs_edit_npy *npy;
+	bool writes, control;
+	bool lost; /* a commit has taken it away */
+	uint64_t limit;
+	struct optimfs_error failed;
+	/* Plans that are not in use: a read takes one, so that in steady state
+	 * nothing is allocated and no reader waits for another. */
+	_Atomic(struct ofs_plan *) spare[4];
+};
+
+/* fs.c */
+/* What optimfs_open does with the catalog it has read, which becomes fs's, on
+ * failure too. */
+struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
+    const struct optimfs_options *options, struct optimfs_error *err);
+
+/* The same, with the stage that was taken before it was read; it is fs's then,
+ * on failure too. */
+struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
+    const struct optimfs_options *options, struct ofs_stage *stage,
+    struct optimfs_error *err);
+
+/* What a rank that does not write is to show: nothing, where nothing is. */
+struct ofs_catalog *ofs_fs_read_followed(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err);
+
+/* reopen.c: after a commit, with the gate held: fs shows what is on the disk
+ * now. Files that are open stay open. On failure all is as it was. */
+int ofs_fs_reopen(struct optimfs *fs, struct optimfs_error *err);
+/* Its two halves: what is there now; fs shows that, and now has what fs had. */
+struct optimfs *ofs_fs_read_again(struct optimfs *fs,
+    struct optimfs_error *err);
+int ofs_fs_become(struct optimfs *fs, struct optimfs *now,
+    struct optimfs_error *err);
+/* May it become another checkpoint? */
+static inline bool ofs_fs_changes(const struct optimfs *fs)
+{
+	return fs->edit != NULL || fs->renewal != NULL;
+}
+
+/* reopen_same.c: does node k of now's tree hold what node i of fs' does? False
+ * where that is not known. */
+bool ofs_node_same(const struct optimfs *fs, uint32_t i,
+    const struct optimfs *now, uint32_t k);
+
+/* Is what the note misses lost, rather than absent by intent (ENODATA)? */
+bool ofs_note_is_loss(const struct ofs_note *n);
+
+/* node.c */
+/* Where a node number points; ENOENT (ESTALE to the kernel's mind) when it is
+ * none of fs. */
+int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
+    struct optimfs_error *err);
+/* Bits that no space uses say which generation a node number is of, so that
+ * one from before a commit that moved names is not taken for another. */
+#define OFS_GENERATIONS 2048u /* fits fs->since */
+#define OFS_GENERATION  52
+uint32_t ofs_at_generation(const struct optimfs *fs, struct ofs_at at);
+static inline uint64_t ofs_node_of(uint32_t space, uint32_t index)
+{
+	return (uint64_t)space << 32 | (index + 1);
+}
+static inline bool ofs_at_static(const struct optimfs *fs, struct ofs_at at)
+{
+	return at.space == OFS_SPACE_TREE &&
+	    at.index - fs->tree.n < OFS_NSTATIC;
+}
+/* A file or directory that a writer made (edit.h): in the tree or a mirror, its
+ * index comes after those of the static nodes. */
+static inline bool ofs_at_made(const struct optimfs *fs, struct ofs_at at)
+{
+	return at.space < OFS_SPACE_VIEW &&
+	    at.index >= fs->tree.n + OFS_NSTATIC;
+}
+/* The entry of a node of the tree or a mirror; NULL for directories and static
+ * nodes. */
+const struct ofs_entry *ofs_at_entry(const struct optimfs *fs,
+    struct ofs_at at);
+/* The entry's tensor; NULL when it is something else. */
+const struct ofs_tensor *ofs_entry_tensor(const struct optimfs *fs,
+    const struct ofs_entry *e);
+/* Path below the mount point, mirrors and .optimfs included, into path. */
+void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
+    size_t size);
+bool ofs_at_is_dir(const struct optimfs *fs, struct ofs_at at);
+/* A static node's place: the root of a mirror where it is one. */
+struct ofs_at ofs_at_of_static(const struct optimfs *fs, uint32_t i);
+/* The node after index in depth-first order, OFS_NONE at the end; 0 is first. */
+uint32_t ofs_tree_after(const struct ofs_tree *tree, uint32_t index);
+
+/* attr.c */
+uint64_t ofs_at_ino(const struct optimfs *fs, struct ofs_at at);
+int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
+    struct optimfs_error *err);
+
+/* space.c */
+/* Make the table of mirrors. */
+int ofs_spaces_init(struct optimfs *fs, struct optimfs_error *err);
+void ofs_spaces_fini(struct optimfs *fs);
+/* Does the mirror have this node? -1: ENOMEM. */
+int ofs_space_has(struct optimfs *fs, struct ofs_space *s, uint32_t index,
+    struct optimfs_error *err);
+
+/* mirror_name.c */
+/* What a node is called in a mirror; name is room for it. */
+const char *ofs_mirror_name(const struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, char name[OFS_NAME_MAX + 1]);
+/* The node of the tree that name stands for in dir; OFS_NONE. A directory comes
+ * first where it could be a file too. */
+uint32_t ofs_mirror_find(const struct optimfs *fs, const struct ofs_space *s,
+    uint32_t dir, const char *name);
+/* The child that is listed in index's place. */
+int ofs_mirror_child(struct optimfs *fs, struct ofs_space *s, uint32_t index,
+    uint32_t *child, struct optimfs_error *err);
+
+/* value.c */
+/* The bytes of a file that is text: a value, an item, a tensor without
+ * dimensions. The caller gets a reference. */
+struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
+    struct optimfs_error *err);
+/* What the checkpoint says, whatever was edited. */
+struct ofs_blob *ofs_entry_text_base(struct optimfs *fs, uint32_t index,
+    struct optimfs_error *err);
+/* The bytes that a value makes in the place of a node. */
+int ofs_value_text(struct optimfs *fs, uint32_t index,
+    const struct ofs_pickle *doc, uint32_t node, struct ofs_buf *out,
+    struct optimfs_error *err);
+/* What .optimfs/rank/<rank> has instead: that rank's own copy of a scalar, or
+ * what it has where the ranks differ (v, or NULL). */
+struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
+    const struct ofs_variant *v, struct optimfs_error *err);
+/* Size of such a file without reading data. */
+int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
+    bool *exact, struct optimfs_error *err);
+/* Is the file of an entry text, rather than elements? */
+bool ofs_entry_is_text(const struct optimfs *fs, uint32_t entry);
+/* Is a node of the tree optim/.../param_groups/<i>/..., or /params there? */
+bool ofs_is_option(const struct optimfs *fs, uint32_t index);
+bool ofs_is_params(const struct optimfs *fs, uint32_t index);
+int ofs_texts_init(struct optimfs *fs, struct optimfs_error *err);
+void ofs_texts_fini(struct optimfs *fs);
+/* A blob of out's bytes, with one reference; out is left empty. */
+struct ofs_blob *ofs_blob_of(struct ofs_buf *out, struct optimfs_error *err);
+struct ofs_blob *ofs_blob_ref(struct ofs_blob *blob);
+void ofs_blob_unref(struct ofs_blob *blob);
+
+/* value_new.c */
+/* What text, all that a writer gave the file of an entry, makes of it: a value
+ * (doc, the caller's) or, of a tensor without dimensions, its element. Errors
+ * are those of ofs_value_edit (format/value_edit.h); an item is read to know
+ * of what kind it is. */
+struct ofs_entry_new {
+	struct ofs_pickle *doc;
+	uint8_t element[16];
+};
+int ofs_entry_new(struct optimfs *fs, uint32_t entry, const char *text,
+    size_t n, struct ofs_entry_new *out, struct optimfs_error *err);
+
+/* fetch.c */
+/* Fill buf as plan says and mend what must be mended. */
+int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
+    struct optimfs_error *err);
+
+/* file_read.c */
+/* Nobody reads the file any more. */
+void ofs_file_drop_plans(struct optimfs_file *file);
+
+/* file.c */
+/* Put where it happened before the words, and the failure on record; -1. len
+ * 0: all of the file. */
+int ofs_file_failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
+    uint64_t len, struct optimfs_error *err);
+/* Of an open file, what it holds is let go; and is found again as at. */
+void ofs_file_leave(struct optimfs_file *file);
+int ofs_file_return(struct optimfs_file *file, struct ofs_at at,
+    struct optimfs_error *err);
+/* Fails when the entry is known to be damaged. */
+int ofs_entry_sound(const struct optimfs *fs, const struct ofs_entry *e,
+    struct optimfs_error *err);
+
+/* stale.c */
+/* Find the files that no entry lies in: the first few of them. */
+int ofs_indexes_init(struct optimfs *fs, struct optimfs_error *err);
+/* ESTALE when one of them is not what was read any more. */
+int ofs_indexes_same(const struct optimfs *fs, struct optimfs_error *err);
+
+/* layout.c */
+/* The JSON of .optimfs/layout for one entry. */
+void ofs_layout_json(struct optimfs *fs, uint32_t index, struct ofs_buf *out);
+
+/* owners.c */
+/* The replicas of a shard (an index of cat->shards); *n gets how many. */
+const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
+    uint32_t shard, uint32_t *n);
+/* Does rank hold this shard, or a copy of it? */
+bool ofs_rank_holds(const struct ofs_catalog *cat, uint32_t shard, int rank);
+/* What rank has where the ranks differ at this entry; NULL. */
+const struct ofs_variant *ofs_variant_of(const struct ofs_catalog *cat,
+    uint32_t entry, int rank);
+/* Ranks that hold a part of t, "0-3,7"; "" when nobody knows. */
+void ofs_owners(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    struct ofs_buf *out);
+/* The sorted distinct ranks of all shards; malloc'ed. */
+int ofs_all_ranks(const struct ofs_catalog *cat, int **ranks, size_t *n,
+    struct optimfs_error *err);
+/* Shape as "4096,14336". */
+void ofs_shape_text(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    struct ofs_buf *out);
+
+#endif

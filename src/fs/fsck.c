@@ -1,0 +1,236 @@
+/* fsck.c - checking a checkpoint: what its index says against itself */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fs/fsck.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "ranks/share.h"
+
+/* How often it is asked after other ranks. */
+enum { LOOK_MS = 200 };
+
+bool ofs_check_turn(struct ofs_check *c, uint32_t object)
+{
+	bool ours = true;
+
+	c->step++;
+	if (c->world != NULL)
+		ours =
+		    c->world->rank == (object == OFS_NONE ? 0 : c->who[object]);
+	if (ours && object != OFS_NONE)
+		c->object[object] |= OFS_CHECK_TOUCHED;
+	return ours;
+}
+
+/* What the reader noted about the checkpoint as a whole. An error belongs to
+ * an entry and is told there. */
+static void check_notes(struct ofs_check *c)
+{
+	const struct ofs_catalog *cat = c->fs->cat;
+
+	for (uint32_t i = 0; i < cat->nnotes; i++) {
+		const struct ofs_note *n = &cat->notes[i];
+
+		if (n->kind == OFS_NOTE_WARNING || n->kind == OFS_NOTE_MISSING)
+			ofs_check_found(c, ofs_note_is_loss(n), "", n->code,
+			    n->text);
+	}
+}
+
+bool ofs_check_lost(const struct optimfs *fs, const struct ofs_extent *at,
+    struct optimfs_error *why)
+{
+	const struct ofs_object *o = &fs->cat->objects[at->object];
+	struct ofs_input in;
+
+	if (o->missing) {
+		optimfs_fail(why, EIO, "OFS140 %.300s is missing", o->path);
+		return true;
+	}
+	if (o->refused) {
+		if (ofs_dir_open_input(&fs->cat->dir, o->path, &in, NULL,
+			why) == -1)
+			return true;
+		ofs_input_close(&in);
+		return false;
+	}
+	if (at->off <= o->size && at->len <= o->size - at->off)
+		return false;
+	optimfs_fail(why, EIO,
+	    "OFS603 %.300s has %" PRIu64 " bytes, needs %" PRIu64
+	    " at %" PRIu64,
+	    o->path, o->size, at->len, at->off);
+	return true;
+}
+
+/* The first extent of an entry that is not there, or not all of it. */
+static void report_lost(struct ofs_check *c, const struct ofs_entry *e)
+{
+	const struct ofs_catalog *cat = c->fs->cat;
+	const struct ofs_tensor *t = ofs_entry_tensor(c->fs, e);
+	struct optimfs_error why;
+	bool lost = false;
+
+	if (e->kind == OFS_ENTRY_ITEM)
+		lost = ofs_check_lost(c->fs, &cat->items[e->ref].at, &why);
+	for (uint32_t i = 0; t != NULL && !lost && i < t->nshards; i++)
+		lost =
+		    ofs_check_lost(c->fs, &cat->shards[t->shard + i].at, &why);
+	if (lost)
+		ofs_check_found(c, true, c->path, why.code, why.text);
+}
+
+static int check_entry(struct ofs_check *c, uint32_t index, bool data,
+    struct optimfs_error *err)
+{
+	struct ofs_at at = { OFS_SPACE_TREE, index };
+	const struct ofs_entry *e = ofs_at_entry(c->fs, at);
+	struct optimfs_error why;
+	bool sound, ours;
+
+	if (e == NULL)
+		return 0;
+	ofs_at_path(c->fs, at, c->path, sizeof(c->path));
+	ours = ofs_check_turn(c, OFS_NONE);
+	sound = ofs_entry_sound(c->fs, e, &why) == 0;
+	if (ours && !sound)
+		ofs_check_found(c, true, c->path, why.code, why.text);
+	else if (ours)
+		report_lost(c, e);
+	return data && sound ? ofs_check_data(c, index, err) : 0;
+}
+
+/* Sharing. */
+
+/* A file is checked by one who has it, what nobody has by rank 0. */
+static int divide(struct ofs_check *c, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = c->fs->cat;
+	const struct ofs_share *s = ofs_share_of(cat->dir.elsewhere);
+	struct ofs_crew_job *job =
+	    calloc((size_t)cat->nobjects + 1, sizeof(*job));
+	uint32_t file;
+	int ret;
+
+	c->who = calloc((size_t)cat->nobjects + 1, sizeof(*c->who));
+	if (job == NULL || c->who == NULL) {
+		free(job);
+		return optimfs_fail(err, ENOMEM, "fsck");
+	}
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		job[i].size = cat->objects[i].size;
+		if (!ofs_dir_shared(&cat->dir, cat->objects[i].path, &file))
+			continue;
+		job[i].may = s->owner + s->file[file].owner;
+		job[i].nmay = s->file[file].nowners;
+	}
+	ret = ofs_crew_divide(job, cat->nobjects, c->world->size, err);
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		c->who[i] = job[i].rank;
+	free(job);
+	return ret;
+}
+
+/* What was noted goes on its way; and has somebody failed? */
+static int after_entry(struct ofs_check *c, int64_t *looked,
+    struct optimfs_error *err)
+{
+	struct timespec t;
+	int64_t now;
+
+	if (c->world == NULL) {
+		ofs_check_hand_over(c);
+		ofs_check_tell(c);
+	} else {
+		clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+		now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+		if (now - *looked >= LOOK_MS) {
+			*looked = now;
+			if (optimfs_world_look(c->world, err) == -1)
+				return -1;
+		}
+	}
+	if (c->failed.code == 0)
+		return 0;
+	return optimfs_fail(err, c->failed.code, "%s", c->failed.text);
+}
+
+static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
+{
+	int64_t looked = 0;
+	int ret = 0;
+
+	if (ofs_check_turn(c, OFS_NONE))
+		check_notes(c);
+	for (uint32_t i = 0; i != OFS_NONE && ret == 0;
+	     i = ofs_tree_after(&c->fs->tree, i)) {
+		ret = check_entry(c, i, data, err);
+		if (ret == 0)
+			ret = after_entry(c, &looked, err);
+	}
+	for (uint32_t i = 0; c->world != NULL && i < c->fs->cat->nobjects; i++)
+		if (c->object[i] & OFS_CHECK_TOUCHED)
+			optimfs_world_did(c->world,
+			    c->fs->cat->objects[i].size);
+	return ret;
+}
+
+static int begin(struct ofs_check *c, struct optimfs_error *err)
+{
+	c->object =
+	    calloc((size_t)c->fs->cat->nobjects + 1, sizeof(*c->object));
+	c->buf = malloc(OFS_CHECK_CHUNK);
+	return c->object == NULL || c->buf == NULL
+	    ? optimfs_fail(err, ENOMEM, "fsck")
+	    : 0;
+}
+
+/* Rank 0 tells what all found. */
+static int check_together(struct ofs_check *c, bool data,
+    struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+	int ret;
+
+	if (begin(c, &own) == 0)
+		(void)divide(c, &own);
+	if (ofs_crew_begin(c->world, ofs_check_take, c, &own, err) == -1)
+		return -1;
+	if (check_all(c, data, &own) == 0) {
+		ofs_check_hand_over(c);
+		own = c->failed;
+	}
+	ret = ofs_crew_meet(c->world, &own, NULL, NULL, err);
+	ofs_crew_end(c->world);
+	if (ret == 0)
+		ofs_check_tell(c);
+	return ret;
+}
+
+int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
+    void *ctx, uint64_t *problems, struct optimfs_error *err)
+{
+	struct ofs_check c = { .fs = fs,
+		.report = report,
+		.ctx = ctx,
+		.world = fs->options.world };
+	int ret;
+
+	if (c.world != NULL)
+		ret = check_together(&c, data, err);
+	else if ((ret = begin(&c, err)) == 0)
+		ret = check_all(&c, data, err);
+	ofs_check_forget(&c);
+	ofs_buf_fini(&c.notes);
+	free(c.object);
+	free(c.who);
+	free(c.buf);
+	if (ret == 0)
+		*problems = c.problems;
+	return ret;
+}

@@ -1,0 +1,327 @@
+/* fsck_data.c - checking a checkpoint: every stored byte and checksum */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "catalog/dtype.h"
+#include "format/zip.h"
+#include "fs/fsck.h"
+
+/* An extent as an archive that zip.h reads. A small one is read at once: it
+ * has many records and each of them a header. */
+struct archive {
+	struct ofs_transport *t;
+	struct ofs_extent at;
+	uint64_t size;
+	const uint8_t *bytes; /* all of it, or NULL */
+};
+
+static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	struct archive *a = ctx;
+
+	if (a->bytes == NULL || off > a->size || len > a->size - off)
+		return ofs_transport_read(a->t, &a->at, off, len, buf, err);
+	memcpy(buf, a->bytes + off, len);
+	return 0;
+}
+
+static int open_archive(struct ofs_check *c, struct archive *a,
+    struct ofs_zip *zip, struct optimfs_error *err)
+{
+	if (ofs_transport_length(a->t, &a->at, &a->size, err) == -1)
+		return -1;
+	if (a->size <= OFS_CHECK_CHUNK) {
+		if (ofs_transport_read(a->t, &a->at, 0, a->size, c->buf, err) ==
+		    -1)
+			return -1;
+		a->bytes = c->buf;
+	}
+	return ofs_zip_open(zip, a->size, read_archive, a, err);
+}
+
+static void found(struct ofs_check *c, const char *path,
+    const struct optimfs_error *err)
+{
+	ofs_check_found(c, true, path, err->code, err->text);
+}
+
+static void told(struct ofs_check *c, bool bare, const char *path)
+{
+	if (bare)
+		ofs_check_found(c, false, path, 0,
+		    "OFS530 archive without checksums");
+}
+
+/* Every record of an open archive against its checksum. */
+static void verify_records(struct ofs_check *c, struct archive *a,
+    struct ofs_zip *zip, const char *path)
+{
+	struct optimfs_error why;
+	bool bare = false;
+
+	for (size_t i = 0; i < zip->n; i++) {
+		int ret =
+		    ofs_zip_verify(zip, &zip->record[i], read_archive, a, &why);
+
+		bare |= ret == 1;
+		if (ret == -1)
+			found(c, path, &why);
+	}
+	told(c, bare, path);
+	ofs_zip_fini(zip);
+}
+
+static void verify_archive(struct ofs_check *c, const struct ofs_extent *at,
+    const char *path)
+{
+	struct archive a = { .t = c->fs->transport, .at = *at };
+	struct optimfs_error why;
+	struct ofs_zip zip;
+
+	if (open_archive(c, &a, &zip, &why) == -1)
+		found(c, path, &why);
+	else
+		verify_records(c, &a, &zip, path);
+}
+
+/* A record of an archive that is a part of its file. */
+static void verify_record(struct ofs_check *c, const struct ofs_extent *at)
+{
+	const struct ofs_object *o = &c->fs->cat->objects[at->object];
+	struct archive a = { .t = c->fs->transport,
+		.at = { .len = o->size, .object = at->object } };
+	struct optimfs_error why;
+	int ret = ofs_zip_verify_at(at, read_archive, &a, o->size, &why);
+
+	if (ret == -1)
+		found(c, c->path, &why);
+	told(c, ret == 1, c->path);
+}
+
+/* The archive that a whole file is, once. A file of many archives, whose values
+ * were opened when it was mounted, does not begin and end as one. */
+static void verify_object(struct ofs_check *c, const struct ofs_extent *at)
+{
+	const struct ofs_object *o = &c->fs->cat->objects[at->object];
+	struct archive a = { .t = c->fs->transport,
+		.at = { .len = o->size, .object = at->object } };
+	struct optimfs_error why;
+	struct ofs_zip zip;
+
+	if (c->object[at->object] & OFS_CHECK_VERIFIED)
+		return;
+	if (open_archive(c, &a, &zip, &why) == -1) {
+		verify_record(c, at);
+		return;
+	}
+	c->object[at->object] |= OFS_CHECK_VERIFIED;
+	verify_records(c, &a, &zip, o->path);
+}
+
+/* Bytes that have no checksum: can they be had? */
+static void read_through(struct ofs_check *c, const struct ofs_extent *at)
+{
+	struct optimfs_error why;
+	uint64_t size, n;
+	int ret;
+
+	ret = ofs_transport_length(c->fs->transport, at, &size, &why);
+	for (uint64_t off = 0; ret == 0 && off < size; off += n) {
+		n = size - off < OFS_CHECK_CHUNK ? size - off : OFS_CHECK_CHUNK;
+		ret = ofs_transport_read(c->fs->transport, at, off, n, c->buf,
+		    &why);
+	}
+	if (ret == -1)
+		found(c, c->path, &why);
+}
+
+static void verify_extent(struct ofs_check *c, const struct ofs_extent *at)
+{
+	if (at->encoding == OFS_TORCH_RECORD)
+		verify_object(c, at);
+	else if (at->encoding == OFS_TORCH_ITEM)
+		verify_archive(c, at, c->path);
+	else
+		read_through(c, at);
+}
+
+/* Do the elements of a shard lie where the catalog says? What it lacks has been
+ * told already, and is no reason. */
+static bool is_placed(struct ofs_check *c, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *why)
+{
+	*why = (struct optimfs_error){ 0 };
+	return !ofs_check_lost(c->fs, &c->fs->cat->shards[shard].at, NULL) &&
+	    ofs_locate(c->fs->locator, t, shard, why) != NULL;
+}
+
+/* Where the elements of a shard are when they come from a copy. */
+struct other {
+	struct ofs_locator *locator;
+	struct ofs_place *place; /* of the copy of shard */
+	uint32_t shard;
+};
+
+static const struct ofs_place *place_other(void *ctx,
+    const struct ofs_tensor *t, uint32_t shard, struct optimfs_error *err)
+{
+	const struct other *o = ctx;
+
+	if (shard == o->shard)
+		return o->place;
+	return ofs_locate(o->locator, t, shard, err);
+}
+
+/* Elements [first, first + count) of a box. */
+struct part {
+	const struct ofs_tensor *t;
+	uint64_t box[2 * OFS_MAX_DIMS];
+	uint64_t first, count;
+};
+
+/* From the copy, or, with NULL, from where they are usually read. */
+static int fetch_part(struct optimfs *fs, const struct part *p,
+    struct other *copy, void *buf, struct optimfs_error *err)
+{
+	ofs_place_fn *place = copy == NULL ? ofs_locate : place_other;
+	void *ctx = copy == NULL ? (void *)fs->locator : (void *)copy;
+	struct ofs_plan plan = { 0 };
+	int ret;
+
+	ret = ofs_plan_box(fs->cat, p->t, p->box, p->first, p->count, 0, place,
+	    ctx, &plan, err);
+	if (ret == 0)
+		ret = ofs_fetch(fs, &plan, buf, err);
+	ofs_plan_fini(&plan);
+	return ret;
+}
+
+/* Hashes of all elements of a shard, or of a copy of it at place: of as many at
+ * a time as are read. */
+static int hash_parts(struct ofs_check *c, struct part *p, struct other *copy,
+    uint32_t shard, const char *place, struct optimfs_error *err)
+{
+	uint64_t item = ofs_dtype_size(p->t->dtype), total;
+	uint64_t most = OFS_CHECK_CHUNK / 2 / item;
+	XXH128_hash_t h;
+
+	ofs_check_hashes(c, shard, place, NULL, 0, most);
+	if (!ofs_numel(p->box + p->t->grid_ndim, p->t->grid_ndim, &total))
+		return optimfs_fail(err, EUCLEAN, "OFS606 size overflow");
+	for (; p->first < total; p->first += p->count) {
+		p->count = total - p->first < most ? total - p->first : most;
+		if (fetch_part(c->fs, p, copy, c->buf, err) == -1)
+			return -1;
+		h = XXH3_128bits(c->buf, p->count * item);
+		ofs_check_hashes(c, shard, place, &h, 1, most);
+	}
+	return 0;
+}
+
+static void hash(struct ofs_check *c, const struct ofs_tensor *t,
+    uint32_t shard, struct other *copy, const char *place)
+{
+	const struct ofs_catalog *cat = c->fs->cat;
+	struct part p = { .t = t };
+	struct optimfs_error why;
+
+	ofs_shard_box(cat, t, &cat->shards[shard], p.box, p.box + t->grid_ndim);
+	if (hash_parts(c, &p, copy, shard, place, &why) == -1)
+		ofs_check_unread(c, shard, copy != NULL, &why);
+}
+
+static void check_copy(struct ofs_check *c, const struct ofs_tensor *t,
+    const struct ofs_replica *copy)
+{
+	struct other o = { c->fs->locator, NULL, copy->shard };
+	struct optimfs_error why;
+	char place[sizeof(why.text)];
+
+	if (ofs_check_lost(c->fs, &copy->at, &why)) {
+		found(c, c->path, &why);
+		return;
+	}
+	o.place = ofs_locate_replica(c->fs->locator, t, copy, &why);
+	if (o.place == NULL) {
+		found(c, c->path, &why);
+		return;
+	}
+	verify_extent(c, &copy->at);
+	snprintf(place, sizeof(place), "%.200s at %" PRIu64,
+	    c->fs->cat->objects[copy->at.object].path, copy->at.off);
+	hash(c, t, copy->shard, &o, place);
+	free(o.place);
+}
+
+static void check_shard(struct ofs_check *c, const struct ofs_tensor *t,
+    uint32_t shard)
+{
+	const struct ofs_extent *at = &c->fs->cat->shards[shard].at;
+	const struct ofs_replica *copy;
+	struct optimfs_error why;
+	uint32_t n;
+
+	copy = ofs_replicas(c->fs->cat, shard, &n);
+	if (ofs_check_turn(c, at->object)) {
+		if (is_placed(c, t, shard, &why)) {
+			verify_extent(c, at);
+			if (n > 0)
+				hash(c, t, shard, NULL, NULL);
+		} else if (why.code != 0) {
+			found(c, c->path, &why);
+		}
+	}
+	for (uint32_t k = 0; k < n; k++)
+		if (ofs_check_turn(c, copy[k].at.object))
+			check_copy(c, t, &copy[k]);
+}
+
+static void check_tensor(struct ofs_check *c, const struct ofs_tensor *t)
+{
+	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++)
+		check_shard(c, t, i);
+}
+
+static int check_value(struct ofs_check *c, uint32_t index,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why;
+	struct ofs_blob *blob = ofs_entry_text(c->fs, index, &why);
+
+	if (blob == NULL && why.code == ENOMEM)
+		return optimfs_fail(err, ENOMEM, "%s", why.text);
+	if (blob == NULL)
+		found(c, c->path, &why);
+	ofs_blob_unref(blob);
+	return 0;
+}
+
+int ofs_check_data(struct ofs_check *c, uint32_t index,
+    struct optimfs_error *err)
+{
+	const struct ofs_entry *e =
+	    &c->fs->cat->entries[c->fs->tree.node[index].entry];
+	const struct ofs_item *item;
+
+	if (e->kind == OFS_ENTRY_TENSOR) {
+		check_tensor(c, &c->fs->cat->tensors[e->ref]);
+		return 0;
+	}
+	if (e->kind != OFS_ENTRY_ITEM)
+		return ofs_check_turn(c, OFS_NONE) ? check_value(c, index, err)
+						   : 0;
+	item = &c->fs->cat->items[e->ref];
+	if (!ofs_check_turn(c, item->at.object) ||
+	    ofs_check_lost(c->fs, &item->at, NULL))
+		return 0;
+	verify_extent(c, &item->at);
+	return check_value(c, index, err);
+}

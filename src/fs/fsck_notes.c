@@ -1,0 +1,307 @@
+/* fsck_notes.c - what a check finds, step by step, on whichever rank */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/fsck.h"
+#include "ranks/wire.h"
+
+/* A note is its step (8), kind (1), errno value (4), path, text (strings),
+ * shard (4), elements of a hash (8), number of hashes (4), hashes (16 each). */
+enum kind {
+	WARNING,
+	ERROR,
+	HASHES,      /* of a shard */
+	COPY_HASHES, /* of a copy, of which text says where it is */
+	UNREAD,      /* why hashes go no further */
+	COPY_UNREAD,
+};
+
+struct ofs_check_note {
+	uint64_t step, each;
+	size_t order; /* of what is of one step */
+	const char *path, *text;
+	const uint8_t *hash;
+	uint32_t nhashes, shard;
+	int code;
+	enum kind kind;
+};
+#define HASH_SIZE 16
+
+/* Notes of so many bytes are handed over; with one more they are still a
+ * request. */
+#define HAND_OVER (256u << 10)
+
+static void put(struct ofs_check *c, const struct ofs_check_note *n,
+    const XXH128_hash_t *h)
+{
+	struct ofs_buf *b = &c->notes;
+
+	if (b->len >= HAND_OVER)
+		ofs_check_hand_over(c);
+	ofs_wire_u64(b, c->step);
+	ofs_wire_u8(b, (uint8_t)n->kind);
+	ofs_wire_u32(b, (uint32_t)n->code);
+	ofs_wire_str(b, n->path);
+	ofs_wire_str(b, n->text);
+	ofs_wire_u32(b, n->shard);
+	ofs_wire_u64(b, n->each);
+	ofs_wire_u32(b, n->nhashes);
+	for (uint32_t i = 0; i < n->nhashes; i++) {
+		ofs_wire_u64(b, h[i].low64);
+		ofs_wire_u64(b, h[i].high64);
+	}
+}
+
+void ofs_check_found(struct ofs_check *c, bool error, const char *path,
+    int code, const char *text)
+{
+	const struct ofs_check_note n = { .kind = error ? ERROR : WARNING,
+		.code = code,
+		.path = path,
+		.text = text };
+
+	put(c, &n, NULL);
+}
+
+void ofs_check_hashes(struct ofs_check *c, uint32_t shard, const char *place,
+    const XXH128_hash_t *h, uint32_t n, uint64_t each)
+{
+	const struct ofs_check_note note = {
+		.kind = place == NULL ? HASHES : COPY_HASHES,
+		.path = c->path,
+		.text = place == NULL ? "" : place,
+		.shard = shard,
+		.each = each,
+		.nhashes = n
+	};
+
+	put(c, &note, h);
+}
+
+void ofs_check_unread(struct ofs_check *c, uint32_t shard, bool copy,
+    const struct optimfs_error *why)
+{
+	const struct ofs_check_note n = { .kind = copy ? COPY_UNREAD : UNREAD,
+		.code = why->code,
+		.path = c->path,
+		.text = why->text,
+		.shard = shard };
+
+	put(c, &n, NULL);
+}
+
+void ofs_check_hand_over(struct ofs_check *c)
+{
+	struct ofs_cursor cur = ofs_cursor_of(c->notes.data, c->notes.len);
+
+	if (c->notes.bad)
+		optimfs_fail(&c->failed, ENOMEM, "out of memory for findings");
+	else if (c->notes.len > 0 && c->failed.code == 0 && c->world != NULL)
+		(void)ofs_crew_note(c->world, &c->notes, &c->failed);
+	else if (c->notes.len > 0 && c->failed.code == 0)
+		(void)ofs_check_take(c, 0, &cur, &c->failed);
+	c->notes.len = 0;
+}
+
+/* Taking. */
+
+static bool take_one(struct ofs_cursor *c, struct ofs_check_note *n)
+{
+	n->step = ofs_cursor_le64(c);
+	n->kind = ofs_cursor_u8(c);
+	n->code = (int)ofs_cursor_le32(c);
+	n->path = ofs_wire_take_str(c);
+	n->text = ofs_wire_take_str(c);
+	n->shard = ofs_cursor_le32(c);
+	n->each = ofs_cursor_le64(c);
+	n->nhashes = ofs_cursor_le32(c);
+	if (!ofs_cursor_fits(c, n->nhashes, HASH_SIZE))
+		return false;
+	n->hash = ofs_cursor_take(c, (uint64_t)n->nhashes * HASH_SIZE);
+	return !c->bad && n->kind <= COPY_UNREAD;
+}
+
+static struct ofs_check_note *grow(struct ofs_check_notes *t)
+{
+	size_t cap = t->cap == 0 ? 64 : 2 * t->cap;
+	struct ofs_check_note *v = t->v;
+
+	if (t->n == t->cap) {
+		v = reallocarray(t->v, cap, sizeof(*v));
+		if (v == NULL)
+			return NULL;
+		t->v = v;
+		t->cap = cap;
+	}
+	return &t->v[t->n];
+}
+
+/* The bytes, which notes point into. */
+static int keep(struct ofs_check_notes *t, struct ofs_cursor *c,
+    struct optimfs_error *err)
+{
+	uint64_t n = ofs_cursor_left(c);
+	uint8_t **block =
+	    reallocarray(t->block, t->nblocks + 1, sizeof(*block));
+
+	if (block != NULL)
+		t->block = block;
+	if (block == NULL || (block[t->nblocks] = malloc(n + 1)) == NULL)
+		return optimfs_fail(err, ENOMEM, "out of memory for findings");
+	memcpy(block[t->nblocks], c->p, n);
+	*c = ofs_cursor_of(block[t->nblocks], n);
+	t->nblocks++;
+	return 0;
+}
+
+int ofs_check_take(void *ctx, int from, struct ofs_cursor *c,
+    struct optimfs_error *err)
+{
+	struct ofs_check_notes *t = &((struct ofs_check *)ctx)->taken;
+	struct ofs_check_note *n;
+
+	if (keep(t, c, err) == -1)
+		return -1;
+	while (ofs_cursor_left(c) > 0) {
+		n = grow(t);
+		if (n == NULL)
+			return optimfs_fail(err, ENOMEM,
+			    "out of memory for findings");
+		if (!take_one(c, n))
+			return optimfs_fail(err, EPROTO,
+			    "OFS913 what rank %d found makes no sense", from);
+		n->order = t->n++;
+	}
+	return 0;
+}
+
+void ofs_check_forget(struct ofs_check *c)
+{
+	struct ofs_check_notes *t = &c->taken;
+
+	for (size_t i = 0; i < t->nblocks; i++)
+		free(t->block[i]);
+	free(t->block);
+	free(t->v);
+	*t = (struct ofs_check_notes){ 0 };
+}
+
+/* Telling. */
+
+static int by_step(const void *va, const void *vb)
+{
+	const struct ofs_check_note *a = va, *b = vb;
+
+	if (a->step != b->step)
+		return a->step < b->step ? -1 : 1;
+	return a->order < b->order ? -1 : a->order > b->order;
+}
+
+static void report(struct ofs_check *c, bool error, const char *path, int code,
+    const char *text)
+{
+	struct optimfs_finding f = { error, code, path, text };
+
+	c->problems += error;
+	if (c->report != NULL)
+		c->report(c->ctx, &f);
+}
+
+/* The hashes of a shard or a copy: notes from at on. */
+struct side {
+	const struct ofs_check_note *at, *end;
+	uint32_t next;                       /* hash of at */
+	const struct ofs_check_note *unread; /* why there are no more; NULL */
+};
+
+/* Does n go on with what first begins? */
+static bool is_of(const struct ofs_check_note *n,
+    const struct ofs_check_note *first)
+{
+	enum kind unread = first->kind == HASHES ? UNREAD : COPY_UNREAD;
+
+	return n->step == first->step && n->shard == first->shard &&
+	    (n->kind == first->kind || n->kind == unread);
+}
+
+static struct side side_of(const struct ofs_check_note *at,
+    const struct ofs_check_note *end)
+{
+	struct side s = { .at = at };
+
+	for (s.end = at; s.end < end && is_of(s.end, at); s.end++)
+		if (s.end->kind != at->kind)
+			s.unread = s.end;
+	return s;
+}
+
+static const uint8_t *next_hash(struct side *s)
+{
+	while (s->at < s->end && s->next == s->at->nhashes) {
+		s->at++;
+		s->next = 0;
+	}
+	return s->at == s->end ? NULL
+			       : s->at->hash + (size_t)s->next++ * HASH_SIZE;
+}
+
+/* As who reads both, part by part, would find it. */
+static void compare(struct ofs_check *c, struct side a, struct side b)
+{
+	const struct ofs_check_note *copy = b.at, *bad = NULL;
+	const uint8_t *ha, *hb;
+	struct optimfs_error why;
+	uint64_t at = 0;
+
+	for (;; at += copy->each) {
+		ha = next_hash(&a);
+		hb = next_hash(&b);
+		if (ha == NULL || hb == NULL || memcmp(ha, hb, HASH_SIZE) != 0)
+			break;
+	}
+	if (ha != NULL && hb != NULL) {
+		optimfs_fail(&why, EUCLEAN,
+		    "OFS612 replicas disagree after element %" PRIu64
+		    " of a box",
+		    at);
+	} else {
+		bad = ha == NULL && a.unread != NULL ? a.unread : b.unread;
+		if (bad == NULL)
+			return;
+		optimfs_fail(&why, bad->code, "%s", bad->text);
+	}
+	optimfs_fail_in(&why, "%s", copy->text);
+	report(c, true, copy->path, why.code, why.text);
+}
+
+void ofs_check_tell(struct ofs_check *c)
+{
+	struct ofs_check_notes *t = &c->taken;
+	const struct ofs_check_note *end = t->v + t->n, *n = t->v;
+	struct side shard = { .at = NULL }, copy;
+
+	if (t->n > 0)
+		qsort(t->v, t->n, sizeof(*t->v), by_step);
+	while (n < end) {
+		if (n->kind == HASHES) {
+			shard = side_of(n, end);
+			n = shard.end;
+		} else if (n->kind == COPY_HASHES) {
+			copy = side_of(n, end);
+			if (shard.at != NULL && shard.at->shard == n->shard)
+				compare(c, shard, copy);
+			n = copy.end;
+		} else {
+			if (n->kind == ERROR || n->kind == WARNING)
+				report(c, n->kind == ERROR, n->path, n->code,
+				    n->text);
+			n++;
+		}
+	}
+	ofs_check_forget(c);
+}

@@ -1,0 +1,13 @@
+/* info.h - .optimfs/info.json */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_INFO_H
+#define OFS_INFO_H
+
+#include "base/buf.h"
+
+struct optimfs;
+
+/* What was opened, how, and how much of what is in it. */
+void ofs_info_json(struct optimfs *fs, struct ofs_buf *out);
+
+#endif

@@ -1,0 +1,208 @@
+/* meta.c - what is in .optimfs: README, stats, control, and the rest's table */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "edit/edit.h"
+#include "fs/fs.h"
+#include "fs/info.h"
+#include "fs/notes.h"
+#include "fs/view.h"
+#include "gpu/bulk.h"
+#include "ranks/renew.h"
+#include "transport/world.h"
+
+static void readme_text(struct optimfs *fs, struct ofs_buf *out)
+{
+	ofs_buf_puts(out, "This is the checkpoint\n\n    ");
+	ofs_buf_plain(out, fs->source, strlen(fs->source));
+	ofs_buf_printf(out, "\n\nshown by optimfs %s. ", optimfs_version());
+	ofs_buf_puts(out,
+	    "Beside this directory:\n"
+	    "\n"
+	    "    optim/state/<fqn>/<name>    exp_avg, exp_avg_sq, step, ...\n"
+	    "    optim/param_groups/<i>/...  lr, betas, weight_decay, ...\n"
+	    "    model/<fqn>                 parameters and buffers\n"
+	    "    extra/...                   everything else\n"
+	    "\n"
+	    "A tensor is its elements: C order, little-endian, no header, "
+	    "whatever the\nsharding. Everything else is text. "
+	    "getfattr -d FILE tells dtype and shape.\n"
+	    "In this directory, which listings of the root leave out:\n"
+	    "\n"
+	    "    info.json      what this is, counts, options\n"
+	    "    tensors.tsv    one line a tensor\n"
+	    "    npy/...        the tensors for numpy.load(FILE, "
+	    "mmap_mode=\"r\")\n"
+	    "    layout/...     where each tensor's shards lie, as JSON\n"
+	    "    rank/<r>/...   what one rank holds\n"
+	    "    missing        state that is absent\n"
+	    "    warnings       what was repaired, ignored or found damaged\n"
+	    "    errors         reads that failed, and why\n"
+	    "    globals        every global that a pickle names\n"
+	    "    stats          counters\n"
+	    "    control        the state of the mount\n"
+	    "    view/dcp@16/   the same as a checkpoint of another layout: "
+	    "cp -r makes it\n"
+	    "                   one (dcp@N, dcp@RxS, torch, safetensors)\n"
+	    "\n"
+	    "optimfs(5) has the details.\n");
+}
+
+static void put_dirty(struct ofs_buf *out, const struct optimfs_status *s)
+{
+	static const char unit[] = " KMGTPE";
+	double v = (double)s->bytes;
+	unsigned i = 0;
+
+	for (; v >= 1024 && i + 2 < sizeof(unit); i++)
+		v /= 1024;
+	ofs_buf_printf(out, "dirty %" PRIu64 " file%s ", s->files,
+	    s->files == 1 ? "" : "s");
+	if (i == 0)
+		ofs_buf_printf(out, "%" PRIu64 "\n", s->bytes);
+	else
+		ofs_buf_printf(out, "%.1f%c\n", v, unit[i]);
+}
+
+static void control_text(struct optimfs *fs, struct ofs_buf *out)
+{
+	struct optimfs_status s;
+
+	optimfs_status(fs, &s);
+	if (s.percent >= 0)
+		ofs_buf_printf(out, "committing %d%%\n", s.percent);
+	else if (s.files == 0)
+		ofs_buf_puts(out, "clean\n");
+	else
+		put_dirty(out, &s);
+	if (s.scratch)
+		ofs_buf_puts(out, "scratch\n");
+	else if (s.explicit_commit)
+		ofs_buf_puts(out, "explicit\n");
+	if (fs->edit == NULL && fs->renewal != NULL)
+		ofs_renewal_said(fs->renewal, out);
+	ofs_control_said(fs, out);
+}
+
+static void errors_text(struct optimfs *fs, struct ofs_buf *out)
+{
+	ofs_failures_text(&fs->failures, out);
+}
+
+static void put_stat(struct ofs_buf *out, const char *name, uint64_t v)
+{
+	ofs_buf_printf(out, "%s %" PRIu64 "\n", name, v);
+}
+
+static void put_memory(struct ofs_buf *out)
+{
+	unsigned long long total, resident;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (f == NULL)
+		return;
+	if (fscanf(f, "%llu %llu", &total, &resident) == 2)
+		put_stat(out, "memory.resident",
+		    resident * (uint64_t)sysconf(_SC_PAGESIZE));
+	fclose(f);
+}
+
+/* Lines of whoever mounted, if somebody did. */
+static void put_mount_stats(struct optimfs *fs, struct ofs_buf *out)
+{
+	char *(*fn)(void *ctx), *lines;
+	void *ctx;
+
+	pthread_mutex_lock(&fs->lock);
+	fn = fs->stats;
+	ctx = fs->stats_ctx;
+	pthread_mutex_unlock(&fs->lock);
+	lines = fn == NULL ? NULL : fn(ctx);
+	if (lines != NULL)
+		ofs_buf_puts(out, lines);
+	free(lines);
+}
+
+static void put_transport(struct ofs_transport *t, struct ofs_buf *out)
+{
+	const char *name = t->ops->name;
+	struct ofs_counters *c = &t->counters;
+	const struct {
+		const char *name;
+		_Atomic uint64_t *v;
+	} row[] = {
+		{ "requests", &c->requests },
+		{ "bytes", &c->bytes },
+		{ "reads", &c->reads },
+		{ "read_bytes", &c->read_bytes },
+		{ "decoded", &c->decoded },
+		{ "cache_hits", &c->hits },
+		{ "cache_misses", &c->misses },
+		{ "cached", &c->cached },
+		{ "wait_ns", &c->wait_ns },
+	};
+
+	for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++)
+		ofs_buf_printf(out, "%s.%s %" PRIu64 "\n", name, row[i].name,
+		    atomic_load(row[i].v));
+}
+
+static void stats_text(struct optimfs *fs, struct ofs_buf *out)
+{
+	struct ofs_texts *t = &fs->texts;
+	struct ofs_transport *local;
+
+	put_stat(out, "files.opened", atomic_load(&fs->opens));
+	put_stat(out, "files.reads", atomic_load(&fs->reads));
+	put_stat(out, "files.read_bytes", atomic_load(&fs->read_bytes));
+	local = ofs_transport_world_local(fs->transport);
+	if (local != NULL)
+		put_transport(local, out);
+	put_transport(fs->transport, out);
+	if (fs->options.world != NULL)
+		ofs_bulk_stats(fs->options.world, out);
+	put_stat(out, "texts.hits", atomic_load(&t->hits));
+	put_stat(out, "texts.misses", atomic_load(&t->misses));
+	pthread_mutex_lock(&t->lock);
+	put_stat(out, "texts.cached", t->bytes);
+	pthread_mutex_unlock(&t->lock);
+	put_stat(out, "cache.budget", fs->options.cache);
+	put_stat(out, "views.laid_out", ofs_views_laid_out(fs));
+	put_stat(out, "failures", ofs_failures_count(&fs->failures));
+	put_memory(out);
+	put_mount_stats(fs, out);
+}
+
+/* Sorted by name but for the directory itself, which comes first. */
+const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC] = {
+	[OFS_STATIC_TOP] = { .name = ".optimfs" },
+	[OFS_STATIC_README] = { .name = "README", .text = readme_text },
+	[OFS_STATIC_CONTROL] = { .name = "control",
+	    .text = control_text,
+	    .live = true },
+	[OFS_STATIC_ERRORS] = { .name = "errors",
+	    .text = errors_text,
+	    .live = true },
+	[OFS_STATIC_GLOBALS] = { .name = "globals",
+	    .lines = &ofs_globals_lines },
+	[OFS_STATIC_INFO] = { .name = "info.json", .text = ofs_info_json },
+	[OFS_STATIC_LAYOUT] = { .name = "layout", .space = OFS_SPACE_LAYOUT },
+	[OFS_STATIC_MISSING] = { .name = "missing",
+	    .lines = &ofs_missing_lines },
+	[OFS_STATIC_NPY] = { .name = "npy", .space = OFS_SPACE_NPY },
+	[OFS_STATIC_RANK] = { .name = "rank" },
+	[OFS_STATIC_STATS] = { .name = "stats",
+	    .text = stats_text,
+	    .live = true },
+	[OFS_STATIC_TENSORS] = { .name = "tensors.tsv",
+	    .lines = &ofs_tensors_lines },
+	[OFS_STATIC_VIEW] = { .name = "view" },
+	[OFS_STATIC_WARNINGS] = { .name = "warnings",
+	    .lines = &ofs_warnings_lines },
+};

@@ -1,0 +1,322 @@
+/* mirror.c - what the tree and its mirrors show for one entry */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fs/mirror.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "catalog/dtype.h"
+#include "edit/edit.h"
+#include "fs/fs.h"
+
+static const struct ofs_entry *entry_of(const struct optimfs *fs,
+    uint32_t index)
+{
+	return &fs->cat->entries[fs->tree.node[index].entry];
+}
+
+/* The tensor whose elements make a file; NULL where the file is text. */
+static const struct ofs_tensor *raw_tensor(const struct optimfs *fs,
+    uint32_t index)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(fs, entry_of(fs, index));
+
+	return t == NULL || t->ndim == 0 ? NULL : t;
+}
+
+/* The tree itself. */
+
+static int tree_size(struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	const struct ofs_tensor *t = raw_tensor(fs, index);
+
+	(void)s;
+	if (t == NULL)
+		return ofs_entry_text_size(fs, index, &attr->size, &attr->exact,
+		    err);
+	attr->size = ofs_tensor_bytes(fs->cat, t);
+	return 0;
+}
+
+static int tree_open(struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
+{
+	const struct ofs_entry *e = entry_of(fs, index);
+
+	(void)s;
+	if (raw_tensor(fs, index) == NULL) {
+		file->blob = ofs_entry_text(fs, index, err);
+		return file->blob == NULL ? -1 : 0;
+	}
+	if (ofs_entry_sound(fs, e, err) == -1)
+		return -1;
+	return ofs_composition_box(&file->comp, fs->cat, e->ref, NULL, err);
+}
+
+const struct ofs_space_ops ofs_space_tree = {
+	.suffix = "",
+	.size = tree_size,
+	.open = tree_open,
+	.attributes = true,
+};
+
+/* .optimfs/layout */
+
+static bool layout_holds(const struct optimfs *fs, const struct ofs_space *s,
+    const struct ofs_entry *e)
+{
+	(void)fs;
+	(void)s;
+	return e->kind == OFS_ENTRY_TENSOR || e->kind == OFS_ENTRY_ITEM;
+}
+
+static int layout_text(struct optimfs *fs, uint32_t index, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	ofs_layout_json(fs, index, out);
+	if (!out->bad)
+		return 0;
+	ofs_buf_fini(out);
+	return optimfs_fail(err, ENOMEM, "layout");
+}
+
+static int layout_size(struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	struct ofs_buf out = { 0 };
+
+	(void)s;
+	if (layout_text(fs, index, &out, err) == -1)
+		return -1;
+	attr->size = out.len;
+	ofs_buf_fini(&out);
+	return 0;
+}
+
+static int layout_open(struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
+{
+	struct ofs_buf out = { 0 };
+
+	(void)s;
+	if (layout_text(fs, index, &out, err) == -1)
+		return -1;
+	file->blob = ofs_blob_of(&out, err);
+	return file->blob == NULL ? -1 : 0;
+}
+
+const struct ofs_space_ops ofs_space_layout = {
+	.suffix = "",
+	.holds = layout_holds,
+	.size = layout_size,
+	.open = layout_open,
+};
+
+/* .optimfs/npy */
+
+static bool npy_holds(const struct optimfs *fs, const struct ofs_space *s,
+    const struct ofs_entry *e)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(fs, e);
+
+	(void)s;
+	return t != NULL && ofs_dtype_npy(t->dtype) != NULL;
+}
+
+/* Version 1.0: magic, length of the text, the text, padded with spaces so that
+ * the elements start at a multiple of 64. */
+void ofs_npy_header(enum ofs_dtype dtype, const uint64_t *shape, unsigned ndim,
+    struct ofs_buf *out)
+{
+	size_t len;
+
+	ofs_buf_put(out, "\x93NUMPY\x01\x00\x00\x00", 10);
+	ofs_buf_printf(out,
+	    "{'descr': '%s', 'fortran_order': False, 'shape': (",
+	    ofs_dtype_npy(dtype));
+	for (unsigned d = 0; d < ndim; d++)
+		ofs_buf_printf(out, "%s%" PRIu64 "%s", d == 0 ? "" : " ",
+		    shape[d], d + 1 < ndim || d == 0 ? "," : "");
+	ofs_buf_puts(out, "), }");
+	while (out->len % 64 != 63 && !out->bad)
+		ofs_buf_putc(out, ' ');
+	ofs_buf_putc(out, '\n');
+	if (out->bad)
+		return;
+	len = out->len - 10;
+	out->data[8] = (uint8_t)len;
+	out->data[9] = (uint8_t)(len >> 8);
+}
+
+/* A writer may have given the tensor another shape. */
+static void npy_header(const struct optimfs *fs, uint32_t index,
+    struct ofs_buf *out)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(fs, entry_of(fs, index));
+	struct ofs_edit_form form = { 0 };
+
+	if (fs->edit != NULL)
+		ofs_edit_form(fs, index, &form);
+	if (ofs_dtype_npy(form.dtype) != NULL)
+		ofs_npy_header(form.dtype, form.shape, form.ndim, out);
+	else
+		ofs_npy_header(t->dtype, ofs_tensor_shape(fs->cat, t), t->ndim,
+		    out);
+}
+
+static int npy_size(struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(fs, entry_of(fs, index));
+	struct ofs_buf header = { 0 };
+	bool bad;
+
+	(void)s;
+	npy_header(fs, index, &header);
+	bad = header.bad ||
+	    !ofs_add_u64(header.len, ofs_tensor_bytes(fs->cat, t), &attr->size);
+	ofs_buf_fini(&header);
+	return bad ? optimfs_fail(err, ENOMEM, "header") : 0;
+}
+
+static int npy_open(struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
+{
+	const struct ofs_entry *e = entry_of(fs, index);
+	struct ofs_buf header = { 0 };
+	int ret;
+
+	(void)s;
+	if (ofs_entry_sound(fs, e, err) == -1)
+		return -1;
+	npy_header(fs, index, &header);
+	if (header.bad)
+		ret = optimfs_fail(err, ENOMEM, "header");
+	else
+		ret = ofs_composition_bytes(&file->comp, header.data,
+		    header.len, err);
+	ofs_buf_fini(&header);
+	if (ret == -1)
+		return -1;
+	return ofs_composition_box(&file->comp, fs->cat, e->ref, NULL, err);
+}
+
+const struct ofs_space_ops ofs_space_npy = {
+	.suffix = ".npy",
+	.holds = npy_holds,
+	.size = npy_size,
+	.open = npy_open,
+	.attributes = true,
+};
+
+/* .optimfs/rank */
+
+static const struct ofs_variant *variant(const struct optimfs *fs,
+    const struct ofs_space *s, const struct ofs_entry *e)
+{
+	return ofs_variant_of(fs->cat, (uint32_t)(e - fs->cat->entries),
+	    s->rank);
+}
+
+static bool rank_holds(const struct optimfs *fs, const struct ofs_space *s,
+    const struct ofs_entry *e)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(fs, e);
+
+	for (uint32_t i = 0; t != NULL && i < t->nshards; i++)
+		if (ofs_rank_holds(fs->cat, t->shard + i, s->rank))
+			return true;
+	return variant(fs, s, e) != NULL;
+}
+
+/* The tensor of which a rank has a part, and the variant that it is, if it is
+ * one; NULL where the file is text. */
+static const struct ofs_tensor *rank_tensor(const struct optimfs *fs,
+    const struct ofs_space *s, uint32_t index, const struct ofs_variant **v)
+{
+	const struct ofs_tensor *t;
+
+	*v = variant(fs, s, entry_of(fs, index));
+	if (*v == NULL)
+		return raw_tensor(fs, index);
+	t = (*v)->kind == OFS_ENTRY_TENSOR ? &fs->cat->tensors[(*v)->ref]
+					   : NULL;
+	return t == NULL || t->ndim == 0 ? NULL : t;
+}
+
+static int rank_text_size(struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, const struct ofs_variant *v, struct optimfs_attr *attr,
+    struct optimfs_error *err)
+{
+	struct ofs_blob *blob;
+
+	if (v == NULL)
+		return tree_size(fs, s, index, attr, err);
+	blob = ofs_rank_text(fs, index, s->rank, v, err);
+	if (blob == NULL)
+		return -1;
+	attr->size = blob->len;
+	ofs_blob_unref(blob);
+	return 0;
+}
+
+static int rank_size(struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	const struct ofs_variant *v;
+	const struct ofs_tensor *t = rank_tensor(fs, s, index, &v);
+	uint64_t box[2 * OFS_MAX_DIMS], n;
+
+	if (t == NULL)
+		return rank_text_size(fs, s, index, v, attr, err);
+	for (uint32_t i = 0; i < t->nshards; i++) {
+		const struct ofs_shard *shard = &fs->cat->shards[t->shard + i];
+
+		if (!ofs_rank_holds(fs->cat, t->shard + i, s->rank))
+			continue;
+		ofs_shard_box(fs->cat, t, shard, box, box + t->grid_ndim);
+		if (!ofs_numel(box + t->grid_ndim, t->grid_ndim, &n) ||
+		    !ofs_mul_u64(n, ofs_dtype_size(t->dtype), &n) ||
+		    !ofs_add_u64(attr->size, n, &attr->size))
+			attr->size = UINT64_MAX;
+	}
+	return 0;
+}
+
+static int rank_open(struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
+{
+	const struct ofs_variant *v;
+	const struct ofs_tensor *t = rank_tensor(fs, s, index, &v);
+	uint64_t box[2 * OFS_MAX_DIMS];
+
+	if (t == NULL) {
+		file->blob = ofs_rank_text(fs, index, s->rank, v, err);
+		return file->blob == NULL ? -1 : 0;
+	}
+	if (t->error != OFS_NONE)
+		return ofs_catalog_fail(fs->cat, t->error, err);
+	for (uint32_t i = 0; i < t->nshards; i++) {
+		const struct ofs_shard *shard = &fs->cat->shards[t->shard + i];
+
+		if (!ofs_rank_holds(fs->cat, t->shard + i, s->rank))
+			continue;
+		ofs_shard_box(fs->cat, t, shard, box, box + t->grid_ndim);
+		if (ofs_composition_box(&file->comp, fs->cat,
+			(uint32_t)(t - fs->cat->tensors), box, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+const struct ofs_space_ops ofs_space_rank = {
+	.suffix = "",
+	.holds = rank_holds,
+	.size = rank_size,
+	.open = rank_open,
+};

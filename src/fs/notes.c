@@ -1,0 +1,110 @@
+/* notes.c - generated files of many lines: tensors.tsv and the records */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fs/notes.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "catalog/dtype.h"
+#include "fs/fs.h"
+
+static void put_record(const struct ofs_note *note, struct ofs_buf *out)
+{
+	ofs_buf_plain(out, note->text, strlen(note->text));
+	ofs_buf_putc(out, '\n');
+}
+
+static uint32_t notes_steps(const struct optimfs *fs)
+{
+	return fs->cat->nnotes;
+}
+
+static uint32_t notes_next(const struct optimfs *fs, uint32_t at)
+{
+	return at + 1 < fs->cat->nnotes ? at + 1 : OFS_NONE;
+}
+
+static void warnings_put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
+{
+	const struct ofs_note *note;
+
+	if (at >= fs->cat->nnotes)
+		return;
+	note = &fs->cat->notes[at];
+	if (note->kind == OFS_NOTE_WARNING || note->kind == OFS_NOTE_ERROR)
+		put_record(note, out);
+}
+
+const struct ofs_lines_ops ofs_warnings_lines = {
+	.put = warnings_put,
+	.next = notes_next,
+	.steps = notes_steps,
+};
+
+static void globals_put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
+{
+	const struct ofs_note *note;
+
+	if (at >= fs->cat->nnotes)
+		return;
+	note = &fs->cat->notes[at];
+	if (note->kind == OFS_NOTE_GLOBAL) /* escaped, and has tabs */
+		ofs_buf_printf(out, "%s\n", note->text);
+}
+
+const struct ofs_lines_ops ofs_globals_lines = {
+	.put = globals_put,
+	.next = notes_next,
+	.steps = notes_steps,
+};
+
+static void missing_put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
+{
+	if (at < fs->cat->nnotes && fs->cat->notes[at].kind == OFS_NOTE_MISSING)
+		put_record(&fs->cat->notes[at], out);
+}
+
+const struct ofs_lines_ops ofs_missing_lines = {
+	.put = missing_put,
+	.next = notes_next,
+	.steps = notes_steps,
+};
+
+static uint32_t tensors_steps(const struct optimfs *fs)
+{
+	return fs->tree.n;
+}
+
+static uint32_t tensors_next(const struct optimfs *fs, uint32_t at)
+{
+	return ofs_tree_after(&fs->tree, at);
+}
+
+static void tensors_put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
+{
+	struct ofs_at node = { OFS_SPACE_TREE, at };
+	const struct ofs_tensor *t;
+	char path[4096];
+
+	if (at == 0)
+		ofs_buf_puts(out,
+		    "path\tdtype\tshape\tbytes\tshards\towners\n");
+	t = ofs_entry_tensor(fs, ofs_at_entry(fs, node));
+	if (t == NULL)
+		return;
+	ofs_at_path(fs, node, path, sizeof(path));
+	ofs_buf_printf(out, "%s\t%s\t", path, ofs_dtype_name(t->dtype));
+	ofs_shape_text(fs->cat, t, out);
+	ofs_buf_printf(out, "\t%" PRIu64 "\t%" PRIu32 "\t",
+	    ofs_tensor_bytes(fs->cat, t), t->nshards);
+	ofs_owners(fs->cat, t, out);
+	ofs_buf_putc(out, '\n');
+}
+
+const struct ofs_lines_ops ofs_tensors_lines = {
+	.put = tensors_put,
+	.next = tensors_next,
+	.steps = tensors_steps,
+};

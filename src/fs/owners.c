@@ -1,0 +1,170 @@
+/* owners.c - which ranks hold a tensor, and its shape, as text */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "fs/fs.h"
+
+static int by_value(const void *a, const void *b)
+{
+	int x = *(const int *)a, y = *(const int *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Sort and drop what is there twice; how many are left. */
+static size_t unique(int *v, size_t n)
+{
+	size_t m = 0;
+
+	qsort(v, n, sizeof(*v), by_value);
+	for (size_t i = 0; i < n; i++)
+		if (m == 0 || v[m - 1] != v[i])
+			v[m++] = v[i];
+	return m;
+}
+
+void ofs_shape_text(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    struct ofs_buf *out)
+{
+	const uint64_t *shape = ofs_tensor_shape(cat, t);
+
+	for (unsigned d = 0; d < t->ndim; d++)
+		ofs_buf_printf(out, "%s%" PRIu64, d == 0 ? "" : ",", shape[d]);
+}
+
+const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
+    uint32_t shard, uint32_t *n)
+{
+	uint32_t lo = 0, hi = cat->nreplicas, end;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (cat->replicas[mid].shard < shard)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (end = lo;
+	     end < cat->nreplicas && cat->replicas[end].shard == shard;)
+		end++;
+	*n = end - lo;
+	return *n == 0 ? NULL : &cat->replicas[lo];
+}
+
+const struct ofs_variant *ofs_variant_of(const struct ofs_catalog *cat,
+    uint32_t entry, int rank)
+{
+	uint32_t lo = 0, hi = cat->nvariants;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (cat->variants[mid].entry < entry)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < cat->nvariants && cat->variants[lo].entry == entry; lo++)
+		if (cat->variants[lo].rank == rank)
+			return &cat->variants[lo];
+	return NULL;
+}
+
+static int rank_of(const struct ofs_catalog *cat, const struct ofs_extent *at)
+{
+	return cat->objects[at->object].rank;
+}
+
+bool ofs_rank_holds(const struct ofs_catalog *cat, uint32_t shard, int rank)
+{
+	const struct ofs_replica *copy;
+	uint32_t n;
+
+	if (rank_of(cat, &cat->shards[shard].at) == rank)
+		return true;
+	copy = ofs_replicas(cat, shard, &n);
+	for (uint32_t i = 0; i < n; i++)
+		if (rank_of(cat, &copy[i].at) == rank)
+			return true;
+	return false;
+}
+
+/* Sorted ranks as "0-3,7". */
+static void put_ranks(struct ofs_buf *out, const int *v, size_t n)
+{
+	size_t to;
+
+	for (size_t i = 0; i < n; i = to) {
+		to = i + 1;
+		while (to < n && v[to] == v[to - 1] + 1)
+			to++;
+		ofs_buf_printf(out, "%s%d", i == 0 ? "" : ",", v[i]);
+		if (to - i > 1)
+			ofs_buf_printf(out, "-%d", v[to - 1]);
+	}
+}
+
+void ofs_owners(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    struct ofs_buf *out)
+{
+	size_t n = 0, all = t->nshards;
+	const struct ofs_replica *copy;
+	uint32_t copies;
+	int *v;
+
+	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++) {
+		ofs_replicas(cat, i, &copies);
+		all += copies;
+	}
+	v = malloc((all + 1) * sizeof(*v));
+	if (v == NULL) {
+		out->bad = true;
+		return;
+	}
+	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++) {
+		v[n++] = rank_of(cat, &cat->shards[i].at);
+		copy = ofs_replicas(cat, i, &copies);
+		for (uint32_t k = 0; k < copies; k++)
+			v[n++] = rank_of(cat, &copy[k].at);
+	}
+	n = unique(v, n);
+	if (n > 0 && v[0] < 0) /* nobody knows */
+		put_ranks(out, v + 1, n - 1);
+	else
+		put_ranks(out, v, n);
+	free(v);
+}
+
+int ofs_all_ranks(const struct ofs_catalog *cat, int **ranks, size_t *n,
+    struct optimfs_error *err)
+{
+	bool *used = calloc((size_t)cat->nobjects + 1, sizeof(*used));
+	int *v =
+	    malloc(((size_t)cat->nobjects + cat->nvariants + 1) * sizeof(*v));
+	size_t m = 0;
+
+	if (used == NULL || v == NULL) {
+		free(used);
+		free(v);
+		return optimfs_fail(err, ENOMEM, "table of ranks");
+	}
+	for (uint32_t i = 0; i < cat->nshards; i++)
+		used[cat->shards[i].at.object] = true;
+	for (uint32_t i = 0; i < cat->nreplicas; i++)
+		used[cat->replicas[i].at.object] = true;
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		if (used[i] && cat->objects[i].rank >= 0)
+			v[m++] = cat->objects[i].rank;
+	for (uint32_t i = 0; i < cat->nvariants; i++)
+		if (cat->variants[i].rank >= 0)
+			v[m++] = cat->variants[i].rank;
+	free(used);
+	*n = unique(v, m);
+	*ranks = v;
+	return 0;
+}

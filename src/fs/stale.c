@@ -1,0 +1,58 @@
+/* stale.c - has the checkpoint been saved again under us? */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "fs/fs.h"
+
+static void mark(bool *used, const struct ofs_extent *at)
+{
+	used[at->object] = true;
+}
+
+int ofs_indexes_init(struct optimfs *fs, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = fs->cat;
+	bool *used = calloc((size_t)cat->nobjects + 1, sizeof(*used));
+
+	if (used == NULL)
+		return optimfs_fail(err, ENOMEM, "table of files");
+	for (uint32_t i = 0; i < cat->nshards; i++)
+		mark(used, &cat->shards[i].at);
+	for (uint32_t i = 0; i < cat->nreplicas; i++)
+		mark(used, &cat->replicas[i].at);
+	for (uint32_t i = 0; i < cat->nitems; i++)
+		mark(used, &cat->items[i].at);
+	for (uint32_t i = 0;
+	     i < cat->nobjects && fs->nindexes < OFS_MAX_INDEXES; i++)
+		if (!used[i] && !cat->objects[i].missing &&
+		    !cat->objects[i].refused)
+			fs->index[fs->nindexes++] = i;
+	free(used);
+	return 0;
+}
+
+int ofs_indexes_same(const struct optimfs *fs, struct optimfs_error *err)
+{
+	const struct ofs_object *o;
+	struct stat st;
+
+	for (uint32_t i = 0; i < fs->nindexes; i++) {
+		o = &fs->cat->objects[fs->index[i]];
+		/* One that is gone takes nothing away: it has been read. */
+		if (!ofs_dir_stat(&fs->cat->dir, o->path, &st))
+			continue;
+		if ((uint64_t)st.st_size == o->size && fs->cat->filling)
+			continue;
+		if ((uint64_t)st.st_size != o->size || st.st_ino != o->ino ||
+		    ofs_time_ns(&st.st_mtim) != o->mtime_ns)
+			return optimfs_fail(err, ESTALE,
+			    "OFS753 %.300s was written again since the "
+			    "checkpoint was opened: mount it again",
+			    o->path);
+	}
+	return 0;
+}

@@ -1,0 +1,426 @@
+/* value.c - the text of plain values, items and tensors of no dimensions */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalog/dtype.h"
+#include "edit/edit.h"
+#include "format/render.h"
+#include "format/text.h"
+#include "fs/fs.h"
+
+/* Texts together take at most this much of the cache's budget. */
+#define TEXTS_SHARE 16
+#define TEXTS_MAX   (64u << 20)
+#define SLOTS_MAX   16384u
+
+int ofs_texts_init(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct ofs_texts *t = &fs->texts;
+
+	t->budget = fs->options.cache / TEXTS_SHARE;
+	if (t->budget > TEXTS_MAX)
+		t->budget = TEXTS_MAX;
+	for (t->nslots = 16;
+	     t->nslots < fs->cat->nentries && t->nslots < SLOTS_MAX;)
+		t->nslots *= 2;
+	t->slot = calloc(t->nslots, sizeof(*t->slot));
+	t->sizes = calloc((size_t)fs->cat->nentries + 1, sizeof(*t->sizes));
+	if (t->slot == NULL || t->sizes == NULL)
+		return optimfs_fail(err, ENOMEM, "table of texts");
+	return 0;
+}
+
+void ofs_texts_fini(struct optimfs *fs)
+{
+	struct ofs_texts *t = &fs->texts;
+
+	for (size_t i = 0; t->slot != NULL && i < t->nslots; i++)
+		ofs_blob_unref(t->slot[i].blob);
+	free(t->slot);
+	free(t->sizes);
+	t->slot = NULL;
+	t->sizes = NULL;
+	pthread_mutex_destroy(&t->lock);
+}
+
+struct ofs_blob *ofs_blob_of(struct ofs_buf *out, struct optimfs_error *err)
+{
+	struct ofs_blob *blob = NULL;
+
+	if (!out->bad)
+		blob = malloc(sizeof(*blob) + out->len);
+	if (blob == NULL) {
+		optimfs_fail(err, ENOMEM, "text of %zu bytes", out->len);
+	} else {
+		atomic_init(&blob->refs, 1);
+		blob->len = out->len;
+		if (out->len > 0)
+			memcpy(blob->bytes, out->data, out->len);
+	}
+	ofs_buf_fini(out);
+	return blob;
+}
+
+struct ofs_blob *ofs_blob_ref(struct ofs_blob *blob)
+{
+	atomic_fetch_add_explicit(&blob->refs, 1, memory_order_relaxed);
+	return blob;
+}
+
+void ofs_blob_unref(struct ofs_blob *blob)
+{
+	if (blob != NULL && atomic_fetch_sub(&blob->refs, 1) == 1)
+		free(blob);
+}
+
+static struct ofs_text_slot *slot_of(struct ofs_texts *t, uint32_t entry)
+{
+	return &t->slot[(entry * 2654435761u >> 7) & (t->nslots - 1)];
+}
+
+static struct ofs_blob *cached(struct ofs_texts *t, uint32_t entry)
+{
+	struct ofs_text_slot *slot = slot_of(t, entry);
+	struct ofs_blob *blob = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	if (slot->blob != NULL && slot->entry == entry)
+		blob = ofs_blob_ref(slot->blob);
+	pthread_mutex_unlock(&t->lock);
+	atomic_fetch_add(blob == NULL ? &t->misses : &t->hits, 1);
+	return blob;
+}
+
+static void keep(struct ofs_texts *t, uint32_t entry, struct ofs_blob *blob)
+{
+	struct ofs_text_slot *slot = slot_of(t, entry);
+	struct ofs_blob *old;
+
+	pthread_mutex_lock(&t->lock);
+	old = slot->blob;
+	slot->blob = NULL;
+	if (old != NULL)
+		t->bytes -= old->len;
+	if (blob->len <= t->budget / 4 && t->bytes + blob->len <= t->budget) {
+		*slot = (struct ofs_text_slot){ ofs_blob_ref(blob), entry };
+		t->bytes += blob->len;
+	}
+	pthread_mutex_unlock(&t->lock);
+	ofs_blob_unref(old);
+}
+
+bool ofs_entry_is_text(const struct optimfs *fs, uint32_t entry)
+{
+	const struct ofs_entry *e = &fs->cat->entries[entry];
+
+	return e->kind != OFS_ENTRY_TENSOR ||
+	    fs->cat->tensors[e->ref].ndim == 0;
+}
+
+static bool named(const struct optimfs *fs, uint32_t index, const char *name)
+{
+	return strcmp(fs->tree.node[index].name, name) == 0;
+}
+
+bool ofs_is_option(const struct optimfs *fs, uint32_t index)
+{
+	uint32_t group = fs->tree.node[index].parent;
+
+	return group != 0 &&
+	    named(fs, fs->tree.node[group].parent, "param_groups");
+}
+
+bool ofs_is_params(const struct optimfs *fs, uint32_t index)
+{
+	return ofs_is_option(fs, index) && named(fs, index, "params");
+}
+
+/* A tensor of no dimensions has one element, in one place or several. */
+
+struct copy {
+	struct ofs_place *place;
+	int rank;
+	uint8_t element[16];
+};
+
+static const struct ofs_place *its_place(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err)
+{
+	const struct copy *c = ctx;
+
+	(void)t;
+	(void)shard;
+	(void)err;
+	return c->place;
+}
+
+static int fetch_element(struct optimfs *fs, const struct ofs_tensor *t,
+    ofs_place_fn *place, void *ctx, uint8_t *element, struct optimfs_error *err)
+{
+	struct ofs_plan plan = { 0 };
+	int ret;
+
+	ret = ofs_plan_elements(fs->cat, t, 0, 1, 0, place, ctx, &plan, err);
+	if (ret == 0)
+		ret = ofs_fetch(fs, &plan, element, err);
+	ofs_plan_fini(&plan);
+	return ret;
+}
+
+static int fetch_copy(struct optimfs *fs, const struct ofs_tensor *t,
+    const struct ofs_replica *r, struct copy *c, struct optimfs_error *err)
+{
+	int ret;
+
+	*c = (struct copy){ .rank = fs->cat->objects[r->at.object].rank };
+	c->place = ofs_locate_replica(fs->locator, t, r, err);
+	if (c->place == NULL)
+		return -1;
+	ret = fetch_element(fs, t, its_place, c, c->element, err);
+	free(c->place);
+	return ret;
+}
+
+static int fetch_first(struct optimfs *fs, const struct ofs_tensor *t,
+    struct copy *c, struct optimfs_error *err)
+{
+	*c = (struct copy){ .rank = -1 };
+	if (t->nshards > 0)
+		c->rank =
+		    fs->cat->objects[fs->cat->shards[t->shard].at.object].rank;
+	return fetch_element(fs, t, ofs_locate, fs->locator, c->element, err);
+}
+
+static void put_element(const struct ofs_tensor *t, const struct copy *c,
+    struct ofs_buf *out)
+{
+	char text[80];
+
+	ofs_buf_put(out, text, ofs_dtype_print(t->dtype, c->element, text));
+}
+
+/* Every copy's value and whose it is, as long as the text is not too long. */
+static int disagree(struct optimfs *fs, const struct ofs_tensor *t,
+    const struct copy *first, struct optimfs_error *err)
+{
+	const struct ofs_replica *r;
+	struct ofs_buf text = { 0 };
+	struct copy c;
+	uint32_t n;
+
+	r = ofs_replicas(fs->cat, t->shard, &n);
+	put_element(t, first, &text);
+	ofs_buf_printf(&text, " (rank %d)", first->rank);
+	for (uint32_t i = 0; i < n && text.len < 300; i++) {
+		if (fetch_copy(fs, t, &r[i], &c, NULL) == -1)
+			continue;
+		ofs_buf_puts(&text, ", ");
+		put_element(t, &c, &text);
+		ofs_buf_printf(&text, " (rank %d)", c.rank);
+	}
+	ofs_buf_putc(&text, '\0');
+	optimfs_fail(err, EPROTO,
+	    "OFS674 ranks disagree: %s; .optimfs/rank/ has what each says",
+	    text.bad ? "" : (char *)text.data);
+	ofs_buf_fini(&text);
+	return -1;
+}
+
+/* A copy that cannot be read says nothing: the value is there. */
+static int scalar_text(struct optimfs *fs, const struct ofs_tensor *t,
+    struct ofs_buf *out, struct optimfs_error *err)
+{
+	const struct ofs_replica *r;
+	struct copy first, c;
+	uint32_t n = 0;
+
+	if (fetch_first(fs, t, &first, err) == -1)
+		return -1;
+	r = t->nshards == 0 ? NULL : ofs_replicas(fs->cat, t->shard, &n);
+	for (uint32_t i = 0; i < n; i++)
+		if (fetch_copy(fs, t, &r[i], &c, NULL) == 0 &&
+		    memcmp(c.element, first.element, sizeof(c.element)) != 0)
+			return disagree(fs, t, &first, err);
+	put_element(t, &first, out);
+	ofs_buf_putc(out, '\n');
+	return 0;
+}
+
+/* The same as rank has it. */
+static int rank_scalar_text(struct optimfs *fs, const struct ofs_tensor *t,
+    int rank, struct ofs_buf *out, struct optimfs_error *err)
+{
+	const struct ofs_replica *r;
+	struct copy c = { .rank = -1 };
+	uint32_t n = 0;
+	bool found = false;
+
+	r = t->nshards == 0 ? NULL : ofs_replicas(fs->cat, t->shard, &n);
+	for (uint32_t i = 0; i < n && !found; i++) {
+		found = fs->cat->objects[r[i].at.object].rank == rank;
+		if (found && fetch_copy(fs, t, &r[i], &c, err) == -1)
+			return -1;
+	}
+	if (!found && fetch_first(fs, t, &c, err) == -1)
+		return -1;
+	put_element(t, &c, out);
+	ofs_buf_putc(out, '\n');
+	return 0;
+}
+
+int ofs_value_text(struct optimfs *fs, uint32_t index,
+    const struct ofs_pickle *doc, uint32_t node, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	bool params = ofs_is_params(fs, index);
+
+	if (params && ofs_render_names(fs->cat, doc, node, out))
+		return 0;
+	return ofs_text_value(doc, node, params, out, err);
+}
+
+static int item_text(struct optimfs *fs, uint32_t index,
+    const struct ofs_item *item, struct ofs_buf *out, struct optimfs_error *err)
+{
+	struct ofs_pickle *doc = ofs_locate_item(fs->locator, item, err);
+	int ret;
+
+	if (doc == NULL)
+		return -1;
+	ret = ofs_value_text(fs, index, doc, ofs_pickle_root(doc), out, err);
+	ofs_pickle_free(doc);
+	return ret;
+}
+
+static int make_text(struct optimfs *fs, uint32_t index, uint8_t kind,
+    uint32_t ref, struct ofs_buf *out, struct optimfs_error *err)
+{
+	const struct ofs_value *v;
+
+	switch (kind) {
+	case OFS_ENTRY_TENSOR:
+		return scalar_text(fs, &fs->cat->tensors[ref], out, err);
+	case OFS_ENTRY_ITEM:
+		return item_text(fs, index, &fs->cat->items[ref], out, err);
+	default:
+		v = &fs->cat->values[ref];
+		return ofs_value_text(fs, index, v->doc, v->node, out, err);
+	}
+}
+
+struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
+    const struct ofs_variant *v, struct optimfs_error *err)
+{
+	const struct ofs_entry *e =
+	    &fs->cat->entries[fs->tree.node[index].entry];
+	struct ofs_entry its = v == NULL
+	    ? *e
+	    : (struct ofs_entry){ .kind = v->kind, .ref = v->ref };
+	struct ofs_blob *said = ofs_edit_said(fs, index);
+	struct ofs_buf out = { 0 };
+	int ret;
+
+	if (said != NULL)
+		return said;
+	ret = ofs_entry_sound(fs, &its, err);
+	if (ret == 0 && its.kind == OFS_ENTRY_TENSOR)
+		ret = rank_scalar_text(fs, &fs->cat->tensors[its.ref], rank,
+		    &out, err);
+	else if (ret == 0)
+		ret = make_text(fs, index, its.kind, its.ref, &out, err);
+	if (ret == 0)
+		return ofs_blob_of(&out, err);
+	ofs_buf_fini(&out);
+	return NULL;
+}
+
+struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
+    struct optimfs_error *err)
+{
+	struct ofs_blob *said = ofs_edit_said(fs, index);
+
+	return said != NULL ? said : ofs_entry_text_base(fs, index, err);
+}
+
+struct ofs_blob *ofs_entry_text_base(struct optimfs *fs, uint32_t index,
+    struct optimfs_error *err)
+{
+	uint32_t entry = fs->tree.node[index].entry;
+	const struct ofs_entry *e = &fs->cat->entries[entry];
+	bool costly = e->kind != OFS_ENTRY_VALUE;
+	struct ofs_blob *blob = costly ? cached(&fs->texts, entry) : NULL;
+	struct ofs_buf out = { 0 };
+
+	if (blob != NULL)
+		return blob;
+	if (ofs_entry_sound(fs, e, err) == -1)
+		return NULL;
+	if (make_text(fs, index, e->kind, e->ref, &out, err) == -1) {
+		ofs_buf_fini(&out);
+		return NULL;
+	}
+	blob = ofs_blob_of(&out, err);
+	if (blob == NULL)
+		return NULL;
+	atomic_store_explicit(&fs->texts.sizes[entry], blob->len + 1,
+	    memory_order_relaxed);
+	if (costly)
+		keep(&fs->texts, entry, blob);
+	return blob;
+}
+
+/* The longest text of a type, newline included. */
+static uint64_t longest(enum ofs_dtype t)
+{
+	switch (t) {
+	case OFS_COMPLEX128:
+	case OFS_COMPLEX64:
+	case OFS_COMPLEX32:
+		return 80;
+	default:
+		return 32;
+	}
+}
+
+int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
+    bool *exact, struct optimfs_error *err)
+{
+	uint32_t entry = fs->tree.node[index].entry;
+	const struct ofs_entry *e = &fs->cat->entries[entry];
+	uint64_t known =
+	    atomic_load_explicit(&fs->texts.sizes[entry], memory_order_relaxed);
+	struct ofs_blob *blob = ofs_edit_said(fs, index);
+
+	*exact = true;
+	if (blob != NULL) {
+		*size = blob->len;
+		ofs_blob_unref(blob);
+		return 0;
+	}
+	if (known != 0) {
+		*size = known - 1;
+		return 0;
+	}
+	if (e->kind == OFS_ENTRY_VALUE) {
+		blob = ofs_entry_text_base(fs, index, err);
+		if (blob == NULL)
+			return -1;
+		*size = blob->len;
+		ofs_blob_unref(blob);
+		return 0;
+	}
+	*exact = false;
+	if (e->kind == OFS_ENTRY_TENSOR) {
+		*size = longest(fs->cat->tensors[e->ref].dtype);
+		return 0;
+	}
+	*size = fs->cat->items[e->ref].at.len;
+	if (*size < 4096)
+		*size = 4096;
+	return 0;
+}

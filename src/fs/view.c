@@ -1,0 +1,516 @@
+/* view.c - views by name, and the names of their files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fs/view.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "edit/edit.h"
+#include "format/format.h"
+#include "format/render.h"
+#include "fs/view_impl.h"
+#include "push/direct.h"
+
+/* Names cost little until they are looked into; a loop over all that are valid
+ * still has to end. */
+#define VIEWS_MAX 1024u
+/* Views without users of which all is kept, and names of files of all views: of
+ * 10^6 tensors a view has 60 MB, or a file each. */
+#define UNUSED_MAX 4u
+#define NAMES_MAX  (8u << 20)
+/* So many that their memory goes back to the system: 24 bytes each. */
+#define MANY_SPANS 100000u
+
+struct ofs_views {
+	pthread_mutex_t lock; /* making views and their files; the below */
+	struct ofs_told *told;
+	TAILQ_HEAD(, ofs_view_dir) unused; /* oldest first */
+	unsigned nunused, nlaid_out;
+	uint32_t nnames;
+	_Atomic uint32_t n;
+	struct ofs_view_dir *_Atomic v[VIEWS_MAX];
+};
+
+int ofs_views_init(struct optimfs *fs, struct optimfs_error *err)
+{
+	fs->views = calloc(1, sizeof(*fs->views));
+	if (fs->views == NULL)
+		return optimfs_fail(err, ENOMEM, "table of views");
+	pthread_mutex_init(&fs->views->lock, NULL);
+	TAILQ_INIT(&fs->views->unused);
+	return 0;
+}
+
+static void view_free(struct ofs_view_dir *v)
+{
+	struct ofs_view_names *names = atomic_load(&v->names);
+
+	ofs_files_free(v->files);
+	ofs_view_names_free(names);
+	ofs_merged_unref(v->merged);
+	ofs_told_unref(v->told);
+	free(v);
+}
+
+void ofs_views_fini(struct optimfs *fs)
+{
+	if (fs->views == NULL)
+		return;
+	for (uint32_t i = 0; i < fs->views->n; i++)
+		view_free(fs->views->v[i]);
+	pthread_mutex_destroy(&fs->views->lock);
+	free(fs->views);
+	fs->views = NULL;
+}
+
+struct ofs_view_dir *ofs_view_at(const struct optimfs *fs, struct ofs_at at)
+{
+	return atomic_load_explicit(&fs->views->v[at.space - OFS_SPACE_VIEW],
+	    memory_order_acquire);
+}
+
+/* One that was found, so that there are names. */
+static struct ofs_view_node *node_at(const struct optimfs *fs, struct ofs_at at)
+{
+	return &atomic_load(&ofs_view_at(fs, at)->names)->v[at.index];
+}
+
+/* Views show names and values as they are when they are looked up: 0 as long as
+ * nothing but bytes of tensors is staged. */
+static uint64_t generation(const struct optimfs *fs)
+{
+	return fs->edit == NULL ? 0 : ofs_edit_names_generation(fs->edit);
+}
+
+static uint32_t find(const struct optimfs *fs, const char *name)
+{
+	const struct ofs_views *views = fs->views;
+	uint64_t now = generation(fs);
+	uint32_t n = atomic_load(&views->n);
+
+	for (uint32_t i = n; i-- > 0;) {
+		const struct ofs_view_dir *v = atomic_load(&views->v[i]);
+
+		if (v->generation == now && !atomic_load(&v->retired) &&
+		    strcmp(v->name, name) == 0)
+			return i;
+	}
+	return OFS_NONE;
+}
+
+static int add(struct optimfs *fs, const char *name,
+    const struct ofs_layout *layout, struct optimfs_error *err)
+{
+	struct ofs_views *views = fs->views;
+	struct ofs_view_dir *v;
+
+	if (views->n == VIEWS_MAX)
+		return optimfs_fail(err, ENFILE,
+		    "OFS772 view %.80s: more than %u views at once", name,
+		    VIEWS_MAX);
+	v = calloc(1, sizeof(*v));
+	if (v == NULL)
+		return optimfs_fail(err, ENOMEM, "view %.80s", name);
+	v->fs = fs;
+	v->views = views;
+	strcpy(v->name, name);
+	v->generation = generation(fs);
+	v->layout = *layout;
+	v->ino = ofs_tree_ino(fs->static_ino[OFS_STATIC_VIEW], name);
+	atomic_store_explicit(&views->v[views->n], v, memory_order_release);
+	atomic_fetch_add(&views->n, 1);
+	return 0;
+}
+
+int ofs_view_make(struct optimfs *fs, const char *name, struct ofs_at *at,
+    struct optimfs_error *err)
+{
+	uint32_t i = find(fs, name);
+	struct ofs_layout layout;
+	int ret = 0;
+
+	if (i == OFS_NONE) {
+		if (strlen(name) >= OFS_VIEW_NAME)
+			return optimfs_fail(err, EINVAL,
+			    "OFS771 view %.80s: the name is too long", name);
+		if (ofs_layout_parse(name, &layout, err) == -1)
+			return -1;
+		pthread_mutex_lock(&fs->views->lock);
+		i = find(fs, name);
+		if (i == OFS_NONE) {
+			i = fs->views->n;
+			ret = add(fs, name, &layout, err);
+		}
+		pthread_mutex_unlock(&fs->views->lock);
+	}
+	*at = (struct ofs_at){ OFS_SPACE_VIEW + i, 0 };
+	return ret;
+}
+
+int ofs_view_make_summed(struct optimfs *fs, const char *name,
+    struct ofs_at *at, struct optimfs_error *err)
+{
+	char summed[OFS_VIEW_NAME];
+	struct ofs_layout layout;
+
+	if (strchr(name, '/') != NULL || strlen(name) + 5 > sizeof(summed))
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 view %.80s: no such layout", name);
+	if (ofs_layout_parse(name, &layout, err) == -1)
+		return -1;
+	snprintf(summed, sizeof(summed), "%s,crc", name);
+	if (layout.crc || ofs_layout_parse(summed, &layout, NULL) == -1)
+		return ofs_view_make(fs, name, at, err);
+	return ofs_view_make(fs, summed, at, err);
+}
+
+int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
+    struct optimfs_error *err)
+{
+	if (ofs_view_make(fs, name, at, err) == -1)
+		return -1;
+	if (ofs_view_at(fs, *at)->layout.zstd == 0)
+		return 0;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS773 view %.80s: how long compressed items are is not known "
+	    "before all of them are read: optimfs reshard --to %.80s writes "
+	    "them",
+	    name, name);
+}
+
+struct ofs_files *ofs_view_files(struct optimfs *fs, struct ofs_at at,
+    struct optimfs_error *err)
+{
+	return ofs_view_hold(ofs_view_at(fs, at), err);
+}
+
+void ofs_view_files_done(struct optimfs *fs, struct ofs_at at)
+{
+	ofs_view_let(ofs_view_at(fs, at));
+}
+
+uint64_t ofs_views_laid_out(struct optimfs *fs)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&fs->views->lock);
+	n = fs->views->nlaid_out;
+	pthread_mutex_unlock(&fs->views->lock);
+	return n;
+}
+
+const struct ofs_layout *ofs_view_layout(const struct optimfs *fs,
+    struct ofs_at at)
+{
+	return &ofs_view_at(fs, at)->layout;
+}
+
+uint32_t ofs_view_file_of(const struct optimfs *fs, struct ofs_at at)
+{
+	return node_at(fs, at)->file;
+}
+
+bool ofs_view_has(const struct optimfs *fs, struct ofs_at at)
+{
+	struct ofs_view_names *names;
+
+	if (at.space - OFS_SPACE_VIEW >= atomic_load(&fs->views->n))
+		return false;
+	names = atomic_load(&ofs_view_at(fs, at)->names);
+	return at.index == 0 || (names != NULL && at.index < names->n);
+}
+
+bool ofs_view_is_dir(const struct optimfs *fs, struct ofs_at at)
+{
+	return at.index == 0 || node_at(fs, at)->file == OFS_NONE;
+}
+
+void ofs_views_tell(struct optimfs *fs, struct ofs_told *told)
+{
+	struct ofs_views *views = fs->views;
+
+	pthread_mutex_lock(&views->lock);
+	views->told = told;
+	for (uint32_t i = 0; i < views->n; i++)
+		atomic_store(&atomic_load(&views->v[i])->retired, true);
+	pthread_mutex_unlock(&views->lock);
+}
+
+static struct ofs_pickle *read_item(void *ctx, const struct ofs_item *item,
+    struct optimfs_error *err)
+{
+	const struct ofs_view_dir *v = ctx;
+
+	if (v->told != NULL)
+		return ofs_told_item(v->fs, v->told, item, err);
+	return ofs_locate_item(v->fs->locator, item, err);
+}
+
+static int read_element(void *ctx, uint32_t tensor, void *out,
+    struct optimfs_error *err)
+{
+	struct optimfs *fs = ((const struct ofs_view_dir *)ctx)->fs;
+	const struct ofs_tensor *t = &fs->cat->tensors[tensor];
+	struct optimfs_file reader = { .fs = fs };
+	struct ofs_edit_file *f = ofs_edit_staged(&reader, tensor);
+	struct ofs_plan plan = { 0 };
+	int ret = ofs_plan_box(fs->cat, t, NULL, 0, 1, 0, ofs_locate,
+	    fs->locator, &plan, err);
+
+	if (ret == 0)
+		ret = ofs_fetch(fs, &plan, out, err);
+	if (ret == 0 && f != NULL)
+		ret = ofs_edit_lay(fs->edit, f, fs->cat, t, NULL, 0, 1, false,
+		    out, err);
+	ofs_plan_fini(&plan);
+	return ret;
+}
+
+/* The catalog with what is staged; with the lock held. */
+static const struct ofs_catalog *catalog_now(struct optimfs *fs,
+    struct ofs_view_dir *v, struct optimfs_error *err)
+{
+	if (fs->views->told != NULL && v->told == NULL) {
+		v->told = fs->views->told;
+		atomic_fetch_add(&v->told->refs, 1);
+	}
+	if (v->told != NULL)
+		return &v->told->cat;
+	if (v->generation == 0)
+		return fs->cat;
+	/* what was staged then is not known any more */
+	if (atomic_load(&v->names) != NULL && v->merged == NULL) {
+		optimfs_fail(err, ESTALE,
+		    "OFS776 view %.80s is of before a change: look it up again",
+		    v->name);
+		return NULL;
+	}
+	if (ofs_edit_is_direct(fs->edit)) {
+		v->told = ofs_direct_told_now(fs->edit, err);
+		return v->told == NULL ? NULL : &v->told->cat;
+	}
+	if (v->merged == NULL)
+		v->merged = ofs_merge(fs, err);
+	return v->merged == NULL ? NULL : v->merged->cat;
+}
+
+/* The names of a view that is laid out for the first time; with the lock held. */
+static int make_names(struct ofs_views *views, struct ofs_view_dir *v,
+    const struct ofs_files *files, struct optimfs_error *err)
+{
+	struct ofs_view_names *names = ofs_view_names_new(files, err);
+
+	if (names == NULL)
+		return -1;
+	if (names->n > NAMES_MAX - views->nnames) {
+		ofs_view_names_free(names);
+		return optimfs_fail(err, ENFILE,
+		    "OFS772 view %.80s: more than %u files in the views of one "
+		    "mount: mount it again",
+		    v->name, NAMES_MAX);
+	}
+	views->nnames += names->n;
+	atomic_store_explicit(&v->names, names, memory_order_release);
+	return 0;
+}
+
+/* With the lock held. */
+static int render(struct optimfs *fs, struct ofs_view_dir *v,
+    struct optimfs_error *err)
+{
+	struct ofs_render from = {
+		.item = read_item,
+		.element = read_element,
+		.ctx = v,
+	};
+	struct ofs_files *files;
+
+	if (ofs_indexes_same(fs, err) == -1)
+		return -1;
+	from.cat = catalog_now(fs, v, err);
+	if (from.cat == NULL)
+		return -1;
+	if (v->layout.format->render(&from, &v->layout, &files, err) == -1)
+		return -1;
+	if (atomic_load(&v->names) == NULL &&
+	    make_names(v->views, v, files, err) == -1) {
+		ofs_files_free(files);
+		return -1;
+	}
+	v->files = files;
+	v->views->nlaid_out++;
+	malloc_trim(0); /* laying out took as much again as what is left */
+	return 0;
+}
+
+/* Keep its names only. What was staged for one of before a change nobody needs
+ * who does not have it open; with the lock held. */
+static void put_away(struct ofs_views *views, struct ofs_view_dir *v)
+{
+	TAILQ_REMOVE(&views->unused, v, unused);
+	views->nunused--;
+	views->nlaid_out--;
+	ofs_files_free(v->files);
+	v->files = NULL;
+	if (v->generation != generation(v->fs)) {
+		ofs_merged_unref(v->merged);
+		v->merged = NULL;
+	}
+	malloc_trim(0);
+}
+
+struct ofs_files *ofs_view_hold(struct ofs_view_dir *v,
+    struct optimfs_error *err)
+{
+	struct ofs_views *views = v->views;
+	int ret = 0;
+
+	pthread_mutex_lock(&views->lock);
+	if (v->files == NULL) {
+		ret = render(v->fs, v, err);
+	} else if (v->users == 0) {
+		TAILQ_REMOVE(&views->unused, v, unused);
+		views->nunused--;
+	}
+	if (ret == 0)
+		v->users++;
+	pthread_mutex_unlock(&views->lock);
+	return ret == 0 ? v->files : NULL;
+}
+
+void ofs_view_let(struct ofs_view_dir *v)
+{
+	struct ofs_views *views = v->views;
+
+	pthread_mutex_lock(&views->lock);
+	if (--v->users == 0) {
+		TAILQ_INSERT_TAIL(&views->unused, v, unused);
+		views->nunused++;
+		if (views->nunused > UNUSED_MAX)
+			put_away(views, TAILQ_FIRST(&views->unused));
+	}
+	pthread_mutex_unlock(&views->lock);
+}
+
+/* The view's names, laid out if that was not done; what fails is on record, and
+ * tried again. */
+static struct ofs_view_names *names_of(struct optimfs *fs, struct ofs_at at,
+    struct optimfs_error *err)
+{
+	struct ofs_view_dir *v = ofs_view_at(fs, at);
+	struct ofs_view_names *names =
+	    atomic_load_explicit(&v->names, memory_order_acquire);
+	struct optimfs_error own;
+
+	if (names != NULL)
+		return names;
+	if (err == NULL)
+		err = &own;
+	if (ofs_view_hold(v, err) != NULL) {
+		ofs_view_let(v);
+		return atomic_load(&v->names);
+	}
+	ofs_file_failed(fs, (struct ofs_at){ at.space, 0 }, 0, 0, err);
+	return NULL;
+}
+
+int ofs_view_count(struct optimfs *fs, struct ofs_at dir, uint32_t *n,
+    struct optimfs_error *err)
+{
+	struct ofs_view_names *names = names_of(fs, dir, err);
+
+	if (names == NULL)
+		return -1;
+	*n = names->n;
+	return 0;
+}
+
+int ofs_view_children(struct optimfs *fs, struct ofs_at dir, struct ofs_at *at,
+    uint32_t *n, struct optimfs_error *err)
+{
+	struct ofs_view_names *names = names_of(fs, dir, err);
+
+	if (names == NULL)
+		return -1;
+	*at = (struct ofs_at){ dir.space, names->v[dir.index].child };
+	*n = names->v[dir.index].nchild;
+	return 0;
+}
+
+int ofs_view_child(struct optimfs *fs, struct ofs_at dir, const char *name,
+    struct ofs_at *at, struct optimfs_error *err)
+{
+	struct ofs_view_names *names = names_of(fs, dir, err);
+	uint32_t found;
+
+	if (names == NULL)
+		return -1;
+	found = ofs_view_names_find(names, dir.index, name);
+	if (found == OFS_NONE)
+		return 0;
+	*at = (struct ofs_at){ dir.space, found };
+	return 1;
+}
+
+const char *ofs_view_name(const struct optimfs *fs, struct ofs_at at)
+{
+	const struct ofs_view_dir *v = ofs_view_at(fs, at);
+
+	return at.index == 0 ? v->name : node_at(fs, at)->name;
+}
+
+void ofs_view_path(const struct optimfs *fs, struct ofs_at at,
+    char path[OFS_FILE_NAME])
+{
+	const struct ofs_view_dir *v = ofs_view_at(fs, at);
+
+	path[0] = '\0';
+	if (at.index != 0)
+		ofs_view_names_path(atomic_load(&v->names), at.index, path);
+}
+
+uint64_t ofs_view_ino(const struct optimfs *fs, struct ofs_at at)
+{
+	const struct ofs_view_dir *v = ofs_view_at(fs, at);
+	char path[OFS_FILE_NAME];
+
+	if (at.index == 0)
+		return v->ino;
+	ofs_view_path(fs, at, path);
+	return ofs_tree_ino(v->ino, path);
+}
+
+int ofs_view_size(struct optimfs *fs, struct ofs_at at, uint64_t *size,
+    struct optimfs_error *err)
+{
+	struct ofs_view_dir *v = ofs_view_at(fs, at);
+	struct ofs_view_node *f = node_at(fs, at);
+	uint64_t known = atomic_load(&f->size);
+	struct ofs_spans spans = { 0 };
+	struct ofs_files *files;
+	bool many;
+	int ret;
+
+	if (known == 0) {
+		files = ofs_view_hold(v, err);
+		if (files == NULL)
+			return ofs_file_failed(fs, at, 0, 0, err);
+		ret = files->ops->spans(files, f->file, &spans, err);
+		ofs_view_let(v);
+		known = spans.n == 0 ? 1 : spans.v[spans.n - 1].end + 1;
+		many = spans.n >= MANY_SPANS;
+		ofs_spans_fini(&spans);
+		if (many)
+			malloc_trim(0);
+		if (ret == -1)
+			return ofs_file_failed(fs, at, 0, 0, err);
+		atomic_store(&f->size, known);
+	}
+	*size = known - 1;
+	return 0;
+}

@@ -1,0 +1,215 @@
+/* view_read.c - open files of views: spans made as they are read */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "fs/view.h"
+#include "fs/view_impl.h"
+
+/* Bytes that are read at once for a checksum that nobody passed by. */
+#define CHECK_STEP (1u << 20)
+
+struct ofs_view_file {
+	const struct ofs_catalog *cat;
+	const struct ofs_merged *merged; /* the view's; NULL */
+	struct ofs_view_dir *view;       /* held */
+	const struct ofs_files *files;
+	uint32_t file;
+	enum ofs_dtype cast;
+	struct ofs_spans spans;
+	struct ofs_sums sums;
+};
+
+int ofs_view_open(struct optimfs *fs, struct ofs_at at,
+    struct ofs_view_file **file, uint64_t *size, struct optimfs_error *err)
+{
+	struct ofs_view_dir *v = ofs_view_at(fs, at);
+	struct ofs_view_file *f = calloc(1, sizeof(*f));
+
+	if (f == NULL)
+		return optimfs_fail(err, ENOMEM, "open file");
+	f->files = ofs_view_hold(v, err);
+	if (f->files == NULL) {
+		free(f);
+		return -1;
+	}
+	f->view = v;
+	f->merged = v->merged;
+	f->cat = v->merged == NULL ? fs->cat : v->merged->cat;
+	f->cast = v->layout.dtype;
+	f->file = ofs_view_file_of(fs, at);
+	ofs_sums_init(&f->sums);
+	if (f->files->ops->spans(f->files, f->file, &f->spans, err) == -1) {
+		ofs_view_close(f);
+		return -1;
+	}
+	*size = f->spans.n == 0 ? 0 : f->spans.v[f->spans.n - 1].end;
+	*file = f;
+	return 0;
+}
+
+void ofs_view_close(struct ofs_view_file *f)
+{
+	if (f == NULL)
+		return;
+	ofs_spans_fini(&f->spans);
+	ofs_sums_fini(&f->sums);
+	ofs_view_let(f->view);
+	free(f);
+}
+
+const struct ofs_catalog *ofs_view_cat(const struct ofs_view_file *f)
+{
+	return f->cat;
+}
+
+struct ofs_edit_file *ofs_view_staged(const struct ofs_view_file *f,
+    uint32_t tensor)
+{
+	return f->merged == NULL ? NULL : ofs_merged_staged(f->merged, tensor);
+}
+
+struct ofs_sums *ofs_view_sums(struct ofs_view_file *f)
+{
+	return &f->sums;
+}
+
+const struct ofs_spans *ofs_view_spans(const struct ofs_view_file *f)
+{
+	return &f->spans;
+}
+
+/* The first span that ends behind off. */
+static size_t find_span(const struct ofs_spans *s, uint64_t off)
+{
+	size_t lo = 0, hi = s->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->v[mid].end <= off)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+int ofs_view_window(const struct ofs_view_file *f, uint64_t off, uint64_t len,
+    struct ofs_composition *c, uint64_t *base, struct optimfs_error *err)
+{
+	size_t i = find_span(&f->spans, off);
+	uint64_t at = i == 0 ? 0 : f->spans.v[i - 1].end;
+
+	ofs_composition_init(c);
+	c->cast = f->cast;
+	*base = at;
+	for (; i < f->spans.n && at < off + len; i++) {
+		const struct ofs_span *s = &f->spans.v[i];
+
+		if (f->files->ops->make(f->files, f->file, s, at, c, err) == -1)
+			goto fail;
+		at = s->end;
+		if (c->size == at - *base)
+			continue;
+		optimfs_fail(err, EIO,
+		    "a part of the file is %llu bytes, not %llu",
+		    (unsigned long long)(c->size + *base),
+		    (unsigned long long)at);
+		goto fail;
+	}
+	return 0;
+fail:
+	ofs_composition_fini(c);
+	return -1;
+}
+
+static int compute(struct ofs_view_file *f, uint64_t from, uint64_t n,
+    uint32_t *crc, ofs_view_read_fn *read, void *ctx, struct optimfs_error *err)
+{
+	uint8_t *buf = malloc(CHECK_STEP);
+	uint64_t k;
+	int ret = 0;
+
+	if (buf == NULL)
+		return optimfs_fail(err, ENOMEM, "a checksum");
+	*crc = 0;
+	for (uint64_t at = 0; at < n && ret == 0; at += k) {
+		k = n - at < CHECK_STEP ? n - at : CHECK_STEP;
+		ret = read(ctx, buf, k, from + at, err);
+		if (ret == 0)
+			*crc = (uint32_t)crc32_z(*crc, buf, k);
+	}
+	free(buf);
+	if (ret == 0)
+		ofs_sums_add(&f->sums,
+		    &(struct ofs_sum){ from, from, n, *crc });
+	return ret;
+}
+
+/* Bytes [lo, hi) of a checksum's four. */
+static int put_sum(struct ofs_view_file *f, const struct ofs_piece *p,
+    unsigned lo, unsigned hi, uint8_t *out, ofs_view_read_fn *read, void *ctx,
+    struct optimfs_error *err)
+{
+	uint32_t crc = 0;
+	int found;
+
+	found = ofs_sums_get(&f->sums, p->crc.from, p->crc.n, &crc, err);
+	if (found == -1)
+		return -1;
+	if (found == 0 &&
+	    compute(f, p->crc.from, p->crc.n, &crc, read, ctx, err) == -1)
+		return -1;
+	for (unsigned i = lo; i < hi; i++)
+		out[i - lo] = (uint8_t)(crc >> 8 * i);
+	return 0;
+}
+
+/* What was read of the bytes that p sums up. */
+static void pass(struct ofs_view_file *f, const struct ofs_piece *p,
+    const uint8_t *buf, uint64_t off, uint64_t len)
+{
+	uint64_t from = p->crc.from, end = from + p->crc.n;
+	uint64_t lo = from > off ? from : off;
+	uint64_t hi = end < off + len ? end : off + len;
+	struct ofs_sum sum = { from, lo, hi - lo, 0 };
+
+	if (lo >= hi)
+		return;
+	sum.crc = (uint32_t)crc32_z(0, buf + (lo - off), hi - lo);
+	ofs_sums_add(&f->sums, &sum);
+}
+
+/* A record and its sum are made at once, so that what is read of the one lies
+ * in a composition with the other. A sum that comes again later is one of a
+ * record that went by before. */
+int ofs_view_checksums(struct ofs_view_file *f, const struct ofs_composition *c,
+    uint64_t base, uint8_t *buf, uint64_t off, uint64_t len,
+    ofs_view_read_fn *read, void *ctx, struct optimfs_error *err)
+{
+	uint64_t next = 0;
+
+	for (size_t i = 0; i < c->n; i++) {
+		const struct ofs_piece *p = &c->piece[i];
+		uint64_t from = base + p->off, end = from + p->len;
+		uint64_t lo = from > off ? from : off;
+		uint64_t hi = end < off + len ? end : off + len;
+
+		if (p->kind != OFS_PIECE_CRC)
+			continue;
+		if (p->crc.from >= next) {
+			next = p->crc.from + p->crc.n;
+			pass(f, p, buf, off, len);
+		}
+		if (lo < hi &&
+		    put_sum(f, p, (unsigned)(lo - from), (unsigned)(hi - from),
+			buf + (lo - off), read, ctx, err) == -1)
+			return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,435 @@
+/* xattr.c - extended attributes: what a file is, in words */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "catalog/dtype.h"
+#include "edit/edit.h"
+#include "format/text.h"
+#include "fs/fs.h"
+#include "fs/view.h"
+#include "tree/canon.h"
+
+#define PREFIX "user.optimfs."
+/* The kernel takes no more than 64 KiB for one attribute. */
+#define VALUE_MAX 65536u
+
+struct subject {
+	struct optimfs *fs;
+	struct ofs_at at;
+	const struct ofs_entry *entry;   /* NULL: a directory */
+	const struct ofs_tensor *tensor; /* NULL: something else */
+	bool made;                       /* by a writer */
+	bool edited; /* a file whose dtype and shape form has */
+	struct ofs_edit_form form;
+};
+
+static struct ofs_str key_of(const struct subject *s, uint32_t index)
+{
+	return ofs_catalog_string(s->fs->cat, s->fs->tree.node[index].key);
+}
+
+static bool is_state(const struct subject *s, uint32_t index)
+{
+	return index != 0 && strcmp(s->fs->tree.node[index].name, "state") == 0;
+}
+
+/* The parameter's name for all that is below optim/.../state/<fqn>, the key
+ * itself elsewhere. */
+static int get_fqn(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	const struct ofs_tree_node *node = s->fs->tree.node;
+	uint32_t index = s->at.index;
+	struct ofs_str key;
+
+	(void)err;
+	if (s->made)
+		return ofs_edit_fqn(s->fs, index, out);
+	if (index == 0)
+		return 0;
+	for (uint32_t i = index; i != 0; i = node[i].parent)
+		if (is_state(s, node[i].parent))
+			index = i;
+	key = key_of(s, index);
+	ofs_buf_put(out, key.p, key.len);
+	return 1;
+}
+
+/* Directories carry attributes only where they stand for a parameter. */
+static int list_fqn(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	uint32_t up;
+
+	if (s->made)
+		return get_fqn(s, out, err);
+	up = s->fs->tree.node[s->at.index].parent;
+	if (s->entry == NULL && !is_state(s, up))
+		return 0;
+	return get_fqn(s, out, err);
+}
+
+/* The parameter's name as the source has it, where that is not the listed
+ * one. */
+static int get_raw_fqn(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	struct ofs_str raw;
+
+	(void)err;
+	if (s->entry == NULL || !ofs_raw_fqn(s->fs->cat, s->entry, &raw))
+		return 0;
+	ofs_buf_put(out, raw.p, raw.len);
+	return 1;
+}
+
+/* What FSDP1 or DeepSpeed knew of the parameter that this is, or is state of. */
+static const struct ofs_flat_param *flat_of(const struct subject *s)
+{
+	const struct ofs_tree_node *node = s->fs->tree.node;
+
+	for (uint32_t i = s->at.index; i != 0; i = node[i].parent) {
+		uint32_t up = node[i].parent;
+
+		if (is_state(s, up) ||
+		    (up != 0 && node[up].parent == 0 &&
+			strcmp(node[up].name, "model") == 0))
+			return ofs_catalog_flat(s->fs->cat, node[i].key);
+	}
+	return NULL;
+}
+
+static int get_unit(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	const struct ofs_flat_param *p = flat_of(s);
+	struct ofs_str unit;
+
+	(void)err;
+	if (p == NULL || p->unit == OFS_NONE)
+		return 0;
+	unit = ofs_catalog_string(s->fs->cat, p->unit);
+	ofs_buf_put(out, unit.p, unit.len);
+	return 1;
+}
+
+static int get_index(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	const struct ofs_flat_param *p = flat_of(s);
+
+	(void)err;
+	if (p == NULL || p->unit == OFS_NONE)
+		return 0;
+	ofs_buf_printf(out, "%" PRIu32, p->index);
+	return 1;
+}
+
+static int get_requires_grad(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	const struct ofs_flat_param *p = flat_of(s);
+
+	(void)err;
+	if (p == NULL || p->grad == -1)
+		return 0;
+	ofs_buf_puts(out, p->grad == 1 ? "true" : "false");
+	return 1;
+}
+
+static int get_dtype(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	uint8_t dtype;
+
+	(void)err;
+	if (s->tensor == NULL && s->form.dtype == OFS_DTYPE_NONE)
+		return 0;
+	dtype = s->edited ? s->form.dtype : s->tensor->dtype;
+	ofs_buf_puts(out, ofs_dtype_name(dtype));
+	return 1;
+}
+
+static int get_shape(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	(void)err;
+	if (s->tensor == NULL && s->form.dtype == OFS_DTYPE_NONE)
+		return 0;
+	if (!s->edited)
+		ofs_shape_text(s->fs->cat, s->tensor, out);
+	for (unsigned d = 0; d < s->form.ndim; d++)
+		ofs_buf_printf(out, "%s%" PRIu64, d == 0 ? "" : ",",
+		    s->form.shape[d]);
+	return 1;
+}
+
+/* An item's is not known before it is read, and nothing is read for it. */
+static int get_kind(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	const struct ofs_value *v;
+
+	(void)err;
+	if (s->made && s->form.dtype != OFS_DTYPE_NONE)
+		ofs_buf_puts(out, s->form.ndim == 0 ? "scalar" : "tensor");
+	if (s->entry == NULL)
+		return s->form.dtype != OFS_DTYPE_NONE;
+	if (s->tensor != NULL) {
+		ofs_buf_puts(out, s->tensor->ndim == 0 ? "scalar" : "tensor");
+	} else if (s->entry->kind == OFS_ENTRY_ITEM) {
+		ofs_buf_puts(out, "object");
+	} else {
+		v = &s->fs->cat->values[s->entry->ref];
+		ofs_buf_puts(out,
+		    ofs_text_kind_name(ofs_text_kind(v->doc, v->node)));
+	}
+	return 1;
+}
+
+static int get_shards(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	(void)err;
+	if (s->tensor == NULL)
+		return 0;
+	ofs_buf_printf(out, "%" PRIu32, s->tensor->nshards);
+	return 1;
+}
+
+static int get_owners(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	(void)err;
+	if (s->tensor == NULL)
+		return 0;
+	ofs_owners(s->fs->cat, s->tensor, out);
+	return 1;
+}
+
+static void put_source(const struct subject *s, const struct ofs_extent *at,
+    struct ofs_buf *out)
+{
+	const char *path = s->fs->cat->objects[at->object].path;
+
+	if (out->len > 0)
+		ofs_buf_putc(out, '\n');
+	ofs_buf_plain(out, path, strlen(path));
+	ofs_buf_printf(out, ":%" PRIu64 "+%" PRIu64, at->off, at->len);
+}
+
+/* file:offset+length, one a line. */
+static int get_source(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = s->fs->cat;
+
+	(void)err;
+	if (s->tensor == NULL) {
+		if (s->entry == NULL || s->entry->kind != OFS_ENTRY_ITEM)
+			return 0;
+		put_source(s, &cat->items[s->entry->ref].at, out);
+		return 1;
+	}
+	for (uint32_t i = 0; i < s->tensor->nshards; i++) {
+		size_t before = out->len;
+
+		put_source(s, &cat->shards[s->tensor->shard + i].at, out);
+		if (out->len > VALUE_MAX - 64) {
+			out->len = before;
+			ofs_buf_printf(out, "\nand %" PRIu32 " more",
+			    s->tensor->nshards - i);
+			break;
+		}
+	}
+	return 1;
+}
+
+static int get_crc32(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	uint64_t node = ofs_node_of(s->at.space, s->at.index), off = 0;
+	size_t chunk = 1 << 20;
+	unsigned long crc = crc32(0, NULL, 0);
+	struct optimfs_file *file;
+	uint8_t *buf;
+	ssize_t n = 0;
+
+	if (s->entry == NULL && !s->edited)
+		return 0;
+	if (optimfs_file_open(s->fs, node, &file, err) == -1)
+		return -1;
+	buf = malloc(chunk);
+	if (buf == NULL)
+		n = optimfs_fail(err, ENOMEM, "crc32");
+	while (n != -1) {
+		n = optimfs_file_read(file, buf, chunk, off, err);
+		if (n <= 0)
+			break;
+		crc = crc32(crc, buf, (unsigned)n);
+		off += (uint64_t)n;
+	}
+	free(buf);
+	optimfs_file_close(file);
+	ofs_buf_printf(out, "%08lx", crc);
+	return n == -1 ? -1 : 1;
+}
+
+static int get_error(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	struct optimfs_error known;
+
+	(void)err;
+	if (ofs_failures_last(&s->fs->failures,
+		ofs_node_of(s->at.space, s->at.index), out))
+		return 1;
+	if (s->entry == NULL || ofs_entry_sound(s->fs, s->entry, &known) == 0)
+		return 0;
+	ofs_buf_puts(out, known.text);
+	return 1;
+}
+
+/* 1: out has the value; 0: there is none; -1: err. */
+typedef int get_fn(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err);
+
+static const struct attribute {
+	const char *name;
+	get_fn *get;
+	get_fn *list;    /* like get, where it is listed; NULL: by name only */
+	bool of_content; /* only where the file is the tree's own content */
+} attributes[] = {
+	{ "fqn", get_fqn, list_fqn, false },
+	{ "dtype", get_dtype, get_dtype, true },
+	{ "shape", get_shape, get_shape, true },
+	{ "kind", get_kind, get_kind, true },
+	{ "shards", get_shards, NULL, true },
+	{ "owners", get_owners, NULL, true },
+	{ "source", get_source, NULL, true },
+	{ "crc32", get_crc32, NULL, false },
+	{ "error", get_error, NULL, false },
+	{ "raw_fqn", get_raw_fqn, NULL, false },
+	{ "unit", get_unit, NULL, false },
+	{ "index", get_index, NULL, false },
+	{ "requires_grad", get_requires_grad, NULL, false },
+};
+#define NATTRIBUTES (sizeof(attributes) / sizeof(*attributes))
+
+/* false: a node that has no attributes at all. */
+static int find_subject(struct optimfs *fs, uint64_t node, struct subject *s,
+    struct optimfs_error *err)
+{
+	struct ofs_at at;
+
+	if (ofs_node_at(fs, node, &at, err) == -1)
+		return -1;
+	*s = (struct subject){ .fs = fs, .at = at };
+	if (ofs_at_static(fs, at) || ofs_at_is_view(at))
+		return 0;
+	s->made = ofs_at_made(fs, at);
+	s->entry = ofs_at_entry(fs, at);
+	s->tensor = ofs_entry_tensor(fs, s->entry);
+	s->edited = fs->edit != NULL && !ofs_at_is_dir(fs, at) &&
+	    (s->made || s->tensor != NULL);
+	if (s->edited)
+		ofs_edit_form(fs, at.index, &s->form);
+	return 1;
+}
+
+static bool applies(const struct subject *s, const struct attribute *a)
+{
+	return !a->of_content || s->fs->space[s->at.space].ops->attributes;
+}
+
+static int no_data(const char *name, struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENODATA, "no attribute %s", name);
+}
+
+static int do_getxattr(struct optimfs *fs, uint64_t node, const char *name,
+    char **value, size_t *len, struct optimfs_error *err)
+{
+	struct ofs_buf out = { 0 };
+	struct subject s;
+	int has = find_subject(fs, node, &s, err);
+
+	if (has == -1)
+		return -1;
+	if (has == 0 || strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+		return no_data(name, err);
+	has = 0;
+	for (size_t i = 0; i < NATTRIBUTES; i++)
+		if (strcmp(name + strlen(PREFIX), attributes[i].name) == 0 &&
+		    applies(&s, &attributes[i]))
+			has = attributes[i].get(&s, &out, err);
+	if (has != 1) {
+		ofs_buf_fini(&out);
+		return has == -1 ? -1 : no_data(name, err);
+	}
+	ofs_buf_putc(&out, '\0');
+	if (out.bad) {
+		ofs_buf_fini(&out);
+		return optimfs_fail(err, ENOMEM, "attribute %s", name);
+	}
+	*value = (char *)out.data;
+	*len = out.len - 1;
+	return 0;
+}
+
+int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,
+    char **value, size_t *len, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter(fs);
+	ret = do_getxattr(fs, node, name, value, len, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static int do_listxattr(struct optimfs *fs, uint64_t node, char **names,
+    size_t *len, struct optimfs_error *err)
+{
+	struct ofs_buf out = { 0 }, value = { 0 };
+	struct subject s;
+	int has = find_subject(fs, node, &s, err);
+
+	if (has == -1)
+		return -1;
+	for (size_t i = 0; has == 1 && i < NATTRIBUTES; i++) {
+		const struct attribute *a = &attributes[i];
+
+		if (a->list == NULL || !applies(&s, a) ||
+		    a->list(&s, &value, err) != 1)
+			continue;
+		ofs_buf_puts(&out, PREFIX);
+		ofs_buf_put(&out, a->name, strlen(a->name) + 1);
+	}
+	ofs_buf_fini(&value);
+	*len = out.len;
+	ofs_buf_putc(&out, '\0'); /* never NULL */
+	if (out.bad) {
+		ofs_buf_fini(&out);
+		return optimfs_fail(err, ENOMEM, "names of attributes");
+	}
+	*names = (char *)out.data;
+	return 0;
+}
+
+int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
+    size_t *len, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter(fs);
+	ret = do_listxattr(fs, node, names, len, err);
+	ofs_leave(fs);
+	return ret;
+}

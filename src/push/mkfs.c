@@ -1,0 +1,61 @@
+/* mkfs.c - directories for a checkpoint to be, on one rank or several */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/copy.h"
+#include "fs/fs.h"
+#include "push/skeleton.h"
+
+/* A directory that gets its part of the checkpoint with the commit. Several
+ * ranks may see it. */
+static int make_place(const char *dir, bool *made, struct optimfs_error *err)
+{
+	if (ofs_skeleton_room(dir, err) == -1)
+		return -1;
+	*made = mkdir(dir, 0777) == 0;
+	if (!*made && errno != EEXIST)
+		return optimfs_fail(err, errno, "OFS801 %s: %m", dir);
+	if (ofs_sync_parent(dir) == 0)
+		return 0;
+	return optimfs_fail(err, errno, "OFS801 %s: fsync: %m", dir);
+}
+
+/* Rank 0 has the skeleton, and makes it when all have their places: all of
+ * that, or nothing. */
+static int make_all(struct optimfs *like, const char *layout, const char *dir,
+    struct optimfs_error *err)
+{
+	struct optimfs_world *w = like->options.world;
+	bool first = optimfs_world_rank(w) == 0, made = false;
+	char *here = optimfs_world_expand(w, dir, err);
+	struct optimfs_error own = { 0 };
+	int ret;
+
+	if (here == NULL)
+		optimfs_fail(&own, ENOMEM, "%s: out of memory", dir);
+	else if (!first && make_place(here, &made, &own) == 0)
+		own.code = 0;
+	ret = optimfs_world_agree(w, &own, err);
+	if (ret == 0) {
+		if (first && ofs_skeleton_make(like, layout, here, &own) == 0)
+			own.code = 0;
+		ret = optimfs_world_agree(w, &own, err);
+	}
+	if (ret == -1 && made)
+		rmdir(here);
+	free(here);
+	return ret;
+}
+
+int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
+    struct optimfs_error *err)
+{
+	return like->options.world == NULL
+	    ? ofs_skeleton_make(like, layout, dir, err)
+	    : make_all(like, layout, dir, err);
+}

@@ -1,0 +1,400 @@
+/* reshard.c - a view, made real: complete or not at all */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "reshard/reshard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "ranks/crew.h"
+#include "reshard/reshard_rest.h"
+
+/* Its files go to the directory new of a stage (commit/stage.h), which gets the
+ * name that was asked for once all of them are on disk. */
+
+static void hash_text(XXH64_state_t *h, const char *s)
+{
+	if (s != NULL)
+		XXH64_update(h, s, strlen(s) + 1);
+	XXH64_update(h, "", 1);
+}
+
+static void hash_number(XXH64_state_t *h, uint64_t v)
+{
+	uint8_t le[8];
+
+	for (unsigned i = 0; i < 8; i++)
+		le[i] = (uint8_t)(v >> 8 * i);
+	XXH64_update(h, le, sizeof(le));
+}
+
+/* Its files as they were when it was opened, and how they were read. */
+static void hash_source(const struct optimfs *fs, XXH64_state_t *h)
+{
+	const struct ofs_catalog *cat = fs->cat;
+
+	hash_text(h, cat->format);
+	hash_text(h, fs->options.type);
+	hash_text(h, fs->options.optim_key);
+	hash_text(h, fs->options.model_key);
+	hash_text(h, fs->options.ids);
+	hash_text(h, fs->options.units);
+	hash_text(h, fs->options.subtree);
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		hash_text(h, cat->objects[i].path);
+		hash_number(h, cat->objects[i].size);
+		hash_number(h, (uint64_t)cat->objects[i].mtime_ns);
+	}
+	for (uint32_t i = 0; i < cat->nentries; i++) {
+		hash_number(h, cat->entries[i].tree);
+		hash_number(h, cat->entries[i].ref);
+	}
+}
+
+/* What this version makes of it. */
+static int hash_files(struct ofs_reshard *r, XXH64_state_t *h,
+    struct optimfs_error *err)
+{
+	char name[OFS_FILE_NAME];
+
+	hash_text(h, optimfs_version());
+	for (uint32_t i = 0; i < r->n; i++) {
+		struct ofs_reshard_file *f = &r->file[i];
+		struct ofs_at at = { r->view.space, f->index };
+
+		if (ofs_view_size(r->fs, at, &f->size, err) == -1)
+			return -1;
+		ofs_view_path(r->fs, at, name);
+		hash_text(h, name);
+		hash_number(h, f->size);
+		r->total += f->size;
+	}
+	return 0;
+}
+
+static int identify(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	XXH64_state_t *h = XXH64_createState();
+	int ret;
+
+	if (h == NULL)
+		return optimfs_fail(err, ENOMEM, "a hash");
+	XXH64_reset(h, 0);
+	hash_source(r->fs, h);
+	r->source = XXH64_digest(h);
+	XXH64_reset(h, 0);
+	ret = hash_files(r, h, err);
+	r->files = XXH64_digest(h);
+	XXH64_freeState(h);
+	return ret;
+}
+
+static bool is_compressed(const struct ofs_reshard *r)
+{
+	return ofs_view_layout(r->fs, r->view)->zstd != 0;
+}
+
+static void add_file(struct ofs_reshard *r, uint32_t index)
+{
+	struct ofs_at at = { r->view.space, index };
+	uint32_t file = ofs_view_file_of(r->fs, at);
+
+	if (file == OFS_NONE || (is_compressed(r) && file == 0))
+		return; /* the index: once all lengths are known */
+	r->file[r->n++] = (struct ofs_reshard_file){
+		.index = index, .ours = true, .whole = is_compressed(r)
+	};
+}
+
+static int find_files(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	uint32_t n;
+
+	if (ofs_view_count(r->fs, r->view, &n, err) == -1)
+		return -1;
+	r->file = calloc((size_t)n + 1, sizeof(*r->file));
+	if (r->file == NULL)
+		return optimfs_fail(err, ENOMEM, "%u files", n);
+	r->nnodes = n;
+	for (uint32_t i = 1; i < n; i++)
+		add_file(r, i);
+	if (identify(r, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < r->n; i++) {
+		struct ofs_reshard_file *f = &r->file[i];
+		uint64_t parts = f->size == 0 || f->whole
+		    ? 1
+		    : (f->size - 1) / OFS_RESHARD_PART + 1;
+
+		if (parts > UINT32_MAX)
+			return optimfs_fail(err, EFBIG,
+			    "OFS606 size overflow: a file of %" PRIu64 " bytes",
+			    f->size);
+		f->nparts = (uint32_t)parts;
+	}
+	return 0;
+}
+
+/* Bytes of the view that an earlier run has written. */
+static uint64_t written(const struct ofs_reshard *r)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		const struct ofs_reshard_file *f = &r->file[i];
+
+		for (uint32_t k = 0; k < f->nparts; k++)
+			if (ofs_reshard_has(f, k))
+				n += ofs_reshard_part_size(f, k);
+	}
+	return n;
+}
+
+static void say_resumed(struct ofs_reshard *r)
+{
+	char text[512];
+
+	if (!r->lead || !atomic_load(&r->noted) || r->how->say == NULL)
+		return;
+	snprintf(text, sizeof(text),
+	    "goes on from %.300s: %" PRIu64 " of %" PRIu64
+	    " MiB are there already",
+	    ofs_stage_path(r->stage), r->done >> 20, r->total >> 20);
+	r->how->say(r->how->ctx, text);
+}
+
+/* The index of compressed items, when all their lengths are known: a file like
+ * any other, the only one there is. */
+static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	struct ofs_at at = { r->view.space, 1 };
+
+	while (ofs_view_file_of(r->fs, at) != 0 && at.index < r->made->n)
+		at.index++;
+	for (uint32_t i = 0; i < r->n; i++) {
+		free(r->file[i].done);
+		free(r->file[i].item);
+	}
+	r->file[0] =
+	    (struct ofs_reshard_file){ .index = at.index, .ours = true };
+	r->n = 1;
+	if (ofs_view_size(r->fs, at, &r->file[0].size, err) == -1)
+		return -1;
+	r->file[0].nparts =
+	    (uint32_t)((r->file[0].size - 1) / OFS_RESHARD_PART + 1);
+	r->total += r->file[0].size;
+	return ofs_reshard_work(r, err);
+}
+
+/* Lengths of files that an earlier run completed. */
+static int recall(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	struct ofs_files *files = r->made;
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		struct ofs_reshard_file *f = &r->file[i];
+		struct ofs_at at = { r->view.space, f->index };
+		struct ofs_spans s = { 0 };
+
+		if (!ofs_reshard_has(f, 0))
+			continue;
+		if (files->ops->spans(files, ofs_view_file_of(r->fs, at), &s,
+			err) == -1) {
+			ofs_spans_fini(&s);
+			return -1;
+		}
+		if (s.n == f->nitems) {
+			for (size_t k = 0; k < s.n; k++)
+				files->ops->stored(files, &s.v[k], f->item[k]);
+		} else {
+			free(f->done); /* once more, from where it is noted */
+			f->done = NULL;
+		}
+		ofs_spans_fini(&s);
+	}
+	return 0;
+}
+
+static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	if (is_compressed(r) && recall(r, err) == -1)
+		return -1;
+	atomic_store(&r->done, written(r));
+	say_resumed(r);
+	if (ofs_reshard_work(r, err) == -1)
+		return -1;
+	/* names that we made; whoever puts them in place syncs them again */
+	return r->lead || r->new == -1 ? 0 : ofs_reshard_dirs_sync(r, err);
+}
+
+/* Not every file system can refuse to replace: an empty directory that appears
+ * meanwhile is no loss, and any other is an error everywhere. */
+static int publish(struct ofs_reshard *r, const char *dir,
+    struct optimfs_error *err)
+{
+	int stage, ret;
+
+	if (!r->lead)
+		return 0;
+	/* what others wrote of compressed items, they have noted */
+	if (is_compressed(r) &&
+	    (recall(r, err) == -1 || write_index(r, err) == -1))
+		return -1;
+	stage = ofs_stage_dir(r->stage);
+	if (ofs_reshard_dirs_sync(r, err) == -1)
+		return -1;
+	if (ofs_stage_held(r->stage, err) == -1)
+		return -1;
+	ret = renameat2(stage, "new", AT_FDCWD, dir, RENAME_NOREPLACE);
+	if (ret == -1 && (errno == EINVAL || errno == ENOSYS))
+		ret = renameat(stage, "new", AT_FDCWD, dir);
+	return ret == -1 ? optimfs_fail(err, errno, "%s: %m", dir) : 0;
+}
+
+/* What is worth to go on from stays. */
+static void leave(struct ofs_reshard *r)
+{
+	bool keep = !r->ours || atomic_load(&r->noted);
+	char text[512];
+
+	if (r->ours && keep && r->how->say != NULL) {
+		snprintf(text, sizeof(text),
+		    "what is done is in %.300s: the same command goes on from "
+		    "there; remove it to give up",
+		    ofs_stage_path(r->stage));
+		r->how->say(r->how->ctx, text);
+	}
+	if (!keep && r->new != -1)
+		ofs_reshard_dirs_remove(r);
+	if (!keep)
+		unlinkat(ofs_stage_dir(r->stage), "new", AT_REMOVEDIR);
+	ofs_stage_close(r->stage, keep);
+	r->stage = NULL;
+}
+
+/* What is not known to have its name for good can still be gone on from. */
+static int finish(struct ofs_reshard *r, const char *dir,
+    struct optimfs_error *err)
+{
+	bool safe = ofs_sync_parent(dir) == 0;
+
+	if (!safe)
+		optimfs_fail(err, errno,
+		    "OFS803 %s is there, but may not survive a crash of the "
+		    "machine: its directory could not be synced: %m",
+		    dir);
+	ofs_stage_close(r->stage, !safe);
+	r->stage = NULL;
+	return safe ? 0 : 1;
+}
+
+static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
+    struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (r->lead && lstat(dir, &st) == 0) {
+		ofs_reshard_tidy(dir);
+		return optimfs_fail(err, EEXIST, "%s is there already", dir);
+	}
+	if (ofs_view_make_summed(r->fs, r->how->to, &r->view, err) == -1)
+		return -1;
+	strcpy(r->name, ofs_view_name(r->fs, r->view));
+	r->made = ofs_view_files(r->fs, r->view, err);
+	if (r->made == NULL || find_files(r, err) == -1)
+		return -1;
+	if (!r->lead)
+		return 0;
+	return ofs_reshard_log_open(r, dir, told, err) == -1
+	    ? -1
+	    : ofs_reshard_dirs_make(r, err);
+}
+
+/* Of several ranks, each writes its files to the stage of rank 0, which puts it
+ * in place when all have. */
+static int reshard(struct ofs_reshard *r, const char *dir,
+    struct optimfs_error *err)
+{
+	struct ofs_buf told = { 0 };
+	int ret = prepare(r, dir, &told, err), published;
+
+	ret = ofs_reshard_join(r, ret, dir, &told, err);
+	ofs_buf_fini(&told);
+	if (ret == 0)
+		ret = ofs_reshard_meet(r, write_files(r, err), err);
+	if (ret == 0) {
+		published = publish(r, dir, err);
+		ret = ofs_reshard_meet(r, published, err);
+		if (r->lead && published == 0)
+			ret = 0; /* whoever has died since */
+	}
+	if (r->world != NULL)
+		ofs_crew_end(r->world);
+	if (ret == 0)
+		return r->lead ? finish(r, dir, err) : 0;
+	if (r->stage != NULL)
+		leave(r);
+	return -1;
+}
+
+/* Without slashes at its end; NULL: ENOMEM. */
+static char *target(const struct ofs_reshard *r, const char *dir,
+    struct optimfs_error *err)
+{
+	char *path = r->world != NULL ? optimfs_world_expand(r->world, dir, err)
+				      : strdup(dir);
+	size_t n = path == NULL ? 0 : strlen(path);
+
+	if (path == NULL)
+		optimfs_fail(err, ENOMEM, "%s", dir);
+	while (n > 1 && path[n - 1] == '/')
+		path[--n] = '\0';
+	return path;
+}
+
+int optimfs_reshard(struct optimfs *fs, const char *dir,
+    const struct optimfs_reshard *how, struct optimfs_error *err)
+{
+	struct optimfs_world *w = fs->options.world;
+	struct ofs_reshard r = { .fs = fs,
+		.how = how,
+		.new = -1,
+		.world = w,
+		.lead = w == NULL || w->rank == 0 };
+	struct optimfs_error own;
+	char *path;
+	int ret;
+
+	if (err == NULL)
+		err = &own;
+	path = target(&r, dir, err);
+	pthread_mutex_init(&r.lock, NULL);
+	pthread_cond_init(&r.more, NULL);
+	if (path == NULL)
+		ret = ofs_reshard_join(&r, -1, "", NULL, err);
+	else
+		ret = reshard(&r, path, err);
+	if (r.made != NULL)
+		ofs_view_files_done(fs, r.view);
+	for (uint32_t i = 0; i < r.n; i++) {
+		free(r.file[i].done);
+		free(r.file[i].item);
+	}
+	free(r.file);
+	free(r.of);
+	free(r.sum);
+	if (r.new != -1)
+		close(r.new);
+	pthread_cond_destroy(&r.more);
+	pthread_mutex_destroy(&r.lock);
+	free(path);
+	return ret;
+}

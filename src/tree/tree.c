@@ -1,0 +1,133 @@
+/* tree.c - finding files and directories below the mount point */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "tree/tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "tree/tree_build.h"
+
+void ofs_tree_fini(struct ofs_tree *tree)
+{
+	free(tree->node);
+	free(tree->alias);
+	ofs_arena_fini(&tree->names);
+	*tree = (struct ofs_tree){ 0 };
+}
+
+int ofs_tree_build(struct ofs_tree *tree, const struct ofs_catalog *cat,
+    struct optimfs_error *err)
+{
+	struct ofs_tree t = { 0 };
+
+	ofs_arena_init(&t.names, 0);
+	if (ofs_tree_nodes(&t, cat, err) == -1 ||
+	    ofs_tree_aliases(&t, cat, err) == -1) {
+		ofs_tree_fini(&t);
+		return -1;
+	}
+	*tree = t;
+	return 0;
+}
+
+uint32_t ofs_tree_child(const struct ofs_tree *tree, uint32_t dir,
+    const char *name)
+{
+	const struct ofs_tree_node *d = &tree->node[dir];
+	uint32_t lo = d->child, hi = d->child + d->nchild, mid;
+	int c;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		c = strcmp(tree->node[mid].name, name);
+		if (c == 0)
+			return mid;
+		if (c < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return OFS_NONE;
+}
+
+static int alias_cmp(const struct ofs_tree_alias *a, uint32_t dir,
+    const char *name)
+{
+	if (a->dir != dir)
+		return a->dir < dir ? -1 : 1;
+	return strcmp(a->name, name);
+}
+
+static const struct ofs_tree_alias *find_alias(const struct ofs_tree *tree,
+    uint32_t dir, const char *name)
+{
+	uint32_t lo = 0, hi = tree->nalias, mid;
+	int c;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		c = alias_cmp(&tree->alias[mid], dir, name);
+		if (c == 0)
+			return &tree->alias[mid];
+		if (c < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return NULL;
+}
+
+uint32_t ofs_tree_lookup(const struct ofs_tree *tree, uint32_t dir,
+    const char *name)
+{
+	uint32_t node = ofs_tree_child(tree, dir, name);
+	const struct ofs_tree_alias *alias;
+
+	if (node != OFS_NONE)
+		return node;
+	alias = find_alias(tree, dir, name);
+	return alias == NULL ? OFS_NONE : alias->target;
+}
+
+bool ofs_tree_absent(const struct ofs_tree *tree, uint32_t dir,
+    const char *name)
+{
+	const struct ofs_tree_alias *alias = find_alias(tree, dir, name);
+
+	return alias != NULL && alias->target == OFS_NONE;
+}
+
+size_t ofs_tree_path(const struct ofs_tree *tree, uint32_t node, char *path,
+    size_t size)
+{
+	size_t len = 0, end;
+
+	for (uint32_t i = node; i != 0; i = tree->node[i].parent)
+		len += strlen(tree->node[i].name) + 1;
+	if (len > 0)
+		len--;
+	if (len >= size)
+		return size;
+	path[len] = '\0';
+	end = len;
+	for (uint32_t i = node; i != 0; i = tree->node[i].parent) {
+		size_t n = strlen(tree->node[i].name);
+
+		memcpy(path + end - n, tree->node[i].name, n);
+		end -= n;
+		if (end > 0)
+			path[--end] = '/';
+	}
+	return len;
+}
+
+uint64_t ofs_tree_ino(uint64_t dir, const char *name)
+{
+	uint64_t ino = XXH64(name, strlen(name), dir);
+
+	/* 0 is no inode and 1 is the root */
+	return ino < 2 ? ino + 2 : ino;
+}

@@ -1,0 +1,63 @@
+/* tree.h - the files and directories below the mount point */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_TREE_H
+#define OFS_TREE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "catalog/catalog.h"
+
+/* One file or directory. The children of a directory are neighbours in the
+ * array, sorted bytewise by name, so that looking up is a binary search and
+ * listing is a walk. Node 0 is the root. */
+struct ofs_tree_node {
+	const char *name; /* encoded (name.h), NUL-terminated */
+	uint64_t ino;     /* hash of the path: the same in every mount */
+	uint32_t parent;
+	uint32_t child, nchild; /* of a directory */
+	uint32_t entry; /* of a file: index of cat->entries; OFS_NONE for a
+			 * directory */
+	uint32_t key;   /* string of the catalog: the component unencoded */
+};
+
+struct ofs_tree {
+	struct ofs_tree_node *node;
+	uint32_t n;
+	struct ofs_arena names;
+	struct ofs_tree_alias *alias; /* sorted by (dir, name) */
+	uint32_t nalias;
+};
+
+/* A name that resolves in a directory without being listed; or, with a target
+ * of OFS_NONE, one that is known to stand for nothing. */
+struct ofs_tree_alias {
+	const char *name;
+	uint32_t dir, target;
+};
+
+/* The tree of a catalog whose entries have their tree paths; it borrows
+ * strings of cat. optim, optim/state, optim/param_groups, model and extra
+ * exist when they have something in them. Names that collide get ~2, ~3. */
+int ofs_tree_build(struct ofs_tree *tree, const struct ofs_catalog *cat,
+    struct optimfs_error *err);
+void ofs_tree_fini(struct ofs_tree *tree);
+/* The child of dir called name (aliases too); OFS_NONE. */
+uint32_t ofs_tree_lookup(const struct ofs_tree *tree, uint32_t dir,
+    const char *name);
+/* Is name in dir known to be absent by intent? */
+bool ofs_tree_absent(const struct ofs_tree *tree, uint32_t dir,
+    const char *name);
+/* Path of a node below the root, without a leading slash ("" for the root),
+ * into path[0..size), NUL-terminated; returns its length, or size when it
+ * does not fit. */
+size_t ofs_tree_path(const struct ofs_tree *tree, uint32_t node, char *path,
+    size_t size);
+
+/* The inode number of name in a directory with inode number dir. */
+uint64_t ofs_tree_ino(uint64_t dir, const char *name);
+
+#endif
