@@ -82,9 +82,9 @@ static bool is_zero(const struct ofs_part *part)
 /* What no part took a place for. */
 static int check_done(const struct ofs_commit *c, struct optimfs_error *err)
 {
-	for (size_t i = 0; i < c->ntodos; i++)
-		if (!c->todo[i].done)
-			return ofs_commit_no_place(&c->todo[i],
+	for (size_t i = 0; i < c->ntasks; i++)
+		if (!c->task[i].done)
+			return ofs_commit_no_place(&c->task[i],
 			    "the checkpoint has no place for it", err);
 	return 0;
 }
@@ -115,9 +115,9 @@ static uint64_t new_bytes(const struct ofs_commit *c)
 			need += objects[m->object].size;
 		last = m->object;
 	}
-	for (size_t i = 0; i < c->ntodos; i++)
-		need += c->todo[i].op == OFS_TODO_ADD
-		    ? ofs_commit_bytes(&c->todo[i])
+	for (size_t i = 0; i < c->ntasks; i++)
+		need += c->task[i].op == OFS_TASK_ADD
+		    ? ofs_commit_bytes(&c->task[i])
 		    : 0;
 	return need;
 }

@@ -325,13 +325,13 @@ static int put_storage(struct layout *l, const struct ofs_commit_storage *s)
 {
 	char name[32];
 	struct ofs_zip_new new = { .name = name,
-		.size = ofs_commit_bytes(s->todo) };
+		.size = ofs_commit_bytes(s->task) };
 	uint64_t to;
 
 	snprintf(name, sizeof(name), "data/%" PRIu64, s->key);
 	if (frame(l, &new, &to) == -1)
 		return -1;
-	return ofs_commit_elements(l->c, s->todo, l->fd, l->off + to, l->err);
+	return ofs_commit_elements(l->c, s->task, l->fd, l->off + to, l->err);
 }
 
 static int compare_headers(const void *a, const void *b)

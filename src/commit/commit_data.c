@@ -483,7 +483,7 @@ int ofs_commit_scatter(struct ofs_commit *c, struct optimfs_error *err)
 
 /* Added tensors. */
 
-uint64_t ofs_commit_bytes(const struct ofs_todo *t)
+uint64_t ofs_commit_bytes(const struct ofs_task *t)
 {
 	uint64_t n = ofs_dtype_size(t->dtype);
 
@@ -494,7 +494,7 @@ uint64_t ofs_commit_bytes(const struct ofs_todo *t)
 	return n;
 }
 
-int ofs_commit_elements(struct ofs_commit *c, const struct ofs_todo *t, int fd,
+int ofs_commit_elements(struct ofs_commit *c, const struct ofs_task *t, int fd,
     uint64_t off, struct optimfs_error *err)
 {
 	struct elements e = {

@@ -16,7 +16,7 @@ static int no_memory(struct optimfs_error *err)
 }
 
 /* The flat key of the first n components behind the part's prefix. */
-static void flat_key(const struct ofs_commit_dcp *d, const struct ofs_todo *t,
+static void flat_key(const struct ofs_commit_dcp *d, const struct ofs_task *t,
     uint32_t n, struct ofs_buf *out)
 {
 	out->len = 0;
@@ -27,7 +27,7 @@ static void flat_key(const struct ofs_commit_dcp *d, const struct ofs_todo *t,
 	}
 }
 
-static bool in_part(const struct ofs_commit_dcp *d, const struct ofs_todo *t)
+static bool in_part(const struct ofs_commit_dcp *d, const struct ofs_task *t)
 {
 	if (t->npath <= d->nprefix)
 		return false;
@@ -39,13 +39,13 @@ static bool in_part(const struct ofs_commit_dcp *d, const struct ofs_todo *t)
 	return true;
 }
 
-static bool is_ours(const struct ofs_commit_dcp *d, const struct ofs_todo *t)
+static bool is_ours(const struct ofs_commit_dcp *d, const struct ofs_task *t)
 {
 	return !t->done && in_part(d, t);
 }
 
 /* The item of a value in which t is; OFS_NONE. *depth components lead there. */
-static uint32_t holder(const struct ofs_commit_dcp *d, const struct ofs_todo *t,
+static uint32_t holder(const struct ofs_commit_dcp *d, const struct ofs_task *t,
     uint32_t *depth)
 {
 	struct ofs_buf key = { 0 };
@@ -88,7 +88,7 @@ static int open_out(void *ctx, int *fd, uint64_t *off,
 
 /* A value with parts: all that changes in it. */
 static int change_inside(struct ofs_commit_dcp *d, uint32_t item,
-    const struct ofs_todo *t, uint32_t depth, struct optimfs_error *err)
+    const struct ofs_task *t, uint32_t depth, struct optimfs_error *err)
 {
 	const struct ofs_dcp_item *x = &d->index.item[item];
 	struct ofs_commit_source s = {
@@ -122,7 +122,7 @@ static int change_inside(struct ofs_commit_dcp *d, uint32_t item,
 }
 
 /* The bytes of a composition of literal ones, and of one tensor. */
-static int write_pieces(struct ofs_commit_dcp *d, const struct ofs_todo *t,
+static int write_pieces(struct ofs_commit_dcp *d, const struct ofs_task *t,
     const struct ofs_composition *comp, uint32_t out, struct optimfs_error *err)
 {
 	int fd = d->out[out].fd, ret = 0;
@@ -142,7 +142,7 @@ static int write_pieces(struct ofs_commit_dcp *d, const struct ofs_todo *t,
 }
 
 /* A torch.save archive of one value or tensor. */
-static int write_item(struct ofs_commit_dcp *d, const struct ofs_todo *t,
+static int write_item(struct ofs_commit_dcp *d, const struct ofs_task *t,
     uint32_t out, uint64_t *len, struct optimfs_error *err)
 {
 	struct ofs_buf pickle = { 0 };
@@ -185,7 +185,7 @@ static int write_item(struct ofs_commit_dcp *d, const struct ofs_todo *t,
 }
 
 /* A value that is an item of its own. */
-static int set_item(struct ofs_commit_dcp *d, struct ofs_todo *t,
+static int set_item(struct ofs_commit_dcp *d, struct ofs_task *t,
     struct optimfs_error *err)
 {
 	const struct ofs_extent *at = &d->c->cat->items[t->entry->ref].at;
@@ -204,7 +204,7 @@ static int set_item(struct ofs_commit_dcp *d, struct ofs_todo *t,
 	return ofs_commit_dcp_note_all(d, first, n, out, off, len, true, err);
 }
 
-static int drop_key(struct ofs_commit_dcp *d, struct ofs_todo *t,
+static int drop_key(struct ofs_commit_dcp *d, struct ofs_task *t,
     struct optimfs_error *err)
 {
 	struct ofs_buf key = { 0 };
@@ -231,7 +231,7 @@ static uint32_t some_object(const struct ofs_commit_dcp *d)
 	return OFS_NONE;
 }
 
-static int add_new(struct ofs_commit_dcp *d, struct ofs_todo *t,
+static int add_new(struct ofs_commit_dcp *d, struct ofs_task *t,
     struct ofs_str name, struct optimfs_error *err)
 {
 	uint32_t object = some_object(d), out;
@@ -251,7 +251,7 @@ static int add_new(struct ofs_commit_dcp *d, struct ofs_todo *t,
 /* What is moved within the index keeps its items; so do those of its chunks
  * that are rewritten, which is why this comes after them. */
 static bool keeps_items(const struct ofs_commit_dcp *d,
-    const struct ofs_todo *t)
+    const struct ofs_task *t)
 {
 	return t->doc == NULL && t->from != NULL &&
 	    ofs_commit_tensor(d->c, t->change) != NULL;
@@ -273,7 +273,7 @@ static void source_name(const struct ofs_commit_dcp *d,
 	}
 }
 
-static int add_key(struct ofs_commit_dcp *d, struct ofs_todo *t, bool moved,
+static int add_key(struct ofs_commit_dcp *d, struct ofs_task *t, bool moved,
     struct optimfs_error *err)
 {
 	struct ofs_buf key = { 0 }, from = { 0 };
@@ -305,28 +305,28 @@ static int add_key(struct ofs_commit_dcp *d, struct ofs_todo *t, bool moved,
 	return ret == -1 ? optimfs_fail_in(err, "%.200s", t->change->path) : 0;
 }
 
-static int change_one(struct ofs_commit_dcp *d, struct ofs_todo *t,
+static int change_one(struct ofs_commit_dcp *d, struct ofs_task *t,
     struct optimfs_error *err)
 {
 	uint32_t depth = 0, item = OFS_NONE;
 
 	if (t->entry == NULL || t->entry->kind == OFS_ENTRY_VALUE ||
-	    t->op == OFS_TODO_DROP)
+	    t->op == OFS_TASK_DROP)
 		item = holder(d, t, &depth);
 	if (item != OFS_NONE && change_inside(d, item, t, depth, err) == -1)
 		return -1;
-	if (t->done || t->op == OFS_TODO_ADD)
+	if (t->done || t->op == OFS_TASK_ADD)
 		return 0;
-	if (t->op == OFS_TODO_DROP)
+	if (t->op == OFS_TASK_DROP)
 		return drop_key(d, t, err);
 	return t->entry->kind == OFS_ENTRY_ITEM ? set_item(d, t, err) : 0;
 }
 
 int ofs_commit_dcp_change(struct ofs_commit_dcp *d, struct optimfs_error *err)
 {
-	for (size_t i = 0; i < d->c->ntodos; i++)
-		if (is_ours(d, &d->c->todo[i]) &&
-		    change_one(d, &d->c->todo[i], err) == -1)
+	for (size_t i = 0; i < d->c->ntasks; i++)
+		if (is_ours(d, &d->c->task[i]) &&
+		    change_one(d, &d->c->task[i], err) == -1)
 			return -1;
 	return 0;
 }
@@ -334,11 +334,11 @@ int ofs_commit_dcp_change(struct ofs_commit_dcp *d, struct optimfs_error *err)
 int ofs_commit_dcp_put_new(struct ofs_commit_dcp *d, bool moved,
     struct optimfs_error *err)
 {
-	for (size_t i = 0; i < d->c->ntodos; i++)
-		if (d->c->todo[i].op == OFS_TODO_ADD &&
-		    (moved ? in_part(d, &d->c->todo[i])
-			   : is_ours(d, &d->c->todo[i])) &&
-		    add_key(d, &d->c->todo[i], moved, err) == -1)
+	for (size_t i = 0; i < d->c->ntasks; i++)
+		if (d->c->task[i].op == OFS_TASK_ADD &&
+		    (moved ? in_part(d, &d->c->task[i])
+			   : is_ours(d, &d->c->task[i])) &&
+		    add_key(d, &d->c->task[i], moved, err) == -1)
 			return -1;
 	return 0;
 }
@@ -346,12 +346,12 @@ int ofs_commit_dcp_put_new(struct ofs_commit_dcp *d, bool moved,
 /* Items of what was moved are dropped under one name and used under another. */
 void ofs_commit_dcp_keep_renamed(struct ofs_commit_dcp *d)
 {
-	for (size_t i = 0; i < d->c->ntodos; i++) {
-		const struct ofs_todo *t = &d->c->todo[i];
+	for (size_t i = 0; i < d->c->ntasks; i++) {
+		const struct ofs_task *t = &d->c->task[i];
 		struct ofs_buf from = { 0 };
 		uint32_t first, n;
 
-		if (t->op != OFS_TODO_ADD || !keeps_items(d, t))
+		if (t->op != OFS_TASK_ADD || !keeps_items(d, t))
 			continue;
 		source_name(d, t->from, &from);
 		ofs_commit_dcp_named(d,

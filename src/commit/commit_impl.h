@@ -18,8 +18,8 @@ struct ofs_key {
 
 /* A change of what the source calls a leaf: an item of a dict or list, a key
  * of an index. Bytes of tensors that stay where they are are none. */
-struct ofs_todo {
-	enum { OFS_TODO_SET, OFS_TODO_ADD, OFS_TODO_DROP } op;
+struct ofs_task {
+	enum { OFS_TASK_SET, OFS_TASK_ADD, OFS_TASK_DROP } op;
 	const struct ofs_change *change;
 	const struct ofs_entry *entry; /* SET, DROP */
 	const struct ofs_entry *from;  /* ADD: where its bytes are now */
@@ -69,9 +69,9 @@ struct ofs_commit {
 	void *stop_ctx;
 	bool lenient; /* leave out what has no place */
 
-	struct ofs_todo *todo;
-	size_t ntodos;
-	uint32_t *drop; /* of each entry: the todo that drops it; OFS_NONE */
+	struct ofs_task *task;
+	size_t ntasks;
+	uint32_t *drop; /* of each entry: the task that drops it; OFS_NONE */
 	struct ofs_moved *moved; /* by object and offset */
 	size_t nmoved, moved_cap;
 	struct ofs_mend *mend;
@@ -89,11 +89,11 @@ void ofs_commit_did(struct ofs_commit *c, uint64_t bytes);
 int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
     struct optimfs_error *err);
 
-/* commit_place.c: make the todos: what each change is called in the source. */
+/* commit_place.c: make the tasks: what each change is called in the source. */
 int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err);
 void ofs_commit_place_fini(struct ofs_commit *c);
 /* "PATH: OFS826 why"; -1. */
-int ofs_commit_no_place(const struct ofs_todo *t, const char *why,
+int ofs_commit_no_place(const struct ofs_task *t, const char *why,
     struct optimfs_error *err);
 
 /* commit_data.c */
@@ -126,9 +126,9 @@ int ofs_commit_touch(struct ofs_commit *c, int fd, uint64_t off, uint64_t end,
 /* Give archives their checksums. */
 int ofs_commit_sums(struct ofs_commit *c, struct optimfs_error *err);
 /* Elements of a tensor that was added, all of them in C order, to fd. */
-int ofs_commit_elements(struct ofs_commit *c, const struct ofs_todo *t, int fd,
+int ofs_commit_elements(struct ofs_commit *c, const struct ofs_task *t, int fd,
     uint64_t off, struct optimfs_error *err);
-uint64_t ofs_commit_bytes(const struct ofs_todo *t);
+uint64_t ofs_commit_bytes(const struct ofs_task *t);
 /* Open a file of the checkpoint, which must be the one that was mounted
  * (ESTALE, OFS805); a copy of one that another rank has. */
 int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
@@ -145,7 +145,7 @@ int ofs_commit_shared(struct ofs_commit *c, struct optimfs_error *err);
 
 /* commit_torch.c: what pickles hold. */
 
-/* Where a todo is inside a pickle: key NULL: nowhere; n 0: it is all of it. */
+/* Where a task is inside a pickle: key NULL: nowhere; n 0: it is all of it. */
 struct ofs_commit_path {
 	const struct ofs_key *key;
 	uint32_t n;
@@ -153,7 +153,7 @@ struct ofs_commit_path {
 
 /* Changes of values, and of which tensors there are, in an archive, a legacy
  * stream or a bare pickle: bytes [off, off + len) of fd, of an object, whose
- * pickle's leaves have prefix before their paths; or path says where each todo
+ * pickle's leaves have prefix before their paths; or path says where each task
  * is. They get done where they have a place in it. If there are any, the new
  * one is written to where open says, and *size is its length; else *size is
  * 0. */

@@ -18,7 +18,7 @@
  * is called as what stands beside it is, or as another parameter's same state
  * with the name replaced. */
 
-int ofs_commit_no_place(const struct ofs_todo *t, const char *why,
+int ofs_commit_no_place(const struct ofs_task *t, const char *why,
     struct optimfs_error *err)
 {
 	return optimfs_fail(err, EINVAL,
@@ -173,7 +173,7 @@ static int find(struct place *p, const struct ofs_change *ch, uint32_t skip,
 }
 
 /* Beside an entry whose source calls it by its last component. */
-static int place_beside(struct ofs_commit *c, struct ofs_todo *t,
+static int place_beside(struct ofs_commit *c, struct ofs_task *t,
     const struct ofs_entry *e, struct optimfs_error *err)
 {
 	const struct ofs_change *ch = t->change;
@@ -206,7 +206,7 @@ static bool id_of(const struct ofs_catalog *cat, struct ofs_str name,
 
 /* As the same state of another parameter, whose name is the component of its
  * path that the two do not share. */
-static int place_like(struct ofs_commit *c, struct ofs_todo *t,
+static int place_like(struct ofs_commit *c, struct ofs_task *t,
     const struct ofs_entry *e, uint32_t skip, struct optimfs_error *err)
 {
 	const struct ofs_change *ch = t->change;
@@ -242,7 +242,7 @@ static int place_like(struct ofs_commit *c, struct ofs_todo *t,
 }
 
 /* With nothing like it: its own path, without what the tree put before. */
-static int place_new(struct ofs_commit *c, struct ofs_todo *t,
+static int place_new(struct ofs_commit *c, struct ofs_task *t,
     struct optimfs_error *err)
 {
 	const struct ofs_change *ch = t->change;
@@ -258,7 +258,7 @@ static int place_new(struct ofs_commit *c, struct ofs_todo *t,
 	return t->npath > 0;
 }
 
-static int place_added(struct place *p, struct ofs_todo *t,
+static int place_added(struct place *p, struct ofs_task *t,
     struct optimfs_error *err)
 {
 	struct ofs_commit *c = p->c;
@@ -291,7 +291,7 @@ static int place_added(struct place *p, struct ofs_todo *t,
 }
 
 /* What an added text is: of the kind of what it is like. */
-static int value_added(struct ofs_commit *c, struct ofs_todo *t,
+static int value_added(struct ofs_commit *c, struct ofs_task *t,
     struct optimfs_error *err)
 {
 	const struct ofs_change *ch = t->change;
@@ -315,7 +315,7 @@ static int value_added(struct ofs_commit *c, struct ofs_todo *t,
 }
 
 /* The value of an entry that is moved, as a document of its own. */
-static int value_moved(struct ofs_commit *c, struct ofs_todo *t,
+static int value_moved(struct ofs_commit *c, struct ofs_task *t,
     struct optimfs_error *err)
 {
 	const struct ofs_entry *e = t->from;
@@ -354,14 +354,14 @@ static int add(struct place *p, const struct ofs_change *ch,
     struct optimfs_error *err)
 {
 	struct ofs_commit *c = p->c;
-	struct ofs_todo *t = &c->todo[c->ntodos];
+	struct ofs_task *t = &c->task[c->ntasks];
 
-	*t = (struct ofs_todo){ .op = OFS_TODO_ADD,
+	*t = (struct ofs_task){ .op = OFS_TASK_ADD,
 		.change = ch,
 		.dtype = ch->dtype,
 		.ndim = ch->ndim,
 		.shape = ch->shape };
-	c->ntodos++;
+	c->ntasks++;
 	if (ch->from != OFS_NONE)
 		t->from = &c->cat->entries[ch->from];
 	if (place_added(p, t, err) == -1)
@@ -403,19 +403,19 @@ static int set(struct ofs_commit *c, const struct ofs_change *ch,
     struct optimfs_error *err)
 {
 	const struct ofs_entry *e = &c->cat->entries[ch->entry];
-	struct ofs_todo *t = &c->todo[c->ntodos];
+	struct ofs_task *t = &c->task[c->ntasks];
 	struct ofs_entry_new made;
 
-	*t = (struct ofs_todo){ .op = OFS_TODO_SET, .change = ch, .entry = e };
+	*t = (struct ofs_task){ .op = OFS_TASK_SET, .change = ch, .entry = e };
 	if (ch->kind == OFS_CHANGE_REMOVE)
-		t->op = OFS_TODO_DROP;
+		t->op = OFS_TASK_DROP;
 	else if (e->kind == OFS_ENTRY_TENSOR)
 		return 0; /* bytes alone */
-	c->ntodos++;
+	c->ntasks++;
 	t->path = keys_of(c, e->path, &t->npath, err);
 	if (t->path == NULL)
 		return -1;
-	if (t->op == OFS_TODO_DROP)
+	if (t->op == OFS_TASK_DROP)
 		return 0;
 	if (ch->text == NULL)
 		return ofs_commit_no_place(t, "it is too long for a value",
@@ -426,7 +426,7 @@ static int set(struct ofs_commit *c, const struct ofs_change *ch,
 	t->doc = made.doc;
 	if (t->doc != NULL && says_same(c, e, t->doc)) {
 		ofs_pickle_free(t->doc);
-		c->ntodos--;
+		c->ntasks--;
 	}
 	return 0;
 }
@@ -437,15 +437,15 @@ static int place_all(struct place *p, struct optimfs_error *err)
 
 	for (size_t i = 0; i < c->changes->n; i++) {
 		const struct ofs_change *ch = &c->changes->v[i];
-		size_t n = c->ntodos;
+		size_t n = c->ntasks;
 		int ret = ch->kind == OFS_CHANGE_ADD ? add(p, ch, err)
 						     : set(c, ch, err);
 
 		if (ret == -1 && !c->lenient)
 			return -1;
-		if (ret == -1 && c->ntodos > n) {
-			ofs_pickle_free(c->todo[n].doc);
-			c->ntodos = n;
+		if (ret == -1 && c->ntasks > n) {
+			ofs_pickle_free(c->task[n].doc);
+			c->ntasks = n;
 		}
 	}
 	return 0;
@@ -455,9 +455,9 @@ static void note_drops(struct ofs_commit *c)
 {
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		c->drop[i] = OFS_NONE;
-	for (size_t i = 0; i < c->ntodos; i++)
-		if (c->todo[i].op == OFS_TODO_DROP)
-			c->drop[c->todo[i].entry - c->cat->entries] =
+	for (size_t i = 0; i < c->ntasks; i++)
+		if (c->task[i].op == OFS_TASK_DROP)
+			c->drop[c->task[i].entry - c->cat->entries] =
 			    (uint32_t)i;
 }
 
@@ -466,9 +466,9 @@ int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err)
 	struct place p = { .c = c };
 	int ret;
 
-	c->todo = calloc(c->changes->n + 1, sizeof(*c->todo));
+	c->task = calloc(c->changes->n + 1, sizeof(*c->task));
 	c->drop = calloc((size_t)c->cat->nentries + 1, sizeof(*c->drop));
-	if (c->todo == NULL || c->drop == NULL)
+	if (c->task == NULL || c->drop == NULL)
 		return optimfs_fail(err, ENOMEM, "changes of a commit");
 	ret = place_all(&p, err);
 	note_drops(c);
@@ -482,8 +482,8 @@ int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err)
 
 void ofs_commit_place_fini(struct ofs_commit *c)
 {
-	for (size_t i = 0; i < c->ntodos; i++)
-		ofs_pickle_free(c->todo[i].doc);
+	for (size_t i = 0; i < c->ntasks; i++)
+		ofs_pickle_free(c->task[i].doc);
 	free(c->drop);
-	free(c->todo);
+	free(c->task);
 }

@@ -82,7 +82,7 @@ static void put_key(struct rewrite *w, struct ofs_pkw *out, uint32_t dict,
 }
 
 static int put_tensor(struct rewrite *w, struct ofs_pkw *out,
-    const struct ofs_todo *t)
+    const struct ofs_task *t)
 {
 	struct ofs_commit_storage *s;
 
@@ -93,29 +93,29 @@ static int put_tensor(struct rewrite *w, struct ofs_pkw *out,
 		sizeof(*w->storage), w->err) == -1)
 		return -1;
 	s = &w->storage[w->nstorages++];
-	*s = (struct ofs_commit_storage){ .key = w->next_key++, .todo = t };
+	*s = (struct ofs_commit_storage){ .key = w->next_key++, .task = t };
 	return ofs_pkw_tensor(out, t->dtype, s->key, t->shape, t->ndim, w->err);
 }
 
 static int put_value(struct rewrite *w, struct ofs_pkw *out,
-    const struct ofs_todo *t)
+    const struct ofs_task *t)
 {
 	if (t->doc != NULL)
 		return put_doc(out, t->doc, w->err);
 	return put_tensor(w, out, t);
 }
 
-/* The todos. */
+/* The tasks. */
 
-/* The part of a todo's path that is inside this pickle; NULL: none is. */
+/* The part of a task's path that is inside this pickle; NULL: none is. */
 static const struct ofs_key *inside(const struct rewrite *w,
-    const struct ofs_todo *t, uint32_t *n)
+    const struct ofs_task *t, uint32_t *n)
 {
 	const struct ofs_commit_source *s = w->s;
 
 	if (s->path != NULL) {
-		*n = s->path[t - w->c->todo].n;
-		return s->path[t - w->c->todo].key;
+		*n = s->path[t - w->c->task].n;
+		return s->path[t - w->c->task].key;
 	}
 	if (t->npath <= s->nprefix)
 		return NULL;
@@ -148,7 +148,7 @@ static bool says_rank(const struct rewrite *w, const struct ofs_key *key)
 	    memcmp(key->s.p, name, (size_t)n) == 0;
 }
 
-static int change_one(struct rewrite *w, struct ofs_todo *t)
+static int change_one(struct rewrite *w, struct ofs_task *t)
 {
 	uint32_t n;
 	const struct ofs_key *key = inside(w, t, &n);
@@ -161,24 +161,24 @@ static int change_one(struct rewrite *w, struct ofs_todo *t)
 	r = ofs_route(&w->routes, key, n);
 	if (n > 1 && r.depth == n - 1 && says_rank(w, &key[n - 1]))
 		n--;
-	if (r.depth != n || (n == 0 && t->op == OFS_TODO_DROP))
+	if (r.depth != n || (n == 0 && t->op == OFS_TASK_DROP))
 		return 0;
-	if (t->op == OFS_TODO_DROP &&
+	if (t->op == OFS_TASK_DROP &&
 	    ofs_pk_kind(w->doc, r.node) == OFS_PK_TUPLE)
 		return ofs_commit_no_place(t, "it is an item of a tuple",
 		    w->err);
 	e = new_edit(w, r.node, r.item,
-	    t->op == OFS_TODO_SET ? OFS_PK_REPLACE : OFS_PK_DROP);
+	    t->op == OFS_TASK_SET ? OFS_PK_REPLACE : OFS_PK_DROP);
 	if (e == NULL)
 		return -1;
 	t->done = true;
 	out = writer(w, e);
-	return t->op == OFS_TODO_SET ? put_doc(&out, t->doc, w->err) : 0;
+	return t->op == OFS_TASK_SET ? put_doc(&out, t->doc, w->err) : 0;
 }
 
 /* What is called something else in the same dict stays where it is. */
-static int rename_one(struct rewrite *w, struct ofs_todo *drop,
-    struct ofs_todo *add)
+static int rename_one(struct rewrite *w, struct ofs_task *drop,
+    struct ofs_task *add)
 {
 	uint32_t n, m;
 	const struct ofs_key *from = inside(w, drop, &n);
@@ -211,17 +211,17 @@ static int rename_all(struct rewrite *w)
 {
 	struct ofs_commit *c = w->c;
 
-	for (size_t i = 0; i < c->ntodos; i++) {
-		struct ofs_todo *add = &c->todo[i];
+	for (size_t i = 0; i < c->ntasks; i++) {
+		struct ofs_task *add = &c->task[i];
 		uint32_t k;
 
-		if (add->op != OFS_TODO_ADD || add->from == NULL ||
+		if (add->op != OFS_TASK_ADD || add->from == NULL ||
 		    (add->change->text != NULL) ||
 		    (add->doc == NULL &&
 			ofs_commit_tensor(c, add->change) == NULL))
 			continue;
 		k = c->drop[add->from - c->cat->entries];
-		if (k != OFS_NONE && rename_one(w, &c->todo[k], add) == -1)
+		if (k != OFS_NONE && rename_one(w, &c->task[k], add) == -1)
 			return -1;
 	}
 	return 0;
@@ -229,10 +229,10 @@ static int rename_all(struct rewrite *w)
 
 /* Does b add to the same new container as a, which is below depth steps? */
 static bool together(struct rewrite *w, const struct ofs_key *a, uint32_t depth,
-    const struct ofs_todo *b, uint32_t *n)
+    const struct ofs_task *b, uint32_t *n)
 {
 	const struct ofs_key *key =
-	    b->op == OFS_TODO_ADD && !b->done ? inside(w, b, n) : NULL;
+	    b->op == OFS_TASK_ADD && !b->done ? inside(w, b, n) : NULL;
 
 	if (key == NULL || *n <= depth + 1)
 		return false;
@@ -243,14 +243,14 @@ static bool together(struct rewrite *w, const struct ofs_key *a, uint32_t depth,
 	return true;
 }
 
-/* A new dict, of what all todos from i on have in it. */
+/* A new dict, of what all tasks from i on have in it. */
 static int put_new_dict(struct rewrite *w, struct ofs_pkw *out, size_t first,
     const struct ofs_key *key, uint32_t depth)
 {
 	ofs_pkw_op(out, OFS_PKW_DICT);
 	ofs_pkw_op(out, OFS_PKW_MARK);
-	for (size_t i = first; i < w->c->ntodos; i++) {
-		struct ofs_todo *t = &w->c->todo[i];
+	for (size_t i = first; i < w->c->ntasks; i++) {
+		struct ofs_task *t = &w->c->task[i];
 		uint32_t n;
 
 		if (!together(w, key, depth, t, &n))
@@ -270,7 +270,7 @@ static int put_new_dict(struct rewrite *w, struct ofs_pkw *out, size_t first,
 }
 
 /* Of the files of several ranks, those take it that have what is like it. */
-static bool takes(struct rewrite *w, const struct ofs_todo *t)
+static bool takes(struct rewrite *w, const struct ofs_task *t)
 {
 	const struct ofs_tensor *like;
 
@@ -286,7 +286,7 @@ static bool takes(struct rewrite *w, const struct ofs_todo *t)
 
 static int add_one(struct rewrite *w, size_t i)
 {
-	struct ofs_todo *t = &w->c->todo[i];
+	struct ofs_task *t = &w->c->task[i];
 	uint32_t n, dict;
 	const struct ofs_key *key = inside(w, t, &n);
 	struct ofs_route r;
@@ -318,22 +318,22 @@ static int collect(struct rewrite *w, bool *was_done)
 	struct ofs_commit *c = w->c;
 
 	/* what another rank's file took, this one may take too */
-	for (size_t i = 0; i < c->ntodos; i++) {
-		was_done[i] = c->todo[i].done;
-		c->todo[i].done = false;
+	for (size_t i = 0; i < c->ntasks; i++) {
+		was_done[i] = c->task[i].done;
+		c->task[i].done = false;
 	}
 	if (rename_all(w) == -1)
 		return -1;
-	for (size_t i = 0; i < c->ntodos; i++)
-		if (c->todo[i].op != OFS_TODO_ADD && !c->todo[i].done &&
-		    change_one(w, &c->todo[i]) == -1)
+	for (size_t i = 0; i < c->ntasks; i++)
+		if (c->task[i].op != OFS_TASK_ADD && !c->task[i].done &&
+		    change_one(w, &c->task[i]) == -1)
 			return -1;
-	for (size_t i = 0; i < c->ntodos; i++)
-		if (c->todo[i].op == OFS_TODO_ADD && !c->todo[i].done &&
+	for (size_t i = 0; i < c->ntasks; i++)
+		if (c->task[i].op == OFS_TASK_ADD && !c->task[i].done &&
 		    add_one(w, i) == -1)
 			return -1;
-	for (size_t i = 0; i < c->ntodos; i++)
-		c->todo[i].done |= was_done[i];
+	for (size_t i = 0; i < c->ntasks; i++)
+		c->task[i].done |= was_done[i];
 	return 0;
 }
 
@@ -396,7 +396,7 @@ int ofs_commit_pickle(struct ofs_commit *c, const struct ofs_commit_source *s,
     struct optimfs_error *err)
 {
 	struct rewrite w = { .c = c, .s = s, .err = err };
-	bool *was_done = calloc(c->ntodos + 1, sizeof(*was_done));
+	bool *was_done = calloc(c->ntasks + 1, sizeof(*was_done));
 	int ret = -1;
 
 	*size = 0;
@@ -461,7 +461,7 @@ int ofs_commit_file(struct ofs_commit *c, const char *rel,
 
 static bool any(const struct ofs_commit *c)
 {
-	return c->ntodos > 0;
+	return c->ntasks > 0;
 }
 
 int ofs_commit_torch(struct ofs_commit *c, const struct ofs_part *part,

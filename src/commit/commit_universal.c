@@ -32,19 +32,19 @@ static bool same(struct ofs_str a, struct ofs_str b)
 	return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
 }
 
-static struct ofs_str param_of(const struct files *f, const struct ofs_todo *t)
+static struct ofs_str param_of(const struct files *f, const struct ofs_task *t)
 {
 	return t->path[f->at + 2].s;
 }
 
-static struct ofs_str state_of(const struct files *f, const struct ofs_todo *t)
+static struct ofs_str state_of(const struct files *f, const struct ofs_task *t)
 {
 	return t->path[f->at + 3].s;
 }
 
-static bool is_ours(const struct files *f, const struct ofs_todo *t)
+static bool is_ours(const struct files *f, const struct ofs_task *t)
 {
-	if (t->op == OFS_TODO_SET || t->npath != f->at + 4 ||
+	if (t->op == OFS_TASK_SET || t->npath != f->at + 4 ||
 	    !ofs_str_is(t->path[f->at].s, "optim") ||
 	    !ofs_str_is(t->path[f->at + 1].s, "state"))
 		return false;
@@ -99,7 +99,7 @@ static void count_held(const struct files *f, struct ofs_str state,
 	}
 }
 
-static int incomplete(const struct files *f, const struct ofs_todo *t,
+static int incomplete(const struct files *f, const struct ofs_task *t,
     uint32_t group)
 {
 	return optimfs_fail(f->err, EINVAL,
@@ -116,8 +116,8 @@ static int check_state(const struct files *f, struct ofs_str state)
 	const struct ofs_commit *c = f->c;
 
 	count_held(f, state, f->held);
-	for (size_t i = 0; i < c->ntodos; i++) {
-		const struct ofs_todo *t = &c->todo[i];
+	for (size_t i = 0; i < c->ntasks; i++) {
+		const struct ofs_task *t = &c->task[i];
 		uint32_t g;
 
 		if (!is_ours(f, t) || !same(state_of(f, t), state))
@@ -126,10 +126,10 @@ static int check_state(const struct files *f, struct ofs_str state)
 		if (g == OFS_NONE)
 			return ofs_commit_no_place(t,
 			    "the checkpoint has no such parameter", f->err);
-		f->held[g] += t->op == OFS_TODO_ADD ? 1u : UINT32_MAX;
+		f->held[g] += t->op == OFS_TASK_ADD ? 1u : UINT32_MAX;
 	}
-	for (size_t i = 0; i < c->ntodos; i++) {
-		const struct ofs_todo *t = &c->todo[i];
+	for (size_t i = 0; i < c->ntasks; i++) {
+		const struct ofs_task *t = &c->task[i];
 		uint32_t g;
 
 		if (!is_ours(f, t) || !same(state_of(f, t), state))
@@ -141,13 +141,13 @@ static int check_state(const struct files *f, struct ofs_str state)
 	return 0;
 }
 
-static bool is_first(const struct files *f, size_t todo)
+static bool is_first(const struct files *f, size_t task)
 {
 	const struct ofs_commit *c = f->c;
 
-	for (size_t i = 0; i < todo; i++)
-		if (is_ours(f, &c->todo[i]) &&
-		    same(state_of(f, &c->todo[i]), state_of(f, &c->todo[todo])))
+	for (size_t i = 0; i < task; i++)
+		if (is_ours(f, &c->task[i]) &&
+		    same(state_of(f, &c->task[i]), state_of(f, &c->task[task])))
 			return false;
 	return true;
 }
@@ -171,7 +171,7 @@ static char *path_of(const struct files *f, struct ofs_str param,
 	return NULL;
 }
 
-static int drop(const struct files *f, const struct ofs_todo *t)
+static int drop(const struct files *f, const struct ofs_task *t)
 {
 	char *rel;
 	int ret;
@@ -217,16 +217,16 @@ static bool lies_whole(const struct files *f, const struct ofs_tensor *t,
 }
 
 static bool has_form(const struct files *f, const struct ofs_tensor *t,
-    const struct ofs_todo *todo)
+    const struct ofs_task *task)
 {
-	return t->dtype == todo->dtype && t->ndim == todo->ndim &&
-	    memcmp(ofs_tensor_shape(f->c->cat, t), todo->shape,
+	return t->dtype == task->dtype && t->ndim == task->ndim &&
+	    memcmp(ofs_tensor_shape(f->c->cat, t), task->shape,
 		t->ndim * sizeof(uint64_t)) == 0;
 }
 
 /* Another state of the parameter with that form; rather than fp32, which is a
  * parameter for PyTorch. */
-static bool find_like(const struct files *f, const struct ofs_todo *t,
+static bool find_like(const struct files *f, const struct ofs_task *t,
     uint32_t *object, uint64_t *off)
 {
 	const struct ofs_catalog *cat = f->c->cat;
@@ -266,7 +266,7 @@ static int copy_file(const struct files *f, uint32_t object, const char *rel,
 	return ret;
 }
 
-static int add(const struct files *f, const struct ofs_todo *t)
+static int add(const struct files *f, const struct ofs_task *t)
 {
 	uint32_t object;
 	uint64_t off;
@@ -299,17 +299,17 @@ static int check(struct files *f, bool *any)
 
 	*any = false;
 	count_held(f, (struct ofs_str){ "fp32", 4 }, f->params);
-	for (size_t i = 0; i < c->ntodos; i++) {
-		if (!is_ours(f, &c->todo[i]))
+	for (size_t i = 0; i < c->ntasks; i++) {
+		if (!is_ours(f, &c->task[i]))
 			continue;
 		if (c->fs->edit != NULL && ofs_edit_sites(c->fs->edit) != NULL)
-			return ofs_commit_no_place(&c->todo[i],
+			return ofs_commit_no_place(&c->task[i],
 			    "files come and go only where one directory has "
 			    "them all",
 			    f->err);
 		*any = true;
 		if (is_first(f, i) &&
-		    check_state(f, state_of(f, &c->todo[i])) == -1)
+		    check_state(f, state_of(f, &c->task[i])) == -1)
 			return -1;
 	}
 	return 0;
@@ -320,12 +320,12 @@ static int put_all(const struct files *f)
 	struct ofs_commit *c = f->c;
 
 	ofs_publish_at_once(c->publish);
-	for (size_t i = 0; i < c->ntodos; i++) {
-		struct ofs_todo *t = &c->todo[i];
+	for (size_t i = 0; i < c->ntasks; i++) {
+		struct ofs_task *t = &c->task[i];
 
 		if (!is_ours(f, t))
 			continue;
-		if ((t->op == OFS_TODO_DROP ? drop(f, t) : add(f, t)) == -1)
+		if ((t->op == OFS_TASK_DROP ? drop(f, t) : add(f, t)) == -1)
 			return -1;
 		t->done = true;
 	}

@@ -20,7 +20,7 @@ struct verify {
 	const struct ofs_commit *c;
 	struct ofs_catalog *now;
 	bool *gone;                   /* entries that were removed */
-	const struct ofs_todo **todo; /* values that were changed, by entry */
+	const struct ofs_task **task; /* values that were changed, by entry */
 	struct ofs_map by_path;       /* entries that stay, by tree path */
 	struct ofs_buf a, b;
 	struct optimfs_error *err;
@@ -53,16 +53,16 @@ static int sort_changes(struct verify *v)
 	const struct ofs_commit *c = v->c;
 
 	v->gone = calloc((size_t)c->cat->nentries + 1, sizeof(*v->gone));
-	v->todo = calloc((size_t)c->cat->nentries + 1, sizeof(*v->todo));
-	if (v->gone == NULL || v->todo == NULL)
+	v->task = calloc((size_t)c->cat->nentries + 1, sizeof(*v->task));
+	if (v->gone == NULL || v->task == NULL)
 		return no_memory(v);
 	for (size_t i = 0; i < c->changes->n; i++)
 		if (c->changes->v[i].kind == OFS_CHANGE_REMOVE)
 			v->gone[c->changes->v[i].entry] = true;
-	for (size_t i = 0; i < c->ntodos; i++)
-		if (c->todo[i].op == OFS_TODO_SET)
-			v->todo[c->todo[i].entry - c->cat->entries] =
-			    &c->todo[i];
+	for (size_t i = 0; i < c->ntasks; i++)
+		if (c->task[i].op == OFS_TASK_SET)
+			v->task[c->task[i].entry - c->cat->entries] =
+			    &c->task[i];
 	return 0;
 }
 
@@ -169,10 +169,10 @@ static int check_value(struct verify *v, uint32_t entry,
 	const struct ofs_catalog *old = v->c->cat;
 	const struct ofs_value *was = &old->values[old->entries[entry].ref];
 	const struct ofs_value *now = &v->now->values[is->ref];
-	const struct ofs_todo *todo = v->todo[entry];
+	const struct ofs_task *task = v->task[entry];
 
-	if (text_of(v, todo != NULL ? todo->doc : was->doc,
-		todo != NULL ? ofs_pickle_root(todo->doc) : was->node,
+	if (text_of(v, task != NULL ? task->doc : was->doc,
+		task != NULL ? ofs_pickle_root(task->doc) : was->node,
 		&v->a) == -1 ||
 	    text_of(v, now->doc, now->node, &v->b) == -1)
 		return -1;
@@ -279,7 +279,7 @@ int ofs_commit_verify(const struct ofs_commit *c, struct optimfs_error *err)
 	ret = check_all(&v);
 	ofs_catalog_free(v.now);
 	free(v.gone);
-	free(v.todo);
+	free(v.task);
 	ofs_map_fini(&v.by_path);
 	ofs_buf_fini(&v.a);
 	ofs_buf_fini(&v.b);

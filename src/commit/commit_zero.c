@@ -26,7 +26,7 @@ struct column {
 	uint32_t nprefix;
 	struct ofs_commit_archive model; /* whose strings shapes borrows */
 	struct ofs_zero_shapes shapes;
-	struct ofs_commit_path *path; /* of each todo, for the file at hand */
+	struct ofs_commit_path *path; /* of each task, for the file at hand */
 	struct optimfs_error *err;
 };
 
@@ -57,13 +57,13 @@ static int push_number(struct column *col, struct keys *k, uint32_t v,
 	return 0;
 }
 
-static void push_rest(struct keys *k, const struct ofs_todo *t, uint32_t from)
+static void push_rest(struct keys *k, const struct ofs_task *t, uint32_t from)
 {
 	for (uint32_t i = from; i < t->npath; i++)
 		k->key[k->n++] = t->path[i];
 }
 
-static int begin(struct column *col, const struct ofs_todo *t, struct keys *k)
+static int begin(struct column *col, const struct ofs_task *t, struct keys *k)
 {
 	k->n = 0;
 	k->key = ofs_arena_alloc(&col->c->arena,
@@ -73,15 +73,15 @@ static int begin(struct column *col, const struct ofs_todo *t, struct keys *k)
 	    : 0;
 }
 
-static void here(struct column *col, const struct ofs_todo *t,
+static void here(struct column *col, const struct ofs_task *t,
     const struct keys *k)
 {
-	col->path[t - col->c->todo] = (struct ofs_commit_path){ k->key, k->n };
+	col->path[t - col->c->task] = (struct ofs_commit_path){ k->key, k->n };
 }
 
-/* Do the components of a todo's path from the part's on begin with these
+/* Do the components of a task's path from the part's on begin with these
  * words? */
-static bool is_in(const struct column *col, const struct ofs_todo *t,
+static bool is_in(const struct column *col, const struct ofs_task *t,
     const char *first, const char *second)
 {
 	uint32_t at = col->nprefix;
@@ -92,7 +92,7 @@ static bool is_in(const struct column *col, const struct ofs_todo *t,
 }
 
 /* Is it of another file beside DeepSpeed's, a trainer's own? */
-static bool is_elsewhere(const struct column *col, const struct ofs_todo *t)
+static bool is_elsewhere(const struct column *col, const struct ofs_task *t)
 {
 	const struct ofs_parts *parts = &col->c->parts;
 
@@ -109,15 +109,15 @@ static bool is_elsewhere(const struct column *col, const struct ofs_todo *t)
 }
 
 /* A universal checkpoint has a file for each state of a parameter. */
-static bool is_file(const struct column *col, const struct ofs_todo *t)
+static bool is_file(const struct column *col, const struct ofs_task *t)
 {
 	return col->part->format == &ofs_format_universal &&
-	    t->op != OFS_TODO_SET && is_in(col, t, "optim", "state") &&
+	    t->op != OFS_TASK_SET && is_in(col, t, "optim", "state") &&
 	    t->npath == col->nprefix + 4;
 }
 
 /* What no file could say. */
-static int check(const struct column *col, const struct ofs_todo *t)
+static int check(const struct column *col, const struct ofs_task *t)
 {
 	uint32_t at = col->nprefix;
 
@@ -130,7 +130,7 @@ static int check(const struct column *col, const struct ofs_todo *t)
 		    "not changed in place (optimfs reshard writes a new "
 		    "checkpoint)",
 		    col->err);
-	if (t->op == OFS_TODO_SET || is_file(col, t))
+	if (t->op == OFS_TASK_SET || is_file(col, t))
 		return 0;
 	if (is_in(col, t, "optim", "state"))
 		return ofs_commit_no_place(t,
@@ -149,7 +149,7 @@ static int check(const struct column *col, const struct ofs_todo *t)
 
 /* Files of weights. */
 
-static int route_model(struct column *col, const struct ofs_todo *t)
+static int route_model(struct column *col, const struct ofs_task *t)
 {
 	struct keys k;
 
@@ -170,7 +170,7 @@ static int route_model(struct column *col, const struct ofs_todo *t)
 }
 
 /* "3.weight" is layer_03's "weight". */
-static int route_layer(struct column *col, const struct ofs_todo *t, int layer)
+static int route_layer(struct column *col, const struct ofs_task *t, int layer)
 {
 	struct ofs_str name;
 	struct keys k;
@@ -211,14 +211,14 @@ static void put_form(struct keys *k, const struct form *f)
 }
 
 /* The group of a parameter; OFS_NONE. */
-static uint32_t group_of(const struct column *col, const struct ofs_todo *t)
+static uint32_t group_of(const struct column *col, const struct ofs_task *t)
 {
 	uint32_t p = ofs_zero_find(&col->shapes, t->path[col->nprefix + 2].s);
 
 	return p == OFS_NONE ? OFS_NONE : col->shapes.param[p].group;
 }
 
-static int route_optim(struct column *col, const struct ofs_todo *t,
+static int route_optim(struct column *col, const struct ofs_task *t,
     const struct form *f, const uint32_t *group)
 {
 	uint32_t at = col->nprefix, g;
@@ -253,7 +253,7 @@ static int route_optim(struct column *col, const struct ofs_todo *t,
 
 static void forget(struct column *col)
 {
-	memset(col->path, 0, (col->c->ntodos + 1) * sizeof(*col->path));
+	memset(col->path, 0, (col->c->ntasks + 1) * sizeof(*col->path));
 }
 
 static int open_file(struct column *col, const char *rel,
@@ -295,17 +295,17 @@ static int put_file(struct column *col, const struct ofs_zero_file *file,
 	int ret = 0;
 
 	forget(col);
-	for (size_t i = 0; i < c->ntodos && ret == 0; i++)
+	for (size_t i = 0; i < c->ntasks && ret == 0; i++)
 		switch (file->id.kind) {
 		case OFS_ZERO_MODEL:
 		case OFS_ZERO_MODEL_PART:
-			ret = route_model(col, &c->todo[i]);
+			ret = route_model(col, &c->task[i]);
 			break;
 		case OFS_ZERO_LAYER:
-			ret = route_layer(col, &c->todo[i], file->id.rank);
+			ret = route_layer(col, &c->task[i], file->id.rank);
 			break;
 		default:
-			ret = route_optim(col, &c->todo[i], form, NULL);
+			ret = route_optim(col, &c->task[i], form, NULL);
 		}
 	if (file->id.kind == OFS_ZERO_MODEL_PART ||
 	    file->id.kind == OFS_ZERO_OPTIM)
@@ -375,7 +375,7 @@ static int put_column(struct column *col)
 {
 	int ret;
 
-	col->path = calloc(col->c->ntodos + 1, sizeof(*col->path));
+	col->path = calloc(col->c->ntasks + 1, sizeof(*col->path));
 	if (col->path == NULL)
 		return optimfs_fail(col->err, ENOMEM, "names of a commit");
 	ret = read_shapes(col);
@@ -406,7 +406,7 @@ static int put_columns(struct column *col)
  * have; and copies of the files of weights. */
 
 /* NAME/STATE.pt below zero, if there is one. */
-static int put_state(struct column *col, const struct ofs_todo *t)
+static int put_state(struct column *col, const struct ofs_task *t)
 {
 	struct ofs_commit_source s = { .path = col->path, .rank = -1 };
 	const struct ofs_key *k = t->path + col->nprefix;
@@ -436,7 +436,7 @@ static int put_state(struct column *col, const struct ofs_todo *t)
 		ofs_commit_archive_close(&in);
 		if (ret == 0)
 			ret = ofs_commit_file(col->c, rel, &s, col->err);
-		col->path[t - col->c->todo].key = NULL;
+		col->path[t - col->c->task].key = NULL;
 	}
 	free(rel);
 	return ret;
@@ -444,7 +444,7 @@ static int put_state(struct column *col, const struct ofs_todo *t)
 
 /* Which form zero/optimizer_state.pt has, and which group has a parameter's
  * step: its own, or the first one's. */
-static int route_globals(struct column *col, const struct ofs_todo *t,
+static int route_globals(struct column *col, const struct ofs_task *t,
     const struct ofs_commit_archive *in)
 {
 	uint32_t root = ofs_pickle_root(in->doc), group = OFS_NONE;
@@ -478,9 +478,9 @@ static int put_globals(struct column *col)
 	ret = open_file(col, rel, &in);
 	if (ret == 1) {
 		ret = 0;
-		for (size_t i = 0; i < c->ntodos && ret == 0; i++)
-			if (!c->todo[i].done)
-				ret = route_globals(col, &c->todo[i], &in);
+		for (size_t i = 0; i < c->ntasks && ret == 0; i++)
+			if (!c->task[i].done)
+				ret = route_globals(col, &c->task[i], &in);
 		ofs_commit_archive_close(&in);
 		if (ret == 0)
 			ret = ofs_commit_file(c, rel, &s, col->err);
@@ -493,16 +493,16 @@ static int put_universal(struct column *col)
 {
 	int ret = 0;
 
-	col->path = calloc(col->c->ntodos + 1, sizeof(*col->path));
+	col->path = calloc(col->c->ntasks + 1, sizeof(*col->path));
 	if (col->path == NULL)
 		return optimfs_fail(col->err, ENOMEM, "names of a commit");
 	ret = read_shapes(col);
 	if (ret == 0)
 		ret = ofs_commit_universal(col->c, col->part, col->nprefix,
 		    &col->shapes, col->err);
-	for (size_t i = 0; i < col->c->ntodos && ret == 0; i++)
-		if (!col->c->todo[i].done)
-			ret = put_state(col, &col->c->todo[i]);
+	for (size_t i = 0; i < col->c->ntasks && ret == 0; i++)
+		if (!col->c->task[i].done)
+			ret = put_state(col, &col->c->task[i]);
 	if (ret == 0)
 		ret = put_globals(col);
 	if (ret == 0)
@@ -522,9 +522,9 @@ int ofs_commit_zero(struct ofs_commit *c, const struct ofs_part *part,
 
 	while (col.nprefix < 4 && part->prefix[col.nprefix] != NULL)
 		col.nprefix++;
-	for (size_t i = 0; i < c->ntodos && ret == 0; i++)
-		ret = check(&col, &c->todo[i]);
-	if (ret == -1 || c->ntodos == 0)
+	for (size_t i = 0; i < c->ntasks && ret == 0; i++)
+		ret = check(&col, &c->task[i]);
+	if (ret == -1 || c->ntasks == 0)
 		return ret;
 	if (ofs_zero_list(&files, &c->cat->dir, part->rel, err) == -1)
 		return -1;

@@ -16,11 +16,11 @@
 
 struct merge {
 	struct optimfs *fs;
-	struct ofs_commit names; /* for what its todos say */
+	struct ofs_commit names; /* for what its tasks say */
 	struct ofs_merged *m;
 	struct ofs_catalog *cat;
 	uint32_t *entry; /* of each entry of fs->cat: its new index; OFS_NONE */
-	const struct ofs_todo **todo; /* of each entry that is set or dropped */
+	const struct ofs_task **task; /* of each entry that is set or dropped */
 
 	struct optimfs_error *err;
 };
@@ -60,8 +60,8 @@ static uint32_t tree_of(struct merge *x, const struct ofs_change *ch)
 	return path_of(x, key, ch->nkeys);
 }
 
-/* A value: its document goes from the todo to the catalog. */
-static uint32_t add_value(struct merge *x, struct ofs_todo *t)
+/* A value: its document goes from the task to the catalog. */
+static uint32_t add_value(struct merge *x, struct ofs_task *t)
 {
 	struct ofs_pickle *doc = t->doc;
 
@@ -71,7 +71,7 @@ static uint32_t add_value(struct merge *x, struct ofs_todo *t)
 	return ofs_catalog_value(x->cat, doc, ofs_pickle_root(doc), x->err);
 }
 
-static uint32_t add_tensor(struct merge *x, const struct ofs_todo *t)
+static uint32_t add_tensor(struct merge *x, const struct ofs_task *t)
 {
 	struct ofs_tensor new = { .dtype = t->dtype,
 		.ndim = t->ndim,
@@ -96,7 +96,7 @@ static uint32_t add_tensor(struct merge *x, const struct ofs_todo *t)
 	return ofs_catalog_tensor(x->cat, &new, x->err);
 }
 
-static int add_new(struct merge *x, struct ofs_todo *t)
+static int add_new(struct merge *x, struct ofs_task *t)
 {
 	struct ofs_entry e = { .kind = OFS_ENTRY_TENSOR };
 
@@ -125,10 +125,10 @@ static int keep_entries(struct merge *x)
 
 	for (uint32_t i = 0; i < base->nentries; i++) {
 		struct ofs_entry e = base->entries[i];
-		struct ofs_todo *t = (struct ofs_todo *)(uintptr_t)x->todo[i];
+		struct ofs_task *t = (struct ofs_task *)(uintptr_t)x->task[i];
 
 		x->entry[i] = OFS_NONE;
-		if (t != NULL && t->op == OFS_TODO_DROP)
+		if (t != NULL && t->op == OFS_TASK_DROP)
 			continue;
 		if (t != NULL && t->doc != NULL) {
 			e.kind = OFS_ENTRY_VALUE;
@@ -156,15 +156,15 @@ static int merge(struct merge *x)
 {
 	struct ofs_commit *n = &x->names;
 
-	for (size_t i = 0; i < n->ntodos; i++)
-		if (n->todo[i].entry != NULL)
-			x->todo[n->todo[i].entry - x->fs->cat->entries] =
-			    &n->todo[i];
+	for (size_t i = 0; i < n->ntasks; i++)
+		if (n->task[i].entry != NULL)
+			x->task[n->task[i].entry - x->fs->cat->entries] =
+			    &n->task[i];
 	if (keep_entries(x) == -1)
 		return -1;
-	for (size_t i = 0; i < n->ntodos; i++)
-		if (n->todo[i].op == OFS_TODO_ADD &&
-		    add_new(x, &n->todo[i]) == -1)
+	for (size_t i = 0; i < n->ntasks; i++)
+		if (n->task[i].op == OFS_TASK_ADD &&
+		    add_new(x, &n->task[i]) == -1)
 			return -1;
 	ofs_catalog_seal(x->cat);
 	return 0;
@@ -181,17 +181,17 @@ static int make(struct merge *x, const struct ofs_changes *changes)
 		.lenient = true };
 	ofs_arena_init(&x->names.arena, 0);
 	x->entry = calloc((size_t)n + 1, sizeof(*x->entry));
-	x->todo = calloc((size_t)n + 1, sizeof(*x->todo));
+	x->task = calloc((size_t)n + 1, sizeof(*x->task));
 	x->cat = ofs_catalog_copy(x->fs->cat, x->err);
 	x->m->cat = x->cat;
-	if (x->entry == NULL || x->todo == NULL)
+	if (x->entry == NULL || x->task == NULL)
 		optimfs_fail(x->err, ENOMEM, "entries of a view");
 	else if (x->cat != NULL && ofs_commit_place(&x->names, x->err) == 0)
 		ret = merge(x);
 	ofs_commit_place_fini(&x->names);
 	ofs_arena_fini(&x->names.arena);
 	free(x->entry);
-	free(x->todo);
+	free(x->task);
 	return ret;
 }
 

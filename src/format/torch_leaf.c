@@ -259,13 +259,13 @@ int ofs_torch_damaged(struct ofs_torch_leaves *l,
 /* A search for tensors inside a value. */
 struct search {
 	const struct ofs_pickle *doc;
-	uint32_t todo[256], n, budget;
+	uint32_t stack[256], n, budget;
 };
 
 static void push(struct search *s, uint32_t node)
 {
-	if (node != OFS_NONE && s->n < sizeof(s->todo) / sizeof(*s->todo))
-		s->todo[s->n++] = node;
+	if (node != OFS_NONE && s->n < sizeof(s->stack) / sizeof(*s->stack))
+		s->stack[s->n++] = node;
 }
 
 static void push_inside(struct search *s, uint32_t node)
@@ -299,7 +299,7 @@ static bool hides_tensor(struct ofs_torch_leaves *l, uint32_t node)
 	*known |= OFS_TORCH_SEARCHED;
 	push(&s, node);
 	while (s.n > 0 && s.budget-- > 0) {
-		uint32_t next = s.todo[--s.n];
+		uint32_t next = s.stack[--s.n];
 
 		if (ofs_pk_kind(l->doc, next) == OFS_PK_PERSID) {
 			*known |= OFS_TORCH_HIDES;

@@ -23,7 +23,7 @@
 
 struct scan {
 	struct ofs_share *s;
-	struct ofs_names todo; /* directories, "" first */
+	struct ofs_names dirs; /* directories, "" first */
 	size_t cap;
 	struct optimfs_error *err;
 };
@@ -37,21 +37,21 @@ static int push(struct scan *scan, const char *rel)
 {
 	char *copy = strdup(rel);
 
-	if (copy != NULL && scan->todo.n == scan->cap) {
+	if (copy != NULL && scan->dirs.n == scan->cap) {
 		size_t cap = scan->cap == 0 ? 16 : 2 * scan->cap;
 		char **grown =
-		    reallocarray(scan->todo.name, cap, sizeof(*grown));
+		    reallocarray(scan->dirs.name, cap, sizeof(*grown));
 
 		if (grown == NULL) {
 			free(copy);
 			return no_memory(rel, scan->err);
 		}
-		scan->todo.name = grown;
+		scan->dirs.name = grown;
 		scan->cap = cap;
 	}
 	if (copy == NULL)
 		return no_memory(rel, scan->err);
-	scan->todo.name[scan->todo.n++] = copy;
+	scan->dirs.name[scan->dirs.n++] = copy;
 	return 0;
 }
 
@@ -114,9 +114,9 @@ static int scan_all(struct ofs_share *s, struct optimfs_error *err)
 	struct scan scan = { .s = s, .err = err };
 	int ret = push(&scan, "");
 
-	for (size_t i = 0; ret == 0 && i < scan.todo.n; i++)
-		ret = scan_directory(&scan, scan.todo.name[i]);
-	ofs_names_free(&scan.todo);
+	for (size_t i = 0; ret == 0 && i < scan.dirs.n; i++)
+		ret = scan_directory(&scan, scan.dirs.name[i]);
+	ofs_names_free(&scan.dirs);
 	return ret;
 }
 

@@ -296,7 +296,7 @@ static struct ofs_world *new_world(const struct ofs_world_config *config)
 	pthread_cond_init(&w->more, NULL);
 	TAILQ_INIT(&w->queue);
 	TAILQ_INIT(&w->open);
-	TAILQ_INIT(&w->todo);
+	TAILQ_INIT(&w->asked);
 	TAILQ_INIT(&w->ready);
 	while (w->nslots < NSLOTS) {
 		w->slot[w->nslots] = NSLOTS - 1 - w->nslots;
@@ -498,7 +498,8 @@ static void leave(struct ofs_world *w)
 	if (pthread_timedjoin_np(w->thread, NULL, &until) != 0)
 		return;
 	mpi_answer_stop(w);
-	clean = w->nops == 0 && TAILQ_EMPTY(&w->todo) && TAILQ_EMPTY(&w->ready);
+	clean =
+	    w->nops == 0 && TAILQ_EMPTY(&w->asked) && TAILQ_EMPTY(&w->ready);
 	if (clean)
 		free_world(w);
 }

@@ -122,9 +122,9 @@ struct ofs_world {
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
-	pthread_cond_t more; /* todo, or stopping: for those who answer */
+	pthread_cond_t more; /* asked, or stopping: for those who answer */
 	TAILQ_HEAD(mpi_questions, mpi_question) queue; /* not sent yet */
-	TAILQ_HEAD(mpi_jobs, mpi_job) todo, ready;     /* to answer, to send */
+	TAILQ_HEAD(mpi_jobs, mpi_job) asked, ready;    /* to answer, to send */
 	bool stopping;                                 /* answerers leave */
 	bool asleep; /* the thread wants to be woken */
 	enum mpi_order order;

@@ -108,12 +108,12 @@ static void *work(void *arg)
 
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		while (!w->stopping && TAILQ_EMPTY(&w->todo))
+		while (!w->stopping && TAILQ_EMPTY(&w->asked))
 			pthread_cond_wait(&w->more, &w->lock);
-		job = TAILQ_FIRST(&w->todo);
+		job = TAILQ_FIRST(&w->asked);
 		if (job == NULL)
 			break;
-		TAILQ_REMOVE(&w->todo, job, next);
+		TAILQ_REMOVE(&w->asked, job, next);
 		pthread_mutex_unlock(&w->lock);
 		made = make_answer(w, job);
 		pthread_mutex_lock(&w->lock);

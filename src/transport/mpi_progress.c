@@ -247,7 +247,7 @@ static void queue_job(struct ofs_world *w, struct mpi_job *job)
 		return;
 	}
 	pthread_mutex_lock(&w->lock);
-	TAILQ_INSERT_TAIL(&w->todo, job, next);
+	TAILQ_INSERT_TAIL(&w->asked, job, next);
 	pthread_cond_signal(&w->more);
 	pthread_mutex_unlock(&w->lock);
 }
@@ -443,7 +443,7 @@ bool mpi_quiet(struct ofs_world *w)
 	bool quiet;
 
 	pthread_mutex_lock(&w->lock);
-	quiet = TAILQ_EMPTY(&w->queue) && TAILQ_EMPTY(&w->todo) &&
+	quiet = TAILQ_EMPTY(&w->queue) && TAILQ_EMPTY(&w->asked) &&
 	    TAILQ_EMPTY(&w->ready) && w->nops == 0;
 	pthread_mutex_unlock(&w->lock);
 	return quiet;

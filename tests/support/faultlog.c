@@ -172,16 +172,16 @@ static bool is_public(const struct faultlog *m, unsigned long ino)
 /* Nothing of it, and below it, is only in memory. */
 static bool is_safe(struct faultlog *m, unsigned long ino)
 {
-	unsigned long todo[256] = { ino };
+	unsigned long stack[256] = { ino };
 
 	for (size_t n = 1; n > 0;) {
-		unsigned long at = todo[--n];
+		unsigned long at = stack[--n];
 
 		if (inode(m, at)->dirty)
 			return false;
 		for (size_t i = 0; i < m->n; i++)
 			if (m->entry[i].dir == at && n < 256)
-				todo[n++] = m->entry[i].ino;
+				stack[n++] = m->entry[i].ino;
 	}
 	return true;
 }
