@@ -24,14 +24,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/tap/random.h"
+
 static uint64_t seed;
 static char journal[12][400]; /* the last calls */
 static unsigned ncalls;
 
 static uint32_t rnd(uint32_t n)
 {
-	seed = seed * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(seed >> 33) % n;
+	return (uint32_t)tap_below(&seed, n);
 }
 
 __attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...)

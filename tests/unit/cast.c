@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "random.h"
 #include "tap.h"
 
 #define N 65536
@@ -66,13 +67,6 @@ static unsigned nearest(const struct half *h, double x)
 }
 
 static uint64_t seed = 88172645463325252;
-static uint64_t random64(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
 
 static uint16_t all[N], got16[N];
 static float singles[N];
@@ -106,7 +100,7 @@ static void widening(const struct half *h)
  * between two that it has, give or take one bit. */
 static float a_float(const struct half *h)
 {
-	uint32_t bits = (uint32_t)random64();
+	uint32_t bits = (uint32_t)tap_random(&seed);
 	unsigned p = bits >> 8 & 0x7fff;
 	float f;
 
@@ -118,7 +112,7 @@ static float a_float(const struct half *h)
 	}
 	if (bits % 4 == 1)
 		return (float)ldexp((double)(int32_t)bits,
-		    (int)(random64() % 60) - 60);
+		    (int)(tap_random(&seed) % 60) - 60);
 	memcpy(&f, &bits, sizeof(f));
 	return f;
 }
@@ -152,12 +146,12 @@ static void rounding(const struct half *h)
 
 static double a_double(void)
 {
-	uint64_t bits = random64();
+	uint64_t bits = tap_random(&seed);
 	double d;
 	float f;
 
 	if (bits % 2 == 0) /* near a float, its subnormals too */
-		return ldexp((double)(int64_t)random64(),
+		return ldexp((double)(int64_t)tap_random(&seed),
 		    (int)(bits >> 8 & 511) - 63 - 220);
 	if (bits % 4 == 1) { /* half way between two of them */
 		f = ldexpf((float)(bits >> 40), (int)(bits >> 8 & 127) - 149);

@@ -14,6 +14,7 @@
 
 #include "base/sys.h"
 #include "mktorch.h"
+#include "random.h"
 #include "support/truth.h"
 #include "tap.h"
 
@@ -22,10 +23,7 @@ static uint64_t seed;
 
 static uint64_t rnd(uint64_t n)
 {
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed % n;
+	return tap_below(&seed, n);
 }
 
 static char *in_top(const char *name)

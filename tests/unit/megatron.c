@@ -1,4 +1,4 @@
-/* megatron.c - Megatron-Core's keys, stacks, blocks and common state */
+/* megatron.c - Megatron-Core's stacks, blocks and common state */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 
 #include "optimfs/optimfs.h"
 
-#include "format/item_view.h"
+#include "random.h"
 #include "support/dcp_writer.h"
 #include "support/pickle_writer.h"
 #include "support/truth.h"
@@ -23,225 +23,7 @@ static uint64_t seed = 20261121;
 /* 0 to n - 1. */
 static unsigned int rnd(unsigned int n)
 {
-	seed = seed * 6364136223846793005u + 1442695040888963407u;
-	return (unsigned int)(seed >> 33) % n;
-}
-
-/* Keys. */
-
-static void show_key(const struct ofs_megatron_key *k, char text[256])
-{
-	static const char *const kinds[] = { "model", "state", "bucket",
-		"common", "other" };
-	int n;
-
-	n = snprintf(text, 256, "%s %.*s", kinds[k->kind], (int)k->name.len,
-	    k->name.p);
-	if (k->state.len > 0)
-		n += snprintf(text + n, 256 - (size_t)n, " state %.*s",
-		    (int)k->state.len, k->state.p);
-	if (k->chained.len > 0)
-		n += snprintf(text + n, 256 - (size_t)n, " of %.*s",
-		    (int)k->chained.len, k->chained.p);
-	if (k->nlayers > 0)
-		n += snprintf(text + n, 256 - (size_t)n,
-		    " layer %" PRIu64 "/%" PRIu64, k->layer, k->nlayers);
-	if (k->object && !k->alone)
-		snprintf(text + n, 256 - (size_t)n, " at %.*s",
-		    (int)k->offsets.len, k->offsets.p);
-}
-
-static void keys(void)
-{
-	static const struct {
-		const char *key, *want;
-	} cases[] = {
-		{ "decoder.w", "model decoder.w" },
-		{ "optimizer.state.exp_avg.a.b", "state a.b state exp_avg" },
-		{ "chained_12.optimizer.state.fp32_param.a",
-		    "state a state fp32_param of chained_12" },
-		{ "optimizer.distributed.dp_group_idx_0.x",
-		    "bucket distributed.dp_group_idx_0.x" },
-		{ "chained_1.optimizer.distributed.x",
-		    "bucket distributed.x of chained_1" },
-		{ "common_state/shard_0_1", "common common_state" },
-		{ "rng_state/shard_0.0_1.1", "other rng_state" },
-		{ "rng_state/shard_0.3_1.4", "other rng_state at 0.3" },
-		{ "a.layers.m._extra_state/shard_2_8",
-		    "model a.layers.m._extra_state layer 2/8" },
-		{ "a.layers.m._extra_state/shard_2.1_8.2",
-		    "model a.layers.m._extra_state layer 2/8 at 1" },
-		{ "a.layers.3.m._extra_state/shard_0_1",
-		    "model a.layers.3.m._extra_state" },
-		{ "_extra_state/shard_0_1", "model _extra_state" },
-		{ "my_extra_state/shard_0_1", "other my_extra_state" },
-		/* no such thing, or not quite */
-		{ "chained_.optimizer.state.a.b",
-		    "model chained_.optimizer.state.a.b" },
-		{ "chained_0.w", "model chained_0.w" },
-		{ "optimizer.state.", "bucket state." },
-		{ "optimizer.state.a", "bucket state.a" },
-		{ "optimizer.state..a", "bucket state..a" },
-		{ "optimizer.", "model optimizer." },
-		{ "optimizer", "model optimizer" },
-		{ "", "model " },
-		{ "a/shard_0", "model a/shard_0" },
-		{ "a/shard__1", "model a/shard__1" },
-		{ "a/shard_0_", "model a/shard_0_" },
-		{ "/shard_0_1", "other " },
-		{ "shard_0_1", "model shard_0_1" },
-		{ "a.layers.m._extra_state/shard_8_8",
-		    "model a.layers.m._extra_state at 8" },
-		{ "a.layers.m._extra_state/shard_0_99999999999999999999999",
-		    "model a.layers.m._extra_state at 0" },
-		{ "a/shard_.._..", "other a at .." },
-	};
-	struct ofs_megatron_key key;
-	char text[256];
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		ofs_megatron_parse((struct ofs_str){ cases[i].key,
-				       (uint32_t)strlen(cases[i].key) },
-		    &key);
-		show_key(&key, text);
-		is_str(text, cases[i].want, "'%s'", cases[i].key);
-	}
-}
-
-static void layers(void)
-{
-	static const struct {
-		const char *name;
-		uint32_t want;
-	} cases[] = {
-		{ "decoder.layers.mlp.weight", 15 },
-		{ "layers.w", 7 },
-		{ "decoder.layers.0.mlp.weight", 0 },
-		{ "decoder.layers.0", 0 },
-		{ "decoder.layers.0x.w", 15 },
-		{ "a.layers.0.b.layers.w", 0 },
-		{ "mylayers.w", 0 },
-		{ "layers", 0 },
-		{ "layers.", 0 },
-		{ "", 0 },
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-		is_u64(ofs_megatron_layer_at((struct ofs_str){
-			   cases[i].name, (uint32_t)strlen(cases[i].name) }),
-		    cases[i].want, "layers of '%s'", cases[i].name);
-}
-
-/* Parts of items: element by element, whatever the item's strides. */
-
-#define DIMS 4
-
-struct part {
-	struct ofs_torch_tensor tt;
-	uint64_t lo[DIMS], size[DIMS]; /* the box, in the item's own shape */
-	struct ofs_view view;
-	int64_t step[DIMS];
-};
-
-static void make_part(struct part *p, bool plain)
-{
-	unsigned int order[DIMS] = { 0, 1, 2, 3 };
-	uint64_t pitch = 1;
-
-	*p = (struct part){ .tt.ndim = (uint8_t)(1 + rnd(DIMS)),
-		.view.numel = 1 };
-	for (unsigned int i = 0; i < p->tt.ndim; i++)
-		p->tt.shape[i] = 1 + rnd(4);
-	for (unsigned int i = p->tt.ndim; i > 1 && !plain; i--) {
-		unsigned int k = rnd(i), t = order[i - 1];
-
-		order[i - 1] = order[k];
-		order[k] = t;
-	}
-	for (unsigned int i = p->tt.ndim; i-- > 0;) {
-		p->tt.stride[order[i]] = (int64_t)pitch;
-		pitch *= p->tt.shape[order[i]] + (plain ? 0 : rnd(2));
-	}
-	for (unsigned int i = p->tt.ndim; i-- > 0;) {
-		p->lo[i] = rnd((unsigned int)p->tt.shape[i]);
-		p->size[i] = 1 + rnd((unsigned int)(p->tt.shape[i] - p->lo[i]));
-		p->step[i] = (int64_t)p->view.numel;
-		p->view.offset += p->lo[i] * p->view.numel;
-		p->view.numel *= p->tt.shape[i];
-	}
-}
-
-/* Element n of the box: by the part's strides, and by the tensor's. */
-static bool same_place(const struct part *p, uint64_t n, uint64_t first,
-    const int64_t *stride)
-{
-	int64_t got = (int64_t)first, want = 0;
-
-	for (unsigned int i = p->tt.ndim; i-- > 0;) {
-		uint64_t at = n % p->size[i];
-
-		n /= p->size[i];
-		got += (int64_t)at * stride[i];
-		want += (int64_t)(p->lo[i] + at) * p->tt.stride[i];
-	}
-	return got == want;
-}
-
-static void parts(void)
-{
-	struct optimfs_error err = { 0 };
-	size_t wrong = 0;
-	struct part p;
-
-	for (int round = 0; round < 20000; round++) {
-		int64_t stride[DIMS];
-		uint64_t first, n = 1;
-
-		make_part(&p, round % 4 == 0);
-		for (unsigned int i = 0; i < p.tt.ndim; i++)
-			n *= p.size[i];
-		if (ofs_item_view(&p.tt, &p.view, p.step, p.size, p.tt.ndim,
-			&first, stride, &err) == -1) {
-			diag("round %d: %s", round, err.text);
-			wrong++;
-			continue;
-		}
-		for (uint64_t i = 0; i < n; i++)
-			wrong += !same_place(&p, i, first, stride);
-	}
-	is_u64(wrong, 0, "boxes of items with any strides");
-}
-
-static void odd_parts(void)
-{
-	/* [2, 3], stored transposed */
-	struct ofs_torch_tensor t = {
-		.ndim = 2, .shape = { 2, 3 }, .stride = { 1, 2 }
-	};
-	struct ofs_view v = { .numel = 6 };
-	uint64_t first, six = 6, two = 2, huge = UINT64_MAX;
-	int64_t one = 1, back = -1, got;
-	struct optimfs_error err = { 0 };
-
-	ok(ofs_item_view(&t, &v, &one, &six, 1, &first, &got, &err) == -1,
-	    "a row of a transposed item");
-	is_error(err, EOPNOTSUPP, "OFS536", "has no stride");
-	t.stride[0] = 3, t.stride[1] = 1;
-	ok(ofs_item_view(&t, &v, &one, &six, 1, &first, &got, &err) == 0 &&
-		first == 0 && got == 1,
-	    "of a plain one it has");
-	v.offset = 5;
-	ok(ofs_item_view(&t, &v, &one, &two, 1, &first, &got, &err) == -1,
-	    "past the end");
-	is_error(err, EUCLEAN, "OFS528", "is refused");
-	v.offset = 0;
-	ok(ofs_item_view(&t, &v, &one, &huge, 1, &first, &got, &err) == -1 &&
-		ofs_item_view(&t, &v, &back, &two, 1, &first, &got, &err) == -1,
-	    "so are more elements than there can be, and steps back");
-	v.numel = 7;
-	ok(ofs_item_view(&t, &v, &one, &two, 1, &first, &got, &err) == -1,
-	    "another item");
-	is_error(err, EUCLEAN, "OFS615", "is refused");
+	return (unsigned int)tap_below(&seed, n);
 }
 
 /* A checkpoint in the making. */
@@ -1050,10 +832,6 @@ static void buckets(void)
 
 int main(void)
 {
-	keys();
-	layers();
-	parts();
-	odd_parts();
 	stacks();
 	blocks();
 	common();

@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "base/utf8.h"
+#include "random.h"
 #include "tap.h"
 
 static const struct {
@@ -179,18 +180,11 @@ static void refused(void)
 		    "\"%s\" is nobody's name", names[i]);
 }
 
-static uint32_t rnd(uint32_t *s)
-{
-	*s ^= *s << 13;
-	*s ^= *s >> 17;
-	return *s ^= *s << 5;
-}
-
 /* Bytes that the encoding treats specially, more often than others. */
-static char random_byte(uint32_t *s)
+static char random_byte(uint64_t *s)
 {
 	static const char special[] = "/%.~0123abcdef\xcf\x80\xf0\x9f\x98\xed";
-	uint32_t r = rnd(s);
+	uint32_t r = (uint32_t)tap_random(s);
 
 	return r % 3 == 0 ? (char)(r >> 8)
 			  : special[(r >> 8) % (sizeof(special) - 1)];
@@ -199,11 +193,11 @@ static char random_byte(uint32_t *s)
 static void property(void)
 {
 	char key[400];
-	uint32_t seed = 20240607;
+	uint64_t seed = 20240607;
 	int bad = 0;
 
 	for (int i = 0; i < 200000; i++) {
-		size_t n = rnd(&seed) % (i % 16 == 0 ? sizeof(key) : 24);
+		size_t n = tap_random(&seed) % (i % 16 == 0 ? sizeof(key) : 24);
 
 		for (size_t j = 0; j < n; j++)
 			key[j] = random_byte(&seed);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "gpu/cut.h"
+#include "random.h"
 #include "tap.h"
 #include "transport/runs.h"
 
@@ -19,10 +20,7 @@ static uint64_t state = 88172645463325252u;
 
 static uint64_t rnd(uint64_t n)
 {
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state % n;
+	return tap_below(&state, n);
 }
 
 /* Runs whose destinations follow each other; all multiples of grain but when

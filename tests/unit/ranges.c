@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "random.h"
 #include "tap.h"
 
 #define SPACE 300
@@ -15,10 +16,7 @@ static uint64_t state = 88172645463325252u;
 
 static unsigned rnd(unsigned n)
 {
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (unsigned)(state >> 32) % n;
+	return (unsigned)tap_below(&state, n);
 }
 
 /* Sorted, not empty, a gap between neighbours. */

@@ -15,6 +15,7 @@
 #include "base/ranges.h"
 #include "format/zip_fix.h"
 #include "fs/fs.h"
+#include "random.h"
 #include "support/truth.h"
 #include "tap.h"
 
@@ -23,10 +24,7 @@ static uint64_t seed = 88172645463325252u;
 
 static uint64_t rnd(uint64_t n)
 {
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return n == 0 ? 0 : seed % n;
+	return tap_below(&seed, n);
 }
 
 /* A copy of a checkpoint that is written to, as another one says it is. */

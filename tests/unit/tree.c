@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "random.h"
 #include "tap.h"
 #include "tree/name.h"
 
@@ -321,33 +322,27 @@ static void many(uint32_t n)
 	ofs_catalog_free(cat);
 }
 
-static uint32_t rnd(uint32_t *s)
-{
-	*s ^= *s << 13;
-	*s ^= *s >> 17;
-	return *s ^= *s << 5;
-}
-
 /* Short random paths collide in every way there is; each entry must have one
  * file, each directory distinct sorted names. */
 static void property(void)
 {
 	static const char alphabet[] = "ab/~2.\xff";
-	uint32_t seed = 7, bad = 0;
+	uint64_t seed = 7;
+	uint32_t bad = 0;
 
 	for (int round = 0; round < 300; round++) {
 		struct ofs_catalog *cat = new_catalog();
-		uint32_t n = 1 + rnd(&seed) % 60, files = 0;
+		uint32_t n = 1 + (uint32_t)tap_below(&seed, 60), files = 0;
 		struct ofs_tree t;
 
 		for (uint32_t i = 0; i < n; i++) {
 			char text[32];
-			uint32_t k = 0, len = rnd(&seed) % 12;
+			uint32_t k = 0, len = (uint32_t)tap_below(&seed, 12);
 
 			for (; k < len; k++)
-				text[k] = rnd(&seed) % 4 == 0
+				text[k] = tap_random(&seed) % 4 == 0
 				    ? '|'
-				    : alphabet[rnd(&seed) % 7];
+				    : alphabet[tap_random(&seed) % 7];
 			text[k] = '\0';
 			add(cat, text, text);
 		}
