@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "catalog/dtype.h"
+#include "base/dtype.h"
 #include "tools/command.h"
 #include "tools/walk.h"
 

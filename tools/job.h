@@ -63,7 +63,7 @@ int ofs_job_offer(struct ofs_job *job, const struct ofs_job_options *o,
 int ofs_job_fail(const struct ofs_job *job, const struct optimfs_error *err);
 /* Is it this process that prints, of several ranks? */
 bool ofs_job_is_first(const struct ofs_job *job);
-/* Rank 0: print how much each rank did of a task that they shared (crew.h). */
+/* Rank 0: print how much each rank did of a task that they shared (cluster/task.h). */
 void ofs_job_tell(const struct ofs_job *job);
 bool ofs_job_works(const struct ofs_job *job);
 /* Serve the others until no worker is left, and leave. */

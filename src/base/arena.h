@@ -1,7 +1,7 @@
 /* arena.h - memory that is allocated piece by piece and freed at once */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_ARENA_H
-#define OFS_ARENA_H
+#ifndef OFS_BASE_ARENA_H
+#define OFS_BASE_ARENA_H
 
 #include <stddef.h>
 #include <stdint.h>

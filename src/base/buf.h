@@ -1,7 +1,7 @@
 /* buf.h - a byte buffer that grows while text or a record is written */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_BUF_H
-#define OFS_BUF_H
+#ifndef OFS_BASE_BUF_H
+#define OFS_BASE_BUF_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* checked.h - sums and products of sizes that may come from a file */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_CHECKED_H
-#define OFS_CHECKED_H
+#ifndef OFS_BASE_CHECKED_H
+#define OFS_BASE_CHECKED_H
 
 #include <stdbool.h>
 #include <stddef.h>

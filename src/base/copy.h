@@ -1,7 +1,7 @@
 /* copy.h - bytes from file to file, shared where the file system can */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_COPY_H
-#define OFS_COPY_H
+#ifndef OFS_BASE_COPY_H
+#define OFS_BASE_COPY_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* cursor.h - a bounded window on untrusted bytes */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_CURSOR_H
-#define OFS_CURSOR_H
+#ifndef OFS_BASE_CURSOR_H
+#define OFS_BASE_CURSOR_H
 
 #include <stdbool.h>
 #include <stdint.h>

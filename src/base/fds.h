@@ -1,7 +1,7 @@
 /* fds.h - descriptors that are kept open, as many as there may be */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FDS_H
-#define OFS_FDS_H
+#ifndef OFS_BASE_FDS_H
+#define OFS_BASE_FDS_H
 
 #include <stddef.h>
 #include <stdint.h>

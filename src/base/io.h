@@ -1,7 +1,7 @@
 /* io.h - directories of a checkpoint, opened once, never left */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_IO_H
-#define OFS_IO_H
+#ifndef OFS_BASE_IO_H
+#define OFS_BASE_IO_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "optimfs/error.h"
 
 /* Files that lie on other machines as if they were in a directory of this one
- * (ranks/share.h). Paths are relative to the root of what is shared; "" is it.
+ * (cluster/manifest.h). Paths are relative to the root of what is shared; "" is it.
  * All may be called from any thread. */
 struct ofs_elsewhere;
 enum ofs_where {

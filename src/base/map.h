@@ -1,7 +1,7 @@
 /* map.h - from a key's hash to the index of the item that has it */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_MAP_H
-#define OFS_MAP_H
+#ifndef OFS_BASE_MAP_H
+#define OFS_BASE_MAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* ranges.h - a set of bytes, as disjoint ranges */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_RANGES_H
-#define OFS_RANGES_H
+#ifndef OFS_BASE_RANGES_H
+#define OFS_BASE_RANGES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* sys.h - the calls by which a commit changes files; tests make them fail */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_SYS_H
-#define OFS_SYS_H
+#ifndef OFS_BASE_SYS_H
+#define OFS_BASE_SYS_H
 
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* temp.h - files that have no name, and go when they are closed */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_TEMP_H
-#define OFS_TEMP_H
+#ifndef OFS_BASE_TEMP_H
+#define OFS_BASE_TEMP_H
 
 /* One in the directory path beneath at (AT_FDCWD, "." as in openat(2)), open
  * for reading and writing; -1 with errno. Where the file system makes none

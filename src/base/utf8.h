@@ -1,7 +1,7 @@
 /* utf8.h - where a character of UTF-8 ends */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_UTF8_H
-#define OFS_UTF8_H
+#ifndef OFS_BASE_UTF8_H
+#define OFS_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>

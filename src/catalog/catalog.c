@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "catalog/catalog_build.h"
-#include "catalog/catalog_check.h"
-#include "format/pickle.h"
+#include "catalog/build.h"
+#include "catalog/check.h"
+#include "pickle/pickle.h"
 
 static void release_build(struct ofs_catalog *cat)
 {

@@ -12,8 +12,8 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/dtype.h"
 #include "base/io.h"
-#include "catalog/dtype.h"
 
 /* The catalog is built once by a format reader and const from then on. It
  * knows no format: a reader turns an index into entries, each a path and
@@ -26,7 +26,7 @@
 
 struct ofs_pickle;
 
-/* How the bytes of a shard or item lie in their extent; src/format/locate.h
+/* How the bytes of a shard or item lie in their extent; src/read/locate.h
  * turns an extent into the place of element 0 when it is first touched. */
 enum ofs_encoding {
 	OFS_RAW,          /* off is element 0 */
@@ -80,7 +80,7 @@ struct ofs_shard {
 /* Element (i0, i1, ...) of a box lies offset + sum(i * stride) elements into
  * its storage. Strides are in elements; stride is an index of the dims pool,
  * its numbers int64_t. Of an OFS_TORCH_ITEM the storage is the item's elements
- * in C order (src/format/item_view.h). */
+ * in C order (src/archive/item_view.h). */
 struct ofs_view {
 	uint64_t offset;
 	uint64_t numel; /* elements in the storage */
@@ -146,7 +146,8 @@ enum ofs_entry_kind { OFS_ENTRY_TENSOR, OFS_ENTRY_VALUE, OFS_ENTRY_ITEM };
  * goes by it). */
 struct ofs_entry {
 	uint32_t path; /* ofs_catalog_path: keys as the source nests them */
-	uint32_t tree; /* the same below the mount point (tree/canon.h); OFS_NONE
+	uint32_t
+	    tree; /* the same below the mount point (naming/naming.h); OFS_NONE
 			* when subtree= leaves it out */
 	uint32_t ref; /* tensor, value or item */
 	uint8_t kind; /* enum ofs_entry_kind */
@@ -249,18 +250,18 @@ struct ofs_catalog {
 	} * ties;
 	uint32_t nflat, nties;
 	bool ids_used; /* the reader has named IDs by ids= itself */
-	/* A skeleton (push/skeleton.h): whoever has it open fills its files in,
+	/* A skeleton (push/template.h): whoever has it open fills its files in,
 	 * which keep their sizes and are no others. */
 	bool filling;
 
 	/* How FSDP1 flattened parameters: the text of a units file
-	 * (src/format/units.h) and where it is from. In arena; NULL where
+	 * (src/format/fsdp/units.h) and where it is from. In arena; NULL where
 	 * nobody said. */
 	const char *units, *units_file;
 	uint32_t nunits; /* bytes of text */
 
 	/* What options allow for an index and for what is made of it (0: the
-	 * defaults), and how much of that docs take: src/format/budget.h. */
+	 * defaults), and how much of that docs take: src/pickle/budget.h. */
 	uint64_t max_metadata, parse_mem, parsed;
 
 	struct ofs_catalog_build *build; /* hash tables; NULL once finished */

@@ -1,7 +1,7 @@
 /* shards.h - which shards of a tensor hold elements of a region */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_SHARDS_H
-#define OFS_SHARDS_H
+#ifndef OFS_CATALOG_SHARDS_H
+#define OFS_CATALOG_SHARDS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* fill.h - state that begins as zeros, where a user asks for them */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FILL_H
-#define OFS_FILL_H
+#ifndef OFS_FORMAT_FILL_H
+#define OFS_FORMAT_FILL_H
 
 #include <stdbool.h>
 

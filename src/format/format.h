@@ -41,7 +41,7 @@ struct ofs_parts {
 	    *trainer; /* "torchtitan", ...; NULL for none in particular */
 };
 
-/* One const instance per format, all listed in format.c. */
+/* One const instance per format, all listed in detect/read.c. */
 struct ofs_format {
 	const char *name;
 	/* How sure are we that rel beneath dir holds this format: 0 no .. 100
@@ -54,7 +54,7 @@ struct ofs_format {
 	/* Once all parts are in cat, and before its entries are named: bring
 	 * what they hold together. NULL: it is so already. */
 	int (*join)(struct ofs_catalog *cat, struct optimfs_error *err);
-	/* Lay a checkpoint out as to says: src/format/render.h. Values that
+	/* Lay a checkpoint out as to says: src/layout/render.h. Values that
 	 * are not in memory are read, tensors are not. NULL: read-only. */
 	int (*render)(const struct ofs_render *from,
 	    const struct ofs_layout *to, struct ofs_files **out,
@@ -84,7 +84,7 @@ int ofs_detect(const struct ofs_dir *dir, const char *rel,
 void ofs_parts_free(struct ofs_parts *parts);
 
 /* Open path (a directory or a file), detect, read, name the leaves
- * (src/tree/canon.h) and finish. The catalog is the caller's. */
+ * (src/naming/naming.h) and finish. The catalog is the caller's. */
 struct ofs_catalog *ofs_read_checkpoint(const char *path,
     const struct optimfs_options *opt, struct optimfs_error *err);
 

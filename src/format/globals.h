@@ -1,12 +1,12 @@
 /* globals.h - what pickles name, for people who must decide to trust them */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_GLOBALS_H
-#define OFS_GLOBALS_H
+#ifndef OFS_FORMAT_GLOBALS_H
+#define OFS_FORMAT_GLOBALS_H
 
 #include "optimfs/error.h"
 
 #include "catalog/catalog.h"
-#include "format/pickle.h"
+#include "pickle/pickle.h"
 
 /* Add a record "module.name<TAB>allowed|refused<TAB>where" to the catalog's
  * globals for each global of doc, and a warning (OFS420, EPERM) for each one

@@ -1,7 +1,7 @@
 /* part.h - what readers of a part have in common */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_PART_H
-#define OFS_PART_H
+#ifndef OFS_FORMAT_PART_H
+#define OFS_FORMAT_PART_H
 
 #include <stddef.h>
 #include <stdint.h>

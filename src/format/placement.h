@@ -1,7 +1,7 @@
 /* placement.h - how a mesh of ranks cuts one dimension of a DTensor */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_PLACEMENT_H
-#define OFS_PLACEMENT_H
+#ifndef OFS_FORMAT_PLACEMENT_H
+#define OFS_FORMAT_PLACEMENT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "edit/edit.h"
 #include "fs/view.h"
-#include "push/direct.h"
+#include "overlay/overlay.h"
+#include "push/writethrough.h"
 
 /* Two inode numbers as one. The root of a mirror keeps its own. */
 static uint64_t mix(uint64_t a, uint64_t b)

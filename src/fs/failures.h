@@ -1,7 +1,7 @@
 /* failures.h - the recent failures of a mount, in words */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FAILURES_H
-#define OFS_FAILURES_H
+#ifndef OFS_FS_FAILURES_H
+#define OFS_FS_FAILURES_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edit/edit.h"
 #include "fs/view.h"
-#include "push/direct.h"
+#include "overlay/overlay.h"
+#include "push/writethrough.h"
 
 int ofs_entry_sound(const struct optimfs *fs, const struct ofs_entry *e,
     struct optimfs_error *err)

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edit/edit.h"
 #include "fs/view.h"
-#include "gather/cast.h"
+#include "overlay/overlay.h"
+#include "plan/cast.h"
 
 /* A longer read is made in steps, so that its plan stays small however the
  * tensor is cut. */

@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "edit/edit.h"
+#include "cluster/commit/replica_set.h"
+#include "cluster/manifest.h"
+#include "cluster/renew.h"
+#include "cluster/transport.h"
 #include "format/format.h"
 #include "fs/view.h"
-#include "push/skeleton.h"
-#include "ranks/renew.h"
-#include "ranks/share.h"
-#include "ranks/sites.h"
-#include "transport/world.h"
+#include "overlay/overlay.h"
+#include "push/template.h"
 
 #define CACHE_MAX ((uint64_t)4 << 30)
 

@@ -14,14 +14,14 @@
 
 #include "base/buf.h"
 #include "catalog/catalog.h"
-#include "edit/gate.h"
-#include "format/locate.h"
 #include "fs/failures.h"
+#include "fs/gate.h"
 #include "fs/lines.h"
-#include "gather/composition.h"
-#include "gather/plan.h"
-#include "transport/transport.h"
-#include "tree/name.h"
+#include "naming/file_name.h"
+#include "plan/composition.h"
+#include "plan/plan.h"
+#include "read/locate.h"
+#include "store/transport.h"
 #include "tree/tree.h"
 
 /* A node number is space << 32 | (index + 1). Space 0 is the tree itself,
@@ -130,9 +130,9 @@ struct optimfs {
 	struct ofs_tree tree;
 	struct ofs_transport *transport;
 	struct ofs_locator *locator;
-	struct ofs_edit *edit; /* edit.h; NULL: read-only */
+	struct ofs_edit *edit; /* overlay/overlay.h; NULL: read-only */
 	struct ofs_gate gate;
-	/* Of several ranks that write (renew.h): this one does, by edit, or
+	/* Of several ranks that write (cluster/renew.h): this one does, by edit, or
 	 * follows. NULL: neither. */
 	struct ofs_renewal *renewal;
 	struct optimfs_file *files; /* open ones, where it may change */
@@ -246,7 +246,7 @@ static inline bool ofs_at_static(const struct optimfs *fs, struct ofs_at at)
 	return at.space == OFS_SPACE_TREE &&
 	    at.index - fs->tree.n < OFS_NSTATIC;
 }
-/* A file or directory that a writer made (edit.h): in the tree or a mirror, its
+/* A file or directory that a writer made (overlay/overlay.h): in the tree or a mirror, its
  * index comes after those of the static nodes. */
 static inline bool ofs_at_made(const struct optimfs *fs, struct ofs_at at)
 {
@@ -328,7 +328,7 @@ void ofs_blob_unref(struct ofs_blob *blob);
 /* value_new.c */
 /* What text, all that a writer gave the file of an entry, makes of it: a value
  * (doc, the caller's) or, of a tensor without dimensions, its element. Errors
- * are those of ofs_value_edit (format/value_edit.h); an item is read to know
+ * are those of ofs_value_edit (text/parse.h); an item is read to know
  * of what kind it is. */
 struct ofs_entry_new {
 	struct ofs_pickle *doc;
@@ -337,7 +337,7 @@ struct ofs_entry_new {
 int ofs_entry_new(struct optimfs *fs, uint32_t entry, const char *text,
     size_t n, struct ofs_entry_new *out, struct optimfs_error *err);
 
-/* fetch.c */
+/* read/fetch.c */
 /* Fill buf as plan says and mend what must be mended. */
 int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
     struct optimfs_error *err);
@@ -369,7 +369,7 @@ int ofs_indexes_same(const struct optimfs *fs, struct optimfs_error *err);
 /* The JSON of .optimfs/layout for one entry. */
 void ofs_layout_json(struct optimfs *fs, uint32_t index, struct ofs_buf *out);
 
-/* owners.c */
+/* catalog/owners.c */
 /* The replicas of a shard (an index of cat->shards); *n gets how many. */
 const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
     uint32_t shard, uint32_t *n);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "ranks/share.h"
+#include "cluster/manifest.h"
 
 /* How often it is asked after other ranks. */
 enum { LOOK_MS = 200 };

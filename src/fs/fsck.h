@@ -1,13 +1,13 @@
 /* fsck.h - a check under way */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FSCK_H
-#define OFS_FSCK_H
+#ifndef OFS_FS_FSCK_H
+#define OFS_FS_FSCK_H
 
 #include <xxhash.h>
 
 #include "base/buf.h"
+#include "cluster/task.h"
 #include "fs/fs.h"
-#include "ranks/crew.h"
 
 /* Ranks that check together go through the same steps, in the order of the
  * tree; a step is one rank's, that has the file it is about. What is found is

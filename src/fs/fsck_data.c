@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "archive/zip.h"
 #include "base/checked.h"
-#include "catalog/dtype.h"
-#include "format/zip.h"
+#include "base/dtype.h"
 #include "fs/fsck.h"
 
-/* An extent as an archive that zip.h reads. A small one is read at once: it
+/* An extent as an archive that archive/zip.h reads. A small one is read at once: it
  * has many records and each of them a header. */
 struct archive {
 	struct ofs_transport *t;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster/wire.h"
 #include "fs/fsck.h"
-#include "ranks/wire.h"
 
 /* A note is its step (8), kind (1), errno value (4), path, text (strings),
  * shard (4), elements of a hash (8), number of hashes (4), hashes (16 each). */

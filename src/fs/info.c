@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "catalog/dtype.h"
+#include "base/dtype.h"
 #include "fs/fs.h"
 
 /* Sums of bytes stop at the largest number. */

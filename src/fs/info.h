@@ -1,7 +1,7 @@
 /* info.h - .optimfs/info.json */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_INFO_H
-#define OFS_INFO_H
+#ifndef OFS_FS_INFO_H
+#define OFS_FS_INFO_H
 
 #include "base/buf.h"
 

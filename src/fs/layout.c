@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "catalog/dtype.h"
+#include "base/dtype.h"
 #include "fs/fs.h"
 
 static const char *encoding_name(const struct ofs_extent *at)

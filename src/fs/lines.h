@@ -1,7 +1,7 @@
 /* lines.h - a file of many generated lines, made where it is read */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_LINES_H
-#define OFS_LINES_H
+#ifndef OFS_FS_LINES_H
+#define OFS_FS_LINES_H
 
 #include <pthread.h>
 #include <stdatomic.h>

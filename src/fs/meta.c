@@ -8,14 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "edit/edit.h"
+#include "cluster/gpu/bulk.h"
+#include "cluster/renew.h"
+#include "cluster/transport.h"
 #include "fs/fs.h"
 #include "fs/info.h"
 #include "fs/notes.h"
 #include "fs/view.h"
-#include "gpu/bulk.h"
-#include "ranks/renew.h"
-#include "transport/world.h"
+#include "overlay/overlay.h"
 
 static void readme_text(struct optimfs *fs, struct ofs_buf *out)
 {

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "catalog/dtype.h"
-#include "edit/edit.h"
+#include "base/dtype.h"
 #include "fs/fs.h"
+#include "overlay/overlay.h"
 
 static const struct ofs_entry *entry_of(const struct optimfs *fs,
     uint32_t index)

@@ -1,12 +1,12 @@
 /* mirror.h - what the mirrors have before the elements of a tensor */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_MIRROR_H
-#define OFS_MIRROR_H
+#ifndef OFS_FS_MIRROR_H
+#define OFS_FS_MIRROR_H
 
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "catalog/dtype.h"
+#include "base/dtype.h"
 
 /* The header of a .npy file for a type that NumPy has. */
 void ofs_npy_header(enum ofs_dtype dtype, const uint64_t *shape, unsigned ndim,

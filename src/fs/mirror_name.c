@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "fs/fs.h"
-#include "tree/name.h"
+#include "naming/file_name.h"
 
 /* With a suffix a name may get too long, and names sort in another way:
  * "a.npy" comes after "a-b.npy". */

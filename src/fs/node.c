@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edit/edit.h"
 #include "fs/view.h"
+#include "overlay/overlay.h"
 
 static int at_of(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
     struct optimfs_error *err)

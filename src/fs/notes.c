@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "catalog/dtype.h"
+#include "base/dtype.h"
 #include "fs/fs.h"
 
 static void put_record(const struct ofs_note *note, struct ofs_buf *out)

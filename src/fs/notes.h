@@ -1,7 +1,7 @@
 /* notes.h - generated files of many lines: tensors.tsv and the records */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_NOTES_H
-#define OFS_NOTES_H
+#ifndef OFS_FS_NOTES_H
+#define OFS_FS_NOTES_H
 
 #include "fs/lines.h"
 

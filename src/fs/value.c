@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalog/dtype.h"
-#include "edit/edit.h"
-#include "format/render.h"
-#include "format/text.h"
+#include "base/dtype.h"
 #include "fs/fs.h"
+#include "layout/render.h"
+#include "overlay/overlay.h"
+#include "text/text.h"
 
 /* Texts together take at most this much of the cache's budget. */
 #define TEXTS_SHARE 16

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "format/render.h"
-#include "format/value_edit.h"
 #include "fs/fs.h"
+#include "layout/render.h"
+#include "text/parse.h"
 
 static bool is_option(const struct ofs_catalog *cat, const struct ofs_entry *e)
 {

@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edit/edit.h"
 #include "format/format.h"
-#include "format/render.h"
 #include "fs/view_impl.h"
-#include "push/direct.h"
+#include "layout/render.h"
+#include "overlay/overlay.h"
+#include "push/writethrough.h"
 
 /* Names cost little until they are looked into; a loop over all that are valid
  * still has to end. */

@@ -1,11 +1,11 @@
 /* view.h - .optimfs/view: the checkpoint in other formats and layouts */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_VIEW_H
-#define OFS_VIEW_H
+#ifndef OFS_FS_VIEW_H
+#define OFS_FS_VIEW_H
 
-#include "format/render.h"
 #include "fs/fs.h"
-#include "gather/sums.h"
+#include "layout/render.h"
+#include "plan/sums.h"
 
 /* A view is a space of its own from OFS_SPACE_VIEW on; index 0 is its
  * directory, the others are what lies below it, in the order of their names
@@ -23,7 +23,7 @@ int ofs_views_init(struct optimfs *fs, struct optimfs_error *err);
 void ofs_views_fini(struct optimfs *fs);
 
 /* Views that are looked up from now on are made anew; those that are open stay
- * as they are. told (direct.h) is what they say, where it is not NULL. */
+ * as they are. told (push/writethrough.h) is what they say, where it is not NULL. */
 struct ofs_told;
 void ofs_views_tell(struct optimfs *fs, struct ofs_told *told);
 /* The view called name, made if it has to be: EINVAL (OFS771) when name is

@@ -1,14 +1,14 @@
-/* view_impl.h - what a view is; only view*.c include this */
+/* view_impl.h - what a view is */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_VIEW_IMPL_H
-#define OFS_VIEW_IMPL_H
+#ifndef OFS_FS_VIEW_IMPL_H
+#define OFS_FS_VIEW_IMPL_H
 
 #include <sys/queue.h>
 
 #include "base/arena.h"
-#include "edit/merge.h"
-#include "format/render.h"
 #include "fs/view.h"
+#include "layout/render.h"
+#include "rewrite/merge.h"
 
 /* The files of a view and the directories they lie in: 0 is the view itself.
  * Children are a run of nodes, in the order of their names. */

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "catalog/dtype.h"
-#include "edit/edit.h"
-#include "format/text.h"
+#include "base/dtype.h"
 #include "fs/fs.h"
 #include "fs/view.h"
-#include "tree/canon.h"
+#include "naming/naming.h"
+#include "overlay/overlay.h"
+#include "text/text.h"
 
 #define PREFIX "user.optimfs."
 /* The kernel takes no more than 64 KiB for one attribute. */

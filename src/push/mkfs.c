@@ -9,7 +9,7 @@
 
 #include "base/copy.h"
 #include "fs/fs.h"
-#include "push/skeleton.h"
+#include "push/template.h"
 
 /* A directory that gets its part of the checkpoint with the commit. Several
  * ranks may see it. */

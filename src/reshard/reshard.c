@@ -14,10 +14,10 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "ranks/crew.h"
-#include "reshard/reshard_rest.h"
+#include "cluster/task.h"
+#include "reshard/leftover.h"
 
-/* Its files go to the directory new of a stage (commit/stage.h), which gets the
+/* Its files go to the directory new of a stage (journal/stage.h), which gets the
  * name that was asked for once all of them are on disk. */
 
 static void hash_text(XXH64_state_t *h, const char *s)

@@ -1,4 +1,4 @@
-/* reshard.h - a view that is being written; only reshard*.c include this */
+/* reshard.h - a view that is being written */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_RESHARD_H
 #define OFS_RESHARD_H
@@ -12,8 +12,8 @@
 
 #include "base/buf.h"
 #include "base/cursor.h"
-#include "commit/stage.h"
 #include "fs/view.h"
+#include "journal/stage.h"
 
 /* A thread takes this much of a file at a time, or one of compressed items
  * whole: what is written, synced and noted at once. A run that was killed has
@@ -79,7 +79,7 @@ struct ofs_reshard {
 	struct optimfs_error err; /* of the first that failed */
 };
 
-/* reshard_log.c: what was done, across runs. */
+/* log.c: what was done, across runs. */
 /* Open the stage of dir, and find what an earlier run of the same has done; one
  * of another is dropped. told gets its records, for ofs_reshard_log_told. */
 int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
@@ -115,7 +115,7 @@ static inline uint64_t ofs_reshard_part_size(const struct ofs_reshard_file *f,
 							    : OFS_RESHARD_PART;
 }
 
-/* reshard_crew.c: ranks that write together. ret is how this rank fares, and
+/* ranks.c: ranks that write together. ret is how this rank fares, and
  * err why; alone, that is what comes back. */
 /* Begin, and find out which files are ours. dir: as rank 0 has it, or EINVAL
  * (OFS775). */
@@ -124,7 +124,7 @@ int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
 /* Wait for all: -1 on all when one has failed. */
 int ofs_reshard_meet(struct ofs_reshard *r, int ret, struct optimfs_error *err);
 
-/* reshard_work.c: write all files that are ours, on several threads. */
+/* work.c: write all files that are ours, on several threads. */
 int ofs_reshard_work(struct ofs_reshard *r, struct optimfs_error *err);
 /* Say how far it is. */
 void ofs_reshard_tell(struct ofs_reshard *r);
@@ -132,7 +132,7 @@ void ofs_reshard_tell(struct ofs_reshard *r);
 int ofs_reshard_read(struct ofs_reshard *r, struct optimfs_file *from,
     uint8_t *buf, uint64_t len, uint64_t off, struct optimfs_error *err);
 
-/* reshard_dirs.c: directories of the view in new: make, sync, and remove them
+/* dirs.c: directories of the view in new: make, sync, and remove them
  * with what is in them. */
 int ofs_reshard_dirs_make(struct ofs_reshard *r, struct optimfs_error *err);
 int ofs_reshard_dirs_sync(struct ofs_reshard *r, struct optimfs_error *err);
@@ -142,7 +142,7 @@ void ofs_reshard_dirs_remove(struct ofs_reshard *r);
 bool ofs_reshard_clear(int dir);
 bool ofs_reshard_is_empty(int dir);
 
-/* reshard_zstd.c: a file of compressed items; at most OFS_RESHARD_PIECE bytes
+/* zstd.c: a file of compressed items; at most OFS_RESHARD_PIECE bytes
  * of each fit into buf. */
 int ofs_reshard_zstd(struct ofs_reshard *r, struct ofs_reshard_file *f,
     uint8_t *buf, struct optimfs_error *err);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "tree/tree_build.h"
+#include "tree/build.h"
 
 void ofs_tree_fini(struct ofs_tree *tree)
 {

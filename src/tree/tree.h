@@ -15,7 +15,7 @@
  * array, sorted bytewise by name, so that looking up is a binary search and
  * listing is a walk. Node 0 is the root. */
 struct ofs_tree_node {
-	const char *name; /* encoded (name.h), NUL-terminated */
+	const char *name; /* encoded (naming/file_name.h), NUL-terminated */
 	uint64_t ino;     /* hash of the path: the same in every mount */
 	uint32_t parent;
 	uint32_t child, nchild; /* of a directory */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/launch.h"
+#include "cluster/gpu/launch.h"
 
 /* usage: gpubench count     how many GPUs there are
  *        gpubench check     compare only, with small lists

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree/canon.h"
+#include "naming/naming.h"
 #include "tree/tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/dtype.h"
 #include "base/io.h"
-#include "catalog/dtype.h"
-#include "format/dcp.h"
+#include "format/dcp/dcp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

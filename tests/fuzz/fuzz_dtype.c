@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalog/dtype.h"
+#include "base/dtype.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

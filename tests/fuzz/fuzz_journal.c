@@ -12,8 +12,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "commit/publish.h"
 #include "fs/fs.h"
+#include "journal/publish.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

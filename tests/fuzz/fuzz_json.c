@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "archive/safetensors.h"
 #include "base/checked.h"
-#include "catalog/dtype.h"
-#include "format/hf_shards.h"
-#include "format/json.h"
-#include "format/safetensors_item.h"
+#include "base/dtype.h"
+#include "base/json.h"
+#include "format/safetensors/hf_shards.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

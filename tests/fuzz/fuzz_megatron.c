@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "format/format.h"
-#include "format/megatron.h"
-#include "tree/canon.h"
+#include "format/megatron/megatron.h"
+#include "naming/naming.h"
 #include "tree/tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree/name.h"
+#include "naming/file_name.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

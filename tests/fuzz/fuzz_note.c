@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "archive/safetensors_note.h"
 #include "catalog/catalog.h"
-#include "format/pickle.h"
-#include "format/safetensors_note.h"
-#include "format/safetensors_write.h"
-#include "format/text.h"
+#include "format/safetensors/render.h"
+#include "pickle/pickle.h"
+#include "text/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pickle.h"
-#include "format/text.h"
+#include "pickle/pickle.h"
+#include "text/text.h"
 
 #define DEPTH  64
 #define VISITS 20000

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "archive/torch.h"
 #include "base/checked.h"
 #include "format/globals.h"
-#include "format/torch.h"
-#include "format/torch_legacy.h"
+#include "format/torch/legacy.h"
 
 struct bytes {
 	const uint8_t *p;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/units.h"
+#include "format/fsdp/units.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/zero_layout.h"
+#include "format/zero/layout.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/zip.h"
+#include "archive/zip.h"
 
 struct bytes {
 	const uint8_t *p;

@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "catalog/dtype.h"
-#include "commit/commit.h"
-#include "gather/cast.h"
+#include "base/dtype.h"
+#include "plan/cast.h"
+#include "rewrite/commit.h"
 #include "support/truth.h"
 #include "tap.h"
 

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "edit/edit.h"
 #include "fs/fs.h"
+#include "overlay/overlay.h"
 
 /* A copy of a checkpoint of tests/data, open, and changes to it. */
 struct edited {

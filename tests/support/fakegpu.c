@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gpu/place.h"
+#include "cluster/gpu/place.h"
 
 /* A shared object that is found in place of libcudart and libnccl, for
  * optimfs-nccl.so and tests/bench/gpubench. A stream is

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "ranks/world_module.h"
+#include "cluster/module.h"
 
 /* A module without a network: a question is answered on the thread that asks.
  * Nothing it does may fail for lack of memory: then the test ends. */

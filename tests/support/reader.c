@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gather/fix.h"
-#include "gather/plan.h"
+#include "plan/fix.h"
+#include "plan/plan.h"
 #include "tap.h"
 
 int reader_open(struct reader *r, const char *dir, const char *rel,

@@ -7,8 +7,8 @@
 
 #include "catalog/catalog.h"
 #include "format/format.h"
-#include "format/locate.h"
-#include "transport/transport.h"
+#include "read/locate.h"
+#include "store/transport.h"
 
 /* Zero-initialise. */
 struct reader {

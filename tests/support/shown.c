@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalog/dtype.h"
-#include "tree/name.h"
+#include "base/dtype.h"
+#include "naming/file_name.h"
 
 static void put_key(struct ofs_buf *out, const char *key, size_t n)
 {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "format/json.h"
+#include "base/json.h"
 #include "tap.h"
 
 const char *data_path(const char *name)

@@ -1,8 +1,8 @@
-/* blocks.c - blocks of GPU memory: who has one, what is kept, what makes room */
+/* cluster/gpu/blocks.c - blocks of GPU memory: who has one, what is kept, what makes room */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "gpu/blocks.h"
+#include "cluster/gpu/blocks.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
-/* bulk.c - gathering through GPUs that are a fake, by the real module */
+/* cluster/gpu/bulk.c - gathering through GPUs that are a fake, by the real module */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "gpu/bulk.h"
+#include "cluster/gpu/bulk.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,10 +17,10 @@
 
 #include "optimfs/optimfs.h"
 
-#include "gpu/module.h"
-#include "ranks/share.h"
-#include "ranks/wire.h"
-#include "ranks/world.h"
+#include "cluster/gpu/module.h"
+#include "cluster/group.h"
+#include "cluster/manifest.h"
+#include "cluster/wire.h"
 #include "support/fakeworld.h"
 #include "tap.h"
 

@@ -1,8 +1,6 @@
-/* canon.c - keys as frameworks nest them become paths in the mount */
+/* naming/naming.c - keys as frameworks nest them become paths in the mount */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-
-#include "tree/canon.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,9 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "format/pickle.h"
+#include "naming/file_name.h"
+#include "naming/naming.h"
+#include "pickle/pickle.h"
 #include "tap.h"
-#include "tree/name.h"
 #include "tree/tree.h"
 
 /* A checkpoint is written as lines "KIND SOURCE = TREE". Components of SOURCE

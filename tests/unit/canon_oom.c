@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "format/pickle.h"
+#include "naming/naming.h"
 #include "oom.h"
+#include "pickle/pickle.h"
 #include "tap.h"
-#include "tree/canon.h"
 #include "tree/tree.h"
 
 /* Each goes a way of its own through naming. Components are parted by '|'; a

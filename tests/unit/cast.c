@@ -1,8 +1,8 @@
-/* cast.c - rounding: every half, and many floats, against exact arithmetic */
+/* plan/cast.c - rounding: every half, and many floats, against exact arithmetic */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "gather/cast.h"
+#include "plan/cast.h"
 
 #include <math.h>
 #include <string.h>

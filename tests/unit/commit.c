@@ -1,8 +1,8 @@
-/* commit.c - edits of real checkpoints, committed and read again */
+/* rewrite/commit.c - edits of real checkpoints, committed and read again */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "commit/commit.h"
+#include "rewrite/commit.h"
 
 #include <errno.h>
 #include <fcntl.h>

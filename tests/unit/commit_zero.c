@@ -1,4 +1,4 @@
-/* commit_zero.c - edits of DeepSpeed's checkpoints, committed and read again */
+/* format/zero/update.c - edits of DeepSpeed's checkpoints, committed and read again */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/sys.h"
-#include "commit/commit.h"
+#include "rewrite/commit.h"
 #include "support/edited.h"
 #include "support/truth.h"
 #include "tap.h"

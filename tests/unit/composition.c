@@ -1,8 +1,8 @@
-/* composition.c - files made of literal bytes and boxes of tensors */
+/* plan/composition.c - files made of literal bytes and boxes of tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "gather/composition.h"
+#include "plan/composition.h"
 
 #include <errno.h>
 #include <inttypes.h>

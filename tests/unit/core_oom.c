@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "catalog/catalog.h"
-#include "format/locate.h"
-#include "gather/composition.h"
-#include "gather/plan.h"
 #include "handmade.h"
 #include "oom.h"
+#include "plan/composition.h"
+#include "plan/plan.h"
+#include "read/locate.h"
 #include "tap.h"
 
 static char scratch[64];

@@ -1,8 +1,6 @@
-/* crew.c - a task that ranks share, which are threads here */
+/* cluster/task.c - a task that ranks share, which are threads here */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-
-#include "ranks/crew.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -10,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ranks/wire.h"
+#include "cluster/task.h"
+#include "cluster/wire.h"
 #include "support/fakeworld.h"
 #include "tap.h"
 

@@ -1,4 +1,4 @@
-/* dcp.c - checkpoints that PyTorch wrote, read and compared byte by byte */
+/* format/dcp/read.c - checkpoints that PyTorch wrote, read and compared byte by byte */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "format/format.h"
-#include "format/locate.h"
+#include "read/locate.h"
 #include "support/reader.h"
 #include "support/sha256.h"
 #include "support/truth.h"
@@ -78,7 +78,7 @@ static void check_tensor(struct subject *s, const struct ofs_tensor *t,
 	free(bytes);
 }
 
-/* Numbers, None and strings; the text of the rest is text.c's business. */
+/* Numbers, None and strings; the text of the rest is text/text.c's business. */
 static void check_value(struct subject *s, const struct ofs_pickle *doc,
     uint32_t node, const struct truth *want, const char *path)
 {

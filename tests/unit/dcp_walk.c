@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "format/dcp_write.h"
+#include "format/dcp/render.h"
 #include "tap/tap.h"
 
 #define LEAVES 700u

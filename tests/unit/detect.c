@@ -1,4 +1,4 @@
-/* detect.c - what a path is, by the names and first bytes that are there */
+/* detect/detect.c - what a path is, by the names and first bytes that are there */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* direct.c - checkpoints poured from layout to layout, faults on the way */
+/* push/writethrough.c - checkpoints poured from layout to layout, faults on the way */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

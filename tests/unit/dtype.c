@@ -1,8 +1,8 @@
-/* dtype.c - names of element types; elements as text and back */
+/* base/dtype.c - names of element types; elements as text and back */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "catalog/dtype.h"
+#include "base/dtype.h"
 
 #include <errno.h>
 #include <locale.h>

@@ -1,8 +1,6 @@
-/* edit.c - a checkpoint that is written, through the public functions */
+/* overlay/overlay.c - a checkpoint that is written, through the public functions */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-
-#include "edit/edit.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,6 +12,7 @@
 #include <unistd.h>
 
 #include "fs/fs.h"
+#include "overlay/overlay.h"
 #include "sample.h"
 #include "tap.h"
 

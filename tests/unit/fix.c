@@ -1,12 +1,12 @@
-/* fix.c - byte order, conjugate and negative bits */
+/* plan/fix.c - byte order, conjugate and negative bits */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "gather/fix.h"
+#include "plan/fix.h"
 
 #include <string.h>
 
-#include "catalog/dtype.h"
+#include "base/dtype.h"
 #include "tap.h"
 
 struct row {

@@ -1,8 +1,8 @@
-/* flat.c - flat parameters against worked examples and properties */
+/* layout/flat.c - flat parameters against worked examples and properties */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/flat.h"
+#include "layout/flat.h"
 
 #include <errno.h>
 #include <stdio.h>

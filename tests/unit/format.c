@@ -1,4 +1,4 @@
-/* format.c - a path read into a catalog: parts that fail, strict, what it is */
+/* detect/read.c - a path read into a catalog: parts that fail, strict, what it is */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

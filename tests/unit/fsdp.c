@@ -1,4 +1,4 @@
-/* fsdp.c - what FSDP1 flattens comes back, for random models and ranks */
+/* format/fsdp/join.c - what FSDP1 flattens comes back, for random models and ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "catalog/catalog.h"
-#include "transport/transport.h"
+#include "store/transport.h"
 
 /* A temporary directory, and the catalog that knows its files. Whatever fails
  * here ends the test. */

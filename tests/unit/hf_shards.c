@@ -1,8 +1,8 @@
-/* hf_shards.c - safetensors files that hold shards, and lies about them */
+/* format/safetensors/hf_shards.c - safetensors files that hold shards, and lies about them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/hf_shards.h"
+#include "format/safetensors/hf_shards.h"
 
 #include <errno.h>
 #include <stdio.h>

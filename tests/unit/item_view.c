@@ -1,8 +1,8 @@
-/* item_view.c - parts of items, element by element, whatever the strides */
+/* archive/item_view.c - parts of items, element by element, whatever the strides */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/item_view.h"
+#include "archive/item_view.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -1,16 +1,16 @@
-/* json.c - the JSON reader and the safetensors header on top of it */
+/* base/json.c - the JSON reader and the safetensors header on top of it */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/json.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalog/dtype.h"
-#include "format/safetensors_item.h"
+#include "archive/safetensors.h"
+#include "base/dtype.h"
 #include "tap.h"
 
 /* The tokens of a text, one letter each; "!" for an error. */

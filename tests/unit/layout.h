@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "catalog/catalog.h"
-#include "gather/plan.h"
+#include "plan/plan.h"
 
 /* xorshift64*, so that a failure comes back. */
 uint64_t random_u64(uint64_t *state);

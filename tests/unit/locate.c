@@ -1,15 +1,15 @@
-/* locate.c - places in items, records and raw bytes; what must agree */
+/* read/locate.c - places in items, records and raw bytes; what must agree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/locate.h"
+#include "read/locate.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/zip.h"
+#include "archive/zip.h"
 #include "handmade.h"
 #include "mkzip.h"
 #include "tap.h"

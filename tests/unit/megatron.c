@@ -1,8 +1,8 @@
-/* megatron.c - Megatron-Core's stacks, blocks and common state */
+/* format/megatron/read.c - Megatron-Core's stacks, blocks and common state */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/megatron.h"
+#include "format/megatron/megatron.h"
 
 #include <errno.h>
 #include <inttypes.h>

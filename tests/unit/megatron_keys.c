@@ -1,4 +1,4 @@
-/* megatron_keys.c - what Megatron-Core's keys say */
+/* format/megatron/keys.c - what Megatron-Core's keys say */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "format/megatron.h"
+#include "format/megatron/megatron.h"
 #include "tap.h"
 
 static void show_key(const struct ofs_megatron_key *k, char text[256])

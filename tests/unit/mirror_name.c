@@ -9,8 +9,8 @@
 
 #include "fs/fs.h"
 #include "handmade.h"
+#include "naming/file_name.h"
 #include "tap.h"
-#include "tree/name.h"
 
 static struct handmade h;
 static struct optimfs *fs;

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "format/format.h"
-#include "format/locate.h"
-#include "gather/fix.h"
-#include "gather/plan.h"
 #include "mkzip.h"
+#include "plan/fix.h"
+#include "plan/plan.h"
+#include "read/locate.h"
 #include "tap.h"
 
 static const float floats[] = { 0, 1, 2, 3 };

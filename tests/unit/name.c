@@ -1,8 +1,6 @@
-/* name.c - keys become names of files and come back */
+/* naming/file_name.c - keys become names of files and come back */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-
-#include "tree/name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +8,7 @@
 #include <xxhash.h>
 
 #include "base/utf8.h"
+#include "naming/file_name.h"
 #include "random.h"
 #include "tap.h"
 

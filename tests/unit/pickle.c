@@ -1,8 +1,8 @@
-/* pickle.c - what pickles become, and how it is asked for */
+/* pickle/pickle.c - what pickles become, and how it is asked for */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/pickle.h"
+#include "pickle/pickle.h"
 
 #include <errno.h>
 #include <math.h>

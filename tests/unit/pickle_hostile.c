@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "format/pickle.h"
+#include "pickle/pickle.h"
 #include "tap.h"
 
 #define P(s) s, sizeof(s) - 1

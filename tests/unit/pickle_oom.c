@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pickle.h"
-#include "format/text.h"
 #include "oom.h"
+#include "pickle/pickle.h"
 #include "tap.h"
+#include "text/text.h"
 
 /* Something of everything: memo, marks, classes, getattr, bytes that are
  * decoded, a cycle. */

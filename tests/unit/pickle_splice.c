@@ -1,16 +1,15 @@
-/* pickle_splice.c - items of a pickle replaced, dropped and added */
+/* pickle/splice.c - items of a pickle replaced, dropped and added */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-
-#include "format/pickle_splice.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pickle.h"
-#include "format/text.h"
+#include "pickle/pickle.h"
+#include "pickle/splice.h"
 #include "tap.h"
+#include "text/text.h"
 
 #define P(s) s, sizeof(s) - 1
 

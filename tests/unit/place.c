@@ -2,15 +2,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "gpu/place.h"
+#include "cluster/gpu/place.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "gpu/cut.h"
+#include "cluster/gpu/cut.h"
 #include "random.h"
+#include "store/runs.h"
 #include "tap.h"
-#include "transport/runs.h"
 
 #define SIZE     65536
 #define MAX_RUNS 40

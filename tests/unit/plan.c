@@ -1,8 +1,8 @@
-/* plan.c - a plan gives the bytes of the tensor, each once, however it is cut */
+/* plan/plan.c - a plan gives the bytes of the tensor, each once, however it is cut */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "gather/plan.h"
+#include "plan/plan.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
-/* publish.c - every call of a commit fails, or is its last: old or new */
+/* journal/publish.c - every call of a commit fails, or is its last: old or new */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "commit/publish.h"
+#include "journal/publish.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* ranks.c - rank files of every kind, healthy and not, through the library */
+/* format/ranks/read.c - rank files of every kind, healthy and not, through the library */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -13,9 +13,9 @@
 
 #include "optimfs/optimfs.h"
 
-#include "commit/stage.h"
-#include "edit/edit_impl.h"
 #include "fs/fs.h"
+#include "journal/stage.h"
+#include "overlay/overlay_impl.h"
 #include "tap.h"
 
 #define TENSOR "model/norm.weight"

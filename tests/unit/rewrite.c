@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pickle.h"
-#include "format/pickle_write.h"
-#include "format/torch.h"
-#include "format/zip.h"
-#include "format/zip_write.h"
+#include "archive/torch.h"
+#include "archive/zip.h"
+#include "archive/zip_write.h"
+#include "pickle/pickle.h"
+#include "pickle/write.h"
 #include "support/truth.h"
 #include "tap.h"
 

@@ -1,4 +1,4 @@
-/* safetensors.c - files that lie, and indexes that name what is not there */
+/* format/safetensors/read.c - files that lie, and indexes that name what is not there */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,7 +15,7 @@
 #include "tap.h"
 
 /* Rows T01 to T16 are those of docs/formats/safetensors.md; what a header alone
- * may say is in json.c, shards in hf_shards.c, T16 in detect.c. */
+ * may say is in base/json.c, shards in format/safetensors/hf_shards.c, T16 in detect/detect.c. */
 
 /* A file with this header, padded, and n bytes of data: 0, 1, 2 ... */
 static void put(const char *dir, const char *name, const char *header, size_t n)

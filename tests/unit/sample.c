@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalog/dtype.h"
+#include "base/dtype.h"
 #include "fs/fs.h"
 #include "tap.h"
 

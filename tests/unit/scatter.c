@@ -1,8 +1,8 @@
-/* scatter.c - elements written to where real checkpoints store them */
+/* read/scatter.c - elements written to where real checkpoints store them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "gather/scatter.h"
+#include "read/scatter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "archive/zip_fix.h"
 #include "base/ranges.h"
-#include "format/zip_fix.h"
 #include "fs/fs.h"
 #include "random.h"
 #include "support/truth.h"

@@ -1,8 +1,6 @@
-/* sites.c - a commit to several directories, cut short at every call */
+/* cluster/commit/replica_set.c - a commit to several directories, cut short at every call */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-
-#include "ranks/sites.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,10 +17,11 @@
 
 #include "base/copy.h"
 #include "base/sys.h"
-#include "commit/stage.h"
-#include "ranks/share.h"
-#include "ranks/sites_impl.h"
-#include "ranks/world.h"
+#include "cluster/commit/replica_set.h"
+#include "cluster/commit/replica_set_impl.h"
+#include "cluster/group.h"
+#include "cluster/manifest.h"
+#include "journal/stage.h"
 #include "support/fakeworld.h"
 #include "tap.h"
 

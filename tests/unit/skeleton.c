@@ -1,8 +1,6 @@
-/* skeleton.c - skeletons that are filled in become what reshard writes */
+/* push/template.c - skeletons that are filled in become what reshard writes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-
-#include "push/skeleton.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +11,8 @@
 #include <unistd.h>
 
 #include "fs/fs.h"
-#include "gather/scatter.h"
+#include "push/template.h"
+#include "read/scatter.h"
 #include "support/truth.h"
 #include "tap.h"
 

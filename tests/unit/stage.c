@@ -1,8 +1,8 @@
-/* stage.c - the staging directory: lock, journal, data */
+/* journal/stage.c - the staging directory: lock, journal, data */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "commit/stage.h"
+#include "journal/stage.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
-/* sums.c - checksums that come in parts, from several threads */
+/* plan/sums.c - checksums that come in parts, from several threads */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "gather/sums.h"
+#include "plan/sums.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,15 +1,15 @@
-/* text.c - plain values as the text of their files */
+/* text/text.c - plain values as the text of their files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/text.h"
+#include "text/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/text_leaf.h"
 #include "tap.h"
+#include "text/leaf.h"
 
 /* A pickle of protocol 4 without PROTO and STOP, and its length. */
 #define P(s) s, sizeof(s) - 1

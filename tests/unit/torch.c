@@ -1,17 +1,17 @@
-/* torch.c - torch.save files: their paths, and their tensors as views */
+/* archive/torch.c - torch.save files: their paths, and their tensors as views */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/torch.h"
+#include "archive/torch.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "format/format.h"
-#include "format/text.h"
 #include "mktorch.h"
 #include "mkzip.h"
 #include "tap.h"
+#include "text/text.h"
 
 /* key, then what the caller appends, then "s". */
 #define PAIR(m, key) mk_str(&(m)->pickle, key)

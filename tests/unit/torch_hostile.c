@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "format/format.h"
-#include "format/pickle.h"
 #include "mktorch.h"
 #include "mkzip.h"
+#include "pickle/pickle.h"
 #include "tap.h"
 
 /* {"t": what the caller appends, "good": a healthy tensor}. */

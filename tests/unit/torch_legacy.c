@@ -1,4 +1,4 @@
-/* torch_legacy.c - streams of torch.save before version 1.6 */
+/* format/torch/legacy.c - streams of torch.save before version 1.6 */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* transport.c - segments of local files: right bytes, few reads */
+/* store/transport.c - segments of local files: right bytes, few reads */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "handmade.h"
+#include "store/badspots.h"
 #include "tap.h"
-#include "transport/badspots.h"
 
 #define NO_PAGE UINT64_MAX
 

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "naming/file_name.h"
 #include "random.h"
 #include "tap.h"
-#include "tree/name.h"
 
 static struct ofs_catalog *new_catalog(void)
 {

@@ -1,8 +1,8 @@
-/* unit_order.c - IDs are given the parameters that an optimizer numbered */
+/* format/fsdp/unit_order.c - IDs are given the parameters that an optimizer numbered */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/unit_order.h"
+#include "format/fsdp/unit_order.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* units.c - units files against what FSDP records, and what contradicts it */
+/* format/fsdp/units.c - units files against what FSDP records, and what contradicts it */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/units.h"
+#include "format/fsdp/units.h"
 
 #include <errno.h>
 #include <stdio.h>

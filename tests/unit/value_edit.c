@@ -1,16 +1,15 @@
-/* value_edit.c - text that replaces a value keeps its kind */
+/* text/parse.c - text that replaces a value keeps its kind */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-
-#include "format/value_edit.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
-#include "format/text.h"
 #include "tap.h"
+#include "text/parse.h"
+#include "text/text.h"
 
 /* A pickle of protocol 4 without PROTO and STOP, and its length. */
 #define P(s) s, sizeof(s) - 1

@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "transport/world.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,10 +17,11 @@
 #include "optimfs/optimfs.h"
 
 #include "base/buf.h"
+#include "cluster/group.h"
+#include "cluster/manifest.h"
+#include "cluster/transport.h"
+#include "cluster/wire.h"
 #include "handmade.h"
-#include "ranks/share.h"
-#include "ranks/wire.h"
-#include "ranks/world.h"
 #include "support/fakeworld.h"
 #include "support/truth.h"
 #include "tap.h"

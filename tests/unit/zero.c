@@ -1,4 +1,4 @@
-/* zero.c - DeepSpeed's names and arithmetic, and checkpoints that lie */
+/* format/zero/read.c - DeepSpeed's names and arithmetic, and checkpoints that lie */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,8 +12,8 @@
 
 #include "optimfs/optimfs.h"
 
-#include "format/zero_layout.h"
-#include "format/zero_name.h"
+#include "format/zero/file_name.h"
+#include "format/zero/layout.h"
 #include "support/truth.h"
 #include "tap.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/zip.h"
+#include "archive/zip.h"
 #include "mkzip.h"
 #include "tap.h"
 

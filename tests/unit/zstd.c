@@ -1,4 +1,4 @@
-/* zstd.c - compressed extents: hostile frames, and the cache they go to */
+/* store/zstd.c - compressed extents: hostile frames, and the cache they go to */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,0 +1,325 @@
+/* safetensors_note.c - what optimfs notes in a safetensors header */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "archive/safetensors_note.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/json.h"
+#include "format/part.h"
+#include "format/safetensors/render.h"
+#include "pickle/write.h"
+
+#define COMPONENTS_MAX 64
+
+struct reader {
+	struct ofs_safetensors_note *note;
+	struct ofs_catalog *cat;
+	struct ofs_json j;
+	const uint32_t *prefix;
+	size_t nprefix;
+	struct optimfs_error *err;
+};
+
+static int bad(struct reader *r, const char *what)
+{
+	return optimfs_fail(r->err, EUCLEAN,
+	    "OFS663 the note of optimfs in a safetensors header: %s", what);
+}
+
+static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
+{
+	const struct ofs_safetensors_note *note = ctx;
+	struct ofs_str s = ofs_catalog_string(note->cat, note->v[i].key);
+
+	return s.len == n && memcmp(s.p, key, n) == 0;
+}
+
+static uint32_t find(const struct ofs_safetensors_note *note,
+    struct ofs_str key)
+{
+	if (note->n == 0)
+		return UINT32_MAX;
+	return ofs_map_find(&note->map, ofs_map_hash(key.p, key.len), same_key,
+	    note, key.p, key.len);
+}
+
+static int add_path(struct reader *r, uint32_t key, uint32_t path)
+{
+	struct ofs_safetensors_note *note = r->note;
+	struct ofs_str s = ofs_catalog_string(r->cat, key);
+
+	if (find(note, s) != UINT32_MAX)
+		return bad(r, "a key has two paths");
+	if (note->n == note->cap) {
+		uint32_t cap = note->cap == 0 ? 64 : note->cap * 2;
+		struct ofs_safetensors_path *grown =
+		    reallocarray(note->v, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return optimfs_fail(r->err, ENOMEM, "paths of keys");
+		note->v = grown;
+		note->cap = cap;
+	}
+	note->v[note->n] = (struct ofs_safetensors_path){ key, path };
+	if (!ofs_map_add(&note->map, ofs_map_hash(s.p, s.len), note->n))
+		return optimfs_fail(r->err, ENOMEM, "paths of keys");
+	note->n++;
+	return 0;
+}
+
+static int read_component(struct reader *r, enum ofs_json_token token,
+    uint32_t *c)
+{
+	bool index =
+	    token == OFS_JSON_NUMBER && r->j.is_int && r->j.integer >= 0;
+
+	if (token == OFS_JSON_ERROR)
+		return -1;
+	if (token != OFS_JSON_STRING && !index)
+		return bad(r, "a path is not of strings and indexes");
+	*c = ofs_catalog_str(r->cat, r->j.str.p, r->j.str.len, r->err);
+	if (*c == OFS_NONE)
+		return -1;
+	if (index)
+		*c |= OFS_PATH_INDEX;
+	return 0;
+}
+
+/* "key": [component, ...] */
+static int read_path(struct reader *r)
+{
+	uint32_t c[OFS_PART_PREFIX + COMPONENTS_MAX], key, path;
+	enum ofs_json_token token;
+	size_t n = r->nprefix;
+
+	memcpy(c, r->prefix, n * sizeof(*c));
+	key = ofs_catalog_str(r->cat, r->j.str.p, r->j.str.len, r->err);
+	if (key == OFS_NONE)
+		return -1;
+	token = ofs_json_next(&r->j, r->err);
+	if (token != OFS_JSON_ARRAY)
+		return token == OFS_JSON_ERROR ? -1 : bad(r, "no path");
+	while ((token = ofs_json_next(&r->j, r->err)) != OFS_JSON_ARRAY_END) {
+		if (n == sizeof(c) / sizeof(*c))
+			return bad(r, "a path is too long");
+		if (read_component(r, token, &c[n++]) == -1)
+			return -1;
+	}
+	path = ofs_catalog_path(r->cat, c, n, r->err);
+	return path == OFS_NONE ? -1 : add_path(r, key, path);
+}
+
+/* The integer that text of digits is, where it is one of more than 64 bits. */
+static bool put_big(struct ofs_pkw *w, struct ofs_str text)
+{
+	bool minus = text.p[0] == '-';
+	uint8_t v[256] = { 0 };
+	unsigned len = 0, carry;
+
+	if (text.len > 600) /* 250 bytes */
+		return false;
+	for (uint32_t i = minus; i < text.len; i++) {
+		if (text.p[i] < '0' || text.p[i] > '9')
+			return false;
+		carry = (unsigned)(text.p[i] - '0');
+		for (unsigned k = 0; k < len || carry > 0; k++) {
+			carry += v[k] * 10u;
+			v[k] = (uint8_t)carry;
+			carry >>= 8;
+			len = k < len ? len : k + 1;
+		}
+	}
+	carry = minus;
+	for (unsigned k = 0; minus && k <= len; k++) {
+		carry += (uint8_t)~v[k];
+		v[k] = (uint8_t)carry;
+		carry >>= 8;
+	}
+	ofs_buf_putc(w->out, 0x8a);
+	ofs_buf_putc(w->out, (int)len + 1); /* and a byte for the sign */
+	ofs_buf_put(w->out, v, len + 1);
+	return true;
+}
+
+static int put_number(struct reader *r, struct ofs_pkw *w)
+{
+	double v;
+
+	if (r->j.is_int) {
+		ofs_pkw_int(w, r->j.integer);
+		return 0;
+	}
+	if (put_big(w, r->j.str))
+		return 0;
+	if (ofs_dtype_parse(OFS_FLOAT64, r->j.str.p, r->j.str.len, &v) != 0)
+		return bad(r, "a number that is none");
+	ofs_pkw_float(w, v);
+	return 0;
+}
+
+/* One token of a value; *depth counts what is open. */
+static int put_token(struct reader *r, struct ofs_pkw *w,
+    enum ofs_json_token token, unsigned *depth)
+{
+	switch (token) {
+	case OFS_JSON_OBJECT:
+	case OFS_JSON_ARRAY:
+		ofs_pkw_op_put(w,
+		    token == OFS_JSON_ARRAY ? OFS_PKW_LIST : OFS_PKW_DICT);
+		ofs_pkw_op(w, OFS_PKW_MARK);
+		++*depth;
+		return 0;
+	case OFS_JSON_OBJECT_END:
+	case OFS_JSON_ARRAY_END:
+		ofs_pkw_op(w,
+		    token == OFS_JSON_ARRAY_END ? OFS_PKW_APPENDS
+						: OFS_PKW_SETITEMS);
+		--*depth;
+		return 0;
+	case OFS_JSON_KEY:
+	case OFS_JSON_STRING:
+		ofs_pkw_str(w, r->j.str.p, r->j.str.len);
+		return 0;
+	case OFS_JSON_NUMBER:
+		return put_number(r, w);
+	case OFS_JSON_TRUE:
+		ofs_pkw_op(w, OFS_PKW_TRUE);
+		return 0;
+	case OFS_JSON_FALSE:
+		ofs_pkw_op(w, OFS_PKW_FALSE);
+		return 0;
+	case OFS_JSON_NULL:
+		ofs_pkw_op(w, OFS_PKW_NONE);
+		return 0;
+	default:
+		return -1; /* err says why */
+	}
+}
+
+/* The catalog holds plain values as pickles. */
+static int put_value(struct reader *r, struct ofs_buf *out)
+{
+	struct ofs_pkw w = { .out = out };
+	unsigned depth = 0;
+
+	ofs_pkw_begin(&w);
+	do
+		if (put_token(r, &w, ofs_json_next(&r->j, r->err), &depth) ==
+		    -1)
+			return -1;
+	while (depth > 0);
+	ofs_pkw_op(&w, OFS_PKW_STOP);
+	return out->bad ? optimfs_fail(r->err, ENOMEM, "a value") : 0;
+}
+
+static int add_value(struct reader *r, struct ofs_str key,
+    struct ofs_buf *pickle)
+{
+	struct ofs_entry entry = { .tree = OFS_NONE, .kind = OFS_ENTRY_VALUE };
+	struct ofs_pickle *doc;
+
+	entry.path = ofs_safetensors_note_path(r->note, r->cat, key, r->prefix,
+	    r->nprefix, r->err);
+	if (entry.path == OFS_NONE)
+		return -1;
+	doc = ofs_pickle_parse(pickle->data, pickle->len, true, NULL, NULL,
+	    r->err);
+	*pickle = (struct ofs_buf){ 0 }; /* doc's now, or freed */
+	if (doc == NULL)
+		return -1;
+	if (ofs_catalog_doc(r->cat, doc, r->err) == OFS_NONE) {
+		ofs_pickle_free(doc);
+		return -1;
+	}
+	entry.ref =
+	    ofs_catalog_value(r->cat, doc, ofs_pickle_root(doc), r->err);
+	if (entry.ref == OFS_NONE)
+		return -1;
+	return ofs_catalog_entry(r->cat, &entry, r->err) == OFS_NONE ? -1 : 0;
+}
+
+/* "key": value */
+static int read_value(struct reader *r)
+{
+	struct ofs_buf pickle = { 0 };
+	uint32_t str =
+	    ofs_catalog_str(r->cat, r->j.str.p, r->j.str.len, r->err);
+	int ret = str == OFS_NONE ? -1 : put_value(r, &pickle);
+
+	if (ret == 0)
+		ret = add_value(r, ofs_catalog_string(r->cat, str), &pickle);
+	ofs_buf_fini(&pickle);
+	return ret;
+}
+
+static int read_members(struct reader *r, int (*one)(struct reader *r))
+{
+	enum ofs_json_token token = ofs_json_next(&r->j, r->err);
+
+	if (token != OFS_JSON_OBJECT)
+		return token == OFS_JSON_ERROR ? -1 : bad(r, "not an object");
+	while ((token = ofs_json_next(&r->j, r->err)) == OFS_JSON_KEY)
+		if (one(r) == -1)
+			return -1;
+	return token == OFS_JSON_ERROR ? -1 : 0;
+}
+
+static int read_either(struct reader *r)
+{
+	if (r->j.str.len == 5 && memcmp(r->j.str.p, "paths", 5) == 0)
+		return read_members(r, read_path);
+	if (r->j.str.len == 6 && memcmp(r->j.str.p, "values", 6) == 0)
+		return read_members(r, read_value);
+	return ofs_json_skip(&r->j, ofs_json_next(&r->j, r->err), r->err);
+}
+
+int ofs_safetensors_note_read(struct ofs_safetensors_note *note,
+    struct ofs_catalog *cat, const struct ofs_safetensors *st,
+    const uint32_t *prefix, size_t nprefix, struct optimfs_error *err)
+{
+	struct ofs_str text =
+	    ofs_safetensors_metadata(st, OFS_SAFETENSORS_NOTE);
+	struct reader r = { .note = note,
+		.cat = cat,
+		.prefix = prefix,
+		.nprefix = nprefix,
+		.err = err };
+	int ret;
+
+	note->cat = cat;
+	if (text.p == NULL)
+		return 0;
+	ofs_json_init(&r.j, text.p, text.len);
+	ret = read_members(&r, read_either);
+	if (ret == 0 && ofs_json_next(&r.j, err) != OFS_JSON_END)
+		ret = -1;
+	ofs_json_fini(&r.j);
+	return ret;
+}
+
+void ofs_safetensors_note_fini(struct ofs_safetensors_note *note)
+{
+	free(note->v);
+	ofs_map_fini(&note->map);
+	*note = (struct ofs_safetensors_note){ 0 };
+}
+
+uint32_t ofs_safetensors_note_path(const struct ofs_safetensors_note *note,
+    struct ofs_catalog *cat, struct ofs_str key, const uint32_t *prefix,
+    size_t nprefix, struct optimfs_error *err)
+{
+	uint32_t c[OFS_PART_PREFIX + 1], i = find(note, key);
+
+	if (i != UINT32_MAX)
+		return note->v[i].path;
+	memcpy(c, prefix, nprefix * sizeof(*c));
+	c[nprefix] = ofs_catalog_str(cat, key.p, key.len, err);
+	if (c[nprefix] == OFS_NONE)
+		return OFS_NONE;
+	return ofs_catalog_path(cat, c, nprefix + 1, err);
+}

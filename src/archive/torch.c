@@ -1,0 +1,367 @@
+/* torch.c - tensors as torch.save pickles them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "archive/torch.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "archive/torch_storage.h"
+#include "base/checked.h"
+
+/* How many wrappers (parameter of subclass of ...) may lie around a tensor. */
+#define MAX_WRAP 16
+
+/* A call of a rebuild function: REDUCE of it, or _rebuild_from_type_v2. */
+struct call {
+	struct ofs_str name;
+	const struct ofs_pickle *doc;
+	uint32_t args; /* a tuple */
+	uint32_t n;
+};
+
+static int malformed(const struct call *c, const char *what,
+    struct optimfs_error *err)
+{
+	return optimfs_fail(err, EUCLEAN, "OFS534 %.*s: %s", (int)c->name.len,
+	    c->name.p, what);
+}
+
+static uint32_t arg(const struct call *c, uint32_t i)
+{
+	return i < c->n ? ofs_pk_item(c->doc, c->args, i) : OFS_NONE;
+}
+
+/* Does c call _rebuild_from_type_v2 with (function, type, arguments, ...)? */
+static bool is_typed(const struct call *c, struct ofs_str module)
+{
+	return (ofs_str_is(module, "torch._tensor") ||
+		   ofs_str_is(module, "torch.tensor")) &&
+	    (ofs_str_is(c->name, "_rebuild_from_type_v2") ||
+		ofs_str_is(c->name, "_rebuild_from_type")) &&
+	    ofs_pk_kind(c->doc, arg(c, 0)) == OFS_PK_GLOBAL &&
+	    ofs_pk_kind(c->doc, arg(c, 2)) == OFS_PK_TUPLE;
+}
+
+/* The call of a named function that made node, if one did. */
+static bool get_call(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_str *module, struct call *c)
+{
+	uint32_t fn;
+
+	if (ofs_pk_kind(doc, node) != OFS_PK_OBJECT)
+		return false;
+	fn = ofs_pk_callable(doc, node);
+	c->args = ofs_pk_args(doc, node);
+	if (ofs_pk_kind(doc, fn) != OFS_PK_GLOBAL ||
+	    ofs_pk_kind(doc, c->args) != OFS_PK_TUPLE)
+		return false;
+	ofs_pk_class(doc, fn, module, &c->name);
+	c->doc = doc;
+	c->n = ofs_pk_len(doc, c->args);
+	return true;
+}
+
+/* The same for a tensor's rebuild function, called directly or not. */
+static bool get_rebuild(const struct ofs_pickle *doc, uint32_t node,
+    struct call *c)
+{
+	struct ofs_str module;
+
+	if (!get_call(doc, node, &module, c))
+		return false;
+	if (is_typed(c, module)) {
+		ofs_pk_class(doc, arg(c, 0), &module, &c->name);
+		c->args = arg(c, 2);
+		c->n = ofs_pk_len(doc, c->args);
+	}
+	return ofs_str_is(module, "torch._utils") &&
+	    c->name.len > strlen("_rebuild_") &&
+	    memcmp(c->name.p, "_rebuild_", strlen("_rebuild_")) == 0;
+}
+
+void ofs_torch_class(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_str *module, struct ofs_str *name)
+{
+	struct call c;
+
+	if (get_call(doc, node, module, &c) && is_typed(&c, *module) &&
+	    ofs_pk_kind(doc, arg(&c, 1)) == OFS_PK_GLOBAL)
+		node = arg(&c, 1);
+	ofs_pk_class(doc, node, module, name);
+}
+
+/* Step through what only wraps a tensor. */
+static bool unwrap(const struct ofs_pickle *doc, uint32_t *node, struct call *c)
+{
+	static const char *const wrap[] = { "_rebuild_parameter",
+		"_rebuild_parameter_with_state",
+		"_rebuild_device_tensor_from_cpu_tensor" };
+
+	for (int depth = 0; depth < MAX_WRAP; depth++) {
+		size_t i = 0;
+
+		if (!get_rebuild(doc, *node, c))
+			return false;
+		while (i < 3 && !ofs_str_is(c->name, wrap[i]))
+			i++;
+		if (i == 3 || arg(c, 0) == OFS_NONE)
+			return true;
+		*node = arg(c, 0);
+	}
+	return false;
+}
+
+static enum ofs_dtype global_dtype(const struct ofs_pickle *doc, uint32_t node)
+{
+	struct ofs_str module, name;
+
+	if (ofs_pk_kind(doc, node) != OFS_PK_GLOBAL)
+		return OFS_DTYPE_NONE;
+	ofs_pk_class(doc, node, &module, &name);
+	if (!ofs_str_is(module, "torch"))
+		return OFS_DTYPE_NONE;
+	return ofs_dtype_of_name(name.p, name.len);
+}
+
+static void set_storage(struct ofs_torch_tensor *t,
+    const struct ofs_torch_source *s)
+{
+	t->typed = s->dtype != OFS_DTYPE_NONE;
+	t->meta = s->meta;
+	t->key = s->key;
+	t->storage_bytes = s->bytes;
+}
+
+static int get_shape(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_torch_tensor *t, struct optimfs_error *err)
+{
+	uint32_t n;
+
+	if (ofs_pk_kind(doc, node) != OFS_PK_TUPLE)
+		return ofs_pk_unexpected(doc, node, err, "OFS418", NULL,
+		    "size");
+	n = ofs_pk_len(doc, node);
+	if (n > OFS_MAX_DIMS)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS534 tensor of %" PRIu32 " dimensions", n);
+	for (uint32_t i = 0; i < n; i++)
+		if (ofs_torch_size(doc, ofs_pk_item(doc, node, i), "size",
+			&t->shape[i], err) == -1)
+			return -1;
+	t->ndim = (uint8_t)n;
+	return 0;
+}
+
+static int get_strides(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_torch_tensor *t, struct optimfs_error *err)
+{
+	if (ofs_pk_kind(doc, node) != OFS_PK_TUPLE ||
+	    ofs_pk_len(doc, node) != t->ndim)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS529 strides are not one for each of %u dimensions",
+		    t->ndim);
+	for (uint32_t i = 0; i < t->ndim; i++) {
+		uint32_t item = ofs_pk_item(doc, node, i);
+
+		if (ofs_pk_int(doc, item, &t->stride[i]) && t->stride[i] >= 0)
+			continue;
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS529 stride of dimension %" PRIu32 " is %s", i,
+		    ofs_pk_kind(doc, item) == OFS_PK_INT
+			? "negative"
+			: ofs_pk_kind_name(doc, item));
+	}
+	return 0;
+}
+
+static int get_flags(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_torch_tensor *t, struct optimfs_error *err)
+{
+	uint32_t conj, neg;
+	bool complex = t->dtype == OFS_COMPLEX128 ||
+	    t->dtype == OFS_COMPLEX64 || t->dtype == OFS_COMPLEX32;
+
+	if (ofs_pk_kind(doc, node) != OFS_PK_DICT)
+		return 0;
+	conj = ofs_pk_get(doc, node, "conj");
+	neg = ofs_pk_get(doc, node, "neg");
+	if (ofs_pk_kind(doc, conj) == OFS_PK_BOOL && ofs_pk_bool(doc, conj))
+		t->fix |= OFS_FIX_CONJ;
+	if (ofs_pk_kind(doc, neg) == OFS_PK_BOOL && ofs_pk_bool(doc, neg))
+		t->fix |= OFS_FIX_NEG;
+	if ((t->fix & OFS_FIX_CONJ) != 0 && !complex)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS534 conjugate of a %s tensor",
+		    ofs_dtype_name(t->dtype));
+	return 0;
+}
+
+/* storage, offset, size and stride are the first arguments of every tensor
+ * that has a storage. dtype NONE: the storage's. */
+static int get_strided(const struct call *c, enum ofs_dtype dtype,
+    struct ofs_torch_tensor *t, struct optimfs_error *err)
+{
+	struct ofs_torch_source s;
+	uint64_t off;
+
+	if (c->n < 4)
+		return malformed(c, "fewer than four arguments", err);
+	if (ofs_torch_storage_of(c->doc, arg(c, 0), &s, err) == -1)
+		return -1;
+	if (dtype == OFS_DTYPE_NONE)
+		dtype = s.dtype;
+	if (dtype == OFS_DTYPE_NONE)
+		return malformed(c, "neither it nor its storage has a dtype",
+		    err);
+	set_storage(t, &s);
+	if (get_shape(c->doc, arg(c, 2), t, err) == -1)
+		return -1;
+	t->dtype = (uint8_t)dtype;
+	if (ofs_torch_size(c->doc, arg(c, 1), "storage offset", &off, err) ==
+	    -1)
+		return -1;
+	if (!ofs_add_u64(off, s.offset, &t->offset))
+		return malformed(c, "its storage offset overflows", err);
+	if (get_strides(c->doc, arg(c, 3), t, err) == -1)
+		return -1;
+	if (s.meta)
+		return optimfs_fail(err, ENODATA,
+		    "OFS533 tensor on the meta device: it has no data");
+	return 1;
+}
+
+/* (storage, offset, size, stride, requires_grad, hooks, dtype, flags) */
+static int get_v3(const struct call *c, struct ofs_torch_tensor *t,
+    struct optimfs_error *err)
+{
+	enum ofs_dtype dtype = global_dtype(c->doc, arg(c, 6));
+
+	if (dtype == OFS_DTYPE_NONE)
+		return malformed(c, "its dtype is unknown", err);
+	if (get_strided(c, dtype, t, err) == -1)
+		return -1;
+	return get_flags(c->doc, arg(c, 7), t, err) == -1 ? -1 : 1;
+}
+
+static int get_v2(const struct call *c, struct ofs_torch_tensor *t,
+    struct optimfs_error *err)
+{
+	if (get_strided(c, OFS_DTYPE_NONE, t, err) == -1)
+		return -1;
+	return get_flags(c->doc, arg(c, 6), t, err) == -1 ? -1 : 1;
+}
+
+/* (..., stride, (scheme, scale, zero point, ...), ...): one scale for all is
+ * shown as the integers that are stored. */
+static int get_quantized(const struct call *c, struct ofs_torch_tensor *t,
+    struct optimfs_error *err)
+{
+	uint32_t scheme = OFS_NONE;
+
+	if (get_strided(c, OFS_DTYPE_NONE, t, err) == -1)
+		return -1;
+	t->quantized = true;
+	if (ofs_pk_kind(c->doc, arg(c, 4)) == OFS_PK_TUPLE &&
+	    ofs_pk_len(c->doc, arg(c, 4)) > 0)
+		scheme = ofs_pk_item(c->doc, arg(c, 4), 0);
+	if (ofs_pk_kind(c->doc, scheme) == OFS_PK_GLOBAL &&
+	    ofs_pk_is(c->doc, scheme, "torch", "per_tensor_affine"))
+		return 1;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS533 tensor quantized by channel");
+}
+
+static int unsupported(const char *what, struct optimfs_error *err)
+{
+	return optimfs_fail(err, EOPNOTSUPP, "OFS533 %s tensor", what);
+}
+
+/* (dtype, size, stride, requires_grad) */
+static int get_meta(const struct call *c, struct ofs_torch_tensor *t,
+    struct optimfs_error *err)
+{
+	if (get_shape(c->doc, arg(c, 1), t, err) == -1)
+		return -1;
+	t->meta = true;
+	t->dtype = (uint8_t)global_dtype(c->doc, arg(c, 0));
+	return optimfs_fail(err, ENODATA,
+	    "OFS533 tensor on the meta device: it has no data");
+}
+
+/* (layout, (indices, values, size, ...)) or (layout, (crow, col, values,
+ * size)): dtype of values and size can be told. */
+static int get_sparse(const struct call *c, struct ofs_torch_tensor *t,
+    struct optimfs_error *err)
+{
+	struct ofs_torch_tensor values = { 0 };
+	uint32_t data = arg(c, 1), size = OFS_NONE, i = 0, inner;
+	struct call v;
+
+	if (ofs_pk_kind(c->doc, data) == OFS_PK_TUPLE)
+		for (; i < ofs_pk_len(c->doc, data) && size == OFS_NONE; i++)
+			if (ofs_pk_kind(c->doc, ofs_pk_item(c->doc, data, i)) ==
+			    OFS_PK_TUPLE)
+				size = ofs_pk_item(c->doc, data, i);
+	if (size == OFS_NONE || i < 3 || get_shape(c->doc, size, t, err) == -1)
+		return unsupported("sparse", err);
+	inner = ofs_pk_item(c->doc, data, i - 2);
+	if (unwrap(c->doc, &inner, &v) &&
+	    ofs_str_is(v.name, "_rebuild_tensor_v2"))
+		get_v2(&v, &values, NULL);
+	t->dtype = values.dtype;
+	return unsupported("sparse", err);
+}
+
+/* A storage by itself: all of it. */
+static int get_bare(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_torch_tensor *t, struct optimfs_error *err)
+{
+	struct ofs_torch_source s;
+
+	if (ofs_torch_storage_of(doc, node, &s, err) == -1)
+		return -1;
+	set_storage(t, &s);
+	t->dtype = (uint8_t)(t->typed ? s.dtype : OFS_UINT8);
+	t->ndim = 1;
+	t->offset = s.offset;
+	t->shape[0] = s.bytes / ofs_dtype_size(t->dtype);
+	t->stride[0] = 1;
+	if (s.offset > t->shape[0])
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS433 persistent id: its view begins behind it");
+	t->shape[0] -= s.offset;
+	return 1;
+}
+
+int ofs_torch_tensor(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_torch_tensor *t, struct optimfs_error *err)
+{
+	static const struct {
+		const char *name;
+		int (*get)(const struct call *c, struct ofs_torch_tensor *t,
+		    struct optimfs_error *err);
+	} rebuild[] = {
+		{ "_rebuild_tensor", get_v2 }, /* has no flags */
+		{ "_rebuild_tensor_v2", get_v2 },
+		{ "_rebuild_tensor_v3", get_v3 },
+		{ "_rebuild_qtensor", get_quantized },
+		{ "_rebuild_sparse_tensor", get_sparse },
+		{ "_rebuild_sparse_csr_tensor", get_sparse },
+		{ "_rebuild_meta_tensor_no_storage", get_meta },
+	};
+	struct call c;
+
+	memset(t, 0, sizeof(*t));
+	if (ofs_pk_kind(doc, node) == OFS_PK_PERSID)
+		return get_bare(doc, node, t, err);
+	if (!unwrap(doc, &node, &c))
+		return 0;
+	for (size_t i = 0; i < sizeof(rebuild) / sizeof(rebuild[0]); i++)
+		if (ofs_str_is(c.name, rebuild[i].name))
+			return rebuild[i].get(&c, t, err);
+	return optimfs_fail(err, EOPNOTSUPP, "OFS533 tensor made by %.*s",
+	    (int)(c.name.len > 100 ? 100 : c.name.len), c.name.p);
+}

@@ -1,0 +1,179 @@
+/* torch_archive.c - what a torch.save archive says of itself */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/torch.h"
+
+/* torch.load takes 1 to 10. */
+#define MAX_VERSION 10
+/* The largest data.pkl that is read. */
+#define MAX_PICKLE ((uint64_t)1 << 30)
+
+/* An archive that is being opened. */
+struct opening {
+	struct ofs_zip *zip;
+	struct ofs_window window;
+	const struct ofs_pickle_limits *limits; /* or NULL */
+};
+
+static const struct ofs_zip_record *find(const struct opening *o,
+    const char *name)
+{
+	return ofs_zip_find(o->zip, name, strlen(name));
+}
+
+/* The bytes of a small record as a string; EUCLEAN above 31 of them. */
+static int read_text(struct opening *o, const struct ofs_zip_record *r,
+    char text[32], struct optimfs_error *err)
+{
+	uint64_t off;
+
+	if (r->size > 31)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS524 record '%s' has %" PRIu64 " bytes", r->name.p,
+		    r->size);
+	if (ofs_zip_data(o->zip, r, ofs_window_read, &o->window, &off, err) ==
+		-1 ||
+	    ofs_window_read(&o->window, off, r->size, text, err) == -1)
+		return -1;
+	text[r->size] = '\0';
+	return 0;
+}
+
+static int check_version(struct opening *o, struct optimfs_error *err)
+{
+	const struct ofs_zip_record *r = find(o, "version");
+	char text[32];
+	int v = 0;
+	size_t i;
+
+	if (r == NULL)
+		r = find(o, ".data/version");
+	if (r == NULL)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS524 record 'version' is missing");
+	if (read_text(o, r, text, err) == -1)
+		return -1;
+	for (i = 0; i < 3 && text[i] >= '0' && text[i] <= '9'; i++)
+		v = 10 * v + text[i] - '0';
+	if (text[i] == '\n')
+		i++;
+	if (i != r->size || v < 1 || v > MAX_VERSION)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS524 record '%s' says '%s', not 1 to %d", r->name.p,
+		    text, MAX_VERSION);
+	return 0;
+}
+
+static int check_byteorder(struct opening *o, struct optimfs_error *err)
+{
+	const struct ofs_zip_record *r = find(o, "byteorder");
+	char text[32];
+
+	if (r == NULL)
+		return 0;
+	if (read_text(o, r, text, err) == -1)
+		return -1;
+	o->zip->big_endian = strcmp(text, "big") == 0;
+	if (o->zip->big_endian || strcmp(text, "little") == 0)
+		return 0;
+	return optimfs_fail(err, EUCLEAN, "OFS525 byteorder is '%s'", text);
+}
+
+static struct ofs_pickle *read_pickle(struct opening *o,
+    struct optimfs_error *err)
+{
+	const struct ofs_zip_record *r = find(o, "data.pkl");
+	struct ofs_pickle *doc;
+	uint64_t off, max = MAX_PICKLE;
+	uint8_t *buf;
+
+	if (r == NULL) {
+		optimfs_fail(err, EUCLEAN,
+		    "OFS524 record 'data.pkl' is missing");
+		return NULL;
+	}
+	if (o->limits != NULL && o->limits->bytes != 0)
+		max = o->limits->bytes;
+	if (r->size > max) {
+		optimfs_fail(err, E2BIG,
+		    "OFS440 data.pkl has %" PRIu64 " bytes, the limit is "
+		    "%" PRIu64 " (-o max_metadata)",
+		    r->size, max);
+		return NULL;
+	}
+	if (ofs_zip_data(o->zip, r, ofs_window_read, &o->window, &off, err) ==
+	    -1)
+		return NULL;
+	buf = malloc(r->size + 1);
+	if (buf == NULL) {
+		optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for data.pkl of %" PRIu64 " bytes",
+		    r->size);
+		return NULL;
+	}
+	if (ofs_window_read(&o->window, off, r->size, buf, err) == -1) {
+		free(buf);
+		return NULL;
+	}
+	doc = ofs_pickle_parse(buf, r->size, true, o->limits, NULL, err);
+	if (doc == NULL)
+		optimfs_fail_in(err, "data.pkl");
+	return doc;
+}
+
+struct ofs_pickle *ofs_torch_open(uint64_t size,
+    const struct ofs_pickle_limits *limits, ofs_zip_read_fn *read, void *ctx,
+    struct ofs_zip *zip, struct optimfs_error *err)
+{
+	struct ofs_zip z;
+	struct opening o = { .zip = &z, .limits = limits };
+	struct ofs_pickle *doc = NULL;
+
+	ofs_window_init(&o.window, size, read, ctx);
+	if (ofs_zip_open(&z, size, ofs_window_read, &o.window, err) == -1)
+		return NULL;
+	/* the pickle first: what is read with it holds the byte order */
+	doc = read_pickle(&o, err);
+	if (doc != NULL &&
+	    (check_version(&o, err) == -1 || check_byteorder(&o, err) == -1)) {
+		ofs_pickle_free(doc);
+		doc = NULL;
+	}
+	if (doc == NULL || zip == NULL)
+		ofs_zip_fini(&z);
+	else
+		*zip = z;
+	return doc;
+}
+
+/* A pickle of protocol 2 or later may have a frame before its first opcode. */
+static bool is_legacy(const uint8_t *p, size_t n)
+{
+	static const uint8_t magic[] = { 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,
+		0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.' };
+	size_t i = 2;
+
+	if (n > i && p[i] == 0x95)
+		i += 9;
+	return n >= i + sizeof(magic) &&
+	    memcmp(p + i, magic, sizeof(magic)) == 0;
+}
+
+int ofs_torch_magic(const uint8_t *p, size_t n)
+{
+	if (n >= 4 && memcmp(p, "PK", 2) == 0 &&
+	    (memcmp(p + 2, "\3\4", 2) == 0 || memcmp(p + 2, "\5\6", 2) == 0 ||
+		memcmp(p + 2, "\7\b", 2) == 0))
+		return 1;
+	if (n >= 262 && memcmp(p + 257, "ustar", 5) == 0)
+		return 3;
+	if (n < 2 || p[0] != 0x80 || p[1] < 2 || p[1] > 5)
+		return 0;
+	return is_legacy(p, n) ? 2 : 4;
+}

@@ -1,0 +1,44 @@
+/* zip_layout.h - signatures, lengths and flags that the zip modules share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_ARCHIVE_ZIP_LAYOUT_H
+#define OFS_ARCHIVE_ZIP_LAYOUT_H
+
+#include "archive/zip.h"
+
+#define OFS_ZIP_LOCAL      0x04034b50u
+#define OFS_ZIP_CENTRAL    0x02014b50u
+#define OFS_ZIP_DESCRIPTOR 0x08074b50u
+#define OFS_ZIP_END        0x06054b50u
+#define OFS_ZIP_END64      0x06064b50u
+#define OFS_ZIP_LOCATOR    0x07064b50u
+
+/* Fixed parts. */
+#define OFS_ZIP_LOCAL_LEN   30u
+#define OFS_ZIP_CENTRAL_LEN 46u
+#define OFS_ZIP_END_LEN     22u
+#define OFS_ZIP_END64_LEN   56u
+#define OFS_ZIP_LOCATOR_LEN 20u
+
+#define OFS_ZIP_HAS_DESCRIPTOR 0x0008u
+/* Encrypted, patched, strongly encrypted, masked headers. */
+#define OFS_ZIP_CRYPT 0x2061u
+/* Compression level, descriptor, UTF-8: what does not change the bytes. */
+#define OFS_ZIP_FLAGS 0x080eu
+
+#define OFS_ZIP_MAX_NAME 4096u
+
+/* For "%.*s": a name from an archive, cut to what a message can hold. */
+#define OFS_ZIP_SHOW(s) (int)((s).len > 120 ? 120 : (s).len), (s).p
+
+/* Parse a central directory of n records into zip's records and prefix;
+ * zip->directory is where it starts. */
+int ofs_zip_walk(struct ofs_zip *zip, const uint8_t *p, uint64_t len,
+    uint64_t n, struct optimfs_error *err);
+
+/* The zip64 block among len bytes of extra fields: *block and *n get its
+ * content, NULL when there is none; OFS509 when blocks do not fit or there
+ * are two. */
+int ofs_zip_extra64(const uint8_t *p, uint64_t len, const uint8_t **block,
+    uint16_t *n, struct optimfs_error *err);
+
+#endif

@@ -1,0 +1,370 @@
+/* zip_record.c - local headers, data descriptors and checksums of records */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "archive/zip_layout.h"
+#include "base/cursor.h"
+
+#define CHUNK (1u << 20)
+
+/* A local header; where its name lies in what was read with it. */
+struct local {
+	uint32_t crc, csize, size;
+	uint16_t flags, method, name_len, extra_len;
+};
+
+static int parse(const uint8_t *p, struct local *l, uint64_t header,
+    struct optimfs_error *err)
+{
+	struct ofs_cursor c = ofs_cursor_of(p, OFS_ZIP_LOCAL_LEN);
+
+	if (ofs_cursor_le32(&c) != OFS_ZIP_LOCAL)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS511 no local header at %" PRIu64, header);
+	ofs_cursor_le16(&c); /* version */
+	l->flags = ofs_cursor_le16(&c);
+	l->method = ofs_cursor_le16(&c);
+	ofs_cursor_le32(&c); /* time */
+	l->crc = ofs_cursor_le32(&c);
+	l->csize = ofs_cursor_le32(&c);
+	l->size = ofs_cursor_le32(&c);
+	l->name_len = ofs_cursor_le16(&c);
+	l->extra_len = ofs_cursor_le16(&c);
+	return 0;
+}
+
+/* torch.save leaves sizes 0 here, other writers repeat the directory's, or leave
+ * that to the zip64 field, also where it would have room. */
+static bool size_agrees(uint32_t local, uint64_t size)
+{
+	return local == 0 || local == size || local == UINT32_MAX;
+}
+
+/* Sizes in the zip64 field of a local header: torch writes the size and 0. */
+static int check_extra(const struct local *l, uint64_t at, uint64_t size,
+    ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
+{
+	const uint8_t *block;
+	uint8_t *buf;
+	uint16_t n;
+	int ret;
+
+	buf = malloc((size_t)l->extra_len + 1);
+	if (buf == NULL)
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for an extra field");
+	ret = read(ctx, at, l->extra_len, buf, err);
+	if (ret == 0)
+		ret = ofs_zip_extra64(buf, l->extra_len, &block, &n, err);
+	if (ret == 0 && n < 16 && l->size == UINT32_MAX && size < UINT32_MAX)
+		ret = optimfs_fail(err, EUCLEAN,
+		    "OFS514 local header leaves its size to a zip64 field "
+		    "that it has not");
+	else if (ret == 0 && n >= 16 && ofs_le64(block) != 0 &&
+	    ofs_le64(block) != size)
+		ret = optimfs_fail(err, EUCLEAN,
+		    "OFS514 local header says %" PRIu64
+		    " bytes, the directory %" PRIu64,
+		    ofs_le64(block), size);
+	free(buf);
+	return ret;
+}
+
+/* What can be checked of a local header without the directory's entry. */
+static int check(const struct local *l, uint64_t header, uint64_t size,
+    ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
+{
+	if (l->method != 0 || (l->flags & ~OFS_ZIP_FLAGS) != 0)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS513 local header at %" PRIu64
+		    " has method %u and flags 0x%04x, unlike the directory",
+		    header, l->method, l->flags);
+	if (!size_agrees(l->size, size) || !size_agrees(l->csize, size))
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS514 local header says %" PRIu32 " and %" PRIu32
+		    " bytes, the directory %" PRIu64,
+		    l->size, l->csize, size);
+	if (size < UINT32_MAX && l->size != UINT32_MAX &&
+	    l->csize != UINT32_MAX)
+		return 0;
+	return check_extra(l, header + OFS_ZIP_LOCAL_LEN + l->name_len, size,
+	    read, ctx, err);
+}
+
+static int check_named(const struct ofs_zip *zip,
+    const struct ofs_zip_record *r, const struct local *l, const char *name,
+    struct optimfs_error *err)
+{
+	uint32_t want = zip->prefix.len + r->name.len;
+	struct ofs_str got = { name, l->name_len < want ? l->name_len : want };
+
+	if (l->name_len != want ||
+	    memcmp(name, zip->prefix.p, zip->prefix.len) != 0 ||
+	    memcmp(name + zip->prefix.len, r->name.p, r->name.len) != 0)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS512 local '%.*s'%s, central '%.*s%.*s'",
+		    OFS_ZIP_SHOW(got), l->name_len > want ? " and more" : "",
+		    OFS_ZIP_SHOW(zip->prefix), OFS_ZIP_SHOW(r->name));
+	if (l->flags != r->flags)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS513 local flags 0x%04x, central 0x%04x", l->flags,
+		    r->flags);
+	return 0;
+}
+
+static int find_data(const struct ofs_zip *zip, const struct ofs_zip_record *r,
+    ofs_zip_read_fn *read, void *ctx, uint64_t *off, struct optimfs_error *err)
+{
+	uint8_t buf[OFS_ZIP_LOCAL_LEN + 2 * OFS_ZIP_MAX_NAME];
+	uint64_t n = OFS_ZIP_LOCAL_LEN + zip->prefix.len + r->name.len;
+	struct local l;
+	uint64_t data;
+
+	if (read(ctx, r->header, n, buf, err) == -1 ||
+	    parse(buf, &l, r->header, err) == -1 ||
+	    check(&l, r->header, r->size, read, ctx, err) == -1 ||
+	    check_named(zip, r, &l, (char *)buf + OFS_ZIP_LOCAL_LEN, err) == -1)
+		return -1;
+	data = r->header + n + l.extra_len;
+	if (data > r->end || r->size > r->end - data)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS519 its %" PRIu64 " bytes at %" PRIu64
+		    " overlap what starts at %" PRIu64,
+		    r->size, data, r->end);
+	*off = data;
+	return 0;
+}
+
+int ofs_zip_data(const struct ofs_zip *zip, const struct ofs_zip_record *r,
+    ofs_zip_read_fn *read, void *ctx, uint64_t *off, struct optimfs_error *err)
+{
+	if (find_data(zip, r, read, ctx, off, err) == 0)
+		return 0;
+	return optimfs_fail_in(err, "record '%.*s'", OFS_ZIP_SHOW(r->name));
+}
+
+static uint16_t tag_of(uLong crc)
+{
+	uint16_t tag = (uint16_t)(crc ^ crc >> 16);
+
+	return tag == 0 ? 1 : tag;
+}
+
+uint16_t ofs_zip_tag(const struct ofs_zip *zip, const struct ofs_zip_record *r)
+{
+	uLong crc = crc32(0, (const Bytef *)zip->prefix.p, zip->prefix.len);
+
+	return tag_of(crc32(crc, (const Bytef *)r->name.p, r->name.len));
+}
+
+int ofs_zip_data_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
+    void *ctx, uint64_t end, uint64_t *off, struct optimfs_error *err)
+{
+	uint8_t buf[OFS_ZIP_LOCAL_LEN + OFS_ZIP_MAX_NAME];
+	uint64_t left = at->off < end ? end - at->off : 0, n = 512, data;
+	struct local l;
+
+	if (n > left)
+		n = left;
+	if (n < OFS_ZIP_LOCAL_LEN)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS511 local header at %" PRIu64
+		    " of an archive that ends at %" PRIu64,
+		    at->off, end);
+	if (read(ctx, at->off, n, buf, err) == -1 ||
+	    parse(buf, &l, at->off, err) == -1 ||
+	    check(&l, at->off, at->len, read, ctx, err) == -1)
+		return -1;
+	data = OFS_ZIP_LOCAL_LEN + l.name_len + (uint64_t)l.extra_len;
+	if (data > left || at->len > left - data)
+		return optimfs_fail(err, EIO,
+		    "OFS502 record of %" PRIu64 " bytes at %" PRIu64
+		    " passes the archive's end at %" PRIu64,
+		    at->len, at->off, end);
+	if (l.name_len > OFS_ZIP_MAX_NAME)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS512 local name of %u bytes at %" PRIu64, l.name_len,
+		    at->off);
+	if (n < OFS_ZIP_LOCAL_LEN + l.name_len &&
+	    read(ctx, at->off + n, OFS_ZIP_LOCAL_LEN + l.name_len - n, buf + n,
+		err) == -1)
+		return -1;
+	if (at->tag != 0 &&
+	    at->tag != tag_of(crc32(0, buf + OFS_ZIP_LOCAL_LEN, l.name_len)))
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS512 local '%.*s' at %" PRIu64
+		    " is not what the directory names",
+		    l.name_len > 120 ? 120 : l.name_len,
+		    (char *)buf + OFS_ZIP_LOCAL_LEN, at->off);
+	*off = at->off + data;
+	return 0;
+}
+
+static int read_crc(uint64_t off, uint64_t len, ofs_zip_read_fn *read,
+    void *ctx, uLong *crc, struct optimfs_error *err)
+{
+	uint8_t *buf = malloc(CHUNK);
+	int ret = 0;
+
+	if (buf == NULL)
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for %u bytes", CHUNK);
+	*crc = crc32(0, NULL, 0);
+	while (len > 0 && ret == 0) {
+		uint32_t n = len < CHUNK ? (uint32_t)len : CHUNK;
+
+		ret = read(ctx, off, n, buf, err);
+		if (ret == 0)
+			*crc = crc32(*crc, buf, n);
+		off += n;
+		len -= n;
+	}
+	free(buf);
+	return ret;
+}
+
+/* With or without a signature, with 32 or 64 bit sizes. */
+static bool descriptor_agrees(const uint8_t *p, uint64_t n,
+    const struct ofs_zip_record *r)
+{
+	if (n >= 16 && ofs_le32(p) == OFS_ZIP_DESCRIPTOR) {
+		p += 4;
+		n -= 4;
+	}
+	if (n < 12 || ofs_le32(p) != r->crc)
+		return false;
+	if (ofs_le32(p + 4) == r->size && ofs_le32(p + 8) == r->size)
+		return true;
+	return n >= 20 && ofs_le64(p + 4) == r->size &&
+	    ofs_le64(p + 12) == r->size;
+}
+
+static int check_descriptor(const struct ofs_zip_record *r, uint64_t at,
+    ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
+{
+	uint64_t n = r->end - at < 24 ? r->end - at : 24;
+	uint8_t buf[24];
+
+	if ((r->flags & OFS_ZIP_HAS_DESCRIPTOR) == 0)
+		return 0;
+	if (read(ctx, at, n, buf, err) == -1)
+		return -1;
+	if (descriptor_agrees(buf, n, r))
+		return 0;
+	return optimfs_fail(err, EBADMSG,
+	    "OFS515 data descriptor of '%.*s' at %" PRIu64
+	    " disagrees with the directory",
+	    OFS_ZIP_SHOW(r->name), at);
+}
+
+int ofs_zip_verify(const struct ofs_zip *zip, const struct ofs_zip_record *r,
+    ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
+{
+	uint64_t off;
+	uLong crc = 0;
+
+	if (ofs_zip_data(zip, r, read, ctx, &off, err) == -1 ||
+	    check_descriptor(r, off + r->size, read, ctx, err) == -1 ||
+	    read_crc(off, r->size, read, ctx, &crc, err) == -1)
+		return -1;
+	if (crc == r->crc)
+		return 0;
+	if (r->crc == 0)
+		return 1;
+	return optimfs_fail(err, EBADMSG,
+	    "OFS530 CRC mismatch in '%.*s': 0x%08lx, stored 0x%08" PRIx32,
+	    OFS_ZIP_SHOW(r->name), crc, r->crc);
+}
+
+/* The checksum that a record's own headers have; 0 for none. */
+static int stored_crc(const struct ofs_extent *at, uint64_t data, uint64_t end,
+    ofs_zip_read_fn *read, void *ctx, uint32_t *crc, struct optimfs_error *err)
+{
+	uint8_t buf[OFS_ZIP_LOCAL_LEN], *p = buf;
+	uint64_t behind = data + at->len;
+	struct local l;
+
+	if (read(ctx, at->off, sizeof(buf), buf, err) == -1 ||
+	    parse(buf, &l, at->off, err) == -1)
+		return -1;
+	*crc = l.crc;
+	if ((l.flags & OFS_ZIP_HAS_DESCRIPTOR) == 0 || end - behind < 8)
+		return 0;
+	if (read(ctx, behind, 8, buf, err) == -1)
+		return -1;
+	if (ofs_le32(p) == OFS_ZIP_DESCRIPTOR)
+		p += 4;
+	*crc = ofs_le32(p);
+	return 0;
+}
+
+int ofs_zip_verify_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
+    void *ctx, uint64_t end, struct optimfs_error *err)
+{
+	uint32_t stored;
+	uint64_t off;
+	uLong crc = 0;
+
+	if (ofs_zip_data_at(at, read, ctx, end, &off, err) == -1 ||
+	    stored_crc(at, off, end, read, ctx, &stored, err) == -1 ||
+	    read_crc(off, at->len, read, ctx, &crc, err) == -1)
+		return -1;
+	if (crc == stored)
+		return 0;
+	if (stored == 0)
+		return 1;
+	return optimfs_fail(err, EBADMSG,
+	    "OFS530 CRC mismatch in the record at %" PRIu64
+	    ": 0x%08lx, stored 0x%08" PRIx32,
+	    at->off, crc, stored);
+}
+
+void ofs_window_init(struct ofs_window *w, uint64_t size, ofs_zip_read_fn *read,
+    void *ctx)
+{
+	w->read = read;
+	w->ctx = ctx;
+	w->size = size;
+	w->next = 0;
+	for (int i = 0; i < 2; i++)
+		w->piece[i].off = w->piece[i].len = 0;
+}
+
+int ofs_window_read(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	struct ofs_window *w = ctx;
+	struct ofs_window_piece *p;
+	uint64_t n;
+
+	for (int i = 0; i < 2; i++) {
+		p = &w->piece[i];
+		if (off >= p->off && off - p->off <= p->len &&
+		    len <= p->len - (off - p->off)) {
+			memcpy(buf, p->bytes + (off - p->off), len);
+			return 0;
+		}
+	}
+	if (len > OFS_ZIP_TAIL || off > w->size || len > w->size - off)
+		return w->read(w->ctx, off, len, buf, err);
+	p = &w->piece[w->next];
+	p->len = 0;
+	p->off = off;
+	if (w->size - off < OFS_ZIP_TAIL)
+		p->off = w->size < OFS_ZIP_TAIL ? 0 : w->size - OFS_ZIP_TAIL;
+	n = w->size - p->off;
+	if (n > OFS_ZIP_TAIL)
+		n = OFS_ZIP_TAIL;
+	if (w->read(w->ctx, p->off, n, p->bytes, err) == -1)
+		return -1;
+	p->len = n;
+	w->next ^= 1;
+	memcpy(buf, p->bytes + (off - p->off), len);
+	return 0;
+}

@@ -1,0 +1,572 @@
+/* dtype_text.c - one element as text, and back to the same bits */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/dtype.h"
+
+/* The longest text that is looked at; nobody needs more digits. */
+#define TEXT_MAX 511
+
+/* A binary floating format. Codes without the sign bit rise with the value,
+ * so that rounding to a small format is a search among its codes. */
+struct layout {
+	uint8_t bits;   /* of the code */
+	uint8_t mant;   /* of the mantissa */
+	int16_t bias;   /* of the exponent */
+	bool sign;      /* has a sign bit */
+	uint64_t max;   /* code of the largest finite value */
+	uint64_t inf;   /* code of infinity; 0: none */
+	uint64_t nan;   /* canonical NaN */
+	uint64_t first; /* the smallest NaN code without sign; 0: only nan */
+};
+
+static const struct layout layout_f64 = { 64, 52, 1023, true,
+	0x7fefffffffffffff, 0x7ff0000000000000, 0x7ff8000000000000,
+	0x7ff0000000000001 };
+static const struct layout layout_f32 = { 32, 23, 127, true, 0x7f7fffff,
+	0x7f800000, 0x7fc00000, 0x7f800001 };
+static const struct layout layout_f16 = { 16, 10, 15, true, 0x7bff, 0x7c00,
+	0x7e00, 0x7c01 };
+static const struct layout layout_bf16 = { 16, 7, 127, true, 0x7f7f, 0x7f80,
+	0x7fc0, 0x7f81 };
+static const struct layout layout_e5m2 = { 8, 2, 15, true, 0x7b, 0x7c, 0x7e,
+	0x7d };
+static const struct layout layout_e4m3fn = { 8, 3, 7, true, 0x7e, 0, 0x7f,
+	0x7f };
+static const struct layout layout_e4m3fnuz = { 8, 3, 8, true, 0x7f, 0, 0x80,
+	0 };
+static const struct layout layout_e5m2fnuz = { 8, 2, 16, true, 0x7f, 0, 0x80,
+	0 };
+static const struct layout layout_e8m0 = { 8, 0, 127, false, 0xfe, 0, 0xff,
+	0xff };
+
+static const struct layout *layout_of(enum ofs_dtype t)
+{
+	switch (t) {
+	case OFS_FLOAT64:
+	case OFS_COMPLEX128:
+		return &layout_f64;
+	case OFS_FLOAT32:
+	case OFS_COMPLEX64:
+		return &layout_f32;
+	case OFS_FLOAT16:
+	case OFS_COMPLEX32:
+		return &layout_f16;
+	case OFS_BFLOAT16:
+		return &layout_bf16;
+	case OFS_FLOAT8_E5M2:
+		return &layout_e5m2;
+	case OFS_FLOAT8_E4M3FN:
+		return &layout_e4m3fn;
+	case OFS_FLOAT8_E4M3FNUZ:
+		return &layout_e4m3fnuz;
+	case OFS_FLOAT8_E5M2FNUZ:
+		return &layout_e5m2fnuz;
+	case OFS_FLOAT8_E8M0FNU:
+		return &layout_e8m0;
+	default:
+		return NULL;
+	}
+}
+
+static uint64_t load(const uint8_t *p, size_t n)
+{
+	uint64_t v = 0;
+
+	for (size_t i = n; i-- > 0;)
+		v = v << 8 | p[i];
+	return v;
+}
+
+static void store(uint8_t *p, size_t n, uint64_t v)
+{
+	for (size_t i = 0; i < n; i++, v >>= 8)
+		p[i] = (uint8_t)v;
+}
+
+/* Numbers are printed and read in the C locale, whatever the program's is. */
+static locale_t c_locale;
+
+static void make_locale(void)
+{
+	c_locale = newlocale(LC_ALL_MASK, "C", NULL);
+}
+
+static locale_t enter_c(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, make_locale);
+	return uselocale(c_locale); /* (locale_t)0 only asks: no change */
+}
+
+static void leave_c(locale_t before)
+{
+	uselocale(before);
+}
+
+static uint64_t sign_bit(const struct layout *f)
+{
+	return f->sign ? (uint64_t)1 << (f->bits - 1) : 0;
+}
+
+static bool is_nan(const struct layout *f, uint64_t code)
+{
+	if (f->first == 0)
+		return code == f->nan;
+	return (code & ~sign_bit(f)) >= f->first;
+}
+
+/* The value of a finite code without sign. All formats fit a double. */
+static double magnitude(const struct layout *f, uint64_t code)
+{
+	uint64_t mant = code & (((uint64_t)1 << f->mant) - 1);
+	int exp = (int)(code >> f->mant);
+
+	if (!f->sign) /* e8m0: an exponent and nothing else */
+		return ldexp(1, exp - f->bias);
+	if (exp == 0)
+		return ldexp((double)mant, 1 - f->bias - f->mant);
+	mant |= (uint64_t)1 << f->mant;
+	return ldexp((double)mant, exp - f->bias - f->mant);
+}
+
+/* The code of a format of at most 16 bits that is nearest to v >= 0, ties to
+ * even. What rounds past the largest, or away to nothing, does not fit. */
+static int nearest(const struct layout *f, double v, uint64_t *code)
+{
+	uint64_t lo = 0, hi = f->max, mid;
+	double low, high;
+
+	while (lo < hi) {
+		mid = hi - (hi - lo) / 2;
+		if (magnitude(f, mid) <= v)
+			lo = mid;
+		else
+			hi = mid - 1;
+	}
+	low = magnitude(f, lo);
+	high = magnitude(f, lo + 1); /* after max: what would come next */
+	if (v < low)
+		return ERANGE; /* a format without zero */
+	if (v - low > high - v || (v - low == high - v && (lo & 1) != 0))
+		lo++;
+	if (lo > f->max || (lo == 0 && v > 0 && f->sign))
+		return ERANGE;
+	*code = lo;
+	return 0;
+}
+
+/* s[0..n) is a decimal number and nothing else? */
+static bool is_decimal(const char *s, size_t n)
+{
+	size_t i = 0, digits = 0;
+
+	for (; i < n && isdigit((unsigned char)s[i]); i++)
+		digits++;
+	if (i < n && s[i] == '.')
+		for (i++; i < n && isdigit((unsigned char)s[i]); i++)
+			digits++;
+	if (digits == 0)
+		return false;
+	if (i == n)
+		return true;
+	if (s[i] != 'e' && s[i] != 'E')
+		return false;
+	i++;
+	if (i < n && (s[i] == '+' || s[i] == '-'))
+		i++;
+	for (digits = 0; i < n && isdigit((unsigned char)s[i]); i++)
+		digits++;
+	return digits > 0 && i == n;
+}
+
+/* s is a NUL-terminated unsigned decimal number. */
+static int decimal(const struct layout *f, const char *s, uint64_t *code)
+{
+	bool zero = strspn(s, "0.") == strcspn(s, "eE");
+	double d;
+	float x;
+
+	if (f == &layout_f32) {
+		uint32_t bits;
+
+		x = strtof(s, NULL);
+		if (isinf(x) || (x == 0 && !zero))
+			return ERANGE;
+		memcpy(&bits, &x, sizeof(bits));
+		*code = bits;
+		return 0;
+	}
+	d = strtod(s, NULL);
+	if (isinf(d) || (d == 0 && !zero))
+		return ERANGE;
+	if (f != &layout_f64)
+		return nearest(f, d, code);
+	memcpy(code, &d, sizeof(d));
+	return 0;
+}
+
+/* NaN, or NaN(0xCODE) for one that is not the canonical quiet NaN. */
+static int parse_nan(const struct layout *f, const char *s, uint64_t *code)
+{
+	char *end;
+
+	*code = f->nan;
+	if (s[3] == '\0')
+		return 0;
+	if (strncmp(s + 3, "(0x", 3) != 0 || !isxdigit((unsigned char)s[6]))
+		return EINVAL;
+	*code = strtoull(s + 6, &end, 16);
+	if (strcmp(end, ")") != 0)
+		return EINVAL;
+	if (f->bits < 64 && *code >> f->bits != 0)
+		return ERANGE;
+	return is_nan(f, *code) ? 0 : EINVAL;
+}
+
+static int negate(const struct layout *f, uint64_t *code)
+{
+	if (!f->sign)
+		return ERANGE;
+	/* The "uz" formats have one zero and one NaN, without a sign. */
+	if (f->first != 0 || (*code != 0 && *code != f->nan))
+		*code |= sign_bit(f);
+	return 0;
+}
+
+/* s is NUL-terminated and trimmed. */
+static int parse_float(const struct layout *f, const char *s, uint64_t *code)
+{
+	bool minus = *s == '-';
+	int rc;
+
+	if (*s == '-' || *s == '+')
+		s++;
+	if (strncasecmp(s, "nan", 3) == 0)
+		rc = parse_nan(f, s, code);
+	else if (strcasecmp(s, "inf") == 0 || strcasecmp(s, "infinity") == 0)
+		rc = f->inf == 0 ? ERANGE : (*code = f->inf, 0);
+	else if (!is_decimal(s, strlen(s)))
+		rc = EINVAL;
+	else
+		rc = decimal(f, s, code);
+	return rc == 0 && minus ? negate(f, code) : rc;
+}
+
+/* Decimal digits of a number and where its point stands: 0.DDD * 10^point. */
+struct digits {
+	char d[24];
+	int n, point;
+};
+
+/* v > 0 to n significant digits. */
+static void to_digits(double v, int n, struct digits *out)
+{
+	char text[40];
+
+	snprintf(text, sizeof(text), "%.*e", n - 1, v);
+	out->d[0] = text[0];
+	if (n > 1)
+		memcpy(out->d + 1, text + 2, (size_t)n - 1);
+	out->n = n;
+	out->point = atoi(strchr(text, 'e') + 1) + 1;
+}
+
+/* One more in the last place. */
+static void bump(struct digits *g)
+{
+	int i = g->n;
+
+	while (i > 0 && g->d[i - 1] == '9')
+		g->d[--i] = '0';
+	if (i > 0) {
+		g->d[i - 1]++;
+		return;
+	}
+	g->d[0] = '1'; /* 999 -> 100, one place up */
+	g->point++;
+}
+
+static bool reads_back(const struct layout *f, const struct digits *g,
+    uint64_t code)
+{
+	uint64_t got;
+	char text[48];
+
+	snprintf(text, sizeof(text), "0.%.*se%d", g->n, g->d, g->point);
+	return decimal(f, text, &got) == 0 && got == code;
+}
+
+/* The fewest digits that give code back, and of those the nearest. Below a
+ * power of two the neighbours lie closer than above it, so that the nearest
+ * decimal may fail where the one above it does not. */
+static void shortest(const struct layout *f, uint64_t code, double v,
+    struct digits *g)
+{
+	for (int n = 1; n <= 17; n++) {
+		to_digits(v, n, g);
+		if (reads_back(f, g, code))
+			break;
+		bump(g);
+		if (reads_back(f, g, code))
+			break;
+	}
+	while (g->n > 1 && g->d[g->n - 1] == '0')
+		g->n--;
+}
+
+/* As Python writes a float: 0.0001 to 1e16 with a point, others with an
+ * exponent of two digits at least. */
+static size_t layout_digits(const struct digits *g, char *text)
+{
+	int n = 0;
+
+	if (g->point > 16 || g->point < -3)
+		return (size_t)sprintf(text, "%c%s%.*se%+03d", g->d[0],
+		    g->n > 1 ? "." : "", g->n - 1, g->d + 1, g->point - 1);
+	if (g->point <= 0)
+		return (size_t)sprintf(text, "0.%.*s%.*s", -g->point, "000",
+		    g->n, g->d);
+	for (; n < g->point; n++)
+		text[n] = n < g->n ? g->d[n] : '0';
+	return (size_t)n +
+	    (size_t)sprintf(text + n, ".%.*s", n < g->n ? g->n - n : 1,
+		n < g->n ? g->d + n : "0");
+}
+
+/* v >= 0. A narrower type's value is printed as the double it equals, as
+ * Python's item() does, so that a reader who parses doubles gets it exactly. */
+static size_t print_finite(double v, char *text)
+{
+	struct digits g;
+	uint64_t code;
+
+	/* Whole numbers in full: a step count says itself. */
+	if (v < 1e15 && v == floor(v))
+		return (size_t)sprintf(text, "%.1f", v);
+	memcpy(&code, &v, sizeof(code));
+	shortest(layout_of(OFS_FLOAT64), code, v, &g);
+	return layout_digits(&g, text);
+}
+
+static size_t print_float(const struct layout *f, uint64_t code, char *text)
+{
+	uint64_t sign = sign_bit(f);
+	size_t n = 0;
+
+	/* Sign and payload of a NaN say nothing, and JSON knows one NaN. */
+	if (is_nan(f, code))
+		return (size_t)sprintf(text, "NaN");
+	if ((code & sign) != 0)
+		text[n++] = '-';
+	code &= ~sign;
+	if (f->inf != 0 && code == f->inf)
+		return n + (size_t)sprintf(text + n, "Infinity");
+	return n + print_finite(magnitude(f, code), text + n);
+}
+
+static size_t print_complex(const struct layout *f, const uint8_t *p,
+    char *text)
+{
+	size_t half = f->bits / 8u, n = 0;
+	char im[40];
+
+	text[n++] = '(';
+	n += print_float(f, load(p, half), text + n);
+	print_float(f, load(p + half, half), im);
+	return n +
+	    (size_t)sprintf(text + n, "%s%sj)", im[0] == '-' ? "" : "+", im);
+}
+
+size_t ofs_dtype_print(enum ofs_dtype t, const void *p, char text[80])
+{
+	const struct layout *f = layout_of(t);
+	size_t size = ofs_dtype_size(t), n;
+	uint64_t v = load(p, size > 8 ? 8 : size);
+	locale_t before;
+
+	text[0] = '\0';
+	switch (t) {
+	case OFS_DTYPE_NONE:
+	case OFS_NDTYPES:
+		return 0;
+	case OFS_BOOL:
+		return (size_t)sprintf(text, "%s", v != 0 ? "true" : "false");
+	case OFS_INT64:
+	case OFS_INT32:
+	case OFS_INT16:
+	case OFS_INT8:
+	case OFS_QINT8:
+	case OFS_QINT32:
+		v <<= 64 - 8 * size;
+		return (size_t)sprintf(text, "%" PRId64,
+		    (int64_t)v >> (64 - 8 * size));
+	case OFS_UINT64:
+	case OFS_UINT32:
+	case OFS_UINT16:
+	case OFS_UINT8:
+	case OFS_QUINT8:
+		return (size_t)sprintf(text, "%" PRIu64, v);
+	default:
+		break;
+	}
+	if (f == NULL)
+		return (size_t)sprintf(text, "0x%0*" PRIx64, (int)size * 2, v);
+	before = enter_c();
+	if (size * 8 == 2u * f->bits)
+		n = print_complex(f, p, text);
+	else
+		n = print_float(f, v, text);
+	leave_c(before);
+	return n;
+}
+
+size_t ofs_print_double(double v, char text[80])
+{
+	uint64_t code = layout_f64.nan;
+	uint8_t le[8];
+
+	if (!isnan(v))
+		memcpy(&code, &v, sizeof(v));
+	store(le, sizeof(le), code);
+	return ofs_dtype_print(OFS_FLOAT64, le, text);
+}
+
+/* "(1.0-2.0j)", parentheses optional. s is the caller's to write into. */
+static int parse_complex(const struct layout *f, char *s, uint64_t part[2])
+{
+	size_t n = strlen(s), at;
+	char im[TEXT_MAX + 1];
+	int rc;
+
+	if (n >= 2 && s[0] == '(' && s[n - 1] == ')') {
+		s[n - 1] = '\0';
+		s++;
+		n -= 2;
+	}
+	if (n < 4 || s[n - 1] != 'j')
+		return EINVAL;
+	s[n - 1] = '\0';
+	for (at = n - 2; at > 0; at--)
+		if ((s[at] == '+' || s[at] == '-') && s[at - 1] != 'e' &&
+		    s[at - 1] != 'E')
+			break;
+	if (at == 0)
+		return EINVAL;
+	strcpy(im, s + at);
+	s[at] = '\0';
+	rc = parse_float(f, s, &part[0]);
+	return rc != 0 ? rc : parse_float(f, im, &part[1]);
+}
+
+static int parse_bool(const char *s, uint64_t *v)
+{
+	if (strcasecmp(s, "true") == 0 || strcmp(s, "1") == 0)
+		*v = 1;
+	else if (strcasecmp(s, "false") == 0 || strcmp(s, "0") == 0)
+		*v = 0;
+	else
+		return EINVAL;
+	return 0;
+}
+
+static int parse_int(size_t size, bool is_signed, const char *s, uint64_t *v)
+{
+	bool minus = *s == '-';
+	uint64_t limit = UINT64_MAX >> (64 - 8 * size);
+
+	if (*s == '-' || *s == '+')
+		s++;
+	if (*s == '\0' || s[strspn(s, "0123456789")] != '\0')
+		return EINVAL;
+	errno = 0;
+	*v = strtoull(s, NULL, 10);
+	if (errno != 0)
+		return ERANGE;
+	if (is_signed)
+		limit = limit / 2 + minus;
+	else if (minus)
+		limit = 0;
+	if (*v > limit)
+		return ERANGE;
+	if (minus)
+		*v = 0 - *v;
+	return 0;
+}
+
+static int parse_bits(size_t size, const char *s, uint64_t *v)
+{
+	if (strncasecmp(s, "0x", 2) != 0)
+		return parse_int(size, false, s, v);
+	s += 2;
+	if (*s == '\0' || s[strspn(s, "0123456789abcdefABCDEF")] != '\0')
+		return EINVAL;
+	s += strspn(s, "0");
+	if (strlen(s) > 2 * size)
+		return ERANGE;
+	*v = strtoull(s, NULL, 16);
+	return 0;
+}
+
+static int parse_into(enum ofs_dtype t, char *s, uint8_t *p)
+{
+	const struct layout *f = layout_of(t);
+	size_t size = ofs_dtype_size(t);
+	uint64_t v[2] = { 0, 0 };
+	int rc;
+
+	if (f != NULL && size * 8 == 2u * f->bits) {
+		rc = parse_complex(f, s, v);
+		if (rc == 0) {
+			store(p, size / 2, v[0]);
+			store(p + size / 2, size / 2, v[1]);
+		}
+		return rc;
+	}
+	if (f != NULL)
+		rc = parse_float(f, s, v);
+	else if (t == OFS_BOOL)
+		rc = parse_bool(s, v);
+	else if (t >= OFS_INT64 && t <= OFS_INT8)
+		rc = parse_int(size, true, s, v);
+	else if (t == OFS_QINT8 || t == OFS_QINT32)
+		rc = parse_int(size, true, s, v);
+	else
+		rc = parse_bits(size, s, v);
+	if (rc == 0)
+		store(p, size, v[0]);
+	return rc;
+}
+
+int ofs_dtype_parse(enum ofs_dtype t, const char *text, size_t n, void *p)
+{
+	char s[TEXT_MAX + 1];
+	locale_t before;
+	int rc;
+
+	for (; n > 0 && isspace((unsigned char)text[n - 1]);)
+		n--;
+	for (; n > 0 && isspace((unsigned char)*text); n--)
+		text++;
+	if (ofs_dtype_size(t) == 0 || n == 0 || n > TEXT_MAX ||
+	    memchr(text, '\0', n) != NULL)
+		return EINVAL;
+	memcpy(s, text, n);
+	s[n] = '\0';
+	before = enter_c();
+	rc = parse_into(t, s, p);
+	leave_c(before);
+	return rc;
+}

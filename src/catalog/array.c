@@ -1,0 +1,137 @@
+/* array.c - the arrays of a catalog, grown by half */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalog/build.h"
+
+/* Indexes are 32 bits and OFS_NONE is not one; strings share their word with
+ * OFS_PATH_INDEX. */
+#define MAX_INDEX   (OFS_NONE - 1)
+#define MAX_STRS    (OFS_PATH_INDEX - 1)
+#define MAX_OBJECTS (1u << 20)
+#define MAX_SHARDS  (1u << 26)
+#define MAX_TENSORS (1u << 24)
+#define MAX_ENTRIES (1u << 25)
+/* Where an array and its length are in struct ofs_catalog. */
+#define ARRAY(field, max)                                                      \
+ {                                                                             \
+  offsetof(struct ofs_catalog, field), offsetof(struct ofs_catalog, n##field), \
+      sizeof(*((struct ofs_catalog *)NULL)->field), max, #field                \
+ }
+static const struct {
+	size_t ptr, len, size;
+	uint32_t max;
+	const char *name;
+} arrays[OFS_NARRAYS] = {
+	[OFS_OBJECTS] = ARRAY(objects, MAX_OBJECTS),
+	[OFS_SHARDS] = ARRAY(shards, MAX_SHARDS),
+	[OFS_REPLICAS] = ARRAY(replicas, MAX_SHARDS),
+	[OFS_VIEWS] = ARRAY(views, MAX_SHARDS),
+	[OFS_TENSORS] = ARRAY(tensors, MAX_TENSORS),
+	[OFS_VALUES] = ARRAY(values, MAX_ENTRIES),
+	[OFS_ITEMS] = ARRAY(items, MAX_ENTRIES),
+	[OFS_ENTRIES] = ARRAY(entries, MAX_ENTRIES),
+	[OFS_VARIANTS] = ARRAY(variants, MAX_ENTRIES),
+	[OFS_ALIASES] = ARRAY(aliases, MAX_ENTRIES),
+	[OFS_NOTES] = ARRAY(notes, MAX_INDEX),
+	[OFS_STRS] = ARRAY(strs, MAX_STRS),
+	[OFS_PATHS] = ARRAY(paths, MAX_INDEX),
+	[OFS_DIMS] = ARRAY(dims, MAX_INDEX),
+	[OFS_BOUNDS] = ARRAY(bounds, MAX_INDEX),
+	[OFS_DOCS] = ARRAY(docs, MAX_OBJECTS),
+};
+
+static void *get_array(const struct ofs_catalog *cat, enum ofs_catalog_array a)
+{
+	void *p;
+
+	memcpy(&p, (const char *)cat + arrays[a].ptr, sizeof(p));
+	return p;
+}
+
+static void set_array(struct ofs_catalog *cat, enum ofs_catalog_array a,
+    void *p)
+{
+	memcpy((char *)cat + arrays[a].ptr, &p, sizeof(p));
+}
+
+static uint32_t *length(struct ofs_catalog *cat, enum ofs_catalog_array a)
+{
+	return (uint32_t *)(void *)((char *)cat + arrays[a].len);
+}
+
+uint32_t ofs_catalog_no_memory(struct optimfs_error *err)
+{
+	optimfs_fail(err, ENOMEM, "OFS443 out of memory for the catalog");
+	return OFS_NONE;
+}
+
+bool ofs_catalog_reserve(struct ofs_catalog *cat, enum ofs_catalog_array a,
+    uint64_t want)
+{
+	uint64_t cap = cat->build->cap[a];
+	void *p;
+
+	if (want <= cap)
+		return true;
+	cap = cap == 0 ? 16 : cap + cap / 2;
+	if (cap < want)
+		cap = want;
+	if (cap > arrays[a].max)
+		cap = arrays[a].max;
+	p = reallocarray(get_array(cat, a), cap, arrays[a].size);
+	if (p == NULL)
+		return false;
+	set_array(cat, a, p);
+	cat->build->cap[a] = (uint32_t)cap;
+	return true;
+}
+
+uint32_t ofs_catalog_append(struct ofs_catalog *cat, enum ofs_catalog_array a,
+    const void *items, size_t n, struct optimfs_error *err)
+{
+	uint32_t *len = length(cat, a), index = *len;
+
+	if (n > arrays[a].max - index) {
+		optimfs_fail(err, E2BIG,
+		    "OFS624 more than %" PRIu32 " %s (limit)", arrays[a].max,
+		    arrays[a].name);
+		return OFS_NONE;
+	}
+	if (!ofs_catalog_reserve(cat, a, (uint64_t)index + n))
+		return ofs_catalog_no_memory(err);
+	if (n > 0)
+		memcpy((char *)get_array(cat, a) + index * arrays[a].size,
+		    items, n * arrays[a].size);
+	*len += (uint32_t)n;
+	return index;
+}
+
+static void shrink_one(struct ofs_catalog *cat, enum ofs_catalog_array a)
+{
+	uint32_t n = *length(cat, a);
+	void *p;
+
+	if (n == 0)
+		n = 1;
+	p = reallocarray(get_array(cat, a), n, arrays[a].size);
+	if (p != NULL)
+		set_array(cat, a, p);
+}
+
+void ofs_catalog_shrink(struct ofs_catalog *cat)
+{
+	for (enum ofs_catalog_array a = 0; a < OFS_NARRAYS; a++)
+		shrink_one(cat, a);
+}
+
+void ofs_catalog_drop(struct ofs_catalog *cat)
+{
+	for (enum ofs_catalog_array a = 0; a < OFS_NARRAYS; a++)
+		free(get_array(cat, a));
+}

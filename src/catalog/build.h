@@ -1,0 +1,55 @@
+/* build.h - what the files that build a catalog share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_CATALOG_BUILD_H
+#define OFS_CATALOG_BUILD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "base/map.h"
+#include "catalog/catalog.h"
+
+/* The arrays of struct ofs_catalog, in the order they have there. */
+enum ofs_catalog_array {
+	OFS_OBJECTS,
+	OFS_SHARDS,
+	OFS_REPLICAS,
+	OFS_VIEWS,
+	OFS_TENSORS,
+	OFS_VALUES,
+	OFS_ITEMS,
+	OFS_ENTRIES,
+	OFS_VARIANTS,
+	OFS_ALIASES,
+	OFS_NOTES,
+	OFS_STRS,
+	OFS_PATHS,
+	OFS_DIMS,
+	OFS_BOUNDS,
+	OFS_DOCS,
+	OFS_NARRAYS
+};
+
+struct ofs_catalog_build {
+	uint32_t cap[OFS_NARRAYS];
+	struct ofs_map strs, paths, dims, objects, notes;
+};
+
+/* Make room for want items in all; false when memory is exhausted. No array is
+ * ever NULL, so that an empty one needs no care. */
+bool ofs_catalog_reserve(struct ofs_catalog *cat, enum ofs_catalog_array a,
+    uint64_t want);
+/* Add n items; the index of the first, OFS_NONE with ENOMEM or E2BIG. */
+uint32_t ofs_catalog_append(struct ofs_catalog *cat, enum ofs_catalog_array a,
+    const void *items, size_t n, struct optimfs_error *err);
+/* Give back what was reserved beyond what is there. */
+void ofs_catalog_shrink(struct ofs_catalog *cat);
+/* Free them. */
+void ofs_catalog_drop(struct ofs_catalog *cat);
+/* Fail with ENOMEM; OFS_NONE. */
+uint32_t ofs_catalog_no_memory(struct optimfs_error *err);
+
+#endif

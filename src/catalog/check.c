@@ -1,0 +1,455 @@
+/* check.c - sort shards; do they tile their tensor, and can be read? */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "catalog/check.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/checked.h"
+#include "catalog/shards.h"
+#include "catalog/tile.h"
+
+struct check {
+	struct ofs_catalog *cat;
+	struct ofs_tensor *t;
+	uint32_t tensor;
+	uint64_t numel; /* of t */
+	uint64_t work;  /* what finding overlaps may still cost, all in all */
+	uint32_t copies, copied; /* replicas, and tensors that have some */
+	uint32_t example;        /* a tensor that has some */
+	uint32_t *entry; /* of each tensor, once a note needs its name */
+	struct optimfs_error *err;
+};
+
+static int no_memory(struct check *c)
+{
+	return optimfs_fail(c->err, ENOMEM,
+	    "OFS443 out of memory for the catalog");
+}
+
+/* Give t an error that reading it will report. */
+#define CONDEMN(c, code, ...) \
+ condemn((c), ofs_catalog_note((c)->cat, OFS_NOTE_ERROR, (code), __VA_ARGS__))
+static int condemn(struct check *c, uint32_t note)
+{
+	if (note == OFS_NONE)
+		return no_memory(c);
+	c->t->error = note;
+	return 0;
+}
+
+static bool condemned(const struct check *c)
+{
+	return c->t->error != OFS_NONE;
+}
+
+/* A tensor's path as it is stored, "a.b.c", for notes. */
+static int find_entries(struct check *c)
+{
+	const struct ofs_catalog *cat = c->cat;
+
+	c->entry = malloc(cat->ntensors * sizeof(*c->entry));
+	if (c->entry == NULL)
+		return no_memory(c);
+	memset(c->entry, 0xff, cat->ntensors * sizeof(*c->entry));
+	for (uint32_t i = 0; i < cat->nentries; i++)
+		if (cat->entries[i].kind == OFS_ENTRY_TENSOR &&
+		    cat->entries[i].ref < cat->ntensors)
+			c->entry[cat->entries[i].ref] = i;
+	for (uint32_t i = 0; i < cat->nvariants; i++)
+		if (cat->variants[i].kind == OFS_ENTRY_TENSOR &&
+		    cat->variants[i].ref < cat->ntensors)
+			c->entry[cat->variants[i].ref] = cat->variants[i].entry;
+	return 0;
+}
+
+static int tensor_name(struct check *c, uint32_t tensor, struct ofs_buf *name)
+{
+	const uint32_t *part;
+	uint32_t n = 0;
+
+	if (c->entry == NULL && find_entries(c) == -1)
+		return -1;
+	if (c->entry[tensor] == OFS_NONE) {
+		ofs_buf_printf(name, "tensor %" PRIu32, tensor);
+	} else {
+		part = ofs_catalog_components(c->cat,
+		    c->cat->entries[c->entry[tensor]].path, &n);
+		for (uint32_t i = 0; i < n; i++) {
+			struct ofs_str s = ofs_catalog_string(c->cat, part[i]);
+
+			if (i > 0)
+				ofs_buf_putc(name, '.');
+			ofs_buf_put(name, s.p, s.len);
+		}
+	}
+	ofs_buf_putc(name, '\0');
+	return name->bad ? no_memory(c) : 0;
+}
+
+/* The tensor alone. */
+
+static int check_shape(struct check *c)
+{
+	const struct ofs_catalog *cat = c->cat;
+	const struct ofs_tensor *t = c->t;
+	uint64_t n, grid = UINT64_MAX, bytes;
+
+	if (ofs_dtype_size(t->dtype) == 0)
+		return CONDEMN(c, EOPNOTSUPP, "OFS616 dtype not supported");
+	if (!ofs_numel(ofs_tensor_shape(cat, t), t->ndim, &n) ||
+	    !ofs_mul_u64(n, ofs_dtype_size(t->dtype), &bytes) ||
+	    bytes > INT64_MAX)
+		return CONDEMN(c, EUCLEAN,
+		    "OFS606 size overflow: the shape has more bytes than a "
+		    "file can");
+	if (!ofs_numel(cat->dims + t->grid, t->grid_ndim, &grid) || grid != n)
+		return CONDEMN(c, EUCLEAN,
+		    "OFS608 chunks are given in a shape of %" PRIu64
+		    " elements, the tensor has %" PRIu64,
+		    grid, n);
+	c->numel = n;
+	return 0;
+}
+
+/* Its shards, one by one. */
+
+static int check_box(struct check *c, const struct ofs_shard *s)
+{
+	const uint64_t *grid = c->cat->dims + c->t->grid, *off, *size;
+	uint64_t end;
+	unsigned int d = c->t->grid_ndim;
+
+	if (s->box == OFS_NONE)
+		return 0;
+	off = c->cat->dims + s->box;
+	size = off + d;
+	for (unsigned int k = 0; k < d; k++) {
+		if (off[k] <= grid[k] && size[k] <= grid[k] - off[k])
+			continue;
+		if (!ofs_add_u64(off[k], size[k], &end))
+			end = UINT64_MAX;
+		return CONDEMN(c, EUCLEAN,
+		    "OFS609 chunk [%" PRIu64 ":%" PRIu64
+		    ") outside dim %u of %" PRIu64,
+		    off[k], end, k, grid[k]);
+	}
+	return 0;
+}
+
+static int check_extent(struct check *c, const struct ofs_extent *at,
+    uint32_t *problem)
+{
+	const struct ofs_object *o = &c->cat->objects[at->object];
+	uint32_t note;
+
+	if (at->len == 0 || at->len > INT64_MAX)
+		note = ofs_catalog_note(c->cat, OFS_NOTE_ERROR, EUCLEAN,
+		    "OFS605 %.200s: stored length %" PRIu64, o->path, at->len);
+	else if (at->off > INT64_MAX || at->len > INT64_MAX - at->off)
+		note = ofs_catalog_note(c->cat, OFS_NOTE_ERROR, EUCLEAN,
+		    "OFS604 %.200s: offset %" PRIu64 " and length %" PRIu64
+		    " overflow",
+		    o->path, at->off, at->len);
+	else
+		return 0;
+	if (note == OFS_NONE)
+		return no_memory(c);
+	*problem = note;
+	return 0;
+}
+
+/* Does an extent begin behind the end of its file? */
+static bool beyond(const struct check *c, const struct ofs_extent *at)
+{
+	const struct ofs_object *o = &c->cat->objects[at->object];
+
+	return !o->missing && !o->refused && at->off > o->size;
+}
+
+/* A file that was cut short still serves what is left of it: the ranges that
+ * it lost fail when they are read. Only where nothing of a tensor is left
+ * is its index taken for wrong. */
+static int check_reach(struct check *c)
+{
+	const struct ofs_tensor *t = c->t;
+	const struct ofs_shard *s = c->cat->shards + t->shard;
+	uint32_t lost = 0;
+
+	while (lost < t->nshards && beyond(c, &s[lost].at))
+		lost++;
+	if (lost < t->nshards || lost == 0)
+		return 0;
+	return CONDEMN(c, EUCLEAN,
+	    "OFS604 %.200s: offset %" PRIu64 " in a file of %" PRIu64 " bytes",
+	    c->cat->objects[s->at.object].path, s->at.off,
+	    c->cat->objects[s->at.object].size);
+}
+
+/* Bounds of every shard; empty ones, which hold nothing, go. */
+static int check_shards(struct check *c)
+{
+	struct ofs_tensor *t = c->t;
+	struct ofs_shard *s = c->cat->shards + t->shard;
+	uint64_t volume;
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < t->nshards && !condemned(c); i++) {
+		if (check_box(c, &s[i]) == -1)
+			return -1;
+		if (condemned(c))
+			break;
+		volume = c->numel;
+		if (s[i].box != OFS_NONE)
+			ofs_numel(c->cat->dims + s[i].box + t->grid_ndim,
+			    t->grid_ndim, &volume);
+		if (volume == 0 && c->numel != 0)
+			continue;
+		if (volume != 0 && check_extent(c, &s[i].at, &t->error) == -1)
+			return -1;
+		s[kept++] = s[i];
+	}
+	if (condemned(c))
+		return 0;
+	t->nshards = kept;
+	return c->numel == 0 ? 0 : check_reach(c);
+}
+
+/* Sorting. */
+
+/* Every shard of several gets a box that can be compared. */
+static int give_boxes(struct check *c)
+{
+	uint64_t box[2 * OFS_MAX_DIMS] = { 0 };
+	struct ofs_tensor *t = c->t;
+	unsigned int d = t->grid_ndim;
+	uint32_t whole = OFS_NONE;
+
+	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++) {
+		if (c->cat->shards[i].box != OFS_NONE)
+			continue;
+		if (whole == OFS_NONE && d > 0)
+			memcpy(box + d, c->cat->dims + t->grid,
+			    d * sizeof(*box));
+		if (whole == OFS_NONE)
+			whole = ofs_catalog_dims(c->cat, box, 2 * d, c->err);
+		if (whole == OFS_NONE)
+			return -1;
+		c->cat->shards[i].box = whole;
+	}
+	return 0;
+}
+
+/* Offsets, then sizes, in dictionary order: that of the first elements. */
+static int compare_boxes(const struct check *c, const struct ofs_shard *a,
+    const struct ofs_shard *b)
+{
+	const uint64_t *x = c->cat->dims + a->box, *y = c->cat->dims + b->box;
+
+	if (a->box == b->box)
+		return 0;
+	for (unsigned int k = 0; k < 2u * c->t->grid_ndim; k++)
+		if (x[k] != y[k])
+			return x[k] < y[k] ? -1 : 1;
+	return 0;
+}
+
+/* Of replicas the one that can be read comes first, then the order of files. */
+static int compare_shards(const void *va, const void *vb, void *ctx)
+{
+	const struct ofs_shard *a = va, *b = vb;
+	const struct check *c = ctx;
+	const struct ofs_object *x = &c->cat->objects[a->at.object],
+				*y = &c->cat->objects[b->at.object];
+	bool xbad, ybad;
+	int order = compare_boxes(c, a, b);
+
+	if (order != 0)
+		return order;
+	xbad = x->missing || x->refused || beyond(c, &a->at);
+	ybad = y->missing || y->refused || beyond(c, &b->at);
+	if (xbad != ybad)
+		return xbad ? 1 : -1;
+	if (x != y && (order = strcmp(x->path, y->path)) != 0)
+		return order;
+	if (a->at.off != b->at.off)
+		return a->at.off < b->at.off ? -1 : 1;
+	return 0;
+}
+
+/* Of equal boxes the first stays a shard. */
+static int set_replicas_apart(struct check *c)
+{
+	struct ofs_tensor *t = c->t;
+	struct ofs_shard *s = c->cat->shards + t->shard;
+	uint32_t kept = 1;
+
+	for (uint32_t i = 1; i < t->nshards; i++) {
+		struct ofs_replica r = { s[i].at, s[i].view,
+			t->shard + kept - 1 };
+
+		if (compare_boxes(c, &s[i], &s[kept - 1]) != 0) {
+			s[kept++] = s[i];
+			continue;
+		}
+		if (ofs_catalog_replica(c->cat, &r, c->err) == OFS_NONE)
+			return -1;
+	}
+	if (kept == t->nshards)
+		return 0;
+	if ((t->flags & OFS_TENSOR_COPIES) == 0) {
+		if (c->copied++ == 0)
+			c->example = c->tensor;
+		c->copies += t->nshards - kept;
+	}
+	t->nshards = kept;
+	return 0;
+}
+
+static int sort_shards(struct check *c)
+{
+	if (c->t->nshards < 2)
+		return 0;
+	if (give_boxes(c) == -1)
+		return -1;
+	qsort_r(c->cat->shards + c->t->shard, c->t->nshards,
+	    sizeof(*c->cat->shards), compare_shards, c);
+	return set_replicas_apart(c);
+}
+
+/* All of them together. */
+
+static int note_hole(struct check *c, uint64_t held)
+{
+	struct ofs_buf name = { 0 };
+	uint32_t note = OFS_NONE;
+
+	if (tensor_name(c, c->tensor, &name) == 0) {
+		note = ofs_catalog_note(c->cat, OFS_NOTE_MISSING, EIO,
+		    "OFS607 %.300s: %" PRIu64 " of %" PRIu64
+		    " elements are in no chunk",
+		    (char *)name.data, c->numel - held, c->numel);
+		if (note == OFS_NONE)
+			no_memory(c);
+	}
+	ofs_buf_fini(&name);
+	return note == OFS_NONE ? -1 : 0;
+}
+
+static int condemn_overlap(struct check *c, uint32_t a, uint32_t b)
+{
+	char x[200], y[200];
+
+	ofs_tile_print(c->cat, c->t, a, x, sizeof(x));
+	ofs_tile_print(c->cat, c->t, b, y, sizeof(y));
+	return CONDEMN(c, EUCLEAN, "OFS610 overlap of %s and %s", x, y);
+}
+
+static int check_tiling(struct check *c)
+{
+	uint32_t pair[2] = { 0, 0 };
+	uint64_t held;
+
+	if (ofs_tile_exact(c->cat, c->t, c->numel, &held))
+		return 0;
+	switch (ofs_tile_overlap(c->cat, c->t, &c->work, pair)) {
+	case OFS_TILE_OVERLAP:
+		return condemn_overlap(c, pair[0], pair[1]);
+	case OFS_TILE_UNKNOWN:
+		return CONDEMN(c, held < c->numel ? E2BIG : EUCLEAN,
+		    "OFS623 %" PRIu32
+		    " chunks leave gaps or overlap, in a layout too irregular "
+		    "to tell which",
+		    c->t->nshards);
+	case OFS_TILE_DISJOINT:
+		break;
+	}
+	return note_hole(c, held);
+}
+
+static int check_tensor(struct check *c)
+{
+	c->t->index = OFS_NONE;
+	if (condemned(c))
+		return 0;
+	if (check_shape(c) == -1)
+		return -1;
+	if (!condemned(c) && check_shards(c) == -1)
+		return -1;
+	if (!condemned(c) && sort_shards(c) == -1)
+		return -1;
+	if (condemned(c) || c->numel == 0)
+		return 0;
+	if (ofs_shards_index(c->cat, c->t, c->err) == -1)
+		return -1;
+	return check_tiling(c);
+}
+
+static int note_replicas(struct check *c)
+{
+	struct ofs_buf name = { 0 };
+	uint32_t note = OFS_NONE;
+
+	if (c->copies == 0)
+		return 0;
+	if (tensor_name(c, c->example, &name) == 0) {
+		note = ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
+		    "OFS611 %" PRIu32 " duplicate chunks in %" PRIu32
+		    " tensors (%.200s): the first readable one is used",
+		    c->copies, c->copied, (char *)name.data);
+		if (note == OFS_NONE)
+			no_memory(c);
+	}
+	ofs_buf_fini(&name);
+	return note == OFS_NONE ? -1 : 0;
+}
+
+static int by_shard(const void *a, const void *b)
+{
+	uint32_t x = ((const struct ofs_replica *)a)->shard;
+	uint32_t y = ((const struct ofs_replica *)b)->shard;
+
+	return (x > y) - (x < y);
+}
+
+static int check_items(struct check *c)
+{
+	for (uint32_t i = 0; i < c->cat->nitems; i++) {
+		struct ofs_item *item = &c->cat->items[i];
+		uint32_t problem = item->error;
+
+		if (problem != OFS_NONE)
+			continue;
+		if (check_extent(c, &item->at, &problem) == -1)
+			return -1;
+		item = &c->cat->items[i];
+		item->error = problem;
+	}
+	return 0;
+}
+
+int ofs_catalog_check(struct ofs_catalog *cat, struct optimfs_error *err)
+{
+	struct check c = { .cat = cat, .work = OFS_TILE_WORK, .err = err };
+	int ret = 0;
+
+	for (uint32_t i = 0; i < cat->ntensors && ret == 0; i++) {
+		c.tensor = i;
+		c.t = &cat->tensors[i];
+		ret = check_tensor(&c);
+	}
+	if (ret == 0)
+		ret = check_items(&c);
+	if (ret == 0)
+		ret = note_replicas(&c);
+	free(c.entry);
+	if (ret == 0 && cat->nreplicas > 0)
+		qsort(cat->replicas, cat->nreplicas, sizeof(*cat->replicas),
+		    by_shard);
+	return ret;
+}

@@ -1,0 +1,95 @@
+/* copy.c - a catalog that begins as another one */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <string.h>
+
+#include "catalog/build.h"
+
+static bool learn_strings(struct ofs_catalog *cat)
+{
+	for (uint32_t i = 0; i < cat->nstrs; i++)
+		if (!ofs_map_add(&cat->build->strs,
+			ofs_map_hash(cat->strs[i].p, cat->strs[i].len), i))
+			return false;
+	return true;
+}
+
+/* Each is its length and so many components. */
+static bool learn_paths(struct ofs_catalog *cat)
+{
+	uint32_t i = 0;
+
+	while (i < cat->npaths) {
+		uint32_t n = cat->paths[i];
+
+		if (!ofs_map_add(&cat->build->paths,
+			ofs_map_hash(cat->paths + i + 1,
+			    n * sizeof(*cat->paths)),
+			i))
+			return false;
+		i += n + 1;
+	}
+	return true;
+}
+
+#define COPY(cat, base, which, field)                                     \
+ (ofs_catalog_append(cat, which, (base)->field, (base)->n##field, err) != \
+     OFS_NONE)
+
+static bool copy_arrays(struct ofs_catalog *cat, const struct ofs_catalog *base,
+    struct optimfs_error *err)
+{
+	return COPY(cat, base, OFS_OBJECTS, objects) &&
+	    COPY(cat, base, OFS_SHARDS, shards) &&
+	    COPY(cat, base, OFS_REPLICAS, replicas) &&
+	    COPY(cat, base, OFS_VIEWS, views) &&
+	    COPY(cat, base, OFS_TENSORS, tensors) &&
+	    COPY(cat, base, OFS_VALUES, values) &&
+	    COPY(cat, base, OFS_ITEMS, items) &&
+	    COPY(cat, base, OFS_ALIASES, aliases) &&
+	    COPY(cat, base, OFS_NOTES, notes) &&
+	    COPY(cat, base, OFS_STRS, strs) &&
+	    COPY(cat, base, OFS_PATHS, paths) &&
+	    COPY(cat, base, OFS_DIMS, dims) &&
+	    COPY(cat, base, OFS_BOUNDS, bounds);
+}
+
+/* All that is neither an array nor its own. */
+static void describe(struct ofs_catalog *cat, const struct ofs_catalog *base)
+{
+	const size_t first = offsetof(struct ofs_catalog, objects);
+	const size_t last = offsetof(struct ofs_catalog, ids);
+	struct ofs_catalog own = *cat;
+
+	*cat = *base;
+	cat->arena = own.arena;
+	cat->dir = own.dir;
+	cat->build = own.build;
+	memcpy((char *)cat + first, (char *)&own + first, last - first);
+}
+
+struct ofs_catalog *ofs_catalog_copy(const struct ofs_catalog *base,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat;
+	struct ofs_dir dir;
+
+	if (ofs_dir_copy(&base->dir, &dir, err) == -1)
+		return NULL;
+	cat = ofs_catalog_new(&dir, err);
+	ofs_dir_close(&dir);
+	if (cat == NULL)
+		return NULL;
+	describe(cat, base);
+	if (!copy_arrays(cat, base, err)) {
+		ofs_catalog_free(cat);
+		return NULL;
+	}
+	if (!learn_strings(cat) || !learn_paths(cat)) {
+		ofs_catalog_free(cat);
+		ofs_catalog_no_memory(err);
+		return NULL;
+	}
+	return cat;
+}

@@ -1,0 +1,170 @@
+/* intern.c - strings, paths, shapes and notes, each kept once */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "catalog/build.h"
+
+/* Beyond so many distinct notes their number says more than their words. */
+#define MAX_NOTES (1u << 17)
+
+static bool same_str(const void *ctx, uint32_t index, const void *key, size_t n)
+{
+	const struct ofs_catalog *cat = ctx;
+	const struct ofs_str *s = &cat->strs[index];
+
+	return s->len == n && memcmp(s->p, key, n) == 0;
+}
+
+uint32_t ofs_catalog_str(struct ofs_catalog *cat, const char *p, size_t n,
+    struct optimfs_error *err)
+{
+	uint32_t hash = ofs_map_hash(p, n), index;
+	struct ofs_str s;
+
+	index = ofs_map_find(&cat->build->strs, hash, same_str, cat, p, n);
+	if (index != OFS_NONE)
+		return index;
+	if (n > UINT32_MAX) {
+		optimfs_fail(err, E2BIG, "OFS624 a string of %zu bytes", n);
+		return OFS_NONE;
+	}
+	s.p = ofs_arena_strndup(&cat->arena, p, n);
+	s.len = (uint32_t)n;
+	if (s.p == NULL)
+		return ofs_catalog_no_memory(err);
+	index = ofs_catalog_append(cat, OFS_STRS, &s, 1, err);
+	if (index == OFS_NONE)
+		return OFS_NONE;
+	if (!ofs_map_add(&cat->build->strs, hash, index))
+		return ofs_catalog_no_memory(err);
+	return index;
+}
+
+/* A run of an array is its first index alone: where the n words at index are
+ * the ones looked for, it serves, whoever put them there. */
+static bool same_dims(const void *ctx, uint32_t index, const void *key,
+    size_t n)
+{
+	const struct ofs_catalog *cat = ctx;
+
+	return n / sizeof(*cat->dims) <= cat->ndims - index &&
+	    memcmp(cat->dims + index, key, n) == 0;
+}
+
+uint32_t ofs_catalog_dims(struct ofs_catalog *cat, const uint64_t *v, size_t n,
+    struct optimfs_error *err)
+{
+	uint32_t hash, index;
+
+	if (n == 0)
+		return 0;
+	hash = ofs_map_hash(v, n * sizeof(*v));
+	index = ofs_map_find(&cat->build->dims, hash, same_dims, cat, v,
+	    n * sizeof(*v));
+	if (index != OFS_NONE)
+		return index;
+	index = ofs_catalog_append(cat, OFS_DIMS, v, n, err);
+	if (index == OFS_NONE)
+		return OFS_NONE;
+	if (!ofs_map_add(&cat->build->dims, hash, index))
+		return ofs_catalog_no_memory(err);
+	return index;
+}
+
+static bool same_path(const void *ctx, uint32_t index, const void *key,
+    size_t n)
+{
+	const struct ofs_catalog *cat = ctx;
+
+	return cat->paths[index] == n / sizeof(*cat->paths) &&
+	    memcmp(cat->paths + index + 1, key, n) == 0;
+}
+
+uint32_t ofs_catalog_path(struct ofs_catalog *cat, const uint32_t *component,
+    size_t n, struct optimfs_error *err)
+{
+	uint32_t hash = ofs_map_hash(component, n * sizeof(*component));
+	uint32_t count = (uint32_t)n, index;
+
+	index = ofs_map_find(&cat->build->paths, hash, same_path, cat,
+	    component, n * sizeof(*component));
+	if (index != OFS_NONE)
+		return index;
+	/* both at once, so that a failure leaves no half of it */
+	if (n < OFS_NONE - 1 &&
+	    !ofs_catalog_reserve(cat, OFS_PATHS, cat->npaths + (n + 1)))
+		return ofs_catalog_no_memory(err);
+	index = ofs_catalog_append(cat, OFS_PATHS, &count, 1, err);
+	if (index == OFS_NONE ||
+	    ofs_catalog_append(cat, OFS_PATHS, component, n, err) == OFS_NONE)
+		return OFS_NONE;
+	if (!ofs_map_add(&cat->build->paths, hash, index))
+		return ofs_catalog_no_memory(err);
+	return index;
+}
+
+/* Notes. Equal ones are one: a fault of a million tensors is one line. */
+
+struct note_key {
+	uint32_t kind, text;
+	int code;
+};
+
+static bool same_note(const void *ctx, uint32_t index, const void *key,
+    size_t n)
+{
+	const struct ofs_catalog *cat = ctx;
+	const struct ofs_note *note = &cat->notes[index];
+	const struct note_key *k = key;
+
+	(void)n;
+	return note->kind == k->kind && note->code == k->code &&
+	    note->text == cat->strs[k->text].p;
+}
+
+static uint32_t add_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
+    int code, const char *text)
+{
+	struct note_key key = { kind, 0, code };
+	struct ofs_note note = { kind, code, NULL };
+	uint32_t hash, index;
+
+	key.text = ofs_catalog_str(cat, text, strlen(text), NULL);
+	if (key.text == OFS_NONE)
+		return OFS_NONE;
+	note.text = cat->strs[key.text].p;
+	hash = ofs_map_hash(&key, sizeof(key));
+	index = ofs_map_find(&cat->build->notes, hash, same_note, cat, &key,
+	    sizeof(key));
+	if (index != OFS_NONE)
+		return index;
+	index = ofs_catalog_append(cat, OFS_NOTES, &note, 1, NULL);
+	if (index == OFS_NONE || !ofs_map_add(&cat->build->notes, hash, index))
+		return OFS_NONE;
+	return index;
+}
+
+uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
+    int code, const char *fmt, ...)
+{
+	struct optimfs_error e = { 0 };
+	char text[sizeof(e.text)];
+	va_list ap;
+
+	if (cat->nnotes >= MAX_NOTES)
+		return add_note(cat, kind, code,
+		    "OFS629 there are more problems than are written here");
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (kind ==
+	    OFS_NOTE_GLOBAL) /* a line with tabs, made of escaped text */
+		return add_note(cat, kind, code, text);
+	optimfs_fail(&e, code, "%s", text); /* disarms control bytes */
+	return add_note(cat, kind, code, e.text);
+}

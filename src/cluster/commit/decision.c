@@ -1,0 +1,117 @@
+/* decision.c - the one word on which all directories of a commit agree */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/copy.h"
+#include "base/io.h"
+#include "base/sys.h"
+#include "cluster/commit/replica_set_impl.h"
+
+/* MAGIC, the id, the names of the sites, each with its NUL, and the CRC-32 of
+ * all that. It is complete and synced, or there was no decision: it gets its
+ * name by a rename. */
+#define NAME  "decision"
+#define NEW   "decision.new"
+#define MAGIC 0x31444f53u
+#define MAX   (64u << 20)
+
+static int fail(struct optimfs_error *err)
+{
+	return optimfs_fail(err, errno, "OFS802 the decision of a commit: %m");
+}
+
+static int save(int stage, const struct ofs_buf *b, struct optimfs_error *err)
+{
+	int fd, ret;
+
+	(void)ofs_sys_unlink(stage, NEW, 0);
+	fd = ofs_sys_create(stage, NEW, 0600);
+	if (fd == -1)
+		return fail(err);
+	ret = ofs_write_all(fd, b->data, b->len, 0, err);
+	if (ret == 0 && ofs_sys_fsync(fd) == -1)
+		ret = fail(err);
+	close(fd);
+	if (ret == 0 && ofs_sys_rename(stage, NEW, stage, NAME, 0) == -1)
+		ret = fail(err);
+	if (ret == -1)
+		ofs_decision_clean(stage);
+	return ret;
+}
+
+/* If its last sync fails nobody knows what is on the disk: so it is taken back,
+ * and if that cannot be made safe either, it stands. */
+int ofs_decision_write(const struct ofs_sites *s, const char *id,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+	char fixed[OFS_PUBLISH_ID] = "";
+	int ret;
+
+	strcpy(fixed, id);
+	ofs_wire_u32(&b, MAGIC);
+	ofs_buf_put(&b, fixed, sizeof(fixed));
+	for (uint32_t i = 0; i < s->n; i++)
+		ofs_buf_put(&b, s->site[i].name, strlen(s->site[i].name) + 1);
+	ofs_wire_u32(&b, (uint32_t)crc32_z(0, b.data, b.len));
+	ret = b.bad ? optimfs_fail(err, ENOMEM, "decision of a commit")
+		    : save(s->stage, &b, err);
+	ofs_buf_fini(&b);
+	if (ret == -1 || ofs_sys_fsync(s->stage) == 0)
+		return ret;
+	fail(err);
+	ofs_decision_remove(s->stage);
+	return ofs_sys_fsync(s->stage) == 0 ? -1 : 0;
+}
+
+int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,
+    struct optimfs_error *err)
+{
+	struct ofs_dir dir = { .fd = stage };
+	struct optimfs_error why;
+	struct ofs_cursor c;
+	const uint8_t *p;
+	uint8_t *bytes;
+	uint64_t len;
+	struct stat st;
+	int ret = 0;
+
+	id[0] = '\0';
+	if (fstatat(stage, NAME, &st, AT_SYMLINK_NOFOLLOW) == -1 &&
+	    errno == ENOENT)
+		return 0;
+	if (ofs_dir_read_file(&dir, NAME, MAX, &bytes, &len, &why) == -1)
+		return optimfs_fail(err, why.code, "%s", why.text);
+	c = ofs_cursor_of(bytes, len < 4 ? 0 : len - 4);
+	if (ofs_cursor_le32(&c) == MAGIC &&
+	    (p = ofs_cursor_take(&c, OFS_PUBLISH_ID)) != NULL &&
+	    p[OFS_PUBLISH_ID - 1] == '\0' &&
+	    crc32_z(0, bytes, len - 4) == ofs_le32(bytes + len - 4)) {
+		memcpy(id, p, OFS_PUBLISH_ID);
+		p = ofs_cursor_take(&c, len - 8 - OFS_PUBLISH_ID);
+		ofs_buf_put(names, p, len - 8 - OFS_PUBLISH_ID);
+		ret = names->bad
+		    ? optimfs_fail(err, ENOMEM, "decision of a commit")
+		    : 1;
+	}
+	free(bytes);
+	return ret;
+}
+
+void ofs_decision_remove(int stage)
+{
+	(void)ofs_sys_unlink(stage, NAME, 0);
+}
+
+void ofs_decision_clean(int stage)
+{
+	(void)ofs_sys_unlink(stage, NEW, 0);
+}

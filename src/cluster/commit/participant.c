@@ -1,0 +1,457 @@
+/* participant.c - one directory of a checkpoint that several ranks write together */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "cluster/commit/participant.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/copy.h"
+#include "base/sys.h"
+#include "cluster/commit/async.h"
+#include "cluster/manifest.h"
+#include "cluster/wire.h"
+#include "journal/publish.h"
+#include "journal/stage.h"
+
+struct ofs_keeper {
+	struct ofs_share *share;
+	struct ofs_beside beside;
+	int stage; /* the directory beside ours */
+	struct ofs_errand errand;
+	char id[OFS_PUBLISH_ID]; /* that the errand is about */
+	/* Who writes to files of p holds the lock for reading. */
+	pthread_rwlock_t lock;
+	struct ofs_publish *p;
+	bool voted; /* it has been prepared: not ours to take back */
+	int *fd;    /* p's, by the numbers they were given */
+	uint32_t nfds, capfds;
+};
+
+static int malformed(struct optimfs_error *err)
+{
+	return optimfs_fail(err, EPROTO,
+	    "OFS913 a request that makes no sense: are all ranks of one "
+	    "version?");
+}
+
+static struct ofs_keeper *keeper_new(struct ofs_share *s,
+    struct optimfs_error *err)
+{
+	struct ofs_keeper *k = calloc(1, sizeof(*k));
+
+	if (k == NULL) {
+		optimfs_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	k->share = s;
+	k->beside.dir = k->stage = -1;
+	pthread_rwlock_init(&k->lock, NULL);
+	ofs_errand_init(&k->errand);
+	return k;
+}
+
+/* What was begun goes; what was voted for stays. */
+static void let_go(struct ofs_keeper *k, bool back)
+{
+	if (k->voted && !back)
+		ofs_publish_leave(k->p);
+	else
+		ofs_publish_free(k->p);
+	k->p = NULL;
+	k->voted = false;
+	k->nfds = 0;
+}
+
+void ofs_keeper_free(struct ofs_keeper *k)
+{
+	if (k == NULL)
+		return;
+	ofs_errand_fini(&k->errand);
+	let_go(k, false);
+	ofs_beside_drop(&k->beside);
+	pthread_rwlock_destroy(&k->lock);
+	free(k->fd);
+	free(k);
+}
+
+int ofs_keeper_own(struct ofs_share *s, int stage, struct optimfs_error *err)
+{
+	s->keeper = keeper_new(s, err);
+	if (s->keeper == NULL)
+		return -1;
+	s->keeper->stage = stage;
+	return 0;
+}
+
+void ofs_keeper_move(struct ofs_share *from, struct ofs_share *to)
+{
+	struct ofs_keeper *k = from->keeper;
+
+	if (k == NULL)
+		return;
+	pthread_rwlock_wrlock(&k->lock);
+	k->share = to;
+	to->keeper = k;
+	from->keeper = NULL;
+	pthread_rwlock_unlock(&k->lock);
+}
+
+/* Joining. */
+
+/* Is the lock beside path that of one of n ids? Its index; n: no. */
+static uint32_t held_by(const char *path, struct ofs_cursor ids, uint32_t n)
+{
+	char id[OFS_LOCK_ID];
+
+	ofs_beside_holder(path, id);
+	for (uint32_t i = 0; i < n; i++)
+		if (strcmp(ofs_wire_take_str(&ids), id) == 0 && id[0] != '\0')
+			return i;
+	return n;
+}
+
+/* Somebody else's lock may be that of the job: then the directory is known. */
+static int join_at(struct ofs_share *s, const char *path,
+    const struct ofs_cursor *ids, uint32_t n, uint32_t *index,
+    struct optimfs_error *err)
+{
+	struct ofs_keeper *k;
+
+	*index = held_by(path, *ids, n);
+	if (*index < n)
+		return 0;
+	k = keeper_new(s, err);
+	if (k == NULL)
+		return -1;
+	if (ofs_beside_take(path, &k->beside, err) == -1) {
+		ofs_keeper_free(k);
+		/* it was there all the time, and this machine did not know */
+		*index = held_by(path, *ids, n);
+		return *index < n ? 0 : -1;
+	}
+	k->stage = k->beside.dir;
+	s->keeper = k;
+	return 0;
+}
+
+static int join(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
+    uint64_t want, struct optimfs_error *err)
+{
+	uint32_t n = ofs_cursor_le32(c), index = n;
+	enum ofs_joined joined = OFS_JOINED_NONE;
+	struct ofs_buf b = { 0 };
+	char *path;
+
+	if (c->bad || want != OFS_JOIN_WANT || s->keeper != NULL)
+		return malformed(err);
+	path = ofs_share_here(s, err);
+	if (path == NULL)
+		return -1;
+	if (s->dir.fd != -1) {
+		if (join_at(s, path, c, n, &index, err) == -1) {
+			free(path);
+			return -1;
+		}
+		joined = index < n ? OFS_JOINED_SAME : OFS_JOINED_NEW;
+	}
+	ofs_wire_u8(&b, (uint8_t)joined);
+	ofs_wire_u32(&b, index);
+	ofs_wire_str(&b,
+	    joined == OFS_JOINED_NEW ? s->keeper->beside.lock.id : "");
+	ofs_wire_str(&b, path);
+	free(path);
+	memset(out, 0, want);
+	if (!b.bad && b.len <= want)
+		memcpy(out, b.data, b.len);
+	else
+		b.bad = true;
+	ofs_buf_fini(&b);
+	return b.bad ? optimfs_fail(err, ENAMETOOLONG, "a path too long") : 0;
+}
+
+/* Errands. */
+
+static int run_settle(void *arg, struct optimfs_error *err)
+{
+	struct ofs_keeper *k = arg;
+
+	return ofs_publish_settle(k->share->dir.path, k->share->dir.fd,
+		   k->stage, k->id, err) == -1
+	    ? -1
+	    : 0;
+}
+
+static int run_prepare(void *arg, struct optimfs_error *err)
+{
+	struct ofs_keeper *k = arg;
+	int ret;
+
+	pthread_rwlock_wrlock(&k->lock);
+	if (k->p == NULL)
+		ret = malformed(err);
+	else
+		ret = ofs_publish_prepare(k->p, k->id, err);
+	k->voted = ret == 0;
+	pthread_rwlock_unlock(&k->lock);
+	return ret;
+}
+
+static int run_apply(void *arg, struct optimfs_error *err)
+{
+	struct ofs_keeper *k = arg;
+	int ret;
+
+	pthread_rwlock_wrlock(&k->lock);
+	if (k->p == NULL || !k->voted)
+		ret = malformed(err);
+	else
+		ret = ofs_publish_apply(k->p, err);
+	pthread_rwlock_unlock(&k->lock);
+	return ret == 0 ? 0 : -1;
+}
+
+static int begin_errand(struct ofs_keeper *k, enum ofs_site_op op,
+    struct ofs_cursor *c, struct optimfs_error *err)
+{
+	const char *id = op == OFS_SITE_APPLY ? "" : ofs_wire_take_str(c);
+	bool done;
+
+	if (c->bad || ofs_cursor_left(c) != 0 || strlen(id) >= sizeof(k->id))
+		return malformed(err);
+	(void)ofs_errand_poll(&k->errand, &done, NULL);
+	if (!done)
+		return optimfs_fail(err, EBUSY,
+		    "OFS815 a commit is under way already");
+	strcpy(k->id, id);
+	return ofs_errand_begin(&k->errand,
+	    op == OFS_SITE_SETTLE        ? run_settle
+		: op == OFS_SITE_PREPARE ? run_prepare
+					 : run_apply,
+	    k, err);
+}
+
+static int poll_errand(struct ofs_keeper *k, uint8_t *out, uint64_t want,
+    struct optimfs_error *err)
+{
+	bool done;
+
+	if (want != 1)
+		return malformed(err);
+	if (ofs_errand_poll(&k->errand, &done, err) == -1)
+		return -1;
+	out[0] = done;
+	return 0;
+}
+
+/* New files. */
+
+static int check_room(const struct ofs_keeper *k, uint64_t need,
+    struct optimfs_error *err)
+{
+	struct statvfs st;
+	uint64_t left;
+
+	if (fstatvfs(k->stage, &st) == -1)
+		return optimfs_fail(err, errno, "OFS821 %s: %m",
+		    k->share->dir.path);
+	left = (uint64_t)st.f_bavail * st.f_frsize;
+	if (need == 0 || need <= left)
+		return 0;
+	return optimfs_fail(err, ENOSPC,
+	    "OFS801 the commit needs %" PRIu64 " bytes beside %s, %" PRIu64
+	    " are free",
+	    need, k->share->dir.path, left);
+}
+
+static int begin(struct ofs_keeper *k, struct ofs_cursor *c,
+    struct optimfs_error *err)
+{
+	const struct ofs_share *s = k->share;
+	uint64_t need = ofs_cursor_le64(c);
+
+	if (c->bad || ofs_cursor_left(c) != 0)
+		return malformed(err);
+	let_go(k, true);
+	if (check_room(k, need, err) == -1)
+		return -1;
+	k->p = ofs_publish_begin(s->dir.path, s->dir.fd, k->stage, err);
+	return k->p == NULL ? -1 : 0;
+}
+
+/* Is a file that is to be replaced or removed the one that was mounted? */
+static int check_same(const struct ofs_share *s, const char *rel,
+    struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (!ofs_dir_stat(&s->dir, rel, &st))
+		return 0;
+	for (uint32_t i = 0; i < s->files->nobjects; i++) {
+		const struct ofs_object *o = &s->files->objects[i];
+
+		if (strcmp(o->path, rel) == 0 &&
+		    (uint64_t)st.st_size == o->size && st.st_ino == o->ino &&
+		    ofs_time_ns(&st.st_mtim) == o->mtime_ns)
+			return 0;
+	}
+	return optimfs_fail(err, ESTALE,
+	    "OFS805 %.200s changed since the checkpoint was mounted", rel);
+}
+
+static const char *none_if_empty(const char *s)
+{
+	return s[0] == '\0' ? NULL : s;
+}
+
+static int keep_fd(struct ofs_keeper *k, int fd, struct optimfs_error *err)
+{
+	if (k->nfds == k->capfds) {
+		uint32_t cap = k->capfds == 0 ? 16 : 2 * k->capfds;
+		int *grown = reallocarray(k->fd, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return optimfs_fail(err, ENOMEM, "files of a commit");
+		k->fd = grown;
+		k->capfds = cap;
+	}
+	k->fd[k->nfds++] = fd;
+	return 0;
+}
+
+static int file(struct ofs_keeper *k, struct ofs_cursor *c, uint8_t *out,
+    uint64_t want, struct optimfs_error *err)
+{
+	const char *rel = ofs_wire_take_str(c), *like = ofs_wire_take_str(c);
+	uint64_t size = ofs_cursor_le64(c);
+	uint32_t mode = ofs_cursor_le32(c);
+	struct stat st;
+	int fd;
+
+	if (c->bad || ofs_cursor_left(c) != 0 || want != 4 || k->p == NULL ||
+	    k->voted || !ofs_path_stays(rel, strlen(rel)) || size > INT64_MAX)
+		return malformed(err);
+	if (check_same(k->share, rel, err) == -1 ||
+	    ofs_publish_file(k->p, rel, none_if_empty(like), &fd, err) == -1)
+		return -1;
+	if (like[0] == '\0' && !ofs_dir_stat(&k->share->dir, rel, &st) &&
+	    ofs_sys_chmod(fd, mode & 0777) == -1)
+		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
+	if (ofs_sys_truncate(fd, size) == -1)
+		return optimfs_fail(err, errno, "OFS801 %.200s: %m", rel);
+	if (keep_fd(k, fd, err) == -1)
+		return -1;
+	for (unsigned i = 0; i < 4; i++)
+		out[i] = (uint8_t)((k->nfds - 1) >> 8 * i);
+	return 0;
+}
+
+static int data(struct ofs_keeper *k, struct ofs_cursor *c,
+    struct optimfs_error *err)
+{
+	uint32_t i = ofs_cursor_le32(c);
+	uint64_t off = ofs_cursor_le64(c), n = ofs_cursor_left(c);
+	const uint8_t *p = ofs_cursor_take(c, n);
+
+	if (c->bad || i >= k->nfds || k->voted || off > INT64_MAX - n)
+		return malformed(err);
+	return ofs_write_all(k->fd[i], p, n, off, err);
+}
+
+static int drop(struct ofs_keeper *k, struct ofs_cursor *c,
+    struct optimfs_error *err)
+{
+	const char *rel = ofs_wire_take_str(c);
+
+	if (c->bad || ofs_cursor_left(c) != 0 || k->p == NULL || k->voted ||
+	    !ofs_path_stays(rel, strlen(rel)))
+		return malformed(err);
+	return ofs_publish_remove(k->p, rel, err);
+}
+
+int ofs_keeper_take(struct ofs_share *s, int from, const char *rel,
+    const char *like, struct optimfs_error *err)
+{
+	struct ofs_keeper *k = s->keeper;
+	int ret = -1;
+
+	pthread_rwlock_wrlock(&k->lock);
+	if (k->p == NULL || k->voted)
+		malformed(err);
+	else if (check_same(s, rel, err) == 0)
+		ret = ofs_publish_take(k->p, from, rel, like, err);
+	pthread_rwlock_unlock(&k->lock);
+	return ret;
+}
+
+/* The record goes last: until then it can be seen that all was done. */
+static void forget(struct ofs_keeper *k)
+{
+	ofs_publish_leave(k->p);
+	k->p = NULL;
+	k->voted = false;
+	k->nfds = 0;
+	ofs_publish_sweep(k->stage);
+	ofs_publish_forget(k->stage);
+}
+
+static int answer_locked(struct ofs_keeper *k, enum ofs_site_op op,
+    struct ofs_cursor *c, uint8_t *out, uint64_t want,
+    struct optimfs_error *err)
+{
+	switch (op) {
+	case OFS_SITE_BEGIN:
+		return begin(k, c, err);
+	case OFS_SITE_FILE:
+		return file(k, c, out, want, err);
+	case OFS_SITE_REMOVE:
+		return drop(k, c, err);
+	case OFS_SITE_ABORT:
+		let_go(k, true);
+		return 0;
+	case OFS_SITE_FORGET:
+		forget(k);
+		return 0;
+	default:
+		return malformed(err);
+	}
+}
+
+int ofs_keeper_answer(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
+    uint64_t want, struct optimfs_error *err)
+{
+	enum ofs_site_op op = (enum ofs_site_op)ofs_cursor_u8(c);
+	struct ofs_keeper *k;
+	int ret;
+
+	if (op == OFS_SITE_JOIN)
+		return join(s, c, out, want, err);
+	k = s->keeper;
+	if (c->bad || k == NULL)
+		return malformed(err);
+	switch (op) {
+	case OFS_SITE_SETTLE:
+	case OFS_SITE_PREPARE:
+	case OFS_SITE_APPLY:
+		return begin_errand(k, op, c, err);
+	case OFS_SITE_POLL:
+		return poll_errand(k, out, want, err);
+	case OFS_SITE_DATA:
+		pthread_rwlock_rdlock(&k->lock);
+		ret = data(k, c, err);
+		break;
+	default:
+		pthread_rwlock_wrlock(&k->lock);
+		ret = answer_locked(k, op, c, out, want, err);
+	}
+	pthread_rwlock_unlock(&k->lock);
+	return ret;
+}

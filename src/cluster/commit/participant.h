@@ -1,0 +1,70 @@
+/* participant.h - one directory of a checkpoint that several ranks write together */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_CLUSTER_COMMIT_PARTICIPANT_H
+#define OFS_CLUSTER_COMMIT_PARTICIPANT_H
+
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "base/cursor.h"
+
+struct ofs_share;
+
+/* Of each directory that files of a checkpoint lie in, one rank is the keeper:
+ * it holds the lock beside it, and prepares and publishes new files there when
+ * the writer (src/cluster/commit/replica_set.h) says so. This is what it answers to SITE:
+ *
+ *   JOIN     number of ids (4), ids (strings); answered with OFS_JOINED, the
+ *            index of an id (4), an id (string), the path (string), zeros
+ *   SETTLE   the id that was decided, or "" (string); an errand
+ *   BEGIN    how many bytes will be written (8)
+ *   FILE     a name, the name of one like it (strings), its size (8), its mode
+ *            (4) where there is neither; answered with a number for it (4)
+ *   DATA     number of a file (4), offset (8), bytes
+ *   REMOVE   a name (string)
+ *   PREPARE  an id (string): an errand. Behind it everything that can fail has
+ *            been tried, and what becomes of it is the writer's decision alone
+ *   APPLY    an errand: put in place what was prepared
+ *   ABORT    take back what was prepared, or begun
+ *   FORGET   all directories have it
+ *   POLL     answered with 1 (1) when the errand is over, or how it failed
+ *
+ * A keeper that has prepared and hears nothing more leaves it as it is, for the
+ * next mount to SETTLE: the writer may have decided, or not. */
+enum ofs_site_op {
+	OFS_SITE_JOIN,
+	OFS_SITE_SETTLE,
+	OFS_SITE_BEGIN,
+	OFS_SITE_FILE,
+	OFS_SITE_DATA,
+	OFS_SITE_REMOVE,
+	OFS_SITE_PREPARE,
+	OFS_SITE_APPLY,
+	OFS_SITE_ABORT,
+	OFS_SITE_FORGET,
+	OFS_SITE_POLL,
+};
+enum ofs_joined {
+	OFS_JOINED_NONE, /* this rank has no such directory */
+	OFS_JOINED_SAME, /* the one whose lock has the id of that index */
+	OFS_JOINED_NEW,  /* one of its own, whose lock has this id */
+};
+#define OFS_JOIN_WANT 4352 /* bytes of its answer */
+
+struct ofs_keeper;
+
+void ofs_keeper_free(struct ofs_keeper *k);
+/* Answer SITE, behind the number of the share. */
+int ofs_keeper_answer(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
+    uint64_t want, struct optimfs_error *err);
+/* What from has, to has: the same directory after a commit. */
+void ofs_keeper_move(struct ofs_share *from, struct ofs_share *to);
+/* The writer's own directory: stage is the directory beside it, borrowed. */
+int ofs_keeper_own(struct ofs_share *s, int stage, struct optimfs_error *err);
+/* The same as FILE and DATA for a file that lies in directory from of the same
+ * stage, and is moved. */
+int ofs_keeper_take(struct ofs_share *s, int from, const char *rel,
+    const char *like, struct optimfs_error *err);
+
+#endif

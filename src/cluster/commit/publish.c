@@ -1,0 +1,398 @@
+/* publish.c - new files to the directories they belong in: all or none */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "base/io.h"
+#include "cluster/commit/replica_set_impl.h"
+
+/* A request of DATA, and how many of them are under way at once. */
+#define PIECE ((uint64_t)960 << 10)
+enum { PIECES = 16 };
+
+struct shipping {
+	struct ofs_sites *s;
+	const struct ofs_publish_plan *plan;
+	int new;
+	/* By name and site: it goes there, under which number. */
+	bool *goes;
+	uint32_t *slot;
+	/* Requests under way. */
+	struct ofs_ask ask[PIECES];
+	uint8_t *piece; /* PIECES of them */
+	size_t n;
+	struct optimfs_error *err;
+};
+
+static size_t at(const struct shipping *p, size_t name, uint32_t site)
+{
+	return name * p->s->n + site;
+}
+
+/* Where does what go? */
+
+static bool go_like(struct shipping *p, size_t name, const char *rel)
+{
+	const struct ofs_share *share = p->s->share;
+	uint32_t i = rel == NULL ? OFS_NONE : ofs_share_find(share, rel);
+	const struct ofs_share_file *f;
+
+	if (i == OFS_NONE)
+		return false;
+	f = &share->file[i];
+	for (uint32_t k = f->owner; k < f->owner + f->nowners; k++) {
+		int site = p->s->of_rank[share->owner[k].rank];
+
+		if (site != -1)
+			p->goes[at(p, name, (uint32_t)site)] = true;
+	}
+	return true;
+}
+
+static bool has_place(const struct shipping *p, size_t name)
+{
+	for (uint32_t k = 0; k < p->s->n; k++)
+		if (p->goes[at(p, name, k)])
+			return true;
+	return false;
+}
+
+/* What replaces or removes a file goes wherever that is; what is new, to where
+ * the one is that it is like. The files of a checkpoint that is new as a whole
+ * are shared out in their order, but for what comes last. */
+static void choose(struct shipping *p)
+{
+	size_t homeless = 0, placed = 0;
+
+	for (size_t i = 0; i < p->plan->n; i++) {
+		const struct ofs_publish_name *n = &p->plan->name[i];
+
+		if (!go_like(p, i, n->rel))
+			(void)go_like(p, i, n->like);
+		homeless += !has_place(p, i) && n->kind == OFS_PUBLISH_CREATE;
+	}
+	for (size_t i = 0; i < p->plan->n; i++) {
+		uint32_t site = 0;
+
+		if (has_place(p, i))
+			continue;
+		if (p->plan->name[i].kind == OFS_PUBLISH_CREATE)
+			site = (uint32_t)(placed++ * p->s->n / homeless);
+		p->goes[at(p, i, site)] = true;
+	}
+}
+
+static bool is_file(const struct ofs_publish_name *n)
+{
+	return n->kind != OFS_PUBLISH_REMOVE;
+}
+
+static int look_at(const struct ofs_publish_name *n, struct stat *st,
+    struct optimfs_error *err)
+{
+	if (fstat(n->fd, st) == -1)
+		return optimfs_fail(err, errno, "OFS821 new %.200s: %m",
+		    n->rel);
+	return 0;
+}
+
+static int size_of(const struct ofs_publish_name *n, uint64_t *size,
+    struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (look_at(n, &st, err) == -1)
+		return -1;
+	*size = (uint64_t)st.st_size;
+	return 0;
+}
+
+/* What the writer's own site gets is moved there, which takes no room. */
+static int begin(struct shipping *p, uint32_t site)
+{
+	uint64_t need = 0, size = 0;
+	struct ofs_buf b = { 0 };
+	int ret;
+
+	for (size_t i = 0; i < p->plan->n && !ofs_site_is_own(p->s, site);
+	     i++) {
+		if (!is_file(&p->plan->name[i]) || !p->goes[at(p, i, site)])
+			continue;
+		if (size_of(&p->plan->name[i], &size, p->err) == -1)
+			return -1;
+		need += size;
+	}
+	ofs_sites_request(p->s, OFS_SITE_BEGIN, &b);
+	ofs_wire_u64(&b, need);
+	ret = ofs_sites_ask(p->s, site, &b, NULL, 0, p->err);
+	ofs_buf_fini(&b);
+	return ret;
+}
+
+static int announce_file(struct shipping *p, size_t name, uint32_t site)
+{
+	const struct ofs_publish_name *n = &p->plan->name[name];
+	struct ofs_buf b = { 0 };
+	uint8_t slot[4];
+	struct stat st;
+	int ret;
+
+	if (look_at(n, &st, p->err) == -1)
+		return -1;
+	ofs_sites_request(p->s, OFS_SITE_FILE, &b);
+	ofs_wire_str(&b, n->rel);
+	ofs_wire_str(&b, n->like == NULL ? "" : n->like);
+	ofs_wire_u64(&b, (uint64_t)st.st_size);
+	ofs_wire_u32(&b, st.st_mode & 0777);
+	ret = ofs_sites_ask(p->s, site, &b, slot, sizeof(slot), p->err);
+	if (ret == 0)
+		p->slot[at(p, name, site)] = ofs_le32(slot);
+	ofs_buf_fini(&b);
+	return ret;
+}
+
+static int announce_removal(struct shipping *p, size_t name, uint32_t site)
+{
+	struct ofs_buf b = { 0 };
+	int ret;
+
+	ofs_sites_request(p->s, OFS_SITE_REMOVE, &b);
+	ofs_wire_str(&b, p->plan->name[name].rel);
+	ret = ofs_sites_ask(p->s, site, &b, NULL, 0, p->err);
+	ofs_buf_fini(&b);
+	return ret;
+}
+
+static int announce(struct shipping *p, uint32_t site)
+{
+	int ret = begin(p, site);
+
+	for (size_t i = 0; i < p->plan->n && ret == 0; i++) {
+		if (!p->goes[at(p, i, site)])
+			continue;
+		if (!is_file(&p->plan->name[i]))
+			ret = announce_removal(p, i, site);
+		else if (!ofs_site_is_own(p->s, site))
+			ret = announce_file(p, i, site);
+	}
+	return ret;
+}
+
+/* Bytes. */
+
+static int flush(struct shipping *p)
+{
+	const struct optimfs_world *w = p->s->world;
+	int ret = 0;
+
+	w->ops->ask(w->w, p->ask, p->n);
+	for (size_t i = 0; i < p->n && ret == 0; i++)
+		if (p->ask[i].err.code != 0) {
+			ofs_world_blame(w, p->ask[i].to, &p->ask[i].err);
+			ret = optimfs_fail(p->err, p->ask[i].err.code, "%s",
+			    p->ask[i].err.text);
+		}
+	w->ops->release(w->w, p->ask, p->n);
+	p->n = 0;
+	return ret;
+}
+
+static int send_piece(struct shipping *p, size_t name, uint32_t site,
+    const uint8_t *bytes, uint64_t len, uint64_t off)
+{
+	uint8_t *to = p->piece + p->n * OFS_WORLD_REQUEST_MAX;
+	struct ofs_buf b = { 0 };
+
+	ofs_sites_request(p->s, OFS_SITE_DATA, &b);
+	ofs_wire_u32(&b, p->slot[at(p, name, site)]);
+	ofs_wire_u64(&b, off);
+	if (b.bad)
+		return optimfs_fail(p->err, ENOMEM, "out of memory");
+	memcpy(to, b.data, b.len);
+	memcpy(to + b.len, bytes, len);
+	p->ask[p->n++] = (struct ofs_ask){ .to = p->s->site[site].rank,
+		.request = to,
+		.nrequest = b.len + len };
+	ofs_buf_fini(&b);
+	return p->n == PIECES ? flush(p) : 0;
+}
+
+static bool goes_away(const struct shipping *p, size_t name)
+{
+	for (uint32_t k = 0; k < p->s->n; k++)
+		if (p->goes[at(p, name, k)] && !ofs_site_is_own(p->s, k))
+			return true;
+	return false;
+}
+
+static int send_file(struct shipping *p, size_t name, uint8_t *buf)
+{
+	const struct ofs_publish_name *n = &p->plan->name[name];
+	uint64_t size = 0, len;
+	int ret;
+
+	if (size_of(n, &size, p->err) == -1)
+		return -1;
+	for (uint64_t off = 0; off < size; off += len) {
+		len = size - off < PIECE ? size - off : PIECE;
+		ret = ofs_pread_all(n->fd, buf, len, off, p->err);
+		for (uint32_t k = 0; k < p->s->n && ret == 0; k++)
+			if (p->goes[at(p, name, k)] &&
+			    !ofs_site_is_own(p->s, k))
+				ret = send_piece(p, name, k, buf, len, off);
+		if (ret == -1)
+			return optimfs_fail_in(p->err, "%.200s", n->rel);
+	}
+	return 0;
+}
+
+static int send_files(struct shipping *p)
+{
+	uint8_t *buf = malloc(PIECE);
+	int ret = 0;
+
+	p->piece = malloc(PIECES * OFS_WORLD_REQUEST_MAX);
+	if (buf == NULL || p->piece == NULL)
+		ret = optimfs_fail(p->err, ENOMEM, "out of memory");
+	for (size_t i = 0; i < p->plan->n && ret == 0; i++)
+		if (is_file(&p->plan->name[i]) && goes_away(p, i))
+			ret = send_file(p, i, buf);
+	if (ret == 0 && p->n > 0)
+		ret = flush(p);
+	free(p->piece);
+	free(buf);
+	return ret;
+}
+
+/* The writer's own come last, when nobody else needs them. */
+static int take_own(struct shipping *p)
+{
+	for (uint32_t k = 0; k < p->s->n; k++)
+		for (size_t i = 0; i < p->plan->n; i++) {
+			const struct ofs_publish_name *n = &p->plan->name[i];
+
+			if (ofs_site_is_own(p->s, k) && is_file(n) &&
+			    p->goes[at(p, i, k)] &&
+			    ofs_keeper_take(p->s->share, p->new, n->rel,
+				n->like, p->err) == -1)
+				return -1;
+		}
+	return 0;
+}
+
+static int ship(struct shipping *p)
+{
+	for (uint32_t k = 0; k < p->s->n; k++)
+		if (announce(p, k) == -1)
+			return -1;
+	return send_files(p) == -1 ? -1 : take_own(p);
+}
+
+/* The two phases. */
+
+static void abort_all(const struct ofs_sites *s)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_sites_request(s, OFS_SITE_ABORT, &b);
+	for (uint32_t i = 0; i < s->n; i++)
+		(void)ofs_sites_ask(s, i, &b, NULL, 0, NULL);
+	ofs_buf_fini(&b);
+}
+
+static void make_id(char id[OFS_PUBLISH_ID])
+{
+	static const char digits[] = "0123456789abcdef";
+	uint8_t random[(OFS_PUBLISH_ID - 1) / 2] = { 0 };
+
+	(void)!getrandom(random, sizeof(random), 0);
+	for (size_t i = 0; i < sizeof(random); i++) {
+		id[2 * i] = digits[random[i] >> 4];
+		id[2 * i + 1] = digits[random[i] & 15];
+	}
+	id[OFS_PUBLISH_ID - 1] = '\0';
+}
+
+/* Does a site get more than new files? */
+static void find_replacing(const struct shipping *p, bool *replaces)
+{
+	for (size_t i = 0; i < p->plan->n; i++)
+		for (uint32_t k = 0; k < p->s->n; k++)
+			replaces[k] |= p->goes[at(p, i, k)] &&
+			    p->plan->name[i].kind != OFS_PUBLISH_CREATE;
+}
+
+static void invert(bool *mask, uint32_t n)
+{
+	for (uint32_t k = 0; k < n; k++)
+		mask[k] = !mask[k];
+}
+
+/* Where an index is replaced, that rename is what readers see: so the sites
+ * that only get new files have them before. */
+static int apply(struct shipping *p, uint32_t *nbad)
+{
+	bool *mask = calloc((size_t)p->s->n + 1, sizeof(*mask));
+	int ret;
+
+	*nbad = p->s->n;
+	if (mask == NULL)
+		return optimfs_fail(p->err, ENOMEM, "out of memory");
+	find_replacing(p, mask);
+	invert(mask, p->s->n);
+	ret = ofs_sites_errand(p->s, OFS_SITE_APPLY, NULL, mask, nbad, p->err);
+	invert(mask, p->s->n);
+	if (ret == 0)
+		ret = ofs_sites_errand(p->s, OFS_SITE_APPLY, NULL, mask, nbad,
+		    p->err);
+	free(mask);
+	return ret;
+}
+
+/* -1: nobody has it; 1: all will have it. */
+static int publish(struct shipping *p, struct optimfs_error *err)
+{
+	char id[OFS_PUBLISH_ID];
+	uint32_t nbad;
+
+	make_id(id);
+	if (ship(p) == -1 ||
+	    ofs_sites_errand(p->s, OFS_SITE_PREPARE, id, NULL, &nbad, p->err) ==
+		-1 ||
+	    ofs_decision_write(p->s, id, p->err) == -1) {
+		abort_all(p->s);
+		return optimfs_fail(err, p->err->code, "%s", p->err->text);
+	}
+	if (apply(p, &nbad) == 0)
+		return 0;
+	optimfs_fail(err, EIO,
+	    "OFS803 decided, but not in place everywhere: the next mount for "
+	    "writing will finish it (%s)",
+	    p->err->text);
+	return 1;
+}
+
+int ofs_sites_publish(struct ofs_sites *s, const struct ofs_publish_plan *plan,
+    int new, struct optimfs_error *err)
+{
+	struct optimfs_error own;
+	struct shipping p = { .s = s, .plan = plan, .new = new, .err = &own };
+	int ret = -1;
+
+	p.goes = calloc(plan->n * s->n + 1, sizeof(*p.goes));
+	p.slot = calloc(plan->n * s->n + 1, sizeof(*p.slot));
+	if (p.goes == NULL || p.slot == NULL) {
+		optimfs_fail(err, ENOMEM, "out of memory for a commit");
+	} else {
+		choose(&p);
+		ret = publish(&p, err);
+	}
+	free(p.goes);
+	free(p.slot);
+	return ret;
+}

@@ -1,0 +1,368 @@
+/* replica_set.c - the directories of a checkpoint that one rank writes for all */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "cluster/commit/replica_set.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cluster/commit/replica_set_impl.h"
+#include "journal/stage.h"
+
+/* How long to wait before asking again after an errand, ns. */
+#define REST_MIN (1000 * 1000)
+#define REST_MAX (100 * 1000 * 1000)
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "out of memory for a commit");
+}
+
+void ofs_sites_request(const struct ofs_sites *s, enum ofs_site_op op,
+    struct ofs_buf *b)
+{
+	b->len = 0;
+	ofs_wire_u8(b, OFS_WIRE_SITE);
+	ofs_wire_u32(b, s->share->number);
+	ofs_wire_u8(b, (uint8_t)op);
+}
+
+/* What the writer would tell itself: behind the kind and the share. */
+static int ask_own(const struct ofs_sites *s, const struct ofs_buf *request,
+    void *out, uint64_t want, struct optimfs_error *err)
+{
+	struct ofs_cursor c = ofs_cursor_of(request->data, request->len);
+	struct optimfs_error own;
+
+	(void)ofs_cursor_take(&c, 5);
+	if (ofs_keeper_answer(s->share, &c, out, want, &own) == 0)
+		return 0;
+	ofs_world_blame(s->world, s->world->rank, &own);
+	return optimfs_fail(err, own.code, "%s", own.text);
+}
+
+static int ask_rank(const struct ofs_sites *s, int rank,
+    const struct ofs_buf *request, void *out, uint64_t want,
+    struct optimfs_error *err)
+{
+	if (request->bad)
+		return no_memory(err);
+	if (rank == s->world->rank)
+		return ask_own(s, request, out, want, err);
+	return ofs_world_ask(s->world, rank, request, out, want, err);
+}
+
+int ofs_sites_ask(const struct ofs_sites *s, uint32_t site,
+    const struct ofs_buf *request, void *out, uint64_t want,
+    struct optimfs_error *err)
+{
+	return ask_rank(s, s->site[site].rank, request, out, want, err);
+}
+
+/* Joining. */
+
+static int add_site(struct ofs_sites *s, int rank, const char *id,
+    const char *path, struct optimfs_error *err)
+{
+	struct ofs_site *site = &s->site[s->n];
+
+	if (s->n == OFS_MAX_SITES)
+		return optimfs_fail(err, E2BIG,
+		    "OFS624 a checkpoint in more than %d directories",
+		    OFS_MAX_SITES);
+	if (asprintf(&site->name, "%s:%s",
+		s->world->ops->host(s->world->w, rank), path) == -1) {
+		site->name = NULL;
+		return no_memory(err);
+	}
+	site->rank = rank;
+	snprintf(site->id, sizeof(site->id), "%s", id);
+	s->of_rank[rank] = (int)s->n++;
+	return 0;
+}
+
+static int take_joined(struct ofs_sites *s, int rank, const uint8_t *answer,
+    struct optimfs_error *err)
+{
+	struct ofs_cursor c = ofs_cursor_of(answer, OFS_JOIN_WANT);
+	uint8_t joined = ofs_cursor_u8(&c);
+	uint32_t index = ofs_cursor_le32(&c);
+	const char *id = ofs_wire_take_str(&c), *path = ofs_wire_take_str(&c);
+
+	if (c.bad || (joined == OFS_JOINED_SAME && index >= s->n)) {
+		optimfs_fail(err, EPROTO,
+		    "OFS913 an answer that makes no sense: are all ranks of one "
+		    "version?");
+		return ofs_world_blame(s->world, rank, err);
+	}
+	if (joined == OFS_JOINED_NEW)
+		return add_site(s, rank, id, path, err);
+	if (joined == OFS_JOINED_SAME)
+		s->of_rank[rank] = (int)index;
+	return 0;
+}
+
+static int join(struct ofs_sites *s, int rank, struct optimfs_error *err)
+{
+	uint8_t *answer = malloc(OFS_JOIN_WANT);
+	struct ofs_buf b = { 0 };
+	int ret;
+
+	if (answer == NULL)
+		return no_memory(err);
+	ofs_sites_request(s, OFS_SITE_JOIN, &b);
+	ofs_wire_u32(&b, s->n);
+	for (uint32_t i = 0; i < s->n; i++)
+		ofs_wire_str(&b, s->site[i].id);
+	ret = ask_rank(s, rank, &b, answer, OFS_JOIN_WANT, err);
+	if (ret == 0)
+		ret = take_joined(s, rank, answer, err);
+	ofs_buf_fini(&b);
+	free(answer);
+	return ret;
+}
+
+/* One after the other: who comes later finds the locks of those before. */
+static int join_all(struct ofs_sites *s, const char *id,
+    struct optimfs_error *err)
+{
+	struct optimfs_world *w = s->world;
+
+	char *path = ofs_share_here(s->share, err);
+	int ret = path == NULL ? -1 : 0;
+
+	if (ret == 0 && s->share->dir.fd != -1 &&
+	    (ofs_keeper_own(s->share, s->stage, err) == -1 ||
+		add_site(s, w->rank, id, path, err) == -1))
+		ret = -1;
+	free(path);
+	if (ret == -1)
+		return -1;
+	for (int r = 0; r < w->size; r++)
+		if (r != w->rank && join(s, r, err) == -1)
+			return -1;
+	return 0;
+}
+
+struct ofs_sites *ofs_sites_open(struct ofs_share *share, const char *id,
+    int stage, struct optimfs_error *err)
+{
+	struct ofs_sites *s = calloc(1, sizeof(*s));
+	size_t n = (size_t)share->world->size;
+
+	if (s == NULL) {
+		no_memory(err);
+		return NULL;
+	}
+	s->share = share;
+	s->world = share->world;
+	s->stage = stage;
+	s->site = calloc(n + 1, sizeof(*s->site));
+	s->of_rank = malloc((n + 1) * sizeof(*s->of_rank));
+	for (size_t r = 0; s->of_rank != NULL && r < n; r++)
+		s->of_rank[r] = -1;
+	if (s->site == NULL || s->of_rank == NULL)
+		no_memory(err);
+	else if (join_all(s, id, err) == 0)
+		return s;
+	ofs_sites_free(s);
+	return NULL;
+}
+
+void ofs_sites_free(struct ofs_sites *s)
+{
+	if (s == NULL)
+		return;
+	for (uint32_t i = 0; i < s->n; i++)
+		free(s->site[i].name);
+	free(s->site);
+	free(s->of_rank);
+	free(s);
+}
+
+void ofs_sites_move(struct ofs_sites *s, struct ofs_share *share)
+{
+	s->share = share;
+}
+
+bool ofs_sites_alone(const struct ofs_sites *s)
+{
+	return s->n == 1 && ofs_site_is_own(s, 0);
+}
+
+bool ofs_sites_have(const struct ofs_sites *s, const char *rel)
+{
+	return ofs_share_find(s->share, rel) != OFS_NONE;
+}
+
+/* Errands. */
+
+static void rest(long ns)
+{
+	struct timespec t = { .tv_nsec = ns };
+
+	nanosleep(&t, NULL);
+}
+
+/* 1: it is over; 0: not yet. */
+static int poll_one(const struct ofs_sites *s, uint32_t site,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+	uint8_t done = 0;
+	int ret;
+
+	ofs_sites_request(s, OFS_SITE_POLL, &b);
+	ret = ofs_sites_ask(s, site, &b, &done, 1, err);
+	ofs_buf_fini(&b);
+	return ret == -1 ? -1 : done != 0;
+}
+
+/* Keep the first failure. */
+static void note(uint32_t *nbad, const struct optimfs_error *own,
+    struct optimfs_error *err)
+{
+	if ((*nbad)++ == 0 && err != NULL)
+		*err = *own;
+}
+
+static void wait_for(const struct ofs_sites *s, bool *open, uint32_t *nbad,
+    struct optimfs_error *err)
+{
+	struct optimfs_error own;
+	long ns = REST_MIN;
+	uint32_t left;
+
+	do {
+		left = 0;
+		for (uint32_t i = 0; i < s->n; i++) {
+			int ret = open[i] ? poll_one(s, i, &own) : 1;
+
+			if (ret == -1)
+				note(nbad, &own, err);
+			open[i] = ret == 0;
+			left += open[i];
+		}
+		if (left > 0)
+			rest(ns);
+		ns = ns * 2 < REST_MAX ? ns * 2 : REST_MAX;
+	} while (left > 0);
+}
+
+int ofs_sites_errand(const struct ofs_sites *s, enum ofs_site_op op,
+    const char *id, const bool *mask, uint32_t *nbad, struct optimfs_error *err)
+{
+	bool *open = calloc((size_t)s->n + 1, sizeof(*open));
+	struct optimfs_error own;
+	struct ofs_buf b = { 0 };
+
+	*nbad = 0;
+	if (open == NULL) {
+		*nbad = s->n;
+		return no_memory(err);
+	}
+	ofs_sites_request(s, op, &b);
+	if (id != NULL)
+		ofs_wire_str(&b, id);
+	for (uint32_t i = 0; i < s->n; i++) {
+		if (mask != NULL && !mask[i])
+			continue;
+		open[i] = ofs_sites_ask(s, i, &b, NULL, 0, &own) == 0;
+		if (!open[i])
+			note(nbad, &own, err);
+	}
+	wait_for(s, open, nbad, err);
+	ofs_buf_fini(&b);
+	free(open);
+	return *nbad == 0 ? 0 : -1;
+}
+
+/* After a commit that was cut short. */
+
+static bool is_here(const struct ofs_sites *s, const char *name)
+{
+	for (uint32_t i = 0; i < s->n; i++)
+		if (strcmp(s->site[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+static int check_here(const struct ofs_sites *s, const struct ofs_buf *names,
+    struct optimfs_error *err)
+{
+	struct ofs_cursor c = ofs_cursor_of(names->data, names->len);
+
+	while (ofs_cursor_left(&c) > 0) {
+		const char *name = (const char *)c.p;
+		size_t n = strnlen(name, ofs_cursor_left(&c));
+
+		if (ofs_cursor_take(&c, n + 1) == NULL)
+			break;
+		if (!is_here(s, name))
+			return optimfs_fail(err, EBUSY,
+			    "OFS841 a commit is to be finished in %.200s, which "
+			    "is not among the directories of these ranks",
+			    name);
+	}
+	return 0;
+}
+
+int ofs_sites_settle(struct ofs_sites *s, struct optimfs_error *err)
+{
+	char id[OFS_PUBLISH_ID];
+	struct ofs_buf names = { 0 };
+	int decided = ofs_decision_read(s->stage, id, &names, err);
+	uint32_t nbad;
+	int ret = decided;
+
+	if (ret == 1)
+		ret = check_here(s, &names, err);
+	ofs_buf_fini(&names);
+	if (ret == -1 ||
+	    ofs_sites_errand(s, OFS_SITE_SETTLE, id, NULL, &nbad, err) == -1)
+		return -1;
+	ofs_publish_clear(s->stage, OFS_PUBLISH_BUILT);
+	ofs_decision_clean(s->stage);
+	return decided;
+}
+
+void ofs_sites_glance(const struct ofs_share *s, char pending[OFS_PUBLISH_ID],
+    char decided[OFS_PUBLISH_ID])
+{
+	char *path = ofs_share_here(s, NULL), *place = NULL;
+	struct ofs_buf names = { 0 };
+	int dir = -1;
+
+	if (path != NULL)
+		place = ofs_stage_place(path, NULL);
+	if (place != NULL)
+		dir = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir != -1) {
+		(void)ofs_publish_pending(dir, pending, NULL);
+		(void)ofs_decision_read(dir, decided, &names, NULL);
+		close(dir);
+	}
+	ofs_buf_fini(&names);
+	free(place);
+	free(path);
+}
+
+/* Keepers first: a record without a decision would be taken back. */
+void ofs_sites_forget(struct ofs_sites *s)
+{
+	struct ofs_buf b = { 0 };
+	bool all = true;
+
+	ofs_sites_request(s, OFS_SITE_FORGET, &b);
+	for (uint32_t i = 0; i < s->n; i++)
+		all &= ofs_sites_ask(s, i, &b, NULL, 0, NULL) == 0;
+	ofs_buf_fini(&b);
+	if (all)
+		ofs_decision_remove(s->stage);
+}

@@ -1,0 +1,60 @@
+/* replica_set_impl.h - what the parts of sites share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_CLUSTER_COMMIT_REPLICA_SET_IMPL_H
+#define OFS_CLUSTER_COMMIT_REPLICA_SET_IMPL_H
+
+#include "cluster/commit/participant.h"
+#include "cluster/commit/replica_set.h"
+#include "cluster/manifest.h"
+#include "cluster/wire.h"
+#include "journal/lock.h"
+#include "journal/publish_impl.h"
+
+/* As a set of sites, one bit each. */
+#define OFS_MAX_SITES 4096
+
+struct ofs_site {
+	int rank; /* of the keeper */
+	char id[OFS_LOCK_ID];
+	char *name; /* "host:/path", for the decision and for messages */
+};
+
+struct ofs_sites {
+	struct ofs_share *share;
+	struct optimfs_world *world;
+	int stage; /* the writer's; borrowed */
+	struct ofs_site *site;
+	uint32_t n;
+	int *of_rank; /* the site of each rank; -1: it has none */
+};
+
+/* replica_set.c */
+/* Ask a keeper; the writer's own is called. request begins with
+ * ofs_sites_request. */
+int ofs_sites_ask(const struct ofs_sites *s, uint32_t site,
+    const struct ofs_buf *request, void *out, uint64_t want,
+    struct optimfs_error *err);
+void ofs_sites_request(const struct ofs_sites *s, enum ofs_site_op op,
+    struct ofs_buf *b);
+/* An errand at the sites that mask names (NULL: all), at once, to its end at
+ * all. id may be NULL. -1: the first that failed; *nbad gets how many. */
+int ofs_sites_errand(const struct ofs_sites *s, enum ofs_site_op op,
+    const char *id, const bool *mask, uint32_t *nbad,
+    struct optimfs_error *err);
+static inline bool ofs_site_is_own(const struct ofs_sites *s, uint32_t site)
+{
+	return s->site[site].rank == s->world->rank;
+}
+
+/* decision.c: the id of a commit that was decided, and where. */
+int ofs_decision_write(const struct ofs_sites *s, const char *id,
+    struct optimfs_error *err);
+/* 1; 0: there is none, or it was not written to its end. names gets those of
+ * the sites, NUL-terminated each. */
+int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,
+    struct optimfs_error *err);
+void ofs_decision_remove(int stage);
+/* What was never finished. */
+void ofs_decision_clean(int stage);
+
+#endif

@@ -1,0 +1,348 @@
+/* bulk.c - which ranks have GPUs, and whether they are used */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "cluster/gpu/bulk.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/gpu/bulk_impl.h"
+#include "cluster/wire.h"
+
+/* Setting up is a few steps that all ranks take together. What one of them
+ * cannot do it says in the next exchange, so that all come to the same end. */
+struct setup {
+	struct optimfs_world *w;
+	struct optimfs_gather how;
+	struct ofs_bulk *bulk;
+	char device[64];
+	struct optimfs_error own; /* what failed here; code 0: nothing */
+	struct ofs_said *said;
+};
+
+static void free_said(struct setup *s)
+{
+	for (int r = 0; r < s->w->size; r++)
+		free(s->said[r].p);
+	memset(s->said, 0, (size_t)s->w->size * sizeof(*s->said));
+}
+
+static int exchange(struct setup *s, const void *p, uint64_t n,
+    struct optimfs_error *err)
+{
+	free_said(s);
+	return s->w->ops->exchange(s->w->w, p, n, s->said, err);
+}
+
+/* What rank 0 was told to do holds for all. */
+static int agree_how(struct setup *s, struct optimfs_error *err)
+{
+	uint8_t how = (uint8_t)s->how.how;
+
+	if (exchange(s, &how, 1, err) == -1)
+		return -1;
+	if (s->said[0].n == 1)
+		how = *(const uint8_t *)s->said[0].p;
+	if (s->said[0].n != 1 || how > OPTIMFS_GATHER_NCCL)
+		return optimfs_fail(err, EPROTO,
+		    "OFS913 ranks do not agree on how to gather");
+	s->how.how = how;
+	return 0;
+}
+
+/* Have all come so far? The first that has not says why. Bytes that each adds
+ * are in *c of each. 1: not all. */
+static int agree(struct setup *s, const void *more, size_t nmore, int *who,
+    struct optimfs_error *why, struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+	int ret;
+
+	ofs_wire_u32(&b, (uint32_t)s->own.code);
+	ofs_wire_str(&b, s->own.code == 0 ? "" : s->own.text);
+	ofs_buf_put(&b, more, nmore);
+	ret = b.bad ? optimfs_fail(err, ENOMEM, "out of memory")
+		    : exchange(s, b.data, b.len, err);
+	ofs_buf_fini(&b);
+	for (int r = 0; r < s->w->size && ret == 0; r++) {
+		struct ofs_cursor c =
+		    ofs_cursor_of(s->said[r].p, (size_t)s->said[r].n);
+		uint32_t code = ofs_cursor_le32(&c);
+		const char *text = ofs_wire_take_str(&c);
+
+		if (c.bad || ofs_cursor_left(&c) != nmore)
+			return optimfs_fail(err, EPROTO,
+			    "OFS913 rank %d speaks of GPUs in another way", r);
+		if (code == 0)
+			continue;
+		*who = r;
+		optimfs_fail(why, (int)code, "%s", text);
+		ret = 1;
+	}
+	return ret;
+}
+
+/* What rank r added in agree. */
+static const void *added(const struct setup *s, int r, size_t n)
+{
+	return (const uint8_t *)s->said[r].p + s->said[r].n - n;
+}
+
+/* Opening the GPU. */
+
+static const struct ofs_gpu_ops *load(struct optimfs_error *err)
+{
+	const struct ofs_gpu_ops *ops;
+	char why[256];
+
+	ops = ofs_world_load("nccl", OFS_GPU_SYMBOL, RTLD_LOCAL, why);
+	if (ops != NULL && ops->version == OFS_GPU_VERSION)
+		return ops;
+	optimfs_fail(err, ENODEV, "OFS903 no usable GPU: %s",
+	    ops == NULL ? why : "optimfs-nccl.so is of another version");
+	return NULL;
+}
+
+static unsigned local_number(const struct optimfs_world *w)
+{
+	unsigned n = 0;
+
+	for (int r = 0; r < w->rank; r++)
+		n += w->ops->node(w->w, r) == w->ops->node(w->w, w->rank);
+	return n;
+}
+
+static void say(const struct ofs_bulk *b, const char *what,
+    const struct optimfs_error *err)
+{
+	char text[1024];
+
+	if (b->how.say == NULL)
+		return;
+	snprintf(text, sizeof(text), "rank %d (%s): %s; %s", b->world->rank,
+	    b->world->ops->host(b->world->w, b->world->rank), err->text, what);
+	b->how.say(b->how.ctx, text);
+}
+
+static uint32_t blocks_for(uint64_t cache)
+{
+	uint64_t n = cache / OFS_GPU_BLOCK;
+
+	return MIN_BLOCKS + (uint32_t)(n < UINT32_MAX / 2 ? n : UINT32_MAX / 2);
+}
+
+/* A cache that does not fit is done without. */
+static int open_gpu(struct ofs_bulk *b, unsigned timeout, char device[64],
+    struct optimfs_error *err)
+{
+	struct ofs_gpu_config config = { .timeout = timeout,
+		.local = local_number(b->world),
+		.blocks = blocks_for(b->how.gpu_cache) };
+
+	b->ops = load(err);
+	if (b->ops == NULL)
+		return -1;
+	b->gpu = b->ops->open(&config, device, err);
+	if (b->gpu == NULL && err->code == ENOMEM && b->how.gpu_cache > 0) {
+		say(b, "going on without gpu_cache=", err);
+		b->how.gpu_cache = 0;
+		config.blocks = MIN_BLOCKS;
+		b->gpu = b->ops->open(&config, device, err);
+	}
+	if (b->gpu == NULL)
+		return -1;
+	b->blocks = ofs_blocks_new(config.blocks, err);
+	return b->blocks == NULL ? -1 : 0;
+}
+
+static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
+{
+	struct ofs_bulk *b = calloc(1, sizeof(*b));
+
+	if (b != NULL)
+		b->turn = calloc((size_t)s->w->size, sizeof(*b->turn));
+	if (b == NULL || b->turn == NULL) {
+		free(b);
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	}
+	pthread_mutex_init(&b->lock, NULL);
+	pthread_cond_init(&b->freed, NULL);
+	b->world = s->w;
+	b->how = s->how;
+	s->bulk = b;
+	return open_gpu(b, timeout, s->device, err);
+}
+
+/* NCCL wants a GPU for each rank. */
+static void find_twins(const struct setup *s, int *who,
+    struct optimfs_error *why)
+{
+	const struct ofs_world_ops *ops = s->w->ops;
+
+	for (int r = 0; r < s->w->size; r++)
+		for (int q = 0; q < r; q++) {
+			if (ops->node(s->w->w, q) != ops->node(s->w->w, r) ||
+			    memcmp(added(s, q, sizeof(s->device)),
+				added(s, r, sizeof(s->device)),
+				sizeof(s->device)) != 0)
+				continue;
+			*who = r;
+			optimfs_fail(why, ENODEV,
+			    "OFS903 no usable GPU: it would have to share one "
+			    "with rank %d",
+			    q);
+			return;
+		}
+}
+
+static int open_all(struct setup *s, unsigned timeout, int *who,
+    struct optimfs_error *why, struct optimfs_error *err)
+{
+	int ret;
+
+	if (prepare(s, timeout, &s->own) == 0)
+		s->own.code = 0;
+	ret = agree(s, s->device, sizeof(s->device), who, why, err);
+	if (ret != 0)
+		return ret;
+	find_twins(s, who, why);
+	return why->code == 0 ? 0 : 1;
+}
+
+static int connect_all(struct setup *s, int *who, struct optimfs_error *why,
+    struct optimfs_error *err)
+{
+	struct ofs_bulk *b = s->bulk;
+	uint8_t id[OFS_GPU_ID] = { 0 };
+	int ret;
+
+	s->own.code = 0;
+	if (s->w->rank == 0 && b->ops->name_it(b->gpu, id, &s->own) == 0)
+		s->own.code = 0;
+	ret = agree(s, id, sizeof(id), who, why, err);
+	if (ret != 0)
+		return ret;
+	memcpy(id, added(s, 0, sizeof(id)), sizeof(id));
+	if (b->ops->connect(b->gpu, id, s->w->rank, s->w->size, &s->own) == 0)
+		s->own.code = 0;
+	return agree(s, NULL, 0, who, why, err);
+}
+
+/* Not all ranks can: an error, or rank 0 says so and it goes the other way. */
+static int without(struct setup *s, int who, const struct optimfs_error *why,
+    struct optimfs_error *err)
+{
+	const struct optimfs_world *w = s->w;
+	char text[1024];
+
+	if (s->how.how == OPTIMFS_GATHER_NCCL && why->code == ENODEV) {
+		optimfs_fail(err, ENODEV, "%s", why->text);
+		return ofs_world_blame(w, who, err);
+	}
+	snprintf(text, sizeof(text), "rank %d (%s): %s; gathering over MPI",
+	    who, w->ops->host(w->w, who), why->text);
+	if (w->rank == 0 && s->how.say != NULL)
+		s->how.say(s->how.ctx, text);
+	return 0;
+}
+
+static int set_up(struct setup *s, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	/* so that there is time left to go the other way */
+	unsigned timeout = (s->w->timeout + 1) / 2;
+	int who = 0, ret;
+
+	if (agree_how(s, err) == -1)
+		return -1;
+	if (s->how.how == OPTIMFS_GATHER_MPI ||
+	    (s->how.how == OPTIMFS_GATHER_AUTO && s->w->size == 1))
+		return 0;
+	ret = open_all(s, timeout, &who, &why, err);
+	if (ret == 0)
+		ret = connect_all(s, &who, &why, err);
+	if (ret == 0) {
+		s->w->bulk = s->bulk;
+		s->bulk = NULL;
+	}
+	return ret == 1 ? without(s, who, &why, err) : ret;
+}
+
+/* Nobody may ask before all are ready, and nobody does: what was offered is
+ * read later. */
+int optimfs_world_gather(struct optimfs_world *w,
+    const struct optimfs_gather *how, struct optimfs_error *err)
+{
+	struct setup s = { .w = w, .how = *how };
+	int ret;
+
+	s.said = calloc((size_t)w->size, sizeof(*s.said));
+	if (s.said == NULL)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	ret = set_up(&s, err);
+	ofs_bulk_free(s.bulk);
+	free_said(&s);
+	free(s.said);
+	return ret;
+}
+
+void ofs_bulk_lost(struct ofs_bulk *b, const struct optimfs_error *err)
+{
+	if (!atomic_exchange(&b->off, true))
+		say(b, "gathering over MPI from now on", err);
+}
+
+void ofs_bulk_hang_up(struct ofs_bulk *b, const struct optimfs_error *err)
+{
+	struct optimfs_error why = *err;
+
+	if (err->code != ENOTCONN)
+		optimfs_fail(&why, ENOTCONN, "OFS901 NCCL: %s", err->text);
+	b->ops->disconnect(b->gpu, why.text);
+	ofs_bulk_lost(b, &why);
+}
+
+bool ofs_bulk_alone(const struct optimfs_world *w)
+{
+	return w->size == 1 && w->bulk != NULL;
+}
+
+void ofs_bulk_free(struct ofs_bulk *b)
+{
+	if (b == NULL)
+		return;
+	atomic_store(&b->off, true);
+	if (b->gpu != NULL)
+		b->ops->close(b->gpu);
+	ofs_blocks_free(b->blocks);
+	pthread_cond_destroy(&b->freed);
+	pthread_mutex_destroy(&b->lock);
+	free(b->turn);
+	free(b);
+}
+
+void ofs_bulk_stats(const struct optimfs_world *w, struct ofs_buf *out)
+{
+	struct ofs_bulk *b = w->bulk;
+	struct ofs_blocks_counts c;
+
+	if (b == NULL)
+		return;
+	c = ofs_blocks_count(b->blocks);
+	ofs_buf_printf(out, "gpu.used %d\n", !atomic_load(&b->off));
+	ofs_buf_printf(out, "gpu.rounds %" PRIu64 "\n",
+	    atomic_load(&b->rounds));
+	ofs_buf_printf(out, "gpu.received %" PRIu64 "\n",
+	    atomic_load(&b->bytes));
+	ofs_buf_printf(out, "gpu.sent %" PRIu64 "\n", atomic_load(&b->sent));
+	ofs_buf_printf(out, "gpu.refused %" PRIu64 "\n",
+	    atomic_load(&b->refused));
+	ofs_buf_printf(out, "gpu.cache_hits %" PRIu64 "\n", c.hits);
+	ofs_buf_printf(out, "gpu.cache_misses %" PRIu64 "\n", c.misses);
+	ofs_buf_printf(out, "gpu.cached %" PRIu64 "\n", c.kept * OFS_GPU_BLOCK);
+}

@@ -1,0 +1,222 @@
+/* bulk_fetch.c - segments of other ranks' files, through GPUs */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cluster/gpu/bulk_round.h"
+#include "cluster/gpu/cut.h"
+
+/* The reader's buffer is filled a window at a time. What of the segments lies
+ * in it is cut up by the blocks of files that it comes from; blocks that are
+ * not in GPU memory are gathered, and then the kernel lays all of it out. */
+
+/* Without gpu_cache=, where a question and its answer are quicker than the
+ * three questions that a transfer takes. */
+#define SMALL (64 << 10)
+/* Where less than one byte in so many of a range is wanted, the owner had
+ * better pick them out. */
+#define SPARSE 4
+
+/* Where transfers begin, which is faster. */
+#define ALIGNED 512
+
+/* What is for us. */
+
+static bool dense(const struct ofs_segment *s)
+{
+	if (s->n == 1 || s->len == 0 || s->n == 0)
+		return true;
+	return s->src_pitch >= (int64_t)s->len &&
+	    s->dst_pitch >= (int64_t)s->len &&
+	    (uint64_t)s->src_pitch / s->len < SPARSE;
+}
+
+static bool suits(const struct ofs_bulk *b, const struct ofs_segment *segs,
+    size_t n, uint64_t *end)
+{
+	uint64_t bytes = 0;
+
+	*end = 0;
+	for (size_t i = 0; i < n; i++) {
+		const struct ofs_segment *s = &segs[i];
+		uint64_t last;
+
+		if (s->codec != OFS_PLAIN || !dense(s))
+			return false;
+		if (s->len == 0 || s->n == 0)
+			continue;
+		last = s->dst + (s->n - 1) * (uint64_t)s->dst_pitch + s->len;
+		if (s->n == 1)
+			last = s->dst + s->len;
+		*end = last > *end ? last : *end;
+		bytes += s->len * s->n;
+	}
+	return bytes > 0 && (b->how.gpu_cache > 0 || bytes > SMALL);
+}
+
+/* Filling a round. */
+
+static struct ofs_want *find_want(struct ofs_round *r, uint32_t file,
+    uint64_t index)
+{
+	for (uint32_t i = 0; i < r->nwants; i++)
+		if (r->want[i].file == file && r->want[i].index == index)
+			return &r->want[i];
+	return NULL;
+}
+
+/* lo, hi: what is wanted of the block at the least. NULL: a round failed. */
+static struct ofs_want *get_want(struct ofs_round *r, uint32_t file,
+    uint64_t index, uint64_t lo, uint64_t hi)
+{
+	uint64_t size = r->s->file[file].o.size, start = index * OFS_GPU_BLOCK;
+	struct ofs_want *w = find_want(r, file, index);
+
+	if (hi > size)
+		return NULL; /* the other way knows what to say */
+	if (r->nruns == OFS_GPU_RUNS ||
+	    (w == NULL && r->nwants == ROUND_BLOCKS)) {
+		if (ofs_round_run(r) == -1)
+			return NULL;
+		w = NULL;
+	}
+	if (w == NULL) {
+		w = &r->want[r->nwants++];
+		*w = (struct ofs_want){ .file = file,
+			.index = index,
+			.lo = lo,
+			.hi = hi,
+			.block = OFS_NO_BLOCK };
+	}
+	if (r->b->how.gpu_cache > 0) {
+		w->lo = start;
+		w->hi =
+		    size - start < OFS_GPU_BLOCK ? size : start + OFS_GPU_BLOCK;
+	}
+	w->lo = (lo < w->lo ? lo : w->lo) & ~(uint64_t)(ALIGNED - 1);
+	w->hi = hi > w->hi ? hi : w->hi;
+	return w;
+}
+
+static int add_run(struct ofs_round *r, const struct ofs_want *w, uint64_t at,
+    const struct ofs_segment *s)
+{
+	uint64_t dst = s->dst - r->base, end = dst + s->len;
+
+	if (s->n > 1)
+		end += (s->n - 1) * (uint64_t)s->dst_pitch;
+	if (r->nruns == r->cap) {
+		uint32_t cap = r->cap == 0 ? 64 : 2 * r->cap;
+		struct ofs_run *grown =
+		    reallocarray(r->run, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return optimfs_fail(&r->err, ENOMEM, "out of memory");
+		r->run = grown;
+		r->cap = cap;
+	}
+	r->run[r->nruns++] = (struct ofs_run){
+		.src = (uint64_t)(w - r->want) << 32 | at,
+		.dst = dst,
+		.len = s->len,
+		.n = s->n,
+		.src_pitch = s->src_pitch,
+		.dst_pitch = s->dst_pitch,
+	};
+	if (r->nruns == 1 || dst < r->start)
+		r->start = dst;
+	if (end > r->end)
+		r->end = end;
+	r->ncopied += s->len * s->n;
+	return 0;
+}
+
+/* The runs of a cut. */
+static struct ofs_segment part_of(const struct ofs_segment *s,
+    const struct ofs_cut *c)
+{
+	struct ofs_segment part = *s;
+
+	part.src += c->first * (uint64_t)s->src_pitch + c->skip;
+	part.dst += c->first * (uint64_t)s->dst_pitch + c->skip;
+	part.len = c->len;
+	part.n = c->n;
+	return part;
+}
+
+static uint64_t extent(const struct ofs_segment *s)
+{
+	return s->n == 1 ? s->len
+			 : (s->n - 1) * (uint64_t)s->src_pitch + s->len;
+}
+
+/* A segment that lies in the window, block by block. */
+static int add_blocks(struct ofs_round *r, const struct ofs_segment *s)
+{
+	uint64_t last = (s->src + extent(s) - 1) / OFS_GPU_BLOCK;
+	struct ofs_cut cut[OFS_MAX_CUTS];
+
+	for (uint64_t i = s->src / OFS_GPU_BLOCK; i <= last; i++) {
+		uint64_t start = i * OFS_GPU_BLOCK;
+		unsigned n = ofs_cut(s->src, (uint64_t)s->src_pitch, s->len,
+		    s->n, start, start + OFS_GPU_BLOCK, cut);
+
+		for (unsigned k = 0; k < n; k++) {
+			struct ofs_segment part = part_of(s, &cut[k]);
+			struct ofs_want *w = get_want(r, s->object, i, part.src,
+			    part.src + extent(&part));
+
+			if (w == NULL ||
+			    add_run(r, w, part.src - start, &part) == -1)
+				return -1;
+		}
+	}
+	return 0;
+}
+
+static int fill_window(struct ofs_round *r, const struct ofs_segment *segs,
+    size_t n)
+{
+	struct ofs_cut cut[OFS_MAX_CUTS];
+
+	for (size_t i = 0; i < n; i++) {
+		const struct ofs_segment *s = &segs[i];
+		unsigned m;
+
+		if (s->len == 0 || s->n == 0)
+			continue;
+		m = ofs_cut(s->dst, (uint64_t)s->dst_pitch, s->len, s->n,
+		    r->base, r->base + OFS_GPU_WINDOW, cut);
+		for (unsigned k = 0; k < m; k++) {
+			struct ofs_segment part = part_of(s, &cut[k]);
+
+			if (add_blocks(r, &part) == -1)
+				return -1;
+		}
+	}
+	return ofs_round_run(r);
+}
+
+bool ofs_bulk_fetch(const struct ofs_share *s, const struct ofs_segment *segs,
+    size_t n, uint8_t *buf)
+{
+	struct ofs_bulk *b = s->world->bulk;
+	struct ofs_round r = { .b = b, .s = s, .buf = buf };
+	uint64_t end;
+	int ret = 0;
+
+	if (b == NULL || atomic_load(&b->off) || !suits(b, segs, n, &end))
+		return false;
+	pthread_mutex_init(&r.lock, NULL);
+	pthread_cond_init(&r.changed, NULL);
+	for (; ret == 0 && r.base < end; r.base += OFS_GPU_WINDOW)
+		ret = fill_window(&r, segs, n);
+	pthread_cond_destroy(&r.changed);
+	pthread_mutex_destroy(&r.lock);
+	free(r.run);
+	if (ret == -1)
+		atomic_fetch_add(&b->refused, 1);
+	return ret == 0;
+}

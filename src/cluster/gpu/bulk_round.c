@@ -1,0 +1,284 @@
+/* bulk_round.c - blocks gathered, laid out and copied to the reader's buffer */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "cluster/gpu/bulk_round.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "store/runs.h"
+
+/* Owners that many read from have no memory free now and then. It comes back in
+ * the time of a transfer, unless readers wait for each other in a circle. */
+enum { STAGE_TRIES = 50, STAGE_PAUSE_MS = 2 };
+
+/* Gathering. */
+
+/* Ranks begin with different owners, in stripes of a block. */
+static const struct ofs_owner *choose(const struct ofs_round *r, uint32_t file,
+    uint64_t index)
+{
+	const struct optimfs_world *w = r->s->world;
+	const struct ofs_share_file *f = &r->s->file[file];
+	const struct ofs_owner *o = r->s->owner + f->owner;
+	uint64_t start = index + file + (uint64_t)w->rank;
+
+	for (uint32_t i = 0; i < f->nowners; i++) {
+		const struct ofs_owner *c = &o[(start + i) % f->nowners];
+
+		if (!w->ops->dead(w->w, c->rank))
+			return c;
+	}
+	return o;
+}
+
+static int pin(struct ofs_round *r)
+{
+	for (uint32_t i = 0; i < r->nwants; i++) {
+		struct ofs_want *w = &r->want[i];
+		struct ofs_block_key key = { r->s->number, w->file, w->index };
+
+		w->block = ofs_blocks_get(r->b->blocks,
+		    r->b->how.gpu_cache > 0 ? &key : NULL, &w->hit);
+		if (w->block == OFS_NO_BLOCK)
+			return optimfs_fail(&r->err, EBUSY,
+			    "all blocks are in use");
+		w->owner = w->hit ? NULL : choose(r, w->file, w->index);
+	}
+	return 0;
+}
+
+static void unpin(struct ofs_round *r, bool good)
+{
+	for (uint32_t i = 0; i < r->nwants; i++)
+		if (r->want[i].block != OFS_NO_BLOCK)
+			ofs_blocks_put(r->b->blocks, r->want[i].block,
+			    good || r->want[i].hit);
+}
+
+/* Laying out. */
+
+static void done(struct ofs_gpu_work *work)
+{
+	struct ofs_round *r = work->ctx;
+
+	pthread_mutex_lock(&r->lock);
+	r->done = true;
+	pthread_cond_signal(&r->changed);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void wait_done(struct ofs_round *r)
+{
+	pthread_mutex_lock(&r->lock);
+	while (!r->done)
+		pthread_cond_wait(&r->changed, &r->lock);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void get_window(struct ofs_round *r)
+{
+	struct ofs_bulk *b = r->b;
+
+	pthread_mutex_lock(&b->lock);
+	while (b->window[0] && b->window[1])
+		pthread_cond_wait(&b->freed, &b->lock);
+	r->window = b->window[0] ? 1 : 0;
+	b->window[r->window] = true;
+	pthread_mutex_unlock(&b->lock);
+}
+
+static void put_window(struct ofs_round *r)
+{
+	struct ofs_bulk *b = r->b;
+
+	pthread_mutex_lock(&b->lock);
+	b->window[r->window] = false;
+	pthread_cond_signal(&b->freed);
+	pthread_mutex_unlock(&b->lock);
+}
+
+/* Bytes are at the same place in a block of GPU memory as in that of the file,
+ * though it may be that few of them are there. */
+static void address(struct ofs_round *r)
+{
+	for (uint32_t i = 0; i < r->nruns; i++) {
+		const struct ofs_want *w = &r->want[r->run[i].src >> 32];
+
+		r->run[i].src =
+		    w->block * OFS_GPU_BLOCK + (uint32_t)r->run[i].src;
+	}
+}
+
+static int add_take(struct ofs_round *r, struct ofs_gpu_work *work,
+    const struct ofs_want *w)
+{
+	uint64_t len;
+	int stage;
+
+	r->take[work->ntakes++] = (struct ofs_gpu_take){ w->owner->rank,
+		w->block, w->lo % OFS_GPU_BLOCK, w->hi - w->lo };
+	if (w->owner->rank != r->s->world->rank)
+		return 0;
+	stage = ofs_bulk_take_stage(r->b, w->token, w->owner->rank, &len);
+	if (stage == -1)
+		return optimfs_fail(&r->err, ETIMEDOUT,
+		    "what was to be sent is here no more");
+	r->give[work->ngives++] =
+	    (struct ofs_gpu_give){ w->owner->rank, (uint32_t)stage, len };
+	return 0;
+}
+
+static int add_takes(struct ofs_round *r, struct ofs_gpu_work *work)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < r->nwants && ret == 0; i++)
+		if (!r->want[i].hit)
+			ret = add_take(r, work, &r->want[i]);
+	return ret;
+}
+
+static void free_gives(const struct ofs_round *r,
+    const struct ofs_gpu_work *work)
+{
+	for (uint32_t i = 0; i < work->ngives; i++)
+		ofs_bulk_free_stage(r->b, r->give[i].stage);
+}
+
+/* To the reader's buffer: only what was wanted, as the rest is others'. */
+static void copy_out(const struct ofs_round *r)
+{
+	const uint8_t *from = r->b->ops->window(r->b->gpu, r->window);
+
+	if (r->ncopied == r->end - r->start) {
+		memcpy(r->buf + r->base + r->start, from + r->start,
+		    r->ncopied);
+		return;
+	}
+	for (uint32_t i = 0; i < r->nruns; i++) {
+		const struct ofs_run *u = &r->run[i];
+
+		ofs_copy_runs(r->buf + r->base + u->dst, u->dst_pitch,
+		    from + u->dst, u->dst_pitch, u->len, u->n);
+	}
+}
+
+/* From here on the turns are drawn: if it does not come to the transfer, none
+ * of this connection can go on. */
+static int transfer(struct ofs_round *r, struct ofs_gpu_work *work,
+    const int *owner, uint32_t n, const uint64_t *turn)
+{
+	struct ofs_bulk *b = r->b;
+	int ret;
+
+	work->turn = turn[0];
+	b->ops->submit(b->gpu, work);
+	ret = ofs_round_tell(r, owner, n, turn + 1);
+	if (ret == -1)
+		ofs_bulk_hang_up(b, &r->err);
+	wait_done(r);
+	if (work->err.code != 0)
+		ofs_bulk_lost(b, &work->err);
+	if (ret == -1 || work->err.code != 0)
+		return -1;
+	for (uint32_t i = 0; i < work->ntakes; i++)
+		atomic_fetch_add(&b->bytes, r->take[i].len);
+	return 0;
+}
+
+static int stage(struct ofs_round *r)
+{
+	static const struct timespec pause = { .tv_nsec =
+						   STAGE_PAUSE_MS * 1000000 };
+	int ret = ofs_round_stage(r);
+
+	for (int i = 0; i < STAGE_TRIES && ret == -1 && r->err.code == EBUSY;
+	     i++) {
+		nanosleep(&pause, NULL);
+		ret = ofs_round_stage(r);
+	}
+	return ret;
+}
+
+static int gather(struct ofs_round *r, struct ofs_gpu_work *work)
+{
+	uint64_t turn[ROUND_BLOCKS + 1];
+	int owner[ROUND_BLOCKS], ret;
+	uint32_t n;
+
+	if (stage(r) == -1 || add_takes(r, work) == -1) {
+		free_gives(r, work);
+		ofs_round_drop(r);
+		return -1;
+	}
+	n = ofs_round_owners(r, owner);
+	if (ofs_round_draw(r, owner, n, turn) == 0) {
+		ret = transfer(r, work, owner, n, turn);
+	} else {
+		/* without turns there are no transfers */
+		ofs_bulk_hang_up(r->b, &r->err);
+		ofs_round_drop(r);
+		ret = -1;
+	}
+	free_gives(r, work);
+	return ret;
+}
+
+static int lay_out(struct ofs_round *r, struct ofs_gpu_work *work)
+{
+	r->b->ops->submit(r->b->gpu, work);
+	wait_done(r);
+	if (work->err.code == 0)
+		return 0;
+	ofs_bulk_lost(r->b, &work->err);
+	return -1;
+}
+
+static int run_in(struct ofs_round *r)
+{
+	struct ofs_gpu_work work = { .take = r->take,
+		.give = r->give,
+		.run = r->run,
+		.nruns = r->nruns,
+		.window = r->window,
+		.at = r->start,
+		.nout = r->end - r->start,
+		.done = done,
+		.ctx = r };
+	bool all = true;
+	int ret = pin(r);
+
+	for (uint32_t i = 0; i < r->nwants; i++)
+		all &= r->want[i].hit;
+	if (ret == 0) {
+		address(r);
+		r->done = false;
+		ret = all ? lay_out(r, &work) : gather(r, &work);
+	}
+	if (ret == 0)
+		copy_out(r);
+	unpin(r, ret == 0);
+	return ret;
+}
+
+/* A peer that uses GPUs no more: no transfer will ever work again. Other
+ * failures concern this range. */
+int ofs_round_run(struct ofs_round *r)
+{
+	int ret = 0;
+
+	if (r->nruns > 0) {
+		get_window(r);
+		ret = run_in(r);
+		put_window(r);
+		atomic_fetch_add(&r->b->rounds, 1);
+	}
+	if (ret == -1 && r->err.code == ENOTCONN)
+		ofs_bulk_hang_up(r->b, &r->err);
+	r->nwants = r->nruns = 0;
+	r->start = r->end = r->ncopied = 0;
+	return ret;
+}

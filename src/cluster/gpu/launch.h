@@ -1,0 +1,23 @@
+/* launch.h - the kernel of place.cu, for callers in C */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_CLUSTER_GPU_LAUNCH_H
+#define OFS_CLUSTER_GPU_LAUNCH_H
+
+#include <cuda_runtime.h>
+
+#include "cluster/gpu/place.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Lay out n runs, of total units (ofs_place_number), from src to dst; all are
+ * in GPU memory, src and dst aligned to OFS_UNIT_MAX. */
+cudaError_t ofs_place_launch(const struct ofs_run *run, uint64_t n,
+    uint64_t total, const void *src, void *dst, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

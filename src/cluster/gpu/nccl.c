@@ -1,0 +1,487 @@
+/* nccl.c - a GPU and its peers: the thread that does all with them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "cluster/gpu/nccl.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* How long the thread rests while something is under way. */
+#define REST_NS (20 * 1000)
+
+int64_t nccl_now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int64_t nccl_deadline(const struct ofs_gpu *g)
+{
+	return g->config.timeout == 0
+	    ? INT64_MAX
+	    : nccl_now_ms() + (int64_t)g->config.timeout * 1000;
+}
+
+static bool travels(const struct ofs_gpu_work *work)
+{
+	return work->ntakes > 0 || work->ngives > 0;
+}
+
+static void finish(struct ofs_gpu_work *work, const struct optimfs_error *err)
+{
+	if (err != NULL)
+		work->err = *err;
+	else
+		work->err.code = 0;
+	work->done(work);
+}
+
+/* Giving up. */
+
+/* What is sent and received ends, with its communicator. */
+static void hang_up(struct ofs_gpu *g, const struct optimfs_error *err)
+{
+	struct ofs_gpu_work *work = g->transfer.work;
+
+	pthread_mutex_lock(&g->lock);
+	if (g->connected || !g->failed)
+		g->why = *err;
+	g->connected = false;
+	pthread_mutex_unlock(&g->lock);
+	nccl_comm_abort(g);
+	g->transfer.work = NULL;
+	g->transfer.stage = STAGE_IDLE;
+	if (work != NULL)
+		finish(work, err);
+}
+
+static void fail_placing(struct ofs_gpu *g, const struct optimfs_error *err)
+{
+	struct ofs_gpu_work *work = g->layout.work;
+
+	g->layout.work = NULL;
+	g->layout.stage = STAGE_IDLE;
+	if (work != NULL)
+		finish(work, err);
+	while ((work = g->placing) != NULL) {
+		g->placing = work->next;
+		finish(work, err);
+	}
+	g->placing_end = &g->placing;
+}
+
+/* CUDA itself fails: nothing more is to be had from this GPU. */
+static void give_up(struct ofs_gpu *g, const struct optimfs_error *err)
+{
+	hang_up(g, err);
+	pthread_mutex_lock(&g->lock);
+	g->failed = true;
+	pthread_mutex_unlock(&g->lock);
+	fail_placing(g, err);
+}
+
+static void lose(struct ofs_gpu *g, const struct optimfs_error *err)
+{
+	if (err->code == ENOTCONN)
+		hang_up(g, err);
+	else
+		give_up(g, err);
+}
+
+/* Steps; each says whether it did anything. */
+
+static void laid_out(struct ofs_gpu *g, struct ofs_gpu_work *work)
+{
+	if (work->nruns == 0) {
+		finish(work, NULL);
+		return;
+	}
+	work->next = NULL;
+	*g->placing_end = work;
+	g->placing_end = &work->next;
+}
+
+static bool step_layout(struct ofs_gpu *g)
+{
+	struct ofs_gpu_work *work = g->layout.work;
+	struct optimfs_error err;
+	int ret;
+
+	if (work == NULL) {
+		work = g->placing;
+		if (work == NULL)
+			return false;
+		g->placing = work->next;
+		if (g->placing == NULL)
+			g->placing_end = &g->placing;
+		g->layout.work = work;
+		if (nccl_layout_start(g, work, &err) == -1)
+			give_up(g, &err);
+		return true;
+	}
+	ret = nccl_layout_poll(g, &err);
+	if (ret == 1) {
+		g->layout.work = NULL;
+		g->layout.stage = STAGE_IDLE;
+		finish(work, NULL);
+	} else if (ret == -1) {
+		give_up(g, &err);
+	}
+	return ret != 0;
+}
+
+static bool step_transfer(struct ofs_gpu *g)
+{
+	struct ofs_gpu_work *work = g->transfer.work;
+	struct optimfs_error err;
+	int ret;
+
+	if (work == NULL)
+		return false;
+	ret = nccl_comm_poll(g, &err);
+	if (ret == 1) {
+		g->transfer.work = NULL;
+		g->transfer.stage = STAGE_IDLE;
+		laid_out(g, work);
+	} else if (ret == -1) {
+		lose(g, &err);
+	}
+	return ret != 0;
+}
+
+/* Out of the queue: what cannot be done, what only is laid out, and what has
+ * its turn. NULL: nothing. With the lock. */
+static struct ofs_gpu_work *take(struct ofs_gpu *g)
+{
+	struct ofs_gpu_work **at = &g->queue, *work;
+
+	for (; (work = *at) != NULL; at = &work->next) {
+		bool goes = travels(work);
+
+		if (g->failed || (goes && !g->connected) || !goes ||
+		    (work->turn == g->turn && g->transfer.work == NULL))
+			break;
+	}
+	if (work != NULL)
+		*at = work->next;
+	return work;
+}
+
+static void begin(struct ofs_gpu *g, struct ofs_gpu_work *work)
+{
+	struct optimfs_error err;
+
+	if (!travels(work)) {
+		laid_out(g, work);
+		return;
+	}
+	g->turn++;
+	g->waiting_since = 0;
+	g->transfer.work = work;
+	if (nccl_comm_start(g, work, &err) == -1)
+		lose(g, &err);
+}
+
+/* A turn that does not come: who was to take part has gone. */
+static void watch_turns(struct ofs_gpu *g)
+{
+	struct optimfs_error err;
+	bool waiting;
+
+	pthread_mutex_lock(&g->lock);
+	waiting = g->queue != NULL && g->connected && g->transfer.work == NULL;
+	pthread_mutex_unlock(&g->lock);
+	if (!waiting)
+		g->waiting_since = 0;
+	else if (g->waiting_since == 0)
+		g->waiting_since = nccl_now_ms();
+	else if (g->config.timeout != 0 &&
+	    nccl_now_ms() - g->waiting_since >
+		(int64_t)g->config.timeout * 1000) {
+		optimfs_fail(&err, ENOTCONN,
+		    "OFS901 NCCL: a rank did not come to its turn");
+		hang_up(g, &err);
+	}
+}
+
+static bool step_queue(struct ofs_gpu *g)
+{
+	struct ofs_gpu_work *work = NULL;
+	struct optimfs_error why;
+	bool well, disconnect;
+
+	pthread_mutex_lock(&g->lock);
+	g->news = false;
+	disconnect = g->disconnect && g->connected;
+	if (!disconnect)
+		work = take(g);
+	well = work != NULL && !g->failed && (g->connected || !travels(work));
+	why = g->why;
+	pthread_mutex_unlock(&g->lock);
+	if (disconnect)
+		hang_up(g, &why);
+	else if (work == NULL)
+		watch_turns(g);
+	else if (well)
+		begin(g, work);
+	else
+		finish(work, &why);
+	return work != NULL || disconnect;
+}
+
+/* Orders. */
+
+static int name_it(uint8_t *id, struct optimfs_error *err)
+{
+	ncclUniqueId unique;
+	ncclResult_t r = ncclGetUniqueId(&unique);
+
+	if (r != ncclSuccess)
+		return optimfs_fail(err, ENOTCONN, "OFS901 NCCL: %s",
+		    ncclGetErrorString(r));
+	memcpy(id, &unique, OFS_GPU_ID);
+	return 0;
+}
+
+/* False: close. */
+static bool obey(struct ofs_gpu *g)
+{
+	enum nccl_order order;
+	int ret = 0;
+
+	pthread_mutex_lock(&g->lock);
+	order = g->order;
+	pthread_mutex_unlock(&g->lock);
+	if (order == ORDER_NONE)
+		return true;
+	if (order == ORDER_CLOSE)
+		return false;
+	if (order == ORDER_NAME)
+		ret = name_it(g->id, g->order_err);
+	else
+		ret = nccl_comm_connect(g, g->peer_id, g->rank, g->size,
+		    g->order_err);
+	pthread_mutex_lock(&g->lock);
+	if (order == ORDER_CONNECT)
+		g->connected = ret == 0;
+	g->order_ret = ret;
+	g->order = ORDER_NONE;
+	pthread_cond_broadcast(&g->ordered);
+	pthread_mutex_unlock(&g->lock);
+	return true;
+}
+
+/* Until there is something to do, or to look at again. */
+static void rest(struct ofs_gpu *g)
+{
+	static const struct timespec pause = { .tv_nsec = REST_NS };
+	bool busy = g->transfer.work != NULL || g->layout.work != NULL;
+	struct timespec until;
+
+	if (busy) {
+		nanosleep(&pause, NULL);
+		return;
+	}
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec++;
+	pthread_mutex_lock(&g->lock);
+	if (g->order == ORDER_NONE && !g->news &&
+	    !(g->disconnect && g->connected))
+		pthread_cond_timedwait(&g->wake, &g->lock, &until);
+	pthread_mutex_unlock(&g->lock);
+}
+
+static void end(struct ofs_gpu *g)
+{
+	struct optimfs_error err;
+	struct ofs_gpu_work *work;
+
+	optimfs_fail(&err, ENOTCONN, "OFS901 the GPU was given back");
+	hang_up(g, &err);
+	fail_placing(g, &err);
+	while ((work = g->queue) != NULL) {
+		g->queue = work->next;
+		finish(work, &err);
+	}
+	nccl_device_close(g);
+}
+
+static void *work_thread(void *arg)
+{
+	struct ofs_gpu *g = arg;
+	char *device = (char *)g->id;
+
+	pthread_mutex_lock(&g->lock);
+	g->order_ret = nccl_device_open(g, device, g->order_err);
+	g->order = ORDER_NONE;
+	pthread_cond_broadcast(&g->ordered);
+	pthread_mutex_unlock(&g->lock);
+	while (obey(g)) {
+		bool did = step_transfer(g);
+
+		did |= step_layout(g);
+		did |= step_queue(g);
+		if (!did)
+			rest(g);
+	}
+	end(g);
+	return NULL;
+}
+
+/* What others call. */
+
+static int wait_order(struct ofs_gpu *g)
+{
+	int ret;
+
+	pthread_cond_broadcast(&g->wake);
+	while (g->order != ORDER_NONE)
+		pthread_cond_wait(&g->ordered, &g->lock);
+	ret = g->order_ret;
+	pthread_mutex_unlock(&g->lock);
+	return ret;
+}
+
+static void free_gpu(struct ofs_gpu *g)
+{
+	pthread_cond_destroy(&g->ordered);
+	pthread_cond_destroy(&g->wake);
+	pthread_mutex_destroy(&g->lock);
+	free(g);
+}
+
+static void close_gpu(struct ofs_gpu *g)
+{
+	pthread_mutex_lock(&g->lock);
+	g->order = ORDER_CLOSE;
+	pthread_cond_broadcast(&g->wake);
+	pthread_mutex_unlock(&g->lock);
+	pthread_join(g->thread, NULL);
+	free_gpu(g);
+}
+
+/* Signals are for those who started us: neither this thread gets them nor those
+ * of CUDA and NCCL, which it begets. */
+static int start_thread(struct ofs_gpu *g)
+{
+	sigset_t all, old;
+	int code;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	code = pthread_create(&g->thread, NULL, work_thread, g);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return code;
+}
+
+static struct ofs_gpu *open_gpu(const struct ofs_gpu_config *config,
+    char device[64], struct optimfs_error *err)
+{
+	struct ofs_gpu *g = calloc(1, sizeof(*g));
+	int code;
+
+	if (g == NULL) {
+		optimfs_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	g->config = *config;
+	g->placing_end = &g->placing;
+	g->id = (uint8_t *)device;
+	g->order = ORDER_NAME; /* until the device is open */
+	g->order_err = err;
+	optimfs_fail(&g->why, ENOTCONN, "OFS901 NCCL is not connected");
+	pthread_mutex_init(&g->lock, NULL);
+	pthread_cond_init(&g->wake, NULL);
+	pthread_cond_init(&g->ordered, NULL);
+	code = start_thread(g);
+	if (code != 0) {
+		optimfs_fail(err, code, "cannot start a thread: %s",
+		    strerror(code));
+		free_gpu(g);
+		return NULL;
+	}
+	pthread_mutex_lock(&g->lock);
+	if (wait_order(g) == 0)
+		return g;
+	close_gpu(g);
+	return NULL;
+}
+
+static int get_name(struct ofs_gpu *g, uint8_t id[OFS_GPU_ID],
+    struct optimfs_error *err)
+{
+	pthread_mutex_lock(&g->lock);
+	g->id = id;
+	g->order_err = err;
+	g->order = ORDER_NAME;
+	return wait_order(g);
+}
+
+static int connect_gpu(struct ofs_gpu *g, const uint8_t id[OFS_GPU_ID],
+    int rank, int size, struct optimfs_error *err)
+{
+	pthread_mutex_lock(&g->lock);
+	g->peer_id = id;
+	g->rank = rank;
+	g->size = size;
+	g->order_err = err;
+	g->order = ORDER_CONNECT;
+	return wait_order(g);
+}
+
+static void *get_stage(struct ofs_gpu *g, uint32_t i)
+{
+	return g->stage[i];
+}
+
+static const void *get_window(struct ofs_gpu *g, uint32_t i)
+{
+	return g->window[i];
+}
+
+static void submit(struct ofs_gpu *g, struct ofs_gpu_work *work)
+{
+	struct ofs_gpu_work **end;
+
+	work->next = NULL;
+	pthread_mutex_lock(&g->lock);
+	for (end = &g->queue; *end != NULL; end = &(*end)->next)
+		;
+	*end = work;
+	g->news = true;
+	pthread_cond_broadcast(&g->wake);
+	pthread_mutex_unlock(&g->lock);
+}
+
+static void disconnect(struct ofs_gpu *g, const char *why)
+{
+	pthread_mutex_lock(&g->lock);
+	if (g->connected && !g->disconnect) {
+		g->disconnect = true;
+		optimfs_fail(&g->why, ENOTCONN, "%s", why);
+		pthread_cond_broadcast(&g->wake);
+	}
+	pthread_mutex_unlock(&g->lock);
+}
+
+__attribute__((visibility("default")))
+const struct ofs_gpu_ops optimfs_gpu_module = {
+	.version = OFS_GPU_VERSION,
+	.name = "nccl",
+	.open = open_gpu,
+	.name_it = get_name,
+	.connect = connect_gpu,
+	.stage = get_stage,
+	.window = get_window,
+	.submit = submit,
+	.disconnect = disconnect,
+	.close = close_gpu,
+};

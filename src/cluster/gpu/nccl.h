@@ -1,0 +1,97 @@
+/* nccl.h - what the files of the NCCL module share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_CLUSTER_GPU_NCCL_H
+#define OFS_CLUSTER_GPU_NCCL_H
+
+#include <cuda_runtime.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "cluster/gpu/module.h"
+
+/* One thread does all that is CUDA and NCCL: a state machine that looks, while
+ * anything is under way, whether it has come further. At most one transfer and
+ * one layout are under way, each on a stream of its own. */
+enum nccl_stage {
+	STAGE_IDLE,
+	STAGE_STARTING, /* NCCL has not put it on the stream yet */
+	STAGE_RUNNING,
+};
+struct nccl_engine {
+	cudaStream_t stream;
+	cudaEvent_t event;
+	struct ofs_gpu_work *work;
+	enum nccl_stage stage;
+	int64_t deadline; /* ms; INT64_MAX: none */
+};
+
+/* What a caller waits for that is not a transfer. */
+enum nccl_order { ORDER_NONE, ORDER_NAME, ORDER_CONNECT, ORDER_CLOSE };
+
+struct ofs_gpu {
+	struct ofs_gpu_config config;
+	int device;
+	pthread_t thread;
+
+	/* The thread's. */
+	uint8_t *blocks, *out[OFS_GPU_WINDOWS];
+	uint8_t *sending; /* a block for each that is sent from */
+	struct ofs_run *runs, *pinned_runs; /* OFS_GPU_RUNS; there and here */
+	struct nccl_engine transfer, layout;
+	ncclComm_t comm;
+	struct ofs_gpu_work *placing, **placing_end; /* to be laid out */
+	uint64_t turn;                               /* that is next */
+	int64_t waiting_since; /* ms: for a turn, while others are here */
+
+	/* Constant once it is open. */
+	void *stage[OFS_GPU_STAGES], *window[OFS_GPU_WINDOWS];
+
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t wake, ordered;
+	struct ofs_gpu_work *queue;
+	bool connected, failed, disconnect;
+	bool news;                /* something was submitted */
+	struct optimfs_error why; /* it is not connected, or has failed */
+	enum nccl_order order;
+	uint8_t *id;
+	const uint8_t *peer_id;
+	int rank, size, order_ret;
+	struct optimfs_error *order_err;
+};
+
+/* Everything below is called by the thread alone, without the lock. */
+
+/* nccl_memory.c: CUDA's part. */
+int nccl_device_open(struct ofs_gpu *g, char device[64],
+    struct optimfs_error *err);
+void nccl_device_close(struct ofs_gpu *g);
+/* Has the stream come to the event? 1 when it has, 0 when not yet. */
+int nccl_reached(cudaEvent_t event, struct optimfs_error *err,
+    const char *what);
+/* err from what CUDA says; -1. */
+int nccl_cuda_fail(struct optimfs_error *err, cudaError_t e, const char *what);
+
+/* nccl_comm.c: NCCL's part. */
+int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
+    struct optimfs_error *err);
+void nccl_comm_abort(struct ofs_gpu *g);
+/* Begin what work takes and gives. */
+int nccl_comm_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
+    struct optimfs_error *err);
+/* Look after the transfer: 0 when it is under way, 1 when it is done. */
+int nccl_comm_poll(struct ofs_gpu *g, struct optimfs_error *err);
+
+/* nccl_layout.c: the kernel's part. */
+int nccl_layout_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
+    struct optimfs_error *err);
+int nccl_layout_poll(struct ofs_gpu *g, struct optimfs_error *err);
+
+int64_t nccl_now_ms(void);
+/* When what begins now must be done. */
+int64_t nccl_deadline(const struct ofs_gpu *g);
+
+#endif

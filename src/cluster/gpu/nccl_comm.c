@@ -1,0 +1,149 @@
+/* nccl_comm.c - transfers from GPU to GPU, none of which is waited for */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "cluster/gpu/nccl.h"
+
+_Static_assert(sizeof(ncclUniqueId) == OFS_GPU_ID, "an id's size");
+
+/* The communicator is not blocking: its calls begin something, and what comes
+ * of it is an asynchronous state. Nothing here waits for a stream either, so
+ * that a peer that is gone ends in an error and an abort, never in a wait.
+ * ncclCommDestroy may wait for peers: it is not used at all. */
+
+static int fail(struct optimfs_error *err, ncclResult_t r, const char *what)
+{
+	return optimfs_fail(err, ENOTCONN, "OFS901 NCCL: %s: %s", what,
+	    ncclGetErrorString(r));
+}
+
+static bool under_way(ncclResult_t r)
+{
+	return r == ncclSuccess || r == ncclInProgress;
+}
+
+static int late(struct optimfs_error *err, const char *what)
+{
+	return optimfs_fail(err, ENOTCONN,
+	    "OFS901 NCCL: %s took longer than a transfer may", what);
+}
+
+/* How far NCCL is: 1 when it has nothing left to do. */
+static int look(struct ofs_gpu *g, int64_t deadline, const char *what,
+    struct optimfs_error *err)
+{
+	ncclResult_t state = ncclSuccess,
+		     r = ncclCommGetAsyncError(g->comm, &state);
+
+	if (r != ncclSuccess)
+		return fail(err, r, what);
+	if (!under_way(state))
+		return fail(err, state, what);
+	if (nccl_now_ms() > deadline)
+		return late(err, what);
+	return state == ncclSuccess;
+}
+
+int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
+    struct optimfs_error *err)
+{
+	static const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	int64_t deadline = nccl_deadline(g);
+	ncclUniqueId unique;
+	ncclResult_t r;
+	int ret;
+
+	memcpy(&unique, id, sizeof(unique));
+	config.blocking = 0;
+	r = ncclCommInitRankConfig(&g->comm, size, unique, rank, &config);
+	if (!under_way(r)) {
+		g->comm = NULL;
+		return fail(err, r, "connecting");
+	}
+	while ((ret = look(g, deadline, "connecting", err)) == 0)
+		nanosleep(&pause, NULL);
+	if (ret == 1)
+		return 0;
+	nccl_comm_abort(g);
+	return -1;
+}
+
+void nccl_comm_abort(struct ofs_gpu *g)
+{
+	if (g->comm != NULL)
+		ncclCommAbort(g->comm);
+	g->comm = NULL;
+}
+
+/* The bytes to send, to a block of the GPU's that is kept for them. */
+static cudaError_t upload(struct ofs_gpu *g, const struct ofs_gpu_work *work)
+{
+	cudaError_t e = cudaSuccess;
+
+	for (uint32_t i = 0; i < work->ngives && e == cudaSuccess; i++) {
+		const struct ofs_gpu_give *give = &work->give[i];
+
+		e = cudaMemcpyAsync(g->sending + give->stage * OFS_GPU_BLOCK,
+		    g->stage[give->stage], give->len, cudaMemcpyHostToDevice,
+		    g->transfer.stream);
+	}
+	return e;
+}
+
+static ncclResult_t enqueue(struct ofs_gpu *g, const struct ofs_gpu_work *work)
+{
+	cudaStream_t stream = g->transfer.stream;
+	ncclResult_t r = ncclSuccess, end;
+
+	ncclGroupStart();
+	for (uint32_t i = 0; i < work->ngives && under_way(r); i++)
+		r = ncclSend(g->sending + work->give[i].stage * OFS_GPU_BLOCK,
+		    work->give[i].len, ncclUint8, work->give[i].to, g->comm,
+		    stream);
+	for (uint32_t i = 0; i < work->ntakes && under_way(r); i++)
+		r = ncclRecv(g->blocks + work->take[i].block * OFS_GPU_BLOCK +
+			work->take[i].at,
+		    work->take[i].len, ncclUint8, work->take[i].from, g->comm,
+		    stream);
+	end = ncclGroupEnd();
+	return under_way(r) ? end : r;
+}
+
+int nccl_comm_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
+    struct optimfs_error *err)
+{
+	cudaError_t e = upload(g, work);
+	ncclResult_t r;
+
+	if (e != cudaSuccess)
+		return nccl_cuda_fail(err, e, "copying to it");
+	r = enqueue(g, work);
+	if (!under_way(r))
+		return fail(err, r, "sending and receiving");
+	g->transfer.work = work;
+	g->transfer.stage = STAGE_STARTING;
+	g->transfer.deadline = nccl_deadline(g);
+	return 0;
+}
+
+int nccl_comm_poll(struct ofs_gpu *g, struct optimfs_error *err)
+{
+	struct nccl_engine *t = &g->transfer;
+	int ret = look(g, t->deadline, "sending and receiving", err);
+	cudaError_t e;
+
+	if (ret != 1)
+		return ret;
+	if (t->stage == STAGE_STARTING) {
+		e = cudaEventRecord(t->event, t->stream);
+		if (e != cudaSuccess)
+			return nccl_cuda_fail(err, e, "an event");
+		t->stage = STAGE_RUNNING;
+	}
+	return nccl_reached(t->event, err, "a transfer");
+}

@@ -1,0 +1,46 @@
+/* nccl_layout.c - what was gathered, laid out and brought back */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <string.h>
+
+#include "cluster/gpu/launch.h"
+#include "cluster/gpu/nccl.h"
+
+/* Nothing here may wait for the device, as memory that is allocated or freed,
+ * memory that is not pinned or a kernel's first launch do: a transfer may be
+ * under way whose peer is gone. All that is done when the device is opened. */
+
+int nccl_layout_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
+    struct optimfs_error *err)
+{
+	uint64_t total = ofs_place_number(work->run, work->nruns);
+	struct nccl_engine *l = &g->layout;
+	uint8_t *out = g->out[work->window];
+	cudaError_t e;
+
+	memcpy(g->pinned_runs, work->run, work->nruns * sizeof(*work->run));
+	e = cudaMemcpyAsync(g->runs, g->pinned_runs,
+	    work->nruns * sizeof(*work->run), cudaMemcpyHostToDevice,
+	    l->stream);
+	if (e == cudaSuccess)
+		e = ofs_place_launch(g->runs, work->nruns, total, g->blocks,
+		    out, l->stream);
+	if (e == cudaSuccess)
+		e = cudaMemcpyAsync((uint8_t *)g->window[work->window] +
+			work->at,
+		    out + work->at, work->nout, cudaMemcpyDeviceToHost,
+		    l->stream);
+	if (e == cudaSuccess)
+		e = cudaEventRecord(l->event, l->stream);
+	if (e != cudaSuccess)
+		return nccl_cuda_fail(err, e, "laying out");
+	l->work = work;
+	l->stage = STAGE_RUNNING;
+	return 0;
+}
+
+int nccl_layout_poll(struct ofs_gpu *g, struct optimfs_error *err)
+{
+	return nccl_reached(g->layout.event, err, "laying out");
+}

@@ -1,0 +1,159 @@
+/* nccl_memory.c - a GPU, and the memory that is needed of and beside it */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cluster/gpu/launch.h"
+#include "cluster/gpu/nccl.h"
+
+int nccl_cuda_fail(struct optimfs_error *err, cudaError_t e, const char *what)
+{
+	cudaGetLastError(); /* a failure that does not last is forgotten */
+	return optimfs_fail(err, e == cudaErrorMemoryAllocation ? ENOMEM : EIO,
+	    "OFS902 the GPU: %s: %s", what, cudaGetErrorString(e));
+}
+
+int nccl_reached(cudaEvent_t event, struct optimfs_error *err, const char *what)
+{
+	cudaError_t e = cudaEventQuery(event);
+
+	if (e == cudaSuccess)
+		return 1;
+	if (e != cudaErrorNotReady)
+		return nccl_cuda_fail(err, e, what);
+	cudaGetLastError(); /* it counts as an error until it is fetched */
+	return 0;
+}
+
+static int pick(struct ofs_gpu *g, char device[64], struct optimfs_error *err)
+{
+	cudaError_t e;
+	int n = 0;
+
+	e = cudaGetDeviceCount(&n);
+	if (e != cudaSuccess) {
+		cudaGetLastError();
+		return optimfs_fail(err, ENODEV, "OFS903 no usable GPU: %s",
+		    cudaGetErrorString(e));
+	}
+	if (n <= 0)
+		return optimfs_fail(err, ENODEV,
+		    "OFS903 no usable GPU: there is none");
+	/* a launcher may show each rank its own one only */
+	g->device = (int)(g->config.local % (unsigned)n);
+	e = cudaSetDevice(g->device);
+	if (e == cudaSuccess)
+		e = cudaDeviceGetPCIBusId(device, 64, g->device);
+	if (e == cudaSuccess)
+		return 0;
+	cudaGetLastError();
+	return optimfs_fail(err, ENODEV, "OFS903 no usable GPU: GPU %d: %s",
+	    g->device, cudaGetErrorString(e));
+}
+
+static cudaError_t make_engine(struct nccl_engine *e)
+{
+	cudaError_t ret =
+	    cudaStreamCreateWithFlags(&e->stream, cudaStreamNonBlocking);
+
+	if (ret != cudaSuccess)
+		return ret;
+	return cudaEventCreateWithFlags(&e->event, cudaEventDisableTiming);
+}
+
+static int allocate(struct ofs_gpu *g, struct optimfs_error *err)
+{
+	uint64_t size = g->config.blocks * OFS_GPU_BLOCK;
+	char what[64];
+	cudaError_t e;
+
+	snprintf(what, sizeof(what), "%" PRIu64 " MiB of its memory",
+	    (size + OFS_GPU_WINDOWS * OFS_GPU_WINDOW +
+		OFS_GPU_STAGES * OFS_GPU_BLOCK) >>
+		20);
+	e = cudaMalloc((void **)&g->blocks, size);
+	if (e == cudaSuccess)
+		e = cudaMalloc((void **)&g->sending,
+		    OFS_GPU_STAGES * OFS_GPU_BLOCK);
+	for (int i = 0; i < OFS_GPU_WINDOWS && e == cudaSuccess; i++)
+		e = cudaMalloc((void **)&g->out[i], OFS_GPU_WINDOW);
+	if (e == cudaSuccess)
+		e = cudaMalloc((void **)&g->runs,
+		    OFS_GPU_RUNS * sizeof(*g->runs));
+	if (e != cudaSuccess)
+		return nccl_cuda_fail(err, e, what);
+	e = cudaHostAlloc((void **)&g->pinned_runs,
+	    OFS_GPU_RUNS * sizeof(*g->runs), cudaHostAllocDefault);
+	for (int i = 0; i < OFS_GPU_WINDOWS && e == cudaSuccess; i++)
+		e = cudaHostAlloc(&g->window[i], OFS_GPU_WINDOW,
+		    cudaHostAllocDefault);
+	for (int i = 0; i < OFS_GPU_STAGES && e == cudaSuccess; i++)
+		e = cudaHostAlloc(&g->stage[i], OFS_GPU_BLOCK,
+		    cudaHostAllocDefault);
+	if (e != cudaSuccess)
+		return nccl_cuda_fail(err, e, "pinned memory");
+	return 0;
+}
+
+/* A kernel is loaded when it is first launched: now, when nothing else goes on
+ * that loading might wait for. */
+static int load_kernel(struct ofs_gpu *g, struct optimfs_error *err)
+{
+	struct ofs_run one = { .len = 1, .n = 1 };
+	cudaError_t e;
+
+	*g->pinned_runs = one;
+	ofs_place_number(g->pinned_runs, 1);
+	e = cudaMemcpyAsync(g->runs, g->pinned_runs, sizeof(one),
+	    cudaMemcpyHostToDevice, g->layout.stream);
+	if (e == cudaSuccess)
+		e = ofs_place_launch(g->runs, 1, 1, g->blocks, g->out[0],
+		    g->layout.stream);
+	if (e == cudaSuccess)
+		e = cudaStreamSynchronize(g->layout.stream);
+	return e == cudaSuccess ? 0 : nccl_cuda_fail(err, e, "its kernel");
+}
+
+int nccl_device_open(struct ofs_gpu *g, char device[64],
+    struct optimfs_error *err)
+{
+	cudaError_t e;
+
+	if (pick(g, device, err) == -1)
+		return -1;
+	e = make_engine(&g->transfer);
+	if (e == cudaSuccess)
+		e = make_engine(&g->layout);
+	if (e != cudaSuccess)
+		return nccl_cuda_fail(err, e, "streams");
+	if (allocate(g, err) == -1)
+		return -1;
+	return load_kernel(g, err);
+}
+
+static void free_engine(struct nccl_engine *e)
+{
+	if (e->event != NULL)
+		cudaEventDestroy(e->event);
+	if (e->stream != NULL)
+		cudaStreamDestroy(e->stream);
+}
+
+void nccl_device_close(struct ofs_gpu *g)
+{
+	for (int i = 0; i < OFS_GPU_STAGES; i++)
+		cudaFreeHost(g->stage[i]);
+	for (int i = 0; i < OFS_GPU_WINDOWS; i++) {
+		cudaFreeHost(g->window[i]);
+		cudaFree(g->out[i]);
+	}
+	cudaFreeHost(g->pinned_runs);
+	cudaFree(g->runs);
+	cudaFree(g->sending);
+	cudaFree(g->blocks);
+	free_engine(&g->layout);
+	free_engine(&g->transfer);
+}

@@ -1,0 +1,427 @@
+/* manifest.c - the files of a checkpoint that is spread over ranks */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "cluster/manifest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cluster/commit/participant.h"
+
+/* Memory for what this rank decodes for others. */
+#define DECODED ((uint64_t)256 << 20)
+/* A tree deeper than this is no checkpoint. */
+#define MAX_DEPTH 16
+
+/* Looking at what is here. */
+
+struct scan {
+	struct ofs_share *s;
+	struct ofs_names dirs; /* directories, "" first */
+	size_t cap;
+	struct optimfs_error *err;
+};
+
+static int no_memory(const char *path, struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "%s: out of memory", path);
+}
+
+static int push(struct scan *scan, const char *rel)
+{
+	char *copy = strdup(rel);
+
+	if (copy != NULL && scan->dirs.n == scan->cap) {
+		size_t cap = scan->cap == 0 ? 16 : 2 * scan->cap;
+		char **grown =
+		    reallocarray(scan->dirs.name, cap, sizeof(*grown));
+
+		if (grown == NULL) {
+			free(copy);
+			return no_memory(rel, scan->err);
+		}
+		scan->dirs.name = grown;
+		scan->cap = cap;
+	}
+	if (copy == NULL)
+		return no_memory(rel, scan->err);
+	scan->dirs.name[scan->dirs.n++] = copy;
+	return 0;
+}
+
+static unsigned depth(const char *rel)
+{
+	unsigned n = 0;
+
+	for (; *rel != '\0'; rel++)
+		n += *rel == '/';
+	return n;
+}
+
+/* A directory whose name begins with a dot is somebody's own: a staging area,
+ * a version control system. */
+static int add(struct scan *scan, const char *rel, const char *name)
+{
+	struct ofs_share *s = scan->s;
+	struct stat st;
+
+	if (!ofs_dir_stat(&s->dir, rel, &st))
+		return 0; /* it has just gone */
+	if (!S_ISDIR(st.st_mode))
+		return ofs_catalog_object(s->files, rel, -1, scan->err) ==
+			OFS_NONE
+		    ? -1
+		    : 0;
+	if (name[0] == '.' || s->rel[0] != '\0' || depth(rel) >= MAX_DEPTH)
+		return 0;
+	return push(scan, rel);
+}
+
+static int scan_directory(struct scan *scan, const char *rel)
+{
+	struct ofs_share *s = scan->s;
+	struct ofs_dir sub = { .fd = -1 };
+	struct ofs_names names;
+	char path[4096 + 256];
+	int ret;
+
+	if (rel[0] != '\0' &&
+	    ofs_dir_open_sub(&s->dir, rel, &sub, scan->err) == -1)
+		return -1;
+	ret = ofs_dir_list(rel[0] == '\0' ? &s->dir : &sub, &names, scan->err);
+	ofs_dir_close(&sub);
+	if (ret == -1)
+		return -1;
+	for (size_t i = 0; i < names.n && ret == 0; i++) {
+		int n = snprintf(path, sizeof(path), "%s%s%s", rel,
+		    rel[0] == '\0' ? "" : "/", names.name[i]);
+
+		if ((size_t)n < sizeof(path))
+			ret = add(scan, path, names.name[i]);
+	}
+	ofs_names_free(&names);
+	return ret;
+}
+
+static int scan_all(struct ofs_share *s, struct optimfs_error *err)
+{
+	struct scan scan = { .s = s, .err = err };
+	int ret = push(&scan, "");
+
+	for (size_t i = 0; ret == 0 && i < scan.dirs.n; i++)
+		ret = scan_directory(&scan, scan.dirs.name[i]);
+	ofs_names_free(&scan.dirs);
+	return ret;
+}
+
+/* Open the directory that path is or lies in. Nothing there is no failure: dir
+ * has no descriptor then. */
+static int open_here(struct ofs_share *s, const char *path,
+    struct optimfs_error *err)
+{
+	char *real = realpath(path, NULL), *slash;
+	struct stat st;
+	int ret = 0;
+
+	s->rel = "";
+	s->dir.path = strdup(real == NULL ? path : real);
+	if (s->dir.path == NULL)
+		ret = no_memory(path, err);
+	else if (real == NULL && errno != ENOENT && errno != ENOTDIR)
+		ret = optimfs_fail(err, errno, "%s: %m", path);
+	if (real == NULL || ret == -1)
+		goto out;
+	if (stat(real, &st) == -1) {
+		ret = optimfs_fail(err, errno, "%s: %m", path);
+		goto out;
+	}
+	if (!S_ISDIR(st.st_mode)) {
+		slash = strrchr(real, '/');
+		s->rel =
+		    ofs_arena_strndup(&s->arena, slash + 1, strlen(slash + 1));
+		slash[slash == real] = '\0';
+	}
+	free(s->dir.path);
+	s->dir = (struct ofs_dir){ .fd = -1 };
+	ret = s->rel == NULL ? no_memory(path, err)
+			     : ofs_dir_open(real, &s->dir, err);
+out:
+	free(real);
+	return ret;
+}
+
+/* Anew, where something was done to it meanwhile. */
+static int open_dir(struct ofs_share *s, const char *path,
+    struct optimfs_error *err)
+{
+	bool follow = s->dir.follow;
+	int ret;
+
+	ofs_dir_close(&s->dir);
+	if (!s->first || s->world->rank == 0) {
+		ret = open_here(s, path, err);
+	} else {
+		s->rel = "";
+		s->dir.path = strdup(path);
+		ret = s->dir.path == NULL ? no_memory(path, err) : 0;
+	}
+	s->dir.follow = follow;
+	return ret;
+}
+
+static int open_offered(struct ofs_share *s, struct optimfs_error *err)
+{
+	char *path = optimfs_world_expand(s->world, s->path, err);
+	int ret = path == NULL ? -1 : open_dir(s, path, err);
+
+	free(path);
+	return ret;
+}
+
+static int look(struct ofs_share *s, struct optimfs_error *err)
+{
+	struct ofs_dir copy;
+
+	if (ofs_dir_copy(&s->dir, &copy, err) == -1)
+		return -1;
+	s->files = ofs_catalog_new(&copy, err);
+	ofs_dir_close(&copy);
+	if (s->files == NULL || (s->dir.fd != -1 && scan_all(s, err) == -1) ||
+	    ofs_catalog_finish(s->files, err) == -1)
+		return -1;
+	s->transport = ofs_transport_local(s->files, s->cache, err);
+	return s->transport == NULL ? -1 : 0;
+}
+
+int ofs_share_look(struct ofs_share *s, struct optimfs_error *err)
+{
+	return open_offered(s, err) == -1 ? -1 : look(s, err);
+}
+
+/* What readers of indexes ask. */
+
+/* The first file at or after path in the order of paths. */
+static uint32_t lower_bound(const struct ofs_share *s, const char *path)
+{
+	uint32_t a = 0, b = s->nfiles;
+
+	while (a < b) {
+		uint32_t mid = a + (b - a) / 2;
+
+		if (strcmp(s->file[mid].path, path) < 0)
+			a = mid + 1;
+		else
+			b = mid;
+	}
+	return a;
+}
+
+uint32_t ofs_share_find(const struct ofs_share *s, const char *path)
+{
+	uint32_t i = lower_bound(s, path);
+
+	return i < s->nfiles && strcmp(s->file[i].path, path) == 0 ? i
+								   : OFS_NONE;
+}
+
+static void describe(const struct ofs_object *o, struct stat *st)
+{
+	*st = (struct stat){
+		.st_mode = o->refused ? 0 : o->stamp.mode,
+		.st_size = (off_t)o->size,
+		.st_ino = o->ino,
+		.st_nlink = o->stamp.nlink,
+		.st_uid = o->stamp.uid,
+		.st_gid = o->stamp.gid,
+		.st_blocks = (blkcnt_t)(o->blocks / 512),
+		.st_mtim = { .tv_sec = o->mtime_ns / 1000000000,
+		    .tv_nsec = o->mtime_ns % 1000000000 },
+		.st_ctim = { .tv_sec = o->stamp.ctime_ns / 1000000000,
+		    .tv_nsec = o->stamp.ctime_ns % 1000000000 },
+	};
+}
+
+/* The first file below a directory; nfiles when there is none. */
+static uint32_t first_below(const struct ofs_share *s, const char *path)
+{
+	char dir[2 * 4096 + 4];
+	size_t n = (size_t)snprintf(dir, sizeof(dir), "%s%s", path,
+	    path[0] == '\0' ? "" : "/");
+	uint32_t i;
+
+	if (n >= sizeof(dir))
+		return s->nfiles;
+	i = lower_bound(s, dir);
+	return i < s->nfiles && strncmp(s->file[i].path, dir, n) == 0
+	    ? i
+	    : s->nfiles;
+}
+
+static enum ofs_where find(const struct ofs_elsewhere *e, const char *path,
+    uint32_t *file, struct stat *st)
+{
+	const struct ofs_share *s = ofs_share_of(e);
+	uint32_t i = ofs_share_find(s, path);
+
+	if (i != OFS_NONE) {
+		*file = i;
+		if (s->file[i].here)
+			return OFS_HERE;
+		if (st != NULL)
+			describe(&s->file[i].o, st);
+		return OFS_THERE;
+	}
+	return first_below(s, path) < s->nfiles ? OFS_DIRECTORY : OFS_NOWHERE;
+}
+
+static int list(const struct ofs_elsewhere *e, const char *path,
+    int (*each)(void *ctx, const char *name, size_t n), void *ctx,
+    struct optimfs_error *err)
+{
+	const struct ofs_share *s = ofs_share_of(e);
+	size_t skip = path[0] == '\0' ? 0 : strlen(path) + 1;
+
+	for (uint32_t i = first_below(s, path); i < s->nfiles; i++) {
+		const char *name = s->file[i].path + skip;
+
+		if (skip != 0 && strncmp(s->file[i].path, path, skip - 1) != 0)
+			break;
+		if (skip != 0 && s->file[i].path[skip - 1] != '/')
+			break;
+		if (each(ctx, name, strcspn(name, "/")) == -1)
+			return no_memory(path, err);
+	}
+	return 0;
+}
+
+static int read_there(const struct ofs_elsewhere *e, uint32_t file, void *buf,
+    uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	const struct ofs_share *s = ofs_share_of(e);
+	const struct ofs_object *o = &s->file[file].o;
+	struct ofs_segment seg = {
+		.object = file, .src = off, .len = n, .n = 1
+	};
+
+	if (off > o->size || n > o->size - off)
+		return optimfs_fail(err, EIO,
+		    "OFS603 %s is short: %" PRIu64 " bytes, %" PRIu64
+		    " at %" PRIu64 " are needed",
+		    s->file[file].path, o->size, n, off);
+	return ofs_remote_fetch(s, &seg, 1, buf, err);
+}
+
+static const struct ofs_elsewhere_ops elsewhere_ops = {
+	.find = find,
+	.list = list,
+	.read = read_there,
+};
+
+int ofs_share_dir(const struct ofs_share *s, struct ofs_dir *dir, char **rel,
+    struct optimfs_error *err)
+{
+	*rel = strdup(s->rel);
+	if (*rel == NULL)
+		return no_memory(s->path, err);
+	if (ofs_dir_copy(&s->dir, dir, err) == 0) {
+		dir->elsewhere = &s->elsewhere;
+		return 0;
+	}
+	free(*rel);
+	*rel = NULL;
+	return -1;
+}
+
+char *ofs_share_here(const struct ofs_share *s, struct optimfs_error *err)
+{
+	char *path = NULL;
+
+	if (s->rel[0] == '\0')
+		path = strdup(s->dir.path);
+	else if (asprintf(&path, "%s/%s", s->dir.path, s->rel) == -1)
+		path = NULL;
+	if (path == NULL)
+		no_memory(s->path, err);
+	return path;
+}
+
+static struct ofs_share *share_new(struct optimfs_world *w, const char *path,
+    struct optimfs_error *err)
+{
+	struct ofs_share *s = calloc(1, sizeof(*s));
+
+	if (s == NULL) {
+		no_memory(path, err);
+		return NULL;
+	}
+	s->elsewhere.ops = &elsewhere_ops;
+	s->world = w;
+	s->dir.fd = -1;
+	s->rel = "";
+	s->path = strdup(path);
+	if (s->path != NULL)
+		return s;
+	no_memory(path, err);
+	ofs_share_free(s);
+	return NULL;
+}
+
+struct ofs_share *ofs_share_new(struct optimfs_world *w, const char *path,
+    bool first, const struct optimfs_options *options,
+    struct optimfs_error *err)
+{
+	struct ofs_share *s = share_new(w, path, err);
+
+	if (s == NULL)
+		return NULL;
+	s->first = first;
+	s->dir.follow = options->follow;
+	s->cache = options->cache != 0 ? options->cache / 4 : DECODED;
+	if (open_offered(s, err) == 0)
+		return s;
+	ofs_share_free(s);
+	return NULL;
+}
+
+/* By the path that was found at first: links may lead elsewhere by now. */
+struct ofs_share *ofs_share_again(const struct ofs_share *old,
+    struct optimfs_error *err)
+{
+	struct ofs_share *s = share_new(old->world, old->path, err);
+	char *here = s == NULL ? NULL : ofs_share_here(old, err);
+	int ret = -1;
+
+	if (here != NULL) {
+		s->first = old->first;
+		s->dir.follow = old->dir.follow;
+		s->cache = old->cache;
+		ret = open_dir(s, here, err) == -1 ? -1 : look(s, err);
+	}
+	free(here);
+	if (ret == 0)
+		return s;
+	ofs_share_free(s);
+	return NULL;
+}
+
+void ofs_share_free(struct ofs_share *s)
+{
+	if (s == NULL)
+		return;
+	ofs_writing_free(s->writing);
+	ofs_keeper_free(s->keeper);
+	ofs_transport_close(s->transport);
+	ofs_catalog_free(s->files);
+	ofs_dir_close(&s->dir);
+	ofs_arena_fini(&s->arena);
+	free(s->file);
+	free(s->owner);
+	free(s->path);
+	free(s);
+}

@@ -1,0 +1,159 @@
+/* answer.c - threads that make answers, and the memory of messages */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cluster/mpi/mpi.h"
+
+/* Blocks of this size are kept; smaller ones are cheap to get, and none is
+ * larger. */
+#define LARGE ((size_t)64 << 10)
+#define KEPT  (ANSWER_SIZE(OFS_WORLD_ANSWER_MAX))
+enum { MAX_SPARE = 32 };
+
+struct mpi_block *mpi_pool_get(struct mpi_pool *pool, size_t size)
+{
+	struct mpi_block *b = NULL;
+
+	if (size >= LARGE) {
+		pthread_mutex_lock(&pool->lock);
+		b = LIST_FIRST(&pool->spare);
+		if (b != NULL) {
+			LIST_REMOVE(b, next);
+			pool->nspare--;
+		}
+		pthread_mutex_unlock(&pool->lock);
+		if (size < KEPT)
+			size = KEPT;
+	}
+	if (b == NULL &&
+	    posix_memalign((void **)&b, 64, sizeof(*b) + size) != 0)
+		return NULL;
+	b->size = size;
+	return b;
+}
+
+void mpi_pool_put(struct mpi_pool *pool, struct mpi_block *b)
+{
+	if (b == NULL)
+		return;
+	if (b->size == KEPT) {
+		pthread_mutex_lock(&pool->lock);
+		if (pool->nspare < MAX_SPARE) {
+			LIST_INSERT_HEAD(&pool->spare, b, next);
+			pool->nspare++;
+			b = NULL;
+		}
+		pthread_mutex_unlock(&pool->lock);
+	}
+	free(b);
+}
+
+void mpi_pool_fini(struct mpi_pool *pool)
+{
+	struct mpi_block *b;
+
+	while ((b = LIST_FIRST(&pool->spare)) != NULL) {
+		LIST_REMOVE(b, next);
+		free(b);
+	}
+	pthread_mutex_destroy(&pool->lock);
+}
+
+void mpi_job_free(struct ofs_world *w, struct mpi_job *job)
+{
+	mpi_pool_put(&w->pool, job->request);
+	mpi_pool_put(&w->pool, job->answer);
+	free(job);
+}
+
+void mpi_question_free(struct ofs_world *w, struct mpi_question *q)
+{
+	mpi_pool_put(&w->pool, q->request);
+	mpi_pool_put(&w->pool, q->answer);
+	free(q);
+}
+
+/* False: there is no memory for any answer, so that there will be none. */
+static bool make_answer(struct ofs_world *w, struct mpi_job *job)
+{
+	struct optimfs_error err = { 0 };
+	struct mpi_tail tail = { 0 };
+	size_t n = (size_t)job->want;
+
+	job->answer = mpi_pool_get(&w->pool, ANSWER_SIZE(job->want));
+	if (job->answer == NULL)
+		return false;
+	if (w->config.answer(w->config.ctx, job->from,
+		job->request->bytes + sizeof(struct mpi_head), job->nrequest,
+		job->answer->bytes, job->want, &err) == -1) {
+		tail.code = err.code > 0 ? (uint32_t)err.code : EIO;
+		n = strnlen(err.text, MPI_TEXT - 1);
+		memcpy(job->answer->bytes, err.text, n);
+	}
+	memcpy(job->answer->bytes + n, &tail, sizeof(tail));
+	job->nanswer = n + sizeof(tail);
+	return true;
+}
+
+static void *work(void *arg)
+{
+	struct ofs_world *w = arg;
+	struct mpi_job *job;
+	bool made;
+
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		while (!w->stopping && TAILQ_EMPTY(&w->asked))
+			pthread_cond_wait(&w->more, &w->lock);
+		job = TAILQ_FIRST(&w->asked);
+		if (job == NULL)
+			break;
+		TAILQ_REMOVE(&w->asked, job, next);
+		pthread_mutex_unlock(&w->lock);
+		made = make_answer(w, job);
+		pthread_mutex_lock(&w->lock);
+		if (made) {
+			TAILQ_INSERT_TAIL(&w->ready, job, next);
+			mpi_wake(w);
+		} else {
+			mpi_job_free(w, job);
+		}
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+int mpi_answer_start(struct ofs_world *w, struct optimfs_error *err)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+	int code = 0;
+
+	if (n < 2)
+		n = 2;
+	if (n > NTHREADS)
+		n = NTHREADS;
+	while (w->nanswerers < (unsigned)n && code == 0) {
+		code =
+		    pthread_create(&w->answerer[w->nanswerers], NULL, work, w);
+		w->nanswerers += code == 0;
+	}
+	if (w->nanswerers > 0)
+		return 0;
+	return optimfs_fail(err, code, "cannot start a thread: %s",
+	    strerror(code));
+}
+
+void mpi_answer_stop(struct ofs_world *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->stopping = true;
+	pthread_cond_broadcast(&w->more);
+	pthread_mutex_unlock(&w->lock);
+	while (w->nanswerers > 0)
+		pthread_join(w->answerer[--w->nanswerers], NULL);
+}

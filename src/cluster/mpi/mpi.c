@@ -1,0 +1,521 @@
+/* mpi.c - ranks of a job, connected by MPI */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "cluster/mpi/mpi.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What one broadcast moves: counts of MPI are ints. */
+#define PIECE ((uint64_t)64 << 20)
+/* How long all ranks may take to come to an exchange, in units of timeout=:
+ * some may be looking through slow directories. */
+enum { EXCHANGE_PATIENCE = 20 };
+/* Seconds to leave together. */
+enum { LEAVE_PATIENCE = 5 };
+/* What a rank that is late already gets for its next answer, ms. */
+enum { LATE_TIMEOUT = 1000 };
+
+/* Which machine, and which process of it: pids mean something only where both
+ * are equal. */
+struct identity {
+	char host[64], boot[40];
+	uint64_t pids; /* the name space */
+	int32_t pid;
+};
+
+/* Where all ranks take part. The rest of the work goes on while we wait. */
+static int wait_for_all(struct ofs_world *w, MPI_Request *req, int64_t seconds,
+    struct optimfs_error *err)
+{
+	int64_t end =
+	    seconds == 0 ? INT64_MAX : mpi_now_us() + seconds * 1000000;
+	int done = 0;
+
+	for (;;) {
+		if (MPI_Test(req, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+			return optimfs_fail(err, EIO,
+			    "OFS913 MPI failed when ranks were to agree");
+		if (done)
+			return 0;
+		for (int r = 0; r < w->size; r++)
+			if (w->peer[r].dead)
+				return optimfs_fail(err, EHOSTDOWN,
+				    "OFS911 rank %d (%s) has died", r,
+				    w->peer[r].host);
+		if (mpi_now_us() > end)
+			return optimfs_fail(err, ETIMEDOUT,
+			    "OFS912 some rank did not come to an agreement in "
+			    "%" PRId64 " seconds",
+			    seconds);
+		if (!mpi_progress(w))
+			mpi_rest(w);
+	}
+}
+
+static int broadcast(struct ofs_world *w, int root, uint8_t *p, uint64_t n,
+    struct optimfs_error *err)
+{
+	MPI_Request req;
+
+	for (uint64_t at = 0, len; at < n; at += len) {
+		len = n - at < PIECE ? n - at : PIECE;
+		MPI_Ibcast(p + at, (int)len, MPI_BYTE, root, w->all, &req);
+		if (wait_for_all(w, &req,
+			(int64_t)w->config.timeout * EXCHANGE_PATIENCE,
+			err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int say(struct ofs_world *w, int root, uint64_t n, struct ofs_said *said,
+    struct optimfs_error *err)
+{
+	if (n == 0)
+		return 0;
+	said->p = malloc(n);
+	if (said->p == NULL)
+		return optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes", n);
+	said->n = n;
+	if (root == w->rank)
+		memcpy(said->p, w->mine, n);
+	return broadcast(w, root, said->p, n, err);
+}
+
+static int do_exchange(struct ofs_world *w, struct ofs_said *all,
+    struct optimfs_error *err)
+{
+	uint64_t *n = calloc((size_t)w->size, sizeof(*n)), mine = w->nmine;
+	MPI_Request req;
+	int ret;
+
+	if (n == NULL)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	MPI_Iallgather(&mine, 1, MPI_UINT64_T, n, 1, MPI_UINT64_T, w->all,
+	    &req);
+	ret = wait_for_all(w, &req,
+	    (int64_t)w->config.timeout * EXCHANGE_PATIENCE, err);
+	for (int r = 0; r < w->size && ret == 0; r++)
+		ret = say(w, r, n[r], &all[r], err);
+	if (ret == 0)
+		free(n); /* MPI may write to it after a failure */
+	return ret;
+}
+
+/* Beginning and end, on the communicating thread. */
+
+static void read_line(const char *path, char *line, size_t size)
+{
+	FILE *f = fopen(path, "re");
+
+	if (f == NULL || fgets(line, (int)size, f) == NULL)
+		line[0] = '\0';
+	if (f != NULL)
+		fclose(f);
+}
+
+static void identify(struct identity *me)
+{
+	struct stat st;
+
+	*me = (struct identity){ .pid = getpid() };
+	(void)gethostname(me->host, sizeof(me->host) - 1);
+	read_line("/proc/sys/kernel/random/boot_id", me->boot,
+	    sizeof(me->boot));
+	if (stat("/proc/self/ns/pid", &st) == 0)
+		me->pids = st.st_ino;
+}
+
+static bool same_machine(const struct identity *a, const struct identity *b)
+{
+	return strcmp(a->host, b->host) == 0 && strcmp(a->boot, b->boot) == 0;
+}
+
+static void meet(struct ofs_world *w, const struct identity *id, int rank)
+{
+	struct mpi_peer *p = &w->peer[rank];
+	const struct identity *me = &id[w->rank];
+
+	snprintf(p->host, sizeof(p->host), "%s", id[rank].host);
+	p->pidfd = -1;
+	p->node = 0;
+	while (!same_machine(&id[p->node], &id[rank]))
+		p->node++;
+	if (rank != w->rank && same_machine(me, &id[rank]) &&
+	    me->pids == id[rank].pids && me->pids != 0)
+		p->pidfd = (int)syscall(SYS_pidfd_open, id[rank].pid, 0);
+}
+
+static int meet_all(struct ofs_world *w, struct optimfs_error *err)
+{
+	struct identity *id = calloc((size_t)w->size, sizeof(*id)), me;
+	int ret;
+
+	w->peer = calloc((size_t)w->size, sizeof(*w->peer));
+	if (id == NULL || w->peer == NULL) {
+		free(id);
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	}
+	identify(&me);
+	ret = MPI_Allgather(&me, sizeof(me), MPI_BYTE, id, sizeof(me), MPI_BYTE,
+	    w->all);
+	for (int r = 0; r < w->size && ret == MPI_SUCCESS; r++)
+		meet(w, id, r);
+	free(id);
+	return ret == MPI_SUCCESS
+	    ? 0
+	    : optimfs_fail(err, EIO, "OFS913 MPI cannot connect the ranks");
+}
+
+static int start(struct ofs_world *w, struct optimfs_error *err)
+{
+	int provided;
+
+	if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) !=
+		MPI_SUCCESS ||
+	    provided < MPI_THREAD_FUNNELED)
+		return optimfs_fail(err, EIO,
+		    "OFS913 MPI cannot be used from a thread");
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	if (MPI_Comm_dup(MPI_COMM_WORLD, &w->asks) != MPI_SUCCESS ||
+	    MPI_Comm_dup(MPI_COMM_WORLD, &w->all) != MPI_SUCCESS)
+		return optimfs_fail(err, EIO,
+		    "OFS913 MPI cannot connect the ranks");
+	MPI_Comm_set_errhandler(w->asks, MPI_ERRORS_RETURN);
+	MPI_Comm_set_errhandler(w->all, MPI_ERRORS_RETURN);
+	MPI_Comm_rank(w->all, &w->rank);
+	MPI_Comm_size(w->all, &w->size);
+	return meet_all(w, err);
+}
+
+/* MPI waits for all ranks when it ends, so one that lacks some rank does not
+ * end it: the process goes without. */
+static void finish(struct ofs_world *w)
+{
+	struct optimfs_error err;
+	MPI_Request req;
+
+	MPI_Ibarrier(w->all, &req);
+	if (wait_for_all(w, &req, LEAVE_PATIENCE, &err) == -1)
+		return;
+	while (!mpi_quiet(w))
+		if (!mpi_progress(w))
+			mpi_rest(w);
+	MPI_Finalize();
+}
+
+/* Carry out an order: true when it was the last. */
+static bool obey(struct ofs_world *w)
+{
+	enum mpi_order order;
+	int ret = 0;
+
+	pthread_mutex_lock(&w->lock);
+	order = w->order;
+	pthread_mutex_unlock(&w->lock);
+	if (order == ORDER_NONE)
+		return false;
+	if (order == ORDER_EXCHANGE)
+		ret = do_exchange(w, w->all_said, w->order_err);
+	else
+		finish(w);
+	pthread_mutex_lock(&w->lock);
+	w->order = ORDER_NONE;
+	w->order_ret = ret;
+	w->ended = order == ORDER_LEAVE;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	return order == ORDER_LEAVE;
+}
+
+static void *communicate(void *arg)
+{
+	struct ofs_world *w = arg;
+	struct optimfs_error err = { 0 };
+	int ret = start(w, &err);
+
+	/* rests are shorter than what the kernel would add to them */
+	(void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+
+	pthread_mutex_lock(&w->lock);
+	w->joined = true;
+	w->join_err = err;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	if (ret == -1)
+		return NULL;
+	while (!obey(w))
+		if (!mpi_progress(w))
+			mpi_rest(w);
+	return NULL;
+}
+
+/* What the module offers. */
+
+static void free_world(struct ofs_world *w)
+{
+	for (int r = 0; w->peer != NULL && r < w->size; r++)
+		if (w->peer[r].pidfd != -1)
+			close(w->peer[r].pidfd);
+	if (w->wake != -1)
+		close(w->wake);
+	mpi_pool_fini(&w->pool);
+	pthread_cond_destroy(&w->changed);
+	pthread_cond_destroy(&w->more);
+	pthread_mutex_destroy(&w->lock);
+	free(w->peer);
+	free(w->req);
+	free(w->op);
+	free(w->done);
+	free(w->status);
+	free(w);
+}
+
+static struct ofs_world *new_world(const struct ofs_world_config *config)
+{
+	struct ofs_world *w = calloc(1, sizeof(*w));
+
+	if (w == NULL)
+		return NULL;
+	w->config = *config;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_mutex_init(&w->pool.lock, NULL);
+	pthread_cond_init(&w->changed, NULL);
+	pthread_cond_init(&w->more, NULL);
+	TAILQ_INIT(&w->queue);
+	TAILQ_INIT(&w->open);
+	TAILQ_INIT(&w->asked);
+	TAILQ_INIT(&w->ready);
+	while (w->nslots < NSLOTS) {
+		w->slot[w->nslots] = NSLOTS - 1 - w->nslots;
+		w->nslots++;
+	}
+	w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->wake != -1)
+		return w;
+	free_world(w);
+	return NULL;
+}
+
+/* Signals are for those who started us; MPI's own threads, which this one
+ * begets, must not get them either. */
+static void block_signals(sigset_t *old)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	pthread_sigmask(SIG_SETMASK, &all, old);
+}
+
+static int start_threads(struct ofs_world *w, struct optimfs_error *err)
+{
+	int code = pthread_create(&w->thread, NULL, communicate, w);
+
+	if (code != 0)
+		return optimfs_fail(err, code, "cannot start a thread: %s",
+		    strerror(code));
+	pthread_mutex_lock(&w->lock);
+	while (!w->joined)
+		pthread_cond_wait(&w->changed, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+	if (w->join_err.code != 0)
+		return optimfs_fail(err, w->join_err.code, "%s",
+		    w->join_err.text);
+	return mpi_answer_start(w, err);
+}
+
+static struct ofs_world *join(const struct ofs_world_config *config,
+    struct optimfs_error *err)
+{
+	struct ofs_world *w = new_world(config);
+	sigset_t old;
+	int ret;
+
+	if (w == NULL) {
+		optimfs_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	block_signals(&old);
+	ret = start_threads(w, err);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	/* after a failure a thread may still use it: it goes with the process */
+	return ret == 0 ? w : NULL;
+}
+
+static int get_rank(const struct ofs_world *w)
+{
+	return w->rank;
+}
+
+static int get_size(const struct ofs_world *w)
+{
+	return w->size;
+}
+
+static const char *get_host(const struct ofs_world *w, int rank)
+{
+	return w->peer[rank].host;
+}
+
+static int get_node(const struct ofs_world *w, int rank)
+{
+	return w->peer[rank].node;
+}
+
+static bool is_dead(const struct ofs_world *w, int rank)
+{
+	return w->peer[rank].dead;
+}
+
+static int exchange(struct ofs_world *w, const void *mine, uint64_t n,
+    struct ofs_said *all, struct optimfs_error *err)
+{
+	struct ofs_said *said = calloc((size_t)w->size, sizeof(*said));
+	int ret;
+
+	if (said == NULL)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	pthread_mutex_lock(&w->lock);
+	w->mine = mine;
+	w->nmine = n;
+	w->all_said = said;
+	w->order_err = err;
+	w->order = ORDER_EXCHANGE;
+	mpi_wake(w);
+	while (w->order != ORDER_NONE)
+		pthread_cond_wait(&w->changed, &w->lock);
+	ret = w->order_ret;
+	pthread_mutex_unlock(&w->lock);
+	if (ret == -1)
+		return -1; /* what was said stays: MPI may be writing it */
+	memcpy(all, said, (size_t)w->size * sizeof(*said));
+	free(said);
+	return 0;
+}
+
+static int64_t deadline(const struct ofs_world *w, int to)
+{
+	int64_t ms = (int64_t)w->config.timeout * 1000;
+
+	if (ms == 0)
+		return INT64_MAX;
+	if (w->peer[to].late && ms > LATE_TIMEOUT)
+		ms = LATE_TIMEOUT;
+	return mpi_now_us() / 1000 + ms;
+}
+
+static struct mpi_question *new_question(struct ofs_world *w,
+    struct ofs_ask *ask, struct mpi_batch *batch)
+{
+	struct mpi_question *q = calloc(1, sizeof(*q));
+
+	if (q == NULL)
+		return NULL;
+	q->request =
+	    mpi_pool_get(&w->pool, sizeof(struct mpi_head) + ask->nrequest);
+	q->answer = mpi_pool_get(&w->pool, ANSWER_SIZE(ask->want));
+	if (q->request == NULL || q->answer == NULL) {
+		mpi_question_free(w, q);
+		return NULL;
+	}
+	memcpy(q->request->bytes + sizeof(struct mpi_head), ask->request,
+	    ask->nrequest);
+	q->nrequest = sizeof(struct mpi_head) + ask->nrequest;
+	q->ask = ask;
+	q->batch = batch;
+	q->want = ask->want;
+	q->to = ask->to;
+	q->deadline = deadline(w, ask->to);
+	return q;
+}
+
+static void ask_all(struct ofs_world *w, struct ofs_ask *ask, size_t n)
+{
+	struct mpi_batch batch = { .left = 0 };
+
+	pthread_cond_init(&batch.done, NULL);
+	for (size_t i = 0; i < n; i++) {
+		ask[i].err.code = 0;
+		ask[i].answer = NULL;
+		ask[i].priv = new_question(w, &ask[i], &batch);
+		if (ask[i].priv == NULL)
+			optimfs_fail(&ask[i].err, ENOMEM,
+			    "out of memory for a request");
+	}
+	pthread_mutex_lock(&w->lock);
+	for (size_t i = 0; i < n; i++) {
+		struct mpi_question *q = ask[i].priv;
+
+		if (q == NULL)
+			continue;
+		TAILQ_INSERT_TAIL(&w->queue, q, next);
+		batch.left++;
+	}
+	mpi_wake(w);
+	while (batch.left > 0)
+		pthread_cond_wait(&batch.done, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+	pthread_cond_destroy(&batch.done);
+}
+
+static void release(struct ofs_world *w, struct ofs_ask *ask, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (ask[i].priv != NULL)
+			mpi_question_free(w, ask[i].priv);
+		ask[i].priv = NULL;
+		ask[i].answer = NULL;
+	}
+}
+
+/* Where MPI still has buffers of ours, memory is left to it: the process ends
+ * soon. */
+static void leave(struct ofs_world *w)
+{
+	struct timespec until;
+	bool clean;
+
+	pthread_mutex_lock(&w->lock);
+	w->order = ORDER_LEAVE;
+	mpi_wake(w);
+	pthread_mutex_unlock(&w->lock);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 2 * LEAVE_PATIENCE;
+	if (pthread_timedjoin_np(w->thread, NULL, &until) != 0)
+		return;
+	mpi_answer_stop(w);
+	clean =
+	    w->nops == 0 && TAILQ_EMPTY(&w->asked) && TAILQ_EMPTY(&w->ready);
+	if (clean)
+		free_world(w);
+}
+
+__attribute__((visibility("default")))
+const struct ofs_world_ops optimfs_world_module = {
+	.version = OFS_WORLD_VERSION,
+	.name = "mpi",
+	.join = join,
+	.rank = get_rank,
+	.size = get_size,
+	.host = get_host,
+	.node = get_node,
+	.exchange = exchange,
+	.ask = ask_all,
+	.release = release,
+	.dead = is_dead,
+	.leave = leave,
+};

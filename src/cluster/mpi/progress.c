@@ -1,0 +1,492 @@
+/* progress.c - messages: sent, received, late and lost */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cluster/mpi/mpi.h"
+
+/* For so long (in us) after something happened we look again at once: another
+ * message is likely. Then rests grow from one length to another; while answers
+ * are awaited they stay short. An idle rank looks 100 times a second, which
+ * takes less than a hundredth of a processor. */
+enum {
+	EAGER = 60,
+	EAGER_ASKING = 300,
+	REST_MIN = 20,
+	REST_ASKING = 200,
+	REST_RECENT = 1000,
+	RECENT = 1000 * 1000,
+	REST_IDLE = 10000,
+};
+/* How often (ms) deadlines and the lives of peers are looked at. */
+enum { LOOK = 20 };
+int64_t mpi_now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+void mpi_wake(struct ofs_world *w)
+{
+	static const uint64_t one = 1;
+
+	if (!w->asleep)
+		return;
+	w->asleep = false;
+	(void)!write(w->wake, &one, sizeof(one));
+}
+
+/* Operations of MPI under way, in one array that MPI_Testsome likes. */
+
+static bool reserve_op(struct ofs_world *w)
+{
+	unsigned cap = w->capops == 0 ? 64 : 2 * w->capops;
+	MPI_Request *req;
+	MPI_Status *status;
+	struct mpi_op *op;
+	int *done;
+
+	if (w->nops + 2 <= w->capops)
+		return true;
+	if ((req = reallocarray(w->req, cap, sizeof(*req))) != NULL)
+		w->req = req;
+	if ((op = reallocarray(w->op, cap, sizeof(*op))) != NULL)
+		w->op = op;
+	if ((done = reallocarray(w->done, cap, sizeof(*done))) != NULL)
+		w->done = done;
+	if ((status = reallocarray(w->status, cap, sizeof(*status))) != NULL)
+		w->status = status;
+	if (req == NULL || op == NULL || done == NULL || status == NULL)
+		return false;
+	w->capops = cap;
+	return true;
+}
+
+/* After reserve_op. */
+static MPI_Request *new_op(struct ofs_world *w, enum mpi_op_kind kind,
+    void *what)
+{
+	w->op[w->nops] = (struct mpi_op){ kind, what };
+	return &w->req[w->nops++];
+}
+
+/* Questions of this rank. */
+
+static int fail_dead(const struct ofs_world *w, int rank,
+    struct optimfs_error *err)
+{
+	(void)w;
+	return optimfs_fail(err, EHOSTDOWN,
+	    "OFS911 the process has died: what only it has cannot be read "
+	    "(process %d of the job)",
+	    rank);
+}
+
+static int fail_late(const struct ofs_world *w, struct optimfs_error *err)
+{
+	return optimfs_fail(err, ETIMEDOUT,
+	    "OFS912 no answer in %u seconds (-o timeout=)", w->config.timeout);
+}
+
+/* Tell who asked; the question itself stays as long as MPI needs it. With the
+ * lock held. */
+static void settle(struct mpi_question *q)
+{
+	if (q->ask == NULL)
+		return;
+	if (q->ask->err.code == 0)
+		q->ask->answer = q->answer->bytes;
+	q->ask = NULL;
+	if (--q->batch->left == 0)
+		pthread_cond_signal(&q->batch->done);
+}
+
+/* A question that is under way has failed for its caller; its buffers are
+ * MPI's still. release finds priv NULL and leaves it to us. */
+static void give_up(struct mpi_question *q)
+{
+	q->ask->priv = NULL;
+	settle(q);
+}
+
+/* What came of an answer. With the lock held. */
+static void take_answer(struct mpi_question *q, const MPI_Status *status,
+    bool good)
+{
+	struct optimfs_error *err = &q->ask->err;
+	struct mpi_tail tail;
+	int n = 0;
+
+	if (!good || MPI_Get_count(status, MPI_BYTE, &n) != MPI_SUCCESS ||
+	    n < (int)sizeof(tail)) {
+		optimfs_fail(err, EIO,
+		    "OFS913 MPI could not receive an answer");
+		return;
+	}
+	n -= (int)sizeof(tail);
+	memcpy(&tail, q->answer->bytes + n, sizeof(tail));
+	q->answer->bytes[n] = '\0';
+	if (tail.code != 0)
+		optimfs_fail(err, (int)tail.code, "%.*s", n,
+		    (const char *)q->answer->bytes);
+	else if ((uint64_t)n != q->want)
+		optimfs_fail(err, EPROTO,
+		    "OFS913 an answer of another length: are all ranks of one "
+		    "version?");
+}
+
+/* One of its operations is complete; both: it is over. */
+static void question_op(struct ofs_world *w, struct mpi_question *q,
+    const MPI_Status *status, bool answer, bool good)
+{
+	struct mpi_peer *peer = &w->peer[q->to];
+	bool given_up;
+
+	pthread_mutex_lock(&w->lock);
+	if (answer && good)
+		peer->late = false;
+	if (!good && q->ask != NULL && !answer)
+		optimfs_fail(&q->ask->err, EIO,
+		    "OFS913 MPI could not send a request");
+	if (answer && q->ask != NULL && q->ask->err.code == 0)
+		take_answer(q, status, good);
+	if (--q->ops > 0) {
+		pthread_mutex_unlock(&w->lock);
+		return;
+	}
+	given_up = q->ask == NULL;
+	settle(q);
+	peer->noverdue -= given_up;
+	TAILQ_REMOVE(&w->open, q, next);
+	w->slot[w->nslots++] = q->slot;
+	w->under_way -= q->want;
+	pthread_mutex_unlock(&w->lock);
+	if (given_up)
+		mpi_question_free(w, q);
+}
+
+/* Put it on its way. */
+static void send_question(struct ofs_world *w, struct mpi_question *q)
+{
+	struct mpi_head head = { .want = q->want };
+	size_t n = ANSWER_SIZE(q->want);
+
+	q->slot = w->slot[--w->nslots];
+	q->open = true;
+	q->ops = 2;
+	w->under_way += q->want;
+	head.slot = (uint32_t)q->slot;
+	memcpy(q->request->bytes, &head, sizeof(head));
+	TAILQ_INSERT_TAIL(&w->open, q, next);
+	MPI_Irecv(q->answer->bytes, (int)n, MPI_BYTE, q->to,
+	    TAG_ANSWER + q->slot, w->asks, new_op(w, OP_ANSWER, q));
+	MPI_Isend(q->request->bytes, (int)q->nrequest, MPI_BYTE, q->to,
+	    TAG_REQUEST, w->asks, new_op(w, OP_REQUEST, q));
+}
+
+/* 0: it may go, 1: not yet, -1: it has failed. With the lock held. */
+static int may_send(struct ofs_world *w, struct mpi_question *q)
+{
+	const struct mpi_peer *peer = &w->peer[q->to];
+
+	if (peer->dead)
+		return fail_dead(w, q->to, &q->ask->err);
+	if (peer->noverdue >= SLOTS_A_RANK)
+		return fail_late(w, &q->ask->err);
+	if (w->nslots == 0 ||
+	    (w->under_way > 0 && w->under_way + q->want > WINDOW))
+		return 1;
+	if (reserve_op(w))
+		return 0;
+	return optimfs_fail(&q->ask->err, ENOMEM,
+	    "out of memory for a request");
+}
+
+static bool send_questions(struct ofs_world *w)
+{
+	struct mpi_question *q;
+	bool moved = false;
+	int ret;
+
+	pthread_mutex_lock(&w->lock);
+	while ((q = TAILQ_FIRST(&w->queue)) != NULL) {
+		ret = may_send(w, q);
+		if (ret == 1)
+			break;
+		TAILQ_REMOVE(&w->queue, q, next);
+		if (ret == -1)
+			settle(q);
+		else
+			send_question(w, q);
+		moved = true;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return moved;
+}
+
+/* Requests of others. */
+
+static void queue_job(struct ofs_world *w, struct mpi_job *job)
+{
+	struct mpi_head head;
+
+	memcpy(&head, job->request->bytes, sizeof(head));
+	job->slot = head.slot;
+	job->want = head.want;
+	if (head.slot >= NSLOTS || head.want > OFS_WORLD_ANSWER_MAX) {
+		mpi_job_free(w, job); /* none of ours */
+		return;
+	}
+	pthread_mutex_lock(&w->lock);
+	TAILQ_INSERT_TAIL(&w->asked, job, next);
+	pthread_cond_signal(&w->more);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void take_request(struct ofs_world *w, MPI_Message *message,
+    const MPI_Status *status)
+{
+	struct mpi_job *job = calloc(1, sizeof(*job));
+	int n;
+
+	MPI_Get_count(status, MPI_BYTE, &n);
+	if (job != NULL)
+		job->request = mpi_pool_get(&w->pool, (size_t)n);
+	if (job == NULL || job->request == NULL || !reserve_op(w) ||
+	    n < (int)sizeof(struct mpi_head)) {
+		/* It must be received all the same; truncation is its error. */
+		MPI_Mrecv(NULL, 0, MPI_BYTE, message, MPI_STATUS_IGNORE);
+		if (job != NULL)
+			mpi_job_free(w, job);
+		return;
+	}
+	job->from = status->MPI_SOURCE;
+	job->nrequest = (size_t)n - sizeof(struct mpi_head);
+	w->peer[job->from].late = false;
+	MPI_Imrecv(job->request->bytes, n, MPI_BYTE, message,
+	    new_op(w, OP_TAKE, job));
+}
+
+static bool take_requests(struct ofs_world *w)
+{
+	MPI_Message message;
+	MPI_Status status;
+	bool moved = false;
+	int there;
+
+	for (;;) {
+		if (MPI_Improbe(MPI_ANY_SOURCE, TAG_REQUEST, w->asks, &there,
+			&message, &status) != MPI_SUCCESS ||
+		    !there)
+			return moved;
+		take_request(w, &message, &status);
+		moved = true;
+	}
+}
+
+static bool send_answers(struct ofs_world *w)
+{
+	struct mpi_job *job;
+	bool moved = false;
+
+	for (;;) {
+		pthread_mutex_lock(&w->lock);
+		job = TAILQ_FIRST(&w->ready);
+		if (job != NULL)
+			TAILQ_REMOVE(&w->ready, job, next);
+		pthread_mutex_unlock(&w->lock);
+		if (job == NULL)
+			return moved;
+		moved = true;
+		if (w->peer[job->from].dead || !reserve_op(w)) {
+			mpi_job_free(w, job);
+			continue;
+		}
+		MPI_Isend(job->answer->bytes, (int)job->nanswer, MPI_BYTE,
+		    job->from, TAG_ANSWER + (int)job->slot, w->asks,
+		    new_op(w, OP_GIVE, job));
+	}
+}
+
+/* What is complete. */
+
+static void complete(struct ofs_world *w, struct mpi_op op,
+    const MPI_Status *status, bool good)
+{
+	switch (op.kind) {
+	case OP_REQUEST:
+	case OP_ANSWER:
+		question_op(w, op.what, status, op.kind == OP_ANSWER, good);
+		break;
+	case OP_TAKE:
+		if (good)
+			queue_job(w, op.what);
+		else
+			mpi_job_free(w, op.what);
+		break;
+	case OP_GIVE:
+		mpi_job_free(w, op.what);
+		break;
+	}
+}
+
+/* Close the gaps: MPI has made the requests that are complete null. */
+static void close_gaps(struct ofs_world *w)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < w->nops; i++) {
+		if (w->req[i] == MPI_REQUEST_NULL)
+			continue;
+		w->req[kept] = w->req[i];
+		w->op[kept++] = w->op[i];
+	}
+	w->nops = kept;
+}
+
+static bool test_ops(struct ofs_world *w)
+{
+	int n = 0, ret;
+
+	if (w->nops == 0)
+		return false;
+	ret = MPI_Testsome((int)w->nops, w->req, &n, w->done, w->status);
+	if (n == MPI_UNDEFINED || n <= 0)
+		return false;
+	for (int i = 0; i < n; i++)
+		complete(w, w->op[w->done[i]], &w->status[i],
+		    ret != MPI_ERR_IN_STATUS ||
+			w->status[i].MPI_ERROR == MPI_SUCCESS);
+	close_gaps(w);
+	return true;
+}
+
+/* Lives and deadlines. */
+
+static void look_for_dead(struct ofs_world *w)
+{
+	for (int r = 0; r < w->size; r++) {
+		struct pollfd p = { .fd = w->peer[r].pidfd, .events = POLLIN };
+
+		if (p.fd != -1 && !w->peer[r].dead && poll(&p, 1, 0) == 1)
+			w->peer[r].dead = true;
+	}
+}
+
+/* With the lock held. */
+static bool overdue(struct ofs_world *w, struct mpi_question *q, int64_t now)
+{
+	struct mpi_peer *peer = &w->peer[q->to];
+
+	if (peer->dead) {
+		fail_dead(w, q->to, &q->ask->err);
+		return true;
+	}
+	if (now < q->deadline)
+		return false;
+	peer->late = true;
+	fail_late(w, &q->ask->err);
+	return true;
+}
+
+static void look(struct ofs_world *w)
+{
+	int64_t now = mpi_now_us() / 1000;
+	struct mpi_question *q, *next;
+
+	if (now - w->looked < LOOK)
+		return;
+	w->looked = now;
+	look_for_dead(w);
+	pthread_mutex_lock(&w->lock);
+	for (q = TAILQ_FIRST(&w->open); q != NULL; q = next) {
+		next = TAILQ_NEXT(q, next);
+		if (q->ask == NULL || !overdue(w, q, now))
+			continue;
+		w->peer[q->to].noverdue++;
+		give_up(q);
+	}
+	for (q = TAILQ_FIRST(&w->queue); q != NULL; q = next) {
+		next = TAILQ_NEXT(q, next);
+		if (!overdue(w, q, now))
+			continue;
+		TAILQ_REMOVE(&w->queue, q, next);
+		settle(q);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+bool mpi_progress(struct ofs_world *w)
+{
+	bool moved = send_questions(w);
+
+	moved |= take_requests(w);
+	moved |= send_answers(w);
+	moved |= test_ops(w);
+	look(w);
+	if (moved)
+		w->last = mpi_now_us();
+	return moved;
+}
+
+bool mpi_quiet(struct ofs_world *w)
+{
+	bool quiet;
+
+	pthread_mutex_lock(&w->lock);
+	quiet = TAILQ_EMPTY(&w->queue) && TAILQ_EMPTY(&w->asked) &&
+	    TAILQ_EMPTY(&w->ready) && w->nops == 0;
+	pthread_mutex_unlock(&w->lock);
+	return quiet;
+}
+
+static int64_t rest_length(const struct ofs_world *w, int64_t idle)
+{
+	int64_t rest = idle / 4;
+
+	if (rest < REST_MIN)
+		rest = REST_MIN;
+	if (!TAILQ_EMPTY(&w->open))
+		return rest < REST_ASKING ? rest : REST_ASKING;
+	if (idle < RECENT)
+		return rest < REST_RECENT ? rest : REST_RECENT;
+	return REST_IDLE;
+}
+
+void mpi_rest(struct ofs_world *w)
+{
+	struct pollfd p = { .fd = w->wake, .events = POLLIN };
+	int64_t idle = mpi_now_us() - w->last, rest;
+	struct timespec t = { 0 };
+	uint64_t n;
+
+	if (idle < (TAILQ_EMPTY(&w->open) ? EAGER : EAGER_ASKING)) {
+		sched_yield();
+		return;
+	}
+	pthread_mutex_lock(&w->lock);
+	w->asleep = TAILQ_EMPTY(&w->queue) && TAILQ_EMPTY(&w->ready) &&
+	    w->order == ORDER_NONE;
+	rest = rest_length(w, idle);
+	/* what waits for room waits for other messages */
+	if (!w->asleep && !TAILQ_EMPTY(&w->ready))
+		rest = 0;
+	else if (!w->asleep && rest > REST_ASKING)
+		rest = REST_ASKING;
+	pthread_mutex_unlock(&w->lock);
+	t.tv_nsec = rest * 1000;
+	if (ppoll(&p, 1, &t, NULL) == 1)
+		(void)!read(w->wake, &n, sizeof(n));
+	pthread_mutex_lock(&w->lock);
+	w->asleep = false;
+	pthread_mutex_unlock(&w->lock);
+}

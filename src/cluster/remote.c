@@ -1,0 +1,354 @@
+/* remote.c - segments of files that other ranks have */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/gpu/bulk.h"
+#include "cluster/manifest.h"
+#include "cluster/wire.h"
+#include "store/runs.h"
+
+/* What is wanted is cut into asks, each at most one message there and one
+ * back; the answer to an ask is its runs end to end, to be laid out here. Asks
+ * go out in rounds: all of a round are under way at once, to as many owners as
+ * there are. */
+#define ROUND_ASKS  32
+#define ROUND_BYTES ((uint64_t)64 << 20)
+/* An owner that several can stand in for has so many bytes in a row. */
+#define STRIPE OFS_WORLD_ANSWER_MAX
+/* Owners that have failed us once are passed over for the rest of a fetch. */
+#define MAX_AVOID 16
+
+/* Runs of the answer, and where they belong. */
+struct part {
+	uint64_t dst, len, n;
+	int64_t dst_pitch;
+};
+
+struct request {
+	int to;
+	struct ofs_buf bytes;
+	uint64_t want;
+	struct part *part;
+	size_t nparts, cap;
+};
+
+struct gathering {
+	const struct ofs_share *s;
+	uint8_t *buf;
+	struct request request[ROUND_ASKS];
+	size_t n;
+	uint64_t want; /* of all requests */
+	int avoid[MAX_AVOID];
+	size_t navoid;
+	struct optimfs_error *err;
+};
+
+static int no_memory(struct gathering *g)
+{
+	return optimfs_fail(g->err, ENOMEM, "out of memory for requests");
+}
+
+static bool avoided(const struct gathering *g, int rank)
+{
+	const struct optimfs_world *w = g->s->world;
+
+	for (size_t i = 0; i < g->navoid; i++)
+		if (g->avoid[i] == rank)
+			return true;
+	return w->ops->dead(w->w, rank);
+}
+
+/* Which of a file's owners gives what is at off. Ranks begin with different
+ * ones, and a file is taken from all of them in stripes. If none is left, the
+ * first: its failure is then what is wrong. */
+static const struct ofs_owner *choose(const struct gathering *g, uint32_t file,
+    uint64_t off)
+{
+	const struct ofs_share_file *f = &g->s->file[file];
+	const struct ofs_owner *o = g->s->owner + f->owner;
+	uint64_t start = off / STRIPE + file + (uint64_t)g->s->world->rank;
+
+	for (uint32_t i = 0; i < f->nowners; i++) {
+		const struct ofs_owner *c = &o[(start + i) % f->nowners];
+
+		if (!avoided(g, c->rank))
+			return c;
+	}
+	return o;
+}
+
+/* A round. */
+
+static void forget(struct gathering *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		ofs_buf_fini(&g->request[i].bytes);
+		free(g->request[i].part);
+		g->request[i] = (struct request){ 0 };
+	}
+	g->n = 0;
+	g->want = 0;
+}
+
+static void lay_out(const struct gathering *g, const struct request *r,
+    const uint8_t *answer)
+{
+	for (size_t i = 0; i < r->nparts; i++) {
+		const struct part *p = &r->part[i];
+
+		ofs_copy_runs(g->buf + p->dst, p->dst_pitch, answer,
+		    (int64_t)p->len, p->len, p->n);
+		answer += p->len * p->n;
+	}
+}
+
+/* The number of segments stands in each request's head. */
+static void count_segments(struct request *r)
+{
+	uint32_t n =
+	    (uint32_t)((r->bytes.len - OFS_WIRE_HEAD) / OFS_WIRE_SEGMENT);
+
+	for (unsigned i = 0; i < 4; i++)
+		r->bytes.data[5 + i] = (uint8_t)(n >> 8 * i);
+}
+
+static bool other_might(int code)
+{
+	return code == EHOSTDOWN || code == ETIMEDOUT;
+}
+
+/* 1: an owner has failed, another might not. */
+static int finish(struct gathering *g, const struct ofs_ask *ask)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < g->n; i++) {
+		if (ask[i].err.code == 0) {
+			lay_out(g, &g->request[i], ask[i].answer);
+			continue;
+		}
+		if (ret == -1)
+			continue;
+		*g->err = ask[i].err;
+		ofs_world_blame(g->s->world, ask[i].to, g->err);
+		ret = -1;
+		if (other_might(ask[i].err.code) && g->navoid < MAX_AVOID) {
+			g->avoid[g->navoid++] = ask[i].to;
+			ret = 1;
+		}
+	}
+	return ret;
+}
+
+static int run(struct gathering *g)
+{
+	const struct optimfs_world *w = g->s->world;
+	struct ofs_ask ask[ROUND_ASKS];
+	int ret;
+
+	for (size_t i = 0; i < g->n; i++) {
+		struct request *r = &g->request[i];
+
+		if (r->bytes.bad) {
+			forget(g);
+			return no_memory(g);
+		}
+		count_segments(r);
+		ask[i] = (struct ofs_ask){ .to = r->to,
+			.request = r->bytes.data,
+			.nrequest = r->bytes.len,
+			.want = r->want };
+	}
+	w->ops->ask(w->w, ask, g->n);
+	ret = finish(g, ask);
+	w->ops->release(w->w, ask, g->n);
+	forget(g);
+	return ret;
+}
+
+/* Filling it. */
+
+static bool has_room(const struct request *r, uint64_t len)
+{
+	return OFS_WORLD_ANSWER_MAX - r->want >= len &&
+	    OFS_WORLD_REQUEST_MAX - r->bytes.len >= OFS_WIRE_SEGMENT;
+}
+
+/* A request to rank with room for len bytes more. NULL: err; 1 in *again: the
+ * round that had to go first had a failure. */
+static struct request *request_to(struct gathering *g, int rank, uint64_t len,
+    int *ret)
+{
+	struct request *r;
+
+	for (size_t i = g->n; i > 0; i--)
+		if (g->request[i - 1].to == rank &&
+		    has_room(&g->request[i - 1], len))
+			return &g->request[i - 1];
+	*ret = 0;
+	if (g->n == ROUND_ASKS || g->want >= ROUND_BYTES)
+		*ret = run(g);
+	if (*ret != 0)
+		return NULL;
+	r = &g->request[g->n++];
+	*r = (struct request){ .to = rank };
+	ofs_wire_u8(&r->bytes, OFS_WIRE_FETCH);
+	ofs_wire_u32(&r->bytes, g->s->number);
+	ofs_wire_u32(&r->bytes, 0); /* count_segments */
+	return r;
+}
+
+static int add_part(struct gathering *g, struct request *r,
+    const struct ofs_segment *seg, uint64_t n)
+{
+	if (r->nparts == r->cap) {
+		size_t cap = r->cap == 0 ? 8 : 2 * r->cap;
+		struct part *grown = reallocarray(r->part, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return no_memory(g);
+		r->part = grown;
+		r->cap = cap;
+	}
+	r->part[r->nparts++] =
+	    (struct part){ seg->dst, seg->len, n, seg->dst_pitch };
+	return 0;
+}
+
+/* As many of seg's runs as fit one request, or a part of its only run. *seg
+ * becomes what is left. */
+static int add_some(struct gathering *g, struct ofs_segment *seg)
+{
+	struct ofs_segment some = *seg;
+	const struct ofs_owner *o;
+	struct request *r;
+	uint64_t max;
+	int ret;
+
+	o = choose(g, seg->object,
+	    seg->codec == OFS_PLAIN ? seg->src : seg->ext_off);
+	if (some.n == 1 && some.len > OFS_WORLD_ANSWER_MAX)
+		some.len = OFS_WORLD_ANSWER_MAX;
+	r = request_to(g, o->rank, some.len, &ret);
+	if (r == NULL)
+		return ret;
+	max = (OFS_WORLD_ANSWER_MAX - r->want) / some.len;
+	some.n = some.n < max ? some.n : max;
+	some.object = o->index;
+	ofs_wire_segment(&r->bytes, &some);
+	if (add_part(g, r, &some, some.n) == -1)
+		return -1;
+	r->want += some.len * some.n;
+	g->want += some.len * some.n;
+	if (some.len < seg->len) {
+		seg->src += some.len;
+		seg->dst += some.len;
+		seg->len -= some.len;
+		return 0;
+	}
+	seg->src += some.n * (uint64_t)seg->src_pitch;
+	seg->dst += some.n * (uint64_t)seg->dst_pitch;
+	seg->n -= some.n;
+	return 0;
+}
+
+static int add(struct gathering *g, const struct ofs_segment *seg)
+{
+	struct ofs_segment one, rest = *seg;
+	int ret = 0;
+
+	if (seg->len <= OFS_WORLD_ANSWER_MAX) {
+		while (ret == 0 && rest.len > 0 && rest.n > 0)
+			ret = add_some(g, &rest);
+		return ret;
+	}
+	for (uint64_t i = 0; ret == 0 && i < seg->n; i++) {
+		one = *seg;
+		one.n = 1;
+		one.src += i * (uint64_t)seg->src_pitch;
+		one.dst += i * (uint64_t)seg->dst_pitch;
+		while (ret == 0 && one.n == 1 && one.len > 0)
+			ret = add_some(g, &one);
+	}
+	return ret;
+}
+
+/* One try: 0, -1, or 1 when an owner failed in whose place another may be
+ * asked. */
+static int try(struct gathering *g, const struct ofs_segment *segs, size_t n)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < n && ret == 0; i++)
+		ret = add(g, &segs[i]);
+	if (ret == 0 && g->n > 0)
+		ret = run(g);
+	forget(g);
+	return ret;
+}
+
+/* Does each file have an owner that has not failed? */
+static bool may_retry(const struct gathering *g, const struct ofs_segment *segs,
+    size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (avoided(g, choose(g, segs[i].object, segs[i].src)->rank))
+			return false;
+	return true;
+}
+
+int ofs_remote_fetch(const struct ofs_share *s, const struct ofs_segment *segs,
+    size_t n, uint8_t *buf, struct optimfs_error *err)
+{
+	struct optimfs_error unwanted;
+	struct gathering g = {
+		.s = s, .buf = buf, .err = err == NULL ? &unwanted : err
+	};
+	int ret;
+
+	if (ofs_bulk_fetch(s, segs, n, buf))
+		return 0;
+	do
+		ret = try(&g, segs, n);
+	while (ret == 1 && may_retry(&g, segs, n));
+	return ret == 0 ? 0 : -1;
+}
+
+int ofs_remote_length(const struct ofs_share *s, const struct ofs_extent *at,
+    uint64_t max, uint64_t *len, struct optimfs_error *err)
+{
+	const struct optimfs_world *w = s->world;
+	struct gathering g = { .s = s };
+	const struct ofs_owner *o = choose(&g, at->object, at->off);
+	struct ofs_buf b = { 0 };
+	struct ofs_ask ask;
+	int ret = 0;
+
+	ofs_wire_u8(&b, OFS_WIRE_LENGTH);
+	ofs_wire_u32(&b, s->number);
+	ofs_wire_u32(&b, o->index);
+	ofs_wire_u8(&b, at->codec);
+	ofs_wire_u64(&b, at->off);
+	ofs_wire_u64(&b, at->len);
+	ofs_wire_u64(&b, max);
+	if (b.bad)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	ask = (struct ofs_ask){
+		.to = o->rank, .request = b.data, .nrequest = b.len, .want = 8
+	};
+	w->ops->ask(w->w, &ask, 1);
+	if (ask.err.code == 0) {
+		*len = ofs_le64(ask.answer);
+	} else {
+		ofs_world_blame(w, o->rank, &ask.err);
+		ret = optimfs_fail(err, ask.err.code, "%s", ask.err.text);
+	}
+	w->ops->release(w->w, &ask, 1);
+	ofs_buf_fini(&b);
+	return ret;
+}

@@ -1,0 +1,196 @@
+/* task_assign.c - which of several ranks can do a job, and which does */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cluster/task.h"
+#include "cluster/wire.h"
+
+int ofs_crew_next(uint64_t *load, const struct ofs_owner *may, uint32_t nmay,
+    uint64_t size)
+{
+	int best = nmay == 0 ? 0 : may[0].rank;
+
+	for (uint32_t i = 1; i < nmay; i++)
+		if (load[may[i].rank] < load[best])
+			best = may[i].rank;
+	/* what is empty is a job, too; and a sum that is wrong is only unfair */
+	load[best] += size + 1;
+	return best;
+}
+
+static int by_size(const void *va, const void *vb)
+{
+	const struct ofs_crew_job *a = *(struct ofs_crew_job *const *)va;
+	const struct ofs_crew_job *b = *(struct ofs_crew_job *const *)vb;
+
+	if ((a->nmay <= 1) != (b->nmay <= 1))
+		return a->nmay <= 1 ? -1 : 1; /* there is no choice */
+	if (a->size != b->size)
+		return a->size > b->size ? -1 : 1;
+	return a < b ? -1 : a > b;
+}
+
+int ofs_crew_divide(struct ofs_crew_job *job, size_t n, int nranks,
+    struct optimfs_error *err)
+{
+	struct ofs_crew_job **order =
+	    calloc(n + 1, sizeof(struct ofs_crew_job *));
+	uint64_t *load = calloc((size_t)nranks, sizeof(*load));
+	int ret = 0;
+
+	if (order == NULL || load == NULL)
+		ret = optimfs_fail(err, ENOMEM, "%zu jobs", n);
+	for (size_t i = 0; i < n && ret == 0; i++)
+		order[i] = &job[i];
+	if (ret == 0)
+		qsort(order, n, sizeof(*order), by_size);
+	for (size_t i = 0; i < n && ret == 0; i++)
+		order[i]->rank = ofs_crew_next(load, order[i]->may,
+		    order[i]->nmay, order[i]->size);
+	free(order);
+	free(load);
+	return ret;
+}
+
+/* Sight of a directory: rank 0 makes a file there whose name nobody knows. */
+
+static char *make_mark(const char *dir, struct optimfs_error *err)
+{
+	char *mark = NULL;
+	int fd;
+
+	if (asprintf(&mark, "%s/.optimfs.XXXXXX", dir) == -1) {
+		optimfs_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	fd = mkostemp(mark, O_CLOEXEC);
+	if (fd == -1) {
+		optimfs_fail(err, errno, "%.200s: %m", dir);
+		free(mark);
+		return NULL;
+	}
+	close(fd);
+	return mark;
+}
+
+static int tell_strings(struct optimfs_world *w, const char *a, const char *b,
+    struct ofs_said *said, struct optimfs_error *err)
+{
+	struct ofs_buf buf = { 0 };
+	int ret;
+
+	if (w->rank == 0) {
+		ofs_wire_str(&buf, a);
+		ofs_wire_str(&buf, b);
+	}
+	ret = ofs_crew_tell(w, &buf, said, err);
+	ofs_buf_fini(&buf);
+	return ret;
+}
+
+int optimfs_world_see(struct optimfs_world *w, char **dir, bool *sees,
+    struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+	struct ofs_said said = { 0 };
+	char *mark = w->rank == 0 ? make_mark(*dir, &own) : NULL;
+	char *told = NULL;
+	bool seen = true;
+	int ret;
+
+	ret = ofs_crew_begin(w, NULL, NULL, &own, err);
+	if (ret == 0)
+		ret = tell_strings(w, w->rank == 0 ? *dir : NULL, mark, &said,
+		    err);
+	if (ret == 0 && w->rank != 0) {
+		struct ofs_cursor c = ofs_cursor_of(said.p, said.n);
+
+		told = strdup(ofs_wire_take_str(&c));
+		seen = access(ofs_wire_take_str(&c), F_OK) == 0;
+		if (told == NULL)
+			optimfs_fail(&own, ENOMEM, "out of memory");
+	}
+	free(said.p);
+	if (ret == 0)
+		ret = optimfs_world_agree(w, &own, err);
+	if (ret == 0)
+		ret = ofs_crew_who(w, seen, sees, err);
+	if (mark != NULL)
+		unlink(mark);
+	free(mark);
+	if (ret == 0 && w->rank != 0)
+		*dir = told;
+	else
+		free(told);
+	return ret;
+}
+
+/* Rank 0: the rank of each (4). */
+static int divide_all(struct optimfs_world *w, const uint64_t *size, size_t n,
+    const bool *may, struct ofs_buf *b, struct optimfs_error *err)
+{
+	struct ofs_owner *owner = calloc((size_t)w->size, sizeof(*owner));
+	struct ofs_crew_job *job = calloc(n + 1, sizeof(*job));
+	uint32_t nowners = 0;
+	int ret = 0;
+
+	if (owner == NULL || job == NULL)
+		ret = optimfs_fail(err, ENOMEM, "%zu jobs", n);
+	for (int r = 0; ret == 0 && r < w->size; r++)
+		if (may[r])
+			owner[nowners++].rank = r;
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		job[i] = (struct ofs_crew_job){ size[i], owner, nowners, 0 };
+	if (ret == 0)
+		ret = ofs_crew_divide(job, n, w->size, err);
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		ofs_wire_u32(b, (uint32_t)job[i].rank);
+	if (ret == 0 && b->bad)
+		ret = optimfs_fail(err, ENOMEM, "%zu jobs", n);
+	free(owner);
+	free(job);
+	return ret;
+}
+
+int optimfs_world_divide(struct optimfs_world *w, const uint64_t *size,
+    const bool *may, int **who, size_t *n, struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+	struct ofs_said said = { 0 };
+	struct ofs_buf b = { 0 };
+	struct ofs_cursor c;
+	int ret = 0;
+
+	*who = NULL;
+	if (w->rank == 0)
+		(void)divide_all(w, size, *n, may, &b, &own);
+	if (own.code != 0)
+		b.len = 0;
+	if (optimfs_world_agree(w, &own, err) == -1 ||
+	    ofs_crew_tell(w, &b, &said, err) == -1) {
+		ofs_buf_fini(&b);
+		return -1;
+	}
+	ofs_buf_fini(&b);
+	c = ofs_cursor_of(said.p, said.n);
+	*n = (size_t)(said.n / 4);
+	*who = calloc(*n + 1, sizeof(**who));
+	if (*who == NULL)
+		optimfs_fail(&own, ENOMEM, "%zu jobs", *n);
+	for (size_t i = 0; *who != NULL && i < *n; i++)
+		(*who)[i] = (int)ofs_cursor_le32(&c);
+	free(said.p);
+	ret = optimfs_world_agree(w, &own, err);
+	if (ret == -1) {
+		free(*who);
+		*who = NULL;
+	}
+	return ret;
+}

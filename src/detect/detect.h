@@ -1,0 +1,110 @@
+/* detect.h - what the recognition of checkpoints is made of */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_DETECT_H
+#define OFS_DETECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "optimfs/error.h"
+
+#include "base/io.h"
+#include "format/format.h"
+
+/* Files of one directory that one mount may combine. */
+#define OFS_PARTS_MAX 4096
+
+/* A part to be added; strings are copied. Zero is: no prefix, of rank 0. */
+struct ofs_part_spec {
+	const struct ofs_format *format;
+	const char *rel;
+	/* a file of each rank, the first being rel; NULL: rel alone */
+	const struct ofs_part_file *file;
+	size_t nfiles;
+	const char *prefix[4]; /* NULL-terminated */
+	int rank;
+	bool optional;
+};
+/* ENOMEM, E2BIG. */
+int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
+    struct optimfs_error *err);
+/* Put a directory before what every part is called. */
+int ofs_parts_move(struct ofs_parts *parts, const char *dir,
+    struct optimfs_error *err);
+
+/* The format of the file rel by its first and last bytes; NULL when it is none
+ * of ours, or cannot be read. *err is only for EUCLEAN (OFS662): it is two
+ * formats at once. */
+const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
+    const char *rel, struct optimfs_error *err);
+
+/* The files of dir that differ from the name at index i by nothing but a
+ * rank's number: 1, *file is a malloc'ed list of at least two, or one beside
+ * a units file, in the order of ranks (strings borrowed from names), *n how many, and stem, which has room
+ * for size bytes, what they are called without the number; 0 when there is no
+ * such set; -1: ENOMEM. src/detect/series.c */
+int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
+    size_t i, struct ofs_part_file **file, size_t *n, char *stem, size_t size,
+    struct optimfs_error *err);
+
+/* Is the name at index i that of rank 0's file, and no other rank's there? Then
+ * stem gets what it is called without the number. src/detect/series.c */
+bool ofs_detect_only_rank(const struct ofs_names *names, size_t i, char *stem,
+    size_t size);
+
+/* Add the file rel; with the other ranks' if it is one of a set.
+ * EOPNOTSUPP (OFS678): it is no format's. src/detect/many.c */
+int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
+    struct ofs_parts *parts, struct optimfs_error *err);
+
+/* Add those files of dir that some format takes, each as a part with the name
+ * of the file before what it holds. src/detect/many.c */
+int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err);
+
+/* Does name match pattern, in which one "#" stands for digits? *number gets
+ * them, -1 when there is no "#". */
+bool ofs_detect_match(const char *name, const char *pattern, int *number);
+
+/* The name that a file's text is, malloc'ed. EPERM (OFS620): it is none that
+ * stays in dir. */
+int ofs_detect_tracker(const struct ofs_dir *dir, const char *file, char **name,
+    struct optimfs_error *err);
+
+/* Is it a directory (or file) beneath dir? */
+bool ofs_detect_is_dir(const struct ofs_dir *dir, const char *rel);
+bool ofs_detect_is_file(const struct ofs_dir *dir, const char *rel);
+
+/* The names in the directory rel beneath dir: 1; 0: it is none, or cannot be
+ * listed; -1: ENOMEM. */
+int ofs_detect_names(const struct ofs_dir *dir, const char *rel,
+    struct ofs_names *names, struct optimfs_error *err);
+
+/* ofs_format_dcp's probe for a directory with these names. */
+int ofs_dcp_sure(const struct ofs_names *names);
+
+/* Is dir, with these names in it, one that a trainer wrote? 1: parts are
+ * added; 0: no; -1: err. */
+int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err);
+
+/* Add what makes up a Megatron-Core checkpoint in dir. */
+int ofs_detect_megatron(const struct ofs_dir *dir, struct ofs_parts *parts,
+    struct optimfs_error *err);
+
+/* Shards of a model by DCP's HuggingFaceStorageWriter: 1: added as one part; 0:
+ * there are none; -1. */
+int ofs_detect_hf_shards(const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err);
+
+/* Has verl saved several models there, each in a directory of its own, and but
+ * its data loader's state beside them? */
+bool ofs_detect_is_roles(const struct ofs_dir *dir,
+    const struct ofs_names *names);
+
+/* A directory that is no checkpoint: say so, and name those in it. One alone
+ * is taken: 0, with its name (malloc'ed) in *only. Otherwise -1. */
+int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
+    char **only, struct optimfs_error *err);
+
+#endif

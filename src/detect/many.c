@@ -1,0 +1,331 @@
+/* many.c - files that are parts of a checkpoint, each by itself */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/torch.h"
+#include "detect/detect.h"
+#include "format/safetensors/hf_index.h"
+
+/* docs/formats/trainers.md */
+
+/* Why a file has no format. */
+static int refuse_file(const struct ofs_dir *dir, const char *rel,
+    const struct optimfs_error *why, struct optimfs_error *err)
+{
+	struct ofs_input in;
+
+	if (why->code != 0)
+		return optimfs_fail(err, why->code, "%s", why->text);
+	if (ofs_dir_open_input(dir, rel, &in, NULL, err) == -1)
+		return -1;
+	ofs_input_close(&in);
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS678 %s: not a torch.save file, a pickle or "
+	    "safetensors (-o type=raw shows it as bytes)",
+	    rel);
+}
+
+static bool has_ranks(const struct ofs_format *format)
+{
+	return format == &ofs_format_torch || format == &ofs_format_pickle;
+}
+
+/* Make *spec, which has a file's format, that of the set of rank files that
+ * the file is one of: 1, stem gets what it is called; 0: it is none. */
+static int find_set(const struct ofs_dir *dir, const struct ofs_names *names,
+    size_t i, struct ofs_part_spec *spec, char *stem, size_t size,
+    struct optimfs_error *err)
+{
+	struct ofs_part_file *file;
+	size_t n;
+
+	if (!has_ranks(spec->format))
+		return 0;
+	switch (ofs_detect_series(dir, names, i, &file, &n, stem, size, err)) {
+	case -1:
+		return -1;
+	case 0:
+		return 0;
+	default:
+		spec->file = file;
+		spec->nfiles = n;
+		spec->rel = file[0].rel;
+		spec->rank = file[0].rank;
+		return 1;
+	}
+}
+
+static void free_set(struct ofs_part_spec *spec)
+{
+	free((void *)(uintptr_t)spec->file);
+	spec->file = NULL;
+}
+
+int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = { .rel = rel, .rank = -1 };
+	struct optimfs_error why = { 0 };
+	struct ofs_names names;
+	char stem[256];
+	size_t i = 0;
+	int ret = 0;
+
+	spec.format = ofs_detect_file(dir, rel, &why);
+	if (spec.format == NULL)
+		return refuse_file(dir, rel, &why, err);
+	if (ofs_dir_list(dir, &names, &why) == -1)
+		return why.code == ENOMEM
+		    ? optimfs_fail(err, ENOMEM, "%s", why.text)
+		    : ofs_parts_add(parts, &spec, err);
+	while (i < names.n && strcmp(names.name[i], rel) != 0)
+		i++;
+	if (i < names.n)
+		ret = find_set(dir, &names, i, &spec, stem, sizeof(stem), err);
+	if (ret != -1)
+		ret = ofs_parts_add(parts, &spec, err);
+	free_set(&spec);
+	ofs_names_free(&names);
+	return ret;
+}
+
+/* Directories that hold nothing but such files: each is a part. */
+
+static const char *extension(const char *name)
+{
+	static const char *const known[] = { ".pt", ".pth", ".bin", ".ckpt",
+		".pkl", ".safetensors", NULL };
+	const char *dot = strrchr(name, '.');
+
+	for (int i = 0; dot != NULL && dot != name && known[i] != NULL; i++)
+		if (strcmp(dot, known[i]) == 0)
+			return dot;
+	return NULL;
+}
+
+/* "model-00001-of-00002": one file of several that are one model. */
+static bool is_model_shard(const char *stem)
+{
+	const char *of = strstr(stem, "-of-");
+	char first[64];
+	int number;
+
+	if (of == NULL || (size_t)(of - stem) >= sizeof(first) ||
+	    !ofs_detect_match(of, "-of-#", &number))
+		return false;
+	memcpy(first, stem, (size_t)(of - stem));
+	first[of - stem] = '\0';
+	return ofs_detect_match(first, "model-#", &number) ||
+	    ofs_detect_match(first, "ft-model-#", &number) ||
+	    ofs_detect_match(first, "pytorch_model-#", &number);
+}
+
+/* Names by which trainers call the two parts everybody has; the rest of the
+ * directory then goes by its own names. */
+static const char *conventional(const char *stem)
+{
+	static const char *const names[][2] = {
+		{ "model", "model" },
+		{ "pytorch_model", "model" },
+		{ "pytorch_model_fsdp", "model" },
+		{ "adapter_model", "model" }, /* PEFT */
+		{ "optim", "optim" },
+		{ "optimizer", "optimizer" },
+	};
+
+	int number;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(stem, names[i][0]) == 0)
+			return names[i][1];
+	if (ofs_detect_match(stem, "pytorch_model_fsdp_#", &number))
+		return "model";
+	return is_model_shard(stem) ? "model" : NULL;
+}
+
+/* "optim_rank3": 3; -1 when the name says nothing. */
+static int rank_of_stem(const char *name, size_t len)
+{
+	char stem[256];
+	const char *at;
+	int rank;
+
+	if (len >= sizeof(stem))
+		return -1;
+	memcpy(stem, name, len);
+	stem[len] = '\0';
+	at = strstr(stem, "rank");
+	return at != NULL &&
+		(ofs_detect_match(at, "rank#", &rank) ||
+		    ofs_detect_match(at, "rank_#", &rank))
+	    ? rank
+	    : -1;
+}
+
+/* Is another file called so, but for its extension? */
+static bool stem_is_shared(const struct ofs_names *names, size_t me,
+    const char *stem, size_t len)
+{
+	for (size_t i = 0; i < names->n; i++) {
+		const char *dot = extension(names->name[i]);
+
+		if (i != me && dot != NULL &&
+		    (size_t)(dot - names->name[i]) == len &&
+		    memcmp(names->name[i], stem, len) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* What the file at i, the only one of its name, is called in the tree. A job of
+ * one rank has the names that one of many has. */
+static char *name_alone(const struct ofs_names *names, size_t i, size_t len)
+{
+	const char *name = names->name[i];
+	char stem[256];
+
+	if (ofs_detect_only_rank(names, i, stem, sizeof(stem)) &&
+	    !stem_is_shared(names, i, stem, strlen(stem)))
+		return strdup(stem);
+	return stem_is_shared(names, i, name, len) ? strdup(name)
+						   : strndup(name, len);
+}
+
+/* ColossalAI's: the optimizer's states, and its groups. */
+static const char *colossal(const char *stem)
+{
+	int number;
+
+	if (strcmp(stem, "pytorch_optim_group") == 0)
+		return "param_groups";
+	return ofs_detect_match(stem, "pytorch_optim-#", &number) ? "state"
+								  : NULL;
+}
+
+static bool has_file(const struct ofs_part *part, const char *rel)
+{
+	for (size_t i = 0; i < part->nfiles; i++)
+		if (strcmp(part->file[i].rel, rel) == 0)
+			return true;
+	return strcmp(part->rel, rel) == 0;
+}
+
+static bool is_part(const struct ofs_parts *parts, const char *rel)
+{
+	for (size_t i = 0; i < parts->n; i++)
+		if (has_file(&parts->part[i], rel))
+			return true;
+	return false;
+}
+
+static bool has_deepspeed(const struct ofs_parts *parts)
+{
+	for (size_t i = 0; i < parts->n; i++)
+		if (parts->part[i].format == &ofs_format_deepspeed ||
+		    parts->part[i].format == &ofs_format_universal)
+			return true;
+	return false;
+}
+
+static int add_one_of_many(const struct ofs_dir *dir,
+    const struct ofs_names *names, size_t i, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = { .rel = names->name[i], .optional = true };
+	const char *dot = extension(names->name[i]);
+	struct optimfs_error why = { 0 };
+	char name[256], *stem;
+	int set, ret;
+
+	if (dot == NULL || is_part(parts, names->name[i]))
+		return 0;
+	stem = strndup(names->name[i], (size_t)(dot - names->name[i]));
+	if (stem == NULL)
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 detection: out of memory");
+	/* weights that a trainer put together beside DeepSpeed's own */
+	ret = has_deepspeed(parts) && conventional(stem) != NULL;
+	free(stem);
+	if (ret == 1)
+		return 0;
+	spec.format = ofs_detect_file(dir, names->name[i], &why);
+	if (why.code != 0)
+		return optimfs_fail(err, why.code, "%s", why.text);
+	if (spec.format == NULL)
+		return 0;
+	set = find_set(dir, names, i, &spec, name, sizeof(name), err);
+	if (set == -1)
+		return -1;
+	stem = set == 1 ? strdup(name)
+			: name_alone(names, i, (size_t)(dot - names->name[i]));
+	if (stem == NULL) {
+		free_set(&spec);
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 detection: out of memory");
+	}
+	if (set == 0)
+		spec.rank = rank_of_stem(names->name[i],
+		    (size_t)(dot - names->name[i]));
+	spec.prefix[0] = conventional(stem);
+	/* what a view puts there is in the tree's extra/ anyway */
+	if (spec.prefix[0] == NULL && strcmp(stem, "extra") != 0)
+		spec.prefix[0] = stem;
+	if (colossal(stem) != NULL) {
+		spec.prefix[0] = "optimizer";
+		spec.prefix[1] = colossal(stem);
+	}
+	ret = ofs_parts_add(parts, &spec, err);
+	free_set(&spec);
+	free(stem);
+	return ret;
+}
+
+/* A file alone needs no name to tell it from others, unless its name says
+ * which part of a checkpoint it is. */
+static void drop_prefix_of_one(struct ofs_parts *parts)
+{
+	struct ofs_part *p = parts->part;
+
+	if (parts->n != 1)
+		return;
+	p->optional = false;
+	if (p->prefix[0] == NULL || conventional(p->prefix[0]) != NULL)
+		return;
+	free(p->prefix[0]);
+	p->prefix[0] = NULL;
+}
+
+/* What says which file of a model has which tensor is read when they are. */
+static int add_index(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < names->n; i++) {
+		struct ofs_part_spec spec = { .rel = names->name[i],
+			.format = &ofs_format_hf_index,
+			.prefix = { "model" },
+			.rank = -1 };
+
+		if (ofs_hf_index_name(spec.rel) &&
+		    ofs_detect_is_file(dir, spec.rel) &&
+		    ofs_parts_add(parts, &spec, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	size_t before = parts->n;
+
+	for (size_t i = 0; i < names->n; i++)
+		if (add_one_of_many(dir, names, i, parts, err) == -1)
+			return -1;
+	if (before == 0)
+		drop_prefix_of_one(parts);
+	return add_index(dir, names, parts, err);
+}

@@ -1,0 +1,464 @@
+/* parents.c - a directory that holds checkpoints, but is none */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "detect/detect.h"
+
+/* Directories that are looked into, files of each that are, and candidates
+ * that a message names. */
+#define LOOK_MAX       2000
+#define FILES_MAX      8
+#define NAME_MAX_SHOWN 8
+
+struct candidates {
+	char **name; /* below the directory the user gave */
+	size_t n, looked;
+};
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
+}
+
+/* Is one of the files one that torch.save wrote, or the like? */
+static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
+{
+	static const char *const extensions[] = { ".pt", ".pth", ".bin",
+		".ckpt", ".safetensors" };
+	unsigned int tried = 0;
+
+	for (size_t i = 0; i < names->n && tried < FILES_MAX; i++) {
+		const char *dot = strrchr(names->name[i], '.');
+
+		for (size_t k = 0; dot != NULL && k < 5; k++) {
+			if (strcmp(dot, extensions[k]) != 0)
+				continue;
+			tried++;
+			if (ofs_detect_file(dir, names->name[i], NULL) != NULL)
+				return true;
+		}
+	}
+	return false;
+}
+
+bool ofs_detect_is_roles(const struct ofs_dir *dir,
+    const struct ofs_names *names)
+{
+	bool roles = false;
+
+	for (size_t i = 0; i < names->n; i++) {
+		const char *name = names->name[i];
+
+		if (strcmp(name, "actor") == 0 || strcmp(name, "critic") == 0)
+			roles = roles || ofs_detect_is_dir(dir, name);
+		else if (strcmp(name, "data.pt") != 0 &&
+		    ofs_detect_is_file(dir, name))
+			return false;
+	}
+	return roles;
+}
+
+/* Is the directory a checkpoint, as far as names tell? 1, 0, or -1: ENOMEM. */
+static int is_checkpoint(const struct ofs_dir *dir, struct ofs_names *names,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	struct ofs_parts parts = { 0 };
+	int yes;
+
+	if (ofs_detect_is_roles(dir, names))
+		return 0;
+	yes = ofs_detect_trainer(dir, names, &parts, &why);
+	if (yes != 1)
+		yes = has_files(dir, names);
+	ofs_parts_free(&parts);
+	return why.code == ENOMEM ? no_memory(err) : yes;
+}
+
+static int add(struct candidates *c, const char *name,
+    struct optimfs_error *err)
+{
+	char **more = realloc(c->name, (c->n + 1) * sizeof(*more));
+
+	if (more == NULL)
+		return no_memory(err);
+	c->name = more;
+	c->name[c->n] = strdup(name);
+	if (c->name[c->n] == NULL)
+		return no_memory(err);
+	c->n++;
+	return 0;
+}
+
+/* Candidates among the entries of dir, which is at prefix below the top, and
+ * one level deeper where there is none: OUT/checkpoint/step-1000. */
+static int search(const struct ofs_dir *dir, const struct ofs_names *names,
+    const char *prefix, int depth, struct candidates *c,
+    struct optimfs_error *err);
+
+/* What is called path below the top, in sub. */
+static int look(const struct ofs_dir *sub, const char *path, int depth,
+    struct candidates *c, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	struct ofs_names below;
+	int ret;
+
+	if (ofs_dir_list(sub, &below, &why) == -1)
+		return why.code == ENOMEM ? no_memory(err) : 0;
+	ret = is_checkpoint(sub, &below, err);
+	if (ret == 1)
+		ret = add(c, path, err);
+	else if (ret == 0 && depth > 0)
+		ret = search(sub, &below, path, depth - 1, c, err);
+	ofs_names_free(&below);
+	return ret;
+}
+
+static int search(const struct ofs_dir *dir, const struct ofs_names *names,
+    const char *prefix, int depth, struct candidates *c,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < names->n && c->looked < LOOK_MAX; i++) {
+		struct optimfs_error why = { 0 };
+		struct ofs_dir sub;
+		char path[PATH_MAX];
+		int ret;
+
+		if (ofs_dir_open_sub(dir, names->name[i], &sub, &why) == -1) {
+			if (why.code == ENOMEM)
+				return no_memory(err);
+			continue;
+		}
+		c->looked++;
+		snprintf(path, sizeof(path), "%s%s%s", prefix,
+		    prefix[0] == '\0' ? "" : "/", names->name[i]);
+		ret = look(&sub, path, depth, c, err);
+		ofs_dir_close(&sub);
+		if (ret == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* The number that a name ends in; -1 when it ends otherwise. */
+static long long number_of(const char *name)
+{
+	size_t n = strlen(name), i = n;
+
+	while (i > 0 && isdigit((unsigned char)name[i - 1]))
+		i--;
+	return i == n || n - i > 18 ? -1 : atoll(name + i);
+}
+
+/* Newest first, as far as numbers tell. */
+static int newest_first(const void *a, const void *b)
+{
+	const char *x = *(char *const *)a, *y = *(char *const *)b;
+	long long p = number_of(x), q = number_of(y);
+
+	if (p != q)
+		return p > q ? -1 : 1;
+	return strcmp(x, y);
+}
+
+/* What says which checkpoint is the last one. */
+
+static bool has(const struct ofs_names *names, const char *name)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (strcmp(names->name[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* The target of a symbolic link called latest, or of a file's text: a plain
+ * name, malloc'ed in *name; NULL when there is neither. */
+static int read_link(const struct ofs_dir *dir, char **name,
+    struct optimfs_error *err)
+{
+	char target[PATH_MAX];
+	const char *base;
+	ssize_t n = readlinkat(dir->fd, "latest", target, sizeof(target) - 1);
+
+	*name = NULL;
+	if (n <= 0)
+		return 0;
+	target[n] = '\0';
+	base = strrchr(target, '/');
+	*name = strdup(base == NULL ? target : base + 1);
+	return *name == NULL ? no_memory(err) : 0;
+}
+
+int ofs_detect_tracker(const struct ofs_dir *dir, const char *file, char **name,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	uint8_t *bytes;
+	uint64_t n;
+
+	if (ofs_dir_read_file(dir, file, 4096, &bytes, &n, &why) == -1) {
+		if (why.code == E2BIG)
+			return optimfs_fail(err, EPERM,
+			    "OFS620 %s/%s: too long for a name", dir->path,
+			    file);
+		return optimfs_fail(err, why.code, "%s", why.text);
+	}
+	while (n > 0 &&
+	    (bytes[n - 1] == '\n' || bytes[n - 1] == '\r' ||
+		bytes[n - 1] == ' '))
+		n--;
+	bytes[n] = '\0';
+	if (!ofs_path_stays((char *)bytes, n) ||
+	    memchr(bytes, '\n', n) != NULL || memchr(bytes, '/', n) != NULL) {
+		optimfs_fail(err, EPERM,
+		    "OFS620 %s/%s: '%.*s' leaves the checkpoint", dir->path,
+		    file, (int)(n > 100 ? 100 : n), bytes);
+		free(bytes);
+		return -1;
+	}
+	*name = (char *)bytes;
+	return 0;
+}
+
+/* Megatron writes the number alone, and so does verl. */
+static int step_name(const struct ofs_dir *dir, char **name,
+    struct optimfs_error *err)
+{
+	long long step = number_of(*name);
+	char verl[64], *padded;
+
+	if (step == -1 || !isdigit((unsigned char)(*name)[0]))
+		return 0;
+	snprintf(verl, sizeof(verl), "global_step_%lld", step);
+	padded = ofs_detect_is_dir(dir, verl) ? strdup(verl) : NULL;
+	if (padded == NULL && asprintf(&padded, "iter_%07lld", step) == -1)
+		return no_memory(err);
+	free(*name);
+	*name = padded;
+	return 0;
+}
+
+static const char tracker[] = "latest_checkpointed_iteration.txt";
+
+static int find_latest(const struct ofs_dir *dir, const struct ofs_names *names,
+    char **name, struct optimfs_error *err)
+{
+	*name = NULL;
+	if (has(names, tracker))
+		return ofs_detect_tracker(dir, tracker, name, err) == -1
+		    ? -1
+		    : step_name(dir, name, err);
+	if (!has(names, "latest"))
+		return 0;
+	if (ofs_detect_is_file(dir, "latest"))
+		return ofs_detect_tracker(dir, "latest", name, err);
+	return read_link(dir, name, err);
+}
+
+/* What it is that we do not read. */
+
+/* Are all of them, or of the latest one's, mp_rank_TT or mp_rank_TT_PPP, as
+ * Megatron-LM called them before it had distributed checkpoints? */
+static bool is_legacy(const struct candidates *c, const char *latest)
+{
+	size_t n = latest == NULL ? 0 : strlen(latest), ranks = 0;
+
+	for (size_t i = 0; i < c->n; i++) {
+		const char *base = strrchr(c->name[i], '/');
+
+		if (n > 0 &&
+		    (strncmp(c->name[i], latest, n) != 0 ||
+			c->name[i][n] != '/'))
+			continue;
+		base = base == NULL ? c->name[i] : base + 1;
+		if (strncmp(base, "mp_rank_", 8) != 0 ||
+		    !isdigit((unsigned char)base[8]))
+			return false;
+		ranks++;
+	}
+	return ranks > 0;
+}
+
+/* Does a list have NAME.NUMBER, a rank's part of a state? */
+static bool has_slice(const struct ofs_names *names, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (size_t i = 0; i < names->n; i++)
+		if (strncmp(names->name[i], name, n) == 0 &&
+		    isdigit((unsigned char)names->name[i][n]))
+			return true;
+	return false;
+}
+
+/* Is there what ds_to_universal.py makes first, tmp/PARAMETER/0/fp32.00, which
+ * it removes at its end? 1, 0; -1: ENOMEM. */
+static int is_unfinished(const struct ofs_dir *dir, struct optimfs_error *err)
+{
+	struct ofs_names params = { 0 }, slices = { 0 };
+	int ret = ofs_detect_names(dir, "tmp", &params, err);
+	char path[PATH_MAX];
+	bool yes = false;
+
+	for (size_t i = 0; i < params.n && i < FILES_MAX && !yes && ret == 1;
+	     i++) {
+		snprintf(path, sizeof(path), "tmp/%s/0", params.name[i]);
+		ret = ofs_detect_names(dir, path, &slices, err);
+		if (ret == 0) {
+			ret = 1;
+			continue;
+		}
+		yes = ret == 1 && has_slice(&slices, "fp32.");
+		ofs_names_free(&slices);
+	}
+	ofs_names_free(&params);
+	return ret == -1 ? -1 : yes;
+}
+
+/* The message. */
+
+static void list(struct ofs_buf *b, const struct candidates *c,
+    const char *latest)
+{
+	for (size_t i = 0; i < c->n && i < NAME_MAX_SHOWN; i++) {
+		ofs_buf_putc(b, ' ');
+		ofs_buf_puts(b, c->name[i]);
+		if (latest != NULL && strcmp(latest, c->name[i]) == 0)
+			ofs_buf_puts(b, " (latest)");
+	}
+	if (c->n > NAME_MAX_SHOWN)
+		ofs_buf_printf(b, " and %zu more", c->n - NAME_MAX_SHOWN);
+	ofs_buf_putc(b, '\0');
+}
+
+static int say_candidates(const struct ofs_dir *dir, const struct candidates *c,
+    const char *latest, struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+
+	list(&b, c, latest);
+	if (b.bad)
+		no_memory(err);
+	else if (is_legacy(c, latest))
+		optimfs_fail(err, EOPNOTSUPP,
+		    "OFS641 %s: an old checkpoint of Megatron-LM by several "
+		    "ranks: each file has pieces under names of its own, and "
+		    "none says how they were cut; Megatron makes torch_dist of "
+		    "it (--ckpt-convert-format). To see what one rank has, "
+		    "point at one of:%s",
+		    dir->path, (char *)b.data);
+	else if (latest != NULL && !ofs_detect_is_dir(dir, latest))
+		optimfs_fail(err, EIO,
+		    "OFS676 %s: latest says %s, not found; others:%s",
+		    dir->path, latest, c->n == 0 ? " none" : (char *)b.data);
+	else
+		optimfs_fail(err, ENOENT,
+		    "OFS681 %s holds checkpoints, point at one of:%s",
+		    dir->path, (char *)b.data);
+	ofs_buf_fini(&b);
+	return -1;
+}
+
+static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+	int unfinished = is_unfinished(dir, err);
+
+	if (unfinished == -1)
+		return -1;
+	if (unfinished == 1)
+		return optimfs_fail(err, ENOENT,
+		    "OFS680 %s: the beginning of a universal checkpoint: all "
+		    "there is is tmp/, which its end would have removed. Run "
+		    "ds_to_universal.py again, or mount the checkpoint that it "
+		    "was reading, of which optimfs makes one, too (reshard "
+		    "--to universal)",
+		    dir->path);
+	for (size_t i = 0; i < names->n && i < NAME_MAX_SHOWN; i++) {
+		ofs_buf_puts(&b, i == 0 ? ": " : ", ");
+		ofs_buf_puts(&b, names->name[i]);
+	}
+	ofs_buf_putc(&b, '\0');
+	if (b.bad)
+		no_memory(err);
+	else
+		optimfs_fail(err, ENOENT,
+		    "OFS680 %s: no checkpoint that we know: no .metadata, no "
+		    "files of torch.save; it has %zu names%s%s",
+		    dir->path, names->n, (char *)b.data,
+		    names->n > NAME_MAX_SHOWN ? " ..." : "");
+	ofs_buf_fini(&b);
+	return -1;
+}
+
+/* The candidate that latest is, or that is alone in it; n for none. */
+static size_t find_candidate(const struct candidates *c, const char *latest)
+{
+	size_t len = strlen(latest), found = c->n;
+
+	for (size_t i = 0; i < c->n; i++) {
+		if (strncmp(c->name[i], latest, len) != 0)
+			continue;
+		if (c->name[i][len] == '\0')
+			return i;
+		if (c->name[i][len] != '/')
+			continue;
+		if (found != c->n)
+			return c->n;
+		found = i;
+	}
+	return found;
+}
+
+/* The candidate to take without asking: the only one, if nothing says that
+ * another is the last; or the one that Megatron itself would load. */
+static size_t choose(const struct ofs_names *names, const struct candidates *c,
+    const char *latest)
+{
+	if (latest != NULL && (c->n == 1 || has(names, tracker)))
+		return find_candidate(c, latest);
+	return c->n == 1 ? 0 : c->n;
+}
+
+int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
+    char **only, struct optimfs_error *err)
+{
+	struct candidates c = { 0 };
+	char *latest = NULL;
+	size_t i;
+	int ret = -1;
+
+	if (find_latest(dir, names, &latest, err) == -1 ||
+	    search(dir, names, "", 1, &c, err) == -1)
+		goto out;
+	if (c.n > 0)
+		qsort(c.name, c.n, sizeof(*c.name), newest_first);
+	i = choose(names, &c, latest);
+	if (i < c.n) {
+		*only = c.name[i];
+		c.name[i] = NULL;
+		ret = 0;
+	} else if (c.n > 0 || latest != NULL) {
+		say_candidates(dir, &c, latest, err);
+	} else {
+		say_nothing(dir, names, err);
+	}
+out:
+	for (i = 0; i < c.n; i++)
+		free(c.name[i]);
+	free(c.name);
+	free(latest);
+	return ret;
+}

@@ -1,0 +1,367 @@
+/* read.c - a checkpoint read into a catalog */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cluster/manifest.h"
+#include "format/fill.h"
+#include "format/format.h"
+#include "format/fsdp/units.h"
+#include "format/safetensors/hf_index.h"
+#include "naming/naming.h"
+
+/* Open what path names: a directory, or a file in its directory (then *rel,
+ * malloc'ed, is its name). A link that the user gives is followed: it is the
+ * index that may not lead elsewhere. */
+static int open_path(const char *path, const struct optimfs_options *opt,
+    struct ofs_dir *dir, char **rel, struct optimfs_error *err)
+{
+	char *real = realpath(path, NULL), *slash;
+	struct stat st;
+	int ret = -1;
+
+	*rel = NULL;
+	if (real == NULL || stat(real, &st) == -1) {
+		optimfs_fail(err, errno, "%s: %m", path);
+		goto out;
+	}
+	if (S_ISDIR(st.st_mode)) {
+		*rel = strdup("");
+		ret = ofs_dir_open(real, dir, err);
+	} else if (!S_ISREG(st.st_mode)) {
+		optimfs_fail(err, EUCLEAN, "OFS602 %s: not a regular file",
+		    path);
+	} else {
+		slash = strrchr(real, '/');
+		*rel = strdup(slash + 1);
+		slash[slash == real] = '\0';
+		ret = ofs_dir_open(real, dir, err);
+	}
+	if (ret == 0 && *rel == NULL) {
+		ofs_dir_close(dir);
+		ret = optimfs_fail(err, ENOMEM, "%s: out of memory", path);
+	}
+	if (ret == 0)
+		dir->follow = opt->follow;
+out:
+	if (ret == -1) {
+		free(*rel);
+		*rel = NULL;
+	}
+	free(real);
+	return ret;
+}
+
+static int open_shared(const char *path, const struct optimfs_options *opt,
+    struct ofs_dir *dir, char **rel, struct optimfs_error *err)
+{
+	const struct ofs_share *s = ofs_world_share(opt->world, path, err);
+
+	return s == NULL ? -1 : ofs_share_dir(s, dir, rel, err);
+}
+
+/* The index by which one might point at a checkpoint is its directory. */
+static void drop_index_name(char *rel)
+{
+	if (strcmp(rel, ".metadata") == 0 || ofs_hf_index_name(rel))
+		rel[0] = '\0';
+}
+
+static struct ofs_catalog *new_catalog(const struct ofs_dir *dir,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat;
+	struct ofs_dir copy;
+
+	if (ofs_dir_copy(dir, &copy, err) == -1)
+		return NULL;
+	cat = ofs_catalog_new(&copy, err);
+	ofs_dir_close(&copy);
+	return cat;
+}
+
+/* Reading the parts. One that is not essential may fail, and is then left
+ * out; but a failure leaves a catalog good for nothing, so that the first one
+ * makes a second pass, which tries every part that is still unknown in a
+ * catalog of its own before it joins the others. */
+struct reading {
+	const struct ofs_dir *dir;
+	const struct optimfs_options *opt;
+	const struct ofs_parts *parts;
+	bool *skip;                /* part i is left out */
+	struct optimfs_error *why; /* because of this */
+	size_t known;              /* parts before this one can be read */
+};
+
+/* An option that does not fit is not the part's fault. */
+static bool may_skip(const struct ofs_part *part,
+    const struct optimfs_error *why)
+{
+	return part->optional && why->code != ENOMEM && why->code != EINVAL;
+}
+
+static int try_alone(struct reading *r, size_t i, struct optimfs_error *err)
+{
+	const struct ofs_part *part = &r->parts->part[i];
+	struct ofs_catalog *cat = new_catalog(r->dir, err);
+	int ret;
+
+	if (cat == NULL)
+		return -1;
+	ret = part->format->read(cat, part, r->opt, &r->why[i]);
+	ofs_catalog_free(cat);
+	if (ret == 0)
+		return 0;
+	if (!may_skip(part, &r->why[i]))
+		return optimfs_fail(err, r->why[i].code, "%s", r->why[i].text);
+	r->skip[i] = true;
+	return 0;
+}
+
+static int note_skipped(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_error *why, struct optimfs_error *err)
+{
+	struct optimfs_error e = *why;
+
+	if (strstr(e.text, part->rel) == NULL)
+		optimfs_fail_in(&e, "%s", part->rel);
+	if (ofs_catalog_note(cat, OFS_NOTE_WARNING, e.code, "%s", e.text) ==
+	    OFS_NONE)
+		return optimfs_fail(err, ENOMEM, "OFS443 out of memory");
+	return 0;
+}
+
+/* One pass: 0, -1, or 1 when a part was found that must be left out. */
+static int read_parts(struct reading *r, struct ofs_catalog *cat,
+    struct optimfs_error *err)
+{
+	bool careful = r->known > 0;
+
+	for (size_t i = 0; i < r->parts->n; i++) {
+		const struct ofs_part *part = &r->parts->part[i];
+
+		if (careful && i >= r->known && part->optional &&
+		    try_alone(r, i, err) == -1)
+			return -1;
+		if (r->skip[i]) {
+			if (note_skipped(cat, part, &r->why[i], err) == -1)
+				return -1;
+			continue;
+		}
+		if (cat->format == NULL)
+			cat->format = part->format->name;
+		if (part->format->read(cat, part, r->opt, &r->why[i]) == 0)
+			continue;
+		if (careful || !may_skip(part, &r->why[i]))
+			return optimfs_fail(err, r->why[i].code, "%s",
+			    r->why[i].text);
+		r->skip[i] = true;
+		r->known = i + 1;
+		return 1;
+	}
+	return 0;
+}
+
+static bool all_skipped(const struct reading *r)
+{
+	for (size_t i = 0; i < r->parts->n; i++)
+		if (!r->skip[i])
+			return false;
+	return true;
+}
+
+static struct ofs_catalog *read_all(struct reading *r,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat;
+	int ret;
+
+	do {
+		cat = new_catalog(r->dir, err);
+		if (cat == NULL)
+			return NULL;
+		cat->max_metadata = r->opt->max_metadata;
+		cat->parse_mem = r->opt->parse_mem;
+		ret = read_parts(r, cat, err);
+		if (ret == 0 && all_skipped(r))
+			ret = optimfs_fail(err, r->why[0].code, "%s",
+			    r->why[0].text);
+		if (ret != 0) {
+			ofs_catalog_free(cat);
+			cat = NULL;
+		}
+	} while (ret == 1);
+	return cat;
+}
+
+static struct ofs_catalog *read_detected(const struct ofs_dir *dir,
+    const struct ofs_parts *parts, const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	struct reading r = {
+		.dir = dir,
+		.opt = opt,
+		.parts = parts,
+		.skip = calloc(parts->n, sizeof(*r.skip)),
+		.why = calloc(parts->n, sizeof(*r.why)),
+	};
+	struct ofs_catalog *cat = NULL;
+
+	if (r.skip == NULL || r.why == NULL)
+		optimfs_fail(err, ENOMEM, "%s: out of memory", dir->path);
+	else
+		cat = read_all(&r, err);
+	free(r.skip);
+	free(r.why);
+	return cat;
+}
+
+/* What is left to do with all leaves. */
+
+/* "Lightning, PyTorch 2.10 or later" */
+static int name_writer(struct ofs_catalog *cat, const char *trainer,
+    struct optimfs_error *err)
+{
+	char text[200];
+
+	if (trainer == NULL)
+		return 0;
+	cat->trainer = ofs_arena_strndup(&cat->arena, trainer, strlen(trainer));
+	snprintf(text, sizeof(text), "%s%s%s", trainer,
+	    cat->writer == NULL ? "" : ", ",
+	    cat->writer == NULL ? "" : cat->writer);
+	cat->writer = ofs_arena_strndup(&cat->arena, text, strlen(text));
+	return cat->writer == NULL || cat->trainer == NULL
+	    ? optimfs_fail(err, ENOMEM, "OFS443 out of memory")
+	    : 0;
+}
+
+/* Anything that has an errno value is wrong enough for strict; but not state
+ * that is absent by intent, of a frozen parameter. */
+static bool is_wrong(const struct ofs_note *note)
+{
+	return note->code != 0 &&
+	    (note->kind != OFS_NOTE_MISSING || note->code != ENODATA);
+}
+
+static int check_strict(const struct ofs_catalog *cat,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; opt->strict && i < cat->nnotes; i++)
+		if (is_wrong(&cat->notes[i]))
+			return optimfs_fail(err, cat->notes[i].code,
+			    "%s (refused: -o strict)", cat->notes[i].text);
+	return 0;
+}
+
+/* A format that brings parts together does it once for all of them. */
+static int join(struct ofs_catalog *cat, const struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < parts->n; i++)
+		if (parts->part[i].format->join != NULL)
+			return parts->part[i].format->join(cat, err);
+	return 0;
+}
+
+static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	if (name_writer(cat, parts->trainer, err) == -1 ||
+	    join(cat, parts, err) == -1 ||
+	    ofs_units_option(cat, opt, err) == -1 ||
+	    ofs_canon(cat, opt, err) == -1 || ofs_fill(cat, opt, err) == -1 ||
+	    ofs_catalog_finish(cat, err) == -1)
+		return -1;
+	return check_strict(cat, opt, err);
+}
+
+/* Files that the user names are there, whether or not anything asks for them:
+ * one that is not would leave out the part that does. */
+static int check_files(const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	if (opt->units != NULL && access(opt->units, R_OK) == -1)
+		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
+		    "OFS162 units=%s: %m", opt->units);
+	if (opt->ids != NULL && strcmp(opt->ids, "model") != 0 &&
+	    access(opt->ids, R_OK) == -1)
+		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
+		    "OFS635 ids=%s: %m", opt->ids);
+	return 0;
+}
+
+int ofs_find_parts(const char *path, const struct optimfs_options *opt,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_dir dir;
+	char *rel;
+	int ret;
+
+	ret = opt->world == NULL ? open_path(path, opt, &dir, &rel, err)
+				 : open_shared(path, opt, &dir, &rel, err);
+	if (ret == -1)
+		return -1;
+	drop_index_name(rel);
+	ret = ofs_detect(&dir, rel, opt, parts, err);
+	free(rel);
+	ofs_dir_close(&dir);
+	return ret;
+}
+
+struct ofs_catalog *ofs_read_over(const char *path, int upper,
+    const char *const *gone, size_t n, const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	static const struct optimfs_options defaults;
+	struct ofs_gone without = { gone, n, 0 };
+	struct ofs_catalog *cat = NULL;
+	struct ofs_parts parts;
+	struct ofs_dir dir;
+	char *rel;
+	int ret;
+
+	if (opt == NULL)
+		opt = &defaults;
+	if (check_files(opt, err) == -1)
+		return NULL;
+	if (opt->world == NULL)
+		ret = open_path(path, opt, &dir, &rel, err);
+	else
+		ret = open_shared(path, opt, &dir, &rel, err);
+	if (ret == -1)
+		return NULL;
+	drop_index_name(rel);
+	if (upper != -1) {
+		dir.upper = fcntl(upper, F_DUPFD_CLOEXEC, 3);
+		dir.over = dir.upper != -1;
+		without.root = strlen(dir.path);
+		dir.gone = n > 0 ? &without : NULL;
+	}
+	if (ofs_detect(&dir, rel, opt, &parts, err) == 0) {
+		cat = read_detected(&dir, &parts, opt, err);
+		if (cat != NULL && complete(cat, &parts, opt, err) == -1) {
+			ofs_catalog_free(cat);
+			cat = NULL;
+		}
+		ofs_parts_free(&parts);
+	}
+	free(rel);
+	ofs_dir_close(&dir);
+	if (cat != NULL)
+		cat->dir.gone = NULL;
+	return cat;
+}
+
+struct ofs_catalog *ofs_read_checkpoint(const char *path,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	return ofs_read_over(path, -1, NULL, 0, opt, err);
+}

@@ -1,0 +1,214 @@
+/* series.c - files that have the same name but for a rank's number */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "detect/detect.h"
+#include "format/fsdp/units.h"
+
+/* docs/formats/ranks.md, "Names" */
+
+/* A name taken apart: "optim_rank3.pt" is "optim_rank", 3, ".pt". */
+struct numbered {
+	size_t head;      /* length of what stands before the number */
+	const char *tail; /* what stands behind it */
+	int number;
+	bool rank; /* it says that it is one */
+};
+
+/* What is numbered, but not by ranks. */
+static bool counts_time(const char *name, size_t head)
+{
+	static const char *const words[] = { "epoch", "step", "iter", "ckpt",
+		"checkpoint", "ep", "ba", "batch", "version", "v", "tokens",
+		"last", "best" };
+
+	while (head > 0 && strchr("_-.=", name[head - 1]) != NULL)
+		head--;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		size_t n = strlen(words[i]);
+
+		if (head < n || memcmp(name + head - n, words[i], n) != 0)
+			continue;
+		if (n > 3 || head == n ||
+		    strchr("_-.", name[head - n - 1]) != NULL)
+			return true;
+	}
+	return false;
+}
+
+static bool parse_number(const char *name, size_t head, struct numbered *out)
+{
+	unsigned long v;
+	char *end;
+
+	if (name[head] < '0' || name[head] > '9')
+		return false;
+	v = strtoul(name + head, &end, 10);
+	*out = (struct numbered){ head, end, (int)v, false };
+	return v <= 1 << 20;
+}
+
+/* "rank3", "rank_3" or "rank-3" anywhere, the last one. */
+static bool find_rank(const char *name, struct numbered *out)
+{
+	bool found = false;
+
+	for (const char *at = name; (at = strstr(at, "rank")) != NULL;) {
+		at += strlen("rank");
+		if (parse_number(name,
+			(size_t)(at - name) + (*at == '_' || *at == '-'), out))
+			found = true;
+	}
+	out->rank = found;
+	return found;
+}
+
+/* "_3" before the extension. */
+static bool find_last(const char *name, struct numbered *out)
+{
+	const char *dot = strrchr(name, '.');
+	size_t head = dot == NULL ? 0 : (size_t)(dot - name);
+
+	while (head > 0 && name[head - 1] >= '0' && name[head - 1] <= '9')
+		head--;
+	return head > 1 && name[head - 1] == '_' &&
+	    parse_number(name, head, out) && out->tail == dot &&
+	    !counts_time(name, head);
+}
+
+/* DeepSpeed and Megatron number parts of models and of optimizers, which are
+ * no series of the same thing. */
+static bool take_apart(const char *name, struct numbered *out)
+{
+	if (strstr(name, "mp_rank_") != NULL ||
+	    strstr(name, "zero_pp_") != NULL)
+		return false;
+	return find_rank(name, out) || find_last(name, out);
+}
+
+static bool same_series(const char *a, const struct numbered *x, const char *b,
+    struct numbered *y)
+{
+	return take_apart(b, y) && x->head == y->head && x->rank == y->rank &&
+	    memcmp(a, b, x->head) == 0 && strcmp(x->tail, y->tail) == 0;
+}
+
+static int by_rank(const void *va, const void *vb)
+{
+	const struct ofs_part_file *a = va, *b = vb;
+
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return strcmp(a->rel, b->rel);
+}
+
+/* A number alone, "_3", is a rank's when there is one for each rank. */
+static bool is_complete(const struct ofs_part_file *file, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (file[i].rank != (int)i)
+			return false;
+	return true;
+}
+
+static size_t drop_separators(const char *name, size_t n)
+{
+	while (n > 0 && strchr("_-.", name[n - 1]) != NULL)
+		n--;
+	return n;
+}
+
+static size_t drop_word(const char *name, size_t n, const char *word)
+{
+	size_t len = strlen(word);
+
+	return n >= len && memcmp(name + n - len, word, len) == 0 ? n - len : n;
+}
+
+/* "model_world_size_8", as verl has it, is called "model". */
+static size_t drop_world(const char *name, size_t n)
+{
+	size_t digits = n, head;
+
+	while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9')
+		digits--;
+	head = drop_word(name, digits, "_world_size_");
+	return digits == n || head == digits ? n : head;
+}
+
+/* "optim_rank" is called "optim". */
+static void put_stem(const char *name, const struct numbered *x, char *stem,
+    size_t size)
+{
+	const char *end = strrchr(x->tail, '.');
+	size_t n = drop_separators(name, x->head), tail;
+
+	if (x->rank) {
+		n = drop_separators(name, drop_word(name, n, "rank"));
+		n = drop_world(name, n);
+	}
+	if (n >= size)
+		n = size - 1;
+	memcpy(stem, name, n);
+	tail = end == NULL ? strlen(x->tail) : (size_t)(end - x->tail);
+	if (tail >= size - n)
+		tail = size - n - 1;
+	memcpy(stem + n, x->tail, tail);
+	stem[n + tail] = '\0';
+	if (stem[0] == '\0')
+		memcpy(stem, "rank", size < 5 ? size : 5);
+}
+
+bool ofs_detect_only_rank(const struct ofs_names *names, size_t i, char *stem,
+    size_t size)
+{
+	struct numbered me, other;
+
+	if (!take_apart(names->name[i], &me) || !me.rank || me.number != 0)
+		return false;
+	for (size_t k = 0; k < names->n; k++)
+		if (k != i &&
+		    same_series(names->name[i], &me, names->name[k], &other))
+			return false;
+	put_stem(names->name[i], &me, stem, size);
+	return true;
+}
+
+int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
+    size_t i, struct ofs_part_file **file, size_t *n, char *stem, size_t size,
+    struct optimfs_error *err)
+{
+	struct numbered me, other;
+	bool few;
+
+	*file = NULL;
+	*n = 0;
+	if (!take_apart(names->name[i], &me))
+		return 0;
+	*file = calloc(names->n, sizeof(**file));
+	if (*file == NULL)
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 detection: out of memory");
+	for (size_t k = 0; k < names->n; k++)
+		if (same_series(names->name[i], &me, names->name[k], &other) &&
+		    ofs_detect_is_file(dir, names->name[k]))
+			(*file)[(*n)++] =
+			    (struct ofs_part_file){ names->name[k],
+				    other.number };
+	qsort(*file, *n, sizeof(**file), by_rank);
+	few = *n < 2;
+	/* a job of one rank has a set of one file */
+	if (*n == 1 && me.rank && ofs_detect_is_file(dir, OFS_UNITS_FILE))
+		few = false;
+	if (few || (!me.rank && !is_complete(*file, *n))) {
+		free(*file);
+		*file = NULL;
+		return 0;
+	}
+	put_stem(names->name[i], &me, stem, size);
+	return 1;
+}

@@ -1,0 +1,498 @@
+/* trainers.c - directories that trainers write around their state */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "detect/detect.h"
+#include "format/megatron/megatron.h"
+#include "format/safetensors/hf_shards.h"
+#include "format/zero/zero.h"
+
+/* docs/formats/trainers.md says where these names come from. */
+
+/* A name, and what becomes of it; "#" in it stands for a number. Files that no
+ * rule names are parts under their own names (src/detect/detect.c). */
+struct rule {
+	const char *pattern;
+	const char *prefix; /* NULL: the name without its extension */
+	enum { ANY_FILE, RAW_FILE, DCP_DIR } kind;
+	bool bare; /* no prefix (when the number is 0): the keys say it */
+	bool rank; /* the number is a rank */
+};
+
+struct layout {
+	const char *trainer;
+	/* One of these must be there; "/" at the end: a directory. */
+	const char *sign[6];
+	struct rule rule[8];
+};
+
+static const struct layout layouts[] = {
+	{
+	    .trainer = "Hugging Face Trainer",
+	    .sign = { "trainer_state.json" },
+	    .rule = {
+		{ .pattern = "pytorch_model_fsdp_#", .kind = DCP_DIR,
+		    .bare = true },
+		{ .pattern = "optimizer_#", .kind = DCP_DIR, .bare = true },
+		{ .pattern = "rng_state_#.pth", .rank = true },
+		{ .pattern = "trainer_state.json",
+		    .prefix = "trainer_state.json", .kind = RAW_FILE },
+		{ .pattern = "config.json", .prefix = "config.json",
+		    .kind = RAW_FILE },
+	    },
+	},
+	{
+	    .trainer = "Accelerate",
+	    .sign = { "pytorch_model_fsdp_#/", "optimizer_#/",
+		"pytorch_model_fsdp.bin", "random_states_#.pkl" },
+	    .rule = {
+		{ .pattern = "pytorch_model_fsdp_#", .kind = DCP_DIR,
+		    .bare = true },
+		{ .pattern = "optimizer_#", .kind = DCP_DIR, .bare = true },
+		{ .pattern = "random_states_#.pkl", .rank = true },
+	    },
+	},
+	{
+	    .trainer = "NeMo",
+	    .sign = { "weights/" },
+	    .rule = {
+		{ .pattern = "weights", .kind = DCP_DIR, .bare = true },
+		{ .pattern = "weights/common.pt",
+		    .prefix = OFS_MEGATRON_COMMON },
+		{ .pattern = "context/model.yaml", .prefix = "model.yaml",
+		    .kind = RAW_FILE },
+	    },
+	},
+	{
+	    .trainer = "torchtune",
+	    .sign = { "recipe_state.pt" },
+	    .rule = {
+		{ .pattern = "recipe_state.pt", .bare = true },
+	    },
+	},
+};
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
+}
+
+static bool has_name(const struct ofs_names *names, const char *name)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (strcmp(names->name[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* Is there one that matches sign? */
+static bool has_sign(const struct ofs_dir *dir, const struct ofs_names *names,
+    const char *sign)
+{
+	char pattern[64];
+	size_t n = strlen(sign);
+	bool want_dir = n > 0 && sign[n - 1] == '/';
+	int number;
+
+	snprintf(pattern, sizeof(pattern), "%.*s", (int)(n - want_dir), sign);
+	for (size_t i = 0; i < names->n; i++)
+		if (ofs_detect_match(names->name[i], pattern, &number) &&
+		    (want_dir ? ofs_detect_is_dir(dir, names->name[i])
+			      : ofs_detect_is_file(dir, names->name[i])))
+			return true;
+	return false;
+}
+
+/* The first sign of l that is there; NULL. */
+static const char *find_sign(const struct ofs_dir *dir,
+    const struct ofs_names *names, const struct layout *l)
+{
+	for (int i = 0; i < 6 && l->sign[i] != NULL; i++)
+		if (has_sign(dir, names, l->sign[i]))
+			return l->sign[i];
+	return NULL;
+}
+
+/* Add rel as rule says; 0 too when it is not what the rule is about. */
+static int apply(const struct ofs_dir *dir, const char *rel,
+    const struct rule *rule, int number, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = rel,
+		.rank = rule->rank ? number : -1,
+		.optional = rule->kind != DCP_DIR,
+	};
+	struct optimfs_error why = { 0 };
+	const char *dot;
+	char *stem;
+	int ret, megatron;
+
+	if (rule->kind == DCP_DIR) {
+		if (ofs_format_dcp.probe(dir, rel) == 0)
+			return 0;
+		megatron = ofs_megatron_here(dir, rel, err);
+		if (megatron == -1)
+			return -1;
+		spec.format =
+		    megatron == 1 ? &ofs_format_megatron : &ofs_format_dcp;
+	} else if (!ofs_detect_is_file(dir, rel)) {
+		return 0;
+	} else if (rule->kind == RAW_FILE) {
+		spec.format = &ofs_format_raw;
+	} else {
+		spec.format = ofs_detect_file(dir, rel, &why);
+		if (why.code != 0)
+			return optimfs_fail(err, why.code, "%s", why.text);
+		if (spec.format == NULL)
+			return 0;
+	}
+	if (rule->bare && number <= 0)
+		return ofs_parts_add(parts, &spec, err);
+	dot = strrchr(rel, '.');
+	stem = rule->prefix != NULL ? strdup(rule->prefix)
+	    : dot == NULL           ? strdup(rel)
+				    : strndup(rel, (size_t)(dot - rel));
+	if (stem == NULL)
+		return no_memory(err);
+	spec.prefix[0] = stem;
+	ret = ofs_parts_add(parts, &spec, err);
+	free(stem);
+	return ret;
+}
+
+static int apply_layout(const struct ofs_dir *dir,
+    const struct ofs_names *names, const struct layout *l,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	int number;
+
+	for (const struct rule *r = l->rule; r->pattern != NULL; r++) {
+		if (strchr(r->pattern, '/') != NULL) {
+			if (apply(dir, r->pattern, r, -1, parts, err) == -1)
+				return -1;
+			continue;
+		}
+		for (size_t i = 0; i < names->n; i++)
+			if (ofs_detect_match(names->name[i], r->pattern,
+				&number) &&
+			    apply(dir, names->name[i], r, number, parts, err) ==
+				-1)
+				return -1;
+	}
+	return parts->n > 0;
+}
+
+/* A directory's name alone proves little: it must have what it should. */
+static int try_layout(const struct ofs_dir *dir, const struct ofs_names *names,
+    const struct layout *l, struct ofs_parts *parts, struct optimfs_error *err)
+{
+	const char *sign = find_sign(dir, names, l);
+	int ret;
+
+	if (sign == NULL)
+		return 0;
+	ret = apply_layout(dir, names, l, parts, err);
+	if (ret == 1 || (ret == 0 && strchr(sign, '/') == NULL))
+		parts->trainer = l->trainer;
+	return ret;
+}
+
+/* OLMo and OLMo-core: model_and_optim/ beside train/rankN.pt. */
+
+static int add_train_ranks(const struct ofs_dir *dir, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_names names;
+	int ret = ofs_detect_names(dir, "train", &names, err), rank;
+
+	if (ret != 1)
+		return ret;
+	ret = 0;
+	for (size_t i = 0; i < names.n && ret == 0; i++) {
+		char stem[32], rel[64];
+		struct ofs_part_spec spec = {
+			.rel = rel,
+			.format = &ofs_format_torch,
+			.prefix = { "train", stem },
+			.optional = true,
+		};
+
+		if (!ofs_detect_match(names.name[i], "rank#.pt", &rank))
+			continue;
+		snprintf(stem, sizeof(stem), "rank%d", rank);
+		snprintf(rel, sizeof(rel), "train/%.40s", names.name[i]);
+		spec.rank = rank;
+		ret = ofs_parts_add(parts, &spec, err);
+	}
+	ofs_names_free(&names);
+	return ret;
+}
+
+static int add_raw(const struct ofs_dir *dir, const char *name,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = name,
+		.format = &ofs_format_raw,
+		.prefix = { name },
+		.rank = -1,
+		.optional = true,
+	};
+
+	return ofs_detect_is_file(dir, name) ? ofs_parts_add(parts, &spec, err)
+					     : 0;
+}
+
+/* OLMo's local checkpoints: model/rankN.pt and optim/rankN.pt, which hold
+ * FSDP's flat parameters with what is known of them. */
+
+static int by_rank(const void *va, const void *vb)
+{
+	const struct ofs_part_file *a = va, *b = vb;
+
+	return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+static int add_ranks_of(const char *sub, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_file *file = calloc(names->n + 1, sizeof(*file));
+	struct ofs_part_spec spec = {
+		.format = &ofs_format_torch, .file = file, .prefix = { sub }
+	};
+	int ret = 0, rank;
+
+	for (size_t i = 0; file != NULL && ret == 0 && i < names->n; i++) {
+		if (!ofs_detect_match(names->name[i], "rank#.pt", &rank))
+			continue;
+		file[spec.nfiles].rank = rank;
+		ret = asprintf(&file[spec.nfiles].rel, "%s/%s", sub,
+			  names->name[i]) == -1
+		    ? -1
+		    : 0;
+		spec.nfiles += ret == 0;
+	}
+	if (file == NULL || ret == -1) {
+		ret = optimfs_fail(err, ENOMEM,
+		    "OFS443 detection: out of memory");
+	} else if (spec.nfiles > 0) {
+		qsort(file, spec.nfiles, sizeof(*file), by_rank);
+		spec.rel = file[0].rel;
+		spec.rank = file[0].rank;
+		ret = ofs_parts_add(parts, &spec, err);
+	}
+	while (spec.nfiles > 0)
+		free(file[--spec.nfiles].rel);
+	free(file);
+	return ret;
+}
+
+static int add_rank_dir(const struct ofs_dir *dir, const char *sub,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_names names;
+	int ret = ofs_detect_names(dir, sub, &names, err);
+
+	if (ret != 1)
+		return ret;
+	ret = add_ranks_of(sub, &names, parts, err);
+	ofs_names_free(&names);
+	return ret;
+}
+
+static int olmo_local(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	size_t n = parts->n;
+
+	if (!has_name(names, "model") || !has_name(names, "metadata.yaml"))
+		return 0;
+	if (add_rank_dir(dir, "model", parts, err) == -1)
+		return -1;
+	if (parts->n == n)
+		return 0;
+	parts->trainer = "OLMo";
+	if (add_rank_dir(dir, "optim", parts, err) == -1 ||
+	    add_train_ranks(dir, parts, err) == -1 ||
+	    add_raw(dir, "metadata.yaml", parts, err) == -1 ||
+	    add_raw(dir, "config.yaml", parts, err) == -1)
+		return -1;
+	return 1;
+}
+
+static int olmo(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = "model_and_optim",
+		.format = &ofs_format_dcp,
+		.rank = -1,
+	};
+
+	if (!has_name(names, "model_and_optim") ||
+	    ofs_format_dcp.probe(dir, spec.rel) == 0)
+		return 0;
+	parts->trainer =
+	    has_name(names, ".metadata.json") ? "OLMo-core" : "OLMo";
+	if (ofs_parts_add(parts, &spec, err) == -1 ||
+	    add_train_ranks(dir, parts, err) == -1 ||
+	    add_raw(dir, ".metadata.json", parts, err) == -1 ||
+	    add_raw(dir, "config.json", parts, err) == -1 ||
+	    add_raw(dir, "config.yaml", parts, err) == -1)
+		return -1;
+	return 1;
+}
+
+/* A DCP checkpoint, and the files that Lightning and Megatron put beside. */
+
+static const char *last_component(const char *path)
+{
+	const char *at = strrchr(path, '/');
+
+	return at == NULL || at[1] == '\0' ? path : at + 1;
+}
+
+static const char *trainer_of_name(const char *path)
+{
+	const char *name = last_component(path);
+	const char *batch = strstr(name, "-ba");
+	int number;
+
+	if (ofs_detect_match(name, "step-#", &number))
+		return "torchtitan";
+	if (strncmp(name, "ep", 2) == 0 && batch != NULL &&
+	    ofs_detect_match(batch, "-ba#", &number))
+		return "Composer";
+	return NULL;
+}
+
+static int add_beside(const struct ofs_dir *dir, const char *name,
+    const char *prefix, struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = name,
+		.format = &ofs_format_torch,
+		.prefix = { prefix },
+		.rank = -1,
+		.optional = true,
+	};
+
+	return ofs_detect_is_file(dir, name) ? ofs_parts_add(parts, &spec, err)
+					     : 0;
+}
+
+int ofs_detect_megatron(const struct ofs_dir *dir, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = "",
+		.format = &ofs_format_megatron,
+		.rank = -1,
+	};
+
+	parts->trainer = "Megatron-Core";
+	if (ofs_parts_add(parts, &spec, err) == -1)
+		return -1;
+	return add_beside(dir, "common.pt", OFS_MEGATRON_COMMON, parts, err);
+}
+
+/* Until Megatron-Core 0.12 a tensor could be a directory. */
+static int refuse_zarr(const struct ofs_dir *dir, struct optimfs_error *err)
+{
+	int zarr = ofs_megatron_backend(dir, "", "zarr", err);
+
+	if (zarr != 1)
+		return zarr;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS650 %s: Megatron-Core's zarr format is not supported: load it "
+	    "and save it as torch_dist",
+	    dir->path);
+}
+
+static int dcp_here(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = "",
+		.format = &ofs_format_dcp,
+		.rank = -1,
+	};
+
+	int megatron;
+
+	if (ofs_dcp_sure(names) == 0)
+		return 0;
+	megatron = ofs_megatron_here(dir, "", err);
+	if (megatron == -1)
+		return -1;
+	if (has_name(names, "meta.pt"))
+		parts->trainer = "Lightning";
+	else if (megatron == 1)
+		return ofs_detect_megatron(dir, parts, err) == -1 ? -1 : 1;
+	else
+		parts->trainer = trainer_of_name(dir->path);
+	if (ofs_parts_add(parts, &spec, err) == -1 ||
+	    add_beside(dir, "meta.pt", NULL, parts, err) == -1)
+		return -1;
+	return 1;
+}
+
+int ofs_detect_hf_shards(const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_part_spec spec = {
+		.rel = "",
+		.format = &ofs_format_safetensors,
+		.prefix = { "model" },
+		.rank = -1,
+	};
+	int rank, part, nparts;
+
+	for (size_t i = 0; i < names->n; i++)
+		if (ofs_hf_shard_name(names->name[i], &rank, &part, &nparts))
+			return ofs_parts_add(parts, &spec, err) == -1 ? -1 : 1;
+	return 0;
+}
+
+static int beside_deepspeed(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+		if (find_sign(dir, names, &layouts[i]) == NULL)
+			continue;
+		parts->trainer = layouts[i].trainer;
+		return apply_layout(dir, names, &layouts[i], parts, err);
+	}
+	return 1;
+}
+
+int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	int ret = dcp_here(dir, names, parts, err);
+
+	if (ret == 0)
+		ret = refuse_zarr(dir, err);
+	if (ret == 0)
+		ret = ofs_zero_detect(dir, names, parts, err);
+	/* a trainer may have put files beside DeepSpeed's directory */
+	if (ret == 1 && parts->part[0].rel[0] != '\0')
+		return beside_deepspeed(dir, names, parts, err);
+	if (ret == 0)
+		ret = ofs_detect_hf_shards(names, parts, err);
+	if (ret == 0)
+		ret = olmo(dir, names, parts, err);
+	if (ret == 0)
+		ret = olmo_local(dir, names, parts, err);
+	for (size_t i = 0; ret == 0 && i < sizeof(layouts) / sizeof(layouts[0]);
+	     i++)
+		ret = try_layout(dir, names, &layouts[i], parts, err);
+	return ret;
+}

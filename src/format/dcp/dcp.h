@@ -1,0 +1,127 @@
+/* dcp.h - what the parts of the DCP reader share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_FORMAT_DCP_H
+#define OFS_FORMAT_DCP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+#include "optimfs/optimfs.h"
+
+#include "base/map.h"
+#include "catalog/catalog.h"
+#include "format/dcp/index.h"
+#include "format/format.h"
+#include "format/part.h"
+
+/* A key of state_dict_metadata; next is the same key in another rank's index,
+ * where ranks wrote one each. */
+struct ofs_dcp_key {
+	uint32_t index, pair; /* which index, which pair of its keys */
+	uint32_t next, last;  /* OFS_NONE: none; last only in the first */
+	uint32_t plan;        /* which pair of its planner_data; OFS_NONE */
+};
+
+/* A shard whose extent is that of a whole safetensors blob, as some releases
+ * record it: src/format/dcp/blobs.c finds its own bytes. */
+struct ofs_dcp_blob {
+	uint64_t off;
+	uint32_t object, shard, tensor, name; /* name: string of the catalog */
+};
+
+/* A value that has structure to show: src/format/dcp/items.c reads it. */
+struct ofs_dcp_pending {
+	struct ofs_item item;
+	uint32_t path;
+};
+
+/* Values with structure that are read at mount: how many, bytes of one, and
+ * bytes of all. */
+#define OFS_DCP_EXPAND_ITEMS 65536
+#define OFS_DCP_EXPAND_ITEM  (UINT64_C(64) << 20)
+#define OFS_DCP_EXPAND_BYTES (UINT64_C(256) << 20)
+/* Components a path may have. */
+#define OFS_DCP_PATH_MAX 256
+
+struct ofs_dcp {
+	struct ofs_catalog *cat;
+	const struct optimfs_options *opt;
+	const struct ofs_part *part;
+	struct ofs_dcp_index *index;
+	uint32_t nindex;
+
+	struct ofs_dcp_key *key;
+	uint32_t nkeys, key_cap;
+	struct ofs_map by_name;           /* first keys */
+	uint32_t nrepeated;               /* values that several ranks wrote */
+	uint32_t nstray;                  /* pairs of planner_data of no key */
+	uint32_t first_shard, first_item; /* of the catalog that are ours */
+
+	uint32_t prefix[OFS_PART_PREFIX]; /* the part's */
+	size_t nprefix;
+	/* the object that was looked up last */
+	const struct ofs_pickle *last_doc;
+	uint32_t last_path, last_object;
+
+	struct ofs_dcp_blob *blob;
+	uint32_t nblobs, blob_cap;
+	struct ofs_dcp_pending *pending;
+	uint32_t npending, pending_cap;
+	uint64_t pending_bytes;
+	uint64_t *end; /* of an object: where its last item ends */
+	uint32_t end_cap;
+};
+
+/* Add an entry for every key. */
+int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err);
+int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
+    struct ofs_str name, uint32_t path, struct optimfs_error *err);
+/* ref OFS_NONE: it could not be added, err says why already. */
+int ofs_dcp_add_entry(struct ofs_dcp *d, uint32_t path, uint32_t ref,
+    enum ofs_entry_kind kind, struct optimfs_error *err);
+/* Warn about what the index holds without need. */
+int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err);
+int ofs_dcp_check_planner(struct ofs_dcp *d, struct optimfs_error *err);
+/* Warn about items that claim the same bytes. */
+int ofs_dcp_check_shared(struct ofs_dcp *d, struct optimfs_error *err);
+/* Warn about files that are missing, short, or not the checkpoint's; objects
+ * from first on are. */
+int ofs_dcp_check_files(struct ofs_dcp *d, const struct ofs_names *names,
+    uint32_t first, struct optimfs_error *err);
+/* Give shards in safetensors blobs their true places. */
+int ofs_dcp_resolve_blobs(struct ofs_dcp *d, struct optimfs_error *err);
+/* Is the value at this path one whose parts are worth files of their own? */
+bool ofs_dcp_structural(const struct ofs_catalog *cat, const uint32_t *c,
+    uint32_t n);
+/* Read the values that wait, and add their leaves. */
+int ofs_dcp_expand_items(struct ofs_dcp *d, struct optimfs_error *err);
+
+/* The metadata object of a key. */
+uint32_t ofs_dcp_node(const struct ofs_dcp *d, const struct ofs_dcp_key *key);
+/* The extent of a place; when it cannot be used, why->code is not 0. -1: the
+ * whole checkpoint is refused. */
+int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,
+    const struct ofs_dcp_place *place, struct ofs_extent *at,
+    struct optimfs_error *why, struct optimfs_error *err);
+
+/* Is this the name of a data file? */
+bool ofs_dcp_is_data(const char *name);
+/* "a/b", or "b" where a is empty; malloc'ed, NULL without memory. */
+char *ofs_dcp_join(const char *a, const char *b);
+
+/* A string for a message: cut, borrowed. Use with "%.*s". */
+#define OFS_DCP_STR(s) (int)((s).len > 200 ? 200 : (s).len), (s).p
+
+int ofs_dcp_no_memory(struct optimfs_error *err);
+/* ofs_catalog_note, with err: 0 or -1. */
+#define OFS_DCP_NOTE(d, err, ...)                                              \
+ (ofs_catalog_note((d)->cat, __VA_ARGS__) == OFS_NONE ? ofs_dcp_no_memory(err) \
+						      : 0)
+/* Room for one more in a growing array; array points to its pointer. */
+int ofs_dcp_grow(void *array, uint32_t *cap, uint32_t n, size_t size,
+    struct optimfs_error *err);
+/* The note that says why the entry called name cannot be read; OFS_NONE. */
+uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,
+    const char *text, struct optimfs_error *err);
+#endif

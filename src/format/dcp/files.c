@@ -1,0 +1,142 @@
+/* files.c - are the files of a DCP checkpoint all there? */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/dcp/dcp.h"
+
+/* A file that is gone, or shorter than its items; and who wrote the rest. */
+static int check_object(struct ofs_dcp *d, uint32_t i,
+    struct optimfs_error *err)
+{
+	const struct ofs_object *o = &d->cat->objects[i];
+
+	if (d->cat->world_size <= o->rank)
+		d->cat->world_size = o->rank + 1;
+	if (o->missing)
+		return OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+		    "OFS140 %.300s is missing: what it held reads as EIO",
+		    o->path);
+	if (!o->refused && i < d->end_cap && o->size < d->end[i])
+		return OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+		    "OFS603 %.300s has %" PRIu64
+		    " bytes, its items end at %" PRIu64
+		    ": what lies past its end reads as EIO",
+		    o->path, o->size, d->end[i]);
+	return 0;
+}
+
+/* Which ranks' files are all gone: "rank 8 to 63 of 64". */
+static int check_ranks(struct ofs_dcp *d, uint32_t first,
+    struct optimfs_error *err)
+{
+	int n = d->cat->world_size, from;
+	uint8_t *seen;
+	int ret = 0;
+
+	seen = calloc((size_t)n + 1, 1); /* 1: named, 2: a file is there */
+	if (seen == NULL)
+		return ofs_dcp_no_memory(err);
+	for (uint32_t i = first; i < d->cat->nobjects; i++) {
+		const struct ofs_object *o = &d->cat->objects[i];
+
+		if (o->rank >= 0)
+			seen[o->rank] |= o->missing ? 1 : 2;
+	}
+	for (int r = 0; r < n && ret == 0; r++) {
+		if (seen[r] != 1)
+			continue;
+		for (from = r; r + 1 < n && seen[r + 1] == 1; r++)
+			;
+		ret = OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+		    "OFS180 no file of rank %d to %d of %d is there", from, r,
+		    n);
+	}
+	free(seen);
+	return ret;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Data files that the index does not name are left from an earlier save with
+ * more ranks: saves overwrite, but never remove. Empty ones are written by
+ * ranks that had nothing to write. */
+static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
+    uint32_t first, struct optimfs_error *err)
+{
+	uint32_t n = d->cat->nobjects - first;
+	const char **known = malloc((n + 1) * sizeof(*known));
+	struct stat st;
+	int ret = 0;
+
+	if (known == NULL)
+		return ofs_dcp_no_memory(err);
+	for (uint32_t i = 0; i < n; i++)
+		known[i] = d->cat->objects[first + i].path;
+	qsort(known, n, sizeof(*known), by_text);
+	for (size_t i = 0; i < names->n && ret == 0; i++) {
+		char *path;
+
+		if (!ofs_dcp_is_data(names->name[i]))
+			continue;
+		path = ofs_dcp_join(d->part->rel, names->name[i]);
+		if (path == NULL)
+			ret = ofs_dcp_no_memory(err);
+		else if (bsearch(&path, known, n, sizeof(*known), by_text) ==
+			NULL &&
+		    ofs_dir_stat(&d->cat->dir, path, &st) && st.st_size > 0)
+			ret = OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, 0,
+			    "OFS622 %.300s (%jd bytes) is not part of the "
+			    "checkpoint: left from an earlier save?",
+			    path, (intmax_t)st.st_size);
+		free(path);
+	}
+	free(known);
+	return ret;
+}
+
+/* Saves without collectives: an index a rank, and no word of how many there
+ * should be but the gaps. */
+static int check_gaps(struct ofs_dcp *d, struct optimfs_error *err)
+{
+	int expected = 0;
+
+	for (uint32_t i = 0; i < d->nindex; i++) {
+		if (d->index[i].rank > expected &&
+		    OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+			"OFS180 no index of rank %d to %d: what they alone "
+			"held is not shown",
+			expected, d->index[i].rank - 1) == -1)
+			return -1;
+		expected = d->index[i].rank + 1;
+	}
+	if (d->cat->world_size < expected)
+		d->cat->world_size = expected;
+	if (d->nrepeated > 0 &&
+	    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, 0,
+		"OFS627 %" PRIu32
+		" values were saved by several ranks each: those of the "
+		"lowest rank are shown",
+		d->nrepeated) == -1)
+		return -1;
+	return 0;
+}
+
+int ofs_dcp_check_files(struct ofs_dcp *d, const struct ofs_names *names,
+    uint32_t first, struct optimfs_error *err)
+{
+	for (uint32_t i = first; i < d->cat->nobjects; i++)
+		if (check_object(d, i, err) == -1)
+			return -1;
+	if (check_ranks(d, first, err) == -1 ||
+	    check_unreferenced(d, names, first, err) == -1)
+		return -1;
+	return check_gaps(d, err);
+}

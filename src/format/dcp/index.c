@@ -1,0 +1,335 @@
+/* index.c - one .metadata pickle of PyTorch's distributed checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/dcp/index.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+int ofs_dcp_size(const struct ofs_pickle *doc, uint32_t node, const char *field,
+    const char *owner, uint64_t *v, struct optimfs_error *err)
+{
+	int64_t i;
+
+	if (ofs_pk_kind(doc, node) == OFS_PK_BIGINT)
+		return optimfs_fail(err, ERANGE,
+		    "OFS416 integer of %" PRIu32
+		    " bytes where a size is expected: %s of %s",
+		    ofs_pk_str(doc, node).len, field, owner);
+	if (!ofs_pk_int(doc, node, &i))
+		return ofs_pk_unexpected(doc, node, err, "OFS418", NULL,
+		    "%s of %s", field, owner);
+	if (i < 0)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS417 negative %s %" PRId64 " in %s", field, i, owner);
+	*v = (uint64_t)i;
+	return 0;
+}
+
+int ofs_dcp_sizes(const struct ofs_pickle *doc, uint32_t node,
+    const char *field, const char *owner, struct ofs_dcp_dims *dims,
+    struct optimfs_error *err)
+{
+	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
+	uint32_t n;
+
+	if (kind != OFS_PK_TUPLE && kind != OFS_PK_LIST)
+		return ofs_pk_unexpected(doc, node, err, "OFS418", NULL,
+		    "%s of %s", field, owner);
+	n = ofs_pk_len(doc, node);
+	if (n > OFS_MAX_DIMS)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS608 %s of %s has %" PRIu32 " dimensions, limit %d",
+		    field, owner, n, OFS_MAX_DIMS);
+	for (uint32_t i = 0; i < n; i++)
+		if (ofs_dcp_size(doc, ofs_pk_item(doc, node, i), field, owner,
+			&dims->v[i], err) == -1)
+			return -1;
+	dims->n = (uint8_t)n;
+	return 0;
+}
+
+static bool is_none(const struct ofs_pickle *doc, uint32_t node)
+{
+	return node == OFS_NONE || ofs_pk_kind(doc, node) == OFS_PK_NONE;
+}
+
+/* Names of items and their offsets: nodes of a string and a row that
+ * ofs_dcp_sizes has seen. In most indexes equal ones are the same node. */
+
+struct key {
+	uint32_t fqn, offset;
+};
+
+static uint64_t number(const struct ofs_pickle *doc, uint32_t row, uint32_t i)
+{
+	int64_t v = 0;
+
+	ofs_pk_int(doc, ofs_pk_item(doc, row, i), &v);
+	return (uint64_t)v;
+}
+
+static uint32_t hash_key(const struct ofs_dcp_index *index,
+    const struct key *key)
+{
+	struct ofs_str s = ofs_pk_str(index->doc, key->fqn);
+	uint32_t n = ofs_pk_len(index->doc, key->offset);
+	uint64_t v[OFS_MAX_DIMS + 1];
+
+	v[0] = ofs_hash64(s.p, s.len);
+	for (uint32_t i = 0; i < n; i++)
+		v[i + 1] = number(index->doc, key->offset, i);
+	return ofs_map_hash(v, (n + 1) * sizeof(v[0]));
+}
+
+static bool same_row(const struct ofs_pickle *doc, uint32_t a, uint32_t b)
+{
+	uint32_t n = ofs_pk_len(doc, a);
+
+	if (a == b)
+		return true;
+	if (a == OFS_NONE || b == OFS_NONE || n != ofs_pk_len(doc, b))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (number(doc, a, i) != number(doc, b, i))
+			return false;
+	return true;
+}
+
+static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
+{
+	const struct ofs_dcp_index *index = ctx;
+	const struct ofs_dcp_item *item = &index->item[i];
+	const struct key *want = key;
+	struct ofs_str a, b;
+
+	(void)n;
+	if (item->fqn != want->fqn) {
+		a = ofs_pk_str(index->doc, item->fqn);
+		b = ofs_pk_str(index->doc, want->fqn);
+		if (a.len != b.len || memcmp(a.p, b.p, a.len) != 0)
+			return false;
+	}
+	return same_row(index->doc, item->offset, want->offset);
+}
+
+static uint32_t find_key(const struct ofs_dcp_index *index, uint32_t hash,
+    const struct key *key)
+{
+	return ofs_map_find(&index->by_index, hash, same_key, index, key,
+	    sizeof(*key));
+}
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 index: out of memory");
+}
+
+/* Reading storage_data. */
+
+static int read_place(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_dcp_item *place, struct optimfs_error *err)
+{
+	place->path = ofs_pk_attr(doc, node, "relative_path");
+	if (ofs_pk_kind(doc, place->path) != OFS_PK_STR)
+		return ofs_pk_unexpected(doc, place->path, err, "OFS418", NULL,
+		    "relative_path of _StorageInfo");
+	if (ofs_dcp_size(doc, ofs_pk_attr(doc, node, "offset"), "offset",
+		"_StorageInfo", &place->off, err) == -1 ||
+	    ofs_dcp_size(doc, ofs_pk_attr(doc, node, "length"), "length",
+		"_StorageInfo", &place->len, err) == -1)
+		return -1;
+	place->transforms = ofs_pk_attr(doc, node, "transform_descriptors");
+	if (is_none(doc, place->transforms))
+		place->transforms = OFS_NONE;
+	return 0;
+}
+
+/* MetadataIndex: fqn, and offset unless it is None. Its index is a hint of
+ * where the chunk stands in a list, and wrong often enough to be ignored. */
+static int read_key(const struct ofs_pickle *doc, uint32_t node,
+    struct key *key, struct optimfs_error *err)
+{
+	struct ofs_dcp_dims offset;
+
+	key->fqn = ofs_pk_attr(doc, node, "fqn");
+	if (ofs_pk_kind(doc, key->fqn) != OFS_PK_STR)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS442 a key of storage_data is %s, expected "
+		    "MetadataIndex with a fqn",
+		    ofs_pk_kind_name(doc, node));
+	key->offset = ofs_pk_attr(doc, node, "offset");
+	if (!is_none(doc, key->offset))
+		return ofs_dcp_sizes(doc, key->offset, "offset",
+		    "MetadataIndex", &offset, err);
+	key->offset = OFS_NONE;
+	return 0;
+}
+
+static int duplicate(const struct ofs_dcp_index *index, uint32_t fqn,
+    struct optimfs_error *err)
+{
+	struct ofs_str s = ofs_pk_str(index->doc, fqn);
+
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS428 duplicate key '%.*s' in storage_data (Python keeps the "
+	    "last: ambiguous)",
+	    (int)(s.len > 200 ? 200 : s.len), s.p);
+}
+
+static int read_item(struct ofs_dcp_index *index, uint32_t pair,
+    struct optimfs_error *err)
+{
+	const struct ofs_pickle *doc = index->doc;
+	struct ofs_dcp_item *item = &index->item[pair];
+	struct key key;
+	uint32_t h;
+
+	if (read_key(doc, ofs_pk_key(doc, index->storage, pair), &key, err) ==
+		-1 ||
+	    read_place(doc, ofs_pk_val(doc, index->storage, pair), item, err) ==
+		-1)
+		return -1;
+	item->fqn = key.fqn & 0x7fffffff;
+	item->offset = key.offset;
+	item->used = 0;
+	h = hash_key(index, &key);
+	if (find_key(index, h, &key) != UINT32_MAX)
+		return duplicate(index, key.fqn, err);
+	return ofs_map_add(&index->by_index, h, pair) ? 0 : no_memory(err);
+}
+
+static int read_storage(struct ofs_dcp_index *index, struct optimfs_error *err)
+{
+	index->nitems = ofs_pk_len(index->doc, index->storage);
+	index->item =
+	    malloc(((size_t)index->nitems + 1) * sizeof(*index->item));
+	if (index->item == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < index->nitems; i++)
+		if (read_item(index, i, err) == -1)
+			return -1;
+	return 0;
+}
+
+static bool module_has(const struct ofs_pickle *doc, uint32_t node,
+    const char *part)
+{
+	struct ofs_str module, name;
+
+	ofs_pk_class(doc, node, &module, &name);
+	return memmem(module.p, module.len, part, strlen(part)) != NULL;
+}
+
+/* The first TensorStorageMetadata's properties; OFS_NONE. */
+static uint32_t some_properties(const struct ofs_dcp_index *index)
+{
+	uint32_t n = ofs_pk_len(index->doc, index->keys);
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t p = ofs_pk_attr(index->doc,
+		    ofs_pk_val(index->doc, index->keys, i), "properties");
+
+		if (p != OFS_NONE)
+			return p;
+	}
+	return OFS_NONE;
+}
+
+static const char *find_writer(const struct ofs_dcp_index *index, uint32_t root)
+{
+	const struct ofs_pickle *doc = index->doc;
+	uint32_t properties;
+
+	if (ofs_pk_is(doc, root, NULL, "MCoreMetadata") ||
+	    ofs_pk_attr(doc, root, "mcore_data") != OFS_NONE)
+		return "Megatron-Core";
+	if (ofs_pk_len(doc, index->storage) > 0 &&
+	    module_has(doc, ofs_pk_val(doc, index->storage, 0), "olmo_core"))
+		return "OLMo-core";
+	if (module_has(doc, root, "torch.distributed._shard"))
+		return "PyTorch 1.13";
+	if (!is_none(doc, ofs_pk_attr(doc, root, "version")))
+		return "PyTorch 2.10 or later";
+	if (ofs_pk_attr(doc, root, "storage_meta") != OFS_NONE)
+		return "PyTorch 2.3 or later";
+	properties = some_properties(index);
+	if (properties != OFS_NONE &&
+	    module_has(doc, properties, "_shard.sharded_tensor"))
+		return "PyTorch 2.0 to 2.2";
+	return "PyTorch";
+}
+
+static int find_parts(struct ofs_dcp_index *index, struct optimfs_error *err)
+{
+	const struct ofs_pickle *doc = index->doc;
+	uint32_t root = ofs_pickle_root(doc), planner;
+
+	index->keys = ofs_pk_attr(doc, root, "state_dict_metadata");
+	index->storage = ofs_pk_attr(doc, root, "storage_data");
+	if (ofs_pk_is_cycle(doc, index->keys))
+		return ofs_pk_unexpected(doc, index->keys, err, "OFS442", NULL,
+		    "state_dict_metadata");
+	if (ofs_pk_kind(doc, index->keys) != OFS_PK_DICT)
+		return ofs_pk_unexpected(doc, root, err, "OFS442", "Metadata",
+		    "top object");
+	if (ofs_pk_is_cycle(doc, index->storage))
+		return ofs_pk_unexpected(doc, index->storage, err, "OFS442",
+		    NULL, "storage_data");
+	if (index->storage == OFS_NONE ||
+	    ofs_pk_kind(doc, index->storage) != OFS_PK_DICT)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS442 Metadata without storage_data: the index of a "
+		    "save that never wrote its data");
+	planner = ofs_pk_attr(doc, root, "planner_data");
+	if (!is_none(doc, planner)) {
+		if (ofs_pk_kind(doc, planner) == OFS_PK_DICT)
+			index->planner = planner;
+		else
+			index->odd_planner = true;
+	}
+	index->writer = find_writer(index, root);
+	return 0;
+}
+
+int ofs_dcp_index_open(struct ofs_dcp_index *index, uint8_t *bytes,
+    uint64_t len, uint64_t memory, struct optimfs_error *err)
+{
+	struct ofs_pickle_limits limits = { .memory = memory };
+
+	*index = (struct ofs_dcp_index){ .planner = OFS_NONE, .rank = -1 };
+	index->doc = ofs_pickle_parse(bytes, len, true, &limits, NULL, err);
+	if (index->doc == NULL)
+		return -1;
+	if (find_parts(index, err) == 0 && read_storage(index, err) == 0)
+		return 0;
+	ofs_dcp_index_fini(index);
+	return -1;
+}
+
+void ofs_dcp_index_fini(struct ofs_dcp_index *index)
+{
+	ofs_map_fini(&index->by_index);
+	free(index->item);
+	ofs_pickle_free(index->doc);
+	*index = (struct ofs_dcp_index){ 0 };
+}
+
+bool ofs_dcp_index_find(struct ofs_dcp_index *index, uint32_t fqn,
+    uint32_t offset, struct ofs_dcp_place *place)
+{
+	struct key key = { fqn, offset };
+	uint32_t i = find_key(index, hash_key(index, &key), &key);
+	struct ofs_dcp_item *item;
+
+	if (i == UINT32_MAX)
+		return false;
+	item = &index->item[i];
+	item->used = 1;
+	*place = (struct ofs_dcp_place){ item->path, item->transforms,
+		item->off, item->len };
+	return true;
+}

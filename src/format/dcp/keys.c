@@ -1,0 +1,402 @@
+/* keys.c - keys of a DCP index -> paths and entries */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/dcp/dcp.h"
+
+static uint32_t component(struct ofs_dcp *d, const struct ofs_pickle *doc,
+    uint32_t node, struct optimfs_error *err)
+{
+	struct ofs_str s = ofs_pk_str(doc, node);
+	char digits[24];
+	uint32_t c;
+	int64_t i;
+
+	if (!ofs_pk_int(doc, node, &i))
+		return ofs_catalog_str(d->cat, s.p, s.len, err);
+	c = ofs_catalog_str(d->cat, digits,
+	    (size_t)snprintf(digits, sizeof(digits), "%" PRId64, i), err);
+	return c == OFS_NONE ? OFS_NONE : c | OFS_PATH_INDEX;
+}
+
+/* Is node a tuple of keys and list indexes that spells key? */
+static bool is_path(const struct ofs_pickle *doc, uint32_t node)
+{
+	uint32_t n;
+	int64_t i;
+
+	if (ofs_pk_kind(doc, node) != OFS_PK_TUPLE &&
+	    ofs_pk_kind(doc, node) != OFS_PK_LIST)
+		return false;
+	n = ofs_pk_len(doc, node);
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t c = ofs_pk_item(doc, node, k);
+
+		if (ofs_pk_kind(doc, c) != OFS_PK_STR &&
+		    !ofs_pk_int(doc, c, &i))
+			return false;
+	}
+	return n > 0 && n <= OFS_DCP_PATH_MAX;
+}
+
+/* The path of a key: planner_data's tuple, which alone tells a dot in a name
+ * from one between names; without it the key is one component. */
+static uint32_t path_of(struct ofs_dcp *d, const struct ofs_dcp_key *at,
+    struct ofs_str key, bool *structural, struct optimfs_error *err)
+{
+	const struct ofs_dcp_index *index = &d->index[at->index];
+	uint32_t c[OFS_PART_PREFIX + OFS_DCP_PATH_MAX];
+	size_t n = d->nprefix;
+	uint32_t node = at->plan == OFS_NONE
+	    ? OFS_NONE
+	    : ofs_pk_val(index->doc, index->planner, at->plan);
+
+	memcpy(c, d->prefix, n * sizeof(c[0]));
+	if (node != OFS_NONE && !is_path(index->doc, node)) {
+		if (OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
+			"OFS618 planner_data of '%.*s' is no path",
+			OFS_DCP_STR(key)) == -1)
+			return OFS_NONE;
+		node = OFS_NONE;
+	}
+	if (node == OFS_NONE) {
+		c[n] = ofs_catalog_str(d->cat, key.p, key.len, err);
+		*structural = index->planner == OFS_NONE;
+		return c[n] == OFS_NONE
+		    ? OFS_NONE
+		    : ofs_catalog_path(d->cat, c, n + 1, err);
+	}
+	for (uint32_t i = 0; i < ofs_pk_len(index->doc, node); i++, n++) {
+		c[n] = component(d, index->doc,
+		    ofs_pk_item(index->doc, node, i), err);
+		if (c[n] == OFS_NONE)
+			return OFS_NONE;
+	}
+	*structural =
+	    ofs_dcp_structural(d->cat, c + d->nprefix, n - d->nprefix);
+	return ofs_catalog_path(d->cat, c, n, err);
+}
+
+int ofs_dcp_add_entry(struct ofs_dcp *d, uint32_t path, uint32_t ref,
+    enum ofs_entry_kind kind, struct optimfs_error *err)
+{
+	struct ofs_entry entry = {
+		.path = path,
+		.tree = OFS_NONE,
+		.ref = ref,
+		.kind = (uint8_t)kind,
+	};
+
+	if (ref == OFS_NONE)
+		return -1;
+	return ofs_catalog_entry(d->cat, &entry, err) == OFS_NONE ? -1 : 0;
+}
+
+uint32_t ofs_dcp_node(const struct ofs_dcp *d, const struct ofs_dcp_key *key)
+{
+	const struct ofs_dcp_index *index = &d->index[key->index];
+
+	return ofs_pk_val(index->doc, index->keys, key->pair);
+}
+
+/* Values that are no tensors. */
+
+/* An item that cannot be read; the index stands for the file it has none. */
+static int spoil(struct ofs_dcp *d, const struct ofs_dcp_index *index,
+    struct ofs_item *item, struct ofs_str name, int code, const char *text,
+    struct optimfs_error *err)
+{
+	if (item->at.object == OFS_NONE)
+		item->at = (struct ofs_extent){ .object = index->object };
+	item->error = ofs_dcp_problem(d, name, code, text, err);
+	return item->error == OFS_NONE ? -1 : 0;
+}
+
+static int read_item(struct ofs_dcp *d, const struct ofs_dcp_key *key,
+    struct ofs_str name, struct ofs_item *item, struct optimfs_error *err)
+{
+	struct ofs_dcp_index *index = &d->index[key->index];
+	uint32_t node = ofs_pk_key(index->doc, index->keys, key->pair);
+	struct ofs_dcp_place place;
+	struct optimfs_error why;
+
+	if (!ofs_dcp_index_find(index, node, OFS_NONE, &place))
+		return spoil(d, index, item, name, EIO,
+		    "OFS613 the index does not say where it is stored", err);
+	if (ofs_dcp_extent(d, index->doc, &place, &item->at, &why, err) == -1)
+		return -1;
+	return why.code == 0
+	    ? 0
+	    : spoil(d, index, item, name, why.code, why.text, err);
+}
+
+/* Values with structure are read at mount, but not without limit: past it
+ * they stay files of their own. */
+static bool may_expand(const struct ofs_dcp *d, const struct ofs_item *item)
+{
+	const struct ofs_object *o;
+
+	if (item->error != OFS_NONE || d->npending >= OFS_DCP_EXPAND_ITEMS ||
+	    item->at.len > OFS_DCP_EXPAND_ITEM ||
+	    d->pending_bytes + item->at.len > OFS_DCP_EXPAND_BYTES)
+		return false;
+	o = &d->cat->objects[item->at.object];
+	return !o->missing && !o->refused;
+}
+
+static int add_item(struct ofs_dcp *d, const struct ofs_dcp_key *key,
+    struct ofs_str name, uint32_t path, bool structural,
+    struct optimfs_error *err)
+{
+	struct ofs_item item = { .at.object = OFS_NONE, .error = OFS_NONE };
+
+	if (key->next != OFS_NONE)
+		d->nrepeated++;
+	if (read_item(d, key, name, &item, err) == -1)
+		return -1;
+	if (!structural || !may_expand(d, &item))
+		return ofs_dcp_add_entry(d, path,
+		    ofs_catalog_item(d->cat, &item, err), OFS_ENTRY_ITEM, err);
+	if (ofs_dcp_grow(&d->pending, &d->pending_cap, d->npending,
+		sizeof(*d->pending), err) == -1)
+		return -1;
+	d->pending_bytes += item.at.len;
+	d->pending[d->npending++] = (struct ofs_dcp_pending){ item, path };
+	return 0;
+}
+
+static int add_unknown(struct ofs_dcp *d, const struct ofs_dcp_key *key,
+    struct ofs_str name, uint32_t path, struct optimfs_error *err)
+{
+	const struct ofs_dcp_index *index = &d->index[key->index];
+	struct ofs_item item = { .at.object = OFS_NONE };
+	char text[200];
+
+	snprintf(text, sizeof(text),
+	    "OFS625 neither a tensor nor a value in the index, but %s",
+	    ofs_pk_kind_name(index->doc, ofs_dcp_node(d, key)));
+	if (spoil(d, index, &item, name, EUCLEAN, text, err) == -1)
+		return -1;
+	return ofs_dcp_add_entry(d, path, ofs_catalog_item(d->cat, &item, err),
+	    OFS_ENTRY_ITEM, err);
+}
+
+static int add_key(struct ofs_dcp *d, const struct ofs_dcp_key *key,
+    struct optimfs_error *err)
+{
+	const struct ofs_dcp_index *index = &d->index[key->index];
+	const struct ofs_pickle *doc = index->doc;
+	uint32_t node = ofs_dcp_node(d, key), path;
+	struct ofs_str name;
+	bool structural;
+
+	name = ofs_pk_str(doc, ofs_pk_key(doc, index->keys, key->pair));
+	path = path_of(d, key, name, &structural, err);
+	if (path == OFS_NONE)
+		return -1;
+	if (ofs_pk_attr(doc, node, "chunks") != OFS_NONE)
+		return ofs_dcp_add_tensor(d, key, name, path, err);
+	if (ofs_pk_is(doc, node, NULL, "BytesStorageMetadata"))
+		return add_item(d, key, name, path, structural, err);
+	return add_unknown(d, key, name, path, err);
+}
+
+/* Keys of all indexes, by name. */
+
+static bool same_name(const void *ctx, uint32_t key, const void *want, size_t n)
+{
+	const struct ofs_dcp *d = ctx;
+	const struct ofs_dcp_index *index = &d->index[d->key[key].index];
+	struct ofs_str s = ofs_pk_str(index->doc,
+	    ofs_pk_key(index->doc, index->keys, d->key[key].pair));
+
+	return s.len == n && memcmp(s.p, want, n) == 0;
+}
+
+static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
+    struct optimfs_error *err)
+{
+	const struct ofs_dcp_index *at = &d->index[index];
+	uint32_t node = ofs_pk_key(at->doc, at->keys, pair), first, me;
+	struct ofs_str s = ofs_pk_str(at->doc, node);
+	uint32_t hash = ofs_map_hash(s.p, s.len);
+
+	if (ofs_pk_kind(at->doc, node) != OFS_PK_STR)
+		return ofs_pk_unexpected(at->doc, node, err, "OFS442", "str",
+		    "a key of state_dict_metadata");
+	if (ofs_dcp_grow(&d->key, &d->key_cap, d->nkeys, sizeof(*d->key),
+		err) == -1)
+		return -1;
+	me = d->nkeys;
+	d->key[me] =
+	    (struct ofs_dcp_key){ index, pair, OFS_NONE, me, OFS_NONE };
+	first = ofs_map_find(&d->by_name, hash, same_name, d, s.p, s.len);
+	if (first == UINT32_MAX) {
+		if (!ofs_map_add(&d->by_name, hash, me))
+			return ofs_dcp_no_memory(err);
+		d->nkeys++;
+		return 0;
+	}
+	if (d->key[d->key[first].last].index == index)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS428 duplicate key '%.*s' in state_dict_metadata "
+		    "(Python keeps the last: ambiguous)",
+		    OFS_DCP_STR(s));
+	d->key[d->key[first].last].next = me;
+	d->key[first].last = me;
+	d->key[me].last = OFS_NONE;
+	d->nkeys++;
+	return 0;
+}
+
+/* The first of the keys that have this name, a node of index; UINT32_MAX.
+ * guess: look there first, most dictionaries have one order. */
+static uint32_t find_key(const struct ofs_dcp *d, uint32_t index, uint32_t node,
+    uint32_t guess)
+{
+	const struct ofs_dcp_index *at = &d->index[index];
+	struct ofs_str s;
+
+	if (guess < d->nkeys && d->key[guess].index == index &&
+	    d->key[guess].last != OFS_NONE &&
+	    ofs_pk_key(at->doc, at->keys, d->key[guess].pair) == node)
+		return guess;
+	s = ofs_pk_str(at->doc, node);
+	return ofs_map_find(&d->by_name, ofs_map_hash(s.p, s.len), same_name, d,
+	    s.p, s.len);
+}
+
+static uint32_t nplanned(const struct ofs_dcp_index *index)
+{
+	return index->planner == OFS_NONE
+	    ? 0
+	    : ofs_pk_len(index->doc, index->planner);
+}
+
+/* Tell keys where planner_data has them, and write down its order. */
+static uint32_t plan(struct ofs_dcp *d, uint32_t index, uint32_t *order)
+{
+	const struct ofs_dcp_index *at = &d->index[index];
+	uint32_t n = 0, key = UINT32_MAX;
+
+	for (uint32_t pair = 0; pair < nplanned(at); pair++) {
+		uint32_t node = ofs_pk_key(at->doc, at->planner, pair);
+
+		key = find_key(d, index, node, key + 1);
+		if (key == UINT32_MAX) {
+			d->nstray++;
+			continue;
+		}
+		order[n++] = key;
+		/* a second one is as good as unreachable: the first stands */
+		if (d->key[key].index == index &&
+		    d->key[key].plan == OFS_NONE &&
+		    ofs_pk_kind(at->doc, node) == OFS_PK_STR)
+			d->key[key].plan = pair;
+	}
+	return n;
+}
+
+/* Add a key that was not added yet, and mark it. */
+static int add_once(struct ofs_dcp *d, uint32_t key, struct optimfs_error *err)
+{
+	if (d->key[key].last == OFS_NONE)
+		return 0;
+	d->key[key].last = OFS_NONE;
+	return add_key(d, &d->key[key], err);
+}
+
+/* planner_data has the order of the state dict, unless ranks had different
+ * keys; that of state_dict_metadata depends on which rank saved what
+ * (docs/formats/dcp.md). ids=model relies on it. */
+static int add_in_order(struct ofs_dcp *d, struct optimfs_error *err)
+{
+	size_t max = 0;
+	uint32_t *order, n = 0;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < d->nindex; i++)
+		max += nplanned(&d->index[i]);
+	order = malloc((max + 1) * sizeof(*order));
+	if (order == NULL)
+		return ofs_dcp_no_memory(err);
+	for (uint32_t i = 0; i < d->nindex; i++)
+		n += plan(d, i, order + n);
+	for (uint32_t i = 0; i < n && ret == 0; i++)
+		ret = add_once(d, order[i], err);
+	free(order);
+	return ret;
+}
+
+int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < d->nindex; i++) {
+		const struct ofs_dcp_index *index = &d->index[i];
+		uint32_t n = ofs_pk_len(index->doc, index->keys);
+
+		for (uint32_t pair = 0; pair < n; pair++)
+			if (collect_key(d, i, pair, err) == -1)
+				return -1;
+	}
+	if (add_in_order(d, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < d->nkeys; i++)
+		if (add_once(d, i, err) == -1)
+			return -1;
+	return 0;
+}
+
+int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < d->nindex; i++) {
+		const struct ofs_dcp_index *index = &d->index[i];
+
+		for (uint32_t k = 0; k < index->nitems; k++)
+			if (!index->item[k].used &&
+			    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
+				"OFS613 storage_data has an item of '%.*s' "
+				"that no tensor or value uses",
+				OFS_DCP_STR(ofs_pk_str(index->doc,
+				    index->item[k].fqn))) == -1)
+				return -1;
+	}
+	return 0;
+}
+
+static int check_strays(struct ofs_dcp *d, uint32_t index,
+    struct optimfs_error *err)
+{
+	const struct ofs_dcp_index *at = &d->index[index];
+
+	for (uint32_t pair = 0; pair < nplanned(at); pair++) {
+		uint32_t node = ofs_pk_key(at->doc, at->planner, pair);
+
+		if (find_key(d, index, node, UINT32_MAX) == UINT32_MAX &&
+		    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
+			"OFS618 planner_data names '%.*s', which the "
+			"checkpoint lacks",
+			OFS_DCP_STR(ofs_pk_str(at->doc, node))) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_dcp_check_planner(struct ofs_dcp *d, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < d->nindex; i++) {
+		if (d->index[i].odd_planner &&
+		    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
+			"OFS618 planner_data is not a dictionary: ignored") ==
+			-1)
+			return -1;
+		if (d->nstray > 0 && check_strays(d, i, err) == -1)
+			return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,247 @@
+/* location.c - where a DCP index says an item is stored */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "format/dcp/dcp.h"
+
+int ofs_dcp_no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 index: out of memory");
+}
+
+int ofs_dcp_grow(void *array, uint32_t *cap, uint32_t n, size_t size,
+    struct optimfs_error *err)
+{
+	uint32_t want = *cap == 0 ? 64 : *cap * 2;
+	void **p = array, *more;
+
+	if (n < *cap)
+		return 0;
+	if (want < *cap)
+		return ofs_dcp_no_memory(err);
+	more = realloc(*p, want * size);
+	if (more == NULL)
+		return ofs_dcp_no_memory(err);
+	*p = more;
+	*cap = want;
+	return 0;
+}
+
+/* "stream.zstd/1": name, an optional "@domain", and a version whose first
+ * number must be one that we know. Anything after the first number of the
+ * version is compatible (PyTorch, _extension.py). */
+static bool is_zstd(struct ofs_str s)
+{
+	static const char name[] = "stream.zstd/1";
+	size_t n = sizeof(name) - 1;
+
+	return s.len >= n && memcmp(s.p, name, n) == 0 &&
+	    (s.len == n || s.p[n] == '.');
+}
+
+/* The codec of an item; -1 for what we cannot undo. *text says what that is. */
+static int codec_of(const struct ofs_pickle *doc, uint32_t node,
+    const char **text, struct ofs_str *what)
+{
+	*what = (struct ofs_str){ "", 0 };
+	*text = "transforms that are no list of names";
+	if (node == OFS_NONE)
+		return OFS_PLAIN;
+	if (ofs_pk_kind(doc, node) != OFS_PK_LIST &&
+	    ofs_pk_kind(doc, node) != OFS_PK_TUPLE)
+		return -1;
+	if (ofs_pk_len(doc, node) == 0)
+		return OFS_PLAIN;
+	*what = ofs_pk_str(doc, ofs_pk_item(doc, node, 0));
+	*text = ofs_pk_len(doc, node) > 1 ? "several transforms, first"
+					  : "unknown transform";
+	return ofs_pk_len(doc, node) == 1 && is_zstd(*what) ? OFS_ZSTD : -1;
+}
+
+/* "__3_0.distcp", with any hint before the underscores: 3. -1: not so. */
+static int rank_of_file(const char *path)
+{
+	const char *name = strrchr(path, '/'), *at, *last = NULL;
+	unsigned long rank;
+	char *end;
+
+	name = name == NULL ? path : name + 1;
+	for (at = name; (at = strstr(at, "__")) != NULL; at++)
+		last = at + 2;
+	if (last == NULL || *last < '0' || *last > '9')
+		return -1;
+	rank = strtoul(last, &end, 10);
+	return *end == '_' && rank < 1 << 20 ? (int)rank : -1;
+}
+
+static uint32_t find_object(struct ofs_dcp *d, const struct ofs_pickle *doc,
+    uint32_t node, struct optimfs_error *err)
+{
+	struct ofs_str rel = ofs_pk_str(doc, node);
+	const char *sub = d->part->rel;
+	char *path;
+
+	/* the index names one file thousands of times in a row */
+	if (d->last_doc == doc && d->last_path == node)
+		return d->last_object;
+	if (!ofs_path_stays(rel.p, rel.len)) {
+		optimfs_fail(err, EPERM,
+		    "OFS620 path '%.*s' leaves the checkpoint",
+		    OFS_DCP_STR(rel));
+		return OFS_NONE;
+	}
+	if (asprintf(&path, "%s%s%.*s", sub, sub[0] == '\0' ? "" : "/",
+		(int)rel.len, rel.p) == -1) {
+		ofs_dcp_no_memory(err);
+		return OFS_NONE;
+	}
+	d->last_object =
+	    ofs_catalog_object(d->cat, path, rank_of_file(path), err);
+	free(path);
+	d->last_doc = d->last_object == OFS_NONE ? NULL : doc;
+	d->last_path = node;
+	return d->last_object;
+}
+
+static int remember_end(struct ofs_dcp *d, const struct ofs_extent *at,
+    struct optimfs_error *err)
+{
+	uint64_t end;
+
+	/* one that overflows is the catalog's to refuse */
+	if (!ofs_add_u64(at->off, at->len, &end) || end > INT64_MAX)
+		return 0;
+	while (d->end_cap <= at->object) {
+		uint32_t from = d->end_cap;
+
+		if (ofs_dcp_grow(&d->end, &d->end_cap, d->end_cap,
+			sizeof(*d->end), err) == -1)
+			return -1;
+		memset(d->end + from, 0, (d->end_cap - from) * sizeof(*d->end));
+	}
+	if (d->end[at->object] < end)
+		d->end[at->object] = end;
+	return 0;
+}
+
+int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,
+    const struct ofs_dcp_place *place, struct ofs_extent *at,
+    struct optimfs_error *why, struct optimfs_error *err)
+{
+	const char *words;
+	struct ofs_str what;
+	int codec = codec_of(doc, place->transforms, &words, &what);
+
+	why->code = 0;
+	*at = (struct ofs_extent){
+		.off = place->off,
+		.len = place->len,
+		.object = find_object(d, doc, place->path, err),
+		.encoding = OFS_TORCH_ITEM,
+	};
+	if (at->object == OFS_NONE)
+		return -1;
+	if (codec == -1) {
+		optimfs_fail(why, EOPNOTSUPP, "OFS619 %s '%.*s'", words,
+		    OFS_DCP_STR(what));
+		return 0;
+	}
+	at->codec = (uint8_t)codec;
+	return remember_end(d, at, err);
+}
+
+uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,
+    const char *text, struct optimfs_error *err)
+{
+	struct optimfs_error why;
+	uint32_t note;
+
+	optimfs_fail(&why, code, "%s", text);
+	optimfs_fail_in(&why, "%.*s", OFS_DCP_STR(name));
+	note = ofs_catalog_note(d->cat, OFS_NOTE_ERROR, code, "%s", why.text);
+	if (note == OFS_NONE)
+		ofs_dcp_no_memory(err);
+	return note;
+}
+
+/* Bytes that two items claim. */
+
+struct claim {
+	uint32_t object;
+	uint64_t off, end;
+};
+
+static int by_claim(const void *a, const void *b)
+{
+	const struct claim *x = a, *y = b;
+
+	if (x->object != y->object)
+		return x->object < y->object ? -1 : 1;
+	if (x->off != y->off)
+		return x->off < y->off ? -1 : 1;
+	return 0;
+}
+
+static size_t add_claim(struct claim *claim, size_t n,
+    const struct ofs_extent *at)
+{
+	uint64_t end;
+
+	if (at->encoding != OFS_TORCH_ITEM || at->len == 0 ||
+	    !ofs_add_u64(at->off, at->len, &end))
+		return n;
+	claim[n] = (struct claim){ at->object, at->off, end };
+	return n + 1;
+}
+
+static size_t collect_claims(const struct ofs_dcp *d, struct claim *claim)
+{
+	const struct ofs_catalog *cat = d->cat;
+	size_t n = 0, b = 0;
+
+	/* blobs are in the order of their shards here */
+	for (uint32_t i = d->first_shard; i < cat->nshards; i++)
+		if (b < d->nblobs && d->blob[b].shard == i)
+			b++; /* what is recorded for it is the blob */
+		else
+			n = add_claim(claim, n, &cat->shards[i].at);
+	for (uint32_t i = d->first_item; i < cat->nitems; i++)
+		n = add_claim(claim, n, &cat->items[i].at);
+	for (uint32_t i = 0; i < d->npending; i++)
+		n = add_claim(claim, n, &d->pending[i].item.at);
+	return n;
+}
+
+int ofs_dcp_check_shared(struct ofs_dcp *d, struct optimfs_error *err)
+{
+	size_t max = (size_t)(d->cat->nshards - d->first_shard) +
+	    (d->cat->nitems - d->first_item) + d->npending;
+	struct claim *claim = malloc((max + 1) * sizeof(*claim));
+	size_t n;
+	int ret = 0;
+
+	if (claim == NULL)
+		return ofs_dcp_no_memory(err);
+	n = collect_claims(d, claim);
+	qsort(claim, n, sizeof(*claim), by_claim);
+	for (size_t i = 1; i < n && ret == 0; i++) {
+		if (claim[i].object != claim[i - 1].object ||
+		    claim[i].off >= claim[i - 1].end)
+			continue;
+		ret = OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
+		    "OFS614 two items share bytes at %" PRIu64 " of %.300s",
+		    claim[i].off, d->cat->objects[claim[i].object].path);
+		if (claim[i].end < claim[i - 1].end)
+			claim[i].end = claim[i - 1].end;
+	}
+	free(claim);
+	return ret;
+}

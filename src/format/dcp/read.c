@@ -1,0 +1,302 @@
+/* read.c - checkpoints of torch.distributed.checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "detect/detect.h"
+#include "format/dcp/dcp.h"
+#include "format/dcp/render.h"
+#include "format/globals.h"
+#include "format/part.h"
+
+#define INDEX_NAME ".metadata"
+#define TMP_NAME   ".metadata.tmp"
+
+/* docs/formats/dcp.md. A directory holds data files and one index, .metadata;
+ * saves without collectives have an index a rank, __R.metadata, instead. */
+
+static bool ends_in(const char *name, const char *end)
+{
+	size_t n = strlen(name), m = strlen(end);
+
+	return n > m && strcmp(name + n - m, end) == 0;
+}
+
+bool ofs_dcp_is_data(const char *name)
+{
+	return ends_in(name, ".distcp");
+}
+
+/* "__3.metadata": 3; -1 for other names. */
+static int rank_of_index(const char *name)
+{
+	unsigned long rank;
+	char *end;
+
+	if (strncmp(name, "__", 2) != 0 || name[2] < '0' || name[2] > '9')
+		return -1;
+	rank = strtoul(name + 2, &end, 10);
+	return strcmp(end, ".metadata") == 0 && rank < 1 << 20 ? (int)rank : -1;
+}
+
+/* What a directory has of a DCP checkpoint. */
+struct found {
+	struct ofs_names names;
+	struct found_index {
+		const char *name;
+		int rank;
+	} * index;
+	uint32_t nindex;
+	bool whole, tmp; /* .metadata, .metadata.tmp */
+	size_t ndata;    /* data files */
+};
+
+static void found_fini(struct found *f)
+{
+	ofs_names_free(&f->names);
+	free(f->index);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct found_index *x = a, *y = b;
+
+	return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static int look(const struct ofs_dir *dir, struct found *f,
+    struct optimfs_error *err)
+{
+	*f = (struct found){ 0 };
+	if (ofs_dir_list(dir, &f->names, err) == -1)
+		return -1;
+	f->index = calloc(f->names.n + 1, sizeof(*f->index));
+	if (f->index == NULL) {
+		found_fini(f);
+		return ofs_dcp_no_memory(err);
+	}
+	for (size_t i = 0; i < f->names.n; i++) {
+		const char *name = f->names.name[i];
+		int rank = rank_of_index(name);
+
+		f->whole = f->whole || strcmp(name, INDEX_NAME) == 0;
+		f->tmp = f->tmp || strcmp(name, TMP_NAME) == 0;
+		f->ndata += ofs_dcp_is_data(name);
+		if (rank != -1)
+			f->index[f->nindex++] =
+			    (struct found_index){ name, rank };
+	}
+	if (f->whole) { /* then the others are of an earlier save */
+		f->index[0] = (struct found_index){ INDEX_NAME, -1 };
+		f->nindex = 1;
+	}
+	qsort(f->index, f->nindex, sizeof(*f->index), by_rank);
+	return 0;
+}
+
+int ofs_dcp_sure(const struct ofs_names *names)
+{
+	int sure = 0;
+
+	for (size_t i = 0; i < names->n && sure < 100; i++) {
+		const char *name = names->name[i];
+
+		if (strcmp(name, INDEX_NAME) == 0 || rank_of_index(name) != -1)
+			sure = 100;
+		else if (ofs_dcp_is_data(name))
+			sure = 80;
+		else if (strcmp(name, TMP_NAME) == 0 && sure < 60)
+			sure = 60;
+	}
+	return sure;
+}
+
+static int probe(const struct ofs_dir *dir, const char *rel)
+{
+	char path[PATH_MAX];
+	struct ofs_dir sub;
+	struct ofs_names names;
+	struct stat st;
+	int sure = 0;
+
+	/* nearly always this is enough */
+	if (snprintf(path, sizeof(path), "%s%s" INDEX_NAME, rel,
+		rel[0] == '\0' ? "" : "/") < (int)sizeof(path) &&
+	    ofs_dir_stat(dir, path, &st))
+		return 100;
+	if (rel[0] != '\0' && ofs_dir_open_sub(dir, rel, &sub, NULL) == -1)
+		return 0;
+	if (ofs_dir_list(rel[0] == '\0' ? dir : &sub, &names, NULL) == 0) {
+		sure = ofs_dcp_sure(&names);
+		ofs_names_free(&names);
+	}
+	if (rel[0] != '\0')
+		ofs_dir_close(&sub);
+	return sure;
+}
+
+/* Reading the index. */
+
+static int refuse_incomplete(const struct found *f, const char *path,
+    struct optimfs_error *err)
+{
+	if (f->ndata > 0)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS601 %s: incomplete save: %zu .distcp files but no "
+		    ".metadata%s",
+		    path, f->ndata,
+		    f->tmp ? " (only .metadata.tmp: the writer died before "
+			     "it was done, or still runs)"
+			   : "");
+	if (f->tmp)
+		return optimfs_fail(err, EBUSY,
+		    "OFS258 %s: only .metadata.tmp is there: a save is under "
+		    "way, or was interrupted",
+		    path);
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS601 %s: no .metadata and no .distcp files", path);
+}
+
+char *ofs_dcp_join(const char *a, const char *b)
+{
+	char *path;
+
+	if (asprintf(&path, "%s%s%s", a, a[0] == '\0' ? "" : "/", b) == -1)
+		return NULL;
+	return path;
+}
+
+static int load_index(struct ofs_dcp *d, const struct found_index *f,
+    uint64_t *memory, struct optimfs_error *err)
+{
+	struct ofs_dcp_index *index = &d->index[d->nindex];
+	uint64_t max = d->opt->max_metadata, len, used;
+	char *path = ofs_dcp_join(d->part->rel, f->name);
+	uint8_t *bytes;
+	int ret = -1;
+
+	if (path == NULL)
+		return ofs_dcp_no_memory(err);
+	if (max == 0)
+		max = UINT64_C(1) << 30;
+	if (ofs_dir_read_file(&d->cat->dir, path, max, &bytes, &len, err) == -1)
+		goto out;
+	if (ofs_dcp_index_open(index, bytes, len, *memory, err) == -1) {
+		optimfs_fail_in(err, "%s", path);
+		goto out;
+	}
+	d->nindex++;
+	index->rank = f->rank;
+	used = ofs_pickle_memory(index->doc);
+	if (*memory != 0) /* 1: a budget of 0 would mean the default */
+		*memory = *memory > used + 1 ? *memory - used : 1;
+	index->object = ofs_catalog_object(d->cat, path, -1, err);
+	if (index->object == OFS_NONE ||
+	    ofs_note_globals(d->cat, index->doc, path, err) == -1)
+		goto out;
+	ret = 0;
+out:
+	free(path);
+	return ret;
+}
+
+static int load_indexes(struct ofs_dcp *d, const struct found *f,
+    struct optimfs_error *err)
+{
+	uint64_t memory = d->opt->parse_mem;
+
+	d->index = calloc(f->nindex, sizeof(*d->index));
+	if (d->index == NULL)
+		return ofs_dcp_no_memory(err);
+	for (uint32_t i = 0; i < f->nindex; i++)
+		if (load_index(d, &f->index[i], &memory, err) == -1)
+			return -1;
+	return 0;
+}
+
+static void free_indexes(struct ofs_dcp *d)
+{
+	for (uint32_t i = 0; i < d->nindex; i++)
+		ofs_dcp_index_fini(&d->index[i]);
+	free(d->index);
+	d->index = NULL;
+	d->nindex = 0;
+	ofs_map_fini(&d->by_name);
+	free(d->key);
+	d->key = NULL;
+	d->nkeys = d->key_cap = 0;
+	d->last_doc = NULL;
+}
+
+/* All of it. */
+
+static int build(struct ofs_dcp *d, const struct found *f,
+    struct optimfs_error *err)
+{
+	uint32_t first = d->cat->nobjects;
+
+	if (ofs_part_prefix(d->cat, d->part, d->prefix, &d->nprefix, err) ==
+		-1 ||
+	    load_indexes(d, f, err) == -1 || ofs_dcp_add_keys(d, err) == -1 ||
+	    ofs_dcp_check_unused(d, err) == -1 ||
+	    ofs_dcp_check_planner(d, err) == -1 ||
+	    ofs_dcp_check_files(d, &f->names, first, err) == -1)
+		return -1;
+	if (d->cat->writer == NULL)
+		d->cat->writer = d->index[0].writer;
+	free_indexes(d); /* what follows needs memory, too */
+	if (ofs_dcp_check_shared(d, err) == -1 ||
+	    ofs_dcp_resolve_blobs(d, err) == -1)
+		return -1;
+	return ofs_dcp_expand_items(d, err);
+}
+
+static int read_dcp(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	struct ofs_dcp d = {
+		.cat = cat,
+		.opt = opt,
+		.part = part,
+		.first_shard = cat->nshards,
+		.first_item = cat->nitems,
+	};
+	const struct ofs_dir *at = &cat->dir;
+	struct ofs_dir sub = { .fd = -1 };
+	struct found f = { 0 };
+	int ret = -1;
+
+	if (part->rel[0] != '\0') {
+		if (ofs_dir_open_sub(&cat->dir, part->rel, &sub, err) == -1)
+			return -1;
+		at = &sub;
+	}
+	if (look(at, &f, err) == -1)
+		goto out;
+	if (f.nindex == 0)
+		refuse_incomplete(&f, at->path, err);
+	else
+		ret = build(&d, &f, err);
+	found_fini(&f);
+out:
+	free_indexes(&d);
+	free(d.blob);
+	free(d.pending);
+	free(d.end);
+	if (at == &sub)
+		ofs_dir_close(&sub);
+	return ret;
+}
+
+const struct ofs_format ofs_format_dcp = {
+	.name = "dcp",
+	.probe = probe,
+	.render = ofs_dcp_render,
+	.read = read_dcp,
+};

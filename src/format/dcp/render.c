@@ -1,0 +1,473 @@
+/* render.c - a catalog as a DCP checkpoint of any number of ranks */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/dcp/render.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/map.h"
+#include "format/format.h"
+#include "layout/archive.h"
+#include "pickle/write.h"
+
+static const struct ofs_dcp_files *dcp_files(const struct ofs_files *f)
+{
+	return (const struct ofs_dcp_files *)f;
+}
+
+static const struct ofs_tensor *leaf_tensor(const struct ofs_dcp_files *f,
+    uint32_t leaf)
+{
+	const struct ofs_entry *e = &f->cat->entries[f->leaf[leaf].entry];
+
+	return &f->cat->tensors[e->ref];
+}
+
+uint64_t ofs_dcp_item_size(const struct ofs_dcp_leaf *l, uint32_t chunk)
+{
+	return chunk + 1 < l->nchunks ? l->full : l->last;
+}
+
+uint64_t ofs_dcp_stored_size(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t chunk)
+{
+	if (f->stored == NULL)
+		return ofs_dcp_item_size(&f->leaf[leaf], chunk);
+	return f->stored[f->item[leaf] + chunk];
+}
+
+void ofs_dcp_chunk_box(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t chunk, uint64_t *offsets, uint64_t *sizes)
+{
+	const struct ofs_dcp_leaf *l = &f->leaf[leaf];
+	const struct ofs_tensor *t = leaf_tensor(f, leaf);
+	const uint64_t *shape = ofs_tensor_shape(f->cat, t);
+
+	for (unsigned d = 0; d < t->ndim; d++) {
+		offsets[d] = 0;
+		sizes[d] = shape[d];
+	}
+	if (l->rows == 0)
+		return;
+	offsets[0] = l->rows * chunk;
+	if (sizes[0] - offsets[0] > l->rows)
+		sizes[0] = l->rows;
+	else
+		sizes[0] -= offsets[0];
+}
+
+const uint32_t *ofs_dcp_leaf_path(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t *n)
+{
+	const struct ofs_entry *e = &f->cat->entries[f->leaf[leaf].entry];
+
+	if (!f->source)
+		return ofs_render_path(f->cat, e, n);
+	return ofs_catalog_components(f->cat, e->path, n);
+}
+
+void ofs_dcp_leaf_key(const struct ofs_dcp_files *f, uint32_t leaf,
+    struct ofs_buf *out)
+{
+	uint32_t n;
+	const uint32_t *c = ofs_dcp_leaf_path(f, leaf, &n);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str s =
+		    ofs_catalog_string(f->cat, OFS_PATH_STR(c[i]));
+
+		if (i > 0)
+			ofs_buf_putc(out, '.');
+		ofs_buf_put(out, s.p, s.len);
+	}
+}
+
+/* data.pkl of a tensor that is all of its storage. */
+static int put_tensor(enum ofs_dtype dtype, const uint64_t *sizes,
+    unsigned ndim, struct ofs_buf *out, struct optimfs_error *err)
+{
+	struct ofs_pkw w = { .out = out };
+
+	ofs_pkw_begin(&w);
+	if (ofs_pkw_tensor(&w, dtype, 0, sizes, ndim, err) == -1)
+		return -1;
+	ofs_pkw_op(&w, OFS_PKW_STOP);
+	return out->bad ? optimfs_fail(err, ENOMEM, "a pickle") : 0;
+}
+
+static int tensor_item(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t chunk, struct ofs_buf *pickle, struct ofs_torch_item *item,
+    struct optimfs_error *err)
+{
+	const struct ofs_tensor *t = leaf_tensor(f, leaf);
+	enum ofs_dtype dtype = ofs_render_dtype(&f->to, t);
+	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS], n = 1;
+
+	ofs_dcp_chunk_box(f, leaf, chunk, offsets, sizes);
+	if (put_tensor(dtype, sizes, t->ndim, pickle, err) == -1)
+		return -1;
+	for (unsigned d = 0; d < t->ndim; d++)
+		n *= sizes[d];
+	*item = (struct ofs_torch_item){
+		.pickle = pickle->data,
+		.npickle = pickle->len,
+		.tensor = true,
+		.bytes = n * ofs_dtype_size(dtype),
+	};
+	return 0;
+}
+
+static int item_size(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t chunk, uint64_t *size, struct optimfs_error *err)
+{
+	struct ofs_buf pickle = { 0 };
+	struct ofs_torch_item item;
+	int ret = tensor_item(f, leaf, chunk, &pickle, &item, err);
+
+	if (ret == 0)
+		*size = f->to.blobs ? item.bytes : ofs_torch_item_size(&item);
+	ofs_buf_fini(&pickle);
+	return ret;
+}
+
+static bool is_cut(const struct ofs_dcp_files *f, const struct ofs_tensor *t)
+{
+	return f->to.shards > 1 && t->ndim > 0 &&
+	    ofs_tensor_numel(f->cat, t) > 0;
+}
+
+static int lay_tensor(struct ofs_dcp_files *f, uint32_t leaf,
+    const struct ofs_entry *e, struct optimfs_error *err)
+{
+	struct ofs_dcp_leaf *l = &f->leaf[leaf];
+	const struct ofs_tensor *t = leaf_tensor(f, leaf);
+	uint64_t rows;
+
+	if (ofs_render_sound(f->cat, e, err) == -1 ||
+	    (f->to.blobs &&
+		ofs_dcp_blob_takes(ofs_render_dtype(&f->to, t), err) == -1))
+		return -1;
+	l->nchunks = 1;
+	if (is_cut(f, t)) {
+		rows = ofs_tensor_shape(f->cat, t)[0];
+		l->rows =
+		    rows / f->to.shards + (rows % f->to.shards == 0 ? 0 : 1);
+		l->nchunks = (uint32_t)((rows + l->rows - 1) / l->rows);
+	}
+	if (item_size(f, leaf, l->nchunks - 1, &l->last, err) == -1)
+		return -1;
+	return l->nchunks == 1 ? 0 : item_size(f, leaf, 0, &l->full, err);
+}
+
+static int lay_value(struct ofs_dcp_files *f, const struct ofs_render *from,
+    uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err)
+{
+	struct ofs_dcp_leaf *l = &f->leaf[leaf];
+	struct ofs_pkw w = { .out = &f->pickles };
+	const struct ofs_pickle *doc;
+	struct ofs_torch_item item;
+	uint32_t node;
+	int ret;
+
+	if (ofs_render_value(from, e, &doc, &node, err) == -1)
+		return -1;
+	l->pickle = f->pickles.len;
+	ofs_pkw_begin(&w);
+	if (f->source)
+		ret = ofs_pkw_node(&w, doc, node, err);
+	else
+		ret = ofs_render_put(&w, from->cat, e, doc, node, err);
+	ofs_pkw_op(&w, OFS_PKW_STOP);
+	ofs_render_release(e, doc);
+	if (ret == -1)
+		return -1;
+	if (f->pickles.bad)
+		return optimfs_fail(err, ENOMEM, "values of a view");
+	l->npickle = f->pickles.len - l->pickle;
+	item = (struct ofs_torch_item){ .npickle = l->npickle };
+	l->last = ofs_torch_item_size(&item);
+	return 0;
+}
+
+static int lay_leaf(struct ofs_dcp_files *f, const struct ofs_render *from,
+    uint32_t leaf, struct optimfs_error *err)
+{
+	const struct ofs_entry *e = &f->cat->entries[f->leaf[leaf].entry];
+	int ret;
+
+	if (e->kind == OFS_ENTRY_TENSOR)
+		ret = lay_tensor(f, leaf, e, err);
+	else
+		ret = lay_value(f, from, leaf, e, err);
+	return ret == -1 ? ofs_render_blame(f->cat, e, err) : 0;
+}
+
+/* Two entries of one flat key: only one of them could be found again. */
+struct keys {
+	const struct ofs_dcp_files *f;
+	struct ofs_buf text;
+	uint64_t *end; /* of each leaf's key in text */
+};
+
+static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
+{
+	const struct keys *k = ctx;
+	uint64_t start = i == 0 ? 0 : k->end[i - 1];
+
+	return k->end[i] - start == n &&
+	    memcmp(k->text.data + start, key, n) == 0;
+}
+
+static int add_key(struct keys *k, struct ofs_map *map, uint32_t i,
+    struct optimfs_error *err)
+{
+	size_t start = k->text.len, n;
+	const uint8_t *key;
+	uint32_t hash;
+
+	ofs_dcp_leaf_key(k->f, i, &k->text);
+	if (k->text.bad)
+		return optimfs_fail(err, ENOMEM, "keys of a view");
+	k->end[i] = k->text.len;
+	n = k->text.len - start;
+	key = n == 0 ? (const uint8_t *)"" : k->text.data + start;
+	hash = ofs_map_hash(key, n);
+	if (ofs_map_find(map, hash, same_key, k, key, n) != UINT32_MAX)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS449 two entries of the checkpoint would have the key "
+		    "'%.*s'",
+		    (int)(n > 120 ? 120 : n), (const char *)key);
+	return ofs_map_add(map, hash, i)
+	    ? 0
+	    : optimfs_fail(err, ENOMEM, "keys of a view");
+}
+
+static int check_keys(const struct ofs_dcp_files *f, struct optimfs_error *err)
+{
+	struct keys k = { .f = f };
+	struct ofs_map map = { 0 };
+	int ret = 0;
+
+	k.end = calloc((size_t)f->nleaves + 1, sizeof(*k.end));
+	if (k.end == NULL)
+		ret = optimfs_fail(err, ENOMEM, "keys of a view");
+	for (uint32_t i = 0; i < f->nleaves && ret == 0; i++)
+		ret = add_key(&k, &map, i, err);
+	ofs_map_fini(&map);
+	ofs_buf_fini(&k.text);
+	free(k.end);
+	return ret;
+}
+
+/* A DCP checkpoint keeps its keys, which its program knows, unless they are
+ * one string each that nothing but the tree takes apart. */
+static bool keeps_keys(const struct ofs_dcp_files *f)
+{
+	if (f->to.keys != OFS_KEYS_DEFAULT)
+		return f->to.keys == OFS_KEYS_SOURCE;
+	if (strcmp(f->cat->format, "dcp") != 0 || f->cat->ids != NULL)
+		return false;
+	for (uint32_t i = 0; i < f->nleaves; i++) {
+		const struct ofs_entry *e = &f->cat->entries[f->leaf[i].entry];
+		uint32_t n, m;
+
+		ofs_catalog_components(f->cat, e->path, &n);
+		ofs_catalog_components(f->cat, e->tree, &m);
+		if (n == 1 && m > 2)
+			return false;
+	}
+	return true;
+}
+
+static void file_name(const struct ofs_files *files, uint32_t file,
+    char name[OFS_FILE_NAME])
+{
+	(void)files;
+	if (file == 0)
+		snprintf(name, OFS_FILE_NAME, ".metadata");
+	else
+		snprintf(name, OFS_FILE_NAME, "__%u_0.distcp", file - 1);
+}
+
+static int add_items(const struct ofs_dcp_files *f, uint32_t rank,
+    enum ofs_dcp_kind kind, struct ofs_spans *out, struct optimfs_error *err)
+{
+	struct ofs_dcp_walk w;
+
+	ofs_dcp_walk_begin(&w, f, rank, 0);
+	while (ofs_dcp_walk_next(&w, kind))
+		if (ofs_spans_add(out,
+			ofs_dcp_item_size(&f->leaf[w.leaf], w.of_leaf), w.leaf,
+			w.of_leaf, err) == -1)
+			return -1;
+	return 0;
+}
+
+/* As PyTorch has them: values first, then tensors. */
+static int spans(const struct ofs_files *files, uint32_t file,
+    struct ofs_spans *out, struct optimfs_error *err)
+{
+	const struct ofs_dcp_files *f = dcp_files(files);
+
+	if (file == 0)
+		return ofs_dcp_index_spans(f, out, err);
+	if (add_items(f, file - 1, OFS_DCP_VALUES, out, err) == -1)
+		return -1;
+	return f->to.blobs ? ofs_dcp_blob_spans(f, file - 1, out, err)
+			   : add_items(f, file - 1, OFS_DCP_TENSORS, out, err);
+}
+
+static int make_value(const struct ofs_dcp_files *f,
+    const struct ofs_dcp_leaf *l, uint64_t at, struct ofs_composition *c,
+    struct optimfs_error *err)
+{
+	struct ofs_torch_item item = {
+		.pickle = f->pickles.data + l->pickle,
+		.npickle = l->npickle,
+	};
+
+	return ofs_torch_item_make(&item, f->cat, OFS_NONE, 0, at, true, c,
+	    err);
+}
+
+static int make_tensor(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t chunk, uint64_t at, struct ofs_composition *c,
+    struct optimfs_error *err)
+{
+	const struct ofs_tensor *t = leaf_tensor(f, leaf);
+	uint32_t tensor = (uint32_t)(t - f->cat->tensors);
+	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS];
+	uint64_t row = 1, first = 0, count;
+	struct ofs_buf pickle = { 0 };
+	struct ofs_torch_item item;
+	int ret;
+
+	/* Rows are elements in a row, however the tensor's shards were cut. */
+	ofs_dcp_chunk_box(f, leaf, chunk, offsets, sizes);
+	for (unsigned d = 1; d < t->ndim; d++)
+		row *= sizes[d];
+	if (t->ndim > 0)
+		first = offsets[0] * row;
+	count = t->ndim > 0 ? sizes[0] * row : 1;
+	if (f->to.blobs)
+		return ofs_composition_elements(c, f->cat, tensor, first, count,
+		    err);
+	ret = tensor_item(f, leaf, chunk, &pickle, &item, err);
+	if (ret == 0)
+		ret = ofs_torch_item_make(&item, f->cat, tensor, first, at,
+		    f->to.crc, c, err);
+	ofs_buf_fini(&pickle);
+	return ret;
+}
+
+static int make(const struct ofs_files *files, uint32_t file,
+    const struct ofs_span *span, uint64_t at, struct ofs_composition *c,
+    struct optimfs_error *err)
+{
+	const struct ofs_dcp_files *f = dcp_files(files);
+	uint32_t leaf = (uint32_t)span->ref, chunk = (uint32_t)span->base;
+
+	if (file == 0)
+		return ofs_dcp_index_make(f, span, c, err);
+	if (ofs_dcp_blob_is(span))
+		return ofs_dcp_blob_make(f, file - 1, span, c, err);
+	if (f->leaf[leaf].nchunks == 0)
+		return make_value(f, &f->leaf[leaf], at, c, err);
+	return make_tensor(f, leaf, chunk, at, c, err);
+}
+
+static void stored(struct ofs_files *files, const struct ofs_span *span,
+    uint64_t len)
+{
+	struct ofs_dcp_files *f = (struct ofs_dcp_files *)files;
+
+	f->stored[f->item[span->ref] + span->base] = len;
+}
+
+static void files_free(struct ofs_files *files)
+{
+	struct ofs_dcp_files *f = (struct ofs_dcp_files *)files;
+
+	ofs_buf_fini(&f->pickles);
+	free(f->item);
+	free(f->stored);
+	free(f->most);
+	free(f->leaf);
+	free(f);
+}
+
+static const struct ofs_files_ops ops = {
+	.name = file_name,
+	.spans = spans,
+	.make = make,
+	.stored = stored,
+	.free = files_free,
+};
+
+static int lay_stored(struct ofs_dcp_files *f, struct optimfs_error *err)
+{
+	uint64_t n = 0;
+
+	f->item = calloc((size_t)f->nleaves + 1, sizeof(*f->item));
+	if (f->item == NULL)
+		return optimfs_fail(err, ENOMEM, "items of a view");
+	for (uint32_t i = 0; i < f->nleaves; i++) {
+		f->item[i] = n;
+		n += f->leaf[i].nchunks == 0 ? 1 : f->leaf[i].nchunks;
+	}
+	f->stored = calloc(n + 1, sizeof(*f->stored));
+	return f->stored == NULL ? optimfs_fail(err, ENOMEM, "items of a view")
+				 : 0;
+}
+
+static int lay(struct ofs_dcp_files *f, const struct ofs_render *from,
+    const uint32_t *entries, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < f->nleaves; i++)
+		f->leaf[i].entry = entries[i];
+	f->source = keeps_keys(f);
+	if (check_keys(f, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < f->nleaves; i++)
+		if (lay_leaf(f, from, i, err) == -1)
+			return -1;
+	if (ofs_dcp_walk_init(f, err) == -1)
+		return -1;
+	return f->to.zstd == 0 ? 0 : lay_stored(f, err);
+}
+
+int ofs_dcp_render(const struct ofs_render *from, const struct ofs_layout *to,
+    struct ofs_files **out, struct optimfs_error *err)
+{
+	struct ofs_dcp_files *f = calloc(1, sizeof(*f));
+	uint32_t *entries = NULL;
+	int ret = -1;
+
+	if (f == NULL)
+		return optimfs_fail(err, ENOMEM, "a view");
+	f->files.ops = &ops;
+	f->cat = from->cat;
+	f->to = *to;
+	f->nranks = to->shards * to->replicas;
+	f->files.n = 1 + f->nranks;
+	if (ofs_render_entries(from, to, NULL, &entries, &f->nleaves, err) ==
+	    -1)
+		goto out;
+	f->leaf = calloc((size_t)f->nleaves + 1, sizeof(*f->leaf));
+	if (f->leaf == NULL)
+		optimfs_fail(err, ENOMEM, "%u entries of a view", f->nleaves);
+	else
+		ret = lay(f, from, entries, err);
+out:
+	free(entries);
+	if (ret == 0)
+		*out = &f->files;
+	else
+		files_free(&f->files);
+	return ret;
+}

@@ -1,0 +1,453 @@
+/* render_index.c - .metadata of a DCP checkpoint, block by block */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "format/dcp/render.h"
+#include "pickle/write.h"
+
+/* The form of torch 2.11 (torch/distributed/checkpoint/metadata.py), which 2.3
+ * and later read: attributes that a class does not know do no harm to it. The
+ * pickle is cut into blocks that can be made in any order, so that a read of
+ * some bytes makes some entries: all that blocks share, classes and names, is
+ * put into the memo first and popped again; what a block adds to the memo
+ * begins at the same number in each, and nobody looks at it twice. */
+
+static const char M[] = "torch.distributed.checkpoint.metadata";
+static const char ZSTD[] = "stream.zstd/1";
+static const char F[] = "torch.distributed.checkpoint.filesystem";
+
+/* A span's ref: which part of the index, whose rank, from which leaf on. */
+enum part {
+	PART_HEAD,    /* up to state_dict_metadata's dict */
+	PART_META,    /* entries of it */
+	PART_PLANNER, /* up to planner_data's dict */
+	PART_PATHS,
+	PART_STORAGE, /* up to storage_data's dict */
+	PART_VALUES,  /* of values, then of tensors */
+	PART_TENSORS,
+	PART_TAIL,
+};
+
+#define REF(part, rank, leaf) \
+ ((uint64_t)(part) << 56 | (uint64_t)(rank) << 32 | (leaf))
+#define REF_PART(ref) ((enum part)((ref) >> 56))
+#define REF_RANK(ref) ((uint32_t)((ref) >> 32) & 0xffffffu)
+#define REF_LEAF(ref) ((uint32_t)(ref))
+
+/* Entries of a block, or chunks where an entry has many. */
+#define BLOCK 512u
+
+struct writer {
+	const struct ofs_dcp_files *f;
+	struct ofs_pkw w;
+	uint32_t layout, format; /* memo */
+	struct ofs_buf key;
+	uint32_t next; /* leaf, behind a block of storage_data */
+};
+
+static void pop(struct ofs_pkw *w)
+{
+	ofs_pkw_op(w, OFS_PKW_POP);
+}
+
+/* What all blocks take from the memo. */
+static void put_shared(struct writer *x)
+{
+	static const char *const classes[] = { "Metadata",
+		"TensorStorageMetadata", "BytesStorageMetadata",
+		"TensorProperties", "ChunkStorageMetadata", "MetadataIndex",
+		"StorageMeta", "_MEM_FORMAT_ENCODING" };
+	static const char *const names[] = { "properties", "size", "chunks",
+		"offsets", "sizes", "fqn", "index", "offset", "relative_path",
+		"length" };
+	struct ofs_pkw *w = &x->w;
+
+	ofs_pkw_begin(w);
+	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++) {
+		ofs_pkw_global(w, M, classes[i]);
+		pop(w);
+	}
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		ofs_pkw_known(w, names[i]);
+		pop(w);
+	}
+	if (x->f->to.zstd != 0) {
+		ofs_pkw_known(w, "transform_descriptors");
+		pop(w);
+	}
+	ofs_pkw_global(w, F, "_StorageInfo");
+	pop(w);
+	ofs_pkw_global(w, "torch", "Size");
+	pop(w);
+	ofs_pkw_global(w, "torch.serialization", "_get_layout");
+	ofs_pkw_str(w, "torch.strided", 13);
+	ofs_pkw_tuple_close(w, 1);
+	x->layout = w->memo;
+	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
+	pop(w);
+	ofs_pkw_global(w, M, "_MEM_FORMAT_ENCODING");
+	ofs_pkw_int(w, 0);
+	ofs_pkw_tuple_close(w, 1);
+	x->format = w->memo;
+	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
+	pop(w);
+}
+
+static void put_size(struct ofs_pkw *w, const uint64_t *v, size_t n)
+{
+	ofs_pkw_global(w, "torch", "Size");
+	ofs_pkw_dims(w, v, n);
+	ofs_pkw_tuple_close(w, 1);
+	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
+}
+
+static void put_key(struct writer *x, uint32_t leaf)
+{
+	x->key.len = 0;
+	ofs_dcp_leaf_key(x->f, leaf, &x->key);
+	x->w.out->bad = x->w.out->bad || x->key.bad;
+	ofs_pkw_str(&x->w, (const char *)x->key.data, x->key.len);
+}
+
+/* dtype, layout, requires_grad, memory_format, pin_memory */
+static void put_properties(struct writer *x, enum ofs_dtype dtype)
+{
+	struct ofs_pkw *w = &x->w;
+
+	ofs_pkw_global(w, M, "TensorProperties");
+	ofs_pkw_op(w, OFS_PKW_UNIT);
+	ofs_pkw_op_put(w, OFS_PKW_NEWOBJ);
+	ofs_pkw_tuple_open(w, 5);
+	ofs_pkw_global(w, "torch", ofs_dtype_name(dtype));
+	ofs_pkw_get(w, x->layout);
+	ofs_pkw_op(w, OFS_PKW_FALSE);
+	ofs_pkw_get(w, x->format);
+	ofs_pkw_op(w, OFS_PKW_FALSE);
+	ofs_pkw_tuple_close(w, 5);
+	ofs_pkw_op(w, OFS_PKW_BUILD);
+}
+
+static void put_chunk(struct writer *x, uint32_t leaf, uint32_t chunk,
+    unsigned ndim)
+{
+	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS];
+	struct ofs_pkw *w = &x->w;
+
+	ofs_dcp_chunk_box(x->f, leaf, chunk, offsets, sizes);
+	ofs_pkw_object(w, M, "ChunkStorageMetadata");
+	ofs_pkw_known(w, "offsets");
+	put_size(w, offsets, ndim);
+	ofs_pkw_known(w, "sizes");
+	put_size(w, sizes, ndim);
+	ofs_pkw_object_end(w);
+}
+
+static const struct ofs_tensor *tensor_of(const struct writer *x, uint32_t leaf)
+{
+	const struct ofs_catalog *cat = x->f->cat;
+
+	return &cat->tensors[cat->entries[x->f->leaf[leaf].entry].ref];
+}
+
+static void put_meta(struct writer *x, uint32_t leaf)
+{
+	uint32_t n = x->f->leaf[leaf].nchunks;
+	const struct ofs_tensor *t;
+	struct ofs_pkw *w = &x->w;
+
+	put_key(x, leaf);
+	if (n == 0) {
+		ofs_pkw_global(w, M, "BytesStorageMetadata");
+		ofs_pkw_op(w, OFS_PKW_UNIT);
+		ofs_pkw_op_put(w, OFS_PKW_NEWOBJ);
+		return;
+	}
+	t = tensor_of(x, leaf);
+	ofs_pkw_object(w, M, "TensorStorageMetadata");
+	ofs_pkw_known(w, "properties");
+	put_properties(x, ofs_render_dtype(&x->f->to, t));
+	ofs_pkw_known(w, "size");
+	put_size(w, ofs_tensor_shape(x->f->cat, t), t->ndim);
+	ofs_pkw_known(w, "chunks");
+	ofs_pkw_op_put(w, OFS_PKW_LIST);
+	ofs_pkw_op(w, OFS_PKW_MARK);
+	for (uint32_t i = 0; i < n; i++)
+		put_chunk(x, leaf, i, t->ndim);
+	ofs_pkw_op(w, OFS_PKW_APPENDS);
+	ofs_pkw_object_end(w);
+}
+
+static void put_path(struct writer *x, uint32_t leaf)
+{
+	const struct ofs_catalog *cat = x->f->cat;
+	struct ofs_pkw *w = &x->w;
+	uint32_t n;
+	const uint32_t *c = ofs_dcp_leaf_path(x->f, leaf, &n);
+
+	put_key(x, leaf);
+	ofs_pkw_tuple_open(w, n);
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str s = ofs_catalog_string(cat, OFS_PATH_STR(c[i]));
+		int64_t v = 0;
+
+		if ((c[i] & OFS_PATH_INDEX) == 0) {
+			ofs_pkw_str(w, s.p, s.len);
+			continue;
+		}
+		for (uint32_t k = 0; k < s.len; k++)
+			v = v * 10 + (s.p[k] - '0');
+		ofs_pkw_int(w, v);
+	}
+	ofs_pkw_tuple_close(w, n);
+}
+
+static void put_place(struct writer *x, uint32_t leaf, uint32_t chunk,
+    uint32_t rank, uint64_t off)
+{
+	const struct ofs_dcp_leaf *l = &x->f->leaf[leaf];
+	struct ofs_pkw *w = &x->w;
+	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS];
+	char name[OFS_FILE_NAME];
+	size_t n;
+
+	ofs_pkw_object(w, M, "MetadataIndex");
+	ofs_pkw_known(w, "fqn");
+	put_key(x, leaf);
+	ofs_pkw_known(w, "index");
+	if (l->nchunks == 0) {
+		ofs_pkw_op(w, OFS_PKW_NONE);
+	} else {
+		ofs_dcp_chunk_box(x->f, leaf, chunk, offsets, sizes);
+		ofs_pkw_int(w, chunk);
+		ofs_pkw_known(w, "offset");
+		put_size(w, offsets, tensor_of(x, leaf)->ndim);
+	}
+	ofs_pkw_object_end(w);
+	ofs_pkw_object(w, F, "_StorageInfo");
+	ofs_pkw_known(w, "relative_path");
+	x->f->files.ops->name(&x->f->files, rank + 1, name);
+	for (n = 0; name[n] != '\0';)
+		n++;
+	ofs_pkw_str(w, name, n);
+	ofs_pkw_known(w, "offset");
+	ofs_pkw_int(w, (int64_t)off);
+	ofs_pkw_known(w, "length");
+	ofs_pkw_int(w, (int64_t)ofs_dcp_stored_size(x->f, leaf, chunk));
+	if (x->f->to.zstd != 0) {
+		ofs_pkw_known(w, "transform_descriptors");
+		ofs_pkw_op_put(w, OFS_PKW_LIST);
+		ofs_pkw_str(w, ZSTD, strlen(ZSTD));
+		ofs_pkw_op(w, OFS_PKW_APPEND);
+	}
+	ofs_pkw_object_end(w);
+}
+
+/* A block of storage_data; *off moves over its items, next behind them. */
+static void put_places(struct writer *x, enum ofs_dcp_kind kind, uint32_t rank,
+    uint32_t leaf, uint64_t *off)
+{
+	const struct ofs_dcp_files *f = x->f;
+	struct ofs_dcp_walk w;
+	uint32_t n = 0;
+
+	ofs_dcp_walk_begin(&w, f, rank, leaf);
+	x->next = f->nleaves;
+	for (; ofs_dcp_walk_next(&w, kind); n++) {
+		if (n == BLOCK) {
+			x->next = w.leaf;
+			break;
+		}
+		if (n == 0)
+			ofs_pkw_op(&x->w, OFS_PKW_MARK);
+		put_place(x, w.leaf, w.of_leaf, rank, *off);
+		/* all tensors of a blob are where it begins */
+		if (kind == OFS_DCP_VALUES || !f->to.blobs)
+			*off += ofs_dcp_stored_size(f, w.leaf, w.of_leaf);
+	}
+	if (n > 0)
+		ofs_pkw_op(&x->w, OFS_PKW_SETITEMS);
+}
+
+static uint32_t meta_block(const struct ofs_dcp_files *f)
+{
+	return f->to.shards >= BLOCK ? 1 : BLOCK / f->to.shards;
+}
+
+static void put_entries(struct writer *x, uint32_t leaf, uint32_t n,
+    void (*one)(struct writer *x, uint32_t leaf))
+{
+	ofs_pkw_op(&x->w, OFS_PKW_MARK);
+	for (uint32_t i = leaf; i < x->f->nleaves && i - leaf < n; i++)
+		one(x, i);
+	ofs_pkw_op(&x->w, OFS_PKW_SETITEMS);
+}
+
+static void put_dict(struct ofs_pkw *w, const char *name)
+{
+	ofs_pkw_str(w, name, strlen(name));
+	ofs_pkw_op_put(w, OFS_PKW_DICT);
+}
+
+static void put_name(struct ofs_pkw *w, const char *name)
+{
+	ofs_pkw_str(w, name, strlen(name));
+}
+
+/* storage_meta and version. */
+static void put_tail(struct ofs_pkw *w)
+{
+	put_name(w, "storage_meta");
+	ofs_pkw_object(w, M, "StorageMeta");
+	put_name(w, "checkpoint_id");
+	ofs_pkw_op(w, OFS_PKW_NONE);
+	put_name(w, "save_id");
+	ofs_pkw_op(w, OFS_PKW_NONE);
+	put_name(w, "load_id");
+	ofs_pkw_op(w, OFS_PKW_NONE);
+	put_name(w, "modules");
+	ofs_pkw_op_put(w, OFS_PKW_LIST);
+	ofs_pkw_object_end(w);
+	put_name(w, "version");
+	put_name(w, "1.0.0");
+	ofs_pkw_object_end(w);
+	ofs_pkw_op(w, OFS_PKW_STOP);
+}
+
+/* The bytes of one span into out; *off is where storage_data's items are. */
+static void put_span(struct writer *x, uint64_t ref, uint64_t *off,
+    struct ofs_buf *out)
+{
+	struct ofs_buf shared = { 0 };
+	struct ofs_pkw *w = &x->w;
+
+	*w = (struct ofs_pkw){ .out = &shared };
+	put_shared(x);
+	w->out = out;
+	switch (REF_PART(ref)) {
+	case PART_HEAD:
+		ofs_buf_put(out, shared.data, shared.len);
+		ofs_pkw_object(w, M, "Metadata");
+		put_dict(w, "state_dict_metadata");
+		break;
+	case PART_META:
+		put_entries(x, REF_LEAF(ref), meta_block(x->f), put_meta);
+		break;
+	case PART_PLANNER:
+		put_dict(w, "planner_data");
+		break;
+	case PART_PATHS:
+		put_entries(x, REF_LEAF(ref), BLOCK, put_path);
+		break;
+	case PART_STORAGE:
+		put_dict(w, "storage_data");
+		break;
+	case PART_VALUES:
+	case PART_TENSORS:
+		put_places(x,
+		    REF_PART(ref) == PART_TENSORS ? OFS_DCP_TENSORS
+						  : OFS_DCP_VALUES,
+		    REF_RANK(ref), REF_LEAF(ref), off);
+		break;
+	case PART_TAIL:
+		put_tail(w);
+	}
+	out->bad = out->bad || shared.bad;
+	ofs_buf_fini(&shared);
+}
+
+struct measure {
+	struct writer x;
+	struct ofs_buf bytes;
+	struct ofs_spans *out;
+};
+
+/* Add a span: what it will be long is found by making it. */
+static int add(struct measure *m, uint64_t ref, uint64_t *off,
+    struct optimfs_error *err)
+{
+	uint64_t base = *off;
+
+	m->bytes.len = 0;
+	put_span(&m->x, ref, off, &m->bytes);
+	if (m->bytes.bad)
+		return optimfs_fail(err, ENOMEM, "index of a view");
+	return ofs_spans_add(m->out, m->bytes.len, ref, base, err);
+}
+
+static int add_blocks(struct measure *m, enum part part, uint32_t rank,
+    uint32_t block, uint64_t *off, struct optimfs_error *err)
+{
+	for (uint64_t i = 0; i < m->x.f->nleaves; i += block)
+		if (add(m, REF(part, rank, i), off, err) == -1)
+			return -1;
+	return 0;
+}
+
+/* The items of a rank, as many blocks as they need. */
+static int add_items(struct measure *m, enum part part, uint32_t rank,
+    uint64_t *off, struct optimfs_error *err)
+{
+	uint32_t leaf = 0;
+
+	while (leaf < m->x.f->nleaves) {
+		if (add(m, REF(part, rank, leaf), off, err) == -1)
+			return -1;
+		leaf = m->x.next;
+	}
+	return 0;
+}
+
+static int measure(struct measure *m, struct optimfs_error *err)
+{
+	const struct ofs_dcp_files *f = m->x.f;
+	uint64_t off = 0;
+
+	if (add(m, REF(PART_HEAD, 0, 0), &off, err) == -1 ||
+	    add_blocks(m, PART_META, 0, meta_block(f), &off, err) == -1 ||
+	    add(m, REF(PART_PLANNER, 0, 0), &off, err) == -1 ||
+	    add_blocks(m, PART_PATHS, 0, BLOCK, &off, err) == -1 ||
+	    add(m, REF(PART_STORAGE, 0, 0), &off, err) == -1)
+		return -1;
+	for (uint32_t r = 0; r < f->nranks; r++) {
+		off = 0;
+		if (add_items(m, PART_VALUES, r, &off, err) == -1 ||
+		    add_items(m, PART_TENSORS, r, &off, err) == -1)
+			return -1;
+	}
+	off = 0;
+	return add(m, REF(PART_TAIL, 0, 0), &off, err);
+}
+
+int ofs_dcp_index_spans(const struct ofs_dcp_files *f, struct ofs_spans *out,
+    struct optimfs_error *err)
+{
+	struct measure m = { .x.f = f, .out = out };
+	int ret = measure(&m, err);
+
+	ofs_buf_fini(&m.bytes);
+	ofs_buf_fini(&m.x.key);
+	return ret;
+}
+
+int ofs_dcp_index_make(const struct ofs_dcp_files *f,
+    const struct ofs_span *span, struct ofs_composition *c,
+    struct optimfs_error *err)
+{
+	struct writer x = { .f = f };
+	struct ofs_buf bytes = { 0 };
+	uint64_t off = span->base;
+	int ret;
+
+	put_span(&x, span->ref, &off, &bytes);
+	if (bytes.bad)
+		ret = optimfs_fail(err, ENOMEM, "index of a view");
+	else
+		ret = ofs_composition_bytes(c, bytes.data, bytes.len, err);
+	ofs_buf_fini(&bytes);
+	ofs_buf_fini(&x.key);
+	return ret;
+}

@@ -1,0 +1,335 @@
+/* tensor.c - a tensor of a DCP index, chunk by chunk */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "format/dcp/dcp.h"
+
+/* What is being built for one key. */
+struct building {
+	struct ofs_str name;
+	struct ofs_tensor t;
+	struct ofs_dcp_dims shape;
+	const struct ofs_dcp_index *at; /* the index it was first found in */
+};
+
+/* Tensor b cannot be read, for the first reason that is found. */
+static int spoil(struct ofs_dcp *d, struct building *b,
+    struct optimfs_error *err, int code, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+static int spoil(struct ofs_dcp *d, struct building *b,
+    struct optimfs_error *err, int code, const char *fmt, ...)
+{
+	char text[400];
+	va_list ap;
+
+	if (b->t.error != OFS_NONE)
+		return 0;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	b->t.error = ofs_dcp_problem(d, b->name, code, text, err);
+	return b->t.error == OFS_NONE ? -1 : 0;
+}
+
+/* torch.strided, however it is spelled: a bare global, or the call that makes
+ * it from its name. */
+static bool is_strided(const struct ofs_pickle *doc, uint32_t node)
+{
+	uint32_t args;
+
+	if (node == OFS_NONE || ofs_pk_kind(doc, node) == OFS_PK_NONE)
+		return true;
+	if (ofs_pk_kind(doc, node) == OFS_PK_GLOBAL)
+		return ofs_pk_is(doc, node, NULL, "strided");
+	if (ofs_pk_kind(doc, node) != OFS_PK_OBJECT)
+		return false;
+	args = ofs_pk_args(doc, node);
+	return args != OFS_NONE && ofs_pk_len(doc, args) == 1 &&
+	    ofs_pk_str_is(doc, ofs_pk_item(doc, args, 0), "torch.strided");
+}
+
+/* An enumeration value: class(number), or getattr(class, name) from Python
+ * 3.11.0 to 3.11.3. The three there are say nothing that matters: the strides
+ * of the stored item do. */
+static bool is_memory_format(const struct ofs_pickle *doc, uint32_t node)
+{
+	uint32_t args, n;
+	int64_t i;
+
+	if (node == OFS_NONE || ofs_pk_kind(doc, node) == OFS_PK_NONE ||
+	    ofs_pk_kind(doc, node) == OFS_PK_GLOBAL)
+		return true;
+	if (ofs_pk_kind(doc, node) != OFS_PK_OBJECT)
+		return false;
+	args = ofs_pk_args(doc, node);
+	n = args == OFS_NONE ? 0 : ofs_pk_len(doc, args);
+	if (n == 0)
+		return false;
+	args = ofs_pk_item(doc, args, n - 1);
+	if (ofs_pk_int(doc, args, &i))
+		return n == 1 && i >= 0 && i <= 2;
+	return n == 2 && ofs_pk_kind(doc, args) == OFS_PK_STR;
+}
+
+/* Field i of TensorProperties: (dtype, layout, requires_grad, memory_format,
+ * pin_memory, ...) as a tuple state, or attributes. */
+static uint32_t property(const struct ofs_pickle *doc, uint32_t node,
+    uint32_t i, const char *name)
+{
+	uint32_t state;
+
+	if (node == OFS_NONE)
+		return OFS_NONE;
+	if (ofs_pk_kind(doc, node) == OFS_PK_TUPLE)
+		state = node;
+	else if (ofs_pk_kind(doc, node) == OFS_PK_OBJECT)
+		state = ofs_pk_state(doc, node);
+	else
+		return OFS_NONE;
+	if (state != OFS_NONE && ofs_pk_kind(doc, state) == OFS_PK_TUPLE &&
+	    ofs_pk_len(doc, state) >= 5)
+		return ofs_pk_item(doc, state, i);
+	return ofs_pk_attr(doc, node, name);
+}
+
+static bool is_quantized(enum ofs_dtype t)
+{
+	return t >= OFS_QINT8 && t <= OFS_QUINT2X4;
+}
+
+static int read_properties(struct ofs_dcp *d, struct building *b,
+    const struct ofs_pickle *doc, uint32_t node, struct optimfs_error *err)
+{
+	uint32_t properties = ofs_pk_attr(doc, node, "properties");
+	uint32_t dtype = property(doc, properties, 0, "dtype");
+	struct ofs_str module = { "", 0 }, name = { "", 0 };
+
+	if (dtype != OFS_NONE)
+		ofs_pk_class(doc, dtype, &module, &name);
+	b->t.dtype = (uint8_t)ofs_dtype_of_name(name.p, name.len);
+	if (b->t.dtype == OFS_DTYPE_NONE || is_quantized(b->t.dtype))
+		return spoil(d, b, err, EOPNOTSUPP,
+		    "OFS616 dtype '%.*s' is not supported", OFS_DCP_STR(name));
+	if (!is_strided(doc, property(doc, properties, 1, "layout")))
+		return spoil(d, b, err, EOPNOTSUPP,
+		    "OFS617 only the strided layout is supported");
+	if (!is_memory_format(doc,
+		property(doc, properties, 3, "memory_format")))
+		return spoil(d, b, err, EOPNOTSUPP,
+		    "OFS617 unknown memory format");
+	return 0;
+}
+
+/* "[4, 1]" for a message. */
+static const char *show(const uint64_t *v, unsigned n, char text[100])
+{
+	size_t len = 1;
+
+	text[0] = '[';
+	for (unsigned i = 0; i < n && len < 70; i++)
+		len += (size_t)snprintf(text + len, 100 - len, "%s%" PRIu64,
+		    i == 0 ? "" : ", ", v[i]);
+	snprintf(text + len, 100 - len, "]");
+	return text;
+}
+
+static int read_shape(struct ofs_dcp *d, struct building *b,
+    const struct ofs_pickle *doc, uint32_t node, struct optimfs_error *err)
+{
+	if (ofs_dcp_sizes(doc, ofs_pk_attr(doc, node, "size"), "size",
+		"TensorStorageMetadata", &b->shape, err) == -1)
+		return -1;
+	b->t.ndim = b->t.grid_ndim = b->shape.n;
+	b->t.shape = ofs_catalog_dims(d->cat, b->shape.v, b->shape.n, err);
+	b->t.grid = b->t.shape;
+	return b->t.shape == OFS_NONE ? -1 : 0;
+}
+
+/* Does the extent hold as many bytes as elements [sizes] have? A torch.save
+ * archive is always longer than what it holds: then these are the bytes of a
+ * tensor in a safetensors blob, which starts at that offset. */
+static bool looks_like_blob(const struct building *b,
+    const struct ofs_dcp_dims *sizes, const struct ofs_extent *at)
+{
+	uint64_t n;
+
+	return at->codec == OFS_PLAIN && b->t.error == OFS_NONE &&
+	    ofs_numel(sizes->v, sizes->n, &n) &&
+	    ofs_mul_u64(n, ofs_dtype_size(b->t.dtype), &n) && n == at->len;
+}
+
+static int add_blob(struct ofs_dcp *d, const struct building *b,
+    const struct ofs_extent *at, uint32_t shard, struct optimfs_error *err)
+{
+	uint32_t name = ofs_catalog_str(d->cat, b->name.p, b->name.len, err);
+
+	if (name == OFS_NONE ||
+	    ofs_dcp_grow(&d->blob, &d->blob_cap, d->nblobs, sizeof(*d->blob),
+		err) == -1)
+		return -1;
+	d->blob[d->nblobs++] = (struct ofs_dcp_blob){
+		.off = at->off,
+		.object = at->object,
+		.shard = shard,
+		.tensor = d->cat->ntensors,
+		.name = name,
+	};
+	return 0;
+}
+
+static bool is_whole(const struct building *b,
+    const struct ofs_dcp_dims *offsets, const struct ofs_dcp_dims *sizes)
+{
+	for (unsigned i = 0; i < offsets->n; i++)
+		if (offsets->v[i] != 0 || sizes->v[i] != b->shape.v[i])
+			return false;
+	return true;
+}
+
+static int add_shard(struct ofs_dcp *d, struct building *b,
+    const struct ofs_dcp_dims *offsets, const struct ofs_dcp_dims *sizes,
+    const struct ofs_extent *at, struct optimfs_error *err)
+{
+	struct ofs_shard shard = {
+		.at = *at, .box = OFS_NONE, .view = OFS_NONE
+	};
+	uint64_t box[2 * OFS_MAX_DIMS];
+	uint32_t n = offsets->n, s;
+	bool blob = looks_like_blob(b, sizes, at);
+
+	if (blob && at->len == 0)
+		shard.at.encoding = OFS_RAW;
+	if (!is_whole(b, offsets, sizes)) {
+		memcpy(box, offsets->v, n * sizeof(box[0]));
+		memcpy(box + n, sizes->v, n * sizeof(box[0]));
+		shard.box = ofs_catalog_dims(d->cat, box, 2 * n, err);
+		if (shard.box == OFS_NONE)
+			return -1;
+	}
+	s = ofs_catalog_shard(d->cat, &shard, err);
+	if (s == OFS_NONE)
+		return -1;
+	b->t.nshards++;
+	return blob && at->len != 0 ? add_blob(d, b, at, s, err) : 0;
+}
+
+static int hole(struct ofs_dcp *d, const struct building *b,
+    const struct ofs_dcp_dims *offsets, const struct ofs_dcp_dims *sizes,
+    struct optimfs_error *err)
+{
+	char at[100], size[100];
+
+	return OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+	    "OFS613 %.*s: the index does not say where the chunk at %s of "
+	    "size %s is stored",
+	    OFS_DCP_STR(b->name), show(offsets->v, offsets->n, at),
+	    show(sizes->v, sizes->n, size));
+}
+
+static int add_chunk(struct ofs_dcp *d, struct building *b,
+    struct ofs_dcp_index *index, uint32_t name, uint32_t node,
+    struct optimfs_error *err)
+{
+	const struct ofs_pickle *doc = index->doc;
+	uint32_t at_node = ofs_pk_attr(doc, node, "offsets");
+	struct ofs_dcp_dims offsets, sizes;
+	struct ofs_dcp_place place;
+	struct ofs_extent at;
+	struct optimfs_error why;
+
+	if (ofs_dcp_sizes(doc, at_node, "offsets", "ChunkStorageMetadata",
+		&offsets, err) == -1 ||
+	    ofs_dcp_sizes(doc, ofs_pk_attr(doc, node, "sizes"), "sizes",
+		"ChunkStorageMetadata", &sizes, err) == -1)
+		return -1;
+	if (b->t.error != OFS_NONE)
+		return 0;
+	if (offsets.n != b->shape.n || sizes.n != b->shape.n)
+		return spoil(d, b, err, EUCLEAN,
+		    "OFS608 a chunk has %u offsets and %u sizes, the "
+		    "tensor %u dimensions",
+		    offsets.n, sizes.n, b->shape.n);
+	if (!ofs_dcp_index_find(index, name, at_node, &place))
+		return hole(d, b, &offsets, &sizes, err);
+	if (ofs_dcp_extent(d, doc, &place, &at, &why, err) == -1)
+		return -1;
+	if (why.code != 0)
+		return spoil(d, b, err, why.code, "%s", why.text);
+	return add_shard(d, b, &offsets, &sizes, &at, err);
+}
+
+static int add_chunks(struct ofs_dcp *d, struct building *b,
+    const struct ofs_dcp_key *key, struct optimfs_error *err)
+{
+	struct ofs_dcp_index *index = &d->index[key->index];
+	const struct ofs_pickle *doc = index->doc;
+	uint32_t name = ofs_pk_key(doc, index->keys, key->pair), n;
+	uint32_t chunks = ofs_pk_attr(doc, ofs_dcp_node(d, key), "chunks");
+
+	if (ofs_pk_kind(doc, chunks) != OFS_PK_LIST)
+		return ofs_pk_unexpected(doc, chunks, err, "OFS418", NULL,
+		    "chunks of '%.*s'", OFS_DCP_STR(b->name));
+	n = ofs_pk_len(doc, chunks);
+	for (uint32_t i = 0; i < n; i++)
+		if (add_chunk(d, b, index, name, ofs_pk_item(doc, chunks, i),
+			err) == -1)
+			return -1;
+	return 0;
+}
+
+/* The ranks of a save without collectives each describe the whole tensor. */
+static int check_same(struct ofs_dcp *d, struct building *b,
+    const struct ofs_dcp_index *index, uint32_t node, struct optimfs_error *err)
+{
+	struct building other = { .name = b->name, .t.error = 0 };
+
+	if (read_properties(d, &other, index->doc, node, err) == -1 ||
+	    ofs_dcp_sizes(index->doc, ofs_pk_attr(index->doc, node, "size"),
+		"size", "TensorStorageMetadata", &other.shape, err) == -1)
+		return -1;
+	if (b->t.error != OFS_NONE ||
+	    (other.t.dtype == b->t.dtype && other.shape.n == b->shape.n &&
+		memcmp(other.shape.v, b->shape.v,
+		    b->shape.n * sizeof(b->shape.v[0])) == 0))
+		return 0;
+	return spoil(d, b, err, EPROTO,
+	    "OFS674 rank %d gives it another dtype or shape than rank "
+	    "%d",
+	    index->rank, b->at->rank);
+}
+
+int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
+    struct ofs_str name, uint32_t path, struct optimfs_error *err)
+{
+	struct building b = {
+		.name = name,
+		.at = &d->index[key->index],
+		.t.shard = d->cat->nshards,
+		.t.error = OFS_NONE,
+	};
+	uint32_t node = ofs_dcp_node(d, key);
+
+	if (read_properties(d, &b, b.at->doc, node, err) == -1 ||
+	    read_shape(d, &b, b.at->doc, node, err) == -1 ||
+	    add_chunks(d, &b, key, err) == -1)
+		return -1;
+	while (key->next != OFS_NONE) {
+		key = &d->key[key->next];
+		node = ofs_dcp_node(d, key);
+		if (check_same(d, &b, &d->index[key->index], node, err) == -1 ||
+		    add_chunks(d, &b, key, err) == -1)
+			return -1;
+	}
+	return ofs_dcp_add_entry(d, path, ofs_catalog_tensor(d->cat, &b.t, err),
+	    OFS_ENTRY_TENSOR, err);
+}

@@ -1,0 +1,189 @@
+/* update.c - changed items of a DCP checkpoint go to new data files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/dcp/update.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/copy.h"
+#include "format/dcp/dcp.h"
+
+/* No data file is touched. An item with changed bytes is copied to a new file
+ * of the same rank, changed there, and the index points to it; its old bytes
+ * stay until no item of their file is in use. A safetensors blob has one header
+ * for many items, so that its file is copied as a whole. An encoded item is
+ * decoded to a file without a name, changed, and encoded again. */
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "items of a commit");
+}
+
+static int begin(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	if (ofs_commit_dcp_open(d, err) == -1 ||
+	    ofs_commit_dcp_change(d, err) == -1)
+		return -1;
+	/* moved tensors lose their old keys, but not their items */
+	return ofs_commit_dcp_move(d, err) == -1
+	    ? -1
+	    : ofs_commit_dcp_put_new(d, false, err);
+}
+
+int ofs_commit_dcp_begin(struct ofs_commit *c, const struct ofs_part *part,
+    struct ofs_commit_dcp **out, struct optimfs_error *err)
+{
+	struct ofs_commit_dcp *d = calloc(1, sizeof(*d));
+	struct stat st;
+
+	if (d == NULL)
+		return no_memory(err);
+	d->c = c;
+	d->part = part;
+	for (; d->nprefix < 4 && part->prefix[d->nprefix] != NULL;
+	     d->nprefix++) {
+		const char *s = part->prefix[d->nprefix];
+
+		d->prefix[d->nprefix] =
+		    (struct ofs_key){ { s, (uint32_t)strlen(s) }, false };
+	}
+	d->name = ofs_dcp_join(part->rel, ".metadata");
+	if (d->name == NULL) {
+		ofs_commit_dcp_free(d);
+		return no_memory(err);
+	}
+	*out = d;
+	/* Without it each rank has an index of its own, which is not written;
+	 * but items can change where they are. */
+	if (!ofs_dir_stat(&c->cat->dir, d->name, &st))
+		return 0;
+	return begin(d, err);
+}
+
+/* The end: all bytes are there. */
+
+static int encode_all(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < d->ncoded; i++) {
+		const struct ofs_commit_coded *x = &d->coded[i];
+		const struct ofs_moved *m = &d->c->moved[x->moved];
+		const struct ofs_object *o =
+		    ofs_commit_dcp_object(d, m->object);
+		uint32_t out, first, n;
+		uint64_t at, len;
+
+		if (ofs_commit_dcp_out(d, o->rank, o->path, &out, err) == -1)
+			return -1;
+		at = d->out[out].at;
+		if (ofs_commit_encode(x->fd, x->len, d->out[out].fd, at, &len,
+			err) == -1)
+			return -1;
+		d->out[out].at += len;
+		ofs_commit_dcp_at(d, m->object, m->off, &first, &n);
+		if (ofs_commit_dcp_note_all(d, first, n, out, at, len, false,
+			err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int splice_index(struct ofs_commit_dcp *d, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	struct ofs_pk_splice *v = calloc(d->nedits + 1, sizeof(*v));
+	uint8_t *bytes = NULL;
+	uint64_t len;
+	int ret = 0;
+
+	if (v == NULL)
+		return no_memory(err);
+	for (size_t i = 0; i < d->nedits; i++) {
+		v[i] = d->edit[i].splice;
+		v[i].bytes = d->edit[i].bytes.data;
+		v[i].n = d->edit[i].bytes.len;
+		if (d->edit[i].bytes.bad)
+			ret = no_memory(err);
+	}
+	if (ret == 0)
+		ret = ofs_commit_dcp_bytes(d, &bytes, &len, err);
+	if (ret == 0)
+		ret = ofs_pickle_splice(bytes, len, v, d->nedits, out, err);
+	free(bytes);
+	free(v);
+	return ret;
+}
+
+static int write_index(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	struct ofs_buf index = { 0 };
+	int fd, ret = splice_index(d, &index, err);
+
+	if (ret == 0)
+		ret = ofs_publish_file(d->c->publish, d->name, NULL, &fd, err);
+	if (ret == 0)
+		ret = ofs_write_all(fd, index.data, index.len, 0, err);
+	ofs_buf_fini(&index);
+	return ret;
+}
+
+/* Files of which no item is used any more. */
+static int remove_unused(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	uint32_t n = d->index.nitems;
+
+	for (uint32_t i = 0; i < n;) {
+		uint32_t object = d->object[d->by_place[i]];
+		bool used = false;
+
+		for (; i < n && d->object[d->by_place[i]] == object; i++)
+			used = used || !d->gone[d->by_place[i]];
+		if (object == OFS_NONE || used ||
+		    ofs_commit_dcp_object(d, object)->missing)
+			continue;
+		if (ofs_publish_remove(d->c->publish,
+			ofs_commit_dcp_object(d, object)->path, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_commit_dcp_end(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	if (!d->open)
+		return 0;
+	if (encode_all(d, err) == -1 ||
+	    ofs_commit_dcp_put_new(d, true, err) == -1 ||
+	    ofs_commit_dcp_moved(d, err) == -1)
+		return -1;
+	if (d->nedits == 0)
+		return 0;
+	ofs_commit_dcp_keep_renamed(d);
+	if (remove_unused(d, err) == -1)
+		return -1;
+	/* The graph is as large as the index, which is now run once more. */
+	ofs_commit_dcp_close(d);
+	return write_index(d, err);
+}
+
+void ofs_commit_dcp_free(struct ofs_commit_dcp *d)
+{
+	if (d == NULL)
+		return;
+	for (size_t i = 0; i < d->nedits; i++)
+		ofs_buf_fini(&d->edit[i].bytes);
+	for (size_t i = 0; i < d->nout; i++)
+		free(d->out[i].path);
+	for (size_t i = 0; i < d->ncoded; i++)
+		close(d->coded[i].fd);
+	ofs_commit_dcp_close(d);
+	free(d->name);
+	free(d->out);
+	free(d->item);
+	free(d->coded);
+	free(d->edit);
+	free(d);
+}

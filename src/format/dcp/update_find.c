@@ -1,0 +1,307 @@
+/* update_find.c - the items of an index, by names and by places */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/dcp/dcp.h"
+#include "format/dcp/update.h"
+
+#define INDEX_MAX ((uint64_t)1 << 30)
+
+static struct ofs_str name_of(const struct ofs_commit_dcp *d, uint32_t item)
+{
+	return ofs_pk_str(d->index.doc, d->index.item[item].fqn);
+}
+
+static struct ofs_str key_of(const struct ofs_commit_dcp *d,
+    const struct ofs_commit_dict *dict, uint32_t pair)
+{
+	return ofs_pk_str(d->index.doc,
+	    ofs_pk_key(d->index.doc, dict->node, pair));
+}
+
+static int compare_strs(struct ofs_str a, struct ofs_str b)
+{
+	uint32_t n = a.len < b.len ? a.len : b.len;
+	int c = n == 0 ? 0 : memcmp(a.p, b.p, n);
+
+	return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
+}
+
+static int by_place(const void *a, const void *b, void *ctx)
+{
+	const struct ofs_commit_dcp *d = ctx;
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	if (d->object[x] != d->object[y])
+		return d->object[x] < d->object[y] ? -1 : 1;
+	if (d->index.item[x].off != d->index.item[y].off)
+		return d->index.item[x].off < d->index.item[y].off ? -1 : 1;
+	return (x > y) - (x < y);
+}
+
+static int by_name(const void *a, const void *b, void *ctx)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	int c = compare_strs(name_of(ctx, x), name_of(ctx, y));
+
+	return c != 0 ? c : (x > y) - (x < y);
+}
+
+struct dict_of {
+	const struct ofs_commit_dcp *d;
+	const struct ofs_commit_dict *dict;
+};
+
+static int by_key(const void *a, const void *b, void *ctx)
+{
+	const struct dict_of *of = ctx;
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	int c = compare_strs(key_of(of->d, of->dict, x),
+	    key_of(of->d, of->dict, y));
+
+	return c != 0 ? c : (x > y) - (x < y);
+}
+
+/* node may be OFS_NONE, or no dictionary: an empty one. */
+static int sort_dict(const struct ofs_commit_dcp *d, uint32_t node,
+    struct ofs_commit_dict *dict, struct optimfs_error *err)
+{
+	struct dict_of of = { d, dict };
+
+	dict->node = node;
+	if (node != OFS_NONE && ofs_pk_kind(d->index.doc, node) == OFS_PK_DICT)
+		dict->n = ofs_pk_len(d->index.doc, node);
+	dict->sorted = calloc((size_t)dict->n + 1, sizeof(*dict->sorted));
+	if (dict->sorted == NULL)
+		return optimfs_fail(err, ENOMEM, "keys of an index");
+	for (uint32_t i = 0; i < dict->n; i++)
+		dict->sorted[i] = i;
+	qsort_r(dict->sorted, dict->n, sizeof(*dict->sorted), by_key, &of);
+	return 0;
+}
+
+/* Objects by their paths. */
+static int by_path(const void *a, const void *b, void *ctx)
+{
+	const struct ofs_catalog *cat = ctx;
+
+	return strcmp(cat->objects[*(const uint32_t *)a].path,
+	    cat->objects[*(const uint32_t *)b].path);
+}
+
+static uint32_t find_object(const struct ofs_catalog *cat,
+    const uint32_t *sorted, const char *path)
+{
+	uint32_t lo = 0, hi = cat->nobjects;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		int c = strcmp(cat->objects[sorted[mid]].path, path);
+
+		if (c == 0)
+			return sorted[mid];
+		if (c < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return OFS_NONE;
+}
+
+static int find_objects(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = d->c->cat;
+	uint32_t *sorted = calloc((size_t)cat->nobjects + 1, sizeof(*sorted));
+	uint32_t last_node = OFS_NONE, last = OFS_NONE;
+	char path[8200];
+
+	if (sorted == NULL)
+		return optimfs_fail(err, ENOMEM, "files of an index");
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		sorted[i] = i;
+	qsort_r(sorted, cat->nobjects, sizeof(*sorted), by_path,
+	    (void *)(uintptr_t)cat);
+	for (uint32_t i = 0; i < d->index.nitems; i++) {
+		uint32_t node = d->index.item[i].path;
+		struct ofs_str s = ofs_pk_str(d->index.doc, node);
+
+		if (node != last_node) {
+			snprintf(path, sizeof(path), "%s%s%.*s", d->part->rel,
+			    *d->part->rel == '\0' ? "" : "/",
+			    (int)(s.len > 4096 ? 4096 : s.len), s.p);
+			last = find_object(cat, sorted, path);
+			last_node = node;
+		}
+		d->object[i] = last;
+	}
+	free(sorted);
+	return 0;
+}
+
+static int sort_all(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	uint32_t n = d->index.nitems;
+
+	d->object = calloc((size_t)n + 1, sizeof(*d->object));
+	d->by_place = calloc((size_t)n + 1, sizeof(*d->by_place));
+	d->by_name = calloc((size_t)n + 1, sizeof(*d->by_name));
+	d->gone = calloc((size_t)n + 1, sizeof(*d->gone));
+	d->dropped = calloc((size_t)n + 1, sizeof(*d->dropped));
+	d->moved = calloc((size_t)n + 1, sizeof(*d->moved));
+	if (d->object == NULL || d->by_place == NULL || d->by_name == NULL ||
+	    d->gone == NULL || d->dropped == NULL || d->moved == NULL)
+		return optimfs_fail(err, ENOMEM, "items of an index");
+	for (uint32_t i = 0; i < n; i++) {
+		d->by_place[i] = d->by_name[i] = i;
+		d->moved[i] = OFS_NONE;
+	}
+	if (find_objects(d, err) == -1 ||
+	    sort_dict(d, d->index.keys, &d->keys, err) == -1 ||
+	    sort_dict(d, d->index.planner, &d->plans, err) == -1)
+		return -1;
+	qsort_r(d->by_place, n, sizeof(*d->by_place), by_place, d);
+	qsort_r(d->by_name, n, sizeof(*d->by_name), by_name, d);
+	return 0;
+}
+
+/* Are there tensors in blobs? */
+static bool has_blobs(const struct ofs_catalog *cat)
+{
+	for (uint32_t i = 0; i < cat->nshards; i++) {
+		const struct ofs_extent *at = &cat->shards[i].at;
+
+		if (at->encoding == OFS_RAW && at->codec == OFS_PLAIN)
+			return true;
+	}
+	return false;
+}
+
+int ofs_commit_dcp_bytes(const struct ofs_commit_dcp *d, uint8_t **bytes,
+    uint64_t *len, struct optimfs_error *err)
+{
+	uint64_t max = d->c->fs->options.max_metadata;
+
+	return ofs_dir_read_file(&d->c->cat->dir, d->name,
+	    max == 0 ? INDEX_MAX : max, bytes, len, err);
+}
+
+int ofs_commit_dcp_open(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	uint8_t *bytes;
+	uint64_t len;
+
+	if (ofs_commit_dcp_bytes(d, &bytes, &len, err) == -1)
+		return -1;
+	d->modern = len > 1 && bytes[1] > 2;
+	d->blobs = has_blobs(d->c->cat);
+	if (ofs_dcp_index_open(&d->index, bytes, len,
+		d->c->fs->options.parse_mem, err) == -1)
+		return -1;
+	d->open = true;
+	return sort_all(d, err);
+}
+
+void ofs_commit_dcp_close(struct ofs_commit_dcp *d)
+{
+	void *tables[] = { d->object, d->by_place, d->by_name, d->keys.sorted,
+		d->plans.sorted, d->moved, d->dropped, d->gone };
+
+	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
+		free(tables[i]);
+	d->object = d->by_place = d->by_name = NULL;
+	d->keys.sorted = d->plans.sorted = NULL;
+	d->moved = NULL;
+	d->dropped = NULL;
+	d->gone = NULL;
+	if (d->open)
+		ofs_dcp_index_fini(&d->index);
+	d->open = false;
+}
+
+/* The first position in by_place that is not before (object, off). */
+static uint32_t lower(const struct ofs_commit_dcp *d, uint32_t object,
+    uint64_t off)
+{
+	uint32_t lo = 0, hi = d->index.nitems;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2, i = d->by_place[mid];
+
+		if (d->object[i] < object ||
+		    (d->object[i] == object && d->index.item[i].off < off))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+bool ofs_commit_dcp_at(const struct ofs_commit_dcp *d, uint32_t object,
+    uint64_t off, uint32_t *first, uint32_t *n)
+{
+	*first = lower(d, object, off);
+	for (*n = 0; *first + *n < d->index.nitems; ++*n) {
+		uint32_t i = d->by_place[*first + *n];
+
+		if (d->object[i] != object || d->index.item[i].off != off)
+			break;
+	}
+	return *n > 0;
+}
+
+uint32_t ofs_commit_dcp_around(const struct ofs_commit_dcp *d, uint32_t object,
+    uint64_t off)
+{
+	uint32_t at = lower(d, object, off + 1), i;
+
+	if (at == 0)
+		return OFS_NONE;
+	i = d->by_place[at - 1];
+	if (d->object[i] != object ||
+	    off - d->index.item[i].off >= d->index.item[i].len)
+		return OFS_NONE;
+	return i;
+}
+
+void ofs_commit_dcp_named(const struct ofs_commit_dcp *d, struct ofs_str name,
+    uint32_t *first, uint32_t *n)
+{
+	uint32_t lo = 0, hi = d->index.nitems;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (compare_strs(name_of(d, d->by_name[mid]), name) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	*first = lo;
+	for (*n = 0; lo + *n < d->index.nitems &&
+	     compare_strs(name_of(d, d->by_name[lo + *n]), name) == 0;)
+		++*n;
+}
+
+uint32_t ofs_commit_dcp_pair(const struct ofs_commit_dcp *d,
+    const struct ofs_commit_dict *dict, struct ofs_str name)
+{
+	uint32_t lo = 0, hi = dict->n;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		int c = compare_strs(key_of(d, dict, dict->sorted[mid]), name);
+
+		if (c == 0)
+			return dict->sorted[mid];
+		if (c < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return OFS_NONE;
+}

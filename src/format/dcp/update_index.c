@@ -1,0 +1,450 @@
+/* update_index.c - what a commit changes in an index, as opcodes */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "format/dcp/update.h"
+#include "pickle/write.h"
+
+/* Every object is written as one of the same index is, so that the classes are
+ * those of the release that wrote it: what is the same is copied, what differs
+ * is given by name. */
+struct field {
+	const char *name;
+	enum { INT, STR, NONE, BOOL, SIZE, GLOBAL, DTYPE, CHUNKS } kind;
+	uint64_t v;
+	struct ofs_str s;
+	const struct ofs_task *t;
+	bool used;
+};
+
+struct put {
+	struct ofs_commit_dcp *d;
+	const struct ofs_pickle *doc;
+	struct ofs_pkw w;
+	struct optimfs_error *err;
+};
+
+struct ofs_commit_edit *ofs_commit_dcp_edit(struct ofs_commit_dcp *d,
+    uint32_t node, uint32_t item, enum ofs_pk_splice_op op,
+    struct optimfs_error *err)
+{
+	struct ofs_commit_edit *e;
+
+	if (ofs_commit_grow(&d->edit, &d->edit_cap, d->nedits, sizeof(*d->edit),
+		err) == -1)
+		return NULL;
+	e = &d->edit[d->nedits++];
+	*e = (struct ofs_commit_edit){
+		.splice = { .node = node, .item = item, .op = op }
+	};
+	return e;
+}
+
+static struct put begin(struct ofs_commit_dcp *d, struct ofs_commit_edit *e,
+    struct optimfs_error *err)
+{
+	return (struct put){
+		.d = d,
+		.doc = d->index.doc,
+		.w = { .out = &e->bytes, .plain = true, .modern = d->modern },
+		.err = err,
+	};
+}
+
+static int odd(struct put *p, uint32_t node)
+{
+	return optimfs_fail(p->err, EOPNOTSUPP,
+	    "OFS826 the index has a %s of a form that is not written",
+	    ofs_pk_kind_name(p->doc, node));
+}
+
+static int put_node(struct put *p, uint32_t node)
+{
+	return ofs_pkw_node(&p->w, p->doc, node, p->err);
+}
+
+/* A row of sizes: as torch.Size, whatever its like is. */
+static void put_size(struct put *p, const uint64_t *v, unsigned n)
+{
+	ofs_pkw_global(&p->w, "torch", "Size");
+	ofs_pkw_tuple_open(&p->w, 4);
+	for (unsigned i = 0; i < n; i++)
+		ofs_pkw_int(&p->w, v == NULL ? 0 : (int64_t)v[i]);
+	ofs_pkw_tuple_close(&p->w, 4);
+	ofs_pkw_tuple_close(&p->w, 1);
+	ofs_pkw_op(&p->w, OFS_PKW_REDUCE);
+}
+
+static int put_like(struct put *p, uint32_t node, struct field *f, size_t n);
+
+/* TensorProperties: a tuple as its state, whose first item is the dtype, or
+ * attributes. */
+static int put_properties(struct put *p, uint32_t node,
+    const struct ofs_task *t)
+{
+	struct field f[] = { { .name = "dtype",
+	    .kind = GLOBAL,
+	    .s = { ofs_dtype_name(t->dtype), 0 } } };
+	uint32_t state = ofs_pk_state(p->doc, node);
+	uint32_t n = ofs_pk_len(p->doc, state);
+
+	if (ofs_pk_kind(p->doc, state) != OFS_PK_TUPLE || n < 5)
+		return put_like(p, node, f, 1);
+	if (put_node(p, ofs_pk_callable(p->doc, node)) == -1 ||
+	    put_node(p, ofs_pk_args(p->doc, node)) == -1)
+		return -1;
+	ofs_pkw_op(&p->w, OFS_PKW_NEWOBJ);
+	ofs_pkw_tuple_open(&p->w, 4);
+	ofs_pkw_global(&p->w, "torch", ofs_dtype_name(t->dtype));
+	for (uint32_t i = 1; i < n; i++)
+		if (put_node(p, ofs_pk_item(p->doc, state, i)) == -1)
+			return -1;
+	ofs_pkw_tuple_close(&p->w, 4);
+	ofs_pkw_op(&p->w, OFS_PKW_BUILD);
+	return 0;
+}
+
+/* One chunk that is all of the tensor. */
+static int put_chunks(struct put *p, uint32_t list, const struct ofs_task *t)
+{
+	struct field f[] = {
+		{ .name = "offsets", .kind = SIZE },
+		{ .name = "sizes", .kind = SIZE, .t = t },
+	};
+
+	if (ofs_pk_len(p->doc, list) == 0)
+		return odd(p, list);
+	f[0].v = t->ndim;
+	f[1].v = t->ndim;
+	ofs_pkw_op(&p->w, OFS_PKW_LIST);
+	if (put_like(p, ofs_pk_item(p->doc, list, 0), f, 2) == -1)
+		return -1;
+	ofs_pkw_op(&p->w, OFS_PKW_APPEND);
+	return 0;
+}
+
+static int put_field(struct put *p, const struct field *f, uint32_t was)
+{
+	switch (f->kind) {
+	case INT:
+		ofs_pkw_int(&p->w, (int64_t)f->v);
+		return 0;
+	case STR:
+		ofs_pkw_str(&p->w, f->s.p, f->s.len);
+		return 0;
+	case NONE:
+		ofs_pkw_op(&p->w, OFS_PKW_NONE);
+		return 0;
+	case BOOL:
+		ofs_pkw_op(&p->w, OFS_PKW_FALSE);
+		return 0;
+	case SIZE:
+		put_size(p, f->t == NULL ? NULL : f->t->shape, (unsigned)f->v);
+		return 0;
+	case GLOBAL:
+		ofs_pkw_global(&p->w, "torch", f->s.p);
+		return 0;
+	case DTYPE:
+		return put_properties(p, was, f->t);
+	case CHUNKS:
+		return put_chunks(p, was, f->t);
+	}
+	return 0;
+}
+
+static struct field *find_field(const struct put *p, uint32_t key,
+    struct field *f, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ofs_pk_str_is(p->doc, key, f[i].name))
+			return &f[i];
+	return NULL;
+}
+
+/* An object like node, with other values of some attributes. Those that node
+ * lacks are added, where they have a value. */
+static int put_like(struct put *p, uint32_t node, struct field *f, size_t n)
+{
+	uint32_t state = ofs_pk_state(p->doc, node);
+
+	if (ofs_pk_kind(p->doc, node) != OFS_PK_OBJECT ||
+	    ofs_pk_kind(p->doc, state) != OFS_PK_DICT)
+		return odd(p, node);
+	if (put_node(p, ofs_pk_callable(p->doc, node)) == -1 ||
+	    put_node(p, ofs_pk_args(p->doc, node)) == -1)
+		return -1;
+	ofs_pkw_op(&p->w,
+	    ofs_pk_is_newobj(p->doc, node) ? OFS_PKW_NEWOBJ : OFS_PKW_REDUCE);
+	ofs_pkw_op(&p->w, OFS_PKW_DICT);
+	ofs_pkw_op(&p->w, OFS_PKW_MARK);
+	for (uint32_t i = 0; i < ofs_pk_len(p->doc, state); i++) {
+		uint32_t key = ofs_pk_key(p->doc, state, i);
+		uint32_t val = ofs_pk_val(p->doc, state, i);
+		struct field *x = find_field(p, key, f, n);
+
+		if (put_node(p, key) == -1 ||
+		    (x == NULL ? put_node(p, val) : put_field(p, x, val)) == -1)
+			return -1;
+		if (x != NULL)
+			x->used = true;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (f[i].used || f[i].kind == NONE)
+			continue;
+		ofs_pkw_str(&p->w, f[i].name, strlen(f[i].name));
+		if (put_field(p, &f[i], OFS_NONE) == -1)
+			return -1;
+	}
+	ofs_pkw_op(&p->w, OFS_PKW_SETITEMS);
+	ofs_pkw_op(&p->w, OFS_PKW_BUILD);
+	return 0;
+}
+
+/* _StorageInfo. */
+static int put_place(struct put *p, uint32_t like, const char *path,
+    uint64_t off, uint64_t len, bool plain)
+{
+	struct field f[] = {
+		{ .name = "relative_path",
+		    .kind = STR,
+		    .s = { path, (uint32_t)strlen(path) } },
+		{ .name = "offset", .kind = INT, .v = off },
+		{ .name = "length", .kind = INT, .v = len },
+		{ .name = "transform_descriptors", .kind = NONE },
+	};
+
+	return put_like(p, like, f, plain ? 4 : 3);
+}
+
+static uint32_t place_node(const struct ofs_commit_dcp *d, uint32_t item)
+{
+	return ofs_pk_val(d->index.doc, d->index.storage, item);
+}
+
+static int put_new_place(struct put *p, const struct ofs_commit_item *m)
+{
+	const struct ofs_commit_dcp *d = p->d;
+	const struct ofs_dcp_item *was = &d->index.item[m->item];
+
+	return put_place(p, place_node(d, m->item), d->out[m->out].path,
+	    m->same ? was->off : m->off, m->same ? was->len : m->len, m->plain);
+}
+
+int ofs_commit_dcp_moved(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < d->nitems; i++) {
+		const struct ofs_commit_item *m = &d->item[i];
+		struct ofs_commit_edit *e;
+		struct put p;
+
+		if (d->dropped[m->item])
+			continue;
+		e = ofs_commit_dcp_edit(d, d->index.storage, m->item,
+		    OFS_PK_REPLACE, err);
+		if (e == NULL)
+			return -1;
+		p = begin(d, e, err);
+		if (put_new_place(&p, m) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_commit_dcp_drop(struct ofs_commit_dcp *d, struct ofs_str name,
+    struct optimfs_error *err)
+{
+	uint32_t key = ofs_commit_dcp_pair(d, &d->keys, name);
+	uint32_t plan = ofs_commit_dcp_pair(d, &d->plans, name), first, n;
+
+	if (key == OFS_NONE)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS829 '%.*s' is not in the index",
+		    (int)(name.len > 100 ? 100 : name.len), name.p);
+	if (ofs_commit_dcp_edit(d, d->index.keys, key, OFS_PK_DROP, err) ==
+	    NULL)
+		return -1;
+	if (plan != OFS_NONE &&
+	    ofs_commit_dcp_edit(d, d->index.planner, plan, OFS_PK_DROP, err) ==
+		NULL)
+		return -1;
+	ofs_commit_dcp_named(d, name, &first, &n);
+	for (uint32_t i = first; i < first + n; i++) {
+		if (ofs_commit_dcp_edit(d, d->index.storage, d->by_name[i],
+			OFS_PK_DROP, err) == NULL)
+			return -1;
+		d->gone[d->by_name[i]] = d->dropped[d->by_name[i]] = true;
+	}
+	return 0;
+}
+
+/* Adding. */
+
+/* A key of the same sort: a tensor's or a value's. */
+static uint32_t like_key(const struct ofs_commit_dcp *d, bool tensor)
+{
+	const struct ofs_pickle *doc = d->index.doc;
+
+	for (uint32_t i = 0; i < d->keys.n; i++) {
+		uint32_t val = ofs_pk_val(doc, d->index.keys, i);
+		uint32_t chunks = ofs_pk_attr(doc, val, "chunks");
+
+		if ((ofs_pk_kind(doc, chunks) == OFS_PK_LIST) == tensor &&
+		    (!tensor || ofs_pk_len(doc, chunks) > 0))
+			return val;
+	}
+	return OFS_NONE;
+}
+
+/* An item of the same sort. */
+static uint32_t like_item(const struct ofs_commit_dcp *d, bool tensor)
+{
+	for (uint32_t i = 0; i < d->index.nitems; i++)
+		if ((d->index.item[i].offset != OFS_NONE) == tensor)
+			return i;
+	return OFS_NONE;
+}
+
+/* planner_data: the path that the key stands for. */
+static int add_path(struct ofs_commit_dcp *d, const struct ofs_task *t,
+    struct ofs_str name, struct optimfs_error *err)
+{
+	struct ofs_commit_edit *e;
+	struct put p;
+
+	if (d->index.planner == OFS_NONE ||
+	    ofs_pk_kind(d->index.doc, d->index.planner) != OFS_PK_DICT)
+		return 0;
+	e = ofs_commit_dcp_edit(d, d->index.planner, (uint32_t)d->nedits,
+	    OFS_PK_ADD, err);
+	if (e == NULL)
+		return -1;
+	p = begin(d, e, err);
+	ofs_pkw_str(&p.w, name.p, name.len);
+	ofs_pkw_tuple_open(&p.w, 4);
+	for (uint32_t i = d->nprefix; i < t->npath; i++) {
+		const struct ofs_key *k = &t->path[i];
+		int64_t v = 0;
+
+		for (uint32_t c = 0; k->index && c < k->s.len; c++)
+			v = v * 10 + (k->s.p[c] - '0');
+		if (k->index)
+			ofs_pkw_int(&p.w, v);
+		else
+			ofs_pkw_str(&p.w, k->s.p, k->s.len);
+	}
+	ofs_pkw_tuple_close(&p.w, 4);
+	return 0;
+}
+
+static int add_key(struct ofs_commit_dcp *d, const struct ofs_task *t,
+    struct ofs_str name, struct optimfs_error *err)
+{
+	bool tensor = t->doc == NULL;
+	uint32_t like = like_key(d, tensor);
+	struct field f[] = {
+		{ .name = "properties", .kind = DTYPE, .t = t },
+		{ .name = "size", .kind = SIZE, .v = t->ndim, .t = t },
+		{ .name = "chunks", .kind = CHUNKS, .t = t },
+	};
+	struct ofs_commit_edit *e;
+	struct put p;
+
+	if (like == OFS_NONE)
+		return ofs_commit_no_place(t,
+		    "the index has none of its kind to write it like", err);
+	e = ofs_commit_dcp_edit(d, d->index.keys, (uint32_t)d->nedits,
+	    OFS_PK_ADD, err);
+	if (e == NULL)
+		return -1;
+	p = begin(d, e, err);
+	ofs_pkw_str(&p.w, name.p, name.len);
+	return tensor ? put_like(&p, like, f, 3) : put_node(&p, like);
+}
+
+/* MetadataIndex and _StorageInfo. */
+static int add_item(struct ofs_commit_dcp *d, const struct ofs_task *t,
+    struct ofs_str name, uint32_t out, uint64_t off, uint64_t len,
+    struct optimfs_error *err)
+{
+	bool tensor = t->doc == NULL;
+	uint32_t like = like_item(d, tensor);
+	struct field f[] = {
+		{ .name = "fqn", .kind = STR, .s = name },
+		{ .name = "index", .kind = INT },
+		{ .name = "offset", .kind = SIZE, .v = t->ndim },
+	};
+	struct ofs_commit_edit *e;
+	struct put p;
+
+	if (like == OFS_NONE)
+		return ofs_commit_no_place(t,
+		    "the index has none of its kind to write it like", err);
+	e = ofs_commit_dcp_edit(d, d->index.storage, (uint32_t)d->nedits,
+	    OFS_PK_ADD, err);
+	if (e == NULL)
+		return -1;
+	p = begin(d, e, err);
+	if (put_like(&p, ofs_pk_key(p.doc, d->index.storage, like), f,
+		tensor ? 3 : 1) == -1)
+		return -1;
+	return put_place(&p, place_node(d, like), d->out[out].path, off, len,
+	    true);
+}
+
+int ofs_commit_dcp_add(struct ofs_commit_dcp *d, const struct ofs_task *t,
+    struct ofs_str name, uint32_t out, uint64_t off, uint64_t len,
+    struct optimfs_error *err)
+{
+	if (add_key(d, t, name, err) == -1 || add_path(d, t, name, err) == -1)
+		return -1;
+	return add_item(d, t, name, out, off, len, err);
+}
+
+/* Where an item is, or will be. */
+static int put_its_place(struct put *p, uint32_t item)
+{
+	struct ofs_commit_dcp *d = p->d;
+
+	return d->moved[item] == OFS_NONE
+	    ? put_node(p, place_node(d, item))
+	    : put_new_place(p, &d->item[d->moved[item]]);
+}
+
+int ofs_commit_dcp_rename(struct ofs_commit_dcp *d, const struct ofs_task *t,
+    struct ofs_str from, struct ofs_str name, struct optimfs_error *err)
+{
+	struct field f[] = { { .name = "fqn", .kind = STR, .s = name } };
+	uint32_t key = ofs_commit_dcp_pair(d, &d->keys, from), first, n;
+	struct ofs_commit_edit *e;
+	struct put p;
+
+	e = ofs_commit_dcp_edit(d, d->index.keys, (uint32_t)d->nedits,
+	    OFS_PK_ADD, err);
+	if (e == NULL || key == OFS_NONE)
+		return -1;
+	p = begin(d, e, err);
+	ofs_pkw_str(&p.w, name.p, name.len);
+	if (put_node(&p, ofs_pk_val(p.doc, d->index.keys, key)) == -1 ||
+	    add_path(d, t, name, err) == -1)
+		return -1;
+	ofs_commit_dcp_named(d, from, &first, &n);
+	for (uint32_t i = first; i < first + n; i++) {
+		uint32_t item = d->by_name[i];
+
+		f[0].used = false;
+		e = ofs_commit_dcp_edit(d, d->index.storage,
+		    (uint32_t)d->nedits, OFS_PK_ADD, err);
+		if (e == NULL)
+			return -1;
+		p = begin(d, e, err);
+		if (put_like(&p, ofs_pk_key(p.doc, d->index.storage, item), f,
+			1) == -1 ||
+		    put_its_place(&p, item) == -1)
+			return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,279 @@
+/* update_move.c - items with changed bytes, copied to new data files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/copy.h"
+#include "base/temp.h"
+#include "format/dcp/dcp.h"
+#include "format/dcp/update.h"
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "items of a commit");
+}
+
+/* The highest N of names "__R_N.distcp". */
+static int next_number(struct ofs_commit_dcp *d, int rank,
+    struct optimfs_error *err)
+{
+	struct ofs_names names;
+	struct ofs_dir sub = d->c->cat->dir;
+	int next = 0, r, n, end;
+
+	if (*d->part->rel != '\0' &&
+	    ofs_dir_open_sub(&d->c->cat->dir, d->part->rel, &sub, err) == -1)
+		return -1;
+	if (ofs_dir_list(&sub, &names, err) == -1)
+		next = -1;
+	if (*d->part->rel != '\0')
+		ofs_dir_close(&sub);
+	if (next == -1)
+		return -1;
+	for (size_t i = 0; i < names.n; i++) {
+		const char *at = strstr(names.name[i], "__");
+
+		if (at != NULL &&
+		    sscanf(at, "__%d_%d.distcp%n", &r, &n, &end) == 2 &&
+		    r == rank && n >= next && n < INT32_MAX - 1)
+			next = n + 1;
+	}
+	ofs_names_free(&names);
+	for (size_t i = 0; i < d->nout; i++)
+		next += d->out[i].rank == rank;
+	return next;
+}
+
+static char *full_path(const struct ofs_commit_dcp *d, const char *path)
+{
+	return ofs_dcp_join(d->part->rel, path);
+}
+
+/* Begin a file for rank; *out is its index. like is a file of the checkpoint
+ * whose mode it gets. */
+static int new_out(struct ofs_commit_dcp *d, int rank, const char *like,
+    uint32_t *out, struct optimfs_error *err)
+{
+	struct ofs_commit_out o = { .rank = rank < 0 ? 0 : rank };
+	int number = next_number(d, o.rank, err), ret = -1;
+	char *path = NULL;
+
+	if (number == -1)
+		return -1;
+	if (asprintf(&o.path, "__%d_%d.distcp", o.rank, number) == -1)
+		return no_memory(err);
+	path = full_path(d, o.path);
+	if (path == NULL ||
+	    ofs_commit_grow(&d->out, &d->out_cap, d->nout, sizeof(*d->out),
+		err) == -1)
+		no_memory(err);
+	else
+		ret = like == NULL
+		    ? 0
+		    : ofs_publish_file(d->c->publish, path, like, &o.fd, err);
+	free(path);
+	if (ret == -1) {
+		free(o.path);
+		return -1;
+	}
+	*out = (uint32_t)d->nout;
+	d->out[d->nout++] = o;
+	return 0;
+}
+
+/* The file that items of rank go to. */
+int ofs_commit_dcp_out(struct ofs_commit_dcp *d, int rank, const char *like,
+    uint32_t *out, struct optimfs_error *err)
+{
+	if (rank < 0)
+		rank = 0;
+	for (size_t i = 0; i < d->nout; i++)
+		if (d->out[i].rank == rank && d->out[i].fd != -1) {
+			*out = (uint32_t)i;
+			return 0;
+		}
+	return new_out(d, rank, like, out, err);
+}
+
+int ofs_commit_dcp_note(struct ofs_commit_dcp *d,
+    const struct ofs_commit_item *item, struct optimfs_error *err)
+{
+	if (ofs_commit_grow(&d->item, &d->item_cap, d->nitems, sizeof(*d->item),
+		err) == -1)
+		return -1;
+	d->moved[item->item] = (uint32_t)d->nitems;
+	d->item[d->nitems++] = *item;
+	d->gone[item->item] = true;
+	return 0;
+}
+
+/* All items at a place go to one. */
+int ofs_commit_dcp_note_all(struct ofs_commit_dcp *d, uint32_t first,
+    uint32_t n, uint32_t out, uint64_t off, uint64_t len, bool plain,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = first; i < first + n; i++) {
+		struct ofs_commit_item item = { .item = d->by_place[i],
+			.out = out,
+			.off = off,
+			.len = len,
+			.plain = plain };
+
+		if (!d->gone[item.item] &&
+		    ofs_commit_dcp_note(d, &item, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* Bytes that move. */
+
+const struct ofs_object *ofs_commit_dcp_object(const struct ofs_commit_dcp *d,
+    uint32_t object)
+{
+	return &d->c->cat->objects[object];
+}
+
+/* Copy the item at [off, off + len) of an object. */
+static int copy_item(struct ofs_commit_dcp *d, uint32_t object, uint64_t off,
+    uint64_t len, uint32_t *out, uint64_t *to, struct optimfs_error *err)
+{
+	const struct ofs_object *o = ofs_commit_dcp_object(d, object);
+	int in, ret;
+
+	if (ofs_commit_dcp_out(d, o->rank, o->path, out, err) == -1 ||
+	    ofs_commit_open(d->c, object, &in, err) == -1)
+		return -1;
+	*to = d->out[*out].at;
+	ret = ofs_copy_range(in, off, d->out[*out].fd, *to, len, err);
+	close(in);
+	d->out[*out].at += len;
+	return ret;
+}
+
+/* The file of a blob, copied under a new name. */
+static int move_blob(struct ofs_commit_dcp *d, uint32_t object,
+    struct optimfs_error *err)
+{
+	const struct ofs_object *o = ofs_commit_dcp_object(d, object);
+	struct ofs_commit_item item = { .same = true };
+	char *path;
+	int ret;
+
+	if (new_out(d, o->rank, NULL, &item.out, err) == -1)
+		return -1;
+	d->out[item.out].fd = -1; /* nothing else goes there */
+	path = full_path(d, d->out[item.out].path);
+	ret = path == NULL ? no_memory(err)
+			   : ofs_commit_clone(d->c, object, path, err);
+	free(path);
+	for (uint32_t i = 0; i < d->index.nitems && ret == 0; i++) {
+		item.item = i;
+		if (d->object[i] == object && !d->gone[i])
+			ret = ofs_commit_dcp_note(d, &item, err);
+	}
+	return ret;
+}
+
+/* The extent decoded, in a file that goes when it is closed. */
+static int decode(struct ofs_commit_dcp *d, size_t moved,
+    struct optimfs_error *err)
+{
+	struct ofs_commit *c = d->c;
+	struct ofs_moved *m = &c->moved[moved];
+	struct ofs_extent at = { .object = m->object,
+		.off = m->off,
+		.len = m->len,
+		.codec = m->codec };
+	struct ofs_commit_coded *x;
+	uint8_t *buf;
+	int ret = 0;
+
+	if (ofs_commit_grow(&d->coded, &d->coded_cap, d->ncoded,
+		sizeof(*d->coded), err) == -1)
+		return -1;
+	x = &d->coded[d->ncoded];
+	*x = (struct ofs_commit_coded){ .moved = moved };
+	x->fd = ofs_temp_open(ofs_publish_new(c->publish), ".");
+	if (x->fd == -1)
+		return optimfs_fail(err, errno, "OFS821 temporary file: %m");
+	d->ncoded++;
+	buf = malloc(1 << 20);
+	if (buf == NULL)
+		return no_memory(err);
+	if (ofs_transport_length(c->fs->transport, &at, &x->len, err) == -1)
+		ret = -1;
+	for (uint64_t off = 0; off < x->len && ret == 0; off += 1 << 20) {
+		uint64_t n = x->len - off < 1 << 20 ? x->len - off : 1 << 20;
+
+		ret =
+		    ofs_transport_read(c->fs->transport, &at, off, n, buf, err);
+		if (ret == 0)
+			ret = ofs_write_all(x->fd, buf, n, off, err);
+	}
+	free(buf);
+	m->fd = x->fd;
+	if (ret == 0 && m->encoding == OFS_TORCH_ITEM)
+		ret = ofs_commit_mend(c, x->fd, 0, x->len, false, err);
+	return ret;
+}
+
+/* Does the index name this file? */
+static bool is_item_file(const struct ofs_commit_dcp *d, uint32_t object)
+{
+	for (uint32_t i = 0; i < d->index.nitems; i++)
+		if (d->object[i] == object)
+			return true;
+	return false;
+}
+
+/* An extent that is an item, or lies in one. */
+static int move_extent(struct ofs_commit_dcp *d, size_t moved,
+    struct optimfs_error *err)
+{
+	struct ofs_moved *m = &d->c->moved[moved];
+	uint32_t around = ofs_commit_dcp_around(d, m->object, m->off);
+	const struct ofs_dcp_item *item;
+	uint32_t first, n, out;
+	uint64_t to;
+
+	if (around == OFS_NONE && !is_item_file(d, m->object))
+		return 0; /* another part's */
+	if (m->codec != OFS_PLAIN)
+		return decode(d, moved, err);
+	/* what is in a blob is not where the index says */
+	if (around == OFS_NONE || m->encoding == OFS_RAW)
+		return move_blob(d, m->object, err);
+	item = &d->index.item[around];
+	if (copy_item(d, m->object, item->off, item->len, &out, &to, err) == -1)
+		return -1;
+	/* and whatever else is in the same item */
+	for (size_t i = moved; i < d->c->nmoved; i++) {
+		struct ofs_moved *x = &d->c->moved[i];
+
+		if (x->object != m->object || x->off - item->off >= item->len)
+			break;
+		x->fd = d->out[out].fd;
+		x->to = x->off - item->off + to;
+	}
+	ofs_commit_dcp_at(d, m->object, item->off, &first, &n);
+	if (ofs_commit_dcp_note_all(d, first, n, out, to, item->len, false,
+		err) == -1)
+		return -1;
+	return ofs_commit_mend(d->c, d->out[out].fd, to, item->len, false, err);
+}
+
+int ofs_commit_dcp_move(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < d->c->nmoved; i++) {
+		if (d->c->moved[i].fd == -1 && move_extent(d, i, err) == -1)
+			return -1;
+		ofs_commit_did(d->c, d->c->moved[i].len);
+	}
+	return 0;
+}

@@ -1,0 +1,365 @@
+/* update_values.c - values of a DCP checkpoint that change, come and go */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/copy.h"
+#include "format/dcp/update.h"
+#include "layout/archive.h"
+#include "pickle/write.h"
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "items of a commit");
+}
+
+/* The flat key of the first n components behind the part's prefix. */
+static void flat_key(const struct ofs_commit_dcp *d, const struct ofs_task *t,
+    uint32_t n, struct ofs_buf *out)
+{
+	out->len = 0;
+	for (uint32_t i = d->nprefix; i < n; i++) {
+		if (i > d->nprefix)
+			ofs_buf_putc(out, '.');
+		ofs_buf_put(out, t->path[i].s.p, t->path[i].s.len);
+	}
+}
+
+static bool in_part(const struct ofs_commit_dcp *d, const struct ofs_task *t)
+{
+	if (t->npath <= d->nprefix)
+		return false;
+	for (uint32_t i = 0; i < d->nprefix; i++)
+		if (t->path[i].s.len != d->prefix[i].s.len ||
+		    memcmp(t->path[i].s.p, d->prefix[i].s.p,
+			t->path[i].s.len) != 0)
+			return false;
+	return true;
+}
+
+static bool is_ours(const struct ofs_commit_dcp *d, const struct ofs_task *t)
+{
+	return !t->done && in_part(d, t);
+}
+
+/* The item of a value in which t is; OFS_NONE. *depth components lead there. */
+static uint32_t holder(const struct ofs_commit_dcp *d, const struct ofs_task *t,
+    uint32_t *depth)
+{
+	struct ofs_buf key = { 0 };
+	uint32_t first = 0, n = 0, found = OFS_NONE;
+
+	for (uint32_t k = t->npath;
+	     k-- > d->nprefix + 1 && found == OFS_NONE;) {
+		flat_key(d, t, k, &key);
+		ofs_commit_dcp_named(d,
+		    (struct ofs_str){ (char *)key.data, (uint32_t)key.len },
+		    &first, &n);
+		if (n == 1 &&
+		    d->index.item[d->by_name[first]].offset == OFS_NONE) {
+			found = d->by_name[first];
+			*depth = k;
+		}
+	}
+	ofs_buf_fini(&key);
+	return found;
+}
+
+/* Where what was written of an item goes. */
+struct target {
+	struct ofs_commit_dcp *d;
+	uint32_t object, out;
+};
+
+static int open_out(void *ctx, int *fd, uint64_t *off,
+    struct optimfs_error *err)
+{
+	struct target *t = ctx;
+	const struct ofs_object *o = ofs_commit_dcp_object(t->d, t->object);
+
+	if (ofs_commit_dcp_out(t->d, o->rank, o->path, &t->out, err) == -1)
+		return -1;
+	*fd = t->d->out[t->out].fd;
+	*off = t->d->out[t->out].at;
+	return 0;
+}
+
+/* A value with parts: all that changes in it. */
+static int change_inside(struct ofs_commit_dcp *d, uint32_t item,
+    const struct ofs_task *t, uint32_t depth, struct optimfs_error *err)
+{
+	const struct ofs_dcp_item *x = &d->index.item[item];
+	struct ofs_commit_source s = {
+		.object = d->object[item],
+		.off = x->off,
+		.len = x->len,
+		.codec = x->transforms == OFS_NONE ||
+			ofs_pk_len(d->index.doc, x->transforms) == 0
+		    ? OFS_PLAIN
+		    : OFS_ZSTD,
+		.prefix = t->path,
+		.nprefix = depth,
+		.rank = -1,
+	};
+	struct target to = { d, s.object, 0 };
+	uint64_t size, at;
+
+	if (ofs_commit_pickle(d->c, &s, open_out, &to, &size, err) == -1)
+		return -1;
+	if (size == 0)
+		return 0;
+	at = d->out[to.out].at;
+	d->out[to.out].at += size;
+	return ofs_commit_dcp_note(d,
+	    &(struct ofs_commit_item){ .item = item,
+		.out = to.out,
+		.off = at,
+		.len = size,
+		.plain = true },
+	    err);
+}
+
+/* The bytes of a composition of literal ones, and of one tensor. */
+static int write_pieces(struct ofs_commit_dcp *d, const struct ofs_task *t,
+    const struct ofs_composition *comp, uint32_t out, struct optimfs_error *err)
+{
+	int fd = d->out[out].fd, ret = 0;
+	uint64_t at = d->out[out].at;
+
+	for (size_t i = 0; i < comp->n && ret == 0; i++) {
+		const struct ofs_piece *p = &comp->piece[i];
+
+		if (p->kind == OFS_PIECE_BYTES)
+			ret = ofs_write_all(fd, p->bytes, p->len, at + p->off,
+			    err);
+		else if (p->kind == OFS_PIECE_BOX)
+			ret =
+			    ofs_commit_elements(d->c, t, fd, at + p->off, err);
+	}
+	return ret;
+}
+
+/* A torch.save archive of one value or tensor. */
+static int write_item(struct ofs_commit_dcp *d, const struct ofs_task *t,
+    uint32_t out, uint64_t *len, struct optimfs_error *err)
+{
+	struct ofs_buf pickle = { 0 };
+	struct ofs_pkw w = { .out = &pickle };
+	struct ofs_composition comp;
+	struct ofs_torch_item item = { .tensor = t->doc == NULL,
+		.bytes = ofs_commit_bytes(t) };
+	struct ofs_tensor tensor = { .dtype = t->dtype,
+		.ndim = t->ndim,
+		.grid_ndim = t->ndim,
+		.error = OFS_NONE };
+	struct ofs_catalog fake = { .tensors = &tensor,
+		.ntensors = 1,
+		.dims = (uint64_t *)(uintptr_t)t->shape };
+	int ret;
+
+	ofs_pkw_begin(&w);
+	ret = t->doc != NULL
+	    ? ofs_pkw_node(&w, t->doc, ofs_pickle_root(t->doc), err)
+	    : ofs_pkw_tensor(&w, t->dtype, 0, t->shape, t->ndim, err);
+	ofs_pkw_op(&w, OFS_PKW_STOP);
+	item.pickle = pickle.data;
+	item.npickle = pickle.len;
+	ofs_composition_init(&comp);
+	if (ret == 0 && pickle.bad)
+		ret = no_memory(err);
+	if (ret == 0)
+		ret = ofs_torch_item_make(&item, &fake, 0, 0, 0, false, &comp,
+		    err);
+	if (ret == 0)
+		ret = write_pieces(d, t, &comp, out, err);
+	*len = comp.size;
+	if (ret == 0 && t->doc == NULL)
+		ret = ofs_commit_mend(d->c, d->out[out].fd, d->out[out].at,
+		    comp.size, true, err);
+	d->out[out].at += comp.size;
+	ofs_composition_fini(&comp);
+	ofs_buf_fini(&pickle);
+	return ret;
+}
+
+/* A value that is an item of its own. */
+static int set_item(struct ofs_commit_dcp *d, struct ofs_task *t,
+    struct optimfs_error *err)
+{
+	const struct ofs_extent *at = &d->c->cat->items[t->entry->ref].at;
+	uint32_t first, n, out;
+	uint64_t off, len;
+
+	if (!ofs_commit_dcp_at(d, at->object, at->off, &first, &n))
+		return 0;
+	t->done = true;
+	if (ofs_commit_dcp_out(d, ofs_commit_dcp_object(d, at->object)->rank,
+		ofs_commit_dcp_object(d, at->object)->path, &out, err) == -1)
+		return -1;
+	off = d->out[out].at;
+	if (write_item(d, t, out, &len, err) == -1)
+		return -1;
+	return ofs_commit_dcp_note_all(d, first, n, out, off, len, true, err);
+}
+
+static int drop_key(struct ofs_commit_dcp *d, struct ofs_task *t,
+    struct optimfs_error *err)
+{
+	struct ofs_buf key = { 0 };
+	struct ofs_str name;
+	int ret = 0;
+
+	flat_key(d, t, t->npath, &key);
+	name = (struct ofs_str){ (char *)key.data, (uint32_t)key.len };
+	if (ofs_commit_dcp_pair(d, &d->keys, name) != OFS_NONE) {
+		t->done = true;
+		ret = ofs_commit_dcp_drop(d, name, err);
+	}
+	ofs_buf_fini(&key);
+	return ret;
+}
+
+/* A file whose mode and rank new ones get. */
+static uint32_t some_object(const struct ofs_commit_dcp *d)
+{
+	for (uint32_t i = 0; i < d->index.nitems; i++)
+		if (d->object[i] != OFS_NONE &&
+		    !ofs_commit_dcp_object(d, d->object[i])->missing)
+			return d->object[i];
+	return OFS_NONE;
+}
+
+static int add_new(struct ofs_commit_dcp *d, struct ofs_task *t,
+    struct ofs_str name, struct optimfs_error *err)
+{
+	uint32_t object = some_object(d), out;
+	uint64_t off, len;
+
+	if (ofs_commit_dcp_out(d, 0,
+		object == OFS_NONE ? d->name
+				   : ofs_commit_dcp_object(d, object)->path,
+		&out, err) == -1)
+		return -1;
+	off = d->out[out].at;
+	if (write_item(d, t, out, &len, err) == -1)
+		return -1;
+	return ofs_commit_dcp_add(d, t, name, out, off, len, err);
+}
+
+/* What is moved within the index keeps its items; so do those of its chunks
+ * that are rewritten, which is why this comes after them. */
+static bool keeps_items(const struct ofs_commit_dcp *d,
+    const struct ofs_task *t)
+{
+	return t->doc == NULL && t->from != NULL &&
+	    ofs_commit_tensor(d->c, t->change) != NULL;
+}
+
+static void source_name(const struct ofs_commit_dcp *d,
+    const struct ofs_entry *e, struct ofs_buf *out)
+{
+	uint32_t n;
+	const uint32_t *c = ofs_catalog_components(d->c->cat, e->path, &n);
+
+	for (uint32_t i = d->nprefix; i < n; i++) {
+		struct ofs_str s =
+		    ofs_catalog_string(d->c->cat, OFS_PATH_STR(c[i]));
+
+		if (i > d->nprefix)
+			ofs_buf_putc(out, '.');
+		ofs_buf_put(out, s.p, s.len);
+	}
+}
+
+static int add_key(struct ofs_commit_dcp *d, struct ofs_task *t, bool moved,
+    struct optimfs_error *err)
+{
+	struct ofs_buf key = { 0 }, from = { 0 };
+	struct ofs_str name;
+	int ret = 0;
+
+	if (t->doc == NULL && d->blobs)
+		return ofs_commit_no_place(t,
+		    "tensors are stored in safetensors files, which are not "
+		    "laid out anew",
+		    err);
+	if (keeps_items(d, t) != moved) {
+		t->done = true; /* at the end */
+		return 0;
+	}
+	flat_key(d, t, t->npath, &key);
+	name = (struct ofs_str){ (char *)key.data, (uint32_t)key.len };
+	t->done = true;
+	if (moved) {
+		source_name(d, t->from, &from);
+		ret = ofs_commit_dcp_rename(d, t,
+		    (struct ofs_str){ (char *)from.data, (uint32_t)from.len },
+		    name, err);
+	} else {
+		ret = add_new(d, t, name, err);
+	}
+	ofs_buf_fini(&key);
+	ofs_buf_fini(&from);
+	return ret == -1 ? optimfs_fail_in(err, "%.200s", t->change->path) : 0;
+}
+
+static int change_one(struct ofs_commit_dcp *d, struct ofs_task *t,
+    struct optimfs_error *err)
+{
+	uint32_t depth = 0, item = OFS_NONE;
+
+	if (t->entry == NULL || t->entry->kind == OFS_ENTRY_VALUE ||
+	    t->op == OFS_TASK_DROP)
+		item = holder(d, t, &depth);
+	if (item != OFS_NONE && change_inside(d, item, t, depth, err) == -1)
+		return -1;
+	if (t->done || t->op == OFS_TASK_ADD)
+		return 0;
+	if (t->op == OFS_TASK_DROP)
+		return drop_key(d, t, err);
+	return t->entry->kind == OFS_ENTRY_ITEM ? set_item(d, t, err) : 0;
+}
+
+int ofs_commit_dcp_change(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < d->c->ntasks; i++)
+		if (is_ours(d, &d->c->task[i]) &&
+		    change_one(d, &d->c->task[i], err) == -1)
+			return -1;
+	return 0;
+}
+
+int ofs_commit_dcp_put_new(struct ofs_commit_dcp *d, bool moved,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < d->c->ntasks; i++)
+		if (d->c->task[i].op == OFS_TASK_ADD &&
+		    (moved ? in_part(d, &d->c->task[i])
+			   : is_ours(d, &d->c->task[i])) &&
+		    add_key(d, &d->c->task[i], moved, err) == -1)
+			return -1;
+	return 0;
+}
+
+/* Items of what was moved are dropped under one name and used under another. */
+void ofs_commit_dcp_keep_renamed(struct ofs_commit_dcp *d)
+{
+	for (size_t i = 0; i < d->c->ntasks; i++) {
+		const struct ofs_task *t = &d->c->task[i];
+		struct ofs_buf from = { 0 };
+		uint32_t first, n;
+
+		if (t->op != OFS_TASK_ADD || !keeps_items(d, t))
+			continue;
+		source_name(d, t->from, &from);
+		ofs_commit_dcp_named(d,
+		    (struct ofs_str){ (char *)from.data, (uint32_t)from.len },
+		    &first, &n);
+		for (uint32_t k = first; k < first + n; k++)
+			d->gone[d->by_name[k]] =
+			    d->moved[d->by_name[k]] != OFS_NONE;
+		ofs_buf_fini(&from);
+	}
+}

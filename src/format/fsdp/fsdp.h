@@ -1,0 +1,60 @@
+/* fsdp.h - what the parts of the reader of flat parameters share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_FORMAT_FSDP_H
+#define OFS_FORMAT_FSDP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "format/fsdp/unit_order.h"
+#include "format/fsdp/units.h"
+#include "format/ranks/pieces.h"
+#include "format/ranks/ranks.h"
+
+struct ofs_ids_file;
+
+struct ofs_fsdp {
+	struct ofs_ranks *set;
+	const struct ofs_units *units; /* NULL: there is no units= */
+	/* Every parameter of the units, by name. */
+	struct ofs_fsdp_name {
+		struct ofs_str fqn;
+		struct ofs_order_name at;
+	} * name;
+	uint32_t nnames;
+	/* All parameters of the model, where the units file lists them. */
+	struct ofs_str *order;          /* sorted */
+	const struct ofs_ids_file *ids; /* that ids= names; NULL */
+	uint32_t group_cap;             /* of set, once some were added */
+};
+
+static inline const struct ofs_unit_param *ofs_fsdp_param(const struct ofs_fsdp
+							      *f,
+    struct ofs_order_name at)
+{
+	return &f->units->unit[at.unit].param[at.param];
+}
+/* The parameter with this name, which has no wrappers in it; unit OFS_NONE. */
+struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
+    struct ofs_str fqn);
+/* Does the units file list it among the model's parameters? */
+bool ofs_fsdp_knows(const struct ofs_fsdp *f, struct ofs_str fqn);
+/* s without wrappers, as a string of the catalog; OFS_NONE: failed. */
+uint32_t ofs_fsdp_clean(struct ofs_fsdp *f, struct ofs_str s,
+    struct optimfs_error *err);
+/* What the file of leaf holds of a parameter, counted in its unit. */
+struct ofs_flat_slice ofs_fsdp_slice(const struct ofs_fsdp *f,
+    const struct ofs_ranks_file *file, struct ofs_order_name at);
+
+/* Begin a tensor of that parameter. */
+int ofs_fsdp_begin(struct ofs_pieces *x, struct ofs_fsdp *f,
+    struct ofs_order_name at, struct optimfs_error *err);
+
+/* optim.c: raw optimizer.state_dict() of each rank. */
+int ofs_fsdp_optims(struct ofs_fsdp *f, struct optimfs_error *err);
+/* model.c: LOCAL_STATE_DICT. */
+int ofs_fsdp_model(struct ofs_fsdp *f, struct optimfs_error *err);
+
+#endif

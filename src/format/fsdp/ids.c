@@ -1,0 +1,469 @@
+/* ids.c - which parameter each integer ID of an optimizer is */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/fsdp/optim.h"
+
+/* What the parameters of a group are. */
+enum { MATRICES = 1, VECTORS = 2 };
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM,
+	    "OFS443 out of memory for an optimizer's state");
+}
+
+/* The state by which an ID is told: its first tensor; NULL. */
+static const struct ofs_ranks_group *telling(const struct ofs_fsdp_optim *o,
+    uint32_t id)
+{
+	for (uint32_t i = o->first[id]; i < o->first[id + 1]; i++)
+		if (o->state[i].tensor && !o->state[i].nested)
+			return &o->f->set->group[o->state[i].group];
+	return NULL;
+}
+
+bool ofs_fsdp_shape(const struct ofs_fsdp *f, const struct ofs_ranks_leaf *leaf,
+    struct ofs_torch_tensor *t)
+{
+	return ofs_torch_tensor(f->set->file[leaf->file].doc, leaf->node, t,
+		   NULL) == 1;
+}
+
+bool ofs_fsdp_is_whole(const struct ofs_fsdp *f, struct ofs_order_name at,
+    const struct ofs_torch_tensor *t)
+{
+	const struct ofs_unit_param *p = ofs_fsdp_param(f, at);
+
+	return f->units->unit[at.unit].whole && t->ndim == p->ndim &&
+	    memcmp(t->shape, p->shape, t->ndim * sizeof(*t->shape)) == 0;
+}
+
+static uint32_t list_of(const struct ofs_fsdp_optim *o, uint32_t id)
+{
+	uint32_t i = 0;
+
+	while (id >= o->size[i])
+		id -= o->size[i++];
+	return i;
+}
+
+static uint8_t dims_of(const struct ofs_fsdp *f, struct ofs_order_name at)
+{
+	return ofs_fsdp_param(f, at)->ndim >= 2 ? MATRICES : VECTORS;
+}
+
+static bool has_slices(const struct ofs_fsdp_optim *o,
+    const struct ofs_ranks_group *g, struct ofs_order_name at)
+{
+	const struct ofs_ranks *set = o->f->set;
+	uint32_t i = g->first;
+
+	for (uint32_t k = 0; k < set->nfiles; k++) {
+		struct ofs_flat_slice s;
+		struct ofs_torch_tensor t;
+
+		if (set->file[k].surplus)
+			continue;
+		s = ofs_fsdp_slice(o->f, &set->file[k], at);
+		if (i == g->first + g->n || set->leaf[i].file != k) {
+			if (s.count > 0)
+				return false;
+			continue;
+		}
+		if (!ofs_fsdp_shape(o->f, &set->leaf[i++], &t) ||
+		    (!ofs_fsdp_is_whole(o->f, at, &t) &&
+			(t.ndim != 1 || t.shape[0] != s.count || s.count == 0 ||
+			    o->f->units->unit[at.unit].whole)))
+			return false;
+	}
+	return true;
+}
+
+/* A shard of this unit on every rank, padding included. */
+static bool has_shards(const struct ofs_fsdp_optim *o,
+    const struct ofs_ranks_group *g, uint32_t unit)
+{
+	const struct ofs_ranks *set = o->f->set;
+	uint32_t missing = set->nfiles;
+
+	for (uint32_t k = 0; k < set->nfiles; k++)
+		missing -= set->file[k].surplus;
+	for (uint32_t i = g->first; i < g->first + g->n; i++) {
+		struct ofs_torch_tensor t;
+
+		if (!ofs_fsdp_shape(o->f, &set->leaf[i], &t) || t.ndim != 1 ||
+		    t.shape[0] != o->f->units->unit[unit].flat.shard)
+			return false;
+		missing -= !set->file[set->leaf[i].file].surplus;
+	}
+	return missing == 0;
+}
+
+bool ofs_fsdp_fits(const struct ofs_fsdp_optim *o,
+    const struct ofs_ranks_group *g, struct ofs_order_name at)
+{
+	return o->packed ? has_shards(o, g, at.unit) : has_slices(o, g, at);
+}
+
+bool ofs_fsdp_may_be(const struct ofs_fsdp_optim *o, uint32_t id,
+    struct ofs_order_name at)
+{
+	const struct ofs_ranks_group *g = telling(o, id);
+
+	if (g != NULL)
+		return has_slices(o, g, at);
+	return !o->by_dims ||
+	    (o->dims[list_of(o, id)] | dims_of(o->f, at)) !=
+	    (MATRICES | VECTORS);
+}
+
+static bool fits_param(const void *ctx, uint32_t id, uint32_t unit,
+    uint32_t param)
+{
+	return ofs_fsdp_may_be(ctx, id, (struct ofs_order_name){ unit, param });
+}
+
+static bool fits_unit(const void *ctx, uint32_t id, uint32_t none,
+    uint32_t unit)
+{
+	const struct ofs_ranks_group *g = telling(ctx, id);
+
+	(void)none;
+	return g == NULL || has_shards(ctx, g, unit);
+}
+
+/* Which ID is what. */
+
+/* Has every ID, or every one that has state, a name? */
+static bool all_told(const struct ofs_fsdp_optim *o, bool with_state)
+{
+	for (uint32_t id = 0; id < o->nids; id++)
+		if (o->name[id].unit == OFS_NONE &&
+		    (!with_state || o->first[id] < o->first[id + 1]))
+			return false;
+	return true;
+}
+
+/* One list of names in the model's order; NULL fqn: of that many things. */
+static int match_list(struct ofs_fsdp_optim *o, const struct ofs_str *fqn,
+    uint32_t n, ofs_order_fits_fn *fits, const void *ctx,
+    struct optimfs_error *err)
+{
+	struct ofs_order_unit all = {
+		.prefix = { "", 0 }, .fqn = fqn, .nparams = n
+	};
+	struct ofs_order order = { .unit = &all,
+		.nunits = 1,
+		.group = o->size,
+		.ngroups = o->nlists,
+		.known = true,
+		.fits = fits,
+		.ctx = ctx };
+
+	return ofs_order_find(&order, o->name, err);
+}
+
+/* The units in the order of the optimizer's names, in which a unit's stand
+ * together. */
+static bool match_named_units(struct ofs_fsdp_optim *o)
+{
+	const struct ofs_units *u = o->f->units;
+	bool *seen = calloc(u->n + 1ull, sizeof(*seen));
+	uint32_t n = 0;
+	bool good = seen != NULL;
+
+	for (uint32_t i = 0; i < u->nids && good; i++) {
+		struct ofs_order_name at = ofs_fsdp_find(o->f, u->ids[i]);
+
+		if (at.unit == OFS_NONE)
+			good = false;
+		else if (n > 0 && o->name[n - 1].unit == at.unit)
+			continue;
+		else if (seen[at.unit] || n == o->nids ||
+		    !fits_unit(o, n, 0, at.unit))
+			good = false;
+		else
+			o->name[n++] = (struct ofs_order_name){ at.unit, 0 };
+		if (good)
+			seen[at.unit] = true;
+	}
+	free(seen);
+	return good && n == o->nids;
+}
+
+/* use_orig_params=False: an ID a unit, in their order or that of the names. */
+static bool match_units(struct ofs_fsdp_optim *o)
+{
+	uint32_t n = o->f->units->n;
+
+	if (o->f->units->nids > 0 && match_named_units(o)) {
+		o->packed = true;
+		return true;
+	}
+	if (o->nids != n || match_list(o, NULL, n, fits_unit, o, NULL) == -1 ||
+	    !all_told(o, true))
+		return false;
+	for (uint32_t id = 0; id < n; id++)
+		if (o->name[id].unit != OFS_NONE)
+			o->name[id] =
+			    (struct ofs_order_name){ o->name[id].param, 0 };
+	o->packed = true;
+	return true;
+}
+
+/* A list of all parameters in the model's order. */
+struct listed {
+	const struct ofs_fsdp_optim *o;
+	const struct ofs_order_name *at;
+};
+
+static bool fits_listed(const void *ctx, uint32_t id, uint32_t none, uint32_t i)
+{
+	const struct listed *l = ctx;
+
+	(void)none;
+	return ofs_fsdp_may_be(l->o, id, l->at[i]);
+}
+
+static int match_listed(struct ofs_fsdp_optim *o,
+    const struct ofs_order_name *at, uint32_t n, struct optimfs_error *err)
+{
+	struct listed l = { o, at };
+
+	if (match_list(o, NULL, n, fits_listed, &l, err) == -1)
+		return -1;
+	for (uint32_t id = 0; id < o->nids; id++)
+		if (o->name[id].unit != OFS_NONE)
+			o->name[id] = at[o->name[id].param];
+	return 0;
+}
+
+/* The order that the units file gives; parameters of no unit have no state
+ * here that we could tell. */
+static int match_order(struct ofs_fsdp_optim *o, struct optimfs_error *err)
+{
+	const struct ofs_units *u = o->f->units;
+	struct ofs_order_name *at = calloc(u->norder + 1ull, sizeof(*at));
+	uint32_t n = 0;
+	int ret;
+
+	if (at == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < u->norder; i++) {
+		at[n] = ofs_fsdp_find(o->f, u->order[i]);
+		n += at[n].unit != OFS_NONE;
+	}
+	ret = match_listed(o, at, n, err);
+	free(at);
+	return ret;
+}
+
+static int by_unit(const void *va, const void *vb)
+{
+	const struct ofs_order_name *a = va, *b = vb;
+
+	if (a->unit != b->unit)
+		return a->unit < b->unit ? -1 : 1;
+	return (a->param > b->param) - (a->param < b->param);
+}
+
+/* No parameter twice among n? */
+static bool distinct(const struct ofs_order_name *at, uint32_t n)
+{
+	struct ofs_order_name *copy = calloc(n + 1ull, sizeof(*copy));
+	bool good = copy != NULL;
+
+	if (good) {
+		memcpy(copy, at, n * sizeof(*copy));
+		qsort(copy, n, sizeof(*copy), by_unit);
+	}
+	for (uint32_t i = 1; i < n && good; i++)
+		good = by_unit(&copy[i - 1], &copy[i]) != 0;
+	free(copy);
+	return good;
+}
+
+/* The order of the model's entries, when it is in the checkpoint too and was
+ * read before: 1 when it is of no use. */
+static int match_model(struct ofs_fsdp_optim *o, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = o->f->set->cat;
+	uint32_t n = 0, max = o->f->nnames;
+	struct ofs_order_name *at = calloc(max + 1ull, sizeof(*at));
+	int ret = 1;
+
+	if (at == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < cat->nentries && n <= max; i++) {
+		uint32_t len, clean;
+		const uint32_t *part =
+		    ofs_catalog_components(cat, cat->entries[i].path, &len);
+
+		if (len == 0 || cat->entries[i].kind != OFS_ENTRY_TENSOR)
+			continue;
+		clean = ofs_fsdp_clean(o->f,
+		    ofs_catalog_string(cat, part[len - 1]), err);
+		if (clean == OFS_NONE) {
+			ret = -1;
+			goto out;
+		}
+		at[n] = ofs_fsdp_find(o->f, ofs_catalog_string(cat, clean));
+		n += at[n].unit != OFS_NONE;
+	}
+	if (n == max && distinct(at, n))
+		ret = match_listed(o, at, n, NULL) == -1 ? 1 : 0;
+out:
+	free(at);
+	return ret;
+}
+
+/* What the units' own order leaves open. */
+static int match_search(struct ofs_fsdp_optim *o, struct optimfs_error *err)
+{
+	const struct ofs_units *u = o->f->units;
+	struct ofs_order_unit *unit = calloc(u->n + 1ull, sizeof(*unit));
+	struct ofs_str *fqn = calloc(o->f->nnames + 1ull, sizeof(*fqn));
+	struct ofs_order order = { .unit = unit,
+		.nunits = u->n,
+		.group = o->size,
+		.ngroups = o->nlists,
+		.fits = fits_param,
+		.ctx = o };
+	uint32_t n = 0;
+	int ret = -1;
+
+	if (unit == NULL || fqn == NULL) {
+		no_memory(err);
+		goto out;
+	}
+	for (uint32_t i = 0; i < u->n; i++) {
+		unit[i] = (struct ofs_order_unit){ u->unit[i].prefix, fqn + n,
+			u->unit[i].flat.nparams };
+		for (uint32_t k = 0; k < unit[i].nparams; k++)
+			fqn[n++] = u->unit[i].param[k].fqn;
+	}
+	ret = ofs_order_find(&order, o->name, err);
+out:
+	free(unit);
+	free(fqn);
+	return ret;
+}
+
+/* IDs without state fit anything. Where every other ID of a group is a
+ * matrix, or none is, as where biases and norms are not to decay, those are
+ * too: what each group has, by the names that are told. */
+static void learn_dims(struct ofs_fsdp_optim *o)
+{
+	uint32_t id = 0;
+
+	for (uint32_t i = 0; i < o->nlists; i++)
+		for (uint32_t k = 0; k < o->size[i]; k++, id++)
+			if (o->name[id].unit != OFS_NONE)
+				o->dims[i] |= dims_of(o->f, o->name[id]);
+	o->by_dims = true;
+}
+
+/* One way to match them: by the units file, or the model's entries. 1: it is
+ * of no use, and *why may say more. */
+static int attempt(struct ofs_fsdp_optim *o, bool model,
+    struct optimfs_error *why, struct optimfs_error *err)
+{
+	struct optimfs_error e = { 0 };
+	int ret;
+
+	if (model)
+		ret = match_model(o, &e);
+	else if (o->f->units->norder > 0)
+		ret = match_order(o, &e);
+	else
+		ret = match_search(o, &e);
+	if (ret != -1)
+		return ret;
+	if (e.code == ENOMEM)
+		return optimfs_fail(err, e.code, "%s", e.text);
+	if (why->code == 0)
+		*why = e;
+	return 1;
+}
+
+/* Both ways. 0: all IDs have names; 1: best has names for all that have
+ * state, if *any. */
+static int attempts(struct ofs_fsdp_optim *o, struct ofs_order_name *best,
+    bool *any, struct optimfs_error *why, struct optimfs_error *err)
+{
+	for (int model = 0; model <= 1; model++) {
+		int ret = attempt(o, model == 1, why, err);
+
+		if (ret == -1)
+			return -1;
+		if (ret == 1 || !all_told(o, true))
+			continue;
+		if (all_told(o, false))
+			return 0;
+		memcpy(best, o->name, o->nids * sizeof(*best));
+		*any = true;
+	}
+	return 1;
+}
+
+static int note_dims(const struct ofs_fsdp_optim *o, struct optimfs_error *err)
+{
+	if (ofs_catalog_note(o->f->set->cat, OFS_NOTE_WARNING, 0,
+		"OFS168 %s: parameters without state are named as fits the "
+		"dimensions of the others in their group",
+		o->f->set->file[0].rel) == OFS_NONE)
+		return no_memory(err);
+	return 0;
+}
+
+static int match_all(struct ofs_fsdp_optim *o, struct ofs_order_name *best,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	bool any = false;
+	int ret = attempts(o, best, &any, &why, err);
+
+	if (ret == 1 && any) {
+		memcpy(o->name, best, o->nids * sizeof(*best));
+		learn_dims(o);
+		ret = attempts(o, best, &any, &why, err);
+		if (ret == 0)
+			return note_dims(o, err);
+		memcpy(o->name, best, o->nids * sizeof(*best));
+		return ret == -1 ? -1 : 0;
+	}
+	if (ret != 1)
+		return ret;
+	if (why.code != 0)
+		return optimfs_fail(err, why.code, "%s", why.text);
+	return optimfs_fail(err, EINVAL,
+	    "OFS164 parameter IDs: several parameters have the same slices; "
+	    "the units file needs param_groups (contrib/dump_units.py), or give -o ids=FILE");
+}
+
+int ofs_fsdp_match(struct ofs_fsdp_optim *o, struct optimfs_error *err)
+{
+	struct ofs_order_name *best = calloc(o->nids + 1ull, sizeof(*best));
+	int ret;
+
+	o->name = calloc(o->nids + 1ull, sizeof(*o->name));
+	o->ignored = calloc(o->nids + 1ull, sizeof(*o->ignored));
+	o->dims = calloc(o->nlists + 1ull, sizeof(*o->dims));
+	if (best == NULL || o->name == NULL || o->ignored == NULL ||
+	    o->dims == NULL)
+		ret = no_memory(err);
+	else if (!o->f->units->named && match_units(o))
+		ret = 0;
+	else
+		ret = ofs_fsdp_match_names(o, err);
+	if (ret == 1)
+		ret = match_all(o, best, err);
+	free(best);
+	return ret;
+}

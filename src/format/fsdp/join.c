@@ -1,0 +1,232 @@
+/* join.c - parameters and their state put together from flat shards */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/fsdp/fsdp.h"
+#include "format/fsdp/handles.h"
+#include "naming/ids_file.h"
+#include "naming/naming.h"
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM,
+	    "OFS443 out of memory for flat parameters");
+}
+
+/* Names. */
+
+static int compare(const void *va, const void *vb)
+{
+	const struct ofs_str *a = va, *b = vb;
+	int c = memcmp(a->p, b->p, a->len < b->len ? a->len : b->len);
+
+	return c != 0 ? c : (a->len > b->len) - (a->len < b->len);
+}
+
+static int compare_names(const void *va, const void *vb)
+{
+	const struct ofs_fsdp_name *a = va, *b = vb;
+
+	return compare(&a->fqn, &b->fqn);
+}
+
+struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
+    struct ofs_str fqn)
+{
+	struct ofs_fsdp_name key = { .fqn = fqn }, *found;
+
+	if (f->nnames == 0)
+		return (struct ofs_order_name){ OFS_NONE, 0 };
+	found = bsearch(&key, f->name, f->nnames, sizeof(key), compare_names);
+	return found == NULL ? (struct ofs_order_name){ OFS_NONE, 0 }
+			     : found->at;
+}
+
+bool ofs_fsdp_knows(const struct ofs_fsdp *f, struct ofs_str fqn)
+{
+	return f->order != NULL &&
+	    bsearch(&fqn, f->order, f->units->norder, sizeof(fqn), compare) !=
+	    NULL;
+}
+
+uint32_t ofs_fsdp_clean(struct ofs_fsdp *f, struct ofs_str s,
+    struct optimfs_error *err)
+{
+	char *clean = malloc(s.len + 1ull);
+	uint32_t str = OFS_NONE;
+
+	if (clean == NULL)
+		no_memory(err);
+	else
+		str = ofs_catalog_str(f->set->cat, clean,
+		    ofs_clean_fqn(s.p, s.len, clean), err);
+	free(clean);
+	return str;
+}
+
+static int collect_names(struct ofs_fsdp *f, struct optimfs_error *err)
+{
+	uint64_t n = 0;
+
+	for (uint32_t u = 0; u < f->units->n; u++)
+		n += f->units->unit[u].flat.nparams;
+	f->name = calloc(n + 1, sizeof(*f->name));
+	if (f->name == NULL)
+		return no_memory(err);
+	for (uint32_t u = 0; u < f->units->n; u++)
+		for (uint32_t i = 0; i < f->units->unit[u].flat.nparams; i++)
+			f->name[f->nnames++] = (struct ofs_fsdp_name){
+				f->units->unit[u].param[i].fqn, { u, i }
+			};
+	qsort(f->name, f->nnames, sizeof(*f->name), compare_names);
+	if (f->units->norder == 0)
+		return 0;
+	f->order = calloc(f->units->norder, sizeof(*f->order));
+	if (f->order == NULL)
+		return no_memory(err);
+	memcpy(f->order, f->units->order, f->units->norder * sizeof(*f->order));
+	qsort(f->order, f->units->norder, sizeof(*f->order), compare);
+	return 0;
+}
+
+/* Tensors. */
+
+struct ofs_flat_slice ofs_fsdp_slice(const struct ofs_fsdp *f,
+    const struct ofs_ranks_file *file, struct ofs_order_name at)
+{
+	const struct ofs_flat *flat = &f->units->unit[at.unit].flat;
+	uint32_t rank = file->rank < 0 ? 0 : (uint32_t)file->rank;
+
+	return ofs_flat_slice(flat, at.param, rank % flat->world);
+}
+
+int ofs_fsdp_begin(struct ofs_pieces *x, struct ofs_fsdp *f,
+    struct ofs_order_name at, struct optimfs_error *err)
+{
+	const struct ofs_unit_param *p = ofs_fsdp_param(f, at);
+
+	return ofs_pieces_begin(x, f->set, p->shape, p->ndim,
+	    f->units->unit[at.unit].numel[at.param], err);
+}
+
+static int find_units(struct ofs_fsdp *f, struct ofs_units *units,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	int ret = opt != NULL && opt->units != NULL
+	    ? 1
+	    : ofs_handles_units(units, f->set, err);
+
+	if (ret == 1)
+		ret = ofs_units_of(units, f->set->cat, f->set->file[0].rel, opt,
+		    err);
+	if (ret == 0)
+		f->units = units;
+	return ret == -1 ? -1 : 0;
+}
+
+static int read_ids(struct ofs_fsdp *f, struct ofs_ids_file *ids,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	if (f->units == NULL || opt == NULL || opt->ids == NULL ||
+	    strcmp(opt->ids, "model") == 0)
+		return 0;
+	f->ids = ids;
+	return ofs_ids_file_read(ids, opt->ids, err);
+}
+
+static int by_string(const void *va, const void *vb)
+{
+	const struct ofs_flat_param *a = va, *b = vb;
+
+	return (a->name > b->name) - (a->name < b->name);
+}
+
+/* Leave in the catalog what the units say of each parameter. The sets of one
+ * checkpoint, the model's and the optimizer's, say the same. */
+static int record(struct ofs_fsdp *f, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = f->set->cat;
+	struct ofs_flat_param *v;
+
+	if (cat->nflat > 0)
+		return 0;
+	v = ofs_arena_alloc(&cat->arena, (f->nnames + 1ull) * sizeof(*v));
+	if (v == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < f->nnames; i++) {
+		struct ofs_order_name at = f->name[i].at;
+		struct ofs_str fqn = f->name[i].fqn;
+		struct ofs_str prefix = f->units->unit[at.unit].prefix;
+
+		v[i] = (struct ofs_flat_param){
+			.name = ofs_catalog_str(cat, fqn.p, fqn.len, err),
+			.unit = ofs_catalog_str(cat, prefix.p, prefix.len, err),
+			.index = at.param,
+			.grad = ofs_fsdp_param(f, at)->grad,
+		};
+		if (v[i].name == OFS_NONE || v[i].unit == OFS_NONE)
+			return -1;
+	}
+	qsort(v, f->nnames, sizeof(*v), by_string);
+	cat->flat = v;
+	cat->nflat = f->nnames;
+	return 0;
+}
+
+static int record_ties(struct ofs_fsdp *f, struct optimfs_error *err)
+{
+	const struct ofs_units *u = f->units;
+	struct ofs_catalog *cat = f->set->cat;
+	struct ofs_name_tie *v;
+
+	if (cat->nties > 0)
+		return 0;
+	v = ofs_arena_alloc(&cat->arena, (u->nties + 1ull) * sizeof(*v));
+	if (v == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < u->nties; i++) {
+		struct ofs_str name = u->tie[i].name, to = u->tie[i].target;
+
+		v[i].name = ofs_catalog_str(cat, name.p, name.len, err);
+		v[i].target = ofs_catalog_str(cat, to.p, to.len, err);
+		if (v[i].name == OFS_NONE || v[i].target == OFS_NONE)
+			return -1;
+	}
+	cat->ties = v;
+	cat->nties = u->nties;
+	return 0;
+}
+
+int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	struct ofs_fsdp f = { .set = set };
+	struct ofs_ids_file ids = { 0 };
+	struct ofs_units units = { 0 };
+	int ret = find_units(&f, &units, opt, err);
+
+	if (ret == 0)
+		ret = read_ids(&f, &ids, opt, err);
+	if (ret == 0 && f.units != NULL)
+		ret = collect_names(&f, err);
+	if (ret == 0 && f.units != NULL)
+		ret = record(&f, err);
+	if (ret == 0 && f.units != NULL)
+		ret = record_ties(&f, err);
+	if (ret == 0 && f.units != NULL)
+		ret = ofs_handles_model(&f, err);
+	if (ret == 0)
+		ret = ofs_fsdp_model(&f, err);
+	if (ret == 0)
+		ret = ofs_fsdp_optims(&f, err);
+	free(f.name);
+	free(f.order);
+	ofs_ids_file_fini(&ids);
+	ofs_units_fini(&units);
+	return ret;
+}

@@ -1,0 +1,392 @@
+/* model.c - flat parameters of a LOCAL_STATE_DICT */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/fsdp/fsdp.h"
+#include "format/torch/sharded.h"
+
+static const char flat_key[] = "_flat_param";
+#define KEY_LEN (sizeof(flat_key) - 1)
+
+/* The flat parameters of one mapping. */
+struct model {
+	struct ofs_fsdp *f;
+	struct ofs_ranks_group **flat; /* of each unit; NULL: none */
+	uint32_t *ref;                 /* of each name: its tensor */
+	const uint32_t *parent;        /* the mapping's path */
+	uint32_t nparent;
+	bool any;
+};
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM,
+	    "OFS443 out of memory for flat parameters");
+}
+
+/* The last component of a group's path, and how many stand before it. */
+static struct ofs_str last_key(const struct ofs_fsdp *f,
+    const struct ofs_ranks_group *g, const uint32_t **part, uint32_t *n)
+{
+	*part = ofs_catalog_components(f->set->cat, g->path, n);
+	--*n;
+	return ofs_catalog_string(f->set->cat, (*part)[*n]);
+}
+
+static bool is_flat_key(struct ofs_str s)
+{
+	return s.len >= KEY_LEN &&
+	    memcmp(s.p + s.len - KEY_LEN, flat_key, KEY_LEN) == 0 &&
+	    (s.len == KEY_LEN || s.p[s.len - KEY_LEN - 1] == '.');
+}
+
+/* The unit whose flat parameter has this key; OFS_NONE. */
+static uint32_t unit_of(const struct ofs_fsdp *f, struct ofs_str key)
+{
+	uint32_t n = key.len - (uint32_t)KEY_LEN;
+
+	n -= n > 0;
+	for (uint32_t u = 0; u < f->units->n; u++)
+		if (f->units->unit[u].prefix.len == n &&
+		    memcmp(f->units->unit[u].prefix.p, key.p, n) == 0)
+			return u;
+	return OFS_NONE;
+}
+
+static bool is_sharded(const struct ofs_fsdp *f,
+    const struct ofs_ranks_group *g)
+{
+	const struct ofs_ranks_leaf *leaf = &f->set->leaf[g->first];
+
+	return ofs_torch_is_sharded(f->set->file[leaf->file].doc, leaf->node);
+}
+
+/* Where one parameter lies in elements [from, from + n) of its unit. */
+static struct ofs_flat_slice overlap(const struct ofs_flat *flat, uint32_t i,
+    uint64_t from, uint64_t n)
+{
+	uint64_t begin = flat->start[i], end = begin + flat->numel[i];
+	uint64_t lo = begin > from ? begin : from;
+	uint64_t hi = end < from + n ? end : from + n;
+
+	if (lo >= hi)
+		return (struct ofs_flat_slice){ 0 };
+	return (struct ofs_flat_slice){ lo - begin, hi - lo, lo - from };
+}
+
+static int check_whole(struct ofs_pieces *x, const struct ofs_torch_sharded *s,
+    const struct ofs_flat *flat)
+{
+	if (s->ndim == 1 && s->shape[0] == flat->size)
+		return 0;
+	return optimfs_fail(&x->why, EUCLEAN,
+	    "OFS160 the flat parameter has %" PRIu64
+	    " elements, the units file's shapes need %" PRIu64,
+	    s->ndim == 0 ? 1 : s->shape[0], flat->size);
+}
+
+/* What one rank has of a parameter. */
+static int add_leaf(struct ofs_fsdp *f, struct ofs_pieces *x,
+    const struct ofs_ranks_leaf *leaf, struct ofs_order_name at,
+    struct optimfs_error *err)
+{
+	const struct ofs_flat *flat = &f->units->unit[at.unit].flat;
+	const struct ofs_pickle *doc = f->set->file[leaf->file].doc;
+	struct ofs_torch_sharded s;
+	struct ofs_flat_slice slice;
+	int ret = 0;
+
+	if (x->why.code != 0)
+		return 0;
+	if (!ofs_torch_is_sharded(doc, leaf->node)) {
+		slice = overlap(flat, at.param, 0, flat->size);
+		return ofs_pieces_add(x, leaf, leaf->node, flat->size, &slice,
+		    err);
+	}
+	if (ofs_torch_sharded(doc, leaf->node, &s, &x->why) == -1)
+		return 0;
+	if (check_whole(x, &s, flat) == -1)
+		s.npieces = 0;
+	for (uint32_t i = 0; i < s.npieces && ret == 0; i++) {
+		const struct ofs_torch_piece *p = &s.piece[i];
+
+		slice = overlap(flat, at.param, p->offset[0], p->size[0]);
+		slice.at += p->at[0];
+		ret =
+		    ofs_pieces_add(x, leaf, p->node, p->local[0], &slice, err);
+	}
+	ofs_torch_sharded_fini(&s);
+	return ret;
+}
+
+/* The path of name in the mapping. */
+static uint32_t path_of(struct model *m, struct ofs_str name,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = m->f->set->cat;
+	uint32_t *part = malloc((m->nparent + 1ull) * sizeof(*part));
+	uint32_t path = OFS_NONE;
+
+	if (part == NULL) {
+		no_memory(err);
+		return OFS_NONE;
+	}
+	memcpy(part, m->parent, m->nparent * sizeof(*part));
+	part[m->nparent] = ofs_catalog_str(cat, name.p, name.len, err);
+	if (part[m->nparent] != OFS_NONE)
+		path = ofs_catalog_path(cat, part, m->nparent + 1ull, err);
+	free(part);
+	return path;
+}
+
+static uint32_t *ref_of(struct model *m, struct ofs_order_name at)
+{
+	struct ofs_fsdp_name *n = m->f->name;
+	struct ofs_str fqn = ofs_fsdp_param(m->f, at)->fqn;
+	uint32_t lo = 0, hi = m->f->nnames;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2, len = n[mid].fqn.len;
+		int c =
+		    memcmp(n[mid].fqn.p, fqn.p, len < fqn.len ? len : fqn.len);
+
+		if (c < 0 || (c == 0 && len < fqn.len))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return &m->ref[lo];
+}
+
+/* Add a parameter of a unit that has a flat parameter here; once. */
+static int add_param(struct model *m, struct ofs_order_name at,
+    struct optimfs_error *err)
+{
+	const struct ofs_ranks_group *g = m->flat[at.unit];
+	uint32_t *ref = ref_of(m, at), path;
+	struct ofs_pieces x;
+
+	if (*ref != OFS_NONE)
+		return 0;
+	if (ofs_fsdp_begin(&x, m->f, at, err) == -1)
+		return -1;
+	for (uint32_t i = g->first; i < g->first + g->n; i++)
+		if (add_leaf(m->f, &x, &m->f->set->leaf[i], at, err) == -1)
+			return -1;
+	path = path_of(m, ofs_fsdp_param(m->f, at)->fqn, err);
+	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, ref, err);
+}
+
+static const struct ofs_unit_tie *tie_of(const struct model *m,
+    struct ofs_str name)
+{
+	for (uint32_t i = 0; i < m->f->units->nties; i++) {
+		const struct ofs_unit_tie *t = &m->f->units->tie[i];
+
+		if (t->name.len == name.len &&
+		    memcmp(t->name.p, name.p, name.len) == 0)
+			return t;
+	}
+	return NULL;
+}
+
+static bool has_flat(const struct model *m, struct ofs_order_name at)
+{
+	return at.unit != OFS_NONE && m->flat[at.unit] != NULL;
+}
+
+/* The other name of a parameter that has been added. */
+static int add_tie(struct model *m, const struct ofs_unit_tie *tie,
+    struct optimfs_error *err)
+{
+	struct ofs_order_name at = ofs_fsdp_find(m->f, tie->target);
+	struct ofs_catalog *cat = m->f->set->cat;
+	struct ofs_entry e = { .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR };
+
+	if (!has_flat(m, at))
+		return 0;
+	e.ref = *ref_of(m, at);
+	cat->tensors[e.ref].flags |= OFS_TENSOR_TIED;
+	e.path = path_of(m, tie->name, err);
+	if (e.path == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
+		return -1;
+	return 0;
+}
+
+static bool is_ours(const struct model *m, const uint32_t *part, uint32_t n)
+{
+	return n == m->nparent &&
+	    (n == 0 || memcmp(part, m->parent, n * sizeof(*part)) == 0);
+}
+
+/* A key beside the flat parameters. With use_orig_params they have one for
+ * each parameter too, which is only the rank's own slice; its place tells the
+ * parameter's, though. */
+static int see_key(struct model *m, struct ofs_ranks_group *g, bool *slices,
+    struct optimfs_error *err)
+{
+	const uint32_t *part;
+	struct ofs_order_name at;
+	uint32_t n, clean;
+	struct ofs_str key = last_key(m->f, g, &part, &n);
+
+	if (g->taken || !is_ours(m, part, n) || is_sharded(m->f, g))
+		return 0;
+	clean = ofs_fsdp_clean(m->f, key, err);
+	if (clean == OFS_NONE)
+		return -1;
+	key = ofs_catalog_string(m->f->set->cat, clean);
+	at = ofs_fsdp_find(m->f, key);
+	if (!has_flat(m, at)) {
+		const struct ofs_unit_tie *tie = tie_of(m, key);
+
+		if (tie != NULL &&
+		    has_flat(m, ofs_fsdp_find(m->f, tie->target)))
+			*slices = g->taken = true;
+		return 0;
+	}
+	*slices = g->taken = true;
+	return add_param(m, at, err);
+}
+
+static int add_all(struct model *m, struct optimfs_error *err)
+{
+	const struct ofs_fsdp *f = m->f;
+	bool slices = false;
+
+	for (uint32_t i = 0; i < f->set->ngroups; i++)
+		if (see_key(m, &f->set->group[i], &slices, err) == -1)
+			return -1;
+	for (uint32_t u = 0; u < f->units->n; u++)
+		for (uint32_t i = 0;
+		     m->flat[u] != NULL && i < f->units->unit[u].flat.nparams;
+		     i++)
+			if (add_param(m, (struct ofs_order_name){ u, i },
+				err) == -1)
+				return -1;
+	for (uint32_t i = 0; i < f->units->nties; i++)
+		if (add_tie(m, &f->units->tie[i], err) == -1)
+			return -1;
+	if (slices &&
+	    ofs_catalog_note(f->set->cat, OFS_NOTE_WARNING, 0,
+		"OFS167 %s: the parameters come from the flat parameters; the "
+		"slices under their own names are not shown",
+		f->set->file[0].rel) == OFS_NONE)
+		return no_memory(err);
+	return 0;
+}
+
+/* Remember g if it is a flat parameter of the mapping, or the first. */
+static int see_flat(struct model *m, struct ofs_ranks_group *g,
+    struct optimfs_error *err)
+{
+	const uint32_t *part;
+	uint32_t n, unit, clean;
+	struct ofs_str key = last_key(m->f, g, &part, &n);
+
+	if (g->taken || !is_flat_key(key))
+		return 0;
+	if (!m->any) {
+		m->parent = part;
+		m->nparent = n;
+	} else if (!is_ours(m, part, n)) {
+		return 0;
+	}
+	clean = ofs_fsdp_clean(m->f, key, err);
+	if (clean == OFS_NONE)
+		return -1;
+	key = ofs_catalog_string(m->f->set->cat, clean);
+	unit = unit_of(m->f, key);
+	if (unit == OFS_NONE)
+		return optimfs_fail(err, EINVAL,
+		    "OFS160 %s has %.100s, and the units file no such unit",
+		    m->f->set->file[0].rel, key.p);
+	m->any = g->taken = true;
+	m->flat[unit] = g;
+	return 0;
+}
+
+/* The flat parameters of the first mapping that has some; 1 when none had. */
+static int one_mapping(struct model *m, struct optimfs_error *err)
+{
+	struct ofs_ranks *set = m->f->set;
+	uint32_t *parent;
+
+	m->any = false;
+	memset(m->flat, 0, m->f->units->n * sizeof(*m->flat));
+	memset(m->ref, 0xff, m->f->nnames * sizeof(*m->ref));
+	for (uint32_t i = 0; i < set->ngroups; i++)
+		if (see_flat(m, &set->group[i], err) == -1)
+			return -1;
+	if (!m->any)
+		return 1;
+	/* paths move while others are added */
+	parent = malloc((m->nparent + 1ull) * sizeof(*parent));
+	if (parent == NULL)
+		return no_memory(err);
+	memcpy(parent, m->parent, m->nparent * sizeof(*parent));
+	m->parent = parent;
+	if (add_all(m, err) == -1) {
+		free(parent);
+		return -1;
+	}
+	free(parent);
+	return 0;
+}
+
+/* Without units, a flat parameter is the one-dimensional tensor that it is;
+ * what is beside it may be slices, or buffers. */
+static int put_slices_apart(struct ofs_fsdp *f, struct optimfs_error *err)
+{
+	struct ofs_ranks *set = f->set;
+	struct optimfs_error why;
+	bool any = false;
+
+	for (uint32_t i = 0; i < set->ngroups && !any; i++) {
+		const uint32_t *part;
+		uint32_t n;
+
+		any = is_flat_key(last_key(f, &set->group[i], &part, &n));
+	}
+	optimfs_fail(&why, EOPNOTSUPP,
+	    "OFS166 it may be each rank's slice of a flat parameter; -o "
+	    "units=FILE says so");
+	for (uint32_t i = 0; i < set->ngroups && any; i++) {
+		struct ofs_ranks_group *g = &set->group[i];
+		struct ofs_ranks_leaf leaf = set->leaf[g->first];
+		struct ofs_torch_tensor t;
+
+		if (g->taken || set->nfiles < 2 ||
+		    ofs_torch_tensor(set->file[leaf.file].doc, leaf.node, &t,
+			NULL) != 1 ||
+		    t.ndim != 1)
+			continue;
+		if (ofs_ranks_apart(set, g, &why, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_fsdp_model(struct ofs_fsdp *f, struct optimfs_error *err)
+{
+	struct model m = { .f = f };
+	int ret;
+
+	if (f->units == NULL)
+		return put_slices_apart(f, err);
+	m.flat = calloc(f->units->n + 1ull, sizeof(struct ofs_ranks_group *));
+	m.ref = calloc(f->nnames + 1ull, sizeof(*m.ref));
+	if (m.flat == NULL || m.ref == NULL)
+		ret = no_memory(err);
+	else
+		while ((ret = one_mapping(&m, err)) == 0)
+			;
+	free(m.flat);
+	free(m.ref);
+	return ret == 1 ? 0 : -1;
+}

@@ -1,0 +1,258 @@
+/* render.c - a checkpoint as FSDP1's rank files, flattened anew */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/fsdp/render.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/format.h"
+#include "plan/cast.h"
+
+#define SLICE (64u << 10)
+
+/* Files, in this order: one a rank of the model, of the optimizer, what is
+ * neither, the units. */
+enum kind { MODEL, OPTIM, EXTRA, UNITS };
+
+static enum kind kind_of(const struct ofs_fsdp_files *f, uint32_t file,
+    uint32_t *rank)
+{
+	uint32_t models = f->nmodel > 0 ? f->world : 0;
+	uint32_t optims = f->has_optim ? f->world : 0;
+
+	*rank = file;
+	if (file < models)
+		return MODEL;
+	*rank = file - models;
+	if (*rank < optims)
+		return OPTIM;
+	return *rank == optims && f->has_extra ? EXTRA : UNITS;
+}
+
+static struct ofs_fsdp_files *fsdp_files(const struct ofs_files *f)
+{
+	return (struct ofs_fsdp_files *)(uintptr_t)f;
+}
+
+static void stem(const struct ofs_fsdp_files *f, uint32_t file, char *name,
+    size_t size)
+{
+	uint32_t rank;
+	enum kind kind = kind_of(f, file, &rank);
+
+	if (kind == EXTRA)
+		snprintf(name, size, "extra");
+	else
+		snprintf(name, size, "%s_rank%u",
+		    kind == MODEL ? "model" : "optim", rank);
+}
+
+static void file_name(const struct ofs_files *files, uint32_t file,
+    char name[OFS_FILE_NAME])
+{
+	const struct ofs_fsdp_files *f = fsdp_files(files);
+	uint32_t rank;
+
+	if (kind_of(f, file, &rank) == UNITS) {
+		snprintf(name, OFS_FILE_NAME, OFS_UNITS_FILE);
+		return;
+	}
+	stem(f, file, name, OFS_FILE_NAME - 3);
+	strcat(name, ".pt");
+}
+
+/* The tensor of the first parameter that has one. */
+static const struct ofs_tensor *some_tensor(const struct ofs_fsdp_files *f,
+    const struct ofs_fsdp_new_unit *u, ofs_fsdp_new_entry_fn *entry,
+    const char *name)
+{
+	uint32_t i = u->param;
+
+	while (entry(f, i, name) == OFS_NONE)
+		i++;
+	return ofs_fsdp_new_tensor(f, entry(f, i, name));
+}
+
+int ofs_fsdp_new_flat(const struct ofs_fsdp_files *f, uint32_t unit,
+    uint32_t rank, ofs_fsdp_new_entry_fn *entry, const char *name,
+    uint64_t fill, struct ofs_torch_new *a, struct optimfs_error *err)
+{
+	const struct ofs_fsdp_new_unit *u = &f->unit[unit];
+	const struct ofs_tensor *t = some_tensor(f, u, entry, name);
+	uint32_t shard = ofs_fsdp_new_shard(f, rank);
+	struct ofs_torch_part pad = { .tensor = OFS_NONE, .first = fill };
+	uint64_t at = 0, held = ofs_flat_held(&u->flat, shard);
+
+	pad.item = (uint32_t)ofs_dtype_size(ofs_render_dtype(&f->to, t));
+	if (ofs_torch_new_storage(a, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < u->nparams; i++) {
+		struct ofs_flat_slice s = ofs_flat_slice(&u->flat, i, shard);
+		struct ofs_torch_part part = {
+			.tensor = OFS_NONE, .item = pad.item, .count = s.count
+		};
+		uint32_t e = entry(f, u->param + i, name);
+
+		if (s.count == 0)
+			continue;
+		pad.count = s.at - at;
+		if (e != OFS_NONE) {
+			part.tensor = f->cat->entries[e].ref;
+			part.first = s.first;
+		}
+		if (ofs_torch_new_part(a, f->cat, &pad, err) == -1 ||
+		    ofs_torch_new_part(a, f->cat, &part, err) == -1)
+			return -1;
+		at = s.at + s.count;
+	}
+	pad.count = held - at;
+	if (ofs_torch_new_part(a, f->cat, &pad, err) == -1)
+		return -1;
+	/* beyond the flat parameter there are zeros */
+	pad.count = u->flat.shard - held;
+	pad.first = 0;
+	return ofs_torch_new_part(a, f->cat, &pad, err);
+}
+
+static int build(void *ctx, uint32_t file, struct ofs_torch_new *a,
+    struct ofs_buf *pickle, struct optimfs_error *err)
+{
+	const struct ofs_fsdp_files *f = ctx;
+	uint32_t rank;
+	enum kind kind = kind_of(f, file, &rank);
+	char name[24];
+
+	stem(f, file, name, sizeof(name));
+	snprintf(a->prefix, sizeof(a->prefix), "%s/", name);
+	return kind == MODEL ? ofs_fsdp_new_model(f, rank, a, pickle, err)
+			     : ofs_fsdp_new_optim(f, rank, a, pickle, err);
+}
+
+static int text_spans(const struct ofs_buf *text, struct ofs_spans *out,
+    struct optimfs_error *err)
+{
+	for (uint64_t i = 0; i < text->len; i += SLICE)
+		if (ofs_spans_add(out,
+			text->len - i < SLICE ? text->len - i : SLICE, i, 0,
+			err) == -1)
+			return -1;
+	return 0;
+}
+
+static int spans(const struct ofs_files *files, uint32_t file,
+    struct ofs_spans *out, struct optimfs_error *err)
+{
+	struct ofs_fsdp_files *f = fsdp_files(files);
+	uint32_t rank;
+	enum kind kind = kind_of(f, file, &rank);
+
+	if (kind == UNITS)
+		return text_spans(&f->text, out, err);
+	if (kind == EXTRA)
+		return ofs_torch_new_spans(&f->extra, out, err);
+	return ofs_torch_cache_spans(&f->archives, file, out, err);
+}
+
+static int make(const struct ofs_files *files, uint32_t file,
+    const struct ofs_span *span, uint64_t at, struct ofs_composition *c,
+    struct optimfs_error *err)
+{
+	struct ofs_fsdp_files *f = fsdp_files(files);
+	uint32_t rank;
+	enum kind kind = kind_of(f, file, &rank);
+
+	if (kind == UNITS)
+		return ofs_composition_bytes(c, f->text.data + span->ref,
+		    span->end - at, err);
+	if (kind == EXTRA)
+		return ofs_torch_new_make(&f->extra, f->cat, span, at, c, err);
+	return ofs_torch_cache_make(&f->archives, f->cat, file, span, at, c,
+	    err);
+}
+
+static void files_free(struct ofs_files *files)
+{
+	struct ofs_fsdp_files *f = fsdp_files(files);
+
+	for (uint32_t i = 0; f->unit != NULL && i < f->units.n; i++)
+		ofs_flat_fini(&f->unit[i].flat);
+	free(f->unit);
+	free(f->param);
+	free(f->state);
+	free(f->id);
+	free(f->by_id);
+	free(f->model);
+	free(f->model_param);
+	ofs_map_fini(&f->names);
+	if (f->has_optim)
+		ofs_groups_fini(&f->groups);
+	ofs_state_fini(&f->optim);
+	ofs_units_fini(&f->units);
+	ofs_torch_new_fini(&f->extra);
+	ofs_buf_fini(&f->text);
+	ofs_torch_cache_fini(&f->archives);
+	free(f);
+}
+
+static const struct ofs_files_ops ops = {
+	.name = file_name,
+	.spans = spans,
+	.make = make,
+	.free = files_free,
+};
+
+/* What is neither model nor optimizer: as in the view torch. */
+static int add_extra(struct ofs_fsdp_files *f, struct optimfs_error *err)
+{
+	struct ofs_state state;
+	struct ofs_buf pickle = { 0 };
+	int ret;
+
+	if (ofs_state_build(&state, &f->from, &f->to, "extra", err) == -1)
+		return -1;
+	f->has_extra = state.n > 1;
+	snprintf(f->extra.prefix, sizeof(f->extra.prefix), "extra/");
+	f->extra.crc = f->to.crc;
+	f->extra.cast = f->to.dtype;
+	ret =
+	    ofs_state_pickle(&state, &f->from, &f->to, &pickle, &f->extra, err);
+	if (ret == 0)
+		ret = ofs_torch_new_lay(&f->extra, &pickle, err);
+	ofs_buf_fini(&pickle);
+	ofs_state_fini(&state);
+	return ret;
+}
+
+static int render(const struct ofs_render *from, const struct ofs_layout *to,
+    struct ofs_files **out, struct optimfs_error *err)
+{
+	struct ofs_fsdp_files *f = calloc(1, sizeof(*f));
+
+	if (f == NULL)
+		return optimfs_fail(err, ENOMEM, "a view");
+	f->files.ops = &ops;
+	f->from = *from;
+	f->cat = from->cat;
+	f->to = *to;
+	f->world = to->shards * to->replicas;
+	f->whole = to->shards == 1;
+	ofs_torch_cache_init(&f->archives, to, build, f);
+	if (ofs_fsdp_new_plan(f, err) == -1 || add_extra(f, err) == -1 ||
+	    ofs_fsdp_new_units(f, err) == -1) {
+		files_free(&f->files);
+		return -1;
+	}
+	f->files.n = (f->nmodel > 0 ? f->world : 0) +
+	    (f->has_optim ? f->world : 0) + f->has_extra + 1;
+	*out = &f->files;
+	return 0;
+}
+
+const struct ofs_format ofs_format_fsdp = {
+	.name = "fsdp",
+	.render = render,
+};

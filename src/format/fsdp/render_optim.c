@@ -1,0 +1,170 @@
+/* render_optim.c - optim_rankR.pt: the raw optimizer.state_dict() of a rank */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <string.h>
+
+#include "format/fsdp/render.h"
+#include "pickle/write.h"
+#include "plan/cast.h"
+
+struct writer {
+	const struct ofs_fsdp_files *f;
+	uint32_t rank;
+	struct ofs_state_pickler p;
+};
+
+static uint32_t entry_of(const struct ofs_fsdp_files *f, uint32_t param,
+    const char *name)
+{
+	const struct ofs_fsdp_new_param *p = &f->param[param];
+
+	for (uint32_t i = p->state; i < p->state + p->nstates; i++)
+		if (strcmp(f->state[i].name, name) == 0)
+			return f->state[i].entry;
+	return OFS_NONE;
+}
+
+/* Is the entry cut as its parameter is? */
+static bool is_cut(const struct ofs_fsdp_files *f, uint32_t entry)
+{
+	return f->cat->entries[entry].kind == OFS_ENTRY_TENSOR &&
+	    ofs_fsdp_new_tensor(f, entry)->ndim > 0;
+}
+
+static int put_vector(struct writer *w, uint32_t entry, uint64_t n)
+{
+	enum ofs_dtype dtype =
+	    ofs_render_dtype(&w->f->to, ofs_fsdp_new_tensor(w->f, entry));
+
+	return ofs_pkw_tensor(&w->p.w, dtype, w->p.a->nstorages - 1, &n, 1,
+	    w->p.err);
+}
+
+/* A rank's elements of a parameter, and nothing between them. */
+static int put_slice(struct writer *w, uint32_t entry,
+    const struct ofs_flat_slice *s)
+{
+	struct ofs_torch_part part = { .tensor = w->f->cat->entries[entry].ref,
+		.first = s->first,
+		.count = s->count };
+
+	if (ofs_torch_new_storage(w->p.a, w->p.err) == -1 ||
+	    ofs_torch_new_part(w->p.a, w->f->cat, &part, w->p.err) == -1)
+		return -1;
+	return put_vector(w, entry, s->count);
+}
+
+/* The shard of a flat parameter's state. */
+static int put_shard(struct writer *w, uint32_t unit, uint32_t entry,
+    const char *name)
+{
+	if (ofs_fsdp_new_flat(w->f, unit, w->rank, entry_of, name, 0, w->p.a,
+		w->p.err) == -1)
+		return -1;
+	return put_vector(w, entry, w->f->unit[unit].flat.shard);
+}
+
+/* State of a parameter of which the rank has slice s, or of its flat
+ * parameter, whose other parameters have the same names. */
+static int put_states(struct writer *w, const struct ofs_fsdp_new_param *p,
+    const struct ofs_flat_slice *s)
+{
+	const struct ofs_fsdp_files *f = w->f;
+
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+	for (uint32_t i = 0; i < p->nstates; i++) {
+		const struct ofs_fsdp_new_state *v = &f->state[p->state + i];
+		int ret;
+
+		ofs_pkw_item(&w->p.w, i, p->nstates, OFS_PKW_SETITEM,
+		    OFS_PKW_SETITEMS);
+		ofs_pkw_known(&w->p.w, v->name);
+		if (!is_cut(f, v->entry) || (f->whole && f->orig))
+			ret = ofs_state_put_entry(&w->p,
+			    &f->cat->entries[v->entry]);
+		else if (f->orig)
+			ret = put_slice(w, v->entry, s);
+		else
+			ret = put_shard(w, p->unit, v->entry, v->name);
+		if (ret == -1)
+			return ofs_render_blame(f->cat,
+			    &f->cat->entries[v->entry], w->p.err);
+	}
+	ofs_pkw_item(&w->p.w, p->nstates, p->nstates, OFS_PKW_SETITEM,
+	    OFS_PKW_SETITEMS);
+	return 0;
+}
+
+/* The parameter whose names of state are those of an ID; OFS_NONE when the
+ * rank has none of it. */
+static uint32_t holder(const struct writer *w, uint32_t id,
+    struct ofs_flat_slice *s)
+{
+	const struct ofs_fsdp_files *f = w->f;
+	const struct ofs_fsdp_new_unit *u;
+	uint32_t at = f->by_id[id];
+
+	if (f->orig) {
+		u = &f->unit[f->param[at].unit];
+		*s = ofs_flat_slice(&u->flat, at - u->param,
+		    ofs_fsdp_new_shard(f, w->rank));
+		if (!f->whole && s->count == 0)
+			return OFS_NONE;
+	} else {
+		at = f->unit[at].lead;
+	}
+	return f->param[at].nstates == 0 ? OFS_NONE : at;
+}
+
+static int put_all(struct writer *w)
+{
+	const struct ofs_fsdp_files *f = w->f;
+	struct ofs_flat_slice s;
+	uint32_t n = 0, k = 0;
+
+	for (uint32_t id = 0; id < f->nids; id++)
+		n += holder(w, id, &s) != OFS_NONE;
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+	for (uint32_t id = 0; id < f->nids; id++) {
+		uint32_t param = holder(w, id, &s);
+
+		if (param == OFS_NONE)
+			continue;
+		ofs_pkw_item(&w->p.w, k++, n, OFS_PKW_SETITEM,
+		    OFS_PKW_SETITEMS);
+		ofs_pkw_int(&w->p.w, id);
+		if (put_states(w, &f->param[param], &s) == -1)
+			return -1;
+	}
+	ofs_pkw_item(&w->p.w, k, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+	return 0;
+}
+
+int ofs_fsdp_new_optim(const struct ofs_fsdp_files *f, uint32_t rank,
+    struct ofs_torch_new *a, struct ofs_buf *pickle, struct optimfs_error *err)
+{
+	struct writer w = {
+		.f = f,
+		.rank = rank,
+		.p = { .s = &f->optim,
+		    .from = &f->from,
+		    .w = { .out = pickle },
+		    .a = a,
+		    .optim = OFS_NONE,
+		    .err = err },
+	};
+
+	ofs_pkw_begin(&w.p.w);
+	ofs_pkw_op_put(&w.p.w, OFS_PKW_DICT);
+	ofs_pkw_op(&w.p.w, OFS_PKW_MARK);
+	ofs_pkw_known(&w.p.w, "state");
+	if (put_all(&w) == -1)
+		return -1;
+	ofs_pkw_known(&w.p.w, "param_groups");
+	if (ofs_state_put_groups(&w.p, &f->groups, f->id) == -1)
+		return -1;
+	ofs_pkw_op(&w.p.w, OFS_PKW_SETITEMS);
+	ofs_pkw_op(&w.p.w, OFS_PKW_STOP);
+	return 0;
+}

@@ -1,0 +1,250 @@
+/* state.c - a raw optimizer's entries: its state, parameter by parameter */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "format/fsdp/optim.h"
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM,
+	    "OFS443 out of memory for an optimizer's state");
+}
+
+/* [parent..., "state", fqn, what follows the ID in the path of g]. */
+static uint32_t path_of(struct ofs_fsdp_optim *o, struct ofs_str fqn,
+    const struct ofs_ranks_group *g, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = o->f->set->cat;
+	uint32_t n, path = OFS_NONE, *copy, *id;
+	const uint32_t *part = ofs_catalog_components(cat, g->path, &n);
+
+	/* components move when strings or paths are added */
+	copy = malloc(n * sizeof(*copy));
+	if (copy == NULL) {
+		no_memory(err);
+		return OFS_NONE;
+	}
+	memcpy(copy, part, n * sizeof(*copy));
+	id = copy + o->nparent + 1;
+	*id = ofs_catalog_str(cat, fqn.p, fqn.len, err);
+	if (*id != OFS_NONE)
+		path = ofs_catalog_path(cat, copy, n, err);
+	free(copy);
+	return path;
+}
+
+/* A rank that holds elements of a parameter has every state of it. */
+static void check_present(struct ofs_fsdp_optim *o, struct ofs_pieces *x,
+    const struct ofs_ranks_group *g, struct ofs_order_name at)
+{
+	const struct ofs_ranks *set = o->f->set;
+	uint32_t i = g->first;
+
+	for (uint32_t k = 0; k < set->nfiles && x->why.code == 0; k++) {
+		bool has = i < g->first + g->n && set->leaf[i].file == k;
+		uint64_t want = o->packed
+		    ? o->f->units->unit[at.unit].flat.shard
+		    : ofs_fsdp_slice(o->f, &set->file[k], at).count;
+
+		i += has;
+		if (set->file[k].surplus || has == (want > 0))
+			continue;
+		optimfs_fail(&x->why, EUCLEAN,
+		    has ? "OFS165 rank %d has this state, but no elements of "
+			  "the parameter (%" PRIu64 ")"
+			: "OFS165 rank %d does not have this state of its "
+			  "%" PRIu64 " elements, other ranks have",
+		    set->file[k].rank, want);
+	}
+}
+
+static int add_leaf(struct ofs_fsdp_optim *o, struct ofs_pieces *x,
+    const struct ofs_ranks_leaf *leaf, struct ofs_order_name at,
+    struct optimfs_error *err)
+{
+	const struct ofs_ranks_file *file = &o->f->set->file[leaf->file];
+	struct ofs_flat_slice s = ofs_fsdp_slice(o->f, file, at);
+	uint64_t have = o->f->units->unit[at.unit].flat.shard;
+	struct ofs_torch_tensor t;
+
+	if (file->surplus)
+		return 0;
+	if (!o->packed) {
+		if (ofs_fsdp_shape(o->f, leaf, &t) &&
+		    ofs_fsdp_is_whole(o->f, at, &t))
+			return ofs_pieces_whole(x, leaf, err);
+		s.at = 0;
+		have = s.count;
+	}
+	return ofs_pieces_add(x, leaf, leaf->node, have, &s, err);
+}
+
+static int add_tensor(struct ofs_fsdp_optim *o, const struct ofs_ranks_group *g,
+    struct ofs_order_name at, struct optimfs_error *err)
+{
+	struct ofs_pieces x;
+	uint32_t path, ref;
+
+	if (ofs_fsdp_begin(&x, o->f, at, err) == -1)
+		return -1;
+	check_present(o, &x, g, at);
+	for (uint32_t i = g->first; i < g->first + g->n; i++)
+		if (add_leaf(o, &x, &o->f->set->leaf[i], at, err) == -1)
+			return -1;
+	path = path_of(o, ofs_fsdp_param(o->f, at)->fqn, g, err);
+	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, &ref, err);
+}
+
+/* The set gets a group like that one, at path, to be merged as all are: for
+ * values, which every parameter of a unit has alike. */
+static int add_group(struct ofs_fsdp *f, const struct ofs_ranks_group *like,
+    uint32_t path, struct optimfs_error *err)
+{
+	struct ofs_ranks *set = f->set;
+	struct ofs_ranks_group g = *like;
+	uint32_t from = g.first;
+
+	if (f->group_cap <= set->ngroups) {
+		struct ofs_ranks_group *p;
+
+		f->group_cap = 2 * set->ngroups + 1;
+		p = reallocarray(set->group, f->group_cap, sizeof(*p));
+		if (p == NULL)
+			return no_memory(err);
+		set->group = p;
+	}
+	g.path = path;
+	g.first = set->nleaves;
+	for (uint32_t i = from; i < from + g.n; i++)
+		if (ofs_ranks_leaf(set, path, set->leaf[i].file,
+			set->leaf[i].node, err) == -1)
+			return -1;
+	g.taken = false;
+	g.partial = true;
+	set->group[set->ngroups++] = g;
+	return 0;
+}
+
+/* Values are merged as all are, and so are tensors within nested state, as
+ * preconditioners are, unless they are the ranks' slices. */
+static int add_param(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
+    struct ofs_order_name at, struct optimfs_error *err)
+{
+	/* a copy: groups move while some are added */
+	struct ofs_ranks_group g = o->f->set->group[s->group];
+	uint32_t path;
+
+	if (s->tensor && (!s->nested || ofs_fsdp_fits(o, &g, at)))
+		return add_tensor(o, &g, at, err);
+	path = path_of(o, ofs_fsdp_param(o->f, at)->fqn, &g, err);
+	return path == OFS_NONE ? -1 : add_group(o->f, &g, path, err);
+}
+
+/* State of a parameter that FSDP was told to ignore: each rank has it. */
+static int add_ignored(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
+    struct optimfs_error *err)
+{
+	struct ofs_ranks_group g = o->f->set->group[s->group];
+	uint32_t path = path_of(o, o->ignored[s->id], &g, err);
+
+	return path == OFS_NONE ? -1 : add_group(o->f, &g, path, err);
+}
+
+static int add_state(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
+    struct optimfs_error *err)
+{
+	struct ofs_order_name at = o->name[s->id];
+	uint32_t n = 1;
+
+	o->f->set->group[s->group].taken = true;
+	if (at.unit == OFS_NONE)
+		return add_ignored(o, s, err);
+	if (o->packed)
+		n = o->f->units->unit[at.unit].flat.nparams;
+	for (uint32_t i = 0; i < n; i++) {
+		if (o->packed)
+			at.param = i;
+		if (add_param(o, s, at, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* A group's list of parameters, by name. */
+
+static void put_name(struct ofs_buf *b, struct ofs_str s)
+{
+	uint8_t head[5] = { 'X', (uint8_t)s.len, (uint8_t)(s.len >> 8),
+		(uint8_t)(s.len >> 16), (uint8_t)(s.len >> 24) };
+
+	ofs_buf_put(b, head, sizeof(head));
+	ofs_buf_put(b, s.p, s.len);
+}
+
+/* The integer that id is called by, below 2^31 as IDs are. */
+static void put_number(const struct ofs_fsdp_optim *o, struct ofs_buf *b,
+    uint32_t id)
+{
+	uint32_t i = 0, v;
+
+	while (o->number[i].id != id)
+		i++;
+	v = (uint32_t)o->number[i].value;
+	ofs_buf_put(b,
+	    (uint8_t[]){ 'J', (uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16),
+		(uint8_t)(v >> 24) },
+	    5);
+}
+
+static void put_id(const struct ofs_fsdp_optim *o, struct ofs_buf *b,
+    uint32_t id)
+{
+	struct ofs_order_name at = o->name[id];
+
+	if (o->ignored[id].p != NULL)
+		put_name(b, o->ignored[id]);
+	else if (at.unit == OFS_NONE)
+		put_number(o, b, id);
+	else if (!o->packed)
+		put_name(b, ofs_fsdp_param(o->f, at)->fqn);
+	else
+		for (; at.param < o->f->units->unit[at.unit].flat.nparams;
+		     at.param++)
+			put_name(b, ofs_fsdp_param(o->f, at)->fqn);
+}
+
+/* The list as FSDP.optim_state_dict has it: a pickle, as all values are. */
+static int add_names(struct ofs_fsdp_optim *o, uint32_t list, uint32_t first,
+    struct optimfs_error *err)
+{
+	struct ofs_ranks_group *g = &o->f->set->group[o->params[list]];
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_put(&b, "\x80\x02](", 4);
+	for (uint32_t i = 0; i < o->size[list]; i++)
+		put_id(o, &b, first + i);
+	ofs_buf_put(&b, "e.", 2);
+	g->taken = true;
+	return ofs_ranks_value(o->f->set, g->path, &b, err);
+}
+
+int ofs_fsdp_states(struct ofs_fsdp_optim *o, struct optimfs_error *err)
+{
+	uint32_t first = 0;
+
+	for (uint32_t i = 0; i < o->nstates; i++)
+		if (add_state(o, &o->state[i], err) == -1)
+			return -1;
+	for (uint32_t i = 0; i < o->nlists; i++) {
+		if (add_names(o, i, first, err) == -1)
+			return -1;
+		first += o->size[i];
+	}
+	return 0;
+}

@@ -1,0 +1,293 @@
+/* units.c - the units= file */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/fsdp/units.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/map.h"
+#include "format/fsdp/units_impl.h"
+
+#define MAX_FILE    (64u << 20)
+#define MAX_STRINGS (1u << 22)
+
+int ofs_units_no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for units");
+}
+
+bool ofs_units_grow(void *array, uint32_t n, uint32_t *cap, size_t size)
+{
+	void **p = array, *bigger;
+	uint32_t want = *cap == 0 ? 16 : *cap * 2;
+
+	if (n < *cap)
+		return true;
+	if (n >= MAX_STRINGS)
+		return false;
+	bigger = reallocarray(*p, want, size);
+	if (bigger == NULL)
+		return false;
+	*p = bigger;
+	*cap = want;
+	return true;
+}
+
+/* A parameter belongs to one unit. */
+struct claims {
+	const struct ofs_units *u;
+	const struct claim {
+		uint32_t unit, param;
+	} * v;
+};
+
+static bool same_claim(const void *ctx, uint32_t index, const void *key,
+    size_t n)
+{
+	const struct claims *c = ctx;
+	const struct claim *at = &c->v[index];
+	struct ofs_str s = c->u->unit[at->unit].param[at->param].fqn;
+
+	return s.len == n && memcmp(s.p, key, n) == 0;
+}
+
+static int claim_all(const struct ofs_units *u, struct claim *v,
+    struct ofs_map *map, struct optimfs_error *err)
+{
+	struct claims c = { u, v };
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < u->n; i++)
+		for (uint32_t k = 0; k < u->unit[i].flat.nparams; k++) {
+			struct ofs_str s = u->unit[i].param[k].fqn;
+			uint32_t hash = ofs_map_hash(s.p, s.len);
+			uint32_t old =
+			    ofs_map_find(map, hash, same_claim, &c, s.p, s.len);
+
+			if (old != UINT32_MAX)
+				return optimfs_fail(err, EUCLEAN,
+				    "OFS163 %.100s is in two units, \"%.50s\" "
+				    "and \"%.50s\"",
+				    s.p, u->unit[v[old].unit].prefix.p,
+				    u->unit[i].prefix.p);
+			v[n] = (struct claim){ i, k };
+			if (!ofs_map_add(map, hash, n++))
+				return ofs_units_no_memory(err);
+		}
+	return 0;
+}
+
+static int check_claims(const struct ofs_units *u, struct optimfs_error *err)
+{
+	struct ofs_map map = { 0 };
+	struct claim *v;
+	uint64_t n = 0;
+	int ret;
+
+	for (uint32_t i = 0; i < u->n; i++)
+		n += u->unit[i].flat.nparams;
+	v = calloc(n + 1, sizeof(*v));
+	ret = v == NULL ? ofs_units_no_memory(err) : claim_all(u, v, &map, err);
+	free(v);
+	ofs_map_fini(&map);
+	return ret;
+}
+
+int ofs_units_parse(struct ofs_units *u, const char *file, const void *text,
+    uint32_t n, struct optimfs_error *err)
+{
+	struct ofs_units_reader r = { .u = u, .err = err };
+	int ret;
+
+	*u = (struct ofs_units){ .file = file };
+	ofs_json_init(&r.j, text, n);
+	ret = ofs_units_document(&r);
+	if (ret == 0)
+		ret = ofs_units_keep(&r, &r.order, &u->order, &u->norder);
+	if (ret == 0)
+		ret = ofs_units_keep(&r, &r.ids, &u->ids, &u->nids);
+	if (ret == 0)
+		ret = check_claims(u, err);
+	ofs_json_fini(&r.j);
+	free(r.order.v);
+	free(r.ids.v);
+	if (ret == -1)
+		ofs_units_fini(u);
+	return ret;
+}
+
+void ofs_units_fini(struct ofs_units *u)
+{
+	for (uint32_t i = 0; i < u->n; i++)
+		ofs_flat_fini(&u->unit[i].flat);
+	free(u->unit);
+	free(u->tie);
+	ofs_arena_fini(&u->arena);
+	*u = (struct ofs_units){ 0 };
+}
+
+/* The bytes of a file the user named; a link there is the user's. */
+static int read_bytes(const char *file, uint8_t **p, uint32_t *n,
+    struct optimfs_error *err)
+{
+	int fd = open(file, O_RDONLY | O_CLOEXEC), ret = -1;
+	uint8_t *buf = NULL;
+	struct stat st;
+
+	if (fd == -1)
+		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
+		    "OFS162 units=%s: %m", file);
+	if (fstat(fd, &st) == -1 || !S_ISREG(st.st_mode) ||
+	    st.st_size > MAX_FILE) {
+		optimfs_fail(err, EINVAL,
+		    "OFS162 units=%s: not a file of at most 64 MiB", file);
+		goto out;
+	}
+	buf = malloc((size_t)st.st_size + 1);
+	if (buf == NULL) {
+		ofs_units_no_memory(err);
+		goto out;
+	}
+	if (ofs_pread_all(fd, buf, (size_t)st.st_size, 0, err) == -1)
+		goto out;
+	*p = buf;
+	buf = NULL;
+	*n = (uint32_t)st.st_size;
+	ret = 0;
+out:
+	free(buf);
+	close(fd);
+	return ret;
+}
+
+int ofs_units_read(struct ofs_units *u, const char *file,
+    struct optimfs_error *err)
+{
+	uint8_t *p = NULL;
+	uint32_t n = 0;
+	int ret;
+
+	if (read_bytes(file, &p, &n, err) == -1)
+		return -1;
+	ret = ofs_units_parse(u, file, p, n, err);
+	if (ret == -1)
+		optimfs_fail_in(err, "units=%.100s", file);
+	free(p);
+	return ret;
+}
+
+int ofs_units_remember(struct ofs_catalog *cat, const char *file,
+    const void *text, uint32_t n, struct optimfs_error *err)
+{
+	char *name = ofs_arena_strndup(&cat->arena, file, strlen(file));
+	char *copy = ofs_arena_strndup(&cat->arena, text, n);
+
+	if (name == NULL || copy == NULL)
+		return ofs_units_no_memory(err);
+	cat->units = copy;
+	cat->units_file = name;
+	cat->nunits = n;
+	return 0;
+}
+
+int ofs_units_recall(struct ofs_units *u, const struct ofs_catalog *cat,
+    struct optimfs_error *err)
+{
+	if (cat->units == NULL)
+		return 1;
+	if (ofs_units_parse(u, cat->units_file, cat->units, cat->nunits, err) ==
+	    0)
+		return 0;
+	return optimfs_fail_in(err, "units=%.100s", cat->units_file);
+}
+
+static bool is_none(const struct optimfs_options *opt)
+{
+	return opt != NULL && opt->units != NULL &&
+	    strcmp(opt->units, "none") == 0;
+}
+
+static int keep_option(struct ofs_catalog *cat,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	uint8_t *p = NULL;
+	uint32_t n = 0;
+	int ret;
+
+	if (opt == NULL || opt->units == NULL || is_none(opt) ||
+	    cat->units != NULL)
+		return 0;
+	if (read_bytes(opt->units, &p, &n, err) == -1)
+		return -1;
+	ret = ofs_units_remember(cat, opt->units, p, n, err);
+	free(p);
+	return ret;
+}
+
+int ofs_units_option(struct ofs_catalog *cat, const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	struct ofs_units u = { 0 };
+	int ret;
+
+	if (cat->units != NULL)
+		return 0;
+	if (keep_option(cat, opt, err) == -1)
+		return -1;
+	ret = ofs_units_recall(&u, cat, err);
+	ofs_units_fini(&u);
+	return ret == -1 ? -1 : 0;
+}
+
+/* The file that lies beside rel. */
+static int read_beside(struct ofs_units *u, struct ofs_catalog *cat,
+    const char *rel, struct optimfs_error *err)
+{
+	const char *slash = strrchr(rel, '/');
+	int dir = slash == NULL ? 0 : (int)(slash + 1 - rel);
+	struct optimfs_error why = { 0 };
+	struct stat st;
+	char *name;
+	uint8_t *p = NULL;
+	uint64_t n;
+	int ret = 1;
+
+	if (asprintf(&name, "%.*s" OFS_UNITS_FILE, dir, rel) == -1)
+		return ofs_units_no_memory(err);
+	if (!ofs_dir_stat(&cat->dir, name, &st))
+		goto out;
+	if (ofs_dir_read_file(&cat->dir, name, MAX_FILE, &p, &n, &why) == 0 &&
+	    ofs_units_parse(u, name, p, (uint32_t)n, &why) == 0) {
+		ret = ofs_units_remember(cat, name, p, (uint32_t)n, err);
+		u->implied = true;
+		u->file = cat->units_file;
+		if (ret == -1)
+			ofs_units_fini(u);
+	} else if (ofs_catalog_note(cat, OFS_NOTE_WARNING, why.code,
+		       "%s (%s is not used)", why.text, name) == OFS_NONE) {
+		ret = ofs_units_no_memory(err);
+	}
+out:
+	free(p);
+	free(name);
+	return ret;
+}
+
+int ofs_units_of(struct ofs_units *u, struct ofs_catalog *cat, const char *rel,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	if (is_none(opt))
+		return 1;
+	if (opt == NULL || opt->units == NULL)
+		return read_beside(u, cat, rel, err);
+	if (keep_option(cat, opt, err) == -1)
+		return -1;
+	return ofs_units_recall(u, cat, err);
+}

@@ -1,0 +1,283 @@
+/* blocks.c - states that were flattened block by block */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/map.h"
+#include "format/megatron/megatron.h"
+
+/* fully_sharded_model_space (Megatron-Core 0.7 to 0.15; docs/formats/megatron.md): a
+ * parameter of shape [X, Y] that model parallelism cuts into blocks of [x, y]
+ * has its state stored as [X/x, Y/y, x*y], the last axis being a block in C
+ * order, and each data-parallel rank a range of it. A range of a block is at
+ * most 2d - 1 boxes of it, and each of them a part of the stored item. The
+ * parameter's own shape is that of the model's tensor of the same name. */
+
+struct shape {
+	const uint64_t *v;
+	unsigned int n;
+};
+
+struct models {
+	const struct ofs_catalog *cat;
+	struct ofs_map map; /* entries of the model, by their key */
+};
+
+static struct ofs_str key_text(const struct ofs_catalog *cat, uint32_t entry)
+{
+	uint32_t n;
+	const uint32_t *c =
+	    ofs_catalog_components(cat, cat->entries[entry].path, &n);
+
+	if (n != 1 || cat->entries[entry].kind != OFS_ENTRY_TENSOR)
+		return (struct ofs_str){ NULL, 0 };
+	return ofs_catalog_string(cat, c[0]);
+}
+
+static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
+{
+	struct ofs_str s = key_text(((const struct models *)ctx)->cat, index);
+
+	return s.len == n && memcmp(s.p, key, n) == 0;
+}
+
+static int collect(struct ofs_megatron *m, struct models *models,
+    struct optimfs_error *err)
+{
+	struct ofs_megatron_key key;
+
+	for (uint32_t i = 0; i < m->cat->nentries; i++) {
+		struct ofs_str s = key_text(m->cat, i);
+
+		if (s.p == NULL)
+			continue;
+		ofs_megatron_parse(s, &key);
+		if (key.kind == OFS_MEGATRON_MODEL &&
+		    !ofs_map_add(&models->map, ofs_map_hash(s.p, s.len), i))
+			return ofs_megatron_no_memory(err);
+	}
+	return 0;
+}
+
+/* What is being rebuilt. */
+struct blocks {
+	struct ofs_megatron *m;
+	struct ofs_tensor t;          /* as stored */
+	struct shape whole;           /* of the parameter */
+	uint64_t block[OFS_MAX_DIMS]; /* its block */
+	struct ofs_shard *shard;
+	uint32_t n, cap;
+	struct optimfs_error *err;
+};
+
+/* Do the stored sizes, d + 1 of them, say how [X, Y] was cut? */
+static bool divides(struct blocks *b)
+{
+	const uint64_t *stored = b->m->cat->dims + b->t.shape;
+	uint64_t numel = 1;
+
+	if (b->t.ndim != b->whole.n + 1 || b->whole.n == 0)
+		return false;
+	for (unsigned int i = 0; i < b->whole.n; i++) {
+		if (stored[i] == 0 || b->whole.v[i] == 0 ||
+		    b->whole.v[i] % stored[i] != 0)
+			return false;
+		b->block[i] = b->whole.v[i] / stored[i];
+		if (!ofs_mul_u64(numel, b->block[i], &numel))
+			return false;
+	}
+	return numel == stored[b->whole.n];
+}
+
+static int add_shard(struct blocks *b, const struct ofs_shard *s)
+{
+	uint32_t cap = b->cap == 0 ? 16 : b->cap * 2;
+	struct ofs_shard *v;
+
+	if (b->n == b->cap) {
+		v = reallocarray(b->shard, cap, sizeof(*v));
+		if (v == NULL)
+			return ofs_megatron_no_memory(b->err);
+		b->shard = v;
+		b->cap = cap;
+	}
+	b->shard[b->n++] = *s;
+	return 0;
+}
+
+/* The largest box of a block of d dimensions that begins at element lo and ends
+ * at hi or before it: where it is, its sizes; gives its elements. */
+static uint64_t next_box(const uint64_t *block, unsigned int d, uint64_t lo,
+    uint64_t hi, uint64_t *at, uint64_t *size)
+{
+	uint64_t pitch[OFS_MAX_DIMS + 1], rest = lo, n;
+	unsigned int k = 0;
+
+	pitch[d] = 1;
+	for (unsigned int i = d; i-- > 0;)
+		pitch[i] = pitch[i + 1] * block[i];
+	for (unsigned int i = 0; i < d; i++) {
+		at[i] = rest / pitch[i + 1];
+		rest %= pitch[i + 1];
+	}
+	/* the outermost dimension of which a whole step fits */
+	while (lo % pitch[k + 1] != 0 || hi - lo < pitch[k + 1])
+		k++;
+	n = (hi - lo) / pitch[k + 1];
+	if (n > block[k] - at[k])
+		n = block[k] - at[k];
+	for (unsigned int i = 0; i < d; i++)
+		size[i] = i < k ? 1 : i == k ? n : block[i];
+	return n * pitch[k + 1];
+}
+
+static int add_box(struct blocks *b, const struct ofs_shard *stored,
+    const uint64_t *at, const uint64_t *size, uint64_t offset, uint64_t numel)
+{
+	struct ofs_catalog *cat = b->m->cat;
+	unsigned int d = b->whole.n;
+	uint64_t box[2 * OFS_MAX_DIMS], stride[OFS_MAX_DIMS], pitch = 1;
+	struct ofs_view v = { .offset = offset, .numel = numel };
+	struct ofs_shard s = *stored;
+
+	for (unsigned int i = d; i-- > 0;) {
+		stride[i] = pitch;
+		pitch *= size[i];
+	}
+	memcpy(box, at, d * sizeof(*at));
+	memcpy(box + d, size, d * sizeof(*size));
+	s.box = ofs_catalog_dims(cat, box, 2 * (size_t)d, b->err);
+	v.stride = ofs_catalog_dims(cat, stride, d, b->err);
+	if (s.box == OFS_NONE || v.stride == OFS_NONE)
+		return -1;
+	s.view = ofs_catalog_view(cat, &v, b->err);
+	return s.view == OFS_NONE ? -1 : add_shard(b, &s);
+}
+
+/* A range of one block: 1; 0: it is no such thing. */
+static int rebuild_shard(struct blocks *b, const struct ofs_shard *s)
+{
+	unsigned int d = b->whole.n;
+	uint64_t lo[OFS_MAX_DIMS], n[OFS_MAX_DIMS], at[OFS_MAX_DIMS],
+	    size[OFS_MAX_DIMS], end, from, len;
+	const uint64_t *stored = b->m->cat->dims + b->t.shape;
+
+	if (s->view != OFS_NONE)
+		return 0;
+	ofs_shard_box(b->m->cat, &b->t, s, lo, n);
+	for (unsigned int i = 0; i < d; i++)
+		if (n[i] != 1 || lo[i] >= stored[i])
+			return 0;
+	if (!ofs_add_u64(lo[d], n[d], &end) || end > stored[d])
+		return 0;
+	for (from = lo[d]; from < end; from += len) {
+		if (b->m->budget == 0)
+			return 0;
+		b->m->budget--;
+		len = next_box(b->block, d, from, end, at, size);
+		for (unsigned int i = 0; i < d; i++)
+			at[i] += lo[i] * b->block[i];
+		if (add_box(b, s, at, size, from - lo[d], n[d]) == -1)
+			return -1;
+	}
+	return 1;
+}
+
+static int replace(struct blocks *b, uint32_t index)
+{
+	struct ofs_catalog *cat = b->m->cat;
+	struct ofs_tensor t = b->t;
+
+	t.ndim = t.grid_ndim = (uint8_t)b->whole.n;
+	t.shape = t.grid =
+	    ofs_catalog_dims(cat, b->whole.v, b->whole.n, b->err);
+	t.nshards = b->n;
+	if (t.shape == OFS_NONE)
+		return -1;
+	if (b->n > b->t.nshards)
+		t.shard = cat->nshards;
+	for (uint32_t i = 0; i < b->n; i++)
+		if (b->n <= b->t.nshards)
+			cat->shards[t.shard + i] = b->shard[i];
+		else if (ofs_catalog_shard(cat, &b->shard[i], b->err) ==
+		    OFS_NONE)
+			return -1;
+	cat->tensors[index] = t;
+	return 0;
+}
+
+/* 1: done; 0: it is stored in another way. */
+static int rebuild(struct ofs_megatron *m, uint32_t entry, struct shape whole,
+    struct optimfs_error *err)
+{
+	uint32_t index = m->cat->entries[entry].ref;
+	struct blocks b = {
+		.m = m, .t = m->cat->tensors[index], .whole = whole, .err = err
+	};
+	int ret = b.t.error == OFS_NONE && divides(&b);
+
+	for (uint32_t i = 0; ret == 1 && i < b.t.nshards; i++) {
+		struct ofs_shard s = m->cat->shards[b.t.shard + i];
+
+		ret = rebuild_shard(&b, &s);
+	}
+	if (ret == 1)
+		ret = replace(&b, index) == -1 ? -1 : 1;
+	free(b.shard);
+	return ret;
+}
+
+/* The state of one parameter, where it has another shape than that. */
+static int look(struct ofs_megatron *m, const struct models *models,
+    uint32_t entry, struct optimfs_error *err)
+{
+	struct ofs_str s = key_text(m->cat, entry);
+	uint64_t dims[OFS_MAX_DIMS];
+	struct ofs_megatron_key key;
+	const struct ofs_tensor *t, *p = NULL;
+	uint32_t found;
+	int ret = 0;
+
+	if (s.p == NULL)
+		return 0;
+	ofs_megatron_parse(s, &key);
+	if (key.kind != OFS_MEGATRON_STATE)
+		return 0;
+	found =
+	    ofs_map_find(&models->map, ofs_map_hash(key.name.p, key.name.len),
+		same, models, key.name.p, key.name.len);
+	t = &m->cat->tensors[m->cat->entries[entry].ref];
+	if (found != UINT32_MAX)
+		p = &m->cat->tensors[m->cat->entries[found].ref];
+	if (p == NULL ? !m->model_space : t->ndim <= p->ndim)
+		return 0;
+	if (p != NULL) {
+		memcpy(dims, m->cat->dims + p->shape, p->ndim * sizeof(*dims));
+		ret = rebuild(m, entry, (struct shape){ dims, p->ndim }, err);
+	}
+	if (ret != 0)
+		return ret == 1 ? 0 : -1;
+	return ofs_catalog_note(m->cat, OFS_NOTE_WARNING, EOPNOTSUPP,
+		   "OFS647 %.*s: a flat block of its parameter, whose shape %s",
+		   (int)(s.len < 200 ? s.len : 200), s.p,
+		   p == NULL ? "is not here: the model is needed"
+			     : "does not fit it") == OFS_NONE
+	    ? ofs_megatron_no_memory(err)
+	    : 0;
+}
+
+int ofs_megatron_blocks(struct ofs_megatron *m, struct optimfs_error *err)
+{
+	struct models models = { .cat = m->cat };
+	int ret = collect(m, &models, err);
+
+	for (uint32_t i = 0; ret == 0 && i < m->cat->nentries; i++)
+		ret = look(m, &models, i, err);
+	ofs_map_fini(&models.map);
+	return ret;
+}

@@ -1,0 +1,204 @@
+/* keys.c - what the text of a Megatron-Core key says */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "format/megatron/megatron.h"
+
+static struct ofs_str after(struct ofs_str s, size_t n)
+{
+	return (struct ofs_str){ s.p + n, s.len - (uint32_t)n };
+}
+
+/* Cut word from the beginning of *s. */
+static bool take(struct ofs_str *s, const char *word)
+{
+	size_t n = strlen(word);
+
+	if (s->len < n || memcmp(s->p, word, n) != 0)
+		return false;
+	*s = after(*s, n);
+	return true;
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* Cut a decimal number from the beginning of *s. */
+static bool take_number(struct ofs_str *s, uint64_t *v)
+{
+	uint32_t n = 0;
+
+	for (*v = 0; n < s->len && is_digit(s->p[n]); n++)
+		if (!ofs_mul_u64(*v, 10, v) ||
+		    !ofs_add_u64(*v, (uint64_t)(s->p[n] - '0'), v))
+			return false;
+	*s = after(*s, n);
+	return n > 0;
+}
+
+/* "chained_1.": an optimizer of several. */
+static void take_chained(struct ofs_str *s, struct ofs_str *chained)
+{
+	struct ofs_str rest = *s;
+	uint64_t number;
+
+	if (!take(&rest, "chained_") || !take_number(&rest, &number) ||
+	    rest.len == 0 || rest.p[0] != '.')
+		return;
+	*chained = (struct ofs_str){ s->p, s->len - rest.len };
+	*s = after(rest, 1);
+}
+
+/* "optimizer.state.EXP_AVG.PARAMETER" */
+static bool take_state(struct ofs_str s, struct ofs_megatron_key *key)
+{
+	const char *dot;
+	size_t n;
+
+	if (!take(&s, "optimizer.state.") || s.len == 0)
+		return false;
+	dot = memchr(s.p, '.', s.len);
+	if (dot == NULL || dot == s.p)
+		return false;
+	n = (size_t)(dot - s.p);
+	if (n + 1 == s.len)
+		return false;
+	key->state = (struct ofs_str){ s.p, (uint32_t)n };
+	key->name = after(s, n + 1);
+	return true;
+}
+
+/* Where "/shard_OFFSETS_SHAPE" begins, and the two; false: it does not. Offsets
+ * and shape are numbers with dots between, equally many. */
+static bool find_grid(struct ofs_str text, uint32_t *at,
+    struct ofs_str *offsets, struct ofs_str *shape)
+{
+	static const char mark[] = "/shard_";
+	uint32_t n = sizeof(mark) - 1, i, under;
+
+	for (i = text.len;
+	     i > 0 && (is_digit(text.p[i - 1]) || text.p[i - 1] == '.'); i--)
+		;
+	if (i == 0 || i == text.len || text.p[i - 1] != '_')
+		return false;
+	*shape = after(text, i);
+	under = --i;
+	for (; i > 0 && (is_digit(text.p[i - 1]) || text.p[i - 1] == '.'); i--)
+		;
+	if (i == under || i < n || memcmp(text.p + i - n, mark, n) != 0)
+		return false;
+	*offsets = (struct ofs_str){ text.p + i, under - i };
+	*at = i - n;
+	return true;
+}
+
+/* Cut the first of a row of numbers, with the dot behind it. */
+static bool first_number(struct ofs_str *row, uint64_t *v)
+{
+	if (!take_number(row, v))
+		return false;
+	return row->len == 0 || take(row, ".");
+}
+
+static bool all_ones(struct ofs_str shape)
+{
+	uint64_t v;
+
+	while (shape.len > 0)
+		if (!first_number(&shape, &v) || v != 1)
+			return false;
+	return true;
+}
+
+static bool ends_in(struct ofs_str s, const char *end)
+{
+	size_t n = strlen(end);
+
+	return s.len >= n && memcmp(s.p + s.len - n, end, n) == 0;
+}
+
+/* What a module adds to its state dict that is no tensor. */
+static bool is_extra_state(struct ofs_str s)
+{
+	return ends_in(s, "._extra_state") ||
+	    (s.len == strlen("_extra_state") && ends_in(s, "_extra_state"));
+}
+
+/* The place of an object in its grid: of a module's the first axis is that of
+ * the layers, where they are stacked. */
+static void read_grid(struct ofs_megatron_key *key, struct ofs_str offsets,
+    struct ofs_str shape)
+{
+	struct ofs_str o = offsets, s = shape;
+
+	if (key->kind == OFS_MEGATRON_MODEL &&
+	    ofs_megatron_layer_at(key->name) != 0 &&
+	    first_number(&o, &key->layer) && first_number(&s, &key->nlayers) &&
+	    key->layer < key->nlayers) {
+		offsets = o;
+		shape = s;
+	} else {
+		key->layer = key->nlayers = 0;
+	}
+	key->offsets = offsets;
+	key->alone = all_ones(shape);
+}
+
+void ofs_megatron_parse(struct ofs_str text, struct ofs_megatron_key *key)
+{
+	struct ofs_str offsets = { "", 0 }, shape = { "", 0 }, s = text;
+	uint32_t at = text.len;
+
+	*key = (struct ofs_megatron_key){ .chained = { "", 0 },
+		.state = { "", 0 },
+		.offsets = { "", 0 },
+		.alone = true };
+	if (find_grid(text, &at, &offsets, &shape)) {
+		s.len = at;
+		key->object = true;
+	}
+	take_chained(&s, &key->chained);
+	if (take_state(s, key)) {
+		key->kind = OFS_MEGATRON_STATE;
+	} else if (take(&s, "optimizer.") && s.len > 0) {
+		key->kind = OFS_MEGATRON_BUCKET;
+		key->name = s;
+	} else {
+		key->name = (struct ofs_str){ text.p, at };
+		key->chained.len = 0;
+		key->kind = !key->object || is_extra_state(key->name)
+		    ? OFS_MEGATRON_MODEL
+		    : OFS_MEGATRON_OTHER;
+	}
+	if (key->object && key->kind == OFS_MEGATRON_OTHER &&
+	    key->name.len == strlen(OFS_MEGATRON_COMMON) &&
+	    ends_in(key->name, OFS_MEGATRON_COMMON))
+		key->kind = OFS_MEGATRON_COMMONS;
+	if (key->object)
+		read_grid(key, offsets, shape);
+}
+
+uint32_t ofs_megatron_layer_at(struct ofs_str name)
+{
+	static const char word[] = "layers.";
+	uint32_t n = sizeof(word) - 1;
+
+	for (uint32_t i = 0; i + n < name.len; i++) {
+		uint32_t k = i + n;
+
+		if ((i > 0 && name.p[i - 1] != '.') ||
+		    memcmp(name.p + i, word, n) != 0)
+			continue;
+		while (k < name.len && is_digit(name.p[k]))
+			k++;
+		if (k > i + n && (k == name.len || name.p[k] == '.'))
+			return 0; /* layers are there one by one */
+		return i + n;
+	}
+	return 0;
+}

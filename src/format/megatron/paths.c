@@ -1,0 +1,369 @@
+/* paths.c - Megatron-Core's keys -> paths as other frameworks nest */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/megatron/megatron.h"
+#include "pickle/pickle.h"
+
+/* Components of a path that is looked into; of a longer one the rest stays. */
+#define PATH_MAX_LEN 300
+
+struct path {
+	uint32_t c[PATH_MAX_LEN];
+	uint32_t n;
+};
+
+static int push(struct path *p, uint32_t str, struct optimfs_error *err)
+{
+	if (str == OFS_NONE)
+		return -1;
+	if (p->n == PATH_MAX_LEN)
+		return optimfs_fail(err, E2BIG,
+		    "OFS444 a value nests deeper than %d", PATH_MAX_LEN);
+	p->c[p->n++] = str;
+	return 0;
+}
+
+static int push_text(struct ofs_megatron *m, struct path *p, struct ofs_str s,
+    struct optimfs_error *err)
+{
+	return push(p, ofs_catalog_str(m->cat, s.p, s.len, err), err);
+}
+
+static int push_rest(struct path *p, const uint32_t *rest, uint32_t n,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (push(p, rest[i], err) == -1)
+			return -1;
+	return 0;
+}
+
+static bool is(const struct ofs_megatron *m, uint32_t c, const char *word)
+{
+	struct ofs_str s = ofs_catalog_string(m->cat, c);
+
+	return s.len == strlen(word) && memcmp(s.p, word, s.len) == 0;
+}
+
+/* A number below 1000000; false for anything else. */
+static bool number_of(const struct ofs_megatron *m, uint32_t c, uint32_t *v)
+{
+	struct ofs_str s = ofs_catalog_string(m->cat, c);
+
+	*v = 0;
+	for (uint32_t i = 0; i < s.len; i++) {
+		if (s.p[i] < '0' || s.p[i] > '9' || i == 6)
+			return false;
+		*v = *v * 10 + (uint32_t)(s.p[i] - '0');
+	}
+	return s.len > 0;
+}
+
+/* optimizer, and the one of several that it is. */
+static int push_optimizer(struct ofs_megatron *m, struct path *p,
+    struct ofs_str chained, struct optimfs_error *err)
+{
+	if (push(p, m->optimizer, err) == -1)
+		return -1;
+	return chained.len == 0 ? 0 : push_text(m, p, chained, err);
+}
+
+/* The master weights are called as other frameworks' are. */
+static struct ofs_str state_name(struct ofs_str s)
+{
+	static const char *const master[] = { "fp32_param", "param" };
+
+	for (size_t i = 0; i < sizeof(master) / sizeof(*master); i++)
+		if (s.len == strlen(master[i]) &&
+		    memcmp(s.p, master[i], s.len) == 0)
+			return (struct ofs_str){ "fp32", 4 };
+	return s;
+}
+
+static int state_path(struct ofs_megatron *m,
+    const struct ofs_megatron_key *key, struct ofs_str name, struct path *p,
+    struct optimfs_error *err)
+{
+	if (push_optimizer(m, p, key->chained, err) == -1 ||
+	    push(p, m->states, err) == -1 || push_text(m, p, name, err) == -1)
+		return -1;
+	return push_text(m, p, state_name(key->state), err);
+}
+
+/* The end of a component: a dot that is not inside the parentheses of
+ * "dtype_(torch.bfloat16, torch.float32)". */
+static uint32_t component(struct ofs_str s, uint32_t from)
+{
+	int depth = 0;
+
+	for (; from < s.len; from++) {
+		depth += (s.p[from] == '(') - (s.p[from] == ')');
+		if (s.p[from] == '.' && depth <= 0)
+			break;
+	}
+	return from;
+}
+
+static int bucket_path(struct ofs_megatron *m,
+    const struct ofs_megatron_key *key, struct path *p,
+    struct optimfs_error *err)
+{
+	uint32_t from = 0, end;
+
+	if (push_optimizer(m, p, key->chained, err) == -1)
+		return -1;
+	do {
+		end = component(key->name, from);
+		if (push_text(m, p,
+			(struct ofs_str){ key->name.p + from, end - from },
+			err) == -1)
+			return -1;
+		from = end + 1;
+	} while (end < key->name.len);
+	return 0;
+}
+
+/* "distributed.dp_group_idx_1.optimizer": the groups that model-parallel rank 1
+ * has; -1 for another key. */
+static int groups_of(struct ofs_str name)
+{
+	static const char head[] = "distributed.dp_group_idx_";
+	static const char tail[] = ".optimizer";
+	size_t h = sizeof(head) - 1, t = sizeof(tail) - 1;
+	int rank = 0;
+
+	if (name.len <= h + t || name.len > h + t + 6 ||
+	    memcmp(name.p, head, h) != 0 ||
+	    memcmp(name.p + name.len - t, tail, t) != 0)
+		return -1;
+	for (size_t i = h; i < name.len - t; i++) {
+		if (name.p[i] < '0' || name.p[i] > '9')
+			return -1;
+		rank = rank * 10 + (name.p[i] - '0');
+	}
+	return rank;
+}
+
+/* The groups of the first rank are those of the optimizer; another rank's have
+ * their place beside its buckets, and are no optimizer of their own. */
+static int groups_path(struct ofs_megatron *m,
+    const struct ofs_megatron_key *key, int rank, const uint32_t *rest,
+    uint32_t n, struct path *p, struct optimfs_error *err)
+{
+	if (rank == 0) {
+		if (push_optimizer(m, p, key->chained, err) == -1)
+			return -1;
+		return push_rest(p, rest, n, err);
+	}
+	if (bucket_path(m, key, p, err) == -1)
+		return -1;
+	if (n > 0 && rest[0] == m->groups) {
+		if (push_text(m, p, (struct ofs_str){ "groups", 6 }, err) == -1)
+			return -1;
+		rest++;
+		n--;
+	}
+	return push_rest(p, rest, n, err);
+}
+
+int ofs_megatron_path(struct ofs_megatron *m,
+    const struct ofs_megatron_key *key, struct ofs_str name,
+    const uint32_t *rest, uint32_t n, uint32_t *path, struct optimfs_error *err)
+{
+	struct path p = { .n = 0 };
+	int rank, ret = 0;
+
+	switch (key->kind) {
+	case OFS_MEGATRON_MODEL:
+		ret = push(&p, m->model, err);
+		if (ret == 0)
+			ret = push_text(m, &p, name, err);
+		break;
+	case OFS_MEGATRON_STATE:
+		ret = state_path(m, key, name, &p, err);
+		break;
+	case OFS_MEGATRON_BUCKET:
+		rank = key->object ? groups_of(key->name) : -1;
+		ret = rank == -1 ? bucket_path(m, key, &p, err)
+				 : groups_path(m, key, rank, rest, n, &p, err);
+		if (rank != -1)
+			n = 0;
+		break;
+	case OFS_MEGATRON_COMMONS:
+	case OFS_MEGATRON_OTHER:
+		ret = push_text(m, &p, name, err);
+		break;
+	}
+	if (ret == 0 && key->object && !key->alone)
+		ret = push_text(m, &p, key->offsets, err);
+	if (ret == -1 || push_rest(&p, rest, n, err) == -1)
+		return -1;
+	*path = ofs_catalog_path(m->cat, p.c, p.n, err);
+	return *path == OFS_NONE ? -1 : 0;
+}
+
+/* Common state. The optimizer's is nested in the wrapper's, and that in the
+ * list of several:
+ * optimizer [N] [optimizer] param_groups I OPTION. */
+
+static int group_path(struct ofs_megatron *m, uint32_t chained,
+    const uint32_t *c, uint32_t n, struct path *p, struct optimfs_error *err)
+{
+	char digits[16];
+	uint32_t group, str;
+
+	if (m->prefixed || m->first_group == NULL || n < 2 ||
+	    chained >= m->nchained || !number_of(m, c[1], &group))
+		return push_rest(p, c, n, err);
+	group += m->first_group[chained];
+	str = ofs_catalog_str(m->cat, digits,
+	    (size_t)snprintf(digits, sizeof(digits), "%u", group), err);
+	if (str == OFS_NONE || push(p, c[0], err) == -1 ||
+	    push(p, str | OFS_PATH_INDEX, err) == -1)
+		return -1;
+	return push_rest(p, c + 2, n - 2, err);
+}
+
+static int optimizer_path(struct ofs_megatron *m, const uint32_t *c, uint32_t n,
+    struct path *p, struct optimfs_error *err)
+{
+	char text[32] = "";
+	struct ofs_str name = { text, 0 };
+	uint32_t chained = OFS_NONE;
+
+	c++, n--;
+	if (n > 1 && number_of(m, c[0], &chained)) {
+		if (m->prefixed)
+			name.len = (uint32_t)snprintf(text, sizeof(text),
+			    "chained_%u", chained);
+		c++, n--;
+	}
+	if (push_optimizer(m, p, name, err) == -1)
+		return -1;
+	if (n > 1 && OFS_PATH_STR(c[0]) == m->optimizer)
+		c++, n--;
+	if (n > 0 && OFS_PATH_STR(c[0]) == m->groups && chained != OFS_NONE)
+		return group_path(m, chained, c, n, p, err);
+	if (n == 2 && OFS_PATH_STR(c[0]) == m->states &&
+	    is(m, c[1], "common_step"))
+		c++, n--;
+	return push_rest(p, c, n, err);
+}
+
+static int common_path(struct ofs_megatron *m, const uint32_t *c, uint32_t n,
+    uint32_t *path, struct optimfs_error *err)
+{
+	struct path p = { .n = 0 };
+	int ret;
+
+	ret = n > 1 && OFS_PATH_STR(c[0]) == m->optimizer
+	    ? optimizer_path(m, c, n, &p, err)
+	    : push_rest(&p, c, n, err);
+	if (ret == 0)
+		*path = ofs_catalog_path(m->cat, p.c, p.n, err);
+	return ret == -1 || *path == OFS_NONE ? -1 : 0;
+}
+
+/* An object is stored as a list of it alone. */
+static int unwrap(struct ofs_megatron *m, uint32_t entry,
+    struct optimfs_error *err)
+{
+	struct ofs_entry *e = &m->cat->entries[entry];
+	struct ofs_value v;
+	uint32_t ref;
+
+	if (e->kind != OFS_ENTRY_VALUE)
+		return 0;
+	v = m->cat->values[e->ref];
+	if (ofs_pk_kind(v.doc, v.node) != OFS_PK_LIST ||
+	    ofs_pk_len(v.doc, v.node) != 1)
+		return 0;
+	ref = ofs_catalog_value(m->cat, v.doc, ofs_pk_item(v.doc, v.node, 0),
+	    err);
+	if (ref == OFS_NONE)
+		return -1;
+	e->ref = ref;
+	return 0;
+}
+
+static int place_object(struct ofs_megatron *m, uint32_t entry,
+    const struct ofs_megatron_key *key, const uint32_t *rest, uint32_t n,
+    uint32_t *path, struct optimfs_error *err)
+{
+	struct ofs_str name = key->name;
+	uint32_t at = ofs_megatron_layer_at(name);
+	char *text = NULL;
+	int ret;
+
+	if (n == 0 && unwrap(m, entry, err) == -1)
+		return -1;
+	if (n > 0 && rest[0] == (m->zero | OFS_PATH_INDEX))
+		rest++, n--;
+	if (key->kind == OFS_MEGATRON_COMMONS && n > 0)
+		return common_path(m, rest, n, path, err);
+	if (key->nlayers > 0) {
+		ret = asprintf(&text, "%.*s%llu.%.*s", (int)at, name.p,
+		    (unsigned long long)key->layer, (int)(name.len - at),
+		    name.p + at);
+		if (ret == -1)
+			return ofs_megatron_no_memory(err);
+		name = (struct ofs_str){ text, (uint32_t)ret };
+	}
+	ret = ofs_megatron_path(m, key, name, rest, n, path, err);
+	free(text);
+	return ret;
+}
+
+static int place_entry(struct ofs_megatron *m, uint32_t entry,
+    const uint32_t *c, uint32_t n, struct optimfs_error *err)
+{
+	struct ofs_str text = ofs_catalog_string(m->cat, c[0]);
+	bool tensor = m->cat->entries[entry].kind == OFS_ENTRY_TENSOR;
+	struct ofs_megatron_key key;
+	uint32_t path = m->cat->entries[entry].path;
+	int ret = 0;
+
+	if (n > 1 && is(m, c[0], OFS_MEGATRON_COMMON)) {
+		ret = common_path(m, c + 1, n - 1, &path, err);
+	} else {
+		ofs_megatron_parse(text, &key);
+		if (key.object)
+			ret = place_object(m, entry, &key, c + 1, n - 1, &path,
+			    err);
+		else if (n == 1 && tensor)
+			ret = ofs_megatron_unstack(m, entry, &key, err);
+		if (ret == 0 && !key.object && n == 1 && tensor)
+			ret = ofs_megatron_path(m, &key, key.name, NULL, 0,
+			    &path, err);
+		if (ret == 1)
+			return 0;
+	}
+	if (ret == 0)
+		m->cat->entries[entry].path = path;
+	return ret;
+}
+
+int ofs_megatron_place(struct ofs_megatron *m, uint32_t entry,
+    struct optimfs_error *err)
+{
+	uint32_t n, *copy;
+	const uint32_t *c =
+	    ofs_catalog_components(m->cat, m->cat->entries[entry].path, &n);
+	int ret;
+
+	if (n == 0 || n >= PATH_MAX_LEN)
+		return 0;
+	copy = malloc(n * sizeof(*copy)); /* adding paths moves them */
+	if (copy == NULL)
+		return ofs_megatron_no_memory(err);
+	memcpy(copy, c, n * sizeof(*copy));
+	ret = place_entry(m, entry, copy, n, err);
+	free(copy);
+	return ret;
+}

@@ -1,0 +1,306 @@
+/* read.c - checkpoints of Megatron-Core (torch_dist) */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "detect/detect.h"
+#include "format/megatron/megatron.h"
+#include "pickle/pickle.h"
+
+/* Tensors and shards that taking stacks and blocks apart may add: a model of
+ * a thousand layers adds a tenth of it. */
+#define BUDGET (UINT64_C(1) << 20)
+/* Optimizers that are chained. */
+#define MAX_CHAINED 64
+
+int ofs_megatron_no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 Megatron-Core: out of memory");
+}
+
+/* Recognition. */
+
+/* Does the member called name of a JSON object have this string? */
+static int json_says(const uint8_t *p, uint64_t n, const char *name,
+    const char *want, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	enum ofs_json_token value;
+	bool mine, found = false;
+	struct ofs_json j;
+
+	ofs_json_init(&j, p, (uint32_t)n);
+	if (ofs_json_next(&j, &why) != OFS_JSON_OBJECT)
+		goto out;
+	while (ofs_json_next(&j, &why) == OFS_JSON_KEY) {
+		mine = j.str.len == strlen(name) &&
+		    memcmp(j.str.p, name, j.str.len) == 0;
+		value = ofs_json_next(&j, &why);
+		if (mine && value == OFS_JSON_STRING)
+			found = j.str.len == strlen(want) &&
+			    memcmp(j.str.p, want, j.str.len) == 0;
+		if (ofs_json_skip(&j, value, &why) == -1)
+			break;
+	}
+out:
+	ofs_json_fini(&j);
+	return why.code == ENOMEM ? ofs_megatron_no_memory(err) : found;
+}
+
+int ofs_megatron_backend(const struct ofs_dir *dir, const char *rel,
+    const char *backend, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	char path[PATH_MAX];
+	uint8_t *bytes;
+	uint64_t n;
+	int ret;
+
+	if (snprintf(path, sizeof(path), "%s%smetadata.json", rel,
+		rel[0] == '\0' ? "" : "/") >= (int)sizeof(path))
+		return 0;
+	if (ofs_dir_read_file(dir, path, 65536, &bytes, &n, &why) == -1)
+		return why.code == ENOMEM ? ofs_megatron_no_memory(err) : 0;
+	ret = json_says(bytes, n, "sharded_backend", backend, err);
+	free(bytes);
+	return ret;
+}
+
+int ofs_megatron_here(const struct ofs_dir *dir, const char *rel,
+    struct optimfs_error *err)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s%scommon.pt", rel,
+		rel[0] == '\0' ? "" : "/") >= (int)sizeof(path))
+		return 0;
+	if (ofs_detect_is_file(dir, path))
+		return 1;
+	return ofs_megatron_backend(dir, rel, "torch_dist", err);
+}
+
+static int probe(const struct ofs_dir *dir, const char *rel)
+{
+	return ofs_megatron_here(dir, rel, NULL) == 1
+	    ? ofs_format_dcp.probe(dir, rel)
+	    : 0;
+}
+
+static int read_parts(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	return ofs_format_dcp.read(cat, part, opt, err);
+}
+
+/* What the common state says of the rest. */
+
+static bool is_word(const struct ofs_megatron *m, uint32_t c, const char *word)
+{
+	struct ofs_str s = ofs_catalog_string(m->cat, c);
+
+	return s.len == strlen(word) && memcmp(s.p, word, s.len) == 0;
+}
+
+/* The components of a common value, without what stands before them; NULL for
+ * other entries. */
+static const uint32_t *common_of(const struct ofs_megatron *m, uint32_t entry,
+    uint32_t *n)
+{
+	const uint32_t *c =
+	    ofs_catalog_components(m->cat, m->cat->entries[entry].path, n);
+	uint32_t skip;
+
+	if (*n < 2)
+		return NULL;
+	if (is_word(m, c[0], OFS_MEGATRON_COMMON))
+		skip = 1;
+	else if (*n > 2 && is_word(m, c[0], OFS_MEGATRON_COMMON "/shard_0_1"))
+		skip = 2;
+	else
+		return NULL;
+	*n -= skip;
+	return c + skip;
+}
+
+static const struct ofs_value *value_of(const struct ofs_megatron *m,
+    uint32_t entry)
+{
+	const struct ofs_entry *e = &m->cat->entries[entry];
+
+	return e->kind == OFS_ENTRY_VALUE ? &m->cat->values[e->ref] : NULL;
+}
+
+/* Without an encoder the decoder has all layers. */
+static void read_args(struct ofs_megatron *m, const struct ofs_value *args)
+{
+	int64_t n;
+
+	if (ofs_pk_int(args->doc,
+		ofs_pk_attr(args->doc, args->node, "decoder_num_layers"), &n) ||
+	    ofs_pk_int(args->doc,
+		ofs_pk_attr(args->doc, args->node, "num_layers"), &n))
+		m->num_layers = n > 0 ? (uint64_t)n : 0;
+}
+
+/* optimizer N optimizer param_groups I ...: N has at least I + 1 groups. */
+static void count_group(struct ofs_megatron *m, const uint32_t *c, uint32_t n,
+    uint32_t *count)
+{
+	unsigned long chained, group;
+	struct ofs_str s;
+
+	if (n < 5 || OFS_PATH_STR(c[0]) != m->optimizer ||
+	    OFS_PATH_STR(c[3]) != m->groups || (c[4] & OFS_PATH_INDEX) == 0)
+		return;
+	s = ofs_catalog_string(m->cat, c[1]);
+	if (s.len == 0 || s.len > 3 || s.p[0] < '0' || s.p[0] > '9')
+		return;
+	chained = strtoul(s.p, NULL, 10);
+	group = strtoul(ofs_catalog_string(m->cat, c[4]).p, NULL, 10);
+	if (chained >= MAX_CHAINED || group >= 100000)
+		return;
+	if (count[chained] <= group)
+		count[chained] = (uint32_t)group + 1;
+	if (m->nchained <= chained)
+		m->nchained = (uint32_t)chained + 1;
+}
+
+static void read_common(struct ofs_megatron *m, uint32_t entry, uint32_t *count)
+{
+	static const char space[] = "fully_sharded_model_space";
+	const struct ofs_value *v = value_of(m, entry);
+	uint32_t n;
+	const uint32_t *c = common_of(m, entry, &n);
+
+	if (c == NULL)
+		return;
+	m->has_common = true;
+	count_group(m, c, n, count);
+	if (v == NULL)
+		return;
+	if (n == 1 && is_word(m, c[0], "args"))
+		read_args(m, v);
+	if (is_word(m, c[n - 1], "distrib_optim_sharding_type") ||
+	    is_word(m, c[n - 1], "param_state_sharding_type"))
+		m->model_space =
+		    m->model_space || ofs_pk_str_is(v->doc, v->node, space);
+}
+
+/* Buckets in one object, of dp_zero_gather_scatter. */
+static bool is_param_state(struct ofs_str name)
+{
+	static const char end[] = ".param_state";
+	size_t n = sizeof(end) - 1;
+
+	return name.len > n && memcmp(name.p + name.len - n, end, n) == 0;
+}
+
+static void read_key(struct ofs_megatron *m, uint32_t entry)
+{
+	struct ofs_megatron_key key;
+	uint32_t n;
+	const uint32_t *c =
+	    ofs_catalog_components(m->cat, m->cat->entries[entry].path, &n);
+
+	if (n == 0 || common_of(m, entry, &n) != NULL)
+		return;
+	ofs_megatron_parse(ofs_catalog_string(m->cat, c[0]), &key);
+	if (key.kind == OFS_MEGATRON_STATE || key.kind == OFS_MEGATRON_BUCKET)
+		m->prefixed = m->prefixed || key.chained.len > 0;
+	if (key.kind != OFS_MEGATRON_BUCKET)
+		return;
+	if (m->cat->entries[entry].kind == OFS_ENTRY_TENSOR)
+		m->nbucket++;
+	else if (is_param_state(key.name))
+		m->nbuckets++;
+}
+
+static void survey(struct ofs_megatron *m, uint32_t count[MAX_CHAINED])
+{
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < m->cat->nentries; i++) {
+		read_common(m, i, count);
+		read_key(m, i);
+	}
+	/* groups of several optimizers count on, the first one's first */
+	for (uint32_t i = 0; i < m->nchained; i++) {
+		uint32_t n = count[i];
+
+		count[i] = sum;
+		sum += n;
+	}
+	m->first_group = count;
+}
+
+static int warn(struct ofs_megatron *m, struct optimfs_error *err)
+{
+	bool objects = m->nbucket == 0;
+	uint32_t n = objects ? m->nbuckets : m->nbucket;
+
+	if (n > 0 &&
+	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, 0,
+		"OFS648 the state of the optimizer is in %u %s, "
+		"which do not say what parameter is where: shown as stored "
+		"below optim/distributed. To name it takes the order in which "
+		"the model's parameters were made, or a save with "
+		"--dist-ckpt-optim-fully-reshardable",
+		n, objects ? "objects of flat buckets" : "flat buckets") ==
+		OFS_NONE)
+		return ofs_megatron_no_memory(err);
+	if (!m->has_common &&
+	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, EIO,
+		"OFS649 neither common.pt nor common_state can be read: "
+		"arguments, groups of parameters and steps are unknown") ==
+		OFS_NONE)
+		return ofs_megatron_no_memory(err);
+	return 0;
+}
+
+static int words(struct ofs_megatron *m, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = m->cat;
+
+	m->model = ofs_catalog_str(cat, "model", 5, err);
+	m->optimizer = ofs_catalog_str(cat, "optimizer", 9, err);
+	m->states = ofs_catalog_str(cat, "state", 5, err);
+	m->groups = ofs_catalog_str(cat, "param_groups", 12, err);
+	m->zero = ofs_catalog_str(cat, "0", 1, err);
+	return m->model == OFS_NONE || m->optimizer == OFS_NONE ||
+		m->states == OFS_NONE || m->groups == OFS_NONE ||
+		m->zero == OFS_NONE
+	    ? -1
+	    : 0;
+}
+
+static int join(struct ofs_catalog *cat, struct optimfs_error *err)
+{
+	struct ofs_megatron m = { .cat = cat, .budget = BUDGET };
+	uint32_t count[MAX_CHAINED] = { 0 }, n;
+
+	if (words(&m, err) == -1)
+		return -1;
+	survey(&m, count);
+	if (ofs_megatron_blocks(&m, err) == -1)
+		return -1;
+	n = cat->nentries; /* stacks add theirs, which are placed */
+	for (uint32_t i = 0; i < n; i++)
+		if (ofs_megatron_place(&m, i, err) == -1)
+			return -1;
+	if (ofs_megatron_steps(&m, err) == -1)
+		return -1;
+	return warn(&m, err);
+}
+
+const struct ofs_format ofs_format_megatron = {
+	.name = "megatron",
+	.probe = probe,
+	.read = read_parts,
+	.join = join,
+};

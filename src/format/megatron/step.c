@@ -1,0 +1,219 @@
+/* step.c - one step for all parameters -> a step of each */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/megatron/megatron.h"
+#include "pickle/pickle.h"
+
+/* Megatron-Core counts steps once an optimizer: in each of its groups, which
+ * agree, or as common_step. Other frameworks have it beside each parameter's
+ * moments, so that it is there too. */
+
+/* An optimizer, and its step as far as is known. */
+struct optimizer {
+	uint32_t chained; /* string; OFS_NONE for the only one */
+	enum { NO_STEP, STEP, STEPS_DIFFER, COMMON_STEP } has;
+	uint8_t kind;
+	uint32_t ref;
+};
+
+struct steps {
+	struct ofs_megatron *m;
+	struct optimizer *o;
+	uint32_t n;
+	uint32_t step, common_step; /* strings */
+	/* paths of the steps that there should be, and of those there are */
+	uint32_t *want, *have;
+	uint32_t nwant, nhave;
+	struct optimfs_error *err;
+};
+
+/* The components of an entry behind the optimizer's; *chained gets which one it
+ * is of. NULL: it is no optimizer's. */
+static const uint32_t *tail(const struct ofs_megatron *m, uint32_t entry,
+    uint32_t *n, uint32_t *chained)
+{
+	static const char prefix[] = "chained_";
+	const uint32_t *c =
+	    ofs_catalog_components(m->cat, m->cat->entries[entry].path, n);
+	struct ofs_str s;
+
+	if (*n < 2 || c[0] != m->optimizer)
+		return NULL;
+	*chained = OFS_NONE;
+	c++, --*n;
+	s = ofs_catalog_string(m->cat, c[0]);
+	if (s.len >= sizeof(prefix) &&
+	    memcmp(s.p, prefix, sizeof(prefix) - 1) == 0) {
+		*chained = c[0];
+		c++, --*n;
+	}
+	return *n == 0 ? NULL : c;
+}
+
+static struct optimizer *find(struct steps *s, uint32_t chained)
+{
+	struct optimizer *v;
+
+	for (uint32_t i = 0; i < s->n; i++)
+		if (s->o[i].chained == chained)
+			return &s->o[i];
+	v = reallocarray(s->o, s->n + 1, sizeof(*v));
+	if (v == NULL) {
+		ofs_megatron_no_memory(s->err);
+		return NULL;
+	}
+	s->o = v;
+	v[s->n] = (struct optimizer){ .chained = chained };
+	return &v[s->n++];
+}
+
+/* A step as a number; -1 when it is none. */
+static double value_of(const struct ofs_catalog *cat, uint32_t ref)
+{
+	const struct ofs_value *v = &cat->values[ref];
+	int64_t i;
+
+	if (ofs_pk_int(v->doc, v->node, &i))
+		return (double)i;
+	if (ofs_pk_kind(v->doc, v->node) == OFS_PK_FLOAT)
+		return ofs_pk_float(v->doc, v->node);
+	return -1;
+}
+
+static void note_step(const struct ofs_catalog *cat, struct optimizer *o,
+    const struct ofs_entry *e)
+{
+	if (o->has == COMMON_STEP || o->has == STEPS_DIFFER ||
+	    e->kind != OFS_ENTRY_VALUE || value_of(cat, e->ref) < 0)
+		return;
+	if (o->has == STEP) {
+		if (value_of(cat, o->ref) != value_of(cat, e->ref))
+			o->has = STEPS_DIFFER;
+		return;
+	}
+	o->has = STEP;
+	o->kind = e->kind;
+	o->ref = e->ref;
+}
+
+static int find_steps(struct steps *s)
+{
+	struct ofs_catalog *cat = s->m->cat;
+
+	for (uint32_t i = 0; i < cat->nentries; i++) {
+		const struct ofs_entry *e = &cat->entries[i];
+		uint32_t n, chained;
+		const uint32_t *c = tail(s->m, i, &n, &chained);
+		struct optimizer *o;
+
+		if (c == NULL ||
+		    !((n == 1 && c[0] == s->common_step) ||
+			(n == 3 && c[0] == s->m->groups && c[2] == s->step)))
+			continue;
+		o = find(s, chained);
+		if (o == NULL)
+			return -1;
+		if (n == 3) {
+			note_step(cat, o, e);
+			continue;
+		}
+		o->has = COMMON_STEP;
+		o->kind = e->kind;
+		o->ref = e->ref;
+	}
+	return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The path of the step of each parameter of o that has state. */
+static int want_steps(struct steps *s, const struct optimizer *o)
+{
+	struct ofs_catalog *cat = s->m->cat;
+
+	s->nwant = s->nhave = 0;
+	for (uint32_t i = 0; i < cat->nentries; i++) {
+		uint32_t n, chained, path[5], k = 0;
+		const uint32_t *c = tail(s->m, i, &n, &chained);
+
+		if (c == NULL || chained != o->chained || n != 3 ||
+		    c[0] != s->m->states)
+			continue;
+		path[k++] = s->m->optimizer;
+		if (chained != OFS_NONE)
+			path[k++] = chained;
+		path[k++] = c[0];
+		path[k++] = c[1];
+		if (c[2] == s->step)
+			s->have[s->nhave++] = cat->entries[i].path;
+		path[k++] = s->step;
+		s->want[s->nwant] = ofs_catalog_path(cat, path, k, s->err);
+		if (s->want[s->nwant++] == OFS_NONE)
+			return -1;
+	}
+	qsort(s->want, s->nwant, sizeof(*s->want), by_number);
+	qsort(s->have, s->nhave, sizeof(*s->have), by_number);
+	return 0;
+}
+
+static int add_steps(struct steps *s, const struct optimizer *o)
+{
+	struct ofs_catalog *cat = s->m->cat;
+	uint32_t k = 0;
+
+	if (want_steps(s, o) == -1)
+		return -1;
+	for (uint32_t i = 0; i < s->nwant; i++) {
+		struct ofs_entry e = { .path = s->want[i],
+			.tree = OFS_NONE,
+			.ref = o->ref,
+			.kind = o->kind };
+
+		if (i > 0 && s->want[i - 1] == e.path)
+			continue;
+		while (k < s->nhave && s->have[k] < e.path)
+			k++;
+		if (k < s->nhave && s->have[k] == e.path)
+			continue;
+		if (ofs_catalog_entry(cat, &e, s->err) == OFS_NONE)
+			return -1;
+	}
+	if (o->kind == OFS_ENTRY_TENSOR)
+		cat->tensors[o->ref].flags |= OFS_TENSOR_TIED;
+	return 0;
+}
+
+int ofs_megatron_steps(struct ofs_megatron *m, struct optimfs_error *err)
+{
+	struct steps s = { .m = m, .err = err };
+	size_t max = (size_t)m->cat->nentries + 1;
+	int ret = -1;
+
+	s.step = ofs_catalog_str(m->cat, "step", 4, err);
+	s.common_step = ofs_catalog_str(m->cat, "common_step", 11, err);
+	if (s.step == OFS_NONE || s.common_step == OFS_NONE)
+		return -1;
+	s.want = calloc(max, sizeof(*s.want));
+	s.have = calloc(max, sizeof(*s.have));
+	if (s.want == NULL || s.have == NULL)
+		ofs_megatron_no_memory(err);
+	else
+		ret = find_steps(&s);
+	/* what one adds is no other's: max holds */
+	for (uint32_t i = 0; ret == 0 && i < s.n; i++)
+		if (s.o[i].has == STEP || s.o[i].has == COMMON_STEP)
+			ret = add_steps(&s, &s.o[i]);
+	free(s.want);
+	free(s.have);
+	free(s.o);
+	return ret;
+}

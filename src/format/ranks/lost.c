@@ -1,0 +1,154 @@
+/* lost.c - the ranks whose files are not there, and whether it matters */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "format/ranks/ranks.h"
+
+/* So many missing ranks are named one by one. */
+#define MAX_NAMED 1024
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for a message");
+}
+
+static int note_missing(struct ofs_ranks *set, int rank,
+    struct optimfs_error *err)
+{
+	if (ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO,
+		"OFS140 the file of rank %d of %d is missing (beside %.200s)",
+		rank, set->world, set->file[0].rel) == OFS_NONE)
+		return no_memory(err);
+	return 0;
+}
+
+static int note_all(struct ofs_ranks *set, struct ofs_ranks_file **v,
+    uint32_t n, struct optimfs_error *err)
+{
+	uint32_t i = 0, lost = 0;
+
+	for (int rank = 0; rank < set->world && lost < MAX_NAMED; rank++) {
+		if (i < n && v[i]->rank == rank) {
+			i++;
+			continue;
+		}
+		lost++;
+		if (note_missing(set, rank, err) == -1)
+			return -1;
+	}
+	if ((uint32_t)set->world > n &&
+	    ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO,
+		"OFS180 %.200s: %" PRIu32 " of %d rank files are there",
+		set->file[0].rel, n, set->world) == OFS_NONE)
+		return no_memory(err);
+	return 0;
+}
+
+/* Where ranks hold copies of what others shard (HSDP), those of one copy are
+ * enough. */
+
+static int by_box(const void *va, const void *vb)
+{
+	const struct ofs_shard *a = va, *b = vb;
+
+	return (a->box > b->box) - (a->box < b->box);
+}
+
+/* Elements in a box; of boxes equal to the one before, none. */
+static uint64_t volume(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t, const struct ofs_shard *s)
+{
+	const uint64_t *box;
+	uint64_t n;
+
+	if (s->box == OFS_NONE)
+		return ofs_tensor_numel(cat, t);
+	box = cat->dims + s->box;
+	return ofs_numel(box + t->grid_ndim, t->grid_ndim, &n) ? n : 0;
+}
+
+/* Do t's boxes, of which there is room for a copy, fill it? Boxes that overlap
+ * are found when the catalog is finished. */
+static bool is_whole(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    struct ofs_shard *copy)
+{
+	uint64_t sum = 0;
+
+	if (t->error != OFS_NONE)
+		return false;
+	if (t->nshards > 0)
+		memcpy(copy, cat->shards + t->shard,
+		    t->nshards * sizeof(*copy));
+	qsort(copy, t->nshards, sizeof(*copy), by_box);
+	for (uint32_t i = 0; i < t->nshards; i++)
+		if ((i == 0 || copy[i].box != copy[i - 1].box) &&
+		    !ofs_add_u64(sum, volume(cat, t, &copy[i]), &sum))
+			return false;
+	return sum == ofs_tensor_numel(cat, t);
+}
+
+/* Is any tensor from first on in parts, and every one whole? 1 or 0; -1. */
+static int all_whole(const struct ofs_catalog *cat, uint32_t first,
+    struct optimfs_error *err)
+{
+	struct ofs_shard *copy;
+	bool whole = true, cut = false;
+	uint32_t most = 0;
+
+	for (uint32_t i = first; i < cat->ntensors; i++)
+		if (cat->tensors[i].nshards > most)
+			most = cat->tensors[i].nshards;
+	copy = malloc((most + 1ull) * sizeof(*copy));
+	if (copy == NULL)
+		return no_memory(err);
+	for (uint32_t i = first; i < cat->ntensors && whole; i++) {
+		const struct ofs_tensor *t = &cat->tensors[i];
+
+		whole = is_whole(cat, t, copy);
+		for (uint32_t k = 1; k < t->nshards && !cut; k++)
+			cut = cat->shards[t->shard + k].box !=
+			    cat->shards[t->shard].box;
+	}
+	free(copy);
+	return whole && cut;
+}
+
+static int note_spare(struct ofs_ranks *set, uint32_t n,
+    struct optimfs_error *err)
+{
+	if (ofs_catalog_note(set->cat, OFS_NOTE_WARNING, 0,
+		"OFS183 %.200s: %" PRIu32 " of %d rank files are there; they "
+		"have all elements of every tensor that they know",
+		set->file[0].rel, n, set->world) == OFS_NONE)
+		return no_memory(err);
+	return 0;
+}
+
+int ofs_ranks_lost(struct ofs_ranks *set, uint32_t tensors,
+    struct optimfs_error *err)
+{
+	struct ofs_ranks_file **v;
+	uint32_t n;
+	int ret;
+
+	v = ofs_ranks_sorted(set, &n);
+	if (v == NULL)
+		return no_memory(err);
+	if (set->world < 0 || n >= (uint32_t)set->world) {
+		free(v);
+		return 0;
+	}
+	ret = all_whole(set->cat, tensors, err);
+	if (ret == 0)
+		ret = note_all(set, v, n, err);
+	else if (ret == 1)
+		ret = note_spare(set, n, err);
+	free(v);
+	return ret;
+}

@@ -1,0 +1,329 @@
+/* merge.c - what all ranks have at one path becomes one entry */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/checked.h"
+#include "format/ranks/ranks.h"
+#include "format/torch/sharded.h"
+#include "text/text.h"
+
+/* Keys that some ranks lack are named one by one up to so many. */
+#define MAX_NAMED 4096
+
+static const struct ofs_pickle *doc_of(const struct ofs_ranks *set, uint32_t i)
+{
+	return set->file[set->leaf[i].file].doc;
+}
+
+static int rank_of(const struct ofs_ranks *set, uint32_t i)
+{
+	return set->file[set->leaf[i].file].rank;
+}
+
+static bool is_tensor(const struct ofs_ranks *set, uint32_t i)
+{
+	struct ofs_torch_tensor t;
+
+	return ofs_torch_is_sharded(doc_of(set, i), set->leaf[i].node) ||
+	    ofs_torch_tensor(doc_of(set, i), set->leaf[i].node, &t, NULL) != 0;
+}
+
+static bool is_sharded(const struct ofs_ranks *set,
+    const struct ofs_ranks_group *g)
+{
+	for (uint32_t i = g->first; i < g->first + g->n; i++)
+		if (ofs_torch_is_sharded(doc_of(set, i), set->leaf[i].node))
+			return true;
+	return false;
+}
+
+/* Plain values. */
+
+/* The text of a value, or why it has none; false: there is no memory for it. */
+static bool put_value(const struct ofs_ranks *set, uint32_t i,
+    struct ofs_buf *out)
+{
+	struct optimfs_error why = { 0 };
+
+	*out = (struct ofs_buf){ 0 };
+	if (ofs_text_value(doc_of(set, i), set->leaf[i].node, false, out,
+		&why) == -1)
+		ofs_buf_printf(out, "%d %s", why.code, why.text);
+	return !out->bad && why.code != ENOMEM;
+}
+
+static bool same_text(const struct ofs_buf *a, const struct ofs_buf *b)
+{
+	return a->len == b->len &&
+	    (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
+}
+
+/* "5 (rank 0), 6 (rank 1) ..." */
+static void put_values(const struct ofs_ranks *set,
+    const struct ofs_ranks_group *g, struct ofs_buf *out)
+{
+	for (uint32_t i = g->first; i < g->first + g->n && out->len < 300;
+	     i++) {
+		struct ofs_buf text;
+
+		put_value(set, i, &text);
+		if (text.len > 0 && text.data[text.len - 1] == '\n')
+			text.len--;
+		if (i > g->first)
+			ofs_buf_puts(out, ", ");
+		if (text.len > 0)
+			ofs_buf_plain(out, (char *)text.data,
+			    text.len < 40 ? text.len : 40);
+		ofs_buf_printf(out, "%s (rank %d)", text.len > 40 ? "..." : "",
+		    rank_of(set, i));
+		ofs_buf_fini(&text);
+	}
+	ofs_buf_putc(out, '\0');
+}
+
+static int dispute_values(struct ofs_ranks *set, struct ofs_ranks_group *g,
+    struct optimfs_error *err)
+{
+	struct ofs_buf text = { 0 };
+	struct optimfs_error why;
+
+	if (ofs_ranks_is_own(set, g))
+		return ofs_ranks_each(set, g, err);
+	put_values(set, g, &text);
+	optimfs_fail(&why, EPROTO,
+	    "OFS674 ranks disagree: %s; .optimfs/rank/ has what each says",
+	    text.bad ? "" : (char *)text.data);
+	ofs_buf_fini(&text);
+	return ofs_ranks_apart(set, g, &why, err);
+}
+
+static int add_first(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+    struct optimfs_error *err)
+{
+	const struct ofs_ranks_leaf *leaf = &set->leaf[g->first];
+
+	return ofs_torch_leaf(&set->file[leaf->file].leaves, leaf->node,
+	    leaf->path, err);
+}
+
+static int merge_values(struct ofs_ranks *set, struct ofs_ranks_group *g,
+    struct optimfs_error *err)
+{
+	struct ofs_buf first, other;
+	bool done = put_value(set, g->first, &first), same = true;
+
+	for (uint32_t i = g->first + 1; i < g->first + g->n && same && done;
+	     i++) {
+		done = put_value(set, i, &other);
+		same = same_text(&first, &other);
+		ofs_buf_fini(&other);
+	}
+	ofs_buf_fini(&first);
+	if (!done)
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for the values of ranks");
+	return same ? add_first(set, g, err) : dispute_values(set, g, err);
+}
+
+/* Plain tensors: each rank has all of it. */
+
+struct copy {
+	struct ofs_torch_tensor t;
+	struct ofs_extent at;
+	uint32_t number;
+};
+
+static int get_copy(struct ofs_ranks *set, uint32_t i, struct copy *c,
+    struct optimfs_error *why)
+{
+	const struct ofs_ranks_leaf *leaf = &set->leaf[i];
+	struct ofs_torch_leaves *l = &set->file[leaf->file].leaves;
+	int is = ofs_torch_tensor(l->doc, leaf->node, &c->t, why);
+
+	if (is == 0)
+		return optimfs_fail(why, EPROTO,
+		    "OFS674 rank %d has no tensor here, others have; "
+		    ".optimfs/rank/ has what each says",
+		    rank_of(set, i));
+	if (is == -1)
+		return -1;
+	return ofs_torch_place(l, &c->t, &c->at, &c->number, why);
+}
+
+/* Can b be a copy of a? Bytes are not read: where the archives have checksums
+ * these tell, and scalars are compared when they are opened. */
+static int compare(struct ofs_ranks *set, uint32_t a, struct copy *x,
+    uint32_t b, struct copy *y, struct optimfs_error *why)
+{
+	uint32_t p = ofs_ranks_checksum(set, &set->leaf[a], &x->t);
+	uint32_t q = ofs_ranks_checksum(set, &set->leaf[b], &y->t);
+	const char *what = NULL;
+
+	if (x->t.dtype != y->t.dtype)
+		what = "dtypes";
+	else if (x->t.ndim != y->t.ndim ||
+	    memcmp(x->t.shape, y->t.shape, x->t.ndim * sizeof(*x->t.shape)) !=
+		0)
+		what = "shapes";
+	else if (p != 0 && q != 0 && p != q)
+		what = "elements";
+	if (what == NULL)
+		return 0;
+	return optimfs_fail(why, EPROTO,
+	    "OFS674 tensors of rank %d and rank %d have different %s, and "
+	    "nothing says how they belong together; .optimfs/rank/ has each",
+	    rank_of(set, a), rank_of(set, b), what);
+}
+
+static int check_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+    struct copy *first, struct optimfs_error *why)
+{
+	struct copy c;
+
+	if (get_copy(set, g->first, first, why) == -1)
+		return -1;
+	for (uint32_t i = g->first + 1; i < g->first + g->n; i++)
+		if (get_copy(set, i, &c, why) == -1 ||
+		    compare(set, g->first, first, i, &c, why) == -1)
+			return -1;
+	return 0;
+}
+
+static int add_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+    const struct copy *first, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = set->cat;
+	struct ofs_tensor t = { .ndim = first->t.ndim,
+		.grid_ndim = first->t.ndim,
+		.dtype = first->t.dtype,
+		.error = OFS_NONE,
+		.flags = OFS_TENSOR_COPIES,
+		.shard = cat->nshards };
+	struct ofs_entry e = {
+		.path = g->path, .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR
+	};
+	uint64_t numel;
+	struct copy c;
+
+	t.shape = t.grid =
+	    ofs_catalog_dims(cat, first->t.shape, first->t.ndim, err);
+	if (t.shape == OFS_NONE)
+		return -1;
+	if (ofs_numel(first->t.shape, first->t.ndim, &numel) && numel > 0)
+		t.nshards = g->n;
+	for (uint32_t i = g->first; i < g->first + t.nshards; i++)
+		if (get_copy(set, i, &c, err) == -1 ||
+		    ofs_ranks_shard(set, &set->leaf[i], &c.t, &c.at, OFS_NONE,
+			err) == -1)
+			return -1;
+	e.ref = ofs_catalog_tensor(cat, &t, err);
+	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
+		return -1;
+	return 0;
+}
+
+static int merge_tensors(struct ofs_ranks *set, struct ofs_ranks_group *g,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	struct copy first;
+
+	if (check_copies(set, g, &first, &why) == -1)
+		return why.code == EPROTO && ofs_ranks_is_own(set, g)
+		    ? ofs_ranks_each(set, g, err)
+		    : ofs_ranks_apart(set, g, &why, err);
+	return add_copies(set, g, &first, err);
+}
+
+int ofs_ranks_merge_one(struct ofs_ranks *set, struct ofs_ranks_group *g,
+    struct optimfs_error *err)
+{
+	bool tensors = false;
+
+	if (is_sharded(set, g))
+		return ofs_ranks_join(set, g, err);
+	if (g->n == 1)
+		return add_first(set, g, err);
+	for (uint32_t i = g->first; i < g->first + g->n && !tensors; i++)
+		tensors = is_tensor(set, i);
+	return tensors ? merge_tensors(set, g, err) : merge_values(set, g, err);
+}
+
+/* Keys of rank 0 that others lack. */
+
+/* Do ranks have keys of their own, as the stages of a pipeline do? */
+static bool is_mpmd(const struct ofs_ranks *set)
+{
+	for (uint32_t i = 0; i < set->ngroups; i++)
+		if (set->leaf[set->group[i].first].file != 0 &&
+		    is_tensor(set, set->group[i].first))
+			return true;
+	return false;
+}
+
+static int note_key(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+    const struct ofs_ranks_file *f, struct optimfs_error *err)
+{
+	uint32_t n, note;
+	const uint32_t *part = ofs_catalog_components(set->cat, g->path, &n);
+	struct ofs_buf name = { .limit = 1024 };
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str s = ofs_catalog_string(set->cat, part[i]);
+
+		if (i > 0)
+			ofs_buf_putc(&name, '.');
+		ofs_buf_plain(&name, s.p, s.len);
+	}
+	ofs_buf_putc(&name, '\0');
+	note = ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EUCLEAN,
+	    "OFS182 rank %d has no %.300s, rank %d has", f->rank,
+	    name.bad ? "such key" : (char *)name.data, set->file[0].rank);
+	ofs_buf_fini(&name);
+	return note == OFS_NONE
+	    ? optimfs_fail(err, ENOMEM, "OFS443 out of memory for a message")
+	    : 0;
+}
+
+static int note_keys(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+    uint32_t *left, struct optimfs_error *err)
+{
+	uint32_t i = g->first;
+
+	if (g->partial || set->leaf[i].file != 0 || !is_tensor(set, i))
+		return 0;
+	for (uint32_t f = 0; f<set->nfiles && * left> 0; f++) {
+		if (i < g->first + g->n && set->leaf[i].file == f) {
+			i++;
+			continue;
+		}
+		if (set->file[f].surplus || set->file[f].nleaves == 0)
+			continue;
+		--*left;
+		if (note_key(set, g, &set->file[f], err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_ranks_merge(struct ofs_ranks *set, struct optimfs_error *err)
+{
+	uint32_t left = is_mpmd(set) ? 0 : MAX_NAMED;
+
+	for (uint32_t i = 0; i < set->ngroups; i++) {
+		struct ofs_ranks_group *g = &set->group[i];
+
+		if (g->taken)
+			continue;
+		if (ofs_ranks_merge_one(set, g, err) == -1 ||
+		    note_keys(set, g, &left, err) == -1)
+			return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,392 @@
+/* read.c - the files that the ranks of one job left, put together */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/globals.h"
+#include "format/part.h"
+#include "format/ranks/ranks.h"
+#include "format/torch/sharded.h"
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM,
+	    "OFS443 out of memory for the leaves of files");
+}
+
+/* Collecting. */
+
+struct collector {
+	struct ofs_ranks *set;
+	uint32_t file;
+};
+
+/* What a ShardedTensor or a mesh says of the job. */
+static void listen(struct ofs_ranks_file *f, uint32_t node)
+{
+	struct ofs_torch_sharded s;
+
+	if (f->said_world != 0 || !ofs_torch_is_sharded(f->doc, node) ||
+	    ofs_torch_sharded(f->doc, node, &s, NULL) == -1)
+		return;
+	f->said_world = s.world;
+	f->said_part = s.part;
+	f->said_rank = s.rank;
+	ofs_torch_sharded_fini(&s);
+}
+
+int ofs_ranks_leaf(struct ofs_ranks *set, uint32_t path, uint32_t file,
+    uint32_t node, struct optimfs_error *err)
+{
+	if (set->nleaves == set->leaf_cap) {
+		uint32_t cap = set->leaf_cap == 0 ? 256 : 2 * set->leaf_cap;
+		struct ofs_ranks_leaf *p;
+
+		if (set->leaf_cap > UINT32_MAX / 4)
+			return optimfs_fail(err, E2BIG,
+			    "OFS624 too many leaves in one set of files");
+		p = reallocarray(set->leaf, cap, sizeof(*p));
+		if (p == NULL)
+			return no_memory(err);
+		set->leaf = p;
+		set->leaf_cap = cap;
+	}
+	set->leaf[set->nleaves++] = (struct ofs_ranks_leaf){ path, file, node };
+	return 0;
+}
+
+static int collect(void *ctx, uint32_t path, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct collector *c = ctx;
+	struct ofs_ranks_file *f = &c->set->file[c->file];
+
+	if (ofs_ranks_leaf(c->set, path, c->file, node, err) == -1)
+		return -1;
+	f->nleaves++;
+	listen(f, node);
+	return 0;
+}
+
+int ofs_ranks_begin(struct ofs_ranks *set, struct ofs_catalog *cat, size_t n,
+    struct optimfs_error *err)
+{
+	*set = (struct ofs_ranks){ .cat = cat };
+	set->file = calloc(n + 1, sizeof(*set->file));
+	return set->file == NULL ? no_memory(err) : 0;
+}
+
+int ofs_ranks_open(struct ofs_ranks *set, const char *rel, int rank, bool bare,
+    struct optimfs_error *err)
+{
+	struct ofs_ranks_file *f = &set->file[set->nfiles];
+
+	*f = (struct ofs_ranks_file){
+		.rel = rel, .rank = rank, .said_rank = -1
+	};
+	if (ofs_torch_file_open(&f->source, set->cat, rel, rank, bare, err) ==
+	    -1)
+		return -1;
+	f->doc = f->source.doc;
+	f->at = f->source.at;
+	set->nfiles++;
+	return ofs_torch_leaves_init(&f->leaves, set->cat, f->doc, &f->at, err);
+}
+
+int ofs_ranks_collect(struct ofs_ranks *set, uint32_t file, uint32_t node,
+    const uint32_t *prefix, size_t npref, struct optimfs_error *err)
+{
+	struct collector c = { set, file };
+
+	if (ofs_torch_walk(set->cat, set->file[file].doc, node, prefix, npref,
+		collect, &c, err) == 0)
+		return 0;
+	return optimfs_fail_in(err, "%s", set->file[file].rel);
+}
+
+static int read_files(struct ofs_ranks *set, const struct ofs_part *part,
+    struct optimfs_error *err)
+{
+	struct ofs_part_file alone = { part->rel, part->rank };
+	const struct ofs_part_file *file =
+	    part->nfiles == 0 ? &alone : part->file;
+	size_t n = part->nfiles == 0 ? 1 : part->nfiles, npref;
+	bool bare = part->format == &ofs_format_pickle;
+	uint32_t prefix[OFS_PART_PREFIX];
+
+	if (ofs_ranks_begin(set, set->cat, n, err) == -1 ||
+	    ofs_part_prefix(set->cat, part, prefix, &npref, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < n; i++)
+		if (ofs_ranks_open(set, file[i].rel, file[i].rank, bare, err) ==
+			-1 ||
+		    ofs_ranks_collect(set, i, ofs_pickle_root(set->file[i].doc),
+			prefix, npref, err) == -1)
+			return -1;
+	return 0;
+}
+
+/* Grouping. */
+
+/* Keys of two kinds may give one file the same path twice: the first ones of
+ * all files belong together, and the second ones. */
+struct order {
+	struct ofs_ranks_leaf leaf;
+	uint32_t nth, seq;
+};
+
+static int compare(uint32_t a, uint32_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+static int by_path(const void *va, const void *vb)
+{
+	const struct order *a = va, *b = vb;
+	int c = compare(a->leaf.path, b->leaf.path);
+
+	if (c == 0)
+		c = compare(a->nth, b->nth);
+	if (c == 0)
+		c = compare(a->leaf.file, b->leaf.file);
+	return c != 0 ? c : compare(a->seq, b->seq);
+}
+
+static void number(struct order *o, uint32_t n)
+{
+	for (uint32_t i = 1; i < n; i++)
+		if (o[i].leaf.path == o[i - 1].leaf.path &&
+		    o[i].leaf.file == o[i - 1].leaf.file)
+			o[i].nth = o[i - 1].nth + 1;
+}
+
+static struct order *sort_leaves(const struct ofs_ranks *set)
+{
+	struct order *o = calloc((size_t)set->nleaves + 1, sizeof(*o));
+
+	if (o == NULL)
+		return NULL;
+	for (uint32_t i = 0; i < set->nleaves; i++)
+		o[i] = (struct order){ .leaf = set->leaf[i], .seq = i };
+	qsort(o, set->nleaves, sizeof(*o), by_path);
+	number(o, set->nleaves);
+	qsort(o, set->nleaves, sizeof(*o), by_path);
+	return o;
+}
+
+/* A group where the leaf of its first file was: a leaf's place in order of
+ * seq holds the group that begins with it. */
+static void place_groups(struct ofs_ranks *set, const struct order *o,
+    uint32_t *at)
+{
+	struct ofs_ranks_group g;
+
+	for (uint32_t i = 0; i < set->nleaves; i += g.n) {
+		g = (struct ofs_ranks_group){
+			.path = o[i].leaf.path, .first = i, .n = 1
+		};
+		while (i + g.n < set->nleaves &&
+		    o[i + g.n].leaf.path == g.path &&
+		    o[i + g.n].nth == o[i].nth)
+			g.n++;
+		at[o[i].seq] = i;
+		set->group[i] = g;
+	}
+}
+
+int ofs_ranks_group(struct ofs_ranks *set, struct optimfs_error *err)
+{
+	struct order *o = sort_leaves(set);
+	uint32_t *at = malloc(((size_t)set->nleaves + 1) * sizeof(*at));
+	struct ofs_ranks_group *all, *sorted;
+
+	all = calloc((size_t)set->nleaves + 1, sizeof(*all));
+	sorted = calloc((size_t)set->nleaves + 1, sizeof(*sorted));
+	if (o == NULL || at == NULL || all == NULL || sorted == NULL) {
+		free(o);
+		free(at);
+		free(all);
+		free(sorted);
+		return no_memory(err);
+	}
+	memset(at, 0xff, ((size_t)set->nleaves + 1) * sizeof(*at));
+	set->group = all;
+	place_groups(set, o, at);
+	for (uint32_t i = 0; i < set->nleaves; i++) {
+		set->leaf[i] = o[i].leaf;
+		if (at[i] != OFS_NONE)
+			sorted[set->ngroups++] = all[at[i]];
+	}
+	set->group = sorted;
+	free(all);
+	free(at);
+	free(o);
+	return 0;
+}
+
+/* For those who merge. */
+
+int ofs_ranks_tensor(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
+    uint32_t node, struct ofs_torch_tensor *t, struct ofs_extent *at,
+    struct optimfs_error *err)
+{
+	struct ofs_ranks_file *f = &set->file[leaf->file];
+	int is = ofs_torch_tensor(f->doc, node, t, err);
+	uint32_t number;
+
+	if (is != 1)
+		return is;
+	return ofs_torch_place(&f->leaves, t, at, &number, err) == -1 ? -1 : 1;
+}
+
+uint32_t ofs_ranks_checksum(struct ofs_ranks *set,
+    const struct ofs_ranks_leaf *leaf, struct ofs_torch_tensor *t)
+{
+	struct ofs_ranks_file *f = &set->file[leaf->file];
+	const struct ofs_zip *zip = f->at.zip;
+	struct ofs_extent at;
+	uint32_t number;
+
+	if (zip == NULL || zip->big_endian || t->ndim == 0 ||
+	    !ofs_torch_is_plain(t) ||
+	    ofs_torch_place(&f->leaves, t, &at, &number, NULL) == -1)
+		return 0;
+	return zip->record[number].crc;
+}
+
+int ofs_ranks_shard(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
+    struct ofs_torch_tensor *t, const struct ofs_extent *at, uint32_t box,
+    struct optimfs_error *err)
+{
+	struct ofs_ranks_file *f = &set->file[leaf->file];
+	struct ofs_shard s = { .at = *at, .box = box };
+	struct ofs_extent again;
+	uint32_t number;
+
+	if (ofs_torch_place(&f->leaves, t, &again, &number, err) == -1 ||
+	    ofs_torch_use(&f->leaves, t, number, set->cat->ntensors, err) ==
+		-1 ||
+	    ofs_torch_view(&f->leaves, t, &s.view, err) == -1)
+		return -1;
+	return ofs_catalog_shard(set->cat, &s, err) == OFS_NONE ? -1 : 0;
+}
+
+static int add_variants(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+    uint32_t entry, struct optimfs_error *err)
+{
+	for (uint32_t i = g->first; i < g->first + g->n; i++) {
+		const struct ofs_ranks_leaf *leaf = &set->leaf[i];
+		struct ofs_ranks_file *f = &set->file[leaf->file];
+		struct ofs_variant v = { .entry = entry, .rank = f->rank };
+
+		if (ofs_torch_leaf_ref(&f->leaves, leaf->node, &v.kind, &v.ref,
+			err) == -1 ||
+		    ofs_catalog_variant(set->cat, &v, err) == OFS_NONE)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_ranks_apart(struct ofs_ranks *set, struct ofs_ranks_group *group,
+    const struct optimfs_error *why, struct optimfs_error *err)
+{
+	struct ofs_ranks_file *f = &set->file[set->leaf[group->first].file];
+	struct ofs_entry e = {
+		.path = group->path, .tree = OFS_NONE, .kind = OFS_ENTRY_ITEM
+	};
+	uint32_t entry;
+
+	group->taken = true;
+	if (ofs_torch_damaged(&f->leaves, why, &e.ref, err) == -1)
+		return -1;
+	entry = ofs_catalog_entry(set->cat, &e, err);
+	return entry == OFS_NONE ? -1 : add_variants(set, group, entry, err);
+}
+
+int ofs_ranks_value(struct ofs_ranks *set, uint32_t path, struct ofs_buf *b,
+    struct optimfs_error *err)
+{
+	struct ofs_entry e = {
+		.path = path, .tree = OFS_NONE, .kind = OFS_ENTRY_VALUE
+	};
+	struct ofs_catalog *cat = set->cat;
+	struct ofs_pickle *doc;
+
+	if (b->bad) {
+		ofs_buf_fini(b);
+		return no_memory(err);
+	}
+	doc = ofs_pickle_parse(b->data, b->len, true, NULL, NULL, err);
+	if (doc == NULL)
+		return -1;
+	if (ofs_catalog_doc(cat, doc, err) == OFS_NONE) {
+		ofs_pickle_free(doc);
+		return -1;
+	}
+	e.ref = ofs_catalog_value(cat, doc, ofs_pickle_root(doc), err);
+	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
+		return -1;
+	return 0;
+}
+
+/* All of it. */
+
+/* Documents that values refer to live on with the catalog. */
+int ofs_ranks_end(struct ofs_ranks *set, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		struct ofs_ranks_file *f = &set->file[i];
+
+		if (ofs_torch_leaves_end(&f->leaves, err) == -1)
+			return -1;
+		if (!f->leaves.values)
+			continue;
+		if (ofs_catalog_doc(set->cat, f->source.doc, err) == OFS_NONE)
+			return -1;
+		f->source.doc = NULL;
+	}
+	return 0;
+}
+
+void ofs_ranks_fini(struct ofs_ranks *set)
+{
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		ofs_torch_leaves_fini(&set->file[i].leaves);
+		ofs_torch_file_fini(&set->file[i].source);
+	}
+	free(set->file);
+	free(set->leaf);
+	free(set->group);
+}
+
+int ofs_ranks_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	struct ofs_ranks set = { .cat = cat };
+	uint32_t notes = cat->nnotes, tensors = cat->ntensors;
+	int ret = read_files(&set, part, err);
+
+	if (ret == 0)
+		ret = ofs_ranks_check(&set, err);
+	if (ret == 0)
+		ret = ofs_ranks_group(&set, err);
+	if (ret == 0)
+		ret = ofs_fsdp_claim(&set, opt, err);
+	if (ret == 0)
+		ret = ofs_ranks_merge(&set, err);
+	if (ret == 0)
+		ret = ofs_ranks_lost(&set, tensors, err);
+	if (ret == 0)
+		ret = ofs_ranks_end(&set, err);
+	ofs_ranks_fini(&set);
+	if (ret == -1)
+		return -1;
+	if (cat->format == NULL)
+		cat->format = part->format->name;
+	return opt != NULL && opt->strict ? ofs_refuse_calls(cat, notes, err)
+					  : 0;
+}

@@ -1,0 +1,303 @@
+/* sharded.c - ShardedTensors and DTensors of several ranks become one */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/torch/sharded.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "format/ranks/ranks.h"
+
+/* A shard that has a checksum. */
+struct summed {
+	uint32_t box; /* of the catalog's dims */
+	uint32_t crc;
+	int rank;
+};
+
+/* The tensor that is being put together. Like every tensor it may have an
+ * error, which reading then gives. */
+struct join {
+	struct ofs_ranks *set;
+	struct summed *sum;
+	size_t nsums, cap;
+	struct ofs_tensor t;
+	uint64_t shape[OFS_MAX_DIMS];
+	const struct ofs_ranks_leaf *first; /* that told dtype and shape */
+	struct optimfs_error why;           /* what is wrong; code 0: nothing */
+};
+
+/* Note the first thing that is wrong. */
+#define WRONG(j, ...) \
+ ((j)->why.code != 0 ? 0 : (optimfs_fail(&(j)->why, __VA_ARGS__), 0))
+
+static int rank_of(const struct join *j, const struct ofs_ranks_leaf *leaf)
+{
+	return j->set->file[leaf->file].rank;
+}
+
+static const struct ofs_pickle *doc_of(const struct join *j,
+    const struct ofs_ranks_leaf *leaf)
+{
+	return j->set->file[leaf->file].doc;
+}
+
+static bool known(const struct join *j)
+{
+	return j->first != NULL;
+}
+
+/* Every rank must say the same of the whole. */
+static void agree(struct join *j, const struct ofs_ranks_leaf *leaf,
+    uint8_t dtype, uint8_t ndim, const uint64_t *shape)
+{
+	if (!known(j)) {
+		j->first = leaf;
+		j->t.dtype = dtype;
+		j->t.ndim = j->t.grid_ndim = ndim;
+		memcpy(j->shape, shape, ndim * sizeof(*shape));
+		return;
+	}
+	if (j->t.dtype != dtype)
+		WRONG(j, EUCLEAN,
+		    "OFS674 rank %d says dtype %s, rank %d says %s",
+		    rank_of(j, j->first), ofs_dtype_name(j->t.dtype),
+		    rank_of(j, leaf), ofs_dtype_name(dtype));
+	if (j->t.ndim != ndim ||
+	    memcmp(j->shape, shape, ndim * sizeof(*shape)) != 0)
+		WRONG(j, EUCLEAN,
+		    "OFS674 rank %d and rank %d say different shapes",
+		    rank_of(j, j->first), rank_of(j, leaf));
+}
+
+/* Narrow a local tensor to the piece that is at some place in it. */
+static int cut(struct join *j, const struct ofs_torch_piece *p,
+    struct ofs_torch_tensor *t)
+{
+	uint64_t step;
+
+	if (t->ndim != j->t.ndim ||
+	    memcmp(t->shape, p->local, t->ndim * sizeof(*t->shape)) != 0)
+		return WRONG(j, EUCLEAN,
+		    "OFS693 a local tensor has another shape than its shard");
+	if (t->dtype != j->t.dtype)
+		return WRONG(j, EUCLEAN,
+		    "OFS693 a local tensor of dtype %s in a tensor of %s",
+		    ofs_dtype_name(t->dtype), ofs_dtype_name(j->t.dtype));
+	for (unsigned d = 0; d < t->ndim; d++) {
+		if (!ofs_mul_u64(p->at[d], (uint64_t)t->stride[d], &step) ||
+		    !ofs_add_u64(t->offset, step, &t->offset))
+			return WRONG(j, EUCLEAN,
+			    "OFS693 a local tensor's strides overflow");
+		t->shape[d] = p->size[d];
+	}
+	return 0;
+}
+
+/* Replicas. Stages of a pipeline that number their parameters by themselves
+ * have other tensors under the same numbers, and these are none. */
+
+static int note_sum(struct join *j, const struct summed *s,
+    struct optimfs_error *err)
+{
+	if (s->crc == 0)
+		return 0;
+	if (j->nsums == j->cap) {
+		size_t cap = j->cap == 0 ? 16 : 2 * j->cap;
+		struct summed *p = reallocarray(j->sum, cap, sizeof(*p));
+
+		if (p == NULL)
+			return optimfs_fail(err, ENOMEM,
+			    "OFS443 out of memory for checksums of shards");
+		j->sum = p;
+		j->cap = cap;
+	}
+	j->sum[j->nsums++] = *s;
+	return 0;
+}
+
+static int compare_boxes(const struct join *j, const struct summed *a,
+    const struct summed *b)
+{
+	const uint64_t *dims = j->set->cat->dims;
+
+	return memcmp(dims + a->box, dims + b->box,
+	    2 * sizeof(*dims) * j->t.ndim);
+}
+
+static int by_box(const void *va, const void *vb, void *arg)
+{
+	const struct summed *a = va, *b = vb;
+	int order = compare_boxes(arg, a, b);
+
+	return order != 0 ? order : (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+static void compare_sums(struct join *j)
+{
+	const struct summed *a, *b;
+
+	if (j->nsums > 1)
+		qsort_r(j->sum, j->nsums, sizeof(*j->sum), by_box, j);
+	for (size_t i = 1; i < j->nsums; i++) {
+		a = &j->sum[i - 1];
+		b = &j->sum[i];
+		if (compare_boxes(j, a, b) == 0 && a->crc != b->crc)
+			WRONG(j, EPROTO,
+			    "OFS674 rank %d and rank %d have different "
+			    "elements in the same place: they are no replicas, "
+			    "as where stages of a pipeline number their "
+			    "parameters by themselves; .optimfs/rank/ has each",
+			    a->rank, b->rank);
+	}
+}
+
+static int add_shard(struct join *j, const struct ofs_ranks_leaf *leaf,
+    const struct ofs_torch_piece *p, struct optimfs_error *err)
+{
+	struct summed sum = { .rank = rank_of(j, leaf) };
+	uint64_t box[2 * OFS_MAX_DIMS], numel;
+	struct ofs_torch_tensor t;
+	struct optimfs_error why = { 0 };
+	struct ofs_extent at;
+	unsigned d = j->t.ndim;
+	uint32_t b;
+
+	if (!ofs_numel(p->size, d, &numel) || numel == 0)
+		return 0;
+	switch (ofs_ranks_tensor(j->set, leaf, p->node, &t, &at, &why)) {
+	case 0:
+		return WRONG(j, EUCLEAN,
+		    "OFS693 a shard whose local tensor is none");
+	case -1:
+		return WRONG(j, why.code, "%s", why.text);
+	default:
+		break;
+	}
+	sum.crc = ofs_ranks_checksum(j->set, leaf, &t);
+	cut(j, p, &t);
+	if (j->why.code != 0)
+		return 0;
+	memcpy(box, p->offset, d * sizeof(*box));
+	memcpy(box + d, p->size, d * sizeof(*box));
+	sum.box = b = ofs_catalog_dims(j->set->cat, box, 2 * (size_t)d, err);
+	if (b == OFS_NONE ||
+	    ofs_ranks_shard(j->set, leaf, &t, &at, b, err) == -1 ||
+	    note_sum(j, &sum, err) == -1)
+		return -1;
+	j->t.nshards++;
+	return 0;
+}
+
+/* A rank that has all of it as a plain tensor. */
+static int add_whole(struct join *j, const struct ofs_ranks_leaf *leaf,
+    struct optimfs_error *err)
+{
+	struct ofs_torch_piece p = { .node = leaf->node };
+	struct optimfs_error why = { 0 };
+	struct ofs_torch_tensor t;
+	int is = ofs_torch_tensor(doc_of(j, leaf), leaf->node, &t, &why);
+
+	if (is == 0)
+		return WRONG(j, EUCLEAN,
+		    "OFS674 rank %d has no tensor here, others have",
+		    rank_of(j, leaf));
+	if (is == -1)
+		return WRONG(j, why.code, "%s", why.text);
+	agree(j, leaf, t.dtype, t.ndim, t.shape);
+	if (j->why.code != 0)
+		return 0;
+	memcpy(p.size, t.shape, sizeof(p.size));
+	memcpy(p.local, t.shape, sizeof(p.local));
+	return add_shard(j, leaf, &p, err);
+}
+
+static int add_leaf(struct join *j, const struct ofs_ranks_leaf *leaf,
+    struct optimfs_error *err)
+{
+	const struct ofs_pickle *doc = doc_of(j, leaf);
+	struct optimfs_error why = { 0 };
+	struct ofs_torch_sharded s;
+	int ret = 0;
+
+	if (!ofs_torch_is_sharded(doc, leaf->node))
+		return add_whole(j, leaf, err);
+	if (ofs_torch_sharded(doc, leaf->node, &s, &why) == -1) {
+		if (s.dtype != OFS_DTYPE_NONE)
+			agree(j, leaf, s.dtype, s.ndim, s.shape);
+		return why.code == ENOMEM
+		    ? optimfs_fail(err, ENOMEM, "%s", why.text)
+		    : WRONG(j, why.code, "%s (rank %d)", why.text,
+			  rank_of(j, leaf));
+	}
+	agree(j, leaf, s.dtype, s.ndim, s.shape);
+	for (uint32_t i = 0; i < s.npieces && ret == 0 && j->why.code == 0; i++)
+		ret = add_shard(j, leaf, &s.piece[i], err);
+	ofs_torch_sharded_fini(&s);
+	return ret;
+}
+
+static int add_entry(struct join *j, uint32_t path, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = j->set->cat;
+	struct ofs_entry e = {
+		.path = path, .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR
+	};
+
+	j->t.shape = j->t.grid =
+	    ofs_catalog_dims(cat, j->shape, j->t.ndim, err);
+	if (j->t.shape == OFS_NONE)
+		return -1;
+	if (j->why.code != 0) {
+		j->t.nshards = 0;
+		j->t.error = ofs_catalog_note(cat, OFS_NOTE_ERROR, j->why.code,
+		    "%s", j->why.text);
+		if (j->t.error == OFS_NONE)
+			return optimfs_fail(err, ENOMEM,
+			    "OFS443 out of memory for a message");
+	}
+	e.ref = ofs_catalog_tensor(cat, &j->t, err);
+	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
+		return -1;
+	return 0;
+}
+
+/* Nobody could say what it is. */
+static int add_damaged(struct join *j, const struct ofs_ranks_group *g,
+    struct optimfs_error *err)
+{
+	struct ofs_entry e = {
+		.path = g->path, .tree = OFS_NONE, .kind = OFS_ENTRY_ITEM
+	};
+	uint32_t file = j->set->leaf[g->first].file;
+
+	if (ofs_torch_damaged(&j->set->file[file].leaves, &j->why, &e.ref,
+		err) == -1)
+		return -1;
+	return ofs_catalog_entry(j->set->cat, &e, err) == OFS_NONE ? -1 : 0;
+}
+
+int ofs_ranks_join(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+    struct optimfs_error *err)
+{
+	struct join j = { .set = set,
+		.t = { .error = OFS_NONE,
+		    .shard = set->cat->nshards,
+		    .flags = OFS_TENSOR_COPIES } };
+
+	int ret = 0;
+
+	for (uint32_t i = g->first;
+	     i < g->first + g->n && j.why.code == 0 && ret == 0; i++)
+		ret = add_leaf(&j, &set->leaf[i], err);
+	compare_sums(&j);
+	free(j.sum);
+	if (ret == -1)
+		return -1;
+	return known(&j) ? add_entry(&j, g->path, err)
+			 : add_damaged(&j, g, err);
+}

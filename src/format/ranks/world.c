@@ -1,0 +1,152 @@
+/* world.c - which of the rank files belong together */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/ranks/ranks.h"
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for a message");
+}
+
+/* What is written in a file is truer than its name. */
+static int set_ranks(struct ofs_ranks *set, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		struct ofs_ranks_file *f = &set->file[i];
+
+		if (f->said_rank == -1 || f->said_rank == f->rank)
+			continue;
+		if (f->rank != -1 &&
+		    ofs_catalog_note(set->cat, OFS_NOTE_WARNING, 0,
+			"OFS181 %.200s was written by rank %d", f->rel,
+			f->said_rank) == OFS_NONE)
+			return no_memory(err);
+		f->rank = f->said_rank;
+		set->cat->objects[f->at.at.object].rank = f->rank;
+	}
+	return 0;
+}
+
+/* Have stages of a pipeline meshes of their own? Then no file says how many
+ * ranks there are, but the highest one in any mesh does. */
+static bool has_parts(struct ofs_ranks *set)
+{
+	bool parts = false;
+	int world = 0;
+
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		const struct ofs_ranks_file *f = &set->file[i];
+
+		parts = parts || f->said_part;
+		world = f->said_world > world ? f->said_world : world;
+		world = f->rank >= world ? f->rank + 1 : world;
+	}
+	if (parts)
+		set->world = world;
+	return parts;
+}
+
+/* The world that the first file says; and which one it is. */
+static const struct ofs_ranks_file *find_world(struct ofs_ranks *set)
+{
+	int highest = -1;
+
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		if (set->file[i].said_world != 0) {
+			set->world = set->file[i].said_world;
+			return &set->file[i];
+		}
+		if (set->file[i].rank > highest)
+			highest = set->file[i].rank;
+	}
+	set->world = set->nfiles > 1 ? highest + 1 : 0;
+	return NULL;
+}
+
+static int mark_surplus(struct ofs_ranks *set,
+    const struct ofs_ranks_file *first, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		struct ofs_ranks_file *f = &set->file[i];
+
+		f->surplus = f->rank >= set->world && first != NULL;
+		if (!f->surplus && first != NULL && f->said_world != 0 &&
+		    f->said_world != set->world)
+			return optimfs_fail(err, EPROTO,
+			    "OFS674 %s says that there are %d ranks, %s says "
+			    "%d: the files are not of one save",
+			    first->rel, set->world, f->rel, f->said_world);
+		if (f->surplus &&
+		    ofs_catalog_note(set->cat, OFS_NOTE_WARNING, EUCLEAN,
+			"OFS181 %.200s is left out: its rank is %d, and the "
+			"others are of %d ranks",
+			f->rel, f->rank, set->world) == OFS_NONE)
+			return no_memory(err);
+	}
+	return 0;
+}
+
+static void drop_surplus(struct ofs_ranks *set)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < set->nleaves; i++)
+		if (!set->file[set->leaf[i].file].surplus)
+			set->leaf[n++] = set->leaf[i];
+	set->nleaves = n;
+}
+
+static int by_rank(const void *va, const void *vb)
+{
+	const struct ofs_ranks_file *a = *(struct ofs_ranks_file *const *)va;
+	const struct ofs_ranks_file *b = *(struct ofs_ranks_file *const *)vb;
+
+	return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+struct ofs_ranks_file **ofs_ranks_sorted(const struct ofs_ranks *set,
+    uint32_t *n)
+{
+	struct ofs_ranks_file **v = calloc((size_t)set->nfiles + 1, sizeof(*v));
+
+	*n = 0;
+	for (uint32_t i = 0; v != NULL && i < set->nfiles; i++)
+		if (!set->file[i].surplus)
+			v[(*n)++] = &set->file[i];
+	if (v != NULL)
+		qsort(v, *n, sizeof(struct ofs_ranks_file *), by_rank);
+	return v;
+}
+
+int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err)
+{
+	const struct ofs_ranks_file *first;
+	struct ofs_ranks_file **v;
+	uint32_t n;
+	int ret = 0;
+
+	if (set_ranks(set, err) == -1)
+		return -1;
+	first = has_parts(set) ? NULL : find_world(set);
+	if (mark_surplus(set, first, err) == -1)
+		return -1;
+	drop_surplus(set);
+	v = ofs_ranks_sorted(set, &n);
+	if (v == NULL)
+		return no_memory(err);
+	for (uint32_t i = 1; i < n && ret == 0; i++)
+		if (v[i]->rank == v[i - 1]->rank)
+			ret = optimfs_fail(err, EUCLEAN,
+			    "OFS181 %s and %s are both of rank %d",
+			    v[i - 1]->rel, v[i]->rel, v[i]->rank);
+	free(v);
+	if (set->world > set->cat->world_size)
+		set->cat->world_size = set->world;
+	return ret;
+}

@@ -1,0 +1,380 @@
+/* hf_index.c - the index of a model that lies in several files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/safetensors/hf_index.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/map.h"
+#include "format/part.h"
+
+/* docs/formats/safetensors.md: {"metadata": {...}, "weight_map": {NAME: FILE}}.
+ * The files' headers say themselves what is in them and where; the index tells
+ * what must be there, and which of two tensors of one name counts. */
+
+#define INDEX_MAX (UINT64_C(256) << 20)
+
+static bool ends_in(const char *name, const char *end)
+{
+	size_t n = strlen(name), m = strlen(end);
+
+	return n > m && strcmp(name + n - m, end) == 0;
+}
+
+bool ofs_hf_index_name(const char *name)
+{
+	/* ColossalAI's places the optimizer's state, by number */
+	return strcmp(name, "pytorch_optim.bin.index.json") != 0 &&
+	    (ends_in(name, ".safetensors.index.json") ||
+		ends_in(name, ".bin.index.json"));
+}
+
+/* A tensor that was read: an entry; others of its name follow. One that optimfs
+ * noted a path of is called by its components, with dots between. */
+struct tensor {
+	uint32_t entry, name, object;
+	bool nested;
+	uint32_t next, last; /* last: of the first only, else OFS_NONE */
+};
+
+struct index {
+	struct ofs_catalog *cat;
+	const struct ofs_part *part;
+	struct tensor *t;
+	uint32_t n;
+	struct ofs_map by_name; /* the first of each name */
+	struct ofs_map seen;    /* names that the index has, as strings */
+	uint32_t prefix[OFS_PART_PREFIX];
+	size_t nprefix;
+	struct optimfs_error *err;
+};
+
+static int no_memory(struct index *x)
+{
+	return optimfs_fail(x->err, ENOMEM, "OFS443 %s: out of memory",
+	    x->part->rel);
+}
+
+static bool same_tensor(const void *ctx, uint32_t i, const void *key, size_t n)
+{
+	(void)n;
+	return ((const struct index *)ctx)->t[i].name == *(const uint32_t *)key;
+}
+
+static bool same_string(const void *ctx, uint32_t i, const void *key, size_t n)
+{
+	(void)ctx;
+	(void)n;
+	return i == *(const uint32_t *)key;
+}
+
+static uint32_t find(const struct index *x, uint32_t name)
+{
+	return ofs_map_find(&x->by_name, ofs_map_hash(&name, sizeof(name)),
+	    same_tensor, x, &name, sizeof(name));
+}
+
+/* What a path is called in its file: all but the part's prefix. */
+static uint32_t name_of(struct index *x, const uint32_t *c, uint32_t n)
+{
+	struct ofs_buf b = { 0 };
+	uint32_t name = OFS_NONE;
+
+	if (n <= 2)
+		return OFS_PATH_STR(c[n - 1]);
+	for (uint32_t i = 1; i < n; i++) {
+		struct ofs_str s = ofs_catalog_string(x->cat, c[i]);
+
+		if (i > 1)
+			ofs_buf_putc(&b, '.');
+		ofs_buf_put(&b, s.p, s.len);
+	}
+	if (b.bad)
+		no_memory(x);
+	else
+		name = ofs_catalog_str(x->cat, (char *)b.data, b.len, x->err);
+	ofs_buf_fini(&b);
+	return name;
+}
+
+static int collect_tensor(struct index *x, uint32_t entry)
+{
+	const struct ofs_catalog *cat = x->cat;
+	const struct ofs_entry *e = &cat->entries[entry];
+	struct tensor *me = &x->t[x->n];
+	uint32_t n, first;
+	const uint32_t *c = ofs_catalog_components(cat, e->path, &n);
+
+	if (e->kind != OFS_ENTRY_TENSOR || n == 0 ||
+	    cat->tensors[e->ref].nshards == 0)
+		return 0;
+	*me = (struct tensor){ .entry = entry,
+		.name = name_of(x, c, n),
+		.object = cat->shards[cat->tensors[e->ref].shard].at.object,
+		.nested = n > 2,
+		.next = OFS_NONE,
+		.last = x->n };
+	if (me->name == OFS_NONE)
+		return -1;
+	first = find(x, me->name);
+	if (first == UINT32_MAX) {
+		if (!ofs_map_add(&x->by_name,
+			ofs_map_hash(&me->name, sizeof(me->name)), x->n))
+			return no_memory(x);
+	} else {
+		me->last = OFS_NONE;
+		x->t[x->t[first].last].next = x->n;
+		x->t[first].last = x->n;
+	}
+	x->n++;
+	return 0;
+}
+
+static int collect(struct index *x)
+{
+	x->t = calloc((size_t)x->cat->nentries + 1, sizeof(*x->t));
+	if (x->t == NULL)
+		return no_memory(x);
+	for (uint32_t i = 0; i < x->cat->nentries; i++)
+		if (collect_tensor(x, i) == -1)
+			return -1;
+	return 0;
+}
+
+/* What a row of the index says. */
+
+static int warn(struct index *x, int code, const char *text, uint32_t name,
+    uint32_t object)
+{
+	struct ofs_str s = ofs_catalog_string(x->cat, name);
+
+	if (ofs_catalog_note(x->cat, OFS_NOTE_WARNING, code,
+		"OFS661 %s: '%.*s' %s %.200s", x->part->rel,
+		(int)(s.len > 200 ? 200 : s.len), s.p, text,
+		x->cat->objects[object].path) == OFS_NONE)
+		return no_memory(x);
+	return 0;
+}
+
+/* prefix, or what the file is called, and the tensor's name. */
+static int set_path(struct index *x, const struct tensor *t, const char *stem)
+{
+	uint32_t c[OFS_PART_PREFIX + 1], path;
+	size_t n = 0;
+
+	if (t->nested)
+		return 0;
+	if (stem == NULL)
+		for (; n < x->nprefix; n++)
+			c[n] = x->prefix[n];
+	else
+		c[n++] = ofs_catalog_str(x->cat, stem, strlen(stem), x->err);
+	c[n] = t->name;
+	if (c[0] == OFS_NONE)
+		return -1;
+	path = ofs_catalog_path(x->cat, c, n + 1, x->err);
+	if (path == OFS_NONE)
+		return -1;
+	x->cat->entries[t->entry].path = path;
+	return 0;
+}
+
+/* Of the tensors of one name the index names one, in object: the others go by
+ * their files. */
+static int settle(struct index *x, uint32_t first, uint32_t object)
+{
+	for (uint32_t i = first; i != OFS_NONE; i = x->t[i].next) {
+		const struct tensor *t = &x->t[i];
+
+		if (t->object == object) {
+			if (set_path(x, t, NULL) == -1)
+				return -1;
+		} else if (set_path(x, t, x->cat->objects[t->object].path) ==
+			-1 ||
+		    warn(x, EUCLEAN, "is in another file, too:", t->name,
+			t->object) == -1) {
+			return -1;
+		}
+	}
+	return 0;
+}
+
+/* There is no such tensor. */
+static int add_lost(struct index *x, uint32_t name, uint32_t object)
+{
+	struct ofs_item item = { .at.object = object };
+	struct ofs_entry e = { .tree = OFS_NONE, .kind = OFS_ENTRY_ITEM };
+	struct ofs_str s = ofs_catalog_string(x->cat, name);
+	const struct ofs_object *o = &x->cat->objects[object];
+	struct tensor t = { .entry = x->cat->nentries, .name = name };
+
+	item.error = ofs_catalog_note(x->cat, OFS_NOTE_ERROR, EIO,
+	    "OFS661 %.*s: the index says that it is in %.200s, which %s",
+	    (int)(s.len > 200 ? 200 : s.len), s.p, o->path,
+	    o->missing       ? "is missing"
+		: o->refused ? "may not be opened"
+			     : "does not have it");
+	if (item.error == OFS_NONE)
+		return no_memory(x);
+	e.ref = ofs_catalog_item(x->cat, &item, x->err);
+	if (e.ref == OFS_NONE ||
+	    ofs_catalog_entry(x->cat, &e, x->err) == OFS_NONE)
+		return -1;
+	if (ofs_catalog_note(x->cat, OFS_NOTE_MISSING, EIO,
+		"OFS661 '%.*s', which should be in %.200s",
+		(int)(s.len > 200 ? 200 : s.len), s.p, o->path) == OFS_NONE)
+		return no_memory(x);
+	return set_path(x, &t, NULL);
+}
+
+static int row(struct index *x, uint32_t name, uint32_t object)
+{
+	uint32_t first = find(x, name), i;
+
+	if (ofs_map_find(&x->seen, ofs_map_hash(&name, sizeof(name)),
+		same_string, NULL, &name, sizeof(name)) != UINT32_MAX)
+		return warn(x, EUCLEAN, "stands twice in it, then for", name,
+		    object);
+	if (!ofs_map_add(&x->seen, ofs_map_hash(&name, sizeof(name)), name))
+		return no_memory(x);
+	if (first == UINT32_MAX)
+		return add_lost(x, name, object);
+	for (i = first; i != OFS_NONE && x->t[i].object != object;)
+		i = x->t[i].next;
+	if (i != OFS_NONE)
+		return settle(x, first, object);
+	/* not where it should be, but there */
+	if (warn(x, EUCLEAN, "is not in the file that it names, but in", name,
+		x->t[first].object) == -1)
+		return -1;
+	return settle(x, first, x->t[first].object);
+}
+
+/* The object that a row names, beside the index. */
+static uint32_t object_of(struct index *x, struct ofs_str file)
+{
+	const char *slash = strrchr(x->part->rel, '/');
+	int dir = slash == NULL ? 0 : (int)(slash - x->part->rel + 1);
+	uint32_t object;
+	char *path;
+
+	if (!ofs_path_stays(file.p, file.len)) {
+		optimfs_fail(x->err, EPERM,
+		    "OFS620 path '%.*s' leaves the checkpoint",
+		    (int)(file.len > 200 ? 200 : file.len), file.p);
+		return OFS_NONE;
+	}
+	if (asprintf(&path, "%.*s%.*s", dir, x->part->rel, (int)file.len,
+		file.p) == -1) {
+		no_memory(x);
+		return OFS_NONE;
+	}
+	object = ofs_catalog_object(x->cat, path, -1, x->err);
+	free(path);
+	return object;
+}
+
+static int read_map(struct index *x, struct ofs_json *j,
+    struct optimfs_error *why)
+{
+	enum ofs_json_token token = ofs_json_next(j, why);
+	uint32_t name, object;
+
+	if (token != OFS_JSON_OBJECT)
+		return ofs_json_fail(j, why, "weight_map is no object");
+	while ((token = ofs_json_next(j, why)) == OFS_JSON_KEY) {
+		name = ofs_catalog_str(x->cat, j->str.p, j->str.len, x->err);
+		if (name == OFS_NONE)
+			return -1;
+		if (ofs_json_next(j, why) != OFS_JSON_STRING)
+			return ofs_json_fail(j, why, "no name of a file");
+		object = object_of(x, j->str);
+		if (object == OFS_NONE || row(x, name, object) == -1)
+			return -1;
+	}
+	return token == OFS_JSON_ERROR ? -1 : 0;
+}
+
+/* why: the text is not as it should be; x->err: the checkpoint is not. */
+static int read_text(struct index *x, const uint8_t *bytes, uint64_t n,
+    struct optimfs_error *why)
+{
+	static const char map[] = "weight_map";
+	enum ofs_json_token token;
+	struct ofs_json j;
+	bool found = false;
+	int ret = 0;
+
+	ofs_json_init(&j, bytes, (uint32_t)n);
+	token = ofs_json_next(&j, why);
+	if (token != OFS_JSON_OBJECT && token != OFS_JSON_ERROR)
+		ofs_json_fail(&j, why, "an index is an object");
+	while (ret == 0 && why->code == 0 &&
+	    (token = ofs_json_next(&j, why)) == OFS_JSON_KEY) {
+		if (!found && j.str.len == strlen(map) &&
+		    memcmp(j.str.p, map, j.str.len) == 0) {
+			found = true;
+			ret = read_map(x, &j, why);
+		} else {
+			ret = ofs_json_skip(&j, ofs_json_next(&j, why), why);
+		}
+	}
+	if (ret == 0 && why->code == 0 && token == OFS_JSON_OBJECT_END)
+		ofs_json_next(&j, why); /* nothing behind it */
+	if (ret == 0 && why->code == 0 && !found)
+		ofs_json_fail(&j, why, "no weight_map");
+	ofs_json_fini(&j);
+	return why->code == 0 ? ret : -1;
+}
+
+/* An index that cannot be read is a loss of names, not of tensors. */
+static int complain(struct index *x, const struct optimfs_error *why)
+{
+	if (why->code == ENOMEM)
+		return no_memory(x);
+	if (ofs_catalog_note(x->cat, OFS_NOTE_WARNING, why->code,
+		"%.200s: not used: the files are read as they are",
+		why->text) == OFS_NONE)
+		return no_memory(x);
+	return 0;
+}
+
+static int read_index(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	struct index x = { .cat = cat, .part = part, .err = err };
+	struct optimfs_error why = { 0 };
+	uint8_t *bytes;
+	uint64_t n;
+	int ret;
+
+	(void)opt;
+	if (ofs_part_prefix(cat, part, x.prefix, &x.nprefix, err) == -1)
+		return -1;
+	if (ofs_dir_read_file(&cat->dir, part->rel, INDEX_MAX, &bytes, &n,
+		&why) == -1)
+		return complain(&x, &why);
+	ret = collect(&x);
+	if (ret == 0)
+		ret = read_text(&x, bytes, n, &why);
+	if (why.code != 0) {
+		optimfs_fail_in(&why, "%s", part->rel);
+		ret = complain(&x, &why);
+	}
+	free(bytes);
+	free(x.t);
+	ofs_map_fini(&x.by_name);
+	ofs_map_fini(&x.seen);
+	return ret;
+}
+
+const struct ofs_format ofs_format_hf_index = {
+	.name = "safetensors",
+	.read = read_index,
+};

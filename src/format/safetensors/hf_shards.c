@@ -1,0 +1,360 @@
+/* hf_shards.c - safetensors files that hold shards of tensors */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/safetensors/hf_shards.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/map.h"
+#include "format/part.h"
+
+/* DCP's HuggingFaceStorageWriter with save_distributed (PyTorch 2.8 to 2.11,
+ * hf_storage.py): shard-RRRRR-model-IIIII-of-NNNNN.safetensors, R the rank plus
+ * one. A tensor's shape in a header is that of the shard; where the shard lies
+ * is in the header's DCP_SHARDING_INFO, as JSON text. The whole shape is
+ * nowhere: it is as large as its shards make it. */
+
+struct file {
+	char *name;
+	int rank; /* from 0 */
+	uint32_t object;
+	struct ofs_safetensors st;
+	const uint64_t **offset; /* ofs_hf_offsets */
+};
+
+/* A shard; next is another one of the same tensor. */
+struct piece {
+	uint32_t file, tensor, next, last;
+};
+
+struct shards {
+	struct ofs_catalog *cat;
+	const struct ofs_part *part;
+	struct ofs_arena arena; /* offsets */
+	struct file *file;
+	uint32_t nfiles;
+	struct piece *piece;
+	uint32_t npieces, piece_cap;
+	struct ofs_map by_name;
+	struct optimfs_error *err;
+};
+
+static int no_memory(struct shards *s)
+{
+	return optimfs_fail(s->err, ENOMEM, "OFS443 headers: out of memory");
+}
+
+bool ofs_hf_shard_name(const char *name, int *rank, int *part, int *parts)
+{
+	unsigned int r, i, n;
+	int end = 0;
+
+	if (sscanf(name, "shard-%7u-model-%7u-of-%7u.safetensors%n", &r, &i, &n,
+		&end) != 3 ||
+	    end == 0 || name[end] != '\0' || r == 0 || i == 0 || i > n)
+		return false;
+	*rank = (int)r - 1;
+	*part = (int)i;
+	*parts = (int)n;
+	return true;
+}
+
+/* Files. */
+
+static int open_file(struct shards *s, struct file *f)
+{
+	char *path;
+	int ret = -1;
+
+	if (asprintf(&path, "%s%s%s", s->part->rel,
+		s->part->rel[0] == '\0' ? "" : "/", f->name) == -1)
+		return no_memory(s);
+	f->object = ofs_catalog_object(s->cat, path, f->rank, s->err);
+	if (f->object == OFS_NONE ||
+	    ofs_safetensors_open_file(&s->cat->dir, path, s->cat->max_metadata,
+		&f->st, s->err) == -1)
+		goto out;
+	f->offset = ofs_hf_offsets(&f->st, &s->arena, s->err);
+	if (f->offset == NULL)
+		optimfs_fail_in(s->err, "%s", path);
+	else
+		ret = 0;
+out:
+	free(path);
+	return ret;
+}
+
+static int open_files(struct shards *s, const struct ofs_names *names)
+{
+	int rank, part, parts;
+
+	s->file = calloc(names->n + 1, sizeof(*s->file));
+	if (s->file == NULL)
+		return no_memory(s);
+	for (size_t i = 0; i < names->n; i++) {
+		struct file *f = &s->file[s->nfiles];
+
+		if (!ofs_hf_shard_name(names->name[i], &rank, &part, &parts))
+			continue;
+		f->name = names->name[i];
+		f->rank = rank;
+		s->nfiles++;
+		if (open_file(s, f) == -1)
+			return -1;
+		if (s->cat->world_size <= rank)
+			s->cat->world_size = rank + 1;
+	}
+	return 0;
+}
+
+/* Every rank has files 1 to n; names are sorted, so that what is missing
+ * between the first and the last rank shows as a gap. */
+static int check_gaps(struct shards *s)
+{
+	int want_rank = 0, want_part = 1, rank, part, parts = 1;
+
+	for (uint32_t i = 0; i < s->nfiles; i++) {
+		ofs_hf_shard_name(s->file[i].name, &rank, &part, &parts);
+		if ((rank != want_rank || part != want_part) &&
+		    ofs_catalog_note(s->cat, OFS_NOTE_MISSING, EIO,
+			"OFS140 shard-%05d-model-%05d-of-%05d.safetensors is "
+			"missing, %.300s is the next: what was in it is lost",
+			want_rank + 1, want_part, parts,
+			s->file[i].name) == OFS_NONE)
+			return no_memory(s);
+		want_rank = part == parts ? rank + 1 : rank;
+		want_part = part == parts ? 1 : part + 1;
+	}
+	if (want_part != 1 &&
+	    ofs_catalog_note(s->cat, OFS_NOTE_MISSING, EIO,
+		"OFS140 shard-%05d-model-%05d-of-%05d.safetensors is missing: "
+		"what was in it is lost",
+		want_rank + 1, want_part, parts) == OFS_NONE)
+		return no_memory(s);
+	return 0;
+}
+
+/* Shards of one name. */
+
+static const struct ofs_safetensors_tensor *tensor_of(const struct shards *s,
+    uint32_t piece)
+{
+	const struct piece *p = &s->piece[piece];
+
+	return &s->file[p->file].st.tensor[p->tensor];
+}
+
+static bool same_name(const void *ctx, uint32_t piece, const void *name,
+    size_t n)
+{
+	const struct ofs_safetensors_tensor *t = tensor_of(ctx, piece);
+
+	return t->name.len == n && memcmp(t->name.p, name, n) == 0;
+}
+
+static int collect_piece(struct shards *s, uint32_t file, uint32_t tensor)
+{
+	const struct ofs_safetensors_tensor *t =
+	    &s->file[file].st.tensor[tensor];
+	uint32_t hash = ofs_map_hash(t->name.p, t->name.len), first;
+	uint32_t me = s->npieces, cap = s->piece_cap * 2 + 64;
+	struct piece *more;
+
+	if (me == s->piece_cap) {
+		more = realloc(s->piece, cap * sizeof(*more));
+		if (more == NULL)
+			return no_memory(s);
+		s->piece = more;
+		s->piece_cap = cap;
+	}
+	s->piece[me] = (struct piece){ file, tensor, OFS_NONE, me };
+	first = ofs_map_find(&s->by_name, hash, same_name, s, t->name.p,
+	    t->name.len);
+	if (first == UINT32_MAX) {
+		if (!ofs_map_add(&s->by_name, hash, me))
+			return no_memory(s);
+	} else {
+		s->piece[me].last = OFS_NONE;
+		s->piece[s->piece[first].last].next = me;
+		s->piece[first].last = me;
+	}
+	s->npieces++;
+	return 0;
+}
+
+static int collect(struct shards *s)
+{
+	for (uint32_t f = 0; f < s->nfiles; f++)
+		for (size_t i = 0; i < s->file[f].st.n; i++)
+			if (collect_piece(s, f, (uint32_t)i) == -1)
+				return -1;
+	return 0;
+}
+
+/* Grow shape so that piece lies in it; what is wrong with the piece, NULL when
+ * nothing is. */
+static const char *enclose(const struct shards *s, uint32_t first,
+    uint32_t piece, uint64_t shape[OFS_MAX_DIMS])
+{
+	const struct ofs_safetensors_tensor *a = tensor_of(s, first),
+					    *b = tensor_of(s, piece);
+	const struct piece *p = &s->piece[piece];
+	const uint64_t *off = s->file[p->file].offset[p->tensor];
+	uint64_t end;
+
+	if (a->dtype != b->dtype || a->ndim != b->ndim)
+		return "OFS674 its shards differ in dtype or dimensions";
+	if (off == ofs_hf_wrong_offsets)
+		return "OFS609 a shard has not as many offsets as dimensions";
+	for (unsigned int k = 0; k < b->ndim; k++) {
+		if (!ofs_add_u64(off == NULL ? 0 : off[k], b->shape[k], &end))
+			return "OFS609 a shard lies nowhere: overflow";
+		if (shape[k] < end)
+			shape[k] = end;
+	}
+	return NULL;
+}
+
+/* A tensor that cannot be read, for what is wrong with a piece. */
+static int spoil(struct shards *s, uint32_t piece, const char *why,
+    struct ofs_tensor *t)
+{
+	struct optimfs_error e;
+	struct ofs_str name = tensor_of(s, piece)->name;
+	int code = strncmp(why, "OFS674", 6) == 0 ? EPROTO : EUCLEAN;
+
+	optimfs_fail(&e, code, "%s, in %.100s", why,
+	    s->file[s->piece[piece].file].name);
+	optimfs_fail_in(&e, "%.*s", (int)(name.len > 200 ? 200 : name.len),
+	    name.p);
+	t->error = ofs_catalog_note(s->cat, OFS_NOTE_ERROR, code, "%s", e.text);
+	return t->error == OFS_NONE ? no_memory(s) : 0;
+}
+
+static int add_shard(struct shards *s, uint32_t piece)
+{
+	const struct ofs_safetensors_tensor *t = tensor_of(s, piece);
+	const struct piece *p = &s->piece[piece];
+	const struct file *f = &s->file[p->file];
+	const uint64_t *off = f->offset[p->tensor];
+	uint64_t box[2 * OFS_MAX_DIMS] = { 0 };
+	struct ofs_shard shard = {
+		.at = { .off = t->off, .len = t->len, .object = f->object },
+		.view = OFS_NONE,
+	};
+
+	if (off != NULL)
+		memcpy(box, off, t->ndim * sizeof(*box));
+	if (t->ndim > 0)
+		memcpy(box + t->ndim, t->shape, t->ndim * sizeof(*box));
+	shard.box = ofs_catalog_dims(s->cat, box, 2 * (size_t)t->ndim, s->err);
+	if (shard.box == OFS_NONE)
+		return -1;
+	return ofs_catalog_shard(s->cat, &shard, s->err) == OFS_NONE ? -1 : 0;
+}
+
+static int add_entry(struct shards *s, uint32_t first,
+    const struct ofs_tensor *t)
+{
+	struct ofs_entry entry = {
+		.tree = OFS_NONE,
+		.kind = OFS_ENTRY_TENSOR,
+	};
+	struct ofs_str name = tensor_of(s, first)->name;
+	uint32_t c[OFS_PART_PREFIX + 1];
+	size_t n;
+
+	if (ofs_part_prefix(s->cat, s->part, c, &n, s->err) == -1)
+		return -1;
+	c[n] = ofs_catalog_str(s->cat, name.p, name.len, s->err);
+	if (c[n] == OFS_NONE)
+		return -1;
+	entry.path = ofs_catalog_path(s->cat, c, n + 1, s->err);
+	if (entry.path == OFS_NONE)
+		return -1;
+	entry.ref = ofs_catalog_tensor(s->cat, t, s->err);
+	if (entry.ref == OFS_NONE)
+		return -1;
+	return ofs_catalog_entry(s->cat, &entry, s->err) == OFS_NONE ? -1 : 0;
+}
+
+static int add_tensor(struct shards *s, uint32_t first)
+{
+	const struct ofs_safetensors_tensor *from = tensor_of(s, first);
+	uint64_t shape[OFS_MAX_DIMS] = { 0 };
+	struct ofs_tensor t = {
+		.ndim = from->ndim,
+		.grid_ndim = from->ndim,
+		.dtype = from->dtype,
+		.shard = s->cat->nshards,
+		.error = OFS_NONE,
+	};
+
+	for (uint32_t p = first; p != OFS_NONE; p = s->piece[p].next) {
+		const char *why = enclose(s, first, p, shape);
+
+		if (why != NULL && spoil(s, p, why, &t) == -1)
+			return -1;
+		if (why != NULL)
+			break;
+		if (add_shard(s, p) == -1)
+			return -1;
+		t.nshards++;
+	}
+	t.shape = t.grid = ofs_catalog_dims(s->cat, shape, t.ndim, s->err);
+	return t.shape == OFS_NONE ? -1 : add_entry(s, first, &t);
+}
+
+static int add_tensors(struct shards *s)
+{
+	for (uint32_t i = 0; i < s->npieces; i++)
+		if (s->piece[i].last != OFS_NONE && add_tensor(s, i) == -1)
+			return -1;
+	return 0;
+}
+
+static void fini(struct shards *s)
+{
+	for (uint32_t i = 0; i < s->nfiles; i++) {
+		ofs_safetensors_fini(&s->file[i].st);
+		free(s->file[i].offset);
+	}
+	free(s->file);
+	free(s->piece);
+	ofs_map_fini(&s->by_name);
+	ofs_arena_fini(&s->arena);
+}
+
+int ofs_hf_shards_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    struct optimfs_error *err)
+{
+	struct shards s = { .cat = cat, .part = part, .err = err };
+	const struct ofs_dir *at = &cat->dir;
+	struct ofs_names names;
+	struct ofs_dir sub;
+	int ret = -1;
+
+	if (part->rel[0] != '\0') {
+		if (ofs_dir_open_sub(&cat->dir, part->rel, &sub, err) == -1)
+			return -1;
+		at = &sub;
+	}
+	if (ofs_dir_list(at, &names, err) == 0) {
+		if (open_files(&s, &names) == 0 && check_gaps(&s) == 0 &&
+		    collect(&s) == 0)
+			ret = add_tensors(&s);
+		if (ret == 0 && cat->writer == NULL)
+			cat->writer = "PyTorch 2.8 or later";
+		fini(&s);
+		ofs_names_free(&names);
+	}
+	if (at == &sub)
+		ofs_dir_close(&sub);
+	return ret;
+}

@@ -1,0 +1,34 @@
+/* hf_shards.h - safetensors files that hold shards of tensors */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_FORMAT_SAFETENSORS_HF_SHARDS_H
+#define OFS_FORMAT_SAFETENSORS_HF_SHARDS_H
+
+#include <stdbool.h>
+
+#include "optimfs/error.h"
+
+#include "archive/safetensors.h"
+#include "base/io.h"
+#include "catalog/catalog.h"
+#include "format/format.h"
+
+/* "shard-00002-model-00001-of-00003.safetensors": rank 1, part 1 of 3. */
+bool ofs_hf_shard_name(const char *name, int *rank, int *part, int *parts);
+
+/* Add the tensors whose shards lie in such files of the directory part->rel. */
+int ofs_hf_shards_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    struct optimfs_error *err);
+
+/* Where the shards of a header lie in their tensors: of tensor i, [i] points to
+ * ndim offsets, which live in arena; NULL where the header says nothing, and
+ * ofs_hf_wrong_offsets where it has not as many as dimensions. malloc'ed; NULL
+ * with err (EUCLEAN, OFS628). */
+const uint64_t **ofs_hf_offsets(const struct ofs_safetensors *st,
+    struct ofs_arena *arena, struct optimfs_error *err);
+extern const uint64_t ofs_hf_wrong_offsets[1];
+
+/* The header of the file rel, of at most max bytes (src/format/safetensors/read.c). */
+int ofs_safetensors_open_file(const struct ofs_dir *dir, const char *rel,
+    uint64_t max, struct ofs_safetensors *st, struct optimfs_error *err);
+
+#endif

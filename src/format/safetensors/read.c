@@ -1,0 +1,149 @@
+/* read.c - a safetensors file, or a directory of shards */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "archive/safetensors.h"
+#include "archive/safetensors_note.h"
+#include "format/part.h"
+#include "format/safetensors/hf_shards.h"
+#include "format/safetensors/render.h"
+
+static int read_input(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	return ofs_input_read(ctx, buf, len, off, err);
+}
+
+int ofs_safetensors_open_file(const struct ofs_dir *dir, const char *rel,
+    uint64_t max, struct ofs_safetensors *st, struct optimfs_error *err)
+{
+	struct stat stat;
+	struct ofs_input in;
+	int ret;
+
+	if (ofs_dir_open_input(dir, rel, &in, &stat, err) == -1)
+		return -1;
+	ret = ofs_safetensors_open(st, (uint64_t)stat.st_size, max, true,
+	    read_input, &in, err);
+	ofs_input_close(&in);
+	return ret == -1 ? optimfs_fail_in(err, "%s", rel) : 0;
+}
+
+static int probe(const struct ofs_dir *dir, const char *rel)
+{
+	struct ofs_safetensors st;
+
+	if (ofs_safetensors_open_file(dir, rel, 0, &st, NULL) == -1)
+		return 0;
+	ofs_safetensors_fini(&st);
+	return 100;
+}
+
+static int add_tensor(struct ofs_catalog *cat, uint32_t object,
+    const struct ofs_safetensors_tensor *from, uint32_t path,
+    struct optimfs_error *err)
+{
+	struct ofs_shard shard = {
+		.at = { .off = from->off, .len = from->len, .object = object },
+		.box = OFS_NONE,
+		.view = OFS_NONE,
+	};
+	struct ofs_tensor t = {
+		.ndim = from->ndim,
+		.grid_ndim = from->ndim,
+		.dtype = from->dtype,
+		.nshards = 1,
+		.error = OFS_NONE,
+	};
+	struct ofs_entry entry = {
+		.path = path,
+		.tree = OFS_NONE,
+		.kind = OFS_ENTRY_TENSOR,
+	};
+
+	t.shape = ofs_catalog_dims(cat, from->shape, from->ndim, err);
+	t.grid = t.shape;
+	if (t.shape == OFS_NONE)
+		return -1;
+	t.shard = ofs_catalog_shard(cat, &shard, err);
+	if (t.shard == OFS_NONE)
+		return -1;
+	entry.ref = ofs_catalog_tensor(cat, &t, err);
+	if (entry.ref == OFS_NONE)
+		return -1;
+	return ofs_catalog_entry(cat, &entry, err) == OFS_NONE ? -1 : 0;
+}
+
+static int add_tensors(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct ofs_safetensors *st, struct optimfs_error *err)
+{
+	struct ofs_safetensors_note note = { 0 };
+	uint32_t c[OFS_PART_PREFIX + 1], object, path;
+	size_t n;
+	int ret;
+
+	object = ofs_catalog_object(cat, part->rel, part->rank, err);
+	if (object == OFS_NONE || ofs_part_prefix(cat, part, c, &n, err) == -1)
+		return -1;
+	ret = ofs_safetensors_note_read(&note, cat, st, c, n, err);
+	for (size_t i = 0; i < st->n && ret == 0; i++) {
+		const struct ofs_safetensors_tensor *t = &st->tensor[i];
+
+		path =
+		    ofs_safetensors_note_path(&note, cat, t->name, c, n, err);
+		ret = path == OFS_NONE ? -1
+				       : add_tensor(cat, object, t, path, err);
+	}
+	ofs_safetensors_note_fini(&note);
+	return ret;
+}
+
+static bool is_file(const struct ofs_dir *dir, const char *rel)
+{
+	struct stat st;
+
+	return ofs_dir_stat(dir, rel, &st) && S_ISREG(st.st_mode);
+}
+
+static int warn_of_metadata(struct ofs_catalog *cat,
+    const struct ofs_part *part, const struct ofs_safetensors *st,
+    struct optimfs_error *err)
+{
+	if (st->nodd == 0 ||
+	    ofs_catalog_note(cat, OFS_NOTE_WARNING, EUCLEAN,
+		"OFS660 %.200s: %zu members of __metadata__ are no strings: "
+		"passed over",
+		part->rel, st->nodd) != OFS_NONE)
+		return 0;
+	return optimfs_fail(err, ENOMEM, "OFS443 %s: out of memory", part->rel);
+}
+
+static int read_safetensors(struct ofs_catalog *cat,
+    const struct ofs_part *part, const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	struct ofs_safetensors st;
+	int ret;
+
+	(void)opt;
+	if (part->rel[0] == '\0' || !is_file(&cat->dir, part->rel))
+		return ofs_hf_shards_read(cat, part, err);
+	if (ofs_safetensors_open_file(&cat->dir, part->rel, cat->max_metadata,
+		&st, err) == -1)
+		return -1;
+	ret = add_tensors(cat, part, &st, err);
+	if (ret == 0)
+		ret = warn_of_metadata(cat, part, &st, err);
+	ofs_safetensors_fini(&st);
+	return ret;
+}
+
+const struct ofs_format ofs_format_safetensors = {
+	.name = "safetensors",
+	.probe = probe,
+	.read = read_safetensors,
+	.render = ofs_safetensors_render,
+};

@@ -1,0 +1,564 @@
+/* render.c - a checkpoint as safetensors files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/safetensors/render.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/safetensors.h"
+#include "base/buf.h"
+#include "base/dtype.h"
+#include "base/json.h"
+#include "pickle/write.h"
+#include "text/text.h"
+
+#define SLICE     (64u << 10)
+#define SHARD_MAX (UINT64_C(5) << 30) /* of ",hf", as Hugging Face cuts */
+#define NSECTIONS 3u
+
+/* A tensor on its way into a file. */
+struct leaf {
+	uint32_t entry;
+	const char *key; /* of the arena */
+	uint32_t len;
+	uint64_t bytes, off; /* off: behind the header */
+	uint32_t file;
+};
+
+struct st_file {
+	char name[OFS_FILE_NAME];
+	struct ofs_buf head; /* the header; all of it where there are none */
+	uint32_t first, n;   /* leaves */
+};
+
+struct st_files {
+	struct ofs_files files;
+	const struct ofs_catalog *cat;
+	struct ofs_layout to;
+	struct ofs_arena arena;
+	struct leaf *leaf;
+	uint32_t nleaves;
+	struct st_file *file;
+};
+
+/* What is being made for a section. */
+struct section {
+	struct st_files *f;
+	const struct ofs_render *from;
+	const struct ofs_layout *to;
+	const char *name;
+	uint32_t first; /* leaf */
+	struct ofs_buf paths, values;
+	struct optimfs_error *err;
+};
+
+static const struct st_files *st_files(const struct ofs_files *f)
+{
+	return (const struct st_files *)f;
+}
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "a safetensors header");
+}
+
+static void put_string(struct ofs_buf *b, const void *p, size_t n)
+{
+	ofs_buf_putc(b, '"');
+	ofs_buf_json(b, p, n);
+	ofs_buf_putc(b, '"');
+}
+
+/* The key of an entry without its section: components joined by dots. */
+static const char *make_key(struct section *s, const struct ofs_entry *e,
+    uint32_t *len)
+{
+	uint32_t n;
+	const uint32_t *c = ofs_catalog_components(s->f->cat, e->tree, &n);
+	struct ofs_buf key = { 0 };
+	char *copy = NULL;
+
+	for (uint32_t i = 1; i < n; i++) {
+		struct ofs_str k =
+		    ofs_catalog_string(s->f->cat, OFS_PATH_STR(c[i]));
+
+		if (i > 1)
+			ofs_buf_putc(&key, '.');
+		ofs_buf_put(&key, k.p, k.len);
+	}
+	if (!key.bad)
+		copy = ofs_arena_strndup(&s->f->arena,
+		    key.len == 0 ? "" : (char *)key.data, key.len);
+	*len = (uint32_t)key.len;
+	ofs_buf_fini(&key);
+	if (copy == NULL)
+		no_memory(s->err);
+	return copy;
+}
+
+/* "key": ["state", "l.weight", "step"], unless the key is its only component. */
+static void note_path(struct section *s, const struct ofs_entry *e,
+    const char *key, uint32_t len)
+{
+	uint32_t n;
+	const uint32_t *c = ofs_catalog_components(s->f->cat, e->tree, &n);
+
+	if (n == 2 && (c[1] & OFS_PATH_INDEX) == 0)
+		return;
+	if (s->paths.len > 0)
+		ofs_buf_putc(&s->paths, ',');
+	put_string(&s->paths, key, len);
+	for (uint32_t i = 1; i < n; i++) {
+		struct ofs_str k =
+		    ofs_catalog_string(s->f->cat, OFS_PATH_STR(c[i]));
+
+		ofs_buf_puts(&s->paths, i == 1 ? ":[" : ",");
+		if ((c[i] & OFS_PATH_INDEX) != 0)
+			ofs_buf_put(&s->paths, k.p, k.len);
+		else
+			put_string(&s->paths, k.p, k.len);
+	}
+	ofs_buf_puts(&s->paths, n == 1 ? ":[]" : "]");
+}
+
+/* What the strict reader would not take back is not written. */
+static bool is_json(const struct ofs_buf *text)
+{
+	enum ofs_json_token token;
+	struct ofs_json j;
+
+	ofs_json_init(&j, text->data, (uint32_t)text->len);
+	do
+		token = ofs_json_next(&j, NULL);
+	while (token != OFS_JSON_END && token != OFS_JSON_ERROR);
+	ofs_json_fini(&j);
+	return token == OFS_JSON_END;
+}
+
+static int value_text(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out, struct optimfs_error *err)
+{
+	enum ofs_text_kind kind = ofs_text_kind(doc, node);
+	struct ofs_buf text = { 0 };
+	int ret = ofs_text_value(doc, node, false, &text, err);
+
+	if (ret == 0 && kind == OFS_TEXT_STRING)
+		put_string(out, text.data, text.len - 1);
+	else if (ret == 0)
+		ofs_buf_put(out, text.data, text.len - 1);
+	ofs_buf_fini(&text);
+	if (ret == -1)
+		return -1;
+	if (out->bad)
+		return no_memory(err);
+	if (kind == OFS_TEXT_OPAQUE || kind == OFS_TEXT_BYTES || !is_json(out))
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS448 a value that has no form in JSON");
+	return 0;
+}
+
+/* As the tree shows it: through a pickle in which IDs have their names. */
+static int entry_text(struct section *s, const struct ofs_entry *e,
+    struct ofs_buf *out)
+{
+	struct ofs_buf bytes = { 0 };
+	struct ofs_pkw w = { .out = &bytes };
+	const struct ofs_pickle *doc;
+	struct ofs_pickle *again = NULL;
+	uint32_t node;
+	int ret;
+
+	if (ofs_render_value(s->from, e, &doc, &node, s->err) == -1)
+		return -1;
+	ofs_pkw_begin(&w);
+	ret = ofs_render_put(&w, s->f->cat, e, doc, node, s->err);
+	ofs_pkw_op(&w, OFS_PKW_STOP);
+	ofs_render_release(e, doc);
+	if (ret == 0 && bytes.bad)
+		ret = no_memory(s->err);
+	if (ret == 0) {
+		again = ofs_pickle_parse(bytes.data, bytes.len, false, NULL,
+		    NULL, s->err);
+		ret = again == NULL
+		    ? -1
+		    : value_text(again, ofs_pickle_root(again), out, s->err);
+	}
+	ofs_pickle_free(again);
+	ofs_buf_fini(&bytes);
+	return ret;
+}
+
+static int add_value(struct section *s, const struct ofs_entry *e,
+    const char *key, uint32_t len)
+{
+	struct ofs_buf text = { 0 };
+	int ret = entry_text(s, e, &text);
+
+	if (ret == 0) {
+		if (s->values.len > 0)
+			ofs_buf_putc(&s->values, ',');
+		put_string(&s->values, key, len);
+		ofs_buf_putc(&s->values, ':');
+		ofs_buf_put(&s->values, text.data, text.len);
+	}
+	ofs_buf_fini(&text);
+	return ret;
+}
+
+static int add_tensor(struct section *s, uint32_t entry, const char *key,
+    uint32_t len)
+{
+	const struct ofs_entry *e = &s->f->cat->entries[entry];
+	const struct ofs_tensor *t = &s->f->cat->tensors[e->ref];
+
+	if (ofs_render_sound(s->f->cat, e, s->err) == -1)
+		return -1;
+	if (!ofs_safetensors_has(ofs_render_dtype(s->to, t)))
+		return optimfs_fail(s->err, EOPNOTSUPP,
+		    "OFS448 safetensors has no type %s",
+		    ofs_dtype_name(t->dtype));
+	s->f->leaf[s->f->nleaves++] = (struct leaf){
+		.entry = entry,
+		.key = key,
+		.len = len,
+		.bytes = ofs_render_bytes(s->f->cat, s->to, t),
+	};
+	return 0;
+}
+
+static int add_entry(struct section *s, uint32_t entry)
+{
+	const struct ofs_entry *e = &s->f->cat->entries[entry];
+	uint32_t len;
+	const char *key = make_key(s, e, &len);
+	int ret;
+
+	if (key == NULL)
+		return -1;
+	note_path(s, e, key, len);
+	if (e->kind == OFS_ENTRY_TENSOR)
+		ret = add_tensor(s, entry, key, len);
+	else
+		ret = add_value(s, e, key, len);
+	return ret == -1 ? ofs_render_blame(s->f->cat, e, s->err) : 0;
+}
+
+static const struct ofs_tensor *leaf_tensor(const struct st_files *f,
+    const struct leaf *l)
+{
+	return &f->cat->tensors[f->cat->entries[l->entry].ref];
+}
+
+/* For qsort, which has no context. */
+struct order {
+	struct leaf leaf;
+	size_t align;
+};
+
+/* The widest elements first, so that all are aligned; then by name. */
+static int by_place(const void *a, const void *b)
+{
+	const struct order *x = a, *y = b;
+	uint32_t n = x->leaf.len < y->leaf.len ? x->leaf.len : y->leaf.len;
+	int c;
+
+	if (x->align != y->align)
+		return x->align > y->align ? -1 : 1;
+	c = memcmp(x->leaf.key, y->leaf.key, n);
+	if (c != 0)
+		return c;
+	return x->leaf.len < y->leaf.len ? -1 : x->leaf.len > y->leaf.len;
+}
+
+static int sort_leaves(struct section *s)
+{
+	uint32_t n = s->f->nleaves - s->first;
+	struct order *v = malloc(((size_t)n + 1) * sizeof(*v));
+	int ret = 0;
+
+	if (v == NULL)
+		return no_memory(s->err);
+	for (uint32_t i = 0; i < n; i++) {
+		v[i].leaf = s->f->leaf[s->first + i];
+		v[i].align = ofs_dtype_size(ofs_render_dtype(s->to,
+		    leaf_tensor(s->f, &v[i].leaf)));
+	}
+	qsort(v, n, sizeof(*v), by_place);
+	for (uint32_t i = 0; i < n; i++)
+		s->f->leaf[s->first + i] = v[i].leaf;
+	free(v);
+	for (uint32_t i = s->first; i + 1 < s->f->nleaves && ret == 0; i++) {
+		const struct leaf *a = &s->f->leaf[i], *b = a + 1;
+
+		if (a->len == b->len && memcmp(a->key, b->key, a->len) == 0)
+			ret = optimfs_fail(s->err, EUCLEAN,
+			    "OFS449 two tensors would have the key '%.120s'",
+			    a->key);
+	}
+	return ret;
+}
+
+/* Which file each tensor goes to, and where: another one begins when the
+ * tensors of one would be more than max bytes. */
+static uint32_t place_leaves(struct section *s, uint64_t max)
+{
+	uint64_t off = 0;
+	uint32_t file = 0;
+
+	for (uint32_t i = s->first; i < s->f->nleaves; i++) {
+		struct leaf *l = &s->f->leaf[i];
+
+		if (off > 0 && l->bytes > max - (off < max ? off : max)) {
+			file++;
+			off = 0;
+		}
+		l->file = file;
+		l->off = off;
+		off += l->bytes;
+	}
+	return file + 1;
+}
+
+static void put_leaf(const struct st_files *f, const struct leaf *l,
+    struct ofs_buf *b)
+{
+	const struct ofs_tensor *t = leaf_tensor(f, l);
+	const uint64_t *shape = ofs_tensor_shape(f->cat, t);
+
+	put_string(b, l->key, l->len);
+	ofs_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[",
+	    ofs_dtype_safetensors(ofs_render_dtype(&f->to, t)));
+	for (unsigned d = 0; d < t->ndim; d++)
+		ofs_buf_printf(b, "%s%" PRIu64, d == 0 ? "" : ",", shape[d]);
+	ofs_buf_printf(b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
+	    l->off, l->off + l->bytes);
+}
+
+/* {"paths": ..., "values": ...} as a string's text. */
+static void put_note(const struct section *s, struct ofs_buf *b)
+{
+	struct ofs_buf note = { 0 };
+
+	ofs_buf_puts(&note, "{\"paths\":{");
+	ofs_buf_put(&note, s->paths.data, s->paths.len);
+	ofs_buf_puts(&note, "},\"values\":{");
+	ofs_buf_put(&note, s->values.data, s->values.len);
+	ofs_buf_puts(&note, "}}");
+	b->bad = b->bad || note.bad || s->paths.bad || s->values.bad;
+	ofs_buf_puts(b, ",\"" OFS_SAFETENSORS_NOTE "\":");
+	put_string(b, note.data, note.len);
+	ofs_buf_fini(&note);
+}
+
+/* The length, then the JSON, padded so that elements begin at a multiple of
+ * eight. The note is in the first file of a section. */
+static int put_header(struct section *s, struct st_file *file, bool note)
+{
+	struct ofs_buf *b = &file->head;
+	uint64_t n;
+
+	ofs_buf_put(b, "\0\0\0\0\0\0\0\0", 8);
+	ofs_buf_puts(b, "{\"__metadata__\":{\"format\":\"pt\"");
+	if (note && (s->paths.len > 0 || s->values.len > 0))
+		put_note(s, b);
+	ofs_buf_putc(b, '}');
+	for (uint32_t i = 0; i < file->n; i++) {
+		ofs_buf_putc(b, ',');
+		put_leaf(s->f, &s->f->leaf[file->first + i], b);
+	}
+	ofs_buf_putc(b, '}');
+	while (b->len % 8 != 0 && !b->bad)
+		ofs_buf_putc(b, ' ');
+	if (b->bad)
+		return no_memory(s->err);
+	n = b->len - 8;
+	if (n > OFS_SAFETENSORS_HEADER_MAX)
+		return optimfs_fail(s->err, E2BIG,
+		    "OFS652 %s: a header of %" PRIu64
+		    " bytes, more than readers take",
+		    file->name, n);
+	for (int i = 0; i < 8; i++)
+		b->data[i] = (uint8_t)(n >> 8 * i);
+	return 0;
+}
+
+static struct st_file *new_file(struct section *s)
+{
+	struct st_files *f = s->f;
+	struct st_file *grown =
+	    reallocarray(f->file, (size_t)f->files.n + 1, sizeof(*grown));
+
+	if (grown == NULL) {
+		no_memory(s->err);
+		return NULL;
+	}
+	f->file = grown;
+	grown[f->files.n] = (struct st_file){ 0 };
+	return &grown[f->files.n++];
+}
+
+/* model.safetensors.index.json */
+static int put_index(struct section *s, uint32_t nfiles)
+{
+	uint64_t total = 0;
+	struct st_file *file = new_file(s);
+	struct ofs_buf *b;
+
+	if (file == NULL)
+		return -1;
+	snprintf(file->name, sizeof(file->name), "%s.safetensors.index.json",
+	    s->name);
+	b = &file->head;
+	for (uint32_t i = s->first; i < s->f->nleaves; i++)
+		total += s->f->leaf[i].bytes;
+	ofs_buf_printf(b,
+	    "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64
+	    "\n  },\n  \"weight_map\": {",
+	    total);
+	for (uint32_t i = s->first; i < s->f->nleaves; i++) {
+		const struct leaf *l = &s->f->leaf[i];
+
+		ofs_buf_puts(b, i == s->first ? "\n    " : ",\n    ");
+		put_string(b, l->key, l->len);
+		ofs_buf_printf(b, ": \"%s-%05u-of-%05u.safetensors\"", s->name,
+		    l->file + 1, nfiles);
+	}
+	ofs_buf_puts(b, "\n  }\n}\n");
+	return b->bad ? no_memory(s->err) : 0;
+}
+
+static int put_files(struct section *s)
+{
+	bool shards = s->to->hf && strcmp(s->name, "model") == 0;
+	uint32_t n = place_leaves(s, shards ? SHARD_MAX : UINT64_MAX);
+	uint32_t at = s->first;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct st_file *file = new_file(s);
+
+		if (file == NULL)
+			return -1;
+		if (shards)
+			snprintf(file->name, sizeof(file->name),
+			    "%s-%05u-of-%05u.safetensors", s->name, i + 1, n);
+		else
+			snprintf(file->name, sizeof(file->name),
+			    "%s.safetensors", s->name);
+		file->first = at;
+		while (at < s->f->nleaves && s->f->leaf[at].file == i)
+			at++;
+		file->n = at - file->first;
+		if (put_header(s, file, i == 0) == -1)
+			return -1;
+	}
+	return shards ? put_index(s, n) : 0;
+}
+
+static int add_section(struct st_files *f, const struct ofs_render *from,
+    const struct ofs_layout *to, const char *name, struct optimfs_error *err)
+{
+	struct section s = { f, from, to, name, f->nleaves, { 0 }, { 0 }, err };
+	uint32_t *entries = NULL, n = 0;
+	int ret = ofs_render_entries(from, to, name, &entries, &n, err);
+
+	for (uint32_t i = 0; i < n && ret == 0; i++)
+		ret = add_entry(&s, entries[i]);
+	if (ret == 0 && n > 0)
+		ret = sort_leaves(&s);
+	if (ret == 0 && n > 0)
+		ret = put_files(&s);
+	free(entries);
+	ofs_buf_fini(&s.paths);
+	ofs_buf_fini(&s.values);
+	return ret;
+}
+
+static void file_name(const struct ofs_files *files, uint32_t file,
+    char name[OFS_FILE_NAME])
+{
+	strcpy(name, st_files(files)->file[file].name);
+}
+
+/* A span's ref is a byte of the header, or a leaf; base tells which. */
+static int spans(const struct ofs_files *files, uint32_t file,
+    struct ofs_spans *out, struct optimfs_error *err)
+{
+	const struct st_files *f = st_files(files);
+	const struct st_file *s = &f->file[file];
+
+	for (uint64_t i = 0; i < s->head.len; i += SLICE)
+		if (ofs_spans_add(out,
+			s->head.len - i < SLICE ? s->head.len - i : SLICE, i, 0,
+			err) == -1)
+			return -1;
+	for (uint32_t i = 0; i < s->n; i++)
+		if (ofs_spans_add(out, f->leaf[s->first + i].bytes,
+			s->first + i, 1, err) == -1)
+			return -1;
+	return 0;
+}
+
+static int make(const struct ofs_files *files, uint32_t file,
+    const struct ofs_span *span, uint64_t at, struct ofs_composition *c,
+    struct optimfs_error *err)
+{
+	const struct st_files *f = st_files(files);
+
+	if (span->base == 0)
+		return ofs_composition_bytes(c,
+		    f->file[file].head.data + span->ref, span->end - at, err);
+	return ofs_composition_box(c, f->cat,
+	    f->cat->entries[f->leaf[span->ref].entry].ref, NULL, err);
+}
+
+static void files_free(struct ofs_files *files)
+{
+	struct st_files *f = (struct st_files *)files;
+
+	for (uint32_t i = 0; i < files->n; i++)
+		ofs_buf_fini(&f->file[i].head);
+	ofs_arena_fini(&f->arena);
+	free(f->file);
+	free(f->leaf);
+	free(f);
+}
+
+static const struct ofs_files_ops ops = {
+	.name = file_name,
+	.spans = spans,
+	.make = make,
+	.free = files_free,
+};
+
+int ofs_safetensors_render(const struct ofs_render *from,
+    const struct ofs_layout *to, struct ofs_files **out,
+    struct optimfs_error *err)
+{
+	static const char *const sections[NSECTIONS] = { "extra", "model",
+		"optim" };
+	struct st_files *f = calloc(1, sizeof(*f));
+
+	if (f == NULL)
+		return optimfs_fail(err, ENOMEM, "a view");
+	f->files.ops = &ops;
+	f->cat = from->cat;
+	f->to = *to;
+	ofs_arena_init(&f->arena, 0);
+	f->leaf = calloc((size_t)from->cat->nentries + 1, sizeof(*f->leaf));
+	if (f->leaf == NULL) {
+		files_free(&f->files);
+		return optimfs_fail(err, ENOMEM, "a view");
+	}
+	for (unsigned i = 0; i < NSECTIONS; i++)
+		if (add_section(f, from, to, sections[i], err) == -1) {
+			files_free(&f->files);
+			return -1;
+		}
+	*out = &f->files;
+	return 0;
+}

@@ -1,0 +1,347 @@
+/* file.c - files of torch.save and of pickle.dump */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/torch/file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/torch.h"
+#include "format/format.h"
+#include "format/globals.h"
+#include "format/ranks/ranks.h"
+#include "format/torch/legacy.h"
+#include "format/torch/render.h"
+#include "pickle/budget.h"
+
+/* Long enough for what ofs_torch_magic looks at. */
+#define HEAD 512
+
+/* A file that is being read. */
+struct file {
+	struct ofs_catalog *cat;
+	const char *rel;
+	struct ofs_input in;
+	uint64_t size;
+	uint8_t head[HEAD];
+	size_t nhead;
+	struct ofs_torch_file *out;
+};
+
+static int read_file(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	const struct file *f = ctx;
+
+	return ofs_input_read(&f->in, buf, len, off, err);
+}
+
+static int no_note(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for a message");
+}
+
+#define WARN(f, ...) \
+ ofs_catalog_note((f)->cat, OFS_NOTE_WARNING, 0, __VA_ARGS__)
+
+static const struct ofs_zip_record *find(const struct ofs_zip *zip,
+    const char *name)
+{
+	return ofs_zip_find(zip, name, strlen(name));
+}
+
+/* A number from 1 to 2^30 in decimal? torch writes 64. */
+static bool alignment_is_sane(struct file *f, const struct ofs_zip *zip,
+    const struct ofs_zip_record *r)
+{
+	char text[16] = "";
+	uint64_t off, v = 0;
+	uint32_t i;
+
+	if (r->size == 0 || r->size >= sizeof(text) ||
+	    ofs_zip_data(zip, r, read_file, f, &off, NULL) == -1 ||
+	    read_file(f, off, r->size, text, NULL) == -1)
+		return false;
+	for (i = 0; text[i] >= '0' && text[i] <= '9'; i++)
+		v = 10 * v + (uint64_t)(text[i] - '0');
+	return i == r->size && v > 0 && v <= 1 << 30;
+}
+
+static bool is_script(const struct ofs_zip *zip)
+{
+	if (find(zip, "constants.pkl") != NULL)
+		return true;
+	for (size_t i = 0; i < zip->n; i++)
+		if (zip->record[i].name.len > 5 &&
+		    memcmp(zip->record[i].name.p, "code/", 5) == 0)
+			return true;
+	return false;
+}
+
+/* What is odd about an archive and yet does no harm. */
+static int note_archive(struct file *f, const struct ofs_zip *zip,
+    struct optimfs_error *err)
+{
+	const struct ofs_zip_record *r = find(zip, ".storage_alignment");
+	uint32_t note = 0;
+
+	if (zip->nodd > 0)
+		note = WARN(f,
+		    "OFS522 %.150s: %zu directories or links in the archive, "
+		    "the first is '%.150s'",
+		    f->rel, zip->nodd, zip->odd.p);
+	if (note != OFS_NONE && zip->big_endian)
+		note = WARN(f, "OFS525 %.150s: written on a big-endian machine",
+		    f->rel);
+	if (note != OFS_NONE && r != NULL && !alignment_is_sane(f, zip, r))
+		note = WARN(f, "OFS526 %.150s: .storage_alignment is ignored",
+		    f->rel);
+	if (note != OFS_NONE && is_script(zip))
+		note =
+		    WARN(f, "OFS532 %.150s: TorchScript code ignored", f->rel);
+	return note == OFS_NONE ? no_note(err) : 0;
+}
+
+static const char *writer_of(const struct ofs_zip *zip)
+{
+	if (find(zip, ".format_version") != NULL)
+		return "PyTorch 2.7 or later";
+	if (find(zip, "byteorder") != NULL)
+		return "PyTorch 2.1 or later";
+	return "PyTorch 1.6 or later";
+}
+
+/* An archive without an end was not written, or copied, to its end. */
+static int say_cut(const struct file *f, struct optimfs_error *err)
+{
+	if (err == NULL || strncmp(err->text, "OFS501", 6) != 0)
+		return -1;
+	return optimfs_fail(err, EIO,
+	    "OFS502 the archive is cut: it ends at %" PRIu64
+	    " bytes, before its directory",
+	    f->size);
+}
+
+static int open_archive(struct file *f, struct optimfs_error *err)
+{
+	struct ofs_pickle_limits limits = ofs_pickle_budget(f->cat);
+	struct ofs_torch_file *out = f->out;
+
+	out->doc =
+	    ofs_torch_open(f->size, &limits, read_file, f, &out->zip, err);
+	if (out->doc == NULL)
+		return say_cut(f, err);
+	out->is_zip = true;
+	if (f->cat->writer == NULL)
+		f->cat->writer = writer_of(&out->zip);
+	return note_archive(f, &out->zip, err);
+}
+
+static int note_stream(struct file *f, const struct ofs_legacy *l,
+    struct optimfs_error *err)
+{
+	uint32_t note = 0;
+
+	if (l->lost > 0)
+		note = ofs_catalog_note(f->cat, OFS_NOTE_MISSING, EIO,
+		    "OFS672 %.200s: %zu storages are not in the stream, or "
+		    "have other sizes than the object says",
+		    f->rel, l->lost);
+	if (note != OFS_NONE && l->trailing > 0)
+		note = WARN(f,
+		    "OFS405 %.200s: %" PRIu64 " bytes after the last storage",
+		    f->rel, l->trailing);
+	return note == OFS_NONE ? no_note(err) : 0;
+}
+
+static int open_legacy(struct file *f, struct optimfs_error *err)
+{
+	struct ofs_pickle_limits limits = ofs_pickle_budget(f->cat);
+	struct ofs_torch_file *out = f->out;
+
+	if (ofs_legacy_open(&out->legacy, f->size, &limits, read_file, f,
+		err) == -1)
+		return -1;
+	out->doc = out->legacy.doc;
+	out->legacy.doc = NULL;
+	if (f->cat->writer == NULL)
+		f->cat->writer = "PyTorch, legacy stream";
+	return note_stream(f, &out->legacy, err);
+}
+
+/* pickle.dump's: nothing but the pickle. */
+static int open_pickle(struct file *f, struct optimfs_error *err)
+{
+	struct ofs_pickle_limits limits = ofs_pickle_budget(f->cat);
+	uint8_t *bytes;
+	uint64_t n;
+
+	if (ofs_dir_read_file(&f->cat->dir, f->rel, limits.bytes, &bytes, &n,
+		err) == -1)
+		return -1;
+	f->out->doc = ofs_pickle_parse(bytes, n, true, &limits, NULL, err);
+	return f->out->doc == NULL ? -1 : 0;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static int open_any(struct file *f, struct optimfs_error *err)
+{
+	switch (ofs_torch_magic(f->head, f->nhead)) {
+	case 1:
+		if ((f->nhead > 8 && f->head[8] == '{') ||
+		    ends_with(f->rel, ".safetensors"))
+			return optimfs_fail(err, EUCLEAN,
+			    "OFS662 ambiguous type: an archive and safetensors "
+			    "(-o type=)");
+		return open_archive(f, err);
+	case 2:
+		return open_legacy(f, err);
+	case 3:
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS673 tar container of torch 0.1: load and save it "
+		    "again with a newer torch that you trust it to");
+	case 4:
+		return open_pickle(f, err);
+	default:
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS671 not written by torch.save: neither an archive nor "
+		    "a stream");
+	}
+}
+
+static int look(struct file *f, int rank, bool bare, struct optimfs_error *err)
+{
+	struct ofs_torch_file *out = f->out;
+	struct stat st;
+
+	if (ofs_dir_open_input(&f->cat->dir, f->rel, &f->in, &st, err) == -1)
+		return -1;
+	f->size = (uint64_t)st.st_size;
+	f->nhead = f->size < HEAD ? (size_t)f->size : HEAD;
+	out->at.at.len = f->size;
+	out->at.at.object = ofs_catalog_object(f->cat, f->rel, rank, err);
+	if (out->at.at.object == OFS_NONE ||
+	    ofs_input_read(&f->in, f->head, f->nhead, 0, err) == -1 ||
+	    (bare ? open_pickle(f, err) : open_any(f, err)) == -1)
+		return -1;
+	if (out->is_zip)
+		out->at.zip = &out->zip;
+	out->at.storage = out->legacy.storage;
+	out->at.nstorage = out->legacy.n;
+	return ofs_note_globals(f->cat, out->doc, f->rel, err);
+}
+
+int ofs_torch_file_open(struct ofs_torch_file *out, struct ofs_catalog *cat,
+    const char *rel, int rank, bool bare, struct optimfs_error *err)
+{
+	struct file f = { .cat = cat, .rel = rel, .in.fd = -1, .out = out };
+	int ret;
+
+	*out = (struct ofs_torch_file){ 0 };
+	ret = look(&f, rank, bare, err);
+	ofs_input_close(&f.in);
+	if (ret == 0)
+		return 0;
+	ofs_torch_file_fini(out);
+	optimfs_fail_in(err, "%s", rel);
+	return -1;
+}
+
+void ofs_torch_file_fini(struct ofs_torch_file *f)
+{
+	ofs_pickle_free(f->doc);
+	if (f->is_zip)
+		ofs_zip_fini(&f->zip);
+	ofs_legacy_fini(&f->legacy);
+	*f = (struct ofs_torch_file){ 0 };
+}
+
+/* The formats. */
+
+/* The first bytes of rel; 0 when it is not a file that can be read. */
+static size_t read_head(const struct ofs_dir *dir, const char *rel,
+    uint8_t head[HEAD])
+{
+	struct ofs_input in;
+	struct stat st;
+	size_t n;
+
+	if (rel[0] == '\0' ||
+	    ofs_dir_open_input(dir, rel, &in, &st, NULL) == -1)
+		return 0;
+	n = st.st_size < HEAD ? (size_t)st.st_size : HEAD;
+	if (ofs_input_read(&in, head, n, 0, NULL) == -1)
+		n = 0;
+	ofs_input_close(&in);
+	return n;
+}
+
+/* Is the first record of an archive what torch.save writes first? */
+static bool starts_with_pickle(const uint8_t *p, size_t n)
+{
+	static const char end[] = "/data.pkl";
+	size_t len = n < 30 ? 0 : p[26] | (size_t)p[27] << 8;
+
+	return len >= sizeof(end) && 30 + len <= n &&
+	    memcmp(p + 30 + len - (sizeof(end) - 1), end, sizeof(end) - 1) == 0;
+}
+
+static bool has_torch_name(const char *rel)
+{
+	return ends_with(rel, ".pt") || ends_with(rel, ".pth") ||
+	    ends_with(rel, ".ckpt") || ends_with(rel, ".bin") ||
+	    ends_with(rel, ".tar");
+}
+
+static int probe_torch(const struct ofs_dir *dir, const char *rel)
+{
+	uint8_t head[HEAD];
+	size_t n = read_head(dir, rel, head);
+
+	switch (ofs_torch_magic(head, n)) {
+	case 1:
+		return starts_with_pickle(head, n) ? 95
+		    : has_torch_name(rel)          ? 60
+						   : 10;
+	case 2:
+		return 100;
+	case 3:
+		return has_torch_name(rel) ? 60 : 10;
+	case 4:
+		return has_torch_name(rel) ? 40 : 0;
+	default:
+		return 0;
+	}
+}
+
+const struct ofs_format ofs_format_torch = {
+	.name = "torch",
+	.probe = probe_torch,
+	.read = ofs_ranks_read,
+	.render = ofs_torch_render,
+};
+
+static int probe_pickle(const struct ofs_dir *dir, const char *rel)
+{
+	uint8_t head[HEAD];
+	size_t n = read_head(dir, rel, head);
+
+	if (ofs_torch_magic(head, n) != 4)
+		return 0;
+	return ends_with(rel, ".pkl") || ends_with(rel, ".pickle") ? 80 : 30;
+}
+
+const struct ofs_format ofs_format_pickle = {
+	.name = "pickle",
+	.probe = probe_pickle,
+	.read = ofs_ranks_read,
+};

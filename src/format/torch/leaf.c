@@ -1,0 +1,427 @@
+/* leaf.c - one leaf of a pickled object becomes an entry */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/torch/leaf.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/torch_storage.h"
+#include "base/checked.h"
+
+/* How much of an object is searched for tensors inside it. */
+#define MAX_SEARCH 4096
+
+int ofs_torch_leaves_init(struct ofs_torch_leaves *l, struct ofs_catalog *cat,
+    const struct ofs_pickle *doc, const struct ofs_torch_archive *at,
+    struct optimfs_error *err)
+{
+	*l = (struct ofs_torch_leaves){ .cat = cat, .doc = doc, .at = at };
+	if (at != NULL)
+		l->nuse = at->zip != NULL ? at->zip->n : at->nstorage;
+	l->use = calloc(l->nuse + 1, sizeof(*l->use));
+	l->known = calloc(ofs_pickle_nodes(doc), sizeof(*l->known));
+	if (l->use == NULL || l->known == NULL)
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for %zu storages", l->nuse);
+	return 0;
+}
+
+void ofs_torch_leaves_fini(struct ofs_torch_leaves *l)
+{
+	free(l->use);
+	free(l->known);
+	free(l->placed);
+}
+
+static int no_note(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for a message");
+}
+
+static const char *where(const struct ofs_torch_leaves *l)
+{
+	return l->at == NULL ? "pickle"
+			     : l->cat->objects[l->at->at.object].path;
+}
+
+/* The storage called key: its extent and its number; false if it is not. */
+static bool find_record(const struct ofs_torch_leaves *l, struct ofs_str key,
+    struct ofs_extent *at, uint32_t *number)
+{
+	const struct ofs_zip *zip = l->at->zip;
+	const struct ofs_zip_record *r;
+	char name[5 + 256] = "data/";
+
+	if (key.len > sizeof(name) - 5)
+		return false;
+	memcpy(name + 5, key.p, key.len);
+	r = ofs_zip_find(zip, name, 5 + key.len);
+	if (r == NULL)
+		return false;
+	*at = l->at->at;
+	at->off += r->header;
+	at->len = r->size;
+	at->encoding = OFS_TORCH_RECORD;
+	at->tag = ofs_zip_tag(zip, r);
+	*number = (uint32_t)(r - zip->record);
+	return true;
+}
+
+static bool find_storage(const struct ofs_torch_leaves *l, struct ofs_str key,
+    struct ofs_extent *at, uint32_t *number)
+{
+	const struct ofs_torch_storage *s = l->at->storage;
+	size_t lo = 0, hi = l->at->nstorage;
+
+	if (l->at->zip != NULL)
+		return find_record(l, key, at, number);
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		int c = ofs_str_compare(s[mid].key, key);
+
+		if (c == 0) {
+			*at = l->at->at;
+			at->off = s[mid].off;
+			at->len = s[mid].len;
+			at->encoding = OFS_RAW;
+			*number = (uint32_t)mid;
+			return true;
+		}
+		if (c < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return false;
+}
+
+static int missing(const struct ofs_torch_leaves *l, struct ofs_str key,
+    struct optimfs_error *err)
+{
+	int n = (int)(key.len > 100 ? 100 : key.len);
+
+	if (l->at != NULL && l->at->storage != NULL)
+		return optimfs_fail(err, EIO,
+		    "OFS672 storage '%.*s' is not in the stream, or has "
+		    "another size than the object says",
+		    n, key.p);
+	return optimfs_fail(err, EIO,
+	    "OFS434 storage '%.*s' is missing from the %s", n, key.p,
+	    l->at != NULL && l->at->zip != NULL ? "archive" : "pickle");
+}
+
+int ofs_torch_place(struct ofs_torch_leaves *l,
+    const struct ofs_torch_tensor *t, struct ofs_extent *at, uint32_t *number,
+    struct optimfs_error *err)
+{
+	*number = OFS_NONE;
+	if (l->at == NULL || !find_storage(l, t->key, at, number))
+		return missing(l, t->key, err);
+	if (l->at->at.codec != OFS_PLAIN)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS533 tensor inside a compressed value");
+	return ofs_torch_check(t, at->len, err);
+}
+
+/* OFS435 for whoever uses a storage that was another thing before. */
+static void note_use(struct ofs_torch_use *u, const struct ofs_torch_tensor *t)
+{
+	uint8_t dtype = t->typed ? t->dtype : OFS_DTYPE_NONE;
+
+	if (u->seen && (u->dtype != dtype || u->bytes != t->storage_bytes))
+		u->conflict = true;
+	u->seen = true;
+	u->dtype = dtype;
+	u->bytes = t->storage_bytes;
+}
+
+static uint32_t add_view(struct ofs_torch_leaves *l,
+    const struct ofs_torch_tensor *t, struct optimfs_error *err)
+{
+	struct ofs_view v = { .offset = t->offset, .fix = t->fix };
+	uint64_t stride[OFS_MAX_DIMS];
+
+	for (unsigned i = 0; i < t->ndim; i++)
+		stride[i] = (uint64_t)t->stride[i];
+	v.numel = t->storage_bytes / ofs_dtype_size(t->dtype);
+	v.stride = ofs_catalog_dims(l->cat, stride, t->ndim, err);
+	return v.stride == OFS_NONE ? OFS_NONE
+				    : ofs_catalog_view(l->cat, &v, err);
+}
+
+int ofs_torch_view(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
+    uint32_t *view, struct optimfs_error *err)
+{
+	*view = OFS_NONE;
+	if ((l->at->big_endian ||
+		(l->at->zip != NULL && l->at->zip->big_endian)) &&
+	    ofs_dtype_swap(t->dtype) > 1)
+		t->fix |= OFS_FIX_SWAP;
+	if (ofs_torch_is_plain(t))
+		return 0;
+	*view = add_view(l, t, err);
+	return *view == OFS_NONE ? -1 : 0;
+}
+
+static int add_shard(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
+    const struct ofs_extent *at, struct optimfs_error *err)
+{
+	struct ofs_shard s = { .at = *at, .box = OFS_NONE };
+
+	if (ofs_torch_view(l, t, &s.view, err) == -1)
+		return -1;
+	return ofs_catalog_shard(l->cat, &s, err) == OFS_NONE ? -1 : 0;
+}
+
+int ofs_torch_use(struct ofs_torch_leaves *l, const struct ofs_torch_tensor *t,
+    uint32_t number, uint32_t tensor, struct optimfs_error *err)
+{
+	note_use(&l->use[number], t);
+	if (l->nplaced == l->cap) {
+		size_t cap = l->cap == 0 ? 64 : 2 * l->cap;
+		struct ofs_torch_placed *p =
+		    reallocarray(l->placed, cap, sizeof(*p));
+
+		if (p == NULL)
+			return optimfs_fail(err, ENOMEM,
+			    "OFS443 out of memory for %zu tensors", cap);
+		l->placed = p;
+		l->cap = cap;
+	}
+	l->placed[l->nplaced++] = (struct ofs_torch_placed){ tensor, number };
+	return 0;
+}
+
+static int add_entry(struct ofs_torch_leaves *l, uint32_t path, uint8_t kind,
+    uint32_t ref, struct optimfs_error *err)
+{
+	struct ofs_entry e = {
+		.path = path, .tree = OFS_NONE, .ref = ref, .kind = kind
+	};
+
+	return ofs_catalog_entry(l->cat, &e, err) == OFS_NONE ? -1 : 0;
+}
+
+/* why, when not NULL, is what is wrong with it. */
+static int add_tensor(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
+    const struct optimfs_error *why, uint32_t *ref, struct optimfs_error *err)
+{
+	struct ofs_tensor x = { .ndim = t->ndim,
+		.grid_ndim = t->ndim,
+		.dtype = t->dtype,
+		.error = OFS_NONE };
+	struct optimfs_error reason = { 0 };
+	struct ofs_extent at;
+	uint32_t number = OFS_NONE;
+	uint64_t numel;
+
+	x.shape = x.grid = ofs_catalog_dims(l->cat, t->shape, t->ndim, err);
+	if (x.shape == OFS_NONE)
+		return -1;
+	if (why == NULL && ofs_torch_place(l, t, &at, &number, &reason) == -1)
+		why = &reason;
+	x.shard = l->cat->nshards;
+	if (why != NULL) {
+		x.error = ofs_catalog_note(l->cat, OFS_NOTE_ERROR, why->code,
+		    "%s", why->text);
+		if (x.error == OFS_NONE)
+			return no_note(err);
+	} else if (ofs_numel(t->shape, t->ndim, &numel) && numel > 0) {
+		x.nshards = 1;
+		if (add_shard(l, t, &at, err) == -1)
+			return -1;
+	}
+	*ref = ofs_catalog_tensor(l->cat, &x, err);
+	if (*ref == OFS_NONE)
+		return -1;
+	return number == OFS_NONE ? 0 : ofs_torch_use(l, t, number, *ref, err);
+}
+
+int ofs_torch_damaged(struct ofs_torch_leaves *l,
+    const struct optimfs_error *why, uint32_t *ref, struct optimfs_error *err)
+{
+	struct ofs_item item = { 0 };
+
+	if (l->at != NULL)
+		item.at = l->at->at;
+	item.error = ofs_catalog_note(l->cat, OFS_NOTE_ERROR, why->code, "%s",
+	    why->text);
+	if (item.error == OFS_NONE)
+		return no_note(err);
+	*ref = ofs_catalog_item(l->cat, &item, err);
+	return *ref == OFS_NONE ? -1 : 0;
+}
+
+/* A search for tensors inside a value. */
+struct search {
+	const struct ofs_pickle *doc;
+	uint32_t stack[256], n, budget;
+};
+
+static void push(struct search *s, uint32_t node)
+{
+	if (node != OFS_NONE && s->n < sizeof(s->stack) / sizeof(*s->stack))
+		s->stack[s->n++] = node;
+}
+
+static void push_inside(struct search *s, uint32_t node)
+{
+	enum ofs_pk_kind kind = ofs_pk_kind(s->doc, node);
+	uint32_t n = ofs_pk_len(s->doc, node);
+
+	if (n > s->budget)
+		n = s->budget;
+	if (kind == OFS_PK_OBJECT) {
+		push(s, ofs_pk_args(s->doc, node));
+		push(s, ofs_pk_state(s->doc, node));
+	} else if (kind == OFS_PK_DICT) {
+		for (uint32_t i = 0; i < n; i++)
+			push(s, ofs_pk_val(s->doc, node, i));
+	} else if (kind == OFS_PK_LIST || kind == OFS_PK_TUPLE ||
+	    kind == OFS_PK_SET) {
+		for (uint32_t i = 0; i < n; i++)
+			push(s, ofs_pk_item(s->doc, node, i));
+	}
+}
+
+/* Does a value hold a storage, as far as a short look can tell? */
+static bool hides_tensor(struct ofs_torch_leaves *l, uint32_t node)
+{
+	struct search s = { .doc = l->doc, .budget = MAX_SEARCH };
+	uint8_t *known = &l->known[node];
+
+	if ((*known & OFS_TORCH_SEARCHED) != 0)
+		return (*known & OFS_TORCH_HIDES) != 0;
+	*known |= OFS_TORCH_SEARCHED;
+	push(&s, node);
+	while (s.n > 0 && s.budget-- > 0) {
+		uint32_t next = s.stack[--s.n];
+
+		if (ofs_pk_kind(l->doc, next) == OFS_PK_PERSID) {
+			*known |= OFS_TORCH_HIDES;
+			return true;
+		}
+		push_inside(&s, next);
+	}
+	return false;
+}
+
+static int note_hidden(struct ofs_torch_leaves *l, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct ofs_str m, n;
+
+	ofs_torch_class(l->doc, node, &m, &n);
+	if (n.len == 0) { /* a list, say */
+		n.p = ofs_pk_kind_name(l->doc, node);
+		n.len = (uint32_t)strlen(n.p);
+	}
+	if (ofs_catalog_note(l->cat, OFS_NOTE_WARNING, EOPNOTSUPP,
+		"OFS421 %s: tensors inside values of class %.*s%s%.*s are not "
+		"shown",
+		where(l), (int)(m.len > 100 ? 100 : m.len), m.p,
+		m.len > 0 ? "." : "", (int)(n.len > 100 ? 100 : n.len),
+		n.p) == OFS_NONE)
+		return no_note(err);
+	return 0;
+}
+
+/* Tensors that only code of the checkpoint's own would find are no value that
+ * could be shown: as text they would be gone without a word. */
+static bool refuse_hidden(struct ofs_torch_leaves *l, uint32_t node,
+    struct optimfs_error *why)
+{
+	struct ofs_pk_global g = { 0 };
+	struct ofs_str m, n;
+
+	if (ofs_pk_kind(l->doc, node) != OFS_PK_OBJECT ||
+	    !hides_tensor(l, node))
+		return false;
+	ofs_torch_class(l->doc, node, &m, &n);
+	g.module = m;
+	g.name = n;
+	if (n.len == 0 || ofs_pk_global_allowed(&g))
+		return false;
+	optimfs_fail(why, EPERM,
+	    "OFS110 a tensor is inside an object of class %.*s.%.*s, which is "
+	    "not on the allow-list: optimfs runs nothing that a file names",
+	    (int)(m.len > 60 ? 60 : m.len), m.p, (int)(n.len > 60 ? 60 : n.len),
+	    n.p);
+	return true;
+}
+
+static int add_value(struct ofs_torch_leaves *l, uint32_t node, uint32_t *ref,
+    struct optimfs_error *err)
+{
+	if (hides_tensor(l, node) && note_hidden(l, node, err) == -1)
+		return -1;
+	l->values = true;
+	*ref = ofs_catalog_value(l->cat, l->doc, node, err);
+	return *ref == OFS_NONE ? -1 : 0;
+}
+
+static int note_quantized(struct ofs_torch_leaves *l, struct optimfs_error *err)
+{
+	if (l->quantized)
+		return 0;
+	l->quantized = true;
+	if (ofs_catalog_note(l->cat, OFS_NOTE_WARNING, 0,
+		"OFS535 %s: quantized tensors are shown as the integers that "
+		"are stored, without scale and zero point",
+		where(l)) == OFS_NONE)
+		return no_note(err);
+	return 0;
+}
+
+int ofs_torch_leaf_ref(struct ofs_torch_leaves *l, uint32_t node, uint8_t *kind,
+    uint32_t *ref, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	struct ofs_torch_tensor t;
+	int is = ofs_torch_tensor(l->doc, node, &t, &why);
+	bool value = is == 0 ||
+	    (is == -1 && t.dtype == OFS_DTYPE_NONE && why.code == EOPNOTSUPP);
+
+	*kind = OFS_ENTRY_VALUE;
+	if (value && !refuse_hidden(l, node, &why))
+		return add_value(l, node, ref, err);
+	*kind = OFS_ENTRY_ITEM;
+	if (value || (is == -1 && t.dtype == OFS_DTYPE_NONE))
+		return ofs_torch_damaged(l, &why, ref, err);
+	*kind = OFS_ENTRY_TENSOR;
+	if (is == 1 && t.quantized && note_quantized(l, err) == -1)
+		return -1;
+	return add_tensor(l, &t, is == 1 ? NULL : &why, ref, err);
+}
+
+int ofs_torch_leaf(struct ofs_torch_leaves *l, uint32_t node, uint32_t path,
+    struct optimfs_error *err)
+{
+	uint32_t ref;
+	uint8_t kind;
+
+	if (ofs_torch_leaf_ref(l, node, &kind, &ref, err) == -1)
+		return -1;
+	return add_entry(l, path, kind, ref, err);
+}
+
+int ofs_torch_leaves_end(struct ofs_torch_leaves *l, struct optimfs_error *err)
+{
+	uint32_t note;
+
+	for (size_t i = 0; i < l->nplaced; i++) {
+		if (!l->use[l->placed[i].storage].conflict)
+			continue;
+		note = ofs_catalog_note(l->cat, OFS_NOTE_ERROR, EUCLEAN,
+		    "OFS435 tensors disagree about the type or size of the "
+		    "storage they share");
+		if (note == OFS_NONE)
+			return no_note(err);
+		l->cat->tensors[l->placed[i].tensor].error = note;
+	}
+	return 0;
+}

@@ -1,0 +1,125 @@
+/* render.c - a checkpoint as model.pt and optim.pt */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/torch/render.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "layout/archive_many.h"
+#include "layout/state_dict.h"
+
+/* One archive a section of the tree. */
+
+#define MAX_FILES 3u
+
+struct torch_files {
+	struct ofs_files files;
+	const struct ofs_catalog *cat;
+	struct archive {
+		char name[16];
+		struct ofs_torch_new a;
+	} archive[MAX_FILES];
+};
+
+static const struct torch_files *torch_files(const struct ofs_files *f)
+{
+	return (const struct torch_files *)f;
+}
+
+static int fill(struct ofs_torch_new *a, const struct ofs_render *from,
+    const struct ofs_layout *to, const struct ofs_state *state,
+    struct optimfs_error *err)
+{
+	struct ofs_buf pickle = { 0 };
+	int ret = ofs_state_pickle(state, from, to, &pickle, a, err);
+
+	if (ret == 0)
+		ret = ofs_torch_new_lay(a, &pickle, err);
+	ofs_buf_fini(&pickle);
+	return ret;
+}
+
+static void file_name(const struct ofs_files *files, uint32_t file,
+    char name[OFS_FILE_NAME])
+{
+	snprintf(name, OFS_FILE_NAME, "%s",
+	    torch_files(files)->archive[file].name);
+}
+
+static int spans(const struct ofs_files *files, uint32_t file,
+    struct ofs_spans *out, struct optimfs_error *err)
+{
+	return ofs_torch_new_spans(&torch_files(files)->archive[file].a, out,
+	    err);
+}
+
+static int make(const struct ofs_files *files, uint32_t file,
+    const struct ofs_span *span, uint64_t at, struct ofs_composition *c,
+    struct optimfs_error *err)
+{
+	const struct torch_files *f = torch_files(files);
+
+	return ofs_torch_new_make(&f->archive[file].a, f->cat, span, at, c,
+	    err);
+}
+
+static void files_free(struct ofs_files *files)
+{
+	struct torch_files *f = (struct torch_files *)files;
+
+	for (unsigned i = 0; i < MAX_FILES; i++)
+		ofs_torch_new_fini(&f->archive[i].a);
+	free(f);
+}
+
+static const struct ofs_files_ops ops = {
+	.name = file_name,
+	.spans = spans,
+	.make = make,
+	.free = files_free,
+};
+
+/* A file for a section that has something in it. */
+static int add_section(struct torch_files *f, const struct ofs_render *from,
+    const struct ofs_layout *to, const char *section, struct optimfs_error *err)
+{
+	struct archive *a = &f->archive[f->files.n];
+	struct ofs_state state;
+	int ret = ofs_state_build(&state, from, to, section, err);
+
+	if (ret == -1)
+		return -1;
+	if (state.n > 1) {
+		f->files.n++;
+		snprintf(a->a.prefix, sizeof(a->a.prefix), "%s/", section);
+		a->a.crc = to->crc;
+		a->a.cast = to->dtype;
+		snprintf(a->name, sizeof(a->name), "%s.pt", section);
+		ret = fill(&a->a, from, to, &state, err);
+	}
+	ofs_state_fini(&state);
+	return ret;
+}
+
+int ofs_torch_render(const struct ofs_render *from, const struct ofs_layout *to,
+    struct ofs_files **out, struct optimfs_error *err)
+{
+	static const char *const sections[MAX_FILES] = { "extra", "model",
+		"optim" };
+	struct torch_files *f = calloc(1, sizeof(*f));
+
+	if (f == NULL)
+		return optimfs_fail(err, ENOMEM, "a view");
+	f->files.ops = &ops;
+	f->cat = from->cat;
+	for (unsigned i = 0; i < MAX_FILES; i++)
+		if (add_section(f, from, to, sections[i], err) == -1) {
+			files_free(&f->files);
+			return -1;
+		}
+	*out = &f->files;
+	return 0;
+}

@@ -1,0 +1,353 @@
+/* walk.c - a pickled object's mappings and lists become paths */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/torch.h"
+#include "format/torch/leaf.h"
+#include "format/torch/sharded.h"
+#include "text/key.h"
+
+/* Containers within containers. The parser's own limit is lower. */
+#define MAX_DEPTH 256
+/* Shared containers can unfold to any number of items: so many of them, and so
+ * many for each node that the pickle has, may be come by. */
+#define MAX_VISITS      (1u << 20)
+#define VISITS_PER_NODE 16
+
+/* A container whose items are being added. */
+struct frame {
+	uint32_t node, next, n;
+	bool dict;
+	uint32_t *key; /* of a dict: components; OFS_NONE: given again later */
+};
+
+enum known {
+	WALKED = 1, /* it was seen whether it */
+	NESTS = 2,  /* becomes a directory */
+};
+
+struct walk {
+	struct ofs_catalog *cat;
+	const struct ofs_pickle *doc;
+	ofs_torch_visit_fn *leaf;
+	void *ctx;
+	/* what is known of each node of doc, so that a value that is referred
+	 * to a million times is looked into once */
+	uint8_t *known;  /* enum known */
+	uint64_t visits; /* left */
+	uint32_t *path;  /* components down to the item at hand */
+	size_t nprefix;
+	struct frame frame[MAX_DEPTH];
+	unsigned depth;
+	struct ofs_buf text;
+	struct optimfs_error *err;
+};
+
+static int visit(struct walk *w)
+{
+	if (w->visits-- > 0)
+		return 0;
+	w->visits = 0;
+	return optimfs_fail(w->err, E2BIG,
+	    "OFS444 its containers refer to each other so often that they "
+	    "unfold to more than %" PRIu64 " items",
+	    MAX_VISITS + VISITS_PER_NODE * (uint64_t)ofs_pickle_nodes(w->doc));
+}
+
+static bool is_sequence(const struct ofs_pickle *doc, uint32_t node)
+{
+	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
+
+	return kind == OFS_PK_LIST || kind == OFS_PK_TUPLE;
+}
+
+static bool is_tensor(const struct ofs_pickle *doc, uint32_t node)
+{
+	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
+	struct ofs_torch_tensor t;
+
+	return (kind == OFS_PK_OBJECT || kind == OFS_PK_PERSID) &&
+	    (ofs_torch_is_sharded(doc, node) ||
+		ofs_torch_tensor(doc, node, &t, NULL) != 0);
+}
+
+/* What is known of node, or what an item says of the list it is in: 1 when it
+ * makes it a directory, 0 when not, -1 when the item must be looked into. */
+static int nests(const struct walk *w, uint32_t node)
+{
+	uint8_t known = w->known[node];
+
+	if (ofs_pk_kind(w->doc, node) == OFS_PK_DICT || is_tensor(w->doc, node))
+		return 1;
+	if (!is_sequence(w->doc, node))
+		return 0;
+	if ((known & WALKED) == 0)
+		return -1;
+	return (known & NESTS) != 0;
+}
+
+struct level {
+	uint32_t node, next;
+};
+
+/* Look at the items of the innermost of depth levels until one decides, and
+ * give the new depth. */
+static unsigned look(struct walk *w, struct level *stack, unsigned depth)
+{
+	struct level *top = &stack[depth - 1];
+	uint32_t n = ofs_pk_len(w->doc, top->node);
+	uint8_t verdict = WALKED;
+
+	for (; top->next < n; top->next++) {
+		uint32_t item = ofs_pk_item(w->doc, top->node, top->next);
+		int is = nests(w, item);
+
+		if (is == -1 && depth < MAX_DEPTH) {
+			stack[depth] = (struct level){ item, 0 };
+			return depth + 1;
+		}
+		if (is == 1) {
+			verdict |= NESTS;
+			break;
+		}
+	}
+	w->known[top->node] |= verdict;
+	return depth - 1;
+}
+
+/* Does a list or tuple become a directory? If a tensor or mapping is in it, or
+ * a list or tuple of which the same is true. */
+static bool descends(struct walk *w, uint32_t node)
+{
+	struct level stack[MAX_DEPTH] = { { node, 0 } };
+	unsigned depth = nests(w, node) == -1;
+
+	while (depth > 0)
+		depth = look(w, stack, depth);
+	return nests(w, node) == 1;
+}
+
+/* The key of pair i as a component. */
+static uint32_t key_component(struct walk *w, uint32_t node, uint32_t i)
+{
+	w->text.len = 0;
+	ofs_torch_key(w->doc, ofs_pk_key(w->doc, node, i), i, &w->text);
+	if (w->text.bad) {
+		optimfs_fail(w->err, ENOMEM, "OFS443 out of memory for a key");
+		return OFS_NONE;
+	}
+	return ofs_catalog_str(w->cat,
+	    w->text.len > 0 ? (char *)w->text.data : "", w->text.len, w->err);
+}
+
+/* Two pairs of one dict are the same key when component and kind agree. */
+struct same {
+	uint32_t component, kind, pair;
+};
+
+static int by_key(const void *va, const void *vb)
+{
+	const struct same *a = va, *b = vb;
+
+	if (a->component != b->component)
+		return a->component < b->component ? -1 : 1;
+	if (a->kind != b->kind)
+		return a->kind < b->kind ? -1 : 1;
+	return a->pair < b->pair ? -1 : a->pair > b->pair;
+}
+
+/* Python keeps the last value of a key that is given twice. */
+static int drop_repeated(struct walk *w, struct frame *f)
+{
+	struct same *s = malloc(f->n * sizeof(*s) + 1);
+	int ret = 0;
+
+	if (s == NULL)
+		return optimfs_fail(w->err, ENOMEM,
+		    "OFS443 out of memory for %" PRIu32 " keys", f->n);
+	for (uint32_t i = 0; i < f->n; i++)
+		s[i] = (struct same){ f->key[i],
+			ofs_pk_kind(w->doc, ofs_pk_key(w->doc, f->node, i)),
+			i };
+	qsort(s, f->n, sizeof(*s), by_key);
+	for (uint32_t i = 1; i < f->n && ret == 0; i++) {
+		struct ofs_str key;
+
+		if (s[i].component != s[i - 1].component ||
+		    s[i].kind != s[i - 1].kind)
+			continue;
+		key = ofs_catalog_string(w->cat, s[i].component);
+		f->key[s[i - 1].pair] = OFS_NONE;
+		if (ofs_catalog_note(w->cat, OFS_NOTE_WARNING, 0,
+			"OFS428 duplicate key '%.*s': the last one counts",
+			(int)(key.len > 200 ? 200 : key.len),
+			key.p) == OFS_NONE)
+			ret = optimfs_fail(w->err, ENOMEM,
+			    "OFS443 out of memory for a message");
+	}
+	free(s);
+	return ret;
+}
+
+static int read_keys(struct walk *w, struct frame *f)
+{
+	f->key = malloc(f->n * sizeof(*f->key) + 1);
+	if (f->key == NULL)
+		return optimfs_fail(w->err, ENOMEM,
+		    "OFS443 out of memory for %" PRIu32 " keys", f->n);
+	for (uint32_t i = 0; i < f->n; i++) {
+		f->key[i] = key_component(w, f->node, i);
+		if (f->key[i] == OFS_NONE || visit(w) == -1)
+			return -1;
+	}
+	return drop_repeated(w, f);
+}
+
+static int enter(struct walk *w, uint32_t node)
+{
+	struct frame *f = &w->frame[w->depth];
+
+	if (w->depth == MAX_DEPTH)
+		return optimfs_fail(w->err, E2BIG,
+		    "OFS410 nesting deeper than %d (limit)", MAX_DEPTH);
+	w->depth++;
+	*f = (struct frame){ .node = node,
+		.n = ofs_pk_len(w->doc, node),
+		.dict = ofs_pk_kind(w->doc, node) == OFS_PK_DICT };
+	return f->dict ? read_keys(w, f) : 0;
+}
+
+static void leave(struct walk *w)
+{
+	free(w->frame[--w->depth].key);
+}
+
+static uint32_t index_component(struct walk *w, uint32_t i)
+{
+	char text[16];
+	uint32_t c;
+
+	c = ofs_catalog_str(w->cat, text,
+	    (size_t)snprintf(text, sizeof(text), "%" PRIu32, i), w->err);
+	return c == OFS_NONE ? c : c | OFS_PATH_INDEX;
+}
+
+/* A value at the path that ends with the first depth items of the frames. */
+static int add(struct walk *w, uint32_t node)
+{
+	size_t n = w->nprefix + w->depth;
+	uint32_t path;
+
+	if (ofs_pk_kind(w->doc, node) == OFS_PK_DICT ||
+	    (is_sequence(w->doc, node) && descends(w, node)))
+		return enter(w, node);
+	if (n == 0) {
+		/* not a mapping at all: its file needs some name */
+		w->path[n++] = ofs_catalog_str(w->cat,
+		    is_tensor(w->doc, node) ? "tensor" : "value",
+		    is_tensor(w->doc, node) ? 6 : 5, w->err);
+		if (w->path[0] == OFS_NONE)
+			return -1;
+	}
+	path = ofs_catalog_path(w->cat, w->path, n, w->err);
+	if (path == OFS_NONE)
+		return -1;
+	return w->leaf(w->ctx, path, node, w->err);
+}
+
+/* The next item of the innermost container. */
+static int step(struct walk *w)
+{
+	struct frame *f = &w->frame[w->depth - 1];
+	uint32_t i = f->next++, c, item;
+
+	if (i == f->n) {
+		leave(w);
+		return 0;
+	}
+	if (visit(w) == -1)
+		return -1;
+	c = f->dict ? f->key[i] : index_component(w, i);
+	if (f->dict && c == OFS_NONE)
+		return 0;
+	if (c == OFS_NONE)
+		return -1;
+	w->path[w->nprefix + w->depth - 1] = c;
+	item = f->dict ? ofs_pk_val(w->doc, f->node, i)
+		       : ofs_pk_item(w->doc, f->node, i);
+	return add(w, item);
+}
+
+static int walk(struct walk *w, uint32_t root)
+{
+	int ret = add(w, root);
+
+	while (ret == 0 && w->depth > 0)
+		ret = step(w);
+	while (w->depth > 0)
+		leave(w);
+	return ret;
+}
+
+int ofs_torch_walk(struct ofs_catalog *cat, const struct ofs_pickle *doc,
+    uint32_t root, const uint32_t *prefix, size_t npref,
+    ofs_torch_visit_fn *leaf, void *ctx, struct optimfs_error *err)
+{
+	struct walk *w = calloc(1, sizeof(*w));
+	int ret = -1;
+
+	if (w == NULL)
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for the walk of a pickle");
+	w->cat = cat;
+	w->doc = doc;
+	w->leaf = leaf;
+	w->ctx = ctx;
+	w->visits =
+	    MAX_VISITS + VISITS_PER_NODE * (uint64_t)ofs_pickle_nodes(doc);
+	w->nprefix = npref;
+	w->err = err;
+	w->path = calloc(npref + MAX_DEPTH + 1, sizeof(*w->path));
+	w->known = calloc(ofs_pickle_nodes(doc), sizeof(*w->known));
+	if (w->path == NULL || w->known == NULL) {
+		optimfs_fail(err, ENOMEM, "OFS443 out of memory for a path");
+		goto out;
+	}
+	if (npref > 0)
+		memcpy(w->path, prefix, npref * sizeof(*prefix));
+	ret = walk(w, root);
+out:
+	ofs_buf_fini(&w->text);
+	free(w->path);
+	free(w->known);
+	free(w);
+	return ret;
+}
+
+static int add_leaf(void *ctx, uint32_t path, uint32_t node,
+    struct optimfs_error *err)
+{
+	return ofs_torch_leaf(ctx, node, path, err);
+}
+
+int ofs_torch_add(struct ofs_catalog *cat, const struct ofs_pickle *doc,
+    uint32_t root, const struct ofs_torch_archive *at, const uint32_t *prefix,
+    size_t npref, struct optimfs_error *err)
+{
+	struct ofs_torch_leaves leaves;
+	int ret = ofs_torch_leaves_init(&leaves, cat, doc, at, err);
+
+	if (ret == 0)
+		ret = ofs_torch_walk(cat, doc, root, prefix, npref, add_leaf,
+		    &leaves, err);
+	if (ret == 0)
+		ret = ofs_torch_leaves_end(&leaves, err);
+	ofs_torch_leaves_fini(&leaves);
+	return ret;
+}

@@ -1,0 +1,84 @@
+/* flat_groups.c - which parameters DeepSpeed trains, and in which flat group */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "format/zero/zero.h"
+
+static int by_name(const void *va, const void *vb)
+{
+	const struct ofs_flat_param *a = va, *b = vb;
+
+	return (a->name > b->name) - (a->name < b->name);
+}
+
+static int put_trained(const struct ofs_zero *z, uint32_t param,
+    struct ofs_flat_param *v, struct optimfs_error *err)
+{
+	const struct ofs_zero_param *p = &z->shapes.param[param];
+	char group[16];
+	int n = snprintf(group, sizeof(group), "%" PRIu32, p->group);
+
+	*v = (struct ofs_flat_param){
+		.name = ofs_catalog_str(z->cat, p->name.p, p->name.len, err),
+		.unit = ofs_catalog_str(z->cat, group, (size_t)n, err),
+		.index = param - z->shapes.first[p->group],
+		.grad = 1,
+	};
+	return v->name == OFS_NONE || v->unit == OFS_NONE ? -1 : 0;
+}
+
+static int put_frozen(const struct ofs_zero *z, uint32_t param,
+    struct ofs_flat_param *v, struct optimfs_error *err)
+{
+	struct ofs_str name = z->frozen.param[param].name;
+
+	*v = (struct ofs_flat_param){
+		.name = ofs_catalog_str(z->cat, name.p, name.len, err),
+		.unit = OFS_NONE,
+	};
+	return v->name == OFS_NONE ? -1 : 0;
+}
+
+/* A name that two stages of a pipeline have, or that is trained and frozen, is
+ * told of once. */
+static uint32_t once(struct ofs_flat_param *v, uint32_t n)
+{
+	uint32_t kept = 0;
+
+	if (n > 0)
+		qsort(v, n, sizeof(*v), by_name);
+	for (uint32_t i = 0; i < n; i++)
+		if (kept == 0 || v[kept - 1].name != v[i].name)
+			v[kept++] = v[i];
+	return kept;
+}
+
+int ofs_zero_flat(struct ofs_zero *z, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = z->cat;
+	struct ofs_flat_param *v;
+	uint64_t most = 1;
+	uint32_t n = 0;
+
+	for (const struct ofs_zero *s = z; s != NULL; s = s->next)
+		most += (uint64_t)s->shapes.n + s->frozen.n;
+	v = ofs_arena_alloc(&cat->arena, most * sizeof(*v));
+	if (v == NULL)
+		return optimfs_fail(err, ENOMEM, "names of parameters");
+	for (const struct ofs_zero *s = z; s != NULL; s = s->next) {
+		for (uint32_t i = 0; i < s->shapes.n; i++)
+			if (put_trained(s, i, &v[n++], err) == -1)
+				return -1;
+		for (uint32_t i = 0; i < s->frozen.n; i++)
+			if (put_frozen(s, i, &v[n++], err) == -1)
+				return -1;
+	}
+	cat->flat = v;
+	cat->nflat = once(v, n);
+	return 0;
+}

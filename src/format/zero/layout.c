@@ -1,0 +1,298 @@
+/* layout.c - how ZeRO lays parameters out over ranks */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/zero/layout.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/torch_storage.h"
+#include "base/checked.h"
+
+/* Shared nodes can unfold to any number of these. */
+#define PARAMS_MAX (1u << 22)
+#define DIMS_MAX   (1u << 24)
+#define GROUPS_MAX 16384
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for shapes");
+}
+
+/* Shapes. */
+
+static uint32_t group_node(const struct ofs_pickle *doc, uint32_t node,
+    uint32_t i)
+{
+	return ofs_pk_kind(doc, node) == OFS_PK_DICT
+	    ? node
+	    : ofs_pk_item(doc, node, i);
+}
+
+/* How much there is: once over it before anything is allocated. */
+static int count(struct ofs_zero_shapes *s, const struct ofs_pickle *doc,
+    uint32_t node, uint64_t *ndims, struct optimfs_error *err)
+{
+	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
+	uint64_t n = 0;
+
+	if (kind != OFS_PK_LIST && kind != OFS_PK_TUPLE && kind != OFS_PK_DICT)
+		return ofs_pk_unexpected(doc, node, err, "OFS695", "a list",
+		    "param_shapes");
+	s->ngroups = kind == OFS_PK_DICT ? 1 : ofs_pk_len(doc, node);
+	if (s->ngroups > GROUPS_MAX)
+		return optimfs_fail(err, E2BIG,
+		    "OFS695 param_shapes has %" PRIu32 " groups, at most %d "
+		    "are read",
+		    s->ngroups, GROUPS_MAX);
+	for (uint32_t g = 0; g < s->ngroups; g++) {
+		uint32_t dict = group_node(doc, node, g);
+
+		if (ofs_pk_kind(doc, dict) != OFS_PK_DICT)
+			return ofs_pk_unexpected(doc, dict, err, "OFS695",
+			    "a dict", "param_shapes[%" PRIu32 "]", g);
+		n += ofs_pk_len(doc, dict);
+		if (n > PARAMS_MAX)
+			return optimfs_fail(err, E2BIG,
+			    "OFS695 param_shapes names more than %u "
+			    "parameters",
+			    PARAMS_MAX);
+		for (uint32_t i = 0; i < ofs_pk_len(doc, dict); i++)
+			*ndims += ofs_pk_len(doc, ofs_pk_val(doc, dict, i));
+		if (*ndims > DIMS_MAX)
+			return optimfs_fail(err, E2BIG,
+			    "OFS695 param_shapes has more than %u dimensions",
+			    DIMS_MAX);
+	}
+	s->n = (uint32_t)n;
+	return 0;
+}
+
+static int read_param(struct ofs_zero_shapes *s, const struct ofs_pickle *doc,
+    uint32_t dict, uint32_t i, uint32_t at, uint64_t *dims,
+    struct optimfs_error *err)
+{
+	uint32_t key = ofs_pk_key(doc, dict, i);
+	uint32_t size = ofs_pk_val(doc, dict, i);
+	struct ofs_zero_param *p = &s->param[at];
+
+	if (ofs_pk_kind(doc, key) != OFS_PK_STR)
+		return ofs_pk_unexpected(doc, key, err, "OFS695", "str",
+		    "a parameter's name");
+	p->name = ofs_pk_str(doc, key);
+	p->ndim = ofs_pk_len(doc, size);
+	p->shape = dims;
+	if (ofs_pk_kind(doc, size) != OFS_PK_TUPLE || p->ndim > OFS_MAX_DIMS)
+		return ofs_pk_unexpected(doc, size, err, "OFS695", "torch.Size",
+		    "the shape of %.*s",
+		    (int)(p->name.len > 100 ? 100 : p->name.len), p->name.p);
+	for (uint32_t k = 0; k < p->ndim; k++)
+		if (ofs_torch_size(doc, ofs_pk_item(doc, size, k), "size",
+			&dims[k], err) == -1)
+			return -1;
+	if (!ofs_numel(dims, p->ndim, &s->numel[at]))
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS606 size overflow of %.*s",
+		    (int)(p->name.len > 100 ? 100 : p->name.len), p->name.p);
+	return 0;
+}
+
+static int read_all(struct ofs_zero_shapes *s, const struct ofs_pickle *doc,
+    uint32_t node, struct optimfs_error *err)
+{
+	uint64_t *dims = s->dims;
+	uint32_t at = 0;
+
+	for (uint32_t g = 0; g < s->ngroups; g++) {
+		uint32_t dict = group_node(doc, node, g);
+
+		s->first[g] = at;
+		for (uint32_t i = 0; i < ofs_pk_len(doc, dict); i++, at++) {
+			s->param[at].group = g;
+			if (read_param(s, doc, dict, i, at, dims, err) == -1)
+				return -1;
+			dims += s->param[at].ndim;
+		}
+	}
+	s->first[s->ngroups] = at;
+	return 0;
+}
+
+static int by_name(const void *a, const void *b, void *ctx)
+{
+	const struct ofs_zero_shapes *s = ctx;
+
+	return ofs_str_compare(s->param[*(const uint32_t *)a].name,
+	    s->param[*(const uint32_t *)b].name);
+}
+
+static int sort_names(struct ofs_zero_shapes *s, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < s->n; i++)
+		s->byname[i] = i;
+	qsort_r(s->byname, s->n, sizeof(*s->byname), by_name, s);
+	for (uint32_t i = 1; i < s->n; i++)
+		if (by_name(&s->byname[i], &s->byname[i - 1], s) == 0) {
+			struct ofs_str name = s->param[s->byname[i]].name;
+
+			return optimfs_fail(err, EUCLEAN,
+			    "OFS695 param_shapes has %.*s twice",
+			    (int)(name.len > 100 ? 100 : name.len), name.p);
+		}
+	return 0;
+}
+
+int ofs_zero_shapes_read(struct ofs_zero_shapes *s,
+    const struct ofs_pickle *doc, uint32_t node, struct optimfs_error *err)
+{
+	uint64_t ndims = 0;
+
+	*s = (struct ofs_zero_shapes){ 0 };
+	if (count(s, doc, node, &ndims, err) == -1)
+		return -1;
+	s->param = calloc(s->n + 1ull, sizeof(*s->param));
+	s->numel = calloc(s->n + 1ull, sizeof(*s->numel));
+	s->byname = calloc(s->n + 1ull, sizeof(*s->byname));
+	s->first = calloc(s->ngroups + 1ull, sizeof(*s->first));
+	s->dims = calloc(ndims + 1, sizeof(*s->dims));
+	if (s->param == NULL || s->numel == NULL || s->byname == NULL ||
+	    s->first == NULL || s->dims == NULL)
+		no_memory(err);
+	else if (read_all(s, doc, node, err) == 0 && sort_names(s, err) == 0)
+		return 0;
+	ofs_zero_shapes_fini(s);
+	return -1;
+}
+
+void ofs_zero_shapes_fini(struct ofs_zero_shapes *s)
+{
+	free(s->param);
+	free(s->numel);
+	free(s->byname);
+	free(s->first);
+	free(s->dims);
+	*s = (struct ofs_zero_shapes){ 0 };
+}
+
+uint32_t ofs_zero_find(const struct ofs_zero_shapes *s, struct ofs_str name)
+{
+	uint32_t lo = 0, hi = s->n;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		int c = ofs_str_compare(s->param[s->byname[mid]].name, name);
+
+		if (c == 0)
+			return s->byname[mid];
+		if (c < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return OFS_NONE;
+}
+
+/* Layouts. */
+
+/* Flat groups, cut over the ranks. */
+static int lay_flat(struct ofs_zero_layout *l, struct optimfs_error *err)
+{
+	const struct ofs_zero_shapes *s = l->shapes;
+
+	l->flat = calloc(s->ngroups + 1ull, sizeof(*l->flat));
+	if (l->flat == NULL)
+		return no_memory(err);
+	for (uint32_t g = 0; g < s->ngroups; g++)
+		if (ofs_flat_init(&l->flat[g], s->numel + s->first[g],
+			s->first[g + 1] - s->first[g], OFS_FLAT_PACKED,
+			l->world, err) == -1 ||
+		    ofs_flat_spread(&l->flat[g], 2ull * l->world, err) == -1)
+			return -1;
+	return 0;
+}
+
+static uint64_t share(const struct ofs_zero_layout *l, uint32_t param)
+{
+	uint64_t n = l->shapes->numel[param];
+
+	return n / l->world + (n % l->world != 0);
+}
+
+/* Each parameter cut over the ranks, the parts of a group end to end. */
+static int lay_slots(struct ofs_zero_layout *l, struct optimfs_error *err)
+{
+	const struct ofs_zero_shapes *s = l->shapes;
+
+	l->slot = calloc(s->n + 1ull, sizeof(*l->slot));
+	l->total = calloc(s->ngroups + 1ull, sizeof(*l->total));
+	if (l->slot == NULL || l->total == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < s->n; i++) {
+		uint64_t *total = &l->total[s->param[i].group];
+
+		l->slot[i] = *total;
+		if (!ofs_add_u64(*total, share(l, i), total))
+			return optimfs_fail(err, EUCLEAN,
+			    "OFS606 size overflow: parameters have more "
+			    "elements than can be counted");
+	}
+	return 0;
+}
+
+int ofs_zero_layout_init(struct ofs_zero_layout *l,
+    const struct ofs_zero_shapes *shapes, int stage, uint32_t world,
+    struct optimfs_error *err)
+{
+	*l = (struct ofs_zero_layout){
+		.shapes = shapes, .stage = stage, .world = world
+	};
+	if ((stage == 3 ? lay_slots(l, err) : lay_flat(l, err)) == 0)
+		return 0;
+	if (err != NULL && err->code == EINVAL)
+		err->code = EUCLEAN;
+	ofs_zero_layout_fini(l);
+	return -1;
+}
+
+void ofs_zero_layout_fini(struct ofs_zero_layout *l)
+{
+	for (uint32_t g = 0; l->flat != NULL && g < l->shapes->ngroups; g++)
+		ofs_flat_fini(&l->flat[g]);
+	free(l->flat);
+	free(l->slot);
+	free(l->total);
+	*l = (struct ofs_zero_layout){ 0 };
+}
+
+struct ofs_flat_slice ofs_zero_slice(const struct ofs_zero_layout *l,
+    uint32_t param, uint32_t rank)
+{
+	uint32_t g = l->shapes->param[param].group;
+	uint64_t n = l->shapes->numel[param], p = share(l, param);
+	struct ofs_flat_slice s = { 0 };
+
+	if (l->stage != 3)
+		return ofs_flat_slice(&l->flat[g], param - l->shapes->first[g],
+		    rank);
+	/* below n + world */
+	s.first = rank * p;
+	if (s.first >= n)
+		return (struct ofs_flat_slice){ 0 };
+	s.count = n - s.first < p ? n - s.first : p;
+	s.at = l->slot[param];
+	return s;
+}
+
+uint64_t ofs_zero_part(const struct ofs_zero_layout *l, uint32_t group,
+    uint32_t rank, uint64_t *lean)
+{
+	if (l->stage == 3) {
+		*lean = l->total[group];
+		return *lean;
+	}
+	*lean = ofs_flat_held(&l->flat[group], rank);
+	return l->flat[group].shard;
+}

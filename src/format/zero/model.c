@@ -1,0 +1,443 @@
+/* model.c - the weights of a DeepSpeed checkpoint, and what is beside them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/torch_storage.h"
+#include "format/zero/zero.h"
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for weights");
+}
+
+static uint32_t root_of(const struct ofs_zero *z, uint32_t file)
+{
+	return ofs_pickle_root(z->model.file[file].doc);
+}
+
+/* The value of key in the first file of weights that has one. */
+static uint32_t first_with(const struct ofs_zero *z, const char *key,
+    const struct ofs_pickle **doc)
+{
+	for (uint32_t i = 0; i < z->model.nfiles; i++) {
+		uint32_t node =
+		    ofs_pk_get(z->model.file[i].doc, root_of(z, i), key);
+
+		*doc = z->model.file[i].doc;
+		if (node != OFS_NONE && ofs_pk_kind(*doc, node) != OFS_PK_NONE)
+			return node;
+	}
+	return OFS_NONE;
+}
+
+/* The first rank alone says which parameters have two names. */
+static int read_names(struct ofs_zero *z, struct optimfs_error *err)
+{
+	const struct ofs_pickle *doc = NULL;
+	uint32_t node = first_with(z, "shared_params", &doc);
+
+	if (node != OFS_NONE &&
+	    ofs_zero_index_init(&z->shared, doc, node, err) == -1)
+		return -1;
+	node = first_with(z, "module", &doc);
+	return node == OFS_NONE
+	    ? 0
+	    : ofs_zero_index_init(&z->module, doc, node, err);
+}
+
+int ofs_zero_read_shapes(struct ofs_zero *z, struct optimfs_error *err)
+{
+	const struct ofs_pickle *doc = NULL;
+	uint32_t node = first_with(z, "param_shapes", &doc);
+
+	/* until 2022 they were in the optimizer's */
+	for (uint32_t i = 0; node == OFS_NONE && i < z->optim.nfiles; i++) {
+		doc = z->optim.file[i].doc;
+		node = ofs_pk_get(doc,
+		    ofs_pk_get(doc, ofs_pickle_root(doc),
+			"optimizer_state_dict"),
+		    "param_shapes");
+	}
+	if (node == OFS_NONE)
+		return 1;
+	if (ofs_zero_shapes_read(&z->shapes, doc, node, err) == -1 ||
+	    read_names(z, err) == -1)
+		return -1;
+	node = first_with(z, "frozen_param_shapes", &doc);
+	return node == OFS_NONE
+	    ? 0
+	    : ofs_zero_shapes_read(&z->frozen, doc, node, err);
+}
+
+/* Collecting. */
+
+/* The parameter that alias is a second name of; empty. */
+static struct ofs_str owner_of(const struct ofs_zero *z, struct ofs_str alias)
+{
+	if (z->shared.n == 0)
+		return (struct ofs_str){ "", 0 };
+	return ofs_pk_str(z->shared.doc,
+	    ofs_zero_index_find(&z->shared, alias));
+}
+
+/* In stage 3 a rank's file has a tensor of no elements where a parameter was. */
+static bool is_empty(const struct ofs_pickle *doc, uint32_t node)
+{
+	struct ofs_torch_tensor t;
+
+	return ofs_torch_tensor(doc, node, &t, NULL) == 1 && t.ndim == 1 &&
+	    t.shape[0] == 0;
+}
+
+static bool is_elsewhere(const struct ofs_zero *z, struct ofs_str name)
+{
+	return ofs_zero_find(&z->shapes, name) != OFS_NONE ||
+	    ofs_zero_find(&z->frozen, name) != OFS_NONE ||
+	    owner_of(z, name).len > 0;
+}
+
+/* An entry of module, which is a dict of names. */
+static int collect_weight(struct ofs_zero *z, uint32_t file, uint32_t key,
+    uint32_t node, struct optimfs_error *err)
+{
+	const struct ofs_pickle *doc = z->model.file[file].doc;
+	uint32_t part[OFS_PART_PREFIX + 2];
+	struct ofs_str s = ofs_pk_str(doc, key);
+	size_t n = z->npref;
+
+	if (ofs_pk_kind(doc, key) != OFS_PK_STR)
+		return ofs_pk_unexpected(doc, key, err, "OFS695", "str",
+		    "a name in module");
+	if (z->sharded && is_empty(doc, node) && is_elsewhere(z, s))
+		return 0;
+	memcpy(part, z->prefix, sizeof(z->prefix));
+	part[n] = ofs_zero_word(z, "model", err);
+	part[n + 1] = ofs_catalog_str(z->cat, s.p, s.len, err);
+	if (part[n] == OFS_NONE || part[n + 1] == OFS_NONE)
+		return -1;
+	return ofs_ranks_collect(&z->model, file, node, part, n + 2, err);
+}
+
+static int collect_module(struct ofs_zero *z, uint32_t file, uint32_t module,
+    struct optimfs_error *err)
+{
+	const struct ofs_pickle *doc = z->model.file[file].doc;
+
+	for (uint32_t i = 0; i < ofs_pk_len(doc, module); i++)
+		if (collect_weight(z, file, ofs_pk_key(doc, module, i),
+			ofs_pk_val(doc, module, i), err) == -1)
+			return -1;
+	return 0;
+}
+
+/* Is key one of those that only say how the rest is laid out? */
+static bool is_layout(const struct ofs_zero *z, const struct ofs_pickle *doc,
+    struct ofs_str key, uint32_t node)
+{
+	static const char *const words[] = { "param_shapes",
+		"frozen_param_shapes", "frozen_param_fragments" };
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (ofs_str_is(key, words[i]))
+			return true;
+	/* the optimizer is in other files then */
+	return ofs_str_is(key, "optimizer") &&
+	    (z->master != NULL || ofs_pk_kind(doc, node) == OFS_PK_NONE);
+}
+
+static int collect_file(struct ofs_zero *z, uint32_t file,
+    struct optimfs_error *err)
+{
+	const struct ofs_pickle *doc = z->model.file[file].doc;
+	uint32_t root = root_of(z, file), part[OFS_PART_PREFIX + 1];
+
+	memcpy(part, z->prefix, sizeof(z->prefix));
+	for (uint32_t i = 0; i < ofs_pk_len(doc, root); i++) {
+		uint32_t key = ofs_pk_key(doc, root, i);
+		uint32_t node = ofs_pk_val(doc, root, i);
+		struct ofs_str s = ofs_pk_str(doc, key);
+
+		if (ofs_pk_kind(doc, key) == OFS_PK_STR &&
+		    ofs_str_is(s, "module")) {
+			if (ofs_pk_kind(doc, node) == OFS_PK_DICT &&
+			    collect_module(z, file, node, err) == -1)
+				return -1;
+			continue;
+		}
+		if (z->hidden || ofs_pk_kind(doc, key) != OFS_PK_STR ||
+		    is_layout(z, doc, s, node))
+			continue;
+		part[z->npref] = ofs_catalog_str(z->cat, s.p, s.len, err);
+		if (part[z->npref] == OFS_NONE ||
+		    ofs_ranks_collect(&z->model, file, node, part, z->npref + 1,
+			err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_zero_model_collect(struct ofs_zero *z, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < z->model.nfiles; i++) {
+		const struct ofs_pickle *doc = z->model.file[i].doc;
+
+		if (ofs_pk_kind(doc, root_of(z, i)) != OFS_PK_DICT)
+			return ofs_pk_unexpected(doc, root_of(z, i), err,
+			    "OFS695", "a dict", "%s", z->model.file[i].rel);
+		if (!z->model.file[i].surplus && collect_file(z, i, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* Weights that are not in module. */
+
+static uint32_t model_path(struct ofs_zero *z, struct ofs_str name,
+    struct optimfs_error *err)
+{
+	uint32_t part[2] = { ofs_zero_word(z, "model", err),
+		ofs_catalog_str(z->cat, name.p, name.len, err) };
+
+	return part[0] == OFS_NONE || part[1] == OFS_NONE
+	    ? OFS_NONE
+	    : ofs_zero_path(z, part, 2, err);
+}
+
+/* The type of what stands in module where the parameter was. */
+static uint8_t dtype_in_module(const struct ofs_zero *z, struct ofs_str name)
+{
+	struct ofs_torch_tensor t;
+	uint32_t node;
+
+	if (z->module.n == 0)
+		return OFS_DTYPE_NONE;
+	node = ofs_zero_index_find(&z->module, name);
+	return ofs_torch_tensor(z->module.doc, node, &t, NULL) == 1
+	    ? t.dtype
+	    : OFS_DTYPE_NONE;
+}
+
+static int note_rounded(struct ofs_zero *z, struct optimfs_error *err)
+{
+	if (ofs_catalog_note(z->cat, OFS_NOTE_WARNING, 0,
+		"OFS698 weights in half precision are not stored: model/ has "
+		"the fp32 ones, rounded") == OFS_NONE)
+		return no_memory(err);
+	return 0;
+}
+
+static int add_trained(struct ofs_zero *z, uint32_t param, uint32_t *ref,
+    struct optimfs_error *err)
+{
+	const struct ofs_zero_param *p = &z->shapes.param[param];
+	struct ofs_pieces x;
+	uint32_t path;
+
+	if (ofs_pieces_begin(&x, &z->optim, p->shape, p->ndim,
+		z->shapes.numel[param], err) == -1)
+		return -1;
+	x.round = dtype_in_module(z, p->name);
+	if (z->master(z, param, &x, err) == -1)
+		return -1;
+	if (x.t.dtype == OFS_DTYPE_NONE)
+		x.t.dtype = OFS_FLOAT32;
+	path = model_path(z, p->name, err);
+	if (path == OFS_NONE || ofs_pieces_end(&x, path, ref, err) == -1)
+		return -1;
+	return x.t.dtype != OFS_FLOAT32 && x.t.dtype == x.round
+	    ? note_rounded(z, err)
+	    : 0;
+}
+
+static int add_frozen(struct ofs_zero *z, uint32_t param,
+    const struct ofs_zero_index *fragments, uint32_t *ref,
+    struct optimfs_error *err)
+{
+	const struct ofs_zero_param *p = &z->frozen.param[param];
+	uint64_t n = z->frozen.numel[param], w = z->frozen_layout.world;
+	struct ofs_pieces x;
+	uint32_t path;
+
+	if (ofs_pieces_begin(&x, &z->model, p->shape, p->ndim, n, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < z->model.nfiles; i++) {
+		const struct ofs_ranks_file *f = &z->model.file[i];
+		struct ofs_ranks_leaf leaf = { .file = i };
+		struct ofs_flat_slice s;
+
+		if (f->surplus)
+			continue;
+		s = ofs_zero_slice(&z->frozen_layout, param,
+		    f->rank < 0 ? 0 : (uint32_t)f->rank);
+		s.at = 0; /* each fragment is a tensor of its own */
+		leaf.node = ofs_zero_index_find(&fragments[i], p->name);
+		/* the type is to be had where there are no elements, too */
+		if ((s.count > 0 || n == 0) &&
+		    ofs_pieces_add(&x, &leaf, leaf.node, n / w + (n % w != 0),
+			&s, err) == -1)
+			return -1;
+	}
+	path = model_path(z, p->name, err);
+	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, ref, err);
+}
+
+struct refs {
+	uint32_t *trained, *frozen; /* tensors of both */
+};
+
+/* A second name of a parameter that is elsewhere. */
+static int add_alias(struct ofs_zero *z, const struct refs *refs,
+    struct ofs_str alias, struct optimfs_error *err)
+{
+	struct ofs_str owner = owner_of(z, alias);
+	uint32_t a = ofs_zero_find(&z->shapes, owner);
+	uint32_t b = ofs_zero_find(&z->frozen, owner);
+	struct ofs_entry e = { .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR };
+
+	if (ofs_zero_find(&z->shapes, alias) != OFS_NONE ||
+	    ofs_zero_find(&z->frozen, alias) != OFS_NONE ||
+	    (a == OFS_NONE && b == OFS_NONE) ||
+	    (a != OFS_NONE && z->again != NULL && z->again[a]))
+		return 0;
+	e.ref = a != OFS_NONE ? refs->trained[a] : refs->frozen[b];
+	e.path = model_path(z, alias, err);
+	if (e.path == OFS_NONE ||
+	    ofs_catalog_entry(z->cat, &e, err) == OFS_NONE)
+		return -1;
+	z->cat->tensors[e.ref].flags |= OFS_TENSOR_TIED;
+	return 0;
+}
+
+static int add_aliases(struct ofs_zero *z, const struct refs *refs,
+    struct optimfs_error *err)
+{
+	const struct ofs_zero_index *x = &z->shared;
+
+	for (uint32_t i = 0; i < x->n; i++)
+		if (add_alias(z, refs,
+			ofs_pk_str(x->doc,
+			    ofs_pk_key(x->doc, x->dict, x->order[i])),
+			err) == -1)
+			return -1;
+	return 0;
+}
+
+/* Frozen parameters: each file of weights has a fragment of each. */
+static int add_fragments(struct ofs_zero *z, const struct refs *refs,
+    struct optimfs_error *err)
+{
+	struct ofs_zero_index *x = calloc(z->model.nfiles + 1ull, sizeof(*x));
+	int ret = x == NULL ? no_memory(err) : 0;
+
+	for (uint32_t i = 0; i < z->model.nfiles && ret == 0; i++) {
+		const struct ofs_pickle *doc = z->model.file[i].doc;
+
+		ret = ofs_zero_index_init(&x[i], doc,
+		    ofs_pk_get(doc, root_of(z, i), "frozen_param_fragments"),
+		    err);
+	}
+	for (uint32_t i = 0; i < z->frozen.n && ret == 0; i++)
+		ret = add_frozen(z, i, x, &refs->frozen[i], err);
+	for (uint32_t i = 0; x != NULL && i < z->model.nfiles; i++)
+		ofs_zero_index_fini(&x[i]);
+	free(x);
+	return ret;
+}
+
+static int add_all(struct ofs_zero *z, const struct refs *refs,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < z->shapes.n; i++)
+		if ((z->again == NULL || !z->again[i]) &&
+		    add_trained(z, i, &refs->trained[i], err) == -1)
+			return -1;
+	if (add_fragments(z, refs, err) == -1)
+		return -1;
+	return add_aliases(z, refs, err);
+}
+
+int ofs_zero_model_add(struct ofs_zero *z, struct optimfs_error *err)
+{
+	struct refs refs;
+	int ret;
+
+	if (!z->sharded || z->master == NULL)
+		return 0;
+	refs.trained = calloc(z->shapes.n + 1ull, sizeof(*refs.trained));
+	refs.frozen = calloc(z->frozen.n + 1ull, sizeof(*refs.frozen));
+	if (refs.trained == NULL || refs.frozen == NULL)
+		ret = no_memory(err);
+	else
+		ret = add_all(z, &refs, err);
+	free(refs.trained);
+	free(refs.frozen);
+	return ret;
+}
+
+/* Layers of a pipeline. */
+
+/* layer_03's "weight" is the parameter "3.weight". */
+static int collect_layer(struct ofs_zero *z, uint32_t file, int layer,
+    struct optimfs_error *err)
+{
+	const struct ofs_pickle *doc = z->model.file[file].doc;
+	uint32_t root = root_of(z, file), part[OFS_PART_PREFIX + 2];
+	size_t n = z->npref;
+
+	if (ofs_pk_kind(doc, root) != OFS_PK_DICT)
+		return ofs_pk_unexpected(doc, root, err, "OFS695", "a dict",
+		    "%s", z->model.file[file].rel);
+	memcpy(part, z->prefix, sizeof(z->prefix));
+	part[n] = ofs_zero_word(z, "model", err);
+	for (uint32_t i = 0; i < ofs_pk_len(doc, root); i++) {
+		uint32_t key = ofs_pk_key(doc, root, i);
+		struct ofs_str s = ofs_pk_str(doc, key);
+		char *name;
+		int len;
+
+		if (ofs_pk_kind(doc, key) != OFS_PK_STR)
+			return ofs_pk_unexpected(doc, key, err, "OFS695", "str",
+			    "a name in %s", z->model.file[file].rel);
+		len = asprintf(&name, "%d.%.*s", layer, (int)s.len, s.p);
+		if (len == -1)
+			return no_memory(err);
+		part[n + 1] = ofs_catalog_str(z->cat, name, (size_t)len, err);
+		free(name);
+		if (part[n] == OFS_NONE || part[n + 1] == OFS_NONE ||
+		    ofs_ranks_collect(&z->model, file, ofs_pk_val(doc, root, i),
+			part, n + 2, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_zero_layers(struct ofs_zero *z, const struct ofs_zero_files *files,
+    struct optimfs_error *err)
+{
+	int ret = 0;
+
+	if (ofs_zero_open(z, &z->model, files, OFS_ZERO_LAYER, err) == -1)
+		return -1;
+	/* a layer's number took the place of a rank's */
+	for (uint32_t i = 0; i < z->model.nfiles && ret == 0; i++) {
+		int layer = z->model.file[i].rank;
+
+		z->model.file[i].rank = -1;
+		z->cat->objects[z->model.file[i].at.at.object].rank = -1;
+		ret = collect_layer(z, i, layer, err);
+	}
+	if (ret == 0)
+		ret = ofs_ranks_group(&z->model, err);
+	if (ret == 0)
+		ret = ofs_ranks_merge(&z->model, err);
+	if (ret == 0)
+		ret = ofs_ranks_end(&z->model, err);
+	ofs_ranks_fini(&z->model);
+	return ret;
+}

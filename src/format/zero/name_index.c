@@ -1,0 +1,67 @@
+/* name_index.c - a pickled dict of names, for many look-ups */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/zero/name_index.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/torch_storage.h"
+
+static struct ofs_str key_at(const struct ofs_zero_index *x, uint32_t pair)
+{
+	return ofs_pk_str(x->doc, ofs_pk_key(x->doc, x->dict, pair));
+}
+
+static int by_key(const void *va, const void *vb, void *ctx)
+{
+	uint32_t a = *(const uint32_t *)va, b = *(const uint32_t *)vb;
+	int c = ofs_str_compare(key_at(ctx, a), key_at(ctx, b));
+
+	return c != 0 ? c : (a > b) - (a < b);
+}
+
+int ofs_zero_index_init(struct ofs_zero_index *x, const struct ofs_pickle *doc,
+    uint32_t dict, struct optimfs_error *err)
+{
+	uint32_t n =
+	    ofs_pk_kind(doc, dict) == OFS_PK_DICT ? ofs_pk_len(doc, dict) : 0;
+
+	*x = (struct ofs_zero_index){ doc, dict, NULL, 0 };
+	x->order = malloc((n + 1ull) * sizeof(*x->order));
+	if (x->order == NULL)
+		return optimfs_fail(err, ENOMEM,
+		    "OFS443 out of memory for names");
+	for (uint32_t i = 0; i < n; i++)
+		if (ofs_pk_kind(doc, ofs_pk_key(doc, dict, i)) == OFS_PK_STR)
+			x->order[x->n++] = i;
+	qsort_r(x->order, x->n, sizeof(*x->order), by_key, x);
+	return 0;
+}
+
+void ofs_zero_index_fini(struct ofs_zero_index *x)
+{
+	free(x->order);
+	*x = (struct ofs_zero_index){ 0 };
+}
+
+uint32_t ofs_zero_index_find(const struct ofs_zero_index *x,
+    struct ofs_str name)
+{
+	uint32_t lo = 0, hi = x->n;
+
+	/* the first that is greater */
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (ofs_str_compare(key_at(x, x->order[mid]), name) <= 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == 0 || ofs_str_compare(key_at(x, x->order[lo - 1]), name) != 0)
+		return OFS_NONE;
+	return ofs_pk_val(x->doc, x->dict, x->order[lo - 1]);
+}

@@ -1,0 +1,493 @@
+/* read.c - DeepSpeed's checkpoints of ZeRO 1, 2 and 3 */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/globals.h"
+#include "format/zero/zero.h"
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM,
+	    "OFS443 out of memory for a DeepSpeed checkpoint");
+}
+
+/* Names. */
+
+uint32_t ofs_zero_word(struct ofs_zero *z, const char *word,
+    struct optimfs_error *err)
+{
+	return ofs_catalog_str(z->cat, word, strlen(word), err);
+}
+
+uint32_t ofs_zero_path(struct ofs_zero *z, const uint32_t *part, size_t n,
+    struct optimfs_error *err)
+{
+	uint32_t path[OFS_PART_PREFIX + 4];
+
+	memcpy(path, z->prefix, sizeof(z->prefix));
+	for (size_t i = 0; i < n; i++) {
+		if (part[i] == OFS_NONE)
+			return OFS_NONE;
+		path[z->npref + i] = part[i];
+	}
+	return ofs_catalog_path(z->cat, path, z->npref + n, err);
+}
+
+uint32_t ofs_zero_state_path(struct ofs_zero *z, const struct ofs_str *param,
+    const struct ofs_str *state, struct optimfs_error *err)
+{
+	uint32_t part[4] = {
+		ofs_zero_word(z, "optim", err),
+		ofs_zero_word(z, "state", err),
+		ofs_catalog_str(z->cat, param->p, param->len, err),
+		ofs_catalog_str(z->cat, state->p, state->len, err),
+	};
+
+	return ofs_zero_path(z, part, 4, err);
+}
+
+/* Files. */
+
+static int by_id(const void *va, const void *vb)
+{
+	const struct ofs_zero_file *a = va, *b = vb;
+
+	if (a->id.mp != b->id.mp)
+		return a->id.mp < b->id.mp ? -1 : 1;
+	if (a->id.rank != b->id.rank)
+		return a->id.rank < b->id.rank ? -1 : 1;
+	return strcmp(a->rel, b->rel);
+}
+
+static int keep_ours(struct ofs_zero_files *files,
+    const struct ofs_names *names, const char *rel, struct optimfs_error *err)
+{
+	files->file = calloc(names->n + 1, sizeof(*files->file));
+	if (files->file == NULL)
+		return no_memory(err);
+	for (size_t i = 0; i < names->n; i++) {
+		struct ofs_zero_file *f = &files->file[files->n];
+
+		if (!ofs_zero_name(names->name[i], &f->id))
+			continue;
+		if (asprintf(&f->rel, "%s%s%s", rel, rel[0] == '\0' ? "" : "/",
+			names->name[i]) == -1) {
+			f->rel = NULL;
+			return no_memory(err);
+		}
+		files->n++;
+	}
+	qsort(files->file, files->n, sizeof(*files->file), by_id);
+	return 0;
+}
+
+int ofs_zero_list(struct ofs_zero_files *files, const struct ofs_dir *dir,
+    const char *rel, struct optimfs_error *err)
+{
+	struct ofs_names names;
+	struct ofs_dir sub;
+	int ret;
+
+	*files = (struct ofs_zero_files){ 0 };
+	if (rel[0] == '\0') {
+		if (ofs_dir_list(dir, &names, err) == -1)
+			return -1;
+	} else {
+		if (ofs_dir_open_sub(dir, rel, &sub, err) == -1)
+			return -1;
+		ret = ofs_dir_list(&sub, &names, err);
+		ofs_dir_close(&sub);
+		if (ret == -1)
+			return -1;
+	}
+	ret = keep_ours(files, &names, rel, err);
+	ofs_names_free(&names);
+	if (ret == -1)
+		ofs_zero_files_fini(files);
+	return ret;
+}
+
+void ofs_zero_files_fini(struct ofs_zero_files *files)
+{
+	for (size_t i = 0; i < files->n; i++)
+		free(files->file[i].rel);
+	free(files->file);
+	*files = (struct ofs_zero_files){ 0 };
+}
+
+static bool has_kind(const struct ofs_zero_files *files,
+    enum ofs_zero_kind kind, int mp)
+{
+	for (size_t i = 0; i < files->n; i++)
+		if (files->file[i].id.kind == kind &&
+		    files->file[i].id.mp == mp)
+			return true;
+	return false;
+}
+
+int ofs_zero_open(struct ofs_zero *z, struct ofs_ranks *set,
+    const struct ofs_zero_files *files, enum ofs_zero_kind kind,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why;
+
+	if (ofs_ranks_begin(set, z->cat, files->n, err) == -1)
+		return -1;
+	for (size_t i = 0; i < files->n; i++) {
+		const struct ofs_zero_file *f = &files->file[i];
+
+		if (f->id.kind != kind || f->id.mp != z->mp)
+			continue;
+		why = (struct optimfs_error){ 0 };
+		if (ofs_ranks_open(set, f->rel, f->id.rank, false, &why) == 0)
+			continue;
+		if (why.code == ENOMEM || why.code == E2BIG)
+			return optimfs_fail(err, why.code, "%s", why.text);
+		if (ofs_catalog_note(z->cat, OFS_NOTE_MISSING, why.code, "%s",
+			why.text) == OFS_NONE)
+			return no_memory(err);
+	}
+	return 0;
+}
+
+/* One rank of model parallelism. */
+
+static int read_optims(struct ofs_zero *z, struct optimfs_error *err)
+{
+	z->rank = calloc(z->optim.nfiles + 1ull, sizeof(*z->rank));
+	if (z->rank == NULL)
+		return no_memory(err);
+	for (uint32_t i = 0; i < z->optim.nfiles; i++) {
+		struct ofs_ranks_file *f = &z->optim.file[i];
+		int none = ofs_zero_optim_read(&z->rank[i], f->doc, err);
+
+		if (none == 1)
+			return optimfs_fail(err, EUCLEAN,
+			    "OFS695 %s: not the state of a ZeRO optimizer: it "
+			    "has no flat groups",
+			    f->rel);
+		if (none == -1)
+			return optimfs_fail_in(err, "%s", f->rel);
+		f->said_world = (int)z->rank[i].world;
+		f->said_rank = f->rank;
+	}
+	return z->optim.nfiles == 0 ? 0 : ofs_ranks_check(&z->optim, err);
+}
+
+/* The ranks that share the weights are those that share the optimizer. */
+static int check_models(struct ofs_zero *z, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < z->model.nfiles && z->sharded; i++) {
+		struct ofs_ranks_file *f = &z->model.file[i];
+		uint32_t node = ofs_pk_get(f->doc, ofs_pickle_root(f->doc),
+		    "dp_world_size");
+		int64_t world;
+
+		f->said_rank = f->rank;
+		if (z->optim.world > 0)
+			f->said_world = z->optim.world;
+		else if (ofs_pk_int(f->doc, node, &world) && world > 0 &&
+		    world <= 1 << 20)
+			f->said_world = (int)world;
+	}
+	return z->model.nfiles == 0 ? 0 : ofs_ranks_check(&z->model, err);
+}
+
+static int no_shapes(const struct ofs_zero *z, struct optimfs_error *err)
+{
+	if (z->model.nfiles == 0)
+		return optimfs_fail(err, EIO,
+		    "OFS140 mp_rank_%02d_model_states.pt, or any of "
+		    "zero_pp_rank_*_mp_rank_%02d_model_states.pt, is missing: "
+		    "names and shapes of parameters are in it",
+		    z->mp, z->mp);
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS695 %s: no param_shapes, without which nobody knows what is "
+	    "in the flat groups",
+	    z->model.file[0].rel);
+}
+
+static int lay_out(struct ofs_zero *z, struct optimfs_error *err)
+{
+	int none = ofs_zero_read_shapes(z, err), stage = 3;
+	uint32_t world = z->model.world < 1 ? 1 : (uint32_t)z->model.world;
+
+	if (none == -1 || (none == 1 && z->rank != NULL && z->optim.nfiles > 0))
+		return none == -1 ? -1 : no_shapes(z, err);
+	if (z->rank != NULL && z->optim.nfiles > 0) {
+		stage = z->rank[0].stage;
+		world = z->optim.world < 1 ? 1 : (uint32_t)z->optim.world;
+	}
+	if (ofs_zero_layout_init(&z->layout, &z->shapes, stage, world, err) ==
+	    -1)
+		return -1;
+	return ofs_zero_layout_init(&z->frozen_layout, &z->frozen, 3, world,
+	    err);
+}
+
+int ofs_zero_open_models(struct ofs_zero *z, const struct ofs_zero_files *files,
+    struct optimfs_error *err)
+{
+	bool whole = has_kind(files, OFS_ZERO_MODEL, z->mp);
+
+	z->sharded = !whole;
+	if (ofs_zero_open(z, &z->model, files,
+		whole ? OFS_ZERO_MODEL : OFS_ZERO_MODEL_PART, err) == -1)
+		return -1;
+	if (z->model.nfiles == 0)
+		return 0;
+	return check_models(z, err) == -1 ? -1 : lay_out(z, err);
+}
+
+static int open_column(struct ofs_zero *z, const struct ofs_zero_files *files,
+    struct optimfs_error *err)
+{
+	bool whole = has_kind(files, OFS_ZERO_MODEL, z->mp);
+
+	z->sharded = !whole;
+	if (ofs_zero_open(z, &z->model, files,
+		whole ? OFS_ZERO_MODEL : OFS_ZERO_MODEL_PART, err) == -1 ||
+	    ofs_zero_open(z, &z->optim, files, OFS_ZERO_OPTIM, err) == -1 ||
+	    read_optims(z, err) == -1 || check_models(z, err) == -1)
+		return -1;
+	return lay_out(z, err);
+}
+
+/* What is shown as it is first, then what is put together. */
+static int add_column(struct ofs_zero *z, struct optimfs_error *err)
+{
+	if ((z->optim.nfiles > 0 && ofs_zero_optim_collect(z, err) == -1) ||
+	    ofs_zero_model_collect(z, err) == -1 ||
+	    ofs_ranks_group(&z->model, err) == -1 ||
+	    ofs_ranks_group(&z->optim, err) == -1 ||
+	    ofs_ranks_merge(&z->model, err) == -1 ||
+	    ofs_ranks_merge(&z->optim, err) == -1 ||
+	    ofs_zero_model_add(z, err) == -1 ||
+	    ofs_zero_optim_add(z, err) == -1)
+		return -1;
+	return 0;
+}
+
+void ofs_zero_fini(struct ofs_zero *z)
+{
+	ofs_zero_layout_fini(&z->layout);
+	ofs_zero_layout_fini(&z->frozen_layout);
+	ofs_zero_shapes_fini(&z->shapes);
+	ofs_zero_shapes_fini(&z->frozen);
+	ofs_zero_index_fini(&z->shared);
+	ofs_zero_index_fini(&z->module);
+	free(z->rank);
+	free(z->why);
+	free(z->again);
+	ofs_ranks_fini(&z->model);
+	ofs_ranks_fini(&z->optim);
+}
+
+static int add_layers(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct ofs_zero_files *files, struct optimfs_error *err)
+{
+	struct ofs_zero z = { .cat = cat };
+
+	if (!has_kind(files, OFS_ZERO_LAYER, 0))
+		return 0;
+	if (ofs_part_prefix(cat, part, z.prefix, &z.npref, err) == -1)
+		return -1;
+	return ofs_zero_layers(&z, files, err);
+}
+
+/* Stages of a pipeline. A module that several stages share is called so, and
+ * is the same in each; anything else that two have is cut in two. */
+
+#define SHARED "tied_modules."
+
+/* Has a file the patterns by which ds_to_universal.py joins what is cut? */
+static bool has_patterns(const struct ofs_zero *z)
+{
+	for (uint32_t i = 0; i < z->model.nfiles; i++) {
+		const struct ofs_pickle *doc = z->model.file[i].doc;
+		uint32_t info = ofs_pk_get(doc, ofs_pickle_root(doc),
+		    "universal_checkpoint_info");
+
+		if (ofs_pk_kind(doc, info) == OFS_PK_DICT &&
+		    ofs_pk_len(doc, info) > 0)
+			return true;
+	}
+	return false;
+}
+
+static int check_name(struct ofs_zero *z, const struct ofs_zero *before,
+    uint32_t param, struct optimfs_error *err)
+{
+	struct ofs_str name = z->shapes.param[param].name;
+
+	if (ofs_zero_find(&before->shapes, name) == OFS_NONE)
+		return 0;
+	z->again[param] = true;
+	if (name.len > strlen(SHARED) &&
+	    memcmp(name.p, SHARED, strlen(SHARED)) == 0)
+		return 0;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS696 %.*s is cut over ranks of model parallelism (mp_rank_%02d "
+	    "and mp_rank_%02d have it), %s: make a universal checkpoint of it "
+	    "(ds_to_universal.py%s)",
+	    (int)(name.len > 100 ? 100 : name.len), name.p, before->mp, z->mp,
+	    has_patterns(z) ? "which the patterns of universal_checkpoint_info "
+			      "tell, but not to optimfs"
+			    : "and nothing here says how",
+	    has_patterns(z) ? "" : " --inject_missing_state");
+}
+
+static int check_names(struct ofs_zero *z, size_t stage,
+    struct optimfs_error *err)
+{
+	struct ofs_zero *me = &z[stage];
+
+	me->again = calloc(me->shapes.n + 1ull, sizeof(*me->again));
+	if (me->again == NULL)
+		return no_memory(err);
+	for (size_t i = 0; i < stage; i++)
+		for (uint32_t p = 0; p < me->shapes.n; p++)
+			if (!me->again[p] &&
+			    check_name(me, &z[i], p, err) == -1)
+				return -1;
+	return 0;
+}
+
+static int read_stages(struct ofs_zero *z, size_t n,
+    const struct ofs_zero_files *files, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		z[i].hidden = i > 0;
+		z[i].next = i + 1 < n ? &z[i + 1] : NULL;
+		if (open_column(&z[i], files, err) == -1 ||
+		    check_names(z, i, err) == -1)
+			return -1;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (add_column(&z[i], err) == -1)
+			return -1;
+	if ((z[0].optim.nfiles > 0 && ofs_zero_names(z, err) == -1) ||
+	    ofs_zero_flat(z, err) == -1)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		if (ofs_ranks_end(&z[i].model, err) == -1 ||
+		    ofs_ranks_end(&z[i].optim, err) == -1)
+			return -1;
+	return 0;
+}
+
+/* All of it. */
+
+static int refuse(const struct ofs_zero_files *files, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < files->n; i++) {
+		const struct ofs_zero_file *f = &files->file[i];
+
+		if (f->id.kind == OFS_ZERO_EXPERT ||
+		    f->id.kind == OFS_ZERO_EXPERT_OPTIM)
+			return optimfs_fail(err, EOPNOTSUPP,
+			    "OFS696 %s: a mixture of experts: make a universal "
+			    "checkpoint of it (ds_to_universal.py)",
+			    f->rel);
+		if (f->id.kind == OFS_ZERO_LAYER && f->id.mp != 0)
+			return optimfs_fail(err, EOPNOTSUPP,
+			    "OFS696 %s: layers that are cut over ranks of "
+			    "tensor parallelism, and nothing here says how: "
+			    "make a universal checkpoint of it "
+			    "(ds_to_universal.py)",
+			    f->rel);
+	}
+	if (files->n == 0)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS695 no files of a DeepSpeed checkpoint");
+	return 0;
+}
+
+/* Files are in the order of mp; *n gets how many of those there are. */
+static struct ofs_zero *new_stages(struct ofs_catalog *cat,
+    const struct ofs_part *part, const struct ofs_zero_files *files, size_t *n,
+    struct optimfs_error *err)
+{
+	struct ofs_zero *z = calloc(files->n + 1, sizeof(*z));
+
+	*n = 0;
+	if (z == NULL)
+		no_memory(err);
+	for (size_t i = 0; z != NULL && i < files->n; i++) {
+		int mp = files->file[i].id.mp;
+
+		if (*n > 0 && z[*n - 1].mp == mp)
+			continue;
+		z[*n] = (struct ofs_zero){
+			.cat = cat, .mp = mp, .groups.node = OFS_NONE
+		};
+		if (ofs_part_prefix(cat, part, z[*n].prefix, &z[*n].npref,
+			err) == -1) {
+			free(z);
+			return NULL;
+		}
+		++*n;
+	}
+	return z;
+}
+
+static int read_files(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct ofs_zero_files *files, struct optimfs_error *err)
+{
+	struct ofs_zero *z;
+	size_t n;
+	int ret;
+
+	if (refuse(files, err) == -1)
+		return -1;
+	z = new_stages(cat, part, files, &n, err);
+	if (z == NULL)
+		return -1;
+	ret = read_stages(z, n, files, err);
+	for (size_t i = 0; i < n; i++)
+		ofs_zero_fini(&z[i]);
+	free(z);
+	return ret == -1 ? -1 : add_layers(cat, part, files, err);
+}
+
+static int read_zero(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	struct ofs_zero_files files;
+	uint32_t notes = cat->nnotes;
+	int ret;
+
+	if (ofs_zero_list(&files, &cat->dir, part->rel, err) == -1)
+		return -1;
+	ret = read_files(cat, part, &files, err);
+	ofs_zero_files_fini(&files);
+	if (ret == -1)
+		return -1;
+	return opt != NULL && opt->strict ? ofs_refuse_calls(cat, notes, err)
+					  : 0;
+}
+
+static int probe_zero(const struct ofs_dir *dir, const char *rel)
+{
+	struct ofs_zero_files files;
+	bool any = false;
+
+	if (ofs_zero_list(&files, dir, rel, NULL) == -1)
+		return 0;
+	for (size_t i = 0; i < files.n; i++)
+		any |= files.file[i].id.kind != OFS_ZERO_EXPERT;
+	ofs_zero_files_fini(&files);
+	return any ? 95 : 0;
+}
+
+const struct ofs_format ofs_format_deepspeed = {
+	.name = "deepspeed",
+	.probe = probe_zero,
+	.read = read_zero,
+};

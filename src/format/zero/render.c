@@ -1,0 +1,273 @@
+/* render.c - a checkpoint in DeepSpeed's files, for any number of ranks */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/zero/render.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/format.h"
+
+/* Files, in this order: latest, those of weights, then of the optimizer; or
+ * what a universal checkpoint has instead: optimizer_state.pt, and a file for
+ * each state of each parameter. */
+enum kind { LATEST, MODEL, OPTIM, GLOBALS, STATE };
+
+static struct ofs_zero_new *zero_new(const struct ofs_files *f)
+{
+	return (struct ofs_zero_new *)(uintptr_t)f;
+}
+
+static uint32_t count_models(const struct ofs_zero_new *z)
+{
+	return z->stage == 3 ? z->world : 1;
+}
+
+/* *i counts those of a kind. */
+static enum kind kind_of(const struct ofs_zero_new *z, uint32_t file,
+    uint32_t *i)
+{
+	uint32_t models = count_models(z);
+
+	*i = file - 1;
+	if (file == 0)
+		return LATEST;
+	if (*i < models)
+		return MODEL;
+	*i -= models;
+	if (!z->universal)
+		return OPTIM;
+	return (*i)-- == 0 ? GLOBALS : STATE;
+}
+
+/* What a file is called, without .pt; it is what its archive is called. */
+static void stem(const struct ofs_zero_new *z, enum kind kind, uint32_t i,
+    char *name, size_t size)
+{
+	if (kind == MODEL && z->stage == 3)
+		snprintf(name, size, "zero_pp_rank_%u_mp_rank_00_model_states",
+		    i);
+	else if (kind == MODEL)
+		snprintf(name, size, "mp_rank_00_model_states");
+	else if (kind == OPTIM)
+		snprintf(name, size,
+		    "%szero_pp_rank_%u_mp_rank_00_optim_states",
+		    z->bf16 ? "bf16_" : "", i);
+	else if (kind == GLOBALS)
+		snprintf(name, size, "optimizer_state");
+	else
+		snprintf(name, size, "%s", z->file[i].name);
+}
+
+static void file_name(const struct ofs_files *files, uint32_t file,
+    char name[OFS_FILE_NAME])
+{
+	const struct ofs_zero_new *z = zero_new(files);
+	uint32_t i;
+	enum kind kind = kind_of(z, file, &i);
+	char own[256];
+
+	if (kind == LATEST) {
+		snprintf(name, OFS_FILE_NAME, "latest%s",
+		    z->universal ? "_universal" : "");
+		return;
+	}
+	stem(z, kind, i, own, sizeof(own));
+	if (kind == STATE)
+		snprintf(name, OFS_FILE_NAME, "%s/zero/%.255s/%s.pt", z->latest,
+		    z->param[z->file[i].param].fqn.p, own);
+	else
+		snprintf(name, OFS_FILE_NAME, "%s/%s%s.pt", z->latest,
+		    kind == GLOBALS ? "zero/" : "", own);
+}
+
+static int build(void *ctx, uint32_t file, struct ofs_torch_new *a,
+    struct ofs_buf *pickle, struct optimfs_error *err)
+{
+	const struct ofs_zero_new *z = ctx;
+	uint32_t i;
+	enum kind kind = kind_of(z, file, &i);
+	char name[256];
+
+	stem(z, kind, i, name, sizeof(name));
+	snprintf(a->prefix, sizeof(a->prefix), "%.*s/",
+	    (int)sizeof(a->prefix) - 2, name);
+	if (kind == MODEL)
+		return ofs_zero_new_model(z, i, a, pickle, err);
+	if (kind == OPTIM)
+		return ofs_zero_new_optim(z, i, a, pickle, err);
+	if (kind == GLOBALS)
+		return ofs_zero_new_globals(z, a, pickle, err);
+	return ofs_zero_new_one(z, &z->file[i], a, pickle, err);
+}
+
+static int spans(const struct ofs_files *files, uint32_t file,
+    struct ofs_spans *out, struct optimfs_error *err)
+{
+	struct ofs_zero_new *z = zero_new(files);
+
+	if (file == 0)
+		return ofs_spans_add(out, strlen(z->latest), 0, 0, err);
+	return ofs_torch_cache_spans(&z->archives, file, out, err);
+}
+
+static int make(const struct ofs_files *files, uint32_t file,
+    const struct ofs_span *span, uint64_t at, struct ofs_composition *c,
+    struct optimfs_error *err)
+{
+	struct ofs_zero_new *z = zero_new(files);
+
+	if (file == 0)
+		return ofs_composition_bytes(c, z->latest, strlen(z->latest),
+		    err);
+	return ofs_torch_cache_make(&z->archives, z->cat, file, span, at, c,
+	    err);
+}
+
+static void files_free(struct ofs_files *files)
+{
+	struct ofs_zero_new *z = zero_new(files);
+
+	ofs_torch_cache_fini(&z->archives);
+	ofs_zero_layout_fini(&z->layout);
+	ofs_zero_shapes_fini(&z->shapes);
+	if (z->has_groups)
+		ofs_groups_fini(&z->groups);
+	ofs_state_fini(&z->optim);
+	ofs_state_fini(&z->extra);
+	ofs_map_fini(&z->names);
+	free(z->param);
+	free(z->state);
+	free(z->weight);
+	free(z->scalar);
+	free(z->order);
+	free(z->group);
+	free(z->file);
+	free(z);
+}
+
+static const struct ofs_files_ops ops = {
+	.name = file_name,
+	.spans = spans,
+	.make = make,
+	.free = files_free,
+};
+
+/* The names of files say whether the job ran in bf16. */
+static bool is_bf16(const struct ofs_zero_new *z)
+{
+	if (ofs_zero_new_fact(z, "ds_config/bf16/enabled") != OFS_NONE)
+		return ofs_zero_new_true(z, "ds_config/bf16/enabled");
+	if (ofs_zero_new_fact(z, "ds_config/bfloat16/enabled") != OFS_NONE)
+		return ofs_zero_new_true(z, "ds_config/bfloat16/enabled");
+	return z->groups.nnames > 0 &&
+	    ofs_zero_new_tensor(z, z->param[0].model)->dtype == OFS_BFLOAT16;
+}
+
+/* As DeepSpeed calls checkpoints by itself. */
+static void name_tag(struct ofs_zero_new *z)
+{
+	snprintf(z->latest, sizeof(z->latest), "global_step%" PRId64 "%s",
+	    ofs_zero_new_steps(z), z->universal ? "_universal" : "");
+}
+
+/* A universal checkpoint has the weights' files as the job had them. */
+static void find_form(struct ofs_zero_new *z)
+{
+	int64_t world = 1;
+
+	if (!z->universal)
+		return;
+	z->stage = ofs_zero_new_stage(z);
+	if (z->stage == 0)
+		z->stage = 1;
+	ofs_zero_new_int(z, "dp_world_size", &world);
+	z->world = world < 1 || world > 65536 ? 1 : (uint32_t)world;
+}
+
+static int lay(struct ofs_zero_new *z, struct optimfs_error *err)
+{
+	uint64_t n;
+
+	if (ofs_state_build(&z->extra, &z->from, &z->to, "extra", err) == -1)
+		return -1;
+	find_form(z);
+	if (ofs_zero_new_plan(z, err) == -1 ||
+	    ofs_zero_new_order(z, err) == -1 ||
+	    (z->universal && ofs_zero_new_list(z, err) == -1))
+		return -1;
+	z->bf16 = is_bf16(z);
+	name_tag(z);
+	n = 1ull + count_models(z) +
+	    (z->universal ? 1ull + z->nfiles : z->world);
+	if (n > UINT32_MAX)
+		return optimfs_fail(err, EFBIG,
+		    "OFS606 size overflow: too many files");
+	z->files.n = (uint32_t)n;
+	return 0;
+}
+
+static int render(const struct ofs_render *from, const struct ofs_layout *to,
+    int stage, struct ofs_files **out, struct optimfs_error *err)
+{
+	struct ofs_zero_new *z;
+
+	if (to->replicas != 1)
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 ZeRO has no replicas: it cuts over all ranks, as "
+		    "zero%d@%u",
+		    stage, to->shards);
+	z = calloc(1, sizeof(*z));
+	if (z == NULL)
+		return optimfs_fail(err, ENOMEM, "a view");
+	z->files.ops = &ops;
+	z->from = *from;
+	z->cat = from->cat;
+	z->to = *to;
+	z->universal = stage == 0;
+	z->stage = stage;
+	z->world = to->shards;
+	ofs_torch_cache_init(&z->archives, to, build, z);
+	if (lay(z, err) == -1) {
+		files_free(&z->files);
+		return -1;
+	}
+	*out = &z->files;
+	return 0;
+}
+
+int ofs_universal_render(const struct ofs_render *from,
+    const struct ofs_layout *to, struct ofs_files **out,
+    struct optimfs_error *err)
+{
+	return render(from, to, 0, out, err);
+}
+
+static int render1(const struct ofs_render *from, const struct ofs_layout *to,
+    struct ofs_files **out, struct optimfs_error *err)
+{
+	return render(from, to, 1, out, err);
+}
+
+static int render2(const struct ofs_render *from, const struct ofs_layout *to,
+    struct ofs_files **out, struct optimfs_error *err)
+{
+	return render(from, to, 2, out, err);
+}
+
+static int render3(const struct ofs_render *from, const struct ofs_layout *to,
+    struct ofs_files **out, struct optimfs_error *err)
+{
+	return render(from, to, 3, out, err);
+}
+
+const struct ofs_format ofs_format_zero1 = { .name = "zero1",
+	.render = render1 };
+const struct ofs_format ofs_format_zero2 = { .name = "zero2",
+	.render = render2 };
+const struct ofs_format ofs_format_zero3 = { .name = "zero3",
+	.render = render3 };

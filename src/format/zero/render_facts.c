@@ -1,0 +1,144 @@
+/* render_facts.c - what a checkpoint's extra/ says of its job */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <string.h>
+
+#include "format/zero/render.h"
+#include "pickle/pickle.h"
+
+uint32_t ofs_zero_new_fact(const struct ofs_zero_new *z, const char *path)
+{
+	const struct ofs_state *s = &z->extra;
+	uint32_t node = 0;
+	char word[64];
+
+	if (s->n == 0)
+		return OFS_NONE;
+	for (size_t n; *path != '\0' && node != OFS_NONE; path += n) {
+		path += *path == '/';
+		n = strcspn(path, "/");
+		if (n >= sizeof(word))
+			return OFS_NONE;
+		memcpy(word, path, n);
+		word[n] = '\0';
+		node = ofs_state_child(s, node, word);
+	}
+	return node == OFS_NONE ? OFS_NONE : s->node[node].entry;
+}
+
+/* The value at path, which the caller releases; NULL: there is none. */
+static const struct ofs_pickle *value_at(const struct ofs_zero_new *z,
+    const char *path, const struct ofs_entry **e, uint32_t *node)
+{
+	uint32_t entry = ofs_zero_new_fact(z, path);
+	const struct ofs_pickle *doc;
+
+	if (entry == OFS_NONE)
+		return NULL;
+	*e = &z->cat->entries[entry];
+	if ((*e)->kind == OFS_ENTRY_TENSOR ||
+	    ofs_render_value(&z->from, *e, &doc, node, NULL) == -1)
+		return NULL;
+	return doc;
+}
+
+bool ofs_zero_new_int(const struct ofs_zero_new *z, const char *path,
+    int64_t *v)
+{
+	const struct ofs_entry *e;
+	uint32_t node;
+	const struct ofs_pickle *doc = value_at(z, path, &e, &node);
+	bool found = doc != NULL && ofs_pk_int(doc, node, v);
+
+	if (doc != NULL)
+		ofs_render_release(e, doc);
+	return found;
+}
+
+bool ofs_zero_new_true(const struct ofs_zero_new *z, const char *path)
+{
+	const struct ofs_entry *e;
+	uint32_t node;
+	const struct ofs_pickle *doc = value_at(z, path, &e, &node);
+	bool yes = doc != NULL && ofs_pk_kind(doc, node) == OFS_PK_BOOL &&
+	    ofs_pk_bool(doc, node);
+
+	if (doc != NULL)
+		ofs_render_release(e, doc);
+	return yes;
+}
+
+/* A step that a parameter has counted. */
+static int64_t step_at(const struct ofs_zero_new *z, uint32_t entry)
+{
+	const struct ofs_entry *e = &z->cat->entries[entry];
+	const struct ofs_pickle *doc;
+	uint8_t bits[16];
+	uint32_t node;
+	int64_t v = 0;
+	float f;
+
+	if (e->kind != OFS_ENTRY_TENSOR) {
+		if (ofs_render_value(&z->from, e, &doc, &node, NULL) == -1)
+			return 0;
+		ofs_pk_int(doc, node, &v);
+		ofs_render_release(e, doc);
+		return v;
+	}
+	if (ofs_zero_new_tensor(z, entry)->dtype != OFS_FLOAT32 ||
+	    ofs_zero_new_is_cut(z, entry) ||
+	    z->from.element(z->from.ctx, e->ref, bits, NULL) == -1)
+		return 0;
+	memcpy(&f, bits, sizeof(f));
+	return f >= 0 && f < 1e9f ? (int64_t)f : 0;
+}
+
+int64_t ofs_zero_new_steps(const struct ofs_zero_new *z)
+{
+	int64_t v;
+
+	if (ofs_zero_new_int(z, "global_steps", &v))
+		return v;
+	for (uint32_t i = 0; i < z->nstates; i++)
+		if (strcmp(z->state[i].name, "step") == 0)
+			return step_at(z, z->state[i].entry);
+	return 0;
+}
+
+/* ZeroStageEnum(2), or the attribute "gradients" of it, as newer Pythons pickle
+ * members. */
+static int stage_of(const struct ofs_pickle *doc, uint32_t node)
+{
+	static const char *const words[] = { "disabled", "optimizer_states",
+		"gradients", "weights" };
+	struct ofs_str module, name;
+	int64_t v;
+
+	if (ofs_pk_attribute(doc, node, &module, &name)) {
+		for (int i = 1; i <= 3; i++) {
+			size_t n = strlen(words[i]);
+
+			if (name.len > n && name.p[name.len - n - 1] == '.' &&
+			    memcmp(name.p + name.len - n, words[i], n) == 0)
+				return i;
+		}
+		return 0;
+	}
+	if (ofs_pk_kind(doc, node) == OFS_PK_OBJECT)
+		node = ofs_pk_item(doc, ofs_pk_args(doc, node), 0);
+	return ofs_pk_int(doc, node, &v) && v >= 1 && v <= 3 ? (int)v : 0;
+}
+
+int ofs_zero_new_stage(const struct ofs_zero_new *z)
+{
+	const struct ofs_entry *e;
+	uint32_t node;
+	const struct ofs_pickle *doc =
+	    value_at(z, "optimizer_state_dict/zero_stage", &e, &node);
+	int stage = doc == NULL ? 0 : stage_of(doc, node);
+
+	if (doc != NULL)
+		ofs_render_release(e, doc);
+	return stage;
+}

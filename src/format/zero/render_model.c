@@ -1,0 +1,364 @@
+/* render_model.c - model_states.pt: weights, and how they are laid out */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/torch_storage.h"
+#include "format/zero/render.h"
+#include "pickle/write.h"
+
+/* Entries of the dict that are made here, whatever the source has. */
+static const char *const own[] = { "module", "buffer_names", "optimizer",
+	"param_shapes", "frozen_param_shapes", "shared_params",
+	"frozen_param_fragments", "skipped_steps", "global_steps",
+	"dp_world_size", "mp_world_size", "ds_version", "optimizer_state_dict",
+	"lr_scheduler", "sparse_tensor_module_names" };
+
+#define UNIVERSAL "universal_checkpoint_info"
+
+struct writer {
+	struct ofs_zero_writer w;
+	uint32_t *storage;          /* of each weight; OFS_NONE: none yet */
+	uint32_t none[OFS_NDTYPES]; /* without elements, of each type, plus 1 */
+};
+
+static const struct ofs_entry *entry_of(const struct ofs_zero_new *z,
+    uint32_t weight)
+{
+	return &z->cat->entries[z->weight[weight].entry];
+}
+
+static struct ofs_str name_of(const struct ofs_zero_new *z, uint32_t weight)
+{
+	uint32_t n;
+	const uint32_t *c =
+	    ofs_catalog_components(z->cat, entry_of(z, weight)->tree, &n);
+
+	return ofs_catalog_string(z->cat, OFS_PATH_STR(c[n - 1]));
+}
+
+static void put_ordered(struct ofs_pkw *p)
+{
+	ofs_pkw_global(p, "collections", "OrderedDict");
+	ofs_pkw_op(p, OFS_PKW_UNIT);
+	ofs_pkw_op_put(p, OFS_PKW_REDUCE);
+}
+
+/* What every rank's file has of a weight in stage 3. */
+static int put_none(struct writer *x, uint32_t weight)
+{
+	const struct ofs_zero_new *z = x->w.z;
+	enum ofs_dtype dtype = ofs_render_dtype(&z->to,
+	    ofs_zero_new_tensor(z, z->weight[weight].entry));
+	struct ofs_torch_new *a = x->w.p.a;
+	uint64_t zero = 0;
+
+	if (x->none[dtype] == 0) {
+		if (ofs_torch_new_storage(a, x->w.p.err) == -1)
+			return -1;
+		x->none[dtype] = a->nstorages;
+	}
+	return ofs_pkw_tensor(&x->w.p.w, dtype, x->none[dtype] - 1, &zero, 1,
+	    x->w.p.err);
+}
+
+/* The weight itself; two names of one share a storage. */
+static int put_whole(struct writer *x, uint32_t weight)
+{
+	const struct ofs_zero_new *z = x->w.z;
+	const struct ofs_tensor *t =
+	    ofs_zero_new_tensor(z, z->weight[weight].entry);
+	struct ofs_torch_part part = { .tensor = entry_of(z, weight)->ref,
+		.count = ofs_tensor_numel(z->cat, t) };
+	struct ofs_torch_new *a = x->w.p.a;
+
+	if (x->storage[weight] == OFS_NONE) {
+		x->storage[weight] = a->nstorages;
+		if (ofs_torch_new_storage(a, x->w.p.err) == -1 ||
+		    ofs_torch_new_part(a, z->cat, &part, x->w.p.err) == -1)
+			return -1;
+	}
+	return ofs_pkw_tensor(&x->w.p.w, ofs_render_dtype(&z->to, t),
+	    x->storage[weight], ofs_tensor_shape(z->cat, t), t->ndim,
+	    x->w.p.err);
+}
+
+static int put_module(struct writer *x)
+{
+	const struct ofs_zero_new *z = x->w.z;
+	struct ofs_pkw *p = &x->w.p.w;
+
+	put_ordered(p);
+	for (uint32_t i = 0; i < z->nweights; i++) {
+		const struct ofs_zero_new_weight *v = &z->weight[i];
+		struct ofs_str name = name_of(z, i);
+		uint32_t of = i;
+		int ret;
+
+		while (z->weight[of].role == OFS_ZERO_NEW_ALIAS)
+			of = z->weight[of].of;
+		ofs_pkw_item(p, i, z->nweights, OFS_PKW_SETITEM,
+		    OFS_PKW_SETITEMS);
+		ofs_pkw_str(p, name.p, name.len);
+		if (z->stage == 3 && z->weight[of].role != OFS_ZERO_NEW_BUFFER)
+			ret = put_none(x, i);
+		else
+			ret = put_whole(x, of);
+		if (ret == -1)
+			return ofs_render_blame(z->cat,
+			    &z->cat->entries[v->entry], x->w.p.err);
+	}
+	ofs_pkw_item(p, z->nweights, z->nweights, OFS_PKW_SETITEM,
+	    OFS_PKW_SETITEMS);
+	return 0;
+}
+
+static uint32_t count(const struct ofs_zero_new *z, enum ofs_zero_new_role role)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < z->nweights; i++)
+		n += z->weight[i].role == role;
+	return n;
+}
+
+static void put_buffers(struct writer *x)
+{
+	const struct ofs_zero_new *z = x->w.z;
+	uint32_t n = count(z, OFS_ZERO_NEW_BUFFER), k = 0;
+	struct ofs_pkw *p = &x->w.p.w;
+
+	ofs_pkw_op_put(p, OFS_PKW_LIST);
+	for (uint32_t i = 0; i < z->nweights; i++) {
+		struct ofs_str name = name_of(z, i);
+
+		if (z->weight[i].role != OFS_ZERO_NEW_BUFFER)
+			continue;
+		ofs_pkw_item(p, k++, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+		ofs_pkw_str(p, name.p, name.len);
+	}
+	ofs_pkw_item(p, k, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+}
+
+static void put_size(struct ofs_pkw *p, const uint64_t *shape, uint32_t ndim)
+{
+	ofs_pkw_global(p, "torch", "Size");
+	ofs_pkw_tuple_open(p, 1);
+	ofs_pkw_dims(p, shape, ndim);
+	ofs_pkw_tuple_close(p, 1);
+	ofs_pkw_op_put(p, OFS_PKW_REDUCE);
+}
+
+static void put_shapes(struct writer *x)
+{
+	const struct ofs_zero_shapes *s = &x->w.z->shapes;
+	struct ofs_pkw *p = &x->w.p.w;
+
+	ofs_pkw_op_put(p, OFS_PKW_LIST);
+	for (uint32_t g = 0; g < s->ngroups; g++) {
+		uint32_t first = s->first[g], n = s->first[g + 1] - first;
+
+		ofs_pkw_item(p, g, s->ngroups, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+		put_ordered(p);
+		for (uint32_t i = 0; i < n; i++) {
+			const struct ofs_zero_param *v = &s->param[first + i];
+
+			ofs_pkw_item(p, i, n, OFS_PKW_SETITEM,
+			    OFS_PKW_SETITEMS);
+			ofs_pkw_str(p, v->name.p, v->name.len);
+			put_size(p, v->shape, v->ndim);
+		}
+		ofs_pkw_item(p, n, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+	}
+	ofs_pkw_item(p, s->ngroups, s->ngroups, OFS_PKW_APPEND,
+	    OFS_PKW_APPENDS);
+}
+
+/* Elements [rank * p, (rank + 1) * p), where p is n over the number of ranks;
+ * what is behind the end is zeros. */
+static int put_fragment(struct writer *x, uint32_t weight)
+{
+	const struct ofs_zero_new *z = x->w.z;
+	const struct ofs_tensor *t =
+	    ofs_zero_new_tensor(z, z->weight[weight].entry);
+	enum ofs_dtype dtype = ofs_render_dtype(&z->to, t);
+	uint64_t n = ofs_tensor_numel(z->cat, t);
+	uint64_t share = n / z->world + (n % z->world != 0);
+	uint64_t first = share * x->w.rank < n ? share * x->w.rank : n;
+	struct ofs_torch_part part = { .tensor = entry_of(z, weight)->ref,
+		.first = first,
+		.count = n - first < share ? n - first : share };
+	struct ofs_torch_part pad = { .tensor = OFS_NONE,
+		.item = (uint32_t)ofs_dtype_size(dtype),
+		.count = share - part.count };
+	struct ofs_torch_new *a = x->w.p.a;
+
+	if (ofs_torch_new_storage(a, x->w.p.err) == -1 ||
+	    ofs_torch_new_part(a, z->cat, &part, x->w.p.err) == -1 ||
+	    ofs_torch_new_part(a, z->cat, &pad, x->w.p.err) == -1)
+		return -1;
+	return ofs_pkw_tensor(&x->w.p.w, dtype, a->nstorages - 1, &share, 1,
+	    x->w.p.err);
+}
+
+/* A dict of frozen parameters: of their shapes, or of what this file has of
+ * each. Stage 1 has none of them. */
+static int put_frozen(struct writer *x, bool shapes)
+{
+	const struct ofs_zero_new *z = x->w.z;
+	uint32_t n = count(z, OFS_ZERO_NEW_FROZEN), k = 0;
+	struct ofs_pkw *p = &x->w.p.w;
+
+	if (z->stage == 1 || n == 0) {
+		ofs_pkw_op(p, OFS_PKW_NONE);
+		return 0;
+	}
+	put_ordered(p);
+	for (uint32_t i = 0; i < z->nweights; i++) {
+		const struct ofs_tensor *t =
+		    ofs_zero_new_tensor(z, z->weight[i].entry);
+		struct ofs_str name = name_of(z, i);
+		int ret = 0;
+
+		if (z->weight[i].role != OFS_ZERO_NEW_FROZEN)
+			continue;
+		ofs_pkw_item(p, k++, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+		ofs_pkw_str(p, name.p, name.len);
+		if (shapes)
+			put_size(p, ofs_tensor_shape(z->cat, t), t->ndim);
+		else
+			ret = z->stage == 3 ? put_fragment(x, i)
+					    : put_whole(x, i);
+		if (ret == -1)
+			return ofs_render_blame(z->cat, entry_of(z, i),
+			    x->w.p.err);
+	}
+	ofs_pkw_item(p, k, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+	return 0;
+}
+
+/* Second names, in the first rank's file alone. */
+static void put_shared(struct writer *x)
+{
+	const struct ofs_zero_new *z = x->w.z;
+	uint32_t n = x->w.rank == 0 ? count(z, OFS_ZERO_NEW_ALIAS) : 0, k = 0;
+	struct ofs_pkw *p = &x->w.p.w;
+
+	ofs_pkw_op_put(p, OFS_PKW_DICT);
+	for (uint32_t i = 0; i < z->nweights && n > 0; i++) {
+		struct ofs_str name = name_of(z, i), of;
+
+		if (z->weight[i].role != OFS_ZERO_NEW_ALIAS)
+			continue;
+		of = name_of(z, z->weight[i].of);
+		ofs_pkw_item(p, k++, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+		ofs_pkw_str(p, name.p, name.len);
+		ofs_pkw_str(p, of.p, of.len);
+	}
+	ofs_pkw_item(p, k, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+}
+
+/* What a loader asks for, whatever the source has. */
+static int put_required(struct writer *x)
+{
+	struct ofs_pkw *p = &x->w.p.w;
+	int64_t skipped = 0;
+
+	if (ofs_zero_new_put_fact(&x->w, "lr_scheduler") == -1)
+		return -1;
+	ofs_pkw_known(p, "sparse_tensor_module_names");
+	ofs_pkw_global(p, "__builtin__", "set");
+	ofs_pkw_tuple_open(p, 1);
+	ofs_pkw_op_put(p, OFS_PKW_LIST);
+	ofs_pkw_tuple_close(p, 1);
+	ofs_pkw_op_put(p, OFS_PKW_REDUCE);
+	ofs_zero_new_int(x->w.z, "skipped_steps", &skipped);
+	ofs_pkw_known(p, "skipped_steps");
+	ofs_pkw_int(p, skipped);
+	ofs_pkw_known(p, "global_steps");
+	ofs_pkw_int(p, ofs_zero_new_steps(x->w.z));
+	ofs_pkw_known(p, "dp_world_size");
+	ofs_pkw_int(p, x->w.z->world);
+	ofs_pkw_known(p, "mp_world_size");
+	ofs_pkw_int(p, 1);
+	ofs_zero_new_put_version(&x->w);
+	/* an empty one has no place in a tree; a converter wants it */
+	if (x->w.z->extra.n == 0 ||
+	    ofs_state_child(&x->w.z->extra, 0, UNIVERSAL) == OFS_NONE) {
+		ofs_pkw_known(p, UNIVERSAL);
+		ofs_pkw_op_put(p, OFS_PKW_DICT);
+	}
+	return 0;
+}
+
+static bool is_own(struct ofs_str key)
+{
+	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+		if (ofs_str_is(key, own[i]))
+			return true;
+	return false;
+}
+
+/* All else that the source has. */
+static int put_rest(struct writer *x)
+{
+	const struct ofs_state *s = &x->w.z->extra;
+	uint32_t i = s->n == 0 ? OFS_NONE : s->node[0].child;
+
+	x->w.p.s = s;
+	for (; i != OFS_NONE; i = s->node[i].next) {
+		struct ofs_str key = ofs_state_key(s, i);
+
+		if (is_own(key))
+			continue;
+		ofs_pkw_str(&x->w.p.w, key.p, key.len);
+		if (ofs_state_put(&x->w.p, i) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int put_all(struct writer *x)
+{
+	struct ofs_pkw *p = &x->w.p.w;
+
+	ofs_pkw_known(p, "module");
+	if (put_module(x) == -1)
+		return -1;
+	ofs_pkw_known(p, "buffer_names");
+	put_buffers(x);
+	ofs_pkw_known(p, "optimizer");
+	ofs_pkw_op(p, OFS_PKW_NONE);
+	ofs_pkw_known(p, "param_shapes");
+	put_shapes(x);
+	ofs_pkw_known(p, "frozen_param_shapes");
+	if (put_frozen(x, true) == -1)
+		return -1;
+	ofs_pkw_known(p, "shared_params");
+	put_shared(x);
+	ofs_pkw_known(p, "frozen_param_fragments");
+	if (put_frozen(x, false) == -1)
+		return -1;
+	return put_required(x) == -1 ? -1 : put_rest(x);
+}
+
+int ofs_zero_new_model(const struct ofs_zero_new *z, uint32_t rank,
+    struct ofs_torch_new *a, struct ofs_buf *pickle, struct optimfs_error *err)
+{
+	struct writer x = { 0 };
+	int ret;
+
+	x.storage = malloc((z->nweights + 1ull) * sizeof(*x.storage));
+	if (x.storage == NULL)
+		return optimfs_fail(err, ENOMEM, "weights of a view");
+	memset(x.storage, 0xff, z->nweights * sizeof(*x.storage));
+	ofs_zero_new_begin(&x.w, z, rank, a, pickle, err);
+	ret = put_all(&x);
+	if (ret == 0)
+		ret = ofs_zero_new_end(&x.w);
+	free(x.storage);
+	return ret;
+}

@@ -1,0 +1,486 @@
+/* render_optim.c - optim_states.pt: a rank's part of the optimizer */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <string.h>
+
+#include "archive/torch_storage.h"
+#include "format/zero/render.h"
+#include "pickle/write.h"
+
+/* The version whose layout is written where the source names none. */
+#define DS_VERSION "0.19.6"
+
+void ofs_zero_new_begin(struct ofs_zero_writer *w, const struct ofs_zero_new *z,
+    uint32_t rank, struct ofs_torch_new *a, struct ofs_buf *pickle,
+    struct optimfs_error *err)
+{
+	*w = (struct ofs_zero_writer){
+		.z = z,
+		.rank = rank,
+		.p = { .s = &z->optim,
+		    .from = &z->from,
+		    .w = { .out = pickle },
+		    .a = a,
+		    .optim = OFS_NONE,
+		    .err = err },
+	};
+	ofs_pkw_begin(&w->p.w);
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+	ofs_pkw_op(&w->p.w, OFS_PKW_MARK);
+}
+
+int ofs_zero_new_end(struct ofs_zero_writer *w)
+{
+	ofs_pkw_op(&w->p.w, OFS_PKW_SETITEMS);
+	ofs_pkw_op(&w->p.w, OFS_PKW_STOP);
+	return 0;
+}
+
+int ofs_zero_new_put_fact(struct ofs_zero_writer *w, const char *key)
+{
+	const struct ofs_state *s = &w->z->extra;
+	uint32_t node = s->n == 0 ? OFS_NONE : ofs_state_child(s, 0, key);
+	const struct ofs_state *before = w->p.s;
+	int ret = 0;
+
+	ofs_pkw_known(&w->p.w, key);
+	if (node == OFS_NONE) {
+		ofs_pkw_op(&w->p.w, OFS_PKW_NONE);
+		return 0;
+	}
+	w->p.s = s;
+	ret = ofs_state_put(&w->p, node);
+	w->p.s = before;
+	return ret;
+}
+
+void ofs_zero_new_put_version(struct ofs_zero_writer *w)
+{
+	const struct ofs_zero_new *z = w->z;
+	uint32_t entry = ofs_zero_new_fact(z, "ds_version"), node;
+	const struct ofs_pickle *doc;
+	struct ofs_str s = { "", 0 };
+
+	ofs_pkw_known(&w->p.w, "ds_version");
+	if (entry != OFS_NONE &&
+	    z->cat->entries[entry].kind != OFS_ENTRY_TENSOR &&
+	    ofs_render_value(&z->from, &z->cat->entries[entry], &doc, &node,
+		NULL) == 0) {
+		s = ofs_pk_str(doc, node);
+		if (s.len > 0)
+			ofs_pkw_str(&w->p.w, s.p, s.len);
+		ofs_render_release(&z->cat->entries[entry], doc);
+	}
+	if (s.len == 0)
+		ofs_pkw_str(&w->p.w, DS_VERSION, strlen(DS_VERSION));
+}
+
+/* loss_scaler, dynamic_loss_scale and overflow: stage 3 loads nothing without
+ * them. */
+
+static const char *const scaler[] = { "loss_scaler", "dynamic_loss_scale",
+	"overflow" };
+
+static void put_default(struct ofs_pkw *p, unsigned i)
+{
+	ofs_pkw_known(p, scaler[i]);
+	if (i > 0) {
+		ofs_pkw_op(p, OFS_PKW_FALSE);
+		return;
+	}
+	ofs_pkw_object(p, "deepspeed.runtime.fp16.loss_scaler", "LossScaler");
+	ofs_pkw_known(p, "cur_scale");
+	ofs_pkw_float(p, 1);
+	ofs_pkw_known(p, "dynamic");
+	ofs_pkw_op(p, OFS_PKW_FALSE);
+	ofs_pkw_object_end(p);
+}
+
+/* The source's own where it is the same: there are two ways to pickle it. */
+static int put_stage(struct ofs_zero_writer *w)
+{
+	const struct ofs_zero_new *z = w->z;
+	uint32_t entry =
+	    ofs_zero_new_fact(z, "optimizer_state_dict/zero_stage");
+	struct ofs_pkw *p = &w->p.w;
+
+	ofs_pkw_known(p, "zero_stage");
+	if (ofs_zero_new_stage(z) == z->stage)
+		return ofs_state_put_entry(&w->p, &z->cat->entries[entry]);
+	ofs_pkw_global(p, "deepspeed.runtime.zero.config", "ZeroStageEnum");
+	ofs_pkw_tuple_open(p, 1);
+	ofs_pkw_int(p, z->stage);
+	ofs_pkw_tuple_close(p, 1);
+	ofs_pkw_op_put(p, OFS_PKW_REDUCE);
+	return 0;
+}
+
+int ofs_zero_new_put_scaler(struct ofs_zero_writer *w)
+{
+	const struct ofs_state *s = &w->z->extra;
+	uint32_t dict = s->n == 0
+	    ? OFS_NONE
+	    : ofs_state_child(s, 0, "optimizer_state_dict");
+	uint32_t i = dict == OFS_NONE ? OFS_NONE : s->node[dict].child;
+	const struct ofs_state *before = w->p.s;
+	struct ofs_pkw *p = &w->p.w;
+	int ret = 0;
+
+	if (put_stage(w) == -1)
+		return -1;
+	for (unsigned k = 0; k < sizeof(scaler) / sizeof(*scaler); k++)
+		if (dict == OFS_NONE ||
+		    ofs_state_child(s, dict, scaler[k]) == OFS_NONE)
+			put_default(p, k);
+	w->p.s = s;
+	for (; i != OFS_NONE && ret == 0; i = s->node[i].next) {
+		struct ofs_str key = ofs_state_key(s, i);
+
+		if (ofs_str_is(key, "zero_stage"))
+			continue;
+		ofs_pkw_str(p, key.p, key.len);
+		ret = ofs_state_put(&w->p, i);
+	}
+	w->p.s = before;
+	return ret;
+}
+
+/* Flat tensors. */
+
+static uint32_t entry_of(const struct ofs_zero_new *z, uint32_t param,
+    const char *name)
+{
+	const struct ofs_zero_new_param *p = &z->param[param];
+
+	if (name == NULL)
+		return p->fp32;
+	for (uint32_t i = p->state; i < p->state + p->nstates; i++)
+		if (strcmp(z->state[i].name, name) == 0)
+			return z->state[i].entry;
+	return OFS_NONE;
+}
+
+static int add_pad(struct ofs_zero_writer *w, uint64_t count,
+    enum ofs_dtype dtype)
+{
+	struct ofs_torch_part pad = { .tensor = OFS_NONE,
+		.item = (uint32_t)ofs_dtype_size(dtype),
+		.count = count };
+
+	return ofs_torch_new_part(w->p.a, w->z->cat, &pad, w->p.err);
+}
+
+/* The rank's part of a flat group as a storage: of each parameter its slice,
+ * zeros where there is none. */
+static int add_flat(struct ofs_zero_writer *w, uint32_t group, const char *name,
+    enum ofs_dtype dtype)
+{
+	const struct ofs_zero_new *z = w->z;
+	uint64_t at = 0, lean,
+		 part = ofs_zero_part(&z->layout, group, w->rank, &lean);
+
+	if (ofs_torch_new_storage(w->p.a, w->p.err) == -1)
+		return -1;
+	for (uint32_t i = z->shapes.first[group];
+	     i < z->shapes.first[group + 1]; i++) {
+		struct ofs_flat_slice s =
+		    ofs_zero_slice(&z->layout, i, w->rank);
+		struct ofs_torch_part p = { .first = s.first,
+			.count = s.count };
+		uint32_t entry = entry_of(z, z->order[i], name);
+
+		if (s.count == 0)
+			continue;
+		p.tensor = z->cat->entries[entry].ref;
+		if (name == NULL)
+			ofs_zero_new_dtype(z, &z->param[z->order[i]], entry,
+			    &p.cast);
+		if (add_pad(w, s.at - at, dtype) == -1 ||
+		    ofs_torch_new_part(w->p.a, z->cat, &p, w->p.err) == -1)
+			return -1;
+		at = s.at + s.count;
+	}
+	return add_pad(w, part - at, dtype);
+}
+
+/* The fp32 weights of stages 1 and 2 end where their padding begins, which is
+ * in the storage all the same. */
+static int put_flat(struct ofs_zero_writer *w, uint32_t group, const char *name)
+{
+	const struct ofs_zero_new *z = w->z;
+	uint32_t first = z->shapes.first[group];
+	enum ofs_dtype dtype = OFS_FLOAT32, cast;
+	uint64_t lean, part = ofs_zero_part(&z->layout, group, w->rank, &lean);
+	struct ofs_pkw_view v = { .storage = part,
+		.shape = name == NULL ? &lean : &part,
+		.ndim = 1,
+		.grad = name == NULL };
+
+	if (z->shapes.first[group + 1] > first) {
+		const struct ofs_zero_new_param *p = &z->param[z->order[first]];
+		uint32_t entry = entry_of(z, z->order[first], name);
+
+		dtype = name == NULL
+		    ? ofs_zero_new_dtype(z, p, entry, &cast)
+		    : ofs_render_dtype(&z->to, ofs_zero_new_tensor(z, entry));
+	}
+	v.dtype = dtype;
+	v.key = w->p.a->nstorages;
+	if (add_flat(w, group, name, dtype) == -1)
+		return -1;
+	return ofs_pkw_view(&w->p.w, &v, w->p.err);
+}
+
+static int put_masters(struct ofs_zero_writer *w)
+{
+	uint32_t n = w->z->shapes.ngroups;
+
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
+	for (uint32_t g = 0; g < n; g++) {
+		ofs_pkw_item(&w->p.w, g, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+		if (put_flat(w, g, NULL) == -1)
+			return -1;
+	}
+	ofs_pkw_item(&w->p.w, n, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	return 0;
+}
+
+/* {name: flat tensor, or the value that all parameters have} */
+static int put_state(struct ofs_zero_writer *w, uint32_t group)
+{
+	const struct ofs_zero_new *z = w->z;
+	const struct ofs_zero_new_param *p =
+	    &z->param[z->order[z->shapes.first[group]]];
+
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+	for (uint32_t i = 0; i < p->nstates; i++) {
+		const struct ofs_zero_new_state *s = &z->state[p->state + i];
+
+		ofs_pkw_item(&w->p.w, i, p->nstates, OFS_PKW_SETITEM,
+		    OFS_PKW_SETITEMS);
+		ofs_pkw_known(&w->p.w, s->name);
+		if ((ofs_zero_new_is_cut(z, s->entry)
+			    ? put_flat(w, group, s->name)
+			    : ofs_state_put_entry(&w->p,
+				  &z->cat->entries[s->entry])) == -1)
+			return ofs_render_blame(z->cat,
+			    &z->cat->entries[s->entry], w->p.err);
+	}
+	ofs_pkw_item(&w->p.w, p->nstates, p->nstates, OFS_PKW_SETITEM,
+	    OFS_PKW_SETITEMS);
+	return 0;
+}
+
+static bool has_state(const struct ofs_zero_new *z, uint32_t group)
+{
+	uint32_t first = z->shapes.first[group];
+
+	return first < z->shapes.first[group + 1] &&
+	    z->param[z->order[first]].nstates > 0;
+}
+
+static int put_states(struct ofs_zero_writer *w)
+{
+	const struct ofs_zero_new *z = w->z;
+	uint32_t n = 0, k = 0;
+
+	for (uint32_t g = 0; g < z->shapes.ngroups; g++)
+		n += has_state(z, g);
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+	for (uint32_t g = 0; g < z->shapes.ngroups; g++) {
+		if (!has_state(z, g))
+			continue;
+		ofs_pkw_item(&w->p.w, k++, n, OFS_PKW_SETITEM,
+		    OFS_PKW_SETITEMS);
+		ofs_pkw_int(&w->p.w, g);
+		if (put_state(w, g) == -1)
+			return -1;
+	}
+	ofs_pkw_item(&w->p.w, k, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+	return 0;
+}
+
+static void put_params(struct ofs_zero_writer *w, uint32_t group)
+{
+	const struct ofs_zero_new *z = w->z;
+	uint32_t n = 0, k = 0;
+
+	for (uint32_t g = 0; g < z->shapes.ngroups; g++)
+		n += z->group[g] == group;
+	ofs_pkw_known(&w->p.w, "params");
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
+	for (uint32_t g = 0; g < z->shapes.ngroups; g++) {
+		if (z->group[g] != group)
+			continue;
+		ofs_pkw_item(&w->p.w, k++, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+		ofs_pkw_int(&w->p.w, g);
+	}
+	ofs_pkw_item(&w->p.w, k, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+}
+
+int ofs_zero_new_put_groups(struct ofs_zero_writer *w)
+{
+	const struct ofs_zero_new *z = w->z;
+	const struct ofs_state *s = &z->optim;
+
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
+	for (uint32_t g = 0; g < z->groups.n; g++) {
+		ofs_pkw_item(&w->p.w, g, z->groups.n, OFS_PKW_APPEND,
+		    OFS_PKW_APPENDS);
+		ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+		ofs_pkw_op(&w->p.w, OFS_PKW_MARK);
+		for (uint32_t i = s->node[z->groups.v[g].node].child;
+		     i != OFS_NONE; i = s->node[i].next) {
+			struct ofs_str key = ofs_state_key(s, i);
+
+			if (!z->groups.flattened && ofs_str_is(key, "params"))
+				continue;
+			ofs_pkw_str(&w->p.w, key.p, key.len);
+			if (ofs_state_put(&w->p, i) == -1)
+				return -1;
+		}
+		put_params(w, g);
+		ofs_pkw_op(&w->p.w, OFS_PKW_SETITEMS);
+	}
+	ofs_pkw_item(&w->p.w, z->groups.n, z->groups.n, OFS_PKW_APPEND,
+	    OFS_PKW_APPENDS);
+	return 0;
+}
+
+/* {state, param_groups}: the optimizer that ZeRO wraps. */
+static int put_base(struct ofs_zero_writer *w)
+{
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+	ofs_pkw_op(&w->p.w, OFS_PKW_MARK);
+	ofs_pkw_known(&w->p.w, "state");
+	if (put_states(w) == -1)
+		return -1;
+	ofs_pkw_known(&w->p.w, "param_groups");
+	if (ofs_zero_new_put_groups(w) == -1)
+		return -1;
+	ofs_pkw_op(&w->p.w, OFS_PKW_SETITEMS);
+	return 0;
+}
+
+/* Lists of a value for each group. */
+
+static void put_paddings(struct ofs_zero_writer *w)
+{
+	const struct ofs_zero_new *z = w->z;
+	uint32_t n = z->shapes.ngroups;
+
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
+	for (uint32_t g = 0; g < n; g++) {
+		uint64_t lean,
+		    part = ofs_zero_part(&z->layout, g, w->rank, &lean);
+
+		ofs_pkw_item(&w->p.w, g, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+		ofs_pkw_int(&w->p.w, (int64_t)(part - lean));
+	}
+	ofs_pkw_item(&w->p.w, n, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+}
+
+static void put_counts(struct ofs_zero_writer *w)
+{
+	uint32_t n = w->z->shapes.ngroups;
+
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
+	for (uint32_t g = 0; g < n; g++) {
+		ofs_pkw_item(&w->p.w, g, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+		ofs_pkw_int(&w->p.w, w->z->world);
+	}
+	ofs_pkw_item(&w->p.w, n, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+}
+
+static void put_fragments(struct ofs_zero_writer *w, uint32_t group)
+{
+	const struct ofs_zero_new *z = w->z;
+	uint32_t first = z->shapes.first[group];
+	uint32_t end = z->shapes.first[group + 1], n = 0, k = 0;
+	struct ofs_pkw *p = &w->p.w;
+
+	ofs_pkw_global(p, "collections", "OrderedDict");
+	ofs_pkw_op(p, OFS_PKW_UNIT);
+	ofs_pkw_op_put(p, OFS_PKW_REDUCE);
+	for (uint32_t i = first; i < end; i++)
+		n += ofs_zero_slice(&z->layout, i, w->rank).count > 0;
+	for (uint32_t i = first; i < end; i++) {
+		struct ofs_flat_slice s =
+		    ofs_zero_slice(&z->layout, i, w->rank);
+		struct ofs_str name = z->shapes.param[i].name;
+
+		if (s.count == 0)
+			continue;
+		ofs_pkw_item(p, k++, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+		ofs_pkw_str(p, name.p, name.len);
+		ofs_pkw_object(p, "deepspeed.utils.tensor_fragment",
+		    "fragment_address");
+		ofs_pkw_known(p, "numel");
+		ofs_pkw_int(p, (int64_t)s.count);
+		ofs_pkw_known(p, "start");
+		ofs_pkw_int(p, (int64_t)s.at);
+		ofs_pkw_object_end(p);
+	}
+	ofs_pkw_item(p, n, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+}
+
+static void put_mappings(struct ofs_zero_writer *w)
+{
+	uint32_t n = w->z->shapes.ngroups;
+
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
+	for (uint32_t g = 0; g < n; g++) {
+		ofs_pkw_item(&w->p.w, g, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+		put_fragments(w, g);
+	}
+	ofs_pkw_item(&w->p.w, n, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+}
+
+static int put_stage3(struct ofs_zero_writer *w)
+{
+	ofs_pkw_known(&w->p.w, "partition_count");
+	ofs_pkw_int(&w->p.w, w->z->world);
+	ofs_pkw_known(&w->p.w, "optimizer_state_dict");
+	if (put_base(w) == -1)
+		return -1;
+	ofs_pkw_known(&w->p.w, "fp32_flat_groups");
+	return put_masters(w);
+}
+
+static int put_stage2(struct ofs_zero_writer *w)
+{
+	ofs_pkw_known(&w->p.w, "base_optimizer_state");
+	if (put_base(w) == -1)
+		return -1;
+	ofs_pkw_known(&w->p.w, "single_partition_of_fp32_groups");
+	if (put_masters(w) == -1)
+		return -1;
+	ofs_pkw_known(&w->p.w, "group_paddings");
+	put_paddings(w);
+	ofs_pkw_known(&w->p.w, "partition_count");
+	put_counts(w);
+	ofs_zero_new_put_version(w);
+	ofs_pkw_known(&w->p.w, "param_slice_mappings");
+	put_mappings(w);
+	return 0;
+}
+
+int ofs_zero_new_optim(const struct ofs_zero_new *z, uint32_t rank,
+    struct ofs_torch_new *a, struct ofs_buf *pickle, struct optimfs_error *err)
+{
+	struct ofs_zero_writer w;
+
+	ofs_zero_new_begin(&w, z, rank, a, pickle, err);
+	ofs_pkw_known(&w.p.w, "optimizer_state_dict");
+	ofs_pkw_op_put(&w.p.w, OFS_PKW_DICT);
+	ofs_pkw_op(&w.p.w, OFS_PKW_MARK);
+	if (ofs_zero_new_put_scaler(&w) == -1 ||
+	    (z->stage == 3 ? put_stage3(&w) : put_stage2(&w)) == -1)
+		return -1;
+	ofs_pkw_op(&w.p.w, OFS_PKW_SETITEMS);
+	if (ofs_zero_new_put_fact(&w, "ds_config") == -1)
+		return -1;
+	ofs_zero_new_put_version(&w);
+	return ofs_zero_new_end(&w);
+}

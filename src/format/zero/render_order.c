@@ -1,0 +1,137 @@
+/* render_order.c - flat groups of a layout that does not exist yet */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "format/zero/render.h"
+
+/* DeepSpeed's default, in elements of one rank */
+#define SUB_GROUP INT64_C(1000000000)
+
+#define ROUND_ROBIN "ds_config/zero_optimization/round_robin_gradients"
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "groups of a view");
+}
+
+/* Where the one at i comes to stand when n parameters are dealt to world ranks
+ * in turn, and the hands laid end to end. */
+static uint32_t dealt(uint32_t i, uint32_t n, uint32_t world)
+{
+	uint32_t hand = i % world, long_ones = n % world;
+
+	return hand * (n / world) + (hand < long_ones ? hand : long_ones) +
+	    i / world;
+}
+
+/* Did the source deal its parameters, and to how many ranks? */
+static bool was_dealt(const struct ofs_zero_new *z, uint32_t *world)
+{
+	int stage = ofs_zero_new_stage(z);
+	int64_t v;
+
+	if ((stage != 1 && stage != 2) || !ofs_zero_new_true(z, ROUND_ROBIN) ||
+	    !ofs_zero_new_int(z, "dp_world_size", &v) || v < 1 ||
+	    v > UINT32_MAX)
+		return false;
+	*world = (uint32_t)v;
+	return true;
+}
+
+/* The parameters of a group that are trained, in the order that they lie in:
+ * the optimizer's, or dealt. Returns how many. */
+static uint32_t order_group(const struct ofs_zero_new *z,
+    const struct ofs_group *g, uint32_t *own, uint32_t *order)
+{
+	bool deal = z->stage != 3 && ofs_zero_new_true(z, ROUND_ROBIN);
+	uint32_t world = 1, n = 0;
+	bool was = was_dealt(z, &world);
+
+	for (uint32_t i = g->first; i < g->first + g->n; i++)
+		if (!z->param[i].frozen)
+			own[n++] = i;
+	for (uint32_t i = 0; i < n; i++)
+		order[deal ? dealt(i, n, z->world) : i] =
+		    own[was ? dealt(i, n, world) : i];
+	return n;
+}
+
+static void add_shape(struct ofs_zero_new *z, uint32_t at, uint32_t group)
+{
+	const struct ofs_zero_new_param *p = &z->param[z->order[at]];
+	const struct ofs_tensor *t = ofs_zero_new_tensor(z, p->model);
+
+	z->shapes.param[at] = (struct ofs_zero_param){ .name = p->fqn,
+		.group = group,
+		.ndim = t->ndim,
+		.shape = ofs_tensor_shape(z->cat, t) };
+	z->shapes.numel[at] = ofs_tensor_numel(z->cat, t);
+}
+
+/* Stage 3 begins another flat group once a rank has so many elements in one. */
+static int64_t sub_group(const struct ofs_zero_new *z)
+{
+	int64_t v;
+
+	if (ofs_zero_new_int(z, "ds_config/zero_optimization/sub_group_size",
+		&v) &&
+	    v > 0)
+		return v;
+	return SUB_GROUP;
+}
+
+static void begin_group(struct ofs_zero_new *z, uint32_t at, uint32_t group)
+{
+	z->shapes.first[z->shapes.ngroups] = at;
+	z->group[z->shapes.ngroups++] = group;
+}
+
+/* n parameters from at on. */
+static void add_group(struct ofs_zero_new *z, uint32_t group, uint32_t at,
+    uint32_t n)
+{
+	uint64_t most = (uint64_t)sub_group(z), held = 0;
+
+	begin_group(z, at, group);
+	for (uint32_t i = at; i < at + n; i++) {
+		if (z->stage == 3 && held >= most) {
+			begin_group(z, i, group);
+			held = 0;
+		}
+		add_shape(z, i, z->shapes.ngroups - 1);
+		held += z->shapes.numel[i] / z->world +
+		    (z->shapes.numel[i] % z->world != 0);
+	}
+}
+
+int ofs_zero_new_order(struct ofs_zero_new *z, struct optimfs_error *err)
+{
+	uint64_t n = z->groups.nnames, most = n + z->groups.n + 1;
+	uint32_t *own;
+
+	z->order = calloc(n + 1, sizeof(*z->order));
+	z->group = calloc(most, sizeof(*z->group));
+	z->shapes.param = calloc(n + 1, sizeof(*z->shapes.param));
+	z->shapes.numel = calloc(n + 1, sizeof(*z->shapes.numel));
+	z->shapes.first = calloc(most, sizeof(*z->shapes.first));
+	if (z->order == NULL || z->group == NULL || z->shapes.param == NULL ||
+	    z->shapes.numel == NULL || z->shapes.first == NULL)
+		return no_memory(err);
+	own = malloc((n + 1) * sizeof(*own));
+	if (own == NULL)
+		return no_memory(err);
+	for (uint32_t g = 0; g < z->groups.n; g++) {
+		uint32_t m = order_group(z, &z->groups.v[g], own,
+		    z->order + z->shapes.n);
+
+		add_group(z, g, z->shapes.n, m);
+		z->shapes.n += m;
+	}
+	free(own);
+	z->shapes.first[z->shapes.ngroups] = z->shapes.n;
+	return ofs_zero_layout_init(&z->layout, &z->shapes,
+	    z->stage == 3 ? 3 : 2, z->world, err);
+}

@@ -1,0 +1,97 @@
+/* render_scalars.c - state of parameters that have no dimensions */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/zero/render.h"
+
+/* The exp_avg of a temperature is a tensor without dimensions, as any step is,
+ * but ZeRO cuts it: it is one element of the flat group. What is cut is known
+ * by its name, from the parameters that have dimensions. */
+
+/* Names of states that one optimizer has. */
+#define NAMES_MAX 64
+
+struct names {
+	const char *name[NAMES_MAX];
+	unsigned int n;
+};
+
+static bool has(const struct names *names, const char *name)
+{
+	for (unsigned int i = 0; i < names->n; i++)
+		if (strcmp(names->name[i], name) == 0)
+			return true;
+	return false;
+}
+
+static bool is_tensor(const struct ofs_zero_new *z, uint32_t entry)
+{
+	return entry != OFS_NONE &&
+	    z->cat->entries[entry].kind == OFS_ENTRY_TENSOR;
+}
+
+/* The parameter of a state's directory has no dimensions. */
+static bool is_scalar(const struct ofs_zero_new *z, uint32_t dir)
+{
+	uint32_t param =
+	    ofs_groups_id(&z->groups, ofs_state_key(&z->optim, dir));
+
+	return param != OFS_NONE &&
+	    ofs_zero_new_tensor(z, z->param[param].model)->ndim == 0;
+}
+
+static void learn(const struct ofs_zero_new *z, uint32_t dir,
+    struct names *names)
+{
+	const struct ofs_state_node *v = z->optim.node;
+
+	for (uint32_t k = v[dir].child; k != OFS_NONE; k = v[k].next) {
+		const char *name = ofs_state_key(&z->optim, k).p;
+
+		if (is_tensor(z, v[k].entry) && names->n < NAMES_MAX &&
+		    ofs_zero_new_tensor(z, v[k].entry)->ndim > 0 &&
+		    !has(names, name))
+			names->name[names->n++] = name;
+	}
+}
+
+static void mark(struct ofs_zero_new *z, uint32_t dir,
+    const struct names *names)
+{
+	const struct ofs_state_node *v = z->optim.node;
+
+	for (uint32_t k = v[dir].child; k != OFS_NONE; k = v[k].next)
+		if (is_tensor(z, v[k].entry) &&
+		    has(names, ofs_state_key(&z->optim, k).p))
+			z->scalar[v[k].entry] = true;
+}
+
+int ofs_zero_new_scalars(struct ofs_zero_new *z, struct optimfs_error *err)
+{
+	const struct ofs_state_node *v = z->optim.node;
+	uint32_t state = ofs_state_child(&z->optim, 0, "state");
+	uint32_t first = state == OFS_NONE ? OFS_NONE : v[state].child;
+	struct names names = { .n = 0 };
+	bool any = false;
+
+	for (uint32_t i = first; i != OFS_NONE; i = v[i].next) {
+		bool scalar = is_scalar(z, i);
+
+		any = any || scalar;
+		if (!scalar)
+			learn(z, i, &names);
+	}
+	if (!any)
+		return 0;
+	z->scalar = calloc(z->cat->nentries + 1ull, sizeof(*z->scalar));
+	if (z->scalar == NULL)
+		return optimfs_fail(err, ENOMEM, "a view of ZeRO's files");
+	for (uint32_t i = first; i != OFS_NONE; i = v[i].next)
+		if (is_scalar(z, i))
+			mark(z, i, &names);
+	return 0;
+}

@@ -1,0 +1,211 @@
+/* render_universal.c - a directory of tensors for each parameter */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/zero/render.h"
+#include "pickle/write.h"
+
+/* Its name is that of a directory, or of a file without .pt. */
+static bool is_name(struct ofs_str s, uint32_t most)
+{
+	return s.len > 0 && s.len <= most && memchr(s.p, '/', s.len) == NULL &&
+	    memchr(s.p, '\0', s.len) == NULL && strcmp(s.p, ".") != 0 &&
+	    strcmp(s.p, "..") != 0;
+}
+
+static int add_file(struct ofs_zero_new *z, uint32_t param, const char *name,
+    uint32_t entry, struct optimfs_error *err)
+{
+	if (z->nfiles == z->file_cap) {
+		uint32_t cap = z->file_cap == 0 ? 64 : z->file_cap * 2;
+		struct ofs_zero_new_file *grown =
+		    reallocarray(z->file, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return optimfs_fail(err, ENOMEM, "files of a view");
+		z->file = grown;
+		z->file_cap = cap;
+	}
+	z->file[z->nfiles++] = (struct ofs_zero_new_file){ param, name, entry };
+	return 0;
+}
+
+static int add_state(struct ofs_zero_new *z, uint32_t param,
+    const struct ofs_zero_new_state *s, struct optimfs_error *err)
+{
+	bool step = strcmp(s->name, "step") == 0;
+
+	/* in stage 3's form it is where the options are */
+	if (step && z->stage == 3 && !ofs_zero_new_is_cut(z, s->entry))
+		return 0;
+	if (!is_name((struct ofs_str){ s->name, (uint32_t)strlen(s->name) },
+		252) ||
+	    (!step && !ofs_zero_new_is_cut(z, s->entry) &&
+		ofs_zero_new_tensor(z, z->param[param].model)->ndim > 0)) {
+		optimfs_fail(err, EOPNOTSUPP,
+		    "OFS684 a universal checkpoint has tensors in the shape of "
+		    "the parameter, and step");
+		return ofs_render_blame(z->cat, &z->cat->entries[s->entry],
+		    err);
+	}
+	return add_file(z, param, s->name, s->entry, err);
+}
+
+int ofs_zero_new_list(struct ofs_zero_new *z, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < z->groups.nnames; i++) {
+		const struct ofs_zero_new_param *p = &z->param[i];
+
+		if (p->frozen)
+			continue;
+		if (!is_name(p->fqn, 255))
+			return optimfs_fail(err, EOPNOTSUPP,
+			    "OFS684 %.120s cannot be the name of a directory, "
+			    "which a universal checkpoint has for each "
+			    "parameter",
+			    p->fqn.p);
+		if (add_file(z, i, "fp32", p->fp32, err) == -1)
+			return -1;
+		for (uint32_t k = p->state; k < p->state + p->nstates; k++)
+			if (add_state(z, i, &z->state[k], err) == -1)
+				return -1;
+	}
+	return 0;
+}
+
+/* {cat_dim, param: tensor}; from stage 3 the elements alone. */
+static int put_tensor(struct ofs_zero_writer *w,
+    const struct ofs_zero_new_file *file)
+{
+	const struct ofs_zero_new *z = w->z;
+	const struct ofs_tensor *t = ofs_zero_new_tensor(z, file->entry);
+	uint64_t n = ofs_tensor_numel(z->cat, t);
+	bool flat = z->stage == 3;
+	struct ofs_torch_part whole = {
+		.tensor = z->cat->entries[file->entry].ref, .count = n
+	};
+	struct ofs_pkw_view v = { .dtype = ofs_zero_new_dtype(z,
+				      &z->param[file->param], file->entry,
+				      &whole.cast),
+		.storage = n,
+		.shape = flat ? &n : ofs_tensor_shape(z->cat, t),
+		.ndim = flat ? 1 : t->ndim,
+		.grad = file->entry == z->param[file->param].fp32 };
+
+	if (ofs_torch_new_storage(w->p.a, w->p.err) == -1 ||
+	    ofs_torch_new_part(w->p.a, z->cat, &whole, w->p.err) == -1)
+		return -1;
+	if (flat)
+		return ofs_pkw_view(&w->p.w, &v, w->p.err);
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+	ofs_pkw_op(&w->p.w, OFS_PKW_MARK);
+	ofs_pkw_known(&w->p.w, "cat_dim");
+	ofs_pkw_int(&w->p.w, 0);
+	ofs_pkw_known(&w->p.w, "param");
+	if (ofs_pkw_view(&w->p.w, &v, w->p.err) == -1)
+		return -1;
+	ofs_pkw_op(&w->p.w, OFS_PKW_SETITEMS);
+	return 0;
+}
+
+int ofs_zero_new_one(const struct ofs_zero_new *z,
+    const struct ofs_zero_new_file *file, struct ofs_torch_new *a,
+    struct ofs_buf *pickle, struct optimfs_error *err)
+{
+	const struct ofs_entry *e = &z->cat->entries[file->entry];
+	struct ofs_zero_writer w = { .z = z,
+		.p = { .s = &z->optim,
+		    .from = &z->from,
+		    .w = { .out = pickle },
+		    .a = a,
+		    .optim = OFS_NONE,
+		    .err = err } };
+	bool step = strcmp(file->name, "step") == 0 &&
+	    !ofs_zero_new_is_cut(z, file->entry);
+	int ret;
+
+	ofs_pkw_begin(&w.p.w);
+	ret = step ? ofs_state_put_entry(&w.p, e) : put_tensor(&w, file);
+	if (ret == -1)
+		return ofs_render_blame(z->cat, e, err);
+	ofs_pkw_op(&w.p.w, OFS_PKW_STOP);
+	return 0;
+}
+
+/* What stage 3's loader looks for: {state: {group: {step}}, param_groups}. */
+
+static const struct ofs_zero_new_state *step_of(const struct ofs_zero_new *z,
+    uint32_t group)
+{
+	uint32_t first = z->shapes.first[group];
+	const struct ofs_zero_new_param *p;
+
+	if (first == z->shapes.first[group + 1])
+		return NULL;
+	p = &z->param[z->order[first]];
+	for (uint32_t i = p->state; i < p->state + p->nstates; i++)
+		if (strcmp(z->state[i].name, "step") == 0)
+			return &z->state[i];
+	return NULL;
+}
+
+static int put_steps(struct ofs_zero_writer *w)
+{
+	const struct ofs_zero_new *z = w->z;
+
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+	ofs_pkw_op(&w->p.w, OFS_PKW_MARK);
+	for (uint32_t g = 0; g < z->shapes.ngroups; g++) {
+		const struct ofs_zero_new_state *step = step_of(z, g);
+
+		if (step == NULL)
+			continue;
+		ofs_pkw_int(&w->p.w, g);
+		ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+		ofs_pkw_known(&w->p.w, "step");
+		if (ofs_state_put_entry(&w->p, &z->cat->entries[step->entry]) ==
+		    -1)
+			return -1;
+		ofs_pkw_op(&w->p.w, OFS_PKW_SETITEM);
+	}
+	ofs_pkw_op(&w->p.w, OFS_PKW_SETITEMS);
+	return 0;
+}
+
+static int put_stage3(struct ofs_zero_writer *w)
+{
+	ofs_pkw_known(&w->p.w, "partition_count");
+	ofs_pkw_int(&w->p.w, w->z->world);
+	ofs_pkw_known(&w->p.w, "optimizer_state_dict");
+	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+	ofs_pkw_op(&w->p.w, OFS_PKW_MARK);
+	ofs_pkw_known(&w->p.w, "state");
+	if (put_steps(w) == -1)
+		return -1;
+	ofs_pkw_known(&w->p.w, "param_groups");
+	if (ofs_zero_new_put_groups(w) == -1)
+		return -1;
+	ofs_pkw_op(&w->p.w, OFS_PKW_SETITEMS);
+	return 0;
+}
+
+int ofs_zero_new_globals(const struct ofs_zero_new *z, struct ofs_torch_new *a,
+    struct ofs_buf *pickle, struct optimfs_error *err)
+{
+	struct ofs_zero_writer w;
+
+	ofs_zero_new_begin(&w, z, 0, a, pickle, err);
+	if (ofs_zero_new_put_scaler(&w) == -1 ||
+	    (z->stage == 3 && put_stage3(&w) == -1))
+		return -1;
+	ofs_zero_new_put_version(&w);
+	ofs_pkw_known(&w.p.w, "param_groups");
+	if (ofs_zero_new_put_groups(&w) == -1)
+		return -1;
+	return ofs_zero_new_end(&w);
+}

@@ -1,0 +1,535 @@
+/* update.c - values of DeepSpeed's checkpoints, where its files have them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/torch_storage.h"
+#include "format/zero/zero.h"
+#include "rewrite/archive.h"
+#include "rewrite/commit_impl.h"
+
+/* The tree has what ranks and groups have in common once, and by parameter;
+ * here it goes back into every file that says so. Bytes of tensors need none
+ * of this: their shards know where they lie. */
+
+/* What one rank of model parallelism has, or a universal checkpoint. */
+struct column {
+	struct ofs_commit *c;
+	const struct ofs_part *part;
+	const struct ofs_zero_files *files;
+	int mp;
+	uint32_t nprefix;
+	struct ofs_commit_archive model; /* whose strings shapes borrows */
+	struct ofs_zero_shapes shapes;
+	struct ofs_commit_path *path; /* of each task, for the file at hand */
+	struct optimfs_error *err;
+};
+
+/* A path of a file being put together. */
+struct keys {
+	struct ofs_key *key;
+	uint32_t n;
+};
+
+static void push(struct keys *k, const char *word)
+{
+	k->key[k->n++] =
+	    (struct ofs_key){ { word, (uint32_t)strlen(word) }, false };
+}
+
+static int push_number(struct column *col, struct keys *k, uint32_t v,
+    bool index)
+{
+	char text[16];
+	char *copy;
+
+	snprintf(text, sizeof(text), "%" PRIu32, v);
+	copy = ofs_arena_strndup(&col->c->arena, text, strlen(text));
+	if (copy == NULL)
+		return optimfs_fail(col->err, ENOMEM, "names of a commit");
+	push(k, copy);
+	k->key[k->n - 1].index = index;
+	return 0;
+}
+
+static void push_rest(struct keys *k, const struct ofs_task *t, uint32_t from)
+{
+	for (uint32_t i = from; i < t->npath; i++)
+		k->key[k->n++] = t->path[i];
+}
+
+static int begin(struct column *col, const struct ofs_task *t, struct keys *k)
+{
+	k->n = 0;
+	k->key = ofs_arena_alloc(&col->c->arena,
+	    (t->npath + 4ull) * sizeof(*k->key));
+	return k->key == NULL
+	    ? optimfs_fail(col->err, ENOMEM, "names of a commit")
+	    : 0;
+}
+
+static void here(struct column *col, const struct ofs_task *t,
+    const struct keys *k)
+{
+	col->path[t - col->c->task] = (struct ofs_commit_path){ k->key, k->n };
+}
+
+/* Do the components of a task's path from the part's on begin with these
+ * words? */
+static bool is_in(const struct column *col, const struct ofs_task *t,
+    const char *first, const char *second)
+{
+	uint32_t at = col->nprefix;
+
+	return t->npath > at + (second != NULL) + 1 &&
+	    ofs_str_is(t->path[at].s, first) &&
+	    (second == NULL || ofs_str_is(t->path[at + 1].s, second));
+}
+
+/* Is it of another file beside DeepSpeed's, a trainer's own? */
+static bool is_elsewhere(const struct column *col, const struct ofs_task *t)
+{
+	const struct ofs_parts *parts = &col->c->parts;
+
+	for (uint32_t i = 0; i < col->nprefix; i++)
+		if (t->npath <= i ||
+		    !ofs_str_is(t->path[i].s, col->part->prefix[i]))
+			return true;
+	for (size_t i = 0; i < parts->n; i++)
+		if (&parts->part[i] != col->part &&
+		    parts->part[i].prefix[0] != NULL && t->npath > 0 &&
+		    ofs_str_is(t->path[0].s, parts->part[i].prefix[0]))
+			return true;
+	return false;
+}
+
+/* A universal checkpoint has a file for each state of a parameter. */
+static bool is_file(const struct column *col, const struct ofs_task *t)
+{
+	return col->part->format == &ofs_format_universal &&
+	    t->op != OFS_TASK_SET && is_in(col, t, "optim", "state") &&
+	    t->npath == col->nprefix + 4;
+}
+
+/* What no file could say. */
+static int check(const struct column *col, const struct ofs_task *t)
+{
+	uint32_t at = col->nprefix;
+
+	if (is_elsewhere(col, t))
+		return 0;
+	if (is_in(col, t, "optim", "param_groups") && t->npath == at + 4 &&
+	    ofs_str_is(t->path[at + 3].s, "params"))
+		return ofs_commit_no_place(t,
+		    "which parameters DeepSpeed has in a group, and where, is "
+		    "not changed in place (optimfs reshard writes a new "
+		    "checkpoint)",
+		    col->err);
+	if (t->op == OFS_TASK_SET || is_file(col, t))
+		return 0;
+	if (is_in(col, t, "optim", "state"))
+		return ofs_commit_no_place(t,
+		    "a DeepSpeed checkpoint has a state of all parameters or "
+		    "of none, and it is not added, removed or renamed in place "
+		    "(optimfs reshard writes a new checkpoint)",
+		    col->err);
+	if (is_in(col, t, "model", NULL))
+		return ofs_commit_no_place(t,
+		    "which parameters a DeepSpeed checkpoint has is not "
+		    "changed in place (optimfs reshard writes a new "
+		    "checkpoint)",
+		    col->err);
+	return 0;
+}
+
+/* Files of weights. */
+
+static int route_model(struct column *col, const struct ofs_task *t)
+{
+	struct keys k;
+
+	if (is_elsewhere(col, t) || is_in(col, t, "optim", NULL) ||
+	    is_in(col, t, "optimizer_state_dict", NULL))
+		return 0;
+	if (begin(col, t, &k) == -1)
+		return -1;
+	if (is_in(col, t, "model", NULL)) {
+		push(&k, "module");
+		push_rest(&k, t, col->nprefix + 1);
+	} else {
+		push_rest(&k, t, col->nprefix);
+	}
+	if (k.n > 0)
+		here(col, t, &k);
+	return 0;
+}
+
+/* "3.weight" is layer_03's "weight". */
+static int route_layer(struct column *col, const struct ofs_task *t, int layer)
+{
+	struct ofs_str name;
+	struct keys k;
+	char head[16];
+	size_t n;
+
+	if (is_elsewhere(col, t) || !is_in(col, t, "model", NULL))
+		return 0;
+	snprintf(head, sizeof(head), "%d.", layer);
+	n = strlen(head);
+	name = t->path[col->nprefix + 1].s;
+	if (name.len <= n || memcmp(name.p, head, n) != 0)
+		return 0;
+	if (begin(col, t, &k) == -1)
+		return -1;
+	push_rest(&k, t, col->nprefix + 1);
+	k.key[0].s.p += n;
+	k.key[0].s.len -= (uint32_t)n;
+	here(col, t, &k);
+	return 0;
+}
+
+/* Files of the optimizer. */
+
+/* Where the wrapped optimizer is: below base, of which state is a list of what
+ * each group has when it is elastic. */
+struct form {
+	const char *first, *base; /* NULL: at the top */
+	bool elastic;
+};
+
+static void put_form(struct keys *k, const struct form *f)
+{
+	if (f->first != NULL)
+		push(k, f->first);
+	if (f->base != NULL)
+		push(k, f->base);
+}
+
+/* The group of a parameter; OFS_NONE. */
+static uint32_t group_of(const struct column *col, const struct ofs_task *t)
+{
+	uint32_t p = ofs_zero_find(&col->shapes, t->path[col->nprefix + 2].s);
+
+	return p == OFS_NONE ? OFS_NONE : col->shapes.param[p].group;
+}
+
+static int route_optim(struct column *col, const struct ofs_task *t,
+    const struct form *f, const uint32_t *group)
+{
+	uint32_t at = col->nprefix, g;
+	struct keys k;
+
+	if (is_elsewhere(col, t) || begin(col, t, &k) == -1)
+		return is_elsewhere(col, t) ? 0 : -1;
+	if (is_in(col, t, "optim", "param_groups")) {
+		put_form(&k, f);
+		push_rest(&k, t, at + 1);
+	} else if (is_in(col, t, "optim", "state") && t->npath > at + 3) {
+		g = group != NULL ? *group : group_of(col, t);
+		if (g == OFS_NONE)
+			return 0;
+		put_form(&k, f);
+		if (!f->elastic)
+			push(&k, "state");
+		if (push_number(col, &k, g, f->elastic) == -1)
+			return -1;
+		push_rest(&k, t, at + 3);
+	} else if (is_in(col, t, "optimizer_state_dict", NULL)) {
+		if (f->first != NULL)
+			push(&k, f->first);
+		push_rest(&k, t, at + 1);
+	}
+	if (k.n > 0)
+		here(col, t, &k);
+	return 0;
+}
+
+/* One file after the other. */
+
+static void forget(struct column *col)
+{
+	memset(col->path, 0, (col->c->ntasks + 1) * sizeof(*col->path));
+}
+
+static int open_file(struct column *col, const char *rel,
+    struct ofs_commit_archive *in)
+{
+	struct ofs_commit_source s = { .rank = -1 };
+
+	s.object = ofs_commit_object(col->c, rel);
+	*in = (struct ofs_commit_archive){ 0 };
+	if (s.object == OFS_NONE || col->c->cat->objects[s.object].missing)
+		return 0;
+	s.len = col->c->cat->objects[s.object].size;
+	if (ofs_commit_archive_open(col->c, &s, in, col->err) == -1)
+		return optimfs_fail_in(col->err, "%.200s", rel);
+	return 1;
+}
+
+static int form_of(struct column *col, const char *rel, struct form *f)
+{
+	struct ofs_commit_archive in;
+	struct ofs_zero_optim o;
+	int ret = open_file(col, rel, &in);
+
+	if (ret != 1)
+		return ret;
+	ret = ofs_zero_optim_read(&o, in.doc, col->err) == 0 ? 1 : -1;
+	*f = (struct form){ "optimizer_state_dict",
+		o.stage == 3 ? "optimizer_state_dict" : "base_optimizer_state",
+		ret == 1 && ofs_pk_kind(in.doc, o.base) == OFS_PK_LIST };
+	ofs_commit_archive_close(&in);
+	return ret;
+}
+
+static int put_file(struct column *col, const struct ofs_zero_file *file,
+    const struct form *form)
+{
+	struct ofs_commit *c = col->c;
+	struct ofs_commit_source s = { .path = col->path, .rank = -1 };
+	int ret = 0;
+
+	forget(col);
+	for (size_t i = 0; i < c->ntasks && ret == 0; i++)
+		switch (file->id.kind) {
+		case OFS_ZERO_MODEL:
+		case OFS_ZERO_MODEL_PART:
+			ret = route_model(col, &c->task[i]);
+			break;
+		case OFS_ZERO_LAYER:
+			ret = route_layer(col, &c->task[i], file->id.rank);
+			break;
+		default:
+			ret = route_optim(col, &c->task[i], form, NULL);
+		}
+	if (file->id.kind == OFS_ZERO_MODEL_PART ||
+	    file->id.kind == OFS_ZERO_OPTIM)
+		s.rank = file->id.rank;
+	return ret == -1 ? -1 : ofs_commit_file(c, file->rel, &s, col->err);
+}
+
+/* All of them say it in the same way: the form is the first one's. */
+static int put_files(struct column *col)
+{
+	struct form form = { 0 };
+	int known = 0;
+
+	for (size_t i = 0; i < col->files->n; i++) {
+		const struct ofs_zero_file *f = &col->files->file[i];
+
+		if (f->id.mp != col->mp)
+			continue;
+		if (f->id.kind == OFS_ZERO_OPTIM && known == 0)
+			known = form_of(col, f->rel, &form);
+		if (known == -1 ||
+		    ((f->id.kind != OFS_ZERO_OPTIM || known == 1) &&
+			put_file(col, f, &form) == -1))
+			return -1;
+	}
+	return 0;
+}
+
+/* Names of parameters, from the first file that has them. */
+static int read_shapes(struct column *col)
+{
+	for (size_t i = 0; i < col->files->n && col->shapes.n == 0; i++) {
+		const struct ofs_zero_file *f = &col->files->file[i];
+		uint32_t node, root;
+		int ret;
+
+		if (f->id.mp != col->mp || f->id.kind == OFS_ZERO_LAYER)
+			continue;
+		ret = open_file(col, f->rel, &col->model);
+		if (ret == -1)
+			return -1;
+		if (ret == 0)
+			continue;
+		root = ofs_pickle_root(col->model.doc);
+		node = ofs_pk_get(col->model.doc, root, "param_shapes");
+		if (node == OFS_NONE)
+			node = ofs_pk_get(col->model.doc,
+			    ofs_pk_get(col->model.doc, root,
+				"optimizer_state_dict"),
+			    "param_shapes");
+		if (node != OFS_NONE)
+			return ofs_zero_shapes_read(&col->shapes,
+			    col->model.doc, node, col->err);
+		ofs_commit_archive_close(&col->model);
+	}
+	return 0;
+}
+
+static void fini(struct column *col)
+{
+	ofs_zero_shapes_fini(&col->shapes);
+	ofs_commit_archive_close(&col->model);
+	free(col->path);
+}
+
+static int put_column(struct column *col)
+{
+	int ret;
+
+	col->path = calloc(col->c->ntasks + 1, sizeof(*col->path));
+	if (col->path == NULL)
+		return optimfs_fail(col->err, ENOMEM, "names of a commit");
+	ret = read_shapes(col);
+	if (ret == 0)
+		ret = put_files(col);
+	fini(col);
+	return ret;
+}
+
+static int put_columns(struct column *col)
+{
+	int last = -1;
+
+	for (size_t i = 0; i < col->files->n; i++) {
+		struct column one = *col;
+
+		one.mp = col->files->file[i].id.mp;
+		if (one.mp == last)
+			continue;
+		last = one.mp;
+		if (put_column(&one) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* Universal checkpoints: a file of each state, or one that has what the groups
+ * have; and copies of the files of weights. */
+
+/* NAME/STATE.pt below zero, if there is one. */
+static int put_state(struct column *col, const struct ofs_task *t)
+{
+	struct ofs_commit_source s = { .path = col->path, .rank = -1 };
+	const struct ofs_key *k = t->path + col->nprefix;
+	struct ofs_commit_archive in;
+	struct keys where;
+	uint32_t root;
+	char *rel;
+	int ret;
+
+	if (is_elsewhere(col, t) || !is_in(col, t, "optim", "state") ||
+	    t->npath < col->nprefix + 4)
+		return 0;
+	if (asprintf(&rel, "%s%szero/%.*s/%.*s.pt", col->part->rel,
+		col->part->rel[0] == '\0' ? "" : "/", (int)k[2].s.len, k[2].s.p,
+		(int)k[3].s.len, k[3].s.p) == -1)
+		return optimfs_fail(col->err, ENOMEM, "names of a commit");
+	ret = open_file(col, rel, &in);
+	if (ret == 1) {
+		root = ofs_pickle_root(in.doc);
+		ret = begin(col, t, &where);
+		if (ret == 0 && ofs_pk_get(in.doc, root, "param") != OFS_NONE)
+			push(&where, "param");
+		if (ret == 0) {
+			push_rest(&where, t, col->nprefix + 4);
+			here(col, t, &where);
+		}
+		ofs_commit_archive_close(&in);
+		if (ret == 0)
+			ret = ofs_commit_file(col->c, rel, &s, col->err);
+		col->path[t - col->c->task].key = NULL;
+	}
+	free(rel);
+	return ret;
+}
+
+/* Which form zero/optimizer_state.pt has, and which group has a parameter's
+ * step: its own, or the first one's. */
+static int route_globals(struct column *col, const struct ofs_task *t,
+    const struct ofs_commit_archive *in)
+{
+	uint32_t root = ofs_pickle_root(in->doc), group = OFS_NONE;
+	struct form form = { 0 };
+	struct ofs_zero_optim o = { .doc = in->doc };
+
+	o.base = ofs_pk_get(in->doc, root, "optimizer_state_dict");
+	if (ofs_pk_get(in->doc, root, "param_groups") == OFS_NONE)
+		form.base = "optimizer_state_dict";
+	if (is_in(col, t, "optim", "state")) {
+		form.base = "optimizer_state_dict";
+		group = group_of(col, t);
+		if (group != OFS_NONE && ofs_zero_state(&o, group) == OFS_NONE)
+			group = 0;
+	}
+	return route_optim(col, t, &form, &group);
+}
+
+static int put_globals(struct column *col)
+{
+	struct ofs_commit_source s = { .path = col->path, .rank = -1 };
+	struct ofs_commit *c = col->c;
+	struct ofs_commit_archive in;
+	char *rel;
+	int ret;
+
+	if (asprintf(&rel, "%s%szero/optimizer_state.pt", col->part->rel,
+		col->part->rel[0] == '\0' ? "" : "/") == -1)
+		return optimfs_fail(col->err, ENOMEM, "names of a commit");
+	forget(col);
+	ret = open_file(col, rel, &in);
+	if (ret == 1) {
+		ret = 0;
+		for (size_t i = 0; i < c->ntasks && ret == 0; i++)
+			if (!c->task[i].done)
+				ret = route_globals(col, &c->task[i], &in);
+		ofs_commit_archive_close(&in);
+		if (ret == 0)
+			ret = ofs_commit_file(c, rel, &s, col->err);
+	}
+	free(rel);
+	return ret;
+}
+
+static int put_universal(struct column *col)
+{
+	int ret = 0;
+
+	col->path = calloc(col->c->ntasks + 1, sizeof(*col->path));
+	if (col->path == NULL)
+		return optimfs_fail(col->err, ENOMEM, "names of a commit");
+	ret = read_shapes(col);
+	if (ret == 0)
+		ret = ofs_commit_universal(col->c, col->part, col->nprefix,
+		    &col->shapes, col->err);
+	for (size_t i = 0; i < col->c->ntasks && ret == 0; i++)
+		if (!col->c->task[i].done)
+			ret = put_state(col, &col->c->task[i]);
+	if (ret == 0)
+		ret = put_globals(col);
+	if (ret == 0)
+		ret = put_files(col);
+	fini(col);
+	return ret;
+}
+
+int ofs_commit_zero(struct ofs_commit *c, const struct ofs_part *part,
+    struct optimfs_error *err)
+{
+	struct ofs_zero_files files;
+	struct column col = {
+		.c = c, .part = part, .files = &files, .err = err
+	};
+	int ret = 0;
+
+	while (col.nprefix < 4 && part->prefix[col.nprefix] != NULL)
+		col.nprefix++;
+	for (size_t i = 0; i < c->ntasks && ret == 0; i++)
+		ret = check(&col, &c->task[i]);
+	if (ret == -1 || c->ntasks == 0)
+		return ret;
+	if (ofs_zero_list(&files, &c->cat->dir, part->rel, err) == -1)
+		return -1;
+	ret = part->format == &ofs_format_universal ? put_universal(&col)
+						    : put_columns(&col);
+	ofs_zero_files_fini(&files);
+	return ret;
+}

@@ -1,0 +1,360 @@
+/* update_universal.c - states of a universal checkpoint come and go as files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "archive/torch_storage.h"
+#include "base/copy.h"
+#include "format/zero/layout.h"
+#include "overlay/overlay.h"
+#include "rewrite/commit_impl.h"
+
+/* A state that is added is a copy of another one's file of the same parameter,
+ * with its own elements: what a loader is told there of how the parameter is
+ * cut holds for all of them. */
+
+struct files {
+	struct ofs_commit *c;
+	const struct ofs_part *part;
+	const struct ofs_zero_shapes *shapes;
+	uint32_t at;             /* components before optim */
+	uint32_t *held, *params; /* parameters of each group that have it */
+	struct optimfs_error *err;
+};
+
+static bool same(struct ofs_str a, struct ofs_str b)
+{
+	return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
+}
+
+static struct ofs_str param_of(const struct files *f, const struct ofs_task *t)
+{
+	return t->path[f->at + 2].s;
+}
+
+static struct ofs_str state_of(const struct files *f, const struct ofs_task *t)
+{
+	return t->path[f->at + 3].s;
+}
+
+static bool is_ours(const struct files *f, const struct ofs_task *t)
+{
+	if (t->op == OFS_TASK_SET || t->npath != f->at + 4 ||
+	    !ofs_str_is(t->path[f->at].s, "optim") ||
+	    !ofs_str_is(t->path[f->at + 1].s, "state"))
+		return false;
+	for (uint32_t i = 0; i < f->at; i++)
+		if (!ofs_str_is(t->path[i].s, f->part->prefix[i]))
+			return false;
+	return true;
+}
+
+/* The group of a parameter; OFS_NONE. */
+static uint32_t group_of(const struct files *f, struct ofs_str param)
+{
+	uint32_t p = ofs_zero_find(f->shapes, param);
+
+	return p == OFS_NONE ? OFS_NONE : f->shapes->param[p].group;
+}
+
+/* The components of an entry that is a state here; NULL. */
+static const uint32_t *state_path(const struct files *f,
+    const struct ofs_entry *e)
+{
+	const struct ofs_catalog *cat = f->c->cat;
+	uint32_t n;
+	const uint32_t *v = ofs_catalog_components(cat, e->path, &n);
+
+	if (n != f->at + 4 ||
+	    !ofs_str_is(ofs_catalog_string(cat, OFS_PATH_STR(v[f->at + 1])),
+		"state"))
+		return NULL;
+	return v + f->at;
+}
+
+static struct ofs_str component(const struct files *f, uint32_t c)
+{
+	return ofs_catalog_string(f->c->cat, OFS_PATH_STR(c));
+}
+
+/* How many parameters of each group have a state now. */
+static void count_held(const struct files *f, struct ofs_str state,
+    uint32_t *held)
+{
+	memset(held, 0, (f->shapes->ngroups + 1ull) * sizeof(*held));
+	for (uint32_t i = 0; i < f->c->cat->nentries; i++) {
+		const uint32_t *v = state_path(f, &f->c->cat->entries[i]);
+		uint32_t g;
+
+		if (v == NULL || !same(component(f, v[3]), state))
+			continue;
+		g = group_of(f, component(f, v[2]));
+		if (g != OFS_NONE)
+			held[g]++;
+	}
+}
+
+static int incomplete(const struct files *f, const struct ofs_task *t,
+    uint32_t group)
+{
+	return optimfs_fail(f->err, EINVAL,
+	    "OFS826 %.150s cannot be committed: of the parameters that ZeRO "
+	    "lays into one group with it %u of %u would have that state: all, "
+	    "or none",
+	    t->change->path, f->held[group], f->params[group]);
+}
+
+/* All parameters of a group have the same states, since ZeRO makes one tensor
+ * of them. */
+static int check_state(const struct files *f, struct ofs_str state)
+{
+	const struct ofs_commit *c = f->c;
+
+	count_held(f, state, f->held);
+	for (size_t i = 0; i < c->ntasks; i++) {
+		const struct ofs_task *t = &c->task[i];
+		uint32_t g;
+
+		if (!is_ours(f, t) || !same(state_of(f, t), state))
+			continue;
+		g = group_of(f, param_of(f, t));
+		if (g == OFS_NONE)
+			return ofs_commit_no_place(t,
+			    "the checkpoint has no such parameter", f->err);
+		f->held[g] += t->op == OFS_TASK_ADD ? 1u : UINT32_MAX;
+	}
+	for (size_t i = 0; i < c->ntasks; i++) {
+		const struct ofs_task *t = &c->task[i];
+		uint32_t g;
+
+		if (!is_ours(f, t) || !same(state_of(f, t), state))
+			continue;
+		g = group_of(f, param_of(f, t));
+		if (f->held[g] != 0 && f->held[g] != f->params[g])
+			return incomplete(f, t, g);
+	}
+	return 0;
+}
+
+static bool is_first(const struct files *f, size_t task)
+{
+	const struct ofs_commit *c = f->c;
+
+	for (size_t i = 0; i < task; i++)
+		if (is_ours(f, &c->task[i]) &&
+		    same(state_of(f, &c->task[i]), state_of(f, &c->task[task])))
+			return false;
+	return true;
+}
+
+/* A name that can be one of a file. */
+static bool is_name(struct ofs_str s)
+{
+	return s.len > 0 && s.len <= 252 && memchr(s.p, '/', s.len) == NULL &&
+	    strcmp(s.p, ".") != 0 && strcmp(s.p, "..") != 0;
+}
+
+static char *path_of(const struct files *f, struct ofs_str param,
+    struct ofs_str state)
+{
+	char *rel;
+
+	if (asprintf(&rel, "%s%szero/%s/%s.pt", f->part->rel,
+		f->part->rel[0] == '\0' ? "" : "/", param.p, state.p) != -1)
+		return rel;
+	optimfs_fail(f->err, ENOMEM, "names of a commit");
+	return NULL;
+}
+
+static int drop(const struct files *f, const struct ofs_task *t)
+{
+	char *rel;
+	int ret;
+
+	if (ofs_str_is(state_of(f, t), "fp32"))
+		return ofs_commit_no_place(t,
+		    "a universal checkpoint has every parameter as its fp32",
+		    f->err);
+	rel = path_of(f, param_of(f, t), state_of(f, t));
+	if (rel == NULL)
+		return -1;
+	if (ofs_commit_object(f->c, rel) == OFS_NONE)
+		ret = ofs_commit_no_place(t,
+		    "it is no file of its own: of stage 3 the step is the "
+		    "groups'",
+		    f->err);
+	else
+		ret = ofs_publish_remove(f->c->publish, rel, f->err);
+	free(rel);
+	return ret;
+}
+
+/* Where a file has the elements of a tensor: in one piece, in C order, as they
+ * are. */
+static bool lies_whole(const struct files *f, const struct ofs_tensor *t,
+    uint32_t *object, uint64_t *off)
+{
+	const struct ofs_catalog *cat = f->c->cat;
+	uint64_t n = ofs_tensor_numel(cat, t);
+	struct ofs_plan plan = { 0 };
+	bool whole = n > 0 &&
+	    ofs_plan_elements(cat, t, 0, n, 0, ofs_locate, f->c->fs->locator,
+		&plan, NULL) == 0 &&
+	    plan.n == 1 && plan.seg[0].n == 1 &&
+	    plan.seg[0].codec == OFS_PLAIN && plan.seg[0].fix == OFS_FIX_NONE;
+
+	if (whole) {
+		*object = plan.seg[0].object;
+		*off = plan.seg[0].src;
+	}
+	ofs_plan_fini(&plan);
+	return whole;
+}
+
+static bool has_form(const struct files *f, const struct ofs_tensor *t,
+    const struct ofs_task *task)
+{
+	return t->dtype == task->dtype && t->ndim == task->ndim &&
+	    memcmp(ofs_tensor_shape(f->c->cat, t), task->shape,
+		t->ndim * sizeof(uint64_t)) == 0;
+}
+
+/* Another state of the parameter with that form; rather than fp32, which is a
+ * parameter for PyTorch. */
+static bool find_like(const struct files *f, const struct ofs_task *t,
+    uint32_t *object, uint64_t *off)
+{
+	const struct ofs_catalog *cat = f->c->cat;
+	bool found = false;
+
+	for (uint32_t i = 0; i < cat->nentries; i++) {
+		const struct ofs_entry *e = &cat->entries[i];
+		const uint32_t *v =
+		    e->kind == OFS_ENTRY_TENSOR ? state_path(f, e) : NULL;
+
+		if (v == NULL || !same(component(f, v[2]), param_of(f, t)) ||
+		    !has_form(f, &cat->tensors[e->ref], t) ||
+		    (found && ofs_str_is(component(f, v[3]), "fp32")) ||
+		    !lies_whole(f, &cat->tensors[e->ref], object, off))
+			continue;
+		found = true;
+		if (!ofs_str_is(component(f, v[3]), "fp32"))
+			break;
+	}
+	return found;
+}
+
+static int copy_file(const struct files *f, uint32_t object, const char *rel,
+    int *fd)
+{
+	const struct ofs_object *o = &f->c->cat->objects[object];
+	int in, ret;
+
+	if (ofs_commit_open(f->c, object, &in, f->err) == -1)
+		return -1;
+	ret = ofs_publish_file(f->c->publish, rel, o->path, fd, f->err);
+	if (ret == 0)
+		ret = ofs_copy_file(in, o->size, *fd, f->err);
+	close(in);
+	if (ret == 0)
+		ret = ofs_commit_mend(f->c, *fd, 0, o->size, false, f->err);
+	return ret;
+}
+
+static int add(const struct files *f, const struct ofs_task *t)
+{
+	uint32_t object;
+	uint64_t off;
+	char *rel;
+	int fd, ret;
+
+	if (!is_name(state_of(f, t)))
+		return ofs_commit_no_place(t,
+		    "its name cannot be that of a file", f->err);
+	if (t->ndim == 0 || t->doc != NULL || !find_like(f, t, &object, &off))
+		return ofs_commit_no_place(t,
+		    "what is added to a universal checkpoint has the shape and "
+		    "the type of another state of its parameter",
+		    f->err);
+	rel = path_of(f, param_of(f, t), state_of(f, t));
+	if (rel == NULL)
+		return -1;
+	if (ofs_commit_object(f->c, rel) != OFS_NONE)
+		ret = ofs_commit_no_place(t,
+		    "its type and shape are not changed in place", f->err);
+	else
+		ret = copy_file(f, object, rel, &fd);
+	free(rel);
+	return ret == 0 ? ofs_commit_elements(f->c, t, fd, off, f->err) : -1;
+}
+
+static int check(struct files *f, bool *any)
+{
+	struct ofs_commit *c = f->c;
+
+	*any = false;
+	count_held(f, (struct ofs_str){ "fp32", 4 }, f->params);
+	for (size_t i = 0; i < c->ntasks; i++) {
+		if (!is_ours(f, &c->task[i]))
+			continue;
+		if (c->fs->edit != NULL && ofs_edit_sites(c->fs->edit) != NULL)
+			return ofs_commit_no_place(&c->task[i],
+			    "files come and go only where one directory has "
+			    "them all",
+			    f->err);
+		*any = true;
+		if (is_first(f, i) &&
+		    check_state(f, state_of(f, &c->task[i])) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int put_all(const struct files *f)
+{
+	struct ofs_commit *c = f->c;
+
+	ofs_publish_at_once(c->publish);
+	for (size_t i = 0; i < c->ntasks; i++) {
+		struct ofs_task *t = &c->task[i];
+
+		if (!is_ours(f, t))
+			continue;
+		if ((t->op == OFS_TASK_DROP ? drop(f, t) : add(f, t)) == -1)
+			return -1;
+		t->done = true;
+	}
+	return 0;
+}
+
+int ofs_commit_universal(struct ofs_commit *c, const struct ofs_part *part,
+    uint32_t nprefix, const struct ofs_zero_shapes *shapes,
+    struct optimfs_error *err)
+{
+	struct files f = {
+		.c = c,
+		.part = part,
+		.shapes = shapes,
+		.at = nprefix,
+		.held = calloc(shapes->ngroups + 1ull, sizeof(*f.held)),
+		.params = calloc(shapes->ngroups + 1ull, sizeof(*f.params)),
+		.err = err,
+	};
+	bool any = false;
+	int ret;
+
+	if (f.held == NULL || f.params == NULL)
+		ret = optimfs_fail(err, ENOMEM, "groups of a commit");
+	else
+		ret = check(&f, &any);
+	if (ret == 0 && any)
+		ret = put_all(&f);
+	free(f.held);
+	free(f.params);
+	return ret;
+}

@@ -1,0 +1,176 @@
+/* gate.c - who is inside a file system that may become another one */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fs/gate.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "fs/fs.h"
+
+/* Seconds that a read waits for a commit to end. */
+enum { WAIT_MAX = 20 };
+
+/* Where this thread is inside, and how often it has entered. */
+static _Thread_local struct {
+	struct optimfs *fs;
+	unsigned depth;
+	bool writes;
+} me;
+
+void ofs_gate_init(struct ofs_gate *g)
+{
+	*g = (struct ofs_gate){ 0 };
+	pthread_mutex_init(&g->lock, NULL);
+	pthread_cond_init(&g->changed, NULL);
+}
+
+void ofs_gate_fini(struct ofs_gate *g)
+{
+	pthread_cond_destroy(&g->changed);
+	pthread_mutex_destroy(&g->lock);
+}
+
+static void enter(struct optimfs *fs, bool writes)
+{
+	struct ofs_gate *g = &fs->gate;
+
+	if (!ofs_fs_changes(fs))
+		return;
+	if (me.fs == fs) {
+		me.depth++;
+		return;
+	}
+	pthread_mutex_lock(&g->lock);
+	while (g->closed || (writes && g->held))
+		pthread_cond_wait(&g->changed, &g->lock);
+	g->readers++;
+	g->writers += writes;
+	pthread_mutex_unlock(&g->lock);
+	me.fs = fs;
+	me.depth = 1;
+	me.writes = writes;
+}
+
+void ofs_enter(struct optimfs *fs)
+{
+	enter(fs, false);
+}
+
+void ofs_enter_write(struct optimfs *fs)
+{
+	enter(fs, true);
+}
+
+void ofs_leave(struct optimfs *fs)
+{
+	struct ofs_gate *g = &fs->gate;
+
+	if (!ofs_fs_changes(fs) || --me.depth > 0)
+		return;
+	me.fs = NULL;
+	pthread_mutex_lock(&g->lock);
+	g->readers--;
+	g->writers -= me.writes;
+	if (g->held || g->closed)
+		pthread_cond_broadcast(&g->changed);
+	pthread_mutex_unlock(&g->lock);
+}
+
+int ofs_gate_hold(struct optimfs *fs, bool commits, struct optimfs_error *err)
+{
+	struct ofs_gate *g = &fs->gate;
+	int ret = 0;
+
+	pthread_mutex_lock(&g->lock);
+	while (g->held && !g->commits)
+		pthread_cond_wait(&g->changed, &g->lock);
+	if (g->held) {
+		ret = optimfs_fail(err, EBUSY,
+		    "OFS815 a commit is under way already");
+	} else {
+		g->held = true;
+		g->commits = commits;
+	}
+	while (ret == 0 && g->writers > 0)
+		pthread_cond_wait(&g->changed, &g->lock);
+	pthread_mutex_unlock(&g->lock);
+	return ret;
+}
+
+void ofs_gate_let(struct optimfs *fs)
+{
+	struct ofs_gate *g = &fs->gate;
+
+	pthread_mutex_lock(&g->lock);
+	g->over += g->commits;
+	g->held = g->commits = false;
+	pthread_cond_broadcast(&g->changed);
+	pthread_mutex_unlock(&g->lock);
+}
+
+bool ofs_gate_close(struct optimfs *fs)
+{
+	struct ofs_gate *g = &fs->gate;
+
+	if (me.fs == fs)
+		return false;
+	pthread_mutex_lock(&g->lock);
+	g->closed = true;
+	while (g->readers > 0)
+		pthread_cond_wait(&g->changed, &g->lock);
+	pthread_mutex_unlock(&g->lock);
+	me.fs = fs; /* who closes it is inside, alone */
+	me.depth = 1;
+	return true;
+}
+
+void ofs_gate_open(struct optimfs *fs)
+{
+	struct ofs_gate *g = &fs->gate;
+
+	me.fs = NULL;
+	pthread_mutex_lock(&g->lock);
+	g->closed = false;
+	pthread_cond_broadcast(&g->changed);
+	pthread_mutex_unlock(&g->lock);
+}
+
+uint64_t optimfs_commits(struct optimfs *fs)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&fs->gate.lock);
+	n = fs->gate.over;
+	pthread_mutex_unlock(&fs->gate.lock);
+	return n;
+}
+
+/* What is not what it was, or not there any more. */
+static bool may_be_replaced(const struct optimfs_error *err)
+{
+	return err->code == ESTALE || strstr(err->text, "OFS754 ") != NULL;
+}
+
+bool optimfs_retry(struct optimfs *fs, uint64_t *seen,
+    const struct optimfs_error *err)
+{
+	struct ofs_gate *g = &fs->gate;
+	struct timespec until;
+	bool again;
+
+	if (!ofs_fs_changes(fs) || !may_be_replaced(err))
+		return false;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += WAIT_MAX;
+	pthread_mutex_lock(&g->lock);
+	while (g->held && g->commits && g->over == *seen &&
+	    pthread_cond_timedwait(&g->changed, &g->lock, &until) == 0)
+		continue;
+	again = g->over != *seen;
+	*seen = g->over;
+	pthread_mutex_unlock(&g->lock);
+	return again;
+}

@@ -1,0 +1,333 @@
+/* overlay_nodes.c - edited directories and files, as the tree and npy show them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "fs/mirror.h"
+#include "fs/view.h"
+#include "overlay/overlay_impl.h"
+
+uint64_t ofs_edit_generation(const struct ofs_edit *edit)
+{
+	return atomic_load(&edit->changed);
+}
+
+uint64_t ofs_edit_names_generation(const struct ofs_edit *edit)
+{
+	return atomic_load(&edit->names_changed);
+}
+
+/* Mirrors of made nodes: of the tree itself, and npy. */
+static bool mirrors_made(uint32_t space)
+{
+	return space == OFS_SPACE_TREE || space == OFS_SPACE_NPY;
+}
+
+int ofs_edit_has(const struct optimfs *fs, struct ofs_at at,
+    struct optimfs_error *err)
+{
+	const struct ofs_edit *e = fs->edit;
+	int ret = 0;
+
+	pthread_rwlock_rdlock(&fs->edit->names);
+	if (at.index < e->first || at.index - e->first >= e->nmade ||
+	    !mirrors_made(at.space))
+		ret = optimfs_fail(err, ENOENT, "no such node");
+	else if (e->made[at.index - e->first]->dead)
+		ret = optimfs_fail(err, ESTALE,
+		    "it was made by a writer, and the changes were dropped");
+	pthread_rwlock_unlock(&fs->edit->names);
+	return ret;
+}
+
+bool ofs_edit_moves(const struct optimfs *fs, uint32_t index)
+{
+	const struct ofs_edit *e = fs->edit;
+	bool moves = ofs_edit_is_made(e, index);
+
+	pthread_rwlock_rdlock(&fs->edit->names);
+	if (!moves && e->base[index] != NULL)
+		moves = e->base[index]->gone;
+	pthread_rwlock_unlock(&fs->edit->names);
+	return moves;
+}
+
+bool ofs_edit_at_is_dir(const struct optimfs *fs, struct ofs_at at)
+{
+	bool dir;
+
+	pthread_rwlock_rdlock(&fs->edit->names);
+	dir = ofs_edit_is_dir(fs->edit, at.index);
+	pthread_rwlock_unlock(&fs->edit->names);
+	return dir;
+}
+
+/* Does a mirror show the node? With names held. */
+static int is_shown(struct optimfs *fs, struct ofs_space *s, uint32_t space,
+    uint32_t index, struct optimfs_error *err)
+{
+	struct ofs_edit_form form;
+
+	if (!ofs_edit_is_made(fs->edit, index))
+		return ofs_space_has(fs, s, index, err);
+	if (space == OFS_SPACE_TREE)
+		return 1;
+	if (space != OFS_SPACE_NPY)
+		return 0;
+	if (ofs_edit_is_dir(fs->edit, index))
+		return 1;
+	ofs_edit_form_of(fs->edit, index, &form);
+	return form.ndim > 0 && ofs_dtype_npy(form.dtype) != NULL;
+}
+
+/* A file whose name, with the mirror's suffix, is this one. */
+static uint32_t find_suffixed(const struct ofs_edit *e,
+    const struct ofs_space *s, uint32_t dir, const char *name)
+{
+	size_t n = strlen(name), k = strlen(s->ops->suffix);
+	char bare[OFS_NAME_MAX + 1];
+	uint32_t index;
+
+	if (n <= k || strcmp(name + n - k, s->ops->suffix) != 0)
+		return OFS_NONE;
+	memcpy(bare, name, n - k);
+	bare[n - k] = '\0';
+	index = ofs_edit_find(e, dir, bare);
+	return index == OFS_NONE || ofs_edit_is_dir(e, index) ? OFS_NONE
+							      : index;
+}
+
+static uint32_t find_in(const struct optimfs *fs, const struct ofs_space *s,
+    uint32_t dir, const char *name)
+{
+	const struct ofs_edit *e = fs->edit;
+	uint32_t index = ofs_edit_find(e, dir, name);
+	const struct ofs_edit_node *v;
+
+	if (s->ops->suffix[0] == '\0' ||
+	    (index != OFS_NONE && ofs_edit_is_dir(e, index)))
+		return index;
+	index = find_suffixed(e, s, dir, name);
+	if (index != OFS_NONE || dir >= fs->tree.n)
+		return index;
+	/* a name that is too long for the suffix was cut */
+	index = ofs_mirror_find(fs, s, dir, name);
+	v = index == OFS_NONE ? NULL : ofs_edit_node(e, index);
+	return v != NULL && v->gone ? OFS_NONE : index;
+}
+
+int ofs_edit_lookup(struct optimfs *fs, struct ofs_at dir, const char *name,
+    struct ofs_at *at, struct optimfs_error *err)
+{
+	struct ofs_space *s = &fs->space[dir.space];
+	uint32_t index;
+	int ret = 0;
+
+	pthread_rwlock_rdlock(&fs->edit->names);
+	index = find_in(fs, s, dir.index, name);
+	if (index != OFS_NONE)
+		ret = is_shown(fs, s, dir.space, index, err);
+	pthread_rwlock_unlock(&fs->edit->names);
+	*at = (struct ofs_at){ dir.space, index };
+	return ret;
+}
+
+/* Names are copied out of the lock: each may ask for attributes. */
+struct batch {
+	struct optimfs *fs;
+	struct ofs_space *s;
+	struct ofs_at dir;
+	struct {
+		uint32_t index;
+		uint64_t position;
+		char name[OFS_NAME_MAX + 1];
+	} entry[32];
+	unsigned n;
+	struct optimfs_error *err;
+	bool failed;
+};
+
+static int collect(void *ctx, uint32_t child, const char *name,
+    uint64_t position)
+{
+	struct batch *b = ctx;
+	int shown = is_shown(b->fs, b->s, b->dir.space, child, b->err);
+
+	if (shown == -1)
+		b->failed = true;
+	if (shown != 1)
+		return shown;
+	b->entry[b->n].index = child;
+	b->entry[b->n].position = position;
+	if (b->s->ops->suffix[0] == '\0' || ofs_edit_is_dir(b->fs->edit, child))
+		strcpy(b->entry[b->n].name, name);
+	else
+		ofs_name_suffix(name, b->s->ops->suffix, b->entry[b->n].name);
+	b->n++;
+	return b->n == sizeof(b->entry) / sizeof(b->entry[0]);
+}
+
+int ofs_edit_list(struct optimfs *fs, struct ofs_at dir, uint64_t start,
+    ofs_edit_list_fn *each, void *ctx, struct optimfs_error *err)
+{
+	struct batch *b = calloc(1, sizeof(*b));
+	int ret = 0;
+
+	if (b == NULL)
+		return optimfs_fail(err, ENOMEM, "a directory");
+	b->fs = fs;
+	b->s = &fs->space[dir.space];
+	b->dir = dir;
+	b->err = err;
+	do {
+		b->n = 0;
+		pthread_rwlock_rdlock(&fs->edit->names);
+		ofs_edit_children(fs->edit, dir.index, start, collect, b);
+		pthread_rwlock_unlock(&fs->edit->names);
+		for (unsigned i = 0; i < b->n && ret == 0; i++) {
+			struct ofs_at at = { dir.space, b->entry[i].index };
+
+			start = b->entry[i].position + 1;
+			ret = each(ctx, at, b->entry[i].name,
+			    b->entry[i].position);
+		}
+	} while (ret == 0 && b->n > 0 && !b->failed);
+	if (b->failed)
+		ret = -1;
+	free(b);
+	return ret;
+}
+
+bool ofs_edit_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
+    size_t size)
+{
+	const char *top = ofs_static_nodes[OFS_STATIC_TOP].name;
+	char *own, mirror[32] = "";
+
+	if (at.space >= OFS_SPACE_RANK)
+		snprintf(mirror, sizeof(mirror), "%s/rank/%d/", top,
+		    fs->space[at.space].rank);
+	else if (at.space != OFS_SPACE_TREE)
+		snprintf(mirror, sizeof(mirror), "%s/%s/", top,
+		    at.space == OFS_SPACE_NPY ? "npy" : "layout");
+	pthread_rwlock_rdlock(&fs->edit->names);
+	own = ofs_edit_path(fs->edit, at.index, NULL, NULL);
+	if (own != NULL)
+		snprintf(path, size, "%s%s%s", mirror, own,
+		    ofs_edit_is_dir(fs->edit, at.index)
+			? ""
+			: fs->space[at.space].ops->suffix);
+	pthread_rwlock_unlock(&fs->edit->names);
+	free(own);
+	return own != NULL;
+}
+
+uint64_t ofs_edit_ino(const struct optimfs *fs, struct ofs_at at)
+{
+	uint64_t ino;
+
+	pthread_rwlock_rdlock(&fs->edit->names);
+	ino = ofs_edit_node(fs->edit, at.index)->ino;
+	pthread_rwlock_unlock(&fs->edit->names);
+	return at.space == OFS_SPACE_TREE
+	    ? ino
+	    : ofs_tree_ino(fs->space[at.space].ino ^ ino, "");
+}
+
+static int made_size(struct optimfs *fs, struct ofs_at at,
+    struct ofs_edit_file *f, struct optimfs_attr *attr,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_form form;
+	struct ofs_buf header = { 0 };
+
+	if (f != NULL) {
+		pthread_rwlock_rdlock(&f->lock);
+		attr->size = f->size;
+		pthread_rwlock_unlock(&f->lock);
+	}
+	attr->stored = attr->size;
+	if (at.space != OFS_SPACE_NPY)
+		return 0;
+	ofs_edit_form_of(fs->edit, at.index, &form);
+	if (ofs_dtype_npy(form.dtype) == NULL)
+		return 0;
+	ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
+	attr->size += header.len;
+	ofs_buf_fini(&header);
+	return header.bad ? optimfs_fail(err, ENOMEM, "header") : 0;
+}
+
+/* What a file of the checkpoint has grown or shrunk by. */
+static void adjust_size(struct optimfs *fs, struct ofs_at at,
+    struct ofs_edit_file *f, struct optimfs_attr *attr)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(fs, ofs_at_entry(fs, at));
+
+	if (f->text || t == NULL || !mirrors_made(at.space))
+		return;
+	pthread_rwlock_rdlock(&f->lock);
+	attr->size = attr->size - ofs_tensor_bytes(fs->cat, t) + f->size;
+	pthread_rwlock_unlock(&f->lock);
+}
+
+/* With names held. */
+static int edited_attr(struct optimfs *fs, struct ofs_at at,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	struct ofs_edit *e = fs->edit;
+	bool made = ofs_edit_is_made(e, at.index);
+	const struct ofs_edit_node *v = ofs_edit_node(e, at.index);
+	struct ofs_edit_file *f = ofs_edit_file(e, at.index);
+
+	if (v != NULL && v->mtime_ns != 0)
+		attr->mtime_ns = v->mtime_ns;
+	if (v != NULL && v->parent == OFS_NONE && (made || v->gone))
+		attr->nlink = 0;
+	if (f != NULL) {
+		pthread_rwlock_rdlock(&f->lock);
+		if (f->mtime_ns != 0)
+			attr->mtime_ns = f->mtime_ns;
+		pthread_rwlock_unlock(&f->lock);
+	}
+	if (made && !v->dir)
+		return made_size(fs, at, f, attr, err);
+	if (f != NULL)
+		adjust_size(fs, at, f, attr);
+	return 0;
+}
+
+int ofs_edit_attr(struct optimfs *fs, struct ofs_at at,
+    struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	int ret;
+
+	pthread_rwlock_rdlock(&fs->edit->names);
+	ret = edited_attr(fs, at, attr, err);
+	pthread_rwlock_unlock(&fs->edit->names);
+	return ret;
+}
+
+struct ofs_blob *ofs_edit_said(const struct optimfs *fs, uint32_t index)
+{
+	struct ofs_blob *said = NULL;
+	struct ofs_edit_file *f;
+
+	if (fs->edit == NULL || atomic_load(&fs->edit->changed) == 0)
+		return NULL;
+	pthread_rwlock_rdlock(&fs->edit->names);
+	f = ofs_edit_file(fs->edit, index);
+	if (f != NULL && f->text) {
+		pthread_rwlock_rdlock(&f->lock);
+		if (f->said != NULL)
+			said = ofs_blob_ref(f->said);
+		pthread_rwlock_unlock(&f->lock);
+	}
+	pthread_rwlock_unlock(&fs->edit->names);
+	return said;
+}

@@ -1,0 +1,364 @@
+/* write.c - the calls that change what is in a file */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/write_impl.h"
+#include "fs/write_npy.h"
+
+int ofs_may_write(const struct optimfs *fs, struct optimfs_error *err)
+{
+	if (fs->edit != NULL)
+		return 0;
+	return optimfs_fail(err, EROFS, "mounted read-only");
+}
+
+/* What is staged from now on would be for a checkpoint that is no more. */
+static int over(const struct optimfs *fs, struct optimfs_error *err)
+{
+	if (!fs->edit->published)
+		return 0;
+	return ofs_not_shown(&fs->edit->why, err);
+}
+
+int ofs_not_writable(const struct optimfs *fs, struct ofs_at at,
+    struct optimfs_error *err)
+{
+	char path[256];
+
+	ofs_at_path(fs, at, path, sizeof(path));
+	return optimfs_fail(err, EPERM,
+	    "OFS814 %s: nothing can be changed there", path);
+}
+
+/* A node that may be changed: of the tree, or npy. */
+int ofs_writable_at(struct optimfs *fs, uint64_t node, struct ofs_at *at,
+    struct optimfs_error *err)
+{
+	if (ofs_may_write(fs, err) == -1 || over(fs, err) == -1 ||
+	    ofs_node_at(fs, node, at, err) == -1)
+		return -1;
+	if (ofs_at_static(fs, *at) ||
+	    (at->space != OFS_SPACE_TREE && at->space != OFS_SPACE_NPY))
+		return ofs_not_writable(fs, *at, err);
+	return 0;
+}
+
+int ofs_writable_dir(struct optimfs *fs, uint64_t node, struct ofs_at *at,
+    struct optimfs_error *err)
+{
+	if (ofs_writable_at(fs, node, at, err) == -1)
+		return -1;
+	if (!ofs_at_is_dir(fs, *at))
+		return optimfs_fail(err, ENOTDIR, "not a directory");
+	return 0;
+}
+
+static int open_control(struct optimfs *fs, struct ofs_at at,
+    struct optimfs_file **file, struct optimfs_error *err)
+{
+	*file = calloc(1, sizeof(**file));
+	if (*file == NULL)
+		return optimfs_fail(err, ENOMEM, "open file");
+	(*file)->fs = fs;
+	(*file)->at = at;
+	(*file)->control = true;
+	ofs_composition_init(&(*file)->comp);
+	return 0;
+}
+
+/* A tensor that lost a shard can be written, one without sense cannot. */
+static int open_rw(struct optimfs *fs, uint64_t node, struct ofs_at at,
+    bool truncate, struct optimfs_file **file, struct optimfs_error *err)
+{
+	struct optimfs_file *f;
+	int ret;
+
+	if (optimfs_file_open(fs, node, &f, err) == -1)
+		return -1;
+	ret = ofs_edit_open_write(f, truncate, err);
+	if (ret == -1) {
+		ofs_file_failed(fs, at, 0, 0, err);
+		optimfs_file_close(f);
+		return -1;
+	}
+	*file = f;
+	return 0;
+}
+
+static int do_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
+    struct optimfs_file **file, struct optimfs_error *err)
+{
+	struct optimfs_error own;
+	struct ofs_at at;
+
+	if (err == NULL)
+		err = &own;
+	if (ofs_may_write(fs, err) == -1 ||
+	    ofs_node_at(fs, node, &at, err) == -1)
+		return -1;
+	if (ofs_at_static(fs, at) &&
+	    at.index - fs->tree.n == OFS_STATIC_CONTROL)
+		return open_control(fs, at, file, err);
+	if (ofs_at_is_dir(fs, at))
+		return optimfs_fail(err, EISDIR, "is a directory");
+	if (ofs_writable_at(fs, node, &at, err) == -1)
+		return -1;
+	return open_rw(fs, node, at, truncate, file, err);
+}
+
+int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
+    struct optimfs_file **file, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_file_open_write(fs, node, truncate, file, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static int write_any(struct optimfs_file *file, const void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	struct ofs_edit *e = file->fs->edit;
+	struct ofs_edit_file *f = file->staged;
+	int ret;
+
+	if (file->at.space == OFS_SPACE_NPY)
+		return ofs_edit_npy_write(file, buf, len, off, err);
+	if (f->text) {
+		pthread_rwlock_wrlock(&f->lock);
+		ret = ofs_edit_text_write(e, f, buf, len, off, err);
+		pthread_rwlock_unlock(&f->lock);
+		return ret;
+	}
+	if (off > file->limit || len > file->limit - off)
+		return optimfs_fail(err, EFBIG,
+		    "OFS813 past the tensor's end (it has %llu bytes)",
+		    (unsigned long long)file->limit);
+	return ofs_edit_file_write(e, f, buf, len, off, err);
+}
+
+/* What failed once is told again when the file is closed. */
+static int remember(struct optimfs_file *file, uint64_t off, uint64_t len,
+    struct optimfs_error *err)
+{
+	ofs_file_failed(file->fs, file->at, off, len, err);
+	if (file->staged != NULL) {
+		pthread_rwlock_wrlock(&file->staged->lock);
+		if (file->failed.code == 0)
+			file->failed = *err;
+		pthread_rwlock_unlock(&file->staged->lock);
+	}
+	return -1;
+}
+
+static int do_file_write(struct optimfs_file *file, const void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	struct optimfs_error own;
+	int ret;
+
+	if (err == NULL)
+		err = &own;
+	if (!file->writes)
+		return optimfs_fail(err, EBADF, "not open for writing");
+	if (over(file->fs, err) == -1)
+		return -1;
+	ret = write_any(file, buf, len, off, err);
+	return ret == 0 ? 0 : remember(file, off, len, err);
+}
+
+int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	int ret;
+
+	/* a commit is no change, and must not wait for itself */
+	if (file->control)
+		return optimfs_control(file->fs, buf, len, NULL, NULL, err);
+	ofs_enter_write(file->fs);
+	ret = do_file_write(file, buf, len, off, err);
+	ofs_leave(file->fs);
+	return ret;
+}
+
+/* With the gate passed. */
+int ofs_edit_truncate(struct optimfs_file *file, uint64_t size,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = file->staged;
+	int ret;
+
+	if (file->at.space == OFS_SPACE_NPY)
+		return ofs_edit_npy_resize(file, size, err);
+	if (f->text) {
+		pthread_rwlock_wrlock(&f->lock);
+		ret = ofs_edit_text_resize(file->fs->edit, f, size, err);
+		pthread_rwlock_unlock(&f->lock);
+		return ret;
+	}
+	if (size > file->limit)
+		return optimfs_fail(err, EFBIG,
+		    "OFS813 past the tensor's end (it has %llu bytes)",
+		    (unsigned long long)file->limit);
+	return ofs_edit_file_resize(file->fs->edit, f, size, err);
+}
+
+static int do_file_truncate(struct optimfs_file *file, uint64_t size,
+    struct optimfs_error *err)
+{
+	struct optimfs_error own;
+	int ret;
+
+	if (err == NULL)
+		err = &own;
+	if (file->control)
+		return 0;
+	if (!file->writes)
+		return optimfs_fail(err, EBADF, "not open for writing");
+	if (over(file->fs, err) == -1)
+		return -1;
+	ret = ofs_edit_truncate(file, size, err);
+	return ret == 0 ? 0 : remember(file, 0, 0, err);
+}
+
+int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(file->fs);
+	ret = do_file_truncate(file, size, err);
+	ofs_leave(file->fs);
+	return ret;
+}
+
+/* A text that was written must make sense when it is closed. One that was cut
+ * to nothing and not written is what a shell has in its hands on the way. */
+static int accept_text(struct optimfs_file *file, struct optimfs_error *err)
+{
+	struct ofs_edit *e = file->fs->edit;
+	struct ofs_edit_file *f = file->staged;
+	int ret = 0;
+
+	pthread_rwlock_rdlock(&e->names);
+	pthread_rwlock_wrlock(&f->lock);
+	if (f->drafting && f->touched)
+		ret = ofs_edit_text_accept(e, f, file->at.index, err);
+	pthread_rwlock_unlock(&f->lock);
+	pthread_rwlock_unlock(&e->names);
+	return ret;
+}
+
+/* A new file in the place of a text of the checkpoint. */
+static int check_made(struct optimfs_file *file, struct optimfs_error *err)
+{
+	struct ofs_edit *e = file->fs->edit;
+	struct ofs_edit_file *f = file->staged;
+	struct ofs_blob *now = NULL;
+	uint32_t base;
+	int ret = 0;
+
+	pthread_rwlock_rdlock(&e->names);
+	base = ofs_edit_stands_for(e, file->at.index);
+	if (base != OFS_NONE && f->dtype == OFS_DTYPE_NONE &&
+	    ofs_entry_is_text(file->fs, file->fs->tree.node[base].entry)) {
+		pthread_rwlock_wrlock(&f->lock);
+		if (f->size > 0)
+			now = ofs_edit_text_now(e, f, err);
+		ret = now == NULL && f->size > 0 ? -1 : 0;
+		pthread_rwlock_unlock(&f->lock);
+	}
+	if (now != NULL)
+		ret = ofs_edit_text_check(e, base, (const char *)now->bytes,
+		    now->len, NULL, NULL, err);
+	pthread_rwlock_unlock(&e->names);
+	ofs_blob_unref(now);
+	return ret;
+}
+
+static int accept_any(struct optimfs_file *file, struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = file->staged;
+
+	if (file->npy != NULL)
+		return ofs_edit_npy_accept(file, err);
+	if (f->text)
+		return accept_text(file, err);
+	return f->entry == OFS_NONE ? check_made(file, err) : 0;
+}
+
+/* What a write failed with, and has not been written since. */
+static int what_failed(struct optimfs_file *file, struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = file->staged;
+	struct optimfs_error why = { 0 };
+
+	pthread_rwlock_rdlock(&f->lock);
+	if (file->failed.code != 0)
+		why = file->failed;
+	else if (f->lost.n > 0)
+		why = f->why;
+	pthread_rwlock_unlock(&f->lock);
+	if (why.code == 0)
+		return 0;
+	*err = why;
+	return -1;
+}
+
+static int do_file_flush(struct optimfs_file *file, struct optimfs_error *err)
+{
+	struct optimfs_error own;
+	int ret;
+
+	if (err == NULL)
+		err = &own;
+	if (!file->writes)
+		return 0;
+	if (what_failed(file, err) == -1)
+		return -1;
+	ret = accept_any(file, err);
+	return ret == 0 ? 0 : ofs_file_failed(file->fs, file->at, 0, 0, err);
+}
+
+int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(file->fs);
+	ret = do_file_flush(file, err);
+	ofs_leave(file->fs);
+	return ret;
+}
+
+static int do_file_sync(struct optimfs_file *file, struct optimfs_error *err)
+{
+	struct optimfs_error own;
+	int ret;
+
+	if (err == NULL)
+		err = &own;
+	if (optimfs_file_flush(file, err) == -1)
+		return -1;
+	if (!file->writes)
+		return file->fs->edit == NULL
+		    ? 0
+		    : ofs_stage_sync(file->fs->edit->stage, err);
+	ret = ofs_edit_file_sync(file->fs->edit, file->staged, err);
+	return ret == 0 ? 0 : ofs_file_failed(file->fs, file->at, 0, 0, err);
+}
+
+int optimfs_file_sync(struct optimfs_file *file, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(file->fs);
+	ret = do_file_sync(file, err);
+	ofs_leave(file->fs);
+	return ret;
+}

@@ -1,0 +1,246 @@
+/* write_commit.c - commit, abort, and how a mount is doing */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/renew.h"
+#include "fs/write_impl.h"
+#include "journal/lock.h"
+#include "push/writethrough.h"
+#include "rewrite/commit.h"
+
+/* Who is still writing would see the file that he writes taken from him. */
+static int check_writers(const struct ofs_edit *e, struct optimfs_error *err)
+{
+	for (const struct ofs_edit_file *f = e->files; f != NULL; f = f->next)
+		if (f->writers > 0) {
+			char *path = ofs_edit_path(e, f->index, NULL, NULL);
+
+			optimfs_fail(err, EBUSY,
+			    "OFS815 %s is open for writing: close it, then "
+			    "commit",
+			    path == NULL ? "a removed file" : path);
+			free(path);
+			return -1;
+		}
+	return 0;
+}
+
+int ofs_not_shown(const struct optimfs_error *why, struct optimfs_error *err)
+{
+	return optimfs_fail(err, ESTALE,
+	    "OFS835 it was committed, and what is there now could not be read "
+	    "again: to go on, commit once more, or mount it again (%.200s)",
+	    why->text);
+}
+
+/* Behind a commit: fs, and what other ranks have mounted, show what it made.
+ * In several directories that takes all ranks; in one that is here the others
+ * follow as well as they can. */
+static int show(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct optimfs_error later;
+
+	if (ofs_edit_sites(fs->edit) != NULL)
+		return ofs_renew(fs->renewal, fs, true, err);
+	if (fs->renewal != NULL && ofs_fs_reopen(fs, err) == -1) {
+		ofs_renew_alert(fs->renewal, false);
+		return -1;
+	}
+	if (fs->renewal == NULL)
+		return ofs_fs_reopen(fs, err);
+	if (ofs_renew(fs->renewal, fs, false, &later) == -1)
+		optimfs_log_error(fs, &later);
+	return 0;
+}
+
+static void show_or_say(struct optimfs *fs)
+{
+	struct optimfs_error why;
+
+	if (show(fs, &why) == 0)
+		return;
+	fs->edit->published = true;
+	fs->edit->why = why;
+	optimfs_log_error(fs, &why);
+}
+
+/* Readers wait from where what was staged is let go until it is shown. */
+static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	if (fs->renewal != NULL)
+		ofs_renew_alert(fs->renewal, true);
+	ret = fs->edit->direct != NULL ? ofs_direct_commit(fs, stop, ctx, err)
+				       : ofs_commit(fs, stop, ctx, err);
+	if (ret != -1)
+		show_or_say(fs);
+	else if (fs->renewal != NULL)
+		ofs_renew_alert(fs->renewal, false);
+	ofs_gate_open(fs);
+	return ret;
+}
+
+/* With the gate held. */
+static int commit_held(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why;
+	int ret;
+
+	if (fs->edit->published) {
+		if (show(fs, &why) == 0)
+			return 0;
+		return ofs_not_shown(&why, err);
+	}
+	pthread_rwlock_rdlock(&fs->edit->names);
+	ret = check_writers(fs->edit, err);
+	pthread_rwlock_unlock(&fs->edit->names);
+	return ret == -1 ? -1 : publish(fs, stop, ctx, err);
+}
+
+static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	if (fs->edit->scratch)
+		return optimfs_fail(err, EROFS,
+		    "OFS819 mounted with scratch: nothing can be committed");
+	if (ofs_gate_hold(fs, true, err) == -1)
+		return -1;
+	if (fs->edit->unsafe) {
+		*err = fs->edit->stuck;
+		ofs_gate_let(fs);
+		return 1;
+	}
+	if (fs->edit->direct == NULL && !fs->edit->published &&
+	    !ofs_edit_dirty(fs->edit)) {
+		ofs_gate_let(fs);
+		return 0;
+	}
+	atomic_store(&fs->edit->percent, 1);
+	ret = commit_held(fs, stop, ctx, err);
+	atomic_store(&fs->edit->percent, 0);
+	ofs_gate_let(fs);
+	return ret;
+}
+
+/* What the last order came to, for whoever asks control. */
+static int said(struct optimfs *fs, int ret, const struct optimfs_error *own,
+    struct optimfs_error *err)
+{
+	pthread_mutex_lock(&fs->lock);
+	fs->edit->said = *own;
+	fs->edit->unsynced = ret == 1;
+	pthread_mutex_unlock(&fs->lock);
+	if (ret != 0)
+		optimfs_log_error(fs, own);
+	if (err != NULL)
+		*err = *own;
+	return ret;
+}
+
+int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+
+	if (ofs_may_write(fs, err) == -1)
+		return -1;
+	return said(fs, commit(fs, stop, ctx, &own), &own, err);
+}
+
+void ofs_control_said(struct optimfs *fs, struct ofs_buf *out)
+{
+	if (fs->edit == NULL)
+		return;
+	pthread_mutex_lock(&fs->lock);
+	if (fs->edit->said.code != 0)
+		ofs_buf_printf(out, "%s %s\n",
+		    fs->edit->unsynced ? "unsynced" : "failed",
+		    fs->edit->said.text);
+	pthread_mutex_unlock(&fs->lock);
+}
+
+int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+
+	if (ofs_may_write(fs, err) == -1)
+		return -1;
+	return said(fs, ofs_edit_abort(fs->edit, &own), &own, err);
+}
+
+int optimfs_lock_watch(const char *path)
+{
+	return ofs_stage_watch(path);
+}
+
+bool optimfs_lock_busy(int fd)
+{
+	return ofs_lock_busy(fd);
+}
+
+static bool is_order(const char *text, size_t len, const char *order)
+{
+	return len == strlen(order) && memcmp(text, order, len) == 0;
+}
+
+int optimfs_control(struct optimfs *fs, const char *text, size_t len,
+    bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err)
+{
+	if (ofs_may_write(fs, err) == -1)
+		return -1;
+	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
+		len--;
+	if (is_order(text, len, "commit"))
+		return optimfs_commit(fs, stop, ctx, err) == 0 ? 0 : -1;
+	if (is_order(text, len, "abort"))
+		return optimfs_abort(fs, err);
+	if (!is_order(text, len, "keep"))
+		return optimfs_fail(err, EINVAL,
+		    "OFS818 control takes commit, abort and keep");
+	atomic_store(&fs->edit->explicit_commit, true);
+	return 0;
+}
+
+bool optimfs_file_is_control(const struct optimfs_file *file)
+{
+	return file->control;
+}
+
+void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
+{
+	struct ofs_edit_status s;
+
+	*status = (struct optimfs_status){ .percent = -1 };
+	if (fs->edit == NULL)
+		return;
+	ofs_enter(fs);
+	ofs_edit_status(fs->edit, &s);
+	ofs_leave(fs);
+	*status = (struct optimfs_status){
+		.writable = true,
+		.explicit_commit = atomic_load(&fs->edit->explicit_commit),
+		.scratch = fs->edit->scratch,
+		.files = s.files,
+		.bytes = s.bytes,
+		.percent = s.percent,
+	};
+}
+
+int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
+{
+	return fs->edit == NULL ? 0 : ofs_stage_sync(fs->edit->stage, err);
+}
+
+uint64_t optimfs_changes(struct optimfs *fs)
+{
+	return fs->edit == NULL ? 0 : ofs_edit_generation(fs->edit);
+}

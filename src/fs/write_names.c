@@ -1,0 +1,249 @@
+/* write_names.c - the calls that change names, and what they say */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/write_impl.h"
+
+#define PREFIX "user.optimfs."
+
+static bool is_section(const char *name)
+{
+	return strcmp(name, "optim") == 0 || strcmp(name, "model") == 0 ||
+	    strcmp(name, "extra") == 0;
+}
+
+/* May a name be given in a directory? The root has its three. */
+static int may_name(const struct optimfs *fs, struct ofs_at dir,
+    const char *name, bool is_dir, struct optimfs_error *err)
+{
+	if (strlen(name) > OFS_NAME_MAX)
+		return optimfs_fail(err, ENAMETOOLONG, "%.80s...: too long",
+		    name);
+	if (name[0] == '\0' || strchr(name, '/') != NULL ||
+	    strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return optimfs_fail(err, EINVAL, "'%s' is no name", name);
+	if (dir.index == 0 && (!is_dir || !is_section(name)))
+		return optimfs_fail(err, EPERM,
+		    "OFS814 %s: a checkpoint has optim, model and extra; give "
+		    "it a place below these",
+		    name);
+	(void)fs;
+	return 0;
+}
+
+/* Below npy files are called NAME.npy, as if they were NAME in the tree. */
+static int tree_name(struct ofs_at dir, const char *name, bool is_dir,
+    char out[OFS_NAME_MAX + 1], struct optimfs_error *err)
+{
+	size_t n = strlen(name), k = strlen(ofs_space_npy.suffix);
+
+	if (dir.space == OFS_SPACE_NPY && !is_dir) {
+		if (n <= k || strcmp(name + n - k, ofs_space_npy.suffix) != 0)
+			return optimfs_fail(err, EPERM,
+			    "OFS814 %s: files of npy are called NAME.npy",
+			    name);
+		n -= k;
+	}
+	memcpy(out, name, n);
+	out[n] = '\0';
+	return 0;
+}
+
+static int do_create(struct optimfs *fs, uint64_t dir, const char *name,
+    bool is_dir, struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	char plain[OFS_NAME_MAX + 1];
+	struct ofs_at at, made;
+	int ret;
+
+	if (ofs_writable_dir(fs, dir, &at, err) == -1 ||
+	    may_name(fs, at, name, is_dir, err) == -1 ||
+	    tree_name(at, name, is_dir, plain, err) == -1)
+		return -1;
+	made.space = at.space;
+	pthread_rwlock_wrlock(&fs->edit->names);
+	ret =
+	    ofs_edit_make(fs->edit, at.index, plain, is_dir, &made.index, err);
+	if (ret == 0 && !is_dir &&
+	    ofs_edit_file_touch(fs->edit, made.index, err) == NULL)
+		ret = -1;
+	pthread_rwlock_unlock(&fs->edit->names);
+	return ret == 0 ? ofs_at_attr(fs, made, attr, err) : -1;
+}
+
+int optimfs_create(struct optimfs *fs, uint64_t dir, const char *name,
+    bool is_dir, struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_create(fs, dir, name, is_dir, attr, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static int do_remove(struct optimfs *fs, uint64_t dir, const char *name,
+    bool is_dir, struct optimfs_error *err)
+{
+	struct ofs_at at;
+	int ret;
+
+	if (ofs_writable_dir(fs, dir, &at, err) == -1)
+		return -1;
+	if (at.space != OFS_SPACE_TREE ||
+	    (at.index == 0 && strcmp(name, ".optimfs") == 0))
+		return ofs_not_writable(fs, at, err);
+	pthread_rwlock_wrlock(&fs->edit->names);
+	ret = ofs_edit_remove(fs->edit, at.index, name, is_dir, err);
+	pthread_rwlock_unlock(&fs->edit->names);
+	return ret;
+}
+
+int optimfs_remove(struct optimfs *fs, uint64_t dir, const char *name,
+    bool is_dir, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_remove(fs, dir, name, is_dir, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static int do_rename(struct optimfs *fs, uint64_t dir, const char *name,
+    uint64_t newdir, const char *newname, bool replace,
+    struct optimfs_error *err)
+{
+	struct ofs_at at, to, child;
+	struct optimfs_attr attr;
+	int ret;
+
+	if (ofs_writable_dir(fs, dir, &at, err) == -1 ||
+	    ofs_writable_dir(fs, newdir, &to, err) == -1)
+		return -1;
+	if (at.space != OFS_SPACE_TREE || to.space != OFS_SPACE_TREE)
+		return ofs_not_writable(fs, to, err);
+	if (optimfs_lookup(fs, dir, name, &attr, err) == -1 ||
+	    ofs_node_at(fs, attr.node, &child, err) == -1 ||
+	    may_name(fs, to, newname, ofs_at_is_dir(fs, child), err) == -1)
+		return -1;
+	if (ofs_at_static(fs, child))
+		return ofs_not_writable(fs, child, err);
+	pthread_rwlock_wrlock(&fs->edit->names);
+	ret = ofs_edit_rename(fs->edit, at.index, name, to.index, newname,
+	    replace, err);
+	pthread_rwlock_unlock(&fs->edit->names);
+	if (ret == -1)
+		optimfs_log_error(fs, err);
+	return ret;
+}
+
+int optimfs_rename(struct optimfs *fs, uint64_t dir, const char *name,
+    uint64_t newdir, const char *newname, bool replace,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_rename(fs, dir, name, newdir, newname, replace, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static int do_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
+    struct optimfs_error *err)
+{
+	struct optimfs_file *file;
+	int ret;
+
+	if (optimfs_file_open_write(fs, node, false, &file, err) == -1)
+		return -1;
+	ret = optimfs_file_truncate(file, size, err);
+	if (ret == 0)
+		ret = optimfs_file_flush(file, err);
+	optimfs_file_close(file);
+	return ret;
+}
+
+int optimfs_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_truncate(fs, node, size, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static int do_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
+    struct optimfs_error *err)
+{
+	struct ofs_at at;
+	int ret;
+
+	if (ofs_writable_at(fs, node, &at, err) == -1)
+		return -1;
+	pthread_rwlock_wrlock(&fs->edit->names);
+	ret = ofs_edit_set_mtime(fs->edit, at.index, mtime_ns, err);
+	pthread_rwlock_unlock(&fs->edit->names);
+	return ret;
+}
+
+int optimfs_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_set_mtime(fs, node, mtime_ns, err);
+	ofs_leave(fs);
+	return ret;
+}
+
+static bool is_listed(const char *name)
+{
+	static const char *const names[] = { "fqn", "kind", "raw_fqn", "shape",
+		"dtype" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
+static int do_setxattr(struct optimfs *fs, uint64_t node, const char *name,
+    const char *value, size_t len, struct optimfs_error *err)
+{
+	struct ofs_at at;
+	int ret;
+
+	if (ofs_writable_at(fs, node, &at, err) == -1)
+		return -1;
+	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 ||
+	    !is_listed(name + strlen(PREFIX)))
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "attribute %s has no place in a checkpoint", name);
+	if (ofs_at_is_dir(fs, at))
+		return 0;
+	pthread_rwlock_wrlock(&fs->edit->names);
+	ret = ofs_edit_set_attr(fs->edit, at.index, name + strlen(PREFIX),
+	    value, len, err);
+	pthread_rwlock_unlock(&fs->edit->names);
+	return ret == 0 ? 0 : ofs_file_failed(fs, at, 0, 0, err);
+}
+
+int optimfs_setxattr(struct optimfs *fs, uint64_t node, const char *name,
+    const char *value, size_t len, struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_enter_write(fs);
+	ret = do_setxattr(fs, node, name, value, len, err);
+	ofs_leave(fs);
+	return ret;
+}

@@ -1,0 +1,252 @@
+/* write_open.c - open files that a writer has made, or writes */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "fs/mirror.h"
+#include "fs/view.h"
+#include "fs/write_npy.h"
+#include "overlay/overlay_impl.h"
+
+/* Names of one tensor are one, but in a skeleton. */
+static bool has_name(const struct optimfs_file *file)
+{
+	return ofs_edit_is_direct(file->fs->edit) && file->view == NULL &&
+	    (file->at.space == OFS_SPACE_TREE ||
+		file->at.space == OFS_SPACE_NPY) &&
+	    file->at.index < file->fs->tree.n;
+}
+
+struct ofs_edit_file *ofs_edit_staged(const struct optimfs_file *file,
+    uint32_t tensor)
+{
+	struct ofs_edit *e = file->fs->edit;
+	struct ofs_edit_file *f;
+
+	if (e == NULL || atomic_load(&e->changed) == 0)
+		return NULL;
+	if (tensor >= file->fs->cat->ntensors)
+		return file->view == NULL ? NULL
+					  : ofs_view_staged(file->view, tensor);
+	pthread_rwlock_rdlock(&e->names);
+	f = has_name(file) ? ofs_edit_file(e, file->at.index)
+			   : e->tensor[tensor];
+	pthread_rwlock_unlock(&e->names);
+	return f;
+}
+
+struct ofs_edit_file *ofs_edit_of_node(struct ofs_edit *edit, uint32_t node)
+{
+	struct ofs_edit_file *f;
+
+	pthread_rwlock_rdlock(&edit->names);
+	f = ofs_edit_file(edit, node);
+	pthread_rwlock_unlock(&edit->names);
+	return f;
+}
+
+/* Count the open, so that a removed file stays while it is. */
+static int attach(struct optimfs_file *file, bool writes,
+    struct optimfs_error *err)
+{
+	struct ofs_edit *e = file->fs->edit;
+	struct ofs_edit_file *f;
+
+	pthread_rwlock_wrlock(&e->names);
+	f = ofs_edit_file_touch(e, file->at.index, err);
+	if (f != NULL) {
+		f->opens++;
+		f->writers += writes;
+		file->staged = f;
+		file->writes = writes;
+		file->limit = ofs_edit_limit(e, file->at.index);
+	}
+	pthread_rwlock_unlock(&e->names);
+	return f == NULL ? -1 : 0;
+}
+
+static int made_header(struct optimfs_file *file, struct optimfs_error *err)
+{
+	struct ofs_edit_form form;
+	struct ofs_buf header = { 0 };
+
+	ofs_edit_form(file->fs, file->at.index, &form);
+	if (ofs_dtype_npy(form.dtype) != NULL)
+		ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
+	file->blob = ofs_blob_of(&header, err);
+	return file->blob == NULL ? -1 : 0;
+}
+
+int ofs_edit_open_made(struct optimfs_file *file, struct optimfs_error *err)
+{
+	if (ofs_edit_at_is_dir(file->fs, file->at))
+		return optimfs_fail(err, EISDIR, "is a directory");
+	if (file->at.space == OFS_SPACE_NPY && made_header(file, err) == -1)
+		return -1;
+	return attach(file, false, err);
+}
+
+int ofs_edit_open_write(struct optimfs_file *file, bool truncate,
+    struct optimfs_error *err)
+{
+	int ret = 0;
+
+	if (file->staged == NULL) {
+		if (attach(file, true, err) == -1)
+			return -1;
+	} else {
+		pthread_rwlock_wrlock(&file->fs->edit->names);
+		file->staged->writers++;
+		file->writes = true;
+		file->limit = ofs_edit_limit(file->fs->edit, file->at.index);
+		pthread_rwlock_unlock(&file->fs->edit->names);
+	}
+	if (file->at.space == OFS_SPACE_NPY)
+		ret = ofs_edit_npy_begin(file, truncate, err);
+	else if (truncate)
+		ret = ofs_edit_truncate(file, 0, err);
+	return ret;
+}
+
+/* The last writer is gone: what was not accepted is forgotten. */
+static void drop_draft(struct ofs_edit_file *f)
+{
+	pthread_rwlock_wrlock(&f->lock);
+	f->draft.len = 0;
+	f->drafting = f->touched = false;
+	pthread_rwlock_unlock(&f->lock);
+}
+
+static bool is_removed(const struct ofs_edit *e, const struct ofs_edit_file *f)
+{
+	return f->entry == OFS_NONE &&
+	    ofs_edit_node(e, f->index)->parent == OFS_NONE;
+}
+
+void ofs_edit_close(struct optimfs_file *file)
+{
+	struct ofs_edit_file *f = file->staged;
+	struct ofs_edit *e = file->fs->edit;
+	bool last;
+
+	if (f == NULL)
+		return;
+	ofs_edit_npy_end(file);
+	pthread_rwlock_wrlock(&e->names);
+	f->opens--;
+	if (file->writes)
+		f->writers--;
+	last = f->opens == 0 && is_removed(e, f);
+	if (file->writes && f->writers == 0 && f->text)
+		drop_draft(f);
+	if (last)
+		ofs_edit_file_revert(e, f);
+	else if (f->opens == 0)
+		ofs_edit_file_idle(e, f);
+	pthread_rwlock_unlock(&e->names);
+}
+
+/* Bytes before those of the tensor. */
+static uint64_t head_of(const struct optimfs_file *file)
+{
+	if (file->at.space != OFS_SPACE_NPY)
+		return 0;
+	if (ofs_at_made(file->fs, file->at))
+		return file->blob->len;
+	return file->comp.n == 0 ? 0 : file->comp.piece[0].len;
+}
+
+/* What is staged of the file that is read. */
+static struct ofs_edit_file *staged_of(const struct optimfs_file *file)
+{
+	const struct ofs_tensor *t;
+
+	if (file->staged != NULL || file->comp.n == 0 ||
+	    (file->at.space != OFS_SPACE_TREE &&
+		file->at.space != OFS_SPACE_NPY))
+		return file->staged;
+	t = ofs_entry_tensor(file->fs, ofs_at_entry(file->fs, file->at));
+	return ofs_edit_staged(file, (uint32_t)(t - file->fs->cat->tensors));
+}
+
+int ofs_edit_read_behind(const struct optimfs_file *file, void *buf,
+    uint64_t len, uint64_t off, struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = staged_of(file);
+	uint64_t head = head_of(file);
+
+	if (f == NULL)
+		return optimfs_fail(err, EIO, "shorter than it was");
+	return ofs_edit_file_lay(file->fs->edit, f, buf, off - head,
+	    off + len - head, 0, err);
+}
+
+bool ofs_edit_size(const struct optimfs_file *file, uint64_t *size)
+{
+	struct ofs_edit_file *f = staged_of(file);
+
+	if (file->npy != NULL) {
+		*size = ofs_edit_npy_size(file);
+		return true;
+	}
+	if (f == NULL)
+		return false;
+	pthread_rwlock_rdlock(&f->lock);
+	if (!f->text)
+		*size = head_of(file) + f->size;
+	else if (f->drafting)
+		*size = f->draft.len;
+	else if (f->said != NULL)
+		*size = f->said->len;
+	else
+		*size = file->size;
+	pthread_rwlock_unlock(&f->lock);
+	return true;
+}
+
+static ssize_t read_text(struct optimfs_file *file, void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	struct ofs_edit *e = file->fs->edit;
+	struct ofs_blob *now;
+	size_t n;
+
+	pthread_rwlock_wrlock(&file->staged->lock);
+	now = ofs_edit_text_now(e, file->staged, err);
+	pthread_rwlock_unlock(&file->staged->lock);
+	if (now == NULL)
+		return -1;
+	n = off < now->len ? now->len - off : 0;
+	n = n < len ? n : len;
+	if (n > 0)
+		memcpy(buf, now->bytes + off, n);
+	ofs_blob_unref(now);
+	return (ssize_t)n;
+}
+
+ssize_t ofs_edit_read(struct optimfs_file *file, void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	uint64_t head = head_of(file), n = 0;
+
+	if (file->npy != NULL)
+		return ofs_edit_npy_read(file, buf, len, off, err);
+	if (file->staged->text)
+		return read_text(file, buf, len, off, err);
+	if (file->at.space == OFS_SPACE_NPY && head == 0)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS816 no shape or dtype that NumPy has");
+	if (off < head) {
+		n = head - off < len ? head - off : len;
+		memcpy(buf, file->blob->bytes + off, n);
+	}
+	if (n < len &&
+	    ofs_edit_file_lay(file->fs->edit, file->staged, (uint8_t *)buf + n,
+		off + n - head, off + len - head, 0, err) == -1)
+		return -1;
+	return (ssize_t)len;
+}

@@ -1,0 +1,260 @@
+/* lock.c - one writer */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "journal/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOCK_NAME "lock"
+/* Somebody who lets the lock go while we look removes its file. */
+#define TRIES 100
+
+/* What the file says. */
+struct holder {
+	char host[65], boot[OFS_BOOT_ID], id[33];
+	long pid;
+	int64_t since;
+};
+
+void ofs_boot_id(char id[OFS_BOOT_ID])
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = -1;
+
+	if (fd != -1) {
+		n = read(fd, id, OFS_BOOT_ID - 1);
+		close(fd);
+	}
+	id[n > 0 ? n : 0] = '\0';
+	id[strcspn(id, "\n")] = '\0';
+	if (id[0] == '\0')
+		strcpy(id, "-");
+}
+
+static void myself(struct holder *h)
+{
+	uint8_t random[16] = { 0 };
+
+	*h = (struct holder){ .pid = getpid(), .since = time(NULL) };
+	if (gethostname(h->host, sizeof(h->host) - 1) == -1 ||
+	    h->host[0] == '\0')
+		strcpy(h->host, "?");
+	ofs_boot_id(h->boot);
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		memcpy(random, &h->since, sizeof(h->since));
+	for (size_t i = 0; i < sizeof(random); i++)
+		snprintf(h->id + 2 * i, 3, "%02x", random[i]);
+}
+
+static int put_holder(int fd, const struct holder *h)
+{
+	char text[400];
+	int n = snprintf(text, sizeof(text),
+	    "host %s\nboot %s\npid %ld\nid %s\nsince %" PRId64 "\n", h->host,
+	    h->boot, h->pid, h->id, h->since);
+
+	if (ftruncate(fd, 0) == -1 || pwrite(fd, text, (size_t)n, 0) != n)
+		return -1;
+	return fsync(fd);
+}
+
+/* What cannot be read is "?": then only the lock of the file tells. */
+static void get_holder(int fd, struct holder *h)
+{
+	char text[400];
+	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+
+	*h = (struct holder){ .host = "?", .boot = "?" };
+	text[n > 0 ? n : 0] = '\0';
+	if (sscanf(text,
+		"host %64[^\n]\nboot %39[^\n]\npid %ld\nid %32[0-9a-f]\n"
+		"since %" SCNd64,
+		h->host, h->boot, &h->pid, h->id, &h->since) < 4)
+		*h = (struct holder){ .host = "?", .boot = "?" };
+}
+
+static int busy(const struct holder *h, const char *place, const char *how,
+    struct optimfs_error *err)
+{
+	char since[32] = "?";
+	time_t at = (time_t)h->since;
+	struct tm tm;
+
+	if (h->since != 0 && localtime_r(&at, &tm) != NULL)
+		strftime(since, sizeof(since), "%Y-%m-%d %H:%M:%S", &tm);
+	return optimfs_fail(err, EBUSY,
+	    "OFS259 already mounted rw by pid %ld on %s since %s (%s/%s)%s",
+	    h->pid, h->host, since, place, LOCK_NAME, how);
+}
+
+/* 1: the file is locked now; 0: somebody has it; -1: there are no such locks
+ * here. */
+static int lock_file(int fd)
+{
+	struct flock f = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(fd, F_OFD_SETLK, &f) == 0)
+		return 1;
+	return errno == EAGAIN || errno == EACCES ? 0 : -1;
+}
+
+/* May the lock of h be taken, the file being free of other processes of this
+ * machine (locked 1), or who knows (-1)? */
+static bool is_stale(const struct holder *h, const struct holder *me,
+    int locked)
+{
+	bool here = strcmp(h->boot, me->boot) == 0 && h->boot[0] != '-';
+
+	if (h->pid == 0)
+		return locked == 1; /* died before it had written its name */
+	if (!here)
+		return strcmp(h->host, me->host) == 0; /* rebooted since */
+	if (locked == 1)
+		return true;
+	return kill((pid_t)h->pid, 0) == -1 && errno == ESRCH;
+}
+
+static bool is_at_its_name(int dir, int fd)
+{
+	struct stat named, st;
+
+	return fstatat(dir, LOCK_NAME, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    fstat(fd, &st) == 0 && named.st_ino == st.st_ino &&
+	    named.st_dev == st.st_dev;
+}
+
+/* One try with the file that is there, or a new one: 1 taken, 0 try again. */
+static int try(struct ofs_lock *lock, const struct holder *me,
+    const char *place, char *note, size_t size, struct optimfs_error *err)
+{
+	struct holder was;
+	bool made = true;
+	int fd, locked;
+
+	fd = openat(lock->dir, LOCK_NAME,
+	    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd == -1 && errno == EEXIST) {
+		made = false;
+		fd = openat(lock->dir, LOCK_NAME,
+		    O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+		if (fd == -1 && errno == ENOENT)
+			return 0;
+	}
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS809 %s/%s: %m", place,
+		    LOCK_NAME);
+	locked = lock_file(fd);
+	get_holder(fd, &was);
+	if (locked == 1 && !is_at_its_name(lock->dir, fd)) {
+		close(fd);
+		return 0;
+	}
+	if (locked == 0 || (!made && !is_stale(&was, me, locked))) {
+		close(fd);
+		return busy(&was, place,
+		    locked == 0
+			? ""
+			: "; if that host is gone for good, remove this file",
+		    err);
+	}
+	if (put_holder(fd, me) == -1) {
+		optimfs_fail(err, errno, "OFS809 %s/%s: %m", place, LOCK_NAME);
+		close(fd);
+		return -1;
+	}
+	if (!made && was.pid != 0)
+		snprintf(note, size,
+		    "OFS804 took over the lock of pid %ld on %s, which is gone",
+		    was.pid, was.host);
+	lock->fd = fd;
+	return 1;
+}
+
+int ofs_lock_take(struct ofs_lock *lock, int dir, const char *place, char *note,
+    size_t size, struct optimfs_error *err)
+{
+	struct holder me;
+
+	myself(&me);
+	*lock = (struct ofs_lock){ .fd = -1, .dir = dir };
+	strcpy(lock->id, me.id);
+	note[0] = '\0';
+	for (int i = 0; i < TRIES; i++) {
+		int ret = try(lock, &me, place, note, size, err);
+
+		if (ret != 0)
+			return ret == 1 ? 0 : -1;
+	}
+	return optimfs_fail(err, EBUSY, "OFS259 %s/%s: comes and goes", place,
+	    LOCK_NAME);
+}
+
+int ofs_lock_watch(const char *place)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/" LOCK_NAME, place);
+	return open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+}
+
+bool ofs_lock_busy(int fd)
+{
+	struct flock f = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	return fcntl(fd, F_OFD_GETLK, &f) == 0 && f.l_type != F_UNLCK;
+}
+
+int ofs_lock_held(const struct ofs_lock *lock, const char *place,
+    struct optimfs_error *err)
+{
+	struct holder now;
+
+	get_holder(lock->fd, &now);
+	if (!is_at_its_name(lock->dir, lock->fd))
+		return optimfs_fail(err, EIO,
+		    "OFS807 %s/%s: removed while it was in use", place,
+		    LOCK_NAME);
+	if (strcmp(now.id, lock->id) != 0)
+		return optimfs_fail(err, ESTALE,
+		    "OFS812 %s/%s: taken over by pid %ld on %s", place,
+		    LOCK_NAME, now.pid, now.host);
+	return 0;
+}
+
+void ofs_lock_peek(int dir, char id[OFS_LOCK_ID])
+{
+	int fd = openat(dir, LOCK_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	struct holder h = { .id = "" };
+
+	if (fd != -1) {
+		get_holder(fd, &h);
+		close(fd);
+	}
+	strcpy(id, h.id);
+}
+
+void ofs_lock_remove(struct ofs_lock *lock)
+{
+	if (lock->fd != -1 && is_at_its_name(lock->dir, lock->fd))
+		unlinkat(lock->dir, LOCK_NAME, 0);
+}
+
+void ofs_lock_close(struct ofs_lock *lock)
+{
+	if (lock->fd != -1)
+		close(lock->fd);
+	lock->fd = -1;
+}

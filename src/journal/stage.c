@@ -1,0 +1,552 @@
+/* stage.c - the directory that what is not committed lies in */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "journal/stage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/temp.h"
+#include "journal/journal.h"
+#include "journal/lock.h"
+#include "journal/stage_path.h"
+
+/* A journal that is no longer has no place for more than the first record,
+ * which tells the boot. */
+#define FIRST_MAX 100
+
+struct ofs_stage {
+	char *place; /* where its directory beside the checkpoint is */
+	char *path;
+	char note[256];
+	int beside; /* the directory beside the checkpoint, with the lock */
+	int dir, data;
+	bool scratch;
+	struct ofs_lock lock;
+	pthread_mutex_t mutex; /* what follows */
+	struct ofs_journal journal;
+	bool names; /* of data that were not synced */
+	bool empty; /* no records: nothing to be kept */
+};
+
+int ofs_pwrite_all(int fd, const void *buf, uint64_t n, uint64_t off,
+    struct optimfs_error *err)
+{
+	const uint8_t *p = buf;
+
+	while (n > 0) {
+		ssize_t k =
+		    pwrite(fd, p, n < (1u << 30) ? n : 1u << 30, (off_t)off);
+
+		if (k == -1 && errno == EINTR)
+			continue;
+		if (k <= 0)
+			return optimfs_fail(err, k == 0 ? EIO : errno,
+			    "OFS801 writing %" PRIu64 " bytes at %" PRIu64
+			    " of the staging directory: %m",
+			    n, off);
+		p += k;
+		off += (uint64_t)k;
+		n -= (uint64_t)k;
+	}
+	return 0;
+}
+
+static void close_fd(int fd)
+{
+	if (fd != -1)
+		close(fd);
+}
+
+/* Who had it before us may remove it while we come. */
+#define TRIES 100
+
+/* The directory beside the checkpoint, and its lock: 1; 0: who had it is
+ * removing it. */
+static int make_beside(struct ofs_stage *st, const char *parent,
+    const char *name, char **beside, struct optimfs_error *err)
+{
+	st->beside = ofs_stage_make_in(parent, name, beside, err);
+	if (st->beside == -1)
+		return err->code == ENOENT ? 0 : -1;
+	if (ofs_lock_take(&st->lock, st->beside, *beside, st->note,
+		sizeof(st->note), err) == 0)
+		return 1;
+	return err->code == ENOENT ? 0 : -1;
+}
+
+static bool on_tmpfs(const char *path)
+{
+	struct statfs fs;
+
+	return statfs(path, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+}
+
+static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
+    const char *parent, const char *name, struct optimfs_error *err)
+{
+	struct optimfs_error own;
+	char *beside = NULL;
+	int ret = 0;
+
+	if (err == NULL)
+		err = &own;
+	if (c->upper != NULL && on_tmpfs(c->upper) && !on_tmpfs(c->source))
+		return optimfs_fail(err, EINVAL,
+		    "OFS809 upper=%s is memory: what is staged there would not "
+		    "survive",
+		    c->upper);
+	for (int i = 0; i < TRIES && ret == 0; i++) {
+		free(beside);
+		close_fd(st->beside);
+		ret = make_beside(st, parent, name, &beside, err);
+	}
+	st->place = beside;
+	if (ret == 1 && c->upper == NULL) {
+		st->path = strdup(beside);
+		if (st->path == NULL)
+			return optimfs_fail(err, ENOMEM, "%s", beside);
+		st->dir = dup(st->beside);
+		return st->dir == -1 ? optimfs_fail(err, errno, "OFS809 %m")
+				     : 0;
+	}
+	if (ret != 1)
+		return -1;
+	st->dir = ofs_stage_make_in(c->upper, name, &st->path, err);
+	return st->dir == -1 ? -1 : 0;
+}
+
+/* The journal holds something else than boots. */
+struct glance {
+	uint64_t real;
+};
+
+static int look(void *ctx, const struct ofs_record *r,
+    struct optimfs_error *err)
+{
+	struct glance *g = ctx;
+
+	(void)err;
+	g->real += r->type != OFS_RECORD_BOOT;
+	return 0;
+}
+
+static int append_boot(struct ofs_stage *st, struct optimfs_error *err)
+{
+	char boot[OFS_BOOT_ID];
+	struct ofs_record r = { .type = OFS_RECORD_BOOT, .a = boot };
+
+	ofs_boot_id(boot);
+	return ofs_journal_append(&st->journal, &r, err);
+}
+
+static int make_journal(struct ofs_stage *st, struct optimfs_error *err)
+{
+	st->journal.fd = openat(st->dir, "journal",
+	    O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (st->journal.fd != -1)
+		return 0;
+	return optimfs_fail(err, errno, "OFS809 %s/journal: %m", st->path);
+}
+
+/* What could not be written or synced is not written to again. */
+static int renew_journal(struct ofs_stage *st, struct optimfs_error *err)
+{
+	close(st->journal.fd);
+	unlinkat(st->dir, "journal", 0);
+	st->journal = (struct ofs_journal){ .fd = -1, .broken = true };
+	if (make_journal(st, err) == -1)
+		return -1;
+	/* or the old one could be at its name after a power failure */
+	if (fsync(st->dir) == -1)
+		return optimfs_fail(err, errno, "OFS809 %s: %m", st->path);
+	st->journal.broken = false;
+	return 0;
+}
+
+/* A journal without its first words, or without the boot that its records are
+ * of, would not be believed, or too much. */
+static int empty_journal(struct ofs_stage *st, struct optimfs_error *err)
+{
+	if (st->journal.broken && renew_journal(st, err) == -1)
+		return -1;
+	st->journal.end = 0;
+	st->journal.sum = 0;
+	if (ofs_journal_trim(&st->journal, err) == 0 &&
+	    append_boot(st, err) == 0)
+		return 0;
+	st->journal.broken = true;
+	return -1;
+}
+
+/* Data without a record are nobody's, records without their data are damage:
+ * so the journal is empty, for good, before any data go. */
+static int remove_all(struct ofs_stage *st, struct optimfs_error *err)
+{
+	int fd = dup(st->data);
+	DIR *d = fd == -1 ? NULL : fdopendir(fd);
+	struct dirent *e;
+
+	if (d == NULL) {
+		optimfs_fail(err, errno, "OFS809 %s: %m", st->path);
+		if (fd != -1)
+			close(fd);
+		return -1;
+	}
+	if (empty_journal(st, err) == -1 ||
+	    ofs_journal_sync(&st->journal, err) == -1) {
+		closedir(d);
+		return -1;
+	}
+	st->empty = true;
+	rewinddir(d);
+	while ((e = readdir(d)) != NULL)
+		if (e->d_name[0] != '.')
+			unlinkat(st->data, e->d_name, 0);
+	closedir(d);
+	return 0;
+}
+
+static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
+    struct optimfs_error *err)
+{
+	struct glance g = { 0 };
+	uint64_t records = 0, dropped = 0;
+	bool nothing;
+
+	if (make_journal(st, err) == -1)
+		return -1;
+	if (recover != OFS_RECOVER_DISCARD &&
+	    ofs_journal_load(&st->journal, look, &g, &records, &dropped, err) ==
+		-1)
+		return optimfs_fail_in(err, "%s", st->path);
+	nothing = g.real == 0 &&
+	    (dropped == 0 || (records == 0 && dropped <= FIRST_MAX));
+	if (recover == OFS_RECOVER_NO && !nothing)
+		return optimfs_fail(err, EBUSY,
+		    "OFS811 %s holds %" PRIu64
+		    " changes of a mount that ended without committing them: "
+		    "-o recover=yes goes on with them, recover=discard drops "
+		    "them",
+		    st->path, g.real);
+	if (recover == OFS_RECOVER_DISCARD || nothing)
+		return remove_all(st, err);
+	return 0;
+}
+
+static int open_real(struct ofs_stage *st, const struct ofs_stage_config *c,
+    struct optimfs_error *err)
+{
+	char *name, *parent = ofs_stage_split(c->source, &name, err);
+	int ret;
+
+	if (parent == NULL)
+		return -1;
+	ret = make_dirs(st, c, parent, name, err);
+	free(parent);
+	if (ret == -1)
+		return -1;
+	st->data = ofs_stage_make_dir(st->dir, "data", st->path, err);
+	if (st->data == -1)
+		return -1;
+	if (c->published != NULL)
+		ret = c->published(c->ctx, st->beside, err);
+	if (ret == -1)
+		return -1;
+	ret =
+	    open_journal(st, ret == 1 ? OFS_RECOVER_DISCARD : c->recover, err);
+	if (ret == 0 && fsync(st->dir) == -1)
+		ret = optimfs_fail(err, errno, "OFS809 %s: %m", st->path);
+	return ret;
+}
+
+/* Files of data are made where they can be: none has a name. */
+static int open_scratch(struct ofs_stage *st, const struct ofs_stage_config *c,
+    struct optimfs_error *err)
+{
+	const char *tmp = getenv("TMPDIR");
+	char *name, *parent = ofs_stage_split(c->source, &name, err);
+
+	if (parent == NULL)
+		return -1;
+	st->path = strdup(c->upper != NULL         ? c->upper
+		: access(parent, W_OK | X_OK) == 0 ? parent
+		: tmp != NULL                      ? tmp
+						   : "/tmp");
+	free(parent);
+	if (st->path == NULL)
+		return optimfs_fail(err, ENOMEM, "%s", c->source);
+	st->dir = ofs_stage_open_at(st->path, err);
+	return st->dir == -1 ? -1 : 0;
+}
+
+struct ofs_stage *ofs_stage_open(const struct ofs_stage_config *config,
+    struct optimfs_error *err)
+{
+	struct ofs_stage *st = calloc(1, sizeof(*st));
+	int ret;
+
+	if (st == NULL) {
+		optimfs_fail(err, ENOMEM, "%s", config->source);
+		return NULL;
+	}
+	pthread_mutex_init(&st->mutex, NULL);
+	st->beside = st->dir = st->data = st->journal.fd = st->lock.fd = -1;
+	st->scratch = config->scratch;
+	ret = config->scratch ? open_scratch(st, config, err)
+			      : open_real(st, config, err);
+	if (ret == 0)
+		return st;
+	ofs_stage_close(st, true);
+	return NULL;
+}
+
+static void remove_dirs(struct ofs_stage *st)
+{
+	struct optimfs_error err;
+
+	if (st->data == -1 || remove_all(st, &err) == -1)
+		return;
+	unlinkat(st->dir, "data", AT_REMOVEDIR);
+	unlinkat(st->dir, "journal", 0);
+}
+
+/* The path of a descriptor, malloc'ed; NULL. */
+static char *path_of(int fd)
+{
+	char link[64], path[4096];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n <= 0)
+		return NULL;
+	path[n] = '\0';
+	return strdup(path);
+}
+
+void ofs_stage_close(struct ofs_stage *st, bool keep)
+{
+	char *beside = NULL;
+	bool held;
+
+	if (st == NULL)
+		return;
+	held = st->lock.fd != -1;
+	keep = keep && !st->empty;
+	if (!keep && !st->scratch)
+		remove_dirs(st);
+	close_fd(st->data);
+	close_fd(st->journal.fd);
+	if (st->beside != -1)
+		beside = path_of(st->beside);
+	ofs_lock_remove(&st->lock);
+	if (held && !keep && !st->scratch)
+		ofs_stage_rmdir(st->path);
+	if (held)
+		ofs_stage_rmdir(beside);
+	ofs_lock_close(&st->lock);
+	free(beside);
+	close_fd(st->dir);
+	close_fd(st->beside);
+	pthread_mutex_destroy(&st->mutex);
+	free(st->path);
+	free(st->place);
+	free(st);
+}
+
+/* Somebody else's may be where it was. */
+static bool is_in_place(const struct ofs_stage *st)
+{
+	struct stat named, own;
+
+	return stat(st->place, &named) == 0 && fstat(st->beside, &own) == 0 &&
+	    named.st_dev == own.st_dev && named.st_ino == own.st_ino;
+}
+
+int ofs_stage_held(struct ofs_stage *st, struct optimfs_error *err)
+{
+	struct stat named, own;
+
+	if (st->scratch)
+		return 0;
+	if (ofs_lock_held(&st->lock, st->place, err) == -1)
+		return -1;
+	if (!is_in_place(st) ||
+	    fstatat(st->dir, "journal", &named, AT_SYMLINK_NOFOLLOW) == -1 ||
+	    fstat(st->journal.fd, &own) == -1 || own.st_nlink == 0 ||
+	    own.st_ino != named.st_ino)
+		return optimfs_fail(err, EIO,
+		    "OFS807 %s: removed while it was in use", st->path);
+	return 0;
+}
+
+const char *ofs_stage_note(const struct ofs_stage *st)
+{
+	return st->note;
+}
+
+int ofs_stage_beside(const struct ofs_stage *st)
+{
+	return st->beside;
+}
+
+const char *ofs_stage_path(const struct ofs_stage *st)
+{
+	return st->path;
+}
+
+int ofs_stage_dir(const struct ofs_stage *st)
+{
+	return st->dir;
+}
+
+int ofs_stage_append(struct ofs_stage *st, const struct ofs_record *r,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	if (st->scratch)
+		return 0;
+	pthread_mutex_lock(&st->mutex);
+	st->empty = false;
+	ret = ofs_journal_append(&st->journal, r, err);
+	pthread_mutex_unlock(&st->mutex);
+	return ret;
+}
+
+int ofs_stage_sync(struct ofs_stage *st, struct optimfs_error *err)
+{
+	int ret = 0;
+
+	if (st->scratch)
+		return 0;
+	pthread_mutex_lock(&st->mutex);
+	if (st->names && fsync(st->data) == -1) {
+		ret = optimfs_fail(err, errno, "OFS809 %s/data: %m", st->path);
+		/* another try would succeed, and say nothing about the first */
+		st->journal.broken = true;
+	} else {
+		st->names = false;
+		ret = ofs_journal_sync(&st->journal, err);
+	}
+	pthread_mutex_unlock(&st->mutex);
+	return ret;
+}
+
+struct replay {
+	ofs_replay_fn *each;
+	void *ctx;
+	struct ofs_replay *found;
+	char boot[OFS_BOOT_ID];
+};
+
+static int replay_one(void *ctx, const struct ofs_record *r,
+    struct optimfs_error *err)
+{
+	struct replay *p = ctx;
+
+	if (r->type == OFS_RECORD_BOOT) {
+		p->found->rebooted |= strcmp(r->a, p->boot) != 0;
+		return 0;
+	}
+	p->found->records++;
+	return p->each(p->ctx, r, err);
+}
+
+int ofs_stage_replay(struct ofs_stage *st, ofs_replay_fn *each, void *ctx,
+    struct ofs_replay *found, struct optimfs_error *err)
+{
+	struct replay p = { each, ctx, found, "" };
+	struct ofs_journal j = { .fd = st->journal.fd };
+	uint64_t records;
+
+	*found = (struct ofs_replay){ 0 };
+	if (st->scratch)
+		return 0;
+	ofs_boot_id(p.boot);
+	if (ofs_journal_load(&j, replay_one, &p, &records, &found->dropped,
+		err) == -1)
+		return -1;
+	st->journal = j;
+	if (ofs_journal_trim(&st->journal, err) == -1)
+		return -1;
+	return append_boot(st, err);
+}
+
+int ofs_stage_reset(struct ofs_stage *st, struct optimfs_error *err)
+{
+	int ret;
+
+	if (st->scratch)
+		return 0;
+	pthread_mutex_lock(&st->mutex);
+	ret = remove_all(st, err);
+	pthread_mutex_unlock(&st->mutex);
+	return ret;
+}
+
+int ofs_stage_temp(struct ofs_stage *st, struct optimfs_error *err)
+{
+	int fd = ofs_temp_open(st->dir, ".");
+
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS801 %s: %m", st->path);
+	return fd;
+}
+
+static int open_named(struct ofs_stage *st, uint64_t id, bool make)
+{
+	char name[24];
+
+	snprintf(name, sizeof(name), "%" PRIu64, id);
+	if (make) {
+		pthread_mutex_lock(&st->mutex);
+		st->names = true;
+		pthread_mutex_unlock(&st->mutex);
+	}
+	return openat(st->data, name,
+	    O_RDWR | O_CLOEXEC | O_NOFOLLOW | (make ? O_CREAT | O_TRUNC : 0),
+	    0600);
+}
+
+int ofs_stage_data(struct ofs_stage *st, uint64_t id, bool make,
+    struct optimfs_error *err)
+{
+	int fd = st->scratch ? ofs_temp_open(st->dir, ".")
+			     : open_named(st, id, make);
+
+	if (fd == -1 && errno == ENOENT && !make)
+		return optimfs_fail(err, EIO,
+		    "OFS807 %s/data/%" PRIu64 ": removed while it was in use",
+		    st->path, id);
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS801 %s/data: %m", st->path);
+	return fd;
+}
+
+void ofs_stage_data_remove(struct ofs_stage *st, uint64_t id)
+{
+	char name[24];
+
+	if (st->scratch)
+		return;
+	snprintf(name, sizeof(name), "%" PRIu64, id);
+	unlinkat(st->data, name, 0);
+}
+
+const char *ofs_stage_lock_id(const struct ofs_stage *st)
+{
+	return st->lock.id;
+}

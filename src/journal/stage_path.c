@@ -1,0 +1,201 @@
+/* stage_path.c - the directory beside a checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "journal/stage_path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "journal/stage.h"
+
+/* The same path without links; its last component need not be there. */
+static char *resolve(const char *source)
+{
+	char *real = realpath(source, NULL), *copy, *parent, *full = NULL;
+	size_t n = strlen(source);
+
+	if (real != NULL || errno != ENOENT)
+		return real;
+	copy = strdup(source);
+	if (copy == NULL)
+		return NULL;
+	while (n > 1 && copy[n - 1] == '/')
+		copy[--n] = '\0';
+	parent = strrchr(copy, '/');
+	if (parent == NULL)
+		real = realpath(".", NULL);
+	else if (parent == copy)
+		real = strdup("");
+	else {
+		*parent = '\0';
+		real = realpath(copy, NULL);
+	}
+	if (real != NULL &&
+	    asprintf(&full, "%s/%s", strcmp(real, "/") == 0 ? "" : real,
+		parent == NULL ? copy : parent + 1) == -1)
+		full = NULL;
+	free(real);
+	free(copy);
+	return full;
+}
+
+char *ofs_stage_split(const char *source, char **name,
+    struct optimfs_error *err)
+{
+	char *real = resolve(source), *slash;
+
+	if (real == NULL) {
+		optimfs_fail(err, errno, "OFS809 %s: %m", source);
+		return NULL;
+	}
+	slash = strrchr(real, '/');
+	*name = slash + 1;
+	if (**name == '\0') {
+		optimfs_fail(err, EINVAL,
+		    "OFS809 %s: nothing can be beside it; give upper=", source);
+		free(real);
+		return NULL;
+	}
+	*slash = '\0';
+	return real;
+}
+
+int ofs_stage_open_dir(int at, const char *name)
+{
+	return openat(at, name,
+	    O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+char *ofs_stage_place(const char *source, struct optimfs_error *err)
+{
+	char *name, *parent = ofs_stage_split(source, &name, err), *path = NULL;
+
+	if (parent == NULL)
+		return NULL;
+	if (asprintf(&path, "%s/.%s.optimfs", parent, name) == -1) {
+		path = NULL;
+		optimfs_fail(err, ENOMEM, "%s", source);
+	}
+	free(parent);
+	return path;
+}
+
+int ofs_stage_watch(const char *source)
+{
+	char *place = ofs_stage_place(source, NULL);
+	int fd = place == NULL ? -1 : ofs_lock_watch(place);
+
+	free(place);
+	return fd;
+}
+
+int ofs_stage_make_dir(int at, const char *name, const char *place,
+    struct optimfs_error *err)
+{
+	struct stat st;
+	int fd;
+
+	if (mkdirat(at, name, 0700) == -1 && errno != EEXIST)
+		return optimfs_fail(err, errno, "OFS809 %s: %m", place);
+	fd = ofs_stage_open_dir(at, name);
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS809 %s: %m", place);
+	if (fstat(fd, &st) == -1 || st.st_uid != geteuid()) {
+		close(fd);
+		return optimfs_fail(err, EPERM,
+		    "OFS809 %s: somebody else's directory", place);
+	}
+	return fd;
+}
+
+int ofs_stage_open_at(const char *path, struct optimfs_error *err)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd == -1)
+		optimfs_fail(err, errno, "OFS809 %s: %m", path);
+	return fd;
+}
+
+int ofs_stage_make_in(const char *parent, const char *name, char **path,
+    struct optimfs_error *err)
+{
+	int at, fd;
+
+	if (asprintf(path, "%s/.%s.optimfs", parent, name) == -1) {
+		*path = NULL;
+		return optimfs_fail(err, ENOMEM, "%s", parent);
+	}
+	at = ofs_stage_open_at(parent[0] == '\0' ? "/" : parent, err);
+	if (at == -1)
+		return -1;
+	fd = ofs_stage_make_dir(at, *path + strlen(parent) + 1, *path, err);
+	/* what will be synced in it needs its name */
+	if (fd != -1 && fsync(at) == -1) {
+		optimfs_fail(err, errno, "OFS809 %s: %m", *path);
+		close(fd);
+		fd = -1;
+	}
+	close(at);
+	return fd;
+}
+
+void ofs_stage_rmdir(const char *path)
+{
+	if (path != NULL)
+		(void)rmdir(path);
+}
+
+int ofs_beside_take(const char *source, struct ofs_beside *b,
+    struct optimfs_error *err)
+{
+	char *name, *parent = ofs_stage_split(source, &name, err), note[256];
+
+	*b = (struct ofs_beside){ .dir = -1, .lock.fd = -1 };
+	if (parent == NULL)
+		return -1;
+	b->dir = ofs_stage_make_in(parent, name, &b->path, err);
+	free(parent);
+	if (b->dir != -1 &&
+	    ofs_lock_take(&b->lock, b->dir, b->path, note, sizeof(note), err) ==
+		0)
+		return 0;
+	if (b->dir != -1)
+		close(b->dir);
+	free(b->path);
+	*b = (struct ofs_beside){ .dir = -1, .lock.fd = -1 };
+	return -1;
+}
+
+void ofs_beside_drop(struct ofs_beside *b)
+{
+	if (b->dir == -1)
+		return;
+	ofs_lock_remove(&b->lock);
+	ofs_stage_rmdir(b->path);
+	ofs_lock_close(&b->lock);
+	close(b->dir);
+	free(b->path);
+	*b = (struct ofs_beside){ .dir = -1, .lock.fd = -1 };
+}
+
+void ofs_beside_holder(const char *source, char id[OFS_LOCK_ID])
+{
+	char *path = ofs_stage_place(source, NULL);
+	int dir = path == NULL
+	    ? -1
+	    : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	id[0] = '\0';
+	if (dir != -1) {
+		ofs_lock_peek(dir, id);
+		close(dir);
+	}
+	free(path);
+}

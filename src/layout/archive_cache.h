@@ -1,0 +1,45 @@
+/* archive_cache.h - archives of a view, made when they are looked at */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_LAYOUT_ARCHIVE_CACHE_H
+#define OFS_LAYOUT_ARCHIVE_CACHE_H
+
+#include <pthread.h>
+
+#include "layout/archive_many.h"
+
+/* Thousands of ranks have an archive each, of which a few are read at a time:
+ * these are kept. Any thread may ask. */
+
+#define OFS_TORCH_CACHED 16
+
+/* Build archive number file, but for _lay: its pickle is freed by the caller.
+ * *a has what ofs_torch_cache_init was given. */
+typedef int ofs_torch_build_fn(void *ctx, uint32_t file,
+    struct ofs_torch_new *a, struct ofs_buf *pickle, struct optimfs_error *err);
+
+struct ofs_torch_cache {
+	ofs_torch_build_fn *build;
+	void *ctx;
+	bool crc;
+	enum ofs_dtype cast;
+	pthread_mutex_t lock;
+	struct ofs_torch_cached {
+		uint32_t file, refs;
+		uint64_t used;
+		struct ofs_torch_new a;
+	} * slot[OFS_TORCH_CACHED];
+	uint64_t clock;
+};
+
+void ofs_torch_cache_init(struct ofs_torch_cache *c,
+    const struct ofs_layout *to, ofs_torch_build_fn *build, void *ctx);
+void ofs_torch_cache_fini(struct ofs_torch_cache *c);
+
+/* As the members of struct ofs_files_ops, of archive number file. */
+int ofs_torch_cache_spans(struct ofs_torch_cache *c, uint32_t file,
+    struct ofs_spans *out, struct optimfs_error *err);
+int ofs_torch_cache_make(struct ofs_torch_cache *c,
+    const struct ofs_catalog *cat, uint32_t file, const struct ofs_span *span,
+    uint64_t at, struct ofs_composition *out, struct optimfs_error *err);
+
+#endif

@@ -1,0 +1,246 @@
+/* render.c - what the writers of all formats share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "layout/render.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/checked.h"
+#include "pickle/pickle.h"
+#include "pickle/write.h"
+#include "plan/cast.h"
+
+int ofs_spans_add(struct ofs_spans *s, uint64_t len, uint64_t ref,
+    uint64_t base, struct optimfs_error *err)
+{
+	uint64_t end = s->n == 0 ? 0 : s->v[s->n - 1].end;
+
+	if (len == 0)
+		return 0;
+	if (!ofs_add_u64(end, len, &end) || end > INT64_MAX)
+		return optimfs_fail(err, EFBIG,
+		    "OFS606 size overflow: a file of a view would have more "
+		    "bytes than a file can");
+	if (s->n == s->cap) {
+		size_t cap = s->cap == 0 ? 16 : s->cap * 2;
+		struct ofs_span *grown = reallocarray(s->v, cap, sizeof(*s->v));
+
+		if (grown == NULL)
+			return optimfs_fail(err, ENOMEM, "spans of a view");
+		s->v = grown;
+		s->cap = cap;
+	}
+	s->v[s->n++] = (struct ofs_span){ end, ref, base };
+	return 0;
+}
+
+void ofs_spans_fini(struct ofs_spans *s)
+{
+	free(s->v);
+	*s = (struct ofs_spans){ 0 };
+}
+
+static bool first_is(const struct ofs_catalog *cat, uint32_t path,
+    const char *section)
+{
+	uint32_t n;
+	const uint32_t *c = ofs_catalog_components(cat, path, &n);
+	struct ofs_str s;
+
+	if (n == 0)
+		return false;
+	s = ofs_catalog_string(cat, OFS_PATH_STR(c[0]));
+	return s.len == strlen(section) && memcmp(s.p, section, s.len) == 0;
+}
+
+static bool wanted(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    const struct ofs_layout *to, const char *section)
+{
+	if (e->tree == OFS_NONE)
+		return false;
+	if (to->only == OFS_ONLY_OPTIM && !first_is(cat, e->tree, "optim"))
+		return false;
+	if (to->only == OFS_ONLY_MODEL && !first_is(cat, e->tree, "model"))
+		return false;
+	return section == NULL || first_is(cat, e->tree, section);
+}
+
+int ofs_render_entries(const struct ofs_render *from,
+    const struct ofs_layout *to, const char *section, uint32_t **entries,
+    uint32_t *n, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = from->cat;
+	uint32_t *v = malloc(((size_t)cat->nentries + 1) * sizeof(*v));
+
+	if (v == NULL)
+		return optimfs_fail(err, ENOMEM, "entries of a view");
+	*n = 0;
+	for (uint32_t i = 0; i < cat->nentries; i++)
+		if (wanted(cat, &cat->entries[i], to, section))
+			v[(*n)++] = i;
+	*entries = v;
+	return 0;
+}
+
+enum ofs_dtype ofs_render_dtype(const struct ofs_layout *to,
+    const struct ofs_tensor *t)
+{
+	return ofs_cast_type(t, to->dtype);
+}
+
+uint64_t ofs_render_bytes(const struct ofs_catalog *cat,
+    const struct ofs_layout *to, const struct ofs_tensor *t)
+{
+	return ofs_tensor_numel(cat, t) *
+	    ofs_dtype_size(ofs_render_dtype(to, t));
+}
+
+int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    struct optimfs_error *err)
+{
+	uint32_t error = OFS_NONE;
+
+	if (e->kind == OFS_ENTRY_TENSOR)
+		error = cat->tensors[e->ref].error;
+	else if (e->kind == OFS_ENTRY_ITEM)
+		error = cat->items[e->ref].error;
+	return error == OFS_NONE ? 0 : ofs_catalog_fail(cat, error, err);
+}
+
+int ofs_render_value(const struct ofs_render *from, const struct ofs_entry *e,
+    const struct ofs_pickle **doc, uint32_t *node, struct optimfs_error *err)
+{
+	const struct ofs_value *v;
+
+	if (ofs_render_sound(from->cat, e, err) == -1)
+		return -1;
+	if (e->kind == OFS_ENTRY_VALUE) {
+		v = &from->cat->values[e->ref];
+		*doc = v->doc;
+		*node = v->node;
+		return 0;
+	}
+	*doc = from->item(from->ctx, &from->cat->items[e->ref], err);
+	if (*doc == NULL)
+		return -1;
+	*node = ofs_pickle_root(*doc);
+	return 0;
+}
+
+void ofs_render_release(const struct ofs_entry *e, const struct ofs_pickle *doc)
+{
+	if (e->kind == OFS_ENTRY_ITEM)
+		ofs_pickle_free((struct ofs_pickle *)doc);
+}
+
+int ofs_render_blame(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    struct optimfs_error *err)
+{
+	struct ofs_buf path = { 0 };
+	uint32_t n;
+	const uint32_t *c = ofs_catalog_components(cat, e->tree, &n);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str s = ofs_catalog_string(cat, OFS_PATH_STR(c[i]));
+
+		if (i > 0)
+			ofs_buf_putc(&path, '/');
+		ofs_buf_plain(&path, s.p, s.len);
+	}
+	ofs_buf_putc(&path, '\0');
+	if (!path.bad)
+		optimfs_fail_in(err, "%.120s", (char *)path.data);
+	ofs_buf_fini(&path);
+	return -1;
+}
+
+const uint32_t *ofs_render_path(const struct ofs_catalog *cat,
+    const struct ofs_entry *e, uint32_t *n)
+{
+	const uint32_t *c = ofs_catalog_components(cat, e->tree, n);
+
+	if (*n < 2 || !first_is(cat, e->tree, "extra"))
+		return c;
+	(*n)--;
+	return c + 1;
+}
+
+bool ofs_render_is_params(const struct ofs_catalog *cat,
+    const struct ofs_entry *e)
+{
+	uint32_t n;
+	const uint32_t *c = ofs_catalog_components(cat, e->tree, &n);
+	struct ofs_str group, last;
+
+	if (n < 3)
+		return false;
+	group = ofs_catalog_string(cat, OFS_PATH_STR(c[n - 3]));
+	last = ofs_catalog_string(cat, OFS_PATH_STR(c[n - 1]));
+	return last.len == 6 && memcmp(last.p, "params", 6) == 0 &&
+	    group.len == 12 && memcmp(group.p, "param_groups", 12) == 0;
+}
+
+bool ofs_render_id_name(const struct ofs_catalog *cat,
+    const struct ofs_pickle *doc, uint32_t node, struct ofs_str *name)
+{
+	int64_t id;
+
+	if (cat->ids == NULL || !ofs_pk_int(doc, node, &id) || id < 0 ||
+	    id >= cat->nids || cat->ids[id] == OFS_NONE)
+		return false;
+	*name = ofs_catalog_string(cat, cat->ids[id]);
+	return true;
+}
+
+bool ofs_render_names(const struct ofs_catalog *cat,
+    const struct ofs_pickle *doc, uint32_t list, struct ofs_buf *out)
+{
+	uint32_t n = ofs_pk_len(doc, list);
+	int64_t id;
+
+	if (cat->ids == NULL || ofs_pk_kind(doc, list) != OFS_PK_LIST)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (!ofs_pk_int(doc, ofs_pk_item(doc, list, i), &id))
+			return false;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t item = ofs_pk_item(doc, list, i);
+		struct ofs_str name;
+
+		ofs_pk_int(doc, item, &id);
+		if (ofs_render_id_name(cat, doc, item, &name))
+			ofs_buf_put(out, name.p, name.len);
+		else
+			ofs_buf_printf(out, "%" PRId64, id);
+		ofs_buf_putc(out, '\n');
+	}
+	return true;
+}
+
+int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
+    const struct ofs_entry *e, const struct ofs_pickle *doc, uint32_t node,
+    struct optimfs_error *err)
+{
+	uint32_t n = ofs_pk_len(doc, node);
+
+	if (cat->ids == NULL || !ofs_render_is_params(cat, e) ||
+	    ofs_pk_kind(doc, node) != OFS_PK_LIST)
+		return ofs_pkw_node(w, doc, node, err);
+	ofs_pkw_op_put(w, OFS_PKW_LIST);
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t item = ofs_pk_item(doc, node, i);
+		struct ofs_str name;
+
+		if (ofs_render_id_name(cat, doc, item, &name))
+			ofs_pkw_str(w, name.p, name.len);
+		else if (ofs_pkw_node(w, doc, item, err) == -1)
+			return -1;
+		ofs_pkw_op(w, OFS_PKW_APPEND);
+	}
+	return 0;
+}

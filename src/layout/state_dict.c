@@ -1,0 +1,500 @@
+/* state_dict.c - a section of the tree as the nested dicts that a program saves */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "layout/state_dict.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "layout/optim_groups.h"
+#include "plan/cast.h"
+
+struct child_key {
+	uint32_t parent, key;
+};
+
+static bool same_child(const void *ctx, uint32_t index, const void *key,
+    size_t n)
+{
+	const struct ofs_state_node *v =
+	    &((const struct ofs_state *)ctx)->node[index];
+	const struct child_key *k = key;
+
+	(void)n;
+	return v->parent == k->parent && v->key == k->key;
+}
+
+static uint32_t new_node(struct ofs_state *s, uint32_t parent, uint32_t key,
+    struct optimfs_error *err)
+{
+	struct ofs_state_node *grown, *up;
+
+	if (s->n == s->cap) {
+		uint32_t cap = s->cap == 0 ? 64 : s->cap * 2;
+
+		grown = reallocarray(s->node, cap, sizeof(*grown));
+		if (grown == NULL) {
+			optimfs_fail(err, ENOMEM, "state of a view");
+			return OFS_NONE;
+		}
+		s->node = grown;
+		s->cap = cap;
+	}
+	s->node[s->n] = (struct ofs_state_node){ key, OFS_NONE, parent,
+		OFS_NONE, OFS_NONE, OFS_NONE, false, false };
+	if (parent != OFS_NONE) {
+		up = &s->node[parent];
+		if (up->child == OFS_NONE)
+			up->child = s->n;
+		else
+			s->node[up->last].next = s->n;
+		up->last = s->n;
+	}
+	return s->n++;
+}
+
+/* The child of parent called key, made when there is none. */
+static uint32_t child_of(struct ofs_state *s, struct ofs_map *map,
+    uint32_t parent, uint32_t key, struct optimfs_error *err)
+{
+	struct child_key k = { parent, key };
+	uint32_t hash = ofs_map_hash(&k, sizeof(k));
+	uint32_t i = ofs_map_find(map, hash, same_child, s, &k, sizeof(k));
+
+	if (i != UINT32_MAX)
+		return i;
+	i = new_node(s, parent, key, err);
+	if (i != OFS_NONE && !ofs_map_add(map, hash, i)) {
+		optimfs_fail(err, ENOMEM, "state of a view");
+		return OFS_NONE;
+	}
+	return i;
+}
+
+static int add_entry(struct ofs_state *s, struct ofs_map *map, uint32_t entry,
+    struct optimfs_error *err)
+{
+	const struct ofs_entry *e = &s->cat->entries[entry];
+	uint32_t n, at = 0;
+	const uint32_t *c = ofs_catalog_components(s->cat, e->tree, &n);
+
+	for (uint32_t i = 1; i < n; i++) {
+		if (s->node[at].entry != OFS_NONE)
+			goto clash;
+		at = child_of(s, map, at, c[i], err);
+		if (at == OFS_NONE)
+			return -1;
+	}
+	if (s->node[at].child != OFS_NONE || s->node[at].entry != OFS_NONE)
+		goto clash;
+	s->node[at].entry = entry;
+	return 0;
+clash:
+	optimfs_fail(err, EUCLEAN,
+	    "OFS449 another entry has the same key, or a part of it");
+	return ofs_render_blame(s->cat, e, err);
+}
+
+struct ofs_str ofs_state_key(const struct ofs_state *s, uint32_t node)
+{
+	return ofs_catalog_string(s->cat, OFS_PATH_STR(s->node[node].key));
+}
+
+/* A decimal number in its one spelling that fits. */
+static bool number(struct ofs_str s, uint32_t *v)
+{
+	*v = 0;
+	if (s.len == 0 || s.len > 9 || (s.len > 1 && s.p[0] == '0'))
+		return false;
+	for (uint32_t i = 0; i < s.len; i++) {
+		if (s.p[i] < '0' || s.p[i] > '9')
+			return false;
+		*v = *v * 10 + (uint32_t)(s.p[i] - '0');
+	}
+	return true;
+}
+
+static bool key_is(const struct ofs_state *s, uint32_t node, const char *word)
+{
+	struct ofs_str k;
+
+	if (node == 0)
+		return false;
+	k = ofs_state_key(s, node);
+	return k.len == strlen(word) && memcmp(k.p, word, k.len) == 0;
+}
+
+uint32_t ofs_state_child(const struct ofs_state *s, uint32_t node,
+    const char *word)
+{
+	uint32_t i = s->node[node].child;
+
+	while (i != OFS_NONE && !key_is(s, i, word))
+		i = s->node[i].next;
+	return i;
+}
+
+struct numbered {
+	uint32_t number, node;
+};
+
+static int by_number(const void *a, const void *b)
+{
+	const struct numbered *x = a, *y = b;
+
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* Children by number, when those are 0, 1, ... without a gap. */
+static int sort_list(struct ofs_state *s, uint32_t node, uint32_t n,
+    struct optimfs_error *err)
+{
+	struct numbered *v = malloc(n * sizeof(*v));
+	uint32_t k = 0;
+
+	if (v == NULL)
+		return optimfs_fail(err, ENOMEM, "state of a view");
+	for (uint32_t i = s->node[node].child; i != OFS_NONE;
+	     i = s->node[i].next) {
+		v[k].node = i;
+		number(ofs_state_key(s, i), &v[k++].number);
+	}
+	qsort(v, n, sizeof(*v), by_number);
+	s->node[node].list = v[n - 1].number == n - 1;
+	s->node[node].child = v[0].node;
+	s->node[node].last = v[n - 1].node;
+	for (k = 0; k < n; k++)
+		s->node[v[k].node].next = k + 1 < n ? v[k + 1].node : OFS_NONE;
+	free(v);
+	return 0;
+}
+
+/* Which containers are lists, and which dicts have integers for keys: the tree
+ * has names for both. Groups are a list always; state's keys are IDs where all
+ * of them are numbers. */
+static int classify(struct ofs_state *s, uint32_t node,
+    struct optimfs_error *err)
+{
+	bool numbers = true, indexes = true;
+	uint32_t n = 0, v;
+
+	for (uint32_t i = s->node[node].child; i != OFS_NONE;
+	     i = s->node[i].next, n++) {
+		numbers = numbers && number(ofs_state_key(s, i), &v);
+		indexes = indexes && (s->node[i].key & OFS_PATH_INDEX) != 0;
+	}
+	if (n == 0 || !numbers)
+		return 0;
+	s->node[node].numbers = key_is(s, node, "state");
+	if (indexes || key_is(s, node, "param_groups"))
+		return sort_list(s, node, n, err);
+	return 0;
+}
+
+int ofs_state_build(struct ofs_state *s, const struct ofs_render *from,
+    const struct ofs_layout *to, const char *section, struct optimfs_error *err)
+{
+	struct ofs_map map = { 0 };
+	uint32_t *entries = NULL, n = 0;
+	int ret;
+
+	*s = (struct ofs_state){ .cat = from->cat };
+	s->optim = section != NULL && strcmp(section, "optim") == 0;
+	ret = ofs_render_entries(from, to, section, &entries, &n, err);
+	if (ret == 0 && new_node(s, OFS_NONE, 0, err) == OFS_NONE)
+		ret = -1;
+	for (uint32_t i = 0; i < n && ret == 0; i++)
+		ret = add_entry(s, &map, entries[i], err);
+	for (uint32_t i = 0; i < s->n && ret == 0; i++)
+		ret = classify(s, i, err);
+	ofs_map_fini(&map);
+	free(entries);
+	if (ret == -1)
+		ofs_state_fini(s);
+	return ret;
+}
+
+void ofs_state_fini(struct ofs_state *s)
+{
+	free(s->node);
+	*s = (struct ofs_state){ 0 };
+}
+
+/* To be compared, not to be read. */
+static void put_number(struct ofs_state_pickler *p, uint32_t number)
+{
+	ofs_pkw_op(&p->w, OFS_PKW_UNIT);
+	ofs_pkw_int(&p->w, number);
+}
+
+static int put_tensor(struct ofs_state_pickler *p, const struct ofs_entry *e)
+{
+	const struct ofs_tensor *t = &p->s->cat->tensors[e->ref];
+	struct ofs_torch_part whole = { .tensor = e->ref };
+	enum ofs_dtype dtype;
+	uint64_t storage;
+
+	if (p->a == NULL) {
+		put_number(p, e->ref);
+		return 0;
+	}
+	if (ofs_render_sound(p->s->cat, e, p->err) == -1)
+		return -1;
+	whole.count = ofs_tensor_numel(p->s->cat, t);
+	dtype = ofs_cast_type(t, p->a->cast);
+	storage = p->a->nstorages;
+	if (ofs_torch_new_storage(p->a, p->err) == -1 ||
+	    ofs_torch_new_part(p->a, p->s->cat, &whole, p->err) == -1)
+		return -1;
+	return ofs_pkw_tensor(&p->w, dtype, storage,
+	    ofs_tensor_shape(p->s->cat, t), t->ndim, p->err);
+}
+
+int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e)
+{
+	const struct ofs_pickle *doc;
+	uint32_t node;
+	int ret;
+
+	if (e->kind == OFS_ENTRY_TENSOR) {
+		ret = put_tensor(p, e);
+	} else {
+		ret = ofs_render_value(p->from, e, &doc, &node, p->err);
+		if (ret == 0) {
+			ret = ofs_render_put(&p->w, p->s->cat, e, doc, node,
+			    p->err);
+			ofs_render_release(e, doc);
+		}
+	}
+	return ret == -1 ? ofs_render_blame(p->s->cat, e, p->err) : 0;
+}
+
+/* The groups of the optimizer that node is; NULL: failed. */
+static const struct ofs_groups *groups_of(struct ofs_state_pickler *p,
+    uint32_t node)
+{
+	if (p->optim == node)
+		return p->groups;
+	if (p->optim != OFS_NONE)
+		ofs_groups_fini(p->groups);
+	p->optim = OFS_NONE;
+	if (ofs_groups_build(p->groups, p->s, ofs_groups_of(p->s, node),
+		p->from, p->err) == -1)
+		return NULL;
+	p->optim = node;
+	return p->groups;
+}
+
+/* Is it the dict of an optimizer's state, by parameters that get numbers? */
+static bool is_state(const struct ofs_state_pickler *p, uint32_t node)
+{
+	return p->optims && p->ids && node != 0 &&
+	    key_is(p->s, node, "state") &&
+	    ofs_groups_of(p->s, p->s->node[node].parent) != OFS_NONE;
+}
+
+static int put_id(struct ofs_state_pickler *p, uint32_t optim,
+    struct ofs_str name)
+{
+	const struct ofs_groups *g = groups_of(p, optim);
+	uint32_t id;
+
+	if (g == NULL)
+		return -1;
+	id = ofs_groups_id(g, name);
+	if (id == OFS_NONE)
+		return optimfs_fail(p->err, EUCLEAN,
+		    "OFS452 %.120s has state, but no group of the optimizer "
+		    "lists it, so that it has no ID",
+		    name.p);
+	ofs_pkw_int(&p->w, id);
+	return 0;
+}
+
+static int put_key(struct ofs_state_pickler *p, uint32_t node)
+{
+	uint32_t up = p->s->node[node].parent, v;
+	struct ofs_str key = ofs_state_key(p->s, node);
+
+	if (p->s->node[up].list)
+		return 0;
+	if (is_state(p, up))
+		return put_id(p, p->s->node[up].parent, key);
+	if (p->s->node[up].numbers && number(key, &v))
+		ofs_pkw_int(&p->w, v);
+	else
+		ofs_pkw_str(&p->w, key.p, key.len);
+	return 0;
+}
+
+static void open_container(struct ofs_state_pickler *p, uint32_t node)
+{
+	const struct ofs_state_node *v = &p->s->node[node];
+
+	ofs_pkw_op_put(&p->w, v->list ? OFS_PKW_LIST : OFS_PKW_DICT);
+	if (v->child != OFS_NONE)
+		ofs_pkw_op(&p->w, OFS_PKW_MARK);
+}
+
+static void close_container(struct ofs_state_pickler *p, uint32_t node)
+{
+	const struct ofs_state_node *v = &p->s->node[node];
+
+	if (v->child != OFS_NONE)
+		ofs_pkw_op(&p->w, v->list ? OFS_PKW_APPENDS : OFS_PKW_SETITEMS);
+}
+
+/* Groups that are written another way than the tree has them: 1; 0: node is
+ * none. */
+static int put_own_groups(struct ofs_state_pickler *p, uint32_t node)
+{
+	const struct ofs_groups *g;
+
+	if (!p->optims || node == 0 || !key_is(p->s, node, "param_groups") ||
+	    p->s->node[node].child == OFS_NONE ||
+	    (p->s->node[node].list && !p->ids))
+		return 0;
+	g = groups_of(p, p->s->node[node].parent);
+	return g == NULL || ofs_state_put_groups(p, g, NULL) == -1 ? -1 : 1;
+}
+
+/* Begin a node: 1 when all of it is there, 0 when its children follow. */
+static int enter(struct ofs_state_pickler *p, uint32_t at)
+{
+	const struct ofs_state_node *v = &p->s->node[at];
+	int own;
+
+	if (v->entry != OFS_NONE)
+		return ofs_state_put_entry(p, &p->s->cat->entries[v->entry]) ==
+			-1
+		    ? -1
+		    : 1;
+	own = put_own_groups(p, at);
+	if (own != 0)
+		return own;
+	open_container(p, at);
+	return v->child == OFS_NONE ? 1 : 0;
+}
+
+/* Depth first, by the links alone: a path has as many components as its file
+ * says. */
+int ofs_state_put(struct ofs_state_pickler *p, uint32_t root)
+{
+	const struct ofs_state_node *v = p->s->node;
+	uint32_t at = root;
+
+	for (;;) {
+		int done = enter(p, at);
+
+		if (done == -1)
+			return -1;
+		while (done == 1 && at != root && v[at].next == OFS_NONE) {
+			at = v[at].parent;
+			close_container(p, at);
+		}
+		if (done == 1 && at == root)
+			return 0;
+		at = done == 1 ? v[at].next : v[at].child;
+		if (put_key(p, at) == -1)
+			return -1;
+	}
+}
+
+static void put_shared(struct ofs_state_pickler *p, struct ofs_str s)
+{
+	if (memchr(s.p, 0, s.len) == NULL)
+		ofs_pkw_known(&p->w, s.p);
+	else
+		ofs_pkw_str(&p->w, s.p, s.len);
+}
+
+static void put_params(struct ofs_state_pickler *p, const struct ofs_groups *g,
+    const struct ofs_group *group, const int64_t *id)
+{
+	uint32_t n = 0, k = 0;
+
+	for (uint32_t i = group->first; i < group->first + group->n; i++)
+		n += id == NULL || id[i] >= 0;
+	ofs_pkw_known(&p->w, "params");
+	ofs_pkw_op_put(&p->w, OFS_PKW_LIST);
+	for (uint32_t i = group->first; i < group->first + group->n; i++) {
+		if (id != NULL && id[i] < 0)
+			continue;
+		ofs_pkw_item(&p->w, k++, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+		if (id != NULL)
+			ofs_pkw_int(&p->w, id[i]);
+		else if (p->ids)
+			ofs_pkw_int(&p->w, i);
+		else
+			ofs_pkw_str(&p->w, g->name[i].p, g->name[i].len);
+	}
+	ofs_pkw_item(&p->w, k, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+}
+
+static int put_group(struct ofs_state_pickler *p, const struct ofs_groups *g,
+    const struct ofs_group *group, const int64_t *id)
+{
+	const struct ofs_state_node *v = p->s->node;
+
+	ofs_pkw_op_put(&p->w, OFS_PKW_DICT);
+	ofs_pkw_op(&p->w, OFS_PKW_MARK);
+	for (uint32_t i = v[group->node].child; i != OFS_NONE; i = v[i].next) {
+		if (!g->flattened && key_is(p->s, i, "params"))
+			continue;
+		put_shared(p, ofs_state_key(p->s, i));
+		if (ofs_state_put(p, i) == -1)
+			return -1;
+	}
+	put_params(p, g, group, id);
+	ofs_pkw_op(&p->w, OFS_PKW_SETITEMS);
+	return 0;
+}
+
+int ofs_state_put_groups(struct ofs_state_pickler *p,
+    const struct ofs_groups *g, const int64_t *id)
+{
+	bool optims = p->optims;
+	int ret = 0;
+
+	/* an option that is called like one is none */
+	p->optims = false;
+	ofs_pkw_op_put(&p->w, OFS_PKW_LIST);
+	for (uint32_t i = 0; i < g->n && ret == 0; i++) {
+		ofs_pkw_item(&p->w, i, g->n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+		ret = put_group(p, g, &g->v[i], id);
+	}
+	ofs_pkw_item(&p->w, g->n, g->n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	p->optims = optims;
+	return ret;
+}
+
+int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
+    const struct ofs_layout *to, struct ofs_buf *out, struct ofs_torch_new *a,
+    struct optimfs_error *err)
+{
+	struct ofs_groups groups = { 0 };
+	struct ofs_state_pickler p = {
+		.s = s,
+		.from = from,
+		.w = { .out = out },
+		.a = a,
+		.optims = s->optim,
+		.ids = to->keys == OFS_KEYS_ID,
+		.groups = &groups,
+		.optim = OFS_NONE,
+		.err = err,
+	};
+	int ret;
+
+	ofs_pkw_begin(&p.w);
+	ret = ofs_state_put(&p, 0);
+	if (p.optim != OFS_NONE)
+		ofs_groups_fini(&groups);
+	if (ret == -1)
+		return -1;
+	ofs_pkw_op(&p.w, OFS_PKW_STOP);
+	return out->bad ? optimfs_fail(err, ENOMEM, "pickle of a view") : 0;
+}

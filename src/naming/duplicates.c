@@ -1,0 +1,95 @@
+/* duplicates.c - one optimizer that is there twice, by name and by ID */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "base/map.h"
+#include "naming/naming_impl.h"
+
+/* A job may leave its optimizer keyed by name and again keyed by ID, each in a
+ * file. Shown as two optimizers they would be somebody's two optimizers; the
+ * one with names is the checkpoint's, the other goes to extra/. They are taken
+ * for one when their states have the same names, types and shapes. */
+
+struct signature {
+	uint64_t n, sum; /* of tensors, whatever their order */
+	bool names, numbers;
+};
+
+static bool is_number(struct ofs_str s)
+{
+	for (uint32_t i = 0; i < s.len; i++)
+		if (s.p[i] < '0' || s.p[i] > '9')
+			return false;
+	return s.len > 0;
+}
+
+static void count(const struct canon *c, uint32_t entry, struct signature *s)
+{
+	const struct ofs_entry *e = &c->cat->entries[entry];
+	struct canon_rest rest = ofs_canon_rest(c, entry);
+	uint32_t what[3];
+
+	if (rest.c == NULL || rest.n < 3 ||
+	    OFS_PATH_STR(rest.c[0]) != c->keyword[CANON_STATES] ||
+	    e->kind != OFS_ENTRY_TENSOR)
+		return;
+	if (is_number(ofs_catalog_string(c->cat, rest.c[1])))
+		s->numbers = true;
+	else
+		s->names = true;
+	what[0] = OFS_PATH_STR(rest.c[rest.n - 1]);
+	what[1] = c->cat->tensors[e->ref].shape;
+	what[2] = c->cat->tensors[e->ref].dtype;
+	s->sum += ofs_map_hash(what, sizeof(what));
+	s->n++;
+}
+
+static bool are_twins(const struct signature *named, const struct signature *id)
+{
+	return named->n > 0 && named->n == id->n && named->sum == id->sum &&
+	    named->names && !named->numbers && id->numbers && !id->names;
+}
+
+static int drop(struct canon *c, uint32_t root, struct optimfs_error *err)
+{
+	const struct canon_root *r = &c->root[root];
+	struct ofs_str last = { "", 0 };
+
+	if (r->n > 0)
+		last = ofs_catalog_string(c->cat, r->c[r->n - 1]);
+	c->root[root].accepted = false;
+	for (uint32_t i = 0; i < c->cat->nentries; i++)
+		if (c->spot[i].root == root)
+			c->spot[i] = (struct canon_spot){ OFS_NONE, 0 };
+	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
+		"OFS643 %.*s is the optimizer once more, by parameter ID: it "
+		"is below extra/ (-o optim_key= shows it instead)",
+		(int)(last.len > 200 ? 200 : last.len), last.p) == OFS_NONE)
+		return ofs_canon_no_memory(err);
+	return 0;
+}
+
+int ofs_canon_drop_twins(struct canon *c, uint32_t *naccepted,
+    struct optimfs_error *err)
+{
+	struct signature *s = calloc(c->nroots, sizeof(*s));
+	int ret = 0;
+
+	if (s == NULL)
+		return ofs_canon_no_memory(err);
+	for (uint32_t i = 0; i < c->cat->nentries; i++)
+		if (c->spot[i].root != OFS_NONE)
+			count(c, i, &s[c->spot[i].root]);
+	for (uint32_t a = 0; a < c->nroots; a++)
+		for (uint32_t b = 0; b < c->nroots && ret == 0; b++) {
+			if (!c->root[a].accepted || !c->root[b].accepted ||
+			    !are_twins(&s[a], &s[b]))
+				continue;
+			ret = drop(c, b, err);
+			--*naccepted;
+		}
+	free(s);
+	return ret;
+}

@@ -1,0 +1,298 @@
+/* flat_key.c - "state.layers.0.weight.exp_avg" -> name and state */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <string.h>
+
+#include "naming/naming_impl.h"
+
+/* A flattened key does not say where its FQN ends, and both an FQN and what
+ * follows may hold dots. In this order: the longest name that the model, or
+ * the keys of param_groups, have; a state's name first, as Megatron writes
+ * them; a state's name that ends the key, or that is surely one, further
+ * left; a name that another key of the same optimizer was cut to; the last
+ * dot. */
+
+struct split {
+	struct ofs_str id, tail;
+};
+
+static bool split_at(struct ofs_str text, size_t dot, struct split *s)
+{
+	s->id = (struct ofs_str){ text.p, (uint32_t)dot };
+	s->tail = ofs_canon_after(text, dot + 1);
+	return true;
+}
+
+/* The dot before end, or text.len when there is none. */
+static size_t dot_before(struct ofs_str text, size_t end)
+{
+	while (end > 0)
+		if (text.p[--end] == '.')
+			return end;
+	return text.len;
+}
+
+static bool longest(const struct canon_set *set, struct ofs_str text,
+    struct split *s)
+{
+	size_t dot;
+
+	if (set->n == 0)
+		return false;
+	for (dot = dot_before(text, text.len); dot < text.len;
+	     dot = dot_before(text, dot))
+		if (ofs_canon_set_has(set,
+			(struct ofs_str){ text.p, (uint32_t)dot }))
+			return split_at(text, dot, s);
+	return false;
+}
+
+static uint32_t word_at(struct ofs_str text, size_t from)
+{
+	struct ofs_str part = ofs_canon_after(text, from);
+
+	part.len = (uint32_t)(ofs_canon_dot(text, from) - from);
+	return ofs_canon_classify(part);
+}
+
+static bool state_first(const struct canon_set *fqns, struct ofs_str text,
+    struct split *s)
+{
+	size_t dot = ofs_canon_dot(text, 0);
+	size_t last = dot_before(text, text.len);
+	struct ofs_str fqn;
+
+	if (dot == text.len || (word_at(text, 0) & WORD_KNOWN) == 0)
+		return false;
+	fqn = ofs_canon_after(text, dot + 1);
+	if (!ofs_canon_set_has(fqns, fqn) &&
+	    ((word_at(text, 0) & WORD_SURE) == 0 ||
+		(word_at(text, last + 1) & WORD_KNOWN) != 0))
+		return false;
+	s->id = fqn;
+	s->tail = (struct ofs_str){ text.p, (uint32_t)dot };
+	return true;
+}
+
+static bool known_state(struct ofs_str text, struct split *s)
+{
+	size_t dot = dot_before(text, text.len);
+
+	if (dot < text.len && (word_at(text, dot + 1) & WORD_KNOWN) != 0)
+		return split_at(text, dot, s);
+	for (; dot < text.len; dot = dot_before(text, dot))
+		if ((word_at(text, dot + 1) & WORD_SURE) != 0)
+			return split_at(text, dot, s);
+	return false;
+}
+
+static void split_state(const struct canon *c, struct ofs_str text,
+    struct split *s)
+{
+	size_t dot = dot_before(text, text.len);
+
+	if (longest(&c->fqns, text, s) || state_first(&c->fqns, text, s) ||
+	    known_state(text, s) || longest(&c->guessed, text, s))
+		return;
+	if (dot < text.len)
+		split_at(text, dot, s);
+	else
+		*s = (struct split){ text, { 0 } };
+}
+
+static void split_group(const struct canon *c, struct ofs_str text,
+    struct split *s)
+{
+	size_t dot = dot_before(text, text.len);
+
+	if (longest(&c->fqns, text, s))
+		return;
+	if (dot < text.len)
+		split_at(text, dot, s);
+	else
+		*s = (struct split){ text, { 0 } };
+}
+
+/* The text of a flattened key behind "state." or "param_groups."; which of
+ * them it was. */
+static uint32_t flattened(struct ofs_str s, struct ofs_str *text)
+{
+	static const char state[] = "state.", groups[] = "param_groups.";
+
+	if (s.len >= sizeof(state) &&
+	    memcmp(s.p, state, sizeof(state) - 1) == 0) {
+		*text = ofs_canon_after(s, sizeof(state) - 1);
+		return WORD_STATE_DOT;
+	}
+	if (s.len >= sizeof(groups) &&
+	    memcmp(s.p, groups, sizeof(groups) - 1) == 0) {
+		*text = ofs_canon_after(s, sizeof(groups) - 1);
+		return WORD_GROUPS_DOT;
+	}
+	return 0;
+}
+
+/* What kind of key rest is, and the dotted text of a flattened one. */
+static uint32_t kind_of(const struct canon *c, struct canon_rest rest,
+    struct ofs_str *text)
+{
+	uint32_t w;
+
+	*text = (struct ofs_str){ 0 };
+	if (rest.text.p != NULL)
+		return flattened(rest.text, text);
+	w = ofs_canon_word(c, rest.c[0]) & WORD_ROOTED;
+	if ((w & (WORD_STATE_DOT | WORD_GROUPS_DOT)) != 0)
+		return flattened(ofs_catalog_string(c->cat, rest.c[0]), text);
+	return rest.n > 1 ? w : 0;
+}
+
+void ofs_canon_key(const struct canon *c, struct canon_rest rest,
+    struct canon_key *key)
+{
+	struct ofs_str text;
+	uint32_t w = kind_of(c, rest, &text);
+	struct split s;
+
+	*key = (struct canon_key){ .kind = CANON_OTHER, .id.str = OFS_NONE };
+	if (w == 0)
+		return;
+	key->kind = (w & (WORD_STATE | WORD_STATE_DOT)) != 0 ? CANON_STATE
+							     : CANON_GROUP;
+	if (text.p == NULL) {
+		key->id.s = ofs_catalog_string(c->cat, rest.c[1]);
+		key->id.str = OFS_PATH_STR(rest.c[1]);
+		key->more = rest.c + 2;
+		key->nmore = rest.n - 2;
+		return;
+	}
+	if (rest.text.p == NULL && rest.n > 1) {
+		key->id.s = text; /* 'state.l.weight', 'exp_avg' */
+	} else if (key->kind == CANON_STATE) {
+		split_state(c, text, &s);
+		key->id.s = s.id;
+		key->tail = s.tail;
+	} else {
+		split_group(c, text, &s);
+		key->id.s = s.id;
+		key->tail = s.tail;
+	}
+	if (rest.text.p == NULL) {
+		key->more = rest.c + 1;
+		key->nmore = rest.n - 1;
+	}
+}
+
+/* A name of the model, also as an optimizer may spell it. */
+static int add_fqn(struct canon *c, struct ofs_str fqn,
+    struct optimfs_error *err)
+{
+	static const char module[] = "module.";
+	uint32_t w = ofs_canon_classify(fqn);
+	struct ofs_str clean = fqn;
+	char *out;
+
+	if (ofs_canon_set_add(&c->fqns, fqn, err) == -1)
+		return -1;
+	if ((w & WORD_WRAPPED) != 0) {
+		out = ofs_arena_alloc(&c->arena, fqn.len);
+		if (out == NULL)
+			return ofs_canon_no_memory(err);
+		clean.len = (uint32_t)ofs_clean_fqn(fqn.p, fqn.len, out);
+		clean.p = out;
+		if (ofs_canon_set_add(&c->fqns, clean, err) == -1)
+			return -1;
+	}
+	if (clean.len < sizeof(module) ||
+	    memcmp(clean.p, module, sizeof(module) - 1) != 0)
+		return 0;
+	return ofs_canon_set_add(&c->fqns,
+	    ofs_canon_after(clean, sizeof(module) - 1), err);
+}
+
+static int collect_model(struct canon *c, struct optimfs_error *err)
+{
+	struct canon_rest rest;
+	struct ofs_str fqn;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (!ofs_canon_in_model(c, i, &rest))
+			continue;
+		fqn = ofs_canon_fqn(c, rest).s;
+		if (fqn.p != NULL && add_fqn(c, fqn, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* A group's key names its parameter; options have no dots. */
+static int collect_groups(struct canon *c, struct ofs_str text,
+    struct optimfs_error *err)
+{
+	size_t dot = dot_before(text, text.len);
+	struct ofs_str id = { text.p, (uint32_t)dot };
+	uint32_t number;
+
+	if (dot == text.len || ofs_canon_number(id, &number))
+		return 0;
+	return ofs_canon_set_add(&c->fqns, id, err);
+}
+
+static int collect_states(struct canon *c, struct ofs_str text,
+    struct optimfs_error *err)
+{
+	struct split s;
+
+	if (longest(&c->fqns, text, &s) || !known_state(text, &s))
+		return 0;
+	return ofs_canon_set_add(&c->guessed, s.id, err);
+}
+
+/* The model's names are needed where a key is flattened, or is a number and so
+ * perhaps an ID, or somebody names IDs. */
+static bool worthwhile(const struct canon *c)
+{
+	struct canon_rest rest;
+
+	if (c->ntext > 0 || c->opt->ids != NULL)
+		return true;
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (c->spot[i].root == OFS_NONE)
+			continue;
+		rest = ofs_canon_rest(c, i);
+		switch (ofs_canon_word(c, rest.c[0]) & WORD_ROOTED) {
+		case WORD_STATE:
+			if (rest.n > 1 &&
+			    (ofs_canon_word(c, rest.c[1]) & WORD_NUMBER) != 0)
+				return true;
+			break;
+		case WORD_STATE_DOT:
+		case WORD_GROUPS_DOT:
+			return true;
+		}
+	}
+	return false;
+}
+
+int ofs_canon_collect(struct canon *c, struct optimfs_error *err)
+{
+	struct ofs_str text;
+
+	if (c->nroots == 0 || !worthwhile(c))
+		return 0;
+	if (collect_model(c, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < c->cat->nentries; i++)
+		if (c->spot[i].root != OFS_NONE &&
+		    kind_of(c, ofs_canon_rest(c, i), &text) ==
+			WORD_GROUPS_DOT &&
+		    collect_groups(c, text, err) == -1)
+			return -1;
+	for (uint32_t i = 0; i < c->cat->nentries; i++)
+		if (c->spot[i].root != OFS_NONE &&
+		    kind_of(c, ofs_canon_rest(c, i), &text) == WORD_STATE_DOT &&
+		    collect_states(c, text, err) == -1)
+			return -1;
+	return 0;
+}

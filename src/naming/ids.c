@@ -1,0 +1,270 @@
+/* ids.c - integer parameter IDs, and the names that ids= gives them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "naming/ids.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "naming/ids_file.h"
+#include "naming/naming_impl.h"
+
+static bool is_sound(const struct ofs_catalog *cat, const struct ofs_entry *e)
+{
+	if (e->kind == OFS_ENTRY_TENSOR)
+		return cat->tensors[e->ref].error == OFS_NONE;
+	return e->kind != OFS_ENTRY_ITEM ||
+	    cat->items[e->ref].error == OFS_NONE;
+}
+
+/* Numbers or names, and the first of each: of an optimizer's state. */
+static void note_key(struct canon *c, uint32_t entry,
+    const struct canon_key *key)
+{
+	struct canon_root *r = &c->root[c->spot[entry].root];
+	uint32_t id;
+
+	if (ofs_canon_number(key->id.s, &id) &&
+	    !ofs_canon_set_has(&c->fqns, key->id.s)) {
+		if (!r->numbers)
+			r->first_number = entry;
+		r->numbers = true;
+		r->sound |= is_sound(c->cat, &c->cat->entries[entry]);
+		if (id > r->max_id)
+			r->max_id = id;
+		return;
+	}
+	if (!r->names)
+		r->first_name = entry;
+	r->names = true;
+}
+
+static struct ofs_str id_of(const struct canon *c, uint32_t entry)
+{
+	struct canon_key key;
+
+	ofs_canon_key(c, ofs_canon_rest(c, entry), &key);
+	return key.id.s;
+}
+
+/* Numbers among names cannot be told from damage, but where we cut the keys
+ * ourselves the cut may be at fault. */
+static int mixed(struct canon *c, const struct canon_root *r,
+    struct optimfs_error *err)
+{
+	struct ofs_str number = id_of(c, r->first_number);
+	struct ofs_str name = id_of(c, r->first_name);
+	static const char fmt[] =
+	    "OFS637 the optimizer's state has integer and string keys: first "
+	    "integer %.*s, first string \"%.*s\"%s";
+	int n = number.len < 100 ? (int)number.len : 100;
+	int m = name.len < 100 ? (int)name.len : 100;
+
+	if ((c->spot[r->first_number].at & SPOT_TEXT) == 0)
+		return optimfs_fail(err, EUCLEAN, fmt, n, number.p, m, name.p,
+		    "");
+	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, EUCLEAN, fmt, n,
+		number.p, m, name.p,
+		" (or the dotted keys were cut wrongly)") == OFS_NONE)
+		return ofs_canon_no_memory(err);
+	return 0;
+}
+
+static int look_at_keys(struct canon *c, struct optimfs_error *err)
+{
+	struct canon_key key;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (c->spot[i].root == OFS_NONE ||
+		    (c->spot[i].at & SPOT_ORPHAN) != 0)
+			continue;
+		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		if (key.kind == CANON_STATE)
+			note_key(c, i, &key);
+	}
+	for (uint32_t i = 0; i < c->nroots; i++) {
+		struct canon_root *r = &c->root[i];
+
+		/* what is lost under a number may have had a name */
+		if (r->names && !r->sound)
+			r->numbers = false;
+		if (r->accepted && r->numbers && r->names &&
+		    mixed(c, r, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* The one optimizer that ids= is about: the only one with integer keys, or
+ * the only one. OFS_NONE with a note or an error when there is none. */
+static int choose_root(struct canon *c, struct optimfs_error *err)
+{
+	uint32_t numbered = 0, all = 0, only = OFS_NONE;
+
+	for (uint32_t i = 0; i < c->nroots; i++) {
+		if (!c->root[i].accepted)
+			continue;
+		all++;
+		if (c->root[i].numbers) {
+			numbered++;
+			c->ids_root = i;
+		}
+		only = i;
+	}
+	if (numbered == 1)
+		return 0;
+	c->ids_root = OFS_NONE;
+	if (numbered > 1)
+		return optimfs_fail(err, EINVAL,
+		    "OFS635 ids=: %u optimizers have integer parameter IDs; "
+		    "choose one with optim_key=",
+		    numbered);
+	/* without state, groups may still list IDs */
+	if (all == 1 && !c->root[only].names) {
+		c->ids_root = only;
+		return 0;
+	}
+	if (c->cat->ids_used)
+		return 0;
+	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
+		"OFS635 ids= is of no use: no optimizer here has integer "
+		"parameter IDs") == OFS_NONE)
+		return ofs_canon_no_memory(err);
+	return 0;
+}
+
+static int check_line(struct canon *c, const struct ofs_ids *ids,
+    struct ofs_str line, struct optimfs_error *err)
+{
+	if (c->model.kind != MODEL_NONE && c->fqns.n > 0 &&
+	    !ofs_canon_set_has(&c->fqns, line))
+		return optimfs_fail(err, EINVAL,
+		    "OFS635 %s: line %u: the model has no parameter "
+		    "\"%.*s\"",
+		    ids->file, ids->line, line.len < 200 ? (int)line.len : 200,
+		    line.p);
+	return 0;
+}
+
+static int add_line(struct canon *c, struct ofs_ids *ids,
+    const struct ofs_ids_line *l, struct optimfs_error *err)
+{
+	struct canon_name name = { l->name, OFS_NONE };
+
+	ids->line = l->line;
+	if (check_line(c, ids, l->name, err) == -1)
+		return -1;
+	ids->v[ids->n] = (struct ofs_id){
+		.name = ofs_canon_listed(c, SCOPE_MODEL, name, NULL, err),
+		.line = l->line,
+		.group = l->group,
+	};
+	return ids->v[ids->n++].name == OFS_NONE ? -1 : 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct ofs_id *x = a, *y = b;
+
+	if (x->name != y->name)
+		return x->name < y->name ? -1 : 1;
+	return (x->line > y->line) - (x->line < y->line);
+}
+
+static int no_doubles(const struct ofs_ids *ids, struct optimfs_error *err)
+{
+	struct ofs_id *v = malloc(ids->n * sizeof(*v) + 1);
+	int ret = 0;
+
+	if (v == NULL)
+		return ofs_canon_no_memory(err);
+	if (ids->n > 0)
+		memcpy(v, ids->v, ids->n * sizeof(*v));
+	qsort(v, ids->n, sizeof(*v), by_name);
+	for (uint32_t i = 1; i < ids->n && ret == 0; i++)
+		if (v[i].name == v[i - 1].name)
+			ret = optimfs_fail(err, EINVAL,
+			    "OFS635 %s: line %u names the parameter of line %u "
+			    "again",
+			    ids->file, v[i].line, v[i - 1].line);
+	free(v);
+	return ret;
+}
+
+static int parse(struct canon *c, const struct ofs_ids_file *f,
+    struct ofs_ids *ids, struct optimfs_error *err)
+{
+	ids->v = malloc(f->n * sizeof(*ids->v) + 1);
+	if (ids->v == NULL)
+		return ofs_canon_no_memory(err);
+	for (uint32_t i = 0; i < f->n; i++)
+		if (add_line(c, ids, &f->v[i], err) == -1)
+			return -1;
+	ids->line = f->end;
+	ids->ngroups = f->ngroups;
+	return no_doubles(ids, err);
+}
+
+static int from_file(struct canon *c, struct ofs_ids *ids,
+    struct optimfs_error *err)
+{
+	struct ofs_ids_file f;
+	int ret;
+
+	if (ofs_ids_file_read(&f, c->opt->ids, err) == -1)
+		return -1;
+	ret = parse(c, &f, ids, err);
+	ofs_ids_file_fini(&f);
+	return ret == 0 ? ofs_canon_check_ids(c, ids, err) : ret;
+}
+
+static int store(struct canon *c, const struct ofs_ids *ids,
+    struct optimfs_error *err)
+{
+	uint32_t *v = ofs_arena_alloc(&c->cat->arena, ids->n * sizeof(*v));
+
+	if (v == NULL)
+		return ofs_canon_no_memory(err);
+	for (uint32_t i = 0; i < ids->n; i++)
+		v[i] = ids->v[i].name;
+	c->cat->ids = v;
+	c->cat->nids = ids->n;
+	return 0;
+}
+
+int ofs_canon_ids(struct canon *c, struct optimfs_error *err)
+{
+	struct ofs_ids ids = { .file = c->opt->ids };
+	int ret;
+
+	c->ids_root = OFS_NONE;
+	if (look_at_keys(c, err) == -1)
+		return -1;
+	if (c->opt->ids == NULL)
+		return 0;
+	if (choose_root(c, err) == -1)
+		return -1;
+	if (c->ids_root == OFS_NONE)
+		return 0;
+	ret = strcmp(c->opt->ids, "model") == 0
+	    ? ofs_canon_ids_of_model(c, &ids, err)
+	    : from_file(c, &ids, err);
+	if (ret == 0)
+		ret = store(c, &ids, err);
+	free(ids.v);
+	return ret;
+}
+
+uint32_t ofs_canon_id_name(const struct canon *c, uint32_t root,
+    struct ofs_str id)
+{
+	uint32_t number;
+
+	if (root != c->ids_root || !ofs_canon_number(id, &number) ||
+	    number >= c->cat->nids || ofs_canon_set_has(&c->fqns, id))
+		return OFS_NONE;
+	return c->cat->ids[number];
+}

@@ -1,0 +1,124 @@
+/* ids_file.c - the file that ids= names: parameters in the order of IDs */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "naming/ids_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_IDS_FILE (64u << 20)
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for names");
+}
+
+static int read_all(int fd, struct ofs_buf *b)
+{
+	uint8_t chunk[65536];
+	ssize_t n;
+
+	while ((n = read(fd, chunk, sizeof(chunk))) != 0) {
+		if (n == -1 && errno == EINTR)
+			continue;
+		if (n == -1)
+			return errno;
+		ofs_buf_put(b, chunk, (size_t)n);
+		if (b->bad)
+			return b->len + (size_t)n > b->limit ? EFBIG : ENOMEM;
+	}
+	return 0;
+}
+
+static int read_file(const char *path, struct ofs_buf *b,
+    struct optimfs_error *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), code;
+
+	if (fd == -1)
+		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
+		    "OFS635 ids=%s: %m", path);
+	code = read_all(fd, b);
+	close(fd);
+	if (code == 0)
+		return 0;
+	if (code == ENOMEM)
+		return no_memory(err);
+	errno = code;
+	return optimfs_fail(err, EINVAL, "OFS635 ids=%s: %m", path);
+}
+
+static bool grow(struct ofs_ids_file *f)
+{
+	struct ofs_ids_line *v;
+
+	/* a power of two is full */
+	if (f->n >= 64 && (f->n & (f->n - 1)) != 0)
+		return true;
+	if (f->n > 0 && f->n < 64)
+		return true;
+	v = reallocarray(f->v, f->n == 0 ? 64 : 2ull * f->n, sizeof(*v));
+	if (v != NULL)
+		f->v = v;
+	return v != NULL;
+}
+
+static int add_line(struct ofs_ids_file *f, struct ofs_str name, bool *blank,
+    struct optimfs_error *err)
+{
+	if (name.len == 0) {
+		*blank = f->n > 0;
+		return 0;
+	}
+	if (memchr(name.p, '\0', name.len) != NULL)
+		return optimfs_fail(err, EINVAL,
+		    "OFS635 %s: line %u is not text", f->file, f->end);
+	if (!grow(f))
+		return no_memory(err);
+	f->ngroups += f->n == 0 || *blank;
+	*blank = false;
+	f->v[f->n++] = (struct ofs_ids_line){ name, f->end, f->ngroups - 1 };
+	return 0;
+}
+
+static int parse(struct ofs_ids_file *f, struct optimfs_error *err)
+{
+	const char *p = (const char *)f->text.data, *end = p + f->text.len, *nl;
+	bool blank = false;
+
+	for (f->end = 1; p < end; f->end++, p = nl + 1) {
+		struct ofs_str line = { .p = p };
+
+		nl = memchr(p, '\n', (size_t)(end - p));
+		if (nl == NULL)
+			nl = end;
+		line.len = (uint32_t)(nl - p);
+		if (line.len > 0 && p[line.len - 1] == '\r')
+			line.len--;
+		if (add_line(f, line, &blank, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_ids_file_read(struct ofs_ids_file *f, const char *file,
+    struct optimfs_error *err)
+{
+	*f = (struct ofs_ids_file){ .file = file,
+		.text = { .limit = MAX_IDS_FILE } };
+	if (read_file(file, &f->text, err) == 0 && parse(f, err) == 0)
+		return 0;
+	ofs_ids_file_fini(f);
+	return -1;
+}
+
+void ofs_ids_file_fini(struct ofs_ids_file *f)
+{
+	free(f->v);
+	ofs_buf_fini(&f->text);
+	*f = (struct ofs_ids_file){ 0 };
+}

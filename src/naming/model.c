@@ -1,0 +1,450 @@
+/* model.c - where in a checkpoint the model is */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "naming/naming_impl.h"
+
+/* Among the paths that hold tensors and no optimizer, the model is, in this
+ * order: a key at the top that models are called by; such a key beside an
+ * optimizer ('app.model' where there is 'app.optim'); whatever holds, last in
+ * a path, more of the names that the optimizers' state has than anything else;
+ * the tensors at the top; such a key anywhere. */
+enum rule { BY_KEY, BESIDE_OPTIMIZER, BY_FQN, AT_TOP, BY_KEY_BELOW, NO_RULE };
+
+struct candidate {
+	enum rule rule;
+	uint32_t likely; /* WORD_MODEL's number, the smaller the likelier */
+	uint32_t n;
+	uint32_t c[CANON_DEPTH];
+};
+
+static bool is_tensor(const struct canon *c, uint32_t entry)
+{
+	const struct ofs_entry *e = &c->cat->entries[entry];
+
+	return e->kind == OFS_ENTRY_TENSOR && c->spot[entry].root == OFS_NONE &&
+	    (c->cat->tensors[e->ref].flags & OFS_TENSOR_FILE) == 0;
+}
+
+static const uint32_t *path_of(const struct canon *c, uint32_t entry,
+    uint32_t *n)
+{
+	return ofs_catalog_components(c->cat, c->cat->entries[entry].path, n);
+}
+
+static int compare_paths(const struct canon *c, const uint32_t *a,
+    const uint32_t *b, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str x = ofs_catalog_string(c->cat, a[i]);
+		struct ofs_str y = ofs_catalog_string(c->cat, b[i]);
+		uint32_t len = x.len < y.len ? x.len : y.len;
+		int d = memcmp(x.p, y.p, len);
+
+		if (d != 0 || x.len != y.len)
+			return d != 0 ? d : (x.len < y.len ? -1 : 1);
+	}
+	return 0;
+}
+
+static bool better(const struct canon *c, const struct candidate *a,
+    const struct candidate *b)
+{
+	if (a->rule != b->rule)
+		return a->rule < b->rule;
+	if (a->n != b->n)
+		return a->n < b->n;
+	if (a->likely != b->likely)
+		return a->likely < b->likely;
+	return compare_paths(c, a->c, b->c, a->n) < 0;
+}
+
+static bool beside_optimizer(const struct canon *c, uint32_t first)
+{
+	for (uint32_t i = 0; i < c->nroots; i++)
+		if (c->root[i].accepted && c->root[i].n > 1 &&
+		    c->root[i].c[0] == first)
+			return true;
+	return false;
+}
+
+/* The best that one path has to offer. */
+static void by_key(const struct canon *c, const uint32_t *path, uint32_t n,
+    struct candidate *best)
+{
+	struct candidate k = { .rule = NO_RULE };
+	uint32_t w;
+
+	for (uint32_t i = 0; i + 1 < n && i < 3; i++) {
+		k.c[i] = OFS_PATH_STR(path[i]);
+		w = WORD_MODEL_OF(ofs_canon_word(c, path[i]));
+		if (w == 0)
+			continue;
+		k.rule = i == 0                   ? BY_KEY
+		    : beside_optimizer(c, k.c[0]) ? BESIDE_OPTIMIZER
+						  : BY_KEY_BELOW;
+		k.likely = w;
+		k.n = i + 1;
+		if (better(c, &k, best))
+			*best = k;
+	}
+}
+
+/* A count of entries for each path that holds some. */
+struct tally {
+	const struct canon *c;
+	struct holder {
+		const uint32_t *path;
+		uint32_t n, count;
+	} * v;
+	uint32_t n, cap;
+	struct ofs_map map;
+};
+
+static bool same_holder(const void *ctx, uint32_t index, const void *key,
+    size_t n)
+{
+	const struct holder *h = &((const struct tally *)ctx)->v[index];
+
+	return h->n * sizeof(*h->path) == n && memcmp(h->path, key, n) == 0;
+}
+
+static int count(struct tally *t, const uint32_t *path, uint32_t n,
+    struct optimfs_error *err)
+{
+	size_t len = n * sizeof(*path);
+	uint32_t hash = ofs_map_hash(path, len);
+	uint32_t at = ofs_map_find(&t->map, hash, same_holder, t, path, len);
+	struct holder *v;
+
+	if (at != UINT32_MAX) {
+		t->v[at].count++;
+		return 0;
+	}
+	if (t->n == t->cap) {
+		t->cap = t->cap == 0 ? 16 : t->cap * 2;
+		v = reallocarray(t->v, t->cap, sizeof(*v));
+		if (v == NULL)
+			return ofs_canon_no_memory(err);
+		t->v = v;
+	}
+	t->v[t->n] = (struct holder){ path, n, 1 };
+	if (!ofs_map_add(&t->map, hash, t->n++))
+		return ofs_canon_no_memory(err);
+	return 0;
+}
+
+/* The names that states go by. */
+static int state_names(struct canon *c, struct canon_set *names,
+    struct optimfs_error *err)
+{
+	struct canon_key key;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (c->spot[i].root == OFS_NONE)
+			continue;
+		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		if (key.kind == CANON_STATE &&
+		    ofs_canon_set_add(names, key.id.s, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static void most(const struct tally *t, struct candidate *best)
+{
+	const struct holder *first = NULL;
+	bool tied = false;
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct holder *h = &t->v[i];
+
+		if (first == NULL || h->count > first->count) {
+			first = h;
+			tied = false;
+		} else if (h->count == first->count)
+			tied = true;
+	}
+	/* a tie is a copy of the model, and which one is it? */
+	if (first == NULL || tied)
+		return;
+	best->rule = BY_FQN;
+	best->n = first->n;
+	for (uint32_t i = 0; i < first->n; i++)
+		best->c[i] = OFS_PATH_STR(first->path[i]);
+}
+
+static int by_fqn(struct canon *c, struct candidate *best,
+    struct optimfs_error *err)
+{
+	struct canon_set names = { 0 };
+	struct tally t = { .c = c };
+	const uint32_t *path;
+	uint32_t n;
+	int ret = state_names(c, &names, err);
+
+	for (uint32_t i = 0; i < c->cat->nentries && ret == 0; i++) {
+		if (!is_tensor(c, i))
+			continue;
+		path = path_of(c, i, &n);
+		if (n > 0 && n <= CANON_DEPTH &&
+		    ofs_canon_set_has(&names,
+			ofs_catalog_string(c->cat, path[n - 1])))
+			ret = count(&t, path, n - 1, err);
+	}
+	if (ret == 0)
+		most(&t, best);
+	ofs_canon_set_fini(&names);
+	ofs_map_fini(&t.map);
+	free(t.v);
+	return ret;
+}
+
+/* Textual keys: the model's may begin with "model." as the optimizer's do with
+ * "optim.", or not; a model may have a child called "model". Only names that
+ * the optimizer's state has can tell. */
+
+static bool try_prefix(const struct canon_set *tops, const char *prefix,
+    struct ofs_str text)
+{
+	size_t n = strlen(prefix), dot = ofs_canon_dot(text, 0);
+	char key[1024];
+
+	memcpy(key, prefix, n);
+	for (; dot < text.len; dot = ofs_canon_dot(text, dot + 1)) {
+		if (n + dot > sizeof(key))
+			return false;
+		memcpy(key + n, text.p, dot);
+		if (ofs_canon_set_has(tops,
+			(struct ofs_str){ key, (uint32_t)(n + dot) }))
+			return true;
+	}
+	return false;
+}
+
+static const char *const prefixes[] = { "", "model.", "state_dict.", "module.",
+	"app.model.", "state.model.", NULL };
+#define MAX_TRIES 256
+
+static const char *find_prefix(const struct canon *c,
+    const struct canon_set *tops)
+{
+	static const char state[] = "state.";
+	int tries = 0;
+
+	for (uint32_t i = 0; i < c->cat->nentries && tries < MAX_TRIES; i++) {
+		struct canon_rest rest;
+
+		if (c->spot[i].root == OFS_NONE ||
+		    (c->spot[i].at & SPOT_TEXT) == 0)
+			continue;
+		rest = ofs_canon_rest(c, i);
+		if (rest.text.len < sizeof(state) ||
+		    memcmp(rest.text.p, state, sizeof(state) - 1) != 0)
+			continue;
+		rest.text = ofs_canon_after(rest.text, sizeof(state) - 1);
+		for (int k = 0; prefixes[k] != NULL; k++)
+			if (try_prefix(tops, prefixes[k], rest.text))
+				return prefixes[k];
+		tries++;
+	}
+	return "";
+}
+
+static int top_names(const struct canon *c, struct canon_set *tops,
+    struct optimfs_error *err)
+{
+	const uint32_t *path;
+	uint32_t n;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (!is_tensor(c, i))
+			continue;
+		path = path_of(c, i, &n);
+		if (n == 1 &&
+		    ofs_canon_set_add(tops, ofs_catalog_string(c->cat, path[0]),
+			err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int set_prefix(struct canon *c, const char *prefix,
+    struct optimfs_error *err)
+{
+	c->model.len = strlen(prefix);
+	c->model.prefix = ofs_arena_strndup(&c->arena, prefix, c->model.len);
+	if (c->model.prefix == NULL)
+		return ofs_canon_no_memory(err);
+	c->model.kind = MODEL_TEXT;
+	return 0;
+}
+
+static int find_text(struct canon *c, struct optimfs_error *err)
+{
+	struct canon_set tops = { 0 };
+	const char *prefix = "";
+	int ret = top_names(c, &tops, err);
+
+	if (ret == 0)
+		prefix = find_prefix(c, &tops);
+	ofs_canon_set_fini(&tops);
+	if (ret == -1 || prefix[0] == '\0')
+		return ret;
+	return set_prefix(c, prefix, err);
+}
+
+static int find(struct canon *c, struct optimfs_error *err)
+{
+	struct candidate best = { .rule = NO_RULE };
+	bool top = false;
+	const uint32_t *path;
+	uint32_t n;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (!is_tensor(c, i))
+			continue;
+		path = path_of(c, i, &n);
+		top = top || n == 1;
+		by_key(c, path, n, &best);
+	}
+	if (best.rule > BESIDE_OPTIMIZER && c->nroots > 0 &&
+	    by_fqn(c, &best, err) == -1)
+		return -1;
+	if (best.rule == BY_KEY_BELOW && top)
+		best.rule = AT_TOP;
+	if (best.rule == NO_RULE && !top)
+		return 0;
+	if (best.rule == AT_TOP || best.rule == NO_RULE || best.n == 0) {
+		c->model.kind = MODEL_TOP;
+		return 0;
+	}
+	c->model.kind = MODEL_BELOW;
+	c->model.n = best.n;
+	memcpy(c->model.c, best.c, best.n * sizeof(*best.c));
+	return 0;
+}
+
+static bool starts(struct ofs_str s, const char *with, size_t n)
+{
+	return s.len > n && memcmp(s.p, with, n) == 0;
+}
+
+/* model_key=: a path of keys, or the beginning of textual ones. */
+static int find_given(struct canon *c, struct optimfs_error *err)
+{
+	const char *key = c->opt->model_key;
+	struct ofs_buf dotted = { 0 };
+	const uint32_t *path;
+	uint32_t n, at;
+	int ret = 0;
+
+	if (key[0] == '\0') {
+		c->model.kind = MODEL_TOP;
+		return 0;
+	}
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		path = path_of(c, i, &n);
+		at = ofs_canon_match(c, path,
+		    n <= CANON_DEPTH ? n : CANON_DEPTH, key);
+		if (at == OFS_NONE)
+			continue;
+		c->model.kind = MODEL_BELOW;
+		c->model.n = at;
+		for (uint32_t k = 0; k < at; k++)
+			c->model.c[k] = OFS_PATH_STR(path[k]);
+		return 0;
+	}
+	ofs_buf_printf(&dotted, "%s.", key);
+	ofs_buf_putc(&dotted, 0);
+	if (dotted.bad)
+		ret = ofs_canon_no_memory(err);
+	for (uint32_t i = 0; i < c->cat->nentries && ret == 0; i++) {
+		path = path_of(c, i, &n);
+		if (n != 1 ||
+		    !starts(ofs_catalog_string(c->cat, path[0]),
+			(char *)dotted.data, dotted.len - 1))
+			continue;
+		ret = set_prefix(c, (char *)dotted.data, err);
+		break;
+	}
+	ofs_buf_fini(&dotted);
+	if (ret == -1 || c->model.kind == MODEL_TEXT)
+		return ret;
+	return ofs_canon_no_such_key(c, "model_key", key, err);
+}
+
+int ofs_canon_find_model(struct canon *c, struct optimfs_error *err)
+{
+	if (c->opt->model_key != NULL)
+		return find_given(c, err);
+	if (find(c, err) == -1)
+		return -1;
+	if (c->model.kind == MODEL_TOP && c->ntext > 0)
+		return find_text(c, err);
+	return 0;
+}
+
+static bool below(const struct canon_model *m, const uint32_t *path, uint32_t n)
+{
+	if (n <= m->n)
+		return false;
+	for (uint32_t i = 0; i < m->n; i++)
+		if (OFS_PATH_STR(path[i]) != m->c[i])
+			return false;
+	return true;
+}
+
+/* What a module adds to its state dict that is no tensor. */
+static bool extra_state(struct ofs_str s)
+{
+	static const char name[] = "_extra_state";
+	size_t n = sizeof(name) - 1;
+
+	return s.len >= n && memcmp(s.p + s.len - n, name, n) == 0 &&
+	    (s.len == n || s.p[s.len - n - 1] == '.');
+}
+
+bool ofs_canon_in_model(const struct canon *c, uint32_t entry,
+    struct canon_rest *rest)
+{
+	const struct canon_model *m = &c->model;
+	uint32_t n;
+	const uint32_t *path = path_of(c, entry, &n);
+	struct ofs_str s;
+
+	*rest = (struct canon_rest){ path, n, { 0 } };
+	if (c->spot[entry].root != OFS_NONE || m->kind == MODEL_NONE || n == 0)
+		return false;
+	if (m->kind == MODEL_BELOW) {
+		if (!below(m, path, n))
+			return false;
+		rest->c += m->n;
+		rest->n -= m->n;
+		return true;
+	}
+	s = ofs_catalog_string(c->cat, path[0]);
+	if (n != 1)
+		return false;
+	if (m->kind == MODEL_TOP)
+		return is_tensor(c, entry) || extra_state(s);
+	if (!starts(s, m->prefix, m->len))
+		return false;
+	rest->text = ofs_canon_after(s, m->len);
+	return true;
+}
+
+struct canon_name ofs_canon_fqn(const struct canon *c, struct canon_rest rest)
+{
+	struct canon_name name = { rest.text, OFS_NONE };
+
+	if (rest.text.p == NULL && rest.n == 1) {
+		name.s = ofs_catalog_string(c->cat, rest.c[0]);
+		name.str = OFS_PATH_STR(rest.c[0]);
+	}
+	return name;
+}

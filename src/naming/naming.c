@@ -1,0 +1,346 @@
+/* naming.c - every entry's place below the mount point */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "naming/naming.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "naming/file_name.h"
+#include "naming/naming_impl.h"
+
+int ofs_canon_no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "naming the checkpoint's entries");
+}
+
+int ofs_canon_push(struct canon *c, uint32_t str, struct optimfs_error *err)
+{
+	size_t cap = c->path_cap == 0 ? 32 : c->path_cap * 2;
+	uint32_t *path;
+
+	if (str == OFS_NONE)
+		return -1;
+	if (c->npath == c->path_cap) {
+		path = reallocarray(c->path, cap, sizeof(*path));
+		if (path == NULL)
+			return ofs_canon_no_memory(err);
+		c->path = path;
+		c->path_cap = cap;
+	}
+	c->path[c->npath++] = str;
+	return 0;
+}
+
+int ofs_canon_push_str(struct canon *c, struct ofs_str s,
+    struct optimfs_error *err)
+{
+	return ofs_canon_push(c, ofs_catalog_str(c->cat, s.p, s.len, err), err);
+}
+
+static int push_all(struct canon *c, const uint32_t *v, uint32_t n,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (ofs_canon_push(c, v[i], err) == -1)
+			return -1;
+	return 0;
+}
+
+/* Each part of a dotted text is a directory. */
+static int push_dotted(struct canon *c, struct ofs_str text,
+    struct optimfs_error *err)
+{
+	size_t from = 0, dot;
+
+	do {
+		dot = ofs_canon_dot(text, from);
+		if (ofs_canon_push_str(c,
+			(struct ofs_str){
+			    text.p + from, (uint32_t)(dot - from) },
+			err) == -1)
+			return -1;
+		from = dot + 1;
+	} while (dot < text.len);
+	return 0;
+}
+
+int ofs_canon_optim(struct canon *c, uint32_t root, struct optimfs_error *err)
+{
+	uint32_t name = c->root[root].name;
+
+	c->npath = 0;
+	if (ofs_canon_push(c, c->keyword[CANON_OPTIM], err) == -1)
+		return -1;
+	return name == OFS_NONE ? 0 : ofs_canon_push(c, name, err);
+}
+
+uint32_t ofs_canon_state_name(struct canon *c, uint32_t root,
+    struct canon_name id, bool *alias, struct optimfs_error *err)
+{
+	uint32_t name = ofs_canon_id_name(c, root, id.s);
+
+	if (alias != NULL)
+		*alias = false;
+	if (name != OFS_NONE)
+		return name;
+	return ofs_canon_listed(c, canon_scope_state(root), id, alias, err);
+}
+
+/* raw resolves to what the first n components of c->path lead to. */
+static int add_alias(struct canon *c, size_t n, struct ofs_str raw,
+    struct optimfs_error *err)
+{
+	uint32_t target = ofs_catalog_path(c->cat, c->path, n, err);
+	uint32_t str = ofs_catalog_str(c->cat, raw.p, raw.len, err);
+	uint32_t clean = c->path[n - 1], path;
+
+	if (target == OFS_NONE || str == OFS_NONE)
+		return -1;
+	c->path[n - 1] = str;
+	path = ofs_catalog_path(c->cat, c->path, n, err);
+	c->path[n - 1] = clean;
+	if (path == OFS_NONE ||
+	    ofs_catalog_alias(c->cat, path, target, err) == OFS_NONE)
+		return -1;
+	return 0;
+}
+
+static int other_path(struct canon *c, uint32_t root, struct canon_rest rest,
+    struct optimfs_error *err)
+{
+	if (ofs_canon_optim(c, root, err) == -1)
+		return -1;
+	if (rest.text.p != NULL)
+		return ofs_canon_push_str(c, rest.text, err);
+	return push_all(c, rest.c, rest.n, err);
+}
+
+/* What follows the name of a state's or a group's key. */
+static int push_rest(struct canon *c, const struct canon_key *key,
+    struct optimfs_error *err)
+{
+	if (key->tail.p != NULL && key->kind == CANON_STATE &&
+	    push_dotted(c, key->tail, err) == -1)
+		return -1;
+	if (key->tail.p != NULL && key->kind == CANON_GROUP &&
+	    ofs_canon_push_str(c, key->tail, err) == -1)
+		return -1;
+	return push_all(c, key->more, key->nmore, err);
+}
+
+static int optim_path(struct canon *c, uint32_t entry,
+    struct optimfs_error *err)
+{
+	uint32_t root = c->spot[entry].root, name;
+	struct canon_rest rest = ofs_canon_rest(c, entry);
+	enum canon_keyword part = CANON_STATES;
+	struct canon_key key;
+	bool alias;
+	size_t n;
+
+	ofs_canon_key(c, rest, &key);
+	if (key.kind == CANON_OTHER)
+		return other_path(c, root, rest, err);
+	if (key.kind == CANON_GROUP) {
+		part = CANON_GROUPS;
+		name = ofs_canon_listed(c, canon_scope_groups(root), key.id,
+		    &alias, err);
+	} else
+		name = ofs_canon_state_name(c, root, key.id, &alias, err);
+	if (ofs_canon_optim(c, root, err) == -1 ||
+	    ofs_canon_push(c, c->keyword[part], err) == -1 ||
+	    ofs_canon_push(c, name, err) == -1)
+		return -1;
+	n = c->npath;
+	if (push_rest(c, &key, err) == -1)
+		return -1;
+	/* last: it interns paths, and key.more lies in their pool */
+	return alias ? add_alias(c, n, key.id.s, err) : 0;
+}
+
+static int model_path(struct canon *c, struct canon_rest rest,
+    struct optimfs_error *err)
+{
+	struct canon_name fqn = ofs_canon_fqn(c, rest);
+	uint32_t name;
+	bool alias;
+
+	c->npath = 0;
+	if (ofs_canon_push(c, c->keyword[CANON_MODEL], err) == -1)
+		return -1;
+	if (fqn.s.p == NULL)
+		return push_all(c, rest.c, rest.n, err);
+	name = ofs_canon_listed(c, SCOPE_MODEL, fqn, &alias, err);
+	if (ofs_canon_push(c, name, err) == -1)
+		return -1;
+	return alias ? add_alias(c, c->npath, fqn.s, err) : 0;
+}
+
+/* Put the tree path of entry together in c->path. */
+static int tree_path(struct canon *c, uint32_t entry, struct optimfs_error *err)
+{
+	struct canon_rest rest;
+
+	if (c->spot[entry].root != OFS_NONE)
+		return optim_path(c, entry, err);
+	if (ofs_canon_in_model(c, entry, &rest))
+		return model_path(c, rest, err);
+	c->npath = 0;
+	if (ofs_canon_push(c, c->keyword[CANON_EXTRA], err) == -1)
+		return -1;
+	/* a file that is one object and no more */
+	if (rest.n == 0)
+		return ofs_canon_push(c, c->keyword[CANON_EMPTY], err);
+	return push_all(c, rest.c, rest.n, err);
+}
+
+static int place(struct canon *c, uint32_t entry, struct optimfs_error *err)
+{
+	uint32_t tree;
+
+	if (tree_path(c, entry, err) == -1)
+		return -1;
+	tree = ofs_catalog_path(c->cat, c->path, c->npath, err);
+	if (tree == OFS_NONE)
+		return -1;
+	c->cat->entries[entry].tree = tree;
+	return 0;
+}
+
+/* subtree=: components as they are named in the mount. */
+struct subtree {
+	const char *seg[64];
+	size_t len[64];
+	uint32_t n;
+};
+
+static int parse_subtree(const char *text, struct subtree *s,
+    struct optimfs_error *err)
+{
+	for (;;) {
+		text += strspn(text, "/");
+		if (*text == '\0')
+			return 0;
+		if (s->n == sizeof(s->seg) / sizeof(*s->seg))
+			return optimfs_fail(err, EINVAL,
+			    "OFS638 subtree= has more than %u components",
+			    s->n);
+		s->seg[s->n] = text;
+		s->len[s->n] = strcspn(text, "/");
+		text += s->len[s->n++];
+	}
+}
+
+static bool in_subtree(const struct canon *c, uint32_t tree,
+    const struct subtree *s)
+{
+	char name[OFS_NAME_MAX + 1];
+	uint32_t n;
+	const uint32_t *path = ofs_catalog_components(c->cat, tree, &n);
+
+	if (n < s->n)
+		return false;
+	for (uint32_t i = 0; i < s->n; i++) {
+		struct ofs_str key = ofs_catalog_string(c->cat, path[i]);
+		size_t len = ofs_name_encode(key.p, key.len, name);
+
+		if (len != s->len[i] || memcmp(name, s->seg[i], len) != 0)
+			return false;
+	}
+	return true;
+}
+
+static int narrow(struct canon *c, struct optimfs_error *err)
+{
+	struct subtree s = { .n = 0 };
+	uint32_t kept = 0;
+
+	if (c->opt->subtree == NULL)
+		return 0;
+	if (parse_subtree(c->opt->subtree, &s, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (in_subtree(c, c->cat->entries[i].tree, &s))
+			kept++;
+		else
+			c->cat->entries[i].tree = OFS_NONE;
+	}
+	if (kept == 0 && s.n > 0)
+		return optimfs_fail(err, ENOENT,
+		    "OFS638 subtree=%s: there is no such path, nor one below "
+		    "it",
+		    c->opt->subtree);
+	return 0;
+}
+
+static int warn_of_text(struct canon *c, struct optimfs_error *err)
+{
+	if (c->ntext == 0)
+		return 0;
+	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
+		"OFS640 no map of keys: %" PRIu64
+		" dotted keys of optimizers were cut by the names in them",
+		c->ntext) == OFS_NONE)
+		return ofs_canon_no_memory(err);
+	return 0;
+}
+
+static int keywords(struct canon *c, struct optimfs_error *err)
+{
+	static const char *const text[CANON_NKEYWORDS] = { "optim", "state",
+		"param_groups", "model", "extra", "" };
+
+	for (int i = 0; i < CANON_NKEYWORDS; i++) {
+		c->keyword[i] =
+		    ofs_catalog_str(c->cat, text[i], strlen(text[i]), err);
+		if (c->keyword[i] == OFS_NONE)
+			return -1;
+	}
+	return 0;
+}
+
+static int name_all(struct canon *c, struct optimfs_error *err)
+{
+	if (keywords(c, err) == -1 || ofs_canon_words(c, err) == -1 ||
+	    ofs_canon_roots(c, err) == -1 ||
+	    ofs_canon_find_model(c, err) == -1 ||
+	    ofs_canon_collect(c, err) == -1 || ofs_canon_claims(c, err) == -1 ||
+	    ofs_canon_ties(c, err) == -1 || ofs_canon_orphans(c, err) == -1 ||
+	    ofs_canon_ids(c, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < c->cat->nentries; i++)
+		if (place(c, i, err) == -1)
+			return -1;
+	if (ofs_canon_finish(c, err) == -1 || warn_of_text(c, err) == -1)
+		return -1;
+	return narrow(c, err);
+}
+
+int ofs_canon(struct ofs_catalog *cat, const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	struct canon c = { .cat = cat, .opt = opt, .ids_root = OFS_NONE };
+	int ret;
+
+	ofs_arena_init(&c.arena, 0);
+	ret = name_all(&c, err);
+	ofs_arena_fini(&c.arena);
+	ofs_map_fini(&c.root_map);
+	ofs_map_fini(&c.claim_map);
+	ofs_canon_set_fini(&c.fqns);
+	ofs_canon_set_fini(&c.guessed);
+	free(c.word);
+	free(c.root);
+	free(c.spot);
+	free(c.claim);
+	free(c.strip);
+	free(c.clean);
+	free(c.scratch);
+	free(c.tie);
+	free(c.path);
+	return ret;
+}

@@ -1,0 +1,151 @@
+/* optimizer_names.c - what optimizers are called, and what there is instead */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "naming/naming_impl.h"
+
+static int compare_strs(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static bool differ_at(const struct canon *c, uint32_t back, uint32_t *names,
+    uint32_t naccepted)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->nroots; i++) {
+		const struct canon_root *r = &c->root[i];
+
+		if (!r->accepted)
+			continue;
+		if (r->n <= back)
+			return false;
+		names[n++] = r->c[r->n - 1 - back];
+	}
+	qsort(names, naccepted, sizeof(*names), compare_strs);
+	for (uint32_t i = 1; i < naccepted; i++)
+		if (names[i] == names[i - 1])
+			return false;
+	return true;
+}
+
+static void join(const struct canon *c, const uint32_t *path, uint32_t n,
+    struct ofs_buf *b)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str s = ofs_catalog_string(c->cat, path[i]);
+
+		if (i > 0)
+			ofs_buf_putc(b, '.');
+		ofs_buf_put(b, s.p, s.len);
+	}
+}
+
+static int name_whole(struct canon *c, struct canon_root *r,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+
+	join(c, r->c, r->n, &b);
+	ofs_buf_putc(&b, 0);
+	if (b.bad)
+		r->name = OFS_NONE;
+	else
+		r->name =
+		    ofs_catalog_str(c->cat, (char *)b.data, b.len - 1, err);
+	if (b.bad)
+		ofs_canon_no_memory(err);
+	ofs_buf_fini(&b);
+	return r->name == OFS_NONE ? -1 : 0;
+}
+
+int ofs_canon_name_roots(struct canon *c, uint32_t naccepted,
+    struct optimfs_error *err)
+{
+	uint32_t *names = calloc(naccepted, sizeof(*names)), back = 0;
+	int ret = 0;
+
+	if (names == NULL)
+		return ofs_canon_no_memory(err);
+	while (back < CANON_DEPTH && !differ_at(c, back, names, naccepted))
+		back++;
+	for (uint32_t i = 0; i < c->nroots && ret == 0; i++) {
+		struct canon_root *r = &c->root[i];
+
+		if (!r->accepted)
+			continue;
+		if (back < CANON_DEPTH)
+			r->name = r->c[r->n - 1 - back];
+		else
+			ret = name_whole(c, r, err);
+	}
+	free(names);
+	return ret;
+}
+
+static int compare_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The dotted paths of the optimizers that would have been found, or else what
+ * the checkpoint has at its top. */
+static void list_candidates(struct canon *c, struct ofs_buf *b)
+{
+	struct canon_set tops = { 0 };
+	const char *names[8];
+	size_t k = 0;
+
+	for (uint32_t i = 0; i < c->cat->nentries && tops.n < 8; i++) {
+		uint32_t n;
+		const uint32_t *path =
+		    ofs_catalog_components(c->cat, c->cat->entries[i].path, &n);
+
+		if (n > 0 &&
+		    ofs_canon_set_add(&tops,
+			ofs_catalog_string(c->cat, OFS_PATH_STR(path[0])),
+			NULL) == -1)
+			break;
+	}
+	for (; k < tops.n; k++)
+		names[k] = tops.v[k].p;
+	qsort(names, k, sizeof(*names), compare_text);
+	for (size_t i = 0; i < k; i++) {
+		ofs_buf_puts(b, i == 0 ? " at the top: " : ", ");
+		ofs_buf_plain(b, names[i], strnlen(names[i], 40));
+	}
+	ofs_canon_set_fini(&tops);
+}
+
+int ofs_canon_no_such_key(struct canon *c, const char *option, const char *key,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { .limit = 4096 };
+	const char *sep = " optimizers: ";
+
+	if (ofs_canon_detect(c, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < c->nroots && b.len < 200; i++)
+		if (c->root[i].accepted && c->root[i].n > 0) {
+			ofs_buf_puts(&b, sep);
+			join(c, c->root[i].c, c->root[i].n, &b);
+			sep = ", ";
+		}
+	if (b.len > 0)
+		ofs_buf_putc(&b, ';');
+	list_candidates(c, &b);
+	ofs_buf_putc(&b, 0);
+	optimfs_fail(err, ENOENT,
+	    "OFS632 %s=%s names nothing in the checkpoint;%s", option, key,
+	    b.bad ? "" : (char *)b.data);
+	ofs_buf_fini(&b);
+	return -1;
+}

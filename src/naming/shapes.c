@@ -1,0 +1,161 @@
+/* shapes.c - tensors that are shaped as their parameter */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "naming/ids.h"
+
+int ofs_shapes_add(struct ofs_shapes *s, uint32_t key, uint32_t entry,
+    struct optimfs_error *err)
+{
+	struct ofs_shaped *v;
+
+	if (s->n == s->cap) {
+		s->cap = s->cap == 0 ? 64 : s->cap * 2;
+		v = reallocarray(s->v, s->cap, sizeof(*v));
+		if (v == NULL)
+			return ofs_canon_no_memory(err);
+		s->v = v;
+	}
+	s->v[s->n++] = (struct ofs_shaped){ key, entry };
+	return 0;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	const struct ofs_shaped *x = a, *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+void ofs_shapes_sort(struct ofs_shapes *s)
+{
+	if (s->n > 0)
+		qsort(s->v, s->n, sizeof(*s->v), by_key);
+}
+
+static const struct ofs_tensor *tensor(const struct canon *c, uint32_t entry)
+{
+	return &c->cat->tensors[c->cat->entries[entry].ref];
+}
+
+bool ofs_shapes_same(const struct canon *c, uint32_t a, uint32_t b)
+{
+	const struct ofs_tensor *x = tensor(c, a), *y = tensor(c, b);
+
+	/* equal runs of dimensions share one index */
+	return x->ndim == y->ndim && (x->ndim == 0 || x->shape == y->shape);
+}
+
+void ofs_shapes_print(const struct canon *c, uint32_t entry, char text[64])
+{
+	const struct ofs_tensor *t = tensor(c, entry);
+	struct ofs_buf b = { .limit = 60 };
+
+	for (int i = 0; i < t->ndim; i++)
+		ofs_buf_printf(&b, "%s%" PRIu64, i > 0 ? "," : "",
+		    ofs_tensor_shape(c->cat, t)[i]);
+	text[0] = '\0';
+	if (b.len > 0)
+		memcpy(text, b.data, b.len);
+	text[b.len] = '\0';
+	ofs_buf_fini(&b);
+}
+
+/* The prefix of a key that ends with name; n is then its length. */
+static bool ends_with(struct ofs_str key, const char *name, uint32_t *n)
+{
+	uint32_t len = (uint32_t)strlen(name);
+
+	if (key.len < len || memcmp(key.p + key.len - len, name, len) != 0)
+		return false;
+	*n = key.len - len;
+	return true;
+}
+
+/* A normalization layer's statistics, which a state dict has together and in
+ * this order (_NormBase of torch/nn/modules/batchnorm.py, PyTorch 2.11), are
+ * buffers: no optimizer knows them. */
+static void drop_statistics(const struct canon *c, struct ofs_shapes *s)
+{
+	static const char *const names[] = { "running_mean", "running_var",
+		"num_batches_tracked" };
+	struct ofs_str key[3];
+	uint32_t n[3];
+
+	if (s->n < 3)
+		return;
+	for (uint32_t i = 0; i < 3; i++) {
+		key[i] = ofs_catalog_string(c->cat, s->v[s->n - 3 + i].key);
+		if (!ends_with(key[i], names[i], &n[i]) || n[i] != n[0] ||
+		    memcmp(key[i].p, key[0].p, n[0]) != 0)
+			return;
+	}
+	s->n -= 3;
+}
+
+int ofs_shapes_of_model(struct canon *c, struct ofs_shapes *s,
+    struct optimfs_error *err)
+{
+	struct canon_rest rest;
+	struct canon_name fqn;
+	uint32_t name;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (c->cat->entries[i].kind != OFS_ENTRY_TENSOR ||
+		    !ofs_canon_in_model(c, i, &rest) || ofs_canon_tied(c, i))
+			continue;
+		fqn = ofs_canon_fqn(c, rest);
+		if (fqn.s.p == NULL)
+			continue;
+		name = ofs_canon_listed(c, SCOPE_MODEL, fqn, NULL, err);
+		if (name == OFS_NONE || ofs_shapes_add(s, name, i, err) == -1)
+			return -1;
+		drop_statistics(c, s);
+	}
+	return 0;
+}
+
+/* Is this the key of a state that is shaped as its parameter? */
+static bool shaped_state(const struct canon *c, const struct canon_key *key)
+{
+	if (key->tail.p != NULL)
+		return key->nmore == 0 &&
+		    (ofs_canon_classify(key->tail) & WORD_SHAPED) != 0;
+	return key->nmore == 1 &&
+	    (ofs_canon_word(c, key->more[0]) & WORD_SHAPED) != 0;
+}
+
+int ofs_shapes_of_state(struct canon *c, struct ofs_shapes *s,
+    struct optimfs_error *err)
+{
+	struct canon_key key;
+	uint32_t id, n = 0;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		bool usable;
+
+		if (c->spot[i].root != c->ids_root ||
+		    (c->spot[i].at & SPOT_ORPHAN) != 0)
+			continue;
+		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		if (key.kind != CANON_STATE || !ofs_canon_number(key.id.s, &id))
+			continue;
+		usable = c->cat->entries[i].kind == OFS_ENTRY_TENSOR &&
+		    shaped_state(c, &key);
+		if (ofs_shapes_add(s, id, usable ? i : OFS_NONE, err) == -1)
+			return -1;
+	}
+	ofs_shapes_sort(s);
+	for (uint32_t i = 0; i < s->n; i++)
+		if (n == 0 || s->v[n - 1].key != s->v[i].key)
+			s->v[n++] = s->v[i];
+	s->n = n;
+	return 0;
+}

@@ -1,0 +1,341 @@
+/* state.c - state under another name, and state that is missing */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "naming/naming_impl.h"
+#include "pickle/pickle.h"
+
+/* The parameters that have state: (optimizer, name). */
+struct present {
+	struct has {
+		uint32_t root, name;
+	} * v;
+	uint32_t n, cap;
+	struct ofs_map map;
+};
+
+static bool same_has(const void *ctx, uint32_t index, const void *key, size_t n)
+{
+	const struct has *a = &((const struct present *)ctx)->v[index];
+	const struct has *b = key;
+
+	(void)n;
+	return a->root == b->root && a->name == b->name;
+}
+
+static bool has_state(const struct present *p, uint32_t root, uint32_t name)
+{
+	struct has k = { root, name };
+
+	return ofs_map_find(&p->map, ofs_map_hash(&k, sizeof(k)), same_has, p,
+		   &k, sizeof(k)) != UINT32_MAX;
+}
+
+static int add_state(struct present *p, uint32_t root, uint32_t name,
+    struct optimfs_error *err)
+{
+	struct has k = { root, name }, *v;
+
+	if (has_state(p, root, name))
+		return 0;
+	if (p->n == p->cap) {
+		p->cap = p->cap == 0 ? 64 : p->cap * 2;
+		v = reallocarray(p->v, p->cap, sizeof(*v));
+		if (v == NULL)
+			return ofs_canon_no_memory(err);
+		p->v = v;
+	}
+	p->v[p->n] = k;
+	if (!ofs_map_add(&p->map, ofs_map_hash(&k, sizeof(k)), p->n++))
+		return ofs_canon_no_memory(err);
+	return 0;
+}
+
+static int collect(struct canon *c, struct present *p,
+    struct optimfs_error *err)
+{
+	struct canon_key key;
+	uint32_t name;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (c->spot[i].root == OFS_NONE)
+			continue;
+		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		if (key.kind != CANON_STATE)
+			continue;
+		name =
+		    ofs_canon_state_name(c, c->spot[i].root, key.id, NULL, err);
+		if (name == OFS_NONE ||
+		    add_state(p, c->spot[i].root, name, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* Tied parameters: one of them has the state, all names lead to it. */
+
+static uint32_t model_name(struct canon *c, uint32_t entry,
+    struct optimfs_error *err)
+{
+	struct canon_rest rest;
+
+	ofs_canon_in_model(c, entry, &rest);
+	return ofs_canon_listed(c, SCOPE_MODEL, ofs_canon_fqn(c, rest), NULL,
+	    err);
+}
+
+static uint32_t state_dir(struct canon *c, uint32_t root, uint32_t name,
+    struct optimfs_error *err)
+{
+	if (ofs_canon_optim(c, root, err) == -1 ||
+	    ofs_canon_push(c, c->keyword[CANON_STATES], err) == -1 ||
+	    ofs_canon_push(c, name, err) == -1)
+		return OFS_NONE;
+	return ofs_catalog_path(c->cat, c->path, c->npath, err);
+}
+
+static int alias(struct canon *c, struct present *p, uint32_t root,
+    uint32_t name, uint32_t holder, struct optimfs_error *err)
+{
+	uint32_t from, to;
+
+	if (has_state(p, root, name))
+		return 0;
+	from = state_dir(c, root, name, err);
+	if (from == OFS_NONE)
+		return -1;
+	to = state_dir(c, root, holder, err);
+	if (to == OFS_NONE ||
+	    ofs_catalog_alias(c->cat, from, to, err) == OFS_NONE)
+		return -1;
+	/* it is not missing, then */
+	return add_state(p, root, name, err);
+}
+
+static int by_first(const void *a, const void *b)
+{
+	const struct canon_tie *x = a, *y = b;
+
+	if (x->first != y->first)
+		return x->first < y->first ? -1 : 1;
+	return (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+/* tie[0..n) are all that one tensor is called besides its first name. */
+static int tie_group(struct canon *c, struct present *p, uint32_t root,
+    const struct canon_tie *tie, uint32_t n, struct optimfs_error *err)
+{
+	uint32_t holder, name;
+
+	holder = model_name(c, tie[0].first, err);
+	for (uint32_t i = 0;
+	     i < n && holder != OFS_NONE && !has_state(p, root, holder); i++)
+		holder = model_name(c, tie[i].entry, err);
+	if (holder == OFS_NONE)
+		return -1;
+	if (!has_state(p, root, holder))
+		return 0;
+	name = model_name(c, tie[0].first, err);
+	if (name == OFS_NONE || alias(c, p, root, name, holder, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < n; i++) {
+		name = model_name(c, tie[i].entry, err);
+		if (name == OFS_NONE ||
+		    alias(c, p, root, name, holder, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* By what a reader knows, without the model: where one name has state. */
+static int told_tie(struct canon *c, struct present *p, uint32_t root,
+    const struct ofs_name_tie *tie, struct optimfs_error *err)
+{
+	if (has_state(p, root, tie->target))
+		return alias(c, p, root, tie->name, tie->target, err);
+	if (has_state(p, root, tie->name))
+		return alias(c, p, root, tie->target, tie->name, err);
+	return 0;
+}
+
+static int told_ties(struct canon *c, struct present *p,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < c->cat->nties; i++)
+		for (uint32_t r = 0; r < c->nroots; r++)
+			if (c->root[r].accepted &&
+			    told_tie(c, p, r, &c->cat->ties[i], err) == -1)
+				return -1;
+	return 0;
+}
+
+static int tie(struct canon *c, struct present *p, struct optimfs_error *err)
+{
+	uint32_t end;
+
+	if (c->nties == 0)
+		return 0;
+	qsort(c->tie, c->nties, sizeof(*c->tie), by_first);
+	for (uint32_t i = 0; i < c->nties; i = end) {
+		for (end = i + 1;
+		     end < c->nties && c->tie[end].first == c->tie[i].first;
+		     end++)
+			;
+		for (uint32_t r = 0; r < c->nroots; r++)
+			if (c->root[r].accepted &&
+			    tie_group(c, p, r, c->tie + i, end - i, err) == -1)
+				return -1;
+	}
+	return 0;
+}
+
+/* A parameter that a group names and that has no state while others have. Only
+ * from keys and values that are known without reading: DCP stores a group's
+ * params as an item. */
+
+static int note_missing(struct canon *c, const struct present *p, uint32_t root,
+    uint32_t name, struct optimfs_error *err)
+{
+	struct ofs_str s = ofs_catalog_string(c->cat, name), in = { "", 0 };
+	const struct ofs_flat_param *flat = ofs_catalog_flat(c->cat, name);
+	bool frozen = flat != NULL && flat->grad == 0;
+	uint32_t path;
+
+	if (has_state(p, root, name))
+		return 0;
+	if (c->root[root].name != OFS_NONE)
+		in = ofs_catalog_string(c->cat, c->root[root].name);
+	if (!frozen &&
+	    ofs_catalog_note(c->cat, OFS_NOTE_MISSING, ENODATA,
+		"OFS642 optim/%s%sstate/%s: in param_groups, but without "
+		"state%s",
+		in.p, in.len > 0 ? "/" : "", s.p,
+		flat != NULL && flat->grad == 1 ? " though it is trained"
+						: "") == OFS_NONE)
+		return ofs_canon_no_memory(err);
+	path = state_dir(c, root, name, err);
+	return path == OFS_NONE ||
+		ofs_catalog_alias(c->cat, path, OFS_NONE, err) == OFS_NONE
+	    ? -1
+	    : 0;
+}
+
+static int one_param(struct canon *c, const struct present *p, uint32_t root,
+    const struct ofs_value *v, uint32_t node, struct optimfs_error *err)
+{
+	struct canon_name id = { ofs_pk_str(v->doc, node), OFS_NONE };
+	char number[24];
+	uint32_t name;
+	int64_t i;
+
+	if (ofs_pk_int(v->doc, node, &i)) {
+		id.s.p = number;
+		id.s.len =
+		    (uint32_t)snprintf(number, sizeof(number), "%" PRId64, i);
+	} else if (ofs_pk_kind(v->doc, node) != OFS_PK_STR)
+		return 0;
+	name = ofs_canon_state_name(c, root, id, NULL, err);
+	if (name == OFS_NONE)
+		return -1;
+	return note_missing(c, p, root, name, err);
+}
+
+static int params(struct canon *c, const struct present *p, uint32_t entry,
+    struct optimfs_error *err)
+{
+	const struct ofs_value v = c->cat->values[c->cat->entries[entry].ref];
+
+	if (ofs_pk_kind(v.doc, v.node) != OFS_PK_LIST)
+		return 0;
+	for (uint32_t i = 0; i < ofs_pk_len(v.doc, v.node); i++)
+		if (one_param(c, p, c->spot[entry].root, &v,
+			ofs_pk_item(v.doc, v.node, i), err) == -1)
+			return -1;
+	return 0;
+}
+
+static bool has_params(const struct canon *c, uint32_t entry,
+    const struct canon_key *key)
+{
+	struct ofs_str last = key->tail;
+
+	if (c->cat->entries[entry].kind != OFS_ENTRY_VALUE)
+		return false;
+	if (key->nmore == 1)
+		last = ofs_catalog_string(c->cat, key->more[0]);
+	return last.p != NULL && ofs_canon_str_is(last, "params");
+}
+
+static int missing(struct canon *c, const struct present *p,
+    struct optimfs_error *err)
+{
+	struct canon_key key;
+	uint32_t root, number, name;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		root = c->spot[i].root;
+		if (root == OFS_NONE ||
+		    (!c->root[root].numbers && !c->root[root].names))
+			continue;
+		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		if (key.kind != CANON_GROUP)
+			continue;
+		if (has_params(c, i, &key)) {
+			if (params(c, p, i, err) == -1)
+				return -1;
+			continue;
+		}
+		/* flattened groups are called by their one parameter */
+		if (ofs_canon_number(key.id.s, &number))
+			continue;
+		name = ofs_canon_state_name(c, root, key.id, NULL, err);
+		if (name == OFS_NONE ||
+		    note_missing(c, p, root, name, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* Is there anything to ask of the state? */
+static bool asked(const struct canon *c)
+{
+	struct canon_key key;
+	uint32_t number;
+
+	if (c->nties > 0 || c->cat->nties > 0)
+		return true;
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (c->spot[i].root == OFS_NONE)
+			continue;
+		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		if (key.kind == CANON_GROUP &&
+		    (has_params(c, i, &key) ||
+			!ofs_canon_number(key.id.s, &number)))
+			return true;
+	}
+	return false;
+}
+
+int ofs_canon_finish(struct canon *c, struct optimfs_error *err)
+{
+	struct present p = { 0 };
+	int ret = 0;
+
+	if (c->nroots == 0 || !asked(c))
+		return 0;
+	ret = collect(c, &p, err);
+	if (ret == 0)
+		ret = tie(c, &p, err);
+	if (ret == 0)
+		ret = told_ties(c, &p, err);
+	if (ret == 0)
+		ret = missing(c, &p, err);
+	ofs_map_fini(&p.map);
+	free(p.v);
+	return ret;
+}

@@ -1,0 +1,158 @@
+/* ties.c - parameters of the model that are one tensor */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "naming/naming_impl.h"
+
+/* What two names of one tensor have in common. Boxes, shapes and strides are
+ * interned: equal ones have one index. No padding, for it is hashed. */
+struct identity {
+	uint64_t off, len, view_offset, view_numel;
+	uint32_t object, kind, shape, box, stride, ndim_fix;
+};
+
+struct ties {
+	struct identity *id;
+	uint32_t *entry; /* the first that is this tensor */
+	uint32_t n, cap;
+	struct ofs_map map;
+};
+
+static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
+{
+	const struct ties *t = ctx;
+
+	return memcmp(&t->id[index], key, n) == 0;
+}
+
+/* false when the tensor is not a view of one extent (and no reader said that
+ * it has several names), or has no elements. In
+ * a DCP item nothing is shared: each tensor has its own. */
+static bool identify(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    struct identity *id)
+{
+	const struct ofs_shard *s;
+	const struct ofs_view *v;
+
+	if (ofs_tensor_numel(cat, t) == 0)
+		return false;
+	if ((t->flags & OFS_TENSOR_TIED) != 0) {
+		*id = (struct identity){ .off = (uint64_t)(t - cat->tensors),
+			.kind = UINT32_MAX };
+		return true;
+	}
+	if (t->nshards != 1)
+		return false;
+	s = &cat->shards[t->shard];
+	if (s->at.encoding == OFS_TORCH_ITEM)
+		return false;
+	*id = (struct identity){
+		.off = s->at.off,
+		.len = s->at.len,
+		.object = s->at.object,
+		.kind = s->at.encoding | (uint32_t)s->at.codec << 8 |
+		    (uint32_t)t->dtype << 16,
+		.shape = t->ndim == 0 ? 0 : t->shape,
+		.box = s->box,
+		.stride = OFS_NONE,
+		.ndim_fix = t->ndim,
+	};
+	if (s->view == OFS_NONE)
+		return true;
+	v = &cat->views[s->view];
+	id->view_offset = v->offset;
+	id->view_numel = v->numel;
+	id->stride = t->ndim == 0 ? 0 : v->stride;
+	id->ndim_fix |= (uint32_t)v->fix << 8;
+	return true;
+}
+
+static int grow(struct ties *t, struct optimfs_error *err)
+{
+	struct identity *id;
+	uint32_t *entry;
+
+	if (t->n < t->cap)
+		return 0;
+	t->cap = t->cap == 0 ? 64 : t->cap * 2;
+	id = reallocarray(t->id, t->cap, sizeof(*id));
+	if (id != NULL)
+		t->id = id;
+	entry = reallocarray(t->entry, t->cap, sizeof(*entry));
+	if (entry != NULL)
+		t->entry = entry;
+	return id == NULL || entry == NULL ? ofs_canon_no_memory(err) : 0;
+}
+
+static int add_tie(struct canon *c, uint32_t entry, uint32_t first,
+    struct optimfs_error *err)
+{
+	struct canon_tie *v;
+
+	if (c->nties == c->tie_cap) {
+		c->tie_cap = c->tie_cap == 0 ? 16 : c->tie_cap * 2;
+		v = reallocarray(c->tie, c->tie_cap, sizeof(*v));
+		if (v == NULL)
+			return ofs_canon_no_memory(err);
+		c->tie = v;
+	}
+	c->tie[c->nties++] = (struct canon_tie){ entry, first };
+	return 0;
+}
+
+static int see(struct canon *c, struct ties *t, uint32_t entry,
+    const struct identity *id, struct optimfs_error *err)
+{
+	uint32_t hash = ofs_map_hash(id, sizeof(*id));
+	uint32_t at = ofs_map_find(&t->map, hash, same, t, id, sizeof(*id));
+
+	if (at != UINT32_MAX)
+		return add_tie(c, entry, t->entry[at], err);
+	if (grow(t, err) == -1)
+		return -1;
+	t->id[t->n] = *id;
+	t->entry[t->n] = entry;
+	if (!ofs_map_add(&t->map, hash, t->n++))
+		return ofs_canon_no_memory(err);
+	return 0;
+}
+
+int ofs_canon_ties(struct canon *c, struct optimfs_error *err)
+{
+	struct ties t = { 0 };
+	struct canon_rest rest;
+	struct identity id;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < c->cat->nentries && ret == 0; i++) {
+		const struct ofs_entry *e = &c->cat->entries[i];
+
+		if (e->kind == OFS_ENTRY_TENSOR &&
+		    identify(c->cat, &c->cat->tensors[e->ref], &id) &&
+		    ofs_canon_in_model(c, i, &rest) &&
+		    ofs_canon_fqn(c, rest).s.p != NULL)
+			ret = see(c, &t, i, &id, err);
+	}
+	ofs_map_fini(&t.map);
+	free(t.id);
+	free(t.entry);
+	return ret;
+}
+
+static int by_entry(const void *a, const void *b)
+{
+	const struct canon_tie *x = a, *y = b;
+
+	return (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+bool ofs_canon_tied(const struct canon *c, uint32_t entry)
+{
+	struct canon_tie key = { .entry = entry };
+
+	return c->nties > 0 &&
+	    bsearch(&key, c->tie, c->nties, sizeof(key), by_entry) != NULL;
+}

@@ -1,0 +1,177 @@
+/* tokens.c - what a key says by itself */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "naming/naming_impl.h"
+
+/* Names of optimizers' states (docs/naming.md). Those in sure are called so
+ * by optimizers only. */
+static const char *const sure[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
+	"momentum_buffer", "square_avg", "grad_avg", "acc_delta", "exp_inf",
+	"mu_product", "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_res", "fp32",
+	"fp32_param", "master_param", NULL };
+static const char *const known[] = { "step", "sum", "eta", "mu", "ax", "prev",
+	"step_size", "param", "state1", "state2", "qmap1", "qmap2", "absmax1",
+	"absmax2", "momentum", "variance", "rms", NULL };
+static const char *const shaped[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
+	"momentum_buffer", "square_avg", "grad_avg", "acc_delta", "exp_inf",
+	"fp32", "fp32_param", "master_param", "sum", "prev", "ax", "state1",
+	NULL };
+/* The likeliest first. */
+static const char *const models[] = { "model", "state_dict", "model_state_dict",
+	"model_state", "module", "net", "network", "weights", NULL };
+static const char *const wrappers[] = { "_fsdp_wrapped_module",
+	"_checkpoint_wrapped_module", "_orig_mod", NULL };
+static const char *const optims[] = { "opt", "adam", "adamw", "sgd", "lion",
+	"adafactor", "muon", NULL };
+
+bool ofs_canon_str_is(struct ofs_str s, const char *word)
+{
+	return strlen(word) == s.len && memcmp(s.p, word, s.len) == 0;
+}
+
+struct ofs_str ofs_canon_after(struct ofs_str s, size_t n)
+{
+	return (struct ofs_str){ s.p + n, s.len - (uint32_t)n };
+}
+
+size_t ofs_canon_dot(struct ofs_str text, size_t from)
+{
+	const char *dot = from < text.len
+	    ? memchr(text.p + from, '.', text.len - from)
+	    : NULL;
+
+	return dot == NULL ? text.len : (size_t)(dot - text.p);
+}
+
+static uint32_t find(const char *const *list, struct ofs_str s)
+{
+	for (uint32_t i = 0; list[i] != NULL; i++)
+		if (ofs_canon_str_is(s, list[i]))
+			return i + 1;
+	return 0;
+}
+
+static bool ends(struct ofs_str s, const char *with)
+{
+	size_t n = strlen(with);
+
+	return s.len >= n && memcmp(s.p + s.len - n, with, n) == 0;
+}
+
+static uint32_t optimizer_word(struct ofs_str s)
+{
+	char low[32];
+	struct ofs_str t = { low, s.len };
+
+	if (s.len >= sizeof(low))
+		return 0;
+	for (uint32_t i = 0; i < s.len; i++)
+		low[i] = s.p[i] >= 'A' && s.p[i] <= 'Z'
+		    ? (char)(s.p[i] + ('a' - 'A'))
+		    : s.p[i];
+	if (find(optims, t) != 0 || ends(t, "optim") || ends(t, "optimizer") ||
+	    (s.len >= 5 && memcmp(low, "optim", 5) == 0))
+		return WORD_OPTIM;
+	return 0;
+}
+
+bool ofs_canon_number(struct ofs_str s, uint32_t *id)
+{
+	uint32_t v = 0;
+
+	if (s.len == 0 || s.len > 9 || (s.p[0] == '0' && s.len > 1))
+		return false;
+	for (uint32_t i = 0; i < s.len; i++) {
+		if (s.p[i] < '0' || s.p[i] > '9')
+			return false;
+		v = v * 10 + (uint32_t)(s.p[i] - '0');
+	}
+	*id = v;
+	return true;
+}
+
+/* A key without dots. */
+static uint32_t whole_word(struct ofs_str s)
+{
+	uint32_t w = optimizer_word(s), id;
+
+	if (ofs_canon_str_is(s, "state"))
+		w |= WORD_STATE;
+	if (ofs_canon_str_is(s, "param_groups"))
+		w |= WORD_GROUPS;
+	if (ofs_canon_str_is(s, "optim") || ofs_canon_str_is(s, "optimizer"))
+		w |= WORD_TOP;
+	if (find(sure, s) != 0)
+		w |= WORD_SURE | WORD_KNOWN;
+	if (find(known, s) != 0)
+		w |= WORD_KNOWN;
+	if (find(shaped, s) != 0)
+		w |= WORD_SHAPED;
+	if (ofs_canon_number(s, &id))
+		w |= WORD_NUMBER;
+	return w | find(models, s) * WORD_MODEL;
+}
+
+/* A component of a key with dots that another one follows. */
+static uint32_t part_word(struct ofs_str part, bool first)
+{
+	if (ofs_canon_str_is(part, "state"))
+		return WORD_TOKEN | (first ? WORD_STATE_DOT : 0u);
+	if (ofs_canon_str_is(part, "param_groups"))
+		return WORD_TOKEN | (first ? WORD_GROUPS_DOT : 0u);
+	if (find(wrappers, part) != 0)
+		return WORD_WRAPPED;
+	if (first && ofs_canon_str_is(part, "module"))
+		return WORD_MODULE;
+	return 0;
+}
+
+uint32_t ofs_canon_classify(struct ofs_str s)
+{
+	size_t from = 0, dot = ofs_canon_dot(s, 0);
+	uint32_t w = 0;
+
+	if (dot == s.len)
+		return whole_word(s);
+	for (; dot < s.len; from = dot + 1, dot = ofs_canon_dot(s, from))
+		w |= part_word((struct ofs_str){ s.p + from,
+				   (uint32_t)(dot - from) },
+		    from == 0);
+	return w;
+}
+
+bool ofs_canon_is_trained(struct ofs_str key, uint32_t before)
+{
+	uint32_t w = ofs_canon_classify(key);
+
+	if ((w & (WORD_OPTIM | WORD_GROUPS | WORD_GROUPS_DOT | WORD_SURE)) != 0)
+		return true;
+	return before < 2 &&
+	    (WORD_MODEL_OF(w) != 0 || (w & (WORD_STATE | WORD_STATE_DOT)) != 0);
+}
+
+int ofs_canon_words(struct canon *c, struct optimfs_error *err)
+{
+	c->nwords = c->cat->nstrs;
+	c->word = malloc(c->nwords * sizeof(*c->word) + 1);
+	if (c->word == NULL)
+		return ofs_canon_no_memory(err);
+	for (uint32_t i = 0; i < c->nwords; i++) {
+		c->word[i] = ofs_canon_classify(c->cat->strs[i]);
+		if ((c->word[i] & (WORD_WRAPPED | WORD_MODULE)) != 0)
+			c->wrapped = true;
+	}
+	return 0;
+}
+
+uint32_t ofs_canon_word(const struct canon *c, uint32_t component)
+{
+	uint32_t s = OFS_PATH_STR(component);
+
+	/* strings that naming itself interned have no place in the table */
+	return s < c->nwords ? c->word[s] : ofs_canon_classify(c->cat->strs[s]);
+}

@@ -1,0 +1,163 @@
+/* unmatched.c - state of integer IDs that no group of parameters lists */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "naming/ids.h"
+#include "pickle/pickle.h"
+
+/* What the groups of all optimizers list. */
+struct listed {
+	struct id {
+		uint32_t root, id;
+	} * v;
+	size_t n, cap;
+	/* of each optimizer: how many groups it has by their numbers, how many
+	 * lists of IDs are known, and whether something else is listed */
+	struct lists {
+		uint32_t ngroups, nlists;
+		bool other;
+	} * root;
+};
+
+static int compare_ids(const void *va, const void *vb)
+{
+	const struct id *a = va, *b = vb;
+
+	if (a->root != b->root)
+		return a->root < b->root ? -1 : 1;
+	return (a->id > b->id) - (a->id < b->id);
+}
+
+static bool room(struct listed *l, uint32_t n)
+{
+	size_t cap = l->cap == 0 ? 256 : l->cap;
+	struct id *p;
+
+	while (cap - l->n < n)
+		cap *= 2;
+	if (cap == l->cap)
+		return true;
+	p = reallocarray(l->v, cap, sizeof(*p));
+	if (p == NULL)
+		return false;
+	l->v = p;
+	l->cap = cap;
+	return true;
+}
+
+static int add_list(struct listed *l, uint32_t root, const struct ofs_value *v,
+    struct optimfs_error *err)
+{
+	uint32_t n = ofs_pk_len(v->doc, v->node);
+
+	if (!room(l, n))
+		return ofs_canon_no_memory(err);
+	l->root[root].nlists++;
+	for (uint32_t i = 0; i < n; i++) {
+		int64_t id;
+
+		if (ofs_pk_int(v->doc, ofs_pk_item(v->doc, v->node, i), &id) &&
+		    id >= 0 && id < UINT32_MAX)
+			l->v[l->n++] = (struct id){ root, (uint32_t)id };
+		else
+			l->root[root].other = true;
+	}
+	return 0;
+}
+
+static int see_group(struct canon *c, struct listed *l, uint32_t entry,
+    const struct canon_key *key, struct optimfs_error *err)
+{
+	struct lists *r = &l->root[c->spot[entry].root];
+	const struct ofs_value *v;
+	uint32_t group;
+
+	if (!ofs_canon_number(key->id.s, &group)) {
+		r->other = true;
+		return 0;
+	}
+	if (group >= r->ngroups)
+		r->ngroups = group + 1;
+	v = ofs_canon_params(c, entry, c->spot[entry].root, &group);
+	return v == NULL ? 0 : add_list(l, c->spot[entry].root, v, err);
+}
+
+/* Every entry of an optimizer, or stop where one fails. */
+typedef int entry_fn(struct canon *c, struct listed *l, uint32_t entry,
+    const struct canon_key *key, struct optimfs_error *err);
+
+static int each_key(struct canon *c, struct listed *l, int kind, entry_fn *fn,
+    struct optimfs_error *err)
+{
+	struct canon_key key;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (c->spot[i].root == OFS_NONE)
+			continue;
+		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		if ((int)key.kind == kind && fn(c, l, i, &key, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* From now on reading the entry fails so. A plain value becomes an item that
+ * cannot be read. */
+static int refuse(struct ofs_catalog *cat, uint32_t entry, uint32_t note,
+    struct optimfs_error *err)
+{
+	struct ofs_entry *e = &cat->entries[entry];
+	struct ofs_item item = { .error = note };
+
+	if (e->kind == OFS_ENTRY_TENSOR) {
+		cat->tensors[e->ref].error = note;
+		return 0;
+	}
+	if (e->kind == OFS_ENTRY_ITEM)
+		item.at = cat->items[e->ref].at;
+	e->ref = ofs_catalog_item(cat, &item, err);
+	e->kind = OFS_ENTRY_ITEM;
+	return e->ref == OFS_NONE ? -1 : 0;
+}
+
+static int see_state(struct canon *c, struct listed *l, uint32_t entry,
+    const struct canon_key *key, struct optimfs_error *err)
+{
+	const struct lists *r = &l->root[c->spot[entry].root];
+	struct id id = { .root = c->spot[entry].root };
+	uint32_t note;
+
+	if (r->other || r->nlists == 0 || r->nlists < r->ngroups ||
+	    !ofs_canon_number(key->id.s, &id.id) ||
+	    ofs_canon_set_has(&c->fqns, key->id.s) ||
+	    (l->n > 0 &&
+		bsearch(&id, l->v, l->n, sizeof(id), compare_ids) != NULL))
+		return 0;
+	c->spot[entry].at |= SPOT_ORPHAN;
+	note = ofs_catalog_note(c->cat, OFS_NOTE_ERROR, EUCLEAN,
+	    "OFS644 there is state of parameter ID %" PRIu32
+	    ", which none of the %" PRIu32 " param_groups lists",
+	    id.id, r->nlists);
+	return note == OFS_NONE ? ofs_canon_no_memory(err)
+				: refuse(c->cat, entry, note, err);
+}
+
+int ofs_canon_orphans(struct canon *c, struct optimfs_error *err)
+{
+	struct listed l = { .root = calloc(c->nroots + 1ull, sizeof(*l.root)) };
+	int ret;
+
+	ret = l.root == NULL ? ofs_canon_no_memory(err)
+			     : each_key(c, &l, CANON_GROUP, see_group, err);
+	if (ret == 0 && l.n > 0)
+		qsort(l.v, l.n, sizeof(*l.v), compare_ids);
+	if (ret == 0)
+		ret = each_key(c, &l, CANON_STATE, see_state, err);
+	free(l.v);
+	free(l.root);
+	return ret;
+}

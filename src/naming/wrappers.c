@@ -1,0 +1,370 @@
+/* wrappers.c - names without the prefixes that wrappers put into them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "naming/naming_impl.h"
+
+static const char module[] = "module.";
+#define MODULE_LEN (sizeof(module) - 1)
+
+static size_t wrapper(const char *p, size_t n)
+{
+	static const char *const wrappers[] = { "_fsdp_wrapped_module.",
+		"_checkpoint_wrapped_module.", "_orig_mod." };
+
+	for (size_t i = 0; i < sizeof(wrappers) / sizeof(*wrappers); i++) {
+		size_t len = strlen(wrappers[i]);
+
+		if (n > len && memcmp(p, wrappers[i], len) == 0)
+			return len;
+	}
+	return 0;
+}
+
+size_t ofs_clean_fqn(const char *fqn, size_t n, char *out)
+{
+	size_t i = 0, len = 0, w;
+	bool start = true;
+
+	while (i < n) {
+		w = start ? wrapper(fqn + i, n - i) : 0;
+		if (w > 0) {
+			i += w;
+			continue;
+		}
+		start = fqn[i] == '.';
+		out[len++] = fqn[i++];
+	}
+	return len;
+}
+
+static bool has_module(const char *p, size_t n)
+{
+	return n > MODULE_LEN && memcmp(p, module, MODULE_LEN) == 0;
+}
+
+/* Every name of a parameter, with its scope. */
+typedef int name_fn(struct canon *c, uint32_t scope, struct canon_name raw,
+    bool clean, struct optimfs_error *err);
+
+static int each_name(struct canon *c, name_fn *fn, bool clean,
+    struct optimfs_error *err)
+{
+	struct canon_rest rest;
+	struct canon_key key;
+	struct canon_name fqn;
+	uint32_t root, number;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		root = c->spot[i].root;
+		if (root == OFS_NONE) {
+			if (!ofs_canon_in_model(c, i, &rest))
+				continue;
+			fqn = ofs_canon_fqn(c, rest);
+			if (fqn.s.p != NULL &&
+			    fn(c, SCOPE_MODEL, fqn, clean, err) == -1)
+				return -1;
+			continue;
+		}
+		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		if (key.kind == CANON_OTHER ||
+		    ofs_canon_number(key.id.s, &number))
+			continue;
+		if (fn(c,
+			key.kind == CANON_STATE ? canon_scope_state(root)
+						: canon_scope_groups(root),
+			key.id, clean, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static size_t nscopes(const struct canon *c)
+{
+	return 1 + 2 * (size_t)c->nroots;
+}
+
+static bool room_in_scratch(struct canon *c, uint32_t n)
+{
+	char *p;
+
+	if (n <= c->scratch_len)
+		return true;
+	p = realloc(c->scratch, n * 2ull);
+	if (p == NULL)
+		return false;
+	c->scratch = p;
+	c->scratch_len = n * 2ull;
+	return true;
+}
+
+/* The string of raw without its wrappers; OFS_NONE: failed. */
+static uint32_t without_wrappers(struct canon *c, uint32_t raw,
+    struct optimfs_error *err)
+{
+	struct ofs_str s = ofs_catalog_string(c->cat, raw);
+	uint32_t clean;
+
+	if (raw < c->nwords && c->clean[raw] != OFS_NONE)
+		return c->clean[raw];
+	if ((ofs_canon_word(c, raw) & WORD_WRAPPED) == 0)
+		return raw;
+	if (!room_in_scratch(c, s.len)) {
+		ofs_canon_no_memory(err);
+		return OFS_NONE;
+	}
+	clean = ofs_catalog_str(c->cat, c->scratch,
+	    ofs_clean_fqn(s.p, s.len, c->scratch), err);
+	if (raw < c->nwords)
+		c->clean[raw] = clean;
+	return clean;
+}
+
+static uint32_t string_of(struct canon *c, struct canon_name raw,
+    struct optimfs_error *err)
+{
+	return raw.str != OFS_NONE
+	    ? raw.str
+	    : ofs_catalog_str(c->cat, raw.s.p, raw.s.len, err);
+}
+
+static int look_for_module(struct canon *c, uint32_t scope,
+    struct canon_name raw, bool clean, struct optimfs_error *err)
+{
+	struct ofs_str s;
+	uint32_t str;
+
+	(void)clean;
+	if (c->strip[scope] == STRIP_NEVER)
+		return 0;
+	str = string_of(c, raw, err);
+	if (str != OFS_NONE)
+		str = without_wrappers(c, str, err);
+	if (str == OFS_NONE)
+		return -1;
+	s = ofs_catalog_string(c->cat, str);
+	c->strip[scope] = has_module(s.p, s.len) ? STRIP_MODULE : STRIP_NEVER;
+	return 0;
+}
+
+/* A claim is found by what it is a claim to. */
+struct claim_key {
+	uint32_t scope, clean;
+};
+
+static bool same_claim(const void *ctx, uint32_t index, const void *key,
+    size_t n)
+{
+	const struct canon_claim *cl =
+	    &((const struct canon *)ctx)->claim[index];
+	const struct claim_key *k = key;
+
+	(void)n;
+	return cl->scope == k->scope && cl->clean == k->clean;
+}
+
+static struct canon_claim *find_claim(const struct canon *c, uint32_t scope,
+    uint32_t clean)
+{
+	struct claim_key k = { scope, clean };
+	uint32_t at = ofs_map_find(&c->claim_map, ofs_map_hash(&k, sizeof(k)),
+	    same_claim, c, &k, sizeof(k));
+
+	return at == UINT32_MAX ? NULL : &c->claim[at];
+}
+
+static int add_claim(struct canon *c, uint32_t scope, uint32_t clean,
+    uint32_t raw, struct optimfs_error *err)
+{
+	struct claim_key k = { scope, clean };
+	struct canon_claim *v;
+	uint32_t cap;
+
+	if (c->nclaims == c->claim_cap) {
+		cap = c->claim_cap == 0 ? 256 : c->claim_cap * 2;
+		v = reallocarray(c->claim, cap, sizeof(*v));
+		if (v == NULL)
+			return ofs_canon_no_memory(err);
+		c->claim = v;
+		c->claim_cap = cap;
+	}
+	c->claim[c->nclaims] =
+	    (struct canon_claim){ .scope = scope, .clean = clean, .raw = raw };
+	if (!ofs_map_add(&c->claim_map, ofs_map_hash(&k, sizeof(k)),
+		c->nclaims))
+		return ofs_canon_no_memory(err);
+	c->nclaims++;
+	return 0;
+}
+
+/* Strings of raw and of its clean form in scope; -1 failed. */
+static int both(struct canon *c, uint32_t scope, struct canon_name raw,
+    uint32_t *raw_str, uint32_t *clean_str, struct optimfs_error *err)
+{
+	struct ofs_str s;
+
+	*raw_str = string_of(c, raw, err);
+	if (*raw_str == OFS_NONE)
+		return -1;
+	*clean_str = without_wrappers(c, *raw_str, err);
+	if (*clean_str == OFS_NONE)
+		return -1;
+	s = ofs_catalog_string(c->cat, *clean_str);
+	if (c->strip[scope] == STRIP_MODULE && has_module(s.p, s.len))
+		*clean_str = ofs_catalog_str(c->cat, s.p + MODULE_LEN,
+		    s.len - MODULE_LEN, err);
+	return *clean_str == OFS_NONE ? -1 : 0;
+}
+
+/* Names that are clean come first, so that no wrapped one takes theirs. */
+static int claim(struct canon *c, uint32_t scope, struct canon_name raw,
+    bool clean, struct optimfs_error *err)
+{
+	uint32_t raw_str, clean_str;
+	struct canon_claim *other;
+
+	if (both(c, scope, raw, &raw_str, &clean_str, err) == -1)
+		return -1;
+	if ((raw_str == clean_str) != clean)
+		return 0;
+	other = find_claim(c, scope, clean_str);
+	if (other == NULL)
+		return add_claim(c, scope, clean_str, raw_str, err);
+	if (other->raw == raw_str || other->warned)
+		return 0;
+	other->warned = true;
+	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
+		"OFS639 %.200s and %.200s have one name without their "
+		"wrappers; the first keeps its prefixes",
+		c->cat->strs[raw_str].p,
+		c->cat->strs[other->raw].p) == OFS_NONE)
+		return ofs_canon_no_memory(err);
+	return 0;
+}
+
+int ofs_canon_claims(struct canon *c, struct optimfs_error *err)
+{
+	if (!c->wrapped)
+		return 0;
+	c->strip = calloc(nscopes(c), sizeof(*c->strip));
+	c->clean = malloc(c->nwords * sizeof(*c->clean) + 1);
+	if (c->strip == NULL || c->clean == NULL)
+		return ofs_canon_no_memory(err);
+	memset(c->clean, 0xff, c->nwords * sizeof(*c->clean));
+	if (each_name(c, look_for_module, false, err) == -1 ||
+	    each_name(c, claim, true, err) == -1)
+		return -1;
+	return each_name(c, claim, false, err);
+}
+
+uint32_t ofs_canon_listed(struct canon *c, uint32_t scope,
+    struct canon_name raw, bool *alias, struct optimfs_error *err)
+{
+	uint32_t raw_str, clean_str;
+	struct canon_claim *mine;
+
+	if (alias != NULL)
+		*alias = false;
+	if (!c->wrapped)
+		return string_of(c, raw, err);
+	if (both(c, scope, raw, &raw_str, &clean_str, err) == -1)
+		return OFS_NONE;
+	if (raw_str == clean_str)
+		return raw_str;
+	mine = find_claim(c, scope, clean_str);
+	/* nobody's: a name of an ids= file that no key has */
+	if (mine == NULL)
+		return clean_str;
+	if (mine->raw != raw_str)
+		return raw_str;
+	if (alias != NULL && !mine->aliased)
+		*alias = mine->aliased = true;
+	return clean_str;
+}
+
+/* Raw names. An entry's path holds its parameter's raw name, as a component or
+ * in a flattened key. */
+
+/* Is raw[0..n), cleaned, fqn? */
+static bool cleans_to(struct ofs_str raw, struct ofs_str fqn, char *scratch)
+{
+	size_t n = ofs_clean_fqn(raw.p, raw.len, scratch);
+	const char *p = scratch;
+
+	if (n == fqn.len + MODULE_LEN && has_module(p, n)) {
+		p += MODULE_LEN;
+		n -= MODULE_LEN;
+	}
+	return n == fqn.len && memcmp(p, fqn.p, n) == 0;
+}
+
+/* A part of s that begins a component, ends tail bytes before its end and is
+ * a raw form of fqn. */
+static bool find_raw(struct ofs_str s, size_t tail, struct ofs_str fqn,
+    char *scratch, struct ofs_str *raw)
+{
+	size_t from = 0;
+
+	while (from + tail < s.len && s.len - tail - from > fqn.len) {
+		*raw = (struct ofs_str){ s.p + from,
+			(uint32_t)(s.len - tail - from) };
+		if (cleans_to(*raw, fqn, scratch))
+			return true;
+		from = ofs_canon_dot(s, from) + 1;
+	}
+	return false;
+}
+
+/* Which component of a tree path is a parameter's name; 0 for none. */
+static uint32_t fqn_at(const struct ofs_catalog *cat, const uint32_t *tree,
+    uint32_t n)
+{
+	struct ofs_str s = ofs_catalog_string(cat, tree[0]);
+
+	if (n == 2 && ofs_canon_str_is(s, "model"))
+		return 1;
+	if (!ofs_canon_str_is(s, "optim"))
+		return 0;
+	for (uint32_t i = 1; i < 3 && i + 1 < n; i++) {
+		s = ofs_catalog_string(cat, tree[i]);
+		if (ofs_canon_str_is(s, "state") ||
+		    ofs_canon_str_is(s, "param_groups"))
+			return i + 1;
+	}
+	return 0;
+}
+
+bool ofs_raw_fqn(const struct ofs_catalog *cat, const struct ofs_entry *entry,
+    struct ofs_str *raw)
+{
+	uint32_t n, npath, at;
+	const uint32_t *tree, *path;
+	size_t tail = 0;
+	bool found = false;
+
+	if (entry->tree == OFS_NONE)
+		return false;
+	tree = ofs_catalog_components(cat, entry->tree, &n);
+	path = ofs_catalog_components(cat, entry->path, &npath);
+	at = n == 0 ? 0 : fqn_at(cat, tree, n);
+	if (at == 0)
+		return false;
+	for (uint32_t i = at + 1; i < n; i++)
+		tail += ofs_catalog_string(cat, tree[i]).len + 1;
+	for (uint32_t i = 0; i < npath && !found; i++) {
+		struct ofs_str s = ofs_catalog_string(cat, path[i]);
+		struct ofs_str fqn = ofs_catalog_string(cat, tree[at]);
+		char *scratch = malloc(s.len + 1ull);
+
+		if (scratch == NULL)
+			return false;
+		found = find_raw(s, 0, fqn, scratch, raw) ||
+		    find_raw(s, tail, fqn, scratch, raw);
+		free(scratch);
+	}
+	return found;
+}

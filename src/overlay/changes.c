@@ -1,0 +1,478 @@
+/* changes.c - what differs from the checkpoint, file by file */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "base/io.h"
+#include "overlay/overlay_impl.h"
+
+/* The tree is walked as it is now, and then as the checkpoint has it. A file
+ * that is where the checkpoint has it is compared; one that is not is new, and
+ * takes the place of whatever had its path; what nobody has taken the place of
+ * is gone. */
+struct walk {
+	struct ofs_edit *e;
+	struct ofs_changes *out;
+	size_t cap;
+	uint8_t *taken; /* by node of the checkpoint: its path has a file */
+	struct optimfs_error *err;
+};
+
+static struct ofs_change *add(struct walk *w, enum ofs_change_kind kind,
+    uint32_t node)
+{
+	struct ofs_changes *out = w->out;
+	struct ofs_change *c;
+
+	if (out->n == w->cap) {
+		size_t cap = w->cap == 0 ? 64 : w->cap * 2;
+
+		c = reallocarray(out->v, cap, sizeof(*c));
+		if (c == NULL) {
+			optimfs_fail(w->err, ENOMEM, "a list of changes");
+			return NULL;
+		}
+		out->v = c;
+		w->cap = cap;
+	}
+	c = &out->v[out->n++];
+	*c = (struct ofs_change){
+		.kind = kind,
+		.entry = OFS_NONE,
+		.from = OFS_NONE,
+		.node = node,
+		.fd = -1,
+	};
+	return c;
+}
+
+static const char *keep(struct walk *w, const void *p, size_t n)
+{
+	char *s = ofs_arena_strndup(&w->out->arena, p, n);
+
+	if (s == NULL)
+		optimfs_fail(w->err, ENOMEM, "a list of changes");
+	return s;
+}
+
+/* Keys and path of a node that is placed: by its names now, or in the
+ * checkpoint. */
+static int put_path(struct walk *w, struct ofs_change *c, bool base)
+{
+	const struct ofs_tree *tree = &w->e->fs->tree;
+	struct ofs_buf key = { 0 };
+	uint32_t n = 0, i;
+	const char **keys;
+	char *path;
+	int ret = 0;
+
+	for (i = c->node; i != 0; n++)
+		i = base ? tree->node[i].parent : ofs_edit_parent(w->e, i);
+	keys = ofs_arena_alloc(&w->out->arena, n * sizeof(*keys));
+	if (keys == NULL)
+		return optimfs_fail(w->err, ENOMEM, "a list of changes");
+	c->key = keys;
+	c->nkeys = n;
+	for (i = c->node; i != 0 && ret == 0;) {
+		const struct ofs_str s = base || !ofs_edit_is_made(w->e, i)
+		    ? ofs_catalog_string(w->e->fs->cat, tree->node[i].key)
+		    : (struct ofs_str){ NULL, 0 };
+
+		key.len = 0;
+		if (base)
+			ofs_buf_put(&key, s.p, s.len);
+		else if (!ofs_edit_key(w->e, i, &key))
+			optimfs_fail(&c->problem, EINVAL,
+			    "OFS302 '%s' is a name that no key has",
+			    ofs_edit_name(w->e, i));
+		keys[--n] =
+		    keep(w, key.len == 0 ? "" : (char *)key.data, key.len);
+		ret = keys[n] == NULL || key.bad ? -1 : 0;
+		i = base ? tree->node[i].parent : ofs_edit_parent(w->e, i);
+	}
+	ofs_buf_fini(&key);
+	if (base) {
+		path = malloc(65536);
+		if (path != NULL)
+			ofs_tree_path(tree, c->node, path, 65536);
+	} else {
+		path = ofs_edit_path(w->e, c->node, NULL, w->err);
+	}
+	if (path == NULL || ret == -1) {
+		free(path);
+		return optimfs_fail(w->err, ENOMEM, "a list of changes");
+	}
+	c->path = keep(w, path, strlen(path));
+	free(path);
+	return c->path == NULL ? -1 : 0;
+}
+
+static int put_form(struct walk *w, struct ofs_change *c,
+    const struct ofs_edit_form *form)
+{
+	size_t n = form->ndim * sizeof(*form->shape);
+	uint64_t *shape = ofs_arena_alloc(&w->out->arena, n);
+
+	if (shape == NULL)
+		return optimfs_fail(w->err, ENOMEM, "a list of changes");
+	memcpy(shape, form->shape, n);
+	c->dtype = form->dtype;
+	c->ndim = form->ndim;
+	c->shape = shape;
+	return 0;
+}
+
+static int put_bytes(struct walk *w, struct ofs_change *c,
+    struct ofs_edit_file *f)
+{
+	c->size = f->size;
+	if (f->lost.n > 0)
+		c->problem = f->why;
+	if (ofs_ranges_copy(&c->written, &f->written, w->err) == -1)
+		return -1;
+	if (f->id != 0 && ofs_edit_file_fd(w->e, f, w->err) == -1)
+		return -1;
+	c->fd = f->fd;
+	return 0;
+}
+
+static int put_text(struct walk *w, struct ofs_change *c,
+    struct ofs_edit_file *f)
+{
+	struct ofs_blob *now;
+
+	if (f->size > OFS_TEXT_MAX)
+		return 0;
+	now = f->said != NULL ? ofs_blob_ref(f->said)
+			      : ofs_edit_text_now(w->e, f, w->err);
+	if (now == NULL)
+		return -1;
+	c->text = keep(w, now->bytes, now->len);
+	c->ntext = now->len;
+	ofs_blob_unref(now);
+	return c->text == NULL ? -1 : 0;
+}
+
+/* The element that a text means is what its tensor holds. */
+static int put_element(struct walk *w, struct ofs_change *c, uint32_t base)
+{
+	uint8_t element[16] = { 0 };
+	struct ofs_edit_form form;
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(w->e->fs, &w->e->fs->cat->entries[c->entry]);
+
+	if (ofs_edit_text_check(w->e, base, c->text, c->ntext, NULL, element,
+		&c->problem) == -1)
+		return 0;
+	if (t == NULL)
+		return 0;
+	form = (struct ofs_edit_form){ .dtype = t->dtype };
+	c->size = ofs_dtype_size((enum ofs_dtype)t->dtype);
+	return put_form(w, c, &form);
+}
+
+static void check_size(struct ofs_change *c, const struct ofs_edit_form *form)
+{
+	uint64_t want = ofs_edit_form_bytes(form);
+
+	if (c->problem.code == 0 && form->dtype != OFS_DTYPE_NONE &&
+	    form->ndim > 0 && c->size != want)
+		optimfs_fail(&c->problem, EINVAL,
+		    "OFS301 %" PRIu64 " of %" PRIu64 " bytes are written",
+		    c->size, want);
+}
+
+static bool same_form(const struct ofs_edit_form *a,
+    const struct ofs_edit_form *b)
+{
+	return a->dtype == b->dtype && a->ndim == b->ndim &&
+	    memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0;
+}
+
+static void base_form(const struct optimfs *fs, uint32_t entry,
+    struct ofs_edit_form *form)
+{
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(fs, &fs->cat->entries[entry]);
+
+	*form = (struct ofs_edit_form){ 0 };
+	if (t == NULL)
+		return;
+	form->dtype = t->dtype;
+	form->ndim = t->ndim;
+	memcpy(form->shape, ofs_tensor_shape(fs->cat, t),
+	    t->ndim * sizeof(*form->shape));
+}
+
+/* The place of entry has other contents of the same kind; f is locked. */
+static int put_edit(struct walk *w, uint32_t node, uint32_t base,
+    struct ofs_edit_file *f)
+{
+	uint32_t entry = w->e->fs->tree.node[base].entry;
+	bool text = ofs_entry_is_text(w->e->fs, entry);
+	struct ofs_change *c =
+	    add(w, text ? OFS_CHANGE_VALUE : OFS_CHANGE_DATA, node);
+	struct ofs_edit_form form;
+
+	if (c == NULL || put_path(w, c, false) == -1)
+		return -1;
+	c->entry = entry;
+	if (text)
+		return put_text(w, c, f) == -1 ? -1 : put_element(w, c, base);
+	base_form(w->e->fs, entry, &form);
+	if (put_bytes(w, c, f) == -1)
+		return -1;
+	check_size(c, &form);
+	return put_form(w, c, &form);
+}
+
+/* A file that has a name, shape or dtype that the checkpoint does not have.
+ * f, which may be NULL, is locked. */
+static int put_added(struct walk *w, uint32_t node, struct ofs_edit_file *f,
+    const struct ofs_edit_form *form)
+{
+	struct ofs_change *c = add(w, OFS_CHANGE_ADD, node);
+	const struct optimfs *fs = w->e->fs;
+
+	if (c == NULL || put_path(w, c, false) == -1)
+		return -1;
+	if (!ofs_edit_is_made(w->e, node)) {
+		c->from = fs->tree.node[node].entry;
+		if (!ofs_entry_is_text(fs, c->from))
+			c->size = ofs_tensor_bytes(fs->cat,
+			    ofs_entry_tensor(fs, &fs->cat->entries[c->from]));
+	}
+	if (f != NULL && !f->text && put_bytes(w, c, f) == -1)
+		return -1;
+	if (f != NULL && (form->dtype == OFS_DTYPE_NONE || form->ndim == 0) &&
+	    (f->entry == OFS_NONE || f->said != NULL) &&
+	    put_text(w, c, f) == -1)
+		return -1;
+	check_size(c, form);
+	return put_form(w, c, form);
+}
+
+static int put_removed(struct walk *w, uint32_t base)
+{
+	struct ofs_change *c = add(w, OFS_CHANGE_REMOVE, base);
+
+	if (c == NULL || put_path(w, c, true) == -1)
+		return -1;
+	c->entry = w->e->fs->tree.node[base].entry;
+	return 0;
+}
+
+/* A new file in the place of one that the checkpoint has: the same, with other
+ * bytes, unless it was given another form. */
+static int put_replaced(struct walk *w, uint32_t node, uint32_t base,
+    struct ofs_edit_file *f, const struct ofs_edit_form *form)
+{
+	uint32_t entry = w->e->fs->tree.node[base].entry;
+	struct ofs_edit_form had;
+
+	base_form(w->e->fs, entry, &had);
+	if (f != NULL && ofs_edit_is_made(w->e, node) && same_form(form, &had))
+		return put_edit(w, node, base, f);
+	if (put_removed(w, base) == -1)
+		return -1;
+	return put_added(w, node, f, form);
+}
+
+/* One that is where it always was. */
+static int put_same(struct walk *w, uint32_t node, struct ofs_edit_file *f,
+    const struct ofs_edit_form *form)
+{
+	struct ofs_edit_form had;
+
+	if (f == NULL || !ofs_edit_file_differs(f))
+		return 0;
+	base_form(w->e->fs, w->e->fs->tree.node[node].entry, &had);
+	if (f->text || same_form(form, &had))
+		return put_edit(w, node, node, f);
+	if (put_removed(w, node) == -1)
+		return -1;
+	return put_added(w, node, f, form);
+}
+
+static int put_file(struct walk *w, uint32_t node)
+{
+	struct ofs_edit_file *f = ofs_edit_file(w->e, node);
+	uint32_t base = ofs_edit_base_place(w->e, node);
+	struct ofs_edit_form form;
+	int ret;
+
+	ofs_edit_form_of(w->e, node, &form);
+	if (base != OFS_NONE && w->e->fs->tree.node[base].entry == OFS_NONE)
+		base = OFS_NONE; /* a directory was there */
+	if (base != OFS_NONE)
+		w->taken[base] = 1;
+	if (f != NULL)
+		pthread_rwlock_wrlock(&f->lock);
+	if (base == node)
+		ret = put_same(w, node, f, &form);
+	else if (base != OFS_NONE)
+		ret = put_replaced(w, node, base, f, &form);
+	else
+		ret = put_added(w, node, f, &form);
+	if (f != NULL)
+		pthread_rwlock_unlock(&f->lock);
+	return ret;
+}
+
+/* Directories to walk: no recursion, however deep. */
+struct stack {
+	struct walk *w;
+	uint32_t *v;
+	size_t n, cap;
+	bool moved; /* those of the checkpoint are not all in their places */
+};
+
+static int push(struct stack *s, uint32_t dir)
+{
+	if (s->n == s->cap) {
+		size_t cap = s->cap == 0 ? 64 : s->cap * 2;
+		uint32_t *v = reallocarray(s->v, cap, sizeof(*v));
+
+		if (v == NULL)
+			return optimfs_fail(s->w->err, ENOMEM, "directories");
+		s->v = v;
+		s->cap = cap;
+	}
+	s->v[s->n++] = dir;
+	return 0;
+}
+
+static int visit(void *ctx, uint32_t child, const char *name, uint64_t position)
+{
+	struct stack *s = ctx;
+	struct walk *w = s->w;
+	const struct ofs_edit_node *v;
+
+	(void)name, (void)position;
+	if (ofs_edit_is_dir(w->e, child))
+		return push(s, child);
+	/* most are what and where they were */
+	v = ofs_edit_node(w->e, child);
+	if (!s->moved && !ofs_edit_is_made(w->e, child) &&
+	    (v == NULL || !v->gone) && ofs_edit_file(w->e, child) == NULL) {
+		w->taken[child] = 1;
+		return 0;
+	}
+	return put_file(w, child);
+}
+
+static int walk_now(struct walk *w)
+{
+	struct stack s = { .w = w };
+	int ret = push(&s, 0);
+
+	while (s.n > 0 && ret == 0) {
+		uint32_t dir = s.v[--s.n];
+
+		s.moved = !ofs_edit_in_place(w->e, dir);
+		ret = ofs_edit_children(w->e, dir, 0, visit, &s);
+	}
+	free(s.v);
+	return ret;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	const struct ofs_change *x = a, *y = b;
+	int c = strcmp(x->path, y->path);
+
+	/* what makes way comes first */
+	return c != 0
+	    ? c
+	    : (y->kind == OFS_CHANGE_REMOVE) - (x->kind == OFS_CHANGE_REMOVE);
+}
+
+static int collect(struct walk *w)
+{
+	const struct ofs_tree *tree = &w->e->fs->tree;
+
+	if (walk_now(w) == -1)
+		return -1;
+	for (uint32_t i = 0; i < tree->n; i++)
+		if (tree->node[i].entry != OFS_NONE && !w->taken[i] &&
+		    put_removed(w, i) == -1)
+			return -1;
+	if (w->out->n > 1)
+		qsort(w->out->v, w->out->n, sizeof(*w->out->v), by_path);
+	return 0;
+}
+
+int ofs_edit_changes(struct ofs_edit *edit, struct ofs_changes *out,
+    struct optimfs_error *err)
+{
+	struct walk w = { .e = edit, .out = out, .err = err };
+	int ret;
+
+	*out = (struct ofs_changes){ .edit = edit };
+	ofs_arena_init(&out->arena, 0);
+	w.taken = calloc((size_t)edit->fs->tree.n + 1, 1);
+	pthread_rwlock_rdlock(&edit->names);
+	ret = w.taken == NULL ? optimfs_fail(err, ENOMEM, "a list of changes")
+			      : collect(&w);
+	pthread_rwlock_unlock(&edit->names);
+	free(w.taken);
+	if (ret == -1)
+		ofs_changes_free(out);
+	return ret;
+}
+
+void ofs_changes_free(struct ofs_changes *c)
+{
+	if (c->edit == NULL)
+		return;
+	for (size_t i = 0; i < c->n; i++)
+		ofs_ranges_fini(&c->v[i].written);
+	free(c->v);
+	ofs_arena_fini(&c->arena);
+	*c = (struct ofs_changes){ 0 };
+}
+
+int ofs_changes_check(const struct ofs_changes *c, struct optimfs_error *err)
+{
+	const struct ofs_change *first = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n; i++)
+		if (c->v[i].problem.code != 0) {
+			first = first == NULL ? &c->v[i] : first;
+			n++;
+		}
+	if (n == 0)
+		return 0;
+	optimfs_fail(err, first->problem.code, "%s", first->problem.text);
+	if (n > 1)
+		optimfs_fail_in(err, "%s (and %zu more)", first->path, n - 1);
+	else
+		optimfs_fail_in(err, "%s", first->path);
+	return -1;
+}
+
+int ofs_change_read(struct optimfs *fs, const struct ofs_change *c, void *buf,
+    uint64_t len, uint64_t off, struct optimfs_error *err)
+{
+	struct optimfs_file *file;
+	ssize_t n;
+
+	if (optimfs_file_open(fs, ofs_node_of(OFS_SPACE_TREE, c->node), &file,
+		err) == -1)
+		return -1;
+	n = optimfs_file_read(file, buf, len, off, err);
+	optimfs_file_close(file);
+	if (n == -1)
+		return -1;
+	if ((uint64_t)n != len)
+		return optimfs_fail(err, EIO, "%s: shorter than it was",
+		    c->path);
+	return 0;
+}

@@ -1,0 +1,499 @@
+/* file.c - the bytes that were written to a file */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/io.h"
+#include "overlay/overlay_impl.h"
+#include "push/writethrough.h"
+
+static struct ofs_edit_file *file_new(struct ofs_edit *e, uint32_t index,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = calloc(1, sizeof(*f));
+
+	if (f == NULL) {
+		optimfs_fail(err, ENOMEM, "a file that is written");
+		return NULL;
+	}
+	pthread_rwlock_init(&f->lock, NULL);
+	f->index = index;
+	f->entry = OFS_NONE;
+	f->fd = -1;
+	f->draft.limit = OFS_TEXT_MAX;
+	f->next = e->files;
+	e->files = f;
+	return f;
+}
+
+/* Of a skeleton each name of a tensor has what was written by it, but those
+ * that are texts (push/writethrough.h). */
+static bool is_apart(const struct ofs_edit *e, uint32_t index)
+{
+	const struct ofs_tree_node *node = e->fs->tree.node;
+	const struct ofs_entry *entry = e->fs->cat->entries;
+	uint32_t lead = e->direct == NULL ? index : ofs_direct_lead(e, index);
+
+	return lead != index &&
+	    entry[node[lead].entry].ref == entry[node[index].entry].ref;
+}
+
+/* A tensor may be there under several names: it is one. */
+static struct ofs_edit_file **slot_of(const struct ofs_edit *e, uint32_t index)
+{
+	const struct ofs_edit_node *v = ofs_edit_node(e, index);
+	const struct ofs_entry *entry;
+
+	if (!ofs_edit_is_made(e, index)) {
+		entry = &e->fs->cat->entries[e->fs->tree.node[index].entry];
+		if (entry->kind == OFS_ENTRY_TENSOR && !is_apart(e, index))
+			return &e->tensor[entry->ref];
+	}
+	return v == NULL ? NULL : (struct ofs_edit_file **)&v->file;
+}
+
+struct ofs_edit_file *ofs_edit_file(const struct ofs_edit *e, uint32_t index)
+{
+	struct ofs_edit_file **slot;
+
+	if (ofs_edit_is_dir(e, index))
+		return NULL;
+	slot = slot_of(e, index);
+	return slot == NULL ? NULL : *slot;
+}
+
+struct ofs_edit_file *ofs_edit_file_touch(struct ofs_edit *e, uint32_t index,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = ofs_edit_file(e, index), **slot;
+
+	if (f != NULL)
+		return f;
+	if (ofs_edit_touch(e, index, err) == NULL)
+		return NULL;
+	slot = slot_of(e, index);
+	f = file_new(e, index, err);
+	*slot = f;
+	if (f == NULL || ofs_edit_is_made(e, index))
+		return f;
+	f->entry = e->fs->tree.node[index].entry;
+	f->text = ofs_entry_is_text(e->fs, f->entry);
+	f->in_place = !f->text && e->direct != NULL &&
+	    ofs_direct_lead(e, index) == index &&
+	    !ofs_direct_is_rounded(e, f->entry);
+	if (!f->text && e->direct == NULL)
+		f->size = f->base = f->full = ofs_tensor_bytes(e->fs->cat,
+		    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
+	return f;
+}
+
+void ofs_edit_file_free(struct ofs_edit_file *f)
+{
+	if (f->fd != -1)
+		close(f->fd);
+	ofs_ranges_fini(&f->written);
+	ofs_ranges_fini(&f->lost);
+	ofs_blob_unref(f->said);
+	ofs_buf_fini(&f->draft);
+	free(f->shape);
+	pthread_rwlock_destroy(&f->lock);
+	free(f);
+}
+
+bool ofs_edit_file_differs(const struct ofs_edit_file *f)
+{
+	if (f->entry == OFS_NONE)
+		return true;
+	if (f->text)
+		return f->said != NULL;
+	return f->written.n > 0 || f->lost.n > 0 || f->size != f->full ||
+	    f->shape != NULL || f->dtype != OFS_DTYPE_NONE;
+}
+
+void ofs_edit_file_revert(struct ofs_edit *e, struct ofs_edit_file *f)
+{
+	pthread_rwlock_wrlock(&f->lock);
+	if (f->fd != -1)
+		close(f->fd);
+	f->fd = -1;
+	if (f->id != 0)
+		ofs_stage_data_remove(e->stage, f->id);
+	f->id = 0;
+	ofs_ranges_cut(&f->written, 0);
+	ofs_ranges_cut(&f->lost, 0);
+	ofs_blob_unref(f->said);
+	f->said = NULL;
+	f->draft.len = 0;
+	f->drafting = f->touched = f->unsaid = false;
+	free(f->shape);
+	f->shape = NULL;
+	f->dtype = OFS_DTYPE_NONE;
+	f->size = f->base = f->full = 0;
+	f->mtime_ns = 0;
+	if (f->entry != OFS_NONE && !f->text && e->direct == NULL)
+		f->size = f->base = f->full = ofs_tensor_bytes(e->fs->cat,
+		    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
+	f->dead = f->entry == OFS_NONE;
+	pthread_rwlock_unlock(&f->lock);
+}
+
+/* Its data, and a record that says whose they are. */
+static int make_data(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	struct ofs_record r = { .type = OFS_REC_DATA };
+	uint64_t id = e->last_id + 1;
+	char *path;
+	int fd, ret;
+
+	/* one that was removed while it is open has no path, and needs none */
+	path = ofs_edit_path(e, f->index, NULL, err);
+	fd = f->in_place ? -1 : ofs_stage_data(e->stage, id, true, err);
+	r.num[0] = id;
+	r.a = path == NULL ? "" : path;
+	ret = fd == -1 && !f->in_place ? -1 : ofs_edit_record(e, &r, err);
+	free(path);
+	if (ret == -1) {
+		if (fd != -1)
+			close(fd);
+		return -1;
+	}
+	e->last_id = id;
+	f->id = id;
+	f->fd = fd;
+	return 0;
+}
+
+int ofs_edit_file_adopt(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t id, struct optimfs_error *err)
+{
+	if (!f->in_place)
+		f->fd = ofs_stage_data(e->stage, id, false, err);
+	if (f->fd == -1 && !f->in_place)
+		return -1;
+	f->id = id;
+	if (id > e->last_id)
+		e->last_id = id;
+	return 0;
+}
+
+int ofs_edit_file_fd(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	if (f->fd == -1 && f->id != 0)
+		f->fd = ofs_stage_data(e->stage, f->id, false, err);
+	return f->fd;
+}
+
+/* Is there something to write to? 1, 0, -1. */
+static int has_data(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	pthread_rwlock_wrlock(&f->lock);
+	ret = f->id != 0;
+	if (ret == 1 && !f->in_place && ofs_edit_file_fd(e, f, err) == -1)
+		ret = -1;
+	pthread_rwlock_unlock(&f->lock);
+	return ret;
+}
+
+static int need_data_named(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	int ret = has_data(e, f, err);
+
+	if (ret != 0)
+		return ret == 1 ? 0 : -1;
+	pthread_rwlock_wrlock(&f->lock);
+	if (f->id == 0)
+		ret = make_data(e, f, err);
+	pthread_rwlock_unlock(&f->lock);
+	return ret;
+}
+
+/* Before a write: names must be held for the path of a new one, which is only
+ * known under it. */
+static int need_data(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	int ret = has_data(e, f, err);
+
+	if (ret != 0)
+		return ret == 1 ? 0 : -1;
+	pthread_rwlock_wrlock(&e->names);
+	ret = need_data_named(e, f, err);
+	pthread_rwlock_unlock(&e->names);
+	return ret;
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* What was said about [off, end) is void: how it failed is told at every
+ * close and fsync until they are written again. */
+static int lose(struct ofs_edit_file *f, uint64_t off, uint64_t end,
+    struct optimfs_error *err)
+{
+	struct optimfs_error own;
+
+	if (ofs_ranges_add(&f->lost, off, end, &own) == 0 && err != NULL)
+		f->why = *err;
+	return -1;
+}
+
+/* Bytes between the end of the file and off are zeros from now on. */
+static int record_size(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t size, struct optimfs_error *err)
+{
+	struct ofs_record r = { .type = OFS_REC_SIZE, .num = { f->id, size } };
+
+	return ofs_edit_record(e, &r, err);
+}
+
+static int extend(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t size,
+    struct optimfs_error *err)
+{
+	if (size <= f->size)
+		return 0;
+	if (record_size(e, f, size, err) == -1)
+		return -1;
+	if (f->in_place) {
+		if (ofs_direct_zero(e, f, f->size,
+			size < f->high ? size : f->high, err) == -1)
+			return -1;
+	} else if (ftruncate(f->fd, (off_t)size) == -1) {
+		return optimfs_fail(err, errno, "OFS801 staged file: %m");
+	}
+	if (ofs_ranges_add(&f->written, f->size, size, err) == -1)
+		return -1;
+	f->size = size;
+	return 0;
+}
+
+static int write_locked(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	struct ofs_record r = { .type = OFS_REC_WRITE };
+
+	if (f->fd == -1 && !f->in_place)
+		return optimfs_fail(err, ESTALE, "it was removed");
+	if (extend(e, f, off, err) == -1)
+		return -1;
+	if (off + n > f->high)
+		f->high = off + n;
+	if ((f->in_place ? ofs_direct_write(e, f, buf, n, off, err)
+			 : ofs_pwrite_all(f->fd, buf, n, off, err)) == -1)
+		return lose(f, off, off + n, err);
+	r.num[0] = f->id;
+	r.num[1] = off;
+	r.num[2] = n;
+	r.num[3] = XXH64(buf, n, 0);
+	if (ofs_edit_record(e, &r, err) == -1 ||
+	    ofs_ranges_add(&f->written, off, off + n, err) == -1)
+		return lose(f, off, off + n, err);
+	ofs_ranges_remove(&f->lost, off, off + n, NULL);
+	if (off + n > f->size)
+		f->size = off + n;
+	f->mtime_ns = now_ns();
+	return 0;
+}
+
+static int write_ready(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	int ret;
+
+	pthread_rwlock_wrlock(&f->lock);
+	ret = write_locked(e, f, buf, n, off, err);
+	pthread_rwlock_unlock(&f->lock);
+	ofs_edit_changed(e, false);
+	return ret;
+}
+
+int ofs_edit_file_write(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	if (n == 0)
+		return 0;
+	if (need_data(e, f, err) == -1)
+		return -1;
+	return write_ready(e, f, buf, n, off, err);
+}
+
+int ofs_edit_file_write_named(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	if (n == 0)
+		return 0;
+	if (need_data_named(e, f, err) == -1)
+		return -1;
+	return write_ready(e, f, buf, n, off, err);
+}
+
+/* What is cut off must read as zeros when the file grows again. */
+static int resize_locked(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t size, struct optimfs_error *err)
+{
+	if (f->fd == -1 && !f->in_place)
+		return optimfs_fail(err, ESTALE, "it was removed");
+	if (size > f->size)
+		return extend(e, f, size, err);
+	if (size == f->size)
+		return 0;
+	if (record_size(e, f, size, err) == -1)
+		return -1;
+	if (!f->in_place && ftruncate(f->fd, (off_t)size) == -1)
+		return optimfs_fail(err, errno, "OFS801 staged file: %m");
+	ofs_ranges_cut(&f->written, size);
+	ofs_ranges_cut(&f->lost, size);
+	f->size = size;
+	if (f->base > size)
+		f->base = size;
+	return 0;
+}
+
+static int resize_ready(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t size, struct optimfs_error *err)
+{
+	int ret;
+
+	pthread_rwlock_wrlock(&f->lock);
+	ret = resize_locked(e, f, size, err);
+	if (ret == 0)
+		f->mtime_ns = now_ns();
+	pthread_rwlock_unlock(&f->lock);
+	ofs_edit_changed(e, false);
+	return ret;
+}
+
+int ofs_edit_file_resize(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t size, struct optimfs_error *err)
+{
+	if (need_data(e, f, err) == -1)
+		return -1;
+	return resize_ready(e, f, size, err);
+}
+
+int ofs_edit_file_resize_named(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t size, struct optimfs_error *err)
+{
+	if (need_data_named(e, f, err) == -1)
+		return -1;
+	return resize_ready(e, f, size, err);
+}
+
+int ofs_edit_file_sync(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	struct ofs_record r = { .type = OFS_REC_SYNC };
+	int ret = 0;
+
+	pthread_rwlock_wrlock(&f->lock);
+	if (f->in_place)
+		ret = ofs_direct_sync(e, f, err);
+	else if (f->fd != -1 && !e->scratch && fdatasync(f->fd) == -1)
+		ret = optimfs_fail(err, errno, "OFS809 staged file: %m");
+	if (ret == -1) {
+		/* the kernel forgets what it could not write, we do not */
+		ret = lose(f, 0, f->size == 0 ? 1 : f->size, err);
+	}
+	r.num[0] = f->id;
+	if (ret == 0 && f->id != 0)
+		ret = ofs_edit_record(e, &r, err);
+	pthread_rwlock_unlock(&f->lock);
+	return ret == -1 ? -1 : ofs_stage_sync(e->stage, err);
+}
+
+/* What is scratch has no name to be opened by again. */
+void ofs_edit_file_idle(struct ofs_edit *e, struct ofs_edit_file *f)
+{
+	if (e->scratch)
+		return;
+	pthread_rwlock_wrlock(&f->lock);
+	if (f->fd != -1)
+		close(f->fd);
+	f->fd = -1;
+	pthread_rwlock_unlock(&f->lock);
+}
+
+static int lay_ranges(struct ofs_edit_file *f, uint8_t *buf, uint64_t off,
+    uint64_t end, struct optimfs_error *err)
+{
+	for (size_t i = ofs_ranges_find(&f->written, off); i < f->written.n;
+	     i++) {
+		const struct ofs_range *r = &f->written.v[i];
+		uint64_t lo = r->off > off ? r->off : off;
+		uint64_t hi = r->end < end ? r->end : end;
+
+		if (lo >= end)
+			break;
+		if (ofs_pread_all(f->fd, buf + (lo - off), hi - lo, lo, err) ==
+		    -1)
+			return optimfs_fail_in(err, "staged bytes");
+	}
+	return 0;
+}
+
+/* Every byte is staged, or the checkpoint's. */
+static int check_whole(const struct ofs_edit_file *f, uint64_t off,
+    uint64_t end, struct optimfs_error *err)
+{
+	uint64_t from = off > f->base ? off : f->base;
+
+	if (from < end && !ofs_ranges_cover(&f->written, from, end))
+		return optimfs_fail(err, EIO,
+		    "OFS301 only %" PRIu64 " bytes have been written", f->size);
+	return 0;
+}
+
+static int lay_locked(struct ofs_edit_file *f, uint8_t *buf, uint64_t off,
+    uint64_t end, uint64_t slack, struct optimfs_error *err)
+{
+	if (f->text) {
+		if (f->unsaid)
+			return optimfs_fail(err, EIO,
+			    "OFS301 nothing was written");
+		if (f->said != NULL)
+			memcpy(buf, f->element + off, end - off);
+		return 0;
+	}
+	if (end > f->size && end - f->size <= slack && off < f->size)
+		end = f->size;
+	if (ofs_ranges_meet(&f->lost, off, end))
+		return optimfs_fail(err, EIO, "%s", f->why.text);
+	if (check_whole(f, off, end, err) == -1)
+		return -1;
+	return f->in_place ? 0 : lay_ranges(f, buf, off, end, err);
+}
+
+int ofs_edit_file_lay(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
+    uint64_t off, uint64_t end, uint64_t slack, struct optimfs_error *err)
+{
+	int ret = 0;
+
+	pthread_rwlock_rdlock(&f->lock);
+	if (f->fd == -1 && f->id != 0 && !f->in_place) {
+		pthread_rwlock_unlock(&f->lock);
+		pthread_rwlock_wrlock(&f->lock);
+		if (ofs_edit_file_fd(e, f, err) == -1 && f->id != 0)
+			ret = -1;
+	}
+	if (ret == 0)
+		ret = lay_locked(f, buf, off, end, slack, err);
+	pthread_rwlock_unlock(&f->lock);
+	return ret;
+}

@@ -1,0 +1,268 @@
+/* overlay_impl.h - what the parts of the overlay share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_OVERLAY_OVERLAY_IMPL_H
+#define OFS_OVERLAY_OVERLAY_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "fs/fs.h"
+#include "overlay/overlay.h"
+
+/* Order of locks: the gate, names, a file's, what is inside the stage. */
+
+/* The longest text that a file may hold which is no tensor. */
+#define OFS_TEXT_MAX (16u << 20)
+
+/* What is different about the bytes of a file. Made when it is first written
+ * to, lives as long as the edit. */
+struct ofs_edit_file {
+	struct ofs_edit_file *next; /* of all, newest first */
+	uint32_t index;             /* of the node it was made for */
+	uint32_t entry;             /* of a file of the checkpoint; OFS_NONE */
+	bool text;                  /* staged whole, once it was checked */
+	bool in_place; /* a skeleton's: bytes go to where it has them */
+	bool dead;     /* removed, and nobody has it open */
+	unsigned opens, writers; /* under names */
+
+	pthread_rwlock_t lock; /* what follows */
+	uint64_t id;           /* data/<id>; 0: there is none yet */
+	int fd;                /* -1: not open */
+	/* Every byte below size is in written, or below base and the
+	 * checkpoint's. Behind size there is nothing. */
+	uint64_t size, base;
+	uint64_t full; /* what the checkpoint has */
+	struct ofs_ranges written;
+	/* Bytes whose writing failed, and how: they cannot be read, until they
+	 * are written again. */
+	struct ofs_ranges lost;
+	struct optimfs_error why;
+
+	/* text: what was accepted (NULL: what the checkpoint says), and what is
+	 * being written. */
+	struct ofs_blob *said;
+	uint8_t element[16]; /* of a tensor without dimensions */
+	struct ofs_buf draft;
+	bool drafting; /* draft differs from what was said */
+	bool touched;  /* since it was cut to nothing */
+	bool unsaid; /* said is not what anybody wrote (push/writethrough.h) */
+	/* Of a skeleton: bytes from here on were never written. */
+	uint64_t high;
+
+	/* Attributes that were set; dtype OFS_DTYPE_NONE, shape NULL: not. */
+	uint8_t dtype, ndim;
+	uint64_t *shape;
+	int64_t mtime_ns;
+};
+
+/* A file or directory that was made, or one of the checkpoint that was
+ * touched. What it is called is its own affair: children of a moved directory
+ * know nothing of it. */
+struct ofs_edit_node {
+	struct ofs_edit_node *next; /* in its bucket of names */
+	uint32_t index;
+	bool dir;
+	bool gone; /* of the checkpoint: its name there does not lead to it */
+	bool dead; /* an abort has taken it away */
+	/* Where it is, where that is not the checkpoint's: parent is OFS_NONE
+	 * when it was removed. */
+	uint32_t parent, slot;
+	char *name;
+	/* Of a directory: those that were put here, OFS_NONE where one was
+	 * taken out again. */
+	uint32_t *child, nchild, cap;
+	struct ofs_edit_file *file;
+	uint64_t ino;
+	int64_t mtime_ns;
+	/* Of a text that is one with others (push/writethrough.h): what was written by
+	 * this name. */
+	struct ofs_blob *said;
+};
+
+struct ofs_edit {
+	struct optimfs *fs;
+	struct ofs_stage *stage;
+	struct ofs_sites *sites; /* NULL: all is in one directory */
+	bool scratch;
+	struct ofs_direct
+	    *direct;       /* push/writethrough.h: of a skeleton; NULL */
+	char *destination; /* of a skeleton: what it will be called */
+	/* It is, or a commit was that could not be shown: why not. Readers look
+	 * while a commit says so. */
+	atomic_bool published;
+	struct optimfs_error why;
+	bool keep; /* the stage, whatever is in it */
+	/* What every further change fails with: the last commit is not known
+	 * to be safe, or its journal could not be emptied, and the next mount
+	 * takes all that the journal has for published. */
+	struct optimfs_error stuck;
+	bool unsafe;    /* it is the commit */
+	uint32_t first; /* index of the first node that was made */
+
+	pthread_rwlock_t names;      /* what follows */
+	struct ofs_edit_node **base; /* by index, those touched */
+	struct ofs_edit_node **made; /* by index - first */
+	uint32_t nmade, cap;
+	struct ofs_edit_node **bucket; /* names of those that are placed */
+	uint32_t nbuckets, nplaced;
+	struct ofs_edit_file **tensor; /* by tensor, those touched */
+	struct ofs_edit_file *files;
+	uint64_t last_id;
+	bool replaying;
+
+	/* Of names and of what files are: views are rendered anew. */
+	_Atomic uint64_t names_changed, changed;
+	_Atomic unsigned percent; /* of a commit, plus one; 0: none */
+	struct ofs_replay found;
+	atomic_bool explicit_commit;
+	/* By the last commit or abort, under fs->lock. */
+	struct optimfs_error said;
+	bool unsynced; /* it was published all the same */
+};
+
+/* Records of the journal. Paths are as the mount shows them, at the time. */
+enum ofs_edit_record {
+	OFS_REC_MKDIR = 1, /* a */
+	OFS_REC_CREATE,    /* a */
+	OFS_REC_REMOVE,    /* a */
+	OFS_REC_RENAME,    /* a -> b */
+	OFS_REC_DATA,      /* a has its bytes in data/<0> */
+	OFS_REC_WRITE,     /* data/<0>: 2 bytes at 1, hash 3 */
+	OFS_REC_SIZE,      /* data/<0>: is 1 bytes long, extended with zeros */
+	OFS_REC_SYNC,      /* data/<0>: what was written is on disk */
+	OFS_REC_TEXT,      /* a says b */
+	OFS_REC_ATTR,      /* a: attribute and value, NUL between them, in b */
+	OFS_REC_TIME,      /* a: mtime 0 */
+};
+
+/* overlay.c */
+/* Something changed; names: something has another name or is something else. */
+void ofs_edit_changed(struct ofs_edit *e, bool names);
+int ofs_edit_record(struct ofs_edit *e, const struct ofs_record *r,
+    struct optimfs_error *err);
+/* Nothing is staged any more; with the gate held. */
+int ofs_edit_reset(struct ofs_edit *e, struct optimfs_error *err);
+
+/* replay.c: before anybody else has e. */
+int ofs_edit_replay(struct ofs_edit *e, struct optimfs_error *err);
+
+/* attr.c: with names held for writing. */
+int ofs_edit_set_attr(struct ofs_edit *e, uint32_t index, const char *name,
+    const char *value, size_t n, struct optimfs_error *err);
+int ofs_edit_set_mtime(struct ofs_edit *e, uint32_t index, int64_t mtime_ns,
+    struct optimfs_error *err);
+/* As ofs_edit_form, with names held. */
+void ofs_edit_form_of(const struct ofs_edit *e, uint32_t index,
+    struct ofs_edit_form *form);
+/* What a tensor of this form would be long; 0: none, or too long. */
+uint64_t ofs_edit_form_bytes(const struct ofs_edit_form *form);
+/* The key that the node's name stands for; false: nobody knows. */
+bool ofs_edit_key(const struct ofs_edit *e, uint32_t index,
+    struct ofs_buf *out);
+/* How long the file may become; UINT64_MAX: as long as it likes. */
+uint64_t ofs_edit_limit(const struct ofs_edit *e, uint32_t index);
+
+/* names.c: all with names held. */
+struct ofs_edit_node *ofs_edit_node(const struct ofs_edit *e, uint32_t index);
+struct ofs_edit_node *ofs_edit_touch(struct ofs_edit *e, uint32_t index,
+    struct optimfs_error *err);
+static inline bool ofs_edit_is_made(const struct ofs_edit *e, uint32_t index)
+{
+	return index >= e->first;
+}
+bool ofs_edit_is_dir(const struct ofs_edit *e, uint32_t index);
+/* The child of dir; OFS_NONE. */
+uint32_t ofs_edit_find(const struct ofs_edit *e, uint32_t dir,
+    const char *name);
+/* Its name, and the directory it is in: OFS_NONE when it is in none. */
+const char *ofs_edit_name(const struct ofs_edit *e, uint32_t index);
+uint32_t ofs_edit_parent(const struct ofs_edit *e, uint32_t index);
+/* Is it reached through the names that the checkpoint has for it? */
+bool ofs_edit_in_place(const struct ofs_edit *e, uint32_t index);
+/* malloc'ed; NULL: ENOMEM, or it was removed (ENOENT). */
+char *ofs_edit_path(const struct ofs_edit *e, uint32_t index, const char *name,
+    struct optimfs_error *err);
+/* The node of a path; OFS_NONE. */
+uint32_t ofs_edit_resolve(const struct ofs_edit *e, const char *path);
+/* The file of the checkpoint that has the path which index has now, where that
+ * is another one; OFS_NONE. */
+uint32_t ofs_edit_stands_for(const struct ofs_edit *e, uint32_t index);
+
+/* The node of the checkpoint, of either kind, whose path index has now. */
+uint32_t ofs_edit_base_place(const struct ofs_edit *e, uint32_t index);
+
+/* Children of dir from position start on, until each returns non-zero. */
+typedef int ofs_edit_child_fn(void *ctx, uint32_t child, const char *name,
+    uint64_t position);
+int ofs_edit_children(const struct ofs_edit *e, uint32_t dir, uint64_t start,
+    ofs_edit_child_fn *each, void *ctx);
+
+int ofs_edit_record_path(struct ofs_edit *e, enum ofs_edit_record type,
+    uint32_t dir, const char *name, struct optimfs_error *err);
+int ofs_edit_make(struct ofs_edit *e, uint32_t dir, const char *name,
+    bool is_dir, uint32_t *index, struct optimfs_error *err);
+int ofs_edit_remove(struct ofs_edit *e, uint32_t dir, const char *name,
+    bool is_dir, struct optimfs_error *err);
+int ofs_edit_rename(struct ofs_edit *e, uint32_t dir, const char *name,
+    uint32_t to, const char *newname, bool replace, struct optimfs_error *err);
+
+/* file.c */
+/* The file of a node, made if need be; names held for writing. */
+struct ofs_edit_file *ofs_edit_file_touch(struct ofs_edit *e, uint32_t index,
+    struct optimfs_error *err);
+/* The same as below, with names held for writing. */
+int ofs_edit_file_write_named(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
+int ofs_edit_file_resize_named(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t size, struct optimfs_error *err);
+/* If there is one; names held. */
+struct ofs_edit_file *ofs_edit_file(const struct ofs_edit *e, uint32_t index);
+void ofs_edit_file_free(struct ofs_edit_file *f);
+/* Is there anything about it that the checkpoint does not say? */
+bool ofs_edit_file_differs(const struct ofs_edit_file *f);
+/* Give it data/<id>, as a record says. */
+int ofs_edit_file_adopt(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t id, struct optimfs_error *err);
+/* The descriptor, opened if it is not; f->lock held for writing. */
+int ofs_edit_file_fd(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err);
+/* What of the bytes [off, end) was staged into buf, which stands for off. The
+ * file may end up to slack bytes before end. */
+int ofs_edit_file_lay(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
+    uint64_t off, uint64_t end, uint64_t slack, struct optimfs_error *err);
+/* n bytes at off, of a file that is no text. */
+int ofs_edit_file_write(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
+int ofs_edit_file_resize(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t size, struct optimfs_error *err);
+int ofs_edit_file_sync(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err);
+/* Nobody has it open any more: its data need not be, either. */
+void ofs_edit_file_idle(struct ofs_edit *e, struct ofs_edit_file *f);
+/* Forget what was done to a file of the checkpoint. */
+void ofs_edit_file_revert(struct ofs_edit *e, struct ofs_edit_file *f);
+
+/* text.c: f->lock held for writing. */
+/* What the file says now. */
+struct ofs_blob *ofs_edit_text_now(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err);
+int ofs_edit_text_write(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
+int ofs_edit_text_resize(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t size, struct optimfs_error *err);
+/* Check the draft and make it what the file says; index is the node that it was
+ * written by. */
+int ofs_edit_text_accept(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint32_t index, struct optimfs_error *err);
+/* Does text[0..n) fit in the place of base, a node of the checkpoint that is a
+ * text? canon gets it as it will be shown; element, which may be NULL, a
+ * tensor's. */
+int ofs_edit_text_check(struct ofs_edit *e, uint32_t base, const char *text,
+    size_t n, struct ofs_buf *canon, uint8_t element[16],
+    struct optimfs_error *err);
+
+/* fs/write.c: optimfs_file_truncate, by who is inside already. */
+int ofs_edit_truncate(struct optimfs_file *file, uint64_t size,
+    struct optimfs_error *err);
+
+#endif

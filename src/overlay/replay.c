@@ -1,0 +1,393 @@
+/* replay.c - what a mount that died had staged */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/io.h"
+#include "overlay/overlay_impl.h"
+#include "push/writethrough.h"
+
+/* Bytes of a file that were not synced before the machine went down are only
+ * believed where their checksum says so. */
+struct doubt {
+	uint64_t off, len, hash;
+};
+
+struct replayed {
+	struct ofs_edit_file *file;
+	uint64_t id;
+	struct doubt *doubt;
+	size_t ndoubts, cap;
+};
+
+struct replay {
+	struct ofs_edit *e;
+	struct replayed *v;
+	size_t n, cap;
+};
+
+static int bad(const struct ofs_record *r, struct optimfs_error *err)
+{
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS810 %s: the journal does not belong to this checkpoint "
+	    "(record of type %u)",
+	    r->a, r->type);
+}
+
+static struct replayed *find_id(struct replay *p, uint64_t id)
+{
+	for (size_t i = p->n; i > 0; i--)
+		if (p->v[i - 1].id == id)
+			return &p->v[i - 1];
+	return NULL;
+}
+
+/* The directory and the name of a path. */
+static bool split(const struct ofs_edit *e, const char *path, uint32_t *dir,
+    const char **name)
+{
+	const char *slash = strrchr(path, '/');
+	char *up;
+
+	*name = slash == NULL ? path : slash + 1;
+	*dir = 0;
+	if (slash == NULL)
+		return **name != '\0';
+	up = strndup(path, (size_t)(slash - path));
+	*dir = up == NULL ? OFS_NONE : ofs_edit_resolve(e, up);
+	free(up);
+	return *dir != OFS_NONE && ofs_edit_is_dir(e, *dir) && **name != '\0';
+}
+
+static struct ofs_edit_file *file_at(struct ofs_edit *e,
+    const struct ofs_record *r, struct optimfs_error *err)
+{
+	uint32_t index = ofs_edit_resolve(e, r->a);
+
+	if (index == OFS_NONE || ofs_edit_is_dir(e, index)) {
+		bad(r, err);
+		return NULL;
+	}
+	return ofs_edit_file_touch(e, index, err);
+}
+
+static int replay_name(struct replay *p, const struct ofs_record *r,
+    struct optimfs_error *err)
+{
+	const char *name, *newname;
+	uint32_t dir, to, index;
+	char *there;
+	int ret;
+
+	if (!split(p->e, r->a, &dir, &name))
+		return bad(r, err);
+	if (r->type == OFS_REC_REMOVE) {
+		index = ofs_edit_find(p->e, dir, name);
+		if (index == OFS_NONE)
+			return bad(r, err);
+		return ofs_edit_remove(p->e, dir, name,
+		    ofs_edit_is_dir(p->e, index), err);
+	}
+	if (r->type != OFS_REC_RENAME)
+		return ofs_edit_make(p->e, dir, name, r->type == OFS_REC_MKDIR,
+		    &index, err);
+	there = strndup(r->b, r->nb);
+	if (there == NULL)
+		return optimfs_fail(err, ENOMEM, "%s", r->a);
+	ret = split(p->e, there, &to, &newname)
+	    ? ofs_edit_rename(p->e, dir, name, to, newname, true, err)
+	    : bad(r, err);
+	free(there);
+	return ret;
+}
+
+static int replay_data(struct replay *p, const struct ofs_record *r,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_file *f;
+
+	if (r->a[0] == '\0')
+		return 0; /* removed while it was open */
+	f = file_at(p->e, r, err);
+	if (f == NULL)
+		return -1;
+	if (p->n == p->cap) {
+		size_t cap = p->cap == 0 ? 64 : p->cap * 2;
+		struct replayed *grown =
+		    reallocarray(p->v, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return optimfs_fail(err, ENOMEM, "%s", r->a);
+		p->v = grown;
+		p->cap = cap;
+	}
+	p->v[p->n++] = (struct replayed){ .file = f, .id = r->num[0] };
+	f->id = r->num[0];
+	if (f->id > p->e->last_id)
+		p->e->last_id = f->id;
+	return 0;
+}
+
+static int add_doubt(struct replayed *v, const struct ofs_record *r,
+    struct optimfs_error *err)
+{
+	if (v->ndoubts == v->cap) {
+		size_t cap = v->cap == 0 ? 8 : v->cap * 2;
+		struct doubt *grown =
+		    reallocarray(v->doubt, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return optimfs_fail(err, ENOMEM, "journal");
+		v->doubt = grown;
+		v->cap = cap;
+	}
+	v->doubt[v->ndoubts++] =
+	    (struct doubt){ r->num[1], r->num[2], r->num[3] };
+	return 0;
+}
+
+static int replay_write(struct replayed *v, const struct ofs_record *r,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = v->file;
+	uint64_t end = r->num[1] + r->num[2];
+
+	if (end < r->num[1] || end > INT64_MAX)
+		return bad(r, err);
+	if (ofs_ranges_add(&f->written, r->num[1], end, err) == -1)
+		return -1;
+	if (end > f->size)
+		f->size = end;
+	if (end > f->high)
+		f->high = end;
+	return add_doubt(v, r, err);
+}
+
+static int replay_size(struct replayed *v, uint64_t size,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = v->file;
+
+	if (size > f->size &&
+	    ofs_ranges_add(&f->written, f->size, size, err) == -1)
+		return -1;
+	ofs_ranges_cut(&f->written, size);
+	f->size = size;
+	if (f->base > size)
+		f->base = size;
+	return 0;
+}
+
+static int replay_bytes(struct replay *p, const struct ofs_record *r,
+    struct optimfs_error *err)
+{
+	struct replayed *v = find_id(p, r->num[0]);
+
+	if (v == NULL || v->file->id != v->id)
+		return 0; /* of a file that was removed */
+	if (r->type == OFS_REC_WRITE)
+		return replay_write(v, r, err);
+	if (r->type == OFS_REC_SIZE)
+		return replay_size(v, r->num[1], err);
+	v->ndoubts = 0;
+	return 0;
+}
+
+static int replay_text(struct replay *p, const struct ofs_record *r,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_file *f;
+
+	if (r->a[0] == '\0')
+		return 0;
+	f = file_at(p->e, r, err);
+	if (f == NULL)
+		return -1;
+	if (!f->text)
+		return bad(r, err);
+	if (ofs_edit_text_resize(p->e, f, 0, err) == -1 ||
+	    ofs_edit_text_write(p->e, f, r->b, r->nb, 0, err) == -1)
+		return -1;
+	return ofs_edit_text_accept(p->e, f, ofs_edit_resolve(p->e, r->a), err);
+}
+
+static int replay_attr(struct replay *p, const struct ofs_record *r,
+    struct optimfs_error *err)
+{
+	uint32_t index = ofs_edit_resolve(p->e, r->a);
+	const char *name = r->b, *value = memchr(name, '\0', r->nb);
+	size_t n;
+
+	if (index == OFS_NONE || value == NULL)
+		return bad(r, err);
+	value++;
+	n = r->nb - (size_t)(value - name);
+	return ofs_edit_set_attr(p->e, index, name, value, n, err);
+}
+
+static int replay_one(void *ctx, const struct ofs_record *r,
+    struct optimfs_error *err)
+{
+	struct replay *p = ctx;
+	uint32_t index;
+
+	switch (r->type) {
+	case OFS_REC_MKDIR:
+	case OFS_REC_CREATE:
+	case OFS_REC_REMOVE:
+	case OFS_REC_RENAME:
+		return replay_name(p, r, err);
+	case OFS_REC_DATA:
+		return replay_data(p, r, err);
+	case OFS_REC_WRITE:
+	case OFS_REC_SIZE:
+	case OFS_REC_SYNC:
+		return replay_bytes(p, r, err);
+	case OFS_REC_TEXT:
+		return replay_text(p, r, err);
+	case OFS_REC_ATTR:
+		return replay_attr(p, r, err);
+	case OFS_REC_TIME:
+		index = ofs_edit_resolve(p->e, r->a);
+		if (index == OFS_NONE)
+			return bad(r, err);
+		return ofs_edit_set_mtime(p->e, index, (int64_t)r->num[0], err);
+	default:
+		return bad(r, err);
+	}
+}
+
+/* Is what the record wrote there? Bytes that a later record wrote too are that
+ * one's to tell. */
+static bool is_there(struct ofs_edit *e, struct ofs_edit_file *f,
+    const struct doubt *d, uint8_t *buf, size_t cap)
+{
+	XXH64_state_t *state = XXH64_createState();
+	uint64_t done = 0;
+	bool same = state != NULL && XXH64_reset(state, 0) == XXH_OK;
+
+	while (same && done < d->len) {
+		size_t n = d->len - done < cap ? d->len - done : cap;
+
+		same = (f->in_place ? ofs_direct_read(e, f, buf, n,
+					  d->off + done, NULL)
+				    : ofs_pread_all(f->fd, buf, n,
+					  d->off + done, NULL)) == 0 &&
+		    XXH64_update(state, buf, n) == XXH_OK;
+		done += n;
+	}
+	same = same && XXH64_digest(state) == d->hash;
+	XXH64_freeState(state);
+	return same;
+}
+
+/* [off, end) without what newer ones wrote. */
+static int doubt_range(struct ofs_edit_file *f, const struct doubt *d,
+    const struct ofs_ranges *newer, struct optimfs_error *err)
+{
+	uint64_t at = d->off, end = d->off + d->len;
+	int ret = 0;
+
+	for (size_t i = ofs_ranges_find(newer, at);
+	     i < newer->n && newer->v[i].off < end && ret == 0; i++) {
+		ret = ofs_ranges_add(&f->lost, at, newer->v[i].off, err);
+		at = newer->v[i].end;
+	}
+	return ret == -1 ? -1 : ofs_ranges_add(&f->lost, at, end, err);
+}
+
+/* From the newest record to the oldest: of one that newer ones have written
+ * over in part, nothing can be told by its checksum. have: how long the file of
+ * data is; what lies behind its end need not be read. */
+static int verify(struct ofs_edit *e, struct replayed *v, uint64_t have,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = v->file;
+	struct ofs_ranges newer = { 0 };
+	size_t cap = 1 << 20;
+	uint8_t *buf = malloc(cap);
+	int ret = buf == NULL ? optimfs_fail(err, ENOMEM, "journal") : 0;
+
+	for (size_t i = v->ndoubts; i > 0 && ret == 0; i--) {
+		const struct doubt *d = &v->doubt[i - 1];
+		uint64_t end = d->off + d->len;
+
+		if (end > f->size || ofs_ranges_cover(&newer, d->off, end))
+			continue;
+		if (end > have || !is_there(e, f, d, buf, cap)) {
+			ret = doubt_range(f, d, &newer, err);
+			optimfs_fail(&f->why, EIO,
+			    "OFS817 bytes that were written before the machine "
+			    "went down, and not synced, are lost: write the "
+			    "file again");
+		}
+		if (ret == 0)
+			ret = ofs_ranges_add(&newer, d->off, end, err);
+	}
+	free(buf);
+	ofs_ranges_fini(&newer);
+	return ret;
+}
+
+/* The data must be as long as the journal says: a hole at the end has no
+ * bytes. */
+static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		struct replayed *v = &p->v[i];
+		struct ofs_edit_file *f = v->file;
+		struct stat st;
+		uint64_t need, have;
+
+		if (f->dead || f->id != v->id)
+			continue;
+		if (ofs_edit_file_adopt(p->e, f, v->id, err) == -1)
+			return -1;
+		need =
+		    f->written.n == 0 ? 0 : f->written.v[f->written.n - 1].end;
+		if (f->in_place)
+			st.st_size = (off_t)need;
+		else if (fstat(f->fd, &st) == -1)
+			return optimfs_fail(err, errno, "OFS809 data: %m");
+		have = f->in_place ? UINT64_MAX : (uint64_t)st.st_size;
+		if ((uint64_t)st.st_size < need &&
+		    ftruncate(f->fd, (off_t)need) == -1)
+			return optimfs_fail(err, errno, "OFS801 data: %m");
+		if (rebooted && verify(p->e, v, have, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_edit_replay(struct ofs_edit *e, struct optimfs_error *err)
+{
+	struct replay p = { .e = e };
+	struct optimfs_error note;
+	int ret;
+
+	e->replaying = true;
+	ret = ofs_stage_replay(e->stage, replay_one, &p, &e->found, err);
+	if (ret == 0)
+		ret = settle(&p, e->found.rebooted, err);
+	e->replaying = false;
+	for (size_t i = 0; i < p.n; i++)
+		free(p.v[i].doubt);
+	free(p.v);
+	if (e->found.records > 0)
+		ofs_edit_changed(e, true);
+	if (ret == 0 && e->found.dropped > 0) {
+		optimfs_fail(&note, EIO,
+		    "OFS810 the journal ended in the middle of a record: "
+		    "%" PRIu64 " bytes of it were dropped",
+		    e->found.dropped);
+		optimfs_log_error(e->fs, &note);
+	}
+	return ret;
+}

@@ -1,0 +1,293 @@
+/* text.c - texts that are written: drafts, and what was accepted */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "text/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "overlay/overlay_impl.h"
+#include "push/writethrough.h"
+#include "text/parse.h"
+
+/* A draft is what programs see who write: it may be cut, and pass through
+ * anything, before it is closed. Only then it must make sense. */
+
+static struct ofs_blob *blob_of(const void *p, size_t n,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_put(&b, p, n);
+	return ofs_blob_of(&b, err);
+}
+
+/* Of a file that was made: its bytes. */
+static struct ofs_blob *made_text(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	struct ofs_blob *blob;
+
+	if (f->size > OFS_TEXT_MAX) {
+		optimfs_fail(err, E2BIG, "OFS806 a text of more than %u bytes",
+		    OFS_TEXT_MAX);
+		return NULL;
+	}
+	if (f->size > 0 && ofs_edit_file_fd(e, f, err) == -1)
+		return NULL;
+	blob = malloc(sizeof(*blob) + f->size);
+	if (blob == NULL) {
+		optimfs_fail(err, ENOMEM, "a text");
+		return NULL;
+	}
+	atomic_init(&blob->refs, 1);
+	blob->len = f->size;
+	if (ofs_pread_all(f->fd, blob->bytes, f->size, 0, err) == -1) {
+		ofs_blob_unref(blob);
+		return NULL;
+	}
+	return blob;
+}
+
+struct ofs_blob *ofs_edit_text_now(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	if (f->entry == OFS_NONE)
+		return made_text(e, f, err);
+	if (f->drafting)
+		return blob_of(f->draft.data, f->draft.len, err);
+	if (f->said != NULL)
+		return ofs_blob_ref(f->said);
+	return ofs_entry_text_base(e->fs, f->index, err);
+}
+
+/* Before it is changed for the first time. */
+static int begin(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	struct ofs_blob *now;
+
+	if (f->drafting)
+		return 0;
+	now = ofs_edit_text_now(e, f, err);
+	if (now == NULL)
+		return -1;
+	f->draft.len = 0;
+	f->draft.bad = false;
+	ofs_buf_put(&f->draft, now->bytes, now->len);
+	ofs_blob_unref(now);
+	if (f->draft.bad)
+		return optimfs_fail(err, ENOMEM, "a text");
+	f->drafting = f->touched = true;
+	return 0;
+}
+
+static int too_long(struct optimfs_error *err)
+{
+	return optimfs_fail(err, EFBIG, "OFS813 a text of more than %u bytes",
+	    OFS_TEXT_MAX);
+}
+
+static int fill_to(struct ofs_edit_file *f, uint64_t size,
+    struct optimfs_error *err)
+{
+	if (size > OFS_TEXT_MAX)
+		return too_long(err);
+	while (f->draft.len < size && !f->draft.bad)
+		ofs_buf_putc(&f->draft, '\0');
+	return f->draft.bad ? optimfs_fail(err, ENOMEM, "a text") : 0;
+}
+
+/* Are all brackets outside of strings closed? */
+static bool is_whole(const uint8_t *p, size_t n)
+{
+	bool quoted = false;
+	int depth = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (quoted && p[i] == '\\')
+			i++;
+		else if (p[i] == '"')
+			quoted = !quoted;
+		else if (!quoted && (p[i] == '[' || p[i] == '{'))
+			depth++;
+		else if (!quoted && (p[i] == ']' || p[i] == '}'))
+			depth--;
+	}
+	return depth == 0;
+}
+
+/* Of a skeleton: the source says this, where the layout has its own value. */
+static bool is_layouts(const struct ofs_edit *e, const struct ofs_edit_file *f)
+{
+	return e->direct != NULL &&
+	    ofs_direct_own(e, f->index, f->draft.data, f->draft.len);
+}
+
+/* A text that is one line is checked when its newline is written, because few
+ * programs look at what close says. */
+static int check_early(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	const uint8_t *p = f->draft.data;
+	size_t n = f->draft.len;
+
+	if (n == 0 || p[n - 1] != '\n' || memchr(p, '\n', n - 1) != NULL ||
+	    ofs_is_params(e->fs, f->index) || !is_whole(p, n) ||
+	    is_layouts(e, f))
+		return 0;
+	return ofs_edit_text_check(e, f->index, (const char *)p, n, NULL, NULL,
+	    err);
+}
+
+int ofs_edit_text_write(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	if (off > OFS_TEXT_MAX || n > OFS_TEXT_MAX - off)
+		return too_long(err);
+	if (begin(e, f, err) == -1 || fill_to(f, off + n, err) == -1)
+		return -1;
+	memcpy(f->draft.data + off, buf, n);
+	f->touched = true;
+	return check_early(e, f, err);
+}
+
+int ofs_edit_text_resize(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint64_t size, struct optimfs_error *err)
+{
+	if (size > OFS_TEXT_MAX)
+		return too_long(err);
+	if (size == 0) {
+		f->draft.len = 0;
+		f->draft.bad = false;
+		f->drafting = true;
+		f->touched = false;
+		return 0;
+	}
+	if (begin(e, f, err) == -1 || fill_to(f, size, err) == -1)
+		return -1;
+	f->draft.len = size;
+	f->touched = true;
+	return 0;
+}
+
+/* The value that text means in the place of a value or an item. */
+static int check_value(struct ofs_edit *e, uint32_t base, const char *text,
+    size_t n, struct ofs_buf *canon, struct optimfs_error *err)
+{
+	const struct optimfs *fs = e->fs;
+	const struct ofs_entry *entry =
+	    &fs->cat->entries[fs->tree.node[base].entry];
+	struct ofs_value_form form = {
+		.lines = ofs_is_params(fs, base),
+		.cat = fs->cat,
+		.widen = ofs_is_option(fs, base),
+	};
+	struct ofs_pickle *item = NULL, *doc;
+	int ret = 0;
+
+	if (entry->kind == OFS_ENTRY_ITEM) {
+		item = ofs_locate_item(fs->locator, &fs->cat->items[entry->ref],
+		    err);
+		if (item == NULL)
+			return -1;
+		form.doc = item;
+		form.node = ofs_pickle_root(item);
+	} else {
+		form.doc = fs->cat->values[entry->ref].doc;
+		form.node = fs->cat->values[entry->ref].node;
+	}
+	doc = ofs_value_edit(&form, text, n, err);
+	ofs_pickle_free(item);
+	if (doc == NULL)
+		return -1;
+	if (canon != NULL)
+		ret = ofs_value_text(e->fs, base, doc, ofs_pickle_root(doc),
+		    canon, err);
+	ofs_pickle_free(doc);
+	return ret;
+}
+
+int ofs_edit_text_check(struct ofs_edit *e, uint32_t base, const char *text,
+    size_t n, struct ofs_buf *canon, uint8_t element[16],
+    struct optimfs_error *err)
+{
+	const struct optimfs *fs = e->fs;
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(fs, &fs->cat->entries[fs->tree.node[base].entry]);
+	uint8_t own[16] = { 0 };
+	char shown[80];
+
+	if (t == NULL)
+		return check_value(e, base, text, n, canon, err);
+	if (ofs_value_element(t->dtype, text, n, own, err) == -1)
+		return -1;
+	if (element != NULL)
+		memcpy(element, own, sizeof(own));
+	if (canon != NULL) {
+		ofs_buf_put(canon, shown,
+		    ofs_dtype_print(t->dtype, own, shown));
+		ofs_buf_putc(canon, '\n');
+	}
+	return 0;
+}
+
+static int record_text(struct ofs_edit *e, uint32_t index,
+    const struct ofs_blob *text, struct optimfs_error *err)
+{
+	char *path = ofs_edit_path(e, index, NULL, err);
+	struct ofs_record r = { .type = OFS_REC_TEXT,
+		.a = path == NULL ? "" : path,
+		.b = text->bytes,
+		.nb = text->len };
+	int ret = ofs_edit_record(e, &r, err);
+
+	free(path);
+	return ret;
+}
+
+/* What is written by one name of several is what that name says, too. */
+static void keep_said(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint32_t index)
+{
+	struct ofs_edit_node *v = ofs_edit_node(e, index);
+
+	if (e->direct == NULL || v == NULL)
+		return;
+	ofs_blob_unref(v->said);
+	v->said = ofs_blob_ref(f->said);
+}
+
+int ofs_edit_text_accept(struct ofs_edit *e, struct ofs_edit_file *f,
+    uint32_t index, struct optimfs_error *err)
+{
+	struct ofs_buf canon = { 0 };
+	uint8_t element[16] = { 0 };
+	struct ofs_blob *text = NULL;
+
+	if (!f->drafting)
+		return 0;
+	if (is_layouts(e, f))
+		text = ofs_entry_text_base(e->fs, f->index, err);
+	else if (ofs_edit_text_check(e, f->index, (const char *)f->draft.data,
+		     f->draft.len, &canon, element, err) == 0)
+		text = ofs_blob_of(&canon, err);
+	ofs_buf_fini(&canon);
+	if (text == NULL)
+		return -1;
+	if (record_text(e, index, text, err) == -1) {
+		ofs_blob_unref(text);
+		return -1;
+	}
+	ofs_blob_unref(f->said);
+	f->said = text;
+	memcpy(f->element, element, sizeof(element));
+	f->drafting = f->touched = f->unsaid = false;
+	keep_said(e, f, index);
+	ofs_edit_changed(e,
+	    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]) == NULL);
+	return 0;
+}

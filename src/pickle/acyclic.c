@@ -1,0 +1,120 @@
+/* acyclic.c - a graph that may have cycles becomes one that has none */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "pickle/pickle_impl.h"
+
+/* A node on the way down, and which of its slots comes next. */
+struct frame {
+	uint32_t node, next;
+};
+
+/* Slot i of a node: every reference it has, class and state included. NULL
+ * when there are no more. */
+static uint32_t *slot(const struct ofs_pickle *doc, struct pk_node *x,
+    uint32_t i)
+{
+	uint32_t head = (x->flags & PK_CLASS) != 0 ? 2 : 0;
+	uint32_t n = pk_count(x);
+
+	switch ((enum ofs_pk_kind)x->kind) {
+	case OFS_PK_DICT:
+		n *= 2;
+		__attribute__((fallthrough));
+	case OFS_PK_LIST:
+	case OFS_PK_TUPLE:
+	case OFS_PK_SET:
+		return i < n + head ? pk_run(doc, x) - head + i : NULL;
+	case OFS_PK_PERSID:
+		return i == 0 ? &x->v[0] : NULL;
+	case OFS_PK_OBJECT:
+		if (i == 2 && (x->flags & PK_GETATTR) != 0)
+			return NULL;
+		return i < 3 ? &x->v[i] : NULL;
+	default:
+		return NULL;
+	}
+}
+
+enum color { WHITE, GREY, BLACK };
+
+/* One step down from the top frame. Returns 1 to go on, 0 when it is done. */
+static int visit(const struct ofs_pickle *doc, uint8_t *color,
+    struct frame *top, uint32_t *down)
+{
+	struct pk_node *x = pk_at(doc, top->node);
+	uint32_t *s = slot(doc, x, top->next);
+
+	*down = OFS_NONE;
+	if (s == NULL) {
+		color[top->node] = BLACK;
+		return 0;
+	}
+	if (*s == OFS_NONE || pk_at(doc, *s)->height == 0) {
+		top->next++;
+		return 1;
+	}
+	if (color[*s] == GREY) {
+		*s = PK_CYCLE_NODE;
+		top->next++;
+		return 1;
+	}
+	if (color[*s] == WHITE) {
+		*down = *s; /* comes back to this slot when it is black */
+		return 1;
+	}
+	if (x->height <= pk_at(doc, *s)->height)
+		x->height = pk_at(doc, *s)->height + 1;
+	top->next++;
+	return 1;
+}
+
+static int walk(struct pk_parser *p, uint8_t *color, struct frame *frame)
+{
+	struct ofs_pickle *doc = p->doc;
+	uint32_t n = 0, down = doc->root;
+
+	for (;;) {
+		if (down != OFS_NONE) {
+			if (n == p->depth)
+				return -1;
+			color[down] = GREY;
+			pk_at(doc, down)->height = 1;
+			frame[n++] = (struct frame){ down, 0 };
+		}
+		if (visit(doc, color, &frame[n - 1], &down) == 1)
+			continue;
+		if (pk_at(doc, frame[n - 1].node)->height > p->depth)
+			return -1;
+		if (--n == 0)
+			return 0;
+		down = OFS_NONE;
+	}
+}
+
+int pk_check_graph(struct pk_parser *p)
+{
+	struct ofs_pickle *doc = p->doc;
+	uint8_t *color = NULL;
+	struct frame *frame = NULL;
+	int ret = -1;
+
+	if (!p->recheck || pk_at(doc, doc->root)->height == 0)
+		return 0;
+	if (pk_charge(p, doc->nnodes) == -1)
+		return -1;
+	color = calloc(doc->nnodes, 1);
+	frame = calloc(p->depth, sizeof(*frame));
+	if (color == NULL || frame == NULL)
+		pk_no_memory(p);
+	else if (walk(p, color, frame) == -1)
+		pk_too_deep(p);
+	else
+		ret = 0;
+	free(frame);
+	free(color);
+	doc->charged -= doc->nnodes;
+	return ret;
+}

@@ -1,0 +1,30 @@
+/* budget.h - how much of a checkpoint's pickles may be in memory */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_PICKLE_BUDGET_H
+#define OFS_PICKLE_BUDGET_H
+
+#include "catalog/catalog.h"
+#include "pickle/pickle.h"
+
+#define OFS_METADATA_MAX ((uint64_t)1 << 30)
+
+static inline uint64_t ofs_metadata_max(const struct ofs_catalog *cat)
+{
+	return cat->max_metadata == 0 ? OFS_METADATA_MAX : cat->max_metadata;
+}
+
+/* What one more pickle may take, beside those that cat keeps. */
+static inline struct ofs_pickle_limits ofs_pickle_budget(const struct
+    ofs_catalog *cat)
+{
+	struct ofs_pickle_limits limits = { .bytes = ofs_metadata_max(cat) };
+
+	/* 1: a budget of 0 would mean the default */
+	if (cat->parse_mem > cat->parsed)
+		limits.memory = cat->parse_mem - cat->parsed;
+	else if (cat->parse_mem != 0)
+		limits.memory = 1;
+	return limits;
+}
+
+#endif

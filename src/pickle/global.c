@@ -1,0 +1,371 @@
+/* global.c - the names a pickle refers to, and which are harmless */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+
+#include "base/buf.h"
+#include "pickle/pickle_impl.h"
+
+#define NAME_LIMIT  512
+#define GLOBALS_MAX 65536
+
+/* What REDUCE does more with than keep it. */
+static const struct {
+	const char *module, *name;
+	enum pk_special special;
+} specials[] = {
+	{ "torch", "Size", PK_TORCH_SIZE },
+	{ "collections", "OrderedDict", PK_MAPPING },
+	{ "collections", "defaultdict", PK_MAPPING },
+	{ "collections", "Counter", PK_MAPPING },
+	{ "builtins", "set", PK_SET },
+	{ "__builtin__", "set", PK_SET },
+	{ "builtins", "frozenset", PK_FROZENSET },
+	{ "__builtin__", "frozenset", PK_FROZENSET },
+	{ "builtins", "bytes", PK_TO_BYTES },
+	{ "__builtin__", "bytes", PK_TO_BYTES },
+	{ "builtins", "bytearray", PK_TO_BYTEARRAY },
+	{ "__builtin__", "bytearray", PK_TO_BYTEARRAY },
+	{ "_codecs", "encode", PK_ENCODE },
+	{ "builtins", "getattr", PK_GETATTR_FN },
+	{ "__builtin__", "getattr", PK_GETATTR_FN },
+};
+
+/* The allow-list (docs/formats/pickle.md). A module that ends in "*" stands for all
+ * that begin so. Names are separated by spaces; "@" is any name that looks
+ * like a class or a member of an enum, "*X" any that ends in X. Being on it
+ * means that a file gets no warning, not that anything is called. */
+static const struct {
+	const char *modules, *names;
+} allowed[] = {
+	{ "builtins",
+	    "set frozenset list dict tuple int float bool str bytes"
+	    " bytearray complex slice range object getattr" },
+	{ "__builtin__",
+	    "set frozenset list dict tuple int long float bool str unicode"
+	    " bytes bytearray complex slice xrange object getattr" },
+	{ "collections", "OrderedDict defaultdict deque Counter" },
+	{ "_codecs", "encode" },
+	{ "argparse", "Namespace" },
+	{ "types", "SimpleNamespace" },
+	{ "datetime", "datetime date time timedelta timezone" },
+	{ "pathlib", "@" },
+	{ "pathlib._local", "@" },
+	{ "numpy",
+	    "dtype ndarray float16 float32 float64 int8 int16 int32"
+	    " int64 uint8 uint16 uint32 uint64 bool_ str_" },
+	{ "numpy.core.multiarray", "scalar _reconstruct" },
+	{ "numpy._core.multiarray", "scalar _reconstruct" },
+	{ "numpy.core.numeric", "_frombuffer" },
+	{ "numpy._core.numeric", "_frombuffer" },
+	{ "numpy.dtypes", "*DType" },
+	{ "torch",
+	    "Size device Tensor *Storage *Tensor float64 double float32 float"
+	    " float16 half bfloat16 int64 long int32 int int16 short int8"
+	    " uint64 uint32 uint16 uint8 bool complex128 complex64 complex32"
+	    " float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz"
+	    " float8_e8m0fnu float4_e2m1fn_x2 bits8 bits16 bits1x8 bits2x4"
+	    " bits4x2 qint8 quint8 qint32 quint4x2 quint2x4 strided"
+	    " contiguous_format preserve_format channels_last"
+	    " channels_last_3d per_tensor_affine per_channel_affine"
+	    " per_tensor_symmetric per_channel_symmetric"
+	    " per_channel_affine_float_qparams" },
+	{ "torch.cuda", "*Storage *Tensor" },
+	{ "torch.storage",
+	    "UntypedStorage TypedStorage _UntypedStorage"
+	    " _TypedStorage" },
+	{ "torch.nn.parameter",
+	    "Parameter Buffer UninitializedParameter"
+	    " UninitializedBuffer" },
+	{ "torch._utils",
+	    "_rebuild_tensor _rebuild_tensor_v2 _rebuild_tensor_v3"
+	    " _rebuild_parameter _rebuild_parameter_with_state"
+	    " _rebuild_sparse_tensor _rebuild_sparse_csr_tensor"
+	    " _rebuild_qtensor _rebuild_meta_tensor_no_storage"
+	    " _rebuild_nested_tensor _rebuild_device_tensor_from_numpy"
+	    " _rebuild_device_tensor_from_cpu_tensor"
+	    " _rebuild_wrapper_subclass" },
+	{ "torch._tensor", "_rebuild_from_type _rebuild_from_type_v2" },
+	{ "torch.serialization", "_get_layout" },
+	{ "torch.distributed.checkpoint.metadata", "@" },
+	{ "torch.distributed.checkpoint.filesystem", "@" },
+	{ "torch.distributed.checkpoint.planner", "@" },
+	{ "torch.distributed._shard.*", "@" },
+	{ "torch.distributed.tensor*", "@" },
+	{ "torch.distributed._tensor*", "@" },
+	{ "torch.distributed.device_mesh", "@" },
+	{ "torch.distributed._mesh_layout", "@" },
+	{ "torch.distributed.remote_device", "_remote_device" },
+	{ "torch.distributed.fsdp.flat_param", "_ShardParamInfo" },
+	{ "torch.distributed.fsdp._flat_param", "_ShardParamInfo" },
+	{ "olmo_core.distributed.checkpoint.filesystem", "_StorageInfo" },
+	{ "megatron.core.dist_checkpointing.strategies.torch",
+	    "MCoreMetadata MCoreSavePlan" },
+	{ "deepspeed.utils.tensor_fragment", "fragment_address" },
+	{ "deepspeed.runtime.fp16.loss_scaler",
+	    "LossScaler DynamicLossScaler" },
+	{ "deepspeed.runtime.zero.config",
+	    "ZeroStageEnum ZeroStageEnum.disabled"
+	    " ZeroStageEnum.optimizer_states ZeroStageEnum.gradients"
+	    " ZeroStageEnum.weights" },
+	{ "deepspeed.checkpoint.universal_checkpoint", "SubparamShape" },
+};
+
+/* Every dotted part begins with a capital letter, underscores aside:
+ * "ShardedTensor.ProcessGroupState", "_MeshLayout", "Kind.MEMBER". */
+static bool class_like(struct ofs_str name)
+{
+	bool start = true;
+
+	for (uint32_t i = 0; i < name.len; i++) {
+		unsigned char c = (unsigned char)name.p[i];
+
+		if (start && c == '_')
+			continue;
+		if (start && !isupper(c))
+			return false;
+		start = c == '.';
+	}
+	return !start;
+}
+
+static bool equal(struct ofs_str s, const char *p, size_t n)
+{
+	return s.len == n && memcmp(s.p, p, n) == 0;
+}
+
+static bool name_matches(const char *word, size_t n, struct ofs_str name)
+{
+	if (n == 1 && *word == '@')
+		return class_like(name);
+	if (*word != '*')
+		return equal(name, word, n);
+	word++;
+	n--;
+	return name.len > n && memcmp(name.p + name.len - n, word, n) == 0 &&
+	    memchr(name.p, '.', name.len) == NULL;
+}
+
+static bool module_matches(const char *pattern, struct ofs_str module)
+{
+	size_t n = strlen(pattern);
+
+	if (pattern[n - 1] != '*')
+		return equal(module, pattern, n);
+	return module.len >= n - 1 && memcmp(module.p, pattern, n - 1) == 0;
+}
+
+static bool names_match(const char *names, struct ofs_str name)
+{
+	while (*names != '\0') {
+		size_t n = strcspn(names, " ");
+
+		if (name_matches(names, n, name))
+			return true;
+		names += n + strspn(names + n, " ");
+	}
+	return false;
+}
+
+bool ofs_pk_global_allowed(const struct ofs_pk_global *g)
+{
+	for (size_t i = 0; i < sizeof(allowed) / sizeof(*allowed); i++)
+		if (module_matches(allowed[i].modules, g->module) &&
+		    names_match(allowed[i].names, g->name))
+			return true;
+	return false;
+}
+
+static enum pk_special special_of(struct ofs_str module, struct ofs_str name)
+{
+	for (size_t i = 0; i < sizeof(specials) / sizeof(*specials); i++)
+		if (equal(module, specials[i].module,
+			strlen(specials[i].module)) &&
+		    equal(name, specials[i].name, strlen(specials[i].name)))
+			return specials[i].special;
+	return PK_OPAQUE;
+}
+
+/* Dotted parts of letters, digits and underscores; modules that are made from
+ * names of repositories have dashes and begin with digits. */
+static bool well_formed(const char *s, size_t n, bool dots, bool module)
+{
+	bool start = true;
+
+	if (n == 0 || n > NAME_LIMIT)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)s[i];
+
+		if (c == '.') {
+			if (!dots || start)
+				return false;
+			start = true;
+			continue;
+		}
+		if (c >= 0x80 ||
+		    !(isalnum(c) || c == '_' || (module && c == '-')))
+			return false;
+		if (start && !module && isdigit(c))
+			return false;
+		start = false;
+	}
+	return !start;
+}
+
+static uint32_t bad_name(struct pk_parser *p, const char *module,
+    size_t nmodule, const char *name, size_t nname)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_plain(&b, module, nmodule < 80 ? nmodule : 80);
+	ofs_buf_puts(&b, " ");
+	ofs_buf_plain(&b, name, nname < 80 ? nname : 80);
+	ofs_buf_putc(&b, 0);
+	pk_fail(p, EUCLEAN, "OFS422", "bad global name '%s'",
+	    b.bad ? "?" : (const char *)b.data);
+	ofs_buf_fini(&b);
+	return OFS_NONE;
+}
+
+static uint64_t mix(uint64_t h, const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
+	return h ^ h >> 29;
+}
+
+static size_t bucket(const struct ofs_pickle *doc, struct ofs_str module,
+    struct ofs_str name)
+{
+	uint64_t h = mix(0xcbf29ce484222325u, module.p, module.len);
+
+	h = mix(h * 31 + 1, name.p, name.len);
+	return (size_t)(h ^ h >> 32) & (doc->ntable - 1);
+}
+
+/* Where module.name stands in the table, or the empty place for it. */
+static size_t find(const struct ofs_pickle *doc, struct ofs_str module,
+    struct ofs_str name)
+{
+	size_t i = bucket(doc, module, name);
+
+	for (; doc->gtable[i] != 0; i = (i + 1) & (doc->ntable - 1)) {
+		const struct ofs_pk_global *g =
+		    &doc->global[doc->gtable[i] - 1];
+
+		if (equal(g->module, module.p, module.len) &&
+		    equal(g->name, name.p, name.len))
+			break;
+	}
+	return i;
+}
+
+static int rehash(struct pk_parser *p)
+{
+	struct ofs_pickle *doc = p->doc;
+	size_t n = 0;
+
+	if (doc->ntable != 0 && doc->nglobals < doc->ntable / 2)
+		return 0;
+	n = doc->ntable;
+	if (pk_grow(p, &doc->gtable, &n, n == 0 ? 32 : n * 2,
+		sizeof(*doc->gtable)) == -1)
+		return -1;
+	doc->ntable = n;
+	memset(doc->gtable, 0, n * sizeof(*doc->gtable));
+	for (size_t i = 0; i < doc->nglobals; i++)
+		doc->gtable[find(doc, doc->global[i].module,
+		    doc->global[i].name)] = (uint32_t)i + 1;
+	return 0;
+}
+
+static const char *full_name(struct pk_parser *p, struct ofs_str module,
+    struct ofs_str name)
+{
+	size_t n = (size_t)module.len + name.len + 2;
+	char *full;
+
+	if (pk_charge(p, n) == -1)
+		return NULL;
+	full = ofs_arena_alloc(&p->doc->arena, n);
+	if (full == NULL) {
+		pk_no_memory(p);
+		return NULL;
+	}
+	memcpy(full, module.p, module.len);
+	full[module.len] = '.';
+	memcpy(full + module.len + 1, name.p, name.len);
+	full[n - 1] = '\0';
+	return full;
+}
+
+static uint32_t add(struct pk_parser *p, size_t place, struct ofs_str module,
+    struct ofs_str name)
+{
+	struct ofs_pickle *doc = p->doc;
+	struct pk_node x = { .kind = OFS_PK_GLOBAL,
+		.v = { (uint32_t)doc->nglobals } };
+	size_t i = doc->nglobals;
+
+	if (i >= GLOBALS_MAX) {
+		pk_fail(p, E2BIG, "OFS439", "more than %d globals",
+		    GLOBALS_MAX);
+		return OFS_NONE;
+	}
+	if (i == doc->cap_globals &&
+	    pk_grow(p, &doc->global, &doc->cap_globals, i + 1,
+		sizeof(*doc->global)) == -1)
+		return OFS_NONE;
+	if (i == doc->cap_ginfo &&
+	    pk_grow(p, &doc->ginfo, &doc->cap_ginfo, i + 1,
+		sizeof(*doc->ginfo)) == -1)
+		return OFS_NONE;
+	doc->ginfo[i].full = full_name(p, module, name);
+	doc->ginfo[i].special = (uint8_t)special_of(module, name);
+	doc->ginfo[i].node = pk_node(p, x);
+	if (doc->ginfo[i].full == NULL || doc->ginfo[i].node == OFS_NONE)
+		return OFS_NONE;
+	/* the input may not stay; this does */
+	module.p = doc->ginfo[i].full;
+	name.p = module.p + module.len + 1;
+	doc->global[i] = (struct ofs_pk_global){ module, name, p->at, false };
+	doc->gtable[place] = (uint32_t)i + 1;
+	doc->nglobals++;
+	return doc->ginfo[i].node;
+}
+
+uint32_t pk_global(struct pk_parser *p, const char *module, size_t nmodule,
+    const char *name, size_t nname)
+{
+	struct ofs_str m, n;
+	size_t i;
+
+	if (!well_formed(module, nmodule, true, true) ||
+	    !well_formed(name, nname, p->proto >= 4, false))
+		return bad_name(p, module, nmodule, name, nname);
+	m = (struct ofs_str){ module, (uint32_t)nmodule };
+	n = (struct ofs_str){ name, (uint32_t)nname };
+	if (rehash(p) == -1)
+		return OFS_NONE;
+	i = find(p->doc, m, n);
+	if (p->doc->gtable[i] != 0)
+		return p->doc->ginfo[p->doc->gtable[i] - 1].node;
+	return add(p, i, m, n);
+}
+
+uint32_t pk_global_of(const struct ofs_pickle *doc, uint32_t node)
+{
+	const struct pk_node *x;
+
+	if (node == OFS_NONE)
+		return OFS_NONE;
+	x = pk_at(doc, node);
+	if (x->kind == OFS_PK_GLOBAL)
+		return x->v[0];
+	if (x->kind == OFS_PK_OBJECT && (x->flags & PK_GETATTR) != 0)
+		return x->v[2];
+	return OFS_NONE;
+}

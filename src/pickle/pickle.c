@@ -1,0 +1,214 @@
+/* pickle.c - a pickle's bytes become a document; nothing is called */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "pickle/pickle.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "pickle/opcode.h"
+
+#define DEPTH_DEFAULT 64
+#define DEPTH_MAX     250
+#define MEMORY_MAX    ((uint64_t)4 << 30)
+
+/* Input that is worth letting go of while it is read, and how much at once. */
+#define SHED_MIN  ((uint64_t)1 << 20)
+#define SHED_STEP ((uint64_t)1 << 20)
+
+/* A large pickle is an index: its graph is twice its size, and only its
+ * strings are wanted again. They are copied, so that the graph grows in the
+ * memory that the input leaves. */
+static const uint8_t *page_of(const uint8_t *at)
+{
+	return at - ((uintptr_t)at & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1));
+}
+
+static void start_shedding(struct pk_parser *p)
+{
+	p->shed = page_of(p->start - 1 + sysconf(_SC_PAGESIZE));
+	p->shed_at = p->start + SHED_STEP;
+}
+
+void pk_shed(struct pk_parser *p)
+{
+	const uint8_t *to = page_of(p->c.p);
+
+	if (to > p->shed)
+		madvise((void *)(uintptr_t)p->shed, (size_t)(to - p->shed),
+		    MADV_DONTNEED);
+	p->shed = to;
+	p->shed_at = p->c.p + SHED_STEP;
+}
+
+static int shared_nodes(struct pk_parser *p)
+{
+	static const struct pk_node shared[PK_NSHARED] = {
+		[PK_NONE_NODE] = { .kind = OFS_PK_NONE },
+		[PK_TRUE_NODE] = { .kind = OFS_PK_BOOL },
+		[PK_FALSE_NODE] = { .kind = OFS_PK_BOOL, .flags = PK_FALSE },
+		[PK_EMPTY_TUPLE] = { .kind = OFS_PK_TUPLE, .flags = PK_INLINE },
+		[PK_EMPTY_SIZE] = { .kind = OFS_PK_TUPLE,
+		    .flags = PK_INLINE | PK_SIZE },
+		[PK_CYCLE_NODE] = { .kind = OFS_PK_OBJECT,
+		    .v = { OFS_NONE, PK_EMPTY_TUPLE, OFS_NONE } },
+	};
+
+	for (int i = 0; i < PK_NSHARED; i++)
+		if (pk_node(p, shared[i]) == OFS_NONE)
+			return -1;
+	/* so that a run of no items has a place, too */
+	if (pk_grow(p, &p->doc->item, &p->doc->cap_items, 1,
+		sizeof(*p->doc->item)) == -1)
+		return -1;
+	return pk_grow(p, &p->stack, &p->cap_stack, 1, sizeof(*p->stack));
+}
+
+/* Asked of the system once: a checkpoint may have a million small pickles. */
+static uint64_t default_memory(void)
+{
+	static _Atomic uint64_t known;
+	uint64_t limit = atomic_load_explicit(&known, memory_order_relaxed);
+	long pages, size;
+
+	if (limit != 0)
+		return limit;
+	pages = sysconf(_SC_PHYS_PAGES);
+	size = sysconf(_SC_PAGESIZE);
+	limit = MEMORY_MAX;
+	if (pages > 0 && size > 0 &&
+	    (uint64_t)pages / 4 * (uint64_t)size < limit)
+		limit = (uint64_t)pages / 4 * (uint64_t)size;
+	atomic_store_explicit(&known, limit, memory_order_relaxed);
+	return limit;
+}
+
+/* Give back what an array has beyond its n elements. */
+static void trim(struct ofs_pickle *doc, void *array, size_t *cap, size_t n,
+    size_t size)
+{
+	void *old, *new;
+
+	memcpy(&old, array, sizeof(old));
+	if (n == 0 || n == *cap)
+		return;
+	new = realloc(old, n * size);
+	if (new == NULL)
+		return;
+	memcpy(array, &new, sizeof(new));
+	doc->charged -= (*cap - n) * (uint64_t)size;
+	*cap = n;
+}
+
+static void finish(struct pk_parser *p)
+{
+	struct ofs_pickle *doc = p->doc;
+
+	if (p->shed_at != NULL) {
+		free((void *)(uintptr_t)doc->bytes);
+		doc->bytes = NULL;
+	}
+	free(p->stack);
+	free(p->marks);
+	free(p->memo);
+	doc->charged -=
+	    (p->cap_stack + p->cap_marks + p->cap_memo) * sizeof(uint32_t);
+	free(doc->gtable);
+	doc->charged -= doc->ntable * sizeof(*doc->gtable);
+	doc->gtable = NULL;
+	trim(doc, &doc->node, &doc->cap_nodes, doc->nnodes, sizeof(*doc->node));
+	trim(doc, &doc->item, &doc->cap_items, doc->nitems, sizeof(*doc->item));
+}
+
+static int check_end(const struct pk_parser *p, uint64_t *used)
+{
+	uint64_t left = ofs_cursor_left(&p->c);
+
+	if (used != NULL)
+		*used = (uint64_t)(p->c.p - p->start);
+	else if (left != 0)
+		return optimfs_fail(p->err, EUCLEAN,
+		    "OFS405 pickle: %" PRIu64 " bytes after STOP", left);
+	return 0;
+}
+
+struct ofs_pickle *ofs_pickle_parse(const uint8_t *bytes, uint64_t n, bool own,
+    const struct ofs_pickle_limits *limits, uint64_t *used,
+    struct optimfs_error *err)
+{
+	struct pk_parser p = { .start = bytes, .err = err };
+	uint64_t memory = limits == NULL ? 0 : limits->memory;
+	uint32_t depth = limits == NULL ? 0 : limits->depth;
+	int ret = -1;
+
+	p.c = ofs_cursor_of(bytes, n);
+	p.depth = depth == 0 ? DEPTH_DEFAULT : depth;
+	if (p.depth > DEPTH_MAX)
+		p.depth = DEPTH_MAX;
+	p.doc = calloc(1, sizeof(*p.doc));
+	if (p.doc == NULL) {
+		pk_no_memory(&p);
+		if (own)
+			free((void *)(uintptr_t)bytes);
+		return NULL;
+	}
+	p.doc->bytes = bytes;
+	p.doc->own = own;
+	p.doc->limit = memory == 0 ? default_memory() : memory;
+	if (own && n >= SHED_MIN)
+		start_shedding(&p);
+	if (n == 0)
+		optimfs_fail(err, EUCLEAN, "OFS401 empty pickle");
+	else if (shared_nodes(&p) == 0 && pk_machine(&p) == 0)
+		ret = check_end(&p, used);
+	finish(&p);
+	if (ret == 0)
+		return p.doc;
+	ofs_pickle_free(p.doc);
+	return NULL;
+}
+
+int pk_begin(struct pk_parser *p, const uint8_t *bytes, uint64_t n,
+    struct optimfs_error *err)
+{
+	*p = (struct pk_parser){
+		.c = ofs_cursor_of(bytes, n),
+		.start = bytes,
+		.depth = DEPTH_MAX,
+		.err = err,
+		.doc = calloc(1, sizeof(*p->doc)),
+	};
+	if (p->doc == NULL)
+		return pk_no_memory(p);
+	p->doc->bytes = bytes;
+	p->doc->limit = default_memory();
+	return shared_nodes(p);
+}
+
+void pk_end(struct pk_parser *p)
+{
+	if (p->doc != NULL)
+		finish(p);
+	ofs_pickle_free(p->doc);
+	p->doc = NULL;
+}
+
+void ofs_pickle_free(struct ofs_pickle *doc)
+{
+	if (doc == NULL)
+		return;
+	free(doc->node);
+	free(doc->item);
+	free(doc->global);
+	free(doc->ginfo);
+	free(doc->gtable);
+	ofs_arena_fini(&doc->arena);
+	if (doc->own)
+		free((void *)(uintptr_t)doc->bytes);
+	free(doc);
+}

@@ -1,0 +1,235 @@
+/* pickle_impl.h - what the parts of the pickle reader share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_PICKLE_PICKLE_IMPL_H
+#define OFS_PICKLE_PICKLE_IMPL_H
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/cursor.h"
+#include "pickle/pickle.h"
+
+/* Sixteen bytes. v holds
+ *   INT, FLOAT               the 64 bits in v[1], v[2]
+ *   STR, BYTES, BIGINT       length, and a pointer in v[1], v[2]
+ *   TUPLE of 1 to 3 (INLINE) the items
+ *   longer TUPLE             count, start of its run of doc->item
+ *   LIST, SET, DICT          count (of pairs), start, capacity (in items)
+ *   OBJECT                   callable, arguments, state or, with GETATTR,
+ *                            the global that the attribute is
+ *   GLOBAL                   index of doc->global
+ *   PERSID                   the argument
+ * With CLASS, a LIST, SET or DICT has its class and state in the two items
+ * before its start. */
+struct pk_node {
+	uint8_t kind;
+	uint8_t flags;
+	uint8_t height; /* 0 for a leaf, else 1 + the highest child */
+	uint8_t n;      /* items of an INLINE tuple */
+	uint32_t v[3];
+};
+
+enum pk_flag {
+	PK_INLINE = 1,
+	PK_CLASS = 2,
+	PK_SIZE = 4,     /* TUPLE: a torch.Size */
+	PK_GETATTR = 8,  /* OBJECT: an attribute of a global */
+	PK_PLACED = 16,  /* stands in a container */
+	PK_MUTABLE = 32, /* may not be a key: list, dict, set, bytearray, and
+			  * tuples of such */
+	PK_FALSE = 64,   /* BOOL */
+	PK_NEWOBJ = 128, /* OBJECT: made without its constructor */
+};
+
+/* Nodes that every document has. */
+enum pk_shared {
+	PK_NONE_NODE,
+	PK_TRUE_NODE,
+	PK_FALSE_NODE,
+	PK_EMPTY_TUPLE,
+	PK_EMPTY_SIZE,
+	PK_CYCLE_NODE, /* where a container would contain itself */
+	PK_NSHARED,
+};
+
+/* An entry of the memo that is a tuple of one node, not made yet. */
+#define PK_WRAPPED 0x80000000u
+/* Nodes are fewer, so that the bit is free. */
+#define PK_NODES_MAX 0x7ffffff0u
+
+/* What REDUCE makes of a global, when it makes anything. */
+enum pk_special {
+	PK_OPAQUE,
+	PK_TORCH_SIZE,
+	PK_MAPPING, /* OrderedDict, defaultdict, Counter */
+	PK_SET,
+	PK_FROZENSET,
+	PK_ENCODE, /* _codecs.encode */
+	PK_TO_BYTES,
+	PK_TO_BYTEARRAY,
+	PK_GETATTR_FN,
+};
+
+/* Beside each struct ofs_pk_global. */
+struct pk_global {
+	const char *full; /* "module.name" */
+	uint32_t node;
+	uint8_t special; /* enum pk_special */
+};
+
+struct ofs_pickle {
+	const uint8_t *bytes;
+	bool own;
+	uint32_t root;
+
+	struct pk_node *node;
+	uint32_t *item;
+	struct ofs_pk_global *global;
+	struct pk_global *ginfo;
+	uint32_t *gtable; /* hash of module and name -> index + 1 */
+	size_t nnodes, nitems, nglobals, ntable;
+	size_t cap_nodes, cap_items, cap_globals, cap_ginfo;
+	struct ofs_arena arena;
+
+	uint64_t charged, limit; /* bytes of all the arrays */
+};
+
+/* The parser's state; what survives is in doc. */
+struct pk_parser {
+	struct ofs_pickle *doc;
+	struct ofs_cursor c;
+	const uint8_t *start;
+	uint64_t at; /* offset of the opcode being executed */
+	struct optimfs_error *err;
+	uint32_t depth; /* limit */
+	uint8_t op;
+	uint8_t proto;
+	bool recheck; /* a container grew after it was placed */
+
+	/* Of input that is let go of on the way: where what is left begins,
+	 * and where it is time again. NULL: the input stays. */
+	const uint8_t *shed, *shed_at;
+
+	uint32_t *stack, *marks, *memo;
+	size_t nstack, nmarks, nmemo, nputs;
+	size_t cap_stack, cap_marks, cap_memo;
+
+	/* Who wants to know of each put into the memo and get from it; NULL. */
+	bool sparse; /* numbers in the memo may be any */
+	void (*memoed)(struct pk_parser *p, uint64_t i, bool put);
+
+	uint32_t ints[1024];  /* recent INT nodes by a hash of their value */
+	uint32_t sizes[1024]; /* recent torch.Sizes by a hash of their items */
+};
+
+static inline struct pk_node *pk_at(const struct ofs_pickle *doc, uint32_t node)
+{
+	return &doc->node[node];
+}
+
+/* The items of a TUPLE, LIST, SET or DICT (keys and values in turn). */
+static inline uint32_t *pk_run(const struct ofs_pickle *doc, struct pk_node *x)
+{
+	if ((x->flags & PK_INLINE) != 0)
+		return x->v;
+	return doc->item == NULL ? NULL : doc->item + x->v[1];
+}
+
+static inline uint64_t pk_word(const struct pk_node *x)
+{
+	uint64_t w;
+
+	memcpy(&w, &x->v[1], sizeof(w));
+	return w;
+}
+
+static inline const char *pk_ptr(const struct pk_node *x)
+{
+	const char *p;
+
+	_Static_assert(sizeof(p) <= 8, "a pointer fits beside a length");
+	memcpy(&p, &x->v[1], sizeof(p));
+	return p;
+}
+
+static inline uint32_t pk_count(const struct pk_node *x)
+{
+	return (x->flags & PK_INLINE) != 0 ? x->n : x->v[0];
+}
+
+/* "OFS4xx pickle at offset N: " and the reason; -1. */
+int pk_fail(struct pk_parser *p, int code, const char *ofs, const char *fmt,
+    ...) __attribute__((format(printf, 4, 5)));
+int pk_no_memory(struct pk_parser *p);
+/* pickle.c: give back the pages of input that have been read. */
+void pk_shed(struct pk_parser *p);
+int pk_too_deep(struct pk_parser *p);
+
+/* graph.c: making and growing. All return -1 or OFS_NONE after filling
+ * p->err: OFS441 over the budget, OFS443 out of memory, OFS410 too deep. */
+
+/* Make room for one more element of size bytes at *array. */
+int pk_grow(struct pk_parser *p, void *array, size_t *cap, size_t need,
+    size_t size);
+int pk_charge(struct pk_parser *p, uint64_t more);
+/* A fresh node like x. By value: the array of nodes moves. */
+static inline uint32_t pk_node(struct pk_parser *p, struct pk_node x)
+{
+	struct ofs_pickle *doc = p->doc;
+
+	if (doc->nnodes == doc->cap_nodes &&
+	    pk_grow(p, &doc->node, &doc->cap_nodes, doc->nnodes + 1,
+		sizeof(*doc->node)) == -1)
+		return OFS_NONE;
+	doc->node[doc->nnodes] = x;
+	return (uint32_t)doc->nnodes++;
+}
+uint32_t pk_int(struct pk_parser *p, int64_t v);
+uint32_t pk_blob(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
+    uint32_t n);
+/* The same of bytes of the input, which may not stay as long as the node. */
+uint32_t pk_input(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
+    uint32_t n);
+uint32_t pk_tuple(struct pk_parser *p, const uint32_t *v, size_t n);
+/* The same, which torch.Size will be made of: perhaps one that is there. */
+uint32_t pk_size(struct pk_parser *p, const uint32_t *v, size_t n);
+/* An empty LIST, SET or DICT, with room for a class when it is not OFS_NONE. */
+uint32_t pk_container(struct pk_parser *p, enum ofs_pk_kind kind,
+    uint32_t class);
+/* Another container over the first items of one, grown apart from then on. */
+uint32_t pk_share(struct pk_parser *p, enum ofs_pk_kind kind, uint32_t class,
+    uint32_t from);
+/* Append n items (twice the pairs for a DICT). v is not inside doc->item. */
+int pk_extend(struct pk_parser *p, uint32_t node, const uint32_t *v, size_t n);
+uint32_t pk_object(struct pk_parser *p, uint32_t callable, uint32_t args);
+/* child stands in parent from now on: heights, and whether to check again. */
+int pk_place(struct pk_parser *p, uint32_t parent, uint32_t child);
+/* Turn an OBJECT into an empty container of its class. */
+int pk_become(struct pk_parser *p, uint32_t node, enum ofs_pk_kind kind);
+
+/* acyclic.c: when a container grew after it was placed, cut cycles and
+ * measure anew. */
+int pk_check_graph(struct pk_parser *p);
+
+/* global.c */
+
+/* The node of module.name, which must be well formed (OFS422). */
+uint32_t pk_global(struct pk_parser *p, const char *module, size_t nmodule,
+    const char *name, size_t nname);
+/* The index of the global that a callable is (a getattr's attribute too);
+ * OFS_NONE. */
+uint32_t pk_global_of(const struct ofs_pickle *doc, uint32_t node);
+
+/* reduce.c */
+int pk_reduce(struct pk_parser *p, uint32_t callable, uint32_t args,
+    uint32_t *out);
+bool pk_is_size(const struct pk_parser *p, uint32_t callable);
+/* torch.Size of a tuple, without its argument tuple. */
+bool pk_makes_size(const struct pk_parser *p, uint32_t callable, uint32_t t);
+uint32_t pk_size_of(struct pk_parser *p, uint32_t callable, uint32_t t);
+int pk_newobj(struct pk_parser *p, uint32_t class, uint32_t args,
+    uint32_t *out);
+int pk_build(struct pk_parser *p, uint32_t node, uint32_t state);
+int pk_persid(struct pk_parser *p, uint32_t arg, uint32_t *out);
+
+#endif

@@ -1,0 +1,645 @@
+/* splice.c - a pickle with some items of its containers changed */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "pickle/splice.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pickle/opcode.h"
+
+/* The pickle is run once more, to learn where in it each item of the stack was
+ * made. What pushes an item are neighbouring opcodes: from the start of its own
+ * to the start of those of the next. What is replaced or dropped is cut out,
+ * unless others get from the memo what it put there: then it is popped. Frames
+ * are hints, and left out. */
+
+/* As many bytes must have gone before numbers are looked at. */
+#define GAP 256
+
+struct patch {
+	uint64_t at;
+	uint64_t cut;  /* bytes that go */
+	uint64_t from; /* where what they replace begins, which can go instead
+			* of being popped; 0: it cannot */
+	const char *before, *after;
+	const struct ofs_pk_splice *edit; /* its bytes, unless it drops */
+	size_t order;
+};
+
+/* What was put into the memo at put, and where it was taken last. */
+struct memo {
+	uint64_t put, got; /* got 0: nowhere */
+};
+
+struct tracer {
+	struct pk_parser p;
+	struct memo *memo; /* by memo index */
+	struct memo *past; /* what was put over and had been taken */
+	size_t nmemo, cap_memo, npast, cap_past;
+	bool counted; /* puts are numbered by how many there were */
+	bool no_memory;
+	uint64_t *start, *mark; /* of each item of the stack, of each MARK */
+	size_t cap_start, cap_mark;
+	struct ofs_pk_splice *edit;
+	struct patch *of; /* of each edit */
+	size_t n;
+	struct patch *frame;
+	size_t nframes, cap_frames;
+	struct optimfs_error *err;
+};
+
+static int grow(struct tracer *t, void *array, size_t *cap, size_t need,
+    size_t size)
+{
+	size_t want = *cap == 0 ? 64 : *cap * 2;
+	void *old, *new;
+
+	if (need <= *cap)
+		return 0;
+	memcpy(&old, array, sizeof(old));
+	new = reallocarray(old, want < need ? need : want, size);
+	if (new == NULL)
+		return optimfs_fail(t->err, ENOMEM, "places in a pickle");
+	memcpy(array, &new, sizeof(new));
+	*cap = want < need ? need : want;
+	return 0;
+}
+
+/* Room for memo index i: what is new was put nowhere. */
+static int grow_memo(struct tracer *t, size_t i)
+{
+	if (i < t->nmemo)
+		return 0;
+	if (grow(t, &t->memo, &t->cap_memo, i + 1, sizeof(*t->memo)) == -1)
+		return -1;
+	memset(t->memo + t->nmemo, 0, (i + 1 - t->nmemo) * sizeof(*t->memo));
+	t->nmemo = i + 1;
+	return 0;
+}
+
+static int keep_past(struct tracer *t, struct memo m)
+{
+	if (grow(t, &t->past, &t->cap_past, t->npast + 1, sizeof(*t->past)) ==
+	    -1)
+		return -1;
+	t->past[t->npast++] = m;
+	return 0;
+}
+
+static void memoed(struct pk_parser *p, uint64_t i, bool put)
+{
+	struct tracer *t = (struct tracer *)p; /* p is its first member */
+
+	t->counted = t->counted || p->op == OP_MEMOIZE;
+	if (t->counted || t->no_memory)
+		return; /* nothing is cut out, whoever takes what */
+	if (!put) {
+		if (i < t->nmemo)
+			t->memo[i].got = p->at;
+		return;
+	}
+	if (grow_memo(t, i) == -1 ||
+	    (t->memo[i].got != 0 && keep_past(t, t->memo[i]) == -1))
+		t->no_memory = true;
+	else
+		t->memo[i] = (struct memo){ p->at, 0 };
+}
+
+static int compare_edits(const void *a, const void *b)
+{
+	const struct ofs_pk_splice *x = a, *y = b;
+
+	if (x->node != y->node)
+		return x->node < y->node ? -1 : 1;
+	if ((x->op == OFS_PK_ADD) != (y->op == OFS_PK_ADD))
+		return x->op == OFS_PK_ADD ? 1 : -1;
+	return (x->item > y->item) - (x->item < y->item);
+}
+
+/* The first edit of node whose item is not before item. */
+static size_t find(const struct tracer *t, uint32_t node, uint32_t item)
+{
+	struct ofs_pk_splice key = { .node = node, .item = item };
+	size_t lo = 0, hi = t->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (compare_edits(&t->edit[mid], &key) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* What happens when items are given to a container: the opcode is at at, the
+ * items are those of the stack from slot first to last. */
+struct adding {
+	uint32_t node;
+	uint32_t base; /* items that it has already */
+	size_t first, last, per;
+	uint64_t at;
+	bool marked; /* the opcode takes all above a MARK */
+};
+
+/* Where the opcodes that pushed a slot end. */
+static uint64_t end_of(const struct tracer *t, const struct adding *a,
+    size_t slot)
+{
+	return slot + 1 < a->last ? t->start[slot + 1] : a->at;
+}
+
+static void place(struct tracer *t, const struct adding *a, size_t i)
+{
+	const struct ofs_pk_splice *e = &t->edit[i];
+	size_t slot = a->first + (e->item - a->base) * a->per +
+	    (e->op == OFS_PK_RENAME ? 0 : a->per - 1);
+	struct patch *x = &t->of[i];
+
+	*x = (struct patch){
+		.at = end_of(t, a, slot),
+		.from = t->start[slot],
+		.order = i,
+	};
+	if (e->op != OFS_PK_DROP) {
+		x->before = "0";
+		x->edit = e;
+	} else {
+		x->from = t->start[slot + 1 - a->per];
+		x->before = a->per == 2 ? "00" : "0";
+		x->cut = a->marked ? 0 : 1; /* what would have taken it */
+	}
+}
+
+static void place_added(struct tracer *t, const struct adding *a, size_t i)
+{
+	t->of[i] = (struct patch){
+		.at = a->marked ? a->at : a->at + 1,
+		.before = a->marked ? "" : "(",
+		.after = a->marked ? ""
+		    : a->per == 2  ? "u"
+				   : "e",
+		.edit = &t->edit[i],
+		.order = i,
+	};
+}
+
+static void added(struct tracer *t, const struct adding *a)
+{
+	uint32_t count = (uint32_t)((a->last - a->first) / a->per);
+
+	for (size_t i = find(t, a->node, a->base);
+	     i < t->n && t->edit[i].node == a->node; i++)
+		if (t->edit[i].op == OFS_PK_ADD)
+			place_added(t, a, i);
+		else if (t->edit[i].item - a->base < count)
+			place(t, a, i);
+}
+
+/* The container on top of the stack was made, and is empty: what follows is
+ * where something can be added, unless more comes. */
+static void made(struct tracer *t, uint32_t node, bool dict)
+{
+	struct adding a = {
+		.node = node,
+		.per = dict ? 2 : 1,
+		.at = (uint64_t)(t->p.c.p - t->p.start) - 1,
+	};
+
+	for (size_t i = find(t, node, 0); i < t->n && t->edit[i].node == node;
+	     i++)
+		if (t->edit[i].op == OFS_PK_ADD)
+			place_added(t, &a, i);
+}
+
+static uint32_t count_of(const struct tracer *t, uint32_t node)
+{
+	const struct pk_node *x = pk_at(t->p.doc, node);
+
+	if (x->kind == OFS_PK_LIST || x->kind == OFS_PK_DICT)
+		return pk_count(x);
+	return 0; /* an object that becomes one */
+}
+
+/* An opcode that adds to a container or makes one of items: before it is
+ * executed. false: another one. */
+static bool is_adding(const struct tracer *t, struct adding *a)
+{
+	const struct pk_parser *p = &t->p;
+	size_t n = p->nstack;
+	size_t fence = p->nmarks == 0 ? 0 : p->marks[p->nmarks - 1];
+
+	*a = (struct adding){
+		.node = OFS_NONE, .at = p->at, .per = 1, .last = n
+	};
+	switch (*p->c.p) {
+	case OP_SETITEMS:
+	case OP_DICT:
+		a->per = 2;
+		/* fallthrough */
+	case OP_APPENDS:
+	case OP_LIST:
+	case OP_TUPLE:
+		a->marked = true;
+		a->first = fence;
+		break;
+	case OP_SETITEM:
+		a->per = 2;
+		a->first = n - 2;
+		break;
+	case OP_APPEND:
+	case OP_TUPLE1:
+		a->first = n - 1;
+		break;
+	case OP_TUPLE2:
+		a->first = n - 2;
+		break;
+	case OP_TUPLE3:
+		a->first = n - 3;
+		break;
+	default:
+		return false;
+	}
+	if (a->first > n || n - a->first < (a->marked ? 0 : a->per))
+		return false; /* the machine will say so */
+	switch (*p->c.p) {
+	case OP_SETITEMS:
+	case OP_APPENDS:
+	case OP_SETITEM:
+	case OP_APPEND:
+		if (a->first == 0)
+			return false;
+		a->node = p->stack[a->first - 1];
+		a->base = count_of(t, a->node);
+	}
+	return true;
+}
+
+static bool is_put(uint8_t op)
+{
+	return op == OP_BINPUT || op == OP_LONG_BINPUT || op == OP_MEMOIZE ||
+	    op == OP_PUT;
+}
+
+static int note_frame(struct tracer *t, uint64_t at)
+{
+	if (grow(t, &t->frame, &t->cap_frames, t->nframes + 1,
+		sizeof(*t->frame)) == -1)
+		return -1;
+	t->frame[t->nframes++] = (struct patch){ .at = at, .cut = 9 };
+	return 0;
+}
+
+/* One opcode, and what is learned from it: 1 at STOP. */
+static int step(struct tracer *t)
+{
+	struct pk_parser *p = &t->p;
+	size_t stack = p->nstack, marks = p->nmarks;
+	uint64_t at = (uint64_t)(p->c.p - p->start);
+	struct adding a;
+	bool adding;
+	uint32_t top;
+	int ret;
+
+	p->at = at;
+	if (grow(t, &t->start, &t->cap_start, stack + 2, sizeof(*t->start)) ==
+		-1 ||
+	    grow(t, &t->mark, &t->cap_mark, marks + 1, sizeof(*t->mark)) == -1)
+		return -1;
+	adding = p->c.p != p->c.end && is_adding(t, &a);
+	ret = pk_step(p);
+	if (ret != 0)
+		return ret;
+	if (p->nmarks > marks)
+		t->mark[marks] = at;
+	else if (p->nmarks < marks && p->nstack > 0 &&
+	    p->nstack - 1 == p->marks[marks - 1])
+		t->start[p->nstack - 1] = t->mark[marks - 1];
+	else if (p->nmarks == marks && p->nstack > stack)
+		t->start[stack] = at;
+	if (p->op == OP_FRAME)
+		return note_frame(t, at);
+	if (p->nstack == pk_fence(p))
+		return 0;
+	top = pk_top(p, 0);
+	if (adding && a.node == OFS_NONE)
+		a.node = top;
+	if (adding)
+		added(t, &a);
+	else if ((p->nstack >= stack || p->op == OP_REDUCE ||
+		     p->op == OP_NEWOBJ) &&
+	    p->op != OP_BINGET && p->op != OP_LONG_BINGET && p->op != OP_GET &&
+	    p->op != OP_DUP && p->op != OP_MARK &&
+	    (!is_put(p->op) || count_of(t, top) == 0) &&
+	    (pk_at(p->doc, top)->kind == OFS_PK_DICT ||
+		pk_at(p->doc, top)->kind == OFS_PK_LIST))
+		made(t, top, pk_at(p->doc, top)->kind == OFS_PK_DICT);
+	return 0;
+}
+
+static int compare_patches(const void *a, const void *b)
+{
+	const struct patch *x = a, *y = b;
+
+	if (x->at != y->at)
+		return x->at < y->at ? -1 : 1;
+	return (x->order > y->order) - (x->order < y->order);
+}
+
+static int compare_memos(const void *a, const void *b)
+{
+	const struct memo *x = a, *y = b;
+
+	return (x->put > y->put) - (x->put < y->put);
+}
+
+/* All that was taken, in the order in which it was put: nearly always that of
+ * the numbers already. */
+static int order_memo(struct tracer *t)
+{
+	size_t n = 0;
+	bool sorted = true;
+
+	for (size_t i = 0; i < t->npast; i++) {
+		if (grow_memo(t, t->nmemo) == -1)
+			return -1;
+		t->memo[t->nmemo - 1] = t->past[i];
+	}
+	for (size_t i = 0; i < t->nmemo; i++) {
+		if (t->memo[i].got == 0)
+			continue;
+		sorted =
+		    sorted && (n == 0 || t->memo[n - 1].put < t->memo[i].put);
+		t->memo[n++] = t->memo[i];
+	}
+	t->nmemo = n;
+	if (!sorted)
+		qsort(t->memo, n, sizeof(*t->memo), compare_memos);
+	return 0;
+}
+
+/* Is what is put between from and at taken from the memo behind at? */
+static bool is_needed(const struct tracer *t, uint64_t from, uint64_t at)
+{
+	size_t lo = 0, hi = t->nmemo;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (t->memo[mid].put < from)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < t->nmemo && t->memo[lo].put < at; lo++)
+		if (t->memo[lo].got >= at)
+			return true;
+	return false;
+}
+
+/* Cut out what is popped where nobody behind it needs what it puts into the
+ * memo. How many bytes go? */
+static uint64_t cut_out(struct tracer *t)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < t->n && !t->counted; i++) {
+		struct patch *x = &t->of[i];
+
+		if (x->from == 0 || is_needed(t, x->from, x->at))
+			continue;
+		x->cut += x->at - x->from;
+		x->at = x->from;
+		x->before = "";
+		bytes += x->cut;
+	}
+	return bytes;
+}
+
+static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
+{
+	size_t all = t->n + t->nframes;
+	struct patch *v = reallocarray(NULL, all + 1, sizeof(*v));
+	uint64_t done = 0;
+
+	if (v == NULL)
+		return optimfs_fail(t->err, ENOMEM, "a pickle");
+	memcpy(v, t->of, t->n * sizeof(*v));
+	if (t->nframes > 0)
+		memcpy(v + t->n, t->frame, t->nframes * sizeof(*v));
+	if (all > 0)
+		qsort(v, all, sizeof(*v), compare_patches);
+	for (size_t i = 0; i < all; i++) {
+		if (v[i].at > done)
+			ofs_buf_put(out, t->p.start + done, v[i].at - done);
+		if (v[i].at + v[i].cut > done)
+			done = v[i].at + v[i].cut;
+		if (v[i].before != NULL)
+			ofs_buf_puts(out, v[i].before);
+		if (v[i].edit != NULL)
+			ofs_buf_put(out, v[i].edit->bytes, v[i].edit->n);
+		if (v[i].after != NULL)
+			ofs_buf_puts(out, v[i].after);
+	}
+	ofs_buf_put(out, t->p.start + done, n - done);
+	free(v);
+	return out->bad ? optimfs_fail(t->err, ENOMEM, "a pickle") : 0;
+}
+
+/* Numbers in the memo. */
+
+struct number {
+	uint64_t at;
+	uint32_t index;
+};
+
+struct numbers {
+	struct pk_parser p;
+	struct number *v; /* of opcodes that put or get, in order */
+	size_t n, cap;
+	uint32_t *put; /* that are put, sorted */
+	size_t nputs;
+	bool no_memory;
+};
+
+static void numbered(struct pk_parser *p, uint64_t i, bool put)
+{
+	struct numbers *c = (struct numbers *)p; /* p is its first member */
+
+	if (c->n == c->cap) {
+		size_t cap = c->cap == 0 ? 1024 : c->cap * 2;
+		struct number *grown = reallocarray(c->v, cap, sizeof(*grown));
+
+		if (grown == NULL) {
+			c->no_memory = true;
+			return;
+		}
+		c->v = grown;
+		c->cap = cap;
+	}
+	c->v[c->n++] = (struct number){ p->at, (uint32_t)i };
+	c->nputs += put;
+}
+
+static bool is_get(uint8_t op)
+{
+	return op == OP_BINGET || op == OP_LONG_BINGET || op == OP_GET;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	const uint32_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* The numbers that are put, without gaps in what they are ranked by. */
+static int rank_puts(struct numbers *c, const uint8_t *pickle)
+{
+	size_t n = 0;
+
+	c->put = reallocarray(NULL, c->nputs + 1, sizeof(*c->put));
+	if (c->put == NULL)
+		return -1;
+	for (size_t i = 0; i < c->n; i++)
+		if (!is_get(pickle[c->v[i].at]))
+			c->put[n++] = c->v[i].index;
+	if (n > 0)
+		qsort(c->put, n, sizeof(*c->put), compare_numbers);
+	c->nputs = 0;
+	for (size_t i = 0; i < n; i++)
+		if (i == 0 || c->put[i] != c->put[c->nputs - 1])
+			c->put[c->nputs++] = c->put[i];
+	return 0;
+}
+
+static void renumber(const struct numbers *c, uint8_t *pickle)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		uint8_t *p = pickle + c->v[i].at;
+		const uint32_t *put = bsearch(&c->v[i].index, c->put, c->nputs,
+		    sizeof(*c->put), compare_numbers);
+		uint32_t rank = (uint32_t)(put - c->put);
+
+		if (*p == OP_BINPUT || *p == OP_BINGET)
+			p[1] = (uint8_t)rank;
+		else if (*p == OP_LONG_BINPUT || *p == OP_LONG_BINGET)
+			for (int k = 0; k < 4; k++)
+				p[1 + k] = (uint8_t)(rank >> 8 * k);
+	}
+}
+
+/* What was cut out took its numbers with it. Readers that let memory follow
+ * the bytes, ours among them, refuse large gaps: what is left moves down, which
+ * makes no number longer. */
+static int close_gaps(uint8_t *pickle, uint64_t n, struct optimfs_error *err)
+{
+	struct numbers c = { 0 };
+	bool text = false;
+	int ret = -1;
+
+	if (pk_begin(&c.p, pickle, n, err) == 0) {
+		c.p.memoed = numbered;
+		c.p.sparse = true;
+		do {
+			c.p.at = (uint64_t)(c.p.c.p - c.p.start);
+			ret = pk_step(&c.p);
+		} while (ret == 0);
+	}
+	pk_end(&c.p);
+	for (size_t i = 0; i < c.n && !text; i++)
+		text =
+		    pickle[c.v[i].at] == OP_PUT || pickle[c.v[i].at] == OP_GET;
+	if (ret == 1 && (c.no_memory || rank_puts(&c, pickle) == -1))
+		ret = optimfs_fail(err, ENOMEM, "a pickle");
+	if (ret == 1 && !text)
+		renumber(&c, pickle);
+	free(c.v);
+	free(c.put);
+	return ret == -1 ? -1 : 0;
+}
+
+static int run(struct tracer *t, struct ofs_buf *out)
+{
+	size_t begin = out->len;
+	uint64_t n;
+	int ret;
+
+	do
+		ret = step(t);
+	while (ret == 0);
+	if (ret == -1)
+		return -1;
+	for (size_t i = 0; i < t->n; i++)
+		if (t->of[i].before == NULL)
+			return optimfs_fail(t->err, EUCLEAN,
+			    "OFS825 item %" PRIu32 " of node %" PRIu32
+			    " is not where it was",
+			    t->edit[i].item, t->edit[i].node);
+	if (t->no_memory || order_memo(t) == -1)
+		return -1; /* err says so */
+	n = (uint64_t)(t->p.c.p - t->p.start);
+	pk_end(&t->p); /* before there is the pickle twice */
+	if (cut_out(t) < GAP)
+		return apply(t, n, out);
+	if (apply(t, n, out) == -1)
+		return -1;
+	return close_gaps(out->data + begin, out->len - begin, t->err);
+}
+
+/* What several paths lead to may be edited by way of each: once is enough. */
+static int drop_equal(struct ofs_pk_splice *edits, size_t *nedits,
+    struct optimfs_error *err)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < *nedits; i++) {
+		const struct ofs_pk_splice *a = n == 0 ? NULL : &edits[n - 1];
+		const struct ofs_pk_splice *b = &edits[i];
+
+		if (a == NULL || b->op == OFS_PK_ADD ||
+		    compare_edits(a, b) != 0)
+			edits[n++] = *b;
+		else if (a->op != b->op || a->n != b->n ||
+		    (a->n > 0 && memcmp(a->bytes, b->bytes, a->n) != 0))
+			return optimfs_fail(err, EINVAL,
+			    "OFS828 one stored value, which several files "
+			    "show, was given different values: write the same "
+			    "to all of them");
+	}
+	*nedits = n;
+	return 0;
+}
+
+int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_splice *edits,
+    size_t nedits, struct ofs_buf *out, struct optimfs_error *err)
+{
+	struct tracer t = { .edit = edits, .err = err };
+	int ret = -1;
+
+	if (nedits > 0)
+		qsort(edits, nedits, sizeof(*edits), compare_edits);
+	if (drop_equal(edits, &nedits, err) == -1)
+		return -1;
+	t.n = nedits;
+	t.of = calloc(nedits + 1, sizeof(*t.of));
+	if (t.of == NULL)
+		return optimfs_fail(err, ENOMEM, "places in a pickle");
+	if (pk_begin(&t.p, p, n, err) == 0) {
+		t.p.memoed = memoed;
+		ret = run(&t, out);
+	}
+	pk_end(&t.p);
+	free(t.of);
+	free(t.start);
+	free(t.mark);
+	free(t.frame);
+	free(t.memo);
+	free(t.past);
+	return ret;
+}

@@ -1,0 +1,287 @@
+/* write.c - opcodes of protocol 2, and tensors made of them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "pickle/write.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Items that Python adds at once. */
+#define BATCH 1000
+
+static void put_le(struct ofs_buf *b, uint64_t v, int n)
+{
+	uint8_t bytes[8];
+
+	for (int i = 0; i < n; i++)
+		bytes[i] = (uint8_t)(v >> 8 * i);
+	ofs_buf_put(b, bytes, (size_t)n);
+}
+
+void ofs_pkw_put(struct ofs_pkw *w)
+{
+	bool small = w->memo < 256;
+
+	if (w->plain)
+		return;
+	ofs_buf_putc(w->out, small ? 'q' : 'r');
+	put_le(w->out, w->memo++, small ? 1 : 4);
+}
+
+void ofs_pkw_begin(struct ofs_pkw *w)
+{
+	ofs_buf_put(w->out, "\x80\2", 2);
+}
+
+void ofs_pkw_op(struct ofs_pkw *w, enum ofs_pkw_op op)
+{
+	ofs_buf_putc(w->out, (int)op);
+}
+
+void ofs_pkw_op_put(struct ofs_pkw *w, enum ofs_pkw_op op)
+{
+	ofs_pkw_op(w, op);
+	ofs_pkw_put(w);
+}
+
+void ofs_pkw_get(struct ofs_pkw *w, uint32_t memo)
+{
+	bool small = memo < 256;
+
+	ofs_buf_putc(w->out, small ? 'h' : 'j');
+	put_le(w->out, memo, small ? 1 : 4);
+}
+
+/* The shortest form, as Python chooses it. */
+void ofs_pkw_int(struct ofs_pkw *w, int64_t v)
+{
+	int n = 5;
+
+	if (v >= 0 && v < 1 << 8) {
+		ofs_buf_putc(w->out, 'K');
+		put_le(w->out, (uint64_t)v, 1);
+	} else if (v >= 0 && v < 1 << 16) {
+		ofs_buf_putc(w->out, 'M');
+		put_le(w->out, (uint64_t)v, 2);
+	} else if (v >= INT32_MIN && v <= INT32_MAX) {
+		ofs_buf_putc(w->out, 'J');
+		put_le(w->out, (uint64_t)v, 4);
+	} else {
+		while (n < 8 && v >> (8 * n - 1) != 0 && v >> (8 * n - 1) != -1)
+			n++;
+		ofs_buf_putc(w->out, '\x8a');
+		ofs_buf_putc(w->out, n);
+		put_le(w->out, (uint64_t)v, n);
+	}
+}
+
+void ofs_pkw_float(struct ofs_pkw *w, double v)
+{
+	uint64_t bits;
+	uint8_t bytes[9] = { 'G' };
+
+	memcpy(&bits, &v, sizeof(bits));
+	for (int i = 0; i < 8; i++)
+		bytes[1 + i] = (uint8_t)(bits >> (56 - 8 * i));
+	ofs_buf_put(w->out, bytes, sizeof(bytes));
+}
+
+void ofs_pkw_str(struct ofs_pkw *w, const char *p, size_t n)
+{
+	assert(n <= UINT32_MAX);
+	ofs_buf_putc(w->out, 'X');
+	put_le(w->out, n, 4);
+	ofs_buf_put(w->out, p, n);
+	ofs_pkw_put(w);
+}
+
+/* Most texts are literals, which are one where they are equal. */
+static bool same_text(const char *a, const char *b)
+{
+	return a == b ||
+	    (a != NULL && b != NULL && *a == *b && strcmp(a, b) == 0);
+}
+
+/* Is it in the memo? Then take it from there. */
+static bool get_known(struct ofs_pkw *w, const char *module, const char *name)
+{
+	for (uint32_t i = 0; i < w->nknown; i++) {
+		/* names differ sooner */
+		if (!same_text(w->known[i].name, name) ||
+		    !same_text(w->known[i].module, module))
+			continue;
+		ofs_pkw_get(w, w->known[i].memo);
+		return true;
+	}
+	return false;
+}
+
+/* What will be put next; a full table means that it is written again. */
+static void learn(struct ofs_pkw *w, const char *module, const char *name)
+{
+	if (w->nknown == OFS_PKW_KNOWN || w->plain)
+		return;
+	w->known[w->nknown].module = module;
+	w->known[w->nknown].name = name;
+	w->known[w->nknown++].memo = w->memo;
+}
+
+void ofs_pkw_known(struct ofs_pkw *w, const char *s)
+{
+	if (get_known(w, NULL, s))
+		return;
+	learn(w, NULL, s);
+	ofs_pkw_str(w, s, strlen(s));
+}
+
+void ofs_pkw_global(struct ofs_pkw *w, const char *module, const char *name)
+{
+	if (get_known(w, module, name))
+		return;
+	learn(w, module, name);
+	if (w->modern && strcmp(module, "__builtin__") == 0)
+		module = "builtins";
+	ofs_buf_putc(w->out, 'c');
+	ofs_buf_puts(w->out, module);
+	ofs_buf_putc(w->out, '\n');
+	ofs_buf_puts(w->out, name);
+	ofs_buf_putc(w->out, '\n');
+	ofs_pkw_put(w);
+}
+
+void ofs_pkw_tuple_open(struct ofs_pkw *w, size_t n)
+{
+	if (n > 3)
+		ofs_pkw_op(w, OFS_PKW_MARK);
+}
+
+void ofs_pkw_tuple_close(struct ofs_pkw *w, size_t n)
+{
+	if (n == 0) {
+		ofs_pkw_op(w, OFS_PKW_UNIT);
+		return;
+	}
+	ofs_buf_putc(w->out, n > 3 ? 't' : "\x85\x86\x87"[n - 1]);
+	ofs_pkw_put(w);
+}
+
+void ofs_pkw_dims(struct ofs_pkw *w, const uint64_t *v, size_t n)
+{
+	ofs_pkw_tuple_open(w, n);
+	for (size_t i = 0; i < n; i++)
+		ofs_pkw_int(w, (int64_t)v[i]);
+	ofs_pkw_tuple_close(w, n);
+}
+
+void ofs_pkw_object(struct ofs_pkw *w, const char *module, const char *cls)
+{
+	ofs_pkw_global(w, module, cls);
+	ofs_pkw_op(w, OFS_PKW_UNIT);
+	ofs_pkw_op_put(w, OFS_PKW_NEWOBJ);
+	ofs_pkw_op_put(w, OFS_PKW_DICT);
+	ofs_pkw_op(w, OFS_PKW_MARK);
+}
+
+void ofs_pkw_object_end(struct ofs_pkw *w)
+{
+	ofs_pkw_op(w, OFS_PKW_SETITEMS);
+	ofs_pkw_op(w, OFS_PKW_BUILD);
+}
+
+void ofs_pkw_item(struct ofs_pkw *w, uint32_t i, uint32_t n,
+    enum ofs_pkw_op one, enum ofs_pkw_op many)
+{
+	bool first = i % BATCH == 0;
+
+	if (n == 1) {
+		if (i == 1)
+			ofs_pkw_op(w, one);
+		return;
+	}
+	if (i > 0 && (first || i == n))
+		ofs_pkw_op(w, many);
+	if (first && i < n)
+		ofs_pkw_op(w, OFS_PKW_MARK);
+}
+
+static bool is_quantized(enum ofs_dtype dtype)
+{
+	return dtype >= OFS_QINT8 && dtype <= OFS_QUINT2X4;
+}
+
+/* A persistent id: ('storage', class, key, 'cpu', elements). */
+static void put_storage(struct ofs_pkw *w, const char *cls, uint64_t key,
+    uint64_t numel, size_t itemsize)
+{
+	char text[24];
+
+	ofs_pkw_tuple_open(w, 5);
+	ofs_pkw_known(w, "storage");
+	if (cls != NULL)
+		ofs_pkw_global(w, "torch", cls);
+	else
+		ofs_pkw_global(w, "torch.storage", "UntypedStorage");
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)key);
+	ofs_pkw_str(w, text, strlen(text));
+	ofs_pkw_known(w, "cpu");
+	ofs_pkw_int(w, (int64_t)(cls != NULL ? numel : numel * itemsize));
+	ofs_pkw_tuple_close(w, 5);
+	ofs_pkw_op(w, OFS_PKW_PERSID);
+}
+
+/* PyTorch counts a dimension without elements as one. */
+static void put_strides(struct ofs_pkw *w, const uint64_t *shape, unsigned ndim)
+{
+	uint64_t stride[OFS_MAX_DIMS], n = 1;
+
+	for (unsigned d = ndim; d-- > 0;) {
+		stride[d] = n;
+		n *= shape[d] > 0 ? shape[d] : 1;
+	}
+	ofs_pkw_dims(w, stride, ndim);
+}
+
+int ofs_pkw_view(struct ofs_pkw *w, const struct ofs_pkw_view *v,
+    struct optimfs_error *err)
+{
+	const char *cls = ofs_dtype_storage(v->dtype);
+
+	if (v->dtype == OFS_DTYPE_NONE || is_quantized(v->dtype))
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS448 a tensor of type %s cannot be written",
+		    v->dtype == OFS_DTYPE_NONE ? "unknown"
+					       : ofs_dtype_name(v->dtype));
+	ofs_pkw_global(w, "torch._utils",
+	    cls != NULL ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+	ofs_pkw_tuple_open(w, 6);
+	put_storage(w, cls, v->key, v->storage, ofs_dtype_size(v->dtype));
+	ofs_pkw_int(w, (int64_t)v->offset);
+	ofs_pkw_dims(w, v->shape, v->ndim);
+	put_strides(w, v->shape, v->ndim);
+	ofs_pkw_op(w, v->grad ? OFS_PKW_TRUE : OFS_PKW_FALSE);
+	ofs_pkw_global(w, "collections", "OrderedDict");
+	ofs_pkw_op(w, OFS_PKW_UNIT);
+	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
+	if (cls == NULL)
+		ofs_pkw_global(w, "torch", ofs_dtype_name(v->dtype));
+	ofs_pkw_tuple_close(w, 6);
+	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
+	return 0;
+}
+
+int ofs_pkw_tensor(struct ofs_pkw *w, enum ofs_dtype dtype, uint64_t key,
+    const uint64_t *shape, unsigned ndim, struct optimfs_error *err)
+{
+	struct ofs_pkw_view v = { .dtype = dtype,
+		.key = key,
+		.storage = 1,
+		.shape = shape,
+		.ndim = ndim };
+
+	for (unsigned d = 0; d < ndim; d++)
+		v.storage *= shape[d];
+	return ofs_pkw_view(w, &v, err);
+}

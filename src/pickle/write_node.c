@@ -1,0 +1,421 @@
+/* write_node.c - the graph of a parsed pickle, pickled again */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "pickle/pickle_impl.h"
+#include "pickle/write.h"
+
+/* The parser's own limit is lower. */
+#define FRAMES     256
+#define VISITS_MAX (1u << 24)
+
+/* A container that is being written: what of it comes next. */
+struct frame {
+	uint32_t node, next;
+};
+
+/* A node that is in the memo. */
+struct seen {
+	uint32_t node, memo;
+};
+
+struct graph {
+	struct ofs_pkw *w;
+	const struct ofs_pickle *doc;
+	struct seen *seen;
+	uint32_t nseen, cap;
+	struct ofs_map map;
+	uint32_t visits;
+	unsigned depth;
+	struct frame frame[FRAMES];
+	struct optimfs_error *err;
+};
+
+static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
+{
+	const struct graph *g = ctx;
+
+	(void)n;
+	return g->seen[index].node == *(const uint32_t *)key;
+}
+
+static bool get_seen(struct graph *g, uint32_t node)
+{
+	uint32_t i;
+
+	if (g->w->plain)
+		return false;
+	i = ofs_map_find(&g->map, ofs_map_hash(&node, sizeof(node)), same, g,
+	    &node, sizeof(node));
+
+	if (i == UINT32_MAX)
+		return false;
+	ofs_pkw_get(g->w, g->seen[i].memo);
+	return true;
+}
+
+/* node is what was put into the memo last. */
+static int learn(struct graph *g, uint32_t node)
+{
+	if (g->w->plain)
+		return 0;
+	if (g->nseen == g->cap) {
+		uint32_t cap = g->cap == 0 ? 16 : g->cap * 2;
+		struct seen *grown = reallocarray(g->seen, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return optimfs_fail(g->err, ENOMEM, "memo of a pickle");
+		g->seen = grown;
+		g->cap = cap;
+	}
+	g->seen[g->nseen] = (struct seen){ node, g->w->memo - 1 };
+	if (!ofs_map_add(&g->map, ofs_map_hash(&node, sizeof(node)), g->nseen))
+		return optimfs_fail(g->err, ENOMEM, "memo of a pickle");
+	g->nseen++;
+	return 0;
+}
+
+static int unsupported(struct graph *g, const char *what)
+{
+	return optimfs_fail(g->err, EOPNOTSUPP, "OFS448 %s cannot be copied",
+	    what);
+}
+
+static bool is(struct ofs_str s, const char *want)
+{
+	return strlen(want) == s.len && memcmp(s.p, want, s.len) == 0;
+}
+
+/* Module and name as Python 2 called them, as protocol 2 wants it. */
+static int put_global(struct graph *g, uint32_t node)
+{
+	const struct ofs_pk_global *name =
+	    &g->doc->global[pk_at(g->doc, node)->v[0]];
+	struct ofs_buf *out = g->w->out;
+
+	if (!ofs_pk_global_allowed(name))
+		return optimfs_fail(g->err, EPERM,
+		    "OFS445 the value names %.*s.%.*s, which is not copied",
+		    (int)(name->module.len > 80 ? 80 : name->module.len),
+		    name->module.p,
+		    (int)(name->name.len > 80 ? 80 : name->name.len),
+		    name->name.p);
+	if (memchr(name->name.p, '.', name->name.len) != NULL)
+		return unsupported(g, "a class within a class");
+	ofs_buf_putc(out, 'c');
+	if (is(name->module, "builtins") && !g->w->modern)
+		ofs_buf_puts(out, "__builtin__");
+	else
+		ofs_buf_put(out, name->module.p, name->module.len);
+	ofs_buf_putc(out, '\n');
+	ofs_buf_put(out, name->name.p, name->name.len);
+	ofs_buf_putc(out, '\n');
+	ofs_pkw_put(g->w);
+	return learn(g, node);
+}
+
+/* Bytes as text in Latin-1, which is how protocol 2 has them. */
+static void put_latin1(struct ofs_pkw *w, struct ofs_str s)
+{
+	struct ofs_buf text = { 0 };
+
+	for (uint32_t i = 0; i < s.len; i++) {
+		uint8_t c = (uint8_t)s.p[i];
+
+		if (c >= 0x80)
+			ofs_buf_putc(&text, 0xc0 | c >> 6);
+		ofs_buf_putc(&text, c >= 0x80 ? 0x80 | (c & 0x3f) : c);
+	}
+	w->out->bad = w->out->bad || text.bad;
+	ofs_pkw_str(w, (char *)text.data, text.len);
+	ofs_buf_fini(&text);
+}
+
+void ofs_pkw_bytes(struct ofs_pkw *w, const void *p, size_t n, bool array)
+{
+	struct ofs_str s = { p, (uint32_t)n };
+
+	if (array)
+		ofs_pkw_global(w, "__builtin__", "bytearray");
+	else if (s.len == 0)
+		ofs_pkw_global(w, "__builtin__", "bytes");
+	else
+		ofs_pkw_global(w, "_codecs", "encode");
+	if (s.len == 0) {
+		ofs_pkw_op(w, OFS_PKW_UNIT);
+	} else {
+		put_latin1(w, s);
+		ofs_pkw_known(w, array ? "latin-1" : "latin1");
+		ofs_pkw_tuple_close(w, 2);
+	}
+	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
+}
+
+void ofs_pkw_long(struct ofs_pkw *w, const void *le, size_t n)
+{
+	uint8_t len[4] = { (uint8_t)n, (uint8_t)(n >> 8), (uint8_t)(n >> 16),
+		(uint8_t)(n >> 24) };
+
+	ofs_buf_putc(w->out, n < 256 ? 0x8a : 0x8b);
+	ofs_buf_put(w->out, len, n < 256 ? 1 : 4);
+	ofs_buf_put(w->out, le, n);
+}
+
+static int push(struct graph *g, uint32_t node)
+{
+	if (g->depth == FRAMES)
+		return optimfs_fail(g->err, E2BIG,
+		    "OFS410 value is nested deeper than %d", FRAMES);
+	g->frame[g->depth++] = (struct frame){ node, 0 };
+	return 0;
+}
+
+/* An empty mapping of its class. */
+static int begin_dict(struct graph *g, uint32_t node)
+{
+	static const char *const classes[] = { "OrderedDict", "defaultdict",
+		"Counter" };
+
+	if ((pk_at(g->doc, node)->flags & PK_CLASS) == 0) {
+		ofs_pkw_op_put(g->w, OFS_PKW_DICT);
+		return learn(g, node) == -1 ? -1 : push(g, node);
+	}
+	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++) {
+		if (!ofs_pk_is(g->doc, node, "collections", classes[i]))
+			continue;
+		ofs_pkw_global(g->w, "collections", classes[i]);
+		ofs_pkw_op(g->w, OFS_PKW_UNIT);
+		ofs_pkw_op_put(g->w, OFS_PKW_REDUCE);
+		return learn(g, node) == -1 ? -1 : push(g, node);
+	}
+	return unsupported(g, "an object that is a mapping");
+}
+
+static int begin_list(struct graph *g, uint32_t node)
+{
+	if ((pk_at(g->doc, node)->flags & PK_CLASS) != 0)
+		return unsupported(g, "an object that is a list");
+	ofs_pkw_op_put(g->w, OFS_PKW_LIST);
+	return learn(g, node) == -1 ? -1 : push(g, node);
+}
+
+static int begin_set(struct graph *g, uint32_t node)
+{
+	bool frozen = (pk_at(g->doc, node)->flags & PK_MUTABLE) == 0;
+
+	if ((pk_at(g->doc, node)->flags & PK_CLASS) != 0)
+		return unsupported(g, "an object that is a set");
+	ofs_pkw_global(g->w, "__builtin__", frozen ? "frozenset" : "set");
+	ofs_pkw_op_put(g->w, OFS_PKW_LIST);
+	return push(g, node);
+}
+
+static int begin_tuple(struct graph *g, uint32_t node)
+{
+	bool size = (pk_at(g->doc, node)->flags & PK_SIZE) != 0;
+	uint32_t n = ofs_pk_len(g->doc, node);
+
+	if (n == 0 && !size) {
+		ofs_pkw_op(g->w, OFS_PKW_UNIT);
+		return 0;
+	}
+	if (size)
+		ofs_pkw_global(g->w, "torch", "Size");
+	ofs_pkw_tuple_open(g->w, n);
+	return push(g, node);
+}
+
+static int begin_object(struct graph *g, uint32_t node)
+{
+	const struct pk_node *x = pk_at(g->doc, node);
+
+	if (ofs_pk_is_cycle(g->doc, node))
+		return unsupported(g, "a container that holds itself");
+	/* What getattr would find is judged as a global of its own. */
+	if ((x->flags & PK_GETATTR) != 0 &&
+	    !ofs_pk_global_allowed(&g->doc->global[x->v[2]]))
+		return optimfs_fail(g->err, EPERM,
+		    "OFS445 the value takes %.160s, which is not copied",
+		    g->doc->ginfo[x->v[2]].full);
+	return push(g, node);
+}
+
+static int enter_container(struct graph *g, uint32_t node)
+{
+	switch (ofs_pk_kind(g->doc, node)) {
+	case OFS_PK_LIST:
+		return begin_list(g, node);
+	case OFS_PK_TUPLE:
+		return begin_tuple(g, node);
+	case OFS_PK_DICT:
+		return begin_dict(g, node);
+	case OFS_PK_SET:
+		return begin_set(g, node);
+	case OFS_PK_OBJECT:
+		return begin_object(g, node);
+	default:
+		return unsupported(g, "a storage");
+	}
+}
+
+static int enter(struct graph *g, uint32_t node)
+{
+	struct ofs_str s = ofs_pk_str(g->doc, node);
+	int64_t v;
+
+	if (g->visits-- == 0)
+		return optimfs_fail(g->err, E2BIG,
+		    "OFS444 value expands to more than %u nodes", VISITS_MAX);
+	if (get_seen(g, node))
+		return 0;
+	switch (ofs_pk_kind(g->doc, node)) {
+	case OFS_PK_NONE:
+		ofs_pkw_op(g->w, OFS_PKW_NONE);
+		return 0;
+	case OFS_PK_BOOL:
+		ofs_pkw_op(g->w,
+		    ofs_pk_bool(g->doc, node) ? OFS_PKW_TRUE : OFS_PKW_FALSE);
+		return 0;
+	case OFS_PK_INT:
+		ofs_pk_int(g->doc, node, &v);
+		ofs_pkw_int(g->w, v);
+		return 0;
+	case OFS_PK_BIGINT:
+		ofs_pkw_long(g->w, s.p, s.len);
+		return 0;
+	case OFS_PK_FLOAT:
+		ofs_pkw_float(g->w, ofs_pk_float(g->doc, node));
+		return 0;
+	case OFS_PK_STR:
+		ofs_pkw_str(g->w, s.p, s.len);
+		return learn(g, node);
+	case OFS_PK_BYTES:
+		ofs_pkw_bytes(g->w, s.p, s.len,
+		    (pk_at(g->doc, node)->flags & PK_MUTABLE) != 0);
+		return learn(g, node);
+	case OFS_PK_GLOBAL:
+		return put_global(g, node);
+	default:
+		return enter_container(g, node);
+	}
+}
+
+static int step_list(struct graph *g, struct frame *f)
+{
+	uint32_t n = ofs_pk_len(g->doc, f->node), node = f->node;
+
+	ofs_pkw_item(g->w, f->next, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	if (f->next < n)
+		return enter(g, ofs_pk_item(g->doc, node, f->next++));
+	g->depth--;
+	if (ofs_pk_kind(g->doc, node) == OFS_PK_LIST)
+		return 0;
+	ofs_pkw_tuple_close(g->w, 1);
+	ofs_pkw_op_put(g->w, OFS_PKW_REDUCE);
+	return learn(g, node);
+}
+
+/* Keys and values in turn, then the attributes it may have. */
+static int step_dict(struct graph *g, struct frame *f)
+{
+	uint32_t n = ofs_pk_len(g->doc, f->node), i = f->next / 2;
+	uint32_t state = ofs_pk_state(g->doc, f->node);
+
+	if (f->next % 2 == 1) {
+		f->next++;
+		return enter(g, ofs_pk_val(g->doc, f->node, i));
+	}
+	if (i <= n)
+		ofs_pkw_item(g->w, i, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+	if (i < n) {
+		f->next++;
+		return enter(g, ofs_pk_key(g->doc, f->node, i));
+	}
+	if (i == n && state != OFS_NONE) {
+		f->next += 2;
+		return enter(g, state);
+	}
+	if (i > n)
+		ofs_pkw_op(g->w, OFS_PKW_BUILD);
+	g->depth--;
+	return 0;
+}
+
+static int step_tuple(struct graph *g, struct frame *f)
+{
+	uint32_t n = ofs_pk_len(g->doc, f->node), node = f->node;
+
+	if (f->next < n)
+		return enter(g, ofs_pk_item(g->doc, node, f->next++));
+	ofs_pkw_tuple_close(g->w, n);
+	if ((pk_at(g->doc, node)->flags & PK_SIZE) != 0) {
+		ofs_pkw_tuple_close(g->w, 1);
+		ofs_pkw_op_put(g->w, OFS_PKW_REDUCE);
+	}
+	g->depth--;
+	return learn(g, node);
+}
+
+/* The callable, its arguments, the call; then the state. */
+static int step_object(struct graph *g, struct frame *f)
+{
+	uint32_t state = ofs_pk_state(g->doc, f->node), node = f->node;
+	bool newobj = (pk_at(g->doc, node)->flags & PK_NEWOBJ) != 0;
+
+	switch (f->next++) {
+	case 0:
+		return enter(g, ofs_pk_callable(g->doc, node));
+	case 1:
+		return enter(g, ofs_pk_args(g->doc, node));
+	case 2:
+		ofs_pkw_op_put(g->w, newobj ? OFS_PKW_NEWOBJ : OFS_PKW_REDUCE);
+		if (learn(g, node) == -1)
+			return -1;
+		if (state != OFS_NONE)
+			return enter(g, state);
+		break;
+	default:
+		ofs_pkw_op(g->w, OFS_PKW_BUILD);
+	}
+	g->depth--;
+	return 0;
+}
+
+static int step(struct graph *g)
+{
+	struct frame *f = &g->frame[g->depth - 1];
+
+	switch (ofs_pk_kind(g->doc, f->node)) {
+	case OFS_PK_DICT:
+		return step_dict(g, f);
+	case OFS_PK_TUPLE:
+		return step_tuple(g, f);
+	case OFS_PK_OBJECT:
+		return step_object(g, f);
+	default:
+		return step_list(g, f);
+	}
+}
+
+int ofs_pkw_node(struct ofs_pkw *w, const struct ofs_pickle *doc, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct graph g = {
+		.w = w,
+		.doc = doc,
+		.visits = VISITS_MAX,
+		.err = err,
+	};
+	int ret = enter(&g, node);
+
+	while (ret == 0 && g.depth > 0 && !w->out->bad)
+		ret = step(&g);
+	free(g.seen);
+	ofs_map_fini(&g.map);
+	return ret;
+}

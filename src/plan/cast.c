@@ -1,0 +1,166 @@
+/* cast.c - floating elements rounded to a smaller or a larger type */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "plan/cast.h"
+
+#include <assert.h>
+#include <stdint.h>
+
+/* All go by way of the bits of a float32, some at a time, so that each of the
+ * loops is one the compiler can take apart. */
+#define SOME 256
+
+static uint64_t get(const uint8_t *p, unsigned n)
+{
+	uint64_t v = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		v |= (uint64_t)p[i] << 8 * i;
+	return v;
+}
+
+static void put(uint8_t *p, unsigned n, uint32_t v)
+{
+	for (unsigned i = 0; i < n; i++)
+		p[i] = (uint8_t)(v >> 8 * i);
+}
+
+/* v / 2^n to the nearest, ties to even; n is 1 to 63. */
+static uint64_t shift_even(uint64_t v, unsigned n)
+{
+	uint64_t half = UINT64_C(1) << (n - 1);
+
+	return (v + half - 1 + (v >> n & 1)) >> n;
+}
+
+static uint32_t from_half(uint32_t h)
+{
+	uint32_t sign = (h & 0x8000) << 16, exp = h >> 10 & 31, man = h & 1023;
+
+	if (exp == 31)
+		return sign | 0x7f800000 | man << 13 |
+		    (man == 0 ? 0 : 0x00400000);
+	if (exp != 0)
+		return sign | (exp + 112) << 23 | man << 13;
+	if (man == 0)
+		return sign;
+	for (exp = 113; (man & 1024) == 0; exp--)
+		man <<= 1;
+	return sign | exp << 23 | (man & 1023) << 13;
+}
+
+static uint32_t to_half(uint32_t f)
+{
+	uint32_t sign = f >> 16 & 0x8000, v = f & 0x7fffffff;
+
+	if (v > 0x7f800000)
+		return sign | 0x7e00;
+	if (v >= 0x47800000) /* 65536 */
+		return sign | 0x7c00;
+	if (v >= 0x38800000) /* the least normal one; a carry may round up to
+			      * infinity, which is where it belongs */
+		return sign | (uint32_t)shift_even(v - 0x38000000, 13);
+	if (v < 0x33000000) /* half of the least */
+		return sign;
+	return sign |
+	    (uint32_t)shift_even((v & 0x7fffff) | 0x800000, 126 - (v >> 23));
+}
+
+static uint32_t to_bfloat(uint32_t f)
+{
+	if ((f & 0x7fffffff) > 0x7f800000)
+		return 0x7fc0;
+	return (uint32_t)shift_even(f, 16);
+}
+
+static uint32_t from_double(uint64_t d)
+{
+	uint32_t sign = (uint32_t)(d >> 32) & 0x80000000, exp = d >> 52 & 2047;
+	uint64_t man = d & ((UINT64_C(1) << 52) - 1);
+	unsigned n;
+
+	if (exp == 2047)
+		return sign | 0x7f800000 | (uint32_t)(man >> 29) |
+		    (man == 0 ? 0 : 0x00400000);
+	if (exp > 1150) /* 2^128 */
+		return sign | 0x7f800000;
+	if (exp > 896)
+		return sign |
+		    (uint32_t)shift_even((uint64_t)(exp - 896) << 52 | man, 29);
+	n = 926 - exp;
+	if (exp == 0 || n > 54)
+		return sign;
+	return sign | (uint32_t)shift_even(man | UINT64_C(1) << 52, n);
+}
+
+static void load(enum ofs_dtype from, const uint8_t *p, uint32_t *v, size_t n)
+{
+	switch (from) {
+	case OFS_FLOAT64:
+		for (size_t i = 0; i < n; i++)
+			v[i] = from_double(get(p + 8 * i, 8));
+		return;
+	case OFS_FLOAT32:
+		for (size_t i = 0; i < n; i++)
+			v[i] = (uint32_t)get(p + 4 * i, 4);
+		return;
+	case OFS_BFLOAT16:
+		for (size_t i = 0; i < n; i++)
+			v[i] = (uint32_t)get(p + 2 * i, 2) << 16;
+		return;
+	default:
+		for (size_t i = 0; i < n; i++)
+			v[i] = from_half((uint32_t)get(p + 2 * i, 2));
+	}
+}
+
+static void store(enum ofs_dtype to, const uint32_t *v, uint8_t *p, size_t n)
+{
+	switch (to) {
+	case OFS_FLOAT32:
+		for (size_t i = 0; i < n; i++)
+			put(p + 4 * i, 4, v[i]);
+		return;
+	case OFS_BFLOAT16:
+		for (size_t i = 0; i < n; i++)
+			put(p + 2 * i, 2, to_bfloat(v[i]));
+		return;
+	default:
+		for (size_t i = 0; i < n; i++)
+			put(p + 2 * i, 2, to_half(v[i]));
+	}
+}
+
+static bool is_real(enum ofs_dtype t)
+{
+	return t == OFS_FLOAT64 || t == OFS_FLOAT32 || t == OFS_FLOAT16 ||
+	    t == OFS_BFLOAT16;
+}
+
+enum ofs_dtype ofs_cast_type(const struct ofs_tensor *t, enum ofs_dtype to)
+{
+	enum ofs_dtype own = (enum ofs_dtype)t->dtype;
+
+	return to == OFS_DTYPE_NONE || t->ndim == 0 || !is_real(own) ? own : to;
+}
+
+void ofs_cast(enum ofs_dtype from, const void *src, enum ofs_dtype to,
+    void *dst, size_t n)
+{
+	size_t in = ofs_dtype_size(from), out = ofs_dtype_size(to);
+	const uint8_t *p = src;
+	uint8_t *q = dst;
+	uint32_t v[SOME];
+
+	assert(is_real(from) && is_real(to) && to != OFS_FLOAT64);
+	while (n > 0) {
+		size_t k = n < SOME ? n : SOME;
+
+		load(from, p, v, k);
+		store(to, v, q, k);
+		p += k * in;
+		q += k * out;
+		n -= k;
+	}
+}

@@ -1,0 +1,112 @@
+/* fix.c - byte order, conjugate and negative bits of fetched elements */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "plan/fix.h"
+
+#include <stdbool.h>
+
+#include "base/dtype.h"
+#include "plan/cast.h"
+
+static bool is_complex(enum ofs_dtype t)
+{
+	return t == OFS_COMPLEX128 || t == OFS_COMPLEX64 || t == OFS_COMPLEX32;
+}
+
+static bool is_integer(enum ofs_dtype t)
+{
+	return (t >= OFS_INT64 && t <= OFS_UINT8) || t == OFS_QINT8 ||
+	    t == OFS_QUINT8 || t == OFS_QINT32;
+}
+
+static void swap_run(uint8_t *p, uint64_t len, size_t unit)
+{
+	for (uint64_t at = 0; at + unit <= len; at += unit)
+		for (size_t i = 0; i < unit / 2; i++) {
+			uint8_t byte = p[at + i];
+
+			p[at + i] = p[at + unit - 1 - i];
+			p[at + unit - 1 - i] = byte;
+		}
+}
+
+/* Minus a little-endian integer of n bytes: inverted, plus one. */
+static void negate_integer(uint8_t *p, size_t n)
+{
+	unsigned carry = 1;
+
+	for (size_t i = 0; i < n; i++) {
+		carry += (uint8_t)~p[i];
+		p[i] = (uint8_t)carry;
+		carry >>= 8;
+	}
+}
+
+/* Minus each number of unit bytes from first on, every step bytes. */
+static void negate_run(uint8_t *p, uint64_t len, size_t first, size_t unit,
+    size_t step, bool integer)
+{
+	for (uint64_t at = first; at + unit <= len; at += step)
+		if (integer)
+			negate_integer(p + at, unit);
+		else
+			p[at + unit - 1] ^= 0x80;
+}
+
+static void fix_run(uint8_t *p, uint64_t len, unsigned fix, enum ofs_dtype t)
+{
+	size_t size = ofs_dtype_size(t);
+	size_t unit = is_complex(t) ? size / 2 : size;
+
+	if (size == 0)
+		return;
+	if (fix & OFS_FIX_SWAP)
+		swap_run(p, len, ofs_dtype_swap(t));
+	if (fix & OFS_FIX_NEG)
+		negate_run(p, len, 0, unit, unit, is_integer(t));
+	if (fix & OFS_FIX_CONJ && is_complex(t))
+		negate_run(p, len, unit, unit, size, false);
+}
+
+void ofs_fix_segment(const struct ofs_segment *seg, void *buf)
+{
+	uint8_t *p = (uint8_t *)buf + seg->dst;
+
+	for (uint64_t i = 0; i < seg->n; i++)
+		fix_run(p + (int64_t)i * seg->dst_pitch, seg->len, seg->fix,
+		    seg->dtype);
+}
+
+/* Rounding. */
+
+uint64_t ofs_fix_widen(const struct ofs_segment *seg, uint64_t off,
+    struct ofs_segment *wide)
+{
+	/* elements of two bytes whose pitch is four are never one run */
+	uint64_t bytes = seg->n * OFS_ROUND_FROM;
+
+	*wide = *seg;
+	wide->dst = off;
+	wide->len = OFS_ROUND_FROM;
+	wide->dst_pitch = OFS_ROUND_FROM;
+	if (seg->n == 1 || seg->src_pitch == OFS_ROUND_FROM) {
+		wide->len = bytes;
+		wide->n = 1;
+		wide->src_pitch = wide->dst_pitch = 0;
+	}
+	return bytes;
+}
+
+void ofs_fix_round(const struct ofs_segment *seg, void *stored, void *buf)
+{
+	uint8_t *from = stored, *to = (uint8_t *)buf + seg->dst;
+	/* as many at a time as lie one behind the other */
+	uint64_t n = seg->dst_pitch == (int64_t)seg->len ? seg->n : 1;
+
+	if ((seg->fix & OFS_FIX_SWAP) != 0)
+		swap_run(from, seg->n * OFS_ROUND_FROM, OFS_ROUND_FROM);
+	for (uint64_t i = 0; i < seg->n; i += n)
+		ofs_cast(OFS_FLOAT32, from + i * OFS_ROUND_FROM, seg->dtype,
+		    to + (int64_t)i * seg->dst_pitch, n);
+}

@@ -1,0 +1,201 @@
+/* sums.c - checksums of boxes of a file whose parts are read by several */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "plan/sums.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+void ofs_sums_init(struct ofs_sums *s)
+{
+	*s = (struct ofs_sums){ 0 };
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->more, NULL);
+}
+
+void ofs_sums_fini(struct ofs_sums *s)
+{
+	pthread_cond_destroy(&s->more);
+	pthread_mutex_destroy(&s->lock);
+	free(s->promise);
+	free(s->v);
+}
+
+/* The first sum that ends behind off. */
+static size_t find(const struct ofs_sums *s, uint64_t off)
+{
+	size_t lo = 0, hi = s->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->v[mid].from + s->v[mid].len <= off)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static bool promised(const struct ofs_sums *s, uint64_t from, uint64_t end)
+{
+	for (size_t i = 0; i < s->npromises; i++)
+		if (s->promise[i].from < end && s->promise[i].end > from)
+			return true;
+	return false;
+}
+
+/* b begins where a ends, in the same box. */
+static bool joins(const struct ofs_sum *a, const struct ofs_sum *b)
+{
+	return a->box == b->box && a->from + a->len == b->from;
+}
+
+static void join(struct ofs_sum *a, const struct ofs_sum *b)
+{
+	a->crc = (uint32_t)crc32_combine64(a->crc, b->crc, (z_off64_t)b->len);
+	a->len += b->len;
+}
+
+static bool insert(struct ofs_sums *s, size_t i, const struct ofs_sum *sum)
+{
+	if (s->n == s->cap) {
+		size_t cap = s->cap == 0 ? 16 : s->cap * 2;
+		struct ofs_sum *grown = reallocarray(s->v, cap, sizeof(*grown));
+
+		if (grown == NULL) {
+			s->lost = true;
+			return false;
+		}
+		s->v = grown;
+		s->cap = cap;
+	}
+	memmove(&s->v[i + 1], &s->v[i], (s->n - i) * sizeof(*s->v));
+	s->v[i] = *sum;
+	s->n++;
+	return true;
+}
+
+/* Was anything kept? */
+static bool add(struct ofs_sums *s, const struct ofs_sum *sum)
+{
+	size_t i = find(s, sum->from);
+	struct ofs_sum *next = i < s->n ? &s->v[i] : NULL;
+
+	if (next != NULL && next->from < sum->from + sum->len)
+		return false;
+	if (i > 0 && joins(&s->v[i - 1], sum)) {
+		join(&s->v[i - 1], sum);
+	} else if (sum->from == sum->box ||
+	    promised(s, sum->from, sum->from + sum->len)) {
+		if (!insert(s, i, sum))
+			return false;
+		i++;
+	} else {
+		return false;
+	}
+	if (i < s->n && joins(&s->v[i - 1], &s->v[i])) {
+		join(&s->v[i - 1], &s->v[i]);
+		s->n--;
+		memmove(&s->v[i], &s->v[i + 1], (s->n - i) * sizeof(*s->v));
+	}
+	return true;
+}
+
+void ofs_sums_add(struct ofs_sums *s, const struct ofs_sum *sum)
+{
+	pthread_mutex_lock(&s->lock);
+	if (sum->len > 0 && add(s, sum) && s->added != NULL)
+		s->added(s->ctx, sum);
+	if (s->npromises > 0)
+		pthread_cond_broadcast(&s->more);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Is a byte of [from, end) promised that is not known? */
+static bool will_come(const struct ofs_sums *s, uint64_t from, uint64_t end)
+{
+	if (s->lost)
+		return false;
+	for (size_t i = find(s, from); from < end; i++) {
+		uint64_t to =
+		    i < s->n && s->v[i].from < end ? s->v[i].from : end;
+
+		if (from < to && promised(s, from, to))
+			return true;
+		if (to == end)
+			return false;
+		from = s->v[i].from + s->v[i].len;
+	}
+	return false;
+}
+
+int ofs_sums_get(struct ofs_sums *s, uint64_t from, uint64_t n, uint32_t *crc,
+    struct optimfs_error *err)
+{
+	const struct ofs_sum *v;
+	int found;
+	size_t i;
+
+	pthread_mutex_lock(&s->lock);
+	for (;;) {
+		i = find(s, from);
+		v = &s->v[i];
+		found = i < s->n && v->from == from && v->len == n;
+		if (!found && s->cancelled)
+			found = optimfs_fail(err, ECANCELED, "given up");
+		if (found != 0 || !will_come(s, from, from + n))
+			break;
+		pthread_cond_wait(&s->more, &s->lock);
+	}
+	if (found == 1)
+		*crc = v->crc;
+	pthread_mutex_unlock(&s->lock);
+	return found;
+}
+
+int ofs_sums_promise(struct ofs_sums *s, uint64_t from, uint64_t end,
+    struct optimfs_error *err)
+{
+	struct ofs_promise *grown;
+	int ret = 0;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->npromises == s->promise_cap) {
+		grown = reallocarray(s->promise, s->promise_cap + 16,
+		    sizeof(*grown));
+		if (grown != NULL) {
+			s->promise = grown;
+			s->promise_cap += 16;
+		} else {
+			ret = optimfs_fail(err, ENOMEM, "a checksum");
+		}
+	}
+	if (ret == 0)
+		s->promise[s->npromises++] = (struct ofs_promise){ from, end };
+	pthread_mutex_unlock(&s->lock);
+	return ret;
+}
+
+void ofs_sums_release(struct ofs_sums *s, uint64_t from)
+{
+	pthread_mutex_lock(&s->lock);
+	for (size_t i = 0; i < s->npromises; i++)
+		if (s->promise[i].from == from) {
+			s->promise[i] = s->promise[--s->npromises];
+			break;
+		}
+	pthread_cond_broadcast(&s->more);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void ofs_sums_cancel(struct ofs_sums *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->cancelled = true;
+	pthread_cond_broadcast(&s->more);
+	pthread_mutex_unlock(&s->lock);
+}

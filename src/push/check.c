@@ -1,0 +1,176 @@
+/* check.c - what a skeleton still lacks */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "overlay/overlay_impl.h"
+#include "push/writethrough.h"
+
+/* Why a file cannot be committed; false: it can. */
+typedef void say_fn(void *ctx, const char *path, const char *words);
+
+bool ofs_direct_present(const struct ofs_edit *e, uint32_t index)
+{
+	const struct ofs_tree_node *b = &e->fs->tree.node[index];
+	const struct ofs_edit_node *v;
+
+	for (; index != 0; index = b->parent) {
+		v = ofs_edit_node(e, index);
+		b = &e->fs->tree.node[index];
+		/* moved away, and back */
+		if (v->gone &&
+		    (v->parent != b->parent || v->name == NULL ||
+			strcmp(v->name, b->name) != 0))
+			return false;
+	}
+	return true;
+}
+
+static bool tensor_lacks(const struct ofs_edit *e,
+    const struct ofs_edit_file *f, char words[96])
+{
+	uint64_t total = ofs_tensor_bytes(e->fs->cat,
+	    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
+	uint64_t have = ofs_ranges_total(&f->written), lost;
+
+	lost = ofs_ranges_total(&f->lost);
+	if (f->size == total && lost == 0 &&
+	    ofs_ranges_cover(&f->written, 0, total))
+		return false;
+	snprintf(words, 96, "%" PRIu64 " of %" PRIu64 " bytes",
+	    have > lost ? have - lost : 0, total);
+	return true;
+}
+
+bool ofs_direct_zeros(const struct ofs_edit *e, uint32_t node)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(e->fs,
+	    &e->fs->cat->entries[e->fs->tree.node[node].entry]);
+
+	return t != NULL &&
+	    (ofs_direct_given(e, node) || (t->flags & OFS_TENSOR_ZERO) != 0);
+}
+
+/* What is not there need not be: the layout has it, or it is made of others,
+ * which are looked at themselves. */
+static bool is_left_out(const struct ofs_edit *e, uint32_t index)
+{
+	return ofs_direct_given(e, index) || ofs_direct_zeros(e, index) ||
+	    ofs_direct_model(e, index) != OFS_NONE ||
+	    (ofs_direct_next(e, index) != index &&
+		ofs_direct_written(e, index) != OFS_NONE);
+}
+
+static bool lacks(const struct ofs_edit *e, uint32_t index, char words[96])
+{
+	struct ofs_edit_file *f = ofs_edit_file(e, index);
+	bool bad;
+
+	if (f == NULL || !ofs_direct_present(e, index)) {
+		if (is_left_out(e, index))
+			return false;
+		strcpy(words, "not there");
+		return true;
+	}
+	pthread_rwlock_rdlock(&f->lock);
+	if (f->text) {
+		bad = f->unsaid;
+		strcpy(words, "nothing was written");
+	} else {
+		bad = tensor_lacks(e, f, words);
+	}
+	pthread_rwlock_unlock(&f->lock);
+	return bad;
+}
+
+void ofs_direct_path(const struct ofs_edit *e, uint32_t index, char *path,
+    size_t size)
+{
+	const struct ofs_tree_node *node = e->fs->tree.node;
+	size_t at = size - 1;
+
+	path[at] = '\0';
+	for (; index != 0; index = node[index].parent) {
+		size_t n = strlen(node[index].name);
+
+		if (n + 1 > at)
+			break;
+		if (path[at] != '\0')
+			path[--at] = '/';
+		at -= n;
+		memcpy(path + at, node[index].name, n);
+	}
+	memmove(path, path + at, size - at);
+}
+
+/* Each file that is in the way of a commit; with names held. */
+static void each_problem(const struct ofs_edit *e, say_fn *say, void *ctx)
+{
+	char path[8192], words[96], *own;
+
+	for (uint32_t i = 1; i < e->fs->tree.n; i++) {
+		if (e->fs->tree.node[i].entry == OFS_NONE ||
+		    !lacks(e, i, words))
+			continue;
+		ofs_direct_path(e, i, path, sizeof(path));
+		say(ctx, path, words);
+	}
+	for (uint32_t i = 0; i < e->nmade; i++) {
+		const struct ofs_edit_node *v = e->made[i];
+
+		if (v->dead || v->dir || v->parent == OFS_NONE)
+			continue;
+		own = ofs_edit_path(e, v->index, NULL, NULL);
+		if (own != NULL)
+			say(ctx, own, "the layout has no place for it");
+		free(own);
+	}
+}
+
+static void put_line(void *ctx, const char *path, const char *words)
+{
+	ofs_buf_puts(ctx, "OFS301 ");
+	ofs_buf_plain(ctx, path, strlen(path));
+	ofs_buf_printf(ctx, ": %s\n", words);
+}
+
+void ofs_direct_missing(struct optimfs *fs, struct ofs_buf *out)
+{
+	pthread_rwlock_rdlock(&fs->edit->names);
+	each_problem(fs->edit, put_line, out);
+	pthread_rwlock_unlock(&fs->edit->names);
+}
+
+struct tally {
+	uint64_t n;
+	char first[120];
+};
+
+static void count(void *ctx, const char *path, const char *words)
+{
+	struct tally *t = ctx;
+
+	if (t->n++ == 0)
+		snprintf(t->first, sizeof(t->first), "%.80s: %s", path, words);
+}
+
+int ofs_direct_check(struct ofs_edit *e, struct optimfs_error *err)
+{
+	struct tally t = { 0 };
+
+	pthread_rwlock_rdlock(&e->names);
+	each_problem(e, count, &t);
+	pthread_rwlock_unlock(&e->names);
+	if (t.n == 0)
+		return 0;
+	if (t.n == 1)
+		return optimfs_fail(err, EINVAL, "OFS301 %s", t.first);
+	return optimfs_fail(err, EINVAL,
+	    "OFS301 %s; %" PRIu64 " more: .optimfs/missing lists them", t.first,
+	    t.n - 1);
+}

@@ -1,0 +1,366 @@
+/* commit.c - a skeleton that is complete becomes the checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "cluster/commit/replica_set.h"
+#include "fs/view.h"
+#include "journal/publish.h"
+#include "overlay/overlay_impl.h"
+#include "push/template.h"
+#include "push/writethrough.h"
+
+/* The order, which recovery relies on:
+ *
+ *  1. elements without dimensions and checksums are filled in; or, where values
+ *     differ from the skeleton's or items are to be compressed, everything is
+ *     rendered anew to filled/. Both may be done again.
+ *  2. all of it is synced
+ *  3. skeleton.info becomes skeleton.done: what follows is only names
+ *  4. the directory gets the name of the empty one that waits for it
+ *  5. its parent is synced: safe
+ *  6. what is left of the skeleton goes, skeleton.done last
+ *
+ * Cut short before 4, the destination is empty and the skeleton as good as it
+ * was; behind it, only 6 is to be done. */
+#define FILLED "filled"
+
+struct committing {
+	struct optimfs *fs;
+	struct ofs_edit *e;
+	struct ofs_skeleton skeleton;
+	int stage; /* the directory beside the checkpoint */
+	bool (*stop)(void *ctx);
+	void *ctx;
+	_Atomic uint64_t done;
+	uint64_t total;
+};
+
+static bool stopped(void *ctx)
+{
+	struct committing *c = ctx;
+	uint64_t done = atomic_load(&c->done);
+
+	if (c->total > 0)
+		ofs_edit_progress(c->e,
+		    done < c->total ? (unsigned)(done * 99 / c->total) : 99);
+	return c->stop != NULL && c->stop(c->ctx);
+}
+
+/* What may be empty, and was created, is. */
+static int accept_empty(void *ctx, uint32_t index, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	struct ofs_edit *e = ctx;
+	struct optimfs_error own;
+
+	(void)err;
+	if (!f->unsaid)
+		return 0;
+	f->draft.len = 0;
+	f->drafting = true;
+	if (ofs_edit_text_accept(e, f, index, &own) == -1)
+		f->drafting = false;
+	return 0;
+}
+
+static int put_element(void *ctx, uint32_t index, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	struct committing *c = ctx;
+	const struct ofs_entry *entry =
+	    &c->fs->cat->entries[c->fs->tree.node[index].entry];
+
+	/* what is rounded is not stored */
+	if (entry->kind != OFS_ENTRY_TENSOR ||
+	    ofs_direct_is_rounded(c->e, c->fs->tree.node[index].entry))
+		return 0;
+	return ofs_direct_element(c->e, f, err);
+}
+
+static int sync_files(const struct committing *c, int dir,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < c->skeleton.n; i++) {
+		const char *name = c->skeleton.file[i].name;
+		int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+		if (fd == -1)
+			return optimfs_fail(err, errno, "OFS801 %s: %m", name);
+		if (ofs_sys_fsync(fd) == -1) {
+			optimfs_fail(err, errno, "OFS802 %s: fsync: %m", name);
+			close(fd);
+			return -1;
+		}
+		close(fd);
+	}
+	return 0;
+}
+
+/* Values are as they were: the files of the skeleton are the checkpoint's. */
+static int fill(struct committing *c, struct optimfs_error *err)
+{
+	int dir = openat(c->stage, OFS_SKELETON,
+	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int ret;
+
+	if (dir == -1)
+		return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_SKELETON);
+	for (size_t i = 0; i < c->skeleton.nsums; i++)
+		c->total += c->skeleton.sum[i].n;
+	ret = ofs_skeleton_sums(&c->skeleton, dir, &c->done, stopped, c, err);
+	if (ret == 0)
+		ret = sync_files(c, dir, err);
+	close(dir);
+	return ret;
+}
+
+static void follow(void *ctx, uint64_t done, uint64_t total)
+{
+	struct committing *c = ctx;
+
+	atomic_store(&c->done, done);
+	c->total = total;
+	(void)stopped(c);
+}
+
+/* A new generation next to the skeleton, from its elements. */
+static int render_anew(struct committing *c, struct ofs_told *told,
+    struct optimfs_error *err)
+{
+	struct optimfs_reshard how = {
+		.to = c->skeleton.layout,
+		.progress = follow,
+		.ctx = c,
+	};
+	char *path;
+	int ret;
+
+	ofs_publish_clear(c->stage, FILLED);
+	ofs_publish_clear(c->stage, "." FILLED ".optimfs");
+	path = ofs_stage_place(c->e->destination, err);
+	if (path == NULL)
+		return -1;
+	path = realloc(path, strlen(path) + sizeof("/" FILLED));
+	if (path == NULL)
+		return optimfs_fail(err, ENOMEM, "a path");
+	strcat(path, "/" FILLED);
+	ofs_views_tell(c->fs, told);
+	ret = optimfs_reshard(c->fs, path, &how, err);
+	ofs_views_tell(c->fs, NULL);
+	free(path);
+	return ret == 1 ? optimfs_fail(err, EIO, "OFS802 %s: fsync", FILLED)
+			: ret;
+}
+
+/* The checkpoint is as readable as the directory that was made for it. */
+static int like_destination(int fd, const char *destination,
+    struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (stat(destination, &st) == -1)
+		return optimfs_fail(err, errno, "OFS801 %s: %m", destination);
+	if (ofs_sys_chmod(fd, st.st_mode & 07777) == -1)
+		return optimfs_fail(err, errno, "OFS801 %s: %m", destination);
+	(void)ofs_sys_chown(fd, st.st_uid, st.st_gid);
+	if (ofs_sys_fsync(fd) == -1)
+		return optimfs_fail(err, errno, "OFS802 fsync: %m");
+	return 0;
+}
+
+static int mark_done(const struct committing *c, struct optimfs_error *err)
+{
+	if (ofs_sys_rename(c->stage, OFS_SKELETON_INFO, c->stage,
+		OFS_SKELETON_DONE, 0) == -1 ||
+	    ofs_sys_fsync(c->stage) == -1)
+		return optimfs_fail(err, errno, "OFS802 %s: %m",
+		    OFS_SKELETON_DONE);
+	return 0;
+}
+
+/* Who reads it looks for this first. */
+static bool is_index(const char *name)
+{
+	size_t n = strlen(name), k = strlen(".index.json");
+
+	return strcmp(name, ".metadata") == 0 ||
+	    (n > k && strcmp(name + n - k, ".index.json") == 0);
+}
+
+static int link_files(const struct committing *c, struct ofs_publish *p,
+    int dir, bool last, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < c->skeleton.n; i++) {
+		const char *name = c->skeleton.file[i].name;
+
+		if (is_index(name) == last &&
+		    ofs_publish_link(p, dir, name, last, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* The files of several directories are shared out. The skeleton keeps them,
+ * too, until all directories have theirs. */
+static int give_to_sites(struct committing *c, const char *from,
+    struct optimfs_error *err)
+{
+	int dir = openat(c->stage, from,
+	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct ofs_publish *p = NULL;
+	int ret = -1;
+
+	if (dir == -1)
+		return optimfs_fail(err, errno, "OFS801 %s: %m", from);
+	if (ofs_stage_held(c->e->stage, err) == 0)
+		p = ofs_publish_begin_sites(c->e->sites, c->stage, err);
+	if (p != NULL && link_files(c, p, dir, false, err) == 0 &&
+	    link_files(c, p, dir, true, err) == 0 && mark_done(c, err) == 0) {
+		ret = ofs_publish_commit(p, err);
+		if (ret == -1)
+			ofs_direct_settle(c->e->stage, false);
+	}
+	ofs_publish_free(p);
+	close(dir);
+	return ret;
+}
+
+/* Behind the decision. */
+static int seal_sites(struct committing *c, int ret, struct optimfs_error *err)
+{
+	if (ret == 1) {
+		(void)ofs_edit_published(c->e, err);
+	} else if (ofs_edit_published(c->e, NULL) == 0) {
+		ofs_sites_forget(c->e->sites);
+		ofs_direct_settle(c->e->stage, true);
+	}
+	return ret;
+}
+
+static int give_name(struct committing *c, const char *from,
+    struct optimfs_error *err)
+{
+	const char *to = c->e->destination;
+	int fd = openat(c->stage, from,
+	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int ret;
+
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS801 %s: %m", from);
+	ret = like_destination(fd, to, err);
+	close(fd);
+	if (ret == -1 || ofs_stage_held(c->e->stage, err) == -1)
+		return -1;
+	if (ofs_dir_empty(to) != 1)
+		return optimfs_fail(err, ENOTEMPTY,
+		    "OFS830 %s is not an empty directory any more", to);
+	ret = mark_done(c, err);
+	if (ret == 0 && ofs_sys_rename(c->stage, from, AT_FDCWD, to, 0) == -1)
+		ret = optimfs_fail(err, errno, "OFS802 %s: %m", to);
+	if (ret == -1)
+		ofs_direct_settle(c->e->stage, false);
+	return ret;
+}
+
+/* Behind the rename: whatever fails, the new checkpoint is there. */
+static int seal(struct committing *c, struct optimfs_error *err)
+{
+	if (ofs_sync_parent(c->e->destination) == -1) {
+		optimfs_fail(err, errno,
+		    "OFS803 %s is there, but may not survive a crash of the "
+		    "machine: its directory could not be synced: %m",
+		    c->e->destination);
+		(void)ofs_edit_published(c->e, err);
+		return 1;
+	}
+	/* the mark says that the journal is done with, until it is empty */
+	if (ofs_edit_published(c->e, NULL) == 0)
+		ofs_direct_settle(c->e->stage, true);
+	return 0;
+}
+
+void ofs_direct_settle(struct ofs_stage *st, bool published)
+{
+	static const char *const rests[] = { OFS_SKELETON, FILLED,
+		"." FILLED ".optimfs" };
+	int stage = ofs_stage_beside(st);
+
+	if (!published) {
+		(void)ofs_sys_rename(stage, OFS_SKELETON_DONE, stage,
+		    OFS_SKELETON_INFO, 0);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(rests) / sizeof(*rests); i++) {
+		ofs_publish_clear(stage, rests[i]);
+		if (faccessat(stage, rests[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			return; /* the next mount does it */
+	}
+	(void)ofs_sys_unlink(stage, OFS_SKELETON_DONE, 0);
+}
+
+static bool is_compressed(const struct committing *c)
+{
+	struct ofs_layout layout;
+
+	return ofs_layout_parse(c->skeleton.layout, &layout, NULL) == 0 &&
+	    layout.zstd != 0;
+}
+
+static int commit(struct committing *c, struct optimfs_error *err)
+{
+	struct ofs_told *told;
+	bool anew;
+	int ret;
+
+	if (ofs_direct_texts(c->e, accept_empty, c->e, err) == -1 ||
+	    ofs_direct_check(c->e, err) == -1 ||
+	    ofs_direct_coupled(c->e, err) == -1 ||
+	    ofs_direct_derive(c->e, err) == -1 ||
+	    ofs_direct_rounded(c->e, err) == -1 ||
+	    ofs_stage_held(c->e->stage, err) == -1 ||
+	    ofs_skeleton_load(c->stage, &c->skeleton, err) == -1 ||
+	    ofs_direct_texts(c->e, put_element, c, err) == -1)
+		return -1;
+	told = ofs_direct_told(c->e, err);
+	if (told == NULL)
+		return -1;
+	anew = told->differs || is_compressed(c);
+	ret = anew ? render_anew(c, told, err) : fill(c, err);
+	ofs_told_unref(told);
+	if (ret == 0 && c->e->sites != NULL)
+		ret = give_to_sites(c, anew ? FILLED : OFS_SKELETON, err);
+	else if (ret == 0)
+		ret = give_name(c, anew ? FILLED : OFS_SKELETON, err);
+	if (ret == -1)
+		return -1;
+	c->e->published = true;
+	return c->e->sites != NULL ? seal_sites(c, ret, err) : seal(c, err);
+}
+
+int ofs_direct_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	struct committing c = {
+		.fs = fs,
+		.e = fs->edit,
+		.stage = ofs_stage_beside(fs->edit->stage),
+		.stop = stop,
+		.ctx = ctx,
+	};
+	int ret;
+
+	ret = fs->edit->published ? 0 : commit(&c, err);
+	if (ret == -1)
+		ofs_direct_forget(fs->edit);
+	ofs_skeleton_fini(&c.skeleton);
+	return ret;
+}

@@ -1,0 +1,193 @@
+/* coupled.c - texts that are one value in a layout must agree */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "overlay/overlay_impl.h"
+#include "plan/cast.h"
+#include "push/writethrough.h"
+#include "read/scatter.h"
+
+/* The step of a flat parameter is that of all parameters in it: one element of
+ * a file, for which each of them has a name. Or several names are one tensor,
+ * and what each was given is with its node. */
+
+struct where {
+	uint32_t object, index;
+	uint64_t at;
+	const struct ofs_blob *said;
+	enum ofs_dtype rounded; /* what is stored there is rounded to it */
+};
+
+struct places {
+	struct ofs_edit *e;
+	struct where *v;
+	size_t n, cap;
+};
+
+static int add(struct places *p, const struct where *w,
+    struct optimfs_error *err)
+{
+	if (p->n == p->cap) {
+		size_t cap = p->cap == 0 ? 64 : 2 * p->cap;
+		struct where *grown = reallocarray(p->v, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return optimfs_fail(err, ENOMEM, "places of values");
+		p->v = grown;
+		p->cap = cap;
+	}
+	p->v[p->n++] = *w;
+	return 0;
+}
+
+static int add_places(void *ctx, uint32_t index, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	struct places *p = ctx;
+	struct optimfs *fs = p->e->fs;
+	const struct ofs_edit_node *v = ofs_edit_node(p->e, index);
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(fs, &fs->cat->entries[fs->tree.node[index].entry]);
+	struct ofs_plan plan = { 0 };
+	int ret;
+
+	if (t == NULL)
+		return 0;
+	ret = ofs_scatter_plan(fs->cat, fs->locator, t, 0, 1, &plan, err);
+	for (size_t i = 0; i < plan.n && ret == 0; i++) {
+		struct where w = { plan.seg[i].object, index, plan.seg[i].src,
+			v->said == NULL ? f->said : v->said, OFS_DTYPE_NONE };
+
+		if ((plan.seg[i].fix & OFS_FIX_ROUND) != 0)
+			w.rounded = t->dtype;
+		ret = add(p, &w, err);
+	}
+	ofs_plan_fini(&plan);
+	return ret;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct where *x = a, *y = b;
+
+	if (x->object != y->object)
+		return x->object < y->object ? -1 : 1;
+	if (x->at != y->at)
+		return x->at < y->at ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static bool same(const struct ofs_blob *a, const struct ofs_blob *b)
+{
+	return a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0;
+}
+
+static int words(const struct ofs_blob *b)
+{
+	const uint8_t *end = memchr(b->bytes, '\n', b->len);
+
+	return (int)(end == NULL ? b->len : (size_t)(end - b->bytes));
+}
+
+/* Is what w says what the stored number is rounded to? The texts have been
+ * parsed when they were written. */
+static int compare_rounded(const struct places *p, const struct where *w,
+    const struct where *stored, struct optimfs_error *err)
+{
+	uint8_t wide[16], is[16], said[16];
+	char path[100], text[80];
+	size_t size = ofs_dtype_size(w->rounded);
+
+	ofs_direct_path(p->e, w->index, path, sizeof(path));
+	if (stored == NULL)
+		return optimfs_fail(err, EINVAL,
+		    "OFS828 %.100s is %.*s, but the layout stores the "
+		    "optimizer's copy, and that was not written",
+		    path, words(w->said), (const char *)w->said->bytes);
+	if (ofs_dtype_parse(OFS_FLOAT32, (const char *)stored->said->bytes,
+		(size_t)words(stored->said), wide) != 0 ||
+	    ofs_dtype_parse(w->rounded, (const char *)w->said->bytes,
+		(size_t)words(w->said), said) != 0)
+		return optimfs_fail(err, EINVAL, "OFS806 %.100s: no number",
+		    path);
+	ofs_cast(OFS_FLOAT32, wide, w->rounded, is, 1);
+	if (memcmp(is, said, size) == 0)
+		return 0;
+	text[ofs_dtype_print(w->rounded, is, text)] = '\0';
+	return optimfs_fail(err, EINVAL,
+	    "OFS822 %.100s is %.*s: the layout stores the optimizer's copy, "
+	    "which rounds to %.40s",
+	    path, words(w->said), (const char *)w->said->bytes, text);
+}
+
+/* Those of one place that are rounded from it, and are not written. Returns how
+ * many are left. */
+static int compare_all_rounded(const struct places *p, struct where *w,
+    size_t *n, struct optimfs_error *err)
+{
+	const struct where *stored = NULL;
+	size_t left = 0;
+
+	for (size_t i = 0; i < *n && stored == NULL; i++)
+		if (w[i].rounded == OFS_DTYPE_NONE)
+			stored = &w[i];
+	for (size_t i = 0; i < *n; i++)
+		if (w[i].rounded != OFS_DTYPE_NONE &&
+		    compare_rounded(p, &w[i], stored, err) == -1)
+			return -1;
+	for (size_t i = 0; i < *n; i++)
+		if (w[i].rounded == OFS_DTYPE_NONE)
+			w[left++] = w[i];
+	*n = left;
+	return 0;
+}
+
+/* Those of one place. */
+static int compare(const struct places *p, struct where *w, size_t n,
+    struct optimfs_error *err)
+{
+	const struct where *other = NULL;
+	char one[100], two[100];
+	uint64_t agree = 0;
+
+	if (compare_all_rounded(p, w, &n, err) == -1)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (same(w[i].said, w[0].said))
+			agree++;
+		else if (other == NULL)
+			other = &w[i];
+	}
+	if (other == NULL)
+		return 0;
+	ofs_direct_path(p->e, w[0].index, one, sizeof(one));
+	ofs_direct_path(p->e, other->index, two, sizeof(two));
+	return optimfs_fail(err, EINVAL,
+	    "OFS828 %.60s is %.*s, so are %" PRIu64 " of %zu, but %.60s is "
+	    "%.*s: in this layout they are one value",
+	    one, words(w[0].said), (const char *)w[0].said->bytes, agree, n,
+	    two, words(other->said), (const char *)other->said->bytes);
+}
+
+int ofs_direct_coupled(struct ofs_edit *e, struct optimfs_error *err)
+{
+	struct places p = { .e = e };
+	int ret = ofs_direct_texts(e, add_places, &p, err);
+
+	if (ret == 0 && p.n > 0)
+		qsort(p.v, p.n, sizeof(*p.v), by_place);
+	for (size_t i = 0, end; i < p.n && ret == 0; i = end) {
+		for (end = i; end < p.n && p.v[end].object == p.v[i].object &&
+		     p.v[end].at == p.v[i].at;)
+			end++;
+		ret = compare(&p, p.v + i, end - i, err);
+	}
+	free(p.v);
+	return ret;
+}

@@ -1,0 +1,195 @@
+/* derive.c - elements of a skeleton that are made of others */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "overlay/overlay_impl.h"
+#include "plan/cast.h"
+#include "push/writethrough.h"
+
+#define STEP ((uint64_t)1 << 20)
+
+/* Nothing of this is in the journal: a commit does it, and the next one does
+ * it again. */
+
+static const struct ofs_entry *entry_of(const struct ofs_edit *e, uint32_t node)
+{
+	return &e->fs->cat->entries[e->fs->tree.node[node].entry];
+}
+
+bool ofs_direct_whole(const struct ofs_edit *e, uint32_t node)
+{
+	struct ofs_edit_file *f = ofs_edit_file(e, node);
+	uint64_t total = ofs_tensor_bytes(e->fs->cat,
+	    ofs_entry_tensor(e->fs, entry_of(e, node)));
+	bool whole;
+
+	if (f == NULL || !ofs_direct_present(e, node))
+		return false;
+	pthread_rwlock_rdlock(&f->lock);
+	if (f->text)
+		whole = f->said != NULL && !f->unsaid;
+	else
+		whole = f->size == total && ofs_ranges_total(&f->lost) == 0 &&
+		    ofs_ranges_cover(&f->written, 0, total);
+	pthread_rwlock_unlock(&f->lock);
+	return whole;
+}
+
+uint32_t ofs_direct_written(const struct ofs_edit *e, uint32_t node)
+{
+	uint32_t i = node;
+
+	do {
+		if (ofs_direct_whole(e, i))
+			return i;
+		i = ofs_direct_next(e, i);
+	} while (i != node);
+	return OFS_NONE;
+}
+
+/* From now on its elements are those that lie in its place. */
+static struct ofs_edit_file *show(struct ofs_edit *e, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = ofs_edit_file_touch(e, node, err);
+
+	if (f == NULL || f->text)
+		return f;
+	pthread_rwlock_wrlock(&f->lock);
+	f->size = f->base = ofs_tensor_bytes(e->fs->cat,
+	    ofs_entry_tensor(e->fs, entry_of(e, node)));
+	pthread_rwlock_unlock(&f->lock);
+	return f;
+}
+
+void ofs_direct_forget(struct ofs_edit *e)
+{
+	for (struct ofs_edit_file *f = e->files; f != NULL; f = f->next) {
+		pthread_rwlock_wrlock(&f->lock);
+		if (f->base > 0)
+			f->size = f->base = 0;
+		pthread_rwlock_unlock(&f->lock);
+	}
+}
+
+/* Bytes [off, off + n) of what was written by the name node. */
+static int take(struct ofs_edit *e, uint32_t node, void *buf, uint64_t off,
+    uint64_t n, struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = ofs_edit_file(e, node);
+
+	if (f->in_place)
+		return ofs_direct_read(e, f, buf, n, off, err);
+	return ofs_edit_file_lay(e, f, buf, off, off + n, 0, err);
+}
+
+/* A step of elements, and the same in the type of where they go. */
+struct pouring {
+	struct ofs_edit *e;
+	uint8_t *from, *to; /* STEP elements of at most 16 bytes; of 4 */
+};
+
+/* The elements that were written by the name source to where node has its. */
+static int pour(const struct pouring *p, uint32_t source, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct ofs_edit *e = p->e;
+	const struct optimfs *fs = e->fs;
+	const struct ofs_tensor *a =
+	    ofs_entry_tensor(e->fs, entry_of(e, source));
+	const struct ofs_tensor *b = ofs_entry_tensor(e->fs, entry_of(e, node));
+	uint64_t in = ofs_dtype_size(a->dtype), out = ofs_dtype_size(b->dtype);
+	uint64_t all = ofs_tensor_numel(fs->cat, a), most = STEP / 16, n;
+	struct ofs_edit_file *f = show(e, node, err);
+
+	if (f == NULL)
+		return -1;
+	for (uint64_t i = 0; i < all; i += n) {
+		const void *bytes = p->from;
+
+		n = all - i < most ? all - i : most;
+		if (take(e, source, p->from, i * in, n * in, err) == -1)
+			return -1;
+		if (a->dtype != b->dtype) {
+			ofs_cast(a->dtype, p->from, b->dtype, p->to, n);
+			bytes = p->to;
+		}
+		if (ofs_direct_write(e, f, bytes, n * out, i * out, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* A place gets what was written by any of its names. */
+static int fill_place(const struct pouring *p, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct ofs_edit *e = p->e;
+	uint32_t lead = ofs_direct_lead(e, node), source;
+
+	if (lead == node && ofs_direct_next(e, node) == node)
+		return 0;
+	if (ofs_direct_whole(e, node))
+		return 0;
+	if (lead != node ||
+	    ofs_direct_is_rounded(e, e->fs->tree.node[node].entry))
+		return show(e, node, err) == NULL ? -1 : 0;
+	source = ofs_direct_written(e, node);
+	return source == OFS_NONE ? 0 : pour(p, source, node, err);
+}
+
+static int fill_derived(const struct pouring *p, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct ofs_edit *e = p->e;
+	uint32_t model = ofs_direct_model(e, node), source;
+
+	/* where it is the same elements they are there */
+	if (model == OFS_NONE || ofs_direct_present(e, node) ||
+	    ofs_direct_next(e, node) != node)
+		return 0;
+	source = ofs_direct_written(e, model);
+	return source == OFS_NONE ? 0 : pour(p, source, node, err);
+}
+
+static int fill_zeros(struct ofs_edit *e, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_file *f;
+
+	if (e->fs->tree.node[node].entry == OFS_NONE ||
+	    !ofs_direct_zeros(e, node) || ofs_direct_present(e, node) ||
+	    ofs_direct_written(e, node) != OFS_NONE)
+		return 0;
+	f = show(e, node, err);
+	if (f == NULL)
+		return -1;
+	/* the one step of a flat parameter is that of its other parts */
+	return f->text ? 0 : ofs_direct_zero(e, f, 0, f->size, err);
+}
+
+/* Elements without dimensions are texts, which take() finds in memory. */
+int ofs_direct_derive(struct ofs_edit *e, struct optimfs_error *err)
+{
+	struct pouring p = { .e = e, .from = malloc(2 * STEP) };
+	int ret = 0;
+
+	if (p.from == NULL)
+		return optimfs_fail(err, ENOMEM, "elements");
+	p.to = p.from + STEP;
+	pthread_rwlock_wrlock(&e->names);
+	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++)
+		ret = fill_zeros(e, i, err);
+	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++)
+		ret = fill_place(&p, i, err);
+	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++)
+		ret = fill_derived(&p, i, err);
+	pthread_rwlock_unlock(&e->names);
+	free(p.from);
+	return ret;
+}

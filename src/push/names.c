@@ -1,0 +1,170 @@
+/* names.c - names of a skeleton, absent until they are created */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "overlay/overlay_impl.h"
+#include "push/writethrough.h"
+
+#define PIECE ((uint64_t)1 << 20)
+
+int ofs_direct_hide(struct ofs_edit *e, struct optimfs_error *err)
+{
+	for (uint32_t i = 1; i < e->fs->tree.n; i++) {
+		struct ofs_edit_node *v = ofs_edit_touch(e, i, err);
+
+		if (v == NULL)
+			return -1;
+		v->gone = true;
+	}
+	return 0;
+}
+
+/* The node of the skeleton with that name which is not there, or nowhere. */
+static uint32_t absent(const struct ofs_edit *e, uint32_t dir, const char *name,
+    bool is_dir)
+{
+	const struct ofs_edit_node *v;
+	uint32_t index;
+
+	if (dir >= e->fs->tree.n)
+		return OFS_NONE;
+	index = ofs_tree_lookup(&e->fs->tree, dir, name);
+	v = index == OFS_NONE ? NULL : ofs_edit_node(e, index);
+	if (v == NULL || !v->gone || v->parent != OFS_NONE || v->dir != is_dir)
+		return OFS_NONE;
+	return index;
+}
+
+static bool is_shared(const struct ofs_edit *e, const struct ofs_edit_file *f)
+{
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]);
+
+	return f->text && t != NULL && (t->flags & OFS_TENSOR_TIED) != 0;
+}
+
+/* A file that was just revealed has no bytes, whatever the skeleton says, or
+ * was written to one that was removed. */
+static int begin_empty(struct ofs_edit *e, uint32_t index,
+    struct optimfs_error *err)
+{
+	struct ofs_edit_file *f = ofs_edit_file_touch(e, index, err);
+	struct ofs_buf none = { 0 };
+	struct ofs_blob *empty;
+
+	if (f == NULL)
+		return -1;
+	if (!is_shared(e, f))
+		ofs_edit_file_revert(e, f);
+	if (!f->text || f->said != NULL)
+		return 0;
+	empty = ofs_blob_of(&none, err);
+	if (empty == NULL)
+		return -1;
+	pthread_rwlock_wrlock(&f->lock);
+	f->said = empty;
+	f->unsaid = true;
+	pthread_rwlock_unlock(&f->lock);
+	return 0;
+}
+
+int ofs_direct_reveal(struct ofs_edit *e, uint32_t dir, const char *name,
+    bool is_dir, uint32_t *index, struct optimfs_error *err)
+{
+	uint32_t found = absent(e, dir, name, is_dir);
+
+	if (found == OFS_NONE)
+		return 0;
+	if (!is_dir && begin_empty(e, found, err) == -1)
+		return -1;
+	if (ofs_edit_record_path(e, is_dir ? OFS_REC_MKDIR : OFS_REC_CREATE,
+		dir, name, err) == -1)
+		return -1;
+	ofs_edit_node(e, found)->gone = false;
+	*index = found;
+	ofs_edit_changed(e, true);
+	return 1;
+}
+
+static int pour_text(struct ofs_edit *e, struct ofs_edit_file *from,
+    struct ofs_edit_file *to, uint32_t index, struct optimfs_error *err)
+{
+	struct ofs_blob *text;
+	int ret;
+
+	pthread_rwlock_wrlock(&from->lock);
+	text = ofs_edit_text_now(e, from, err);
+	pthread_rwlock_unlock(&from->lock);
+	if (text == NULL)
+		return -1;
+	pthread_rwlock_wrlock(&to->lock);
+	ret = ofs_edit_text_resize(e, to, 0, err);
+	if (ret == 0)
+		ret =
+		    ofs_edit_text_write(e, to, text->bytes, text->len, 0, err);
+	if (ret == 0)
+		ret = ofs_edit_text_accept(e, to, index, err);
+	if (ret == -1)
+		to->drafting = to->touched = false;
+	pthread_rwlock_unlock(&to->lock);
+	ofs_blob_unref(text);
+	return ret;
+}
+
+static int pour_bytes(struct ofs_edit *e, struct ofs_edit_file *from,
+    struct ofs_edit_file *to, struct optimfs_error *err)
+{
+	uint64_t size = from->size, limit = ofs_edit_limit(e, to->index), k;
+	uint8_t *buf;
+	int ret;
+
+	if (size > limit)
+		return optimfs_fail(err, EFBIG,
+		    "OFS813 past the tensor's end (it has %llu bytes)",
+		    (unsigned long long)limit);
+	buf = malloc(PIECE);
+	if (buf == NULL)
+		return optimfs_fail(err, ENOMEM, "elements");
+	ret = ofs_edit_file_resize_named(e, to, 0, err);
+	for (uint64_t off = 0; off < size && ret == 0; off += k) {
+		k = size - off < PIECE ? size - off : PIECE;
+		ret = ofs_edit_file_lay(e, from, buf, off, off + k, 0, err);
+		if (ret == 0)
+			ret =
+			    ofs_edit_file_write_named(e, to, buf, k, off, err);
+	}
+	free(buf);
+	return ret;
+}
+
+int ofs_direct_rename(struct ofs_edit *e, uint32_t index, uint32_t dir,
+    const char *name, struct optimfs_error *err)
+{
+	struct ofs_edit_file *from, *to;
+	uint32_t known = OFS_NONE;
+	int ret;
+
+	if (!ofs_edit_is_made(e, index) || ofs_edit_is_dir(e, index) ||
+	    e->replaying)
+		return 0;
+	ret = ofs_direct_reveal(e, dir, name, false, &known, err);
+	if (ret == 0)
+		known = ofs_edit_find(e, dir, name);
+	if (ret == -1 || known == OFS_NONE || ofs_edit_is_made(e, known) ||
+	    ofs_edit_is_dir(e, known))
+		return ret;
+	from = ofs_edit_file_touch(e, index, err);
+	to = ofs_edit_file_touch(e, known, err);
+	if (from == NULL || to == NULL)
+		return -1;
+	ret = to->text ? pour_text(e, from, to, known, err)
+		       : pour_bytes(e, from, to, err);
+	if (ret == 0)
+		ret = ofs_edit_remove(e, ofs_edit_parent(e, index),
+		    ofs_edit_name(e, index), false, err);
+	return ret == 0 ? 1 : -1;
+}

@@ -1,0 +1,117 @@
+/* rounded.c - tensors that a layout has only as others, or rounded ones */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "overlay/overlay_impl.h"
+#include "push/writethrough.h"
+
+#define STEP ((uint64_t)1 << 20)
+
+/* What was written to such a tensor has no place of its own: it is staged, and
+ * must be what the elements that are stored are, or are rounded to. */
+struct compared {
+	struct ofs_edit *e;
+	struct ofs_edit_file *f;
+	const struct ofs_tensor *t;
+	uint8_t *said, *is; /* STEP bytes each */
+};
+
+bool ofs_direct_is_rounded(const struct ofs_edit *e, uint32_t entry)
+{
+	const struct ofs_catalog *cat = e->fs->cat;
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(e->fs, &cat->entries[entry]);
+	uint32_t view = t == NULL || t->nshards == 0
+	    ? OFS_NONE
+	    : cat->shards[t->shard].view;
+
+	return view != OFS_NONE && (cat->views[view].fix & OFS_FIX_ROUND) != 0;
+}
+
+static int not_one(const struct compared *c, const char *path, const char *said,
+    const char *is, uint64_t off, struct optimfs_error *err)
+{
+	char other[4096];
+	uint32_t by =
+	    ofs_direct_written(c->e, ofs_direct_lead(c->e, c->f->index));
+
+	ofs_direct_path(c->e, by, other, sizeof(other));
+	return optimfs_fail(err, EINVAL,
+	    "OFS828 %.70s and %.70s are stored once in this layout, but "
+	    "element %" PRIu64 " is %.20s and %.20s: write the same to both, "
+	    "or one of them",
+	    other, path, off / ofs_dtype_size(c->t->dtype), is, said);
+}
+
+static int differ(const struct compared *c, uint64_t at, uint64_t off,
+    struct optimfs_error *err)
+{
+	char path[4096], said[80], is[80];
+
+	said[ofs_dtype_print(c->t->dtype, c->said + at, said)] = '\0';
+	is[ofs_dtype_print(c->t->dtype, c->is + at, is)] = '\0';
+	ofs_direct_path(c->e, c->f->index, path, sizeof(path));
+	if (!ofs_direct_is_rounded(c->e, c->f->entry))
+		return not_one(c, path, said, is, at + off, err);
+	return optimfs_fail(err, EINVAL,
+	    "OFS822 %.150s, element %" PRIu64 " is %.40s: the layout stores "
+	    "the optimizer's copy, which rounds to %.40s",
+	    path, (off + at) / ofs_dtype_size(c->t->dtype), said, is);
+}
+
+static int compare_step(const struct compared *c, uint64_t off, uint64_t n,
+    struct optimfs_error *err)
+{
+	uint64_t item = ofs_dtype_size(c->t->dtype), at = 0;
+
+	if (ofs_direct_read(c->e, c->f, c->is, n, off, err) == -1 ||
+	    ofs_edit_file_lay(c->e, c->f, c->said, off, off + n, 0, err) == -1)
+		return -1;
+	if (memcmp(c->is, c->said, n) == 0)
+		return 0;
+	while (memcmp(c->is + at, c->said + at, item) == 0)
+		at += item;
+	return differ(c, at, off, err);
+}
+
+static int compare(struct compared *c, struct optimfs_error *err)
+{
+	uint64_t size = c->f->size, n;
+	int ret = 0;
+
+	for (uint64_t off = 0; off < size && ret == 0; off += n) {
+		n = size - off < STEP ? size - off : STEP;
+		ret = compare_step(c, off, n, err);
+	}
+	return ret;
+}
+
+int ofs_direct_rounded(struct ofs_edit *e, struct optimfs_error *err)
+{
+	struct compared c = { .e = e };
+	int ret = 0;
+
+	c.said = malloc(2 * STEP);
+	if (c.said == NULL)
+		return optimfs_fail(err, ENOMEM, "elements");
+	c.is = c.said + STEP;
+	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++) {
+		uint32_t entry = e->fs->tree.node[i].entry;
+
+		if (entry == OFS_NONE)
+			continue;
+		c.f = ofs_edit_file(e, i);
+		c.t = ofs_entry_tensor(e->fs, &e->fs->cat->entries[entry]);
+		if (c.f != NULL && !c.f->text && !c.f->in_place &&
+		    c.f->written.n > 0 && ofs_direct_present(e, i))
+			ret = compare(&c, err);
+	}
+	free(c.said);
+	return ret;
+}

@@ -1,0 +1,140 @@
+/* same.c - names of a skeleton whose elements lie in one place */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "overlay/overlay_impl.h"
+#include "push/writethrough.h"
+
+/* A tied parameter has several names in a layout that stores it once, and
+ * weights that are trained in float32 are the optimizer's too. Of such names
+ * the first one's bytes go to their place; the others' are staged. */
+
+static const struct ofs_tensor *tensor_of(const struct optimfs *fs,
+    uint32_t node)
+{
+	return ofs_entry_tensor(fs,
+	    &fs->cat->entries[fs->tree.node[node].entry]);
+}
+
+static bool is_candidate(const struct optimfs *fs, uint32_t node)
+{
+	uint32_t entry = fs->tree.node[node].entry;
+	const struct ofs_tensor *t;
+
+	if (entry == OFS_NONE || ofs_entry_is_text(fs, entry))
+		return false;
+	t = tensor_of(fs, node);
+	return t != NULL && t->nshards > 0;
+}
+
+/* Where a shard begins; equal boxes and strides have one index. */
+struct place {
+	uint64_t off, view_offset;
+	uint32_t object, box, stride, fix;
+};
+
+static struct place place_of(const struct ofs_catalog *cat,
+    const struct ofs_shard *s)
+{
+	struct place p = { .off = s->at.off,
+		.object = s->at.object,
+		.box = s->box,
+		.stride = OFS_NONE };
+
+	if (s->view != OFS_NONE) {
+		p.view_offset = cat->views[s->view].offset;
+		p.stride = cat->views[s->view].stride;
+		p.fix = cat->views[s->view].fix;
+	}
+	return p;
+}
+
+static bool same_place(const struct ofs_catalog *cat, const struct ofs_shard *a,
+    const struct ofs_shard *b)
+{
+	struct place p = place_of(cat, a), q = place_of(cat, b);
+
+	return memcmp(&p, &q, sizeof(p)) == 0;
+}
+
+struct seeking {
+	const struct optimfs *fs;
+	uint32_t *node; /* the first of each place */
+};
+
+static bool same(const void *ctx, uint32_t i, const void *key, size_t n)
+{
+	const struct seeking *s = ctx;
+	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_tensor *a = tensor_of(s->fs, s->node[i]), *b = key;
+
+	(void)n;
+	if (a == b)
+		return true;
+	if (a->dtype != b->dtype || a->nshards != b->nshards ||
+	    ofs_tensor_numel(cat, a) != ofs_tensor_numel(cat, b))
+		return false;
+	for (uint32_t k = 0; k < a->nshards; k++)
+		if (!same_place(cat, &cat->shards[a->shard + k],
+			&cat->shards[b->shard + k]))
+			return false;
+	return true;
+}
+
+static int seek(struct seeking *s, struct ofs_map *map, uint32_t *next,
+    struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = s->fs->cat;
+	uint32_t found = 0;
+
+	for (uint32_t i = 0; i < s->fs->tree.n; i++) {
+		const struct ofs_tensor *t;
+		struct place first;
+		uint32_t hash, at;
+
+		next[i] = i;
+		if (!is_candidate(s->fs, i))
+			continue;
+		t = tensor_of(s->fs, i);
+		first = place_of(cat, &cat->shards[t->shard]);
+		hash = ofs_map_hash(&first, sizeof(first));
+		at = ofs_map_find(map, hash, same, s, t, sizeof(*t));
+		if (at != UINT32_MAX) {
+			next[i] = next[s->node[at]];
+			next[s->node[at]] = i;
+			continue;
+		}
+		s->node[found] = i;
+		if (!ofs_map_add(map, hash, found++))
+			return optimfs_fail(err, ENOMEM, "names of a layout");
+	}
+	return 0;
+}
+
+int ofs_direct_rings(const struct optimfs *fs, uint32_t **ring,
+    struct optimfs_error *err)
+{
+	struct seeking s = { .fs = fs };
+	struct ofs_map map = { 0 };
+	uint32_t *next = calloc((size_t)fs->tree.n + 1, sizeof(*next));
+	int ret = -1;
+
+	s.node = calloc((size_t)fs->tree.n + 1, sizeof(*s.node));
+	if (next == NULL || s.node == NULL)
+		optimfs_fail(err, ENOMEM, "names of a layout");
+	else
+		ret = seek(&s, &map, next, err);
+	ofs_map_fini(&map);
+	free(s.node);
+	if (ret == -1) {
+		free(next);
+		return -1;
+	}
+	*ring = next;
+	return 0;
+}

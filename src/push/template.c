@@ -1,0 +1,377 @@
+/* template.c - mkfs: the files of a layout, as long as they will be */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "push/template.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/copy.h"
+#include "fs/view.h"
+#include "journal/publish.h"
+#include "journal/stage.h"
+#include "pickle/budget.h"
+
+/* Of a file that is made at once, at most so much, and a span. */
+#define WINDOW ((uint64_t)16 << 20)
+/* Bytes that are written at once, and the holes among them that are written as
+ * zeros: shorter than any block, so that none is filled for them. */
+#define BUFFER ((uint64_t)256 << 10)
+#define HOLE   4096
+
+void ofs_skeleton_fini(struct ofs_skeleton *s)
+{
+	for (uint32_t i = 0; i < s->nown; i++)
+		free(s->own[i].path);
+	free(s->own);
+	free(s->file);
+	free(s->sum);
+	*s = (struct ofs_skeleton){ 0 };
+}
+
+static int add_sum(struct ofs_skeleton *s, uint32_t file, uint64_t at,
+    const struct ofs_piece *p, struct optimfs_error *err)
+{
+	if (s->nsums == s->cap) {
+		size_t cap = s->cap == 0 ? 64 : 2 * s->cap;
+		struct ofs_skeleton_sum *grown =
+		    reallocarray(s->sum, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return optimfs_fail(err, ENOMEM, "checksums");
+		s->sum = grown;
+		s->cap = cap;
+	}
+	s->sum[s->nsums++] =
+	    (struct ofs_skeleton_sum){ file, at, p->crc.from, p->crc.n };
+	return 0;
+}
+
+/* Literal bytes on their way to a file, from its start to its end: small
+ * tensors have several stretches of them each. */
+struct pen {
+	int fd;
+	uint64_t at, n; /* of what is in buf */
+	uint8_t *buf;   /* BUFFER bytes */
+};
+
+static int pen_flush(struct pen *p, struct optimfs_error *err)
+{
+	uint64_t n = p->n;
+
+	p->n = 0;
+	return ofs_write_all(p->fd, p->buf, n, p->at, err);
+}
+
+static int pen_put(struct pen *p, const void *bytes, uint64_t n, uint64_t at,
+    struct optimfs_error *err)
+{
+	uint64_t hole = at - (p->at + p->n);
+
+	if (p->n == 0 || hole >= HOLE || hole + n > BUFFER - p->n) {
+		if (pen_flush(p, err) == -1)
+			return -1;
+		if (n > BUFFER)
+			return ofs_write_all(p->fd, bytes, n, at, err);
+		p->at = at;
+		hole = 0;
+	}
+	memset(p->buf + p->n, 0, hole);
+	memcpy(p->buf + p->n + hole, bytes, n);
+	p->n += hole + n;
+	return 0;
+}
+
+/* What is no tensor of the pieces that begin at base. */
+static int write_pieces(struct ofs_skeleton *s, uint32_t file, struct pen *pen,
+    const struct ofs_composition *c, uint64_t base, struct optimfs_error *err)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < c->n && ret == 0; i++) {
+		const struct ofs_piece *p = &c->piece[i];
+
+		if (p->kind == OFS_PIECE_BYTES)
+			ret =
+			    pen_put(pen, p->bytes, p->len, base + p->off, err);
+		else if (p->kind == OFS_PIECE_CRC)
+			ret = add_sum(s, file, base + p->off, p, err);
+	}
+	return ret;
+}
+
+static int write_spans(struct ofs_skeleton *s, uint32_t file, int fd,
+    struct ofs_view_file *from, struct optimfs_error *err)
+{
+	uint64_t size = s->file[file].size, at = 0, base, len;
+	struct pen pen = { .fd = fd, .buf = malloc(BUFFER) };
+	struct ofs_composition c;
+	int ret = 0;
+
+	if (pen.buf == NULL)
+		return optimfs_fail(err, ENOMEM, "write buffer");
+	while (at < size && ret == 0) {
+		len = size - at < WINDOW ? size - at : WINDOW;
+		ret = ofs_view_window(from, at, len, &c, &base, err);
+		if (ret == -1)
+			break;
+		ret = write_pieces(s, file, &pen, &c, base, err);
+		at = base + c.size;
+		ofs_composition_fini(&c);
+	}
+	if (ret == 0)
+		ret = pen_flush(&pen, err);
+	free(pen.buf);
+	return ret;
+}
+
+/* An index that we would refuse to read is not worth the wait. */
+static int check_index(const struct optimfs *fs,
+    const struct ofs_skeleton_file *f, struct optimfs_error *err)
+{
+	uint64_t max = ofs_metadata_max(fs->cat);
+
+	if (strcmp(f->name, ".metadata") != 0 || f->size <= max)
+		return 0;
+	return optimfs_fail(err, E2BIG,
+	    "OFS440 .metadata: %" PRIu64 " bytes in this layout, limit %" PRIu64
+	    " (-o max_metadata)",
+	    f->size, max);
+}
+
+static int write_file(struct optimfs *fs, struct ofs_at at, int dir,
+    struct ofs_skeleton *s, uint32_t file, struct optimfs_error *err)
+{
+	struct ofs_skeleton_file *f = &s->file[file];
+	struct ofs_view_file *from;
+	int fd, ret;
+
+	if (ofs_view_open(fs, at, &from, &f->size, err) == -1)
+		return -1;
+	if (check_index(fs, f, err) == -1) {
+		ofs_view_close(from);
+		return -1;
+	}
+	fd = openat(dir, f->name,
+	    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (fd == -1 || ftruncate(fd, (off_t)f->size) == -1)
+		ret = optimfs_fail(err, errno, "OFS801 %s: %m", f->name);
+	else
+		ret = write_spans(s, file, fd, from, err);
+	if (ret == 0 && fsync(fd) == -1)
+		ret = optimfs_fail(err, errno, "OFS801 %s: fsync: %m", f->name);
+	if (fd != -1)
+		close(fd);
+	ofs_view_close(from);
+	return ret == -1 ? optimfs_fail_in(err, "%s", f->name) : 0;
+}
+
+static int sync_dir(int dir, const char *name, struct optimfs_error *err)
+{
+	int fd =
+	    openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int ret = 0;
+
+	if (fd == -1 || fsync(fd) == -1)
+		ret =
+		    optimfs_fail(err, errno, "OFS801 %.150s: fsync: %m", name);
+	if (fd != -1)
+		close(fd);
+	return ret;
+}
+
+static int sync_dirs(struct optimfs *fs, struct ofs_at view, uint32_t n,
+    int dir, struct optimfs_error *err)
+{
+	struct ofs_at at = { view.space, 1 };
+	char name[OFS_FILE_NAME];
+
+	for (; at.index < n; at.index++) {
+		if (!ofs_view_is_dir(fs, at))
+			continue;
+		ofs_view_path(fs, at, name);
+		if (sync_dir(dir, name, err) == -1)
+			return -1;
+	}
+	return sync_dir(dir, ".", err);
+}
+
+/* Directories come before what is in them. */
+int ofs_skeleton_write(struct optimfs *fs, struct ofs_at view, int dir,
+    struct ofs_skeleton *s, struct optimfs_error *err)
+{
+	struct ofs_at at = { view.space, 1 };
+	uint32_t n;
+
+	if (ofs_view_count(fs, view, &n, err) == -1)
+		return -1;
+	s->file = calloc((size_t)n + 1, sizeof(*s->file));
+	if (s->file == NULL)
+		return optimfs_fail(err, ENOMEM, "%u files", n);
+	for (; at.index < n; at.index++) {
+		char *name = s->file[s->n].name;
+
+		ofs_view_path(fs, at, name);
+		if (!ofs_view_is_dir(fs, at)) {
+			if (write_file(fs, at, dir, s, s->n, err) == -1)
+				return -1;
+			s->n++;
+		} else if (mkdirat(dir, name, 0777) == -1) {
+			return optimfs_fail(err, errno, "OFS801 %.150s: %m",
+			    name);
+		}
+	}
+	return sync_dirs(fs, view, n, dir, err);
+}
+
+/* The same name without what compresses items: of those the lengths are only
+ * known when they are there. */
+static void without_zstd(const char *name, char *out)
+{
+	size_t n = 0;
+
+	while (*name != '\0') {
+		size_t k = strcspn(name + 1, ",") + 1;
+
+		if (strncmp(name, ",zstd", 5) != 0) {
+			memcpy(out + n, name, k);
+			n += k;
+		}
+		name += k;
+	}
+	out[n] = '\0';
+}
+
+/* Fails unless the directory is not there or empty. */
+int ofs_skeleton_room(const char *dir, struct optimfs_error *err)
+{
+	int empty = ofs_dir_empty(dir);
+
+	if (empty == 1 || (empty == -1 && errno == ENOENT))
+		return 0;
+	if (empty == -1)
+		return optimfs_fail(err, errno == ENOTDIR ? EEXIST : errno,
+		    "OFS830 %s: %m", dir);
+	return optimfs_fail(err, EEXIST,
+	    "OFS830 %s is not empty: a new checkpoint needs a directory of its "
+	    "own",
+	    dir);
+}
+
+static bool has_info(int stage)
+{
+	return faccessat(stage, OFS_SKELETON_INFO, F_OK, AT_SYMLINK_NOFOLLOW) ==
+	    0;
+}
+
+/* What an mkfs that was killed has left is begun anew. */
+static int make_dir(struct ofs_stage *st, struct optimfs_error *err)
+{
+	int stage = ofs_stage_beside(st), fd;
+
+	if (has_info(stage))
+		return optimfs_fail(err, EEXIST,
+		    "OFS830 %s: there is a skeleton already: mount it, or "
+		    "remove that directory",
+		    ofs_stage_path(st));
+	ofs_publish_clear(stage, OFS_SKELETON);
+	if (mkdirat(stage, OFS_SKELETON, 0777) == -1)
+		return optimfs_fail(err, errno, "OFS801 %s/%s: %m",
+		    ofs_stage_path(st), OFS_SKELETON);
+	fd = openat(stage, OFS_SKELETON,
+	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd == -1 ? optimfs_fail(err, errno, "OFS801 %m") : fd;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct ofs_skeleton_sum *x = a, *y = b;
+
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
+	return x->n < y->n ? -1 : x->n > y->n;
+}
+
+static char *skeleton_path(const struct ofs_stage *st,
+    struct optimfs_error *err)
+{
+	char *path;
+
+	if (asprintf(&path, "%s/%s", ofs_stage_path(st), OFS_SKELETON) != -1)
+		return path;
+	optimfs_fail(err, ENOMEM, "a path");
+	return NULL;
+}
+
+static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
+    struct optimfs_error *err)
+{
+	struct ofs_skeleton s = { 0 };
+	char plain[OFS_VIEW_NAME];
+	struct ofs_at view;
+	int dir, ret;
+	char *path;
+
+	if (strlen(layout) >= sizeof(plain))
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 view %.80s: the name is too long", layout);
+	strcpy(s.layout, layout);
+	without_zstd(layout, plain);
+	if (ofs_view_make_summed(fs, layout, &view, err) == -1 ||
+	    ofs_view_make_summed(fs, plain, &view, err) == -1)
+		return -1;
+	dir = make_dir(st, err);
+	if (dir == -1)
+		return -1;
+	ret = ofs_skeleton_write(fs, view, dir, &s, err);
+	close(dir);
+	path = ret == 0 ? skeleton_path(st, err) : NULL;
+	if (path == NULL || ofs_skeleton_match(fs, path, &s, err) == -1)
+		ret = -1;
+	free(path);
+	if (s.nsums > 0)
+		qsort(s.sum, s.nsums, sizeof(*s.sum), by_place);
+	if (ret == 0)
+		ret = ofs_skeleton_save(&s, ofs_stage_beside(st), err);
+	if (ret == -1) {
+		unlinkat(ofs_stage_beside(st), OFS_SKELETON_INFO, 0);
+		ofs_publish_clear(ofs_stage_beside(st), OFS_SKELETON);
+	}
+	ofs_skeleton_fini(&s);
+	return ret;
+}
+
+int ofs_skeleton_make(struct optimfs *like, const char *layout, const char *dir,
+    struct optimfs_error *err)
+{
+	struct ofs_stage_config config = { .source = dir };
+	struct ofs_stage *st;
+	bool made;
+	int ret = -1;
+
+	if (ofs_skeleton_room(dir, err) == -1)
+		return -1;
+	st = ofs_stage_open(&config, err);
+	if (st == NULL)
+		return -1;
+	/* before the skeleton, which is none without a place to go to */
+	made = mkdir(dir, 0777) == 0;
+	if (!made && errno != EEXIST)
+		optimfs_fail(err, errno, "OFS801 %s: %m", dir);
+	else if (ofs_sync_parent(dir) == -1)
+		optimfs_fail(err, errno, "OFS801 %s: fsync: %m", dir);
+	else
+		ret = make(like, layout, st, err);
+	if (ret == -1 && made)
+		rmdir(dir);
+	ofs_stage_close(st, has_info(ofs_stage_beside(st)));
+	return ret;
+}

@@ -1,0 +1,247 @@
+/* template_info.c - what is known of a skeleton, in its stage */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "journal/stage.h"
+#include "push/template.h"
+
+/* Lines of text:
+ *
+ *     optimfs-skeleton 1
+ *     layout dcp@16
+ *     file SIZE NAME             in the order of their numbers
+ *     sum FILE AT FROM LENGTH    sorted by FILE and FROM
+ *     given PATH                 a file of the tree that the layout fills in
+ *     derived PATH               one that is made of its parameter in model/
+ *     own HASH PATH              one that says what the layout says; HASH is of
+ *                                what the source says
+ *     end
+ */
+#define HEAD "optimfs-skeleton 1\n"
+#define TMP  OFS_SKELETON_INFO ".tmp"
+
+static FILE *open_at(int dir, const char *name, int flags)
+{
+	int fd = openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC, 0600);
+	FILE *f = fd == -1
+	    ? NULL
+	    : fdopen(fd, (flags & O_ACCMODE) == O_RDONLY ? "r" : "w");
+
+	if (f == NULL && fd != -1)
+		close(fd);
+	return f;
+}
+
+static int failed(struct optimfs_error *err)
+{
+	return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_SKELETON_INFO);
+}
+
+static void put_own(FILE *f, const struct ofs_skeleton_own *own)
+{
+	if (own->given || own->derived)
+		fprintf(f, "%s %s\n", own->given ? "given" : "derived",
+		    own->path);
+	else
+		fprintf(f, "own %016" PRIx64 " %s\n", own->hash, own->path);
+}
+
+int ofs_skeleton_save(const struct ofs_skeleton *s, int stage,
+    struct optimfs_error *err)
+{
+	FILE *f = open_at(stage, TMP, O_WRONLY | O_CREAT | O_TRUNC);
+	bool bad;
+
+	if (f == NULL)
+		return failed(err);
+	fprintf(f, HEAD "layout %s\n", s->layout);
+	for (uint32_t i = 0; i < s->n; i++)
+		fprintf(f, "file %" PRIu64 " %s\n", s->file[i].size,
+		    s->file[i].name);
+	for (size_t i = 0; i < s->nsums; i++)
+		fprintf(f, "sum %u %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+		    s->sum[i].file, s->sum[i].at, s->sum[i].from, s->sum[i].n);
+	for (uint32_t i = 0; i < s->nown; i++)
+		put_own(f, &s->own[i]);
+	fputs("end\n", f);
+	bad = fflush(f) != 0 || ferror(f) || fsync(fileno(f)) == -1;
+	bad = (bad ? failed(err) : 0) == -1;
+	if (fclose(f) != 0 && !bad)
+		bad = failed(err) == -1;
+	if (!bad && renameat(stage, TMP, stage, OFS_SKELETON_INFO) == -1)
+		bad = failed(err) == -1;
+	if (bad) {
+		unlinkat(stage, TMP, 0);
+		return -1;
+	}
+	return fsync(stage) == -1 ? failed(err) : 0;
+}
+
+static void *grow(void *v, size_t n, size_t size)
+{
+	if ((n & (n - 1)) != 0) /* room for the next power of two */
+		return v;
+	return reallocarray(v, n == 0 ? 1 : 2 * n, size);
+}
+
+static int add_file(struct ofs_skeleton *s, const char *line,
+    struct optimfs_error *err)
+{
+	struct ofs_skeleton_file *grown, f = { 0 };
+
+	if (sscanf(line, "file %" SCNu64 " %1023[^\n]", &f.size, f.name) != 2 ||
+	    f.size > INT64_MAX || !ofs_path_stays(f.name, strlen(f.name)))
+		return optimfs_fail(err, EUCLEAN, "no file");
+	grown = grow(s->file, s->n, sizeof(*grown));
+	if (grown == NULL)
+		return optimfs_fail(err, ENOMEM, "files");
+	s->file = grown;
+	s->file[s->n++] = f;
+	return 0;
+}
+
+static int add_sum(struct ofs_skeleton *s, const char *line,
+    struct optimfs_error *err)
+{
+	struct ofs_skeleton_sum *grown, v;
+	uint64_t size;
+
+	if (sscanf(line, "sum %" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNu64,
+		&v.file, &v.at, &v.from, &v.n) != 4 ||
+	    v.file >= s->n)
+		return optimfs_fail(err, EUCLEAN, "no sum");
+	size = s->file[v.file].size;
+	if (size < 4 || v.at > size - 4 || v.n > size || v.from > size - v.n)
+		return optimfs_fail(err, EUCLEAN, "a sum outside of its file");
+	grown = grow(s->sum, s->nsums, sizeof(*grown));
+	if (grown == NULL)
+		return optimfs_fail(err, ENOMEM, "checksums");
+	s->sum = grown;
+	s->sum[s->nsums++] = v;
+	return 0;
+}
+
+static int add_own(struct ofs_skeleton *s, const char *line,
+    struct optimfs_error *err)
+{
+	struct ofs_skeleton_own *grown,
+	    v = { .given = line[0] == 'g', .derived = line[0] == 'd' };
+	int at = 0;
+
+	if (v.given || v.derived)
+		at = (int)strcspn(line, " ") + 1;
+	else if (sscanf(line, "own %16" SCNx64 " %n", &v.hash, &at) != 1 ||
+	    at == 0)
+		return optimfs_fail(err, EUCLEAN, "no name");
+	grown = grow(s->own, s->nown, sizeof(*grown));
+	if (grown == NULL)
+		return optimfs_fail(err, ENOMEM, "names");
+	s->own = grown;
+	v.path = strndup(line + at, strcspn(line + at, "\n"));
+	if (v.path == NULL)
+		return optimfs_fail(err, ENOMEM, "names");
+	s->own[s->nown++] = v;
+	return 0;
+}
+
+/* 1: that was the last line. */
+static int take_line(struct ofs_skeleton *s, const char *line, uint64_t number,
+    struct optimfs_error *err)
+{
+	if (number == 1 && strcmp(line, HEAD) == 0)
+		return 0;
+	if (number == 2 && strncmp(line, "layout ", 7) == 0 &&
+	    strlen(line + 7) < sizeof(s->layout)) {
+		strcpy(s->layout, line + 7);
+		s->layout[strcspn(s->layout, "\n")] = '\0';
+		return 0;
+	}
+	if (number > 2 && strncmp(line, "file ", 5) == 0)
+		return add_file(s, line, err);
+	if (number > 2 && strncmp(line, "sum ", 4) == 0)
+		return add_sum(s, line, err);
+	if (number > 2 &&
+	    (strncmp(line, "given ", 6) == 0 ||
+		strncmp(line, "derived ", 8) == 0 ||
+		strncmp(line, "own ", 4) == 0))
+		return add_own(s, line, err);
+	if (number > 2 && strcmp(line, "end\n") == 0)
+		return 1;
+	return optimfs_fail(err, EUCLEAN, "no line of it");
+}
+
+int ofs_skeleton_load(int stage, struct ofs_skeleton *s,
+    struct optimfs_error *err)
+{
+	FILE *f = open_at(stage, OFS_SKELETON_INFO, O_RDONLY);
+	uint64_t number = 0;
+	char *line = NULL;
+	size_t cap = 0;
+	int ret = 0;
+
+	*s = (struct ofs_skeleton){ 0 };
+	if (f == NULL)
+		return failed(err);
+	while (ret == 0 && getline(&line, &cap, f) != -1)
+		ret = take_line(s, line, ++number, err);
+	if (ret == 0)
+		ret = optimfs_fail(err, EUCLEAN, "it has no end");
+	fclose(f);
+	free(line);
+	if (ret == 1)
+		return 0;
+	ofs_skeleton_fini(s);
+	if (err != NULL && err->code == EUCLEAN)
+		return optimfs_fail_in(err, "OFS831 %s, line %" PRIu64,
+		    OFS_SKELETON_INFO, number);
+	return -1;
+}
+
+static bool has(const char *stage, const char *name)
+{
+	char *path;
+	bool there;
+
+	if (asprintf(&path, "%s/%s", stage, name) == -1)
+		return false;
+	there = access(path, F_OK) == 0;
+	free(path);
+	return there;
+}
+
+int ofs_skeleton_find(const char *dir, char **path, struct optimfs_error *err)
+{
+	char *stage = ofs_stage_place(dir, NULL);
+	int ret = 0;
+
+	*path = NULL;
+	if (stage == NULL)
+		return 0;
+	if ((has(stage, OFS_SKELETON_INFO) || has(stage, OFS_SKELETON_DONE)) &&
+	    ofs_dir_empty(dir) == 1)
+		ret =
+		    asprintf(path, "%s/%s", stage, OFS_SKELETON) == -1 ? -1 : 1;
+	free(stage);
+	if (ret != -1)
+		return ret;
+	*path = NULL;
+	return optimfs_fail(err, ENOMEM, "%s", dir);
+}
+
+bool ofs_skeleton_done(const char *dir)
+{
+	char *stage = ofs_stage_place(dir, NULL);
+	bool done = stage != NULL && has(stage, OFS_SKELETON_DONE);
+
+	free(stage);
+	return done;
+}

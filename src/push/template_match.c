@@ -1,0 +1,206 @@
+/* template_match.c - does a skeleton have the names of what it is like? */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "format/fill.h"
+#include "push/template.h"
+
+struct matching {
+	struct optimfs *like, *made;
+	uint32_t *twin; /* nodes of like by nodes of made; OFS_NONE */
+	uint8_t *met;   /* by nodes of like */
+	struct ofs_skeleton *s;
+	struct optimfs_error *err;
+	bool fill_zero;
+};
+
+uint64_t ofs_skeleton_hash(const void *text, size_t n)
+{
+	return XXH64(text, n, 0);
+}
+
+static int add_own(struct matching *m, uint32_t node,
+    struct ofs_skeleton_own own)
+{
+	struct ofs_skeleton *s = m->s;
+	struct ofs_skeleton_own *grown;
+	char path[8192];
+
+	grown = reallocarray(s->own, (size_t)s->nown + 1, sizeof(*grown));
+	if (grown == NULL)
+		return optimfs_fail(m->err, ENOMEM, "names of a layout");
+	s->own = grown;
+	if (ofs_tree_path(&m->made->tree, node, path, sizeof(path)) ==
+	    sizeof(path))
+		return optimfs_fail(m->err, ENAMETOOLONG,
+		    "OFS833 a path of a layout");
+	own.path = strdup(path);
+	if (own.path == NULL)
+		return optimfs_fail(m->err, ENOMEM, "names of a layout");
+	grown[s->nown++] = own;
+	return 0;
+}
+
+static const struct ofs_entry *entry_of(const struct optimfs *fs, uint32_t node)
+{
+	return &fs->cat->entries[fs->tree.node[node].entry];
+}
+
+/* What a file says in the layout may be the layout's own: of how many ranks it
+ * is, say. Writing what the source has there then changes nothing. */
+static int compare(struct matching *m, uint32_t node, uint32_t twin)
+{
+	struct ofs_blob *a, *b = NULL;
+	int ret = -1;
+
+	if (entry_of(m->made, node)->kind == OFS_ENTRY_TENSOR ||
+	    entry_of(m->like, twin)->kind == OFS_ENTRY_TENSOR)
+		return 0;
+	a = ofs_entry_text_base(m->like, twin, m->err);
+	if (a != NULL)
+		b = ofs_entry_text_base(m->made, node, m->err);
+	if (b != NULL)
+		ret =
+		    a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0
+		    ? 0
+		    : add_own(m, node,
+			  (struct ofs_skeleton_own){
+			      .hash = ofs_skeleton_hash(a->bytes, a->len) });
+	ofs_blob_unref(a);
+	ofs_blob_unref(b);
+	return ret;
+}
+
+static bool is_called(const struct ofs_tree *tree, uint32_t node,
+    const char *name)
+{
+	return strcmp(tree->node[node].name, name) == 0;
+}
+
+static bool widens(const struct ofs_tensor *from, const struct ofs_tensor *to)
+{
+	return to->dtype == OFS_FLOAT32 &&
+	    (from->dtype == OFS_FLOAT32 || from->dtype == OFS_BFLOAT16 ||
+		from->dtype == OFS_FLOAT16);
+}
+
+uint32_t ofs_skeleton_model(const struct optimfs *made, uint32_t node)
+{
+	const struct ofs_tree *tree = &made->tree;
+	const struct ofs_catalog *cat = made->cat;
+	const struct ofs_tensor *t, *m = NULL;
+	uint32_t param = tree->node[node].parent, state, model;
+
+	state = tree->node[param].parent;
+	if (state == 0 || !is_called(tree, node, "fp32") ||
+	    !is_called(tree, state, "state") || tree->node[state].parent == 0 ||
+	    tree->node[tree->node[state].parent].parent != 0 ||
+	    !is_called(tree, tree->node[state].parent, "optim"))
+		return OFS_NONE;
+	model = ofs_tree_lookup(tree, 0, "model");
+	if (model != OFS_NONE)
+		model = ofs_tree_lookup(tree, model, tree->node[param].name);
+	if (model == OFS_NONE || tree->node[model].entry == OFS_NONE)
+		return OFS_NONE;
+	t = ofs_entry_tensor(made, entry_of(made, node));
+	m = ofs_entry_tensor(made, entry_of(made, model));
+	if (t == NULL || m == NULL || !widens(m, t) || t->ndim != m->ndim ||
+	    memcmp(ofs_tensor_shape(cat, t), ofs_tensor_shape(cat, m),
+		t->ndim * sizeof(uint64_t)) != 0)
+		return OFS_NONE;
+	return model;
+}
+
+static int refuse(const struct matching *m, const struct optimfs *fs,
+    uint32_t node, const char *where)
+{
+	char path[150];
+
+	if (ofs_tree_path(&fs->tree, node, path, sizeof(path)) == sizeof(path))
+		strcpy(path, "...");
+	return optimfs_fail(m->err, EOPNOTSUPP,
+	    "OFS833 %s is %s: a copy of the one's files would not make the "
+	    "other; optimfs reshard writes that layout",
+	    path, where);
+}
+
+/* State that a flat parameter has for parts that lack it, and so zeros; and for
+ * those that have none at all the step of the others. */
+static bool is_zero(const struct matching *m, uint32_t node)
+{
+	const struct ofs_tree_node *n = &m->made->tree.node[node];
+
+	return ofs_starts_at_zero(n->name) ||
+	    (strcmp(n->name, "step") == 0 && m->twin[n->parent] == OFS_NONE);
+}
+
+static int match(struct matching *m, uint32_t node)
+{
+	const struct ofs_tree_node *n = &m->made->tree.node[node];
+	uint32_t up = m->twin[n->parent], twin = OFS_NONE;
+
+	if (up != OFS_NONE)
+		twin = ofs_tree_lookup(&m->like->tree, up, n->name);
+	m->twin[node] = twin;
+	if (n->entry == OFS_NONE)
+		return 0;
+	if (twin != OFS_NONE && m->like->tree.node[twin].entry != OFS_NONE) {
+		m->met[twin] = 1;
+		return compare(m, node, twin);
+	}
+	if (ofs_entry_tensor(m->made, entry_of(m->made, node)) == NULL)
+		return add_own(m, node,
+		    (struct ofs_skeleton_own){ .given = true });
+	if (m->fill_zero && is_zero(m, node))
+		return add_own(m, node,
+		    (struct ofs_skeleton_own){ .given = true });
+	if (ofs_skeleton_model(m->made, node) != OFS_NONE)
+		return add_own(m, node,
+		    (struct ofs_skeleton_own){ .derived = true });
+	return refuse(m, m->made, node, "in the layout and not in the source");
+}
+
+static int match_all(struct matching *m)
+{
+	const struct ofs_tree *like = &m->like->tree;
+	struct ofs_layout layout;
+
+	if (ofs_layout_parse(m->s->layout, &layout, m->err) == -1)
+		return -1;
+	m->fill_zero = layout.fill_zero;
+	for (uint32_t i = 1; i < m->made->tree.n; i++)
+		if (match(m, i) == -1)
+			return -1;
+	/* of only= the rest is not wanted */
+	for (uint32_t i = 1; i < like->n && layout.only == OFS_ONLY_ALL; i++)
+		if (like->node[i].entry != OFS_NONE && m->met[i] == 0)
+			return refuse(m, m->like, i,
+			    "in the source and not in the layout");
+	return 0;
+}
+
+int ofs_skeleton_match(struct optimfs *like, const char *path,
+    struct ofs_skeleton *s, struct optimfs_error *err)
+{
+	struct matching m = { .like = like, .s = s, .err = err };
+	int ret = -1;
+
+	m.made = optimfs_open(path, NULL, err);
+	if (m.made == NULL)
+		return -1;
+	m.twin = calloc((size_t)m.made->tree.n + 1, sizeof(*m.twin));
+	m.met = calloc((size_t)like->tree.n + 1, 1);
+	if (m.twin == NULL || m.met == NULL)
+		optimfs_fail(err, ENOMEM, "names of a layout");
+	else
+		ret = match_all(&m);
+	free(m.twin);
+	free(m.met);
+	optimfs_close(m.made);
+	return ret;
+}

@@ -1,0 +1,367 @@
+/* writethrough.c - bytes of a tensor written to where a skeleton has them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "push/writethrough.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/dtype.h"
+#include "base/fds.h"
+#include "base/sys.h"
+#include "overlay/overlay_impl.h"
+#include "push/template.h"
+#include "read/scatter.h"
+
+#define ZEROS ((uint64_t)1 << 20)
+
+struct ofs_direct {
+	struct optimfs *fs;
+	struct ofs_fds *fds; /* for writing, by object */
+	/* Texts that are the layout's own, by their nodes (push/template.h). */
+	struct own {
+		uint32_t node, model;
+		bool given;
+		uint64_t hash;
+	} * own;
+	uint32_t nown;
+	uint32_t *ring; /* same.c */
+};
+
+static int by_node(const void *a, const void *b)
+{
+	const struct own *x = a, *y = b;
+
+	return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/* The node of a path that is changed; OFS_NONE. */
+static uint32_t node_of(const struct ofs_tree *tree, char *path)
+{
+	uint32_t node = 0;
+	char *rest, *name = strtok_r(path, "/", &rest);
+
+	for (; name != NULL && node != OFS_NONE;
+	     name = strtok_r(NULL, "/", &rest))
+		node = ofs_tree_lookup(tree, node, name);
+	return node;
+}
+
+static int add_own(struct ofs_direct *d, const struct optimfs *fs,
+    const struct ofs_skeleton_own *from, struct optimfs_error *err)
+{
+	struct own own = { node_of(&fs->tree, from->path), OFS_NONE,
+		from->given, from->hash };
+
+	if (from->derived && own.node != OFS_NONE)
+		own.model = ofs_skeleton_model(fs, own.node);
+	if (from->derived && own.model == OFS_NONE)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS831 %s: what is to be made of others is not there",
+		    OFS_SKELETON_INFO);
+	d->own[d->nown++] = own;
+	return 0;
+}
+
+static int load_own(struct ofs_direct *d, const struct optimfs *fs,
+    struct optimfs_error *err)
+{
+	struct ofs_skeleton s;
+	int ret = 0;
+
+	if (ofs_skeleton_load(ofs_stage_beside(fs->edit->stage), &s, err) == -1)
+		return -1;
+	d->own = calloc((size_t)s.nown + 1, sizeof(*d->own));
+	if (d->own == NULL)
+		ret = optimfs_fail(err, ENOMEM, "names of a layout");
+	for (uint32_t i = 0; i < s.nown && ret == 0; i++)
+		ret = add_own(d, fs, &s.own[i], err);
+	ofs_skeleton_fini(&s);
+	if (ret == 0)
+		qsort(d->own, d->nown, sizeof(*d->own), by_node);
+	return ret;
+}
+
+static int open_object(void *ctx, uint32_t object, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = ctx;
+	int fd = openat(cat->dir.fd, cat->objects[object].path,
+	    O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS801 %s: %m",
+		    cat->objects[object].path);
+	return fd;
+}
+
+struct ofs_direct *ofs_direct_new(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct ofs_direct *d = calloc(1, sizeof(*d));
+
+	if (d == NULL) {
+		optimfs_fail(err, ENOMEM, "a skeleton");
+		return NULL;
+	}
+	d->fs = fs;
+	/* the transport, which looks for places, has the other half */
+	d->fds = ofs_fds_new(fs->cat->nobjects, ofs_fds_limit() / 2,
+	    open_object, (void *)(uintptr_t)fs->cat, err);
+	if (d->fds != NULL && load_own(d, fs, err) == 0 &&
+	    ofs_direct_rings(fs, &d->ring, err) == 0)
+		return d;
+	ofs_direct_free(d);
+	return NULL;
+}
+
+void ofs_direct_free(struct ofs_direct *d)
+{
+	if (d == NULL)
+		return;
+	ofs_fds_free(d->fds);
+	free(d->ring);
+	free(d->own);
+	free(d);
+}
+
+static const struct own *find_own(const struct ofs_edit *e, uint32_t node)
+{
+	const struct own key = { .node = node };
+
+	return e->direct->nown == 0
+	    ? NULL
+	    : bsearch(&key, e->direct->own, e->direct->nown, sizeof(key),
+		  by_node);
+}
+
+bool ofs_direct_given(const struct ofs_edit *e, uint32_t index)
+{
+	const struct own *own = find_own(e, index);
+
+	return own != NULL && own->given;
+}
+
+uint32_t ofs_direct_model(const struct ofs_edit *e, uint32_t node)
+{
+	const struct own *own = find_own(e, node);
+
+	return own == NULL ? OFS_NONE : own->model;
+}
+
+uint32_t ofs_direct_next(const struct ofs_edit *e, uint32_t node)
+{
+	return e->direct->ring[node];
+}
+
+uint32_t ofs_direct_lead(const struct ofs_edit *e, uint32_t node)
+{
+	uint32_t lead = node;
+
+	for (uint32_t i = ofs_direct_next(e, node); i != node;
+	     i = ofs_direct_next(e, i))
+		if (i < lead)
+			lead = i;
+	return lead;
+}
+
+bool ofs_direct_own(const struct ofs_edit *e, uint32_t index, const void *text,
+    size_t n)
+{
+	const struct own *own = find_own(e, index);
+
+	return own != NULL && !own->given && own->model == OFS_NONE &&
+	    ofs_skeleton_hash(text, n) == own->hash;
+}
+
+/* The file that a thread writes to is pinned until it turns to another one. */
+struct writing {
+	struct ofs_direct *d;
+	uint32_t object; /* OFS_NONE: none */
+};
+
+static void let_go(struct writing *w)
+{
+	if (w->object != OFS_NONE)
+		ofs_fds_put(w->d->fds, w->object);
+	w->object = OFS_NONE;
+}
+
+static int target(void *ctx, const struct ofs_segment *seg, int *fd,
+    int64_t *delta, struct optimfs_error *err)
+{
+	struct writing *w = ctx;
+
+	if (seg->codec != OFS_PLAIN)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS831 a skeleton is not compressed");
+	let_go(w);
+	*delta = 0;
+	*fd = ofs_fds_get(w->d->fds, seg->object, err);
+	if (*fd == -1)
+		return -1;
+	w->object = seg->object;
+	return 0;
+}
+
+static const struct ofs_tensor *tensor_of(const struct ofs_edit *e,
+    const struct ofs_edit_file *f)
+{
+	return ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]);
+}
+
+static int scatter(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t first,
+    uint64_t count, const void *buf, struct optimfs_error *err)
+{
+	struct writing w = { e->direct, OFS_NONE };
+	struct ofs_target to = { target, &w };
+	int ret;
+
+	if (count == 0)
+		return 0;
+	ret = ofs_scatter(e->fs->cat, e->fs->locator, tensor_of(e, f), first,
+	    count, buf, &to, err);
+	let_go(&w);
+	return ret;
+}
+
+static int fetch(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t first,
+    uint64_t count, void *buf, struct optimfs_error *err)
+{
+	const struct optimfs *fs = e->fs;
+	struct ofs_plan plan = { 0 };
+	int ret;
+
+	ret = ofs_plan_elements(fs->cat, tensor_of(e, f), first, count, 0,
+	    ofs_locate, fs->locator, &plan, err);
+	if (ret == 0)
+		ret = ofs_fetch(e->fs, &plan, buf, err);
+	ofs_plan_fini(&plan);
+	return ret;
+}
+
+int ofs_direct_read(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
+    uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	uint64_t item = ofs_dtype_size(tensor_of(e, f)->dtype);
+	uint64_t first = off / item, end = (off + n + item - 1) / item;
+	uint8_t *whole = malloc((size_t)((end - first) * item) + 1);
+	int ret;
+
+	if (whole == NULL)
+		return optimfs_fail(err, ENOMEM, "elements");
+	ret = n == 0 ? 0 : fetch(e, f, first, end - first, whole, err);
+	if (ret == 0)
+		memcpy(buf, whole + (off - first * item), n);
+	free(whole);
+	return ret;
+}
+
+/* Some bytes of one element. */
+static int write_part(struct ofs_edit *e, struct ofs_edit_file *f,
+    const uint8_t *buf, uint64_t n, uint64_t off, uint64_t item,
+    struct optimfs_error *err)
+{
+	uint8_t element[32];
+
+	if (fetch(e, f, off / item, 1, element, err) == -1)
+		return -1;
+	memcpy(element + off % item, buf, n);
+	return scatter(e, f, off / item, 1, element, err);
+}
+
+int ofs_direct_write(struct ofs_edit *e, struct ofs_edit_file *f,
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	uint64_t item = ofs_dtype_size(tensor_of(e, f)->dtype), k;
+	const uint8_t *p = buf;
+
+	if (off % item != 0) {
+		k = item - off % item < n ? item - off % item : n;
+		if (write_part(e, f, p, k, off, item, err) == -1)
+			return -1;
+		p += k;
+		off += k;
+		n -= k;
+	}
+	k = n - n % item;
+	if (scatter(e, f, off / item, k / item, p, err) == -1)
+		return -1;
+	if (k == n)
+		return 0;
+	return write_part(e, f, p + k, n - k, off + k, item, err);
+}
+
+int ofs_direct_zero(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t off,
+    uint64_t end, struct optimfs_error *err)
+{
+	void *zeros;
+	uint64_t k;
+	int ret = 0;
+
+	if (off >= end)
+		return 0;
+	zeros = calloc(1, ZEROS);
+	if (zeros == NULL)
+		return optimfs_fail(err, ENOMEM, "zeros");
+	for (; off < end && ret == 0; off += k) {
+		k = end - off < ZEROS ? end - off : ZEROS;
+		ret = ofs_direct_write(e, f, zeros, k, off, err);
+	}
+	free(zeros);
+	return ret;
+}
+
+/* Which objects a tensor and its replicas lie in. */
+struct syncing {
+	struct ofs_direct *d;
+	struct optimfs_error *err;
+	int ret;
+};
+
+static void sync_object(struct syncing *s, uint32_t object)
+{
+	int fd = s->ret == -1 ? -1 : ofs_fds_get(s->d->fds, object, s->err);
+
+	if (fd == -1) {
+		s->ret = -1;
+		return;
+	}
+	if (fdatasync(fd) == -1)
+		s->ret = optimfs_fail(s->err, errno, "OFS809 %s: %m",
+		    s->d->fs->cat->objects[object].path);
+	ofs_fds_put(s->d->fds, object);
+}
+
+static int sync_shard(void *ctx, uint32_t shard)
+{
+	struct syncing *s = ctx;
+	const struct ofs_catalog *cat = s->d->fs->cat;
+	const struct ofs_replica *copy;
+	uint32_t n;
+
+	sync_object(s, cat->shards[shard].at.object);
+	copy = ofs_replicas(cat, shard, &n);
+	for (uint32_t i = 0; i < n; i++)
+		sync_object(s, copy[i].at.object);
+	return s->ret;
+}
+
+int ofs_direct_element(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	return scatter(e, f, 0, 1, f->element, err);
+}
+
+int ofs_direct_sync(struct ofs_edit *e, struct ofs_edit_file *f,
+    struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = e->fs->cat;
+	const struct ofs_tensor *t = tensor_of(e, f);
+	struct syncing s = { .d = e->direct, .err = err };
+
+	ofs_plan_shards(cat, t, 0, ofs_tensor_numel(cat, t), sync_shard, &s);
+	return s.ret;
+}

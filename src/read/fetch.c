@@ -1,0 +1,93 @@
+/* fetch.c - the bytes that a plan asks for, mended and rounded */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/fs.h"
+#include "plan/fix.h"
+
+static int fetch(struct optimfs *fs, const struct ofs_segment *seg, size_t n,
+    void *buf, struct optimfs_error *err)
+{
+	return n == 0 ? 0
+		      : ofs_transport_fetch(fs->transport, seg, n, buf, err);
+}
+
+static bool rounds(const struct ofs_segment *seg)
+{
+	return (seg->fix & OFS_FIX_ROUND) != 0;
+}
+
+/* What is rounded is longer where it is stored than where it goes. */
+static int fetch_rounded(struct optimfs *fs, const struct ofs_plan *plan,
+    void *buf, struct optimfs_error *err)
+{
+	struct ofs_plan wide = { 0 };
+	uint8_t *stored = NULL;
+	uint64_t bytes = 0;
+	size_t k = 0;
+	int ret = -1;
+
+	for (size_t i = 0; i < plan->n; i++) {
+		struct ofs_segment seg;
+
+		if (!rounds(&plan->seg[i]))
+			continue;
+		bytes += ofs_fix_widen(&plan->seg[i], bytes, &seg);
+		if (ofs_plan_add(&wide, &seg, err) == -1)
+			goto out;
+	}
+	stored = malloc(bytes);
+	if (stored == NULL) {
+		optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes to round", bytes);
+		goto out;
+	}
+	ret = fetch(fs, wide.seg, wide.n, stored, err);
+	for (size_t i = 0; ret == 0 && i < plan->n; i++)
+		if (rounds(&plan->seg[i]))
+			ofs_fix_round(&plan->seg[i], stored + wide.seg[k++].dst,
+			    buf);
+out:
+	free(stored);
+	ofs_plan_fini(&wide);
+	return ret;
+}
+
+/* A plan of which some is rounded, the rest of it. */
+static int fetch_mixed(struct optimfs *fs, const struct ofs_plan *plan,
+    void *buf, struct optimfs_error *err)
+{
+	struct ofs_plan rest = { 0 };
+	int ret = 0;
+
+	for (size_t i = 0; i < plan->n && ret == 0; i++)
+		if (!rounds(&plan->seg[i]))
+			ret = ofs_plan_add(&rest, &plan->seg[i], err);
+	if (ret == 0)
+		ret = fetch(fs, rest.seg, rest.n, buf, err);
+	ofs_plan_fini(&rest);
+	return ret == 0 ? fetch_rounded(fs, plan, buf, err) : -1;
+}
+
+int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
+    struct optimfs_error *err)
+{
+	bool round = false;
+
+	for (size_t i = 0; i < plan->nzeros; i++)
+		memset((uint8_t *)buf + plan->zero[i].dst, 0,
+		    plan->zero[i].len);
+	for (size_t i = 0; i < plan->n && !round; i++)
+		round = rounds(&plan->seg[i]);
+	if ((round ? fetch_mixed(fs, plan, buf, err)
+		   : fetch(fs, plan->seg, plan->n, buf, err)) == -1)
+		return -1;
+	for (size_t i = 0; i < plan->n; i++)
+		if (plan->seg[i].fix != OFS_FIX_NONE && !rounds(&plan->seg[i]))
+			ofs_fix_segment(&plan->seg[i], buf);
+	return 0;
+}

@@ -1,0 +1,432 @@
+/* locate.c - look into a stored extent once, and remember where elements are */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "read/locate.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/item_view.h"
+#include "archive/torch.h"
+#include "archive/zip.h"
+#include "base/checked.h"
+#include "pickle/budget.h"
+#include "plan/fix.h"
+
+/* The largest pickle that is read as the value of an item. */
+
+/* One slot a shard. A thread that finds it empty looks for itself; the first
+ * one to be done fills it, and the others drop what they found. */
+struct ofs_locator {
+	const struct ofs_catalog *cat;
+	struct ofs_transport *transport;
+	_Atomic(struct ofs_place *) *place;
+};
+
+struct ofs_locator *ofs_locator_new(const struct ofs_catalog *cat,
+    struct ofs_transport *t, struct optimfs_error *err)
+{
+	struct ofs_locator *l = malloc(sizeof(*l));
+
+	if (l != NULL) {
+		l->cat = cat;
+		l->transport = t;
+		/* pages of it appear as shards are touched */
+		l->place = calloc((size_t)cat->nshards + 1, sizeof(*l->place));
+	}
+	if (l == NULL || l->place == NULL) {
+		free(l);
+		optimfs_fail(err, ENOMEM, "places of %" PRIu32 " shards",
+		    cat->nshards);
+		return NULL;
+	}
+	return l;
+}
+
+void ofs_locator_free(struct ofs_locator *l)
+{
+	if (l == NULL)
+		return;
+	for (uint32_t i = 0; i < l->cat->nshards; i++)
+		free(atomic_load_explicit(&l->place[i], memory_order_relaxed));
+	free(l->place);
+	free(l);
+}
+
+/* An extent as an archive that can be read. */
+struct source {
+	struct ofs_transport *transport;
+	struct ofs_extent at;
+	bool failed; /* a read did, and its message names the file */
+};
+
+static int read_source(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	struct source *s = ctx;
+	int ret = ofs_transport_read(s->transport, &s->at, off, len, buf, err);
+
+	s->failed |= ret == -1;
+	return ret;
+}
+
+/* One shard that is being located. */
+struct lookup {
+	struct ofs_locator *l;
+	const struct ofs_tensor *t;
+	const struct ofs_shard *s;
+	uint64_t lo[OFS_MAX_DIMS], size[OFS_MAX_DIMS]; /* of its box */
+	uint64_t item;
+	struct ofs_place *place;
+	struct source source;
+	struct optimfs_error *err;
+};
+
+/* C order of the box from the start of len bytes. */
+static int place_plain(struct lookup *k, uint64_t len)
+{
+	unsigned int d = k->t->grid_ndim;
+	uint64_t bytes = k->item;
+
+	for (unsigned int i = d; i-- > 0;) {
+		k->place->stride[i] = (int64_t)bytes;
+		bytes *= k->size[i]; /* part of a tensor that fits */
+	}
+	if (bytes == len)
+		return 0;
+	return optimfs_fail(k->err, EUCLEAN,
+	    "OFS527 %" PRIu64 " bytes are stored for %" PRIu64, len, bytes);
+}
+
+/* The strides of a view, checked against the len bytes of its storage. */
+static int place_view(struct lookup *k, const struct ofs_view *v, uint64_t len)
+{
+	const int64_t *stride = (const int64_t *)(k->l->cat->dims + v->stride);
+	uint64_t last = v->offset, bytes, step, item = k->item;
+
+	if ((v->fix & OFS_FIX_ROUND) != 0)
+		item = OFS_ROUND_FROM;
+	if (!ofs_mul_u64(v->numel, item, &bytes) || bytes != len)
+		return optimfs_fail(k->err, EUCLEAN,
+		    "OFS527 %" PRIu64 " bytes are stored for %" PRIu64
+		    " elements",
+		    len, v->numel);
+	for (unsigned int i = 0; i < k->t->grid_ndim; i++) {
+		if (k->size[i] == 1)
+			continue;
+		if (stride[i] < 0 ||
+		    !ofs_mul_u64((uint64_t)stride[i], k->size[i] - 1, &step) ||
+		    !ofs_add_u64(last, step, &last))
+			return optimfs_fail(k->err, EUCLEAN,
+			    "OFS529 stride %" PRId64 " of dim %u", stride[i],
+			    i);
+		/* does not wrap where the last element is inside */
+		k->place->stride[i] = (int64_t)((uint64_t)stride[i] * item);
+	}
+	if (last >= v->numel)
+		return optimfs_fail(k->err, EUCLEAN,
+		    "OFS528 element %" PRIu64 " of a storage of %" PRIu64, last,
+		    v->numel);
+	k->place->base += v->offset * item;
+	k->place->fix = v->fix;
+	return 0;
+}
+
+static int place_storage(struct lookup *k, uint64_t len)
+{
+	if (k->s->view == OFS_NONE)
+		return place_plain(k, len);
+	return place_view(k, &k->l->cat->views[k->s->view], len);
+}
+
+static int locate_raw(struct lookup *k)
+{
+	k->place->base = k->s->at.codec == OFS_PLAIN ? k->s->at.off : 0;
+	if (k->s->at.codec == OFS_PLAIN)
+		return place_storage(k, k->s->at.len);
+	if (ofs_transport_length(k->l->transport, &k->s->at, &k->source.at.len,
+		k->err) == -1) {
+		k->source.failed = true;
+		return -1;
+	}
+	return place_storage(k, k->source.at.len);
+}
+
+/* The bytes of a record begin where its local header says. */
+static int locate_record(struct lookup *k)
+{
+	const struct ofs_object *o = &k->l->cat->objects[k->s->at.object];
+
+	if (k->s->at.codec != OFS_PLAIN)
+		return optimfs_fail(k->err, EOPNOTSUPP,
+		    "OFS619 a tensor inside a compressed archive");
+	k->source.at =
+	    (struct ofs_extent){ .object = k->s->at.object, .len = o->size };
+	if (ofs_zip_data_at(&k->s->at, read_source, &k->source, o->size,
+		&k->place->base, k->err) == -1)
+		return -1;
+	return place_storage(k, k->s->at.len);
+}
+
+/* A shard that is a part of its item (src/archive/item_view.h). */
+static int match_part(struct lookup *k, const struct ofs_torch_tensor *tt)
+{
+	const struct ofs_view *v = &k->l->cat->views[k->s->view];
+	const int64_t *stride = (const int64_t *)(k->l->cat->dims + v->stride);
+	uint64_t first;
+
+	if (ofs_item_view(tt, v, stride, k->size, k->t->grid_ndim, &first,
+		k->place->stride, k->err) == -1)
+		return -1;
+	k->place->base += first * k->item;
+	for (unsigned int i = 0; i < k->t->grid_ndim; i++)
+		k->place->stride[i] *= (int64_t)k->item;
+	return 0;
+}
+
+/* Is the tensor in the archive the one the catalog has here? Megatron-Core
+ * drops leading dimensions of one; the rest must be equal. */
+static int match(struct lookup *k, const struct ofs_torch_tensor *tt)
+{
+	unsigned int i = 0, j = 0;
+
+	if (tt->dtype != k->t->dtype)
+		return optimfs_fail(k->err, EUCLEAN,
+		    "OFS615 the item holds %s, its index says %s",
+		    ofs_dtype_name(tt->dtype), ofs_dtype_name(k->t->dtype));
+	if (k->s->view != OFS_NONE)
+		return match_part(k, tt);
+	for (;;) {
+		while (i < k->t->grid_ndim && k->size[i] == 1)
+			k->place->stride[i++] = 0;
+		while (j < tt->ndim && tt->shape[j] == 1)
+			j++;
+		if (i == k->t->grid_ndim || j == tt->ndim)
+			break;
+		if (k->size[i] != tt->shape[j])
+			return optimfs_fail(k->err, EUCLEAN,
+			    "OFS615 dim %u of the item is %" PRIu64
+			    ", its index says %" PRIu64,
+			    j, tt->shape[j], k->size[i]);
+		k->place->stride[i++] = tt->stride[j++] * (int64_t)k->item;
+	}
+	if (i < k->t->grid_ndim || j < tt->ndim)
+		return optimfs_fail(k->err, EUCLEAN,
+		    "OFS615 the item has %u dims, its index says %u", tt->ndim,
+		    k->t->grid_ndim);
+	return 0;
+}
+
+static const struct ofs_zip_record *find_storage(const struct ofs_zip *zip,
+    const struct ofs_str *key, struct optimfs_error *err)
+{
+	const struct ofs_zip_record *r = NULL;
+	char name[256];
+
+	if (key->len < sizeof(name) - 5) {
+		memcpy(name, "data/", 5);
+		memcpy(name + 5, key->p, key->len);
+		r = ofs_zip_find(zip, name, 5 + key->len);
+	}
+	if (r == NULL)
+		optimfs_fail(err, EIO,
+		    "OFS434 storage '%.*s' missing from the archive",
+		    (int)(key->len < 100 ? key->len : 100), key->p);
+	return r;
+}
+
+static int place_tensor(struct lookup *k, const struct ofs_pickle *doc,
+    const struct ofs_zip *zip, struct ofs_window *w)
+{
+	const struct ofs_zip_record *r;
+	struct ofs_torch_tensor tt;
+	uint64_t data;
+	int is = ofs_torch_tensor(doc, ofs_pickle_root(doc), &tt, k->err);
+
+	if (is == -1)
+		return -1;
+	if (is == 0)
+		return optimfs_fail(k->err, EUCLEAN,
+		    "OFS615 the item is a %s, its index says a tensor",
+		    ofs_pk_kind_name(doc, ofs_pickle_root(doc)));
+	r = find_storage(zip, &tt.key, k->err);
+	if (r == NULL || ofs_torch_check(&tt, r->size, k->err) == -1 ||
+	    match(k, &tt) == -1 ||
+	    ofs_zip_data(zip, r, ofs_window_read, w, &data, k->err) == -1)
+		return -1;
+	k->place->base += data + tt.offset * k->item;
+	k->place->fix = tt.fix;
+	if (zip->big_endian)
+		k->place->fix |= OFS_FIX_SWAP;
+	return 0;
+}
+
+/* A torch.save archive of one tensor, which may be a view. */
+static int locate_item(struct lookup *k)
+{
+	struct ofs_pickle_limits limits = ofs_pickle_budget(k->l->cat);
+	struct ofs_pickle *doc;
+	struct ofs_window w;
+	struct ofs_zip zip;
+	uint64_t size;
+	int ret;
+
+	if (ofs_transport_length(k->l->transport, &k->s->at, &size, k->err) ==
+	    -1) {
+		k->source.failed = true;
+		return -1;
+	}
+	ofs_window_init(&w, size, read_source, &k->source);
+	doc = ofs_torch_open(size, &limits, ofs_window_read, &w, &zip, k->err);
+	if (doc == NULL)
+		return -1;
+	k->place->base = k->s->at.codec == OFS_PLAIN ? k->s->at.off : 0;
+	ret = place_tensor(k, doc, &zip, &w);
+	ofs_pickle_free(doc);
+	ofs_zip_fini(&zip);
+	return ret;
+}
+
+static int look(struct lookup *k)
+{
+	switch ((enum ofs_encoding)k->s->at.encoding) {
+	case OFS_RAW:
+		return locate_raw(k);
+	case OFS_TORCH_ITEM:
+		return locate_item(k);
+	case OFS_TORCH_RECORD:
+		return locate_record(k);
+	}
+	return optimfs_fail(k->err, EOPNOTSUPP, "OFS619 unknown encoding");
+}
+
+/* Which bytes: the transport's own messages say so already. */
+static void add_context(const struct ofs_catalog *cat, const struct source *s,
+    const struct ofs_extent *at, struct optimfs_error *err)
+{
+	if (!s->failed)
+		optimfs_fail_in(err, "%.200s at %" PRIu64,
+		    cat->objects[at->object].path, at->off);
+}
+
+static struct ofs_place *new_place(const struct ofs_tensor *t,
+    const struct ofs_extent *at, struct optimfs_error *err)
+{
+	struct ofs_place *p =
+	    calloc(1, sizeof(*p) + t->grid_ndim * sizeof(p->stride[0]));
+
+	if (p == NULL) {
+		optimfs_fail(err, ENOMEM, "the place of a shard");
+		return NULL;
+	}
+	p->object = at->object;
+	p->codec = at->codec;
+	if (at->codec != OFS_PLAIN) {
+		p->ext_off = at->off;
+		p->ext_len = at->len;
+	}
+	return p;
+}
+
+static struct ofs_place *locate(struct ofs_locator *l,
+    const struct ofs_tensor *t, const struct ofs_shard *s,
+    struct optimfs_error *err)
+{
+	struct lookup k = {
+		.l = l,
+		.t = t,
+		.s = s,
+		.item = ofs_dtype_size(t->dtype),
+		.source = { l->transport, s->at, false },
+		.err = err,
+	};
+
+	k.place = new_place(t, &s->at, err);
+	if (k.place == NULL)
+		return NULL;
+	ofs_shard_box(l->cat, t, s, k.lo, k.size);
+	if (look(&k) == 0)
+		return k.place;
+	add_context(l->cat, &k.source, &s->at, err);
+	free(k.place);
+	return NULL;
+}
+
+const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err)
+{
+	struct ofs_locator *l = ctx;
+	struct ofs_place *known = atomic_load(&l->place[shard]), *place;
+
+	if (known != NULL)
+		return known;
+	place = locate(l, t, &l->cat->shards[shard], err);
+	if (place == NULL)
+		return NULL;
+	if (atomic_compare_exchange_strong(&l->place[shard], &known, place))
+		return place;
+	free(place);
+	return known;
+}
+
+struct ofs_place *ofs_locate_replica(struct ofs_locator *l,
+    const struct ofs_tensor *t, const struct ofs_replica *copy,
+    struct optimfs_error *err)
+{
+	struct ofs_shard s = l->cat->shards[copy->shard];
+
+	s.at = copy->at;
+	s.view = copy->view;
+	return locate(l, t, &s, err);
+}
+
+/* A pickle alone, in no archive. */
+static struct ofs_pickle *read_pickle(struct source *s,
+    const struct ofs_pickle_limits *limits, struct optimfs_error *err)
+{
+	uint8_t *bytes;
+	uint64_t len;
+
+	if (ofs_transport_read_all(s->transport, &s->at, limits->bytes, &bytes,
+		&len, err) == -1) {
+		s->failed = true;
+		return NULL;
+	}
+	return ofs_pickle_parse(bytes, len, true, limits, NULL, err);
+}
+
+static struct ofs_pickle *read_archive(struct source *s,
+    const struct ofs_pickle_limits *limits, struct optimfs_error *err)
+{
+	uint64_t size;
+
+	if (ofs_transport_length(s->transport, &s->at, &size, err) == -1) {
+		s->failed = true;
+		return NULL;
+	}
+	return ofs_torch_open(size, limits, read_source, s, NULL, err);
+}
+
+struct ofs_pickle *ofs_locate_item(struct ofs_locator *l,
+    const struct ofs_item *item, struct optimfs_error *err)
+{
+	struct ofs_pickle_limits limits = ofs_pickle_budget(l->cat);
+	struct source s = { l->transport, item->at, false };
+	struct ofs_pickle *doc;
+
+	if (item->error != OFS_NONE) {
+		ofs_catalog_fail(l->cat, item->error, err);
+		return NULL;
+	}
+	if (item->at.encoding == OFS_RAW)
+		doc = read_pickle(&s, &limits, err);
+	else
+		doc = read_archive(&s, &limits, err);
+	if (doc == NULL)
+		add_context(l->cat, &s, &item->at, err);
+	return doc;
+}

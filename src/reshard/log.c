@@ -1,0 +1,404 @@
+/* log.c - what of a view was written, across runs */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cluster/task.h"
+#include "cluster/wire.h"
+#include "reshard/leftover.h"
+#include "reshard/reshard.h"
+
+/* Records: which view of what this is, first; parts of files that are on disk;
+ * lengths of compressed items that are; sums of what was read, which is true
+ * whatever was written. */
+enum { HEAD = OFS_RESHARD_HEAD, PART = 'P', ITEM = 'I', SUM = 'S' };
+
+#define NOTED (64u << 10)
+
+/* What was found of an earlier run. */
+struct found {
+	struct ofs_reshard *r;
+	bool head, foreign;
+	const char *other;    /* what differs; NULL: it is the same */
+	struct ofs_buf *told; /* records, as put_record writes them */
+};
+
+/* As rank tells rank: its type (1) and numbers (8 each). */
+static void put_record(struct ofs_buf *b, const struct ofs_record *e)
+{
+	ofs_wire_u8(b, e->type);
+	for (unsigned i = 0; i < 4; i++)
+		ofs_wire_u64(b, e->num[i]);
+}
+
+static struct ofs_record take_record(struct ofs_cursor *c)
+{
+	struct ofs_record e = { .type = ofs_cursor_u8(c) };
+
+	for (unsigned i = 0; i < 4; i++)
+		e.num[i] = ofs_cursor_le64(c);
+	return e;
+}
+
+static int note(struct ofs_reshard *r, const struct ofs_record *e,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+	int ret;
+
+	put_record(&b, e);
+	ret = ofs_crew_note(r->world, &b, err);
+	ofs_buf_fini(&b);
+	return ret;
+}
+
+static int append(struct ofs_reshard *r, uint8_t type, uint64_t a, uint64_t b,
+    uint64_t c, uint64_t d, struct optimfs_error *err)
+{
+	struct ofs_record record = { .type = type, .num = { a, b, c, d } };
+
+	if (!r->lead)
+		return note(r, &record, err);
+	if (ofs_stage_append(r->stage, &record, err) == -1)
+		return -1;
+	if (type != SUM)
+		atomic_store(&r->noted, true);
+	return 0;
+}
+
+int ofs_reshard_log_part(struct ofs_reshard *r,
+    const struct ofs_reshard_file *f, uint32_t part, struct optimfs_error *err)
+{
+	return append(r, PART, f->index, part, 0, 0, err);
+}
+
+int ofs_reshard_log_item(struct ofs_reshard *r,
+    const struct ofs_reshard_file *f, uint64_t item, uint64_t len,
+    struct optimfs_error *err)
+{
+	return append(r, ITEM, f->index, item, len, 0, err);
+}
+
+/* One that is not noted costs a read, if ever; a short one more than that. */
+static void note_sum(void *ctx, const struct ofs_sum *s)
+{
+	struct ofs_reshard_open *open = ctx;
+
+	if (s->len < NOTED)
+		return;
+	(void)append(open->r, SUM, (uint64_t)open->index << 32 | s->crc, s->box,
+	    s->from, s->len, NULL);
+}
+
+void ofs_reshard_log_sums(struct ofs_reshard *r, struct ofs_reshard_file *f)
+{
+	struct ofs_sums *sums = ofs_view_sums(f->open->from->view);
+
+	for (size_t i = 0; i < r->nsums; i++)
+		if (r->sum[i].file == f->index) {
+			/* in the order they came in, which need not be that
+			 * of the file */
+			ofs_sums_promise(sums, r->sum[i].sum.from,
+			    r->sum[i].sum.from + 1, NULL);
+			ofs_sums_add(sums, &r->sum[i].sum);
+			ofs_sums_release(sums, r->sum[i].sum.from);
+		}
+	sums->ctx = f->open;
+	sums->added = note_sum;
+}
+
+static const char *what_differs(const struct ofs_reshard *r,
+    const struct ofs_record *h)
+{
+	if (h->num[0] != r->source)
+		return "was of another checkpoint, or of this one before it "
+		       "was saved again";
+	if (strcmp(h->a, r->name) != 0)
+		return "was to another layout";
+	if (h->num[1] != r->files || h->num[2] != OFS_RESHARD_PART)
+		return "was made by another version";
+	return NULL;
+}
+
+static void found_part(struct ofs_reshard_file *f, uint64_t part)
+{
+	if (part >= f->nparts)
+		return;
+	if (f->done == NULL)
+		f->done = calloc((size_t)f->nparts / 8 + 1, 1);
+	if (f->done != NULL)
+		f->done[part / 8] |= (uint8_t)(1u << part % 8);
+}
+
+static int found_item(struct ofs_reshard_file *f, uint64_t item, uint64_t len,
+    struct optimfs_error *err)
+{
+	uint64_t *grown;
+
+	if (item != f->nitems)
+		return 0;
+	if ((item & (item - 1)) == 0) { /* room for twice as many */
+		grown = reallocarray(f->item, item == 0 ? 2 : 2 * item + 1,
+		    sizeof(*grown));
+		if (grown == NULL)
+			return optimfs_fail(err, ENOMEM, "items of a file");
+		f->item = grown;
+	}
+	f->item[f->nitems++] = len;
+	return 0;
+}
+
+static int found_sum(struct ofs_reshard *r, const struct ofs_record *e,
+    struct optimfs_error *err)
+{
+	if (r->nsums == r->sums_cap) {
+		size_t cap = r->sums_cap == 0 ? 64 : 2 * r->sums_cap;
+		struct ofs_reshard_sum *grown =
+		    reallocarray(r->sum, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return optimfs_fail(err, ENOMEM, "sums of a file");
+		r->sum = grown;
+		r->sums_cap = cap;
+	}
+	r->sum[r->nsums++] = (struct ofs_reshard_sum){
+		.file = (uint32_t)(e->num[0] >> 32),
+		.sum = { e->num[1], e->num[2], e->num[3], (uint32_t)e->num[0] },
+	};
+	return 0;
+}
+
+static struct ofs_reshard_file *file_of(struct ofs_reshard *r, uint64_t index)
+{
+	return index < r->nof && r->of[index] != OFS_NONE
+	    ? &r->file[r->of[index]]
+	    : NULL;
+}
+
+static int apply(struct ofs_reshard *r, const struct ofs_record *e,
+    struct optimfs_error *err)
+{
+	struct ofs_reshard_file *f;
+
+	if (e->type == SUM)
+		return found_sum(r, e, err);
+	f = file_of(r, e->num[0]);
+	if (f != NULL && e->type == PART)
+		found_part(f, e->num[1]);
+	else if (f != NULL && e->type == ITEM && f->whole)
+		return found_item(f, e->num[1], e->num[2], err);
+	return 0;
+}
+
+static int replay(void *ctx, const struct ofs_record *e,
+    struct optimfs_error *err)
+{
+	struct found *found = ctx;
+
+	if (!found->head) {
+		found->foreign = e->type != HEAD || e->a == NULL;
+		found->head = true;
+		if (!found->foreign)
+			found->other = what_differs(found->r, e);
+		return 0;
+	}
+	if (found->foreign || found->other != NULL)
+		return 0;
+	if (found->r->world != NULL)
+		put_record(found->told, e);
+	return apply(found->r, e, err);
+}
+
+/* What the journal says is believed of a file that is as long as that takes. */
+static void check(struct ofs_reshard *r, struct ofs_reshard_file *f)
+{
+	struct ofs_at at = { r->view.space, f->index };
+	char name[OFS_FILE_NAME];
+	uint64_t size = f->size;
+	struct stat st;
+
+	if (f->done == NULL && f->nitems == 0)
+		return;
+	ofs_view_path(r->fs, at, name);
+	if (f->whole) {
+		size = 0;
+		for (uint64_t i = 0; i < f->nitems; i++)
+			size += f->item[i];
+	}
+	if (fstatat(r->new, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    S_ISREG(st.st_mode) &&
+	    (f->whole ? (uint64_t)st.st_size >= size
+		      : (uint64_t)st.st_size == size))
+		return;
+	free(f->done);
+	f->done = NULL;
+	f->nitems = 0;
+}
+
+static int begin(struct ofs_reshard *r, const struct found *found,
+    struct optimfs_error *err)
+{
+	struct ofs_record head = { .type = HEAD,
+		.num = { r->source, r->files, OFS_RESHARD_PART, 0 },
+		.a = r->name };
+	const char *path = ofs_stage_path(r->stage);
+	char text[512];
+
+	if (found->foreign ||
+	    !(found->head ? ofs_reshard_clear(r->new)
+			  : ofs_reshard_is_empty(r->new)))
+		return optimfs_fail(err, EEXIST,
+		    "OFS774 %s holds something else than an unfinished "
+		    "reshard: remove it if nothing needs it",
+		    path);
+	if (found->other != NULL && r->how->say != NULL) {
+		snprintf(text, sizeof(text),
+		    "%.300s: the run that left it %s: begun afresh", path,
+		    found->other);
+		r->how->say(r->how->ctx, text);
+	}
+	if (ofs_stage_reset(r->stage, err) == -1)
+		return -1;
+	if (ofs_stage_append(r->stage, &head, err) == -1)
+		return -1;
+	r->ours = true;
+	return 0;
+}
+
+/* Of files that are complete. */
+static void forget_sums(struct ofs_reshard *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->nsums; i++) {
+		uint32_t index = r->sum[i].file, k;
+		struct ofs_reshard_file *f;
+
+		f = file_of(r, index);
+		if (f == NULL)
+			continue;
+		for (k = 0; k < f->nparts && ofs_reshard_has(f, k);)
+			k++;
+		if (k < f->nparts)
+			r->sum[n++] = r->sum[i];
+	}
+	r->nsums = n;
+}
+
+static int index_files(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < r->n; i++)
+		if (r->file[i].index >= r->nof)
+			r->nof = r->file[i].index + 1;
+	r->of = malloc(((size_t)r->nof + 1) * sizeof(*r->of));
+	if (r->of == NULL)
+		return optimfs_fail(err, ENOMEM, "%u files", r->n);
+	for (uint32_t i = 0; i < r->nof; i++)
+		r->of[i] = OFS_NONE;
+	for (uint32_t i = 0; i < r->n; i++)
+		r->of[r->file[i].index] = i;
+	return 0;
+}
+
+static void believe(struct ofs_reshard *r)
+{
+	for (uint32_t i = 0; i < r->n; i++) {
+		check(r, &r->file[i]);
+		if (r->file[i].done != NULL || r->file[i].nitems > 0)
+			atomic_store(&r->noted, true);
+	}
+	forget_sums(r);
+}
+
+static int load(struct ofs_reshard *r, struct found *found,
+    struct optimfs_error *err)
+{
+	struct ofs_replay info;
+
+	if (index_files(r, err) == -1 ||
+	    ofs_stage_replay(r->stage, replay, found, &info, err) == -1)
+		return -1;
+	if (!found->head || found->foreign || found->other != NULL)
+		return begin(r, found, err);
+	r->ours = true;
+	believe(r);
+	return 0;
+}
+
+int ofs_reshard_log_told(struct ofs_reshard *r, struct ofs_cursor *c,
+    struct optimfs_error *err)
+{
+	struct ofs_record e;
+
+	if (index_files(r, err) == -1)
+		return -1;
+	while (ofs_cursor_left(c) > 0) {
+		e = take_record(c);
+		if (c->bad)
+			return optimfs_fail(err, EPROTO,
+			    "OFS913 what rank 0 said makes no sense");
+		if (apply(r, &e, err) == -1)
+			return -1;
+	}
+	believe(r);
+	return 0;
+}
+
+/* The file is not ours, so that nobody else here looks at what was done of it
+ * until its rank has come to the meeting. */
+int ofs_reshard_log_take(void *ctx, int from, struct ofs_cursor *c,
+    struct optimfs_error *err)
+{
+	struct ofs_record e = take_record(c);
+	struct ofs_reshard *r = ctx;
+	struct ofs_reshard_file *f = file_of(r, e.num[0]);
+	int ret = 0;
+
+	if (c->bad || ofs_cursor_left(c) != 0 ||
+	    (e.type != SUM && (f == NULL || f->ours)))
+		return optimfs_fail(err, EPROTO,
+		    "OFS913 what rank %d has written makes no sense", from);
+	if (append(r, e.type, e.num[0], e.num[1], e.num[2], e.num[3], err) ==
+	    -1)
+		return -1;
+	if (e.type == SUM)
+		return 0;
+	pthread_mutex_lock(&r->lock);
+	ret = apply(r, &e, err);
+	pthread_mutex_unlock(&r->lock);
+	if (e.type == PART)
+		atomic_fetch_add(&r->done, ofs_reshard_part_size(f, e.num[1]));
+	return ret;
+}
+
+int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
+    struct ofs_buf *told, struct optimfs_error *err)
+{
+	struct ofs_stage_config config = { .source = dir,
+		.recover = OFS_RECOVER_YES };
+	struct found found = { .r = r, .told = told };
+
+	r->stage = ofs_stage_open(&config, err);
+	if (r->stage == NULL)
+		return -1;
+	if (ofs_stage_note(r->stage)[0] != '\0' && r->how->say != NULL)
+		r->how->say(r->how->ctx, ofs_stage_note(r->stage));
+	if (mkdirat(ofs_stage_dir(r->stage), "new", 0777) == -1 &&
+	    errno != EEXIST)
+		return optimfs_fail(err, errno, "OFS809 %s/new: %m",
+		    ofs_stage_path(r->stage));
+	r->new = openat(ofs_stage_dir(r->stage), "new",
+	    O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (r->new == -1)
+		return optimfs_fail(err, errno, "OFS809 %s/new: %m",
+		    ofs_stage_path(r->stage));
+	return load(r, &found, err);
+}

@@ -1,0 +1,227 @@
+/* ranks.c - ranks that write a view together */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cluster/task.h"
+#include "cluster/wire.h"
+#include "reshard/reshard.h"
+
+/* Rank 0 has the stage. It tells the others where that is, by the id of its
+ * lock: a rank that sees the same lock in the same place writes its part of the
+ * files there, any other only gives what it has to those who do. Which part is
+ * whose, and what an earlier run did, is rank 0's to say, as two ranks may see
+ * the same directory at different times. */
+
+static void put_place(const struct ofs_reshard *r, const char *dir,
+    struct ofs_buf *b)
+{
+	ofs_wire_str(b, dir);
+	ofs_wire_u64(b, r->files);
+	ofs_wire_str(b, ofs_stage_lock_id(r->stage));
+}
+
+/* What this rank makes of rank 0's words: fails where it would do something
+ * else. *sees: it has the same stage. */
+static int take_place(struct ofs_reshard *r, const char *dir,
+    const struct ofs_said *said, bool *sees, struct optimfs_error *err)
+{
+	struct ofs_cursor c = ofs_cursor_of(said->p, said->n);
+	const char *path = ofs_wire_take_str(&c);
+	uint64_t files = ofs_cursor_le64(&c);
+	const char *id = ofs_wire_take_str(&c);
+	char holder[OFS_LOCK_ID];
+
+	if (c.bad)
+		return optimfs_fail(err, EPROTO,
+		    "OFS913 what rank 0 said makes no sense");
+	if (strcmp(path, dir) != 0)
+		return optimfs_fail(err, EINVAL,
+		    "OFS775 %.80s, but %.80s on rank 0: reshard has one "
+		    "target; mkfs prepares one of several directories",
+		    dir, path);
+	if (files != r->files)
+		return optimfs_fail(err, EPROTO,
+		    "OFS913 it would write other files than rank 0: are all "
+		    "ranks of one version?");
+	ofs_beside_holder(dir, holder);
+	*sees = id[0] != '\0' && strcmp(holder, id) == 0;
+	return 0;
+}
+
+/* The directory that files go to, if it can be written. */
+static bool open_new(struct ofs_reshard *r, const char *dir)
+{
+	struct optimfs_error err;
+	char *path = ofs_stage_place(dir, &err), *new = NULL;
+
+	if (path != NULL && asprintf(&new, "%s/new", path) != -1)
+		r->new =
+		    open(new, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	free(new);
+	free(path);
+	if (r->new != -1 && faccessat(r->new, ".", W_OK, AT_EACCESS) == -1) {
+		close(r->new);
+		r->new = -1;
+	}
+	return r->new != -1;
+}
+
+static void say_who(const struct ofs_reshard *r, const char *dir, int nwriters)
+{
+	char text[512];
+
+	if (nwriters == r->world->size || r->how->say == NULL)
+		return;
+	snprintf(text, sizeof(text),
+	    "%d of %d ranks see %.300s, and write; the others give what they "
+	    "have",
+	    nwriters, r->world->size, dir);
+	r->how->say(r->how->ctx, text);
+}
+
+/* What is left to do of a file. */
+static uint64_t left(const struct ofs_reshard_file *f)
+{
+	uint64_t n = 0;
+
+	for (uint32_t k = 0; k < f->nparts; k++)
+		if (!ofs_reshard_has(f, k))
+			n += ofs_reshard_part_size(f, k);
+	return n;
+}
+
+/* Rank 0: the rank of each file (4), then records. */
+static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
+    const struct ofs_buf *told, struct ofs_buf *b, struct optimfs_error *err)
+{
+	int size = r->world->size, n = 0, ret;
+	struct ofs_owner *may = calloc((size_t)size, sizeof(*may));
+	struct ofs_crew_job *job = calloc((size_t)r->n + 1, sizeof(*job));
+
+	for (int i = 0; may != NULL && i < size; i++)
+		if (writes[i])
+			may[n++].rank = i;
+	if (may == NULL || job == NULL) {
+		ret = optimfs_fail(err, ENOMEM, "%u files", r->n);
+		goto out;
+	}
+	say_who(r, dir, n);
+	for (uint32_t i = 0; i < r->n; i++)
+		job[i] = (struct ofs_crew_job){ .size = left(&r->file[i]),
+			.may = may,
+			.nmay = (uint32_t)n };
+	ret = ofs_crew_divide(job, r->n, size, err);
+	for (uint32_t i = 0; i < r->n; i++)
+		ofs_wire_u32(b, (uint32_t)job[i].rank);
+	ofs_buf_put(b, told->data, told->len);
+	b->bad |= told->bad;
+out:
+	free(job);
+	free(may);
+	return ret;
+}
+
+static int take_share(struct ofs_reshard *r, const struct ofs_said *said,
+    struct optimfs_error *err)
+{
+	struct ofs_cursor c = ofs_cursor_of(said->p, said->n);
+
+	for (uint32_t i = 0; i < r->n; i++)
+		r->file[i].ours =
+		    ofs_cursor_le32(&c) == (uint32_t)r->world->rank;
+	if (c.bad)
+		return optimfs_fail(err, EPROTO,
+		    "OFS913 what rank 0 said makes no sense");
+	return r->lead || r->new == -1 ? 0 : ofs_reshard_log_told(r, &c, err);
+}
+
+/* Do all mean the same, and which of them see it? */
+static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
+    struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+	struct ofs_buf b = { 0 };
+	struct ofs_said said;
+	bool sees = r->lead;
+	int ret;
+
+	if (r->lead)
+		put_place(r, dir, &b);
+	ret = ofs_crew_tell(r->world, &b, &said, err);
+	ofs_buf_fini(&b);
+	if (ret == -1)
+		return -1;
+	if (!r->lead && take_place(r, dir, &said, &sees, &own) == 0)
+		sees = sees && open_new(r, dir);
+	free(said.p);
+	if (optimfs_world_agree(r->world, &own, err) == -1)
+		return -1;
+	return ofs_crew_who(r->world, sees, writes, err);
+}
+
+/* Which files are whose. */
+static int share_out(struct ofs_reshard *r, const char *dir, const bool *writes,
+    const struct ofs_buf *told, struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+	struct ofs_buf b = { 0 };
+	struct ofs_said said;
+	int ret;
+
+	if (r->lead && divide(r, dir, writes, told, &b, &own) == -1)
+		b.len = 0;
+	ret = ofs_crew_tell(r->world, &b, &said, err);
+	ofs_buf_fini(&b);
+	if (ret == -1)
+		return -1;
+	if (own.code == 0)
+		(void)take_share(r, &said, &own);
+	free(said.p);
+	return optimfs_world_agree(r->world, &own, err);
+}
+
+int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
+    const struct ofs_buf *told, struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+	bool *writes;
+
+	if (r->world == NULL)
+		return ret;
+	if (ret == -1)
+		own = *err;
+	writes = calloc((size_t)r->world->size, sizeof(*writes));
+	if (writes == NULL && own.code == 0)
+		optimfs_fail(&own, ENOMEM, "out of memory");
+	ret = ofs_crew_begin(r->world, ofs_reshard_log_take, r, &own, err);
+	if (ret == 0)
+		ret = meet_at(r, dir, writes, err);
+	if (ret == 0)
+		ret = share_out(r, dir, writes, told, err);
+	free(writes);
+	return ret;
+}
+
+static void tick(void *ctx)
+{
+	ofs_reshard_tell(ctx);
+}
+
+int ofs_reshard_meet(struct ofs_reshard *r, int ret, struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+
+	if (r->world == NULL)
+		return ret;
+	if (ret == -1)
+		own = *err;
+	return ofs_crew_meet(r->world, &own, tick, r, err);
+}

@@ -1,0 +1,352 @@
+/* work.c - the files of a view, written part by part */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cluster/task.h"
+#include "reshard/reshard.h"
+
+/* Threads take parts in the order of files, so that few are open at a time and
+ * a sum that a part waits for is of parts before it: the first of those in hand
+ * waits for none. */
+
+struct part {
+	struct ofs_reshard_file *file;
+	uint32_t n;
+};
+
+static void fail(struct ofs_reshard *r, const struct optimfs_error *err)
+{
+	pthread_mutex_lock(&r->lock);
+	if (!atomic_exchange(&r->failed, true))
+		r->err = *err;
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void skip_done(struct ofs_reshard_file *f)
+{
+	while (f->next < f->nparts && ofs_reshard_has(f, f->next))
+		f->next++;
+}
+
+/* A part that nobody has; 0: there is none. */
+static int take(struct ofs_reshard *r, struct part *p,
+    struct optimfs_error *err)
+{
+	struct ofs_reshard_file *f = NULL;
+	int ret = 0;
+
+	pthread_mutex_lock(&r->lock);
+	for (; r->at < r->n; r->at++) {
+		f = &r->file[r->at];
+		skip_done(f);
+		if (f->ours && f->next < f->nparts)
+			break;
+	}
+	if (r->at < r->n && f->open == NULL) {
+		f->open = calloc(1, sizeof(*f->open));
+		if (f->open == NULL) {
+			ret = optimfs_fail(err, ENOMEM, "a file");
+		} else {
+			pthread_mutex_init(&f->open->lock, NULL);
+			f->open->fd = -1;
+			f->open->r = r;
+			f->open->index = f->index;
+		}
+	}
+	if (r->at < r->n && ret == 0) {
+		*p = (struct part){ f, f->next++ };
+		f->open->users++;
+		ret = 1;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return ret;
+}
+
+static int close_file(struct ofs_reshard_open *o, struct optimfs_error *err)
+{
+	int ret = 0;
+
+	optimfs_file_close(o->from);
+	if (o->fd != -1 && close(o->fd) == -1)
+		ret = optimfs_fail(err, errno, "OFS801 %m");
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+	return ret;
+}
+
+static int give_back(struct ofs_reshard *r, struct ofs_reshard_file *f,
+    struct optimfs_error *err)
+{
+	struct ofs_reshard_open *o = NULL;
+	bool failed = atomic_load(&r->failed);
+
+	pthread_mutex_lock(&r->lock);
+	skip_done(f);
+	if (--f->open->users == 0 && (f->next == f->nparts || failed)) {
+		o = f->open;
+		f->open = NULL;
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (o == NULL)
+		return 0;
+	if (r->world != NULL && !failed)
+		optimfs_world_did(r->world, f->size);
+	return close_file(o, err);
+}
+
+/* Room for all of it, at once where the file system can tell. */
+static int make_room(int fd, uint64_t size, struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && (uint64_t)st.st_size == size)
+		return 0;
+	if (ftruncate(fd, 0) == 0 && size > 0 &&
+	    fallocate(fd, 0, 0, (off_t)size) == -1 &&
+	    (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+		return optimfs_fail(err, errno, "OFS801 %" PRIu64 " bytes: %m",
+		    size);
+	if (ftruncate(fd, (off_t)size) == -1)
+		return optimfs_fail(err, errno, "OFS801 %" PRIu64 " bytes: %m",
+		    size);
+	return 0;
+}
+
+static int open_both(struct ofs_reshard *r, struct ofs_reshard_file *f,
+    const char *name, struct optimfs_error *err)
+{
+	struct ofs_reshard_open *o = f->open;
+
+	o->fd = openat(r->new, name,
+	    O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (o->fd == -1)
+		return optimfs_fail(err, errno, "OFS801 %m");
+	if (!f->whole && make_room(o->fd, f->size, err) == -1)
+		return -1;
+	if (optimfs_file_open(r->fs, ofs_node_of(r->view.space, f->index),
+		&o->from, err) == -1)
+		return -1;
+	ofs_reshard_log_sums(r, f);
+	return 0;
+}
+
+static int open_file(struct ofs_reshard *r, struct ofs_reshard_file *f,
+    const char *name, struct optimfs_error *err)
+{
+	struct ofs_reshard_open *o = f->open;
+	int ret = 0;
+
+	pthread_mutex_lock(&o->lock);
+	if (!o->tried)
+		ret = open_both(r, f, name, err);
+	else if (o->from == NULL)
+		ret = optimfs_fail(err, ECANCELED, "given up");
+	o->tried = true;
+	pthread_mutex_unlock(&o->lock);
+	return ret;
+}
+
+int ofs_reshard_read(struct ofs_reshard *r, struct optimfs_file *from,
+    uint8_t *buf, uint64_t len, uint64_t off, struct optimfs_error *err)
+{
+	ssize_t n;
+
+	if (atomic_load(&r->failed))
+		return optimfs_fail(err, ECANCELED, "given up");
+	n = optimfs_file_read(from, buf, len, off, err);
+	if (n == -1)
+		return -1;
+	if ((uint64_t)n != len)
+		return optimfs_fail(err, EIO, "%zd bytes of %" PRIu64, n, len);
+	atomic_fetch_add(&r->done, len);
+	return 0;
+}
+
+static int copy(struct ofs_reshard *r, struct ofs_reshard_file *f, int fd,
+    uint64_t off, uint64_t end, uint8_t *buf, struct optimfs_error *err)
+{
+	for (uint64_t n; off < end; off += n) {
+		n = end - off < OFS_RESHARD_PIECE ? end - off
+						  : OFS_RESHARD_PIECE;
+		if (ofs_reshard_read(r, f->open->from, buf, n, off, err) ==
+			-1 ||
+		    ofs_pwrite_all(fd, buf, n, off, err) == -1)
+			return -1;
+		/* on its way to the disk while the next piece is read */
+		(void)sync_file_range(fd, (off_t)off, (off_t)n,
+		    SYNC_FILE_RANGE_WRITE);
+	}
+	return fsync(fd) == -1 ? optimfs_fail(err, errno, "OFS801 fsync: %m")
+			       : 0;
+}
+
+/* The kernel tells each descriptor once that it could not write: with one of
+ * its own, no part is told that it is safe because another's fsync has heard
+ * of the failure. */
+static int copy_part(struct ofs_reshard *r, struct ofs_reshard_file *f,
+    const char *name, uint64_t off, uint64_t end, uint8_t *buf,
+    struct optimfs_error *err)
+{
+	int fd = openat(r->new, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	int ret;
+
+	if (fd == -1)
+		return optimfs_fail(err, errno, "OFS801 %m");
+	ret = copy(r, f, fd, off, end, buf, err);
+	if (close(fd) == -1 && ret == 0)
+		ret = optimfs_fail(err, errno, "OFS801 %m");
+	return ret;
+}
+
+static int write_part(struct ofs_reshard *r, const struct part *p,
+    const char *name, uint8_t *buf, struct optimfs_error *err)
+{
+	struct ofs_reshard_file *f = p->file;
+	uint64_t off = p->n * OFS_RESHARD_PART, end = f->size;
+	struct ofs_sums *sums = ofs_view_sums(f->open->from->view);
+	int ret;
+
+	if (f->whole)
+#ifdef HAVE_ZSTD
+		return ofs_reshard_zstd(r, f, buf, err);
+#else
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS711 this build has no zstd");
+#endif
+	if (end - off > OFS_RESHARD_PART)
+		end = off + OFS_RESHARD_PART;
+	if (ofs_sums_promise(sums, off, end, err) == -1)
+		return -1;
+	ret = copy_part(r, f, name, off, end, buf, err);
+	if (ret == 0)
+		ofs_sums_release(sums, off);
+	return ret;
+}
+
+static int one_part(struct ofs_reshard *r, const struct part *p, uint8_t *buf,
+    struct optimfs_error *err)
+{
+	struct ofs_at at = { r->view.space, p->file->index };
+	char name[OFS_FILE_NAME];
+	int ret;
+
+	ofs_view_path(r->fs, at, name);
+	ret = open_file(r, p->file, name, err);
+	if (ret == 0)
+		ret = write_part(r, p, name, buf, err);
+	if (ret == 0)
+		ret = ofs_reshard_log_part(r, p->file, p->n, err);
+	if (ret == -1) {
+		optimfs_fail_in(err, "%.150s", name);
+		fail(r, err); /* before those who wait for it give up */
+		if (p->file->open->from != NULL)
+			ofs_sums_cancel(ofs_view_sums(p->file->open->from
+							  ->view));
+	}
+	if (give_back(r, p->file, err) == -1 && ret == 0)
+		ret = optimfs_fail_in(err, "%.150s", name);
+	return ret;
+}
+
+static void *work(void *ctx)
+{
+	struct ofs_reshard *r = ctx;
+	struct optimfs_error err = { 0 };
+	uint8_t *buf = malloc(OFS_RESHARD_PIECE);
+	struct part p = { 0 };
+	int ret = buf == NULL ? optimfs_fail(&err, ENOMEM, "a buffer") : 1;
+
+	while (ret == 1 && !atomic_load(&r->failed)) {
+		ret = take(r, &p, &err);
+		if (ret == 1 && one_part(r, &p, buf, &err) == -1)
+			ret = -1;
+	}
+	if (ret == -1)
+		fail(r, &err);
+	free(buf);
+	pthread_mutex_lock(&r->lock);
+	r->running--;
+	pthread_cond_signal(&r->more);
+	pthread_mutex_unlock(&r->lock);
+	return NULL;
+}
+
+void ofs_reshard_tell(struct ofs_reshard *r)
+{
+	if (r->lead && r->how->progress != NULL)
+		r->how->progress(r->how->ctx, atomic_load(&r->done), r->total);
+}
+
+static void look_at_others(struct ofs_reshard *r)
+{
+	struct optimfs_error err;
+
+	if (r->world != NULL && optimfs_world_look(r->world, &err) == -1)
+		fail(r, &err);
+}
+
+/* Wait for all threads, telling how far they are. */
+static void watch(struct ofs_reshard *r)
+{
+	struct timespec t;
+
+	pthread_mutex_lock(&r->lock);
+	while (r->running > 0) {
+		clock_gettime(CLOCK_REALTIME, &t);
+		t.tv_nsec += 200000000;
+		if (t.tv_nsec >= 1000000000) {
+			t.tv_sec++;
+			t.tv_nsec -= 1000000000;
+		}
+		pthread_cond_timedwait(&r->more, &r->lock, &t);
+		pthread_mutex_unlock(&r->lock);
+		ofs_reshard_tell(r);
+		look_at_others(r);
+		pthread_mutex_lock(&r->lock);
+	}
+	pthread_mutex_unlock(&r->lock);
+}
+
+/* Most of a thread's time is waiting for the disk. */
+static unsigned jobs(const struct ofs_reshard *r)
+{
+	unsigned n = r->how->jobs == 0 ? 8 : r->how->jobs;
+
+	return n < OFS_RESHARD_JOBS ? n : OFS_RESHARD_JOBS;
+}
+
+int ofs_reshard_work(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	pthread_t thread[OFS_RESHARD_JOBS];
+	unsigned n = jobs(r), started = 0;
+
+	ofs_reshard_tell(r);
+	r->at = 0;
+	r->running = n;
+	while (started < n &&
+	    pthread_create(&thread[started], NULL, work, r) == 0)
+		started++;
+	pthread_mutex_lock(&r->lock);
+	r->running -= n - started;
+	if (started == 0)
+		r->running = 1;
+	pthread_mutex_unlock(&r->lock);
+	if (started == 0)
+		work(r);
+	watch(r);
+	for (unsigned i = 0; i < started; i++)
+		pthread_join(thread[i], NULL);
+	if (!atomic_load(&r->failed))
+		return 0;
+	*err = r->err;
+	return -1;
+}

@@ -1,0 +1,152 @@
+/* zstd.c - files whose items are compressed, each on its own */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include "reshard/reshard.h"
+
+/* As PyTorch's transform does (docs/formats/dcp.md): an item is one frame,
+ * without a size or a checksum, since it is written as a stream. */
+
+struct writer {
+	struct ofs_reshard *r;
+	struct ofs_reshard_file *f;
+	ZSTD_CCtx *ctx;
+	uint8_t *out;
+	size_t room;
+	uint64_t at, synced; /* in the file */
+	uint64_t *len, n;    /* of items that were not noted */
+	uint64_t first;      /* of those */
+};
+
+static int no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "a compressed file");
+}
+
+/* A piece of an item, the last one or not. */
+static int compress(struct writer *w, const uint8_t *p, size_t n, bool last,
+    struct optimfs_error *err)
+{
+	ZSTD_inBuffer in = { p, n, 0 };
+	size_t left;
+
+	do {
+		ZSTD_outBuffer out = { w->out, w->room, 0 };
+
+		left = ZSTD_compressStream2(w->ctx, &out, &in,
+		    last ? ZSTD_e_end : ZSTD_e_continue);
+		if (ZSTD_isError(left))
+			return optimfs_fail(err, ENOMEM, "zstd: %s",
+			    ZSTD_getErrorName(left));
+		if (ofs_pwrite_all(w->f->open->fd, w->out, out.pos, w->at,
+			err) == -1)
+			return -1;
+		w->at += out.pos;
+	} while (last ? left > 0 : in.pos < in.size);
+	return 0;
+}
+
+/* All items so far are on disk, and will be found there. */
+static int note(struct writer *w, struct optimfs_error *err)
+{
+	if (fsync(w->f->open->fd) == -1)
+		return optimfs_fail(err, errno, "OFS801 fsync: %m");
+	for (uint64_t i = 0; i < w->n; i++)
+		if (ofs_reshard_log_item(w->r, w->f, w->first + i, w->len[i],
+			err) == -1)
+			return -1;
+	w->first += w->n;
+	w->n = 0;
+	w->synced = w->at;
+	return 0;
+}
+
+static int write_item(struct writer *w, uint64_t off, uint64_t end,
+    uint8_t *buf, uint64_t *len, struct optimfs_error *err)
+{
+	uint64_t start = w->at, n;
+
+	for (; off < end; off += n) {
+		n = end - off < OFS_RESHARD_PIECE ? end - off
+						  : OFS_RESHARD_PIECE;
+		if (ofs_reshard_read(w->r, w->f->open->from, buf, n, off,
+			err) == -1 ||
+		    compress(w, buf, n, off + n == end, err) == -1)
+			return -1;
+	}
+	*len = w->at - start;
+	return 0;
+}
+
+/* What an earlier run has written; what it did not note is cut off. */
+static int go_on(struct writer *w, struct ofs_files *files,
+    const struct ofs_spans *s, struct optimfs_error *err)
+{
+	struct ofs_reshard_file *f = w->f;
+
+	if (f->nitems > s->n)
+		f->nitems = 0;
+	for (uint64_t i = 0; i < f->nitems; i++) {
+		files->ops->stored(files, &s->v[i], f->item[i]);
+		w->at += f->item[i];
+	}
+	if (f->nitems > 0)
+		atomic_fetch_add(&w->r->done, s->v[f->nitems - 1].end);
+	w->first = f->nitems;
+	w->synced = w->at;
+	if (ftruncate(f->open->fd, (off_t)w->at) == -1)
+		return optimfs_fail(err, errno, "OFS801 %m");
+	return 0;
+}
+
+static int write_items(struct writer *w, uint8_t *buf,
+    struct optimfs_error *err)
+{
+	struct ofs_files *files = w->r->made;
+	const struct ofs_spans *s = ofs_view_spans(w->f->open->from->view);
+	uint64_t len;
+
+	if (go_on(w, files, s, err) == -1)
+		return -1;
+	w->len = calloc(s->n + 1, sizeof(*w->len));
+	if (w->len == NULL)
+		return no_memory(err);
+	for (uint64_t i = w->first; i < s->n; i++) {
+		if (write_item(w, i == 0 ? 0 : s->v[i - 1].end, s->v[i].end,
+			buf, &len, err) == -1)
+			return -1;
+		files->ops->stored(files, &s->v[i], len);
+		w->len[w->n++] = len;
+		if (w->at - w->synced >= OFS_RESHARD_PART && note(w, err) == -1)
+			return -1;
+	}
+	return note(w, err);
+}
+
+int ofs_reshard_zstd(struct ofs_reshard *r, struct ofs_reshard_file *f,
+    uint8_t *buf, struct optimfs_error *err)
+{
+	struct writer w = { .r = r, .f = f, .room = ZSTD_CStreamOutSize() };
+	int level = (int)ofs_view_layout(r->fs, r->view)->zstd, ret;
+
+	w.ctx = ZSTD_createCCtx();
+	w.out = malloc(w.room);
+	if (w.ctx == NULL || w.out == NULL ||
+	    ZSTD_isError(ZSTD_CCtx_setParameter(w.ctx, ZSTD_c_compressionLevel,
+		level)) ||
+	    ZSTD_isError(ZSTD_CCtx_setParameter(w.ctx, ZSTD_c_contentSizeFlag,
+		0)))
+		ret = no_memory(err);
+	else
+		ret = write_items(&w, buf, err);
+	ZSTD_freeCCtx(w.ctx);
+	free(w.out);
+	free(w.len);
+	return ret;
+}

@@ -1,0 +1,44 @@
+/* archive.h - a pickle and what it lies in, opened to be written anew */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_REWRITE_ARCHIVE_H
+#define OFS_REWRITE_ARCHIVE_H
+
+#include "archive/zip.h"
+#include "base/buf.h"
+#include "rewrite/commit_impl.h"
+
+struct ofs_commit_archive {
+	bool zip;
+	struct ofs_zip dir;                  /* of a zip */
+	const struct ofs_zip_record *record; /* data.pkl */
+	/* Of all else: where the pickle begins, and ends. */
+	uint64_t before, after;
+	uint8_t *pickle;
+	uint64_t npickle;
+	struct ofs_pickle *doc; /* its nodes are those of pickle */
+	bool modern;            /* protocol 3 or later */
+	struct ofs_commit *c;
+	struct ofs_extent at;
+	bool big_endian;
+};
+
+/* A storage that is added. */
+struct ofs_commit_storage {
+	uint64_t key;
+	const struct ofs_task *task;
+};
+
+int ofs_commit_archive_open(struct ofs_commit *c,
+    const struct ofs_commit_source *s, struct ofs_commit_archive *a,
+    struct optimfs_error *err);
+void ofs_commit_archive_close(struct ofs_commit_archive *a);
+/* The first number that no storage has. */
+uint64_t ofs_commit_archive_key(const struct ofs_commit_archive *a);
+/* Write it with another pickle and further storages at off of fd; what moves is
+ * noted in c. */
+int ofs_commit_archive_write(struct ofs_commit *c, struct ofs_commit_archive *a,
+    const struct ofs_commit_source *s, const struct ofs_buf *pickle,
+    const struct ofs_commit_storage *storage, size_t nstorages, int fd,
+    uint64_t off, uint64_t *size, struct optimfs_error *err);
+
+#endif

@@ -1,0 +1,536 @@
+/* data.c - bytes of tensors, from where they are staged to new files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "archive/zip_fix.h"
+#include "base/checked.h"
+#include "base/copy.h"
+#include "base/dtype.h"
+#include "read/scatter.h"
+#include "rewrite/commit_impl.h"
+#include "text/parse.h"
+
+#define STEP_MAX (8u << 20)
+
+/* Which elements a change has bytes of. */
+
+const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
+    const struct ofs_change *ch)
+{
+	uint32_t entry = ch->kind == OFS_CHANGE_ADD ? ch->from : ch->entry;
+	const struct ofs_entry *e;
+	const struct ofs_tensor *t;
+
+	if (ch->kind == OFS_CHANGE_REMOVE || entry == OFS_NONE)
+		return NULL;
+	e = &c->cat->entries[entry];
+	if (e->kind != OFS_ENTRY_TENSOR)
+		return NULL;
+	t = &c->cat->tensors[e->ref];
+	if (ch->kind != OFS_CHANGE_ADD)
+		return t;
+	/* a moved tensor keeps its shards where it is still the same one */
+	if (ch->dtype != t->dtype || ch->ndim != t->ndim ||
+	    (t->ndim > 0 &&
+		memcmp(ch->shape, ofs_tensor_shape(c->cat, t),
+		    t->ndim * sizeof(*ch->shape)) != 0))
+		return NULL;
+	return t;
+}
+
+bool ofs_commit_rounded(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t)
+{
+	uint32_t view = t->nshards > 0 ? cat->shards[t->shard].view : OFS_NONE;
+
+	return view != OFS_NONE && (cat->views[view].fix & OFS_FIX_ROUND) != 0;
+}
+
+/* Call each for runs of elements that have new bytes; a change of a text has
+ * one, whose bytes are in element. */
+struct elements {
+	struct ofs_commit *c;
+	const struct ofs_change *ch;
+	const struct ofs_tensor *t;
+	uint8_t element[16];
+	bool text;
+	struct optimfs_error *err;
+};
+typedef int elements_fn(struct elements *e, uint64_t first, uint64_t count);
+
+static int each_run(struct elements *e, elements_fn *each)
+{
+	uint64_t item = ofs_dtype_size(e->t->dtype);
+
+	if (e->text)
+		return each(e, 0, 1);
+	for (size_t i = 0; i < e->ch->written.n; i++) {
+		const struct ofs_range *r = &e->ch->written.v[i];
+		uint64_t first = r->off / item;
+		uint64_t end = (r->end + item - 1) / item;
+
+		if (end > first && each(e, first, end - first) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int each_change(struct ofs_commit *c, elements_fn *each,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < c->changes->n; i++) {
+		const struct ofs_change *ch = &c->changes->v[i];
+		struct elements e = { .c = c, .ch = ch, .err = err };
+
+		e.t = ofs_commit_tensor(c, ch);
+		if (e.t == NULL)
+			continue;
+		e.text = ch->text != NULL && e.t->ndim == 0;
+		if (e.text &&
+		    ofs_value_element(e.t->dtype, ch->text, ch->ntext,
+			e.element, err) == -1)
+			return optimfs_fail_in(err, "%.200s", ch->path);
+		if (each_run(&e, each) == -1)
+			return optimfs_fail_in(err, "%.200s", ch->path);
+	}
+	return 0;
+}
+
+/* Extents. */
+
+static int compare_moved(const void *a, const void *b)
+{
+	const struct ofs_moved *x = a, *y = b;
+
+	if (x->object != y->object)
+		return x->object < y->object ? -1 : 1;
+	return (x->off > y->off) - (x->off < y->off);
+}
+
+static int want(struct ofs_commit *c, const struct ofs_extent *at,
+    struct optimfs_error *err)
+{
+	if (ofs_commit_grow(&c->moved, &c->moved_cap, c->nmoved,
+		sizeof(*c->moved), err) == -1)
+		return -1;
+	c->moved[c->nmoved++] = (struct ofs_moved){ at->object, at->codec,
+		at->encoding, at->off, at->len, -1, 0 };
+	return 0;
+}
+
+static int want_shard(void *ctx, uint32_t s)
+{
+	struct elements *e = ctx;
+	const struct ofs_replica *r;
+	uint32_t n;
+
+	if (want(e->c, &e->c->cat->shards[s].at, e->err) == -1)
+		return -1;
+	r = ofs_replicas(e->c->cat, s, &n);
+	for (uint32_t i = 0; i < n; i++)
+		if (want(e->c, &r[i].at, e->err) == -1)
+			return -1;
+	return 0;
+}
+
+static int want_elements(struct elements *e, uint64_t first, uint64_t count)
+{
+	if (e->t->error != OFS_NONE)
+		return ofs_catalog_fail(e->c->cat, e->t->error, e->err);
+	return ofs_plan_shards(e->c->cat, e->t, first, count, want_shard, e);
+}
+
+int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err)
+{
+	size_t n = 0;
+
+	if (each_change(c, want_elements, err) == -1)
+		return -1;
+	if (c->nmoved > 0)
+		qsort(c->moved, c->nmoved, sizeof(*c->moved), compare_moved);
+	for (size_t i = 0; i < c->nmoved; i++)
+		if (n == 0 ||
+		    compare_moved(&c->moved[n - 1], &c->moved[i]) != 0)
+			c->moved[n++] = c->moved[i];
+	c->nmoved = n;
+	return 0;
+}
+
+size_t ofs_commit_moved(const struct ofs_commit *c, uint32_t object)
+{
+	size_t lo = 0, hi = c->nmoved;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (c->moved[mid].object < object)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Files. */
+
+/* A file that another rank has, as the whole of out. */
+static int bring(const struct ofs_commit *c, const struct ofs_object *o,
+    int out, struct optimfs_error *err)
+{
+	struct ofs_input in;
+	uint8_t *buf;
+	uint64_t n;
+	int ret = 0;
+
+	if (ofs_dir_open_input(&c->cat->dir, o->path, &in, NULL, err) == -1)
+		return -1;
+	buf = malloc(STEP_MAX);
+	if (buf == NULL)
+		ret = optimfs_fail(err, ENOMEM, "commit buffer");
+	for (uint64_t off = 0; off < o->size && ret == 0; off += n) {
+		n = o->size - off < STEP_MAX ? o->size - off : STEP_MAX;
+		ret = ofs_commit_go_on(c, err);
+		if (ret == 0)
+			ret = ofs_input_read(&in, buf, n, off, err);
+		if (ret == 0)
+			ret = ofs_write_all(out, buf, n, off, err);
+	}
+	free(buf);
+	ofs_input_close(&in);
+	return ret;
+}
+
+static bool is_elsewhere(const struct ofs_commit *c, const struct ofs_object *o)
+{
+	uint32_t file;
+
+	return ofs_dir_elsewhere(&c->cat->dir, o->path, &file);
+}
+
+static int open_copy(const struct ofs_commit *c, const struct ofs_object *o,
+    int *fd, struct optimfs_error *err)
+{
+	*fd = ofs_stage_temp(ofs_edit_stage(c->fs->edit), err);
+	if (*fd == -1)
+		return -1;
+	if (bring(c, o, *fd, err) == 0)
+		return 0;
+	close(*fd);
+	return optimfs_fail_in(err, "%.200s", o->path);
+}
+
+int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
+    struct optimfs_error *err)
+{
+	const struct ofs_object *o = &c->cat->objects[object];
+	struct stat st;
+
+	if (is_elsewhere(c, o))
+		return open_copy(c, o, fd, err);
+	*fd = ofs_dir_open_file(&c->cat->dir, o->path, &st, err);
+	if (*fd == -1)
+		return -1;
+	if ((uint64_t)st.st_size == o->size && st.st_ino == o->ino &&
+	    ofs_time_ns(&st.st_mtim) == o->mtime_ns)
+		return 0;
+	close(*fd);
+	return optimfs_fail(err, ESTALE,
+	    "OFS805 %.200s changed since the checkpoint was mounted", o->path);
+}
+
+static bool is_zip(int fd)
+{
+	char mark[4];
+
+	return pread(fd, mark, 4, 0) == 4 && memcmp(mark, "PK\3\4", 4) == 0;
+}
+
+/* The bytes of an object as the whole of out. */
+static int copy_object(const struct ofs_commit *c, uint32_t object, int out,
+    struct optimfs_error *err)
+{
+	const struct ofs_object *o = &c->cat->objects[object];
+	int in, ret;
+
+	if (is_elsewhere(c, o))
+		return bring(c, o, out, err);
+	if (ofs_commit_open(c, object, &in, err) == -1)
+		return -1;
+	ret = ofs_copy_file(in, o->size, out, err);
+	close(in);
+	return ret;
+}
+
+int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
+    struct optimfs_error *err)
+{
+	const struct ofs_object *o = &c->cat->objects[object];
+	int out, ret;
+
+	if (ofs_commit_go_on(c, err) == -1)
+		return -1;
+	ret = ofs_publish_file(c->publish, rel == NULL ? o->path : rel, o->path,
+	    &out, err);
+	if (ret == 0)
+		ret = copy_object(c, object, out, err);
+	if (ret == 0 && rel == NULL && is_zip(out))
+		ret = ofs_commit_mend(c, out, 0, o->size, false, err);
+	if (ret == -1)
+		return optimfs_fail_in(err, "%.200s", o->path);
+	ofs_commit_did(c, o->size);
+	for (size_t i = ofs_commit_moved(c, object);
+	     i < c->nmoved && c->moved[i].object == object; i++) {
+		c->moved[i].fd = out;
+		c->moved[i].to = c->moved[i].off;
+	}
+	return 0;
+}
+
+int ofs_commit_mend(struct ofs_commit *c, int fd, uint64_t off, uint64_t len,
+    bool sums, struct optimfs_error *err)
+{
+	if (ofs_commit_grow(&c->mend, &c->mend_cap, c->nmend, sizeof(*c->mend),
+		err) == -1)
+		return -1;
+	c->mend[c->nmend++] = (struct ofs_mend){ fd, off, len, sums };
+	return 0;
+}
+
+static struct ofs_touched *touched_of(const struct ofs_commit *c, int fd)
+{
+	for (size_t i = c->ntouched; i-- > 0;)
+		if (c->touched[i].fd == fd)
+			return &c->touched[i];
+	return NULL;
+}
+
+int ofs_commit_touch(struct ofs_commit *c, int fd, uint64_t off, uint64_t end,
+    struct optimfs_error *err)
+{
+	struct ofs_touched *t = touched_of(c, fd);
+
+	if (t == NULL) {
+		if (ofs_commit_grow(&c->touched, &c->touched_cap, c->ntouched,
+			sizeof(*c->touched), err) == -1)
+			return -1;
+		t = &c->touched[c->ntouched++];
+		*t = (struct ofs_touched){ .fd = fd };
+	}
+	return ofs_ranges_add(&t->ranges, off, end, err);
+}
+
+int ofs_commit_sums(struct ofs_commit *c, struct optimfs_error *err)
+{
+	static const struct ofs_ranges none;
+
+	for (size_t i = 0; i < c->nmend; i++) {
+		const struct ofs_mend *m = &c->mend[i];
+		const struct ofs_touched *t = touched_of(c, m->fd);
+
+		if (ofs_zip_fix(m->fd, m->off, m->len,
+			t == NULL ? &none : &t->ranges, m->sums, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* Writing. */
+
+/* The extent that a segment lies in. */
+static struct ofs_moved *find_moved(struct ofs_commit *c,
+    const struct ofs_segment *seg)
+{
+	bool coded = seg->codec != OFS_PLAIN;
+	struct ofs_moved key = { .object = seg->object,
+		.off = coded ? seg->ext_off : seg->src };
+	size_t lo = 0, hi = c->nmoved;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (compare_moved(&c->moved[mid], &key) <= 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == 0 || c->moved[lo - 1].object != seg->object)
+		return NULL;
+	return &c->moved[lo - 1];
+}
+
+bool ofs_commit_where(struct ofs_commit *c, const struct ofs_segment *seg,
+    int *fd, int64_t *delta)
+{
+	const struct ofs_moved *m = find_moved(c, seg);
+
+	if (m == NULL || m->fd == -1)
+		return false;
+	*fd = m->fd;
+	*delta =
+	    (int64_t)m->to - (seg->codec != OFS_PLAIN ? 0 : (int64_t)m->off);
+	return true;
+}
+
+static int place_segment(void *ctx, const struct ofs_segment *seg, int *fd,
+    int64_t *delta, struct optimfs_error *err)
+{
+	struct ofs_commit *c = ctx;
+	uint64_t lo = seg->src, hi = seg->src;
+	int64_t reach = (int64_t)(seg->n - 1) * seg->src_pitch;
+
+	if (!ofs_commit_where(c, seg, fd, delta))
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS829 %.200s at %" PRIu64 " was not prepared",
+		    c->cat->objects[seg->object].path, seg->src);
+	if (reach < 0)
+		lo -= (uint64_t)-reach;
+	else
+		hi += (uint64_t)reach;
+	return ofs_commit_touch(c, *fd, lo + (uint64_t)*delta,
+	    hi + seg->len + (uint64_t)*delta, err);
+}
+
+/* Elements as they are now: what is stored, unless all is staged, and what is
+ * staged over it. */
+static int read_elements(struct elements *e, uint64_t first, uint64_t count,
+    uint8_t *buf)
+{
+	struct optimfs *fs = e->c->fs;
+	uint64_t item = ofs_dtype_size(e->t->dtype);
+	uint64_t off = first * item, end = (first + count) * item;
+	const struct ofs_ranges *w = &e->ch->written;
+	struct ofs_plan plan = { 0 };
+	int ret = 0;
+
+	if (e->text) {
+		memcpy(buf, e->element, item);
+		return 0;
+	}
+	if (!ofs_ranges_cover(w, off, end)) {
+		ret = ofs_plan_elements(fs->cat, e->t, first, count, 0,
+		    ofs_locate, fs->locator, &plan, e->err);
+		if (ret == 0)
+			ret = ofs_fetch(fs, &plan, buf, e->err);
+		ofs_plan_fini(&plan);
+	}
+	for (size_t i = ofs_ranges_find(w, off);
+	     ret == 0 && i < w->n && w->v[i].off < end; i++) {
+		uint64_t lo = w->v[i].off > off ? w->v[i].off : off;
+		uint64_t hi = w->v[i].end < end ? w->v[i].end : end;
+
+		ret = ofs_pread_all(e->ch->fd, buf + (lo - off), hi - lo, lo,
+		    e->err);
+	}
+	return ret;
+}
+
+int ofs_commit_read(struct ofs_commit *c, const struct ofs_change *ch,
+    const struct ofs_tensor *t, uint64_t first, uint64_t count, void *buf,
+    struct optimfs_error *err)
+{
+	static const struct ofs_change none;
+	struct elements e = {
+		.c = c, .ch = ch == NULL ? &none : ch, .t = t, .err = err
+	};
+
+	e.text = ch != NULL && ch->text != NULL && t->ndim == 0;
+	if (e.text &&
+	    ofs_value_element(t->dtype, ch->text, ch->ntext, e.element, err) ==
+		-1)
+		return -1;
+	return read_elements(&e, first, count, buf);
+}
+
+static int scatter_elements(struct elements *e, uint64_t first, uint64_t count)
+{
+	struct ofs_target to = { .at = place_segment, .ctx = e->c };
+	uint64_t item = ofs_dtype_size(e->t->dtype), step = STEP_MAX / item;
+	uint8_t *buf = malloc((count < step ? count : step) * item + 1);
+	int ret = 0;
+
+	if (buf == NULL)
+		return optimfs_fail(e->err, ENOMEM, "commit buffer");
+	if (ofs_commit_rounded(e->c->cat, e->t))
+		count = 0; /* shared.c sees to it */
+	while (count > 0 && ret == 0) {
+		uint64_t n = count < step ? count : step;
+
+		ret = ofs_commit_go_on(e->c, e->err);
+		if (ret == 0)
+			ret = read_elements(e, first, n, buf);
+		if (ret == 0)
+			ret = ofs_scatter(e->c->cat, e->c->fs->locator, e->t,
+			    first, n, buf, &to, e->err);
+		ofs_commit_did(e->c, n * item);
+		first += n;
+		count -= n;
+	}
+	free(buf);
+	return ret;
+}
+
+int ofs_commit_scatter(struct ofs_commit *c, struct optimfs_error *err)
+{
+	return each_change(c, scatter_elements, err);
+}
+
+/* Added tensors. */
+
+uint64_t ofs_commit_bytes(const struct ofs_task *t)
+{
+	uint64_t n = ofs_dtype_size(t->dtype);
+
+	if (t->doc != NULL)
+		return 0;
+	for (unsigned d = 0; d < t->ndim; d++)
+		n *= t->shape[d];
+	return n;
+}
+
+int ofs_commit_elements(struct ofs_commit *c, const struct ofs_task *t, int fd,
+    uint64_t off, struct optimfs_error *err)
+{
+	struct elements e = {
+		.c = c, .ch = t->change, .text = t->text, .err = err
+	};
+	uint64_t bytes = ofs_commit_bytes(t), item = ofs_dtype_size(t->dtype);
+	struct ofs_tensor bare = { .dtype = t->dtype };
+	uint64_t step = STEP_MAX / item * item, at = 0;
+	uint8_t *buf = malloc(step);
+	int ret = 0;
+
+	if (buf == NULL)
+		return optimfs_fail(err, ENOMEM, "commit buffer");
+	e.t = ofs_commit_tensor(c, t->change);
+	if (e.t == NULL) {
+		e.t = &bare;
+		if (!t->text &&
+		    !ofs_ranges_cover(&t->change->written, 0, bytes))
+			ret = optimfs_fail(err, EINVAL,
+			    "OFS301 %.200s: %" PRIu64 " of %" PRIu64
+			    " bytes were written",
+			    t->change->path,
+			    ofs_ranges_total(&t->change->written), bytes);
+	}
+	memcpy(e.element, t->element, sizeof(e.element));
+	while (at < bytes && ret == 0) {
+		uint64_t n = bytes - at < step ? bytes - at : step;
+
+		ret = read_elements(&e, at / item, n / item, buf);
+		if (ret == 0)
+			ret = ofs_write_all(fd, buf, n, off + at, err);
+		ofs_commit_did(c, n);
+		at += n;
+	}
+	free(buf);
+	if (ret == 0)
+		ret = ofs_commit_touch(c, fd, off, off + bytes, err);
+	return ret;
+}

@@ -1,0 +1,241 @@
+/* merge.c - the checkpoint with what is staged, as one catalog */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "rewrite/merge.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalog/build.h"
+#include "rewrite/commit_impl.h"
+
+/* Components of a path; the deepest tree that can be mounted has fewer. */
+#define OFS_MERGE_DEPTH 256
+
+struct merge {
+	struct optimfs *fs;
+	struct ofs_commit names; /* for what its tasks say */
+	struct ofs_merged *m;
+	struct ofs_catalog *cat;
+	uint32_t *entry; /* of each entry of fs->cat: its new index; OFS_NONE */
+	const struct ofs_task **task; /* of each entry that is set or dropped */
+
+	struct optimfs_error *err;
+};
+
+static uint32_t path_of(struct merge *x, const struct ofs_key *key, uint32_t n)
+{
+	uint32_t c[OFS_MERGE_DEPTH], path;
+
+	if (n > OFS_MERGE_DEPTH) {
+		optimfs_fail(x->err, E2BIG, "a path of %u components", n);
+		return OFS_NONE;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		c[i] =
+		    ofs_catalog_str(x->cat, key[i].s.p, key[i].s.len, x->err);
+		if (c[i] == OFS_NONE)
+			return OFS_NONE;
+		c[i] |= key[i].index ? OFS_PATH_INDEX : 0;
+	}
+	path = ofs_catalog_path(x->cat, c, n, x->err);
+	return path;
+}
+
+static uint32_t tree_of(struct merge *x, const struct ofs_change *ch)
+{
+	struct ofs_key key[OFS_MERGE_DEPTH];
+
+	if (ch->nkeys > OFS_MERGE_DEPTH) {
+		optimfs_fail(x->err, E2BIG, "a path of %u components",
+		    ch->nkeys);
+		return OFS_NONE;
+	}
+	for (uint32_t i = 0; i < ch->nkeys; i++)
+		key[i] = (struct ofs_key){
+			{ ch->key[i], (uint32_t)strlen(ch->key[i]) }, false
+		};
+	return path_of(x, key, ch->nkeys);
+}
+
+/* A value: its document goes from the task to the catalog. */
+static uint32_t add_value(struct merge *x, struct ofs_task *t)
+{
+	struct ofs_pickle *doc = t->doc;
+
+	if (ofs_catalog_doc(x->cat, doc, x->err) == OFS_NONE)
+		return OFS_NONE;
+	t->doc = NULL;
+	return ofs_catalog_value(x->cat, doc, ofs_pickle_root(doc), x->err);
+}
+
+static uint32_t add_tensor(struct merge *x, const struct ofs_task *t)
+{
+	struct ofs_tensor new = { .dtype = t->dtype,
+		.ndim = t->ndim,
+		.grid_ndim = t->ndim,
+		.error = OFS_NONE,
+		.index = OFS_NONE,
+		.shard = x->cat->nshards };
+	uint32_t index = x->cat->ntensors - x->m->ntensors;
+	struct ofs_edit_file **grown;
+
+	new.shape = new.grid =
+	    ofs_catalog_dims(x->cat, t->shape, t->ndim, x->err);
+	if (new.shape == OFS_NONE)
+		return OFS_NONE;
+	grown = reallocarray(x->m->staged, index + 1, sizeof(*grown));
+	if (grown == NULL) {
+		optimfs_fail(x->err, ENOMEM, "tensors of a view");
+		return OFS_NONE;
+	}
+	x->m->staged = grown;
+	grown[index] = ofs_edit_of_node(x->fs->edit, t->change->node);
+	return ofs_catalog_tensor(x->cat, &new, x->err);
+}
+
+static int add_new(struct merge *x, struct ofs_task *t)
+{
+	struct ofs_entry e = { .kind = OFS_ENTRY_TENSOR };
+
+	e.path = path_of(x, t->path, t->npath);
+	e.tree = tree_of(x, t->change);
+	if (e.path == OFS_NONE || e.tree == OFS_NONE)
+		return -1;
+	if (t->doc != NULL) {
+		e.kind = OFS_ENTRY_VALUE;
+		e.ref = add_value(x, t);
+	} else if (t->from != NULL &&
+	    ofs_commit_tensor(&x->names, t->change) != NULL) {
+		e.ref = t->from->ref;
+	} else {
+		e.ref = add_tensor(x, t);
+	}
+	if (e.ref == OFS_NONE)
+		return -1;
+	return ofs_catalog_entry(x->cat, &e, x->err) == OFS_NONE ? -1 : 0;
+}
+
+/* Entries that stay, in their order. */
+static int keep_entries(struct merge *x)
+{
+	const struct ofs_catalog *base = x->fs->cat;
+
+	for (uint32_t i = 0; i < base->nentries; i++) {
+		struct ofs_entry e = base->entries[i];
+		struct ofs_task *t = (struct ofs_task *)(uintptr_t)x->task[i];
+
+		x->entry[i] = OFS_NONE;
+		if (t != NULL && t->op == OFS_TASK_DROP)
+			continue;
+		if (t != NULL && t->doc != NULL) {
+			e.kind = OFS_ENTRY_VALUE;
+			e.ref = add_value(x, t);
+			if (e.ref == OFS_NONE)
+				return -1;
+		}
+		x->entry[i] = ofs_catalog_entry(x->cat, &e, x->err);
+		if (x->entry[i] == OFS_NONE)
+			return -1;
+	}
+	for (uint32_t i = 0; i < base->nvariants; i++) {
+		struct ofs_variant v = base->variants[i];
+
+		if (x->entry[v.entry] == OFS_NONE)
+			continue;
+		v.entry = x->entry[v.entry];
+		if (ofs_catalog_variant(x->cat, &v, x->err) == OFS_NONE)
+			return -1;
+	}
+	return 0;
+}
+
+static int merge(struct merge *x)
+{
+	struct ofs_commit *n = &x->names;
+
+	for (size_t i = 0; i < n->ntasks; i++)
+		if (n->task[i].entry != NULL)
+			x->task[n->task[i].entry - x->fs->cat->entries] =
+			    &n->task[i];
+	if (keep_entries(x) == -1)
+		return -1;
+	for (size_t i = 0; i < n->ntasks; i++)
+		if (n->task[i].op == OFS_TASK_ADD &&
+		    add_new(x, &n->task[i]) == -1)
+			return -1;
+	ofs_catalog_seal(x->cat);
+	return 0;
+}
+
+static int make(struct merge *x, const struct ofs_changes *changes)
+{
+	uint32_t n = x->fs->cat->nentries;
+	int ret = -1;
+
+	x->names = (struct ofs_commit){ .fs = x->fs,
+		.cat = x->fs->cat,
+		.changes = changes,
+		.lenient = true };
+	ofs_arena_init(&x->names.arena, 0);
+	x->entry = calloc((size_t)n + 1, sizeof(*x->entry));
+	x->task = calloc((size_t)n + 1, sizeof(*x->task));
+	x->cat = ofs_catalog_copy(x->fs->cat, x->err);
+	x->m->cat = x->cat;
+	if (x->entry == NULL || x->task == NULL)
+		optimfs_fail(x->err, ENOMEM, "entries of a view");
+	else if (x->cat != NULL && ofs_commit_place(&x->names, x->err) == 0)
+		ret = merge(x);
+	ofs_commit_place_fini(&x->names);
+	ofs_arena_fini(&x->names.arena);
+	free(x->entry);
+	free(x->task);
+	return ret;
+}
+
+static struct ofs_merged *merge_held(struct optimfs *fs,
+    struct optimfs_error *err)
+{
+	struct ofs_changes changes;
+	struct merge x = { .fs = fs, .err = err };
+	int ret;
+
+	if (ofs_edit_changes(fs->edit, &changes, err) == -1)
+		return NULL;
+	x.m = calloc(1, sizeof(*x.m));
+	if (x.m == NULL) {
+		ofs_changes_free(&changes);
+		optimfs_fail(err, ENOMEM, "a view");
+		return NULL;
+	}
+	atomic_init(&x.m->refs, 1);
+	x.m->ntensors = fs->cat->ntensors;
+	ret = make(&x, &changes);
+	ofs_changes_free(&changes);
+	if (ret == 0)
+		return x.m;
+	ofs_merged_unref(x.m);
+	return NULL;
+}
+
+struct ofs_merged *ofs_merge(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct ofs_merged *m;
+
+	if (ofs_gate_hold(fs, false, err) == -1)
+		return NULL;
+	m = merge_held(fs, err);
+	ofs_gate_let(fs);
+	return m;
+}
+
+void ofs_merged_unref(struct ofs_merged *m)
+{
+	if (m == NULL || atomic_fetch_sub(&m->refs, 1) != 1)
+		return;
+	ofs_catalog_free(m->cat);
+	free(m->staged);
+	free(m);
+}

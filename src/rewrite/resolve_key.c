@@ -1,0 +1,489 @@
+/* resolve_key.c - what each change is called in the source */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "layout/render.h"
+#include "pickle/write.h"
+#include "rewrite/commit_impl.h"
+#include "text/parse.h"
+#include "text/text.h"
+
+/* Leaves that are there are known by the path of their entry. One that is added
+ * is called as what stands beside it is, or as another parameter's same state
+ * with the name replaced. */
+
+int ofs_commit_no_place(const struct ofs_task *t, const char *why,
+    struct optimfs_error *err)
+{
+	return optimfs_fail(err, EINVAL,
+	    "OFS826 %.200s cannot be committed: %s", t->change->path, why);
+}
+
+static bool same(struct ofs_str a, struct ofs_str b)
+{
+	return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
+}
+
+static struct ofs_str str_of(const char *s)
+{
+	return (struct ofs_str){ s, (uint32_t)strlen(s) };
+}
+
+static struct ofs_str component(const struct ofs_catalog *cat, uint32_t c)
+{
+	return ofs_catalog_string(cat, OFS_PATH_STR(c));
+}
+
+/* A catalog's path, with room for one more. */
+static struct ofs_key *keys_of(struct ofs_commit *c, uint32_t path, uint32_t *n,
+    struct optimfs_error *err)
+{
+	const uint32_t *v = ofs_catalog_components(c->cat, path, n);
+	struct ofs_key *k = ofs_arena_alloc(&c->arena, (*n + 1) * sizeof(*k));
+
+	if (k == NULL) {
+		optimfs_fail(err, ENOMEM, "names of a commit");
+		return NULL;
+	}
+	for (uint32_t i = 0; i < *n; i++) {
+		k[i].s = component(c->cat, v[i]);
+		k[i].index = (v[i] & OFS_PATH_INDEX) != 0;
+	}
+	return k;
+}
+
+/* Does the tree path of e equal key, but for component skip? */
+static bool matches(const struct ofs_commit *c, const struct ofs_entry *e,
+    const struct ofs_change *ch, uint32_t skip)
+{
+	uint32_t n;
+	const uint32_t *v;
+
+	if (e->tree == OFS_NONE)
+		return false;
+	v = ofs_catalog_components(c->cat, e->tree, &n);
+	if (n != ch->nkeys)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (i != skip &&
+		    !same(component(c->cat, v[i]), str_of(ch->key[i])))
+			return false;
+	return true;
+}
+
+/* Entries by their tree paths without one component; of those that are alike
+ * the first. */
+struct without {
+	struct ofs_commit *c;
+	uint32_t skip;
+	bool made;
+	struct ofs_map map;
+	struct ofs_buf path, other;
+};
+
+/* Nested deeper than any pickle may be. */
+#define DEPTH_MAX 80
+
+struct place {
+	struct ofs_commit *c;
+	struct without without[DEPTH_MAX];
+};
+
+static void put_part(struct ofs_buf *path, struct ofs_str s)
+{
+	ofs_buf_put(path, s.p, s.len);
+	ofs_buf_putc(path, '\0');
+}
+
+static bool put_entry_path(const struct without *w, const struct ofs_entry *e,
+    struct ofs_buf *path)
+{
+	const struct ofs_catalog *cat = w->c->cat;
+	const uint32_t *v;
+	uint32_t n;
+
+	if (e->tree == OFS_NONE)
+		return false;
+	v = ofs_catalog_components(cat, e->tree, &n);
+	if (n <= w->skip)
+		return false;
+	path->len = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (i != w->skip)
+			put_part(path, component(cat, v[i]));
+	return true;
+}
+
+static bool same_without(const void *ctx, uint32_t i, const void *key, size_t n)
+{
+	struct without *w = (struct without *)(uintptr_t)ctx;
+
+	return put_entry_path(w, &w->c->cat->entries[i], &w->other) &&
+	    w->other.len == n && memcmp(w->other.data, key, n) == 0;
+}
+
+static uint32_t find_path(struct without *w)
+{
+	return ofs_map_find(&w->map, ofs_map_hash(w->path.data, w->path.len),
+	    same_without, w, w->path.data, w->path.len);
+}
+
+static int make_without(struct without *w, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = w->c->cat;
+	bool done = true;
+
+	for (uint32_t i = 0; i < cat->nentries && done; i++)
+		if (put_entry_path(w, &cat->entries[i], &w->path) &&
+		    find_path(w) == OFS_NONE)
+			done = !w->path.bad &&
+			    ofs_map_add(&w->map,
+				ofs_map_hash(w->path.data, w->path.len), i);
+	w->made = true;
+	return done ? 0 : optimfs_fail(err, ENOMEM, "names of a commit");
+}
+
+/* An entry whose path differs from the change's in component skip; OFS_NONE. */
+static int find(struct place *p, const struct ofs_change *ch, uint32_t skip,
+    uint32_t *at, struct optimfs_error *err)
+{
+	struct without *w = &p->without[skip < DEPTH_MAX ? skip : 0];
+
+	*at = OFS_NONE;
+	if (skip >= DEPTH_MAX)
+		return 0;
+	w->c = p->c;
+	w->skip = skip;
+	if (!w->made && make_without(w, err) == -1)
+		return -1;
+	w->path.len = 0;
+	for (uint32_t i = 0; i < ch->nkeys; i++)
+		if (i != w->skip)
+			put_part(&w->path, str_of(ch->key[i]));
+	if (w->path.bad)
+		return optimfs_fail(err, ENOMEM, "names of a commit");
+	*at = find_path(w);
+	return 0;
+}
+
+/* Beside an entry whose source calls it by its last component. */
+static int place_beside(struct ofs_commit *c, struct ofs_task *t,
+    const struct ofs_entry *e, struct optimfs_error *err)
+{
+	const struct ofs_change *ch = t->change;
+	uint32_t n;
+	const uint32_t *tree = ofs_catalog_components(c->cat, e->tree, &n);
+	struct ofs_str name = component(c->cat, tree[n - 1]);
+	struct ofs_key *k = keys_of(c, e->path, &n, err);
+
+	if (k == NULL)
+		return -1;
+	if (n == 0 || k[n - 1].index || !same(k[n - 1].s, name))
+		return 0;
+	k[n - 1].s = str_of(ch->key[ch->nkeys - 1]);
+	t->path = k;
+	t->npath = n;
+	return 1;
+}
+
+static bool id_of(const struct ofs_catalog *cat, struct ofs_str name,
+    char text[16])
+{
+	for (uint32_t i = 0; i < cat->nids; i++)
+		if (cat->ids[i] != OFS_NONE &&
+		    same(ofs_catalog_string(cat, cat->ids[i]), name)) {
+			snprintf(text, 16, "%u", i);
+			return true;
+		}
+	return false;
+}
+
+/* As the same state of another parameter, whose name is the component of its
+ * path that the two do not share. */
+static int place_like(struct ofs_commit *c, struct ofs_task *t,
+    const struct ofs_entry *e, uint32_t skip, struct optimfs_error *err)
+{
+	const struct ofs_change *ch = t->change;
+	uint32_t n, found = OFS_NONE;
+	const uint32_t *tree = ofs_catalog_components(c->cat, e->tree, &n);
+	struct ofs_str other = component(c->cat, tree[skip]);
+	struct ofs_key *k = keys_of(c, e->path, &n, err);
+	char mine[16], its[16], *id;
+
+	if (k == NULL)
+		return -1;
+	for (uint32_t i = 0; i < n && found == OFS_NONE; i++)
+		if (!k[i].index && same(k[i].s, other))
+			found = i;
+	if (found != OFS_NONE) {
+		k[found].s = str_of(ch->key[skip]);
+	} else if (id_of(c->cat, other, its) &&
+	    id_of(c->cat, str_of(ch->key[skip]), mine)) {
+		for (uint32_t i = 0; i < n && found == OFS_NONE; i++)
+			if (same(k[i].s, str_of(its)))
+				found = i;
+		id = ofs_arena_strndup(&c->arena, mine, strlen(mine));
+		if (id == NULL)
+			return optimfs_fail(err, ENOMEM, "names of a commit");
+		if (found != OFS_NONE)
+			k[found].s = str_of(id);
+	}
+	if (found == OFS_NONE)
+		return 0;
+	t->path = k;
+	t->npath = n;
+	return 1;
+}
+
+/* With nothing like it: its own path, without what the tree put before. */
+static int place_new(struct ofs_commit *c, struct ofs_task *t,
+    struct optimfs_error *err)
+{
+	const struct ofs_change *ch = t->change;
+	uint32_t from = strcmp(ch->key[0], "extra") == 0 ? 1 : 0;
+	struct ofs_key *k = ofs_arena_alloc(&c->arena, ch->nkeys * sizeof(*k));
+
+	if (k == NULL)
+		return optimfs_fail(err, ENOMEM, "names of a commit");
+	for (uint32_t i = from; i < ch->nkeys; i++)
+		k[i - from] = (struct ofs_key){ str_of(ch->key[i]), false };
+	t->path = k;
+	t->npath = ch->nkeys - from;
+	return t->npath > 0;
+}
+
+static int place_added(struct place *p, struct ofs_task *t,
+    struct optimfs_error *err)
+{
+	struct ofs_commit *c = p->c;
+	const struct ofs_change *ch = t->change;
+	const struct ofs_entry *like = NULL;
+	uint32_t at, beside;
+	int ret = 0;
+
+	if (find(p, ch, ch->nkeys - 1, &beside, err) == -1)
+		return -1;
+	for (uint32_t i = ch->nkeys - 1; i-- > 1 && like == NULL;) {
+		if (find(p, ch, i, &at, err) == -1)
+			return -1;
+		like = at == OFS_NONE ? NULL : &c->cat->entries[at];
+	}
+	t->like = like;
+	if (beside != OFS_NONE)
+		ret = place_beside(c, t, &c->cat->entries[beside], err);
+	for (uint32_t i = ch->nkeys - 1; ret == 0 && like != NULL && i-- > 0;)
+		if (matches(c, like, ch, i))
+			ret = place_like(c, t, like, i, err);
+	if (ret == 0 && strcmp(ch->key[0], "extra") == 0)
+		ret = place_new(c, t, err);
+	if (ret == 0)
+		return ofs_commit_no_place(t,
+		    "nothing like it is there to tell how the source would "
+		    "call it",
+		    err);
+	return ret == -1 ? -1 : 0;
+}
+
+/* What an added text is: of the kind of what it is like. */
+static int value_added(struct ofs_commit *c, struct ofs_task *t,
+    struct optimfs_error *err)
+{
+	const struct ofs_change *ch = t->change;
+	struct ofs_value_form form = { .cat = c->cat };
+	struct ofs_entry_new made;
+
+	if (t->like != NULL) {
+		if (ofs_entry_new(c->fs, (uint32_t)(t->like - c->cat->entries),
+			ch->text, ch->ntext, &made, err) == -1)
+			return optimfs_fail_in(err, "%.200s", ch->path);
+		t->doc = made.doc;
+		if (made.doc != NULL)
+			return 0;
+		t->dtype = c->cat->tensors[t->like->ref].dtype;
+		t->text = true;
+		memcpy(t->element, made.element, sizeof(t->element));
+		return 0;
+	}
+	t->doc = ofs_value_edit(&form, ch->text, ch->ntext, err);
+	return t->doc == NULL ? optimfs_fail_in(err, "%.200s", ch->path) : 0;
+}
+
+/* The value of an entry that is moved, as a document of its own. */
+static int value_moved(struct ofs_commit *c, struct ofs_task *t,
+    struct optimfs_error *err)
+{
+	const struct ofs_entry *e = t->from;
+	const struct ofs_pickle *doc;
+	struct ofs_pickle *item = NULL;
+	struct ofs_buf b = { 0 };
+	struct ofs_pkw w = { .out = &b };
+	uint32_t node;
+	int ret;
+
+	if (e->kind == OFS_ENTRY_VALUE) {
+		doc = c->cat->values[e->ref].doc;
+		node = c->cat->values[e->ref].node;
+	} else {
+		doc = item = ofs_locate_item(c->fs->locator,
+		    &c->cat->items[e->ref], err);
+		if (item == NULL)
+			return -1;
+		node = ofs_pickle_root(item);
+	}
+	ofs_pkw_begin(&w);
+	ret = ofs_pkw_node(&w, doc, node, err);
+	ofs_pkw_op(&w, OFS_PKW_STOP);
+	ofs_pickle_free(item);
+	if (ret == 0 && b.bad)
+		ret = optimfs_fail(err, ENOMEM, "a value");
+	if (ret == -1) {
+		ofs_buf_fini(&b);
+		return optimfs_fail_in(err, "%.200s", t->change->path);
+	}
+	t->doc = ofs_pickle_parse(b.data, b.len, true, NULL, NULL, err);
+	return t->doc == NULL ? -1 : 0;
+}
+
+static int add(struct place *p, const struct ofs_change *ch,
+    struct optimfs_error *err)
+{
+	struct ofs_commit *c = p->c;
+	struct ofs_task *t = &c->task[c->ntasks];
+
+	*t = (struct ofs_task){ .op = OFS_TASK_ADD,
+		.change = ch,
+		.dtype = ch->dtype,
+		.ndim = ch->ndim,
+		.shape = ch->shape };
+	c->ntasks++;
+	if (ch->from != OFS_NONE)
+		t->from = &c->cat->entries[ch->from];
+	if (place_added(p, t, err) == -1)
+		return -1;
+	if (ch->text != NULL)
+		return value_added(c, t, err);
+	if (t->from != NULL && t->from->kind != OFS_ENTRY_TENSOR)
+		return value_moved(c, t, err);
+	if (ch->dtype == OFS_DTYPE_NONE)
+		return ofs_commit_no_place(t,
+		    "its dtype and shape are not known: set "
+		    "user.optimfs.dtype and user.optimfs.shape",
+		    err);
+	return 0;
+}
+
+/* Does a document say what the entry does? Whole trees are copied over others
+ * of which little is new. */
+static bool says_same(const struct ofs_commit *c, const struct ofs_entry *e,
+    const struct ofs_pickle *doc)
+{
+	const struct ofs_value *v;
+	struct ofs_buf was = { 0 }, is = { 0 };
+	bool lines = ofs_render_is_params(c->cat, e), same_text;
+
+	if (e->kind != OFS_ENTRY_VALUE)
+		return false;
+	v = &c->cat->values[e->ref];
+	same_text = ofs_text_value(v->doc, v->node, lines, &was, NULL) == 0 &&
+	    ofs_text_value(doc, ofs_pickle_root(doc), lines, &is, NULL) == 0 &&
+	    !was.bad && !is.bad && was.len == is.len &&
+	    (is.len == 0 || memcmp(was.data, is.data, is.len) == 0);
+	ofs_buf_fini(&was);
+	ofs_buf_fini(&is);
+	return same_text;
+}
+
+static int set(struct ofs_commit *c, const struct ofs_change *ch,
+    struct optimfs_error *err)
+{
+	const struct ofs_entry *e = &c->cat->entries[ch->entry];
+	struct ofs_task *t = &c->task[c->ntasks];
+	struct ofs_entry_new made;
+
+	*t = (struct ofs_task){ .op = OFS_TASK_SET, .change = ch, .entry = e };
+	if (ch->kind == OFS_CHANGE_REMOVE)
+		t->op = OFS_TASK_DROP;
+	else if (e->kind == OFS_ENTRY_TENSOR)
+		return 0; /* bytes alone */
+	c->ntasks++;
+	t->path = keys_of(c, e->path, &t->npath, err);
+	if (t->path == NULL)
+		return -1;
+	if (t->op == OFS_TASK_DROP)
+		return 0;
+	if (ch->text == NULL)
+		return ofs_commit_no_place(t, "it is too long for a value",
+		    err);
+	if (ofs_entry_new(c->fs, ch->entry, ch->text, ch->ntext, &made, err) ==
+	    -1)
+		return optimfs_fail_in(err, "%.200s", ch->path);
+	t->doc = made.doc;
+	if (t->doc != NULL && says_same(c, e, t->doc)) {
+		ofs_pickle_free(t->doc);
+		c->ntasks--;
+	}
+	return 0;
+}
+
+static int place_all(struct place *p, struct optimfs_error *err)
+{
+	struct ofs_commit *c = p->c;
+
+	for (size_t i = 0; i < c->changes->n; i++) {
+		const struct ofs_change *ch = &c->changes->v[i];
+		size_t n = c->ntasks;
+		int ret = ch->kind == OFS_CHANGE_ADD ? add(p, ch, err)
+						     : set(c, ch, err);
+
+		if (ret == -1 && !c->lenient)
+			return -1;
+		if (ret == -1 && c->ntasks > n) {
+			ofs_pickle_free(c->task[n].doc);
+			c->ntasks = n;
+		}
+	}
+	return 0;
+}
+
+static void note_drops(struct ofs_commit *c)
+{
+	for (uint32_t i = 0; i < c->cat->nentries; i++)
+		c->drop[i] = OFS_NONE;
+	for (size_t i = 0; i < c->ntasks; i++)
+		if (c->task[i].op == OFS_TASK_DROP)
+			c->drop[c->task[i].entry - c->cat->entries] =
+			    (uint32_t)i;
+}
+
+int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err)
+{
+	struct place p = { .c = c };
+	int ret;
+
+	c->task = calloc(c->changes->n + 1, sizeof(*c->task));
+	c->drop = calloc((size_t)c->cat->nentries + 1, sizeof(*c->drop));
+	if (c->task == NULL || c->drop == NULL)
+		return optimfs_fail(err, ENOMEM, "changes of a commit");
+	ret = place_all(&p, err);
+	note_drops(c);
+	for (size_t i = 0; i < DEPTH_MAX; i++) {
+		ofs_map_fini(&p.without[i].map);
+		ofs_buf_fini(&p.without[i].path);
+		ofs_buf_fini(&p.without[i].other);
+	}
+	return ret;
+}
+
+void ofs_commit_place_fini(struct ofs_commit *c)
+{
+	for (size_t i = 0; i < c->ntasks; i++)
+		ofs_pickle_free(c->task[i].doc);
+	free(c->drop);
+	free(c->task);
+}

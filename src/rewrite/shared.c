@@ -1,0 +1,419 @@
+/* shared.c - what several tensors have in one place agrees */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "plan/fix.h"
+#include "read/scatter.h"
+#include "rewrite/commit_impl.h"
+
+/* A flat parameter has one step for all its parameters, and views share a
+ * storage: writing one writes the others. Once all is written, each tensor that
+ * has stored bytes in common with others must be what it is to be: what was
+ * written to it, or what it was. A rounded one follows what it is made of;
+ * whatever was written to it must be that. */
+
+#define STEP_MAX (8u << 20)
+
+struct sharer {
+	uint32_t object, tensor;
+	uint64_t off;
+};
+
+struct shared {
+	struct ofs_commit *c;
+	struct sharer *v;
+	size_t n, cap;
+	const struct ofs_change **change; /* of each tensor; NULL: none */
+	bool *seen;
+	struct optimfs_error *err;
+};
+
+static int by_place(const void *a, const void *b)
+{
+	const struct sharer *x = a, *y = b;
+
+	if (x->object != y->object)
+		return x->object < y->object ? -1 : 1;
+	if (x->off != y->off)
+		return x->off < y->off ? -1 : 1;
+	return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+static bool is_moved(const struct ofs_commit *c, uint32_t object)
+{
+	size_t i = ofs_commit_moved(c, object);
+
+	return i < c->nmoved && c->moved[i].object == object;
+}
+
+/* Items of DCP are one tensor's each. */
+static int add(struct shared *s, const struct ofs_extent *at, uint32_t tensor)
+{
+	if (at->encoding == OFS_TORCH_ITEM || at->codec != OFS_PLAIN ||
+	    !is_moved(s->c, at->object))
+		return 0;
+	if (ofs_commit_grow(&s->v, &s->cap, s->n, sizeof(*s->v), s->err) == -1)
+		return -1;
+	s->v[s->n++] = (struct sharer){ at->object, tensor, at->off };
+	return 0;
+}
+
+static int collect(struct shared *s)
+{
+	const struct ofs_catalog *cat = s->c->cat;
+
+	for (uint32_t i = 0; i < cat->ntensors; i++) {
+		const struct ofs_tensor *t = &cat->tensors[i];
+
+		for (uint32_t k = 0; k < t->nshards; k++) {
+			const struct ofs_replica *r;
+			uint32_t n;
+
+			if (add(s, &cat->shards[t->shard + k].at, i) == -1)
+				return -1;
+			r = ofs_replicas(cat, t->shard + k, &n);
+			for (uint32_t j = 0; j < n; j++)
+				if (add(s, &r[j].at, i) == -1)
+					return -1;
+		}
+	}
+	if (s->n > 0)
+		qsort(s->v, s->n, sizeof(*s->v), by_place);
+	return 0;
+}
+
+static int mark_changed(struct shared *s)
+{
+	const struct ofs_commit *c = s->c;
+
+	s->change = calloc((size_t)c->cat->ntensors + 1, sizeof(*s->change));
+	s->seen = calloc((size_t)c->cat->ntensors + 1, sizeof(*s->seen));
+	if (s->change == NULL || s->seen == NULL)
+		return optimfs_fail(s->err, ENOMEM, "tensors of a commit");
+	for (size_t i = 0; i < c->changes->n; i++) {
+		const struct ofs_change *ch = &c->changes->v[i];
+		const struct ofs_tensor *t = ofs_commit_tensor(c, ch);
+
+		if (t != NULL)
+			s->change[t - c->cat->tensors] = ch;
+	}
+	return 0;
+}
+
+/* The path below the mount point of an entry, or of the first that is this
+ * tensor. */
+static void name_of(const struct ofs_commit *c, uint32_t entry, uint32_t tensor,
+    char *name, size_t size)
+{
+	const struct optimfs *fs = c->fs;
+
+	*name = '\0';
+	for (uint32_t i = 0; i < fs->tree.n; i++) {
+		uint32_t e = fs->tree.node[i].entry;
+
+		if (e != OFS_NONE &&
+		    (e == entry ||
+			(entry == OFS_NONE &&
+			    fs->cat->entries[e].kind == OFS_ENTRY_TENSOR &&
+			    fs->cat->entries[e].ref == tensor))) {
+			ofs_tree_path(&fs->tree, i, name, size);
+			return;
+		}
+	}
+}
+
+/* What stands where the tensor is stored, against what it is to be. 1: it is
+ * that, 0: not. */
+static int compare_segment(const struct shared *s,
+    const struct ofs_segment *seg, const uint8_t *want)
+{
+	struct ofs_commit *c = s->c;
+	uint8_t *got = malloc(seg->len);
+	int64_t delta;
+	int fd, ret = 1;
+
+	if (got == NULL)
+		return optimfs_fail(s->err, ENOMEM, "commit buffer");
+	if (!ofs_commit_where(c, seg, &fd, &delta)) {
+		free(got);
+		return 1; /* it is not written */
+	}
+	for (uint64_t i = 0; i < seg->n && ret == 1; i++) {
+		uint64_t at =
+		    seg->src + (uint64_t)((int64_t)i * seg->src_pitch + delta);
+
+		if (ofs_pread_all(fd, got, seg->len, at, s->err) == -1)
+			ret = -1;
+		else
+			ret = memcmp(got,
+				  want + seg->dst + (int64_t)i * seg->dst_pitch,
+				  seg->len) == 0;
+	}
+	free(got);
+	return ret;
+}
+
+/* The same of one that is rounded: what stands there now gives it. */
+static int compare_rounded(const struct shared *s,
+    const struct ofs_segment *seg, const uint8_t *want, uint64_t size)
+{
+	struct ofs_segment wide;
+	uint64_t n = ofs_fix_widen(seg, 0, &wide);
+	uint8_t *stored = malloc(n + 1), *got = malloc(size + 1);
+	int64_t delta;
+	int fd, ret = 1;
+
+	if (stored == NULL || got == NULL)
+		ret = optimfs_fail(s->err, ENOMEM, "commit buffer");
+	else if (!ofs_commit_where(s->c, seg, &fd, &delta))
+		goto out;
+	for (uint64_t i = 0; i < wide.n && ret == 1; i++)
+		if (ofs_pread_all(fd, stored + (int64_t)i * wide.dst_pitch,
+			wide.len,
+			wide.src +
+			    (uint64_t)((int64_t)i * wide.src_pitch + delta),
+			s->err) == -1)
+			ret = -1;
+	if (ret == 1)
+		ofs_fix_round(seg, stored, got);
+	for (uint64_t i = 0; i < seg->n && ret == 1; i++) {
+		int64_t at = (int64_t)seg->dst + (int64_t)i * seg->dst_pitch;
+
+		ret = memcmp(got + at, want + at, seg->len) == 0;
+	}
+out:
+	free(stored);
+	free(got);
+	return ret;
+}
+
+static int compare_run(struct shared *s, uint32_t tensor, uint64_t first,
+    uint64_t count, uint8_t *buf)
+{
+	struct ofs_commit *c = s->c;
+	const struct ofs_tensor *t = &c->cat->tensors[tensor];
+	struct ofs_plan plan = { 0 };
+	int ret =
+	    ofs_commit_read(c, s->change[tensor], t, first, count, buf, s->err);
+
+	if (ret == 0)
+		ret = ofs_scatter_plan(c->cat, c->fs->locator, t, first, count,
+		    &plan, s->err);
+	ret = ret == 0 ? 1 : -1;
+	for (size_t i = 0; i < plan.n && ret == 1; i++)
+		if (plan.seg[i].fix == OFS_FIX_NONE)
+			ret = compare_segment(s, &plan.seg[i], buf);
+		else if ((plan.seg[i].fix & OFS_FIX_ROUND) != 0 &&
+		    s->change[tensor] != NULL)
+			ret = compare_rounded(s, &plan.seg[i], buf,
+			    count * ofs_dtype_size(t->dtype));
+	ofs_plan_fini(&plan);
+	return ret;
+}
+
+static int differ(const struct shared *s, uint32_t tensor, uint32_t other)
+{
+	const struct ofs_catalog *cat = s->c->cat;
+	char a[200], b[200];
+
+	if (s->change[tensor] != NULL &&
+	    ofs_commit_rounded(cat, &cat->tensors[tensor]))
+		return optimfs_fail(s->err, EINVAL,
+		    "OFS822 %s is not stored: it is rounded from fp32, and "
+		    "would not be what was written: write that to fp32",
+		    s->change[tensor]->path);
+	name_of(s->c, OFS_NONE, tensor, a, sizeof(a));
+	name_of(s->c, OFS_NONE, other, b, sizeof(b));
+	return optimfs_fail(s->err, EINVAL,
+	    "OFS828 %s and %s have stored bytes in common, and would not agree: "
+	    "write the same to both",
+	    a, b);
+}
+
+static int check_tensor(struct shared *s, uint32_t tensor, uint32_t other)
+{
+	const struct ofs_tensor *t = &s->c->cat->tensors[tensor];
+	uint64_t n = ofs_tensor_numel(s->c->cat, t);
+	uint64_t step = STEP_MAX / ofs_dtype_size(t->dtype);
+	uint8_t *buf;
+	int ret = 1;
+
+	if (s->seen[tensor] || t->error != OFS_NONE)
+		return 0;
+	s->seen[tensor] = true;
+	buf = malloc((n < step ? n : step) * ofs_dtype_size(t->dtype) + 1);
+	if (buf == NULL)
+		return optimfs_fail(s->err, ENOMEM, "commit buffer");
+	for (uint64_t at = 0; at < n && ret == 1; at += step)
+		ret = compare_run(s, tensor, at, n - at < step ? n - at : step,
+		    buf);
+	free(buf);
+	return ret == 0 ? differ(s, tensor, other) : ret == -1 ? -1 : 0;
+}
+
+/* Tensors i to n of v have bytes in one extent. */
+static int check_place(struct shared *s, size_t i, size_t n)
+{
+	const struct ofs_catalog *cat = s->c->cat;
+	uint32_t changed = OFS_NONE;
+
+	for (size_t k = i; k < n; k++)
+		if (s->change[s->v[k].tensor] != NULL)
+			changed = s->v[k].tensor;
+	if (changed == OFS_NONE ||
+	    (s->v[i].tensor == s->v[n - 1].tensor &&
+		!ofs_commit_rounded(cat, &cat->tensors[changed])))
+		return 0;
+	for (size_t k = i; k < n; k++) {
+		uint32_t tensor = s->v[k].tensor;
+		uint32_t other = tensor != changed ? changed
+		    : s->v[i].tensor != changed    ? s->v[i].tensor
+						   : s->v[n - 1].tensor;
+
+		if (check_tensor(s, tensor, other) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+int ofs_commit_shared(struct ofs_commit *c, struct optimfs_error *err)
+{
+	struct shared s = { .c = c, .err = err };
+	int ret = 0;
+
+	if (c->nmoved == 0)
+		return 0;
+	if (mark_changed(&s) == -1 || collect(&s) == -1)
+		ret = -1;
+	for (size_t i = 0, n; i < s.n && ret == 0; i = n) {
+		for (n = i + 1; n < s.n && s.v[n].object == s.v[i].object &&
+		     s.v[n].off == s.v[i].off;)
+			n++;
+		ret = check_place(&s, i, n);
+	}
+	free(s.v);
+	free(s.change);
+	free(s.seen);
+	return ret;
+}
+
+/* Names. */
+
+static const struct ofs_change **changes_of(const struct ofs_commit *c,
+    struct optimfs_error *err)
+{
+	const struct ofs_change **v =
+	    calloc((size_t)c->cat->nentries + 1, sizeof(*v));
+
+	if (v == NULL)
+		optimfs_fail(err, ENOMEM, "names of a commit");
+	for (size_t i = 0; v != NULL && i < c->changes->n; i++)
+		if (c->changes->v[i].entry != OFS_NONE)
+			v[c->changes->v[i].entry] = &c->changes->v[i];
+	return v;
+}
+
+/* Do two changes of one tensor with dimensions give it the same elements? */
+static int same_bytes(struct ofs_commit *c, const struct ofs_tensor *t,
+    const struct ofs_change *a, const struct ofs_change *b,
+    struct optimfs_error *err)
+{
+	uint64_t size = ofs_dtype_size(t->dtype), step = STEP_MAX / size;
+	uint64_t n = ofs_tensor_numel(c->cat, t);
+	uint8_t *buf = malloc(2 * (n < step ? n : step) * size + 1);
+	int ret = 1;
+
+	if (buf == NULL)
+		return optimfs_fail(err, ENOMEM, "commit buffer");
+	for (uint64_t at = 0; at < n && ret == 1; at += step) {
+		uint64_t k = n - at < step ? n - at : step;
+
+		if (ofs_commit_read(c, a, t, at, k, buf, err) == -1 ||
+		    ofs_commit_read(c, b, t, at, k, buf + k * size, err) == -1)
+			ret = -1;
+		else
+			ret = memcmp(buf, buf + k * size, k * size) == 0;
+	}
+	free(buf);
+	return ret;
+}
+
+static int same_change(struct ofs_commit *c, const struct ofs_entry *e,
+    const struct ofs_change *a, const struct ofs_change *b,
+    struct optimfs_error *err)
+{
+	if (a->kind == OFS_CHANGE_REMOVE || b->kind == OFS_CHANGE_REMOVE)
+		return 1;
+	if (a->text != NULL && b->text != NULL)
+		return a->ntext == b->ntext &&
+		    memcmp(a->text, b->text, a->ntext) == 0;
+	if (e->kind != OFS_ENTRY_TENSOR)
+		return a->text == b->text;
+	/* as a rule it is one file with two names */
+	if (a->fd != -1 && a->fd == b->fd)
+		return 1;
+	return same_bytes(c, &c->cat->tensors[e->ref], a, b, err);
+}
+
+/* Entry i is what was changed by another of its names. */
+static int check_name(struct ofs_commit *c, uint32_t i,
+    const struct ofs_change *by, const struct ofs_change *own,
+    struct optimfs_error *err)
+{
+	int same =
+	    own == NULL ? 0 : same_change(c, &c->cat->entries[i], by, own, err);
+	char name[200];
+
+	if (same != 0)
+		return same == 1 ? 0 : -1;
+	name_of(c, i, OFS_NONE, name, sizeof(name));
+	return optimfs_fail(err, EINVAL,
+	    "OFS828 %.200s and %s are stored once, and would not agree: write "
+	    "the same to both",
+	    by->path, name);
+}
+
+int ofs_commit_names(struct ofs_commit *c, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = c->cat;
+	const struct ofs_change **own, **tensor, **value;
+	int ret = 0;
+
+	if (c->changes->n == 0)
+		return 0;
+	own = changes_of(c, err);
+	tensor = calloc((size_t)cat->ntensors + 1, sizeof(*tensor));
+	value = calloc((size_t)cat->nvalues + 1, sizeof(*value));
+	if (own == NULL || tensor == NULL || value == NULL)
+		ret = optimfs_fail(err, ENOMEM, "names of a commit");
+	for (uint32_t i = 0; i < cat->nentries && ret == 0; i++) {
+		const struct ofs_entry *e = &cat->entries[i];
+
+		if (own[i] == NULL || own[i]->kind == OFS_CHANGE_REMOVE)
+			continue;
+		if (e->kind == OFS_ENTRY_TENSOR)
+			tensor[e->ref] = own[i];
+		else if (e->kind == OFS_ENTRY_VALUE)
+			value[e->ref] = own[i];
+	}
+	for (uint32_t i = 0; i < cat->nentries && ret == 0; i++) {
+		const struct ofs_entry *e = &cat->entries[i];
+		const struct ofs_change *by = e->kind == OFS_ENTRY_TENSOR
+		    ? tensor[e->ref]
+		    : e->kind == OFS_ENTRY_VALUE ? value[e->ref]
+						 : NULL;
+
+		if (by != NULL && by != own[i] && e->tree != OFS_NONE)
+			ret = check_name(c, i, by, own[i], err);
+	}
+	free(own);
+	free(tensor);
+	free(value);
+	return ret;
+}

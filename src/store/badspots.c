@@ -1,0 +1,66 @@
+/* badspots.c - where a disk failed a moment ago */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "store/badspots.h"
+
+#include <time.h>
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void ofs_badspots_init(struct ofs_badspots *b)
+{
+	pthread_mutex_init(&b->lock, NULL);
+	atomic_init(&b->n, 0);
+}
+
+void ofs_badspots_fini(struct ofs_badspots *b)
+{
+	pthread_mutex_destroy(&b->lock);
+}
+
+void ofs_badspots_add(struct ofs_badspots *b, uint32_t object, uint64_t off)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&b->lock);
+	n = atomic_load_explicit(&b->n, memory_order_relaxed);
+	b->spot[n % OFS_BADSPOTS].object = object;
+	b->spot[n % OFS_BADSPOTS].page = off - off % OFS_BADSPOT_PAGE;
+	b->spot[n % OFS_BADSPOTS].until = now_ns() + OFS_BADSPOT_NS;
+	/* Wraps to itself: only "none yet" must stay distinguishable. */
+	n = n == 2 * OFS_BADSPOTS - 1 ? OFS_BADSPOTS : n + 1;
+	atomic_store_explicit(&b->n, n, memory_order_release);
+	pthread_mutex_unlock(&b->lock);
+}
+
+bool ofs_badspots_hit(struct ofs_badspots *b, uint32_t object, uint64_t off,
+    uint64_t len, uint64_t *at)
+{
+	bool hit = false;
+	int64_t now;
+	unsigned n;
+
+	if (atomic_load_explicit(&b->n, memory_order_acquire) == 0)
+		return false;
+	now = now_ns();
+	pthread_mutex_lock(&b->lock);
+	n = atomic_load_explicit(&b->n, memory_order_relaxed);
+	if (n > OFS_BADSPOTS)
+		n = OFS_BADSPOTS;
+	for (unsigned i = 0; i < n && !hit; i++) {
+		hit = b->spot[i].object == object && b->spot[i].until > now &&
+		    b->spot[i].page < off + len &&
+		    off < b->spot[i].page + OFS_BADSPOT_PAGE;
+		if (hit)
+			*at = b->spot[i].page;
+	}
+	pthread_mutex_unlock(&b->lock);
+	return hit;
+}

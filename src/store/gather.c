@@ -1,0 +1,383 @@
+/* gather.c - runs of a source into a buffer, with few and large reads */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "store/gather.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "store/runs.h"
+
+/* Three things cost when runs are collected: a system call, copying bytes out
+ * of the kernel, and copying them once more from a scratch buffer to where
+ * they belong. The numbers below are where their curves crossed when measured
+ * (docs/performance.md, "Gathering").
+ *
+ * Long runs are read straight to their destinations: runs that follow each
+ * other in the source become one preadv, a short gap between them goes to
+ * scratch as one more iovec. Short runs are covered: a window of the source is
+ * read to scratch and the runs inside are copied from there. Segments whose
+ * runs interleave, as the rows of a transposed tensor do, share the windows.
+ */
+#define LONG_RUN  4096 /* from here on straight to the destination */
+#define SKIP      4096 /* widest gap that is cheaper read than left out */
+#define PART_RUNS 8    /* segments that need no memory of their own */
+
+/* A segment with its pitches made positive in the source. */
+struct run {
+	uint64_t src, len, n, pitch;
+	uint8_t *dst;
+	int64_t dst_pitch;
+};
+
+static uint64_t span(const struct run *r)
+{
+	return (r->n - 1) * r->pitch + r->len;
+}
+
+bool ofs_segment_inside(const struct ofs_segment *seg, uint64_t size)
+{
+	uint64_t pitch, reach, end;
+
+	if (seg->len == 0 || seg->n == 0)
+		return true;
+	pitch = seg->src_pitch < 0 ? -(uint64_t)seg->src_pitch
+				   : (uint64_t)seg->src_pitch;
+	if (seg->n == 1)
+		pitch = 0;
+	if (!ofs_mul_u64(seg->n - 1, pitch, &reach))
+		return false;
+	if (seg->src_pitch < 0)
+		return reach <= seg->src &&
+		    ofs_add_u64(seg->src, seg->len, &end) && end <= size;
+	return ofs_add_u64(seg->src, reach, &end) &&
+	    ofs_add_u64(end, seg->len, &end) && end <= size;
+}
+
+static struct run run_of(const struct ofs_segment *seg, uint8_t *dst)
+{
+	struct run r = { .src = seg->src,
+		.len = seg->len,
+		.n = seg->n,
+		.pitch = (uint64_t)seg->src_pitch,
+		.dst = dst + seg->dst,
+		.dst_pitch = seg->dst_pitch };
+
+	if (r.n == 1) {
+		r.pitch = 0;
+	} else if (seg->src_pitch < 0) {
+		r.pitch = -(uint64_t)seg->src_pitch;
+		r.src -= (r.n - 1) * r.pitch;
+		r.dst += (int64_t)(r.n - 1) * r.dst_pitch;
+		r.dst_pitch = -r.dst_pitch;
+	}
+	if (r.pitch == r.len && r.dst_pitch == (int64_t)r.len) {
+		r.len *= r.n;
+		r.n = 1;
+		r.pitch = 0;
+	}
+	return r;
+}
+
+static int by_src(const void *a, const void *b)
+{
+	const struct run *x = a, *y = b;
+
+	return x->src < y->src ? -1 : x->src > y->src;
+}
+
+/* Sort n runs and put together what is contiguous in both places. */
+static size_t tidy(struct run *r, size_t n)
+{
+	size_t out = 0;
+	bool sorted = true;
+
+	for (size_t i = 1; i < n && sorted; i++)
+		sorted = r[i - 1].src <= r[i].src;
+	if (!sorted)
+		qsort(r, n, sizeof(*r), by_src);
+	for (size_t i = 0; i < n; i++) {
+		struct run *last = out == 0 ? NULL : &r[out - 1];
+
+		if (last != NULL && last->n == 1 && r[i].n == 1 &&
+		    last->src + last->len == r[i].src &&
+		    last->dst + last->len == r[i].dst)
+			last->len += r[i].len;
+		else
+			r[out++] = r[i];
+	}
+	return out;
+}
+
+/* Long runs on their way into one preadv. */
+struct vector {
+	const struct ofs_source *s;
+	uint8_t *scratch;
+	uint64_t off, end; /* of the source, what iov covers */
+	int n;
+	bool gaps;
+	struct iovec iov[IOV_MAX];
+};
+
+/* A gap that cannot be read must not fail the runs around it: read them one
+ * by one. */
+static int read_apart(struct vector *v)
+{
+	struct optimfs_error again;
+	uint64_t off = v->off;
+
+	for (int i = 0; i < v->n; i++) {
+		struct iovec one = v->iov[i];
+
+		if (one.iov_base != v->scratch &&
+		    v->s->readv(v->s, &one, 1, off, &again) == -1)
+			return -1;
+		off += v->iov[i].iov_len;
+	}
+	return 0;
+}
+
+static int flush(struct vector *v, struct optimfs_error *err)
+{
+	struct iovec work[IOV_MAX];
+	int ret;
+
+	if (v->n == 0)
+		return 0;
+	memcpy(work, v->iov, (size_t)v->n * sizeof(*work));
+	ret = v->s->readv(v->s, work, v->n, v->off, err);
+	if (ret == -1 && v->gaps && err->code == EIO)
+		ret = read_apart(v);
+	v->n = 0;
+	v->gaps = false;
+	return ret;
+}
+
+static int add_long(struct vector *v, uint64_t src, uint8_t *dst, uint64_t len,
+    struct optimfs_error *err)
+{
+	struct iovec *last;
+
+	if (v->n > 0 &&
+	    (src < v->end || src - v->end > SKIP || v->n > IOV_MAX - 2) &&
+	    flush(v, err) == -1)
+		return -1;
+	if (v->n == 0)
+		v->off = v->end = src;
+	if (src > v->end) {
+		v->iov[v->n++] = (struct iovec){ v->scratch, src - v->end };
+		v->gaps = true;
+	}
+	last = v->n > 0 ? &v->iov[v->n - 1] : NULL;
+	if (last != NULL && (uint8_t *)last->iov_base + last->iov_len == dst)
+		last->iov_len += len;
+	else
+		v->iov[v->n++] = (struct iovec){ dst, len };
+	v->end = src + len;
+	return 0;
+}
+
+static int gather_long(struct vector *v, const struct run *r,
+    struct optimfs_error *err)
+{
+	for (uint64_t i = 0; i < r->n; i++)
+		if (add_long(v, r->src + i * r->pitch,
+			r->dst + (int64_t)i * r->dst_pitch, r->len, err) == -1)
+			return -1;
+	return 0;
+}
+
+/* Short runs that share windows: segments with one pitch whose first runs lie
+ * near each other. Row i is what the i-th runs of all of them span. */
+struct cluster {
+	const struct run *r;
+	size_t nruns;
+	uint64_t src, row, pitch, end;
+};
+
+static struct cluster cluster_of(const struct run *r, size_t n)
+{
+	struct cluster c = { r, 1, r->src, r->len, r->pitch, r->src + span(r) };
+	uint64_t end;
+
+	for (; c.nruns < n; c.nruns++) {
+		const struct run *next = &r[c.nruns];
+
+		if (next->pitch != c.pitch || next->len >= LONG_RUN ||
+		    (next->src > c.src + c.row &&
+			next->src - c.src - c.row > SKIP))
+			break;
+		end = next->src - c.src + next->len;
+		if (end > c.row)
+			c.row = end;
+		end = next->src + span(next);
+		if (end > c.end)
+			c.end = end;
+	}
+	return c;
+}
+
+/* The part of r's run i that lies in [from, to). */
+static void copy_part(const struct run *r, uint64_t i, uint64_t from,
+    uint64_t to, const uint8_t *window)
+{
+	uint64_t a = r->src + i * r->pitch, b = a + r->len;
+	uint8_t *dst = r->dst + (int64_t)i * r->dst_pitch;
+
+	if (a < from) {
+		dst += from - a;
+		a = from;
+	}
+	if (b > to)
+		b = to;
+	if (a < b)
+		memcpy(dst, window + (a - from), b - a);
+}
+
+/* Runs of r that touch [from, to): *first and how many. */
+static uint64_t touching(const struct run *r, uint64_t from, uint64_t to,
+    uint64_t *first)
+{
+	uint64_t last = r->n;
+
+	*first = 0;
+	if (r->src >= to || r->src + span(r) <= from)
+		return 0;
+	if (r->pitch == 0)
+		return r->n;
+	if (from >= r->src + r->len)
+		*first = (from - r->src - r->len) / r->pitch + 1;
+	if ((to - r->src - 1) / r->pitch < last)
+		last = (to - r->src - 1) / r->pitch + 1;
+	return last > *first ? last - *first : 0;
+}
+
+/* Copy what r has in a window of the source. */
+static void copy_window(const struct run *r, uint64_t from, uint64_t to,
+    const uint8_t *window)
+{
+	uint64_t first, n = touching(r, from, to, &first);
+
+	/* The window's edges may cut the runs there. */
+	while (n > 0 && r->src + first * r->pitch < from) {
+		copy_part(r, first++, from, to, window);
+		n--;
+	}
+	while (n > 0 && r->src + (first + n - 1) * r->pitch + r->len > to)
+		copy_part(r, first + --n, from, to, window);
+	if (n > 0)
+		ofs_copy_runs(r->dst + (int64_t)first * r->dst_pitch,
+		    r->dst_pitch, window + (r->src + first * r->pitch - from),
+		    (int64_t)r->pitch, r->len, n);
+}
+
+/* The same without a window: what can be read is read, run by run. */
+static int read_pieces(const struct ofs_source *s, const struct run *r,
+    uint64_t from, uint64_t to, struct optimfs_error *err)
+{
+	uint64_t first, n = touching(r, from, to, &first);
+
+	for (uint64_t i = first; i < first + n; i++) {
+		struct iovec iov = { r->dst + (int64_t)i * r->dst_pitch,
+			r->len };
+
+		if (s->readv(s, &iov, 1, r->src + i * r->pitch, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int cover(const struct ofs_source *s, const struct cluster *c,
+    uint64_t from, uint64_t to, uint8_t *scratch, struct optimfs_error *err)
+{
+	struct iovec iov = { scratch, to - from };
+	struct optimfs_error again;
+
+	if (s->readv(s, &iov, 1, from, err) == 0) {
+		for (size_t i = 0; i < c->nruns; i++)
+			copy_window(&c->r[i], from, to, scratch);
+		return 0;
+	}
+	if (err->code != EIO)
+		return -1;
+	for (size_t i = 0; i < c->nruns; i++)
+		if (read_pieces(s, &c->r[i], from, to, &again) == -1)
+			return -1;
+	return 0;
+}
+
+/* Cover [from, to) in windows as large as scratch. */
+static int cover_all(const struct ofs_source *s, const struct cluster *c,
+    uint64_t from, uint64_t to, uint8_t *scratch, struct optimfs_error *err)
+{
+	for (uint64_t at = from, end; at < to; at = end) {
+		end = to - at > OFS_SCRATCH ? at + OFS_SCRATCH : to;
+		if (cover(s, c, at, end, scratch, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int gather_cluster(const struct ofs_source *s, const struct cluster *c,
+    uint8_t *scratch, struct optimfs_error *err)
+{
+	uint64_t from, to;
+
+	if (c->pitch <= c->row || c->pitch - c->row <= SKIP)
+		return cover_all(s, c, c->src, c->end, scratch, err);
+	for (from = c->src; from < c->end; from += c->pitch) {
+		to = c->end - from < c->row ? c->end : from + c->row;
+		if (cover_all(s, c, from, to, scratch, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int gather_runs(const struct ofs_source *s, const struct run *r,
+    size_t n, uint8_t *scratch, struct optimfs_error *err)
+{
+	struct vector v;
+	struct cluster c;
+
+	v.s = s;
+	v.scratch = scratch;
+	v.n = 0;
+	v.gaps = false;
+	for (size_t i = 0; i < n;) {
+		if (r[i].len >= LONG_RUN) {
+			if (gather_long(&v, &r[i++], err) == -1)
+				return -1;
+			continue;
+		}
+		c = cluster_of(r + i, n - i);
+		if (flush(&v, err) == -1 ||
+		    gather_cluster(s, &c, scratch, err) == -1)
+			return -1;
+		i += c.nruns;
+	}
+	return flush(&v, err);
+}
+
+int ofs_gather(const struct ofs_source *s, const struct ofs_segment *seg,
+    size_t n, uint8_t *dst, uint8_t *scratch, struct optimfs_error *err)
+{
+	struct run few[PART_RUNS] = { 0 }, *r = few;
+	size_t used = 0;
+	int ret;
+
+	if (n > PART_RUNS)
+		r = malloc(n * sizeof(*r));
+	if (r == NULL)
+		return optimfs_fail(err, ENOMEM, "%zu segments", n);
+	for (size_t i = 0; i < n; i++)
+		if (seg[i].len != 0 && seg[i].n != 0)
+			r[used++] = run_of(&seg[i], dst);
+	ret = gather_runs(s, r, tidy(r, used), scratch, err);
+	if (r != few)
+		free(r);
+	return ret;
+}

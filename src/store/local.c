@@ -1,0 +1,345 @@
+/* local.c - segments of files of this machine */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "store/codec.h"
+#include "store/files.h"
+#include "store/gather.h"
+#include "store/transport.h"
+
+/* Scratch buffers that are kept for the next fetch. */
+#define MAX_SCRATCH 32
+
+struct local {
+	struct ofs_transport t;
+	const struct ofs_catalog *cat;
+	struct ofs_files *files;
+	struct ofs_codec_cache *codecs;
+	pthread_mutex_t lock; /* the two below */
+	uint8_t *scratch[MAX_SCRATCH];
+	size_t nscratch;
+};
+
+/* The one used last is the one still in the processor's cache. */
+static uint8_t *take_scratch(struct local *l, struct optimfs_error *err)
+{
+	uint8_t *s = NULL;
+
+	pthread_mutex_lock(&l->lock);
+	if (l->nscratch > 0)
+		s = l->scratch[--l->nscratch];
+	pthread_mutex_unlock(&l->lock);
+	if (s == NULL)
+		s = malloc(OFS_SCRATCH);
+	if (s == NULL)
+		optimfs_fail(err, ENOMEM, "a buffer of %zu bytes", OFS_SCRATCH);
+	return s;
+}
+
+static void give_scratch(struct local *l, uint8_t *s)
+{
+	pthread_mutex_lock(&l->lock);
+	if (l->nscratch < MAX_SCRATCH) {
+		l->scratch[l->nscratch++] = s;
+		s = NULL;
+	}
+	pthread_mutex_unlock(&l->lock);
+	free(s);
+}
+
+/* A pinned file as a source and as what a codec reads. */
+static int file_readv(const struct ofs_source *s, struct iovec *iov, int n,
+    uint64_t off, struct optimfs_error *err)
+{
+	struct local *l = s->ctx;
+
+	return ofs_files_readv(l->files, s->item, iov, n, off, err);
+}
+
+struct encoded {
+	struct local *l;
+	struct ofs_file *file;
+	uint64_t off;
+};
+
+static int encoded_read(void *ctx, uint64_t off, void *buf, uint64_t len,
+    struct optimfs_error *err)
+{
+	struct encoded *e = ctx;
+	struct iovec iov = { buf, len };
+
+	return ofs_files_readv(e->l->files, e->file, &iov, 1, e->off + off,
+	    err);
+}
+
+/* Decode an extent of a pinned file, unless that was done before. */
+static struct ofs_decoded *get_decoded(struct local *l, struct ofs_file *file,
+    const struct ofs_extent *at, uint64_t max, struct optimfs_error *err)
+{
+	const struct ofs_object *o = &l->cat->objects[at->object];
+	struct encoded e = { l, file, at->off };
+	struct ofs_codec_input in = {
+		.name = o->path,
+		.object = at->object,
+		.off = at->off,
+		.len = at->len,
+		.codec = at->codec,
+		.read = encoded_read,
+		.ctx = &e,
+	};
+
+	if (at->off > o->size || at->len > o->size - at->off) {
+		optimfs_fail(err, EIO,
+		    "OFS603 %s is short: %" PRIu64 " bytes, an item of %" PRIu64
+		    " starts at %" PRIu64,
+		    o->path, o->size, at->len, at->off);
+		return NULL;
+	}
+	return ofs_codec_get(l->codecs, &in, max, err);
+}
+
+static int too_short(const struct ofs_object *o, const struct ofs_segment *seg,
+    uint64_t size, struct optimfs_error *err)
+{
+	if (seg->codec != OFS_PLAIN)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS705 %s: item of %" PRIu64 " bytes at %" PRIu64
+		    " decodes to %" PRIu64 " bytes; %" PRIu64 " x %" PRIu64
+		    " bytes from %" PRIu64 " on are needed",
+		    o->path, seg->ext_len, seg->ext_off, size, seg->n, seg->len,
+		    seg->src);
+	return optimfs_fail(err, EIO,
+	    "OFS603 %s is short: %" PRIu64 " bytes; %" PRIu64 " x %" PRIu64
+	    " bytes from %" PRIu64 " on are needed",
+	    o->path, size, seg->n, seg->len, seg->src);
+}
+
+static int gather(struct local *l, const struct ofs_source *s,
+    const struct ofs_segment *segs, size_t n, uint8_t *buf, uint8_t *scratch,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!ofs_segment_inside(&segs[i], s->size))
+			return too_short(&l->cat->objects[segs[i].object],
+			    &segs[i], s->size, err);
+	return ofs_gather(s, segs, n, buf, scratch, err);
+}
+
+/* n segments of one source. */
+static int fetch_source(struct local *l, struct ofs_file *file,
+    const struct ofs_segment *segs, size_t n, uint8_t *buf, uint8_t *scratch,
+    struct optimfs_error *err)
+{
+	struct ofs_extent at = { .object = segs->object,
+		.codec = segs->codec,
+		.off = segs->ext_off,
+		.len = segs->ext_len };
+	struct ofs_source s = { file_readv, l, file,
+		l->cat->objects[segs->object].size };
+	struct ofs_decoded *d;
+	int ret;
+
+	if (segs->codec == OFS_PLAIN)
+		return gather(l, &s, segs, n, buf, scratch, err);
+	d = get_decoded(l, file, &at, UINT64_MAX, err);
+	if (d == NULL)
+		return -1;
+	s = ofs_decoded_source(d);
+	ret = gather(l, &s, segs, n, buf, scratch, err);
+	ofs_codec_put(l->codecs, d);
+	return ret;
+}
+
+static bool same_source(const struct ofs_segment *a,
+    const struct ofs_segment *b)
+{
+	return a->object == b->object && a->codec == b->codec &&
+	    (a->codec == OFS_PLAIN ||
+		(a->ext_off == b->ext_off && a->ext_len == b->ext_len));
+}
+
+/* n segments of one object. What is wrong with a file that changed is told as
+ * that, whatever reading it said. */
+static int fetch_object(struct local *l, const struct ofs_segment *segs,
+    size_t n, uint8_t *buf, uint8_t *scratch, struct optimfs_error *err)
+{
+	struct ofs_file *file = ofs_files_get(l->files, segs->object, err);
+	int ret = 0;
+
+	if (file == NULL)
+		return -1;
+	for (size_t i = 0, j; i < n && ret == 0; i = j) {
+		for (j = i + 1; j < n && same_source(&segs[i], &segs[j]); j++)
+			;
+		ret = fetch_source(l, file, segs + i, j - i, buf, scratch, err);
+	}
+	if (ofs_files_check(l->files, file, err) == -1)
+		ret = -1;
+	ofs_files_put(l->files, file);
+	return ret;
+}
+
+static int by_source(const void *a, const void *b)
+{
+	const struct ofs_segment *x = a, *y = b;
+
+	if (x->object != y->object)
+		return x->object < y->object ? -1 : 1;
+	if (x->codec != y->codec)
+		return x->codec < y->codec ? -1 : 1;
+	if (x->codec != OFS_PLAIN && x->ext_off != y->ext_off)
+		return x->ext_off < y->ext_off ? -1 : 1;
+	if (x->codec != OFS_PLAIN && x->ext_len != y->ext_len)
+		return x->ext_len < y->ext_len ? -1 : 1;
+	return x->src < y->src ? -1 : x->src > y->src;
+}
+
+static bool is_sorted(const struct ofs_segment *segs, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		if (by_source(&segs[i - 1], &segs[i]) > 0)
+			return false;
+	return true;
+}
+
+static int fetch_sorted(struct local *l, const struct ofs_segment *segs,
+    size_t n, uint8_t *buf, struct optimfs_error *err)
+{
+	uint8_t *scratch = take_scratch(l, err);
+	int ret = 0;
+
+	if (scratch == NULL)
+		return -1;
+	for (size_t i = 0, j; i < n && ret == 0; i = j) {
+		for (j = i + 1; j < n && segs[i].object == segs[j].object; j++)
+			;
+		ret = fetch_object(l, segs + i, j - i, buf, scratch, err);
+	}
+	give_scratch(l, scratch);
+	return ret;
+}
+
+static int fetch_all(struct local *l, const struct ofs_segment *segs, size_t n,
+    uint8_t *buf, struct optimfs_error *err)
+{
+	struct ofs_segment *sorted;
+	int ret;
+
+	if (is_sorted(segs, n))
+		return fetch_sorted(l, segs, n, buf, err);
+	sorted = malloc(n * sizeof(*sorted));
+	if (sorted == NULL)
+		return optimfs_fail(err, ENOMEM, "%zu segments", n);
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = segs[i];
+	qsort(sorted, n, sizeof(*sorted), by_source);
+	ret = fetch_sorted(l, sorted, n, buf, err);
+	free(sorted);
+	return ret;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void count(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static int local_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
+    size_t n, void *buf, struct optimfs_error *err)
+{
+	struct local *l = (struct local *)t;
+	struct optimfs_error unwanted;
+	uint64_t began = now_ns(), bytes = 0;
+	int ret;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += segs[i].len * segs[i].n;
+	ret = fetch_all(l, segs, n, buf, err == NULL ? &unwanted : err);
+	count(&t->counters.requests, 1);
+	count(&t->counters.bytes, bytes);
+	count(&t->counters.wait_ns, now_ns() - began);
+	return ret;
+}
+
+static int local_length(struct ofs_transport *t, const struct ofs_extent *at,
+    uint64_t max, uint64_t *len, struct optimfs_error *err)
+{
+	struct local *l = (struct local *)t;
+	struct optimfs_error unwanted;
+	struct ofs_decoded *d;
+	struct ofs_file *file;
+	uint64_t size = 0;
+	int ret = -1;
+
+	if (err == NULL)
+		err = &unwanted;
+	file = ofs_files_get(l->files, at->object, err);
+	if (file == NULL)
+		return -1;
+	d = get_decoded(l, file, at, max, err);
+	if (d != NULL) {
+		size = ofs_decoded_source(d).size;
+		ofs_codec_put(l->codecs, d);
+		ret = 0;
+	}
+	if (ofs_files_check(l->files, file, err) == -1)
+		ret = -1;
+	ofs_files_put(l->files, file);
+	if (ret == 0)
+		*len = size;
+	return ret;
+}
+
+static void local_close(struct ofs_transport *t)
+{
+	struct local *l = (struct local *)t;
+
+	while (l->nscratch > 0)
+		free(l->scratch[--l->nscratch]);
+	ofs_codec_cache_free(l->codecs);
+	ofs_files_free(l->files);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
+static const struct ofs_transport_ops local_ops = {
+	.name = "local",
+	.fetch = local_fetch,
+	.length = local_length,
+	.close = local_close,
+};
+
+struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
+    uint64_t cache, struct optimfs_error *err)
+{
+	struct local *l = calloc(1, sizeof(*l));
+
+	if (l == NULL) {
+		optimfs_fail(err, ENOMEM, "a transport");
+		return NULL;
+	}
+	l->t.ops = &local_ops;
+	l->cat = cat;
+	pthread_mutex_init(&l->lock, NULL);
+	l->files = ofs_files_new(cat, &l->t.counters, err);
+	if (l->files != NULL)
+		l->codecs = ofs_codec_cache_new(cache, &l->t.counters, err);
+	if (l->codecs == NULL) {
+		local_close(&l->t);
+		return NULL;
+	}
+	return &l->t;
+}

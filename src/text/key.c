@@ -1,0 +1,118 @@
+/* key.c - keys of Python dictionaries as text */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "text/key.h"
+
+#include <inttypes.h>
+
+#include "base/dtype.h"
+
+/* More items of a tuple than a file name could hold. */
+#define MAX_ITEMS 64
+
+static void put_double(struct ofs_buf *out, double v)
+{
+	char text[80];
+
+	ofs_buf_put(out, text, ofs_print_double(v, text));
+}
+
+static void put_global(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	struct ofs_str module, name;
+
+	ofs_pk_class(doc, node, &module, &name);
+	ofs_buf_put(out, module.p, module.len);
+	ofs_buf_putc(out, '.');
+	ofs_buf_put(out, name.p, name.len);
+}
+
+/* An integer wider than 64 bits, in hexadecimal. */
+static void put_big(struct ofs_str s, struct ofs_buf *out)
+{
+	ofs_buf_puts(out, "0x");
+	for (uint32_t i = s.len; i-- > 0;)
+		ofs_buf_printf(out, "%02x", (uint8_t)s.p[i]);
+}
+
+/* False: node is of a kind that this does not write. */
+static bool put_plain(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	struct ofs_str s = ofs_pk_str(doc, node);
+	int64_t v = 0;
+
+	switch (ofs_pk_kind(doc, node)) {
+	case OFS_PK_STR:
+	case OFS_PK_BYTES:
+		ofs_buf_put(out, s.p, s.len);
+		return true;
+	case OFS_PK_INT:
+		ofs_pk_int(doc, node, &v);
+		ofs_buf_printf(out, "%" PRId64, v);
+		return true;
+	case OFS_PK_BIGINT:
+		put_big(s, out);
+		return true;
+	case OFS_PK_FLOAT:
+		put_double(out, ofs_pk_float(doc, node));
+		return true;
+	case OFS_PK_BOOL:
+		ofs_buf_puts(out, ofs_pk_bool(doc, node) ? "True" : "False");
+		return true;
+	case OFS_PK_NONE:
+		ofs_buf_puts(out, "None");
+		return true;
+	case OFS_PK_GLOBAL:
+		put_global(doc, node, out);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void put_other(const struct ofs_pickle *doc, uint32_t node,
+    uint32_t position, struct ofs_buf *out)
+{
+	ofs_buf_printf(out, "%s %" PRIu32, ofs_pk_kind_name(doc, node),
+	    position);
+}
+
+static void put_tuple(const struct ofs_pickle *doc, uint32_t node,
+    uint32_t position, struct ofs_buf *out)
+{
+	uint32_t n = ofs_pk_len(doc, node);
+	size_t start = out->len;
+
+	ofs_buf_putc(out, '(');
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t item = ofs_pk_item(doc, node, i);
+		bool quote = ofs_pk_kind(doc, item) == OFS_PK_STR;
+
+		if (i > 0)
+			ofs_buf_puts(out, ", ");
+		if (quote)
+			ofs_buf_putc(out, '\'');
+		if (i == MAX_ITEMS || !put_plain(doc, item, out)) {
+			out->len = out->bad ? out->len : start;
+			put_other(doc, node, position, out);
+			return;
+		}
+		if (quote)
+			ofs_buf_putc(out, '\'');
+	}
+	ofs_buf_puts(out, n == 1 ? ",)" : ")");
+}
+
+void ofs_torch_key(const struct ofs_pickle *doc, uint32_t node,
+    uint32_t position, struct ofs_buf *out)
+{
+	if (put_plain(doc, node, out))
+		return;
+	if (ofs_pk_kind(doc, node) == OFS_PK_TUPLE)
+		put_tuple(doc, node, position, out);
+	else
+		put_other(doc, node, position, out);
+}

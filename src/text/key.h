@@ -1,0 +1,17 @@
+/* key.h - keys of Python dictionaries as text */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_TEXT_KEY_H
+#define OFS_TEXT_KEY_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "pickle/pickle.h"
+
+/* Append the text of a key to out: strings and bytes as they are, numbers,
+ * True, None and globals as str() writes them, tuples of these as repr() does,
+ * anything else as its kind and, to tell two of them apart, position. */
+void ofs_torch_key(const struct ofs_pickle *doc, uint32_t node,
+    uint32_t position, struct ofs_buf *out);
+
+#endif

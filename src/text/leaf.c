@@ -1,0 +1,305 @@
+/* leaf.c - numbers of NumPy, dtypes, devices, paths and tensors as text */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "text/leaf.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/torch.h"
+#include "base/dtype.h"
+
+/* Bytes of an integer that are printed; the parser keeps no more. */
+#define BIGINT_MAX 4096
+
+/* Divide the number of n 32-bit words, highest first, by 10^9; the rest. */
+static uint32_t divide(uint32_t *word, size_t n)
+{
+	uint64_t rest = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		rest = rest << 32 | word[i];
+		word[i] = (uint32_t)(rest / 1000000000);
+		rest %= 1000000000;
+	}
+	return (uint32_t)rest;
+}
+
+void ofs_leaf_bigint(const uint8_t *le, size_t n, struct ofs_buf *out)
+{
+	uint32_t word[BIGINT_MAX / 4 + 1] = { 0 }, *high = word;
+	uint32_t nine[BIGINT_MAX * 8 / 29 + 1]; /* digits, lowest first */
+	size_t nwords = n / 4 + 1, k = 0;
+	bool minus = n > 0 && le[n - 1] >= 0x80;
+	uint32_t carry = 1;
+
+	if (n > BIGINT_MAX)
+		return;
+	for (size_t i = 0; i < n; i++)
+		word[nwords - 1 - i / 4] |= (uint32_t)le[i] << i % 4 * 8;
+	for (size_t i = n; minus && i < nwords * 4; i++)
+		word[nwords - 1 - i / 4] |= (uint32_t)0xff << i % 4 * 8;
+	for (size_t i = nwords; minus && i-- > 0;) {
+		word[i] = ~word[i] + carry;
+		carry &= word[i] == 0;
+	}
+	do {
+		while (nwords > 0 && *high == 0) {
+			high++;
+			nwords--;
+		}
+		nine[k++] = divide(high, nwords);
+	} while (nwords > 1 || (nwords == 1 && *high != 0));
+	ofs_buf_printf(out, "%s%" PRIu32, minus ? "-" : "", nine[--k]);
+	while (k-- > 0)
+		ofs_buf_printf(out, "%09" PRIu32, nine[k]);
+}
+
+enum ofs_dtype ofs_leaf_numpy(const struct ofs_pickle *doc, uint32_t node,
+    bool *swap)
+{
+	static const struct {
+		char code[4];
+		enum ofs_dtype type;
+	} codes[] = {
+		{ "f8", OFS_FLOAT64 },
+		{ "f4", OFS_FLOAT32 },
+		{ "f2", OFS_FLOAT16 },
+		{ "i8", OFS_INT64 },
+		{ "i4", OFS_INT32 },
+		{ "i2", OFS_INT16 },
+		{ "i1", OFS_INT8 },
+		{ "u8", OFS_UINT64 },
+		{ "u4", OFS_UINT32 },
+		{ "u2", OFS_UINT16 },
+		{ "u1", OFS_UINT8 },
+		{ "b1", OFS_BOOL },
+		{ "c16", OFS_COMPLEX128 },
+		{ "c8", OFS_COMPLEX64 },
+	};
+	struct ofs_str s;
+
+	if (!ofs_pk_is(doc, node, "numpy", "dtype"))
+		return OFS_DTYPE_NONE;
+	s = ofs_pk_str(doc, ofs_pk_item(doc, ofs_pk_args(doc, node), 0));
+	*swap = ofs_pk_str_is(doc, ofs_pk_item(doc, ofs_pk_state(doc, node), 1),
+	    ">");
+	if (s.len > 1 && strchr("<>|=", *s.p) != NULL) {
+		*swap = *s.p == '>';
+		s.p++;
+		s.len--;
+	}
+	for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++)
+		if (s.len == strlen(codes[i].code) &&
+		    memcmp(s.p, codes[i].code, s.len) == 0)
+			return codes[i].type;
+	return OFS_DTYPE_NONE;
+}
+
+/* numpy.core.multiarray.scalar(dtype, bytes) */
+static enum ofs_leaf numpy_scalar(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	uint32_t args = ofs_pk_args(doc, node);
+	struct ofs_str raw = ofs_pk_str(doc, ofs_pk_item(doc, args, 1));
+	uint8_t le[16];
+	char text[80];
+	bool swap = false;
+	enum ofs_dtype t;
+
+	t = ofs_leaf_numpy(doc, ofs_pk_item(doc, args, 0), &swap);
+	if (t == OFS_DTYPE_NONE || raw.len != ofs_dtype_size(t))
+		return OFS_LEAF_NONE;
+	for (size_t i = 0, unit = ofs_dtype_swap(t); i < raw.len; i++)
+		le[swap ? i / unit * unit + unit - 1 - i % unit : i] =
+		    (uint8_t)raw.p[i];
+	ofs_dtype_print(t, le, text);
+	if (out != NULL)
+		ofs_buf_puts(out, text);
+	return ofs_dtype_swap(t) == ofs_dtype_size(t) ? OFS_LEAF_NUMBER
+						      : OFS_LEAF_QUOTED;
+}
+
+/* complex(re, im) */
+static enum ofs_leaf complex_number(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	uint32_t args = ofs_pk_args(doc, node);
+	uint32_t re = ofs_pk_item(doc, args, 0), im = ofs_pk_item(doc, args, 1);
+	char text[80];
+
+	if (ofs_pk_kind(doc, re) != OFS_PK_FLOAT ||
+	    ofs_pk_kind(doc, im) != OFS_PK_FLOAT)
+		return OFS_LEAF_NONE;
+	if (out == NULL)
+		return OFS_LEAF_QUOTED;
+	ofs_print_double(ofs_pk_float(doc, re), text);
+	ofs_buf_printf(out, "(%s", text);
+	ofs_print_double(ofs_pk_float(doc, im), text);
+	ofs_buf_printf(out, "%s%sj)", *text == '-' ? "" : "+", text);
+	return OFS_LEAF_QUOTED;
+}
+
+static void put_str(struct ofs_buf *out, struct ofs_str s)
+{
+	ofs_buf_put(out, s.p, s.len);
+}
+
+/* torch.device('cuda', 0), torch.device('cpu') */
+static enum ofs_leaf device(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	uint32_t args = ofs_pk_args(doc, node);
+	uint32_t type = ofs_pk_item(doc, args, 0);
+	int64_t index;
+
+	if (ofs_pk_kind(doc, type) != OFS_PK_STR)
+		return OFS_LEAF_NONE;
+	if (out == NULL)
+		return OFS_LEAF_TEXT;
+	put_str(out, ofs_pk_str(doc, type));
+	if (ofs_pk_int(doc, ofs_pk_item(doc, args, 1), &index))
+		ofs_buf_printf(out, ":%" PRId64, index);
+	return OFS_LEAF_TEXT;
+}
+
+/* _get_layout('torch.strided') */
+static enum ofs_leaf layout(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	uint32_t name = ofs_pk_item(doc, ofs_pk_args(doc, node), 0);
+
+	if (ofs_pk_kind(doc, name) != OFS_PK_STR)
+		return OFS_LEAF_NONE;
+	if (out != NULL)
+		put_str(out, ofs_pk_str(doc, name));
+	return OFS_LEAF_TEXT;
+}
+
+/* PosixPath('/', 'a', 'b'): one argument a component. */
+static enum ofs_leaf path(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	uint32_t args = ofs_pk_args(doc, node), n = ofs_pk_len(doc, args);
+	struct ofs_str before = { "/", 1 }, s;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (ofs_pk_kind(doc, ofs_pk_item(doc, args, i)) != OFS_PK_STR)
+			return OFS_LEAF_NONE;
+	for (uint32_t i = 0; out != NULL && i < n; i++) {
+		s = ofs_pk_str(doc, ofs_pk_item(doc, args, i));
+		if (before.len > 0 && before.p[before.len - 1] != '/')
+			ofs_buf_putc(out, '/');
+		put_str(out, s);
+		before = s;
+	}
+	return OFS_LEAF_TEXT;
+}
+
+static bool named(struct ofs_str s, const char *want)
+{
+	return s.len == strlen(want) && memcmp(s.p, want, s.len) == 0;
+}
+
+static bool prefixed(struct ofs_str s, const char *want)
+{
+	return s.len >= strlen(want) && memcmp(s.p, want, strlen(want)) == 0;
+}
+
+static enum ofs_leaf known_call(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	struct ofs_str m, n;
+
+	ofs_pk_class(doc, node, &m, &n);
+	if (named(n, "scalar") &&
+	    (named(m, "numpy.core.multiarray") ||
+		named(m, "numpy._core.multiarray")))
+		return numpy_scalar(doc, node, out);
+	if (named(n, "complex") &&
+	    (named(m, "builtins") || named(m, "__builtin__")))
+		return complex_number(doc, node, out);
+	if (named(n, "device") && named(m, "torch"))
+		return device(doc, node, out);
+	if (named(n, "_get_layout") && named(m, "torch.serialization"))
+		return layout(doc, node, out);
+	if (prefixed(m, "pathlib"))
+		return path(doc, node, out);
+	return OFS_LEAF_NONE;
+}
+
+/* torch.float32: a name that is a value. */
+static enum ofs_leaf known_name(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	struct ofs_str m, n;
+	enum ofs_dtype t;
+
+	ofs_pk_class(doc, node, &m, &n);
+	t = named(m, "torch") ? ofs_dtype_of_name(n.p, n.len) : OFS_DTYPE_NONE;
+	if (t == OFS_DTYPE_NONE)
+		return OFS_LEAF_NONE;
+	if (out != NULL)
+		ofs_buf_printf(out, "torch.%s", ofs_dtype_name(t));
+	return OFS_LEAF_TEXT;
+}
+
+static bool tensor(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	struct ofs_torch_tensor t;
+
+	if (ofs_torch_tensor(doc, node, &t, NULL) != 1)
+		return false;
+	if (out == NULL)
+		return true;
+	ofs_buf_printf(out, "{\"__tensor__\": {\"dtype\": \"%s\", \"shape\": [",
+	    ofs_dtype_name((enum ofs_dtype)t.dtype));
+	for (int i = 0; i < t.ndim; i++)
+		ofs_buf_printf(out, "%s%" PRIu64, i > 0 ? ", " : "",
+		    t.shape[i]);
+	ofs_buf_puts(out, "]}}");
+	return true;
+}
+
+static void opaque(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	struct ofs_str m, n;
+
+	ofs_buf_puts(out, "{\"__opaque__\": \"");
+	if (!ofs_pk_attribute(doc, node, &m, &n))
+		ofs_torch_class(doc, node, &m, &n);
+	if (n.len == 0) {
+		ofs_buf_puts(out, ofs_pk_kind_name(doc, node));
+	} else {
+		ofs_buf_json(out, m.p, m.len);
+		ofs_buf_putc(out, '.');
+		ofs_buf_json(out, n.p, n.len);
+	}
+	ofs_buf_puts(out, "\"}");
+}
+
+enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
+	enum ofs_leaf leaf = OFS_LEAF_NONE;
+
+	if (kind == OFS_PK_GLOBAL)
+		leaf = known_name(doc, node, out);
+	else if (kind == OFS_PK_OBJECT)
+		leaf = known_call(doc, node, out);
+	else if (kind != OFS_PK_PERSID)
+		return OFS_LEAF_NONE;
+	if (leaf != OFS_LEAF_NONE)
+		return leaf;
+	if (kind == OFS_PK_OBJECT && tensor(doc, node, out))
+		return OFS_LEAF_TENSOR;
+	if (out != NULL)
+		opaque(doc, node, out);
+	return OFS_LEAF_OPAQUE;
+}

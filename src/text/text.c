@@ -1,0 +1,365 @@
+/* text.c - plain values as the text of their files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "text/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "text/leaf.h"
+
+/* Nodes that one value may unfold to. They are shared: a few hundred bytes of
+ * pickle can stand for more than would ever be printed. Long strings count as
+ * many. */
+#define VISITS_MAX (1u << 24)
+#define VISIT_SIZE 8
+
+/* The parser allows no deeper nesting. */
+#define FRAMES 256
+
+struct frame {
+	uint32_t node, next;
+};
+
+struct writer {
+	const struct ofs_pickle *doc;
+	struct ofs_buf *out;
+	struct optimfs_error *err;
+	uint64_t visits; /* left */
+	bool key;        /* inside a key: mappings stay closed */
+	uint32_t depth;
+	struct frame frame[FRAMES];
+};
+
+static int write_value(struct writer *w, uint32_t node);
+
+enum ofs_text_kind ofs_text_kind(const struct ofs_pickle *doc, uint32_t node)
+{
+	switch (ofs_pk_kind(doc, node)) {
+	case OFS_PK_NONE:
+	case OFS_PK_BOOL:
+	case OFS_PK_INT:
+	case OFS_PK_BIGINT:
+	case OFS_PK_FLOAT:
+		return OFS_TEXT_SCALAR;
+	case OFS_PK_STR:
+		return OFS_TEXT_STRING;
+	case OFS_PK_BYTES:
+		return OFS_TEXT_BYTES;
+	case OFS_PK_LIST:
+	case OFS_PK_TUPLE:
+	case OFS_PK_DICT:
+	case OFS_PK_SET:
+		return OFS_TEXT_JSON;
+	case OFS_PK_GLOBAL:
+	case OFS_PK_OBJECT:
+	case OFS_PK_PERSID:
+		break;
+	}
+	switch (ofs_leaf(doc, node, NULL)) {
+	case OFS_LEAF_NUMBER:
+	case OFS_LEAF_QUOTED:
+		return OFS_TEXT_SCALAR;
+	case OFS_LEAF_TEXT:
+		return OFS_TEXT_STRING;
+	default:
+		return OFS_TEXT_OPAQUE;
+	}
+}
+
+const char *ofs_text_kind_name(enum ofs_text_kind kind)
+{
+	static const char *const names[] = {
+		[OFS_TEXT_SCALAR] = "scalar",
+		[OFS_TEXT_STRING] = "string",
+		[OFS_TEXT_BYTES] = "bytes",
+		[OFS_TEXT_JSON] = "json",
+		[OFS_TEXT_OPAQUE] = "object",
+	};
+
+	return names[kind];
+}
+
+static int spend(struct writer *w, uint64_t n)
+{
+	if (n > w->visits)
+		return optimfs_fail(w->err, E2BIG,
+		    "OFS444 value expands to more than %u nodes", VISITS_MAX);
+	w->visits -= n;
+	return 0;
+}
+
+static void quoted(struct ofs_buf *out, const void *s, size_t n)
+{
+	ofs_buf_putc(out, '"');
+	ofs_buf_json(out, s, n);
+	ofs_buf_putc(out, '"');
+}
+
+/* Bytes as the characters U+0000 to U+00FF. */
+static void quoted_bytes(struct ofs_buf *out, const char *s, size_t n)
+{
+	ofs_buf_putc(out, '"');
+	for (size_t i = 0; i < n; i++) {
+		uint8_t c = (uint8_t)s[i];
+
+		if (c >= 0x80)
+			ofs_buf_printf(out, "\\u00%02x", c);
+		else
+			ofs_buf_json(out, &s[i], 1);
+	}
+	ofs_buf_putc(out, '"');
+}
+
+/* A value without parts, which is not text. */
+static void plain(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	struct ofs_str s;
+	char text[80];
+	int64_t i;
+
+	switch (ofs_pk_kind(doc, node)) {
+	case OFS_PK_NONE:
+		ofs_buf_puts(out, "null");
+		break;
+	case OFS_PK_BOOL:
+		ofs_buf_puts(out, ofs_pk_bool(doc, node) ? "true" : "false");
+		break;
+	case OFS_PK_INT:
+		ofs_pk_int(doc, node, &i);
+		ofs_buf_printf(out, "%" PRId64, i);
+		break;
+	case OFS_PK_FLOAT:
+		ofs_print_double(ofs_pk_float(doc, node), text);
+		ofs_buf_puts(out, text);
+		break;
+	case OFS_PK_BIGINT:
+		s = ofs_pk_str(doc, node);
+		ofs_leaf_bigint((const uint8_t *)s.p, s.len, out);
+		break;
+	default:
+		ofs_leaf(doc, node, out);
+	}
+}
+
+/* What printing a node costs, in visits. */
+static uint64_t cost(const struct ofs_pickle *doc, uint32_t node)
+{
+	uint64_t n = ofs_pk_str(doc, node).len;
+
+	if (ofs_pk_kind(doc, node) == OFS_PK_BIGINT)
+		return 1 + n * n / 64; /* decimal digits are quadratic */
+	return 1 + n / VISIT_SIZE;
+}
+
+static void quoted_leaf(struct writer *w, uint32_t node)
+{
+	struct ofs_buf text = { 0 };
+
+	ofs_leaf(w->doc, node, &text);
+	quoted(w->out, text.data, text.len);
+	w->out->bad = w->out->bad || text.bad;
+	ofs_buf_fini(&text);
+}
+
+static void leaf(struct writer *w, uint32_t node)
+{
+	struct ofs_str s = ofs_pk_str(w->doc, node);
+
+	switch (ofs_pk_kind(w->doc, node)) {
+	case OFS_PK_STR:
+		quoted(w->out, s.p, s.len);
+		return;
+	case OFS_PK_BYTES:
+		quoted_bytes(w->out, s.p, s.len);
+		return;
+	default:
+		break;
+	}
+	switch (ofs_leaf(w->doc, node, NULL)) {
+	case OFS_LEAF_QUOTED:
+	case OFS_LEAF_TEXT:
+		quoted_leaf(w, node);
+		return;
+	default:
+		plain(w->doc, node, w->out);
+	}
+}
+
+static bool is_container(const struct ofs_pickle *doc, uint32_t node)
+{
+	return ofs_text_kind(doc, node) == OFS_TEXT_JSON;
+}
+
+static int enter(struct writer *w, uint32_t node)
+{
+	bool dict = ofs_pk_kind(w->doc, node) == OFS_PK_DICT;
+
+	if (spend(w, cost(w->doc, node)) == -1)
+		return -1;
+	if (!is_container(w->doc, node)) {
+		leaf(w, node);
+		return 0;
+	}
+	if (w->key && dict) {
+		ofs_buf_puts(w->out, "{}");
+		return 0;
+	}
+	if (w->depth == FRAMES)
+		return optimfs_fail(w->err, E2BIG,
+		    "OFS410 value is nested deeper than %d", FRAMES);
+	ofs_buf_putc(w->out, dict ? '{' : '[');
+	w->frame[w->depth++] = (struct frame){ node, 0 };
+	return 0;
+}
+
+/* JSON's keys are strings: what is not one becomes its own JSON in quotes. A
+ * key holds no mappings, so that this nests once. */
+static int write_key(struct writer *w, uint32_t node)
+{
+	struct writer inner = {
+		.doc = w->doc,
+		.err = w->err,
+		.visits = w->visits,
+		.key = true,
+	};
+	enum ofs_pk_kind kind = ofs_pk_kind(w->doc, node);
+	struct ofs_buf text = { 0 };
+	int ret;
+
+	if (kind == OFS_PK_STR || kind == OFS_PK_BYTES) {
+		ret = spend(w, cost(w->doc, node));
+		if (ret == 0)
+			leaf(w, node);
+		return ret;
+	}
+	inner.out = &text;
+	ret = write_value(&inner, node);
+	w->visits = inner.visits;
+	if (ret == 0 && text.len > 0 && text.data[0] == '"')
+		ofs_buf_put(w->out, text.data, text.len);
+	else if (ret == 0)
+		quoted(w->out, text.data, text.len);
+	w->out->bad = w->out->bad || text.bad;
+	ofs_buf_fini(&text);
+	return ret;
+}
+
+/* One step in the innermost container: its end, or its next part. */
+static int step(struct writer *w)
+{
+	struct frame *f = &w->frame[w->depth - 1];
+	bool dict = ofs_pk_kind(w->doc, f->node) == OFS_PK_DICT;
+	uint32_t child;
+
+	if (f->next == ofs_pk_len(w->doc, f->node)) {
+		ofs_buf_putc(w->out, dict ? '}' : ']');
+		w->depth--;
+		return 0;
+	}
+	if (f->next > 0)
+		ofs_buf_puts(w->out, ", ");
+	if (dict) {
+		if (write_key(w, ofs_pk_key(w->doc, f->node, f->next)) == -1)
+			return -1;
+		ofs_buf_puts(w->out, ": ");
+		child = ofs_pk_val(w->doc, f->node, f->next);
+	} else {
+		child = ofs_pk_item(w->doc, f->node, f->next);
+	}
+	f->next++;
+	return enter(w, child);
+}
+
+static int write_value(struct writer *w, uint32_t node)
+{
+	if (enter(w, node) == -1)
+		return -1;
+	while (w->depth > 0 && !w->out->bad)
+		if (step(w) == -1)
+			return -1;
+	return 0;
+}
+
+/* A list of names or numbers that one can give a line each. */
+static bool fits_lines(const struct ofs_pickle *doc, uint32_t node)
+{
+	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
+
+	if (kind != OFS_PK_LIST && kind != OFS_PK_TUPLE)
+		return false;
+	for (uint32_t i = 0; i < ofs_pk_len(doc, node); i++) {
+		struct ofs_str s;
+
+		kind = ofs_pk_kind(doc, ofs_pk_item(doc, node, i));
+		s = ofs_pk_str(doc, ofs_pk_item(doc, node, i));
+		if (kind != OFS_PK_STR && kind != OFS_PK_INT)
+			return false;
+		if (s.len > 0 && memchr(s.p, '\n', s.len) != NULL)
+			return false;
+	}
+	return true;
+}
+
+static int write_lines(struct writer *w, uint32_t node)
+{
+	for (uint32_t i = 0; i < ofs_pk_len(w->doc, node); i++) {
+		uint32_t item = ofs_pk_item(w->doc, node, i);
+		struct ofs_str s = ofs_pk_str(w->doc, item);
+
+		if (spend(w, cost(w->doc, item)) == -1)
+			return -1;
+		if (ofs_pk_kind(w->doc, item) == OFS_PK_STR)
+			ofs_buf_put(w->out, s.p, s.len);
+		else
+			plain(w->doc, item, w->out);
+		ofs_buf_putc(w->out, '\n');
+	}
+	return 0;
+}
+
+static int write_file(struct writer *w, uint32_t node, bool lines)
+{
+	struct ofs_str s = ofs_pk_str(w->doc, node);
+
+	if (lines && fits_lines(w->doc, node))
+		return write_lines(w, node);
+	switch (ofs_pk_kind(w->doc, node)) {
+	case OFS_PK_STR:
+	case OFS_PK_BYTES:
+		ofs_buf_put(w->out, s.p, s.len);
+		break;
+	default:
+		if (!is_container(w->doc, node))
+			plain(w->doc, node, w->out);
+		else if (write_value(w, node) == -1)
+			return -1;
+	}
+	if (ofs_pk_kind(w->doc, node) != OFS_PK_BYTES)
+		ofs_buf_putc(w->out, '\n');
+	return 0;
+}
+
+int ofs_text_value(const struct ofs_pickle *doc, uint32_t node, bool lines,
+    struct ofs_buf *out, struct optimfs_error *err)
+{
+	struct writer w = {
+		.doc = doc,
+		.out = out,
+		.err = err,
+		.visits = VISITS_MAX,
+	};
+	size_t before = out->len;
+	int ret = write_file(&w, node, lines);
+
+	if (ret == 0 && out->bad)
+		ret = optimfs_fail(err, ENOMEM,
+		    "OFS443 text of a value: out of memory");
+	if (ret == -1)
+		out->len = before;
+	return ret;
+}

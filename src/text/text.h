@@ -1,0 +1,32 @@
+/* text.h - plain values as the text of their files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_TEXT_H
+#define OFS_TEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "base/buf.h"
+#include "pickle/pickle.h"
+
+/* What kind of file a value makes: user.optimfs.kind. */
+enum ofs_text_kind {
+	OFS_TEXT_SCALAR, /* number, bool, None */
+	OFS_TEXT_STRING,
+	OFS_TEXT_BYTES,
+	OFS_TEXT_JSON,   /* list, tuple, dict, set */
+	OFS_TEXT_OPAQUE, /* an object outside the allow-list */
+};
+enum ofs_text_kind ofs_text_kind(const struct ofs_pickle *doc, uint32_t node);
+const char *ofs_text_kind_name(enum ofs_text_kind kind);
+
+/* The bytes of the file that shows node, as section "Contents" of optimfs(5)
+ * says, newline included where there is one. lines: a list of plain keys
+ * becomes one a line (params). E2BIG (OFS444) when the value unfolds to more
+ * than 2^24 nodes, ENOMEM. */
+int ofs_text_value(const struct ofs_pickle *doc, uint32_t node, bool lines,
+    struct ofs_buf *out, struct optimfs_error *err);
+
+#endif

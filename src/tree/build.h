@@ -1,0 +1,40 @@
+/* build.h - parts of building a tree */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_TREE_BUILD_H
+#define OFS_TREE_BUILD_H
+
+#include "tree/tree.h"
+
+/* Fill tree->node from the tree paths of cat's entries. On failure tree is
+ * good for _fini. */
+int ofs_tree_nodes(struct ofs_tree *tree, const struct ofs_catalog *cat,
+    struct optimfs_error *err);
+/* Fill tree->alias; those whose directory or target is not in the tree, or
+ * whose name is a child's, are left out. */
+int ofs_tree_aliases(struct ofs_tree *tree, const struct ofs_catalog *cat,
+    struct optimfs_error *err);
+/* The listed child of dir called name; OFS_NONE. */
+uint32_t ofs_tree_child(const struct ofs_tree *tree, uint32_t dir,
+    const char *name);
+
+/* rank[i] = place of name[i] among the n names sorted bytewise, counted from
+ * 0; equal names have equal ranks. *nranks gets how many there are. */
+int ofs_tree_rank(const char *const *name, uint32_t n, uint32_t *rank,
+    uint32_t *nranks, struct optimfs_error *err);
+
+/* A node before its place among its siblings is known. A directory stands
+ * before what is in it. */
+struct ofs_tree_draft {
+	const char *name;
+	uint32_t parent; /* index of the draft; of the root: 0 */
+	uint32_t key;
+	uint32_t entry;
+};
+
+/* order[0..n) are the drafts of one directory, sorted by name; give those
+ * whose name another has "~2", "~3" and sort again. */
+int ofs_tree_collide(struct ofs_tree *tree, const struct ofs_catalog *cat,
+    struct ofs_tree_draft *draft, uint32_t *order, uint32_t n,
+    struct optimfs_error *err);
+
+#endif
