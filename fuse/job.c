@@ -26,7 +26,7 @@ static unsigned answer_time(unsigned timeout)
 /* Of a path that only this rank has. */
 static int fail_here(const struct ofs_job *job, struct optimfs_error *err)
 {
-	optimfs_fail_in(err, "rank %d", optimfs_world_rank(job->world));
+	optimfs_fail_in(err, "rank %d", optimfs_group_rank(job->world));
 	return ofs_tool_fail(err);
 }
 
@@ -34,12 +34,12 @@ static int mount_here(struct ofs_job *job, struct ofs_guard *guard,
     const char *source, const char *point, struct ofs_mount_options *m,
     struct optimfs_error *err)
 {
-	char *from = optimfs_world_expand(job->world, source, err), *to, *real;
+	char *from = optimfs_group_expand(job->world, source, err), *to, *real;
 	int ret = -1;
 
 	if (from == NULL)
 		return -1;
-	to = optimfs_world_expand(job->world, point, err);
+	to = optimfs_group_expand(job->world, point, err);
 	if (to != NULL) {
 		real = ofs_mount_point_path(to, NULL);
 		if (real != NULL)
@@ -92,14 +92,14 @@ static int check_ranks(const struct ofs_job *job,
 /* The others show what is committed. */
 static void follow(const struct ofs_job *job, struct ofs_mount_options *m)
 {
-	if (!writes(m) || optimfs_world_rank(job->world) == 0)
+	if (!writes(m) || optimfs_group_rank(job->world) == 0)
 		return;
 	m->open.rw = false;
 	m->follows = true;
 	if (ofs_job_works(job))
 		ofs_log("rank %d: read-only: rank 0 writes, and what it "
 			"commits is seen here",
-		    optimfs_world_rank(job->world));
+		    optimfs_group_rank(job->world));
 }
 
 static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,

@@ -127,7 +127,7 @@ static int make_directory(const char *path, struct optimfs_error *err)
 /* The next file: is it ours to copy? */
 static int is_ours(struct copy *copy, bool *ours, struct optimfs_error *err)
 {
-	struct optimfs_world *w = copy->c->job.world;
+	struct optimfs_group *w = copy->c->job.world;
 
 	*ours = true;
 	if (copy->who == NULL)
@@ -135,8 +135,8 @@ static int is_ours(struct copy *copy, bool *ours, struct optimfs_error *err)
 	if (copy->at == copy->nfiles)
 		return optimfs_fail(err, ESTALE,
 		    "there are more files than rank 0 has found");
-	*ours = copy->who[copy->at++] == optimfs_world_rank(w);
-	return optimfs_world_look(w, err);
+	*ours = copy->who[copy->at++] == optimfs_group_rank(w);
+	return optimfs_group_look(w, err);
 }
 
 static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
@@ -158,7 +158,7 @@ static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
 	else
 		ret = copy_file(copy->c, e->attr.node, dest, err);
 	if (ret == 0 && !is_dir && copy->who != NULL)
-		optimfs_world_did(copy->c->job.world, e->attr.size);
+		optimfs_group_did(copy->c->job.world, e->attr.size);
 	free(dest);
 	if (ret == 1) {
 		int status = ofs_tool_fail(err);
@@ -215,38 +215,38 @@ static char *target(const char *path, const char *dest)
 static int divide(struct copy *copy, uint64_t dir, char **to, bool *sees,
     struct optimfs_error *err)
 {
-	struct optimfs_world *w = copy->c->job.world;
+	struct optimfs_group *w = copy->c->job.world;
 	struct optimfs_error own = { 0 };
 
-	if (optimfs_world_rank(w) == 0 && make_directory(*to, &own) == 0 &&
+	if (optimfs_group_rank(w) == 0 && make_directory(*to, &own) == 0 &&
 	    ofs_walk(copy->c->fs, dir, 0, count_entry, copy, &own) == 0)
 		own.code = 0;
-	if (optimfs_world_agree(w, &own, err) == -1 ||
-	    optimfs_world_see(w, to, sees, err) == -1)
+	if (optimfs_group_agree(w, &own, err) == -1 ||
+	    optimfs_group_see(w, to, sees, err) == -1)
 		return -1;
-	return optimfs_world_divide(w, copy->size, sees, &copy->who,
+	return optimfs_group_divide(w, copy->size, sees, &copy->who,
 	    &copy->nfiles, err);
 }
 
 static int copy_together(struct copy *copy, uint64_t dir, char **to,
     struct optimfs_error *err)
 {
-	struct optimfs_world *w = copy->c->job.world;
+	struct optimfs_group *w = copy->c->job.world;
 	struct optimfs_error own = { 0 };
-	bool *sees = calloc((size_t)optimfs_world_size(w), sizeof(*sees));
+	bool *sees = calloc((size_t)optimfs_group_size(w), sizeof(*sees));
 	int ret;
 
 	if (sees == NULL)
 		optimfs_fail(&own, ENOMEM, "out of memory");
-	ret = optimfs_world_agree(w, &own, err);
+	ret = optimfs_group_agree(w, &own, err);
 	if (ret == 0)
 		ret = divide(copy, dir, to, sees, err);
 	if (ret == 0) {
 		copy->dest = *to;
-		if (!sees[optimfs_world_rank(w)] ||
+		if (!sees[optimfs_group_rank(w)] ||
 		    ofs_walk(copy->c->fs, dir, 0, copy_entry, copy, &own) == 0)
 			own.code = 0; /* of a file that could not be read */
-		ret = optimfs_world_agree(w, &own, err);
+		ret = optimfs_group_agree(w, &own, err);
 	}
 	if (ret == 0)
 		ofs_command_tell(copy->c);
@@ -300,7 +300,7 @@ static int find_together(struct ofs_command *c, const char *path,
 		return find(c, path, dest, attr, to, err);
 	if (find(c, path, dest, attr, to, &own) == 0)
 		own.code = 0;
-	return optimfs_world_agree(c->job.world, &own, err);
+	return optimfs_group_agree(c->job.world, &own, err);
 }
 
 static int copy(struct ofs_command *c, const char *path, const char *dest,

@@ -125,7 +125,7 @@ static int open_checkpoint(struct ofs_command *c, unsigned allowed)
 	c->fs = optimfs_open(c->checkpoint, &c->open, &own);
 	if (c->fs != NULL)
 		own.code = 0;
-	if (together && optimfs_world_agree(c->job.world, &own, &err) == -1)
+	if (together && optimfs_group_agree(c->job.world, &own, &err) == -1)
 		return ofs_job_fail(&c->job, &err);
 	return c->fs == NULL ? ofs_tool_fail(&own) : OFS_EXIT_OK;
 }

@@ -18,7 +18,7 @@ bool ofs_job_wanted(const struct ofs_job_options *o)
 {
 	return o->transport == OFS_TRANSPORT_MPI ||
 	    (o->transport == OFS_TRANSPORT_AUTO &&
-		(optimfs_world_launched() || o->gather == OPTIMFS_GATHER_NCCL));
+		(optimfs_group_launched() || o->gather == OPTIMFS_GATHER_NCCL));
 }
 
 /* "0:4-7"; a comma will do, too, where the shell and -o let it through. */
@@ -61,7 +61,7 @@ static int choose(struct ofs_job *job, const char *list, int size,
 static int choose_workers(struct ofs_job *job, const char *workers,
     struct optimfs_error *err)
 {
-	int size = optimfs_world_size(job->world);
+	int size = optimfs_group_size(job->world);
 
 	job->worker = calloc((size_t)size, sizeof(*job->worker));
 	if (job->worker == NULL)
@@ -74,7 +74,7 @@ static int choose_workers(struct ofs_job *job, const char *workers,
 		return choose(job, workers, size, err);
 	for (int r = 0; r < size; r++)
 		job->worker[r] =
-		    workers[0] == 'a' || optimfs_world_node(job->world, r) == r;
+		    workers[0] == 'a' || optimfs_group_node(job->world, r) == r;
 	return 0;
 }
 
@@ -87,7 +87,7 @@ static int gather(struct ofs_job *job, const struct ofs_job_options *o,
 		.say = say,
 	};
 
-	return optimfs_world_gather(job->world, &how, err);
+	return optimfs_group_gather(job->world, &how, err);
 }
 
 int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
@@ -95,7 +95,7 @@ int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
     struct optimfs_error *err)
 {
 	*job = (struct ofs_job){ 0 };
-	job->world = optimfs_world_join("mpi", timeout, err);
+	job->world = optimfs_group_join("mpi", timeout, err);
 	if (job->world == NULL)
 		return -1;
 	if (choose_workers(job, workers, err) == 0 &&
@@ -104,7 +104,7 @@ int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
 	/* the others fail in the same way: nobody reads */
 	if (job->worker != NULL)
 		memset(job->worker, 0,
-		    (size_t)optimfs_world_size(job->world) *
+		    (size_t)optimfs_group_size(job->world) *
 			sizeof(*job->worker));
 	return -1;
 }
@@ -113,12 +113,12 @@ int ofs_job_offer(struct ofs_job *job, const struct ofs_job_options *o,
     const char *path, const struct optimfs_options *open,
     struct optimfs_error *err)
 {
-	return optimfs_world_offer(job->world, path, o->rank0_only, open, err);
+	return optimfs_group_offer(job->world, path, o->rank0_only, open, err);
 }
 
 bool ofs_job_is_first(const struct ofs_job *job)
 {
-	return job->world == NULL || optimfs_world_rank(job->world) == 0;
+	return job->world == NULL || optimfs_group_rank(job->world) == 0;
 }
 
 int ofs_job_fail(const struct ofs_job *job, const struct optimfs_error *err)
@@ -134,11 +134,11 @@ void ofs_job_tell(const struct ofs_job *job)
 
 	if (job->world == NULL || !ofs_job_is_first(job))
 		return;
-	for (int r = 0; r < optimfs_world_size(job->world); r++) {
-		optimfs_world_work(job->world, r, &work);
+	for (int r = 0; r < optimfs_group_size(job->world); r++) {
+		optimfs_group_work(job->world, r, &work);
 		ofs_tool_say("rank %d (%s): %" PRIu64 " files, %" PRIu64
 			     " bytes",
-		    r, optimfs_world_host(job->world, r), work.files,
+		    r, optimfs_group_host(job->world, r), work.files,
 		    work.bytes);
 	}
 }
@@ -146,13 +146,13 @@ void ofs_job_tell(const struct ofs_job *job)
 bool ofs_job_works(const struct ofs_job *job)
 {
 	return job->world == NULL ||
-	    job->worker[optimfs_world_rank(job->world)];
+	    job->worker[optimfs_group_rank(job->world)];
 }
 
 void ofs_job_leave(struct ofs_job *job)
 {
 	if (job->world != NULL && job->worker != NULL)
-		optimfs_world_leave(job->world, job->worker);
+		optimfs_group_leave(job->world, job->worker);
 	free(job->worker);
 	*job = (struct ofs_job){ 0 };
 }

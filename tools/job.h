@@ -40,7 +40,7 @@ extern const char *const ofs_gather_names[];
 
 /* world is NULL for a process that is on its own; it works. */
 struct ofs_job {
-	struct optimfs_world *world;
+	struct optimfs_group *world;
 	bool *worker; /* of each rank: does it read, or only serve? */
 };
 

@@ -26,7 +26,7 @@ struct optimfs;
 struct optimfs_file;
 
 /* The ranks of one job, that open checkpoints together: below. */
-struct optimfs_world;
+struct optimfs_group;
 
 /* Zero is the default of every member. Strings are borrowed until
  * optimfs_open returns. */
@@ -43,7 +43,7 @@ struct optimfs_options {
 	uint64_t parse_mem;    /* budget for parsing it; 0: 4 GiB or RAM/4 */
 	bool strict;           /* refuse a checkpoint with anything wrong */
 	bool follow; /* symbolic links that stay inside the checkpoint */
-	struct optimfs_world *world; /* path was offered there; NULL: alone */
+	struct optimfs_group *world; /* path was offered there; NULL: alone */
 	/* Writing. What is written is staged beside the checkpoint until
 	 * optimfs_commit; one writer at a time (EBUSY). */
 	bool rw;
@@ -282,26 +282,26 @@ void optimfs_log_error(struct optimfs *fs, const struct optimfs_error *err);
  * it. */
 
 /* Was this process started as one of several ranks? */
-bool optimfs_world_launched(void);
+bool optimfs_group_launched(void);
 /* Load the module of a transport ("mpi") and join; every rank must. timeout:
  * seconds that a rank has for an answer, 0 for any time. The process must not
  * fork afterwards. */
-struct optimfs_world *optimfs_world_join(const char *transport,
+struct optimfs_group *optimfs_group_join(const char *transport,
     unsigned timeout, struct optimfs_error *err);
-int optimfs_world_rank(const struct optimfs_world *w);
-int optimfs_world_size(const struct optimfs_world *w);
+int optimfs_group_rank(const struct optimfs_group *w);
+int optimfs_group_size(const struct optimfs_group *w);
 /* The lowest rank on rank's machine. */
-int optimfs_world_node(const struct optimfs_world *w, int rank);
-const char *optimfs_world_host(const struct optimfs_world *w, int rank);
+int optimfs_group_node(const struct optimfs_group *w, int rank);
+const char *optimfs_group_host(const struct optimfs_group *w, int rank);
 /* path with %r as this rank, %h as its host and %% as %; malloc'ed. */
-char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
+char *optimfs_group_expand(const struct optimfs_group *w, const char *path,
     struct optimfs_error *err);
 /* Offer the files of a checkpoint that this rank can see to all. Every rank
  * calls it with one path, in which %r and %h stand for rank and host; a rank
  * that has no such file or directory offers nothing. first: only rank 0 offers
  * what it sees. It fails on all ranks or on none, with the same error: EPROTO
  * (OFS914) when two ranks have different files of one name. */
-int optimfs_world_offer(struct optimfs_world *w, const char *path, bool first,
+int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
     const struct optimfs_options *options, struct optimfs_error *err);
 /* How bytes come from rank to rank: over the world's own transport, or through
  * GPUs. Every rank calls it before anything is offered; what rank 0 wants
@@ -321,11 +321,11 @@ struct optimfs_gather {
 	void (*say)(void *ctx, const char *text);
 	void *ctx;
 };
-int optimfs_world_gather(struct optimfs_world *w,
+int optimfs_group_gather(struct optimfs_group *w,
     const struct optimfs_gather *how, struct optimfs_error *err);
 /* Every rank says how it fares, with code 0 when well, and waits for all others
  * as long as they live. It fails on all alike, with the error of one. */
-int optimfs_world_agree(struct optimfs_world *w,
+int optimfs_group_agree(struct optimfs_group *w,
     const struct optimfs_error *own, struct optimfs_error *err);
 /* Many jobs that ranks share, of which optimfs_fsck and optimfs_reshard are
  * two. All ranks call _see, then _divide; each does its jobs, tells _did, and
@@ -333,24 +333,24 @@ int optimfs_world_agree(struct optimfs_world *w,
  * the end all agree. */
 /* Which ranks see the directory *dir of rank 0, where it makes a file for that,
  * and removes it? The others get its name, malloc'ed; sees has room for all. */
-int optimfs_world_see(struct optimfs_world *w, char **dir, bool *sees,
+int optimfs_group_see(struct optimfs_group *w, char **dir, bool *sees,
     struct optimfs_error *err);
 /* Share out *n jobs, of those sizes, over the ranks that may do them, as rank 0
  * has all that: *who, malloc'ed, and *n are the same on all. */
-int optimfs_world_divide(struct optimfs_world *w, const uint64_t *size,
+int optimfs_group_divide(struct optimfs_group *w, const uint64_t *size,
     const bool *may, int **who, size_t *n, struct optimfs_error *err);
-void optimfs_world_did(struct optimfs_world *w, uint64_t bytes);
+void optimfs_group_did(struct optimfs_group *w, uint64_t bytes);
 /* -1: there is no point in going on. */
-int optimfs_world_look(struct optimfs_world *w, struct optimfs_error *err);
+int optimfs_group_look(struct optimfs_group *w, struct optimfs_error *err);
 /* On rank 0, after they agreed: what rank did of it. */
 struct optimfs_work {
 	uint64_t files, bytes;
 };
-void optimfs_world_work(struct optimfs_world *w, int rank,
+void optimfs_group_work(struct optimfs_group *w, int rank,
     struct optimfs_work *work);
 /* This rank reads no more. Answer others until none of those that worker, an
  * array of one a rank, names reads any more, then leave; w is freed. */
-void optimfs_world_leave(struct optimfs_world *w, const bool *worker);
+void optimfs_group_leave(struct optimfs_group *w, const bool *worker);
 
 /* "0.1.0"; and what this build has, "zstd 1.5.4, ..." */
 const char *optimfs_version(void);

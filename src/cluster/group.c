@@ -26,7 +26,7 @@
 static const char *const size_variables[] = { "OMPI_COMM_WORLD_SIZE",
 	"PMI_SIZE" };
 
-bool optimfs_world_launched(void)
+bool optimfs_group_launched(void)
 {
 	for (size_t i = 0; i < sizeof(size_variables) / sizeof(*size_variables);
 	     i++) {
@@ -40,7 +40,7 @@ bool optimfs_world_launched(void)
 
 /* What others ask. */
 
-static void set_done(struct optimfs_world *w, int rank)
+static void set_done(struct optimfs_group *w, int rank)
 {
 	pthread_mutex_lock(&w->lock);
 	w->done[rank] = true;
@@ -49,10 +49,10 @@ static void set_done(struct optimfs_world *w, int rank)
 }
 
 /* Let it go with let_share. */
-static struct ofs_share *hold_share(struct optimfs_world *w, uint32_t number)
+static struct ofs_manifest *hold_share(struct optimfs_group *w, uint32_t number)
 {
-	uint32_t place = OFS_SHARE_PLACE(number);
-	struct ofs_share *s = NULL;
+	uint32_t place = OFS_MANIFEST_PLACE(number);
+	struct ofs_manifest *s = NULL;
 
 	pthread_mutex_lock(&w->lock);
 	if (place < w->nshares)
@@ -65,7 +65,7 @@ static struct ofs_share *hold_share(struct optimfs_world *w, uint32_t number)
 	return s;
 }
 
-static void let_share(struct optimfs_world *w, struct ofs_share *s)
+static void let_share(struct optimfs_group *w, struct ofs_manifest *s)
 {
 	bool last;
 
@@ -73,12 +73,12 @@ static void let_share(struct optimfs_world *w, struct ofs_share *s)
 	last = --s->answers == 0 && s->dropped;
 	pthread_mutex_unlock(&w->lock);
 	if (last)
-		ofs_share_free(s);
+		ofs_manifest_free(s);
 }
 
-void ofs_world_put(struct optimfs_world *w, struct ofs_share *s)
+void ofs_group_put(struct optimfs_group *w, struct ofs_manifest *s)
 {
-	uint32_t place = OFS_SHARE_PLACE(s->number);
+	uint32_t place = OFS_MANIFEST_PLACE(s->number);
 
 	pthread_mutex_lock(&w->lock);
 	s->older = w->share[place];
@@ -86,15 +86,15 @@ void ofs_world_put(struct optimfs_world *w, struct ofs_share *s)
 	pthread_mutex_unlock(&w->lock);
 }
 
-void ofs_world_drop(struct optimfs_world *w, struct ofs_share *s)
+void ofs_group_drop(struct optimfs_group *w, struct ofs_manifest *s)
 {
-	struct ofs_share **at;
+	struct ofs_manifest **at;
 	bool idle;
 
 	if (s == NULL)
 		return;
 	pthread_mutex_lock(&w->lock);
-	at = &w->share[OFS_SHARE_PLACE(s->number)];
+	at = &w->share[OFS_MANIFEST_PLACE(s->number)];
 	while (*at != s)
 		at = &(*at)->older;
 	*at = s->older;
@@ -102,14 +102,14 @@ void ofs_world_drop(struct optimfs_world *w, struct ofs_share *s)
 	idle = s->answers == 0;
 	pthread_mutex_unlock(&w->lock);
 	if (idle)
-		ofs_share_free(s);
+		ofs_manifest_free(s);
 }
 
-static int answer_renewal(struct optimfs_world *w, struct ofs_cursor *c,
+static int answer_renewal(struct optimfs_group *w, struct ofs_cursor *c,
     void *out, uint64_t want, struct optimfs_error *err)
 {
 	uint32_t number = ofs_cursor_le32(c);
-	uint32_t place = OFS_SHARE_PLACE(number);
+	uint32_t place = OFS_MANIFEST_PLACE(number);
 	struct ofs_renewal *r = NULL;
 
 	pthread_mutex_lock(&w->lock);
@@ -123,10 +123,10 @@ static int answer_renewal(struct optimfs_world *w, struct ofs_cursor *c,
 }
 
 /* Who has not followed a commit, or we have not. */
-static int of_no_share(struct optimfs_world *w, uint32_t number,
+static int of_no_share(struct optimfs_group *w, uint32_t number,
     struct optimfs_error *err)
 {
-	uint32_t place = OFS_SHARE_PLACE(number);
+	uint32_t place = OFS_MANIFEST_PLACE(number);
 	bool offered;
 
 	pthread_mutex_lock(&w->lock);
@@ -140,21 +140,21 @@ static int of_no_share(struct optimfs_world *w, uint32_t number,
 	    "OFS913 a request for what was not offered");
 }
 
-static int answer_of(struct ofs_share *s, int from, uint8_t kind,
+static int answer_of(struct ofs_manifest *s, int from, uint8_t kind,
     struct ofs_cursor *c, void *out, uint64_t want, struct optimfs_error *err)
 {
 	if (kind == OFS_WIRE_STAGE)
 		return ofs_bulk_stage(s, from, c, out, want, err);
-	return ofs_share_answer(s, kind, c, out, want, err);
+	return ofs_manifest_answer(s, kind, c, out, want, err);
 }
 
 static int answer(void *ctx, int from, const void *request, size_t n, void *out,
     uint64_t want, struct optimfs_error *err)
 {
-	struct optimfs_world *w = ctx;
+	struct optimfs_group *w = ctx;
 	struct ofs_cursor c = ofs_cursor_of(request, n);
 	uint8_t kind = ofs_cursor_u8(&c);
-	struct ofs_share *s;
+	struct ofs_manifest *s;
 	uint32_t number;
 	int ret;
 
@@ -163,7 +163,7 @@ static int answer(void *ctx, int from, const void *request, size_t n, void *out,
 		set_done(w, from);
 		return 0;
 	case OFS_WIRE_CREW:
-		return ofs_crew_answer(w->crew, from, &c, err);
+		return ofs_task_answer(w->crew, from, &c, err);
 	case OFS_WIRE_TURN:
 		return ofs_bulk_turn(w, from, &c, out, want, err);
 	case OFS_WIRE_GIVE:
@@ -182,11 +182,11 @@ static int answer(void *ctx, int from, const void *request, size_t n, void *out,
 
 /* Joining. */
 
-struct optimfs_world *ofs_world_new(const struct ofs_world_ops *ops,
+struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
     unsigned timeout, struct optimfs_error *err)
 {
-	struct optimfs_world *w = calloc(1, sizeof(*w));
-	struct ofs_world_config config = { timeout, answer, w };
+	struct optimfs_group *w = calloc(1, sizeof(*w));
+	struct ofs_group_config config = { timeout, answer, w };
 
 	if (w == NULL) {
 		optimfs_fail(err, ENOMEM, "out of memory");
@@ -204,18 +204,18 @@ struct optimfs_world *ofs_world_new(const struct ofs_world_ops *ops,
 	w->rank = ops->rank(w->w);
 	w->size = ops->size(w->w);
 	w->done = calloc((size_t)w->size, sizeof(*w->done));
-	w->crew = ofs_crew_new(w->size);
+	w->crew = ofs_task_new(w->size);
 	if (w->done != NULL && w->crew != NULL)
 		return w;
 	optimfs_fail(err, ENOMEM, "out of memory");
 	ops->leave(w->w);
-	ofs_crew_free(w->crew);
+	ofs_task_free(w->crew);
 	free(w->done);
 	free(w);
 	return NULL;
 }
 
-void *ofs_world_load(const char *name, const char *symbol, int flags,
+void *ofs_group_load(const char *name, const char *symbol, int flags,
     char why[256])
 {
 	const char *dir = getenv("OPTIMFS_MODULES");
@@ -232,20 +232,20 @@ void *ofs_world_load(const char *name, const char *symbol, int flags,
 }
 
 /* The module's libraries look up each other's names: hence global. */
-struct optimfs_world *optimfs_world_join(const char *transport,
+struct optimfs_group *optimfs_group_join(const char *transport,
     unsigned timeout, struct optimfs_error *err)
 {
-	const struct ofs_world_ops *ops;
+	const struct ofs_group_ops *ops;
 	char why[256];
 
-	ops = ofs_world_load(transport, OFS_WORLD_SYMBOL, RTLD_GLOBAL, why);
+	ops = ofs_group_load(transport, OFS_GROUP_SYMBOL, RTLD_GLOBAL, why);
 	if (ops == NULL)
 		optimfs_fail(err, ENOSYS,
 		    "OFS915 ranks (mpirun, transport=mpi, gather=nccl) need a "
 		    "module, and %s; install it, or say -o transport=local",
 		    why);
-	else if (ops->version == OFS_WORLD_VERSION)
-		return ofs_world_new(ops, timeout, err);
+	else if (ops->version == OFS_GROUP_VERSION)
+		return ofs_group_new(ops, timeout, err);
 	else
 		optimfs_fail(err, ENOSYS,
 		    "OFS915 the module for %s is of another version",
@@ -253,34 +253,34 @@ struct optimfs_world *optimfs_world_join(const char *transport,
 	return NULL;
 }
 
-int optimfs_world_rank(const struct optimfs_world *w)
+int optimfs_group_rank(const struct optimfs_group *w)
 {
 	return w->rank;
 }
 
-int optimfs_world_size(const struct optimfs_world *w)
+int optimfs_group_size(const struct optimfs_group *w)
 {
 	return w->size;
 }
 
-int optimfs_world_node(const struct optimfs_world *w, int rank)
+int optimfs_group_node(const struct optimfs_group *w, int rank)
 {
 	return w->ops->node(w->w, rank);
 }
 
-const char *optimfs_world_host(const struct optimfs_world *w, int rank)
+const char *optimfs_group_host(const struct optimfs_group *w, int rank)
 {
 	return w->ops->host(w->w, rank);
 }
 
-int ofs_world_blame(const struct optimfs_world *w, int rank,
+int ofs_group_blame(const struct optimfs_group *w, int rank,
     struct optimfs_error *err)
 {
 	return optimfs_fail_in(err, "rank %d (%s)", rank,
 	    w->ops->host(w->w, rank));
 }
 
-int ofs_world_ask(const struct optimfs_world *w, int rank,
+int ofs_group_ask(const struct optimfs_group *w, int rank,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err)
 {
@@ -294,7 +294,7 @@ int ofs_world_ask(const struct optimfs_world *w, int rank,
 		return optimfs_fail(err, ENOMEM, "out of memory for a request");
 	w->ops->ask(w->w, &ask, 1);
 	if (ask.err.code != 0) {
-		ofs_world_blame(w, rank, &ask.err);
+		ofs_group_blame(w, rank, &ask.err);
 		ret = optimfs_fail(err, ask.err.code, "%s", ask.err.text);
 	} else if (want > 0) {
 		memcpy(out, ask.answer, want);
@@ -303,7 +303,7 @@ int ofs_world_ask(const struct optimfs_world *w, int rank,
 	return ret;
 }
 
-int ofs_world_vote(struct optimfs_world *w, const struct optimfs_error *own,
+int ofs_group_vote(struct optimfs_group *w, const struct optimfs_error *own,
     bool blame, struct optimfs_error *err)
 {
 	struct ofs_said *said = calloc((size_t)w->size, sizeof(*said));
@@ -327,7 +327,7 @@ int ofs_world_vote(struct optimfs_world *w, const struct optimfs_error *own,
 				  "OFS913 what it said makes no sense")
 			    : optimfs_fail(err, (int)code, "%s", text);
 		if (blame || c.bad)
-			ofs_world_blame(w, r, err);
+			ofs_group_blame(w, r, err);
 	}
 	for (int r = 0; said != NULL && r < w->size; r++)
 		free(said[r].p);
@@ -336,7 +336,7 @@ int ofs_world_vote(struct optimfs_world *w, const struct optimfs_error *own,
 	return ret;
 }
 
-char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
+char *optimfs_group_expand(const struct optimfs_group *w, const char *path,
     struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
@@ -366,10 +366,10 @@ char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
 
 /* Sharing. */
 
-struct ofs_share *ofs_world_share(struct optimfs_world *w, const char *path,
+struct ofs_manifest *ofs_group_share(struct optimfs_group *w, const char *path,
     struct optimfs_error *err)
 {
-	struct ofs_share *s = NULL;
+	struct ofs_manifest *s = NULL;
 
 	pthread_mutex_lock(&w->lock);
 	for (uint32_t i = 0; i < w->nshares && s == NULL; i++)
@@ -384,7 +384,7 @@ struct ofs_share *ofs_world_share(struct optimfs_world *w, const char *path,
 	return s;
 }
 
-struct ofs_renewal *ofs_world_renewal(struct optimfs_world *w, const char *path)
+struct ofs_renewal *ofs_group_renewal(struct optimfs_group *w, const char *path)
 {
 	struct ofs_renewal *r = NULL;
 
@@ -398,16 +398,16 @@ struct ofs_renewal *ofs_world_renewal(struct optimfs_world *w, const char *path)
 
 /* Others may ask for it before we hear that all have it: so it is put in place
  * before the first word is said. */
-static struct ofs_share *put_share(struct optimfs_world *w, const char *path,
+static struct ofs_manifest *put_share(struct optimfs_group *w, const char *path,
     bool first, const struct optimfs_options *options,
     struct optimfs_error *err)
 {
-	struct ofs_share *s = ofs_share_new(w, path, first, options, err);
+	struct ofs_manifest *s = ofs_manifest_new(w, path, first, options, err);
 	struct ofs_renewal *r = NULL;
 
 	if (s != NULL && options->rw && !options->scratch &&
 	    (r = ofs_renewal_new(w, s, err)) == NULL) {
-		ofs_share_free(s);
+		ofs_manifest_free(s);
 		s = NULL;
 	}
 	pthread_mutex_lock(&w->lock);
@@ -420,12 +420,12 @@ static struct ofs_share *put_share(struct optimfs_world *w, const char *path,
 	return s;
 }
 
-int optimfs_world_offer(struct optimfs_world *w, const char *path, bool first,
+int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	static const struct optimfs_options none;
 	struct optimfs_error own = { 0 };
-	struct ofs_share *s;
+	struct ofs_manifest *s;
 
 	if (options == NULL)
 		options = &none;
@@ -434,16 +434,16 @@ int optimfs_world_offer(struct optimfs_world *w, const char *path, bool first,
 		    path);
 	s = put_share(w, path, first, options, &own);
 	if (options->rw && !options->scratch &&
-	    ofs_share_begin(s, w, path, options, &own, err) == -1)
+	    ofs_manifest_begin(s, w, path, options, &own, err) == -1)
 		return -1;
-	if (s != NULL && ofs_share_look(s, &own) == -1)
+	if (s != NULL && ofs_manifest_look(s, &own) == -1)
 		s = NULL;
-	return ofs_share_agree(s, w, path, &own, NULL, err);
+	return ofs_manifest_agree(s, w, path, &own, NULL, err);
 }
 
 /* Leaving. */
 
-static void tell_all(struct optimfs_world *w)
+static void tell_all(struct optimfs_group *w)
 {
 	static const uint8_t done = OFS_WIRE_DONE;
 	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
@@ -462,7 +462,7 @@ static void tell_all(struct optimfs_world *w)
 	free(ask);
 }
 
-static bool all_done(struct optimfs_world *w, const bool *worker)
+static bool all_done(struct optimfs_group *w, const bool *worker)
 {
 	for (int r = 0; r < w->size; r++)
 		if (worker[r] && !w->done[r] && !w->ops->dead(w->w, r))
@@ -470,7 +470,7 @@ static bool all_done(struct optimfs_world *w, const bool *worker)
 	return true;
 }
 
-static void wait_for_all(struct optimfs_world *w, const bool *worker)
+static void wait_for_all(struct optimfs_group *w, const bool *worker)
 {
 	struct timespec until;
 
@@ -487,7 +487,7 @@ static void wait_for_all(struct optimfs_world *w, const bool *worker)
 	pthread_mutex_unlock(&w->lock);
 }
 
-void optimfs_world_leave(struct optimfs_world *w, const bool *worker)
+void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 {
 	if (w == NULL)
 		return;
@@ -498,11 +498,11 @@ void optimfs_world_leave(struct optimfs_world *w, const bool *worker)
 		ofs_renewal_stop(w->renewal[i]);
 	w->ops->leave(w->w);
 	ofs_bulk_free(w->bulk); /* nobody is answered any more */
-	ofs_crew_free(w->crew);
+	ofs_task_free(w->crew);
 	for (uint32_t i = 0; i < w->nshares; i++) {
 		ofs_renewal_free(w->renewal[i]);
 		while (w->share[i] != NULL)
-			ofs_world_drop(w, w->share[i]);
+			ofs_group_drop(w, w->share[i]);
 	}
 	pthread_cond_destroy(&w->changed);
 	pthread_mutex_destroy(&w->lock);

@@ -22,7 +22,7 @@
 /* Looking at what is here. */
 
 struct scan {
-	struct ofs_share *s;
+	struct ofs_manifest *s;
 	struct ofs_names dirs; /* directories, "" first */
 	size_t cap;
 	struct optimfs_error *err;
@@ -68,7 +68,7 @@ static unsigned depth(const char *rel)
  * a version control system. */
 static int add(struct scan *scan, const char *rel, const char *name)
 {
-	struct ofs_share *s = scan->s;
+	struct ofs_manifest *s = scan->s;
 	struct stat st;
 
 	if (!ofs_dir_stat(&s->dir, rel, &st))
@@ -85,7 +85,7 @@ static int add(struct scan *scan, const char *rel, const char *name)
 
 static int scan_directory(struct scan *scan, const char *rel)
 {
-	struct ofs_share *s = scan->s;
+	struct ofs_manifest *s = scan->s;
 	struct ofs_dir sub = { .fd = -1 };
 	struct ofs_names names;
 	char path[4096 + 256];
@@ -109,7 +109,7 @@ static int scan_directory(struct scan *scan, const char *rel)
 	return ret;
 }
 
-static int scan_all(struct ofs_share *s, struct optimfs_error *err)
+static int scan_all(struct ofs_manifest *s, struct optimfs_error *err)
 {
 	struct scan scan = { .s = s, .err = err };
 	int ret = push(&scan, "");
@@ -122,7 +122,7 @@ static int scan_all(struct ofs_share *s, struct optimfs_error *err)
 
 /* Open the directory that path is or lies in. Nothing there is no failure: dir
  * has no descriptor then. */
-static int open_here(struct ofs_share *s, const char *path,
+static int open_here(struct ofs_manifest *s, const char *path,
     struct optimfs_error *err)
 {
 	char *real = realpath(path, NULL), *slash;
@@ -157,7 +157,7 @@ out:
 }
 
 /* Anew, where something was done to it meanwhile. */
-static int open_dir(struct ofs_share *s, const char *path,
+static int open_dir(struct ofs_manifest *s, const char *path,
     struct optimfs_error *err)
 {
 	bool follow = s->dir.follow;
@@ -175,16 +175,16 @@ static int open_dir(struct ofs_share *s, const char *path,
 	return ret;
 }
 
-static int open_offered(struct ofs_share *s, struct optimfs_error *err)
+static int open_offered(struct ofs_manifest *s, struct optimfs_error *err)
 {
-	char *path = optimfs_world_expand(s->world, s->path, err);
+	char *path = optimfs_group_expand(s->world, s->path, err);
 	int ret = path == NULL ? -1 : open_dir(s, path, err);
 
 	free(path);
 	return ret;
 }
 
-static int look(struct ofs_share *s, struct optimfs_error *err)
+static int look(struct ofs_manifest *s, struct optimfs_error *err)
 {
 	struct ofs_dir copy;
 
@@ -199,7 +199,7 @@ static int look(struct ofs_share *s, struct optimfs_error *err)
 	return s->transport == NULL ? -1 : 0;
 }
 
-int ofs_share_look(struct ofs_share *s, struct optimfs_error *err)
+int ofs_manifest_look(struct ofs_manifest *s, struct optimfs_error *err)
 {
 	return open_offered(s, err) == -1 ? -1 : look(s, err);
 }
@@ -207,7 +207,7 @@ int ofs_share_look(struct ofs_share *s, struct optimfs_error *err)
 /* What readers of indexes ask. */
 
 /* The first file at or after path in the order of paths. */
-static uint32_t lower_bound(const struct ofs_share *s, const char *path)
+static uint32_t lower_bound(const struct ofs_manifest *s, const char *path)
 {
 	uint32_t a = 0, b = s->nfiles;
 
@@ -222,7 +222,7 @@ static uint32_t lower_bound(const struct ofs_share *s, const char *path)
 	return a;
 }
 
-uint32_t ofs_share_find(const struct ofs_share *s, const char *path)
+uint32_t ofs_manifest_find(const struct ofs_manifest *s, const char *path)
 {
 	uint32_t i = lower_bound(s, path);
 
@@ -248,7 +248,7 @@ static void describe(const struct ofs_object *o, struct stat *st)
 }
 
 /* The first file below a directory; nfiles when there is none. */
-static uint32_t first_below(const struct ofs_share *s, const char *path)
+static uint32_t first_below(const struct ofs_manifest *s, const char *path)
 {
 	char dir[2 * 4096 + 4];
 	size_t n = (size_t)snprintf(dir, sizeof(dir), "%s%s", path,
@@ -266,8 +266,8 @@ static uint32_t first_below(const struct ofs_share *s, const char *path)
 static enum ofs_where find(const struct ofs_elsewhere *e, const char *path,
     uint32_t *file, struct stat *st)
 {
-	const struct ofs_share *s = ofs_share_of(e);
-	uint32_t i = ofs_share_find(s, path);
+	const struct ofs_manifest *s = ofs_manifest_of(e);
+	uint32_t i = ofs_manifest_find(s, path);
 
 	if (i != OFS_NONE) {
 		*file = i;
@@ -284,7 +284,7 @@ static int list(const struct ofs_elsewhere *e, const char *path,
     int (*each)(void *ctx, const char *name, size_t n), void *ctx,
     struct optimfs_error *err)
 {
-	const struct ofs_share *s = ofs_share_of(e);
+	const struct ofs_manifest *s = ofs_manifest_of(e);
 	size_t skip = path[0] == '\0' ? 0 : strlen(path) + 1;
 
 	for (uint32_t i = first_below(s, path); i < s->nfiles; i++) {
@@ -303,7 +303,7 @@ static int list(const struct ofs_elsewhere *e, const char *path,
 static int read_there(const struct ofs_elsewhere *e, uint32_t file, void *buf,
     uint64_t n, uint64_t off, struct optimfs_error *err)
 {
-	const struct ofs_share *s = ofs_share_of(e);
+	const struct ofs_manifest *s = ofs_manifest_of(e);
 	const struct ofs_object *o = &s->file[file].o;
 	struct ofs_segment seg = {
 		.object = file, .src = off, .len = n, .n = 1
@@ -323,8 +323,8 @@ static const struct ofs_elsewhere_ops elsewhere_ops = {
 	.read = read_there,
 };
 
-int ofs_share_dir(const struct ofs_share *s, struct ofs_dir *dir, char **rel,
-    struct optimfs_error *err)
+int ofs_manifest_dir(const struct ofs_manifest *s, struct ofs_dir *dir,
+    char **rel, struct optimfs_error *err)
 {
 	*rel = strdup(s->rel);
 	if (*rel == NULL)
@@ -338,7 +338,7 @@ int ofs_share_dir(const struct ofs_share *s, struct ofs_dir *dir, char **rel,
 	return -1;
 }
 
-char *ofs_share_here(const struct ofs_share *s, struct optimfs_error *err)
+char *ofs_manifest_here(const struct ofs_manifest *s, struct optimfs_error *err)
 {
 	char *path = NULL;
 
@@ -351,10 +351,10 @@ char *ofs_share_here(const struct ofs_share *s, struct optimfs_error *err)
 	return path;
 }
 
-static struct ofs_share *share_new(struct optimfs_world *w, const char *path,
+static struct ofs_manifest *share_new(struct optimfs_group *w, const char *path,
     struct optimfs_error *err)
 {
-	struct ofs_share *s = calloc(1, sizeof(*s));
+	struct ofs_manifest *s = calloc(1, sizeof(*s));
 
 	if (s == NULL) {
 		no_memory(path, err);
@@ -368,15 +368,15 @@ static struct ofs_share *share_new(struct optimfs_world *w, const char *path,
 	if (s->path != NULL)
 		return s;
 	no_memory(path, err);
-	ofs_share_free(s);
+	ofs_manifest_free(s);
 	return NULL;
 }
 
-struct ofs_share *ofs_share_new(struct optimfs_world *w, const char *path,
+struct ofs_manifest *ofs_manifest_new(struct optimfs_group *w, const char *path,
     bool first, const struct optimfs_options *options,
     struct optimfs_error *err)
 {
-	struct ofs_share *s = share_new(w, path, err);
+	struct ofs_manifest *s = share_new(w, path, err);
 
 	if (s == NULL)
 		return NULL;
@@ -385,16 +385,16 @@ struct ofs_share *ofs_share_new(struct optimfs_world *w, const char *path,
 	s->cache = options->cache != 0 ? options->cache / 4 : DECODED;
 	if (open_offered(s, err) == 0)
 		return s;
-	ofs_share_free(s);
+	ofs_manifest_free(s);
 	return NULL;
 }
 
 /* By the path that was found at first: links may lead elsewhere by now. */
-struct ofs_share *ofs_share_again(const struct ofs_share *old,
+struct ofs_manifest *ofs_manifest_again(const struct ofs_manifest *old,
     struct optimfs_error *err)
 {
-	struct ofs_share *s = share_new(old->world, old->path, err);
-	char *here = s == NULL ? NULL : ofs_share_here(old, err);
+	struct ofs_manifest *s = share_new(old->world, old->path, err);
+	char *here = s == NULL ? NULL : ofs_manifest_here(old, err);
 	int ret = -1;
 
 	if (here != NULL) {
@@ -406,16 +406,16 @@ struct ofs_share *ofs_share_again(const struct ofs_share *old,
 	free(here);
 	if (ret == 0)
 		return s;
-	ofs_share_free(s);
+	ofs_manifest_free(s);
 	return NULL;
 }
 
-void ofs_share_free(struct ofs_share *s)
+void ofs_manifest_free(struct ofs_manifest *s)
 {
 	if (s == NULL)
 		return;
 	ofs_writing_free(s->writing);
-	ofs_keeper_free(s->keeper);
+	ofs_participant_free(s->keeper);
 	ofs_transport_close(s->transport);
 	ofs_catalog_free(s->files);
 	ofs_dir_close(&s->dir);

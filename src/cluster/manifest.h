@@ -24,20 +24,20 @@ struct ofs_owner {
 };
 
 /* A file that at least one rank has, described as its first owner sees it. */
-struct ofs_share_file {
+struct ofs_manifest_file {
 	const char *path; /* below what is shared */
 	struct ofs_object o;
 	uint32_t owner, nowners; /* a run of the owners, in order of rank */
 	bool here;               /* this rank is among them */
 };
 
-struct ofs_share {
+struct ofs_manifest {
 	struct ofs_elsewhere elsewhere; /* what readers of indexes ask */
-	struct optimfs_world *world;
+	struct optimfs_group *world;
 	uint32_t number; /* of the world's shares, this generation of it */
 	char *path;      /* as it was offered */
 	/* As it was before the last commit, for ranks that still show that. */
-	struct ofs_share *older;
+	struct ofs_manifest *older;
 	unsigned answers; /* under way about it */
 	bool dropped;     /* goes with the last of them */
 	bool first;       /* only rank 0 has it */
@@ -50,60 +50,61 @@ struct ofs_share {
 	/* Of all ranks. A path that is a file on some rank is one on all: rel
 	 * is its name in the directory, otherwise "". */
 	const char *rel;
-	struct ofs_share_file *file; /* in order of path */
+	struct ofs_manifest_file *file; /* in order of path */
 	uint32_t nfiles;
 	struct ofs_owner *owner;
 	struct ofs_arena arena; /* strings */
 	/* Of what is to be written (cluster/commit/locks.c): who keeps the directory;
 	 * on the rank that writes what it has begun. NULL: nothing is. */
-	struct ofs_keeper *keeper;
+	struct ofs_participant *keeper;
 	struct ofs_writing *writing;
 };
 
 /* Find out what path is on this rank; first: only rank 0 looks. */
-struct ofs_share *ofs_share_new(struct optimfs_world *w, const char *path,
+struct ofs_manifest *ofs_manifest_new(struct optimfs_group *w, const char *path,
     bool first, const struct optimfs_options *options,
     struct optimfs_error *err);
-void ofs_share_free(struct ofs_share *s);
+void ofs_manifest_free(struct ofs_manifest *s);
 /* Look at what is here, for this rank's part in the offer. What cannot be
- * looked at is told to all by ofs_share_agree. */
-int ofs_share_look(struct ofs_share *s, struct optimfs_error *err);
+ * looked at is told to all by ofs_manifest_agree. */
+int ofs_manifest_look(struct ofs_manifest *s, struct optimfs_error *err);
 /* What lies now where s lies: looked at. */
-struct ofs_share *ofs_share_again(const struct ofs_share *s,
+struct ofs_manifest *ofs_manifest_again(const struct ofs_manifest *s,
     struct optimfs_error *err);
 /* How ranks say something and hear what all have said. In NULL all ranks take
  * part, as in the world's own exchange. */
 struct ofs_meeting {
-	/* As that of struct ofs_world_ops; who is not there says nothing. */
+	/* As that of struct ofs_group_ops; who is not there says nothing. */
 	int (*exchange)(void *ctx, const void *mine, uint64_t n,
 	    struct ofs_said *all, struct optimfs_error *err);
 	void *ctx;
 };
 /* Exchange it, and fill in what all ranks have. own: why we could not look, or
  * code 0; s is then NULL. Fails on all ranks alike. */
-int ofs_share_agree(struct ofs_share *s, struct optimfs_world *w,
+int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
     const char *path, const struct optimfs_error *own,
     const struct ofs_meeting *meeting, struct optimfs_error *err);
 
 /* The shared directory, and the file in it that was meant or "". Both are the
  * caller's. */
-int ofs_share_dir(const struct ofs_share *s, struct ofs_dir *dir, char **rel,
-    struct optimfs_error *err);
+int ofs_manifest_dir(const struct ofs_manifest *s, struct ofs_dir *dir,
+    char **rel, struct optimfs_error *err);
 /* The directory, or the file in it, as this rank sees it; malloc'ed. */
-char *ofs_share_here(const struct ofs_share *s, struct optimfs_error *err);
+char *ofs_manifest_here(const struct ofs_manifest *s,
+    struct optimfs_error *err);
 /* The number of the file of that path; OFS_NONE. */
-uint32_t ofs_share_find(const struct ofs_share *s, const char *path);
-static inline const struct ofs_share *ofs_share_of(const struct ofs_elsewhere
-	*e)
+uint32_t ofs_manifest_find(const struct ofs_manifest *s, const char *path);
+static inline const struct ofs_manifest *ofs_manifest_of(const struct
+    ofs_elsewhere *e)
 {
-	return (const struct ofs_share *)e;
+	return (const struct ofs_manifest *)e;
 }
 
 /* cluster/commit/locks.c */
 /* Before anybody looks: rank 0 takes the locks of all directories, and finishes
  * or takes back there what was cut short. All ranks call it; fails on all
- * alike. own: why ofs_share_new failed, or code 0. */
-int ofs_share_begin(struct ofs_share *s, struct optimfs_world *w,
+ * alike. own: why ofs_manifest_new failed, or code 0. */
+int ofs_manifest_begin(struct ofs_manifest *s, struct optimfs_group *w,
     const char *path, const struct optimfs_options *options,
     const struct optimfs_error *own, struct optimfs_error *err);
 struct ofs_writing {
@@ -111,21 +112,22 @@ struct ofs_writing {
 	char *skeleton; /* beside an empty directory; NULL */
 	/* The directories; NULL: all is in one that rank 0 sees, and needs
 	 * nobody for that. */
-	struct ofs_sites *sites;
+	struct ofs_coordinator *sites;
 };
 void ofs_writing_free(struct ofs_writing *writing);
 
 /* Answer what others ask of s: manifest_answer.c. */
-int ofs_share_answer(struct ofs_share *s, uint8_t kind, struct ofs_cursor *c,
-    void *out, uint64_t want, struct optimfs_error *err);
+int ofs_manifest_answer(struct ofs_manifest *s, uint8_t kind,
+    struct ofs_cursor *c, void *out, uint64_t want, struct optimfs_error *err);
 
 /* Segments whose objects are files of s that are not here, from those who have
  * them: cluster/remote.c. Large ones go in pieces, spread over owners; an
  * owner that fails is replaced by another.. */
-int ofs_remote_fetch(const struct ofs_share *s, const struct ofs_segment *segs,
-    size_t n, uint8_t *buf, struct optimfs_error *err);
+int ofs_remote_fetch(const struct ofs_manifest *s,
+    const struct ofs_segment *segs, size_t n, uint8_t *buf,
+    struct optimfs_error *err);
 /* What an encoded extent decodes to: at->object is a file of s. */
-int ofs_remote_length(const struct ofs_share *s, const struct ofs_extent *at,
+int ofs_remote_length(const struct ofs_manifest *s, const struct ofs_extent *at,
     uint64_t max, uint64_t *len, struct optimfs_error *err);
 
 #endif

@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "base/buf.h"
-#include "cluster/commit/replica_set.h"
+#include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
 
@@ -53,8 +53,8 @@ struct line {
 };
 
 struct agreement {
-	struct ofs_share *s; /* NULL: we failed */
-	struct optimfs_world *w;
+	struct ofs_manifest *s; /* NULL: we failed */
+	struct optimfs_group *w;
 	const struct ofs_meeting *meeting;
 	struct ofs_buf list; /* of what is here */
 	struct offer *offer; /* of each rank */
@@ -74,7 +74,7 @@ static int garbled(struct agreement *a, int rank)
 	optimfs_fail(a->err, EPROTO,
 	    "OFS913 what it said makes no sense: are all ranks of one "
 	    "version?");
-	return ofs_world_blame(a->w, rank, a->err);
+	return ofs_group_blame(a->w, rank, a->err);
 }
 
 static int exchange(struct agreement *a, const struct ofs_buf *b,
@@ -135,12 +135,12 @@ static void put_list(struct agreement *a)
 	}
 }
 
-static void put_commit(const struct ofs_share *s, struct ofs_buf *b)
+static void put_commit(const struct ofs_manifest *s, struct ofs_buf *b)
 {
 	char pending[OFS_PUBLISH_ID] = "", decided[OFS_PUBLISH_ID] = "";
 
 	if (s != NULL && s->dir.fd != -1)
-		ofs_sites_glance(s, pending, decided);
+		ofs_coordinator_glance(s, pending, decided);
 	ofs_wire_str(b, pending);
 	ofs_wire_str(b, decided);
 }
@@ -148,7 +148,7 @@ static void put_commit(const struct ofs_share *s, struct ofs_buf *b)
 static void put_offer(struct agreement *a, const char *path,
     const struct optimfs_error *own, struct ofs_buf *b)
 {
-	const struct ofs_share *s = a->s;
+	const struct ofs_manifest *s = a->s;
 	XXH128_hash_t h = XXH3_128bits(a->list.data, a->list.len);
 
 	ofs_wire_u32(b, (uint32_t)own->code);
@@ -274,7 +274,7 @@ static int exchange_offers(struct agreement *a, const char *path,
 			continue;
 		optimfs_fail(a->err, (int)a->offer[r].code, "%s",
 		    a->offer[r].text);
-		return ofs_world_blame(a->w, r, a->err);
+		return ofs_group_blame(a->w, r, a->err);
 	}
 	return check_commits(a) == -1 ? -1 : check_offers(a);
 }
@@ -355,7 +355,7 @@ static int by_rank(const void *va, const void *vb)
 
 /* All ranks that have what n lines with one path describe. */
 static void add_owners(struct agreement *a, const struct line *l, uint32_t n,
-    struct ofs_share_file *f, uint32_t *nowners)
+    struct ofs_manifest_file *f, uint32_t *nowners)
 {
 	struct ofs_owner *owner = a->s->owner;
 
@@ -399,8 +399,8 @@ static int check_sizes(struct agreement *a, const struct line *l, uint32_t n)
 static int add_file(struct agreement *a, const struct line *l, uint32_t n,
     uint32_t *nowners)
 {
-	struct ofs_share *s = a->s;
-	struct ofs_share_file *f = &s->file[s->nfiles];
+	struct ofs_manifest *s = a->s;
+	struct ofs_manifest_file *f = &s->file[s->nfiles];
 
 	if (check_sizes(a, l, n) == -1)
 		return -1;
@@ -416,7 +416,7 @@ static int add_file(struct agreement *a, const struct line *l, uint32_t n,
 
 static int merge(struct agreement *a)
 {
-	struct ofs_share *s = a->s;
+	struct ofs_manifest *s = a->s;
 	uint32_t nowners = 0, n;
 	uint64_t most = 0;
 
@@ -455,7 +455,7 @@ static bool differ(const struct line *l, uint32_t n)
 	return false;
 }
 
-static int hash_range(struct ofs_share *s, uint32_t object, uint64_t off,
+static int hash_range(struct ofs_manifest *s, uint32_t object, uint64_t off,
     uint64_t len, uint8_t *buf, uint64_t *h, struct optimfs_error *err)
 {
 	struct ofs_extent all = { .object = object,
@@ -471,7 +471,7 @@ static int hash_range(struct ofs_share *s, uint32_t object, uint64_t off,
 	return 0;
 }
 
-static int hash_file(struct ofs_share *s, uint32_t object, uint8_t *buf,
+static int hash_file(struct ofs_manifest *s, uint32_t object, uint8_t *buf,
     uint64_t *h, struct optimfs_error *err)
 {
 	uint64_t size = s->files->objects[object].size;
@@ -567,7 +567,7 @@ static int compare_hashes(struct agreement *a)
 			ret = garbled(a, r);
 		} else if (code != 0) {
 			optimfs_fail(a->err, (int)code, "%s", text);
-			ret = ofs_world_blame(a->w, r, a->err);
+			ret = ofs_group_blame(a->w, r, a->err);
 		}
 	}
 	if (ret == 0)
@@ -608,7 +608,7 @@ static int exchange_hashes(struct agreement *a)
 	return ret == -1 ? -1 : compare_hashes(a);
 }
 
-int ofs_share_agree(struct ofs_share *s, struct optimfs_world *w,
+int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
     const char *path, const struct optimfs_error *own,
     const struct ofs_meeting *meeting, struct optimfs_error *err)
 {

@@ -15,7 +15,7 @@ static int no_such_file(struct optimfs_error *err)
 	    "OFS913 a request for a file that was not offered");
 }
 
-static int fetch(struct ofs_share *s, struct ofs_cursor *c, void *out,
+static int fetch(struct ofs_manifest *s, struct ofs_cursor *c, void *out,
     uint64_t want, struct optimfs_error *err)
 {
 	uint32_t n = ofs_cursor_le32(c);
@@ -33,7 +33,7 @@ static int fetch(struct ofs_share *s, struct ofs_cursor *c, void *out,
 	return ret;
 }
 
-static int length(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
+static int length(struct ofs_manifest *s, struct ofs_cursor *c, uint8_t *out,
     uint64_t want, struct optimfs_error *err)
 {
 	struct ofs_extent at = { .object = ofs_cursor_le32(c),
@@ -53,8 +53,8 @@ static int length(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
 	return 0;
 }
 
-int ofs_share_answer(struct ofs_share *s, uint8_t kind, struct ofs_cursor *c,
-    void *out, uint64_t want, struct optimfs_error *err)
+int ofs_manifest_answer(struct ofs_manifest *s, uint8_t kind,
+    struct ofs_cursor *c, void *out, uint64_t want, struct optimfs_error *err)
 {
 	switch (kind) {
 	case OFS_WIRE_FETCH:
@@ -62,7 +62,7 @@ int ofs_share_answer(struct ofs_share *s, uint8_t kind, struct ofs_cursor *c,
 	case OFS_WIRE_LENGTH:
 		return length(s, c, out, want, err);
 	case OFS_WIRE_SITE:
-		return ofs_keeper_answer(s, c, out, want, err);
+		return ofs_participant_answer(s, c, out, want, err);
 	default:
 		return no_such_file(err);
 	}

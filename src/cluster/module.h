@@ -11,24 +11,24 @@
 
 /* A module is a shared object, loaded at run time, that carries bytes between
  * the ranks of a job and knows nothing of checkpoints. It exports one struct
- * ofs_world_ops called optimfs_world_module. Members are only ever added at
+ * ofs_group_ops called optimfs_group_module. Members are only ever added at
  * the end, with a new version. */
-#define OFS_WORLD_VERSION 1
-#define OFS_WORLD_SYMBOL  "optimfs_world_module"
+#define OFS_GROUP_VERSION 1
+#define OFS_GROUP_SYMBOL  "optimfs_group_module"
 
 /* Most bytes of a request, and of an answer: whoever wants more asks several
  * times at once, so that no message is large and none holds up another. */
-#define OFS_WORLD_REQUEST_MAX (UINT64_C(1) << 20)
-#define OFS_WORLD_ANSWER_MAX  (UINT64_C(4) << 20)
+#define OFS_GROUP_REQUEST_MAX (UINT64_C(1) << 20)
+#define OFS_GROUP_ANSWER_MAX  (UINT64_C(4) << 20)
 
-struct ofs_world;
+struct ofs_group;
 
 /* Answer a request of rank from: fill want bytes of out. On any thread, several
  * at once. The error, where it fails, is what the rank that asks gets. */
 typedef int ofs_answer_fn(void *ctx, int from, const void *request, size_t n,
     void *out, uint64_t want, struct optimfs_error *err);
 
-struct ofs_world_config {
+struct ofs_group_config {
 	unsigned timeout; /* seconds until a rank that is asked must answer; 0:
 			   * as long as it takes */
 	ofs_answer_fn *answer;
@@ -54,31 +54,31 @@ struct ofs_said {
 	uint64_t n;
 };
 
-struct ofs_world_ops {
+struct ofs_group_ops {
 	unsigned version;
 	const char *name;
 	/* Join the job; all its ranks do. NULL: err. */
-	struct ofs_world *(*join)(const struct ofs_world_config *config,
+	struct ofs_group *(*join)(const struct ofs_group_config *config,
 	    struct optimfs_error *err);
-	int (*rank)(const struct ofs_world *w);
-	int (*size)(const struct ofs_world *w);
-	const char *(*host)(const struct ofs_world *w, int rank);
+	int (*rank)(const struct ofs_group *w);
+	int (*size)(const struct ofs_group *w);
+	const char *(*host)(const struct ofs_group *w, int rank);
 	/* The lowest rank of the machine that rank runs on. */
-	int (*node)(const struct ofs_world *w, int rank);
+	int (*node)(const struct ofs_group *w, int rank);
 	/* Every rank hands over n bytes and gets all of them: all[rank], each
 	 * malloc'ed and the caller's. All ranks call it, in one order, and
 	 * requests are answered meanwhile. On failure all is left alone. */
-	int (*exchange)(struct ofs_world *w, const void *mine, uint64_t n,
+	int (*exchange)(struct ofs_group *w, const void *mine, uint64_t n,
 	    struct ofs_said *all, struct optimfs_error *err);
 	/* Ask n questions at once and wait for all answers. Any thread, any
 	 * number of them. Follow it with release, whatever came of them. */
-	void (*ask)(struct ofs_world *w, struct ofs_ask *ask, size_t n);
-	void (*release)(struct ofs_world *w, struct ofs_ask *ask, size_t n);
+	void (*ask)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
+	void (*release)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
 	/* Is rank known to have died? */
-	bool (*dead)(const struct ofs_world *w, int rank);
+	bool (*dead)(const struct ofs_group *w, int rank);
 	/* Leave the job and free w; every rank that lives does. No question is
 	 * open. */
-	void (*leave)(struct ofs_world *w);
+	void (*leave)(struct ofs_group *w);
 };
 
 #endif

@@ -19,7 +19,7 @@
 #define ROUND_ASKS  32
 #define ROUND_BYTES ((uint64_t)64 << 20)
 /* An owner that several can stand in for has so many bytes in a row. */
-#define STRIPE OFS_WORLD_ANSWER_MAX
+#define STRIPE OFS_GROUP_ANSWER_MAX
 /* Owners that have failed us once are passed over for the rest of a fetch. */
 #define MAX_AVOID 16
 
@@ -38,7 +38,7 @@ struct request {
 };
 
 struct gathering {
-	const struct ofs_share *s;
+	const struct ofs_manifest *s;
 	uint8_t *buf;
 	struct request request[ROUND_ASKS];
 	size_t n;
@@ -55,7 +55,7 @@ static int no_memory(struct gathering *g)
 
 static bool avoided(const struct gathering *g, int rank)
 {
-	const struct optimfs_world *w = g->s->world;
+	const struct optimfs_group *w = g->s->world;
 
 	for (size_t i = 0; i < g->navoid; i++)
 		if (g->avoid[i] == rank)
@@ -69,7 +69,7 @@ static bool avoided(const struct gathering *g, int rank)
 static const struct ofs_owner *choose(const struct gathering *g, uint32_t file,
     uint64_t off)
 {
-	const struct ofs_share_file *f = &g->s->file[file];
+	const struct ofs_manifest_file *f = &g->s->file[file];
 	const struct ofs_owner *o = g->s->owner + f->owner;
 	uint64_t start = off / STRIPE + file + (uint64_t)g->s->world->rank;
 
@@ -135,7 +135,7 @@ static int finish(struct gathering *g, const struct ofs_ask *ask)
 		if (ret == -1)
 			continue;
 		*g->err = ask[i].err;
-		ofs_world_blame(g->s->world, ask[i].to, g->err);
+		ofs_group_blame(g->s->world, ask[i].to, g->err);
 		ret = -1;
 		if (other_might(ask[i].err.code) && g->navoid < MAX_AVOID) {
 			g->avoid[g->navoid++] = ask[i].to;
@@ -147,7 +147,7 @@ static int finish(struct gathering *g, const struct ofs_ask *ask)
 
 static int run(struct gathering *g)
 {
-	const struct optimfs_world *w = g->s->world;
+	const struct optimfs_group *w = g->s->world;
 	struct ofs_ask ask[ROUND_ASKS];
 	int ret;
 
@@ -175,8 +175,8 @@ static int run(struct gathering *g)
 
 static bool has_room(const struct request *r, uint64_t len)
 {
-	return OFS_WORLD_ANSWER_MAX - r->want >= len &&
-	    OFS_WORLD_REQUEST_MAX - r->bytes.len >= OFS_WIRE_SEGMENT;
+	return OFS_GROUP_ANSWER_MAX - r->want >= len &&
+	    OFS_GROUP_REQUEST_MAX - r->bytes.len >= OFS_WIRE_SEGMENT;
 }
 
 /* A request to rank with room for len bytes more. NULL: err; 1 in *again: the
@@ -232,12 +232,12 @@ static int add_some(struct gathering *g, struct ofs_segment *seg)
 
 	o = choose(g, seg->object,
 	    seg->codec == OFS_PLAIN ? seg->src : seg->ext_off);
-	if (some.n == 1 && some.len > OFS_WORLD_ANSWER_MAX)
-		some.len = OFS_WORLD_ANSWER_MAX;
+	if (some.n == 1 && some.len > OFS_GROUP_ANSWER_MAX)
+		some.len = OFS_GROUP_ANSWER_MAX;
 	r = request_to(g, o->rank, some.len, &ret);
 	if (r == NULL)
 		return ret;
-	max = (OFS_WORLD_ANSWER_MAX - r->want) / some.len;
+	max = (OFS_GROUP_ANSWER_MAX - r->want) / some.len;
 	some.n = some.n < max ? some.n : max;
 	some.object = o->index;
 	ofs_wire_segment(&r->bytes, &some);
@@ -262,7 +262,7 @@ static int add(struct gathering *g, const struct ofs_segment *seg)
 	struct ofs_segment one, rest = *seg;
 	int ret = 0;
 
-	if (seg->len <= OFS_WORLD_ANSWER_MAX) {
+	if (seg->len <= OFS_GROUP_ANSWER_MAX) {
 		while (ret == 0 && rest.len > 0 && rest.n > 0)
 			ret = add_some(g, &rest);
 		return ret;
@@ -302,8 +302,9 @@ static bool may_retry(const struct gathering *g, const struct ofs_segment *segs,
 	return true;
 }
 
-int ofs_remote_fetch(const struct ofs_share *s, const struct ofs_segment *segs,
-    size_t n, uint8_t *buf, struct optimfs_error *err)
+int ofs_remote_fetch(const struct ofs_manifest *s,
+    const struct ofs_segment *segs, size_t n, uint8_t *buf,
+    struct optimfs_error *err)
 {
 	struct optimfs_error unwanted;
 	struct gathering g = {
@@ -319,10 +320,10 @@ int ofs_remote_fetch(const struct ofs_share *s, const struct ofs_segment *segs,
 	return ret == 0 ? 0 : -1;
 }
 
-int ofs_remote_length(const struct ofs_share *s, const struct ofs_extent *at,
+int ofs_remote_length(const struct ofs_manifest *s, const struct ofs_extent *at,
     uint64_t max, uint64_t *len, struct optimfs_error *err)
 {
-	const struct optimfs_world *w = s->world;
+	const struct optimfs_group *w = s->world;
 	struct gathering g = { .s = s };
 	const struct ofs_owner *o = choose(&g, at->object, at->off);
 	struct ofs_buf b = { 0 };
@@ -345,7 +346,7 @@ int ofs_remote_length(const struct ofs_share *s, const struct ofs_extent *at,
 	if (ask.err.code == 0) {
 		*len = ofs_le64(ask.answer);
 	} else {
-		ofs_world_blame(w, o->rank, &ask.err);
+		ofs_group_blame(w, o->rank, &ask.err);
 		ret = optimfs_fail(err, ask.err.code, "%s", ask.err.text);
 	}
 	w->ops->release(w->w, &ask, 1);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cluster/commit/replica_set.h"
+#include "cluster/commit/coordinator.h"
 #include "cluster/renew_impl.h"
 #include "fs/fs.h"
 #include "overlay/overlay.h"
@@ -46,7 +46,7 @@ static void begin_request(const struct council *c, enum ofs_renew_op op,
 static int ask_all(const struct council *c, const struct ofs_buf *b,
     uint8_t *out, uint64_t want, struct optimfs_error *err)
 {
-	const struct optimfs_world *w = c->r->world;
+	const struct optimfs_group *w = c->r->world;
 	struct ofs_ask *ask = calloc((size_t)c->n + 1, sizeof(*ask));
 	int ret = 0;
 
@@ -65,7 +65,7 @@ static int ask_all(const struct council *c, const struct ofs_buf *b,
 			memcpy(out + i * want, ask[i].answer, want);
 		if (ask[i].err.code == 0 || ret == -1)
 			continue;
-		ofs_world_blame(w, c->rank[i], &ask[i].err);
+		ofs_group_blame(w, c->rank[i], &ask[i].err);
 		ret = optimfs_fail(err, ask[i].err.code, "%s", ask[i].err.text);
 	}
 	w->ops->release(w->w, ask, c->n);
@@ -142,12 +142,12 @@ static int hear_one(const struct council *c, uint32_t i, uint64_t n,
 		return no_memory(err);
 	said->n = n;
 	for (uint64_t off = 0; off < n && ret == 0; off += len) {
-		len = n - off < OFS_WORLD_ANSWER_MAX ? n - off
-						     : OFS_WORLD_ANSWER_MAX;
+		len = n - off < OFS_GROUP_ANSWER_MAX ? n - off
+						     : OFS_GROUP_ANSWER_MAX;
 		begin_request(c, OFS_RENEW_HEAR_AT, &b);
 		ofs_wire_u8(&b, c->round);
 		ofs_wire_u64(&b, off);
-		ret = ofs_world_ask(c->r->world, c->rank[i], &b,
+		ret = ofs_group_ask(c->r->world, c->rank[i], &b,
 		    (uint8_t *)said->p + off, len, err);
 	}
 	ofs_buf_fini(&b);
@@ -199,7 +199,7 @@ static int exchange(void *ctx, const void *mine, uint64_t n,
     struct ofs_said *all, struct optimfs_error *err)
 {
 	struct council *c = ctx;
-	const struct optimfs_world *w = c->r->world;
+	const struct optimfs_group *w = c->r->world;
 	struct ofs_said *own = &all[w->rank];
 	struct ofs_buf b = { 0 };
 	int ret;
@@ -227,7 +227,7 @@ static int exchange(void *ctx, const void *mine, uint64_t n,
 static int can_do_without(const struct ofs_renewal *r, int rank,
     struct optimfs_error *err)
 {
-	const struct ofs_share *s = r->share;
+	const struct ofs_manifest *s = r->share;
 
 	for (uint32_t i = 0; i < s->nfiles; i++)
 		if (s->file[i].nowners == 1 &&
@@ -235,14 +235,14 @@ static int can_do_without(const struct ofs_renewal *r, int rank,
 			optimfs_fail(err, EHOSTDOWN,
 			    "OFS911 it has died, and only it has %.200s",
 			    s->file[i].path);
-			return ofs_world_blame(r->world, rank, err);
+			return ofs_group_blame(r->world, rank, err);
 		}
 	return 0;
 }
 
 static void gather_ranks(struct council *c)
 {
-	const struct optimfs_world *w = c->r->world;
+	const struct optimfs_group *w = c->r->world;
 
 	for (int r = 0; r < w->size; r++)
 		if (r != w->rank && !w->ops->dead(w->w, r))
@@ -276,29 +276,29 @@ void ofs_renew_alert(struct ofs_renewal *r, bool on)
 
 /* The steps. */
 
-static int agree(struct council *c, struct ofs_share **next,
+static int agree(struct council *c, struct ofs_manifest **next,
     struct optimfs_error *err)
 {
-	const struct optimfs_world *w = c->r->world;
+	const struct optimfs_group *w = c->r->world;
 	struct ofs_meeting meeting = { exchange, c };
 	struct optimfs_error own = { 0 };
 
 	for (int r = 0; r < w->size; r++)
 		if (w->ops->dead(w->w, r) && can_do_without(c->r, r, err) == -1)
 			return -1;
-	c->r->number += OFS_SHARE_COMMIT;
+	c->r->number += OFS_MANIFEST_COMMIT;
 	if (order(c, OFS_RENEW_LOOK, err) == -1)
 		return -1;
-	*next = ofs_share_again(c->r->share, &own);
+	*next = ofs_manifest_again(c->r->share, &own);
 	if (*next != NULL) {
 		(*next)->number = c->r->number;
-		ofs_world_put(c->r->world, *next);
+		ofs_group_put(c->r->world, *next);
 	}
-	return ofs_share_agree(*next, c->r->world, c->r->share->path, &own,
+	return ofs_manifest_agree(*next, c->r->world, c->r->share->path, &own,
 	    &meeting, err);
 }
 
-static void drop(const struct council *c, struct ofs_share *next,
+static void drop(const struct council *c, struct ofs_manifest *next,
     const struct optimfs_error *why)
 {
 	struct ofs_buf b = { 0 };
@@ -312,7 +312,7 @@ static void drop(const struct council *c, struct ofs_share *next,
 	ofs_wire_str(&b, text);
 	(void)ask_all(c, &b, NULL, 0, NULL);
 	ofs_buf_fini(&b);
-	ofs_world_drop(c->r->world, next);
+	ofs_group_drop(c->r->world, next);
 }
 
 /* Who cannot be told shows what was before, and says so where that is gone. */
@@ -327,8 +327,8 @@ static void show(const struct council *c, struct optimfs *fs)
 static int lead(struct council *c, struct optimfs *fs, bool reopen,
     struct optimfs_error *err)
 {
-	struct ofs_sites *sites = ofs_edit_sites(fs->edit);
-	struct ofs_share *next = NULL;
+	struct ofs_coordinator *sites = ofs_overlay_sites(fs->edit);
+	struct ofs_manifest *next = NULL;
 	struct optimfs *now = NULL;
 	struct optimfs_error own;
 	int ret = agree(c, &next, &own);
@@ -347,7 +347,7 @@ static int lead(struct council *c, struct optimfs *fs, bool reopen,
 		show(c, fs);
 		ofs_renewal_succeed(c->r, next);
 		if (sites != NULL)
-			ofs_sites_move(sites, next);
+			ofs_coordinator_move(sites, next);
 	} else {
 		drop(c, next, &own);
 		optimfs_fail(err, own.code, "%s", own.text);

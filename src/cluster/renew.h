@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "base/cursor.h"
 
-struct ofs_share;
+struct ofs_manifest;
 
 /* Ranks have agreed about the files that there are. When rank 0 has committed,
  * they do so again, led by rank 0, and by messages from rank to rank rather
@@ -49,8 +49,8 @@ enum ofs_renew_op {
 struct ofs_renewal;
 
 /* On every rank, for the share that is written. */
-struct ofs_renewal *ofs_renewal_new(struct optimfs_world *w,
-    struct ofs_share *share, struct optimfs_error *err);
+struct ofs_renewal *ofs_renewal_new(struct optimfs_group *w,
+    struct ofs_manifest *share, struct optimfs_error *err);
 /* Stopped, and nobody asks any more; before the shares go. */
 void ofs_renewal_free(struct ofs_renewal *r);
 /* Behind the number of the share. */
@@ -66,12 +66,12 @@ void ofs_renewal_leave(struct ofs_renewal *r);
 /* What such a rank shows, for .optimfs/control: a line or two. */
 void ofs_renewal_said(struct ofs_renewal *r, struct ofs_buf *out);
 /* The share that is opened now. */
-struct ofs_share *ofs_renewal_share(const struct ofs_renewal *r);
+struct ofs_manifest *ofs_renewal_share(const struct ofs_renewal *r);
 /* No commit is followed any more, and none is being. */
 void ofs_renewal_stop(struct ofs_renewal *r);
 /* What fs is read from: the offered path. */
 const char *ofs_renewal_path(const struct ofs_renewal *r);
-struct optimfs_world *ofs_renewal_world(const struct ofs_renewal *r);
+struct optimfs_group *ofs_renewal_world(const struct ofs_renewal *r);
 
 /* Of rank 0. Tell all that files may be replaced, or that none was. */
 void ofs_renew_alert(struct ofs_renewal *r, bool on);

@@ -9,8 +9,8 @@
 #include "cluster/renew_impl.h"
 #include "fs/fs.h"
 
-struct ofs_renewal *ofs_renewal_new(struct optimfs_world *w,
-    struct ofs_share *share, struct optimfs_error *err)
+struct ofs_renewal *ofs_renewal_new(struct optimfs_group *w,
+    struct ofs_manifest *share, struct optimfs_error *err)
 {
 	struct ofs_renewal *r = calloc(1, sizeof(*r));
 
@@ -23,7 +23,7 @@ struct ofs_renewal *ofs_renewal_new(struct optimfs_world *w,
 	pthread_mutex_init(&r->shown, NULL);
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->changed, NULL);
-	ofs_errand_init(&r->errand);
+	ofs_async_init(&r->errand);
 	return r;
 }
 
@@ -52,7 +52,7 @@ void ofs_renewal_stop(struct ofs_renewal *r)
 	pthread_cond_broadcast(&r->changed);
 	pthread_mutex_unlock(&r->lock);
 	for (;;) {
-		(void)ofs_errand_poll(&r->errand, &done, NULL);
+		(void)ofs_async_poll(&r->errand, &done, NULL);
 		if (done)
 			break;
 		pthread_mutex_lock(&r->lock);
@@ -65,7 +65,7 @@ void ofs_renewal_free(struct ofs_renewal *r)
 {
 	if (r == NULL)
 		return;
-	ofs_errand_fini(&r->errand);
+	ofs_async_fini(&r->errand);
 	drop_now(r);
 	free(r->heard);
 	pthread_cond_destroy(&r->changed);
@@ -87,7 +87,7 @@ void ofs_renewal_follow(struct ofs_renewal *r, struct optimfs *fs)
 	pthread_mutex_unlock(&r->shown);
 }
 
-struct ofs_share *ofs_renewal_share(const struct ofs_renewal *r)
+struct ofs_manifest *ofs_renewal_share(const struct ofs_renewal *r)
 {
 	return r->read;
 }
@@ -105,22 +105,22 @@ const char *ofs_renewal_path(const struct ofs_renewal *r)
 	return r->share->path;
 }
 
-struct optimfs_world *ofs_renewal_world(const struct ofs_renewal *r)
+struct optimfs_group *ofs_renewal_world(const struct ofs_renewal *r)
 {
 	return r->world;
 }
 
-void ofs_renewal_succeed(struct ofs_renewal *r, struct ofs_share *next)
+void ofs_renewal_succeed(struct ofs_renewal *r, struct ofs_manifest *next)
 {
-	ofs_keeper_move(r->share, next);
-	ofs_world_drop(r->world, r->before);
+	ofs_participant_move(r->share, next);
+	ofs_group_drop(r->world, r->before);
 	r->before = r->share;
 	r->share = r->read = next;
 }
 
 void ofs_renewal_said(struct ofs_renewal *r, struct ofs_buf *out)
 {
-	const struct optimfs_world *w = r->world;
+	const struct optimfs_group *w = r->world;
 	struct optimfs_error why;
 
 	pthread_mutex_lock(&r->lock);
@@ -139,17 +139,17 @@ static int agree(struct ofs_renewal *r, struct optimfs_error *err)
 {
 	struct ofs_meeting meeting = { ofs_renewal_exchange, r };
 	struct optimfs_error own = { 0 };
-	struct ofs_share *next = ofs_share_again(r->share, &own);
+	struct ofs_manifest *next = ofs_manifest_again(r->share, &own);
 
 	if (next != NULL) {
 		next->number = r->number;
-		ofs_world_put(r->world, next);
+		ofs_group_put(r->world, next);
 	}
 	pthread_mutex_lock(&r->lock);
 	r->next = next;
 	pthread_mutex_unlock(&r->lock);
-	return ofs_share_agree(next, r->world, r->share->path, &own, &meeting,
-	    err);
+	return ofs_manifest_agree(next, r->world, r->share->path, &own,
+	    &meeting, err);
 }
 
 static int read_index(struct ofs_renewal *r, struct optimfs_error *err)
@@ -169,7 +169,7 @@ static int read_index(struct ofs_renewal *r, struct optimfs_error *err)
 
 static void drop_next(struct ofs_renewal *r)
 {
-	struct ofs_share *next;
+	struct ofs_manifest *next;
 
 	pthread_mutex_lock(&r->shown);
 	drop_now(r);
@@ -179,7 +179,7 @@ static void drop_next(struct ofs_renewal *r)
 	r->next = NULL;
 	r->ready = false;
 	pthread_mutex_unlock(&r->lock);
-	ofs_world_drop(r->world, next);
+	ofs_group_drop(r->world, next);
 }
 
 /* Readers get what there is. With shown held. */
@@ -224,7 +224,7 @@ static int run_look(void *arg, struct optimfs_error *err)
 static int run_show(void *arg, struct optimfs_error *err)
 {
 	struct ofs_renewal *r = arg;
-	struct ofs_share *next;
+	struct ofs_manifest *next;
 	int ret = 0;
 
 	pthread_mutex_lock(&r->lock);
@@ -259,7 +259,7 @@ static int begin_look(struct ofs_renewal *r, uint32_t number,
 {
 	bool done, late;
 
-	(void)ofs_errand_poll(&r->errand, &done, NULL);
+	(void)ofs_async_poll(&r->errand, &done, NULL);
 	pthread_mutex_lock(&r->lock);
 	late = r->stopped || number <= r->number || number <= r->gone;
 	if (!late && !done) {
@@ -278,7 +278,7 @@ static int begin_look(struct ofs_renewal *r, uint32_t number,
 	if (!done)
 		return optimfs_fail(err, EBUSY,
 		    "OFS815 a commit is being followed already");
-	return ofs_errand_begin(&r->errand, run_look, r, err);
+	return ofs_async_begin(&r->errand, run_look, r, err);
 }
 
 static int begin_show(struct ofs_renewal *r, uint32_t number,
@@ -289,7 +289,7 @@ static int begin_show(struct ofs_renewal *r, uint32_t number,
 	pthread_mutex_lock(&r->lock);
 	now = r->ready && r->number == number;
 	pthread_mutex_unlock(&r->lock);
-	return now ? ofs_errand_begin(&r->errand, run_show, r, err)
+	return now ? ofs_async_begin(&r->errand, run_show, r, err)
 		   : ofs_renewal_late(err);
 }
 
@@ -300,7 +300,7 @@ static int poll_errand(struct ofs_renewal *r, uint8_t *out, uint64_t want,
 
 	if (want != 1)
 		return ofs_renewal_malformed(err);
-	if (ofs_errand_poll(&r->errand, &done, err) == -1)
+	if (ofs_async_poll(&r->errand, &done, err) == -1)
 		return -1;
 	out[0] = done;
 	return 0;

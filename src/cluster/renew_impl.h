@@ -11,12 +11,12 @@
 #include "cluster/wire.h"
 
 struct ofs_renewal {
-	struct optimfs_world *world;
+	struct optimfs_group *world;
 	/* What is shown; what was before, about which others may still ask. */
-	struct ofs_share *share, *before;
-	struct ofs_share *read;   /* what is opened: share, or the next */
-	uint32_t number;          /* the last that was tried; under lock */
-	struct optimfs_error why; /* it was not shown; code 0. Under lock */
+	struct ofs_manifest *share, *before;
+	struct ofs_manifest *read; /* what is opened: share, or the next */
+	uint32_t number;           /* the last that was tried; under lock */
+	struct optimfs_error why;  /* it was not shown; code 0. Under lock */
 
 	/* Of a rank that does not write. fs, now and read: under shown, which
 	 * is held as long as something is done with them. */
@@ -25,10 +25,10 @@ struct ofs_renewal {
 	struct optimfs *now;
 	bool alerted; /* fs' gate is held */
 
-	struct ofs_errand errand;
+	struct ofs_async errand;
 	pthread_mutex_t lock; /* what follows */
 	pthread_cond_t changed;
-	struct ofs_share *next;
+	struct ofs_manifest *next;
 	uint32_t gone; /* the last number that was dropped */
 	bool dropped, ready, stopped;
 	struct optimfs_error failed; /* the errand has; code 0 */
@@ -57,6 +57,6 @@ int ofs_renewal_meet(struct ofs_renewal *r, enum ofs_renew_op op,
 
 /* renew_follow.c */
 /* next is shown: what was is kept for others. */
-void ofs_renewal_succeed(struct ofs_renewal *r, struct ofs_share *next);
+void ofs_renewal_succeed(struct ofs_renewal *r, struct ofs_manifest *next);
 
 #endif

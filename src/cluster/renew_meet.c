@@ -72,7 +72,7 @@ static int64_t now_s(void)
 /* With the lock. */
 static int hear_all(struct ofs_renewal *r, struct optimfs_error *err)
 {
-	const struct optimfs_world *w = r->world;
+	const struct optimfs_group *w = r->world;
 	int64_t end = now_s() + (int64_t)w->timeout * PATIENCE;
 
 	while (r->total == 0 || r->nheard < r->total) {

@@ -26,7 +26,7 @@ static int64_t now_ms(void)
 
 /* Saying. */
 
-static struct ofs_buf message(enum ofs_crew_say what)
+static struct ofs_buf message(enum ofs_task_say what)
 {
 	struct ofs_buf b = { 0 };
 
@@ -41,18 +41,18 @@ static void put_error(struct ofs_buf *b, const struct optimfs_error *e)
 	ofs_wire_str(b, e->code == 0 ? "" : e->text);
 }
 
-int ofs_crew_note(struct optimfs_world *w, const struct ofs_buf *note,
+int ofs_task_note(struct optimfs_group *w, const struct ofs_buf *note,
     struct optimfs_error *err)
 {
-	struct ofs_crew *crew = w->crew;
+	struct ofs_task *crew = w->crew;
 	struct ofs_cursor c = ofs_cursor_of(note->data, note->len);
-	struct ofs_buf b = message(OFS_CREW_NOTE);
+	struct ofs_buf b = message(OFS_TASK_NOTE);
 	int ret;
 
 	ofs_buf_put(&b, note->data, note->len);
 	b.bad |= note->bad;
 	if (w->rank != 0) {
-		ret = ofs_world_ask(w, 0, &b, NULL, 0, err);
+		ret = ofs_group_ask(w, 0, &b, NULL, 0, err);
 	} else {
 		pthread_mutex_lock(&crew->lock);
 		ret = note->bad ? optimfs_fail(err, ENOMEM, "a note")
@@ -63,7 +63,7 @@ int ofs_crew_note(struct optimfs_world *w, const struct ofs_buf *note,
 	return ret;
 }
 
-void optimfs_world_did(struct optimfs_world *w, uint64_t bytes)
+void optimfs_group_did(struct optimfs_group *w, uint64_t bytes)
 {
 	atomic_fetch_add(&w->crew->files, 1);
 	atomic_fetch_add(&w->crew->bytes, bytes);
@@ -71,10 +71,10 @@ void optimfs_world_did(struct optimfs_world *w, uint64_t bytes)
 
 /* Beginning and end. */
 
-int ofs_crew_begin(struct optimfs_world *w, ofs_crew_take_fn *take, void *ctx,
+int ofs_task_begin(struct optimfs_group *w, ofs_task_take_fn *take, void *ctx,
     const struct optimfs_error *own, struct optimfs_error *err)
 {
-	struct ofs_crew *crew = w->crew;
+	struct ofs_task *crew = w->crew;
 
 	pthread_mutex_lock(&crew->lock);
 	crew->take = take;
@@ -83,20 +83,20 @@ int ofs_crew_begin(struct optimfs_world *w, ofs_crew_take_fn *take, void *ctx,
 	atomic_store(&crew->files, 0);
 	atomic_store(&crew->bytes, 0);
 	pthread_mutex_unlock(&crew->lock);
-	if (optimfs_world_agree(w, own, err) == 0)
+	if (optimfs_group_agree(w, own, err) == 0)
 		return 0;
-	ofs_crew_end(w);
+	ofs_task_end(w);
 	return -1;
 }
 
-void ofs_crew_end(struct optimfs_world *w)
+void ofs_task_end(struct optimfs_group *w)
 {
 	pthread_mutex_lock(&w->crew->lock);
 	w->crew->take = NULL;
 	pthread_mutex_unlock(&w->crew->lock);
 }
 
-static int exchange(struct optimfs_world *w, const struct ofs_buf *mine,
+static int exchange(struct optimfs_group *w, const struct ofs_buf *mine,
     struct ofs_said **said, struct optimfs_error *err)
 {
 	*said = calloc((size_t)w->size, sizeof(**said));
@@ -106,14 +106,14 @@ static int exchange(struct optimfs_world *w, const struct ofs_buf *mine,
 	    mine == NULL ? 0 : mine->len, *said, err);
 }
 
-static void free_said(const struct optimfs_world *w, struct ofs_said *said)
+static void free_said(const struct optimfs_group *w, struct ofs_said *said)
 {
 	for (int r = 0; said != NULL && r < w->size; r++)
 		free(said[r].p);
 	free(said);
 }
 
-int ofs_crew_tell(struct optimfs_world *w, const struct ofs_buf *mine,
+int ofs_task_tell(struct optimfs_group *w, const struct ofs_buf *mine,
     struct ofs_said *got, struct optimfs_error *err)
 {
 	struct ofs_said *said;
@@ -127,7 +127,7 @@ int ofs_crew_tell(struct optimfs_world *w, const struct ofs_buf *mine,
 	return ret;
 }
 
-int ofs_crew_who(struct optimfs_world *w, bool mine, bool *all,
+int ofs_task_who(struct optimfs_group *w, bool mine, bool *all,
     struct optimfs_error *err)
 {
 	struct ofs_said *said;
@@ -149,25 +149,25 @@ int ofs_crew_who(struct optimfs_world *w, bool mine, bool *all,
 /* Are the others there? */
 
 /* Rank 0 has not heard the vote of this one, and goes without it. */
-static void count_out(struct optimfs_world *w, int rank, uint32_t meeting,
+static void count_out(struct optimfs_group *w, int rank, uint32_t meeting,
     const struct optimfs_error *why)
 {
-	struct ofs_crew *crew = w->crew;
+	struct ofs_task *crew = w->crew;
 
 	pthread_mutex_lock(&crew->lock);
 	if (w->rank != 0) {
 		crew->lost = true;
-		ofs_crew_failed(crew, why);
+		ofs_task_failed(crew, why);
 	} else if (crew->vote[rank].meeting != meeting) {
 		crew->vote[rank] =
-		    (struct ofs_crew_vote){ meeting, { 0, 0 }, *why };
-		ofs_crew_failed(crew, why);
+		    (struct ofs_task_vote){ meeting, { 0, 0 }, *why };
+		ofs_task_failed(crew, why);
 	}
 	pthread_mutex_unlock(&crew->lock);
 }
 
 /* Rank 0 asks those that are not here yet, all others ask rank 0. */
-static bool wants_asking(const struct optimfs_world *w, int rank,
+static bool wants_asking(const struct optimfs_group *w, int rank,
     uint32_t meeting)
 {
 	return w->rank == 0
@@ -175,10 +175,10 @@ static bool wants_asking(const struct optimfs_world *w, int rank,
 	    : rank == 0;
 }
 
-static void ask_others(struct optimfs_world *w, uint32_t meeting, bool failed)
+static void ask_others(struct optimfs_group *w, uint32_t meeting, bool failed)
 {
 	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
-	struct ofs_buf b = message(OFS_CREW_ASK);
+	struct ofs_buf b = message(OFS_TASK_ASK);
 	size_t n = 0;
 
 	ofs_wire_u8(&b, failed);
@@ -195,7 +195,7 @@ static void ask_others(struct optimfs_world *w, uint32_t meeting, bool failed)
 		if (ask[i].err.code != EHOSTDOWN &&
 		    ask[i].err.code != ETIMEDOUT)
 			continue;
-		ofs_world_blame(w, ask[i].to, &ask[i].err);
+		ofs_group_blame(w, ask[i].to, &ask[i].err);
 		count_out(w, ask[i].to, meeting, &ask[i].err);
 	}
 	if (n > 0)
@@ -205,7 +205,7 @@ static void ask_others(struct optimfs_world *w, uint32_t meeting, bool failed)
 }
 
 /* Not to be heard of again: dead, or gone without a word, for lack of memory. */
-static bool is_gone(struct optimfs_world *w, int rank,
+static bool is_gone(struct optimfs_group *w, int rank,
     struct optimfs_error *why)
 {
 	bool left;
@@ -220,13 +220,13 @@ static bool is_gone(struct optimfs_world *w, int rank,
 			return false;
 		optimfs_fail(why, EPROTO, "OFS913 it has given up");
 	}
-	ofs_world_blame(w, rank, why);
+	ofs_group_blame(w, rank, why);
 	return true;
 }
 
-static void look_at_others(struct optimfs_world *w, uint32_t meeting)
+static void look_at_others(struct optimfs_group *w, uint32_t meeting)
 {
-	struct ofs_crew *crew = w->crew;
+	struct ofs_task *crew = w->crew;
 	struct optimfs_error why;
 	bool due, failed;
 
@@ -244,9 +244,9 @@ static void look_at_others(struct optimfs_world *w, uint32_t meeting)
 		ask_others(w, meeting, failed);
 }
 
-int optimfs_world_look(struct optimfs_world *w, struct optimfs_error *err)
+int optimfs_group_look(struct optimfs_group *w, struct optimfs_error *err)
 {
-	struct ofs_crew *crew = w->crew;
+	struct ofs_task *crew = w->crew;
 	int ret = 0;
 
 	look_at_others(w, crew->meeting + 1);
@@ -259,9 +259,9 @@ int optimfs_world_look(struct optimfs_world *w, struct optimfs_error *err)
 
 /* Meeting. */
 
-static bool all_here(const struct optimfs_world *w)
+static bool all_here(const struct optimfs_group *w)
 {
-	const struct ofs_crew *crew = w->crew;
+	const struct ofs_task *crew = w->crew;
 
 	if (w->rank != 0)
 		return crew->lost || crew->vote[0].meeting == crew->meeting;
@@ -271,10 +271,10 @@ static bool all_here(const struct optimfs_world *w)
 	return true;
 }
 
-static void wait_for_all(struct optimfs_world *w, void (*tick)(void *ctx),
+static void wait_for_all(struct optimfs_group *w, void (*tick)(void *ctx),
     void *ctx)
 {
-	struct ofs_crew *crew = w->crew;
+	struct ofs_task *crew = w->crew;
 	struct timespec until;
 
 	pthread_mutex_lock(&crew->lock);
@@ -296,13 +296,13 @@ static void wait_for_all(struct optimfs_world *w, void (*tick)(void *ctx),
 }
 
 /* Of those who failed, one who did so by itself. */
-static void judge(struct optimfs_world *w, struct optimfs_error *verdict)
+static void judge(struct optimfs_group *w, struct optimfs_error *verdict)
 {
-	const struct ofs_crew_vote *worst = NULL;
+	const struct ofs_task_vote *worst = NULL;
 
 	*verdict = (struct optimfs_error){ 0 };
 	for (int r = 0; r < w->size; r++) {
-		const struct ofs_crew_vote *v = &w->crew->vote[r];
+		const struct ofs_task_vote *v = &w->crew->vote[r];
 
 		if (v->err.code == 0)
 			continue;
@@ -313,11 +313,11 @@ static void judge(struct optimfs_world *w, struct optimfs_error *verdict)
 		*verdict = worst->err;
 }
 
-static void send_verdict(struct optimfs_world *w,
+static void send_verdict(struct optimfs_group *w,
     const struct optimfs_error *verdict)
 {
 	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
-	struct ofs_buf b = message(OFS_CREW_VERDICT);
+	struct ofs_buf b = message(OFS_TASK_VERDICT);
 	size_t n = 0;
 
 	ofs_wire_u32(&b, w->crew->meeting);
@@ -335,18 +335,18 @@ static void send_verdict(struct optimfs_world *w,
 	free(ask);
 }
 
-static void preside(struct optimfs_world *w, const struct optimfs_error *own,
+static void preside(struct optimfs_group *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *verdict)
 {
-	struct ofs_crew *crew = w->crew;
+	struct ofs_task *crew = w->crew;
 
 	pthread_mutex_lock(&crew->lock);
 	crew->meeting++;
-	crew->vote[0] = (struct ofs_crew_vote){ crew->meeting,
+	crew->vote[0] = (struct ofs_task_vote){ crew->meeting,
 		{ atomic_load(&crew->files), atomic_load(&crew->bytes) },
 		*own };
 	if (own->code != 0)
-		ofs_crew_failed(crew, own);
+		ofs_task_failed(crew, own);
 	pthread_mutex_unlock(&crew->lock);
 	wait_for_all(w, tick, ctx);
 	pthread_mutex_lock(&crew->lock);
@@ -355,20 +355,20 @@ static void preside(struct optimfs_world *w, const struct optimfs_error *own,
 	send_verdict(w, verdict);
 }
 
-static void attend(struct optimfs_world *w, const struct optimfs_error *own,
+static void attend(struct optimfs_group *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *verdict)
 {
-	struct ofs_crew *crew = w->crew;
-	struct ofs_buf b = message(OFS_CREW_VOTE);
+	struct ofs_task *crew = w->crew;
+	struct ofs_buf b = message(OFS_TASK_VOTE);
 	struct optimfs_error mine = *own;
 
 	if (mine.code != 0 && mine.code != ECANCELED)
-		ofs_world_blame(w, w->rank, &mine);
+		ofs_group_blame(w, w->rank, &mine);
 	ofs_wire_u32(&b, ++crew->meeting);
 	ofs_wire_u64(&b, atomic_load(&crew->files));
 	ofs_wire_u64(&b, atomic_load(&crew->bytes));
 	put_error(&b, &mine);
-	if (ofs_world_ask(w, 0, &b, NULL, 0, &mine) == -1)
+	if (ofs_group_ask(w, 0, &b, NULL, 0, &mine) == -1)
 		count_out(w, 0, crew->meeting, &mine);
 	ofs_buf_fini(&b);
 	wait_for_all(w, tick, ctx);
@@ -378,7 +378,7 @@ static void attend(struct optimfs_world *w, const struct optimfs_error *own,
 	pthread_mutex_unlock(&crew->lock);
 }
 
-int ofs_crew_meet(struct optimfs_world *w, const struct optimfs_error *own,
+int ofs_task_meet(struct optimfs_group *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *err)
 {
 	struct optimfs_error verdict;
@@ -392,13 +392,13 @@ int ofs_crew_meet(struct optimfs_world *w, const struct optimfs_error *own,
 	return optimfs_fail(err, verdict.code, "%s", verdict.text);
 }
 
-int optimfs_world_agree(struct optimfs_world *w,
+int optimfs_group_agree(struct optimfs_group *w,
     const struct optimfs_error *own, struct optimfs_error *err)
 {
-	return ofs_crew_meet(w, own, NULL, NULL, err);
+	return ofs_task_meet(w, own, NULL, NULL, err);
 }
 
-void optimfs_world_work(struct optimfs_world *w, int rank,
+void optimfs_group_work(struct optimfs_group *w, int rank,
     struct optimfs_work *work)
 {
 	pthread_mutex_lock(&w->crew->lock);

@@ -12,7 +12,7 @@
 #include "cluster/task.h"
 #include "cluster/wire.h"
 
-int ofs_crew_next(uint64_t *load, const struct ofs_owner *may, uint32_t nmay,
+int ofs_task_next(uint64_t *load, const struct ofs_owner *may, uint32_t nmay,
     uint64_t size)
 {
 	int best = nmay == 0 ? 0 : may[0].rank;
@@ -27,8 +27,8 @@ int ofs_crew_next(uint64_t *load, const struct ofs_owner *may, uint32_t nmay,
 
 static int by_size(const void *va, const void *vb)
 {
-	const struct ofs_crew_job *a = *(struct ofs_crew_job *const *)va;
-	const struct ofs_crew_job *b = *(struct ofs_crew_job *const *)vb;
+	const struct ofs_task_job *a = *(struct ofs_task_job *const *)va;
+	const struct ofs_task_job *b = *(struct ofs_task_job *const *)vb;
 
 	if ((a->nmay <= 1) != (b->nmay <= 1))
 		return a->nmay <= 1 ? -1 : 1; /* there is no choice */
@@ -37,11 +37,11 @@ static int by_size(const void *va, const void *vb)
 	return a < b ? -1 : a > b;
 }
 
-int ofs_crew_divide(struct ofs_crew_job *job, size_t n, int nranks,
+int ofs_task_divide(struct ofs_task_job *job, size_t n, int nranks,
     struct optimfs_error *err)
 {
-	struct ofs_crew_job **order =
-	    calloc(n + 1, sizeof(struct ofs_crew_job *));
+	struct ofs_task_job **order =
+	    calloc(n + 1, sizeof(struct ofs_task_job *));
 	uint64_t *load = calloc((size_t)nranks, sizeof(*load));
 	int ret = 0;
 
@@ -52,7 +52,7 @@ int ofs_crew_divide(struct ofs_crew_job *job, size_t n, int nranks,
 	if (ret == 0)
 		qsort(order, n, sizeof(*order), by_size);
 	for (size_t i = 0; i < n && ret == 0; i++)
-		order[i]->rank = ofs_crew_next(load, order[i]->may,
+		order[i]->rank = ofs_task_next(load, order[i]->may,
 		    order[i]->nmay, order[i]->size);
 	free(order);
 	free(load);
@@ -80,7 +80,7 @@ static char *make_mark(const char *dir, struct optimfs_error *err)
 	return mark;
 }
 
-static int tell_strings(struct optimfs_world *w, const char *a, const char *b,
+static int tell_strings(struct optimfs_group *w, const char *a, const char *b,
     struct ofs_said *said, struct optimfs_error *err)
 {
 	struct ofs_buf buf = { 0 };
@@ -90,12 +90,12 @@ static int tell_strings(struct optimfs_world *w, const char *a, const char *b,
 		ofs_wire_str(&buf, a);
 		ofs_wire_str(&buf, b);
 	}
-	ret = ofs_crew_tell(w, &buf, said, err);
+	ret = ofs_task_tell(w, &buf, said, err);
 	ofs_buf_fini(&buf);
 	return ret;
 }
 
-int optimfs_world_see(struct optimfs_world *w, char **dir, bool *sees,
+int optimfs_group_see(struct optimfs_group *w, char **dir, bool *sees,
     struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
@@ -105,7 +105,7 @@ int optimfs_world_see(struct optimfs_world *w, char **dir, bool *sees,
 	bool seen = true;
 	int ret;
 
-	ret = ofs_crew_begin(w, NULL, NULL, &own, err);
+	ret = ofs_task_begin(w, NULL, NULL, &own, err);
 	if (ret == 0)
 		ret = tell_strings(w, w->rank == 0 ? *dir : NULL, mark, &said,
 		    err);
@@ -119,9 +119,9 @@ int optimfs_world_see(struct optimfs_world *w, char **dir, bool *sees,
 	}
 	free(said.p);
 	if (ret == 0)
-		ret = optimfs_world_agree(w, &own, err);
+		ret = optimfs_group_agree(w, &own, err);
 	if (ret == 0)
-		ret = ofs_crew_who(w, seen, sees, err);
+		ret = ofs_task_who(w, seen, sees, err);
 	if (mark != NULL)
 		unlink(mark);
 	free(mark);
@@ -133,11 +133,11 @@ int optimfs_world_see(struct optimfs_world *w, char **dir, bool *sees,
 }
 
 /* Rank 0: the rank of each (4). */
-static int divide_all(struct optimfs_world *w, const uint64_t *size, size_t n,
+static int divide_all(struct optimfs_group *w, const uint64_t *size, size_t n,
     const bool *may, struct ofs_buf *b, struct optimfs_error *err)
 {
 	struct ofs_owner *owner = calloc((size_t)w->size, sizeof(*owner));
-	struct ofs_crew_job *job = calloc(n + 1, sizeof(*job));
+	struct ofs_task_job *job = calloc(n + 1, sizeof(*job));
 	uint32_t nowners = 0;
 	int ret = 0;
 
@@ -147,9 +147,9 @@ static int divide_all(struct optimfs_world *w, const uint64_t *size, size_t n,
 		if (may[r])
 			owner[nowners++].rank = r;
 	for (size_t i = 0; ret == 0 && i < n; i++)
-		job[i] = (struct ofs_crew_job){ size[i], owner, nowners, 0 };
+		job[i] = (struct ofs_task_job){ size[i], owner, nowners, 0 };
 	if (ret == 0)
-		ret = ofs_crew_divide(job, n, w->size, err);
+		ret = ofs_task_divide(job, n, w->size, err);
 	for (size_t i = 0; ret == 0 && i < n; i++)
 		ofs_wire_u32(b, (uint32_t)job[i].rank);
 	if (ret == 0 && b->bad)
@@ -159,7 +159,7 @@ static int divide_all(struct optimfs_world *w, const uint64_t *size, size_t n,
 	return ret;
 }
 
-int optimfs_world_divide(struct optimfs_world *w, const uint64_t *size,
+int optimfs_group_divide(struct optimfs_group *w, const uint64_t *size,
     const bool *may, int **who, size_t *n, struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
@@ -173,8 +173,8 @@ int optimfs_world_divide(struct optimfs_world *w, const uint64_t *size,
 		(void)divide_all(w, size, *n, may, &b, &own);
 	if (own.code != 0)
 		b.len = 0;
-	if (optimfs_world_agree(w, &own, err) == -1 ||
-	    ofs_crew_tell(w, &b, &said, err) == -1) {
+	if (optimfs_group_agree(w, &own, err) == -1 ||
+	    ofs_task_tell(w, &b, &said, err) == -1) {
 		ofs_buf_fini(&b);
 		return -1;
 	}
@@ -187,7 +187,7 @@ int optimfs_world_divide(struct optimfs_world *w, const uint64_t *size,
 	for (size_t i = 0; *who != NULL && i < *n; i++)
 		(*who)[i] = (int)ofs_cursor_le32(&c);
 	free(said.p);
-	ret = optimfs_world_agree(w, &own, err);
+	ret = optimfs_group_agree(w, &own, err);
 	if (ret == -1) {
 		free(*who);
 		*who = NULL;

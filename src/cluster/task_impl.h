@@ -11,24 +11,24 @@
 #include "cluster/task.h"
 
 /* What a rank says to rank 0, and rank 0 to all. */
-enum ofs_crew_say {
-	OFS_CREW_NOTE, /* what the task makes of it */
-	OFS_CREW_VOTE, /* meeting (4), jobs and bytes (8 each), code (4), text */
-	OFS_CREW_VERDICT, /* meeting (4), code (4), text */
-	OFS_CREW_ASK, /* has somebody failed? (1) An answer says that one lives */
+enum ofs_task_say {
+	OFS_TASK_NOTE, /* what the task makes of it */
+	OFS_TASK_VOTE, /* meeting (4), jobs and bytes (8 each), code (4), text */
+	OFS_TASK_VERDICT, /* meeting (4), code (4), text */
+	OFS_TASK_ASK, /* has somebody failed? (1) An answer says that one lives */
 };
 
-struct ofs_crew_vote {
+struct ofs_task_vote {
 	uint32_t meeting; /* of which this is */
 	struct optimfs_work work;
 	struct optimfs_error err; /* code 0: well */
 };
 
-struct ofs_crew {
+struct ofs_task {
 	_Atomic uint64_t files, bytes; /* that this rank did */
 	pthread_mutex_t lock; /* guards what follows; take is called with it */
 	pthread_cond_t changed;
-	ofs_crew_take_fn *take; /* NULL: no task */
+	ofs_task_take_fn *take; /* NULL: no task */
 	void *ctx;
 	int size;
 	uint32_t meeting;  /* the last that this rank came to */
@@ -36,10 +36,10 @@ struct ofs_crew {
 	bool failed, lost; /* somebody; the way to rank 0 */
 	struct optimfs_error why;
 	/* Rank 0's: what each said last. Others: the verdict, first. */
-	struct ofs_crew_vote *vote;
+	struct ofs_task_vote *vote;
 };
 
 /* Somebody has failed; with the lock held. */
-void ofs_crew_failed(struct ofs_crew *crew, const struct optimfs_error *why);
+void ofs_task_failed(struct ofs_task *crew, const struct optimfs_error *why);
 
 #endif

@@ -8,9 +8,9 @@
 #include "cluster/task_impl.h"
 #include "cluster/wire.h"
 
-struct ofs_crew *ofs_crew_new(int size)
+struct ofs_task *ofs_task_new(int size)
 {
-	struct ofs_crew *crew = calloc(1, sizeof(*crew));
+	struct ofs_task *crew = calloc(1, sizeof(*crew));
 
 	if (crew == NULL)
 		return NULL;
@@ -25,7 +25,7 @@ struct ofs_crew *ofs_crew_new(int size)
 	return crew;
 }
 
-void ofs_crew_free(struct ofs_crew *crew)
+void ofs_task_free(struct ofs_task *crew)
 {
 	if (crew == NULL)
 		return;
@@ -37,7 +37,7 @@ void ofs_crew_free(struct ofs_crew *crew)
 
 /* With the lock held, from here on. */
 
-void ofs_crew_failed(struct ofs_crew *crew, const struct optimfs_error *why)
+void ofs_task_failed(struct ofs_task *crew, const struct optimfs_error *why)
 {
 	if (!crew->failed)
 		crew->why = *why;
@@ -62,10 +62,10 @@ static int garbled(struct optimfs_error *err)
 	    "version?");
 }
 
-static int take_vote(struct ofs_crew *crew, int from, struct ofs_cursor *c,
+static int take_vote(struct ofs_task *crew, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
-	struct ofs_crew_vote v = { .meeting = ofs_cursor_le32(c) };
+	struct ofs_task_vote v = { .meeting = ofs_cursor_le32(c) };
 
 	v.work.files = ofs_cursor_le64(c);
 	v.work.bytes = ofs_cursor_le64(c);
@@ -74,15 +74,15 @@ static int take_vote(struct ofs_crew *crew, int from, struct ofs_cursor *c,
 		return garbled(err);
 	crew->vote[from] = v;
 	if (v.err.code != 0)
-		ofs_crew_failed(crew, &v.err);
+		ofs_task_failed(crew, &v.err);
 	pthread_cond_broadcast(&crew->changed);
 	return 0;
 }
 
-static int take_verdict(struct ofs_crew *crew, struct ofs_cursor *c,
+static int take_verdict(struct ofs_task *crew, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
-	struct ofs_crew_vote v = { .meeting = ofs_cursor_le32(c) };
+	struct ofs_task_vote v = { .meeting = ofs_cursor_le32(c) };
 
 	take_error(c, &v.err);
 	if (c->bad)
@@ -92,37 +92,37 @@ static int take_verdict(struct ofs_crew *crew, struct ofs_cursor *c,
 	return 0;
 }
 
-static int take_ask(struct ofs_crew *crew, struct ofs_cursor *c)
+static int take_ask(struct ofs_task *crew, struct ofs_cursor *c)
 {
 	struct optimfs_error why;
 
 	if (ofs_cursor_u8(c) == 0)
 		return 0;
 	optimfs_fail(&why, ECANCELED, "given up, since another rank failed");
-	ofs_crew_failed(crew, &why);
+	ofs_task_failed(crew, &why);
 	return 0;
 }
 
-static int take_one(struct ofs_crew *crew, int from, struct ofs_cursor *c,
+static int take_one(struct ofs_task *crew, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	switch (ofs_cursor_u8(c)) {
-	case OFS_CREW_NOTE:
+	case OFS_TASK_NOTE:
 		if (crew->take == NULL)
 			return optimfs_fail(err, ECANCELED, "given up");
 		return crew->take(crew->ctx, from, c, err);
-	case OFS_CREW_VOTE:
+	case OFS_TASK_VOTE:
 		return take_vote(crew, from, c, err);
-	case OFS_CREW_VERDICT:
+	case OFS_TASK_VERDICT:
 		return take_verdict(crew, c, err);
-	case OFS_CREW_ASK:
+	case OFS_TASK_ASK:
 		return take_ask(crew, c);
 	default:
 		return garbled(err);
 	}
 }
 
-int ofs_crew_answer(struct ofs_crew *crew, int from, struct ofs_cursor *c,
+int ofs_task_answer(struct ofs_task *crew, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	int ret;

@@ -12,7 +12,7 @@
 
 struct world {
 	struct ofs_transport t;
-	const struct ofs_share *share;
+	const struct ofs_manifest *share;
 	struct ofs_transport *local;
 	/* By object: its number among the shared files; OFS_NONE: here. */
 	uint32_t *there;
@@ -117,7 +117,7 @@ static const struct ofs_transport_ops world_ops = {
 };
 
 struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
-    const struct ofs_share *share, uint64_t cache, struct optimfs_error *err)
+    const struct ofs_manifest *share, uint64_t cache, struct optimfs_error *err)
 {
 	bool (*is_there)(const struct ofs_dir *, const char *, uint32_t *) =
 	    ofs_bulk_alone(share->world) ? ofs_dir_shared : ofs_dir_elsewhere;

@@ -62,9 +62,9 @@ out:
 static int open_shared(const char *path, const struct optimfs_options *opt,
     struct ofs_dir *dir, char **rel, struct optimfs_error *err)
 {
-	const struct ofs_share *s = ofs_world_share(opt->world, path, err);
+	const struct ofs_manifest *s = ofs_group_share(opt->world, path, err);
 
-	return s == NULL ? -1 : ofs_share_dir(s, dir, rel, err);
+	return s == NULL ? -1 : ofs_manifest_dir(s, dir, rel, err);
 }
 
 /* The index by which one might point at a checkpoint is its directory. */
@@ -277,8 +277,8 @@ static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
 	if (name_writer(cat, parts->trainer, err) == -1 ||
 	    join(cat, parts, err) == -1 ||
 	    ofs_units_option(cat, opt, err) == -1 ||
-	    ofs_canon(cat, opt, err) == -1 || ofs_fill(cat, opt, err) == -1 ||
-	    ofs_catalog_finish(cat, err) == -1)
+	    ofs_name_entries(cat, opt, err) == -1 ||
+	    ofs_fill(cat, opt, err) == -1 || ofs_catalog_finish(cat, err) == -1)
 		return -1;
 	return check_strict(cat, opt, err);
 }

@@ -27,7 +27,7 @@ uint64_t ofs_at_ino(const struct optimfs *fs, struct ofs_at at)
 	if (ofs_at_static(fs, at))
 		return fs->static_ino[at.index - fs->tree.n];
 	if (ofs_at_made(fs, at))
-		return ofs_edit_ino(fs, at);
+		return ofs_overlay_ino(fs, at);
 	if (at.space == OFS_SPACE_TREE)
 		return fs->tree.node[at.index].ino;
 	if (at.index == 0)
@@ -90,8 +90,8 @@ static int static_size(struct optimfs *fs, uint32_t i,
 	struct ofs_buf text = { 0 };
 
 	if (i == OFS_STATIC_MISSING && fs->edit != NULL &&
-	    ofs_edit_is_direct(fs->edit)) {
-		ofs_direct_missing(fs, &text);
+	    ofs_overlay_is_direct(fs->edit)) {
+		ofs_writethrough_missing(fs, &text);
 		attr->size = text.len;
 		attr->exact = false;
 		ofs_buf_fini(&text);
@@ -145,7 +145,7 @@ static void changeable(const struct optimfs *fs, struct ofs_at at,
 	if (ofs_at_static(fs, at))
 		return;
 	attr->moves =
-	    at.space != OFS_SPACE_TREE || ofs_edit_moves(fs, at.index);
+	    at.space != OFS_SPACE_TREE || ofs_overlay_moves(fs, at.index);
 	attr->shared = at.space != OFS_SPACE_TREE ||
 	    (e != NULL &&
 		ofs_entry_is_text(fs, (uint32_t)(e - fs->cat->entries)));
@@ -188,7 +188,7 @@ int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
 	if (ofs_at_made(fs, at) ||
 	    (dir && fs->edit != NULL && is_edited(at) &&
 		!ofs_at_static(fs, at)))
-		return ofs_edit_attr(fs, at, attr, err);
+		return ofs_overlay_attr(fs, at, attr, err);
 	if (dir)
 		return 0;
 	if (ofs_at_is_view(at)) {
@@ -202,7 +202,7 @@ int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
 		return -1;
 	source_attr(fs, ofs_at_entry(fs, at), attr);
 	return fs->edit != NULL && is_edited(at)
-	    ? ofs_edit_attr(fs, at, attr, err)
+	    ? ofs_overlay_attr(fs, at, attr, err)
 	    : 0;
 }
 

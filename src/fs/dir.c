@@ -137,7 +137,7 @@ static int do_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
 	if (ofs_at_is_view(at))
 		ret = list_view(&l, at, start);
 	else if (!ofs_at_static(fs, at) && fs->edit != NULL)
-		ret = ofs_edit_list(fs, at, start, give_edited, &l, err);
+		ret = ofs_overlay_list(fs, at, start, give_edited, &l, err);
 	else if (!ofs_at_static(fs, at))
 		ret = list_tree(&l, at, start);
 	else if (at.index - fs->tree.n == OFS_STATIC_VIEW)

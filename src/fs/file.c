@@ -45,7 +45,7 @@ uint64_t optimfs_file_size(const struct optimfs_file *file)
 
 	ofs_enter(file->fs);
 	size = file->size;
-	if (file->fs->edit != NULL && ofs_edit_size(file, &now))
+	if (file->fs->edit != NULL && ofs_overlay_size(file, &now))
 		size = now;
 	ofs_leave(file->fs);
 	return size;
@@ -59,8 +59,8 @@ static int open_static(struct optimfs_file *file, struct optimfs_error *err)
 	struct ofs_buf text = { 0 };
 
 	if (i == OFS_STATIC_MISSING && fs->edit != NULL &&
-	    ofs_edit_is_direct(fs->edit)) {
-		ofs_direct_missing(fs, &text);
+	    ofs_overlay_is_direct(fs->edit)) {
+		ofs_writethrough_missing(fs, &text);
 		file->blob = ofs_blob_of(&text, err);
 		if (file->blob == NULL)
 			return -1;
@@ -118,7 +118,7 @@ static int open_any(struct optimfs_file *file, struct optimfs_error *err)
 	if (ofs_at_is_view(file->at))
 		return open_view(file, err);
 	if (ofs_at_made(file->fs, file->at))
-		return ofs_edit_open_made(file, err);
+		return ofs_overlay_open_made(file, err);
 	return ofs_at_static(file->fs, file->at) ? open_static(file, err)
 						 : open_mirrored(file, err);
 }
@@ -194,7 +194,7 @@ int optimfs_file_open(struct optimfs *fs, uint64_t node,
 /* What a file holds, but for its name. */
 static void empty_file(struct optimfs_file *file)
 {
-	ofs_edit_close(file);
+	ofs_overlay_close(file);
 	ofs_composition_fini(&file->comp);
 	ofs_blob_unref(file->blob);
 	ofs_view_close(file->view);

@@ -61,21 +61,21 @@ static int read_box(struct optimfs_file *file, const struct ofs_piece *p,
 	struct optimfs *fs = file->fs;
 	const struct ofs_catalog *cat = catalog_of(file);
 	const struct ofs_tensor *t = &cat->tensors[p->tensor];
-	struct ofs_edit_file *f = ofs_edit_staged(file, p->tensor);
+	struct ofs_overlay_file *f = ofs_overlay_staged(file, p->tensor);
 	struct box_read r = { fs, cat, t, p, plan, first };
 	int ret;
 
 	ofs_plan_clear(plan);
-	if (f == NULL && fs->edit != NULL && ofs_edit_is_direct(fs->edit))
+	if (f == NULL && fs->edit != NULL && ofs_overlay_is_direct(fs->edit))
 		return optimfs_fail(err, EIO,
 		    "OFS301 nothing has been written of it");
 	ret = f == NULL ? plan_hole(&r, first, count, err)
-			: ofs_edit_holes(f, cat, t, p->box, first, count,
+			: ofs_overlay_holes(f, cat, t, p->box, first, count,
 			      plan_hole, &r, err);
 	if (ret == -1 || ofs_fetch(fs, plan, buf, err) == -1)
 		return -1;
 	return f == NULL ? 0
-			 : ofs_edit_lay(fs->edit, f, cat, t, p->box, first,
+			 : ofs_overlay_lay(fs->edit, f, cat, t, p->box, first,
 			       count, ends_anywhere(file), buf, err);
 }
 
@@ -112,8 +112,8 @@ static int read_stored(struct optimfs_file *file,
 		uint64_t till = p->off + p->len < end ? p->off + p->len : end;
 
 		if (p->kind != OFS_PIECE_BOX || from >= till ||
-		    (ofs_edit_staged(file, p->tensor) == NULL &&
-			!ofs_edit_is_direct(file->fs->edit)))
+		    (ofs_overlay_staged(file, p->tensor) == NULL &&
+			!ofs_overlay_is_direct(file->fs->edit)))
 			continue;
 		ret = read_plain(file, c, plan, to, from - off, off, err);
 		item = ofs_dtype_size(p->dtype);
@@ -317,7 +317,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 		return optimfs_fail(err, ENOMEM, "plan");
 	if (file->view == NULL && off + len > file->comp.size) {
 		done = off < file->comp.size ? file->comp.size - off : 0;
-		ret = ofs_edit_read_behind(file, buf + done, len - done,
+		ret = ofs_overlay_read_behind(file, buf + done, len - done,
 		    off + done, err);
 		if (ret == -1)
 			ofs_file_failed(file->fs, file->at, off + done,
@@ -349,7 +349,7 @@ static ssize_t read_staged(struct optimfs_file *file, void *buf, size_t len,
 
 	if (err == NULL)
 		err = &own;
-	n = ofs_edit_read(file, buf, len, off, err);
+	n = ofs_overlay_read(file, buf, len, off, err);
 	return n == -1 ? ofs_file_failed(file->fs, file->at, off, len, err) : n;
 }
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "cluster/commit/replica_set.h"
+#include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
 #include "cluster/renew.h"
 #include "cluster/transport.h"
@@ -108,8 +108,9 @@ static int build(struct optimfs *fs, struct optimfs_error *err)
 		return -1;
 	fs->transport = fs->cat->dir.elsewhere == NULL
 	    ? ofs_transport_local(fs->cat, fs->options.cache, err)
-	    : ofs_transport_world(fs->cat, ofs_share_of(fs->cat->dir.elsewhere),
-		  fs->options.cache, err);
+	    : ofs_transport_world(fs->cat,
+		  ofs_manifest_of(fs->cat->dir.elsewhere), fs->options.cache,
+		  err);
 	if (fs->transport == NULL)
 		return -1;
 	fs->locator = ofs_locator_new(fs->cat, fs->transport, err);
@@ -130,7 +131,7 @@ struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
 	char *skeleton = NULL;
 
 	if (options->rw) {
-		stage = ofs_edit_stage_open(source, options, NULL, &skeleton,
+		stage = ofs_overlay_stage_open(source, options, NULL, &skeleton,
 		    NULL, err);
 		free(skeleton);
 		if (stage == NULL) {
@@ -170,7 +171,7 @@ struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
 		optimfs_close(fs);
 		return NULL;
 	}
-	if (stage != NULL && ofs_edit_open(fs, stage, err) == -1) {
+	if (stage != NULL && ofs_overlay_open(fs, stage, err) == -1) {
 		optimfs_close(fs);
 		return NULL;
 	}
@@ -193,7 +194,8 @@ static struct optimfs *open_rw(const char *path,
 		optimfs_fail(err, errno, "%s: %m", path);
 		return NULL;
 	}
-	stage = ofs_edit_stage_open(real, options, NULL, &skeleton, NULL, err);
+	stage =
+	    ofs_overlay_stage_open(real, options, NULL, &skeleton, NULL, err);
 	cat = stage == NULL
 	    ? NULL
 	    : ofs_read_checkpoint(skeleton == NULL ? real : skeleton, options,
@@ -214,7 +216,7 @@ static struct optimfs *open_rw(const char *path,
 static struct optimfs *open_rw_shared(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
-	struct ofs_share *s = ofs_world_share(options->world, path, err);
+	struct ofs_manifest *s = ofs_group_share(options->world, path, err);
 	struct ofs_writing *w = s == NULL ? NULL : s->writing;
 	struct optimfs_options o = *options;
 	struct ofs_catalog *cat;
@@ -230,7 +232,7 @@ static struct optimfs *open_rw_shared(const char *path,
 	if (w == NULL)
 		return NULL;
 	if (w->sites == NULL || w->skeleton != NULL) {
-		source = here = ofs_share_here(s, err);
+		source = here = ofs_manifest_here(s, err);
 		o.world = NULL;
 	}
 	if (w->skeleton != NULL && s->nfiles > 0) {
@@ -250,9 +252,9 @@ static struct optimfs *open_rw_shared(const char *path,
 		w->stage = NULL;
 	}
 	if (fs != NULL) {
-		ofs_edit_set_sites(fs->edit, w->sites);
+		ofs_overlay_set_sites(fs->edit, w->sites);
 		w->sites = NULL;
-		fs->renewal = ofs_world_renewal(options->world, path);
+		fs->renewal = ofs_group_renewal(options->world, path);
 	}
 	ofs_writing_free(w);
 	s->writing = NULL;
@@ -261,14 +263,14 @@ static struct optimfs *open_rw_shared(const char *path,
 }
 
 /* Nothing has been committed to what waits for a checkpoint. */
-static struct ofs_catalog *read_nothing(const struct ofs_share *s,
+static struct ofs_catalog *read_nothing(const struct ofs_manifest *s,
     struct optimfs_error *err)
 {
 	struct ofs_catalog *cat;
 	struct ofs_dir dir;
 	char *rel;
 
-	if (ofs_share_dir(s, &dir, &rel, err) == -1)
+	if (ofs_manifest_dir(s, &dir, &rel, err) == -1)
 		return NULL;
 	cat = ofs_catalog_new(&dir, err);
 	ofs_dir_close(&dir);
@@ -285,7 +287,8 @@ static struct ofs_catalog *read_nothing(const struct ofs_share *s,
 struct ofs_catalog *ofs_fs_read_followed(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
-	const struct ofs_share *s = ofs_world_share(options->world, path, err);
+	const struct ofs_manifest *s =
+	    ofs_group_share(options->world, path, err);
 
 	if (s == NULL)
 		return NULL;
@@ -316,7 +319,7 @@ static int find_skeleton(const char *path,
 	char *skeleton = NULL;
 	int found = options->world != NULL
 	    ? 0
-	    : ofs_skeleton_find(path, &skeleton, err);
+	    : ofs_template_find(path, &skeleton, err);
 
 	free(skeleton);
 	if (found != 1)
@@ -338,7 +341,7 @@ struct optimfs *optimfs_open(const char *path,
 	if (options == NULL)
 		options = &none;
 	if (options->world != NULL && options->world->rank != 0)
-		renewal = ofs_world_renewal(options->world, path);
+		renewal = ofs_group_renewal(options->world, path);
 	if (options->rw && !options->scratch && options->world != NULL) {
 		fs = open_rw_shared(path, options, err);
 	} else if (options->rw && !options->scratch) {
@@ -359,7 +362,7 @@ void optimfs_close(struct optimfs *fs)
 		return;
 	if (fs->edit == NULL && fs->renewal != NULL)
 		ofs_renewal_leave(fs->renewal);
-	ofs_edit_free(fs->edit);
+	ofs_overlay_free(fs->edit);
 	ofs_views_fini(fs);
 	ofs_spaces_fini(fs);
 	ofs_texts_fini(fs);

@@ -130,7 +130,7 @@ struct optimfs {
 	struct ofs_tree tree;
 	struct ofs_transport *transport;
 	struct ofs_locator *locator;
-	struct ofs_edit *edit; /* overlay/overlay.h; NULL: read-only */
+	struct ofs_overlay *edit; /* overlay/overlay.h; NULL: read-only */
 	struct ofs_gate gate;
 	/* Of several ranks that write (cluster/renew.h): this one does, by edit, or
 	 * follows. NULL: neither. */
@@ -178,8 +178,8 @@ struct optimfs_file {
 	struct ofs_view_file *view; /* instead */
 	/* Of one that a writer made, or that is open for writing: what was
 	 * staged, how long it may become, what failed. */
-	struct ofs_edit_file *staged;
-	struct ofs_edit_npy *npy;
+	struct ofs_overlay_file *staged;
+	struct ofs_overlay_npy *npy;
 	bool writes, control;
 	bool lost; /* a commit has taken it away */
 	uint64_t limit;

@@ -111,8 +111,8 @@ static int check_entry(struct ofs_check *c, uint32_t index, bool data,
 static int divide(struct ofs_check *c, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = c->fs->cat;
-	const struct ofs_share *s = ofs_share_of(cat->dir.elsewhere);
-	struct ofs_crew_job *job =
+	const struct ofs_manifest *s = ofs_manifest_of(cat->dir.elsewhere);
+	struct ofs_task_job *job =
 	    calloc((size_t)cat->nobjects + 1, sizeof(*job));
 	uint32_t file;
 	int ret;
@@ -129,7 +129,7 @@ static int divide(struct ofs_check *c, struct optimfs_error *err)
 		job[i].may = s->owner + s->file[file].owner;
 		job[i].nmay = s->file[file].nowners;
 	}
-	ret = ofs_crew_divide(job, cat->nobjects, c->world->size, err);
+	ret = ofs_task_divide(job, cat->nobjects, c->world->size, err);
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		c->who[i] = job[i].rank;
 	free(job);
@@ -151,7 +151,7 @@ static int after_entry(struct ofs_check *c, int64_t *looked,
 		now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 		if (now - *looked >= LOOK_MS) {
 			*looked = now;
-			if (optimfs_world_look(c->world, err) == -1)
+			if (optimfs_group_look(c->world, err) == -1)
 				return -1;
 		}
 	}
@@ -175,7 +175,7 @@ static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
 	}
 	for (uint32_t i = 0; c->world != NULL && i < c->fs->cat->nobjects; i++)
 		if (c->object[i] & OFS_CHECK_TOUCHED)
-			optimfs_world_did(c->world,
+			optimfs_group_did(c->world,
 			    c->fs->cat->objects[i].size);
 	return ret;
 }
@@ -199,14 +199,14 @@ static int check_together(struct ofs_check *c, bool data,
 
 	if (begin(c, &own) == 0)
 		(void)divide(c, &own);
-	if (ofs_crew_begin(c->world, ofs_check_take, c, &own, err) == -1)
+	if (ofs_task_begin(c->world, ofs_check_take, c, &own, err) == -1)
 		return -1;
 	if (check_all(c, data, &own) == 0) {
 		ofs_check_hand_over(c);
 		own = c->failed;
 	}
-	ret = ofs_crew_meet(c->world, &own, NULL, NULL, err);
-	ofs_crew_end(c->world);
+	ret = ofs_task_meet(c->world, &own, NULL, NULL, err);
+	ofs_task_end(c->world);
 	if (ret == 0)
 		ofs_check_tell(c);
 	return ret;

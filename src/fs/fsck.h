@@ -20,7 +20,7 @@ struct ofs_check {
 	uint64_t problems;
 	uint8_t *object;             /* of each: enum ofs_checked, or'ed */
 	uint8_t *buf;                /* OFS_CHECK_CHUNK bytes */
-	struct optimfs_world *world; /* NULL: alone */
+	struct optimfs_group *world; /* NULL: alone */
 	int *who;                    /* of each object: the rank */
 	uint64_t step;
 	struct ofs_buf notes; /* fsck_notes.c: made, and not handed over */
@@ -66,7 +66,7 @@ void ofs_check_unread(struct ofs_check *c, uint32_t shard, bool copy,
     const struct optimfs_error *why);
 /* Hand over what was noted, to rank 0 or to ourselves. Fails in c->failed. */
 void ofs_check_hand_over(struct ofs_check *c);
-ofs_crew_take_fn ofs_check_take; /* ctx is the check */
+ofs_task_take_fn ofs_check_take; /* ctx is the check */
 /* Report what was taken, in the order of steps, and forget it. */
 void ofs_check_tell(struct ofs_check *c);
 void ofs_check_forget(struct ofs_check *c);

@@ -158,10 +158,10 @@ static void npy_header(const struct optimfs *fs, uint32_t index,
     struct ofs_buf *out)
 {
 	const struct ofs_tensor *t = ofs_entry_tensor(fs, entry_of(fs, index));
-	struct ofs_edit_form form = { 0 };
+	struct ofs_overlay_form form = { 0 };
 
 	if (fs->edit != NULL)
-		ofs_edit_form(fs, index, &form);
+		ofs_overlay_form(fs, index, &form);
 	if (ofs_dtype_npy(form.dtype) != NULL)
 		ofs_npy_header(form.dtype, form.shape, form.ndim, out);
 	else

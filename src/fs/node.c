@@ -24,7 +24,7 @@ static int at_of(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
 	}
 	if (space < fs->nspaces && fs->edit != NULL && ofs_at_made(fs, view)) {
 		*at = view;
-		return ofs_edit_has(fs, view, err);
+		return ofs_overlay_has(fs, view, err);
 	}
 	if (space >= fs->nspaces || (node & UINT32_MAX) == 0 || index >= n)
 		return optimfs_fail(err, ENOENT, "no node %llu",
@@ -116,7 +116,7 @@ void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
 		snprintf(path + n, size - n, "/%s", below);
 		return;
 	}
-	if (fs->edit != NULL && ofs_edit_at_path(fs, at, path, size))
+	if (fs->edit != NULL && ofs_overlay_at_path(fs, at, path, size))
 		return;
 	if (ofs_at_made(fs, at)) {
 		snprintf(path, size, "(removed)");
@@ -161,7 +161,7 @@ bool ofs_at_is_dir(const struct optimfs *fs, struct ofs_at at)
 	if (ofs_at_is_view(at))
 		return ofs_view_is_dir(fs, at);
 	if (ofs_at_made(fs, at))
-		return ofs_edit_at_is_dir(fs, at);
+		return ofs_overlay_at_is_dir(fs, at);
 	if (!ofs_at_static(fs, at))
 		return fs->tree.node[at.index].entry == OFS_NONE;
 	s = &ofs_static_nodes[at.index - fs->tree.n];
@@ -236,7 +236,7 @@ static int find_child(struct optimfs *fs, struct ofs_at dir, const char *name,
 		return 1;
 	}
 	if (fs->edit != NULL)
-		return ofs_edit_lookup(fs, dir, name, at, err);
+		return ofs_overlay_lookup(fs, dir, name, at, err);
 	index = ofs_mirror_find(fs, s, dir.index, name);
 	if (index == OFS_NONE || ofs_space_has(fs, s, index, NULL) != 1)
 		return 0;

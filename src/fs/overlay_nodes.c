@@ -12,12 +12,12 @@
 #include "fs/view.h"
 #include "overlay/overlay_impl.h"
 
-uint64_t ofs_edit_generation(const struct ofs_edit *edit)
+uint64_t ofs_overlay_generation(const struct ofs_overlay *edit)
 {
 	return atomic_load(&edit->changed);
 }
 
-uint64_t ofs_edit_names_generation(const struct ofs_edit *edit)
+uint64_t ofs_overlay_names_generation(const struct ofs_overlay *edit)
 {
 	return atomic_load(&edit->names_changed);
 }
@@ -28,10 +28,10 @@ static bool mirrors_made(uint32_t space)
 	return space == OFS_SPACE_TREE || space == OFS_SPACE_NPY;
 }
 
-int ofs_edit_has(const struct optimfs *fs, struct ofs_at at,
+int ofs_overlay_has(const struct optimfs *fs, struct ofs_at at,
     struct optimfs_error *err)
 {
-	const struct ofs_edit *e = fs->edit;
+	const struct ofs_overlay *e = fs->edit;
 	int ret = 0;
 
 	pthread_rwlock_rdlock(&fs->edit->names);
@@ -45,10 +45,10 @@ int ofs_edit_has(const struct optimfs *fs, struct ofs_at at,
 	return ret;
 }
 
-bool ofs_edit_moves(const struct optimfs *fs, uint32_t index)
+bool ofs_overlay_moves(const struct optimfs *fs, uint32_t index)
 {
-	const struct ofs_edit *e = fs->edit;
-	bool moves = ofs_edit_is_made(e, index);
+	const struct ofs_overlay *e = fs->edit;
+	bool moves = ofs_overlay_is_made(e, index);
 
 	pthread_rwlock_rdlock(&fs->edit->names);
 	if (!moves && e->base[index] != NULL)
@@ -57,12 +57,12 @@ bool ofs_edit_moves(const struct optimfs *fs, uint32_t index)
 	return moves;
 }
 
-bool ofs_edit_at_is_dir(const struct optimfs *fs, struct ofs_at at)
+bool ofs_overlay_at_is_dir(const struct optimfs *fs, struct ofs_at at)
 {
 	bool dir;
 
 	pthread_rwlock_rdlock(&fs->edit->names);
-	dir = ofs_edit_is_dir(fs->edit, at.index);
+	dir = ofs_overlay_is_dir(fs->edit, at.index);
 	pthread_rwlock_unlock(&fs->edit->names);
 	return dir;
 }
@@ -71,22 +71,22 @@ bool ofs_edit_at_is_dir(const struct optimfs *fs, struct ofs_at at)
 static int is_shown(struct optimfs *fs, struct ofs_space *s, uint32_t space,
     uint32_t index, struct optimfs_error *err)
 {
-	struct ofs_edit_form form;
+	struct ofs_overlay_form form;
 
-	if (!ofs_edit_is_made(fs->edit, index))
+	if (!ofs_overlay_is_made(fs->edit, index))
 		return ofs_space_has(fs, s, index, err);
 	if (space == OFS_SPACE_TREE)
 		return 1;
 	if (space != OFS_SPACE_NPY)
 		return 0;
-	if (ofs_edit_is_dir(fs->edit, index))
+	if (ofs_overlay_is_dir(fs->edit, index))
 		return 1;
-	ofs_edit_form_of(fs->edit, index, &form);
+	ofs_overlay_form_of(fs->edit, index, &form);
 	return form.ndim > 0 && ofs_dtype_npy(form.dtype) != NULL;
 }
 
 /* A file whose name, with the mirror's suffix, is this one. */
-static uint32_t find_suffixed(const struct ofs_edit *e,
+static uint32_t find_suffixed(const struct ofs_overlay *e,
     const struct ofs_space *s, uint32_t dir, const char *name)
 {
 	size_t n = strlen(name), k = strlen(s->ops->suffix);
@@ -97,31 +97,31 @@ static uint32_t find_suffixed(const struct ofs_edit *e,
 		return OFS_NONE;
 	memcpy(bare, name, n - k);
 	bare[n - k] = '\0';
-	index = ofs_edit_find(e, dir, bare);
-	return index == OFS_NONE || ofs_edit_is_dir(e, index) ? OFS_NONE
-							      : index;
+	index = ofs_overlay_find(e, dir, bare);
+	return index == OFS_NONE || ofs_overlay_is_dir(e, index) ? OFS_NONE
+								 : index;
 }
 
 static uint32_t find_in(const struct optimfs *fs, const struct ofs_space *s,
     uint32_t dir, const char *name)
 {
-	const struct ofs_edit *e = fs->edit;
-	uint32_t index = ofs_edit_find(e, dir, name);
-	const struct ofs_edit_node *v;
+	const struct ofs_overlay *e = fs->edit;
+	uint32_t index = ofs_overlay_find(e, dir, name);
+	const struct ofs_overlay_node *v;
 
 	if (s->ops->suffix[0] == '\0' ||
-	    (index != OFS_NONE && ofs_edit_is_dir(e, index)))
+	    (index != OFS_NONE && ofs_overlay_is_dir(e, index)))
 		return index;
 	index = find_suffixed(e, s, dir, name);
 	if (index != OFS_NONE || dir >= fs->tree.n)
 		return index;
 	/* a name that is too long for the suffix was cut */
 	index = ofs_mirror_find(fs, s, dir, name);
-	v = index == OFS_NONE ? NULL : ofs_edit_node(e, index);
+	v = index == OFS_NONE ? NULL : ofs_overlay_node(e, index);
 	return v != NULL && v->gone ? OFS_NONE : index;
 }
 
-int ofs_edit_lookup(struct optimfs *fs, struct ofs_at dir, const char *name,
+int ofs_overlay_lookup(struct optimfs *fs, struct ofs_at dir, const char *name,
     struct ofs_at *at, struct optimfs_error *err)
 {
 	struct ofs_space *s = &fs->space[dir.space];
@@ -164,7 +164,8 @@ static int collect(void *ctx, uint32_t child, const char *name,
 		return shown;
 	b->entry[b->n].index = child;
 	b->entry[b->n].position = position;
-	if (b->s->ops->suffix[0] == '\0' || ofs_edit_is_dir(b->fs->edit, child))
+	if (b->s->ops->suffix[0] == '\0' ||
+	    ofs_overlay_is_dir(b->fs->edit, child))
 		strcpy(b->entry[b->n].name, name);
 	else
 		ofs_name_suffix(name, b->s->ops->suffix, b->entry[b->n].name);
@@ -172,8 +173,8 @@ static int collect(void *ctx, uint32_t child, const char *name,
 	return b->n == sizeof(b->entry) / sizeof(b->entry[0]);
 }
 
-int ofs_edit_list(struct optimfs *fs, struct ofs_at dir, uint64_t start,
-    ofs_edit_list_fn *each, void *ctx, struct optimfs_error *err)
+int ofs_overlay_list(struct optimfs *fs, struct ofs_at dir, uint64_t start,
+    ofs_overlay_list_fn *each, void *ctx, struct optimfs_error *err)
 {
 	struct batch *b = calloc(1, sizeof(*b));
 	int ret = 0;
@@ -187,7 +188,7 @@ int ofs_edit_list(struct optimfs *fs, struct ofs_at dir, uint64_t start,
 	do {
 		b->n = 0;
 		pthread_rwlock_rdlock(&fs->edit->names);
-		ofs_edit_children(fs->edit, dir.index, start, collect, b);
+		ofs_overlay_children(fs->edit, dir.index, start, collect, b);
 		pthread_rwlock_unlock(&fs->edit->names);
 		for (unsigned i = 0; i < b->n && ret == 0; i++) {
 			struct ofs_at at = { dir.space, b->entry[i].index };
@@ -203,7 +204,7 @@ int ofs_edit_list(struct optimfs *fs, struct ofs_at dir, uint64_t start,
 	return ret;
 }
 
-bool ofs_edit_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
+bool ofs_overlay_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
     size_t size)
 {
 	const char *top = ofs_static_nodes[OFS_STATIC_TOP].name;
@@ -216,10 +217,10 @@ bool ofs_edit_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
 		snprintf(mirror, sizeof(mirror), "%s/%s/", top,
 		    at.space == OFS_SPACE_NPY ? "npy" : "layout");
 	pthread_rwlock_rdlock(&fs->edit->names);
-	own = ofs_edit_path(fs->edit, at.index, NULL, NULL);
+	own = ofs_overlay_path(fs->edit, at.index, NULL, NULL);
 	if (own != NULL)
 		snprintf(path, size, "%s%s%s", mirror, own,
-		    ofs_edit_is_dir(fs->edit, at.index)
+		    ofs_overlay_is_dir(fs->edit, at.index)
 			? ""
 			: fs->space[at.space].ops->suffix);
 	pthread_rwlock_unlock(&fs->edit->names);
@@ -227,12 +228,12 @@ bool ofs_edit_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
 	return own != NULL;
 }
 
-uint64_t ofs_edit_ino(const struct optimfs *fs, struct ofs_at at)
+uint64_t ofs_overlay_ino(const struct optimfs *fs, struct ofs_at at)
 {
 	uint64_t ino;
 
 	pthread_rwlock_rdlock(&fs->edit->names);
-	ino = ofs_edit_node(fs->edit, at.index)->ino;
+	ino = ofs_overlay_node(fs->edit, at.index)->ino;
 	pthread_rwlock_unlock(&fs->edit->names);
 	return at.space == OFS_SPACE_TREE
 	    ? ino
@@ -240,10 +241,10 @@ uint64_t ofs_edit_ino(const struct optimfs *fs, struct ofs_at at)
 }
 
 static int made_size(struct optimfs *fs, struct ofs_at at,
-    struct ofs_edit_file *f, struct optimfs_attr *attr,
+    struct ofs_overlay_file *f, struct optimfs_attr *attr,
     struct optimfs_error *err)
 {
-	struct ofs_edit_form form;
+	struct ofs_overlay_form form;
 	struct ofs_buf header = { 0 };
 
 	if (f != NULL) {
@@ -254,7 +255,7 @@ static int made_size(struct optimfs *fs, struct ofs_at at,
 	attr->stored = attr->size;
 	if (at.space != OFS_SPACE_NPY)
 		return 0;
-	ofs_edit_form_of(fs->edit, at.index, &form);
+	ofs_overlay_form_of(fs->edit, at.index, &form);
 	if (ofs_dtype_npy(form.dtype) == NULL)
 		return 0;
 	ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
@@ -265,7 +266,7 @@ static int made_size(struct optimfs *fs, struct ofs_at at,
 
 /* What a file of the checkpoint has grown or shrunk by. */
 static void adjust_size(struct optimfs *fs, struct ofs_at at,
-    struct ofs_edit_file *f, struct optimfs_attr *attr)
+    struct ofs_overlay_file *f, struct optimfs_attr *attr)
 {
 	const struct ofs_tensor *t = ofs_entry_tensor(fs, ofs_at_entry(fs, at));
 
@@ -280,10 +281,10 @@ static void adjust_size(struct optimfs *fs, struct ofs_at at,
 static int edited_attr(struct optimfs *fs, struct ofs_at at,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	struct ofs_edit *e = fs->edit;
-	bool made = ofs_edit_is_made(e, at.index);
-	const struct ofs_edit_node *v = ofs_edit_node(e, at.index);
-	struct ofs_edit_file *f = ofs_edit_file(e, at.index);
+	struct ofs_overlay *e = fs->edit;
+	bool made = ofs_overlay_is_made(e, at.index);
+	const struct ofs_overlay_node *v = ofs_overlay_node(e, at.index);
+	struct ofs_overlay_file *f = ofs_overlay_file(e, at.index);
 
 	if (v != NULL && v->mtime_ns != 0)
 		attr->mtime_ns = v->mtime_ns;
@@ -302,7 +303,7 @@ static int edited_attr(struct optimfs *fs, struct ofs_at at,
 	return 0;
 }
 
-int ofs_edit_attr(struct optimfs *fs, struct ofs_at at,
+int ofs_overlay_attr(struct optimfs *fs, struct ofs_at at,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	int ret;
@@ -313,15 +314,15 @@ int ofs_edit_attr(struct optimfs *fs, struct ofs_at at,
 	return ret;
 }
 
-struct ofs_blob *ofs_edit_said(const struct optimfs *fs, uint32_t index)
+struct ofs_blob *ofs_overlay_said(const struct optimfs *fs, uint32_t index)
 {
 	struct ofs_blob *said = NULL;
-	struct ofs_edit_file *f;
+	struct ofs_overlay_file *f;
 
 	if (fs->edit == NULL || atomic_load(&fs->edit->changed) == 0)
 		return NULL;
 	pthread_rwlock_rdlock(&fs->edit->names);
-	f = ofs_edit_file(fs->edit, index);
+	f = ofs_overlay_file(fs->edit, index);
 	if (f != NULL && f->text) {
 		pthread_rwlock_rdlock(&f->lock);
 		if (f->said != NULL)

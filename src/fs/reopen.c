@@ -124,7 +124,7 @@ struct optimfs *ofs_fs_read_again(struct optimfs *fs, struct optimfs_error *err)
 	struct ofs_catalog *cat;
 
 	o.rw = o.scratch = false;
-	if (fs->edit != NULL && ofs_edit_sites(fs->edit) != NULL) {
+	if (fs->edit != NULL && ofs_overlay_sites(fs->edit) != NULL) {
 		o.world = ofs_renewal_world(fs->renewal);
 		source = ofs_renewal_path(fs->renewal);
 	}
@@ -177,7 +177,7 @@ static int exchange(struct optimfs *fs, struct optimfs *now,
 		ofs_file_leave(f);
 	swap(fs, now);
 	if (fs->edit != NULL)
-		ret = ofs_edit_rebase(fs->edit, same, err);
+		ret = ofs_overlay_rebase(fs->edit, same, err);
 	if (ret == -1)
 		swap(fs, now);
 	for (f = fs->files; f != NULL; f = f->next, i++)

@@ -321,7 +321,7 @@ struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
 	struct ofs_entry its = v == NULL
 	    ? *e
 	    : (struct ofs_entry){ .kind = v->kind, .ref = v->ref };
-	struct ofs_blob *said = ofs_edit_said(fs, index);
+	struct ofs_blob *said = ofs_overlay_said(fs, index);
 	struct ofs_buf out = { 0 };
 	int ret;
 
@@ -342,7 +342,7 @@ struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
 struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
     struct optimfs_error *err)
 {
-	struct ofs_blob *said = ofs_edit_said(fs, index);
+	struct ofs_blob *said = ofs_overlay_said(fs, index);
 
 	return said != NULL ? said : ofs_entry_text_base(fs, index, err);
 }
@@ -394,7 +394,7 @@ int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
 	const struct ofs_entry *e = &fs->cat->entries[entry];
 	uint64_t known =
 	    atomic_load_explicit(&fs->texts.sizes[entry], memory_order_relaxed);
-	struct ofs_blob *blob = ofs_edit_said(fs, index);
+	struct ofs_blob *blob = ofs_overlay_said(fs, index);
 
 	*exact = true;
 	if (blob != NULL) {

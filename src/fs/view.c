@@ -84,7 +84,7 @@ static struct ofs_view_node *node_at(const struct optimfs *fs, struct ofs_at at)
  * nothing but bytes of tensors is staged. */
 static uint64_t generation(const struct optimfs *fs)
 {
-	return fs->edit == NULL ? 0 : ofs_edit_names_generation(fs->edit);
+	return fs->edit == NULL ? 0 : ofs_overlay_names_generation(fs->edit);
 }
 
 static uint32_t find(const struct optimfs *fs, const char *name)
@@ -257,7 +257,7 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
 	struct optimfs *fs = ((const struct ofs_view_dir *)ctx)->fs;
 	const struct ofs_tensor *t = &fs->cat->tensors[tensor];
 	struct optimfs_file reader = { .fs = fs };
-	struct ofs_edit_file *f = ofs_edit_staged(&reader, tensor);
+	struct ofs_overlay_file *f = ofs_overlay_staged(&reader, tensor);
 	struct ofs_plan plan = { 0 };
 	int ret = ofs_plan_box(fs->cat, t, NULL, 0, 1, 0, ofs_locate,
 	    fs->locator, &plan, err);
@@ -265,8 +265,8 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
 	if (ret == 0)
 		ret = ofs_fetch(fs, &plan, out, err);
 	if (ret == 0 && f != NULL)
-		ret = ofs_edit_lay(fs->edit, f, fs->cat, t, NULL, 0, 1, false,
-		    out, err);
+		ret = ofs_overlay_lay(fs->edit, f, fs->cat, t, NULL, 0, 1,
+		    false, out, err);
 	ofs_plan_fini(&plan);
 	return ret;
 }
@@ -290,8 +290,8 @@ static const struct ofs_catalog *catalog_now(struct optimfs *fs,
 		    v->name);
 		return NULL;
 	}
-	if (ofs_edit_is_direct(fs->edit)) {
-		v->told = ofs_direct_told_now(fs->edit, err);
+	if (ofs_overlay_is_direct(fs->edit)) {
+		v->told = ofs_writethrough_told_now(fs->edit, err);
 		return v->told == NULL ? NULL : &v->told->cat;
 	}
 	if (v->merged == NULL)

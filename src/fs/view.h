@@ -77,7 +77,7 @@ void ofs_view_close(struct ofs_view_file *file);
 /* The catalog that its pieces count in; and the staged bytes of a tensor that
  * only that one has. */
 const struct ofs_catalog *ofs_view_cat(const struct ofs_view_file *file);
-struct ofs_edit_file *ofs_view_staged(const struct ofs_view_file *file,
+struct ofs_overlay_file *ofs_view_staged(const struct ofs_view_file *file,
     uint32_t tensor);
 /* Its checksums, and what it is made of. */
 struct ofs_sums *ofs_view_sums(struct ofs_view_file *file);

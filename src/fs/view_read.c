@@ -67,7 +67,7 @@ const struct ofs_catalog *ofs_view_cat(const struct ofs_view_file *f)
 	return f->cat;
 }
 
-struct ofs_edit_file *ofs_view_staged(const struct ofs_view_file *f,
+struct ofs_overlay_file *ofs_view_staged(const struct ofs_view_file *f,
     uint32_t tensor)
 {
 	return f->merged == NULL ? NULL : ofs_merged_staged(f->merged, tensor);

@@ -79,7 +79,7 @@ static int open_rw(struct optimfs *fs, uint64_t node, struct ofs_at at,
 
 	if (optimfs_file_open(fs, node, &f, err) == -1)
 		return -1;
-	ret = ofs_edit_open_write(f, truncate, err);
+	ret = ofs_overlay_open_write(f, truncate, err);
 	if (ret == -1) {
 		ofs_file_failed(fs, at, 0, 0, err);
 		optimfs_file_close(f);
@@ -124,15 +124,15 @@ int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
 static int write_any(struct optimfs_file *file, const void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_edit *e = file->fs->edit;
-	struct ofs_edit_file *f = file->staged;
+	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay_file *f = file->staged;
 	int ret;
 
 	if (file->at.space == OFS_SPACE_NPY)
-		return ofs_edit_npy_write(file, buf, len, off, err);
+		return ofs_overlay_npy_write(file, buf, len, off, err);
 	if (f->text) {
 		pthread_rwlock_wrlock(&f->lock);
-		ret = ofs_edit_text_write(e, f, buf, len, off, err);
+		ret = ofs_overlay_text_write(e, f, buf, len, off, err);
 		pthread_rwlock_unlock(&f->lock);
 		return ret;
 	}
@@ -140,7 +140,7 @@ static int write_any(struct optimfs_file *file, const void *buf, size_t len,
 		return optimfs_fail(err, EFBIG,
 		    "OFS813 past the tensor's end (it has %llu bytes)",
 		    (unsigned long long)file->limit);
-	return ofs_edit_file_write(e, f, buf, len, off, err);
+	return ofs_overlay_file_write(e, f, buf, len, off, err);
 }
 
 /* What failed once is told again when the file is closed. */
@@ -188,17 +188,17 @@ int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
 }
 
 /* With the gate passed. */
-int ofs_edit_truncate(struct optimfs_file *file, uint64_t size,
+int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = file->staged;
+	struct ofs_overlay_file *f = file->staged;
 	int ret;
 
 	if (file->at.space == OFS_SPACE_NPY)
-		return ofs_edit_npy_resize(file, size, err);
+		return ofs_overlay_npy_resize(file, size, err);
 	if (f->text) {
 		pthread_rwlock_wrlock(&f->lock);
-		ret = ofs_edit_text_resize(file->fs->edit, f, size, err);
+		ret = ofs_overlay_text_resize(file->fs->edit, f, size, err);
 		pthread_rwlock_unlock(&f->lock);
 		return ret;
 	}
@@ -206,7 +206,7 @@ int ofs_edit_truncate(struct optimfs_file *file, uint64_t size,
 		return optimfs_fail(err, EFBIG,
 		    "OFS813 past the tensor's end (it has %llu bytes)",
 		    (unsigned long long)file->limit);
-	return ofs_edit_file_resize(file->fs->edit, f, size, err);
+	return ofs_overlay_file_resize(file->fs->edit, f, size, err);
 }
 
 static int do_file_truncate(struct optimfs_file *file, uint64_t size,
@@ -223,7 +223,7 @@ static int do_file_truncate(struct optimfs_file *file, uint64_t size,
 		return optimfs_fail(err, EBADF, "not open for writing");
 	if (over(file->fs, err) == -1)
 		return -1;
-	ret = ofs_edit_truncate(file, size, err);
+	ret = ofs_overlay_truncate(file, size, err);
 	return ret == 0 ? 0 : remember(file, 0, 0, err);
 }
 
@@ -242,14 +242,14 @@ int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
  * to nothing and not written is what a shell has in its hands on the way. */
 static int accept_text(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_edit *e = file->fs->edit;
-	struct ofs_edit_file *f = file->staged;
+	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay_file *f = file->staged;
 	int ret = 0;
 
 	pthread_rwlock_rdlock(&e->names);
 	pthread_rwlock_wrlock(&f->lock);
 	if (f->drafting && f->touched)
-		ret = ofs_edit_text_accept(e, f, file->at.index, err);
+		ret = ofs_overlay_text_accept(e, f, file->at.index, err);
 	pthread_rwlock_unlock(&f->lock);
 	pthread_rwlock_unlock(&e->names);
 	return ret;
@@ -258,24 +258,24 @@ static int accept_text(struct optimfs_file *file, struct optimfs_error *err)
 /* A new file in the place of a text of the checkpoint. */
 static int check_made(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_edit *e = file->fs->edit;
-	struct ofs_edit_file *f = file->staged;
+	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay_file *f = file->staged;
 	struct ofs_blob *now = NULL;
 	uint32_t base;
 	int ret = 0;
 
 	pthread_rwlock_rdlock(&e->names);
-	base = ofs_edit_stands_for(e, file->at.index);
+	base = ofs_overlay_stands_for(e, file->at.index);
 	if (base != OFS_NONE && f->dtype == OFS_DTYPE_NONE &&
 	    ofs_entry_is_text(file->fs, file->fs->tree.node[base].entry)) {
 		pthread_rwlock_wrlock(&f->lock);
 		if (f->size > 0)
-			now = ofs_edit_text_now(e, f, err);
+			now = ofs_overlay_text_now(e, f, err);
 		ret = now == NULL && f->size > 0 ? -1 : 0;
 		pthread_rwlock_unlock(&f->lock);
 	}
 	if (now != NULL)
-		ret = ofs_edit_text_check(e, base, (const char *)now->bytes,
+		ret = ofs_overlay_text_check(e, base, (const char *)now->bytes,
 		    now->len, NULL, NULL, err);
 	pthread_rwlock_unlock(&e->names);
 	ofs_blob_unref(now);
@@ -284,10 +284,10 @@ static int check_made(struct optimfs_file *file, struct optimfs_error *err)
 
 static int accept_any(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = file->staged;
+	struct ofs_overlay_file *f = file->staged;
 
 	if (file->npy != NULL)
-		return ofs_edit_npy_accept(file, err);
+		return ofs_overlay_npy_accept(file, err);
 	if (f->text)
 		return accept_text(file, err);
 	return f->entry == OFS_NONE ? check_made(file, err) : 0;
@@ -296,7 +296,7 @@ static int accept_any(struct optimfs_file *file, struct optimfs_error *err)
 /* What a write failed with, and has not been written since. */
 static int what_failed(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = file->staged;
+	struct ofs_overlay_file *f = file->staged;
 	struct optimfs_error why = { 0 };
 
 	pthread_rwlock_rdlock(&f->lock);
@@ -349,7 +349,7 @@ static int do_file_sync(struct optimfs_file *file, struct optimfs_error *err)
 		return file->fs->edit == NULL
 		    ? 0
 		    : ofs_stage_sync(file->fs->edit->stage, err);
-	ret = ofs_edit_file_sync(file->fs->edit, file->staged, err);
+	ret = ofs_overlay_file_sync(file->fs->edit, file->staged, err);
 	return ret == 0 ? 0 : ofs_file_failed(file->fs, file->at, 0, 0, err);
 }
 

@@ -13,11 +13,12 @@
 #include "rewrite/commit.h"
 
 /* Who is still writing would see the file that he writes taken from him. */
-static int check_writers(const struct ofs_edit *e, struct optimfs_error *err)
+static int check_writers(const struct ofs_overlay *e, struct optimfs_error *err)
 {
-	for (const struct ofs_edit_file *f = e->files; f != NULL; f = f->next)
+	for (const struct ofs_overlay_file *f = e->files; f != NULL;
+	     f = f->next)
 		if (f->writers > 0) {
-			char *path = ofs_edit_path(e, f->index, NULL, NULL);
+			char *path = ofs_overlay_path(e, f->index, NULL, NULL);
 
 			optimfs_fail(err, EBUSY,
 			    "OFS815 %s is open for writing: close it, then "
@@ -44,7 +45,7 @@ static int show(struct optimfs *fs, struct optimfs_error *err)
 {
 	struct optimfs_error later;
 
-	if (ofs_edit_sites(fs->edit) != NULL)
+	if (ofs_overlay_sites(fs->edit) != NULL)
 		return ofs_renew(fs->renewal, fs, true, err);
 	if (fs->renewal != NULL && ofs_fs_reopen(fs, err) == -1) {
 		ofs_renew_alert(fs->renewal, false);
@@ -76,8 +77,9 @@ static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 
 	if (fs->renewal != NULL)
 		ofs_renew_alert(fs->renewal, true);
-	ret = fs->edit->direct != NULL ? ofs_direct_commit(fs, stop, ctx, err)
-				       : ofs_commit(fs, stop, ctx, err);
+	ret = fs->edit->direct != NULL
+	    ? ofs_writethrough_commit(fs, stop, ctx, err)
+	    : ofs_commit(fs, stop, ctx, err);
 	if (ret != -1)
 		show_or_say(fs);
 	else if (fs->renewal != NULL)
@@ -120,7 +122,7 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 		return 1;
 	}
 	if (fs->edit->direct == NULL && !fs->edit->published &&
-	    !ofs_edit_dirty(fs->edit)) {
+	    !ofs_overlay_dirty(fs->edit)) {
 		ofs_gate_let(fs);
 		return 0;
 	}
@@ -174,7 +176,7 @@ int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
 
 	if (ofs_may_write(fs, err) == -1)
 		return -1;
-	return said(fs, ofs_edit_abort(fs->edit, &own), &own, err);
+	return said(fs, ofs_overlay_abort(fs->edit, &own), &own, err);
 }
 
 int optimfs_lock_watch(const char *path)
@@ -217,13 +219,13 @@ bool optimfs_file_is_control(const struct optimfs_file *file)
 
 void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
 {
-	struct ofs_edit_status s;
+	struct ofs_overlay_status s;
 
 	*status = (struct optimfs_status){ .percent = -1 };
 	if (fs->edit == NULL)
 		return;
 	ofs_enter(fs);
-	ofs_edit_status(fs->edit, &s);
+	ofs_overlay_status(fs->edit, &s);
 	ofs_leave(fs);
 	*status = (struct optimfs_status){
 		.writable = true,
@@ -242,5 +244,5 @@ int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
 
 uint64_t optimfs_changes(struct optimfs *fs)
 {
-	return fs->edit == NULL ? 0 : ofs_edit_generation(fs->edit);
+	return fs->edit == NULL ? 0 : ofs_overlay_generation(fs->edit);
 }

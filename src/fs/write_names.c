@@ -66,10 +66,10 @@ static int do_create(struct optimfs *fs, uint64_t dir, const char *name,
 		return -1;
 	made.space = at.space;
 	pthread_rwlock_wrlock(&fs->edit->names);
-	ret =
-	    ofs_edit_make(fs->edit, at.index, plain, is_dir, &made.index, err);
+	ret = ofs_overlay_make(fs->edit, at.index, plain, is_dir, &made.index,
+	    err);
 	if (ret == 0 && !is_dir &&
-	    ofs_edit_file_touch(fs->edit, made.index, err) == NULL)
+	    ofs_overlay_file_touch(fs->edit, made.index, err) == NULL)
 		ret = -1;
 	pthread_rwlock_unlock(&fs->edit->names);
 	return ret == 0 ? ofs_at_attr(fs, made, attr, err) : -1;
@@ -98,7 +98,7 @@ static int do_remove(struct optimfs *fs, uint64_t dir, const char *name,
 	    (at.index == 0 && strcmp(name, ".optimfs") == 0))
 		return ofs_not_writable(fs, at, err);
 	pthread_rwlock_wrlock(&fs->edit->names);
-	ret = ofs_edit_remove(fs->edit, at.index, name, is_dir, err);
+	ret = ofs_overlay_remove(fs->edit, at.index, name, is_dir, err);
 	pthread_rwlock_unlock(&fs->edit->names);
 	return ret;
 }
@@ -134,7 +134,7 @@ static int do_rename(struct optimfs *fs, uint64_t dir, const char *name,
 	if (ofs_at_static(fs, child))
 		return ofs_not_writable(fs, child, err);
 	pthread_rwlock_wrlock(&fs->edit->names);
-	ret = ofs_edit_rename(fs->edit, at.index, name, to.index, newname,
+	ret = ofs_overlay_rename(fs->edit, at.index, name, to.index, newname,
 	    replace, err);
 	pthread_rwlock_unlock(&fs->edit->names);
 	if (ret == -1)
@@ -189,7 +189,7 @@ static int do_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
 	if (ofs_writable_at(fs, node, &at, err) == -1)
 		return -1;
 	pthread_rwlock_wrlock(&fs->edit->names);
-	ret = ofs_edit_set_mtime(fs->edit, at.index, mtime_ns, err);
+	ret = ofs_overlay_set_mtime(fs->edit, at.index, mtime_ns, err);
 	pthread_rwlock_unlock(&fs->edit->names);
 	return ret;
 }
@@ -231,7 +231,7 @@ static int do_setxattr(struct optimfs *fs, uint64_t node, const char *name,
 	if (ofs_at_is_dir(fs, at))
 		return 0;
 	pthread_rwlock_wrlock(&fs->edit->names);
-	ret = ofs_edit_set_attr(fs->edit, at.index, name + strlen(PREFIX),
+	ret = ofs_overlay_set_attr(fs->edit, at.index, name + strlen(PREFIX),
 	    value, len, err);
 	pthread_rwlock_unlock(&fs->edit->names);
 	return ret == 0 ? 0 : ofs_file_failed(fs, at, 0, 0, err);

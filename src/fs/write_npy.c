@@ -22,19 +22,19 @@
 #define HEADER_MAX 65536u
 #define COPY_STEP  (1u << 20)
 
-struct ofs_edit_npy {
+struct ofs_overlay_npy {
 	pthread_mutex_t lock;
 	int fd;
 	bool fresh; /* written to since it was taken over last */
 };
 
-int ofs_edit_npy_begin(struct optimfs_file *file, bool anew,
+int ofs_overlay_npy_begin(struct optimfs_file *file, bool anew,
     struct optimfs_error *err)
 {
-	struct ofs_edit_npy *npy;
-	struct ofs_edit_form form;
+	struct ofs_overlay_npy *npy;
+	struct ofs_overlay_form form;
 
-	ofs_edit_form(file->fs, file->at.index, &form);
+	ofs_overlay_form(file->fs, file->at.index, &form);
 	if (!anew && form.dtype != OFS_DTYPE_NONE)
 		return 0;
 	npy = calloc(1, sizeof(*npy));
@@ -50,7 +50,7 @@ int ofs_edit_npy_begin(struct optimfs_file *file, bool anew,
 	return 0;
 }
 
-void ofs_edit_npy_end(struct optimfs_file *file)
+void ofs_overlay_npy_end(struct optimfs_file *file)
 {
 	if (file->npy == NULL)
 		return;
@@ -60,17 +60,17 @@ void ofs_edit_npy_end(struct optimfs_file *file)
 	file->npy = NULL;
 }
 
-uint64_t ofs_edit_npy_size(const struct optimfs_file *file)
+uint64_t ofs_overlay_npy_size(const struct optimfs_file *file)
 {
 	struct stat st;
 
 	return fstat(file->npy->fd, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
-ssize_t ofs_edit_npy_read(struct optimfs_file *file, void *buf, size_t len,
+ssize_t ofs_overlay_npy_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	uint64_t size = ofs_edit_npy_size(file);
+	uint64_t size = ofs_overlay_npy_size(file);
 
 	if (off >= size)
 		return 0;
@@ -84,13 +84,13 @@ ssize_t ofs_edit_npy_read(struct optimfs_file *file, void *buf, size_t len,
 static int write_through(struct optimfs_file *file, const uint8_t *buf,
     size_t len, uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_edit *e = file->fs->edit;
-	struct ofs_edit_form form;
+	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay_form form;
 	struct ofs_buf header = { 0 };
 	uint64_t n = 0;
 	bool same;
 
-	ofs_edit_form(file->fs, file->at.index, &form);
+	ofs_overlay_form(file->fs, file->at.index, &form);
 	ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
 	if (off < header.len)
 		n = header.len - off < len ? header.len - off : len;
@@ -108,11 +108,11 @@ static int write_through(struct optimfs_file *file, const uint8_t *buf,
 		    "OFS816 a tensor without dimensions is written whole");
 	if (off > file->limit || len > file->limit - off)
 		return optimfs_fail(err, EFBIG, "OFS813 past the tensor's end");
-	return ofs_edit_file_write(e, file->staged, buf + n, len, off, err);
+	return ofs_overlay_file_write(e, file->staged, buf + n, len, off, err);
 }
 
-int ofs_edit_npy_write(struct optimfs_file *file, const void *buf, size_t len,
-    uint64_t off, struct optimfs_error *err)
+int ofs_overlay_npy_write(struct optimfs_file *file, const void *buf,
+    size_t len, uint64_t off, struct optimfs_error *err)
 {
 	if (file->npy == NULL)
 		return write_through(file, buf, len, off, err);
@@ -124,7 +124,7 @@ int ofs_edit_npy_write(struct optimfs_file *file, const void *buf, size_t len,
 	return 0;
 }
 
-int ofs_edit_npy_resize(struct optimfs_file *file, uint64_t size,
+int ofs_overlay_npy_resize(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err)
 {
 	uint64_t now;
@@ -135,8 +135,8 @@ int ofs_edit_npy_resize(struct optimfs_file *file, uint64_t size,
 		return optimfs_fail(err, errno, "OFS801 npy: %m");
 	}
 	if (size == 0)
-		return ofs_edit_npy_begin(file, true, err);
-	if (ofs_edit_size(file, &now) && now == size)
+		return ofs_overlay_npy_begin(file, true, err);
+	if (ofs_overlay_size(file, &now) && now == size)
 		return 0;
 	return optimfs_fail(err, EINVAL,
 	    "OFS816 a .npy is written whole, or in place");
@@ -147,7 +147,7 @@ int ofs_edit_npy_resize(struct optimfs_file *file, uint64_t size,
 struct header {
 	uint64_t len; /* where the elements begin */
 	char descr[32];
-	struct ofs_edit_form form;
+	struct ofs_overlay_form form;
 };
 
 static int bad(const char *why, struct optimfs_error *err)
@@ -169,7 +169,7 @@ static const char *value_of(const char *text, const char *key)
 	return p + strspn(p, " ");
 }
 
-static int parse_shape(const char *p, struct ofs_edit_form *form,
+static int parse_shape(const char *p, struct ofs_overlay_form *form,
     struct optimfs_error *err)
 {
 	if (p == NULL || *p++ != '(')
@@ -265,15 +265,15 @@ static uint8_t type_of(const char *descr, uint8_t there)
 
 /* What is there stays what it is; a new file becomes what the header says, if
  * as many bytes follow it. */
-static int settle_form(struct ofs_edit *e, uint32_t index, struct header *h,
+static int settle_form(struct ofs_overlay *e, uint32_t index, struct header *h,
     uint64_t bytes, struct optimfs_error *err)
 {
-	struct ofs_edit_form now;
+	struct ofs_overlay_form now;
 	struct ofs_buf shape = { 0 };
 	const char *name;
 	int ret;
 
-	ofs_edit_form_of(e, index, &now);
+	ofs_overlay_form_of(e, index, &now);
 	h->form.dtype = type_of(h->descr, now.dtype);
 	if (h->form.dtype == OFS_DTYPE_NONE)
 		return bad("no type that is known", err);
@@ -282,7 +282,7 @@ static int settle_form(struct ofs_edit *e, uint32_t index, struct header *h,
 		memcmp(now.shape, h->form.shape,
 		    now.ndim * sizeof(*now.shape)) != 0))
 		return bad("another type or shape than the tensor's", err);
-	if (bytes != ofs_edit_form_bytes(&h->form))
+	if (bytes != ofs_overlay_form_bytes(&h->form))
 		return bad("more or fewer elements than its shape says", err);
 	if (now.dtype != OFS_DTYPE_NONE)
 		return 0;
@@ -292,9 +292,9 @@ static int settle_form(struct ofs_edit *e, uint32_t index, struct header *h,
 		    h->form.shape[d]);
 	ret = shape.bad
 	    ? optimfs_fail(err, ENOMEM, "npy")
-	    : ofs_edit_set_attr(e, index, "dtype", name, strlen(name), err);
+	    : ofs_overlay_set_attr(e, index, "dtype", name, strlen(name), err);
 	if (ret == 0)
-		ret = ofs_edit_set_attr(e, index, "shape",
+		ret = ofs_overlay_set_attr(e, index, "shape",
 		    (const char *)shape.data, shape.len, err);
 	ofs_buf_fini(&shape);
 	return ret;
@@ -303,7 +303,7 @@ static int settle_form(struct ofs_edit *e, uint32_t index, struct header *h,
 static int copy_elements(struct optimfs_file *file, uint64_t from, uint64_t n,
     struct optimfs_error *err)
 {
-	struct ofs_edit *e = file->fs->edit;
+	struct ofs_overlay *e = file->fs->edit;
 	uint8_t *buf = malloc(COPY_STEP);
 	uint64_t k;
 	int ret = 0;
@@ -314,27 +314,27 @@ static int copy_elements(struct optimfs_file *file, uint64_t from, uint64_t n,
 		k = n - at < COPY_STEP ? n - at : COPY_STEP;
 		ret = ofs_pread_all(file->npy->fd, buf, k, from + at, err);
 		if (ret == 0)
-			ret = ofs_edit_file_write(e, file->staged, buf, k, at,
-			    err);
+			ret = ofs_overlay_file_write(e, file->staged, buf, k,
+			    at, err);
 	}
 	free(buf);
 	if (ret == 0)
-		ret = ofs_edit_file_resize(e, file->staged, n, err);
+		ret = ofs_overlay_file_resize(e, file->staged, n, err);
 	return ret;
 }
 
-static int say_text(struct ofs_edit *e, struct ofs_edit_file *f,
+static int say_text(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const char *text, size_t n, struct optimfs_error *err)
 {
 	int ret;
 
 	pthread_rwlock_rdlock(&e->names);
 	pthread_rwlock_wrlock(&f->lock);
-	ret = ofs_edit_text_resize(e, f, 0, err);
+	ret = ofs_overlay_text_resize(e, f, 0, err);
 	if (ret == 0)
-		ret = ofs_edit_text_write(e, f, text, n, 0, err);
+		ret = ofs_overlay_text_write(e, f, text, n, 0, err);
 	if (ret == 0)
-		ret = ofs_edit_text_accept(e, f, f->index, err);
+		ret = ofs_overlay_text_accept(e, f, f->index, err);
 	pthread_rwlock_unlock(&f->lock);
 	pthread_rwlock_unlock(&e->names);
 	return ret;
@@ -345,8 +345,8 @@ static int say_element(struct optimfs_file *file, const struct header *h,
     struct optimfs_error *err)
 {
 	enum ofs_dtype dtype = (enum ofs_dtype)h->form.dtype;
-	struct ofs_edit *e = file->fs->edit;
-	struct ofs_edit_file *f = file->staged;
+	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay_file *f = file->staged;
 	uint8_t element[16] = { 0 };
 	char text[80];
 	size_t n;
@@ -358,15 +358,15 @@ static int say_element(struct optimfs_file *file, const struct header *h,
 	text[n++] = '\n';
 	if (f->text)
 		return say_text(e, f, text, n, err);
-	if (ofs_edit_file_resize(e, f, 0, err) == -1)
+	if (ofs_overlay_file_resize(e, f, 0, err) == -1)
 		return -1;
-	return ofs_edit_file_write(e, f, text, n, 0, err);
+	return ofs_overlay_file_write(e, f, text, n, 0, err);
 }
 
 static int accept(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_edit *e = file->fs->edit;
-	uint64_t size = ofs_edit_npy_size(file);
+	struct ofs_overlay *e = file->fs->edit;
+	uint64_t size = ofs_overlay_npy_size(file);
 	struct header h;
 	int ret;
 
@@ -381,9 +381,9 @@ static int accept(struct optimfs_file *file, struct optimfs_error *err)
 				: copy_elements(file, h.len, size - h.len, err);
 }
 
-int ofs_edit_npy_accept(struct optimfs_file *file, struct optimfs_error *err)
+int ofs_overlay_npy_accept(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_edit_npy *npy = file->npy;
+	struct ofs_overlay_npy *npy = file->npy;
 	int ret = 0;
 
 	if (npy == NULL)

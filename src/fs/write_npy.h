@@ -8,20 +8,21 @@
 /* A file of npy that is written anew is kept aside until it is closed: only its
  * whole header says what it is. One that is changed in place has the header it
  * has. */
-struct ofs_edit_npy;
+struct ofs_overlay_npy;
 
-int ofs_edit_npy_begin(struct optimfs_file *file, bool anew,
+int ofs_overlay_npy_begin(struct optimfs_file *file, bool anew,
     struct optimfs_error *err);
-void ofs_edit_npy_end(struct optimfs_file *file);
-uint64_t ofs_edit_npy_size(const struct optimfs_file *file);
-ssize_t ofs_edit_npy_read(struct optimfs_file *file, void *buf, size_t len,
+void ofs_overlay_npy_end(struct optimfs_file *file);
+uint64_t ofs_overlay_npy_size(const struct optimfs_file *file);
+ssize_t ofs_overlay_npy_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err);
-int ofs_edit_npy_write(struct optimfs_file *file, const void *buf, size_t len,
-    uint64_t off, struct optimfs_error *err);
-int ofs_edit_npy_resize(struct optimfs_file *file, uint64_t size,
+int ofs_overlay_npy_write(struct optimfs_file *file, const void *buf,
+    size_t len, uint64_t off, struct optimfs_error *err);
+int ofs_overlay_npy_resize(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err);
 /* Make what was written the tensor. EINVAL (OFS816): it is another type or
  * shape, or no such file. */
-int ofs_edit_npy_accept(struct optimfs_file *file, struct optimfs_error *err);
+int ofs_overlay_npy_accept(struct optimfs_file *file,
+    struct optimfs_error *err);
 
 #endif

@@ -15,17 +15,17 @@
 /* Names of one tensor are one, but in a skeleton. */
 static bool has_name(const struct optimfs_file *file)
 {
-	return ofs_edit_is_direct(file->fs->edit) && file->view == NULL &&
+	return ofs_overlay_is_direct(file->fs->edit) && file->view == NULL &&
 	    (file->at.space == OFS_SPACE_TREE ||
 		file->at.space == OFS_SPACE_NPY) &&
 	    file->at.index < file->fs->tree.n;
 }
 
-struct ofs_edit_file *ofs_edit_staged(const struct optimfs_file *file,
+struct ofs_overlay_file *ofs_overlay_staged(const struct optimfs_file *file,
     uint32_t tensor)
 {
-	struct ofs_edit *e = file->fs->edit;
-	struct ofs_edit_file *f;
+	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay_file *f;
 
 	if (e == NULL || atomic_load(&e->changed) == 0)
 		return NULL;
@@ -33,18 +33,19 @@ struct ofs_edit_file *ofs_edit_staged(const struct optimfs_file *file,
 		return file->view == NULL ? NULL
 					  : ofs_view_staged(file->view, tensor);
 	pthread_rwlock_rdlock(&e->names);
-	f = has_name(file) ? ofs_edit_file(e, file->at.index)
+	f = has_name(file) ? ofs_overlay_file(e, file->at.index)
 			   : e->tensor[tensor];
 	pthread_rwlock_unlock(&e->names);
 	return f;
 }
 
-struct ofs_edit_file *ofs_edit_of_node(struct ofs_edit *edit, uint32_t node)
+struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *edit,
+    uint32_t node)
 {
-	struct ofs_edit_file *f;
+	struct ofs_overlay_file *f;
 
 	pthread_rwlock_rdlock(&edit->names);
-	f = ofs_edit_file(edit, node);
+	f = ofs_overlay_file(edit, node);
 	pthread_rwlock_unlock(&edit->names);
 	return f;
 }
@@ -53,17 +54,17 @@ struct ofs_edit_file *ofs_edit_of_node(struct ofs_edit *edit, uint32_t node)
 static int attach(struct optimfs_file *file, bool writes,
     struct optimfs_error *err)
 {
-	struct ofs_edit *e = file->fs->edit;
-	struct ofs_edit_file *f;
+	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay_file *f;
 
 	pthread_rwlock_wrlock(&e->names);
-	f = ofs_edit_file_touch(e, file->at.index, err);
+	f = ofs_overlay_file_touch(e, file->at.index, err);
 	if (f != NULL) {
 		f->opens++;
 		f->writers += writes;
 		file->staged = f;
 		file->writes = writes;
-		file->limit = ofs_edit_limit(e, file->at.index);
+		file->limit = ofs_overlay_limit(e, file->at.index);
 	}
 	pthread_rwlock_unlock(&e->names);
 	return f == NULL ? -1 : 0;
@@ -71,26 +72,26 @@ static int attach(struct optimfs_file *file, bool writes,
 
 static int made_header(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_edit_form form;
+	struct ofs_overlay_form form;
 	struct ofs_buf header = { 0 };
 
-	ofs_edit_form(file->fs, file->at.index, &form);
+	ofs_overlay_form(file->fs, file->at.index, &form);
 	if (ofs_dtype_npy(form.dtype) != NULL)
 		ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
 	file->blob = ofs_blob_of(&header, err);
 	return file->blob == NULL ? -1 : 0;
 }
 
-int ofs_edit_open_made(struct optimfs_file *file, struct optimfs_error *err)
+int ofs_overlay_open_made(struct optimfs_file *file, struct optimfs_error *err)
 {
-	if (ofs_edit_at_is_dir(file->fs, file->at))
+	if (ofs_overlay_at_is_dir(file->fs, file->at))
 		return optimfs_fail(err, EISDIR, "is a directory");
 	if (file->at.space == OFS_SPACE_NPY && made_header(file, err) == -1)
 		return -1;
 	return attach(file, false, err);
 }
 
-int ofs_edit_open_write(struct optimfs_file *file, bool truncate,
+int ofs_overlay_open_write(struct optimfs_file *file, bool truncate,
     struct optimfs_error *err)
 {
 	int ret = 0;
@@ -102,18 +103,18 @@ int ofs_edit_open_write(struct optimfs_file *file, bool truncate,
 		pthread_rwlock_wrlock(&file->fs->edit->names);
 		file->staged->writers++;
 		file->writes = true;
-		file->limit = ofs_edit_limit(file->fs->edit, file->at.index);
+		file->limit = ofs_overlay_limit(file->fs->edit, file->at.index);
 		pthread_rwlock_unlock(&file->fs->edit->names);
 	}
 	if (file->at.space == OFS_SPACE_NPY)
-		ret = ofs_edit_npy_begin(file, truncate, err);
+		ret = ofs_overlay_npy_begin(file, truncate, err);
 	else if (truncate)
-		ret = ofs_edit_truncate(file, 0, err);
+		ret = ofs_overlay_truncate(file, 0, err);
 	return ret;
 }
 
 /* The last writer is gone: what was not accepted is forgotten. */
-static void drop_draft(struct ofs_edit_file *f)
+static void drop_draft(struct ofs_overlay_file *f)
 {
 	pthread_rwlock_wrlock(&f->lock);
 	f->draft.len = 0;
@@ -121,21 +122,22 @@ static void drop_draft(struct ofs_edit_file *f)
 	pthread_rwlock_unlock(&f->lock);
 }
 
-static bool is_removed(const struct ofs_edit *e, const struct ofs_edit_file *f)
+static bool is_removed(const struct ofs_overlay *e,
+    const struct ofs_overlay_file *f)
 {
 	return f->entry == OFS_NONE &&
-	    ofs_edit_node(e, f->index)->parent == OFS_NONE;
+	    ofs_overlay_node(e, f->index)->parent == OFS_NONE;
 }
 
-void ofs_edit_close(struct optimfs_file *file)
+void ofs_overlay_close(struct optimfs_file *file)
 {
-	struct ofs_edit_file *f = file->staged;
-	struct ofs_edit *e = file->fs->edit;
+	struct ofs_overlay_file *f = file->staged;
+	struct ofs_overlay *e = file->fs->edit;
 	bool last;
 
 	if (f == NULL)
 		return;
-	ofs_edit_npy_end(file);
+	ofs_overlay_npy_end(file);
 	pthread_rwlock_wrlock(&e->names);
 	f->opens--;
 	if (file->writes)
@@ -144,9 +146,9 @@ void ofs_edit_close(struct optimfs_file *file)
 	if (file->writes && f->writers == 0 && f->text)
 		drop_draft(f);
 	if (last)
-		ofs_edit_file_revert(e, f);
+		ofs_overlay_file_revert(e, f);
 	else if (f->opens == 0)
-		ofs_edit_file_idle(e, f);
+		ofs_overlay_file_idle(e, f);
 	pthread_rwlock_unlock(&e->names);
 }
 
@@ -161,7 +163,7 @@ static uint64_t head_of(const struct optimfs_file *file)
 }
 
 /* What is staged of the file that is read. */
-static struct ofs_edit_file *staged_of(const struct optimfs_file *file)
+static struct ofs_overlay_file *staged_of(const struct optimfs_file *file)
 {
 	const struct ofs_tensor *t;
 
@@ -170,27 +172,27 @@ static struct ofs_edit_file *staged_of(const struct optimfs_file *file)
 		file->at.space != OFS_SPACE_NPY))
 		return file->staged;
 	t = ofs_entry_tensor(file->fs, ofs_at_entry(file->fs, file->at));
-	return ofs_edit_staged(file, (uint32_t)(t - file->fs->cat->tensors));
+	return ofs_overlay_staged(file, (uint32_t)(t - file->fs->cat->tensors));
 }
 
-int ofs_edit_read_behind(const struct optimfs_file *file, void *buf,
+int ofs_overlay_read_behind(const struct optimfs_file *file, void *buf,
     uint64_t len, uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = staged_of(file);
+	struct ofs_overlay_file *f = staged_of(file);
 	uint64_t head = head_of(file);
 
 	if (f == NULL)
 		return optimfs_fail(err, EIO, "shorter than it was");
-	return ofs_edit_file_lay(file->fs->edit, f, buf, off - head,
+	return ofs_overlay_file_lay(file->fs->edit, f, buf, off - head,
 	    off + len - head, 0, err);
 }
 
-bool ofs_edit_size(const struct optimfs_file *file, uint64_t *size)
+bool ofs_overlay_size(const struct optimfs_file *file, uint64_t *size)
 {
-	struct ofs_edit_file *f = staged_of(file);
+	struct ofs_overlay_file *f = staged_of(file);
 
 	if (file->npy != NULL) {
-		*size = ofs_edit_npy_size(file);
+		*size = ofs_overlay_npy_size(file);
 		return true;
 	}
 	if (f == NULL)
@@ -211,12 +213,12 @@ bool ofs_edit_size(const struct optimfs_file *file, uint64_t *size)
 static ssize_t read_text(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_edit *e = file->fs->edit;
+	struct ofs_overlay *e = file->fs->edit;
 	struct ofs_blob *now;
 	size_t n;
 
 	pthread_rwlock_wrlock(&file->staged->lock);
-	now = ofs_edit_text_now(e, file->staged, err);
+	now = ofs_overlay_text_now(e, file->staged, err);
 	pthread_rwlock_unlock(&file->staged->lock);
 	if (now == NULL)
 		return -1;
@@ -228,13 +230,13 @@ static ssize_t read_text(struct optimfs_file *file, void *buf, size_t len,
 	return (ssize_t)n;
 }
 
-ssize_t ofs_edit_read(struct optimfs_file *file, void *buf, size_t len,
+ssize_t ofs_overlay_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
 	uint64_t head = head_of(file), n = 0;
 
 	if (file->npy != NULL)
-		return ofs_edit_npy_read(file, buf, len, off, err);
+		return ofs_overlay_npy_read(file, buf, len, off, err);
 	if (file->staged->text)
 		return read_text(file, buf, len, off, err);
 	if (file->at.space == OFS_SPACE_NPY && head == 0)
@@ -245,8 +247,9 @@ ssize_t ofs_edit_read(struct optimfs_file *file, void *buf, size_t len,
 		memcpy(buf, file->blob->bytes + off, n);
 	}
 	if (n < len &&
-	    ofs_edit_file_lay(file->fs->edit, file->staged, (uint8_t *)buf + n,
-		off + n - head, off + len - head, 0, err) == -1)
+	    ofs_overlay_file_lay(file->fs->edit, file->staged,
+		(uint8_t *)buf + n, off + n - head, off + len - head, 0,
+		err) == -1)
 		return -1;
 	return (ssize_t)len;
 }

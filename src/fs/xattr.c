@@ -26,7 +26,7 @@ struct subject {
 	const struct ofs_tensor *tensor; /* NULL: something else */
 	bool made;                       /* by a writer */
 	bool edited; /* a file whose dtype and shape form has */
-	struct ofs_edit_form form;
+	struct ofs_overlay_form form;
 };
 
 static struct ofs_str key_of(const struct subject *s, uint32_t index)
@@ -50,7 +50,7 @@ static int get_fqn(const struct subject *s, struct ofs_buf *out,
 
 	(void)err;
 	if (s->made)
-		return ofs_edit_fqn(s->fs, index, out);
+		return ofs_overlay_fqn(s->fs, index, out);
 	if (index == 0)
 		return 0;
 	for (uint32_t i = index; i != 0; i = node[i].parent)
@@ -339,7 +339,7 @@ static int find_subject(struct optimfs *fs, uint64_t node, struct subject *s,
 	s->edited = fs->edit != NULL && !ofs_at_is_dir(fs, at) &&
 	    (s->made || s->tensor != NULL);
 	if (s->edited)
-		ofs_edit_form(fs, at.index, &s->form);
+		ofs_overlay_form(fs, at.index, &s->form);
 	return 1;
 }
 

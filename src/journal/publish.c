@@ -14,7 +14,7 @@
 #include "base/copy.h"
 #include "base/io.h"
 #include "base/sys.h"
-#include "cluster/commit/replica_set.h"
+#include "cluster/commit/coordinator.h"
 #include "journal/publish_impl.h"
 
 int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
@@ -77,8 +77,8 @@ struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
 	return p;
 }
 
-struct ofs_publish *ofs_publish_begin_sites(struct ofs_sites *sites, int stage,
-    struct optimfs_error *err)
+struct ofs_publish *ofs_publish_begin_sites(struct ofs_coordinator *sites,
+    int stage, struct optimfs_error *err)
 {
 	struct ofs_publish *p = calloc(1, sizeof(*p));
 
@@ -145,7 +145,7 @@ static int find_old(const struct ofs_publish *p, const char *rel,
 
 	*kind = OFS_PUBLISH_REPLACE;
 	if (p->sites != NULL) {
-		if (!ofs_sites_have(p->sites, rel))
+		if (!ofs_coordinator_have(p->sites, rel))
 			*kind = OFS_PUBLISH_CREATE;
 		return -1;
 	}
@@ -385,7 +385,7 @@ int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err)
 	if (!ofs_publish_any(p))
 		return 0;
 	if (p->sites != NULL) {
-		ret = ofs_sites_publish(p->sites, &p->plan, p->new, err);
+		ret = ofs_coordinator_publish(p->sites, &p->plan, p->new, err);
 		p->published = ret != -1;
 		return ret;
 	}

@@ -30,9 +30,9 @@ struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
     struct optimfs_error *err);
 /* The same for a checkpoint that lies in several directories: all files are
  * made in stage, and go to where sites says when they are published. */
-struct ofs_sites;
-struct ofs_publish *ofs_publish_begin_sites(struct ofs_sites *sites, int stage,
-    struct optimfs_error *err);
+struct ofs_coordinator;
+struct ofs_publish *ofs_publish_begin_sites(struct ofs_coordinator *sites,
+    int stage, struct optimfs_error *err);
 /* A new file called rel (beneath the checkpoint, ofs_path_stays), open for
  * reading and writing. One that is there is replaced by it, and gives its mode,
  * owner and attributes; else those of like, which is there, do. fd is p's. */
@@ -68,7 +68,7 @@ int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err);
 void ofs_publish_free(struct ofs_publish *p);
 
 /* The two halves of ofs_publish_commit, where several directories are to change
- * or none (cluster/commit/replica_set.h). Behind the first, all that can fail has been tried,
+ * or none (cluster/commit/coordinator.h). Behind the first, all that can fail has been tried,
  * and the record has id: whoever recovers must know what was decided. */
 #define OFS_PUBLISH_ID 33 /* 32 letters and NUL */
 int ofs_publish_prepare(struct ofs_publish *p, const char *id,

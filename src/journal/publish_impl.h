@@ -38,9 +38,9 @@ struct ofs_publish {
 	int dir, stage, new, parent;
 	char *base; /* dir's name in parent; NULL where it has none */
 	struct ofs_publish_plan plan;
-	struct ofs_sites *sites; /* NULL: dir is all there is */
-	bool moved;              /* new files may stand in the checkpoint */
-	bool published;          /* the rename was done */
+	struct ofs_coordinator *sites; /* NULL: dir is all there is */
+	bool moved;     /* new files may stand in the checkpoint */
+	bool published; /* the rename was done */
 };
 
 /* publish.c */

@@ -19,33 +19,34 @@ static int no_memory(struct optimfs_error *err)
 static bool same_name(const void *ctx, uint32_t index, const void *key,
     size_t n)
 {
-	struct ofs_str s = ((const struct ofs_groups *)ctx)->name[index];
+	struct ofs_str s = ((const struct ofs_optim_groups *)ctx)->name[index];
 
 	return s.len == n && memcmp(s.p, key, n) == 0;
 }
 
-uint32_t ofs_groups_id(const struct ofs_groups *g, struct ofs_str name)
+uint32_t ofs_optim_groups_id(const struct ofs_optim_groups *g,
+    struct ofs_str name)
 {
 	return ofs_map_find(&g->map, ofs_map_hash(name.p, name.len), same_name,
 	    g, name.p, name.len);
 }
 
-void ofs_groups_fini(struct ofs_groups *g)
+void ofs_optim_groups_fini(struct ofs_optim_groups *g)
 {
 	free(g->v);
 	free(g->name);
 	ofs_arena_fini(&g->arena);
 	ofs_map_fini(&g->map);
-	*g = (struct ofs_groups){ 0 };
+	*g = (struct ofs_optim_groups){ 0 };
 }
 
-uint32_t ofs_groups_of(const struct ofs_state *s, uint32_t node)
+uint32_t ofs_optim_groups_of(const struct ofs_state *s, uint32_t node)
 {
 	return ofs_state_child(s, node, "param_groups");
 }
 
 struct builder {
-	struct ofs_groups *g;
+	struct ofs_optim_groups *g;
 	const struct ofs_state *s;
 	const struct ofs_render *from;
 	uint32_t cap;
@@ -55,7 +56,7 @@ struct builder {
 /* The next ID is name's, which is copied. */
 static int add_name(struct builder *b, const void *p, size_t n)
 {
-	struct ofs_groups *g = b->g;
+	struct ofs_optim_groups *g = b->g;
 	char *copy = ofs_arena_strndup(&g->arena, p, n);
 
 	if (copy == NULL)
@@ -71,7 +72,7 @@ static int add_name(struct builder *b, const void *p, size_t n)
 		b->cap = cap;
 	}
 	g->name[g->nnames] = (struct ofs_str){ copy, (uint32_t)n };
-	if (ofs_groups_id(g, g->name[g->nnames]) != OFS_NONE)
+	if (ofs_optim_groups_id(g, g->name[g->nnames]) != OFS_NONE)
 		return optimfs_fail(b->err, EUCLEAN,
 		    "OFS451 %.120s is in the optimizer's groups twice", copy);
 	if (!ofs_map_add(&g->map, ofs_map_hash(p, n), g->nnames))
@@ -128,13 +129,13 @@ static int add_params(struct builder *b, uint32_t node)
 
 static int read_list(struct builder *b, uint32_t node)
 {
-	struct ofs_groups *g = b->g;
+	struct ofs_optim_groups *g = b->g;
 
 	for (uint32_t i = b->s->node[node].child; i != OFS_NONE;
 	     i = b->s->node[i].next) {
-		struct ofs_group *v = &g->v[g->n++];
+		struct ofs_optim_group *v = &g->v[g->n++];
 
-		*v = (struct ofs_group){ .node = i, .first = g->nnames };
+		*v = (struct ofs_optim_group){ .node = i, .first = g->nnames };
 		if (add_params(b, i) == -1)
 			return -1;
 		v->n = g->nnames - v->first;
@@ -173,7 +174,7 @@ static bool same_options(const void *ctx, uint32_t index, const void *key,
 /* Which group a parameter with these options is in; OFS_NONE: failed. */
 static uint32_t group_of(struct builder *b, struct options *o, uint32_t node)
 {
-	struct ofs_groups *g = b->g;
+	struct ofs_optim_groups *g = b->g;
 	size_t start = o->text.len, n;
 	uint32_t hash, found;
 	const uint8_t *key;
@@ -193,7 +194,7 @@ static uint32_t group_of(struct builder *b, struct options *o, uint32_t node)
 		return found;
 	}
 	o->end[g->n] = o->text.len;
-	g->v[g->n] = (struct ofs_group){ .node = node };
+	g->v[g->n] = (struct ofs_optim_group){ .node = node };
 	if (!ofs_map_add(&o->map, hash, g->n)) {
 		no_memory(b->err);
 		return OFS_NONE;
@@ -204,7 +205,7 @@ static uint32_t group_of(struct builder *b, struct options *o, uint32_t node)
 /* Names of one group after those of another. */
 static int add_by_group(struct builder *b, uint32_t node, const uint32_t *group)
 {
-	struct ofs_groups *g = b->g;
+	struct ofs_optim_groups *g = b->g;
 
 	for (uint32_t k = 0; k < g->n; k++) {
 		uint32_t nth = 0;
@@ -246,14 +247,15 @@ static int read_flattened(struct builder *b, uint32_t node, uint32_t n)
 	return ret;
 }
 
-int ofs_groups_build(struct ofs_groups *g, const struct ofs_state *s,
-    uint32_t node, const struct ofs_render *from, struct optimfs_error *err)
+int ofs_optim_groups_build(struct ofs_optim_groups *g,
+    const struct ofs_state *s, uint32_t node, const struct ofs_render *from,
+    struct optimfs_error *err)
 {
 	struct builder b = { .g = g, .s = s, .from = from, .err = err };
 	uint32_t n = 0;
 	int ret;
 
-	*g = (struct ofs_groups){ .flattened = !s->node[node].list };
+	*g = (struct ofs_optim_groups){ .flattened = !s->node[node].list };
 	ofs_arena_init(&g->arena, 0);
 	for (uint32_t i = s->node[node].child; i != OFS_NONE;
 	     i = s->node[i].next)
@@ -266,6 +268,6 @@ int ofs_groups_build(struct ofs_groups *g, const struct ofs_state *s,
 	else
 		ret = read_list(&b, node);
 	if (ret == -1)
-		ofs_groups_fini(g);
+		ofs_optim_groups_fini(g);
 	return ret;
 }

@@ -11,8 +11,8 @@
  * A group is a dict of options and a list of parameters; a flattened optimizer
  * state has the options of every parameter instead, and the parameters whose
  * options are alike were a group. */
-struct ofs_groups {
-	struct ofs_group {
+struct ofs_optim_groups {
+	struct ofs_optim_group {
 		uint32_t node;     /* of the state: its children are options */
 		uint32_t first, n; /* names */
 	} * v;
@@ -25,14 +25,16 @@ struct ofs_groups {
 };
 
 /* Is node an optimizer: has it param_groups? Then the node of those. */
-uint32_t ofs_groups_of(const struct ofs_state *s, uint32_t node);
+uint32_t ofs_optim_groups_of(const struct ofs_state *s, uint32_t node);
 /* The groups at node, which is called param_groups. EUCLEAN (OFS451): a group
  * does not list its parameters, or one is in two. On failure nothing is left to
  * free. */
-int ofs_groups_build(struct ofs_groups *g, const struct ofs_state *s,
-    uint32_t node, const struct ofs_render *from, struct optimfs_error *err);
-void ofs_groups_fini(struct ofs_groups *g);
+int ofs_optim_groups_build(struct ofs_optim_groups *g,
+    const struct ofs_state *s, uint32_t node, const struct ofs_render *from,
+    struct optimfs_error *err);
+void ofs_optim_groups_fini(struct ofs_optim_groups *g);
 /* The ID of a parameter; OFS_NONE. */
-uint32_t ofs_groups_id(const struct ofs_groups *g, struct ofs_str name);
+uint32_t ofs_optim_groups_id(const struct ofs_optim_groups *g,
+    struct ofs_str name);
 
 #endif

@@ -273,16 +273,16 @@ int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e)
 }
 
 /* The groups of the optimizer that node is; NULL: failed. */
-static const struct ofs_groups *groups_of(struct ofs_state_pickler *p,
+static const struct ofs_optim_groups *groups_of(struct ofs_state_pickler *p,
     uint32_t node)
 {
 	if (p->optim == node)
 		return p->groups;
 	if (p->optim != OFS_NONE)
-		ofs_groups_fini(p->groups);
+		ofs_optim_groups_fini(p->groups);
 	p->optim = OFS_NONE;
-	if (ofs_groups_build(p->groups, p->s, ofs_groups_of(p->s, node),
-		p->from, p->err) == -1)
+	if (ofs_optim_groups_build(p->groups, p->s,
+		ofs_optim_groups_of(p->s, node), p->from, p->err) == -1)
 		return NULL;
 	p->optim = node;
 	return p->groups;
@@ -293,18 +293,18 @@ static bool is_state(const struct ofs_state_pickler *p, uint32_t node)
 {
 	return p->optims && p->ids && node != 0 &&
 	    key_is(p->s, node, "state") &&
-	    ofs_groups_of(p->s, p->s->node[node].parent) != OFS_NONE;
+	    ofs_optim_groups_of(p->s, p->s->node[node].parent) != OFS_NONE;
 }
 
 static int put_id(struct ofs_state_pickler *p, uint32_t optim,
     struct ofs_str name)
 {
-	const struct ofs_groups *g = groups_of(p, optim);
+	const struct ofs_optim_groups *g = groups_of(p, optim);
 	uint32_t id;
 
 	if (g == NULL)
 		return -1;
-	id = ofs_groups_id(g, name);
+	id = ofs_optim_groups_id(g, name);
 	if (id == OFS_NONE)
 		return optimfs_fail(p->err, EUCLEAN,
 		    "OFS452 %.120s has state, but no group of the optimizer "
@@ -351,7 +351,7 @@ static void close_container(struct ofs_state_pickler *p, uint32_t node)
  * none. */
 static int put_own_groups(struct ofs_state_pickler *p, uint32_t node)
 {
-	const struct ofs_groups *g;
+	const struct ofs_optim_groups *g;
 
 	if (!p->optims || node == 0 || !key_is(p->s, node, "param_groups") ||
 	    p->s->node[node].child == OFS_NONE ||
@@ -411,8 +411,9 @@ static void put_shared(struct ofs_state_pickler *p, struct ofs_str s)
 		ofs_pkw_str(&p->w, s.p, s.len);
 }
 
-static void put_params(struct ofs_state_pickler *p, const struct ofs_groups *g,
-    const struct ofs_group *group, const int64_t *id)
+static void put_params(struct ofs_state_pickler *p,
+    const struct ofs_optim_groups *g, const struct ofs_optim_group *group,
+    const int64_t *id)
 {
 	uint32_t n = 0, k = 0;
 
@@ -434,8 +435,9 @@ static void put_params(struct ofs_state_pickler *p, const struct ofs_groups *g,
 	ofs_pkw_item(&p->w, k, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
 }
 
-static int put_group(struct ofs_state_pickler *p, const struct ofs_groups *g,
-    const struct ofs_group *group, const int64_t *id)
+static int put_group(struct ofs_state_pickler *p,
+    const struct ofs_optim_groups *g, const struct ofs_optim_group *group,
+    const int64_t *id)
 {
 	const struct ofs_state_node *v = p->s->node;
 
@@ -454,7 +456,7 @@ static int put_group(struct ofs_state_pickler *p, const struct ofs_groups *g,
 }
 
 int ofs_state_put_groups(struct ofs_state_pickler *p,
-    const struct ofs_groups *g, const int64_t *id)
+    const struct ofs_optim_groups *g, const int64_t *id)
 {
 	bool optims = p->optims;
 	int ret = 0;
@@ -475,7 +477,7 @@ int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
     const struct ofs_layout *to, struct ofs_buf *out, struct ofs_torch_new *a,
     struct optimfs_error *err)
 {
-	struct ofs_groups groups = { 0 };
+	struct ofs_optim_groups groups = { 0 };
 	struct ofs_state_pickler p = {
 		.s = s,
 		.from = from,
@@ -492,7 +494,7 @@ int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
 	ofs_pkw_begin(&p.w);
 	ret = ofs_state_put(&p, 0);
 	if (p.optim != OFS_NONE)
-		ofs_groups_fini(&groups);
+		ofs_optim_groups_fini(&groups);
 	if (ret == -1)
 		return -1;
 	ofs_pkw_op(&p.w, OFS_PKW_STOP);

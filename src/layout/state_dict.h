@@ -42,7 +42,7 @@ int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
     struct optimfs_error *err);
 
 /* Its parts, for what is laid out another way. */
-struct ofs_groups;
+struct ofs_optim_groups;
 struct ofs_state_pickler {
 	const struct ofs_state *s;
 	const struct ofs_render *from;
@@ -52,7 +52,7 @@ struct ofs_state_pickler {
 	/* Groups of an optimizer are a list of dicts, however the source has
 	 * them; with ids parameters are numbers: keys=id. */
 	bool optims, ids;
-	struct ofs_groups *groups; /* of optimizer node optim */
+	struct ofs_optim_groups *groups; /* of optimizer node optim */
 	uint32_t optim;
 	struct optimfs_error *err;
 };
@@ -64,6 +64,6 @@ int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e);
  * i that is id[i], left out when negative; without id it is i, or the name
  * itself where p has no ids. */
 int ofs_state_put_groups(struct ofs_state_pickler *p,
-    const struct ofs_groups *g, const int64_t *id);
+    const struct ofs_optim_groups *g, const int64_t *id);
 
 #endif

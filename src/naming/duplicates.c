@@ -28,7 +28,7 @@ static bool is_number(struct ofs_str s)
 static void count(const struct canon *c, uint32_t entry, struct signature *s)
 {
 	const struct ofs_entry *e = &c->cat->entries[entry];
-	struct canon_rest rest = ofs_canon_rest(c, entry);
+	struct canon_rest rest = ofs_naming_rest(c, entry);
 	uint32_t what[3];
 
 	if (rest.c == NULL || rest.n < 3 ||
@@ -67,18 +67,18 @@ static int drop(struct canon *c, uint32_t root, struct optimfs_error *err)
 		"OFS643 %.*s is the optimizer once more, by parameter ID: it "
 		"is below extra/ (-o optim_key= shows it instead)",
 		(int)(last.len > 200 ? 200 : last.len), last.p) == OFS_NONE)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	return 0;
 }
 
-int ofs_canon_drop_twins(struct canon *c, uint32_t *naccepted,
+int ofs_naming_drop_twins(struct canon *c, uint32_t *naccepted,
     struct optimfs_error *err)
 {
 	struct signature *s = calloc(c->nroots, sizeof(*s));
 	int ret = 0;
 
 	if (s == NULL)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		if (c->spot[i].root != OFS_NONE)
 			count(c, i, &s[c->spot[i].root]);

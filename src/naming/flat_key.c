@@ -20,7 +20,7 @@ struct split {
 static bool split_at(struct ofs_str text, size_t dot, struct split *s)
 {
 	s->id = (struct ofs_str){ text.p, (uint32_t)dot };
-	s->tail = ofs_canon_after(text, dot + 1);
+	s->tail = ofs_naming_after(text, dot + 1);
 	return true;
 }
 
@@ -42,7 +42,7 @@ static bool longest(const struct canon_set *set, struct ofs_str text,
 		return false;
 	for (dot = dot_before(text, text.len); dot < text.len;
 	     dot = dot_before(text, dot))
-		if (ofs_canon_set_has(set,
+		if (ofs_naming_set_has(set,
 			(struct ofs_str){ text.p, (uint32_t)dot }))
 			return split_at(text, dot, s);
 	return false;
@@ -50,23 +50,23 @@ static bool longest(const struct canon_set *set, struct ofs_str text,
 
 static uint32_t word_at(struct ofs_str text, size_t from)
 {
-	struct ofs_str part = ofs_canon_after(text, from);
+	struct ofs_str part = ofs_naming_after(text, from);
 
-	part.len = (uint32_t)(ofs_canon_dot(text, from) - from);
-	return ofs_canon_classify(part);
+	part.len = (uint32_t)(ofs_naming_dot(text, from) - from);
+	return ofs_naming_classify(part);
 }
 
 static bool state_first(const struct canon_set *fqns, struct ofs_str text,
     struct split *s)
 {
-	size_t dot = ofs_canon_dot(text, 0);
+	size_t dot = ofs_naming_dot(text, 0);
 	size_t last = dot_before(text, text.len);
 	struct ofs_str fqn;
 
 	if (dot == text.len || (word_at(text, 0) & WORD_KNOWN) == 0)
 		return false;
-	fqn = ofs_canon_after(text, dot + 1);
-	if (!ofs_canon_set_has(fqns, fqn) &&
+	fqn = ofs_naming_after(text, dot + 1);
+	if (!ofs_naming_set_has(fqns, fqn) &&
 	    ((word_at(text, 0) & WORD_SURE) == 0 ||
 		(word_at(text, last + 1) & WORD_KNOWN) != 0))
 		return false;
@@ -122,12 +122,12 @@ static uint32_t flattened(struct ofs_str s, struct ofs_str *text)
 
 	if (s.len >= sizeof(state) &&
 	    memcmp(s.p, state, sizeof(state) - 1) == 0) {
-		*text = ofs_canon_after(s, sizeof(state) - 1);
+		*text = ofs_naming_after(s, sizeof(state) - 1);
 		return WORD_STATE_DOT;
 	}
 	if (s.len >= sizeof(groups) &&
 	    memcmp(s.p, groups, sizeof(groups) - 1) == 0) {
-		*text = ofs_canon_after(s, sizeof(groups) - 1);
+		*text = ofs_naming_after(s, sizeof(groups) - 1);
 		return WORD_GROUPS_DOT;
 	}
 	return 0;
@@ -142,13 +142,13 @@ static uint32_t kind_of(const struct canon *c, struct canon_rest rest,
 	*text = (struct ofs_str){ 0 };
 	if (rest.text.p != NULL)
 		return flattened(rest.text, text);
-	w = ofs_canon_word(c, rest.c[0]) & WORD_ROOTED;
+	w = ofs_naming_word(c, rest.c[0]) & WORD_ROOTED;
 	if ((w & (WORD_STATE_DOT | WORD_GROUPS_DOT)) != 0)
 		return flattened(ofs_catalog_string(c->cat, rest.c[0]), text);
 	return rest.n > 1 ? w : 0;
 }
 
-void ofs_canon_key(const struct canon *c, struct canon_rest rest,
+void ofs_naming_key(const struct canon *c, struct canon_rest rest,
     struct canon_key *key)
 {
 	struct ofs_str text;
@@ -189,26 +189,26 @@ static int add_fqn(struct canon *c, struct ofs_str fqn,
     struct optimfs_error *err)
 {
 	static const char module[] = "module.";
-	uint32_t w = ofs_canon_classify(fqn);
+	uint32_t w = ofs_naming_classify(fqn);
 	struct ofs_str clean = fqn;
 	char *out;
 
-	if (ofs_canon_set_add(&c->fqns, fqn, err) == -1)
+	if (ofs_naming_set_add(&c->fqns, fqn, err) == -1)
 		return -1;
 	if ((w & WORD_WRAPPED) != 0) {
 		out = ofs_arena_alloc(&c->arena, fqn.len);
 		if (out == NULL)
-			return ofs_canon_no_memory(err);
+			return ofs_naming_no_memory(err);
 		clean.len = (uint32_t)ofs_clean_fqn(fqn.p, fqn.len, out);
 		clean.p = out;
-		if (ofs_canon_set_add(&c->fqns, clean, err) == -1)
+		if (ofs_naming_set_add(&c->fqns, clean, err) == -1)
 			return -1;
 	}
 	if (clean.len < sizeof(module) ||
 	    memcmp(clean.p, module, sizeof(module) - 1) != 0)
 		return 0;
-	return ofs_canon_set_add(&c->fqns,
-	    ofs_canon_after(clean, sizeof(module) - 1), err);
+	return ofs_naming_set_add(&c->fqns,
+	    ofs_naming_after(clean, sizeof(module) - 1), err);
 }
 
 static int collect_model(struct canon *c, struct optimfs_error *err)
@@ -217,9 +217,9 @@ static int collect_model(struct canon *c, struct optimfs_error *err)
 	struct ofs_str fqn;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (!ofs_canon_in_model(c, i, &rest))
+		if (!ofs_naming_in_model(c, i, &rest))
 			continue;
-		fqn = ofs_canon_fqn(c, rest).s;
+		fqn = ofs_naming_fqn(c, rest).s;
 		if (fqn.p != NULL && add_fqn(c, fqn, err) == -1)
 			return -1;
 	}
@@ -234,9 +234,9 @@ static int collect_groups(struct canon *c, struct ofs_str text,
 	struct ofs_str id = { text.p, (uint32_t)dot };
 	uint32_t number;
 
-	if (dot == text.len || ofs_canon_number(id, &number))
+	if (dot == text.len || ofs_naming_number(id, &number))
 		return 0;
-	return ofs_canon_set_add(&c->fqns, id, err);
+	return ofs_naming_set_add(&c->fqns, id, err);
 }
 
 static int collect_states(struct canon *c, struct ofs_str text,
@@ -246,7 +246,7 @@ static int collect_states(struct canon *c, struct ofs_str text,
 
 	if (longest(&c->fqns, text, &s) || !known_state(text, &s))
 		return 0;
-	return ofs_canon_set_add(&c->guessed, s.id, err);
+	return ofs_naming_set_add(&c->guessed, s.id, err);
 }
 
 /* The model's names are needed where a key is flattened, or is a number and so
@@ -260,11 +260,11 @@ static bool worthwhile(const struct canon *c)
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (c->spot[i].root == OFS_NONE)
 			continue;
-		rest = ofs_canon_rest(c, i);
-		switch (ofs_canon_word(c, rest.c[0]) & WORD_ROOTED) {
+		rest = ofs_naming_rest(c, i);
+		switch (ofs_naming_word(c, rest.c[0]) & WORD_ROOTED) {
 		case WORD_STATE:
 			if (rest.n > 1 &&
-			    (ofs_canon_word(c, rest.c[1]) & WORD_NUMBER) != 0)
+			    (ofs_naming_word(c, rest.c[1]) & WORD_NUMBER) != 0)
 				return true;
 			break;
 		case WORD_STATE_DOT:
@@ -275,7 +275,7 @@ static bool worthwhile(const struct canon *c)
 	return false;
 }
 
-int ofs_canon_collect(struct canon *c, struct optimfs_error *err)
+int ofs_naming_collect(struct canon *c, struct optimfs_error *err)
 {
 	struct ofs_str text;
 
@@ -285,13 +285,14 @@ int ofs_canon_collect(struct canon *c, struct optimfs_error *err)
 		return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		if (c->spot[i].root != OFS_NONE &&
-		    kind_of(c, ofs_canon_rest(c, i), &text) ==
+		    kind_of(c, ofs_naming_rest(c, i), &text) ==
 			WORD_GROUPS_DOT &&
 		    collect_groups(c, text, err) == -1)
 			return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		if (c->spot[i].root != OFS_NONE &&
-		    kind_of(c, ofs_canon_rest(c, i), &text) == WORD_STATE_DOT &&
+		    kind_of(c, ofs_naming_rest(c, i), &text) ==
+			WORD_STATE_DOT &&
 		    collect_states(c, text, err) == -1)
 			return -1;
 	return 0;

@@ -27,8 +27,8 @@ static void note_key(struct canon *c, uint32_t entry,
 	struct canon_root *r = &c->root[c->spot[entry].root];
 	uint32_t id;
 
-	if (ofs_canon_number(key->id.s, &id) &&
-	    !ofs_canon_set_has(&c->fqns, key->id.s)) {
+	if (ofs_naming_number(key->id.s, &id) &&
+	    !ofs_naming_set_has(&c->fqns, key->id.s)) {
 		if (!r->numbers)
 			r->first_number = entry;
 		r->numbers = true;
@@ -46,7 +46,7 @@ static struct ofs_str id_of(const struct canon *c, uint32_t entry)
 {
 	struct canon_key key;
 
-	ofs_canon_key(c, ofs_canon_rest(c, entry), &key);
+	ofs_naming_key(c, ofs_naming_rest(c, entry), &key);
 	return key.id.s;
 }
 
@@ -69,7 +69,7 @@ static int mixed(struct canon *c, const struct canon_root *r,
 	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, EUCLEAN, fmt, n,
 		number.p, m, name.p,
 		" (or the dotted keys were cut wrongly)") == OFS_NONE)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	return 0;
 }
 
@@ -81,7 +81,7 @@ static int look_at_keys(struct canon *c, struct optimfs_error *err)
 		if (c->spot[i].root == OFS_NONE ||
 		    (c->spot[i].at & SPOT_ORPHAN) != 0)
 			continue;
-		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind == CANON_STATE)
 			note_key(c, i, &key);
 	}
@@ -132,7 +132,7 @@ static int choose_root(struct canon *c, struct optimfs_error *err)
 	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
 		"OFS635 ids= is of no use: no optimizer here has integer "
 		"parameter IDs") == OFS_NONE)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	return 0;
 }
 
@@ -140,7 +140,7 @@ static int check_line(struct canon *c, const struct ofs_ids *ids,
     struct ofs_str line, struct optimfs_error *err)
 {
 	if (c->model.kind != MODEL_NONE && c->fqns.n > 0 &&
-	    !ofs_canon_set_has(&c->fqns, line))
+	    !ofs_naming_set_has(&c->fqns, line))
 		return optimfs_fail(err, EINVAL,
 		    "OFS635 %s: line %u: the model has no parameter "
 		    "\"%.*s\"",
@@ -158,7 +158,7 @@ static int add_line(struct canon *c, struct ofs_ids *ids,
 	if (check_line(c, ids, l->name, err) == -1)
 		return -1;
 	ids->v[ids->n] = (struct ofs_id){
-		.name = ofs_canon_listed(c, SCOPE_MODEL, name, NULL, err),
+		.name = ofs_naming_listed(c, SCOPE_MODEL, name, NULL, err),
 		.line = l->line,
 		.group = l->group,
 	};
@@ -180,7 +180,7 @@ static int no_doubles(const struct ofs_ids *ids, struct optimfs_error *err)
 	int ret = 0;
 
 	if (v == NULL)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	if (ids->n > 0)
 		memcpy(v, ids->v, ids->n * sizeof(*v));
 	qsort(v, ids->n, sizeof(*v), by_name);
@@ -199,7 +199,7 @@ static int parse(struct canon *c, const struct ofs_ids_file *f,
 {
 	ids->v = malloc(f->n * sizeof(*ids->v) + 1);
 	if (ids->v == NULL)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	for (uint32_t i = 0; i < f->n; i++)
 		if (add_line(c, ids, &f->v[i], err) == -1)
 			return -1;
@@ -218,7 +218,7 @@ static int from_file(struct canon *c, struct ofs_ids *ids,
 		return -1;
 	ret = parse(c, &f, ids, err);
 	ofs_ids_file_fini(&f);
-	return ret == 0 ? ofs_canon_check_ids(c, ids, err) : ret;
+	return ret == 0 ? ofs_naming_check_ids(c, ids, err) : ret;
 }
 
 static int store(struct canon *c, const struct ofs_ids *ids,
@@ -227,7 +227,7 @@ static int store(struct canon *c, const struct ofs_ids *ids,
 	uint32_t *v = ofs_arena_alloc(&c->cat->arena, ids->n * sizeof(*v));
 
 	if (v == NULL)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	for (uint32_t i = 0; i < ids->n; i++)
 		v[i] = ids->v[i].name;
 	c->cat->ids = v;
@@ -235,7 +235,7 @@ static int store(struct canon *c, const struct ofs_ids *ids,
 	return 0;
 }
 
-int ofs_canon_ids(struct canon *c, struct optimfs_error *err)
+int ofs_naming_ids(struct canon *c, struct optimfs_error *err)
 {
 	struct ofs_ids ids = { .file = c->opt->ids };
 	int ret;
@@ -250,7 +250,7 @@ int ofs_canon_ids(struct canon *c, struct optimfs_error *err)
 	if (c->ids_root == OFS_NONE)
 		return 0;
 	ret = strcmp(c->opt->ids, "model") == 0
-	    ? ofs_canon_ids_of_model(c, &ids, err)
+	    ? ofs_naming_ids_of_model(c, &ids, err)
 	    : from_file(c, &ids, err);
 	if (ret == 0)
 		ret = store(c, &ids, err);
@@ -258,13 +258,13 @@ int ofs_canon_ids(struct canon *c, struct optimfs_error *err)
 	return ret;
 }
 
-uint32_t ofs_canon_id_name(const struct canon *c, uint32_t root,
+uint32_t ofs_naming_id_name(const struct canon *c, uint32_t root,
     struct ofs_str id)
 {
 	uint32_t number;
 
-	if (root != c->ids_root || !ofs_canon_number(id, &number) ||
-	    number >= c->cat->nids || ofs_canon_set_has(&c->fqns, id))
+	if (root != c->ids_root || !ofs_naming_number(id, &number) ||
+	    number >= c->cat->nids || ofs_naming_set_has(&c->fqns, id))
 		return OFS_NONE;
 	return c->cat->ids[number];
 }

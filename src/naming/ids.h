@@ -40,15 +40,15 @@ void ofs_shapes_print(const struct canon *c, uint32_t entry, char text[64]);
 
 /* ids_check.c. Do they fit the optimizer c->ids_root? EINVAL with the
  * line. */
-int ofs_canon_check_ids(struct canon *c, const struct ofs_ids *ids,
+int ofs_naming_check_ids(struct canon *c, const struct ofs_ids *ids,
     struct optimfs_error *err);
 /* The list of parameters of a group of root, where it is a value that is known
  * without reading; *group gets the group's number. NULL for other entries. */
-const struct ofs_value *ofs_canon_params(const struct canon *c, uint32_t entry,
+const struct ofs_value *ofs_naming_params(const struct canon *c, uint32_t entry,
     uint32_t root, uint32_t *group);
 
 /* ids_model.c. ids=model: fill *ids. */
-int ofs_canon_ids_of_model(struct canon *c, struct ofs_ids *ids,
+int ofs_naming_ids_of_model(struct canon *c, struct ofs_ids *ids,
     struct optimfs_error *err);
 
 #endif

@@ -54,9 +54,10 @@ struct groups {
 static bool is_params(const struct canon *c, const struct canon_key *key)
 {
 	if (key->tail.p != NULL)
-		return key->nmore == 0 && ofs_canon_str_is(key->tail, "params");
+		return key->nmore == 0 &&
+		    ofs_naming_str_is(key->tail, "params");
 	return key->nmore == 1 &&
-	    ofs_canon_str_is(ofs_catalog_string(c->cat, key->more[0]),
+	    ofs_naming_str_is(ofs_catalog_string(c->cat, key->more[0]),
 		"params");
 }
 
@@ -67,12 +68,12 @@ static bool group_of(const struct canon *c, uint32_t entry, uint32_t root,
 {
 	if (c->spot[entry].root != root)
 		return false;
-	ofs_canon_key(c, ofs_canon_rest(c, entry), key);
-	return key->kind == CANON_GROUP && ofs_canon_number(key->id.s, group) &&
-	    *group < 1u << 20;
+	ofs_naming_key(c, ofs_naming_rest(c, entry), key);
+	return key->kind == CANON_GROUP &&
+	    ofs_naming_number(key->id.s, group) && *group < 1u << 20;
 }
 
-const struct ofs_value *ofs_canon_params(const struct canon *c, uint32_t entry,
+const struct ofs_value *ofs_naming_params(const struct canon *c, uint32_t entry,
     uint32_t root, uint32_t *group)
 {
 	const struct ofs_entry *e = &c->cat->entries[entry];
@@ -115,12 +116,12 @@ static int see_group(struct canon *c, uint32_t entry, struct groups *g,
 	if (number >= g->n) {
 		size = reallocarray(g->size, number + 1, sizeof(*size));
 		if (size == NULL)
-			return ofs_canon_no_memory(err);
+			return ofs_naming_no_memory(err);
 		g->size = size;
 		while (g->n <= number)
 			g->size[g->n++] = OFS_NONE;
 	}
-	v = ofs_canon_params(c, entry, c->ids_root, &number);
+	v = ofs_naming_params(c, entry, c->ids_root, &number);
 	if (v != NULL)
 		g->size[number] = ofs_pk_len(v->doc, v->node);
 	return 0;
@@ -193,7 +194,7 @@ static int check_counts(struct canon *c, const struct ofs_ids *ids,
 		const struct ofs_value *v;
 		uint32_t group;
 
-		v = ofs_canon_params(c, i, c->ids_root, &group);
+		v = ofs_naming_params(c, i, c->ids_root, &group);
 		if (v != NULL)
 			ret = check_places(ids, v, group, err);
 	}
@@ -206,7 +207,7 @@ static int check_counts(struct canon *c, const struct ofs_ids *ids,
 	return ret;
 }
 
-int ofs_canon_check_ids(struct canon *c, const struct ofs_ids *ids,
+int ofs_naming_check_ids(struct canon *c, const struct ofs_ids *ids,
     struct optimfs_error *err)
 {
 	struct ofs_shapes model = { 0 }, state = { 0 };

@@ -152,7 +152,7 @@ static void groups_of_ids(struct match *m)
 
 	memset(m->group, 0xff, m->nids * sizeof(*m->group));
 	for (uint32_t i = 0; i < m->c->cat->nentries; i++) {
-		v = ofs_canon_params(m->c, i, m->c->ids_root, &group);
+		v = ofs_naming_params(m->c, i, m->c->ids_root, &group);
 		if (v == NULL)
 			continue;
 		for (uint32_t k = 0; k < ofs_pk_len(v->doc, v->node); k++)
@@ -200,7 +200,7 @@ static int match(struct match *m, const struct ofs_shapes *state,
 	ids->v = malloc(m->nids * sizeof(*ids->v));
 	if (m->owner == NULL || m->group == NULL || m->v == NULL ||
 	    ids->v == NULL)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	memset(m->owner, 0xff, m->model.n * sizeof(*m->owner));
 	memset(ids->v, 0xff, m->nids * sizeof(*ids->v));
 	ids->n = m->nids;
@@ -227,7 +227,7 @@ static int enough(struct match *m, const struct ofs_shapes *state,
 	return 0;
 }
 
-int ofs_canon_ids_of_model(struct canon *c, struct ofs_ids *ids,
+int ofs_naming_ids_of_model(struct canon *c, struct ofs_ids *ids,
     struct optimfs_error *err)
 {
 	struct match m = { .c = c };

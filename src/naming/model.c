@@ -81,7 +81,7 @@ static void by_key(const struct canon *c, const uint32_t *path, uint32_t n,
 
 	for (uint32_t i = 0; i + 1 < n && i < 3; i++) {
 		k.c[i] = OFS_PATH_STR(path[i]);
-		w = WORD_MODEL_OF(ofs_canon_word(c, path[i]));
+		w = WORD_MODEL_OF(ofs_naming_word(c, path[i]));
 		if (w == 0)
 			continue;
 		k.rule = i == 0                   ? BY_KEY
@@ -129,12 +129,12 @@ static int count(struct tally *t, const uint32_t *path, uint32_t n,
 		t->cap = t->cap == 0 ? 16 : t->cap * 2;
 		v = reallocarray(t->v, t->cap, sizeof(*v));
 		if (v == NULL)
-			return ofs_canon_no_memory(err);
+			return ofs_naming_no_memory(err);
 		t->v = v;
 	}
 	t->v[t->n] = (struct holder){ path, n, 1 };
 	if (!ofs_map_add(&t->map, hash, t->n++))
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	return 0;
 }
 
@@ -147,9 +147,9 @@ static int state_names(struct canon *c, struct canon_set *names,
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (c->spot[i].root == OFS_NONE)
 			continue;
-		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind == CANON_STATE &&
-		    ofs_canon_set_add(names, key.id.s, err) == -1)
+		    ofs_naming_set_add(names, key.id.s, err) == -1)
 			return -1;
 	}
 	return 0;
@@ -192,13 +192,13 @@ static int by_fqn(struct canon *c, struct candidate *best,
 			continue;
 		path = path_of(c, i, &n);
 		if (n > 0 && n <= CANON_DEPTH &&
-		    ofs_canon_set_has(&names,
+		    ofs_naming_set_has(&names,
 			ofs_catalog_string(c->cat, path[n - 1])))
 			ret = count(&t, path, n - 1, err);
 	}
 	if (ret == 0)
 		most(&t, best);
-	ofs_canon_set_fini(&names);
+	ofs_naming_set_fini(&names);
 	ofs_map_fini(&t.map);
 	free(t.v);
 	return ret;
@@ -211,15 +211,15 @@ static int by_fqn(struct canon *c, struct candidate *best,
 static bool try_prefix(const struct canon_set *tops, const char *prefix,
     struct ofs_str text)
 {
-	size_t n = strlen(prefix), dot = ofs_canon_dot(text, 0);
+	size_t n = strlen(prefix), dot = ofs_naming_dot(text, 0);
 	char key[1024];
 
 	memcpy(key, prefix, n);
-	for (; dot < text.len; dot = ofs_canon_dot(text, dot + 1)) {
+	for (; dot < text.len; dot = ofs_naming_dot(text, dot + 1)) {
 		if (n + dot > sizeof(key))
 			return false;
 		memcpy(key + n, text.p, dot);
-		if (ofs_canon_set_has(tops,
+		if (ofs_naming_set_has(tops,
 			(struct ofs_str){ key, (uint32_t)(n + dot) }))
 			return true;
 	}
@@ -242,11 +242,11 @@ static const char *find_prefix(const struct canon *c,
 		if (c->spot[i].root == OFS_NONE ||
 		    (c->spot[i].at & SPOT_TEXT) == 0)
 			continue;
-		rest = ofs_canon_rest(c, i);
+		rest = ofs_naming_rest(c, i);
 		if (rest.text.len < sizeof(state) ||
 		    memcmp(rest.text.p, state, sizeof(state) - 1) != 0)
 			continue;
-		rest.text = ofs_canon_after(rest.text, sizeof(state) - 1);
+		rest.text = ofs_naming_after(rest.text, sizeof(state) - 1);
 		for (int k = 0; prefixes[k] != NULL; k++)
 			if (try_prefix(tops, prefixes[k], rest.text))
 				return prefixes[k];
@@ -266,8 +266,8 @@ static int top_names(const struct canon *c, struct canon_set *tops,
 			continue;
 		path = path_of(c, i, &n);
 		if (n == 1 &&
-		    ofs_canon_set_add(tops, ofs_catalog_string(c->cat, path[0]),
-			err) == -1)
+		    ofs_naming_set_add(tops,
+			ofs_catalog_string(c->cat, path[0]), err) == -1)
 			return -1;
 	}
 	return 0;
@@ -279,7 +279,7 @@ static int set_prefix(struct canon *c, const char *prefix,
 	c->model.len = strlen(prefix);
 	c->model.prefix = ofs_arena_strndup(&c->arena, prefix, c->model.len);
 	if (c->model.prefix == NULL)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	c->model.kind = MODEL_TEXT;
 	return 0;
 }
@@ -292,7 +292,7 @@ static int find_text(struct canon *c, struct optimfs_error *err)
 
 	if (ret == 0)
 		prefix = find_prefix(c, &tops);
-	ofs_canon_set_fini(&tops);
+	ofs_naming_set_fini(&tops);
 	if (ret == -1 || prefix[0] == '\0')
 		return ret;
 	return set_prefix(c, prefix, err);
@@ -349,7 +349,7 @@ static int find_given(struct canon *c, struct optimfs_error *err)
 	}
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		path = path_of(c, i, &n);
-		at = ofs_canon_match(c, path,
+		at = ofs_naming_match(c, path,
 		    n <= CANON_DEPTH ? n : CANON_DEPTH, key);
 		if (at == OFS_NONE)
 			continue;
@@ -362,7 +362,7 @@ static int find_given(struct canon *c, struct optimfs_error *err)
 	ofs_buf_printf(&dotted, "%s.", key);
 	ofs_buf_putc(&dotted, 0);
 	if (dotted.bad)
-		ret = ofs_canon_no_memory(err);
+		ret = ofs_naming_no_memory(err);
 	for (uint32_t i = 0; i < c->cat->nentries && ret == 0; i++) {
 		path = path_of(c, i, &n);
 		if (n != 1 ||
@@ -375,10 +375,10 @@ static int find_given(struct canon *c, struct optimfs_error *err)
 	ofs_buf_fini(&dotted);
 	if (ret == -1 || c->model.kind == MODEL_TEXT)
 		return ret;
-	return ofs_canon_no_such_key(c, "model_key", key, err);
+	return ofs_naming_no_such_key(c, "model_key", key, err);
 }
 
-int ofs_canon_find_model(struct canon *c, struct optimfs_error *err)
+int ofs_naming_find_model(struct canon *c, struct optimfs_error *err)
 {
 	if (c->opt->model_key != NULL)
 		return find_given(c, err);
@@ -409,7 +409,7 @@ static bool extra_state(struct ofs_str s)
 	    (s.len == n || s.p[s.len - n - 1] == '.');
 }
 
-bool ofs_canon_in_model(const struct canon *c, uint32_t entry,
+bool ofs_naming_in_model(const struct canon *c, uint32_t entry,
     struct canon_rest *rest)
 {
 	const struct canon_model *m = &c->model;
@@ -434,11 +434,11 @@ bool ofs_canon_in_model(const struct canon *c, uint32_t entry,
 		return is_tensor(c, entry) || extra_state(s);
 	if (!starts(s, m->prefix, m->len))
 		return false;
-	rest->text = ofs_canon_after(s, m->len);
+	rest->text = ofs_naming_after(s, m->len);
 	return true;
 }
 
-struct canon_name ofs_canon_fqn(const struct canon *c, struct canon_rest rest)
+struct canon_name ofs_naming_fqn(const struct canon *c, struct canon_rest rest)
 {
 	struct canon_name name = { rest.text, OFS_NONE };
 

@@ -12,12 +12,12 @@
 #include "naming/file_name.h"
 #include "naming/naming_impl.h"
 
-int ofs_canon_no_memory(struct optimfs_error *err)
+int ofs_naming_no_memory(struct optimfs_error *err)
 {
 	return optimfs_fail(err, ENOMEM, "naming the checkpoint's entries");
 }
 
-int ofs_canon_push(struct canon *c, uint32_t str, struct optimfs_error *err)
+int ofs_naming_push(struct canon *c, uint32_t str, struct optimfs_error *err)
 {
 	size_t cap = c->path_cap == 0 ? 32 : c->path_cap * 2;
 	uint32_t *path;
@@ -27,7 +27,7 @@ int ofs_canon_push(struct canon *c, uint32_t str, struct optimfs_error *err)
 	if (c->npath == c->path_cap) {
 		path = reallocarray(c->path, cap, sizeof(*path));
 		if (path == NULL)
-			return ofs_canon_no_memory(err);
+			return ofs_naming_no_memory(err);
 		c->path = path;
 		c->path_cap = cap;
 	}
@@ -35,17 +35,18 @@ int ofs_canon_push(struct canon *c, uint32_t str, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_canon_push_str(struct canon *c, struct ofs_str s,
+int ofs_naming_push_str(struct canon *c, struct ofs_str s,
     struct optimfs_error *err)
 {
-	return ofs_canon_push(c, ofs_catalog_str(c->cat, s.p, s.len, err), err);
+	return ofs_naming_push(c, ofs_catalog_str(c->cat, s.p, s.len, err),
+	    err);
 }
 
 static int push_all(struct canon *c, const uint32_t *v, uint32_t n,
     struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (ofs_canon_push(c, v[i], err) == -1)
+		if (ofs_naming_push(c, v[i], err) == -1)
 			return -1;
 	return 0;
 }
@@ -57,8 +58,8 @@ static int push_dotted(struct canon *c, struct ofs_str text,
 	size_t from = 0, dot;
 
 	do {
-		dot = ofs_canon_dot(text, from);
-		if (ofs_canon_push_str(c,
+		dot = ofs_naming_dot(text, from);
+		if (ofs_naming_push_str(c,
 			(struct ofs_str){
 			    text.p + from, (uint32_t)(dot - from) },
 			err) == -1)
@@ -68,26 +69,26 @@ static int push_dotted(struct canon *c, struct ofs_str text,
 	return 0;
 }
 
-int ofs_canon_optim(struct canon *c, uint32_t root, struct optimfs_error *err)
+int ofs_naming_optim(struct canon *c, uint32_t root, struct optimfs_error *err)
 {
 	uint32_t name = c->root[root].name;
 
 	c->npath = 0;
-	if (ofs_canon_push(c, c->keyword[CANON_OPTIM], err) == -1)
+	if (ofs_naming_push(c, c->keyword[CANON_OPTIM], err) == -1)
 		return -1;
-	return name == OFS_NONE ? 0 : ofs_canon_push(c, name, err);
+	return name == OFS_NONE ? 0 : ofs_naming_push(c, name, err);
 }
 
-uint32_t ofs_canon_state_name(struct canon *c, uint32_t root,
+uint32_t ofs_naming_state_name(struct canon *c, uint32_t root,
     struct canon_name id, bool *alias, struct optimfs_error *err)
 {
-	uint32_t name = ofs_canon_id_name(c, root, id.s);
+	uint32_t name = ofs_naming_id_name(c, root, id.s);
 
 	if (alias != NULL)
 		*alias = false;
 	if (name != OFS_NONE)
 		return name;
-	return ofs_canon_listed(c, canon_scope_state(root), id, alias, err);
+	return ofs_naming_listed(c, canon_scope_state(root), id, alias, err);
 }
 
 /* raw resolves to what the first n components of c->path lead to. */
@@ -112,10 +113,10 @@ static int add_alias(struct canon *c, size_t n, struct ofs_str raw,
 static int other_path(struct canon *c, uint32_t root, struct canon_rest rest,
     struct optimfs_error *err)
 {
-	if (ofs_canon_optim(c, root, err) == -1)
+	if (ofs_naming_optim(c, root, err) == -1)
 		return -1;
 	if (rest.text.p != NULL)
-		return ofs_canon_push_str(c, rest.text, err);
+		return ofs_naming_push_str(c, rest.text, err);
 	return push_all(c, rest.c, rest.n, err);
 }
 
@@ -127,7 +128,7 @@ static int push_rest(struct canon *c, const struct canon_key *key,
 	    push_dotted(c, key->tail, err) == -1)
 		return -1;
 	if (key->tail.p != NULL && key->kind == CANON_GROUP &&
-	    ofs_canon_push_str(c, key->tail, err) == -1)
+	    ofs_naming_push_str(c, key->tail, err) == -1)
 		return -1;
 	return push_all(c, key->more, key->nmore, err);
 }
@@ -136,24 +137,24 @@ static int optim_path(struct canon *c, uint32_t entry,
     struct optimfs_error *err)
 {
 	uint32_t root = c->spot[entry].root, name;
-	struct canon_rest rest = ofs_canon_rest(c, entry);
+	struct canon_rest rest = ofs_naming_rest(c, entry);
 	enum canon_keyword part = CANON_STATES;
 	struct canon_key key;
 	bool alias;
 	size_t n;
 
-	ofs_canon_key(c, rest, &key);
+	ofs_naming_key(c, rest, &key);
 	if (key.kind == CANON_OTHER)
 		return other_path(c, root, rest, err);
 	if (key.kind == CANON_GROUP) {
 		part = CANON_GROUPS;
-		name = ofs_canon_listed(c, canon_scope_groups(root), key.id,
+		name = ofs_naming_listed(c, canon_scope_groups(root), key.id,
 		    &alias, err);
 	} else
-		name = ofs_canon_state_name(c, root, key.id, &alias, err);
-	if (ofs_canon_optim(c, root, err) == -1 ||
-	    ofs_canon_push(c, c->keyword[part], err) == -1 ||
-	    ofs_canon_push(c, name, err) == -1)
+		name = ofs_naming_state_name(c, root, key.id, &alias, err);
+	if (ofs_naming_optim(c, root, err) == -1 ||
+	    ofs_naming_push(c, c->keyword[part], err) == -1 ||
+	    ofs_naming_push(c, name, err) == -1)
 		return -1;
 	n = c->npath;
 	if (push_rest(c, &key, err) == -1)
@@ -165,17 +166,17 @@ static int optim_path(struct canon *c, uint32_t entry,
 static int model_path(struct canon *c, struct canon_rest rest,
     struct optimfs_error *err)
 {
-	struct canon_name fqn = ofs_canon_fqn(c, rest);
+	struct canon_name fqn = ofs_naming_fqn(c, rest);
 	uint32_t name;
 	bool alias;
 
 	c->npath = 0;
-	if (ofs_canon_push(c, c->keyword[CANON_MODEL], err) == -1)
+	if (ofs_naming_push(c, c->keyword[CANON_MODEL], err) == -1)
 		return -1;
 	if (fqn.s.p == NULL)
 		return push_all(c, rest.c, rest.n, err);
-	name = ofs_canon_listed(c, SCOPE_MODEL, fqn, &alias, err);
-	if (ofs_canon_push(c, name, err) == -1)
+	name = ofs_naming_listed(c, SCOPE_MODEL, fqn, &alias, err);
+	if (ofs_naming_push(c, name, err) == -1)
 		return -1;
 	return alias ? add_alias(c, c->npath, fqn.s, err) : 0;
 }
@@ -187,14 +188,14 @@ static int tree_path(struct canon *c, uint32_t entry, struct optimfs_error *err)
 
 	if (c->spot[entry].root != OFS_NONE)
 		return optim_path(c, entry, err);
-	if (ofs_canon_in_model(c, entry, &rest))
+	if (ofs_naming_in_model(c, entry, &rest))
 		return model_path(c, rest, err);
 	c->npath = 0;
-	if (ofs_canon_push(c, c->keyword[CANON_EXTRA], err) == -1)
+	if (ofs_naming_push(c, c->keyword[CANON_EXTRA], err) == -1)
 		return -1;
 	/* a file that is one object and no more */
 	if (rest.n == 0)
-		return ofs_canon_push(c, c->keyword[CANON_EMPTY], err);
+		return ofs_naming_push(c, c->keyword[CANON_EMPTY], err);
 	return push_all(c, rest.c, rest.n, err);
 }
 
@@ -285,7 +286,7 @@ static int warn_of_text(struct canon *c, struct optimfs_error *err)
 		"OFS640 no map of keys: %" PRIu64
 		" dotted keys of optimizers were cut by the names in them",
 		c->ntext) == OFS_NONE)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	return 0;
 }
 
@@ -305,22 +306,22 @@ static int keywords(struct canon *c, struct optimfs_error *err)
 
 static int name_all(struct canon *c, struct optimfs_error *err)
 {
-	if (keywords(c, err) == -1 || ofs_canon_words(c, err) == -1 ||
-	    ofs_canon_roots(c, err) == -1 ||
-	    ofs_canon_find_model(c, err) == -1 ||
-	    ofs_canon_collect(c, err) == -1 || ofs_canon_claims(c, err) == -1 ||
-	    ofs_canon_ties(c, err) == -1 || ofs_canon_orphans(c, err) == -1 ||
-	    ofs_canon_ids(c, err) == -1)
+	if (keywords(c, err) == -1 || ofs_naming_words(c, err) == -1 ||
+	    ofs_naming_roots(c, err) == -1 ||
+	    ofs_naming_find_model(c, err) == -1 ||
+	    ofs_naming_collect(c, err) == -1 ||
+	    ofs_naming_claims(c, err) == -1 || ofs_naming_ties(c, err) == -1 ||
+	    ofs_naming_orphans(c, err) == -1 || ofs_naming_ids(c, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		if (place(c, i, err) == -1)
 			return -1;
-	if (ofs_canon_finish(c, err) == -1 || warn_of_text(c, err) == -1)
+	if (ofs_naming_finish(c, err) == -1 || warn_of_text(c, err) == -1)
 		return -1;
 	return narrow(c, err);
 }
 
-int ofs_canon(struct ofs_catalog *cat, const struct optimfs_options *opt,
+int ofs_name_entries(struct ofs_catalog *cat, const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
 	struct canon c = { .cat = cat, .opt = opt, .ids_root = OFS_NONE };
@@ -331,8 +332,8 @@ int ofs_canon(struct ofs_catalog *cat, const struct optimfs_options *opt,
 	ofs_arena_fini(&c.arena);
 	ofs_map_fini(&c.root_map);
 	ofs_map_fini(&c.claim_map);
-	ofs_canon_set_fini(&c.fqns);
-	ofs_canon_set_fini(&c.guessed);
+	ofs_naming_set_fini(&c.fqns);
+	ofs_naming_set_fini(&c.guessed);
 	free(c.word);
 	free(c.root);
 	free(c.spot);

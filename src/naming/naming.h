@@ -21,7 +21,7 @@
  * parameters' state directories too. subtree= leaves out what is not below
  * it. ids= also fills cat->ids. opt may not be NULL. Runs while the catalog is
  * still being built. */
-int ofs_canon(struct ofs_catalog *cat, const struct optimfs_options *opt,
+int ofs_name_entries(struct ofs_catalog *cat, const struct optimfs_options *opt,
     struct optimfs_error *err);
 
 /* fqn[0..n) without wrapper prefixes ("_fsdp_wrapped_module." and the like,
@@ -30,7 +30,7 @@ size_t ofs_clean_fqn(const char *fqn, size_t n, char *out);
 
 /* Does key, with so many others before it in its path, say that what stands
  * below it is a model or an optimizer, or state of either? */
-bool ofs_canon_is_trained(struct ofs_str key, uint32_t before);
+bool ofs_naming_is_trained(struct ofs_str key, uint32_t before);
 
 /* user.optimfs.raw_fqn: the parameter's name in entry's source path where it
  * is not the one that is listed; false where it is. */

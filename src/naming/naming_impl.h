@@ -155,61 +155,61 @@ struct canon {
 	size_t npath, path_cap;
 };
 
-int ofs_canon_no_memory(struct optimfs_error *err);
-bool ofs_canon_str_is(struct ofs_str s, const char *word);
+int ofs_naming_no_memory(struct optimfs_error *err);
+bool ofs_naming_str_is(struct ofs_str s, const char *word);
 /* s without its first n bytes. */
-struct ofs_str ofs_canon_after(struct ofs_str s, size_t n);
+struct ofs_str ofs_naming_after(struct ofs_str s, size_t n);
 
 /* tokens.c */
-uint32_t ofs_canon_classify(struct ofs_str s);
-int ofs_canon_words(struct canon *c, struct optimfs_error *err);
-uint32_t ofs_canon_word(const struct canon *c, uint32_t component);
+uint32_t ofs_naming_classify(struct ofs_str s);
+int ofs_naming_words(struct canon *c, struct optimfs_error *err);
+uint32_t ofs_naming_word(const struct canon *c, uint32_t component);
 /* The end of the component of text that begins at from: a dot, or the end. */
-size_t ofs_canon_dot(struct ofs_str text, size_t from);
+size_t ofs_naming_dot(struct ofs_str text, size_t from);
 
 /* string_set.c: strings, borrowed */
-int ofs_canon_set_add(struct canon_set *set, struct ofs_str s,
+int ofs_naming_set_add(struct canon_set *set, struct ofs_str s,
     struct optimfs_error *err);
-bool ofs_canon_set_has(const struct canon_set *set, struct ofs_str s);
-void ofs_canon_set_fini(struct canon_set *set);
+bool ofs_naming_set_has(const struct canon_set *set, struct ofs_str s);
+void ofs_naming_set_fini(struct canon_set *set);
 
 /* optimizers.c: fill root, spot and each root's name. */
-int ofs_canon_roots(struct canon *c, struct optimfs_error *err);
+int ofs_naming_roots(struct canon *c, struct optimfs_error *err);
 /* Only the roots, and which of them are accepted. */
-int ofs_canon_detect(struct canon *c, struct optimfs_error *err);
+int ofs_naming_detect(struct canon *c, struct optimfs_error *err);
 /* Of the accepted roots, those that are another by ID are no longer. */
-int ofs_canon_drop_twins(struct canon *c, uint32_t *naccepted,
+int ofs_naming_drop_twins(struct canon *c, uint32_t *naccepted,
     struct optimfs_error *err);
 /* What is left of an entry that has a root. */
-struct canon_rest ofs_canon_rest(const struct canon *c, uint32_t entry);
+struct canon_rest ofs_naming_rest(const struct canon *c, uint32_t entry);
 /* How many components of c[0..n), fewer than n, joined by dots make key;
  * OFS_NONE for none. */
-uint32_t ofs_canon_match(const struct canon *c, const uint32_t *path,
+uint32_t ofs_naming_match(const struct canon *c, const uint32_t *path,
     uint32_t n, const char *key);
 
 /* optimizer_names.c: of several optimizers, the last components of their paths
  * in which all differ, or else the paths. */
-int ofs_canon_name_roots(struct canon *c, uint32_t naccepted,
+int ofs_naming_name_roots(struct canon *c, uint32_t naccepted,
     struct optimfs_error *err);
 /* Fail with ENOENT because option= matched nothing; says what there is. */
-int ofs_canon_no_such_key(struct canon *c, const char *option, const char *key,
+int ofs_naming_no_such_key(struct canon *c, const char *option, const char *key,
     struct optimfs_error *err);
 
 /* model.c */
-int ofs_canon_find_model(struct canon *c, struct optimfs_error *err);
+int ofs_naming_find_model(struct canon *c, struct optimfs_error *err);
 /* Is entry in the model? *rest gets what is left, the whole path if not. */
-bool ofs_canon_in_model(const struct canon *c, uint32_t entry,
+bool ofs_naming_in_model(const struct canon *c, uint32_t entry,
     struct canon_rest *rest);
 /* rest as a parameter's name; s.p NULL when it is several components. */
-struct canon_name ofs_canon_fqn(const struct canon *c, struct canon_rest rest);
+struct canon_name ofs_naming_fqn(const struct canon *c, struct canon_rest rest);
 
 /* flat_key.c */
-int ofs_canon_collect(struct canon *c, struct optimfs_error *err);
-void ofs_canon_key(const struct canon *c, struct canon_rest rest,
+int ofs_naming_collect(struct canon *c, struct optimfs_error *err);
+void ofs_naming_key(const struct canon *c, struct canon_rest rest,
     struct canon_key *key);
 
 /* wrappers.c */
-int ofs_canon_claims(struct canon *c, struct optimfs_error *err);
+int ofs_naming_claims(struct canon *c, struct optimfs_error *err);
 enum { SCOPE_MODEL };
 static inline uint32_t canon_scope_state(uint32_t root)
 {
@@ -221,38 +221,38 @@ static inline uint32_t canon_scope_groups(uint32_t root)
 }
 /* The string that raw is listed by in scope; *alias, when not NULL, is set when
  * raw should resolve too and was not asked for so before. OFS_NONE: failed. */
-uint32_t ofs_canon_listed(struct canon *c, uint32_t scope,
+uint32_t ofs_naming_listed(struct canon *c, uint32_t scope,
     struct canon_name raw, bool *alias, struct optimfs_error *err);
 
 /* unmatched.c. Where all groups' lists are known: state of an integer ID
  * that none of them has fails when it is read (EUCLEAN, OFS644). */
-int ofs_canon_orphans(struct canon *c, struct optimfs_error *err);
+int ofs_naming_orphans(struct canon *c, struct optimfs_error *err);
 
 /* ids.c */
-int ofs_canon_ids(struct canon *c, struct optimfs_error *err);
-bool ofs_canon_number(struct ofs_str s, uint32_t *id);
+int ofs_naming_ids(struct canon *c, struct optimfs_error *err);
+bool ofs_naming_number(struct ofs_str s, uint32_t *id);
 /* The string that ids= calls a state's key; OFS_NONE: nothing. */
-uint32_t ofs_canon_id_name(const struct canon *c, uint32_t root,
+uint32_t ofs_naming_id_name(const struct canon *c, uint32_t root,
     struct ofs_str id);
 
 /* ties.c */
 /* Fill tie: the model's tensors that are one view of one stored extent. */
-int ofs_canon_ties(struct canon *c, struct optimfs_error *err);
+int ofs_naming_ties(struct canon *c, struct optimfs_error *err);
 /* Is entry another name for a tensor that came before it? */
-bool ofs_canon_tied(const struct canon *c, uint32_t entry);
+bool ofs_naming_tied(const struct canon *c, uint32_t entry);
 
 /* state.c: after every entry has its tree path. Aliases of tied
  * parameters' state, and notes of state that is missing. */
-int ofs_canon_finish(struct canon *c, struct optimfs_error *err);
+int ofs_naming_finish(struct canon *c, struct optimfs_error *err);
 
 /* naming.c: a tree path being put together. */
-int ofs_canon_push(struct canon *c, uint32_t str, struct optimfs_error *err);
-int ofs_canon_push_str(struct canon *c, struct ofs_str s,
+int ofs_naming_push(struct canon *c, uint32_t str, struct optimfs_error *err);
+int ofs_naming_push_str(struct canon *c, struct ofs_str s,
     struct optimfs_error *err);
 /* c->path = optim[/NAME]. */
-int ofs_canon_optim(struct canon *c, uint32_t root, struct optimfs_error *err);
+int ofs_naming_optim(struct canon *c, uint32_t root, struct optimfs_error *err);
 /* The name of a state's key in the tree. */
-uint32_t ofs_canon_state_name(struct canon *c, uint32_t root,
+uint32_t ofs_naming_state_name(struct canon *c, uint32_t root,
     struct canon_name id, bool *alias, struct optimfs_error *err);
 
 #endif

@@ -62,19 +62,19 @@ static int name_whole(struct canon *c, struct canon_root *r,
 		r->name =
 		    ofs_catalog_str(c->cat, (char *)b.data, b.len - 1, err);
 	if (b.bad)
-		ofs_canon_no_memory(err);
+		ofs_naming_no_memory(err);
 	ofs_buf_fini(&b);
 	return r->name == OFS_NONE ? -1 : 0;
 }
 
-int ofs_canon_name_roots(struct canon *c, uint32_t naccepted,
+int ofs_naming_name_roots(struct canon *c, uint32_t naccepted,
     struct optimfs_error *err)
 {
 	uint32_t *names = calloc(naccepted, sizeof(*names)), back = 0;
 	int ret = 0;
 
 	if (names == NULL)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	while (back < CANON_DEPTH && !differ_at(c, back, names, naccepted))
 		back++;
 	for (uint32_t i = 0; i < c->nroots && ret == 0; i++) {
@@ -110,7 +110,7 @@ static void list_candidates(struct canon *c, struct ofs_buf *b)
 		    ofs_catalog_components(c->cat, c->cat->entries[i].path, &n);
 
 		if (n > 0 &&
-		    ofs_canon_set_add(&tops,
+		    ofs_naming_set_add(&tops,
 			ofs_catalog_string(c->cat, OFS_PATH_STR(path[0])),
 			NULL) == -1)
 			break;
@@ -122,16 +122,16 @@ static void list_candidates(struct canon *c, struct ofs_buf *b)
 		ofs_buf_puts(b, i == 0 ? " at the top: " : ", ");
 		ofs_buf_plain(b, names[i], strnlen(names[i], 40));
 	}
-	ofs_canon_set_fini(&tops);
+	ofs_naming_set_fini(&tops);
 }
 
-int ofs_canon_no_such_key(struct canon *c, const char *option, const char *key,
+int ofs_naming_no_such_key(struct canon *c, const char *option, const char *key,
     struct optimfs_error *err)
 {
 	struct ofs_buf b = { .limit = 4096 };
 	const char *sep = " optimizers: ";
 
-	if (ofs_canon_detect(c, err) == -1)
+	if (ofs_naming_detect(c, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < c->nroots && b.len < 200; i++)
 		if (c->root[i].accepted && c->root[i].n > 0) {

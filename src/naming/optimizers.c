@@ -88,7 +88,7 @@ static struct canon_root *get_root(struct canon *c, const uint32_t *path,
 	c->length[n] = true;
 	return r;
 no_memory:
-	ofs_canon_no_memory(err);
+	ofs_naming_no_memory(err);
 	return NULL;
 }
 
@@ -115,14 +115,14 @@ static struct ofs_str text_of(const struct canon *c, const struct parts *p)
  * from or behind it; text.len when there is none. */
 static size_t next_token(struct ofs_str text, size_t from)
 {
-	size_t dot = ofs_canon_dot(text, from);
+	size_t dot = ofs_naming_dot(text, from);
 
 	for (; dot < text.len;
-	     from = dot + 1, dot = ofs_canon_dot(text, from)) {
+	     from = dot + 1, dot = ofs_naming_dot(text, from)) {
 		struct ofs_str part = { text.p + from, (uint32_t)(dot - from) };
 
-		if (ofs_canon_str_is(part, "state") ||
-		    ofs_canon_str_is(part, "param_groups"))
+		if (ofs_naming_str_is(part, "state") ||
+		    ofs_naming_str_is(part, "param_groups"))
 			return from;
 	}
 	return text.len;
@@ -137,7 +137,7 @@ static int cut(struct canon *c, struct ofs_str text, size_t end,
 	*fits = false;
 	text.len = (uint32_t)end;
 	for (p->n = 0; from < end; from = dot + 1) {
-		dot = ofs_canon_dot(text, from);
+		dot = ofs_naming_dot(text, from);
 		if (p->n == CANON_DEPTH)
 			return 0;
 		p->c[p->n] =
@@ -151,10 +151,10 @@ static int cut(struct canon *c, struct ofs_str text, size_t end,
 
 static uint8_t named(const struct canon *c, const uint32_t *p, uint32_t n)
 {
-	if (n > 0 && (ofs_canon_word(c, p[n - 1]) & WORD_OPTIM) != 0)
+	if (n > 0 && (ofs_naming_word(c, p[n - 1]) & WORD_OPTIM) != 0)
 		return IS_NAMED;
 	/* ('optimizers', 'AdamW'), ('optimizer_states', 0) */
-	if (n > 1 && (ofs_canon_word(c, p[n - 2]) & WORD_OPTIM) != 0)
+	if (n > 1 && (ofs_naming_word(c, p[n - 2]) & WORD_OPTIM) != 0)
 		return IS_NAMED;
 	return 0;
 }
@@ -166,15 +166,15 @@ static bool ends_surely(struct ofs_str text)
 
 	while (from > 0 && text.p[from - 1] != '.')
 		from--;
-	return (ofs_canon_classify(ofs_canon_after(text, from)) & WORD_SURE) !=
-	    0;
+	return (ofs_naming_classify(ofs_naming_after(text, from)) &
+		   WORD_SURE) != 0;
 }
 
 /* What component i of p says about the path before it. */
 static uint8_t evidence_at(const struct canon *c, const struct parts *p,
     uint32_t n, uint32_t i)
 {
-	uint32_t w = ofs_canon_word(c, p->c[i]);
+	uint32_t w = ofs_naming_word(c, p->c[i]);
 
 	if ((w & (WORD_GROUPS | WORD_GROUPS_DOT)) != 0)
 		return HAS_GROUPS;
@@ -185,7 +185,7 @@ static uint8_t evidence_at(const struct canon *c, const struct parts *p,
 			    : 0);
 	if ((w & WORD_STATE) == 0 || n - i < 3)
 		return 0;
-	if (i + 2 < p->n && (ofs_canon_word(c, p->c[i + 2]) & WORD_SURE) != 0)
+	if (i + 2 < p->n && (ofs_naming_word(c, p->c[i + 2]) & WORD_SURE) != 0)
 		return HAS_STATE | HAS_SURE_NAME;
 	return HAS_STATE;
 }
@@ -198,7 +198,7 @@ static int look_at_path(struct canon *c, const struct parts *p, uint32_t n,
 
 	for (uint32_t i = 0; i < p->n; i++) {
 		e = evidence_at(c, p, n, i);
-		if (i == 1 && (ofs_canon_word(c, p->c[0]) & WORD_TOP) != 0)
+		if (i == 1 && (ofs_naming_word(c, p->c[0]) & WORD_TOP) != 0)
 			e |= IS_TOP;
 		if (e == 0)
 			continue;
@@ -256,7 +256,7 @@ static bool inside_another(const struct canon *c, const struct canon_root *r)
 	uint32_t found;
 
 	for (uint32_t i = 0; i < r->n; i++) {
-		if ((ofs_canon_word(c, r->c[i]) & WORD_ROOTED) == 0)
+		if ((ofs_naming_word(c, r->c[i]) & WORD_ROOTED) == 0)
 			continue;
 		found = find_root(c, r->c, i);
 		if (found != UINT32_MAX && c->root[found].accepted)
@@ -276,7 +276,7 @@ static bool accept(struct canon *c, struct canon_root *r)
 		found = find_root(c, r->c, i);
 		if (found == UINT32_MAX || c->root[found].accepted)
 			continue;
-		if ((ofs_canon_word(c, r->c[i]) & WORD_ROOTED) != 0)
+		if ((ofs_naming_word(c, r->c[i]) & WORD_ROOTED) != 0)
 			c->root[found].dropped = true;
 	}
 	return true;
@@ -299,7 +299,7 @@ static void choose(struct canon *c)
 					any = true;
 }
 
-int ofs_canon_detect(struct canon *c, struct optimfs_error *err)
+int ofs_naming_detect(struct canon *c, struct optimfs_error *err)
 {
 	struct parts p;
 	uint32_t n;
@@ -308,7 +308,7 @@ int ofs_canon_detect(struct canon *c, struct optimfs_error *err)
 		n = head(c, i, &p);
 		if (look_at_path(c, &p, n, err) == -1)
 			return -1;
-		if (n == 1 && (ofs_canon_word(c, p.c[0]) & WORD_TOKEN) != 0 &&
+		if (n == 1 && (ofs_naming_word(c, p.c[0]) & WORD_TOKEN) != 0 &&
 		    look_at_text(c, text_of(c, &p), err) == -1)
 			return -1;
 	}
@@ -327,7 +327,7 @@ static uint32_t root_of_path(const struct canon *c, const struct parts *p,
 		if (!c->length[i])
 			continue;
 		if (i == 0 && c->opt->optim_key == NULL &&
-		    (ofs_canon_word(c, p->c[0]) & WORD_ROOTED) == 0)
+		    (ofs_naming_word(c, p->c[0]) & WORD_ROOTED) == 0)
 			continue;
 		found = find_root(c, p->c, i);
 		if (found == UINT32_MAX || !c->root[found].accepted)
@@ -371,12 +371,12 @@ static int place(struct canon *c, uint32_t entry, struct optimfs_error *err)
 		return 0;
 	spot->root = root_of_path(c, &p, n, &spot->at);
 	if (spot->root != OFS_NONE || n > 1 ||
-	    (ofs_canon_word(c, p.c[0]) & WORD_TOKEN) == 0)
+	    (ofs_naming_word(c, p.c[0]) & WORD_TOKEN) == 0)
 		return 0;
 	return root_of_text(c, text_of(c, &p), spot, err);
 }
 
-uint32_t ofs_canon_match(const struct canon *c, const uint32_t *path,
+uint32_t ofs_naming_match(const struct canon *c, const uint32_t *path,
     uint32_t n, const char *key)
 {
 	size_t left = strlen(key);
@@ -419,7 +419,7 @@ static int place_given(struct canon *c, uint32_t entry,
 
 	if (n == 0)
 		return 0;
-	at = ofs_canon_match(c, p.c, n < CANON_DEPTH ? n : CANON_DEPTH, key);
+	at = ofs_naming_match(c, p.c, n < CANON_DEPTH ? n : CANON_DEPTH, key);
 	if (at == OFS_NONE && n == 1 && text_below(text_of(c, &p), key)) {
 		at = SPOT_TEXT | (uint32_t)(strlen(key) + 1);
 		if (cut(c, text_of(c, &p), strlen(key), &p, &fits, err) == -1)
@@ -435,15 +435,15 @@ static int place_given(struct canon *c, uint32_t entry,
 	return 0;
 }
 
-int ofs_canon_roots(struct canon *c, struct optimfs_error *err)
+int ofs_naming_roots(struct canon *c, struct optimfs_error *err)
 {
 	uint32_t naccepted = 0;
 	bool given = c->opt->optim_key != NULL;
 
 	c->spot = malloc(c->cat->nentries * sizeof(*c->spot) + 1);
 	if (c->spot == NULL)
-		return ofs_canon_no_memory(err);
-	if (!given && ofs_canon_detect(c, err) == -1)
+		return ofs_naming_no_memory(err);
+	if (!given && ofs_naming_detect(c, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		c->spot[i] = (struct canon_spot){ OFS_NONE, 0 };
@@ -456,17 +456,17 @@ int ofs_canon_roots(struct canon *c, struct optimfs_error *err)
 	for (uint32_t i = 0; i < c->nroots; i++)
 		naccepted += c->root[i].accepted;
 	if (given && naccepted == 0)
-		return ofs_canon_no_such_key(c, "optim_key", c->opt->optim_key,
+		return ofs_naming_no_such_key(c, "optim_key", c->opt->optim_key,
 		    err);
 	if (naccepted > 1 && !given &&
-	    ofs_canon_drop_twins(c, &naccepted, err) == -1)
+	    ofs_naming_drop_twins(c, &naccepted, err) == -1)
 		return -1;
 	if (naccepted > 1 && !given)
-		return ofs_canon_name_roots(c, naccepted, err);
+		return ofs_naming_name_roots(c, naccepted, err);
 	return 0;
 }
 
-struct canon_rest ofs_canon_rest(const struct canon *c, uint32_t entry)
+struct canon_rest ofs_naming_rest(const struct canon *c, uint32_t entry)
 {
 	struct canon_spot spot = c->spot[entry];
 	uint32_t at = spot.at & ~(SPOT_TEXT | SPOT_ORPHAN), n;
@@ -476,7 +476,7 @@ struct canon_rest ofs_canon_rest(const struct canon *c, uint32_t entry)
 
 	if ((spot.at & SPOT_TEXT) != 0) {
 		rest.text =
-		    ofs_canon_after(ofs_catalog_string(c->cat, path[0]), at);
+		    ofs_naming_after(ofs_catalog_string(c->cat, path[0]), at);
 		return rest;
 	}
 	rest.c = path + at;

@@ -18,7 +18,7 @@ int ofs_shapes_add(struct ofs_shapes *s, uint32_t key, uint32_t entry,
 		s->cap = s->cap == 0 ? 64 : s->cap * 2;
 		v = reallocarray(s->v, s->cap, sizeof(*v));
 		if (v == NULL)
-			return ofs_canon_no_memory(err);
+			return ofs_naming_no_memory(err);
 		s->v = v;
 	}
 	s->v[s->n++] = (struct ofs_shaped){ key, entry };
@@ -109,12 +109,12 @@ int ofs_shapes_of_model(struct canon *c, struct ofs_shapes *s,
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (c->cat->entries[i].kind != OFS_ENTRY_TENSOR ||
-		    !ofs_canon_in_model(c, i, &rest) || ofs_canon_tied(c, i))
+		    !ofs_naming_in_model(c, i, &rest) || ofs_naming_tied(c, i))
 			continue;
-		fqn = ofs_canon_fqn(c, rest);
+		fqn = ofs_naming_fqn(c, rest);
 		if (fqn.s.p == NULL)
 			continue;
-		name = ofs_canon_listed(c, SCOPE_MODEL, fqn, NULL, err);
+		name = ofs_naming_listed(c, SCOPE_MODEL, fqn, NULL, err);
 		if (name == OFS_NONE || ofs_shapes_add(s, name, i, err) == -1)
 			return -1;
 		drop_statistics(c, s);
@@ -127,9 +127,9 @@ static bool shaped_state(const struct canon *c, const struct canon_key *key)
 {
 	if (key->tail.p != NULL)
 		return key->nmore == 0 &&
-		    (ofs_canon_classify(key->tail) & WORD_SHAPED) != 0;
+		    (ofs_naming_classify(key->tail) & WORD_SHAPED) != 0;
 	return key->nmore == 1 &&
-	    (ofs_canon_word(c, key->more[0]) & WORD_SHAPED) != 0;
+	    (ofs_naming_word(c, key->more[0]) & WORD_SHAPED) != 0;
 }
 
 int ofs_shapes_of_state(struct canon *c, struct ofs_shapes *s,
@@ -144,8 +144,9 @@ int ofs_shapes_of_state(struct canon *c, struct ofs_shapes *s,
 		if (c->spot[i].root != c->ids_root ||
 		    (c->spot[i].at & SPOT_ORPHAN) != 0)
 			continue;
-		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
-		if (key.kind != CANON_STATE || !ofs_canon_number(key.id.s, &id))
+		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
+		if (key.kind != CANON_STATE ||
+		    !ofs_naming_number(key.id.s, &id))
 			continue;
 		usable = c->cat->entries[i].kind == OFS_ENTRY_TENSOR &&
 		    shaped_state(c, &key);

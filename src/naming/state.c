@@ -47,12 +47,12 @@ static int add_state(struct present *p, uint32_t root, uint32_t name,
 		p->cap = p->cap == 0 ? 64 : p->cap * 2;
 		v = reallocarray(p->v, p->cap, sizeof(*v));
 		if (v == NULL)
-			return ofs_canon_no_memory(err);
+			return ofs_naming_no_memory(err);
 		p->v = v;
 	}
 	p->v[p->n] = k;
 	if (!ofs_map_add(&p->map, ofs_map_hash(&k, sizeof(k)), p->n++))
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	return 0;
 }
 
@@ -65,11 +65,11 @@ static int collect(struct canon *c, struct present *p,
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (c->spot[i].root == OFS_NONE)
 			continue;
-		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind != CANON_STATE)
 			continue;
-		name =
-		    ofs_canon_state_name(c, c->spot[i].root, key.id, NULL, err);
+		name = ofs_naming_state_name(c, c->spot[i].root, key.id, NULL,
+		    err);
 		if (name == OFS_NONE ||
 		    add_state(p, c->spot[i].root, name, err) == -1)
 			return -1;
@@ -84,17 +84,17 @@ static uint32_t model_name(struct canon *c, uint32_t entry,
 {
 	struct canon_rest rest;
 
-	ofs_canon_in_model(c, entry, &rest);
-	return ofs_canon_listed(c, SCOPE_MODEL, ofs_canon_fqn(c, rest), NULL,
+	ofs_naming_in_model(c, entry, &rest);
+	return ofs_naming_listed(c, SCOPE_MODEL, ofs_naming_fqn(c, rest), NULL,
 	    err);
 }
 
 static uint32_t state_dir(struct canon *c, uint32_t root, uint32_t name,
     struct optimfs_error *err)
 {
-	if (ofs_canon_optim(c, root, err) == -1 ||
-	    ofs_canon_push(c, c->keyword[CANON_STATES], err) == -1 ||
-	    ofs_canon_push(c, name, err) == -1)
+	if (ofs_naming_optim(c, root, err) == -1 ||
+	    ofs_naming_push(c, c->keyword[CANON_STATES], err) == -1 ||
+	    ofs_naming_push(c, name, err) == -1)
 		return OFS_NONE;
 	return ofs_catalog_path(c->cat, c->path, c->npath, err);
 }
@@ -217,7 +217,7 @@ static int note_missing(struct canon *c, const struct present *p, uint32_t root,
 		in.p, in.len > 0 ? "/" : "", s.p,
 		flat != NULL && flat->grad == 1 ? " though it is trained"
 						: "") == OFS_NONE)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	path = state_dir(c, root, name, err);
 	return path == OFS_NONE ||
 		ofs_catalog_alias(c->cat, path, OFS_NONE, err) == OFS_NONE
@@ -239,7 +239,7 @@ static int one_param(struct canon *c, const struct present *p, uint32_t root,
 		    (uint32_t)snprintf(number, sizeof(number), "%" PRId64, i);
 	} else if (ofs_pk_kind(v->doc, node) != OFS_PK_STR)
 		return 0;
-	name = ofs_canon_state_name(c, root, id, NULL, err);
+	name = ofs_naming_state_name(c, root, id, NULL, err);
 	if (name == OFS_NONE)
 		return -1;
 	return note_missing(c, p, root, name, err);
@@ -268,7 +268,7 @@ static bool has_params(const struct canon *c, uint32_t entry,
 		return false;
 	if (key->nmore == 1)
 		last = ofs_catalog_string(c->cat, key->more[0]);
-	return last.p != NULL && ofs_canon_str_is(last, "params");
+	return last.p != NULL && ofs_naming_str_is(last, "params");
 }
 
 static int missing(struct canon *c, const struct present *p,
@@ -282,7 +282,7 @@ static int missing(struct canon *c, const struct present *p,
 		if (root == OFS_NONE ||
 		    (!c->root[root].numbers && !c->root[root].names))
 			continue;
-		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind != CANON_GROUP)
 			continue;
 		if (has_params(c, i, &key)) {
@@ -291,9 +291,9 @@ static int missing(struct canon *c, const struct present *p,
 			continue;
 		}
 		/* flattened groups are called by their one parameter */
-		if (ofs_canon_number(key.id.s, &number))
+		if (ofs_naming_number(key.id.s, &number))
 			continue;
-		name = ofs_canon_state_name(c, root, key.id, NULL, err);
+		name = ofs_naming_state_name(c, root, key.id, NULL, err);
 		if (name == OFS_NONE ||
 		    note_missing(c, p, root, name, err) == -1)
 			return -1;
@@ -312,16 +312,16 @@ static bool asked(const struct canon *c)
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (c->spot[i].root == OFS_NONE)
 			continue;
-		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind == CANON_GROUP &&
 		    (has_params(c, i, &key) ||
-			!ofs_canon_number(key.id.s, &number)))
+			!ofs_naming_number(key.id.s, &number)))
 			return true;
 	}
 	return false;
 }
 
-int ofs_canon_finish(struct canon *c, struct optimfs_error *err)
+int ofs_naming_finish(struct canon *c, struct optimfs_error *err)
 {
 	struct present p = { 0 };
 	int ret = 0;

@@ -14,37 +14,37 @@ static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
 	return set->v[index].len == n && memcmp(set->v[index].p, key, n) == 0;
 }
 
-bool ofs_canon_set_has(const struct canon_set *set, struct ofs_str s)
+bool ofs_naming_set_has(const struct canon_set *set, struct ofs_str s)
 {
 	return ofs_map_find(&set->map, ofs_map_hash(s.p, s.len), same, set, s.p,
 		   s.len) != UINT32_MAX;
 }
 
-int ofs_canon_set_add(struct canon_set *set, struct ofs_str s,
+int ofs_naming_set_add(struct canon_set *set, struct ofs_str s,
     struct optimfs_error *err)
 {
 	uint32_t cap = set->cap == 0 ? 64 : set->cap * 2;
 	struct ofs_str *v;
 
-	if (ofs_canon_set_has(set, s))
+	if (ofs_naming_set_has(set, s))
 		return 0;
 	if (set->n == set->cap) {
 		if (cap < set->cap)
-			return ofs_canon_no_memory(err);
+			return ofs_naming_no_memory(err);
 		v = reallocarray(set->v, cap, sizeof(*v));
 		if (v == NULL)
-			return ofs_canon_no_memory(err);
+			return ofs_naming_no_memory(err);
 		set->v = v;
 		set->cap = cap;
 	}
 	set->v[set->n] = s;
 	if (!ofs_map_add(&set->map, ofs_map_hash(s.p, s.len), set->n))
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	set->n++;
 	return 0;
 }
 
-void ofs_canon_set_fini(struct canon_set *set)
+void ofs_naming_set_fini(struct canon_set *set)
 {
 	ofs_map_fini(&set->map);
 	free(set->v);

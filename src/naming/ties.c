@@ -84,7 +84,7 @@ static int grow(struct ties *t, struct optimfs_error *err)
 	entry = reallocarray(t->entry, t->cap, sizeof(*entry));
 	if (entry != NULL)
 		t->entry = entry;
-	return id == NULL || entry == NULL ? ofs_canon_no_memory(err) : 0;
+	return id == NULL || entry == NULL ? ofs_naming_no_memory(err) : 0;
 }
 
 static int add_tie(struct canon *c, uint32_t entry, uint32_t first,
@@ -96,7 +96,7 @@ static int add_tie(struct canon *c, uint32_t entry, uint32_t first,
 		c->tie_cap = c->tie_cap == 0 ? 16 : c->tie_cap * 2;
 		v = reallocarray(c->tie, c->tie_cap, sizeof(*v));
 		if (v == NULL)
-			return ofs_canon_no_memory(err);
+			return ofs_naming_no_memory(err);
 		c->tie = v;
 	}
 	c->tie[c->nties++] = (struct canon_tie){ entry, first };
@@ -116,11 +116,11 @@ static int see(struct canon *c, struct ties *t, uint32_t entry,
 	t->id[t->n] = *id;
 	t->entry[t->n] = entry;
 	if (!ofs_map_add(&t->map, hash, t->n++))
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	return 0;
 }
 
-int ofs_canon_ties(struct canon *c, struct optimfs_error *err)
+int ofs_naming_ties(struct canon *c, struct optimfs_error *err)
 {
 	struct ties t = { 0 };
 	struct canon_rest rest;
@@ -132,8 +132,8 @@ int ofs_canon_ties(struct canon *c, struct optimfs_error *err)
 
 		if (e->kind == OFS_ENTRY_TENSOR &&
 		    identify(c->cat, &c->cat->tensors[e->ref], &id) &&
-		    ofs_canon_in_model(c, i, &rest) &&
-		    ofs_canon_fqn(c, rest).s.p != NULL)
+		    ofs_naming_in_model(c, i, &rest) &&
+		    ofs_naming_fqn(c, rest).s.p != NULL)
 			ret = see(c, &t, i, &id, err);
 	}
 	ofs_map_fini(&t.map);
@@ -149,7 +149,7 @@ static int by_entry(const void *a, const void *b)
 	return (x->entry > y->entry) - (x->entry < y->entry);
 }
 
-bool ofs_canon_tied(const struct canon *c, uint32_t entry)
+bool ofs_naming_tied(const struct canon *c, uint32_t entry)
 {
 	struct canon_tie key = { .entry = entry };
 

@@ -28,17 +28,17 @@ static const char *const wrappers[] = { "_fsdp_wrapped_module",
 static const char *const optims[] = { "opt", "adam", "adamw", "sgd", "lion",
 	"adafactor", "muon", NULL };
 
-bool ofs_canon_str_is(struct ofs_str s, const char *word)
+bool ofs_naming_str_is(struct ofs_str s, const char *word)
 {
 	return strlen(word) == s.len && memcmp(s.p, word, s.len) == 0;
 }
 
-struct ofs_str ofs_canon_after(struct ofs_str s, size_t n)
+struct ofs_str ofs_naming_after(struct ofs_str s, size_t n)
 {
 	return (struct ofs_str){ s.p + n, s.len - (uint32_t)n };
 }
 
-size_t ofs_canon_dot(struct ofs_str text, size_t from)
+size_t ofs_naming_dot(struct ofs_str text, size_t from)
 {
 	const char *dot = from < text.len
 	    ? memchr(text.p + from, '.', text.len - from)
@@ -50,7 +50,7 @@ size_t ofs_canon_dot(struct ofs_str text, size_t from)
 static uint32_t find(const char *const *list, struct ofs_str s)
 {
 	for (uint32_t i = 0; list[i] != NULL; i++)
-		if (ofs_canon_str_is(s, list[i]))
+		if (ofs_naming_str_is(s, list[i]))
 			return i + 1;
 	return 0;
 }
@@ -79,7 +79,7 @@ static uint32_t optimizer_word(struct ofs_str s)
 	return 0;
 }
 
-bool ofs_canon_number(struct ofs_str s, uint32_t *id)
+bool ofs_naming_number(struct ofs_str s, uint32_t *id)
 {
 	uint32_t v = 0;
 
@@ -99,11 +99,11 @@ static uint32_t whole_word(struct ofs_str s)
 {
 	uint32_t w = optimizer_word(s), id;
 
-	if (ofs_canon_str_is(s, "state"))
+	if (ofs_naming_str_is(s, "state"))
 		w |= WORD_STATE;
-	if (ofs_canon_str_is(s, "param_groups"))
+	if (ofs_naming_str_is(s, "param_groups"))
 		w |= WORD_GROUPS;
-	if (ofs_canon_str_is(s, "optim") || ofs_canon_str_is(s, "optimizer"))
+	if (ofs_naming_str_is(s, "optim") || ofs_naming_str_is(s, "optimizer"))
 		w |= WORD_TOP;
 	if (find(sure, s) != 0)
 		w |= WORD_SURE | WORD_KNOWN;
@@ -111,7 +111,7 @@ static uint32_t whole_word(struct ofs_str s)
 		w |= WORD_KNOWN;
 	if (find(shaped, s) != 0)
 		w |= WORD_SHAPED;
-	if (ofs_canon_number(s, &id))
+	if (ofs_naming_number(s, &id))
 		w |= WORD_NUMBER;
 	return w | find(models, s) * WORD_MODEL;
 }
@@ -119,34 +119,34 @@ static uint32_t whole_word(struct ofs_str s)
 /* A component of a key with dots that another one follows. */
 static uint32_t part_word(struct ofs_str part, bool first)
 {
-	if (ofs_canon_str_is(part, "state"))
+	if (ofs_naming_str_is(part, "state"))
 		return WORD_TOKEN | (first ? WORD_STATE_DOT : 0u);
-	if (ofs_canon_str_is(part, "param_groups"))
+	if (ofs_naming_str_is(part, "param_groups"))
 		return WORD_TOKEN | (first ? WORD_GROUPS_DOT : 0u);
 	if (find(wrappers, part) != 0)
 		return WORD_WRAPPED;
-	if (first && ofs_canon_str_is(part, "module"))
+	if (first && ofs_naming_str_is(part, "module"))
 		return WORD_MODULE;
 	return 0;
 }
 
-uint32_t ofs_canon_classify(struct ofs_str s)
+uint32_t ofs_naming_classify(struct ofs_str s)
 {
-	size_t from = 0, dot = ofs_canon_dot(s, 0);
+	size_t from = 0, dot = ofs_naming_dot(s, 0);
 	uint32_t w = 0;
 
 	if (dot == s.len)
 		return whole_word(s);
-	for (; dot < s.len; from = dot + 1, dot = ofs_canon_dot(s, from))
+	for (; dot < s.len; from = dot + 1, dot = ofs_naming_dot(s, from))
 		w |= part_word((struct ofs_str){ s.p + from,
 				   (uint32_t)(dot - from) },
 		    from == 0);
 	return w;
 }
 
-bool ofs_canon_is_trained(struct ofs_str key, uint32_t before)
+bool ofs_naming_is_trained(struct ofs_str key, uint32_t before)
 {
-	uint32_t w = ofs_canon_classify(key);
+	uint32_t w = ofs_naming_classify(key);
 
 	if ((w & (WORD_OPTIM | WORD_GROUPS | WORD_GROUPS_DOT | WORD_SURE)) != 0)
 		return true;
@@ -154,24 +154,25 @@ bool ofs_canon_is_trained(struct ofs_str key, uint32_t before)
 	    (WORD_MODEL_OF(w) != 0 || (w & (WORD_STATE | WORD_STATE_DOT)) != 0);
 }
 
-int ofs_canon_words(struct canon *c, struct optimfs_error *err)
+int ofs_naming_words(struct canon *c, struct optimfs_error *err)
 {
 	c->nwords = c->cat->nstrs;
 	c->word = malloc(c->nwords * sizeof(*c->word) + 1);
 	if (c->word == NULL)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	for (uint32_t i = 0; i < c->nwords; i++) {
-		c->word[i] = ofs_canon_classify(c->cat->strs[i]);
+		c->word[i] = ofs_naming_classify(c->cat->strs[i]);
 		if ((c->word[i] & (WORD_WRAPPED | WORD_MODULE)) != 0)
 			c->wrapped = true;
 	}
 	return 0;
 }
 
-uint32_t ofs_canon_word(const struct canon *c, uint32_t component)
+uint32_t ofs_naming_word(const struct canon *c, uint32_t component)
 {
 	uint32_t s = OFS_PATH_STR(component);
 
 	/* strings that naming itself interned have no place in the table */
-	return s < c->nwords ? c->word[s] : ofs_canon_classify(c->cat->strs[s]);
+	return s < c->nwords ? c->word[s]
+			     : ofs_naming_classify(c->cat->strs[s]);
 }

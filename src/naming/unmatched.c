@@ -55,7 +55,7 @@ static int add_list(struct listed *l, uint32_t root, const struct ofs_value *v,
 	uint32_t n = ofs_pk_len(v->doc, v->node);
 
 	if (!room(l, n))
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	l->root[root].nlists++;
 	for (uint32_t i = 0; i < n; i++) {
 		int64_t id;
@@ -76,13 +76,13 @@ static int see_group(struct canon *c, struct listed *l, uint32_t entry,
 	const struct ofs_value *v;
 	uint32_t group;
 
-	if (!ofs_canon_number(key->id.s, &group)) {
+	if (!ofs_naming_number(key->id.s, &group)) {
 		r->other = true;
 		return 0;
 	}
 	if (group >= r->ngroups)
 		r->ngroups = group + 1;
-	v = ofs_canon_params(c, entry, c->spot[entry].root, &group);
+	v = ofs_naming_params(c, entry, c->spot[entry].root, &group);
 	return v == NULL ? 0 : add_list(l, c->spot[entry].root, v, err);
 }
 
@@ -98,7 +98,7 @@ static int each_key(struct canon *c, struct listed *l, int kind, entry_fn *fn,
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (c->spot[i].root == OFS_NONE)
 			continue;
-		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if ((int)key.kind == kind && fn(c, l, i, &key, err) == -1)
 			return -1;
 	}
@@ -132,8 +132,8 @@ static int see_state(struct canon *c, struct listed *l, uint32_t entry,
 	uint32_t note;
 
 	if (r->other || r->nlists == 0 || r->nlists < r->ngroups ||
-	    !ofs_canon_number(key->id.s, &id.id) ||
-	    ofs_canon_set_has(&c->fqns, key->id.s) ||
+	    !ofs_naming_number(key->id.s, &id.id) ||
+	    ofs_naming_set_has(&c->fqns, key->id.s) ||
 	    (l->n > 0 &&
 		bsearch(&id, l->v, l->n, sizeof(id), compare_ids) != NULL))
 		return 0;
@@ -142,16 +142,16 @@ static int see_state(struct canon *c, struct listed *l, uint32_t entry,
 	    "OFS644 there is state of parameter ID %" PRIu32
 	    ", which none of the %" PRIu32 " param_groups lists",
 	    id.id, r->nlists);
-	return note == OFS_NONE ? ofs_canon_no_memory(err)
+	return note == OFS_NONE ? ofs_naming_no_memory(err)
 				: refuse(c->cat, entry, note, err);
 }
 
-int ofs_canon_orphans(struct canon *c, struct optimfs_error *err)
+int ofs_naming_orphans(struct canon *c, struct optimfs_error *err)
 {
 	struct listed l = { .root = calloc(c->nroots + 1ull, sizeof(*l.root)) };
 	int ret;
 
-	ret = l.root == NULL ? ofs_canon_no_memory(err)
+	ret = l.root == NULL ? ofs_naming_no_memory(err)
 			     : each_key(c, &l, CANON_GROUP, see_group, err);
 	if (ret == 0 && l.n > 0)
 		qsort(l.v, l.n, sizeof(*l.v), compare_ids);

@@ -62,17 +62,17 @@ static int each_name(struct canon *c, name_fn *fn, bool clean,
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		root = c->spot[i].root;
 		if (root == OFS_NONE) {
-			if (!ofs_canon_in_model(c, i, &rest))
+			if (!ofs_naming_in_model(c, i, &rest))
 				continue;
-			fqn = ofs_canon_fqn(c, rest);
+			fqn = ofs_naming_fqn(c, rest);
 			if (fqn.s.p != NULL &&
 			    fn(c, SCOPE_MODEL, fqn, clean, err) == -1)
 				return -1;
 			continue;
 		}
-		ofs_canon_key(c, ofs_canon_rest(c, i), &key);
+		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind == CANON_OTHER ||
-		    ofs_canon_number(key.id.s, &number))
+		    ofs_naming_number(key.id.s, &number))
 			continue;
 		if (fn(c,
 			key.kind == CANON_STATE ? canon_scope_state(root)
@@ -111,10 +111,10 @@ static uint32_t without_wrappers(struct canon *c, uint32_t raw,
 
 	if (raw < c->nwords && c->clean[raw] != OFS_NONE)
 		return c->clean[raw];
-	if ((ofs_canon_word(c, raw) & WORD_WRAPPED) == 0)
+	if ((ofs_naming_word(c, raw) & WORD_WRAPPED) == 0)
 		return raw;
 	if (!room_in_scratch(c, s.len)) {
-		ofs_canon_no_memory(err);
+		ofs_naming_no_memory(err);
 		return OFS_NONE;
 	}
 	clean = ofs_catalog_str(c->cat, c->scratch,
@@ -188,7 +188,7 @@ static int add_claim(struct canon *c, uint32_t scope, uint32_t clean,
 		cap = c->claim_cap == 0 ? 256 : c->claim_cap * 2;
 		v = reallocarray(c->claim, cap, sizeof(*v));
 		if (v == NULL)
-			return ofs_canon_no_memory(err);
+			return ofs_naming_no_memory(err);
 		c->claim = v;
 		c->claim_cap = cap;
 	}
@@ -196,7 +196,7 @@ static int add_claim(struct canon *c, uint32_t scope, uint32_t clean,
 	    (struct canon_claim){ .scope = scope, .clean = clean, .raw = raw };
 	if (!ofs_map_add(&c->claim_map, ofs_map_hash(&k, sizeof(k)),
 		c->nclaims))
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	c->nclaims++;
 	return 0;
 }
@@ -242,18 +242,18 @@ static int claim(struct canon *c, uint32_t scope, struct canon_name raw,
 		"wrappers; the first keeps its prefixes",
 		c->cat->strs[raw_str].p,
 		c->cat->strs[other->raw].p) == OFS_NONE)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	return 0;
 }
 
-int ofs_canon_claims(struct canon *c, struct optimfs_error *err)
+int ofs_naming_claims(struct canon *c, struct optimfs_error *err)
 {
 	if (!c->wrapped)
 		return 0;
 	c->strip = calloc(nscopes(c), sizeof(*c->strip));
 	c->clean = malloc(c->nwords * sizeof(*c->clean) + 1);
 	if (c->strip == NULL || c->clean == NULL)
-		return ofs_canon_no_memory(err);
+		return ofs_naming_no_memory(err);
 	memset(c->clean, 0xff, c->nwords * sizeof(*c->clean));
 	if (each_name(c, look_for_module, false, err) == -1 ||
 	    each_name(c, claim, true, err) == -1)
@@ -261,7 +261,7 @@ int ofs_canon_claims(struct canon *c, struct optimfs_error *err)
 	return each_name(c, claim, false, err);
 }
 
-uint32_t ofs_canon_listed(struct canon *c, uint32_t scope,
+uint32_t ofs_naming_listed(struct canon *c, uint32_t scope,
     struct canon_name raw, bool *alias, struct optimfs_error *err)
 {
 	uint32_t raw_str, clean_str;
@@ -314,7 +314,7 @@ static bool find_raw(struct ofs_str s, size_t tail, struct ofs_str fqn,
 			(uint32_t)(s.len - tail - from) };
 		if (cleans_to(*raw, fqn, scratch))
 			return true;
-		from = ofs_canon_dot(s, from) + 1;
+		from = ofs_naming_dot(s, from) + 1;
 	}
 	return false;
 }
@@ -325,14 +325,14 @@ static uint32_t fqn_at(const struct ofs_catalog *cat, const uint32_t *tree,
 {
 	struct ofs_str s = ofs_catalog_string(cat, tree[0]);
 
-	if (n == 2 && ofs_canon_str_is(s, "model"))
+	if (n == 2 && ofs_naming_str_is(s, "model"))
 		return 1;
-	if (!ofs_canon_str_is(s, "optim"))
+	if (!ofs_naming_str_is(s, "optim"))
 		return 0;
 	for (uint32_t i = 1; i < 3 && i + 1 < n; i++) {
 		s = ofs_catalog_string(cat, tree[i]);
-		if (ofs_canon_str_is(s, "state") ||
-		    ofs_canon_str_is(s, "param_groups"))
+		if (ofs_naming_str_is(s, "state") ||
+		    ofs_naming_str_is(s, "param_groups"))
 			return i + 1;
 	}
 	return 0;

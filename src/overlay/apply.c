@@ -100,7 +100,7 @@ static void begin(struct cursor *c, const struct ofs_catalog *cat,
 /* Holes that touch are one. */
 struct holes {
 	uint64_t first, end; /* the one that is not told yet */
-	ofs_edit_hole_fn *each;
+	ofs_overlay_hole_fn *each;
 	void *ctx;
 	struct optimfs_error *err;
 };
@@ -128,8 +128,8 @@ static int add_hole(struct holes *h, uint64_t first, uint64_t end)
 }
 
 /* Of a stretch whose first element is number at of the box. */
-static int stretch_holes(const struct ofs_edit_file *f, const struct stretch *s,
-    uint64_t at, uint64_t item, struct holes *h)
+static int stretch_holes(const struct ofs_overlay_file *f,
+    const struct stretch *s, uint64_t at, uint64_t item, struct holes *h)
 {
 	uint64_t from = s->off;
 
@@ -152,9 +152,9 @@ static int stretch_holes(const struct ofs_edit_file *f, const struct stretch *s,
 	return 0;
 }
 
-int ofs_edit_holes(struct ofs_edit_file *f, const struct ofs_catalog *cat,
+int ofs_overlay_holes(struct ofs_overlay_file *f, const struct ofs_catalog *cat,
     const struct ofs_tensor *t, const uint64_t *box, uint64_t first,
-    uint64_t count, ofs_edit_hole_fn *each, void *ctx,
+    uint64_t count, ofs_overlay_hole_fn *each, void *ctx,
     struct optimfs_error *err)
 {
 	struct holes h = { first, first, each, ctx, err };
@@ -174,7 +174,7 @@ int ofs_edit_holes(struct ofs_edit_file *f, const struct ofs_catalog *cat,
 	return ret == -1 ? -1 : tell(&h);
 }
 
-int ofs_edit_lay(struct ofs_edit *edit, struct ofs_edit_file *f,
+int ofs_overlay_lay(struct ofs_overlay *edit, struct ofs_overlay_file *f,
     const struct ofs_catalog *cat, const struct ofs_tensor *t,
     const uint64_t *box, uint64_t first, uint64_t count, bool cut, void *buf,
     struct optimfs_error *err)
@@ -186,7 +186,7 @@ int ofs_edit_lay(struct ofs_edit *edit, struct ofs_edit_file *f,
 
 	begin(&c, cat, t, box, first, count);
 	while (ret == 0 && next(&c, &s))
-		ret = ofs_edit_file_lay(edit, f, to + s.dst, s.off, s.end,
+		ret = ofs_overlay_file_lay(edit, f, to + s.dst, s.off, s.end,
 		    cut ? c.runs.item - 1 : 0, err);
 	return ret;
 }

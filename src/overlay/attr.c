@@ -11,7 +11,7 @@
 #include "base/dtype.h"
 #include "overlay/overlay_impl.h"
 
-uint64_t ofs_edit_form_bytes(const struct ofs_edit_form *form)
+uint64_t ofs_overlay_form_bytes(const struct ofs_overlay_form *form)
 {
 	uint64_t n;
 
@@ -22,7 +22,7 @@ uint64_t ofs_edit_form_bytes(const struct ofs_edit_form *form)
 }
 
 static void form_of_tensor(const struct ofs_catalog *cat,
-    const struct ofs_tensor *t, struct ofs_edit_form *form)
+    const struct ofs_tensor *t, struct ofs_overlay_form *form)
 {
 	form->dtype = t->dtype;
 	form->ndim = t->ndim;
@@ -30,12 +30,12 @@ static void form_of_tensor(const struct ofs_catalog *cat,
 	    t->ndim * sizeof(*form->shape));
 }
 
-static bool form_of_base(const struct ofs_edit *e, uint32_t base,
-    struct ofs_edit_form *form)
+static bool form_of_base(const struct ofs_overlay *e, uint32_t base,
+    struct ofs_overlay_form *form)
 {
 	const struct ofs_tensor *t;
 
-	if (base == OFS_NONE || ofs_edit_is_made(e, base))
+	if (base == OFS_NONE || ofs_overlay_is_made(e, base))
 		return false;
 	t = ofs_entry_tensor(e->fs,
 	    &e->fs->cat->entries[e->fs->tree.node[base].entry]);
@@ -46,15 +46,15 @@ static bool form_of_base(const struct ofs_edit *e, uint32_t base,
 
 /* What is said of the node itself, or of what the checkpoint has in its
  * place. */
-static bool form_given(const struct ofs_edit *e, uint32_t index,
-    struct ofs_edit_form *form)
+static bool form_given(const struct ofs_overlay *e, uint32_t index,
+    struct ofs_overlay_form *form)
 {
-	const struct ofs_edit_file *f = ofs_edit_file(e, index);
+	const struct ofs_overlay_file *f = ofs_overlay_file(e, index);
 	bool known;
 
-	*form = (struct ofs_edit_form){ 0 };
+	*form = (struct ofs_overlay_form){ 0 };
 	known = form_of_base(e, index, form) ||
-	    form_of_base(e, ofs_edit_stands_for(e, index), form);
+	    form_of_base(e, ofs_overlay_stands_for(e, index), form);
 	if (f != NULL && f->dtype != OFS_DTYPE_NONE)
 		form->dtype = f->dtype;
 	if (f != NULL && f->shape != NULL) {
@@ -69,19 +69,19 @@ static bool form_given(const struct ofs_edit *e, uint32_t index,
  * type that of the other states, or the parameter's. */
 
 struct siblings {
-	const struct ofs_edit *e;
+	const struct ofs_overlay *e;
 	uint32_t index; /* not this one */
-	struct ofs_edit_form form;
+	struct ofs_overlay_form form;
 };
 
 static int look_at(void *ctx, uint32_t child, const char *name,
     uint64_t position)
 {
 	struct siblings *s = ctx;
-	struct ofs_edit_form form;
+	struct ofs_overlay_form form;
 
 	(void)name, (void)position;
-	if (child == s->index || ofs_edit_is_dir(s->e, child) ||
+	if (child == s->index || ofs_overlay_is_dir(s->e, child) ||
 	    !form_given(s->e, child, &form) || form.dtype == OFS_DTYPE_NONE ||
 	    form.ndim == 0)
 		return 0;
@@ -89,52 +89,52 @@ static int look_at(void *ctx, uint32_t child, const char *name,
 	return 1;
 }
 
-static bool find_param(const struct ofs_edit *e, const char *fqn,
-    struct ofs_edit_form *form)
+static bool find_param(const struct ofs_overlay *e, const char *fqn,
+    struct ofs_overlay_form *form)
 {
-	uint32_t model = ofs_edit_find(e, 0, "model"), param;
+	uint32_t model = ofs_overlay_find(e, 0, "model"), param;
 
-	if (model == OFS_NONE || !ofs_edit_is_dir(e, model))
+	if (model == OFS_NONE || !ofs_overlay_is_dir(e, model))
 		return false;
-	param = ofs_edit_find(e, model, fqn);
-	return param != OFS_NONE && !ofs_edit_is_dir(e, param) &&
+	param = ofs_overlay_find(e, model, fqn);
+	return param != OFS_NONE && !ofs_overlay_is_dir(e, param) &&
 	    form_given(e, param, form) && form->dtype != OFS_DTYPE_NONE;
 }
 
 /* The right one of those that could be is as long as the file. */
-static bool form_guessed(const struct ofs_edit *e, uint32_t index,
-    uint64_t size, struct ofs_edit_form *form)
+static bool form_guessed(const struct ofs_overlay *e, uint32_t index,
+    uint64_t size, struct ofs_overlay_form *form)
 {
-	uint32_t param = ofs_edit_parent(e, index);
+	uint32_t param = ofs_overlay_parent(e, index);
 	uint32_t state = param == OFS_NONE || param == 0
 	    ? OFS_NONE
-	    : ofs_edit_parent(e, param);
+	    : ofs_overlay_parent(e, param);
 	struct siblings s = { .e = e, .index = index };
-	struct ofs_edit_form model;
+	struct ofs_overlay_form model;
 
 	if (state == OFS_NONE || state == 0 ||
-	    strcmp(ofs_edit_name(e, state), "state") != 0)
+	    strcmp(ofs_overlay_name(e, state), "state") != 0)
 		return false;
-	ofs_edit_children(e, param, 0, look_at, &s);
-	if (find_param(e, ofs_edit_name(e, param), &model)) {
+	ofs_overlay_children(e, param, 0, look_at, &s);
+	if (find_param(e, ofs_overlay_name(e, param), &model)) {
 		*form = model;
 		if (s.form.dtype != OFS_DTYPE_NONE)
 			form->dtype = s.form.dtype;
-		if (ofs_edit_form_bytes(form) == size)
+		if (ofs_overlay_form_bytes(form) == size)
 			return true;
 		*form = model;
-		if (ofs_edit_form_bytes(form) == size)
+		if (ofs_overlay_form_bytes(form) == size)
 			return true;
 	}
 	*form = s.form;
 	return s.form.dtype != OFS_DTYPE_NONE &&
-	    ofs_edit_form_bytes(form) == size;
+	    ofs_overlay_form_bytes(form) == size;
 }
 
-void ofs_edit_form_of(const struct ofs_edit *e, uint32_t index,
-    struct ofs_edit_form *form)
+void ofs_overlay_form_of(const struct ofs_overlay *e, uint32_t index,
+    struct ofs_overlay_form *form)
 {
-	struct ofs_edit_file *f = ofs_edit_file(e, index);
+	struct ofs_overlay_file *f = ofs_overlay_file(e, index);
 	uint64_t size = 0;
 
 	if (form_given(e, index, form))
@@ -145,25 +145,25 @@ void ofs_edit_form_of(const struct ofs_edit *e, uint32_t index,
 		pthread_rwlock_unlock(&f->lock);
 	}
 	if (size == 0 || !form_guessed(e, index, size, form))
-		*form = (struct ofs_edit_form){ 0 };
+		*form = (struct ofs_overlay_form){ 0 };
 }
 
-void ofs_edit_form(const struct optimfs *fs, uint32_t index,
-    struct ofs_edit_form *form)
+void ofs_overlay_form(const struct optimfs *fs, uint32_t index,
+    struct ofs_overlay_form *form)
 {
 	pthread_rwlock_rdlock(&fs->edit->names);
-	ofs_edit_form_of(fs->edit, index, form);
+	ofs_overlay_form_of(fs->edit, index, form);
 	pthread_rwlock_unlock(&fs->edit->names);
 }
 
-uint64_t ofs_edit_limit(const struct ofs_edit *e, uint32_t index)
+uint64_t ofs_overlay_limit(const struct ofs_overlay *e, uint32_t index)
 {
-	struct ofs_edit_form form;
+	struct ofs_overlay_form form;
 
 	if (!form_given(e, index, &form) || form.dtype == OFS_DTYPE_NONE ||
 	    form.ndim == 0)
 		return UINT64_MAX;
-	return ofs_edit_form_bytes(&form);
+	return ofs_overlay_form_bytes(&form);
 }
 
 /* "4096,14336"; nothing for no dimensions. */
@@ -193,17 +193,17 @@ bad:
 	    (int)(n < 80 ? n : 80), text);
 }
 
-static bool same_shape(const struct ofs_edit_form *a,
-    const struct ofs_edit_form *b)
+static bool same_shape(const struct ofs_overlay_form *a,
+    const struct ofs_overlay_form *b)
 {
 	return a->ndim == b->ndim &&
 	    memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0;
 }
 
-static int record_attr(struct ofs_edit *e, uint32_t index, const char *name,
+static int record_attr(struct ofs_overlay *e, uint32_t index, const char *name,
     const char *value, size_t n, struct optimfs_error *err)
 {
-	char *path = ofs_edit_path(e, index, NULL, NULL);
+	char *path = ofs_overlay_path(e, index, NULL, NULL);
 	struct ofs_buf b = { 0 };
 	struct ofs_record r = { .type = OFS_REC_ATTR };
 	int ret = 0;
@@ -216,16 +216,16 @@ static int record_attr(struct ofs_edit *e, uint32_t index, const char *name,
 	if (b.bad)
 		ret = optimfs_fail(err, ENOMEM, "attribute %s", name);
 	else if (path != NULL)
-		ret = ofs_edit_record(e, &r, err);
+		ret = ofs_overlay_record(e, &r, err);
 	ofs_buf_fini(&b);
 	free(path);
 	return ret;
 }
 
-static int keep_attr(struct ofs_edit *e, uint32_t index,
-    const struct ofs_edit_form *form, bool dtype, struct optimfs_error *err)
+static int keep_attr(struct ofs_overlay *e, uint32_t index,
+    const struct ofs_overlay_form *form, bool dtype, struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = ofs_edit_file_touch(e, index, err);
+	struct ofs_overlay_file *f = ofs_overlay_file_touch(e, index, err);
 	size_t n = form->ndim * sizeof(*form->shape);
 	uint64_t *shape = NULL;
 
@@ -250,14 +250,14 @@ static int keep_attr(struct ofs_edit *e, uint32_t index,
 		f->ndim = form->ndim;
 	}
 	pthread_rwlock_unlock(&f->lock);
-	ofs_edit_changed(e, true);
+	ofs_overlay_changed(e, true);
 	return 0;
 }
 
-int ofs_edit_set_attr(struct ofs_edit *e, uint32_t index, const char *name,
-    const char *value, size_t n, struct optimfs_error *err)
+int ofs_overlay_set_attr(struct ofs_overlay *e, uint32_t index,
+    const char *name, const char *value, size_t n, struct optimfs_error *err)
 {
-	struct ofs_edit_form now, form;
+	struct ofs_overlay_form now, form;
 	bool dtype = strcmp(name, "dtype") == 0, known;
 
 	if (!dtype && strcmp(name, "shape") != 0)
@@ -274,7 +274,7 @@ int ofs_edit_set_attr(struct ofs_edit *e, uint32_t index, const char *name,
 		return -1;
 	}
 	if (form.dtype != OFS_DTYPE_NONE && form.ndim > 0 &&
-	    ofs_edit_form_bytes(&form) == 0 && form.shape[0] != 0) {
+	    ofs_overlay_form_bytes(&form) == 0 && form.shape[0] != 0) {
 		uint64_t numel;
 
 		if (!ofs_numel(form.shape, form.ndim, &numel) || numel != 0)
@@ -284,7 +284,7 @@ int ofs_edit_set_attr(struct ofs_edit *e, uint32_t index, const char *name,
 	if (known && now.dtype != OFS_DTYPE_NONE && form.dtype == now.dtype &&
 	    same_shape(&form, &now))
 		return 0;
-	if (e->direct != NULL && !ofs_edit_is_made(e, index))
+	if (e->direct != NULL && !ofs_overlay_is_made(e, index))
 		return optimfs_fail(err, EINVAL,
 		    "OFS816 the layout has another %s for it than %.*s", name,
 		    (int)(n < 80 ? n : 80), value);
@@ -293,26 +293,26 @@ int ofs_edit_set_attr(struct ofs_edit *e, uint32_t index, const char *name,
 	return keep_attr(e, index, &form, dtype, err);
 }
 
-int ofs_edit_set_mtime(struct ofs_edit *e, uint32_t index, int64_t mtime_ns,
-    struct optimfs_error *err)
+int ofs_overlay_set_mtime(struct ofs_overlay *e, uint32_t index,
+    int64_t mtime_ns, struct optimfs_error *err)
 {
 	struct ofs_record r = { .type = OFS_REC_TIME,
 		.num = { (uint64_t)mtime_ns } };
-	struct ofs_edit_node *v = ofs_edit_touch(e, index, err);
-	struct ofs_edit_file *f;
+	struct ofs_overlay_node *v = ofs_overlay_touch(e, index, err);
+	struct ofs_overlay_file *f;
 	char *path;
 	int ret;
 
 	if (v == NULL)
 		return -1;
-	path = ofs_edit_path(e, index, NULL, NULL);
+	path = ofs_overlay_path(e, index, NULL, NULL);
 	r.a = path;
-	ret = path == NULL ? 0 : ofs_edit_record(e, &r, err);
+	ret = path == NULL ? 0 : ofs_overlay_record(e, &r, err);
 	free(path);
 	if (ret == -1)
 		return -1;
 	v->mtime_ns = mtime_ns;
-	f = v->dir ? NULL : ofs_edit_file(e, index);
+	f = v->dir ? NULL : ofs_overlay_file(e, index);
 	if (f != NULL) {
 		pthread_rwlock_wrlock(&f->lock);
 		f->mtime_ns = 0;
@@ -323,20 +323,22 @@ int ofs_edit_set_mtime(struct ofs_edit *e, uint32_t index, int64_t mtime_ns,
 
 /* The key that a name stands for. Of one that was cut and hashed the
  * checkpoint may know it: where the parameter is, or in the same place. */
-bool ofs_edit_key(const struct ofs_edit *e, uint32_t index, struct ofs_buf *out)
+bool ofs_overlay_key(const struct ofs_overlay *e, uint32_t index,
+    struct ofs_buf *out)
 {
 	const struct ofs_tree *tree = &e->fs->tree;
-	uint32_t base =
-	    ofs_edit_is_made(e, index) ? ofs_edit_base_place(e, index) : index;
+	uint32_t base = ofs_overlay_is_made(e, index)
+	    ? ofs_overlay_base_place(e, index)
+	    : index;
 	uint32_t model = ofs_tree_lookup(tree, 0, "model");
-	const char *name = ofs_edit_name(e, index);
+	const char *name = ofs_overlay_name(e, index);
 	char key[OFS_NAME_MAX + 1];
 	struct ofs_str s;
 	size_t n;
 
 	if (name == NULL)
 		return false;
-	if (!ofs_edit_is_made(e, index) &&
+	if (!ofs_overlay_is_made(e, index) &&
 	    strcmp(name, tree->node[index].name) != 0)
 		base = OFS_NONE; /* renamed */
 	if (base == OFS_NONE && ofs_name_decode(name, strlen(name), key, &n)) {
@@ -353,20 +355,21 @@ bool ofs_edit_key(const struct ofs_edit *e, uint32_t index, struct ofs_buf *out)
 	return true;
 }
 
-int ofs_edit_fqn(const struct optimfs *fs, uint32_t index, struct ofs_buf *out)
+int ofs_overlay_fqn(const struct optimfs *fs, uint32_t index,
+    struct ofs_buf *out)
 {
-	const struct ofs_edit *e = fs->edit;
+	const struct ofs_overlay *e = fs->edit;
 	uint32_t at = index, up;
 	int ret;
 
 	pthread_rwlock_rdlock(&fs->edit->names);
 	for (uint32_t i = index; i != 0 && i != OFS_NONE; i = up) {
-		up = ofs_edit_parent(e, i);
+		up = ofs_overlay_parent(e, i);
 		if (up != 0 && up != OFS_NONE &&
-		    strcmp(ofs_edit_name(e, up), "state") == 0)
+		    strcmp(ofs_overlay_name(e, up), "state") == 0)
 			at = i;
 	}
-	ret = ofs_edit_key(e, at, out);
+	ret = ofs_overlay_key(e, at, out);
 	pthread_rwlock_unlock(&fs->edit->names);
 	return ret;
 }

@@ -17,7 +17,7 @@
  * takes the place of whatever had its path; what nobody has taken the place of
  * is gone. */
 struct walk {
-	struct ofs_edit *e;
+	struct ofs_overlay *e;
 	struct ofs_changes *out;
 	size_t cap;
 	uint8_t *taken; /* by node of the checkpoint: its path has a file */
@@ -73,28 +73,28 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 	int ret = 0;
 
 	for (i = c->node; i != 0; n++)
-		i = base ? tree->node[i].parent : ofs_edit_parent(w->e, i);
+		i = base ? tree->node[i].parent : ofs_overlay_parent(w->e, i);
 	keys = ofs_arena_alloc(&w->out->arena, n * sizeof(*keys));
 	if (keys == NULL)
 		return optimfs_fail(w->err, ENOMEM, "a list of changes");
 	c->key = keys;
 	c->nkeys = n;
 	for (i = c->node; i != 0 && ret == 0;) {
-		const struct ofs_str s = base || !ofs_edit_is_made(w->e, i)
+		const struct ofs_str s = base || !ofs_overlay_is_made(w->e, i)
 		    ? ofs_catalog_string(w->e->fs->cat, tree->node[i].key)
 		    : (struct ofs_str){ NULL, 0 };
 
 		key.len = 0;
 		if (base)
 			ofs_buf_put(&key, s.p, s.len);
-		else if (!ofs_edit_key(w->e, i, &key))
+		else if (!ofs_overlay_key(w->e, i, &key))
 			optimfs_fail(&c->problem, EINVAL,
 			    "OFS302 '%s' is a name that no key has",
-			    ofs_edit_name(w->e, i));
+			    ofs_overlay_name(w->e, i));
 		keys[--n] =
 		    keep(w, key.len == 0 ? "" : (char *)key.data, key.len);
 		ret = keys[n] == NULL || key.bad ? -1 : 0;
-		i = base ? tree->node[i].parent : ofs_edit_parent(w->e, i);
+		i = base ? tree->node[i].parent : ofs_overlay_parent(w->e, i);
 	}
 	ofs_buf_fini(&key);
 	if (base) {
@@ -102,7 +102,7 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 		if (path != NULL)
 			ofs_tree_path(tree, c->node, path, 65536);
 	} else {
-		path = ofs_edit_path(w->e, c->node, NULL, w->err);
+		path = ofs_overlay_path(w->e, c->node, NULL, w->err);
 	}
 	if (path == NULL || ret == -1) {
 		free(path);
@@ -114,7 +114,7 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 }
 
 static int put_form(struct walk *w, struct ofs_change *c,
-    const struct ofs_edit_form *form)
+    const struct ofs_overlay_form *form)
 {
 	size_t n = form->ndim * sizeof(*form->shape);
 	uint64_t *shape = ofs_arena_alloc(&w->out->arena, n);
@@ -129,28 +129,28 @@ static int put_form(struct walk *w, struct ofs_change *c,
 }
 
 static int put_bytes(struct walk *w, struct ofs_change *c,
-    struct ofs_edit_file *f)
+    struct ofs_overlay_file *f)
 {
 	c->size = f->size;
 	if (f->lost.n > 0)
 		c->problem = f->why;
 	if (ofs_ranges_copy(&c->written, &f->written, w->err) == -1)
 		return -1;
-	if (f->id != 0 && ofs_edit_file_fd(w->e, f, w->err) == -1)
+	if (f->id != 0 && ofs_overlay_file_fd(w->e, f, w->err) == -1)
 		return -1;
 	c->fd = f->fd;
 	return 0;
 }
 
 static int put_text(struct walk *w, struct ofs_change *c,
-    struct ofs_edit_file *f)
+    struct ofs_overlay_file *f)
 {
 	struct ofs_blob *now;
 
 	if (f->size > OFS_TEXT_MAX)
 		return 0;
 	now = f->said != NULL ? ofs_blob_ref(f->said)
-			      : ofs_edit_text_now(w->e, f, w->err);
+			      : ofs_overlay_text_now(w->e, f, w->err);
 	if (now == NULL)
 		return -1;
 	c->text = keep(w, now->bytes, now->len);
@@ -163,23 +163,24 @@ static int put_text(struct walk *w, struct ofs_change *c,
 static int put_element(struct walk *w, struct ofs_change *c, uint32_t base)
 {
 	uint8_t element[16] = { 0 };
-	struct ofs_edit_form form;
+	struct ofs_overlay_form form;
 	const struct ofs_tensor *t =
 	    ofs_entry_tensor(w->e->fs, &w->e->fs->cat->entries[c->entry]);
 
-	if (ofs_edit_text_check(w->e, base, c->text, c->ntext, NULL, element,
+	if (ofs_overlay_text_check(w->e, base, c->text, c->ntext, NULL, element,
 		&c->problem) == -1)
 		return 0;
 	if (t == NULL)
 		return 0;
-	form = (struct ofs_edit_form){ .dtype = t->dtype };
+	form = (struct ofs_overlay_form){ .dtype = t->dtype };
 	c->size = ofs_dtype_size((enum ofs_dtype)t->dtype);
 	return put_form(w, c, &form);
 }
 
-static void check_size(struct ofs_change *c, const struct ofs_edit_form *form)
+static void check_size(struct ofs_change *c,
+    const struct ofs_overlay_form *form)
 {
-	uint64_t want = ofs_edit_form_bytes(form);
+	uint64_t want = ofs_overlay_form_bytes(form);
 
 	if (c->problem.code == 0 && form->dtype != OFS_DTYPE_NONE &&
 	    form->ndim > 0 && c->size != want)
@@ -188,20 +189,20 @@ static void check_size(struct ofs_change *c, const struct ofs_edit_form *form)
 		    c->size, want);
 }
 
-static bool same_form(const struct ofs_edit_form *a,
-    const struct ofs_edit_form *b)
+static bool same_form(const struct ofs_overlay_form *a,
+    const struct ofs_overlay_form *b)
 {
 	return a->dtype == b->dtype && a->ndim == b->ndim &&
 	    memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0;
 }
 
 static void base_form(const struct optimfs *fs, uint32_t entry,
-    struct ofs_edit_form *form)
+    struct ofs_overlay_form *form)
 {
 	const struct ofs_tensor *t =
 	    ofs_entry_tensor(fs, &fs->cat->entries[entry]);
 
-	*form = (struct ofs_edit_form){ 0 };
+	*form = (struct ofs_overlay_form){ 0 };
 	if (t == NULL)
 		return;
 	form->dtype = t->dtype;
@@ -212,13 +213,13 @@ static void base_form(const struct optimfs *fs, uint32_t entry,
 
 /* The place of entry has other contents of the same kind; f is locked. */
 static int put_edit(struct walk *w, uint32_t node, uint32_t base,
-    struct ofs_edit_file *f)
+    struct ofs_overlay_file *f)
 {
 	uint32_t entry = w->e->fs->tree.node[base].entry;
 	bool text = ofs_entry_is_text(w->e->fs, entry);
 	struct ofs_change *c =
 	    add(w, text ? OFS_CHANGE_VALUE : OFS_CHANGE_DATA, node);
-	struct ofs_edit_form form;
+	struct ofs_overlay_form form;
 
 	if (c == NULL || put_path(w, c, false) == -1)
 		return -1;
@@ -234,15 +235,15 @@ static int put_edit(struct walk *w, uint32_t node, uint32_t base,
 
 /* A file that has a name, shape or dtype that the checkpoint does not have.
  * f, which may be NULL, is locked. */
-static int put_added(struct walk *w, uint32_t node, struct ofs_edit_file *f,
-    const struct ofs_edit_form *form)
+static int put_added(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
+    const struct ofs_overlay_form *form)
 {
 	struct ofs_change *c = add(w, OFS_CHANGE_ADD, node);
 	const struct optimfs *fs = w->e->fs;
 
 	if (c == NULL || put_path(w, c, false) == -1)
 		return -1;
-	if (!ofs_edit_is_made(w->e, node)) {
+	if (!ofs_overlay_is_made(w->e, node)) {
 		c->from = fs->tree.node[node].entry;
 		if (!ofs_entry_is_text(fs, c->from))
 			c->size = ofs_tensor_bytes(fs->cat,
@@ -271,13 +272,14 @@ static int put_removed(struct walk *w, uint32_t base)
 /* A new file in the place of one that the checkpoint has: the same, with other
  * bytes, unless it was given another form. */
 static int put_replaced(struct walk *w, uint32_t node, uint32_t base,
-    struct ofs_edit_file *f, const struct ofs_edit_form *form)
+    struct ofs_overlay_file *f, const struct ofs_overlay_form *form)
 {
 	uint32_t entry = w->e->fs->tree.node[base].entry;
-	struct ofs_edit_form had;
+	struct ofs_overlay_form had;
 
 	base_form(w->e->fs, entry, &had);
-	if (f != NULL && ofs_edit_is_made(w->e, node) && same_form(form, &had))
+	if (f != NULL && ofs_overlay_is_made(w->e, node) &&
+	    same_form(form, &had))
 		return put_edit(w, node, base, f);
 	if (put_removed(w, base) == -1)
 		return -1;
@@ -285,12 +287,12 @@ static int put_replaced(struct walk *w, uint32_t node, uint32_t base,
 }
 
 /* One that is where it always was. */
-static int put_same(struct walk *w, uint32_t node, struct ofs_edit_file *f,
-    const struct ofs_edit_form *form)
+static int put_same(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
+    const struct ofs_overlay_form *form)
 {
-	struct ofs_edit_form had;
+	struct ofs_overlay_form had;
 
-	if (f == NULL || !ofs_edit_file_differs(f))
+	if (f == NULL || !ofs_overlay_file_differs(f))
 		return 0;
 	base_form(w->e->fs, w->e->fs->tree.node[node].entry, &had);
 	if (f->text || same_form(form, &had))
@@ -302,12 +304,12 @@ static int put_same(struct walk *w, uint32_t node, struct ofs_edit_file *f,
 
 static int put_file(struct walk *w, uint32_t node)
 {
-	struct ofs_edit_file *f = ofs_edit_file(w->e, node);
-	uint32_t base = ofs_edit_base_place(w->e, node);
-	struct ofs_edit_form form;
+	struct ofs_overlay_file *f = ofs_overlay_file(w->e, node);
+	uint32_t base = ofs_overlay_base_place(w->e, node);
+	struct ofs_overlay_form form;
 	int ret;
 
-	ofs_edit_form_of(w->e, node, &form);
+	ofs_overlay_form_of(w->e, node, &form);
 	if (base != OFS_NONE && w->e->fs->tree.node[base].entry == OFS_NONE)
 		base = OFS_NONE; /* a directory was there */
 	if (base != OFS_NONE)
@@ -352,15 +354,15 @@ static int visit(void *ctx, uint32_t child, const char *name, uint64_t position)
 {
 	struct stack *s = ctx;
 	struct walk *w = s->w;
-	const struct ofs_edit_node *v;
+	const struct ofs_overlay_node *v;
 
 	(void)name, (void)position;
-	if (ofs_edit_is_dir(w->e, child))
+	if (ofs_overlay_is_dir(w->e, child))
 		return push(s, child);
 	/* most are what and where they were */
-	v = ofs_edit_node(w->e, child);
-	if (!s->moved && !ofs_edit_is_made(w->e, child) &&
-	    (v == NULL || !v->gone) && ofs_edit_file(w->e, child) == NULL) {
+	v = ofs_overlay_node(w->e, child);
+	if (!s->moved && !ofs_overlay_is_made(w->e, child) &&
+	    (v == NULL || !v->gone) && ofs_overlay_file(w->e, child) == NULL) {
 		w->taken[child] = 1;
 		return 0;
 	}
@@ -375,8 +377,8 @@ static int walk_now(struct walk *w)
 	while (s.n > 0 && ret == 0) {
 		uint32_t dir = s.v[--s.n];
 
-		s.moved = !ofs_edit_in_place(w->e, dir);
-		ret = ofs_edit_children(w->e, dir, 0, visit, &s);
+		s.moved = !ofs_overlay_in_place(w->e, dir);
+		ret = ofs_overlay_children(w->e, dir, 0, visit, &s);
 	}
 	free(s.v);
 	return ret;
@@ -408,7 +410,7 @@ static int collect(struct walk *w)
 	return 0;
 }
 
-int ofs_edit_changes(struct ofs_edit *edit, struct ofs_changes *out,
+int ofs_overlay_changes(struct ofs_overlay *edit, struct ofs_changes *out,
     struct optimfs_error *err)
 {
 	struct walk w = { .e = edit, .out = out, .err = err };

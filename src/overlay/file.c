@@ -14,10 +14,10 @@
 #include "overlay/overlay_impl.h"
 #include "push/writethrough.h"
 
-static struct ofs_edit_file *file_new(struct ofs_edit *e, uint32_t index,
+static struct ofs_overlay_file *file_new(struct ofs_overlay *e, uint32_t index,
     struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = calloc(1, sizeof(*f));
+	struct ofs_overlay_file *f = calloc(1, sizeof(*f));
 
 	if (f == NULL) {
 		optimfs_fail(err, ENOMEM, "a file that is written");
@@ -35,66 +35,69 @@ static struct ofs_edit_file *file_new(struct ofs_edit *e, uint32_t index,
 
 /* Of a skeleton each name of a tensor has what was written by it, but those
  * that are texts (push/writethrough.h). */
-static bool is_apart(const struct ofs_edit *e, uint32_t index)
+static bool is_apart(const struct ofs_overlay *e, uint32_t index)
 {
 	const struct ofs_tree_node *node = e->fs->tree.node;
 	const struct ofs_entry *entry = e->fs->cat->entries;
-	uint32_t lead = e->direct == NULL ? index : ofs_direct_lead(e, index);
+	uint32_t lead =
+	    e->direct == NULL ? index : ofs_writethrough_lead(e, index);
 
 	return lead != index &&
 	    entry[node[lead].entry].ref == entry[node[index].entry].ref;
 }
 
 /* A tensor may be there under several names: it is one. */
-static struct ofs_edit_file **slot_of(const struct ofs_edit *e, uint32_t index)
+static struct ofs_overlay_file **slot_of(const struct ofs_overlay *e,
+    uint32_t index)
 {
-	const struct ofs_edit_node *v = ofs_edit_node(e, index);
+	const struct ofs_overlay_node *v = ofs_overlay_node(e, index);
 	const struct ofs_entry *entry;
 
-	if (!ofs_edit_is_made(e, index)) {
+	if (!ofs_overlay_is_made(e, index)) {
 		entry = &e->fs->cat->entries[e->fs->tree.node[index].entry];
 		if (entry->kind == OFS_ENTRY_TENSOR && !is_apart(e, index))
 			return &e->tensor[entry->ref];
 	}
-	return v == NULL ? NULL : (struct ofs_edit_file **)&v->file;
+	return v == NULL ? NULL : (struct ofs_overlay_file **)&v->file;
 }
 
-struct ofs_edit_file *ofs_edit_file(const struct ofs_edit *e, uint32_t index)
+struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *e,
+    uint32_t index)
 {
-	struct ofs_edit_file **slot;
+	struct ofs_overlay_file **slot;
 
-	if (ofs_edit_is_dir(e, index))
+	if (ofs_overlay_is_dir(e, index))
 		return NULL;
 	slot = slot_of(e, index);
 	return slot == NULL ? NULL : *slot;
 }
 
-struct ofs_edit_file *ofs_edit_file_touch(struct ofs_edit *e, uint32_t index,
-    struct optimfs_error *err)
+struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *e,
+    uint32_t index, struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = ofs_edit_file(e, index), **slot;
+	struct ofs_overlay_file *f = ofs_overlay_file(e, index), **slot;
 
 	if (f != NULL)
 		return f;
-	if (ofs_edit_touch(e, index, err) == NULL)
+	if (ofs_overlay_touch(e, index, err) == NULL)
 		return NULL;
 	slot = slot_of(e, index);
 	f = file_new(e, index, err);
 	*slot = f;
-	if (f == NULL || ofs_edit_is_made(e, index))
+	if (f == NULL || ofs_overlay_is_made(e, index))
 		return f;
 	f->entry = e->fs->tree.node[index].entry;
 	f->text = ofs_entry_is_text(e->fs, f->entry);
 	f->in_place = !f->text && e->direct != NULL &&
-	    ofs_direct_lead(e, index) == index &&
-	    !ofs_direct_is_rounded(e, f->entry);
+	    ofs_writethrough_lead(e, index) == index &&
+	    !ofs_writethrough_is_rounded(e, f->entry);
 	if (!f->text && e->direct == NULL)
 		f->size = f->base = f->full = ofs_tensor_bytes(e->fs->cat,
 		    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
 	return f;
 }
 
-void ofs_edit_file_free(struct ofs_edit_file *f)
+void ofs_overlay_file_free(struct ofs_overlay_file *f)
 {
 	if (f->fd != -1)
 		close(f->fd);
@@ -107,7 +110,7 @@ void ofs_edit_file_free(struct ofs_edit_file *f)
 	free(f);
 }
 
-bool ofs_edit_file_differs(const struct ofs_edit_file *f)
+bool ofs_overlay_file_differs(const struct ofs_overlay_file *f)
 {
 	if (f->entry == OFS_NONE)
 		return true;
@@ -117,7 +120,7 @@ bool ofs_edit_file_differs(const struct ofs_edit_file *f)
 	    f->shape != NULL || f->dtype != OFS_DTYPE_NONE;
 }
 
-void ofs_edit_file_revert(struct ofs_edit *e, struct ofs_edit_file *f)
+void ofs_overlay_file_revert(struct ofs_overlay *e, struct ofs_overlay_file *f)
 {
 	pthread_rwlock_wrlock(&f->lock);
 	if (f->fd != -1)
@@ -145,7 +148,7 @@ void ofs_edit_file_revert(struct ofs_edit *e, struct ofs_edit_file *f)
 }
 
 /* Its data, and a record that says whose they are. */
-static int make_data(struct ofs_edit *e, struct ofs_edit_file *f,
+static int make_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct ofs_record r = { .type = OFS_REC_DATA };
@@ -154,11 +157,11 @@ static int make_data(struct ofs_edit *e, struct ofs_edit_file *f,
 	int fd, ret;
 
 	/* one that was removed while it is open has no path, and needs none */
-	path = ofs_edit_path(e, f->index, NULL, err);
+	path = ofs_overlay_path(e, f->index, NULL, err);
 	fd = f->in_place ? -1 : ofs_stage_data(e->stage, id, true, err);
 	r.num[0] = id;
 	r.a = path == NULL ? "" : path;
-	ret = fd == -1 && !f->in_place ? -1 : ofs_edit_record(e, &r, err);
+	ret = fd == -1 && !f->in_place ? -1 : ofs_overlay_record(e, &r, err);
 	free(path);
 	if (ret == -1) {
 		if (fd != -1)
@@ -171,7 +174,7 @@ static int make_data(struct ofs_edit *e, struct ofs_edit_file *f,
 	return 0;
 }
 
-int ofs_edit_file_adopt(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_file_adopt(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t id, struct optimfs_error *err)
 {
 	if (!f->in_place)
@@ -184,7 +187,7 @@ int ofs_edit_file_adopt(struct ofs_edit *e, struct ofs_edit_file *f,
 	return 0;
 }
 
-int ofs_edit_file_fd(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_file_fd(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	if (f->fd == -1 && f->id != 0)
@@ -193,20 +196,20 @@ int ofs_edit_file_fd(struct ofs_edit *e, struct ofs_edit_file *f,
 }
 
 /* Is there something to write to? 1, 0, -1. */
-static int has_data(struct ofs_edit *e, struct ofs_edit_file *f,
+static int has_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	int ret;
 
 	pthread_rwlock_wrlock(&f->lock);
 	ret = f->id != 0;
-	if (ret == 1 && !f->in_place && ofs_edit_file_fd(e, f, err) == -1)
+	if (ret == 1 && !f->in_place && ofs_overlay_file_fd(e, f, err) == -1)
 		ret = -1;
 	pthread_rwlock_unlock(&f->lock);
 	return ret;
 }
 
-static int need_data_named(struct ofs_edit *e, struct ofs_edit_file *f,
+static int need_data_named(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	int ret = has_data(e, f, err);
@@ -222,7 +225,7 @@ static int need_data_named(struct ofs_edit *e, struct ofs_edit_file *f,
 
 /* Before a write: names must be held for the path of a new one, which is only
  * known under it. */
-static int need_data(struct ofs_edit *e, struct ofs_edit_file *f,
+static int need_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	int ret = has_data(e, f, err);
@@ -245,7 +248,7 @@ static int64_t now_ns(void)
 
 /* What was said about [off, end) is void: how it failed is told at every
  * close and fsync until they are written again. */
-static int lose(struct ofs_edit_file *f, uint64_t off, uint64_t end,
+static int lose(struct ofs_overlay_file *f, uint64_t off, uint64_t end,
     struct optimfs_error *err)
 {
 	struct optimfs_error own;
@@ -256,23 +259,23 @@ static int lose(struct ofs_edit_file *f, uint64_t off, uint64_t end,
 }
 
 /* Bytes between the end of the file and off are zeros from now on. */
-static int record_size(struct ofs_edit *e, struct ofs_edit_file *f,
+static int record_size(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
 	struct ofs_record r = { .type = OFS_REC_SIZE, .num = { f->id, size } };
 
-	return ofs_edit_record(e, &r, err);
+	return ofs_overlay_record(e, &r, err);
 }
 
-static int extend(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t size,
-    struct optimfs_error *err)
+static int extend(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    uint64_t size, struct optimfs_error *err)
 {
 	if (size <= f->size)
 		return 0;
 	if (record_size(e, f, size, err) == -1)
 		return -1;
 	if (f->in_place) {
-		if (ofs_direct_zero(e, f, f->size,
+		if (ofs_writethrough_zero(e, f, f->size,
 			size < f->high ? size : f->high, err) == -1)
 			return -1;
 	} else if (ftruncate(f->fd, (off_t)size) == -1) {
@@ -284,7 +287,7 @@ static int extend(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t size,
 	return 0;
 }
 
-static int write_locked(struct ofs_edit *e, struct ofs_edit_file *f,
+static int write_locked(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	struct ofs_record r = { .type = OFS_REC_WRITE };
@@ -295,14 +298,14 @@ static int write_locked(struct ofs_edit *e, struct ofs_edit_file *f,
 		return -1;
 	if (off + n > f->high)
 		f->high = off + n;
-	if ((f->in_place ? ofs_direct_write(e, f, buf, n, off, err)
+	if ((f->in_place ? ofs_writethrough_write(e, f, buf, n, off, err)
 			 : ofs_pwrite_all(f->fd, buf, n, off, err)) == -1)
 		return lose(f, off, off + n, err);
 	r.num[0] = f->id;
 	r.num[1] = off;
 	r.num[2] = n;
 	r.num[3] = XXH64(buf, n, 0);
-	if (ofs_edit_record(e, &r, err) == -1 ||
+	if (ofs_overlay_record(e, &r, err) == -1 ||
 	    ofs_ranges_add(&f->written, off, off + n, err) == -1)
 		return lose(f, off, off + n, err);
 	ofs_ranges_remove(&f->lost, off, off + n, NULL);
@@ -312,7 +315,7 @@ static int write_locked(struct ofs_edit *e, struct ofs_edit_file *f,
 	return 0;
 }
 
-static int write_ready(struct ofs_edit *e, struct ofs_edit_file *f,
+static int write_ready(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	int ret;
@@ -320,11 +323,11 @@ static int write_ready(struct ofs_edit *e, struct ofs_edit_file *f,
 	pthread_rwlock_wrlock(&f->lock);
 	ret = write_locked(e, f, buf, n, off, err);
 	pthread_rwlock_unlock(&f->lock);
-	ofs_edit_changed(e, false);
+	ofs_overlay_changed(e, false);
 	return ret;
 }
 
-int ofs_edit_file_write(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_file_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	if (n == 0)
@@ -334,8 +337,9 @@ int ofs_edit_file_write(struct ofs_edit *e, struct ofs_edit_file *f,
 	return write_ready(e, f, buf, n, off, err);
 }
 
-int ofs_edit_file_write_named(struct ofs_edit *e, struct ofs_edit_file *f,
-    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
+int ofs_overlay_file_write_named(struct ofs_overlay *e,
+    struct ofs_overlay_file *f, const void *buf, uint64_t n, uint64_t off,
+    struct optimfs_error *err)
 {
 	if (n == 0)
 		return 0;
@@ -345,7 +349,7 @@ int ofs_edit_file_write_named(struct ofs_edit *e, struct ofs_edit_file *f,
 }
 
 /* What is cut off must read as zeros when the file grows again. */
-static int resize_locked(struct ofs_edit *e, struct ofs_edit_file *f,
+static int resize_locked(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
 	if (f->fd == -1 && !f->in_place)
@@ -366,7 +370,7 @@ static int resize_locked(struct ofs_edit *e, struct ofs_edit_file *f,
 	return 0;
 }
 
-static int resize_ready(struct ofs_edit *e, struct ofs_edit_file *f,
+static int resize_ready(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
 	int ret;
@@ -376,11 +380,11 @@ static int resize_ready(struct ofs_edit *e, struct ofs_edit_file *f,
 	if (ret == 0)
 		f->mtime_ns = now_ns();
 	pthread_rwlock_unlock(&f->lock);
-	ofs_edit_changed(e, false);
+	ofs_overlay_changed(e, false);
 	return ret;
 }
 
-int ofs_edit_file_resize(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_file_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
 	if (need_data(e, f, err) == -1)
@@ -388,15 +392,15 @@ int ofs_edit_file_resize(struct ofs_edit *e, struct ofs_edit_file *f,
 	return resize_ready(e, f, size, err);
 }
 
-int ofs_edit_file_resize_named(struct ofs_edit *e, struct ofs_edit_file *f,
-    uint64_t size, struct optimfs_error *err)
+int ofs_overlay_file_resize_named(struct ofs_overlay *e,
+    struct ofs_overlay_file *f, uint64_t size, struct optimfs_error *err)
 {
 	if (need_data_named(e, f, err) == -1)
 		return -1;
 	return resize_ready(e, f, size, err);
 }
 
-int ofs_edit_file_sync(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_file_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct ofs_record r = { .type = OFS_REC_SYNC };
@@ -404,7 +408,7 @@ int ofs_edit_file_sync(struct ofs_edit *e, struct ofs_edit_file *f,
 
 	pthread_rwlock_wrlock(&f->lock);
 	if (f->in_place)
-		ret = ofs_direct_sync(e, f, err);
+		ret = ofs_writethrough_sync(e, f, err);
 	else if (f->fd != -1 && !e->scratch && fdatasync(f->fd) == -1)
 		ret = optimfs_fail(err, errno, "OFS809 staged file: %m");
 	if (ret == -1) {
@@ -413,13 +417,13 @@ int ofs_edit_file_sync(struct ofs_edit *e, struct ofs_edit_file *f,
 	}
 	r.num[0] = f->id;
 	if (ret == 0 && f->id != 0)
-		ret = ofs_edit_record(e, &r, err);
+		ret = ofs_overlay_record(e, &r, err);
 	pthread_rwlock_unlock(&f->lock);
 	return ret == -1 ? -1 : ofs_stage_sync(e->stage, err);
 }
 
 /* What is scratch has no name to be opened by again. */
-void ofs_edit_file_idle(struct ofs_edit *e, struct ofs_edit_file *f)
+void ofs_overlay_file_idle(struct ofs_overlay *e, struct ofs_overlay_file *f)
 {
 	if (e->scratch)
 		return;
@@ -430,7 +434,7 @@ void ofs_edit_file_idle(struct ofs_edit *e, struct ofs_edit_file *f)
 	pthread_rwlock_unlock(&f->lock);
 }
 
-static int lay_ranges(struct ofs_edit_file *f, uint8_t *buf, uint64_t off,
+static int lay_ranges(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
     uint64_t end, struct optimfs_error *err)
 {
 	for (size_t i = ofs_ranges_find(&f->written, off); i < f->written.n;
@@ -449,7 +453,7 @@ static int lay_ranges(struct ofs_edit_file *f, uint8_t *buf, uint64_t off,
 }
 
 /* Every byte is staged, or the checkpoint's. */
-static int check_whole(const struct ofs_edit_file *f, uint64_t off,
+static int check_whole(const struct ofs_overlay_file *f, uint64_t off,
     uint64_t end, struct optimfs_error *err)
 {
 	uint64_t from = off > f->base ? off : f->base;
@@ -460,7 +464,7 @@ static int check_whole(const struct ofs_edit_file *f, uint64_t off,
 	return 0;
 }
 
-static int lay_locked(struct ofs_edit_file *f, uint8_t *buf, uint64_t off,
+static int lay_locked(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
     uint64_t end, uint64_t slack, struct optimfs_error *err)
 {
 	if (f->text) {
@@ -480,8 +484,9 @@ static int lay_locked(struct ofs_edit_file *f, uint8_t *buf, uint64_t off,
 	return f->in_place ? 0 : lay_ranges(f, buf, off, end, err);
 }
 
-int ofs_edit_file_lay(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
-    uint64_t off, uint64_t end, uint64_t slack, struct optimfs_error *err)
+int ofs_overlay_file_lay(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    void *buf, uint64_t off, uint64_t end, uint64_t slack,
+    struct optimfs_error *err)
 {
 	int ret = 0;
 
@@ -489,7 +494,7 @@ int ofs_edit_file_lay(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
 	if (f->fd == -1 && f->id != 0 && !f->in_place) {
 		pthread_rwlock_unlock(&f->lock);
 		pthread_rwlock_wrlock(&f->lock);
-		if (ofs_edit_file_fd(e, f, err) == -1 && f->id != 0)
+		if (ofs_overlay_file_fd(e, f, err) == -1 && f->id != 0)
 			ret = -1;
 	}
 	if (ret == 0)

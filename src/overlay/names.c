@@ -12,23 +12,24 @@
 #include "push/writethrough.h"
 #include "tree/build.h"
 
-static const struct ofs_tree_node *base_of(const struct ofs_edit *e,
+static const struct ofs_tree_node *base_of(const struct ofs_overlay *e,
     uint32_t index)
 {
 	return index < e->fs->tree.n ? &e->fs->tree.node[index] : NULL;
 }
 
-struct ofs_edit_node *ofs_edit_node(const struct ofs_edit *e, uint32_t index)
+struct ofs_overlay_node *ofs_overlay_node(const struct ofs_overlay *e,
+    uint32_t index)
 {
-	if (ofs_edit_is_made(e, index))
+	if (ofs_overlay_is_made(e, index))
 		return e->made[index - e->first];
 	return e->base[index];
 }
 
-struct ofs_edit_node *ofs_edit_touch(struct ofs_edit *e, uint32_t index,
-    struct optimfs_error *err)
+struct ofs_overlay_node *ofs_overlay_touch(struct ofs_overlay *e,
+    uint32_t index, struct optimfs_error *err)
 {
-	struct ofs_edit_node *v = ofs_edit_node(e, index);
+	struct ofs_overlay_node *v = ofs_overlay_node(e, index);
 
 	if (v != NULL)
 		return v;
@@ -44,35 +45,36 @@ struct ofs_edit_node *ofs_edit_touch(struct ofs_edit *e, uint32_t index,
 	return v;
 }
 
-bool ofs_edit_is_dir(const struct ofs_edit *e, uint32_t index)
+bool ofs_overlay_is_dir(const struct ofs_overlay *e, uint32_t index)
 {
 	const struct ofs_tree_node *b = base_of(e, index);
 
-	return b != NULL ? b->entry == OFS_NONE : ofs_edit_node(e, index)->dir;
+	return b != NULL ? b->entry == OFS_NONE
+			 : ofs_overlay_node(e, index)->dir;
 }
 
 /* Names that are not the checkpoint's, by directory and name. */
 
-static uint32_t bucket_of(const struct ofs_edit *e, uint32_t dir,
+static uint32_t bucket_of(const struct ofs_overlay *e, uint32_t dir,
     const char *name)
 {
 	return (uint32_t)XXH64(name, strlen(name), dir) & (e->nbuckets - 1);
 }
 
-static int grow_buckets(struct ofs_edit *e, struct optimfs_error *err)
+static int grow_buckets(struct ofs_overlay *e, struct optimfs_error *err)
 {
 	uint32_t n = e->nbuckets == 0 ? 64 : e->nbuckets * 2, old = e->nbuckets;
-	struct ofs_edit_node **was = e->bucket, **now;
+	struct ofs_overlay_node **was = e->bucket, **now;
 
 	if (e->nplaced < e->nbuckets)
 		return 0;
-	now = calloc(n, sizeof(struct ofs_edit_node *));
+	now = calloc(n, sizeof(struct ofs_overlay_node *));
 	if (now == NULL)
 		return optimfs_fail(err, ENOMEM, "names");
 	e->bucket = now;
 	e->nbuckets = n;
 	for (uint32_t i = 0; i < old; i++)
-		for (struct ofs_edit_node *v = was[i], *next; v != NULL;
+		for (struct ofs_overlay_node *v = was[i], *next; v != NULL;
 		     v = next) {
 			uint32_t b = bucket_of(e, v->parent, v->name);
 
@@ -84,10 +86,10 @@ static int grow_buckets(struct ofs_edit *e, struct optimfs_error *err)
 	return 0;
 }
 
-static struct ofs_edit_node *placed(const struct ofs_edit *e, uint32_t dir,
-    const char *name)
+static struct ofs_overlay_node *placed(const struct ofs_overlay *e,
+    uint32_t dir, const char *name)
 {
-	struct ofs_edit_node *v;
+	struct ofs_overlay_node *v;
 
 	if (e->nbuckets == 0)
 		return NULL;
@@ -97,9 +99,10 @@ static struct ofs_edit_node *placed(const struct ofs_edit *e, uint32_t dir,
 	return v;
 }
 
-uint32_t ofs_edit_find(const struct ofs_edit *e, uint32_t dir, const char *name)
+uint32_t ofs_overlay_find(const struct ofs_overlay *e, uint32_t dir,
+    const char *name)
 {
-	const struct ofs_edit_node *v = placed(e, dir, name);
+	const struct ofs_overlay_node *v = placed(e, dir, name);
 	uint32_t index;
 
 	if (v != NULL)
@@ -113,47 +116,47 @@ uint32_t ofs_edit_find(const struct ofs_edit *e, uint32_t dir, const char *name)
 	return v != NULL && v->gone ? OFS_NONE : index;
 }
 
-const char *ofs_edit_name(const struct ofs_edit *e, uint32_t index)
+const char *ofs_overlay_name(const struct ofs_overlay *e, uint32_t index)
 {
-	const struct ofs_edit_node *v = ofs_edit_node(e, index);
+	const struct ofs_overlay_node *v = ofs_overlay_node(e, index);
 
-	if (v != NULL && (v->gone || ofs_edit_is_made(e, index)))
+	if (v != NULL && (v->gone || ofs_overlay_is_made(e, index)))
 		return v->name;
 	return e->fs->tree.node[index].name;
 }
 
-uint32_t ofs_edit_parent(const struct ofs_edit *e, uint32_t index)
+uint32_t ofs_overlay_parent(const struct ofs_overlay *e, uint32_t index)
 {
-	const struct ofs_edit_node *v = ofs_edit_node(e, index);
+	const struct ofs_overlay_node *v = ofs_overlay_node(e, index);
 
-	if (v != NULL && (v->gone || ofs_edit_is_made(e, index)))
+	if (v != NULL && (v->gone || ofs_overlay_is_made(e, index)))
 		return v->parent;
 	return e->fs->tree.node[index].parent;
 }
 
-bool ofs_edit_in_place(const struct ofs_edit *e, uint32_t index)
+bool ofs_overlay_in_place(const struct ofs_overlay *e, uint32_t index)
 {
 	for (; index != 0; index = e->fs->tree.node[index].parent) {
-		const struct ofs_edit_node *v = ofs_edit_node(e, index);
+		const struct ofs_overlay_node *v = ofs_overlay_node(e, index);
 
-		if (v != NULL && (v->gone || ofs_edit_is_made(e, index)))
+		if (v != NULL && (v->gone || ofs_overlay_is_made(e, index)))
 			return false;
 	}
 	return true;
 }
 
-char *ofs_edit_path(const struct ofs_edit *e, uint32_t index, const char *name,
-    struct optimfs_error *err)
+char *ofs_overlay_path(const struct ofs_overlay *e, uint32_t index,
+    const char *name, struct optimfs_error *err)
 {
 	size_t n = name == NULL ? 0 : strlen(name) + 1, at;
 	char *path;
 
-	for (uint32_t i = index; i != 0; i = ofs_edit_parent(e, i)) {
-		if (i == OFS_NONE || ofs_edit_name(e, i) == NULL) {
+	for (uint32_t i = index; i != 0; i = ofs_overlay_parent(e, i)) {
+		if (i == OFS_NONE || ofs_overlay_name(e, i) == NULL) {
 			optimfs_fail(err, ENOENT, "it was removed");
 			return NULL;
 		}
-		n += strlen(ofs_edit_name(e, i)) + 1;
+		n += strlen(ofs_overlay_name(e, i)) + 1;
 	}
 	path = malloc(n + 1);
 	if (path == NULL) {
@@ -168,8 +171,8 @@ char *ofs_edit_path(const struct ofs_edit *e, uint32_t index, const char *name,
 		if (at > 0)
 			path[--at] = '/';
 	}
-	for (uint32_t i = index; i != 0; i = ofs_edit_parent(e, i)) {
-		const char *own = ofs_edit_name(e, i);
+	for (uint32_t i = index; i != 0; i = ofs_overlay_parent(e, i)) {
+		const char *own = ofs_overlay_name(e, i);
 
 		at -= strlen(own);
 		memcpy(path + at, own, strlen(own));
@@ -180,8 +183,9 @@ char *ofs_edit_path(const struct ofs_edit *e, uint32_t index, const char *name,
 }
 
 /* Calls step for each component. */
-static uint32_t walk(const struct ofs_edit *e, const char *path,
-    uint32_t (*step)(const struct ofs_edit *e, uint32_t dir, const char *name))
+static uint32_t walk(const struct ofs_overlay *e, const char *path,
+    uint32_t (*step)(const struct ofs_overlay *e, uint32_t dir,
+	const char *name))
 {
 	char name[OFS_NAME_MAX + 1];
 	uint32_t at = 0;
@@ -199,13 +203,14 @@ static uint32_t walk(const struct ofs_edit *e, const char *path,
 	return at;
 }
 
-static uint32_t step_now(const struct ofs_edit *e, uint32_t dir,
+static uint32_t step_now(const struct ofs_overlay *e, uint32_t dir,
     const char *name)
 {
-	return ofs_edit_is_dir(e, dir) ? ofs_edit_find(e, dir, name) : OFS_NONE;
+	return ofs_overlay_is_dir(e, dir) ? ofs_overlay_find(e, dir, name)
+					  : OFS_NONE;
 }
 
-static uint32_t step_base(const struct ofs_edit *e, uint32_t dir,
+static uint32_t step_base(const struct ofs_overlay *e, uint32_t dir,
     const char *name)
 {
 	if (e->fs->tree.node[dir].entry != OFS_NONE)
@@ -213,23 +218,23 @@ static uint32_t step_base(const struct ofs_edit *e, uint32_t dir,
 	return ofs_tree_child(&e->fs->tree, dir, name);
 }
 
-uint32_t ofs_edit_resolve(const struct ofs_edit *e, const char *path)
+uint32_t ofs_overlay_resolve(const struct ofs_overlay *e, const char *path)
 {
 	return walk(e, path, step_now);
 }
 
-uint32_t ofs_edit_base_place(const struct ofs_edit *e, uint32_t index)
+uint32_t ofs_overlay_base_place(const struct ofs_overlay *e, uint32_t index)
 {
-	char *path = ofs_edit_path(e, index, NULL, NULL);
+	char *path = ofs_overlay_path(e, index, NULL, NULL);
 	uint32_t base = path == NULL ? OFS_NONE : walk(e, path, step_base);
 
 	free(path);
 	return base;
 }
 
-uint32_t ofs_edit_stands_for(const struct ofs_edit *e, uint32_t index)
+uint32_t ofs_overlay_stands_for(const struct ofs_overlay *e, uint32_t index)
 {
-	uint32_t base = ofs_edit_base_place(e, index);
+	uint32_t base = ofs_overlay_base_place(e, index);
 
 	if (base == OFS_NONE || base == index ||
 	    e->fs->tree.node[base].entry == OFS_NONE)
@@ -237,17 +242,17 @@ uint32_t ofs_edit_stands_for(const struct ofs_edit *e, uint32_t index)
 	return base;
 }
 
-int ofs_edit_children(const struct ofs_edit *e, uint32_t dir, uint64_t start,
-    ofs_edit_child_fn *each, void *ctx)
+int ofs_overlay_children(const struct ofs_overlay *e, uint32_t dir,
+    uint64_t start, ofs_overlay_child_fn *each, void *ctx)
 {
 	const struct ofs_tree_node *b = base_of(e, dir);
-	const struct ofs_edit_node *v = ofs_edit_node(e, dir);
+	const struct ofs_overlay_node *v = ofs_overlay_node(e, dir);
 	uint32_t nbase = b == NULL ? 0 : b->nchild;
 	int ret = 0;
 
 	for (uint64_t i = start; i < nbase && ret == 0; i++) {
 		uint32_t child = b->child + (uint32_t)i;
-		const struct ofs_edit_node *c = e->base[child];
+		const struct ofs_overlay_node *c = e->base[child];
 
 		if (c == NULL || !c->gone)
 			ret = each(ctx, child, e->fs->tree.node[child].name, i);
@@ -258,23 +263,23 @@ int ofs_edit_children(const struct ofs_edit *e, uint32_t dir, uint64_t start,
 	     i < v->nchild && ret == 0; i++)
 		if (v->child[i] != OFS_NONE)
 			ret = each(ctx, v->child[i],
-			    ofs_edit_name(e, v->child[i]), nbase + i);
+			    ofs_overlay_name(e, v->child[i]), nbase + i);
 	return ret;
 }
 
 /* A place that is ready: what may fail is done before the journal is told. */
 struct place {
-	struct ofs_edit_node *dir;
+	struct ofs_overlay_node *dir;
 	char *name;
 };
 
-static int prepare(struct ofs_edit *e, uint32_t dir, const char *name,
+static int prepare(struct ofs_overlay *e, uint32_t dir, const char *name,
     struct place *p, struct optimfs_error *err)
 {
 	uint32_t *grown;
 
 	p->name = NULL;
-	p->dir = ofs_edit_touch(e, dir, err);
+	p->dir = ofs_overlay_touch(e, dir, err);
 	if (p->dir == NULL || grow_buckets(e, err) == -1)
 		return -1;
 	if (p->dir->nchild == p->dir->cap) {
@@ -290,7 +295,8 @@ static int prepare(struct ofs_edit *e, uint32_t dir, const char *name,
 	return p->name == NULL ? optimfs_fail(err, ENOMEM, "%s", name) : 0;
 }
 
-static void put(struct ofs_edit *e, struct ofs_edit_node *v, struct place *p)
+static void put(struct ofs_overlay *e, struct ofs_overlay_node *v,
+    struct place *p)
 {
 	uint32_t b;
 
@@ -306,11 +312,11 @@ static void put(struct ofs_edit *e, struct ofs_edit_node *v, struct place *p)
 }
 
 /* Out of the directory it is in, if it is. */
-static void take(struct ofs_edit *e, struct ofs_edit_node *v)
+static void take(struct ofs_overlay *e, struct ofs_overlay_node *v)
 {
-	struct ofs_edit_node **at, *dir;
+	struct ofs_overlay_node **at, *dir;
 
-	if (!ofs_edit_is_made(e, v->index) && !v->gone) {
+	if (!ofs_overlay_is_made(e, v->index) && !v->gone) {
 		v->gone = true;
 		return;
 	}
@@ -321,31 +327,31 @@ static void take(struct ofs_edit *e, struct ofs_edit_node *v)
 		at = &(*at)->next;
 	*at = v->next;
 	e->nplaced--;
-	dir = ofs_edit_node(e, v->parent);
+	dir = ofs_overlay_node(e, v->parent);
 	dir->child[v->slot] = OFS_NONE;
 	while (dir->nchild > 0 && dir->child[dir->nchild - 1] == OFS_NONE)
 		dir->nchild--;
 	v->parent = OFS_NONE;
 }
 
-int ofs_edit_record_path(struct ofs_edit *e, enum ofs_edit_record type,
+int ofs_overlay_record_path(struct ofs_overlay *e, enum ofs_overlay_record type,
     uint32_t dir, const char *name, struct optimfs_error *err)
 {
-	char *path = ofs_edit_path(e, dir, name, err);
+	char *path = ofs_overlay_path(e, dir, name, err);
 	struct ofs_record r = { .type = (uint8_t)type, .a = path };
 	int ret;
 
 	if (path == NULL)
 		return -1;
-	ret = ofs_edit_record(e, &r, err);
+	ret = ofs_overlay_record(e, &r, err);
 	free(path);
 	return ret;
 }
 
-static struct ofs_edit_node *new_node(struct ofs_edit *e,
+static struct ofs_overlay_node *new_node(struct ofs_overlay *e,
     struct optimfs_error *err)
 {
-	struct ofs_edit_node **grown, *v;
+	struct ofs_overlay_node **grown, *v;
 	struct timespec now;
 
 	if (e->nmade == e->cap) {
@@ -373,17 +379,17 @@ static struct ofs_edit_node *new_node(struct ofs_edit *e,
 	return v;
 }
 
-int ofs_edit_make(struct ofs_edit *e, uint32_t dir, const char *name,
+int ofs_overlay_make(struct ofs_overlay *e, uint32_t dir, const char *name,
     bool is_dir, uint32_t *index, struct optimfs_error *err)
 {
-	struct ofs_edit_node *v;
+	struct ofs_overlay_node *v;
 	struct place p;
 	int ret;
 
-	if (ofs_edit_find(e, dir, name) != OFS_NONE)
+	if (ofs_overlay_find(e, dir, name) != OFS_NONE)
 		return optimfs_fail(err, EEXIST, "%s: it exists", name);
 	if (e->direct != NULL) {
-		ret = ofs_direct_reveal(e, dir, name, is_dir, index, err);
+		ret = ofs_writethrough_reveal(e, dir, name, is_dir, index, err);
 		if (ret != 0)
 			return ret == 1 ? 0 : -1;
 	}
@@ -391,7 +397,7 @@ int ofs_edit_make(struct ofs_edit *e, uint32_t dir, const char *name,
 	if (v == NULL)
 		return -1;
 	if (prepare(e, dir, name, &p, err) == -1 ||
-	    ofs_edit_record_path(e, is_dir ? OFS_REC_MKDIR : OFS_REC_CREATE,
+	    ofs_overlay_record_path(e, is_dir ? OFS_REC_MKDIR : OFS_REC_CREATE,
 		dir, name, err) == -1) {
 		free(p.name);
 		free(v);
@@ -403,7 +409,7 @@ int ofs_edit_make(struct ofs_edit *e, uint32_t dir, const char *name,
 	e->made[e->nmade++] = v;
 	put(e, v, &p);
 	*index = v->index;
-	ofs_edit_changed(e, true);
+	ofs_overlay_changed(e, true);
 	return 0;
 }
 
@@ -415,68 +421,68 @@ static int any_child(void *ctx, uint32_t child, const char *name,
 }
 
 /* May the node make way? */
-static int removable(const struct ofs_edit *e, uint32_t index, bool is_dir,
+static int removable(const struct ofs_overlay *e, uint32_t index, bool is_dir,
     const char *name, struct optimfs_error *err)
 {
-	bool dir = ofs_edit_is_dir(e, index);
+	bool dir = ofs_overlay_is_dir(e, index);
 
 	if (dir && !is_dir)
 		return optimfs_fail(err, EISDIR, "%s: a directory", name);
 	if (!dir && is_dir)
 		return optimfs_fail(err, ENOTDIR, "%s: not a directory", name);
-	if (dir && ofs_edit_children(e, index, 0, any_child, NULL) != 0)
+	if (dir && ofs_overlay_children(e, index, 0, any_child, NULL) != 0)
 		return optimfs_fail(err, ENOTEMPTY, "%s: not empty", name);
 	return 0;
 }
 
 /* A removed file that nobody has open needs no bytes any more. */
-static void let_go(struct ofs_edit *e, struct ofs_edit_node *v)
+static void let_go(struct ofs_overlay *e, struct ofs_overlay_node *v)
 {
 	if (v->file != NULL && v->file->opens == 0 &&
-	    ofs_edit_is_made(e, v->index))
-		ofs_edit_file_revert(e, v->file);
+	    ofs_overlay_is_made(e, v->index))
+		ofs_overlay_file_revert(e, v->file);
 }
 
-int ofs_edit_remove(struct ofs_edit *e, uint32_t dir, const char *name,
+int ofs_overlay_remove(struct ofs_overlay *e, uint32_t dir, const char *name,
     bool is_dir, struct optimfs_error *err)
 {
-	uint32_t index = ofs_edit_find(e, dir, name);
-	struct ofs_edit_node *v;
+	uint32_t index = ofs_overlay_find(e, dir, name);
+	struct ofs_overlay_node *v;
 
 	if (index == OFS_NONE)
 		return optimfs_fail(err, ENOENT, "%s: no such name", name);
 	if (removable(e, index, is_dir, name, err) == -1)
 		return -1;
-	v = ofs_edit_touch(e, index, err);
+	v = ofs_overlay_touch(e, index, err);
 	if (v == NULL ||
-	    ofs_edit_record_path(e, OFS_REC_REMOVE, dir, name, err) == -1)
+	    ofs_overlay_record_path(e, OFS_REC_REMOVE, dir, name, err) == -1)
 		return -1;
 	take(e, v);
 	let_go(e, v);
-	ofs_edit_changed(e, true);
+	ofs_overlay_changed(e, true);
 	return 0;
 }
 
-static bool is_below(const struct ofs_edit *e, uint32_t index, uint32_t dir)
+static bool is_below(const struct ofs_overlay *e, uint32_t index, uint32_t dir)
 {
 	for (; index != 0 && index != OFS_NONE;
-	     index = ofs_edit_parent(e, index))
+	     index = ofs_overlay_parent(e, index))
 		if (index == dir)
 			return true;
 	return dir == 0;
 }
 
-static int record_rename(struct ofs_edit *e, uint32_t dir, const char *name,
+static int record_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
     uint32_t to, const char *newname, struct optimfs_error *err)
 {
-	char *from = ofs_edit_path(e, dir, name, err);
-	char *there = ofs_edit_path(e, to, newname, err);
+	char *from = ofs_overlay_path(e, dir, name, err);
+	char *there = ofs_overlay_path(e, to, newname, err);
 	struct ofs_record r = { .type = OFS_REC_RENAME, .a = from, .b = there };
 	int ret = -1;
 
 	if (from != NULL && there != NULL) {
 		r.nb = strlen(there);
-		ret = ofs_edit_record(e, &r, err);
+		ret = ofs_overlay_record(e, &r, err);
 	}
 	free(from);
 	free(there);
@@ -484,41 +490,41 @@ static int record_rename(struct ofs_edit *e, uint32_t dir, const char *name,
 }
 
 /* What is renamed onto the name of a text must be one that fits there. */
-static int fits_there(struct ofs_edit *e, uint32_t index, uint32_t to,
+static int fits_there(struct ofs_overlay *e, uint32_t index, uint32_t to,
     const char *newname, struct optimfs_error *err)
 {
-	char *path = ofs_edit_path(e, to, newname, err);
+	char *path = ofs_overlay_path(e, to, newname, err);
 	uint32_t base = path == NULL ? OFS_NONE : walk(e, path, step_base);
-	struct ofs_edit_file *f = ofs_edit_file(e, index);
+	struct ofs_overlay_file *f = ofs_overlay_file(e, index);
 	struct ofs_blob *text;
 	int ret;
 
 	free(path);
 	if (path == NULL)
 		return -1;
-	if (base == OFS_NONE || f == NULL || !ofs_edit_is_made(e, index) ||
+	if (base == OFS_NONE || f == NULL || !ofs_overlay_is_made(e, index) ||
 	    !ofs_entry_is_text(e->fs, e->fs->tree.node[base].entry) ||
 	    f->dtype != OFS_DTYPE_NONE)
 		return 0;
 	pthread_rwlock_wrlock(&f->lock);
-	text = ofs_edit_text_now(e, f, err);
+	text = ofs_overlay_text_now(e, f, err);
 	pthread_rwlock_unlock(&f->lock);
 	if (text == NULL)
 		return -1;
-	ret = ofs_edit_text_check(e, base, (const char *)text->bytes, text->len,
-	    NULL, NULL, err);
+	ret = ofs_overlay_text_check(e, base, (const char *)text->bytes,
+	    text->len, NULL, NULL, err);
 	ofs_blob_unref(text);
 	return ret;
 }
 
 /* Checks that come before anything is done; *over gets what makes way. */
-static int may_rename(struct ofs_edit *e, uint32_t index, uint32_t to,
+static int may_rename(struct ofs_overlay *e, uint32_t index, uint32_t to,
     const char *newname, bool replace, uint32_t *over,
     struct optimfs_error *err)
 {
-	bool dir = ofs_edit_is_dir(e, index);
+	bool dir = ofs_overlay_is_dir(e, index);
 
-	*over = ofs_edit_find(e, to, newname);
+	*over = ofs_overlay_find(e, to, newname);
 	if (*over == index)
 		return 0;
 	if (dir && is_below(e, to, index))
@@ -532,11 +538,11 @@ static int may_rename(struct ofs_edit *e, uint32_t index, uint32_t to,
 	return fits_there(e, index, to, newname, err);
 }
 
-int ofs_edit_rename(struct ofs_edit *e, uint32_t dir, const char *name,
+int ofs_overlay_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
     uint32_t to, const char *newname, bool replace, struct optimfs_error *err)
 {
-	uint32_t index = ofs_edit_find(e, dir, name), over;
-	struct ofs_edit_node *v, *old = NULL;
+	uint32_t index = ofs_overlay_find(e, dir, name), over;
+	struct ofs_overlay_node *v, *old = NULL;
 	struct place p = { NULL, NULL };
 	int ret;
 
@@ -547,13 +553,13 @@ int ofs_edit_rename(struct ofs_edit *e, uint32_t dir, const char *name,
 	if (over == index)
 		return 0;
 	if (e->direct != NULL) {
-		ret = ofs_direct_rename(e, index, to, newname, err);
+		ret = ofs_writethrough_rename(e, index, to, newname, err);
 		if (ret != 0)
 			return ret == 1 ? 0 : -1;
 	}
-	v = ofs_edit_touch(e, index, err);
+	v = ofs_overlay_touch(e, index, err);
 	if (over != OFS_NONE)
-		old = ofs_edit_touch(e, over, err);
+		old = ofs_overlay_touch(e, over, err);
 	if (v == NULL || (over != OFS_NONE && old == NULL) ||
 	    prepare(e, to, newname, &p, err) == -1 ||
 	    record_rename(e, dir, name, to, newname, err) == -1) {
@@ -566,6 +572,6 @@ int ofs_edit_rename(struct ofs_edit *e, uint32_t dir, const char *name,
 	}
 	take(e, v);
 	put(e, v, &p);
-	ofs_edit_changed(e, true);
+	ofs_overlay_changed(e, true);
 	return 0;
 }

@@ -10,21 +10,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cluster/commit/replica_set.h"
+#include "cluster/commit/coordinator.h"
 #include "journal/publish.h"
 #include "overlay/overlay_impl.h"
 #include "push/template.h"
 #include "push/writethrough.h"
 #include "reshard/leftover.h"
 
-void ofs_edit_changed(struct ofs_edit *e, bool names)
+void ofs_overlay_changed(struct ofs_overlay *e, bool names)
 {
 	atomic_fetch_add(&e->changed, 1);
 	if (names)
 		atomic_fetch_add(&e->names_changed, 1);
 }
 
-int ofs_edit_record(struct ofs_edit *e, const struct ofs_record *r,
+int ofs_overlay_record(struct ofs_overlay *e, const struct ofs_record *r,
     struct optimfs_error *err)
 {
 	if (e->replaying)
@@ -36,24 +36,26 @@ int ofs_edit_record(struct ofs_edit *e, const struct ofs_record *r,
 	return ofs_stage_append(e->stage, r, err);
 }
 
-struct ofs_stage *ofs_edit_stage(const struct ofs_edit *edit)
+struct ofs_stage *ofs_overlay_stage(const struct ofs_overlay *edit)
 {
 	return edit->stage;
 }
 
-void ofs_edit_set_sites(struct ofs_edit *edit, struct ofs_sites *sites)
+void ofs_overlay_set_sites(struct ofs_overlay *edit,
+    struct ofs_coordinator *sites)
 {
 	edit->sites = sites;
 }
 
-struct ofs_sites *ofs_edit_sites(const struct ofs_edit *edit)
+struct ofs_coordinator *ofs_overlay_sites(const struct ofs_overlay *edit)
 {
 	return edit->sites;
 }
 
-static struct ofs_edit *edit_new(struct optimfs *fs, struct optimfs_error *err)
+static struct ofs_overlay *edit_new(struct optimfs *fs,
+    struct optimfs_error *err)
 {
-	struct ofs_edit *e = calloc(1, sizeof(*e));
+	struct ofs_overlay *e = calloc(1, sizeof(*e));
 
 	if (e == NULL) {
 		optimfs_fail(err, ENOMEM, "changes");
@@ -62,17 +64,17 @@ static struct ofs_edit *edit_new(struct optimfs *fs, struct optimfs_error *err)
 	e->fs = fs;
 	e->first = fs->tree.n + OFS_NSTATIC;
 	pthread_rwlock_init(&e->names, NULL);
-	e->base = calloc((size_t)e->first, sizeof(struct ofs_edit_node *));
+	e->base = calloc((size_t)e->first, sizeof(struct ofs_overlay_node *));
 	e->tensor = calloc((size_t)fs->cat->ntensors + 1,
-	    sizeof(struct ofs_edit_file *));
+	    sizeof(struct ofs_overlay_file *));
 	if (e->base != NULL && e->tensor != NULL)
 		return e;
 	optimfs_fail(err, ENOMEM, "changes");
-	ofs_edit_free(e);
+	ofs_overlay_free(e);
 	return NULL;
 }
 
-static void node_free(struct ofs_edit_node *v)
+static void node_free(struct ofs_overlay_node *v)
 {
 	if (v == NULL)
 		return;
@@ -82,20 +84,21 @@ static void node_free(struct ofs_edit_node *v)
 	free(v);
 }
 
-bool ofs_edit_is_direct(const struct ofs_edit *edit)
+bool ofs_overlay_is_direct(const struct ofs_overlay *edit)
 {
 	return edit->direct != NULL && !edit->published;
 }
 
-static void free_tables(struct ofs_edit *e)
+static void free_tables(struct ofs_overlay *e)
 {
 	for (uint32_t i = 0; e->base != NULL && i < e->first; i++)
 		node_free(e->base[i]);
 	for (uint32_t i = 0; i < e->nmade; i++)
 		node_free(e->made[i]);
-	for (struct ofs_edit_file *f = e->files, *next; f != NULL; f = next) {
+	for (struct ofs_overlay_file *f = e->files, *next; f != NULL;
+	     f = next) {
 		next = f->next;
-		ofs_edit_file_free(f);
+		ofs_overlay_file_free(f);
 	}
 	free(e->base);
 	free(e->made);
@@ -103,15 +106,15 @@ static void free_tables(struct ofs_edit *e)
 	free(e->bucket);
 }
 
-bool ofs_edit_dirty(struct ofs_edit *e)
+bool ofs_overlay_dirty(struct ofs_overlay *e)
 {
-	struct ofs_edit_status s;
+	struct ofs_overlay_status s;
 
-	ofs_edit_status(e, &s);
+	ofs_overlay_status(e, &s);
 	return s.files > 0;
 }
 
-void ofs_edit_free(struct ofs_edit *e)
+void ofs_overlay_free(struct ofs_overlay *e)
 {
 	if (e == NULL)
 		return;
@@ -119,10 +122,10 @@ void ofs_edit_free(struct ofs_edit *e)
 		ofs_stage_close(e->stage,
 		    e->keep ||
 			(e->direct != NULL ? !e->published
-					   : ofs_edit_dirty(e)));
+					   : ofs_overlay_dirty(e)));
 	free_tables(e);
-	ofs_sites_free(e->sites);
-	ofs_direct_free(e->direct);
+	ofs_coordinator_free(e->sites);
+	ofs_writethrough_free(e->direct);
 	free(e->destination);
 	pthread_rwlock_destroy(&e->names);
 	free(e);
@@ -131,11 +134,12 @@ void ofs_edit_free(struct ofs_edit *e)
 /* What is found beside a checkpoint when its lock is taken. */
 struct beside {
 	const char *path;
-	char *skeleton;          /* path is empty, and to become this */
-	bool done;               /* a skeleton was about to get its name */
-	struct ofs_share *share; /* of several ranks; NULL */
-	struct ofs_sites *sites; /* their directories, if they are several */
-	bool settled;            /* what they were to publish is done */
+	char *skeleton;             /* path is empty, and to become this */
+	bool done;                  /* a skeleton was about to get its name */
+	struct ofs_manifest *share; /* of several ranks; NULL */
+	struct ofs_coordinator
+	    *sites;   /* their directories, if they are several */
+	bool settled; /* what they were to publish is done */
 };
 
 /* Who sees other directories than ours takes their locks. What is in one that
@@ -147,15 +151,15 @@ static int look_for_others(struct beside *b, int beside,
 	int ret;
 
 	ofs_lock_peek(beside, id);
-	b->sites = ofs_sites_open(b->share, id, beside, err);
+	b->sites = ofs_coordinator_open(b->share, id, beside, err);
 	if (b->sites == NULL)
 		return -1;
-	if (ofs_sites_alone(b->sites)) {
-		ofs_sites_free(b->sites);
+	if (ofs_coordinator_alone(b->sites)) {
+		ofs_coordinator_free(b->sites);
 		b->sites = NULL;
 		return 0;
 	}
-	ret = ofs_sites_settle(b->sites, err);
+	ret = ofs_coordinator_settle(b->sites, err);
 	b->settled = ret == 1;
 	return ret;
 }
@@ -193,13 +197,13 @@ static int look_beside(void *ctx, int beside, struct optimfs_error *err)
 	if (b->share != NULL)
 		found = look_for_others(b, beside, err);
 	if (found != 0) {
-		b->done = ofs_skeleton_done(b->path);
+		b->done = ofs_template_done(b->path);
 		return found;
 	}
-	found = ofs_skeleton_find(b->path, &b->skeleton, err);
+	found = ofs_template_find(b->path, &b->skeleton, err);
 	if (found == -1)
 		return -1;
-	b->done = ofs_skeleton_done(b->path);
+	b->done = ofs_template_done(b->path);
 	if (found == 1)
 		return 0;
 	/* what was the skeleton is in path now */
@@ -215,17 +219,17 @@ static int settle(struct ofs_stage *st, const struct beside *b,
 	if (ofs_stage_sync(st, err) == -1)
 		return -1;
 	if (b->settled)
-		ofs_sites_forget(b->sites);
+		ofs_coordinator_forget(b->sites);
 	else if (b->sites == NULL)
 		ofs_publish_forget(ofs_stage_beside(st));
 	if (b->done)
-		ofs_direct_settle(st, b->skeleton == NULL);
+		ofs_writethrough_settle(st, b->skeleton == NULL);
 	return 0;
 }
 
-struct ofs_stage *ofs_edit_stage_open(const char *path,
-    const struct optimfs_options *options, struct ofs_share *share,
-    char **skeleton, struct ofs_sites **sites, struct optimfs_error *err)
+struct ofs_stage *ofs_overlay_stage_open(const char *path,
+    const struct optimfs_options *options, struct ofs_manifest *share,
+    char **skeleton, struct ofs_coordinator **sites, struct optimfs_error *err)
 {
 	struct beside beside = { .path = path, .share = share };
 	const struct ofs_stage_config config = {
@@ -244,7 +248,7 @@ struct ofs_stage *ofs_edit_stage_open(const char *path,
 		st = NULL;
 	}
 	if (st == NULL) {
-		ofs_sites_free(beside.sites);
+		ofs_coordinator_free(beside.sites);
 		free(beside.skeleton);
 		return NULL;
 	}
@@ -269,18 +273,18 @@ static int check_source(const struct optimfs *fs, struct optimfs_error *err)
 }
 
 /* Of a skeleton all is hidden until it is created. */
-static int begin_direct(struct ofs_edit *e, struct optimfs_error *err)
+static int begin_direct(struct ofs_overlay *e, struct optimfs_error *err)
 {
 	const char *source = e->fs->source;
 
 	e->destination = realpath(source, NULL);
 	if (e->destination == NULL)
 		return optimfs_fail(err, errno, "OFS809 %s: %m", source);
-	e->direct = ofs_direct_new(e->fs, err);
-	return e->direct == NULL ? -1 : ofs_direct_hide(e, err);
+	e->direct = ofs_writethrough_new(e->fs, err);
+	return e->direct == NULL ? -1 : ofs_writethrough_hide(e, err);
 }
 
-int ofs_edit_open(struct optimfs *fs, struct ofs_stage *stage,
+int ofs_overlay_open(struct optimfs *fs, struct ofs_stage *stage,
     struct optimfs_error *err)
 {
 	struct optimfs_error note;
@@ -299,47 +303,48 @@ int ofs_edit_open(struct optimfs *fs, struct ofs_stage *stage,
 	}
 	if (check_source(fs, err) == -1 ||
 	    (fs->cat->filling && begin_direct(fs->edit, err) == -1) ||
-	    ofs_edit_replay(fs->edit, err) == -1) {
+	    ofs_overlay_replay(fs->edit, err) == -1) {
 		fs->edit->keep = true;
 		return -1;
 	}
 	return 0;
 }
 
-static void count_file(const struct ofs_edit_file *f, struct ofs_edit_status *s)
+static void count_file(const struct ofs_overlay_file *f,
+    struct ofs_overlay_status *s)
 {
-	if (f->dead || !ofs_edit_file_differs(f))
+	if (f->dead || !ofs_overlay_file_differs(f))
 		return;
 	s->bytes += f->text ? (f->said == NULL ? 0 : f->said->len)
 			    : ofs_ranges_total(&f->written);
 }
 
-static bool node_differs(const struct ofs_edit *e,
-    const struct ofs_edit_node *v)
+static bool node_differs(const struct ofs_overlay *e,
+    const struct ofs_overlay_node *v)
 {
-	const struct ofs_edit_file *f;
+	const struct ofs_overlay_file *f;
 
 	if (v == NULL || v->dead)
 		return false;
-	if (ofs_edit_is_made(e, v->index))
+	if (ofs_overlay_is_made(e, v->index))
 		return v->parent != OFS_NONE && !v->dir;
 	if (e->direct != NULL)
 		return !v->dir && !v->gone && !e->published;
 	if (v->gone)
 		return true;
-	f = v->dir ? NULL : ofs_edit_file(e, v->index);
-	return f != NULL && ofs_edit_file_differs(f);
+	f = v->dir ? NULL : ofs_overlay_file(e, v->index);
+	return f != NULL && ofs_overlay_file_differs(f);
 }
 
-void ofs_edit_status(struct ofs_edit *e, struct ofs_edit_status *s)
+void ofs_overlay_status(struct ofs_overlay *e, struct ofs_overlay_status *s)
 {
-	*s = (struct ofs_edit_status){ 0 };
+	*s = (struct ofs_overlay_status){ 0 };
 	pthread_rwlock_rdlock(&e->names);
 	for (uint32_t i = 0; i < e->first; i++)
 		s->files += node_differs(e, e->base[i]);
 	for (uint32_t i = 0; i < e->nmade; i++)
 		s->files += node_differs(e, e->made[i]);
-	for (struct ofs_edit_file *f = e->files; f != NULL; f = f->next) {
+	for (struct ofs_overlay_file *f = e->files; f != NULL; f = f->next) {
 		pthread_rwlock_rdlock(&f->lock);
 		count_file(f, s);
 		pthread_rwlock_unlock(&f->lock);
@@ -348,13 +353,13 @@ void ofs_edit_status(struct ofs_edit *e, struct ofs_edit_status *s)
 	s->percent = (int)atomic_load(&e->percent) - 1;
 }
 
-void ofs_edit_progress(struct ofs_edit *e, unsigned percent)
+void ofs_overlay_progress(struct ofs_overlay *e, unsigned percent)
 {
 	atomic_store(&e->percent, percent + 1);
 }
 
 /* What was made is no more; the rest is as the checkpoint has it. */
-static void forget(struct ofs_edit *e)
+static void forget(struct ofs_overlay *e)
 {
 	for (uint32_t i = 0; i < e->nbuckets; i++)
 		e->bucket[i] = NULL;
@@ -371,11 +376,11 @@ static void forget(struct ofs_edit *e)
 		e->made[i]->parent = OFS_NONE;
 		e->made[i]->nchild = 0;
 	}
-	for (struct ofs_edit_file *f = e->files; f != NULL; f = f->next)
-		ofs_edit_file_revert(e, f);
+	for (struct ofs_overlay_file *f = e->files; f != NULL; f = f->next)
+		ofs_overlay_file_revert(e, f);
 }
 
-int ofs_edit_reset(struct ofs_edit *e, struct optimfs_error *err)
+int ofs_overlay_reset(struct ofs_overlay *e, struct optimfs_error *err)
 {
 	int ret;
 
@@ -383,19 +388,20 @@ int ofs_edit_reset(struct ofs_edit *e, struct optimfs_error *err)
 	forget(e);
 	ret = ofs_stage_reset(e->stage, err);
 	pthread_rwlock_unlock(&e->names);
-	ofs_edit_changed(e, true);
+	ofs_overlay_changed(e, true);
 	return ret;
 }
 
 /* No change is taken: its record would be thrown away with those before it. */
-static void stick(struct ofs_edit *e, const struct optimfs_error *why)
+static void stick(struct ofs_overlay *e, const struct optimfs_error *why)
 {
 	e->stuck = *why;
 	optimfs_fail_in(&e->stuck, "to write again, mount again");
 	e->keep = true;
 }
 
-int ofs_edit_published(struct ofs_edit *e, const struct optimfs_error *unsafe)
+int ofs_overlay_published(struct ofs_overlay *e,
+    const struct optimfs_error *unsafe)
 {
 	struct optimfs_error err;
 	int ret;
@@ -406,7 +412,7 @@ int ofs_edit_published(struct ofs_edit *e, const struct optimfs_error *unsafe)
 	pthread_rwlock_wrlock(&e->names);
 	forget(e);
 	pthread_rwlock_unlock(&e->names);
-	ofs_edit_changed(e, true);
+	ofs_overlay_changed(e, true);
 	ret = unsafe == NULL ? ofs_stage_reset(e->stage, &err) : -1;
 	if (ret == 0)
 		return 0;
@@ -417,23 +423,24 @@ int ofs_edit_published(struct ofs_edit *e, const struct optimfs_error *unsafe)
 	return -1;
 }
 
-int ofs_edit_abort(struct ofs_edit *e, struct optimfs_error *err)
+int ofs_overlay_abort(struct ofs_overlay *e, struct optimfs_error *err)
 {
 	int ret;
 
 	if (ofs_gate_hold(e->fs, true, err) == -1)
 		return -1;
-	ret = e->stuck.code != 0 ? 0 : ofs_edit_reset(e, err);
+	ret = e->stuck.code != 0 ? 0 : ofs_overlay_reset(e, err);
 	ofs_gate_let(e->fs);
 	return ret;
 }
 
 /* Numbers that were given to made nodes are not given again, as long as they
  * could be taken for those. */
-int ofs_edit_rebase(struct ofs_edit *e, bool same, struct optimfs_error *err)
+int ofs_overlay_rebase(struct ofs_overlay *e, bool same,
+    struct optimfs_error *err)
 {
-	struct ofs_edit *fresh = edit_new(e->fs, err);
-	struct ofs_edit old = *e;
+	struct ofs_overlay *fresh = edit_new(e->fs, err);
+	struct ofs_overlay old = *e;
 
 	if (fresh == NULL)
 		return -1;
@@ -454,12 +461,12 @@ int ofs_edit_rebase(struct ofs_edit *e, bool same, struct optimfs_error *err)
 	}
 	free_tables(&old);
 	/* a skeleton is one no more */
-	ofs_direct_free(e->direct);
+	ofs_writethrough_free(e->direct);
 	e->direct = NULL;
 	e->published = false;
 	fresh->base = NULL;
 	fresh->tensor = NULL;
-	ofs_edit_free(fresh);
-	ofs_edit_changed(e, true);
+	ofs_overlay_free(fresh);
+	ofs_overlay_changed(e, true);
 	return 0;
 }

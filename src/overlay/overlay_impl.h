@@ -16,13 +16,13 @@
 
 /* What is different about the bytes of a file. Made when it is first written
  * to, lives as long as the edit. */
-struct ofs_edit_file {
-	struct ofs_edit_file *next; /* of all, newest first */
-	uint32_t index;             /* of the node it was made for */
-	uint32_t entry;             /* of a file of the checkpoint; OFS_NONE */
-	bool text;                  /* staged whole, once it was checked */
-	bool in_place; /* a skeleton's: bytes go to where it has them */
-	bool dead;     /* removed, and nobody has it open */
+struct ofs_overlay_file {
+	struct ofs_overlay_file *next; /* of all, newest first */
+	uint32_t index;                /* of the node it was made for */
+	uint32_t entry; /* of a file of the checkpoint; OFS_NONE */
+	bool text;      /* staged whole, once it was checked */
+	bool in_place;  /* a skeleton's: bytes go to where it has them */
+	bool dead;      /* removed, and nobody has it open */
 	unsigned opens, writers; /* under names */
 
 	pthread_rwlock_t lock; /* what follows */
@@ -58,8 +58,8 @@ struct ofs_edit_file {
 /* A file or directory that was made, or one of the checkpoint that was
  * touched. What it is called is its own affair: children of a moved directory
  * know nothing of it. */
-struct ofs_edit_node {
-	struct ofs_edit_node *next; /* in its bucket of names */
+struct ofs_overlay_node {
+	struct ofs_overlay_node *next; /* in its bucket of names */
 	uint32_t index;
 	bool dir;
 	bool gone; /* of the checkpoint: its name there does not lead to it */
@@ -71,7 +71,7 @@ struct ofs_edit_node {
 	/* Of a directory: those that were put here, OFS_NONE where one was
 	 * taken out again. */
 	uint32_t *child, nchild, cap;
-	struct ofs_edit_file *file;
+	struct ofs_overlay_file *file;
 	uint64_t ino;
 	int64_t mtime_ns;
 	/* Of a text that is one with others (push/writethrough.h): what was written by
@@ -79,12 +79,12 @@ struct ofs_edit_node {
 	struct ofs_blob *said;
 };
 
-struct ofs_edit {
+struct ofs_overlay {
 	struct optimfs *fs;
 	struct ofs_stage *stage;
-	struct ofs_sites *sites; /* NULL: all is in one directory */
+	struct ofs_coordinator *sites; /* NULL: all is in one directory */
 	bool scratch;
-	struct ofs_direct
+	struct ofs_writethrough
 	    *direct;       /* push/writethrough.h: of a skeleton; NULL */
 	char *destination; /* of a skeleton: what it will be called */
 	/* It is, or a commit was that could not be shown: why not. Readers look
@@ -99,14 +99,14 @@ struct ofs_edit {
 	bool unsafe;    /* it is the commit */
 	uint32_t first; /* index of the first node that was made */
 
-	pthread_rwlock_t names;      /* what follows */
-	struct ofs_edit_node **base; /* by index, those touched */
-	struct ofs_edit_node **made; /* by index - first */
+	pthread_rwlock_t names;         /* what follows */
+	struct ofs_overlay_node **base; /* by index, those touched */
+	struct ofs_overlay_node **made; /* by index - first */
 	uint32_t nmade, cap;
-	struct ofs_edit_node **bucket; /* names of those that are placed */
+	struct ofs_overlay_node **bucket; /* names of those that are placed */
 	uint32_t nbuckets, nplaced;
-	struct ofs_edit_file **tensor; /* by tensor, those touched */
-	struct ofs_edit_file *files;
+	struct ofs_overlay_file **tensor; /* by tensor, those touched */
+	struct ofs_overlay_file *files;
 	uint64_t last_id;
 	bool replaying;
 
@@ -121,7 +121,7 @@ struct ofs_edit {
 };
 
 /* Records of the journal. Paths are as the mount shows them, at the time. */
-enum ofs_edit_record {
+enum ofs_overlay_record {
 	OFS_REC_MKDIR = 1, /* a */
 	OFS_REC_CREATE,    /* a */
 	OFS_REC_REMOVE,    /* a */
@@ -137,132 +137,137 @@ enum ofs_edit_record {
 
 /* overlay.c */
 /* Something changed; names: something has another name or is something else. */
-void ofs_edit_changed(struct ofs_edit *e, bool names);
-int ofs_edit_record(struct ofs_edit *e, const struct ofs_record *r,
+void ofs_overlay_changed(struct ofs_overlay *e, bool names);
+int ofs_overlay_record(struct ofs_overlay *e, const struct ofs_record *r,
     struct optimfs_error *err);
 /* Nothing is staged any more; with the gate held. */
-int ofs_edit_reset(struct ofs_edit *e, struct optimfs_error *err);
+int ofs_overlay_reset(struct ofs_overlay *e, struct optimfs_error *err);
 
 /* replay.c: before anybody else has e. */
-int ofs_edit_replay(struct ofs_edit *e, struct optimfs_error *err);
+int ofs_overlay_replay(struct ofs_overlay *e, struct optimfs_error *err);
 
 /* attr.c: with names held for writing. */
-int ofs_edit_set_attr(struct ofs_edit *e, uint32_t index, const char *name,
-    const char *value, size_t n, struct optimfs_error *err);
-int ofs_edit_set_mtime(struct ofs_edit *e, uint32_t index, int64_t mtime_ns,
-    struct optimfs_error *err);
-/* As ofs_edit_form, with names held. */
-void ofs_edit_form_of(const struct ofs_edit *e, uint32_t index,
-    struct ofs_edit_form *form);
+int ofs_overlay_set_attr(struct ofs_overlay *e, uint32_t index,
+    const char *name, const char *value, size_t n, struct optimfs_error *err);
+int ofs_overlay_set_mtime(struct ofs_overlay *e, uint32_t index,
+    int64_t mtime_ns, struct optimfs_error *err);
+/* As ofs_overlay_form, with names held. */
+void ofs_overlay_form_of(const struct ofs_overlay *e, uint32_t index,
+    struct ofs_overlay_form *form);
 /* What a tensor of this form would be long; 0: none, or too long. */
-uint64_t ofs_edit_form_bytes(const struct ofs_edit_form *form);
+uint64_t ofs_overlay_form_bytes(const struct ofs_overlay_form *form);
 /* The key that the node's name stands for; false: nobody knows. */
-bool ofs_edit_key(const struct ofs_edit *e, uint32_t index,
+bool ofs_overlay_key(const struct ofs_overlay *e, uint32_t index,
     struct ofs_buf *out);
 /* How long the file may become; UINT64_MAX: as long as it likes. */
-uint64_t ofs_edit_limit(const struct ofs_edit *e, uint32_t index);
+uint64_t ofs_overlay_limit(const struct ofs_overlay *e, uint32_t index);
 
 /* names.c: all with names held. */
-struct ofs_edit_node *ofs_edit_node(const struct ofs_edit *e, uint32_t index);
-struct ofs_edit_node *ofs_edit_touch(struct ofs_edit *e, uint32_t index,
-    struct optimfs_error *err);
-static inline bool ofs_edit_is_made(const struct ofs_edit *e, uint32_t index)
+struct ofs_overlay_node *ofs_overlay_node(const struct ofs_overlay *e,
+    uint32_t index);
+struct ofs_overlay_node *ofs_overlay_touch(struct ofs_overlay *e,
+    uint32_t index, struct optimfs_error *err);
+static inline bool ofs_overlay_is_made(const struct ofs_overlay *e,
+    uint32_t index)
 {
 	return index >= e->first;
 }
-bool ofs_edit_is_dir(const struct ofs_edit *e, uint32_t index);
+bool ofs_overlay_is_dir(const struct ofs_overlay *e, uint32_t index);
 /* The child of dir; OFS_NONE. */
-uint32_t ofs_edit_find(const struct ofs_edit *e, uint32_t dir,
+uint32_t ofs_overlay_find(const struct ofs_overlay *e, uint32_t dir,
     const char *name);
 /* Its name, and the directory it is in: OFS_NONE when it is in none. */
-const char *ofs_edit_name(const struct ofs_edit *e, uint32_t index);
-uint32_t ofs_edit_parent(const struct ofs_edit *e, uint32_t index);
+const char *ofs_overlay_name(const struct ofs_overlay *e, uint32_t index);
+uint32_t ofs_overlay_parent(const struct ofs_overlay *e, uint32_t index);
 /* Is it reached through the names that the checkpoint has for it? */
-bool ofs_edit_in_place(const struct ofs_edit *e, uint32_t index);
+bool ofs_overlay_in_place(const struct ofs_overlay *e, uint32_t index);
 /* malloc'ed; NULL: ENOMEM, or it was removed (ENOENT). */
-char *ofs_edit_path(const struct ofs_edit *e, uint32_t index, const char *name,
-    struct optimfs_error *err);
+char *ofs_overlay_path(const struct ofs_overlay *e, uint32_t index,
+    const char *name, struct optimfs_error *err);
 /* The node of a path; OFS_NONE. */
-uint32_t ofs_edit_resolve(const struct ofs_edit *e, const char *path);
+uint32_t ofs_overlay_resolve(const struct ofs_overlay *e, const char *path);
 /* The file of the checkpoint that has the path which index has now, where that
  * is another one; OFS_NONE. */
-uint32_t ofs_edit_stands_for(const struct ofs_edit *e, uint32_t index);
+uint32_t ofs_overlay_stands_for(const struct ofs_overlay *e, uint32_t index);
 
 /* The node of the checkpoint, of either kind, whose path index has now. */
-uint32_t ofs_edit_base_place(const struct ofs_edit *e, uint32_t index);
+uint32_t ofs_overlay_base_place(const struct ofs_overlay *e, uint32_t index);
 
 /* Children of dir from position start on, until each returns non-zero. */
-typedef int ofs_edit_child_fn(void *ctx, uint32_t child, const char *name,
+typedef int ofs_overlay_child_fn(void *ctx, uint32_t child, const char *name,
     uint64_t position);
-int ofs_edit_children(const struct ofs_edit *e, uint32_t dir, uint64_t start,
-    ofs_edit_child_fn *each, void *ctx);
+int ofs_overlay_children(const struct ofs_overlay *e, uint32_t dir,
+    uint64_t start, ofs_overlay_child_fn *each, void *ctx);
 
-int ofs_edit_record_path(struct ofs_edit *e, enum ofs_edit_record type,
+int ofs_overlay_record_path(struct ofs_overlay *e, enum ofs_overlay_record type,
     uint32_t dir, const char *name, struct optimfs_error *err);
-int ofs_edit_make(struct ofs_edit *e, uint32_t dir, const char *name,
+int ofs_overlay_make(struct ofs_overlay *e, uint32_t dir, const char *name,
     bool is_dir, uint32_t *index, struct optimfs_error *err);
-int ofs_edit_remove(struct ofs_edit *e, uint32_t dir, const char *name,
+int ofs_overlay_remove(struct ofs_overlay *e, uint32_t dir, const char *name,
     bool is_dir, struct optimfs_error *err);
-int ofs_edit_rename(struct ofs_edit *e, uint32_t dir, const char *name,
+int ofs_overlay_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
     uint32_t to, const char *newname, bool replace, struct optimfs_error *err);
 
 /* file.c */
 /* The file of a node, made if need be; names held for writing. */
-struct ofs_edit_file *ofs_edit_file_touch(struct ofs_edit *e, uint32_t index,
-    struct optimfs_error *err);
+struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *e,
+    uint32_t index, struct optimfs_error *err);
 /* The same as below, with names held for writing. */
-int ofs_edit_file_write_named(struct ofs_edit *e, struct ofs_edit_file *f,
-    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
-int ofs_edit_file_resize_named(struct ofs_edit *e, struct ofs_edit_file *f,
-    uint64_t size, struct optimfs_error *err);
+int ofs_overlay_file_write_named(struct ofs_overlay *e,
+    struct ofs_overlay_file *f, const void *buf, uint64_t n, uint64_t off,
+    struct optimfs_error *err);
+int ofs_overlay_file_resize_named(struct ofs_overlay *e,
+    struct ofs_overlay_file *f, uint64_t size, struct optimfs_error *err);
 /* If there is one; names held. */
-struct ofs_edit_file *ofs_edit_file(const struct ofs_edit *e, uint32_t index);
-void ofs_edit_file_free(struct ofs_edit_file *f);
+struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *e,
+    uint32_t index);
+void ofs_overlay_file_free(struct ofs_overlay_file *f);
 /* Is there anything about it that the checkpoint does not say? */
-bool ofs_edit_file_differs(const struct ofs_edit_file *f);
+bool ofs_overlay_file_differs(const struct ofs_overlay_file *f);
 /* Give it data/<id>, as a record says. */
-int ofs_edit_file_adopt(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_file_adopt(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t id, struct optimfs_error *err);
 /* The descriptor, opened if it is not; f->lock held for writing. */
-int ofs_edit_file_fd(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_file_fd(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err);
 /* What of the bytes [off, end) was staged into buf, which stands for off. The
  * file may end up to slack bytes before end. */
-int ofs_edit_file_lay(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
-    uint64_t off, uint64_t end, uint64_t slack, struct optimfs_error *err);
+int ofs_overlay_file_lay(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    void *buf, uint64_t off, uint64_t end, uint64_t slack,
+    struct optimfs_error *err);
 /* n bytes at off, of a file that is no text. */
-int ofs_edit_file_write(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_file_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
-int ofs_edit_file_resize(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_file_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err);
-int ofs_edit_file_sync(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_file_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err);
 /* Nobody has it open any more: its data need not be, either. */
-void ofs_edit_file_idle(struct ofs_edit *e, struct ofs_edit_file *f);
+void ofs_overlay_file_idle(struct ofs_overlay *e, struct ofs_overlay_file *f);
 /* Forget what was done to a file of the checkpoint. */
-void ofs_edit_file_revert(struct ofs_edit *e, struct ofs_edit_file *f);
+void ofs_overlay_file_revert(struct ofs_overlay *e, struct ofs_overlay_file *f);
 
 /* text.c: f->lock held for writing. */
 /* What the file says now. */
-struct ofs_blob *ofs_edit_text_now(struct ofs_edit *e, struct ofs_edit_file *f,
-    struct optimfs_error *err);
-int ofs_edit_text_write(struct ofs_edit *e, struct ofs_edit_file *f,
+struct ofs_blob *ofs_overlay_text_now(struct ofs_overlay *e,
+    struct ofs_overlay_file *f, struct optimfs_error *err);
+int ofs_overlay_text_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
-int ofs_edit_text_resize(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_text_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err);
 /* Check the draft and make it what the file says; index is the node that it was
  * written by. */
-int ofs_edit_text_accept(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint32_t index, struct optimfs_error *err);
 /* Does text[0..n) fit in the place of base, a node of the checkpoint that is a
  * text? canon gets it as it will be shown; element, which may be NULL, a
  * tensor's. */
-int ofs_edit_text_check(struct ofs_edit *e, uint32_t base, const char *text,
-    size_t n, struct ofs_buf *canon, uint8_t element[16],
+int ofs_overlay_text_check(struct ofs_overlay *e, uint32_t base,
+    const char *text, size_t n, struct ofs_buf *canon, uint8_t element[16],
     struct optimfs_error *err);
 
 /* fs/write.c: optimfs_file_truncate, by who is inside already. */
-int ofs_edit_truncate(struct optimfs_file *file, uint64_t size,
+int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err);
 
 #endif

@@ -21,14 +21,14 @@ struct doubt {
 };
 
 struct replayed {
-	struct ofs_edit_file *file;
+	struct ofs_overlay_file *file;
 	uint64_t id;
 	struct doubt *doubt;
 	size_t ndoubts, cap;
 };
 
 struct replay {
-	struct ofs_edit *e;
+	struct ofs_overlay *e;
 	struct replayed *v;
 	size_t n, cap;
 };
@@ -50,7 +50,7 @@ static struct replayed *find_id(struct replay *p, uint64_t id)
 }
 
 /* The directory and the name of a path. */
-static bool split(const struct ofs_edit *e, const char *path, uint32_t *dir,
+static bool split(const struct ofs_overlay *e, const char *path, uint32_t *dir,
     const char **name)
 {
 	const char *slash = strrchr(path, '/');
@@ -61,21 +61,22 @@ static bool split(const struct ofs_edit *e, const char *path, uint32_t *dir,
 	if (slash == NULL)
 		return **name != '\0';
 	up = strndup(path, (size_t)(slash - path));
-	*dir = up == NULL ? OFS_NONE : ofs_edit_resolve(e, up);
+	*dir = up == NULL ? OFS_NONE : ofs_overlay_resolve(e, up);
 	free(up);
-	return *dir != OFS_NONE && ofs_edit_is_dir(e, *dir) && **name != '\0';
+	return *dir != OFS_NONE && ofs_overlay_is_dir(e, *dir) &&
+	    **name != '\0';
 }
 
-static struct ofs_edit_file *file_at(struct ofs_edit *e,
+static struct ofs_overlay_file *file_at(struct ofs_overlay *e,
     const struct ofs_record *r, struct optimfs_error *err)
 {
-	uint32_t index = ofs_edit_resolve(e, r->a);
+	uint32_t index = ofs_overlay_resolve(e, r->a);
 
-	if (index == OFS_NONE || ofs_edit_is_dir(e, index)) {
+	if (index == OFS_NONE || ofs_overlay_is_dir(e, index)) {
 		bad(r, err);
 		return NULL;
 	}
-	return ofs_edit_file_touch(e, index, err);
+	return ofs_overlay_file_touch(e, index, err);
 }
 
 static int replay_name(struct replay *p, const struct ofs_record *r,
@@ -89,20 +90,20 @@ static int replay_name(struct replay *p, const struct ofs_record *r,
 	if (!split(p->e, r->a, &dir, &name))
 		return bad(r, err);
 	if (r->type == OFS_REC_REMOVE) {
-		index = ofs_edit_find(p->e, dir, name);
+		index = ofs_overlay_find(p->e, dir, name);
 		if (index == OFS_NONE)
 			return bad(r, err);
-		return ofs_edit_remove(p->e, dir, name,
-		    ofs_edit_is_dir(p->e, index), err);
+		return ofs_overlay_remove(p->e, dir, name,
+		    ofs_overlay_is_dir(p->e, index), err);
 	}
 	if (r->type != OFS_REC_RENAME)
-		return ofs_edit_make(p->e, dir, name, r->type == OFS_REC_MKDIR,
-		    &index, err);
+		return ofs_overlay_make(p->e, dir, name,
+		    r->type == OFS_REC_MKDIR, &index, err);
 	there = strndup(r->b, r->nb);
 	if (there == NULL)
 		return optimfs_fail(err, ENOMEM, "%s", r->a);
 	ret = split(p->e, there, &to, &newname)
-	    ? ofs_edit_rename(p->e, dir, name, to, newname, true, err)
+	    ? ofs_overlay_rename(p->e, dir, name, to, newname, true, err)
 	    : bad(r, err);
 	free(there);
 	return ret;
@@ -111,7 +112,7 @@ static int replay_name(struct replay *p, const struct ofs_record *r,
 static int replay_data(struct replay *p, const struct ofs_record *r,
     struct optimfs_error *err)
 {
-	struct ofs_edit_file *f;
+	struct ofs_overlay_file *f;
 
 	if (r->a[0] == '\0')
 		return 0; /* removed while it was open */
@@ -156,7 +157,7 @@ static int add_doubt(struct replayed *v, const struct ofs_record *r,
 static int replay_write(struct replayed *v, const struct ofs_record *r,
     struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = v->file;
+	struct ofs_overlay_file *f = v->file;
 	uint64_t end = r->num[1] + r->num[2];
 
 	if (end < r->num[1] || end > INT64_MAX)
@@ -173,7 +174,7 @@ static int replay_write(struct replayed *v, const struct ofs_record *r,
 static int replay_size(struct replayed *v, uint64_t size,
     struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = v->file;
+	struct ofs_overlay_file *f = v->file;
 
 	if (size > f->size &&
 	    ofs_ranges_add(&f->written, f->size, size, err) == -1)
@@ -203,7 +204,7 @@ static int replay_bytes(struct replay *p, const struct ofs_record *r,
 static int replay_text(struct replay *p, const struct ofs_record *r,
     struct optimfs_error *err)
 {
-	struct ofs_edit_file *f;
+	struct ofs_overlay_file *f;
 
 	if (r->a[0] == '\0')
 		return 0;
@@ -212,16 +213,17 @@ static int replay_text(struct replay *p, const struct ofs_record *r,
 		return -1;
 	if (!f->text)
 		return bad(r, err);
-	if (ofs_edit_text_resize(p->e, f, 0, err) == -1 ||
-	    ofs_edit_text_write(p->e, f, r->b, r->nb, 0, err) == -1)
+	if (ofs_overlay_text_resize(p->e, f, 0, err) == -1 ||
+	    ofs_overlay_text_write(p->e, f, r->b, r->nb, 0, err) == -1)
 		return -1;
-	return ofs_edit_text_accept(p->e, f, ofs_edit_resolve(p->e, r->a), err);
+	return ofs_overlay_text_accept(p->e, f, ofs_overlay_resolve(p->e, r->a),
+	    err);
 }
 
 static int replay_attr(struct replay *p, const struct ofs_record *r,
     struct optimfs_error *err)
 {
-	uint32_t index = ofs_edit_resolve(p->e, r->a);
+	uint32_t index = ofs_overlay_resolve(p->e, r->a);
 	const char *name = r->b, *value = memchr(name, '\0', r->nb);
 	size_t n;
 
@@ -229,7 +231,7 @@ static int replay_attr(struct replay *p, const struct ofs_record *r,
 		return bad(r, err);
 	value++;
 	n = r->nb - (size_t)(value - name);
-	return ofs_edit_set_attr(p->e, index, name, value, n, err);
+	return ofs_overlay_set_attr(p->e, index, name, value, n, err);
 }
 
 static int replay_one(void *ctx, const struct ofs_record *r,
@@ -255,10 +257,11 @@ static int replay_one(void *ctx, const struct ofs_record *r,
 	case OFS_REC_ATTR:
 		return replay_attr(p, r, err);
 	case OFS_REC_TIME:
-		index = ofs_edit_resolve(p->e, r->a);
+		index = ofs_overlay_resolve(p->e, r->a);
 		if (index == OFS_NONE)
 			return bad(r, err);
-		return ofs_edit_set_mtime(p->e, index, (int64_t)r->num[0], err);
+		return ofs_overlay_set_mtime(p->e, index, (int64_t)r->num[0],
+		    err);
 	default:
 		return bad(r, err);
 	}
@@ -266,7 +269,7 @@ static int replay_one(void *ctx, const struct ofs_record *r,
 
 /* Is what the record wrote there? Bytes that a later record wrote too are that
  * one's to tell. */
-static bool is_there(struct ofs_edit *e, struct ofs_edit_file *f,
+static bool is_there(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const struct doubt *d, uint8_t *buf, size_t cap)
 {
 	XXH64_state_t *state = XXH64_createState();
@@ -276,7 +279,7 @@ static bool is_there(struct ofs_edit *e, struct ofs_edit_file *f,
 	while (same && done < d->len) {
 		size_t n = d->len - done < cap ? d->len - done : cap;
 
-		same = (f->in_place ? ofs_direct_read(e, f, buf, n,
+		same = (f->in_place ? ofs_writethrough_read(e, f, buf, n,
 					  d->off + done, NULL)
 				    : ofs_pread_all(f->fd, buf, n,
 					  d->off + done, NULL)) == 0 &&
@@ -289,7 +292,7 @@ static bool is_there(struct ofs_edit *e, struct ofs_edit_file *f,
 }
 
 /* [off, end) without what newer ones wrote. */
-static int doubt_range(struct ofs_edit_file *f, const struct doubt *d,
+static int doubt_range(struct ofs_overlay_file *f, const struct doubt *d,
     const struct ofs_ranges *newer, struct optimfs_error *err)
 {
 	uint64_t at = d->off, end = d->off + d->len;
@@ -306,10 +309,10 @@ static int doubt_range(struct ofs_edit_file *f, const struct doubt *d,
 /* From the newest record to the oldest: of one that newer ones have written
  * over in part, nothing can be told by its checksum. have: how long the file of
  * data is; what lies behind its end need not be read. */
-static int verify(struct ofs_edit *e, struct replayed *v, uint64_t have,
+static int verify(struct ofs_overlay *e, struct replayed *v, uint64_t have,
     struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = v->file;
+	struct ofs_overlay_file *f = v->file;
 	struct ofs_ranges newer = { 0 };
 	size_t cap = 1 << 20;
 	uint8_t *buf = malloc(cap);
@@ -342,13 +345,13 @@ static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < p->n; i++) {
 		struct replayed *v = &p->v[i];
-		struct ofs_edit_file *f = v->file;
+		struct ofs_overlay_file *f = v->file;
 		struct stat st;
 		uint64_t need, have;
 
 		if (f->dead || f->id != v->id)
 			continue;
-		if (ofs_edit_file_adopt(p->e, f, v->id, err) == -1)
+		if (ofs_overlay_file_adopt(p->e, f, v->id, err) == -1)
 			return -1;
 		need =
 		    f->written.n == 0 ? 0 : f->written.v[f->written.n - 1].end;
@@ -366,7 +369,7 @@ static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_edit_replay(struct ofs_edit *e, struct optimfs_error *err)
+int ofs_overlay_replay(struct ofs_overlay *e, struct optimfs_error *err)
 {
 	struct replay p = { .e = e };
 	struct optimfs_error note;
@@ -381,7 +384,7 @@ int ofs_edit_replay(struct ofs_edit *e, struct optimfs_error *err)
 		free(p.v[i].doubt);
 	free(p.v);
 	if (e->found.records > 0)
-		ofs_edit_changed(e, true);
+		ofs_overlay_changed(e, true);
 	if (ret == 0 && e->found.dropped > 0) {
 		optimfs_fail(&note, EIO,
 		    "OFS810 the journal ended in the middle of a record: "

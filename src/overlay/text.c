@@ -26,8 +26,8 @@ static struct ofs_blob *blob_of(const void *p, size_t n,
 }
 
 /* Of a file that was made: its bytes. */
-static struct ofs_blob *made_text(struct ofs_edit *e, struct ofs_edit_file *f,
-    struct optimfs_error *err)
+static struct ofs_blob *made_text(struct ofs_overlay *e,
+    struct ofs_overlay_file *f, struct optimfs_error *err)
 {
 	struct ofs_blob *blob;
 
@@ -36,7 +36,7 @@ static struct ofs_blob *made_text(struct ofs_edit *e, struct ofs_edit_file *f,
 		    OFS_TEXT_MAX);
 		return NULL;
 	}
-	if (f->size > 0 && ofs_edit_file_fd(e, f, err) == -1)
+	if (f->size > 0 && ofs_overlay_file_fd(e, f, err) == -1)
 		return NULL;
 	blob = malloc(sizeof(*blob) + f->size);
 	if (blob == NULL) {
@@ -52,8 +52,8 @@ static struct ofs_blob *made_text(struct ofs_edit *e, struct ofs_edit_file *f,
 	return blob;
 }
 
-struct ofs_blob *ofs_edit_text_now(struct ofs_edit *e, struct ofs_edit_file *f,
-    struct optimfs_error *err)
+struct ofs_blob *ofs_overlay_text_now(struct ofs_overlay *e,
+    struct ofs_overlay_file *f, struct optimfs_error *err)
 {
 	if (f->entry == OFS_NONE)
 		return made_text(e, f, err);
@@ -65,14 +65,14 @@ struct ofs_blob *ofs_edit_text_now(struct ofs_edit *e, struct ofs_edit_file *f,
 }
 
 /* Before it is changed for the first time. */
-static int begin(struct ofs_edit *e, struct ofs_edit_file *f,
+static int begin(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct ofs_blob *now;
 
 	if (f->drafting)
 		return 0;
-	now = ofs_edit_text_now(e, f, err);
+	now = ofs_overlay_text_now(e, f, err);
 	if (now == NULL)
 		return -1;
 	f->draft.len = 0;
@@ -91,7 +91,7 @@ static int too_long(struct optimfs_error *err)
 	    OFS_TEXT_MAX);
 }
 
-static int fill_to(struct ofs_edit_file *f, uint64_t size,
+static int fill_to(struct ofs_overlay_file *f, uint64_t size,
     struct optimfs_error *err)
 {
 	if (size > OFS_TEXT_MAX)
@@ -121,15 +121,16 @@ static bool is_whole(const uint8_t *p, size_t n)
 }
 
 /* Of a skeleton: the source says this, where the layout has its own value. */
-static bool is_layouts(const struct ofs_edit *e, const struct ofs_edit_file *f)
+static bool is_layouts(const struct ofs_overlay *e,
+    const struct ofs_overlay_file *f)
 {
 	return e->direct != NULL &&
-	    ofs_direct_own(e, f->index, f->draft.data, f->draft.len);
+	    ofs_writethrough_own(e, f->index, f->draft.data, f->draft.len);
 }
 
 /* A text that is one line is checked when its newline is written, because few
  * programs look at what close says. */
-static int check_early(struct ofs_edit *e, struct ofs_edit_file *f,
+static int check_early(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	const uint8_t *p = f->draft.data;
@@ -139,11 +140,11 @@ static int check_early(struct ofs_edit *e, struct ofs_edit_file *f,
 	    ofs_is_params(e->fs, f->index) || !is_whole(p, n) ||
 	    is_layouts(e, f))
 		return 0;
-	return ofs_edit_text_check(e, f->index, (const char *)p, n, NULL, NULL,
-	    err);
+	return ofs_overlay_text_check(e, f->index, (const char *)p, n, NULL,
+	    NULL, err);
 }
 
-int ofs_edit_text_write(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_text_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	if (off > OFS_TEXT_MAX || n > OFS_TEXT_MAX - off)
@@ -155,7 +156,7 @@ int ofs_edit_text_write(struct ofs_edit *e, struct ofs_edit_file *f,
 	return check_early(e, f, err);
 }
 
-int ofs_edit_text_resize(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_text_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
 	if (size > OFS_TEXT_MAX)
@@ -175,7 +176,7 @@ int ofs_edit_text_resize(struct ofs_edit *e, struct ofs_edit_file *f,
 }
 
 /* The value that text means in the place of a value or an item. */
-static int check_value(struct ofs_edit *e, uint32_t base, const char *text,
+static int check_value(struct ofs_overlay *e, uint32_t base, const char *text,
     size_t n, struct ofs_buf *canon, struct optimfs_error *err)
 {
 	const struct optimfs *fs = e->fs;
@@ -211,8 +212,8 @@ static int check_value(struct ofs_edit *e, uint32_t base, const char *text,
 	return ret;
 }
 
-int ofs_edit_text_check(struct ofs_edit *e, uint32_t base, const char *text,
-    size_t n, struct ofs_buf *canon, uint8_t element[16],
+int ofs_overlay_text_check(struct ofs_overlay *e, uint32_t base,
+    const char *text, size_t n, struct ofs_buf *canon, uint8_t element[16],
     struct optimfs_error *err)
 {
 	const struct optimfs *fs = e->fs;
@@ -235,25 +236,25 @@ int ofs_edit_text_check(struct ofs_edit *e, uint32_t base, const char *text,
 	return 0;
 }
 
-static int record_text(struct ofs_edit *e, uint32_t index,
+static int record_text(struct ofs_overlay *e, uint32_t index,
     const struct ofs_blob *text, struct optimfs_error *err)
 {
-	char *path = ofs_edit_path(e, index, NULL, err);
+	char *path = ofs_overlay_path(e, index, NULL, err);
 	struct ofs_record r = { .type = OFS_REC_TEXT,
 		.a = path == NULL ? "" : path,
 		.b = text->bytes,
 		.nb = text->len };
-	int ret = ofs_edit_record(e, &r, err);
+	int ret = ofs_overlay_record(e, &r, err);
 
 	free(path);
 	return ret;
 }
 
 /* What is written by one name of several is what that name says, too. */
-static void keep_said(struct ofs_edit *e, struct ofs_edit_file *f,
+static void keep_said(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint32_t index)
 {
-	struct ofs_edit_node *v = ofs_edit_node(e, index);
+	struct ofs_overlay_node *v = ofs_overlay_node(e, index);
 
 	if (e->direct == NULL || v == NULL)
 		return;
@@ -261,7 +262,7 @@ static void keep_said(struct ofs_edit *e, struct ofs_edit_file *f,
 	v->said = ofs_blob_ref(f->said);
 }
 
-int ofs_edit_text_accept(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint32_t index, struct optimfs_error *err)
 {
 	struct ofs_buf canon = { 0 };
@@ -272,8 +273,9 @@ int ofs_edit_text_accept(struct ofs_edit *e, struct ofs_edit_file *f,
 		return 0;
 	if (is_layouts(e, f))
 		text = ofs_entry_text_base(e->fs, f->index, err);
-	else if (ofs_edit_text_check(e, f->index, (const char *)f->draft.data,
-		     f->draft.len, &canon, element, err) == 0)
+	else if (ofs_overlay_text_check(e, f->index,
+		     (const char *)f->draft.data, f->draft.len, &canon, element,
+		     err) == 0)
 		text = ofs_blob_of(&canon, err);
 	ofs_buf_fini(&canon);
 	if (text == NULL)
@@ -287,7 +289,7 @@ int ofs_edit_text_accept(struct ofs_edit *e, struct ofs_edit_file *f,
 	memcpy(f->element, element, sizeof(element));
 	f->drafting = f->touched = f->unsaid = false;
 	keep_said(e, f, index);
-	ofs_edit_changed(e,
+	ofs_overlay_changed(e,
 	    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]) == NULL);
 	return 0;
 }

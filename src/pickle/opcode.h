@@ -17,10 +17,11 @@
  X('K', BININT1)                                                               \
  X('L', LONG)                                                                  \
  X('M', BININT2)                                                               \
- X('N', NONE) X('P', PERSID) X('Q', BINPERSID) X('R', REDUCE) X('S',           \
-     STRING) X('T', BINSTRING) X('U', SHORT_BINSTRING) X('V', UNICODE) X('X',  \
-     BINUNICODE) X('a', APPEND) X('b', BUILD) X('c', GLOBAL) X('d', DICT)      \
-     X('}', EMPTY_DICT) X('e', APPENDS) X('g', GET) X('h', BINGET) X('i',      \
+ X('N', NONE)                                                                  \
+ X('P', PERSID) X('Q', BINPERSID) X('R', REDUCE) X('S', STRING) X('T',         \
+     BINSTRING) X('U', SHORT_BINSTRING) X('V', UNICODE) X('X', BINUNICODE)     \
+     X('a', APPEND) X('b', BUILD) X('c', GLOBAL) X('d', DICT) X('}',           \
+	 EMPTY_DICT) X('e', APPENDS) X('g', GET) X('h', BINGET) X('i',         \
 	 INST) X('j', LONG_BINGET) X('l', LIST) X(']', EMPTY_LIST) X('o',      \
 	 OBJ) X('p', PUT) X('q', BINPUT) X('r', LONG_BINPUT) X('s',            \
 	 SETITEM) X('t', TUPLE) X(')', EMPTY_TUPLE) X('u', SETITEMS) X('G',    \

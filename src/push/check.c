@@ -14,13 +14,13 @@
 /* Why a file cannot be committed; false: it can. */
 typedef void say_fn(void *ctx, const char *path, const char *words);
 
-bool ofs_direct_present(const struct ofs_edit *e, uint32_t index)
+bool ofs_writethrough_present(const struct ofs_overlay *e, uint32_t index)
 {
 	const struct ofs_tree_node *b = &e->fs->tree.node[index];
-	const struct ofs_edit_node *v;
+	const struct ofs_overlay_node *v;
 
 	for (; index != 0; index = b->parent) {
-		v = ofs_edit_node(e, index);
+		v = ofs_overlay_node(e, index);
 		b = &e->fs->tree.node[index];
 		/* moved away, and back */
 		if (v->gone &&
@@ -31,8 +31,8 @@ bool ofs_direct_present(const struct ofs_edit *e, uint32_t index)
 	return true;
 }
 
-static bool tensor_lacks(const struct ofs_edit *e,
-    const struct ofs_edit_file *f, char words[96])
+static bool tensor_lacks(const struct ofs_overlay *e,
+    const struct ofs_overlay_file *f, char words[96])
 {
 	uint64_t total = ofs_tensor_bytes(e->fs->cat,
 	    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
@@ -47,31 +47,33 @@ static bool tensor_lacks(const struct ofs_edit *e,
 	return true;
 }
 
-bool ofs_direct_zeros(const struct ofs_edit *e, uint32_t node)
+bool ofs_writethrough_zeros(const struct ofs_overlay *e, uint32_t node)
 {
 	const struct ofs_tensor *t = ofs_entry_tensor(e->fs,
 	    &e->fs->cat->entries[e->fs->tree.node[node].entry]);
 
 	return t != NULL &&
-	    (ofs_direct_given(e, node) || (t->flags & OFS_TENSOR_ZERO) != 0);
+	    (ofs_writethrough_given(e, node) ||
+		(t->flags & OFS_TENSOR_ZERO) != 0);
 }
 
 /* What is not there need not be: the layout has it, or it is made of others,
  * which are looked at themselves. */
-static bool is_left_out(const struct ofs_edit *e, uint32_t index)
+static bool is_left_out(const struct ofs_overlay *e, uint32_t index)
 {
-	return ofs_direct_given(e, index) || ofs_direct_zeros(e, index) ||
-	    ofs_direct_model(e, index) != OFS_NONE ||
-	    (ofs_direct_next(e, index) != index &&
-		ofs_direct_written(e, index) != OFS_NONE);
+	return ofs_writethrough_given(e, index) ||
+	    ofs_writethrough_zeros(e, index) ||
+	    ofs_writethrough_model(e, index) != OFS_NONE ||
+	    (ofs_writethrough_next(e, index) != index &&
+		ofs_writethrough_written(e, index) != OFS_NONE);
 }
 
-static bool lacks(const struct ofs_edit *e, uint32_t index, char words[96])
+static bool lacks(const struct ofs_overlay *e, uint32_t index, char words[96])
 {
-	struct ofs_edit_file *f = ofs_edit_file(e, index);
+	struct ofs_overlay_file *f = ofs_overlay_file(e, index);
 	bool bad;
 
-	if (f == NULL || !ofs_direct_present(e, index)) {
+	if (f == NULL || !ofs_writethrough_present(e, index)) {
 		if (is_left_out(e, index))
 			return false;
 		strcpy(words, "not there");
@@ -88,8 +90,8 @@ static bool lacks(const struct ofs_edit *e, uint32_t index, char words[96])
 	return bad;
 }
 
-void ofs_direct_path(const struct ofs_edit *e, uint32_t index, char *path,
-    size_t size)
+void ofs_writethrough_path(const struct ofs_overlay *e, uint32_t index,
+    char *path, size_t size)
 {
 	const struct ofs_tree_node *node = e->fs->tree.node;
 	size_t at = size - 1;
@@ -109,7 +111,7 @@ void ofs_direct_path(const struct ofs_edit *e, uint32_t index, char *path,
 }
 
 /* Each file that is in the way of a commit; with names held. */
-static void each_problem(const struct ofs_edit *e, say_fn *say, void *ctx)
+static void each_problem(const struct ofs_overlay *e, say_fn *say, void *ctx)
 {
 	char path[8192], words[96], *own;
 
@@ -117,15 +119,15 @@ static void each_problem(const struct ofs_edit *e, say_fn *say, void *ctx)
 		if (e->fs->tree.node[i].entry == OFS_NONE ||
 		    !lacks(e, i, words))
 			continue;
-		ofs_direct_path(e, i, path, sizeof(path));
+		ofs_writethrough_path(e, i, path, sizeof(path));
 		say(ctx, path, words);
 	}
 	for (uint32_t i = 0; i < e->nmade; i++) {
-		const struct ofs_edit_node *v = e->made[i];
+		const struct ofs_overlay_node *v = e->made[i];
 
 		if (v->dead || v->dir || v->parent == OFS_NONE)
 			continue;
-		own = ofs_edit_path(e, v->index, NULL, NULL);
+		own = ofs_overlay_path(e, v->index, NULL, NULL);
 		if (own != NULL)
 			say(ctx, own, "the layout has no place for it");
 		free(own);
@@ -139,7 +141,7 @@ static void put_line(void *ctx, const char *path, const char *words)
 	ofs_buf_printf(ctx, ": %s\n", words);
 }
 
-void ofs_direct_missing(struct optimfs *fs, struct ofs_buf *out)
+void ofs_writethrough_missing(struct optimfs *fs, struct ofs_buf *out)
 {
 	pthread_rwlock_rdlock(&fs->edit->names);
 	each_problem(fs->edit, put_line, out);
@@ -159,7 +161,7 @@ static void count(void *ctx, const char *path, const char *words)
 		snprintf(t->first, sizeof(t->first), "%.80s: %s", path, words);
 }
 
-int ofs_direct_check(struct ofs_edit *e, struct optimfs_error *err)
+int ofs_writethrough_check(struct ofs_overlay *e, struct optimfs_error *err)
 {
 	struct tally t = { 0 };
 

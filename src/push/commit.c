@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/sys.h"
-#include "cluster/commit/replica_set.h"
+#include "cluster/commit/coordinator.h"
 #include "fs/view.h"
 #include "journal/publish.h"
 #include "overlay/overlay_impl.h"
@@ -35,8 +35,8 @@
 
 struct committing {
 	struct optimfs *fs;
-	struct ofs_edit *e;
-	struct ofs_skeleton skeleton;
+	struct ofs_overlay *e;
+	struct ofs_template skeleton;
 	int stage; /* the directory beside the checkpoint */
 	bool (*stop)(void *ctx);
 	void *ctx;
@@ -50,16 +50,16 @@ static bool stopped(void *ctx)
 	uint64_t done = atomic_load(&c->done);
 
 	if (c->total > 0)
-		ofs_edit_progress(c->e,
+		ofs_overlay_progress(c->e,
 		    done < c->total ? (unsigned)(done * 99 / c->total) : 99);
 	return c->stop != NULL && c->stop(c->ctx);
 }
 
 /* What may be empty, and was created, is. */
-static int accept_empty(void *ctx, uint32_t index, struct ofs_edit_file *f,
+static int accept_empty(void *ctx, uint32_t index, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
-	struct ofs_edit *e = ctx;
+	struct ofs_overlay *e = ctx;
 	struct optimfs_error own;
 
 	(void)err;
@@ -67,12 +67,12 @@ static int accept_empty(void *ctx, uint32_t index, struct ofs_edit_file *f,
 		return 0;
 	f->draft.len = 0;
 	f->drafting = true;
-	if (ofs_edit_text_accept(e, f, index, &own) == -1)
+	if (ofs_overlay_text_accept(e, f, index, &own) == -1)
 		f->drafting = false;
 	return 0;
 }
 
-static int put_element(void *ctx, uint32_t index, struct ofs_edit_file *f,
+static int put_element(void *ctx, uint32_t index, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct committing *c = ctx;
@@ -81,9 +81,9 @@ static int put_element(void *ctx, uint32_t index, struct ofs_edit_file *f,
 
 	/* what is rounded is not stored */
 	if (entry->kind != OFS_ENTRY_TENSOR ||
-	    ofs_direct_is_rounded(c->e, c->fs->tree.node[index].entry))
+	    ofs_writethrough_is_rounded(c->e, c->fs->tree.node[index].entry))
 		return 0;
-	return ofs_direct_element(c->e, f, err);
+	return ofs_writethrough_element(c->e, f, err);
 }
 
 static int sync_files(const struct committing *c, int dir,
@@ -108,15 +108,15 @@ static int sync_files(const struct committing *c, int dir,
 /* Values are as they were: the files of the skeleton are the checkpoint's. */
 static int fill(struct committing *c, struct optimfs_error *err)
 {
-	int dir = openat(c->stage, OFS_SKELETON,
+	int dir = openat(c->stage, OFS_TEMPLATE,
 	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int ret;
 
 	if (dir == -1)
-		return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_SKELETON);
+		return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_TEMPLATE);
 	for (size_t i = 0; i < c->skeleton.nsums; i++)
 		c->total += c->skeleton.sum[i].n;
-	ret = ofs_skeleton_sums(&c->skeleton, dir, &c->done, stopped, c, err);
+	ret = ofs_template_sums(&c->skeleton, dir, &c->done, stopped, c, err);
 	if (ret == 0)
 		ret = sync_files(c, dir, err);
 	close(dir);
@@ -179,11 +179,11 @@ static int like_destination(int fd, const char *destination,
 
 static int mark_done(const struct committing *c, struct optimfs_error *err)
 {
-	if (ofs_sys_rename(c->stage, OFS_SKELETON_INFO, c->stage,
-		OFS_SKELETON_DONE, 0) == -1 ||
+	if (ofs_sys_rename(c->stage, OFS_TEMPLATE_INFO, c->stage,
+		OFS_TEMPLATE_DONE, 0) == -1 ||
 	    ofs_sys_fsync(c->stage) == -1)
 		return optimfs_fail(err, errno, "OFS802 %s: %m",
-		    OFS_SKELETON_DONE);
+		    OFS_TEMPLATE_DONE);
 	return 0;
 }
 
@@ -227,7 +227,7 @@ static int give_to_sites(struct committing *c, const char *from,
 	    link_files(c, p, dir, true, err) == 0 && mark_done(c, err) == 0) {
 		ret = ofs_publish_commit(p, err);
 		if (ret == -1)
-			ofs_direct_settle(c->e->stage, false);
+			ofs_writethrough_settle(c->e->stage, false);
 	}
 	ofs_publish_free(p);
 	close(dir);
@@ -238,10 +238,10 @@ static int give_to_sites(struct committing *c, const char *from,
 static int seal_sites(struct committing *c, int ret, struct optimfs_error *err)
 {
 	if (ret == 1) {
-		(void)ofs_edit_published(c->e, err);
-	} else if (ofs_edit_published(c->e, NULL) == 0) {
-		ofs_sites_forget(c->e->sites);
-		ofs_direct_settle(c->e->stage, true);
+		(void)ofs_overlay_published(c->e, err);
+	} else if (ofs_overlay_published(c->e, NULL) == 0) {
+		ofs_coordinator_forget(c->e->sites);
+		ofs_writethrough_settle(c->e->stage, true);
 	}
 	return ret;
 }
@@ -267,7 +267,7 @@ static int give_name(struct committing *c, const char *from,
 	if (ret == 0 && ofs_sys_rename(c->stage, from, AT_FDCWD, to, 0) == -1)
 		ret = optimfs_fail(err, errno, "OFS802 %s: %m", to);
 	if (ret == -1)
-		ofs_direct_settle(c->e->stage, false);
+		ofs_writethrough_settle(c->e->stage, false);
 	return ret;
 }
 
@@ -279,24 +279,24 @@ static int seal(struct committing *c, struct optimfs_error *err)
 		    "OFS803 %s is there, but may not survive a crash of the "
 		    "machine: its directory could not be synced: %m",
 		    c->e->destination);
-		(void)ofs_edit_published(c->e, err);
+		(void)ofs_overlay_published(c->e, err);
 		return 1;
 	}
 	/* the mark says that the journal is done with, until it is empty */
-	if (ofs_edit_published(c->e, NULL) == 0)
-		ofs_direct_settle(c->e->stage, true);
+	if (ofs_overlay_published(c->e, NULL) == 0)
+		ofs_writethrough_settle(c->e->stage, true);
 	return 0;
 }
 
-void ofs_direct_settle(struct ofs_stage *st, bool published)
+void ofs_writethrough_settle(struct ofs_stage *st, bool published)
 {
-	static const char *const rests[] = { OFS_SKELETON, FILLED,
+	static const char *const rests[] = { OFS_TEMPLATE, FILLED,
 		"." FILLED ".optimfs" };
 	int stage = ofs_stage_beside(st);
 
 	if (!published) {
-		(void)ofs_sys_rename(stage, OFS_SKELETON_DONE, stage,
-		    OFS_SKELETON_INFO, 0);
+		(void)ofs_sys_rename(stage, OFS_TEMPLATE_DONE, stage,
+		    OFS_TEMPLATE_INFO, 0);
 		return;
 	}
 	for (size_t i = 0; i < sizeof(rests) / sizeof(*rests); i++) {
@@ -304,7 +304,7 @@ void ofs_direct_settle(struct ofs_stage *st, bool published)
 		if (faccessat(stage, rests[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 			return; /* the next mount does it */
 	}
-	(void)ofs_sys_unlink(stage, OFS_SKELETON_DONE, 0);
+	(void)ofs_sys_unlink(stage, OFS_TEMPLATE_DONE, 0);
 }
 
 static bool is_compressed(const struct committing *c)
@@ -321,33 +321,33 @@ static int commit(struct committing *c, struct optimfs_error *err)
 	bool anew;
 	int ret;
 
-	if (ofs_direct_texts(c->e, accept_empty, c->e, err) == -1 ||
-	    ofs_direct_check(c->e, err) == -1 ||
-	    ofs_direct_coupled(c->e, err) == -1 ||
-	    ofs_direct_derive(c->e, err) == -1 ||
-	    ofs_direct_rounded(c->e, err) == -1 ||
+	if (ofs_writethrough_texts(c->e, accept_empty, c->e, err) == -1 ||
+	    ofs_writethrough_check(c->e, err) == -1 ||
+	    ofs_writethrough_coupled(c->e, err) == -1 ||
+	    ofs_writethrough_derive(c->e, err) == -1 ||
+	    ofs_writethrough_rounded(c->e, err) == -1 ||
 	    ofs_stage_held(c->e->stage, err) == -1 ||
-	    ofs_skeleton_load(c->stage, &c->skeleton, err) == -1 ||
-	    ofs_direct_texts(c->e, put_element, c, err) == -1)
+	    ofs_template_load(c->stage, &c->skeleton, err) == -1 ||
+	    ofs_writethrough_texts(c->e, put_element, c, err) == -1)
 		return -1;
-	told = ofs_direct_told(c->e, err);
+	told = ofs_writethrough_told(c->e, err);
 	if (told == NULL)
 		return -1;
 	anew = told->differs || is_compressed(c);
 	ret = anew ? render_anew(c, told, err) : fill(c, err);
 	ofs_told_unref(told);
 	if (ret == 0 && c->e->sites != NULL)
-		ret = give_to_sites(c, anew ? FILLED : OFS_SKELETON, err);
+		ret = give_to_sites(c, anew ? FILLED : OFS_TEMPLATE, err);
 	else if (ret == 0)
-		ret = give_name(c, anew ? FILLED : OFS_SKELETON, err);
+		ret = give_name(c, anew ? FILLED : OFS_TEMPLATE, err);
 	if (ret == -1)
 		return -1;
 	c->e->published = true;
 	return c->e->sites != NULL ? seal_sites(c, ret, err) : seal(c, err);
 }
 
-int ofs_direct_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
-    struct optimfs_error *err)
+int ofs_writethrough_commit(struct optimfs *fs, bool (*stop)(void *ctx),
+    void *ctx, struct optimfs_error *err)
 {
 	struct committing c = {
 		.fs = fs,
@@ -360,7 +360,7 @@ int ofs_direct_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 
 	ret = fs->edit->published ? 0 : commit(&c, err);
 	if (ret == -1)
-		ofs_direct_forget(fs->edit);
-	ofs_skeleton_fini(&c.skeleton);
+		ofs_writethrough_forget(fs->edit);
+	ofs_template_fini(&c.skeleton);
 	return ret;
 }

@@ -25,7 +25,7 @@ struct where {
 };
 
 struct places {
-	struct ofs_edit *e;
+	struct ofs_overlay *e;
 	struct where *v;
 	size_t n, cap;
 };
@@ -46,12 +46,12 @@ static int add(struct places *p, const struct where *w,
 	return 0;
 }
 
-static int add_places(void *ctx, uint32_t index, struct ofs_edit_file *f,
+static int add_places(void *ctx, uint32_t index, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct places *p = ctx;
 	struct optimfs *fs = p->e->fs;
-	const struct ofs_edit_node *v = ofs_edit_node(p->e, index);
+	const struct ofs_overlay_node *v = ofs_overlay_node(p->e, index);
 	const struct ofs_tensor *t =
 	    ofs_entry_tensor(fs, &fs->cat->entries[fs->tree.node[index].entry]);
 	struct ofs_plan plan = { 0 };
@@ -104,7 +104,7 @@ static int compare_rounded(const struct places *p, const struct where *w,
 	char path[100], text[80];
 	size_t size = ofs_dtype_size(w->rounded);
 
-	ofs_direct_path(p->e, w->index, path, sizeof(path));
+	ofs_writethrough_path(p->e, w->index, path, sizeof(path));
 	if (stored == NULL)
 		return optimfs_fail(err, EINVAL,
 		    "OFS828 %.100s is %.*s, but the layout stores the "
@@ -166,8 +166,8 @@ static int compare(const struct places *p, struct where *w, size_t n,
 	}
 	if (other == NULL)
 		return 0;
-	ofs_direct_path(p->e, w[0].index, one, sizeof(one));
-	ofs_direct_path(p->e, other->index, two, sizeof(two));
+	ofs_writethrough_path(p->e, w[0].index, one, sizeof(one));
+	ofs_writethrough_path(p->e, other->index, two, sizeof(two));
 	return optimfs_fail(err, EINVAL,
 	    "OFS828 %.60s is %.*s, so are %" PRIu64 " of %zu, but %.60s is "
 	    "%.*s: in this layout they are one value",
@@ -175,10 +175,10 @@ static int compare(const struct places *p, struct where *w, size_t n,
 	    two, words(other->said), (const char *)other->said->bytes);
 }
 
-int ofs_direct_coupled(struct ofs_edit *e, struct optimfs_error *err)
+int ofs_writethrough_coupled(struct ofs_overlay *e, struct optimfs_error *err)
 {
 	struct places p = { .e = e };
-	int ret = ofs_direct_texts(e, add_places, &p, err);
+	int ret = ofs_writethrough_texts(e, add_places, &p, err);
 
 	if (ret == 0 && p.n > 0)
 		qsort(p.v, p.n, sizeof(*p.v), by_place);

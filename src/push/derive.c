@@ -16,19 +16,20 @@
 /* Nothing of this is in the journal: a commit does it, and the next one does
  * it again. */
 
-static const struct ofs_entry *entry_of(const struct ofs_edit *e, uint32_t node)
+static const struct ofs_entry *entry_of(const struct ofs_overlay *e,
+    uint32_t node)
 {
 	return &e->fs->cat->entries[e->fs->tree.node[node].entry];
 }
 
-bool ofs_direct_whole(const struct ofs_edit *e, uint32_t node)
+bool ofs_writethrough_whole(const struct ofs_overlay *e, uint32_t node)
 {
-	struct ofs_edit_file *f = ofs_edit_file(e, node);
+	struct ofs_overlay_file *f = ofs_overlay_file(e, node);
 	uint64_t total = ofs_tensor_bytes(e->fs->cat,
 	    ofs_entry_tensor(e->fs, entry_of(e, node)));
 	bool whole;
 
-	if (f == NULL || !ofs_direct_present(e, node))
+	if (f == NULL || !ofs_writethrough_present(e, node))
 		return false;
 	pthread_rwlock_rdlock(&f->lock);
 	if (f->text)
@@ -40,23 +41,23 @@ bool ofs_direct_whole(const struct ofs_edit *e, uint32_t node)
 	return whole;
 }
 
-uint32_t ofs_direct_written(const struct ofs_edit *e, uint32_t node)
+uint32_t ofs_writethrough_written(const struct ofs_overlay *e, uint32_t node)
 {
 	uint32_t i = node;
 
 	do {
-		if (ofs_direct_whole(e, i))
+		if (ofs_writethrough_whole(e, i))
 			return i;
-		i = ofs_direct_next(e, i);
+		i = ofs_writethrough_next(e, i);
 	} while (i != node);
 	return OFS_NONE;
 }
 
 /* From now on its elements are those that lie in its place. */
-static struct ofs_edit_file *show(struct ofs_edit *e, uint32_t node,
+static struct ofs_overlay_file *show(struct ofs_overlay *e, uint32_t node,
     struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = ofs_edit_file_touch(e, node, err);
+	struct ofs_overlay_file *f = ofs_overlay_file_touch(e, node, err);
 
 	if (f == NULL || f->text)
 		return f;
@@ -67,9 +68,9 @@ static struct ofs_edit_file *show(struct ofs_edit *e, uint32_t node,
 	return f;
 }
 
-void ofs_direct_forget(struct ofs_edit *e)
+void ofs_writethrough_forget(struct ofs_overlay *e)
 {
-	for (struct ofs_edit_file *f = e->files; f != NULL; f = f->next) {
+	for (struct ofs_overlay_file *f = e->files; f != NULL; f = f->next) {
 		pthread_rwlock_wrlock(&f->lock);
 		if (f->base > 0)
 			f->size = f->base = 0;
@@ -78,19 +79,19 @@ void ofs_direct_forget(struct ofs_edit *e)
 }
 
 /* Bytes [off, off + n) of what was written by the name node. */
-static int take(struct ofs_edit *e, uint32_t node, void *buf, uint64_t off,
+static int take(struct ofs_overlay *e, uint32_t node, void *buf, uint64_t off,
     uint64_t n, struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = ofs_edit_file(e, node);
+	struct ofs_overlay_file *f = ofs_overlay_file(e, node);
 
 	if (f->in_place)
-		return ofs_direct_read(e, f, buf, n, off, err);
-	return ofs_edit_file_lay(e, f, buf, off, off + n, 0, err);
+		return ofs_writethrough_read(e, f, buf, n, off, err);
+	return ofs_overlay_file_lay(e, f, buf, off, off + n, 0, err);
 }
 
 /* A step of elements, and the same in the type of where they go. */
 struct pouring {
-	struct ofs_edit *e;
+	struct ofs_overlay *e;
 	uint8_t *from, *to; /* STEP elements of at most 16 bytes; of 4 */
 };
 
@@ -98,14 +99,14 @@ struct pouring {
 static int pour(const struct pouring *p, uint32_t source, uint32_t node,
     struct optimfs_error *err)
 {
-	struct ofs_edit *e = p->e;
+	struct ofs_overlay *e = p->e;
 	const struct optimfs *fs = e->fs;
 	const struct ofs_tensor *a =
 	    ofs_entry_tensor(e->fs, entry_of(e, source));
 	const struct ofs_tensor *b = ofs_entry_tensor(e->fs, entry_of(e, node));
 	uint64_t in = ofs_dtype_size(a->dtype), out = ofs_dtype_size(b->dtype);
 	uint64_t all = ofs_tensor_numel(fs->cat, a), most = STEP / 16, n;
-	struct ofs_edit_file *f = show(e, node, err);
+	struct ofs_overlay_file *f = show(e, node, err);
 
 	if (f == NULL)
 		return -1;
@@ -119,7 +120,8 @@ static int pour(const struct pouring *p, uint32_t source, uint32_t node,
 			ofs_cast(a->dtype, p->from, b->dtype, p->to, n);
 			bytes = p->to;
 		}
-		if (ofs_direct_write(e, f, bytes, n * out, i * out, err) == -1)
+		if (ofs_writethrough_write(e, f, bytes, n * out, i * out,
+			err) == -1)
 			return -1;
 	}
 	return 0;
@@ -129,52 +131,53 @@ static int pour(const struct pouring *p, uint32_t source, uint32_t node,
 static int fill_place(const struct pouring *p, uint32_t node,
     struct optimfs_error *err)
 {
-	struct ofs_edit *e = p->e;
-	uint32_t lead = ofs_direct_lead(e, node), source;
+	struct ofs_overlay *e = p->e;
+	uint32_t lead = ofs_writethrough_lead(e, node), source;
 
-	if (lead == node && ofs_direct_next(e, node) == node)
+	if (lead == node && ofs_writethrough_next(e, node) == node)
 		return 0;
-	if (ofs_direct_whole(e, node))
+	if (ofs_writethrough_whole(e, node))
 		return 0;
 	if (lead != node ||
-	    ofs_direct_is_rounded(e, e->fs->tree.node[node].entry))
+	    ofs_writethrough_is_rounded(e, e->fs->tree.node[node].entry))
 		return show(e, node, err) == NULL ? -1 : 0;
-	source = ofs_direct_written(e, node);
+	source = ofs_writethrough_written(e, node);
 	return source == OFS_NONE ? 0 : pour(p, source, node, err);
 }
 
 static int fill_derived(const struct pouring *p, uint32_t node,
     struct optimfs_error *err)
 {
-	struct ofs_edit *e = p->e;
-	uint32_t model = ofs_direct_model(e, node), source;
+	struct ofs_overlay *e = p->e;
+	uint32_t model = ofs_writethrough_model(e, node), source;
 
 	/* where it is the same elements they are there */
-	if (model == OFS_NONE || ofs_direct_present(e, node) ||
-	    ofs_direct_next(e, node) != node)
+	if (model == OFS_NONE || ofs_writethrough_present(e, node) ||
+	    ofs_writethrough_next(e, node) != node)
 		return 0;
-	source = ofs_direct_written(e, model);
+	source = ofs_writethrough_written(e, model);
 	return source == OFS_NONE ? 0 : pour(p, source, node, err);
 }
 
-static int fill_zeros(struct ofs_edit *e, uint32_t node,
+static int fill_zeros(struct ofs_overlay *e, uint32_t node,
     struct optimfs_error *err)
 {
-	struct ofs_edit_file *f;
+	struct ofs_overlay_file *f;
 
 	if (e->fs->tree.node[node].entry == OFS_NONE ||
-	    !ofs_direct_zeros(e, node) || ofs_direct_present(e, node) ||
-	    ofs_direct_written(e, node) != OFS_NONE)
+	    !ofs_writethrough_zeros(e, node) ||
+	    ofs_writethrough_present(e, node) ||
+	    ofs_writethrough_written(e, node) != OFS_NONE)
 		return 0;
 	f = show(e, node, err);
 	if (f == NULL)
 		return -1;
 	/* the one step of a flat parameter is that of its other parts */
-	return f->text ? 0 : ofs_direct_zero(e, f, 0, f->size, err);
+	return f->text ? 0 : ofs_writethrough_zero(e, f, 0, f->size, err);
 }
 
 /* Elements without dimensions are texts, which take() finds in memory. */
-int ofs_direct_derive(struct ofs_edit *e, struct optimfs_error *err)
+int ofs_writethrough_derive(struct ofs_overlay *e, struct optimfs_error *err)
 {
 	struct pouring p = { .e = e, .from = malloc(2 * STEP) };
 	int ret = 0;

@@ -15,7 +15,7 @@
  * ranks may see it. */
 static int make_place(const char *dir, bool *made, struct optimfs_error *err)
 {
-	if (ofs_skeleton_room(dir, err) == -1)
+	if (ofs_template_room(dir, err) == -1)
 		return -1;
 	*made = mkdir(dir, 0777) == 0;
 	if (!*made && errno != EEXIST)
@@ -30,9 +30,9 @@ static int make_place(const char *dir, bool *made, struct optimfs_error *err)
 static int make_all(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
-	struct optimfs_world *w = like->options.world;
-	bool first = optimfs_world_rank(w) == 0, made = false;
-	char *here = optimfs_world_expand(w, dir, err);
+	struct optimfs_group *w = like->options.world;
+	bool first = optimfs_group_rank(w) == 0, made = false;
+	char *here = optimfs_group_expand(w, dir, err);
 	struct optimfs_error own = { 0 };
 	int ret;
 
@@ -40,11 +40,11 @@ static int make_all(struct optimfs *like, const char *layout, const char *dir,
 		optimfs_fail(&own, ENOMEM, "%s: out of memory", dir);
 	else if (!first && make_place(here, &made, &own) == 0)
 		own.code = 0;
-	ret = optimfs_world_agree(w, &own, err);
+	ret = optimfs_group_agree(w, &own, err);
 	if (ret == 0) {
-		if (first && ofs_skeleton_make(like, layout, here, &own) == 0)
+		if (first && ofs_template_make(like, layout, here, &own) == 0)
 			own.code = 0;
-		ret = optimfs_world_agree(w, &own, err);
+		ret = optimfs_group_agree(w, &own, err);
 	}
 	if (ret == -1 && made)
 		rmdir(here);
@@ -56,6 +56,6 @@ int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
 	return like->options.world == NULL
-	    ? ofs_skeleton_make(like, layout, dir, err)
+	    ? ofs_template_make(like, layout, dir, err)
 	    : make_all(like, layout, dir, err);
 }

@@ -11,10 +11,10 @@
 
 #define PIECE ((uint64_t)1 << 20)
 
-int ofs_direct_hide(struct ofs_edit *e, struct optimfs_error *err)
+int ofs_writethrough_hide(struct ofs_overlay *e, struct optimfs_error *err)
 {
 	for (uint32_t i = 1; i < e->fs->tree.n; i++) {
-		struct ofs_edit_node *v = ofs_edit_touch(e, i, err);
+		struct ofs_overlay_node *v = ofs_overlay_touch(e, i, err);
 
 		if (v == NULL)
 			return -1;
@@ -24,22 +24,23 @@ int ofs_direct_hide(struct ofs_edit *e, struct optimfs_error *err)
 }
 
 /* The node of the skeleton with that name which is not there, or nowhere. */
-static uint32_t absent(const struct ofs_edit *e, uint32_t dir, const char *name,
-    bool is_dir)
+static uint32_t absent(const struct ofs_overlay *e, uint32_t dir,
+    const char *name, bool is_dir)
 {
-	const struct ofs_edit_node *v;
+	const struct ofs_overlay_node *v;
 	uint32_t index;
 
 	if (dir >= e->fs->tree.n)
 		return OFS_NONE;
 	index = ofs_tree_lookup(&e->fs->tree, dir, name);
-	v = index == OFS_NONE ? NULL : ofs_edit_node(e, index);
+	v = index == OFS_NONE ? NULL : ofs_overlay_node(e, index);
 	if (v == NULL || !v->gone || v->parent != OFS_NONE || v->dir != is_dir)
 		return OFS_NONE;
 	return index;
 }
 
-static bool is_shared(const struct ofs_edit *e, const struct ofs_edit_file *f)
+static bool is_shared(const struct ofs_overlay *e,
+    const struct ofs_overlay_file *f)
 {
 	const struct ofs_tensor *t =
 	    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]);
@@ -49,17 +50,17 @@ static bool is_shared(const struct ofs_edit *e, const struct ofs_edit_file *f)
 
 /* A file that was just revealed has no bytes, whatever the skeleton says, or
  * was written to one that was removed. */
-static int begin_empty(struct ofs_edit *e, uint32_t index,
+static int begin_empty(struct ofs_overlay *e, uint32_t index,
     struct optimfs_error *err)
 {
-	struct ofs_edit_file *f = ofs_edit_file_touch(e, index, err);
+	struct ofs_overlay_file *f = ofs_overlay_file_touch(e, index, err);
 	struct ofs_buf none = { 0 };
 	struct ofs_blob *empty;
 
 	if (f == NULL)
 		return -1;
 	if (!is_shared(e, f))
-		ofs_edit_file_revert(e, f);
+		ofs_overlay_file_revert(e, f);
 	if (!f->text || f->said != NULL)
 		return 0;
 	empty = ofs_blob_of(&none, err);
@@ -72,8 +73,8 @@ static int begin_empty(struct ofs_edit *e, uint32_t index,
 	return 0;
 }
 
-int ofs_direct_reveal(struct ofs_edit *e, uint32_t dir, const char *name,
-    bool is_dir, uint32_t *index, struct optimfs_error *err)
+int ofs_writethrough_reveal(struct ofs_overlay *e, uint32_t dir,
+    const char *name, bool is_dir, uint32_t *index, struct optimfs_error *err)
 {
 	uint32_t found = absent(e, dir, name, is_dir);
 
@@ -81,33 +82,33 @@ int ofs_direct_reveal(struct ofs_edit *e, uint32_t dir, const char *name,
 		return 0;
 	if (!is_dir && begin_empty(e, found, err) == -1)
 		return -1;
-	if (ofs_edit_record_path(e, is_dir ? OFS_REC_MKDIR : OFS_REC_CREATE,
+	if (ofs_overlay_record_path(e, is_dir ? OFS_REC_MKDIR : OFS_REC_CREATE,
 		dir, name, err) == -1)
 		return -1;
-	ofs_edit_node(e, found)->gone = false;
+	ofs_overlay_node(e, found)->gone = false;
 	*index = found;
-	ofs_edit_changed(e, true);
+	ofs_overlay_changed(e, true);
 	return 1;
 }
 
-static int pour_text(struct ofs_edit *e, struct ofs_edit_file *from,
-    struct ofs_edit_file *to, uint32_t index, struct optimfs_error *err)
+static int pour_text(struct ofs_overlay *e, struct ofs_overlay_file *from,
+    struct ofs_overlay_file *to, uint32_t index, struct optimfs_error *err)
 {
 	struct ofs_blob *text;
 	int ret;
 
 	pthread_rwlock_wrlock(&from->lock);
-	text = ofs_edit_text_now(e, from, err);
+	text = ofs_overlay_text_now(e, from, err);
 	pthread_rwlock_unlock(&from->lock);
 	if (text == NULL)
 		return -1;
 	pthread_rwlock_wrlock(&to->lock);
-	ret = ofs_edit_text_resize(e, to, 0, err);
+	ret = ofs_overlay_text_resize(e, to, 0, err);
 	if (ret == 0)
-		ret =
-		    ofs_edit_text_write(e, to, text->bytes, text->len, 0, err);
+		ret = ofs_overlay_text_write(e, to, text->bytes, text->len, 0,
+		    err);
 	if (ret == 0)
-		ret = ofs_edit_text_accept(e, to, index, err);
+		ret = ofs_overlay_text_accept(e, to, index, err);
 	if (ret == -1)
 		to->drafting = to->touched = false;
 	pthread_rwlock_unlock(&to->lock);
@@ -115,10 +116,10 @@ static int pour_text(struct ofs_edit *e, struct ofs_edit_file *from,
 	return ret;
 }
 
-static int pour_bytes(struct ofs_edit *e, struct ofs_edit_file *from,
-    struct ofs_edit_file *to, struct optimfs_error *err)
+static int pour_bytes(struct ofs_overlay *e, struct ofs_overlay_file *from,
+    struct ofs_overlay_file *to, struct optimfs_error *err)
 {
-	uint64_t size = from->size, limit = ofs_edit_limit(e, to->index), k;
+	uint64_t size = from->size, limit = ofs_overlay_limit(e, to->index), k;
 	uint8_t *buf;
 	int ret;
 
@@ -129,42 +130,42 @@ static int pour_bytes(struct ofs_edit *e, struct ofs_edit_file *from,
 	buf = malloc(PIECE);
 	if (buf == NULL)
 		return optimfs_fail(err, ENOMEM, "elements");
-	ret = ofs_edit_file_resize_named(e, to, 0, err);
+	ret = ofs_overlay_file_resize_named(e, to, 0, err);
 	for (uint64_t off = 0; off < size && ret == 0; off += k) {
 		k = size - off < PIECE ? size - off : PIECE;
-		ret = ofs_edit_file_lay(e, from, buf, off, off + k, 0, err);
+		ret = ofs_overlay_file_lay(e, from, buf, off, off + k, 0, err);
 		if (ret == 0)
-			ret =
-			    ofs_edit_file_write_named(e, to, buf, k, off, err);
+			ret = ofs_overlay_file_write_named(e, to, buf, k, off,
+			    err);
 	}
 	free(buf);
 	return ret;
 }
 
-int ofs_direct_rename(struct ofs_edit *e, uint32_t index, uint32_t dir,
+int ofs_writethrough_rename(struct ofs_overlay *e, uint32_t index, uint32_t dir,
     const char *name, struct optimfs_error *err)
 {
-	struct ofs_edit_file *from, *to;
+	struct ofs_overlay_file *from, *to;
 	uint32_t known = OFS_NONE;
 	int ret;
 
-	if (!ofs_edit_is_made(e, index) || ofs_edit_is_dir(e, index) ||
+	if (!ofs_overlay_is_made(e, index) || ofs_overlay_is_dir(e, index) ||
 	    e->replaying)
 		return 0;
-	ret = ofs_direct_reveal(e, dir, name, false, &known, err);
+	ret = ofs_writethrough_reveal(e, dir, name, false, &known, err);
 	if (ret == 0)
-		known = ofs_edit_find(e, dir, name);
-	if (ret == -1 || known == OFS_NONE || ofs_edit_is_made(e, known) ||
-	    ofs_edit_is_dir(e, known))
+		known = ofs_overlay_find(e, dir, name);
+	if (ret == -1 || known == OFS_NONE || ofs_overlay_is_made(e, known) ||
+	    ofs_overlay_is_dir(e, known))
 		return ret;
-	from = ofs_edit_file_touch(e, index, err);
-	to = ofs_edit_file_touch(e, known, err);
+	from = ofs_overlay_file_touch(e, index, err);
+	to = ofs_overlay_file_touch(e, known, err);
 	if (from == NULL || to == NULL)
 		return -1;
 	ret = to->text ? pour_text(e, from, to, known, err)
 		       : pour_bytes(e, from, to, err);
 	if (ret == 0)
-		ret = ofs_edit_remove(e, ofs_edit_parent(e, index),
-		    ofs_edit_name(e, index), false, err);
+		ret = ofs_overlay_remove(e, ofs_overlay_parent(e, index),
+		    ofs_overlay_name(e, index), false, err);
 	return ret == 0 ? 1 : -1;
 }

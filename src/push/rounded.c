@@ -16,13 +16,13 @@
 /* What was written to such a tensor has no place of its own: it is staged, and
  * must be what the elements that are stored are, or are rounded to. */
 struct compared {
-	struct ofs_edit *e;
-	struct ofs_edit_file *f;
+	struct ofs_overlay *e;
+	struct ofs_overlay_file *f;
 	const struct ofs_tensor *t;
 	uint8_t *said, *is; /* STEP bytes each */
 };
 
-bool ofs_direct_is_rounded(const struct ofs_edit *e, uint32_t entry)
+bool ofs_writethrough_is_rounded(const struct ofs_overlay *e, uint32_t entry)
 {
 	const struct ofs_catalog *cat = e->fs->cat;
 	const struct ofs_tensor *t =
@@ -38,10 +38,10 @@ static int not_one(const struct compared *c, const char *path, const char *said,
     const char *is, uint64_t off, struct optimfs_error *err)
 {
 	char other[4096];
-	uint32_t by =
-	    ofs_direct_written(c->e, ofs_direct_lead(c->e, c->f->index));
+	uint32_t by = ofs_writethrough_written(c->e,
+	    ofs_writethrough_lead(c->e, c->f->index));
 
-	ofs_direct_path(c->e, by, other, sizeof(other));
+	ofs_writethrough_path(c->e, by, other, sizeof(other));
 	return optimfs_fail(err, EINVAL,
 	    "OFS828 %.70s and %.70s are stored once in this layout, but "
 	    "element %" PRIu64 " is %.20s and %.20s: write the same to both, "
@@ -56,8 +56,8 @@ static int differ(const struct compared *c, uint64_t at, uint64_t off,
 
 	said[ofs_dtype_print(c->t->dtype, c->said + at, said)] = '\0';
 	is[ofs_dtype_print(c->t->dtype, c->is + at, is)] = '\0';
-	ofs_direct_path(c->e, c->f->index, path, sizeof(path));
-	if (!ofs_direct_is_rounded(c->e, c->f->entry))
+	ofs_writethrough_path(c->e, c->f->index, path, sizeof(path));
+	if (!ofs_writethrough_is_rounded(c->e, c->f->entry))
 		return not_one(c, path, said, is, at + off, err);
 	return optimfs_fail(err, EINVAL,
 	    "OFS822 %.150s, element %" PRIu64 " is %.40s: the layout stores "
@@ -70,8 +70,9 @@ static int compare_step(const struct compared *c, uint64_t off, uint64_t n,
 {
 	uint64_t item = ofs_dtype_size(c->t->dtype), at = 0;
 
-	if (ofs_direct_read(c->e, c->f, c->is, n, off, err) == -1 ||
-	    ofs_edit_file_lay(c->e, c->f, c->said, off, off + n, 0, err) == -1)
+	if (ofs_writethrough_read(c->e, c->f, c->is, n, off, err) == -1 ||
+	    ofs_overlay_file_lay(c->e, c->f, c->said, off, off + n, 0, err) ==
+		-1)
 		return -1;
 	if (memcmp(c->is, c->said, n) == 0)
 		return 0;
@@ -92,7 +93,7 @@ static int compare(struct compared *c, struct optimfs_error *err)
 	return ret;
 }
 
-int ofs_direct_rounded(struct ofs_edit *e, struct optimfs_error *err)
+int ofs_writethrough_rounded(struct ofs_overlay *e, struct optimfs_error *err)
 {
 	struct compared c = { .e = e };
 	int ret = 0;
@@ -106,10 +107,10 @@ int ofs_direct_rounded(struct ofs_edit *e, struct optimfs_error *err)
 
 		if (entry == OFS_NONE)
 			continue;
-		c.f = ofs_edit_file(e, i);
+		c.f = ofs_overlay_file(e, i);
 		c.t = ofs_entry_tensor(e->fs, &e->fs->cat->entries[entry]);
 		if (c.f != NULL && !c.f->text && !c.f->in_place &&
-		    c.f->written.n > 0 && ofs_direct_present(e, i))
+		    c.f->written.n > 0 && ofs_writethrough_present(e, i))
 			ret = compare(&c, err);
 	}
 	free(c.said);

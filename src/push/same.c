@@ -116,7 +116,7 @@ static int seek(struct seeking *s, struct ofs_map *map, uint32_t *next,
 	return 0;
 }
 
-int ofs_direct_rings(const struct optimfs *fs, uint32_t **ring,
+int ofs_writethrough_rings(const struct optimfs *fs, uint32_t **ring,
     struct optimfs_error *err)
 {
 	struct seeking s = { .fs = fs };

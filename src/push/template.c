@@ -25,22 +25,22 @@
 #define BUFFER ((uint64_t)256 << 10)
 #define HOLE   4096
 
-void ofs_skeleton_fini(struct ofs_skeleton *s)
+void ofs_template_fini(struct ofs_template *s)
 {
 	for (uint32_t i = 0; i < s->nown; i++)
 		free(s->own[i].path);
 	free(s->own);
 	free(s->file);
 	free(s->sum);
-	*s = (struct ofs_skeleton){ 0 };
+	*s = (struct ofs_template){ 0 };
 }
 
-static int add_sum(struct ofs_skeleton *s, uint32_t file, uint64_t at,
+static int add_sum(struct ofs_template *s, uint32_t file, uint64_t at,
     const struct ofs_piece *p, struct optimfs_error *err)
 {
 	if (s->nsums == s->cap) {
 		size_t cap = s->cap == 0 ? 64 : 2 * s->cap;
-		struct ofs_skeleton_sum *grown =
+		struct ofs_template_sum *grown =
 		    reallocarray(s->sum, cap, sizeof(*grown));
 
 		if (grown == NULL)
@@ -49,7 +49,7 @@ static int add_sum(struct ofs_skeleton *s, uint32_t file, uint64_t at,
 		s->cap = cap;
 	}
 	s->sum[s->nsums++] =
-	    (struct ofs_skeleton_sum){ file, at, p->crc.from, p->crc.n };
+	    (struct ofs_template_sum){ file, at, p->crc.from, p->crc.n };
 	return 0;
 }
 
@@ -89,7 +89,7 @@ static int pen_put(struct pen *p, const void *bytes, uint64_t n, uint64_t at,
 }
 
 /* What is no tensor of the pieces that begin at base. */
-static int write_pieces(struct ofs_skeleton *s, uint32_t file, struct pen *pen,
+static int write_pieces(struct ofs_template *s, uint32_t file, struct pen *pen,
     const struct ofs_composition *c, uint64_t base, struct optimfs_error *err)
 {
 	int ret = 0;
@@ -106,7 +106,7 @@ static int write_pieces(struct ofs_skeleton *s, uint32_t file, struct pen *pen,
 	return ret;
 }
 
-static int write_spans(struct ofs_skeleton *s, uint32_t file, int fd,
+static int write_spans(struct ofs_template *s, uint32_t file, int fd,
     struct ofs_view_file *from, struct optimfs_error *err)
 {
 	uint64_t size = s->file[file].size, at = 0, base, len;
@@ -133,7 +133,7 @@ static int write_spans(struct ofs_skeleton *s, uint32_t file, int fd,
 
 /* An index that we would refuse to read is not worth the wait. */
 static int check_index(const struct optimfs *fs,
-    const struct ofs_skeleton_file *f, struct optimfs_error *err)
+    const struct ofs_template_file *f, struct optimfs_error *err)
 {
 	uint64_t max = ofs_metadata_max(fs->cat);
 
@@ -146,9 +146,9 @@ static int check_index(const struct optimfs *fs,
 }
 
 static int write_file(struct optimfs *fs, struct ofs_at at, int dir,
-    struct ofs_skeleton *s, uint32_t file, struct optimfs_error *err)
+    struct ofs_template *s, uint32_t file, struct optimfs_error *err)
 {
-	struct ofs_skeleton_file *f = &s->file[file];
+	struct ofs_template_file *f = &s->file[file];
 	struct ofs_view_file *from;
 	int fd, ret;
 
@@ -203,8 +203,8 @@ static int sync_dirs(struct optimfs *fs, struct ofs_at view, uint32_t n,
 }
 
 /* Directories come before what is in them. */
-int ofs_skeleton_write(struct optimfs *fs, struct ofs_at view, int dir,
-    struct ofs_skeleton *s, struct optimfs_error *err)
+int ofs_template_write(struct optimfs *fs, struct ofs_at view, int dir,
+    struct ofs_template *s, struct optimfs_error *err)
 {
 	struct ofs_at at = { view.space, 1 };
 	uint32_t n;
@@ -249,7 +249,7 @@ static void without_zstd(const char *name, char *out)
 }
 
 /* Fails unless the directory is not there or empty. */
-int ofs_skeleton_room(const char *dir, struct optimfs_error *err)
+int ofs_template_room(const char *dir, struct optimfs_error *err)
 {
 	int empty = ofs_dir_empty(dir);
 
@@ -266,7 +266,7 @@ int ofs_skeleton_room(const char *dir, struct optimfs_error *err)
 
 static bool has_info(int stage)
 {
-	return faccessat(stage, OFS_SKELETON_INFO, F_OK, AT_SYMLINK_NOFOLLOW) ==
+	return faccessat(stage, OFS_TEMPLATE_INFO, F_OK, AT_SYMLINK_NOFOLLOW) ==
 	    0;
 }
 
@@ -280,18 +280,18 @@ static int make_dir(struct ofs_stage *st, struct optimfs_error *err)
 		    "OFS830 %s: there is a skeleton already: mount it, or "
 		    "remove that directory",
 		    ofs_stage_path(st));
-	ofs_publish_clear(stage, OFS_SKELETON);
-	if (mkdirat(stage, OFS_SKELETON, 0777) == -1)
+	ofs_publish_clear(stage, OFS_TEMPLATE);
+	if (mkdirat(stage, OFS_TEMPLATE, 0777) == -1)
 		return optimfs_fail(err, errno, "OFS801 %s/%s: %m",
-		    ofs_stage_path(st), OFS_SKELETON);
-	fd = openat(stage, OFS_SKELETON,
+		    ofs_stage_path(st), OFS_TEMPLATE);
+	fd = openat(stage, OFS_TEMPLATE,
 	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return fd == -1 ? optimfs_fail(err, errno, "OFS801 %m") : fd;
 }
 
 static int by_place(const void *a, const void *b)
 {
-	const struct ofs_skeleton_sum *x = a, *y = b;
+	const struct ofs_template_sum *x = a, *y = b;
 
 	if (x->file != y->file)
 		return x->file < y->file ? -1 : 1;
@@ -305,7 +305,7 @@ static char *skeleton_path(const struct ofs_stage *st,
 {
 	char *path;
 
-	if (asprintf(&path, "%s/%s", ofs_stage_path(st), OFS_SKELETON) != -1)
+	if (asprintf(&path, "%s/%s", ofs_stage_path(st), OFS_TEMPLATE) != -1)
 		return path;
 	optimfs_fail(err, ENOMEM, "a path");
 	return NULL;
@@ -314,7 +314,7 @@ static char *skeleton_path(const struct ofs_stage *st,
 static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
     struct optimfs_error *err)
 {
-	struct ofs_skeleton s = { 0 };
+	struct ofs_template s = { 0 };
 	char plain[OFS_VIEW_NAME];
 	struct ofs_at view;
 	int dir, ret;
@@ -331,25 +331,25 @@ static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
 	dir = make_dir(st, err);
 	if (dir == -1)
 		return -1;
-	ret = ofs_skeleton_write(fs, view, dir, &s, err);
+	ret = ofs_template_write(fs, view, dir, &s, err);
 	close(dir);
 	path = ret == 0 ? skeleton_path(st, err) : NULL;
-	if (path == NULL || ofs_skeleton_match(fs, path, &s, err) == -1)
+	if (path == NULL || ofs_template_match(fs, path, &s, err) == -1)
 		ret = -1;
 	free(path);
 	if (s.nsums > 0)
 		qsort(s.sum, s.nsums, sizeof(*s.sum), by_place);
 	if (ret == 0)
-		ret = ofs_skeleton_save(&s, ofs_stage_beside(st), err);
+		ret = ofs_template_save(&s, ofs_stage_beside(st), err);
 	if (ret == -1) {
-		unlinkat(ofs_stage_beside(st), OFS_SKELETON_INFO, 0);
-		ofs_publish_clear(ofs_stage_beside(st), OFS_SKELETON);
+		unlinkat(ofs_stage_beside(st), OFS_TEMPLATE_INFO, 0);
+		ofs_publish_clear(ofs_stage_beside(st), OFS_TEMPLATE);
 	}
-	ofs_skeleton_fini(&s);
+	ofs_template_fini(&s);
 	return ret;
 }
 
-int ofs_skeleton_make(struct optimfs *like, const char *layout, const char *dir,
+int ofs_template_make(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
 	struct ofs_stage_config config = { .source = dir };
@@ -357,7 +357,7 @@ int ofs_skeleton_make(struct optimfs *like, const char *layout, const char *dir,
 	bool made;
 	int ret = -1;
 
-	if (ofs_skeleton_room(dir, err) == -1)
+	if (ofs_template_room(dir, err) == -1)
 		return -1;
 	st = ofs_stage_open(&config, err);
 	if (st == NULL)

@@ -23,32 +23,32 @@
  * Once all elements are there, and the checksums, skeleton/ is the checkpoint
  * and gets its name. The skeleton of a layout whose items are compressed is
  * that of the same layout without. */
-#define OFS_SKELETON      "skeleton"
-#define OFS_SKELETON_INFO "skeleton.info"
+#define OFS_TEMPLATE      "skeleton"
+#define OFS_TEMPLATE_INFO "skeleton.info"
 /* The same, once the skeleton is about to get its name: push/commit.c. */
-#define OFS_SKELETON_DONE "skeleton.done"
+#define OFS_TEMPLATE_DONE "skeleton.done"
 
 /* Four bytes at at are the CRC-32 of n bytes at from, of one file. */
-struct ofs_skeleton_sum {
+struct ofs_template_sum {
 	uint32_t file;
 	uint64_t at, from, n;
 };
 
-struct ofs_skeleton {
+struct ofs_template {
 	char layout[OFS_VIEW_NAME]; /* that was asked for */
-	struct ofs_skeleton_file {
+	struct ofs_template_file {
 		char name[OFS_FILE_NAME];
 		uint64_t size;
 	} * file;
 	uint32_t n;
-	struct ofs_skeleton_sum *sum; /* in the order of file, from */
+	struct ofs_template_sum *sum; /* in the order of file, from */
 	size_t nsums, cap;
 	/* Texts that are the layout's own affair, by their place in the tree:
 	 * the source has none such (given), and they need not be written; or
 	 * another text, with this hash, that may be written and says nothing.
 	 * Or float32 weights of the optimizer that the source has only in its
 	 * model (derived): nor need they be written. */
-	struct ofs_skeleton_own {
+	struct ofs_template_own {
 		char *path;
 		bool given, derived;
 		uint64_t hash;
@@ -56,50 +56,50 @@ struct ofs_skeleton {
 	uint32_t nown;
 };
 
-void ofs_skeleton_fini(struct ofs_skeleton *s);
+void ofs_template_fini(struct ofs_template *s);
 
 /* template.c */
 /* Write the files of a view to dir, which is empty, and sync them; what s says
  * of them is filled in. */
-int ofs_skeleton_write(struct optimfs *fs, struct ofs_at view, int dir,
-    struct ofs_skeleton *s, struct optimfs_error *err);
+int ofs_template_write(struct optimfs *fs, struct ofs_at view, int dir,
+    struct ofs_template *s, struct optimfs_error *err);
 
 /* template_match.c */
 /* Find the layout's own texts of the skeleton at path, which was made of like.
  * EOPNOTSUPP (OFS833): what is copied from like would not be all that the
  * layout has, or have no place in it. */
-int ofs_skeleton_match(struct optimfs *like, const char *path,
-    struct ofs_skeleton *s, struct optimfs_error *err);
+int ofs_template_match(struct optimfs *like, const char *path,
+    struct ofs_template *s, struct optimfs_error *err);
 /* Are the elements of optim/state/NAME/fp32, which is node, those of
  * model/NAME, or such that they widen to them without loss? Then that one's
  * node; OFS_NONE. */
-uint32_t ofs_skeleton_model(const struct optimfs *made, uint32_t node);
-uint64_t ofs_skeleton_hash(const void *text, size_t n);
+uint32_t ofs_template_model(const struct optimfs *made, uint32_t node);
+uint64_t ofs_template_hash(const void *text, size_t n);
 
 /* template_sums.c */
 /* Write all checksums of the files in dir, whose other bytes are there.
  * done, which may be NULL, counts bytes; stop is asked now and then
  * (ECANCELED), and may be NULL. */
-int ofs_skeleton_sums(const struct ofs_skeleton *s, int dir,
+int ofs_template_sums(const struct ofs_template *s, int dir,
     _Atomic uint64_t *done, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err);
 
 /* template_info.c */
 /* Complete and synced, or not there. */
-int ofs_skeleton_save(const struct ofs_skeleton *s, int stage,
+int ofs_template_save(const struct ofs_template *s, int stage,
     struct optimfs_error *err);
 /* EUCLEAN (OFS831): it says nothing that can be. */
-int ofs_skeleton_load(int stage, struct ofs_skeleton *s,
+int ofs_template_load(int stage, struct ofs_template *s,
     struct optimfs_error *err);
 /* What optimfs_mkfs does on one rank. */
-int ofs_skeleton_make(struct optimfs *like, const char *layout, const char *dir,
+int ofs_template_make(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err);
 /* Is dir empty, or not there? EEXIST (OFS830). */
-int ofs_skeleton_room(const char *dir, struct optimfs_error *err);
+int ofs_template_room(const char *dir, struct optimfs_error *err);
 /* Is there one for dir, which is an empty directory? *path gets where its files
  * are, malloc'ed. 1; 0: no; -1: out of memory. */
-int ofs_skeleton_find(const char *dir, char **path, struct optimfs_error *err);
+int ofs_template_find(const char *dir, char **path, struct optimfs_error *err);
 /* Was one about to get dir as its name when that was cut short? */
-bool ofs_skeleton_done(const char *dir);
+bool ofs_template_done(const char *dir);
 
 #endif

@@ -27,7 +27,7 @@
  *     end
  */
 #define HEAD "optimfs-skeleton 1\n"
-#define TMP  OFS_SKELETON_INFO ".tmp"
+#define TMP  OFS_TEMPLATE_INFO ".tmp"
 
 static FILE *open_at(int dir, const char *name, int flags)
 {
@@ -43,10 +43,10 @@ static FILE *open_at(int dir, const char *name, int flags)
 
 static int failed(struct optimfs_error *err)
 {
-	return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_SKELETON_INFO);
+	return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_TEMPLATE_INFO);
 }
 
-static void put_own(FILE *f, const struct ofs_skeleton_own *own)
+static void put_own(FILE *f, const struct ofs_template_own *own)
 {
 	if (own->given || own->derived)
 		fprintf(f, "%s %s\n", own->given ? "given" : "derived",
@@ -55,7 +55,7 @@ static void put_own(FILE *f, const struct ofs_skeleton_own *own)
 		fprintf(f, "own %016" PRIx64 " %s\n", own->hash, own->path);
 }
 
-int ofs_skeleton_save(const struct ofs_skeleton *s, int stage,
+int ofs_template_save(const struct ofs_template *s, int stage,
     struct optimfs_error *err)
 {
 	FILE *f = open_at(stage, TMP, O_WRONLY | O_CREAT | O_TRUNC);
@@ -77,7 +77,7 @@ int ofs_skeleton_save(const struct ofs_skeleton *s, int stage,
 	bad = (bad ? failed(err) : 0) == -1;
 	if (fclose(f) != 0 && !bad)
 		bad = failed(err) == -1;
-	if (!bad && renameat(stage, TMP, stage, OFS_SKELETON_INFO) == -1)
+	if (!bad && renameat(stage, TMP, stage, OFS_TEMPLATE_INFO) == -1)
 		bad = failed(err) == -1;
 	if (bad) {
 		unlinkat(stage, TMP, 0);
@@ -93,10 +93,10 @@ static void *grow(void *v, size_t n, size_t size)
 	return reallocarray(v, n == 0 ? 1 : 2 * n, size);
 }
 
-static int add_file(struct ofs_skeleton *s, const char *line,
+static int add_file(struct ofs_template *s, const char *line,
     struct optimfs_error *err)
 {
-	struct ofs_skeleton_file *grown, f = { 0 };
+	struct ofs_template_file *grown, f = { 0 };
 
 	if (sscanf(line, "file %" SCNu64 " %1023[^\n]", &f.size, f.name) != 2 ||
 	    f.size > INT64_MAX || !ofs_path_stays(f.name, strlen(f.name)))
@@ -109,10 +109,10 @@ static int add_file(struct ofs_skeleton *s, const char *line,
 	return 0;
 }
 
-static int add_sum(struct ofs_skeleton *s, const char *line,
+static int add_sum(struct ofs_template *s, const char *line,
     struct optimfs_error *err)
 {
-	struct ofs_skeleton_sum *grown, v;
+	struct ofs_template_sum *grown, v;
 	uint64_t size;
 
 	if (sscanf(line, "sum %" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNu64,
@@ -130,10 +130,10 @@ static int add_sum(struct ofs_skeleton *s, const char *line,
 	return 0;
 }
 
-static int add_own(struct ofs_skeleton *s, const char *line,
+static int add_own(struct ofs_template *s, const char *line,
     struct optimfs_error *err)
 {
-	struct ofs_skeleton_own *grown,
+	struct ofs_template_own *grown,
 	    v = { .given = line[0] == 'g', .derived = line[0] == 'd' };
 	int at = 0;
 
@@ -154,7 +154,7 @@ static int add_own(struct ofs_skeleton *s, const char *line,
 }
 
 /* 1: that was the last line. */
-static int take_line(struct ofs_skeleton *s, const char *line, uint64_t number,
+static int take_line(struct ofs_template *s, const char *line, uint64_t number,
     struct optimfs_error *err)
 {
 	if (number == 1 && strcmp(line, HEAD) == 0)
@@ -179,16 +179,16 @@ static int take_line(struct ofs_skeleton *s, const char *line, uint64_t number,
 	return optimfs_fail(err, EUCLEAN, "no line of it");
 }
 
-int ofs_skeleton_load(int stage, struct ofs_skeleton *s,
+int ofs_template_load(int stage, struct ofs_template *s,
     struct optimfs_error *err)
 {
-	FILE *f = open_at(stage, OFS_SKELETON_INFO, O_RDONLY);
+	FILE *f = open_at(stage, OFS_TEMPLATE_INFO, O_RDONLY);
 	uint64_t number = 0;
 	char *line = NULL;
 	size_t cap = 0;
 	int ret = 0;
 
-	*s = (struct ofs_skeleton){ 0 };
+	*s = (struct ofs_template){ 0 };
 	if (f == NULL)
 		return failed(err);
 	while (ret == 0 && getline(&line, &cap, f) != -1)
@@ -199,10 +199,10 @@ int ofs_skeleton_load(int stage, struct ofs_skeleton *s,
 	free(line);
 	if (ret == 1)
 		return 0;
-	ofs_skeleton_fini(s);
+	ofs_template_fini(s);
 	if (err != NULL && err->code == EUCLEAN)
 		return optimfs_fail_in(err, "OFS831 %s, line %" PRIu64,
-		    OFS_SKELETON_INFO, number);
+		    OFS_TEMPLATE_INFO, number);
 	return -1;
 }
 
@@ -218,7 +218,7 @@ static bool has(const char *stage, const char *name)
 	return there;
 }
 
-int ofs_skeleton_find(const char *dir, char **path, struct optimfs_error *err)
+int ofs_template_find(const char *dir, char **path, struct optimfs_error *err)
 {
 	char *stage = ofs_stage_place(dir, NULL);
 	int ret = 0;
@@ -226,10 +226,10 @@ int ofs_skeleton_find(const char *dir, char **path, struct optimfs_error *err)
 	*path = NULL;
 	if (stage == NULL)
 		return 0;
-	if ((has(stage, OFS_SKELETON_INFO) || has(stage, OFS_SKELETON_DONE)) &&
+	if ((has(stage, OFS_TEMPLATE_INFO) || has(stage, OFS_TEMPLATE_DONE)) &&
 	    ofs_dir_empty(dir) == 1)
 		ret =
-		    asprintf(path, "%s/%s", stage, OFS_SKELETON) == -1 ? -1 : 1;
+		    asprintf(path, "%s/%s", stage, OFS_TEMPLATE) == -1 ? -1 : 1;
 	free(stage);
 	if (ret != -1)
 		return ret;
@@ -237,10 +237,10 @@ int ofs_skeleton_find(const char *dir, char **path, struct optimfs_error *err)
 	return optimfs_fail(err, ENOMEM, "%s", dir);
 }
 
-bool ofs_skeleton_done(const char *dir)
+bool ofs_template_done(const char *dir)
 {
 	char *stage = ofs_stage_place(dir, NULL);
-	bool done = stage != NULL && has(stage, OFS_SKELETON_DONE);
+	bool done = stage != NULL && has(stage, OFS_TEMPLATE_DONE);
 
 	free(stage);
 	return done;

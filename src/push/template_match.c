@@ -14,21 +14,21 @@ struct matching {
 	struct optimfs *like, *made;
 	uint32_t *twin; /* nodes of like by nodes of made; OFS_NONE */
 	uint8_t *met;   /* by nodes of like */
-	struct ofs_skeleton *s;
+	struct ofs_template *s;
 	struct optimfs_error *err;
 	bool fill_zero;
 };
 
-uint64_t ofs_skeleton_hash(const void *text, size_t n)
+uint64_t ofs_template_hash(const void *text, size_t n)
 {
 	return XXH64(text, n, 0);
 }
 
 static int add_own(struct matching *m, uint32_t node,
-    struct ofs_skeleton_own own)
+    struct ofs_template_own own)
 {
-	struct ofs_skeleton *s = m->s;
-	struct ofs_skeleton_own *grown;
+	struct ofs_template *s = m->s;
+	struct ofs_template_own *grown;
 	char path[8192];
 
 	grown = reallocarray(s->own, (size_t)s->nown + 1, sizeof(*grown));
@@ -69,8 +69,8 @@ static int compare(struct matching *m, uint32_t node, uint32_t twin)
 		    a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0
 		    ? 0
 		    : add_own(m, node,
-			  (struct ofs_skeleton_own){
-			      .hash = ofs_skeleton_hash(a->bytes, a->len) });
+			  (struct ofs_template_own){
+			      .hash = ofs_template_hash(a->bytes, a->len) });
 	ofs_blob_unref(a);
 	ofs_blob_unref(b);
 	return ret;
@@ -89,7 +89,7 @@ static bool widens(const struct ofs_tensor *from, const struct ofs_tensor *to)
 		from->dtype == OFS_FLOAT16);
 }
 
-uint32_t ofs_skeleton_model(const struct optimfs *made, uint32_t node)
+uint32_t ofs_template_model(const struct optimfs *made, uint32_t node)
 {
 	const struct ofs_tree *tree = &made->tree;
 	const struct ofs_catalog *cat = made->cat;
@@ -155,13 +155,13 @@ static int match(struct matching *m, uint32_t node)
 	}
 	if (ofs_entry_tensor(m->made, entry_of(m->made, node)) == NULL)
 		return add_own(m, node,
-		    (struct ofs_skeleton_own){ .given = true });
+		    (struct ofs_template_own){ .given = true });
 	if (m->fill_zero && is_zero(m, node))
 		return add_own(m, node,
-		    (struct ofs_skeleton_own){ .given = true });
-	if (ofs_skeleton_model(m->made, node) != OFS_NONE)
+		    (struct ofs_template_own){ .given = true });
+	if (ofs_template_model(m->made, node) != OFS_NONE)
 		return add_own(m, node,
-		    (struct ofs_skeleton_own){ .derived = true });
+		    (struct ofs_template_own){ .derived = true });
 	return refuse(m, m->made, node, "in the layout and not in the source");
 }
 
@@ -184,8 +184,8 @@ static int match_all(struct matching *m)
 	return 0;
 }
 
-int ofs_skeleton_match(struct optimfs *like, const char *path,
-    struct ofs_skeleton *s, struct optimfs_error *err)
+int ofs_template_match(struct optimfs *like, const char *path,
+    struct ofs_template *s, struct optimfs_error *err)
 {
 	struct matching m = { .like = like, .s = s, .err = err };
 	int ret = -1;

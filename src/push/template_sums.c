@@ -20,7 +20,7 @@
 #define FEW    4096
 
 struct summing {
-	const struct ofs_skeleton *s;
+	const struct ofs_template *s;
 	_Atomic uint64_t *done;
 	bool (*stop)(void *ctx);
 	void *ctx;
@@ -58,7 +58,7 @@ static int step(const struct summing *w, uint64_t n, struct optimfs_error *err)
 }
 
 /* The bytes of a sum, from where it goes itself, if that is just before. */
-static int win_load(struct summing *w, int fd, const struct ofs_skeleton_sum *v,
+static int win_load(struct summing *w, int fd, const struct ofs_template_sum *v,
     struct optimfs_error *err)
 {
 	uint64_t size = w->s->file[v->file].size, at = v->from, end, n;
@@ -80,7 +80,7 @@ static int win_load(struct summing *w, int fd, const struct ofs_skeleton_sum *v,
 	return 0;
 }
 
-static int sum_few(struct summing *w, int fd, const struct ofs_skeleton_sum *v,
+static int sum_few(struct summing *w, int fd, const struct ofs_template_sum *v,
     uint32_t *crc, struct optimfs_error *err)
 {
 	if (win_load(w, fd, v, err) == -1 || step(w, v->n, err) == -1)
@@ -89,7 +89,7 @@ static int sum_few(struct summing *w, int fd, const struct ofs_skeleton_sum *v,
 	return 0;
 }
 
-static int sum_many(struct summing *w, int fd, const struct ofs_skeleton_sum *v,
+static int sum_many(struct summing *w, int fd, const struct ofs_template_sum *v,
     uint32_t *crc, struct optimfs_error *err)
 {
 	if (win_flush(w, fd, err) == -1)
@@ -106,7 +106,7 @@ static int sum_many(struct summing *w, int fd, const struct ofs_skeleton_sum *v,
 	return 0;
 }
 
-static int sum_of(struct summing *w, int fd, const struct ofs_skeleton_sum *v,
+static int sum_of(struct summing *w, int fd, const struct ofs_template_sum *v,
     uint8_t le[4], struct optimfs_error *err)
 {
 	uint32_t crc;
@@ -133,7 +133,7 @@ static int put_sum(struct summing *w, int fd, uint64_t at, const uint8_t le[4],
 static int sum_file(struct summing *w, int fd, size_t at, size_t end,
     struct optimfs_error *err)
 {
-	const struct ofs_skeleton_sum *v = w->s->sum, *last = NULL;
+	const struct ofs_template_sum *v = w->s->sum, *last = NULL;
 	uint8_t le[4];
 
 	for (size_t i = at; i < end; i++) {
@@ -161,7 +161,7 @@ static int sum_named(struct summing *w, int dir, size_t at, size_t end,
 	return ret == -1 ? optimfs_fail_in(err, "%s", name) : 0;
 }
 
-int ofs_skeleton_sums(const struct ofs_skeleton *s, int dir,
+int ofs_template_sums(const struct ofs_template *s, int dir,
     _Atomic uint64_t *done, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {

@@ -11,17 +11,18 @@
 #include "push/writethrough.h"
 
 /* Whose text was written, in the order of the tree; while held. */
-int ofs_direct_texts(struct ofs_edit *e,
-    int (*each)(void *ctx, uint32_t index, struct ofs_edit_file *f,
+int ofs_writethrough_texts(struct ofs_overlay *e,
+    int (*each)(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	struct optimfs_error *err),
     void *ctx, struct optimfs_error *err)
 {
 	int ret = 0;
 
 	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++) {
-		struct ofs_edit_file *f = e->fs->tree.node[i].entry == OFS_NONE
+		struct ofs_overlay_file *f =
+		    e->fs->tree.node[i].entry == OFS_NONE
 		    ? NULL
-		    : ofs_edit_file(e, i);
+		    : ofs_overlay_file(e, i);
 
 		if (f != NULL && f->text && f->said != NULL)
 			ret = each(ctx, i, f, err);
@@ -71,11 +72,11 @@ static struct ofs_told *told_new(const struct ofs_catalog *cat,
 }
 
 struct collecting {
-	struct ofs_edit *e;
+	struct ofs_overlay *e;
 	struct ofs_told *told;
 };
 
-static int same_as_base(struct ofs_edit *e, uint32_t index,
+static int same_as_base(struct ofs_overlay *e, uint32_t index,
     const struct ofs_blob *said, bool *same, struct optimfs_error *err)
 {
 	struct ofs_blob *base = ofs_entry_text_base(e->fs, index, err);
@@ -88,7 +89,7 @@ static int same_as_base(struct ofs_edit *e, uint32_t index,
 	return 0;
 }
 
-static int collect(void *ctx, uint32_t index, struct ofs_edit_file *f,
+static int collect(void *ctx, uint32_t index, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct collecting *c = ctx;
@@ -122,26 +123,27 @@ static int collect(void *ctx, uint32_t index, struct ofs_edit_file *f,
 	return 0;
 }
 
-struct ofs_told *ofs_direct_told(struct ofs_edit *e, struct optimfs_error *err)
+struct ofs_told *ofs_writethrough_told(struct ofs_overlay *e,
+    struct optimfs_error *err)
 {
 	struct collecting c = { .e = e, .told = told_new(e->fs->cat, err) };
 
 	if (c.told == NULL)
 		return NULL;
-	if (ofs_direct_texts(e, collect, &c, err) == 0)
+	if (ofs_writethrough_texts(e, collect, &c, err) == 0)
 		return c.told;
 	ofs_told_unref(c.told);
 	return NULL;
 }
 
-struct ofs_told *ofs_direct_told_now(struct ofs_edit *e,
+struct ofs_told *ofs_writethrough_told_now(struct ofs_overlay *e,
     struct optimfs_error *err)
 {
 	struct ofs_told *told;
 
 	if (ofs_gate_hold(e->fs, false, err) == -1)
 		return NULL;
-	told = ofs_direct_told(e, err);
+	told = ofs_writethrough_told(e, err);
 	ofs_gate_let(e->fs);
 	return told;
 }

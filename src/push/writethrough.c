@@ -19,7 +19,7 @@
 
 #define ZEROS ((uint64_t)1 << 20)
 
-struct ofs_direct {
+struct ofs_writethrough {
 	struct optimfs *fs;
 	struct ofs_fds *fds; /* for writing, by object */
 	/* Texts that are the layout's own, by their nodes (push/template.h). */
@@ -51,36 +51,36 @@ static uint32_t node_of(const struct ofs_tree *tree, char *path)
 	return node;
 }
 
-static int add_own(struct ofs_direct *d, const struct optimfs *fs,
-    const struct ofs_skeleton_own *from, struct optimfs_error *err)
+static int add_own(struct ofs_writethrough *d, const struct optimfs *fs,
+    const struct ofs_template_own *from, struct optimfs_error *err)
 {
 	struct own own = { node_of(&fs->tree, from->path), OFS_NONE,
 		from->given, from->hash };
 
 	if (from->derived && own.node != OFS_NONE)
-		own.model = ofs_skeleton_model(fs, own.node);
+		own.model = ofs_template_model(fs, own.node);
 	if (from->derived && own.model == OFS_NONE)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS831 %s: what is to be made of others is not there",
-		    OFS_SKELETON_INFO);
+		    OFS_TEMPLATE_INFO);
 	d->own[d->nown++] = own;
 	return 0;
 }
 
-static int load_own(struct ofs_direct *d, const struct optimfs *fs,
+static int load_own(struct ofs_writethrough *d, const struct optimfs *fs,
     struct optimfs_error *err)
 {
-	struct ofs_skeleton s;
+	struct ofs_template s;
 	int ret = 0;
 
-	if (ofs_skeleton_load(ofs_stage_beside(fs->edit->stage), &s, err) == -1)
+	if (ofs_template_load(ofs_stage_beside(fs->edit->stage), &s, err) == -1)
 		return -1;
 	d->own = calloc((size_t)s.nown + 1, sizeof(*d->own));
 	if (d->own == NULL)
 		ret = optimfs_fail(err, ENOMEM, "names of a layout");
 	for (uint32_t i = 0; i < s.nown && ret == 0; i++)
 		ret = add_own(d, fs, &s.own[i], err);
-	ofs_skeleton_fini(&s);
+	ofs_template_fini(&s);
 	if (ret == 0)
 		qsort(d->own, d->nown, sizeof(*d->own), by_node);
 	return ret;
@@ -98,9 +98,10 @@ static int open_object(void *ctx, uint32_t object, struct optimfs_error *err)
 	return fd;
 }
 
-struct ofs_direct *ofs_direct_new(struct optimfs *fs, struct optimfs_error *err)
+struct ofs_writethrough *ofs_writethrough_new(struct optimfs *fs,
+    struct optimfs_error *err)
 {
-	struct ofs_direct *d = calloc(1, sizeof(*d));
+	struct ofs_writethrough *d = calloc(1, sizeof(*d));
 
 	if (d == NULL) {
 		optimfs_fail(err, ENOMEM, "a skeleton");
@@ -111,13 +112,13 @@ struct ofs_direct *ofs_direct_new(struct optimfs *fs, struct optimfs_error *err)
 	d->fds = ofs_fds_new(fs->cat->nobjects, ofs_fds_limit() / 2,
 	    open_object, (void *)(uintptr_t)fs->cat, err);
 	if (d->fds != NULL && load_own(d, fs, err) == 0 &&
-	    ofs_direct_rings(fs, &d->ring, err) == 0)
+	    ofs_writethrough_rings(fs, &d->ring, err) == 0)
 		return d;
-	ofs_direct_free(d);
+	ofs_writethrough_free(d);
 	return NULL;
 }
 
-void ofs_direct_free(struct ofs_direct *d)
+void ofs_writethrough_free(struct ofs_writethrough *d)
 {
 	if (d == NULL)
 		return;
@@ -127,7 +128,7 @@ void ofs_direct_free(struct ofs_direct *d)
 	free(d);
 }
 
-static const struct own *find_own(const struct ofs_edit *e, uint32_t node)
+static const struct own *find_own(const struct ofs_overlay *e, uint32_t node)
 {
 	const struct own key = { .node = node };
 
@@ -137,48 +138,48 @@ static const struct own *find_own(const struct ofs_edit *e, uint32_t node)
 		  by_node);
 }
 
-bool ofs_direct_given(const struct ofs_edit *e, uint32_t index)
+bool ofs_writethrough_given(const struct ofs_overlay *e, uint32_t index)
 {
 	const struct own *own = find_own(e, index);
 
 	return own != NULL && own->given;
 }
 
-uint32_t ofs_direct_model(const struct ofs_edit *e, uint32_t node)
+uint32_t ofs_writethrough_model(const struct ofs_overlay *e, uint32_t node)
 {
 	const struct own *own = find_own(e, node);
 
 	return own == NULL ? OFS_NONE : own->model;
 }
 
-uint32_t ofs_direct_next(const struct ofs_edit *e, uint32_t node)
+uint32_t ofs_writethrough_next(const struct ofs_overlay *e, uint32_t node)
 {
 	return e->direct->ring[node];
 }
 
-uint32_t ofs_direct_lead(const struct ofs_edit *e, uint32_t node)
+uint32_t ofs_writethrough_lead(const struct ofs_overlay *e, uint32_t node)
 {
 	uint32_t lead = node;
 
-	for (uint32_t i = ofs_direct_next(e, node); i != node;
-	     i = ofs_direct_next(e, i))
+	for (uint32_t i = ofs_writethrough_next(e, node); i != node;
+	     i = ofs_writethrough_next(e, i))
 		if (i < lead)
 			lead = i;
 	return lead;
 }
 
-bool ofs_direct_own(const struct ofs_edit *e, uint32_t index, const void *text,
-    size_t n)
+bool ofs_writethrough_own(const struct ofs_overlay *e, uint32_t index,
+    const void *text, size_t n)
 {
 	const struct own *own = find_own(e, index);
 
 	return own != NULL && !own->given && own->model == OFS_NONE &&
-	    ofs_skeleton_hash(text, n) == own->hash;
+	    ofs_template_hash(text, n) == own->hash;
 }
 
 /* The file that a thread writes to is pinned until it turns to another one. */
 struct writing {
-	struct ofs_direct *d;
+	struct ofs_writethrough *d;
 	uint32_t object; /* OFS_NONE: none */
 };
 
@@ -206,14 +207,14 @@ static int target(void *ctx, const struct ofs_segment *seg, int *fd,
 	return 0;
 }
 
-static const struct ofs_tensor *tensor_of(const struct ofs_edit *e,
-    const struct ofs_edit_file *f)
+static const struct ofs_tensor *tensor_of(const struct ofs_overlay *e,
+    const struct ofs_overlay_file *f)
 {
 	return ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]);
 }
 
-static int scatter(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t first,
-    uint64_t count, const void *buf, struct optimfs_error *err)
+static int scatter(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    uint64_t first, uint64_t count, const void *buf, struct optimfs_error *err)
 {
 	struct writing w = { e->direct, OFS_NONE };
 	struct ofs_target to = { target, &w };
@@ -227,8 +228,8 @@ static int scatter(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t first,
 	return ret;
 }
 
-static int fetch(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t first,
-    uint64_t count, void *buf, struct optimfs_error *err)
+static int fetch(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    uint64_t first, uint64_t count, void *buf, struct optimfs_error *err)
 {
 	const struct optimfs *fs = e->fs;
 	struct ofs_plan plan = { 0 };
@@ -242,8 +243,8 @@ static int fetch(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t first,
 	return ret;
 }
 
-int ofs_direct_read(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
-    uint64_t n, uint64_t off, struct optimfs_error *err)
+int ofs_writethrough_read(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	uint64_t item = ofs_dtype_size(tensor_of(e, f)->dtype);
 	uint64_t first = off / item, end = (off + n + item - 1) / item;
@@ -260,7 +261,7 @@ int ofs_direct_read(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
 }
 
 /* Some bytes of one element. */
-static int write_part(struct ofs_edit *e, struct ofs_edit_file *f,
+static int write_part(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const uint8_t *buf, uint64_t n, uint64_t off, uint64_t item,
     struct optimfs_error *err)
 {
@@ -272,7 +273,7 @@ static int write_part(struct ofs_edit *e, struct ofs_edit_file *f,
 	return scatter(e, f, off / item, 1, element, err);
 }
 
-int ofs_direct_write(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_writethrough_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	uint64_t item = ofs_dtype_size(tensor_of(e, f)->dtype), k;
@@ -294,8 +295,8 @@ int ofs_direct_write(struct ofs_edit *e, struct ofs_edit_file *f,
 	return write_part(e, f, p + k, n - k, off + k, item, err);
 }
 
-int ofs_direct_zero(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t off,
-    uint64_t end, struct optimfs_error *err)
+int ofs_writethrough_zero(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    uint64_t off, uint64_t end, struct optimfs_error *err)
 {
 	void *zeros;
 	uint64_t k;
@@ -308,7 +309,7 @@ int ofs_direct_zero(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t off,
 		return optimfs_fail(err, ENOMEM, "zeros");
 	for (; off < end && ret == 0; off += k) {
 		k = end - off < ZEROS ? end - off : ZEROS;
-		ret = ofs_direct_write(e, f, zeros, k, off, err);
+		ret = ofs_writethrough_write(e, f, zeros, k, off, err);
 	}
 	free(zeros);
 	return ret;
@@ -316,7 +317,7 @@ int ofs_direct_zero(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t off,
 
 /* Which objects a tensor and its replicas lie in. */
 struct syncing {
-	struct ofs_direct *d;
+	struct ofs_writethrough *d;
 	struct optimfs_error *err;
 	int ret;
 };
@@ -349,13 +350,13 @@ static int sync_shard(void *ctx, uint32_t shard)
 	return s->ret;
 }
 
-int ofs_direct_element(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_writethrough_element(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	return scatter(e, f, 0, 1, f->element, err);
 }
 
-int ofs_direct_sync(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_writethrough_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = e->fs->cat;

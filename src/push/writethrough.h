@@ -21,65 +21,65 @@
  * are written must agree; nor need weights in float32 be written which are
  * those of the model. Other names are files of the overlay that cannot be committed, and may be
  * renamed to one that is known. */
-struct ofs_direct;
-struct ofs_edit_file;
+struct ofs_writethrough;
+struct ofs_overlay_file;
 
 /* writethrough.c */
-struct ofs_direct *ofs_direct_new(struct optimfs *fs,
+struct ofs_writethrough *ofs_writethrough_new(struct optimfs *fs,
     struct optimfs_error *err);
-void ofs_direct_free(struct ofs_direct *d);
+void ofs_writethrough_free(struct ofs_writethrough *d);
 /* Bytes [off, off + n) of a tensor, which need not be whole elements; the
  * file's lock is held for writing. */
-int ofs_direct_write(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_writethrough_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
-int ofs_direct_zero(struct ofs_edit *e, struct ofs_edit_file *f, uint64_t off,
-    uint64_t end, struct optimfs_error *err);
+int ofs_writethrough_zero(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    uint64_t off, uint64_t end, struct optimfs_error *err);
 /* What lies there, whether it was written or not. */
-int ofs_direct_read(struct ofs_edit *e, struct ofs_edit_file *f, void *buf,
-    uint64_t n, uint64_t off, struct optimfs_error *err);
+int ofs_writethrough_read(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
 /* The element of a tensor without dimensions, as its text says it. */
-int ofs_direct_element(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_writethrough_element(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err);
 /* The next name whose elements lie in the same place, and after the last one
  * the first again: node itself where it is alone. */
-uint32_t ofs_direct_next(const struct ofs_edit *e, uint32_t node);
+uint32_t ofs_writethrough_next(const struct ofs_overlay *e, uint32_t node);
 /* The first of them: the only one that is written to that place. */
-uint32_t ofs_direct_lead(const struct ofs_edit *e, uint32_t node);
+uint32_t ofs_writethrough_lead(const struct ofs_overlay *e, uint32_t node);
 /* Is it made of the elements of another name, if it is not written? That
  * name's node; OFS_NONE. */
-uint32_t ofs_direct_model(const struct ofs_edit *e, uint32_t node);
+uint32_t ofs_writethrough_model(const struct ofs_overlay *e, uint32_t node);
 /* Does the layout itself fill in this text, which the source has not? */
-bool ofs_direct_given(const struct ofs_edit *e, uint32_t index);
+bool ofs_writethrough_given(const struct ofs_overlay *e, uint32_t index);
 /* Does it say what the layout says, where the source says text? */
-bool ofs_direct_own(const struct ofs_edit *e, uint32_t index, const void *text,
-    size_t n);
+bool ofs_writethrough_own(const struct ofs_overlay *e, uint32_t index,
+    const void *text, size_t n);
 /* fdatasync of the files that the tensor lies in. */
-int ofs_direct_sync(struct ofs_edit *e, struct ofs_edit_file *f,
+int ofs_writethrough_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err);
 
 /* same.c: the next names by node, malloc'ed, as above. */
-int ofs_direct_rings(const struct optimfs *fs, uint32_t **ring,
+int ofs_writethrough_rings(const struct optimfs *fs, uint32_t **ring,
     struct optimfs_error *err);
 
 /* derive.c: with names held. */
 /* Is it there, and all of it written? It is a tensor. */
-bool ofs_direct_whole(const struct ofs_edit *e, uint32_t node);
+bool ofs_writethrough_whole(const struct ofs_overlay *e, uint32_t node);
 /* A name for whose place that is so; OFS_NONE. */
-uint32_t ofs_direct_written(const struct ofs_edit *e, uint32_t node);
+uint32_t ofs_writethrough_written(const struct ofs_overlay *e, uint32_t node);
 /* While e is held, and nothing lacks: the places that no first name was
  * written to, and what is made of others, are filled in, until forgotten. */
-int ofs_direct_derive(struct ofs_edit *e, struct optimfs_error *err);
-void ofs_direct_forget(struct ofs_edit *e);
+int ofs_writethrough_derive(struct ofs_overlay *e, struct optimfs_error *err);
+void ofs_writethrough_forget(struct ofs_overlay *e);
 
 /* names.c: with names held for writing. */
 /* Hide everything. */
-int ofs_direct_hide(struct ofs_edit *e, struct optimfs_error *err);
+int ofs_writethrough_hide(struct ofs_overlay *e, struct optimfs_error *err);
 /* The node that is absent and called name; 1, 0: there is none, -1. */
-int ofs_direct_reveal(struct ofs_edit *e, uint32_t dir, const char *name,
-    bool is_dir, uint32_t *index, struct optimfs_error *err);
+int ofs_writethrough_reveal(struct ofs_overlay *e, uint32_t dir,
+    const char *name, bool is_dir, uint32_t *index, struct optimfs_error *err);
 /* A file of the overlay is renamed to one that is absent, or there: that one
  * gets its bytes. 1, 0: it is no such case, -1. */
-int ofs_direct_rename(struct ofs_edit *e, uint32_t index, uint32_t dir,
+int ofs_writethrough_rename(struct ofs_overlay *e, uint32_t index, uint32_t dir,
     const char *name, struct optimfs_error *err);
 
 /* values.c: while held. */
@@ -95,58 +95,59 @@ struct ofs_told {
 		uint32_t entry;
 	} * item; /* by item */
 };
-struct ofs_told *ofs_direct_told(struct ofs_edit *e, struct optimfs_error *err);
+struct ofs_told *ofs_writethrough_told(struct ofs_overlay *e,
+    struct optimfs_error *err);
 void ofs_told_unref(struct ofs_told *told);
 /* The same while nobody holds e; EBUSY (OFS815): a commit does. */
-struct ofs_told *ofs_direct_told_now(struct ofs_edit *e,
+struct ofs_told *ofs_writethrough_told_now(struct ofs_overlay *e,
     struct optimfs_error *err);
 /* The value of an item; the caller's. */
 struct ofs_pickle *ofs_told_item(struct optimfs *fs,
     const struct ofs_told *told, const struct ofs_item *item,
     struct optimfs_error *err);
 /* Texts that were written, in the order of the tree, until each fails. */
-int ofs_direct_texts(struct ofs_edit *e,
-    int (*each)(void *ctx, uint32_t index, struct ofs_edit_file *f,
+int ofs_writethrough_texts(struct ofs_overlay *e,
+    int (*each)(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	struct optimfs_error *err),
     void *ctx, struct optimfs_error *err);
 
 /* check.c */
 /* Is there a file by the name that the layout has for it? With names held. */
-bool ofs_direct_present(const struct ofs_edit *e, uint32_t node);
+bool ofs_writethrough_present(const struct ofs_overlay *e, uint32_t node);
 /* Is it a tensor that is zeros unless it is written: fill=zero, of the mount or
  * of the layout? */
-bool ofs_direct_zeros(const struct ofs_edit *e, uint32_t node);
+bool ofs_writethrough_zeros(const struct ofs_overlay *e, uint32_t node);
 /* Files that are not as the layout needs them, a line each: OFS301, how many
  * bytes of how many. */
-void ofs_direct_missing(struct optimfs *fs, struct ofs_buf *out);
+void ofs_writethrough_missing(struct optimfs *fs, struct ofs_buf *out);
 /* Fails with the first of them, and how many there are (EINVAL); while held. */
-int ofs_direct_check(struct ofs_edit *e, struct optimfs_error *err);
+int ofs_writethrough_check(struct ofs_overlay *e, struct optimfs_error *err);
 
 /* The path that the layout has for a file, whatever it is called now. */
-void ofs_direct_path(const struct ofs_edit *e, uint32_t index, char *path,
-    size_t size);
+void ofs_writethrough_path(const struct ofs_overlay *e, uint32_t index,
+    char *path, size_t size);
 
 /* coupled.c */
 /* Do entries that are one value in the layout say the same? EINVAL (OFS828)
  * with two of them, and how many say what; while held. */
-int ofs_direct_coupled(struct ofs_edit *e, struct optimfs_error *err);
+int ofs_writethrough_coupled(struct ofs_overlay *e, struct optimfs_error *err);
 
 /* rounded.c */
 /* Does the layout store other elements, which this tensor's are made of? */
-bool ofs_direct_is_rounded(const struct ofs_edit *e, uint32_t entry);
+bool ofs_writethrough_is_rounded(const struct ofs_overlay *e, uint32_t entry);
 /* Is what was written to those what is made of the others, and to several names
  * of one place the same? EINVAL (OFS822, OFS828) with both values; while held.
  */
-int ofs_direct_rounded(struct ofs_edit *e, struct optimfs_error *err);
+int ofs_writethrough_rounded(struct ofs_overlay *e, struct optimfs_error *err);
 
 /* commit.c */
 /* With the gate held: the skeleton, complete, becomes the checkpoint. 0; 1: but
  * that may not survive a crash of the machine (OFS803); -1: nothing has
  * changed. */
-int ofs_direct_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
-    struct optimfs_error *err);
+int ofs_writethrough_commit(struct optimfs *fs, bool (*stop)(void *ctx),
+    void *ctx, struct optimfs_error *err);
 /* What a commit that was cut short has left, with the stage of source open: it
  * is finished, when it was published, or there is still a skeleton. */
-void ofs_direct_settle(struct ofs_stage *st, bool published);
+void ofs_writethrough_settle(struct ofs_stage *st, bool published);
 
 #endif

@@ -104,7 +104,7 @@ static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
 {
 	int size = r->world->size, n = 0, ret;
 	struct ofs_owner *may = calloc((size_t)size, sizeof(*may));
-	struct ofs_crew_job *job = calloc((size_t)r->n + 1, sizeof(*job));
+	struct ofs_task_job *job = calloc((size_t)r->n + 1, sizeof(*job));
 
 	for (int i = 0; may != NULL && i < size; i++)
 		if (writes[i])
@@ -115,10 +115,10 @@ static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
 	}
 	say_who(r, dir, n);
 	for (uint32_t i = 0; i < r->n; i++)
-		job[i] = (struct ofs_crew_job){ .size = left(&r->file[i]),
+		job[i] = (struct ofs_task_job){ .size = left(&r->file[i]),
 			.may = may,
 			.nmay = (uint32_t)n };
-	ret = ofs_crew_divide(job, r->n, size, err);
+	ret = ofs_task_divide(job, r->n, size, err);
 	for (uint32_t i = 0; i < r->n; i++)
 		ofs_wire_u32(b, (uint32_t)job[i].rank);
 	ofs_buf_put(b, told->data, told->len);
@@ -155,16 +155,16 @@ static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
 
 	if (r->lead)
 		put_place(r, dir, &b);
-	ret = ofs_crew_tell(r->world, &b, &said, err);
+	ret = ofs_task_tell(r->world, &b, &said, err);
 	ofs_buf_fini(&b);
 	if (ret == -1)
 		return -1;
 	if (!r->lead && take_place(r, dir, &said, &sees, &own) == 0)
 		sees = sees && open_new(r, dir);
 	free(said.p);
-	if (optimfs_world_agree(r->world, &own, err) == -1)
+	if (optimfs_group_agree(r->world, &own, err) == -1)
 		return -1;
-	return ofs_crew_who(r->world, sees, writes, err);
+	return ofs_task_who(r->world, sees, writes, err);
 }
 
 /* Which files are whose. */
@@ -178,14 +178,14 @@ static int share_out(struct ofs_reshard *r, const char *dir, const bool *writes,
 
 	if (r->lead && divide(r, dir, writes, told, &b, &own) == -1)
 		b.len = 0;
-	ret = ofs_crew_tell(r->world, &b, &said, err);
+	ret = ofs_task_tell(r->world, &b, &said, err);
 	ofs_buf_fini(&b);
 	if (ret == -1)
 		return -1;
 	if (own.code == 0)
 		(void)take_share(r, &said, &own);
 	free(said.p);
-	return optimfs_world_agree(r->world, &own, err);
+	return optimfs_group_agree(r->world, &own, err);
 }
 
 int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
@@ -201,7 +201,7 @@ int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
 	writes = calloc((size_t)r->world->size, sizeof(*writes));
 	if (writes == NULL && own.code == 0)
 		optimfs_fail(&own, ENOMEM, "out of memory");
-	ret = ofs_crew_begin(r->world, ofs_reshard_log_take, r, &own, err);
+	ret = ofs_task_begin(r->world, ofs_reshard_log_take, r, &own, err);
 	if (ret == 0)
 		ret = meet_at(r, dir, writes, err);
 	if (ret == 0)
@@ -223,5 +223,5 @@ int ofs_reshard_meet(struct ofs_reshard *r, int ret, struct optimfs_error *err)
 		return ret;
 	if (ret == -1)
 		own = *err;
-	return ofs_crew_meet(r->world, &own, tick, r, err);
+	return ofs_task_meet(r->world, &own, tick, r, err);
 }

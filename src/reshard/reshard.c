@@ -337,7 +337,7 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 			ret = 0; /* whoever has died since */
 	}
 	if (r->world != NULL)
-		ofs_crew_end(r->world);
+		ofs_task_end(r->world);
 	if (ret == 0)
 		return r->lead ? finish(r, dir, err) : 0;
 	if (r->stage != NULL)
@@ -349,7 +349,7 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 static char *target(const struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
 {
-	char *path = r->world != NULL ? optimfs_world_expand(r->world, dir, err)
+	char *path = r->world != NULL ? optimfs_group_expand(r->world, dir, err)
 				      : strdup(dir);
 	size_t n = path == NULL ? 0 : strlen(path);
 
@@ -363,7 +363,7 @@ static char *target(const struct ofs_reshard *r, const char *dir,
 int optimfs_reshard(struct optimfs *fs, const char *dir,
     const struct optimfs_reshard *how, struct optimfs_error *err)
 {
-	struct optimfs_world *w = fs->options.world;
+	struct optimfs_group *w = fs->options.world;
 	struct ofs_reshard r = { .fs = fs,
 		.how = how,
 		.new = -1,

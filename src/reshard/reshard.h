@@ -53,7 +53,7 @@ struct ofs_reshard_sum {
 struct ofs_reshard {
 	struct optimfs *fs;
 	const struct optimfs_reshard *how;
-	struct optimfs_world *world; /* NULL: alone */
+	struct optimfs_group *world; /* NULL: alone */
 	bool lead; /* alone, or rank 0: has the stage, and puts it in place */
 	struct ofs_at view;
 	struct ofs_files *made; /* the view's; NULL: not yet */
@@ -87,7 +87,7 @@ int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
 /* On other ranks: what the lead has found. */
 int ofs_reshard_log_told(struct ofs_reshard *r, struct ofs_cursor *c,
     struct optimfs_error *err);
-/* On the lead: what another rank has done; an ofs_crew_take_fn. */
+/* On the lead: what another rank has done; an ofs_task_take_fn. */
 int ofs_reshard_log_take(void *r, int from, struct ofs_cursor *c,
     struct optimfs_error *err);
 int ofs_reshard_log_part(struct ofs_reshard *r,

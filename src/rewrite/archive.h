@@ -25,7 +25,7 @@ struct ofs_commit_archive {
 /* A storage that is added. */
 struct ofs_commit_storage {
 	uint64_t key;
-	const struct ofs_task *task;
+	const struct ofs_commit_task *task;
 };
 
 int ofs_commit_archive_open(struct ofs_commit *c,

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "cluster/commit/replica_set.h"
+#include "cluster/commit/coordinator.h"
 #include "rewrite/commit_impl.h"
 
 int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
@@ -49,7 +49,7 @@ int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err)
 static void reached(const struct ofs_commit *c, unsigned percent)
 {
 	if (c->fs->edit != NULL)
-		ofs_edit_progress(c->fs->edit, percent);
+		ofs_overlay_progress(c->fs->edit, percent);
 }
 
 void ofs_commit_did(struct ofs_commit *c, uint64_t bytes)
@@ -233,8 +233,8 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 		.changes = changes,
 		.stop = stop,
 		.stop_ctx = ctx };
-	struct ofs_sites *sites =
-	    fs->edit == NULL ? NULL : ofs_edit_sites(fs->edit);
+	struct ofs_coordinator *sites =
+	    fs->edit == NULL ? NULL : ofs_overlay_sites(fs->edit);
 	struct ofs_commit_dcp **dcp;
 	int ret = -1;
 
@@ -266,22 +266,22 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 
 /* What was to be finished if we had died. Of several directories some may still
  * have to be. */
-static void forget(const struct ofs_edit *e, bool safe)
+static void forget(const struct ofs_overlay *e, bool safe)
 {
-	if (ofs_edit_sites(e) == NULL)
-		ofs_publish_forget(ofs_stage_beside(ofs_edit_stage(e)));
+	if (ofs_overlay_sites(e) == NULL)
+		ofs_publish_forget(ofs_stage_beside(ofs_overlay_stage(e)));
 	else if (safe)
-		ofs_sites_forget(ofs_edit_sites(e));
+		ofs_coordinator_forget(ofs_overlay_sites(e));
 }
 
 int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
-	struct ofs_stage *stage = ofs_edit_stage(fs->edit);
+	struct ofs_stage *stage = ofs_overlay_stage(fs->edit);
 	struct ofs_changes changes;
 	int ret;
 
-	if (ofs_edit_changes(fs->edit, &changes, err) == -1)
+	if (ofs_overlay_changes(fs->edit, &changes, err) == -1)
 		return -1;
 	if (ofs_changes_check(&changes, err) == -1 ||
 	    ofs_stage_held(stage, err) == -1)
@@ -293,7 +293,7 @@ int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	/* the record of the commit stays until the journal is empty: between
 	 * the two, what it says is that the journal is done with */
 	if (ret != -1 &&
-	    ofs_edit_published(fs->edit, ret == 1 ? err : NULL) == 0)
+	    ofs_overlay_published(fs->edit, ret == 1 ? err : NULL) == 0)
 		forget(fs->edit, ret == 0);
 	return ret;
 }

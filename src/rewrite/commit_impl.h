@@ -18,7 +18,7 @@ struct ofs_key {
 
 /* A change of what the source calls a leaf: an item of a dict or list, a key
  * of an index. Bytes of tensors that stay where they are are none. */
-struct ofs_task {
+struct ofs_commit_task {
 	enum { OFS_TASK_SET, OFS_TASK_ADD, OFS_TASK_DROP } op;
 	const struct ofs_change *change;
 	const struct ofs_entry *entry; /* SET, DROP */
@@ -69,7 +69,7 @@ struct ofs_commit {
 	void *stop_ctx;
 	bool lenient; /* leave out what has no place */
 
-	struct ofs_task *task;
+	struct ofs_commit_task *task;
 	size_t ntasks;
 	uint32_t *drop; /* of each entry: the task that drops it; OFS_NONE */
 	struct ofs_moved *moved; /* by object and offset */
@@ -93,7 +93,7 @@ int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
 int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err);
 void ofs_commit_place_fini(struct ofs_commit *c);
 /* "PATH: OFS826 why"; -1. */
-int ofs_commit_no_place(const struct ofs_task *t, const char *why,
+int ofs_commit_no_place(const struct ofs_commit_task *t, const char *why,
     struct optimfs_error *err);
 
 /* data.c */
@@ -126,9 +126,9 @@ int ofs_commit_touch(struct ofs_commit *c, int fd, uint64_t off, uint64_t end,
 /* Give archives their checksums. */
 int ofs_commit_sums(struct ofs_commit *c, struct optimfs_error *err);
 /* Elements of a tensor that was added, all of them in C order, to fd. */
-int ofs_commit_elements(struct ofs_commit *c, const struct ofs_task *t, int fd,
-    uint64_t off, struct optimfs_error *err);
-uint64_t ofs_commit_bytes(const struct ofs_task *t);
+int ofs_commit_elements(struct ofs_commit *c, const struct ofs_commit_task *t,
+    int fd, uint64_t off, struct optimfs_error *err);
+uint64_t ofs_commit_bytes(const struct ofs_commit_task *t);
 /* Open a file of the checkpoint, which must be the one that was mounted
  * (ESTALE, OFS805); a copy of one that another rank has. */
 int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,

@@ -217,7 +217,7 @@ static bool is_elsewhere(const struct ofs_commit *c, const struct ofs_object *o)
 static int open_copy(const struct ofs_commit *c, const struct ofs_object *o,
     int *fd, struct optimfs_error *err)
 {
-	*fd = ofs_stage_temp(ofs_edit_stage(c->fs->edit), err);
+	*fd = ofs_stage_temp(ofs_overlay_stage(c->fs->edit), err);
 	if (*fd == -1)
 		return -1;
 	if (bring(c, o, *fd, err) == 0)
@@ -483,7 +483,7 @@ int ofs_commit_scatter(struct ofs_commit *c, struct optimfs_error *err)
 
 /* Added tensors. */
 
-uint64_t ofs_commit_bytes(const struct ofs_task *t)
+uint64_t ofs_commit_bytes(const struct ofs_commit_task *t)
 {
 	uint64_t n = ofs_dtype_size(t->dtype);
 
@@ -494,8 +494,8 @@ uint64_t ofs_commit_bytes(const struct ofs_task *t)
 	return n;
 }
 
-int ofs_commit_elements(struct ofs_commit *c, const struct ofs_task *t, int fd,
-    uint64_t off, struct optimfs_error *err)
+int ofs_commit_elements(struct ofs_commit *c, const struct ofs_commit_task *t,
+    int fd, uint64_t off, struct optimfs_error *err)
 {
 	struct elements e = {
 		.c = c, .ch = t->change, .text = t->text, .err = err

@@ -20,7 +20,8 @@ struct merge {
 	struct ofs_merged *m;
 	struct ofs_catalog *cat;
 	uint32_t *entry; /* of each entry of fs->cat: its new index; OFS_NONE */
-	const struct ofs_task **task; /* of each entry that is set or dropped */
+	const struct ofs_commit_task *
+	    *task; /* of each entry that is set or dropped */
 
 	struct optimfs_error *err;
 };
@@ -61,7 +62,7 @@ static uint32_t tree_of(struct merge *x, const struct ofs_change *ch)
 }
 
 /* A value: its document goes from the task to the catalog. */
-static uint32_t add_value(struct merge *x, struct ofs_task *t)
+static uint32_t add_value(struct merge *x, struct ofs_commit_task *t)
 {
 	struct ofs_pickle *doc = t->doc;
 
@@ -71,7 +72,7 @@ static uint32_t add_value(struct merge *x, struct ofs_task *t)
 	return ofs_catalog_value(x->cat, doc, ofs_pickle_root(doc), x->err);
 }
 
-static uint32_t add_tensor(struct merge *x, const struct ofs_task *t)
+static uint32_t add_tensor(struct merge *x, const struct ofs_commit_task *t)
 {
 	struct ofs_tensor new = { .dtype = t->dtype,
 		.ndim = t->ndim,
@@ -80,7 +81,7 @@ static uint32_t add_tensor(struct merge *x, const struct ofs_task *t)
 		.index = OFS_NONE,
 		.shard = x->cat->nshards };
 	uint32_t index = x->cat->ntensors - x->m->ntensors;
-	struct ofs_edit_file **grown;
+	struct ofs_overlay_file **grown;
 
 	new.shape = new.grid =
 	    ofs_catalog_dims(x->cat, t->shape, t->ndim, x->err);
@@ -92,11 +93,11 @@ static uint32_t add_tensor(struct merge *x, const struct ofs_task *t)
 		return OFS_NONE;
 	}
 	x->m->staged = grown;
-	grown[index] = ofs_edit_of_node(x->fs->edit, t->change->node);
+	grown[index] = ofs_overlay_of_node(x->fs->edit, t->change->node);
 	return ofs_catalog_tensor(x->cat, &new, x->err);
 }
 
-static int add_new(struct merge *x, struct ofs_task *t)
+static int add_new(struct merge *x, struct ofs_commit_task *t)
 {
 	struct ofs_entry e = { .kind = OFS_ENTRY_TENSOR };
 
@@ -125,7 +126,8 @@ static int keep_entries(struct merge *x)
 
 	for (uint32_t i = 0; i < base->nentries; i++) {
 		struct ofs_entry e = base->entries[i];
-		struct ofs_task *t = (struct ofs_task *)(uintptr_t)x->task[i];
+		struct ofs_commit_task *t =
+		    (struct ofs_commit_task *)(uintptr_t)x->task[i];
 
 		x->entry[i] = OFS_NONE;
 		if (t != NULL && t->op == OFS_TASK_DROP)
@@ -202,7 +204,7 @@ static struct ofs_merged *merge_held(struct optimfs *fs,
 	struct merge x = { .fs = fs, .err = err };
 	int ret;
 
-	if (ofs_edit_changes(fs->edit, &changes, err) == -1)
+	if (ofs_overlay_changes(fs->edit, &changes, err) == -1)
 		return NULL;
 	x.m = calloc(1, sizeof(*x.m));
 	if (x.m == NULL) {

@@ -11,7 +11,7 @@
 #include "catalog/catalog.h"
 
 struct optimfs;
-struct ofs_edit_file;
+struct ofs_overlay_file;
 
 /* What views of an edited mount are made of: a catalog in which what was
  * removed is not, what was renamed is under its new name, values say what they
@@ -21,8 +21,8 @@ struct ofs_edit_file;
 struct ofs_merged {
 	_Atomic unsigned refs;
 	struct ofs_catalog *cat;
-	uint32_t ntensors;             /* of fs->cat */
-	struct ofs_edit_file **staged; /* of those behind */
+	uint32_t ntensors;                /* of fs->cat */
+	struct ofs_overlay_file **staged; /* of those behind */
 };
 
 /* As things are now; one reference, the caller's. Changes that the source has
@@ -30,8 +30,8 @@ struct ofs_merged {
 struct ofs_merged *ofs_merge(struct optimfs *fs, struct optimfs_error *err);
 void ofs_merged_unref(struct ofs_merged *m);
 /* Where the bytes of a tensor that was added are; NULL for any other. */
-static inline struct ofs_edit_file *ofs_merged_staged(const struct ofs_merged
-							  *m,
+static inline struct ofs_overlay_file *ofs_merged_staged(const struct ofs_merged
+							     *m,
     uint32_t tensor)
 {
 	return tensor < m->ntensors ? NULL : m->staged[tensor - m->ntensors];

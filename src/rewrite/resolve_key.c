@@ -18,7 +18,7 @@
  * is called as what stands beside it is, or as another parameter's same state
  * with the name replaced. */
 
-int ofs_commit_no_place(const struct ofs_task *t, const char *why,
+int ofs_commit_no_place(const struct ofs_commit_task *t, const char *why,
     struct optimfs_error *err)
 {
 	return optimfs_fail(err, EINVAL,
@@ -173,7 +173,7 @@ static int find(struct place *p, const struct ofs_change *ch, uint32_t skip,
 }
 
 /* Beside an entry whose source calls it by its last component. */
-static int place_beside(struct ofs_commit *c, struct ofs_task *t,
+static int place_beside(struct ofs_commit *c, struct ofs_commit_task *t,
     const struct ofs_entry *e, struct optimfs_error *err)
 {
 	const struct ofs_change *ch = t->change;
@@ -206,7 +206,7 @@ static bool id_of(const struct ofs_catalog *cat, struct ofs_str name,
 
 /* As the same state of another parameter, whose name is the component of its
  * path that the two do not share. */
-static int place_like(struct ofs_commit *c, struct ofs_task *t,
+static int place_like(struct ofs_commit *c, struct ofs_commit_task *t,
     const struct ofs_entry *e, uint32_t skip, struct optimfs_error *err)
 {
 	const struct ofs_change *ch = t->change;
@@ -242,7 +242,7 @@ static int place_like(struct ofs_commit *c, struct ofs_task *t,
 }
 
 /* With nothing like it: its own path, without what the tree put before. */
-static int place_new(struct ofs_commit *c, struct ofs_task *t,
+static int place_new(struct ofs_commit *c, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
 	const struct ofs_change *ch = t->change;
@@ -258,7 +258,7 @@ static int place_new(struct ofs_commit *c, struct ofs_task *t,
 	return t->npath > 0;
 }
 
-static int place_added(struct place *p, struct ofs_task *t,
+static int place_added(struct place *p, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
 	struct ofs_commit *c = p->c;
@@ -291,7 +291,7 @@ static int place_added(struct place *p, struct ofs_task *t,
 }
 
 /* What an added text is: of the kind of what it is like. */
-static int value_added(struct ofs_commit *c, struct ofs_task *t,
+static int value_added(struct ofs_commit *c, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
 	const struct ofs_change *ch = t->change;
@@ -315,7 +315,7 @@ static int value_added(struct ofs_commit *c, struct ofs_task *t,
 }
 
 /* The value of an entry that is moved, as a document of its own. */
-static int value_moved(struct ofs_commit *c, struct ofs_task *t,
+static int value_moved(struct ofs_commit *c, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
 	const struct ofs_entry *e = t->from;
@@ -354,9 +354,9 @@ static int add(struct place *p, const struct ofs_change *ch,
     struct optimfs_error *err)
 {
 	struct ofs_commit *c = p->c;
-	struct ofs_task *t = &c->task[c->ntasks];
+	struct ofs_commit_task *t = &c->task[c->ntasks];
 
-	*t = (struct ofs_task){ .op = OFS_TASK_ADD,
+	*t = (struct ofs_commit_task){ .op = OFS_TASK_ADD,
 		.change = ch,
 		.dtype = ch->dtype,
 		.ndim = ch->ndim,
@@ -403,10 +403,12 @@ static int set(struct ofs_commit *c, const struct ofs_change *ch,
     struct optimfs_error *err)
 {
 	const struct ofs_entry *e = &c->cat->entries[ch->entry];
-	struct ofs_task *t = &c->task[c->ntasks];
+	struct ofs_commit_task *t = &c->task[c->ntasks];
 	struct ofs_entry_new made;
 
-	*t = (struct ofs_task){ .op = OFS_TASK_SET, .change = ch, .entry = e };
+	*t = (struct ofs_commit_task){
+		.op = OFS_TASK_SET, .change = ch, .entry = e
+	};
 	if (ch->kind == OFS_CHANGE_REMOVE)
 		t->op = OFS_TASK_DROP;
 	else if (e->kind == OFS_ENTRY_TENSOR)

@@ -19,9 +19,10 @@
 struct verify {
 	const struct ofs_commit *c;
 	struct ofs_catalog *now;
-	bool *gone;                   /* entries that were removed */
-	const struct ofs_task **task; /* values that were changed, by entry */
-	struct ofs_map by_path;       /* entries that stay, by tree path */
+	bool *gone; /* entries that were removed */
+	const struct ofs_commit_task *
+	    *task;              /* values that were changed, by entry */
+	struct ofs_map by_path; /* entries that stay, by tree path */
 	struct ofs_buf a, b;
 	struct optimfs_error *err;
 };
@@ -169,7 +170,7 @@ static int check_value(struct verify *v, uint32_t entry,
 	const struct ofs_catalog *old = v->c->cat;
 	const struct ofs_value *was = &old->values[old->entries[entry].ref];
 	const struct ofs_value *now = &v->now->values[is->ref];
-	const struct ofs_task *task = v->task[entry];
+	const struct ofs_commit_task *task = v->task[entry];
 
 	if (text_of(v, task != NULL ? task->doc : was->doc,
 		task != NULL ? ofs_pickle_root(task->doc) : was->node,

@@ -119,7 +119,7 @@ static int add_path(struct build *b, uint32_t entry, struct optimfs_error *err)
 	const uint32_t *c =
 	    ofs_catalog_components(b->cat, b->cat->entries[entry].tree, &n);
 
-	assert(n > 0); /* ofs_canon gives every entry a name */
+	assert(n > 0); /* ofs_name_entries gives every entry a name */
 	if (room_for_path(b, n, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i + 1 < n; i++) {

@@ -684,12 +684,12 @@ const char *optimfs_features(void)
 
 /* It knows no other ranks. */
 
-bool optimfs_world_launched(void)
+bool optimfs_group_launched(void)
 {
 	return false;
 }
 
-struct optimfs_world *optimfs_world_join(const char *transport,
+struct optimfs_group *optimfs_group_join(const char *transport,
     unsigned timeout, struct optimfs_error *err)
 {
 	(void)timeout;
@@ -697,52 +697,52 @@ struct optimfs_world *optimfs_world_join(const char *transport,
 	return NULL;
 }
 
-int optimfs_world_rank(const struct optimfs_world *w)
+int optimfs_group_rank(const struct optimfs_group *w)
 {
 	(void)w;
 	return 0;
 }
 
-int optimfs_world_size(const struct optimfs_world *w)
+int optimfs_group_size(const struct optimfs_group *w)
 {
 	(void)w;
 	return 1;
 }
 
-int optimfs_world_node(const struct optimfs_world *w, int rank)
+int optimfs_group_node(const struct optimfs_group *w, int rank)
 {
 	(void)w;
 	return rank;
 }
 
-const char *optimfs_world_host(const struct optimfs_world *w, int rank)
+const char *optimfs_group_host(const struct optimfs_group *w, int rank)
 {
 	(void)w, (void)rank;
 	return "fake";
 }
 
-char *optimfs_world_expand(const struct optimfs_world *w, const char *path,
+char *optimfs_group_expand(const struct optimfs_group *w, const char *path,
     struct optimfs_error *err)
 {
 	(void)w, (void)err;
 	return strdup(path);
 }
 
-int optimfs_world_offer(struct optimfs_world *w, const char *path, bool first,
+int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	(void)w, (void)first, (void)options;
 	return optimfs_fail(err, ENOSYS, "fake: %s", path);
 }
 
-int optimfs_world_gather(struct optimfs_world *w,
+int optimfs_group_gather(struct optimfs_group *w,
     const struct optimfs_gather *how, struct optimfs_error *err)
 {
 	(void)w, (void)how;
 	return optimfs_fail(err, ENOSYS, "fake");
 }
 
-int optimfs_world_agree(struct optimfs_world *w,
+int optimfs_group_agree(struct optimfs_group *w,
     const struct optimfs_error *own, struct optimfs_error *err)
 {
 	(void)w;
@@ -752,39 +752,39 @@ int optimfs_world_agree(struct optimfs_world *w,
 	return -1;
 }
 
-int optimfs_world_see(struct optimfs_world *w, char **dir, bool *sees,
+int optimfs_group_see(struct optimfs_group *w, char **dir, bool *sees,
     struct optimfs_error *err)
 {
 	(void)w, (void)dir, (void)sees;
 	return optimfs_fail(err, ENOSYS, "fake");
 }
 
-int optimfs_world_divide(struct optimfs_world *w, const uint64_t *size,
+int optimfs_group_divide(struct optimfs_group *w, const uint64_t *size,
     const bool *may, int **who, size_t *n, struct optimfs_error *err)
 {
 	(void)w, (void)size, (void)may, (void)who, (void)n;
 	return optimfs_fail(err, ENOSYS, "fake");
 }
 
-void optimfs_world_did(struct optimfs_world *w, uint64_t bytes)
+void optimfs_group_did(struct optimfs_group *w, uint64_t bytes)
 {
 	(void)w, (void)bytes;
 }
 
-int optimfs_world_look(struct optimfs_world *w, struct optimfs_error *err)
+int optimfs_group_look(struct optimfs_group *w, struct optimfs_error *err)
 {
 	(void)w, (void)err;
 	return 0;
 }
 
-void optimfs_world_work(struct optimfs_world *w, int rank,
+void optimfs_group_work(struct optimfs_group *w, int rank,
     struct optimfs_work *work)
 {
 	(void)w, (void)rank;
 	*work = (struct optimfs_work){ 0 };
 }
 
-void optimfs_world_leave(struct optimfs_world *w, const bool *worker)
+void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 {
 	(void)w, (void)worker;
 }

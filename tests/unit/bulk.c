@@ -21,7 +21,7 @@
 #include "cluster/group.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
-#include "support/fakeworld.h"
+#include "support/fakegroup.h"
 #include "tap.h"
 
 /* Seconds, of the world's: a transfer may take half of it. Where something
@@ -36,11 +36,11 @@ static char top[] = "/tmp/optimfs-bulk.XXXXXX";
 static char each_rank[sizeof(top) + 3];
 
 struct job {
-	struct fakeworld *f;
+	struct fakegroup *f;
 	int size;
 	unsigned timeout;
 	struct optimfs_gather how;
-	void (*work)(struct job *j, int rank, struct optimfs_world *w);
+	void (*work)(struct job *j, int rank, struct optimfs_group *w);
 	struct optimfs_error err[MAX_RANKS]; /* of gather */
 	pthread_barrier_t barrier;
 	_Atomic unsigned wrong, tried, nunused;
@@ -119,21 +119,21 @@ static void *run_rank(void *arg)
 	bool worker[MAX_RANKS] = { true, true, true, true };
 	struct optimfs_options none = { 0 };
 	struct optimfs_error err;
-	struct optimfs_world *w;
+	struct optimfs_group *w;
 
 	fakeworld_be(j->f, r->rank);
-	w = ofs_world_new(&fakeworld_ops, j->timeout, &err);
+	w = ofs_group_new(&fakeworld_ops, j->timeout, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&j->barrier);
 	j->err[r->rank].code = 0;
-	if (optimfs_world_gather(w, &j->how, &j->err[r->rank]) == 0) {
-		if (optimfs_world_offer(w, each_rank, false, &none, &err) == -1)
+	if (optimfs_group_gather(w, &j->how, &j->err[r->rank]) == 0) {
+		if (optimfs_group_offer(w, each_rank, false, &none, &err) == -1)
 			bail_out("%s", err.text);
 		j->work(j, r->rank, w);
 	}
 	pthread_barrier_wait(&j->barrier);
-	optimfs_world_leave(w, worker);
+	optimfs_group_leave(w, worker);
 	return NULL;
 }
 
@@ -161,7 +161,7 @@ static void run(struct job *j, int size, const char *faults)
 }
 
 /* What .optimfs/stats says. */
-static uint64_t stat_of(const struct optimfs_world *w, const char *name)
+static uint64_t stat_of(const struct optimfs_group *w, const char *name)
 {
 	struct ofs_buf b = { 0 };
 	uint64_t n = 0;
@@ -180,10 +180,10 @@ static uint64_t stat_of(const struct optimfs_world *w, const char *name)
 
 /* Reading. */
 
-static struct ofs_share *share_of(const struct optimfs_world *w)
+static struct ofs_manifest *share_of(const struct optimfs_group *w)
 {
-	struct ofs_share *s =
-	    ofs_world_share((struct optimfs_world *)(uintptr_t)w, each_rank,
+	struct ofs_manifest *s =
+	    ofs_group_share((struct optimfs_group *)(uintptr_t)w, each_rank,
 		NULL);
 
 	if (s == NULL)
@@ -192,7 +192,7 @@ static struct ofs_share *share_of(const struct optimfs_world *w)
 }
 
 /* The number of a file among the shared ones, that is not here. */
-static uint32_t file_there(const struct ofs_share *s, unsigned *seed,
+static uint32_t file_there(const struct ofs_manifest *s, unsigned *seed,
     unsigned *which)
 {
 	for (;;) {
@@ -212,7 +212,7 @@ static uint64_t below(unsigned *seed, uint64_t n)
 }
 
 /* Some segments beside each other, and the bytes they are. */
-static size_t make_segments(const struct ofs_share *s, unsigned *seed,
+static size_t make_segments(const struct ofs_manifest *s, unsigned *seed,
     struct ofs_segment *seg, size_t max, uint8_t *want, uint64_t size)
 {
 	uint64_t dst = below(seed, 100);
@@ -249,10 +249,10 @@ static size_t make_segments(const struct ofs_share *s, unsigned *seed,
 enum { BUF = 20 << 20 };
 
 /* Bytes between the segments are nobody's: they stay. */
-static void read_some(struct job *j, struct optimfs_world *w, unsigned seed,
+static void read_some(struct job *j, struct optimfs_group *w, unsigned seed,
     unsigned times)
 {
-	const struct ofs_share *s = share_of(w);
+	const struct ofs_manifest *s = share_of(w);
 	uint8_t *want = malloc(BUF), *got = malloc(BUF);
 	struct ofs_segment seg[12];
 	struct optimfs_error err;
@@ -280,7 +280,7 @@ static void read_some(struct job *j, struct optimfs_world *w, unsigned seed,
 
 struct reader {
 	struct job *j;
-	struct optimfs_world *w;
+	struct optimfs_group *w;
 	unsigned seed;
 };
 
@@ -293,7 +293,7 @@ static void *reader(void *arg)
 }
 
 /* Several threads of each rank, all ranks at once. */
-static void read_all(struct job *j, int rank, struct optimfs_world *w)
+static void read_all(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct reader r[3];
 	pthread_t t[3];
@@ -328,7 +328,7 @@ static void whole(int size, uint64_t cache)
 }
 
 /* The cache: what was read once comes from nowhere but the GPU. */
-static void read_twice(struct job *j, int rank, struct optimfs_world *w)
+static void read_twice(struct job *j, int rank, struct optimfs_group *w)
 {
 	uint64_t asks, before;
 
@@ -358,7 +358,7 @@ static void cached(int size)
 
 /* What goes wrong. */
 
-static void read_after_loss(struct job *j, int rank, struct optimfs_world *w)
+static void read_after_loss(struct job *j, int rank, struct optimfs_group *w)
 {
 	read_some(j, w, (unsigned)rank, 3);
 	pthread_barrier_wait(&j->barrier);
@@ -397,9 +397,9 @@ static void lost(const char *faults, int size, unsigned timeout,
 
 /* What only a rank has that is dead cannot be read; all else comes through GPUs
  * as before. */
-static void read_without_2(struct job *j, int rank, struct optimfs_world *w)
+static void read_without_2(struct job *j, int rank, struct optimfs_group *w)
 {
-	const struct ofs_share *s = share_of(w);
+	const struct ofs_manifest *s = share_of(w);
 	struct ofs_segment seg = { .len = OFS_GPU_BLOCK / 2, .n = 1 };
 	struct optimfs_error err;
 	uint8_t *got = malloc(seg.len);
@@ -483,7 +483,7 @@ static void small_cache(void)
 }
 
 /* Requests from ranks that we do not trust more than files. */
-static void send_nonsense(struct job *j, int rank, struct optimfs_world *w)
+static void send_nonsense(struct job *j, int rank, struct optimfs_group *w)
 {
 	static const uint8_t kinds[] = { OFS_WIRE_STAGE, OFS_WIRE_TURN,
 		OFS_WIRE_GIVE };

@@ -6,13 +6,13 @@
 
 #include <errno.h>
 
-void ofs_errand_init(struct ofs_errand *e)
+void ofs_async_init(struct ofs_async *e)
 {
-	*e = (struct ofs_errand){ .begun = false };
+	*e = (struct ofs_async){ .begun = false };
 	pthread_mutex_init(&e->lock, NULL);
 }
 
-void ofs_errand_fini(struct ofs_errand *e)
+void ofs_async_fini(struct ofs_async *e)
 {
 	if (e->begun)
 		pthread_join(e->thread, NULL);
@@ -21,7 +21,7 @@ void ofs_errand_fini(struct ofs_errand *e)
 
 static void *work(void *arg)
 {
-	struct ofs_errand *e = arg;
+	struct ofs_async *e = arg;
 	struct optimfs_error err = { 0 };
 	int ret = e->run(e->arg, &err);
 
@@ -33,7 +33,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-int ofs_errand_begin(struct ofs_errand *e,
+int ofs_async_begin(struct ofs_async *e,
     int (*run)(void *arg, struct optimfs_error *err), void *arg,
     struct optimfs_error *err)
 {
@@ -61,7 +61,7 @@ int ofs_errand_begin(struct ofs_errand *e,
 	    : optimfs_fail(err, code, "cannot start a thread for a commit");
 }
 
-int ofs_errand_poll(struct ofs_errand *e, bool *done, struct optimfs_error *err)
+int ofs_async_poll(struct ofs_async *e, bool *done, struct optimfs_error *err)
 {
 	int ret = 0;
 

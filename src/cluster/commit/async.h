@@ -11,7 +11,7 @@
 /* Who asks another rank has a deadline. What may take long, a sync of all that
  * was written, is begun by one request and asked after by others. One at a
  * time; all functions from any thread. */
-struct ofs_errand {
+struct ofs_async {
 	pthread_mutex_t lock;
 	pthread_t thread;
 	bool begun, done; /* begun and not asked after since it was done */
@@ -21,15 +21,14 @@ struct ofs_errand {
 	struct optimfs_error err;
 };
 
-void ofs_errand_init(struct ofs_errand *e);
+void ofs_async_init(struct ofs_async *e);
 /* Waits for its end. */
-void ofs_errand_fini(struct ofs_errand *e);
+void ofs_async_fini(struct ofs_async *e);
 /* EBUSY (OFS815): another is under way. */
-int ofs_errand_begin(struct ofs_errand *e,
+int ofs_async_begin(struct ofs_async *e,
     int (*run)(void *arg, struct optimfs_error *err), void *arg,
     struct optimfs_error *err);
 /* *done is false while it is under way; once it is not, fails as it did. */
-int ofs_errand_poll(struct ofs_errand *e, bool *done,
-    struct optimfs_error *err);
+int ofs_async_poll(struct ofs_async *e, bool *done, struct optimfs_error *err);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/copy.h"
 #include "base/io.h"
 #include "base/sys.h"
-#include "cluster/commit/replica_set_impl.h"
+#include "cluster/commit/coordinator_impl.h"
 
 /* MAGIC, the id, the names of the sites, each with its NUL, and the CRC-32 of
  * all that. It is complete and synced, or there was no decision: it gets its
@@ -49,7 +49,7 @@ static int save(int stage, const struct ofs_buf *b, struct optimfs_error *err)
 
 /* If its last sync fails nobody knows what is on the disk: so it is taken back,
  * and if that cannot be made safe either, it stands. */
-int ofs_decision_write(const struct ofs_sites *s, const char *id,
+int ofs_decision_write(const struct ofs_coordinator *s, const char *id,
     struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };

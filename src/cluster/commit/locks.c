@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "cluster/commit/replica_set.h"
+#include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
 #include "overlay/overlay.h"
@@ -14,16 +14,16 @@ void ofs_writing_free(struct ofs_writing *writing)
 {
 	if (writing == NULL)
 		return;
-	ofs_sites_free(writing->sites);
+	ofs_coordinator_free(writing->sites);
 	ofs_stage_close(writing->stage, true);
 	free(writing->skeleton);
 	free(writing);
 }
 
-static int begin(struct ofs_share *s, const char *path,
+static int begin(struct ofs_manifest *s, const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
-	char *own = optimfs_world_expand(s->world, path, err), *real;
+	char *own = optimfs_group_expand(s->world, path, err), *real;
 
 	if (own != NULL && (real = realpath(own, NULL)) != NULL) {
 		free(own);
@@ -34,7 +34,7 @@ static int begin(struct ofs_share *s, const char *path,
 	if (own != NULL && s->writing == NULL)
 		optimfs_fail(err, ENOMEM, "out of memory");
 	if (s->writing != NULL)
-		s->writing->stage = ofs_edit_stage_open(own, options, s,
+		s->writing->stage = ofs_overlay_stage_open(own, options, s,
 		    &s->writing->skeleton, &s->writing->sites, err);
 	free(own);
 	if (s->writing != NULL && s->writing->stage != NULL)
@@ -45,15 +45,15 @@ static int begin(struct ofs_share *s, const char *path,
 }
 
 /* When all have said that they are well, all can be asked. */
-int ofs_share_begin(struct ofs_share *s, struct optimfs_world *w,
+int ofs_manifest_begin(struct ofs_manifest *s, struct optimfs_group *w,
     const char *path, const struct optimfs_options *options,
     const struct optimfs_error *own, struct optimfs_error *err)
 {
 	struct optimfs_error mine = { 0 };
 
-	if (ofs_world_vote(w, own, true, err) == -1)
+	if (ofs_group_vote(w, own, true, err) == -1)
 		return -1;
 	if (w->rank == 0)
 		(void)begin(s, path, options, &mine);
-	return ofs_world_vote(w, &mine, false, err);
+	return ofs_group_vote(w, &mine, false, err);
 }

@@ -22,11 +22,11 @@
 #include "journal/publish.h"
 #include "journal/stage.h"
 
-struct ofs_keeper {
-	struct ofs_share *share;
+struct ofs_participant {
+	struct ofs_manifest *share;
 	struct ofs_beside beside;
 	int stage; /* the directory beside ours */
-	struct ofs_errand errand;
+	struct ofs_async errand;
 	char id[OFS_PUBLISH_ID]; /* that the errand is about */
 	/* Who writes to files of p holds the lock for reading. */
 	pthread_rwlock_t lock;
@@ -43,10 +43,10 @@ static int malformed(struct optimfs_error *err)
 	    "version?");
 }
 
-static struct ofs_keeper *keeper_new(struct ofs_share *s,
+static struct ofs_participant *keeper_new(struct ofs_manifest *s,
     struct optimfs_error *err)
 {
-	struct ofs_keeper *k = calloc(1, sizeof(*k));
+	struct ofs_participant *k = calloc(1, sizeof(*k));
 
 	if (k == NULL) {
 		optimfs_fail(err, ENOMEM, "out of memory");
@@ -55,12 +55,12 @@ static struct ofs_keeper *keeper_new(struct ofs_share *s,
 	k->share = s;
 	k->beside.dir = k->stage = -1;
 	pthread_rwlock_init(&k->lock, NULL);
-	ofs_errand_init(&k->errand);
+	ofs_async_init(&k->errand);
 	return k;
 }
 
 /* What was begun goes; what was voted for stays. */
-static void let_go(struct ofs_keeper *k, bool back)
+static void let_go(struct ofs_participant *k, bool back)
 {
 	if (k->voted && !back)
 		ofs_publish_leave(k->p);
@@ -71,11 +71,11 @@ static void let_go(struct ofs_keeper *k, bool back)
 	k->nfds = 0;
 }
 
-void ofs_keeper_free(struct ofs_keeper *k)
+void ofs_participant_free(struct ofs_participant *k)
 {
 	if (k == NULL)
 		return;
-	ofs_errand_fini(&k->errand);
+	ofs_async_fini(&k->errand);
 	let_go(k, false);
 	ofs_beside_drop(&k->beside);
 	pthread_rwlock_destroy(&k->lock);
@@ -83,7 +83,8 @@ void ofs_keeper_free(struct ofs_keeper *k)
 	free(k);
 }
 
-int ofs_keeper_own(struct ofs_share *s, int stage, struct optimfs_error *err)
+int ofs_participant_own(struct ofs_manifest *s, int stage,
+    struct optimfs_error *err)
 {
 	s->keeper = keeper_new(s, err);
 	if (s->keeper == NULL)
@@ -92,9 +93,9 @@ int ofs_keeper_own(struct ofs_share *s, int stage, struct optimfs_error *err)
 	return 0;
 }
 
-void ofs_keeper_move(struct ofs_share *from, struct ofs_share *to)
+void ofs_participant_move(struct ofs_manifest *from, struct ofs_manifest *to)
 {
-	struct ofs_keeper *k = from->keeper;
+	struct ofs_participant *k = from->keeper;
 
 	if (k == NULL)
 		return;
@@ -120,11 +121,11 @@ static uint32_t held_by(const char *path, struct ofs_cursor ids, uint32_t n)
 }
 
 /* Somebody else's lock may be that of the job: then the directory is known. */
-static int join_at(struct ofs_share *s, const char *path,
+static int join_at(struct ofs_manifest *s, const char *path,
     const struct ofs_cursor *ids, uint32_t n, uint32_t *index,
     struct optimfs_error *err)
 {
-	struct ofs_keeper *k;
+	struct ofs_participant *k;
 
 	*index = held_by(path, *ids, n);
 	if (*index < n)
@@ -133,7 +134,7 @@ static int join_at(struct ofs_share *s, const char *path,
 	if (k == NULL)
 		return -1;
 	if (ofs_beside_take(path, &k->beside, err) == -1) {
-		ofs_keeper_free(k);
+		ofs_participant_free(k);
 		/* it was there all the time, and this machine did not know */
 		*index = held_by(path, *ids, n);
 		return *index < n ? 0 : -1;
@@ -143,7 +144,7 @@ static int join_at(struct ofs_share *s, const char *path,
 	return 0;
 }
 
-static int join(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
+static int join(struct ofs_manifest *s, struct ofs_cursor *c, uint8_t *out,
     uint64_t want, struct optimfs_error *err)
 {
 	uint32_t n = ofs_cursor_le32(c), index = n;
@@ -153,7 +154,7 @@ static int join(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
 
 	if (c->bad || want != OFS_JOIN_WANT || s->keeper != NULL)
 		return malformed(err);
-	path = ofs_share_here(s, err);
+	path = ofs_manifest_here(s, err);
 	if (path == NULL)
 		return -1;
 	if (s->dir.fd != -1) {
@@ -182,7 +183,7 @@ static int join(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
 
 static int run_settle(void *arg, struct optimfs_error *err)
 {
-	struct ofs_keeper *k = arg;
+	struct ofs_participant *k = arg;
 
 	return ofs_publish_settle(k->share->dir.path, k->share->dir.fd,
 		   k->stage, k->id, err) == -1
@@ -192,7 +193,7 @@ static int run_settle(void *arg, struct optimfs_error *err)
 
 static int run_prepare(void *arg, struct optimfs_error *err)
 {
-	struct ofs_keeper *k = arg;
+	struct ofs_participant *k = arg;
 	int ret;
 
 	pthread_rwlock_wrlock(&k->lock);
@@ -207,7 +208,7 @@ static int run_prepare(void *arg, struct optimfs_error *err)
 
 static int run_apply(void *arg, struct optimfs_error *err)
 {
-	struct ofs_keeper *k = arg;
+	struct ofs_participant *k = arg;
 	int ret;
 
 	pthread_rwlock_wrlock(&k->lock);
@@ -219,34 +220,34 @@ static int run_apply(void *arg, struct optimfs_error *err)
 	return ret == 0 ? 0 : -1;
 }
 
-static int begin_errand(struct ofs_keeper *k, enum ofs_site_op op,
+static int begin_errand(struct ofs_participant *k, enum ofs_site_op op,
     struct ofs_cursor *c, struct optimfs_error *err)
 {
-	const char *id = op == OFS_SITE_APPLY ? "" : ofs_wire_take_str(c);
+	const char *id = op == OFS_SITE_COMMIT ? "" : ofs_wire_take_str(c);
 	bool done;
 
 	if (c->bad || ofs_cursor_left(c) != 0 || strlen(id) >= sizeof(k->id))
 		return malformed(err);
-	(void)ofs_errand_poll(&k->errand, &done, NULL);
+	(void)ofs_async_poll(&k->errand, &done, NULL);
 	if (!done)
 		return optimfs_fail(err, EBUSY,
 		    "OFS815 a commit is under way already");
 	strcpy(k->id, id);
-	return ofs_errand_begin(&k->errand,
-	    op == OFS_SITE_SETTLE        ? run_settle
+	return ofs_async_begin(&k->errand,
+	    op == OFS_SITE_RECOVER       ? run_settle
 		: op == OFS_SITE_PREPARE ? run_prepare
 					 : run_apply,
 	    k, err);
 }
 
-static int poll_errand(struct ofs_keeper *k, uint8_t *out, uint64_t want,
+static int poll_errand(struct ofs_participant *k, uint8_t *out, uint64_t want,
     struct optimfs_error *err)
 {
 	bool done;
 
 	if (want != 1)
 		return malformed(err);
-	if (ofs_errand_poll(&k->errand, &done, err) == -1)
+	if (ofs_async_poll(&k->errand, &done, err) == -1)
 		return -1;
 	out[0] = done;
 	return 0;
@@ -254,7 +255,7 @@ static int poll_errand(struct ofs_keeper *k, uint8_t *out, uint64_t want,
 
 /* New files. */
 
-static int check_room(const struct ofs_keeper *k, uint64_t need,
+static int check_room(const struct ofs_participant *k, uint64_t need,
     struct optimfs_error *err)
 {
 	struct statvfs st;
@@ -272,10 +273,10 @@ static int check_room(const struct ofs_keeper *k, uint64_t need,
 	    need, k->share->dir.path, left);
 }
 
-static int begin(struct ofs_keeper *k, struct ofs_cursor *c,
+static int begin(struct ofs_participant *k, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
-	const struct ofs_share *s = k->share;
+	const struct ofs_manifest *s = k->share;
 	uint64_t need = ofs_cursor_le64(c);
 
 	if (c->bad || ofs_cursor_left(c) != 0)
@@ -288,7 +289,7 @@ static int begin(struct ofs_keeper *k, struct ofs_cursor *c,
 }
 
 /* Is a file that is to be replaced or removed the one that was mounted? */
-static int check_same(const struct ofs_share *s, const char *rel,
+static int check_same(const struct ofs_manifest *s, const char *rel,
     struct optimfs_error *err)
 {
 	struct stat st;
@@ -312,7 +313,7 @@ static const char *none_if_empty(const char *s)
 	return s[0] == '\0' ? NULL : s;
 }
 
-static int keep_fd(struct ofs_keeper *k, int fd, struct optimfs_error *err)
+static int keep_fd(struct ofs_participant *k, int fd, struct optimfs_error *err)
 {
 	if (k->nfds == k->capfds) {
 		uint32_t cap = k->capfds == 0 ? 16 : 2 * k->capfds;
@@ -327,7 +328,7 @@ static int keep_fd(struct ofs_keeper *k, int fd, struct optimfs_error *err)
 	return 0;
 }
 
-static int file(struct ofs_keeper *k, struct ofs_cursor *c, uint8_t *out,
+static int file(struct ofs_participant *k, struct ofs_cursor *c, uint8_t *out,
     uint64_t want, struct optimfs_error *err)
 {
 	const char *rel = ofs_wire_take_str(c), *like = ofs_wire_take_str(c);
@@ -354,7 +355,7 @@ static int file(struct ofs_keeper *k, struct ofs_cursor *c, uint8_t *out,
 	return 0;
 }
 
-static int data(struct ofs_keeper *k, struct ofs_cursor *c,
+static int data(struct ofs_participant *k, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	uint32_t i = ofs_cursor_le32(c);
@@ -366,7 +367,7 @@ static int data(struct ofs_keeper *k, struct ofs_cursor *c,
 	return ofs_write_all(k->fd[i], p, n, off, err);
 }
 
-static int drop(struct ofs_keeper *k, struct ofs_cursor *c,
+static int drop(struct ofs_participant *k, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	const char *rel = ofs_wire_take_str(c);
@@ -377,10 +378,10 @@ static int drop(struct ofs_keeper *k, struct ofs_cursor *c,
 	return ofs_publish_remove(k->p, rel, err);
 }
 
-int ofs_keeper_take(struct ofs_share *s, int from, const char *rel,
+int ofs_participant_take(struct ofs_manifest *s, int from, const char *rel,
     const char *like, struct optimfs_error *err)
 {
-	struct ofs_keeper *k = s->keeper;
+	struct ofs_participant *k = s->keeper;
 	int ret = -1;
 
 	pthread_rwlock_wrlock(&k->lock);
@@ -393,7 +394,7 @@ int ofs_keeper_take(struct ofs_share *s, int from, const char *rel,
 }
 
 /* The record goes last: until then it can be seen that all was done. */
-static void forget(struct ofs_keeper *k)
+static void forget(struct ofs_participant *k)
 {
 	ofs_publish_leave(k->p);
 	k->p = NULL;
@@ -403,7 +404,7 @@ static void forget(struct ofs_keeper *k)
 	ofs_publish_forget(k->stage);
 }
 
-static int answer_locked(struct ofs_keeper *k, enum ofs_site_op op,
+static int answer_locked(struct ofs_participant *k, enum ofs_site_op op,
     struct ofs_cursor *c, uint8_t *out, uint64_t want,
     struct optimfs_error *err)
 {
@@ -425,11 +426,11 @@ static int answer_locked(struct ofs_keeper *k, enum ofs_site_op op,
 	}
 }
 
-int ofs_keeper_answer(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
-    uint64_t want, struct optimfs_error *err)
+int ofs_participant_answer(struct ofs_manifest *s, struct ofs_cursor *c,
+    uint8_t *out, uint64_t want, struct optimfs_error *err)
 {
 	enum ofs_site_op op = (enum ofs_site_op)ofs_cursor_u8(c);
-	struct ofs_keeper *k;
+	struct ofs_participant *k;
 	int ret;
 
 	if (op == OFS_SITE_JOIN)
@@ -438,9 +439,9 @@ int ofs_keeper_answer(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
 	if (c->bad || k == NULL)
 		return malformed(err);
 	switch (op) {
-	case OFS_SITE_SETTLE:
+	case OFS_SITE_RECOVER:
 	case OFS_SITE_PREPARE:
-	case OFS_SITE_APPLY:
+	case OFS_SITE_COMMIT:
 		return begin_errand(k, op, c, err);
 	case OFS_SITE_POLL:
 		return poll_errand(k, out, want, err);

@@ -9,11 +9,11 @@
 
 #include "base/cursor.h"
 
-struct ofs_share;
+struct ofs_manifest;
 
 /* Of each directory that files of a checkpoint lie in, one rank is the keeper:
  * it holds the lock beside it, and prepares and publishes new files there when
- * the writer (src/cluster/commit/replica_set.h) says so. This is what it answers to SITE:
+ * the writer (src/cluster/commit/coordinator.h) says so. This is what it answers to SITE:
  *
  *   JOIN     number of ids (4), ids (strings); answered with OFS_JOINED, the
  *            index of an id (4), an id (string), the path (string), zeros
@@ -34,13 +34,13 @@ struct ofs_share;
  * next mount to SETTLE: the writer may have decided, or not. */
 enum ofs_site_op {
 	OFS_SITE_JOIN,
-	OFS_SITE_SETTLE,
+	OFS_SITE_RECOVER,
 	OFS_SITE_BEGIN,
 	OFS_SITE_FILE,
 	OFS_SITE_DATA,
 	OFS_SITE_REMOVE,
 	OFS_SITE_PREPARE,
-	OFS_SITE_APPLY,
+	OFS_SITE_COMMIT,
 	OFS_SITE_ABORT,
 	OFS_SITE_FORGET,
 	OFS_SITE_POLL,
@@ -52,19 +52,20 @@ enum ofs_joined {
 };
 #define OFS_JOIN_WANT 4352 /* bytes of its answer */
 
-struct ofs_keeper;
+struct ofs_participant;
 
-void ofs_keeper_free(struct ofs_keeper *k);
+void ofs_participant_free(struct ofs_participant *k);
 /* Answer SITE, behind the number of the share. */
-int ofs_keeper_answer(struct ofs_share *s, struct ofs_cursor *c, uint8_t *out,
-    uint64_t want, struct optimfs_error *err);
+int ofs_participant_answer(struct ofs_manifest *s, struct ofs_cursor *c,
+    uint8_t *out, uint64_t want, struct optimfs_error *err);
 /* What from has, to has: the same directory after a commit. */
-void ofs_keeper_move(struct ofs_share *from, struct ofs_share *to);
+void ofs_participant_move(struct ofs_manifest *from, struct ofs_manifest *to);
 /* The writer's own directory: stage is the directory beside it, borrowed. */
-int ofs_keeper_own(struct ofs_share *s, int stage, struct optimfs_error *err);
+int ofs_participant_own(struct ofs_manifest *s, int stage,
+    struct optimfs_error *err);
 /* The same as FILE and DATA for a file that lies in directory from of the same
  * stage, and is moved. */
-int ofs_keeper_take(struct ofs_share *s, int from, const char *rel,
+int ofs_participant_take(struct ofs_manifest *s, int from, const char *rel,
     const char *like, struct optimfs_error *err);
 
 #endif

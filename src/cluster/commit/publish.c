@@ -9,14 +9,14 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
-#include "cluster/commit/replica_set_impl.h"
+#include "cluster/commit/coordinator_impl.h"
 
 /* A request of DATA, and how many of them are under way at once. */
 #define PIECE ((uint64_t)960 << 10)
 enum { PIECES = 16 };
 
 struct shipping {
-	struct ofs_sites *s;
+	struct ofs_coordinator *s;
 	const struct ofs_publish_plan *plan;
 	int new;
 	/* By name and site: it goes there, under which number. */
@@ -38,9 +38,9 @@ static size_t at(const struct shipping *p, size_t name, uint32_t site)
 
 static bool go_like(struct shipping *p, size_t name, const char *rel)
 {
-	const struct ofs_share *share = p->s->share;
-	uint32_t i = rel == NULL ? OFS_NONE : ofs_share_find(share, rel);
-	const struct ofs_share_file *f;
+	const struct ofs_manifest *share = p->s->share;
+	uint32_t i = rel == NULL ? OFS_NONE : ofs_manifest_find(share, rel);
+	const struct ofs_manifest_file *f;
 
 	if (i == OFS_NONE)
 		return false;
@@ -127,9 +127,9 @@ static int begin(struct shipping *p, uint32_t site)
 			return -1;
 		need += size;
 	}
-	ofs_sites_request(p->s, OFS_SITE_BEGIN, &b);
+	ofs_coordinator_request(p->s, OFS_SITE_BEGIN, &b);
 	ofs_wire_u64(&b, need);
-	ret = ofs_sites_ask(p->s, site, &b, NULL, 0, p->err);
+	ret = ofs_coordinator_ask(p->s, site, &b, NULL, 0, p->err);
 	ofs_buf_fini(&b);
 	return ret;
 }
@@ -144,12 +144,12 @@ static int announce_file(struct shipping *p, size_t name, uint32_t site)
 
 	if (look_at(n, &st, p->err) == -1)
 		return -1;
-	ofs_sites_request(p->s, OFS_SITE_FILE, &b);
+	ofs_coordinator_request(p->s, OFS_SITE_FILE, &b);
 	ofs_wire_str(&b, n->rel);
 	ofs_wire_str(&b, n->like == NULL ? "" : n->like);
 	ofs_wire_u64(&b, (uint64_t)st.st_size);
 	ofs_wire_u32(&b, st.st_mode & 0777);
-	ret = ofs_sites_ask(p->s, site, &b, slot, sizeof(slot), p->err);
+	ret = ofs_coordinator_ask(p->s, site, &b, slot, sizeof(slot), p->err);
 	if (ret == 0)
 		p->slot[at(p, name, site)] = ofs_le32(slot);
 	ofs_buf_fini(&b);
@@ -161,9 +161,9 @@ static int announce_removal(struct shipping *p, size_t name, uint32_t site)
 	struct ofs_buf b = { 0 };
 	int ret;
 
-	ofs_sites_request(p->s, OFS_SITE_REMOVE, &b);
+	ofs_coordinator_request(p->s, OFS_SITE_REMOVE, &b);
 	ofs_wire_str(&b, p->plan->name[name].rel);
-	ret = ofs_sites_ask(p->s, site, &b, NULL, 0, p->err);
+	ret = ofs_coordinator_ask(p->s, site, &b, NULL, 0, p->err);
 	ofs_buf_fini(&b);
 	return ret;
 }
@@ -187,13 +187,13 @@ static int announce(struct shipping *p, uint32_t site)
 
 static int flush(struct shipping *p)
 {
-	const struct optimfs_world *w = p->s->world;
+	const struct optimfs_group *w = p->s->world;
 	int ret = 0;
 
 	w->ops->ask(w->w, p->ask, p->n);
 	for (size_t i = 0; i < p->n && ret == 0; i++)
 		if (p->ask[i].err.code != 0) {
-			ofs_world_blame(w, p->ask[i].to, &p->ask[i].err);
+			ofs_group_blame(w, p->ask[i].to, &p->ask[i].err);
 			ret = optimfs_fail(p->err, p->ask[i].err.code, "%s",
 			    p->ask[i].err.text);
 		}
@@ -205,10 +205,10 @@ static int flush(struct shipping *p)
 static int send_piece(struct shipping *p, size_t name, uint32_t site,
     const uint8_t *bytes, uint64_t len, uint64_t off)
 {
-	uint8_t *to = p->piece + p->n * OFS_WORLD_REQUEST_MAX;
+	uint8_t *to = p->piece + p->n * OFS_GROUP_REQUEST_MAX;
 	struct ofs_buf b = { 0 };
 
-	ofs_sites_request(p->s, OFS_SITE_DATA, &b);
+	ofs_coordinator_request(p->s, OFS_SITE_DATA, &b);
 	ofs_wire_u32(&b, p->slot[at(p, name, site)]);
 	ofs_wire_u64(&b, off);
 	if (b.bad)
@@ -256,7 +256,7 @@ static int send_files(struct shipping *p)
 	uint8_t *buf = malloc(PIECE);
 	int ret = 0;
 
-	p->piece = malloc(PIECES * OFS_WORLD_REQUEST_MAX);
+	p->piece = malloc(PIECES * OFS_GROUP_REQUEST_MAX);
 	if (buf == NULL || p->piece == NULL)
 		ret = optimfs_fail(p->err, ENOMEM, "out of memory");
 	for (size_t i = 0; i < p->plan->n && ret == 0; i++)
@@ -278,7 +278,7 @@ static int take_own(struct shipping *p)
 
 			if (ofs_site_is_own(p->s, k) && is_file(n) &&
 			    p->goes[at(p, i, k)] &&
-			    ofs_keeper_take(p->s->share, p->new, n->rel,
+			    ofs_participant_take(p->s->share, p->new, n->rel,
 				n->like, p->err) == -1)
 				return -1;
 		}
@@ -295,13 +295,13 @@ static int ship(struct shipping *p)
 
 /* The two phases. */
 
-static void abort_all(const struct ofs_sites *s)
+static void abort_all(const struct ofs_coordinator *s)
 {
 	struct ofs_buf b = { 0 };
 
-	ofs_sites_request(s, OFS_SITE_ABORT, &b);
+	ofs_coordinator_request(s, OFS_SITE_ABORT, &b);
 	for (uint32_t i = 0; i < s->n; i++)
-		(void)ofs_sites_ask(s, i, &b, NULL, 0, NULL);
+		(void)ofs_coordinator_ask(s, i, &b, NULL, 0, NULL);
 	ofs_buf_fini(&b);
 }
 
@@ -345,11 +345,12 @@ static int apply(struct shipping *p, uint32_t *nbad)
 		return optimfs_fail(p->err, ENOMEM, "out of memory");
 	find_replacing(p, mask);
 	invert(mask, p->s->n);
-	ret = ofs_sites_errand(p->s, OFS_SITE_APPLY, NULL, mask, nbad, p->err);
+	ret = ofs_coordinator_errand(p->s, OFS_SITE_COMMIT, NULL, mask, nbad,
+	    p->err);
 	invert(mask, p->s->n);
 	if (ret == 0)
-		ret = ofs_sites_errand(p->s, OFS_SITE_APPLY, NULL, mask, nbad,
-		    p->err);
+		ret = ofs_coordinator_errand(p->s, OFS_SITE_COMMIT, NULL, mask,
+		    nbad, p->err);
 	free(mask);
 	return ret;
 }
@@ -362,8 +363,8 @@ static int publish(struct shipping *p, struct optimfs_error *err)
 
 	make_id(id);
 	if (ship(p) == -1 ||
-	    ofs_sites_errand(p->s, OFS_SITE_PREPARE, id, NULL, &nbad, p->err) ==
-		-1 ||
+	    ofs_coordinator_errand(p->s, OFS_SITE_PREPARE, id, NULL, &nbad,
+		p->err) == -1 ||
 	    ofs_decision_write(p->s, id, p->err) == -1) {
 		abort_all(p->s);
 		return optimfs_fail(err, p->err->code, "%s", p->err->text);
@@ -377,8 +378,8 @@ static int publish(struct shipping *p, struct optimfs_error *err)
 	return 1;
 }
 
-int ofs_sites_publish(struct ofs_sites *s, const struct ofs_publish_plan *plan,
-    int new, struct optimfs_error *err)
+int ofs_coordinator_publish(struct ofs_coordinator *s,
+    const struct ofs_publish_plan *plan, int new, struct optimfs_error *err)
 {
 	struct optimfs_error own;
 	struct shipping p = { .s = s, .plan = plan, .new = new, .err = &own };

@@ -17,7 +17,7 @@
 /* Setting up is a few steps that all ranks take together. What one of them
  * cannot do it says in the next exchange, so that all come to the same end. */
 struct setup {
-	struct optimfs_world *w;
+	struct optimfs_group *w;
 	struct optimfs_gather how;
 	struct ofs_bulk *bulk;
 	char device[64];
@@ -100,7 +100,7 @@ static const struct ofs_gpu_ops *load(struct optimfs_error *err)
 	const struct ofs_gpu_ops *ops;
 	char why[256];
 
-	ops = ofs_world_load("nccl", OFS_GPU_SYMBOL, RTLD_LOCAL, why);
+	ops = ofs_group_load("nccl", OFS_GPU_SYMBOL, RTLD_LOCAL, why);
 	if (ops != NULL && ops->version == OFS_GPU_VERSION)
 		return ops;
 	optimfs_fail(err, ENODEV, "OFS903 no usable GPU: %s",
@@ -108,7 +108,7 @@ static const struct ofs_gpu_ops *load(struct optimfs_error *err)
 	return NULL;
 }
 
-static unsigned local_number(const struct optimfs_world *w)
+static unsigned local_number(const struct optimfs_group *w)
 {
 	unsigned n = 0;
 
@@ -182,7 +182,7 @@ static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 static void find_twins(const struct setup *s, int *who,
     struct optimfs_error *why)
 {
-	const struct ofs_world_ops *ops = s->w->ops;
+	const struct ofs_group_ops *ops = s->w->ops;
 
 	for (int r = 0; r < s->w->size; r++)
 		for (int q = 0; q < r; q++) {
@@ -237,12 +237,12 @@ static int connect_all(struct setup *s, int *who, struct optimfs_error *why,
 static int without(struct setup *s, int who, const struct optimfs_error *why,
     struct optimfs_error *err)
 {
-	const struct optimfs_world *w = s->w;
+	const struct optimfs_group *w = s->w;
 	char text[1024];
 
 	if (s->how.how == OPTIMFS_GATHER_NCCL && why->code == ENODEV) {
 		optimfs_fail(err, ENODEV, "%s", why->text);
-		return ofs_world_blame(w, who, err);
+		return ofs_group_blame(w, who, err);
 	}
 	snprintf(text, sizeof(text), "rank %d (%s): %s; gathering over MPI",
 	    who, w->ops->host(w->w, who), why->text);
@@ -275,7 +275,7 @@ static int set_up(struct setup *s, struct optimfs_error *err)
 
 /* Nobody may ask before all are ready, and nobody does: what was offered is
  * read later. */
-int optimfs_world_gather(struct optimfs_world *w,
+int optimfs_group_gather(struct optimfs_group *w,
     const struct optimfs_gather *how, struct optimfs_error *err)
 {
 	struct setup s = { .w = w, .how = *how };
@@ -307,7 +307,7 @@ void ofs_bulk_hang_up(struct ofs_bulk *b, const struct optimfs_error *err)
 	ofs_bulk_lost(b, &why);
 }
 
-bool ofs_bulk_alone(const struct optimfs_world *w)
+bool ofs_bulk_alone(const struct optimfs_group *w)
 {
 	return w->size == 1 && w->bulk != NULL;
 }
@@ -326,7 +326,7 @@ void ofs_bulk_free(struct ofs_bulk *b)
 	free(b);
 }
 
-void ofs_bulk_stats(const struct optimfs_world *w, struct ofs_buf *out)
+void ofs_bulk_stats(const struct optimfs_group *w, struct ofs_buf *out)
 {
 	struct ofs_bulk *b = w->bulk;
 	struct ofs_blocks_counts c;

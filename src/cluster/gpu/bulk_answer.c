@@ -46,7 +46,7 @@ static int not_here(const struct ofs_bulk *b, struct optimfs_error *err)
 
 static bool abandoned(const struct ofs_bulk *b, const struct stage *s)
 {
-	const struct optimfs_world *w = b->world;
+	const struct optimfs_group *w = b->world;
 
 	return !s->going &&
 	    (now_ms() - s->since > LEASE_MS || w->ops->dead(w->w, s->to));
@@ -110,7 +110,7 @@ void ofs_bulk_drop(struct ofs_bulk *b, uint64_t token, int to)
 		ofs_bulk_free_stage(b, (uint32_t)i);
 }
 
-static int fill(struct ofs_share *s, uint32_t i, uint32_t file, uint64_t off,
+static int fill(struct ofs_manifest *s, uint32_t i, uint32_t file, uint64_t off,
     uint64_t len, struct optimfs_error *err)
 {
 	struct ofs_segment seg = {
@@ -130,7 +130,7 @@ static int fill(struct ofs_share *s, uint32_t i, uint32_t file, uint64_t off,
 	return 0;
 }
 
-int ofs_bulk_stage(struct ofs_share *s, int from, struct ofs_cursor *c,
+int ofs_bulk_stage(struct ofs_manifest *s, int from, struct ofs_cursor *c,
     uint8_t *out, uint64_t want, struct optimfs_error *err)
 {
 	struct ofs_bulk *b = s->world->bulk;
@@ -167,7 +167,7 @@ int ofs_bulk_draw(struct ofs_bulk *b, int from, const int *owner, uint32_t n,
 	return 0;
 }
 
-int ofs_bulk_turn(struct optimfs_world *w, int from, struct ofs_cursor *c,
+int ofs_bulk_turn(struct optimfs_group *w, int from, struct ofs_cursor *c,
     uint8_t *out, uint64_t want, struct optimfs_error *err)
 {
 	uint64_t turns[ROUND_BLOCKS + 1];
@@ -252,7 +252,7 @@ static int send(struct ofs_bulk *b, int to, uint64_t turn,
 	return -1;
 }
 
-int ofs_bulk_give(struct optimfs_world *w, int from, struct ofs_cursor *c,
+int ofs_bulk_give(struct optimfs_group *w, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	uint64_t turn = ofs_cursor_le64(c), token[ROUND_BLOCKS];

@@ -9,7 +9,7 @@
 
 int ofs_round_stage(struct ofs_round *r)
 {
-	const struct optimfs_world *w = r->s->world;
+	const struct optimfs_group *w = r->s->world;
 	struct ofs_ask ask[ROUND_BLOCKS];
 	struct ofs_buf bytes[ROUND_BLOCKS] = { { 0 } };
 	struct ofs_want *who[ROUND_BLOCKS];
@@ -53,7 +53,7 @@ int ofs_round_stage(struct ofs_round *r)
 int ofs_round_draw(struct ofs_round *r, const int *owner, uint32_t n,
     uint64_t *turn)
 {
-	const struct optimfs_world *w = r->s->world;
+	const struct optimfs_group *w = r->s->world;
 	struct ofs_buf q = { 0 };
 	struct ofs_ask ask;
 	int ret = 0;
@@ -101,7 +101,7 @@ static void put_give(const struct ofs_round *r, int owner, uint64_t turn,
 int ofs_round_tell(struct ofs_round *r, const int *owner, uint32_t n,
     const uint64_t *turn)
 {
-	const struct optimfs_world *w = r->s->world;
+	const struct optimfs_group *w = r->s->world;
 	struct ofs_buf q[ROUND_BLOCKS] = { { 0 } };
 	struct ofs_ask ask[ROUND_BLOCKS];
 	int ret = 0;

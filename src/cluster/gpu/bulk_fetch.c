@@ -199,8 +199,8 @@ static int fill_window(struct ofs_round *r, const struct ofs_segment *segs,
 	return ofs_round_run(r);
 }
 
-bool ofs_bulk_fetch(const struct ofs_share *s, const struct ofs_segment *segs,
-    size_t n, uint8_t *buf)
+bool ofs_bulk_fetch(const struct ofs_manifest *s,
+    const struct ofs_segment *segs, size_t n, uint8_t *buf)
 {
 	struct ofs_bulk *b = s->world->bulk;
 	struct ofs_round r = { .b = b, .s = s, .buf = buf };

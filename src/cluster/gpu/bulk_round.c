@@ -20,8 +20,8 @@ enum { STAGE_TRIES = 50, STAGE_PAUSE_MS = 2 };
 static const struct ofs_owner *choose(const struct ofs_round *r, uint32_t file,
     uint64_t index)
 {
-	const struct optimfs_world *w = r->s->world;
-	const struct ofs_share_file *f = &r->s->file[file];
+	const struct optimfs_group *w = r->s->world;
+	const struct ofs_manifest_file *f = &r->s->file[file];
 	const struct ofs_owner *o = r->s->owner + f->owner;
 	uint64_t start = index + file + (uint64_t)w->rank;
 

@@ -19,7 +19,7 @@ struct ofs_want {
 /* Up to so many blocks, and what of them goes to the window. */
 struct ofs_round {
 	struct ofs_bulk *b;
-	const struct ofs_share *s;
+	const struct ofs_manifest *s;
 	uint8_t *buf;
 	uint64_t base; /* of the window in buf */
 	struct ofs_want want[ROUND_BLOCKS];

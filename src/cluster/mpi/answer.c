@@ -12,7 +12,7 @@
 /* Blocks of this size are kept; smaller ones are cheap to get, and none is
  * larger. */
 #define LARGE ((size_t)64 << 10)
-#define KEPT  (ANSWER_SIZE(OFS_WORLD_ANSWER_MAX))
+#define KEPT  (ANSWER_SIZE(OFS_GROUP_ANSWER_MAX))
 enum { MAX_SPARE = 32 };
 
 struct mpi_block *mpi_pool_get(struct mpi_pool *pool, size_t size)
@@ -64,14 +64,14 @@ void mpi_pool_fini(struct mpi_pool *pool)
 	pthread_mutex_destroy(&pool->lock);
 }
 
-void mpi_job_free(struct ofs_world *w, struct mpi_job *job)
+void mpi_job_free(struct ofs_group *w, struct mpi_job *job)
 {
 	mpi_pool_put(&w->pool, job->request);
 	mpi_pool_put(&w->pool, job->answer);
 	free(job);
 }
 
-void mpi_question_free(struct ofs_world *w, struct mpi_question *q)
+void mpi_question_free(struct ofs_group *w, struct mpi_question *q)
 {
 	mpi_pool_put(&w->pool, q->request);
 	mpi_pool_put(&w->pool, q->answer);
@@ -79,7 +79,7 @@ void mpi_question_free(struct ofs_world *w, struct mpi_question *q)
 }
 
 /* False: there is no memory for any answer, so that there will be none. */
-static bool make_answer(struct ofs_world *w, struct mpi_job *job)
+static bool make_answer(struct ofs_group *w, struct mpi_job *job)
 {
 	struct optimfs_error err = { 0 };
 	struct mpi_tail tail = { 0 };
@@ -102,7 +102,7 @@ static bool make_answer(struct ofs_world *w, struct mpi_job *job)
 
 static void *work(void *arg)
 {
-	struct ofs_world *w = arg;
+	struct ofs_group *w = arg;
 	struct mpi_job *job;
 	bool made;
 
@@ -128,7 +128,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-int mpi_answer_start(struct ofs_world *w, struct optimfs_error *err)
+int mpi_answer_start(struct ofs_group *w, struct optimfs_error *err)
 {
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 	int code = 0;
@@ -148,7 +148,7 @@ int mpi_answer_start(struct ofs_world *w, struct optimfs_error *err)
 	    strerror(code));
 }
 
-void mpi_answer_stop(struct ofs_world *w)
+void mpi_answer_stop(struct ofs_group *w)
 {
 	pthread_mutex_lock(&w->lock);
 	w->stopping = true;

@@ -36,7 +36,7 @@ struct identity {
 };
 
 /* Where all ranks take part. The rest of the work goes on while we wait. */
-static int wait_for_all(struct ofs_world *w, MPI_Request *req, int64_t seconds,
+static int wait_for_all(struct ofs_group *w, MPI_Request *req, int64_t seconds,
     struct optimfs_error *err)
 {
 	int64_t end =
@@ -64,7 +64,7 @@ static int wait_for_all(struct ofs_world *w, MPI_Request *req, int64_t seconds,
 	}
 }
 
-static int broadcast(struct ofs_world *w, int root, uint8_t *p, uint64_t n,
+static int broadcast(struct ofs_group *w, int root, uint8_t *p, uint64_t n,
     struct optimfs_error *err)
 {
 	MPI_Request req;
@@ -80,7 +80,7 @@ static int broadcast(struct ofs_world *w, int root, uint8_t *p, uint64_t n,
 	return 0;
 }
 
-static int say(struct ofs_world *w, int root, uint64_t n, struct ofs_said *said,
+static int say(struct ofs_group *w, int root, uint64_t n, struct ofs_said *said,
     struct optimfs_error *err)
 {
 	if (n == 0)
@@ -94,7 +94,7 @@ static int say(struct ofs_world *w, int root, uint64_t n, struct ofs_said *said,
 	return broadcast(w, root, said->p, n, err);
 }
 
-static int do_exchange(struct ofs_world *w, struct ofs_said *all,
+static int do_exchange(struct ofs_group *w, struct ofs_said *all,
     struct optimfs_error *err)
 {
 	uint64_t *n = calloc((size_t)w->size, sizeof(*n)), mine = w->nmine;
@@ -143,7 +143,7 @@ static bool same_machine(const struct identity *a, const struct identity *b)
 	return strcmp(a->host, b->host) == 0 && strcmp(a->boot, b->boot) == 0;
 }
 
-static void meet(struct ofs_world *w, const struct identity *id, int rank)
+static void meet(struct ofs_group *w, const struct identity *id, int rank)
 {
 	struct mpi_peer *p = &w->peer[rank];
 	const struct identity *me = &id[w->rank];
@@ -158,7 +158,7 @@ static void meet(struct ofs_world *w, const struct identity *id, int rank)
 		p->pidfd = (int)syscall(SYS_pidfd_open, id[rank].pid, 0);
 }
 
-static int meet_all(struct ofs_world *w, struct optimfs_error *err)
+static int meet_all(struct ofs_group *w, struct optimfs_error *err)
 {
 	struct identity *id = calloc((size_t)w->size, sizeof(*id)), me;
 	int ret;
@@ -179,7 +179,7 @@ static int meet_all(struct ofs_world *w, struct optimfs_error *err)
 	    : optimfs_fail(err, EIO, "OFS913 MPI cannot connect the ranks");
 }
 
-static int start(struct ofs_world *w, struct optimfs_error *err)
+static int start(struct ofs_group *w, struct optimfs_error *err)
 {
 	int provided;
 
@@ -202,7 +202,7 @@ static int start(struct ofs_world *w, struct optimfs_error *err)
 
 /* MPI waits for all ranks when it ends, so one that lacks some rank does not
  * end it: the process goes without. */
-static void finish(struct ofs_world *w)
+static void finish(struct ofs_group *w)
 {
 	struct optimfs_error err;
 	MPI_Request req;
@@ -217,7 +217,7 @@ static void finish(struct ofs_world *w)
 }
 
 /* Carry out an order: true when it was the last. */
-static bool obey(struct ofs_world *w)
+static bool obey(struct ofs_group *w)
 {
 	enum mpi_order order;
 	int ret = 0;
@@ -242,7 +242,7 @@ static bool obey(struct ofs_world *w)
 
 static void *communicate(void *arg)
 {
-	struct ofs_world *w = arg;
+	struct ofs_group *w = arg;
 	struct optimfs_error err = { 0 };
 	int ret = start(w, &err);
 
@@ -264,7 +264,7 @@ static void *communicate(void *arg)
 
 /* What the module offers. */
 
-static void free_world(struct ofs_world *w)
+static void free_world(struct ofs_group *w)
 {
 	for (int r = 0; w->peer != NULL && r < w->size; r++)
 		if (w->peer[r].pidfd != -1)
@@ -283,9 +283,9 @@ static void free_world(struct ofs_world *w)
 	free(w);
 }
 
-static struct ofs_world *new_world(const struct ofs_world_config *config)
+static struct ofs_group *new_world(const struct ofs_group_config *config)
 {
-	struct ofs_world *w = calloc(1, sizeof(*w));
+	struct ofs_group *w = calloc(1, sizeof(*w));
 
 	if (w == NULL)
 		return NULL;
@@ -321,7 +321,7 @@ static void block_signals(sigset_t *old)
 	pthread_sigmask(SIG_SETMASK, &all, old);
 }
 
-static int start_threads(struct ofs_world *w, struct optimfs_error *err)
+static int start_threads(struct ofs_group *w, struct optimfs_error *err)
 {
 	int code = pthread_create(&w->thread, NULL, communicate, w);
 
@@ -338,10 +338,10 @@ static int start_threads(struct ofs_world *w, struct optimfs_error *err)
 	return mpi_answer_start(w, err);
 }
 
-static struct ofs_world *join(const struct ofs_world_config *config,
+static struct ofs_group *join(const struct ofs_group_config *config,
     struct optimfs_error *err)
 {
-	struct ofs_world *w = new_world(config);
+	struct ofs_group *w = new_world(config);
 	sigset_t old;
 	int ret;
 
@@ -356,32 +356,32 @@ static struct ofs_world *join(const struct ofs_world_config *config,
 	return ret == 0 ? w : NULL;
 }
 
-static int get_rank(const struct ofs_world *w)
+static int get_rank(const struct ofs_group *w)
 {
 	return w->rank;
 }
 
-static int get_size(const struct ofs_world *w)
+static int get_size(const struct ofs_group *w)
 {
 	return w->size;
 }
 
-static const char *get_host(const struct ofs_world *w, int rank)
+static const char *get_host(const struct ofs_group *w, int rank)
 {
 	return w->peer[rank].host;
 }
 
-static int get_node(const struct ofs_world *w, int rank)
+static int get_node(const struct ofs_group *w, int rank)
 {
 	return w->peer[rank].node;
 }
 
-static bool is_dead(const struct ofs_world *w, int rank)
+static bool is_dead(const struct ofs_group *w, int rank)
 {
 	return w->peer[rank].dead;
 }
 
-static int exchange(struct ofs_world *w, const void *mine, uint64_t n,
+static int exchange(struct ofs_group *w, const void *mine, uint64_t n,
     struct ofs_said *all, struct optimfs_error *err)
 {
 	struct ofs_said *said = calloc((size_t)w->size, sizeof(*said));
@@ -407,7 +407,7 @@ static int exchange(struct ofs_world *w, const void *mine, uint64_t n,
 	return 0;
 }
 
-static int64_t deadline(const struct ofs_world *w, int to)
+static int64_t deadline(const struct ofs_group *w, int to)
 {
 	int64_t ms = (int64_t)w->config.timeout * 1000;
 
@@ -418,7 +418,7 @@ static int64_t deadline(const struct ofs_world *w, int to)
 	return mpi_now_us() / 1000 + ms;
 }
 
-static struct mpi_question *new_question(struct ofs_world *w,
+static struct mpi_question *new_question(struct ofs_group *w,
     struct ofs_ask *ask, struct mpi_batch *batch)
 {
 	struct mpi_question *q = calloc(1, sizeof(*q));
@@ -443,7 +443,7 @@ static struct mpi_question *new_question(struct ofs_world *w,
 	return q;
 }
 
-static void ask_all(struct ofs_world *w, struct ofs_ask *ask, size_t n)
+static void ask_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 {
 	struct mpi_batch batch = { .left = 0 };
 
@@ -472,7 +472,7 @@ static void ask_all(struct ofs_world *w, struct ofs_ask *ask, size_t n)
 	pthread_cond_destroy(&batch.done);
 }
 
-static void release(struct ofs_world *w, struct ofs_ask *ask, size_t n)
+static void release(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (ask[i].priv != NULL)
@@ -484,7 +484,7 @@ static void release(struct ofs_world *w, struct ofs_ask *ask, size_t n)
 
 /* Where MPI still has buffers of ours, memory is left to it: the process ends
  * soon. */
-static void leave(struct ofs_world *w)
+static void leave(struct ofs_group *w)
 {
 	struct timespec until;
 	bool clean;
@@ -505,8 +505,8 @@ static void leave(struct ofs_world *w)
 }
 
 __attribute__((visibility("default")))
-const struct ofs_world_ops optimfs_world_module = {
-	.version = OFS_WORLD_VERSION,
+const struct ofs_group_ops optimfs_group_module = {
+	.version = OFS_GROUP_VERSION,
 	.name = "mpi",
 	.join = join,
 	.rank = get_rank,

@@ -110,8 +110,8 @@ struct mpi_peer {
 /* Work that only the communicating thread can do, for one caller at a time. */
 enum mpi_order { ORDER_NONE, ORDER_EXCHANGE, ORDER_LEAVE };
 
-struct ofs_world {
-	struct ofs_world_config config;
+struct ofs_group {
+	struct ofs_group_config config;
 	int rank, size;
 	struct mpi_peer *peer;
 	MPI_Comm asks, all; /* for requests, for what all ranks do */
@@ -152,18 +152,18 @@ struct ofs_world {
 int64_t mpi_now_us(void);
 /* progress.c: for the communicating thread. Move everything that can be
  * moved; true when something was. */
-bool mpi_progress(struct ofs_world *w);
+bool mpi_progress(struct ofs_group *w);
 /* Wait for something to happen; long if nothing has for long. */
-void mpi_rest(struct ofs_world *w);
+void mpi_rest(struct ofs_group *w);
 /* Make it look; with the lock held. */
-void mpi_wake(struct ofs_world *w);
+void mpi_wake(struct ofs_group *w);
 /* No question is under way and no answer owed. */
-bool mpi_quiet(struct ofs_world *w);
+bool mpi_quiet(struct ofs_group *w);
 
 /* answer.c */
-int mpi_answer_start(struct ofs_world *w, struct optimfs_error *err);
-void mpi_answer_stop(struct ofs_world *w);
-void mpi_job_free(struct ofs_world *w, struct mpi_job *job);
-void mpi_question_free(struct ofs_world *w, struct mpi_question *q);
+int mpi_answer_start(struct ofs_group *w, struct optimfs_error *err);
+void mpi_answer_stop(struct ofs_group *w);
+void mpi_job_free(struct ofs_group *w, struct mpi_job *job);
+void mpi_question_free(struct ofs_group *w, struct mpi_question *q);
 
 #endif

@@ -35,7 +35,7 @@ int64_t mpi_now_us(void)
 	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-void mpi_wake(struct ofs_world *w)
+void mpi_wake(struct ofs_group *w)
 {
 	static const uint64_t one = 1;
 
@@ -47,7 +47,7 @@ void mpi_wake(struct ofs_world *w)
 
 /* Operations of MPI under way, in one array that MPI_Testsome likes. */
 
-static bool reserve_op(struct ofs_world *w)
+static bool reserve_op(struct ofs_group *w)
 {
 	unsigned cap = w->capops == 0 ? 64 : 2 * w->capops;
 	MPI_Request *req;
@@ -72,7 +72,7 @@ static bool reserve_op(struct ofs_world *w)
 }
 
 /* After reserve_op. */
-static MPI_Request *new_op(struct ofs_world *w, enum mpi_op_kind kind,
+static MPI_Request *new_op(struct ofs_group *w, enum mpi_op_kind kind,
     void *what)
 {
 	w->op[w->nops] = (struct mpi_op){ kind, what };
@@ -81,7 +81,7 @@ static MPI_Request *new_op(struct ofs_world *w, enum mpi_op_kind kind,
 
 /* Questions of this rank. */
 
-static int fail_dead(const struct ofs_world *w, int rank,
+static int fail_dead(const struct ofs_group *w, int rank,
     struct optimfs_error *err)
 {
 	(void)w;
@@ -91,7 +91,7 @@ static int fail_dead(const struct ofs_world *w, int rank,
 	    rank);
 }
 
-static int fail_late(const struct ofs_world *w, struct optimfs_error *err)
+static int fail_late(const struct ofs_group *w, struct optimfs_error *err)
 {
 	return optimfs_fail(err, ETIMEDOUT,
 	    "OFS912 no answer in %u seconds (-o timeout=)", w->config.timeout);
@@ -145,7 +145,7 @@ static void take_answer(struct mpi_question *q, const MPI_Status *status,
 }
 
 /* One of its operations is complete; both: it is over. */
-static void question_op(struct ofs_world *w, struct mpi_question *q,
+static void question_op(struct ofs_group *w, struct mpi_question *q,
     const MPI_Status *status, bool answer, bool good)
 {
 	struct mpi_peer *peer = &w->peer[q->to];
@@ -175,7 +175,7 @@ static void question_op(struct ofs_world *w, struct mpi_question *q,
 }
 
 /* Put it on its way. */
-static void send_question(struct ofs_world *w, struct mpi_question *q)
+static void send_question(struct ofs_group *w, struct mpi_question *q)
 {
 	struct mpi_head head = { .want = q->want };
 	size_t n = ANSWER_SIZE(q->want);
@@ -194,7 +194,7 @@ static void send_question(struct ofs_world *w, struct mpi_question *q)
 }
 
 /* 0: it may go, 1: not yet, -1: it has failed. With the lock held. */
-static int may_send(struct ofs_world *w, struct mpi_question *q)
+static int may_send(struct ofs_group *w, struct mpi_question *q)
 {
 	const struct mpi_peer *peer = &w->peer[q->to];
 
@@ -211,7 +211,7 @@ static int may_send(struct ofs_world *w, struct mpi_question *q)
 	    "out of memory for a request");
 }
 
-static bool send_questions(struct ofs_world *w)
+static bool send_questions(struct ofs_group *w)
 {
 	struct mpi_question *q;
 	bool moved = false;
@@ -235,14 +235,14 @@ static bool send_questions(struct ofs_world *w)
 
 /* Requests of others. */
 
-static void queue_job(struct ofs_world *w, struct mpi_job *job)
+static void queue_job(struct ofs_group *w, struct mpi_job *job)
 {
 	struct mpi_head head;
 
 	memcpy(&head, job->request->bytes, sizeof(head));
 	job->slot = head.slot;
 	job->want = head.want;
-	if (head.slot >= NSLOTS || head.want > OFS_WORLD_ANSWER_MAX) {
+	if (head.slot >= NSLOTS || head.want > OFS_GROUP_ANSWER_MAX) {
 		mpi_job_free(w, job); /* none of ours */
 		return;
 	}
@@ -252,7 +252,7 @@ static void queue_job(struct ofs_world *w, struct mpi_job *job)
 	pthread_mutex_unlock(&w->lock);
 }
 
-static void take_request(struct ofs_world *w, MPI_Message *message,
+static void take_request(struct ofs_group *w, MPI_Message *message,
     const MPI_Status *status)
 {
 	struct mpi_job *job = calloc(1, sizeof(*job));
@@ -276,7 +276,7 @@ static void take_request(struct ofs_world *w, MPI_Message *message,
 	    new_op(w, OP_TAKE, job));
 }
 
-static bool take_requests(struct ofs_world *w)
+static bool take_requests(struct ofs_group *w)
 {
 	MPI_Message message;
 	MPI_Status status;
@@ -293,7 +293,7 @@ static bool take_requests(struct ofs_world *w)
 	}
 }
 
-static bool send_answers(struct ofs_world *w)
+static bool send_answers(struct ofs_group *w)
 {
 	struct mpi_job *job;
 	bool moved = false;
@@ -319,7 +319,7 @@ static bool send_answers(struct ofs_world *w)
 
 /* What is complete. */
 
-static void complete(struct ofs_world *w, struct mpi_op op,
+static void complete(struct ofs_group *w, struct mpi_op op,
     const MPI_Status *status, bool good)
 {
 	switch (op.kind) {
@@ -340,7 +340,7 @@ static void complete(struct ofs_world *w, struct mpi_op op,
 }
 
 /* Close the gaps: MPI has made the requests that are complete null. */
-static void close_gaps(struct ofs_world *w)
+static void close_gaps(struct ofs_group *w)
 {
 	unsigned kept = 0;
 
@@ -353,7 +353,7 @@ static void close_gaps(struct ofs_world *w)
 	w->nops = kept;
 }
 
-static bool test_ops(struct ofs_world *w)
+static bool test_ops(struct ofs_group *w)
 {
 	int n = 0, ret;
 
@@ -372,7 +372,7 @@ static bool test_ops(struct ofs_world *w)
 
 /* Lives and deadlines. */
 
-static void look_for_dead(struct ofs_world *w)
+static void look_for_dead(struct ofs_group *w)
 {
 	for (int r = 0; r < w->size; r++) {
 		struct pollfd p = { .fd = w->peer[r].pidfd, .events = POLLIN };
@@ -383,7 +383,7 @@ static void look_for_dead(struct ofs_world *w)
 }
 
 /* With the lock held. */
-static bool overdue(struct ofs_world *w, struct mpi_question *q, int64_t now)
+static bool overdue(struct ofs_group *w, struct mpi_question *q, int64_t now)
 {
 	struct mpi_peer *peer = &w->peer[q->to];
 
@@ -398,7 +398,7 @@ static bool overdue(struct ofs_world *w, struct mpi_question *q, int64_t now)
 	return true;
 }
 
-static void look(struct ofs_world *w)
+static void look(struct ofs_group *w)
 {
 	int64_t now = mpi_now_us() / 1000;
 	struct mpi_question *q, *next;
@@ -425,7 +425,7 @@ static void look(struct ofs_world *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
-bool mpi_progress(struct ofs_world *w)
+bool mpi_progress(struct ofs_group *w)
 {
 	bool moved = send_questions(w);
 
@@ -438,7 +438,7 @@ bool mpi_progress(struct ofs_world *w)
 	return moved;
 }
 
-bool mpi_quiet(struct ofs_world *w)
+bool mpi_quiet(struct ofs_group *w)
 {
 	bool quiet;
 
@@ -449,7 +449,7 @@ bool mpi_quiet(struct ofs_world *w)
 	return quiet;
 }
 
-static int64_t rest_length(const struct ofs_world *w, int64_t idle)
+static int64_t rest_length(const struct ofs_group *w, int64_t idle)
 {
 	int64_t rest = idle / 4;
 
@@ -462,7 +462,7 @@ static int64_t rest_length(const struct ofs_world *w, int64_t idle)
 	return REST_IDLE;
 }
 
-void mpi_rest(struct ofs_world *w)
+void mpi_rest(struct ofs_group *w)
 {
 	struct pollfd p = { .fd = w->wake, .events = POLLIN };
 	int64_t idle = mpi_now_us() - w->last, rest;

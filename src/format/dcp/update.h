@@ -123,12 +123,13 @@ int ofs_commit_dcp_moved(struct ofs_commit_dcp *d, struct optimfs_error *err);
 int ofs_commit_dcp_drop(struct ofs_commit_dcp *d, struct ofs_str name,
     struct optimfs_error *err);
 /* They are there: t, which is called name, is len bytes at off of out. */
-int ofs_commit_dcp_add(struct ofs_commit_dcp *d, const struct ofs_task *t,
-    struct ofs_str name, uint32_t out, uint64_t off, uint64_t len,
-    struct optimfs_error *err);
+int ofs_commit_dcp_add(struct ofs_commit_dcp *d,
+    const struct ofs_commit_task *t, struct ofs_str name, uint32_t out,
+    uint64_t off, uint64_t len, struct optimfs_error *err);
 /* The same for what is called from: its items under another name. */
-int ofs_commit_dcp_rename(struct ofs_commit_dcp *d, const struct ofs_task *t,
-    struct ofs_str from, struct ofs_str name, struct optimfs_error *err);
+int ofs_commit_dcp_rename(struct ofs_commit_dcp *d,
+    const struct ofs_commit_task *t, struct ofs_str from, struct ofs_str name,
+    struct optimfs_error *err);
 
 /* rewrite/recompress.c: size bytes of in as one encoded extent at off of out. */
 int ofs_commit_encode(int in, uint64_t size, int out, uint64_t off,

@@ -17,7 +17,7 @@ struct field {
 	enum { INT, STR, NONE, BOOL, SIZE, GLOBAL, DTYPE, CHUNKS } kind;
 	uint64_t v;
 	struct ofs_str s;
-	const struct ofs_task *t;
+	const struct ofs_commit_task *t;
 	bool used;
 };
 
@@ -84,7 +84,7 @@ static int put_like(struct put *p, uint32_t node, struct field *f, size_t n);
 /* TensorProperties: a tuple as its state, whose first item is the dtype, or
  * attributes. */
 static int put_properties(struct put *p, uint32_t node,
-    const struct ofs_task *t)
+    const struct ofs_commit_task *t)
 {
 	struct field f[] = { { .name = "dtype",
 	    .kind = GLOBAL,
@@ -109,7 +109,8 @@ static int put_properties(struct put *p, uint32_t node,
 }
 
 /* One chunk that is all of the tensor. */
-static int put_chunks(struct put *p, uint32_t list, const struct ofs_task *t)
+static int put_chunks(struct put *p, uint32_t list,
+    const struct ofs_commit_task *t)
 {
 	struct field f[] = {
 		{ .name = "offsets", .kind = SIZE },
@@ -309,7 +310,7 @@ static uint32_t like_item(const struct ofs_commit_dcp *d, bool tensor)
 }
 
 /* planner_data: the path that the key stands for. */
-static int add_path(struct ofs_commit_dcp *d, const struct ofs_task *t,
+static int add_path(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
     struct ofs_str name, struct optimfs_error *err)
 {
 	struct ofs_commit_edit *e;
@@ -340,7 +341,7 @@ static int add_path(struct ofs_commit_dcp *d, const struct ofs_task *t,
 	return 0;
 }
 
-static int add_key(struct ofs_commit_dcp *d, const struct ofs_task *t,
+static int add_key(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
     struct ofs_str name, struct optimfs_error *err)
 {
 	bool tensor = t->doc == NULL;
@@ -366,7 +367,7 @@ static int add_key(struct ofs_commit_dcp *d, const struct ofs_task *t,
 }
 
 /* MetadataIndex and _StorageInfo. */
-static int add_item(struct ofs_commit_dcp *d, const struct ofs_task *t,
+static int add_item(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
     struct ofs_str name, uint32_t out, uint64_t off, uint64_t len,
     struct optimfs_error *err)
 {
@@ -395,9 +396,9 @@ static int add_item(struct ofs_commit_dcp *d, const struct ofs_task *t,
 	    true);
 }
 
-int ofs_commit_dcp_add(struct ofs_commit_dcp *d, const struct ofs_task *t,
-    struct ofs_str name, uint32_t out, uint64_t off, uint64_t len,
-    struct optimfs_error *err)
+int ofs_commit_dcp_add(struct ofs_commit_dcp *d,
+    const struct ofs_commit_task *t, struct ofs_str name, uint32_t out,
+    uint64_t off, uint64_t len, struct optimfs_error *err)
 {
 	if (add_key(d, t, name, err) == -1 || add_path(d, t, name, err) == -1)
 		return -1;
@@ -414,8 +415,9 @@ static int put_its_place(struct put *p, uint32_t item)
 	    : put_new_place(p, &d->item[d->moved[item]]);
 }
 
-int ofs_commit_dcp_rename(struct ofs_commit_dcp *d, const struct ofs_task *t,
-    struct ofs_str from, struct ofs_str name, struct optimfs_error *err)
+int ofs_commit_dcp_rename(struct ofs_commit_dcp *d,
+    const struct ofs_commit_task *t, struct ofs_str from, struct ofs_str name,
+    struct optimfs_error *err)
 {
 	struct field f[] = { { .name = "fqn", .kind = STR, .s = name } };
 	uint32_t key = ofs_commit_dcp_pair(d, &d->keys, from), first, n;

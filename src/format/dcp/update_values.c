@@ -16,8 +16,8 @@ static int no_memory(struct optimfs_error *err)
 }
 
 /* The flat key of the first n components behind the part's prefix. */
-static void flat_key(const struct ofs_commit_dcp *d, const struct ofs_task *t,
-    uint32_t n, struct ofs_buf *out)
+static void flat_key(const struct ofs_commit_dcp *d,
+    const struct ofs_commit_task *t, uint32_t n, struct ofs_buf *out)
 {
 	out->len = 0;
 	for (uint32_t i = d->nprefix; i < n; i++) {
@@ -27,7 +27,8 @@ static void flat_key(const struct ofs_commit_dcp *d, const struct ofs_task *t,
 	}
 }
 
-static bool in_part(const struct ofs_commit_dcp *d, const struct ofs_task *t)
+static bool in_part(const struct ofs_commit_dcp *d,
+    const struct ofs_commit_task *t)
 {
 	if (t->npath <= d->nprefix)
 		return false;
@@ -39,14 +40,15 @@ static bool in_part(const struct ofs_commit_dcp *d, const struct ofs_task *t)
 	return true;
 }
 
-static bool is_ours(const struct ofs_commit_dcp *d, const struct ofs_task *t)
+static bool is_ours(const struct ofs_commit_dcp *d,
+    const struct ofs_commit_task *t)
 {
 	return !t->done && in_part(d, t);
 }
 
 /* The item of a value in which t is; OFS_NONE. *depth components lead there. */
-static uint32_t holder(const struct ofs_commit_dcp *d, const struct ofs_task *t,
-    uint32_t *depth)
+static uint32_t holder(const struct ofs_commit_dcp *d,
+    const struct ofs_commit_task *t, uint32_t *depth)
 {
 	struct ofs_buf key = { 0 };
 	uint32_t first = 0, n = 0, found = OFS_NONE;
@@ -88,7 +90,7 @@ static int open_out(void *ctx, int *fd, uint64_t *off,
 
 /* A value with parts: all that changes in it. */
 static int change_inside(struct ofs_commit_dcp *d, uint32_t item,
-    const struct ofs_task *t, uint32_t depth, struct optimfs_error *err)
+    const struct ofs_commit_task *t, uint32_t depth, struct optimfs_error *err)
 {
 	const struct ofs_dcp_item *x = &d->index.item[item];
 	struct ofs_commit_source s = {
@@ -122,8 +124,9 @@ static int change_inside(struct ofs_commit_dcp *d, uint32_t item,
 }
 
 /* The bytes of a composition of literal ones, and of one tensor. */
-static int write_pieces(struct ofs_commit_dcp *d, const struct ofs_task *t,
-    const struct ofs_composition *comp, uint32_t out, struct optimfs_error *err)
+static int write_pieces(struct ofs_commit_dcp *d,
+    const struct ofs_commit_task *t, const struct ofs_composition *comp,
+    uint32_t out, struct optimfs_error *err)
 {
 	int fd = d->out[out].fd, ret = 0;
 	uint64_t at = d->out[out].at;
@@ -142,7 +145,7 @@ static int write_pieces(struct ofs_commit_dcp *d, const struct ofs_task *t,
 }
 
 /* A torch.save archive of one value or tensor. */
-static int write_item(struct ofs_commit_dcp *d, const struct ofs_task *t,
+static int write_item(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
     uint32_t out, uint64_t *len, struct optimfs_error *err)
 {
 	struct ofs_buf pickle = { 0 };
@@ -185,7 +188,7 @@ static int write_item(struct ofs_commit_dcp *d, const struct ofs_task *t,
 }
 
 /* A value that is an item of its own. */
-static int set_item(struct ofs_commit_dcp *d, struct ofs_task *t,
+static int set_item(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
 	const struct ofs_extent *at = &d->c->cat->items[t->entry->ref].at;
@@ -204,7 +207,7 @@ static int set_item(struct ofs_commit_dcp *d, struct ofs_task *t,
 	return ofs_commit_dcp_note_all(d, first, n, out, off, len, true, err);
 }
 
-static int drop_key(struct ofs_commit_dcp *d, struct ofs_task *t,
+static int drop_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
 	struct ofs_buf key = { 0 };
@@ -231,7 +234,7 @@ static uint32_t some_object(const struct ofs_commit_dcp *d)
 	return OFS_NONE;
 }
 
-static int add_new(struct ofs_commit_dcp *d, struct ofs_task *t,
+static int add_new(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
     struct ofs_str name, struct optimfs_error *err)
 {
 	uint32_t object = some_object(d), out;
@@ -251,7 +254,7 @@ static int add_new(struct ofs_commit_dcp *d, struct ofs_task *t,
 /* What is moved within the index keeps its items; so do those of its chunks
  * that are rewritten, which is why this comes after them. */
 static bool keeps_items(const struct ofs_commit_dcp *d,
-    const struct ofs_task *t)
+    const struct ofs_commit_task *t)
 {
 	return t->doc == NULL && t->from != NULL &&
 	    ofs_commit_tensor(d->c, t->change) != NULL;
@@ -273,8 +276,8 @@ static void source_name(const struct ofs_commit_dcp *d,
 	}
 }
 
-static int add_key(struct ofs_commit_dcp *d, struct ofs_task *t, bool moved,
-    struct optimfs_error *err)
+static int add_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
+    bool moved, struct optimfs_error *err)
 {
 	struct ofs_buf key = { 0 }, from = { 0 };
 	struct ofs_str name;
@@ -305,7 +308,7 @@ static int add_key(struct ofs_commit_dcp *d, struct ofs_task *t, bool moved,
 	return ret == -1 ? optimfs_fail_in(err, "%.200s", t->change->path) : 0;
 }
 
-static int change_one(struct ofs_commit_dcp *d, struct ofs_task *t,
+static int change_one(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
 	uint32_t depth = 0, item = OFS_NONE;
@@ -347,7 +350,7 @@ int ofs_commit_dcp_put_new(struct ofs_commit_dcp *d, bool moved,
 void ofs_commit_dcp_keep_renamed(struct ofs_commit_dcp *d)
 {
 	for (size_t i = 0; i < d->c->ntasks; i++) {
-		const struct ofs_task *t = &d->c->task[i];
+		const struct ofs_commit_task *t = &d->c->task[i];
 		struct ofs_buf from = { 0 };
 		uint32_t first, n;
 

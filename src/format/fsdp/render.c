@@ -189,7 +189,7 @@ static void files_free(struct ofs_files *files)
 	free(f->model_param);
 	ofs_map_fini(&f->names);
 	if (f->has_optim)
-		ofs_groups_fini(&f->groups);
+		ofs_optim_groups_fini(&f->groups);
 	ofs_state_fini(&f->optim);
 	ofs_units_fini(&f->units);
 	ofs_torch_new_fini(&f->extra);

@@ -60,7 +60,7 @@ struct ofs_fsdp_files {
 
 	struct ofs_state optim; /* the section */
 	bool has_optim;
-	struct ofs_groups groups;
+	struct ofs_optim_groups groups;
 	int64_t *id;     /* of each name of groups, in the files */
 	uint32_t *by_id; /* unit or param of each ID */
 	uint32_t nids;

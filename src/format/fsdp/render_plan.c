@@ -323,14 +323,14 @@ static int read_optim(struct ofs_fsdp_files *f, struct optimfs_error *err)
 		return -1;
 	if (f->optim.n <= 1)
 		return 0;
-	groups = ofs_groups_of(&f->optim, 0);
+	groups = ofs_optim_groups_of(&f->optim, 0);
 	if (groups == OFS_NONE)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS173 rank files of flat parameters hold one optimizer, "
 		    "with param_groups; this checkpoint has several, or none "
 		    "(only=model leaves them out)");
-	if (ofs_groups_build(&f->groups, &f->optim, groups, &f->from, err) ==
-	    -1)
+	if (ofs_optim_groups_build(&f->groups, &f->optim, groups, &f->from,
+		err) == -1)
 		return -1;
 	f->has_optim = true;
 	return number_params(f, err) == -1 ? -1 : read_states(f, err);

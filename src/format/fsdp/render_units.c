@@ -127,8 +127,8 @@ static void put_unit(const struct ofs_fsdp_files *f, uint32_t unit,
 
 /* The names of a group in the order of IDs; those of a flat parameter stand
  * together. */
-static void put_group(const struct ofs_fsdp_files *f, const struct ofs_group *g,
-    struct ofs_buf *b)
+static void put_group(const struct ofs_fsdp_files *f,
+    const struct ofs_optim_group *g, struct ofs_buf *b)
 {
 	const char *sep = "";
 

@@ -20,8 +20,8 @@ static bool is_trained(const struct ofs_ranks *set,
 	const uint32_t *part = ofs_catalog_components(set->cat, g->path, &n);
 
 	for (uint32_t i = 0; i < n; i++)
-		if (ofs_canon_is_trained(ofs_catalog_string(set->cat,
-					     OFS_PATH_STR(part[i])),
+		if (ofs_naming_is_trained(ofs_catalog_string(set->cat,
+					      OFS_PATH_STR(part[i])),
 			i))
 			return true;
 	return false;

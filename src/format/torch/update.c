@@ -82,7 +82,7 @@ static void put_key(struct rewrite *w, struct ofs_pkw *out, uint32_t dict,
 }
 
 static int put_tensor(struct rewrite *w, struct ofs_pkw *out,
-    const struct ofs_task *t)
+    const struct ofs_commit_task *t)
 {
 	struct ofs_commit_storage *s;
 
@@ -98,7 +98,7 @@ static int put_tensor(struct rewrite *w, struct ofs_pkw *out,
 }
 
 static int put_value(struct rewrite *w, struct ofs_pkw *out,
-    const struct ofs_task *t)
+    const struct ofs_commit_task *t)
 {
 	if (t->doc != NULL)
 		return put_doc(out, t->doc, w->err);
@@ -109,7 +109,7 @@ static int put_value(struct rewrite *w, struct ofs_pkw *out,
 
 /* The part of a task's path that is inside this pickle; NULL: none is. */
 static const struct ofs_key *inside(const struct rewrite *w,
-    const struct ofs_task *t, uint32_t *n)
+    const struct ofs_commit_task *t, uint32_t *n)
 {
 	const struct ofs_commit_source *s = w->s;
 
@@ -148,7 +148,7 @@ static bool says_rank(const struct rewrite *w, const struct ofs_key *key)
 	    memcmp(key->s.p, name, (size_t)n) == 0;
 }
 
-static int change_one(struct rewrite *w, struct ofs_task *t)
+static int change_one(struct rewrite *w, struct ofs_commit_task *t)
 {
 	uint32_t n;
 	const struct ofs_key *key = inside(w, t, &n);
@@ -177,8 +177,8 @@ static int change_one(struct rewrite *w, struct ofs_task *t)
 }
 
 /* What is called something else in the same dict stays where it is. */
-static int rename_one(struct rewrite *w, struct ofs_task *drop,
-    struct ofs_task *add)
+static int rename_one(struct rewrite *w, struct ofs_commit_task *drop,
+    struct ofs_commit_task *add)
 {
 	uint32_t n, m;
 	const struct ofs_key *from = inside(w, drop, &n);
@@ -212,7 +212,7 @@ static int rename_all(struct rewrite *w)
 	struct ofs_commit *c = w->c;
 
 	for (size_t i = 0; i < c->ntasks; i++) {
-		struct ofs_task *add = &c->task[i];
+		struct ofs_commit_task *add = &c->task[i];
 		uint32_t k;
 
 		if (add->op != OFS_TASK_ADD || add->from == NULL ||
@@ -229,7 +229,7 @@ static int rename_all(struct rewrite *w)
 
 /* Does b add to the same new container as a, which is below depth steps? */
 static bool together(struct rewrite *w, const struct ofs_key *a, uint32_t depth,
-    const struct ofs_task *b, uint32_t *n)
+    const struct ofs_commit_task *b, uint32_t *n)
 {
 	const struct ofs_key *key =
 	    b->op == OFS_TASK_ADD && !b->done ? inside(w, b, n) : NULL;
@@ -250,7 +250,7 @@ static int put_new_dict(struct rewrite *w, struct ofs_pkw *out, size_t first,
 	ofs_pkw_op(out, OFS_PKW_DICT);
 	ofs_pkw_op(out, OFS_PKW_MARK);
 	for (size_t i = first; i < w->c->ntasks; i++) {
-		struct ofs_task *t = &w->c->task[i];
+		struct ofs_commit_task *t = &w->c->task[i];
 		uint32_t n;
 
 		if (!together(w, key, depth, t, &n))
@@ -270,7 +270,7 @@ static int put_new_dict(struct rewrite *w, struct ofs_pkw *out, size_t first,
 }
 
 /* Of the files of several ranks, those take it that have what is like it. */
-static bool takes(struct rewrite *w, const struct ofs_task *t)
+static bool takes(struct rewrite *w, const struct ofs_commit_task *t)
 {
 	const struct ofs_tensor *like;
 
@@ -286,7 +286,7 @@ static bool takes(struct rewrite *w, const struct ofs_task *t)
 
 static int add_one(struct rewrite *w, size_t i)
 {
-	struct ofs_task *t = &w->c->task[i];
+	struct ofs_commit_task *t = &w->c->task[i];
 	uint32_t n, dict;
 	const struct ofs_key *key = inside(w, t, &n);
 	struct ofs_route r;

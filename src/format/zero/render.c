@@ -136,7 +136,7 @@ static void files_free(struct ofs_files *files)
 	ofs_zero_layout_fini(&z->layout);
 	ofs_zero_shapes_fini(&z->shapes);
 	if (z->has_groups)
-		ofs_groups_fini(&z->groups);
+		ofs_optim_groups_fini(&z->groups);
 	ofs_state_fini(&z->optim);
 	ofs_state_fini(&z->extra);
 	ofs_map_fini(&z->names);

@@ -59,7 +59,7 @@ struct ofs_zero_new {
 
 	struct ofs_state optim, extra; /* the sections */
 	bool has_groups;
-	struct ofs_groups groups;
+	struct ofs_optim_groups groups;
 	struct ofs_zero_new_param *param;
 	struct ofs_zero_new_state *state;
 	uint32_t nstates, state_cap;

@@ -44,7 +44,7 @@ static bool was_dealt(const struct ofs_zero_new *z, uint32_t *world)
 /* The parameters of a group that are trained, in the order that they lie in:
  * the optimizer's, or dealt. Returns how many. */
 static uint32_t order_group(const struct ofs_zero_new *z,
-    const struct ofs_group *g, uint32_t *own, uint32_t *order)
+    const struct ofs_optim_group *g, uint32_t *own, uint32_t *order)
 {
 	bool deal = z->stage != 3 && ofs_zero_new_true(z, ROUND_ROBIN);
 	uint32_t world = 1, n = 0;

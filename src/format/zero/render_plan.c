@@ -188,7 +188,7 @@ static int read_states(struct ofs_zero_new *z, struct optimfs_error *err)
 
 	for (; i != OFS_NONE; i = v[i].next) {
 		struct ofs_str fqn = ofs_state_key(&z->optim, i);
-		uint32_t param = ofs_groups_id(&z->groups, fqn);
+		uint32_t param = ofs_optim_groups_id(&z->groups, fqn);
 
 		if (param == OFS_NONE)
 			return optimfs_fail(err, EUCLEAN,
@@ -291,13 +291,13 @@ static int read_optim(struct ofs_zero_new *z, struct optimfs_error *err)
 
 	if (ofs_state_build(&z->optim, &z->from, &z->to, "optim", err) == -1)
 		return -1;
-	groups = z->optim.n <= 1 ? OFS_NONE : ofs_groups_of(&z->optim, 0);
+	groups = z->optim.n <= 1 ? OFS_NONE : ofs_optim_groups_of(&z->optim, 0);
 	if (groups == OFS_NONE)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS682 DeepSpeed's files hold one optimizer with "
 		    "param_groups; here are several, or none");
-	if (ofs_groups_build(&z->groups, &z->optim, groups, &z->from, err) ==
-	    -1)
+	if (ofs_optim_groups_build(&z->groups, &z->optim, groups, &z->from,
+		err) == -1)
 		return -1;
 	z->has_groups = true;
 	if (check_options(z, err) == -1 || add_params(z, err) == -1 ||
@@ -464,7 +464,7 @@ static int check_pair(const struct ofs_zero_new *z, uint32_t a, uint32_t b,
 static int check_groups(const struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	for (uint32_t g = 0; g < z->groups.n; g++) {
-		const struct ofs_group *v = &z->groups.v[g];
+		const struct ofs_optim_group *v = &z->groups.v[g];
 		uint32_t first = OFS_NONE;
 
 		for (uint32_t i = v->first; i < v->first + v->n; i++) {

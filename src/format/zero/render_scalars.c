@@ -38,7 +38,7 @@ static bool is_tensor(const struct ofs_zero_new *z, uint32_t entry)
 static bool is_scalar(const struct ofs_zero_new *z, uint32_t dir)
 {
 	uint32_t param =
-	    ofs_groups_id(&z->groups, ofs_state_key(&z->optim, dir));
+	    ofs_optim_groups_id(&z->groups, ofs_state_key(&z->optim, dir));
 
 	return param != OFS_NONE &&
 	    ofs_zero_new_tensor(z, z->param[param].model)->ndim == 0;

@@ -57,13 +57,15 @@ static int push_number(struct column *col, struct keys *k, uint32_t v,
 	return 0;
 }
 
-static void push_rest(struct keys *k, const struct ofs_task *t, uint32_t from)
+static void push_rest(struct keys *k, const struct ofs_commit_task *t,
+    uint32_t from)
 {
 	for (uint32_t i = from; i < t->npath; i++)
 		k->key[k->n++] = t->path[i];
 }
 
-static int begin(struct column *col, const struct ofs_task *t, struct keys *k)
+static int begin(struct column *col, const struct ofs_commit_task *t,
+    struct keys *k)
 {
 	k->n = 0;
 	k->key = ofs_arena_alloc(&col->c->arena,
@@ -73,7 +75,7 @@ static int begin(struct column *col, const struct ofs_task *t, struct keys *k)
 	    : 0;
 }
 
-static void here(struct column *col, const struct ofs_task *t,
+static void here(struct column *col, const struct ofs_commit_task *t,
     const struct keys *k)
 {
 	col->path[t - col->c->task] = (struct ofs_commit_path){ k->key, k->n };
@@ -81,7 +83,7 @@ static void here(struct column *col, const struct ofs_task *t,
 
 /* Do the components of a task's path from the part's on begin with these
  * words? */
-static bool is_in(const struct column *col, const struct ofs_task *t,
+static bool is_in(const struct column *col, const struct ofs_commit_task *t,
     const char *first, const char *second)
 {
 	uint32_t at = col->nprefix;
@@ -92,7 +94,8 @@ static bool is_in(const struct column *col, const struct ofs_task *t,
 }
 
 /* Is it of another file beside DeepSpeed's, a trainer's own? */
-static bool is_elsewhere(const struct column *col, const struct ofs_task *t)
+static bool is_elsewhere(const struct column *col,
+    const struct ofs_commit_task *t)
 {
 	const struct ofs_parts *parts = &col->c->parts;
 
@@ -109,7 +112,7 @@ static bool is_elsewhere(const struct column *col, const struct ofs_task *t)
 }
 
 /* A universal checkpoint has a file for each state of a parameter. */
-static bool is_file(const struct column *col, const struct ofs_task *t)
+static bool is_file(const struct column *col, const struct ofs_commit_task *t)
 {
 	return col->part->format == &ofs_format_universal &&
 	    t->op != OFS_TASK_SET && is_in(col, t, "optim", "state") &&
@@ -117,7 +120,7 @@ static bool is_file(const struct column *col, const struct ofs_task *t)
 }
 
 /* What no file could say. */
-static int check(const struct column *col, const struct ofs_task *t)
+static int check(const struct column *col, const struct ofs_commit_task *t)
 {
 	uint32_t at = col->nprefix;
 
@@ -149,7 +152,7 @@ static int check(const struct column *col, const struct ofs_task *t)
 
 /* Files of weights. */
 
-static int route_model(struct column *col, const struct ofs_task *t)
+static int route_model(struct column *col, const struct ofs_commit_task *t)
 {
 	struct keys k;
 
@@ -170,7 +173,8 @@ static int route_model(struct column *col, const struct ofs_task *t)
 }
 
 /* "3.weight" is layer_03's "weight". */
-static int route_layer(struct column *col, const struct ofs_task *t, int layer)
+static int route_layer(struct column *col, const struct ofs_commit_task *t,
+    int layer)
 {
 	struct ofs_str name;
 	struct keys k;
@@ -211,14 +215,15 @@ static void put_form(struct keys *k, const struct form *f)
 }
 
 /* The group of a parameter; OFS_NONE. */
-static uint32_t group_of(const struct column *col, const struct ofs_task *t)
+static uint32_t group_of(const struct column *col,
+    const struct ofs_commit_task *t)
 {
 	uint32_t p = ofs_zero_find(&col->shapes, t->path[col->nprefix + 2].s);
 
 	return p == OFS_NONE ? OFS_NONE : col->shapes.param[p].group;
 }
 
-static int route_optim(struct column *col, const struct ofs_task *t,
+static int route_optim(struct column *col, const struct ofs_commit_task *t,
     const struct form *f, const uint32_t *group)
 {
 	uint32_t at = col->nprefix, g;
@@ -406,7 +411,7 @@ static int put_columns(struct column *col)
  * have; and copies of the files of weights. */
 
 /* NAME/STATE.pt below zero, if there is one. */
-static int put_state(struct column *col, const struct ofs_task *t)
+static int put_state(struct column *col, const struct ofs_commit_task *t)
 {
 	struct ofs_commit_source s = { .path = col->path, .rank = -1 };
 	const struct ofs_key *k = t->path + col->nprefix;
@@ -444,7 +449,7 @@ static int put_state(struct column *col, const struct ofs_task *t)
 
 /* Which form zero/optimizer_state.pt has, and which group has a parameter's
  * step: its own, or the first one's. */
-static int route_globals(struct column *col, const struct ofs_task *t,
+static int route_globals(struct column *col, const struct ofs_commit_task *t,
     const struct ofs_commit_archive *in)
 {
 	uint32_t root = ofs_pickle_root(in->doc), group = OFS_NONE;

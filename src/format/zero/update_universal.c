@@ -32,17 +32,19 @@ static bool same(struct ofs_str a, struct ofs_str b)
 	return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
 }
 
-static struct ofs_str param_of(const struct files *f, const struct ofs_task *t)
+static struct ofs_str param_of(const struct files *f,
+    const struct ofs_commit_task *t)
 {
 	return t->path[f->at + 2].s;
 }
 
-static struct ofs_str state_of(const struct files *f, const struct ofs_task *t)
+static struct ofs_str state_of(const struct files *f,
+    const struct ofs_commit_task *t)
 {
 	return t->path[f->at + 3].s;
 }
 
-static bool is_ours(const struct files *f, const struct ofs_task *t)
+static bool is_ours(const struct files *f, const struct ofs_commit_task *t)
 {
 	if (t->op == OFS_TASK_SET || t->npath != f->at + 4 ||
 	    !ofs_str_is(t->path[f->at].s, "optim") ||
@@ -99,7 +101,7 @@ static void count_held(const struct files *f, struct ofs_str state,
 	}
 }
 
-static int incomplete(const struct files *f, const struct ofs_task *t,
+static int incomplete(const struct files *f, const struct ofs_commit_task *t,
     uint32_t group)
 {
 	return optimfs_fail(f->err, EINVAL,
@@ -117,7 +119,7 @@ static int check_state(const struct files *f, struct ofs_str state)
 
 	count_held(f, state, f->held);
 	for (size_t i = 0; i < c->ntasks; i++) {
-		const struct ofs_task *t = &c->task[i];
+		const struct ofs_commit_task *t = &c->task[i];
 		uint32_t g;
 
 		if (!is_ours(f, t) || !same(state_of(f, t), state))
@@ -129,7 +131,7 @@ static int check_state(const struct files *f, struct ofs_str state)
 		f->held[g] += t->op == OFS_TASK_ADD ? 1u : UINT32_MAX;
 	}
 	for (size_t i = 0; i < c->ntasks; i++) {
-		const struct ofs_task *t = &c->task[i];
+		const struct ofs_commit_task *t = &c->task[i];
 		uint32_t g;
 
 		if (!is_ours(f, t) || !same(state_of(f, t), state))
@@ -171,7 +173,7 @@ static char *path_of(const struct files *f, struct ofs_str param,
 	return NULL;
 }
 
-static int drop(const struct files *f, const struct ofs_task *t)
+static int drop(const struct files *f, const struct ofs_commit_task *t)
 {
 	char *rel;
 	int ret;
@@ -217,7 +219,7 @@ static bool lies_whole(const struct files *f, const struct ofs_tensor *t,
 }
 
 static bool has_form(const struct files *f, const struct ofs_tensor *t,
-    const struct ofs_task *task)
+    const struct ofs_commit_task *task)
 {
 	return t->dtype == task->dtype && t->ndim == task->ndim &&
 	    memcmp(ofs_tensor_shape(f->c->cat, t), task->shape,
@@ -226,7 +228,7 @@ static bool has_form(const struct files *f, const struct ofs_tensor *t,
 
 /* Another state of the parameter with that form; rather than fp32, which is a
  * parameter for PyTorch. */
-static bool find_like(const struct files *f, const struct ofs_task *t,
+static bool find_like(const struct files *f, const struct ofs_commit_task *t,
     uint32_t *object, uint64_t *off)
 {
 	const struct ofs_catalog *cat = f->c->cat;
@@ -266,7 +268,7 @@ static int copy_file(const struct files *f, uint32_t object, const char *rel,
 	return ret;
 }
 
-static int add(const struct files *f, const struct ofs_task *t)
+static int add(const struct files *f, const struct ofs_commit_task *t)
 {
 	uint32_t object;
 	uint64_t off;
@@ -302,7 +304,8 @@ static int check(struct files *f, bool *any)
 	for (size_t i = 0; i < c->ntasks; i++) {
 		if (!is_ours(f, &c->task[i]))
 			continue;
-		if (c->fs->edit != NULL && ofs_edit_sites(c->fs->edit) != NULL)
+		if (c->fs->edit != NULL &&
+		    ofs_overlay_sites(c->fs->edit) != NULL)
 			return ofs_commit_no_place(&c->task[i],
 			    "files come and go only where one directory has "
 			    "them all",
@@ -321,7 +324,7 @@ static int put_all(const struct files *f)
 
 	ofs_publish_at_once(c->publish);
 	for (size_t i = 0; i < c->ntasks; i++) {
-		struct ofs_task *t = &c->task[i];
+		struct ofs_commit_task *t = &c->task[i];
 
 		if (!is_ours(f, t))
 			continue;

@@ -1,7 +1,7 @@
-/* replica_set.h - the directories of a checkpoint that one rank writes for all */
+/* coordinator.h - the directories of a checkpoint that one rank writes for all */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_CLUSTER_COMMIT_REPLICA_SET_H
-#define OFS_CLUSTER_COMMIT_REPLICA_SET_H
+#ifndef OFS_CLUSTER_COMMIT_COORDINATOR_H
+#define OFS_CLUSTER_COMMIT_COORDINATOR_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 
 struct ofs_buf;
 struct ofs_publish_plan;
-struct ofs_share;
+struct ofs_manifest;
 
 /* A checkpoint of several ranks lies in one directory or in several: each
  * rank's own disk, a file system that some of them share. A site is such a
@@ -25,35 +25,37 @@ struct ofs_share;
  * decides: it writes the id of the commit down beside its own lock. From there
  * on the new generation is the checkpoint, and what is not yet in place will be
  * put there by the next mount for writing, if not by this one. */
-struct ofs_sites;
+struct ofs_coordinator;
 
 /* Let every rank join: those that see a directory that has a keeper already
  * are of that site. id is that of the writer's own lock, stage the directory
  * beside it with the lock; it is borrowed. EBUSY (OFS259): somebody else writes
  * in one of them. */
-struct ofs_sites *ofs_sites_open(struct ofs_share *s, const char *id, int stage,
-    struct optimfs_error *err);
-void ofs_sites_free(struct ofs_sites *s);
+struct ofs_coordinator *ofs_coordinator_open(struct ofs_manifest *s,
+    const char *id, int stage, struct optimfs_error *err);
+void ofs_coordinator_free(struct ofs_coordinator *s);
 /* After a commit: their files are these. */
-void ofs_sites_move(struct ofs_sites *s, struct ofs_share *share);
+void ofs_coordinator_move(struct ofs_coordinator *s,
+    struct ofs_manifest *share);
 /* Is there but one, and the writer sees it? Then nobody else is needed. */
-bool ofs_sites_alone(const struct ofs_sites *s);
+bool ofs_coordinator_alone(const struct ofs_coordinator *s);
 /* A commit that was cut short is finished or taken back, at all sites. 1: it
  * was decided, so that what was staged for it is done; 0. EBUSY (OFS841): a
  * site where it is to be finished is not among these. */
-int ofs_sites_settle(struct ofs_sites *s, struct optimfs_error *err);
+int ofs_coordinator_settle(struct ofs_coordinator *s,
+    struct optimfs_error *err);
 /* What a commit that was cut short has left beside the directory that this
  * rank sees: the id that was prepared there, the one that was decided, or "". */
-void ofs_sites_glance(const struct ofs_share *s, char pending[OFS_PUBLISH_ID],
-    char decided[OFS_PUBLISH_ID]);
+void ofs_coordinator_glance(const struct ofs_manifest *s,
+    char pending[OFS_PUBLISH_ID], char decided[OFS_PUBLISH_ID]);
 /* Does any have a file called rel? */
-bool ofs_sites_have(const struct ofs_sites *s, const char *rel);
+bool ofs_coordinator_have(const struct ofs_coordinator *s, const char *rel);
 /* Publish what plan says; its files lie in directory new. 0: done and safe; 1:
  * decided, but not known to be done everywhere (err, OFS803); -1: nothing has
  * changed. */
-int ofs_sites_publish(struct ofs_sites *s, const struct ofs_publish_plan *plan,
-    int new, struct optimfs_error *err);
+int ofs_coordinator_publish(struct ofs_coordinator *s,
+    const struct ofs_publish_plan *plan, int new, struct optimfs_error *err);
 /* The journal of what was published is empty: nothing is left to be done. */
-void ofs_sites_forget(struct ofs_sites *s);
+void ofs_coordinator_forget(struct ofs_coordinator *s);
 
 #endif

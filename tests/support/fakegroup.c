@@ -1,8 +1,8 @@
-/* fakeworld.c - ranks that are threads of one process */
+/* fakegroup.c - ranks that are threads of one process */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "support/fakeworld.h"
+#include "support/fakegroup.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,15 +12,15 @@
 
 #include "tap.h"
 
-struct ofs_world {
-	struct fakeworld *f;
+struct ofs_group {
+	struct fakegroup *f;
 	int rank;
-	struct ofs_world_config config;
+	struct ofs_group_config config;
 };
 
-struct fakeworld {
+struct fakegroup {
 	int size;
-	struct ofs_world *world;
+	struct ofs_group *world;
 	const void **said;
 	uint64_t *nsaid;
 	atomic_bool *dead, *mute;
@@ -28,7 +28,7 @@ struct fakeworld {
 	struct fakeworld_counts counts;
 };
 
-static _Thread_local struct fakeworld *mine;
+static _Thread_local struct fakegroup *mine;
 static _Thread_local int my_rank;
 
 static void *must(void *p)
@@ -38,9 +38,9 @@ static void *must(void *p)
 	return p;
 }
 
-struct fakeworld *fakeworld_new(int size)
+struct fakegroup *fakeworld_new(int size)
 {
-	struct fakeworld *f = must(calloc(1, sizeof(*f)));
+	struct fakegroup *f = must(calloc(1, sizeof(*f)));
 	size_t n = (size_t)size;
 
 	f->size = size;
@@ -53,7 +53,7 @@ struct fakeworld *fakeworld_new(int size)
 	return f;
 }
 
-void fakeworld_free(struct fakeworld *f)
+void fakeworld_free(struct fakegroup *f)
 {
 	pthread_barrier_destroy(&f->barrier);
 	free(f->world);
@@ -64,71 +64,71 @@ void fakeworld_free(struct fakeworld *f)
 	free(f);
 }
 
-void fakeworld_be(struct fakeworld *f, int rank)
+void fakeworld_be(struct fakegroup *f, int rank)
 {
 	mine = f;
 	my_rank = rank;
 }
 
-void fakeworld_kill(struct fakeworld *f, int rank, int on)
+void fakeworld_kill(struct fakegroup *f, int rank, int on)
 {
 	atomic_store(&f->dead[rank], on != 0);
 }
 
-void fakeworld_mute(struct fakeworld *f, int rank, int on)
+void fakeworld_mute(struct fakegroup *f, int rank, int on)
 {
 	atomic_store(&f->mute[rank], on != 0);
 }
 
-struct fakeworld_counts *fakeworld_counts(struct fakeworld *f)
+struct fakeworld_counts *fakeworld_counts(struct fakegroup *f)
 {
 	return &f->counts;
 }
 
-int fakeworld_ask(struct fakeworld *f, int rank, const void *request, size_t n,
+int fakeworld_ask(struct fakegroup *f, int rank, const void *request, size_t n,
     void *out, uint64_t want, struct optimfs_error *err)
 {
-	const struct ofs_world_config *c = &f->world[rank].config;
+	const struct ofs_group_config *c = &f->world[rank].config;
 
 	return c->answer(c->ctx, 0, request, n, out, want, err);
 }
 
-static struct ofs_world *join(const struct ofs_world_config *config,
+static struct ofs_group *join(const struct ofs_group_config *config,
     struct optimfs_error *err)
 {
-	struct ofs_world *w = &mine->world[my_rank];
+	struct ofs_group *w = &mine->world[my_rank];
 
 	(void)err;
-	*w = (struct ofs_world){ mine, my_rank, *config };
+	*w = (struct ofs_group){ mine, my_rank, *config };
 	return w;
 }
 
-static int rank(const struct ofs_world *w)
+static int rank(const struct ofs_group *w)
 {
 	return w->rank;
 }
 
-static int size(const struct ofs_world *w)
+static int size(const struct ofs_group *w)
 {
 	return w->f->size;
 }
 
-static const char *host(const struct ofs_world *w, int r)
+static const char *host(const struct ofs_group *w, int r)
 {
 	(void)w;
 	return r % 2 == 0 ? "even" : "odd";
 }
 
-static int node(const struct ofs_world *w, int r)
+static int node(const struct ofs_group *w, int r)
 {
 	(void)w;
 	return r % 2;
 }
 
-static int exchange(struct ofs_world *w, const void *p, uint64_t n,
+static int exchange(struct ofs_group *w, const void *p, uint64_t n,
     struct ofs_said *all, struct optimfs_error *err)
 {
-	struct fakeworld *f = w->f;
+	struct fakegroup *f = w->f;
 
 	(void)err;
 	f->said[w->rank] = p;
@@ -145,7 +145,7 @@ static int exchange(struct ofs_world *w, const void *p, uint64_t n,
 	return 0;
 }
 
-static void count(struct fakeworld *f, const struct ofs_ask *a)
+static void count(struct fakegroup *f, const struct ofs_ask *a)
 {
 	atomic_fetch_add(&f->counts.asks, 1);
 	atomic_fetch_add(&f->counts.bytes, a->want);
@@ -154,14 +154,14 @@ static void count(struct fakeworld *f, const struct ofs_ask *a)
 		atomic_store(&f->counts.largest, a->want);
 }
 
-static void ask_one(struct fakeworld *f, int from, struct ofs_ask *a)
+static void ask_one(struct fakegroup *f, int from, struct ofs_ask *a)
 {
-	const struct ofs_world_config *c = &f->world[a->to].config;
+	const struct ofs_group_config *c = &f->world[a->to].config;
 
 	a->err.code = 0;
 	a->answer = a->priv = NULL;
-	if (a->nrequest > OFS_WORLD_REQUEST_MAX ||
-	    a->want > OFS_WORLD_ANSWER_MAX)
+	if (a->nrequest > OFS_GROUP_REQUEST_MAX ||
+	    a->want > OFS_GROUP_ANSWER_MAX)
 		bail_out("a question that is too large");
 	if (atomic_load(&f->dead[a->to]) || atomic_load(&f->mute[a->to])) {
 		optimfs_fail(&a->err,
@@ -176,32 +176,32 @@ static void ask_one(struct fakeworld *f, int from, struct ofs_ask *a)
 		a->answer = a->priv;
 }
 
-static void ask(struct ofs_world *w, struct ofs_ask *a, size_t n)
+static void ask(struct ofs_group *w, struct ofs_ask *a, size_t n)
 {
 	atomic_fetch_add(&w->f->counts.rounds, 1);
 	for (size_t i = 0; i < n; i++)
 		ask_one(w->f, w->rank, &a[i]);
 }
 
-static void release(struct ofs_world *w, struct ofs_ask *a, size_t n)
+static void release(struct ofs_group *w, struct ofs_ask *a, size_t n)
 {
 	(void)w;
 	for (size_t i = 0; i < n; i++)
 		free(a[i].priv);
 }
 
-static bool dead(const struct ofs_world *w, int r)
+static bool dead(const struct ofs_group *w, int r)
 {
 	return atomic_load(&w->f->dead[r]);
 }
 
-static void leave(struct ofs_world *w)
+static void leave(struct ofs_group *w)
 {
 	pthread_barrier_wait(&w->f->barrier);
 }
 
-const struct ofs_world_ops fakeworld_ops = {
-	.version = OFS_WORLD_VERSION,
+const struct ofs_group_ops fakeworld_ops = {
+	.version = OFS_GROUP_VERSION,
 	.name = "fake",
 	.join = join,
 	.rank = rank,

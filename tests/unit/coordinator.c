@@ -1,6 +1,8 @@
-/* cluster/commit/replica_set.c - a commit to several directories, cut short at every call */
+/* cluster/commit/coordinator.c - a commit to several directories, cut short at every call */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+
+#include "cluster/commit/coordinator.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,12 +19,11 @@
 
 #include "base/copy.h"
 #include "base/sys.h"
-#include "cluster/commit/replica_set.h"
-#include "cluster/commit/replica_set_impl.h"
+#include "cluster/commit/coordinator_impl.h"
 #include "cluster/group.h"
 #include "cluster/manifest.h"
 #include "journal/stage.h"
-#include "support/fakeworld.h"
+#include "support/fakegroup.h"
 #include "tap.h"
 
 #define NRANKS    3
@@ -193,7 +194,7 @@ static bool is_decided(void)
 
 /* A job: rank 0 settles, and publishes if it is to. */
 struct job {
-	struct fakeworld *f;
+	struct fakegroup *f;
 	const struct scenario *s;
 	bool publish;
 	pthread_barrier_t barrier;
@@ -210,9 +211,9 @@ struct rank {
 	pthread_t thread;
 };
 
-static struct fakeworld *current;
+static struct fakegroup *current;
 
-static int publish(struct job *j, struct ofs_sites *sites, int stage)
+static int publish(struct job *j, struct ofs_coordinator *sites, int stage)
 {
 	struct ofs_publish *p = ofs_publish_begin_sites(sites, stage, &j->err);
 	int ret = -1;
@@ -221,14 +222,14 @@ static int publish(struct job *j, struct ofs_sites *sites, int stage)
 		ret = ofs_publish_commit(p, &j->err);
 	ofs_publish_free(p);
 	if (ret == 0)
-		ofs_sites_forget(sites);
+		ofs_coordinator_forget(sites);
 	return ret;
 }
 
 /* What the writer has begun, without a mount. */
-static void write_all(struct job *j, struct optimfs_world *w)
+static void write_all(struct job *j, struct optimfs_group *w)
 {
-	struct ofs_share *s = ofs_world_share(w, each_rank, NULL);
+	struct ofs_manifest *s = ofs_group_share(w, each_rank, NULL);
 
 	j->sites = s->writing->sites->n;
 	if (j->publish)
@@ -246,15 +247,15 @@ static void *run_rank(void *arg)
 	bool worker[NRANKS] = { true, true, true };
 	struct optimfs_options o = { .rw = true };
 	struct optimfs_error err;
-	struct optimfs_world *w;
+	struct optimfs_group *w;
 	int ret;
 
 	fakeworld_be(j->f, r->rank);
-	w = ofs_world_new(&fakeworld_ops, 1, &err);
+	w = ofs_group_new(&fakeworld_ops, 1, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&j->barrier);
-	ret = optimfs_world_offer(w, each_rank, false, &o, &err);
+	ret = optimfs_group_offer(w, each_rank, false, &o, &err);
 	pthread_barrier_wait(&j->barrier);
 	if (r->rank == 0 && ret == 0)
 		write_all(j, w);
@@ -270,7 +271,7 @@ static void *run_rank(void *arg)
 	fakeworld_mute(j->f, r->rank, 0);
 	fakeworld_kill(j->f, r->rank, 0);
 	pthread_barrier_wait(&j->barrier);
-	optimfs_world_leave(w, worker);
+	optimfs_group_leave(w, worker);
 	return NULL;
 }
 

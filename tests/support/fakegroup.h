@@ -1,4 +1,4 @@
-/* fakeworld.h - ranks that are threads of one process */
+/* fakegroup.h - ranks that are threads of one process */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef FAKEWORLD_H
 #define FAKEWORLD_H
@@ -10,18 +10,18 @@
 
 /* A module without a network: a question is answered on the thread that asks.
  * Nothing it does may fail for lack of memory: then the test ends. */
-struct fakeworld;
+struct fakegroup;
 
-struct fakeworld *fakeworld_new(int size);
-void fakeworld_free(struct fakeworld *f);
+struct fakegroup *fakeworld_new(int size);
+void fakeworld_free(struct fakegroup *f);
 /* The calling thread joins as this rank next. */
-void fakeworld_be(struct fakeworld *f, int rank);
+void fakeworld_be(struct fakegroup *f, int rank);
 /* Questions to rank fail while it is dead, with EHOSTDOWN, or mute, with
  * ETIMEDOUT. All are well again before they leave. */
-void fakeworld_kill(struct fakeworld *f, int rank, int on);
-void fakeworld_mute(struct fakeworld *f, int rank, int on);
+void fakeworld_kill(struct fakegroup *f, int rank, int on);
+void fakeworld_mute(struct fakegroup *f, int rank, int on);
 /* Hand rank raw bytes as a request; as ofs_answer_fn. */
-int fakeworld_ask(struct fakeworld *f, int rank, const void *request, size_t n,
+int fakeworld_ask(struct fakegroup *f, int rank, const void *request, size_t n,
     void *out, uint64_t want, struct optimfs_error *err);
 
 /* What was asked so far. */
@@ -29,8 +29,8 @@ struct fakeworld_counts {
 	_Atomic uint64_t asks, rounds, bytes, largest;
 	_Atomic uint64_t answered[16]; /* by rank */
 };
-struct fakeworld_counts *fakeworld_counts(struct fakeworld *f);
+struct fakeworld_counts *fakeworld_counts(struct fakegroup *f);
 
-extern const struct ofs_world_ops fakeworld_ops;
+extern const struct ofs_group_ops fakeworld_ops;
 
 #endif

@@ -1,4 +1,4 @@
-/* fuzz_canon.c - any keys as a checkpoint: names for all, and a tree */
+/* fuzz_naming.c - any keys as a checkpoint: names for all, and a tree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -129,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 		if (nl > p)
 			add(cat, p, (size_t)(nl - p));
 	}
-	if (ofs_canon(cat, &opt, NULL) == 0)
+	if (ofs_name_entries(cat, &opt, NULL) == 0)
 		check(cat, opt.subtree != NULL);
 	ofs_catalog_free(cat);
 	return 0;

@@ -1,8 +1,8 @@
-/* replica_set.c - the directories of a checkpoint that one rank writes for all */
+/* coordinator.c - the directories of a checkpoint that one rank writes for all */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "cluster/commit/replica_set.h"
+#include "cluster/commit/coordinator.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cluster/commit/replica_set_impl.h"
+#include "cluster/commit/coordinator_impl.h"
 #include "journal/stage.h"
 
 /* How long to wait before asking again after an errand, ns. */
@@ -24,8 +24,8 @@ static int no_memory(struct optimfs_error *err)
 	return optimfs_fail(err, ENOMEM, "out of memory for a commit");
 }
 
-void ofs_sites_request(const struct ofs_sites *s, enum ofs_site_op op,
-    struct ofs_buf *b)
+void ofs_coordinator_request(const struct ofs_coordinator *s,
+    enum ofs_site_op op, struct ofs_buf *b)
 {
 	b->len = 0;
 	ofs_wire_u8(b, OFS_WIRE_SITE);
@@ -34,20 +34,21 @@ void ofs_sites_request(const struct ofs_sites *s, enum ofs_site_op op,
 }
 
 /* What the writer would tell itself: behind the kind and the share. */
-static int ask_own(const struct ofs_sites *s, const struct ofs_buf *request,
-    void *out, uint64_t want, struct optimfs_error *err)
+static int ask_own(const struct ofs_coordinator *s,
+    const struct ofs_buf *request, void *out, uint64_t want,
+    struct optimfs_error *err)
 {
 	struct ofs_cursor c = ofs_cursor_of(request->data, request->len);
 	struct optimfs_error own;
 
 	(void)ofs_cursor_take(&c, 5);
-	if (ofs_keeper_answer(s->share, &c, out, want, &own) == 0)
+	if (ofs_participant_answer(s->share, &c, out, want, &own) == 0)
 		return 0;
-	ofs_world_blame(s->world, s->world->rank, &own);
+	ofs_group_blame(s->world, s->world->rank, &own);
 	return optimfs_fail(err, own.code, "%s", own.text);
 }
 
-static int ask_rank(const struct ofs_sites *s, int rank,
+static int ask_rank(const struct ofs_coordinator *s, int rank,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err)
 {
@@ -55,10 +56,10 @@ static int ask_rank(const struct ofs_sites *s, int rank,
 		return no_memory(err);
 	if (rank == s->world->rank)
 		return ask_own(s, request, out, want, err);
-	return ofs_world_ask(s->world, rank, request, out, want, err);
+	return ofs_group_ask(s->world, rank, request, out, want, err);
 }
 
-int ofs_sites_ask(const struct ofs_sites *s, uint32_t site,
+int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t site,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err)
 {
@@ -67,7 +68,7 @@ int ofs_sites_ask(const struct ofs_sites *s, uint32_t site,
 
 /* Joining. */
 
-static int add_site(struct ofs_sites *s, int rank, const char *id,
+static int add_site(struct ofs_coordinator *s, int rank, const char *id,
     const char *path, struct optimfs_error *err)
 {
 	struct ofs_site *site = &s->site[s->n];
@@ -87,8 +88,8 @@ static int add_site(struct ofs_sites *s, int rank, const char *id,
 	return 0;
 }
 
-static int take_joined(struct ofs_sites *s, int rank, const uint8_t *answer,
-    struct optimfs_error *err)
+static int take_joined(struct ofs_coordinator *s, int rank,
+    const uint8_t *answer, struct optimfs_error *err)
 {
 	struct ofs_cursor c = ofs_cursor_of(answer, OFS_JOIN_WANT);
 	uint8_t joined = ofs_cursor_u8(&c);
@@ -99,7 +100,7 @@ static int take_joined(struct ofs_sites *s, int rank, const uint8_t *answer,
 		optimfs_fail(err, EPROTO,
 		    "OFS913 an answer that makes no sense: are all ranks of one "
 		    "version?");
-		return ofs_world_blame(s->world, rank, err);
+		return ofs_group_blame(s->world, rank, err);
 	}
 	if (joined == OFS_JOINED_NEW)
 		return add_site(s, rank, id, path, err);
@@ -108,7 +109,7 @@ static int take_joined(struct ofs_sites *s, int rank, const uint8_t *answer,
 	return 0;
 }
 
-static int join(struct ofs_sites *s, int rank, struct optimfs_error *err)
+static int join(struct ofs_coordinator *s, int rank, struct optimfs_error *err)
 {
 	uint8_t *answer = malloc(OFS_JOIN_WANT);
 	struct ofs_buf b = { 0 };
@@ -116,7 +117,7 @@ static int join(struct ofs_sites *s, int rank, struct optimfs_error *err)
 
 	if (answer == NULL)
 		return no_memory(err);
-	ofs_sites_request(s, OFS_SITE_JOIN, &b);
+	ofs_coordinator_request(s, OFS_SITE_JOIN, &b);
 	ofs_wire_u32(&b, s->n);
 	for (uint32_t i = 0; i < s->n; i++)
 		ofs_wire_str(&b, s->site[i].id);
@@ -129,16 +130,16 @@ static int join(struct ofs_sites *s, int rank, struct optimfs_error *err)
 }
 
 /* One after the other: who comes later finds the locks of those before. */
-static int join_all(struct ofs_sites *s, const char *id,
+static int join_all(struct ofs_coordinator *s, const char *id,
     struct optimfs_error *err)
 {
-	struct optimfs_world *w = s->world;
+	struct optimfs_group *w = s->world;
 
-	char *path = ofs_share_here(s->share, err);
+	char *path = ofs_manifest_here(s->share, err);
 	int ret = path == NULL ? -1 : 0;
 
 	if (ret == 0 && s->share->dir.fd != -1 &&
-	    (ofs_keeper_own(s->share, s->stage, err) == -1 ||
+	    (ofs_participant_own(s->share, s->stage, err) == -1 ||
 		add_site(s, w->rank, id, path, err) == -1))
 		ret = -1;
 	free(path);
@@ -150,10 +151,10 @@ static int join_all(struct ofs_sites *s, const char *id,
 	return 0;
 }
 
-struct ofs_sites *ofs_sites_open(struct ofs_share *share, const char *id,
-    int stage, struct optimfs_error *err)
+struct ofs_coordinator *ofs_coordinator_open(struct ofs_manifest *share,
+    const char *id, int stage, struct optimfs_error *err)
 {
-	struct ofs_sites *s = calloc(1, sizeof(*s));
+	struct ofs_coordinator *s = calloc(1, sizeof(*s));
 	size_t n = (size_t)share->world->size;
 
 	if (s == NULL) {
@@ -171,11 +172,11 @@ struct ofs_sites *ofs_sites_open(struct ofs_share *share, const char *id,
 		no_memory(err);
 	else if (join_all(s, id, err) == 0)
 		return s;
-	ofs_sites_free(s);
+	ofs_coordinator_free(s);
 	return NULL;
 }
 
-void ofs_sites_free(struct ofs_sites *s)
+void ofs_coordinator_free(struct ofs_coordinator *s)
 {
 	if (s == NULL)
 		return;
@@ -186,19 +187,19 @@ void ofs_sites_free(struct ofs_sites *s)
 	free(s);
 }
 
-void ofs_sites_move(struct ofs_sites *s, struct ofs_share *share)
+void ofs_coordinator_move(struct ofs_coordinator *s, struct ofs_manifest *share)
 {
 	s->share = share;
 }
 
-bool ofs_sites_alone(const struct ofs_sites *s)
+bool ofs_coordinator_alone(const struct ofs_coordinator *s)
 {
 	return s->n == 1 && ofs_site_is_own(s, 0);
 }
 
-bool ofs_sites_have(const struct ofs_sites *s, const char *rel)
+bool ofs_coordinator_have(const struct ofs_coordinator *s, const char *rel)
 {
-	return ofs_share_find(s->share, rel) != OFS_NONE;
+	return ofs_manifest_find(s->share, rel) != OFS_NONE;
 }
 
 /* Errands. */
@@ -211,15 +212,15 @@ static void rest(long ns)
 }
 
 /* 1: it is over; 0: not yet. */
-static int poll_one(const struct ofs_sites *s, uint32_t site,
+static int poll_one(const struct ofs_coordinator *s, uint32_t site,
     struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
 	uint8_t done = 0;
 	int ret;
 
-	ofs_sites_request(s, OFS_SITE_POLL, &b);
-	ret = ofs_sites_ask(s, site, &b, &done, 1, err);
+	ofs_coordinator_request(s, OFS_SITE_POLL, &b);
+	ret = ofs_coordinator_ask(s, site, &b, &done, 1, err);
 	ofs_buf_fini(&b);
 	return ret == -1 ? -1 : done != 0;
 }
@@ -232,8 +233,8 @@ static void note(uint32_t *nbad, const struct optimfs_error *own,
 		*err = *own;
 }
 
-static void wait_for(const struct ofs_sites *s, bool *open, uint32_t *nbad,
-    struct optimfs_error *err)
+static void wait_for(const struct ofs_coordinator *s, bool *open,
+    uint32_t *nbad, struct optimfs_error *err)
 {
 	struct optimfs_error own;
 	long ns = REST_MIN;
@@ -255,7 +256,7 @@ static void wait_for(const struct ofs_sites *s, bool *open, uint32_t *nbad,
 	} while (left > 0);
 }
 
-int ofs_sites_errand(const struct ofs_sites *s, enum ofs_site_op op,
+int ofs_coordinator_errand(const struct ofs_coordinator *s, enum ofs_site_op op,
     const char *id, const bool *mask, uint32_t *nbad, struct optimfs_error *err)
 {
 	bool *open = calloc((size_t)s->n + 1, sizeof(*open));
@@ -267,13 +268,13 @@ int ofs_sites_errand(const struct ofs_sites *s, enum ofs_site_op op,
 		*nbad = s->n;
 		return no_memory(err);
 	}
-	ofs_sites_request(s, op, &b);
+	ofs_coordinator_request(s, op, &b);
 	if (id != NULL)
 		ofs_wire_str(&b, id);
 	for (uint32_t i = 0; i < s->n; i++) {
 		if (mask != NULL && !mask[i])
 			continue;
-		open[i] = ofs_sites_ask(s, i, &b, NULL, 0, &own) == 0;
+		open[i] = ofs_coordinator_ask(s, i, &b, NULL, 0, &own) == 0;
 		if (!open[i])
 			note(nbad, &own, err);
 	}
@@ -285,7 +286,7 @@ int ofs_sites_errand(const struct ofs_sites *s, enum ofs_site_op op,
 
 /* After a commit that was cut short. */
 
-static bool is_here(const struct ofs_sites *s, const char *name)
+static bool is_here(const struct ofs_coordinator *s, const char *name)
 {
 	for (uint32_t i = 0; i < s->n; i++)
 		if (strcmp(s->site[i].name, name) == 0)
@@ -293,8 +294,8 @@ static bool is_here(const struct ofs_sites *s, const char *name)
 	return false;
 }
 
-static int check_here(const struct ofs_sites *s, const struct ofs_buf *names,
-    struct optimfs_error *err)
+static int check_here(const struct ofs_coordinator *s,
+    const struct ofs_buf *names, struct optimfs_error *err)
 {
 	struct ofs_cursor c = ofs_cursor_of(names->data, names->len);
 
@@ -313,7 +314,7 @@ static int check_here(const struct ofs_sites *s, const struct ofs_buf *names,
 	return 0;
 }
 
-int ofs_sites_settle(struct ofs_sites *s, struct optimfs_error *err)
+int ofs_coordinator_settle(struct ofs_coordinator *s, struct optimfs_error *err)
 {
 	char id[OFS_PUBLISH_ID];
 	struct ofs_buf names = { 0 };
@@ -325,17 +326,18 @@ int ofs_sites_settle(struct ofs_sites *s, struct optimfs_error *err)
 		ret = check_here(s, &names, err);
 	ofs_buf_fini(&names);
 	if (ret == -1 ||
-	    ofs_sites_errand(s, OFS_SITE_SETTLE, id, NULL, &nbad, err) == -1)
+	    ofs_coordinator_errand(s, OFS_SITE_RECOVER, id, NULL, &nbad, err) ==
+		-1)
 		return -1;
 	ofs_publish_clear(s->stage, OFS_PUBLISH_BUILT);
 	ofs_decision_clean(s->stage);
 	return decided;
 }
 
-void ofs_sites_glance(const struct ofs_share *s, char pending[OFS_PUBLISH_ID],
-    char decided[OFS_PUBLISH_ID])
+void ofs_coordinator_glance(const struct ofs_manifest *s,
+    char pending[OFS_PUBLISH_ID], char decided[OFS_PUBLISH_ID])
 {
-	char *path = ofs_share_here(s, NULL), *place = NULL;
+	char *path = ofs_manifest_here(s, NULL), *place = NULL;
 	struct ofs_buf names = { 0 };
 	int dir = -1;
 
@@ -354,14 +356,14 @@ void ofs_sites_glance(const struct ofs_share *s, char pending[OFS_PUBLISH_ID],
 }
 
 /* Keepers first: a record without a decision would be taken back. */
-void ofs_sites_forget(struct ofs_sites *s)
+void ofs_coordinator_forget(struct ofs_coordinator *s)
 {
 	struct ofs_buf b = { 0 };
 	bool all = true;
 
-	ofs_sites_request(s, OFS_SITE_FORGET, &b);
+	ofs_coordinator_request(s, OFS_SITE_FORGET, &b);
 	for (uint32_t i = 0; i < s->n; i++)
-		all &= ofs_sites_ask(s, i, &b, NULL, 0, NULL) == 0;
+		all &= ofs_coordinator_ask(s, i, &b, NULL, 0, NULL) == 0;
 	ofs_buf_fini(&b);
 	if (all)
 		ofs_decision_remove(s->stage);

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "naming/naming.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,6 @@
 #include <unistd.h>
 
 #include "naming/file_name.h"
-#include "naming/naming.h"
 #include "pickle/pickle.h"
 #include "tap.h"
 #include "tree/tree.h"
@@ -195,7 +196,7 @@ static struct ofs_catalog *check_with(const char *what,
 	struct ofs_buf b = { 0 };
 	struct line l;
 
-	if (ofs_canon(cat, opt, &err) == -1) {
+	if (ofs_name_entries(cat, opt, &err) == -1) {
 		ok(false, "%s", what);
 		diag("%s", err.text);
 		return cat;
@@ -219,7 +220,7 @@ static void fails(const char *what, const struct optimfs_options *opt,
 	struct ofs_catalog *cat = catalog_of(text);
 	struct optimfs_error err = { 0 };
 
-	ok(ofs_canon(cat, opt, &err) == -1, "%s", what);
+	ok(ofs_name_entries(cat, opt, &err) == -1, "%s", what);
 	is_error(err, code, part, "%s", what);
 	ofs_catalog_free(cat);
 }
@@ -835,7 +836,8 @@ static void ids_of_model(void)
 	    "ID 999999999, but the model has 1 tensors");
 	cat = catalog_of("t3 a = x\nt3 optim.state.0.exp_avg = x\n");
 	cat->format = "dcp";
-	ok(ofs_canon(cat, &opt, &err) == -1, "an index without an order");
+	ok(ofs_name_entries(cat, &opt, &err) == -1,
+	    "an index without an order");
 	is_error(err, EINVAL, "OFS636 ids=model: the index has no map of keys",
 	    "is refused");
 	ofs_catalog_free(cat);

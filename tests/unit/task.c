@@ -2,22 +2,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "cluster/task.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cluster/task.h"
 #include "cluster/wire.h"
-#include "support/fakeworld.h"
+#include "support/fakegroup.h"
 #include "tap.h"
 
 #define MAX_RANKS 8
 
 /* Who does what. */
 
-static uint64_t load_of(const struct ofs_crew_job *job, size_t n, int rank)
+static uint64_t load_of(const struct ofs_task_job *job, size_t n, int rank)
 {
 	uint64_t load = 0;
 
@@ -26,7 +27,7 @@ static uint64_t load_of(const struct ofs_crew_job *job, size_t n, int rank)
 	return load;
 }
 
-static bool is_among(const struct ofs_crew_job *job)
+static bool is_among(const struct ofs_task_job *job)
 {
 	for (uint32_t i = 0; i < job->nmay; i++)
 		if (job->may[i].rank == job->rank)
@@ -38,7 +39,7 @@ static void test_divide(void)
 {
 	const struct ofs_owner all[] = { { 0, 0 }, { 1, 0 }, { 2, 0 } };
 	const struct ofs_owner two[] = { { 2, 0 } };
-	struct ofs_crew_job job[] = {
+	struct ofs_task_job job[] = {
 		{ .size = 10, .may = all, .nmay = 3 },
 		{ .size = 10, .may = all, .nmay = 3 },
 		{ .size = 30, .may = two, .nmay = 1 },
@@ -47,14 +48,14 @@ static void test_divide(void)
 	};
 	const size_t n = sizeof(job) / sizeof(job[0]);
 
-	ok(ofs_crew_divide(job, n, 3, NULL) == 0, "jobs are shared out");
+	ok(ofs_task_divide(job, n, 3, NULL) == 0, "jobs are shared out");
 	is_int(job[2].rank, 2, "to the one that may");
 	is_int(job[3].rank, 0, "to rank 0 where nobody may");
 	is_int((int)load_of(job, n, 0), 20, "evenly: rank 0");
 	is_int((int)load_of(job, n, 1), 20, "rank 1");
 	is_int((int)load_of(job, n, 2), 30,
 	    "not to who has enough that nobody else may do");
-	ok(ofs_crew_divide(job, 0, 3, NULL) == 0, "no jobs");
+	ok(ofs_task_divide(job, 0, 3, NULL) == 0, "no jobs");
 }
 
 /* Whatever the sizes: each to one that may, none above what the largest job
@@ -62,7 +63,7 @@ static void test_divide(void)
 static void test_divide_many(void)
 {
 	struct ofs_owner all[MAX_RANKS];
-	struct ofs_crew_job job[64];
+	struct ofs_task_job job[64];
 	bool may = true, fair = true;
 
 	for (int r = 0; r < MAX_RANKS; r++)
@@ -74,13 +75,13 @@ static void test_divide_many(void)
 
 		for (size_t i = 0; i < n; i++) {
 			size = (uint64_t)(rand() % 1000);
-			job[i] = (struct ofs_crew_job){
+			job[i] = (struct ofs_task_job){
 				.size = size, .may = all, .nmay = MAX_RANKS
 			};
 			total += size;
 			most = size > most ? size : most;
 		}
-		ofs_crew_divide(job, n, MAX_RANKS, NULL);
+		ofs_task_divide(job, n, MAX_RANKS, NULL);
 		for (size_t i = 0; i < n; i++)
 			may = may && is_among(&job[i]);
 		for (int r = 0; r < MAX_RANKS; r++)
@@ -94,9 +95,9 @@ static void test_divide_many(void)
 /* A job of ranks. */
 
 struct test {
-	struct fakeworld *f;
+	struct fakegroup *f;
 	int size;
-	void (*work)(struct test *t, struct optimfs_world *w);
+	void (*work)(struct test *t, struct optimfs_group *w);
 	int bad;        /* the rank that something happens to; -1 */
 	uint64_t noted; /* sum of the notes that rank 0 took */
 	unsigned from;  /* which ranks' they were: bits */
@@ -118,11 +119,11 @@ static void *run_rank(void *arg)
 	struct test *t = r->test;
 	bool worker[MAX_RANKS];
 	struct optimfs_error err;
-	struct optimfs_world *w;
+	struct optimfs_group *w;
 
 	memset(worker, true, sizeof(worker));
 	fakeworld_be(t->f, r->rank);
-	w = ofs_world_new(&fakeworld_ops, 1, &err);
+	w = ofs_group_new(&fakeworld_ops, 1, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&t->barrier);
@@ -132,7 +133,7 @@ static void *run_rank(void *arg)
 	fakeworld_mute(t->f, r->rank, 0);
 	fakeworld_kill(t->f, r->rank, 0);
 	pthread_barrier_wait(&t->barrier);
-	optimfs_world_leave(w, worker);
+	optimfs_group_leave(w, worker);
 	return NULL;
 }
 
@@ -166,13 +167,13 @@ static int take(void *ctx, int from, struct ofs_cursor *c,
 	return 0;
 }
 
-static int note(struct optimfs_world *w, uint32_t v, struct optimfs_error *err)
+static int note(struct optimfs_group *w, uint32_t v, struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
 	int ret;
 
 	ofs_wire_u32(&b, v);
-	ret = ofs_crew_note(w, &b, err);
+	ret = ofs_task_note(w, &b, err);
 	ofs_buf_fini(&b);
 	return ret;
 }
@@ -188,36 +189,36 @@ static int count_ret(const struct test *t, int want)
 }
 
 /* Rank r does r jobs and says r; the slowest is not rank 0. */
-static void do_well(struct test *t, struct optimfs_world *w)
+static void do_well(struct test *t, struct optimfs_group *w)
 {
 	const struct optimfs_error well = { 0 };
-	int r = optimfs_world_rank(w);
+	int r = optimfs_group_rank(w);
 	struct ofs_buf b = { 0 };
 	struct ofs_said got = { 0 };
 	bool who[MAX_RANKS];
 
 	t->ret[r] = -1;
 	ofs_buf_puts(&b, r == 0 ? "zero" : "somebody else");
-	if (ofs_crew_begin(w, take, t, &well, &t->err[r]) == -1 ||
-	    ofs_crew_tell(w, &b, &got, &t->err[r]) == -1 ||
-	    ofs_crew_who(w, r % 2 == 1, who, &t->err[r]) == -1)
+	if (ofs_task_begin(w, take, t, &well, &t->err[r]) == -1 ||
+	    ofs_task_tell(w, &b, &got, &t->err[r]) == -1 ||
+	    ofs_task_who(w, r % 2 == 1, who, &t->err[r]) == -1)
 		return;
 	ofs_buf_fini(&b);
 	if (got.n != 4 || memcmp(got.p, "zero", 4) != 0 || who[0] || !who[1])
 		return;
 	free(got.p);
 	for (int i = 0; i < r; i++)
-		optimfs_world_did(w, 100);
+		optimfs_group_did(w, 100);
 	if (note(w, (uint32_t)r, &t->err[r]) == -1 ||
-	    optimfs_world_look(w, &t->err[r]) == -1)
+	    optimfs_group_look(w, &t->err[r]) == -1)
 		return;
 	usleep((useconds_t)r * 20000);
-	t->ret[r] = ofs_crew_meet(w, &well, NULL, NULL, &t->err[r]);
+	t->ret[r] = ofs_task_meet(w, &well, NULL, NULL, &t->err[r]);
 	if (t->ret[r] == 0)
-		t->ret[r] = ofs_crew_meet(w, &well, NULL, NULL, &t->err[r]);
+		t->ret[r] = ofs_task_meet(w, &well, NULL, NULL, &t->err[r]);
 	for (int i = 0; r == 0 && i < t->size; i++)
-		optimfs_world_work(w, i, &t->did[i]);
-	ofs_crew_end(w);
+		optimfs_group_work(w, i, &t->did[i]);
+	ofs_task_end(w);
 }
 
 static void test_well(void)
@@ -232,14 +233,14 @@ static void test_well(void)
 	is_int((int)t.did[2].bytes, 200, "and bytes");
 }
 
-static void begin_badly(struct test *t, struct optimfs_world *w)
+static void begin_badly(struct test *t, struct optimfs_group *w)
 {
 	struct optimfs_error own = { 0 };
-	int r = optimfs_world_rank(w);
+	int r = optimfs_group_rank(w);
 
 	if (r == t->bad)
 		optimfs_fail(&own, ENOSPC, "full");
-	t->ret[r] = ofs_crew_begin(w, take, t, &own, &t->err[r]);
+	t->ret[r] = ofs_task_begin(w, take, t, &own, &t->err[r]);
 }
 
 static void test_begin(void)
@@ -252,22 +253,22 @@ static void test_begin(void)
 }
 
 /* One fails at once, the others work until they are told. */
-static void fail_early(struct test *t, struct optimfs_world *w)
+static void fail_early(struct test *t, struct optimfs_group *w)
 {
 	struct optimfs_error own = { 0 };
-	int r = optimfs_world_rank(w);
+	int r = optimfs_group_rank(w);
 
-	if (ofs_crew_begin(w, take, t, &own, &t->err[r]) == -1)
+	if (ofs_task_begin(w, take, t, &own, &t->err[r]) == -1)
 		return;
 	if (r == t->bad)
 		optimfs_fail(&own, EDQUOT, "its disk is full");
 	for (int i = 0; own.code == 0 && i < 500; i++) {
-		(void)optimfs_world_look(w, &own);
+		(void)optimfs_group_look(w, &own);
 		usleep(10000);
 	}
 	t->ret[r] =
-	    own.code == 0 ? 1 : ofs_crew_meet(w, &own, NULL, NULL, &t->err[r]);
-	ofs_crew_end(w);
+	    own.code == 0 ? 1 : ofs_task_meet(w, &own, NULL, NULL, &t->err[r]);
+	ofs_task_end(w);
 }
 
 static void test_fail(int bad)
@@ -285,12 +286,12 @@ static void test_fail(int bad)
 }
 
 /* One dies (its thread ends here) while the others wait, or work. */
-static void die(struct test *t, struct optimfs_world *w)
+static void die(struct test *t, struct optimfs_group *w)
 {
 	struct optimfs_error own = { 0 };
-	int r = optimfs_world_rank(w);
+	int r = optimfs_group_rank(w);
 
-	if (ofs_crew_begin(w, take, t, &own, &t->err[r]) == -1)
+	if (ofs_task_begin(w, take, t, &own, &t->err[r]) == -1)
 		return;
 	t->ret[r] = -1;
 	if (r == t->bad) {
@@ -298,10 +299,10 @@ static void die(struct test *t, struct optimfs_world *w)
 		return;
 	}
 	if (r == 1)
-		while (optimfs_world_look(w, &own) == 0)
+		while (optimfs_group_look(w, &own) == 0)
 			usleep(10000);
-	t->ret[r] = ofs_crew_meet(w, &own, NULL, NULL, &t->err[r]);
-	ofs_crew_end(w);
+	t->ret[r] = ofs_task_meet(w, &own, NULL, NULL, &t->err[r]);
+	ofs_task_end(w);
 }
 
 static void test_death(int bad)
@@ -314,20 +315,20 @@ static void test_death(int bad)
 }
 
 /* One says nothing more; the world says so when it is asked. */
-static void fall_silent(struct test *t, struct optimfs_world *w)
+static void fall_silent(struct test *t, struct optimfs_group *w)
 {
 	struct optimfs_error own = { 0 };
-	int r = optimfs_world_rank(w);
+	int r = optimfs_group_rank(w);
 
-	if (ofs_crew_begin(w, take, t, &own, &t->err[r]) == -1)
+	if (ofs_task_begin(w, take, t, &own, &t->err[r]) == -1)
 		return;
 	t->ret[r] = -1;
 	if (r == t->bad) {
 		fakeworld_mute(t->f, r, 1);
 		return;
 	}
-	t->ret[r] = ofs_crew_meet(w, &own, NULL, NULL, &t->err[r]);
-	ofs_crew_end(w);
+	t->ret[r] = ofs_task_meet(w, &own, NULL, NULL, &t->err[r]);
+	ofs_task_end(w);
 }
 
 static void test_silence(int bad)
@@ -341,22 +342,22 @@ static void test_silence(int bad)
 
 /* A note that is refused, one that comes too late, and bytes that mean nothing.
  */
-static void note_badly(struct test *t, struct optimfs_world *w)
+static void note_badly(struct test *t, struct optimfs_group *w)
 {
 	static const uint8_t garbage[][3] = { { OFS_WIRE_CREW, 99, 0 },
 		{ OFS_WIRE_CREW, 1, 7 }, { OFS_WIRE_CREW, 2, 7 } };
 	struct optimfs_error own = { 0 };
-	int r = optimfs_world_rank(w);
+	int r = optimfs_group_rank(w);
 
-	if (ofs_crew_begin(w, take, t, &own, &t->err[r]) == -1)
+	if (ofs_task_begin(w, take, t, &own, &t->err[r]) == -1)
 		return;
 	t->ret[r] = note(w, 13, &t->err[r]);
 	if (r == 1)
 		for (size_t i = 0; i < 3; i++)
 			t->noted += fakeworld_ask(t->f, 0, garbage[i], 3, NULL,
 					0, NULL) == -1;
-	(void)ofs_crew_meet(w, &own, NULL, NULL, NULL);
-	ofs_crew_end(w);
+	(void)ofs_task_meet(w, &own, NULL, NULL, NULL);
+	ofs_task_end(w);
 	pthread_barrier_wait(&t->barrier);
 	if (r == 1)
 		t->ret[1] += note(w, 1, &t->err[1]);

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "push/template.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +13,6 @@
 #include <unistd.h>
 
 #include "fs/fs.h"
-#include "push/template.h"
 #include "read/scatter.h"
 #include "support/truth.h"
 #include "tap.h"
@@ -117,15 +118,15 @@ static bool fill(struct optimfs *from, struct optimfs *to)
 static bool sum(const char *stage)
 {
 	struct optimfs_error err = { 0 };
-	struct ofs_skeleton s;
+	struct ofs_template s;
 	int dir = open(stage, O_RDONLY | O_DIRECTORY);
-	int files = openat(dir, OFS_SKELETON, O_RDONLY | O_DIRECTORY);
-	bool good = ofs_skeleton_load(dir, &s, &err) == 0 &&
-	    ofs_skeleton_sums(&s, files, NULL, NULL, NULL, &err) == 0;
+	int files = openat(dir, OFS_TEMPLATE, O_RDONLY | O_DIRECTORY);
+	bool good = ofs_template_load(dir, &s, &err) == 0 &&
+	    ofs_template_sums(&s, files, NULL, NULL, NULL, &err) == 0;
 
 	if (!good)
 		diag("%s", err.text);
-	ofs_skeleton_fini(&s);
+	ofs_template_fini(&s);
 	close(files);
 	close(dir);
 	return good;
@@ -149,7 +150,7 @@ static void become(const char *name, const char *units, const char *layout)
 		bail_out("%s: %s", name, err.text);
 	shell("rm -rf * .??*");
 	if (!ok(optimfs_mkfs(from, layout, in_top("ck"), &err) == 0 &&
-		    ofs_skeleton_find(in_top("ck"), &files, &err) == 1,
+		    ofs_template_find(in_top("ck"), &files, &err) == 1,
 		"%s: mkfs %s", name, layout)) {
 		diag("%s", err.text);
 		optimfs_close(from);
@@ -210,10 +211,10 @@ static void refused(void)
 	    "an empty directory will do");
 	ok(optimfs_mkfs(from, "dcp@3", in_top("empty"), &err) == -1, "once");
 	is_error(err, EEXIST, "OFS830", "no more");
-	ok(ofs_skeleton_find(in_top("empty"), &files, &err) == 1,
+	ok(ofs_template_find(in_top("empty"), &files, &err) == 1,
 	    "the skeleton is as it was");
 	free(files);
-	ok(ofs_skeleton_find(in_top("full"), &files, &err) == 0,
+	ok(ofs_template_find(in_top("full"), &files, &err) == 0,
 	    "others have none");
 	shell("mkdir .new.optimfs .new.optimfs/skeleton &&"
 	      " touch .new.optimfs/skeleton/left");
@@ -240,15 +241,15 @@ static void hostile(void)
 		"sum 0 0 1 18446744073709551615\nend\n",
 	};
 	struct optimfs_error err;
-	struct ofs_skeleton s;
+	struct ofs_template s;
 	int dir = open(top, O_RDONLY | O_DIRECTORY);
 
 	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
-		FILE *f = fopen(in_top(OFS_SKELETON_INFO), "w");
+		FILE *f = fopen(in_top(OFS_TEMPLATE_INFO), "w");
 
 		fputs(lines[i], f);
 		fclose(f);
-		ok(ofs_skeleton_load(dir, &s, &err) == -1, "lie %zu", i);
+		ok(ofs_template_load(dir, &s, &err) == -1, "lie %zu", i);
 		is_error(err, EUCLEAN, "OFS831", "is seen");
 	}
 	close(dir);

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "cluster/group.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,12 +19,11 @@
 #include "optimfs/optimfs.h"
 
 #include "base/buf.h"
-#include "cluster/group.h"
 #include "cluster/manifest.h"
 #include "cluster/transport.h"
 #include "cluster/wire.h"
 #include "handmade.h"
-#include "support/fakeworld.h"
+#include "support/fakegroup.h"
 #include "support/truth.h"
 #include "tap.h"
 
@@ -33,12 +34,12 @@ static char each_rank[sizeof(top) + 3]; /* "/tmp/.../%r" */
 
 /* One job: each rank runs work on a thread of its own. */
 struct job {
-	struct fakeworld *f;
+	struct fakegroup *f;
 	int size;
 	const char *path;
 	bool first;
 	struct optimfs_options options;
-	void (*work)(struct job *j, int rank, struct optimfs_world *w);
+	void (*work)(struct job *j, int rank, struct optimfs_group *w);
 	void *ctx;
 	struct optimfs_error err[MAX_RANKS]; /* of the offer */
 	pthread_barrier_t barrier;
@@ -56,16 +57,16 @@ static void *run_rank(void *arg)
 	struct job *j = r->job;
 	bool worker[MAX_RANKS];
 	struct optimfs_error err;
-	struct optimfs_world *w;
+	struct optimfs_group *w;
 
 	memset(worker, true, sizeof(worker));
 	fakeworld_be(j->f, r->rank);
-	w = ofs_world_new(&fakeworld_ops, 1, &err);
+	w = ofs_group_new(&fakeworld_ops, 1, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&j->barrier);
 	j->err[r->rank].code = 0;
-	if (optimfs_world_offer(w, j->path, j->first, &j->options,
+	if (optimfs_group_offer(w, j->path, j->first, &j->options,
 		&j->err[r->rank]) == 0 &&
 	    j->work != NULL)
 		j->work(j, r->rank, w);
@@ -73,7 +74,7 @@ static void *run_rank(void *arg)
 	fakeworld_mute(j->f, r->rank, 0);
 	fakeworld_kill(j->f, r->rank, 0);
 	pthread_barrier_wait(&j->barrier);
-	optimfs_world_leave(w, worker);
+	optimfs_group_leave(w, worker);
 	return NULL;
 }
 
@@ -262,7 +263,7 @@ struct whole {
 	unsigned files[MAX_RANKS], bad[MAX_RANKS];
 };
 
-static void check_rank(struct job *j, int rank, struct optimfs_world *w)
+static void check_rank(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct whole *whole = j->ctx;
 	struct optimfs_options o = j->options;
@@ -349,7 +350,7 @@ static void note_finding(void *ctx, const struct optimfs_finding *f)
 	    f->path, f->text);
 }
 
-static void fsck_rank(struct job *j, int rank, struct optimfs_world *w)
+static void fsck_rank(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct findings *found = j->ctx;
 	struct optimfs_options o = j->options;
@@ -372,7 +373,7 @@ static void fsck_rank(struct job *j, int rank, struct optimfs_world *w)
 	if (rank == 0)
 		found->moved = fakeworld_counts(j->f)->bytes - before;
 	for (int r = 0; rank == 0 && r < j->size; r++) {
-		optimfs_world_work(w, r, &work);
+		optimfs_group_work(w, r, &work);
 		found->files[r] = work.files;
 	}
 	optimfs_close(fs);
@@ -433,7 +434,7 @@ struct written {
 	uint64_t files[MAX_RANKS];
 };
 
-static void reshard_rank(struct job *j, int rank, struct optimfs_world *w)
+static void reshard_rank(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct written *written = j->ctx;
 	struct optimfs_reshard how = { .to = written->to, .jobs = 2 };
@@ -450,7 +451,7 @@ static void reshard_rank(struct job *j, int rank, struct optimfs_world *w)
 	if (written->ret[rank] != 0)
 		diag("rank %d: %s", rank, err.text);
 	for (int r = 0; rank == 0 && r < j->size; r++) {
-		optimfs_world_work(w, r, &work);
+		optimfs_group_work(w, r, &work);
 		written->files[r] = work.files;
 	}
 	optimfs_close(fs);
@@ -555,7 +556,7 @@ static void test_agreement(void)
 
 /* A large file, read by a rank that lacks it. */
 
-#define NLARGE ((size_t)(9 * OFS_WORLD_ANSWER_MAX + 12345))
+#define NLARGE ((size_t)(9 * OFS_GROUP_ANSWER_MAX + 12345))
 
 static uint8_t *large;
 
@@ -565,19 +566,20 @@ struct trial {
 	uint64_t asks, largest, spread;
 };
 
-static int read_there(const struct ofs_share *s, const struct ofs_segment *seg,
-    size_t n, uint8_t *buf, struct optimfs_error *err)
+static int read_there(const struct ofs_manifest *s,
+    const struct ofs_segment *seg, size_t n, uint8_t *buf,
+    struct optimfs_error *err)
 {
 	return ofs_remote_fetch(s, seg, n, buf, err);
 }
 
-static uint32_t find_file(const struct ofs_share *s, const char *name)
+static uint32_t find_file(const struct ofs_manifest *s, const char *name)
 {
 	struct ofs_dir dir;
 	uint32_t file = OFS_NONE;
 	char *rel;
 
-	if (ofs_share_dir(s, &dir, &rel, NULL) == 0) {
+	if (ofs_manifest_dir(s, &dir, &rel, NULL) == 0) {
 		(void)ofs_dir_elsewhere(&dir, name, &file);
 		ofs_dir_close(&dir);
 		free(rel);
@@ -586,7 +588,7 @@ static uint32_t find_file(const struct ofs_share *s, const char *name)
 }
 
 /* Segments of all shapes, some larger than a message, at once. */
-static void check_segments(const struct ofs_share *s, uint32_t file,
+static void check_segments(const struct ofs_manifest *s, uint32_t file,
     struct trial *t)
 {
 	static const struct ofs_segment shape[] = {
@@ -597,7 +599,7 @@ static void check_segments(const struct ofs_share *s, uint32_t file,
 		    .n = 5000,
 		    .src_pitch = -4096 },
 		{ .src = 100,
-		    .len = OFS_WORLD_ANSWER_MAX + 7,
+		    .len = OFS_GROUP_ANSWER_MAX + 7,
 		    .n = 3,
 		    .src_pitch = 5000000 },
 		{ .src = 9, .len = 1 << 20, .n = 11, .src_pitch = 3 << 20 },
@@ -638,22 +640,22 @@ static void check_segments(const struct ofs_share *s, uint32_t file,
 	free(buf);
 }
 
-static void check_large(struct job *j, int rank, struct optimfs_world *w)
+static void check_large(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct fakeworld_counts *c = fakeworld_counts(j->f);
 	struct optimfs_error err = { 0 };
 	struct trial *t = j->ctx;
-	struct ofs_share *s;
+	struct ofs_manifest *s;
 	struct ofs_segment seg = { .len = 100, .n = 1 };
 	uint8_t buf[100];
 
 	if (rank != 0)
 		return;
-	s = ofs_world_share(w, j->path, NULL);
+	s = ofs_group_share(w, j->path, NULL);
 	seg.object = find_file(s, "large");
 	check_segments(s, seg.object, t);
 	is_u64(t->bad, 0, "segments of all shapes from another rank");
-	is_u64(atomic_load(&c->largest), OFS_WORLD_ANSWER_MAX,
+	is_u64(atomic_load(&c->largest), OFS_GROUP_ANSWER_MAX,
 	    "in messages of a bounded size");
 	ok(atomic_load(&c->answered[1]) > 5 && atomic_load(&c->answered[2]) > 5,
 	    "from both that have it");
@@ -728,7 +730,7 @@ static void refuse(struct job *j, const struct ofs_buf *b, size_t n,
 	ok(err.code == EPROTO || err.code == EIO, "it is refused");
 }
 
-static void check_requests(struct job *j, int rank, struct optimfs_world *w)
+static void check_requests(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct ofs_segment seg = { .len = 4, .n = 1 }, bad = seg;
 	struct optimfs_error err;
@@ -785,17 +787,17 @@ static void test_requests(void)
 
 static void test_expand(void)
 {
-	struct fakeworld *f = fakeworld_new(1);
+	struct fakegroup *f = fakeworld_new(1);
 	bool worker = true;
-	struct optimfs_world *w;
+	struct optimfs_group *w;
 	char *path;
 
 	fakeworld_be(f, 0);
-	w = ofs_world_new(&fakeworld_ops, 1, NULL);
-	path = optimfs_world_expand(w, "/a/%r/%h/%%/%x/%", NULL);
+	w = ofs_group_new(&fakeworld_ops, 1, NULL);
+	path = optimfs_group_expand(w, "/a/%r/%h/%%/%x/%", NULL);
 	is_str(path, "/a/0/even/%/%x/%", "%%r, %%h and %%%%");
 	free(path);
-	optimfs_world_leave(w, &worker);
+	optimfs_group_leave(w, &worker);
 	fakeworld_free(f);
 }
 

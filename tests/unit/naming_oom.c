@@ -124,7 +124,7 @@ static int name_all(struct ofs_catalog *cat, const char *ids,
 	struct optimfs_options opt = { .ids = ids };
 	struct ofs_tree tree;
 
-	if (ofs_canon(cat, &opt, err) == -1 ||
+	if (ofs_name_entries(cat, &opt, err) == -1 ||
 	    ofs_tree_build(&tree, cat, err) == -1)
 		return -1;
 	ofs_tree_fini(&tree);

@@ -1,10 +1,10 @@
-/* replica_set_impl.h - what the parts of sites share */
+/* coordinator_impl.h - what the parts of sites share */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_CLUSTER_COMMIT_REPLICA_SET_IMPL_H
-#define OFS_CLUSTER_COMMIT_REPLICA_SET_IMPL_H
+#ifndef OFS_CLUSTER_COMMIT_COORDINATOR_IMPL_H
+#define OFS_CLUSTER_COMMIT_COORDINATOR_IMPL_H
 
+#include "cluster/commit/coordinator.h"
 #include "cluster/commit/participant.h"
-#include "cluster/commit/replica_set.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
 #include "journal/lock.h"
@@ -19,35 +19,36 @@ struct ofs_site {
 	char *name; /* "host:/path", for the decision and for messages */
 };
 
-struct ofs_sites {
-	struct ofs_share *share;
-	struct optimfs_world *world;
+struct ofs_coordinator {
+	struct ofs_manifest *share;
+	struct optimfs_group *world;
 	int stage; /* the writer's; borrowed */
 	struct ofs_site *site;
 	uint32_t n;
 	int *of_rank; /* the site of each rank; -1: it has none */
 };
 
-/* replica_set.c */
+/* coordinator.c */
 /* Ask a keeper; the writer's own is called. request begins with
- * ofs_sites_request. */
-int ofs_sites_ask(const struct ofs_sites *s, uint32_t site,
+ * ofs_coordinator_request. */
+int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t site,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);
-void ofs_sites_request(const struct ofs_sites *s, enum ofs_site_op op,
-    struct ofs_buf *b);
+void ofs_coordinator_request(const struct ofs_coordinator *s,
+    enum ofs_site_op op, struct ofs_buf *b);
 /* An errand at the sites that mask names (NULL: all), at once, to its end at
  * all. id may be NULL. -1: the first that failed; *nbad gets how many. */
-int ofs_sites_errand(const struct ofs_sites *s, enum ofs_site_op op,
+int ofs_coordinator_errand(const struct ofs_coordinator *s, enum ofs_site_op op,
     const char *id, const bool *mask, uint32_t *nbad,
     struct optimfs_error *err);
-static inline bool ofs_site_is_own(const struct ofs_sites *s, uint32_t site)
+static inline bool ofs_site_is_own(const struct ofs_coordinator *s,
+    uint32_t site)
 {
 	return s->site[site].rank == s->world->rank;
 }
 
 /* decision.c: the id of a commit that was decided, and where. */
-int ofs_decision_write(const struct ofs_sites *s, const char *id,
+int ofs_decision_write(const struct ofs_coordinator *s, const char *id,
     struct optimfs_error *err);
 /* 1; 0: there is none, or it was not written to its end. names gets those of
  * the sites, NUL-terminated each. */
