@@ -12,6 +12,21 @@ AC_DEFUN([OPTIMFS_ZLIB], [
 PKG_CHECK_MODULES([ZLIB], [zlib])
 ])
 
+# Only its CRC-32, which is ten times as fast as that of zlib 1.2.
+AC_DEFUN([OPTIMFS_DEFLATE], [
+AC_ARG_WITH([libdeflate],
+    [AS_HELP_STRING([--with-libdeflate], [fast checksums @<:@check@:>@])],
+    [], [with_libdeflate=check])
+optimfs_have_deflate=no
+AS_IF([test "x$with_libdeflate" != xno], [
+    PKG_CHECK_MODULES([DEFLATE], [libdeflate],
+        [optimfs_have_deflate=$($PKG_CONFIG --modversion libdeflate)],
+        [AS_IF([test "x$with_libdeflate" = xyes],
+            [AC_MSG_ERROR([--with-libdeflate: libdeflate not found (Debian: libdeflate-dev)])])])
+])
+OPTIMFS_REPORT([deflate], [DEFLATE], [checksums are made by libdeflate])
+])
+
 AC_DEFUN([OPTIMFS_XXHASH], [
 PKG_CHECK_MODULES([XXHASH], [libxxhash >= 0.8])
 ])

@@ -7,10 +7,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "archive/zip_layout.h"
 #include "base/copy.h"
+#include "base/crc.h"
 #include "base/cursor.h"
 #include "base/io.h"
 
@@ -57,7 +57,7 @@ static int sum(const struct archive *a, uint64_t off, uint64_t len,
     uint32_t *crc, struct optimfs_error *err)
 {
 	uint8_t *buf = malloc(CHUNK);
-	uLong sum = crc32(0, NULL, 0);
+	uint32_t sum = 0;
 	int ret = 0;
 
 	if (buf == NULL)
@@ -66,7 +66,7 @@ static int sum(const struct archive *a, uint64_t off, uint64_t len,
 		uint32_t n = len < CHUNK ? (uint32_t)len : CHUNK;
 
 		ret = ofs_pread_all(a->fd, buf, n, a->off + off, err);
-		sum = ret == 0 ? crc32(sum, buf, n) : sum;
+		sum = ret == 0 ? ofs_crc32(sum, buf, n) : sum;
 		off += n;
 		len -= n;
 	}

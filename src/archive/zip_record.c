@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "archive/zip_layout.h"
+#include "base/crc.h"
 #include "base/cursor.h"
 
 #define CHUNK (1u << 20)
@@ -149,7 +149,7 @@ int ofs_zip_data(const struct ofs_zip *zip, const struct ofs_zip_record *r,
 	return optimfs_fail_in(err, "record '%.*s'", OFS_ZIP_SHOW(r->name));
 }
 
-static uint16_t tag_of(uLong crc)
+static uint16_t tag_of(uint32_t crc)
 {
 	uint16_t tag = (uint16_t)(crc ^ crc >> 16);
 
@@ -158,9 +158,9 @@ static uint16_t tag_of(uLong crc)
 
 uint16_t ofs_zip_tag(const struct ofs_zip *zip, const struct ofs_zip_record *r)
 {
-	uLong crc = crc32(0, (const Bytef *)zip->prefix.p, zip->prefix.len);
+	uint32_t crc = ofs_crc32(0, zip->prefix.p, zip->prefix.len);
 
-	return tag_of(crc32(crc, (const Bytef *)r->name.p, r->name.len));
+	return tag_of(ofs_crc32(crc, r->name.p, r->name.len));
 }
 
 int ofs_zip_data_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
@@ -196,7 +196,8 @@ int ofs_zip_data_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
 		err) == -1)
 		return -1;
 	if (at->tag != 0 &&
-	    at->tag != tag_of(crc32(0, buf + OFS_ZIP_LOCAL_LEN, l.name_len)))
+	    at->tag !=
+		tag_of(ofs_crc32(0, buf + OFS_ZIP_LOCAL_LEN, l.name_len)))
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS512 local '%.*s' at %" PRIu64
 		    " is not what the directory names",
@@ -207,7 +208,7 @@ int ofs_zip_data_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
 }
 
 static int read_crc(uint64_t off, uint64_t len, ofs_zip_read_fn *read,
-    void *ctx, uLong *crc, struct optimfs_error *err)
+    void *ctx, uint32_t *crc, struct optimfs_error *err)
 {
 	uint8_t *buf = malloc(CHUNK);
 	int ret = 0;
@@ -215,13 +216,13 @@ static int read_crc(uint64_t off, uint64_t len, ofs_zip_read_fn *read,
 	if (buf == NULL)
 		return optimfs_fail(err, ENOMEM,
 		    "OFS443 out of memory for %u bytes", CHUNK);
-	*crc = crc32(0, NULL, 0);
+	*crc = 0;
 	while (len > 0 && ret == 0) {
 		uint32_t n = len < CHUNK ? (uint32_t)len : CHUNK;
 
 		ret = read(ctx, off, n, buf, err);
 		if (ret == 0)
-			*crc = crc32(*crc, buf, n);
+			*crc = ofs_crc32(*crc, buf, n);
 		off += n;
 		len -= n;
 	}
@@ -267,7 +268,7 @@ int ofs_zip_verify(const struct ofs_zip *zip, const struct ofs_zip_record *r,
     ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
 {
 	uint64_t off;
-	uLong crc = 0;
+	uint32_t crc = 0;
 
 	if (ofs_zip_data(zip, r, read, ctx, &off, err) == -1 ||
 	    check_descriptor(r, off + r->size, read, ctx, err) == -1 ||
@@ -278,7 +279,8 @@ int ofs_zip_verify(const struct ofs_zip *zip, const struct ofs_zip_record *r,
 	if (r->crc == 0)
 		return 1;
 	return optimfs_fail(err, EBADMSG,
-	    "OFS530 CRC mismatch in '%.*s': 0x%08lx, stored 0x%08" PRIx32,
+	    "OFS530 CRC mismatch in '%.*s': 0x%08" PRIx32
+	    ", stored 0x%08" PRIx32,
 	    OFS_ZIP_SHOW(r->name), crc, r->crc);
 }
 
@@ -309,7 +311,7 @@ int ofs_zip_verify_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
 {
 	uint32_t stored;
 	uint64_t off;
-	uLong crc = 0;
+	uint32_t crc = 0;
 
 	if (ofs_zip_data_at(at, read, ctx, end, &off, err) == -1 ||
 	    stored_crc(at, off, end, read, ctx, &stored, err) == -1 ||
@@ -320,8 +322,8 @@ int ofs_zip_verify_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
 	if (stored == 0)
 		return 1;
 	return optimfs_fail(err, EBADMSG,
-	    "OFS530 CRC mismatch in the record at %" PRIu64
-	    ": 0x%08lx, stored 0x%08" PRIx32,
+	    "OFS530 CRC mismatch in the record at %" PRIu64 ": 0x%08" PRIx32
+	    ", stored 0x%08" PRIx32,
 	    at->off, crc, stored);
 }
 

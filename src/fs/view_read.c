@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "base/crc.h"
 #include "fs/view.h"
 #include "fs/view_impl.h"
 
@@ -142,7 +142,7 @@ static int compute(struct ofs_view_file *f, uint64_t from, uint64_t n,
 		k = n - at < CHECK_STEP ? n - at : CHECK_STEP;
 		ret = read(ctx, buf, k, from + at, err);
 		if (ret == 0)
-			*crc = (uint32_t)crc32_z(*crc, buf, k);
+			*crc = ofs_crc32(*crc, buf, k);
 	}
 	free(buf);
 	if (ret == 0)
@@ -181,7 +181,7 @@ static void pass(struct ofs_view_file *f, const struct ofs_piece *p,
 
 	if (lo >= hi)
 		return;
-	sum.crc = (uint32_t)crc32_z(0, buf + (lo - off), hi - lo);
+	sum.crc = ofs_crc32(0, buf + (lo - off), hi - lo);
 	ofs_sums_add(&f->sums, &sum);
 }
 

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "base/crc.h"
 #include "base/dtype.h"
 #include "fs/fs.h"
 #include "fs/view.h"
@@ -256,7 +256,7 @@ static int get_crc32(const struct subject *s, struct ofs_buf *out,
 {
 	uint64_t node = ofs_node_of(s->at.space, s->at.index), off = 0;
 	size_t chunk = 1 << 20;
-	unsigned long crc = crc32(0, NULL, 0);
+	unsigned long crc = 0;
 	struct optimfs_file *file;
 	uint8_t *buf;
 	ssize_t n = 0;
@@ -272,7 +272,7 @@ static int get_crc32(const struct subject *s, struct ofs_buf *out,
 		n = optimfs_file_read(file, buf, chunk, off, err);
 		if (n <= 0)
 			break;
-		crc = crc32(crc, buf, (unsigned)n);
+		crc = ofs_crc32(crc, buf, (unsigned)n);
 		off += (uint64_t)n;
 	}
 	free(buf);

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "base/buf.h"
+#include "base/crc.h"
 #include "base/cursor.h"
 #include "base/io.h"
 
@@ -32,9 +32,9 @@ static void put_le(uint8_t *p, uint64_t v, unsigned n)
 
 static uint32_t checksum(uint32_t before, const uint8_t *record, uint32_t n)
 {
-	uint32_t sum = (uint32_t)crc32_z(before, record, 4);
+	uint32_t sum = ofs_crc32(before, record, 4);
 
-	return (uint32_t)crc32_z(sum, record + HEAD, n);
+	return ofs_crc32(sum, record + HEAD, n);
 }
 
 static uint8_t *encode(const struct ofs_record *r, size_t *n)

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "base/buf.h"
 #include "base/copy.h"
+#include "base/crc.h"
 #include "base/cursor.h"
 #include "base/io.h"
 #include "base/sys.h"
@@ -44,7 +44,7 @@ static int build(struct ofs_buf *b, const struct ofs_publish_plan *plan,
 		put_le(b, strlen(n->rel), 2);
 		ofs_buf_puts(b, n->rel);
 	}
-	put_le(b, crc32_z(0, b->data, b->len), 4);
+	put_le(b, ofs_crc32(0, b->data, b->len), 4);
 	return b->bad ? optimfs_fail(err, ENOMEM, "record of a commit") : 0;
 }
 
@@ -132,7 +132,8 @@ int ofs_publish_read_record(int stage, struct ofs_publish_plan *plan,
 			ret = optimfs_fail(err, ENOMEM, "record of a commit");
 		else
 			ret = ofs_pread_all(fd, p, len, 0, err);
-		if (ret == 0 && crc32_z(0, p, len - 4) == ofs_le32(p + len - 4))
+		if (ret == 0 &&
+		    ofs_crc32(0, p, len - 4) == ofs_le32(p + len - 4))
 			ret = parse(p, len, plan, err);
 	}
 	free(p);

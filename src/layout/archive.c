@@ -6,10 +6,10 @@
 
 #include <errno.h>
 #include <xxhash.h>
-#include <zlib.h>
 
 #include "archive/zip_write.h"
 #include "base/buf.h"
+#include "base/crc.h"
 #include "base/dtype.h"
 #include "plan/cast.h"
 
@@ -82,7 +82,7 @@ static void put_known(struct maker *m, unsigned i)
 
 	record(m->item, i, m->id, &r, &small);
 	p = i == 0 ? (const void *)m->item->pickle : small.bytes;
-	r.crc = (uint32_t)crc32_z(0, p, r.size);
+	r.crc = ofs_crc32(0, p, r.size);
 	ofs_zip_put_local(&m->before, &r);
 	ofs_buf_put(&m->before, p, r.size);
 	ofs_zip_put_descriptor(&m->before, &r);

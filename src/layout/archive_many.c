@@ -8,9 +8,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <zlib.h>
 
 #include "base/checked.h"
+#include "base/crc.h"
 #include "base/dtype.h"
 #include "layout/archive.h"
 #include "plan/cast.h"
@@ -128,8 +128,7 @@ static void small_record(const struct ofs_torch_new *a, uint64_t header,
 		.name = out->small.name,
 		.header = header,
 		.size = out->small.len,
-		.crc = (uint32_t)crc32_z(0, (const Bytef *)out->small.bytes,
-		    out->small.len),
+		.crc = ofs_crc32(0, out->small.bytes, out->small.len),
 	};
 }
 
@@ -184,7 +183,7 @@ int ofs_torch_new_lay(struct ofs_torch_new *a, const struct ofs_buf *pickle,
 		.prefix = a->prefix,
 		.name = "data.pkl",
 		.size = pickle->len,
-		.crc = (uint32_t)crc32_z(0, pickle->data, pickle->len),
+		.crc = ofs_crc32(0, pickle->data, pickle->len),
 	};
 	n.r = a->pickle;
 	put_record(&a->head, &n, pickle->data);

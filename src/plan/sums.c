@@ -7,7 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
+
+#include "base/crc.h"
 
 void ofs_sums_init(struct ofs_sums *s)
 {
@@ -56,7 +57,7 @@ static bool joins(const struct ofs_sum *a, const struct ofs_sum *b)
 
 static void join(struct ofs_sum *a, const struct ofs_sum *b)
 {
-	a->crc = (uint32_t)crc32_combine64(a->crc, b->crc, (z_off64_t)b->len);
+	a->crc = ofs_crc32_combine(a->crc, b->crc, b->len);
 	a->len += b->len;
 }
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "base/copy.h"
+#include "base/crc.h"
 #include "base/io.h"
 #include "push/template.h"
 
@@ -85,7 +85,7 @@ static int sum_few(struct summing *w, int fd, const struct ofs_template_sum *v,
 {
 	if (win_load(w, fd, v, err) == -1 || step(w, v->n, err) == -1)
 		return -1;
-	*crc = (uint32_t)crc32_z(0, w->win.buf + (v->from - w->win.at), v->n);
+	*crc = ofs_crc32(0, w->win.buf + (v->from - w->win.at), v->n);
 	return 0;
 }
 
@@ -99,7 +99,7 @@ static int sum_many(struct summing *w, int fd, const struct ofs_template_sum *v,
 		k = v->n - at < STEP ? v->n - at : STEP;
 		if (ofs_pread_all(fd, w->buf, k, v->from + at, err) == -1)
 			return -1;
-		*crc = (uint32_t)crc32_z(*crc, w->buf, k);
+		*crc = ofs_crc32(*crc, w->buf, k);
 		if (step(w, k, err) == -1)
 			return -1;
 	}

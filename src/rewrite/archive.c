@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "archive/torch.h"
 #include "archive/zip_write.h"
 #include "base/copy.h"
+#include "base/crc.h"
 
 #define PICKLE_MAX ((uint64_t)1 << 30)
 
@@ -314,7 +314,7 @@ static int put_pickle(struct layout *l, const struct ofs_buf *pickle)
 	struct ofs_zip_new new = { .name = "data.pkl", .size = pickle->len };
 	uint64_t to;
 
-	new.crc = (uint32_t)crc32_z(0, pickle->data, pickle->len);
+	new.crc = ofs_crc32(0, pickle->data, pickle->len);
 	if (frame(l, &new, &to) == -1)
 		return -1;
 	return ofs_write_all(l->fd, pickle->data, pickle->len, l->off + to,

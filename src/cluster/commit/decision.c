@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "base/copy.h"
+#include "base/crc.h"
 #include "base/io.h"
 #include "base/sys.h"
 #include "cluster/commit/coordinator_impl.h"
@@ -61,7 +61,7 @@ int ofs_decision_write(const struct ofs_coordinator *s, const char *id,
 	ofs_buf_put(&b, fixed, sizeof(fixed));
 	for (uint32_t i = 0; i < s->n; i++)
 		ofs_buf_put(&b, s->site[i].name, strlen(s->site[i].name) + 1);
-	ofs_wire_u32(&b, (uint32_t)crc32_z(0, b.data, b.len));
+	ofs_wire_u32(&b, ofs_crc32(0, b.data, b.len));
 	ret = b.bad ? optimfs_fail(err, ENOMEM, "decision of a commit")
 		    : save(s->stage, &b, err);
 	ofs_buf_fini(&b);
@@ -94,7 +94,7 @@ int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,
 	if (ofs_cursor_le32(&c) == MAGIC &&
 	    (p = ofs_cursor_take(&c, OFS_PUBLISH_ID)) != NULL &&
 	    p[OFS_PUBLISH_ID - 1] == '\0' &&
-	    crc32_z(0, bytes, len - 4) == ofs_le32(bytes + len - 4)) {
+	    ofs_crc32(0, bytes, len - 4) == ofs_le32(bytes + len - 4)) {
 		memcpy(id, p, OFS_PUBLISH_ID);
 		p = ofs_cursor_take(&c, len - 8 - OFS_PUBLISH_ID);
 		ofs_buf_put(names, p, len - 8 - OFS_PUBLISH_ID);
