@@ -9,12 +9,12 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "cli/job.h"
+#include "cli/tools.h"
 #include "fuse/guard.h"
 #include "fuse/log.h"
 #include "fuse/mount.h"
 #include "fuse/mountinfo.h"
-#include "tools/job.h"
-#include "tools/tools.h"
 
 /* Another owner may be asked before the kernel's request is answered for being
  * late. */

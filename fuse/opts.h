@@ -9,8 +9,8 @@
 #include "optimfs/optimfs.h"
 
 #include "base/buf.h"
-#include "tools/job.h"
-#include "tools/options.h"
+#include "cli/job.h"
+#include "cli/options.h"
 
 enum ofs_sandbox_policy {
 	OFS_SANDBOX_OFF,

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "tools/control.h"
-#include "tools/tools.h"
+#include "tools/verbs.h"
 
 enum { OFS_EXIT_INTERRUPTED = 130 };
 

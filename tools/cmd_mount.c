@@ -9,7 +9,7 @@
 #include "fuse/job.h"
 #include "fuse/mount.h"
 #include "fuse/opts.h"
-#include "tools/tools.h"
+#include "tools/verbs.h"
 
 /* The two operands. */
 struct places {

@@ -19,7 +19,7 @@
 #include "fuse/mountinfo.h"
 #include "fuse/unmount.h"
 #include "tools/control.h"
-#include "tools/tools.h"
+#include "tools/verbs.h"
 
 /* How long the daemon may take to end after its mount is gone. */
 enum {

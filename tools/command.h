@@ -8,9 +8,9 @@
 
 #include "optimfs/optimfs.h"
 
-#include "tools/job.h"
-#include "tools/options.h"
-#include "tools/tools.h"
+#include "cli/job.h"
+#include "cli/options.h"
+#include "tools/verbs.h"
 
 /* Flags of these commands. A command takes those its mask has. */
 enum ofs_command_flag {

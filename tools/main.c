@@ -11,7 +11,7 @@
 
 #include "optimfs/optimfs.h"
 
-#include "tools/tools.h"
+#include "tools/verbs.h"
 
 /* Every verb there is, in the order of --help. */
 static const struct ofs_verb *const verbs[] = {

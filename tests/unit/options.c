@@ -2,15 +2,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "tools/options.h"
+#include "cli/options.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "tap.h"
-#include "tools/job.h"
-#include "tools/tools.h"
+#include "cli/job.h"
+#include "cli/tools.h"
 
 struct target {
 	struct optimfs_options open;

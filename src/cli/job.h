@@ -7,7 +7,7 @@
 
 #include "optimfs/optimfs.h"
 
-#include "tools/options.h"
+#include "cli/options.h"
 
 struct ofs_job_options {
 	int transport; /* enum ofs_job_transport */

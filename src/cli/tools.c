@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "tools/tools.h"
+#include "cli/tools.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "tools/options.h"
+#include "cli/options.h"
 
 #include <ctype.h>
 #include <errno.h>

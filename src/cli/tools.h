@@ -1,4 +1,4 @@
-/* tools.h - what the commands of optimfs share */
+/* tools.h - the command line, messages and exit statuses of the program */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_TOOLS_H
 #define OFS_TOOLS_H
@@ -21,7 +21,7 @@ enum ofs_exit {
 };
 
 /* A verb. argv[0] of run is the verb itself; run returns an enum ofs_exit.
- * One const instance a verb, listed in main.c. */
+ * One const instance a verb, listed in tools/main.c. */
 struct ofs_verb {
 	const char *name;
 	const char *synopsis; /* after "optimfs NAME", "[-f] CKPT MNT" */
@@ -79,25 +79,5 @@ void ofs_args_init(struct ofs_args *a, const struct ofs_verb *verb, int argc,
     char **argv, const struct ofs_flag *flags, struct ofs_options *options);
 /* The next flag's id, or one of the enum above. */
 int ofs_args_next(struct ofs_args *a, const char **value, int *status);
-
-/* The verbs. */
-extern const struct ofs_verb ofs_verb_mount;   /* cmd_mount.c */
-extern const struct ofs_verb ofs_verb_umount;  /* cmd_umount.c */
-extern const struct ofs_verb ofs_verb_ls;      /* cmd_ls.c */
-extern const struct ofs_verb ofs_verb_cat;     /* cmd_cat.c */
-extern const struct ofs_verb ofs_verb_cp;      /* cmd_cp.c */
-extern const struct ofs_verb ofs_verb_info;    /* cmd_info.c */
-extern const struct ofs_verb ofs_verb_tar;     /* cmd_tar.c */
-extern const struct ofs_verb ofs_verb_fsck;    /* cmd_fsck.c */
-extern const struct ofs_verb ofs_verb_diff;    /* cmd_diff.c */
-extern const struct ofs_verb ofs_verb_reshard; /* cmd_reshard.c */
-extern const struct ofs_verb ofs_verb_mkfs;    /* cmd_mkfs.c */
-extern const struct ofs_verb ofs_verb_commit;  /* cmd_commit.c */
-extern const struct ofs_verb ofs_verb_abort;
-/* The exit status of a commit that ended so (control.h), its words printed. */
-int ofs_commit_status(int ret, const struct optimfs_error *err);
-/* mount.optimfs CKPT MNT [-sfnv] [-o OPTIONS], as mount(8) calls it. Returns
- * mount(8)'s exit codes. */
-int ofs_mount_helper(int argc, char **argv);
 
 #endif

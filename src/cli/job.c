@@ -2,14 +2,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "tools/job.h"
+#include "cli/job.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/tools.h"
+#include "cli/tools.h"
 
 const char *const ofs_transport_names[] = { "auto", "local", "mpi", NULL };
 const char *const ofs_gather_names[] = { "mpi", "auto", "nccl", NULL };

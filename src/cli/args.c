@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/options.h"
-#include "tools/tools.h"
+#include "cli/options.h"
+#include "cli/tools.h"
 
 void ofs_args_init(struct ofs_args *a, const struct ofs_verb *verb, int argc,
     char **argv, const struct ofs_flag *flags, struct ofs_options *options)

@@ -1,0 +1,27 @@
+/* verbs.h - the commands of optimfs */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_VERBS_H
+#define OFS_VERBS_H
+
+#include "cli/tools.h"
+
+extern const struct ofs_verb ofs_verb_mount;   /* cmd_mount.c */
+extern const struct ofs_verb ofs_verb_umount;  /* cmd_umount.c */
+extern const struct ofs_verb ofs_verb_ls;      /* cmd_ls.c */
+extern const struct ofs_verb ofs_verb_cat;     /* cmd_cat.c */
+extern const struct ofs_verb ofs_verb_cp;      /* cmd_cp.c */
+extern const struct ofs_verb ofs_verb_info;    /* cmd_info.c */
+extern const struct ofs_verb ofs_verb_tar;     /* cmd_tar.c */
+extern const struct ofs_verb ofs_verb_fsck;    /* cmd_fsck.c */
+extern const struct ofs_verb ofs_verb_diff;    /* cmd_diff.c */
+extern const struct ofs_verb ofs_verb_reshard; /* cmd_reshard.c */
+extern const struct ofs_verb ofs_verb_mkfs;    /* cmd_mkfs.c */
+extern const struct ofs_verb ofs_verb_commit;  /* cmd_commit.c */
+extern const struct ofs_verb ofs_verb_abort;
+/* The exit status of a commit that ended so (control.h), its words printed. */
+int ofs_commit_status(int ret, const struct optimfs_error *err);
+/* mount.optimfs CKPT MNT [-sfnv] [-o OPTIONS], as mount(8) calls it. Returns
+ * mount(8)'s exit codes. */
+int ofs_mount_helper(int argc, char **argv);
+
+#endif
