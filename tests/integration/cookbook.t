@@ -1,0 +1,65 @@
+#!/bin/sh
+# cookbook.t - the commands of docs/cookbook.md, as they stand there
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+requires tar python3
+
+data=$TOP_SRCDIR/tests/data
+can_mount=yes
+[ -c /dev/fuse ] && [ -r /dev/fuse ] && command -v fusermount3 >/dev/null ||
+    can_mount=
+
+mkdir "$scratch/bin" "$scratch/blocks" "$scratch/mnt"
+ln -s "$OPTIMFS" "$scratch/bin/optimfs"
+PATH=$scratch/bin:/usr/bin:$PATH
+export PATH
+
+# Each section begins with checkpoints that nobody has changed.
+section=
+begin() {
+	[ "$1" != "$section" ] || return 0
+	section=$1
+	cd "$scratch" || exit 99
+	rm -rf work
+	mkdir work
+	cp -r "$data/pytorch/dcp_fsdp2_w4/ckpt" work/step-1000
+	cp -r "$data/pytorch/dcp_fsdp2_w3/ckpt" work/step-1000-w3
+	cp -r "$data/deepspeed/z3_ws2_bf16/ckpt" work/zero3
+	cp -r "$data/megatron/gpt_tp2_dp2/fully_reshardable" work/megatron
+	chmod -R u+w work
+	cd work || exit 99
+}
+
+# Each fenced block in a file of its own: NN.sh, or NN.mount; with the title of
+# its section in NN.title.
+awk -v dir="$scratch/blocks" '
+/^## / { title = substr($0, 4) }
+/^```sh/ {
+	file = sprintf("%s/%02d.%s", dir, ++n, $2 == "mount" ? "mount" : "sh")
+	print title >sprintf("%s/%02d.title", dir, n)
+	next
+}
+/^```/ { file = ""; next }
+file != "" { print >file }
+' "$TOP_SRCDIR/docs/cookbook.md"
+
+for title in "$scratch"/blocks/*.title; do
+	block=${title%.title}
+	begin "$(cat "$title")"
+	name="$(cat "$title") ($(basename "$block"))"
+	if [ -f "$block.mount" ] && [ -z "$can_mount" ]; then
+		skip 1 "$name: no FUSE here"
+		continue
+	fi
+	mkdir -p "$scratch/mnt/ck"
+	for f in "$block.sh" "$block.mount"; do
+		[ ! -f "$f" ] || sed "s#/mnt/ck#$scratch/mnt/ck#g" "$f" >"$block.run"
+	done
+	ok "$name" sh -eu "$block.run"
+	case $section in
+	*"learning rate"*)
+		is "which is the new one" "$(cat "$scratch/out")" 1e-05
+		;;
+	esac
+done
+done_testing
