@@ -251,7 +251,7 @@ static int umount_point(const char *point, bool force, bool keep)
 		ret = settle(&m, keep, &err);
 	if (ret != 0)
 		status = ofs_commit_status(ret, &err);
-	if (ret == -1 && strncmp(err.text, "OFS808", 6) == 0)
+	if (ret == -1 && err.number == 808)
 		status = OFS_EXIT_NO;
 	if (ret != -1 && unmount(&m, force, &err) == -1)
 		status = ofs_tool_fail(&err);

@@ -105,7 +105,7 @@ static int explain(const char *point, int code, struct optimfs_error *err)
 		errno = code;
 		return optimfs_fail(err, code, "%s: %m", point);
 	}
-	optimfs_fail(err, code, "%s", c.words);
+	optimfs_fail_as(err, code, "%s", c.words);
 	return c.unsynced ? 1 : -1;
 }
 

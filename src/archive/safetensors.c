@@ -127,7 +127,7 @@ static int bad_member(struct reader *r, const char *what)
 static int bad_name(struct reader *r, const struct ofs_str *name, int code,
     const char *what)
 {
-	return optimfs_fail(r->err, code, "%s in tensor '%.*s'", what,
+	return optimfs_fail_as(r->err, code, "%s in tensor '%.*s'", what,
 	    (int)(name->len > 200 ? 200 : name->len), name->p);
 }
 

@@ -6,9 +6,10 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#define CODE_LENGTH 7 /* of "OFSnnn " */
 
 /* Messages carry names from files: no control byte may reach a terminal or
  * forge a line of .optimfs/errors. */
@@ -19,31 +20,65 @@ static void disarm(char *text)
 			*p = '?';
 }
 
+/* nnn of the "OFSnnn " that text begins with; 0 when there is none. */
+static int number_of(const char *text)
+{
+	int number = 0;
+
+	if (strncmp(text, "OFS", 3) != 0)
+		return 0;
+	for (int i = 3; i < 6; i++) {
+		if (!isdigit((unsigned char)text[i]))
+			return 0;
+		number = 10 * number + text[i] - '0';
+	}
+	return text[6] == ' ' ? number : 0;
+}
+
+int optimfs_vfail(struct optimfs_error *err, int code, const char *fmt,
+    va_list ap)
+{
+	if (err == NULL)
+		return -1;
+	err->code = code;
+	err->number = number_of(fmt);
+	vsnprintf(err->text, sizeof(err->text), fmt, ap);
+	disarm(err->text);
+	return -1;
+}
+
 int optimfs_fail(struct optimfs_error *err, int code, const char *fmt, ...)
 {
 	int saved = errno;
 	va_list ap;
 
-	if (err == NULL)
-		return -1;
-	err->code = code;
 	va_start(ap, fmt);
 	errno = saved;
-	vsnprintf(err->text, sizeof(err->text), fmt, ap);
+	optimfs_vfail(err, code, fmt, ap);
 	va_end(ap);
-	disarm(err->text);
 	return -1;
 }
 
-/* Length of "OFSnnn " at the start of text, 0 when there is none. */
-static size_t code_length(const char *text)
+int optimfs_vfail_as(struct optimfs_error *err, int code, const char *fmt,
+    va_list ap)
 {
-	if (strncmp(text, "OFS", 3) != 0)
-		return 0;
-	for (int i = 3; i < 6; i++)
-		if (!isdigit((unsigned char)text[i]))
-			return 0;
-	return text[6] == ' ' ? 7 : 0;
+	if (err == NULL)
+		return -1;
+	err->code = code;
+	vsnprintf(err->text, sizeof(err->text), fmt, ap);
+	disarm(err->text);
+	err->number = number_of(err->text);
+	return -1;
+}
+
+int optimfs_fail_as(struct optimfs_error *err, int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	optimfs_vfail_as(err, code, fmt, ap);
+	va_end(ap);
+	return -1;
 }
 
 int optimfs_fail_in(struct optimfs_error *err, const char *fmt, ...)
@@ -54,7 +89,7 @@ int optimfs_fail_in(struct optimfs_error *err, const char *fmt, ...)
 
 	if (err == NULL)
 		return -1;
-	code = code_length(err->text);
+	code = err->number == 0 ? 0 : CODE_LENGTH;
 	va_start(ap, fmt);
 	vsnprintf(text, 254, fmt, ap);
 	va_end(ap);
@@ -66,4 +101,9 @@ int optimfs_fail_in(struct optimfs_error *err, const char *fmt, ...)
 	err->text[code + n] = '\0';
 	disarm(err->text);
 	return -1;
+}
+
+const char *optimfs_error_words(const struct optimfs_error *err)
+{
+	return err->text + (err->number == 0 ? 0 : CODE_LENGTH);
 }

@@ -193,7 +193,7 @@ const struct ofs_flat_param *ofs_catalog_flat(const struct ofs_catalog *cat,
 int ofs_catalog_fail(const struct ofs_catalog *cat, uint32_t note,
     struct optimfs_error *err)
 {
-	return optimfs_fail(err, cat->notes[note].code, "%s",
+	return optimfs_fail_as(err, cat->notes[note].code, "%s",
 	    cat->notes[note].text);
 }
 

@@ -192,7 +192,8 @@ struct ofs_note {
 		OFS_NOTE_ERROR, /* belongs to one entry */
 	} kind;
 	int code;         /* errno value, 0 for none */
-	const char *text; /* begins with OFSnnn where it has a code */
+	int number;       /* of its OFSnnn, 0 for none */
+	const char *text; /* begins with OFSnnn where it has a number */
 };
 
 /* What is known of a parameter that FSDP1 had in a flat parameter, or DeepSpeed
@@ -313,6 +314,9 @@ uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct optimfs_error *err);
 /* Equal notes are one. Fails for lack of memory alone. */
 uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
+    int code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* The same of words that are an error's already: optimfs_fail_as. */
+uint32_t ofs_catalog_note_as(struct ofs_catalog *cat, enum ofs_note_kind kind,
     int code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* Done adding: for every tensor sort its shards by the first element they

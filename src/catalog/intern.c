@@ -128,13 +128,13 @@ static bool same_note(const void *ctx, uint32_t index, const void *key,
 }
 
 static uint32_t add_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
-    int code, const char *text)
+    const struct optimfs_error *e)
 {
-	struct note_key key = { kind, 0, code };
-	struct ofs_note note = { kind, code, NULL };
+	struct note_key key = { kind, 0, e->code };
+	struct ofs_note note = { kind, e->code, e->number, NULL };
 	uint32_t hash, index;
 
-	key.text = ofs_catalog_str(cat, text, strlen(text), NULL);
+	key.text = ofs_catalog_str(cat, e->text, strlen(e->text), NULL);
 	if (key.text == OFS_NONE)
 		return OFS_NONE;
 	note.text = cat->strs[key.text].p;
@@ -149,22 +149,43 @@ static uint32_t add_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
 	return index;
 }
 
+/* Too many are not kept. */
+static bool is_full(const struct ofs_catalog *cat, int code,
+    struct optimfs_error *e)
+{
+	if (cat->nnotes < MAX_NOTES)
+		return false;
+	optimfs_fail(e, code,
+	    "OFS629 there are more problems than are written here");
+	return true;
+}
+
 uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
     int code, const char *fmt, ...)
 {
-	struct optimfs_error e = { 0 };
-	char text[sizeof(e.text)];
+	struct optimfs_error e = { .code = code };
 	va_list ap;
 
-	if (cat->nnotes >= MAX_NOTES)
-		return add_note(cat, kind, code,
-		    "OFS629 there are more problems than are written here");
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	if (is_full(cat, code, &e))
+		;
+	else if (kind == OFS_NOTE_GLOBAL) /* tabs in it; its text is escaped */
+		vsnprintf(e.text, sizeof(e.text), fmt, ap);
+	else
+		optimfs_vfail(&e, code, fmt, ap);
 	va_end(ap);
-	if (kind ==
-	    OFS_NOTE_GLOBAL) /* a line with tabs, made of escaped text */
-		return add_note(cat, kind, code, text);
-	optimfs_fail(&e, code, "%s", text); /* disarms control bytes */
-	return add_note(cat, kind, code, e.text);
+	return add_note(cat, kind, &e);
+}
+
+uint32_t ofs_catalog_note_as(struct ofs_catalog *cat, enum ofs_note_kind kind,
+    int code, const char *fmt, ...)
+{
+	struct optimfs_error e = { .code = code };
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (!is_full(cat, code, &e))
+		optimfs_vfail_as(&e, code, fmt, ap);
+	va_end(ap);
+	return add_note(cat, kind, &e);
 }

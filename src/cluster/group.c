@@ -295,7 +295,7 @@ int ofs_group_ask(const struct optimfs_group *w, int rank,
 	w->ops->ask(w->w, &ask, 1);
 	if (ask.err.code != 0) {
 		ofs_group_blame(w, rank, &ask.err);
-		ret = optimfs_fail(err, ask.err.code, "%s", ask.err.text);
+		ret = optimfs_fail_as(err, ask.err.code, "%s", ask.err.text);
 	} else if (want > 0) {
 		memcpy(out, ask.answer, want);
 	}
@@ -325,7 +325,7 @@ int ofs_group_vote(struct optimfs_group *w, const struct optimfs_error *own,
 			continue;
 		ret = c.bad ? optimfs_fail(err, EPROTO,
 				  "OFS913 what it said makes no sense")
-			    : optimfs_fail(err, (int)code, "%s", text);
+			    : optimfs_fail_as(err, (int)code, "%s", text);
 		if (blame || c.bad)
 			ofs_group_blame(w, r, err);
 	}

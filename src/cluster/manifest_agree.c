@@ -272,7 +272,7 @@ static int exchange_offers(struct agreement *a, const char *path,
 	for (int r = 0; r < a->w->size; r++) {
 		if (a->offer[r].code == 0)
 			continue;
-		optimfs_fail(a->err, (int)a->offer[r].code, "%s",
+		optimfs_fail_as(a->err, (int)a->offer[r].code, "%s",
 		    a->offer[r].text);
 		return ofs_group_blame(a->w, r, a->err);
 	}
@@ -566,7 +566,7 @@ static int compare_hashes(struct agreement *a)
 		if (c[r].bad) {
 			ret = garbled(a, r);
 		} else if (code != 0) {
-			optimfs_fail(a->err, (int)code, "%s", text);
+			optimfs_fail_as(a->err, (int)code, "%s", text);
 			ret = ofs_group_blame(a->w, r, a->err);
 		}
 	}

@@ -347,7 +347,7 @@ int ofs_remote_length(const struct ofs_manifest *s, const struct ofs_extent *at,
 		*len = ofs_le64(ask.answer);
 	} else {
 		ofs_group_blame(w, o->rank, &ask.err);
-		ret = optimfs_fail(err, ask.err.code, "%s", ask.err.text);
+		ret = optimfs_fail_as(err, ask.err.code, "%s", ask.err.text);
 	}
 	w->ops->release(w->w, &ask, 1);
 	ofs_buf_fini(&b);

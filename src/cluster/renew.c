@@ -66,7 +66,8 @@ static int ask_all(const struct council *c, const struct ofs_buf *b,
 		if (ask[i].err.code == 0 || ret == -1)
 			continue;
 		ofs_group_blame(w, c->rank[i], &ask[i].err);
-		ret = optimfs_fail(err, ask[i].err.code, "%s", ask[i].err.text);
+		ret = optimfs_fail_as(err, ask[i].err.code, "%s",
+		    ask[i].err.text);
 	}
 	w->ops->release(w->w, ask, c->n);
 	free(ask);
@@ -350,7 +351,7 @@ static int lead(struct council *c, struct optimfs *fs, bool reopen,
 			ofs_coordinator_move(sites, next);
 	} else {
 		drop(c, next, &own);
-		optimfs_fail(err, own.code, "%s", own.text);
+		optimfs_fail_as(err, own.code, "%s", own.text);
 	}
 	optimfs_close(now);
 	return ret;

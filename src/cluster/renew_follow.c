@@ -340,7 +340,7 @@ static int drop(struct ofs_renewal *r, uint32_t number, struct ofs_cursor *c,
 	r->gone = number;
 	r->dropped = true;
 	r->ready = false;
-	optimfs_fail(&r->why, ESTALE, "%s", why);
+	optimfs_fail_as(&r->why, ESTALE, "%s", why);
 	pthread_cond_broadcast(&r->changed);
 	pthread_mutex_unlock(&r->lock);
 	if (over && pthread_mutex_trylock(&r->shown) == 0) {

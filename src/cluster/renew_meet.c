@@ -119,7 +119,8 @@ static int hear(struct ofs_renewal *r, struct ofs_cursor *c, uint8_t *out,
 	if (c->bad || ofs_cursor_left(c) != 0 || want != 9)
 		return ofs_renewal_malformed(err);
 	if (r->failed.code != 0)
-		return optimfs_fail(err, r->failed.code, "%s", r->failed.text);
+		return optimfs_fail_as(err, r->failed.code, "%s",
+		    r->failed.text);
 	said = r->speaking && r->round == round;
 	out[0] = said;
 	for (unsigned i = 0; i < 8; i++)

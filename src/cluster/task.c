@@ -252,7 +252,8 @@ int optimfs_group_look(struct optimfs_group *w, struct optimfs_error *err)
 	look_at_others(w, crew->meeting + 1);
 	pthread_mutex_lock(&crew->lock);
 	if (crew->failed)
-		ret = optimfs_fail(err, crew->why.code, "%s", crew->why.text);
+		ret =
+		    optimfs_fail_as(err, crew->why.code, "%s", crew->why.text);
 	pthread_mutex_unlock(&crew->lock);
 	return ret;
 }
@@ -389,7 +390,7 @@ int ofs_task_meet(struct optimfs_group *w, const struct optimfs_error *own,
 		attend(w, own, tick, ctx, &verdict);
 	if (verdict.code == 0)
 		return 0;
-	return optimfs_fail(err, verdict.code, "%s", verdict.text);
+	return optimfs_fail_as(err, verdict.code, "%s", verdict.text);
 }
 
 int optimfs_group_agree(struct optimfs_group *w,

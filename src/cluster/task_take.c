@@ -52,7 +52,7 @@ static void take_error(struct ofs_cursor *c, struct optimfs_error *e)
 
 	*e = (struct optimfs_error){ 0 };
 	if (code != 0)
-		optimfs_fail(e, (int)code, "%s", text);
+		optimfs_fail_as(e, (int)code, "%s", text);
 }
 
 static int garbled(struct optimfs_error *err)

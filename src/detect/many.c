@@ -19,7 +19,7 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
 	struct ofs_input in;
 
 	if (why->code != 0)
-		return optimfs_fail(err, why->code, "%s", why->text);
+		return optimfs_fail_as(err, why->code, "%s", why->text);
 	if (ofs_dir_open_input(dir, rel, &in, NULL, err) == -1)
 		return -1;
 	ofs_input_close(&in);
@@ -80,7 +80,7 @@ int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
 		return refuse_file(dir, rel, &why, err);
 	if (ofs_dir_list(dir, &names, &why) == -1)
 		return why.code == ENOMEM
-		    ? optimfs_fail(err, ENOMEM, "%s", why.text)
+		    ? optimfs_fail_as(err, ENOMEM, "%s", why.text)
 		    : ofs_parts_add(parts, &spec, err);
 	while (i < names.n && strcmp(names.name[i], rel) != 0)
 		i++;
@@ -254,7 +254,7 @@ static int add_one_of_many(const struct ofs_dir *dir,
 		return 0;
 	spec.format = ofs_detect_file(dir, names->name[i], &why);
 	if (why.code != 0)
-		return optimfs_fail(err, why.code, "%s", why.text);
+		return optimfs_fail_as(err, why.code, "%s", why.text);
 	if (spec.format == NULL)
 		return 0;
 	set = find_set(dir, names, i, &spec, name, sizeof(name), err);

@@ -212,7 +212,7 @@ int ofs_detect_tracker(const struct ofs_dir *dir, const char *file, char **name,
 			return optimfs_fail(err, EPERM,
 			    "OFS620 %s/%s: too long for a name", dir->path,
 			    file);
-		return optimfs_fail(err, why.code, "%s", why.text);
+		return optimfs_fail_as(err, why.code, "%s", why.text);
 	}
 	while (n > 0 &&
 	    (bytes[n - 1] == '\n' || bytes[n - 1] == '\r' ||

@@ -120,7 +120,8 @@ static int try_alone(struct reading *r, size_t i, struct optimfs_error *err)
 	if (ret == 0)
 		return 0;
 	if (!may_skip(part, &r->why[i]))
-		return optimfs_fail(err, r->why[i].code, "%s", r->why[i].text);
+		return optimfs_fail_as(err, r->why[i].code, "%s",
+		    r->why[i].text);
 	r->skip[i] = true;
 	return 0;
 }
@@ -132,7 +133,7 @@ static int note_skipped(struct ofs_catalog *cat, const struct ofs_part *part,
 
 	if (strstr(e.text, part->rel) == NULL)
 		optimfs_fail_in(&e, "%s", part->rel);
-	if (ofs_catalog_note(cat, OFS_NOTE_WARNING, e.code, "%s", e.text) ==
+	if (ofs_catalog_note_as(cat, OFS_NOTE_WARNING, e.code, "%s", e.text) ==
 	    OFS_NONE)
 		return optimfs_fail(err, ENOMEM, "OFS443 out of memory");
 	return 0;
@@ -160,7 +161,7 @@ static int read_parts(struct reading *r, struct ofs_catalog *cat,
 		if (part->format->read(cat, part, r->opt, &r->why[i]) == 0)
 			continue;
 		if (careful || !may_skip(part, &r->why[i]))
-			return optimfs_fail(err, r->why[i].code, "%s",
+			return optimfs_fail_as(err, r->why[i].code, "%s",
 			    r->why[i].text);
 		r->skip[i] = true;
 		r->known = i + 1;
@@ -191,7 +192,7 @@ static struct ofs_catalog *read_all(struct reading *r,
 		cat->parse_mem = r->opt->parse_mem;
 		ret = read_parts(r, cat, err);
 		if (ret == 0 && all_skipped(r))
-			ret = optimfs_fail(err, r->why[0].code, "%s",
+			ret = optimfs_fail_as(err, r->why[0].code, "%s",
 			    r->why[0].text);
 		if (ret != 0) {
 			ofs_catalog_free(cat);
@@ -256,7 +257,7 @@ static int check_strict(const struct ofs_catalog *cat,
 {
 	for (uint32_t i = 0; opt->strict && i < cat->nnotes; i++)
 		if (is_wrong(&cat->notes[i]))
-			return optimfs_fail(err, cat->notes[i].code,
+			return optimfs_fail_as(err, cat->notes[i].code,
 			    "%s (refused: -o strict)", cat->notes[i].text);
 	return 0;
 }

@@ -61,7 +61,7 @@ int ofs_refuse_calls(const struct ofs_catalog *cat, uint32_t from,
 	for (uint32_t i = from; i < cat->nnotes; i++)
 		if (cat->notes[i].kind == OFS_NOTE_WARNING &&
 		    cat->notes[i].code == EPERM)
-			return optimfs_fail(err, EPERM, "%s",
+			return optimfs_fail_as(err, EPERM, "%s",
 			    cat->notes[i].text);
 	return 0;
 }

@@ -4,7 +4,6 @@
 
 #include "fs/failures.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -75,18 +74,6 @@ void ofs_failures_add(struct ofs_failures *f, uint64_t node, const char *path,
 	pthread_mutex_unlock(&f->lock);
 }
 
-/* How much of text is its OFSnnn code. */
-static size_t code_length(const char *text)
-{
-	size_t n = 3;
-
-	if (strncmp(text, "OFS", 3) != 0)
-		return 0;
-	while (isdigit((unsigned char)text[n]))
-		n++;
-	return n > 3 && (text[n] == ' ' || text[n] == '\0') ? n : 0;
-}
-
 static void put_errno(struct ofs_buf *out, int code)
 {
 	const char *name = strerrorname_np(code);
@@ -99,13 +86,12 @@ static void put_errno(struct ofs_buf *out, int code)
 
 static void put_line(struct ofs_buf *out, const struct ofs_failure *r)
 {
-	size_t n = code_length(r->err.text);
-	const char *words = r->err.text + n;
+	const char *words = optimfs_error_words(&r->err);
 
-	if (n == 0)
-		ofs_buf_putc(out, '-');
-	ofs_buf_put(out, r->err.text, n);
-	ofs_buf_putc(out, '\t');
+	if (r->err.number == 0)
+		ofs_buf_puts(out, "-\t");
+	else
+		ofs_buf_printf(out, "OFS%03d\t", r->err.number);
 	put_errno(out, r->err.code);
 	ofs_buf_putc(out, '\t');
 	ofs_buf_plain(out, r->path, strlen(r->path));
@@ -114,7 +100,6 @@ static void put_line(struct ofs_buf *out, const struct ofs_failure *r)
 	else
 		ofs_buf_printf(out, "\tbytes %" PRIu64 "-%" PRIu64 "\t", r->off,
 		    r->off + r->len - 1);
-	words += *words == ' ';
 	ofs_buf_plain(out, words, strlen(words));
 	ofs_buf_printf(out, "\t%" PRIu64 "\n", r->times);
 }

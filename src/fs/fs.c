@@ -94,7 +94,7 @@ static int refuse_damage(const struct ofs_catalog *cat,
 
 		if (n->kind == OFS_NOTE_ERROR || ofs_note_is_loss(n) ||
 		    (n->kind == OFS_NOTE_WARNING && n->code != 0))
-			return optimfs_fail(err,
+			return optimfs_fail_as(err,
 			    n->code == 0 ? EUCLEAN : n->code, "%s", n->text);
 	}
 	return 0;

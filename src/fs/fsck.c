@@ -157,7 +157,7 @@ static int after_entry(struct ofs_check *c, int64_t *looked,
 	}
 	if (c->failed.code == 0)
 		return 0;
-	return optimfs_fail(err, c->failed.code, "%s", c->failed.text);
+	return optimfs_fail_as(err, c->failed.code, "%s", c->failed.text);
 }
 
 static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)

@@ -297,7 +297,7 @@ static int check_value(struct ofs_check *c, uint32_t index,
 	struct ofs_blob *blob = ofs_entry_text(c->fs, index, &why);
 
 	if (blob == NULL && why.code == ENOMEM)
-		return optimfs_fail(err, ENOMEM, "%s", why.text);
+		return optimfs_fail_as(err, ENOMEM, "%s", why.text);
 	if (blob == NULL)
 		found(c, c->path, &why);
 	ofs_blob_unref(blob);

@@ -273,7 +273,7 @@ static void compare(struct ofs_check *c, struct side a, struct side b)
 		bad = ha == NULL && a.unread != NULL ? a.unread : b.unread;
 		if (bad == NULL)
 			return;
-		optimfs_fail(&why, bad->code, "%s", bad->text);
+		optimfs_fail_as(&why, bad->code, "%s", bad->text);
 	}
 	optimfs_fail_in(&why, "%s", copy->text);
 	report(c, true, copy->path, why.code, why.text);

@@ -151,7 +151,7 @@ uint64_t optimfs_commits(struct optimfs *fs)
 /* What is not what it was, or not there any more. */
 static bool may_be_replaced(const struct optimfs_error *err)
 {
-	return err->code == ESTALE || strstr(err->text, "OFS754 ") != NULL;
+	return err->code == ESTALE || err->number == 754;
 }
 
 bool optimfs_retry(struct optimfs *fs, uint64_t *seen,

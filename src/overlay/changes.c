@@ -452,7 +452,7 @@ int ofs_changes_check(const struct ofs_changes *c, struct optimfs_error *err)
 		}
 	if (n == 0)
 		return 0;
-	optimfs_fail(err, first->problem.code, "%s", first->problem.text);
+	optimfs_fail_as(err, first->problem.code, "%s", first->problem.text);
 	if (n > 1)
 		optimfs_fail_in(err, "%s (and %zu more)", first->path, n - 1);
 	else

@@ -478,7 +478,7 @@ static int lay_locked(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
 	if (end > f->size && end - f->size <= slack && off < f->size)
 		end = f->size;
 	if (ofs_ranges_meet(&f->lost, off, end))
-		return optimfs_fail(err, EIO, "%s", f->why.text);
+		return optimfs_fail_as(err, EIO, "%s", f->why.text);
 	if (check_whole(f, off, end, err) == -1)
 		return -1;
 	return f->in_place ? 0 : lay_ranges(f, buf, off, end, err);

@@ -298,7 +298,7 @@ int ofs_overlay_open(struct optimfs *fs, struct ofs_stage *stage,
 	atomic_init(&fs->edit->explicit_commit, fs->options.explicit_commit);
 	fs->edit->stage = stage;
 	if (ofs_stage_note(stage)[0] != '\0') {
-		optimfs_fail(&note, EBUSY, "%s", ofs_stage_note(stage));
+		optimfs_fail_as(&note, EBUSY, "%s", ofs_stage_note(stage));
 		optimfs_log_error(fs, &note);
 	}
 	if (check_source(fs, err) == -1 ||

@@ -19,8 +19,8 @@ int pk_fail(struct pk_parser *p, int code, const char *ofs, const char *fmt,
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	return optimfs_fail(p->err, code, "%s pickle at offset %" PRIu64 ": %s",
-	    ofs, p->at, why);
+	return optimfs_fail_as(p->err, code,
+	    "%s pickle at offset %" PRIu64 ": %s", ofs, p->at, why);
 }
 
 int pk_no_memory(struct pk_parser *p)

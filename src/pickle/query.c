@@ -100,7 +100,7 @@ int ofs_pk_unexpected(const struct ofs_pickle *doc, uint32_t node,
 		kind = "a cycle";
 	else if (node != OFS_NONE)
 		kind = ofs_pk_kind_name(doc, node);
-	return optimfs_fail(err, EUCLEAN, "%s %s is %s%s%s",
+	return optimfs_fail_as(err, EUCLEAN, "%s %s is %s%s%s",
 	    cycle ? "OFS429" : code, what, kind,
 	    expected == NULL ? "" : ", expected ",
 	    expected == NULL ? "" : expected);

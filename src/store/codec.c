@@ -328,8 +328,7 @@ static int decode(struct ofs_codec_cache *cache, struct ofs_decoded *d,
 static bool lasts(const struct optimfs_error *err)
 {
 	return err->code == EBADMSG || err->code == EUCLEAN ||
-	    err->code == EOPNOTSUPP || strncmp(err->text, "OFS701 ", 7) == 0 ||
-	    strncmp(err->text, "OFS702 ", 7) == 0;
+	    err->code == EOPNOTSUPP || err->number == 701 || err->number == 702;
 }
 
 /* Decoding is over: tell who waits. Lock held. */

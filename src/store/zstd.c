@@ -58,7 +58,7 @@ static uint64_t left(const struct decoder *d)
 static int fail(const struct decoder *d, int code, const char *what,
     struct optimfs_error *err)
 {
-	return optimfs_fail(err, code,
+	return optimfs_fail_as(err, code,
 	    "%.7s%s: zstd item of %" PRIu64 " bytes at %" PRIu64
 	    ": %s (byte %" PRIu64 ", frame %" PRIu64 ")",
 	    what, d->io->name, d->io->len, d->io->off, what + 7, position(d),

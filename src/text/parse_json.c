@@ -350,7 +350,8 @@ int ofs_value_put_json(struct ofs_pkw *w, const struct ofs_pickle *doc,
 	ofs_json_fini(&r.json);
 	if (ret == 0)
 		return 0;
-	if (strncmp(why.text, "OFS653 ", 7) == 0)
-		return optimfs_fail(err, EINVAL, "OFS806 %s", why.text + 7);
-	return optimfs_fail(err, why.code, "%s", why.text);
+	if (why.number == 653)
+		return optimfs_fail(err, EINVAL, "OFS806 %s",
+		    optimfs_error_words(&why));
+	return optimfs_fail_as(err, why.code, "%s", why.text);
 }

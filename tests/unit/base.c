@@ -71,6 +71,15 @@ static void errors(void)
 	optimfs_fail(&err, EINVAL, "no code");
 	optimfs_fail_in(&err, "file");
 	is_error(err, EINVAL, "file: no code", "context in front");
+	is_int(err.number, 0, "no number without code");
+	optimfs_fail(&err, EIO, "OFS603 %s", "x");
+	is_int(err.number, 603, "the number of the code");
+	is_str(optimfs_error_words(&err), "x", "words without it");
+	optimfs_fail(&err, EIO, "%s: cut", "OFS603 x");
+	is_int(err.number, 0, "a name that looks like a code is none");
+	is_str(optimfs_error_words(&err), "OFS603 x: cut", "but words");
+	optimfs_fail_as(&err, EIO, "%s: cut", "OFS603 x");
+	is_int(err.number, 603, "what was an error keeps its number");
 	is_int(optimfs_fail(NULL, EIO, "x"), -1, "err may be NULL");
 }
 

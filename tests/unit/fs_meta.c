@@ -196,7 +196,7 @@ static void errors(void)
 	ok(strstr(value, "gone.bin") != NULL, "the last words of a file");
 	free(value);
 	optimfs_log_error(s.fs,
-	    &(struct optimfs_error){ ETIMEDOUT, "OFS999 of the mount" });
+	    &(struct optimfs_error){ ETIMEDOUT, 999, "OFS999 of the mount" });
 	holds(".optimfs/errors",
 	    (const char *const[]){
 		"OFS999\tETIMEDOUT\t-\t-\tof the mount\t1\n", NULL });

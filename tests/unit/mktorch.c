@@ -315,7 +315,7 @@ int mktorch_entry(const struct mktorch *m, const struct ofs_entry *e, void *p,
 	error = e->kind == OFS_ENTRY_TENSOR ? cat->tensors[e->ref].error
 					    : cat->items[e->ref].error;
 	if (error != OFS_NONE)
-		return optimfs_fail(err, cat->notes[error].code, "%s",
+		return optimfs_fail_as(err, cat->notes[error].code, "%s",
 		    cat->notes[error].text);
 	t = &cat->tensors[e->ref];
 	if (ofs_tensor_bytes(cat, t) != n)

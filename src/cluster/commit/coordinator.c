@@ -45,7 +45,7 @@ static int ask_own(const struct ofs_coordinator *s,
 	if (ofs_participant_answer(s->share, &c, out, want, &own) == 0)
 		return 0;
 	ofs_group_blame(s->world, s->world->rank, &own);
-	return optimfs_fail(err, own.code, "%s", own.text);
+	return optimfs_fail_as(err, own.code, "%s", own.text);
 }
 
 static int ask_rank(const struct ofs_coordinator *s, int rank,

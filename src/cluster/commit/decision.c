@@ -89,7 +89,7 @@ int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,
 	    errno == ENOENT)
 		return 0;
 	if (ofs_dir_read_file(&dir, NAME, MAX, &bytes, &len, &why) == -1)
-		return optimfs_fail(err, why.code, "%s", why.text);
+		return optimfs_fail_as(err, why.code, "%s", why.text);
 	c = ofs_cursor_of(bytes, len < 4 ? 0 : len - 4);
 	if (ofs_cursor_le32(&c) == MAGIC &&
 	    (p = ofs_cursor_take(&c, OFS_PUBLISH_ID)) != NULL &&

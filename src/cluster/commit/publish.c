@@ -194,7 +194,7 @@ static int flush(struct shipping *p)
 	for (size_t i = 0; i < p->n && ret == 0; i++)
 		if (p->ask[i].err.code != 0) {
 			ofs_group_blame(w, p->ask[i].to, &p->ask[i].err);
-			ret = optimfs_fail(p->err, p->ask[i].err.code, "%s",
+			ret = optimfs_fail_as(p->err, p->ask[i].err.code, "%s",
 			    p->ask[i].err.text);
 		}
 	w->ops->release(w->w, p->ask, p->n);
@@ -367,7 +367,7 @@ static int publish(struct shipping *p, struct optimfs_error *err)
 		p->err) == -1 ||
 	    ofs_decision_write(p->s, id, p->err) == -1) {
 		abort_all(p->s);
-		return optimfs_fail(err, p->err->code, "%s", p->err->text);
+		return optimfs_fail_as(err, p->err->code, "%s", p->err->text);
 	}
 	if (apply(p, &nbad) == 0)
 		return 0;

@@ -81,7 +81,7 @@ static int agree(struct setup *s, const void *more, size_t nmore, int *who,
 		if (code == 0)
 			continue;
 		*who = r;
-		optimfs_fail(why, (int)code, "%s", text);
+		optimfs_fail_as(why, (int)code, "%s", text);
 		ret = 1;
 	}
 	return ret;
@@ -241,7 +241,7 @@ static int without(struct setup *s, int who, const struct optimfs_error *why,
 	char text[1024];
 
 	if (s->how.how == OPTIMFS_GATHER_NCCL && why->code == ENODEV) {
-		optimfs_fail(err, ENODEV, "%s", why->text);
+		optimfs_fail_as(err, ENODEV, "%s", why->text);
 		return ofs_group_blame(w, who, err);
 	}
 	snprintf(text, sizeof(text), "rank %d (%s): %s; gathering over MPI",

@@ -466,7 +466,7 @@ static void disconnect(struct ofs_gpu *g, const char *why)
 	pthread_mutex_lock(&g->lock);
 	if (g->connected && !g->disconnect) {
 		g->disconnect = true;
-		optimfs_fail(&g->why, ENOTCONN, "%s", why);
+		optimfs_fail_as(&g->why, ENOTCONN, "%s", why);
 		pthread_cond_broadcast(&g->wake);
 	}
 	pthread_mutex_unlock(&g->lock);

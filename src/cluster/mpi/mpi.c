@@ -333,7 +333,7 @@ static int start_threads(struct ofs_group *w, struct optimfs_error *err)
 		pthread_cond_wait(&w->changed, &w->lock);
 	pthread_mutex_unlock(&w->lock);
 	if (w->join_err.code != 0)
-		return optimfs_fail(err, w->join_err.code, "%s",
+		return optimfs_fail_as(err, w->join_err.code, "%s",
 		    w->join_err.text);
 	return mpi_answer_start(w, err);
 }

@@ -136,7 +136,7 @@ static void take_answer(struct mpi_question *q, const MPI_Status *status,
 	memcpy(&tail, q->answer->bytes + n, sizeof(tail));
 	q->answer->bytes[n] = '\0';
 	if (tail.code != 0)
-		optimfs_fail(err, (int)tail.code, "%.*s", n,
+		optimfs_fail_as(err, (int)tail.code, "%.*s", n,
 		    (const char *)q->answer->bytes);
 	else if ((uint64_t)n != q->want)
 		optimfs_fail(err, EPROTO,

@@ -125,7 +125,7 @@ static int expand(struct ofs_dcp *d, struct ofs_transport *t,
 		doc = ofs_torch_open(size, &limits, read_source, &source, &zip,
 		    &why);
 	if (doc == NULL && why.code == ENOMEM)
-		return optimfs_fail(err, ENOMEM, "%s", why.text);
+		return optimfs_fail_as(err, ENOMEM, "%s", why.text);
 	if (doc == NULL)
 		return ofs_dcp_add_entry(d, p->path,
 		    ofs_catalog_item(d->cat, &p->item, err), OFS_ENTRY_ITEM,

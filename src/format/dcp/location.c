@@ -164,9 +164,10 @@ uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,
 	struct optimfs_error why;
 	uint32_t note;
 
-	optimfs_fail(&why, code, "%s", text);
+	optimfs_fail_as(&why, code, "%s", text);
 	optimfs_fail_in(&why, "%.*s", OFS_DCP_STR(name));
-	note = ofs_catalog_note(d->cat, OFS_NOTE_ERROR, code, "%s", why.text);
+	note =
+	    ofs_catalog_note_as(d->cat, OFS_NOTE_ERROR, code, "%s", why.text);
 	if (note == OFS_NONE)
 		ofs_dcp_no_memory(err);
 	return note;

@@ -20,7 +20,7 @@ struct word {
 static int wrong_name(const struct word *w, uint32_t id, const char *why,
     struct optimfs_error *err)
 {
-	return optimfs_fail(err, EINVAL, "%s: ID %" PRIu32 " is %.100s, %s",
+	return optimfs_fail_as(err, EINVAL, "%s: ID %" PRIu32 " is %.100s, %s",
 	    w->from, id, w->fqn.p, why);
 }
 
@@ -105,7 +105,7 @@ static int match_file(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 		snprintf(w.from, sizeof(w.from), "OFS635 %.100s: line %" PRIu32,
 		    ids->file, ids->v[id].line);
 		if (u->nids == o->nids && !same(u->ids[id], w.fqn))
-			return optimfs_fail(err, EINVAL,
+			return optimfs_fail_as(err, EINVAL,
 			    "%s: ID %" PRIu32 " is %.60s, param_groups of "
 			    "the units file has %.60s",
 			    w.from, id, w.fqn.p, u->ids[id].p);

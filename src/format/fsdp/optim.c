@@ -288,8 +288,9 @@ static int put_apart(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 		    ofs_ranks_apart(o->f->set,
 			&o->f->set->group[o->state[i].group], &why, err) == -1)
 			return -1;
-	if (ofs_catalog_note(o->f->set->cat, OFS_NOTE_WARNING, EOPNOTSUPP,
-		"%s: %s", o->f->set->file[0].rel, why.text) == OFS_NONE)
+	optimfs_fail_in(&why, "%s", o->f->set->file[0].rel);
+	if (ofs_catalog_note_as(o->f->set->cat, OFS_NOTE_WARNING, EOPNOTSUPP,
+		"%s", why.text) == OFS_NONE)
 		return no_memory(err);
 	return 0;
 }

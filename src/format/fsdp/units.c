@@ -270,7 +270,7 @@ static int read_beside(struct ofs_units *u, struct ofs_catalog *cat,
 		u->file = cat->units_file;
 		if (ret == -1)
 			ofs_units_fini(u);
-	} else if (ofs_catalog_note(cat, OFS_NOTE_WARNING, why.code,
+	} else if (ofs_catalog_note_as(cat, OFS_NOTE_WARNING, why.code,
 		       "%s (%s is not used)", why.text, name) == OFS_NONE) {
 		ret = ofs_units_no_memory(err);
 	}

@@ -251,12 +251,17 @@ static int emit(struct stack *k, uint32_t entry,
 /* A chunk that is impossible spoils the tensor, and so all layers. */
 static int spoil(struct stack *k, const struct ofs_megatron_key *key)
 {
+	struct optimfs_error why;
+
 	if (k->wrong == NULL)
 		return 0;
 	k->npieces = 0;
-	if (k->t.error == OFS_NONE)
-		k->t.error = ofs_catalog_note(k->m->cat, OFS_NOTE_ERROR,
-		    EUCLEAN, "%.200s: %s", key->name.p, k->wrong);
+	if (k->t.error == OFS_NONE) {
+		optimfs_fail_as(&why, EUCLEAN, "%s", k->wrong);
+		optimfs_fail_in(&why, "%.200s", key->name.p);
+		k->t.error = ofs_catalog_note_as(k->m->cat, OFS_NOTE_ERROR,
+		    EUCLEAN, "%s", why.text);
+	}
 	return k->t.error == OFS_NONE ? ofs_megatron_no_memory(k->err) : 0;
 }
 

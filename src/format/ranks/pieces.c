@@ -140,8 +140,8 @@ int ofs_pieces_end(struct ofs_pieces *x, uint32_t path, uint32_t *ref,
 	if (x->t.grid == OFS_NONE)
 		return -1;
 	if (x->why.code != 0) {
-		x->t.error = ofs_catalog_note(cat, OFS_NOTE_ERROR, x->why.code,
-		    "%s", x->why.text);
+		x->t.error = ofs_catalog_note_as(cat, OFS_NOTE_ERROR,
+		    x->why.code, "%s", x->why.text);
 		if (x->t.error == OFS_NONE)
 			return optimfs_fail(err, ENOMEM,
 			    "OFS443 out of memory for a message");

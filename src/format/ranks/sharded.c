@@ -33,7 +33,7 @@ struct join {
 
 /* Note the first thing that is wrong. */
 #define WRONG(j, ...) \
- ((j)->why.code != 0 ? 0 : (optimfs_fail(&(j)->why, __VA_ARGS__), 0))
+ ((j)->why.code != 0 ? 0 : (optimfs_fail_as(&(j)->why, __VA_ARGS__), 0))
 
 static int rank_of(const struct join *j, const struct ofs_ranks_leaf *leaf)
 {
@@ -230,7 +230,7 @@ static int add_leaf(struct join *j, const struct ofs_ranks_leaf *leaf,
 		if (s.dtype != OFS_DTYPE_NONE)
 			agree(j, leaf, s.dtype, s.ndim, s.shape);
 		return why.code == ENOMEM
-		    ? optimfs_fail(err, ENOMEM, "%s", why.text)
+		    ? optimfs_fail_as(err, ENOMEM, "%s", why.text)
 		    : WRONG(j, why.code, "%s (rank %d)", why.text,
 			  rank_of(j, leaf));
 	}
@@ -254,8 +254,8 @@ static int add_entry(struct join *j, uint32_t path, struct optimfs_error *err)
 		return -1;
 	if (j->why.code != 0) {
 		j->t.nshards = 0;
-		j->t.error = ofs_catalog_note(cat, OFS_NOTE_ERROR, j->why.code,
-		    "%s", j->why.text);
+		j->t.error = ofs_catalog_note_as(cat, OFS_NOTE_ERROR,
+		    j->why.code, "%s", j->why.text);
 		if (j->t.error == OFS_NONE)
 			return optimfs_fail(err, ENOMEM,
 			    "OFS443 out of memory for a message");

@@ -338,7 +338,7 @@ static int complain(struct index *x, const struct optimfs_error *why)
 {
 	if (why->code == ENOMEM)
 		return no_memory(x);
-	if (ofs_catalog_note(x->cat, OFS_NOTE_WARNING, why->code,
+	if (ofs_catalog_note_as(x->cat, OFS_NOTE_WARNING, why->code,
 		"%.200s: not used: the files are read as they are",
 		why->text) == OFS_NONE)
 		return no_memory(x);

@@ -227,13 +227,15 @@ static int spoil(struct shards *s, uint32_t piece, const char *why,
 {
 	struct optimfs_error e;
 	struct ofs_str name = tensor_of(s, piece)->name;
-	int code = strncmp(why, "OFS674", 6) == 0 ? EPROTO : EUCLEAN;
 
-	optimfs_fail(&e, code, "%s, in %.100s", why,
+	optimfs_fail_as(&e, EUCLEAN, "%s, in %.100s", why,
 	    s->file[s->piece[piece].file].name);
+	if (e.number == 674)
+		e.code = EPROTO;
 	optimfs_fail_in(&e, "%.*s", (int)(name.len > 200 ? 200 : name.len),
 	    name.p);
-	t->error = ofs_catalog_note(s->cat, OFS_NOTE_ERROR, code, "%s", e.text);
+	t->error =
+	    ofs_catalog_note_as(s->cat, OFS_NOTE_ERROR, e.code, "%s", e.text);
 	return t->error == OFS_NONE ? no_memory(s) : 0;
 }
 

@@ -117,7 +117,7 @@ static const char *writer_of(const struct ofs_zip *zip)
 /* An archive without an end was not written, or copied, to its end. */
 static int say_cut(const struct file *f, struct optimfs_error *err)
 {
-	if (err == NULL || strncmp(err->text, "OFS501", 6) != 0)
+	if (err == NULL || err->number != 501)
 		return -1;
 	return optimfs_fail(err, EIO,
 	    "OFS502 the archive is cut: it ends at %" PRIu64

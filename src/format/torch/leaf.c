@@ -226,7 +226,7 @@ static int add_tensor(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
 		why = &reason;
 	x.shard = l->cat->nshards;
 	if (why != NULL) {
-		x.error = ofs_catalog_note(l->cat, OFS_NOTE_ERROR, why->code,
+		x.error = ofs_catalog_note_as(l->cat, OFS_NOTE_ERROR, why->code,
 		    "%s", why->text);
 		if (x.error == OFS_NONE)
 			return no_note(err);
@@ -248,8 +248,8 @@ int ofs_torch_damaged(struct ofs_torch_leaves *l,
 
 	if (l->at != NULL)
 		item.at = l->at->at;
-	item.error = ofs_catalog_note(l->cat, OFS_NOTE_ERROR, why->code, "%s",
-	    why->text);
+	item.error = ofs_catalog_note_as(l->cat, OFS_NOTE_ERROR, why->code,
+	    "%s", why->text);
 	if (item.error == OFS_NONE)
 		return no_note(err);
 	*ref = ofs_catalog_item(l->cat, &item, err);

@@ -64,13 +64,16 @@ static int read_more(struct stream *s)
 /* Did the parser want bytes that were not there? */
 static bool wants_more(const struct optimfs_error *e)
 {
-	static const char *const code[] = { "OFS401", "OFS402", "OFS404",
-		"OFS414", "OFS419" };
-
-	for (size_t i = 0; i < sizeof(code) / sizeof(code[0]); i++)
-		if (strncmp(e->text, code[i], 6) == 0)
-			return true;
-	return false;
+	switch (e->number) {
+	case 401:
+	case 402:
+	case 404:
+	case 414:
+	case 419:
+		return true;
+	default:
+		return false;
+	}
 }
 
 /* The next pickle of the stream; it borrows s->p until more is read. */

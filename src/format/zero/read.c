@@ -148,9 +148,9 @@ int ofs_zero_open(struct ofs_zero *z, struct ofs_ranks *set,
 		if (ofs_ranks_open(set, f->rel, f->id.rank, false, &why) == 0)
 			continue;
 		if (why.code == ENOMEM || why.code == E2BIG)
-			return optimfs_fail(err, why.code, "%s", why.text);
-		if (ofs_catalog_note(z->cat, OFS_NOTE_MISSING, why.code, "%s",
-			why.text) == OFS_NONE)
+			return optimfs_fail_as(err, why.code, "%s", why.text);
+		if (ofs_catalog_note_as(z->cat, OFS_NOTE_MISSING, why.code,
+			"%s", why.text) == OFS_NONE)
 			return no_memory(err);
 	}
 	return 0;

@@ -147,7 +147,7 @@ static int open_one(struct ofs_universal *u, const char *rel, uint32_t *file,
 		return 0;
 	}
 	return why->code == ENOMEM || why->code == E2BIG
-	    ? optimfs_fail(err, why->code, "%s", why->text)
+	    ? optimfs_fail_as(err, why->code, "%s", why->text)
 	    : 0;
 }
 
@@ -167,7 +167,7 @@ static int open_all(struct ofs_universal *u, struct optimfs_error *err)
 	if (open_one(u, u->optimizer_rel, &u->optimizer, &why, err) == -1)
 		return -1;
 	if (u->optimizer == OFS_NONE &&
-	    ofs_catalog_note(u->z->cat, OFS_NOTE_MISSING, why.code, "%s",
+	    ofs_catalog_note_as(u->z->cat, OFS_NOTE_MISSING, why.code, "%s",
 		why.text) == OFS_NONE)
 		return no_memory(err);
 	return 0;
@@ -195,7 +195,7 @@ static int add_damaged(struct ofs_universal *u, const struct state *s,
 		.path = path, .tree = OFS_NONE, .kind = OFS_ENTRY_ITEM
 	};
 
-	item.error = ofs_catalog_note(cat, OFS_NOTE_ERROR, s->why.code, "%s",
+	item.error = ofs_catalog_note_as(cat, OFS_NOTE_ERROR, s->why.code, "%s",
 	    s->why.text);
 	if (item.error == OFS_NONE)
 		return no_memory(err);
