@@ -216,6 +216,22 @@ uint64_t ofs_tensor_bytes(const struct ofs_catalog *cat,
 	return ofs_tensor_numel(cat, t) * ofs_dtype_size(t->dtype);
 }
 
+const struct ofs_tensor *ofs_entry_tensor(const struct ofs_catalog *cat,
+    const struct ofs_entry *e)
+{
+	if (e == NULL || e->kind != OFS_ENTRY_TENSOR)
+		return NULL;
+	return &cat->tensors[e->ref];
+}
+
+bool ofs_entry_is_text(const struct ofs_catalog *cat, uint32_t entry)
+{
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(cat, &cat->entries[entry]);
+
+	return t == NULL || t->ndim == 0;
+}
+
 void ofs_shard_box(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     const struct ofs_shard *s, uint64_t *offsets, uint64_t *sizes)
 {

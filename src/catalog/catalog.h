@@ -361,6 +361,11 @@ uint64_t ofs_tensor_numel(const struct ofs_catalog *cat,
 /* numel * itemsize: the size of its file. */
 uint64_t ofs_tensor_bytes(const struct ofs_catalog *cat,
     const struct ofs_tensor *t);
+/* The entry's tensor; NULL: e is something else, or NULL. */
+const struct ofs_tensor *ofs_entry_tensor(const struct ofs_catalog *cat,
+    const struct ofs_entry *e);
+/* Is the file of an entry text, rather than elements? */
+bool ofs_entry_is_text(const struct ofs_catalog *cat, uint32_t entry);
 /* Offsets and sizes of a shard's box in the tensor's grid, grid_ndim each. */
 void ofs_shard_box(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     const struct ofs_shard *s, uint64_t *offsets, uint64_t *sizes);

@@ -420,8 +420,9 @@ static struct ofs_manifest *put_share(struct optimfs_group *w, const char *path,
 	return s;
 }
 
-int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
-    const struct optimfs_options *options, struct optimfs_error *err)
+int ofs_group_offer(struct optimfs_group *w, const char *path, bool first,
+    const struct optimfs_options *options, ofs_stage_open_fn *open,
+    struct optimfs_error *err)
 {
 	static const struct optimfs_options none;
 	struct optimfs_error own = { 0 };
@@ -434,7 +435,7 @@ int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
 		    path);
 	s = put_share(w, path, first, options, &own);
 	if (options->rw && !options->scratch &&
-	    ofs_manifest_begin(s, w, path, options, &own, err) == -1)
+	    ofs_manifest_begin(s, w, path, options, open, &own, err) == -1)
 		return -1;
 	if (s != NULL && ofs_manifest_look(s, &own) == -1)
 		s = NULL;

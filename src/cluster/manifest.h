@@ -101,12 +101,23 @@ static inline const struct ofs_manifest *ofs_manifest_of(const struct
 }
 
 /* cluster/commit/locks.c */
+struct ofs_coordinator;
+struct ofs_stage;
+/* Take the lock of a checkpoint that is to be written, and bring a commit to
+ * its end that was interrupted. path is absolute. skeleton gets the path of what
+ * is to be read instead, malloc'ed, where path waits for a checkpoint; or NULL.
+ * s: of several ranks; NULL. sites, which is not looked at without, gets their
+ * directories, or NULL where the one at path is all there is. */
+typedef struct ofs_stage *ofs_stage_open_fn(const char *path,
+    const struct optimfs_options *options, struct ofs_manifest *s,
+    char **skeleton, struct ofs_coordinator **sites, struct optimfs_error *err);
 /* Before anybody looks: rank 0 takes the locks of all directories, and finishes
  * or takes back there what was cut short. All ranks call it; fails on all
  * alike. own: why ofs_manifest_new failed, or code 0. */
 int ofs_manifest_begin(struct ofs_manifest *s, struct optimfs_group *w,
     const char *path, const struct optimfs_options *options,
-    const struct optimfs_error *own, struct optimfs_error *err);
+    ofs_stage_open_fn *open, const struct optimfs_error *own,
+    struct optimfs_error *err);
 struct ofs_writing {
 	struct ofs_stage *stage;
 	char *skeleton; /* beside an empty directory; NULL */
@@ -115,6 +126,12 @@ struct ofs_writing {
 	struct ofs_coordinator *sites;
 };
 void ofs_writing_free(struct ofs_writing *writing);
+
+/* group.c: optimfs_group_offer; open takes the lock on rank 0, where it is
+ * needed. */
+int ofs_group_offer(struct optimfs_group *w, const char *path, bool first,
+    const struct optimfs_options *options, ofs_stage_open_fn *open,
+    struct optimfs_error *err);
 
 /* Answer what others ask of s: manifest_answer.c. */
 int ofs_manifest_answer(struct ofs_manifest *s, uint8_t kind,

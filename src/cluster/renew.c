@@ -328,7 +328,7 @@ static void show(const struct council *c, struct optimfs *fs)
 static int lead(struct council *c, struct optimfs *fs, bool reopen,
     struct optimfs_error *err)
 {
-	struct ofs_coordinator *sites = ofs_overlay_sites(fs->edit);
+	struct ofs_coordinator *sites = fs->sites;
 	struct ofs_manifest *next = NULL;
 	struct optimfs *now = NULL;
 	struct optimfs_error own;

@@ -5,9 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "fs/overlay_nodes.h"
 #include "fs/view.h"
-#include "overlay/overlay.h"
-#include "push/writethrough.h"
 
 /* Two inode numbers as one. The root of a mirror keeps its own. */
 static uint64_t mix(uint64_t a, uint64_t b)
@@ -66,7 +65,7 @@ static uint64_t stored_bytes(const struct optimfs *fs,
 static void source_attr(const struct optimfs *fs, const struct ofs_entry *e,
     struct optimfs_attr *attr)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(fs, e);
+	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
 	const struct ofs_object *o;
 
 	if (t != NULL) {
@@ -90,8 +89,8 @@ static int static_size(struct optimfs *fs, uint32_t i,
 	struct ofs_buf text = { 0 };
 
 	if (i == OFS_STATIC_MISSING && fs->edit != NULL &&
-	    ofs_overlay_is_direct(fs->edit)) {
-		ofs_writethrough_missing(fs, &text);
+	    ofs_overlay_is_template(fs->edit)) {
+		fs->write->missing(fs, &text);
 		attr->size = text.len;
 		attr->exact = false;
 		ofs_buf_fini(&text);
@@ -148,7 +147,7 @@ static void changeable(const struct optimfs *fs, struct ofs_at at,
 	    at.space != OFS_SPACE_TREE || ofs_overlay_moves(fs, at.index);
 	attr->shared = at.space != OFS_SPACE_TREE ||
 	    (e != NULL &&
-		ofs_entry_is_text(fs, (uint32_t)(e - fs->cat->entries)));
+		ofs_entry_is_text(fs->cat, (uint32_t)(e - fs->cat->entries)));
 }
 
 /* The root has one number for ever. */

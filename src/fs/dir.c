@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "fs/overlay_nodes.h"
 #include "fs/view.h"
 #include "layout/render.h"
-#include "overlay/overlay.h"
 
 /* One listing under way. */
 struct listing {

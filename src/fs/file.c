@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "fs/view.h"
-#include "overlay/overlay.h"
-#include "push/writethrough.h"
+#include "fs/write_open.h"
 
 int ofs_entry_sound(const struct optimfs *fs, const struct ofs_entry *e,
     struct optimfs_error *err)
@@ -59,8 +58,8 @@ static int open_static(struct optimfs_file *file, struct optimfs_error *err)
 	struct ofs_buf text = { 0 };
 
 	if (i == OFS_STATIC_MISSING && fs->edit != NULL &&
-	    ofs_overlay_is_direct(fs->edit)) {
-		ofs_writethrough_missing(fs, &text);
+	    ofs_overlay_is_template(fs->edit)) {
+		fs->write->missing(fs, &text);
 		file->blob = ofs_blob_of(&text, err);
 		if (file->blob == NULL)
 			return -1;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "fs/view.h"
-#include "overlay/overlay.h"
+#include "fs/write_open.h"
 #include "plan/cast.h"
 
 /* A longer read is made in steps, so that its plan stays small however the
@@ -66,7 +66,7 @@ static int read_box(struct optimfs_file *file, const struct ofs_piece *p,
 	int ret;
 
 	ofs_plan_clear(plan);
-	if (f == NULL && fs->edit != NULL && ofs_overlay_is_direct(fs->edit))
+	if (f == NULL && fs->edit != NULL && ofs_overlay_is_template(fs->edit))
 		return optimfs_fail(err, EIO,
 		    "OFS301 nothing has been written of it");
 	ret = f == NULL ? plan_hole(&r, first, count, err)
@@ -113,7 +113,7 @@ static int read_stored(struct optimfs_file *file,
 
 		if (p->kind != OFS_PIECE_BOX || from >= till ||
 		    (ofs_overlay_staged(file, p->tensor) == NULL &&
-			!ofs_overlay_is_direct(file->fs->edit)))
+			!ofs_overlay_is_template(file->fs->edit)))
 			continue;
 		ret = read_plain(file, c, plan, to, from - off, off, err);
 		item = ofs_dtype_size(p->dtype);

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -20,7 +19,6 @@
 #include "format/format.h"
 #include "fs/view.h"
 #include "overlay/overlay.h"
-#include "push/template.h"
 
 #define CACHE_MAX ((uint64_t)4 << 30)
 
@@ -124,27 +122,84 @@ static int build(struct optimfs *fs, struct optimfs_error *err)
 	return 0;
 }
 
-struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
-    const struct optimfs_options *options, struct optimfs_error *err)
+/* A file that stands for others would be locked, not they. */
+static int check_source(const struct optimfs *fs, struct optimfs_error *err)
 {
-	struct ofs_stage *stage = NULL;
-	char *skeleton = NULL;
+	struct stat st;
 
-	if (options->rw) {
-		stage = ofs_overlay_stage_open(source, options, NULL, &skeleton,
-		    NULL, err);
-		free(skeleton);
-		if (stage == NULL) {
-			ofs_catalog_free(cat);
-			return NULL;
-		}
+	if (fs->cat->filling || fs->cat->nobjects < 2 ||
+	    stat(fs->source, &st) == -1 || S_ISDIR(st.st_mode))
+		return 0;
+	return optimfs_fail(err, EINVAL,
+	    "OFS809 %s is one of several files: to write them, mount their "
+	    "directory",
+	    fs->source);
+}
+
+static struct ofs_blob *base_text(void *ctx, uint32_t node,
+    struct optimfs_error *err)
+{
+	return ofs_entry_text_base(ctx, node, err);
+}
+
+static int text_fits(void *ctx, uint32_t node, const char *text, size_t n,
+    struct ofs_buf *canon, uint8_t element[16], struct optimfs_error *err)
+{
+	return ofs_text_fits(ctx, node, text, n, canon, element, err);
+}
+
+static void shut(void *ctx)
+{
+	(void)ofs_gate_close(ctx);
+}
+
+static void log_error(void *ctx, const struct optimfs_error *why)
+{
+	optimfs_log_error(ctx, why);
+}
+
+struct ofs_overlay_base ofs_fs_base(struct optimfs *fs)
+{
+	static const struct ofs_overlay_reader reader = {
+		.text = base_text,
+		.fits = text_fits,
+		.shut = shut,
+		.log = log_error,
+	};
+
+	return (struct ofs_overlay_base){
+		.cat = fs->cat,
+		.tree = &fs->tree,
+		.first = fs->tree.n + OFS_NSTATIC,
+		.reader = &reader,
+		.ctx = fs,
+	};
+}
+
+static int open_overlay(struct optimfs *fs, struct ofs_stage *stage,
+    struct optimfs_error *err)
+{
+	const struct ofs_overlay_base base = ofs_fs_base(fs);
+	struct optimfs_error note;
+
+	fs->edit = ofs_overlay_new(&base, stage, fs->options.scratch, err);
+	if (fs->edit == NULL)
+		return -1;
+	atomic_init(&fs->explicit_commit, fs->options.explicit_commit);
+	if (ofs_stage_note(stage)[0] != '\0') {
+		optimfs_fail_as(&note, EBUSY, "%s", ofs_stage_note(stage));
+		optimfs_log_error(fs, &note);
 	}
-	return ofs_fs_new_staged(cat, source, options, stage, err);
+	if (check_source(fs, err) == 0 && fs->write->begin(fs, err) == 0 &&
+	    ofs_overlay_replay(fs->edit, err) == 0)
+		return 0;
+	ofs_overlay_keep(fs->edit);
+	return -1;
 }
 
 struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct ofs_stage *stage,
-    struct optimfs_error *err)
+    const struct ofs_write_ops *write, struct optimfs_error *err)
 {
 	struct optimfs *fs = calloc(1, sizeof(*fs));
 
@@ -171,95 +226,26 @@ struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
 		optimfs_close(fs);
 		return NULL;
 	}
-	if (stage != NULL && ofs_overlay_open(fs, stage, err) == -1) {
+	fs->write = write;
+	if (stage != NULL && open_overlay(fs, stage, err) == -1) {
 		optimfs_close(fs);
 		return NULL;
 	}
 	return fs;
 }
 
-/* The lock comes first: what another writer, or one that died, is about to do
- * to the checkpoint must be done before it is read. The path must be good
- * wherever the process goes. */
-static struct optimfs *open_rw(const char *path,
+struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
-	char *real = realpath(path, NULL);
-	struct ofs_catalog *cat;
-	struct ofs_stage *stage;
-	struct optimfs *fs = NULL;
-	char *skeleton = NULL;
-
-	if (real == NULL) {
-		optimfs_fail(err, errno, "%s: %m", path);
-		return NULL;
-	}
-	stage =
-	    ofs_overlay_stage_open(real, options, NULL, &skeleton, NULL, err);
-	cat = stage == NULL
-	    ? NULL
-	    : ofs_read_checkpoint(skeleton == NULL ? real : skeleton, options,
-		  err);
-	if (cat != NULL) {
-		cat->filling = skeleton != NULL;
-		fs = ofs_fs_new_staged(cat, real, options, stage, err);
-	} else {
-		ofs_stage_close(stage, true);
-	}
-	free(skeleton);
-	free(real);
-	return fs;
+	return ofs_fs_new_staged(cat, source, options, NULL, NULL, err);
 }
 
-/* Of several ranks, rank 0 writes. The lock was taken when path was offered; if
- * all is in one directory that is here, nobody else is needed to read it. */
-static struct optimfs *open_rw_shared(const char *path,
+struct optimfs *ofs_fs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
-	struct ofs_manifest *s = ofs_group_share(options->world, path, err);
-	struct ofs_writing *w = s == NULL ? NULL : s->writing;
-	struct optimfs_options o = *options;
-	struct ofs_catalog *cat;
-	struct optimfs *fs = NULL;
-	const char *source = path;
-	char *here = NULL;
+	struct ofs_catalog *cat = ofs_read_checkpoint(path, options, err);
 
-	if (s != NULL && w == NULL)
-		optimfs_fail(err, EROFS,
-		    "OFS842 %s: of several ranks rank 0 writes, and this is rank %d: "
-		    "what it commits is seen here",
-		    path, options->world->rank);
-	if (w == NULL)
-		return NULL;
-	if (w->sites == NULL || w->skeleton != NULL) {
-		source = here = ofs_manifest_here(s, err);
-		o.world = NULL;
-	}
-	if (w->skeleton != NULL && s->nfiles > 0) {
-		optimfs_fail(err, EEXIST,
-		    "OFS830 %s waits for a checkpoint, and rank %d has a file "
-		    "there already: %.200s",
-		    path, s->owner[s->file[0].owner].rank, s->file[0].path);
-		source = NULL;
-	}
-	cat = source == NULL
-	    ? NULL
-	    : ofs_read_checkpoint(w->skeleton == NULL ? source : w->skeleton,
-		  &o, err);
-	if (cat != NULL) {
-		cat->filling = w->skeleton != NULL;
-		fs = ofs_fs_new_staged(cat, source, &o, w->stage, err);
-		w->stage = NULL;
-	}
-	if (fs != NULL) {
-		ofs_overlay_set_sites(fs->edit, w->sites);
-		w->sites = NULL;
-		fs->renewal = ofs_group_renewal(options->world, path);
-	}
-	ofs_writing_free(w);
-	s->writing = NULL;
-	free(here);
-	return fs;
+	return cat == NULL ? NULL : ofs_fs_new(cat, path, options, err);
 }
 
 /* Nothing has been committed to what waits for a checkpoint. */
@@ -296,66 +282,6 @@ struct ofs_catalog *ofs_fs_read_followed(const char *path,
 			      : ofs_read_checkpoint(path, options, err);
 }
 
-/* What another rank writes. */
-static struct optimfs *open_followed(const char *path,
-    const struct optimfs_options *options, struct ofs_renewal *r,
-    struct optimfs_error *err)
-{
-	struct ofs_catalog *cat;
-	struct optimfs *fs = NULL;
-
-	ofs_renewal_begin(r);
-	cat = ofs_fs_read_followed(path, options, err);
-	if (cat != NULL)
-		fs = ofs_fs_new(cat, path, options, err);
-	ofs_renewal_follow(r, fs);
-	return fs;
-}
-
-/* An empty directory may be one that waits for a checkpoint. */
-static int find_skeleton(const char *path,
-    const struct optimfs_options *options, struct optimfs_error *err)
-{
-	char *skeleton = NULL;
-	int found = options->world != NULL
-	    ? 0
-	    : ofs_template_find(path, &skeleton, err);
-
-	free(skeleton);
-	if (found != 1)
-		return found;
-	return optimfs_fail(err, EROFS,
-	    "OFS834 %s: no checkpoint yet; what is to become one is written by "
-	    "way of a mount with -o rw",
-	    path);
-}
-
-struct optimfs *optimfs_open(const char *path,
-    const struct optimfs_options *options, struct optimfs_error *err)
-{
-	static const struct optimfs_options none;
-	struct ofs_renewal *renewal = NULL;
-	struct ofs_catalog *cat;
-	struct optimfs *fs = NULL;
-
-	if (options == NULL)
-		options = &none;
-	if (options->world != NULL && options->world->rank != 0)
-		renewal = ofs_group_renewal(options->world, path);
-	if (options->rw && !options->scratch && options->world != NULL) {
-		fs = open_rw_shared(path, options, err);
-	} else if (options->rw && !options->scratch) {
-		fs = open_rw(path, options, err);
-	} else if (renewal != NULL && !options->scratch) {
-		fs = open_followed(path, options, renewal, err);
-	} else if (find_skeleton(path, options, err) == 0) {
-		cat = ofs_read_checkpoint(path, options, err);
-		fs = cat == NULL ? NULL : ofs_fs_new(cat, path, options, err);
-	}
-	malloc_trim(0); /* reading took several times what is left */
-	return fs;
-}
-
 void optimfs_close(struct optimfs *fs)
 {
 	if (fs == NULL)
@@ -363,6 +289,7 @@ void optimfs_close(struct optimfs *fs)
 	if (fs->edit == NULL && fs->renewal != NULL)
 		ofs_renewal_leave(fs->renewal);
 	ofs_overlay_free(fs->edit);
+	ofs_coordinator_free(fs->sites);
 	ofs_views_fini(fs);
 	ofs_spaces_fini(fs);
 	ofs_texts_fini(fs);

@@ -12,12 +12,14 @@
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 
+#include "base/blob.h"
 #include "base/buf.h"
 #include "catalog/catalog.h"
 #include "fs/failures.h"
 #include "fs/gate.h"
 #include "fs/lines.h"
 #include "naming/file_name.h"
+#include "overlay/overlay.h"
 #include "plan/composition.h"
 #include "plan/plan.h"
 #include "read/locate.h"
@@ -70,8 +72,29 @@ extern const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC];
 #define OFS_SPACE_VIEW 0x80000000u
 #define OFS_VIEW_NAME  128
 
+struct ofs_coordinator;
+struct ofs_edition;
 struct ofs_renewal;
 struct ofs_stage;
+
+/* What a writer does in one of two ways: what is written is staged over a
+ * checkpoint (write_commit.c), or goes to its places in a template
+ * (push/writethrough.c). */
+struct ofs_write_ops {
+	/* fs->edit was made, and nothing is replayed yet. */
+	int (*begin)(struct optimfs *fs, struct optimfs_error *err);
+	/* As optimfs_commit, with the gate held. */
+	int (*commit)(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+	    struct optimfs_error *err);
+	/* What views are made of: one reference (view.h). EBUSY during a
+	 * commit. */
+	struct ofs_edition *(*edition)(struct optimfs *fs,
+	    struct optimfs_error *err);
+	/* What .optimfs/missing says, where only what was written can be
+	 * read. */
+	void (*missing)(struct optimfs *fs, struct ofs_buf *out);
+};
+extern const struct ofs_write_ops ofs_write_staged;
 
 struct ofs_space {
 	const struct ofs_space_ops *ops;
@@ -101,13 +124,6 @@ struct ofs_space_ops {
 extern const struct ofs_space_ops ofs_space_tree, ofs_space_layout,
     ofs_space_npy, ofs_space_rank;
 
-/* Bytes that several open files and the cache share. */
-struct ofs_blob {
-	_Atomic uint32_t refs;
-	size_t len;
-	uint8_t bytes[];
-};
-
 /* Texts that cost a read or a parse, kept while the budget allows. One slot
  * an entry's hash: what comes later replaces what was there. */
 struct ofs_texts {
@@ -131,6 +147,12 @@ struct optimfs {
 	struct ofs_transport *transport;
 	struct ofs_locator *locator;
 	struct ofs_overlay *edit; /* overlay/overlay.h; NULL: read-only */
+	const struct ofs_write_ops *write;
+	struct ofs_coordinator *sites; /* NULL: all is in one directory */
+	atomic_bool explicit_commit;
+	/* By the last commit or abort, under lock. */
+	struct optimfs_error said;
+	bool unsynced; /* it was published all the same */
 	struct ofs_gate gate;
 	/* Of several ranks that write (cluster/renew.h): this one does, by edit, or
 	 * follows. NULL: neither. */
@@ -190,16 +212,20 @@ struct optimfs_file {
 };
 
 /* fs.c */
-/* What optimfs_open does with the catalog it has read, which becomes fs's, on
+/* A file system, to be read, that shows a catalog, which is its own then, on
  * failure too. */
 struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err);
 
-/* The same, with the stage that was taken before it was read; it is fs's then,
+/* The same, to be written: stage was taken before it was read, and is fs's then,
  * on failure too. */
 struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct ofs_stage *stage,
-    struct optimfs_error *err);
+    const struct ofs_write_ops *write, struct optimfs_error *err);
+
+/* What is at path, to be read, on one rank. */
+struct optimfs *ofs_fs_open(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err);
 
 /* What a rank that does not write is to show: nothing, where nothing is. */
 struct ofs_catalog *ofs_fs_read_followed(const char *path,
@@ -213,6 +239,8 @@ struct optimfs *ofs_fs_read_again(struct optimfs *fs,
     struct optimfs_error *err);
 int ofs_fs_become(struct optimfs *fs, struct optimfs *now,
     struct optimfs_error *err);
+/* What its overlay lies over. */
+struct ofs_overlay_base ofs_fs_base(struct optimfs *fs);
 /* May it become another checkpoint? */
 static inline bool ofs_fs_changes(const struct optimfs *fs)
 {
@@ -257,9 +285,6 @@ static inline bool ofs_at_made(const struct optimfs *fs, struct ofs_at at)
  * nodes. */
 const struct ofs_entry *ofs_at_entry(const struct optimfs *fs,
     struct ofs_at at);
-/* The entry's tensor; NULL when it is something else. */
-const struct ofs_tensor *ofs_entry_tensor(const struct optimfs *fs,
-    const struct ofs_entry *e);
 /* Path below the mount point, mirrors and .optimfs included, into path. */
 void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
     size_t size);
@@ -313,18 +338,8 @@ struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
 /* Size of such a file without reading data. */
 int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
     bool *exact, struct optimfs_error *err);
-/* Is the file of an entry text, rather than elements? */
-bool ofs_entry_is_text(const struct optimfs *fs, uint32_t entry);
-/* Is a node of the tree optim/.../param_groups/<i>/..., or /params there? */
-bool ofs_is_option(const struct optimfs *fs, uint32_t index);
-bool ofs_is_params(const struct optimfs *fs, uint32_t index);
 int ofs_texts_init(struct optimfs *fs, struct optimfs_error *err);
 void ofs_texts_fini(struct optimfs *fs);
-/* A blob of out's bytes, with one reference; out is left empty. */
-struct ofs_blob *ofs_blob_of(struct ofs_buf *out, struct optimfs_error *err);
-struct ofs_blob *ofs_blob_ref(struct ofs_blob *blob);
-void ofs_blob_unref(struct ofs_blob *blob);
-
 /* value_new.c */
 /* What text, all that a writer gave the file of an entry, makes of it: a value
  * (doc, the caller's) or, of a tensor without dimensions, its element. Errors
@@ -336,6 +351,12 @@ struct ofs_entry_new {
 };
 int ofs_entry_new(struct optimfs *fs, uint32_t entry, const char *text,
     size_t n, struct ofs_entry_new *out, struct optimfs_error *err);
+
+/* Does text[0..n) fit in the place of a node that is a text? canon, which may be
+ * NULL, gets it as it will be shown; element, which may be NULL, that of a
+ * tensor. */
+int ofs_text_fits(struct optimfs *fs, uint32_t node, const char *text, size_t n,
+    struct ofs_buf *canon, uint8_t element[16], struct optimfs_error *err);
 
 /* read/fetch.c */
 /* Fill buf as plan says and mend what must be mended. */
@@ -358,6 +379,10 @@ int ofs_file_return(struct optimfs_file *file, struct ofs_at at,
 /* Fails when the entry is known to be damaged. */
 int ofs_entry_sound(const struct optimfs *fs, const struct ofs_entry *e,
     struct optimfs_error *err);
+
+/* write_commit.c */
+/* Why the last commit or abort failed, as a line; nothing where it did not. */
+void ofs_control_said(struct optimfs *fs, struct ofs_buf *out);
 
 /* stale.c */
 /* Find the files that no entry lies in: the first few of them. */

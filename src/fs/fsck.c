@@ -72,7 +72,7 @@ bool ofs_check_lost(const struct optimfs *fs, const struct ofs_extent *at,
 static void report_lost(struct ofs_check *c, const struct ofs_entry *e)
 {
 	const struct ofs_catalog *cat = c->fs->cat;
-	const struct ofs_tensor *t = ofs_entry_tensor(c->fs, e);
+	const struct ofs_tensor *t = ofs_entry_tensor(c->fs->cat, e);
 	struct optimfs_error why;
 	bool lost = false;
 

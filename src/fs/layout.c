@@ -107,7 +107,7 @@ void ofs_layout_json(struct optimfs *fs, uint32_t index, struct ofs_buf *out)
 {
 	const struct ofs_entry *e =
 	    &fs->cat->entries[fs->tree.node[index].entry];
-	const struct ofs_tensor *t = ofs_entry_tensor(fs, e);
+	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
 	char path[4096];
 
 	if (ofs_tree_path(&fs->tree, index, path, sizeof(path)) >= sizeof(path))

@@ -11,7 +11,6 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "fs/fs.h"
-#include "overlay/overlay.h"
 
 static const struct ofs_entry *entry_of(const struct optimfs *fs,
     uint32_t index)
@@ -23,7 +22,8 @@ static const struct ofs_entry *entry_of(const struct optimfs *fs,
 static const struct ofs_tensor *raw_tensor(const struct optimfs *fs,
     uint32_t index)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(fs, entry_of(fs, index));
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(fs->cat, entry_of(fs, index));
 
 	return t == NULL || t->ndim == 0 ? NULL : t;
 }
@@ -122,7 +122,7 @@ const struct ofs_space_ops ofs_space_layout = {
 static bool npy_holds(const struct optimfs *fs, const struct ofs_space *s,
     const struct ofs_entry *e)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(fs, e);
+	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
 
 	(void)s;
 	return t != NULL && ofs_dtype_npy(t->dtype) != NULL;
@@ -157,11 +157,12 @@ void ofs_npy_header(enum ofs_dtype dtype, const uint64_t *shape, unsigned ndim,
 static void npy_header(const struct optimfs *fs, uint32_t index,
     struct ofs_buf *out)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(fs, entry_of(fs, index));
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(fs->cat, entry_of(fs, index));
 	struct ofs_overlay_form form = { 0 };
 
 	if (fs->edit != NULL)
-		ofs_overlay_form(fs, index, &form);
+		ofs_overlay_form(fs->edit, index, &form);
 	if (ofs_dtype_npy(form.dtype) != NULL)
 		ofs_npy_header(form.dtype, form.shape, form.ndim, out);
 	else
@@ -172,7 +173,8 @@ static void npy_header(const struct optimfs *fs, uint32_t index,
 static int npy_size(struct optimfs *fs, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(fs, entry_of(fs, index));
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(fs->cat, entry_of(fs, index));
 	struct ofs_buf header = { 0 };
 	bool bad;
 
@@ -226,7 +228,7 @@ static const struct ofs_variant *variant(const struct optimfs *fs,
 static bool rank_holds(const struct optimfs *fs, const struct ofs_space *s,
     const struct ofs_entry *e)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(fs, e);
+	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
 
 	for (uint32_t i = 0; t != NULL && i < t->nshards; i++)
 		if (ofs_rank_holds(fs->cat, t->shard + i, s->rank))

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/overlay_nodes.h"
 #include "fs/view.h"
-#include "overlay/overlay.h"
 
 static int at_of(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
     struct optimfs_error *err)
@@ -81,14 +81,6 @@ const struct ofs_entry *ofs_at_entry(const struct optimfs *fs, struct ofs_at at)
 		return NULL;
 	entry = fs->tree.node[at.index].entry;
 	return entry == OFS_NONE ? NULL : &fs->cat->entries[entry];
-}
-
-const struct ofs_tensor *ofs_entry_tensor(const struct optimfs *fs,
-    const struct ofs_entry *e)
-{
-	if (e == NULL || e->kind != OFS_ENTRY_TENSOR)
-		return NULL;
-	return &fs->cat->tensors[e->ref];
 }
 
 void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,

@@ -91,7 +91,7 @@ static void tensors_put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
 	if (at == 0)
 		ofs_buf_puts(out,
 		    "path\tdtype\tshape\tbytes\tshards\towners\n");
-	t = ofs_entry_tensor(fs, ofs_at_entry(fs, node));
+	t = ofs_entry_tensor(fs->cat, ofs_at_entry(fs, node));
 	if (t == NULL)
 		return;
 	ofs_at_path(fs, node, path, sizeof(path));

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "fs/overlay_nodes.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,16 +13,6 @@
 #include "fs/mirror.h"
 #include "fs/view.h"
 #include "overlay/overlay_impl.h"
-
-uint64_t ofs_overlay_generation(const struct ofs_overlay *edit)
-{
-	return atomic_load(&edit->changed);
-}
-
-uint64_t ofs_overlay_names_generation(const struct ofs_overlay *edit)
-{
-	return atomic_load(&edit->names_changed);
-}
 
 /* Mirrors of made nodes: of the tree itself, and npy. */
 static bool mirrors_made(uint32_t space)
@@ -268,7 +260,8 @@ static int made_size(struct optimfs *fs, struct ofs_at at,
 static void adjust_size(struct optimfs *fs, struct ofs_at at,
     struct ofs_overlay_file *f, struct optimfs_attr *attr)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(fs, ofs_at_entry(fs, at));
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(fs->cat, ofs_at_entry(fs, at));
 
 	if (f->text || t == NULL || !mirrors_made(at.space))
 		return;
@@ -312,23 +305,4 @@ int ofs_overlay_attr(struct optimfs *fs, struct ofs_at at,
 	ret = edited_attr(fs, at, attr, err);
 	pthread_rwlock_unlock(&fs->edit->names);
 	return ret;
-}
-
-struct ofs_blob *ofs_overlay_said(const struct optimfs *fs, uint32_t index)
-{
-	struct ofs_blob *said = NULL;
-	struct ofs_overlay_file *f;
-
-	if (fs->edit == NULL || atomic_load(&fs->edit->changed) == 0)
-		return NULL;
-	pthread_rwlock_rdlock(&fs->edit->names);
-	f = ofs_overlay_file(fs->edit, index);
-	if (f != NULL && f->text) {
-		pthread_rwlock_rdlock(&f->lock);
-		if (f->said != NULL)
-			said = ofs_blob_ref(f->said);
-		pthread_rwlock_unlock(&f->lock);
-	}
-	pthread_rwlock_unlock(&fs->edit->names);
-	return said;
 }

@@ -124,7 +124,7 @@ struct optimfs *ofs_fs_read_again(struct optimfs *fs, struct optimfs_error *err)
 	struct ofs_catalog *cat;
 
 	o.rw = o.scratch = false;
-	if (fs->edit != NULL && ofs_overlay_sites(fs->edit) != NULL) {
+	if (fs->sites != NULL) {
 		o.world = ofs_renewal_world(fs->renewal);
 		source = ofs_renewal_path(fs->renewal);
 	}
@@ -162,6 +162,16 @@ static int number_anew(struct optimfs *fs, struct optimfs *now, bool same,
 	return 0;
 }
 
+static int rebase(struct optimfs *fs, bool same, struct optimfs_error *err)
+{
+	const struct ofs_overlay_base base = ofs_fs_base(fs);
+
+	if (ofs_overlay_rebase(fs->edit, &base, same, err) == -1)
+		return -1;
+	fs->write = &ofs_write_staged;
+	return 0;
+}
+
 /* Nobody else is inside. Open files are found again whatever comes of it. */
 static int exchange(struct optimfs *fs, struct optimfs *now,
     const struct opened *o, struct optimfs_error *err)
@@ -177,7 +187,7 @@ static int exchange(struct optimfs *fs, struct optimfs *now,
 		ofs_file_leave(f);
 	swap(fs, now);
 	if (fs->edit != NULL)
-		ret = ofs_overlay_rebase(fs->edit, same, err);
+		ret = rebase(fs, same, err);
 	if (ret == -1)
 		swap(fs, now);
 	for (f = fs->files; f != NULL; f = f->next, i++)

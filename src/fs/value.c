@@ -48,36 +48,6 @@ void ofs_texts_fini(struct optimfs *fs)
 	pthread_mutex_destroy(&t->lock);
 }
 
-struct ofs_blob *ofs_blob_of(struct ofs_buf *out, struct optimfs_error *err)
-{
-	struct ofs_blob *blob = NULL;
-
-	if (!out->bad)
-		blob = malloc(sizeof(*blob) + out->len);
-	if (blob == NULL) {
-		optimfs_fail(err, ENOMEM, "text of %zu bytes", out->len);
-	} else {
-		atomic_init(&blob->refs, 1);
-		blob->len = out->len;
-		if (out->len > 0)
-			memcpy(blob->bytes, out->data, out->len);
-	}
-	ofs_buf_fini(out);
-	return blob;
-}
-
-struct ofs_blob *ofs_blob_ref(struct ofs_blob *blob)
-{
-	atomic_fetch_add_explicit(&blob->refs, 1, memory_order_relaxed);
-	return blob;
-}
-
-void ofs_blob_unref(struct ofs_blob *blob)
-{
-	if (blob != NULL && atomic_fetch_sub(&blob->refs, 1) == 1)
-		free(blob);
-}
-
 static struct ofs_text_slot *slot_of(struct ofs_texts *t, uint32_t entry)
 {
 	return &t->slot[(entry * 2654435761u >> 7) & (t->nslots - 1)];
@@ -112,32 +82,6 @@ static void keep(struct ofs_texts *t, uint32_t entry, struct ofs_blob *blob)
 	}
 	pthread_mutex_unlock(&t->lock);
 	ofs_blob_unref(old);
-}
-
-bool ofs_entry_is_text(const struct optimfs *fs, uint32_t entry)
-{
-	const struct ofs_entry *e = &fs->cat->entries[entry];
-
-	return e->kind != OFS_ENTRY_TENSOR ||
-	    fs->cat->tensors[e->ref].ndim == 0;
-}
-
-static bool named(const struct optimfs *fs, uint32_t index, const char *name)
-{
-	return strcmp(fs->tree.node[index].name, name) == 0;
-}
-
-bool ofs_is_option(const struct optimfs *fs, uint32_t index)
-{
-	uint32_t group = fs->tree.node[index].parent;
-
-	return group != 0 &&
-	    named(fs, fs->tree.node[group].parent, "param_groups");
-}
-
-bool ofs_is_params(const struct optimfs *fs, uint32_t index)
-{
-	return ofs_is_option(fs, index) && named(fs, index, "params");
 }
 
 /* A tensor of no dimensions has one element, in one place or several. */
@@ -277,7 +221,7 @@ int ofs_value_text(struct optimfs *fs, uint32_t index,
     const struct ofs_pickle *doc, uint32_t node, struct ofs_buf *out,
     struct optimfs_error *err)
 {
-	bool params = ofs_is_params(fs, index);
+	bool params = ofs_tree_is_params(&fs->tree, index);
 
 	if (params && ofs_render_names(fs->cat, doc, node, out))
 		return 0;
@@ -313,6 +257,12 @@ static int make_text(struct optimfs *fs, uint32_t index, uint8_t kind,
 	}
 }
 
+/* What a writer has made it say; NULL. */
+static struct ofs_blob *text_said(struct optimfs *fs, uint32_t index)
+{
+	return fs->edit == NULL ? NULL : ofs_overlay_said(fs->edit, index);
+}
+
 struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
     const struct ofs_variant *v, struct optimfs_error *err)
 {
@@ -321,7 +271,7 @@ struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
 	struct ofs_entry its = v == NULL
 	    ? *e
 	    : (struct ofs_entry){ .kind = v->kind, .ref = v->ref };
-	struct ofs_blob *said = ofs_overlay_said(fs, index);
+	struct ofs_blob *said = text_said(fs, index);
 	struct ofs_buf out = { 0 };
 	int ret;
 
@@ -342,7 +292,7 @@ struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
 struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
     struct optimfs_error *err)
 {
-	struct ofs_blob *said = ofs_overlay_said(fs, index);
+	struct ofs_blob *said = text_said(fs, index);
 
 	return said != NULL ? said : ofs_entry_text_base(fs, index, err);
 }
@@ -394,7 +344,7 @@ int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
 	const struct ofs_entry *e = &fs->cat->entries[entry];
 	uint64_t known =
 	    atomic_load_explicit(&fs->texts.sizes[entry], memory_order_relaxed);
-	struct ofs_blob *blob = ofs_overlay_said(fs, index);
+	struct ofs_blob *blob = text_said(fs, index);
 
 	*exact = true;
 	if (blob != NULL) {

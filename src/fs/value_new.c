@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "fs/fs.h"
 #include "layout/render.h"
 #include "text/parse.h"
@@ -42,7 +43,7 @@ int ofs_entry_new(struct optimfs *fs, uint32_t entry, const char *text,
     size_t n, struct ofs_entry_new *out, struct optimfs_error *err)
 {
 	const struct ofs_entry *e = &fs->cat->entries[entry];
-	const struct ofs_tensor *t = ofs_entry_tensor(fs, e);
+	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
 	struct ofs_pickle *doc;
 
 	*out = (struct ofs_entry_new){ 0 };
@@ -63,4 +64,30 @@ int ofs_entry_new(struct optimfs *fs, uint32_t entry, const char *text,
 	out->doc = edit_at(fs, e, doc, ofs_pickle_root(doc), text, n, err);
 	ofs_pickle_free(doc);
 	return out->doc == NULL ? -1 : 0;
+}
+
+int ofs_text_fits(struct optimfs *fs, uint32_t node, const char *text, size_t n,
+    struct ofs_buf *canon, uint8_t element[16], struct optimfs_error *err)
+{
+	uint32_t entry = fs->tree.node[node].entry;
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(fs->cat, &fs->cat->entries[entry]);
+	struct ofs_entry_new new;
+	char shown[80];
+	int ret = 0;
+
+	if (ofs_entry_new(fs, entry, text, n, &new, err) == -1)
+		return -1;
+	if (t != NULL && element != NULL)
+		memcpy(element, new.element, sizeof(new.element));
+	if (t != NULL && canon != NULL) {
+		ofs_buf_put(canon, shown,
+		    ofs_dtype_print(t->dtype, new.element, shown));
+		ofs_buf_putc(canon, '\n');
+	} else if (canon != NULL) {
+		ret = ofs_value_text(fs, node, new.doc,
+		    ofs_pickle_root(new.doc), canon, err);
+	}
+	ofs_pickle_free(new.doc);
+	return ret;
 }

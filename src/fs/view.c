@@ -12,9 +12,8 @@
 
 #include "format/format.h"
 #include "fs/view_impl.h"
+#include "fs/write_open.h"
 #include "layout/render.h"
-#include "overlay/overlay.h"
-#include "push/writethrough.h"
 
 /* Names cost little until they are looked into; a loop over all that are valid
  * still has to end. */
@@ -28,7 +27,7 @@
 
 struct ofs_views {
 	pthread_mutex_t lock; /* making views and their files; the below */
-	struct ofs_told *told;
+	struct ofs_edition *edition;       /* of a commit under way; NULL */
 	TAILQ_HEAD(, ofs_view_dir) unused; /* oldest first */
 	unsigned nunused, nlaid_out;
 	uint32_t nnames;
@@ -52,8 +51,7 @@ static void view_free(struct ofs_view_dir *v)
 
 	ofs_files_free(v->files);
 	ofs_view_names_free(names);
-	ofs_merged_unref(v->merged);
-	ofs_told_unref(v->told);
+	ofs_edition_unref(v->edition);
 	free(v);
 }
 
@@ -230,12 +228,24 @@ bool ofs_view_is_dir(const struct optimfs *fs, struct ofs_at at)
 	return at.index == 0 || node_at(fs, at)->file == OFS_NONE;
 }
 
-void ofs_views_tell(struct optimfs *fs, struct ofs_told *told)
+struct ofs_edition *ofs_edition_ref(struct ofs_edition *e)
+{
+	atomic_fetch_add(&e->refs, 1);
+	return e;
+}
+
+void ofs_edition_unref(struct ofs_edition *e)
+{
+	if (e != NULL && atomic_fetch_sub(&e->refs, 1) == 1)
+		e->ops->free(e);
+}
+
+void ofs_views_override(struct optimfs *fs, struct ofs_edition *edition)
 {
 	struct ofs_views *views = fs->views;
 
 	pthread_mutex_lock(&views->lock);
-	views->told = told;
+	views->edition = edition;
 	for (uint32_t i = 0; i < views->n; i++)
 		atomic_store(&atomic_load(&views->v[i])->retired, true);
 	pthread_mutex_unlock(&views->lock);
@@ -246,8 +256,8 @@ static struct ofs_pickle *read_item(void *ctx, const struct ofs_item *item,
 {
 	const struct ofs_view_dir *v = ctx;
 
-	if (v->told != NULL)
-		return ofs_told_item(v->fs, v->told, item, err);
+	if (v->edition != NULL && v->edition->ops->item != NULL)
+		return v->edition->ops->item(v->edition, item, err);
 	return ofs_locate_item(v->fs->locator, item, err);
 }
 
@@ -275,28 +285,21 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
 static const struct ofs_catalog *catalog_now(struct optimfs *fs,
     struct ofs_view_dir *v, struct optimfs_error *err)
 {
-	if (fs->views->told != NULL && v->told == NULL) {
-		v->told = fs->views->told;
-		atomic_fetch_add(&v->told->refs, 1);
-	}
-	if (v->told != NULL)
-		return &v->told->cat;
+	if (fs->views->edition != NULL && v->edition == NULL)
+		v->edition = ofs_edition_ref(fs->views->edition);
+	if (v->edition != NULL)
+		return v->edition->cat;
 	if (v->generation == 0)
 		return fs->cat;
 	/* what was staged then is not known any more */
-	if (atomic_load(&v->names) != NULL && v->merged == NULL) {
+	if (atomic_load(&v->names) != NULL) {
 		optimfs_fail(err, ESTALE,
 		    "OFS776 view %.80s is of before a change: look it up again",
 		    v->name);
 		return NULL;
 	}
-	if (ofs_overlay_is_direct(fs->edit)) {
-		v->told = ofs_writethrough_told_now(fs->edit, err);
-		return v->told == NULL ? NULL : &v->told->cat;
-	}
-	if (v->merged == NULL)
-		v->merged = ofs_merge(fs, err);
-	return v->merged == NULL ? NULL : v->merged->cat;
+	v->edition = fs->write->edition(fs, err);
+	return v->edition == NULL ? NULL : v->edition->cat;
 }
 
 /* The names of a view that is laid out for the first time; with the lock held. */
@@ -358,8 +361,8 @@ static void put_away(struct ofs_views *views, struct ofs_view_dir *v)
 	ofs_files_free(v->files);
 	v->files = NULL;
 	if (v->generation != generation(v->fs)) {
-		ofs_merged_unref(v->merged);
-		v->merged = NULL;
+		ofs_edition_unref(v->edition);
+		v->edition = NULL;
 	}
 	malloc_trim(0);
 }

@@ -19,13 +19,31 @@ static inline bool ofs_at_is_view(struct ofs_at at)
 	return at.space >= OFS_SPACE_VIEW;
 }
 
+/* The checkpoint with what is staged, as views of an edited mount show it. */
+struct ofs_edition {
+	const struct ofs_edition_ops *ops;
+	_Atomic unsigned refs;
+	const struct ofs_catalog *cat;
+};
+struct ofs_edition_ops {
+	/* The value of an item of fs->cat, the caller's; NULL: as it is stored. */
+	struct ofs_pickle *(*item)(const struct ofs_edition *e,
+	    const struct ofs_item *item, struct optimfs_error *err);
+	/* Where the bytes of a tensor that was added are; NULL for any other. */
+	struct ofs_overlay_file *(*staged)(const struct ofs_edition *e,
+	    uint32_t tensor);
+	void (*free)(struct ofs_edition *e);
+};
+struct ofs_edition *ofs_edition_ref(struct ofs_edition *e);
+/* NULL is allowed. */
+void ofs_edition_unref(struct ofs_edition *e);
+
 int ofs_views_init(struct optimfs *fs, struct optimfs_error *err);
 void ofs_views_fini(struct optimfs *fs);
 
-/* Views that are looked up from now on are made anew; those that are open stay
- * as they are. told (push/writethrough.h) is what they say, where it is not NULL. */
-struct ofs_told;
-void ofs_views_tell(struct optimfs *fs, struct ofs_told *told);
+/* From now on views are made anew, of edition; NULL: as what is edited is
+ * then. */
+void ofs_views_override(struct optimfs *fs, struct ofs_edition *edition);
 /* The view called name, made if it has to be: EINVAL (OFS771) when name is
  * none of a view, ENFILE (OFS772) when there are too many, EOPNOTSUPP (OFS773)
  * for one that can only be written. ofs_view_make gives those too. */

@@ -8,7 +8,6 @@
 #include "base/arena.h"
 #include "fs/view.h"
 #include "layout/render.h"
-#include "rewrite/merge.h"
 
 /* The files of a view and the directories they lie in: 0 is the view itself.
  * Children are a run of nodes, in the order of their names. */
@@ -46,8 +45,7 @@ struct ofs_view_dir {
 	 * and kinds of files go; there is another view of this name for what
 	 * is staged later. */
 	uint64_t generation;
-	struct ofs_merged *merged;            /* NULL: nothing was */
-	struct ofs_told *told;                /* the same, of a skeleton */
+	struct ofs_edition *edition;          /* NULL: nothing was */
 	struct ofs_view_names *_Atomic names; /* NULL until laid out */
 	/* How its files are made: NULL until laid out, and again when nobody
 	 * has used it for long. */

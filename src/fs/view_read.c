@@ -15,8 +15,8 @@
 
 struct ofs_view_file {
 	const struct ofs_catalog *cat;
-	const struct ofs_merged *merged; /* the view's; NULL */
-	struct ofs_view_dir *view;       /* held */
+	const struct ofs_edition *edition; /* the view's; NULL */
+	struct ofs_view_dir *view;         /* held */
 	const struct ofs_files *files;
 	uint32_t file;
 	enum ofs_dtype cast;
@@ -38,8 +38,8 @@ int ofs_view_open(struct optimfs *fs, struct ofs_at at,
 		return -1;
 	}
 	f->view = v;
-	f->merged = v->merged;
-	f->cat = v->merged == NULL ? fs->cat : v->merged->cat;
+	f->edition = v->edition;
+	f->cat = v->edition == NULL ? fs->cat : v->edition->cat;
 	f->cast = v->layout.dtype;
 	f->file = ofs_view_file_of(fs, at);
 	ofs_sums_init(&f->sums);
@@ -70,7 +70,9 @@ const struct ofs_catalog *ofs_view_cat(const struct ofs_view_file *f)
 struct ofs_overlay_file *ofs_view_staged(const struct ofs_view_file *f,
     uint32_t tensor)
 {
-	return f->merged == NULL ? NULL : ofs_merged_staged(f->merged, tensor);
+	return f->edition == NULL || f->edition->ops->staged == NULL
+	    ? NULL
+	    : f->edition->ops->staged(f->edition, tensor);
 }
 
 struct ofs_sums *ofs_view_sums(struct ofs_view_file *f)

@@ -267,7 +267,7 @@ static int check_made(struct optimfs_file *file, struct optimfs_error *err)
 	pthread_rwlock_rdlock(&e->names);
 	base = ofs_overlay_stands_for(e, file->at.index);
 	if (base != OFS_NONE && f->dtype == OFS_DTYPE_NONE &&
-	    ofs_entry_is_text(file->fs, file->fs->tree.node[base].entry)) {
+	    ofs_entry_is_text(file->fs->cat, file->fs->tree.node[base].entry)) {
 		pthread_rwlock_wrlock(&f->lock);
 		if (f->size > 0)
 			now = ofs_overlay_text_now(e, f, err);

@@ -7,10 +7,11 @@
 #include <string.h>
 
 #include "cluster/renew.h"
+#include "fs/view.h"
 #include "fs/write_impl.h"
 #include "journal/lock.h"
-#include "push/writethrough.h"
 #include "rewrite/commit.h"
+#include "rewrite/merge.h"
 
 /* Who is still writing would see the file that he writes taken from him. */
 static int check_writers(const struct ofs_overlay *e, struct optimfs_error *err)
@@ -45,7 +46,7 @@ static int show(struct optimfs *fs, struct optimfs_error *err)
 {
 	struct optimfs_error later;
 
-	if (ofs_overlay_sites(fs->edit) != NULL)
+	if (fs->sites != NULL)
 		return ofs_renew(fs->renewal, fs, true, err);
 	if (fs->renewal != NULL && ofs_fs_reopen(fs, err) == -1) {
 		ofs_renew_alert(fs->renewal, false);
@@ -77,9 +78,7 @@ static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 
 	if (fs->renewal != NULL)
 		ofs_renew_alert(fs->renewal, true);
-	ret = fs->edit->direct != NULL
-	    ? ofs_writethrough_commit(fs, stop, ctx, err)
-	    : ofs_commit(fs, stop, ctx, err);
+	ret = fs->write->commit(fs, stop, ctx, err);
 	if (ret != -1)
 		show_or_say(fs);
 	else if (fs->renewal != NULL)
@@ -121,7 +120,7 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 		ofs_gate_let(fs);
 		return 1;
 	}
-	if (fs->edit->direct == NULL && !fs->edit->published &&
+	if (!fs->edit->ops->hidden && !fs->edit->published &&
 	    !ofs_overlay_dirty(fs->edit)) {
 		ofs_gate_let(fs);
 		return 0;
@@ -138,8 +137,8 @@ static int said(struct optimfs *fs, int ret, const struct optimfs_error *own,
     struct optimfs_error *err)
 {
 	pthread_mutex_lock(&fs->lock);
-	fs->edit->said = *own;
-	fs->edit->unsynced = ret == 1;
+	fs->said = *own;
+	fs->unsynced = ret == 1;
 	pthread_mutex_unlock(&fs->lock);
 	if (ret != 0)
 		optimfs_log_error(fs, own);
@@ -163,11 +162,21 @@ void ofs_control_said(struct optimfs *fs, struct ofs_buf *out)
 	if (fs->edit == NULL)
 		return;
 	pthread_mutex_lock(&fs->lock);
-	if (fs->edit->said.code != 0)
+	if (fs->said.code != 0)
 		ofs_buf_printf(out, "%s %s\n",
-		    fs->edit->unsynced ? "unsynced" : "failed",
-		    fs->edit->said.text);
+		    fs->unsynced ? "unsynced" : "failed", fs->said.text);
 	pthread_mutex_unlock(&fs->lock);
+}
+
+static int drop_all(struct optimfs *fs, struct optimfs_error *err)
+{
+	int ret;
+
+	if (ofs_gate_hold(fs, true, err) == -1)
+		return -1;
+	ret = ofs_overlay_abort(fs->edit, err);
+	ofs_gate_let(fs);
+	return ret;
 }
 
 int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
@@ -176,7 +185,7 @@ int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
 
 	if (ofs_may_write(fs, err) == -1)
 		return -1;
-	return said(fs, ofs_overlay_abort(fs->edit, &own), &own, err);
+	return said(fs, drop_all(fs, &own), &own, err);
 }
 
 int optimfs_lock_watch(const char *path)
@@ -208,7 +217,7 @@ int optimfs_control(struct optimfs *fs, const char *text, size_t len,
 	if (!is_order(text, len, "keep"))
 		return optimfs_fail(err, EINVAL,
 		    "OFS818 control takes commit, abort and keep");
-	atomic_store(&fs->edit->explicit_commit, true);
+	atomic_store(&fs->explicit_commit, true);
 	return 0;
 }
 
@@ -229,7 +238,7 @@ void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
 	ofs_leave(fs);
 	*status = (struct optimfs_status){
 		.writable = true,
-		.explicit_commit = atomic_load(&fs->edit->explicit_commit),
+		.explicit_commit = atomic_load(&fs->explicit_commit),
 		.scratch = fs->edit->scratch,
 		.files = s.files,
 		.bytes = s.bytes,
@@ -246,3 +255,58 @@ uint64_t optimfs_changes(struct optimfs *fs)
 {
 	return fs->edit == NULL ? 0 : ofs_overlay_generation(fs->edit);
 }
+
+static int begin_staged(struct optimfs *fs, struct optimfs_error *err)
+{
+	(void)fs, (void)err;
+	return 0;
+}
+
+/* What is staged, as one catalog. */
+struct staged_edition {
+	struct ofs_edition base;
+	struct ofs_merged *merged;
+};
+
+static struct ofs_overlay_file *edition_staged(const struct ofs_edition *e,
+    uint32_t tensor)
+{
+	return ofs_merged_staged(((const struct staged_edition *)e)->merged,
+	    tensor);
+}
+
+static void edition_free(struct ofs_edition *e)
+{
+	ofs_merged_unref(((struct staged_edition *)e)->merged);
+	free(e);
+}
+
+static struct ofs_edition *edition_new(struct optimfs *fs,
+    struct optimfs_error *err)
+{
+	static const struct ofs_edition_ops ops = {
+		.staged = edition_staged,
+		.free = edition_free,
+	};
+	struct staged_edition *e = calloc(1, sizeof(*e));
+
+	if (e == NULL) {
+		optimfs_fail(err, ENOMEM, "a view");
+		return NULL;
+	}
+	e->merged = ofs_merge(fs, err);
+	if (e->merged == NULL) {
+		free(e);
+		return NULL;
+	}
+	e->base.ops = &ops;
+	e->base.cat = e->merged->cat;
+	atomic_init(&e->base.refs, 1);
+	return &e->base;
+}
+
+const struct ofs_write_ops ofs_write_staged = {
+	.begin = begin_staged,
+	.commit = ofs_commit,
+	.edition = edition_new,
+};

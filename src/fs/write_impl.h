@@ -3,6 +3,8 @@
 #ifndef OFS_FS_WRITE_IMPL_H
 #define OFS_FS_WRITE_IMPL_H
 
+#include "fs/overlay_nodes.h"
+#include "fs/write_open.h"
 #include "overlay/overlay_impl.h"
 
 /* Is it mounted for writing? EROFS. */
@@ -18,6 +20,9 @@ int ofs_writable_at(struct optimfs *fs, uint64_t node, struct ofs_at *at,
     struct optimfs_error *err);
 /* The same of a directory: ENOTDIR. */
 int ofs_writable_dir(struct optimfs *fs, uint64_t node, struct ofs_at *at,
+    struct optimfs_error *err);
+/* optimfs_file_truncate, by who is inside already. */
+int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err);
 
 #endif

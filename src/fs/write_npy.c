@@ -16,6 +16,7 @@
 #include "base/dtype.h"
 #include "base/io.h"
 #include "fs/mirror.h"
+#include "fs/write_open.h"
 #include "overlay/overlay_impl.h"
 
 /* NumPy's own limit is 10000 bytes. */
@@ -34,7 +35,7 @@ int ofs_overlay_npy_begin(struct optimfs_file *file, bool anew,
 	struct ofs_overlay_npy *npy;
 	struct ofs_overlay_form form;
 
-	ofs_overlay_form(file->fs, file->at.index, &form);
+	ofs_overlay_form(file->fs->edit, file->at.index, &form);
 	if (!anew && form.dtype != OFS_DTYPE_NONE)
 		return 0;
 	npy = calloc(1, sizeof(*npy));
@@ -90,7 +91,7 @@ static int write_through(struct optimfs_file *file, const uint8_t *buf,
 	uint64_t n = 0;
 	bool same;
 
-	ofs_overlay_form(file->fs, file->at.index, &form);
+	ofs_overlay_form(file->fs->edit, file->at.index, &form);
 	ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
 	if (off < header.len)
 		n = header.len - off < len ? header.len - off : len;

@@ -9,13 +9,13 @@
 #include "base/dtype.h"
 #include "fs/mirror.h"
 #include "fs/view.h"
+#include "fs/write_impl.h"
 #include "fs/write_npy.h"
-#include "overlay/overlay_impl.h"
 
 /* Names of one tensor are one, but in a skeleton. */
 static bool has_name(const struct optimfs_file *file)
 {
-	return ofs_overlay_is_direct(file->fs->edit) && file->view == NULL &&
+	return ofs_overlay_is_template(file->fs->edit) && file->view == NULL &&
 	    (file->at.space == OFS_SPACE_TREE ||
 		file->at.space == OFS_SPACE_NPY) &&
 	    file->at.index < file->fs->tree.n;
@@ -36,17 +36,6 @@ struct ofs_overlay_file *ofs_overlay_staged(const struct optimfs_file *file,
 	f = has_name(file) ? ofs_overlay_file(e, file->at.index)
 			   : e->tensor[tensor];
 	pthread_rwlock_unlock(&e->names);
-	return f;
-}
-
-struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *edit,
-    uint32_t node)
-{
-	struct ofs_overlay_file *f;
-
-	pthread_rwlock_rdlock(&edit->names);
-	f = ofs_overlay_file(edit, node);
-	pthread_rwlock_unlock(&edit->names);
 	return f;
 }
 
@@ -75,7 +64,7 @@ static int made_header(struct optimfs_file *file, struct optimfs_error *err)
 	struct ofs_overlay_form form;
 	struct ofs_buf header = { 0 };
 
-	ofs_overlay_form(file->fs, file->at.index, &form);
+	ofs_overlay_form(file->fs->edit, file->at.index, &form);
 	if (ofs_dtype_npy(form.dtype) != NULL)
 		ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
 	file->blob = ofs_blob_of(&header, err);
@@ -171,7 +160,7 @@ static struct ofs_overlay_file *staged_of(const struct optimfs_file *file)
 	    (file->at.space != OFS_SPACE_TREE &&
 		file->at.space != OFS_SPACE_NPY))
 		return file->staged;
-	t = ofs_entry_tensor(file->fs, ofs_at_entry(file->fs, file->at));
+	t = ofs_entry_tensor(file->fs->cat, ofs_at_entry(file->fs, file->at));
 	return ofs_overlay_staged(file, (uint32_t)(t - file->fs->cat->tensors));
 }
 

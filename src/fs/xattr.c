@@ -50,7 +50,7 @@ static int get_fqn(const struct subject *s, struct ofs_buf *out,
 
 	(void)err;
 	if (s->made)
-		return ofs_overlay_fqn(s->fs, index, out);
+		return ofs_overlay_fqn(s->fs->edit, index, out);
 	if (index == 0)
 		return 0;
 	for (uint32_t i = index; i != 0; i = node[i].parent)
@@ -335,11 +335,11 @@ static int find_subject(struct optimfs *fs, uint64_t node, struct subject *s,
 		return 0;
 	s->made = ofs_at_made(fs, at);
 	s->entry = ofs_at_entry(fs, at);
-	s->tensor = ofs_entry_tensor(fs, s->entry);
+	s->tensor = ofs_entry_tensor(fs->cat, s->entry);
 	s->edited = fs->edit != NULL && !ofs_at_is_dir(fs, at) &&
 	    (s->made || s->tensor != NULL);
 	if (s->edited)
-		ofs_overlay_form(fs, at.index, &s->form);
+		ofs_overlay_form(fs->edit, at.index, &s->form);
 	return 1;
 }
 

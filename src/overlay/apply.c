@@ -165,9 +165,9 @@ int ofs_overlay_holes(struct ofs_overlay_file *f, const struct ofs_catalog *cat,
 	begin(&c, cat, t, box, first, count);
 	pthread_rwlock_rdlock(&f->lock);
 	/* what is in its place is where a reader looks */
-	if (f->in_place || (f->text && f->said == NULL))
+	if (f->bytes->in_place || (f->text && f->said == NULL))
 		h.end = first + count;
-	while (!f->text && !f->in_place && ret == 0 && next(&c, &s))
+	while (!f->text && !f->bytes->in_place && ret == 0 && next(&c, &s))
 		ret = stretch_holes(f, &s, first + s.dst / c.runs.item,
 		    c.runs.item, &h);
 	pthread_rwlock_unlock(&f->lock);

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "naming/file_name.h"
 #include "overlay/overlay_impl.h"
 
 uint64_t ofs_overlay_form_bytes(const struct ofs_overlay_form *form)
@@ -37,10 +38,10 @@ static bool form_of_base(const struct ofs_overlay *e, uint32_t base,
 
 	if (base == OFS_NONE || ofs_overlay_is_made(e, base))
 		return false;
-	t = ofs_entry_tensor(e->fs,
-	    &e->fs->cat->entries[e->fs->tree.node[base].entry]);
+	t = ofs_entry_tensor(e->cat,
+	    &e->cat->entries[e->tree->node[base].entry]);
 	if (t != NULL)
-		form_of_tensor(e->fs->cat, t, form);
+		form_of_tensor(e->cat, t, form);
 	return true;
 }
 
@@ -148,12 +149,12 @@ void ofs_overlay_form_of(const struct ofs_overlay *e, uint32_t index,
 		*form = (struct ofs_overlay_form){ 0 };
 }
 
-void ofs_overlay_form(const struct optimfs *fs, uint32_t index,
+void ofs_overlay_form(struct ofs_overlay *e, uint32_t index,
     struct ofs_overlay_form *form)
 {
-	pthread_rwlock_rdlock(&fs->edit->names);
-	ofs_overlay_form_of(fs->edit, index, form);
-	pthread_rwlock_unlock(&fs->edit->names);
+	pthread_rwlock_rdlock(&e->names);
+	ofs_overlay_form_of(e, index, form);
+	pthread_rwlock_unlock(&e->names);
 }
 
 uint64_t ofs_overlay_limit(const struct ofs_overlay *e, uint32_t index)
@@ -284,7 +285,7 @@ int ofs_overlay_set_attr(struct ofs_overlay *e, uint32_t index,
 	if (known && now.dtype != OFS_DTYPE_NONE && form.dtype == now.dtype &&
 	    same_shape(&form, &now))
 		return 0;
-	if (e->direct != NULL && !ofs_overlay_is_made(e, index))
+	if (e->ops->hidden && !ofs_overlay_is_made(e, index))
 		return optimfs_fail(err, EINVAL,
 		    "OFS816 the layout has another %s for it than %.*s", name,
 		    (int)(n < 80 ? n : 80), value);
@@ -326,7 +327,7 @@ int ofs_overlay_set_mtime(struct ofs_overlay *e, uint32_t index,
 bool ofs_overlay_key(const struct ofs_overlay *e, uint32_t index,
     struct ofs_buf *out)
 {
-	const struct ofs_tree *tree = &e->fs->tree;
+	const struct ofs_tree *tree = e->tree;
 	uint32_t base = ofs_overlay_is_made(e, index)
 	    ? ofs_overlay_base_place(e, index)
 	    : index;
@@ -350,19 +351,17 @@ bool ofs_overlay_key(const struct ofs_overlay *e, uint32_t index,
 		base = ofs_tree_lookup(tree, model, name);
 	if (base == OFS_NONE)
 		return false;
-	s = ofs_catalog_string(e->fs->cat, tree->node[base].key);
+	s = ofs_catalog_string(e->cat, tree->node[base].key);
 	ofs_buf_put(out, s.p, s.len);
 	return true;
 }
 
-int ofs_overlay_fqn(const struct optimfs *fs, uint32_t index,
-    struct ofs_buf *out)
+int ofs_overlay_fqn(struct ofs_overlay *e, uint32_t index, struct ofs_buf *out)
 {
-	const struct ofs_overlay *e = fs->edit;
 	uint32_t at = index, up;
 	int ret;
 
-	pthread_rwlock_rdlock(&fs->edit->names);
+	pthread_rwlock_rdlock(&e->names);
 	for (uint32_t i = index; i != 0 && i != OFS_NONE; i = up) {
 		up = ofs_overlay_parent(e, i);
 		if (up != 0 && up != OFS_NONE &&
@@ -370,6 +369,6 @@ int ofs_overlay_fqn(const struct optimfs *fs, uint32_t index,
 			at = i;
 	}
 	ret = ofs_overlay_key(e, at, out);
-	pthread_rwlock_unlock(&fs->edit->names);
+	pthread_rwlock_unlock(&e->names);
 	return ret;
 }

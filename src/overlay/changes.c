@@ -65,7 +65,7 @@ static const char *keep(struct walk *w, const void *p, size_t n)
  * checkpoint. */
 static int put_path(struct walk *w, struct ofs_change *c, bool base)
 {
-	const struct ofs_tree *tree = &w->e->fs->tree;
+	const struct ofs_tree *tree = w->e->tree;
 	struct ofs_buf key = { 0 };
 	uint32_t n = 0, i;
 	const char **keys;
@@ -81,7 +81,7 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 	c->nkeys = n;
 	for (i = c->node; i != 0 && ret == 0;) {
 		const struct ofs_str s = base || !ofs_overlay_is_made(w->e, i)
-		    ? ofs_catalog_string(w->e->fs->cat, tree->node[i].key)
+		    ? ofs_catalog_string(w->e->cat, tree->node[i].key)
 		    : (struct ofs_str){ NULL, 0 };
 
 		key.len = 0;
@@ -165,7 +165,7 @@ static int put_element(struct walk *w, struct ofs_change *c, uint32_t base)
 	uint8_t element[16] = { 0 };
 	struct ofs_overlay_form form;
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(w->e->fs, &w->e->fs->cat->entries[c->entry]);
+	    ofs_entry_tensor(w->e->cat, &w->e->cat->entries[c->entry]);
 
 	if (ofs_overlay_text_check(w->e, base, c->text, c->ntext, NULL, element,
 		&c->problem) == -1)
@@ -196,18 +196,18 @@ static bool same_form(const struct ofs_overlay_form *a,
 	    memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0;
 }
 
-static void base_form(const struct optimfs *fs, uint32_t entry,
+static void base_form(const struct ofs_overlay *e, uint32_t entry,
     struct ofs_overlay_form *form)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(fs, &fs->cat->entries[entry]);
+	    ofs_entry_tensor(e->cat, &e->cat->entries[entry]);
 
 	*form = (struct ofs_overlay_form){ 0 };
 	if (t == NULL)
 		return;
 	form->dtype = t->dtype;
 	form->ndim = t->ndim;
-	memcpy(form->shape, ofs_tensor_shape(fs->cat, t),
+	memcpy(form->shape, ofs_tensor_shape(e->cat, t),
 	    t->ndim * sizeof(*form->shape));
 }
 
@@ -215,8 +215,8 @@ static void base_form(const struct optimfs *fs, uint32_t entry,
 static int put_edit(struct walk *w, uint32_t node, uint32_t base,
     struct ofs_overlay_file *f)
 {
-	uint32_t entry = w->e->fs->tree.node[base].entry;
-	bool text = ofs_entry_is_text(w->e->fs, entry);
+	uint32_t entry = w->e->tree->node[base].entry;
+	bool text = ofs_entry_is_text(w->e->cat, entry);
 	struct ofs_change *c =
 	    add(w, text ? OFS_CHANGE_VALUE : OFS_CHANGE_DATA, node);
 	struct ofs_overlay_form form;
@@ -226,7 +226,7 @@ static int put_edit(struct walk *w, uint32_t node, uint32_t base,
 	c->entry = entry;
 	if (text)
 		return put_text(w, c, f) == -1 ? -1 : put_element(w, c, base);
-	base_form(w->e->fs, entry, &form);
+	base_form(w->e, entry, &form);
 	if (put_bytes(w, c, f) == -1)
 		return -1;
 	check_size(c, &form);
@@ -239,15 +239,15 @@ static int put_added(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
     const struct ofs_overlay_form *form)
 {
 	struct ofs_change *c = add(w, OFS_CHANGE_ADD, node);
-	const struct optimfs *fs = w->e->fs;
+	const struct ofs_catalog *cat = w->e->cat;
 
 	if (c == NULL || put_path(w, c, false) == -1)
 		return -1;
 	if (!ofs_overlay_is_made(w->e, node)) {
-		c->from = fs->tree.node[node].entry;
-		if (!ofs_entry_is_text(fs, c->from))
-			c->size = ofs_tensor_bytes(fs->cat,
-			    ofs_entry_tensor(fs, &fs->cat->entries[c->from]));
+		c->from = w->e->tree->node[node].entry;
+		if (!ofs_entry_is_text(cat, c->from))
+			c->size = ofs_tensor_bytes(cat,
+			    ofs_entry_tensor(cat, &cat->entries[c->from]));
 	}
 	if (f != NULL && !f->text && put_bytes(w, c, f) == -1)
 		return -1;
@@ -265,7 +265,7 @@ static int put_removed(struct walk *w, uint32_t base)
 
 	if (c == NULL || put_path(w, c, true) == -1)
 		return -1;
-	c->entry = w->e->fs->tree.node[base].entry;
+	c->entry = w->e->tree->node[base].entry;
 	return 0;
 }
 
@@ -274,10 +274,10 @@ static int put_removed(struct walk *w, uint32_t base)
 static int put_replaced(struct walk *w, uint32_t node, uint32_t base,
     struct ofs_overlay_file *f, const struct ofs_overlay_form *form)
 {
-	uint32_t entry = w->e->fs->tree.node[base].entry;
+	uint32_t entry = w->e->tree->node[base].entry;
 	struct ofs_overlay_form had;
 
-	base_form(w->e->fs, entry, &had);
+	base_form(w->e, entry, &had);
 	if (f != NULL && ofs_overlay_is_made(w->e, node) &&
 	    same_form(form, &had))
 		return put_edit(w, node, base, f);
@@ -294,7 +294,7 @@ static int put_same(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
 
 	if (f == NULL || !ofs_overlay_file_differs(f))
 		return 0;
-	base_form(w->e->fs, w->e->fs->tree.node[node].entry, &had);
+	base_form(w->e, w->e->tree->node[node].entry, &had);
 	if (f->text || same_form(form, &had))
 		return put_edit(w, node, node, f);
 	if (put_removed(w, node) == -1)
@@ -310,7 +310,7 @@ static int put_file(struct walk *w, uint32_t node)
 	int ret;
 
 	ofs_overlay_form_of(w->e, node, &form);
-	if (base != OFS_NONE && w->e->fs->tree.node[base].entry == OFS_NONE)
+	if (base != OFS_NONE && w->e->tree->node[base].entry == OFS_NONE)
 		base = OFS_NONE; /* a directory was there */
 	if (base != OFS_NONE)
 		w->taken[base] = 1;
@@ -397,7 +397,7 @@ static int by_path(const void *a, const void *b)
 
 static int collect(struct walk *w)
 {
-	const struct ofs_tree *tree = &w->e->fs->tree;
+	const struct ofs_tree *tree = w->e->tree;
 
 	if (walk_now(w) == -1)
 		return -1;
@@ -418,7 +418,7 @@ int ofs_overlay_changes(struct ofs_overlay *edit, struct ofs_changes *out,
 
 	*out = (struct ofs_changes){ .edit = edit };
 	ofs_arena_init(&out->arena, 0);
-	w.taken = calloc((size_t)edit->fs->tree.n + 1, 1);
+	w.taken = calloc((size_t)edit->tree->n + 1, 1);
 	pthread_rwlock_rdlock(&edit->names);
 	ret = w.taken == NULL ? optimfs_fail(err, ENOMEM, "a list of changes")
 			      : collect(&w);
@@ -458,23 +458,4 @@ int ofs_changes_check(const struct ofs_changes *c, struct optimfs_error *err)
 	else
 		optimfs_fail_in(err, "%s", first->path);
 	return -1;
-}
-
-int ofs_change_read(struct optimfs *fs, const struct ofs_change *c, void *buf,
-    uint64_t len, uint64_t off, struct optimfs_error *err)
-{
-	struct optimfs_file *file;
-	ssize_t n;
-
-	if (optimfs_file_open(fs, ofs_node_of(OFS_SPACE_TREE, c->node), &file,
-		err) == -1)
-		return -1;
-	n = optimfs_file_read(file, buf, len, off, err);
-	optimfs_file_close(file);
-	if (n == -1)
-		return -1;
-	if ((uint64_t)n != len)
-		return optimfs_fail(err, EIO, "%s: shorter than it was",
-		    c->path);
-	return 0;
 }

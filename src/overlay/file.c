@@ -12,7 +12,6 @@
 
 #include "base/io.h"
 #include "overlay/overlay_impl.h"
-#include "push/writethrough.h"
 
 static struct ofs_overlay_file *file_new(struct ofs_overlay *e, uint32_t index,
     struct optimfs_error *err)
@@ -27,23 +26,11 @@ static struct ofs_overlay_file *file_new(struct ofs_overlay *e, uint32_t index,
 	f->index = index;
 	f->entry = OFS_NONE;
 	f->fd = -1;
+	f->bytes = &ofs_overlay_staged_bytes;
 	f->draft.limit = OFS_TEXT_MAX;
 	f->next = e->files;
 	e->files = f;
 	return f;
-}
-
-/* Of a skeleton each name of a tensor has what was written by it, but those
- * that are texts (push/writethrough.h). */
-static bool is_apart(const struct ofs_overlay *e, uint32_t index)
-{
-	const struct ofs_tree_node *node = e->fs->tree.node;
-	const struct ofs_entry *entry = e->fs->cat->entries;
-	uint32_t lead =
-	    e->direct == NULL ? index : ofs_writethrough_lead(e, index);
-
-	return lead != index &&
-	    entry[node[lead].entry].ref == entry[node[index].entry].ref;
 }
 
 /* A tensor may be there under several names: it is one. */
@@ -54,8 +41,8 @@ static struct ofs_overlay_file **slot_of(const struct ofs_overlay *e,
 	const struct ofs_entry *entry;
 
 	if (!ofs_overlay_is_made(e, index)) {
-		entry = &e->fs->cat->entries[e->fs->tree.node[index].entry];
-		if (entry->kind == OFS_ENTRY_TENSOR && !is_apart(e, index))
+		entry = &e->cat->entries[e->tree->node[index].entry];
+		if (entry->kind == OFS_ENTRY_TENSOR && !e->ops->apart(e, index))
 			return &e->tensor[entry->ref];
 	}
 	return v == NULL ? NULL : (struct ofs_overlay_file **)&v->file;
@@ -86,14 +73,14 @@ struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *e,
 	*slot = f;
 	if (f == NULL || ofs_overlay_is_made(e, index))
 		return f;
-	f->entry = e->fs->tree.node[index].entry;
-	f->text = ofs_entry_is_text(e->fs, f->entry);
-	f->in_place = !f->text && e->direct != NULL &&
-	    ofs_writethrough_lead(e, index) == index &&
-	    !ofs_writethrough_is_rounded(e, f->entry);
-	if (!f->text && e->direct == NULL)
-		f->size = f->base = f->full = ofs_tensor_bytes(e->fs->cat,
-		    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
+	f->entry = e->tree->node[index].entry;
+	f->text = ofs_entry_is_text(e->cat, f->entry);
+	if (f->text)
+		return f;
+	f->bytes = e->ops->bytes(e, index);
+	if (!e->ops->hidden)
+		f->size = f->base = f->full = ofs_tensor_bytes(e->cat,
+		    ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]));
 	return f;
 }
 
@@ -140,9 +127,9 @@ void ofs_overlay_file_revert(struct ofs_overlay *e, struct ofs_overlay_file *f)
 	f->dtype = OFS_DTYPE_NONE;
 	f->size = f->base = f->full = 0;
 	f->mtime_ns = 0;
-	if (f->entry != OFS_NONE && !f->text && e->direct == NULL)
-		f->size = f->base = f->full = ofs_tensor_bytes(e->fs->cat,
-		    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
+	if (f->entry != OFS_NONE && !f->text && !e->ops->hidden)
+		f->size = f->base = f->full = ofs_tensor_bytes(e->cat,
+		    ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]));
 	f->dead = f->entry == OFS_NONE;
 	pthread_rwlock_unlock(&f->lock);
 }
@@ -158,10 +145,11 @@ static int make_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
 
 	/* one that was removed while it is open has no path, and needs none */
 	path = ofs_overlay_path(e, f->index, NULL, err);
-	fd = f->in_place ? -1 : ofs_stage_data(e->stage, id, true, err);
+	fd = f->bytes->in_place ? -1 : ofs_stage_data(e->stage, id, true, err);
 	r.num[0] = id;
 	r.a = path == NULL ? "" : path;
-	ret = fd == -1 && !f->in_place ? -1 : ofs_overlay_record(e, &r, err);
+	ret = fd == -1 && !f->bytes->in_place ? -1
+					      : ofs_overlay_record(e, &r, err);
 	free(path);
 	if (ret == -1) {
 		if (fd != -1)
@@ -177,9 +165,9 @@ static int make_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
 int ofs_overlay_file_adopt(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t id, struct optimfs_error *err)
 {
-	if (!f->in_place)
+	if (!f->bytes->in_place)
 		f->fd = ofs_stage_data(e->stage, id, false, err);
-	if (f->fd == -1 && !f->in_place)
+	if (f->fd == -1 && !f->bytes->in_place)
 		return -1;
 	f->id = id;
 	if (id > e->last_id)
@@ -203,7 +191,8 @@ static int has_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
 
 	pthread_rwlock_wrlock(&f->lock);
 	ret = f->id != 0;
-	if (ret == 1 && !f->in_place && ofs_overlay_file_fd(e, f, err) == -1)
+	if (ret == 1 && !f->bytes->in_place &&
+	    ofs_overlay_file_fd(e, f, err) == -1)
 		ret = -1;
 	pthread_rwlock_unlock(&f->lock);
 	return ret;
@@ -274,14 +263,8 @@ static int extend(struct ofs_overlay *e, struct ofs_overlay_file *f,
 		return 0;
 	if (record_size(e, f, size, err) == -1)
 		return -1;
-	if (f->in_place) {
-		if (ofs_writethrough_zero(e, f, f->size,
-			size < f->high ? size : f->high, err) == -1)
-			return -1;
-	} else if (ftruncate(f->fd, (off_t)size) == -1) {
-		return optimfs_fail(err, errno, "OFS801 staged file: %m");
-	}
-	if (ofs_ranges_add(&f->written, f->size, size, err) == -1)
+	if (f->bytes->resize(e, f, size, err) == -1 ||
+	    ofs_ranges_add(&f->written, f->size, size, err) == -1)
 		return -1;
 	f->size = size;
 	return 0;
@@ -292,14 +275,13 @@ static int write_locked(struct ofs_overlay *e, struct ofs_overlay_file *f,
 {
 	struct ofs_record r = { .type = OFS_REC_WRITE };
 
-	if (f->fd == -1 && !f->in_place)
+	if (f->fd == -1 && !f->bytes->in_place)
 		return optimfs_fail(err, ESTALE, "it was removed");
 	if (extend(e, f, off, err) == -1)
 		return -1;
 	if (off + n > f->high)
 		f->high = off + n;
-	if ((f->in_place ? ofs_writethrough_write(e, f, buf, n, off, err)
-			 : ofs_pwrite_all(f->fd, buf, n, off, err)) == -1)
+	if (f->bytes->write(e, f, buf, n, off, err) == -1)
 		return lose(f, off, off + n, err);
 	r.num[0] = f->id;
 	r.num[1] = off;
@@ -352,7 +334,7 @@ int ofs_overlay_file_write_named(struct ofs_overlay *e,
 static int resize_locked(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
-	if (f->fd == -1 && !f->in_place)
+	if (f->fd == -1 && !f->bytes->in_place)
 		return optimfs_fail(err, ESTALE, "it was removed");
 	if (size > f->size)
 		return extend(e, f, size, err);
@@ -360,8 +342,8 @@ static int resize_locked(struct ofs_overlay *e, struct ofs_overlay_file *f,
 		return 0;
 	if (record_size(e, f, size, err) == -1)
 		return -1;
-	if (!f->in_place && ftruncate(f->fd, (off_t)size) == -1)
-		return optimfs_fail(err, errno, "OFS801 staged file: %m");
+	if (f->bytes->resize(e, f, size, err) == -1)
+		return -1;
 	ofs_ranges_cut(&f->written, size);
 	ofs_ranges_cut(&f->lost, size);
 	f->size = size;
@@ -404,13 +386,10 @@ int ofs_overlay_file_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct ofs_record r = { .type = OFS_REC_SYNC };
-	int ret = 0;
+	int ret;
 
 	pthread_rwlock_wrlock(&f->lock);
-	if (f->in_place)
-		ret = ofs_writethrough_sync(e, f, err);
-	else if (f->fd != -1 && !e->scratch && fdatasync(f->fd) == -1)
-		ret = optimfs_fail(err, errno, "OFS809 staged file: %m");
+	ret = f->bytes->sync(e, f, err);
 	if (ret == -1) {
 		/* the kernel forgets what it could not write, we do not */
 		ret = lose(f, 0, f->size == 0 ? 1 : f->size, err);
@@ -481,7 +460,7 @@ static int lay_locked(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
 		return optimfs_fail_as(err, EIO, "%s", f->why.text);
 	if (check_whole(f, off, end, err) == -1)
 		return -1;
-	return f->in_place ? 0 : lay_ranges(f, buf, off, end, err);
+	return f->bytes->in_place ? 0 : lay_ranges(f, buf, off, end, err);
 }
 
 int ofs_overlay_file_lay(struct ofs_overlay *e, struct ofs_overlay_file *f,
@@ -491,7 +470,7 @@ int ofs_overlay_file_lay(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	int ret = 0;
 
 	pthread_rwlock_rdlock(&f->lock);
-	if (f->fd == -1 && f->id != 0 && !f->in_place) {
+	if (f->fd == -1 && f->id != 0 && !f->bytes->in_place) {
 		pthread_rwlock_unlock(&f->lock);
 		pthread_rwlock_wrlock(&f->lock);
 		if (ofs_overlay_file_fd(e, f, err) == -1 && f->id != 0)
@@ -501,4 +480,26 @@ int ofs_overlay_file_lay(struct ofs_overlay *e, struct ofs_overlay_file *f,
 		ret = lay_locked(f, buf, off, end, slack, err);
 	pthread_rwlock_unlock(&f->lock);
 	return ret;
+}
+
+struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *e,
+    uint32_t node)
+{
+	struct ofs_overlay_file *f;
+
+	pthread_rwlock_rdlock(&e->names);
+	f = ofs_overlay_file(e, node);
+	pthread_rwlock_unlock(&e->names);
+	return f;
+}
+
+struct ofs_overlay_file *ofs_overlay_of_tensor(struct ofs_overlay *e,
+    uint32_t tensor)
+{
+	struct ofs_overlay_file *f;
+
+	pthread_rwlock_rdlock(&e->names);
+	f = e->tensor[tensor];
+	pthread_rwlock_unlock(&e->names);
+	return f;
 }

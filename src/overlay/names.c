@@ -8,14 +8,14 @@
 #include <time.h>
 #include <xxhash.h>
 
+#include "naming/file_name.h"
 #include "overlay/overlay_impl.h"
-#include "push/writethrough.h"
 #include "tree/build.h"
 
 static const struct ofs_tree_node *base_of(const struct ofs_overlay *e,
     uint32_t index)
 {
-	return index < e->fs->tree.n ? &e->fs->tree.node[index] : NULL;
+	return index < e->tree->n ? &e->tree->node[index] : NULL;
 }
 
 struct ofs_overlay_node *ofs_overlay_node(const struct ofs_overlay *e,
@@ -40,7 +40,7 @@ struct ofs_overlay_node *ofs_overlay_touch(struct ofs_overlay *e,
 	}
 	v->index = index;
 	v->parent = OFS_NONE;
-	v->dir = e->fs->tree.node[index].entry == OFS_NONE;
+	v->dir = e->tree->node[index].entry == OFS_NONE;
 	e->base[index] = v;
 	return v;
 }
@@ -109,7 +109,7 @@ uint32_t ofs_overlay_find(const struct ofs_overlay *e, uint32_t dir,
 		return v->index;
 	if (base_of(e, dir) == NULL)
 		return OFS_NONE;
-	index = ofs_tree_lookup(&e->fs->tree, dir, name);
+	index = ofs_tree_lookup(e->tree, dir, name);
 	if (index == OFS_NONE)
 		return OFS_NONE;
 	v = e->base[index];
@@ -122,7 +122,7 @@ const char *ofs_overlay_name(const struct ofs_overlay *e, uint32_t index)
 
 	if (v != NULL && (v->gone || ofs_overlay_is_made(e, index)))
 		return v->name;
-	return e->fs->tree.node[index].name;
+	return e->tree->node[index].name;
 }
 
 uint32_t ofs_overlay_parent(const struct ofs_overlay *e, uint32_t index)
@@ -131,12 +131,12 @@ uint32_t ofs_overlay_parent(const struct ofs_overlay *e, uint32_t index)
 
 	if (v != NULL && (v->gone || ofs_overlay_is_made(e, index)))
 		return v->parent;
-	return e->fs->tree.node[index].parent;
+	return e->tree->node[index].parent;
 }
 
 bool ofs_overlay_in_place(const struct ofs_overlay *e, uint32_t index)
 {
-	for (; index != 0; index = e->fs->tree.node[index].parent) {
+	for (; index != 0; index = e->tree->node[index].parent) {
 		const struct ofs_overlay_node *v = ofs_overlay_node(e, index);
 
 		if (v != NULL && (v->gone || ofs_overlay_is_made(e, index)))
@@ -213,9 +213,9 @@ static uint32_t step_now(const struct ofs_overlay *e, uint32_t dir,
 static uint32_t step_base(const struct ofs_overlay *e, uint32_t dir,
     const char *name)
 {
-	if (e->fs->tree.node[dir].entry != OFS_NONE)
+	if (e->tree->node[dir].entry != OFS_NONE)
 		return OFS_NONE;
-	return ofs_tree_child(&e->fs->tree, dir, name);
+	return ofs_tree_child(e->tree, dir, name);
 }
 
 uint32_t ofs_overlay_resolve(const struct ofs_overlay *e, const char *path)
@@ -237,7 +237,7 @@ uint32_t ofs_overlay_stands_for(const struct ofs_overlay *e, uint32_t index)
 	uint32_t base = ofs_overlay_base_place(e, index);
 
 	if (base == OFS_NONE || base == index ||
-	    e->fs->tree.node[base].entry == OFS_NONE)
+	    e->tree->node[base].entry == OFS_NONE)
 		return OFS_NONE;
 	return base;
 }
@@ -255,7 +255,7 @@ int ofs_overlay_children(const struct ofs_overlay *e, uint32_t dir,
 		const struct ofs_overlay_node *c = e->base[child];
 
 		if (c == NULL || !c->gone)
-			ret = each(ctx, child, e->fs->tree.node[child].name, i);
+			ret = each(ctx, child, e->tree->node[child].name, i);
 	}
 	if (v == NULL)
 		return ret;
@@ -388,11 +388,9 @@ int ofs_overlay_make(struct ofs_overlay *e, uint32_t dir, const char *name,
 
 	if (ofs_overlay_find(e, dir, name) != OFS_NONE)
 		return optimfs_fail(err, EEXIST, "%s: it exists", name);
-	if (e->direct != NULL) {
-		ret = ofs_writethrough_reveal(e, dir, name, is_dir, index, err);
-		if (ret != 0)
-			return ret == 1 ? 0 : -1;
-	}
+	ret = e->ops->reveal(e, dir, name, is_dir, index, err);
+	if (ret != 0)
+		return ret == 1 ? 0 : -1;
 	v = new_node(e, err);
 	if (v == NULL)
 		return -1;
@@ -503,7 +501,7 @@ static int fits_there(struct ofs_overlay *e, uint32_t index, uint32_t to,
 	if (path == NULL)
 		return -1;
 	if (base == OFS_NONE || f == NULL || !ofs_overlay_is_made(e, index) ||
-	    !ofs_entry_is_text(e->fs, e->fs->tree.node[base].entry) ||
+	    !ofs_entry_is_text(e->cat, e->tree->node[base].entry) ||
 	    f->dtype != OFS_DTYPE_NONE)
 		return 0;
 	pthread_rwlock_wrlock(&f->lock);
@@ -552,11 +550,9 @@ int ofs_overlay_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
 		return -1;
 	if (over == index)
 		return 0;
-	if (e->direct != NULL) {
-		ret = ofs_writethrough_rename(e, index, to, newname, err);
-		if (ret != 0)
-			return ret == 1 ? 0 : -1;
-	}
+	ret = e->ops->rename(e, index, to, newname, err);
+	if (ret != 0)
+		return ret == 1 ? 0 : -1;
 	v = ofs_overlay_touch(e, index, err);
 	if (over != OFS_NONE)
 		old = ofs_overlay_touch(e, over, err);

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "fs/fs.h"
+#include "base/buf.h"
 #include "overlay/overlay.h"
 
 /* Order of locks: the gate, names, a file's, what is inside the stage. */
@@ -21,8 +21,8 @@ struct ofs_overlay_file {
 	uint32_t index;                /* of the node it was made for */
 	uint32_t entry; /* of a file of the checkpoint; OFS_NONE */
 	bool text;      /* staged whole, once it was checked */
-	bool in_place;  /* a skeleton's: bytes go to where it has them */
-	bool dead;      /* removed, and nobody has it open */
+	const struct ofs_overlay_bytes *bytes;
+	bool dead;               /* removed, and nobody has it open */
 	unsigned opens, writers; /* under names */
 
 	pthread_rwlock_t lock; /* what follows */
@@ -80,13 +80,14 @@ struct ofs_overlay_node {
 };
 
 struct ofs_overlay {
-	struct optimfs *fs;
+	const struct ofs_catalog *cat;
+	const struct ofs_tree *tree;
+	const struct ofs_overlay_reader *reader;
+	void *reader_ctx;
+	const struct ofs_overlay_ops *ops;
+	void *ops_ctx;
 	struct ofs_stage *stage;
-	struct ofs_coordinator *sites; /* NULL: all is in one directory */
 	bool scratch;
-	struct ofs_writethrough
-	    *direct;       /* push/writethrough.h: of a skeleton; NULL */
-	char *destination; /* of a skeleton: what it will be called */
 	/* It is, or a commit was that could not be shown: why not. Readers look
 	 * while a commit says so. */
 	atomic_bool published;
@@ -114,11 +115,54 @@ struct ofs_overlay {
 	_Atomic uint64_t names_changed, changed;
 	_Atomic unsigned percent; /* of a commit, plus one; 0: none */
 	struct ofs_replay found;
-	atomic_bool explicit_commit;
-	/* By the last commit or abort, under fs->lock. */
-	struct optimfs_error said;
-	bool unsynced; /* it was published all the same */
 };
+
+/* Where the bytes go that are written to a file which is no text; f->lock is
+ * held for writing. */
+struct ofs_overlay_bytes {
+	bool in_place; /* to where a reader of the base finds them */
+	int (*write)(struct ofs_overlay *e, struct ofs_overlay_file *f,
+	    const void *buf, uint64_t n, uint64_t off,
+	    struct optimfs_error *err);
+	int (*read)(struct ofs_overlay *e, struct ofs_overlay_file *f,
+	    void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
+	/* Longer by zeros, or shorter. */
+	int (*resize)(struct ofs_overlay *e, struct ofs_overlay_file *f,
+	    uint64_t size, struct optimfs_error *err);
+	int (*sync)(struct ofs_overlay *e, struct ofs_overlay_file *f,
+	    struct optimfs_error *err);
+};
+/* To files of the stage. */
+extern const struct ofs_overlay_bytes ofs_overlay_staged_bytes;
+
+/* What an overlay over a checkpoint (staged.c) and one over a template
+ * (push/writethrough.c) do differently. With names held, for writing where
+ * something changes. */
+struct ofs_overlay_ops {
+	/* Names and bytes of the base are absent until they are written. */
+	bool hidden;
+	/* Has the node of a tensor with several names a file of its own? */
+	bool (*apart)(const struct ofs_overlay *e, uint32_t node);
+	/* Of a tensor's node. */
+	const struct ofs_overlay_bytes *(*bytes)(const struct ofs_overlay *e,
+	    uint32_t node);
+	/* Does this text stand for what the base says there? */
+	bool (*own_text)(const struct ofs_overlay *e, uint32_t node,
+	    const void *text, size_t n);
+	/* A text was accepted that was written by way of node. */
+	void (*accepted)(struct ofs_overlay *e, struct ofs_overlay_file *f,
+	    uint32_t node);
+	/* A name of the base that is absent is created. 1; 0: it is no such
+	 * name; -1. */
+	int (*reveal)(struct ofs_overlay *e, uint32_t dir, const char *name,
+	    bool is_dir, uint32_t *index, struct optimfs_error *err);
+	/* What was made is renamed to a name of the base: 1; 0: as any file
+	 * is; -1. */
+	int (*rename)(struct ofs_overlay *e, uint32_t index, uint32_t dir,
+	    const char *name, struct optimfs_error *err);
+	void (*free)(void *ctx);
+};
+extern const struct ofs_overlay_ops ofs_overlay_staged_ops;
 
 /* Records of the journal. Paths are as the mount shows them, at the time. */
 enum ofs_overlay_record {
@@ -140,11 +184,6 @@ enum ofs_overlay_record {
 void ofs_overlay_changed(struct ofs_overlay *e, bool names);
 int ofs_overlay_record(struct ofs_overlay *e, const struct ofs_record *r,
     struct optimfs_error *err);
-/* Nothing is staged any more; with the gate held. */
-int ofs_overlay_reset(struct ofs_overlay *e, struct optimfs_error *err);
-
-/* replay.c: before anybody else has e. */
-int ofs_overlay_replay(struct ofs_overlay *e, struct optimfs_error *err);
 
 /* attr.c: with names held for writing. */
 int ofs_overlay_set_attr(struct ofs_overlay *e, uint32_t index,
@@ -259,15 +298,13 @@ int ofs_overlay_text_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
  * written by. */
 int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint32_t index, struct optimfs_error *err);
-/* Does text[0..n) fit in the place of base, a node of the checkpoint that is a
- * text? canon gets it as it will be shown; element, which may be NULL, a
- * tensor's. */
-int ofs_overlay_text_check(struct ofs_overlay *e, uint32_t base,
+/* As ofs_overlay_reader.fits says. */
+static inline int ofs_overlay_text_check(struct ofs_overlay *e, uint32_t node,
     const char *text, size_t n, struct ofs_buf *canon, uint8_t element[16],
-    struct optimfs_error *err);
-
-/* fs/write.c: optimfs_file_truncate, by who is inside already. */
-int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
-    struct optimfs_error *err);
+    struct optimfs_error *err)
+{
+	return e->reader->fits(e->reader_ctx, node, text, n, canon, element,
+	    err);
+}
 
 #endif

@@ -10,9 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/io.h"
 #include "overlay/overlay_impl.h"
-#include "push/writethrough.h"
 
 /* Bytes of a file that were not synced before the machine went down are only
  * believed where their checksum says so. */
@@ -279,10 +277,7 @@ static bool is_there(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	while (same && done < d->len) {
 		size_t n = d->len - done < cap ? d->len - done : cap;
 
-		same = (f->in_place ? ofs_writethrough_read(e, f, buf, n,
-					  d->off + done, NULL)
-				    : ofs_pread_all(f->fd, buf, n,
-					  d->off + done, NULL)) == 0 &&
+		same = f->bytes->read(e, f, buf, n, d->off + done, NULL) == 0 &&
 		    XXH64_update(state, buf, n) == XXH_OK;
 		done += n;
 	}
@@ -355,11 +350,11 @@ static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 			return -1;
 		need =
 		    f->written.n == 0 ? 0 : f->written.v[f->written.n - 1].end;
-		if (f->in_place)
+		if (f->bytes->in_place)
 			st.st_size = (off_t)need;
 		else if (fstat(f->fd, &st) == -1)
 			return optimfs_fail(err, errno, "OFS809 data: %m");
-		have = f->in_place ? UINT64_MAX : (uint64_t)st.st_size;
+		have = f->bytes->in_place ? UINT64_MAX : (uint64_t)st.st_size;
 		if ((uint64_t)st.st_size < need &&
 		    ftruncate(f->fd, (off_t)need) == -1)
 			return optimfs_fail(err, errno, "OFS801 data: %m");
@@ -390,7 +385,7 @@ int ofs_overlay_replay(struct ofs_overlay *e, struct optimfs_error *err)
 		    "OFS810 the journal ended in the middle of a record: "
 		    "%" PRIu64 " bytes of it were dropped",
 		    e->found.dropped);
-		optimfs_log_error(e->fs, &note);
+		e->reader->log(e->reader_ctx, &note);
 	}
 	return ret;
 }

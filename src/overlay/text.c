@@ -2,16 +2,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "text/text.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/io.h"
 #include "overlay/overlay_impl.h"
-#include "push/writethrough.h"
-#include "text/parse.h"
 
 /* A draft is what programs see who write: it may be cut, and pass through
  * anything, before it is closed. Only then it must make sense. */
@@ -38,13 +34,9 @@ static struct ofs_blob *made_text(struct ofs_overlay *e,
 	}
 	if (f->size > 0 && ofs_overlay_file_fd(e, f, err) == -1)
 		return NULL;
-	blob = malloc(sizeof(*blob) + f->size);
-	if (blob == NULL) {
-		optimfs_fail(err, ENOMEM, "a text");
+	blob = ofs_blob_new(f->size, err);
+	if (blob == NULL)
 		return NULL;
-	}
-	atomic_init(&blob->refs, 1);
-	blob->len = f->size;
 	if (ofs_pread_all(f->fd, blob->bytes, f->size, 0, err) == -1) {
 		ofs_blob_unref(blob);
 		return NULL;
@@ -61,7 +53,7 @@ struct ofs_blob *ofs_overlay_text_now(struct ofs_overlay *e,
 		return blob_of(f->draft.data, f->draft.len, err);
 	if (f->said != NULL)
 		return ofs_blob_ref(f->said);
-	return ofs_entry_text_base(e->fs, f->index, err);
+	return e->reader->text(e->reader_ctx, f->index, err);
 }
 
 /* Before it is changed for the first time. */
@@ -120,12 +112,11 @@ static bool is_whole(const uint8_t *p, size_t n)
 	return depth == 0;
 }
 
-/* Of a skeleton: the source says this, where the layout has its own value. */
-static bool is_layouts(const struct ofs_overlay *e,
+/* It stands for what the base says. */
+static bool is_own(const struct ofs_overlay *e,
     const struct ofs_overlay_file *f)
 {
-	return e->direct != NULL &&
-	    ofs_writethrough_own(e, f->index, f->draft.data, f->draft.len);
+	return e->ops->own_text(e, f->index, f->draft.data, f->draft.len);
 }
 
 /* A text that is one line is checked when its newline is written, because few
@@ -137,8 +128,8 @@ static int check_early(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	size_t n = f->draft.len;
 
 	if (n == 0 || p[n - 1] != '\n' || memchr(p, '\n', n - 1) != NULL ||
-	    ofs_is_params(e->fs, f->index) || !is_whole(p, n) ||
-	    is_layouts(e, f))
+	    ofs_tree_is_params(e->tree, f->index) || !is_whole(p, n) ||
+	    is_own(e, f))
 		return 0;
 	return ofs_overlay_text_check(e, f->index, (const char *)p, n, NULL,
 	    NULL, err);
@@ -175,67 +166,6 @@ int ofs_overlay_text_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return 0;
 }
 
-/* The value that text means in the place of a value or an item. */
-static int check_value(struct ofs_overlay *e, uint32_t base, const char *text,
-    size_t n, struct ofs_buf *canon, struct optimfs_error *err)
-{
-	const struct optimfs *fs = e->fs;
-	const struct ofs_entry *entry =
-	    &fs->cat->entries[fs->tree.node[base].entry];
-	struct ofs_value_form form = {
-		.lines = ofs_is_params(fs, base),
-		.cat = fs->cat,
-		.widen = ofs_is_option(fs, base),
-	};
-	struct ofs_pickle *item = NULL, *doc;
-	int ret = 0;
-
-	if (entry->kind == OFS_ENTRY_ITEM) {
-		item = ofs_locate_item(fs->locator, &fs->cat->items[entry->ref],
-		    err);
-		if (item == NULL)
-			return -1;
-		form.doc = item;
-		form.node = ofs_pickle_root(item);
-	} else {
-		form.doc = fs->cat->values[entry->ref].doc;
-		form.node = fs->cat->values[entry->ref].node;
-	}
-	doc = ofs_value_edit(&form, text, n, err);
-	ofs_pickle_free(item);
-	if (doc == NULL)
-		return -1;
-	if (canon != NULL)
-		ret = ofs_value_text(e->fs, base, doc, ofs_pickle_root(doc),
-		    canon, err);
-	ofs_pickle_free(doc);
-	return ret;
-}
-
-int ofs_overlay_text_check(struct ofs_overlay *e, uint32_t base,
-    const char *text, size_t n, struct ofs_buf *canon, uint8_t element[16],
-    struct optimfs_error *err)
-{
-	const struct optimfs *fs = e->fs;
-	const struct ofs_tensor *t =
-	    ofs_entry_tensor(fs, &fs->cat->entries[fs->tree.node[base].entry]);
-	uint8_t own[16] = { 0 };
-	char shown[80];
-
-	if (t == NULL)
-		return check_value(e, base, text, n, canon, err);
-	if (ofs_value_element(t->dtype, text, n, own, err) == -1)
-		return -1;
-	if (element != NULL)
-		memcpy(element, own, sizeof(own));
-	if (canon != NULL) {
-		ofs_buf_put(canon, shown,
-		    ofs_dtype_print(t->dtype, own, shown));
-		ofs_buf_putc(canon, '\n');
-	}
-	return 0;
-}
-
 static int record_text(struct ofs_overlay *e, uint32_t index,
     const struct ofs_blob *text, struct optimfs_error *err)
 {
@@ -250,18 +180,6 @@ static int record_text(struct ofs_overlay *e, uint32_t index,
 	return ret;
 }
 
-/* What is written by one name of several is what that name says, too. */
-static void keep_said(struct ofs_overlay *e, struct ofs_overlay_file *f,
-    uint32_t index)
-{
-	struct ofs_overlay_node *v = ofs_overlay_node(e, index);
-
-	if (e->direct == NULL || v == NULL)
-		return;
-	ofs_blob_unref(v->said);
-	v->said = ofs_blob_ref(f->said);
-}
-
 int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint32_t index, struct optimfs_error *err)
 {
@@ -271,8 +189,8 @@ int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
 
 	if (!f->drafting)
 		return 0;
-	if (is_layouts(e, f))
-		text = ofs_entry_text_base(e->fs, f->index, err);
+	if (is_own(e, f))
+		text = e->reader->text(e->reader_ctx, f->index, err);
 	else if (ofs_overlay_text_check(e, f->index,
 		     (const char *)f->draft.data, f->draft.len, &canon, element,
 		     err) == 0)
@@ -288,8 +206,27 @@ int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	f->said = text;
 	memcpy(f->element, element, sizeof(element));
 	f->drafting = f->touched = f->unsaid = false;
-	keep_said(e, f, index);
+	e->ops->accepted(e, f, index);
 	ofs_overlay_changed(e,
-	    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]) == NULL);
+	    ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]) == NULL);
 	return 0;
+}
+
+struct ofs_blob *ofs_overlay_said(struct ofs_overlay *e, uint32_t node)
+{
+	struct ofs_blob *said = NULL;
+	struct ofs_overlay_file *f;
+
+	if (atomic_load(&e->changed) == 0)
+		return NULL;
+	pthread_rwlock_rdlock(&e->names);
+	f = ofs_overlay_file(e, node);
+	if (f != NULL && f->text) {
+		pthread_rwlock_rdlock(&f->lock);
+		if (f->said != NULL)
+			said = ofs_blob_ref(f->said);
+		pthread_rwlock_unlock(&f->lock);
+	}
+	pthread_rwlock_unlock(&e->names);
+	return said;
 }

@@ -16,12 +16,12 @@ typedef void say_fn(void *ctx, const char *path, const char *words);
 
 bool ofs_writethrough_present(const struct ofs_overlay *e, uint32_t index)
 {
-	const struct ofs_tree_node *b = &e->fs->tree.node[index];
+	const struct ofs_tree_node *b = &e->tree->node[index];
 	const struct ofs_overlay_node *v;
 
 	for (; index != 0; index = b->parent) {
 		v = ofs_overlay_node(e, index);
-		b = &e->fs->tree.node[index];
+		b = &e->tree->node[index];
 		/* moved away, and back */
 		if (v->gone &&
 		    (v->parent != b->parent || v->name == NULL ||
@@ -34,8 +34,8 @@ bool ofs_writethrough_present(const struct ofs_overlay *e, uint32_t index)
 static bool tensor_lacks(const struct ofs_overlay *e,
     const struct ofs_overlay_file *f, char words[96])
 {
-	uint64_t total = ofs_tensor_bytes(e->fs->cat,
-	    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]));
+	uint64_t total = ofs_tensor_bytes(e->cat,
+	    ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]));
 	uint64_t have = ofs_ranges_total(&f->written), lost;
 
 	lost = ofs_ranges_total(&f->lost);
@@ -49,8 +49,8 @@ static bool tensor_lacks(const struct ofs_overlay *e,
 
 bool ofs_writethrough_zeros(const struct ofs_overlay *e, uint32_t node)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(e->fs,
-	    &e->fs->cat->entries[e->fs->tree.node[node].entry]);
+	const struct ofs_tensor *t = ofs_entry_tensor(e->cat,
+	    &e->cat->entries[e->tree->node[node].entry]);
 
 	return t != NULL &&
 	    (ofs_writethrough_given(e, node) ||
@@ -93,7 +93,7 @@ static bool lacks(const struct ofs_overlay *e, uint32_t index, char words[96])
 void ofs_writethrough_path(const struct ofs_overlay *e, uint32_t index,
     char *path, size_t size)
 {
-	const struct ofs_tree_node *node = e->fs->tree.node;
+	const struct ofs_tree_node *node = e->tree->node;
 	size_t at = size - 1;
 
 	path[at] = '\0';
@@ -115,9 +115,8 @@ static void each_problem(const struct ofs_overlay *e, say_fn *say, void *ctx)
 {
 	char path[8192], words[96], *own;
 
-	for (uint32_t i = 1; i < e->fs->tree.n; i++) {
-		if (e->fs->tree.node[i].entry == OFS_NONE ||
-		    !lacks(e, i, words))
+	for (uint32_t i = 1; i < e->tree->n; i++) {
+		if (e->tree->node[i].entry == OFS_NONE || !lacks(e, i, words))
 			continue;
 		ofs_writethrough_path(e, i, path, sizeof(path));
 		say(ctx, path, words);

@@ -133,7 +133,7 @@ static void follow(void *ctx, uint64_t done, uint64_t total)
 }
 
 /* A new generation next to the skeleton, from its elements. */
-static int render_anew(struct committing *c, struct ofs_told *told,
+static int render_anew(struct committing *c, struct ofs_overrides *values,
     struct optimfs_error *err)
 {
 	struct optimfs_reshard how = {
@@ -146,16 +146,16 @@ static int render_anew(struct committing *c, struct ofs_told *told,
 
 	ofs_publish_clear(c->stage, FILLED);
 	ofs_publish_clear(c->stage, "." FILLED ".optimfs");
-	path = ofs_stage_place(c->e->destination, err);
+	path = ofs_stage_place(ofs_writethrough_destination(c->e), err);
 	if (path == NULL)
 		return -1;
 	path = realloc(path, strlen(path) + sizeof("/" FILLED));
 	if (path == NULL)
 		return optimfs_fail(err, ENOMEM, "a path");
 	strcat(path, "/" FILLED);
-	ofs_views_tell(c->fs, told);
+	ofs_views_override(c->fs, &values->base);
 	ret = optimfs_reshard(c->fs, path, &how, err);
-	ofs_views_tell(c->fs, NULL);
+	ofs_views_override(c->fs, NULL);
 	free(path);
 	return ret == 1 ? optimfs_fail(err, EIO, "OFS802 %s: fsync", FILLED)
 			: ret;
@@ -222,7 +222,7 @@ static int give_to_sites(struct committing *c, const char *from,
 	if (dir == -1)
 		return optimfs_fail(err, errno, "OFS801 %s: %m", from);
 	if (ofs_stage_held(c->e->stage, err) == 0)
-		p = ofs_publish_begin_sites(c->e->sites, c->stage, err);
+		p = ofs_publish_begin_sites(c->fs->sites, c->stage, err);
 	if (p != NULL && link_files(c, p, dir, false, err) == 0 &&
 	    link_files(c, p, dir, true, err) == 0 && mark_done(c, err) == 0) {
 		ret = ofs_publish_commit(p, err);
@@ -240,7 +240,7 @@ static int seal_sites(struct committing *c, int ret, struct optimfs_error *err)
 	if (ret == 1) {
 		(void)ofs_overlay_published(c->e, err);
 	} else if (ofs_overlay_published(c->e, NULL) == 0) {
-		ofs_coordinator_forget(c->e->sites);
+		ofs_coordinator_forget(c->fs->sites);
 		ofs_writethrough_settle(c->e->stage, true);
 	}
 	return ret;
@@ -249,7 +249,7 @@ static int seal_sites(struct committing *c, int ret, struct optimfs_error *err)
 static int give_name(struct committing *c, const char *from,
     struct optimfs_error *err)
 {
-	const char *to = c->e->destination;
+	const char *to = ofs_writethrough_destination(c->e);
 	int fd = openat(c->stage, from,
 	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int ret;
@@ -274,11 +274,11 @@ static int give_name(struct committing *c, const char *from,
 /* Behind the rename: whatever fails, the new checkpoint is there. */
 static int seal(struct committing *c, struct optimfs_error *err)
 {
-	if (ofs_sync_parent(c->e->destination) == -1) {
+	if (ofs_sync_parent(ofs_writethrough_destination(c->e)) == -1) {
 		optimfs_fail(err, errno,
 		    "OFS803 %s is there, but may not survive a crash of the "
 		    "machine: its directory could not be synced: %m",
-		    c->e->destination);
+		    ofs_writethrough_destination(c->e));
 		(void)ofs_overlay_published(c->e, err);
 		return 1;
 	}
@@ -317,7 +317,7 @@ static bool is_compressed(const struct committing *c)
 
 static int commit(struct committing *c, struct optimfs_error *err)
 {
-	struct ofs_told *told;
+	struct ofs_overrides *values;
 	bool anew;
 	int ret;
 
@@ -330,20 +330,20 @@ static int commit(struct committing *c, struct optimfs_error *err)
 	    ofs_template_load(c->stage, &c->skeleton, err) == -1 ||
 	    ofs_writethrough_texts(c->e, put_element, c, err) == -1)
 		return -1;
-	told = ofs_writethrough_told(c->e, err);
-	if (told == NULL)
+	values = ofs_writethrough_overrides(c->e, err);
+	if (values == NULL)
 		return -1;
-	anew = told->differs || is_compressed(c);
-	ret = anew ? render_anew(c, told, err) : fill(c, err);
-	ofs_told_unref(told);
-	if (ret == 0 && c->e->sites != NULL)
+	anew = values->differs || is_compressed(c);
+	ret = anew ? render_anew(c, values, err) : fill(c, err);
+	ofs_edition_unref(&values->base);
+	if (ret == 0 && c->fs->sites != NULL)
 		ret = give_to_sites(c, anew ? FILLED : OFS_TEMPLATE, err);
 	else if (ret == 0)
 		ret = give_name(c, anew ? FILLED : OFS_TEMPLATE, err);
 	if (ret == -1)
 		return -1;
 	c->e->published = true;
-	return c->e->sites != NULL ? seal_sites(c, ret, err) : seal(c, err);
+	return c->fs->sites != NULL ? seal_sites(c, ret, err) : seal(c, err);
 }
 
 int ofs_writethrough_commit(struct optimfs *fs, bool (*stop)(void *ctx),

@@ -50,10 +50,10 @@ static int add_places(void *ctx, uint32_t index, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct places *p = ctx;
-	struct optimfs *fs = p->e->fs;
+	struct optimfs *fs = ofs_writethrough_fs(p->e);
 	const struct ofs_overlay_node *v = ofs_overlay_node(p->e, index);
-	const struct ofs_tensor *t =
-	    ofs_entry_tensor(fs, &fs->cat->entries[fs->tree.node[index].entry]);
+	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat,
+	    &fs->cat->entries[fs->tree.node[index].entry]);
 	struct ofs_plan plan = { 0 };
 	int ret;
 

@@ -19,14 +19,14 @@
 static const struct ofs_entry *entry_of(const struct ofs_overlay *e,
     uint32_t node)
 {
-	return &e->fs->cat->entries[e->fs->tree.node[node].entry];
+	return &e->cat->entries[e->tree->node[node].entry];
 }
 
 bool ofs_writethrough_whole(const struct ofs_overlay *e, uint32_t node)
 {
 	struct ofs_overlay_file *f = ofs_overlay_file(e, node);
-	uint64_t total = ofs_tensor_bytes(e->fs->cat,
-	    ofs_entry_tensor(e->fs, entry_of(e, node)));
+	uint64_t total = ofs_tensor_bytes(e->cat,
+	    ofs_entry_tensor(e->cat, entry_of(e, node)));
 	bool whole;
 
 	if (f == NULL || !ofs_writethrough_present(e, node))
@@ -62,8 +62,8 @@ static struct ofs_overlay_file *show(struct ofs_overlay *e, uint32_t node,
 	if (f == NULL || f->text)
 		return f;
 	pthread_rwlock_wrlock(&f->lock);
-	f->size = f->base = ofs_tensor_bytes(e->fs->cat,
-	    ofs_entry_tensor(e->fs, entry_of(e, node)));
+	f->size = f->base = ofs_tensor_bytes(e->cat,
+	    ofs_entry_tensor(e->cat, entry_of(e, node)));
 	pthread_rwlock_unlock(&f->lock);
 	return f;
 }
@@ -84,7 +84,7 @@ static int take(struct ofs_overlay *e, uint32_t node, void *buf, uint64_t off,
 {
 	struct ofs_overlay_file *f = ofs_overlay_file(e, node);
 
-	if (f->in_place)
+	if (f->bytes->in_place)
 		return ofs_writethrough_read(e, f, buf, n, off, err);
 	return ofs_overlay_file_lay(e, f, buf, off, off + n, 0, err);
 }
@@ -100,10 +100,11 @@ static int pour(const struct pouring *p, uint32_t source, uint32_t node,
     struct optimfs_error *err)
 {
 	struct ofs_overlay *e = p->e;
-	const struct optimfs *fs = e->fs;
+	const struct optimfs *fs = ofs_writethrough_fs(e);
 	const struct ofs_tensor *a =
-	    ofs_entry_tensor(e->fs, entry_of(e, source));
-	const struct ofs_tensor *b = ofs_entry_tensor(e->fs, entry_of(e, node));
+	    ofs_entry_tensor(e->cat, entry_of(e, source));
+	const struct ofs_tensor *b =
+	    ofs_entry_tensor(e->cat, entry_of(e, node));
 	uint64_t in = ofs_dtype_size(a->dtype), out = ofs_dtype_size(b->dtype);
 	uint64_t all = ofs_tensor_numel(fs->cat, a), most = STEP / 16, n;
 	struct ofs_overlay_file *f = show(e, node, err);
@@ -139,7 +140,7 @@ static int fill_place(const struct pouring *p, uint32_t node,
 	if (ofs_writethrough_whole(e, node))
 		return 0;
 	if (lead != node ||
-	    ofs_writethrough_is_rounded(e, e->fs->tree.node[node].entry))
+	    ofs_writethrough_is_rounded(e, e->tree->node[node].entry))
 		return show(e, node, err) == NULL ? -1 : 0;
 	source = ofs_writethrough_written(e, node);
 	return source == OFS_NONE ? 0 : pour(p, source, node, err);
@@ -164,7 +165,7 @@ static int fill_zeros(struct ofs_overlay *e, uint32_t node,
 {
 	struct ofs_overlay_file *f;
 
-	if (e->fs->tree.node[node].entry == OFS_NONE ||
+	if (e->tree->node[node].entry == OFS_NONE ||
 	    !ofs_writethrough_zeros(e, node) ||
 	    ofs_writethrough_present(e, node) ||
 	    ofs_writethrough_written(e, node) != OFS_NONE)
@@ -186,11 +187,11 @@ int ofs_writethrough_derive(struct ofs_overlay *e, struct optimfs_error *err)
 		return optimfs_fail(err, ENOMEM, "elements");
 	p.to = p.from + STEP;
 	pthread_rwlock_wrlock(&e->names);
-	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++)
+	for (uint32_t i = 1; i < e->tree->n && ret == 0; i++)
 		ret = fill_zeros(e, i, err);
-	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++)
+	for (uint32_t i = 1; i < e->tree->n && ret == 0; i++)
 		ret = fill_place(&p, i, err);
-	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++)
+	for (uint32_t i = 1; i < e->tree->n && ret == 0; i++)
 		ret = fill_derived(&p, i, err);
 	pthread_rwlock_unlock(&e->names);
 	free(p.from);

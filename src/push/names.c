@@ -13,7 +13,7 @@
 
 int ofs_writethrough_hide(struct ofs_overlay *e, struct optimfs_error *err)
 {
-	for (uint32_t i = 1; i < e->fs->tree.n; i++) {
+	for (uint32_t i = 1; i < e->tree->n; i++) {
 		struct ofs_overlay_node *v = ofs_overlay_touch(e, i, err);
 
 		if (v == NULL)
@@ -30,9 +30,9 @@ static uint32_t absent(const struct ofs_overlay *e, uint32_t dir,
 	const struct ofs_overlay_node *v;
 	uint32_t index;
 
-	if (dir >= e->fs->tree.n)
+	if (dir >= e->tree->n)
 		return OFS_NONE;
-	index = ofs_tree_lookup(&e->fs->tree, dir, name);
+	index = ofs_tree_lookup(e->tree, dir, name);
 	v = index == OFS_NONE ? NULL : ofs_overlay_node(e, index);
 	if (v == NULL || !v->gone || v->parent != OFS_NONE || v->dir != is_dir)
 		return OFS_NONE;
@@ -43,7 +43,7 @@ static bool is_shared(const struct ofs_overlay *e,
     const struct ofs_overlay_file *f)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]);
+	    ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]);
 
 	return f->text && t != NULL && (t->flags & OFS_TENSOR_TIED) != 0;
 }

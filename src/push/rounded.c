@@ -24,9 +24,9 @@ struct compared {
 
 bool ofs_writethrough_is_rounded(const struct ofs_overlay *e, uint32_t entry)
 {
-	const struct ofs_catalog *cat = e->fs->cat;
+	const struct ofs_catalog *cat = e->cat;
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(e->fs, &cat->entries[entry]);
+	    ofs_entry_tensor(e->cat, &cat->entries[entry]);
 	uint32_t view = t == NULL || t->nshards == 0
 	    ? OFS_NONE
 	    : cat->shards[t->shard].view;
@@ -102,14 +102,14 @@ int ofs_writethrough_rounded(struct ofs_overlay *e, struct optimfs_error *err)
 	if (c.said == NULL)
 		return optimfs_fail(err, ENOMEM, "elements");
 	c.is = c.said + STEP;
-	for (uint32_t i = 1; i < e->fs->tree.n && ret == 0; i++) {
-		uint32_t entry = e->fs->tree.node[i].entry;
+	for (uint32_t i = 1; i < e->tree->n && ret == 0; i++) {
+		uint32_t entry = e->tree->node[i].entry;
 
 		if (entry == OFS_NONE)
 			continue;
 		c.f = ofs_overlay_file(e, i);
-		c.t = ofs_entry_tensor(e->fs, &e->fs->cat->entries[entry]);
-		if (c.f != NULL && !c.f->text && !c.f->in_place &&
+		c.t = ofs_entry_tensor(e->cat, &e->cat->entries[entry]);
+		if (c.f != NULL && !c.f->text && !c.f->bytes->in_place &&
 		    c.f->written.n > 0 && ofs_writethrough_present(e, i))
 			ret = compare(&c, err);
 	}

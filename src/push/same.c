@@ -17,7 +17,7 @@
 static const struct ofs_tensor *tensor_of(const struct optimfs *fs,
     uint32_t node)
 {
-	return ofs_entry_tensor(fs,
+	return ofs_entry_tensor(fs->cat,
 	    &fs->cat->entries[fs->tree.node[node].entry]);
 }
 
@@ -26,7 +26,7 @@ static bool is_candidate(const struct optimfs *fs, uint32_t node)
 	uint32_t entry = fs->tree.node[node].entry;
 	const struct ofs_tensor *t;
 
-	if (entry == OFS_NONE || ofs_entry_is_text(fs, entry))
+	if (entry == OFS_NONE || ofs_entry_is_text(fs->cat, entry))
 		return false;
 	t = tensor_of(fs, node);
 	return t != NULL && t->nshards > 0;

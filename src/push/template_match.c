@@ -107,8 +107,8 @@ uint32_t ofs_template_model(const struct optimfs *made, uint32_t node)
 		model = ofs_tree_lookup(tree, model, tree->node[param].name);
 	if (model == OFS_NONE || tree->node[model].entry == OFS_NONE)
 		return OFS_NONE;
-	t = ofs_entry_tensor(made, entry_of(made, node));
-	m = ofs_entry_tensor(made, entry_of(made, model));
+	t = ofs_entry_tensor(made->cat, entry_of(made, node));
+	m = ofs_entry_tensor(made->cat, entry_of(made, model));
 	if (t == NULL || m == NULL || !widens(m, t) || t->ndim != m->ndim ||
 	    memcmp(ofs_tensor_shape(cat, t), ofs_tensor_shape(cat, m),
 		t->ndim * sizeof(uint64_t)) != 0)
@@ -153,7 +153,7 @@ static int match(struct matching *m, uint32_t node)
 		m->met[twin] = 1;
 		return compare(m, node, twin);
 	}
-	if (ofs_entry_tensor(m->made, entry_of(m->made, node)) == NULL)
+	if (ofs_entry_tensor(m->made->cat, entry_of(m->made, node)) == NULL)
 		return add_own(m, node,
 		    (struct ofs_template_own){ .given = true });
 	if (m->fill_zero && is_zero(m, node))
@@ -187,10 +187,11 @@ static int match_all(struct matching *m)
 int ofs_template_match(struct optimfs *like, const char *path,
     struct ofs_template *s, struct optimfs_error *err)
 {
+	static const struct optimfs_options none;
 	struct matching m = { .like = like, .s = s, .err = err };
 	int ret = -1;
 
-	m.made = optimfs_open(path, NULL, err);
+	m.made = ofs_fs_open(path, &none, err);
 	if (m.made == NULL)
 		return -1;
 	m.twin = calloc((size_t)m.made->tree.n + 1, sizeof(*m.twin));

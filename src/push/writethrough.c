@@ -30,7 +30,23 @@ struct ofs_writethrough {
 	} * own;
 	uint32_t nown;
 	uint32_t *ring; /* same.c */
+	char *destination;
 };
+
+static struct ofs_writethrough *of(const struct ofs_overlay *e)
+{
+	return e->ops_ctx;
+}
+
+struct optimfs *ofs_writethrough_fs(const struct ofs_overlay *e)
+{
+	return of(e)->fs;
+}
+
+const char *ofs_writethrough_destination(const struct ofs_overlay *e)
+{
+	return of(e)->destination;
+}
 
 static int by_node(const void *a, const void *b)
 {
@@ -98,44 +114,48 @@ static int open_object(void *ctx, uint32_t object, struct optimfs_error *err)
 	return fd;
 }
 
-struct ofs_writethrough *ofs_writethrough_new(struct optimfs *fs,
+static void through_free(void *ctx)
+{
+	struct ofs_writethrough *d = ctx;
+
+	ofs_fds_free(d->fds);
+	free(d->destination);
+	free(d->ring);
+	free(d->own);
+	free(d);
+}
+
+static struct ofs_writethrough *through_new(struct optimfs *fs,
     struct optimfs_error *err)
 {
 	struct ofs_writethrough *d = calloc(1, sizeof(*d));
 
 	if (d == NULL) {
-		optimfs_fail(err, ENOMEM, "a skeleton");
+		optimfs_fail(err, ENOMEM, "a template");
 		return NULL;
 	}
 	d->fs = fs;
-	/* the transport, which looks for places, has the other half */
-	d->fds = ofs_fds_new(fs->cat->nobjects, ofs_fds_limit() / 2,
-	    open_object, (void *)(uintptr_t)fs->cat, err);
+	d->destination = realpath(fs->source, NULL);
+	if (d->destination == NULL)
+		optimfs_fail(err, errno, "OFS809 %s: %m", fs->source);
+	else
+		/* the transport, which looks for places, has the other half */
+		d->fds = ofs_fds_new(fs->cat->nobjects, ofs_fds_limit() / 2,
+		    open_object, (void *)(uintptr_t)fs->cat, err);
 	if (d->fds != NULL && load_own(d, fs, err) == 0 &&
 	    ofs_writethrough_rings(fs, &d->ring, err) == 0)
 		return d;
-	ofs_writethrough_free(d);
+	through_free(d);
 	return NULL;
-}
-
-void ofs_writethrough_free(struct ofs_writethrough *d)
-{
-	if (d == NULL)
-		return;
-	ofs_fds_free(d->fds);
-	free(d->ring);
-	free(d->own);
-	free(d);
 }
 
 static const struct own *find_own(const struct ofs_overlay *e, uint32_t node)
 {
 	const struct own key = { .node = node };
 
-	return e->direct->nown == 0
+	return of(e)->nown == 0
 	    ? NULL
-	    : bsearch(&key, e->direct->own, e->direct->nown, sizeof(key),
-		  by_node);
+	    : bsearch(&key, of(e)->own, of(e)->nown, sizeof(key), by_node);
 }
 
 bool ofs_writethrough_given(const struct ofs_overlay *e, uint32_t index)
@@ -154,7 +174,7 @@ uint32_t ofs_writethrough_model(const struct ofs_overlay *e, uint32_t node)
 
 uint32_t ofs_writethrough_next(const struct ofs_overlay *e, uint32_t node)
 {
-	return e->direct->ring[node];
+	return of(e)->ring[node];
 }
 
 uint32_t ofs_writethrough_lead(const struct ofs_overlay *e, uint32_t node)
@@ -166,15 +186,6 @@ uint32_t ofs_writethrough_lead(const struct ofs_overlay *e, uint32_t node)
 		if (i < lead)
 			lead = i;
 	return lead;
-}
-
-bool ofs_writethrough_own(const struct ofs_overlay *e, uint32_t index,
-    const void *text, size_t n)
-{
-	const struct own *own = find_own(e, index);
-
-	return own != NULL && !own->given && own->model == OFS_NONE &&
-	    ofs_template_hash(text, n) == own->hash;
 }
 
 /* The file that a thread writes to is pinned until it turns to another one. */
@@ -210,19 +221,19 @@ static int target(void *ctx, const struct ofs_segment *seg, int *fd,
 static const struct ofs_tensor *tensor_of(const struct ofs_overlay *e,
     const struct ofs_overlay_file *f)
 {
-	return ofs_entry_tensor(e->fs, &e->fs->cat->entries[f->entry]);
+	return ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]);
 }
 
 static int scatter(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t first, uint64_t count, const void *buf, struct optimfs_error *err)
 {
-	struct writing w = { e->direct, OFS_NONE };
+	struct writing w = { of(e), OFS_NONE };
 	struct ofs_target to = { target, &w };
 	int ret;
 
 	if (count == 0)
 		return 0;
-	ret = ofs_scatter(e->fs->cat, e->fs->locator, tensor_of(e, f), first,
+	ret = ofs_scatter(e->cat, of(e)->fs->locator, tensor_of(e, f), first,
 	    count, buf, &to, err);
 	let_go(&w);
 	return ret;
@@ -231,14 +242,14 @@ static int scatter(struct ofs_overlay *e, struct ofs_overlay_file *f,
 static int fetch(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t first, uint64_t count, void *buf, struct optimfs_error *err)
 {
-	const struct optimfs *fs = e->fs;
+	struct optimfs *fs = of(e)->fs;
 	struct ofs_plan plan = { 0 };
 	int ret;
 
 	ret = ofs_plan_elements(fs->cat, tensor_of(e, f), first, count, 0,
 	    ofs_locate, fs->locator, &plan, err);
 	if (ret == 0)
-		ret = ofs_fetch(e->fs, &plan, buf, err);
+		ret = ofs_fetch(fs, &plan, buf, err);
 	ofs_plan_fini(&plan);
 	return ret;
 }
@@ -315,6 +326,14 @@ int ofs_writethrough_zero(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return ret;
 }
 
+/* Bytes that were never written are zeros already. */
+static int through_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    uint64_t size, struct optimfs_error *err)
+{
+	return ofs_writethrough_zero(e, f, f->size,
+	    size < f->high ? size : f->high, err);
+}
+
 /* Which objects a tensor and its replicas lie in. */
 struct syncing {
 	struct ofs_writethrough *d;
@@ -356,13 +375,106 @@ int ofs_writethrough_element(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return scatter(e, f, 0, 1, f->element, err);
 }
 
-int ofs_writethrough_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int through_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
-	const struct ofs_catalog *cat = e->fs->cat;
+	const struct ofs_catalog *cat = e->cat;
 	const struct ofs_tensor *t = tensor_of(e, f);
-	struct syncing s = { .d = e->direct, .err = err };
+	struct syncing s = { .d = of(e), .err = err };
 
 	ofs_plan_shards(cat, t, 0, ofs_tensor_numel(cat, t), sync_shard, &s);
 	return s.ret;
 }
+
+static const struct ofs_overlay_bytes through_bytes = {
+	.in_place = true,
+	.write = ofs_writethrough_write,
+	.read = ofs_writethrough_read,
+	.resize = through_resize,
+	.sync = through_sync,
+};
+
+/* Each name of a tensor has what was written by it, but those that are texts. */
+static bool is_apart(const struct ofs_overlay *e, uint32_t node)
+{
+	const struct ofs_tree_node *v = e->tree->node;
+	const struct ofs_entry *entry = e->cat->entries;
+	uint32_t lead = ofs_writethrough_lead(e, node);
+
+	return lead != node &&
+	    entry[v[lead].entry].ref == entry[v[node].entry].ref;
+}
+
+static const struct ofs_overlay_bytes *bytes_of(const struct ofs_overlay *e,
+    uint32_t node)
+{
+	return ofs_writethrough_lead(e, node) == node &&
+		!ofs_writethrough_is_rounded(e, e->tree->node[node].entry)
+	    ? &through_bytes
+	    : &ofs_overlay_staged_bytes;
+}
+
+/* The source says this, where the layout has its own value. */
+static bool own_text(const struct ofs_overlay *e, uint32_t index,
+    const void *text, size_t n)
+{
+	const struct own *own = find_own(e, index);
+
+	return own != NULL && !own->given && own->model == OFS_NONE &&
+	    ofs_template_hash(text, n) == own->hash;
+}
+
+/* What is written by one name of several is what that name says, too. */
+static void accepted(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    uint32_t node)
+{
+	struct ofs_overlay_node *v = ofs_overlay_node(e, node);
+
+	if (v == NULL)
+		return;
+	ofs_blob_unref(v->said);
+	v->said = ofs_blob_ref(f->said);
+}
+
+static const struct ofs_overlay_ops overlay_ops = {
+	.hidden = true,
+	.apart = is_apart,
+	.bytes = bytes_of,
+	.own_text = own_text,
+	.accepted = accepted,
+	.reveal = ofs_writethrough_reveal,
+	.rename = ofs_writethrough_rename,
+	.free = through_free,
+};
+
+/* All names are absent until they are created. */
+static int begin(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct ofs_overlay *e = fs->edit;
+	struct ofs_writethrough *d = through_new(fs, err);
+
+	if (d == NULL)
+		return -1;
+	e->ops = &overlay_ops;
+	e->ops_ctx = d;
+	return ofs_writethrough_hide(e, err);
+}
+
+static struct ofs_edition *edition_new(struct optimfs *fs,
+    struct optimfs_error *err)
+{
+	struct ofs_overrides *values;
+
+	if (ofs_gate_hold(fs, false, err) == -1)
+		return NULL;
+	values = ofs_writethrough_overrides(fs->edit, err);
+	ofs_gate_let(fs);
+	return values == NULL ? NULL : &values->base;
+}
+
+const struct ofs_write_ops ofs_write_through = {
+	.begin = begin,
+	.commit = ofs_writethrough_commit,
+	.edition = edition_new,
+	.missing = ofs_writethrough_missing,
+};

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "catalog/catalog.h"
+#include "fs/view.h"
 #include "overlay/overlay.h"
 
 /* A mount of a skeleton (push/template.h) has an edit in direct mode. All names
@@ -25,9 +26,11 @@ struct ofs_writethrough;
 struct ofs_overlay_file;
 
 /* writethrough.c */
-struct ofs_writethrough *ofs_writethrough_new(struct optimfs *fs,
-    struct optimfs_error *err);
-void ofs_writethrough_free(struct ofs_writethrough *d);
+/* What a mount of a template does instead of staging. */
+extern const struct ofs_write_ops ofs_write_through;
+/* Who shows it; and the directory that waits for what is written. */
+struct optimfs *ofs_writethrough_fs(const struct ofs_overlay *e);
+const char *ofs_writethrough_destination(const struct ofs_overlay *e);
 /* Bytes [off, off + n) of a tensor, which need not be whole elements; the
  * file's lock is held for writing. */
 int ofs_writethrough_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
@@ -50,12 +53,6 @@ uint32_t ofs_writethrough_lead(const struct ofs_overlay *e, uint32_t node);
 uint32_t ofs_writethrough_model(const struct ofs_overlay *e, uint32_t node);
 /* Does the layout itself fill in this text, which the source has not? */
 bool ofs_writethrough_given(const struct ofs_overlay *e, uint32_t index);
-/* Does it say what the layout says, where the source says text? */
-bool ofs_writethrough_own(const struct ofs_overlay *e, uint32_t index,
-    const void *text, size_t n);
-/* fdatasync of the files that the tensor lies in. */
-int ofs_writethrough_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
-    struct optimfs_error *err);
 
 /* same.c: the next names by node, malloc'ed, as above. */
 int ofs_writethrough_rings(const struct optimfs *fs, uint32_t **ring,
@@ -84,26 +81,19 @@ int ofs_writethrough_rename(struct ofs_overlay *e, uint32_t index, uint32_t dir,
 
 /* values.c: while held. */
 /* The catalog with the values that were written. */
-struct ofs_told {
-	_Atomic unsigned refs;
-	bool differs;           /* any is not what the skeleton says */
-	struct ofs_catalog cat; /* its own values; all else is base's */
-	const struct ofs_catalog *base;
-	struct ofs_pickle **doc; /* of values; NULL: base's */
-	struct ofs_told_item {
+struct ofs_overrides {
+	struct ofs_edition base;
+	struct optimfs *fs;
+	bool differs;            /* any is not what the template says */
+	struct ofs_catalog cat;  /* its own values; all else is fs->cat's */
+	struct ofs_pickle **doc; /* of values; NULL: fs->cat's */
+	struct ofs_override_item {
 		struct ofs_blob *text; /* NULL: it says what it said */
 		uint32_t entry;
 	} * item; /* by item */
 };
-struct ofs_told *ofs_writethrough_told(struct ofs_overlay *e,
-    struct optimfs_error *err);
-void ofs_told_unref(struct ofs_told *told);
-/* The same while nobody holds e; EBUSY (OFS815): a commit does. */
-struct ofs_told *ofs_writethrough_told_now(struct ofs_overlay *e,
-    struct optimfs_error *err);
-/* The value of an item; the caller's. */
-struct ofs_pickle *ofs_told_item(struct optimfs *fs,
-    const struct ofs_told *told, const struct ofs_item *item,
+/* One reference. */
+struct ofs_overrides *ofs_writethrough_overrides(struct ofs_overlay *e,
     struct optimfs_error *err);
 /* Texts that were written, in the order of the tree, until each fails. */
 int ofs_writethrough_texts(struct ofs_overlay *e,

@@ -233,8 +233,7 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 		.changes = changes,
 		.stop = stop,
 		.stop_ctx = ctx };
-	struct ofs_coordinator *sites =
-	    fs->edit == NULL ? NULL : ofs_overlay_sites(fs->edit);
+	struct ofs_coordinator *sites = fs->sites;
 	struct ofs_commit_dcp **dcp;
 	int ret = -1;
 
@@ -266,12 +265,13 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 
 /* What was to be finished if we had died. Of several directories some may still
  * have to be. */
-static void forget(const struct ofs_overlay *e, bool safe)
+static void forget(const struct optimfs *fs, bool safe)
 {
-	if (ofs_overlay_sites(e) == NULL)
-		ofs_publish_forget(ofs_stage_beside(ofs_overlay_stage(e)));
+	if (fs->sites == NULL)
+		ofs_publish_forget(
+		    ofs_stage_beside(ofs_overlay_stage(fs->edit)));
 	else if (safe)
-		ofs_coordinator_forget(ofs_overlay_sites(e));
+		ofs_coordinator_forget(fs->sites);
 }
 
 int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
@@ -294,6 +294,6 @@ int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	 * the two, what it says is that the journal is done with */
 	if (ret != -1 &&
 	    ofs_overlay_published(fs->edit, ret == 1 ? err : NULL) == 0)
-		forget(fs->edit, ret == 0);
+		forget(fs, ret == 0);
 	return ret;
 }

@@ -131,3 +131,17 @@ uint64_t ofs_tree_ino(uint64_t dir, const char *name)
 	/* 0 is no inode and 1 is the root */
 	return ino < 2 ? ino + 2 : ino;
 }
+
+static bool is_called(const struct ofs_tree *tree, uint32_t node,
+    const char *name)
+{
+	return strcmp(tree->node[node].name, name) == 0;
+}
+
+bool ofs_tree_is_params(const struct ofs_tree *tree, uint32_t node)
+{
+	uint32_t group = tree->node[node].parent;
+
+	return group != 0 && is_called(tree, node, "params") &&
+	    is_called(tree, tree->node[group].parent, "param_groups");
+}

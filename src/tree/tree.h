@@ -57,6 +57,9 @@ bool ofs_tree_absent(const struct ofs_tree *tree, uint32_t dir,
 size_t ofs_tree_path(const struct ofs_tree *tree, uint32_t node, char *path,
     size_t size);
 
+/* Is a node optim/.../param_groups/<i>/params? */
+bool ofs_tree_is_params(const struct ofs_tree *tree, uint32_t node);
+
 /* The inode number of name in a directory with inode number dir. */
 uint64_t ofs_tree_ino(uint64_t dir, const char *name);
 

@@ -73,8 +73,8 @@ static uint64_t any_tensor(const struct optimfs *fs)
 		    &fs->cat->entries[fs->tree.node[i].entry];
 
 		if (fs->tree.node[i].entry != OFS_NONE &&
-		    !ofs_entry_is_text(fs, fs->tree.node[i].entry) &&
-		    ofs_tensor_bytes(fs->cat, ofs_entry_tensor(fs, e)) >= 24)
+		    !ofs_entry_is_text(fs->cat, fs->tree.node[i].entry) &&
+		    ofs_tensor_bytes(fs->cat, ofs_entry_tensor(fs->cat, e)) >= 24)
 			return ofs_node_of(OFS_SPACE_TREE, i);
 	}
 	return 0;

@@ -154,7 +154,7 @@ static const char *param(struct edited *e, const char *name, unsigned n,
 		if (strncmp(path, "optim/state/", 12) != 0 || n-- > 0)
 			continue;
 		*strrchr(path, '/') = '\0';
-		*t = ofs_entry_tensor(e->fs, &e->fs->cat->entries[entry]);
+		*t = ofs_entry_tensor(e->fs->cat, &e->fs->cat->entries[entry]);
 		return path;
 	}
 	return NULL;

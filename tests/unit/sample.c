@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/dtype.h"
-#include "fs/fs.h"
 #include "tap.h"
 
 /* A file that grows while the sample is made. */
@@ -282,8 +282,8 @@ void sample_init(struct sample *s, const struct optimfs_options *options,
 	if (ofs_catalog_finish(b.cat, &b.err) == -1)
 		bail_out("sample: %s", b.err.text);
 	s->h.cat = NULL; /* the file system's */
-	s->fs =
-	    ofs_fs_new(b.cat, s->h.dir, options == NULL ? &none : options, err);
+	s->fs = ofs_open_catalog(b.cat, s->h.dir,
+	    options == NULL ? &none : options, err);
 }
 
 void sample_fini(struct sample *s)

@@ -58,7 +58,7 @@ static uint8_t *elements(struct optimfs *fs, const char *path, uint64_t *numel)
 
 	if (optimfs_resolve(fs, path, &attr, &err) == 0 &&
 	    ofs_node_at(fs, attr.node, &at, &err) == 0)
-		t = ofs_entry_tensor(fs, ofs_at_entry(fs, at));
+		t = ofs_entry_tensor(fs->cat, ofs_at_entry(fs, at));
 	if (t == NULL) {
 		diag("%s: %s", path, err.text);
 		return NULL;
@@ -97,7 +97,7 @@ static bool fill(struct optimfs *from, struct optimfs *to)
 		uint64_t n = 0;
 
 		if (e != OFS_NONE)
-			t = ofs_entry_tensor(to, &cat->entries[e]);
+			t = ofs_entry_tensor(to->cat, &cat->entries[e]);
 		if (t == NULL)
 			continue;
 		ofs_at_path(to, at, path, sizeof(path));

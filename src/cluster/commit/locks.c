@@ -8,7 +8,7 @@
 #include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
-#include "overlay/overlay.h"
+#include "journal/stage.h"
 
 void ofs_writing_free(struct ofs_writing *writing)
 {
@@ -21,7 +21,8 @@ void ofs_writing_free(struct ofs_writing *writing)
 }
 
 static int begin(struct ofs_manifest *s, const char *path,
-    const struct optimfs_options *options, struct optimfs_error *err)
+    const struct optimfs_options *options, ofs_stage_open_fn *open,
+    struct optimfs_error *err)
 {
 	char *own = optimfs_group_expand(s->world, path, err), *real;
 
@@ -34,8 +35,8 @@ static int begin(struct ofs_manifest *s, const char *path,
 	if (own != NULL && s->writing == NULL)
 		optimfs_fail(err, ENOMEM, "out of memory");
 	if (s->writing != NULL)
-		s->writing->stage = ofs_overlay_stage_open(own, options, s,
-		    &s->writing->skeleton, &s->writing->sites, err);
+		s->writing->stage = open(own, options, s, &s->writing->skeleton,
+		    &s->writing->sites, err);
 	free(own);
 	if (s->writing != NULL && s->writing->stage != NULL)
 		return 0;
@@ -47,13 +48,14 @@ static int begin(struct ofs_manifest *s, const char *path,
 /* When all have said that they are well, all can be asked. */
 int ofs_manifest_begin(struct ofs_manifest *s, struct optimfs_group *w,
     const char *path, const struct optimfs_options *options,
-    const struct optimfs_error *own, struct optimfs_error *err)
+    ofs_stage_open_fn *open, const struct optimfs_error *own,
+    struct optimfs_error *err)
 {
 	struct optimfs_error mine = { 0 };
 
 	if (ofs_group_vote(w, own, true, err) == -1)
 		return -1;
 	if (w->rank == 0)
-		(void)begin(s, path, options, &mine);
+		(void)begin(s, path, options, open, &mine);
 	return ofs_group_vote(w, &mine, false, err);
 }

@@ -304,8 +304,7 @@ static int check(struct files *f, bool *any)
 	for (size_t i = 0; i < c->ntasks; i++) {
 		if (!is_ours(f, &c->task[i]))
 			continue;
-		if (c->fs->edit != NULL &&
-		    ofs_overlay_sites(c->fs->edit) != NULL)
+		if (c->fs->sites != NULL)
 			return ofs_commit_no_place(&c->task[i],
 			    "files come and go only where one directory has "
 			    "them all",

@@ -1,0 +1,26 @@
+/* api.h - what opens a checkpoint, and knows all that may be found there */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_API_API_H
+#define OFS_API_API_H
+
+#include "optimfs/error.h"
+#include "optimfs/optimfs.h"
+
+#include "fs/fs.h"
+#include "journal/stage.h"
+
+struct ofs_manifest;
+struct ofs_coordinator;
+
+/* stage.c: an ofs_stage_open_fn. */
+struct ofs_stage *ofs_stage_for_writing(const char *path,
+    const struct optimfs_options *options, struct ofs_manifest *s,
+    char **skeleton, struct ofs_coordinator **sites, struct optimfs_error *err);
+
+/* open.c */
+/* What optimfs_open does with the catalog that it has read, which becomes the
+ * result's, on failure too. */
+struct optimfs *ofs_open_catalog(struct ofs_catalog *cat, const char *source,
+    const struct optimfs_options *options, struct optimfs_error *err);
+
+#endif

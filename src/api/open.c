@@ -1,0 +1,191 @@
+/* open.c - opening a checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+
+#include "api/api.h"
+#include "cluster/manifest.h"
+#include "cluster/renew.h"
+#include "format/format.h"
+#include "push/template.h"
+#include "push/writethrough.h"
+
+static const struct ofs_write_ops *write_ops(const struct ofs_catalog *cat)
+{
+	return cat->filling ? &ofs_write_through : &ofs_write_staged;
+}
+
+/* The lock comes first: what another writer, or one that died, is about to do
+ * to the checkpoint must be done before it is read. The path must be good
+ * wherever the process goes. */
+static struct optimfs *open_rw(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	char *real = realpath(path, NULL);
+	struct ofs_catalog *cat;
+	struct ofs_stage *stage;
+	struct optimfs *fs = NULL;
+	char *skeleton = NULL;
+
+	if (real == NULL) {
+		optimfs_fail(err, errno, "%s: %m", path);
+		return NULL;
+	}
+	stage =
+	    ofs_stage_for_writing(real, options, NULL, &skeleton, NULL, err);
+	cat = stage == NULL
+	    ? NULL
+	    : ofs_read_checkpoint(skeleton == NULL ? real : skeleton, options,
+		  err);
+	if (cat != NULL) {
+		cat->filling = skeleton != NULL;
+		fs = ofs_fs_new_staged(cat, real, options, stage,
+		    write_ops(cat), err);
+	} else {
+		ofs_stage_close(stage, true);
+	}
+	free(skeleton);
+	free(real);
+	return fs;
+}
+
+/* Of several ranks, rank 0 writes. The lock was taken when path was offered; if
+ * all is in one directory that is here, nobody else is needed to read it. */
+static struct optimfs *open_rw_shared(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	struct ofs_manifest *s = ofs_group_share(options->world, path, err);
+	struct ofs_writing *w = s == NULL ? NULL : s->writing;
+	struct optimfs_options o = *options;
+	struct ofs_catalog *cat;
+	struct optimfs *fs = NULL;
+	const char *source = path;
+	char *here = NULL;
+
+	if (s != NULL && w == NULL)
+		optimfs_fail(err, EROFS,
+		    "OFS842 %s: of several ranks rank 0 writes, and this is rank %d: "
+		    "what it commits is seen here",
+		    path, options->world->rank);
+	if (w == NULL)
+		return NULL;
+	if (w->sites == NULL || w->skeleton != NULL) {
+		source = here = ofs_manifest_here(s, err);
+		o.world = NULL;
+	}
+	if (w->skeleton != NULL && s->nfiles > 0) {
+		optimfs_fail(err, EEXIST,
+		    "OFS830 %s waits for a checkpoint, and rank %d has a file "
+		    "there already: %.200s",
+		    path, s->owner[s->file[0].owner].rank, s->file[0].path);
+		source = NULL;
+	}
+	cat = source == NULL
+	    ? NULL
+	    : ofs_read_checkpoint(w->skeleton == NULL ? source : w->skeleton,
+		  &o, err);
+	if (cat != NULL) {
+		cat->filling = w->skeleton != NULL;
+		fs = ofs_fs_new_staged(cat, source, &o, w->stage,
+		    write_ops(cat), err);
+		w->stage = NULL;
+	}
+	if (fs != NULL) {
+		fs->sites = w->sites;
+		w->sites = NULL;
+		fs->renewal = ofs_group_renewal(options->world, path);
+	}
+	ofs_writing_free(w);
+	s->writing = NULL;
+	free(here);
+	return fs;
+}
+
+/* What another rank writes. */
+static struct optimfs *open_followed(const char *path,
+    const struct optimfs_options *options, struct ofs_renewal *r,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat;
+	struct optimfs *fs = NULL;
+
+	ofs_renewal_begin(r);
+	cat = ofs_fs_read_followed(path, options, err);
+	if (cat != NULL)
+		fs = ofs_fs_new(cat, path, options, err);
+	ofs_renewal_follow(r, fs);
+	return fs;
+}
+
+/* An empty directory may be one that waits for a checkpoint. */
+static int find_skeleton(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	char *skeleton = NULL;
+	int found = options->world != NULL
+	    ? 0
+	    : ofs_template_find(path, &skeleton, err);
+
+	free(skeleton);
+	if (found != 1)
+		return found;
+	return optimfs_fail(err, EROFS,
+	    "OFS834 %s: no checkpoint yet; what is to become one is written by "
+	    "way of a mount with -o rw",
+	    path);
+}
+
+struct optimfs *ofs_open_catalog(struct ofs_catalog *cat, const char *source,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	struct ofs_stage *stage;
+	char *skeleton = NULL;
+
+	if (!options->rw)
+		return ofs_fs_new(cat, source, options, err);
+	stage =
+	    ofs_stage_for_writing(source, options, NULL, &skeleton, NULL, err);
+	free(skeleton);
+	if (stage != NULL)
+		return ofs_fs_new_staged(cat, source, options, stage,
+		    write_ops(cat), err);
+	ofs_catalog_free(cat);
+	return NULL;
+}
+
+/* Nothing of it is kept: there is no lock that must come first. */
+static struct optimfs *open_scratch(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = ofs_read_checkpoint(path, options, err);
+
+	return cat == NULL ? NULL : ofs_open_catalog(cat, path, options, err);
+}
+
+struct optimfs *optimfs_open(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	static const struct optimfs_options none;
+	struct ofs_renewal *renewal = NULL;
+	struct optimfs *fs = NULL;
+
+	if (options == NULL)
+		options = &none;
+	if (options->world != NULL && options->world->rank != 0)
+		renewal = ofs_group_renewal(options->world, path);
+	if (options->rw && !options->scratch && options->world != NULL) {
+		fs = open_rw_shared(path, options, err);
+	} else if (options->rw && !options->scratch) {
+		fs = open_rw(path, options, err);
+	} else if (renewal != NULL && !options->scratch) {
+		fs = open_followed(path, options, renewal, err);
+	} else if (find_skeleton(path, options, err) == 0) {
+		fs = options->rw ? open_scratch(path, options, err)
+				 : ofs_fs_open(path, options, err);
+	}
+	malloc_trim(0); /* reading took several times what is left */
+	return fs;
+}

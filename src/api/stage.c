@@ -1,0 +1,144 @@
+/* stage.c - the lock and the stage of a checkpoint, before it is read */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "cluster/commit/coordinator.h"
+#include "journal/publish.h"
+#include "push/template.h"
+#include "push/writethrough.h"
+#include "reshard/leftover.h"
+
+/* What is found beside a checkpoint when its lock is taken. */
+struct beside {
+	const char *path;
+	char *skeleton;             /* path is empty, and to become this */
+	bool done;                  /* a skeleton was about to get its name */
+	struct ofs_manifest *share; /* of several ranks; NULL */
+	struct ofs_coordinator
+	    *sites;   /* their directories, if they are several */
+	bool settled; /* what they were to publish is done */
+};
+
+/* Who sees other directories than ours takes their locks. What is in one that
+ * we see needs no others. */
+static int look_for_others(struct beside *b, int beside,
+    struct optimfs_error *err)
+{
+	char id[OFS_LOCK_ID];
+	int ret;
+
+	ofs_lock_peek(beside, id);
+	b->sites = ofs_coordinator_open(b->share, id, beside, err);
+	if (b->sites == NULL)
+		return -1;
+	if (ofs_coordinator_alone(b->sites)) {
+		ofs_coordinator_free(b->sites);
+		b->sites = NULL;
+		return 0;
+	}
+	ret = ofs_coordinator_settle(b->sites, err);
+	b->settled = ret == 1;
+	return ret;
+}
+
+/* What was staged for a commit that was published is done. */
+static int finish_commit(const struct beside *b, int beside,
+    struct optimfs_error *err)
+{
+	char *dir = strdup(b->path);
+	struct stat st;
+	int fd, ret = -1;
+
+	if (dir == NULL)
+		return optimfs_fail(err, ENOMEM, "%s", b->path);
+	if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode))
+		*strrchr(dir, '/') = '\0'; /* a file: the directory it is in */
+	fd = open(dir[0] == '\0' ? "/" : dir,
+	    O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd == -1)
+		optimfs_fail(err, errno, "%s: %m", dir);
+	else
+		ret = ofs_publish_recover(dir[0] == '\0' ? "/" : dir, fd,
+		    beside, err);
+	if (fd != -1)
+		close(fd);
+	free(dir);
+	return ret;
+}
+
+static int look_beside(void *ctx, int beside, struct optimfs_error *err)
+{
+	struct beside *b = ctx;
+	int found = 0;
+
+	if (b->share != NULL)
+		found = look_for_others(b, beside, err);
+	if (found != 0) {
+		b->done = ofs_template_done(b->path);
+		return found;
+	}
+	found = ofs_template_find(b->path, &b->skeleton, err);
+	if (found == -1)
+		return -1;
+	b->done = ofs_template_done(b->path);
+	if (found == 1)
+		return 0;
+	/* what was the skeleton is in path now */
+	return b->done || ofs_reshard_rest(beside)
+	    ? 1
+	    : finish_commit(b, beside, err);
+}
+
+/* The stage is open, and what was staged before is dropped if it is done. */
+static int settle(struct ofs_stage *st, const struct beside *b,
+    struct optimfs_error *err)
+{
+	if (ofs_stage_sync(st, err) == -1)
+		return -1;
+	if (b->settled)
+		ofs_coordinator_forget(b->sites);
+	else if (b->sites == NULL)
+		ofs_publish_forget(ofs_stage_beside(st));
+	if (b->done)
+		ofs_writethrough_settle(st, b->skeleton == NULL);
+	return 0;
+}
+
+struct ofs_stage *ofs_stage_for_writing(const char *path,
+    const struct optimfs_options *options, struct ofs_manifest *share,
+    char **skeleton, struct ofs_coordinator **sites, struct optimfs_error *err)
+{
+	struct beside beside = { .path = path, .share = share };
+	const struct ofs_stage_config config = {
+		.source = path,
+		.upper = options->upper,
+		.recover = (enum ofs_recover)options->recover,
+		.scratch = options->scratch,
+		.published = look_beside,
+		.ctx = &beside,
+	};
+	struct ofs_stage *st;
+
+	st = ofs_stage_open(&config, err);
+	if (st != NULL && !options->scratch && settle(st, &beside, err) == -1) {
+		ofs_stage_close(st, true);
+		st = NULL;
+	}
+	if (st == NULL) {
+		ofs_coordinator_free(beside.sites);
+		free(beside.skeleton);
+		return NULL;
+	}
+	*skeleton = beside.skeleton;
+	if (share != NULL)
+		*sites = beside.sites;
+	return st;
+}
