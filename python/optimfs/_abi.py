@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C interface: what include/optimfs/optimfs.h says, once more for ctypes.
+
+Every struct and prototype that the package uses is here and nowhere else.
+tests/python/test_abi.py compiles a program that prints the sizes and offsets
+of the header, and compares.
+"""
+from __future__ import annotations
+
+import ctypes as c
+import ctypes.util
+import glob
+import os
+
+SONAME = "liboptimfs.so.0"
+ROOT = 1
+
+RECOVER = {"no": 0, "yes": 1, "discard": 2}
+
+
+class Error(c.Structure):
+    """struct optimfs_error"""
+    _fields_ = [("code", c.c_int),
+                ("number", c.c_int),
+                ("text", c.c_char * 504)]
+
+
+class Options(c.Structure):
+    """struct optimfs_options"""
+    _fields_ = [("type", c.c_char_p),
+                ("optim_key", c.c_char_p),
+                ("model_key", c.c_char_p),
+                ("ids", c.c_char_p),
+                ("units", c.c_char_p),
+                ("subtree", c.c_char_p),
+                ("fill", c.c_char_p),
+                ("cache", c.c_uint64),
+                ("max_metadata", c.c_uint64),
+                ("parse_mem", c.c_uint64),
+                ("strict", c.c_bool),
+                ("follow", c.c_bool),
+                ("world", c.c_void_p),
+                ("rw", c.c_bool),
+                ("scratch", c.c_bool),
+                ("explicit_commit", c.c_bool),
+                ("upper", c.c_char_p),
+                ("recover", c.c_int)]
+
+
+class Attr(c.Structure):
+    """struct optimfs_attr"""
+    _fields_ = [("node", c.c_uint64),
+                ("ino", c.c_uint64),
+                ("size", c.c_uint64),
+                ("stored", c.c_uint64),
+                ("mtime_ns", c.c_int64),
+                ("mode", c.c_uint32),
+                ("uid", c.c_uint32),
+                ("gid", c.c_uint32),
+                ("nlink", c.c_uint32),
+                ("exact", c.c_bool),
+                ("changes", c.c_bool),
+                ("moves", c.c_bool),
+                ("shared", c.c_bool)]
+
+
+class Dirent(c.Structure):
+    """struct optimfs_dirent"""
+    _fields_ = [("name", c.c_char_p),
+                ("ino", c.c_uint64),
+                ("mode", c.c_uint32),
+                ("attr", c.POINTER(Attr)),
+                ("position", c.c_uint64)]
+
+
+class Reshard(c.Structure):
+    """struct optimfs_reshard"""
+    _fields_ = [("to", c.c_char_p),
+                ("jobs", c.c_uint),
+                ("progress", c.c_void_p),
+                ("say", c.c_void_p),
+                ("ctx", c.c_void_p)]
+
+
+DIRENT_FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Dirent))
+PROGRESS_FN = c.CFUNCTYPE(None, c.c_void_p, c.c_uint64, c.c_uint64)
+
+_handle, _node, _err = c.c_void_p, c.c_uint64, c.POINTER(Error)
+_out = c.POINTER(c.c_void_p)
+
+# name -> (result, arguments)
+PROTOTYPES = {
+    "optimfs_open": (c.c_void_p, [c.c_char_p, c.POINTER(Options), _err]),
+    "optimfs_close": (None, [_handle]),
+    "optimfs_resolve": (c.c_int, [_handle, c.c_char_p, c.POINTER(Attr), _err]),
+    "optimfs_readdir": (c.c_int, [_handle, _node, c.c_uint64, c.c_bool,
+                                  DIRENT_FN, c.c_void_p, _err]),
+    "optimfs_file_open": (c.c_int, [_handle, _node, _out, _err]),
+    "optimfs_file_open_write": (c.c_int, [_handle, _node, c.c_bool, _out,
+                                          _err]),
+    "optimfs_file_close": (None, [_handle]),
+    "optimfs_file_size": (c.c_uint64, [_handle]),
+    "optimfs_file_read": (c.c_ssize_t, [_handle, c.c_void_p, c.c_size_t,
+                                        c.c_uint64, _err]),
+    "optimfs_file_write": (c.c_int, [_handle, c.c_void_p, c.c_size_t,
+                                     c.c_uint64, _err]),
+    "optimfs_file_flush": (c.c_int, [_handle, _err]),
+    "optimfs_getxattr": (c.c_int, [_handle, _node, c.c_char_p, _out,
+                                   c.POINTER(c.c_size_t), _err]),
+    "optimfs_setxattr": (c.c_int, [_handle, _node, c.c_char_p, c.c_char_p,
+                                   c.c_size_t, _err]),
+    "optimfs_create": (c.c_int, [_handle, _node, c.c_char_p, c.c_bool,
+                                 c.POINTER(Attr), _err]),
+    "optimfs_remove": (c.c_int, [_handle, _node, c.c_char_p, c.c_bool, _err]),
+    "optimfs_commit": (c.c_int, [_handle, c.c_void_p, c.c_void_p, _err]),
+    "optimfs_abort": (c.c_int, [_handle, _err]),
+    "optimfs_reshard": (c.c_int, [_handle, c.c_char_p, c.POINTER(Reshard),
+                                  _err]),
+    "optimfs_version": (c.c_char_p, []),
+    "optimfs_features": (c.c_char_p, []),
+}
+
+
+def _candidates():
+    """Where the library may be, best first."""
+    named = os.environ.get("OPTIMFS_LIBRARY")
+    if named:
+        return [named]
+    here = os.path.dirname(os.path.abspath(__file__))
+    found = sorted(glob.glob(os.path.join(here, "lib", "liboptimfs.so*")))
+    found.append(ctypes.util.find_library("optimfs"))
+    found.append(SONAME)
+    return [f for f in found if f]
+
+
+def _load():
+    failures = []
+    for path in _candidates():
+        try:
+            return c.CDLL(path)
+        except OSError as e:
+            failures.append(str(e))
+    raise ImportError(
+        "liboptimfs is not found (%s); install it, or let OPTIMFS_LIBRARY "
+        "name the file" % "; ".join(failures))
+
+
+lib = _load()
+for _name, (_result, _arguments) in PROTOTYPES.items():
+    _f = getattr(lib, _name)
+    _f.restype, _f.argtypes = _result, _arguments
+
+libc_free = c.CDLL(None).free
+libc_free.restype, libc_free.argtypes = None, [c.c_void_p]

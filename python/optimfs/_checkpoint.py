@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A checkpoint as a mapping of tree paths to tensors and values."""
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+import warnings as _warnings
+
+from . import _names, _show, _values
+from ._errors import NotFoundError, UnsyncedWarning
+from ._tensor import Tensor
+from ._tree import File, Reader, Stat, Tree, open_tree
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of .optimfs/tensors.tsv: what is known of a tensor."""
+    path: str
+    dtype: str
+    shape: Tuple[int, ...]
+    nbytes: int
+    shards: int
+    owners: str
+
+
+def parse_shape(text: str) -> Tuple[int, ...]:
+    return tuple(int(n) for n in text.split(",")) if text else ()
+
+
+class Group(Mapping):
+    """A directory of the tree as a dict by key, nested, read as it is used.
+
+    >>> sd = ck.state_dict()
+    >>> sd["optim"]["state"]["norm.weight"]["exp_avg"]
+    <optimfs.Tensor optim/state/norm.weight/exp_avg float32 [4096]>
+    """
+
+    def __init__(self, checkpoint: "Checkpoint", path: str) -> None:
+        self.checkpoint, self.path = checkpoint, path
+        self._names: Optional[Dict[str, str]] = None
+
+    def _below(self, name: str) -> str:
+        return "%s/%s" % (self.path, name) if self.path else name
+
+    def _key(self, name: str) -> str:
+        if _names.is_cut(name):
+            tree = self.checkpoint._tree
+            whole = tree.xattr(tree.stat(self._below(name)).node, "fqn")
+            if whole is not None and self.path in ("optim/state", "model"):
+                return whole
+        return _names.decode(name)
+
+    def _index(self) -> Dict[str, str]:
+        if self._names is None:
+            tree = self.checkpoint._tree
+            node = tree.stat(self.path).node
+            self._names = {self._key(n): n for n, _ in tree.list(node)}
+        return self._names
+
+    def __getitem__(self, key: str) -> Any:
+        name = _names.encode(key)
+        if self._names is None and not _names.too_long(name):
+            try:
+                return self.checkpoint._get(self._below(name))
+            except NotFoundError:
+                pass
+        try:
+            name = self._index()[key]
+        except KeyError:
+            raise KeyError(key) from None
+        return self.checkpoint._get(self._below(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index())
+
+    def __len__(self) -> int:
+        return len(self._index())
+
+    def load(self, tensor: Callable[[Tensor], Any] = Tensor.torch
+             ) -> Dict[str, Any]:
+        """A real dict, nested, with every tensor read by `tensor`."""
+        found: Dict[str, Any] = {}
+        for key, value in self.items():
+            if isinstance(value, Group):
+                value = value.load(tensor)
+            elif isinstance(value, Tensor):
+                value = tensor(value)
+            found[key] = value
+        return found
+
+    def __repr__(self) -> str:
+        return "<optimfs.Group %s: %d keys>" % (self.path or "/", len(self))
+
+
+class View:
+    """The checkpoint in another format or layout, computed as it is read."""
+
+    def __init__(self, checkpoint: "Checkpoint", name: str) -> None:
+        self.checkpoint, self.name = checkpoint, name
+        self._path = ".optimfs/view/" + name
+
+    def files(self) -> List[str]:
+        """The names of the files, below the view."""
+        skip = len(self._path) + 1
+        return [p[skip:] for p in self.checkpoint._tree.walk(self._path)]
+
+    def open(self, path: str) -> io.BufferedIOBase:
+        """A file of the view, for reading."""
+        return self.checkpoint.open("%s/%s" % (self._path, path))
+
+    def save(self, directory: PathLike, jobs: int = 0,
+             progress: Optional[Callable[[int, int], None]] = None) -> None:
+        """Write the files to a new directory, which appears complete or not
+        at all. What an interrupted call has left is gone on with.
+
+        jobs: files written at once; progress: called with (done, total)
+        bytes a few times a second.
+        """
+        unsynced(self.checkpoint._tree.reshard(self.name, directory, jobs,
+                                               progress))
+
+    def __repr__(self) -> str:
+        return "<optimfs.View %s of %s>" % (self.name, self.checkpoint.path)
+
+
+def unsynced(text: Optional[str]) -> None:
+    if text is not None:
+        _warnings.warn(text, UnsyncedWarning, stacklevel=3)
+
+
+class Checkpoint(Mapping):
+    """An opened checkpoint: a read-only mapping of paths to what is there.
+
+    ck["model/norm.weight"]        a Tensor: shape, dtype, no data yet
+    ck["optim/param_groups/0/lr"]  a number, string, list, dict or None
+    ck["optim/state"]              a Group, which is a mapping again
+
+    keys() are the paths of all files of the tree, as optimfs(5) has it.
+    A checkpoint can be used by any number of threads, pickled (it is opened
+    again), and closed by "with" or close().
+    """
+
+    def __init__(self, path: PathLike, **options: Any) -> None:
+        self.path = os.fspath(path)
+        self._options = options
+        self._tree: Tree = open_tree(path, **options)
+
+    # A mapping.
+
+    def __iter__(self) -> Iterator[str]:
+        return self._tree.walk()
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, path: object) -> bool:
+        try:
+            self._tree.stat(str(path).strip("/"))
+        except NotFoundError:
+            return False
+        return True
+
+    def __getitem__(self, path: str) -> Any:
+        return self._get(path.strip("/"))
+
+    def _get(self, path: str) -> Any:
+        st = self._tree.stat(path)
+        if st.is_dir:
+            return Group(self, path)
+        dtype = self._tree.xattr(st.node, "dtype")
+        shape = self._tree.xattr(st.node, "shape")
+        if dtype is not None and shape is not None:
+            return Tensor(self, path, st.node, dtype, parse_shape(shape))
+        kind = self._tree.xattr(st.node, "kind") or ""
+        with File(self._tree, st.node) as f:
+            return _values.parse(f.read(), kind, path.rpartition("/")[2])
+
+    # What it is.
+
+    def info(self) -> Dict[str, Any]:
+        """Format, writer, world size, counts and bytes: info.json."""
+        return json.loads(self._tree.read(".optimfs/info.json"))
+
+    def tensors(self) -> Iterator[Row]:
+        """All tensors, from the index alone: a Row each."""
+        text = self._tree.read(".optimfs/tensors.tsv")
+        for line in text.decode("utf-8", "surrogateescape").split("\n")[1:]:
+            if line:
+                path, dtype, shape, nbytes, shards, owners = line.split("\t")
+                yield Row(path, dtype, parse_shape(shape), int(nbytes),
+                          int(shards), owners)
+
+    def stat(self, path: str) -> Stat:
+        """Size, mode and time of a file or directory."""
+        return self._tree.stat(path.strip("/"))
+
+    def stats(self) -> Dict[str, int]:
+        """Counters of what was read so far."""
+        lines = self._tree.read(".optimfs/stats").decode().splitlines()
+        return {name: int(n) for name, n in (s.split() for s in lines)}
+
+    def notes(self, name: str) -> List[str]:
+        """The lines of .optimfs/<name>: "warnings", "missing", "errors" or
+        "globals"."""
+        text = self._tree.read(".optimfs/" + name)
+        return text.decode("utf-8", "replace").splitlines()
+
+    def state_dict(self) -> Group:
+        """The whole tree as nested mappings by key; nothing is read yet."""
+        return Group(self, "")
+
+    @property
+    def optimizers(self) -> Dict[str, Group]:
+        """The optimizers by name; the only one's name is ""."""
+        if "optim" not in self:
+            return {}
+        below = self._get("optim")
+        if "state" in below or "param_groups" in below:
+            return {"": below}
+        return {name: g for name, g in below.items() if isinstance(g, Group)}
+
+    @property
+    def param_groups(self) -> Any:
+        """The optimizer's groups: a list of dicts, of which "params" has the
+        names. A dict by optimizer where there are several."""
+        found = {name: [g.load() for _, g in sorted(
+            o.get("param_groups", {}).items(), key=_by_number)]
+            for name, o in self.optimizers.items()}
+        return found.get("", []) if set(found) <= {""} else found
+
+    # Files, and other forms.
+
+    def open(self, path: str) -> io.BufferedIOBase:
+        """Any file of the tree, .optimfs/ included, as a binary file."""
+        return Reader(self._tree.open(path.strip("/")))
+
+    def listdir(self, path: str = "") -> List[str]:
+        """The names in a directory of the tree."""
+        path = path.strip("/")
+        return [n for n, _ in self._tree.list(self._tree.stat(path).node)]
+
+    def view(self, name: str) -> View:
+        """The checkpoint as FORMAT[@LAYOUT][,option]...: "dcp@8",
+        "safetensors,hf,only=model", "zero3@16" (see optimfs(5))."""
+        return View(self, name)
+
+    def close(self) -> None:
+        """Let go of it. What other threads are reading ends well."""
+        self._tree.close()
+
+    def __enter__(self) -> "Checkpoint":
+        return self
+
+    def __exit__(self, *_: object) -> Any:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        return (_open_again, (self.path, self._options))
+
+    def __repr__(self) -> str:
+        return _show.line(self)
+
+    def _repr_html_(self) -> str:
+        return _show.checkpoint(self)
+
+    # Equal only when the same: comparing values is optimfs.diff().
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+def _by_number(item: Tuple[str, Any]) -> Tuple[int, str]:
+    return (int(item[0]) if item[0].isdigit() else 1 << 62, item[0])
+
+
+def _open_again(path: str, options: Dict[str, Any]) -> Checkpoint:
+    return Checkpoint(path, **options)
+
+
+def open(path: PathLike, *, type: Optional[str] = None,
+         ids: Optional[PathLike] = None, units: Optional[PathLike] = None,
+         optim_key: Optional[str] = None, model_key: Optional[str] = None,
+         subtree: Optional[str] = None, fill: Optional[str] = None,
+         cache: Optional[int] = None, strict: bool = False,
+         follow: bool = False) -> Checkpoint:
+    """Open a checkpoint of any format that optimfs reads.
+
+    path is its directory or file. Only the index is read. The options are
+    those of optimfs(1): type (the format, when it cannot be told), ids and
+    units (files that name parameters), optim_key and model_key (where they
+    are), subtree (only that part), fill ("zero"), cache (bytes of memory for
+    decoded data), strict (refuse a damaged checkpoint), follow (symbolic
+    links).
+
+    >>> with optimfs.open("step-1000") as ck:
+    ...     print(ck)
+    ...     w = ck["model/norm.weight"].torch()
+    """
+    return Checkpoint(path, type=type, ids=ids, units=units,
+                      optim_key=optim_key, model_key=model_key,
+                      subtree=subtree, fill=fill, cache=cache, strict=strict,
+                      follow=follow)

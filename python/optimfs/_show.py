@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person sees: a line, and a small page in a notebook."""
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any, Iterable, List, Sequence
+
+if TYPE_CHECKING:
+    from ._checkpoint import Checkpoint
+    from ._tensor import Tensor
+
+# A histogram is of this many elements at most, evenly spread blocks of them.
+SAMPLE = 1 << 16
+BLOCKS = 16
+ROWS = 20
+
+
+def human(n: float) -> str:
+    """Bytes, in units of 1000."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if n < 1000 or unit == "TB":
+            return "%d B" % n if unit == "B" else "%.1f %s" % (n, unit)
+        n /= 1000
+    raise AssertionError
+
+
+def line(ck: "Checkpoint") -> str:
+    if ck._tree.closed:
+        return "<optimfs.Checkpoint %s: closed>" % ck.path
+    i = ck.info()
+    n, size = i["counts"], i["bytes"]
+    return "<optimfs.Checkpoint %s: %s, %s ranks, %d tensors, %s%s>" % (
+        ck.path, i["format"], i["world_size"], n["tensors"],
+        human(size["logical"]),
+        ", %d damaged" % n["damaged"] if n["damaged"] else "")
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    def cells(tag: str, row: Sequence[Any]) -> str:
+        return "<tr>%s</tr>" % "".join(
+            "<%s style='text-align:left'>%s</%s>" % (tag, escape(str(c)), tag)
+            for c in row)
+    return "<table>%s%s</table>" % (
+        cells("th", head) if head else "",
+        "".join(cells("td", r) for r in rows))
+
+
+def checkpoint(ck: "Checkpoint") -> str:
+    if ck._tree.closed:
+        return escape(line(ck))
+    i = ck.info()
+    n, size = i["counts"], i["bytes"]
+    facts = [("format", i["format"]), ("writer", i["writer"]),
+             ("trainer", i["trainer"]), ("ranks", i["world_size"]),
+             ("parameters", n["parameters"]),
+             ("optimizer states", n["optimizer_states"]),
+             ("size", "%s, %s stored" % (human(size["logical"]),
+                                         human(size["stored"]))),
+             ("missing files", n["missing_files"]),
+             ("damaged", n["damaged"]), ("warnings", n["warnings"])]
+    rows: List[Sequence[Any]] = []
+    for t in ck.tensors():
+        if len(rows) == ROWS:
+            break
+        rows.append((t.path, t.dtype, list(t.shape), human(t.nbytes),
+                     t.shards))
+    more = n["tensors"] - len(rows)
+    return "<b>%s</b>%s%s%s" % (
+        escape(ck.path), _table((), [f for f in facts if f[1] is not None]),
+        _table(("tensor", "dtype", "shape", "bytes", "shards"), rows),
+        "and %d more" % more if more > 0 else "")
+
+
+def _shard_map(t: "Tensor") -> str:
+    """The boxes of the first two dimensions, a colour a rank."""
+    shape = (t._full + (1, 1))[:2]
+    if 0 in shape:
+        return ""
+    boxes = []
+    for s in t.shards:
+        y, x = (s.offsets + (0, 0))[:2]
+        h, w = (s.sizes + (1, 1))[:2]
+        boxes.append(
+            "<rect x='%g%%' y='%g%%' width='%g%%' height='%g%%' "
+            "fill='hsl(%d,60%%,75%%)' stroke='#555'><title>%s</title></rect>"
+            % (100 * x / shape[1], 100 * y / shape[0], 100 * w / shape[1],
+               100 * h / shape[0], (s.rank or 0) * 47 % 360,
+               escape("rank %s: %s at %s, %s" % (
+                   s.rank, list(s.sizes), list(s.offsets), s.file))))
+    return "<svg width='240' height='120'>%s</svg>" % "".join(boxes)
+
+
+def sample(t: "Tensor") -> Any:
+    """Some elements as float64: all, or blocks of neighbours that are spread
+    evenly over the first dimension."""
+    import numpy as np
+    from ._dtypes import widened
+    wide = widened(t.dtype)
+    if t.size <= SAMPLE or not t.shape:
+        return t.numpy(wide).reshape(-1).astype(np.float64)
+    row = t.size // t.shape[0]
+    rows = max(1, SAMPLE // BLOCKS // row)
+    parts = []
+    for b in range(min(BLOCKS, t.shape[0])):
+        at = b * (t.shape[0] - rows) // max(1, BLOCKS - 1)
+        part = t[at:at + rows]
+        while part.size > SAMPLE // BLOCKS and part.ndim > 1 and \
+                part.shape[0] == 1:
+            part = part[0]
+        part = part[:SAMPLE // BLOCKS]
+        if part.size <= SAMPLE:
+            parts.append(part.numpy(wide).reshape(-1))
+    return np.concatenate(parts).astype(np.float64) if parts else \
+        np.empty(0)
+
+
+def _histogram(t: "Tensor") -> str:
+    try:
+        import numpy as np
+        if t.dtype.startswith("complex"):
+            return ""
+        values = sample(t)
+    except (ImportError, TypeError):
+        return ""  # no NumPy, or no numbers: there is no picture of it
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return ""
+    counts, edges = np.histogram(finite, bins=40)
+    bars = "".join(
+        "<rect x='%d' y='%.1f' width='5' height='%.1f' fill='#69c'/>"
+        % (6 * i, 60 - 60 * n / counts.max(), 60 * n / counts.max())
+        for i, n in enumerate(counts.tolist()))
+    return ("<svg width='240' height='60'>%s</svg><br>%.4g to %.4g, mean %.4g "
+            "of %d elements%s" % (
+                bars, edges[0], edges[-1], finite.mean(), values.size,
+                ", %d not finite" % (values.size - finite.size)
+                if finite.size < values.size else ""))
+
+
+def tensor(t: "Tensor") -> str:
+    return "<b>%s</b><br>%s %s, %s, %d shards<br>%s<br>%s" % (
+        escape(t.path), escape(t.dtype), list(t.shape), human(t.nbytes),
+        len(t.shards), _shard_map(t), _histogram(t))

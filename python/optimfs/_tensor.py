@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tensor of a checkpoint: its description now, its elements when asked."""
+from __future__ import annotations
+
+import ctypes as c
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+from . import _box, _dtypes, _show
+from ._tree import File, MOST, address
+
+if TYPE_CHECKING:
+    from ._checkpoint import Checkpoint
+
+# What is read at once where small gaps are read along.
+SCRATCH = 4 << 20
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A stored box of a tensor: where it begins, how large it is, and where
+    its bytes are."""
+    offsets: Tuple[int, ...]
+    sizes: Tuple[int, ...]
+    rank: Optional[int]
+    file: str
+    offset: int
+    length: int
+    encoding: str
+    codec: Optional[str] = None
+    replica: bool = False
+
+
+class Tensor:
+    """A tensor of a checkpoint, or a slice of one. Nothing is read until
+    .numpy(), .torch(), .tobytes(), .item() or .read_into() is called.
+
+    path      where it is in the tree: "model/norm.weight"
+    shape     a tuple; () for a scalar
+    dtype     "float32", "bfloat16", "float8_e4m3fn", ...
+    nbytes    how many bytes the elements have
+
+    t[1000:2000, :64] is again a Tensor, of which only the bytes that it
+    covers (give or take a page) are read:
+
+    >>> w = ck["model/tok_embeddings.weight"]     # (128256, 4096) bfloat16
+    >>> w[1000:2000, :64].numpy("float32").shape
+    (1000, 64)
+    """
+
+    def __init__(self, checkpoint: "Checkpoint", path: str, node: int,
+                 dtype: str, shape: Tuple[int, ...],
+                 box: Optional[_box.Box] = None,
+                 kept: Optional[List[int]] = None) -> None:
+        self.checkpoint = checkpoint
+        self.path = path
+        self.dtype = dtype
+        self._node = node
+        self._full = shape
+        self._box = _box.whole(shape) if box is None else box
+        self._kept = list(range(len(shape))) if kept is None else kept
+        self.shape: Tuple[int, ...] = tuple(
+            len(self._box[d]) for d in self._kept)
+
+    # What is known without reading.
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return _box.count(self._box)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return _dtypes.itemsize(self.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def name(self) -> str:
+        """The parameter's name below optim/state, the key elsewhere."""
+        return self._attribute("fqn") or self.path
+
+    @property
+    def attributes(self) -> Dict[str, str]:
+        """The attributes of optimfs(5) that this tensor has, but crc32."""
+        names = ("fqn", "raw_fqn", "kind", "dtype", "shape", "shards",
+                 "owners", "source", "unit", "index", "requires_grad", "error")
+        found = {n: self._attribute(n) for n in names}
+        return {n: v for n, v in found.items() if v is not None}
+
+    @property
+    def shards(self) -> List[Shard]:
+        """The stored boxes of the whole tensor."""
+        text = self.checkpoint._tree.read(".optimfs/layout/" + self.path)
+        return [Shard(tuple(s["offsets"]), tuple(s["sizes"]), s.get("rank"),
+                      s["file"], s["offset"], s["length"], s["encoding"],
+                      s.get("codec"), s.get("replica", False))
+                for s in json.loads(text)["shards"]]
+
+    def _attribute(self, name: str) -> Optional[str]:
+        return self.checkpoint._tree.xattr(self._node, name)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor without dimensions has no len()")
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> "Tensor":
+        """A part: integers, slices with positive steps, and "..."."""
+        box, kept = _box.index(self._box, self._kept, key)
+        return Tensor(self.checkpoint, self.path, self._node, self.dtype,
+                      self._full, box, kept)
+
+    # Reading.
+
+    def read_into(self, buffer: Any) -> None:
+        """The elements, in C order, into a writable buffer of .nbytes bytes."""
+        view = memoryview(buffer)
+        if view.nbytes != self.nbytes:
+            raise ValueError("a buffer of %d bytes for %d"
+                             % (view.nbytes, self.nbytes))
+        at = address(view)
+        if at is not None:
+            self._read_at(c.addressof(at))
+
+    def _read_at(self, at: int) -> None:
+        """The same to an address. Tensors with dimensions only."""
+        tree, node = self.checkpoint._tree, self._node
+        scratch = None
+        with File(tree, node) as f:
+            for off, n, pieces in _box.reads(self._full, self._box,
+                                             self.itemsize, SCRATCH):
+                if len(pieces) == 1:
+                    self._exactly(f, at + pieces[0][1], n, off)
+                    continue
+                if scratch is None:
+                    scratch = c.create_string_buffer(SCRATCH)
+                base = c.addressof(scratch)
+                self._exactly(f, base, n, off)
+                for src, dst, length in pieces:
+                    c.memmove(at + dst, base + src, length)
+
+    def _exactly(self, f: File, at: int, n: int, off: int) -> None:
+        got = f.read_at(at, n, off)
+        if got != n:
+            raise EOFError("%s: %d of %d bytes at %d"
+                           % (self.path, got, n, off))
+
+    def tobytes(self) -> bytes:
+        """The elements in C order, little-endian."""
+        if not self._full:
+            return self._scalar(_dtypes.raw_dtype(self.dtype)).tobytes()
+        b = bytearray(self.nbytes)
+        self.read_into(b)
+        return bytes(b)
+
+    def numpy(self, dtype: Any = None) -> Any:
+        """A new NumPy array of the elements.
+
+        dtype: what to convert to. Types that NumPy lacks (bfloat16, the
+        float8 ones) need the package ml_dtypes or a dtype: numpy("float32")
+        is exact for all of them. A TypeError says so; there is never an
+        array of raw bytes.
+        """
+        import numpy as np
+        wanted = None if dtype is None else np.dtype(dtype)
+        wide = _dtypes.widened(self.dtype)
+        if wanted is not None and wide is not None and \
+                wanted.name != self.dtype:
+            a = _dtypes.widen(self._array(_dtypes.raw_dtype(self.dtype)),
+                              self.dtype)
+        else:
+            a = self._array(_dtypes.numpy_dtype(self.dtype))
+        if wanted is None:
+            return a
+        with np.errstate(invalid="ignore"):  # a signalling NaN stays one
+            return a.astype(wanted, copy=False)
+
+    def _array(self, dtype: Any) -> Any:
+        import numpy as np
+        if not self._full:
+            return self._scalar(dtype)
+        a = np.empty(self.shape, dtype)
+        if a.nbytes:
+            self._read_at(a.ctypes.data)
+        return a
+
+    def _value(self) -> Any:
+        from ._values import parse
+        return parse(self.checkpoint._tree.read(self.path), "scalar",
+                     self.path)
+
+    def _scalar(self, dtype: Any) -> Any:
+        """A tensor without dimensions, from its text."""
+        import numpy as np
+        value = self._value()
+        if isinstance(value, str):
+            value = complex(value)
+        if _dtypes.widened(self.dtype) and dtype.kind == "u":
+            return np.array(_dtypes.narrow(value, self.dtype), dtype)
+        return np.array(value, dtype)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.numpy(dtype)
+
+    def torch(self, device: Any = None, dtype: Any = None) -> Any:
+        """A new torch.Tensor of the elements, on device, as dtype."""
+        import torch
+        kind = _dtypes.torch_dtype(self.dtype)
+        if not self._full:
+            t = torch.tensor(self._value(), dtype=kind)
+        else:
+            t = torch.empty(self.shape, dtype=kind)
+            if self.nbytes:
+                self._read_at(t.data_ptr())
+        return t.to(device=device, dtype=dtype)
+
+    def item(self) -> Any:
+        """The only element, as a Python number."""
+        if self.size != 1:
+            raise ValueError("a tensor of %d elements is no single number"
+                             % self.size)
+        if not self._full:
+            return self._value()
+        return self.numpy(_dtypes.widened(self.dtype)).item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    # Writing, in "with optimfs.edit(...)".
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write elements: value has the shape of what key picks, or is
+        broadcast to it, and is converted to the tensor's type."""
+        self[key]._write(value)
+
+    def _write(self, value: Any) -> None:
+        if not self._full:
+            self.checkpoint[self.path] = value
+            return
+        data = _dtypes.to_bytes(value, self.shape, self.dtype)
+        covers = self._box == _box.whole(self._full)
+        with File(self.checkpoint._tree, self._node, write=True) as f:
+            if covers:
+                f.write(data, 0)
+            else:
+                done, item = 0, self.itemsize
+                for first, n in _box.runs(self._full, self._box):
+                    f.write(data[done:done + n * item], first * item)
+                    done += n * item
+            f.flush()
+
+    def __reduce__(self) -> Any:
+        return (_again, (self.checkpoint, self.path, self._box, self._kept))
+
+    def __repr__(self) -> str:
+        return "<optimfs.Tensor %s %s %s>" % (
+            self.path, self.dtype, list(self.shape))
+
+    def _repr_html_(self) -> str:
+        return _show.tensor(self)
+
+
+def _again(checkpoint: "Checkpoint", path: str, box: _box.Box,
+           kept: List[int]) -> Tensor:
+    t = checkpoint[path]
+    return Tensor(checkpoint, path, t._node, t.dtype, t._full, box, kept)
+
+
+__all__ = ["Tensor", "Shard", "MOST"]

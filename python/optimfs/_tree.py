@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tree of a checkpoint: paths, files and attributes, as bytes and text.
+
+ctypes lets go of the GIL during every call, so that threads read at once.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes as c
+import io
+import os
+import stat
+import threading
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, List, Optional, Union
+
+from . import _abi
+from ._abi import lib
+from ._errors import NotFoundError, make
+
+PREFIX = "user.optimfs."
+# Between two calls of this many bytes Python looks for Ctrl-C.
+MOST = 64 << 20
+
+
+def fs_text(b: bytes) -> str:
+    return b.decode("utf-8", "surrogateescape")
+
+
+def fs_bytes(s: str) -> bytes:
+    return s.encode("utf-8", "surrogateescape")
+
+
+def check(ok: bool, err: _abi.Error) -> None:
+    """Raise what err says unless a call went well."""
+    if not ok:
+        raise make(err.code, err.number, err.text.decode("utf-8", "replace"))
+
+
+@dataclass(frozen=True)
+class Stat:
+    """A file or directory of the tree.
+
+    size is a bound that few files pass unless exact is true; stored is what
+    the checkpoint spends on it.
+    """
+    node: int
+    ino: int
+    size: int
+    exact: bool
+    stored: int
+    mtime_ns: int
+    mode: int
+
+    @property
+    def is_dir(self) -> bool:
+        """Is it a directory?"""
+        return stat.S_ISDIR(self.mode)
+
+
+def _stat(a: _abi.Attr) -> Stat:
+    return Stat(a.node, a.ino, a.size, a.exact, a.stored, a.mtime_ns, a.mode)
+
+
+def address(buffer: Any) -> Any:
+    """The memory of a writable, contiguous buffer, for a C call."""
+    view = memoryview(buffer)
+    return (c.c_char * view.nbytes).from_buffer(view.cast("B")) \
+        if view.nbytes else None
+
+
+class File:
+    """An open file of the tree. Threads may share one."""
+
+    def __init__(self, tree: "Tree", node: int, write: bool = False,
+                 truncate: bool = False) -> None:
+        self._tree, self._handle = tree, c.c_void_p()
+        err = _abi.Error()
+        with tree.using() as fs:
+            if write:
+                r = lib.optimfs_file_open_write(
+                    fs, node, truncate, c.byref(self._handle), c.byref(err))
+            else:
+                r = lib.optimfs_file_open(
+                    fs, node, c.byref(self._handle), c.byref(err))
+            check(r == 0, err)
+            tree.hold()
+        self.size: int = lib.optimfs_file_size(self._handle)
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, c.c_void_p()
+        if handle:
+            lib.optimfs_file_close(handle)
+            self._tree.release()
+
+    def __enter__(self) -> "File":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()
+
+    def read_at(self, at: Any, length: int, off: int) -> int:
+        """length bytes at off into the memory at; how many there were."""
+        err, done = _abi.Error(), 0
+        base = c.addressof(at) if isinstance(at, c.Array) else at
+        while done < length:
+            n = lib.optimfs_file_read(self._handle, base + done,
+                                      min(length - done, MOST), off + done,
+                                      c.byref(err))
+            check(n >= 0, err)
+            if n == 0:
+                break
+            done += n
+        return done
+
+    def read(self, off: int = 0, length: Optional[int] = None) -> bytes:
+        """length bytes at off, fewer only at the end; all by default."""
+        if length is None:
+            length = max(self.size - off, 0)
+        at = (c.c_char * length)()
+        n = self.read_at(at, length, off) if length else 0
+        return at.raw if n == length else at.raw[:n]
+
+    def write(self, data: Any, off: int) -> None:
+        view = memoryview(data).cast("B")
+        err = _abi.Error()
+        for start in range(0, view.nbytes, MOST):
+            piece = view[start:start + MOST]
+            at = (c.c_char * piece.nbytes).from_buffer_copy(piece) \
+                if piece.readonly else address(piece)
+            check(lib.optimfs_file_write(self._handle, at, piece.nbytes,
+                                         off + start, c.byref(err)) == 0, err)
+
+    def flush(self) -> None:
+        err = _abi.Error()
+        check(lib.optimfs_file_flush(self._handle, c.byref(err)) == 0, err)
+
+
+class Reader(io.BufferedIOBase):
+    """A file of the tree as Python's own file objects are."""
+
+    def __init__(self, file: File) -> None:
+        super().__init__()
+        self._file, self._at = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at,
+                os.SEEK_END: self._file.size}[whence]
+        if base + offset < 0:
+            raise ValueError("a position before the beginning")
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: Optional[int] = -1) -> bytes:
+        left = max(self._file.size - self._at, 0)
+        if size is None or size < 0 or size > left:
+            size = left
+        b = self._file.read(self._at, size)
+        self._at += len(b)
+        return b
+
+    read1 = read
+
+    def peek(self, size: int = 0) -> bytes:
+        left = max(self._file.size - self._at, 0)
+        return self._file.read(self._at, min(left, max(size, 4096)))
+
+    def readinto(self, buffer: Any) -> int:
+        at = address(buffer)
+        if at is None:
+            return 0
+        n = self._file.read_at(at, len(at), self._at)
+        self._at += n
+        return n
+
+    readinto1 = readinto
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+class Tree:
+    """An opened checkpoint. close() waits for nobody: the library is told
+    when the last call that is under way, and the last open file, is over."""
+
+    def __init__(self, path: str, options: _abi.Options) -> None:
+        err = _abi.Error()
+        self.path = path
+        self._lock = threading.Lock()
+        self._users = 0
+        self._closed = True
+        self._fs = lib.optimfs_open(os.fsencode(path), c.byref(options),
+                                    c.byref(err))
+        check(bool(self._fs), err)
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def hold(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise ValueError("%s is closed" % self.path)
+            self._users += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            last = self._closed and self._users == 0
+        if last:
+            lib.optimfs_close(self._fs)
+
+    @contextlib.contextmanager
+    def using(self) -> Iterator[Any]:
+        self.hold()
+        try:
+            yield self._fs
+        finally:
+            self.release()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            last = self._users == 0
+        if last:
+            lib.optimfs_close(self._fs)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_closed"):
+            self.close()
+
+    def stat(self, path: str) -> Stat:
+        err, attr = _abi.Error(), _abi.Attr()
+        with self.using() as fs:
+            r = lib.optimfs_resolve(fs, fs_bytes(path), c.byref(attr),
+                                    c.byref(err))
+        check(r == 0, err)
+        return _stat(attr)
+
+    def list(self, node: int) -> List["tuple[str, bool]"]:
+        """(name, is it a directory?) of what is in a directory, sorted."""
+        found: List["tuple[str, bool]"] = []
+
+        def each(_: Any, entry: Any) -> int:
+            e = entry.contents
+            found.append((fs_text(e.name), stat.S_ISDIR(e.mode)))
+            return 0
+
+        err = _abi.Error()
+        with self.using() as fs:
+            r = lib.optimfs_readdir(fs, node, 0, False, _abi.DIRENT_FN(each),
+                                    None, c.byref(err))
+        check(r == 0, err)
+        return found
+
+    def walk(self, path: str = "") -> Iterator[str]:
+        """The paths of all files below path, in order."""
+        for name, is_dir in self.list(self.stat(path).node):
+            below = "%s/%s" % (path, name) if path else name
+            if is_dir:
+                yield from self.walk(below)
+            else:
+                yield below
+
+    def open(self, path: str) -> File:
+        return File(self, self.stat(path).node)
+
+    def read(self, path: str) -> bytes:
+        with self.open(path) as f:
+            return f.read()
+
+    def xattr(self, node: int, name: str) -> Optional[str]:
+        """The attribute user.optimfs.<name>; None where there is none."""
+        err, value, size = _abi.Error(), c.c_void_p(), c.c_size_t()
+        with self.using() as fs:
+            r = lib.optimfs_getxattr(fs, node, fs_bytes(PREFIX + name),
+                                     c.byref(value), c.byref(size),
+                                     c.byref(err))
+        if r != 0:
+            return None
+        try:
+            return fs_text(c.string_at(value, size.value))
+        finally:
+            _abi.libc_free(value)
+
+    def set_xattr(self, node: int, name: str, value: str) -> None:
+        err, b = _abi.Error(), fs_bytes(value)
+        with self.using() as fs:
+            r = lib.optimfs_setxattr(fs, node, fs_bytes(PREFIX + name), b,
+                                     len(b), c.byref(err))
+        check(r == 0, err)
+
+    def create(self, path: str, is_dir: bool = False) -> Stat:
+        """A new file or directory, and the directories above it."""
+        above, _, name = path.rpartition("/")
+        try:
+            parent = self.stat(above)
+        except NotFoundError:
+            parent = self.create(above, is_dir=True)
+        err, attr = _abi.Error(), _abi.Attr()
+        with self.using() as fs:
+            r = lib.optimfs_create(fs, parent.node, fs_bytes(name), is_dir,
+                                   c.byref(attr), c.byref(err))
+        check(r == 0, err)
+        return _stat(attr)
+
+    def remove(self, path: str) -> None:
+        """A file, or a directory with all that is in it."""
+        here = self.stat(path)
+        if here.is_dir:
+            for name, _ in self.list(here.node):
+                self.remove("%s/%s" % (path, name))
+        above, _, name = path.rpartition("/")
+        err = _abi.Error()
+        with self.using() as fs:
+            r = lib.optimfs_remove(fs, self.stat(above).node, fs_bytes(name),
+                                   here.is_dir, c.byref(err))
+        check(r == 0, err)
+
+    def commit(self) -> Optional[str]:
+        """None when all is safe; what failed if the last sync did."""
+        err = _abi.Error()
+        with self.using() as fs:
+            r = lib.optimfs_commit(fs, None, None, c.byref(err))
+        check(r >= 0, err)
+        return err.text.decode("utf-8", "replace") if r else None
+
+    def abort(self) -> None:
+        err = _abi.Error()
+        with self.using() as fs:
+            check(lib.optimfs_abort(fs, c.byref(err)) == 0, err)
+
+    def reshard(self, to: str, directory: Union[str, "os.PathLike[str]"],
+                jobs: int = 0,
+                progress: Optional[Callable[[int, int], None]] = None
+                ) -> Optional[str]:
+        how = _abi.Reshard(to=fs_bytes(to), jobs=jobs)
+        if progress is not None:
+            fn = _abi.PROGRESS_FN(lambda _, done, total: progress(done, total))
+            how.progress = c.cast(fn, c.c_void_p)
+        err = _abi.Error()
+        with self.using() as fs:
+            r = lib.optimfs_reshard(fs, os.fsencode(directory), c.byref(how),
+                                    c.byref(err))
+        check(r >= 0, err)
+        return err.text.decode("utf-8", "replace") if r else None
+
+
+def open_tree(path: Union[str, "os.PathLike[str]"], **options: Any) -> Tree:
+    """Tree with the options of struct optimfs_options by name; None or False
+    is the default of each."""
+    o = _abi.Options()
+    known = {name for name, _ in _abi.Options._fields_} - {"world"}
+    for name, value in options.items():
+        if name not in known:
+            raise TypeError("unknown option %r" % name)
+        if value is None:
+            continue
+        if isinstance(value, (str, os.PathLike)):
+            value = os.fsencode(value)
+        setattr(o, name, value)
+    return Tree(os.fspath(path), o)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing: all or nothing; views, diff."""
+import os
+
+import optimfs
+import pytest
+from optimfs._tree import File
+
+np = pytest.importorskip("numpy")
+FSDP2 = "pytorch/dcp_fsdp2_w3/ckpt"
+LR = "optim/param_groups/0/lr"
+
+
+def files(path):
+    found = {}
+    for name in sorted(os.listdir(path)):
+        with open(os.path.join(path, name), "rb") as f:
+            found[name] = f.read()
+    return found
+
+
+def test_an_edit_is_committed(copy):
+    path = copy(FSDP2)
+    w = np.arange(144, dtype="f4").reshape(12, 12)
+    with optimfs.edit(path) as ck:
+        ck[LR] = 1e-5
+        ck["optim/param_groups/0/betas"] = [0.8, 0.99]
+        ck["optim/param_groups/0/foreach"] = True
+        ck["model/layers.0.wq.weight"] = w
+        ck["model/layers.1.wq.weight"][2:4, ::3] = 7
+        ck["optim/state/norm.bias/step"] = 9
+        assert ck[LR] == 1e-5  # seen before it is published
+    with optimfs.open(path) as ck:
+        assert ck[LR] == 1e-5
+        assert ck.param_groups[0]["betas"] == [0.8, 0.99]
+        assert ck.param_groups[0]["foreach"] is True
+        assert np.array_equal(ck["model/layers.0.wq.weight"].numpy(), w)
+        part = ck["model/layers.1.wq.weight"].numpy()
+        assert (part[2:4, ::3] == 7).all() and (part == 7).sum() == 8
+        assert ck["optim/state/norm.bias/step"].item() == 9.0
+    assert not [n for n in os.listdir(os.path.dirname(path))
+                if n.startswith(".")]
+
+
+def test_an_exception_rolls_all_back(copy):
+    path = copy(FSDP2)
+    before = files(path)
+    with pytest.raises(RuntimeError, match="mine"):
+        with optimfs.edit(path) as ck:
+            ck[LR] = 1e-5
+            ck["model/norm.bias"] = np.zeros(12)
+            raise RuntimeError("mine")
+    assert files(path) == before
+    with optimfs.edit(path) as ck:  # nothing stays that a writer trips over
+        assert ck[LR] == 1e-3
+
+
+def test_a_commit_that_fails_rolls_back(copy):
+    path = copy(FSDP2)
+    before = files(path)
+    with pytest.raises(optimfs.Error, match="OFS301"):
+        with optimfs.edit(path) as ck:
+            ck[LR] = 1e-5
+            st = ck.stat("model/norm.bias")
+            File(ck._tree, st.node, write=True, truncate=True).close()
+    assert files(path) == before
+    with optimfs.edit(path):
+        pass
+
+
+def test_state_is_added_and_removed(copy):
+    path = copy(FSDP2)
+    with optimfs.edit(path) as ck:
+        ck["optim/state/norm.bias/extra_avg"] = np.ones(12, "f4")
+        ck["extra/made/note"] = "by hand"
+        ck["extra/made/numbers"] = {"a": [1, 2.5, None]}
+        del ck["optim/state/norm.weight"]
+    with optimfs.open(path) as ck:
+        t = ck["optim/state/norm.bias/extra_avg"]
+        assert t.dtype == "float32" and (t.numpy() == 1).all()
+        assert "optim/state/norm.weight" not in ck
+        assert ck["extra/made/note"] == "by hand"
+        assert ck["extra/made/numbers"] == {"a": [1, 2.5, None]}
+
+
+def test_bfloat16_is_rounded_to_nearest(copy):
+    path = copy("pytorch/dcp_dtypes/ckpt")
+    values = np.array([1.0, 1.00390625, 1.01171875, np.nan, -2.5, 3e38],
+                      dtype="f4")
+    with optimfs.edit(path) as ck:
+        t = ck["model/t.bfloat16"]
+        t[0, :6] = values
+        t[1] = 0.5
+    with optimfs.open(path) as ck:
+        got = ck["model/t.bfloat16"].numpy("float32")
+        assert got[0, :3].tolist() == [1.0, 1.0, 1.015625]  # ties to even
+        assert np.isnan(got[0, 3]) and got[0, 4] == -2.5
+        assert (got[1] == 0.5).all()
+
+
+@pytest.mark.parametrize("value,error", [
+    (np.zeros(5, "f4"), ValueError), (np.zeros(12, "c8"), TypeError),
+    (object(), TypeError)])
+def test_what_does_not_fit_is_refused(copy, value, error):
+    path = copy(FSDP2)
+    with optimfs.edit(path) as ck:
+        before = ck["model/norm.bias"].tobytes()
+        with pytest.raises(error):
+            ck["model/norm.bias"] = value
+        with pytest.raises(optimfs.Error):
+            ck[LR] = "fast"
+        with pytest.raises(TypeError):
+            ck["optim/param_groups"] = 1
+        assert ck["model/norm.bias"].tobytes() == before
+
+
+def test_a_second_writer_is_told_who_has_it(copy):
+    path = copy(FSDP2)
+    with optimfs.edit(path):
+        with pytest.raises(optimfs.BusyError, match="OFS259"):
+            optimfs.edit(path)
+
+
+def test_what_is_opened_to_read_is_not_written(copy):
+    with optimfs.open(copy(FSDP2)) as ck:
+        with pytest.raises(optimfs.RefusedError):
+            ck["model/norm.bias"][:] = 1
+        with pytest.raises(TypeError):
+            ck[LR] = 1
+
+
+def test_a_view_is_saved_and_equal(data, tmp_path):
+    told = []
+    with optimfs.open(data(FSDP2)) as ck:
+        view = ck.view("dcp@8")
+        assert ".metadata" in view.files()
+        with view.open("__7_0.distcp") as f:
+            part = f.read()
+        view.save(tmp_path / "new", progress=lambda *a: told.append(a))
+        assert told and all(done <= total for done, total in told)
+        with open(tmp_path / "new" / "__7_0.distcp", "rb") as f:
+            assert f.read()[:1000] == part[:1000]
+        with pytest.raises(FileExistsError):
+            view.save(tmp_path / "new")
+        with pytest.raises(optimfs.Error):
+            ck.view("dpc@4").files()
+    assert optimfs.diff(data(FSDP2), tmp_path / "new") == []
+
+
+def test_diff_names_each_difference(copy, data):
+    path = copy(FSDP2)
+    with optimfs.edit(path) as ck:
+        ck[LR] = 1e-5
+        ck["model/norm.bias"][3:5] = 7
+        ck["extra/note"] = "new"
+        del ck["optim/state/norm.weight"]
+    with optimfs.open(path) as b:
+        found = {d.path: d for d in optimfs.diff(data(FSDP2), b)}
+    assert found[LR].kind == "value" and found[LR].b == 1e-5
+    assert found["model/norm.bias"].elements == 2
+    assert found["extra/note"].kind == "only in b"
+    assert found["optim/state/norm.weight/exp_avg"].kind == "only in a"
+    assert "2 elements differ" in str(found["model/norm.bias"])
+    assert len(found) == 6

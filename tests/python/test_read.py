@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading: values, tensors, slices, errors, threads."""
+import errno
+import hashlib
+import inspect
+import json
+import os
+import pickle
+import random
+import sys
+import threading
+
+import optimfs
+import pytest
+from optimfs import _box
+
+np = pytest.importorskip("numpy")
+FSDP2 = "pytorch/dcp_fsdp2_w3/ckpt"
+
+
+def truth(path):
+    with open(os.path.join(os.path.dirname(path), "expected",
+                           "manifest.json")) as f:
+        return json.load(f)
+
+
+@pytest.mark.parametrize("name", [
+    FSDP2, "pytorch/dcp_tp_fsdp_w4/ckpt", "pytorch/dcp_dtypes/ckpt",
+    "pytorch/fsdp1_local_flat_fullshard_w3/ckpt"])
+def test_tensors_hold_what_the_framework_saved(data, name):
+    units = os.path.join(os.path.dirname(data(name)), "units.json")
+    seen = 0
+    with optimfs.open(data(name),
+                      units=units if os.path.exists(units) else None) as ck:
+        for leaf in truth(data(name)):
+            if leaf["path"][0] != "model" or not leaf.get("shape"):
+                continue
+            t = ck.state_dict()["model"][".".join(leaf["path"][1:])]
+            assert list(t.shape) == leaf["shape"]
+            assert t.dtype == leaf["dtype"].replace("torch.", "")
+            assert hashlib.sha256(t.tobytes()).hexdigest() == leaf["sha256"]
+            seen += 1
+    assert seen > 5
+
+
+def test_opening_and_listing_reads_no_data(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        paths = list(ck)
+        t = ck["model/norm.weight"]
+        assert (t.shape, t.dtype, t.ndim) == ((12,), "float32", 1)
+        assert t.size == 12 and t.nbytes == 48 and len(t) == 12
+        assert "optim/state/norm.weight/exp_avg" in paths
+        assert "optim/state/norm.weight/exp_avg" in ck
+        assert "optim/state/norm.weight/nothing" not in ck
+        assert len(ck) == len(paths) == len(set(paths))
+        assert ck.stats()["local.read_bytes"] == 0
+
+
+def test_shards_and_attributes_describe_a_tensor(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        t = ck["optim/state/layers.0.wq.weight/exp_avg"]
+        assert t.name == "layers.0.wq.weight"
+        assert [s.rank for s in t.shards] == [0, 1, 2]
+        assert [s.offsets for s in t.shards] == [(0, 0), (4, 0), (8, 0)]
+        assert t.shards[1].file == "__1_0.distcp"
+        assert t.attributes["shape"] == "12,12"
+        row = [r for r in ck.tensors() if r.path == t.path][0]
+        assert (row.dtype, row.shape, row.shards) == ("float32", (12, 12), 3)
+
+
+def test_values_are_pythons_own(data):
+    with optimfs.open(data("pytorch/dcp_dtypes/ckpt")) as ck:
+        assert ck["optim/state/w/none"] is None
+        assert ck["optim/state/w/name"] == "hello"
+        assert ck["optim/state/w/frac"] == 0.125
+        assert ck["optim/state/w/ints"] == [1, 2, 3]
+        step = ck["optim/state/w/step"]
+        assert step.shape == () and step.item() == 12.0
+        assert float(step) == 12.0 and int(step) == 12
+        assert step.numpy().dtype == np.float32
+        assert step.tobytes() == np.float32(12).tobytes()
+
+
+def test_param_groups_are_dicts(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        groups = ck.param_groups
+        assert [g["weight_decay"] for g in groups] == [0.1, 0.0]
+        assert groups[0]["betas"] == [0.9, 0.999]
+        assert "norm.bias" in groups[1]["params"]
+
+
+def test_the_state_dict_is_nested_and_lazy(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        sd = ck.state_dict()
+        assert set(sd) >= {"model", "optim"}
+        t = sd["optim"]["state"]["norm.bias"]["exp_avg"]
+        assert ck.stats()["local.read_bytes"] == 0
+        got = sd["model"].load(optimfs.Tensor.numpy)
+        assert set(got) == set(sd["model"])
+        assert got["norm.bias"].tobytes() == ck["model/norm.bias"].tobytes()
+        assert t.path == "optim/state/norm.bias/exp_avg"
+        with pytest.raises(KeyError):
+            sd["nothing"]
+
+
+def test_any_key_is_found_in_the_state_dict(data):
+    with optimfs.open(data("pytorch/dcp_names/ckpt")) as ck:
+        model = ck.state_dict()["model"]
+        for key in model:
+            assert isinstance(model[key], optimfs.Tensor)
+            fresh = ck.state_dict()["model"]
+            assert fresh[key].path == model[key].path
+        assert {"", ".", "..", "a/b", "a%2Fb", "sp ace\nnl"} <= set(model)
+        assert max(map(len, model)) > 255
+
+
+def test_types_that_numpy_lacks_are_never_raw_bytes(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with optimfs.open(data("pytorch/dcp_dtypes/ckpt")) as ck:
+        t = ck["model/t.bfloat16"]
+        with pytest.raises(TypeError, match="float32.*ml_dtypes"):
+            t.numpy()
+        with pytest.raises(TypeError):
+            np.asarray(t)
+        raw = np.frombuffer(t.tobytes(), "<u2").reshape(t.shape)
+        want = (raw.astype("u4") << 16).view("f4")
+        assert np.array_equal(t.numpy("float32"), want, equal_nan=True)
+        assert np.array_equal(t[1:3, ::2].numpy("float32"), want[1:3, ::2],
+                              equal_nan=True)
+        assert t.numpy("float64").dtype == np.float64
+
+
+def test_ml_dtypes_is_used_where_it_is(data, monkeypatch):
+    class Fake:
+        bfloat16 = np.float16  # of the same size: only the choice is tested
+    monkeypatch.setitem(sys.modules, "ml_dtypes", Fake)
+    with optimfs.open(data("pytorch/dcp_dtypes/ckpt")) as ck:
+        t = ck["model/t.bfloat16"]
+        assert t.numpy().dtype == np.float16
+        assert t.numpy().tobytes() == t.tobytes()
+        assert t.numpy("float32").dtype == np.float32
+
+
+FLOAT8 = {  # from the tables of OCP's and of IEEE's formats
+    "float8_e4m3fn": {0x38: 1, 0x7E: 448, 0x01: 2.0**-9, 0xB8: -1},
+    "float8_e5m2": {0x3C: 1, 0x7B: 57344, 0x01: 2.0**-16, 0x7C: float("inf")},
+    "float8_e4m3fnuz": {0x40: 1, 0x7F: 240, 0x01: 2.0**-10},
+    "float8_e5m2fnuz": {0x40: 1, 0x7F: 57344, 0x01: 2.0**-17},
+    "float8_e8m0fnu": {0x7F: 1, 0x80: 2, 0x00: 2.0**-127},
+}
+FLOAT8_NAN = {"float8_e4m3fn": 0x7F, "float8_e5m2": 0x7E,
+              "float8_e4m3fnuz": 0x80, "float8_e5m2fnuz": 0x80,
+              "float8_e8m0fnu": 0xFF}
+
+
+@pytest.mark.parametrize("dtype", sorted(FLOAT8))
+def test_float8_widens_exactly(dtype):
+    from optimfs import _dtypes
+    raw = np.arange(256, dtype="u1")
+    wide = _dtypes.widen(raw, dtype)
+    for bits, value in FLOAT8[dtype].items():
+        assert wide[bits] == np.float32(value)
+    assert np.isnan(wide[FLOAT8_NAN[dtype]])
+
+
+def test_slices_are_those_of_numpy(safetensors):
+    rng = random.Random(7)
+    whole = np.arange(5 * 7 * 11 * 3, dtype="<i4").reshape(5, 7, 11, 3)
+    path = safetensors({"w": ("I32", whole.shape, whole.tobytes())})
+
+    def one(n):
+        if rng.random() < 0.25:
+            return rng.randrange(-n, n)
+        return slice(rng.choice([None, rng.randrange(-n - 2, n + 2)]),
+                     rng.choice([None, rng.randrange(-n - 2, n + 2)]),
+                     rng.choice([None, 1, 2, 3]))
+
+    with optimfs.open(path) as ck:
+        t = ck["model/w"]
+        for _ in range(400):
+            key = tuple(one(n) for n in whole.shape[:rng.randrange(1, 5)])
+            if rng.random() < 0.3:
+                key = key[:3] + (Ellipsis,)
+            want, got = whole[key], t[key]
+            assert got.shape == want.shape, key
+            assert np.array_equal(got.numpy(), want), key
+            if want.ndim:  # a slice of a slice
+                again = one(want.shape[0]) if want.shape[0] else slice(None)
+                assert np.array_equal(got[again].numpy(), want[again]), key
+
+
+@pytest.mark.parametrize("key,error", [
+    (12, IndexError), (slice(None, None, -1), IndexError),
+    ((0, 0, 0), IndexError), ([1, 2], TypeError), (None, TypeError),
+    (1.5, TypeError), ((Ellipsis, Ellipsis), IndexError)])
+def test_an_index_that_cannot_be_says_why(data, key, error):
+    with optimfs.open(data(FSDP2)) as ck:
+        with pytest.raises(error):
+            ck["model/layers.0.wq.weight"][key]
+
+
+def test_a_slice_reads_what_it_covers(safetensors):
+    whole = np.arange(4096 * 1024, dtype="<f4").reshape(4096, 1024)
+    path = safetensors({"w": ("F32", whole.shape, whole.tobytes())})
+    with optimfs.open(path) as ck:
+        t = ck["model/w"]
+        for key in ((slice(1000, 2000), slice(None, 64)), slice(10, 20),
+                    (slice(None, None, 512),), (5, slice(None)),
+                    (slice(None), 7)):
+            before = ck.stats()["local.read_bytes"]
+            assert np.array_equal(t[key].numpy(), whole[key])
+            read = ck.stats()["local.read_bytes"] - before
+            assert t[key].nbytes <= read <= t[key].nbytes + 4096
+
+
+def test_small_gaps_are_read_along():
+    # a row of 16 elements of which 4 are wanted: one read, four pieces
+    box = (range(4), range(4))
+    assert list(_box.reads((4, 16), box, 4, 1 << 20)) == [
+        (0, 3 * 64 + 16, [(i * 64, i * 16, 16) for i in range(4)])]
+    # but no more than fits
+    assert len(list(_box.reads((4, 16), box, 4, 100))) == 2
+    # and large ones are not
+    assert len(list(_box.reads((4, 1024), box, 4, 1 << 20))) == 4
+
+
+def test_an_empty_tensor_reads(data):
+    with optimfs.open(data("pytorch/dcp_dtypes/ckpt")) as ck:
+        assert ck["model/empty"].numpy().shape == (0, 5)
+        assert ck["model/empty"].tobytes() == b""
+        assert ck["model/five_d"][:0].numpy().shape == (0, 1, 3, 2, 2)
+
+
+def test_read_into_fills_a_buffer(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        t = ck["model/norm.bias"]
+        b = bytearray(t.nbytes)
+        t.read_into(b)
+        assert bytes(b) == t.tobytes()
+        with pytest.raises(ValueError):
+            t.read_into(bytearray(3))
+
+
+def test_errors_have_code_errno_and_advice(data):
+    with pytest.raises(optimfs.Error) as e:
+        optimfs.open(data("megatron/llama_dp2"))
+    assert e.value.code == "OFS681"
+    assert e.value.errno == errno.ENOENT
+    assert e.value.advice == optimfs.advice("OFS681")
+    assert e.value.advice in str(e.value)
+    with optimfs.open(data(FSDP2)) as ck:
+        with pytest.raises(optimfs.NotFoundError) as e:
+            ck["model/nothing"]
+        assert isinstance(e.value, KeyError)
+        assert isinstance(e.value, FileNotFoundError)
+        assert e.value.errno == errno.ENOENT
+        assert ck.get("model/nothing") is None
+
+
+def test_a_missing_shard_is_an_error_and_the_rest_reads(copy):
+    path = copy(FSDP2)
+    os.remove(os.path.join(path, "__1_0.distcp"))
+    with optimfs.open(path) as ck:
+        t = ck["model/layers.0.wq.weight"]
+        with pytest.raises(optimfs.DamagedError) as e:
+            t.numpy()
+        assert e.value.code == "OFS140" and e.value.errno == errno.EIO
+        assert t[:4].numpy().shape == (4, 12)
+        with pytest.raises(optimfs.DamagedError):
+            t[3:5].numpy()
+        assert ck.notes("missing")
+
+
+def test_a_closed_checkpoint_says_so(data):
+    ck = optimfs.open(data(FSDP2))
+    t = ck["model/norm.bias"]
+    f = ck.open("model/norm.bias")
+    ck.close()
+    ck.close()
+    assert f.read() != b""  # what is open stays so
+    f.close()
+    for use in (lambda: ck["model"], t.numpy, lambda: list(ck)):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    assert "closed" in repr(ck)
+
+
+def test_files_are_files(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        with ck.open("model/norm.bias") as f:
+            whole = f.read()
+            assert f.seek(-8, 2) == len(whole) - 8
+            assert f.read() == whole[-8:] and f.read() == b""
+        assert whole == ck["model/norm.bias"].tobytes()
+        assert ck.listdir(".optimfs/npy/model")[0].endswith(".npy")
+        with ck.open(".optimfs/npy/model/norm.bias.npy") as f:
+            assert np.array_equal(np.load(f), ck["model/norm.bias"].numpy())
+        assert ck.stat("model").is_dir
+        assert ck.stat("model/norm.bias").size == 48
+
+
+def test_threads_read_at_once(safetensors):
+    whole = np.arange(64 * 65536, dtype="<u4").reshape(64, 65536)
+    path = safetensors({"w": ("U32", whole.shape, whole.tobytes())})
+    with optimfs.open(path) as ck:
+        t, wrong = ck["model/w"], []
+
+        def work(n):
+            rng = random.Random(n)
+            for _ in range(50):
+                i = rng.randrange(64)
+                if not np.array_equal(t[i].numpy(), whole[i]):
+                    wrong.append(i)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+        for th in threads:
+            th.start()
+        for th in threads:
+            th.join()
+        assert wrong == []
+
+
+def test_the_gil_is_free_during_a_read():
+    import ctypes
+    from optimfs import _abi
+    assert type(_abi.lib) is ctypes.CDLL  # not PyDLL, which keeps the GIL
+
+
+def test_checkpoints_and_tensors_are_pickled_by_path(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        t = pickle.loads(pickle.dumps(ck["model/layers.0.wq.weight"][2:5, 1]))
+        assert np.array_equal(
+            t.numpy(), ck["model/layers.0.wq.weight"][2:5, 1].numpy())
+        t.checkpoint.close()
+
+
+def test_info_and_reprs_say_what_it_is(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        assert ck.info()["format"] == "dcp"
+        assert "dcp, 3 ranks, 108 tensors" in repr(ck)
+        assert "float32 [12, 12]" in repr(ck["model/layers.0.wq.weight"])
+        page = ck._repr_html_()
+        assert "model/adapter.bias" in page and "and 88 more" in page
+        page = ck["model/layers.0.wq.weight"]._repr_html_()
+        assert page.count("<title>rank") == 3 and "of 144 elements" in page
+        assert "keys>" in repr(ck["model"])
+
+
+def test_the_page_of_a_tensor_reads_a_sample(safetensors):
+    whole = np.zeros((1000, 2000), "<f4")
+    whole[-1] = 5
+    path = safetensors({"w<b>": ("F32", whole.shape, whole.tobytes())})
+    with optimfs.open(path) as ck:
+        t = next(iter(ck["model"].values()))
+        page = t._repr_html_()
+        assert "w&lt;b&gt;" in page and "0 to 5" in page
+        assert ck.stats()["local.read_bytes"] < 1 << 20
+
+
+def test_everything_public_has_a_docstring():
+    for name in optimfs.__all__:
+        thing = getattr(optimfs, name)
+        if not inspect.isclass(thing) and not inspect.isfunction(thing):
+            continue
+        assert inspect.getdoc(thing), name
+        for m, f in vars(thing).items() if inspect.isclass(thing) else ():
+            if not m.startswith("_") and (inspect.isfunction(f) or
+                                          isinstance(f, property)):
+                assert inspect.getdoc(f), "%s.%s" % (name, m)
