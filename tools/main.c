@@ -30,6 +30,7 @@ static const struct ofs_verb *const verbs[] = {
 	&ofs_verb_reshard,
 	&ofs_verb_mkfs,
 	&ofs_verb_diff,
+	&ofs_verb_explain,
 	NULL,
 };
 

@@ -11,6 +11,52 @@
 
 #define CODE_LENGTH 7 /* of "OFSnnn " */
 
+/* What the system refused: an error without a number of its own gets that of
+ * its kind, so that each has an entry of advice. */
+static const struct {
+	int code;
+	const char *prefix;
+} kinds[] = {
+	{ ENOENT, "OFS002 " },
+	{ EACCES, "OFS003 " },
+	{ EPERM, "OFS003 " },
+	{ ENOSPC, "OFS004 " },
+	{ EDQUOT, "OFS004 " },
+	{ EFBIG, "OFS004 " },
+	{ ENOMEM, "OFS005 " },
+	{ EIO, "OFS006 " },
+	{ EROFS, "OFS007 " },
+	{ EEXIST, "OFS008 " },
+	{ ENOTEMPTY, "OFS008 " },
+	{ EISDIR, "OFS009 " },
+	{ ENOTDIR, "OFS009 " },
+	{ EMFILE, "OFS010 " },
+	{ ENFILE, "OFS010 " },
+	{ EAGAIN, "OFS010 " },
+	{ EINVAL, "OFS011 " },
+	{ ERANGE, "OFS011 " },
+	{ ENAMETOOLONG, "OFS011 " },
+	{ EBUSY, "OFS012 " },
+	{ ENODATA, "OFS013 " },
+	{ ECANCELED, "OFS014 " },
+	{ EINTR, "OFS014 " },
+	{ EOPNOTSUPP, "OFS015 " },
+	{ ENOSYS, "OFS015 " },
+	{ ENODEV, "OFS015 " },
+	{ ESTALE, "OFS016 " },
+	{ ENOTCONN, "OFS017 " },
+	{ ETIMEDOUT, "OFS017 " },
+	{ EHOSTDOWN, "OFS017 " },
+};
+
+static const char *prefix_of(int code)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (kinds[i].code == code)
+			return kinds[i].prefix;
+	return code == 0 ? "" : "OFS001 ";
+}
+
 /* Messages carry names from files: no control byte may reach a terminal or
  * forge a line of .optimfs/errors. */
 static void disarm(char *text)
@@ -35,15 +81,27 @@ static int number_of(const char *text)
 	return text[6] == ' ' ? number : 0;
 }
 
+/* text is the words; prefix what comes before them, "OFSnnn " or "". */
+static void fill(struct optimfs_error *err, int code, const char *prefix,
+    const char *fmt, va_list ap)
+{
+	size_t n = strlen(prefix);
+	int saved = errno;
+
+	err->code = code;
+	memcpy(err->text, prefix, n);
+	errno = saved;
+	vsnprintf(err->text + n, sizeof(err->text) - n, fmt, ap);
+	disarm(err->text);
+	err->number = number_of(n > 0 ? prefix : fmt);
+}
+
 int optimfs_vfail(struct optimfs_error *err, int code, const char *fmt,
     va_list ap)
 {
-	if (err == NULL)
-		return -1;
-	err->code = code;
-	err->number = number_of(fmt);
-	vsnprintf(err->text, sizeof(err->text), fmt, ap);
-	disarm(err->text);
+	if (err != NULL)
+		fill(err, code, number_of(fmt) != 0 ? "" : prefix_of(code), fmt,
+		    ap);
 	return -1;
 }
 
@@ -62,12 +120,17 @@ int optimfs_fail(struct optimfs_error *err, int code, const char *fmt, ...)
 int optimfs_vfail_as(struct optimfs_error *err, int code, const char *fmt,
     va_list ap)
 {
+	char text[sizeof(err->text)];
+
 	if (err == NULL)
 		return -1;
+	vsnprintf(text, sizeof(text), fmt, ap);
+	if (number_of(text) == 0)
+		return optimfs_fail(err, code, "%s", text);
 	err->code = code;
-	vsnprintf(err->text, sizeof(err->text), fmt, ap);
+	err->number = number_of(text);
+	strcpy(err->text, text);
 	disarm(err->text);
-	err->number = number_of(err->text);
 	return -1;
 }
 

@@ -137,6 +137,25 @@ for year in 2300 1600; do
 	ok $? "are read"
 done
 
+does 0 "explain" explain OFS603
+says out 'means: a file ends before' "says what the code means"
+says out 'to do: copy the file again' "and what to do"
+does 0 "explain takes the number" explain 603
+does 0 "explain --json" explain --json ofs603
+python3 - out <<'EOF2'
+import json, sys
+row = json.load(open(sys.argv[1]))
+assert row["v"] == 1 and row["code"] == "OFS603" and row["errno"] == "EIO", row
+assert row["meaning"] and row["advice"], row
+EOF2
+ok $? "is JSON"
+does 0 "explain without a code" explain
+[ "$(grep -c '^OFS' out)" -gt 200 ]
+ok $? "lists all"
+does 3 "explain of a code that there is not" explain OFS600
+says err 'the nearest is OFS601: ' "the nearest is named"
+does 2 "explain of a word" explain what
+
 does 2 "no verb"
 does 2 "an unknown verb" frobnicate
 [ "$(grep -c . err)" -le 2 ]

@@ -39,6 +39,12 @@ lacks "$scratch/sorted" "$scratch/tested" | tr ' ' '\n' >"$scratch/rest"
 ok "there is a table" test -s "$scratch/table"
 is "it is sorted, each code once" \
     "$(sort -u "$scratch/table" | cmp - "$scratch/table" 2>&1)" ''
+"${OPTIMFS:=optimfs}" explain | cut -d ' ' -f 1 >"$scratch/explained"
+is "optimfs explain lists it" \
+    "$(cmp "$scratch/table" "$scratch/explained" 2>&1)" ''
+sed -n 's/^\.It \(OFS[0-9]*\) .*/\1/p' \
+    "${TOP_BUILDDIR:-.}/docs/man/optimfs-errors.7" >"$scratch/page"
+is "optimfs-errors(7) has it" "$(cmp "$scratch/table" "$scratch/page" 2>&1)" ''
 is "every code that is used is in it" \
     "$(lacks "$scratch/used" "$scratch/sorted")" ''
 is "every code in it is used" "$(lacks "$scratch/sorted" "$scratch/used")" ''

@@ -70,17 +70,57 @@ static void errors(void)
 	is_str(err.text, "OFS603 rank 3: a?b is short", "context after code");
 	optimfs_fail(&err, EINVAL, "no code");
 	optimfs_fail_in(&err, "file");
-	is_error(err, EINVAL, "file: no code", "context in front");
-	is_int(err.number, 0, "no number without code");
+	is_error(err, EINVAL, "OFS011 file: no code", "context in front");
 	optimfs_fail(&err, EIO, "OFS603 %s", "x");
 	is_int(err.number, 603, "the number of the code");
 	is_str(optimfs_error_words(&err), "x", "words without it");
 	optimfs_fail(&err, EIO, "%s: cut", "OFS603 x");
-	is_int(err.number, 0, "a name that looks like a code is none");
+	is_int(err.number, 6, "a name that looks like a code is none");
 	is_str(optimfs_error_words(&err), "OFS603 x: cut", "but words");
 	optimfs_fail_as(&err, EIO, "%s: cut", "OFS603 x");
 	is_int(err.number, 603, "what was an error keeps its number");
 	is_int(optimfs_fail(NULL, EIO, "x"), -1, "err may be NULL");
+}
+
+/* What has no code of its own has that of its kind. */
+static void kinds(void)
+{
+	static const struct {
+		int code;
+		const char *text;
+	} kind[] = {
+		{ ELOOP, "OFS001 x" },
+		{ ENOENT, "OFS002 x" },
+		{ EACCES, "OFS003 x" },
+		{ ENOSPC, "OFS004 x" },
+		{ ENOMEM, "OFS005 x" },
+		{ EIO, "OFS006 x" },
+		{ EROFS, "OFS007 x" },
+		{ EEXIST, "OFS008 x" },
+		{ EISDIR, "OFS009 x" },
+		{ EMFILE, "OFS010 x" },
+		{ EINVAL, "OFS011 x" },
+		{ EBUSY, "OFS012 x" },
+		{ ENODATA, "OFS013 x" },
+		{ ECANCELED, "OFS014 x" },
+		{ EOPNOTSUPP, "OFS015 x" },
+		{ ESTALE, "OFS016 x" },
+		{ ETIMEDOUT, "OFS017 x" },
+	};
+	struct optimfs_error err;
+
+	for (size_t i = 0; i < sizeof(kind) / sizeof(kind[0]); i++) {
+		optimfs_fail(&err, kind[i].code, "x");
+		is_error(err, kind[i].code, kind[i].text, "%s", kind[i].text);
+		is_int(err.number, (int)i + 1, "its number");
+	}
+	optimfs_fail(&err, 0, "a note");
+	is_str(err.text, "a note", "what is no error has no code");
+	optimfs_fail_as(&err, ENOENT, "x");
+	is_str(err.text, "OFS002 x", "what had none gets one");
+	errno = ENOSPC;
+	optimfs_fail(&err, errno, "%m");
+	is_str(optimfs_error_words(&err), "No space left on device", "%%m");
 }
 
 static void text(void)
@@ -110,6 +150,7 @@ int main(void)
 	checked();
 	arena();
 	errors();
+	kinds();
 	text();
 	return done_testing();
 }

@@ -1,0 +1,143 @@
+/* cmd_explain.c - optimfs explain: what an error code means, what to do */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/buf.h"
+#include "cli/tools.h"
+#include "tools/verbs.h"
+
+/* docs/errors.md */
+static const struct entry {
+	int number;
+	const char *errnos; /* "EIO, EUCLEAN" */
+	const char *meaning, *advice;
+} entries[] = {
+#include "tools/errors.inc"
+};
+#define NENTRIES (sizeof(entries) / sizeof(entries[0]))
+
+/* "OFS603", "ofs603" or "603"; -1: no code at all. */
+static int number_of(const char *word)
+{
+	char *end;
+	long n;
+
+	if (strncasecmp(word, "OFS", 3) == 0)
+		word += 3;
+	n = strtol(word, &end, 10);
+	return end != word && *end == '\0' && n >= 0 && n <= 999 ? (int)n : -1;
+}
+
+/* Codes of one hundred are about one thing. */
+static const struct entry *nearest(int number)
+{
+	const struct entry *best = &entries[0];
+
+	for (size_t i = 1; i < NENTRIES; i++)
+		if (abs(entries[i].number - number) <
+		    abs(best->number - number))
+			best = &entries[i];
+	return best;
+}
+
+static void put_json(struct ofs_buf *b, const char *key, const char *text)
+{
+	ofs_buf_printf(b, ",\"%s\":\"", key);
+	ofs_buf_json(b, text, strlen(text));
+	ofs_buf_putc(b, '"');
+}
+
+static void print_json(const struct entry *e)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_printf(&b, "{\"v\":1,\"code\":\"OFS%03d\"", e->number);
+	put_json(&b, "errno", e->errnos);
+	put_json(&b, "meaning", e->meaning);
+	put_json(&b, "advice", e->advice);
+	ofs_buf_puts(&b, "}\n");
+	fwrite(b.data, 1, b.len, stdout);
+	ofs_buf_fini(&b);
+}
+
+static void print(const struct entry *e)
+{
+	printf("OFS%03d %s\n  means: %s\n  to do: %s\n", e->number, e->errnos,
+	    e->meaning, e->advice);
+}
+
+static void list(bool json)
+{
+	for (size_t i = 0; i < NENTRIES; i++)
+		if (json)
+			print_json(&entries[i]);
+		else
+			printf("OFS%03d  %s\n", entries[i].number,
+			    entries[i].meaning);
+}
+
+static int explain(const struct ofs_verb *self, const char *word, bool json)
+{
+	int number = number_of(word);
+	const struct entry *e;
+
+	if (number == -1)
+		return ofs_tool_usage(self,
+		    "'%s' is not an error code like OFS603", word);
+	e = nearest(number);
+	if (e->number != number) {
+		ofs_tool_say("there is no code OFS%03d; the nearest is "
+			     "OFS%03d: %s",
+		    number, e->number, e->meaning);
+		return OFS_EXIT_IO;
+	}
+	if (json)
+		print_json(e);
+	else
+		print(e);
+	return OFS_EXIT_OK;
+}
+
+static int run(const struct ofs_verb *self, int argc, char **argv)
+{
+	enum { JSON = 256 };
+	static const struct ofs_flag flags[] = {
+		{ JSON, "json", false },
+		{ 0, NULL, false },
+	};
+	const char *value, *word = NULL;
+	struct ofs_args a;
+	bool json = false;
+	int id, status = OFS_EXIT_OK;
+
+	ofs_args_init(&a, self, argc, argv, flags, NULL);
+	while ((id = ofs_args_next(&a, &value, &status)) != OFS_ARGS_END) {
+		if (id == OFS_ARGS_STOP)
+			return status;
+		json |= id == JSON;
+		if (id != OFS_ARGS_OPERAND)
+			continue;
+		if (word != NULL)
+			return ofs_tool_usage(self, "more than one code");
+		word = value;
+	}
+	if (word == NULL)
+		list(json);
+	else
+		status = explain(self, word, json);
+	return ofs_tool_finish(status);
+}
+
+const struct ofs_verb ofs_verb_explain = {
+	.name = "explain",
+	.synopsis = "[--json] [OFSnnn]",
+	.summary = "what an error code means, and what to do; or all codes",
+	.options = "  --json  as JSON\n",
+	.run = run,
+};
