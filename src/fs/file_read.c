@@ -19,31 +19,35 @@
 /* What is rounded is fetched into a buffer of this size first. */
 #define BOUNCE (1u << 20)
 
-/* What the pieces of a file count in: a view of an edited mount has a catalog of
- * its own. */
-static const struct ofs_catalog *catalog_of(const struct optimfs_file *file)
-{
-	return file->view != NULL ? ofs_view_cat(file->view) : file->fs->cat;
-}
+/* A read of an open file: what its pieces count in, and the plan to make. */
+struct reading {
+	struct optimfs_file *file;
+	const struct ofs_catalog *cat;
+	const struct ofs_composition *c;
+	struct ofs_plan *plan;
+};
+
+/* A piece is literal bytes or a box of a tensor. Boxes are sources on top of
+ * each other: what is stored; over that what a writer has staged; over that a
+ * cast to the type that the file has. A read is a loop over the pieces in which
+ * those that are literal, or as they are stored, are fetched together. */
 
 /* Elements of a box of which some are staged: those that are not are read. */
-struct box_read {
-	struct optimfs *fs;
-	const struct ofs_catalog *cat;
-	const struct ofs_tensor *t;
+struct holes {
+	struct reading *r;
 	const struct ofs_piece *p;
-	struct ofs_plan *plan;
+	const struct ofs_tensor *t;
 	uint64_t first;
 };
 
 static int plan_hole(void *ctx, uint64_t first, uint64_t count,
     struct optimfs_error *err)
 {
-	const struct box_read *r = ctx;
+	const struct holes *h = ctx;
 
-	return ofs_plan_box(r->cat, r->t, r->p->box, first, count,
-	    (first - r->first) * ofs_dtype_size(r->t->dtype), ofs_locate,
-	    r->fs->locator, r->plan, err);
+	return ofs_plan_box(h->r->cat, h->t, h->p->box, first, count,
+	    (first - h->first) * ofs_dtype_size(h->t->dtype), ofs_locate,
+	    h->r->file->fs->locator, h->r->plan, err);
 }
 
 /* Of a tensor that is being written there may be any number of bytes. */
@@ -54,215 +58,204 @@ static bool ends_anywhere(const struct optimfs_file *file)
 		file->at.space == OFS_SPACE_NPY);
 }
 
-static int read_box(struct optimfs_file *file, const struct ofs_piece *p,
-    struct ofs_plan *plan, void *buf, uint64_t first, uint64_t count,
-    struct optimfs_error *err)
+/* Elements [first, first + count) of a piece's box: what is stored, and over it
+ * what is staged. */
+static int read_overlaid(struct reading *r, const struct ofs_piece *p,
+    void *buf, uint64_t first, uint64_t count, struct optimfs_error *err)
 {
-	struct optimfs *fs = file->fs;
-	const struct ofs_catalog *cat = catalog_of(file);
-	const struct ofs_tensor *t = &cat->tensors[p->tensor];
-	struct ofs_overlay_file *f = ofs_overlay_staged(file, p->tensor);
-	struct box_read r = { fs, cat, t, p, plan, first };
+	struct optimfs *fs = r->file->fs;
+	const struct ofs_tensor *t = &r->cat->tensors[p->tensor];
+	struct ofs_overlay_file *f = ofs_overlay_staged(r->file, p->tensor);
+	struct holes h = { r, p, t, first };
 	int ret;
 
-	ofs_plan_clear(plan);
+	ofs_plan_clear(r->plan);
 	if (f == NULL && fs->edit != NULL && ofs_overlay_is_template(fs->edit))
 		return optimfs_fail(err, EIO,
 		    "OFS301 nothing has been written of it");
-	ret = f == NULL ? plan_hole(&r, first, count, err)
-			: ofs_overlay_holes(f, cat, t, p->box, first, count,
-			      plan_hole, &r, err);
-	if (ret == -1 || ofs_fetch(fs, plan, buf, err) == -1)
+	ret = f == NULL ? plan_hole(&h, first, count, err)
+			: ofs_overlay_holes(f, r->cat, t, p->box, first, count,
+			      plan_hole, &h, err);
+	if (ret == -1 || ofs_fetch(fs, r->plan, buf, err) == -1)
 		return -1;
 	return f == NULL ? 0
-			 : ofs_overlay_lay(fs->edit, f, cat, t, p->box, first,
-			       count, ends_anywhere(file), buf, err);
+			 : ofs_overlay_lay(fs->edit, f, r->cat, t, p->box,
+			       first, count, ends_anywhere(r->file), buf, err);
 }
 
-static int read_plain(struct optimfs_file *file,
-    const struct ofs_composition *c, struct ofs_plan *plan, void *buf,
-    uint64_t len, uint64_t off, struct optimfs_error *err)
+/* The same in the type that they have in the file. */
+static int read_cast(struct reading *r, const struct ofs_piece *p, uint8_t *buf,
+    uint64_t first, uint64_t count, struct optimfs_error *err)
 {
-	struct optimfs *fs = file->fs;
-
-	ofs_plan_clear(plan);
-	if (len == 0)
-		return 0;
-	if (ofs_composition_plan(c, catalog_of(file), off, len, buf, ofs_locate,
-		fs->locator, plan, err) == -1)
-		return -1;
-	return ofs_fetch(fs, plan, buf, err);
-}
-
-/* Bytes from off that lie in whole elements as they are stored: what was
- * written to box by box, what is between at once. */
-static int read_stored(struct optimfs_file *file,
-    const struct ofs_composition *c, struct ofs_plan *plan, void *buf,
-    uint64_t len, uint64_t off, struct optimfs_error *err)
-{
-	uint64_t end = off + len, item;
-	uint8_t *to = buf;
-	int ret = 0;
-
-	if (file->fs->edit == NULL)
-		return read_plain(file, c, plan, buf, len, off, err);
-	for (size_t i = 0; i < c->n && off < end && ret == 0; i++) {
-		const struct ofs_piece *p = &c->piece[i];
-		uint64_t from = p->off > off ? p->off : off;
-		uint64_t till = p->off + p->len < end ? p->off + p->len : end;
-
-		if (p->kind != OFS_PIECE_BOX || from >= till ||
-		    (ofs_overlay_staged(file, p->tensor) == NULL &&
-			!ofs_overlay_is_template(file->fs->edit)))
-			continue;
-		ret = read_plain(file, c, plan, to, from - off, off, err);
-		item = ofs_dtype_size(p->dtype);
-		if (ret == 0)
-			ret = read_box(file, p, plan, to + (from - off),
-			    p->first + (from - p->off) / item,
-			    (till - from) / item, err);
-		to += till - off;
-		off = till;
-	}
-	return ret == -1 ? -1
-			 : read_plain(file, c, plan, to, end - off, off, err);
-}
-
-/* Elements from byte off of the file on, all of p, in the type they have there. */
-static int read_rounded(struct optimfs_file *file, const struct ofs_piece *p,
-    struct ofs_plan *plan, uint8_t *buf, uint64_t len, uint64_t off,
-    struct optimfs_error *err)
-{
-	const struct ofs_tensor *t = &catalog_of(file)->tensors[p->tensor];
-	size_t in = ofs_dtype_size(t->dtype), out = ofs_dtype_size(p->dtype);
-	uint64_t at = p->first + (off - p->off) / out, n = len / out, k;
-	uint64_t most = n < BOUNCE / in ? n : BOUNCE / in;
+	enum ofs_dtype from = r->cat->tensors[p->tensor].dtype;
+	size_t in = ofs_dtype_size(from), out = ofs_dtype_size(p->dtype);
+	uint64_t most = count < BOUNCE / in ? count : BOUNCE / in, k;
 	void *bounce = malloc(most * in);
 	int ret = 0;
 
 	if (bounce == NULL)
 		return optimfs_fail(err, ENOMEM, "elements to round");
-	for (; n > 0 && ret == 0; n -= k) {
-		k = n < most ? n : most;
-		ret = read_box(file, p, plan, bounce, at, k, err);
+	for (; count > 0 && ret == 0; count -= k) {
+		k = count < most ? count : most;
+		ret = read_overlaid(r, p, bounce, first, k, err);
 		if (ret == 0)
-			ofs_cast(t->dtype, bounce, p->dtype, buf, k);
-		at += k;
+			ofs_cast(from, bounce, p->dtype, buf, k);
+		first += k;
 		buf += k * out;
 	}
 	free(bounce);
 	return ret;
 }
 
-/* Bytes from off that lie in whole elements: those that are stored so at once,
- * boxes that must be rounded one by one. */
-static int read_whole(struct optimfs_file *file,
-    const struct ofs_composition *c, struct ofs_plan *plan, void *buf,
-    uint64_t len, uint64_t off, struct optimfs_error *err)
+/* Bytes [from, till) of the file, which are elements of one piece. */
+static int read_box(struct reading *r, const struct ofs_piece *p, uint8_t *buf,
+    uint64_t from, uint64_t till, struct optimfs_error *err)
 {
-	uint64_t end = off + len, n;
-	uint8_t *to = buf;
+	size_t item = ofs_dtype_size(p->dtype);
+	uint64_t first = p->first + (from - p->off) / item;
+	uint64_t count = (till - from) / item;
 
-	while (off < end) {
-		const struct ofs_piece *p =
-		    ofs_composition_cast(c, catalog_of(file), off, end);
-
-		n = (p == NULL ? end : p->off > off ? p->off : off) - off;
-		if (read_stored(file, c, plan, to, n, off, err) == -1)
-			return -1;
-		to += n;
-		off += n;
-		if (p == NULL)
-			return 0;
-		n = (p->off + p->len < end ? p->off + p->len : end) - off;
-		if (read_rounded(file, p, plan, to, n, off, err) == -1)
-			return -1;
-		to += n;
-		off += n;
-	}
-	return 0;
+	return p->dtype == r->cat->tensors[p->tensor].dtype
+	    ? read_overlaid(r, p, buf, first, count, err)
+	    : read_cast(r, p, buf, first, count, err);
 }
 
-/* len bytes at off, which the element at [from, from + width) contains. */
-static int read_cut(struct optimfs_file *file, const struct ofs_composition *c,
-    struct ofs_plan *plan, void *buf, uint64_t len, uint64_t off, uint64_t from,
-    uint64_t width, struct optimfs_error *err)
+/* Is it more than bytes that are somewhere? */
+static bool is_layered(const struct reading *r, const struct ofs_piece *p)
+{
+	const struct optimfs *fs = r->file->fs;
+
+	return p->kind == OFS_PIECE_BOX &&
+	    (p->dtype != r->cat->tensors[p->tensor].dtype ||
+		(fs->edit != NULL &&
+		    (ofs_overlay_is_template(fs->edit) ||
+			ofs_overlay_staged(r->file, p->tensor) != NULL)));
+}
+
+/* Pieces without layers, together. */
+static int read_plain(struct reading *r, void *buf, uint64_t from,
+    uint64_t till, struct optimfs_error *err)
+{
+	struct optimfs *fs = r->file->fs;
+
+	ofs_plan_clear(r->plan);
+	if (from == till)
+		return 0;
+	if (ofs_composition_plan(r->c, r->cat, from, till - from, buf,
+		ofs_locate, fs->locator, r->plan, err) == -1)
+		return -1;
+	return ofs_fetch(fs, r->plan, buf, err);
+}
+
+static int read_cut(struct reading *r, uint8_t *buf, uint64_t len, uint64_t off,
+    struct optimfs_error *err);
+
+/* Any range of at most STEP_MAX bytes. */
+static int read_range(struct reading *r, uint8_t *buf, uint64_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	uint64_t end = off + len, whole = off, n = len;
+
+	ofs_composition_align(r->c, &whole, &n);
+	if (whole != off || n != len)
+		return read_cut(r, buf, len, off, err);
+	if (!r->c->casts && r->file->fs->edit == NULL)
+		return read_plain(r, buf, off, end, err);
+	for (size_t i = ofs_composition_find(r->c, off); i < r->c->n; i++) {
+		const struct ofs_piece *p = &r->c->piece[i];
+		uint64_t from = p->off > off ? p->off : off;
+		uint64_t till = p->off + p->len < end ? p->off + p->len : end;
+
+		if (p->off >= end)
+			break;
+		if (!is_layered(r, p) || from >= till)
+			continue;
+		if (read_plain(r, buf, off, from, err) == -1 ||
+		    read_box(r, p, buf + (from - off), from, till, err) == -1)
+			return -1;
+		buf += till - off;
+		off = till;
+	}
+	return read_plain(r, buf, off, end, err);
+}
+
+/* len bytes at off, which are inside one element. */
+static int read_inside(struct reading *r, void *buf, uint64_t len, uint64_t off,
+    struct optimfs_error *err)
 {
 	uint8_t element[ELEMENT_MAX];
+	uint64_t from = off, width = 1;
 
+	ofs_composition_align(r->c, &from, &width);
 	if (width > sizeof(element))
 		return optimfs_fail(err, EUCLEAN,
 		    "element of %" PRIu64 " bytes", width);
-	if (read_whole(file, c, plan, element, width, from, err) == -1)
+	if (read_range(r, element, width, from, err) == -1)
 		return -1;
 	memcpy(buf, element + (off - from), len);
 	return 0;
 }
 
-/* Any range of at most STEP_MAX bytes: a cut element, whole ones, a cut one. */
-static int read_step(struct optimfs_file *file, const struct ofs_composition *c,
-    struct ofs_plan *plan, uint8_t *buf, uint64_t len, uint64_t off,
+/* A range that cuts its first element, its last, or both: what is cut, what is
+ * whole, what is cut. */
+static int read_cut(struct reading *r, uint8_t *buf, uint64_t len, uint64_t off,
     struct optimfs_error *err)
 {
-	uint64_t from = off, n = len, k;
+	uint64_t end = off + len, head = off, tail = end - 1, n = 1, k = 1;
 
-	ofs_composition_align(c, &from, &n);
-	if (from == off && n == len)
-		return read_whole(file, c, plan, buf, len, off, err);
-	from = off;
-	n = 1;
-	ofs_composition_align(c, &from, &n);
-	if (from < off || n > len) {
-		k = from + n - off < len ? from + n - off : len;
-		if (read_cut(file, c, plan, buf, k, off, from, n, err) == -1)
+	ofs_composition_align(r->c, &head, &n);
+	if (head < off || head + n > end) {
+		n = head + n < end ? head + n - off : len;
+		if (read_inside(r, buf, n, off, err) == -1)
 			return -1;
-		buf += k;
-		off += k;
-		len -= k;
-		if (len == 0)
-			return 0;
+		buf += n;
+		off += n;
 	}
-	from = off + len - 1;
-	n = 1;
-	ofs_composition_align(c, &from, &n);
-	k = from + n > off + len ? off + len - from : 0;
-	if (k > 0 &&
-	    read_cut(file, c, plan, buf + (len - k), k, from, from, n, err) ==
-		-1)
-		return -1;
-	return read_whole(file, c, plan, buf, len - k, off, err);
+	ofs_composition_align(r->c, &tail, &k);
+	if (off < end && tail + k > end) {
+		if (read_inside(r, buf + (tail - off), end - tail, tail, err) ==
+		    -1)
+			return -1;
+		end = tail;
+	}
+	return off < end ? read_range(r, buf, end - off, off, err) : 0;
 }
 
-/* The same of a view's file, for which its composition is made; what a
- * checksum covers holds no checksum. */
+/* A view's file: its composition is made for the range; what a checksum covers
+ * holds no checksum. */
+static int read_view(struct optimfs_file *file, struct ofs_plan *plan,
+    uint8_t *buf, uint64_t len, uint64_t off, bool sums,
+    struct optimfs_error *err);
+
 struct view_read {
 	struct optimfs_file *file;
 	struct ofs_plan *plan;
 };
 
-static int read_view(struct view_read *r, uint8_t *buf, uint64_t len,
-    uint64_t off, bool sums, struct optimfs_error *err);
-
 static int read_under(void *ctx, void *buf, uint64_t len, uint64_t off,
     struct optimfs_error *err)
 {
-	return read_view(ctx, buf, len, off, false, err);
+	const struct view_read *v = ctx;
+
+	return read_view(v->file, v->plan, buf, len, off, false, err);
 }
 
-static int read_view(struct view_read *r, uint8_t *buf, uint64_t len,
-    uint64_t off, bool sums, struct optimfs_error *err)
+static int read_view(struct optimfs_file *file, struct ofs_plan *plan,
+    uint8_t *buf, uint64_t len, uint64_t off, bool sums,
+    struct optimfs_error *err)
 {
-	struct ofs_view_file *view = r->file->view;
+	struct view_read under = { file, plan };
 	struct ofs_composition c;
+	struct reading r = { file, ofs_view_cat(file->view), &c, plan };
 	uint64_t base;
 	int ret;
 
-	if (ofs_view_window(view, off, len, &c, &base, err) == -1)
+	if (ofs_view_window(file->view, off, len, &c, &base, err) == -1)
 		return -1;
-	ret = read_step(r->file, &c, r->plan, buf, len, off - base, err);
+	ret = read_range(&r, buf, len, off - base, err);
 	if (ret == 0 && sums)
-		ret = ofs_view_checksums(view, &c, base, buf, off, len,
-		    read_under, r, err);
+		ret = ofs_view_checksums(file->view, &c, base, buf, off, len,
+		    read_under, &under, err);
 	ofs_composition_fini(&c);
 	return ret;
 }
@@ -309,7 +302,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
 	struct ofs_plan *plan = take_plan(file);
-	struct view_read view = { file, plan };
+	struct reading r = { file, file->fs->cat, &file->comp, plan };
 	size_t done = 0, all = len;
 	int ret = 0;
 
@@ -329,9 +322,9 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 		size_t n = len - done < STEP_MAX ? len - done : STEP_MAX;
 
 		ret = file->view != NULL
-		    ? read_view(&view, buf + done, n, off + done, true, err)
-		    : read_step(file, &file->comp, plan, buf + done, n,
-			  off + done, err);
+		    ? read_view(file, plan, buf + done, n, off + done, true,
+			  err)
+		    : read_range(&r, buf + done, n, off + done, err);
 		if (ret == -1)
 			ofs_file_failed(file->fs, file->at, off + done, n, err);
 		done += n;

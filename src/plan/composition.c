@@ -124,7 +124,7 @@ int ofs_composition_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
 }
 
 /* The piece that holds byte off, which is inside the file. */
-static size_t find_piece(const struct ofs_composition *c, uint64_t off)
+size_t ofs_composition_find(const struct ofs_composition *c, uint64_t off)
 {
 	size_t lo = 0, hi = c->n;
 
@@ -174,7 +174,7 @@ int ofs_composition_plan(const struct ofs_composition *c,
 
 	if (len == 0)
 		return 0;
-	for (size_t i = find_piece(c, off); i < c->n; i++) {
+	for (size_t i = ofs_composition_find(c, off); i < c->n; i++) {
 		const struct ofs_piece *p = &c->piece[i];
 		uint64_t from = p->off > off ? p->off : off;
 		uint64_t to = end - p->off < p->len ? end : p->off + p->len;
@@ -190,23 +190,6 @@ int ofs_composition_plan(const struct ofs_composition *c,
 	return 0;
 }
 
-const struct ofs_piece *ofs_composition_cast(const struct ofs_composition *c,
-    const struct ofs_catalog *cat, uint64_t off, uint64_t end)
-{
-	if (!c->casts)
-		return NULL;
-	for (size_t i = find_piece(c, off); i < c->n; i++) {
-		const struct ofs_piece *p = &c->piece[i];
-
-		if (p->off >= end)
-			break;
-		if (p->kind == OFS_PIECE_BOX && p->off + p->len > off &&
-		    p->dtype != cat->tensors[p->tensor].dtype)
-			return p;
-	}
-	return NULL;
-}
-
 void ofs_composition_align(const struct ofs_composition *c, uint64_t *off,
     uint64_t *len)
 {
@@ -215,10 +198,10 @@ void ofs_composition_align(const struct ofs_composition *c, uint64_t *off,
 
 	if (*len == 0)
 		return;
-	p = &c->piece[find_piece(c, *off)];
+	p = &c->piece[ofs_composition_find(c, *off)];
 	if (p->kind == OFS_PIECE_BOX)
 		*off -= (*off - p->off) % ofs_dtype_size(p->dtype);
-	p = &c->piece[find_piece(c, end - 1)];
+	p = &c->piece[ofs_composition_find(c, end - 1)];
 	if (p->kind == OFS_PIECE_BOX) {
 		item = ofs_dtype_size(p->dtype);
 		over = (end - p->off) % item;

@@ -68,15 +68,13 @@ int ofs_composition_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
  * counts from buf. Elements that the range cuts are the caller's business:
  * the range must begin and end at element bounds of the boxes it touches
  * (ofs_composition_align gives the nearest such range),
- * and no box whose elements must be cast (ofs_composition_cast). */
+ * and no box whose elements are stored in another type. */
 int ofs_composition_plan(const struct ofs_composition *c,
     const struct ofs_catalog *cat, uint64_t off, uint64_t len, void *buf,
     ofs_place_fn *place, void *ctx, struct ofs_plan *plan,
     struct optimfs_error *err);
-/* The first piece that begins before end, ends behind off and is a box whose
- * elements are stored in another type; NULL. */
-const struct ofs_piece *ofs_composition_cast(const struct ofs_composition *c,
-    const struct ofs_catalog *cat, uint64_t off, uint64_t end);
+/* The first piece that ends behind off. */
+size_t ofs_composition_find(const struct ofs_composition *c, uint64_t off);
 /* Widen [*off, *off + *len) to element bounds. */
 void ofs_composition_align(const struct ofs_composition *c, uint64_t *off,
     uint64_t *len);

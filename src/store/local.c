@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "store/codec.h"
@@ -120,18 +121,17 @@ static int too_short(const struct ofs_object *o, const struct ofs_segment *seg,
 	    o->path, size, seg->n, seg->len, seg->src);
 }
 
-static int gather(struct local *l, const struct ofs_source *s,
-    const struct ofs_segment *segs, size_t n, uint8_t *buf, uint8_t *scratch,
-    struct optimfs_error *err)
+static int check_inside(const struct local *l, const struct ofs_source *s,
+    const struct ofs_segment *segs, size_t n, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < n; i++)
 		if (!ofs_segment_inside(&segs[i], s->size))
 			return too_short(&l->cat->objects[segs[i].object],
 			    &segs[i], s->size, err);
-	return ofs_gather(s, segs, n, buf, scratch, err);
+	return 0;
 }
 
-/* n segments of one source. */
+/* n segments of one source: a file, or what an extent of it decodes to. */
 static int fetch_source(struct local *l, struct ofs_file *file,
     const struct ofs_segment *segs, size_t n, uint8_t *buf, uint8_t *scratch,
     struct optimfs_error *err)
@@ -142,17 +142,20 @@ static int fetch_source(struct local *l, struct ofs_file *file,
 		.len = segs->ext_len };
 	struct ofs_source s = { file_readv, l, file,
 		l->cat->objects[segs->object].size };
-	struct ofs_decoded *d;
+	struct ofs_decoded *d = NULL;
 	int ret;
 
-	if (segs->codec == OFS_PLAIN)
-		return gather(l, &s, segs, n, buf, scratch, err);
-	d = get_decoded(l, file, &at, UINT64_MAX, err);
-	if (d == NULL)
-		return -1;
-	s = ofs_decoded_source(d);
-	ret = gather(l, &s, segs, n, buf, scratch, err);
-	ofs_codec_put(l->codecs, d);
+	if (segs->codec != OFS_PLAIN) {
+		d = get_decoded(l, file, &at, UINT64_MAX, err);
+		if (d == NULL)
+			return -1;
+		s = ofs_decoded_source(d);
+	}
+	ret = check_inside(l, &s, segs, n, err);
+	if (ret == 0)
+		ret = ofs_gather(&s, segs, n, buf, scratch, err);
+	if (d != NULL)
+		ofs_codec_put(l->codecs, d);
 	return ret;
 }
 
@@ -208,40 +211,21 @@ static bool is_sorted(const struct ofs_segment *segs, size_t n)
 	return true;
 }
 
-static int fetch_sorted(struct local *l, const struct ofs_segment *segs,
-    size_t n, uint8_t *buf, struct optimfs_error *err)
+/* segs in the order of their sources: itself, or a copy that is the caller's. */
+static const struct ofs_segment *sort(const struct ofs_segment *segs, size_t n,
+    struct ofs_segment **copy, struct optimfs_error *err)
 {
-	uint8_t *scratch = take_scratch(l, err);
-	int ret = 0;
-
-	if (scratch == NULL)
-		return -1;
-	for (size_t i = 0, j; i < n && ret == 0; i = j) {
-		for (j = i + 1; j < n && segs[i].object == segs[j].object; j++)
-			;
-		ret = fetch_object(l, segs + i, j - i, buf, scratch, err);
-	}
-	give_scratch(l, scratch);
-	return ret;
-}
-
-static int fetch_all(struct local *l, const struct ofs_segment *segs, size_t n,
-    uint8_t *buf, struct optimfs_error *err)
-{
-	struct ofs_segment *sorted;
-	int ret;
-
+	*copy = NULL;
 	if (is_sorted(segs, n))
-		return fetch_sorted(l, segs, n, buf, err);
-	sorted = malloc(n * sizeof(*sorted));
-	if (sorted == NULL)
-		return optimfs_fail(err, ENOMEM, "%zu segments", n);
-	for (size_t i = 0; i < n; i++)
-		sorted[i] = segs[i];
-	qsort(sorted, n, sizeof(*sorted), by_source);
-	ret = fetch_sorted(l, sorted, n, buf, err);
-	free(sorted);
-	return ret;
+		return segs;
+	*copy = malloc(n * sizeof(**copy));
+	if (*copy == NULL) {
+		optimfs_fail(err, ENOMEM, "%zu segments", n);
+		return NULL;
+	}
+	memcpy(*copy, segs, n * sizeof(*segs));
+	qsort(*copy, n, sizeof(**copy), by_source);
+	return *copy;
 }
 
 static uint64_t now_ns(void)
@@ -261,13 +245,28 @@ static int local_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
     size_t n, void *buf, struct optimfs_error *err)
 {
 	struct local *l = (struct local *)t;
-	struct optimfs_error unwanted;
 	uint64_t began = now_ns(), bytes = 0;
-	int ret;
+	struct optimfs_error unwanted;
+	struct ofs_segment *copy;
+	uint8_t *scratch;
+	int ret = -1;
 
-	for (size_t i = 0; i < n; i++)
-		bytes += segs[i].len * segs[i].n;
-	ret = fetch_all(l, segs, n, buf, err == NULL ? &unwanted : err);
+	if (n == 0)
+		return 0;
+	if (err == NULL)
+		err = &unwanted;
+	segs = sort(segs, n, &copy, err);
+	scratch = segs == NULL ? NULL : take_scratch(l, err);
+	if (scratch != NULL)
+		ret = 0;
+	for (size_t i = 0, j; i < n && ret == 0; i = j) {
+		for (j = i; j < n && segs[i].object == segs[j].object; j++)
+			bytes += segs[j].len * segs[j].n;
+		ret = fetch_object(l, segs + i, j - i, buf, scratch, err);
+	}
+	if (scratch != NULL)
+		give_scratch(l, scratch);
+	free(copy);
 	count(&t->counters.requests, 1);
 	count(&t->counters.bytes, bytes);
 	count(&t->counters.wait_ns, now_ns() - began);
