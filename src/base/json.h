@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/cursor.h"
-#include "catalog/catalog.h"
+#include "base/types.h"
 
 enum ofs_json_token {
 	OFS_JSON_ERROR, /* err says what; every later token is an error too */

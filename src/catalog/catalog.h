@@ -14,15 +14,13 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/io.h"
+#include "base/types.h"
 
 /* The catalog is built once by a format reader and const from then on. It
  * knows no format: a reader turns an index into entries, each a path and
  * either a tensor, a plain value, or an item that is a value once it is read.
  * Everything lives in flat arrays and is named by a 32-bit index, so that a
  * million tensors cost what their names cost. */
-
-#define OFS_NONE     UINT32_MAX
-#define OFS_MAX_DIMS 64
 
 struct ofs_pickle;
 
@@ -171,12 +169,6 @@ struct ofs_alias {
 	uint32_t path, target;
 };
 
-/* An interned byte string; NUL follows, but it may hold NULs. */
-struct ofs_str {
-	const char *p;
-	uint32_t len;
-};
-
 /* One component of a path: a string's index, and whether the source had a
  * list index there rather than a key. */
 #define OFS_PATH_INDEX  0x80000000u
@@ -229,7 +221,7 @@ struct ofs_catalog {
 	struct ofs_variant *variants;
 	struct ofs_alias *aliases;
 	struct ofs_note *notes;
-	struct ofs_str *strs;
+	struct ofs_str *strs; /* a NUL follows each */
 	uint32_t *paths;
 	uint64_t *dims;
 	uint64_t *bounds; /* of the indexes of tensors with many shards */
@@ -262,7 +254,7 @@ struct ofs_catalog {
 	uint32_t nunits; /* bytes of text */
 
 	/* What options allow for an index and for what is made of it (0: the
-	 * defaults), and how much of that docs take: src/pickle/budget.h. */
+	 * defaults), and how much of that docs take: src/catalog/budget.h. */
 	uint64_t max_metadata, parse_mem, parsed;
 
 	struct ofs_catalog_build *build; /* hash tables; NULL once finished */

@@ -9,7 +9,7 @@
 
 #include "optimfs/error.h"
 
-#include "catalog/catalog.h"
+#include "base/types.h"
 
 /* A pickle becomes a graph of nodes; nothing in it is ever called. Nodes are
  * named by 32-bit indexes and shared, never copied, so that a graph costs what

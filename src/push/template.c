@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "base/copy.h"
+#include "catalog/budget.h"
 #include "fs/view.h"
 #include "journal/publish.h"
 #include "journal/stage.h"
-#include "pickle/budget.h"
 
 /* Of a file that is made at once, at most so much, and a span. */
 #define WINDOW ((uint64_t)16 << 20)

@@ -14,7 +14,7 @@
 #include "archive/torch.h"
 #include "archive/zip.h"
 #include "base/checked.h"
-#include "pickle/budget.h"
+#include "catalog/budget.h"
 #include "plan/fix.h"
 
 /* The largest pickle that is read as the value of an item. */

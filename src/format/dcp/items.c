@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "archive/torch.h"
+#include "catalog/budget.h"
 #include "format/dcp/dcp.h"
-#include "pickle/budget.h"
 #include "store/transport.h"
 
 /* PyTorch 2.3 and older stored whole dictionaries and lists as one pickled

@@ -10,12 +10,12 @@
 #include <string.h>
 
 #include "archive/torch.h"
+#include "catalog/budget.h"
 #include "format/format.h"
 #include "format/globals.h"
 #include "format/ranks/ranks.h"
 #include "format/torch/legacy.h"
 #include "format/torch/render.h"
-#include "pickle/budget.h"
 
 /* Long enough for what ofs_torch_magic looks at. */
 #define HEAD 512

@@ -1,7 +1,7 @@
 /* budget.h - how much of a checkpoint's pickles may be in memory */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_PICKLE_BUDGET_H
-#define OFS_PICKLE_BUDGET_H
+#ifndef OFS_CATALOG_BUDGET_H
+#define OFS_CATALOG_BUDGET_H
 
 #include "catalog/catalog.h"
 #include "pickle/pickle.h"

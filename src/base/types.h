@@ -1,0 +1,20 @@
+/* types.h - what every room uses */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_BASE_TYPES_H
+#define OFS_BASE_TYPES_H
+
+#include <stdint.h>
+
+/* Arrays are indexed by 32 bits; this is the index of nothing. */
+#define OFS_NONE UINT32_MAX
+
+/* No tensor has more dimensions. */
+#define OFS_MAX_DIMS 64
+
+/* A borrowed string of bytes; it may hold NULs. */
+struct ofs_str {
+	const char *p;
+	uint32_t len;
+};
+
+#endif
