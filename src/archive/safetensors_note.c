@@ -10,8 +10,6 @@
 
 #include "base/dtype.h"
 #include "base/json.h"
-#include "format/part.h"
-#include "format/safetensors/render.h"
 #include "pickle/write.h"
 
 #define COMPONENTS_MAX 64

@@ -6,6 +6,11 @@
 #include "archive/safetensors.h"
 #include "base/map.h"
 
+/* The member of __metadata__ that holds what the format has no place for: JSON
+ * of {"paths": {key: [component, ...]}, "values": {key: value}}. Paths are
+ * those of keys that were joined with dots. */
+#define OFS_SAFETENSORS_NOTE "optimfs"
+
 /* Paths of keys, read from the note of a header (docs/formats/safetensors.md).
  * Zero-initialise. */
 struct ofs_safetensors_note {

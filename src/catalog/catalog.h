@@ -173,6 +173,8 @@ struct ofs_alias {
  * list index there rather than a key. */
 #define OFS_PATH_INDEX  0x80000000u
 #define OFS_PATH_STR(c) ((c) & ~OFS_PATH_INDEX)
+/* One part of a checkpoint puts at most so many components before its paths. */
+#define OFS_PART_PREFIX 4
 
 /* A record of .optimfs/warnings, missing or globals, or why a tensor cannot
  * be read. */

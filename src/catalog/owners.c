@@ -2,11 +2,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "catalog/owners.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-
-#include "fs/fs.h"
 
 static int by_value(const void *a, const void *b)
 {

@@ -29,7 +29,7 @@ struct ofs_part {
 		int rank;
 	} * file;
 	size_t nfiles;
-	char *prefix[4]; /* path components put before; NULL-terminated */
+	char *prefix[OFS_PART_PREFIX]; /* path components put before; NULL-terminated */
 	int rank;        /* that wrote it, -1 when unknown */
 	bool optional;   /* unreadable: a warning, not a failure */
 };

@@ -12,7 +12,6 @@
 #include "format/format.h"
 
 /* The prefix of part as components of a path; *n gets how many. */
-#define OFS_PART_PREFIX 4
 int ofs_part_prefix(struct ofs_catalog *cat, const struct ofs_part *part,
     uint32_t prefix[OFS_PART_PREFIX], size_t *n, struct optimfs_error *err);
 

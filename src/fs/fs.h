@@ -15,6 +15,7 @@
 #include "base/blob.h"
 #include "base/buf.h"
 #include "catalog/catalog.h"
+#include "catalog/owners.h"
 #include "fs/failures.h"
 #include "fs/gate.h"
 #include "fs/lines.h"
@@ -393,24 +394,5 @@ int ofs_indexes_same(const struct optimfs *fs, struct optimfs_error *err);
 /* layout.c */
 /* The JSON of .optimfs/layout for one entry. */
 void ofs_layout_json(struct optimfs *fs, uint32_t index, struct ofs_buf *out);
-
-/* catalog/owners.c */
-/* The replicas of a shard (an index of cat->shards); *n gets how many. */
-const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
-    uint32_t shard, uint32_t *n);
-/* Does rank hold this shard, or a copy of it? */
-bool ofs_rank_holds(const struct ofs_catalog *cat, uint32_t shard, int rank);
-/* What rank has where the ranks differ at this entry; NULL. */
-const struct ofs_variant *ofs_variant_of(const struct ofs_catalog *cat,
-    uint32_t entry, int rank);
-/* Ranks that hold a part of t, "0-3,7"; "" when nobody knows. */
-void ofs_owners(const struct ofs_catalog *cat, const struct ofs_tensor *t,
-    struct ofs_buf *out);
-/* The sorted distinct ranks of all shards; malloc'ed. */
-int ofs_all_ranks(const struct ofs_catalog *cat, int **ranks, size_t *n,
-    struct optimfs_error *err);
-/* Shape as "4096,14336". */
-void ofs_shape_text(const struct ofs_catalog *cat, const struct ofs_tensor *t,
-    struct ofs_buf *out);
 
 #endif

@@ -7,7 +7,6 @@
 
 #include "archive/safetensors_note.h"
 #include "catalog/catalog.h"
-#include "format/safetensors/render.h"
 #include "pickle/pickle.h"
 #include "text/text.h"
 

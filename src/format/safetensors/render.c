@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "archive/safetensors.h"
+#include "archive/safetensors_note.h"
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/json.h"
