@@ -9,8 +9,8 @@
 
 #include "base/dtype.h"
 #include "fs/fs.h"
-#include "layout/render.h"
 #include "overlay/overlay.h"
+#include "text/id_names.h"
 #include "text/text.h"
 
 /* Texts together take at most this much of the cache's budget. */
@@ -223,7 +223,7 @@ int ofs_value_text(struct optimfs *fs, uint32_t index,
 {
 	bool params = ofs_tree_is_params(&fs->tree, index);
 
-	if (params && ofs_render_names(fs->cat, doc, node, out))
+	if (params && ofs_id_names(fs->cat, doc, node, out))
 		return 0;
 	return ofs_text_value(doc, node, params, out, err);
 }

@@ -10,6 +10,7 @@
 
 #include "pickle/pickle.h"
 #include "pickle/write.h"
+#include "text/id_names.h"
 
 static int no_memory(struct optimfs_error *err)
 {
@@ -91,7 +92,7 @@ static int add_item(struct builder *b, const struct ofs_pickle *doc,
 	int ret;
 
 	if (ofs_pk_kind(doc, node) == OFS_PK_STR ||
-	    ofs_render_id_name(b->s->cat, doc, node, &s))
+	    ofs_id_name(b->s->cat, doc, node, &s))
 		return add_name(b, s.p, s.len);
 	if (!ofs_pk_int(doc, node, &id))
 		return optimfs_fail(b->err, EUCLEAN,

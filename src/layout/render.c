@@ -14,6 +14,7 @@
 #include "pickle/pickle.h"
 #include "pickle/write.h"
 #include "plan/cast.h"
+#include "text/id_names.h"
 
 int ofs_spans_add(struct ofs_spans *s, uint64_t len, uint64_t ref,
     uint64_t base, struct optimfs_error *err)
@@ -185,43 +186,6 @@ bool ofs_render_is_params(const struct ofs_catalog *cat,
 	    group.len == 12 && memcmp(group.p, "param_groups", 12) == 0;
 }
 
-bool ofs_render_id_name(const struct ofs_catalog *cat,
-    const struct ofs_pickle *doc, uint32_t node, struct ofs_str *name)
-{
-	int64_t id;
-
-	if (cat->ids == NULL || !ofs_pk_int(doc, node, &id) || id < 0 ||
-	    id >= cat->nids || cat->ids[id] == OFS_NONE)
-		return false;
-	*name = ofs_catalog_string(cat, cat->ids[id]);
-	return true;
-}
-
-bool ofs_render_names(const struct ofs_catalog *cat,
-    const struct ofs_pickle *doc, uint32_t list, struct ofs_buf *out)
-{
-	uint32_t n = ofs_pk_len(doc, list);
-	int64_t id;
-
-	if (cat->ids == NULL || ofs_pk_kind(doc, list) != OFS_PK_LIST)
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-		if (!ofs_pk_int(doc, ofs_pk_item(doc, list, i), &id))
-			return false;
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t item = ofs_pk_item(doc, list, i);
-		struct ofs_str name;
-
-		ofs_pk_int(doc, item, &id);
-		if (ofs_render_id_name(cat, doc, item, &name))
-			ofs_buf_put(out, name.p, name.len);
-		else
-			ofs_buf_printf(out, "%" PRId64, id);
-		ofs_buf_putc(out, '\n');
-	}
-	return true;
-}
-
 int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
     const struct ofs_entry *e, const struct ofs_pickle *doc, uint32_t node,
     struct optimfs_error *err)
@@ -236,7 +200,7 @@ int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
 		uint32_t item = ofs_pk_item(doc, node, i);
 		struct ofs_str name;
 
-		if (ofs_render_id_name(cat, doc, item, &name))
+		if (ofs_id_name(cat, doc, item, &name))
 			ofs_pkw_str(w, name.p, name.len);
 		else if (ofs_pkw_node(w, doc, item, err) == -1)
 			return -1;

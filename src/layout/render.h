@@ -133,19 +133,12 @@ const uint32_t *ofs_render_path(const struct ofs_catalog *cat,
 /* Is it the list of a group's parameters? */
 bool ofs_render_is_params(const struct ofs_catalog *cat,
     const struct ofs_entry *e);
-/* A list of integer IDs, for which ids= gave names, as a name a line; false
- * when it is something else. */
-bool ofs_render_names(const struct ofs_catalog *cat,
-    const struct ofs_pickle *doc, uint32_t list, struct ofs_buf *out);
 /* Pickle the value as the tree shows it: lists of IDs by the names they have
  * there. */
 struct ofs_pkw;
 int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
     const struct ofs_entry *e, const struct ofs_pickle *doc, uint32_t node,
     struct optimfs_error *err);
-/* Is the value an ID that has a name in the tree? */
-bool ofs_render_id_name(const struct ofs_catalog *cat,
-    const struct ofs_pickle *doc, uint32_t node, struct ofs_str *name);
 /* "OFSnnn text" becomes "KEY: OFSnnn text"; -1. */
 int ofs_render_blame(const struct ofs_catalog *cat, const struct ofs_entry *e,
     struct optimfs_error *err);

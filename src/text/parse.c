@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/json.h"
-#include "layout/render.h"
+#include "text/id_names.h"
 #include "text/leaf.h"
 #include "text/parse_impl.h"
 #include "text/text.h"
@@ -402,7 +402,7 @@ static int unchanged(const struct ofs_value_form *form, struct ofs_str s,
 	int ret = 0;
 
 	if (!form->lines || form->cat == NULL ||
-	    !ofs_render_names(form->cat, form->doc, form->node, &now))
+	    !ofs_id_names(form->cat, form->doc, form->node, &now))
 		ret = ofs_text_value(form->doc, form->node, form->lines, &now,
 		    err);
 	if (ret == 0)

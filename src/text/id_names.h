@@ -1,0 +1,22 @@
+/* id_names.h - parameters' integer IDs as the names that ids= gives them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_TEXT_ID_NAMES_H
+#define OFS_TEXT_ID_NAMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "catalog/catalog.h"
+#include "pickle/pickle.h"
+
+/* Is the value an ID that ids= names? */
+bool ofs_id_name(const struct ofs_catalog *cat, const struct ofs_pickle *doc,
+    uint32_t node, struct ofs_str *name);
+/* Append a list of integer IDs, a name a line; IDs without a name stay numbers.
+ * False, and nothing appended, when list is something else or there is no
+ * ids=. */
+bool ofs_id_names(const struct ofs_catalog *cat, const struct ofs_pickle *doc,
+    uint32_t list, struct ofs_buf *out);
+
+#endif
