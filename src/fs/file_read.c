@@ -47,7 +47,7 @@ static int plan_hole(void *ctx, uint64_t first, uint64_t count,
 
 	return ofs_plan_box(h->r->cat, h->t, h->p->box, first, count,
 	    (first - h->first) * ofs_dtype_size(h->t->dtype), ofs_locate,
-	    h->r->file->fs->locator, h->r->plan, err);
+	    &h->r->file->fs->reader, h->r->plan, err);
 }
 
 /* Of a tensor that is being written there may be any number of bytes. */
@@ -76,7 +76,7 @@ static int read_overlaid(struct reading *r, const struct ofs_piece *p,
 	ret = f == NULL ? plan_hole(&h, first, count, err)
 			: ofs_overlay_holes(f, r->cat, t, p->box, first, count,
 			      plan_hole, &h, err);
-	if (ret == -1 || ofs_fetch(fs, r->plan, buf, err) == -1)
+	if (ret == -1 || ofs_fetch(&fs->reader, r->plan, buf, err) == -1)
 		return -1;
 	return f == NULL ? 0
 			 : ofs_overlay_lay(fs->edit, f, r->cat, t, p->box,
@@ -142,9 +142,9 @@ static int read_plain(struct reading *r, void *buf, uint64_t from,
 	if (from == till)
 		return 0;
 	if (ofs_composition_plan(r->c, r->cat, from, till - from, buf,
-		ofs_locate, fs->locator, r->plan, err) == -1)
+		ofs_locate, &fs->reader, r->plan, err) == -1)
 		return -1;
-	return ofs_fetch(fs, r->plan, buf, err);
+	return ofs_fetch(&fs->reader, r->plan, buf, err);
 }
 
 static int read_cut(struct reading *r, uint8_t *buf, uint64_t len, uint64_t off,

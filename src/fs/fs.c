@@ -100,19 +100,18 @@ static int refuse_damage(const struct ofs_catalog *cat,
 
 static int build(struct optimfs *fs, struct optimfs_error *err)
 {
+	struct ofs_transport *t;
+
 	if (fs->options.strict && refuse_damage(fs->cat, err) == -1)
 		return -1;
 	if (ofs_tree_build(&fs->tree, fs->cat, err) == -1)
 		return -1;
-	fs->transport = fs->cat->dir.elsewhere == NULL
+	t = fs->cat->dir.elsewhere == NULL
 	    ? ofs_transport_local(fs->cat, fs->options.cache, err)
 	    : ofs_transport_world(fs->cat,
 		  ofs_manifest_of(fs->cat->dir.elsewhere), fs->options.cache,
 		  err);
-	if (fs->transport == NULL)
-		return -1;
-	fs->locator = ofs_locator_new(fs->cat, fs->transport, err);
-	if (fs->locator == NULL)
+	if (ofs_reader_init(&fs->reader, fs->cat, t, err) == -1)
 		return -1;
 	source_defaults(fs);
 	if (ofs_indexes_init(fs, err) == -1 || ofs_texts_init(fs, err) == -1)
@@ -293,9 +292,7 @@ void optimfs_close(struct optimfs *fs)
 	ofs_views_fini(fs);
 	ofs_spaces_fini(fs);
 	ofs_texts_fini(fs);
-	ofs_locator_free(fs->locator);
-	if (fs->transport != NULL)
-		ofs_transport_close(fs->transport);
+	ofs_reader_fini(&fs->reader);
 	ofs_tree_fini(&fs->tree);
 	ofs_catalog_free(fs->cat);
 	for (size_t i = 0; i < OFS_NSTATIC; i++)

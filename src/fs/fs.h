@@ -23,8 +23,9 @@
 #include "overlay/overlay.h"
 #include "plan/composition.h"
 #include "plan/plan.h"
+#include "read/fetch.h"
 #include "read/locate.h"
-#include "store/transport.h"
+#include "read/reader.h"
 #include "tree/tree.h"
 
 /* A node number is space << 32 | (index + 1). Space 0 is the tree itself,
@@ -145,8 +146,7 @@ struct ofs_texts {
 struct optimfs {
 	struct ofs_catalog *cat;
 	struct ofs_tree tree;
-	struct ofs_transport *transport;
-	struct ofs_locator *locator;
+	struct ofs_reader reader; /* of cat */
 	struct ofs_overlay *edit; /* overlay/overlay.h; NULL: read-only */
 	const struct ofs_write_ops *write;
 	struct ofs_coordinator *sites; /* NULL: all is in one directory */
@@ -358,11 +358,6 @@ int ofs_entry_new(struct optimfs *fs, uint32_t entry, const char *text,
  * tensor. */
 int ofs_text_fits(struct optimfs *fs, uint32_t node, const char *text, size_t n,
     struct ofs_buf *canon, uint8_t element[16], struct optimfs_error *err);
-
-/* read/fetch.c */
-/* Fill buf as plan says and mend what must be mended. */
-int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
-    struct optimfs_error *err);
 
 /* file_read.c */
 /* Nobody reads the file any more. */

@@ -82,7 +82,7 @@ static void verify_records(struct ofs_check *c, struct archive *a,
 static void verify_archive(struct ofs_check *c, const struct ofs_extent *at,
     const char *path)
 {
-	struct archive a = { .t = c->fs->transport, .at = *at };
+	struct archive a = { .t = c->fs->reader.transport, .at = *at };
 	struct optimfs_error why;
 	struct ofs_zip zip;
 
@@ -96,7 +96,7 @@ static void verify_archive(struct ofs_check *c, const struct ofs_extent *at,
 static void verify_record(struct ofs_check *c, const struct ofs_extent *at)
 {
 	const struct ofs_object *o = &c->fs->cat->objects[at->object];
-	struct archive a = { .t = c->fs->transport,
+	struct archive a = { .t = c->fs->reader.transport,
 		.at = { .len = o->size, .object = at->object } };
 	struct optimfs_error why;
 	int ret = ofs_zip_verify_at(at, read_archive, &a, o->size, &why);
@@ -111,7 +111,7 @@ static void verify_record(struct ofs_check *c, const struct ofs_extent *at)
 static void verify_object(struct ofs_check *c, const struct ofs_extent *at)
 {
 	const struct ofs_object *o = &c->fs->cat->objects[at->object];
-	struct archive a = { .t = c->fs->transport,
+	struct archive a = { .t = c->fs->reader.transport,
 		.at = { .len = o->size, .object = at->object } };
 	struct optimfs_error why;
 	struct ofs_zip zip;
@@ -133,11 +133,11 @@ static void read_through(struct ofs_check *c, const struct ofs_extent *at)
 	uint64_t size, n;
 	int ret;
 
-	ret = ofs_transport_length(c->fs->transport, at, &size, &why);
+	ret = ofs_transport_length(c->fs->reader.transport, at, &size, &why);
 	for (uint64_t off = 0; ret == 0 && off < size; off += n) {
 		n = size - off < OFS_CHECK_CHUNK ? size - off : OFS_CHECK_CHUNK;
-		ret = ofs_transport_read(c->fs->transport, at, off, n, c->buf,
-		    &why);
+		ret = ofs_transport_read(c->fs->reader.transport, at, off, n,
+		    c->buf, &why);
 	}
 	if (ret == -1)
 		found(c, c->path, &why);
@@ -160,12 +160,12 @@ static bool is_placed(struct ofs_check *c, const struct ofs_tensor *t,
 {
 	*why = (struct optimfs_error){ 0 };
 	return !ofs_check_lost(c->fs, &c->fs->cat->shards[shard].at, NULL) &&
-	    ofs_locate(c->fs->locator, t, shard, why) != NULL;
+	    ofs_locate(&c->fs->reader, t, shard, why) != NULL;
 }
 
 /* Where the elements of a shard are when they come from a copy. */
 struct other {
-	struct ofs_locator *locator;
+	struct ofs_reader *reader;
 	struct ofs_place *place; /* of the copy of shard */
 	uint32_t shard;
 };
@@ -177,7 +177,7 @@ static const struct ofs_place *place_other(void *ctx,
 
 	if (shard == o->shard)
 		return o->place;
-	return ofs_locate(o->locator, t, shard, err);
+	return ofs_locate(o->reader, t, shard, err);
 }
 
 /* Elements [first, first + count) of a box. */
@@ -192,14 +192,14 @@ static int fetch_part(struct optimfs *fs, const struct part *p,
     struct other *copy, void *buf, struct optimfs_error *err)
 {
 	ofs_place_fn *place = copy == NULL ? ofs_locate : place_other;
-	void *ctx = copy == NULL ? (void *)fs->locator : (void *)copy;
+	void *ctx = copy == NULL ? (void *)&fs->reader : (void *)copy;
 	struct ofs_plan plan = { 0 };
 	int ret;
 
 	ret = ofs_plan_box(fs->cat, p->t, p->box, p->first, p->count, 0, place,
 	    ctx, &plan, err);
 	if (ret == 0)
-		ret = ofs_fetch(fs, &plan, buf, err);
+		ret = ofs_fetch(&fs->reader, &plan, buf, err);
 	ofs_plan_fini(&plan);
 	return ret;
 }
@@ -241,7 +241,7 @@ static void hash(struct ofs_check *c, const struct ofs_tensor *t,
 static void check_copy(struct ofs_check *c, const struct ofs_tensor *t,
     const struct ofs_replica *copy)
 {
-	struct other o = { c->fs->locator, NULL, copy->shard };
+	struct other o = { &c->fs->reader, NULL, copy->shard };
 	struct optimfs_error why;
 	char place[sizeof(why.text)];
 
@@ -249,7 +249,7 @@ static void check_copy(struct ofs_check *c, const struct ofs_tensor *t,
 		found(c, c->path, &why);
 		return;
 	}
-	o.place = ofs_locate_replica(c->fs->locator, t, copy, &why);
+	o.place = ofs_locate_replica(&c->fs->reader, t, copy, &why);
 	if (o.place == NULL) {
 		found(c, c->path, &why);
 		return;

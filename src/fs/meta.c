@@ -161,10 +161,10 @@ static void stats_text(struct optimfs *fs, struct ofs_buf *out)
 	put_stat(out, "files.opened", atomic_load(&fs->opens));
 	put_stat(out, "files.reads", atomic_load(&fs->reads));
 	put_stat(out, "files.read_bytes", atomic_load(&fs->read_bytes));
-	local = ofs_transport_world_local(fs->transport);
+	local = ofs_transport_world_local(fs->reader.transport);
 	if (local != NULL)
 		put_transport(local, out);
-	put_transport(fs->transport, out);
+	put_transport(fs->reader.transport, out);
 	if (fs->options.world != NULL)
 		ofs_bulk_stats(fs->options.world, out);
 	put_stat(out, "texts.hits", atomic_load(&t->hits));

@@ -14,10 +14,10 @@
 
 /* What was read from the checkpoint, and what was made of it. The rest of a
  * struct optimfs is about whoever opened it. */
-#define PARTS(part)                                                            \
- part(cat) part(tree) part(transport) part(locator) part(index) part(nindexes) \
-     part(mode_file) part(mode_dir) part(mtime_ns) part(space) part(nspaces)   \
-	 part(views) part(static_ino) part(texts) part(lines)
+#define PARTS(part)                                                           \
+ part(cat) part(tree) part(reader) part(index) part(nindexes) part(mode_file) \
+     part(mode_dir) part(mtime_ns) part(space) part(nspaces) part(views)      \
+	 part(static_ino) part(texts) part(lines)
 
 static void swap(struct optimfs *a, struct optimfs *b)
 {

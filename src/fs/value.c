@@ -103,29 +103,20 @@ static const struct ofs_place *its_place(void *ctx, const struct ofs_tensor *t,
 	return c->place;
 }
 
-static int fetch_element(struct optimfs *fs, const struct ofs_tensor *t,
-    ofs_place_fn *place, void *ctx, uint8_t *element, struct optimfs_error *err)
+static int fetch_copy(struct optimfs *fs, const struct ofs_tensor *t,
+    const struct ofs_replica *r, struct copy *c, struct optimfs_error *err)
 {
 	struct ofs_plan plan = { 0 };
 	int ret;
 
-	ret = ofs_plan_elements(fs->cat, t, 0, 1, 0, place, ctx, &plan, err);
-	if (ret == 0)
-		ret = ofs_fetch(fs, &plan, element, err);
-	ofs_plan_fini(&plan);
-	return ret;
-}
-
-static int fetch_copy(struct optimfs *fs, const struct ofs_tensor *t,
-    const struct ofs_replica *r, struct copy *c, struct optimfs_error *err)
-{
-	int ret;
-
 	*c = (struct copy){ .rank = fs->cat->objects[r->at.object].rank };
-	c->place = ofs_locate_replica(fs->locator, t, r, err);
+	c->place = ofs_locate_replica(&fs->reader, t, r, err);
 	if (c->place == NULL)
 		return -1;
-	ret = fetch_element(fs, t, its_place, c, c->element, err);
+	ret = ofs_plan_elements(fs->cat, t, 0, 1, 0, its_place, c, &plan, err);
+	if (ret == 0)
+		ret = ofs_fetch(&fs->reader, &plan, c->element, err);
+	ofs_plan_fini(&plan);
 	free(c->place);
 	return ret;
 }
@@ -137,7 +128,7 @@ static int fetch_first(struct optimfs *fs, const struct ofs_tensor *t,
 	if (t->nshards > 0)
 		c->rank =
 		    fs->cat->objects[fs->cat->shards[t->shard].at.object].rank;
-	return fetch_element(fs, t, ofs_locate, fs->locator, c->element, err);
+	return ofs_fetch_elements(&fs->reader, t, 0, 1, c->element, err);
 }
 
 static void put_element(const struct ofs_tensor *t, const struct copy *c,
@@ -231,7 +222,7 @@ int ofs_value_text(struct optimfs *fs, uint32_t index,
 static int item_text(struct optimfs *fs, uint32_t index,
     const struct ofs_item *item, struct ofs_buf *out, struct optimfs_error *err)
 {
-	struct ofs_pickle *doc = ofs_locate_item(fs->locator, item, err);
+	struct ofs_pickle *doc = ofs_locate_item(&fs->reader, item, err);
 	int ret;
 
 	if (doc == NULL)

@@ -58,7 +58,7 @@ int ofs_entry_new(struct optimfs *fs, uint32_t entry, const char *text,
 		out->doc = edit_at(fs, e, v->doc, v->node, text, n, err);
 		return out->doc == NULL ? -1 : 0;
 	}
-	doc = ofs_locate_item(fs->locator, &fs->cat->items[e->ref], err);
+	doc = ofs_locate_item(&fs->reader, &fs->cat->items[e->ref], err);
 	if (doc == NULL)
 		return -1;
 	out->doc = edit_at(fs, e, doc, ofs_pickle_root(doc), text, n, err);

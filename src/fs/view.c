@@ -258,7 +258,7 @@ static struct ofs_pickle *read_item(void *ctx, const struct ofs_item *item,
 
 	if (v->edition != NULL && v->edition->ops->item != NULL)
 		return v->edition->ops->item(v->edition, item, err);
-	return ofs_locate_item(v->fs->locator, item, err);
+	return ofs_locate_item(&v->fs->reader, item, err);
 }
 
 static int read_element(void *ctx, uint32_t tensor, void *out,
@@ -268,16 +268,11 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
 	const struct ofs_tensor *t = &fs->cat->tensors[tensor];
 	struct optimfs_file reader = { .fs = fs };
 	struct ofs_overlay_file *f = ofs_overlay_staged(&reader, tensor);
-	struct ofs_plan plan = { 0 };
-	int ret = ofs_plan_box(fs->cat, t, NULL, 0, 1, 0, ofs_locate,
-	    fs->locator, &plan, err);
+	int ret = ofs_fetch_elements(&fs->reader, t, 0, 1, out, err);
 
-	if (ret == 0)
-		ret = ofs_fetch(fs, &plan, out, err);
 	if (ret == 0 && f != NULL)
 		ret = ofs_overlay_lay(fs->edit, f, fs->cat, t, NULL, 0, 1,
 		    false, out, err);
-	ofs_plan_fini(&plan);
 	return ret;
 }
 

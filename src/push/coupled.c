@@ -59,7 +59,7 @@ static int add_places(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 
 	if (t == NULL)
 		return 0;
-	ret = ofs_scatter_plan(fs->cat, fs->locator, t, 0, 1, &plan, err);
+	ret = ofs_scatter_plan(&fs->reader, t, 0, 1, &plan, err);
 	for (size_t i = 0; i < plan.n && ret == 0; i++) {
 		struct where w = { plan.seg[i].object, index, plan.seg[i].src,
 			v->said == NULL ? f->said : v->said, OFS_DTYPE_NONE };

@@ -52,7 +52,7 @@ static struct ofs_pickle *override_item(const struct ofs_edition *e,
 	struct ofs_entry_new new;
 
 	if (now->text == NULL)
-		return ofs_locate_item(t->fs->locator, item, err);
+		return ofs_locate_item(&t->fs->reader, item, err);
 	if (ofs_entry_new(t->fs, now->entry, (const char *)now->text->bytes,
 		now->text->len, &new, err) == -1)
 		return NULL;

@@ -233,8 +233,8 @@ static int scatter(struct ofs_overlay *e, struct ofs_overlay_file *f,
 
 	if (count == 0)
 		return 0;
-	ret = ofs_scatter(e->cat, of(e)->fs->locator, tensor_of(e, f), first,
-	    count, buf, &to, err);
+	ret = ofs_scatter(&of(e)->fs->reader, tensor_of(e, f), first, count,
+	    buf, &to, err);
 	let_go(&w);
 	return ret;
 }
@@ -242,16 +242,8 @@ static int scatter(struct ofs_overlay *e, struct ofs_overlay_file *f,
 static int fetch(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t first, uint64_t count, void *buf, struct optimfs_error *err)
 {
-	struct optimfs *fs = of(e)->fs;
-	struct ofs_plan plan = { 0 };
-	int ret;
-
-	ret = ofs_plan_elements(fs->cat, tensor_of(e, f), first, count, 0,
-	    ofs_locate, fs->locator, &plan, err);
-	if (ret == 0)
-		ret = ofs_fetch(fs, &plan, buf, err);
-	ofs_plan_fini(&plan);
-	return ret;
+	return ofs_fetch_elements(&of(e)->fs->reader, tensor_of(e, f), first,
+	    count, buf, err);
 }
 
 int ofs_writethrough_read(struct ofs_overlay *e, struct ofs_overlay_file *f,

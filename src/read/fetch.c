@@ -2,19 +2,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "read/fetch.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/fs.h"
 #include "plan/fix.h"
+#include "read/locate.h"
 
-static int fetch(struct optimfs *fs, const struct ofs_segment *seg, size_t n,
+static int fetch(struct ofs_reader *r, const struct ofs_segment *seg, size_t n,
     void *buf, struct optimfs_error *err)
 {
-	return n == 0 ? 0
-		      : ofs_transport_fetch(fs->transport, seg, n, buf, err);
+	return n == 0 ? 0 : ofs_transport_fetch(r->transport, seg, n, buf, err);
 }
 
 static bool rounds(const struct ofs_segment *seg)
@@ -23,7 +24,7 @@ static bool rounds(const struct ofs_segment *seg)
 }
 
 /* What is rounded is longer where it is stored than where it goes. */
-static int fetch_rounded(struct optimfs *fs, const struct ofs_plan *plan,
+static int fetch_rounded(struct ofs_reader *r, const struct ofs_plan *plan,
     void *buf, struct optimfs_error *err)
 {
 	struct ofs_plan wide = { 0 };
@@ -46,7 +47,7 @@ static int fetch_rounded(struct optimfs *fs, const struct ofs_plan *plan,
 		optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes to round", bytes);
 		goto out;
 	}
-	ret = fetch(fs, wide.seg, wide.n, stored, err);
+	ret = fetch(r, wide.seg, wide.n, stored, err);
 	for (size_t i = 0; ret == 0 && i < plan->n; i++)
 		if (rounds(&plan->seg[i]))
 			ofs_fix_round(&plan->seg[i], stored + wide.seg[k++].dst,
@@ -58,7 +59,7 @@ out:
 }
 
 /* A plan of which some is rounded, the rest of it. */
-static int fetch_mixed(struct optimfs *fs, const struct ofs_plan *plan,
+static int fetch_mixed(struct ofs_reader *r, const struct ofs_plan *plan,
     void *buf, struct optimfs_error *err)
 {
 	struct ofs_plan rest = { 0 };
@@ -68,12 +69,12 @@ static int fetch_mixed(struct optimfs *fs, const struct ofs_plan *plan,
 		if (!rounds(&plan->seg[i]))
 			ret = ofs_plan_add(&rest, &plan->seg[i], err);
 	if (ret == 0)
-		ret = fetch(fs, rest.seg, rest.n, buf, err);
+		ret = fetch(r, rest.seg, rest.n, buf, err);
 	ofs_plan_fini(&rest);
-	return ret == 0 ? fetch_rounded(fs, plan, buf, err) : -1;
+	return ret == 0 ? fetch_rounded(r, plan, buf, err) : -1;
 }
 
-int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
+int ofs_fetch(struct ofs_reader *r, const struct ofs_plan *plan, void *buf,
     struct optimfs_error *err)
 {
 	bool round = false;
@@ -83,11 +84,24 @@ int ofs_fetch(struct optimfs *fs, const struct ofs_plan *plan, void *buf,
 		    plan->zero[i].len);
 	for (size_t i = 0; i < plan->n && !round; i++)
 		round = rounds(&plan->seg[i]);
-	if ((round ? fetch_mixed(fs, plan, buf, err)
-		   : fetch(fs, plan->seg, plan->n, buf, err)) == -1)
+	if ((round ? fetch_mixed(r, plan, buf, err)
+		   : fetch(r, plan->seg, plan->n, buf, err)) == -1)
 		return -1;
 	for (size_t i = 0; i < plan->n; i++)
 		if (plan->seg[i].fix != OFS_FIX_NONE && !rounds(&plan->seg[i]))
 			ofs_fix_segment(&plan->seg[i], buf);
 	return 0;
+}
+
+int ofs_fetch_elements(struct ofs_reader *r, const struct ofs_tensor *t,
+    uint64_t first, uint64_t count, void *buf, struct optimfs_error *err)
+{
+	struct ofs_plan plan = { 0 };
+	int ret = ofs_plan_elements(r->cat, t, first, count, 0, ofs_locate, r,
+	    &plan, err);
+
+	if (ret == 0)
+		ret = ofs_fetch(r, &plan, buf, err);
+	ofs_plan_fini(&plan);
+	return ret;
 }

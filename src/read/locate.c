@@ -17,46 +17,6 @@
 #include "catalog/budget.h"
 #include "plan/fix.h"
 
-/* The largest pickle that is read as the value of an item. */
-
-/* One slot a shard. A thread that finds it empty looks for itself; the first
- * one to be done fills it, and the others drop what they found. */
-struct ofs_locator {
-	const struct ofs_catalog *cat;
-	struct ofs_transport *transport;
-	_Atomic(struct ofs_place *) *place;
-};
-
-struct ofs_locator *ofs_locator_new(const struct ofs_catalog *cat,
-    struct ofs_transport *t, struct optimfs_error *err)
-{
-	struct ofs_locator *l = malloc(sizeof(*l));
-
-	if (l != NULL) {
-		l->cat = cat;
-		l->transport = t;
-		/* pages of it appear as shards are touched */
-		l->place = calloc((size_t)cat->nshards + 1, sizeof(*l->place));
-	}
-	if (l == NULL || l->place == NULL) {
-		free(l);
-		optimfs_fail(err, ENOMEM, "places of %" PRIu32 " shards",
-		    cat->nshards);
-		return NULL;
-	}
-	return l;
-}
-
-void ofs_locator_free(struct ofs_locator *l)
-{
-	if (l == NULL)
-		return;
-	for (uint32_t i = 0; i < l->cat->nshards; i++)
-		free(atomic_load_explicit(&l->place[i], memory_order_relaxed));
-	free(l->place);
-	free(l);
-}
-
 /* An extent as an archive that can be read. */
 struct source {
 	struct ofs_transport *transport;
@@ -76,7 +36,7 @@ static int read_source(void *ctx, uint64_t off, uint64_t len, void *buf,
 
 /* One shard that is being located. */
 struct lookup {
-	struct ofs_locator *l;
+	struct ofs_reader *r;
 	const struct ofs_tensor *t;
 	const struct ofs_shard *s;
 	uint64_t lo[OFS_MAX_DIMS], size[OFS_MAX_DIMS]; /* of its box */
@@ -105,7 +65,7 @@ static int place_plain(struct lookup *k, uint64_t len)
 /* The strides of a view, checked against the len bytes of its storage. */
 static int place_view(struct lookup *k, const struct ofs_view *v, uint64_t len)
 {
-	const int64_t *stride = (const int64_t *)(k->l->cat->dims + v->stride);
+	const int64_t *stride = (const int64_t *)(k->r->cat->dims + v->stride);
 	uint64_t last = v->offset, bytes, step, item = k->item;
 
 	if ((v->fix & OFS_FIX_ROUND) != 0)
@@ -140,7 +100,7 @@ static int place_storage(struct lookup *k, uint64_t len)
 {
 	if (k->s->view == OFS_NONE)
 		return place_plain(k, len);
-	return place_view(k, &k->l->cat->views[k->s->view], len);
+	return place_view(k, &k->r->cat->views[k->s->view], len);
 }
 
 static int locate_raw(struct lookup *k)
@@ -148,7 +108,7 @@ static int locate_raw(struct lookup *k)
 	k->place->base = k->s->at.codec == OFS_PLAIN ? k->s->at.off : 0;
 	if (k->s->at.codec == OFS_PLAIN)
 		return place_storage(k, k->s->at.len);
-	if (ofs_transport_length(k->l->transport, &k->s->at, &k->source.at.len,
+	if (ofs_transport_length(k->r->transport, &k->s->at, &k->source.at.len,
 		k->err) == -1) {
 		k->source.failed = true;
 		return -1;
@@ -159,7 +119,7 @@ static int locate_raw(struct lookup *k)
 /* The bytes of a record begin where its local header says. */
 static int locate_record(struct lookup *k)
 {
-	const struct ofs_object *o = &k->l->cat->objects[k->s->at.object];
+	const struct ofs_object *o = &k->r->cat->objects[k->s->at.object];
 
 	if (k->s->at.codec != OFS_PLAIN)
 		return optimfs_fail(k->err, EOPNOTSUPP,
@@ -175,8 +135,8 @@ static int locate_record(struct lookup *k)
 /* A shard that is a part of its item (src/archive/item_view.h). */
 static int match_part(struct lookup *k, const struct ofs_torch_tensor *tt)
 {
-	const struct ofs_view *v = &k->l->cat->views[k->s->view];
-	const int64_t *stride = (const int64_t *)(k->l->cat->dims + v->stride);
+	const struct ofs_view *v = &k->r->cat->views[k->s->view];
+	const int64_t *stride = (const int64_t *)(k->r->cat->dims + v->stride);
 	uint64_t first;
 
 	if (ofs_item_view(tt, v, stride, k->size, k->t->grid_ndim, &first,
@@ -268,14 +228,14 @@ static int place_tensor(struct lookup *k, const struct ofs_pickle *doc,
 /* A torch.save archive of one tensor, which may be a view. */
 static int locate_item(struct lookup *k)
 {
-	struct ofs_pickle_limits limits = ofs_pickle_budget(k->l->cat);
+	struct ofs_pickle_limits limits = ofs_pickle_budget(k->r->cat);
 	struct ofs_pickle *doc;
 	struct ofs_window w;
 	struct ofs_zip zip;
 	uint64_t size;
 	int ret;
 
-	if (ofs_transport_length(k->l->transport, &k->s->at, &size, k->err) ==
+	if (ofs_transport_length(k->r->transport, &k->s->at, &size, k->err) ==
 	    -1) {
 		k->source.failed = true;
 		return -1;
@@ -332,56 +292,58 @@ static struct ofs_place *new_place(const struct ofs_tensor *t,
 	return p;
 }
 
-static struct ofs_place *locate(struct ofs_locator *l,
+static struct ofs_place *locate(struct ofs_reader *r,
     const struct ofs_tensor *t, const struct ofs_shard *s,
     struct optimfs_error *err)
 {
 	struct lookup k = {
-		.l = l,
+		.r = r,
 		.t = t,
 		.s = s,
 		.item = ofs_dtype_size(t->dtype),
-		.source = { l->transport, s->at, false },
+		.source = { r->transport, s->at, false },
 		.err = err,
 	};
 
 	k.place = new_place(t, &s->at, err);
 	if (k.place == NULL)
 		return NULL;
-	ofs_shard_box(l->cat, t, s, k.lo, k.size);
+	ofs_shard_box(r->cat, t, s, k.lo, k.size);
 	if (look(&k) == 0)
 		return k.place;
-	add_context(l->cat, &k.source, &s->at, err);
+	add_context(r->cat, &k.source, &s->at, err);
 	free(k.place);
 	return NULL;
 }
 
+/* A thread that finds no place looks for itself; the first one to be done keeps
+ * what it found, and the others drop theirs. */
 const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *err)
 {
-	struct ofs_locator *l = ctx;
-	struct ofs_place *known = atomic_load(&l->place[shard]), *place;
+	struct ofs_reader *r = ctx;
+	struct ofs_place *known = atomic_load(&r->place[shard]), *place;
 
 	if (known != NULL)
 		return known;
-	place = locate(l, t, &l->cat->shards[shard], err);
+	place = locate(r, t, &r->cat->shards[shard], err);
 	if (place == NULL)
 		return NULL;
-	if (atomic_compare_exchange_strong(&l->place[shard], &known, place))
+	if (atomic_compare_exchange_strong(&r->place[shard], &known, place))
 		return place;
 	free(place);
 	return known;
 }
 
-struct ofs_place *ofs_locate_replica(struct ofs_locator *l,
+struct ofs_place *ofs_locate_replica(struct ofs_reader *r,
     const struct ofs_tensor *t, const struct ofs_replica *copy,
     struct optimfs_error *err)
 {
-	struct ofs_shard s = l->cat->shards[copy->shard];
+	struct ofs_shard s = r->cat->shards[copy->shard];
 
 	s.at = copy->at;
 	s.view = copy->view;
-	return locate(l, t, &s, err);
+	return locate(r, t, &s, err);
 }
 
 /* A pickle alone, in no archive. */
@@ -411,15 +373,15 @@ static struct ofs_pickle *read_archive(struct source *s,
 	return ofs_torch_open(size, limits, read_source, s, NULL, err);
 }
 
-struct ofs_pickle *ofs_locate_item(struct ofs_locator *l,
+struct ofs_pickle *ofs_locate_item(struct ofs_reader *r,
     const struct ofs_item *item, struct optimfs_error *err)
 {
-	struct ofs_pickle_limits limits = ofs_pickle_budget(l->cat);
-	struct source s = { l->transport, item->at, false };
+	struct ofs_pickle_limits limits = ofs_pickle_budget(r->cat);
+	struct source s = { r->transport, item->at, false };
 	struct ofs_pickle *doc;
 
 	if (item->error != OFS_NONE) {
-		ofs_catalog_fail(l->cat, item->error, err);
+		ofs_catalog_fail(r->cat, item->error, err);
 		return NULL;
 	}
 	if (item->at.encoding == OFS_RAW)
@@ -427,6 +389,6 @@ struct ofs_pickle *ofs_locate_item(struct ofs_locator *l,
 	else
 		doc = read_archive(&s, &limits, err);
 	if (doc == NULL)
-		add_context(l->cat, &s, &item->at, err);
+		add_context(r->cat, &s, &item->at, err);
 	return doc;
 }

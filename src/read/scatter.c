@@ -12,8 +12,9 @@
 
 #include "base/copy.h"
 #include "base/io.h"
-#include "fs/fs.h"
+#include "catalog/owners.h"
 #include "plan/fix.h"
+#include "read/locate.h"
 
 /* Runs from here on are written one by one. Shorter ones lie in windows of the
  * file that are read, filled and written back: nobody else may write there
@@ -120,8 +121,7 @@ int ofs_scatter_segment(int fd, int64_t delta, const struct ofs_segment *seg,
 /* The copies of each shard that one round writes: the shards themselves, then
  * each one's first replica, and so on. */
 struct copies {
-	const struct ofs_catalog *cat;
-	struct ofs_locator *locator;
+	struct ofs_reader *reader;
 	uint32_t round;
 	bool more; /* some shard has a replica for the next round */
 	struct ofs_place **place; /* of replicas, to be freed */
@@ -153,17 +153,17 @@ static const struct ofs_place *place(void *ctx, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *err)
 {
 	struct copies *c = ctx;
-	const struct ofs_replica *r;
+	const struct ofs_replica *copy;
 	struct ofs_place *p;
 	uint32_t n;
 
-	r = ofs_replicas(c->cat, shard, &n);
+	copy = ofs_replicas(c->reader->cat, shard, &n);
 	c->more = c->more || n > c->round;
 	if (c->round == 0)
-		return ofs_locate(c->locator, t, shard, err);
+		return ofs_locate(c->reader, t, shard, err);
 	if (c->round <= n)
 		return keep(c,
-		    ofs_locate_replica(c->locator, t, &r[c->round - 1], err),
+		    ofs_locate_replica(c->reader, t, &copy[c->round - 1], err),
 		    err);
 	p = calloc(1, sizeof(*p) + t->grid_ndim * sizeof(p->stride[0]));
 	if (p == NULL)
@@ -183,18 +183,18 @@ static void drop_nowhere(struct ofs_plan *plan, size_t from)
 	plan->n = n;
 }
 
-int ofs_scatter_plan(const struct ofs_catalog *cat, struct ofs_locator *locator,
-    const struct ofs_tensor *t, uint64_t first, uint64_t count,
-    struct ofs_plan *plan, struct optimfs_error *err)
+int ofs_scatter_plan(struct ofs_reader *r, const struct ofs_tensor *t,
+    uint64_t first, uint64_t count, struct ofs_plan *plan,
+    struct optimfs_error *err)
 {
-	struct copies c = { .cat = cat, .locator = locator, .more = true };
+	struct copies c = { .reader = r, .more = true };
 	int ret = 0;
 
 	for (; ret == 0 && c.more; c.round++) {
 		size_t from = plan->n;
 
 		c.more = false;
-		ret = ofs_plan_elements(cat, t, first, count, 0, place, &c,
+		ret = ofs_plan_elements(r->cat, t, first, count, 0, place, &c,
 		    plan, err);
 		drop_nowhere(plan, from);
 	}
@@ -231,13 +231,13 @@ static int write_fixed(int fd, int64_t delta, const struct ofs_segment *seg,
 	return ret;
 }
 
-int ofs_scatter(const struct ofs_catalog *cat, struct ofs_locator *locator,
-    const struct ofs_tensor *t, uint64_t first, uint64_t count, const void *buf,
+int ofs_scatter(struct ofs_reader *r, const struct ofs_tensor *t,
+    uint64_t first, uint64_t count, const void *buf,
     const struct ofs_target *target, struct optimfs_error *err)
 {
 	uint64_t size = count * ofs_dtype_size(t->dtype);
 	struct ofs_plan plan = { 0 };
-	int ret = ofs_scatter_plan(cat, locator, t, first, count, &plan, err);
+	int ret = ofs_scatter_plan(r, t, first, count, &plan, err);
 
 	for (size_t i = 0; i < plan.n && ret == 0; i++) {
 		int64_t delta = 0;

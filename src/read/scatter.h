@@ -9,7 +9,7 @@
 
 #include "catalog/catalog.h"
 #include "plan/plan.h"
-#include "read/locate.h"
+#include "read/reader.h"
 
 /* The other direction of a read: the same plan, its segments reversed. */
 
@@ -25,14 +25,14 @@ struct ofs_target {
 /* Write elements [first, first + count) of t, in C order of its shape, from
  * buf: to its shards and every replica of them. Several threads may write one
  * file at once, each other elements. */
-int ofs_scatter(const struct ofs_catalog *cat, struct ofs_locator *locator,
-    const struct ofs_tensor *t, uint64_t first, uint64_t count, const void *buf,
+int ofs_scatter(struct ofs_reader *r, const struct ofs_tensor *t,
+    uint64_t first, uint64_t count, const void *buf,
     const struct ofs_target *target, struct optimfs_error *err);
 
 /* The segments that ofs_scatter would write, replicas included. */
-int ofs_scatter_plan(const struct ofs_catalog *cat, struct ofs_locator *locator,
-    const struct ofs_tensor *t, uint64_t first, uint64_t count,
-    struct ofs_plan *plan, struct optimfs_error *err);
+int ofs_scatter_plan(struct ofs_reader *r, const struct ofs_tensor *t,
+    uint64_t first, uint64_t count, struct ofs_plan *plan,
+    struct optimfs_error *err);
 
 /* Write one segment from buf, where its dst counts from. */
 int ofs_scatter_segment(int fd, int64_t delta, const struct ofs_segment *seg,

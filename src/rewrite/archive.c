@@ -23,8 +23,8 @@ static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
 {
 	struct ofs_commit_archive *a = ctx;
 
-	return ofs_transport_read(a->c->fs->transport, &a->at, off, len, buf,
-	    err);
+	return ofs_transport_read(a->c->fs->reader.transport, &a->at, off, len,
+	    buf, err);
 }
 
 static int take_pickle(struct ofs_commit_archive *a, uint64_t off, uint64_t n,
@@ -98,7 +98,8 @@ int ofs_commit_archive_open(struct ofs_commit *c,
 		    .len = s->len,
 		    .codec = s->codec },
 	};
-	if (ofs_transport_length(c->fs->transport, &a->at, &size, err) == -1)
+	if (ofs_transport_length(c->fs->reader.transport, &a->at, &size, err) ==
+	    -1)
 		return -1;
 	n = size < sizeof(head) ? size : sizeof(head);
 	if (read_archive(a, 0, n, head, err) == -1)

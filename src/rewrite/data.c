@@ -402,24 +402,18 @@ static int place_segment(void *ctx, const struct ofs_segment *seg, int *fd,
 static int read_elements(struct elements *e, uint64_t first, uint64_t count,
     uint8_t *buf)
 {
-	struct optimfs *fs = e->c->fs;
 	uint64_t item = ofs_dtype_size(e->t->dtype);
 	uint64_t off = first * item, end = (first + count) * item;
 	const struct ofs_ranges *w = &e->ch->written;
-	struct ofs_plan plan = { 0 };
 	int ret = 0;
 
 	if (e->text) {
 		memcpy(buf, e->element, item);
 		return 0;
 	}
-	if (!ofs_ranges_cover(w, off, end)) {
-		ret = ofs_plan_elements(fs->cat, e->t, first, count, 0,
-		    ofs_locate, fs->locator, &plan, e->err);
-		if (ret == 0)
-			ret = ofs_fetch(fs, &plan, buf, e->err);
-		ofs_plan_fini(&plan);
-	}
+	if (!ofs_ranges_cover(w, off, end))
+		ret = ofs_fetch_elements(&e->c->fs->reader, e->t, first, count,
+		    buf, e->err);
 	for (size_t i = ofs_ranges_find(w, off);
 	     ret == 0 && i < w->n && w->v[i].off < end; i++) {
 		uint64_t lo = w->v[i].off > off ? w->v[i].off : off;
@@ -466,8 +460,8 @@ static int scatter_elements(struct elements *e, uint64_t first, uint64_t count)
 		if (ret == 0)
 			ret = read_elements(e, first, n, buf);
 		if (ret == 0)
-			ret = ofs_scatter(e->c->cat, e->c->fs->locator, e->t,
-			    first, n, buf, &to, e->err);
+			ret = ofs_scatter(&e->c->fs->reader, e->t, first, n,
+			    buf, &to, e->err);
 		ofs_commit_did(e->c, n * item);
 		first += n;
 		count -= n;

@@ -330,7 +330,7 @@ static int value_moved(struct ofs_commit *c, struct ofs_commit_task *t,
 		doc = c->cat->values[e->ref].doc;
 		node = c->cat->values[e->ref].node;
 	} else {
-		doc = item = ofs_locate_item(c->fs->locator,
+		doc = item = ofs_locate_item(&c->fs->reader,
 		    &c->cat->items[e->ref], err);
 		if (item == NULL)
 			return -1;

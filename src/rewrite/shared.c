@@ -203,8 +203,8 @@ static int compare_run(struct shared *s, uint32_t tensor, uint64_t first,
 	    ofs_commit_read(c, s->change[tensor], t, first, count, buf, s->err);
 
 	if (ret == 0)
-		ret = ofs_scatter_plan(c->cat, c->fs->locator, t, first, count,
-		    &plan, s->err);
+		ret = ofs_scatter_plan(&c->fs->reader, t, first, count, &plan,
+		    s->err);
 	ret = ret == 0 ? 1 : -1;
 	for (size_t i = 0; i < plan.n && ret == 1; i++)
 		if (plan.seg[i].fix == OFS_FIX_NONE)

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/fix.h"
-#include "plan/plan.h"
+#include "read/fetch.h"
 #include "tap.h"
 
 int reader_open(struct reader *r, const char *dir, const char *rel,
@@ -31,13 +30,9 @@ int reader_open(struct reader *r, const char *dir, const char *rel,
 	if (r->cat == NULL || format->read(r->cat, &part, opt, err) == -1 ||
 	    ofs_catalog_finish(r->cat, err) == -1)
 		goto fail;
-	r->t = ofs_transport_local(r->cat, 1 << 20, err);
-	if (r->t == NULL)
-		goto fail;
-	r->l = ofs_locator_new(r->cat, r->t, err);
-	if (r->l == NULL)
-		goto fail;
-	return 0;
+	if (ofs_reader_init(&r->r, r->cat,
+		ofs_transport_local(r->cat, 1 << 20, err), err) == 0)
+		return 0;
 fail:
 	reader_close(r);
 	return -1;
@@ -45,9 +40,7 @@ fail:
 
 void reader_close(struct reader *r)
 {
-	ofs_locator_free(r->l);
-	if (r->t != NULL)
-		ofs_transport_close(r->t);
+	ofs_reader_fini(&r->r);
 	ofs_catalog_free(r->cat);
 	*r = (struct reader){ 0 };
 }
@@ -86,11 +79,10 @@ const struct ofs_entry *reader_find(const struct reader *r, const char *path,
 	return found;
 }
 
-uint8_t *reader_range(const struct reader *r, const struct ofs_tensor *t,
+uint8_t *reader_range(struct reader *r, const struct ofs_tensor *t,
     uint64_t first, uint64_t count, struct optimfs_error *err)
 {
 	uint8_t *bytes = calloc(count * ofs_dtype_size(t->dtype) + 1, 1);
-	struct ofs_plan plan = { 0 };
 
 	if (bytes == NULL)
 		bail_out("out of memory");
@@ -100,20 +92,14 @@ uint8_t *reader_range(const struct reader *r, const struct ofs_tensor *t,
 		return NULL;
 	}
 	if (count > 0 &&
-	    (ofs_plan_elements(r->cat, t, first, count, 0, ofs_locate, r->l,
-		 &plan, err) == -1 ||
-		ofs_transport_fetch(r->t, plan.seg, plan.n, bytes, err) ==
-		    -1)) {
+	    ofs_fetch_elements(&r->r, t, first, count, bytes, err) == -1) {
 		free(bytes);
 		bytes = NULL;
 	}
-	for (size_t i = 0; bytes != NULL && i < plan.n; i++)
-		ofs_fix_segment(&plan.seg[i], bytes);
-	ofs_plan_fini(&plan);
 	return bytes;
 }
 
-uint8_t *reader_tensor(const struct reader *r, const struct ofs_tensor *t,
+uint8_t *reader_tensor(struct reader *r, const struct ofs_tensor *t,
     struct optimfs_error *err)
 {
 	return reader_range(r, t, 0, ofs_tensor_numel(r->cat, t), err);

@@ -8,13 +8,11 @@
 #include "catalog/catalog.h"
 #include "format/format.h"
 #include "read/locate.h"
-#include "store/transport.h"
 
 /* Zero-initialise. */
 struct reader {
 	struct ofs_catalog *cat;
-	struct ofs_transport *t;
-	struct ofs_locator *l;
+	struct ofs_reader r;
 };
 
 /* Read what format finds in dir, at rel, and finish the catalog. */
@@ -28,10 +26,10 @@ char *reader_path(const struct reader *r, uint32_t path, const char *sep);
 const struct ofs_entry *reader_find(const struct reader *r, const char *path,
     const char *sep);
 /* count elements from first on, malloc'ed; NULL with err. */
-uint8_t *reader_range(const struct reader *r, const struct ofs_tensor *t,
+uint8_t *reader_range(struct reader *r, const struct ofs_tensor *t,
     uint64_t first, uint64_t count, struct optimfs_error *err);
 /* All of them. */
-uint8_t *reader_tensor(const struct reader *r, const struct ofs_tensor *t,
+uint8_t *reader_tensor(struct reader *r, const struct ofs_tensor *t,
     struct optimfs_error *err);
 /* The first note whose text holds part; NULL. */
 const struct ofs_note *reader_note(const struct reader *r, const char *part);

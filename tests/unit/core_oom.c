@@ -68,7 +68,7 @@ static struct ofs_catalog *build(struct optimfs_error *err)
 }
 
 /* A header and the tensor, but for its last row. */
-static int read_some(const struct ofs_catalog *cat, struct ofs_locator *l,
+static int read_some(const struct ofs_catalog *cat, struct ofs_reader *r,
     struct optimfs_error *err)
 {
 	struct ofs_composition c;
@@ -80,7 +80,7 @@ static int read_some(const struct ofs_catalog *cat, struct ofs_locator *l,
 	if (ofs_composition_bytes(&c, "header", 6, err) == 0 &&
 	    ofs_composition_box(&c, cat, 0, NULL, err) == 0)
 		ret = ofs_composition_plan(&c, cat, 0, 6 + 40 * 12, buf,
-		    ofs_locate, l, &plan, err);
+		    ofs_locate, r, &plan, err);
 	ofs_plan_fini(&plan);
 	ofs_composition_fini(&c);
 	return ret;
@@ -88,17 +88,13 @@ static int read_some(const struct ofs_catalog *cat, struct ofs_locator *l,
 
 static int read_all(const struct ofs_catalog *cat, struct optimfs_error *err)
 {
-	struct ofs_transport *t = ofs_transport_local(cat, 1 << 20, err);
-	struct ofs_locator *l = NULL;
-	int ret = -1;
+	struct ofs_reader r;
+	int ret = ofs_reader_init(&r, cat,
+	    ofs_transport_local(cat, 1 << 20, err), err);
 
-	if (t != NULL)
-		l = ofs_locator_new(cat, t, err);
-	if (l != NULL)
-		ret = read_some(cat, l, err);
-	ofs_locator_free(l);
-	if (t != NULL)
-		ofs_transport_close(t);
+	if (ret == 0)
+		ret = read_some(cat, &r, err);
+	ofs_reader_fini(&r);
 	return ret;
 }
 

@@ -127,7 +127,7 @@ static void check_item(struct subject *s, const struct ofs_item *item,
 		complain(s, path, s->r.cat->notes[item->error].text);
 		return;
 	}
-	doc = ofs_locate_item(s->r.l, item, &err);
+	doc = ofs_locate_item(&s->r.r, item, &err);
 	if (doc == NULL)
 		complain(s, path, err.text);
 	else

@@ -104,7 +104,7 @@ static const struct ofs_tensor *find_tensor(const struct reader *r,
 	    : &r->cat->tensors[e->ref];
 }
 
-static void check_good(const struct reader *r, const char *name)
+static void check_good(struct reader *r, const char *name)
 {
 	const struct ofs_tensor *t = find_tensor(r, "good");
 	struct optimfs_error err = { 0 };
@@ -133,7 +133,7 @@ struct a_case {
 	const char *text;
 };
 
-static void check_bad(const struct reader *r, const struct a_case *c)
+static void check_bad(struct reader *r, const struct a_case *c)
 {
 	const struct ofs_tensor *t = find_tensor(r, "bad");
 	struct optimfs_error err = { 0 };
@@ -1051,14 +1051,14 @@ static void values(void)
 	}
 	ok(reader_note(&r, "os.system") == NULL, "D36: not looked at");
 	e = reader_find(&r, "v", "/");
-	doc = ofs_locate_item(r.l, &r.cat->items[e->ref], &err);
+	doc = ofs_locate_item(&r.r, &r.cat->items[e->ref], &err);
 	ok(doc != NULL && ofs_pk_int(doc, ofs_pickle_root(doc), &i) && i == 7,
 	    "a value reads");
 	ofs_pickle_free(doc);
 	ok(reader_note(&r, "OFS613 nowhere:") != NULL, "one is nowhere");
 	ok(reader_note(&r, "OFS619 coded:") != NULL, "one cannot be decoded");
 	e = reader_find(&r, "hostile", "/");
-	doc = ofs_locate_item(r.l, &r.cat->items[e->ref], &err);
+	doc = ofs_locate_item(&r.r, &r.cat->items[e->ref], &err);
 	ok(doc == NULL ||
 		ofs_pk_kind(doc, ofs_pickle_root(doc)) == OFS_PK_OBJECT,
 	    "D36: data, or refused");

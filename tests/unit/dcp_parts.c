@@ -206,7 +206,7 @@ static void damaged_part(void)
 	e = reader_find(&r, "optim", "/");
 	ok(e != NULL && e->kind == OFS_ENTRY_ITEM, "it is a file");
 	if (e != NULL) {
-		ok(ofs_locate_item(r.l, &r.cat->items[e->ref], &err) == NULL,
+		ok(ofs_locate_item(&r.r, &r.cat->items[e->ref], &err) == NULL,
 		    "that cannot be read");
 		is_int(err.code, EIO, "with EIO");
 	}

@@ -94,8 +94,7 @@ static void archive(struct mkzip *z, const struct pickled *p,
 /* A checkpoint of one tensor of float32 in one shard. */
 struct one {
 	struct handmade h;
-	struct ofs_transport *transport;
-	struct ofs_locator *l;
+	struct ofs_reader r;
 };
 
 static void one_init(struct one *o, const uint64_t *shape, unsigned int ndim,
@@ -115,16 +114,14 @@ static void one_init(struct one *o, const uint64_t *shape, unsigned int ndim,
 		bail_out("%s", err.text);
 	if (o->h.cat->tensors->error != OFS_NONE)
 		bail_out("%s", o->h.cat->notes->text);
-	o->transport = handmade_transport(&o->h, 1 << 20);
-	o->l = ofs_locator_new(o->h.cat, o->transport, &err);
-	if (o->l == NULL)
+	if (ofs_reader_init(&o->r, o->h.cat, handmade_transport(&o->h, 1 << 20),
+		&err) == -1)
 		bail_out("%s", err.text);
 }
 
 static void one_fini(struct one *o)
 {
-	ofs_locator_free(o->l);
-	ofs_transport_close(o->transport);
+	ofs_reader_fini(&o->r);
 	handmade_fini(&o->h);
 }
 
@@ -137,9 +134,10 @@ static bool reads(struct one *o, uint64_t count, const float *want)
 	float got[8] = { 0 };
 	bool same = false;
 
-	if (ofs_plan_elements(o->h.cat, t, 0, count, 0, ofs_locate, o->l, &plan,
-		&err) == 0 &&
-	    ofs_transport_fetch(o->transport, plan.seg, plan.n, got, &err) == 0)
+	if (ofs_plan_elements(o->h.cat, t, 0, count, 0, ofs_locate, &o->r,
+		&plan, &err) == 0 &&
+	    ofs_transport_fetch(o->r.transport, plan.seg, plan.n, got, &err) ==
+		0)
 		same = memcmp(got, want, count * sizeof(*want)) == 0;
 	else
 		diag("%s", err.text);
@@ -248,7 +246,7 @@ static void item(const struct row *r)
 			n *= r->shape[k];
 		ok(reads(&o, n, r->want), "item: %s", r->what);
 	} else {
-		ok(ofs_locate(o.l, o.h.cat->tensors, 0, &err) == NULL,
+		ok(ofs_locate(&o.r, o.h.cat->tensors, 0, &err) == NULL,
 		    "item: %s fails", r->what);
 		is_error(err, r->code, r->part, "and says so");
 	}
@@ -267,7 +265,7 @@ static void big_endian(void)
 	s = put_item(&o, &z);
 	mkzip_fini(&z);
 	one_init(&o, matrix.shape, 2, &s);
-	p = ofs_locate(o.l, o.h.cat->tensors, 0, &err);
+	p = ofs_locate(&o.r, o.h.cat->tensors, 0, &err);
 	ok(p != NULL && p->fix == OFS_FIX_SWAP, "a big-endian writer");
 	one_fini(&o);
 }
@@ -276,7 +274,7 @@ static void *find_it(void *ctx)
 {
 	struct one *o = ctx;
 
-	return (void *)(uintptr_t)ofs_locate(o->l, o->h.cat->tensors, 0, NULL);
+	return (void *)(uintptr_t)ofs_locate(&o->r, o->h.cat->tensors, 0, NULL);
 }
 
 static void remembers(void)
@@ -303,9 +301,9 @@ static void remembers(void)
 	for (int i = 0; i < 8; i++)
 		same += found[i] != NULL && found[i] == first;
 	is_int(same, 8, "threads find one place");
-	requests = o.transport->counters.requests;
-	ok(ofs_locate(o.l, o.h.cat->tensors, 0, NULL) == first, "again");
-	is_u64(o.transport->counters.requests, requests, "without a read");
+	requests = o.r.transport->counters.requests;
+	ok(ofs_locate(&o.r, o.h.cat->tensors, 0, NULL) == first, "again");
+	is_u64(o.r.transport->counters.requests, requests, "without a read");
 	one_fini(&o);
 }
 
@@ -321,7 +319,7 @@ static void truncated(void)
 	mkzip_fini(&z);
 	s.at.len += 100;
 	one_init(&o, matrix.shape, 2, &s);
-	ok(ofs_locate(o.l, o.h.cat->tensors, 0, &err) == NULL,
+	ok(ofs_locate(&o.r, o.h.cat->tensors, 0, &err) == NULL,
 	    "an item that ends behind the file");
 	is_error(err, EIO, "OFS603 f is short", "named once");
 	one_fini(&o);
@@ -333,7 +331,7 @@ static void truncated(void)
 		.view = OFS_NONE };
 	s.at.object = handmade_file(&o.h, "gone", NULL, 0);
 	one_init(&o, matrix.shape, 2, &s);
-	ok(ofs_locate(o.l, o.h.cat->tensors, 0, &err) == NULL, "no file");
+	ok(ofs_locate(&o.r, o.h.cat->tensors, 0, &err) == NULL, "no file");
 	is_error(err, EIO, "OFS140 gone", "named");
 	one_fini(&o);
 }
@@ -359,7 +357,7 @@ static bool raw(const struct ofs_view *v, const int64_t *stride, uint64_t len,
 		s.view = ofs_catalog_view(o.h.cat, &view, NULL);
 	}
 	one_init(&o, (uint64_t[]){ 2, 2 }, 2, &s);
-	good = ofs_locate(o.l, o.h.cat->tensors, 0, err) != NULL;
+	good = ofs_locate(&o.r, o.h.cat->tensors, 0, err) != NULL;
 	if (good)
 		good = reads(&o, 4,
 		    v == NULL ? (float[]){ 1, 2, 3, 4 }
@@ -430,7 +428,7 @@ static void record(void)
 	s.at.off++;
 	s.at.object = handmade_file(&o.h, "z", z.b.data, z.b.len);
 	one_init(&o, matrix.shape, 2, &s);
-	ok(ofs_locate(o.l, o.h.cat->tensors, 0, &err) == NULL,
+	ok(ofs_locate(&o.r, o.h.cat->tensors, 0, &err) == NULL,
 	    "no header where there should be one");
 	is_error(err, EUCLEAN, "OFS511", "is refused");
 	one_fini(&o);
@@ -453,12 +451,12 @@ static void values(void)
 	mkzip_fini(&z);
 	one_init(&o, (uint64_t[]){ 1 }, 1, &s);
 	at.at = s.at;
-	doc = ofs_locate_item(o.l, &at, &err);
+	doc = ofs_locate_item(&o.r, &at, &err);
 	ok(doc != NULL && ofs_pk_int(doc, ofs_pickle_root(doc), &v) && v == 7,
 	    "the value of an archive");
 	ofs_pickle_free(doc);
 	at.at.off++;
-	ok(ofs_locate_item(o.l, &at, &err) == NULL, "no archive");
+	ok(ofs_locate_item(&o.r, &at, &err) == NULL, "no archive");
 	is_error(err, EUCLEAN, "f at 6", "says where");
 	one_fini(&o);
 
@@ -469,10 +467,10 @@ static void values(void)
 	at.error =
 	    ofs_catalog_note(o.h.cat, OFS_NOTE_ERROR, EPERM, "OFS999 no");
 	one_init(&o, (uint64_t[]){ 1 }, 1, &s);
-	ok(ofs_locate_item(o.l, &at, &err) == NULL, "an item with an error");
+	ok(ofs_locate_item(&o.r, &at, &err) == NULL, "an item with an error");
 	is_error(err, EPERM, "OFS999 no", "fails with it");
 	at.error = OFS_NONE;
-	doc = ofs_locate_item(o.l, &at, &err);
+	doc = ofs_locate_item(&o.r, &at, &err);
 	ok(doc != NULL && ofs_pk_int(doc, ofs_pickle_root(doc), &v) && v == 7,
 	    "the value of a bare pickle");
 	ofs_pickle_free(doc);

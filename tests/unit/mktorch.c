@@ -12,9 +12,8 @@
 
 #include "format/format.h"
 #include "mkzip.h"
-#include "plan/fix.h"
 #include "plan/plan.h"
-#include "read/locate.h"
+#include "read/fetch.h"
 #include "tap.h"
 
 static const float floats[] = { 0, 1, 2, 3 };
@@ -287,20 +286,15 @@ const char *mktorch_paths(const struct mktorch *m)
 static int read_all(const struct mktorch *m, const struct ofs_tensor *t,
     void *p, struct optimfs_error *err)
 {
-	struct ofs_transport *tr = ofs_transport_local(m->h.cat, 1 << 20, err);
-	struct ofs_locator *l = ofs_locator_new(m->h.cat, tr, err);
-	struct ofs_plan plan = { 0 };
-	int ret;
+	const struct ofs_catalog *cat = m->h.cat;
+	struct ofs_reader r;
+	int ret = ofs_reader_init(&r, cat,
+	    ofs_transport_local(cat, 1 << 20, err), err);
 
-	ret = ofs_plan_elements(m->h.cat, t, 0, ofs_tensor_numel(m->h.cat, t),
-	    0, ofs_locate, l, &plan, err);
 	if (ret == 0)
-		ret = ofs_transport_fetch(tr, plan.seg, plan.n, p, err);
-	for (size_t i = 0; ret == 0 && i < plan.n; i++)
-		ofs_fix_segment(&plan.seg[i], p);
-	ofs_plan_fini(&plan);
-	ofs_locator_free(l);
-	ofs_transport_close(tr);
+		ret = ofs_fetch_elements(&r, t, 0, ofs_tensor_numel(cat, t), p,
+		    err);
+	ofs_reader_fini(&r);
 	return ret;
 }
 

@@ -109,15 +109,9 @@ static uint8_t *read_tensor(struct optimfs *fs, const struct ofs_tensor *t,
     struct optimfs_error *err)
 {
 	uint8_t *buf = calloc(1, ofs_tensor_bytes(fs->cat, t) + 1);
-	struct ofs_plan plan = { 0 };
-	int ret;
 
-	ret = ofs_plan_elements(fs->cat, t, 0, ofs_tensor_numel(fs->cat, t), 0,
-	    ofs_locate, fs->locator, &plan, err);
-	if (ret == 0)
-		ret = ofs_fetch(fs, &plan, buf, err);
-	ofs_plan_fini(&plan);
-	if (ret == 0)
+	if (ofs_fetch_elements(&fs->reader, t, 0, ofs_tensor_numel(fs->cat, t),
+		buf, err) == 0)
 		return buf;
 	free(buf);
 	return NULL;
@@ -142,7 +136,7 @@ static int write_some(struct copy *c, uint32_t i, unsigned *written)
 		return 0;
 	c->overlaps = false;
 	c->dry = true;
-	if (ofs_scatter_plan(cat, c->fs->locator, t, 0, n, &plan, &err) == -1)
+	if (ofs_scatter_plan(&c->fs->reader, t, 0, n, &plan, &err) == -1)
 		return 0; /* it has holes */
 	for (size_t k = 0; k < plan.n; k++)
 		target(c, &plan.seg[k], &fd, &delta, &err);
@@ -160,8 +154,7 @@ static int write_some(struct copy *c, uint32_t i, unsigned *written)
 	for (uint64_t k = 0; k < count * item; k++)
 		bytes[k] =
 		    t->dtype == OFS_BOOL ? !bytes[k] : (uint8_t)(bytes[k] + 1);
-	ret =
-	    ofs_scatter(cat, c->fs->locator, t, first, count, bytes, &to, &err);
+	ret = ofs_scatter(&c->fs->reader, t, first, count, bytes, &to, &err);
 	if (ret == -1)
 		diag("%s", err.text);
 	(*written)++;

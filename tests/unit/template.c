@@ -51,7 +51,6 @@ static uint8_t *elements(struct optimfs *fs, const char *path, uint64_t *numel)
 {
 	struct optimfs_error err = { 0 };
 	const struct ofs_tensor *t = NULL;
-	struct ofs_plan plan = { 0 };
 	struct optimfs_attr attr;
 	struct ofs_at at;
 	uint8_t *buf = NULL;
@@ -65,14 +64,11 @@ static uint8_t *elements(struct optimfs *fs, const char *path, uint64_t *numel)
 	}
 	*numel = ofs_tensor_numel(fs->cat, t);
 	buf = calloc(1, ofs_tensor_bytes(fs->cat, t) + 1);
-	if (ofs_plan_elements(fs->cat, t, 0, *numel, 0, ofs_locate, fs->locator,
-		&plan, &err) == -1 ||
-	    ofs_fetch(fs, &plan, buf, &err) == -1) {
+	if (ofs_fetch_elements(&fs->reader, t, 0, *numel, buf, &err) == -1) {
 		diag("%s: %s", path, err.text);
 		free(buf);
 		buf = NULL;
 	}
-	ofs_plan_fini(&plan);
 	return buf;
 }
 
@@ -103,8 +99,7 @@ static bool fill(struct optimfs *from, struct optimfs *to)
 		ofs_at_path(to, at, path, sizeof(path));
 		buf = elements(from, path, &n);
 		good = buf != NULL &&
-		    ofs_scatter(cat, to->locator, t, 0, n, buf, &target,
-			&err) == 0;
+		    ofs_scatter(&to->reader, t, 0, n, buf, &target, &err) == 0;
 		if (buf != NULL && !good)
 			diag("%s: %s", path, err.text);
 		free(buf);

@@ -1,0 +1,34 @@
+/* reader.c - what it takes to read a catalog's tensors */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "read/reader.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+int ofs_reader_init(struct ofs_reader *r, const struct ofs_catalog *cat,
+    struct ofs_transport *t, struct optimfs_error *err)
+{
+	*r = (struct ofs_reader){ .cat = cat, .transport = t };
+	if (t == NULL)
+		return -1;
+	/* pages of it appear as shards are touched */
+	r->place = calloc((size_t)cat->nshards + 1, sizeof(*r->place));
+	if (r->place != NULL)
+		return 0;
+	ofs_reader_fini(r);
+	return optimfs_fail(err, ENOMEM, "places of %" PRIu32 " shards",
+	    cat->nshards);
+}
+
+void ofs_reader_fini(struct ofs_reader *r)
+{
+	for (uint32_t i = 0; r->place != NULL && i < r->cat->nshards; i++)
+		free(atomic_load_explicit(&r->place[i], memory_order_relaxed));
+	free(r->place);
+	ofs_transport_close(r->transport);
+	*r = (struct ofs_reader){ 0 };
+}
