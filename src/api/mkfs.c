@@ -25,7 +25,7 @@ static int make_place(const char *dir, bool *made, struct optimfs_error *err)
 	return optimfs_fail(err, errno, "OFS801 %s: fsync: %m", dir);
 }
 
-/* Rank 0 has the skeleton, and makes it when all have their places: all of
+/* Rank 0 has the template, and makes it when all have their places: all of
  * that, or nothing. */
 static int make_all(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)

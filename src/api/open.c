@@ -28,26 +28,26 @@ static struct optimfs *open_rw(const char *path,
 	struct ofs_catalog *cat;
 	struct ofs_stage *stage;
 	struct optimfs *fs = NULL;
-	char *skeleton = NULL;
+	char *template = NULL;
 
 	if (real == NULL) {
 		optimfs_fail(err, errno, "%s: %m", path);
 		return NULL;
 	}
 	stage =
-	    ofs_stage_for_writing(real, options, NULL, &skeleton, NULL, err);
+	    ofs_stage_for_writing(real, options, NULL, &template, NULL, err);
 	cat = stage == NULL
 	    ? NULL
-	    : ofs_read_checkpoint(skeleton == NULL ? real : skeleton, options,
+	    : ofs_read_checkpoint(template == NULL ? real : template, options,
 		  err);
 	if (cat != NULL) {
-		cat->filling = skeleton != NULL;
+		cat->filling = template != NULL;
 		fs = ofs_fs_new_staged(cat, real, options, stage,
 		    write_ops(cat), err);
 	} else {
 		ofs_stage_close(stage, true);
 	}
-	free(skeleton);
+	free(template);
 	free(real);
 	return fs;
 }
@@ -121,15 +121,15 @@ static struct optimfs *open_followed(const char *path,
 }
 
 /* An empty directory may be one that waits for a checkpoint. */
-static int find_skeleton(const char *path,
+static int find_template(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
-	char *skeleton = NULL;
+	char *template = NULL;
 	int found = options->world != NULL
 	    ? 0
-	    : ofs_template_find(path, &skeleton, err);
+	    : ofs_template_find(path, &template, err);
 
-	free(skeleton);
+	free(template);
 	if (found != 1)
 		return found;
 	return optimfs_fail(err, EROFS,
@@ -142,13 +142,13 @@ struct optimfs *ofs_open_catalog(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	struct ofs_stage *stage;
-	char *skeleton = NULL;
+	char *template = NULL;
 
 	if (!options->rw)
 		return ofs_fs_new(cat, source, options, err);
 	stage =
-	    ofs_stage_for_writing(source, options, NULL, &skeleton, NULL, err);
-	free(skeleton);
+	    ofs_stage_for_writing(source, options, NULL, &template, NULL, err);
+	free(template);
 	if (stage != NULL)
 		return ofs_fs_new_staged(cat, source, options, stage,
 		    write_ops(cat), err);
@@ -182,7 +182,7 @@ struct optimfs *optimfs_open(const char *path,
 		fs = open_rw(path, options, err);
 	} else if (renewal != NULL && !options->scratch) {
 		fs = open_followed(path, options, renewal, err);
-	} else if (find_skeleton(path, options, err) == 0) {
+	} else if (find_template(path, options, err) == 0) {
 		fs = options->rw ? open_scratch(path, options, err)
 				 : ofs_fs_open(path, options, err);
 	}

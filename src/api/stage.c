@@ -19,8 +19,8 @@
 /* What is found beside a checkpoint when its lock is taken. */
 struct beside {
 	const char *path;
-	char *skeleton;             /* path is empty, and to become this */
-	bool done;                  /* a skeleton was about to get its name */
+	char *template;             /* path is empty, and to become this */
+	bool done;                  /* a template was about to get its name */
 	struct ofs_manifest *share; /* of several ranks; NULL */
 	struct ofs_coordinator
 	    *sites;   /* their directories, if they are several */
@@ -85,13 +85,13 @@ static int look_beside(void *ctx, int beside, struct optimfs_error *err)
 		b->done = ofs_template_done(b->path);
 		return found;
 	}
-	found = ofs_template_find(b->path, &b->skeleton, err);
+	found = ofs_template_find(b->path, &b->template, err);
 	if (found == -1)
 		return -1;
 	b->done = ofs_template_done(b->path);
 	if (found == 1)
 		return 0;
-	/* what was the skeleton is in path now */
+	/* what was the template is in path now */
 	return b->done || ofs_reshard_rest(beside)
 	    ? 1
 	    : finish_commit(b, beside, err);
@@ -108,13 +108,13 @@ static int settle(struct ofs_stage *st, const struct beside *b,
 	else if (b->sites == NULL)
 		ofs_publish_forget(ofs_stage_beside(st));
 	if (b->done)
-		ofs_writethrough_settle(st, b->skeleton == NULL);
+		ofs_writethrough_settle(st, b->template == NULL);
 	return 0;
 }
 
 struct ofs_stage *ofs_stage_for_writing(const char *path,
     const struct optimfs_options *options, struct ofs_manifest *share,
-    char **skeleton, struct ofs_coordinator **sites, struct optimfs_error *err)
+    char **template, struct ofs_coordinator **sites, struct optimfs_error *err)
 {
 	struct beside beside = { .path = path, .share = share };
 	const struct ofs_stage_config config = {
@@ -134,10 +134,10 @@ struct ofs_stage *ofs_stage_for_writing(const char *path,
 	}
 	if (st == NULL) {
 		ofs_coordinator_free(beside.sites);
-		free(beside.skeleton);
+		free(beside.template);
 		return NULL;
 	}
-	*skeleton = beside.skeleton;
+	*template = beside.template;
 	if (share != NULL)
 		*sites = beside.sites;
 	return st;

@@ -245,7 +245,7 @@ struct ofs_catalog {
 	} * ties;
 	uint32_t nflat, nties;
 	bool ids_used; /* the reader has named IDs by ids= itself */
-	/* A skeleton (push/template.h): whoever has it open fills its files in,
+	/* A template (push/template.h): whoever has it open fills its files in,
 	 * which keep their sizes and are no others. */
 	bool filling;
 

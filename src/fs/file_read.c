@@ -33,17 +33,17 @@ struct reading {
  * those that are literal, or as they are stored, are fetched together. */
 
 /* Elements of a box of which some are staged: those that are not are read. */
-struct holes {
+struct gaps {
 	struct reading *r;
 	const struct ofs_piece *p;
 	const struct ofs_tensor *t;
 	uint64_t first;
 };
 
-static int plan_hole(void *ctx, uint64_t first, uint64_t count,
+static int plan_gap(void *ctx, uint64_t first, uint64_t count,
     struct optimfs_error *err)
 {
-	const struct holes *h = ctx;
+	const struct gaps *h = ctx;
 
 	return ofs_plan_box(h->r->cat, h->t, h->p->box, first, count,
 	    (first - h->first) * ofs_dtype_size(h->t->dtype), ofs_locate,
@@ -66,20 +66,20 @@ static int read_overlaid(struct reading *r, const struct ofs_piece *p,
 	struct optimfs *fs = r->file->fs;
 	const struct ofs_tensor *t = &r->cat->tensors[p->tensor];
 	struct ofs_overlay_file *f = ofs_overlay_staged(r->file, p->tensor);
-	struct holes h = { r, p, t, first };
+	struct gaps h = { r, p, t, first };
 	int ret;
 
 	ofs_plan_clear(r->plan);
 	if (f == NULL && fs->edit != NULL && ofs_overlay_is_template(fs->edit))
 		return optimfs_fail(err, EIO,
 		    "OFS301 nothing has been written of it");
-	ret = f == NULL ? plan_hole(&h, first, count, err)
-			: ofs_overlay_holes(f, r->cat, t, p->box, first, count,
-			      plan_hole, &h, err);
+	ret = f == NULL ? plan_gap(&h, first, count, err)
+			: ofs_overlay_gaps(f, r->cat, t, p->box, first, count,
+			      plan_gap, &h, err);
 	if (ret == -1 || ofs_fetch(&fs->reader, r->plan, buf, err) == -1)
 		return -1;
 	return f == NULL ? 0
-			 : ofs_overlay_lay(fs->edit, f, r->cat, t, p->box,
+			 : ofs_overlay_apply(fs->edit, f, r->cat, t, p->box,
 			       first, count, ends_anywhere(r->file), buf, err);
 }
 

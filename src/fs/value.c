@@ -249,9 +249,9 @@ static int make_text(struct optimfs *fs, uint32_t index, uint8_t kind,
 }
 
 /* What a writer has made it say; NULL. */
-static struct ofs_blob *text_said(struct optimfs *fs, uint32_t index)
+static struct ofs_blob *text_accepted(struct optimfs *fs, uint32_t index)
 {
-	return fs->edit == NULL ? NULL : ofs_overlay_said(fs->edit, index);
+	return fs->edit == NULL ? NULL : ofs_overlay_accepted(fs->edit, index);
 }
 
 struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
@@ -262,7 +262,7 @@ struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
 	struct ofs_entry its = v == NULL
 	    ? *e
 	    : (struct ofs_entry){ .kind = v->kind, .ref = v->ref };
-	struct ofs_blob *said = text_said(fs, index);
+	struct ofs_blob *said = text_accepted(fs, index);
 	struct ofs_buf out = { 0 };
 	int ret;
 
@@ -283,7 +283,7 @@ struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
 struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
     struct optimfs_error *err)
 {
-	struct ofs_blob *said = text_said(fs, index);
+	struct ofs_blob *said = text_accepted(fs, index);
 
 	return said != NULL ? said : ofs_entry_text_base(fs, index, err);
 }
@@ -335,7 +335,7 @@ int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
 	const struct ofs_entry *e = &fs->cat->entries[entry];
 	uint64_t known =
 	    atomic_load_explicit(&fs->texts.sizes[entry], memory_order_relaxed);
-	struct ofs_blob *blob = text_said(fs, index);
+	struct ofs_blob *blob = text_accepted(fs, index);
 
 	*exact = true;
 	if (blob != NULL) {

@@ -271,7 +271,7 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
 	int ret = ofs_fetch_elements(&fs->reader, t, 0, 1, out, err);
 
 	if (ret == 0 && f != NULL)
-		ret = ofs_overlay_lay(fs->edit, f, fs->cat, t, NULL, 0, 1,
+		ret = ofs_overlay_apply(fs->edit, f, fs->cat, t, NULL, 0, 1,
 		    false, out, err);
 	return ret;
 }

@@ -12,7 +12,7 @@
 #include "fs/write_impl.h"
 #include "fs/write_npy.h"
 
-/* Names of one tensor are one, but in a skeleton. */
+/* Names of one tensor are one, but in a template. */
 static bool has_name(const struct optimfs_file *file)
 {
 	return ofs_overlay_is_template(file->fs->edit) && file->view == NULL &&
@@ -103,11 +103,11 @@ int ofs_overlay_open_write(struct optimfs_file *file, bool truncate,
 }
 
 /* The last writer is gone: what was not accepted is forgotten. */
-static void drop_draft(struct ofs_overlay_file *f)
+static void drop_pending(struct ofs_overlay_file *f)
 {
 	pthread_rwlock_wrlock(&f->lock);
-	f->draft.len = 0;
-	f->drafting = f->touched = false;
+	f->pending.len = 0;
+	f->is_pending = f->touched = false;
 	pthread_rwlock_unlock(&f->lock);
 }
 
@@ -133,7 +133,7 @@ void ofs_overlay_close(struct optimfs_file *file)
 		f->writers--;
 	last = f->opens == 0 && is_removed(e, f);
 	if (file->writes && f->writers == 0 && f->text)
-		drop_draft(f);
+		drop_pending(f);
 	if (last)
 		ofs_overlay_file_revert(e, f);
 	else if (f->opens == 0)
@@ -172,7 +172,7 @@ int ofs_overlay_read_behind(const struct optimfs_file *file, void *buf,
 
 	if (f == NULL)
 		return optimfs_fail(err, EIO, "shorter than it was");
-	return ofs_overlay_file_lay(file->fs->edit, f, buf, off - head,
+	return ofs_overlay_file_apply(file->fs->edit, f, buf, off - head,
 	    off + len - head, 0, err);
 }
 
@@ -189,10 +189,10 @@ bool ofs_overlay_size(const struct optimfs_file *file, uint64_t *size)
 	pthread_rwlock_rdlock(&f->lock);
 	if (!f->text)
 		*size = head_of(file) + f->size;
-	else if (f->drafting)
-		*size = f->draft.len;
-	else if (f->said != NULL)
-		*size = f->said->len;
+	else if (f->is_pending)
+		*size = f->pending.len;
+	else if (f->accepted != NULL)
+		*size = f->accepted->len;
 	else
 		*size = file->size;
 	pthread_rwlock_unlock(&f->lock);
@@ -236,7 +236,7 @@ ssize_t ofs_overlay_read(struct optimfs_file *file, void *buf, size_t len,
 		memcpy(buf, file->blob->bytes + off, n);
 	}
 	if (n < len &&
-	    ofs_overlay_file_lay(file->fs->edit, file->staged,
+	    ofs_overlay_file_apply(file->fs->edit, file->staged,
 		(uint8_t *)buf + n, off + n - head, off + len - head, 0,
 		err) == -1)
 		return -1;

@@ -97,29 +97,29 @@ static void begin(struct cursor *c, const struct ofs_catalog *cat,
 	c->dst = 0;
 }
 
-/* Holes that touch are one. */
-struct holes {
-	uint64_t first, end; /* the one that is not told yet */
-	ofs_overlay_hole_fn *each;
+/* Gaps that touch are one. */
+struct gaps {
+	uint64_t first, end; /* the one that is not reported yet */
+	ofs_overlay_gap_fn *each;
 	void *ctx;
 	struct optimfs_error *err;
 };
 
-static int tell(struct holes *h)
+static int report(struct gaps *h)
 {
 	uint64_t n = h->end - h->first;
 
 	return n == 0 ? 0 : h->each(h->ctx, h->first, n, h->err);
 }
 
-static int add_hole(struct holes *h, uint64_t first, uint64_t end)
+static int add_gap(struct gaps *h, uint64_t first, uint64_t end)
 {
 	if (first < h->end)
 		first = h->end; /* an element that is cut at both sides */
 	if (first >= end)
 		return 0;
 	if (h->end != first) {
-		if (tell(h) == -1)
+		if (report(h) == -1)
 			return -1;
 		h->first = first;
 	}
@@ -128,8 +128,8 @@ static int add_hole(struct holes *h, uint64_t first, uint64_t end)
 }
 
 /* Of a stretch whose first element is number at of the box. */
-static int stretch_holes(const struct ofs_overlay_file *f,
-    const struct stretch *s, uint64_t at, uint64_t item, struct holes *h)
+static int stretch_gaps(const struct ofs_overlay_file *f,
+    const struct stretch *s, uint64_t at, uint64_t item, struct gaps *h)
 {
 	uint64_t from = s->off;
 
@@ -139,9 +139,9 @@ static int stretch_holes(const struct ofs_overlay_file *f,
 		    i < f->written.n ? &f->written.v[i] : NULL;
 		uint64_t lo = r == NULL || r->off > s->end ? s->end : r->off;
 
-		/* an element that is cut by a range is in the hole */
+		/* an element that is cut by a range is in the gap */
 		if (from < lo &&
-		    add_hole(h, at + (from - s->off) / item,
+		    add_gap(h, at + (from - s->off) / item,
 			at + (lo - s->off + item - 1) / item) == -1)
 			return -1;
 		if (r == NULL)
@@ -152,12 +152,12 @@ static int stretch_holes(const struct ofs_overlay_file *f,
 	return 0;
 }
 
-int ofs_overlay_holes(struct ofs_overlay_file *f, const struct ofs_catalog *cat,
+int ofs_overlay_gaps(struct ofs_overlay_file *f, const struct ofs_catalog *cat,
     const struct ofs_tensor *t, const uint64_t *box, uint64_t first,
-    uint64_t count, ofs_overlay_hole_fn *each, void *ctx,
+    uint64_t count, ofs_overlay_gap_fn *each, void *ctx,
     struct optimfs_error *err)
 {
-	struct holes h = { first, first, each, ctx, err };
+	struct gaps h = { first, first, each, ctx, err };
 	struct stretch s;
 	struct cursor c;
 	int ret = 0;
@@ -165,16 +165,16 @@ int ofs_overlay_holes(struct ofs_overlay_file *f, const struct ofs_catalog *cat,
 	begin(&c, cat, t, box, first, count);
 	pthread_rwlock_rdlock(&f->lock);
 	/* what is in its place is where a reader looks */
-	if (f->bytes->in_place || (f->text && f->said == NULL))
+	if (f->bytes->in_place || (f->text && f->accepted == NULL))
 		h.end = first + count;
 	while (!f->text && !f->bytes->in_place && ret == 0 && next(&c, &s))
-		ret = stretch_holes(f, &s, first + s.dst / c.runs.item,
+		ret = stretch_gaps(f, &s, first + s.dst / c.runs.item,
 		    c.runs.item, &h);
 	pthread_rwlock_unlock(&f->lock);
-	return ret == -1 ? -1 : tell(&h);
+	return ret == -1 ? -1 : report(&h);
 }
 
-int ofs_overlay_lay(struct ofs_overlay *edit, struct ofs_overlay_file *f,
+int ofs_overlay_apply(struct ofs_overlay *edit, struct ofs_overlay_file *f,
     const struct ofs_catalog *cat, const struct ofs_tensor *t,
     const uint64_t *box, uint64_t first, uint64_t count, bool cut, void *buf,
     struct optimfs_error *err)
@@ -186,7 +186,7 @@ int ofs_overlay_lay(struct ofs_overlay *edit, struct ofs_overlay_file *f,
 
 	begin(&c, cat, t, box, first, count);
 	while (ret == 0 && next(&c, &s))
-		ret = ofs_overlay_file_lay(edit, f, to + s.dst, s.off, s.end,
+		ret = ofs_overlay_file_apply(edit, f, to + s.dst, s.off, s.end,
 		    cut ? c.runs.item - 1 : 0, err);
 	return ret;
 }

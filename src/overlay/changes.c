@@ -149,8 +149,8 @@ static int put_text(struct walk *w, struct ofs_change *c,
 
 	if (f->size > OFS_TEXT_MAX)
 		return 0;
-	now = f->said != NULL ? ofs_blob_ref(f->said)
-			      : ofs_overlay_text_now(w->e, f, w->err);
+	now = f->accepted != NULL ? ofs_blob_ref(f->accepted)
+				  : ofs_overlay_text_now(w->e, f, w->err);
 	if (now == NULL)
 		return -1;
 	c->text = keep(w, now->bytes, now->len);
@@ -252,7 +252,7 @@ static int put_added(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
 	if (f != NULL && !f->text && put_bytes(w, c, f) == -1)
 		return -1;
 	if (f != NULL && (form->dtype == OFS_DTYPE_NONE || form->ndim == 0) &&
-	    (f->entry == OFS_NONE || f->said != NULL) &&
+	    (f->entry == OFS_NONE || f->accepted != NULL) &&
 	    put_text(w, c, f) == -1)
 		return -1;
 	check_size(c, form);

@@ -27,7 +27,7 @@ static struct ofs_overlay_file *file_new(struct ofs_overlay *e, uint32_t index,
 	f->entry = OFS_NONE;
 	f->fd = -1;
 	f->bytes = &ofs_overlay_staged_bytes;
-	f->draft.limit = OFS_TEXT_MAX;
+	f->pending.limit = OFS_TEXT_MAX;
 	f->next = e->files;
 	e->files = f;
 	return f;
@@ -90,8 +90,8 @@ void ofs_overlay_file_free(struct ofs_overlay_file *f)
 		close(f->fd);
 	ofs_ranges_fini(&f->written);
 	ofs_ranges_fini(&f->lost);
-	ofs_blob_unref(f->said);
-	ofs_buf_fini(&f->draft);
+	ofs_blob_unref(f->accepted);
+	ofs_buf_fini(&f->pending);
 	free(f->shape);
 	pthread_rwlock_destroy(&f->lock);
 	free(f);
@@ -102,7 +102,7 @@ bool ofs_overlay_file_differs(const struct ofs_overlay_file *f)
 	if (f->entry == OFS_NONE)
 		return true;
 	if (f->text)
-		return f->said != NULL;
+		return f->accepted != NULL;
 	return f->written.n > 0 || f->lost.n > 0 || f->size != f->full ||
 	    f->shape != NULL || f->dtype != OFS_DTYPE_NONE;
 }
@@ -118,10 +118,10 @@ void ofs_overlay_file_revert(struct ofs_overlay *e, struct ofs_overlay_file *f)
 	f->id = 0;
 	ofs_ranges_cut(&f->written, 0);
 	ofs_ranges_cut(&f->lost, 0);
-	ofs_blob_unref(f->said);
-	f->said = NULL;
-	f->draft.len = 0;
-	f->drafting = f->touched = f->unsaid = false;
+	ofs_blob_unref(f->accepted);
+	f->accepted = NULL;
+	f->pending.len = 0;
+	f->is_pending = f->touched = f->unwritten = false;
 	free(f->shape);
 	f->shape = NULL;
 	f->dtype = OFS_DTYPE_NONE;
@@ -447,10 +447,10 @@ static int lay_locked(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
     uint64_t end, uint64_t slack, struct optimfs_error *err)
 {
 	if (f->text) {
-		if (f->unsaid)
+		if (f->unwritten)
 			return optimfs_fail(err, EIO,
 			    "OFS301 nothing was written");
-		if (f->said != NULL)
+		if (f->accepted != NULL)
 			memcpy(buf, f->element + off, end - off);
 		return 0;
 	}
@@ -463,7 +463,7 @@ static int lay_locked(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
 	return f->bytes->in_place ? 0 : lay_ranges(f, buf, off, end, err);
 }
 
-int ofs_overlay_file_lay(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_apply(struct ofs_overlay *e, struct ofs_overlay_file *f,
     void *buf, uint64_t off, uint64_t end, uint64_t slack,
     struct optimfs_error *err)
 {

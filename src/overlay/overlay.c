@@ -99,7 +99,7 @@ static void node_free(struct ofs_overlay_node *v)
 		return;
 	free(v->name);
 	free(v->child);
-	ofs_blob_unref(v->said);
+	ofs_blob_unref(v->accepted);
 	free(v);
 }
 
@@ -158,7 +158,7 @@ static void count_file(const struct ofs_overlay_file *f,
 {
 	if (f->dead || !ofs_overlay_file_differs(f))
 		return;
-	s->bytes += f->text ? (f->said == NULL ? 0 : f->said->len)
+	s->bytes += f->text ? (f->accepted == NULL ? 0 : f->accepted->len)
 			    : ofs_ranges_total(&f->written);
 }
 

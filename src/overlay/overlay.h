@@ -158,7 +158,7 @@ uint64_t ofs_overlay_generation(const struct ofs_overlay *edit);
 uint64_t ofs_overlay_names_generation(const struct ofs_overlay *edit);
 
 /* What a text of the checkpoint says now, one reference; NULL: what it did. */
-struct ofs_blob *ofs_overlay_said(struct ofs_overlay *edit, uint32_t node);
+struct ofs_blob *ofs_overlay_accepted(struct ofs_overlay *edit, uint32_t node);
 /* What a file is as a tensor. */
 struct ofs_overlay_form {
 	uint8_t dtype, ndim; /* dtype OFS_DTYPE_NONE: it is none */
@@ -181,16 +181,16 @@ struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *edit,
 /* Elements [first, first + count) of a box of t (NULL: all of it) in C order.
  * Calls each for runs of those that are not wholly staged, which must be read;
  * a failure of each ends it. */
-typedef int ofs_overlay_hole_fn(void *ctx, uint64_t first, uint64_t count,
+typedef int ofs_overlay_gap_fn(void *ctx, uint64_t first, uint64_t count,
     struct optimfs_error *err);
-int ofs_overlay_holes(struct ofs_overlay_file *f, const struct ofs_catalog *cat,
+int ofs_overlay_gaps(struct ofs_overlay_file *f, const struct ofs_catalog *cat,
     const struct ofs_tensor *t, const uint64_t *box, uint64_t first,
-    uint64_t count, ofs_overlay_hole_fn *each, void *ctx,
+    uint64_t count, ofs_overlay_gap_fn *each, void *ctx,
     struct optimfs_error *err);
 /* Put what is staged over buf. EIO (OFS301): the file was cut and not written
  * again. cut: its end may be inside the last element, of which there is then
  * what there is. */
-int ofs_overlay_lay(struct ofs_overlay *edit, struct ofs_overlay_file *f,
+int ofs_overlay_apply(struct ofs_overlay *edit, struct ofs_overlay_file *f,
     const struct ofs_catalog *cat, const struct ofs_tensor *t,
     const uint64_t *box, uint64_t first, uint64_t count, bool cut, void *buf,
     struct optimfs_error *err);

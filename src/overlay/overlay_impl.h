@@ -40,13 +40,14 @@ struct ofs_overlay_file {
 
 	/* text: what was accepted (NULL: what the checkpoint says), and what is
 	 * being written. */
-	struct ofs_blob *said;
+	struct ofs_blob *accepted;
 	uint8_t element[16]; /* of a tensor without dimensions */
-	struct ofs_buf draft;
-	bool drafting; /* draft differs from what was said */
-	bool touched;  /* since it was cut to nothing */
-	bool unsaid; /* said is not what anybody wrote (push/writethrough.h) */
-	/* Of a skeleton: bytes from here on were never written. */
+	struct ofs_buf pending;
+	bool is_pending; /* it differs from what was accepted */
+	bool touched;    /* since it was cut to nothing */
+	bool
+	    unwritten; /* nobody wrote what is accepted (push/writethrough.h) */
+	/* Of a template: bytes from here on were never written. */
 	uint64_t high;
 
 	/* Attributes that were set; dtype OFS_DTYPE_NONE, shape NULL: not. */
@@ -76,7 +77,7 @@ struct ofs_overlay_node {
 	int64_t mtime_ns;
 	/* Of a text that is one with others (push/writethrough.h): what was written by
 	 * this name. */
-	struct ofs_blob *said;
+	struct ofs_blob *accepted;
 };
 
 struct ofs_overlay {
@@ -271,7 +272,7 @@ int ofs_overlay_file_fd(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err);
 /* What of the bytes [off, end) was staged into buf, which stands for off. The
  * file may end up to slack bytes before end. */
-int ofs_overlay_file_lay(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_apply(struct ofs_overlay *e, struct ofs_overlay_file *f,
     void *buf, uint64_t off, uint64_t end, uint64_t slack,
     struct optimfs_error *err);
 /* n bytes at off, of a file that is no text. */

@@ -49,10 +49,10 @@ struct ofs_blob *ofs_overlay_text_now(struct ofs_overlay *e,
 {
 	if (f->entry == OFS_NONE)
 		return made_text(e, f, err);
-	if (f->drafting)
-		return blob_of(f->draft.data, f->draft.len, err);
-	if (f->said != NULL)
-		return ofs_blob_ref(f->said);
+	if (f->is_pending)
+		return blob_of(f->pending.data, f->pending.len, err);
+	if (f->accepted != NULL)
+		return ofs_blob_ref(f->accepted);
 	return e->reader->text(e->reader_ctx, f->index, err);
 }
 
@@ -62,18 +62,18 @@ static int begin(struct ofs_overlay *e, struct ofs_overlay_file *f,
 {
 	struct ofs_blob *now;
 
-	if (f->drafting)
+	if (f->is_pending)
 		return 0;
 	now = ofs_overlay_text_now(e, f, err);
 	if (now == NULL)
 		return -1;
-	f->draft.len = 0;
-	f->draft.bad = false;
-	ofs_buf_put(&f->draft, now->bytes, now->len);
+	f->pending.len = 0;
+	f->pending.bad = false;
+	ofs_buf_put(&f->pending, now->bytes, now->len);
 	ofs_blob_unref(now);
-	if (f->draft.bad)
+	if (f->pending.bad)
 		return optimfs_fail(err, ENOMEM, "a text");
-	f->drafting = f->touched = true;
+	f->is_pending = f->touched = true;
 	return 0;
 }
 
@@ -88,9 +88,9 @@ static int fill_to(struct ofs_overlay_file *f, uint64_t size,
 {
 	if (size > OFS_TEXT_MAX)
 		return too_long(err);
-	while (f->draft.len < size && !f->draft.bad)
-		ofs_buf_putc(&f->draft, '\0');
-	return f->draft.bad ? optimfs_fail(err, ENOMEM, "a text") : 0;
+	while (f->pending.len < size && !f->pending.bad)
+		ofs_buf_putc(&f->pending, '\0');
+	return f->pending.bad ? optimfs_fail(err, ENOMEM, "a text") : 0;
 }
 
 /* Are all brackets outside of strings closed? */
@@ -116,7 +116,7 @@ static bool is_whole(const uint8_t *p, size_t n)
 static bool is_own(const struct ofs_overlay *e,
     const struct ofs_overlay_file *f)
 {
-	return e->ops->own_text(e, f->index, f->draft.data, f->draft.len);
+	return e->ops->own_text(e, f->index, f->pending.data, f->pending.len);
 }
 
 /* A text that is one line is checked when its newline is written, because few
@@ -124,8 +124,8 @@ static bool is_own(const struct ofs_overlay *e,
 static int check_early(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
-	const uint8_t *p = f->draft.data;
-	size_t n = f->draft.len;
+	const uint8_t *p = f->pending.data;
+	size_t n = f->pending.len;
 
 	if (n == 0 || p[n - 1] != '\n' || memchr(p, '\n', n - 1) != NULL ||
 	    ofs_tree_is_params(e->tree, f->index) || !is_whole(p, n) ||
@@ -142,7 +142,7 @@ int ofs_overlay_text_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
 		return too_long(err);
 	if (begin(e, f, err) == -1 || fill_to(f, off + n, err) == -1)
 		return -1;
-	memcpy(f->draft.data + off, buf, n);
+	memcpy(f->pending.data + off, buf, n);
 	f->touched = true;
 	return check_early(e, f, err);
 }
@@ -153,15 +153,15 @@ int ofs_overlay_text_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	if (size > OFS_TEXT_MAX)
 		return too_long(err);
 	if (size == 0) {
-		f->draft.len = 0;
-		f->draft.bad = false;
-		f->drafting = true;
+		f->pending.len = 0;
+		f->pending.bad = false;
+		f->is_pending = true;
 		f->touched = false;
 		return 0;
 	}
 	if (begin(e, f, err) == -1 || fill_to(f, size, err) == -1)
 		return -1;
-	f->draft.len = size;
+	f->pending.len = size;
 	f->touched = true;
 	return 0;
 }
@@ -187,13 +187,13 @@ int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	uint8_t element[16] = { 0 };
 	struct ofs_blob *text = NULL;
 
-	if (!f->drafting)
+	if (!f->is_pending)
 		return 0;
 	if (is_own(e, f))
 		text = e->reader->text(e->reader_ctx, f->index, err);
 	else if (ofs_overlay_text_check(e, f->index,
-		     (const char *)f->draft.data, f->draft.len, &canon, element,
-		     err) == 0)
+		     (const char *)f->pending.data, f->pending.len, &canon,
+		     element, err) == 0)
 		text = ofs_blob_of(&canon, err);
 	ofs_buf_fini(&canon);
 	if (text == NULL)
@@ -202,17 +202,17 @@ int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
 		ofs_blob_unref(text);
 		return -1;
 	}
-	ofs_blob_unref(f->said);
-	f->said = text;
+	ofs_blob_unref(f->accepted);
+	f->accepted = text;
 	memcpy(f->element, element, sizeof(element));
-	f->drafting = f->touched = f->unsaid = false;
+	f->is_pending = f->touched = f->unwritten = false;
 	e->ops->accepted(e, f, index);
 	ofs_overlay_changed(e,
 	    ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]) == NULL);
 	return 0;
 }
 
-struct ofs_blob *ofs_overlay_said(struct ofs_overlay *e, uint32_t node)
+struct ofs_blob *ofs_overlay_accepted(struct ofs_overlay *e, uint32_t node)
 {
 	struct ofs_blob *said = NULL;
 	struct ofs_overlay_file *f;
@@ -223,8 +223,8 @@ struct ofs_blob *ofs_overlay_said(struct ofs_overlay *e, uint32_t node)
 	f = ofs_overlay_file(e, node);
 	if (f != NULL && f->text) {
 		pthread_rwlock_rdlock(&f->lock);
-		if (f->said != NULL)
-			said = ofs_blob_ref(f->said);
+		if (f->accepted != NULL)
+			said = ofs_blob_ref(f->accepted);
 		pthread_rwlock_unlock(&f->lock);
 	}
 	pthread_rwlock_unlock(&e->names);

@@ -1,4 +1,4 @@
-/* check.c - what a skeleton still lacks */
+/* check.c - what a template still lacks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -53,7 +53,7 @@ bool ofs_writethrough_zeros(const struct ofs_overlay *e, uint32_t node)
 	    &e->cat->entries[e->tree->node[node].entry]);
 
 	return t != NULL &&
-	    (ofs_writethrough_given(e, node) ||
+	    (ofs_writethrough_provided(e, node) ||
 		(t->flags & OFS_TENSOR_ZERO) != 0);
 }
 
@@ -61,7 +61,7 @@ bool ofs_writethrough_zeros(const struct ofs_overlay *e, uint32_t node)
  * which are looked at themselves. */
 static bool is_left_out(const struct ofs_overlay *e, uint32_t index)
 {
-	return ofs_writethrough_given(e, index) ||
+	return ofs_writethrough_provided(e, index) ||
 	    ofs_writethrough_zeros(e, index) ||
 	    ofs_writethrough_model(e, index) != OFS_NONE ||
 	    (ofs_writethrough_next(e, index) != index &&
@@ -81,7 +81,7 @@ static bool lacks(const struct ofs_overlay *e, uint32_t index, char words[96])
 	}
 	pthread_rwlock_rdlock(&f->lock);
 	if (f->text) {
-		bad = f->unsaid;
+		bad = f->unwritten;
 		strcpy(words, "nothing was written");
 	} else {
 		bad = tensor_lacks(e, f, words);

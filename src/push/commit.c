@@ -1,4 +1,4 @@
-/* commit.c - a skeleton that is complete becomes the checkpoint */
+/* commit.c - a template that is complete becomes the checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -21,22 +21,22 @@
 /* The order, which recovery relies on:
  *
  *  1. elements without dimensions and checksums are filled in; or, where values
- *     differ from the skeleton's or items are to be compressed, everything is
+ *     differ from the template's or items are to be compressed, everything is
  *     rendered anew to filled/. Both may be done again.
  *  2. all of it is synced
  *  3. skeleton.info becomes skeleton.done: what follows is only names
  *  4. the directory gets the name of the empty one that waits for it
  *  5. its parent is synced: safe
- *  6. what is left of the skeleton goes, skeleton.done last
+ *  6. what is left of the template goes, skeleton.done last
  *
- * Cut short before 4, the destination is empty and the skeleton as good as it
+ * Cut short before 4, the destination is empty and the template as good as it
  * was; behind it, only 6 is to be done. */
 #define FILLED "filled"
 
 struct committing {
 	struct optimfs *fs;
 	struct ofs_overlay *e;
-	struct ofs_template skeleton;
+	struct ofs_template template;
 	int stage; /* the directory beside the checkpoint */
 	bool (*stop)(void *ctx);
 	void *ctx;
@@ -63,12 +63,12 @@ static int accept_empty(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	struct optimfs_error own;
 
 	(void)err;
-	if (!f->unsaid)
+	if (!f->unwritten)
 		return 0;
-	f->draft.len = 0;
-	f->drafting = true;
+	f->pending.len = 0;
+	f->is_pending = true;
 	if (ofs_overlay_text_accept(e, f, index, &own) == -1)
-		f->drafting = false;
+		f->is_pending = false;
 	return 0;
 }
 
@@ -89,8 +89,8 @@ static int put_element(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 static int sync_files(const struct committing *c, int dir,
     struct optimfs_error *err)
 {
-	for (uint32_t i = 0; i < c->skeleton.n; i++) {
-		const char *name = c->skeleton.file[i].name;
+	for (uint32_t i = 0; i < c->template.n; i++) {
+		const char *name = c->template.file[i].name;
 		int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 
 		if (fd == -1)
@@ -105,7 +105,7 @@ static int sync_files(const struct committing *c, int dir,
 	return 0;
 }
 
-/* Values are as they were: the files of the skeleton are the checkpoint's. */
+/* Values are as they were: the files of the template are the checkpoint's. */
 static int fill(struct committing *c, struct optimfs_error *err)
 {
 	int dir = openat(c->stage, OFS_TEMPLATE,
@@ -114,9 +114,9 @@ static int fill(struct committing *c, struct optimfs_error *err)
 
 	if (dir == -1)
 		return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_TEMPLATE);
-	for (size_t i = 0; i < c->skeleton.nsums; i++)
-		c->total += c->skeleton.sum[i].n;
-	ret = ofs_template_sums(&c->skeleton, dir, &c->done, stopped, c, err);
+	for (size_t i = 0; i < c->template.nsums; i++)
+		c->total += c->template.sum[i].n;
+	ret = ofs_template_sums(&c->template, dir, &c->done, stopped, c, err);
 	if (ret == 0)
 		ret = sync_files(c, dir, err);
 	close(dir);
@@ -132,12 +132,12 @@ static void follow(void *ctx, uint64_t done, uint64_t total)
 	(void)stopped(c);
 }
 
-/* A new generation next to the skeleton, from its elements. */
+/* A new generation next to the template, from its elements. */
 static int render_anew(struct committing *c, struct ofs_overrides *values,
     struct optimfs_error *err)
 {
 	struct optimfs_reshard how = {
-		.to = c->skeleton.layout,
+		.to = c->template.layout,
 		.progress = follow,
 		.ctx = c,
 	};
@@ -199,8 +199,8 @@ static bool is_index(const char *name)
 static int link_files(const struct committing *c, struct ofs_publish *p,
     int dir, bool last, struct optimfs_error *err)
 {
-	for (uint32_t i = 0; i < c->skeleton.n; i++) {
-		const char *name = c->skeleton.file[i].name;
+	for (uint32_t i = 0; i < c->template.n; i++) {
+		const char *name = c->template.file[i].name;
 
 		if (is_index(name) == last &&
 		    ofs_publish_link(p, dir, name, last, err) == -1)
@@ -209,7 +209,7 @@ static int link_files(const struct committing *c, struct ofs_publish *p,
 	return 0;
 }
 
-/* The files of several directories are shared out. The skeleton keeps them,
+/* The files of several directories are shared out. The template keeps them,
  * too, until all directories have theirs. */
 static int give_to_sites(struct committing *c, const char *from,
     struct optimfs_error *err)
@@ -311,7 +311,7 @@ static bool is_compressed(const struct committing *c)
 {
 	struct ofs_layout layout;
 
-	return ofs_layout_parse(c->skeleton.layout, &layout, NULL) == 0 &&
+	return ofs_layout_parse(c->template.layout, &layout, NULL) == 0 &&
 	    layout.zstd != 0;
 }
 
@@ -327,7 +327,7 @@ static int commit(struct committing *c, struct optimfs_error *err)
 	    ofs_writethrough_derive(c->e, err) == -1 ||
 	    ofs_writethrough_rounded(c->e, err) == -1 ||
 	    ofs_stage_held(c->e->stage, err) == -1 ||
-	    ofs_template_load(c->stage, &c->skeleton, err) == -1 ||
+	    ofs_template_load(c->stage, &c->template, err) == -1 ||
 	    ofs_writethrough_texts(c->e, put_element, c, err) == -1)
 		return -1;
 	values = ofs_writethrough_overrides(c->e, err);
@@ -361,6 +361,6 @@ int ofs_writethrough_commit(struct optimfs *fs, bool (*stop)(void *ctx),
 	ret = fs->edit->published ? 0 : commit(&c, err);
 	if (ret == -1)
 		ofs_writethrough_forget(fs->edit);
-	ofs_template_fini(&c.skeleton);
+	ofs_template_fini(&c.template);
 	return ret;
 }

@@ -62,7 +62,8 @@ static int add_places(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	ret = ofs_scatter_plan(&fs->reader, t, 0, 1, &plan, err);
 	for (size_t i = 0; i < plan.n && ret == 0; i++) {
 		struct where w = { plan.seg[i].object, index, plan.seg[i].src,
-			v->said == NULL ? f->said : v->said, OFS_DTYPE_NONE };
+			v->accepted == NULL ? f->accepted : v->accepted,
+			OFS_DTYPE_NONE };
 
 		if ((plan.seg[i].fix & OFS_FIX_ROUND) != 0)
 			w.rounded = t->dtype;

@@ -1,4 +1,4 @@
-/* derive.c - elements of a skeleton that are made of others */
+/* derive.c - elements of a template that are made of others */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -33,7 +33,7 @@ bool ofs_writethrough_whole(const struct ofs_overlay *e, uint32_t node)
 		return false;
 	pthread_rwlock_rdlock(&f->lock);
 	if (f->text)
-		whole = f->said != NULL && !f->unsaid;
+		whole = f->accepted != NULL && !f->unwritten;
 	else
 		whole = f->size == total && ofs_ranges_total(&f->lost) == 0 &&
 		    ofs_ranges_cover(&f->written, 0, total);
@@ -86,7 +86,7 @@ static int take(struct ofs_overlay *e, uint32_t node, void *buf, uint64_t off,
 
 	if (f->bytes->in_place)
 		return ofs_writethrough_read(e, f, buf, n, off, err);
-	return ofs_overlay_file_lay(e, f, buf, off, off + n, 0, err);
+	return ofs_overlay_file_apply(e, f, buf, off, off + n, 0, err);
 }
 
 /* A step of elements, and the same in the type of where they go. */
@@ -133,13 +133,13 @@ static int fill_place(const struct pouring *p, uint32_t node,
     struct optimfs_error *err)
 {
 	struct ofs_overlay *e = p->e;
-	uint32_t lead = ofs_writethrough_lead(e, node), source;
+	uint32_t primary = ofs_writethrough_primary(e, node), source;
 
-	if (lead == node && ofs_writethrough_next(e, node) == node)
+	if (primary == node && ofs_writethrough_next(e, node) == node)
 		return 0;
 	if (ofs_writethrough_whole(e, node))
 		return 0;
-	if (lead != node ||
+	if (primary != node ||
 	    ofs_writethrough_is_rounded(e, e->tree->node[node].entry))
 		return show(e, node, err) == NULL ? -1 : 0;
 	source = ofs_writethrough_written(e, node);

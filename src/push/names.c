@@ -1,4 +1,4 @@
-/* names.c - names of a skeleton, absent until they are created */
+/* names.c - names of a template, absent until they are created */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,7 +23,7 @@ int ofs_writethrough_hide(struct ofs_overlay *e, struct optimfs_error *err)
 	return 0;
 }
 
-/* The node of the skeleton with that name which is not there, or nowhere. */
+/* The node of the template with that name which is not there, or nowhere. */
 static uint32_t absent(const struct ofs_overlay *e, uint32_t dir,
     const char *name, bool is_dir)
 {
@@ -48,7 +48,7 @@ static bool is_shared(const struct ofs_overlay *e,
 	return f->text && t != NULL && (t->flags & OFS_TENSOR_TIED) != 0;
 }
 
-/* A file that was just revealed has no bytes, whatever the skeleton says, or
+/* A file that was just revealed has no bytes, whatever the template says, or
  * was written to one that was removed. */
 static int begin_empty(struct ofs_overlay *e, uint32_t index,
     struct optimfs_error *err)
@@ -61,14 +61,14 @@ static int begin_empty(struct ofs_overlay *e, uint32_t index,
 		return -1;
 	if (!is_shared(e, f))
 		ofs_overlay_file_revert(e, f);
-	if (!f->text || f->said != NULL)
+	if (!f->text || f->accepted != NULL)
 		return 0;
 	empty = ofs_blob_of(&none, err);
 	if (empty == NULL)
 		return -1;
 	pthread_rwlock_wrlock(&f->lock);
-	f->said = empty;
-	f->unsaid = true;
+	f->accepted = empty;
+	f->unwritten = true;
 	pthread_rwlock_unlock(&f->lock);
 	return 0;
 }
@@ -110,7 +110,7 @@ static int pour_text(struct ofs_overlay *e, struct ofs_overlay_file *from,
 	if (ret == 0)
 		ret = ofs_overlay_text_accept(e, to, index, err);
 	if (ret == -1)
-		to->drafting = to->touched = false;
+		to->is_pending = to->touched = false;
 	pthread_rwlock_unlock(&to->lock);
 	ofs_blob_unref(text);
 	return ret;
@@ -133,7 +133,8 @@ static int pour_bytes(struct ofs_overlay *e, struct ofs_overlay_file *from,
 	ret = ofs_overlay_file_resize_named(e, to, 0, err);
 	for (uint64_t off = 0; off < size && ret == 0; off += k) {
 		k = size - off < PIECE ? size - off : PIECE;
-		ret = ofs_overlay_file_lay(e, from, buf, off, off + k, 0, err);
+		ret =
+		    ofs_overlay_file_apply(e, from, buf, off, off + k, 0, err);
 		if (ret == 0)
 			ret = ofs_overlay_file_write_named(e, to, buf, k, off,
 			    err);

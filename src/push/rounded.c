@@ -39,7 +39,7 @@ static int not_one(const struct compared *c, const char *path, const char *said,
 {
 	char other[4096];
 	uint32_t by = ofs_writethrough_written(c->e,
-	    ofs_writethrough_lead(c->e, c->f->index));
+	    ofs_writethrough_primary(c->e, c->f->index));
 
 	ofs_writethrough_path(c->e, by, other, sizeof(other));
 	return optimfs_fail(err, EINVAL,
@@ -71,7 +71,7 @@ static int compare_step(const struct compared *c, uint64_t off, uint64_t n,
 	uint64_t item = ofs_dtype_size(c->t->dtype), at = 0;
 
 	if (ofs_writethrough_read(c->e, c->f, c->is, n, off, err) == -1 ||
-	    ofs_overlay_file_lay(c->e, c->f, c->said, off, off + n, 0, err) ==
+	    ofs_overlay_file_apply(c->e, c->f, c->said, off, off + n, 0, err) ==
 		-1)
 		return -1;
 	if (memcmp(c->is, c->said, n) == 0)

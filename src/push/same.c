@@ -1,4 +1,4 @@
-/* same.c - names of a skeleton whose elements lie in one place */
+/* same.c - names of a template whose elements lie in one place */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -116,7 +116,7 @@ static int seek(struct seeking *s, struct ofs_map *map, uint32_t *next,
 	return 0;
 }
 
-int ofs_writethrough_rings(const struct optimfs *fs, uint32_t **ring,
+int ofs_writethrough_aliases(const struct optimfs *fs, uint32_t **alias,
     struct optimfs_error *err)
 {
 	struct seeking s = { .fs = fs };
@@ -135,6 +135,6 @@ int ofs_writethrough_rings(const struct optimfs *fs, uint32_t **ring,
 		free(next);
 		return -1;
 	}
-	*ring = next;
+	*alias = next;
 	return 0;
 }

@@ -277,7 +277,7 @@ static int make_dir(struct ofs_stage *st, struct optimfs_error *err)
 
 	if (has_info(stage))
 		return optimfs_fail(err, EEXIST,
-		    "OFS830 %s: there is a skeleton already: mount it, or "
+		    "OFS830 %s: there is a template already: mount it, or "
 		    "remove that directory",
 		    ofs_stage_path(st));
 	ofs_publish_clear(stage, OFS_TEMPLATE);
@@ -300,7 +300,7 @@ static int by_place(const void *a, const void *b)
 	return x->n < y->n ? -1 : x->n > y->n;
 }
 
-static char *skeleton_path(const struct ofs_stage *st,
+static char *template_path(const struct ofs_stage *st,
     struct optimfs_error *err)
 {
 	char *path;
@@ -333,7 +333,7 @@ static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
 		return -1;
 	ret = ofs_template_write(fs, view, dir, &s, err);
 	close(dir);
-	path = ret == 0 ? skeleton_path(st, err) : NULL;
+	path = ret == 0 ? template_path(st, err) : NULL;
 	if (path == NULL || ofs_template_match(fs, path, &s, err) == -1)
 		ret = -1;
 	free(path);
@@ -362,7 +362,7 @@ int ofs_template_make(struct optimfs *like, const char *layout, const char *dir,
 	st = ofs_stage_open(&config, err);
 	if (st == NULL)
 		return -1;
-	/* before the skeleton, which is none without a place to go to */
+	/* before the template, which is none without a place to go to */
 	made = mkdir(dir, 0777) == 0;
 	if (!made && errno != EEXIST)
 		optimfs_fail(err, errno, "OFS801 %s: %m", dir);

@@ -21,11 +21,11 @@
  *                      last, so that what has it is complete
  *
  * Once all elements are there, and the checksums, skeleton/ is the checkpoint
- * and gets its name. The skeleton of a layout whose items are compressed is
+ * and gets its name. The template of a layout whose items are compressed is
  * that of the same layout without. */
 #define OFS_TEMPLATE      "skeleton"
 #define OFS_TEMPLATE_INFO "skeleton.info"
-/* The same, once the skeleton is about to get its name: push/commit.c. */
+/* The same, once the template is about to get its name: push/commit.c. */
 #define OFS_TEMPLATE_DONE "skeleton.done"
 
 /* Four bytes at at are the CRC-32 of n bytes at from, of one file. */
@@ -44,13 +44,13 @@ struct ofs_template {
 	struct ofs_template_sum *sum; /* in the order of file, from */
 	size_t nsums, cap;
 	/* Texts that are the layout's own affair, by their place in the tree:
-	 * the source has none such (given), and they need not be written; or
+	 * the source has none such (provided), and they need not be written; or
 	 * another text, with this hash, that may be written and says nothing.
 	 * Or float32 weights of the optimizer that the source has only in its
 	 * model (derived): nor need they be written. */
 	struct ofs_template_own {
 		char *path;
-		bool given, derived;
+		bool provided, derived;
 		uint64_t hash;
 	} * own;
 	uint32_t nown;
@@ -65,7 +65,7 @@ int ofs_template_write(struct optimfs *fs, struct ofs_at view, int dir,
     struct ofs_template *s, struct optimfs_error *err);
 
 /* template_match.c */
-/* Find the layout's own texts of the skeleton at path, which was made of like.
+/* Find the layout's own texts of the template at path, which was made of like.
  * EOPNOTSUPP (OFS833): what is copied from like would not be all that the
  * layout has, or have no place in it. */
 int ofs_template_match(struct optimfs *like, const char *path,

@@ -1,4 +1,4 @@
-/* template_info.c - what is known of a skeleton, in its stage */
+/* template_info.c - what is known of a template, in its stage */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -48,8 +48,8 @@ static int failed(struct optimfs_error *err)
 
 static void put_own(FILE *f, const struct ofs_template_own *own)
 {
-	if (own->given || own->derived)
-		fprintf(f, "%s %s\n", own->given ? "given" : "derived",
+	if (own->provided || own->derived)
+		fprintf(f, "%s %s\n", own->provided ? "given" : "derived",
 		    own->path);
 	else
 		fprintf(f, "own %016" PRIx64 " %s\n", own->hash, own->path);
@@ -134,10 +134,10 @@ static int add_own(struct ofs_template *s, const char *line,
     struct optimfs_error *err)
 {
 	struct ofs_template_own *grown,
-	    v = { .given = line[0] == 'g', .derived = line[0] == 'd' };
+	    v = { .provided = line[0] == 'g', .derived = line[0] == 'd' };
 	int at = 0;
 
-	if (v.given || v.derived)
+	if (v.provided || v.derived)
 		at = (int)strcspn(line, " ") + 1;
 	else if (sscanf(line, "own %16" SCNx64 " %n", &v.hash, &at) != 1 ||
 	    at == 0)

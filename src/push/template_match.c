@@ -1,4 +1,4 @@
-/* template_match.c - does a skeleton have the names of what it is like? */
+/* template_match.c - does a template have the names of what it is like? */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -155,10 +155,10 @@ static int match(struct matching *m, uint32_t node)
 	}
 	if (ofs_entry_tensor(m->made->cat, entry_of(m->made, node)) == NULL)
 		return add_own(m, node,
-		    (struct ofs_template_own){ .given = true });
+		    (struct ofs_template_own){ .provided = true });
 	if (m->fill_zero && is_zero(m, node))
 		return add_own(m, node,
-		    (struct ofs_template_own){ .given = true });
+		    (struct ofs_template_own){ .provided = true });
 	if (ofs_template_model(m->made, node) != OFS_NONE)
 		return add_own(m, node,
 		    (struct ofs_template_own){ .derived = true });

@@ -1,4 +1,4 @@
-/* template_sums.c - checksums of a skeleton whose tensors have been filled in */
+/* template_sums.c - checksums of a template whose tensors have been filled in */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

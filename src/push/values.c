@@ -1,4 +1,4 @@
-/* values.c - values that differ from those of the skeleton */
+/* values.c - values that differ from those of the template */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,7 +23,7 @@ int ofs_writethrough_texts(struct ofs_overlay *e,
 		    ? NULL
 		    : ofs_overlay_file(e, i);
 
-		if (f != NULL && f->text && f->said != NULL)
+		if (f != NULL && f->text && f->accepted != NULL)
 			ret = each(ctx, i, f, err);
 	}
 	return ret;
@@ -122,9 +122,9 @@ static int collect(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	struct ofs_entry_new new;
 	bool same;
 
-	if (of->kind == OFS_ENTRY_TENSOR || f->unsaid)
+	if (of->kind == OFS_ENTRY_TENSOR || f->unwritten)
 		return 0;
-	if (same_as_base(c->e, index, f->said, &same, err) == -1)
+	if (same_as_base(c->e, index, f->accepted, &same, err) == -1)
 		return -1;
 	if (same)
 		return 0;
@@ -132,11 +132,12 @@ static int collect(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	if (of->kind == OFS_ENTRY_ITEM) {
 		ofs_blob_unref(to->item[of->ref].text);
 		to->item[of->ref] =
-		    (struct ofs_override_item){ ofs_blob_ref(f->said), entry };
+		    (struct ofs_override_item){ ofs_blob_ref(f->accepted),
+			    entry };
 		return 0;
 	}
-	if (ofs_entry_new(fs, entry, (const char *)f->said->bytes, f->said->len,
-		&new, err) == -1)
+	if (ofs_entry_new(fs, entry, (const char *)f->accepted->bytes,
+		f->accepted->len, &new, err) == -1)
 		return -1;
 	ofs_pickle_free(to->doc[of->ref]);
 	to->doc[of->ref] = new.doc;

@@ -1,4 +1,4 @@
-/* writethrough.c - bytes of a tensor written to where a skeleton has them */
+/* writethrough.c - bytes of a tensor written to where a template has them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -25,11 +25,11 @@ struct ofs_writethrough {
 	/* Texts that are the layout's own, by their nodes (push/template.h). */
 	struct own {
 		uint32_t node, model;
-		bool given;
+		bool provided;
 		uint64_t hash;
 	} * own;
 	uint32_t nown;
-	uint32_t *ring; /* same.c */
+	uint32_t *alias; /* same.c */
 	char *destination;
 };
 
@@ -71,7 +71,7 @@ static int add_own(struct ofs_writethrough *d, const struct optimfs *fs,
     const struct ofs_template_own *from, struct optimfs_error *err)
 {
 	struct own own = { node_of(&fs->tree, from->path), OFS_NONE,
-		from->given, from->hash };
+		from->provided, from->hash };
 
 	if (from->derived && own.node != OFS_NONE)
 		own.model = ofs_template_model(fs, own.node);
@@ -120,7 +120,7 @@ static void through_free(void *ctx)
 
 	ofs_fds_free(d->fds);
 	free(d->destination);
-	free(d->ring);
+	free(d->alias);
 	free(d->own);
 	free(d);
 }
@@ -143,7 +143,7 @@ static struct ofs_writethrough *through_new(struct optimfs *fs,
 		d->fds = ofs_fds_new(fs->cat->nobjects, ofs_fds_limit() / 2,
 		    open_object, (void *)(uintptr_t)fs->cat, err);
 	if (d->fds != NULL && load_own(d, fs, err) == 0 &&
-	    ofs_writethrough_rings(fs, &d->ring, err) == 0)
+	    ofs_writethrough_aliases(fs, &d->alias, err) == 0)
 		return d;
 	through_free(d);
 	return NULL;
@@ -158,11 +158,11 @@ static const struct own *find_own(const struct ofs_overlay *e, uint32_t node)
 	    : bsearch(&key, of(e)->own, of(e)->nown, sizeof(key), by_node);
 }
 
-bool ofs_writethrough_given(const struct ofs_overlay *e, uint32_t index)
+bool ofs_writethrough_provided(const struct ofs_overlay *e, uint32_t index)
 {
 	const struct own *own = find_own(e, index);
 
-	return own != NULL && own->given;
+	return own != NULL && own->provided;
 }
 
 uint32_t ofs_writethrough_model(const struct ofs_overlay *e, uint32_t node)
@@ -174,18 +174,18 @@ uint32_t ofs_writethrough_model(const struct ofs_overlay *e, uint32_t node)
 
 uint32_t ofs_writethrough_next(const struct ofs_overlay *e, uint32_t node)
 {
-	return of(e)->ring[node];
+	return of(e)->alias[node];
 }
 
-uint32_t ofs_writethrough_lead(const struct ofs_overlay *e, uint32_t node)
+uint32_t ofs_writethrough_primary(const struct ofs_overlay *e, uint32_t node)
 {
-	uint32_t lead = node;
+	uint32_t primary = node;
 
 	for (uint32_t i = ofs_writethrough_next(e, node); i != node;
 	     i = ofs_writethrough_next(e, i))
-		if (i < lead)
-			lead = i;
-	return lead;
+		if (i < primary)
+			primary = i;
+	return primary;
 }
 
 /* The file that a thread writes to is pinned until it turns to another one. */
@@ -208,7 +208,7 @@ static int target(void *ctx, const struct ofs_segment *seg, int *fd,
 
 	if (seg->codec != OFS_PLAIN)
 		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS831 a skeleton is not compressed");
+		    "OFS831 a template is not compressed");
 	let_go(w);
 	*delta = 0;
 	*fd = ofs_fds_get(w->d->fds, seg->object, err);
@@ -391,16 +391,16 @@ static bool is_apart(const struct ofs_overlay *e, uint32_t node)
 {
 	const struct ofs_tree_node *v = e->tree->node;
 	const struct ofs_entry *entry = e->cat->entries;
-	uint32_t lead = ofs_writethrough_lead(e, node);
+	uint32_t primary = ofs_writethrough_primary(e, node);
 
-	return lead != node &&
-	    entry[v[lead].entry].ref == entry[v[node].entry].ref;
+	return primary != node &&
+	    entry[v[primary].entry].ref == entry[v[node].entry].ref;
 }
 
 static const struct ofs_overlay_bytes *bytes_of(const struct ofs_overlay *e,
     uint32_t node)
 {
-	return ofs_writethrough_lead(e, node) == node &&
+	return ofs_writethrough_primary(e, node) == node &&
 		!ofs_writethrough_is_rounded(e, e->tree->node[node].entry)
 	    ? &through_bytes
 	    : &ofs_overlay_staged_bytes;
@@ -412,7 +412,7 @@ static bool own_text(const struct ofs_overlay *e, uint32_t index,
 {
 	const struct own *own = find_own(e, index);
 
-	return own != NULL && !own->given && own->model == OFS_NONE &&
+	return own != NULL && !own->provided && own->model == OFS_NONE &&
 	    ofs_template_hash(text, n) == own->hash;
 }
 
@@ -424,8 +424,8 @@ static void accepted(struct ofs_overlay *e, struct ofs_overlay_file *f,
 
 	if (v == NULL)
 		return;
-	ofs_blob_unref(v->said);
-	v->said = ofs_blob_ref(f->said);
+	ofs_blob_unref(v->accepted);
+	v->accepted = ofs_blob_ref(f->accepted);
 }
 
 static const struct ofs_overlay_ops overlay_ops = {

@@ -1,4 +1,4 @@
-/* writethrough.h - a skeleton that a mount is filling in */
+/* writethrough.h - a template that a mount is filling in */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_PUSH_WRITETHROUGH_H
 #define OFS_PUSH_WRITETHROUGH_H
@@ -14,14 +14,19 @@
 #include "fs/view.h"
 #include "overlay/overlay.h"
 
-/* A mount of a skeleton (push/template.h) has an edit in direct mode. All names
- * of the catalog are absent at first: creating one reveals it. Elements that
- * are written go to their places in the skeleton's files at once, and the edit
- * keeps which they are; reading others is an error. Texts are staged as ever.
- * Of several names whose elements lie in one place one is enough, and all that
- * are written must agree; nor need weights in float32 be written which are
- * those of the model. Other names are files of the overlay that cannot be committed, and may be
- * renamed to one that is known. */
+/* A mount of a template (push/template.h) has an overlay that writes through.
+ * All names of the catalog are absent at first; creating one reveals it.
+ * Elements that are written go to their places in the template's files at once,
+ * and the overlay remembers which were; reading any other is an error. Texts
+ * are staged, as in any overlay.
+ *
+ * Several names may share the place of their elements (aliases). The first of
+ * them, the primary, is written there; what is written by the others is staged,
+ * and must agree. One of them is enough. Weights in float32 that equal those of
+ * the model need not be written either.
+ *
+ * Names that the template does not have are files of the overlay. They cannot
+ * be committed, but may be renamed to a name that it has. */
 struct ofs_writethrough;
 struct ofs_overlay_file;
 
@@ -47,15 +52,15 @@ int ofs_writethrough_element(struct ofs_overlay *e, struct ofs_overlay_file *f,
  * the first again: node itself where it is alone. */
 uint32_t ofs_writethrough_next(const struct ofs_overlay *e, uint32_t node);
 /* The first of them: the only one that is written to that place. */
-uint32_t ofs_writethrough_lead(const struct ofs_overlay *e, uint32_t node);
+uint32_t ofs_writethrough_primary(const struct ofs_overlay *e, uint32_t node);
 /* Is it made of the elements of another name, if it is not written? That
  * name's node; OFS_NONE. */
 uint32_t ofs_writethrough_model(const struct ofs_overlay *e, uint32_t node);
 /* Does the layout itself fill in this text, which the source has not? */
-bool ofs_writethrough_given(const struct ofs_overlay *e, uint32_t index);
+bool ofs_writethrough_provided(const struct ofs_overlay *e, uint32_t index);
 
 /* same.c: the next names by node, malloc'ed, as above. */
-int ofs_writethrough_rings(const struct optimfs *fs, uint32_t **ring,
+int ofs_writethrough_aliases(const struct optimfs *fs, uint32_t **alias,
     struct optimfs_error *err);
 
 /* derive.c: with names held. */
@@ -131,13 +136,13 @@ bool ofs_writethrough_is_rounded(const struct ofs_overlay *e, uint32_t entry);
 int ofs_writethrough_rounded(struct ofs_overlay *e, struct optimfs_error *err);
 
 /* commit.c */
-/* With the gate held: the skeleton, complete, becomes the checkpoint. 0; 1: but
+/* With the gate held: the template, complete, becomes the checkpoint. 0; 1: but
  * that may not survive a crash of the machine (OFS803); -1: nothing has
  * changed. */
 int ofs_writethrough_commit(struct optimfs *fs, bool (*stop)(void *ctx),
     void *ctx, struct optimfs_error *err);
 /* What a commit that was cut short has left, with the stage of source open: it
- * is finished, when it was published, or there is still a skeleton. */
+ * is finished, when it was published, or there is still a template. */
 void ofs_writethrough_settle(struct ofs_stage *st, bool published);
 
 #endif

@@ -25,7 +25,7 @@ enum {
  *     stage    the same, and dies instead
  *     recover  commits what another has staged
  *     reshard  writes CK to LAYOUT
- *     mkfs     makes a skeleton like CK
+ *     mkfs     makes a template like CK
  *     fill     copies CK into it, and commits
  *     change   the same with another value in it
  */

@@ -1,4 +1,4 @@
-/* push/template.c - skeletons that are filled in become what reshard writes */
+/* push/template.c - templates that are filled in become what reshard writes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -152,7 +152,7 @@ static void become(const char *name, const char *units, const char *layout)
 		return;
 	}
 	to = optimfs_open(files, NULL, &err);
-	if (ok(to != NULL, "the skeleton is a checkpoint")) {
+	if (ok(to != NULL, "the template is a checkpoint")) {
 		ok(fill(from, to), "that takes every tensor");
 		ok(sum(in_top(".ck.optimfs")), "and the checksums");
 		optimfs_close(to);
@@ -207,7 +207,7 @@ static void refused(void)
 	ok(optimfs_mkfs(from, "dcp@3", in_top("empty"), &err) == -1, "once");
 	is_error(err, EEXIST, "OFS830", "no more");
 	ok(ofs_template_find(in_top("empty"), &files, &err) == 1,
-	    "the skeleton is as it was");
+	    "the template is as it was");
 	free(files);
 	ok(ofs_template_find(in_top("full"), &files, &err) == 0,
 	    "others have none");
