@@ -5,6 +5,7 @@
 #include "layout/state_dict.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -415,24 +416,18 @@ static void put_params(struct ofs_state_pickler *p,
     const struct ofs_optim_groups *g, const struct ofs_optim_group *group,
     const int64_t *id)
 {
-	uint32_t n = 0, k = 0;
-
-	for (uint32_t i = group->first; i < group->first + group->n; i++)
-		n += id == NULL || id[i] >= 0;
-	ofs_pkw_known(&p->w, "params");
-	ofs_pkw_op_put(&p->w, OFS_PKW_LIST);
+	ofs_pkw_lit(&p->w, "'params': [");
 	for (uint32_t i = group->first; i < group->first + group->n; i++) {
 		if (id != NULL && id[i] < 0)
 			continue;
-		ofs_pkw_item(&p->w, k++, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
 		if (id != NULL)
-			ofs_pkw_int(&p->w, id[i]);
+			ofs_pkw_lit(&p->w, "%" PRId64 ",", id[i]);
 		else if (p->ids)
-			ofs_pkw_int(&p->w, i);
+			ofs_pkw_lit(&p->w, "%u,", i);
 		else
-			ofs_pkw_str(&p->w, g->name[i].p, g->name[i].len);
+			ofs_pkw_lit(&p->w, "%.*s,", OFS_PKW_STR(g->name[i]));
 	}
-	ofs_pkw_item(&p->w, k, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	ofs_pkw_lit(&p->w, "]");
 }
 
 static int put_group(struct ofs_state_pickler *p,
@@ -441,17 +436,17 @@ static int put_group(struct ofs_state_pickler *p,
 {
 	const struct ofs_state_node *v = p->s->node;
 
-	ofs_pkw_op_put(&p->w, OFS_PKW_DICT);
-	ofs_pkw_op(&p->w, OFS_PKW_MARK);
+	ofs_pkw_lit(&p->w, "{*");
 	for (uint32_t i = v[group->node].child; i != OFS_NONE; i = v[i].next) {
 		if (!g->flattened && key_is(p->s, i, "params"))
 			continue;
 		put_shared(p, ofs_state_key(p->s, i));
 		if (ofs_state_put(p, i) == -1)
 			return -1;
+		ofs_pkw_lit(&p->w, ",");
 	}
 	put_params(p, g, group, id);
-	ofs_pkw_op(&p->w, OFS_PKW_SETITEMS);
+	ofs_pkw_lit(&p->w, "},");
 	return 0;
 }
 
@@ -463,12 +458,10 @@ int ofs_state_put_groups(struct ofs_state_pickler *p,
 
 	/* an option that is called like one is none */
 	p->optims = false;
-	ofs_pkw_op_put(&p->w, OFS_PKW_LIST);
-	for (uint32_t i = 0; i < g->n && ret == 0; i++) {
-		ofs_pkw_item(&p->w, i, g->n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	ofs_pkw_lit(&p->w, "[");
+	for (uint32_t i = 0; i < g->n && ret == 0; i++)
 		ret = put_group(p, g, &g->v[i], id);
-	}
-	ofs_pkw_item(&p->w, g->n, g->n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	ofs_pkw_lit(&p->w, "]");
 	p->optims = optims;
 	return ret;
 }
@@ -497,6 +490,5 @@ int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
 		ofs_optim_groups_fini(&groups);
 	if (ret == -1)
 		return -1;
-	ofs_pkw_op(&p.w, OFS_PKW_STOP);
-	return out->bad ? optimfs_fail(err, ENOMEM, "pickle of a view") : 0;
+	return ofs_pkw_end(&p.w, err);
 }

@@ -12,28 +12,39 @@
 /* Items that Python adds at once. */
 #define BATCH 1000
 
-static void put_le(struct ofs_buf *b, uint64_t v, int n)
+/* An opcode and n bytes, little-endian. */
+static inline void put_le(struct ofs_buf *b, uint8_t op, uint64_t v, int n)
 {
-	uint8_t bytes[8];
+	uint8_t bytes[9] = { op };
 
 	for (int i = 0; i < n; i++)
-		bytes[i] = (uint8_t)(v >> 8 * i);
-	ofs_buf_put(b, bytes, (size_t)n);
+		bytes[1 + i] = (uint8_t)(v >> 8 * i);
+	ofs_buf_put(b, bytes, 1 + (size_t)n);
+}
+
+static inline void put_memo(struct ofs_buf *b, const char ops[2], uint32_t memo)
+{
+	if (memo < 256)
+		put_le(b, (uint8_t)ops[0], memo, 1);
+	else
+		put_le(b, (uint8_t)ops[1], memo, 4);
 }
 
 void ofs_pkw_put(struct ofs_pkw *w)
 {
-	bool small = w->memo < 256;
-
-	if (w->plain)
-		return;
-	ofs_buf_putc(w->out, small ? 'q' : 'r');
-	put_le(w->out, w->memo++, small ? 1 : 4);
+	if (!w->plain)
+		put_memo(w->out, "qr", w->memo++);
 }
 
 void ofs_pkw_begin(struct ofs_pkw *w)
 {
 	ofs_buf_put(w->out, "\x80\2", 2);
+}
+
+int ofs_pkw_end(struct ofs_pkw *w, struct optimfs_error *err)
+{
+	ofs_pkw_op(w, OFS_PKW_STOP);
+	return w->out->bad ? optimfs_fail(err, ENOMEM, "a pickle") : 0;
 }
 
 void ofs_pkw_op(struct ofs_pkw *w, enum ofs_pkw_op op)
@@ -49,10 +60,7 @@ void ofs_pkw_op_put(struct ofs_pkw *w, enum ofs_pkw_op op)
 
 void ofs_pkw_get(struct ofs_pkw *w, uint32_t memo)
 {
-	bool small = memo < 256;
-
-	ofs_buf_putc(w->out, small ? 'h' : 'j');
-	put_le(w->out, memo, small ? 1 : 4);
+	put_memo(w->out, "hj", memo);
 }
 
 /* The shortest form, as Python chooses it. */
@@ -61,20 +69,16 @@ void ofs_pkw_int(struct ofs_pkw *w, int64_t v)
 	int n = 5;
 
 	if (v >= 0 && v < 1 << 8) {
-		ofs_buf_putc(w->out, 'K');
-		put_le(w->out, (uint64_t)v, 1);
+		put_le(w->out, 'K', (uint64_t)v, 1);
 	} else if (v >= 0 && v < 1 << 16) {
-		ofs_buf_putc(w->out, 'M');
-		put_le(w->out, (uint64_t)v, 2);
+		put_le(w->out, 'M', (uint64_t)v, 2);
 	} else if (v >= INT32_MIN && v <= INT32_MAX) {
-		ofs_buf_putc(w->out, 'J');
-		put_le(w->out, (uint64_t)v, 4);
+		put_le(w->out, 'J', (uint64_t)v, 4);
 	} else {
 		while (n < 8 && v >> (8 * n - 1) != 0 && v >> (8 * n - 1) != -1)
 			n++;
 		ofs_buf_putc(w->out, '\x8a');
-		ofs_buf_putc(w->out, n);
-		put_le(w->out, (uint64_t)v, n);
+		put_le(w->out, (uint8_t)n, (uint64_t)v, n);
 	}
 }
 
@@ -92,64 +96,105 @@ void ofs_pkw_float(struct ofs_pkw *w, double v)
 void ofs_pkw_str(struct ofs_pkw *w, const char *p, size_t n)
 {
 	assert(n <= UINT32_MAX);
-	ofs_buf_putc(w->out, 'X');
-	put_le(w->out, n, 4);
+	put_le(w->out, 'X', n, 4);
 	ofs_buf_put(w->out, p, n);
 	ofs_pkw_put(w);
 }
 
-/* Most texts are literals, which are one where they are equal. */
-static bool same_text(const char *a, const char *b)
+static bool same_text(struct ofs_str a, struct ofs_str b)
 {
-	return a == b ||
-	    (a != NULL && b != NULL && *a == *b && strcmp(a, b) == 0);
+	return a.len == b.len &&
+	    (a.p == b.p ||
+		(a.p != NULL && b.p != NULL && memcmp(a.p, b.p, a.len) == 0));
 }
 
-/* Is it in the memo? Then take it from there. */
-static bool get_known(struct ofs_pkw *w, const char *module, const char *name)
+static bool is_known(const struct ofs_pkw_known *k, struct ofs_str module,
+    struct ofs_str name)
 {
-	for (uint32_t i = 0; i < w->nknown; i++) {
-		/* names differ sooner */
-		if (!same_text(w->known[i].name, name) ||
-		    !same_text(w->known[i].module, module))
-			continue;
-		ofs_pkw_get(w, w->known[i].memo);
-		return true;
-	}
-	return false;
+	/* names differ sooner */
+	return same_text(k->name, name) && same_text(k->module, module);
 }
 
-/* What will be put next; a full table means that it is written again. */
-static void learn(struct ofs_pkw *w, const char *module, const char *name)
+/* Is it in the memo? Then take it from there. Most texts are literals: where
+ * one was found before it is found at once. */
+static bool get_known(struct ofs_pkw *w, struct ofs_str module,
+    struct ofs_str name)
 {
-	if (w->nknown == OFS_PKW_KNOWN || w->plain)
+	uint8_t *hint =
+	    &w->hint[(uint32_t)(uintptr_t)name.p * UINT32_C(2654435761) >> 24];
+	uint32_t i = *hint;
+
+	if (i >= w->nknown || !is_known(&w->known[i], module, name))
+		for (i = 0; i < w->nknown; i++)
+			if (is_known(&w->known[i], module, name))
+				break;
+	if (i == w->nknown)
+		return false;
+	*hint = (uint8_t)i;
+	ofs_pkw_get(w, w->known[i].memo);
+	return true;
+}
+
+/* A full table means that it is written again. */
+static void learn(struct ofs_pkw *w, struct ofs_str module, struct ofs_str name,
+    uint32_t memo)
+{
+	if (w->nknown < OFS_PKW_KNOWN && !w->plain)
+		w->known[w->nknown++] =
+		    (struct ofs_pkw_known){ module, name, memo };
+}
+
+void ofs_pkw_known_text(struct ofs_pkw *w, const char *p, size_t n)
+{
+	struct ofs_str s = { p, (uint32_t)n }, none = { NULL, 0 };
+
+	if (get_known(w, none, s))
 		return;
-	w->known[w->nknown].module = module;
-	w->known[w->nknown].name = name;
-	w->known[w->nknown++].memo = w->memo;
+	learn(w, none, s, w->memo);
+	ofs_pkw_str(w, p, n);
 }
 
 void ofs_pkw_known(struct ofs_pkw *w, const char *s)
 {
-	if (get_known(w, NULL, s))
+	ofs_pkw_known_text(w, s, strlen(s));
+}
+
+void ofs_pkw_global_text(struct ofs_pkw *w, struct ofs_str module,
+    struct ofs_str name)
+{
+	static const struct ofs_str builtin = { "__builtin__", 11 };
+
+	if (get_known(w, module, name))
 		return;
-	learn(w, NULL, s);
-	ofs_pkw_str(w, s, strlen(s));
+	learn(w, module, name, w->memo);
+	ofs_buf_putc(w->out, 'c');
+	if (w->modern && same_text(module, builtin))
+		ofs_buf_puts(w->out, "builtins");
+	else
+		ofs_buf_put(w->out, module.p, module.len);
+	ofs_buf_putc(w->out, '\n');
+	ofs_buf_put(w->out, name.p, name.len);
+	ofs_buf_putc(w->out, '\n');
+	ofs_pkw_put(w);
 }
 
 void ofs_pkw_global(struct ofs_pkw *w, const char *module, const char *name)
 {
-	if (get_known(w, module, name))
-		return;
-	learn(w, module, name);
-	if (w->modern && strcmp(module, "__builtin__") == 0)
-		module = "builtins";
-	ofs_buf_putc(w->out, 'c');
-	ofs_buf_puts(w->out, module);
-	ofs_buf_putc(w->out, '\n');
-	ofs_buf_puts(w->out, name);
-	ofs_buf_putc(w->out, '\n');
-	ofs_pkw_put(w);
+	ofs_pkw_global_text(w,
+	    (struct ofs_str){ module, (uint32_t)strlen(module) },
+	    (struct ofs_str){ name, (uint32_t)strlen(name) });
+}
+
+bool ofs_pkw_get_call(struct ofs_pkw *w, const char *p, size_t n)
+{
+	return get_known(w, (struct ofs_str){ "", 0 },
+	    (struct ofs_str){ p, (uint32_t)n });
+}
+
+void ofs_pkw_learn_call(struct ofs_pkw *w, const char *p, size_t n)
+{
+	learn(w, (struct ofs_str){ "", 0 }, (struct ofs_str){ p, (uint32_t)n },
+	    w->memo - 1);
 }
 
 void ofs_pkw_tuple_open(struct ofs_pkw *w, size_t n)

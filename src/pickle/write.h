@@ -14,6 +14,7 @@
 #include "pickle/pickle.h"
 
 #define OFS_PKW_KNOWN 64
+#define OFS_PKW_OPEN  16
 
 /* Opcodes that whoever writes containers needs. */
 enum ofs_pkw_op {
@@ -46,13 +47,50 @@ struct ofs_pkw {
 	bool modern;   /* for protocols from 3 on: builtins by their names */
 	uint32_t memo; /* entries so far */
 	uint32_t nknown;
-	struct {
-		const char *module, *name; /* module NULL: a string */
+	struct ofs_pkw_known {
+		/* module.p NULL: a string; empty: a call */
+		struct ofs_str module, name;
 		uint32_t memo;
 	} known[OFS_PKW_KNOWN];
+	uint8_t hint[256]; /* of known, by address */
+	unsigned nopen;    /* containers that ofs_pkw_lit opened */
+	struct ofs_pkw_open {
+		char kind;
+		bool whole; /* [* or {* */
+		uint32_t n; /* items */
+		size_t mark,
+		    item; /* of out: where MARK is, where an item begins */
+	} open[OFS_PKW_OPEN];
 };
 
 void ofs_pkw_begin(struct ofs_pkw *w); /* PROTO 2 */
+/* STOP; ENOMEM: out is bad. */
+int ofs_pkw_end(struct ofs_pkw *w, struct optimfs_error *err);
+
+/* A value, as Python writes it:
+ *
+ *	None  True  12  'text'    text is written once, then taken from the memo
+ *	[1, 2]  {'a': 1}  (1, 2)  (1) is a tuple of one
+ *	torch.float32             a global
+ *	torch.Size((2, 3))        a call
+ *	$torch.device('cpu')      one that is written once; without holes
+ *	collections.OrderedDict(){'a': 1}    a call, and items set in what it gives
+ *	torch.storage.Untyped<{'a': 1}>      an object made without its
+ *	                          constructor, and its state; <> is none
+ *	%d %u %f %s %.*s '%s'     holes: as printf has them; torch.%s is a global
+ *	%n                        *int: the number that the memo gave last
+ *	@%d                       what has that number
+ *
+ * A string in quotes is borrowed as long as w is used. What fmt does not close
+ * stays open: calls that follow, of other functions too, write what is in it,
+ * and a comma ends an item. Items are added one alone or in batches of 1000, as
+ * Python adds them; of what begins with {* or [* in one batch. */
+void ofs_pkw_lit(struct ofs_pkw *w, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* For %.*s. */
+#define OFS_PKW_STR(s) (int)(s).len, (s).p
+
+/* Opcode by opcode. */
 void ofs_pkw_op(struct ofs_pkw *w, enum ofs_pkw_op op);
 /* What was made last goes into the memo, under the next number. */
 void ofs_pkw_put(struct ofs_pkw *w);
@@ -69,7 +107,14 @@ void ofs_pkw_str(struct ofs_pkw *w, const char *p, size_t n);
 /* A string or global that is written once and then taken from the memo. The
  * text is borrowed as long as w is used. */
 void ofs_pkw_known(struct ofs_pkw *w, const char *s);
+void ofs_pkw_known_text(struct ofs_pkw *w, const char *p, size_t n);
 void ofs_pkw_global(struct ofs_pkw *w, const char *module, const char *name);
+void ofs_pkw_global_text(struct ofs_pkw *w, struct ofs_str module,
+    struct ofs_str name);
+/* A call whose text is p: is it in the memo, and taken from there? If not, it
+ * is what was put there last, once it was written. */
+bool ofs_pkw_get_call(struct ofs_pkw *w, const char *p, size_t n);
+void ofs_pkw_learn_call(struct ofs_pkw *w, const char *p, size_t n);
 /* A tuple of the n objects that follow: _open, the objects, _close. */
 void ofs_pkw_tuple_open(struct ofs_pkw *w, size_t n);
 void ofs_pkw_tuple_close(struct ofs_pkw *w, size_t n);

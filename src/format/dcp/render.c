@@ -96,8 +96,7 @@ static int put_tensor(enum ofs_dtype dtype, const uint64_t *sizes,
 	ofs_pkw_begin(&w);
 	if (ofs_pkw_tensor(&w, dtype, 0, sizes, ndim, err) == -1)
 		return -1;
-	ofs_pkw_op(&w, OFS_PKW_STOP);
-	return out->bad ? optimfs_fail(err, ENOMEM, "a pickle") : 0;
+	return ofs_pkw_end(&w, err);
 }
 
 static int tensor_item(const struct ofs_dcp_files *f, uint32_t leaf,
@@ -182,12 +181,9 @@ static int lay_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 		ret = ofs_pkw_node(&w, doc, node, err);
 	else
 		ret = ofs_render_put(&w, from->cat, e, doc, node, err);
-	ofs_pkw_op(&w, OFS_PKW_STOP);
 	ofs_render_release(e, doc);
-	if (ret == -1)
+	if (ret == -1 || ofs_pkw_end(&w, err) == -1)
 		return -1;
-	if (f->pickles.bad)
-		return optimfs_fail(err, ENOMEM, "values of a view");
 	l->npickle = f->pickles.len - l->pickle;
 	item = (struct ofs_torch_item){ .npickle = l->npickle };
 	l->last = ofs_torch_item_size(&item);

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -16,9 +17,10 @@
  * put into the memo first and popped again; what a block adds to the memo
  * begins at the same number in each, and nobody looks at it twice. */
 
-static const char M[] = "torch.distributed.checkpoint.metadata";
-static const char ZSTD[] = "stream.zstd/1";
-static const char F[] = "torch.distributed.checkpoint.filesystem";
+#define M      "torch.distributed.checkpoint.metadata"
+#define F      "torch.distributed.checkpoint.filesystem"
+#define LAYOUT "$torch.serialization._get_layout('torch.strided')"
+#define FORMAT "$" M "._MEM_FORMAT_ENCODING(0)"
 
 /* A span's ref: which part of the index, whose rank, from which leaf on. */
 enum part {
@@ -44,7 +46,6 @@ enum part {
 struct writer {
 	const struct ofs_dcp_files *f;
 	struct ofs_pkw w;
-	uint32_t layout, format; /* memo */
 	struct ofs_buf key;
 	uint32_t next; /* leaf, behind a block of storage_data */
 };
@@ -79,30 +80,21 @@ static void put_shared(struct writer *x)
 		ofs_pkw_known(w, "transform_descriptors");
 		pop(w);
 	}
-	ofs_pkw_global(w, F, "_StorageInfo");
+	ofs_pkw_lit(w, F "._StorageInfo");
 	pop(w);
-	ofs_pkw_global(w, "torch", "Size");
+	ofs_pkw_lit(w, "torch.Size");
 	pop(w);
-	ofs_pkw_global(w, "torch.serialization", "_get_layout");
-	ofs_pkw_str(w, "torch.strided", 13);
-	ofs_pkw_tuple_close(w, 1);
-	x->layout = w->memo;
-	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
+	ofs_pkw_lit(w, LAYOUT);
 	pop(w);
-	ofs_pkw_global(w, M, "_MEM_FORMAT_ENCODING");
-	ofs_pkw_int(w, 0);
-	ofs_pkw_tuple_close(w, 1);
-	x->format = w->memo;
-	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
+	ofs_pkw_lit(w, FORMAT);
 	pop(w);
 }
 
 static void put_size(struct ofs_pkw *w, const uint64_t *v, size_t n)
 {
-	ofs_pkw_global(w, "torch", "Size");
+	ofs_pkw_lit(w, "torch.Size(");
 	ofs_pkw_dims(w, v, n);
-	ofs_pkw_tuple_close(w, 1);
-	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
+	ofs_pkw_lit(w, ")");
 }
 
 static void put_key(struct writer *x, uint32_t leaf)
@@ -113,24 +105,6 @@ static void put_key(struct writer *x, uint32_t leaf)
 	ofs_pkw_str(&x->w, (const char *)x->key.data, x->key.len);
 }
 
-/* dtype, layout, requires_grad, memory_format, pin_memory */
-static void put_properties(struct writer *x, enum ofs_dtype dtype)
-{
-	struct ofs_pkw *w = &x->w;
-
-	ofs_pkw_global(w, M, "TensorProperties");
-	ofs_pkw_op(w, OFS_PKW_UNIT);
-	ofs_pkw_op_put(w, OFS_PKW_NEWOBJ);
-	ofs_pkw_tuple_open(w, 5);
-	ofs_pkw_global(w, "torch", ofs_dtype_name(dtype));
-	ofs_pkw_get(w, x->layout);
-	ofs_pkw_op(w, OFS_PKW_FALSE);
-	ofs_pkw_get(w, x->format);
-	ofs_pkw_op(w, OFS_PKW_FALSE);
-	ofs_pkw_tuple_close(w, 5);
-	ofs_pkw_op(w, OFS_PKW_BUILD);
-}
-
 static void put_chunk(struct writer *x, uint32_t leaf, uint32_t chunk,
     unsigned ndim)
 {
@@ -138,12 +112,11 @@ static void put_chunk(struct writer *x, uint32_t leaf, uint32_t chunk,
 	struct ofs_pkw *w = &x->w;
 
 	ofs_dcp_chunk_box(x->f, leaf, chunk, offsets, sizes);
-	ofs_pkw_object(w, M, "ChunkStorageMetadata");
-	ofs_pkw_known(w, "offsets");
+	ofs_pkw_lit(w, M ".ChunkStorageMetadata<{'offsets': ");
 	put_size(w, offsets, ndim);
-	ofs_pkw_known(w, "sizes");
+	ofs_pkw_lit(w, ", 'sizes': ");
 	put_size(w, sizes, ndim);
-	ofs_pkw_object_end(w);
+	ofs_pkw_lit(w, "}>,");
 }
 
 static const struct ofs_tensor *tensor_of(const struct writer *x, uint32_t leaf)
@@ -161,24 +134,20 @@ static void put_meta(struct writer *x, uint32_t leaf)
 
 	put_key(x, leaf);
 	if (n == 0) {
-		ofs_pkw_global(w, M, "BytesStorageMetadata");
-		ofs_pkw_op(w, OFS_PKW_UNIT);
-		ofs_pkw_op_put(w, OFS_PKW_NEWOBJ);
+		ofs_pkw_lit(w, M ".BytesStorageMetadata<>");
 		return;
 	}
 	t = tensor_of(x, leaf);
-	ofs_pkw_object(w, M, "TensorStorageMetadata");
-	ofs_pkw_known(w, "properties");
-	put_properties(x, ofs_render_dtype(&x->f->to, t));
-	ofs_pkw_known(w, "size");
+	/* dtype, layout, requires_grad, memory_format, pin_memory */
+	ofs_pkw_lit(w,
+	    M ".TensorStorageMetadata<{'properties': " M ".TensorProperties<"
+	      "(torch.%s, " LAYOUT ", False, " FORMAT ", False)>, 'size': ",
+	    ofs_dtype_name(ofs_render_dtype(&x->f->to, t)));
 	put_size(w, ofs_tensor_shape(x->f->cat, t), t->ndim);
-	ofs_pkw_known(w, "chunks");
-	ofs_pkw_op_put(w, OFS_PKW_LIST);
-	ofs_pkw_op(w, OFS_PKW_MARK);
+	ofs_pkw_lit(w, ", 'chunks': [*");
 	for (uint32_t i = 0; i < n; i++)
 		put_chunk(x, leaf, i, t->ndim);
-	ofs_pkw_op(w, OFS_PKW_APPENDS);
-	ofs_pkw_object_end(w);
+	ofs_pkw_lit(w, "]}>");
 }
 
 static void put_path(struct writer *x, uint32_t leaf)
@@ -212,38 +181,26 @@ static void put_place(struct writer *x, uint32_t leaf, uint32_t chunk,
 	struct ofs_pkw *w = &x->w;
 	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS];
 	char name[OFS_FILE_NAME];
-	size_t n;
 
-	ofs_pkw_object(w, M, "MetadataIndex");
-	ofs_pkw_known(w, "fqn");
+	ofs_pkw_lit(w, M ".MetadataIndex<{'fqn': ");
 	put_key(x, leaf);
-	ofs_pkw_known(w, "index");
 	if (l->nchunks == 0) {
-		ofs_pkw_op(w, OFS_PKW_NONE);
+		ofs_pkw_lit(w, ", 'index': None}>");
 	} else {
 		ofs_dcp_chunk_box(x->f, leaf, chunk, offsets, sizes);
-		ofs_pkw_int(w, chunk);
-		ofs_pkw_known(w, "offset");
+		ofs_pkw_lit(w, ", 'index': %u, 'offset': ", chunk);
 		put_size(w, offsets, tensor_of(x, leaf)->ndim);
+		ofs_pkw_lit(w, "}>");
 	}
-	ofs_pkw_object_end(w);
-	ofs_pkw_object(w, F, "_StorageInfo");
-	ofs_pkw_known(w, "relative_path");
 	x->f->files.ops->name(&x->f->files, rank + 1, name);
-	for (n = 0; name[n] != '\0';)
-		n++;
-	ofs_pkw_str(w, name, n);
-	ofs_pkw_known(w, "offset");
-	ofs_pkw_int(w, (int64_t)off);
-	ofs_pkw_known(w, "length");
-	ofs_pkw_int(w, (int64_t)ofs_dcp_stored_size(x->f, leaf, chunk));
-	if (x->f->to.zstd != 0) {
-		ofs_pkw_known(w, "transform_descriptors");
-		ofs_pkw_op_put(w, OFS_PKW_LIST);
-		ofs_pkw_str(w, ZSTD, strlen(ZSTD));
-		ofs_pkw_op(w, OFS_PKW_APPEND);
-	}
-	ofs_pkw_object_end(w);
+	ofs_pkw_lit(w,
+	    F "._StorageInfo<{'relative_path': %s, 'offset': %" PRIu64
+	      ", 'length': %" PRIu64,
+	    name, off, ofs_dcp_stored_size(x->f, leaf, chunk));
+	if (x->f->to.zstd != 0)
+		ofs_pkw_lit(w, ", 'transform_descriptors': [%s]",
+		    "stream.zstd/1");
+	ofs_pkw_lit(w, "}>");
 }
 
 /* A block of storage_data; *off moves over its items, next behind them. */
@@ -292,27 +249,13 @@ static void put_dict(struct ofs_pkw *w, const char *name)
 	ofs_pkw_op_put(w, OFS_PKW_DICT);
 }
 
-static void put_name(struct ofs_pkw *w, const char *name)
-{
-	ofs_pkw_str(w, name, strlen(name));
-}
-
 /* storage_meta and version. */
 static void put_tail(struct ofs_pkw *w)
 {
-	put_name(w, "storage_meta");
-	ofs_pkw_object(w, M, "StorageMeta");
-	put_name(w, "checkpoint_id");
-	ofs_pkw_op(w, OFS_PKW_NONE);
-	put_name(w, "save_id");
-	ofs_pkw_op(w, OFS_PKW_NONE);
-	put_name(w, "load_id");
-	ofs_pkw_op(w, OFS_PKW_NONE);
-	put_name(w, "modules");
-	ofs_pkw_op_put(w, OFS_PKW_LIST);
-	ofs_pkw_object_end(w);
-	put_name(w, "version");
-	put_name(w, "1.0.0");
+	ofs_pkw_lit(w,
+	    "'storage_meta': " M
+	    ".StorageMeta<{'checkpoint_id': None, 'save_id': None, "
+	    "'load_id': None, 'modules': []}>, 'version': '1.0.0'");
 	ofs_pkw_object_end(w);
 	ofs_pkw_op(w, OFS_PKW_STOP);
 }

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,10 @@
 #define API   "torch.distributed._shard.sharded_tensor.api"
 #define META  "torch.distributed._shard.sharded_tensor.metadata"
 #define SPECS "torch.distributed._shard.sharding_spec"
+
+/* PyTorch makes a device each time; its %s is "cpu". A layout is one object. */
+#define DEVICE "torch.device(%s)"
+#define LAYOUT "$torch.serialization._get_layout('torch.strided')"
 
 /* PyTorch lists every shard in each rank's file, and looks at the rank's own
  * alone when it loads one. Of more ranks than these only that one is listed:
@@ -26,8 +31,6 @@ struct writer {
 	/* Of each unit: the storage with the rank's shard, and one without
 	 * elements; OFS_NONE: none yet. */
 	uint32_t *storage, *none;
-	/* Memo of what several ShardedTensors share; 0: not made yet. */
-	uint32_t layout, format, group;
 };
 
 static uint32_t entry_of(const struct ofs_fsdp_files *f, uint32_t param,
@@ -107,78 +110,23 @@ static int put_slice(struct writer *w, uint32_t param)
 	    w->p.err);
 }
 
-static void put_device(struct writer *w)
-{
-	ofs_pkw_global(&w->p.w, "torch", "device");
-	ofs_pkw_str(&w->p.w, "cpu", 3);
-	ofs_pkw_tuple_close(&w->p.w, 1);
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_REDUCE);
-}
-
-static void put_layout(struct writer *w)
-{
-	if (w->layout != 0) {
-		ofs_pkw_get(&w->p.w, w->layout);
-		return;
-	}
-	ofs_pkw_global(&w->p.w, "torch.serialization", "_get_layout");
-	ofs_pkw_str(&w->p.w, "torch.strided", 13);
-	ofs_pkw_tuple_close(&w->p.w, 1);
-	w->layout = w->p.w.memo;
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_REDUCE);
-}
-
-static void new_object(struct writer *w, const char *module, const char *cls)
-{
-	ofs_pkw_global(&w->p.w, module, cls);
-	ofs_pkw_op(&w->p.w, OFS_PKW_UNIT);
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_NEWOBJ);
-}
-
 /* The rank of the job that has shard k where this rank is. */
 static uint32_t rank_of(const struct writer *w, uint32_t k)
 {
 	return w->rank - w->shard + k;
 }
 
-static void put_list_of_one(struct writer *w, uint64_t v)
-{
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
-	ofs_pkw_int(&w->p.w, (int64_t)v);
-	ofs_pkw_op(&w->p.w, OFS_PKW_APPEND);
-}
-
 /* ShardMetadata of shard k. *placement gets the memo of its device. */
 static void put_metadata(struct writer *w, const struct ofs_flat *flat,
-    uint32_t k, uint32_t *memo, uint32_t *placement)
+    uint32_t k, int *placement)
 {
-	struct ofs_pkw *p = &w->p.w;
-
-	new_object(w, "torch.distributed._shard.metadata", "ShardMetadata");
-	*memo = p->memo - 1;
-	ofs_pkw_op(p, OFS_PKW_NONE);
-	ofs_pkw_op_put(p, OFS_PKW_DICT);
-	ofs_pkw_op(p, OFS_PKW_MARK);
-	ofs_pkw_known(p, "shard_offsets");
-	put_list_of_one(w, k * flat->shard);
-	ofs_pkw_known(p, "shard_sizes");
-	put_list_of_one(w, ofs_flat_held(flat, k));
-	ofs_pkw_known(p, "placement");
-	new_object(w, "torch.distributed.remote_device", "_remote_device");
-	*placement = p->memo - 1;
-	ofs_pkw_op_put(p, OFS_PKW_DICT);
-	ofs_pkw_op(p, OFS_PKW_MARK);
-	ofs_pkw_known(p, "_worker_name");
-	ofs_pkw_op(p, OFS_PKW_NONE);
-	ofs_pkw_known(p, "_rank");
-	ofs_pkw_int(p, rank_of(w, k));
-	ofs_pkw_known(p, "_device");
-	put_device(w);
-	ofs_pkw_op(p, OFS_PKW_SETITEMS);
-	ofs_pkw_op(p, OFS_PKW_BUILD);
-	ofs_pkw_op(p, OFS_PKW_SETITEMS);
-	ofs_pkw_tuple_close(p, 2);
-	ofs_pkw_op(p, OFS_PKW_BUILD);
+	ofs_pkw_lit(&w->p.w,
+	    "torch.distributed._shard.metadata.ShardMetadata<(None, {"
+	    "'shard_offsets': [%" PRIu64 "], 'shard_sizes': [%" PRIu64 "], "
+	    "'placement': torch.distributed.remote_device._remote_device<%n{"
+	    "'_worker_name': None, '_rank': %u, '_device': " DEVICE "}>})>",
+	    k * flat->shard, ofs_flat_held(flat, k), placement, rank_of(w, k),
+	    "cpu");
 }
 
 /* The list of the rank's own shards: one, or none at the end. */
@@ -187,24 +135,20 @@ static int put_local(struct writer *w, uint32_t unit)
 	const struct ofs_flat *flat = &w->f->unit[unit].flat;
 	uint64_t held = ofs_flat_held(flat, w->shard);
 	struct ofs_pkw *p = &w->p.w;
-	uint32_t memo, placement;
+	int placement;
 
-	ofs_pkw_op_put(p, OFS_PKW_LIST);
-	if (held == 0)
-		return 0;
-	new_object(w, "torch.distributed._shard.sharded_tensor.shard", "Shard");
-	ofs_pkw_op(p, OFS_PKW_NONE);
-	ofs_pkw_op_put(p, OFS_PKW_DICT);
-	ofs_pkw_op(p, OFS_PKW_MARK);
-	ofs_pkw_known(p, "tensor");
-	if (put_view(w, unit, 0, held, true) == -1)
-		return -1;
-	ofs_pkw_known(p, "metadata");
-	put_metadata(w, flat, w->shard, &memo, &placement);
-	ofs_pkw_op(p, OFS_PKW_SETITEMS);
-	ofs_pkw_tuple_close(p, 2);
-	ofs_pkw_op(p, OFS_PKW_BUILD);
-	ofs_pkw_op(p, OFS_PKW_APPEND);
+	ofs_pkw_lit(p, "[");
+	if (held > 0) {
+		ofs_pkw_lit(p,
+		    "torch.distributed._shard.sharded_tensor.shard.Shard<"
+		    "(None, {'tensor': ");
+		if (put_view(w, unit, 0, held, true) == -1)
+			return -1;
+		ofs_pkw_lit(p, ", 'metadata': ");
+		put_metadata(w, flat, w->shard, &placement);
+		ofs_pkw_lit(p, "})>");
+	}
+	ofs_pkw_lit(p, "]");
 	return 0;
 }
 
@@ -230,173 +174,89 @@ static void listed(const struct writer *w, const struct ofs_flat *flat,
 	*end = w->shard < n ? w->shard + 1 : n;
 }
 
-/* dtype, layout, requires_grad, memory_format, pin_memory */
-static void put_properties(struct writer *w, enum ofs_dtype dtype)
-{
-	struct ofs_pkw *p = &w->p.w;
-
-	new_object(w, META, "TensorProperties");
-	ofs_pkw_tuple_open(p, 5);
-	ofs_pkw_global(p, "torch", ofs_dtype_name(dtype));
-	put_layout(w);
-	ofs_pkw_op(p, OFS_PKW_TRUE);
-	if (w->format != 0) {
-		ofs_pkw_get(p, w->format);
-	} else {
-		ofs_pkw_global(p, META, "MEM_FORMAT_ENCODING");
-		ofs_pkw_int(p, 0);
-		ofs_pkw_tuple_close(p, 1);
-		w->format = p->memo;
-		ofs_pkw_op_put(p, OFS_PKW_REDUCE);
-	}
-	ofs_pkw_op(p, OFS_PKW_FALSE);
-	ofs_pkw_tuple_close(p, 5);
-	ofs_pkw_op(p, OFS_PKW_BUILD);
-}
-
 /* ShardedTensorMetadata; *shards gets the memo of the list of shards,
  * placement those of their devices. */
-static void put_tensor_metadata(struct writer *w, uint32_t unit,
-    uint32_t *shards, uint32_t *placement)
+static void put_tensor_metadata(struct writer *w, uint32_t unit, int *shards,
+    int *placement)
 {
 	const struct ofs_flat *flat = &w->f->unit[unit].flat;
-	uint32_t first, end, n, memo;
 	struct ofs_pkw *p = &w->p.w;
+	uint32_t first, end;
 
 	listed(w, flat, &first, &end);
-	n = end - first;
-	new_object(w, META, "ShardedTensorMetadata");
-	ofs_pkw_op_put(p, OFS_PKW_DICT);
-	ofs_pkw_op(p, OFS_PKW_MARK);
-	ofs_pkw_known(p, "shards_metadata");
-	*shards = p->memo;
-	ofs_pkw_op_put(p, OFS_PKW_LIST);
-	for (uint32_t k = 0; k < n; k++) {
-		ofs_pkw_item(p, k, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
-		put_metadata(w, flat, first + k, &memo, &placement[k]);
+	ofs_pkw_lit(p, META ".ShardedTensorMetadata<{'shards_metadata': [%n",
+	    shards);
+	for (uint32_t k = first; k < end; k++) {
+		put_metadata(w, flat, k, placement++);
+		ofs_pkw_lit(p, ",");
 	}
-	ofs_pkw_item(p, n, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
-	ofs_pkw_known(p, "size");
-	ofs_pkw_global(p, "torch", "Size");
-	ofs_pkw_dims(p, &flat->size, 1);
-	ofs_pkw_tuple_close(p, 1);
-	ofs_pkw_op_put(p, OFS_PKW_REDUCE);
-	ofs_pkw_known(p, "tensor_properties");
-	put_properties(w, w->f->unit[unit].dtype);
-	ofs_pkw_op(p, OFS_PKW_SETITEMS);
-	ofs_pkw_op(p, OFS_PKW_BUILD);
+	/* dtype, layout, requires_grad, memory_format, pin_memory */
+	ofs_pkw_lit(p,
+	    "], 'size': torch.Size((%" PRIu64 ")), 'tensor_properties': " META
+	    ".TensorProperties<(torch.%s, " LAYOUT ", True, $" META
+	    ".MEM_FORMAT_ENCODING(0), False)>}>",
+	    flat->size, ofs_dtype_name(w->f->unit[unit].dtype));
 }
 
 /* Its ranks within the group that shards, and within the job. */
 static void put_group(struct writer *w)
 {
-	struct ofs_pkw *p = &w->p.w;
-
-	if (w->group != 0) {
-		ofs_pkw_get(p, w->group);
-	} else {
-		ofs_pkw_global(p, "__builtin__", "getattr");
-		ofs_pkw_global(p, API, "ShardedTensor");
-		ofs_pkw_str(p, "ProcessGroupState", 17);
-		ofs_pkw_tuple_close(p, 2);
-		w->group = p->memo;
-		ofs_pkw_op_put(p, OFS_PKW_REDUCE);
-	}
-	ofs_pkw_op(p, OFS_PKW_UNIT);
-	ofs_pkw_op_put(p, OFS_PKW_NEWOBJ);
-	ofs_pkw_op_put(p, OFS_PKW_DICT);
-	ofs_pkw_op(p, OFS_PKW_MARK);
-	ofs_pkw_known(p, "local_rank");
-	ofs_pkw_int(p, w->shard);
-	ofs_pkw_known(p, "global_rank");
-	ofs_pkw_int(p, w->rank);
-	ofs_pkw_known(p, "local_world_size");
-	ofs_pkw_int(p, w->f->to.shards);
-	ofs_pkw_known(p, "global_world_size");
-	ofs_pkw_int(p, w->f->world);
-	ofs_pkw_op(p, OFS_PKW_SETITEMS);
-	ofs_pkw_op(p, OFS_PKW_BUILD);
+	ofs_pkw_lit(&w->p.w,
+	    "$__builtin__.getattr(" API ".ShardedTensor, 'ProcessGroupState')<"
+	    "{'local_rank': %u, 'global_rank': %u, 'local_world_size': %u, "
+	    "'global_world_size': %u}>",
+	    w->shard, w->rank, w->f->to.shards, w->f->world);
 }
 
 /* As PyTorch infers it: chunks of equal length, the last one shorter, where
  * that is what they are; else the list. */
-static void put_spec(struct writer *w, const struct ofs_flat *flat,
-    uint32_t shards, const uint32_t *placement)
+static void put_spec(struct writer *w, const struct ofs_flat *flat, int shards,
+    const int *placement)
 {
 	uint32_t n = count_shards(flat);
 	struct ofs_pkw *p = &w->p.w;
 
 	if (n < 2 || w->f->to.shards > LISTED_MAX ||
 	    (flat->size + n - 1) / n != flat->shard) {
-		new_object(w, SPECS ".api", "EnumerableShardingSpec");
-		ofs_pkw_op_put(p, OFS_PKW_DICT);
-		ofs_pkw_known(p, "shards");
-		ofs_pkw_get(p, shards);
-		ofs_pkw_op(p, OFS_PKW_SETITEM);
-		ofs_pkw_op(p, OFS_PKW_BUILD);
+		ofs_pkw_lit(p,
+		    SPECS ".api.EnumerableShardingSpec<{'shards': @%d}>",
+		    shards);
 		return;
 	}
-	new_object(w, SPECS ".chunk_sharding_spec", "ChunkShardingSpec");
-	ofs_pkw_op_put(p, OFS_PKW_DICT);
-	ofs_pkw_op(p, OFS_PKW_MARK);
-	ofs_pkw_known(p, "dim");
-	ofs_pkw_int(p, 0);
-	ofs_pkw_known(p, "placements");
-	ofs_pkw_op_put(p, OFS_PKW_LIST);
-	for (uint32_t k = 0; k < n; k++) {
-		ofs_pkw_item(p, k, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
-		ofs_pkw_get(p, placement[k]);
-	}
-	ofs_pkw_item(p, n, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
-	ofs_pkw_op(p, OFS_PKW_SETITEMS);
-	ofs_pkw_op(p, OFS_PKW_BUILD);
-}
-
-/* What ShardedTensor.__new__ is given. */
-static void put_arguments(struct writer *w, uint32_t unit)
-{
-	const struct ofs_fsdp_new_unit *u = &w->f->unit[unit];
-	struct ofs_pkw *p = &w->p.w;
-	uint64_t one = 1;
-
-	ofs_pkw_tuple_open(p, 7);
-	ofs_pkw_global(p, API, "ShardedTensor");
-	ofs_pkw_global(p, "torch", ofs_dtype_name(u->dtype));
-	ofs_pkw_dims(p, &u->flat.size, 1);
-	ofs_pkw_dims(p, &one, 1);
-	ofs_pkw_int(p, 0);
-	put_layout(w);
-	put_device(w);
-	ofs_pkw_op(p, OFS_PKW_TRUE);
-	ofs_pkw_tuple_close(p, 7);
+	ofs_pkw_lit(p,
+	    SPECS ".chunk_sharding_spec.ChunkShardingSpec<"
+		  "{'dim': 0, 'placements': [");
+	for (uint32_t k = 0; k < n; k++)
+		ofs_pkw_lit(p, "@%d,", placement[k]);
+	ofs_pkw_lit(p, "]}>");
 }
 
 static int put_sharded(struct writer *w, uint32_t unit)
 {
-	const struct ofs_flat *flat = &w->f->unit[unit].flat;
-	uint32_t shards;
+	const struct ofs_fsdp_new_unit *u = &w->f->unit[unit];
+	int *placement =
+	    calloc(count_shards(&u->flat) + 1ull, sizeof(*placement));
 	struct ofs_pkw *p = &w->p.w;
-	uint32_t *placement =
-	    calloc(count_shards(flat) + 1ull, sizeof(*placement));
-	int ret;
+	int ret, shards;
 
 	if (placement == NULL)
 		return optimfs_fail(w->p.err, ENOMEM, "shards of a view");
-	ofs_pkw_global(p, "torch._tensor", "_rebuild_from_type_v2");
-	ofs_pkw_tuple_open(p, 4);
-	ofs_pkw_global(p, "torch._utils", "_rebuild_wrapper_subclass");
-	ofs_pkw_global(p, API, "ShardedTensor");
-	put_arguments(w, unit);
-	ofs_pkw_tuple_open(p, 5);
+	/* what ShardedTensor.__new__ is given, then its state */
+	ofs_pkw_lit(p,
+	    "torch._tensor._rebuild_from_type_v2("
+	    "torch._utils._rebuild_wrapper_subclass, " API ".ShardedTensor, "
+	    "(" API ".ShardedTensor, torch.%s, (%" PRIu64 "), (1), 0, " LAYOUT
+	    ", " DEVICE ", True), (",
+	    ofs_dtype_name(u->dtype), u->flat.size, "cpu");
 	ret = put_local(w, unit);
 	if (ret == 0) {
+		ofs_pkw_lit(p, ",");
 		put_tensor_metadata(w, unit, &shards, placement);
+		ofs_pkw_lit(p, ",");
 		put_group(w);
-		put_spec(w, flat, shards, placement);
-		ofs_pkw_op(p, OFS_PKW_FALSE);
-		ofs_pkw_tuple_close(p, 5);
-		ofs_pkw_tuple_close(p, 4);
-		ofs_pkw_op_put(p, OFS_PKW_REDUCE);
+		ofs_pkw_lit(p, ",");
+		put_spec(w, &u->flat, shards, placement);
+		ofs_pkw_lit(p, ", False))");
 	}
 	free(placement);
 	return ret;
@@ -468,10 +328,7 @@ int ofs_fsdp_new_model(const struct ofs_fsdp_files *f, uint32_t rank,
 	memset(w.storage, 0xff, f->units.n * 2ull * sizeof(*w.storage));
 	w.none = w.storage + f->units.n;
 	ofs_pkw_begin(&w.p.w);
-	ofs_pkw_global(&w.p.w, "collections", "OrderedDict");
-	ofs_pkw_op(&w.p.w, OFS_PKW_UNIT);
-	ofs_pkw_op_put(&w.p.w, OFS_PKW_REDUCE);
-	ofs_pkw_op(&w.p.w, OFS_PKW_MARK);
+	ofs_pkw_lit(&w.p.w, "collections.OrderedDict(){*");
 	for (uint32_t i = 0; i < f->nmodel && ret == 0; i++) {
 		if (!f->orig)
 			ret = put_flats(&w, f->model[i]);
@@ -480,8 +337,7 @@ int ofs_fsdp_new_model(const struct ofs_fsdp_files *f, uint32_t rank,
 		if (ret == 0 && f->orig)
 			ret = put_flats(&w, f->model[i]);
 	}
-	ofs_pkw_op(&w.p.w, OFS_PKW_SETITEMS);
-	ofs_pkw_op(&w.p.w, OFS_PKW_STOP);
+	ofs_pkw_lit(&w.p.w, "}");
 	free(w.storage);
-	return ret;
+	return ret == 0 ? ofs_pkw_end(&w.p.w, err) : -1;
 }

@@ -72,14 +72,12 @@ static int put_states(struct writer *w, const struct ofs_fsdp_new_param *p,
 {
 	const struct ofs_fsdp_files *f = w->f;
 
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+	ofs_pkw_lit(&w->p.w, "{");
 	for (uint32_t i = 0; i < p->nstates; i++) {
 		const struct ofs_fsdp_new_state *v = &f->state[p->state + i];
 		int ret;
 
-		ofs_pkw_item(&w->p.w, i, p->nstates, OFS_PKW_SETITEM,
-		    OFS_PKW_SETITEMS);
-		ofs_pkw_known(&w->p.w, v->name);
+		ofs_pkw_lit(&w->p.w, "'%s': ", v->name);
 		if (!is_cut(f, v->entry) || (f->whole && f->orig))
 			ret = ofs_state_put_entry(&w->p,
 			    &f->cat->entries[v->entry]);
@@ -90,9 +88,9 @@ static int put_states(struct writer *w, const struct ofs_fsdp_new_param *p,
 		if (ret == -1)
 			return ofs_render_blame(f->cat,
 			    &f->cat->entries[v->entry], w->p.err);
+		ofs_pkw_lit(&w->p.w, ",");
 	}
-	ofs_pkw_item(&w->p.w, p->nstates, p->nstates, OFS_PKW_SETITEM,
-	    OFS_PKW_SETITEMS);
+	ofs_pkw_lit(&w->p.w, "}");
 	return 0;
 }
 
@@ -120,24 +118,20 @@ static uint32_t holder(const struct writer *w, uint32_t id,
 static int put_all(struct writer *w)
 {
 	const struct ofs_fsdp_files *f = w->f;
-	struct ofs_flat_slice s;
-	uint32_t n = 0, k = 0;
+	struct ofs_flat_slice s = { 0 };
 
-	for (uint32_t id = 0; id < f->nids; id++)
-		n += holder(w, id, &s) != OFS_NONE;
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+	ofs_pkw_lit(&w->p.w, "{");
 	for (uint32_t id = 0; id < f->nids; id++) {
 		uint32_t param = holder(w, id, &s);
 
 		if (param == OFS_NONE)
 			continue;
-		ofs_pkw_item(&w->p.w, k++, n, OFS_PKW_SETITEM,
-		    OFS_PKW_SETITEMS);
-		ofs_pkw_int(&w->p.w, id);
+		ofs_pkw_lit(&w->p.w, "%u: ", id);
 		if (put_states(w, &f->param[param], &s) == -1)
 			return -1;
+		ofs_pkw_lit(&w->p.w, ",");
 	}
-	ofs_pkw_item(&w->p.w, k, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+	ofs_pkw_lit(&w->p.w, "}");
 	return 0;
 }
 
@@ -156,15 +150,12 @@ int ofs_fsdp_new_optim(const struct ofs_fsdp_files *f, uint32_t rank,
 	};
 
 	ofs_pkw_begin(&w.p.w);
-	ofs_pkw_op_put(&w.p.w, OFS_PKW_DICT);
-	ofs_pkw_op(&w.p.w, OFS_PKW_MARK);
-	ofs_pkw_known(&w.p.w, "state");
+	ofs_pkw_lit(&w.p.w, "{'state': ");
 	if (put_all(&w) == -1)
 		return -1;
-	ofs_pkw_known(&w.p.w, "param_groups");
+	ofs_pkw_lit(&w.p.w, ", 'param_groups': ");
 	if (ofs_state_put_groups(&w.p, &f->groups, f->id) == -1)
 		return -1;
-	ofs_pkw_op(&w.p.w, OFS_PKW_SETITEMS);
-	ofs_pkw_op(&w.p.w, OFS_PKW_STOP);
-	return 0;
+	ofs_pkw_lit(&w.p.w, "}");
+	return ofs_pkw_end(&w.p.w, err);
 }

@@ -178,10 +178,9 @@ static int entry_text(struct section *s, const struct ofs_entry *e,
 		return -1;
 	ofs_pkw_begin(&w);
 	ret = ofs_render_put(&w, s->f->cat, e, doc, node, s->err);
-	ofs_pkw_op(&w, OFS_PKW_STOP);
 	ofs_render_release(e, doc);
-	if (ret == 0 && bytes.bad)
-		ret = no_memory(s->err);
+	if (ret == 0)
+		ret = ofs_pkw_end(&w, s->err);
 	if (ret == 0) {
 		again = ofs_pickle_parse(bytes.data, bytes.len, false, NULL,
 		    NULL, s->err);

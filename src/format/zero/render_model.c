@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ static const char *const own[] = { "module", "buffer_names", "optimizer",
 	"lr_scheduler", "sparse_tensor_module_names" };
 
 #define UNIVERSAL "universal_checkpoint_info"
+#define ORDERED   "collections.OrderedDict()"
 
 struct writer {
 	struct ofs_zero_writer w;
@@ -38,13 +40,6 @@ static struct ofs_str name_of(const struct ofs_zero_new *z, uint32_t weight)
 	    ofs_catalog_components(z->cat, entry_of(z, weight)->tree, &n);
 
 	return ofs_catalog_string(z->cat, OFS_PATH_STR(c[n - 1]));
-}
-
-static void put_ordered(struct ofs_pkw *p)
-{
-	ofs_pkw_global(p, "collections", "OrderedDict");
-	ofs_pkw_op(p, OFS_PKW_UNIT);
-	ofs_pkw_op_put(p, OFS_PKW_REDUCE);
 }
 
 /* What every rank's file has of a weight in stage 3. */
@@ -91,7 +86,7 @@ static int put_module(struct writer *x)
 	const struct ofs_zero_new *z = x->w.z;
 	struct ofs_pkw *p = &x->w.p.w;
 
-	put_ordered(p);
+	ofs_pkw_lit(p, ORDERED "{");
 	for (uint32_t i = 0; i < z->nweights; i++) {
 		const struct ofs_zero_new_weight *v = &z->weight[i];
 		struct ofs_str name = name_of(z, i);
@@ -100,9 +95,7 @@ static int put_module(struct writer *x)
 
 		while (z->weight[of].role == OFS_ZERO_NEW_ALIAS)
 			of = z->weight[of].of;
-		ofs_pkw_item(p, i, z->nweights, OFS_PKW_SETITEM,
-		    OFS_PKW_SETITEMS);
-		ofs_pkw_str(p, name.p, name.len);
+		ofs_pkw_lit(p, "%.*s: ", OFS_PKW_STR(name));
 		if (z->stage == 3 && z->weight[of].role != OFS_ZERO_NEW_BUFFER)
 			ret = put_none(x, i);
 		else
@@ -110,46 +103,29 @@ static int put_module(struct writer *x)
 		if (ret == -1)
 			return ofs_render_blame(z->cat,
 			    &z->cat->entries[v->entry], x->w.p.err);
+		ofs_pkw_lit(p, ",");
 	}
-	ofs_pkw_item(p, z->nweights, z->nweights, OFS_PKW_SETITEM,
-	    OFS_PKW_SETITEMS);
+	ofs_pkw_lit(p, "}");
 	return 0;
-}
-
-static uint32_t count(const struct ofs_zero_new *z, enum ofs_zero_new_role role)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < z->nweights; i++)
-		n += z->weight[i].role == role;
-	return n;
 }
 
 static void put_buffers(struct writer *x)
 {
 	const struct ofs_zero_new *z = x->w.z;
-	uint32_t n = count(z, OFS_ZERO_NEW_BUFFER), k = 0;
-	struct ofs_pkw *p = &x->w.p.w;
 
-	ofs_pkw_op_put(p, OFS_PKW_LIST);
-	for (uint32_t i = 0; i < z->nweights; i++) {
-		struct ofs_str name = name_of(z, i);
-
-		if (z->weight[i].role != OFS_ZERO_NEW_BUFFER)
-			continue;
-		ofs_pkw_item(p, k++, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
-		ofs_pkw_str(p, name.p, name.len);
-	}
-	ofs_pkw_item(p, k, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	ofs_pkw_lit(&x->w.p.w, "[");
+	for (uint32_t i = 0; i < z->nweights; i++)
+		if (z->weight[i].role == OFS_ZERO_NEW_BUFFER)
+			ofs_pkw_lit(&x->w.p.w, "%.*s,",
+			    OFS_PKW_STR(name_of(z, i)));
+	ofs_pkw_lit(&x->w.p.w, "]");
 }
 
 static void put_size(struct ofs_pkw *p, const uint64_t *shape, uint32_t ndim)
 {
-	ofs_pkw_global(p, "torch", "Size");
-	ofs_pkw_tuple_open(p, 1);
+	ofs_pkw_lit(p, "torch.Size(");
 	ofs_pkw_dims(p, shape, ndim);
-	ofs_pkw_tuple_close(p, 1);
-	ofs_pkw_op_put(p, OFS_PKW_REDUCE);
+	ofs_pkw_lit(p, ")");
 }
 
 static void put_shapes(struct writer *x)
@@ -157,24 +133,19 @@ static void put_shapes(struct writer *x)
 	const struct ofs_zero_shapes *s = &x->w.z->shapes;
 	struct ofs_pkw *p = &x->w.p.w;
 
-	ofs_pkw_op_put(p, OFS_PKW_LIST);
+	ofs_pkw_lit(p, "[");
 	for (uint32_t g = 0; g < s->ngroups; g++) {
-		uint32_t first = s->first[g], n = s->first[g + 1] - first;
+		ofs_pkw_lit(p, ORDERED "{");
+		for (uint32_t i = s->first[g]; i < s->first[g + 1]; i++) {
+			const struct ofs_zero_param *v = &s->param[i];
 
-		ofs_pkw_item(p, g, s->ngroups, OFS_PKW_APPEND, OFS_PKW_APPENDS);
-		put_ordered(p);
-		for (uint32_t i = 0; i < n; i++) {
-			const struct ofs_zero_param *v = &s->param[first + i];
-
-			ofs_pkw_item(p, i, n, OFS_PKW_SETITEM,
-			    OFS_PKW_SETITEMS);
-			ofs_pkw_str(p, v->name.p, v->name.len);
+			ofs_pkw_lit(p, "%.*s: ", OFS_PKW_STR(v->name));
 			put_size(p, v->shape, v->ndim);
+			ofs_pkw_lit(p, ",");
 		}
-		ofs_pkw_item(p, n, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+		ofs_pkw_lit(p, "},");
 	}
-	ofs_pkw_item(p, s->ngroups, s->ngroups, OFS_PKW_APPEND,
-	    OFS_PKW_APPENDS);
+	ofs_pkw_lit(p, "]");
 }
 
 /* Elements [rank * p, (rank + 1) * p), where p is n over the number of ranks;
@@ -204,29 +175,34 @@ static int put_fragment(struct writer *x, uint32_t weight)
 	    x->w.p.err);
 }
 
+static bool has_frozen(const struct ofs_zero_new *z)
+{
+	for (uint32_t i = 0; i < z->nweights; i++)
+		if (z->weight[i].role == OFS_ZERO_NEW_FROZEN)
+			return true;
+	return false;
+}
+
 /* A dict of frozen parameters: of their shapes, or of what this file has of
  * each. Stage 1 has none of them. */
 static int put_frozen(struct writer *x, bool shapes)
 {
 	const struct ofs_zero_new *z = x->w.z;
-	uint32_t n = count(z, OFS_ZERO_NEW_FROZEN), k = 0;
 	struct ofs_pkw *p = &x->w.p.w;
 
-	if (z->stage == 1 || n == 0) {
-		ofs_pkw_op(p, OFS_PKW_NONE);
+	if (z->stage == 1 || !has_frozen(z)) {
+		ofs_pkw_lit(p, "None");
 		return 0;
 	}
-	put_ordered(p);
+	ofs_pkw_lit(p, ORDERED "{");
 	for (uint32_t i = 0; i < z->nweights; i++) {
 		const struct ofs_tensor *t =
 		    ofs_zero_new_tensor(z, z->weight[i].entry);
-		struct ofs_str name = name_of(z, i);
 		int ret = 0;
 
 		if (z->weight[i].role != OFS_ZERO_NEW_FROZEN)
 			continue;
-		ofs_pkw_item(p, k++, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
-		ofs_pkw_str(p, name.p, name.len);
+		ofs_pkw_lit(p, "%.*s: ", OFS_PKW_STR(name_of(z, i)));
 		if (shapes)
 			put_size(p, ofs_tensor_shape(z->cat, t), t->ndim);
 		else
@@ -235,8 +211,9 @@ static int put_frozen(struct writer *x, bool shapes)
 		if (ret == -1)
 			return ofs_render_blame(z->cat, entry_of(z, i),
 			    x->w.p.err);
+		ofs_pkw_lit(p, ",");
 	}
-	ofs_pkw_item(p, k, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+	ofs_pkw_lit(p, "}");
 	return 0;
 }
 
@@ -244,21 +221,14 @@ static int put_frozen(struct writer *x, bool shapes)
 static void put_shared(struct writer *x)
 {
 	const struct ofs_zero_new *z = x->w.z;
-	uint32_t n = x->w.rank == 0 ? count(z, OFS_ZERO_NEW_ALIAS) : 0, k = 0;
-	struct ofs_pkw *p = &x->w.p.w;
 
-	ofs_pkw_op_put(p, OFS_PKW_DICT);
-	for (uint32_t i = 0; i < z->nweights && n > 0; i++) {
-		struct ofs_str name = name_of(z, i), of;
-
-		if (z->weight[i].role != OFS_ZERO_NEW_ALIAS)
-			continue;
-		of = name_of(z, z->weight[i].of);
-		ofs_pkw_item(p, k++, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
-		ofs_pkw_str(p, name.p, name.len);
-		ofs_pkw_str(p, of.p, of.len);
-	}
-	ofs_pkw_item(p, k, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+	ofs_pkw_lit(&x->w.p.w, "{");
+	for (uint32_t i = 0; i < z->nweights && x->w.rank == 0; i++)
+		if (z->weight[i].role == OFS_ZERO_NEW_ALIAS)
+			ofs_pkw_lit(&x->w.p.w, "%.*s: %.*s,",
+			    OFS_PKW_STR(name_of(z, i)),
+			    OFS_PKW_STR(name_of(z, z->weight[i].of)));
+	ofs_pkw_lit(&x->w.p.w, "}");
 }
 
 /* What a loader asks for, whatever the source has. */
@@ -269,28 +239,17 @@ static int put_required(struct writer *x)
 
 	if (ofs_zero_new_put_fact(&x->w, "lr_scheduler") == -1)
 		return -1;
-	ofs_pkw_known(p, "sparse_tensor_module_names");
-	ofs_pkw_global(p, "__builtin__", "set");
-	ofs_pkw_tuple_open(p, 1);
-	ofs_pkw_op_put(p, OFS_PKW_LIST);
-	ofs_pkw_tuple_close(p, 1);
-	ofs_pkw_op_put(p, OFS_PKW_REDUCE);
 	ofs_zero_new_int(x->w.z, "skipped_steps", &skipped);
-	ofs_pkw_known(p, "skipped_steps");
-	ofs_pkw_int(p, skipped);
-	ofs_pkw_known(p, "global_steps");
-	ofs_pkw_int(p, ofs_zero_new_steps(x->w.z));
-	ofs_pkw_known(p, "dp_world_size");
-	ofs_pkw_int(p, x->w.z->world);
-	ofs_pkw_known(p, "mp_world_size");
-	ofs_pkw_int(p, 1);
+	ofs_pkw_lit(p,
+	    "'sparse_tensor_module_names': __builtin__.set([]), "
+	    "'skipped_steps': %" PRId64 ", 'global_steps': %" PRId64
+	    ", 'dp_world_size': %u, 'mp_world_size': 1, ",
+	    skipped, ofs_zero_new_steps(x->w.z), x->w.z->world);
 	ofs_zero_new_put_version(&x->w);
 	/* an empty one has no place in a tree; a converter wants it */
 	if (x->w.z->extra.n == 0 ||
-	    ofs_state_child(&x->w.z->extra, 0, UNIVERSAL) == OFS_NONE) {
-		ofs_pkw_known(p, UNIVERSAL);
-		ofs_pkw_op_put(p, OFS_PKW_DICT);
-	}
+	    ofs_state_child(&x->w.z->extra, 0, UNIVERSAL) == OFS_NONE)
+		ofs_pkw_lit(p, "'" UNIVERSAL "': {}, ");
 	return 0;
 }
 
@@ -314,9 +273,10 @@ static int put_rest(struct writer *x)
 
 		if (is_own(key))
 			continue;
-		ofs_pkw_str(&x->w.p.w, key.p, key.len);
+		ofs_pkw_lit(&x->w.p.w, "%.*s: ", OFS_PKW_STR(key));
 		if (ofs_state_put(&x->w.p, i) == -1)
 			return -1;
+		ofs_pkw_lit(&x->w.p.w, ",");
 	}
 	return 0;
 }
@@ -325,23 +285,22 @@ static int put_all(struct writer *x)
 {
 	struct ofs_pkw *p = &x->w.p.w;
 
-	ofs_pkw_known(p, "module");
+	ofs_pkw_lit(p, "'module': ");
 	if (put_module(x) == -1)
 		return -1;
-	ofs_pkw_known(p, "buffer_names");
+	ofs_pkw_lit(p, ", 'buffer_names': ");
 	put_buffers(x);
-	ofs_pkw_known(p, "optimizer");
-	ofs_pkw_op(p, OFS_PKW_NONE);
-	ofs_pkw_known(p, "param_shapes");
+	ofs_pkw_lit(p, ", 'optimizer': None, 'param_shapes': ");
 	put_shapes(x);
-	ofs_pkw_known(p, "frozen_param_shapes");
+	ofs_pkw_lit(p, ", 'frozen_param_shapes': ");
 	if (put_frozen(x, true) == -1)
 		return -1;
-	ofs_pkw_known(p, "shared_params");
+	ofs_pkw_lit(p, ", 'shared_params': ");
 	put_shared(x);
-	ofs_pkw_known(p, "frozen_param_fragments");
+	ofs_pkw_lit(p, ", 'frozen_param_fragments': ");
 	if (put_frozen(x, false) == -1)
 		return -1;
+	ofs_pkw_lit(p, ",");
 	return put_required(x) == -1 ? -1 : put_rest(x);
 }
 

@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "archive/torch_storage.h"
@@ -26,15 +27,13 @@ void ofs_zero_new_begin(struct ofs_zero_writer *w, const struct ofs_zero_new *z,
 		    .err = err },
 	};
 	ofs_pkw_begin(&w->p.w);
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
-	ofs_pkw_op(&w->p.w, OFS_PKW_MARK);
+	ofs_pkw_lit(&w->p.w, "{");
 }
 
 int ofs_zero_new_end(struct ofs_zero_writer *w)
 {
-	ofs_pkw_op(&w->p.w, OFS_PKW_SETITEMS);
-	ofs_pkw_op(&w->p.w, OFS_PKW_STOP);
-	return 0;
+	ofs_pkw_lit(&w->p.w, "}");
+	return ofs_pkw_end(&w->p.w, w->p.err);
 }
 
 int ofs_zero_new_put_fact(struct ofs_zero_writer *w, const char *key)
@@ -44,14 +43,15 @@ int ofs_zero_new_put_fact(struct ofs_zero_writer *w, const char *key)
 	const struct ofs_state *before = w->p.s;
 	int ret = 0;
 
-	ofs_pkw_known(&w->p.w, key);
 	if (node == OFS_NONE) {
-		ofs_pkw_op(&w->p.w, OFS_PKW_NONE);
+		ofs_pkw_lit(&w->p.w, "'%s': None, ", key);
 		return 0;
 	}
+	ofs_pkw_lit(&w->p.w, "'%s': ", key);
 	w->p.s = s;
 	ret = ofs_state_put(&w->p, node);
 	w->p.s = before;
+	ofs_pkw_lit(&w->p.w, ",");
 	return ret;
 }
 
@@ -62,18 +62,18 @@ void ofs_zero_new_put_version(struct ofs_zero_writer *w)
 	const struct ofs_pickle *doc;
 	struct ofs_str s = { "", 0 };
 
-	ofs_pkw_known(&w->p.w, "ds_version");
+	ofs_pkw_lit(&w->p.w, "'ds_version': ");
 	if (entry != OFS_NONE &&
 	    z->cat->entries[entry].kind != OFS_ENTRY_TENSOR &&
 	    ofs_render_value(&z->from, &z->cat->entries[entry], &doc, &node,
 		NULL) == 0) {
 		s = ofs_pk_str(doc, node);
 		if (s.len > 0)
-			ofs_pkw_str(&w->p.w, s.p, s.len);
+			ofs_pkw_lit(&w->p.w, "%.*s,", OFS_PKW_STR(s));
 		ofs_render_release(&z->cat->entries[entry], doc);
 	}
 	if (s.len == 0)
-		ofs_pkw_str(&w->p.w, DS_VERSION, strlen(DS_VERSION));
+		ofs_pkw_lit(&w->p.w, "%s,", DS_VERSION);
 }
 
 /* loss_scaler, dynamic_loss_scale and overflow: stage 3 loads nothing without
@@ -84,17 +84,13 @@ static const char *const scaler[] = { "loss_scaler", "dynamic_loss_scale",
 
 static void put_default(struct ofs_pkw *p, unsigned i)
 {
-	ofs_pkw_known(p, scaler[i]);
-	if (i > 0) {
-		ofs_pkw_op(p, OFS_PKW_FALSE);
-		return;
-	}
-	ofs_pkw_object(p, "deepspeed.runtime.fp16.loss_scaler", "LossScaler");
-	ofs_pkw_known(p, "cur_scale");
-	ofs_pkw_float(p, 1);
-	ofs_pkw_known(p, "dynamic");
-	ofs_pkw_op(p, OFS_PKW_FALSE);
-	ofs_pkw_object_end(p);
+	if (i > 0)
+		ofs_pkw_lit(p, "'%s': False, ", scaler[i]);
+	else
+		ofs_pkw_lit(p,
+		    "'%s': deepspeed.runtime.fp16.loss_scaler.LossScaler<"
+		    "{'cur_scale': %f, 'dynamic': False}>, ",
+		    scaler[i], 1.0);
 }
 
 /* The source's own where it is the same: there are two ways to pickle it. */
@@ -105,14 +101,14 @@ static int put_stage(struct ofs_zero_writer *w)
 	    ofs_zero_new_fact(z, "optimizer_state_dict/zero_stage");
 	struct ofs_pkw *p = &w->p.w;
 
-	ofs_pkw_known(p, "zero_stage");
-	if (ofs_zero_new_stage(z) == z->stage)
-		return ofs_state_put_entry(&w->p, &z->cat->entries[entry]);
-	ofs_pkw_global(p, "deepspeed.runtime.zero.config", "ZeroStageEnum");
-	ofs_pkw_tuple_open(p, 1);
-	ofs_pkw_int(p, z->stage);
-	ofs_pkw_tuple_close(p, 1);
-	ofs_pkw_op_put(p, OFS_PKW_REDUCE);
+	ofs_pkw_lit(p, "'zero_stage': ");
+	if (ofs_zero_new_stage(z) != z->stage)
+		ofs_pkw_lit(p,
+		    "deepspeed.runtime.zero.config.ZeroStageEnum(%d)",
+		    z->stage);
+	else if (ofs_state_put_entry(&w->p, &z->cat->entries[entry]) == -1)
+		return -1;
+	ofs_pkw_lit(p, ",");
 	return 0;
 }
 
@@ -139,8 +135,9 @@ int ofs_zero_new_put_scaler(struct ofs_zero_writer *w)
 
 		if (ofs_str_is(key, "zero_stage"))
 			continue;
-		ofs_pkw_str(p, key.p, key.len);
+		ofs_pkw_lit(p, "%.*s: ", OFS_PKW_STR(key));
 		ret = ofs_state_put(&w->p, i);
+		ofs_pkw_lit(p, ",");
 	}
 	w->p.s = before;
 	return ret;
@@ -234,15 +231,13 @@ static int put_flat(struct ofs_zero_writer *w, uint32_t group, const char *name)
 
 static int put_masters(struct ofs_zero_writer *w)
 {
-	uint32_t n = w->z->shapes.ngroups;
-
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
-	for (uint32_t g = 0; g < n; g++) {
-		ofs_pkw_item(&w->p.w, g, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	ofs_pkw_lit(&w->p.w, "[");
+	for (uint32_t g = 0; g < w->z->shapes.ngroups; g++) {
 		if (put_flat(w, g, NULL) == -1)
 			return -1;
+		ofs_pkw_lit(&w->p.w, ",");
 	}
-	ofs_pkw_item(&w->p.w, n, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	ofs_pkw_lit(&w->p.w, "],");
 	return 0;
 }
 
@@ -253,22 +248,20 @@ static int put_state(struct ofs_zero_writer *w, uint32_t group)
 	const struct ofs_zero_new_param *p =
 	    &z->param[z->order[z->shapes.first[group]]];
 
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
+	ofs_pkw_lit(&w->p.w, "{");
 	for (uint32_t i = 0; i < p->nstates; i++) {
 		const struct ofs_zero_new_state *s = &z->state[p->state + i];
 
-		ofs_pkw_item(&w->p.w, i, p->nstates, OFS_PKW_SETITEM,
-		    OFS_PKW_SETITEMS);
-		ofs_pkw_known(&w->p.w, s->name);
+		ofs_pkw_lit(&w->p.w, "'%s': ", s->name);
 		if ((ofs_zero_new_is_cut(z, s->entry)
 			    ? put_flat(w, group, s->name)
 			    : ofs_state_put_entry(&w->p,
 				  &z->cat->entries[s->entry])) == -1)
 			return ofs_render_blame(z->cat,
 			    &z->cat->entries[s->entry], w->p.err);
+		ofs_pkw_lit(&w->p.w, ",");
 	}
-	ofs_pkw_item(&w->p.w, p->nstates, p->nstates, OFS_PKW_SETITEM,
-	    OFS_PKW_SETITEMS);
+	ofs_pkw_lit(&w->p.w, "}");
 	return 0;
 }
 
@@ -282,41 +275,28 @@ static bool has_state(const struct ofs_zero_new *z, uint32_t group)
 
 static int put_states(struct ofs_zero_writer *w)
 {
-	const struct ofs_zero_new *z = w->z;
-	uint32_t n = 0, k = 0;
-
-	for (uint32_t g = 0; g < z->shapes.ngroups; g++)
-		n += has_state(z, g);
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
-	for (uint32_t g = 0; g < z->shapes.ngroups; g++) {
-		if (!has_state(z, g))
+	ofs_pkw_lit(&w->p.w, "{");
+	for (uint32_t g = 0; g < w->z->shapes.ngroups; g++) {
+		if (!has_state(w->z, g))
 			continue;
-		ofs_pkw_item(&w->p.w, k++, n, OFS_PKW_SETITEM,
-		    OFS_PKW_SETITEMS);
-		ofs_pkw_int(&w->p.w, g);
+		ofs_pkw_lit(&w->p.w, "%u: ", g);
 		if (put_state(w, g) == -1)
 			return -1;
+		ofs_pkw_lit(&w->p.w, ",");
 	}
-	ofs_pkw_item(&w->p.w, k, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+	ofs_pkw_lit(&w->p.w, "}");
 	return 0;
 }
 
 static void put_params(struct ofs_zero_writer *w, uint32_t group)
 {
 	const struct ofs_zero_new *z = w->z;
-	uint32_t n = 0, k = 0;
 
+	ofs_pkw_lit(&w->p.w, "'params': [");
 	for (uint32_t g = 0; g < z->shapes.ngroups; g++)
-		n += z->group[g] == group;
-	ofs_pkw_known(&w->p.w, "params");
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
-	for (uint32_t g = 0; g < z->shapes.ngroups; g++) {
-		if (z->group[g] != group)
-			continue;
-		ofs_pkw_item(&w->p.w, k++, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
-		ofs_pkw_int(&w->p.w, g);
-	}
-	ofs_pkw_item(&w->p.w, k, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+		if (z->group[g] == group)
+			ofs_pkw_lit(&w->p.w, "%u,", g);
+	ofs_pkw_lit(&w->p.w, "]");
 }
 
 int ofs_zero_new_put_groups(struct ofs_zero_writer *w)
@@ -324,42 +304,37 @@ int ofs_zero_new_put_groups(struct ofs_zero_writer *w)
 	const struct ofs_zero_new *z = w->z;
 	const struct ofs_state *s = &z->optim;
 
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
+	ofs_pkw_lit(&w->p.w, "[");
 	for (uint32_t g = 0; g < z->groups.n; g++) {
-		ofs_pkw_item(&w->p.w, g, z->groups.n, OFS_PKW_APPEND,
-		    OFS_PKW_APPENDS);
-		ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
-		ofs_pkw_op(&w->p.w, OFS_PKW_MARK);
+		ofs_pkw_lit(&w->p.w, "{");
 		for (uint32_t i = s->node[z->groups.v[g].node].child;
 		     i != OFS_NONE; i = s->node[i].next) {
 			struct ofs_str key = ofs_state_key(s, i);
 
 			if (!z->groups.flattened && ofs_str_is(key, "params"))
 				continue;
-			ofs_pkw_str(&w->p.w, key.p, key.len);
+			ofs_pkw_lit(&w->p.w, "%.*s: ", OFS_PKW_STR(key));
 			if (ofs_state_put(&w->p, i) == -1)
 				return -1;
+			ofs_pkw_lit(&w->p.w, ",");
 		}
 		put_params(w, g);
-		ofs_pkw_op(&w->p.w, OFS_PKW_SETITEMS);
+		ofs_pkw_lit(&w->p.w, "},");
 	}
-	ofs_pkw_item(&w->p.w, z->groups.n, z->groups.n, OFS_PKW_APPEND,
-	    OFS_PKW_APPENDS);
+	ofs_pkw_lit(&w->p.w, "],");
 	return 0;
 }
 
 /* {state, param_groups}: the optimizer that ZeRO wraps. */
 static int put_base(struct ofs_zero_writer *w)
 {
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
-	ofs_pkw_op(&w->p.w, OFS_PKW_MARK);
-	ofs_pkw_known(&w->p.w, "state");
+	ofs_pkw_lit(&w->p.w, "{'state': ");
 	if (put_states(w) == -1)
 		return -1;
-	ofs_pkw_known(&w->p.w, "param_groups");
+	ofs_pkw_lit(&w->p.w, ", 'param_groups': ");
 	if (ofs_zero_new_put_groups(w) == -1)
 		return -1;
-	ofs_pkw_op(&w->p.w, OFS_PKW_SETITEMS);
+	ofs_pkw_lit(&w->p.w, "},");
 	return 0;
 }
 
@@ -368,100 +343,75 @@ static int put_base(struct ofs_zero_writer *w)
 static void put_paddings(struct ofs_zero_writer *w)
 {
 	const struct ofs_zero_new *z = w->z;
-	uint32_t n = z->shapes.ngroups;
 
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
-	for (uint32_t g = 0; g < n; g++) {
+	ofs_pkw_lit(&w->p.w, "'group_paddings': [");
+	for (uint32_t g = 0; g < z->shapes.ngroups; g++) {
 		uint64_t lean,
 		    part = ofs_zero_part(&z->layout, g, w->rank, &lean);
 
-		ofs_pkw_item(&w->p.w, g, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
-		ofs_pkw_int(&w->p.w, (int64_t)(part - lean));
+		ofs_pkw_lit(&w->p.w, "%" PRIu64 ",", part - lean);
 	}
-	ofs_pkw_item(&w->p.w, n, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	ofs_pkw_lit(&w->p.w, "],");
 }
 
 static void put_counts(struct ofs_zero_writer *w)
 {
-	uint32_t n = w->z->shapes.ngroups;
-
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
-	for (uint32_t g = 0; g < n; g++) {
-		ofs_pkw_item(&w->p.w, g, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
-		ofs_pkw_int(&w->p.w, w->z->world);
-	}
-	ofs_pkw_item(&w->p.w, n, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	ofs_pkw_lit(&w->p.w, "'partition_count': [");
+	for (uint32_t g = 0; g < w->z->shapes.ngroups; g++)
+		ofs_pkw_lit(&w->p.w, "%u,", w->z->world);
+	ofs_pkw_lit(&w->p.w, "],");
 }
 
 static void put_fragments(struct ofs_zero_writer *w, uint32_t group)
 {
 	const struct ofs_zero_new *z = w->z;
-	uint32_t first = z->shapes.first[group];
-	uint32_t end = z->shapes.first[group + 1], n = 0, k = 0;
-	struct ofs_pkw *p = &w->p.w;
+	uint32_t end = z->shapes.first[group + 1];
 
-	ofs_pkw_global(p, "collections", "OrderedDict");
-	ofs_pkw_op(p, OFS_PKW_UNIT);
-	ofs_pkw_op_put(p, OFS_PKW_REDUCE);
-	for (uint32_t i = first; i < end; i++)
-		n += ofs_zero_slice(&z->layout, i, w->rank).count > 0;
-	for (uint32_t i = first; i < end; i++) {
+	ofs_pkw_lit(&w->p.w, "collections.OrderedDict(){");
+	for (uint32_t i = z->shapes.first[group]; i < end; i++) {
 		struct ofs_flat_slice s =
 		    ofs_zero_slice(&z->layout, i, w->rank);
-		struct ofs_str name = z->shapes.param[i].name;
 
-		if (s.count == 0)
-			continue;
-		ofs_pkw_item(p, k++, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
-		ofs_pkw_str(p, name.p, name.len);
-		ofs_pkw_object(p, "deepspeed.utils.tensor_fragment",
-		    "fragment_address");
-		ofs_pkw_known(p, "numel");
-		ofs_pkw_int(p, (int64_t)s.count);
-		ofs_pkw_known(p, "start");
-		ofs_pkw_int(p, (int64_t)s.at);
-		ofs_pkw_object_end(p);
+		if (s.count > 0)
+			ofs_pkw_lit(&w->p.w,
+			    "%.*s: deepspeed.utils.tensor_fragment."
+			    "fragment_address<{'numel': %" PRIu64
+			    ", 'start': %" PRIu64 "}>,",
+			    OFS_PKW_STR(z->shapes.param[i].name), s.count,
+			    s.at);
 	}
-	ofs_pkw_item(p, n, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+	ofs_pkw_lit(&w->p.w, "},");
 }
 
 static void put_mappings(struct ofs_zero_writer *w)
 {
-	uint32_t n = w->z->shapes.ngroups;
-
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_LIST);
-	for (uint32_t g = 0; g < n; g++) {
-		ofs_pkw_item(&w->p.w, g, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	ofs_pkw_lit(&w->p.w, "'param_slice_mappings': [");
+	for (uint32_t g = 0; g < w->z->shapes.ngroups; g++)
 		put_fragments(w, g);
-	}
-	ofs_pkw_item(&w->p.w, n, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
+	ofs_pkw_lit(&w->p.w, "],");
 }
 
 static int put_stage3(struct ofs_zero_writer *w)
 {
-	ofs_pkw_known(&w->p.w, "partition_count");
-	ofs_pkw_int(&w->p.w, w->z->world);
-	ofs_pkw_known(&w->p.w, "optimizer_state_dict");
+	ofs_pkw_lit(&w->p.w,
+	    "'partition_count': %u, 'optimizer_state_dict': ", w->z->world);
 	if (put_base(w) == -1)
 		return -1;
-	ofs_pkw_known(&w->p.w, "fp32_flat_groups");
+	ofs_pkw_lit(&w->p.w, "'fp32_flat_groups': ");
 	return put_masters(w);
 }
 
 static int put_stage2(struct ofs_zero_writer *w)
 {
-	ofs_pkw_known(&w->p.w, "base_optimizer_state");
+	ofs_pkw_lit(&w->p.w, "'base_optimizer_state': ");
 	if (put_base(w) == -1)
 		return -1;
-	ofs_pkw_known(&w->p.w, "single_partition_of_fp32_groups");
+	ofs_pkw_lit(&w->p.w, "'single_partition_of_fp32_groups': ");
 	if (put_masters(w) == -1)
 		return -1;
-	ofs_pkw_known(&w->p.w, "group_paddings");
 	put_paddings(w);
-	ofs_pkw_known(&w->p.w, "partition_count");
 	put_counts(w);
 	ofs_zero_new_put_version(w);
-	ofs_pkw_known(&w->p.w, "param_slice_mappings");
 	put_mappings(w);
 	return 0;
 }
@@ -472,13 +422,11 @@ int ofs_zero_new_optim(const struct ofs_zero_new *z, uint32_t rank,
 	struct ofs_zero_writer w;
 
 	ofs_zero_new_begin(&w, z, rank, a, pickle, err);
-	ofs_pkw_known(&w.p.w, "optimizer_state_dict");
-	ofs_pkw_op_put(&w.p.w, OFS_PKW_DICT);
-	ofs_pkw_op(&w.p.w, OFS_PKW_MARK);
+	ofs_pkw_lit(&w.p.w, "'optimizer_state_dict': {");
 	if (ofs_zero_new_put_scaler(&w) == -1 ||
 	    (z->stage == 3 ? put_stage3(&w) : put_stage2(&w)) == -1)
 		return -1;
-	ofs_pkw_op(&w.p.w, OFS_PKW_SETITEMS);
+	ofs_pkw_lit(&w.p.w, "},");
 	if (ofs_zero_new_put_fact(&w, "ds_config") == -1)
 		return -1;
 	ofs_zero_new_put_version(&w);

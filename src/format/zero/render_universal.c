@@ -102,14 +102,10 @@ static int put_tensor(struct ofs_zero_writer *w,
 		return -1;
 	if (flat)
 		return ofs_pkw_view(&w->p.w, &v, w->p.err);
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
-	ofs_pkw_op(&w->p.w, OFS_PKW_MARK);
-	ofs_pkw_known(&w->p.w, "cat_dim");
-	ofs_pkw_int(&w->p.w, 0);
-	ofs_pkw_known(&w->p.w, "param");
+	ofs_pkw_lit(&w->p.w, "{'cat_dim': 0, 'param': ");
 	if (ofs_pkw_view(&w->p.w, &v, w->p.err) == -1)
 		return -1;
-	ofs_pkw_op(&w->p.w, OFS_PKW_SETITEMS);
+	ofs_pkw_lit(&w->p.w, "}");
 	return 0;
 }
 
@@ -133,8 +129,7 @@ int ofs_zero_new_one(const struct ofs_zero_new *z,
 	ret = step ? ofs_state_put_entry(&w.p, e) : put_tensor(&w, file);
 	if (ret == -1)
 		return ofs_render_blame(z->cat, e, err);
-	ofs_pkw_op(&w.p.w, OFS_PKW_STOP);
-	return 0;
+	return ofs_pkw_end(&w.p.w, err);
 }
 
 /* What stage 3's loader looks for: {state: {group: {step}}, param_groups}. */
@@ -158,39 +153,33 @@ static int put_steps(struct ofs_zero_writer *w)
 {
 	const struct ofs_zero_new *z = w->z;
 
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
-	ofs_pkw_op(&w->p.w, OFS_PKW_MARK);
+	ofs_pkw_lit(&w->p.w, "{*");
 	for (uint32_t g = 0; g < z->shapes.ngroups; g++) {
 		const struct ofs_zero_new_state *step = step_of(z, g);
 
 		if (step == NULL)
 			continue;
-		ofs_pkw_int(&w->p.w, g);
-		ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
-		ofs_pkw_known(&w->p.w, "step");
+		ofs_pkw_lit(&w->p.w, "%u: {'step': ", g);
 		if (ofs_state_put_entry(&w->p, &z->cat->entries[step->entry]) ==
 		    -1)
 			return -1;
-		ofs_pkw_op(&w->p.w, OFS_PKW_SETITEM);
+		ofs_pkw_lit(&w->p.w, "},");
 	}
-	ofs_pkw_op(&w->p.w, OFS_PKW_SETITEMS);
+	ofs_pkw_lit(&w->p.w, "}");
 	return 0;
 }
 
 static int put_stage3(struct ofs_zero_writer *w)
 {
-	ofs_pkw_known(&w->p.w, "partition_count");
-	ofs_pkw_int(&w->p.w, w->z->world);
-	ofs_pkw_known(&w->p.w, "optimizer_state_dict");
-	ofs_pkw_op_put(&w->p.w, OFS_PKW_DICT);
-	ofs_pkw_op(&w->p.w, OFS_PKW_MARK);
-	ofs_pkw_known(&w->p.w, "state");
+	ofs_pkw_lit(&w->p.w,
+	    "'partition_count': %u, 'optimizer_state_dict': {'state': ",
+	    w->z->world);
 	if (put_steps(w) == -1)
 		return -1;
-	ofs_pkw_known(&w->p.w, "param_groups");
+	ofs_pkw_lit(&w->p.w, ", 'param_groups': ");
 	if (ofs_zero_new_put_groups(w) == -1)
 		return -1;
-	ofs_pkw_op(&w->p.w, OFS_PKW_SETITEMS);
+	ofs_pkw_lit(&w->p.w, "},");
 	return 0;
 }
 
@@ -204,7 +193,7 @@ int ofs_zero_new_globals(const struct ofs_zero_new *z, struct ofs_torch_new *a,
 	    (z->stage == 3 && put_stage3(&w) == -1))
 		return -1;
 	ofs_zero_new_put_version(&w);
-	ofs_pkw_known(&w.p.w, "param_groups");
+	ofs_pkw_lit(&w.p.w, "'param_groups': ");
 	if (ofs_zero_new_put_groups(&w) == -1)
 		return -1;
 	return ofs_zero_new_end(&w);
