@@ -121,23 +121,28 @@ PROTOTYPES = {
 }
 
 
-def _candidates():
-    """Where the library may be, best first."""
-    named = os.environ.get("OPTIMFS_LIBRARY")
-    if named:
-        return [named]
-    here = os.path.dirname(os.path.abspath(__file__))
-    found = sorted(glob.glob(os.path.join(here, "lib", "liboptimfs.so*")))
-    found.append(ctypes.util.find_library("optimfs"))
-    found.append(SONAME)
-    return [f for f in found if f]
+def _own():
+    """The wheel's copy, once what it needs beside it is loaded: the loader
+    takes a library that is there already by its name."""
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
+    own = os.path.join(here, SONAME)
+    if not os.path.exists(own):
+        return None
+    for path in sorted(glob.glob(os.path.join(here, "*.so*"))):
+        if path != own:
+            c.CDLL(path, mode=c.RTLD_GLOBAL)
+    return own
 
 
 def _load():
+    named = os.environ.get("OPTIMFS_LIBRARY")
+    if named:
+        return c.CDLL(named)
     failures = []
-    for path in _candidates():
+    for path in (_own(), ctypes.util.find_library("optimfs"), SONAME):
         try:
-            return c.CDLL(path)
+            if path is not None:
+                return c.CDLL(path)
         except OSError as e:
             failures.append(str(e))
     raise ImportError(
