@@ -1,0 +1,36 @@
+#!/bin/sh
+# torch_reader.t - checkpoints of any format into FSDP2 models, by PyTorch 2.6
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+
+limit=300
+script=$TOP_SRCDIR/tests/interop/torch_reader.py
+for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do
+	[ -n "$python" ] && "$python" "$script" version 2>/dev/null && break
+done
+[ -n "$python" ] || skip_all "no PyTorch 2.6 or later"
+sanitized && skip_all "a sanitizer's library is not loaded into Python"
+
+: "${OPTIMFS_LIBRARY:=$TOP_BUILDDIR/.libs/liboptimfs.so.0}"
+: "${GLOO_SOCKET_IFNAME:=lo}"
+PYTHONPATH=$TOP_SRCDIR/python${PYTHONPATH:+:$PYTHONPATH}
+PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
+export OPTIMFS_LIBRARY GLOO_SOCKET_IFNAME PYTHONPATH PYTHONDONTWRITEBYTECODE \
+    OMP_NUM_THREADS
+
+# loads CHECKPOINT EXPECTED RANKS [HOW]
+loads() {
+	ok "$1 on $3 ranks${4:+, $4}, and training goes on" "$python" \
+	    "$script" "$TOP_SRCDIR/tests/data/$1" \
+	    "$TOP_SRCDIR/tests/data/$2/expected/manifest.json" "$3" ${4:+"$4"}
+}
+
+zero=deepspeed/z3_ws2_bf16
+megatron=fully_reshardable/iter_0000003
+loads $zero/ckpt $zero 2
+loads $zero/ckpt $zero 3
+loads $zero/ckpt $zero 2 bfloat16
+loads megatron/llama_dp2/$megatron megatron/llama_dp2 2
+loads megatron/gpt_tp2_dp2/$megatron megatron/gpt_tp2_dp2 3 renamed
+loads pytorch/dcp_fsdp2_w3/ckpt pytorch/dcp_fsdp2_w3 2
+done_testing

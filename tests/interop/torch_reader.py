@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""torch_reader.py - checkpoints of any format into FSDP2 models
+
+usage: torch_reader.py CKPT EXPECTED RANKS [renamed|bfloat16]
+       torch_reader.py version           exit 0 where PyTorch is new enough
+
+Makes a model with the parameters of CKPT, shards it over RANKS processes by
+FSDP2, loads model and optimizer through optimfs.torch.StorageReader, and
+compares the sums of all of it with EXPECTED, the manifest of what the
+framework that wrote CKPT had. Then both this model and a plain one that was
+filled from the same values make two steps, and must stay equal bit by bit.
+
+renamed: the model calls its parameters otherwise (mapping=); bfloat16: its
+weights are in half precision. Exit status 1 at the first difference.
+"""
+# SPDX-License-Identifier: Apache-2.0
+import ctypes
+import hashlib
+import json
+import sys
+import tempfile
+
+
+def new_enough():
+    try:
+        import torch
+    except ImportError:
+        return False
+    return tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 6)
+
+
+def read_truth(path):
+    """(key below model or optim/state...) -> the entry of the manifest."""
+    with open(path) as f:
+        return {tuple(x["path"]): x for x in json.load(f)}
+
+
+def sha256(tensor):
+    t = tensor.detach().cpu().contiguous()
+    raw = ctypes.string_at(t.data_ptr(), t.numel() * t.element_size())
+    return hashlib.sha256(raw).hexdigest()
+
+
+def build(shapes, trained, dtype):
+    """A module with parameters of these names and shapes."""
+    import torch
+    model = torch.nn.Module()
+    for name, shape in shapes.items():
+        at = model
+        *above, leaf = name.split(".")
+        for part in above:
+            if not hasattr(at, part):
+                at.add_module(part, torch.nn.Module())
+            at = getattr(at, part)
+        at.register_parameter(leaf, torch.nn.Parameter(
+            torch.full(shape, -7.0, dtype=dtype),
+            requires_grad=name in trained))
+    return model
+
+
+def set_grads(model, step):
+    """Gradients that depend on names and positions alone."""
+    import torch
+    from torch.distributed.tensor import DTensor, distribute_tensor
+    for i, (name, p) in enumerate(sorted(model.named_parameters())):
+        if not p.requires_grad:
+            continue
+        g = torch.Generator().manual_seed(1000 * step + i)
+        full = torch.randn(p.shape, generator=g).to(p.dtype)
+        # all ranks have made the same: nothing is sent
+        p.grad = distribute_tensor(full, p.device_mesh, p.placements,
+                                   src_data_rank=None) \
+            if isinstance(p, DTensor) else full
+
+
+def whole(t):
+    import torch
+    if t.dtype == torch.bfloat16:  # which gloo does not gather
+        return whole(t.float()).to(torch.bfloat16)
+    return t.full_tensor() if hasattr(t, "full_tensor") else t
+
+
+def check_loaded(model, optimizer, truth, there, half):
+    """The loaded model and optimizer are what the framework had."""
+    seen = 0
+    for name, p in model.named_parameters():
+        fp32 = truth.get(("optim", "state", there(name), "fp32"))
+        want = truth[("model", there(name))]
+        if fp32 is not None and not half:
+            want = fp32
+        got = whole(p)
+        if str(got.dtype) == "torch." + want["dtype"]:
+            assert sha256(got) == want["sha256"], name
+            seen += 1
+        for key, value in optimizer.state.get(p, {}).items():
+            want = truth.get(("optim", "state", there(name), key))
+            if want is not None:
+                full = whole(value)
+                if half:
+                    full = full.float() if key == "step" else full
+                if str(full.dtype) == "torch." + want["dtype"]:
+                    assert sha256(full) == want["sha256"], (name, key)
+                    seen += 1
+    return seen
+
+
+def plain_twin(model, optimizer, shapes, trained, dtype):
+    """An unsharded model and optimizer with the same values."""
+    import torch
+    twin = build(shapes, trained, dtype)
+    other = torch.optim.AdamW([p for p in twin.parameters()
+                               if p.requires_grad], foreach=False)
+    mine = dict(model.named_parameters())
+    for name, p in twin.named_parameters():
+        with torch.no_grad():
+            p.copy_(whole(mine[name]))
+        if p.requires_grad:
+            other.state[p] = {k: whole(v).clone() for k, v in
+                              optimizer.state[mine[name]].items()}
+    for k, v in optimizer.param_groups[0].items():
+        if k != "params":
+            other.param_groups[0][k] = v
+    return twin, other
+
+
+def run(rank, ranks, store, path, manifest, how):
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import (get_state_dict,
+                                                         set_state_dict)
+    from torch.distributed.fsdp import fully_shard
+    import optimfs
+    from optimfs.torch import StorageReader
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", store=dist.FileStore(store, ranks),
+                            rank=rank, world_size=ranks)
+    half = how == "bfloat16"
+    dtype = torch.bfloat16 if half else torch.float32
+    truth = read_truth(manifest)
+    there = (lambda n: n[5:].replace("_x_", ".")) if how == "renamed" else \
+        (lambda n: n)
+    here = (lambda n: "mine." + n.replace(".", "_x_")) if how == "renamed" \
+        else (lambda n: n)
+    with optimfs.open(path) as ck:
+        shapes = {here(k): t.shape for k, t in
+                  ck.state_dict()["model"].items()
+                  if isinstance(t, optimfs.Tensor) and t.shape}
+        trained = {here(k) for k in ck.state_dict()["optim"]["state"]}
+        lr = ck.param_groups[0]["lr"]
+
+    model = build(shapes, trained, dtype)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(
+        [p for p in model.parameters() if p.requires_grad], lr=123.0,
+        foreach=False)
+    model_sd, optim_sd = get_state_dict(model, optimizer)
+    sd = {"model": model_sd, "optim": optim_sd}
+    with optimfs.open(path) as ck:
+        dcp.load(sd, storage_reader=StorageReader(
+            ck, mapping=there if how == "renamed" else None))
+        read = ck.stats()["local.read_bytes"]
+    set_state_dict(model, optimizer, model_state_dict=sd["model"],
+                   optim_state_dict=sd["optim"])
+
+    seen = check_loaded(model, optimizer, truth, there, half)
+    assert seen >= len(trained) * (1 if half else 3), seen
+    assert optimizer.param_groups[0]["lr"] == float(getattr(lr, "item",
+                                                            lambda: lr)())
+    assert read > 0
+    twin, other = plain_twin(model, optimizer, shapes, trained, dtype)
+    for step in range(2):
+        for m, o in ((model, optimizer), (twin, other)):
+            set_grads(m, step)
+            o.step()
+    for (name, p), q in zip(model.named_parameters(), twin.parameters()):
+        assert sha256(whole(p)) == sha256(q), "after two steps: " + name
+    dist.destroy_process_group()
+
+
+def main():
+    if sys.argv[1:] == ["version"]:
+        return 0 if new_enough() else 1
+    path, manifest, ranks = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    import torch.multiprocessing as mp
+    with tempfile.NamedTemporaryFile() as f:
+        mp.spawn(run, (ranks, f.name + ".store", path, manifest,
+                       "".join(sys.argv[4:])), nprocs=ranks)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors for PyTorch, any version; tests/interop/torch_reader.py has the
+rest."""
+import os
+import re
+
+import optimfs
+import pytest
+
+np = pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
+FSDP2 = "pytorch/dcp_fsdp2_w3/ckpt"
+
+
+def bytes_of(t):
+    return t.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def test_tensors_have_torchs_types(data):
+    seen = set()
+    with optimfs.open(data("pytorch/dcp_dtypes/ckpt")) as ck:
+        for row in ck.tensors():
+            t = ck[row.path]
+            if not hasattr(torch, row.dtype):
+                with pytest.raises(TypeError, match=row.dtype):
+                    t.torch()
+            elif t.shape and t.size:
+                got = t.torch()
+                assert str(got.dtype) == "torch." + row.dtype
+                assert tuple(got.shape) == t.shape
+                assert bytes_of(got) == t.tobytes()
+                seen.add(row.dtype)
+        assert {"bfloat16", "bool", "complex64", "int64"} <= seen
+        step = ck["optim/state/w/step"].torch()
+        assert step.shape == () and step.item() == 12
+        wide = ck["model/t.bfloat16"].torch(dtype=torch.float32)
+        assert np.array_equal(wide.numpy(),
+                              ck["model/t.bfloat16"].numpy("float32"),
+                              equal_nan=True)
+
+
+def test_slices_are_read_into_tensors(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        t = ck["model/layers.0.wq.weight"]
+        assert torch.equal(t[2:9, ::3].torch(), t.torch()[2:9, ::3])
+
+
+def test_a_tensor_is_written(data, copy):
+    path = copy(FSDP2)
+    new = torch.arange(12, dtype=torch.float64, requires_grad=True)
+    with optimfs.edit(path) as ck:
+        ck["model/norm.bias"] = new
+        ck["optim/state/norm.bias/made"] = torch.ones(12, dtype=torch.bfloat16)
+    with optimfs.open(path) as ck:
+        assert ck["model/norm.bias"].numpy().tolist() == list(range(12))
+        made = ck["optim/state/norm.bias/made"]
+        assert made.dtype == "bfloat16" and (made.torch() == 1).all()
+
+
+def test_load_gives_a_plain_state_dict(data):
+    import optimfs.torch
+    sd = optimfs.torch.load(data(FSDP2))
+    assert sd["optim"]["param_groups"][1]["weight_decay"] == 0.0
+    assert sd["optim"]["state"]["norm.bias"]["step"].item() == 3.0
+    with optimfs.open(data(FSDP2)) as ck:
+        assert set(sd["model"]) == set(ck.state_dict()["model"])
+        for name, t in sd["model"].items():
+            assert bytes_of(t) == ck["model/" + name].tobytes()
+
+
+def test_load_maps_what_a_file_has_in_one_piece(tmp_path, data):
+    import optimfs.torch
+    with optimfs.open(data(FSDP2)) as ck:
+        ck.view("safetensors,only=model").save(tmp_path / "st")
+    path = str(tmp_path / "st")
+    with optimfs.open(path) as ck:
+        sd = optimfs.torch.load(ck, mmap=True)
+        # bytes that were read are not those of tensors
+        assert ck.stats()["local.read_bytes"] < ck.info()["bytes"]["logical"]
+        for name, t in sd["model"].items():
+            assert bytes_of(t) == ck["model/" + name].tobytes()
+        sd["model"]["norm.bias"].zero_()  # private
+        assert any(ck["model/norm.bias"].tobytes())
+    with open("/proc/self/maps") as f:
+        assert re.search(re.escape(path), f.read())
+
+
+def test_keys_lead_to_paths(data):
+    from optimfs.torch import _Names
+    with optimfs.open(data(FSDP2)) as ck:
+        names = _Names(ck, None)
+        w = "layers.0.wq.weight"
+        for key, path in {
+                "model." + w: "model/" + w,
+                w: "model/" + w,
+                "app.model." + w: "model/" + w,
+                "model.module." + w: "model/" + w,
+                "_orig_mod.layers.0._fsdp_wrapped_module.wq.weight":
+                    "model/" + w,
+                "optim.state.%s.exp_avg" % w: "optim/state/%s/exp_avg" % w,
+                "app.optimizer.state.%s.step" % w: "optim/state/%s/step" % w,
+                "optim.param_groups.1.lr": "optim/param_groups/1/lr",
+                "optim.param_groups": "optim/param_groups",
+                "optim.param_groups.norm.bias.lr": "optim/param_groups/1/lr",
+        }.items():
+            found = names.path(key)
+            assert found is not None and \
+                ck.stat(found).ino == ck.stat(path).ino, key
+        for key in ("ema." + w, "model.nothing", "optim.state.nothing.step",
+                    "optim.param_groups.7.lr", "nothing"):
+            assert names.path(key) is None, key
+    with optimfs.open(data("deepspeed/z3_ws2_bf16/ckpt")) as ck:
+        assert _Names(ck, None).path("ds_config.zero_optimization.stage") == \
+            "extra/ds_config/zero_optimization/stage"
+
+
+@pytest.mark.parametrize("text", [
+    '{"mine": "norm.bias"}', "# new old\nmine norm.bias\n"])
+def test_names_are_mapped_by_a_file(data, tmp_path, text):
+    from optimfs.torch import _Names
+    path = tmp_path / "names"
+    path.write_text(text)
+    with optimfs.open(data(FSDP2)) as ck:
+        for given in (path, {"mine": "norm.bias"},
+                      lambda n: "norm.bias" if n == "mine" else n):
+            names = _Names(ck, given)
+            assert names.path("model.mine") == "model/norm.bias"
+            assert names.path("optim.state.mine.exp_avg") == \
+                "optim/state/norm.bias/exp_avg"
+            assert names.back == {"norm.bias": "mine"}
+            assert names.path("model.norm.weight") == "model/norm.weight"
+
+
+def test_a_mapping_that_is_none_says_which_line(tmp_path, data):
+    from optimfs.torch import _Names
+    path = tmp_path / "names"
+    path.write_text("only-one\n")
+    with optimfs.open(data(FSDP2)) as ck:
+        with pytest.raises(ValueError, match="only-one"):
+            _Names(ck, path)
+    assert os.path.exists(path)
