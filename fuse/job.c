@@ -89,16 +89,15 @@ static int check_ranks(const struct ofs_job *job,
 	    m->mount_ranks);
 }
 
-/* The others show what is committed. */
-static void follow(const struct ofs_job *job, struct ofs_mount_options *m)
+/* The others show what there is now. */
+static void only_read(const struct ofs_job *job, struct ofs_mount_options *m)
 {
 	if (!writes(m) || optimfs_group_rank(job->world) == 0)
 		return;
 	m->open.rw = false;
-	m->follows = true;
 	if (ofs_job_works(job))
-		ofs_log("rank %d: read-only: rank 0 writes, and what it "
-			"commits is seen here",
+		ofs_log("rank %d: read-only: rank 0 writes; mount again to see "
+			"what it has committed",
 		    optimfs_group_rank(job->world));
 }
 
@@ -115,7 +114,7 @@ static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
 	if (check_ranks(job, m, &err) == -1 ||
 	    ofs_job_offer(job, &m->job, source, &m->open, &err) == -1)
 		return ofs_job_fail(job, &err);
-	follow(job, m);
+	only_read(job, m);
 	if (ofs_job_works(job) &&
 	    mount_here(job, guard, source, point, m, &err) == -1)
 		status = fail_here(job, &err);

@@ -28,7 +28,6 @@ struct ofs_mount_options {
 	struct ofs_job_options job;
 	const char *mount_ranks; /* as ofs_job_join has it; NULL: nodes */
 	const char *offered;     /* what open.world knows the checkpoint as */
-	bool follows;            /* another rank writes it */
 	int assemble;            /* enum ofs_assemble_policy */
 	uint64_t assemble_max;
 	int sandbox; /* enum ofs_sandbox_policy */

@@ -485,7 +485,7 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	s->v = v;
 	s->session.direct = v->options->direct;
 	s->session.rw = v->options->open.rw;
-	s->session.changes = v->options->open.rw || v->options->follows;
+	s->session.changes = v->options->open.rw;
 	s->session.timeout = v->options->timeout;
 	pthread_mutex_init(&s->session.lock, NULL);
 	ofs_passthrough_init(&s->session.pt);

@@ -8,7 +8,6 @@
 
 #include "api/api.h"
 #include "cluster/manifest.h"
-#include "cluster/renew.h"
 #include "format/format.h"
 #include "push/template.h"
 #include "push/writethrough.h"
@@ -96,7 +95,6 @@ static struct optimfs *open_rw_shared(const char *path,
 	if (fs != NULL) {
 		fs->sites = w->sites;
 		w->sites = NULL;
-		fs->renewal = ofs_group_renewal(options->world, path);
 	}
 	ofs_writing_free(w);
 	s->writing = NULL;
@@ -104,30 +102,49 @@ static struct optimfs *open_rw_shared(const char *path,
 	return fs;
 }
 
-/* What another rank writes. */
-static struct optimfs *open_followed(const char *path,
-    const struct optimfs_options *options, struct ofs_renewal *r,
+/* Nothing has been committed to what waits for a checkpoint. */
+static struct ofs_catalog *read_nothing(const struct ofs_manifest *s,
     struct optimfs_error *err)
 {
 	struct ofs_catalog *cat;
-	struct optimfs *fs = NULL;
+	struct ofs_dir dir;
+	char *rel;
 
-	ofs_renewal_begin(r);
-	cat = ofs_fs_read_followed(path, options, err);
-	if (cat != NULL)
-		fs = ofs_fs_new(cat, path, options, err);
-	ofs_renewal_follow(r, fs);
-	return fs;
+	if (ofs_manifest_dir(s, &dir, &rel, err) == -1)
+		return NULL;
+	cat = ofs_catalog_new(&dir, err);
+	ofs_dir_close(&dir);
+	free(rel);
+	if (cat == NULL)
+		return NULL;
+	cat->format = "none";
+	if (ofs_catalog_finish(cat, err) == 0)
+		return cat;
+	ofs_catalog_free(cat);
+	return NULL;
+}
+
+/* What all ranks have; rank 0 may write it. */
+static struct optimfs *open_shared(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	const struct ofs_manifest *s =
+	    ofs_group_share(options->world, path, err);
+	struct ofs_catalog *cat;
+
+	if (s == NULL)
+		return NULL;
+	cat = s->written && s->nfiles == 0
+	    ? read_nothing(s, err)
+	    : ofs_read_checkpoint(path, options, err);
+	return cat == NULL ? NULL : ofs_open_catalog(cat, path, options, err);
 }
 
 /* An empty directory may be one that waits for a checkpoint. */
-static int find_template(const char *path,
-    const struct optimfs_options *options, struct optimfs_error *err)
+static int find_template(const char *path, struct optimfs_error *err)
 {
 	char *template = NULL;
-	int found = options->world != NULL
-	    ? 0
-	    : ofs_template_find(path, &template, err);
+	int found = ofs_template_find(path, &template, err);
 
 	free(template);
 	if (found != 1)
@@ -169,20 +186,17 @@ struct optimfs *optimfs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	static const struct optimfs_options none;
-	struct ofs_renewal *renewal = NULL;
 	struct optimfs *fs = NULL;
 
 	if (options == NULL)
 		options = &none;
-	if (options->world != NULL && options->world->rank != 0)
-		renewal = ofs_group_renewal(options->world, path);
 	if (options->rw && !options->scratch && options->world != NULL) {
 		fs = open_rw_shared(path, options, err);
 	} else if (options->rw && !options->scratch) {
 		fs = open_rw(path, options, err);
-	} else if (renewal != NULL && !options->scratch) {
-		fs = open_followed(path, options, renewal, err);
-	} else if (find_template(path, options, err) == 0) {
+	} else if (options->world != NULL) {
+		fs = open_shared(path, options, err);
+	} else if (find_template(path, err) == 0) {
 		fs = options->rw ? open_scratch(path, options, err)
 				 : ofs_fs_open(path, options, err);
 	}

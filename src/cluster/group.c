@@ -1,4 +1,4 @@
-/* world.c - the ranks of a job, and what they share */
+/* group.c - the ranks of a job, and what they share */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,9 +13,8 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "cluster/gpu/bulk.h"
+#include "cluster/call.h"
 #include "cluster/manifest.h"
-#include "cluster/renew.h"
 #include "cluster/task.h"
 #include "cluster/wire.h"
 
@@ -48,7 +47,30 @@ static void set_done(struct optimfs_group *w, int rank)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Let it go with let_share. */
+static int answer_done(struct ofs_request *q, struct optimfs_error *err)
+{
+	(void)err;
+	set_done(q->group, q->from);
+	return 0;
+}
+
+static int answer_task(struct ofs_request *q, struct optimfs_error *err)
+{
+	return ofs_task_answer(q->group->crew, q->from, &q->c, err);
+}
+
+static const struct ofs_handler own_handlers[] = {
+	{ OFS_WIRE_DONE, answer_done, false },
+	{ OFS_WIRE_CREW, answer_task, false },
+	{ OFS_WIRE_CALL, ofs_calls_begin, false },
+	{ OFS_WIRE_POLL, ofs_calls_poll, false },
+	{ OFS_WIRE_RESULT, ofs_calls_result, false },
+	{ OFS_WIRE_FETCH, ofs_manifest_fetch, true },
+	{ OFS_WIRE_LENGTH, ofs_manifest_length, true },
+	{ OFS_WIRE_RESCAN, ofs_manifest_rescan, true },
+};
+
+/* Let it go with ofs_manifest_let. */
 static struct ofs_manifest *hold_share(struct optimfs_group *w, uint32_t number)
 {
 	uint32_t place = OFS_MANIFEST_PLACE(number);
@@ -60,69 +82,26 @@ static struct ofs_manifest *hold_share(struct optimfs_group *w, uint32_t number)
 	while (s != NULL && s->number != number)
 		s = s->older;
 	if (s != NULL)
-		s->answers++;
+		s->refs++;
 	pthread_mutex_unlock(&w->lock);
 	return s;
 }
 
-static void let_share(struct optimfs_group *w, struct ofs_manifest *s)
-{
-	bool last;
-
-	pthread_mutex_lock(&w->lock);
-	last = --s->answers == 0 && s->dropped;
-	pthread_mutex_unlock(&w->lock);
-	if (last)
-		ofs_manifest_free(s);
-}
-
 void ofs_group_put(struct optimfs_group *w, struct ofs_manifest *s)
 {
-	uint32_t place = OFS_MANIFEST_PLACE(s->number);
+	struct ofs_manifest **at = &w->share[OFS_MANIFEST_PLACE(s->number)];
+	struct ofs_manifest *was;
 
 	pthread_mutex_lock(&w->lock);
-	s->older = w->share[place];
-	w->share[place] = s;
+	was = *at;
+	s->older = was->older == NULL ? was : was->older;
+	*at = s;
 	pthread_mutex_unlock(&w->lock);
+	if (s->older != was)
+		ofs_manifest_let(was);
 }
 
-void ofs_group_drop(struct optimfs_group *w, struct ofs_manifest *s)
-{
-	struct ofs_manifest **at;
-	bool idle;
-
-	if (s == NULL)
-		return;
-	pthread_mutex_lock(&w->lock);
-	at = &w->share[OFS_MANIFEST_PLACE(s->number)];
-	while (*at != s)
-		at = &(*at)->older;
-	*at = s->older;
-	s->dropped = true;
-	idle = s->answers == 0;
-	pthread_mutex_unlock(&w->lock);
-	if (idle)
-		ofs_manifest_free(s);
-}
-
-static int answer_renewal(struct optimfs_group *w, struct ofs_cursor *c,
-    void *out, uint64_t want, struct optimfs_error *err)
-{
-	uint32_t number = ofs_cursor_le32(c);
-	uint32_t place = OFS_MANIFEST_PLACE(number);
-	struct ofs_renewal *r = NULL;
-
-	pthread_mutex_lock(&w->lock);
-	if (place < w->nshares)
-		r = w->renewal[place];
-	pthread_mutex_unlock(&w->lock);
-	if (r != NULL)
-		return ofs_renewal_answer(r, number, c, out, want, err);
-	return optimfs_fail(err, EPROTO,
-	    "OFS913 a request for what is not written");
-}
-
-/* Who has not followed a commit, or we have not. */
+/* Of another generation than is here, or never offered. */
 static int of_no_share(struct optimfs_group *w, uint32_t number,
     struct optimfs_error *err)
 {
@@ -134,71 +113,103 @@ static int of_no_share(struct optimfs_group *w, uint32_t number,
 	pthread_mutex_unlock(&w->lock);
 	if (offered)
 		return optimfs_fail(err, ESTALE,
-		    "OFS844 the checkpoint was committed, and this is about "
-		    "another generation of it than is here: read it again");
+		    "OFS844 the checkpoint was committed again since this was "
+		    "opened: mount it again to see the new generation");
 	return optimfs_fail(err, EPROTO,
 	    "OFS913 a request for what was not offered");
 }
 
-static int answer_of(struct ofs_manifest *s, int from, uint8_t kind,
-    struct ofs_cursor *c, void *out, uint64_t want, struct optimfs_error *err)
+int ofs_group_handle(struct optimfs_group *w, struct ofs_request *q,
+    struct optimfs_error *err)
 {
-	if (kind == OFS_WIRE_STAGE)
-		return ofs_bulk_stage(s, from, c, out, want, err);
-	return ofs_manifest_answer(s, kind, c, out, want, err);
+	uint8_t kind = ofs_cursor_u8(&q->c);
+	const struct ofs_handler *h =
+	    &w->handler[kind < OFS_WIRE_KINDS ? kind : 0];
+	uint32_t number;
+	int ret;
+
+	q->group = w;
+	if (h->fn == NULL)
+		return optimfs_fail(err, EPROTO,
+		    "OFS913 an unknown request: are all ranks of one version?");
+	if (!h->of_manifest)
+		return h->fn(q, err);
+	number = ofs_cursor_le32(&q->c);
+	q->manifest = hold_share(w, number);
+	if (q->manifest == NULL)
+		return of_no_share(w, number, err);
+	ret = h->fn(q, err);
+	ofs_manifest_let(q->manifest);
+	return ret;
 }
 
 static int answer(void *ctx, int from, const void *request, size_t n, void *out,
     uint64_t want, struct optimfs_error *err)
 {
-	struct optimfs_group *w = ctx;
-	struct ofs_cursor c = ofs_cursor_of(request, n);
-	uint8_t kind = ofs_cursor_u8(&c);
-	struct ofs_manifest *s;
-	uint32_t number;
-	int ret;
+	struct ofs_request q = { .from = from,
+		.c = ofs_cursor_of(request, n),
+		.out = out,
+		.want = want };
 
-	switch (kind) {
-	case OFS_WIRE_DONE:
-		set_done(w, from);
-		return 0;
-	case OFS_WIRE_CREW:
-		return ofs_task_answer(w->crew, from, &c, err);
-	case OFS_WIRE_TURN:
-		return ofs_bulk_turn(w, from, &c, out, want, err);
-	case OFS_WIRE_GIVE:
-		return ofs_bulk_give(w, from, &c, err);
-	case OFS_WIRE_RENEW:
-		return answer_renewal(w, &c, out, want, err);
-	}
-	number = ofs_cursor_le32(&c);
-	s = hold_share(w, number);
-	if (s == NULL)
-		return of_no_share(w, number, err);
-	ret = answer_of(s, from, kind, &c, out, want, err);
-	let_share(w, s);
-	return ret;
+	return ofs_group_handle(ctx, &q, err);
 }
 
 /* Joining. */
 
-struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
-    unsigned timeout, struct optimfs_error *err)
+static void add_handlers(struct optimfs_group *w, const struct ofs_handler *h,
+    size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		w->handler[h[i].kind] = h[i];
+}
+
+static void group_free(struct optimfs_group *w)
+{
+	ofs_calls_free(w->calls);
+	ofs_task_free(w->crew);
+	pthread_cond_destroy(&w->changed);
+	pthread_mutex_destroy(&w->lock);
+	free(w->done);
+	free(w);
+}
+
+static struct optimfs_group *group_new(const struct ofs_group_ops *ops,
+    unsigned timeout, const struct ofs_group_service *const *services,
+    struct optimfs_error *err)
 {
 	struct optimfs_group *w = calloc(1, sizeof(*w));
-	struct ofs_group_config config = { timeout, answer, w };
 
-	if (w == NULL) {
+	if (w != NULL)
+		w->calls = ofs_calls_new();
+	if (w == NULL || w->calls == NULL) {
+		free(w);
 		optimfs_fail(err, ENOMEM, "out of memory");
 		return NULL;
 	}
 	w->ops = ops;
 	w->timeout = timeout;
+	w->services = services;
+	add_handlers(w, own_handlers,
+	    sizeof(own_handlers) / sizeof(*own_handlers));
+	for (; *services != NULL; services++)
+		add_handlers(w, (*services)->handler, (*services)->nhandlers);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->changed, NULL);
+	return w;
+}
+
+struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
+    unsigned timeout, const struct ofs_group_service *const *services,
+    struct optimfs_error *err)
+{
+	struct optimfs_group *w = group_new(ops, timeout, services, err);
+	struct ofs_group_config config = { timeout, answer, w };
+
+	if (w == NULL)
+		return NULL;
 	w->w = ops->join(&config, err);
 	if (w->w == NULL) {
-		free(w);
+		group_free(w);
 		return NULL;
 	}
 	w->rank = ops->rank(w->w);
@@ -209,9 +220,7 @@ struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
 		return w;
 	optimfs_fail(err, ENOMEM, "out of memory");
 	ops->leave(w->w);
-	ofs_task_free(w->crew);
-	free(w->done);
-	free(w);
+	group_free(w);
 	return NULL;
 }
 
@@ -232,8 +241,8 @@ void *ofs_group_load(const char *name, const char *symbol, int flags,
 }
 
 /* The module's libraries look up each other's names: hence global. */
-struct optimfs_group *optimfs_group_join(const char *transport,
-    unsigned timeout, struct optimfs_error *err)
+struct optimfs_group *ofs_group_join(const char *transport, unsigned timeout,
+    const struct ofs_group_service *const *services, struct optimfs_error *err)
 {
 	const struct ofs_group_ops *ops;
 	char why[256];
@@ -245,7 +254,7 @@ struct optimfs_group *optimfs_group_join(const char *transport,
 		    "module, and %s; install it, or say -o transport=local",
 		    why);
 	else if (ops->version == OFS_GROUP_VERSION)
-		return ofs_group_new(ops, timeout, err);
+		return ofs_group_new(ops, timeout, services, err);
 	else
 		optimfs_fail(err, ENOSYS,
 		    "OFS915 the module for %s is of another version",
@@ -374,9 +383,9 @@ struct ofs_manifest *ofs_group_share(struct optimfs_group *w, const char *path,
 	pthread_mutex_lock(&w->lock);
 	for (uint32_t i = 0; i < w->nshares && s == NULL; i++)
 		if (strcmp(w->share[i]->path, path) == 0)
-			s = w->renewal[i] == NULL
-			    ? w->share[i]
-			    : ofs_renewal_share(w->renewal[i]);
+			s = w->share[i];
+	if (s != NULL && w->rank != 0 && s->older != NULL)
+		s = s->older;
 	pthread_mutex_unlock(&w->lock);
 	if (s == NULL)
 		optimfs_fail(err, ENOENT, "%s: not offered to the other ranks",
@@ -384,62 +393,21 @@ struct ofs_manifest *ofs_group_share(struct optimfs_group *w, const char *path,
 	return s;
 }
 
-struct ofs_renewal *ofs_group_renewal(struct optimfs_group *w, const char *path)
-{
-	struct ofs_renewal *r = NULL;
-
-	pthread_mutex_lock(&w->lock);
-	for (uint32_t i = 0; i < w->nshares && r == NULL; i++)
-		if (strcmp(w->share[i]->path, path) == 0)
-			r = w->renewal[i];
-	pthread_mutex_unlock(&w->lock);
-	return r;
-}
-
-/* Others may ask for it before we hear that all have it: so it is put in place
- * before the first word is said. */
-static struct ofs_manifest *put_share(struct optimfs_group *w, const char *path,
-    bool first, const struct optimfs_options *options,
+int ofs_group_add(struct optimfs_group *w, struct ofs_manifest *s,
     struct optimfs_error *err)
 {
-	struct ofs_manifest *s = ofs_manifest_new(w, path, first, options, err);
-	struct ofs_renewal *r = NULL;
+	int ret = 0;
 
-	if (s != NULL && options->rw && !options->scratch &&
-	    (r = ofs_renewal_new(w, s, err)) == NULL) {
-		ofs_manifest_free(s);
-		s = NULL;
-	}
 	pthread_mutex_lock(&w->lock);
-	if (s != NULL) {
-		w->renewal[w->nshares] = r;
+	if (w->nshares == OFS_MAX_SHARES) {
+		ret = optimfs_fail(err, ENFILE, "%s: too many checkpoints",
+		    s->path);
+	} else {
 		s->number = w->nshares;
 		w->share[w->nshares++] = s;
 	}
 	pthread_mutex_unlock(&w->lock);
-	return s;
-}
-
-int ofs_group_offer(struct optimfs_group *w, const char *path, bool first,
-    const struct optimfs_options *options, ofs_stage_open_fn *open,
-    struct optimfs_error *err)
-{
-	static const struct optimfs_options none;
-	struct optimfs_error own = { 0 };
-	struct ofs_manifest *s;
-
-	if (options == NULL)
-		options = &none;
-	if (w->nshares == OFS_MAX_SHARES)
-		return optimfs_fail(err, ENFILE, "%s: too many checkpoints",
-		    path);
-	s = put_share(w, path, first, options, &own);
-	if (options->rw && !options->scratch &&
-	    ofs_manifest_begin(s, w, path, options, open, &own, err) == -1)
-		return -1;
-	if (s != NULL && ofs_manifest_look(s, &own) == -1)
-		s = NULL;
-	return ofs_manifest_agree(s, w, path, &own, NULL, err);
+	return ret;
 }
 
 /* Leaving. */
@@ -488,6 +456,18 @@ static void wait_for_all(struct optimfs_group *w, const bool *worker)
 	pthread_mutex_unlock(&w->lock);
 }
 
+/* What services have attached may refer to manifests. */
+static void forget(const struct optimfs_group *w, struct ofs_manifest *s)
+{
+	struct ofs_manifest *older = s->older;
+
+	for (size_t i = 0; w->services[i] != NULL; i++)
+		if (w->services[i]->detach != NULL)
+			w->services[i]->detach(s->offered);
+	ofs_manifest_let(s);
+	ofs_manifest_let(older);
+}
+
 void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 {
 	if (w == NULL)
@@ -495,18 +475,13 @@ void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 	if (worker[w->rank])
 		tell_all(w);
 	wait_for_all(w, worker);
-	for (uint32_t i = 0; i < w->nshares; i++)
-		ofs_renewal_stop(w->renewal[i]);
 	w->ops->leave(w->w);
-	ofs_bulk_free(w->bulk); /* nobody is answered any more */
-	ofs_task_free(w->crew);
-	for (uint32_t i = 0; i < w->nshares; i++) {
-		ofs_renewal_free(w->renewal[i]);
-		while (w->share[i] != NULL)
-			ofs_group_drop(w, w->share[i]);
-	}
-	pthread_cond_destroy(&w->changed);
-	pthread_mutex_destroy(&w->lock);
-	free(w->done);
-	free(w);
+	/* nobody is answered any more */
+	ofs_calls_free(w->calls);
+	w->calls = NULL;
+	if (w->gather != NULL)
+		w->gather->free(w);
+	for (uint32_t i = 0; i < w->nshares; i++)
+		forget(w, w->share[i]);
+	group_free(w);
 }

@@ -12,8 +12,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cluster/commit/participant.h"
-
 /* Memory for what this rank decodes for others. */
 #define DECODED ((uint64_t)256 << 20)
 /* A tree deeper than this is no checkpoint. */
@@ -351,6 +349,39 @@ char *ofs_manifest_here(const struct ofs_manifest *s, struct optimfs_error *err)
 	return path;
 }
 
+static void manifest_free(struct ofs_manifest *s)
+{
+	ofs_transport_close(s->transport);
+	ofs_catalog_free(s->files);
+	ofs_dir_close(&s->dir);
+	ofs_arena_fini(&s->arena);
+	free(s->file);
+	free(s->owner);
+	free(s->path);
+	free(s);
+}
+
+struct ofs_manifest *ofs_manifest_hold(struct ofs_manifest *s)
+{
+	pthread_mutex_lock(&s->world->lock);
+	s->refs++;
+	pthread_mutex_unlock(&s->world->lock);
+	return s;
+}
+
+void ofs_manifest_let(struct ofs_manifest *s)
+{
+	bool last;
+
+	if (s == NULL)
+		return;
+	pthread_mutex_lock(&s->world->lock);
+	last = --s->refs == 0;
+	pthread_mutex_unlock(&s->world->lock);
+	if (last)
+		manifest_free(s);
+}
+
 static struct ofs_manifest *share_new(struct optimfs_group *w, const char *path,
     struct optimfs_error *err)
 {
@@ -362,13 +393,15 @@ static struct ofs_manifest *share_new(struct optimfs_group *w, const char *path,
 	}
 	s->elsewhere.ops = &elsewhere_ops;
 	s->world = w;
+	s->offered = s;
+	s->refs = 1;
 	s->dir.fd = -1;
 	s->rel = "";
 	s->path = strdup(path);
 	if (s->path != NULL)
 		return s;
 	no_memory(path, err);
-	ofs_manifest_free(s);
+	ofs_manifest_let(s);
 	return NULL;
 }
 
@@ -381,11 +414,12 @@ struct ofs_manifest *ofs_manifest_new(struct optimfs_group *w, const char *path,
 	if (s == NULL)
 		return NULL;
 	s->first = first;
+	s->written = options->rw && !options->scratch;
 	s->dir.follow = options->follow;
 	s->cache = options->cache != 0 ? options->cache / 4 : DECODED;
 	if (open_offered(s, err) == 0)
 		return s;
-	ofs_manifest_free(s);
+	ofs_manifest_let(s);
 	return NULL;
 }
 
@@ -398,7 +432,9 @@ struct ofs_manifest *ofs_manifest_again(const struct ofs_manifest *old,
 	int ret = -1;
 
 	if (here != NULL) {
+		s->offered = old->offered;
 		s->first = old->first;
+		s->written = old->written;
 		s->dir.follow = old->dir.follow;
 		s->cache = old->cache;
 		ret = open_dir(s, here, err) == -1 ? -1 : look(s, err);
@@ -406,22 +442,6 @@ struct ofs_manifest *ofs_manifest_again(const struct ofs_manifest *old,
 	free(here);
 	if (ret == 0)
 		return s;
-	ofs_manifest_free(s);
+	ofs_manifest_let(s);
 	return NULL;
-}
-
-void ofs_manifest_free(struct ofs_manifest *s)
-{
-	if (s == NULL)
-		return;
-	ofs_writing_free(s->writing);
-	ofs_participant_free(s->keeper);
-	ofs_transport_close(s->transport);
-	ofs_catalog_free(s->files);
-	ofs_dir_close(&s->dir);
-	ofs_arena_fini(&s->arena);
-	free(s->file);
-	free(s->owner);
-	free(s->path);
-	free(s);
 }

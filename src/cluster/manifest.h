@@ -36,12 +36,13 @@ struct ofs_manifest {
 	struct optimfs_group *world;
 	uint32_t number; /* of the world's shares, this generation of it */
 	char *path;      /* as it was offered */
-	/* As it was before the last commit, for ranks that still show that. */
-	struct ofs_manifest *older;
-	unsigned answers; /* under way about it */
-	bool dropped;     /* goes with the last of them */
-	bool first;       /* only rank 0 has it */
-	uint64_t cache;   /* for what is decoded for others */
+	/* The generation that was offered, which all ranks but rank 0 show;
+	 * itself. older: the same, where this is the newest; NULL. */
+	struct ofs_manifest *offered, *older;
+	unsigned refs;  /* with the group's lock */
+	bool first;     /* only rank 0 has it */
+	bool written;   /* by rank 0 */
+	uint64_t cache; /* for what is decoded for others */
 	/* What this rank has: the directory (fd -1: none), its files as the
 	 * objects of a catalog, and a transport for those. */
 	struct ofs_dir dir;
@@ -54,8 +55,9 @@ struct ofs_manifest {
 	uint32_t nfiles;
 	struct ofs_owner *owner;
 	struct ofs_arena arena; /* strings */
-	/* Of what is to be written (cluster/commit/locks.c): who keeps the directory;
-	 * on the rank that writes what it has begun. NULL: nothing is. */
+	/* Of what is to be written (cluster/commit/), in the offered
+	 * generation: who keeps the directory; on the rank that writes what it
+	 * has begun. NULL: nothing is. */
 	struct ofs_participant *keeper;
 	struct ofs_writing *writing;
 };
@@ -64,26 +66,26 @@ struct ofs_manifest {
 struct ofs_manifest *ofs_manifest_new(struct optimfs_group *w, const char *path,
     bool first, const struct optimfs_options *options,
     struct optimfs_error *err);
-void ofs_manifest_free(struct ofs_manifest *s);
+/* Hold one more reference; let one go, and free s with the last. NULL is
+ * well. */
+struct ofs_manifest *ofs_manifest_hold(struct ofs_manifest *s);
+void ofs_manifest_let(struct ofs_manifest *s);
 /* Look at what is here, for this rank's part in the offer. What cannot be
  * looked at is told to all by ofs_manifest_agree. */
 int ofs_manifest_look(struct ofs_manifest *s, struct optimfs_error *err);
 /* What lies now where s lies: looked at. */
 struct ofs_manifest *ofs_manifest_again(const struct ofs_manifest *s,
     struct optimfs_error *err);
-/* How ranks say something and hear what all have said. In NULL all ranks take
- * part, as in the world's own exchange. */
-struct ofs_meeting {
-	/* As that of struct ofs_group_ops; who is not there says nothing. */
-	int (*exchange)(void *ctx, const void *mine, uint64_t n,
-	    struct ofs_said *all, struct optimfs_error *err);
-	void *ctx;
-};
 /* Exchange it, and fill in what all ranks have. own: why we could not look, or
  * code 0; s is then NULL. Fails on all ranks alike. */
 int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
     const char *path, const struct optimfs_error *own,
-    const struct ofs_meeting *meeting, struct optimfs_error *err);
+    struct optimfs_error *err);
+/* Of rank 0, after a commit: ask all ranks that live for what they have now,
+ * and let that be what is offered as path. The other ranks go on with what was
+ * offered at first. -1: nothing has changed here. */
+int ofs_manifest_refresh(struct optimfs_group *w, const char *path,
+    struct optimfs_error *err);
 
 /* The shared directory, and the file in it that was meant or "". Both are the
  * caller's. */
@@ -94,10 +96,10 @@ char *ofs_manifest_here(const struct ofs_manifest *s,
     struct optimfs_error *err);
 /* The number of the file of that path; OFS_NONE. */
 uint32_t ofs_manifest_find(const struct ofs_manifest *s, const char *path);
-static inline const struct ofs_manifest *ofs_manifest_of(const struct
-    ofs_elsewhere *e)
+static inline struct ofs_manifest *ofs_manifest_of(const struct ofs_elsewhere
+	*e)
 {
-	return (const struct ofs_manifest *)e;
+	return (struct ofs_manifest *)(uintptr_t)e;
 }
 
 /* cluster/commit/locks.c */
@@ -127,15 +129,10 @@ struct ofs_writing {
 };
 void ofs_writing_free(struct ofs_writing *writing);
 
-/* group.c: optimfs_group_offer; open takes the lock on rank 0, where it is
- * needed. */
-int ofs_group_offer(struct optimfs_group *w, const char *path, bool first,
-    const struct optimfs_options *options, ofs_stage_open_fn *open,
-    struct optimfs_error *err);
-
-/* Answer what others ask of s: manifest_answer.c. */
-int ofs_manifest_answer(struct ofs_manifest *s, uint8_t kind,
-    struct ofs_cursor *c, void *out, uint64_t want, struct optimfs_error *err);
+/* Answer FETCH and LENGTH: manifest_answer.c. */
+ofs_handler_fn ofs_manifest_fetch, ofs_manifest_length;
+/* Answer RESCAN: manifest_agree.c. */
+ofs_handler_fn ofs_manifest_rescan;
 
 /* Segments whose objects are files of s that are not here, from those who have
  * them: cluster/remote.c. Large ones go in pieces, spread over owners; an

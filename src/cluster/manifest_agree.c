@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "base/buf.h"
+#include "cluster/call.h"
 #include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
@@ -55,7 +56,6 @@ struct line {
 struct agreement {
 	struct ofs_manifest *s; /* NULL: we failed */
 	struct optimfs_group *w;
-	const struct ofs_meeting *meeting;
 	struct ofs_buf list; /* of what is here */
 	struct offer *offer; /* of each rank */
 	struct ofs_said *said, *lists, *hashes;
@@ -85,16 +85,13 @@ static int exchange(struct agreement *a, const struct ofs_buf *b,
 	*all = calloc((size_t)a->w->size, sizeof(**all));
 	if (*all == NULL)
 		return no_memory(a);
-	if (a->meeting != NULL)
-		return a->meeting->exchange(a->meeting->ctx, b->data, b->len,
-		    *all, a->err);
 	return a->w->ops->exchange(a->w->w, b->data, b->len, *all, a->err);
 }
 
-/* Who comes says something. */
+/* One that has died has said nothing. */
 static bool is_absent(const struct agreement *a, int rank)
 {
-	return a->meeting != NULL && a->said[rank].n == 0;
+	return a->said[rank].n == 0;
 }
 
 static void free_said(const struct agreement *a, struct ofs_said *all)
@@ -246,21 +243,12 @@ static int check_offers(struct agreement *a)
 	return a->s->rel == NULL ? no_memory(a) : 0;
 }
 
-static int exchange_offers(struct agreement *a, const char *path,
-    const struct optimfs_error *own)
+/* What all have said. */
+static int take_offers(struct agreement *a)
 {
-	struct ofs_buf b = { 0 };
-	int ret;
-
-	put_list(a);
-	put_offer(a, path, own, &b);
 	a->offer = calloc((size_t)a->w->size, sizeof(*a->offer));
-	if (a->list.bad || a->offer == NULL)
-		b.bad = true;
-	ret = exchange(a, &b, &a->said);
-	ofs_buf_fini(&b);
-	if (ret == -1)
-		return -1;
+	if (a->offer == NULL)
+		return no_memory(a);
 	for (int r = 0; r < a->w->size; r++) {
 		a->offer[r] = (struct offer){
 			.path = "", .rel = "", .pending = "", .decided = ""
@@ -277,6 +265,20 @@ static int exchange_offers(struct agreement *a, const char *path,
 		return ofs_group_blame(a->w, r, a->err);
 	}
 	return check_commits(a) == -1 ? -1 : check_offers(a);
+}
+
+static int exchange_offers(struct agreement *a, const char *path,
+    const struct optimfs_error *own)
+{
+	struct ofs_buf b = { 0 };
+	int ret;
+
+	put_list(a);
+	put_offer(a, path, own, &b);
+	b.bad |= a->list.bad;
+	ret = exchange(a, &b, &a->said);
+	ofs_buf_fini(&b);
+	return ret == -1 ? -1 : take_offers(a);
 }
 
 /* 2. */
@@ -323,6 +325,14 @@ static int take_list(struct agreement *a, int rank)
 	return ofs_cursor_left(&c) == 0 ? 0 : garbled(a, rank);
 }
 
+static int take_lists(struct agreement *a)
+{
+	for (int r = 0; r < a->w->size; r++)
+		if (a->offer[r].leader == r && take_list(a, r) == -1)
+			return -1;
+	return 0;
+}
+
 static int exchange_lists(struct agreement *a)
 {
 	struct ofs_buf none = { 0 };
@@ -330,10 +340,7 @@ static int exchange_lists(struct agreement *a)
 
 	if (exchange(a, lead ? &a->list : &none, &a->lists) == -1)
 		return -1;
-	for (int r = 0; r < a->w->size; r++)
-		if (a->offer[r].leader == r && take_list(a, r) == -1)
-			return -1;
-	return 0;
+	return take_lists(a);
 }
 
 /* Putting the lists together. */
@@ -608,15 +615,24 @@ static int exchange_hashes(struct agreement *a)
 	return ret == -1 ? -1 : compare_hashes(a);
 }
 
+static void agreement_fini(struct agreement *a)
+{
+	free_said(a, a->said);
+	free_said(a, a->lists);
+	free_said(a, a->hashes);
+	free(a->line);
+	free(a->offer);
+	ofs_buf_fini(&a->list);
+}
+
 int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
     const char *path, const struct optimfs_error *own,
-    const struct ofs_meeting *meeting, struct optimfs_error *err)
+    struct optimfs_error *err)
 {
 	struct optimfs_error unwanted;
-	struct agreement a = { .s = s,
-		.w = w,
-		.meeting = meeting,
-		.err = err == NULL ? &unwanted : err };
+	struct agreement a = {
+		.s = s, .w = w, .err = err == NULL ? &unwanted : err
+	};
 	int ret = exchange_offers(&a, path, own);
 
 	if (ret == 0)
@@ -625,11 +641,171 @@ int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
 		ret = merge(&a);
 	if (ret == 0)
 		ret = exchange_hashes(&a);
-	free_said(&a, a.said);
-	free_said(&a, a.lists);
-	free_said(&a, a.hashes);
-	free(a.line);
-	free(a.offer);
+	agreement_fini(&a);
+	return ret;
+}
+
+/* After a commit rank 0 needs to know where the new files are, and nobody else
+ * does. So it asks each rank for what that would say in the exchanges 1 and 2.
+ * There are no hashes: copies of a new file are what rank 0 has sent. */
+
+/* The length of an offer (8), the offer, the list. */
+static int put_all(struct ofs_manifest *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	struct agreement a = { .s = s, .w = s->world, .err = err };
+	struct optimfs_error well = { 0 };
+	struct ofs_buf offer = { 0 };
+	int ret;
+
+	put_list(&a);
+	put_offer(&a, s->path, &well, &offer);
+	ofs_wire_u64(out, offer.len);
+	ofs_buf_put(out, offer.data, offer.len);
+	ofs_buf_put(out, a.list.data, a.list.len);
+	ret = offer.bad || a.list.bad || out->bad ? no_memory(&a) : 0;
+	ofs_buf_fini(&offer);
 	ofs_buf_fini(&a.list);
+	return ret;
+}
+
+static int copy_said(struct agreement *a, struct ofs_said *said,
+    const uint8_t *p, uint64_t n)
+{
+	said->p = malloc(n + 1);
+	if (said->p == NULL)
+		return no_memory(a);
+	if (n > 0)
+		memcpy(said->p, p, n);
+	said->n = n;
+	return 0;
+}
+
+static int take_all(struct agreement *a, int rank, const struct ofs_buf *b)
+{
+	struct ofs_cursor c = ofs_cursor_of(b->data, b->len);
+	uint64_t n = ofs_cursor_le64(&c);
+	const uint8_t *offer = ofs_cursor_take(&c, n), *list;
+
+	if (c.bad)
+		return garbled(a, rank);
+	n = b->len - 8 - n;
+	list = ofs_cursor_take(&c, n);
+	if (copy_said(a, &a->said[rank], offer, b->len - 8 - n) == -1)
+		return -1;
+	return copy_said(a, &a->lists[rank], list, n);
+}
+
+int ofs_manifest_rescan(struct ofs_request *q, struct optimfs_error *err)
+{
+	uint32_t number = ofs_cursor_le32(&q->c);
+	struct ofs_manifest *next;
+
+	if (q->c.bad || q->result == NULL ||
+	    OFS_MANIFEST_PLACE(number) !=
+		OFS_MANIFEST_PLACE(q->manifest->number))
+		return optimfs_fail(err, EPROTO,
+		    "OFS913 a request that makes no sense: are all ranks of "
+		    "one version?");
+	next = ofs_manifest_again(q->manifest, err);
+	if (next == NULL)
+		return -1;
+	next->number = number;
+	if (put_all(next, q->result, err) == -1) {
+		ofs_manifest_let(next);
+		return -1;
+	}
+	ofs_group_put(q->group, next);
+	return 0;
+}
+
+/* What only a rank that has died has would be missing from now on. */
+static int can_do_without(const struct ofs_manifest *s, int rank,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < s->nfiles; i++)
+		if (s->file[i].nowners == 1 &&
+		    s->owner[s->file[i].owner].rank == rank) {
+			optimfs_fail(err, EHOSTDOWN,
+			    "OFS911 it has died, and only it has %.200s",
+			    s->file[i].path);
+			return ofs_group_blame(s->world, rank, err);
+		}
+	return 0;
+}
+
+/* Ask the other ranks. */
+static int hear_others(struct agreement *a, const struct ofs_manifest *old,
+    const struct ofs_buf *request)
+{
+	const struct optimfs_group *w = a->w;
+	struct ofs_call *call = calloc((size_t)w->size, sizeof(*call));
+	size_t n = 0;
+	int ret = call == NULL || request->bad ? no_memory(a) : 0;
+
+	for (int r = 0; r < w->size && ret == 0; r++)
+		if (r == w->rank)
+			continue;
+		else if (w->ops->dead(w->w, r))
+			ret = can_do_without(old, r, a->err);
+		else
+			call[n++] =
+			    (struct ofs_call){ .to = r, .request = request };
+	if (ret == 0)
+		ofs_group_call(a->w, call, n);
+	for (size_t i = 0; i < n && ret == 0; i++)
+		if (call[i].err.code != 0)
+			ret = optimfs_fail(a->err, call[i].err.code, "%s",
+			    call[i].err.text);
+		else
+			ret = take_all(a, call[i].to, &call[i].result);
+	for (size_t i = 0; i < n; i++)
+		ofs_buf_fini(&call[i].result);
+	free(call);
+	return ret;
+}
+
+static int collect(struct agreement *a, const struct ofs_manifest *old)
+{
+	struct ofs_buf request = { 0 }, mine = { 0 };
+	int ret;
+
+	ofs_wire_u8(&request, OFS_WIRE_RESCAN);
+	ofs_wire_u32(&request, old->offered->number);
+	ofs_wire_u32(&request, a->s->number);
+	a->said = calloc((size_t)a->w->size, sizeof(*a->said));
+	a->lists = calloc((size_t)a->w->size, sizeof(*a->lists));
+	ret = a->said == NULL || a->lists == NULL ? no_memory(a) : 0;
+	if (ret == 0)
+		ret = put_all(a->s, &mine, a->err);
+	if (ret == 0)
+		ret = take_all(a, a->w->rank, &mine);
+	if (ret == 0)
+		ret = hear_others(a, old, &request);
+	ofs_buf_fini(&request);
+	ofs_buf_fini(&mine);
+	return ret;
+}
+
+int ofs_manifest_refresh(struct optimfs_group *w, const char *path,
+    struct optimfs_error *err)
+{
+	struct ofs_manifest *old = ofs_group_share(w, path, err);
+	struct agreement a = { .w = w, .err = err };
+	int ret = -1;
+
+	if (old != NULL)
+		a.s = ofs_manifest_again(old, err);
+	if (a.s == NULL)
+		return -1;
+	a.s->number = old->offered->number + ++w->refreshed * OFS_MANIFEST_NEXT;
+	if (collect(&a, old) == 0 && take_offers(&a) == 0 &&
+	    take_lists(&a) == 0)
+		ret = merge(&a);
+	agreement_fini(&a);
+	if (ret == 0)
+		ofs_group_put(w, a.s);
+	else
+		ofs_manifest_let(a.s);
 	return ret;
 }

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/gpu/bulk.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
 #include "store/runs.h"
@@ -312,7 +311,8 @@ int ofs_remote_fetch(const struct ofs_manifest *s,
 	};
 	int ret;
 
-	if (ofs_bulk_fetch(s, segs, n, buf))
+	if (s->world->gather != NULL &&
+	    s->world->gather->fetch(s, segs, n, buf))
 		return 0;
 	do
 		ret = try(&g, segs, n);

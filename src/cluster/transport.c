@@ -8,11 +8,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "cluster/gpu/bulk.h"
-
 struct world {
 	struct ofs_transport t;
-	const struct ofs_manifest *share;
+	struct ofs_manifest *share; /* held */
 	struct ofs_transport *local;
 	/* By object: its number among the shared files; OFS_NONE: here. */
 	uint32_t *there;
@@ -105,6 +103,7 @@ static void world_close(struct ofs_transport *t)
 	struct world *w = (struct world *)t;
 
 	ofs_transport_close(w->local);
+	ofs_manifest_let(w->share);
 	free(w->there);
 	free(w);
 }
@@ -117,10 +116,12 @@ static const struct ofs_transport_ops world_ops = {
 };
 
 struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
-    const struct ofs_manifest *share, uint64_t cache, struct optimfs_error *err)
+    struct ofs_manifest *share, uint64_t cache, struct optimfs_error *err)
 {
+	/* a rank that is alone gathers from itself if it has another way */
+	bool alone = share->world->size == 1 && share->world->gather != NULL;
 	bool (*is_there)(const struct ofs_dir *, const char *, uint32_t *) =
-	    ofs_bulk_alone(share->world) ? ofs_dir_shared : ofs_dir_elsewhere;
+	    alone ? ofs_dir_shared : ofs_dir_elsewhere;
 	struct world *w = calloc(1, sizeof(*w));
 
 	if (w != NULL)
@@ -131,7 +132,7 @@ struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
 		return NULL;
 	}
 	w->t.ops = &world_ops;
-	w->share = share;
+	w->share = ofs_manifest_hold(share);
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		if (!is_there(&cat->dir, cat->objects[i].path, &w->there[i]))
 			w->there[i] = OFS_NONE;

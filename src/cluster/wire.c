@@ -10,6 +10,18 @@
 
 #include "base/checked.h"
 
+void ofs_put_le32(uint8_t *at, uint32_t v)
+{
+	for (unsigned i = 0; i < 4; i++)
+		at[i] = (uint8_t)(v >> 8 * i);
+}
+
+void ofs_put_le64(uint8_t *at, uint64_t v)
+{
+	ofs_put_le32(at, (uint32_t)v);
+	ofs_put_le32(at + 4, (uint32_t)(v >> 32));
+}
+
 void ofs_wire_u8(struct ofs_buf *b, uint8_t v)
 {
 	ofs_buf_put(b, &v, 1);
@@ -19,8 +31,7 @@ void ofs_wire_u32(struct ofs_buf *b, uint32_t v)
 {
 	uint8_t p[4];
 
-	for (unsigned i = 0; i < 4; i++)
-		p[i] = (uint8_t)(v >> 8 * i);
+	ofs_put_le32(p, v);
 	ofs_buf_put(b, p, sizeof(p));
 }
 

@@ -30,7 +30,12 @@
  *   CREW    what (1): task.c
  * To write:
  *   SITE    share (4), what (1): cluster/commit/participant.h
- *   RENEW   share (4), what (1): renew.h */
+ *   RESCAN  share (4), number of the next (4): a call; what the rank has now
+ * What may take long (call.h):
+ *   CALL    a request; answered with the id (4) of the work
+ *   POLL    id (4); answered with whether it is done (1) and the bytes of its
+ *           result (8), or with its error
+ *   RESULT  id (4), offset (8); answered with bytes of the result */
 enum ofs_wire_kind {
 	OFS_WIRE_FETCH = 1,
 	OFS_WIRE_LENGTH = 2,
@@ -39,11 +44,19 @@ enum ofs_wire_kind {
 	OFS_WIRE_TURN = 5,
 	OFS_WIRE_GIVE = 6,
 	OFS_WIRE_CREW = 7,
+	OFS_WIRE_CALL = 8,
+	OFS_WIRE_POLL = 9,
+	OFS_WIRE_RESULT = 10,
 	OFS_WIRE_SITE = 16,
-	OFS_WIRE_RENEW = 17,
+	OFS_WIRE_RESCAN = 17,
 };
+#define OFS_WIRE_KINDS   18
 #define OFS_WIRE_HEAD    9  /* bytes of a FETCH without segments */
 #define OFS_WIRE_SEGMENT 53 /* bytes of one */
+
+/* Into an answer. */
+void ofs_put_le32(uint8_t *at, uint32_t v);
+void ofs_put_le64(uint8_t *at, uint64_t v);
 
 void ofs_wire_u8(struct ofs_buf *b, uint8_t v);
 void ofs_wire_u32(struct ofs_buf *b, uint32_t v);

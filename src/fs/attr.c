@@ -157,7 +157,7 @@ static uint64_t public_node(const struct optimfs *fs, struct ofs_at at)
 
 	return node == OPTIMFS_ROOT
 	    ? node
-	    : node | (uint64_t)ofs_at_generation(fs, at) << OFS_GENERATION;
+	    : node | (uint64_t)fs->generation << OFS_GENERATION;
 }
 
 int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
@@ -180,8 +180,6 @@ int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
 	};
 	if (fs->edit != NULL)
 		changeable(fs, at, attr);
-	else if (fs->renewal != NULL)
-		attr->changes = attr->moves = true;
 	if (ofs_at_static(fs, at) && !dir)
 		return static_size(fs, at.index - fs->tree.n, attr, err);
 	if (ofs_at_made(fs, at) ||

@@ -14,7 +14,6 @@
 #include "base/checked.h"
 #include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
-#include "cluster/renew.h"
 #include "cluster/transport.h"
 #include "format/format.h"
 #include "fs/view.h"
@@ -247,46 +246,10 @@ struct optimfs *ofs_fs_open(const char *path,
 	return cat == NULL ? NULL : ofs_fs_new(cat, path, options, err);
 }
 
-/* Nothing has been committed to what waits for a checkpoint. */
-static struct ofs_catalog *read_nothing(const struct ofs_manifest *s,
-    struct optimfs_error *err)
-{
-	struct ofs_catalog *cat;
-	struct ofs_dir dir;
-	char *rel;
-
-	if (ofs_manifest_dir(s, &dir, &rel, err) == -1)
-		return NULL;
-	cat = ofs_catalog_new(&dir, err);
-	ofs_dir_close(&dir);
-	free(rel);
-	if (cat == NULL)
-		return NULL;
-	cat->format = "none";
-	if (ofs_catalog_finish(cat, err) == 0)
-		return cat;
-	ofs_catalog_free(cat);
-	return NULL;
-}
-
-struct ofs_catalog *ofs_fs_read_followed(const char *path,
-    const struct optimfs_options *options, struct optimfs_error *err)
-{
-	const struct ofs_manifest *s =
-	    ofs_group_share(options->world, path, err);
-
-	if (s == NULL)
-		return NULL;
-	return s->nfiles == 0 ? read_nothing(s, err)
-			      : ofs_read_checkpoint(path, options, err);
-}
-
 void optimfs_close(struct optimfs *fs)
 {
 	if (fs == NULL)
 		return;
-	if (fs->edit == NULL && fs->renewal != NULL)
-		ofs_renewal_leave(fs->renewal);
 	ofs_overlay_free(fs->edit);
 	ofs_coordinator_free(fs->sites);
 	ofs_views_fini(fs);
@@ -300,7 +263,6 @@ void optimfs_close(struct optimfs *fs)
 	ofs_failures_fini(&fs->failures);
 	for (size_t i = 0; i < sizeof(fs->names) / sizeof(*fs->names); i++)
 		free(fs->names[i]);
-	free(fs->since);
 	free(fs->mount_info);
 	free(fs->source);
 	free(fs->real);

@@ -76,7 +76,6 @@ extern const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC];
 
 struct ofs_coordinator;
 struct ofs_edition;
-struct ofs_renewal;
 struct ofs_stage;
 
 /* What a writer does in one of two ways: what is written is staged over a
@@ -155,14 +154,8 @@ struct optimfs {
 	struct optimfs_error said;
 	bool unsynced; /* it was published all the same */
 	struct ofs_gate gate;
-	/* Of several ranks that write (cluster/renew.h): this one does, by edit, or
-	 * follows. NULL: neither. */
-	struct ofs_renewal *renewal;
 	struct optimfs_file *files; /* open ones, where it may change */
-	/* Of node numbers: what was made last, and the tree. since: where files
-	 * were changed by others, in which one each was last; or NULL. */
-	uint32_t generation, tree_generation;
-	uint16_t *since;
+	uint32_t generation;        /* of node numbers */
 
 	char *source; /* as it was given */
 	char *real;   /* the same from the root; NULL: it is not here */
@@ -228,30 +221,16 @@ struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
 struct optimfs *ofs_fs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err);
 
-/* What a rank that does not write is to show: nothing, where nothing is. */
-struct ofs_catalog *ofs_fs_read_followed(const char *path,
-    const struct optimfs_options *options, struct optimfs_error *err);
-
 /* reopen.c: after a commit, with the gate held: fs shows what is on the disk
  * now. Files that are open stay open. On failure all is as it was. */
 int ofs_fs_reopen(struct optimfs *fs, struct optimfs_error *err);
-/* Its two halves: what is there now; fs shows that, and now has what fs had. */
-struct optimfs *ofs_fs_read_again(struct optimfs *fs,
-    struct optimfs_error *err);
-int ofs_fs_become(struct optimfs *fs, struct optimfs *now,
-    struct optimfs_error *err);
 /* What its overlay lies over. */
 struct ofs_overlay_base ofs_fs_base(struct optimfs *fs);
 /* May it become another checkpoint? */
 static inline bool ofs_fs_changes(const struct optimfs *fs)
 {
-	return fs->edit != NULL || fs->renewal != NULL;
+	return fs->edit != NULL;
 }
-
-/* reopen_same.c: does node k of now's tree hold what node i of fs' does? False
- * where that is not known. */
-bool ofs_node_same(const struct optimfs *fs, uint32_t i,
-    const struct optimfs *now, uint32_t k);
 
 /* Is what the note misses lost, rather than absent by intent (ENODATA)? */
 bool ofs_note_is_loss(const struct ofs_note *n);
@@ -263,9 +242,8 @@ int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
     struct optimfs_error *err);
 /* Bits that no space uses say which generation a node number is of, so that
  * one from before a commit that moved names is not taken for another. */
-#define OFS_GENERATIONS 2048u /* fits fs->since */
+#define OFS_GENERATIONS 2048u
 #define OFS_GENERATION  52
-uint32_t ofs_at_generation(const struct optimfs *fs, struct ofs_at at);
 static inline uint64_t ofs_node_of(uint32_t space, uint32_t index)
 {
 	return (uint64_t)space << 32 | (index + 1);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cluster/gpu/bulk.h"
-#include "cluster/renew.h"
+#include "cluster/manifest.h"
 #include "cluster/transport.h"
 #include "fs/fs.h"
 #include "fs/info.h"
@@ -70,6 +70,21 @@ static void put_dirty(struct ofs_buf *out, const struct optimfs_status *s)
 		ofs_buf_printf(out, "%.1f%c\n", v, unit[i]);
 }
 
+/* Of several ranks, one writes. */
+static void put_writer(const struct optimfs *fs, struct ofs_buf *out)
+{
+	const struct ofs_manifest *s;
+
+	if (fs->edit != NULL || fs->cat->dir.elsewhere == NULL)
+		return;
+	s = ofs_manifest_of(fs->cat->dir.elsewhere);
+	if (s->written)
+		ofs_buf_printf(out,
+		    "read-only rank 0 (%s) writes; mount again to see what it "
+		    "has committed\n",
+		    optimfs_group_host(s->world, 0));
+}
+
 static void control_text(struct optimfs *fs, struct ofs_buf *out)
 {
 	struct optimfs_status s;
@@ -85,8 +100,7 @@ static void control_text(struct optimfs *fs, struct ofs_buf *out)
 		ofs_buf_puts(out, "scratch\n");
 	else if (s.explicit_commit)
 		ofs_buf_puts(out, "explicit\n");
-	if (fs->edit == NULL && fs->renewal != NULL)
-		ofs_renewal_said(fs->renewal, out);
+	put_writer(fs, out);
 	ofs_control_said(fs, out);
 }
 

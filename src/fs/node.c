@@ -33,18 +33,6 @@ static int at_of(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
 	return 0;
 }
 
-uint32_t ofs_at_generation(const struct optimfs *fs, struct ofs_at at)
-{
-	if (ofs_at_is_view(at))
-		return fs->generation;
-	if (ofs_at_static(fs, at))
-		return ofs_at_is_dir(fs, at) ? fs->tree_generation
-					     : fs->generation;
-	return fs->since == NULL || at.index >= fs->tree.n
-	    ? fs->tree_generation
-	    : fs->since[at.index];
-}
-
 /* The number may be one of before a commit. */
 static int no_node(const struct optimfs *fs, uint64_t node, uint64_t mask,
     struct optimfs_error *err)
@@ -66,8 +54,8 @@ int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
 
 	if (node == OPTIMFS_ROOT)
 		return at_of(fs, node, at, err);
-	if (at_of(fs, node & ~mask, &found, NULL) == -1 ||
-	    (node & mask) >> OFS_GENERATION != ofs_at_generation(fs, found))
+	if ((node & mask) >> OFS_GENERATION != fs->generation ||
+	    at_of(fs, node & ~mask, &found, NULL) == -1)
 		return no_node(fs, node, mask, err);
 	*at = found;
 	return 0;

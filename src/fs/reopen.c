@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/renew.h"
+#include "cluster/commit/coordinator.h"
 #include "format/format.h"
 #include "fs/fs.h"
 #include "fs/view.h"
@@ -47,59 +47,35 @@ static bool same_tree(const struct ofs_tree *a, const struct ofs_tree *b)
 	return true;
 }
 
-/* The open files, in the order of their list, and what becomes of each. */
+/* The paths of the open files, in the order of their list. */
 struct opened {
-	struct one {
-		char *path;
-		bool same;
-	} * v;
+	char **path;
 	size_t n;
 };
 
 static void free_opened(struct opened *o)
 {
 	for (size_t i = 0; i < o->n; i++)
-		free(o->v[i].path);
-	free(o->v);
+		free(o->path[i]);
+	free(o->path);
 }
 
-/* Who has written what a commit made sees in it what was there before. To
- * others it is news: who reads a file that may say something else from now on
- * is told, rather than given some of each. */
-static bool is_same(const struct optimfs_file *f, struct optimfs *now,
-    const char *path)
-{
-	struct optimfs_attr attr;
-	struct ofs_at at;
-
-	if (f->fs->edit != NULL)
-		return true;
-	return f->view == NULL && f->at.index < f->fs->tree.n &&
-	    optimfs_resolve(now, path, &attr, NULL) == 0 &&
-	    ofs_node_at(now, attr.node, &at, NULL) == 0 &&
-	    at.space == f->at.space && at.index < now->tree.n &&
-	    ofs_node_same(f->fs, f->at.index, now, at.index);
-}
-
-static int list_opened(const struct optimfs *fs, struct optimfs *now,
-    struct opened *o, struct optimfs_error *err)
+static int list_opened(const struct optimfs *fs, struct opened *o,
+    struct optimfs_error *err)
 {
 	char path[65536];
 	size_t n = 0;
 
 	for (struct optimfs_file *f = fs->files; f != NULL; f = f->next)
 		n++;
-	o->v = calloc(n + 1, sizeof(*o->v));
-	if (o->v == NULL)
+	o->path = calloc(n + 1, sizeof(*o->path));
+	if (o->path == NULL)
 		return optimfs_fail(err, ENOMEM, "open files");
 	for (struct optimfs_file *f = fs->files; f != NULL; f = f->next) {
-		struct one *one = &o->v[o->n++];
-
 		ofs_at_path(fs, f->at, path, sizeof(path));
-		one->path = strdup(path);
-		if (one->path == NULL)
+		o->path[o->n] = strdup(path);
+		if (o->path[o->n++] == NULL)
 			return optimfs_fail(err, ENOMEM, "open files");
-		one->same = is_same(f, now, one->path);
 	}
 	return 0;
 }
@@ -117,49 +93,17 @@ static void find_again(struct optimfs *fs, struct optimfs_file *file,
 		file->lost = true;
 }
 
-struct optimfs *ofs_fs_read_again(struct optimfs *fs, struct optimfs_error *err)
+static struct optimfs *read_again(struct optimfs *fs, struct optimfs_error *err)
 {
 	struct optimfs_options o = fs->options;
 	const char *source = fs->source;
 	struct ofs_catalog *cat;
 
 	o.rw = o.scratch = false;
-	if (fs->sites != NULL) {
-		o.world = ofs_renewal_world(fs->renewal);
-		source = ofs_renewal_path(fs->renewal);
-	}
-	cat = fs->edit == NULL ? ofs_fs_read_followed(source, &o, err)
-			       : ofs_read_checkpoint(source, &o, err);
+	if (fs->sites != NULL)
+		source = ofs_coordinator_source(fs->sites, &o.world);
+	cat = ofs_read_checkpoint(source, &o, err);
 	return cat == NULL ? NULL : ofs_fs_new(cat, source, &o, err);
-}
-
-/* Where the tree is the same, numbers of nodes stay for whoever wrote what is
- * new. Others' kernels must not mix what they keep of a file with what it is
- * now: only what is the same has the same number. */
-static int number_anew(struct optimfs *fs, struct optimfs *now, bool same,
-    struct optimfs_error *err)
-{
-	uint32_t next = (fs->generation + 1) % OFS_GENERATIONS;
-
-	if (same && fs->edit != NULL)
-		return 0;
-	if (same && fs->since == NULL) {
-		fs->since = calloc(fs->tree.n, sizeof(*fs->since));
-		if (fs->since == NULL)
-			return optimfs_fail(err, ENOMEM, "numbers of nodes");
-		for (uint32_t i = 0; i < fs->tree.n; i++)
-			fs->since[i] = (uint16_t)fs->tree_generation;
-	}
-	for (uint32_t i = 0; same && i < fs->tree.n; i++)
-		if (!ofs_node_same(fs, i, now, i))
-			fs->since[i] = (uint16_t)next;
-	if (!same) {
-		free(fs->since);
-		fs->since = NULL;
-		fs->tree_generation = next;
-	}
-	fs->generation = next;
-	return 0;
 }
 
 static int rebase(struct optimfs *fs, bool same, struct optimfs_error *err)
@@ -179,31 +123,27 @@ static int exchange(struct optimfs *fs, struct optimfs *now,
 	bool same = same_tree(&fs->tree, &now->tree);
 	struct optimfs_file *f;
 	size_t i = 0;
-	int ret = 0;
+	int ret;
 
-	if (number_anew(fs, now, same, err) == -1)
-		return -1;
 	for (f = fs->files; f != NULL; f = f->next)
 		ofs_file_leave(f);
 	swap(fs, now);
-	if (fs->edit != NULL)
-		ret = rebase(fs, same, err);
+	ret = rebase(fs, same, err);
 	if (ret == -1)
 		swap(fs, now);
+	else if (!same) /* other nodes have the numbers */
+		fs->generation = (fs->generation + 1) % OFS_GENERATIONS;
 	for (f = fs->files; f != NULL; f = f->next, i++)
-		if (ret == -1 || o->v[i].same)
-			find_again(fs, f, o->v[i].path);
-		else
-			f->lost = true;
+		find_again(fs, f, o->path[i]);
 	return ret;
 }
 
-int ofs_fs_become(struct optimfs *fs, struct optimfs *now,
+static int become(struct optimfs *fs, struct optimfs *now,
     struct optimfs_error *err)
 {
 	struct opened opened = { 0 };
 	bool closed = ofs_gate_close(fs);
-	int ret = list_opened(fs, now, &opened, err);
+	int ret = list_opened(fs, &opened, err);
 
 	if (ret == 0)
 		ret = exchange(fs, now, &opened, err);
@@ -215,8 +155,8 @@ int ofs_fs_become(struct optimfs *fs, struct optimfs *now,
 
 int ofs_fs_reopen(struct optimfs *fs, struct optimfs_error *err)
 {
-	struct optimfs *now = ofs_fs_read_again(fs, err);
-	int ret = now == NULL ? -1 : ofs_fs_become(fs, now, err);
+	struct optimfs *now = read_again(fs, err);
+	int ret = now == NULL ? -1 : become(fs, now, err);
 
 	optimfs_close(now);
 	return ret;

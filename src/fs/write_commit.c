@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/renew.h"
+#include "cluster/commit/coordinator.h"
 #include "fs/view.h"
 #include "fs/write_impl.h"
 #include "journal/lock.h"
@@ -39,24 +39,13 @@ int ofs_not_shown(const struct optimfs_error *why, struct optimfs_error *err)
 	    why->text);
 }
 
-/* Behind a commit: fs, and what other ranks have mounted, show what it made.
- * In several directories that takes all ranks; in one that is here the others
- * follow as well as they can. */
+/* Behind a commit: fs shows what it made. Of several directories, what is in
+ * them now is asked for first. */
 static int show(struct optimfs *fs, struct optimfs_error *err)
 {
-	struct optimfs_error later;
-
-	if (fs->sites != NULL)
-		return ofs_renew(fs->renewal, fs, true, err);
-	if (fs->renewal != NULL && ofs_fs_reopen(fs, err) == -1) {
-		ofs_renew_alert(fs->renewal, false);
+	if (fs->sites != NULL && ofs_coordinator_refresh(fs->sites, err) == -1)
 		return -1;
-	}
-	if (fs->renewal == NULL)
-		return ofs_fs_reopen(fs, err);
-	if (ofs_renew(fs->renewal, fs, false, &later) == -1)
-		optimfs_log_error(fs, &later);
-	return 0;
+	return ofs_fs_reopen(fs, err);
 }
 
 static void show_or_say(struct optimfs *fs)
@@ -76,13 +65,9 @@ static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 {
 	int ret;
 
-	if (fs->renewal != NULL)
-		ofs_renew_alert(fs->renewal, true);
 	ret = fs->write->commit(fs, stop, ctx, err);
 	if (ret != -1)
 		show_or_say(fs);
-	else if (fs->renewal != NULL)
-		ofs_renew_alert(fs->renewal, false);
 	ofs_gate_open(fs);
 	return ret;
 }

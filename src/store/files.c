@@ -141,6 +141,12 @@ static int open_failed(const struct ofs_dir *dir, const struct ofs_object *o,
 
 	switch (err->code) {
 	case ENOENT:
+		/* a commit may replace the directory as a whole */
+		if (fstat(dir->fd, &st) == 0 && st.st_nlink == 0)
+			return optimfs_fail(err, ESTALE,
+			    "OFS751 %s: the checkpoint was replaced since; "
+			    "mount it again",
+			    o->path);
 		return optimfs_fail(err, EIO,
 		    "OFS754 %s was there at mount and has been removed",
 		    o->path);

@@ -61,10 +61,11 @@ is "there is nothing yet" "$(ls "$scratch/m1")" ""
 cp -r "$other/." "$scratch/m0/"
 is "nor before the commit" "$(ls "$scratch/m1")" ""
 status "commit" 0 "$OPTIMFS" commit "$scratch/m0"
-ok "then it is there" diff -r "$other" "$scratch/m1"
+ok "then it is there" diff -r "$other" "$scratch/m0"
+is "but not where nothing was mounted" "$(ls "$scratch/m1")" ""
 echo 0.25 >"$scratch/m0/optim/param_groups/0/lr"
 status "it is edited, and committed again" 0 "$OPTIMFS" commit "$scratch/m0"
-is "which is seen, too" "$(cat "$scratch/m2/optim/param_groups/0/lr")" 0.25
+is "which is seen, too" "$(cat "$scratch/m0/optim/param_groups/0/lr")" 0.25
 for r in 0 1 2; do "$OPTIMFS" umount "$scratch/m$r"; done
 ok "the job ends well" gone "$job"
 is "and nothing is left" "$(left)" ""

@@ -17,8 +17,8 @@
 
 #include "optimfs/optimfs.h"
 
+#include "api/group.h"
 #include "cluster/gpu/module.h"
-#include "cluster/group.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
 #include "support/fakegroup.h"
@@ -122,7 +122,7 @@ static void *run_rank(void *arg)
 	struct optimfs_group *w;
 
 	fakeworld_be(j->f, r->rank);
-	w = ofs_group_new(&fakeworld_ops, j->timeout, &err);
+	w = ofs_group_new(&fakeworld_ops, j->timeout, ofs_group_services, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&j->barrier);

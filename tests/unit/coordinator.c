@@ -17,10 +17,10 @@
 
 #include "optimfs/optimfs.h"
 
+#include "api/group.h"
 #include "base/copy.h"
 #include "base/sys.h"
 #include "cluster/commit/coordinator_impl.h"
-#include "cluster/group.h"
 #include "cluster/manifest.h"
 #include "journal/stage.h"
 #include "support/fakegroup.h"
@@ -251,7 +251,7 @@ static void *run_rank(void *arg)
 	int ret;
 
 	fakeworld_be(j->f, r->rank);
-	w = ofs_group_new(&fakeworld_ops, 1, &err);
+	w = ofs_group_new(&fakeworld_ops, 1, ofs_group_services, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&j->barrier);

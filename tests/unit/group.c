@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "cluster/group.h"
+#include "api/group.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -61,7 +61,7 @@ static void *run_rank(void *arg)
 
 	memset(worker, true, sizeof(worker));
 	fakeworld_be(j->f, r->rank);
-	w = ofs_group_new(&fakeworld_ops, 1, &err);
+	w = ofs_group_new(&fakeworld_ops, 1, ofs_group_services, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&j->barrier);
@@ -793,7 +793,7 @@ static void test_expand(void)
 	char *path;
 
 	fakeworld_be(f, 0);
-	w = ofs_group_new(&fakeworld_ops, 1, NULL);
+	w = ofs_group_new(&fakeworld_ops, 1, ofs_group_services, NULL);
 	path = optimfs_group_expand(w, "/a/%r/%h/%%/%x/%", NULL);
 	is_str(path, "/a/0/even/%/%x/%", "%%r, %%h and %%%%");
 	free(path);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/group.h"
 #include "cluster/wire.h"
 #include "support/fakegroup.h"
 #include "tap.h"
@@ -123,7 +124,7 @@ static void *run_rank(void *arg)
 
 	memset(worker, true, sizeof(worker));
 	fakeworld_be(t->f, r->rank);
-	w = ofs_group_new(&fakeworld_ops, 1, &err);
+	w = ofs_group_new(&fakeworld_ops, 1, ofs_group_services, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&t->barrier);

@@ -9,15 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cluster/call.h"
 #include "cluster/commit/coordinator_impl.h"
 #include "journal/stage.h"
-
-/* How long to wait before asking again after an errand, ns. */
-#define REST_MIN (1000 * 1000)
-#define REST_MAX (100 * 1000 * 1000)
 
 static int no_memory(struct optimfs_error *err)
 {
@@ -33,16 +29,18 @@ void ofs_coordinator_request(const struct ofs_coordinator *s,
 	ofs_wire_u8(b, (uint8_t)op);
 }
 
-/* What the writer would tell itself: behind the kind and the share. */
+/* The writer's own site. */
 static int ask_own(const struct ofs_coordinator *s,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err)
 {
-	struct ofs_cursor c = ofs_cursor_of(request->data, request->len);
+	struct ofs_request q = { .from = s->world->rank,
+		.c = ofs_cursor_of(request->data, request->len),
+		.out = out,
+		.want = want };
 	struct optimfs_error own;
 
-	(void)ofs_cursor_take(&c, 5);
-	if (ofs_participant_answer(s->share, &c, out, want, &own) == 0)
+	if (ofs_group_handle(s->world, &q, &own) == 0)
 		return 0;
 	ofs_group_blame(s->world, s->world->rank, &own);
 	return optimfs_fail_as(err, own.code, "%s", own.text);
@@ -187,9 +185,20 @@ void ofs_coordinator_free(struct ofs_coordinator *s)
 	free(s);
 }
 
-void ofs_coordinator_move(struct ofs_coordinator *s, struct ofs_manifest *share)
+int ofs_coordinator_refresh(struct ofs_coordinator *s,
+    struct optimfs_error *err)
 {
-	s->share = share;
+	if (ofs_manifest_refresh(s->world, s->share->path, err) == -1)
+		return -1;
+	s->share = ofs_group_share(s->world, s->share->path, err);
+	return 0;
+}
+
+const char *ofs_coordinator_source(const struct ofs_coordinator *s,
+    struct optimfs_group **world)
+{
+	*world = s->world;
+	return s->share->path;
 }
 
 bool ofs_coordinator_alone(const struct ofs_coordinator *s)
@@ -202,85 +211,34 @@ bool ofs_coordinator_have(const struct ofs_coordinator *s, const char *rel)
 	return ofs_manifest_find(s->share, rel) != OFS_NONE;
 }
 
-/* Errands. */
-
-static void rest(long ns)
-{
-	struct timespec t = { .tv_nsec = ns };
-
-	nanosleep(&t, NULL);
-}
-
-/* 1: it is over; 0: not yet. */
-static int poll_one(const struct ofs_coordinator *s, uint32_t site,
-    struct optimfs_error *err)
-{
-	struct ofs_buf b = { 0 };
-	uint8_t done = 0;
-	int ret;
-
-	ofs_coordinator_request(s, OFS_SITE_POLL, &b);
-	ret = ofs_coordinator_ask(s, site, &b, &done, 1, err);
-	ofs_buf_fini(&b);
-	return ret == -1 ? -1 : done != 0;
-}
-
-/* Keep the first failure. */
-static void note(uint32_t *nbad, const struct optimfs_error *own,
-    struct optimfs_error *err)
-{
-	if ((*nbad)++ == 0 && err != NULL)
-		*err = *own;
-}
-
-static void wait_for(const struct ofs_coordinator *s, bool *open,
-    uint32_t *nbad, struct optimfs_error *err)
-{
-	struct optimfs_error own;
-	long ns = REST_MIN;
-	uint32_t left;
-
-	do {
-		left = 0;
-		for (uint32_t i = 0; i < s->n; i++) {
-			int ret = open[i] ? poll_one(s, i, &own) : 1;
-
-			if (ret == -1)
-				note(nbad, &own, err);
-			open[i] = ret == 0;
-			left += open[i];
-		}
-		if (left > 0)
-			rest(ns);
-		ns = ns * 2 < REST_MAX ? ns * 2 : REST_MAX;
-	} while (left > 0);
-}
-
-int ofs_coordinator_errand(const struct ofs_coordinator *s, enum ofs_site_op op,
+int ofs_coordinator_call(const struct ofs_coordinator *s, enum ofs_site_op op,
     const char *id, const bool *mask, uint32_t *nbad, struct optimfs_error *err)
 {
-	bool *open = calloc((size_t)s->n + 1, sizeof(*open));
-	struct optimfs_error own;
+	struct ofs_call *call = calloc((size_t)s->n + 1, sizeof(*call));
 	struct ofs_buf b = { 0 };
+	uint32_t n = 0;
 
 	*nbad = 0;
-	if (open == NULL) {
+	if (call == NULL) {
 		*nbad = s->n;
 		return no_memory(err);
 	}
 	ofs_coordinator_request(s, op, &b);
 	if (id != NULL)
 		ofs_wire_str(&b, id);
-	for (uint32_t i = 0; i < s->n; i++) {
-		if (mask != NULL && !mask[i])
-			continue;
-		open[i] = ofs_coordinator_ask(s, i, &b, NULL, 0, &own) == 0;
-		if (!open[i])
-			note(nbad, &own, err);
+	for (uint32_t i = 0; i < s->n; i++)
+		if (mask == NULL || mask[i])
+			call[n++] = (struct ofs_call){ .to = s->site[i].rank,
+				.request = &b };
+	ofs_group_call(s->world, call, n);
+	for (uint32_t i = 0; i < n; i++) {
+		ofs_buf_fini(&call[i].result);
+		if (call[i].err.code != 0 && (*nbad)++ == 0)
+			optimfs_fail(err, call[i].err.code, "%s",
+			    call[i].err.text);
 	}
-	wait_for(s, open, nbad, err);
 	ofs_buf_fini(&b);
-	free(open);
+	free(call);
 	return *nbad == 0 ? 0 : -1;
 }
 
@@ -326,7 +284,7 @@ int ofs_coordinator_settle(struct ofs_coordinator *s, struct optimfs_error *err)
 		ret = check_here(s, &names, err);
 	ofs_buf_fini(&names);
 	if (ret == -1 ||
-	    ofs_coordinator_errand(s, OFS_SITE_RECOVER, id, NULL, &nbad, err) ==
+	    ofs_coordinator_call(s, OFS_SITE_RECOVER, id, NULL, &nbad, err) ==
 		-1)
 		return -1;
 	ofs_publish_clear(s->stage, OFS_PUBLISH_BUILT);

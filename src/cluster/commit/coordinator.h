@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "optimfs/error.h"
+#include "optimfs/optimfs.h"
 
 #include "journal/publish.h"
 
@@ -34,9 +35,12 @@ struct ofs_coordinator;
 struct ofs_coordinator *ofs_coordinator_open(struct ofs_manifest *s,
     const char *id, int stage, struct optimfs_error *err);
 void ofs_coordinator_free(struct ofs_coordinator *s);
-/* After a commit: their files are these. */
-void ofs_coordinator_move(struct ofs_coordinator *s,
-    struct ofs_manifest *share);
+/* After a commit: find out what the ranks have now, ofs_manifest_refresh. */
+int ofs_coordinator_refresh(struct ofs_coordinator *s,
+    struct optimfs_error *err);
+/* How all of it is opened: the path, borrowed, that was offered in *world. */
+const char *ofs_coordinator_source(const struct ofs_coordinator *s,
+    struct optimfs_group **world);
 /* Is there but one, and the writer sees it? Then nobody else is needed. */
 bool ofs_coordinator_alone(const struct ofs_coordinator *s);
 /* A commit that was cut short is finished or taken back, at all sites. 1: it

@@ -36,9 +36,9 @@ int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t site,
     struct optimfs_error *err);
 void ofs_coordinator_request(const struct ofs_coordinator *s,
     enum ofs_site_op op, struct ofs_buf *b);
-/* An errand at the sites that mask names (NULL: all), at once, to its end at
- * all. id may be NULL. -1: the first that failed; *nbad gets how many. */
-int ofs_coordinator_errand(const struct ofs_coordinator *s, enum ofs_site_op op,
+/* A call (call.h) to the keepers that mask names (NULL: all), at once. id may
+ * be NULL. -1: the first that failed; *nbad gets how many. */
+int ofs_coordinator_call(const struct ofs_coordinator *s, enum ofs_site_op op,
     const char *id, const bool *mask, uint32_t *nbad,
     struct optimfs_error *err);
 static inline bool ofs_site_is_own(const struct ofs_coordinator *s,

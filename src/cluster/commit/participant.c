@@ -16,21 +16,18 @@
 #include "base/checked.h"
 #include "base/copy.h"
 #include "base/sys.h"
-#include "cluster/commit/async.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
 #include "journal/publish.h"
 #include "journal/stage.h"
 
 struct ofs_participant {
-	struct ofs_manifest *share;
 	struct ofs_beside beside;
 	int stage; /* the directory beside ours */
-	struct ofs_async errand;
-	char id[OFS_PUBLISH_ID]; /* that the errand is about */
 	/* Who writes to files of p holds the lock for reading. */
 	pthread_rwlock_t lock;
 	struct ofs_publish *p;
+	struct ofs_manifest *of; /* what p replaces files of; held */
 	bool voted; /* it has been prepared: not ours to take back */
 	int *fd;    /* p's, by the numbers they were given */
 	uint32_t nfds, capfds;
@@ -43,8 +40,7 @@ static int malformed(struct optimfs_error *err)
 	    "version?");
 }
 
-static struct ofs_participant *keeper_new(struct ofs_manifest *s,
-    struct optimfs_error *err)
+static struct ofs_participant *keeper_new(struct optimfs_error *err)
 {
 	struct ofs_participant *k = calloc(1, sizeof(*k));
 
@@ -52,11 +48,19 @@ static struct ofs_participant *keeper_new(struct ofs_manifest *s,
 		optimfs_fail(err, ENOMEM, "out of memory");
 		return NULL;
 	}
-	k->share = s;
 	k->beside.dir = k->stage = -1;
 	pthread_rwlock_init(&k->lock, NULL);
-	ofs_async_init(&k->errand);
 	return k;
+}
+
+/* p has been freed. */
+static void end(struct ofs_participant *k)
+{
+	ofs_manifest_let(k->of);
+	k->of = NULL;
+	k->p = NULL;
+	k->voted = false;
+	k->nfds = 0;
 }
 
 /* What was begun goes; what was voted for stays. */
@@ -66,16 +70,13 @@ static void let_go(struct ofs_participant *k, bool back)
 		ofs_publish_leave(k->p);
 	else
 		ofs_publish_free(k->p);
-	k->p = NULL;
-	k->voted = false;
-	k->nfds = 0;
+	end(k);
 }
 
 void ofs_participant_free(struct ofs_participant *k)
 {
 	if (k == NULL)
 		return;
-	ofs_async_fini(&k->errand);
 	let_go(k, false);
 	ofs_beside_drop(&k->beside);
 	pthread_rwlock_destroy(&k->lock);
@@ -86,24 +87,11 @@ void ofs_participant_free(struct ofs_participant *k)
 int ofs_participant_own(struct ofs_manifest *s, int stage,
     struct optimfs_error *err)
 {
-	s->keeper = keeper_new(s, err);
+	s->keeper = keeper_new(err);
 	if (s->keeper == NULL)
 		return -1;
 	s->keeper->stage = stage;
 	return 0;
-}
-
-void ofs_participant_move(struct ofs_manifest *from, struct ofs_manifest *to)
-{
-	struct ofs_participant *k = from->keeper;
-
-	if (k == NULL)
-		return;
-	pthread_rwlock_wrlock(&k->lock);
-	k->share = to;
-	to->keeper = k;
-	from->keeper = NULL;
-	pthread_rwlock_unlock(&k->lock);
 }
 
 /* Joining. */
@@ -130,7 +118,7 @@ static int join_at(struct ofs_manifest *s, const char *path,
 	*index = held_by(path, *ids, n);
 	if (*index < n)
 		return 0;
-	k = keeper_new(s, err);
+	k = keeper_new(err);
 	if (k == NULL)
 		return -1;
 	if (ofs_beside_take(path, &k->beside, err) == -1) {
@@ -144,15 +132,16 @@ static int join_at(struct ofs_manifest *s, const char *path,
 	return 0;
 }
 
-static int join(struct ofs_manifest *s, struct ofs_cursor *c, uint8_t *out,
-    uint64_t want, struct optimfs_error *err)
+static int join(struct ofs_request *q, struct optimfs_error *err)
 {
+	struct ofs_manifest *s = q->manifest;
+	struct ofs_cursor *c = &q->c;
 	uint32_t n = ofs_cursor_le32(c), index = n;
 	enum ofs_joined joined = OFS_JOINED_NONE;
 	struct ofs_buf b = { 0 };
 	char *path;
 
-	if (c->bad || want != OFS_JOIN_WANT || s->keeper != NULL)
+	if (c->bad || q->want != OFS_JOIN_WANT || s->keeper != NULL)
 		return malformed(err);
 	path = ofs_manifest_here(s, err);
 	if (path == NULL)
@@ -170,122 +159,91 @@ static int join(struct ofs_manifest *s, struct ofs_cursor *c, uint8_t *out,
 	    joined == OFS_JOINED_NEW ? s->keeper->beside.lock.id : "");
 	ofs_wire_str(&b, path);
 	free(path);
-	memset(out, 0, want);
-	if (!b.bad && b.len <= want)
-		memcpy(out, b.data, b.len);
+	memset(q->out, 0, q->want);
+	if (!b.bad && b.len <= q->want)
+		memcpy(q->out, b.data, b.len);
 	else
 		b.bad = true;
 	ofs_buf_fini(&b);
 	return b.bad ? optimfs_fail(err, ENAMETOOLONG, "a path too long") : 0;
 }
 
-/* Errands. */
+/* What may take long: called (call.h). */
 
-static int run_settle(void *arg, struct optimfs_error *err)
+static int recover(const struct ofs_participant *k,
+    const struct ofs_manifest *s, const char *id, struct optimfs_error *err)
 {
-	struct ofs_participant *k = arg;
-
-	return ofs_publish_settle(k->share->dir.path, k->share->dir.fd,
-		   k->stage, k->id, err) == -1
+	return ofs_publish_settle(s->dir.path, s->dir.fd, k->stage, id, err) ==
+		-1
 	    ? -1
 	    : 0;
 }
 
-static int run_prepare(void *arg, struct optimfs_error *err)
+static int prepare(struct ofs_participant *k, const char *id,
+    struct optimfs_error *err)
 {
-	struct ofs_participant *k = arg;
-	int ret;
+	int ret =
+	    k->p == NULL ? malformed(err) : ofs_publish_prepare(k->p, id, err);
 
-	pthread_rwlock_wrlock(&k->lock);
-	if (k->p == NULL)
-		ret = malformed(err);
-	else
-		ret = ofs_publish_prepare(k->p, k->id, err);
 	k->voted = ret == 0;
-	pthread_rwlock_unlock(&k->lock);
 	return ret;
 }
 
-static int run_apply(void *arg, struct optimfs_error *err)
+static int apply(struct ofs_participant *k, struct optimfs_error *err)
 {
-	struct ofs_participant *k = arg;
-	int ret;
-
-	pthread_rwlock_wrlock(&k->lock);
 	if (k->p == NULL || !k->voted)
-		ret = malformed(err);
-	else
-		ret = ofs_publish_apply(k->p, err);
-	pthread_rwlock_unlock(&k->lock);
-	return ret == 0 ? 0 : -1;
+		return malformed(err);
+	return ofs_publish_apply(k->p, err) == 0 ? 0 : -1;
 }
 
-static int begin_errand(struct ofs_participant *k, enum ofs_site_op op,
-    struct ofs_cursor *c, struct optimfs_error *err)
+static int work(struct ofs_participant *k, enum ofs_site_op op,
+    struct ofs_request *q, struct optimfs_error *err)
 {
-	const char *id = op == OFS_SITE_COMMIT ? "" : ofs_wire_take_str(c);
-	bool done;
+	const char *id = op == OFS_SITE_COMMIT ? "" : ofs_wire_take_str(&q->c);
 
-	if (c->bad || ofs_cursor_left(c) != 0 || strlen(id) >= sizeof(k->id))
+	if (q->c.bad || ofs_cursor_left(&q->c) != 0 || q->result == NULL ||
+	    strlen(id) >= OFS_PUBLISH_ID)
 		return malformed(err);
-	(void)ofs_async_poll(&k->errand, &done, NULL);
-	if (!done)
-		return optimfs_fail(err, EBUSY,
-		    "OFS815 a commit is under way already");
-	strcpy(k->id, id);
-	return ofs_async_begin(&k->errand,
-	    op == OFS_SITE_RECOVER       ? run_settle
-		: op == OFS_SITE_PREPARE ? run_prepare
-					 : run_apply,
-	    k, err);
-}
-
-static int poll_errand(struct ofs_participant *k, uint8_t *out, uint64_t want,
-    struct optimfs_error *err)
-{
-	bool done;
-
-	if (want != 1)
-		return malformed(err);
-	if (ofs_async_poll(&k->errand, &done, err) == -1)
-		return -1;
-	out[0] = done;
-	return 0;
+	return op == OFS_SITE_RECOVER ? recover(k, q->manifest, id, err)
+	    : op == OFS_SITE_PREPARE  ? prepare(k, id, err)
+				      : apply(k, err);
 }
 
 /* New files. */
 
-static int check_room(const struct ofs_participant *k, uint64_t need,
-    struct optimfs_error *err)
+static int check_room(const struct ofs_participant *k,
+    const struct ofs_manifest *s, uint64_t need, struct optimfs_error *err)
 {
 	struct statvfs st;
 	uint64_t left;
 
 	if (fstatvfs(k->stage, &st) == -1)
-		return optimfs_fail(err, errno, "OFS821 %s: %m",
-		    k->share->dir.path);
+		return optimfs_fail(err, errno, "OFS821 %s: %m", s->dir.path);
 	left = (uint64_t)st.f_bavail * st.f_frsize;
 	if (need == 0 || need <= left)
 		return 0;
 	return optimfs_fail(err, ENOSPC,
 	    "OFS801 the commit needs %" PRIu64 " bytes beside %s, %" PRIu64
 	    " are free",
-	    need, k->share->dir.path, left);
+	    need, s->dir.path, left);
 }
 
-static int begin(struct ofs_participant *k, struct ofs_cursor *c,
+static int begin(struct ofs_participant *k, struct ofs_request *q,
     struct optimfs_error *err)
 {
-	const struct ofs_manifest *s = k->share;
-	uint64_t need = ofs_cursor_le64(c);
+	struct ofs_manifest *s = q->manifest;
+	uint64_t need = ofs_cursor_le64(&q->c);
 
-	if (c->bad || ofs_cursor_left(c) != 0)
+	if (q->c.bad || ofs_cursor_left(&q->c) != 0)
 		return malformed(err);
 	let_go(k, true);
-	if (check_room(k, need, err) == -1)
+	if (check_room(k, s, need, err) == -1)
 		return -1;
 	k->p = ofs_publish_begin(s->dir.path, s->dir.fd, k->stage, err);
-	return k->p == NULL ? -1 : 0;
+	if (k->p == NULL)
+		return -1;
+	k->of = ofs_manifest_hold(s);
+	return 0;
 }
 
 /* Is a file that is to be replaced or removed the one that was mounted? */
@@ -328,30 +286,30 @@ static int keep_fd(struct ofs_participant *k, int fd, struct optimfs_error *err)
 	return 0;
 }
 
-static int file(struct ofs_participant *k, struct ofs_cursor *c, uint8_t *out,
-    uint64_t want, struct optimfs_error *err)
+static int file(struct ofs_participant *k, struct ofs_request *q,
+    struct optimfs_error *err)
 {
+	struct ofs_cursor *c = &q->c;
 	const char *rel = ofs_wire_take_str(c), *like = ofs_wire_take_str(c);
 	uint64_t size = ofs_cursor_le64(c);
 	uint32_t mode = ofs_cursor_le32(c);
 	struct stat st;
 	int fd;
 
-	if (c->bad || ofs_cursor_left(c) != 0 || want != 4 || k->p == NULL ||
+	if (c->bad || ofs_cursor_left(c) != 0 || q->want != 4 || k->p == NULL ||
 	    k->voted || !ofs_path_stays(rel, strlen(rel)) || size > INT64_MAX)
 		return malformed(err);
-	if (check_same(k->share, rel, err) == -1 ||
+	if (check_same(k->of, rel, err) == -1 ||
 	    ofs_publish_file(k->p, rel, none_if_empty(like), &fd, err) == -1)
 		return -1;
-	if (like[0] == '\0' && !ofs_dir_stat(&k->share->dir, rel, &st) &&
+	if (like[0] == '\0' && !ofs_dir_stat(&k->of->dir, rel, &st) &&
 	    ofs_sys_chmod(fd, mode & 0777) == -1)
 		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
 	if (ofs_sys_truncate(fd, size) == -1)
 		return optimfs_fail(err, errno, "OFS801 %.200s: %m", rel);
 	if (keep_fd(k, fd, err) == -1)
 		return -1;
-	for (unsigned i = 0; i < 4; i++)
-		out[i] = (uint8_t)((k->nfds - 1) >> 8 * i);
+	ofs_put_le32(q->out, k->nfds - 1);
 	return 0;
 }
 
@@ -381,13 +339,13 @@ static int drop(struct ofs_participant *k, struct ofs_cursor *c,
 int ofs_participant_take(struct ofs_manifest *s, int from, const char *rel,
     const char *like, struct optimfs_error *err)
 {
-	struct ofs_participant *k = s->keeper;
+	struct ofs_participant *k = s->offered->keeper;
 	int ret = -1;
 
 	pthread_rwlock_wrlock(&k->lock);
 	if (k->p == NULL || k->voted)
 		malformed(err);
-	else if (check_same(s, rel, err) == 0)
+	else if (check_same(k->of, rel, err) == 0)
 		ret = ofs_publish_take(k->p, from, rel, like, err);
 	pthread_rwlock_unlock(&k->lock);
 	return ret;
@@ -397,24 +355,25 @@ int ofs_participant_take(struct ofs_manifest *s, int from, const char *rel,
 static void forget(struct ofs_participant *k)
 {
 	ofs_publish_leave(k->p);
-	k->p = NULL;
-	k->voted = false;
-	k->nfds = 0;
+	end(k);
 	ofs_publish_sweep(k->stage);
 	ofs_publish_forget(k->stage);
 }
 
 static int answer_locked(struct ofs_participant *k, enum ofs_site_op op,
-    struct ofs_cursor *c, uint8_t *out, uint64_t want,
-    struct optimfs_error *err)
+    struct ofs_request *q, struct optimfs_error *err)
 {
 	switch (op) {
+	case OFS_SITE_RECOVER:
+	case OFS_SITE_PREPARE:
+	case OFS_SITE_COMMIT:
+		return work(k, op, q, err);
 	case OFS_SITE_BEGIN:
-		return begin(k, c, err);
+		return begin(k, q, err);
 	case OFS_SITE_FILE:
-		return file(k, c, out, want, err);
+		return file(k, q, err);
 	case OFS_SITE_REMOVE:
-		return drop(k, c, err);
+		return drop(k, &q->c, err);
 	case OFS_SITE_ABORT:
 		let_go(k, true);
 		return 0;
@@ -426,33 +385,39 @@ static int answer_locked(struct ofs_participant *k, enum ofs_site_op op,
 	}
 }
 
-int ofs_participant_answer(struct ofs_manifest *s, struct ofs_cursor *c,
-    uint8_t *out, uint64_t want, struct optimfs_error *err)
+static int answer(struct ofs_request *q, struct optimfs_error *err)
 {
-	enum ofs_site_op op = (enum ofs_site_op)ofs_cursor_u8(c);
-	struct ofs_participant *k;
+	enum ofs_site_op op = (enum ofs_site_op)ofs_cursor_u8(&q->c);
+	struct ofs_participant *k = q->manifest->offered->keeper;
 	int ret;
 
 	if (op == OFS_SITE_JOIN)
-		return join(s, c, out, want, err);
-	k = s->keeper;
-	if (c->bad || k == NULL)
+		return join(q, err);
+	if (q->c.bad || k == NULL)
 		return malformed(err);
-	switch (op) {
-	case OFS_SITE_RECOVER:
-	case OFS_SITE_PREPARE:
-	case OFS_SITE_COMMIT:
-		return begin_errand(k, op, c, err);
-	case OFS_SITE_POLL:
-		return poll_errand(k, out, want, err);
-	case OFS_SITE_DATA:
+	if (op == OFS_SITE_DATA) {
 		pthread_rwlock_rdlock(&k->lock);
-		ret = data(k, c, err);
-		break;
-	default:
+		ret = data(k, &q->c, err);
+	} else {
 		pthread_rwlock_wrlock(&k->lock);
-		ret = answer_locked(k, op, c, out, want, err);
+		ret = answer_locked(k, op, q, err);
 	}
 	pthread_rwlock_unlock(&k->lock);
 	return ret;
 }
+
+static void detach(struct ofs_manifest *s)
+{
+	ofs_writing_free(s->writing);
+	ofs_participant_free(s->keeper);
+}
+
+static const struct ofs_handler handlers[] = {
+	{ OFS_WIRE_SITE, answer, true },
+};
+
+const struct ofs_group_service ofs_commit_service = {
+	.handler = handlers,
+	.nhandlers = sizeof(handlers) / sizeof(*handlers),
+	.detach = detach,
+};

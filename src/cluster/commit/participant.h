@@ -7,7 +7,7 @@
 
 #include "optimfs/error.h"
 
-#include "base/cursor.h"
+#include "cluster/group.h"
 
 struct ofs_manifest;
 
@@ -17,21 +17,20 @@ struct ofs_manifest;
  *
  *   JOIN     number of ids (4), ids (strings); answered with OFS_JOINED, the
  *            index of an id (4), an id (string), the path (string), zeros
- *   SETTLE   the id that was decided, or "" (string); an errand
+ *   RECOVER  the id that was decided, or "" (string): a call (call.h)
  *   BEGIN    how many bytes will be written (8)
  *   FILE     a name, the name of one like it (strings), its size (8), its mode
  *            (4) where there is neither; answered with a number for it (4)
  *   DATA     number of a file (4), offset (8), bytes
  *   REMOVE   a name (string)
- *   PREPARE  an id (string): an errand. Behind it everything that can fail has
+ *   PREPARE  an id (string): a call. Behind it everything that can fail has
  *            been tried, and what becomes of it is the writer's decision alone
- *   APPLY    an errand: put in place what was prepared
+ *   COMMIT   a call: put in place what was prepared
  *   ABORT    take back what was prepared, or begun
  *   FORGET   all directories have it
- *   POLL     answered with 1 (1) when the errand is over, or how it failed
  *
  * A keeper that has prepared and hears nothing more leaves it as it is, for the
- * next mount to SETTLE: the writer may have decided, or not. */
+ * next mount to RECOVER: the writer may have decided, or not. */
 enum ofs_site_op {
 	OFS_SITE_JOIN,
 	OFS_SITE_RECOVER,
@@ -43,7 +42,6 @@ enum ofs_site_op {
 	OFS_SITE_COMMIT,
 	OFS_SITE_ABORT,
 	OFS_SITE_FORGET,
-	OFS_SITE_POLL,
 };
 enum ofs_joined {
 	OFS_JOINED_NONE, /* this rank has no such directory */
@@ -55,11 +53,8 @@ enum ofs_joined {
 struct ofs_participant;
 
 void ofs_participant_free(struct ofs_participant *k);
-/* Answer SITE, behind the number of the share. */
-int ofs_participant_answer(struct ofs_manifest *s, struct ofs_cursor *c,
-    uint8_t *out, uint64_t want, struct optimfs_error *err);
-/* What from has, to has: the same directory after a commit. */
-void ofs_participant_move(struct ofs_manifest *from, struct ofs_manifest *to);
+/* Answers SITE. */
+extern const struct ofs_group_service ofs_commit_service;
 /* The writer's own directory: stage is the directory beside it, borrowed. */
 int ofs_participant_own(struct ofs_manifest *s, int stage,
     struct optimfs_error *err);

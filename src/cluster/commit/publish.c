@@ -345,11 +345,11 @@ static int apply(struct shipping *p, uint32_t *nbad)
 		return optimfs_fail(p->err, ENOMEM, "out of memory");
 	find_replacing(p, mask);
 	invert(mask, p->s->n);
-	ret = ofs_coordinator_errand(p->s, OFS_SITE_COMMIT, NULL, mask, nbad,
+	ret = ofs_coordinator_call(p->s, OFS_SITE_COMMIT, NULL, mask, nbad,
 	    p->err);
 	invert(mask, p->s->n);
 	if (ret == 0)
-		ret = ofs_coordinator_errand(p->s, OFS_SITE_COMMIT, NULL, mask,
+		ret = ofs_coordinator_call(p->s, OFS_SITE_COMMIT, NULL, mask,
 		    nbad, p->err);
 	free(mask);
 	return ret;
@@ -363,7 +363,7 @@ static int publish(struct shipping *p, struct optimfs_error *err)
 
 	make_id(id);
 	if (ship(p) == -1 ||
-	    ofs_coordinator_errand(p->s, OFS_SITE_PREPARE, id, NULL, &nbad,
+	    ofs_coordinator_call(p->s, OFS_SITE_PREPARE, id, NULL, &nbad,
 		p->err) == -1 ||
 	    ofs_decision_write(p->s, id, p->err) == -1) {
 		abort_all(p->s);

@@ -251,6 +251,30 @@ static int without(struct setup *s, int who, const struct optimfs_error *why,
 	return 0;
 }
 
+static void bulk_free(struct ofs_bulk *b)
+{
+	if (b == NULL)
+		return;
+	atomic_store(&b->off, true);
+	if (b->gpu != NULL)
+		b->ops->close(b->gpu);
+	ofs_blocks_free(b->blocks);
+	pthread_cond_destroy(&b->freed);
+	pthread_mutex_destroy(&b->lock);
+	free(b->turn);
+	free(b);
+}
+
+static void group_free(struct optimfs_group *w)
+{
+	bulk_free(w->bulk);
+}
+
+static const struct ofs_gather_ops gather_ops = {
+	.fetch = ofs_bulk_fetch,
+	.free = group_free,
+};
+
 static int set_up(struct setup *s, struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 };
@@ -268,6 +292,7 @@ static int set_up(struct setup *s, struct optimfs_error *err)
 		ret = connect_all(s, &who, &why, err);
 	if (ret == 0) {
 		s->w->bulk = s->bulk;
+		s->w->gather = &gather_ops;
 		s->bulk = NULL;
 	}
 	return ret == 1 ? without(s, who, &why, err) : ret;
@@ -285,7 +310,7 @@ int optimfs_group_gather(struct optimfs_group *w,
 	if (s.said == NULL)
 		return optimfs_fail(err, ENOMEM, "out of memory");
 	ret = set_up(&s, err);
-	ofs_bulk_free(s.bulk);
+	bulk_free(s.bulk);
 	free_said(&s);
 	free(s.said);
 	return ret;
@@ -305,25 +330,6 @@ void ofs_bulk_hang_up(struct ofs_bulk *b, const struct optimfs_error *err)
 		optimfs_fail(&why, ENOTCONN, "OFS901 NCCL: %s", err->text);
 	b->ops->disconnect(b->gpu, why.text);
 	ofs_bulk_lost(b, &why);
-}
-
-bool ofs_bulk_alone(const struct optimfs_group *w)
-{
-	return w->size == 1 && w->bulk != NULL;
-}
-
-void ofs_bulk_free(struct ofs_bulk *b)
-{
-	if (b == NULL)
-		return;
-	atomic_store(&b->off, true);
-	if (b->gpu != NULL)
-		b->ops->close(b->gpu);
-	ofs_blocks_free(b->blocks);
-	pthread_cond_destroy(&b->freed);
-	pthread_mutex_destroy(&b->lock);
-	free(b->turn);
-	free(b);
 }
 
 void ofs_bulk_stats(const struct optimfs_group *w, struct ofs_buf *out)

@@ -21,12 +21,6 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void put_u64(uint8_t *p, uint64_t v)
-{
-	for (unsigned i = 0; i < 8; i++)
-		p[i] = (uint8_t)(v >> 8 * i);
-}
-
 static int malformed(struct optimfs_error *err)
 {
 	return optimfs_fail(err, EPROTO,
@@ -130,23 +124,24 @@ static int fill(struct ofs_manifest *s, uint32_t i, uint32_t file, uint64_t off,
 	return 0;
 }
 
-int ofs_bulk_stage(struct ofs_manifest *s, int from, struct ofs_cursor *c,
-    uint8_t *out, uint64_t want, struct optimfs_error *err)
+static int answer_stage(struct ofs_request *q, struct optimfs_error *err)
 {
+	struct ofs_manifest *s = q->manifest;
+	struct ofs_cursor *c = &q->c;
 	struct ofs_bulk *b = s->world->bulk;
 	uint32_t file = ofs_cursor_le32(c);
 	uint64_t off = ofs_cursor_le64(c), len = ofs_cursor_le64(c), token;
 	int i;
 
-	if (c->bad || ofs_cursor_left(c) != 0 || want != 8 || len == 0 ||
+	if (c->bad || ofs_cursor_left(c) != 0 || q->want != 8 || len == 0 ||
 	    len > OFS_GPU_BLOCK || file >= s->files->nobjects)
 		return malformed(err);
 	if (not_here(b, err) == -1)
 		return -1;
-	i = get_stage(b, from, len, &token, err);
+	i = get_stage(b, q->from, len, &token, err);
 	if (i == -1 || fill(s, (uint32_t)i, file, off, len, err) == -1)
 		return -1;
-	put_u64(out, token);
+	ofs_put_le64(q->out, token);
 	return 0;
 }
 
@@ -167,24 +162,26 @@ int ofs_bulk_draw(struct ofs_bulk *b, int from, const int *owner, uint32_t n,
 	return 0;
 }
 
-int ofs_bulk_turn(struct optimfs_group *w, int from, struct ofs_cursor *c,
-    uint8_t *out, uint64_t want, struct optimfs_error *err)
+static int answer_turn(struct ofs_request *q, struct optimfs_error *err)
 {
+	const struct optimfs_group *w = q->group;
+	struct ofs_cursor *c = &q->c;
 	uint64_t turns[ROUND_BLOCKS + 1];
 	int owner[ROUND_BLOCKS];
 	uint32_t n = ofs_cursor_le32(c);
 
-	if (n > ROUND_BLOCKS || want != (n + 1) * UINT64_C(8) || w->rank != 0)
+	if (n > ROUND_BLOCKS || q->want != (n + 1) * UINT64_C(8) ||
+	    w->rank != 0)
 		return malformed(err);
 	for (uint32_t i = 0; i < n; i++)
 		owner[i] = (int)ofs_cursor_le32(c);
 	if (c->bad || ofs_cursor_left(c) != 0)
 		return malformed(err);
 	if (not_here(w->bulk, err) == -1 ||
-	    ofs_bulk_draw(w->bulk, from, owner, n, turns, err) == -1)
+	    ofs_bulk_draw(w->bulk, q->from, owner, n, turns, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i <= n; i++)
-		put_u64(out + 8 * i, turns[i]);
+		ofs_put_le64(q->out + 8 * i, turns[i]);
 	return 0;
 }
 
@@ -252,9 +249,10 @@ static int send(struct ofs_bulk *b, int to, uint64_t turn,
 	return -1;
 }
 
-int ofs_bulk_give(struct optimfs_group *w, int from, struct ofs_cursor *c,
-    struct optimfs_error *err)
+static int answer_give(struct ofs_request *q, struct optimfs_error *err)
 {
+	const struct optimfs_group *w = q->group;
+	struct ofs_cursor *c = &q->c;
 	uint64_t turn = ofs_cursor_le64(c), token[ROUND_BLOCKS];
 	uint32_t n = ofs_cursor_le32(c);
 
@@ -265,8 +263,19 @@ int ofs_bulk_give(struct optimfs_group *w, int from, struct ofs_cursor *c,
 	if (c->bad || ofs_cursor_left(c) != 0)
 		return malformed(err);
 	if (turn != OFS_NO_TURN && not_here(w->bulk, err) == 0)
-		return send(w->bulk, from, turn, token, n, err);
+		return send(w->bulk, q->from, turn, token, n, err);
 	for (uint32_t i = 0; i < n && w->bulk != NULL; i++)
-		ofs_bulk_drop(w->bulk, token[i], from);
+		ofs_bulk_drop(w->bulk, token[i], q->from);
 	return turn == OFS_NO_TURN ? 0 : -1;
 }
+
+static const struct ofs_handler handlers[] = {
+	{ OFS_WIRE_STAGE, answer_stage, true },
+	{ OFS_WIRE_TURN, answer_turn, false },
+	{ OFS_WIRE_GIVE, answer_give, false },
+};
+
+const struct ofs_group_service ofs_gpu_service = {
+	.handler = handlers,
+	.nhandlers = sizeof(handlers) / sizeof(*handlers),
+};

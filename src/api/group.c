@@ -1,0 +1,55 @@
+/* group.c - the ranks of a job, and the checkpoints that they offer */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "api/group.h"
+
+#include "api/api.h"
+#include "cluster/commit/participant.h"
+#include "cluster/gpu/bulk.h"
+#include "cluster/manifest.h"
+
+const struct ofs_group_service *const ofs_group_services[] = {
+	&ofs_commit_service,
+	&ofs_gpu_service,
+	NULL,
+};
+
+struct optimfs_group *optimfs_group_join(const char *transport,
+    unsigned timeout, struct optimfs_error *err)
+{
+	return ofs_group_join(transport, timeout, ofs_group_services, err);
+}
+
+/* Others may ask for what is offered before we hear that all have it. So it is
+ * added before the first word is said. */
+static struct ofs_manifest *add(struct optimfs_group *w, const char *path,
+    bool first, const struct optimfs_options *options,
+    struct optimfs_error *err)
+{
+	struct ofs_manifest *s = ofs_manifest_new(w, path, first, options, err);
+
+	if (s == NULL || ofs_group_add(w, s, err) == 0)
+		return s;
+	ofs_manifest_let(s);
+	return NULL;
+}
+
+int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	static const struct optimfs_options none;
+	struct optimfs_error own = { 0 };
+	struct ofs_manifest *s;
+
+	if (options == NULL)
+		options = &none;
+	s = add(w, path, first, options, &own);
+	if (options->rw && !options->scratch &&
+	    ofs_manifest_begin(s, w, path, options, ofs_stage_for_writing, &own,
+		err) == -1)
+		return -1;
+	if (s != NULL && ofs_manifest_look(s, &own) == -1)
+		s = NULL;
+	return ofs_manifest_agree(s, w, path, &own, err);
+}
