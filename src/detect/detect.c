@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "format/dcp/dcp.h"
 #include "format/safetensors/hf_index.h"
 #include "format/zero/zero.h"
 

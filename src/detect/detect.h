@@ -7,29 +7,17 @@
 #include <stddef.h>
 
 #include "optimfs/error.h"
+#include "optimfs/optimfs.h"
 
 #include "base/io.h"
 #include "format/format.h"
+#include "format/part.h"
 
-/* Files of one directory that one mount may combine. */
-#define OFS_PARTS_MAX 4096
-
-/* A part to be added; strings are copied. Zero is: no prefix, of rank 0. */
-struct ofs_part_spec {
-	const struct ofs_format *format;
-	const char *rel;
-	/* a file of each rank, the first being rel; NULL: rel alone */
-	const struct ofs_part_file *file;
-	size_t nfiles;
-	const char *prefix[4]; /* NULL-terminated */
-	int rank;
-	bool optional;
-};
-/* ENOMEM, E2BIG. */
-int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
-    struct optimfs_error *err);
-/* Put a directory before what every part is called. */
-int ofs_parts_move(struct ofs_parts *parts, const char *dir,
+/* Which parts make up what the user pointed at: dir, or the file rel in it
+ * (rel "" for the directory itself). opt->type overrides. Failure is for
+ * people: a parent of several checkpoints names the candidates (ENOENT). */
+int ofs_detect(const struct ofs_dir *dir, const char *rel,
+    const struct optimfs_options *opt, struct ofs_parts *parts,
     struct optimfs_error *err);
 
 /* The format of the file rel by its first and last bytes; NULL when it is none
@@ -61,27 +49,6 @@ int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
  * of the file before what it holds. src/detect/many.c */
 int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
-
-/* Does name match pattern, in which one "#" stands for digits? *number gets
- * them, -1 when there is no "#". */
-bool ofs_detect_match(const char *name, const char *pattern, int *number);
-
-/* The name that a file's text is, malloc'ed. EPERM (OFS620): it is none that
- * stays in dir. */
-int ofs_detect_tracker(const struct ofs_dir *dir, const char *file, char **name,
-    struct optimfs_error *err);
-
-/* Is it a directory (or file) beneath dir? */
-bool ofs_detect_is_dir(const struct ofs_dir *dir, const char *rel);
-bool ofs_detect_is_file(const struct ofs_dir *dir, const char *rel);
-
-/* The names in the directory rel beneath dir: 1; 0: it is none, or cannot be
- * listed; -1: ENOMEM. */
-int ofs_detect_names(const struct ofs_dir *dir, const char *rel,
-    struct ofs_names *names, struct optimfs_error *err);
-
-/* ofs_format_dcp's probe for a directory with these names. */
-int ofs_dcp_sure(const struct ofs_names *names);
 
 /* Is dir, with these names in it, one that a trainer wrote? 1: parts are
  * added; 0: no; -1: err. */

@@ -12,39 +12,6 @@
 #include "base/cursor.h"
 #include "detect/detect.h"
 
-int ofs_detect_names(const struct ofs_dir *dir, const char *rel,
-    struct ofs_names *names, struct optimfs_error *err)
-{
-	struct optimfs_error why = { 0 };
-	struct ofs_dir sub;
-	int ret;
-
-	ret = ofs_dir_open_sub(dir, rel, &sub, &why);
-	if (ret == 0) {
-		ret = ofs_dir_list(&sub, names, &why);
-		ofs_dir_close(&sub);
-	}
-	if (ret == 0)
-		return 1;
-	return why.code == ENOMEM
-	    ? optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory")
-	    : 0;
-}
-
-bool ofs_detect_is_dir(const struct ofs_dir *dir, const char *rel)
-{
-	struct stat st;
-
-	return ofs_dir_stat(dir, rel, &st) && S_ISDIR(st.st_mode);
-}
-
-bool ofs_detect_is_file(const struct ofs_dir *dir, const char *rel)
-{
-	struct stat st;
-
-	return ofs_dir_stat(dir, rel, &st) && S_ISREG(st.st_mode);
-}
-
 /* A header length that fits, then "{": bytes of a file of that size. */
 static bool safetensors_magic(const uint8_t *p, size_t n, uint64_t size)
 {
@@ -108,24 +75,4 @@ const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
 		return is_called_safetensors(rel) ? &ofs_format_safetensors
 						  : NULL;
 	return magic == 4 ? &ofs_format_pickle : &ofs_format_torch;
-}
-
-bool ofs_detect_match(const char *name, const char *pattern, int *number)
-{
-	const char *hole = strchr(pattern, '#');
-	unsigned long v;
-	char *end;
-	size_t n;
-
-	*number = -1;
-	if (hole == NULL)
-		return strcmp(name, pattern) == 0;
-	n = (size_t)(hole - pattern);
-	if (strncmp(name, pattern, n) != 0 || name[n] < '0' || name[n] > '9')
-		return false;
-	v = strtoul(name + n, &end, 10);
-	if (strcmp(end, hole + 1) != 0 || v > 1 << 20)
-		return false;
-	*number = (int)v;
-	return true;
 }

@@ -8,6 +8,7 @@
 
 #include "archive/torch.h"
 #include "detect/detect.h"
+#include "format/probe.h"
 #include "format/safetensors/hf_index.h"
 
 /* docs/formats/trainers.md */
@@ -115,13 +116,13 @@ static bool is_model_shard(const char *stem)
 	int number;
 
 	if (of == NULL || (size_t)(of - stem) >= sizeof(first) ||
-	    !ofs_detect_match(of, "-of-#", &number))
+	    !ofs_probe_match(of, "-of-#", &number))
 		return false;
 	memcpy(first, stem, (size_t)(of - stem));
 	first[of - stem] = '\0';
-	return ofs_detect_match(first, "model-#", &number) ||
-	    ofs_detect_match(first, "ft-model-#", &number) ||
-	    ofs_detect_match(first, "pytorch_model-#", &number);
+	return ofs_probe_match(first, "model-#", &number) ||
+	    ofs_probe_match(first, "ft-model-#", &number) ||
+	    ofs_probe_match(first, "pytorch_model-#", &number);
 }
 
 /* Names by which trainers call the two parts everybody has; the rest of the
@@ -142,7 +143,7 @@ static const char *conventional(const char *stem)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strcmp(stem, names[i][0]) == 0)
 			return names[i][1];
-	if (ofs_detect_match(stem, "pytorch_model_fsdp_#", &number))
+	if (ofs_probe_match(stem, "pytorch_model_fsdp_#", &number))
 		return "model";
 	return is_model_shard(stem) ? "model" : NULL;
 }
@@ -160,8 +161,8 @@ static int rank_of_stem(const char *name, size_t len)
 	stem[len] = '\0';
 	at = strstr(stem, "rank");
 	return at != NULL &&
-		(ofs_detect_match(at, "rank#", &rank) ||
-		    ofs_detect_match(at, "rank_#", &rank))
+		(ofs_probe_match(at, "rank#", &rank) ||
+		    ofs_probe_match(at, "rank_#", &rank))
 	    ? rank
 	    : -1;
 }
@@ -202,7 +203,7 @@ static const char *colossal(const char *stem)
 
 	if (strcmp(stem, "pytorch_optim_group") == 0)
 		return "param_groups";
-	return ofs_detect_match(stem, "pytorch_optim-#", &number) ? "state"
+	return ofs_probe_match(stem, "pytorch_optim-#", &number) ? "state"
 								  : NULL;
 }
 
@@ -310,7 +311,7 @@ static int add_index(const struct ofs_dir *dir, const struct ofs_names *names,
 			.rank = -1 };
 
 		if (ofs_hf_index_name(spec.rel) &&
-		    ofs_detect_is_file(dir, spec.rel) &&
+		    ofs_probe_is_file(dir, spec.rel) &&
 		    ofs_parts_add(parts, &spec, err) == -1)
 			return -1;
 	}

@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "detect/detect.h"
+#include "format/probe.h"
 
 /* Directories that are looked into, files of each that are, and candidates
  * that a message names. */
@@ -60,9 +61,9 @@ bool ofs_detect_is_roles(const struct ofs_dir *dir,
 		const char *name = names->name[i];
 
 		if (strcmp(name, "actor") == 0 || strcmp(name, "critic") == 0)
-			roles = roles || ofs_detect_is_dir(dir, name);
+			roles = roles || ofs_probe_is_dir(dir, name);
 		else if (strcmp(name, "data.pt") != 0 &&
-		    ofs_detect_is_file(dir, name))
+		    ofs_probe_is_file(dir, name))
 			return false;
 	}
 	return roles;
@@ -200,37 +201,6 @@ static int read_link(const struct ofs_dir *dir, char **name,
 	return *name == NULL ? no_memory(err) : 0;
 }
 
-int ofs_detect_tracker(const struct ofs_dir *dir, const char *file, char **name,
-    struct optimfs_error *err)
-{
-	struct optimfs_error why = { 0 };
-	uint8_t *bytes;
-	uint64_t n;
-
-	if (ofs_dir_read_file(dir, file, 4096, &bytes, &n, &why) == -1) {
-		if (why.code == E2BIG)
-			return optimfs_fail(err, EPERM,
-			    "OFS620 %s/%s: too long for a name", dir->path,
-			    file);
-		return optimfs_fail_as(err, why.code, "%s", why.text);
-	}
-	while (n > 0 &&
-	    (bytes[n - 1] == '\n' || bytes[n - 1] == '\r' ||
-		bytes[n - 1] == ' '))
-		n--;
-	bytes[n] = '\0';
-	if (!ofs_path_stays((char *)bytes, n) ||
-	    memchr(bytes, '\n', n) != NULL || memchr(bytes, '/', n) != NULL) {
-		optimfs_fail(err, EPERM,
-		    "OFS620 %s/%s: '%.*s' leaves the checkpoint", dir->path,
-		    file, (int)(n > 100 ? 100 : n), bytes);
-		free(bytes);
-		return -1;
-	}
-	*name = (char *)bytes;
-	return 0;
-}
-
 /* Megatron writes the number alone, and so does verl. */
 static int step_name(const struct ofs_dir *dir, char **name,
     struct optimfs_error *err)
@@ -241,7 +211,7 @@ static int step_name(const struct ofs_dir *dir, char **name,
 	if (step == -1 || !isdigit((unsigned char)(*name)[0]))
 		return 0;
 	snprintf(verl, sizeof(verl), "global_step_%lld", step);
-	padded = ofs_detect_is_dir(dir, verl) ? strdup(verl) : NULL;
+	padded = ofs_probe_is_dir(dir, verl) ? strdup(verl) : NULL;
 	if (padded == NULL && asprintf(&padded, "iter_%07lld", step) == -1)
 		return no_memory(err);
 	free(*name);
@@ -256,13 +226,13 @@ static int find_latest(const struct ofs_dir *dir, const struct ofs_names *names,
 {
 	*name = NULL;
 	if (has(names, tracker))
-		return ofs_detect_tracker(dir, tracker, name, err) == -1
+		return ofs_probe_tracker(dir, tracker, name, err) == -1
 		    ? -1
 		    : step_name(dir, name, err);
 	if (!has(names, "latest"))
 		return 0;
-	if (ofs_detect_is_file(dir, "latest"))
-		return ofs_detect_tracker(dir, "latest", name, err);
+	if (ofs_probe_is_file(dir, "latest"))
+		return ofs_probe_tracker(dir, "latest", name, err);
 	return read_link(dir, name, err);
 }
 
@@ -307,14 +277,14 @@ static bool has_slice(const struct ofs_names *names, const char *name)
 static int is_unfinished(const struct ofs_dir *dir, struct optimfs_error *err)
 {
 	struct ofs_names params = { 0 }, slices = { 0 };
-	int ret = ofs_detect_names(dir, "tmp", &params, err);
+	int ret = ofs_probe_names(dir, "tmp", &params, err);
 	char path[PATH_MAX];
 	bool yes = false;
 
 	for (size_t i = 0; i < params.n && i < FILES_MAX && !yes && ret == 1;
 	     i++) {
 		snprintf(path, sizeof(path), "tmp/%s/0", params.name[i]);
-		ret = ofs_detect_names(dir, path, &slices, err);
+		ret = ofs_probe_names(dir, path, &slices, err);
 		if (ret == 0) {
 			ret = 1;
 			continue;
@@ -358,7 +328,7 @@ static int say_candidates(const struct ofs_dir *dir, const struct candidates *c,
 		    "it (--ckpt-convert-format). To see what one rank has, "
 		    "point at one of:%s",
 		    dir->path, (char *)b.data);
-	else if (latest != NULL && !ofs_detect_is_dir(dir, latest))
+	else if (latest != NULL && !ofs_probe_is_dir(dir, latest))
 		optimfs_fail(err, EIO,
 		    "OFS676 %s: latest says %s, not found; others:%s",
 		    dir->path, latest, c->n == 0 ? " none" : (char *)b.data);

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "detect/read.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,6 +13,7 @@
 #include <unistd.h>
 
 #include "cluster/manifest.h"
+#include "detect/detect.h"
 #include "format/fill.h"
 #include "format/format.h"
 #include "format/fsdp/units.h"

@@ -8,6 +8,7 @@
 
 #include "detect/detect.h"
 #include "format/fsdp/units.h"
+#include "format/probe.h"
 
 /* docs/formats/ranks.md, "Names" */
 
@@ -195,14 +196,14 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
 		    "OFS443 detection: out of memory");
 	for (size_t k = 0; k < names->n; k++)
 		if (same_series(names->name[i], &me, names->name[k], &other) &&
-		    ofs_detect_is_file(dir, names->name[k]))
+		    ofs_probe_is_file(dir, names->name[k]))
 			(*file)[(*n)++] =
 			    (struct ofs_part_file){ names->name[k],
 				    other.number };
 	qsort(*file, *n, sizeof(**file), by_rank);
 	few = *n < 2;
 	/* a job of one rank has a set of one file */
-	if (*n == 1 && me.rank && ofs_detect_is_file(dir, OFS_UNITS_FILE))
+	if (*n == 1 && me.rank && ofs_probe_is_file(dir, OFS_UNITS_FILE))
 		few = false;
 	if (few || (!me.rank && !is_complete(*file, *n))) {
 		free(*file);

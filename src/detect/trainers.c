@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "detect/detect.h"
+#include "format/dcp/dcp.h"
 #include "format/megatron/megatron.h"
+#include "format/probe.h"
 #include "format/safetensors/hf_shards.h"
 #include "format/zero/zero.h"
 
@@ -101,9 +103,9 @@ static bool has_sign(const struct ofs_dir *dir, const struct ofs_names *names,
 
 	snprintf(pattern, sizeof(pattern), "%.*s", (int)(n - want_dir), sign);
 	for (size_t i = 0; i < names->n; i++)
-		if (ofs_detect_match(names->name[i], pattern, &number) &&
-		    (want_dir ? ofs_detect_is_dir(dir, names->name[i])
-			      : ofs_detect_is_file(dir, names->name[i])))
+		if (ofs_probe_match(names->name[i], pattern, &number) &&
+		    (want_dir ? ofs_probe_is_dir(dir, names->name[i])
+			      : ofs_probe_is_file(dir, names->name[i])))
 			return true;
 	return false;
 }
@@ -141,7 +143,7 @@ static int apply(const struct ofs_dir *dir, const char *rel,
 			return -1;
 		spec.format =
 		    megatron == 1 ? &ofs_format_megatron : &ofs_format_dcp;
-	} else if (!ofs_detect_is_file(dir, rel)) {
+	} else if (!ofs_probe_is_file(dir, rel)) {
 		return 0;
 	} else if (rule->kind == RAW_FILE) {
 		spec.format = &ofs_format_raw;
@@ -179,7 +181,7 @@ static int apply_layout(const struct ofs_dir *dir,
 			continue;
 		}
 		for (size_t i = 0; i < names->n; i++)
-			if (ofs_detect_match(names->name[i], r->pattern,
+			if (ofs_probe_match(names->name[i], r->pattern,
 				&number) &&
 			    apply(dir, names->name[i], r, number, parts, err) ==
 				-1)
@@ -209,7 +211,7 @@ static int add_train_ranks(const struct ofs_dir *dir, struct ofs_parts *parts,
     struct optimfs_error *err)
 {
 	struct ofs_names names;
-	int ret = ofs_detect_names(dir, "train", &names, err), rank;
+	int ret = ofs_probe_names(dir, "train", &names, err), rank;
 
 	if (ret != 1)
 		return ret;
@@ -223,7 +225,7 @@ static int add_train_ranks(const struct ofs_dir *dir, struct ofs_parts *parts,
 			.optional = true,
 		};
 
-		if (!ofs_detect_match(names.name[i], "rank#.pt", &rank))
+		if (!ofs_probe_match(names.name[i], "rank#.pt", &rank))
 			continue;
 		snprintf(stem, sizeof(stem), "rank%d", rank);
 		snprintf(rel, sizeof(rel), "train/%.40s", names.name[i]);
@@ -245,7 +247,7 @@ static int add_raw(const struct ofs_dir *dir, const char *name,
 		.optional = true,
 	};
 
-	return ofs_detect_is_file(dir, name) ? ofs_parts_add(parts, &spec, err)
+	return ofs_probe_is_file(dir, name) ? ofs_parts_add(parts, &spec, err)
 					     : 0;
 }
 
@@ -269,7 +271,7 @@ static int add_ranks_of(const char *sub, const struct ofs_names *names,
 	int ret = 0, rank;
 
 	for (size_t i = 0; file != NULL && ret == 0 && i < names->n; i++) {
-		if (!ofs_detect_match(names->name[i], "rank#.pt", &rank))
+		if (!ofs_probe_match(names->name[i], "rank#.pt", &rank))
 			continue;
 		file[spec.nfiles].rank = rank;
 		ret = asprintf(&file[spec.nfiles].rel, "%s/%s", sub,
@@ -297,7 +299,7 @@ static int add_rank_dir(const struct ofs_dir *dir, const char *sub,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
 	struct ofs_names names;
-	int ret = ofs_detect_names(dir, sub, &names, err);
+	int ret = ofs_probe_names(dir, sub, &names, err);
 
 	if (ret != 1)
 		return ret;
@@ -364,10 +366,10 @@ static const char *trainer_of_name(const char *path)
 	const char *batch = strstr(name, "-ba");
 	int number;
 
-	if (ofs_detect_match(name, "step-#", &number))
+	if (ofs_probe_match(name, "step-#", &number))
 		return "torchtitan";
 	if (strncmp(name, "ep", 2) == 0 && batch != NULL &&
-	    ofs_detect_match(batch, "-ba#", &number))
+	    ofs_probe_match(batch, "-ba#", &number))
 		return "Composer";
 	return NULL;
 }
@@ -383,7 +385,7 @@ static int add_beside(const struct ofs_dir *dir, const char *name,
 		.optional = true,
 	};
 
-	return ofs_detect_is_file(dir, name) ? ofs_parts_add(parts, &spec, err)
+	return ofs_probe_is_file(dir, name) ? ofs_parts_add(parts, &spec, err)
 					     : 0;
 }
 

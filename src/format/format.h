@@ -14,32 +14,8 @@
 
 struct ofs_files;
 struct ofs_layout;
+struct ofs_part;
 struct ofs_render;
-
-/* One piece of a checkpoint: a directory or a file in one format, whose leaves
- * get a path prefix. Most checkpoints are one part; a trainer's directory may
- * have several (weights in one place, optimizer in another, rng per rank). */
-struct ofs_part {
-	const struct ofs_format *format;
-	char *rel; /* beneath the checkpoint's directory; "" is itself */
-	/* When it is a file of each rank: all of them, in the order of ranks,
-	 * the first one (which is rel) included. NULL: rel is all. */
-	struct ofs_part_file {
-		char *rel;
-		int rank;
-	} * file;
-	size_t nfiles;
-	char *prefix[OFS_PART_PREFIX]; /* path components put before; NULL-terminated */
-	int rank;        /* that wrote it, -1 when unknown */
-	bool optional;   /* unreadable: a warning, not a failure */
-};
-
-struct ofs_parts {
-	struct ofs_part *part;
-	size_t n;
-	const char
-	    *trainer; /* "torchtitan", ...; NULL for none in particular */
-};
 
 /* One const instance per format, all listed in detect/read.c. */
 struct ofs_format {
@@ -74,27 +50,5 @@ extern const struct ofs_format ofs_format_zero2;
 extern const struct ofs_format ofs_format_zero3;
 extern const struct ofs_format ofs_format_fsdp; /* written; torch reads it */
 extern const struct ofs_format ofs_format_raw;  /* any file, as bytes */
-
-/* Which parts make up what the user pointed at: dir, or the file rel in it
- * (rel "" for the directory itself). opt->type overrides. Failure is for
- * people: a parent of several checkpoints names the candidates (ENOENT). */
-int ofs_detect(const struct ofs_dir *dir, const char *rel,
-    const struct optimfs_options *opt, struct ofs_parts *parts,
-    struct optimfs_error *err);
-void ofs_parts_free(struct ofs_parts *parts);
-
-/* Open path (a directory or a file), detect, read, name the leaves
- * (src/naming/naming.h) and finish. The catalog is the caller's. */
-struct ofs_catalog *ofs_read_checkpoint(const char *path,
-    const struct optimfs_options *opt, struct optimfs_error *err);
-
-/* The same, as it would be with the files of the directory upper, which is
- * open, in their places, and without the n files gone; -1: none. */
-struct ofs_catalog *ofs_read_over(const char *path, int upper,
-    const char *const *gone, size_t n, const struct optimfs_options *opt,
-    struct optimfs_error *err);
-/* The parts of the checkpoint at path. */
-int ofs_find_parts(const char *path, const struct optimfs_options *opt,
-    struct ofs_parts *parts, struct optimfs_error *err);
 
 #endif

@@ -1,10 +1,120 @@
-/* part.c - what readers of a part have in common */
+/* part.c - the list of what a checkpoint is made of */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include "format/part.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+static int copy_files(struct ofs_part *part, const struct ofs_part_spec *spec)
+{
+	if (spec->nfiles == 0)
+		return 0;
+	part->file = calloc(spec->nfiles, sizeof(*part->file));
+	if (part->file == NULL)
+		return -1;
+	for (; part->nfiles < spec->nfiles; part->nfiles++) {
+		struct ofs_part_file *f = &part->file[part->nfiles];
+
+		f->rank = spec->file[part->nfiles].rank;
+		f->rel = strdup(spec->file[part->nfiles].rel);
+		if (f->rel == NULL)
+			return -1;
+	}
+	return 0;
+}
+
+static int copy_spec(struct ofs_part *part, const struct ofs_part_spec *spec)
+{
+	*part = (struct ofs_part){
+		.format = spec->format,
+		.rel = strdup(spec->rel),
+		.rank = spec->rank,
+		.optional = spec->optional,
+	};
+	if (part->rel == NULL || copy_files(part, spec) == -1)
+		return -1;
+	for (int i = 0; i < 3 && spec->prefix[i] != NULL; i++) {
+		part->prefix[i] = strdup(spec->prefix[i]);
+		if (part->prefix[i] == NULL)
+			return -1;
+	}
+	return 0;
+}
+
+static void free_part(struct ofs_part *part)
+{
+	free(part->rel);
+	for (size_t i = 0; i < part->nfiles; i++)
+		free(part->file[i].rel);
+	free(part->file);
+	for (int i = 0; i < 4; i++)
+		free(part->prefix[i]);
+}
+
+int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
+    struct optimfs_error *err)
+{
+	struct ofs_part *p;
+
+	if (parts->n == OFS_PARTS_MAX)
+		return optimfs_fail(err, E2BIG,
+		    "OFS624 more than %d files in one checkpoint: point at "
+		    "one of them",
+		    OFS_PARTS_MAX);
+	p = realloc(parts->part, (parts->n + 1) * sizeof(*p));
+	if (p == NULL)
+		goto no_memory;
+	parts->part = p;
+	if (copy_spec(&p[parts->n], spec) == -1) {
+		free_part(&p[parts->n]);
+		goto no_memory;
+	}
+	parts->n++;
+	return 0;
+no_memory:
+	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
+}
+
+void ofs_parts_free(struct ofs_parts *parts)
+{
+	for (size_t i = 0; i < parts->n; i++)
+		free_part(&parts->part[i]);
+	free(parts->part);
+	*parts = (struct ofs_parts){ 0 };
+}
+
+static bool move(char **rel, const char *dir)
+{
+	char *old = *rel, *moved;
+
+	if (asprintf(&moved, "%s%s%s", dir, old[0] == '\0' ? "" : "/", old) ==
+	    -1)
+		return false;
+	*rel = moved;
+	free(old);
+	return true;
+}
+
+int ofs_parts_move(struct ofs_parts *parts, const char *dir,
+    struct optimfs_error *err)
+{
+	bool moved = true;
+
+	for (size_t i = 0; i < parts->n && moved; i++) {
+		struct ofs_part *p = &parts->part[i];
+
+		moved = move(&p->rel, dir);
+		for (size_t k = 0; k < p->nfiles && moved; k++)
+			moved = move(&p->file[k].rel, dir);
+	}
+	return moved
+	    ? 0
+	    : optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
+}
 
 int ofs_part_prefix(struct ofs_catalog *cat, const struct ofs_part *part,
     uint32_t prefix[OFS_PART_PREFIX], size_t *n, struct optimfs_error *err)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cluster/commit/coordinator.h"
-#include "format/format.h"
+#include "detect/read.h"
 #include "fs/fs.h"
 #include "fs/view.h"
 #include "overlay/overlay.h"

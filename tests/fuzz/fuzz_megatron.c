@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/format.h"
+#include "format/part.h"
 #include "format/megatron/megatron.h"
 #include "naming/naming.h"
 #include "tree/tree.h"

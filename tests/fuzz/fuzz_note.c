@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/safetensors_note.h"
+#include "format/safetensors/note.h"
 #include "catalog/catalog.h"
 #include "pickle/pickle.h"
 #include "text/text.h"

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "catalog/catalog.h"
-#include "format/format.h"
+#include "format/part.h"
 #include "read/locate.h"
 
 /* Zero-initialise. */

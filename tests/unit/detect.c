@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "format/format.h"
+#include "detect/detect.h"
 #include "support/dcp_writer.h"
 #include "support/pickle_writer.h"
 #include "support/truth.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/format.h"
+#include "format/part.h"
 #include "mkzip.h"
 #include "plan/plan.h"
 #include "read/fetch.h"

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "format/format.h"
+#include "format/part.h"
 #include "mktorch.h"
 #include "mkzip.h"
 #include "tap.h"

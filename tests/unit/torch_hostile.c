@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "format/format.h"
+#include "detect/read.h"
 #include "mktorch.h"
 #include "mkzip.h"
 #include "pickle/pickle.h"

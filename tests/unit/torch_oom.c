@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/format.h"
+#include "format/part.h"
 #include "mktorch.h"
 #include "mkzip.h"
 #include "oom.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/format.h"
+#include "format/part.h"
 #include "mktorch.h"
 #include "support/sha256.h"
 #include "support/truth.h"

@@ -15,6 +15,9 @@
 #include "format/format.h"
 #include "format/part.h"
 
+/* How sure a directory with these names holds this format: 0 .. 100. */
+int ofs_dcp_sure(const struct ofs_names *names);
+
 /* A key of state_dict_metadata; next is the same key in another rank's index,
  * where ranks wrote one each. */
 struct ofs_dcp_key {

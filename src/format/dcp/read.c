@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "detect/detect.h"
 #include "format/dcp/dcp.h"
 #include "format/dcp/render.h"
 #include "format/globals.h"

@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "detect/detect.h"
+#include "format/format.h"
 #include "format/megatron/megatron.h"
+#include "format/probe.h"
 #include "pickle/pickle.h"
 
 /* Tensors and shards that taking stacks and blocks apart may add: a model of
@@ -80,7 +81,7 @@ int ofs_megatron_here(const struct ofs_dir *dir, const char *rel,
 	if (snprintf(path, sizeof(path), "%s%scommon.pt", rel,
 		rel[0] == '\0' ? "" : "/") >= (int)sizeof(path))
 		return 0;
-	if (ofs_detect_is_file(dir, path))
+	if (ofs_probe_is_file(dir, path))
 		return 1;
 	return ofs_megatron_backend(dir, rel, "torch_dist", err);
 }

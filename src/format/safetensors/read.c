@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "archive/safetensors.h"
-#include "archive/safetensors_note.h"
+#include "format/safetensors/note.h"
 #include "format/part.h"
 #include "format/safetensors/hf_shards.h"
 #include "format/safetensors/render.h"

@@ -36,7 +36,7 @@ static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
 
 	for (size_t i = 0; i < names->n; i++)
 		if (ofs_zero_name(names->name[i], &id) &&
-		    ofs_detect_is_file(dir, names->name[i]))
+		    ofs_probe_is_file(dir, names->name[i]))
 			return true;
 	return false;
 }
@@ -61,7 +61,7 @@ static int format_of(const struct ofs_dir *dir, const char *tag,
 {
 	struct ofs_names names = { 0 };
 	struct ofs_dir sub;
-	int ret = ofs_detect_names(dir, tag, &names, err);
+	int ret = ofs_probe_names(dir, tag, &names, err);
 
 	if (ret == 1 && ofs_dir_open_sub(dir, tag, &sub, err) == 0) {
 		ret = ofs_zero_format(&sub, &names, format, err);
@@ -81,15 +81,15 @@ int ofs_zero_latest(const struct ofs_dir *dir, const struct ofs_names *names,
 
 	*tag = NULL;
 	*format = NULL;
-	if (!has(names, file) || !ofs_detect_is_file(dir, file))
+	if (!has(names, file) || !ofs_probe_is_file(dir, file))
 		return 0;
-	if (ofs_detect_tracker(dir, file, tag, err) == -1)
+	if (ofs_probe_tracker(dir, file, tag, err) == -1)
 		return -1;
 	ret = format_of(dir, *tag, format, err);
 	if (ret == 1)
 		return 1;
 	/* what else is there is not what DeepSpeed wrote last */
-	if (ret == 0 && !ofs_detect_is_dir(dir, *tag) &&
+	if (ret == 0 && !ofs_probe_is_dir(dir, *tag) &&
 	    has(names, "zero_to_fp32.py"))
 		ret = optimfs_fail(err, EIO,
 		    "OFS676 %s: %s says %.200s, not found", dir->path, file,

@@ -122,9 +122,9 @@ static int list_params(struct ofs_universal *u, const char *zero,
 		return -1;
 	ret = ofs_dir_list(&sub, &names, err);
 	for (size_t i = 0; ret == 0 && i < names.n; i++)
-		if (ofs_detect_is_dir(&sub, names.name[i]))
+		if (ofs_probe_is_dir(&sub, names.name[i]))
 			ret = list_param(u, zero, names.name[i], err);
-	if (ret == 0 && ofs_detect_is_file(&sub, OPTIMIZER)) {
+	if (ret == 0 && ofs_probe_is_file(&sub, OPTIMIZER)) {
 		u->optimizer_rel = join(zero, OPTIMIZER);
 		if (u->optimizer_rel == NULL)
 			ret = no_memory(err);
@@ -433,7 +433,7 @@ static int note_unfinished(struct ofs_universal *u, const char *rel,
 
 	if (tmp == NULL)
 		return no_memory(err);
-	if (ofs_detect_is_dir(&u->z->cat->dir, tmp) &&
+	if (ofs_probe_is_dir(&u->z->cat->dir, tmp) &&
 	    ofs_catalog_note(u->z->cat, OFS_NOTE_WARNING, 0,
 		"OFS699 %s/ is left of a conversion that did not come to its "
 		"end: what is here may be part of a checkpoint (run "
@@ -502,14 +502,14 @@ int ofs_is_universal(const struct ofs_dir *dir, const char *rel,
 	char *zero = join(rel, "zero"), *fp32;
 	struct ofs_names names = { 0 };
 	int ret = zero == NULL ? no_memory(err)
-			       : ofs_detect_names(dir, zero, &names, err);
+			       : ofs_probe_names(dir, zero, &names, err);
 	int yes = 0;
 
 	for (size_t i = 0; i < names.n && ret == 1 && yes == 0; i++) {
 		if (asprintf(&fp32, "%s/%s/fp32.pt", zero, names.name[i]) == -1)
 			ret = no_memory(err);
 		else
-			yes = ofs_detect_is_file(dir, fp32);
+			yes = ofs_probe_is_file(dir, fp32);
 		if (ret == 1)
 			free(fp32);
 	}

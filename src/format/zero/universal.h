@@ -3,7 +3,7 @@
 #ifndef OFS_FORMAT_ZERO_UNIVERSAL_H
 #define OFS_FORMAT_ZERO_UNIVERSAL_H
 
-#include "detect/detect.h"
+#include "base/io.h"
 
 /* Is rel beneath dir one: zero/, with a directory for each parameter? 1, 0; -1:
  * ENOMEM. */

@@ -8,9 +8,9 @@
 
 #include "optimfs/error.h"
 
-#include "detect/detect.h"
 #include "format/format.h"
 #include "format/part.h"
+#include "format/probe.h"
 #include "format/ranks/pieces.h"
 #include "format/ranks/ranks.h"
 #include "format/zero/file_name.h"

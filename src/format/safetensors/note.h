@@ -1,7 +1,7 @@
-/* safetensors_note.h - what optimfs notes in a safetensors header */
+/* note.h - what optimfs notes in a safetensors header */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_ARCHIVE_SAFETENSORS_NOTE_H
-#define OFS_ARCHIVE_SAFETENSORS_NOTE_H
+#ifndef OFS_FORMAT_SAFETENSORS_NOTE_H
+#define OFS_FORMAT_SAFETENSORS_NOTE_H
 
 #include "archive/safetensors.h"
 #include "base/map.h"

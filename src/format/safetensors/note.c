@@ -1,8 +1,8 @@
-/* safetensors_note.c - what optimfs notes in a safetensors header */
+/* note.c - what optimfs notes in a safetensors header */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "archive/safetensors_note.h"
+#include "format/safetensors/note.h"
 
 #include <errno.h>
 #include <stdlib.h>

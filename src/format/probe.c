@@ -1,0 +1,94 @@
+/* probe.c - what is there, by names: for the detection of checkpoints */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/probe.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int ofs_probe_names(const struct ofs_dir *dir, const char *rel,
+    struct ofs_names *names, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	struct ofs_dir sub;
+	int ret;
+
+	ret = ofs_dir_open_sub(dir, rel, &sub, &why);
+	if (ret == 0) {
+		ret = ofs_dir_list(&sub, names, &why);
+		ofs_dir_close(&sub);
+	}
+	if (ret == 0)
+		return 1;
+	return why.code == ENOMEM
+	    ? optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory")
+	    : 0;
+}
+
+bool ofs_probe_is_dir(const struct ofs_dir *dir, const char *rel)
+{
+	struct stat st;
+
+	return ofs_dir_stat(dir, rel, &st) && S_ISDIR(st.st_mode);
+}
+
+bool ofs_probe_is_file(const struct ofs_dir *dir, const char *rel)
+{
+	struct stat st;
+
+	return ofs_dir_stat(dir, rel, &st) && S_ISREG(st.st_mode);
+}
+
+bool ofs_probe_match(const char *name, const char *pattern, int *number)
+{
+	const char *hole = strchr(pattern, '#');
+	unsigned long v;
+	char *end;
+	size_t n;
+
+	*number = -1;
+	if (hole == NULL)
+		return strcmp(name, pattern) == 0;
+	n = (size_t)(hole - pattern);
+	if (strncmp(name, pattern, n) != 0 || name[n] < '0' || name[n] > '9')
+		return false;
+	v = strtoul(name + n, &end, 10);
+	if (strcmp(end, hole + 1) != 0 || v > 1 << 20)
+		return false;
+	*number = (int)v;
+	return true;
+}
+
+int ofs_probe_tracker(const struct ofs_dir *dir, const char *file, char **name,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	uint8_t *bytes;
+	uint64_t n;
+
+	if (ofs_dir_read_file(dir, file, 4096, &bytes, &n, &why) == -1) {
+		if (why.code == E2BIG)
+			return optimfs_fail(err, EPERM,
+			    "OFS620 %s/%s: too long for a name", dir->path,
+			    file);
+		return optimfs_fail_as(err, why.code, "%s", why.text);
+	}
+	while (n > 0 &&
+	    (bytes[n - 1] == '\n' || bytes[n - 1] == '\r' ||
+		bytes[n - 1] == ' '))
+		n--;
+	bytes[n] = '\0';
+	if (!ofs_path_stays((char *)bytes, n) ||
+	    memchr(bytes, '\n', n) != NULL || memchr(bytes, '/', n) != NULL) {
+		optimfs_fail(err, EPERM,
+		    "OFS620 %s/%s: '%.*s' leaves the checkpoint", dir->path,
+		    file, (int)(n > 100 ? 100 : n), bytes);
+		free(bytes);
+		return -1;
+	}
+	*name = (char *)bytes;
+	return 0;
+}
