@@ -8,7 +8,7 @@
 
 #include "api/api.h"
 #include "cluster/manifest.h"
-#include "format/format.h"
+#include "detect/read.h"
 #include "push/template.h"
 #include "push/writethrough.h"
 

@@ -206,6 +206,7 @@ struct ofs_catalog {
 	struct ofs_dir dir;     /* all objects lie beneath; owned */
 
 	const char *format;  /* "dcp", "torch", ...; static */
+	bool unordered;      /* keys that are one text are in no order */
 	const char *writer;  /* "PyTorch 2.7 or later", ...; may be NULL */
 	const char *trainer; /* "Lightning", ...; NULL for none that is known */
 	int world_size;      /* 0 when unknown */

@@ -20,11 +20,30 @@ int ofs_detect(const struct ofs_dir *dir, const char *rel,
     const struct optimfs_options *opt, struct ofs_parts *parts,
     struct optimfs_error *err);
 
-/* The format of the file rel by its first and last bytes; NULL when it is none
- * of ours, or cannot be read. *err is only for EUCLEAN (OFS662): it is two
- * formats at once. */
+/* The format of the file rel, the highest bidder; NULL when it is none of ours,
+ * or cannot be read. *err is only for EUCLEAN (OFS662): it is two formats at
+ * once. */
 const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
     const char *rel, struct optimfs_error *err);
+
+/* The format of the directory dir with these names, the highest bidder: 1; 0:
+ * none; -1: err. The same for rel beneath dir. */
+int ofs_detect_dir(const struct ofs_dir *dir, const struct ofs_names *names,
+    const struct ofs_format **format, struct optimfs_error *err);
+int ofs_detect_sub(const struct ofs_dir *dir, const char *rel,
+    const struct ofs_format **format, struct optimfs_error *err);
+/* Add dir as a directory in format, with the file beside that is part of it. */
+int ofs_detect_add(const struct ofs_dir *dir, const struct ofs_format *format,
+    struct ofs_parts *parts, struct optimfs_error *err);
+/* Add the checkpoint in format that a file of dir says is the last: 1; 0: none
+ * does; -1. */
+int ofs_detect_latest(const struct ofs_dir *dir, const struct ofs_names *names,
+    const struct ofs_format *format, struct ofs_parts *parts,
+    struct optimfs_error *err);
+/* Add a file that torch.save wrote, as who made dir always uses it, if it is
+ * there. prefix may be NULL. */
+int ofs_detect_torch(const struct ofs_dir *dir, const char *name,
+    const char *prefix, struct ofs_parts *parts, struct optimfs_error *err);
 
 /* The files of dir that differ from the name at index i by nothing but a
  * rank's number: 1, *file is a malloc'ed list of at least two, or one beside
@@ -46,23 +65,16 @@ int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
     struct ofs_parts *parts, struct optimfs_error *err);
 
 /* Add those files of dir that some format takes, each as a part with the name
- * of the file before what it holds. src/detect/many.c */
+ * of the file before what it holds. as, when it is not NULL, is what they all
+ * are read as. src/detect/many.c */
 int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
-    struct ofs_parts *parts, struct optimfs_error *err);
+    const struct ofs_format *as, struct ofs_parts *parts,
+    struct optimfs_error *err);
 
 /* Is dir, with these names in it, one that a trainer wrote? 1: parts are
  * added; 0: no; -1: err. */
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
-
-/* Add what makes up a Megatron-Core checkpoint in dir. */
-int ofs_detect_megatron(const struct ofs_dir *dir, struct ofs_parts *parts,
-    struct optimfs_error *err);
-
-/* Shards of a model by DCP's HuggingFaceStorageWriter: 1: added as one part; 0:
- * there are none; -1. */
-int ofs_detect_hf_shards(const struct ofs_names *names, struct ofs_parts *parts,
-    struct optimfs_error *err);
 
 /* Has verl saved several models there, each in a directory of its own, and but
  * its data loader's state beside them? */

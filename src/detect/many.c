@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/torch.h"
 #include "detect/detect.h"
+#include "detect/registry.h"
 #include "format/probe.h"
-#include "format/safetensors/hf_index.h"
 
 /* docs/formats/trainers.md */
 
@@ -30,11 +29,6 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
 	    rel);
 }
 
-static bool has_ranks(const struct ofs_format *format)
-{
-	return format == &ofs_format_torch || format == &ofs_format_pickle;
-}
-
 /* Make *spec, which has a file's format, that of the set of rank files that
  * the file is one of: 1, stem gets what it is called; 0: it is none. */
 static int find_set(const struct ofs_dir *dir, const struct ofs_names *names,
@@ -44,7 +38,7 @@ static int find_set(const struct ofs_dir *dir, const struct ofs_names *names,
 	struct ofs_part_file *file;
 	size_t n;
 
-	if (!has_ranks(spec->format))
+	if (!spec->format->ranked)
 		return 0;
 	switch (ofs_detect_series(dir, names, i, &file, &n, stem, size, err)) {
 	case -1:
@@ -96,16 +90,15 @@ int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
 
 /* Directories that hold nothing but such files: each is a part. */
 
+/* That of the name, if files of some format have it; NULL. */
 static const char *extension(const char *name)
 {
-	static const char *const known[] = { ".pt", ".pth", ".bin", ".ckpt",
-		".pkl", ".safetensors", NULL };
-	const char *dot = strrchr(name, '.');
+	const struct ofs_format *f;
+	const char *dot = NULL;
 
-	for (int i = 0; dot != NULL && dot != name && known[i] != NULL; i++)
-		if (strcmp(dot, known[i]) == 0)
-			return dot;
-	return NULL;
+	for (size_t i = 0; dot == NULL && (f = ofs_format_at(i)) != NULL; i++)
+		dot = ofs_probe_extension(name, f->extensions);
+	return dot;
 }
 
 /* "model-00001-of-00002": one file of several that are one model. */
@@ -204,7 +197,7 @@ static const char *colossal(const char *stem)
 	if (strcmp(stem, "pytorch_optim_group") == 0)
 		return "param_groups";
 	return ofs_probe_match(stem, "pytorch_optim-#", &number) ? "state"
-								  : NULL;
+								 : NULL;
 }
 
 static bool has_file(const struct ofs_part *part, const char *rel)
@@ -223,11 +216,10 @@ static bool is_part(const struct ofs_parts *parts, const char *rel)
 	return false;
 }
 
-static bool has_deepspeed(const struct ofs_parts *parts)
+static bool has_weights(const struct ofs_parts *parts)
 {
 	for (size_t i = 0; i < parts->n; i++)
-		if (parts->part[i].format == &ofs_format_deepspeed ||
-		    parts->part[i].format == &ofs_format_universal)
+		if (parts->part[i].format->has_weights)
 			return true;
 	return false;
 }
@@ -248,8 +240,8 @@ static int add_one_of_many(const struct ofs_dir *dir,
 	if (stem == NULL)
 		return optimfs_fail(err, ENOMEM,
 		    "OFS443 detection: out of memory");
-	/* weights that a trainer put together beside DeepSpeed's own */
-	ret = has_deepspeed(parts) && conventional(stem) != NULL;
+	/* weights that a trainer put together beside the format's own */
+	ret = has_weights(parts) && conventional(stem) != NULL;
 	free(stem);
 	if (ret == 1)
 		return 0;
@@ -300,33 +292,31 @@ static void drop_prefix_of_one(struct ofs_parts *parts)
 	p->prefix[0] = NULL;
 }
 
-/* What says which file of a model has which tensor is read when they are. */
-static int add_index(const struct ofs_dir *dir, const struct ofs_names *names,
+/* Files that place what is in others are read when those are. */
+static int add_indexes(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
-	for (size_t i = 0; i < names->n; i++) {
-		struct ofs_part_spec spec = { .rel = names->name[i],
-			.format = &ofs_format_hf_index,
-			.prefix = { "model" },
-			.rank = -1 };
+	const struct ofs_format *f;
 
-		if (ofs_hf_index_name(spec.rel) &&
-		    ofs_probe_is_file(dir, spec.rel) &&
-		    ofs_parts_add(parts, &spec, err) == -1)
+	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
+		if (f->add_index != NULL &&
+		    f->add_index(dir, names, parts, err) == -1)
 			return -1;
-	}
 	return 0;
 }
 
 int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
-    struct ofs_parts *parts, struct optimfs_error *err)
+    const struct ofs_format *as, struct ofs_parts *parts,
+    struct optimfs_error *err)
 {
 	size_t before = parts->n;
 
 	for (size_t i = 0; i < names->n; i++)
 		if (add_one_of_many(dir, names, i, parts, err) == -1)
 			return -1;
+	for (size_t i = before; as != NULL && i < parts->n; i++)
+		parts->part[i].format = as;
 	if (before == 0)
 		drop_prefix_of_one(parts);
-	return add_index(dir, names, parts, err);
+	return add_indexes(dir, names, parts, err);
 }

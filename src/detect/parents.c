@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "detect/detect.h"
+#include "detect/registry.h"
 #include "format/probe.h"
 
 /* Directories that are looked into, files of each that are, and candidates
@@ -31,23 +32,29 @@ static int no_memory(struct optimfs_error *err)
 	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
 }
 
-/* Is one of the files one that torch.save wrote, or the like? */
+/* May a file of this name be one that only checkpoints have? */
+static bool has_extension(const char *name)
+{
+	const struct ofs_format *f;
+
+	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
+		if (!f->generic &&
+		    ofs_probe_extension(name, f->extensions) != NULL)
+			return true;
+	return false;
+}
+
+/* Is one of the first such files what its name says? */
 static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
 {
-	static const char *const extensions[] = { ".pt", ".pth", ".bin",
-		".ckpt", ".safetensors" };
 	unsigned int tried = 0;
 
 	for (size_t i = 0; i < names->n && tried < FILES_MAX; i++) {
-		const char *dot = strrchr(names->name[i], '.');
-
-		for (size_t k = 0; dot != NULL && k < 5; k++) {
-			if (strcmp(dot, extensions[k]) != 0)
-				continue;
-			tried++;
-			if (ofs_detect_file(dir, names->name[i], NULL) != NULL)
-				return true;
-		}
+		if (!has_extension(names->name[i]))
+			continue;
+		tried++;
+		if (ofs_detect_file(dir, names->name[i], NULL) != NULL)
+			return true;
 	}
 	return false;
 }
@@ -175,14 +182,6 @@ static int newest_first(const void *a, const void *b)
 
 /* What says which checkpoint is the last one. */
 
-static bool has(const struct ofs_names *names, const char *name)
-{
-	for (size_t i = 0; i < names->n; i++)
-		if (strcmp(names->name[i], name) == 0)
-			return true;
-	return false;
-}
-
 /* The target of a symbolic link called latest, or of a file's text: a plain
  * name, malloc'ed in *name; NULL when there is neither. */
 static int read_link(const struct ofs_dir *dir, char **name,
@@ -225,11 +224,11 @@ static int find_latest(const struct ofs_dir *dir, const struct ofs_names *names,
     char **name, struct optimfs_error *err)
 {
 	*name = NULL;
-	if (has(names, tracker))
+	if (ofs_probe_has(names, tracker))
 		return ofs_probe_tracker(dir, tracker, name, err) == -1
 		    ? -1
 		    : step_name(dir, name, err);
-	if (!has(names, "latest"))
+	if (!ofs_probe_has(names, "latest"))
 		return 0;
 	if (ofs_probe_is_file(dir, "latest"))
 		return ofs_probe_tracker(dir, "latest", name, err);
@@ -397,7 +396,7 @@ static size_t find_candidate(const struct candidates *c, const char *latest)
 static size_t choose(const struct ofs_names *names, const struct candidates *c,
     const char *latest)
 {
-	if (latest != NULL && (c->n == 1 || has(names, tracker)))
+	if (latest != NULL && (c->n == 1 || ofs_probe_has(names, tracker)))
 		return find_candidate(c, latest);
 	return c->n == 1 ? 0 : c->n;
 }

@@ -14,10 +14,8 @@
 
 #include "cluster/manifest.h"
 #include "detect/detect.h"
+#include "detect/registry.h"
 #include "format/fill.h"
-#include "format/format.h"
-#include "format/fsdp/units.h"
-#include "format/safetensors/hf_index.h"
 #include "naming/naming.h"
 
 /* Open what path names: a directory, or a file in its directory (then *rel,
@@ -73,8 +71,11 @@ static int open_shared(const char *path, const struct optimfs_options *opt,
 /* The index by which one might point at a checkpoint is its directory. */
 static void drop_index_name(char *rel)
 {
-	if (strcmp(rel, ".metadata") == 0 || ofs_hf_index_name(rel))
-		rel[0] = '\0';
+	const struct ofs_format *f;
+
+	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
+		if (f->is_index != NULL && f->is_index(rel))
+			rel[0] = '\0';
 }
 
 static struct ofs_catalog *new_catalog(const struct ofs_dir *dir,
@@ -275,12 +276,23 @@ static int join(struct ofs_catalog *cat, const struct ofs_parts *parts,
 	return 0;
 }
 
+static int keep_options(struct ofs_catalog *cat,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	const struct ofs_format *f;
+
+	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
+		if (f->keep_options != NULL &&
+		    f->keep_options(cat, opt, err) == -1)
+			return -1;
+	return 0;
+}
+
 static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	if (name_writer(cat, parts->trainer, err) == -1 ||
-	    join(cat, parts, err) == -1 ||
-	    ofs_units_option(cat, opt, err) == -1 ||
+	    join(cat, parts, err) == -1 || keep_options(cat, opt, err) == -1 ||
 	    ofs_name_entries(cat, opt, err) == -1 ||
 	    ofs_fill(cat, opt, err) == -1 || ofs_catalog_finish(cat, err) == -1)
 		return -1;
@@ -292,9 +304,12 @@ static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
 static int check_files(const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
-	if (opt->units != NULL && access(opt->units, R_OK) == -1)
-		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
-		    "OFS162 units=%s: %m", opt->units);
+	const struct ofs_format *f;
+
+	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
+		if (f->check_options != NULL &&
+		    f->check_options(opt, err) == -1)
+			return -1;
 	if (opt->ids != NULL && strcmp(opt->ids, "model") != 0 &&
 	    access(opt->ids, R_OK) == -1)
 		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,

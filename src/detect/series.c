@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "detect/detect.h"
-#include "format/fsdp/units.h"
+#include "detect/registry.h"
 #include "format/probe.h"
 
 /* docs/formats/ranks.md, "Names" */
@@ -179,6 +179,18 @@ bool ofs_detect_only_rank(const struct ofs_names *names, size_t i, char *stem,
 	return true;
 }
 
+/* Is there a file that says that those beside it are of ranks? */
+static bool says_ranks(const struct ofs_dir *dir)
+{
+	const struct ofs_format *f;
+
+	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
+		if (f->ranks_file != NULL &&
+		    ofs_probe_is_file(dir, f->ranks_file))
+			return true;
+	return false;
+}
+
 int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, struct ofs_part_file **file, size_t *n, char *stem, size_t size,
     struct optimfs_error *err)
@@ -203,7 +215,7 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
 	qsort(*file, *n, sizeof(**file), by_rank);
 	few = *n < 2;
 	/* a job of one rank has a set of one file */
-	if (*n == 1 && me.rank && ofs_probe_is_file(dir, OFS_UNITS_FILE))
+	if (*n == 1 && me.rank && says_ranks(dir))
 		few = false;
 	if (few || (!me.rank && !is_complete(*file, *n))) {
 		free(*file);

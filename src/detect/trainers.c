@@ -8,11 +8,8 @@
 #include <string.h>
 
 #include "detect/detect.h"
-#include "format/dcp/dcp.h"
-#include "format/megatron/megatron.h"
+#include "detect/registry.h"
 #include "format/probe.h"
-#include "format/safetensors/hf_shards.h"
-#include "format/zero/zero.h"
 
 /* docs/formats/trainers.md says where these names come from. */
 
@@ -21,7 +18,7 @@
 struct rule {
 	const char *pattern;
 	const char *prefix; /* NULL: the name without its extension */
-	enum { ANY_FILE, RAW_FILE, DCP_DIR } kind;
+	enum { ANY_FILE, RAW_FILE, DIRECTORY } kind;
 	bool bare; /* no prefix (when the number is 0): the keys say it */
 	bool rank; /* the number is a rank */
 };
@@ -38,9 +35,9 @@ static const struct layout layouts[] = {
 	    .trainer = "Hugging Face Trainer",
 	    .sign = { "trainer_state.json" },
 	    .rule = {
-		{ .pattern = "pytorch_model_fsdp_#", .kind = DCP_DIR,
+		{ .pattern = "pytorch_model_fsdp_#", .kind = DIRECTORY,
 		    .bare = true },
-		{ .pattern = "optimizer_#", .kind = DCP_DIR, .bare = true },
+		{ .pattern = "optimizer_#", .kind = DIRECTORY, .bare = true },
 		{ .pattern = "rng_state_#.pth", .rank = true },
 		{ .pattern = "trainer_state.json",
 		    .prefix = "trainer_state.json", .kind = RAW_FILE },
@@ -53,9 +50,9 @@ static const struct layout layouts[] = {
 	    .sign = { "pytorch_model_fsdp_#/", "optimizer_#/",
 		"pytorch_model_fsdp.bin", "random_states_#.pkl" },
 	    .rule = {
-		{ .pattern = "pytorch_model_fsdp_#", .kind = DCP_DIR,
+		{ .pattern = "pytorch_model_fsdp_#", .kind = DIRECTORY,
 		    .bare = true },
-		{ .pattern = "optimizer_#", .kind = DCP_DIR, .bare = true },
+		{ .pattern = "optimizer_#", .kind = DIRECTORY, .bare = true },
 		{ .pattern = "random_states_#.pkl", .rank = true },
 	    },
 	},
@@ -63,9 +60,9 @@ static const struct layout layouts[] = {
 	    .trainer = "NeMo",
 	    .sign = { "weights/" },
 	    .rule = {
-		{ .pattern = "weights", .kind = DCP_DIR, .bare = true },
+		{ .pattern = "weights", .kind = DIRECTORY, .bare = true },
 		{ .pattern = "weights/common.pt",
-		    .prefix = OFS_MEGATRON_COMMON },
+		    .prefix = "common_state" },
 		{ .pattern = "context/model.yaml", .prefix = "model.yaml",
 		    .kind = RAW_FILE },
 	    },
@@ -82,14 +79,6 @@ static const struct layout layouts[] = {
 static int no_memory(struct optimfs_error *err)
 {
 	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
-}
-
-static bool has_name(const struct ofs_names *names, const char *name)
-{
-	for (size_t i = 0; i < names->n; i++)
-		if (strcmp(names->name[i], name) == 0)
-			return true;
-	return false;
 }
 
 /* Is there one that matches sign? */
@@ -128,25 +117,21 @@ static int apply(const struct ofs_dir *dir, const char *rel,
 	struct ofs_part_spec spec = {
 		.rel = rel,
 		.rank = rule->rank ? number : -1,
-		.optional = rule->kind != DCP_DIR,
+		.optional = rule->kind != DIRECTORY,
 	};
 	struct optimfs_error why = { 0 };
 	const char *dot;
 	char *stem;
-	int ret, megatron;
+	int ret;
 
-	if (rule->kind == DCP_DIR) {
-		if (ofs_format_dcp.probe(dir, rel) == 0)
-			return 0;
-		megatron = ofs_megatron_here(dir, rel, err);
-		if (megatron == -1)
-			return -1;
-		spec.format =
-		    megatron == 1 ? &ofs_format_megatron : &ofs_format_dcp;
+	if (rule->kind == DIRECTORY) {
+		ret = ofs_detect_sub(dir, rel, &spec.format, err);
+		if (ret != 1)
+			return ret;
 	} else if (!ofs_probe_is_file(dir, rel)) {
 		return 0;
 	} else if (rule->kind == RAW_FILE) {
-		spec.format = &ofs_format_raw;
+		spec.format = ofs_format_find("raw");
 	} else {
 		spec.format = ofs_detect_file(dir, rel, &why);
 		if (why.code != 0)
@@ -220,7 +205,7 @@ static int add_train_ranks(const struct ofs_dir *dir, struct ofs_parts *parts,
 		char stem[32], rel[64];
 		struct ofs_part_spec spec = {
 			.rel = rel,
-			.format = &ofs_format_torch,
+			.format = ofs_format_find("torch"),
 			.prefix = { "train", stem },
 			.optional = true,
 		};
@@ -241,14 +226,14 @@ static int add_raw(const struct ofs_dir *dir, const char *name,
 {
 	struct ofs_part_spec spec = {
 		.rel = name,
-		.format = &ofs_format_raw,
+		.format = ofs_format_find("raw"),
 		.prefix = { name },
 		.rank = -1,
 		.optional = true,
 	};
 
 	return ofs_probe_is_file(dir, name) ? ofs_parts_add(parts, &spec, err)
-					     : 0;
+					    : 0;
 }
 
 /* OLMo's local checkpoints: model/rankN.pt and optim/rankN.pt, which hold
@@ -265,9 +250,9 @@ static int add_ranks_of(const char *sub, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
 	struct ofs_part_file *file = calloc(names->n + 1, sizeof(*file));
-	struct ofs_part_spec spec = {
-		.format = &ofs_format_torch, .file = file, .prefix = { sub }
-	};
+	struct ofs_part_spec spec = { .format = ofs_format_find("torch"),
+		.file = file,
+		.prefix = { sub } };
 	int ret = 0, rank;
 
 	for (size_t i = 0; file != NULL && ret == 0 && i < names->n; i++) {
@@ -313,7 +298,8 @@ static int olmo_local(const struct ofs_dir *dir, const struct ofs_names *names,
 {
 	size_t n = parts->n;
 
-	if (!has_name(names, "model") || !has_name(names, "metadata.yaml"))
+	if (!ofs_probe_has(names, "model") ||
+	    !ofs_probe_has(names, "metadata.yaml"))
 		return 0;
 	if (add_rank_dir(dir, "model", parts, err) == -1)
 		return -1;
@@ -331,17 +317,16 @@ static int olmo_local(const struct ofs_dir *dir, const struct ofs_names *names,
 static int olmo(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
-	struct ofs_part_spec spec = {
-		.rel = "model_and_optim",
-		.format = &ofs_format_dcp,
-		.rank = -1,
-	};
+	struct ofs_part_spec spec = { .rel = "model_and_optim", .rank = -1 };
+	int ret;
 
-	if (!has_name(names, "model_and_optim") ||
-	    ofs_format_dcp.probe(dir, spec.rel) == 0)
+	if (!ofs_probe_has(names, "model_and_optim"))
 		return 0;
+	ret = ofs_detect_sub(dir, spec.rel, &spec.format, err);
+	if (ret != 1)
+		return ret;
 	parts->trainer =
-	    has_name(names, ".metadata.json") ? "OLMo-core" : "OLMo";
+	    ofs_probe_has(names, ".metadata.json") ? "OLMo-core" : "OLMo";
 	if (ofs_parts_add(parts, &spec, err) == -1 ||
 	    add_train_ranks(dir, parts, err) == -1 ||
 	    add_raw(dir, ".metadata.json", parts, err) == -1 ||
@@ -374,95 +359,48 @@ static const char *trainer_of_name(const char *path)
 	return NULL;
 }
 
-static int add_beside(const struct ofs_dir *dir, const char *name,
-    const char *prefix, struct ofs_parts *parts, struct optimfs_error *err)
-{
-	struct ofs_part_spec spec = {
-		.rel = name,
-		.format = &ofs_format_torch,
-		.prefix = { prefix },
-		.rank = -1,
-		.optional = true,
-	};
-
-	return ofs_probe_is_file(dir, name) ? ofs_parts_add(parts, &spec, err)
-					     : 0;
-}
-
-int ofs_detect_megatron(const struct ofs_dir *dir, struct ofs_parts *parts,
-    struct optimfs_error *err)
-{
-	struct ofs_part_spec spec = {
-		.rel = "",
-		.format = &ofs_format_megatron,
-		.rank = -1,
-	};
-
-	parts->trainer = "Megatron-Core";
-	if (ofs_parts_add(parts, &spec, err) == -1)
-		return -1;
-	return add_beside(dir, "common.pt", OFS_MEGATRON_COMMON, parts, err);
-}
-
-/* Until Megatron-Core 0.12 a tensor could be a directory. */
-static int refuse_zarr(const struct ofs_dir *dir, struct optimfs_error *err)
-{
-	int zarr = ofs_megatron_backend(dir, "", "zarr", err);
-
-	if (zarr != 1)
-		return zarr;
-	return optimfs_fail(err, EOPNOTSUPP,
-	    "OFS650 %s: Megatron-Core's zarr format is not supported: load it "
-	    "and save it as torch_dist",
-	    dir->path);
-}
-
-static int dcp_here(const struct ofs_dir *dir, const struct ofs_names *names,
+/* Lightning's own state is beside it, whatever else is there. */
+static int lightning(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
-	struct ofs_part_spec spec = {
-		.rel = "",
-		.format = &ofs_format_dcp,
-		.rank = -1,
-	};
+	const struct ofs_format *dcp = ofs_format_find("dcp");
 
-	int megatron;
-
-	if (ofs_dcp_sure(names) == 0)
+	if (!ofs_probe_has(names, "meta.pt") || dcp->bid(dir, names, err) <= 0)
 		return 0;
-	megatron = ofs_megatron_here(dir, "", err);
-	if (megatron == -1)
-		return -1;
-	if (has_name(names, "meta.pt"))
-		parts->trainer = "Lightning";
-	else if (megatron == 1)
-		return ofs_detect_megatron(dir, parts, err) == -1 ? -1 : 1;
-	else
-		parts->trainer = trainer_of_name(dir->path);
-	if (ofs_parts_add(parts, &spec, err) == -1 ||
-	    add_beside(dir, "meta.pt", NULL, parts, err) == -1)
+	parts->trainer = "Lightning";
+	if (ofs_detect_add(dir, dcp, parts, err) == -1 ||
+	    ofs_detect_torch(dir, "meta.pt", NULL, parts, err) == -1)
 		return -1;
 	return 1;
 }
 
-int ofs_detect_hf_shards(const struct ofs_names *names, struct ofs_parts *parts,
-    struct optimfs_error *err)
+/* A directory that is all of a checkpoint. */
+static int whole(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
 {
-	struct ofs_part_spec spec = {
-		.rel = "",
-		.format = &ofs_format_safetensors,
-		.prefix = { "model" },
-		.rank = -1,
-	};
-	int rank, part, nparts;
+	const struct ofs_format *format;
+	int ret = ofs_detect_dir(dir, names, &format, err);
 
-	for (size_t i = 0; i < names->n; i++)
-		if (ofs_hf_shard_name(names->name[i], &rank, &part, &nparts))
-			return ofs_parts_add(parts, &spec, err) == -1 ? -1 : 1;
-	return 0;
+	if (ret != 1)
+		return ret;
+	parts->trainer = trainer_of_name(dir->path);
+	return ofs_detect_add(dir, format, parts, err) == -1 ? -1 : 1;
 }
 
-static int beside_deepspeed(const struct ofs_dir *dir,
+/* One that says which of the directories in it is the last. */
+static int latest(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	const struct ofs_format *f;
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && (f = ofs_format_at(i)) != NULL; i++)
+		ret = ofs_detect_latest(dir, names, f, parts, err);
+	return ret;
+}
+
+/* What a trainer put beside such a directory. */
+static int beside_latest(const struct ofs_dir *dir,
     const struct ofs_names *names, struct ofs_parts *parts,
     struct optimfs_error *err)
 {
@@ -478,17 +416,15 @@ static int beside_deepspeed(const struct ofs_dir *dir,
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
-	int ret = dcp_here(dir, names, parts, err);
+	int ret = lightning(dir, names, parts, err);
 
 	if (ret == 0)
-		ret = refuse_zarr(dir, err);
-	if (ret == 0)
-		ret = ofs_zero_detect(dir, names, parts, err);
-	/* a trainer may have put files beside DeepSpeed's directory */
-	if (ret == 1 && parts->part[0].rel[0] != '\0')
-		return beside_deepspeed(dir, names, parts, err);
-	if (ret == 0)
-		ret = ofs_detect_hf_shards(names, parts, err);
+		ret = whole(dir, names, parts, err);
+	if (ret == 0) {
+		ret = latest(dir, names, parts, err);
+		if (ret == 1)
+			return beside_latest(dir, names, parts, err);
+	}
 	if (ret == 0)
 		ret = olmo(dir, names, parts, err);
 	if (ret == 0)

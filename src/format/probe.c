@@ -9,6 +9,56 @@
 #include <string.h>
 #include <sys/stat.h>
 
+static bool has_end_record(const struct ofs_input *in, uint64_t size)
+{
+	uint8_t tail[22];
+
+	return size >= sizeof(tail) &&
+	    ofs_input_read(in, tail, sizeof(tail), size - sizeof(tail), NULL) ==
+	    0 &&
+	    memcmp(tail, "PK\5\6", 4) == 0;
+}
+
+bool ofs_probe_head(const struct ofs_dir *dir, const char *rel,
+    struct ofs_file_head *head)
+{
+	struct ofs_input in;
+	struct stat st;
+
+	*head = (struct ofs_file_head){ .name = rel };
+	if (rel[0] == '\0' ||
+	    ofs_dir_open_input(dir, rel, &in, &st, NULL) == -1)
+		return false;
+	head->size = (uint64_t)st.st_size;
+	head->n =
+	    head->size < sizeof(head->p) ? (size_t)head->size : sizeof(head->p);
+	if (ofs_input_read(&in, head->p, head->n, 0, NULL) == -1)
+		head->n = 0;
+	head->zip_end = has_end_record(&in, head->size);
+	ofs_input_close(&in);
+	return true;
+}
+
+const char *ofs_probe_extension(const char *name, const char *const *extensions)
+{
+	const char *dot = strrchr(name, '.');
+
+	for (; dot != NULL && dot != name && extensions != NULL &&
+	     *extensions != NULL;
+	     extensions++)
+		if (strcmp(dot, *extensions) == 0)
+			return dot;
+	return NULL;
+}
+
+bool ofs_probe_has(const struct ofs_names *names, const char *name)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (strcmp(names->name[i], name) == 0)
+			return true;
+	return false;
+}
+
 int ofs_probe_names(const struct ofs_dir *dir, const char *rel,
     struct ofs_names *names, struct optimfs_error *err)
 {

@@ -4,10 +4,31 @@
 #define OFS_FORMAT_PROBE_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "optimfs/error.h"
 
 #include "base/io.h"
+
+/* What tells the format of a file. */
+struct ofs_file_head {
+	const char *name;
+	uint64_t size;
+	uint8_t p[512]; /* the first n bytes */
+	size_t n;
+	bool zip_end; /* it ends as a zip archive does */
+};
+/* Read that of the file rel beneath dir; false: it cannot be read. */
+bool ofs_probe_head(const struct ofs_dir *dir, const char *rel,
+    struct ofs_file_head *head);
+
+/* Does name end in one of these extensions? Up to NULL, which may be all. The
+ * extension; NULL: no. */
+const char *ofs_probe_extension(const char *name,
+    const char *const *extensions);
+/* Is name one of the names? */
+bool ofs_probe_has(const struct ofs_names *names, const char *name);
 
 /* Does name match pattern, in which one "#" stands for digits? *number gets
  * them, -1 when there is no "#". */

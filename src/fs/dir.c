@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "detect/view_name.h"
 #include "fs/overlay_nodes.h"
 #include "fs/view.h"
 #include "layout/render.h"

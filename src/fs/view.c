@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "detect/view_name.h"
 #include "format/format.h"
 #include "fs/view_impl.h"
 #include "fs/write_open.h"

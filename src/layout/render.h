@@ -35,13 +35,6 @@ struct ofs_layout {
 	bool fill_zero; /* state that only parts of a flat parameter lack */
 };
 
-/* Parse name; EINVAL, ENOENT for no format at all (OFS771) say what is wrong
- * with it. */
-int ofs_layout_parse(const char *name, struct ofs_layout *layout,
-    struct optimfs_error *err);
-/* Names that are worth listing, one after another: NULL at the end. */
-const char *ofs_layout_common(unsigned i);
-
 /* What is rendered. item reads a value that is not in memory; the document is
  * the caller's. */
 struct ofs_render {

@@ -235,8 +235,7 @@ int ofs_naming_ids_of_model(struct canon *c, struct ofs_ids *ids,
 	int ret;
 
 	/* without its map of keys, an index has them in no order */
-	if (c->cat->format != NULL && strcmp(c->cat->format, "dcp") == 0 &&
-	    c->ntext > 0)
+	if (c->cat->unordered && c->ntext > 0)
 		return optimfs_fail(err, EINVAL,
 		    "OFS636 ids=model: the index has no map of keys, and so no "
 		    "order of the model's; name the IDs in a file");

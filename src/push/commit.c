@@ -12,6 +12,7 @@
 
 #include "base/sys.h"
 #include "cluster/commit/coordinator.h"
+#include "detect/view_name.h"
 #include "fs/view.h"
 #include "journal/publish.h"
 #include "overlay/overlay_impl.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "detect/view_name.h"
 #include "format/fill.h"
 #include "push/template.h"
 

@@ -7,6 +7,23 @@
 #include "base/buf.h"
 #include "rewrite/commit_impl.h"
 
+/* Where a task is inside a pickle: key NULL: nowhere; n 0: it is all of it. */
+struct ofs_commit_path {
+	const struct ofs_key *key;
+	uint32_t n;
+};
+
+/* An archive, a legacy stream or a bare pickle in the checkpoint. */
+struct ofs_commit_source {
+	uint32_t object;
+	uint64_t off, len; /* a whole file or an item of one */
+	uint8_t codec;
+	const struct ofs_key *prefix;
+	uint32_t nprefix;
+	const struct ofs_commit_path *path;
+	int rank;
+};
+
 struct ofs_commit_archive {
 	bool zip;
 	struct ofs_zip dir;                  /* of a zip */

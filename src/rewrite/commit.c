@@ -13,6 +13,7 @@
 
 #include "cluster/commit/coordinator.h"
 #include "rewrite/commit_impl.h"
+#include "rewrite/update.h"
 
 int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
     struct optimfs_error *err)
@@ -61,24 +62,6 @@ void ofs_commit_did(struct ofs_commit *c, uint64_t bytes)
 			(unsigned)(c->done * (WRITTEN - PLACED) / c->total));
 }
 
-/* Parts whose names are not given one by one: a file of each is an object. */
-static bool is_dcp(const struct ofs_part *part)
-{
-	return part->format == &ofs_format_dcp;
-}
-
-static bool is_pickled(const struct ofs_part *part)
-{
-	return part->format == &ofs_format_torch ||
-	    part->format == &ofs_format_pickle;
-}
-
-static bool is_zero(const struct ofs_part *part)
-{
-	return part->format == &ofs_format_deepspeed ||
-	    part->format == &ofs_format_universal;
-}
-
 /* What no part took a place for. */
 static int check_done(const struct ofs_commit *c, struct optimfs_error *err)
 {
@@ -103,13 +86,15 @@ static int clone_rest(struct ofs_commit *c, struct optimfs_error *err)
 static uint64_t new_bytes(const struct ofs_commit *c)
 {
 	const struct ofs_object *objects = c->cat->objects;
+	const struct ofs_update_ops *first = c->parts.part[0].format->update;
+	bool items = first != NULL && first->items;
 	uint32_t last = OFS_NONE;
 	uint64_t need = 0;
 
 	for (size_t i = 0; i < c->nmoved; i++) {
 		const struct ofs_moved *m = &c->moved[i];
 
-		if (strcmp(c->cat->format, "dcp") == 0)
+		if (items)
 			need += m->len;
 		else if (m->object != last)
 			need += objects[m->object].size;
@@ -143,34 +128,30 @@ static int check_room(struct ofs_commit *c, struct optimfs_error *err)
 	    need + need / 20, left);
 }
 
-static int prepare_files(struct ofs_commit *c, struct optimfs_error *err)
+static const struct ofs_update_ops *ops_of(const struct ofs_commit *c, size_t i)
 {
-	for (size_t i = 0; i < c->parts.n; i++) {
-		const struct ofs_part *part = &c->parts.part[i];
+	static const struct ofs_update_ops none;
+	const struct ofs_update_ops *ops = c->parts.part[i].format->update;
 
-		if ((is_pickled(part) &&
-			ofs_commit_torch(c, part, err) == -1) ||
-		    (is_zero(part) && ofs_commit_zero(c, part, err) == -1))
-			return -1;
-	}
-	return 0;
+	return ops == NULL ? &none : ops;
 }
 
 /* All new files, with all new bytes in them. */
-static int prepare(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
+static int prepare(struct ofs_commit *c, void **state,
     struct optimfs_error *err)
 {
 	for (size_t i = 0; i < c->parts.n; i++)
-		if (is_dcp(&c->parts.part[i]) &&
-		    ofs_commit_dcp_begin(c, &c->parts.part[i], &dcp[i], err) ==
+		if (ops_of(c, i)->begin != NULL &&
+		    ops_of(c, i)->begin(c, &c->parts.part[i], &state[i], err) ==
 			-1)
 			return -1;
-	if (prepare_files(c, err) == -1 || check_done(c, err) == -1 ||
-	    clone_rest(c, err) == -1 || ofs_commit_scatter(c, err) == -1 ||
+	if (check_done(c, err) == -1 || clone_rest(c, err) == -1 ||
+	    ofs_commit_scatter(c, err) == -1 ||
 	    ofs_commit_shared(c, err) == -1 || ofs_commit_sums(c, err) == -1)
 		return -1;
 	for (size_t i = 0; i < c->parts.n; i++)
-		if (dcp[i] != NULL && ofs_commit_dcp_end(dcp[i], err) == -1)
+		if (ops_of(c, i)->end != NULL &&
+		    ops_of(c, i)->end(state[i], err) == -1)
 			return -1;
 	return 0;
 }
@@ -194,13 +175,12 @@ static int check_source(const struct ofs_commit *c, struct optimfs_error *err)
 	    "OFS805 %s is not the directory that was mounted", dir->path);
 }
 
-static int run(struct ofs_commit *c, struct ofs_commit_dcp **dcp,
-    struct optimfs_error *err)
+static int run(struct ofs_commit *c, void **state, struct optimfs_error *err)
 {
 	if (check_source(c, err) == -1 || ofs_commit_place(c, err) == -1 ||
 	    ofs_commit_names(c, err) == -1 ||
 	    ofs_commit_extents(c, err) == -1 || check_room(c, err) == -1 ||
-	    prepare(c, dcp, err) == -1)
+	    prepare(c, state, err) == -1)
 		return -1;
 	if (!ofs_publish_any(c->publish))
 		return 0;
@@ -234,7 +214,7 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 		.stop = stop,
 		.stop_ctx = ctx };
 	struct ofs_coordinator *sites = fs->sites;
-	struct ofs_commit_dcp **dcp;
+	void **state;
 	int ret = -1;
 
 	if (sites == NULL && fs->real == NULL)
@@ -245,8 +225,8 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 	ofs_arena_init(&c.arena, 0);
 	if (ofs_find_parts(c.path, &fs->options, &c.parts, err) == -1)
 		return -1;
-	dcp = calloc(c.parts.n + 1, sizeof(*dcp));
-	if (dcp == NULL)
+	state = calloc(c.parts.n + 1, sizeof(*state));
+	if (state == NULL)
 		optimfs_fail(err, ENOMEM, "commit");
 	else if (sites != NULL)
 		c.publish = ofs_publish_begin_sites(sites, stage, err);
@@ -254,10 +234,11 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 		c.publish = ofs_publish_begin(fs->cat->dir.path,
 		    fs->cat->dir.fd, stage, err);
 	if (c.publish != NULL)
-		ret = run(&c, dcp, err);
-	for (size_t i = 0; dcp != NULL && i < c.parts.n; i++)
-		ofs_commit_dcp_free(dcp[i]);
-	free(dcp);
+		ret = run(&c, state, err);
+	for (size_t i = 0; state != NULL && i < c.parts.n; i++)
+		if (ops_of(&c, i)->free != NULL)
+			ops_of(&c, i)->free(state[i]);
+	free(state);
 	ofs_parts_free(&c.parts);
 	fini(&c);
 	return ret;

@@ -144,66 +144,8 @@ int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
 int ofs_commit_names(struct ofs_commit *c, struct optimfs_error *err);
 int ofs_commit_shared(struct ofs_commit *c, struct optimfs_error *err);
 
-/* format/torch/update.c: what pickles hold. */
-
-/* Where a task is inside a pickle: key NULL: nowhere; n 0: it is all of it. */
-struct ofs_commit_path {
-	const struct ofs_key *key;
-	uint32_t n;
-};
-
-/* Changes of values, and of which tensors there are, in an archive, a legacy
- * stream or a bare pickle: bytes [off, off + len) of fd, of an object, whose
- * pickle's leaves have prefix before their paths; or path says where each task
- * is. They get done where they have a place in it. If there are any, the new
- * one is written to where open says, and *size is its length; else *size is
- * 0. */
-struct ofs_commit_source {
-	uint32_t object;
-	uint64_t off, len; /* a whole file or an item of one */
-	uint8_t codec;
-	const struct ofs_key *prefix;
-	uint32_t nprefix;
-	const struct ofs_commit_path *path;
-	int rank;
-};
-typedef int ofs_commit_open_fn(void *ctx, int *fd, uint64_t *off,
-    struct optimfs_error *err);
-int ofs_commit_pickle(struct ofs_commit *c, const struct ofs_commit_source *s,
-    ofs_commit_open_fn *open, void *ctx, uint64_t *size,
-    struct optimfs_error *err);
-/* The object that is a file; OFS_NONE. */
-uint32_t ofs_commit_object(const struct ofs_commit *c, const char *rel);
-/* A file; s says which part of each path is inside. One that the checkpoint
- * does not have is passed over. */
-int ofs_commit_file(struct ofs_commit *c, const char *rel,
-    const struct ofs_commit_source *s, struct optimfs_error *err);
-/* All files of a part. */
-int ofs_commit_torch(struct ofs_commit *c, const struct ofs_part *part,
-    struct optimfs_error *err);
-
 /* verify.c: what is about to be published is what it should be: EINVAL
  * (OFS827, OFS828), EUCLEAN (OFS829). */
 int ofs_commit_verify(const struct ofs_commit *c, struct optimfs_error *err);
-
-/* format/zero/update.c: all files of a DeepSpeed checkpoint, or of a universal one. */
-int ofs_commit_zero(struct ofs_commit *c, const struct ofs_part *part,
-    struct optimfs_error *err);
-/* format/zero/update_universal.c: files of states that are added or removed; the names of
- * the part's tree begin behind nprefix components. EINVAL (OFS826): not all
- * parameters of a group would have the same. */
-struct ofs_zero_shapes;
-int ofs_commit_universal(struct ofs_commit *c, const struct ofs_part *part,
-    uint32_t nprefix, const struct ofs_zero_shapes *shapes,
-    struct optimfs_error *err);
-
-/* format/dcp/update.c */
-struct ofs_commit_dcp;
-/* Prepare: items that move get their places. */
-int ofs_commit_dcp_begin(struct ofs_commit *c, const struct ofs_part *part,
-    struct ofs_commit_dcp **out, struct optimfs_error *err);
-/* Once all bytes are there: the index. */
-int ofs_commit_dcp_end(struct ofs_commit_dcp *d, struct optimfs_error *err);
-void ofs_commit_dcp_free(struct ofs_commit_dcp *d);
 
 #endif

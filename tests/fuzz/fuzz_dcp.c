@@ -13,6 +13,7 @@
 #include "base/dtype.h"
 #include "base/io.h"
 #include "format/dcp/dcp.h"
+#include "format/megatron/megatron.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -10,7 +10,7 @@
 #include "archive/torch.h"
 #include "base/checked.h"
 #include "format/globals.h"
-#include "format/torch/legacy.h"
+#include "format/torch_file/legacy.h"
 
 struct bytes {
 	const uint8_t *p;

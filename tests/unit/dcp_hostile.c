@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "format/dcp/dcp.h"
 #include "support/dcp_writer.h"
 #include "support/pickle_writer.h"
 #include "support/reader.h"

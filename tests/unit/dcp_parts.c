@@ -11,6 +11,7 @@
 # include <zstd.h>
 #endif
 
+#include "format/dcp/dcp.h"
 #include "support/dcp_writer.h"
 #include "support/pickle_writer.h"
 #include "support/reader.h"

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "format/safetensors/detect.h"
 #include "support/dcp_writer.h"
 #include "support/reader.h"
 #include "tap.h"

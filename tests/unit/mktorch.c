@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "format/part.h"
+#include "format/torch/torch.h"
 #include "mkzip.h"
 #include "plan/plan.h"
 #include "read/fetch.h"

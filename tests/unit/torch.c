@@ -8,6 +8,9 @@
 #include <string.h>
 
 #include "format/part.h"
+#include "format/probe.h"
+#include "format/raw.h"
+#include "format/torch/torch.h"
 #include "mktorch.h"
 #include "mkzip.h"
 #include "tap.h"
@@ -573,36 +576,38 @@ static void probes(void)
 	static const struct {
 		const char *name, *bytes;
 		size_t n;
-		int torch, pickle, raw;
+		int torch, pickle;
 	} cases[] = {
 		{ "a.pt",
 		    "PK\3\4\0\0\10\10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\12\0"
 		    "\0\0a/data.pkl",
-		    40, 95, 0, 1 },
+		    40, 95, 0 },
 		{ "a.npz",
 		    "PK\3\4\0\0\10\10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\5\0"
 		    "\0\0a.npy",
-		    35, 10, 0, 1 },
+		    35, 10, 0 },
 		{ "b.pt",
 		    "\x80\2\x8a\12\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.",
-		    15, 100, 0, 1 },
-		{ "c.pkl", "\x80\4N.", 4, 0, 80, 1 },
-		{ "d.txt", "hello", 5, 0, 0, 1 },
+		    15, 100, 0 },
+		{ "c.pkl", "\x80\4N.", 4, 0, 80 },
+		{ "d.txt", "hello", 5, 0, 0 },
 	};
+	struct ofs_file_head head;
 	struct mktorch m;
 
 	mktorch_init(&m);
 	for (size_t i = 0; i < 5; i++) {
 		handmade_file(&m.h, cases[i].name, cases[i].bytes, cases[i].n);
-		is_int(ofs_format_torch.probe(&m.h.cat->dir, cases[i].name),
-		    cases[i].torch, "torch: %s", cases[i].name);
-		is_int(ofs_format_pickle.probe(&m.h.cat->dir, cases[i].name),
-		    cases[i].pickle, "pickle: %s", cases[i].name);
-		is_int(ofs_format_raw.probe(&m.h.cat->dir, cases[i].name),
-		    cases[i].raw, "raw: %s", cases[i].name);
+		if (!ok(ofs_probe_head(&m.h.cat->dir, cases[i].name, &head),
+			"%s is looked at", cases[i].name))
+			continue;
+		is_int(ofs_format_torch.bid_file(&head, NULL), cases[i].torch,
+		    "torch: %s", cases[i].name);
+		is_int(ofs_format_pickle.bid_file(&head, NULL), cases[i].pickle,
+		    "pickle: %s", cases[i].name);
 	}
-	is_int(ofs_format_torch.probe(&m.h.cat->dir, "none"), 0, "no file");
-	is_int(ofs_format_raw.probe(&m.h.cat->dir, ""), 0, "a directory");
+	ok(!ofs_probe_head(&m.h.cat->dir, "none", &head), "no file");
+	ok(!ofs_probe_head(&m.h.cat->dir, "", &head), "a directory");
 	mktorch_fini(&m);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "detect/read.h"
+#include "format/torch/torch.h"
 #include "mktorch.h"
 #include "mkzip.h"
 #include "pickle/pickle.h"

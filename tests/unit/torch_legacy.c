@@ -1,4 +1,4 @@
-/* format/torch/legacy.c - streams of torch.save before version 1.6 */
+/* format/torch_file/legacy.c - streams of torch.save before version 1.6 */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "format/format.h"
+#include "format/torch/torch.h"
 #include "mktorch.h"
 #include "tap.h"
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "format/part.h"
+#include "format/torch/torch.h"
 #include "mktorch.h"
 #include "mkzip.h"
 #include "oom.h"

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "format/part.h"
+#include "format/torch/torch.h"
 #include "mktorch.h"
 #include "support/sha256.h"
 #include "support/truth.h"

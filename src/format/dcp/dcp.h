@@ -15,8 +15,19 @@
 #include "format/format.h"
 #include "format/part.h"
 
-/* How sure a directory with these names holds this format: 0 .. 100. */
+extern const struct ofs_format ofs_format_dcp;
+
+#define OFS_DCP_INDEX ".metadata"
+#define OFS_DCP_TMP   ".metadata.tmp"
+
+/* detect.c: how sure it is that a directory with these names holds one. */
 int ofs_dcp_sure(const struct ofs_names *names);
+/* "__3.metadata": 3; -1 for other names. */
+int ofs_dcp_index_rank(const char *name);
+
+/* read.c: the member of the format. */
+int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err);
 
 /* A key of state_dict_metadata; next is the same key in another rank's index,
  * where ranks wrote one each. */

@@ -10,39 +10,11 @@
 #include <string.h>
 
 #include "format/dcp/dcp.h"
-#include "format/dcp/render.h"
 #include "format/globals.h"
 #include "format/part.h"
 
-#define INDEX_NAME ".metadata"
-#define TMP_NAME   ".metadata.tmp"
-
 /* docs/formats/dcp.md. A directory holds data files and one index, .metadata;
  * saves without collectives have an index a rank, __R.metadata, instead. */
-
-static bool ends_in(const char *name, const char *end)
-{
-	size_t n = strlen(name), m = strlen(end);
-
-	return n > m && strcmp(name + n - m, end) == 0;
-}
-
-bool ofs_dcp_is_data(const char *name)
-{
-	return ends_in(name, ".distcp");
-}
-
-/* "__3.metadata": 3; -1 for other names. */
-static int rank_of_index(const char *name)
-{
-	unsigned long rank;
-	char *end;
-
-	if (strncmp(name, "__", 2) != 0 || name[2] < '0' || name[2] > '9')
-		return -1;
-	rank = strtoul(name + 2, &end, 10);
-	return strcmp(end, ".metadata") == 0 && rank < 1 << 20 ? (int)rank : -1;
-}
 
 /* What a directory has of a DCP checkpoint. */
 struct found {
@@ -82,62 +54,21 @@ static int look(const struct ofs_dir *dir, struct found *f,
 	}
 	for (size_t i = 0; i < f->names.n; i++) {
 		const char *name = f->names.name[i];
-		int rank = rank_of_index(name);
+		int rank = ofs_dcp_index_rank(name);
 
-		f->whole = f->whole || strcmp(name, INDEX_NAME) == 0;
-		f->tmp = f->tmp || strcmp(name, TMP_NAME) == 0;
+		f->whole = f->whole || strcmp(name, OFS_DCP_INDEX) == 0;
+		f->tmp = f->tmp || strcmp(name, OFS_DCP_TMP) == 0;
 		f->ndata += ofs_dcp_is_data(name);
 		if (rank != -1)
 			f->index[f->nindex++] =
 			    (struct found_index){ name, rank };
 	}
 	if (f->whole) { /* then the others are of an earlier save */
-		f->index[0] = (struct found_index){ INDEX_NAME, -1 };
+		f->index[0] = (struct found_index){ OFS_DCP_INDEX, -1 };
 		f->nindex = 1;
 	}
 	qsort(f->index, f->nindex, sizeof(*f->index), by_rank);
 	return 0;
-}
-
-int ofs_dcp_sure(const struct ofs_names *names)
-{
-	int sure = 0;
-
-	for (size_t i = 0; i < names->n && sure < 100; i++) {
-		const char *name = names->name[i];
-
-		if (strcmp(name, INDEX_NAME) == 0 || rank_of_index(name) != -1)
-			sure = 100;
-		else if (ofs_dcp_is_data(name))
-			sure = 80;
-		else if (strcmp(name, TMP_NAME) == 0 && sure < 60)
-			sure = 60;
-	}
-	return sure;
-}
-
-static int probe(const struct ofs_dir *dir, const char *rel)
-{
-	char path[PATH_MAX];
-	struct ofs_dir sub;
-	struct ofs_names names;
-	struct stat st;
-	int sure = 0;
-
-	/* nearly always this is enough */
-	if (snprintf(path, sizeof(path), "%s%s" INDEX_NAME, rel,
-		rel[0] == '\0' ? "" : "/") < (int)sizeof(path) &&
-	    ofs_dir_stat(dir, path, &st))
-		return 100;
-	if (rel[0] != '\0' && ofs_dir_open_sub(dir, rel, &sub, NULL) == -1)
-		return 0;
-	if (ofs_dir_list(rel[0] == '\0' ? dir : &sub, &names, NULL) == 0) {
-		sure = ofs_dcp_sure(&names);
-		ofs_names_free(&names);
-	}
-	if (rel[0] != '\0')
-		ofs_dir_close(&sub);
-	return sure;
 }
 
 /* Reading the index. */
@@ -247,6 +178,7 @@ static int build(struct ofs_dcp *d, const struct found *f,
 	    ofs_dcp_check_planner(d, err) == -1 ||
 	    ofs_dcp_check_files(d, &f->names, first, err) == -1)
 		return -1;
+	d->cat->unordered = true;
 	if (d->cat->writer == NULL)
 		d->cat->writer = d->index[0].writer;
 	free_indexes(d); /* what follows needs memory, too */
@@ -256,7 +188,7 @@ static int build(struct ofs_dcp *d, const struct found *f,
 	return ofs_dcp_expand_items(d, err);
 }
 
-static int read_dcp(struct ofs_catalog *cat, const struct ofs_part *part,
+int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	struct ofs_dcp d = {
@@ -292,10 +224,3 @@ out:
 		ofs_dir_close(&sub);
 	return ret;
 }
-
-const struct ofs_format ofs_format_dcp = {
-	.name = "dcp",
-	.probe = probe,
-	.render = ofs_dcp_render,
-	.read = read_dcp,
-};

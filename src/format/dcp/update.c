@@ -23,7 +23,7 @@ static int no_memory(struct optimfs_error *err)
 	return optimfs_fail(err, ENOMEM, "items of a commit");
 }
 
-static int begin(struct ofs_commit_dcp *d, struct optimfs_error *err)
+static int read_index(struct ofs_commit_dcp *d, struct optimfs_error *err)
 {
 	if (ofs_commit_dcp_open(d, err) == -1 ||
 	    ofs_commit_dcp_change(d, err) == -1)
@@ -34,8 +34,8 @@ static int begin(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	    : ofs_commit_dcp_put_new(d, false, err);
 }
 
-int ofs_commit_dcp_begin(struct ofs_commit *c, const struct ofs_part *part,
-    struct ofs_commit_dcp **out, struct optimfs_error *err)
+static int begin(struct ofs_commit *c, const struct ofs_part *part,
+    void **state, struct optimfs_error *err)
 {
 	struct ofs_commit_dcp *d = calloc(1, sizeof(*d));
 	struct stat st;
@@ -52,16 +52,14 @@ int ofs_commit_dcp_begin(struct ofs_commit *c, const struct ofs_part *part,
 		    (struct ofs_key){ { s, (uint32_t)strlen(s) }, false };
 	}
 	d->name = ofs_dcp_join(part->rel, ".metadata");
-	if (d->name == NULL) {
-		ofs_commit_dcp_free(d);
+	*state = d;
+	if (d->name == NULL)
 		return no_memory(err);
-	}
-	*out = d;
 	/* Without it each rank has an index of its own, which is not written;
 	 * but items can change where they are. */
 	if (!ofs_dir_stat(&c->cat->dir, d->name, &st))
 		return 0;
-	return begin(d, err);
+	return read_index(d, err);
 }
 
 /* The end: all bytes are there. */
@@ -151,8 +149,10 @@ static int remove_unused(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_commit_dcp_end(struct ofs_commit_dcp *d, struct optimfs_error *err)
+static int end(void *state, struct optimfs_error *err)
 {
+	struct ofs_commit_dcp *d = state;
+
 	if (!d->open)
 		return 0;
 	if (encode_all(d, err) == -1 ||
@@ -169,8 +169,10 @@ int ofs_commit_dcp_end(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	return write_index(d, err);
 }
 
-void ofs_commit_dcp_free(struct ofs_commit_dcp *d)
+static void release(void *state)
 {
+	struct ofs_commit_dcp *d = state;
+
 	if (d == NULL)
 		return;
 	for (size_t i = 0; i < d->nedits; i++)
@@ -187,3 +189,10 @@ void ofs_commit_dcp_free(struct ofs_commit_dcp *d)
 	free(d->edit);
 	free(d);
 }
+
+const struct ofs_update_ops ofs_dcp_update = {
+	.begin = begin,
+	.end = end,
+	.free = release,
+	.items = true,
+};

@@ -7,6 +7,7 @@
 
 #include "base/copy.h"
 #include "format/dcp/update.h"
+#include "format/torch/update.h"
 #include "layout/archive.h"
 #include "pickle/write.h"
 

@@ -14,7 +14,7 @@
 #include "base/checked.h"
 #include "base/io.h"
 #include "format/part.h"
-#include "format/torch/file.h"
+#include "format/torch_file/file.h"
 
 #define KEY(name) "flat_param." name
 /* Components before the mapping: the part's prefix. */

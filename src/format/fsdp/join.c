@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "format/fsdp/join.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

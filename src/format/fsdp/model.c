@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "format/fsdp/fsdp.h"
-#include "format/torch/sharded.h"
+#include "format/torch_file/sharded.h"
 
 static const char flat_key[] = "_flat_param";
 #define KEY_LEN (sizeof(flat_key) - 1)

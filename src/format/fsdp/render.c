@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/format.h"
 #include "plan/cast.h"
 
 #define SLICE (64u << 10)
@@ -227,7 +226,7 @@ static int add_extra(struct ofs_fsdp_files *f, struct optimfs_error *err)
 	return ret;
 }
 
-static int render(const struct ofs_render *from, const struct ofs_layout *to,
+int ofs_fsdp_render(const struct ofs_render *from, const struct ofs_layout *to,
     struct ofs_files **out, struct optimfs_error *err)
 {
 	struct ofs_fsdp_files *f = calloc(1, sizeof(*f));
@@ -251,8 +250,3 @@ static int render(const struct ofs_render *from, const struct ofs_layout *to,
 	*out = &f->files;
 	return 0;
 }
-
-const struct ofs_format ofs_format_fsdp = {
-	.name = "fsdp",
-	.render = render,
-};

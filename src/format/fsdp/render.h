@@ -3,6 +3,7 @@
 #ifndef OFS_FORMAT_FSDP_RENDER_H
 #define OFS_FORMAT_FSDP_RENDER_H
 
+#include "format/format.h"
 #include "format/fsdp/units.h"
 #include "layout/archive_cache.h"
 #include "layout/optim_groups.h"
@@ -85,6 +86,12 @@ static inline const struct ofs_tensor *ofs_fsdp_new_tensor(const struct
 {
 	return &f->cat->tensors[f->cat->entries[entry].ref];
 }
+extern const struct ofs_format ofs_format_fsdp;
+
+/* render.c: the member of the format. */
+int ofs_fsdp_render(const struct ofs_render *from, const struct ofs_layout *to,
+    struct ofs_files **out, struct optimfs_error *err);
+
 /* Which shard of a flat parameter a rank has. */
 static inline uint32_t ofs_fsdp_new_shard(const struct ofs_fsdp_files *f,
     uint32_t rank)

@@ -8,8 +8,8 @@
 
 #include "optimfs/error.h"
 
-#include "base/io.h"
 #include "catalog/catalog.h"
+#include "format/format.h"
 
 /* docs/formats/megatron.md. A torch_dist checkpoint is one of DCP whose keys
  * are text, whose layers lie stacked in one tensor, and whose values are lists
@@ -17,16 +17,14 @@
  * paths and the tensors that other frameworks have, before they are named
  * (src/naming/naming.h). No data is read. */
 
-/* Is rel beneath dir one of them: common.pt is there, or metadata.json says
- * torch_dist? 1, 0, or -1: ENOMEM. */
-int ofs_megatron_here(const struct ofs_dir *dir, const char *rel,
-    struct optimfs_error *err);
-/* Does metadata.json there say that tensors are stored so? The same. */
-int ofs_megatron_backend(const struct ofs_dir *dir, const char *rel,
-    const char *backend, struct optimfs_error *err);
+extern const struct ofs_format ofs_format_megatron;
 
-/* The component that the entries of common.pt lie below; where there is no such
- * file, the object of this name takes its place. */
+/* read.c: the member of the format. */
+int ofs_megatron_join(struct ofs_catalog *cat, struct optimfs_error *err);
+
+/* The file of common state, and the component that its entries lie below; where
+ * there is no such file, the object of this name takes its place. */
+#define OFS_MEGATRON_FILE   "common.pt"
 #define OFS_MEGATRON_COMMON "common_state"
 
 /* What the text of a key says. Strings are borrowed from it. */

@@ -27,78 +27,6 @@ int ofs_megatron_no_memory(struct optimfs_error *err)
 
 /* Recognition. */
 
-/* Does the member called name of a JSON object have this string? */
-static int json_says(const uint8_t *p, uint64_t n, const char *name,
-    const char *want, struct optimfs_error *err)
-{
-	struct optimfs_error why = { 0 };
-	enum ofs_json_token value;
-	bool mine, found = false;
-	struct ofs_json j;
-
-	ofs_json_init(&j, p, (uint32_t)n);
-	if (ofs_json_next(&j, &why) != OFS_JSON_OBJECT)
-		goto out;
-	while (ofs_json_next(&j, &why) == OFS_JSON_KEY) {
-		mine = j.str.len == strlen(name) &&
-		    memcmp(j.str.p, name, j.str.len) == 0;
-		value = ofs_json_next(&j, &why);
-		if (mine && value == OFS_JSON_STRING)
-			found = j.str.len == strlen(want) &&
-			    memcmp(j.str.p, want, j.str.len) == 0;
-		if (ofs_json_skip(&j, value, &why) == -1)
-			break;
-	}
-out:
-	ofs_json_fini(&j);
-	return why.code == ENOMEM ? ofs_megatron_no_memory(err) : found;
-}
-
-int ofs_megatron_backend(const struct ofs_dir *dir, const char *rel,
-    const char *backend, struct optimfs_error *err)
-{
-	struct optimfs_error why = { 0 };
-	char path[PATH_MAX];
-	uint8_t *bytes;
-	uint64_t n;
-	int ret;
-
-	if (snprintf(path, sizeof(path), "%s%smetadata.json", rel,
-		rel[0] == '\0' ? "" : "/") >= (int)sizeof(path))
-		return 0;
-	if (ofs_dir_read_file(dir, path, 65536, &bytes, &n, &why) == -1)
-		return why.code == ENOMEM ? ofs_megatron_no_memory(err) : 0;
-	ret = json_says(bytes, n, "sharded_backend", backend, err);
-	free(bytes);
-	return ret;
-}
-
-int ofs_megatron_here(const struct ofs_dir *dir, const char *rel,
-    struct optimfs_error *err)
-{
-	char path[PATH_MAX];
-
-	if (snprintf(path, sizeof(path), "%s%scommon.pt", rel,
-		rel[0] == '\0' ? "" : "/") >= (int)sizeof(path))
-		return 0;
-	if (ofs_probe_is_file(dir, path))
-		return 1;
-	return ofs_megatron_backend(dir, rel, "torch_dist", err);
-}
-
-static int probe(const struct ofs_dir *dir, const char *rel)
-{
-	return ofs_megatron_here(dir, rel, NULL) == 1
-	    ? ofs_format_dcp.probe(dir, rel)
-	    : 0;
-}
-
-static int read_parts(struct ofs_catalog *cat, const struct ofs_part *part,
-    const struct optimfs_options *opt, struct optimfs_error *err)
-{
-	return ofs_format_dcp.read(cat, part, opt, err);
-}
-
 /* What the common state says of the rest. */
 
 static bool is_word(const struct ofs_megatron *m, uint32_t c, const char *word)
@@ -280,7 +208,7 @@ static int words(struct ofs_megatron *m, struct optimfs_error *err)
 	    : 0;
 }
 
-static int join(struct ofs_catalog *cat, struct optimfs_error *err)
+int ofs_megatron_join(struct ofs_catalog *cat, struct optimfs_error *err)
 {
 	struct ofs_megatron m = { .cat = cat, .budget = BUDGET };
 	uint32_t count[MAX_CHAINED] = { 0 }, n;
@@ -298,10 +226,3 @@ static int join(struct ofs_catalog *cat, struct optimfs_error *err)
 		return -1;
 	return warn(&m, err);
 }
-
-const struct ofs_format ofs_format_megatron = {
-	.name = "megatron",
-	.probe = probe,
-	.read = read_parts,
-	.join = join,
-};

@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/checked.h"
 #include "format/ranks/ranks.h"
-#include "format/torch/sharded.h"
+#include "format/torch_file/sharded.h"
 #include "text/text.h"
 
 /* Keys that some ranks lack are named one by one up to so many. */

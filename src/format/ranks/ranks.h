@@ -13,9 +13,8 @@
 #include "archive/torch.h"
 #include "base/buf.h"
 #include "catalog/catalog.h"
-#include "format/format.h"
-#include "format/torch/file.h"
-#include "format/torch/leaf.h"
+#include "format/torch_file/file.h"
+#include "format/torch_file/leaf.h"
 #include "pickle/pickle.h"
 
 /* A rank set is one file of each rank, all with the same name but for the
@@ -69,14 +68,7 @@ struct ofs_ranks {
 	int trained; /* 1: has a model or optimizer as such; -1: not; 0: unseen */
 };
 
-/* Take over what FSDP1 flattened: for each group that is a slice of a flat
- * parameter set taken, and add the entries of the parameters in it. Runs before
- * the generic merge, which leaves taken groups alone. What it has no layout for
- * it puts apart (ofs_ranks_apart). src/format/fsdp/join.c */
-int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
-    struct optimfs_error *err);
-
-/* For ofs_fsdp_claim and the merge. */
+/* For whoever takes groups before the merge, and for the merge. */
 
 /* Is the leaf, or node of its document, a strided tensor? As ofs_torch_tensor;
  * and where its bytes are: *at is its storage's extent, *t is held against it.
@@ -107,7 +99,7 @@ bool ofs_ranks_is_own(struct ofs_ranks *set, const struct ofs_ranks_group *g);
 int ofs_ranks_each(struct ofs_ranks *set, struct ofs_ranks_group *group,
     struct optimfs_error *err);
 
-/* The parts of ofs_ranks_read, for formats of several sets. A set is begun with
+/* The stages of reading files of ranks. A set is begun with
  * room for n files, each opened (then there is one more of them), and what
  * stands below a node of its document collected. */
 int ofs_ranks_begin(struct ofs_ranks *set, struct ofs_catalog *cat, size_t n,
@@ -153,9 +145,5 @@ int ofs_ranks_merge_one(struct ofs_ranks *set, struct ofs_ranks_group *g,
  * DTensor. */
 int ofs_ranks_join(struct ofs_ranks *set, const struct ofs_ranks_group *g,
     struct optimfs_error *err);
-
-/* Read a part's files into cat. */
-int ofs_ranks_read(struct ofs_catalog *cat, const struct ofs_part *part,
-    const struct optimfs_options *opt, struct optimfs_error *err);
 
 #endif

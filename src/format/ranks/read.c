@@ -10,7 +10,7 @@
 #include "format/globals.h"
 #include "format/part.h"
 #include "format/ranks/ranks.h"
-#include "format/torch/sharded.h"
+#include "format/torch_file/sharded.h"
 
 static int no_memory(struct optimfs_error *err)
 {
@@ -106,28 +106,6 @@ int ofs_ranks_collect(struct ofs_ranks *set, uint32_t file, uint32_t node,
 		collect, &c, err) == 0)
 		return 0;
 	return optimfs_fail_in(err, "%s", set->file[file].rel);
-}
-
-static int read_files(struct ofs_ranks *set, const struct ofs_part *part,
-    struct optimfs_error *err)
-{
-	struct ofs_part_file alone = { part->rel, part->rank };
-	const struct ofs_part_file *file =
-	    part->nfiles == 0 ? &alone : part->file;
-	size_t n = part->nfiles == 0 ? 1 : part->nfiles, npref;
-	bool bare = part->format == &ofs_format_pickle;
-	uint32_t prefix[OFS_PART_PREFIX];
-
-	if (ofs_ranks_begin(set, set->cat, n, err) == -1 ||
-	    ofs_part_prefix(set->cat, part, prefix, &npref, err) == -1)
-		return -1;
-	for (uint32_t i = 0; i < n; i++)
-		if (ofs_ranks_open(set, file[i].rel, file[i].rank, bare, err) ==
-			-1 ||
-		    ofs_ranks_collect(set, i, ofs_pickle_root(set->file[i].doc),
-			prefix, npref, err) == -1)
-			return -1;
-	return 0;
 }
 
 /* Grouping. */
@@ -361,32 +339,4 @@ void ofs_ranks_fini(struct ofs_ranks *set)
 	free(set->file);
 	free(set->leaf);
 	free(set->group);
-}
-
-int ofs_ranks_read(struct ofs_catalog *cat, const struct ofs_part *part,
-    const struct optimfs_options *opt, struct optimfs_error *err)
-{
-	struct ofs_ranks set = { .cat = cat };
-	uint32_t notes = cat->nnotes, tensors = cat->ntensors;
-	int ret = read_files(&set, part, err);
-
-	if (ret == 0)
-		ret = ofs_ranks_check(&set, err);
-	if (ret == 0)
-		ret = ofs_ranks_group(&set, err);
-	if (ret == 0)
-		ret = ofs_fsdp_claim(&set, opt, err);
-	if (ret == 0)
-		ret = ofs_ranks_merge(&set, err);
-	if (ret == 0)
-		ret = ofs_ranks_lost(&set, tensors, err);
-	if (ret == 0)
-		ret = ofs_ranks_end(&set, err);
-	ofs_ranks_fini(&set);
-	if (ret == -1)
-		return -1;
-	if (cat->format == NULL)
-		cat->format = part->format->name;
-	return opt != NULL && opt->strict ? ofs_refuse_calls(cat, notes, err)
-					  : 0;
 }

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/torch/sharded.h"
+#include "format/torch_file/sharded.h"
 
 #include <errno.h>
 #include <inttypes.h>

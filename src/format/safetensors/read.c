@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "archive/safetensors.h"
-#include "format/safetensors/note.h"
 #include "format/part.h"
+#include "format/probe.h"
+#include "format/safetensors/detect.h"
 #include "format/safetensors/hf_shards.h"
-#include "format/safetensors/render.h"
+#include "format/safetensors/note.h"
 
 static int read_input(void *ctx, uint64_t off, uint64_t len, void *buf,
     struct optimfs_error *err)
@@ -30,16 +31,6 @@ int ofs_safetensors_open_file(const struct ofs_dir *dir, const char *rel,
 	    read_input, &in, err);
 	ofs_input_close(&in);
 	return ret == -1 ? optimfs_fail_in(err, "%s", rel) : 0;
-}
-
-static int probe(const struct ofs_dir *dir, const char *rel)
-{
-	struct ofs_safetensors st;
-
-	if (ofs_safetensors_open_file(dir, rel, 0, &st, NULL) == -1)
-		return 0;
-	ofs_safetensors_fini(&st);
-	return 100;
 }
 
 static int add_tensor(struct ofs_catalog *cat, uint32_t object,
@@ -101,13 +92,6 @@ static int add_tensors(struct ofs_catalog *cat, const struct ofs_part *part,
 	return ret;
 }
 
-static bool is_file(const struct ofs_dir *dir, const char *rel)
-{
-	struct stat st;
-
-	return ofs_dir_stat(dir, rel, &st) && S_ISREG(st.st_mode);
-}
-
 static int warn_of_metadata(struct ofs_catalog *cat,
     const struct ofs_part *part, const struct ofs_safetensors *st,
     struct optimfs_error *err)
@@ -121,15 +105,14 @@ static int warn_of_metadata(struct ofs_catalog *cat,
 	return optimfs_fail(err, ENOMEM, "OFS443 %s: out of memory", part->rel);
 }
 
-static int read_safetensors(struct ofs_catalog *cat,
-    const struct ofs_part *part, const struct optimfs_options *opt,
-    struct optimfs_error *err)
+int ofs_safetensors_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	struct ofs_safetensors st;
 	int ret;
 
 	(void)opt;
-	if (part->rel[0] == '\0' || !is_file(&cat->dir, part->rel))
+	if (part->rel[0] == '\0' || !ofs_probe_is_file(&cat->dir, part->rel))
 		return ofs_hf_shards_read(cat, part, err);
 	if (ofs_safetensors_open_file(&cat->dir, part->rel, cat->max_metadata,
 		&st, err) == -1)
@@ -140,10 +123,3 @@ static int read_safetensors(struct ofs_catalog *cat,
 	ofs_safetensors_fini(&st);
 	return ret;
 }
-
-const struct ofs_format ofs_format_safetensors = {
-	.name = "safetensors",
-	.probe = probe,
-	.read = read_safetensors,
-	.render = ofs_safetensors_render,
-};

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "archive/safetensors.h"
-#include "archive/safetensors_note.h"
+#include "format/safetensors/note.h"
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/json.h"

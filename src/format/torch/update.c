@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "format/torch/update.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "format/part.h"
 #include "pickle/splice.h"
 #include "pickle/write.h"
 #include "rewrite/archive.h"
-#include "rewrite/commit_impl.h"
 #include "rewrite/route.h"
 
 /* A change becomes an edit of a container's item. The pickle is spliced, and
@@ -459,19 +461,15 @@ int ofs_commit_file(struct ofs_commit *c, const char *rel,
 	return 0;
 }
 
-static bool any(const struct ofs_commit *c)
-{
-	return c->ntasks > 0;
-}
-
-int ofs_commit_torch(struct ofs_commit *c, const struct ofs_part *part,
-    struct optimfs_error *err)
+static int begin(struct ofs_commit *c, const struct ofs_part *part,
+    void **state, struct optimfs_error *err)
 {
 	struct ofs_key prefix[4];
 	struct ofs_commit_source s = { .prefix = prefix, .rank = -1 };
 	uint32_t n = 0;
 
-	if (!any(c))
+	*state = NULL;
+	if (c->ntasks == 0)
 		return 0;
 	for (; n < 4 && part->prefix[n] != NULL; n++)
 		prefix[n] = (struct ofs_key){
@@ -489,3 +487,7 @@ int ofs_commit_torch(struct ofs_commit *c, const struct ofs_part *part,
 	}
 	return 0;
 }
+
+const struct ofs_update_ops ofs_torch_update = {
+	.begin = begin,
+};

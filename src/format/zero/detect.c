@@ -3,30 +3,14 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "format/zero/render.h"
 #include "format/zero/universal.h"
+#include "format/zero/update.h"
 #include "format/zero/zero.h"
-
-static bool has(const struct ofs_names *names, const char *name)
-{
-	for (size_t i = 0; i < names->n; i++)
-		if (strcmp(names->name[i], name) == 0)
-			return true;
-	return false;
-}
-
-static int add(struct ofs_parts *parts, const struct ofs_format *format,
-    const char *rel, struct optimfs_error *err)
-{
-	struct ofs_part_spec spec = {
-		.format = format, .rel = rel, .rank = -1
-	};
-
-	parts->trainer = "DeepSpeed";
-	return ofs_parts_add(parts, &spec, err) == -1 ? -1 : 1;
-}
+#include "layout/option.h"
 
 /* Files of Megatron's are called mp_rank_00 too, but are directories; a
  * rank's weights alone are DeepSpeed's by their name. */
@@ -41,79 +25,139 @@ static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
 	return false;
 }
 
-int ofs_zero_format(const struct ofs_dir *dir, const struct ofs_names *names,
-    const struct ofs_format **format, struct optimfs_error *err)
+/* Is there zero/, with a directory for each parameter? 1, 0; -1: ENOMEM. */
+static int bid_universal(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct optimfs_error *err)
 {
-	/* a universal one has copies of the weights' files */
-	int universal = has(names, "zero") ? ofs_is_universal(dir, "", err) : 0;
+	struct ofs_names params = { 0 };
+	char *fp32;
+	int bid = 0, ret;
 
-	*format = NULL;
-	if (universal == 1)
-		*format = &ofs_format_universal;
-	else if (universal == 0 && has_files(dir, names))
-		*format = &ofs_format_deepspeed;
-	return universal == -1 ? -1 : *format != NULL;
+	if (!ofs_probe_has(names, "zero"))
+		return 0;
+	ret = ofs_probe_names(dir, "zero", &params, err);
+	for (size_t i = 0; i < params.n && ret == 1 && bid == 0; i++) {
+		if (asprintf(&fp32, "zero/%s/fp32.pt", params.name[i]) == -1) {
+			ret = optimfs_fail(err, ENOMEM,
+			    "OFS443 detection: out of memory");
+			continue;
+		}
+		bid = ofs_probe_is_file(dir, fp32) ? 95 : 0;
+		free(fp32);
+	}
+	ofs_names_free(&params);
+	return ret == -1 ? -1 : bid;
 }
 
-/* The format of the sub-directory tag. */
-static int format_of(const struct ofs_dir *dir, const char *tag,
-    const struct ofs_format **format, struct optimfs_error *err)
+/* A universal checkpoint has copies of the weights' files. */
+static int bid_deepspeed(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct optimfs_error *err)
+{
+	int universal;
+
+	if (!has_files(dir, names))
+		return 0;
+	universal = bid_universal(dir, names, err);
+	if (universal == -1)
+		return -1;
+	return universal > 0 ? OFS_BID_ASKED : 90;
+}
+
+/* What format says of the sub-directory name. */
+static int bid_below(const struct ofs_format *format, const struct ofs_dir *dir,
+    const char *name, struct optimfs_error *err)
 {
 	struct ofs_names names = { 0 };
 	struct ofs_dir sub;
-	int ret = ofs_probe_names(dir, tag, &names, err);
+	int ret = ofs_probe_names(dir, name, &names, err);
 
-	if (ret == 1 && ofs_dir_open_sub(dir, tag, &sub, err) == 0) {
-		ret = ofs_zero_format(&sub, &names, format, err);
-		ofs_dir_close(&sub);
-	} else if (ret == 1) {
-		ret = -1;
+	if (ret == 1) {
+		ret = ofs_dir_open_sub(dir, name, &sub, err);
+		if (ret == 0) {
+			ret = format->bid(&sub, &names, err);
+			ofs_dir_close(&sub);
+		}
 	}
 	ofs_names_free(&names);
 	return ret;
 }
 
-int ofs_zero_latest(const struct ofs_dir *dir, const struct ofs_names *names,
-    const char *file, char **tag, const struct ofs_format **format,
+/* What the text of file names: 1, *name is the caller's; 0: nothing of the
+ * format's. */
+static int latest_of(const struct ofs_format *format, const struct ofs_dir *dir,
+    const struct ofs_names *names, const char *file, char **name,
     struct optimfs_error *err)
 {
-	int ret = 0;
+	int ret;
 
-	*tag = NULL;
-	*format = NULL;
-	if (!has(names, file) || !ofs_probe_is_file(dir, file))
+	if (!ofs_probe_has(names, file) || !ofs_probe_is_file(dir, file))
 		return 0;
-	if (ofs_probe_tracker(dir, file, tag, err) == -1)
+	if (ofs_probe_tracker(dir, file, name, err) == -1)
 		return -1;
-	ret = format_of(dir, *tag, format, err);
-	if (ret == 1)
+	ret = bid_below(format, dir, *name, err);
+	if (ret > 0)
 		return 1;
 	/* what else is there is not what DeepSpeed wrote last */
-	if (ret == 0 && !ofs_probe_is_dir(dir, *tag) &&
-	    has(names, "zero_to_fp32.py"))
+	if (ret == 0 && !ofs_probe_is_dir(dir, *name) &&
+	    ofs_probe_has(names, "zero_to_fp32.py"))
 		ret = optimfs_fail(err, EIO,
 		    "OFS676 %s: %s says %.200s, not found", dir->path, file,
-		    *tag);
-	free(*tag);
-	*tag = NULL;
+		    *name);
+	free(*name);
+	*name = NULL;
 	return ret;
 }
 
-int ofs_zero_detect(const struct ofs_dir *dir, const struct ofs_names *names,
-    struct ofs_parts *parts, struct optimfs_error *err)
+static int latest(const struct ofs_format *format, const struct ofs_dir *dir,
+    const struct ofs_names *names, char **name, struct optimfs_error *err)
 {
-	static const char *const files[] = { "latest", "latest_universal" };
-	const struct ofs_format *format;
-	char *tag;
-	int ret = ofs_zero_format(dir, names, &format, err);
+	int ret;
 
-	if (ret != 0)
-		return ret == 1 ? add(parts, format, "", err) : -1;
-	for (size_t i = 0; i < 2 && ret == 0; i++) {
-		ret = ofs_zero_latest(dir, names, files[i], &tag, &format, err);
-		if (ret == 1)
-			ret = add(parts, format, tag, err);
-		free(tag);
-	}
-	return ret;
+	*name = NULL;
+	ret = latest_of(format, dir, names, "latest", name, err);
+	return ret != 0
+	    ? ret
+	    : latest_of(format, dir, names, "latest_universal", name, err);
 }
+
+static int latest_deepspeed(const struct ofs_dir *dir,
+    const struct ofs_names *names, char **name, struct optimfs_error *err)
+{
+	return latest(&ofs_format_deepspeed, dir, names, name, err);
+}
+
+static int latest_universal(const struct ofs_dir *dir,
+    const struct ofs_names *names, char **name, struct optimfs_error *err)
+{
+	return latest(&ofs_format_universal, dir, names, name, err);
+}
+
+static const char *const listed[] = { "universal", NULL };
+
+static const struct ofs_view_kind views[] = {
+	{ .name = "universal", .listed = listed },
+	{ .name = NULL },
+};
+
+const struct ofs_format ofs_format_deepspeed = {
+	.name = "deepspeed",
+	.bid = bid_deepspeed,
+	.trainer = "DeepSpeed",
+	.has_weights = true,
+	.latest = latest_deepspeed,
+	.read = ofs_zero_read,
+	.update = &ofs_zero_update,
+};
+
+const struct ofs_format ofs_format_universal = {
+	.name = "universal",
+	.bid = bid_universal,
+	.trainer = "DeepSpeed",
+	.has_weights = true,
+	.latest = latest_universal,
+	.read = ofs_universal_read,
+	.views = views,
+	.option = ofs_option_crc,
+	.render = ofs_universal_render,
+	.update = &ofs_universal_update,
+};

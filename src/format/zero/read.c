@@ -456,7 +456,7 @@ static int read_files(struct ofs_catalog *cat, const struct ofs_part *part,
 	return ret == -1 ? -1 : add_layers(cat, part, files, err);
 }
 
-static int read_zero(struct ofs_catalog *cat, const struct ofs_part *part,
+int ofs_zero_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	struct ofs_zero_files files;
@@ -472,22 +472,3 @@ static int read_zero(struct ofs_catalog *cat, const struct ofs_part *part,
 	return opt != NULL && opt->strict ? ofs_refuse_calls(cat, notes, err)
 					  : 0;
 }
-
-static int probe_zero(const struct ofs_dir *dir, const char *rel)
-{
-	struct ofs_zero_files files;
-	bool any = false;
-
-	if (ofs_zero_list(&files, dir, rel, NULL) == -1)
-		return 0;
-	for (size_t i = 0; i < files.n; i++)
-		any |= files.file[i].id.kind != OFS_ZERO_EXPERT;
-	ofs_zero_files_fini(&files);
-	return any ? 95 : 0;
-}
-
-const struct ofs_format ofs_format_deepspeed = {
-	.name = "deepspeed",
-	.probe = probe_zero,
-	.read = read_zero,
-};

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/format.h"
+#include "layout/option.h"
 
 /* Files, in this order: latest, those of weights, then of the optimizer; or
  * what a universal checkpoint has instead: optimizer_state.pt, and a file for
@@ -265,9 +265,35 @@ static int render3(const struct ofs_render *from, const struct ofs_layout *to,
 	return render(from, to, 3, out, err);
 }
 
-const struct ofs_format ofs_format_zero1 = { .name = "zero1",
-	.render = render1 };
-const struct ofs_format ofs_format_zero2 = { .name = "zero2",
-	.render = render2 };
-const struct ofs_format ofs_format_zero3 = { .name = "zero3",
-	.render = render3 };
+/* Its loaders want all of a checkpoint, in the types it is in. */
+
+static const char *const listed1[] = { "zero1@8", NULL };
+static const char *const listed2[] = { "zero2@8", NULL };
+static const char *const listed3[] = { "zero3@8", NULL };
+
+static const struct ofs_view_kind
+    views1[] = { { .name = "zero1", .ranked = true, .listed = listed1 },
+	    { .name = NULL } },
+    views2[] = { { .name = "zero2", .ranked = true, .listed = listed2 },
+	    { .name = NULL } },
+    views3[] = { { .name = "zero3", .ranked = true, .listed = listed3 },
+	    { .name = NULL } };
+
+const struct ofs_format ofs_format_zero1 = {
+	.name = "zero1",
+	.views = views1,
+	.option = ofs_option_crc,
+	.render = render1,
+};
+const struct ofs_format ofs_format_zero2 = {
+	.name = "zero2",
+	.views = views2,
+	.option = ofs_option_crc,
+	.render = render2,
+};
+const struct ofs_format ofs_format_zero3 = {
+	.name = "zero3",
+	.views = views3,
+	.option = ofs_option_crc,
+	.render = render3,
+};

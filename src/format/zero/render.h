@@ -3,6 +3,7 @@
 #ifndef OFS_FORMAT_ZERO_RENDER_H
 #define OFS_FORMAT_ZERO_RENDER_H
 
+#include "format/format.h"
 #include "format/zero/layout.h"
 #include "layout/archive_cache.h"
 #include "layout/optim_groups.h"
@@ -160,5 +161,8 @@ void ofs_zero_new_put_version(struct ofs_zero_writer *w);
 int ofs_universal_render(const struct ofs_render *from,
     const struct ofs_layout *to, struct ofs_files **out,
     struct optimfs_error *err);
+
+extern const struct ofs_format ofs_format_zero1, ofs_format_zero2,
+    ofs_format_zero3;
 
 #endif

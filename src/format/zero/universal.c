@@ -475,7 +475,7 @@ static int read_files(struct ofs_universal *u, const struct ofs_part *part,
 	return ret;
 }
 
-static int read_universal(struct ofs_catalog *cat, const struct ofs_part *part,
+int ofs_universal_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	struct ofs_zero z = { .cat = cat, .groups.node = OFS_NONE };
@@ -495,37 +495,3 @@ static int read_universal(struct ofs_catalog *cat, const struct ofs_part *part,
 	return opt != NULL && opt->strict ? ofs_refuse_calls(cat, notes, err)
 					  : 0;
 }
-
-int ofs_is_universal(const struct ofs_dir *dir, const char *rel,
-    struct optimfs_error *err)
-{
-	char *zero = join(rel, "zero"), *fp32;
-	struct ofs_names names = { 0 };
-	int ret = zero == NULL ? no_memory(err)
-			       : ofs_probe_names(dir, zero, &names, err);
-	int yes = 0;
-
-	for (size_t i = 0; i < names.n && ret == 1 && yes == 0; i++) {
-		if (asprintf(&fp32, "%s/%s/fp32.pt", zero, names.name[i]) == -1)
-			ret = no_memory(err);
-		else
-			yes = ofs_probe_is_file(dir, fp32);
-		if (ret == 1)
-			free(fp32);
-	}
-	ofs_names_free(&names);
-	free(zero);
-	return ret == -1 ? -1 : yes;
-}
-
-static int probe_universal(const struct ofs_dir *dir, const char *rel)
-{
-	return ofs_is_universal(dir, rel, NULL) == 1 ? 95 : 0;
-}
-
-const struct ofs_format ofs_format_universal = {
-	.name = "universal",
-	.probe = probe_universal,
-	.read = read_universal,
-	.render = ofs_universal_render,
-};

@@ -3,11 +3,16 @@
 #ifndef OFS_FORMAT_ZERO_UNIVERSAL_H
 #define OFS_FORMAT_ZERO_UNIVERSAL_H
 
-#include "base/io.h"
+#include "optimfs/error.h"
+#include "optimfs/optimfs.h"
 
-/* Is rel beneath dir one: zero/, with a directory for each parameter? 1, 0; -1:
- * ENOMEM. */
-int ofs_is_universal(const struct ofs_dir *dir, const char *rel,
-    struct optimfs_error *err);
+#include "catalog/catalog.h"
+#include "format/format.h"
+
+extern const struct ofs_format ofs_format_universal;
+
+/* The member of the format. */
+int ofs_universal_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err);
 
 #endif

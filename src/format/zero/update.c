@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "format/zero/update.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,9 +11,9 @@
 #include <string.h>
 
 #include "archive/torch_storage.h"
+#include "format/torch/update.h"
 #include "format/zero/zero.h"
 #include "rewrite/archive.h"
-#include "rewrite/commit_impl.h"
 
 /* The tree has what ranks and groups have in common once, and by parameter;
  * here it goes back into every file that says so. Bytes of tensors need none
@@ -21,6 +23,7 @@
 struct column {
 	struct ofs_commit *c;
 	const struct ofs_part *part;
+	bool universal;
 	const struct ofs_zero_files *files;
 	int mp;
 	uint32_t nprefix;
@@ -114,9 +117,8 @@ static bool is_elsewhere(const struct column *col,
 /* A universal checkpoint has a file for each state of a parameter. */
 static bool is_file(const struct column *col, const struct ofs_commit_task *t)
 {
-	return col->part->format == &ofs_format_universal &&
-	    t->op != OFS_TASK_SET && is_in(col, t, "optim", "state") &&
-	    t->npath == col->nprefix + 4;
+	return col->universal && t->op != OFS_TASK_SET &&
+	    is_in(col, t, "optim", "state") && t->npath == col->nprefix + 4;
 }
 
 /* What no file could say. */
@@ -516,13 +518,15 @@ static int put_universal(struct column *col)
 	return ret;
 }
 
-int ofs_commit_zero(struct ofs_commit *c, const struct ofs_part *part,
-    struct optimfs_error *err)
+static int update(struct ofs_commit *c, const struct ofs_part *part,
+    bool universal, struct optimfs_error *err)
 {
 	struct ofs_zero_files files;
-	struct column col = {
-		.c = c, .part = part, .files = &files, .err = err
-	};
+	struct column col = { .c = c,
+		.part = part,
+		.universal = universal,
+		.files = &files,
+		.err = err };
 	int ret = 0;
 
 	while (col.nprefix < 4 && part->prefix[col.nprefix] != NULL)
@@ -533,8 +537,24 @@ int ofs_commit_zero(struct ofs_commit *c, const struct ofs_part *part,
 		return ret;
 	if (ofs_zero_list(&files, &c->cat->dir, part->rel, err) == -1)
 		return -1;
-	ret = part->format == &ofs_format_universal ? put_universal(&col)
-						    : put_columns(&col);
+	ret = universal ? put_universal(&col) : put_columns(&col);
 	ofs_zero_files_fini(&files);
 	return ret;
 }
+
+static int begin_zero(struct ofs_commit *c, const struct ofs_part *part,
+    void **state, struct optimfs_error *err)
+{
+	*state = NULL;
+	return update(c, part, false, err);
+}
+
+static int begin_universal(struct ofs_commit *c, const struct ofs_part *part,
+    void **state, struct optimfs_error *err)
+{
+	*state = NULL;
+	return update(c, part, true, err);
+}
+
+const struct ofs_update_ops ofs_zero_update = { .begin = begin_zero };
+const struct ofs_update_ops ofs_universal_update = { .begin = begin_universal };

@@ -10,9 +10,10 @@
 
 #include "archive/torch_storage.h"
 #include "base/copy.h"
+#include "format/torch/update.h"
 #include "format/zero/layout.h"
+#include "format/zero/update.h"
 #include "overlay/overlay.h"
-#include "rewrite/commit_impl.h"
 
 /* A state that is added is a copy of another one's file of the same parameter,
  * with its own elements: what a loader is told there of how the parameter is

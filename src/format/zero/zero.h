@@ -111,16 +111,10 @@ int ofs_zero_open_models(struct ofs_zero *z, const struct ofs_zero_files *files,
     struct optimfs_error *err);
 void ofs_zero_fini(struct ofs_zero *z);
 
-/* detect.c: is dir, with these names in it, a checkpoint of DeepSpeed's,
- * or does its latest name one? 1: a part is added; 0: no; -1: err. */
-int ofs_zero_detect(const struct ofs_dir *dir, const struct ofs_names *names,
-    struct ofs_parts *parts, struct optimfs_error *err);
-/* What dir is by itself: 1, and which of the two; 0: neither. */
-int ofs_zero_format(const struct ofs_dir *dir, const struct ofs_names *names,
-    const struct ofs_format **format, struct optimfs_error *err);
-/* What the text of file names: 1, *tag is the caller's; 0: nothing of ours. */
-int ofs_zero_latest(const struct ofs_dir *dir, const struct ofs_names *names,
-    const char *file, char **tag, const struct ofs_format **format,
-    struct optimfs_error *err);
+extern const struct ofs_format ofs_format_deepspeed;
+
+/* read.c: the member of the format. */
+int ofs_zero_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err);
 
 #endif

@@ -1,8 +1,8 @@
-/* file.c - files of torch.save and of pickle.dump */
+/* file.c - a file of torch.save or pickle.dump, opened and parsed */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/torch/file.h"
+#include "format/torch_file/file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,11 +11,8 @@
 
 #include "archive/torch.h"
 #include "catalog/budget.h"
-#include "format/format.h"
 #include "format/globals.h"
-#include "format/ranks/ranks.h"
-#include "format/torch/legacy.h"
-#include "format/torch/render.h"
+#include "format/torch_file/legacy.h"
 
 /* Long enough for what ofs_torch_magic looks at. */
 #define HEAD 512
@@ -264,84 +261,3 @@ void ofs_torch_file_fini(struct ofs_torch_file *f)
 	ofs_legacy_fini(&f->legacy);
 	*f = (struct ofs_torch_file){ 0 };
 }
-
-/* The formats. */
-
-/* The first bytes of rel; 0 when it is not a file that can be read. */
-static size_t read_head(const struct ofs_dir *dir, const char *rel,
-    uint8_t head[HEAD])
-{
-	struct ofs_input in;
-	struct stat st;
-	size_t n;
-
-	if (rel[0] == '\0' ||
-	    ofs_dir_open_input(dir, rel, &in, &st, NULL) == -1)
-		return 0;
-	n = st.st_size < HEAD ? (size_t)st.st_size : HEAD;
-	if (ofs_input_read(&in, head, n, 0, NULL) == -1)
-		n = 0;
-	ofs_input_close(&in);
-	return n;
-}
-
-/* Is the first record of an archive what torch.save writes first? */
-static bool starts_with_pickle(const uint8_t *p, size_t n)
-{
-	static const char end[] = "/data.pkl";
-	size_t len = n < 30 ? 0 : p[26] | (size_t)p[27] << 8;
-
-	return len >= sizeof(end) && 30 + len <= n &&
-	    memcmp(p + 30 + len - (sizeof(end) - 1), end, sizeof(end) - 1) == 0;
-}
-
-static bool has_torch_name(const char *rel)
-{
-	return ends_with(rel, ".pt") || ends_with(rel, ".pth") ||
-	    ends_with(rel, ".ckpt") || ends_with(rel, ".bin") ||
-	    ends_with(rel, ".tar");
-}
-
-static int probe_torch(const struct ofs_dir *dir, const char *rel)
-{
-	uint8_t head[HEAD];
-	size_t n = read_head(dir, rel, head);
-
-	switch (ofs_torch_magic(head, n)) {
-	case 1:
-		return starts_with_pickle(head, n) ? 95
-		    : has_torch_name(rel)          ? 60
-						   : 10;
-	case 2:
-		return 100;
-	case 3:
-		return has_torch_name(rel) ? 60 : 10;
-	case 4:
-		return has_torch_name(rel) ? 40 : 0;
-	default:
-		return 0;
-	}
-}
-
-const struct ofs_format ofs_format_torch = {
-	.name = "torch",
-	.probe = probe_torch,
-	.read = ofs_ranks_read,
-	.render = ofs_torch_render,
-};
-
-static int probe_pickle(const struct ofs_dir *dir, const char *rel)
-{
-	uint8_t head[HEAD];
-	size_t n = read_head(dir, rel, head);
-
-	if (ofs_torch_magic(head, n) != 4)
-		return 0;
-	return ends_with(rel, ".pkl") || ends_with(rel, ".pickle") ? 80 : 30;
-}
-
-const struct ofs_format ofs_format_pickle = {
-	.name = "pickle",
-	.probe = probe_pickle,
-	.read = ofs_ranks_read,
-};

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "archive/torch.h"
-#include "format/torch/leaf.h"
-#include "format/torch/sharded.h"
+#include "format/torch_file/leaf.h"
+#include "format/torch_file/sharded.h"
 #include "text/key.h"
 
 /* Containers within containers. The parser's own limit is lower. */

@@ -1,7 +1,7 @@
 /* sharded.h - pickled ShardedTensors and DTensors */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FORMAT_TORCH_SHARDED_H
-#define OFS_FORMAT_TORCH_SHARDED_H
+#ifndef OFS_FORMAT_TORCH_FILE_SHARDED_H
+#define OFS_FORMAT_TORCH_FILE_SHARDED_H
 
 #include <stdbool.h>
 #include <stdint.h>

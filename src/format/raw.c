@@ -4,10 +4,9 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "format/format.h"
 #include "format/part.h"
+#include "format/raw.h"
 
 /* A tensor of uint8: read where it is asked for, its size known, nothing read
  * at mount. */
@@ -52,14 +51,6 @@ static uint32_t add_path(struct ofs_catalog *cat, const struct ofs_part *part,
 	return ofs_catalog_path(cat, path, n, err);
 }
 
-static int probe_raw(const struct ofs_dir *dir, const char *rel)
-{
-	struct stat st;
-
-	return rel[0] != '\0' && ofs_dir_stat(dir, rel, &st) &&
-	    S_ISREG(st.st_mode);
-}
-
 static int read_raw(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
@@ -85,6 +76,5 @@ static int read_raw(struct ofs_catalog *cat, const struct ofs_part *part,
 
 const struct ofs_format ofs_format_raw = {
 	.name = "raw",
-	.probe = probe_raw,
 	.read = read_raw,
 };

@@ -1,7 +1,7 @@
 /* file.h - a file of torch.save or pickle.dump, opened and parsed */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FORMAT_TORCH_FILE_H
-#define OFS_FORMAT_TORCH_FILE_H
+#ifndef OFS_FORMAT_TORCH_FILE_FILE_H
+#define OFS_FORMAT_TORCH_FILE_FILE_H
 
 #include <stdbool.h>
 
@@ -10,7 +10,7 @@
 #include "archive/torch.h"
 #include "archive/zip.h"
 #include "catalog/catalog.h"
-#include "format/torch/legacy.h"
+#include "format/torch_file/legacy.h"
 #include "pickle/pickle.h"
 
 struct ofs_torch_file {

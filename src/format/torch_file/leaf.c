@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/torch/leaf.h"
+#include "format/torch_file/leaf.h"
 
 #include <errno.h>
 #include <inttypes.h>

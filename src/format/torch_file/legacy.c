@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/torch/legacy.h"
+#include "format/torch_file/legacy.h"
 
 #include <errno.h>
 #include <inttypes.h>

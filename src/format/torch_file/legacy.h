@@ -1,7 +1,7 @@
 /* legacy.h - the stream that torch.save wrote before version 1.6 */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FORMAT_TORCH_LEGACY_H
-#define OFS_FORMAT_TORCH_LEGACY_H
+#ifndef OFS_FORMAT_TORCH_FILE_LEGACY_H
+#define OFS_FORMAT_TORCH_FILE_LEGACY_H
 
 #include "archive/torch.h"
 

@@ -1,7 +1,7 @@
 /* leaf.h - what ofs_torch_add is made of: tensors and values it found */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FORMAT_TORCH_LEAF_H
-#define OFS_FORMAT_TORCH_LEAF_H
+#ifndef OFS_FORMAT_TORCH_FILE_LEAF_H
+#define OFS_FORMAT_TORCH_FILE_LEAF_H
 
 #include "archive/torch.h"
 

@@ -1,0 +1,44 @@
+/* registry.c - all formats */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "detect/registry.h"
+
+#include <string.h>
+
+/* A format is registered by its line here: ofs_format_NAME, which its own
+ * directory defines. Of equal bids the first one's wins. */
+#define FORMATS(X) \
+ X(dcp)            \
+ X(megatron)       \
+ X(fsdp)           \
+ X(safetensors)    \
+ X(torch)          \
+ X(pickle)         \
+ X(universal)      \
+ X(deepspeed)      \
+ X(zero1)          \
+ X(zero2)          \
+ X(zero3)          \
+ X(raw)
+
+#define DECLARE(f) extern const struct ofs_format ofs_format_##f;
+#define POINTER(f) &ofs_format_##f,
+
+FORMATS(DECLARE)
+
+static const struct ofs_format *const formats[] = { FORMATS(POINTER) NULL };
+
+const struct ofs_format *ofs_format_at(size_t i)
+{
+	return formats[i];
+}
+
+const struct ofs_format *ofs_format_find(const char *name)
+{
+	for (size_t i = 0; formats[i] != NULL; i++)
+		if (formats[i]->read != NULL &&
+		    strcmp(formats[i]->name, name) == 0)
+			return formats[i];
+	return NULL;
+}

@@ -1,0 +1,97 @@
+/* detect.c - is a directory a checkpoint of torch.distributed.checkpoint? */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/dcp/dcp.h"
+#include "format/dcp/render.h"
+#include "format/dcp/update.h"
+#include "layout/option.h"
+
+static bool ends_in(const char *name, const char *end)
+{
+	size_t n = strlen(name), m = strlen(end);
+
+	return n > m && strcmp(name + n - m, end) == 0;
+}
+
+bool ofs_dcp_is_data(const char *name)
+{
+	return ends_in(name, ".distcp");
+}
+
+int ofs_dcp_index_rank(const char *name)
+{
+	unsigned long rank;
+	char *end;
+
+	if (strncmp(name, "__", 2) != 0 || name[2] < '0' || name[2] > '9')
+		return -1;
+	rank = strtoul(name + 2, &end, 10);
+	return strcmp(end, ".metadata") == 0 && rank < 1 << 20 ? (int)rank : -1;
+}
+
+int ofs_dcp_sure(const struct ofs_names *names)
+{
+	int sure = 0;
+
+	for (size_t i = 0; i < names->n && sure < 95; i++) {
+		const char *name = names->name[i];
+
+		if (strcmp(name, OFS_DCP_INDEX) == 0 ||
+		    ofs_dcp_index_rank(name) != -1)
+			sure = 95;
+		else if (ofs_dcp_is_data(name))
+			sure = 80;
+		else if (strcmp(name, OFS_DCP_TMP) == 0 && sure < 60)
+			sure = 60;
+	}
+	return sure;
+}
+
+static int bid(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct optimfs_error *err)
+{
+	(void)dir;
+	(void)err;
+	return ofs_dcp_sure(names);
+}
+
+static bool is_index(const char *name)
+{
+	return strcmp(name, OFS_DCP_INDEX) == 0;
+}
+
+/* Blobs have headers instead of archives: nothing to sum or to compress. */
+static bool option(const char *s, size_t n, struct ofs_layout *l)
+{
+	if (ofs_option_is(s, n, "keys=source"))
+		l->keys = OFS_KEYS_SOURCE;
+	else
+		return ofs_option_narrow(s, n, l) || ofs_option_keys(s, n, l) ||
+		    (!l->blobs &&
+			(ofs_option_crc(s, n, l) || ofs_option_zstd(s, n, l)));
+	return true;
+}
+
+static const char *const listed[] = { "dcp@1", "dcp@16", "dcp@2", "dcp@32",
+	"dcp@4", "dcp@64", "dcp@8", NULL };
+
+static const struct ofs_view_kind views[] = {
+	{ .name = "dcp", .ranked = true, .listed = listed },
+	{ .name = "dcp-st", .ranked = true, .blobs = true },
+	{ .name = NULL },
+};
+
+const struct ofs_format ofs_format_dcp = {
+	.name = "dcp",
+	.bid = bid,
+	.is_index = is_index,
+	.read = ofs_dcp_read,
+	.views = views,
+	.option = option,
+	.render = ofs_dcp_render,
+	.update = &ofs_dcp_update,
+};

@@ -1,0 +1,94 @@
+/* detect.c - is a directory a checkpoint of Megatron-Core's? */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "format/dcp/dcp.h"
+#include "format/megatron/megatron.h"
+#include "format/probe.h"
+
+/* Does the member called name of a JSON object have this string? */
+static int json_says(const uint8_t *p, uint64_t n, const char *name,
+    const char *want, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	enum ofs_json_token value;
+	bool mine, found = false;
+	struct ofs_json j;
+
+	ofs_json_init(&j, p, (uint32_t)n);
+	if (ofs_json_next(&j, &why) != OFS_JSON_OBJECT)
+		goto out;
+	while (ofs_json_next(&j, &why) == OFS_JSON_KEY) {
+		mine = j.str.len == strlen(name) &&
+		    memcmp(j.str.p, name, j.str.len) == 0;
+		value = ofs_json_next(&j, &why);
+		if (mine && value == OFS_JSON_STRING)
+			found = j.str.len == strlen(want) &&
+			    memcmp(j.str.p, want, j.str.len) == 0;
+		if (ofs_json_skip(&j, value, &why) == -1)
+			break;
+	}
+out:
+	ofs_json_fini(&j);
+	return why.code == ENOMEM ? ofs_megatron_no_memory(err) : found;
+}
+
+/* Does metadata.json say that tensors are stored so? 1, 0; -1: ENOMEM. */
+static int has_backend(const struct ofs_dir *dir, const char *backend,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	uint8_t *bytes;
+	uint64_t n;
+	int ret;
+
+	if (ofs_dir_read_file(dir, "metadata.json", 65536, &bytes, &n, &why) ==
+	    -1)
+		return why.code == ENOMEM ? ofs_megatron_no_memory(err) : 0;
+	ret = json_says(bytes, n, "sharded_backend", backend, err);
+	free(bytes);
+	return ret;
+}
+
+/* Until Megatron-Core 0.12 a tensor could be a directory. */
+static int refuse_zarr(const struct ofs_dir *dir, struct optimfs_error *err)
+{
+	int zarr = has_backend(dir, "zarr", err);
+
+	if (zarr != 1)
+		return zarr;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS650 %s: Megatron-Core's zarr format is not supported: load it "
+	    "and save it as torch_dist",
+	    dir->path);
+}
+
+static int bid(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct optimfs_error *err)
+{
+	int here;
+
+	if (ofs_dcp_sure(names) == 0)
+		return refuse_zarr(dir, err);
+	here = ofs_probe_is_file(dir, OFS_MEGATRON_FILE)
+	    ? 1
+	    : has_backend(dir, "torch_dist", err);
+	if (here == -1)
+		return -1;
+	return here == 1 ? 100 : OFS_BID_ASKED;
+}
+
+const struct ofs_format ofs_format_megatron = {
+	.name = "megatron",
+	.bid = bid,
+	.trainer = "Megatron-Core",
+	.beside = OFS_MEGATRON_FILE,
+	.beside_prefix = OFS_MEGATRON_COMMON,
+	.read = ofs_dcp_read,
+	.join = ofs_megatron_join,
+};

@@ -1,0 +1,18 @@
+/* detect.h - safetensors files, and the index of a model in several */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_FORMAT_SAFETENSORS_DETECT_H
+#define OFS_FORMAT_SAFETENSORS_DETECT_H
+
+#include "optimfs/error.h"
+#include "optimfs/optimfs.h"
+
+#include "catalog/catalog.h"
+#include "format/format.h"
+
+extern const struct ofs_format ofs_format_safetensors;
+
+/* read.c: the member of the format. */
+int ofs_safetensors_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err);
+
+#endif

@@ -1,0 +1,100 @@
+/* detect.c - is a file one of torch.save or of pickle.dump? */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <string.h>
+
+#include "archive/torch.h"
+#include "format/probe.h"
+#include "format/torch/render.h"
+#include "format/torch/torch.h"
+#include "format/torch/update.h"
+#include "layout/option.h"
+
+/* Is the first record of an archive what torch.save writes first? */
+static bool starts_with_pickle(const uint8_t *p, size_t n)
+{
+	static const char end[] = "/data.pkl";
+	size_t len = n < 30 ? 0 : p[26] | (size_t)p[27] << 8;
+
+	return len >= sizeof(end) && 30 + len <= n &&
+	    memcmp(p + 30 + len - (sizeof(end) - 1), end, sizeof(end) - 1) == 0;
+}
+
+static bool has_torch_name(const char *name)
+{
+	static const char *const extensions[] = { ".pt", ".pth", ".ckpt",
+		".bin", ".tar", NULL };
+
+	return ofs_probe_extension(name, extensions) != NULL;
+}
+
+static int bid_torch(const struct ofs_file_head *h, struct optimfs_error *err)
+{
+	(void)err;
+	switch (ofs_torch_magic(h->p, h->n)) {
+	case 1:
+		return starts_with_pickle(h->p, h->n) ? 95
+		    : has_torch_name(h->name)         ? 60
+						      : 10;
+	case 2:
+		return 100;
+	case 3:
+		return has_torch_name(h->name) ? 60 : 10;
+	default:
+		return 0;
+	}
+}
+
+static int bid_pickle(const struct ofs_file_head *h, struct optimfs_error *err)
+{
+	static const char *const extensions[] = { ".pkl", ".pickle", NULL };
+
+	(void)err;
+	if (ofs_torch_magic(h->p, h->n) != 4)
+		return 0;
+	return ofs_probe_extension(h->name, extensions) != NULL ? 80 : 30;
+}
+
+static bool option(const char *s, size_t n, struct ofs_layout *l)
+{
+	if (ofs_option_is(s, n, "keys=id"))
+		l->keys = OFS_KEYS_ID;
+	else
+		return ofs_option_keys(s, n, l) || ofs_option_crc(s, n, l) ||
+		    ofs_option_narrow(s, n, l);
+	return true;
+}
+
+static const char *const extensions[] = { ".pt", ".pth", ".bin", ".ckpt",
+	NULL };
+static const char *const pickle_extensions[] = { ".pkl", NULL };
+static const char *const listed[] = { "torch", NULL };
+
+static const struct ofs_view_kind views[] = {
+	{ .name = "torch", .listed = listed },
+	{ .name = NULL },
+};
+
+const struct ofs_format ofs_format_torch = {
+	.name = "torch",
+	.extensions = extensions,
+	.ranked = true,
+	.bid_file = bid_torch,
+	.read = ofs_torch_read,
+	.views = views,
+	.option = option,
+	.render = ofs_torch_render,
+	.update = &ofs_torch_update,
+};
+
+const struct ofs_format ofs_format_pickle = {
+	.name = "pickle",
+	.extensions = pickle_extensions,
+	.generic = true,
+	.ranked = true,
+	.bid_file = bid_pickle,
+	.bare = true,
+	.read = ofs_torch_read,
+	.update = &ofs_torch_update,
+};

@@ -1,0 +1,58 @@
+/* read.c - the files of one part, read together */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "format/fsdp/join.h"
+#include "format/globals.h"
+#include "format/ranks/ranks.h"
+#include "format/torch/torch.h"
+
+static int read_files(struct ofs_ranks *set, const struct ofs_part *part,
+    struct optimfs_error *err)
+{
+	struct ofs_part_file alone = { part->rel, part->rank };
+	const struct ofs_part_file *file =
+	    part->nfiles == 0 ? &alone : part->file;
+	size_t n = part->nfiles == 0 ? 1 : part->nfiles, npref;
+	bool bare = part->format->bare;
+	uint32_t prefix[OFS_PART_PREFIX];
+
+	if (ofs_ranks_begin(set, set->cat, n, err) == -1 ||
+	    ofs_part_prefix(set->cat, part, prefix, &npref, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < n; i++)
+		if (ofs_ranks_open(set, file[i].rel, file[i].rank, bare, err) ==
+			-1 ||
+		    ofs_ranks_collect(set, i, ofs_pickle_root(set->file[i].doc),
+			prefix, npref, err) == -1)
+			return -1;
+	return 0;
+}
+
+int ofs_torch_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	struct ofs_ranks set = { .cat = cat };
+	uint32_t notes = cat->nnotes, tensors = cat->ntensors;
+	int ret = read_files(&set, part, err);
+
+	if (ret == 0)
+		ret = ofs_ranks_check(&set, err);
+	if (ret == 0)
+		ret = ofs_ranks_group(&set, err);
+	if (ret == 0)
+		ret = ofs_fsdp_claim(&set, opt, err);
+	if (ret == 0)
+		ret = ofs_ranks_merge(&set, err);
+	if (ret == 0)
+		ret = ofs_ranks_lost(&set, tensors, err);
+	if (ret == 0)
+		ret = ofs_ranks_end(&set, err);
+	ofs_ranks_fini(&set);
+	if (ret == -1)
+		return -1;
+	if (cat->format == NULL)
+		cat->format = part->format->name;
+	return opt != NULL && opt->strict ? ofs_refuse_calls(cat, notes, err)
+					  : 0;
+}

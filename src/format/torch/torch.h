@@ -1,0 +1,20 @@
+/* torch.h - files of torch.save and of pickle.dump, alone or of each rank */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_FORMAT_TORCH_H
+#define OFS_FORMAT_TORCH_H
+
+#include "optimfs/error.h"
+#include "optimfs/optimfs.h"
+
+#include "catalog/catalog.h"
+#include "format/format.h"
+#include "format/part.h"
+
+extern const struct ofs_format ofs_format_torch;
+extern const struct ofs_format ofs_format_pickle;
+
+/* Read a part's files into cat. */
+int ofs_torch_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err);
+
+#endif

@@ -1,0 +1,72 @@
+/* option.c - options of views that several formats have */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "layout/option.h"
+
+#include <string.h>
+
+bool ofs_option_is(const char *s, size_t n, const char *word)
+{
+	return strlen(word) == n && memcmp(s, word, n) == 0;
+}
+
+size_t ofs_option_number(const char *s, uint32_t max, uint32_t *v)
+{
+	size_t n = 0;
+
+	*v = 0;
+	if (s[0] < '1' || s[0] > '9')
+		return 0;
+	for (; s[n] >= '0' && s[n] <= '9' && *v <= max; n++)
+		*v = *v * 10 + (uint32_t)(s[n] - '0');
+	return *v <= max ? n : 0;
+}
+
+bool ofs_option_narrow(const char *s, size_t n, struct ofs_layout *l)
+{
+	if (ofs_option_is(s, n, "only=optim"))
+		l->only = OFS_ONLY_OPTIM;
+	else if (ofs_option_is(s, n, "only=model"))
+		l->only = OFS_ONLY_MODEL;
+	else if (ofs_option_is(s, n, "dtype=bf16"))
+		l->dtype = OFS_BFLOAT16;
+	else if (ofs_option_is(s, n, "dtype=f16"))
+		l->dtype = OFS_FLOAT16;
+	else if (ofs_option_is(s, n, "dtype=f32"))
+		l->dtype = OFS_FLOAT32;
+	else
+		return false;
+	return true;
+}
+
+bool ofs_option_keys(const char *s, size_t n, struct ofs_layout *l)
+{
+	if (!ofs_option_is(s, n, "keys=fqn"))
+		return false;
+	l->keys = OFS_KEYS_FQN;
+	return true;
+}
+
+bool ofs_option_crc(const char *s, size_t n, struct ofs_layout *l)
+{
+	if (!ofs_option_is(s, n, "crc"))
+		return false;
+	l->crc = true;
+	return true;
+}
+
+/* What is above 19 takes too much memory on both sides. */
+bool ofs_option_zstd(const char *s, size_t n, struct ofs_layout *l)
+{
+	static const char name[] = "zstd=";
+	uint32_t level;
+
+	if (ofs_option_is(s, n, "zstd"))
+		level = 3;
+	else if (n < sizeof(name) || memcmp(s, name, sizeof(name) - 1) != 0 ||
+	    ofs_option_number(s + 5, 19, &level) != n - 5)
+		return false;
+	l->zstd = level;
+	return true;
+}
