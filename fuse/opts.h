@@ -42,7 +42,7 @@ struct ofs_mount_options {
 	bool auto_unmount;
 	bool nonempty;
 	/* of the command line, not of -o */
-	bool foreground, debug, single;
+	bool foreground, debug, single, quiet;
 };
 
 extern const struct ofs_option ofs_mount_options_table[];

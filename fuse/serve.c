@@ -19,6 +19,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "cli/tools.h"
 #include "fuse/log.h"
 #include "fuse/loop.h"
 #include "fuse/ops.h"
@@ -43,6 +44,8 @@ struct server {
 	bool publishing;
 	struct optimfs_error unanswered; /* the publisher's failure */
 	bool ended;                      /* by a signal */
+	char *news; /* what a person is told when it is mounted; NULL */
+	bool watched;
 };
 
 static bool on_descriptor(const char *point)
@@ -180,6 +183,19 @@ static int in_sandbox(struct server *s,
 	return t.ret;
 }
 
+/* Who watches is told what was mounted; damage is told in any case. Of several
+ * ranks one tells. */
+static void make_news(struct server *s)
+{
+	const struct ofs_mount_options *m = s->v->options;
+	if (m->quiet ||
+	    (m->open.world != NULL && optimfs_group_rank(m->open.world) != 0))
+		return;
+	s->watched = isatty(STDERR_FILENO) == 1;
+	s->news = optimfs_summary(s->session.fs, "",
+	    s->watched ? OPTIMFS_SUMMARY_LINE : OPTIMFS_SUMMARY_PROBLEMS, NULL);
+}
+
 static int open_checkpoint(struct server *s, struct optimfs_error *err)
 {
 	struct optimfs_options o = s->v->options->open;
@@ -191,7 +207,10 @@ static int open_checkpoint(struct server *s, struct optimfs_error *err)
 	s->session.fs = optimfs_open(o.world != NULL ? s->v->options->offered
 						     : s->v->source,
 	    &o, err);
-	return s->session.fs != NULL ? 0 : -1;
+	if (s->session.fs == NULL)
+		return -1;
+	make_news(s);
+	return 0;
 }
 
 static int add_options(const struct server *s, struct fuse_args *args)
@@ -313,6 +332,9 @@ static void *publish(void *arg)
 	}
 	set_info(s);
 	ofs_log_keep(false);
+	if (s->news != NULL && s->news[0] != '\0')
+		ofs_tool_say("%s: %s", s->watched ? "mounted" : s->v->source,
+		    s->news);
 	if (s->v->ready != NULL)
 		s->v->ready(s->v->ctx);
 	return NULL;
@@ -472,6 +494,7 @@ static void take_down(struct server *s)
 	    in_sandbox(s, close_checkpoint, &err) == -1)
 		ofs_log("%s: %s", s->v->source, err.text);
 	ofs_sandbox_free(s->sandbox);
+	free(s->news);
 	pthread_mutex_destroy(&s->session.lock);
 }
 

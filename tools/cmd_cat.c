@@ -29,7 +29,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct ofs_command c;
 	int status, worst = OFS_EXIT_OK;
 
-	if (ofs_command_init(&c, verb, argc, argv, 0, 1, INT_MAX - 1,
+	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS, 1, INT_MAX - 1,
 		&status) == -1)
 		return status;
 	for (int i = 0; i < c.noperands; i++) {

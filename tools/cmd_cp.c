@@ -325,8 +325,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status, unread = OFS_EXIT_OK;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_RECURSIVE | OFS_VERBOSE | OFS_TOGETHER, 2, 2,
-		&status) == -1)
+		OFS_RECURSIVE | OFS_VERBOSE | OFS_TOGETHER | OFS_PATHS |
+		    OFS_DEST,
+		2, 2, &status) == -1)
 		return status;
 	if (copy(&c, c.operand[0], c.operand[1], &unread, &err) == -1)
 		status = ofs_command_fail(&c, &err);

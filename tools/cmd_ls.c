@@ -118,7 +118,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_LONG | OFS_RECURSIVE | OFS_JSON, 0, 1, &status) == -1)
+		OFS_LONG | OFS_RECURSIVE | OFS_JSON | OFS_PATHS, 0, 1,
+		&status) == -1)
 		return status;
 	l.base = c.noperands > 0 ? c.operand[0] : "";
 	ret = ofs_command_resolve(&c, l.base, &self.attr, &err);

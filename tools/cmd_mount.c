@@ -52,6 +52,7 @@ static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
 		m->foreground |= id == 'f';
 		m->debug |= id == 'd';
 		m->single |= id == 's';
+		m->quiet |= id == 'q';
 	}
 	status = check_places(self, &p);
 	if (status != 0)
@@ -74,6 +75,7 @@ static int run_mount(const struct ofs_verb *self, int argc, char **argv)
 		{ 'f', "foreground", false },
 		{ 'd', "debug", false },
 		{ 's', "single", false },
+		{ 'q', "quiet", false },
 		{ 0, NULL, false },
 	};
 	struct ofs_mount_options m;
@@ -90,12 +92,13 @@ static int run_mount(const struct ofs_verb *self, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_mount = {
 	.name = "mount",
-	.synopsis = "[-fds] [-o OPTION[,OPTION]...] CHECKPOINT MOUNTPOINT",
+	.synopsis = "[-dfqs] [-o OPTION[,OPTION]...] CHECKPOINT MOUNTPOINT",
 	.summary = "mount a checkpoint",
 	.options =
 	    "  -f, --foreground   stay in the foreground\n"
 	    "  -d, --debug        print each request (implies -f)\n"
 	    "  -s, --single       serve with a single thread\n"
+	    "  -q, --quiet        say nothing of what was mounted\n"
 	    "  -o OPTION,...      or --OPTION; sizes may end in k, m, g, t\n"
 	    "\n"
 	    "Writing; without rw a mount is read-only:\n"

@@ -218,7 +218,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct optimfs_error err;
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, 0, 1, 1, &status) == -1)
+	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS, 1, 1, &status) ==
+	    -1)
 		return status;
 	if (isatty(STDOUT_FILENO))
 		status = ofs_tool_usage(verb, "no archive to a terminal");

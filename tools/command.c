@@ -130,6 +130,63 @@ static int open_checkpoint(struct ofs_command *c, unsigned allowed)
 	return c->fs == NULL ? ofs_tool_fail(&own) : OFS_EXIT_OK;
 }
 
+/* A checkpoint that is named by a path in its mount: what was named in the
+ * mount is the path that is missing, or comes before those that are given. */
+static int join_paths(struct ofs_command *c, const char *inner,
+    unsigned allowed, int min)
+{
+	int n = c->noperands - ((allowed & OFS_DEST) != 0);
+
+	if (n < 1 || c->noperands < min) {
+		memmove(c->operand + 1, c->operand,
+		    (size_t)c->noperands * sizeof(*c->operand));
+		c->operand[0] = (char *)inner;
+		c->noperands++;
+		return 0;
+	}
+	c->joined = calloc((size_t)n + 1, sizeof(*c->joined));
+	for (int i = 0; c->joined != NULL && i < n; i++) {
+		if (asprintf(&c->joined[i], "%s/%s", inner, c->operand[i]) ==
+		    -1) {
+			c->joined[i] = NULL;
+			return -1;
+		}
+		c->operand[i] = c->joined[i];
+	}
+	return c->joined == NULL ? -1 : 0;
+}
+
+/* Mounts that were named stand for what they show. */
+static int look_through(struct ofs_command *c, unsigned allowed, int min)
+{
+	struct ofs_source *s = c->source;
+	int found = ofs_source_find(c->checkpoint, &s[0]);
+
+	if (found == 1) {
+		c->checkpoint = s[0].path;
+		ofs_source_apply(&s[0], &c->open);
+		if ((allowed & OFS_PATHS) != 0 && s[0].inner[0] != '\0')
+			found = join_paths(c, s[0].inner, allowed, min);
+	}
+	if (found == -1 || (allowed & OFS_SECOND) == 0 || c->noperands == 0)
+		return found;
+	found = ofs_source_find(c->operand[0], &s[1]);
+	if (found == 1)
+		c->operand[0] = s[1].path;
+	return found;
+}
+
+/* What the first operand that is missing would be. */
+static const char *missing(unsigned allowed, int noperands)
+{
+	if ((allowed & OFS_SECOND) != 0)
+		return "which other checkpoint?";
+	if ((allowed & OFS_PATHS) == 0)
+		return "which directory is to be made?";
+	return noperands == 0 ? "which path of the checkpoint?"
+			      : "copy it to where?";
+}
+
 /* The checkpoint is the first operand, unless a flag named it. */
 static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
     unsigned allowed, int min, int max)
@@ -138,16 +195,20 @@ static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
 
 	if (c->checkpoint == NULL && (first == 0 || c->noperands == 0))
 		return ofs_tool_usage(verb, "which checkpoint?");
-	if (c->noperands < first + min || c->noperands > first + max)
-		return ofs_tool_usage(verb,
-		    c->noperands < first + min ? "which path?"
-					       : "too many words");
-	if (first == 0)
-		return OFS_EXIT_OK;
-	c->checkpoint = c->operand[0];
-	c->noperands--;
-	memmove(c->operand, c->operand + 1,
-	    (size_t)c->noperands * sizeof(*c->operand));
+	if (first == 1) {
+		c->checkpoint = c->operand[0];
+		c->noperands--;
+		memmove(c->operand, c->operand + 1,
+		    (size_t)c->noperands * sizeof(*c->operand));
+	}
+	if (!ofs_job_wanted(&c->how) && look_through(c, allowed, min) == -1) {
+		ofs_tool_say("out of memory");
+		return OFS_EXIT_IO;
+	}
+	if (c->noperands < min || c->noperands > max)
+		return ofs_tool_usage(verb, "%s",
+		    c->noperands < min ? missing(allowed, c->noperands)
+				       : "too many words");
 	return OFS_EXIT_OK;
 }
 
@@ -158,7 +219,7 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
 		.timeout = 30 };
 	c->options.target = c;
 	*status = OFS_EXIT_IO;
-	c->operand = calloc((size_t)argc + 1, sizeof(*c->operand));
+	c->operand = calloc((size_t)argc + 2, sizeof(*c->operand));
 	if (c->operand == NULL) {
 		ofs_tool_say("out of memory");
 		return -1;
@@ -184,6 +245,11 @@ void ofs_command_fini(struct ofs_command *c)
 		optimfs_close(c->fs);
 	ofs_job_leave(&c->job);
 	ofs_options_fini(&c->options);
+	ofs_source_fini(&c->source[0]);
+	ofs_source_fini(&c->source[1]);
+	for (char **p = c->joined; p != NULL && *p != NULL; p++)
+		free(*p);
+	free(c->joined);
 	free(c->operand);
 }
 

@@ -10,6 +10,7 @@
 
 #include "cli/job.h"
 #include "cli/options.h"
+#include "tools/source.h"
 #include "tools/verbs.h"
 
 /* Flags of these commands. A command takes those its mask has. */
@@ -29,6 +30,9 @@ enum ofs_command_flag {
 	OFS_LIKE = 512,     /* --like CHECKPOINT: it is no operand */
 	OFS_LAYOUT = 1024,  /* --layout LAYOUT */
 	OFS_VERBOSE = 4096, /* -v */
+	/* not flags: operands are paths in the checkpoint; but the last one */
+	OFS_PATHS = 8192,
+	OFS_DEST = 16384,
 };
 
 /* What was said, and the checkpoint, opened. */
@@ -44,6 +48,8 @@ struct ofs_command {
 	struct ofs_job_options how;
 	unsigned timeout; /* seconds that another rank has to answer */
 	struct ofs_options options;
+	struct ofs_source source[2]; /* of mounts that were named */
+	char **joined;               /* paths in them, ends with NULL */
 };
 
 /* Parse argv and open the checkpoint, its first operand; min to max operands

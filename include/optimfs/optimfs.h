@@ -267,6 +267,19 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err);
 
+/* What a person wants to know first, malloc'ed: of a checkpoint (path ""), of
+ * what is below a directory of the tree, of a file. Reads the index and a few
+ * values. */
+enum optimfs_summary_form {
+	OPTIMFS_SUMMARY_TEXT, /* some twenty lines */
+	OPTIMFS_SUMMARY_JSON, /* docs/json.md */
+	/* of a whole checkpoint: one line without its end */
+	OPTIMFS_SUMMARY_LINE,
+	OPTIMFS_SUMMARY_PROBLEMS, /* only what is damaged; "": nothing */
+};
+char *optimfs_summary(struct optimfs *fs, const char *path,
+    enum optimfs_summary_form form, struct optimfs_error *err);
+
 /* Options that the mount adds to .optimfs/info.json ("mount": {...}), as one
  * JSON object's text; copied. */
 int optimfs_set_mount_info(struct optimfs *fs, const char *json);

@@ -612,6 +612,13 @@ int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
 	return 0;
 }
 
+char *optimfs_summary(struct optimfs *fs, const char *path,
+    enum optimfs_summary_form form, struct optimfs_error *err)
+{
+	(void)fs, (void)path, (void)form, (void)err;
+	return strdup("");
+}
+
 int optimfs_reshard(struct optimfs *fs, const char *dir,
     const struct optimfs_reshard *how, struct optimfs_error *err)
 {

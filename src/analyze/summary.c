@@ -1,0 +1,475 @@
+/* summary.c - what a checkpoint is, at a glance */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "analyze/summary.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/*
+ * All of it but a few values (a step, the learning rates) comes from the index,
+ * in one pass over the tree, so that it costs what opening the checkpoint cost.
+ */
+
+/* Sums of bytes stop at the largest number. */
+static void add(uint64_t *sum, uint64_t n)
+{
+	*sum = n > UINT64_MAX - *sum ? UINT64_MAX : *sum + n;
+}
+
+static const char *name_of(const struct ofs_summary *s, uint32_t node)
+{
+	return s->fs->tree.node[node].name;
+}
+
+static uint32_t child(const struct ofs_summary *s, uint32_t dir,
+    const char *name)
+{
+	return dir == OFS_NONE ? OFS_NONE
+			       : ofs_tree_lookup(&s->fs->tree, dir, name);
+}
+
+bool ofs_summary_value(struct optimfs *fs, uint32_t index, char *text,
+    size_t size)
+{
+	struct ofs_at at = { OFS_SPACE_TREE, index };
+	const struct ofs_entry *e;
+	struct ofs_blob *blob;
+	bool fits;
+
+	if (index == OFS_NONE || (e = ofs_at_entry(fs, at)) == NULL ||
+	    !ofs_entry_is_text(fs->cat, fs->tree.node[index].entry) ||
+	    ofs_entry_sound(fs, e, NULL) == -1)
+		return false;
+	blob = ofs_entry_text(fs, index, NULL);
+	if (blob == NULL)
+		return false;
+	fits = blob->len < size;
+	if (fits) {
+		memcpy(text, blob->bytes, blob->len);
+		text[blob->len] = '\0';
+		text[strcspn(text, "\n")] = '\0';
+	}
+	ofs_blob_unref(blob);
+	return fits;
+}
+
+/* Counting. */
+
+static void count_cut(struct ofs_summary *s, const struct ofs_tensor *t)
+{
+	const struct ofs_catalog *cat = s->fs->cat;
+	uint64_t box[2 * OFS_MAX_DIMS];
+	const struct ofs_shard *shard = &cat->shards[t->shard];
+
+	if (t->nshards < 2) {
+		s->whole += t->nshards;
+		s->lost += t->nshards == 0 && ofs_tensor_bytes(cat, t) > 0;
+		return;
+	}
+	s->sharded++;
+	if (t->grid != t->shape || t->grid_ndim != t->ndim) {
+		s->flat++;
+		return;
+	}
+	ofs_shard_box(cat, t, shard, box, box + t->grid_ndim);
+	for (unsigned d = 0; d < t->grid_ndim; d++)
+		s->cut[d] += box[t->grid_ndim + d] < (cat->dims + t->grid)[d];
+}
+
+static bool has_copies(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t)
+{
+	uint32_t n = 0;
+
+	if (t->nshards > 0)
+		ofs_replicas(cat, t->shard, &n);
+	return n > 0;
+}
+
+static void count_tensor(struct ofs_summary *s, const struct ofs_tensor *t,
+    struct ofs_summary_count *top)
+{
+	const struct ofs_catalog *cat = s->fs->cat;
+	struct ofs_summary_count *all[] = { &s->all, top, &s->dtype[t->dtype] };
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		all[i]->tensors++;
+		add(&all[i]->elements, ofs_tensor_numel(cat, t));
+		add(&all[i]->bytes, ofs_tensor_bytes(cat, t));
+	}
+	s->damaged += t->error != OFS_NONE;
+	s->replicated += has_copies(cat, t);
+	count_cut(s, t);
+}
+
+static struct ofs_summary_count *top_of(struct ofs_summary *s, uint32_t node)
+{
+	const struct ofs_tree_node *n = s->fs->tree.node;
+
+	while (node != 0 && n[node].parent != 0)
+		node = n[node].parent;
+	if (strcmp(n[node].name, "model") == 0)
+		return &s->model;
+	return strcmp(n[node].name, "optim") == 0 ? &s->optimizer : &s->extra;
+}
+
+static bool is_below(const struct ofs_summary *s, uint32_t node)
+{
+	while (node != s->below && node != 0)
+		node = s->fs->tree.node[node].parent;
+	return node == s->below;
+}
+
+static void count_all(struct ofs_summary *s)
+{
+	const struct optimfs *fs = s->fs;
+
+	for (uint32_t i = 0; i < fs->tree.n; i++) {
+		struct ofs_at at = { OFS_SPACE_TREE, i };
+		const struct ofs_entry *e = ofs_at_entry(fs, at);
+		struct ofs_summary_count *top;
+
+		if (e == NULL || !is_below(s, i))
+			continue;
+		top = top_of(s, i);
+		if (e->kind == OFS_ENTRY_TENSOR) {
+			count_tensor(s, &fs->cat->tensors[e->ref], top);
+			continue;
+		}
+		s->all.values++;
+		top->values++;
+		if (e->kind == OFS_ENTRY_ITEM)
+			s->damaged += fs->cat->items[e->ref].error != OFS_NONE;
+	}
+}
+
+static void count_files(struct ofs_summary *s)
+{
+	const struct ofs_catalog *cat = s->fs->cat;
+
+	s->files = cat->nobjects;
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		s->missing_files += cat->objects[i].missing;
+		if (!cat->objects[i].missing)
+			add(&s->file_bytes, cat->objects[i].size);
+	}
+	for (uint32_t i = 0; i < cat->nnotes; i++) {
+		s->warnings += cat->notes[i].kind == OFS_NOTE_WARNING;
+		s->errors += cat->notes[i].kind == OFS_NOTE_ERROR;
+		s->missing += cat->notes[i].kind == OFS_NOTE_MISSING;
+	}
+	s->ranks = s->fs->nspaces - OFS_SPACE_RANK;
+}
+
+/* Optimizers. */
+
+static struct ofs_summary_state *state_of(struct ofs_summary_optim *o,
+    const char *name)
+{
+	struct ofs_summary_state *state;
+
+	for (unsigned i = 0; i < o->nstates; i++)
+		if (strcmp(o->states[i].name, name) == 0)
+			return &o->states[i];
+	if (o->nstates == OFS_SUMMARY_STATES)
+		return NULL;
+	state = &o->states[o->nstates++];
+	state->name = name;
+	state->dtype = OFS_DTYPE_NONE;
+	return state;
+}
+
+/* A file or, where state nests, a directory, which counts as one value. */
+static void count_state(struct ofs_summary *s, struct ofs_summary_optim *o,
+    uint32_t node)
+{
+	struct ofs_at at = { OFS_SPACE_TREE, node };
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(s->fs->cat, ofs_at_entry(s->fs, at));
+	struct ofs_summary_state *state = state_of(o, name_of(s, node));
+
+	if (state == NULL)
+		return;
+	if (t == NULL) {
+		state->n.values++;
+		return;
+	}
+	if (state->n.tensors == 0)
+		state->dtype = t->dtype;
+	else if (state->dtype != t->dtype)
+		state->dtype = OFS_DTYPE_NONE;
+	state->n.tensors++;
+	add(&state->n.elements, ofs_tensor_numel(s->fs->cat, t));
+	add(&state->n.bytes, ofs_tensor_bytes(s->fs->cat, t));
+}
+
+static bool has_state(const struct ofs_summary_optim *o, const char *name)
+{
+	for (unsigned i = 0; i < o->nstates; i++)
+		if (strcmp(o->states[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+/* The options of its first group; OFS_NONE. */
+static uint32_t first_group(const struct ofs_summary *s,
+    const struct ofs_summary_optim *o)
+{
+	const struct ofs_tree_node *dir;
+
+	if (o->groups == OFS_NONE)
+		return OFS_NONE;
+	dir = &s->fs->tree.node[o->groups];
+	return dir->nchild == 0 ? OFS_NONE : dir->child;
+}
+
+/* Adam and AdamW keep the same state; PyTorch 2.7 began to say which it is.
+ * What another optimizer could have written, too, is not named. */
+static const char *adam(const struct ofs_summary *s, uint32_t group)
+{
+	char decoupled[8] = "";
+
+	if (child(s, group, "amsgrad") == OFS_NONE)
+		return NULL;
+	ofs_summary_value(s->fs, child(s, group, "decoupled_weight_decay"),
+	    decoupled, sizeof(decoupled));
+	if (strcmp(decoupled, "true") == 0)
+		return "AdamW";
+	return strcmp(decoupled, "false") == 0 ? "Adam" : "Adam or AdamW";
+}
+
+static const char *kind_of(const struct ofs_summary *s,
+    const struct ofs_summary_optim *o)
+{
+	static const struct {
+		const char *state, *second; /* NULL: none */
+		const char *option, *kind;
+	} known[] = {
+		{ "exp_avg", "mu_product", "momentum_decay", "NAdam" },
+		{ "exp_avg", "exp_inf", "betas", "Adamax" },
+		{ "square_avg", "acc_delta", "rho", "Adadelta" },
+		{ "square_avg", NULL, "alpha", "RMSprop" },
+		{ "sum", NULL, "lr_decay", "Adagrad" },
+		{ "momentum_buffer", NULL, "ns_steps", "Muon" },
+		{ "momentum_buffer", NULL, "dampening", "SGD with momentum" },
+	};
+	uint32_t group = first_group(s, o);
+
+	if (has_state(o, "exp_avg") && has_state(o, "exp_avg_sq") &&
+	    !has_state(o, "mu_product"))
+		return adam(s, group);
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (has_state(o, known[i].state) &&
+		    (known[i].second == NULL ||
+			has_state(o, known[i].second)) &&
+		    child(s, group, known[i].option) != OFS_NONE)
+			return known[i].kind;
+	return o->nstates == 0 && child(s, group, "dampening") != OFS_NONE
+	    ? "SGD"
+	    : NULL;
+}
+
+static void find_step(const struct ofs_summary *s, struct ofs_summary_optim *o)
+{
+	const struct ofs_tree_node *node = s->fs->tree.node;
+	uint32_t step = OFS_NONE;
+
+	if (o->state != OFS_NONE && node[o->state].nchild > 0)
+		step = child(s, node[o->state].child, "step");
+	if (step == OFS_NONE)
+		step = child(s, first_group(s, o), "step");
+	if (!ofs_summary_value(s->fs, step, o->step, sizeof(o->step)))
+		o->step[0] = '\0';
+	else if (strlen(o->step) > 2 &&
+	    strcmp(o->step + strlen(o->step) - 2, ".0") == 0)
+		o->step[strlen(o->step) - 2] = '\0';
+}
+
+static void add_optim(struct ofs_summary *s, uint32_t dir, const char *name)
+{
+	const struct ofs_tree_node *node = s->fs->tree.node, *parameters;
+	struct ofs_summary_optim *o = &s->optim[s->noptims];
+
+	if (s->noptims == OFS_SUMMARY_OPTIMS)
+		return;
+	*o = (struct ofs_summary_optim){ .name = name,
+		.state = child(s, dir, "state"),
+		.groups = child(s, dir, "param_groups") };
+	if (o->state == OFS_NONE && o->groups == OFS_NONE)
+		return;
+	s->noptims++;
+	if (o->state != OFS_NONE) {
+		parameters = &node[o->state];
+		o->parameters = parameters->nchild;
+		for (uint32_t p = 0; p < parameters->nchild; p++) {
+			const struct ofs_tree_node *of =
+			    &node[parameters->child + p];
+
+			for (uint32_t i = 0; i < of->nchild; i++)
+				count_state(s, o, of->child + i);
+		}
+	}
+	o->kind = kind_of(s, o);
+	find_step(s, o);
+}
+
+/* Is optim/state one of several optimizers, which is called so? */
+static bool is_name(const struct ofs_summary *s, uint32_t optim)
+{
+	uint32_t dir = child(s, optim, "state");
+
+	return child(s, optim, "param_groups") == OFS_NONE &&
+	    (child(s, dir, "state") != OFS_NONE ||
+		child(s, dir, "param_groups") != OFS_NONE);
+}
+
+static void find_optims(struct ofs_summary *s)
+{
+	const struct ofs_tree_node *node = s->fs->tree.node;
+	uint32_t dir = child(s, 0, "optim");
+
+	if (dir == OFS_NONE)
+		return;
+	if (!is_name(s, dir))
+		add_optim(s, dir, NULL);
+	if (s->noptims > 0)
+		return;
+	for (uint32_t i = 0; i < node[dir].nchild; i++)
+		add_optim(s, node[dir].child + i,
+		    name_of(s, node[dir].child + i));
+}
+
+/* The trainer's own count, where one of the usual names has it; else the
+ * optimizer's. */
+static void find_training_step(struct ofs_summary *s)
+{
+	static const char *const names[][3] = {
+		{ "extra", "step", NULL },
+		{ "extra", "global_step", NULL },
+		{ "extra", "global_steps", NULL },
+		{ "extra", "iteration", NULL },
+		{ "extra", "train_state", "step" },
+		{ "extra", "trainer", "global_step" },
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		uint32_t node = 0;
+
+		for (size_t k = 0; k < 3 && names[i][k] != NULL; k++)
+			node = child(s, node, names[i][k]);
+		if (ofs_summary_value(s->fs, node, s->step, sizeof(s->step)) &&
+		    s->step[0] >= '0' && s->step[0] <= '9')
+			return;
+	}
+	strcpy(s->step, s->noptims > 0 ? s->optim[0].step : "");
+}
+
+static int first_is_enough(void *ctx, const struct optimfs_dirent *entry)
+{
+	(void)ctx;
+	(void)entry;
+	return 1;
+}
+
+/* Each is made, but for its bytes, as if it had been looked up. */
+static void find_views(struct ofs_summary *s)
+{
+	static const struct ofs_summary_view views[OFS_SUMMARY_VIEWS] = {
+		{ .name = "dcp", .ranked = true },
+		{ .name = "fsdp", .ranked = true },
+		{ .name = "torch" },
+		{ .name = "safetensors" },
+		{ .name = "zero1", .ranked = true },
+		{ .name = "zero3", .ranked = true },
+		{ .name = "universal" },
+	};
+	struct optimfs_attr attr;
+	char path[64];
+
+	for (unsigned i = 0; i < OFS_SUMMARY_VIEWS; i++) {
+		s->view[i] = views[i];
+		snprintf(path, sizeof(path), ".optimfs/view/%s%s",
+		    views[i].name, views[i].ranked ? "@8" : "");
+		if (optimfs_resolve(s->fs, path, &attr, &s->view[i].why) == 0)
+			(void)optimfs_readdir(s->fs, attr.node, 0, false,
+			    first_is_enough, NULL, &s->view[i].why);
+	}
+}
+
+uint64_t ofs_summary_problems(const struct ofs_summary *s)
+{
+	return s->damaged + s->missing_files;
+}
+
+int ofs_summary_make(struct ofs_summary *s, struct optimfs *fs, uint32_t below,
+    struct optimfs_error *err)
+{
+	s->fs = fs;
+	s->below = below;
+	if (below >= fs->tree.n)
+		return optimfs_fail(err, EINVAL,
+		    "only directories of the tree have a summary");
+	count_all(s);
+	if (below != 0)
+		return 0;
+	count_files(s);
+	find_optims(s);
+	find_training_step(s);
+	return 0;
+}
+
+static int directory(struct optimfs *fs, struct ofs_at at,
+    enum optimfs_summary_form form, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	struct ofs_summary s = { .fs = fs };
+	bool whole = at.space == OFS_SPACE_TREE && at.index == 0;
+	int ret;
+
+	if (whole &&
+	    (form == OPTIMFS_SUMMARY_TEXT || form == OPTIMFS_SUMMARY_JSON))
+		find_views(&s);
+	ofs_enter(fs);
+	ret = ofs_summary_make(&s, fs,
+	    at.space == OFS_SPACE_TREE ? at.index : OFS_NONE, err);
+	if (ret == 0 && form == OPTIMFS_SUMMARY_JSON)
+		ofs_summary_json(&s, out);
+	else if (ret == 0 && form == OPTIMFS_SUMMARY_LINE)
+		ofs_summary_line(&s, out);
+	else if (ret == 0 && form == OPTIMFS_SUMMARY_PROBLEMS)
+		ofs_summary_damage(&s, out);
+	else if (ret == 0)
+		ofs_summary_text(&s, out);
+	ofs_leave(fs);
+	return ret;
+}
+
+char *optimfs_summary(struct optimfs *fs, const char *path,
+    enum optimfs_summary_form form, struct optimfs_error *err)
+{
+	struct optimfs_attr attr;
+	struct ofs_buf out = { 0 };
+	struct ofs_at at;
+	int ret = 0;
+
+	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
+	    ofs_node_at(fs, attr.node, &at, err) == -1)
+		return NULL;
+	if (S_ISDIR(attr.mode))
+		ret = directory(fs, at, form, &out, err);
+	else if (form == OPTIMFS_SUMMARY_JSON)
+		ofs_summary_file_json(fs, path, &attr, &out);
+	else
+		ofs_summary_file_text(fs, &attr, &out);
+	ofs_buf_putc(&out, '\0');
+	if (ret == 0 && !out.bad)
+		return (char *)out.data;
+	if (ret == 0)
+		optimfs_fail(err, ENOMEM, "out of memory for a summary");
+	ofs_buf_fini(&out);
+	return NULL;
+}

@@ -1,0 +1,115 @@
+/* summary_file.c - what is known of one file */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze/summary.h"
+#include "base/human.h"
+
+/* Attributes shown, in this order. */
+static const struct {
+	const char *name;
+	enum { TEXT, NUMBER, LIST } as; /* in JSON */
+} shown[] = {
+	{ "fqn", TEXT },
+	{ "raw_fqn", TEXT },
+	{ "kind", TEXT },
+	{ "dtype", TEXT },
+	{ "shape", LIST },
+	{ "shards", NUMBER },
+	{ "owners", TEXT },
+	{ "source", TEXT },
+};
+#define NSHOWN (sizeof(shown) / sizeof(shown[0]))
+
+/* malloc'ed; NULL when there is none. */
+static char *attribute(struct optimfs *fs, uint64_t node, const char *name)
+{
+	char full[64], *value;
+	size_t len;
+
+	snprintf(full, sizeof(full), "user.optimfs.%s", name);
+	return optimfs_getxattr(fs, node, full, &value, &len, NULL) == -1
+	    ? NULL
+	    : value;
+}
+
+static const struct ofs_tensor *tensor_at(struct optimfs *fs, uint64_t node)
+{
+	struct ofs_at at;
+
+	if (ofs_node_at(fs, node, &at, NULL) == -1 ||
+	    at.space != OFS_SPACE_TREE || at.index >= fs->tree.n)
+		return NULL;
+	return ofs_entry_tensor(fs->cat, ofs_at_entry(fs, at));
+}
+
+static void put_attribute(struct ofs_buf *out, const char *name,
+    const char *value)
+{
+	ofs_buf_printf(out, "%s: ", name);
+	for (const char *p = value; *p != '\0'; p++)
+		if (*p == '\n')
+			ofs_buf_puts(out, "\n    ");
+		else
+			ofs_buf_plain(out, p, 1);
+	ofs_buf_putc(out, '\n');
+}
+
+void ofs_summary_file_text(struct optimfs *fs, const struct optimfs_attr *attr,
+    struct ofs_buf *out)
+{
+	const struct ofs_tensor *t;
+	char human[OFS_HUMAN_SIZE];
+
+	ofs_buf_printf(out, "size: %s%" PRIu64, attr->exact ? "" : "at most ",
+	    attr->size);
+	if (attr->size >= 1000)
+		ofs_buf_printf(out, " (%s)",
+		    ofs_human_bytes(attr->size, human));
+	ofs_buf_printf(out, "\nstored: %" PRIu64 "\n", attr->stored);
+	for (size_t i = 0; i < NSHOWN; i++) {
+		char *value = attribute(fs, attr->node, shown[i].name);
+
+		if (value != NULL)
+			put_attribute(out, shown[i].name, value);
+		free(value);
+	}
+	ofs_enter(fs);
+	t = tensor_at(fs, attr->node);
+	if (t != NULL && t->nshards > 1)
+		ofs_summary_shards(fs->cat, t, out);
+	ofs_leave(fs);
+}
+
+void ofs_summary_file_json(struct optimfs *fs, const char *path,
+    const struct optimfs_attr *attr, struct ofs_buf *out)
+{
+	static const char *const around[][2] = {
+		[TEXT] = { "\"", "\"" },
+		[NUMBER] = { "", "" },
+		[LIST] = { "[", "]" },
+	};
+
+	ofs_buf_puts(out, "{\"v\":2,\"path\":\"");
+	ofs_buf_json(out, path, strlen(path));
+	ofs_buf_printf(out,
+	    "\",\"size\":%" PRIu64 ",\"size_exact\":%s,\"stored\":%" PRIu64,
+	    attr->size, attr->exact ? "true" : "false", attr->stored);
+	for (size_t i = 0; i < NSHOWN; i++) {
+		char *value = attribute(fs, attr->node, shown[i].name);
+
+		if (value == NULL)
+			continue;
+		ofs_buf_printf(out, ",\"%s\":%s", shown[i].name,
+		    around[shown[i].as][0]);
+		ofs_buf_json(out, value, strlen(value));
+		ofs_buf_puts(out, around[shown[i].as][1]);
+		free(value);
+	}
+	ofs_buf_puts(out, "}\n");
+}

@@ -1,0 +1,408 @@
+/* summary_text.c - a checkpoint at a glance, for a person */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "analyze/summary.h"
+#include "base/human.h"
+
+#define MAX_GROUPS 4 /* that are shown */
+#define MAX_NAMES  8 /* in a line */
+#define MAX_NOTES  3
+
+/* Formats as people call them. */
+static const char *format_name(const char *format)
+{
+	static const struct {
+		const char *format, *name;
+	} names[] = {
+		{ "dcp", "PyTorch distributed checkpoint (dcp)" },
+		{ "megatron", "Megatron-Core torch_dist (megatron)" },
+		{ "torch", "torch.save (torch)" },
+		{ "deepspeed", "DeepSpeed ZeRO (deepspeed)" },
+		{ "universal", "DeepSpeed universal checkpoint (universal)" },
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (format != NULL && strcmp(format, names[i].format) == 0)
+			return names[i].name;
+	return format == NULL ? "unknown" : format;
+}
+
+static void label(struct ofs_buf *out, const char *name)
+{
+	ofs_buf_printf(out, "%-12s", name);
+}
+
+static void put_count(struct ofs_buf *out, uint64_t n, const char *one)
+{
+	ofs_buf_printf(out, "%" PRIu64 " %s%s", n, one, n == 1 ? "" : "s");
+}
+
+static void put_bytes(struct ofs_buf *out, uint64_t n)
+{
+	char text[OFS_HUMAN_SIZE];
+
+	ofs_buf_puts(out, ofs_human_bytes(n, text));
+}
+
+static void put_elements(struct ofs_buf *out, uint64_t n)
+{
+	char text[OFS_HUMAN_SIZE];
+
+	ofs_buf_printf(out, "%s element%s", ofs_human_count(n, text),
+	    n == 1 ? "" : "s");
+}
+
+static void put_plain(struct ofs_buf *out, const char *s)
+{
+	ofs_buf_plain(out, s, strlen(s));
+}
+
+static void put_source(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	const struct ofs_catalog *cat = s->fs->cat;
+
+	put_plain(out, s->fs->source);
+	ofs_buf_putc(out, '\n');
+	label(out, "format");
+	ofs_buf_puts(out, format_name(cat->format));
+	if (cat->writer != NULL)
+		ofs_buf_printf(out, ", written by %s", cat->writer);
+	if (cat->trainer != NULL) {
+		ofs_buf_putc(out, '\n');
+		label(out, "trainer");
+		ofs_buf_puts(out, cat->trainer);
+	}
+	ofs_buf_putc(out, '\n');
+	if (cat->world_size > 0 || s->ranks > 0) {
+		label(out, "job");
+		put_count(out,
+		    cat->world_size > 0 ? (uint64_t)cat->world_size : s->ranks,
+		    "rank");
+		ofs_buf_putc(out, '\n');
+	}
+	if (s->step[0] != '\0') {
+		label(out, "step");
+		put_plain(out, s->step);
+		ofs_buf_putc(out, '\n');
+	}
+}
+
+static void put_sizes(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	label(out, "files");
+	ofs_buf_printf(out, "%" PRIu64 ", ", s->files);
+	put_bytes(out, s->file_bytes);
+	ofs_buf_puts(out, "; tensors of ");
+	put_bytes(out, s->all.bytes);
+	ofs_buf_putc(out, '\n');
+	label(out, "parameters");
+	if (s->model.tensors == 0) {
+		ofs_buf_puts(out, "none stored\n");
+		return;
+	}
+	put_count(out, s->model.tensors, "tensor");
+	ofs_buf_puts(out, ", ");
+	put_elements(out, s->model.elements);
+	ofs_buf_puts(out, ", ");
+	put_bytes(out, s->model.bytes);
+	ofs_buf_putc(out, '\n');
+}
+
+/* Options that people look for; of others there are dozens. */
+static void put_group(const struct ofs_summary *s, uint32_t dir,
+    struct ofs_buf *out)
+{
+	static const char *const options[] = { "lr", "betas", "momentum", "eps",
+		"weight_decay" };
+	const struct ofs_tree *tree = &s->fs->tree;
+	const char *between = "  ";
+	char text[80];
+
+	ofs_buf_printf(out, "  group %s", tree->node[dir].name);
+	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++) {
+		uint32_t node = ofs_tree_lookup(tree, dir, options[i]);
+
+		if (!ofs_summary_value(s->fs, node, text, sizeof(text)))
+			continue;
+		ofs_buf_printf(out, "%s%s ", between, options[i]);
+		put_plain(out, text);
+		between = ", ";
+	}
+	ofs_buf_putc(out, '\n');
+}
+
+static void put_groups(const struct ofs_summary *s,
+    const struct ofs_summary_optim *o, struct ofs_buf *out)
+{
+	const struct ofs_tree_node *dir;
+
+	if (o->groups == OFS_NONE)
+		return;
+	dir = &s->fs->tree.node[o->groups];
+	for (uint32_t i = 0; i < dir->nchild && i < MAX_GROUPS; i++)
+		put_group(s, dir->child + i, out);
+	if (dir->nchild > MAX_GROUPS)
+		ofs_buf_printf(out, "  and %" PRIu32 " more groups\n",
+		    dir->nchild - MAX_GROUPS);
+}
+
+static void put_optim(const struct ofs_summary *s,
+    const struct ofs_summary_optim *o, struct ofs_buf *out)
+{
+	label(out, "optimizer");
+	if (o->name != NULL) {
+		put_plain(out, o->name);
+		ofs_buf_puts(out, ": ");
+	}
+	ofs_buf_puts(out, o->kind != NULL ? o->kind : "of unknown kind");
+	if (o->step[0] != '\0') {
+		ofs_buf_puts(out, " at step ");
+		put_plain(out, o->step);
+	}
+	ofs_buf_puts(out, "; ");
+	for (unsigned i = 0; i < o->nstates && i < MAX_NAMES; i++) {
+		const struct ofs_summary_state *state = &o->states[i];
+
+		ofs_buf_puts(out, i == 0 ? "" : ", ");
+		put_plain(out, state->name);
+		if (state->dtype != OFS_DTYPE_NONE && state->n.elements > 0 &&
+		    state->n.elements != state->n.tensors)
+			ofs_buf_printf(out, " (%s)",
+			    ofs_dtype_name(state->dtype));
+	}
+	ofs_buf_puts(out, o->nstates > 0 ? " of " : "state of ");
+	put_count(out, o->parameters, "parameter");
+	ofs_buf_putc(out, '\n');
+	put_groups(s, o, out);
+}
+
+static void put_dtypes(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	const char *between = "";
+
+	if (s->all.tensors == 0)
+		return;
+	label(out, "dtypes");
+	for (int t = 0; t < OFS_NDTYPES; t++) {
+		const struct ofs_summary_count *n = &s->dtype[t];
+
+		if (n->tensors == 0)
+			continue;
+		ofs_buf_printf(out, "%s%s %.1f %%", between,
+		    ofs_dtype_name((enum ofs_dtype)t),
+		    s->all.bytes == 0
+			? 0.0
+			: 100.0 * (double)n->bytes / (double)s->all.bytes);
+		between = ", ";
+	}
+	ofs_buf_putc(out, '\n');
+}
+
+static void put_sharding(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	const char *between = " (";
+
+	if (s->all.tensors == 0)
+		return;
+	label(out, "sharding");
+	ofs_buf_printf(out, "%" PRIu64 " of %" PRIu64 " tensors in parts",
+	    s->sharded, s->all.tensors);
+	if (s->ranks > 0)
+		ofs_buf_printf(out, " over %" PRIu32 " rank%s", s->ranks,
+		    s->ranks == 1 ? "" : "s");
+	for (unsigned d = 0; d < OFS_MAX_DIMS; d++) {
+		if (s->cut[d] == 0)
+			continue;
+		ofs_buf_printf(out, "%s%" PRIu64 " along dim %u", between,
+		    s->cut[d], d);
+		between = ", ";
+	}
+	if (s->flat > 0) {
+		ofs_buf_printf(out, "%s%" PRIu64 " as runs of elements",
+		    between, s->flat);
+		between = ", ";
+	}
+	ofs_buf_puts(out, *between == ',' ? ")" : "");
+	if (s->replicated > 0)
+		ofs_buf_printf(out, "; %" PRIu64 " stored more than once",
+		    s->replicated);
+	ofs_buf_putc(out, '\n');
+}
+
+static void put_extra(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	const struct ofs_tree *tree = &s->fs->tree;
+	uint32_t dir = ofs_tree_lookup(tree, 0, "extra");
+	const struct ofs_tree_node *extra = &tree->node[dir];
+
+	if (dir == OFS_NONE)
+		return;
+	label(out, "extra");
+	for (uint32_t i = 0; i < extra->nchild && i < MAX_NAMES; i++) {
+		ofs_buf_puts(out, i == 0 ? "" : ", ");
+		put_plain(out, tree->node[extra->child + i].name);
+	}
+	if (extra->nchild > MAX_NAMES)
+		ofs_buf_printf(out, " and %" PRIu32 " more",
+		    extra->nchild - MAX_NAMES);
+	ofs_buf_putc(out, '\n');
+}
+
+/* The first few of a kind. */
+static void put_notes(const struct ofs_summary *s, enum ofs_note_kind kind,
+    uint64_t n, const char *file, struct ofs_buf *out)
+{
+	const struct ofs_catalog *cat = s->fs->cat;
+	unsigned shown = 0;
+
+	for (uint32_t i = 0; i < cat->nnotes && shown < MAX_NOTES; i++) {
+		if (cat->notes[i].kind != kind)
+			continue;
+		ofs_buf_puts(out, "  ");
+		put_plain(out, cat->notes[i].text);
+		ofs_buf_putc(out, '\n');
+		shown++;
+	}
+	if (n > shown)
+		ofs_buf_printf(out, "  and %" PRIu64 " more: .optimfs/%s\n",
+		    n - shown, file);
+}
+
+static void put_health(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	label(out, "missing");
+	if (s->missing == 0 && s->missing_files == 0)
+		ofs_buf_puts(out, "nothing\n");
+	else
+		ofs_buf_printf(out,
+		    "%" PRIu64 " file%s, %" PRIu64 " remark%s\n",
+		    s->missing_files, s->missing_files == 1 ? "" : "s",
+		    s->missing, s->missing == 1 ? "" : "s");
+	put_notes(s, OFS_NOTE_MISSING, s->missing, "missing", out);
+	label(out, "damaged");
+	if (s->damaged == 0)
+		ofs_buf_puts(out, "nothing known; fsck --data reads all\n");
+	else
+		ofs_buf_printf(out, "%" PRIu64 " file%s\n", s->damaged,
+		    s->damaged == 1 ? "" : "s");
+	put_notes(s, OFS_NOTE_ERROR, s->errors, "warnings", out);
+	if (s->warnings == 0)
+		return;
+	label(out, "warnings");
+	ofs_buf_printf(out, "%" PRIu64 "\n", s->warnings);
+	put_notes(s, OFS_NOTE_WARNING, s->warnings, "warnings", out);
+}
+
+static void put_views(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	const char *between = "";
+
+	label(out, "reshard to");
+	for (unsigned i = 0; i < OFS_SUMMARY_VIEWS; i++) {
+		if (s->view[i].why.code != 0)
+			continue;
+		ofs_buf_printf(out, "%s%s%s", between, s->view[i].name,
+		    s->view[i].ranked ? "@N" : "");
+		between = ", ";
+	}
+	ofs_buf_puts(out, *between == '\0' ? "nothing\n" : "\n");
+}
+
+/* What is below a directory. */
+static void put_below(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	char path[4096];
+
+	ofs_at_path(s->fs, (struct ofs_at){ OFS_SPACE_TREE, s->below }, path,
+	    sizeof(path));
+	put_plain(out, path);
+	ofs_buf_putc(out, '\n');
+	label(out, "holds");
+	put_count(out, s->all.tensors, "tensor");
+	ofs_buf_puts(out, ", ");
+	put_elements(out, s->all.elements);
+	ofs_buf_puts(out, ", ");
+	put_bytes(out, s->all.bytes);
+	ofs_buf_puts(out, "; ");
+	put_count(out, s->all.values, "value");
+	ofs_buf_putc(out, '\n');
+	put_dtypes(s, out);
+	put_sharding(s, out);
+	if (s->damaged > 0) {
+		label(out, "damaged");
+		ofs_buf_printf(out, "%" PRIu64 " file%s\n", s->damaged,
+		    s->damaged == 1 ? "" : "s");
+	}
+}
+
+void ofs_summary_text(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	if (s->below != 0) {
+		put_below(s, out);
+		return;
+	}
+	put_source(s, out);
+	put_sizes(s, out);
+	for (unsigned i = 0; i < s->noptims; i++)
+		put_optim(s, &s->optim[i], out);
+	put_dtypes(s, out);
+	put_sharding(s, out);
+	put_extra(s, out);
+	put_health(s, out);
+	put_views(s, out);
+}
+
+void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	const struct ofs_catalog *cat = s->fs->cat;
+	uint64_t problems = ofs_summary_problems(s);
+
+	ofs_buf_puts(out, cat->format == NULL ? "unknown" : cat->format);
+	if (cat->world_size > 0 || s->ranks > 0) {
+		ofs_buf_puts(out, ", ");
+		put_count(out,
+		    cat->world_size > 0 ? (uint64_t)cat->world_size : s->ranks,
+		    "rank");
+	}
+	if (s->model.tensors > 0) {
+		ofs_buf_puts(out, ", ");
+		put_count(out, s->model.tensors, "parameter");
+	}
+	if (s->noptims > 0) {
+		ofs_buf_puts(out, ", ");
+		ofs_buf_puts(out,
+		    s->optim[0].kind != NULL ? s->optim[0].kind : "optimizer");
+	}
+	if (s->step[0] != '\0') {
+		ofs_buf_puts(out, s->noptims > 0 ? " at step " : ", step ");
+		put_plain(out, s->step);
+	}
+	ofs_buf_puts(out, ", ");
+	put_bytes(out, s->all.bytes);
+	ofs_buf_puts(out, "; ");
+	put_count(out, problems, "problem");
+}
+
+void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	const char *between = "";
+
+	if (ofs_summary_problems(s) == 0)
+		return;
+	ofs_buf_puts(out, "the checkpoint is damaged: ");
+	if (s->missing_files > 0) {
+		put_count(out, s->missing_files, "missing file");
+		between = ", ";
+	}
+	if (s->damaged > 0) {
+		ofs_buf_puts(out, between);
+		put_count(out, s->damaged, "unreadable tensor");
+	}
+	ofs_buf_puts(out, "; optimfs fsck ");
+	put_plain(out, s->fs->source);
+	ofs_buf_puts(out, " says which");
+}

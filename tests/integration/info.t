@@ -1,0 +1,133 @@
+#!/bin/sh
+# info.t - what a checkpoint is, at a glance; a mount stands for what it shows
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+
+ck=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w3/ckpt
+state=optim/state/layers.0.wq.weight
+
+# has NAME REGEXP: a line of what was printed last
+has() {
+	grep -qE -- "$2" "$scratch/out"
+	tap_result $? "$1" || tap_said
+}
+
+ok "info" "$OPTIMFS" info "$ck"
+[ "$(wc -l <"$scratch/out")" -le 24 ]
+tap_result $? "fits on a screen"
+has "says the format" '^format +PyTorch distributed checkpoint \(dcp\)'
+has "how many ranks wrote it" '^job +3 ranks$'
+has "the optimizer, its step and its states" \
+    '^optimizer .* at step 3; exp_avg \(float32\), exp_avg_sq \(float32\), step of [0-9]+ parameters$'
+has "the options of groups" '^  group 0  lr 0\.001, betas \[0\.9, 0\.999\]'
+has "files and bytes" '^files +[0-9]+, [0-9.]+ kB; tensors of '
+has "parameters" '^parameters +[0-9]+ tensors, [0-9]+ elements'
+has "dtypes with shares" '^dtypes +float32 [0-9.]+ %'
+has "sharding" '^sharding +[0-9]+ of [0-9]+ tensors in parts over 3 ranks \([0-9]+ along dim 0'
+has "that nothing is missing" '^missing +nothing$'
+has "what it can become" '^reshard to +dcp@N, .*torch, safetensors'
+
+ok "info of a directory" "$OPTIMFS" info "$ck" $state
+has "says what is below" '^holds +3 tensors, 289 elements, '
+ok "info of a tensor" "$OPTIMFS" info "$ck" $state/exp_avg
+has "says its type" '^dtype: float32$'
+has "shows which rank has which rows" '^    0\.\.3 +0$'
+has "of all ranks" '^    8\.\.11 +2$'
+status "info of what is not there" 3 "$OPTIMFS" info "$ck" optim/none
+
+cp -r "$ck" "$scratch/hurt" && chmod -R u+w "$scratch/hurt"
+rm "$scratch/hurt/__1_0.distcp"
+ok "info without a file" "$OPTIMFS" info "$scratch/hurt"
+has "says what is missing" '^missing +1 file, '
+has "by code and name" '^  OFS140 .*__1_0\.distcp'
+
+json() { # json NAME EXPRESSION: of the object r
+	python3 - "$scratch/out" "$2" <<'END'
+import json, sys
+r = json.load(open(sys.argv[1]))
+sys.exit(0 if eval("(" + sys.argv[2] + ")") else 1)
+END
+	tap_result $? "$1" || tap_said
+}
+if command -v python3 >/dev/null; then
+	ok "info --json of it" "$OPTIMFS" info --json "$scratch/hurt"
+	json "has codes" 'r["files"]["missing"] == 1 and r["problems"] > 0 and
+	    r["missing"][0]["code"] == "OFS140"'
+	ok "info --json" "$OPTIMFS" info --json "$ck"
+	json "has a version" 'r["v"] == 2 and r["kind"] == "checkpoint"'
+	json "what it is" 'r["format"] == "dcp" and r["ranks"] == 3 and
+	    r["step"] == 3 and r["problems"] == 0'
+	json "values as numbers" 'r["optimizers"][0]["param_groups"][0]["lr"]
+	    == 0.001 and r["optimizers"][0]["param_groups"][0]["betas"]
+	    == [0.9, 0.999]'
+	json "counts that add up" 'r["all"]["bytes"] ==
+	    sum(d["bytes"] for d in r["dtypes"].values())'
+	json "views" 'r["views"]["dcp"]["possible"] and
+	    r["views"]["dcp"]["ranked"]'
+	ok "info --json of a directory" "$OPTIMFS" info --json "$ck" $state
+	json "counts what is below" 'r["kind"] == "directory" and
+	    r["all"]["tensors"] == 3 and r["path"] == "'$state'"'
+	ok "info --json of a file" "$OPTIMFS" info --json "$ck" $state/exp_avg
+	json "has numbers as numbers" 'r["shards"] == 3 and
+	    r["shape"] == [12, 12] and r["size"] == 576'
+else
+	skip 14 "no python3"
+fi
+
+# An optimizer's name is said only where its state and options prove it.
+kind() {
+	name=$1 data=$2
+	[ -e "$TOP_SRCDIR/tests/data/$data" ] || {
+		skip 2 "no $data"
+		return
+	}
+	ok "info of $data" "$OPTIMFS" info "$TOP_SRCDIR/tests/data/$data"
+	has "is $name" "^optimizer +$name[ ;]"
+}
+kind Adagrad pytorch/dcp_opt_adagrad_w2/ckpt
+kind 'SGD with momentum' pytorch/dcp_opt_sgd_w2/ckpt
+
+# A mount stands for its checkpoint.
+(requires mount) >/dev/null || {
+	skip 13 "no mount"
+	done_testing
+}
+mnt=$(point a)
+ok "mount" "$OPTIMFS" mount "$ck" "$mnt"
+is "says nothing to a file" "$(cat "$scratch/out" "$scratch/err")" ''
+"$OPTIMFS" info "$ck" >"$scratch/want"
+ok "info of a mount point" "$OPTIMFS" info "$mnt"
+is "is that of its checkpoint" "$(sed 1d "$scratch/out")" \
+    "$(sed 1d "$scratch/want")"
+ok "info of a path in a mount" "$OPTIMFS" info "$mnt/$state/exp_avg"
+has "is of that file" '^dtype: float32$'
+ok "cat of a path in a mount" "$OPTIMFS" cat "$mnt/$state/step"
+is "is that file" "$(cat "$scratch/out")" 3.0
+ok "a path below a path in a mount" "$OPTIMFS" cat "$mnt/optim" param_groups/0/lr
+is "is put together" "$(cat "$scratch/out")" 0.001
+ok "cp out of a mount" "$OPTIMFS" cp "$mnt/$state/step" "$scratch/step"
+ok "fsck of a mount" "$OPTIMFS" fsck "$mnt"
+ok "diff of a mount and its checkpoint" "$OPTIMFS" diff "$mnt" "$ck"
+ok "a view is a checkpoint of its own" \
+    "$OPTIMFS" info "$mnt/.optimfs/view/torch"
+has "of its own format" '^format +torch'
+ok "umount" "$OPTIMFS" umount "$mnt"
+
+ok "a damaged checkpoint mounts" "$OPTIMFS" mount "$scratch/hurt" "$mnt"
+like "and says so" "$(cat "$scratch/err")" \
+    '*hurt: the checkpoint is damaged: 1 missing file*'
+ok "umount" "$OPTIMFS" umount "$mnt"
+ok "a quiet mount" "$OPTIMFS" mount -q "$scratch/hurt" "$mnt"
+is "says nothing" "$(cat "$scratch/err")" ''
+ok "umount" "$OPTIMFS" umount "$mnt"
+
+if command -v script >/dev/null; then
+	ok "mount on a terminal" script -qec \
+	    "'$OPTIMFS' mount '$ck' '$mnt'" /dev/null
+	like "says what was mounted" "$(cat "$scratch/out")" \
+	    'optimfs: mounted: dcp, 3 ranks, * parameters, * at step 3, *; 0 problems*'
+	ok "umount" "$OPTIMFS" umount "$mnt"
+else
+	skip 3 "no script(1)"
+fi
+done_testing

@@ -1,0 +1,80 @@
+/* words.c - names that were meant, numbers as a person reads them */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <string.h>
+
+#include "base/human.h"
+#include "base/nearest.h"
+#include "tap.h"
+
+static void meant(const char *word, const char *want)
+{
+	static const char *const names[] = { "mount", "umount", "info", "ls",
+		"norm.bias", "dcp", "optim_key", "version" };
+	struct ofs_nearest n;
+
+	ofs_nearest_init(&n, word);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		ofs_nearest_try(&n, names[i]);
+	is_str(n.best, want, "%.20s", word);
+}
+
+static void nearest(void)
+{
+	char large[400];
+
+	meant("moutn", "mount");
+	meant("mount", "mount");
+	meant("unmount", "umount");
+	meant("nrom.bias", "norm.bias");
+	meant("norm.bais", "norm.bias");
+	meant("dpc", "dcp");
+	meant("verison", "version");
+	meant("optim-key", "optim_key");
+	meant("frobnicate", "");
+	meant("xyz", "");
+	meant("", "");
+	memset(large, 'x', sizeof(large));
+	large[sizeof(large) - 1] = '\0';
+	meant(large, "");
+}
+
+static void bytes(uint64_t n, const char *want)
+{
+	char text[OFS_HUMAN_SIZE];
+
+	is_str(ofs_human_bytes(n, text), want, "%s", want);
+}
+
+static void count(uint64_t n, const char *want)
+{
+	char text[OFS_HUMAN_SIZE];
+
+	is_str(ofs_human_count(n, text), want, "%s", want);
+}
+
+static void human(void)
+{
+	bytes(0, "0 B");
+	bytes(999, "999 B");
+	bytes(1000, "1.00 kB");
+	bytes(9994, "9.99 kB");
+	bytes(9995, "10.0 kB");
+	bytes(99949, "99.9 kB");
+	bytes(99960, "100 kB");
+	bytes(999499, "999 kB");
+	bytes(999500, "1.00 MB");
+	bytes(UINT64_C(782123456789), "782 GB");
+	bytes(UINT64_MAX, "18.4 EB");
+	count(723, "723");
+	count(99999, "99999");
+	count(UINT64_C(8030261248), "8.03 billion");
+}
+
+int main(void)
+{
+	nearest();
+	human();
+	return done_testing();
+}
