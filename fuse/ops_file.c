@@ -141,7 +141,6 @@ static void open_rw(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 {
 	struct ofs_session *s = ofs_op_session(req);
-	uint64_t commits = optimfs_commits(s->fs);
 	struct ofs_pending pending;
 	struct optimfs_error err;
 	struct ofs_handle *h;
@@ -156,9 +155,7 @@ void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 		fuse_reply_err(req, EINTR);
 		return;
 	}
-	do
-		h = open_handle(req, node, &pending, fi, &err);
-	while (h == NULL && optimfs_retry(s->fs, &commits, &err));
+	h = open_handle(req, node, &pending, fi, &err);
 	if (!ofs_pending_end(&pending)) {
 		if (h != NULL)
 			ofs_op_close(s, h);
@@ -198,13 +195,10 @@ static void read_pending(fuse_req_t req, struct ofs_handle *h,
     struct ofs_pending *pending, size_t size, uint64_t off, char *buf)
 {
 	struct ofs_session *s = ofs_op_session(req);
-	uint64_t commits = optimfs_commits(s->fs);
 	struct optimfs_error err;
 	ssize_t n;
 
-	do
-		n = optimfs_file_read(h->file, buf, size, off, &err);
-	while (n == -1 && optimfs_retry(s->fs, &commits, &err));
+	n = optimfs_file_read(h->file, buf, size, off, &err);
 	if (n == -1 && s->direct)
 		n = read_good(h->file, buf, size, off, &err);
 	if (!ofs_pending_end(pending))

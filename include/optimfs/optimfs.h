@@ -173,18 +173,10 @@ int optimfs_setxattr(struct optimfs *fs, uint64_t node, const char *name,
  * sync failed (err). -1: the checkpoint is as it was, and everything still
  * staged; EBUSY while a file is open for writing. stop, which may be NULL, is
  * asked now and then until the point of no return (ECANCELED). Meanwhile
- * writers wait. fs then shows the new one; numbers of nodes may have become
- * ESTALE. */
+ * writers wait; readers do while files are replaced. fs then shows the new one;
+ * numbers of nodes may have become ESTALE. */
 int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err);
-/* While a commit replaces files, by this rank or by the one that writes, reads
- * of what was not open may fail with ESTALE. Who then asks this, with what
- * optimfs_commits had said before it began, waits until the commit is over
- * (for 20 seconds at most): true means try again. Not on a thread that
- * commits. */
-uint64_t optimfs_commits(struct optimfs *fs);
-bool optimfs_retry(struct optimfs *fs, uint64_t *seen,
-    const struct optimfs_error *err);
 /* Drop all that is staged. */
 int optimfs_abort(struct optimfs *fs, struct optimfs_error *err);
 /* "commit", "abort", or "keep": from now on only an order commits, and what is

@@ -5,13 +5,8 @@
 #include "fs/gate.h"
 
 #include <errno.h>
-#include <string.h>
-#include <time.h>
 
 #include "fs/fs.h"
-
-/* Seconds that a read waits for a commit to end. */
-enum { WAIT_MAX = 20 };
 
 /* Where this thread is inside, and how often it has entered. */
 static _Thread_local struct {
@@ -105,7 +100,6 @@ void ofs_gate_let(struct optimfs *fs)
 	struct ofs_gate *g = &fs->gate;
 
 	pthread_mutex_lock(&g->lock);
-	g->over += g->commits;
 	g->held = g->commits = false;
 	pthread_cond_broadcast(&g->changed);
 	pthread_mutex_unlock(&g->lock);
@@ -136,41 +130,4 @@ void ofs_gate_open(struct optimfs *fs)
 	g->closed = false;
 	pthread_cond_broadcast(&g->changed);
 	pthread_mutex_unlock(&g->lock);
-}
-
-uint64_t optimfs_commits(struct optimfs *fs)
-{
-	uint64_t n;
-
-	pthread_mutex_lock(&fs->gate.lock);
-	n = fs->gate.over;
-	pthread_mutex_unlock(&fs->gate.lock);
-	return n;
-}
-
-/* What is not what it was, or not there any more. */
-static bool may_be_replaced(const struct optimfs_error *err)
-{
-	return err->code == ESTALE || err->number == 754;
-}
-
-bool optimfs_retry(struct optimfs *fs, uint64_t *seen,
-    const struct optimfs_error *err)
-{
-	struct ofs_gate *g = &fs->gate;
-	struct timespec until;
-	bool again;
-
-	if (!ofs_fs_changes(fs) || !may_be_replaced(err))
-		return false;
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += WAIT_MAX;
-	pthread_mutex_lock(&g->lock);
-	while (g->held && g->commits && g->over == *seen &&
-	    pthread_cond_timedwait(&g->changed, &g->lock, &until) == 0)
-		continue;
-	again = g->over != *seen;
-	*seen = g->over;
-	pthread_mutex_unlock(&g->lock);
-	return again;
 }

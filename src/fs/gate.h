@@ -10,15 +10,14 @@
 #include "optimfs/error.h"
 
 /* A commit makes another checkpoint of the one that a file system shows. While
- * it runs nobody may change anything (the gate is held); at its end, for a
- * moment, nobody may look (it is closed). Of a file system that never changes
+ * it runs nobody may change anything (the gate is held); from where it replaces
+ * files until what it made is shown, nobody may look (it is closed). Of a file system that never changes
  * nobody is counted. */
 struct ofs_gate {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	unsigned readers, writers;
 	bool held, commits, closed;
-	uint64_t over; /* commits that are */
 };
 
 struct optimfs;

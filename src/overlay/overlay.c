@@ -243,13 +243,18 @@ static void stick(struct ofs_overlay *e, const struct optimfs_error *why)
 	e->keep = true;
 }
 
+void ofs_overlay_shut(struct ofs_overlay *e)
+{
+	e->reader->shut(e->reader_ctx);
+}
+
 int ofs_overlay_published(struct ofs_overlay *e,
     const struct optimfs_error *unsafe)
 {
 	struct optimfs_error err;
 	int ret;
 
-	e->reader->shut(e->reader_ctx);
+	ofs_overlay_shut(e); /* where nothing was to be replaced */
 	pthread_rwlock_wrlock(&e->names);
 	forget(e);
 	pthread_rwlock_unlock(&e->names);

@@ -42,8 +42,7 @@ struct ofs_overlay_reader {
 	int (*fits)(void *ctx, uint32_t node, const char *text, size_t n,
 	    struct ofs_buf *canon, uint8_t element[16],
 	    struct optimfs_error *err);
-	/* What was staged is about to go: nobody may look before all that
-	 * replaces it is shown. */
+	/* As ofs_overlay_shut. */
 	void (*shut)(void *ctx);
 	void (*log)(void *ctx, const struct optimfs_error *why);
 };
@@ -113,6 +112,9 @@ struct ofs_changes {
 int ofs_overlay_changes(struct ofs_overlay *edit, struct ofs_changes *out,
     struct optimfs_error *err);
 void ofs_changes_free(struct ofs_changes *c);
+/* Files of the checkpoint are about to be replaced: from now on nobody else may
+ * look, until whoever commits shows what it made, or has failed. */
+void ofs_overlay_shut(struct ofs_overlay *edit);
 /* All that was staged is published, and unsafe is NULL, or what the last sync
  * failed with: nothing is staged any more. Nobody else may be inside (shut). 0:
  * the journal is empty. -1: it has to stay, or could not be emptied; the record

@@ -226,6 +226,7 @@ static int give_to_sites(struct committing *c, const char *from,
 		p = ofs_publish_begin_sites(c->fs->sites, c->stage, err);
 	if (p != NULL && link_files(c, p, dir, false, err) == 0 &&
 	    link_files(c, p, dir, true, err) == 0 && mark_done(c, err) == 0) {
+		ofs_overlay_shut(c->e);
 		ret = ofs_publish_commit(p, err);
 		if (ret == -1)
 			ofs_writethrough_settle(c->e->stage, false);
@@ -264,6 +265,7 @@ static int give_name(struct committing *c, const char *from,
 	if (ofs_dir_empty(to) != 1)
 		return optimfs_fail(err, ENOTEMPTY,
 		    "OFS830 %s is not an empty directory any more", to);
+	ofs_overlay_shut(c->e);
 	ret = mark_done(c, err);
 	if (ret == 0 && ofs_sys_rename(c->stage, from, AT_FDCWD, to, 0) == -1)
 		ret = optimfs_fail(err, errno, "OFS802 %s: %m", to);

@@ -190,6 +190,8 @@ static int run(struct ofs_commit *c, void **state, struct optimfs_error *err)
 	reached(c, VERIFIED);
 	if (ofs_commit_go_on(c, err) == -1)
 		return -1;
+	if (c->fs->edit != NULL)
+		ofs_overlay_shut(c->fs->edit);
 	return ofs_publish_commit(c->publish, err);
 }
 

@@ -554,19 +554,6 @@ int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
 	return 0;
 }
 
-uint64_t optimfs_commits(struct optimfs *fs)
-{
-	(void)fs;
-	return 0;
-}
-
-bool optimfs_retry(struct optimfs *fs, uint64_t *seen,
-    const struct optimfs_error *err)
-{
-	(void)fs, (void)seen, (void)err;
-	return false;
-}
-
 uint64_t optimfs_changes(struct optimfs *fs)
 {
 	(void)fs;

@@ -1,0 +1,134 @@
+/* commit_readers.c - who reads while commits replace files sees one state */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "optimfs/optimfs.h"
+
+#include "support/truth.h"
+#include "tap.h"
+
+#define TENSOR  "model/norm.weight"
+#define COMMITS 20
+#define READERS 3
+
+static char top[] = "/tmp/optimfs-readers-XXXXXX", ck[64];
+static struct optimfs *fs;
+static atomic_bool over;
+
+/* Readers begin and end with whole rounds, so that each has some. */
+struct reader {
+	pthread_t thread;
+	unsigned reads, mixed;
+	struct optimfs_error err; /* of the first read that failed */
+	_Atomic unsigned seen;    /* the last byte */
+};
+
+static void shell(const char *command)
+{
+	if (system(command) != 0)
+		bail_out("%s", command);
+}
+
+static int open_tensor(bool write, struct optimfs_file **f,
+    struct optimfs_error *err)
+{
+	struct optimfs_attr attr;
+
+	if (optimfs_resolve(fs, TENSOR, &attr, err) == -1)
+		return -1;
+	return write ? optimfs_file_open_write(fs, attr.node, false, f, err)
+		     : optimfs_file_open(fs, attr.node, f, err);
+}
+
+static int read_once(struct reader *r)
+{
+	struct optimfs_file *f;
+	uint8_t bytes[4096];
+	size_t n;
+	ssize_t got;
+
+	if (open_tensor(false, &f, &r->err) == -1)
+		return -1;
+	n = optimfs_file_size(f);
+	got =
+	    n > sizeof(bytes) ? -1 : optimfs_file_read(f, bytes, n, 0, &r->err);
+	optimfs_file_close(f);
+	if (got != (ssize_t)n)
+		return -1;
+	r->reads++;
+	r->mixed += memcmp(bytes, bytes + 1, n - 1) != 0;
+	atomic_store(&r->seen, bytes[0]);
+	return 0;
+}
+
+static void *read_on(void *arg)
+{
+	struct reader *r = arg;
+
+	while (!atomic_load(&over))
+		if (read_once(r) == -1)
+			break;
+	return NULL;
+}
+
+/* Every byte of the tensor is another one, and that is published. */
+static int commit(int byte, struct optimfs_error *err)
+{
+	struct optimfs_file *f;
+	uint8_t bytes[4096];
+	int ret;
+
+	memset(bytes, byte, sizeof(bytes));
+	if (open_tensor(true, &f, err) == -1)
+		return -1;
+	ret = optimfs_file_write(f, bytes, optimfs_file_size(f), 0, err);
+	optimfs_file_close(f);
+	return ret == -1 ? -1 : optimfs_commit(fs, NULL, NULL, err);
+}
+
+int main(void)
+{
+	struct optimfs_options options = { .rw = true };
+	struct optimfs_error err = { 0 };
+	struct reader reader[READERS] = { 0 };
+	char command[512];
+
+	if (mkdtemp(top) == NULL)
+		bail_out("%s: %m", top);
+	snprintf(ck, sizeof(ck), "%s/ck", top);
+	snprintf(command, sizeof(command), "cp -r '%s' '%s'",
+	    data_path("pytorch/dcp_fsdp2_w2/ckpt"), ck);
+	shell(command);
+	fs = optimfs_open(ck, &options, &err);
+	if (fs == NULL || commit(1, &err) != 0)
+		bail_out("%s", err.text);
+	for (int i = 0; i < READERS; i++)
+		if (pthread_create(&reader[i].thread, NULL, read_on,
+			&reader[i]) != 0)
+			bail_out("pthread_create");
+	for (int k = 2; k < COMMITS + 2; k++)
+		if (commit(k, &err) != 0)
+			bail_out("commit %d: %s", k, err.text);
+	atomic_store(&over, true);
+	for (int i = 0; i < READERS; i++) {
+		pthread_join(reader[i].thread, NULL);
+		is_int(reader[i].err.code, 0, "reader %d: no read failed (%s)",
+		    i, reader[i].err.text);
+		is_int(reader[i].mixed, 0, "reader %d: none was of two states",
+		    i);
+		is_int(read_once(&reader[i]), 0, "reader %d: reads on", i);
+		is_int((int)atomic_load(&reader[i].seen), COMMITS + 1,
+		    "reader %d: what was committed last", i);
+	}
+	optimfs_close(fs);
+	snprintf(command, sizeof(command), "rm -rf '%s'", top);
+	shell(command);
+	return done_testing();
+}
