@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/json.h"
+#include "base/memory.h"
 
 /* docs/formats/safetensors.md; the checks are those of the reference reader
  * (safetensors/src/tensor.rs) and the ones it lacks: duplicate keys. */
@@ -76,35 +77,13 @@ void ofs_safetensors_fini(struct ofs_safetensors *st)
 	*st = (struct ofs_safetensors){ 0 };
 }
 
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "safetensors header: out of memory");
-}
-
-/* Room for one more in a growing array. */
-static int grow(void **array, size_t *cap, size_t n, size_t size,
-    struct optimfs_error *err)
-{
-	size_t want = *cap == 0 ? 64 : *cap * 2;
-	void *p;
-
-	if (n < *cap)
-		return 0;
-	p = realloc(*array, want * size);
-	if (p == NULL)
-		return no_memory(err);
-	*array = p;
-	*cap = want;
-	return 0;
-}
-
 static int keep(struct ofs_safetensors *st, struct ofs_str s,
     struct ofs_str *out, struct optimfs_error *err)
 {
 	char *p = ofs_arena_strndup(&st->arena, s.p, s.len);
 
 	if (p == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	*out = (struct ofs_str){ p, s.len };
 	return 0;
 }
@@ -281,12 +260,11 @@ static int read_tensor(struct reader *r)
 		    LISTED_MAX);
 	if (keep(st, r->j.str, &m.t.name, r->err) == -1 ||
 	    read_members(r, &m) == -1 || check_size(r, &m) == -1 ||
-	    grow((void **)&st->tensor, &r->tensor_cap, st->n,
-		sizeof(*st->tensor), r->err) == -1)
+	    ofs_grow(st->tensor, st->n, r->tensor_cap, r->err) == -1)
 		return -1;
 	shape = ofs_arena_alloc(&st->arena, m.t.ndim * sizeof(*shape));
 	if (shape == NULL)
-		return no_memory(r->err);
+		return ofs_no_memory(r->err);
 	memcpy(shape, m.shape, m.t.ndim * sizeof(*shape));
 	m.t.shape = shape;
 	m.t.off = m.begin;
@@ -306,8 +284,8 @@ static int read_metadata(struct reader *r)
 	if (token != OFS_JSON_OBJECT)
 		return bad_member(r, "__metadata__ is not an object");
 	while ((token = ofs_json_next(&r->j, r->err)) == OFS_JSON_KEY) {
-		if (grow((void **)&st->metadata, &r->metadata_cap,
-			st->nmetadata, 2 * sizeof(*pair), r->err) == -1)
+		if (ofs_reserve(st->metadata, 2 * (uint64_t)st->nmetadata + 2,
+			r->metadata_cap, r->err) == -1)
 			return -1;
 		pair = &st->metadata[2 * st->nmetadata];
 		if (keep(st, r->j.str, &pair[0], r->err) == -1)
@@ -368,7 +346,7 @@ static int index_names(struct ofs_safetensors *st, struct optimfs_error *err)
 			    (int)(s->len > 200 ? 200 : s->len), s->p);
 		if (!ofs_map_add(&st->by_name, ofs_map_hash(s->p, s->len),
 			(uint32_t)i))
-			return no_memory(err);
+			return ofs_no_memory(err);
 	}
 	return 0;
 }
@@ -395,7 +373,7 @@ static int check_layout(const struct ofs_safetensors *st, uint64_t data,
 
 	order = malloc((st->n + 1) * sizeof(*order));
 	if (order == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (size_t i = 0; i < st->n; i++)
 		order[i] = &st->tensor[i];
 	qsort(order, st->n, sizeof(*order), by_offset);
@@ -467,7 +445,7 @@ int ofs_safetensors_open(struct ofs_safetensors *st, uint64_t size,
 		    n, max);
 	header = malloc(n);
 	if (header == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	if (read(ctx, 8, n, header, err) == -1 ||
 	    parse(st, header, (uint32_t)n, err) == -1 ||
 	    index_names(st, err) == -1 ||

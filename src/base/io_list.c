@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/memory.h"
 
 static int by_name(const void *a, const void *b)
 {
@@ -26,16 +27,8 @@ static int add_name(void *ctx, const char *name, size_t n)
 {
 	struct listing *l = ctx;
 
-	if (l->names.n == l->cap) {
-		size_t more = l->cap == 0 ? 16 : l->cap * 2;
-		char **grown =
-		    reallocarray(l->names.name, more, sizeof(*grown));
-
-		if (grown == NULL)
-			return -1;
-		l->names.name = grown;
-		l->cap = more;
-	}
+	if (ofs_grow(l->names.name, l->names.n, l->cap, NULL) == -1)
+		return -1;
 	l->names.name[l->names.n] = strndup(name, n);
 	if (l->names.name[l->names.n] == NULL)
 		return -1;

@@ -8,26 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 void ofs_ranges_fini(struct ofs_ranges *r)
 {
 	free(r->v);
 	*r = (struct ofs_ranges){ 0 };
-}
-
-/* Room for one more. */
-static int grow(struct ofs_ranges *r, struct optimfs_error *err)
-{
-	size_t cap = r->cap == 0 ? 8 : r->cap * 2;
-	struct ofs_range *v;
-
-	if (r->n < r->cap)
-		return 0;
-	v = reallocarray(r->v, cap, sizeof(*v));
-	if (v == NULL)
-		return optimfs_fail(err, ENOMEM, "%zu ranges of bytes", r->n);
-	r->v = v;
-	r->cap = cap;
-	return 0;
 }
 
 /* v[lo .. hi) makes way for the n ranges of with; there is room. */
@@ -66,7 +52,7 @@ int ofs_ranges_add(struct ofs_ranges *r, uint64_t off, uint64_t end,
 
 	if (off >= end)
 		return 0;
-	if (grow(r, err) == -1)
+	if (ofs_grow(r->v, r->n, r->cap, err) == -1)
 		return -1;
 	/* neighbours that only touch are joined, too */
 	lo = ofs_ranges_find(r, off == 0 ? 0 : off - 1);
@@ -88,7 +74,7 @@ int ofs_ranges_remove(struct ofs_ranges *r, uint64_t off, uint64_t end,
 
 	if (off >= end)
 		return 0;
-	if (grow(r, err) == -1)
+	if (ofs_grow(r->v, r->n, r->cap, err) == -1)
 		return -1;
 	lo = ofs_ranges_find(r, off);
 	for (hi = lo; hi < r->n && r->v[hi].off < end; hi++) {

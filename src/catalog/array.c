@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "catalog/build.h"
 
 /* Indexes are 32 bits and OFS_NONE is not one; strings share their word with
@@ -67,7 +68,7 @@ static uint32_t *length(struct ofs_catalog *cat, enum ofs_catalog_array a)
 
 uint32_t ofs_catalog_no_memory(struct optimfs_error *err)
 {
-	optimfs_fail(err, ENOMEM, "OFS443 out of memory for the catalog");
+	ofs_no_memory(err);
 	return OFS_NONE;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/checked.h"
+#include "base/memory.h"
 #include "catalog/shards.h"
 #include "catalog/tile.h"
 
@@ -26,19 +27,13 @@ struct check {
 	struct optimfs_error *err;
 };
 
-static int no_memory(struct check *c)
-{
-	return optimfs_fail(c->err, ENOMEM,
-	    "OFS443 out of memory for the catalog");
-}
-
 /* Give t an error that reading it will report. */
 #define CONDEMN(c, code, ...) \
  condemn((c), ofs_catalog_note((c)->cat, OFS_NOTE_ERROR, (code), __VA_ARGS__))
 static int condemn(struct check *c, uint32_t note)
 {
 	if (note == OFS_NONE)
-		return no_memory(c);
+		return ofs_no_memory(c->err);
 	c->t->error = note;
 	return 0;
 }
@@ -55,7 +50,7 @@ static int find_entries(struct check *c)
 
 	c->entry = malloc(cat->ntensors * sizeof(*c->entry));
 	if (c->entry == NULL)
-		return no_memory(c);
+		return ofs_no_memory(c->err);
 	memset(c->entry, 0xff, cat->ntensors * sizeof(*c->entry));
 	for (uint32_t i = 0; i < cat->nentries; i++)
 		if (cat->entries[i].kind == OFS_ENTRY_TENSOR &&
@@ -89,7 +84,7 @@ static int tensor_name(struct check *c, uint32_t tensor, struct ofs_buf *name)
 		}
 	}
 	ofs_buf_putc(name, '\0');
-	return name->bad ? no_memory(c) : 0;
+	return name->bad ? ofs_no_memory(c->err) : 0;
 }
 
 /* The tensor alone. */
@@ -159,7 +154,7 @@ static int check_extent(struct check *c, const struct ofs_extent *at,
 	else
 		return 0;
 	if (note == OFS_NONE)
-		return no_memory(c);
+		return ofs_no_memory(c->err);
 	*problem = note;
 	return 0;
 }
@@ -335,7 +330,7 @@ static int note_hole(struct check *c, uint64_t held)
 		    " elements are in no chunk",
 		    (char *)name.data, c->numel - held, c->numel);
 		if (note == OFS_NONE)
-			no_memory(c);
+			ofs_no_memory(c->err);
 	}
 	ofs_buf_fini(&name);
 	return note == OFS_NONE ? -1 : 0;
@@ -403,7 +398,7 @@ static int note_replicas(struct check *c)
 		    " tensors (%.200s): the first readable one is used",
 		    c->copies, c->copied, (char *)name.data);
 		if (note == OFS_NONE)
-			no_memory(c);
+			ofs_no_memory(c->err);
 	}
 	ofs_buf_fini(&name);
 	return note == OFS_NONE ? -1 : 0;

@@ -13,6 +13,7 @@
 
 #include "base/copy.h"
 #include "base/io.h"
+#include "base/memory.h"
 #include "base/sys.h"
 #include "cluster/commit/coordinator.h"
 #include "journal/publish_impl.h"
@@ -20,23 +21,13 @@
 int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
     enum ofs_publish_kind kind, int fd, uint64_t ino, struct optimfs_error *err)
 {
-	struct ofs_publish_name *grown;
-	char *copy = strdup(rel);
+	char *copy;
 
-	if (copy != NULL && plan->n == plan->cap) {
-		size_t cap = plan->cap == 0 ? 16 : plan->cap * 2;
-
-		grown = reallocarray(plan->name, cap, sizeof(*grown));
-		if (grown == NULL) {
-			free(copy);
-			copy = NULL;
-		} else {
-			plan->name = grown;
-			plan->cap = cap;
-		}
-	}
+	if (ofs_grow(plan->name, plan->n, plan->cap, err) == -1)
+		return -1;
+	copy = strdup(rel);
 	if (copy == NULL)
-		return optimfs_fail(err, ENOMEM, "names of a commit");
+		return ofs_no_memory(err);
 	plan->name[plan->n++] =
 	    (struct ofs_publish_name){ copy, NULL, kind, fd, ino };
 	return 0;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/copy.h"
+#include "base/memory.h"
 #include "base/sys.h"
 #include "journal/publish_impl.h"
 
@@ -34,15 +35,8 @@ static int fail(const struct walk *w, const char *rel)
 
 static int push(struct walk *w, const char *rel)
 {
-	if (w->n == w->cap) {
-		size_t cap = w->cap == 0 ? 16 : w->cap * 2;
-		char **grown = reallocarray(w->dir, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(w->err, ENOMEM, "directories");
-		w->dir = grown;
-		w->cap = cap;
-	}
+	if (ofs_grow(w->dir, w->n, w->cap, w->err) == -1)
+		return -1;
 	w->dir[w->n] = strdup(rel);
 	if (w->dir[w->n] == NULL)
 		return optimfs_fail(w->err, ENOMEM, "directories");

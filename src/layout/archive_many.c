@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/crc.h"
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "layout/archive.h"
 #include "plan/cast.h"
 
@@ -22,30 +23,9 @@
 #define BLOCK   512u
 #define NBEFORE (1 + OFS_ZIP_NBEFORE) /* records before the first storage */
 
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "an archive of a view");
-}
-
-/* Room for one more storage. */
-static int grow(struct ofs_torch_new *a, struct optimfs_error *err)
-{
-	uint32_t cap = a->storage_cap == 0 ? 64 : a->storage_cap * 2;
-	struct ofs_torch_storage_new *grown;
-
-	if (a->nstorages < a->storage_cap)
-		return 0;
-	grown = reallocarray(a->storage, cap, sizeof(*grown));
-	if (grown == NULL)
-		return no_memory(err);
-	a->storage = grown;
-	a->storage_cap = cap;
-	return 0;
-}
-
 int ofs_torch_new_storage(struct ofs_torch_new *a, struct optimfs_error *err)
 {
-	if (grow(a, err) == -1)
+	if (ofs_grow(a->storage, a->nstorages, a->storage_cap, err) == -1)
 		return -1;
 	a->storage[a->nstorages++] =
 	    (struct ofs_torch_storage_new){ .first = a->nparts };
@@ -74,16 +54,8 @@ int ofs_torch_new_part(struct ofs_torch_new *a, const struct ofs_catalog *cat,
 		    "OFS606 size overflow: a storage of a view");
 	if (part->count == 0)
 		return 0;
-	if (a->nparts == a->part_cap) {
-		size_t cap = a->part_cap == 0 ? 64 : a->part_cap * 2;
-		struct ofs_torch_part *grown =
-		    reallocarray(a->part, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return no_memory(err);
-		a->part = grown;
-		a->part_cap = cap;
-	}
+	if (ofs_grow(a->part, a->nparts, a->part_cap, err) == -1)
+		return -1;
 	a->part[a->nparts++] = *part;
 	return 0;
 }
@@ -174,8 +146,8 @@ int ofs_torch_new_lay(struct ofs_torch_new *a, const struct ofs_buf *pickle,
 	struct named n;
 
 	if (pickle->bad)
-		return no_memory(err);
-	if (grow(a, err) == -1)
+		return ofs_no_memory(err);
+	if (ofs_grow(a->storage, a->nstorages, a->storage_cap, err) == -1)
 		return -1;
 	a->storage[a->nstorages].first = a->nparts;
 	a->id = ofs_torch_id(pickle->data, pickle->len);
@@ -192,7 +164,7 @@ int ofs_torch_new_lay(struct ofs_torch_new *a, const struct ofs_buf *pickle,
 		put_record(&a->head, &n, n.small.bytes);
 	}
 	if (a->head.bad)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	a->storage[0].header = a->head.len;
 	for (uint32_t i = 0; i < a->nstorages; i++) {
 		data_record(a, i, &n);
@@ -274,7 +246,7 @@ static int give_padding(const struct ofs_torch_part *p, struct ofs_buf *b,
 	for (uint64_t i = 0; i < p->count * p->item; i++)
 		ofs_buf_putc(b, i % p->item < 8 ? bits[i % p->item] : 0);
 	if (b->bad)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	if (ofs_composition_bytes(c, b->data, b->len, err) == -1)
 		return -1;
 	b->len = 0;

@@ -8,14 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "pickle/pickle.h"
 #include "pickle/write.h"
 #include "text/id_names.h"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "an optimizer's groups");
-}
 
 static bool same_name(const void *ctx, uint32_t index, const void *key,
     size_t n)
@@ -61,23 +57,15 @@ static int add_name(struct builder *b, const void *p, size_t n)
 	char *copy = ofs_arena_strndup(&g->arena, p, n);
 
 	if (copy == NULL)
-		return no_memory(b->err);
-	if (g->nnames == b->cap) {
-		uint32_t cap = b->cap == 0 ? 64 : b->cap * 2;
-		struct ofs_str *grown =
-		    reallocarray(g->name, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return no_memory(b->err);
-		g->name = grown;
-		b->cap = cap;
-	}
+		return ofs_no_memory(b->err);
+	if (ofs_grow(g->name, g->nnames, b->cap, b->err) == -1)
+		return -1;
 	g->name[g->nnames] = (struct ofs_str){ copy, (uint32_t)n };
 	if (ofs_optim_groups_id(g, g->name[g->nnames]) != OFS_NONE)
 		return optimfs_fail(b->err, EUCLEAN,
 		    "OFS451 %.120s is in the optimizer's groups twice", copy);
 	if (!ofs_map_add(&g->map, ofs_map_hash(p, n), g->nnames))
-		return no_memory(b->err);
+		return ofs_no_memory(b->err);
 	g->nnames++;
 	return 0;
 }
@@ -99,7 +87,8 @@ static int add_item(struct builder *b, const struct ofs_pickle *doc,
 		    "OFS451 params of a group has something that is neither a "
 		    "name nor a number");
 	ofs_buf_printf(&text, "%lld", (long long)id);
-	ret = text.bad ? no_memory(b->err) : add_name(b, text.data, text.len);
+	ret =
+	    text.bad ? ofs_no_memory(b->err) : add_name(b, text.data, text.len);
 	ofs_buf_fini(&text);
 	return ret;
 }
@@ -183,7 +172,7 @@ static uint32_t group_of(struct builder *b, struct options *o, uint32_t node)
 	if (put_options(b, node, &o->text) == -1)
 		return OFS_NONE;
 	if (o->text.bad) {
-		no_memory(b->err);
+		ofs_no_memory(b->err);
 		return OFS_NONE;
 	}
 	n = o->text.len - start;
@@ -197,7 +186,7 @@ static uint32_t group_of(struct builder *b, struct options *o, uint32_t node)
 	o->end[g->n] = o->text.len;
 	g->v[g->n] = (struct ofs_optim_group){ .node = node };
 	if (!ofs_map_add(&o->map, hash, g->n)) {
-		no_memory(b->err);
+		ofs_no_memory(b->err);
 		return OFS_NONE;
 	}
 	return g->n++;
@@ -232,7 +221,7 @@ static int read_flattened(struct builder *b, uint32_t node, uint32_t n)
 
 	o.end = calloc(n + 1ull, sizeof(*o.end));
 	if (group == NULL || o.end == NULL)
-		ret = no_memory(b->err);
+		ret = ofs_no_memory(b->err);
 	for (uint32_t i = b->s->node[node].child; i != OFS_NONE && ret == 0;
 	     i = b->s->node[i].next) {
 		group[nth] = group_of(b, &o, i);
@@ -263,7 +252,7 @@ int ofs_optim_groups_build(struct ofs_optim_groups *g,
 		n++;
 	g->v = calloc(n + 1ull, sizeof(*g->v));
 	if (g->v == NULL)
-		ret = no_memory(err);
+		ret = ofs_no_memory(err);
 	else if (g->flattened)
 		ret = read_flattened(&b, node, n);
 	else

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/checked.h"
+#include "base/memory.h"
 #include "pickle/pickle.h"
 #include "pickle/write.h"
 #include "plan/cast.h"
@@ -27,15 +28,8 @@ int ofs_spans_add(struct ofs_spans *s, uint64_t len, uint64_t ref,
 		return optimfs_fail(err, EFBIG,
 		    "OFS606 size overflow: a file of a view would have more "
 		    "bytes than a file can");
-	if (s->n == s->cap) {
-		size_t cap = s->cap == 0 ? 16 : s->cap * 2;
-		struct ofs_span *grown = reallocarray(s->v, cap, sizeof(*s->v));
-
-		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "spans of a view");
-		s->v = grown;
-		s->cap = cap;
-	}
+	if (ofs_grow(s->v, s->n, s->cap, err) == -1)
+		return -1;
 	s->v[s->n++] = (struct ofs_span){ end, ref, base };
 	return 0;
 }

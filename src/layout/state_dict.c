@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "layout/optim_groups.h"
 #include "plan/cast.h"
 
@@ -31,19 +32,10 @@ static bool same_child(const void *ctx, uint32_t index, const void *key,
 static uint32_t new_node(struct ofs_state *s, uint32_t parent, uint32_t key,
     struct optimfs_error *err)
 {
-	struct ofs_state_node *grown, *up;
+	struct ofs_state_node *up;
 
-	if (s->n == s->cap) {
-		uint32_t cap = s->cap == 0 ? 64 : s->cap * 2;
-
-		grown = reallocarray(s->node, cap, sizeof(*grown));
-		if (grown == NULL) {
-			optimfs_fail(err, ENOMEM, "state of a view");
-			return OFS_NONE;
-		}
-		s->node = grown;
-		s->cap = cap;
-	}
+	if (ofs_grow(s->node, s->n, s->cap, err) == -1)
+		return OFS_NONE;
 	s->node[s->n] = (struct ofs_state_node){ key, OFS_NONE, parent,
 		OFS_NONE, OFS_NONE, OFS_NONE, false, false };
 	if (parent != OFS_NONE) {

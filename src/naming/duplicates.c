@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "naming/naming_impl.h"
 
 /* A job may leave its optimizer keyed by name and again keyed by ID, each in a
@@ -67,7 +68,7 @@ static int drop(struct canon *c, uint32_t root, struct optimfs_error *err)
 		"OFS643 %.*s is the optimizer once more, by parameter ID: it "
 		"is below extra/ (-o optim_key= shows it instead)",
 		(int)(last.len > 200 ? 200 : last.len), last.p) == OFS_NONE)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -78,7 +79,7 @@ int ofs_naming_drop_twins(struct canon *c, uint32_t *naccepted,
 	int ret = 0;
 
 	if (s == NULL)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		if (c->spot[i].root != OFS_NONE)
 			count(c, i, &s[c->spot[i].root]);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/memory.h"
 #include "naming/naming_impl.h"
 
 /* A flattened key does not say where its FQN ends, and both an FQN and what
@@ -198,7 +199,7 @@ static int add_fqn(struct canon *c, struct ofs_str fqn,
 	if ((w & WORD_WRAPPED) != 0) {
 		out = ofs_arena_alloc(&c->arena, fqn.len);
 		if (out == NULL)
-			return ofs_naming_no_memory(err);
+			return ofs_no_memory(err);
 		clean.len = (uint32_t)ofs_clean_fqn(fqn.p, fqn.len, out);
 		clean.p = out;
 		if (ofs_naming_set_add(&c->fqns, clean, err) == -1)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "naming/ids_file.h"
 #include "naming/naming_impl.h"
 
@@ -69,7 +70,7 @@ static int mixed(struct canon *c, const struct canon_root *r,
 	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, EUCLEAN, fmt, n,
 		number.p, m, name.p,
 		" (or the dotted keys were cut wrongly)") == OFS_NONE)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -132,7 +133,7 @@ static int choose_root(struct canon *c, struct optimfs_error *err)
 	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
 		"OFS635 ids= is of no use: no optimizer here has integer "
 		"parameter IDs") == OFS_NONE)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -180,7 +181,7 @@ static int no_doubles(const struct ofs_ids *ids, struct optimfs_error *err)
 	int ret = 0;
 
 	if (v == NULL)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	if (ids->n > 0)
 		memcpy(v, ids->v, ids->n * sizeof(*v));
 	qsort(v, ids->n, sizeof(*v), by_name);
@@ -199,7 +200,7 @@ static int parse(struct canon *c, const struct ofs_ids_file *f,
 {
 	ids->v = malloc(f->n * sizeof(*ids->v) + 1);
 	if (ids->v == NULL)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < f->n; i++)
 		if (add_line(c, ids, &f->v[i], err) == -1)
 			return -1;
@@ -227,7 +228,7 @@ static int store(struct canon *c, const struct ofs_ids *ids,
 	uint32_t *v = ofs_arena_alloc(&c->cat->arena, ids->n * sizeof(*v));
 
 	if (v == NULL)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < ids->n; i++)
 		v[i] = ids->v[i].name;
 	c->cat->ids = v;

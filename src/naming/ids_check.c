@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "naming/ids.h"
 #include "pickle/pickle.h"
 
@@ -116,7 +117,7 @@ static int see_group(struct canon *c, uint32_t entry, struct groups *g,
 	if (number >= g->n) {
 		size = reallocarray(g->size, number + 1, sizeof(*size));
 		if (size == NULL)
-			return ofs_naming_no_memory(err);
+			return ofs_no_memory(err);
 		g->size = size;
 		while (g->n <= number)
 			g->size[g->n++] = OFS_NONE;

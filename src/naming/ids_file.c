@@ -10,12 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_IDS_FILE (64u << 20)
+#include "base/memory.h"
 
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for names");
-}
+#define MAX_IDS_FILE (64u << 20)
 
 static int read_all(int fd, struct ofs_buf *b)
 {
@@ -47,24 +44,9 @@ static int read_file(const char *path, struct ofs_buf *b,
 	if (code == 0)
 		return 0;
 	if (code == ENOMEM)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	errno = code;
 	return optimfs_fail(err, EINVAL, "OFS635 ids=%s: %m", path);
-}
-
-static bool grow(struct ofs_ids_file *f)
-{
-	struct ofs_ids_line *v;
-
-	/* a power of two is full */
-	if (f->n >= 64 && (f->n & (f->n - 1)) != 0)
-		return true;
-	if (f->n > 0 && f->n < 64)
-		return true;
-	v = reallocarray(f->v, f->n == 0 ? 64 : 2ull * f->n, sizeof(*v));
-	if (v != NULL)
-		f->v = v;
-	return v != NULL;
 }
 
 static int add_line(struct ofs_ids_file *f, struct ofs_str name, bool *blank,
@@ -77,8 +59,8 @@ static int add_line(struct ofs_ids_file *f, struct ofs_str name, bool *blank,
 	if (memchr(name.p, '\0', name.len) != NULL)
 		return optimfs_fail(err, EINVAL,
 		    "OFS635 %s: line %u is not text", f->file, f->end);
-	if (!grow(f))
-		return no_memory(err);
+	if (ofs_grow(f->v, f->n, f->cap, err) == -1)
+		return -1;
 	f->ngroups += f->n == 0 || *blank;
 	*blank = false;
 	f->v[f->n++] = (struct ofs_ids_line){ name, f->end, f->ngroups - 1 };

@@ -17,7 +17,7 @@ struct ofs_ids_file {
 		struct ofs_str name; /* no NUL follows */
 		uint32_t line, group;
 	} * v;
-	uint32_t n, ngroups;
+	uint32_t n, cap, ngroups;
 	uint32_t end; /* the line after the last */
 	struct ofs_buf text;
 };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "naming/ids.h"
 #include "pickle/pickle.h"
 
@@ -200,7 +201,7 @@ static int match(struct match *m, const struct ofs_shapes *state,
 	ids->v = malloc(m->nids * sizeof(*ids->v));
 	if (m->owner == NULL || m->group == NULL || m->v == NULL ||
 	    ids->v == NULL)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	memset(m->owner, 0xff, m->model.n * sizeof(*m->owner));
 	memset(ids->v, 0xff, m->nids * sizeof(*ids->v));
 	ids->n = m->nids;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "naming/naming_impl.h"
 
 /* Among the paths that hold tensors and no optimizer, the model is, in this
@@ -119,22 +120,16 @@ static int count(struct tally *t, const uint32_t *path, uint32_t n,
 	size_t len = n * sizeof(*path);
 	uint32_t hash = ofs_map_hash(path, len);
 	uint32_t at = ofs_map_find(&t->map, hash, same_holder, t, path, len);
-	struct holder *v;
 
 	if (at != UINT32_MAX) {
 		t->v[at].count++;
 		return 0;
 	}
-	if (t->n == t->cap) {
-		t->cap = t->cap == 0 ? 16 : t->cap * 2;
-		v = reallocarray(t->v, t->cap, sizeof(*v));
-		if (v == NULL)
-			return ofs_naming_no_memory(err);
-		t->v = v;
-	}
+	if (ofs_grow(t->v, t->n, t->cap, err) == -1)
+		return -1;
 	t->v[t->n] = (struct holder){ path, n, 1 };
 	if (!ofs_map_add(&t->map, hash, t->n++))
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -279,7 +274,7 @@ static int set_prefix(struct canon *c, const char *prefix,
 	c->model.len = strlen(prefix);
 	c->model.prefix = ofs_arena_strndup(&c->arena, prefix, c->model.len);
 	if (c->model.prefix == NULL)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	c->model.kind = MODEL_TEXT;
 	return 0;
 }
@@ -362,7 +357,7 @@ static int find_given(struct canon *c, struct optimfs_error *err)
 	ofs_buf_printf(&dotted, "%s.", key);
 	ofs_buf_putc(&dotted, 0);
 	if (dotted.bad)
-		ret = ofs_naming_no_memory(err);
+		ret = ofs_no_memory(err);
 	for (uint32_t i = 0; i < c->cat->nentries && ret == 0; i++) {
 		path = path_of(c, i, &n);
 		if (n != 1 ||

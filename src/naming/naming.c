@@ -9,28 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "naming/file_name.h"
 #include "naming/naming_impl.h"
 
-int ofs_naming_no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "naming the checkpoint's entries");
-}
-
 int ofs_naming_push(struct canon *c, uint32_t str, struct optimfs_error *err)
 {
-	size_t cap = c->path_cap == 0 ? 32 : c->path_cap * 2;
-	uint32_t *path;
-
 	if (str == OFS_NONE)
 		return -1;
-	if (c->npath == c->path_cap) {
-		path = reallocarray(c->path, cap, sizeof(*path));
-		if (path == NULL)
-			return ofs_naming_no_memory(err);
-		c->path = path;
-		c->path_cap = cap;
-	}
+	if (ofs_grow(c->path, c->npath, c->path_cap, err) == -1)
+		return -1;
 	c->path[c->npath++] = str;
 	return 0;
 }
@@ -286,7 +274,7 @@ static int warn_of_text(struct canon *c, struct optimfs_error *err)
 		"OFS640 no map of keys: %" PRIu64
 		" dotted keys of optimizers were cut by the names in them",
 		c->ntext) == OFS_NONE)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 

@@ -155,7 +155,6 @@ struct canon {
 	size_t npath, path_cap;
 };
 
-int ofs_naming_no_memory(struct optimfs_error *err);
 bool ofs_naming_str_is(struct ofs_str s, const char *word);
 /* s without its first n bytes. */
 struct ofs_str ofs_naming_after(struct ofs_str s, size_t n);

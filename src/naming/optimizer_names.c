@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "naming/naming_impl.h"
 
 static int compare_strs(const void *a, const void *b)
@@ -62,7 +63,7 @@ static int name_whole(struct canon *c, struct canon_root *r,
 		r->name =
 		    ofs_catalog_str(c->cat, (char *)b.data, b.len - 1, err);
 	if (b.bad)
-		ofs_naming_no_memory(err);
+		ofs_no_memory(err);
 	ofs_buf_fini(&b);
 	return r->name == OFS_NONE ? -1 : 0;
 }
@@ -74,7 +75,7 @@ int ofs_naming_name_roots(struct canon *c, uint32_t naccepted,
 	int ret = 0;
 
 	if (names == NULL)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	while (back < CANON_DEPTH && !differ_at(c, back, names, naccepted))
 		back++;
 	for (uint32_t i = 0; i < c->nroots && ret == 0; i++) {

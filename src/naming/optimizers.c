@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "naming/naming_impl.h"
 
 /* A path P is taken for an optimizer's when what lies below it says so: P has
@@ -59,20 +60,14 @@ static uint32_t find_root(const struct canon *c, const uint32_t *path,
 static struct canon_root *get_root(struct canon *c, const uint32_t *path,
     uint32_t n, struct optimfs_error *err)
 {
-	uint32_t found = find_root(c, path, n), cap;
+	uint32_t found = find_root(c, path, n);
 	struct canon_root *r;
 	uint32_t *copy;
 
 	if (found != UINT32_MAX)
 		return &c->root[found];
-	if (c->nroots == c->root_cap) {
-		cap = c->root_cap == 0 ? 16 : c->root_cap * 2;
-		r = reallocarray(c->root, cap, sizeof(*r));
-		if (r == NULL)
-			goto no_memory;
-		c->root = r;
-		c->root_cap = cap;
-	}
+	if (ofs_grow(c->root, c->nroots, c->root_cap, err) == -1)
+		return NULL;
 	copy = ofs_arena_alloc(&c->arena, (n + 1) * sizeof(*copy));
 	if (copy == NULL)
 		goto no_memory;
@@ -88,7 +83,7 @@ static struct canon_root *get_root(struct canon *c, const uint32_t *path,
 	c->length[n] = true;
 	return r;
 no_memory:
-	ofs_naming_no_memory(err);
+	ofs_no_memory(err);
 	return NULL;
 }
 
@@ -442,7 +437,7 @@ int ofs_naming_roots(struct canon *c, struct optimfs_error *err)
 
 	c->spot = malloc(c->cat->nentries * sizeof(*c->spot) + 1);
 	if (c->spot == NULL)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	if (!given && ofs_naming_detect(c, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {

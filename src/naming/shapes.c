@@ -7,20 +7,14 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "naming/ids.h"
 
 int ofs_shapes_add(struct ofs_shapes *s, uint32_t key, uint32_t entry,
     struct optimfs_error *err)
 {
-	struct ofs_shaped *v;
-
-	if (s->n == s->cap) {
-		s->cap = s->cap == 0 ? 64 : s->cap * 2;
-		v = reallocarray(s->v, s->cap, sizeof(*v));
-		if (v == NULL)
-			return ofs_naming_no_memory(err);
-		s->v = v;
-	}
+	if (ofs_grow(s->v, s->n, s->cap, err) == -1)
+		return -1;
 	s->v[s->n++] = (struct ofs_shaped){ key, entry };
 	return 0;
 }

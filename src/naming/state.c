@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "naming/naming_impl.h"
 #include "pickle/pickle.h"
 
@@ -39,20 +40,15 @@ static bool has_state(const struct present *p, uint32_t root, uint32_t name)
 static int add_state(struct present *p, uint32_t root, uint32_t name,
     struct optimfs_error *err)
 {
-	struct has k = { root, name }, *v;
+	struct has k = { root, name };
 
 	if (has_state(p, root, name))
 		return 0;
-	if (p->n == p->cap) {
-		p->cap = p->cap == 0 ? 64 : p->cap * 2;
-		v = reallocarray(p->v, p->cap, sizeof(*v));
-		if (v == NULL)
-			return ofs_naming_no_memory(err);
-		p->v = v;
-	}
+	if (ofs_grow(p->v, p->n, p->cap, err) == -1)
+		return -1;
 	p->v[p->n] = k;
 	if (!ofs_map_add(&p->map, ofs_map_hash(&k, sizeof(k)), p->n++))
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -217,7 +213,7 @@ static int note_missing(struct canon *c, const struct present *p, uint32_t root,
 		in.p, in.len > 0 ? "/" : "", s.p,
 		flat != NULL && flat->grad == 1 ? " though it is trained"
 						: "") == OFS_NONE)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	path = state_dir(c, root, name, err);
 	return path == OFS_NONE ||
 		ofs_catalog_alias(c->cat, path, OFS_NONE, err) == OFS_NONE

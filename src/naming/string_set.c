@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "naming/naming_impl.h"
 
 static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
@@ -23,23 +24,13 @@ bool ofs_naming_set_has(const struct canon_set *set, struct ofs_str s)
 int ofs_naming_set_add(struct canon_set *set, struct ofs_str s,
     struct optimfs_error *err)
 {
-	uint32_t cap = set->cap == 0 ? 64 : set->cap * 2;
-	struct ofs_str *v;
-
 	if (ofs_naming_set_has(set, s))
 		return 0;
-	if (set->n == set->cap) {
-		if (cap < set->cap)
-			return ofs_naming_no_memory(err);
-		v = reallocarray(set->v, cap, sizeof(*v));
-		if (v == NULL)
-			return ofs_naming_no_memory(err);
-		set->v = v;
-		set->cap = cap;
-	}
+	if (ofs_grow(set->v, set->n, set->cap, err) == -1)
+		return -1;
 	set->v[set->n] = s;
 	if (!ofs_map_add(&set->map, ofs_map_hash(s.p, s.len), set->n))
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	set->n++;
 	return 0;
 }

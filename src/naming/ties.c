@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "naming/naming_impl.h"
 
 /* What two names of one tensor have in common. Boxes, shapes and strides are
@@ -17,7 +18,7 @@ struct identity {
 struct ties {
 	struct identity *id;
 	uint32_t *entry; /* the first that is this tensor */
-	uint32_t n, cap;
+	uint32_t n, id_cap, entry_cap;
 	struct ofs_map map;
 };
 
@@ -72,33 +73,16 @@ static bool identify(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 
 static int grow(struct ties *t, struct optimfs_error *err)
 {
-	struct identity *id;
-	uint32_t *entry;
-
-	if (t->n < t->cap)
-		return 0;
-	t->cap = t->cap == 0 ? 64 : t->cap * 2;
-	id = reallocarray(t->id, t->cap, sizeof(*id));
-	if (id != NULL)
-		t->id = id;
-	entry = reallocarray(t->entry, t->cap, sizeof(*entry));
-	if (entry != NULL)
-		t->entry = entry;
-	return id == NULL || entry == NULL ? ofs_naming_no_memory(err) : 0;
+	if (ofs_grow(t->id, t->n, t->id_cap, err) == -1)
+		return -1;
+	return ofs_grow(t->entry, t->n, t->entry_cap, err);
 }
 
 static int add_tie(struct canon *c, uint32_t entry, uint32_t first,
     struct optimfs_error *err)
 {
-	struct canon_tie *v;
-
-	if (c->nties == c->tie_cap) {
-		c->tie_cap = c->tie_cap == 0 ? 16 : c->tie_cap * 2;
-		v = reallocarray(c->tie, c->tie_cap, sizeof(*v));
-		if (v == NULL)
-			return ofs_naming_no_memory(err);
-		c->tie = v;
-	}
+	if (ofs_grow(c->tie, c->nties, c->tie_cap, err) == -1)
+		return -1;
 	c->tie[c->nties++] = (struct canon_tie){ entry, first };
 	return 0;
 }
@@ -116,7 +100,7 @@ static int see(struct canon *c, struct ties *t, uint32_t entry,
 	t->id[t->n] = *id;
 	t->entry[t->n] = entry;
 	if (!ofs_map_add(&t->map, hash, t->n++))
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "naming/naming_impl.h"
 
 /* Names of optimizers' states (docs/naming.md). Those in sure are called so
@@ -159,7 +160,7 @@ int ofs_naming_words(struct canon *c, struct optimfs_error *err)
 	c->nwords = c->cat->nstrs;
 	c->word = malloc(c->nwords * sizeof(*c->word) + 1);
 	if (c->word == NULL)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < c->nwords; i++) {
 		c->word[i] = ofs_naming_classify(c->cat->strs[i]);
 		if ((c->word[i] & (WORD_WRAPPED | WORD_MODULE)) != 0)

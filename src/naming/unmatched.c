@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "naming/ids.h"
 #include "pickle/pickle.h"
 
@@ -32,30 +33,13 @@ static int compare_ids(const void *va, const void *vb)
 	return (a->id > b->id) - (a->id < b->id);
 }
 
-static bool room(struct listed *l, uint32_t n)
-{
-	size_t cap = l->cap == 0 ? 256 : l->cap;
-	struct id *p;
-
-	while (cap - l->n < n)
-		cap *= 2;
-	if (cap == l->cap)
-		return true;
-	p = reallocarray(l->v, cap, sizeof(*p));
-	if (p == NULL)
-		return false;
-	l->v = p;
-	l->cap = cap;
-	return true;
-}
-
 static int add_list(struct listed *l, uint32_t root, const struct ofs_value *v,
     struct optimfs_error *err)
 {
 	uint32_t n = ofs_pk_len(v->doc, v->node);
 
-	if (!room(l, n))
-		return ofs_naming_no_memory(err);
+	if (ofs_reserve(l->v, l->n + (uint64_t)n, l->cap, err) == -1)
+		return -1;
 	l->root[root].nlists++;
 	for (uint32_t i = 0; i < n; i++) {
 		int64_t id;
@@ -142,7 +126,7 @@ static int see_state(struct canon *c, struct listed *l, uint32_t entry,
 	    "OFS644 there is state of parameter ID %" PRIu32
 	    ", which none of the %" PRIu32 " param_groups lists",
 	    id.id, r->nlists);
-	return note == OFS_NONE ? ofs_naming_no_memory(err)
+	return note == OFS_NONE ? ofs_no_memory(err)
 				: refuse(c->cat, entry, note, err);
 }
 
@@ -151,7 +135,7 @@ int ofs_naming_orphans(struct canon *c, struct optimfs_error *err)
 	struct listed l = { .root = calloc(c->nroots + 1ull, sizeof(*l.root)) };
 	int ret;
 
-	ret = l.root == NULL ? ofs_naming_no_memory(err)
+	ret = l.root == NULL ? ofs_no_memory(err)
 			     : each_key(c, &l, CANON_GROUP, see_group, err);
 	if (ret == 0 && l.n > 0)
 		qsort(l.v, l.n, sizeof(*l.v), compare_ids);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "naming/naming_impl.h"
 
 static const char module[] = "module.";
@@ -88,20 +89,6 @@ static size_t nscopes(const struct canon *c)
 	return 1 + 2 * (size_t)c->nroots;
 }
 
-static bool room_in_scratch(struct canon *c, uint32_t n)
-{
-	char *p;
-
-	if (n <= c->scratch_len)
-		return true;
-	p = realloc(c->scratch, n * 2ull);
-	if (p == NULL)
-		return false;
-	c->scratch = p;
-	c->scratch_len = n * 2ull;
-	return true;
-}
-
 /* The string of raw without its wrappers; OFS_NONE: failed. */
 static uint32_t without_wrappers(struct canon *c, uint32_t raw,
     struct optimfs_error *err)
@@ -113,10 +100,8 @@ static uint32_t without_wrappers(struct canon *c, uint32_t raw,
 		return c->clean[raw];
 	if ((ofs_naming_word(c, raw) & WORD_WRAPPED) == 0)
 		return raw;
-	if (!room_in_scratch(c, s.len)) {
-		ofs_naming_no_memory(err);
+	if (ofs_reserve(c->scratch, s.len, c->scratch_len, err) == -1)
 		return OFS_NONE;
-	}
 	clean = ofs_catalog_str(c->cat, c->scratch,
 	    ofs_clean_fqn(s.p, s.len, c->scratch), err);
 	if (raw < c->nwords)
@@ -181,22 +166,14 @@ static int add_claim(struct canon *c, uint32_t scope, uint32_t clean,
     uint32_t raw, struct optimfs_error *err)
 {
 	struct claim_key k = { scope, clean };
-	struct canon_claim *v;
-	uint32_t cap;
 
-	if (c->nclaims == c->claim_cap) {
-		cap = c->claim_cap == 0 ? 256 : c->claim_cap * 2;
-		v = reallocarray(c->claim, cap, sizeof(*v));
-		if (v == NULL)
-			return ofs_naming_no_memory(err);
-		c->claim = v;
-		c->claim_cap = cap;
-	}
+	if (ofs_grow(c->claim, c->nclaims, c->claim_cap, err) == -1)
+		return -1;
 	c->claim[c->nclaims] =
 	    (struct canon_claim){ .scope = scope, .clean = clean, .raw = raw };
 	if (!ofs_map_add(&c->claim_map, ofs_map_hash(&k, sizeof(k)),
 		c->nclaims))
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	c->nclaims++;
 	return 0;
 }
@@ -242,7 +219,7 @@ static int claim(struct canon *c, uint32_t scope, struct canon_name raw,
 		"wrappers; the first keeps its prefixes",
 		c->cat->strs[raw_str].p,
 		c->cat->strs[other->raw].p) == OFS_NONE)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -253,7 +230,7 @@ int ofs_naming_claims(struct canon *c, struct optimfs_error *err)
 	c->strip = calloc(nscopes(c), sizeof(*c->strip));
 	c->clean = malloc(c->nwords * sizeof(*c->clean) + 1);
 	if (c->strip == NULL || c->clean == NULL)
-		return ofs_naming_no_memory(err);
+		return ofs_no_memory(err);
 	memset(c->clean, 0xff, c->nwords * sizeof(*c->clean));
 	if (each_name(c, look_for_module, false, err) == -1 ||
 	    each_name(c, claim, true, err) == -1)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "pickle/opcode.h"
 
 /* The pickle is run once more, to learn where in it each item of the stack was
@@ -52,29 +53,12 @@ struct tracer {
 	struct optimfs_error *err;
 };
 
-static int grow(struct tracer *t, void *array, size_t *cap, size_t need,
-    size_t size)
-{
-	size_t want = *cap == 0 ? 64 : *cap * 2;
-	void *old, *new;
-
-	if (need <= *cap)
-		return 0;
-	memcpy(&old, array, sizeof(old));
-	new = reallocarray(old, want < need ? need : want, size);
-	if (new == NULL)
-		return optimfs_fail(t->err, ENOMEM, "places in a pickle");
-	memcpy(array, &new, sizeof(new));
-	*cap = want < need ? need : want;
-	return 0;
-}
-
 /* Room for memo index i: what is new was put nowhere. */
 static int grow_memo(struct tracer *t, size_t i)
 {
 	if (i < t->nmemo)
 		return 0;
-	if (grow(t, &t->memo, &t->cap_memo, i + 1, sizeof(*t->memo)) == -1)
+	if (ofs_reserve(t->memo, i + 1, t->cap_memo, t->err) == -1)
 		return -1;
 	memset(t->memo + t->nmemo, 0, (i + 1 - t->nmemo) * sizeof(*t->memo));
 	t->nmemo = i + 1;
@@ -83,8 +67,7 @@ static int grow_memo(struct tracer *t, size_t i)
 
 static int keep_past(struct tracer *t, struct memo m)
 {
-	if (grow(t, &t->past, &t->cap_past, t->npast + 1, sizeof(*t->past)) ==
-	    -1)
+	if (ofs_grow(t->past, t->npast, t->cap_past, t->err) == -1)
 		return -1;
 	t->past[t->npast++] = m;
 	return 0;
@@ -288,8 +271,7 @@ static bool is_put(uint8_t op)
 
 static int note_frame(struct tracer *t, uint64_t at)
 {
-	if (grow(t, &t->frame, &t->cap_frames, t->nframes + 1,
-		sizeof(*t->frame)) == -1)
+	if (ofs_grow(t->frame, t->nframes, t->cap_frames, t->err) == -1)
 		return -1;
 	t->frame[t->nframes++] = (struct patch){ .at = at, .cut = 9 };
 	return 0;
@@ -307,9 +289,8 @@ static int step(struct tracer *t)
 	int ret;
 
 	p->at = at;
-	if (grow(t, &t->start, &t->cap_start, stack + 2, sizeof(*t->start)) ==
-		-1 ||
-	    grow(t, &t->mark, &t->cap_mark, marks + 1, sizeof(*t->mark)) == -1)
+	if (ofs_reserve(t->start, stack + 2, t->cap_start, t->err) == -1 ||
+	    ofs_reserve(t->mark, marks + 1, t->cap_mark, t->err) == -1)
 		return -1;
 	adding = p->c.p != p->c.end && is_adding(t, &a);
 	ret = pk_step(p);
@@ -471,16 +452,9 @@ static void numbered(struct pk_parser *p, uint64_t i, bool put)
 {
 	struct numbers *c = (struct numbers *)p; /* p is its first member */
 
-	if (c->n == c->cap) {
-		size_t cap = c->cap == 0 ? 1024 : c->cap * 2;
-		struct number *grown = reallocarray(c->v, cap, sizeof(*grown));
-
-		if (grown == NULL) {
-			c->no_memory = true;
-			return;
-		}
-		c->v = grown;
-		c->cap = cap;
+	if (ofs_grow(c->v, c->n, c->cap, NULL) == -1) {
+		c->no_memory = true;
+		return;
 	}
 	c->v[c->n++] = (struct number){ p->at, (uint32_t)i };
 	c->nputs += put;

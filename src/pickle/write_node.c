@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "pickle/pickle_impl.h"
 #include "pickle/write.h"
 
@@ -64,15 +65,8 @@ static int learn(struct graph *g, uint32_t node)
 {
 	if (g->w->plain)
 		return 0;
-	if (g->nseen == g->cap) {
-		uint32_t cap = g->cap == 0 ? 16 : g->cap * 2;
-		struct seen *grown = reallocarray(g->seen, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(g->err, ENOMEM, "memo of a pickle");
-		g->seen = grown;
-		g->cap = cap;
-	}
+	if (ofs_grow(g->seen, g->nseen, g->cap, g->err) == -1)
+		return -1;
 	g->seen[g->nseen] = (struct seen){ node, g->w->memo - 1 };
 	if (!ofs_map_add(&g->map, ofs_map_hash(&node, sizeof(node)), g->nseen))
 		return optimfs_fail(g->err, ENOMEM, "memo of a pickle");

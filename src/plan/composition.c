@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "plan/cast.h"
 
 void ofs_composition_init(struct ofs_composition *c)
@@ -37,16 +38,8 @@ static int add_piece(struct ofs_composition *c, struct ofs_piece *piece,
 		return optimfs_fail(err, EFBIG,
 		    "OFS606 size overflow: the file would have more bytes than "
 		    "a file can");
-	if (c->n == c->cap) {
-		size_t cap = c->cap == 0 ? 4 : c->cap * 2;
-		struct ofs_piece *grown =
-		    reallocarray(c->piece, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "%zu pieces", cap);
-		c->piece = grown;
-		c->cap = cap;
-	}
+	if (ofs_grow(c->piece, c->n, c->cap, err) == -1)
+		return -1;
 	piece->off = c->size;
 	c->piece[c->n++] = *piece;
 	c->size = size;

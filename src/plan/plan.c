@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "catalog/shards.h"
 
 /* The range is cut into slabs (shards.h); each meeting of a slab and a shard
@@ -46,12 +47,8 @@ void ofs_plan_fini(struct ofs_plan *plan)
 static int add_zeros(struct ofs_plan *plan, uint64_t dst, uint64_t len,
     struct optimfs_error *err)
 {
-	struct ofs_plan_zeros *grown =
-	    reallocarray(plan->zero, plan->nzeros + 1, sizeof(*grown));
-
-	if (grown == NULL)
-		return optimfs_fail(err, ENOMEM, "a plan");
-	plan->zero = grown;
+	if (ofs_grow(plan->zero, plan->nzeros, plan->zero_cap, err) == -1)
+		return -1;
 	plan->zero[plan->nzeros++] = (struct ofs_plan_zeros){ dst, len };
 	return 0;
 }
@@ -59,17 +56,8 @@ static int add_zeros(struct ofs_plan *plan, uint64_t dst, uint64_t len,
 int ofs_plan_add(struct ofs_plan *plan, const struct ofs_segment *seg,
     struct optimfs_error *err)
 {
-	if (plan->n == plan->cap) {
-		size_t cap = plan->cap == 0 ? 8 : plan->cap * 2;
-		struct ofs_segment *grown =
-		    reallocarray(plan->seg, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM,
-			    "a plan of %zu segments", cap);
-		plan->seg = grown;
-		plan->cap = cap;
-	}
+	if (ofs_grow(plan->seg, plan->n, plan->cap, err) == -1)
+		return -1;
 	plan->seg[plan->n++] = *seg;
 	return 0;
 }

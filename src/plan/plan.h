@@ -33,7 +33,7 @@ struct ofs_plan {
 	struct ofs_plan_zeros {
 		uint64_t dst, len;
 	} * zero;
-	size_t nzeros;
+	size_t nzeros, zero_cap;
 };
 
 void ofs_plan_fini(struct ofs_plan *plan);

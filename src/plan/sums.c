@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/crc.h"
+#include "base/memory.h"
 
 void ofs_sums_init(struct ofs_sums *s)
 {
@@ -63,16 +64,9 @@ static void join(struct ofs_sum *a, const struct ofs_sum *b)
 
 static bool insert(struct ofs_sums *s, size_t i, const struct ofs_sum *sum)
 {
-	if (s->n == s->cap) {
-		size_t cap = s->cap == 0 ? 16 : s->cap * 2;
-		struct ofs_sum *grown = reallocarray(s->v, cap, sizeof(*grown));
-
-		if (grown == NULL) {
-			s->lost = true;
-			return false;
-		}
-		s->v = grown;
-		s->cap = cap;
+	if (ofs_grow(s->v, s->n, s->cap, NULL) == -1) {
+		s->lost = true;
+		return false;
 	}
 	memmove(&s->v[i + 1], &s->v[i], (s->n - i) * sizeof(*s->v));
 	s->v[i] = *sum;
@@ -161,20 +155,10 @@ int ofs_sums_get(struct ofs_sums *s, uint64_t from, uint64_t n, uint32_t *crc,
 int ofs_sums_promise(struct ofs_sums *s, uint64_t from, uint64_t end,
     struct optimfs_error *err)
 {
-	struct ofs_promise *grown;
-	int ret = 0;
+	int ret;
 
 	pthread_mutex_lock(&s->lock);
-	if (s->npromises == s->promise_cap) {
-		grown = reallocarray(s->promise, s->promise_cap + 16,
-		    sizeof(*grown));
-		if (grown != NULL) {
-			s->promise = grown;
-			s->promise_cap += 16;
-		} else {
-			ret = optimfs_fail(err, ENOMEM, "a checksum");
-		}
-	}
+	ret = ofs_grow(s->promise, s->npromises, s->promise_cap, err);
 	if (ret == 0)
 		s->promise[s->npromises++] = (struct ofs_promise){ from, end };
 	pthread_mutex_unlock(&s->lock);

@@ -12,6 +12,7 @@
 
 #include "base/copy.h"
 #include "base/io.h"
+#include "base/memory.h"
 #include "catalog/owners.h"
 #include "plan/fix.h"
 #include "read/locate.h"
@@ -131,18 +132,9 @@ struct copies {
 static struct ofs_place *keep(struct copies *c, struct ofs_place *p,
     struct optimfs_error *err)
 {
-	if (p != NULL && c->n == c->cap) {
-		size_t cap = c->cap == 0 ? 16 : 2 * c->cap;
-		struct ofs_place **grown =
-		    reallocarray(c->place, cap, sizeof(*grown));
-
-		if (grown == NULL) {
-			free(p);
-			optimfs_fail(err, ENOMEM, "places of copies");
-			return NULL;
-		}
-		c->place = grown;
-		c->cap = cap;
+	if (p != NULL && ofs_grow(c->place, c->n, c->cap, err) == -1) {
+		free(p);
+		return NULL;
 	}
 	if (p != NULL)
 		c->place[c->n++] = p;

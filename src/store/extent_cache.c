@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/temp.h"
 
 /* A temporary file stops growing when less than this share of its file system
@@ -98,15 +99,8 @@ static int append_memory(struct ofs_store *s, const uint8_t *p, size_t n,
 {
 	uint8_t *block;
 
-	if (s->nblocks == s->cap) {
-		size_t cap = s->cap == 0 ? 4 : s->cap * 2;
-		uint8_t **grown = realloc(s->block, cap * sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "decoded data");
-		s->block = grown;
-		s->cap = cap;
-	}
+	if (ofs_grow(s->block, s->nblocks, s->cap, err) == -1)
+		return -1;
 	block = malloc(n);
 	if (block == NULL)
 		return optimfs_fail(err, ENOMEM, "%zu decoded bytes", n);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "naming/file_name.h"
 #include "tree/build.h"
 
@@ -46,31 +47,13 @@ static int too_many(struct optimfs_error *err)
 	    "OFS633 more than 4294967294 files and directories");
 }
 
-static int no_memory(const struct build *b, struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "building the tree of %u entries",
-	    b->cat->nentries);
-}
-
 static int add_draft(struct build *b, uint32_t parent, uint32_t key,
     uint32_t entry, struct optimfs_error *err)
 {
-	struct ofs_tree_draft *grown;
-	uint64_t cap;
-
-	if (b->n == b->cap) {
-		cap = b->cap == 0 ? b->cat->nentries / 2 * 3 + 64ull
-				  : (uint64_t)b->cap * 2;
-		if (cap >= OFS_NONE)
-			cap = OFS_NONE - 1;
-		if (cap == b->n)
-			return too_many(err);
-		grown = reallocarray(b->draft, cap, sizeof(*grown));
-		if (grown == NULL)
-			return no_memory(b, err);
-		b->draft = grown;
-		b->cap = (uint32_t)cap;
-	}
+	if (b->n == OFS_NONE - 1)
+		return too_many(err);
+	if (ofs_grow(b->draft, b->n, b->cap, err) == -1)
+		return -1;
 	b->draft[b->n++] = (struct ofs_tree_draft){
 		.parent = parent,
 		.key = key,
@@ -93,7 +76,7 @@ static int enter(struct build *b, uint32_t parent, uint32_t key, uint32_t *dir,
 		if (add_draft(b, parent, key, OFS_NONE, err) == -1)
 			return -1;
 		if (!ofs_map_add(&b->dirs, hash, found))
-			return no_memory(b, err);
+			return ofs_no_memory(err);
 	}
 	*dir = found;
 	return 0;
@@ -101,16 +84,7 @@ static int enter(struct build *b, uint32_t parent, uint32_t key, uint32_t *dir,
 
 static int room_for_path(struct build *b, size_t n, struct optimfs_error *err)
 {
-	uint32_t *grown;
-
-	if (n <= b->last_cap)
-		return 0;
-	grown = reallocarray(b->last, n * 2, sizeof(*grown));
-	if (grown == NULL)
-		return no_memory(b, err);
-	b->last = grown;
-	b->last_cap = n * 2;
-	return 0;
+	return ofs_reserve(b->last, n, b->last_cap, err);
 }
 
 static int add_path(struct build *b, uint32_t entry, struct optimfs_error *err)
@@ -172,7 +146,7 @@ static int encode(struct build *b, uint32_t *slot, const char **names,
 				    ofs_arena_strndup(&b->tree->names, name,
 					len);
 			if (names[*nnames] == NULL)
-				return no_memory(b, err);
+				return ofs_no_memory(err);
 			slot[d->key] = (*nnames)++;
 		}
 		d->name = names[slot[d->key]];
@@ -209,7 +183,7 @@ static int sort_drafts(struct build *b, uint32_t *order,
 
 	if (slot == NULL || rank == NULL || names == NULL || bucket == NULL ||
 	    by_name == NULL) {
-		no_memory(b, err);
+		ofs_no_memory(err);
 		goto out;
 	}
 	if (encode(b, slot, names, &nnames, err) == -1 ||
@@ -218,7 +192,7 @@ static int sort_drafts(struct build *b, uint32_t *order,
 	most = nranks > b->n ? nranks : b->n;
 	start = malloc(((size_t)most + 1) * sizeof(*start));
 	if (start == NULL) {
-		no_memory(b, err);
+		ofs_no_memory(err);
 		goto out;
 	}
 	for (uint32_t i = 1; i < b->n; i++) {
@@ -274,7 +248,7 @@ static int place(struct build *b, const uint32_t *order,
 	if (node == NULL || at == NULL) {
 		free(node);
 		free(at);
-		return no_memory(b, err);
+		return ofs_no_memory(err);
 	}
 	for (uint32_t i = 0; i < b->n; i++)
 		at[order[i]] = i;
@@ -313,7 +287,7 @@ int ofs_tree_nodes(struct ofs_tree *tree, const struct ofs_catalog *cat,
 	ofs_map_fini(&b.dirs);
 	order = malloc((size_t)b.n * sizeof(*order));
 	if (order == NULL) {
-		no_memory(&b, err);
+		ofs_no_memory(err);
 		goto out;
 	}
 	order[0] = 0;

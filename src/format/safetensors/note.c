@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "pickle/write.h"
 
 #define COMPONENTS_MAX 64
@@ -53,16 +54,8 @@ static int add_path(struct reader *r, uint32_t key, uint32_t path)
 
 	if (find(note, s) != UINT32_MAX)
 		return bad(r, "a key has two paths");
-	if (note->n == note->cap) {
-		uint32_t cap = note->cap == 0 ? 64 : note->cap * 2;
-		struct ofs_safetensors_path *grown =
-		    reallocarray(note->v, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(r->err, ENOMEM, "paths of keys");
-		note->v = grown;
-		note->cap = cap;
-	}
+	if (ofs_grow(note->v, note->n, note->cap, r->err) == -1)
+		return -1;
 	note->v[note->n] = (struct ofs_safetensors_path){ key, path };
 	if (!ofs_map_add(&note->map, ofs_map_hash(s.p, s.len), note->n))
 		return optimfs_fail(r->err, ENOMEM, "paths of keys");

@@ -1,0 +1,57 @@
+/* memory.c - arrays that grow, and what is said when memory runs out */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST 8 /* items of an array that was empty */
+
+int ofs_no_memory(struct optimfs_error *err)
+{
+	return optimfs_fail(err, ENOMEM, "out of memory");
+}
+
+/* array points to a pointer to items of any type, which is why it is copied
+ * rather than cast. */
+static int reserve(void *array, size_t item, uint64_t n, size_t *cap,
+    uint64_t max, struct optimfs_error *err)
+{
+	uint64_t want = *cap + *cap / 2;
+	void *v;
+
+	if (n <= *cap)
+		return 0;
+	if (want < n)
+		want = n;
+	if (want < FIRST)
+		want = FIRST;
+	if (want > max)
+		want = max;
+	memcpy(&v, array, sizeof(v));
+	v = n > want ? NULL : reallocarray(v, want, item);
+	if (v == NULL)
+		return ofs_no_memory(err);
+	memcpy(array, &v, sizeof(v));
+	*cap = want;
+	return 0;
+}
+
+int ofs_reserve_size(void *array, size_t item, uint64_t n, size_t *cap,
+    struct optimfs_error *err)
+{
+	return reserve(array, item, n, cap, SIZE_MAX, err);
+}
+
+int ofs_reserve_u32(void *array, size_t item, uint64_t n, uint32_t *cap,
+    struct optimfs_error *err)
+{
+	size_t wide = *cap;
+	int ret = reserve(array, item, n, &wide, UINT32_MAX, err);
+
+	*cap = (uint32_t)wide;
+	return ret;
+}

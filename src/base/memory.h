@@ -1,0 +1,31 @@
+/* memory.h - arrays that grow, and what is said when memory runs out */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_BASE_MEMORY_H
+#define OFS_BASE_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+/* Fail with ENOMEM; -1. */
+int ofs_no_memory(struct optimfs_error *err);
+
+/* Room for one more item in array v, which has n items and room for cap. v and
+ * cap are assigned to; cap is a size_t or a uint32_t. Arrays grow by half at
+ * least, so that adding items one by one costs linear time. 0, or -1 with
+ * ENOMEM, which leaves v and cap as they were. */
+#define ofs_grow(v, n, cap, err) \
+ ((n) < (cap) ? 0 : ofs_reserve(v, (uint64_t)(n) + 1, cap, err))
+/* The same for n items in all. */
+#define ofs_reserve(v, n, cap, err)  \
+ _Generic((cap), uint32_t            \
+	  : ofs_reserve_u32, default \
+	  : ofs_reserve_size)(&(v), sizeof(*(v)), n, &(cap), err)
+
+int ofs_reserve_size(void *array, size_t item, uint64_t n, size_t *cap,
+    struct optimfs_error *err);
+int ofs_reserve_u32(void *array, size_t item, uint64_t n, uint32_t *cap,
+    struct optimfs_error *err);
+
+#endif
