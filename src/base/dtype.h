@@ -75,6 +75,9 @@ size_t ofs_dtype_print(enum ofs_dtype t, const void *p, char text[80]);
 /* The inverse: text[0..n) without its newline into the element at p.
  * 0, or EINVAL when it does not parse, ERANGE when it does not fit. */
 int ofs_dtype_parse(enum ofs_dtype t, const char *text, size_t n, void *p);
+/* The number at p: an element, or half of a complex one. Integers above 2^53
+ * are rounded; NaN for the types that are bits. */
+double ofs_dtype_number(enum ofs_dtype t, const void *p);
 /* A double as above ("1.0", "1e-08", "NaN"). */
 size_t ofs_print_double(double v, char text[80]);
 

@@ -390,6 +390,51 @@ static size_t print_complex(const struct layout *f, const uint8_t *p,
 	    (size_t)sprintf(text + n, "%s%sj)", im[0] == '-' ? "" : "+", im);
 }
 
+static double float_number(const struct layout *f, uint64_t code)
+{
+	uint64_t sign = sign_bit(f);
+	double v;
+
+	if (is_nan(f, code))
+		return NAN;
+	if (f->inf != 0 && (code & ~sign) == f->inf)
+		v = INFINITY;
+	else
+		v = magnitude(f, code & ~sign);
+	return (code & sign) != 0 ? -v : v;
+}
+
+double ofs_dtype_number(enum ofs_dtype t, const void *p)
+{
+	const struct layout *f = layout_of(t);
+	size_t size = ofs_dtype_size(t);
+	uint64_t v;
+
+	if (f != NULL)
+		return float_number(f, load(p, f->bits / 8u));
+	v = load(p, size > 8 ? 8 : size);
+	switch (t) {
+	case OFS_BOOL:
+		return v != 0;
+	case OFS_INT64:
+	case OFS_INT32:
+	case OFS_INT16:
+	case OFS_INT8:
+	case OFS_QINT8:
+	case OFS_QINT32:
+		v <<= 64 - 8 * size;
+		return (double)((int64_t)v >> (64 - 8 * size));
+	case OFS_UINT64:
+	case OFS_UINT32:
+	case OFS_UINT16:
+	case OFS_UINT8:
+	case OFS_QUINT8:
+		return (double)v;
+	default:
+		return NAN;
+	}
+}
+
 size_t ofs_dtype_print(enum ofs_dtype t, const void *p, char text[80])
 {
 	const struct layout *f = layout_of(t);

@@ -1,0 +1,237 @@
+/* result.c - statistics: of a directory, and as text */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stats/stats_impl.h"
+
+void optimfs_statistics_fini(struct optimfs_statistics *s)
+{
+	free(s->exponent);
+	s->exponent = NULL;
+	s->nexponents = 0;
+}
+
+void ofs_stats_derive(struct optimfs_statistics *s)
+{
+	double n = (double)s->finite;
+
+	s->mean = s->std = s->rms = s->linf = NAN;
+	s->l2 = sqrt(s->squares);
+	if (s->finite == 0)
+		return;
+	s->mean = s->sum / n;
+	s->std = sqrt(s->spread / n);
+	s->rms = sqrt(s->squares / n);
+	s->linf = fmax(fabs(s->min), fabs(s->max));
+}
+
+int ofs_stats_histogram(struct optimfs_statistics *s,
+    const uint64_t exponent[OFS_NEXPONENTS], struct optimfs_error *err)
+{
+	unsigned first = 0, end = OFS_NEXPONENTS;
+
+	while (first < end && exponent[first] == 0)
+		first++;
+	while (end > first && exponent[end - 1] == 0)
+		end--;
+	s->exponent = NULL;
+	s->nexponents = end - first;
+	s->exponent_first = end > first ? (int)first + OFS_EXPONENT_MIN : 0;
+	if (end == first)
+		return 0;
+	s->exponent = malloc(s->nexponents * sizeof(*s->exponent));
+	if (s->exponent == NULL)
+		return optimfs_fail(err, ENOMEM, "histogram");
+	memcpy(s->exponent, exponent + first,
+	    s->nexponents * sizeof(*s->exponent));
+	return 0;
+}
+
+static void spread_out(const struct optimfs_statistics *s,
+    uint64_t exponent[OFS_NEXPONENTS])
+{
+	for (unsigned i = 0; i < s->nexponents; i++)
+		exponent[s->exponent_first - OFS_EXPONENT_MIN + (int)i] +=
+		    s->exponent[i];
+}
+
+/* Before the counts of s are added: the spread of both. */
+static double both_spreads(const struct optimfs_statistics *to,
+    const struct optimfs_statistics *s)
+{
+	double x = (double)to->finite, y = (double)s->finite, d;
+
+	if (to->finite == 0 || s->finite == 0)
+		return to->spread + s->spread;
+	d = s->sum / y - to->sum / x;
+	return to->spread + s->spread + d * d * (x * y / (x + y));
+}
+
+int ofs_stats_merge(struct optimfs_statistics *to,
+    const struct optimfs_statistics *s, struct optimfs_error *err)
+{
+	uint64_t exponent[OFS_NEXPONENTS] = { 0 };
+	uint64_t *old = to->exponent;
+
+	spread_out(to, exponent);
+	spread_out(s, exponent);
+	if (ofs_stats_histogram(to, exponent, err) == -1) {
+		to->exponent = old;
+		return -1;
+	}
+	free(old);
+	to->spread = both_spreads(to, s);
+	to->min = to->finite == 0 ? s->min : fmin(to->min, s->min);
+	to->max = to->finite == 0 ? s->max : fmax(to->max, s->max);
+	to->tensors += s->tensors;
+	to->elements += s->elements;
+	to->finite += s->finite;
+	to->nan += s->nan;
+	to->inf += s->inf;
+	to->zeros += s->zeros;
+	to->denormals += s->denormals;
+	to->sum += s->sum;
+	to->l1 += s->l1;
+	to->squares += s->squares;
+	to->first_nan = to->first_inf = OPTIMFS_NO_INDEX;
+	to->xxh3 = 0;
+	ofs_stats_derive(to);
+	return 0;
+}
+
+/* The values that have names, in their order. */
+static const struct {
+	const char *name;
+	size_t at;
+	bool real;
+} values[] = {
+#define COUNT(name)                                       \
+ {                                                        \
+#  name, offsetof(struct optimfs_statistics, name), false \
+ }
+#define REAL(name)                                       \
+ {                                                       \
+#  name, offsetof(struct optimfs_statistics, name), true \
+ }
+	COUNT(tensors),
+	COUNT(elements),
+	COUNT(finite),
+	COUNT(nan),
+	COUNT(inf),
+	COUNT(zeros),
+	COUNT(denormals),
+	REAL(min),
+	REAL(max),
+	REAL(mean),
+	REAL(std),
+	REAL(l1),
+	REAL(l2),
+	REAL(linf),
+	REAL(rms),
+	COUNT(first_nan),
+	COUNT(first_inf),
+};
+#define NVALUES (sizeof(values) / sizeof(values[0]))
+
+static uint64_t count_at(const struct optimfs_statistics *s, size_t i)
+{
+	return *(const uint64_t *)((const char *)s + values[i].at);
+}
+
+static double real_at(const struct optimfs_statistics *s, size_t i)
+{
+	return *(const double *)((const char *)s + values[i].at);
+}
+
+/* Is it known of what s is of? */
+static bool has(const struct optimfs_statistics *s, size_t i)
+{
+	if (values[i].at == offsetof(struct optimfs_statistics, tensors))
+		return s->tensors != 1;
+	if (values[i].real)
+		return !isnan(real_at(s, i));
+	return count_at(s, i) != OPTIMFS_NO_INDEX;
+}
+
+bool ofs_stats_value(const struct optimfs_statistics *s, const char *name,
+    double *value)
+{
+	for (size_t i = 0; i < NVALUES; i++)
+		if (strcmp(values[i].name, name) == 0) {
+			*value = values[i].real ? real_at(s, i)
+						: (double)count_at(s, i);
+			if (!values[i].real &&
+			    count_at(s, i) == OPTIMFS_NO_INDEX)
+				*value = NAN;
+			return true;
+		}
+	return false;
+}
+
+void ofs_stats_text(const struct optimfs_statistics *s, struct ofs_buf *out)
+{
+	char text[80];
+
+	for (size_t i = 0; i < NVALUES; i++) {
+		if (!has(s, i))
+			continue;
+		if (values[i].real) {
+			ofs_print_double(real_at(s, i), text);
+			ofs_buf_printf(out, "%s %s\n", values[i].name, text);
+		} else {
+			ofs_buf_printf(out, "%s %" PRIu64 "\n", values[i].name,
+			    count_at(s, i));
+		}
+	}
+	if (s->tensors == 1)
+		ofs_buf_printf(out, "xxh3 %016" PRIx64 "\n", s->xxh3);
+	for (unsigned i = 0; i < s->nexponents; i++)
+		if (s->exponent[i] > 0)
+			ofs_buf_printf(out, "exponent.%d %" PRIu64 "\n",
+			    s->exponent_first + (int)i, s->exponent[i]);
+}
+
+static void put_real(double v, struct ofs_buf *out)
+{
+	char text[80];
+
+	if (!isfinite(v)) {
+		ofs_buf_puts(out, "null");
+		return;
+	}
+	ofs_print_double(v, text);
+	ofs_buf_puts(out, text);
+}
+
+void ofs_stats_json(const struct optimfs_statistics *s, struct ofs_buf *out)
+{
+	const char *between = "";
+
+	for (size_t i = 0; i < NVALUES; i++) {
+		ofs_buf_printf(out, "%s\"%s\": ", i == 0 ? "" : ", ",
+		    values[i].name);
+		if (values[i].real)
+			put_real(real_at(s, i), out);
+		else if (count_at(s, i) == OPTIMFS_NO_INDEX)
+			ofs_buf_puts(out, "null");
+		else
+			ofs_buf_printf(out, "%" PRIu64, count_at(s, i));
+	}
+	if (s->tensors == 1)
+		ofs_buf_printf(out, ", \"xxh3\": \"%016" PRIx64 "\"", s->xxh3);
+	ofs_buf_puts(out, ", \"exponents\": {");
+	for (unsigned i = 0; i < s->nexponents; i++)
+		if (s->exponent[i] > 0) {
+			ofs_buf_printf(out, "%s\"%d\": %" PRIu64, between,
+			    s->exponent_first + (int)i, s->exponent[i]);
+			between = ", ";
+		}
+	ofs_buf_putc(out, '}');
+}

@@ -1,0 +1,648 @@
+/* stats.c - adding up elements, in an order that is fixed */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "stats/stats.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stats/number.h"
+#include "stats/stats_impl.h"
+
+#define EXPONENT_MIN OFS_EXPONENT_MIN
+#define NEXPONENTS   OFS_NEXPONENTS
+
+#define LANES   8
+#define VECTORS (LANES / 2)
+
+/* Sums of finite numbers. */
+struct sums {
+	uint64_t n;
+	double sum, l1, squares, spread;
+};
+
+/* What is counted does not depend on any order, the rest is a tree. */
+struct ofs_stats {
+	enum ofs_dtype dtype;
+	unsigned numbers; /* in an element */
+	size_t size;      /* bytes of a number */
+	uint64_t elements;
+	uint64_t nan, inf, zeros, denormals;
+	uint64_t first_nan, first_inf; /* numbers */
+	/* Of a type of few codes: how often each was there. */
+	unsigned bits;
+	const double *values;
+	uint64_t *code;
+	uint16_t *odd; /* the codes that are not finite */
+	size_t nodd;
+	/* Of the others. Bit k of blocks: level[k] is a sum of 2^k blocks. */
+	uint64_t blocks;
+	struct sums level[64];
+	double min, max;
+	uint64_t exponent[NEXPONENTS];
+};
+
+unsigned ofs_stats_numbers(enum ofs_dtype t)
+{
+	return ofs_numbers(t);
+}
+
+uint64_t ofs_stats_chunk(enum ofs_dtype t)
+{
+	uint64_t n = ofs_code_bits(t) > 0 ? 1u << 20 : 1u << 18;
+
+	return ofs_numbers(t) == 2 ? n / 2 : n;
+}
+
+static int find_odd(struct ofs_stats *s)
+{
+	size_t n = (size_t)1 << s->bits, k = 0;
+
+	for (size_t i = 0; i < n; i++)
+		s->nodd += !isfinite(s->values[i]);
+	s->odd = malloc(s->nodd * sizeof(*s->odd) + 1);
+	for (size_t i = 0; s->odd != NULL && i < n; i++)
+		if (!isfinite(s->values[i]))
+			s->odd[k++] = (uint16_t)i;
+	return s->odd == NULL ? -1 : 0;
+}
+
+struct ofs_stats *ofs_stats_new(enum ofs_dtype t, struct optimfs_error *err)
+{
+	struct ofs_stats *s = calloc(1, sizeof(*s));
+
+	if (s == NULL)
+		goto fail;
+	s->dtype = t;
+	s->numbers = ofs_numbers(t);
+	s->size = ofs_dtype_size(t) / (s->numbers == 2 ? 2 : 1);
+	s->bits = ofs_code_bits(t);
+	if (s->bits > 0) {
+		s->values = ofs_code_values(t);
+		s->code = malloc(sizeof(*s->code) << s->bits);
+		if (s->values == NULL || s->code == NULL || find_odd(s) == -1)
+			goto fail;
+	}
+	ofs_stats_clear(s);
+	return s;
+fail:
+	ofs_stats_free(s);
+	optimfs_fail(err, ENOMEM, "statistics");
+	return NULL;
+}
+
+void ofs_stats_free(struct ofs_stats *s)
+{
+	if (s == NULL)
+		return;
+	free(s->code);
+	free(s->odd);
+	free(s);
+}
+
+void ofs_stats_clear(struct ofs_stats *s)
+{
+	s->elements = s->nan = s->inf = s->zeros = s->denormals = 0;
+	s->first_nan = s->first_inf = OPTIMFS_NO_INDEX;
+	s->blocks = 0;
+	s->min = INFINITY;
+	s->max = -INFINITY;
+	memset(s->exponent, 0, sizeof(s->exponent));
+	if (s->code != NULL)
+		memset(s->code, 0, sizeof(*s->code) << s->bits);
+}
+
+/* The tree. */
+
+/* b follows a. Spreads add up with what the means differ by. */
+static struct sums add_sums(const struct sums *a, const struct sums *b)
+{
+	struct sums c = { a->n + b->n, a->sum + b->sum, a->l1 + b->l1,
+		a->squares + b->squares, a->spread + b->spread };
+	double x, y, d;
+
+	if (a->n == 0 || b->n == 0)
+		return c;
+	x = (double)a->n;
+	y = (double)b->n;
+	d = b->sum / y - a->sum / x;
+	c.spread += d * d * (x * y / (x + y));
+	return c;
+}
+
+/* Another node of the tree, of 2^k blocks, that follows all there are. */
+static void push(struct ofs_stats *s, unsigned k, struct sums node)
+{
+	uint64_t bit = (uint64_t)1 << k;
+
+	for (; s->blocks & bit; bit <<= 1, k++) {
+		node = add_sums(&s->level[k], &node);
+		s->blocks &= ~bit;
+	}
+	s->level[k] = node;
+	s->blocks |= bit;
+}
+
+/* Of an unfinished tree: the small nodes at its right end first. */
+static struct sums root(const struct ofs_stats *s)
+{
+	struct sums all = { 0 };
+
+	for (unsigned k = 0; k < 64; k++)
+		if (s->blocks >> k & 1)
+			all = all.n == 0 ? s->level[k]
+					 : add_sums(&s->level[k], &all);
+	return all;
+}
+
+/* A block. */
+
+/* Numbers i, i + 8, i + 16 and so on are added up in one lane: two lanes are
+ * a vector, of which the compiler makes what the machine has. */
+typedef double vector __attribute__((vector_size(16)));
+typedef int64_t whole __attribute__((vector_size(16)));
+#define EACH_VECTOR _Pragma("GCC unroll 4") for (size_t k = 0; k < VECTORS; k++)
+union lanes {
+	vector v[VECTORS];
+	double x[LANES];
+};
+
+static double add_lanes(const union lanes *l)
+{
+	return ((l->x[0] + l->x[1]) + (l->x[2] + l->x[3])) +
+	    ((l->x[4] + l->x[5]) + (l->x[6] + l->x[7]));
+}
+
+/* The squared differences of n numbers from their mean. */
+static double spread_of(const union lanes *x, size_t n, double mean)
+{
+	union lanes all = { .x = { 0 } };
+	vector m = { mean, mean }, d;
+	size_t i;
+
+	for (i = 0; i < n / LANES; i++)
+		EACH_VECTOR
+		{
+			d = x[i].v[k] - m;
+			all.v[k] += d * d;
+		}
+	for (size_t k = 0; k < n % LANES; k++)
+		all.x[k] += (x[i].x[k] - mean) * (x[i].x[k] - mean);
+	return add_lanes(&all);
+}
+
+static void widen(struct ofs_stats *s, double lo, double hi)
+{
+	if (lo < s->min)
+		s->min = lo;
+	if (hi > s->max)
+		s->max = hi;
+}
+
+struct columns {
+	union lanes sum, l1, squares;
+};
+
+/* rows of LANES finite numbers. */
+static void sum_rows(const union lanes *x, size_t rows, struct columns *c)
+{
+	vector sum[VECTORS] = { 0 }, l1[VECTORS] = { 0 },
+	       squares[VECTORS] = { 0 };
+	whole magnitude = { INT64_MAX, INT64_MAX };
+
+	for (size_t i = 0; i < rows; i++)
+		EACH_VECTOR
+		{
+			vector v = x[i].v[k];
+
+			sum[k] += v;
+			l1[k] += (vector)((whole)v & magnitude);
+			squares[k] += v * v;
+		}
+	EACH_VECTOR
+	{
+		c->sum.v[k] = sum[k];
+		c->l1.v[k] = l1[k];
+		c->squares.v[k] = squares[k];
+	}
+}
+
+/* Few blocks of a tensor have a number that is smaller or greater than all
+ * before. */
+static void widen_rows(struct ofs_stats *s, const union lanes *x, size_t rows)
+{
+	vector lo = { s->min, s->min };
+	vector hi = { s->max, s->max };
+	whole out = { 0 };
+
+	for (size_t i = 0; i < rows; i++)
+		EACH_VECTOR
+		{
+			out |= (whole)(x[i].v[k] - lo); /* signs */
+			out |= (whole)(hi - x[i].v[k]);
+		}
+	if ((out[0] | out[1]) >= 0)
+		return;
+	for (size_t i = 0; i < rows * LANES; i++)
+		widen(s, x[i / LANES].x[i % LANES], x[i / LANES].x[i % LANES]);
+}
+
+static struct sums sum_block(struct ofs_stats *s, const union lanes *x,
+    size_t n)
+{
+	struct columns c = { 0 };
+	struct sums out = { .n = n };
+	const double *rest = x[n / LANES].x;
+
+	if (n == 0)
+		return out;
+	sum_rows(x, n / LANES, &c);
+	widen_rows(s, x, n / LANES);
+	for (size_t k = 0; k < n % LANES; k++) {
+		c.sum.x[k] += rest[k];
+		c.l1.x[k] += fabs(rest[k]);
+		c.squares.x[k] += rest[k] * rest[k];
+		widen(s, rest[k], rest[k]);
+	}
+	out.sum = add_lanes(&c.sum);
+	out.l1 = add_lanes(&c.l1);
+	out.squares = add_lanes(&c.squares);
+	/* Where the mean is small, the squares lose little when its own is
+	 * taken away; elsewhere each number is looked at again. */
+	out.spread = out.squares - out.sum * (out.sum / (double)n);
+	if (!(out.spread > out.squares / 16))
+		out.spread = spread_of(x, n, out.sum / (double)n);
+	return out;
+}
+
+/* Exponents as they are stored. Neighbours often have the same one: they are
+ * counted in several tables, so that no count waits for the one before. */
+#define TABLES 4
+
+static void count_doubles(const double *x, size_t n, uint32_t (*raw)[TABLES])
+{
+	for (size_t i = 0; i < n; i++) {
+		uint64_t bits;
+
+		memcpy(&bits, &x[i], sizeof(bits));
+		raw[bits >> 52 & 2047][i % TABLES]++;
+	}
+}
+
+static void count_floats(const uint8_t *p, size_t n, uint32_t (*raw)[TABLES])
+{
+	for (size_t i = 0; i < n; i++) {
+		uint32_t bits;
+
+		memcpy(&bits, p + 4 * i, sizeof(bits));
+		raw[le32toh(bits) >> 23 & 255][i % TABLES]++;
+	}
+}
+
+static uint32_t count_of(const uint32_t raw[TABLES])
+{
+	return raw[0] + raw[1] + raw[2] + raw[3];
+}
+
+static int exponent_of(double v)
+{
+	int e;
+
+	frexp(v, &e);
+	return e - 1;
+}
+
+/* Zeros and denormal numbers of a block that has some of either. denormal:
+ * whatever is smaller is one in the type. */
+static void count_small(struct ofs_stats *s, const double *x, size_t n,
+    double denormal)
+{
+	for (size_t i = 0; i < n; i++) {
+		double v = fabs(x[i]);
+
+		if (v == 0)
+			s->zeros++;
+		else if (v < denormal) {
+			s->denormals++;
+			s->exponent[exponent_of(v) - EXPONENT_MIN]++;
+		}
+	}
+}
+
+/* Keep the finite ones of n numbers, of which the first is at; returns how many
+ * they are. */
+static size_t drop_odd(struct ofs_stats *s, double *x, size_t n, uint64_t at)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (isnan(x[i])) {
+			s->nan++;
+			if (s->first_nan == OPTIMFS_NO_INDEX)
+				s->first_nan = at + i;
+		} else if (isinf(x[i])) {
+			s->inf++;
+			if (s->first_inf == OPTIMFS_NO_INDEX)
+				s->first_inf = at + i;
+		} else {
+			x[kept++] = x[i];
+		}
+	}
+	return kept;
+}
+
+static void add_block(struct ofs_stats *s, const uint8_t *p, size_t n,
+    uint64_t at)
+{
+	bool f32 = s->dtype == OFS_FLOAT32 || s->dtype == OFS_COMPLEX64;
+	unsigned top = f32 ? 255 : 2047;
+	int bias = f32 ? 127 : 1023;
+	union lanes block[OFS_STATS_BLOCK / LANES + 1];
+	uint32_t raw[2048][TABLES];
+	double *x = block[0].x;
+
+	memset(raw, 0, (top + 1) * sizeof(*raw));
+	ofs_to_double(s->dtype, NULL, p, n, x);
+	if (f32)
+		count_floats(p, n, raw);
+	else
+		count_doubles(x, n, raw);
+	if (count_of(raw[0]) > 0)
+		count_small(s, x, n, f32 ? 0x1p-126 : 0x1p-1022);
+	for (unsigned e = 1; e < top; e++)
+		s->exponent[(int)e - bias - EXPONENT_MIN] += count_of(raw[e]);
+	if (count_of(raw[top]) > 0)
+		n = drop_odd(s, x, n, at);
+	push(s, 0, sum_block(s, block, n));
+}
+
+/* Types of few codes. */
+
+static void find_first(struct ofs_stats *s, const uint8_t *p, size_t n,
+    uint64_t at)
+{
+	size_t size = s->size;
+
+	for (size_t i = 0; i < n; i++) {
+		double v =
+		    s->values[size == 1 ? p[i] : p[2 * i] | p[2 * i + 1] << 8];
+
+		if (isnan(v) && s->first_nan == OPTIMFS_NO_INDEX)
+			s->first_nan = at + i;
+		else if (isinf(v) && s->first_inf == OPTIMFS_NO_INDEX)
+			s->first_inf = at + i;
+	}
+}
+
+/* Is a code there that is not finite, and of which the first was not found? */
+static bool has_unfound(const struct ofs_stats *s)
+{
+	for (size_t i = 0; i < s->nodd; i++) {
+		uint64_t first =
+		    isnan(s->values[s->odd[i]]) ? s->first_nan : s->first_inf;
+
+		if (first == OPTIMFS_NO_INDEX && s->code[s->odd[i]] > 0)
+			return true;
+	}
+	return false;
+}
+
+/* Equal words, of zeros or ones, are counted at once. */
+static void count_codes(struct ofs_stats *s, const uint8_t *p, size_t bytes)
+{
+	uint64_t word, same = 0, run = 0, mask = ((uint64_t)1 << s->bits) - 1;
+	size_t i = 0;
+
+	for (; i + 8 <= bytes; i += 8) {
+		memcpy(&word, p + i, sizeof(word));
+		word = le64toh(word);
+		if (word == same) {
+			run++;
+			continue;
+		}
+		for (unsigned k = 0; run > 0 && k < 64; k += s->bits)
+			s->code[same >> k & mask] += run;
+		same = word;
+		run = 1;
+	}
+	for (unsigned k = 0; run > 0 && k < 64; k += s->bits)
+		s->code[same >> k & mask] += run;
+	for (; i < bytes; i += s->size)
+		s->code[s->size == 1 ? p[i] : p[i] | p[i + 1] << 8]++;
+}
+
+#define PIECE 65536u /* numbers; those with the first NaN are looked at twice */
+
+static void add_codes(struct ofs_stats *s, const uint8_t *p, size_t n,
+    uint64_t at)
+{
+	for (size_t k; n > 0; n -= k) {
+		k = n < PIECE ? n : PIECE;
+		count_codes(s, p, k * s->size);
+		if (has_unfound(s))
+			find_first(s, p, k, at);
+		p += k * s->size;
+		at += k;
+	}
+}
+
+void ofs_stats_add(struct ofs_stats *s, const void *p, size_t n)
+{
+	uint64_t at = s->elements * s->numbers;
+	const uint8_t *b = p;
+
+	s->elements += n;
+	n *= s->numbers;
+	if (s->bits > 0) {
+		add_codes(s, b, n, at);
+		return;
+	}
+	for (size_t k; n > 0; n -= k) {
+		k = n < OFS_STATS_BLOCK ? n : OFS_STATS_BLOCK;
+		add_block(s, b, k, at);
+		b += k * s->size;
+		at += k;
+	}
+}
+
+static void join_first(uint64_t *to, uint64_t first, uint64_t at)
+{
+	if (*to == OPTIMFS_NO_INDEX && first != OPTIMFS_NO_INDEX)
+		*to = at + first;
+}
+
+void ofs_stats_join(struct ofs_stats *s, const struct ofs_stats *chunk)
+{
+	uint64_t at = s->elements * s->numbers;
+
+	join_first(&s->first_nan, chunk->first_nan, at);
+	join_first(&s->first_inf, chunk->first_inf, at);
+	s->elements += chunk->elements;
+	if (s->bits > 0) {
+		for (size_t i = 0; i < (size_t)1 << s->bits; i++)
+			s->code[i] += chunk->code[i];
+		return;
+	}
+	s->nan += chunk->nan;
+	s->inf += chunk->inf;
+	s->zeros += chunk->zeros;
+	s->denormals += chunk->denormals;
+	widen(s, chunk->min, chunk->max);
+	for (size_t i = 0; i < NEXPONENTS; i++)
+		s->exponent[i] += chunk->exponent[i];
+	for (unsigned k = 64; k-- > 0;)
+		if (chunk->blocks >> k & 1)
+			push(s, k, chunk->level[k]);
+}
+
+/* Results. */
+
+/* A sum of few terms of any size that loses nothing to their order. */
+struct careful {
+	double sum, rest;
+};
+
+static void careful_add(struct careful *c, double v)
+{
+	double t = c->sum + v;
+
+	c->rest +=
+	    fabs(c->sum) >= fabs(v) ? (c->sum - t) + v : (v - t) + c->sum;
+	c->sum = t;
+}
+
+/* The smallest normal number of a type of few codes; 0: it has no others. */
+static double normal_min(enum ofs_dtype t)
+{
+	switch (t) {
+	case OFS_FLOAT16:
+	case OFS_COMPLEX32:
+	case OFS_FLOAT8_E5M2:
+		return 0x1p-14;
+	case OFS_BFLOAT16:
+		return 0x1p-126;
+	case OFS_FLOAT8_E4M3FN:
+		return 0x1p-6;
+	case OFS_FLOAT8_E4M3FNUZ:
+		return 0x1p-7;
+	case OFS_FLOAT8_E5M2FNUZ:
+		return 0x1p-15;
+	default:
+		return 0;
+	}
+}
+
+static void count_code(struct optimfs_statistics *out, uint64_t *exponent,
+    double v, uint64_t n, double normal)
+{
+	if (isnan(v)) {
+		out->nan += n;
+		return;
+	}
+	if (isinf(v)) {
+		out->inf += n;
+		return;
+	}
+	out->finite += n;
+	if (v == 0)
+		out->zeros += n;
+	else
+		exponent[exponent_of(v) - EXPONENT_MIN] += n;
+	if (v != 0 && fabs(v) < normal)
+		out->denormals += n;
+	if (!(v >= out->min))
+		out->min = v;
+	if (!(v <= out->max))
+		out->max = v;
+}
+
+static double spread_of_codes(const struct ofs_stats *s, double mean)
+{
+	struct careful c = { 0 };
+
+	for (size_t i = 0; i < (size_t)1 << s->bits; i++) {
+		double d = s->values[i] - mean;
+
+		if (s->code[i] > 0 && isfinite(s->values[i]))
+			careful_add(&c, (double)s->code[i] * (d * d));
+	}
+	return c.sum + c.rest;
+}
+
+static void result_of_codes(const struct ofs_stats *s,
+    struct optimfs_statistics *out, uint64_t *exponent)
+{
+	struct careful sum = { 0 }, l1 = { 0 }, squares = { 0 };
+	double normal = normal_min(s->dtype);
+
+	for (size_t i = 0; i < (size_t)1 << s->bits; i++) {
+		double v = s->values[i], n = (double)s->code[i];
+
+		if (s->code[i] == 0)
+			continue;
+		count_code(out, exponent, v, s->code[i], normal);
+		if (!isfinite(v))
+			continue;
+		careful_add(&sum, n * v);
+		careful_add(&l1, n * fabs(v));
+		careful_add(&squares, n * (v * v));
+	}
+	out->sum = sum.sum + sum.rest;
+	out->l1 = l1.sum + l1.rest;
+	out->squares = squares.sum + squares.rest;
+	if (out->finite > 0)
+		out->spread =
+		    spread_of_codes(s, out->sum / (double)out->finite);
+}
+
+static void result_of_sums(const struct ofs_stats *s,
+    struct optimfs_statistics *out, uint64_t *exponent)
+{
+	struct sums all = root(s);
+
+	out->finite = all.n;
+	out->nan = s->nan;
+	out->inf = s->inf;
+	out->zeros = s->zeros;
+	out->denormals = s->denormals;
+	out->sum = all.sum;
+	out->l1 = all.l1;
+	out->squares = all.squares;
+	out->spread = all.spread;
+	if (all.n > 0) {
+		out->min = s->min;
+		out->max = s->max;
+	}
+	memcpy(exponent, s->exponent, sizeof(s->exponent));
+}
+
+static uint64_t element_of(const struct ofs_stats *s, uint64_t number)
+{
+	return number == OPTIMFS_NO_INDEX || s->numbers == 0
+	    ? OPTIMFS_NO_INDEX
+	    : number / s->numbers;
+}
+
+int ofs_stats_result(const struct ofs_stats *s, struct optimfs_statistics *out,
+    struct optimfs_error *err)
+{
+	uint64_t exponent[NEXPONENTS] = { 0 };
+
+	*out = (struct optimfs_statistics){
+		.tensors = 1, .elements = s->elements, .min = NAN, .max = NAN
+	};
+	if (s->bits > 0)
+		result_of_codes(s, out, exponent);
+	else
+		result_of_sums(s, out, exponent);
+	out->min += 0.0; /* not -0 */
+	out->max += 0.0;
+	out->first_nan = element_of(s, s->first_nan);
+	out->first_inf = element_of(s, s->first_inf);
+	ofs_stats_derive(out);
+	return ofs_stats_histogram(out, exponent, err);
+}
