@@ -36,6 +36,12 @@ static const struct {
 	{ OFS_LIKE, { 261, "like", true } },
 	{ OFS_LAYOUT, { 262, "layout", true } },
 	{ OFS_VERBOSE, { 'v', "verbose", false } },
+	{ OFS_SORT, { 263, "sort", true } },
+	{ OFS_ONLY, { 264, "only", true } },
+	{ OFS_BY, { 265, "by", true } },
+	{ OFS_ATOL, { 266, "atol", true } },
+	{ OFS_SUMMARY, { 267, "summary", false } },
+	{ OFS_SWEEP, { 268, "sweep", true } },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
 
@@ -60,6 +66,16 @@ static void take_value(struct ofs_command *c, unsigned mask, const char *value)
 		c->checkpoint = value;
 	else if (mask == OFS_LAYOUT)
 		c->layout = value;
+	else if (mask == OFS_SORT)
+		c->sort = value;
+	else if (mask == OFS_ONLY)
+		c->only = value;
+	else if (mask == OFS_BY)
+		c->by = value;
+	else if (mask == OFS_ATOL)
+		c->atol = value;
+	else if (mask == OFS_SWEEP)
+		c->sweep = value;
 }
 
 static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
@@ -307,6 +323,41 @@ int ofs_sink_stdout(void *ctx, const void *p, size_t n,
 	if (fwrite(p, 1, n, stdout) != n)
 		return optimfs_fail(err, errno, "standard output: %m");
 	return 0;
+}
+
+int ofs_command_jobs(const struct ofs_command *c, const struct ofs_verb *verb,
+    unsigned *jobs, int *status)
+{
+	char *end;
+	long n;
+
+	*jobs = 0;
+	if (c->jobs == NULL)
+		return 0;
+	n = strtol(c->jobs, &end, 10);
+	if (end == c->jobs || *end != '\0' || n < 1 || n > 1024) {
+		*status = ofs_tool_usage(verb, "-j %s: not a number of threads",
+		    c->jobs);
+		return -1;
+	}
+	*jobs = (unsigned)n;
+	return 0;
+}
+
+void ofs_command_progress(void *ctx, uint64_t bytes, uint64_t total)
+{
+	const struct ofs_verb *verb = ctx;
+
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r%s: %3.0f%% of %.1f GiB", verb->name,
+		    total == 0 ? 100 : 100.0 * (double)bytes / (double)total,
+		    (double)total / (1 << 30));
+}
+
+void ofs_command_progress_end(void)
+{
+	if (isatty(STDERR_FILENO))
+		fputs("\r\033[K", stderr);
 }
 
 char *ofs_command_xattr(struct ofs_command *c, uint64_t node, const char *name)

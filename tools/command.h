@@ -33,6 +33,12 @@ enum ofs_command_flag {
 	/* not flags: operands are paths in the checkpoint; but the last one */
 	OFS_PATHS = 8192,
 	OFS_DEST = 16384,
+	OFS_SORT = 1 << 16,    /* --sort KEY */
+	OFS_ONLY = 1 << 17,    /* --only CONDITION */
+	OFS_BY = 1 << 18,      /* --by rank */
+	OFS_ATOL = 1 << 19,    /* --atol NUMBER */
+	OFS_SUMMARY = 1 << 20, /* --summary */
+	OFS_SWEEP = 1 << 21,   /* --sweep FIRST..LAST */
 };
 
 /* What was said, and the checkpoint, opened. */
@@ -40,6 +46,7 @@ struct ofs_command {
 	unsigned flags; /* enum ofs_command_flag, or'ed */
 	const char *checkpoint;
 	const char *to, *rtol, *jobs, *layout; /* NULL: not given */
+	const char *sort, *only, *by, *atol, *sweep;
 	char **operand; /* those after the checkpoint; argv's */
 	int noperands;
 	struct optimfs *fs;
@@ -81,6 +88,16 @@ int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
 /* A sink for standard output. */
 int ofs_sink_stdout(void *ctx, const void *p, size_t n,
     struct optimfs_error *err);
+
+/* What -j says, 0 without it; -1 with *status set where it is no number. */
+int ofs_command_jobs(const struct ofs_command *c, const struct ofs_verb *verb,
+    unsigned *jobs, int *status);
+
+/* How far a long task is, on a standard error that is a terminal: ctx is the
+ * verb that does it. */
+void ofs_command_progress(void *ctx, uint64_t bytes, uint64_t total);
+/* Take that line away again. */
+void ofs_command_progress_end(void);
 
 /* An extended attribute's text without its "user.optimfs." prefix, malloc'ed;
  * NULL when there is none. */

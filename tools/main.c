@@ -31,6 +31,8 @@ static const struct ofs_verb *const verbs[] = {
 	&ofs_verb_mkfs,
 	&ofs_verb_diff,
 	&ofs_verb_explain,
+	&ofs_verb_stat,
+	&ofs_verb_check,
 	NULL,
 };
 

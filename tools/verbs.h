@@ -15,6 +15,8 @@ extern const struct ofs_verb ofs_verb_tar;     /* cmd_tar.c */
 extern const struct ofs_verb ofs_verb_fsck;    /* cmd_fsck.c */
 extern const struct ofs_verb ofs_verb_diff;    /* cmd_diff.c */
 extern const struct ofs_verb ofs_verb_explain; /* cmd_explain.c */
+extern const struct ofs_verb ofs_verb_stat;    /* cmd_stat.c */
+extern const struct ofs_verb ofs_verb_check;   /* cmd_check.c */
 extern const struct ofs_verb ofs_verb_reshard; /* cmd_reshard.c */
 extern const struct ofs_verb ofs_verb_mkfs;    /* cmd_mkfs.c */
 extern const struct ofs_verb ofs_verb_commit;  /* cmd_commit.c */

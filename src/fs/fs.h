@@ -49,6 +49,7 @@ enum ofs_static {
 	OFS_STATIC_MISSING,
 	OFS_STATIC_NPY,
 	OFS_STATIC_RANK,
+	OFS_STATIC_STAT,
 	OFS_STATIC_STATS,
 	OFS_STATIC_TENSORS,
 	OFS_STATIC_VIEW,
@@ -69,7 +70,8 @@ extern const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC];
 #define OFS_SPACE_TREE   0u
 #define OFS_SPACE_LAYOUT 1u
 #define OFS_SPACE_NPY    2u
-#define OFS_SPACE_RANK   3u /* and on: one a rank */
+#define OFS_SPACE_STAT   3u
+#define OFS_SPACE_RANK   4u /* and on: one a rank */
 /* And on: one a view (view.h), which has nodes of its own. */
 #define OFS_SPACE_VIEW 0x80000000u
 #define OFS_VIEW_NAME  128
@@ -123,7 +125,7 @@ struct ofs_space_ops {
 	bool attributes; /* dtype and shape are those of the tree's file */
 };
 extern const struct ofs_space_ops ofs_space_tree, ofs_space_layout,
-    ofs_space_npy, ofs_space_rank;
+    ofs_space_npy, ofs_space_rank, ofs_space_stat;
 
 /* Texts that cost a read or a parse, kept while the budget allows. One slot
  * an entry's hash: what comes later replaces what was there. */
@@ -279,6 +281,8 @@ int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
     struct optimfs_error *err);
 
 /* space.c */
+/* The name in .optimfs of a mirror that is no rank's. */
+const char *ofs_mirror_root(uint32_t space);
 /* Make the table of mirrors. */
 int ofs_spaces_init(struct optimfs *fs, struct optimfs_error *err);
 void ofs_spaces_fini(struct optimfs *fs);

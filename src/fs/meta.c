@@ -41,6 +41,7 @@ static void readme_text(struct optimfs *fs, struct ofs_buf *out)
 	    "mmap_mode=\"r\")\n"
 	    "    layout/...     where each tensor's shards lie, as JSON\n"
 	    "    rank/<r>/...   what one rank holds\n"
+	    "    stat/...       what the elements of each tensor are like\n"
 	    "    missing        state that is absent\n"
 	    "    warnings       what was repaired, ignored or found damaged\n"
 	    "    errors         reads that failed, and why\n"
@@ -211,6 +212,7 @@ const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC] = {
 	    .lines = &ofs_missing_lines },
 	[OFS_STATIC_NPY] = { .name = "npy", .space = OFS_SPACE_NPY },
 	[OFS_STATIC_RANK] = { .name = "rank" },
+	[OFS_STATIC_STAT] = { .name = "stat", .space = OFS_SPACE_STAT },
 	[OFS_STATIC_STATS] = { .name = "stats",
 	    .text = stats_text,
 	    .live = true },

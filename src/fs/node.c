@@ -108,7 +108,7 @@ void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
 		    at.index == 0 ? "" : "/");
 	else if (at.space != OFS_SPACE_TREE)
 		n = (size_t)snprintf(path, size, "%s/%s%s", top,
-		    at.space == OFS_SPACE_NPY ? "npy" : "layout",
+		    ofs_mirror_root(at.space),
 		    at.index == 0 ? "" : "/");
 	if (n >= size)
 		return;

@@ -207,7 +207,7 @@ bool ofs_overlay_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
 		    fs->space[at.space].rank);
 	else if (at.space != OFS_SPACE_TREE)
 		snprintf(mirror, sizeof(mirror), "%s/%s/", top,
-		    at.space == OFS_SPACE_NPY ? "npy" : "layout");
+		    ofs_mirror_root(at.space));
 	pthread_rwlock_rdlock(&fs->edit->names);
 	own = ofs_overlay_path(fs->edit, at.index, NULL, NULL);
 	if (own != NULL)

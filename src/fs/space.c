@@ -76,6 +76,14 @@ static void make_inos(struct optimfs *fs)
 		    ofs_tree_ino(ino[OFS_STATIC_TOP], ofs_static_nodes[i].name);
 }
 
+const char *ofs_mirror_root(uint32_t space)
+{
+	for (int i = 0; i < OFS_NSTATIC; i++)
+		if (ofs_static_nodes[i].space == space)
+			return ofs_static_nodes[i].name;
+	return "rank";
+}
+
 int ofs_spaces_init(struct optimfs *fs, struct optimfs_error *err)
 {
 	char name[16];
@@ -99,6 +107,8 @@ int ofs_spaces_init(struct optimfs *fs, struct optimfs_error *err)
 	};
 	fs->space[OFS_SPACE_NPY] = (struct ofs_space){ .ops = &ofs_space_npy,
 		.ino = fs->static_ino[OFS_STATIC_NPY] };
+	fs->space[OFS_SPACE_STAT] = (struct ofs_space){ .ops = &ofs_space_stat,
+		.ino = fs->static_ino[OFS_STATIC_STAT] };
 	for (size_t i = 0; i < n; i++) {
 		snprintf(name, sizeof(name), "%d", ranks[i]);
 		fs->space[OFS_SPACE_RANK + i] = (struct ofs_space){

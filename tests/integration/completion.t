@@ -39,6 +39,7 @@ offers "optim/param_groups/ optim/state/" ls -l "$ck" optim/
 offers "optim/state/layers.0.wq.weight/" cat "$ck" optim/state/layers.0.wq.w
 offers "optim/state/layers.0.wq.weight/exp_avg optim/state/layers.0.wq.weight/exp_avg_sq" \
     cat "$ck" model "optim/state/layers.0.wq.weight/exp"
+offers "optim/state/layers.0.wq.weight/" stat --sort rms "$ck" optim/state/layers.0.wq.w
 offers "" cat "$ck" no/such
 offers "$ck" ls "${ck%kpt}"
 

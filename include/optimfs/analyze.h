@@ -1,0 +1,97 @@
+/* analyze.h - what is in a checkpoint: statistics, health, differences */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OPTIMFS_ANALYZE_H
+#define OPTIMFS_ANALYZE_H
+
+#include "optimfs/optimfs.h"
+#include "optimfs/statistics.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(default)
+
+/* All of these read through the tree of fs: what a writer has staged counts.
+ * Memory is a few MiB a thread, whatever the tensors. Strings that a callback
+ * gets are good until it returns; callbacks come from the thread that called. */
+
+/* How the reading is done. Zero is the default of every member. */
+struct optimfs_scan {
+	unsigned jobs; /* threads; 0: one a processor, 16 at most */
+	/* Told now and then, by the thread that called. NULL. */
+	void (*progress)(void *ctx, uint64_t bytes, uint64_t total);
+	void *ctx;
+};
+
+/* A tensor with dimensions. */
+struct optimfs_tensor {
+	const char *path; /* below the root */
+	uint64_t node;
+	const char *dtype, *shape; /* as the attributes have them */
+	uint64_t elements, bytes;
+	int rank; /* whose part of it; -1: all of it */
+};
+
+/* Called for each tensor in the order of the tree; s is NULL where it could not
+ * be read, and err says why. Not 0: stop. */
+typedef int optimfs_tensor_fn(void *ctx, const struct optimfs_tensor *t,
+    const struct optimfs_statistics *s, const struct optimfs_error *err);
+
+/* Statistics of all tensors at and below a path of the tree; with ranks each
+ * rank's part of each of them instead. */
+int optimfs_statistics_tree(struct optimfs *fs, const char *path, bool ranks,
+    const struct optimfs_scan *work, optimfs_tensor_fn *each, void *ctx,
+    struct optimfs_error *err);
+
+/* Where one element of a tensor is stored. */
+struct optimfs_location {
+	uint64_t element; /* of the tensor, in C order */
+	int rank;         /* -1: not known */
+	char *file;       /* of the checkpoint; malloc'ed */
+	uint64_t offset;  /* of the element; with encoded: of what is decoded */
+	bool encoded;
+};
+
+/* Of element index of the tensor at a path, or of what a rank has of it
+ * (rank >= 0). */
+int optimfs_locate(struct optimfs *fs, const char *path, int rank,
+    uint64_t index, struct optimfs_location *where, struct optimfs_error *err);
+
+/* Something that no correct run leaves behind, or may not. */
+struct optimfs_symptom {
+	int number;        /* OFSnnn of docs/errors.md */
+	const char *path;  /* of the tree */
+	const char *text;  /* what was found; begins with the code */
+	const char *means; /* and what it means, and what to do */
+};
+/* What is known of a parameter that an optimizer of the Adam family trains. */
+struct optimfs_parameter {
+	const char *path; /* of the directory that has its states */
+	uint64_t elements, step;
+	/* Of the next update and of the weights: the root mean square; NaN
+	 * where something for it is missing. */
+	double update, weight;
+	uint64_t rows, dead_rows; /* dead: all moments are zero */
+};
+/* Members that are NULL are not called. Symptoms come last, those that matter
+ * most first. */
+struct optimfs_checkup {
+	void (*symptom)(void *ctx, const struct optimfs_symptom *s);
+	void (*parameter)(void *ctx, const struct optimfs_parameter *p);
+	void *ctx;
+};
+
+/* Is the state of the optimizers one that training leaves? *found gets the
+ * number of symptoms. */
+int optimfs_check(struct optimfs *fs, const struct optimfs_scan *how,
+    const struct optimfs_checkup *out, uint64_t *found,
+    struct optimfs_error *err);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,162 @@
+/* health.c - what is looked for in the elements of states */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "analyze/health.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "stats/number.h"
+
+#define BLOCK 2048 /* numbers that are converted at a time */
+
+/* Adam keeps m = (1 - b1) sum b1^k g and v = (1 - b2) sum b2^k g^2 of the same
+ * gradients g. By Cauchy and Schwarz m^2 <= v R with
+ * R = (1 - b1)^2 / (1 - b2) sum (b1^2 / b2)^k, however they came: after t steps
+ * the sum has t terms. Moments of different elements, layers or steps know
+ * nothing of each other and break this where gradients differ in size. */
+
+static void count(struct ofs_count *c, uint64_t at)
+{
+	if (c->n++ == 0)
+		c->first = at;
+}
+
+static void look_one(const struct ofs_exam *e, const double *x, uint64_t at,
+    size_t n, struct ofs_finding *f)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (isnan(x[i]) || (e->no_infinite && isinf(x[i])))
+			count(&f->odd[0], at + i);
+		else if (e->no_negative && x[i] < 0)
+			count(&f->negative, at + i);
+	}
+}
+
+static void look_adam(const struct ofs_exam *e, const double *m,
+    const double *v, const double *w, uint64_t at, size_t n,
+    struct ofs_finding *f)
+{
+	for (size_t i = 0; i < n; i++) {
+		double step;
+
+		if (!isfinite(m[i]))
+			count(&f->odd[0], at + i);
+		if (!isfinite(v[i]))
+			count(&f->odd[1], at + i);
+		if (w != NULL && !isfinite(w[i]))
+			count(&f->odd[2], at + i);
+		if (!isfinite(m[i]) || !isfinite(v[i]))
+			continue;
+		if (v[i] < 0)
+			count(&f->negative, at + i);
+		f->zeros |= v[i] == 0;
+		if (v[i] == 0 && m[i] * m[i] > 100 * e->underflow)
+			count(&f->orphan, at + i);
+		else if (e->bound > 0 && v[i] > 0 &&
+		    m[i] * m[i] > e->bound * (v[i] + e->underflow))
+			count(&f->broken, at + i);
+		step = m[i] / e->correct[0] /
+		    (sqrt(fabs(v[i]) / e->correct[1]) + e->eps);
+		if (m[i] != 0)
+			f->update += step * step;
+		if (w != NULL && isfinite(w[i]))
+			f->weight += w[i] * w[i];
+	}
+}
+
+static void look_master(const struct ofs_exam *e, const double *master,
+    const double *w, uint64_t at, size_t n, struct ofs_finding *f)
+{
+	for (size_t i = 0; i < n; i++) {
+		double most = fmax(fabs(master[i]), fabs(w[i]));
+
+		if (!isfinite(master[i]))
+			count(&f->odd[0], at + i);
+		else if (isfinite(w[i]) &&
+		    fabs(master[i] - w[i]) > e->tolerance * most + e->underflow)
+			count(&f->differ, at + i);
+	}
+}
+
+void ofs_examine(const struct ofs_exam *e, const void *const buf[],
+    uint64_t first, size_t n, struct ofs_finding *found)
+{
+	double x[3][BLOCK];
+
+	*found = (struct ofs_finding){ 0 };
+	for (size_t at = 0, k; at < n; at += k) {
+		k = n - at < BLOCK ? n - at : BLOCK;
+		for (unsigned i = 0; i < e->nfiles; i++) {
+			enum ofs_dtype t = e->file[i]->dtype;
+
+			ofs_to_double(t, e->codes[i],
+			    (const uint8_t *)buf[i] + at * ofs_dtype_size(t), k,
+			    x[i]);
+		}
+		if (e->kind == OFS_EXAM_ONE)
+			look_one(e, x[0], first + at, k, found);
+		else if (e->kind == OFS_EXAM_MASTER)
+			look_master(e, x[0], x[1], first + at, k, found);
+		else
+			look_adam(e, x[0], x[1], e->nfiles == 3 ? x[2] : NULL,
+			    first + at, k, found);
+	}
+}
+
+static void add(struct ofs_count *to, const struct ofs_count *c)
+{
+	if (to->n == 0)
+		to->first = c->first;
+	to->n += c->n;
+}
+
+/* Are all of the n elements at p zero bits? Minus zero is no moment at rest. */
+static bool all_zero(const uint8_t *p, size_t n)
+{
+	return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
+}
+
+/* Rows whose elements have no gradient so far: in the order of elements, as a
+ * row may begin in one chunk and end in another. */
+static void count_rows(struct ofs_exam *e, const void *const buf[],
+    uint64_t first, size_t n)
+{
+	size_t a = ofs_dtype_size(e->file[0]->dtype);
+	size_t b = ofs_dtype_size(e->file[1]->dtype);
+
+	for (size_t i = 0, k; i < n; i += k) {
+		uint64_t in = (first + i) % e->row;
+
+		k = e->row - in < n - i ? (size_t)(e->row - in) : n - i;
+		if (all_zero((const uint8_t *)buf[0] + i * a, k * a) &&
+		    all_zero((const uint8_t *)buf[1] + i * b, k * b))
+			e->run += k;
+		else
+			e->run = 0;
+		if (in + k < e->row)
+			continue;
+		e->dead_rows += e->run >= e->row;
+		e->run = 0;
+	}
+}
+
+void ofs_exam_join(struct ofs_exam *e, const struct ofs_finding *found,
+    const void *const buf[], uint64_t first, size_t n)
+{
+	for (unsigned i = 0; i < 3; i++)
+		add(&e->odd[i], &found->odd[i]);
+	add(&e->negative, &found->negative);
+	add(&e->broken, &found->broken);
+	add(&e->orphan, &found->orphan);
+	add(&e->differ, &found->differ);
+	e->update += found->update;
+	e->weight += found->weight;
+	if (e->kind != OFS_EXAM_ADAM || e->row == 0)
+		return;
+	if (found->zeros)
+		count_rows(e, buf, first, n);
+	else
+		e->run = 0;
+}

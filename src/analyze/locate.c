@@ -1,0 +1,157 @@
+/* locate.c - in which file, and where in it, an element of a tensor is */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optimfs/analyze.h"
+
+#include "base/checked.h"
+#include "catalog/owners.h"
+#include "fs/fs.h"
+#include "read/locate.h"
+
+/* The place of one shard, which may be that of a copy. */
+struct one {
+	struct ofs_reader *reader;
+	const struct ofs_replica *copy; /* NULL: the shard itself */
+	struct ofs_place *place;        /* of the copy */
+};
+
+static const struct ofs_place *place_one(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err)
+{
+	struct one *one = ctx;
+
+	if (one->copy == NULL || one->copy->shard != shard)
+		return ofs_locate(one->reader, t, shard, err);
+	if (one->place == NULL)
+		one->place =
+		    ofs_locate_replica(one->reader, t, one->copy, err);
+	return one->place;
+}
+
+/* The copy of a shard that rank has; NULL: it has the shard itself. */
+static const struct ofs_replica *copy_of(const struct ofs_catalog *cat,
+    uint32_t shard, int rank)
+{
+	const struct ofs_replica *copy;
+	uint32_t n;
+
+	if (rank < 0 || cat->objects[cat->shards[shard].at.object].rank == rank)
+		return NULL;
+	copy = ofs_replicas(cat, shard, &n);
+	for (uint32_t i = 0; i < n; i++)
+		if (cat->objects[copy[i].at.object].rank == rank)
+			return &copy[i];
+	return NULL;
+}
+
+/* Element k of a box of a grid, as an element of the grid. */
+static uint64_t from_box(const uint64_t *grid, const uint64_t *box,
+    unsigned ndim, uint64_t k)
+{
+	uint64_t at = 0, pitch = 1;
+
+	for (unsigned d = ndim; d-- > 0;) {
+		uint64_t size = box[ndim + d];
+
+		at += (box[d] + k % size) * pitch;
+		k /= size;
+		pitch *= grid[d];
+	}
+	return at;
+}
+
+/* The shard that has element k of what rank has; *k becomes one of its box. */
+static int find_shard(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    int rank, uint64_t *k, uint32_t *shard, uint64_t *box,
+    struct optimfs_error *err)
+{
+	uint64_t n;
+
+	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++) {
+		if (!ofs_rank_holds(cat, i, rank))
+			continue;
+		ofs_shard_box(cat, t, &cat->shards[i], box, box + t->grid_ndim);
+		if (!ofs_numel(box + t->grid_ndim, t->grid_ndim, &n))
+			return optimfs_fail(err, EUCLEAN,
+			    "OFS606 size overflow");
+		if (*k < n) {
+			*shard = i;
+			return 0;
+		}
+		*k -= n;
+	}
+	return optimfs_fail(err, ERANGE, "rank %d has no such element", rank);
+}
+
+static int fill(const struct ofs_catalog *cat, const struct ofs_segment *seg,
+    struct optimfs_location *where, struct optimfs_error *err)
+{
+	const struct ofs_object *o = &cat->objects[seg->object];
+
+	where->rank = o->rank;
+	where->offset = seg->src;
+	where->encoded = seg->codec != OFS_PLAIN;
+	where->file = strdup(o->path);
+	return where->file == NULL ? optimfs_fail(err, ENOMEM, "path") : 0;
+}
+
+static int locate(struct optimfs *fs, const struct ofs_tensor *t, int rank,
+    uint64_t index, struct optimfs_location *where, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = fs->cat;
+	struct one one = { .reader = &fs->reader };
+	uint64_t box[2 * OFS_MAX_DIMS];
+	struct ofs_plan plan = { 0 };
+	uint32_t shard = OFS_NONE;
+	int ret;
+
+	where->element = index;
+	if (rank >= 0) {
+		if (find_shard(cat, t, rank, &index, &shard, box, err) == -1)
+			return -1;
+		one.copy = copy_of(cat, shard, rank);
+		where->element =
+		    from_box(cat->dims + t->grid, box, t->grid_ndim, index);
+	}
+	ret = ofs_plan_elements(cat, t, where->element, 1, 0, place_one, &one,
+	    &plan, err);
+	if (ret == 0 && plan.n == 0)
+		ret = optimfs_fail(err, ENODATA, "no file has it");
+	if (ret == 0)
+		ret = fill(cat, &plan.seg[0], where, err);
+	ofs_plan_fini(&plan);
+	free(one.place);
+	return ret;
+}
+
+int optimfs_locate(struct optimfs *fs, const char *path, int rank,
+    uint64_t index, struct optimfs_location *where, struct optimfs_error *err)
+{
+	const struct ofs_tensor *t = NULL;
+	const struct ofs_entry *e;
+	struct optimfs_attr attr;
+	struct ofs_at at;
+	int ret = -1;
+
+	*where = (struct optimfs_location){ .rank = -1 };
+	ofs_enter(fs);
+	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
+	    ofs_node_at(fs, attr.node, &at, err) == -1)
+		goto out;
+	e = ofs_at_made(fs, at) ? NULL : ofs_at_entry(fs, at);
+	if (e != NULL)
+		t = ofs_entry_tensor(fs->cat, e);
+	if (t == NULL || index >= ofs_tensor_numel(fs->cat, t))
+		optimfs_fail(err, EINVAL, "%s: has no element %llu", path,
+		    (unsigned long long)index);
+	else
+		ret = locate(fs, t, rank, index, where, err);
+out:
+	ofs_leave(fs);
+	return ret;
+}

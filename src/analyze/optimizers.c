@@ -1,0 +1,328 @@
+/* optimizers.c - optimizers: which files of the tree are whose state */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "analyze/optimizers.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "naming/file_name.h"
+
+/* A parameter's name in a group of an optimizer: the path that its state would
+ * have. */
+struct ofs_member {
+	char *path;
+	size_t group;
+};
+
+static void *more(void *array, size_t n, size_t size)
+{
+	/* doubles when n is a power of two */
+	return (n & (n - 1)) == 0
+	    ? reallocarray(array, n == 0 ? 1 : 2 * n, size)
+	    : array;
+}
+
+/* The length of the optimizer's path in one of its files, "optim" or with
+ * several "optim/NAME"; dir is what must follow: "state" or "param_groups". 0:
+ * it is none. */
+static size_t optimizer_of(const char *path, const char *dir, bool several)
+{
+	size_t n = strlen(dir);
+	const char *p = path + strlen("optim");
+
+	if (strncmp(path, "optim/", 6) != 0)
+		return 0;
+	if (several)
+		p = strchr(p + 1, '/');
+	if (p == NULL || strncmp(p + 1, dir, n) != 0 || p[n + 1] != '/')
+		return 0;
+	return (size_t)(p - path);
+}
+
+/* One optimizer has optim/state, each of several optim/NAME/state, where NAME
+ * may be "state" too. */
+static bool has_several(struct optimfs *fs)
+{
+	struct optimfs_attr attr;
+
+	return optimfs_resolve(fs, "optim/param_groups", &attr, NULL) == -1 &&
+	    (optimfs_resolve(fs, "optim/state", &attr, NULL) == -1 ||
+		optimfs_resolve(fs, "optim/state/state", &attr, NULL) == 0);
+}
+
+static double number_of(struct optimfs *fs, const struct ofs_file_info *f)
+{
+	char *text = ofs_text_of(fs, f->node, NULL), *end;
+	double v = NAN;
+
+	if (text != NULL) {
+		v = strtod(text, &end);
+		if (end == text || *end != '\0')
+			v = NAN;
+	}
+	free(text);
+	return v;
+}
+
+/* "[0.9, 0.999]" */
+static void betas_of(struct optimfs *fs, const struct ofs_file_info *f,
+    double beta[2])
+{
+	char *text = ofs_text_of(fs, f->node, NULL);
+
+	if (text == NULL || sscanf(text, "[%lf, %lf]", &beta[0], &beta[1]) != 2)
+		beta[0] = beta[1] = NAN;
+	free(text);
+}
+
+static int add_member(struct ofs_optimizers *s, const char *group,
+    size_t optimizer, const char *name, size_t n, struct optimfs_error *err)
+{
+	struct ofs_member *m = more(s->member, s->nmembers, sizeof(*s->member));
+	char encoded[OFS_NAME_MAX + 1];
+
+	if (m == NULL)
+		return optimfs_fail(err, ENOMEM, "parameters of a group");
+	s->member = m;
+	ofs_name_encode(name, n, encoded);
+	m += s->nmembers;
+	m->group = s->ngroups - 1;
+	if (asprintf(&m->path, "%.*s/state/%s", (int)optimizer, group,
+		encoded) == -1)
+		return optimfs_fail(err, ENOMEM, "parameters of a group");
+	s->nmembers++;
+	return 0;
+}
+
+static int add_members(struct optimfs *fs, struct ofs_optimizers *s,
+    const struct ofs_file_info *f, size_t optimizer, struct optimfs_error *err)
+{
+	char *text = ofs_text_of(fs, f->node, NULL), *p = text;
+	int ret = 0;
+
+	while (p != NULL && *p != '\0' && ret == 0) {
+		size_t n = strcspn(p, "\n");
+
+		ret = add_member(s, f->path, optimizer, p, n, err);
+		p += n + (p[n] == '\n');
+	}
+	s->lists |= text != NULL;
+	free(text);
+	return ret;
+}
+
+static int add_group(struct ofs_optimizers *s, const char *path, size_t n,
+    struct optimfs_error *err)
+{
+	struct ofs_param_group *g;
+
+	if (s->ngroups > 0) {
+		const char *last = s->group[s->ngroups - 1].path;
+
+		if (strncmp(last, path, n) == 0 && last[n] == '\0')
+			return 0;
+	}
+	g = more(s->group, s->ngroups, sizeof(*g));
+	if (g == NULL)
+		return optimfs_fail(err, ENOMEM, "groups");
+	s->group = g;
+	g += s->ngroups;
+	*g = (struct ofs_param_group){ .path = strndup(path, n),
+		.lr = NAN,
+		.eps = NAN,
+		.beta = { NAN, NAN },
+		.step = NAN };
+	if (g->path == NULL)
+		return optimfs_fail(err, ENOMEM, "groups");
+	s->ngroups++;
+	return 0;
+}
+
+/* optim/param_groups/0/lr, in the order of the tree. */
+static int take_option(struct optimfs *fs, struct ofs_optimizers *s,
+    const struct ofs_file_info *f, size_t optimizer, struct optimfs_error *err)
+{
+	const char *group = f->path + optimizer + strlen("/param_groups/");
+	const char *name = strchr(group, '/');
+	struct ofs_param_group *g;
+
+	if (name == NULL)
+		return 0;
+	if (add_group(s, f->path, (size_t)(name - f->path), err) == -1)
+		return -1;
+	g = &s->group[s->ngroups - 1];
+	name++;
+	if (strcmp(name, "params") == 0)
+		return add_members(fs, s, f, optimizer, err);
+	if (strcmp(name, "lr") == 0)
+		g->lr = number_of(fs, f);
+	else if (strcmp(name, "eps") == 0)
+		g->eps = number_of(fs, f);
+	else if (strcmp(name, "step") == 0)
+		g->step = number_of(fs, f);
+	else if (strcmp(name, "betas") == 0)
+		betas_of(fs, f, g->beta);
+	return 0;
+}
+
+/* optim/state/P/exp_avg: all of P's are neighbours. */
+static int take_state(struct optimfs *fs, struct ofs_optimizers *s, size_t file,
+    size_t optimizer, struct optimfs_error *err)
+{
+	const struct ofs_file_info *f = &s->files.file[file];
+	const char *name = f->path + optimizer + strlen("/state/");
+	const char *end = strchr(name, '/');
+	size_t n = end == NULL ? 0 : (size_t)(end - f->path);
+	struct ofs_param *p;
+
+	if (end == NULL)
+		return 0;
+	p = s->nparams == 0 ? NULL : &s->param[s->nparams - 1];
+	if (p == NULL || strncmp(p->path, f->path, n) != 0 ||
+	    p->path[n] != '\0') {
+		p = more(s->param, s->nparams, sizeof(*p));
+		if (p == NULL)
+			return optimfs_fail(err, ENOMEM, "parameters");
+		s->param = p;
+		p += s->nparams;
+		*p = (struct ofs_param){ .path = strndup(f->path, n),
+			.optimizer = optimizer,
+			.first = file,
+			.group = SIZE_MAX,
+			.model = SIZE_MAX,
+			.step = NAN,
+			.grad = -1 };
+		if (p->path == NULL)
+			return optimfs_fail(err, ENOMEM, "parameters");
+		s->nparams++;
+	}
+	p->n++;
+	if (strcmp(end + 1, "step") == 0)
+		p->step = number_of(fs, f);
+	return 0;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	const struct ofs_member *x = a, *y = b;
+
+	return strcmp(x->path, y->path);
+}
+
+static size_t group_of(const struct ofs_optimizers *s,
+    const struct ofs_param *p)
+{
+	struct ofs_member key = { p->path, 0 }, *m;
+
+	m = s->nmembers == 0
+	    ? NULL
+	    : bsearch(&key, s->member, s->nmembers, sizeof(key), by_path);
+	return m == NULL ? SIZE_MAX : m->group;
+}
+
+static int by_node(const void *a, const void *b)
+{
+	const struct ofs_file_info *const *x = a, *const *y = b;
+
+	return ((*x)->node > (*y)->node) - ((*x)->node < (*y)->node);
+}
+
+/* Files by their nodes: names of tied parameters lead to the same one. */
+static const struct ofs_file_info **sort_nodes(const struct ofs_optimizers *s)
+{
+	const struct ofs_file_info **v = calloc(s->files.n + 1, sizeof(*v));
+
+	for (size_t i = 0; v != NULL && i < s->files.n; i++)
+		v[i] = &s->files.file[i];
+	if (v != NULL)
+		qsort(v, s->files.n, sizeof(*v), by_node);
+	return v;
+}
+
+/* The group and the weights of p, and whether it is trained. */
+static void join_param(struct optimfs *fs, struct ofs_optimizers *s,
+    struct ofs_param *p, const struct ofs_file_info **nodes)
+{
+	const char *name = p->path + p->optimizer + strlen("/state/");
+	struct ofs_file_info key, *k = &key;
+	const struct ofs_file_info **found;
+	struct optimfs_attr attr;
+	char *path, *grad;
+
+	p->group = group_of(s, p);
+	if (isnan(p->step) && p->group != SIZE_MAX)
+		p->step = s->group[p->group].step;
+	if (asprintf(&path, "model/%s", name) == -1)
+		return;
+	if (optimfs_resolve(fs, path, &attr, NULL) == 0) {
+		key.node = attr.node;
+		found = bsearch(&k, nodes, s->files.n, sizeof(*nodes), by_node);
+		if (found != NULL && ofs_is_tensor(*found))
+			p->model = (size_t)(*found - s->files.file);
+		grad = ofs_attribute(fs, attr.node, "requires_grad");
+		if (grad != NULL)
+			p->grad = strcmp(grad, "true") == 0;
+		free(grad);
+	}
+	free(path);
+}
+
+int ofs_optimizers_read(struct optimfs *fs, struct ofs_optimizers *s,
+    struct optimfs_error *err)
+{
+	const struct ofs_file_info **nodes;
+	bool several = has_several(fs);
+
+	*s = (struct ofs_optimizers){ 0 };
+	if (ofs_files_below(fs, "", &s->files, err) == -1)
+		return -1;
+	for (size_t i = 0; i < s->files.n; i++) {
+		const struct ofs_file_info *f = &s->files.file[i];
+		size_t n = optimizer_of(f->path, "param_groups", several);
+
+		if (n > 0 && take_option(fs, s, f, n, err) == -1)
+			return -1;
+		n = n > 0 ? 0 : optimizer_of(f->path, "state", several);
+		if (n > 0 && take_state(fs, s, i, n, err) == -1)
+			return -1;
+	}
+	if (s->nmembers > 0)
+		qsort(s->member, s->nmembers, sizeof(*s->member), by_path);
+	nodes = sort_nodes(s);
+	if (nodes == NULL)
+		return optimfs_fail(err, ENOMEM, "files");
+	for (size_t i = 0; i < s->nparams; i++)
+		join_param(fs, s, &s->param[i], nodes);
+	free(nodes);
+	return 0;
+}
+
+void ofs_optimizers_fini(struct ofs_optimizers *s)
+{
+	for (size_t i = 0; i < s->ngroups; i++)
+		free(s->group[i].path);
+	for (size_t i = 0; i < s->nparams; i++)
+		free(s->param[i].path);
+	for (size_t i = 0; i < s->nmembers; i++)
+		free(s->member[i].path);
+	free(s->group);
+	free(s->param);
+	free(s->member);
+	ofs_file_list_fini(&s->files);
+}
+
+const struct ofs_file_info *ofs_param_state(const struct ofs_optimizers *s,
+    const struct ofs_param *p, const char *name)
+{
+	for (size_t i = p->first; i < p->first + p->n; i++)
+		if (strcmp(ofs_param_state_name(p, &s->files.file[i]), name) ==
+		    0)
+			return &s->files.file[i];
+	return NULL;
+}

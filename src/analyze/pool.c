@@ -1,0 +1,321 @@
+/* pool.c - files read in chunks by threads, their results joined in order */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "analyze/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREADS_MAX 16
+
+/* An item of which a chunk was taken and that is not done. */
+struct active {
+	struct active *next;
+	size_t item;
+	struct optimfs_file *file[OFS_POOL_FILES];
+	uint64_t joined; /* elements before this are */
+	uint64_t left;   /* chunks that are not done */
+	bool failed, told;
+	struct optimfs_error why;
+};
+
+struct pool {
+	const struct ofs_pool_item *items;
+	size_t n;
+	const struct ofs_pool_ops *ops;
+	void *ctx;
+	size_t buffer; /* bytes of the largest chunk of any file */
+	pthread_mutex_t lock;
+	pthread_cond_t changed, ended;
+	/* With the lock: */
+	size_t item; /* the next chunk is of this */
+	uint64_t first;
+	struct active *active;
+	unsigned threads; /* that have not ended */
+	uint64_t bytes;   /* that are done */
+	bool stopped;
+	struct optimfs_error why;
+};
+
+static void fail(struct pool *p, const struct optimfs_error *why)
+{
+	if (!p->stopped)
+		p->why = *why;
+	p->stopped = true;
+	pthread_cond_broadcast(&p->changed);
+}
+
+static void open_files(struct pool *p, struct active *a)
+{
+	const struct ofs_pool_item *it = &p->items[a->item];
+
+	for (unsigned i = 0; i < it->nfiles && !a->failed; i++)
+		a->failed = optimfs_file_open(it->file[i].fs, it->file[i].node,
+				&a->file[i], &a->why) == -1;
+}
+
+static struct active *begin_item(struct pool *p, size_t item)
+{
+	const struct ofs_pool_item *it = &p->items[item];
+	struct active *a = calloc(1, sizeof(*a));
+
+	if (a == NULL)
+		return NULL;
+	a->item = item;
+	a->left = it->elements == 0 ? 1 : (it->elements - 1) / it->chunk + 1;
+	a->next = p->active;
+	p->active = a;
+	open_files(p, a);
+	return a;
+}
+
+static struct active *find(struct pool *p, size_t item)
+{
+	struct active *a = p->active;
+
+	while (a->item != item)
+		a = a->next;
+	return a;
+}
+
+static void end_item(struct pool *p, struct active *a)
+{
+	struct active **at = &p->active;
+
+	while (*at != a)
+		at = &(*at)->next;
+	*at = a->next;
+	for (unsigned i = 0; i < OFS_POOL_FILES; i++)
+		optimfs_file_close(a->file[i]);
+	free(a);
+}
+
+/* With the lock: the next chunk, and its item; NULL at the end. */
+static struct active *take(struct pool *p, struct ofs_pool_chunk *c)
+{
+	const struct ofs_pool_item *it;
+	struct optimfs_error why;
+	struct active *a;
+
+	if (p->stopped || p->item == p->n)
+		return NULL;
+	it = &p->items[p->item];
+	a = p->first == 0 ? begin_item(p, p->item) : find(p, p->item);
+	if (a == NULL) {
+		optimfs_fail(&why, ENOMEM, "item");
+		fail(p, &why);
+		return NULL;
+	}
+	c->item = p->item;
+	c->first = p->first;
+	c->n = it->elements - p->first < it->chunk
+	    ? (size_t)(it->elements - p->first)
+	    : (size_t)it->chunk;
+	p->first += c->n;
+	c->last = p->first == it->elements;
+	if (c->last) {
+		p->item++;
+		p->first = 0;
+	}
+	return a;
+}
+
+static int read_files(struct pool *p, const struct active *a,
+    const struct ofs_pool_chunk *c, uint8_t *const buf[],
+    struct optimfs_error *err)
+{
+	const struct ofs_pool_item *it = &p->items[c->item];
+
+	for (unsigned i = 0; i < it->nfiles; i++) {
+		size_t n = c->n * it->file[i].size;
+		ssize_t k = optimfs_file_read(a->file[i], buf[i], n,
+		    c->first * it->file[i].size, err);
+
+		if (k == -1)
+			return -1;
+		if ((size_t)k != n)
+			return optimfs_fail(err, ESTALE,
+			    "the file became shorter");
+	}
+	return 0;
+}
+
+/* With the lock: wait until all chunks before c are joined. */
+static void wait_turn(struct pool *p, const struct active *a, uint64_t first)
+{
+	while (!p->stopped && a->joined != first)
+		pthread_cond_wait(&p->changed, &p->lock);
+}
+
+/* Comes with the lock and leaves with it. */
+static void finish(struct pool *p, struct active *a, void *mine,
+    const struct ofs_pool_chunk *c, bool failed,
+    const struct optimfs_error *why)
+{
+	struct optimfs_error err;
+	bool tell, join;
+
+	wait_turn(p, a, c->first);
+	if (failed && !a->failed) {
+		a->failed = true;
+		a->why = *why;
+	}
+	tell = a->failed && !a->told && !p->stopped;
+	join = !a->failed && !p->stopped;
+	a->told |= tell;
+	pthread_mutex_unlock(&p->lock);
+	if (tell)
+		p->ops->failed(p->ctx, c->item, &a->why);
+	if (join && p->ops->join(p->ctx, mine, c, &err) == -1) {
+		pthread_mutex_lock(&p->lock);
+		fail(p, &err);
+	} else {
+		pthread_mutex_lock(&p->lock);
+	}
+	a->joined += c->n;
+	for (unsigned i = 0; i < p->items[c->item].nfiles; i++)
+		p->bytes += c->n * p->items[c->item].file[i].size;
+	pthread_cond_broadcast(&p->changed);
+	if (--a->left == 0)
+		end_item(p, a);
+}
+
+/* Comes with the lock and leaves with it. */
+static void do_chunk(struct pool *p, struct active *a, void *mine,
+    struct ofs_pool_chunk *c, uint8_t *const buf[])
+{
+	struct optimfs_error why = { 0 }, err;
+	bool failed = a->failed;
+
+	pthread_mutex_unlock(&p->lock);
+	for (unsigned i = 0; i < OFS_POOL_FILES; i++)
+		c->buf[i] = buf[i];
+	if (!failed)
+		failed = read_files(p, a, c, buf, &why) == -1;
+	if (!failed && p->ops->work(p->ctx, mine, c, &err) == -1) {
+		pthread_mutex_lock(&p->lock);
+		fail(p, &err);
+	} else {
+		pthread_mutex_lock(&p->lock);
+	}
+	finish(p, a, mine, c, failed, &why);
+}
+
+static void *thread(void *ctx)
+{
+	struct pool *p = ctx;
+	uint8_t *all = malloc(OFS_POOL_FILES * p->buffer);
+	uint8_t *buf[OFS_POOL_FILES];
+	struct optimfs_error err;
+	struct ofs_pool_chunk c;
+	struct active *a;
+	void *mine = NULL;
+
+	if (all == NULL)
+		optimfs_fail(&err, ENOMEM, "room for a chunk");
+	else
+		mine = p->ops->start(p->ctx, &err);
+	pthread_mutex_lock(&p->lock);
+	if (mine == NULL)
+		fail(p, &err);
+	for (unsigned i = 0; all != NULL && i < OFS_POOL_FILES; i++)
+		buf[i] = all + i * p->buffer;
+	while ((a = take(p, &c)) != NULL)
+		do_chunk(p, a, mine, &c, buf);
+	p->threads--;
+	pthread_cond_signal(&p->ended);
+	pthread_mutex_unlock(&p->lock);
+	p->ops->stop(mine);
+	free(all);
+	return NULL;
+}
+
+static unsigned threads_for(const struct optimfs_scan *how)
+{
+	long n = how == NULL || how->jobs == 0 ? sysconf(_SC_NPROCESSORS_ONLN)
+					       : (long)how->jobs;
+
+	return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : (unsigned)n;
+}
+
+/* Until all threads have ended; says now and then how far they are. */
+static void watch(struct pool *p, const struct optimfs_scan *how,
+    uint64_t total)
+{
+	struct timespec until;
+	uint64_t bytes;
+
+	pthread_mutex_lock(&p->lock);
+	while (p->threads > 0) {
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_sec++;
+		if (pthread_cond_timedwait(&p->ended, &p->lock, &until) !=
+			ETIMEDOUT ||
+		    how == NULL || how->progress == NULL)
+			continue;
+		bytes = p->bytes;
+		pthread_mutex_unlock(&p->lock);
+		how->progress(how->ctx, bytes, total);
+		pthread_mutex_lock(&p->lock);
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* Bytes of all items; the largest chunk of a file. */
+static uint64_t measure(struct pool *p)
+{
+	uint64_t total = 0;
+
+	p->buffer = 1;
+	for (size_t i = 0; i < p->n; i++)
+		for (unsigned k = 0; k < p->items[i].nfiles; k++) {
+			const struct ofs_pool_item *it = &p->items[i];
+			uint64_t n =
+			    it->elements < it->chunk ? it->elements : it->chunk;
+
+			total += it->elements * it->file[k].size;
+			if (n * it->file[k].size > p->buffer)
+				p->buffer = n * it->file[k].size;
+		}
+	return total;
+}
+
+int ofs_pool_run(const struct ofs_pool_item *items, size_t n,
+    const struct optimfs_scan *how, const struct ofs_pool_ops *ops, void *ctx,
+    struct optimfs_error *err)
+{
+	struct pool p = { .items = items, .n = n, .ops = ops, .ctx = ctx };
+	unsigned want = threads_for(how), made = 0;
+	pthread_t id[THREADS_MAX];
+	uint64_t total = measure(&p);
+
+	pthread_mutex_init(&p.lock, NULL);
+	pthread_cond_init(&p.changed, NULL);
+	pthread_cond_init(&p.ended, NULL);
+	pthread_mutex_lock(&p.lock);
+	while (made < want && pthread_create(&id[made], NULL, thread, &p) == 0)
+		made++;
+	p.threads = made;
+	pthread_mutex_unlock(&p.lock);
+	if (made == 0)
+		optimfs_fail(&p.why, EAGAIN, "no thread could be started");
+	p.stopped |= made == 0;
+	watch(&p, how, total);
+	for (unsigned i = 0; i < made; i++)
+		pthread_join(id[i], NULL);
+	while (p.active != NULL)
+		end_item(&p, p.active);
+	pthread_cond_destroy(&p.changed);
+	pthread_cond_destroy(&p.ended);
+	pthread_mutex_destroy(&p.lock);
+	if (!p.stopped)
+		return 0;
+	if (err != NULL)
+		*err = p.why;
+	return -1;
+}

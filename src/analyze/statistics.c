@@ -1,0 +1,319 @@
+/* statistics.c - statistics of the tensors of a tree, by several threads */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "optimfs/analyze.h"
+
+#include "analyze/pool.h"
+#include "analyze/tensors.h"
+#include "stats/stats.h"
+
+/* A tensor that is being read: what its chunks make together. */
+struct sum {
+	struct ofs_stats *all;
+	XXH3_state_t *hash;
+};
+
+struct job {
+	const struct ofs_file_list *list;
+	struct sum *sum; /* one a file; empty but for those being read */
+	struct optimfs_statistics *result;
+	struct optimfs_error *failed; /* of those with a code */
+};
+
+/* What a thread has: a chunk's statistics, of each type that it met. */
+struct mine {
+	struct ofs_stats *of[OFS_NDTYPES];
+};
+
+static void *start(void *ctx, struct optimfs_error *err)
+{
+	struct mine *m = calloc(1, sizeof(*m));
+
+	(void)ctx;
+	if (m == NULL)
+		optimfs_fail(err, ENOMEM, "statistics");
+	return m;
+}
+
+static void stop(void *mine)
+{
+	struct mine *m = mine;
+
+	for (size_t i = 0; m != NULL && i < OFS_NDTYPES; i++)
+		ofs_stats_free(m->of[i]);
+	free(m);
+}
+
+static int work(void *ctx, void *mine, const struct ofs_pool_chunk *c,
+    struct optimfs_error *err)
+{
+	struct job *job = ctx;
+	struct mine *m = mine;
+	enum ofs_dtype t = job->list->file[c->item].dtype;
+
+	if (m->of[t] == NULL)
+		m->of[t] = ofs_stats_new(t, err);
+	if (m->of[t] == NULL)
+		return -1;
+	ofs_stats_clear(m->of[t]);
+	ofs_stats_add(m->of[t], c->buf[0], c->n);
+	return 0;
+}
+
+static int begin_sum(struct sum *s, enum ofs_dtype t, struct optimfs_error *err)
+{
+	s->all = ofs_stats_new(t, err);
+	if (s->all == NULL)
+		return -1;
+	s->hash = XXH3_createState();
+	if (s->hash == NULL)
+		return optimfs_fail(err, ENOMEM, "hash");
+	XXH3_64bits_reset(s->hash);
+	return 0;
+}
+
+static void end_sum(struct sum *s)
+{
+	ofs_stats_free(s->all);
+	XXH3_freeState(s->hash);
+	*s = (struct sum){ 0 };
+}
+
+static int join(void *ctx, void *mine, const struct ofs_pool_chunk *c,
+    struct optimfs_error *err)
+{
+	struct job *job = ctx;
+	const struct ofs_file_info *f = &job->list->file[c->item];
+	const struct ofs_stats *part = ((struct mine *)mine)->of[f->dtype];
+	struct optimfs_statistics *r = &job->result[c->item];
+	size_t bytes = c->n * ofs_dtype_size(f->dtype);
+	struct sum *s = &job->sum[c->item];
+	int ret = 0;
+
+	if (c->first == 0 && c->last) { /* most tensors are one chunk */
+		ret = ofs_stats_result(part, r, err);
+		r->xxh3 = XXH3_64bits(c->buf[0], bytes);
+		return ret;
+	}
+	if (c->first == 0 && begin_sum(s, f->dtype, err) == -1)
+		return -1;
+	XXH3_64bits_update(s->hash, c->buf[0], bytes);
+	ofs_stats_join(s->all, part);
+	if (!c->last)
+		return 0;
+	ret = ofs_stats_result(s->all, r, err);
+	r->xxh3 = XXH3_64bits_digest(s->hash);
+	end_sum(s);
+	return ret;
+}
+
+static void failed(void *ctx, size_t item, const struct optimfs_error *err)
+{
+	struct job *job = ctx;
+
+	job->failed[item] = *err;
+	end_sum(&job->sum[item]);
+}
+
+static const struct ofs_pool_ops ops = { start, stop, work, join, failed };
+
+static int run(struct optimfs *fs, struct job *job,
+    const struct optimfs_scan *how, struct optimfs_error *err)
+{
+	size_t n = job->list->n;
+	struct ofs_pool_item *items = calloc(n + 1, sizeof(*items));
+	int ret = -1;
+
+	job->sum = calloc(n + 1, sizeof(*job->sum));
+	job->result = calloc(n + 1, sizeof(*job->result));
+	job->failed = calloc(n + 1, sizeof(*job->failed));
+	if (items == NULL || job->sum == NULL || job->result == NULL ||
+	    job->failed == NULL) {
+		optimfs_fail(err, ENOMEM, "statistics");
+		goto out;
+	}
+	for (size_t i = 0; i < n; i++) {
+		const struct ofs_file_info *f = &job->list->file[i];
+
+		items[i].elements = f->elements;
+		items[i].chunk = ofs_stats_chunk(f->dtype);
+		if (items[i].chunk > f->elements && f->elements > 0)
+			items[i].chunk = f->elements;
+		items[i].nfiles = 1;
+		items[i].file[0].fs = fs;
+		items[i].file[0].node = f->node;
+		items[i].file[0].size = ofs_dtype_size(f->dtype);
+	}
+	ret = ofs_pool_run(items, n, how, &ops, job, err);
+out:
+	free(items);
+	return ret;
+}
+
+static void job_fini(struct job *job)
+{
+	for (size_t i = 0; i < job->list->n; i++) {
+		if (job->sum != NULL)
+			end_sum(&job->sum[i]);
+		if (job->result != NULL)
+			optimfs_statistics_fini(&job->result[i]);
+	}
+	free(job->sum);
+	free(job->result);
+	free(job->failed);
+}
+
+/* What ranks hold of f, added to the list; f itself where nobody knows. */
+static int add_parts(struct optimfs *fs, const struct ofs_file_info *f,
+    struct ofs_file_list *l, struct optimfs_error *err)
+{
+	char *owners = ofs_attribute(fs, f->node, "owners"), *p = owners;
+	struct ofs_file_info part = *f;
+	struct optimfs_attr attr;
+	char *path;
+	int ret = 0;
+
+	if (owners == NULL || *owners == '\0')
+		ret = ofs_file_list_add(l, f, err) == NULL ? -1 : 0;
+	while (p != NULL && *p != '\0' && ret == 0) {
+		long first = strtol(p, &p, 10), last = first;
+
+		if (*p == '-')
+			last = strtol(p + 1, &p, 10);
+		p += *p == ',';
+		for (long r = first; r <= last && ret == 0; r++) {
+			if (asprintf(&path, ".optimfs/rank/%ld/%s", r,
+				f->path) == -1) {
+				ret = optimfs_fail(err, ENOMEM, "path");
+				break;
+			}
+			ret = optimfs_resolve(fs, path, &attr, err);
+			free(path);
+			part.node = attr.node;
+			part.bytes = attr.size;
+			part.elements = attr.size / ofs_dtype_size(f->dtype);
+			part.rank = (int)r;
+			if (ret == 0 &&
+			    ofs_file_list_add(l, &part, err) == NULL)
+				ret = -1;
+		}
+	}
+	free(owners);
+	return ret;
+}
+
+static int list_tensors(struct optimfs *fs, const char *path, bool ranks,
+    struct ofs_file_list *l, struct optimfs_error *err)
+{
+	struct ofs_file_list all = { 0 };
+	int ret = ofs_files_below(fs, path, &all, err);
+
+	for (size_t i = 0; i < all.n && ret == 0; i++) {
+		if (!ofs_is_tensor(&all.file[i]) && !all.file[i].unknown)
+			continue;
+		if (ranks && ofs_is_tensor(&all.file[i]))
+			ret = add_parts(fs, &all.file[i], l, err);
+		else if (ofs_file_list_add(l, &all.file[i], err) == NULL)
+			ret = -1;
+	}
+	ofs_file_list_fini(&all);
+	return ret;
+}
+
+static void give(const struct job *job, optimfs_tensor_fn *each, void *ctx)
+{
+	for (size_t i = 0; i < job->list->n; i++) {
+		const struct ofs_file_info *f = &job->list->file[i];
+		struct optimfs_tensor t = { f->path, f->node,
+			ofs_dtype_name(f->dtype),
+			f->shape == NULL ? "" : f->shape, f->elements, f->bytes,
+			f->rank };
+		bool bad = job->failed[i].code != 0;
+
+		if (each(ctx, &t, bad ? NULL : &job->result[i],
+			bad ? &job->failed[i] : NULL) != 0)
+			return;
+	}
+}
+
+int optimfs_statistics_tree(struct optimfs *fs, const char *path, bool ranks,
+    const struct optimfs_scan *how, optimfs_tensor_fn *each, void *ctx,
+    struct optimfs_error *err)
+{
+	struct ofs_file_list list = { 0 };
+	struct job job = { .list = &list };
+	int ret = list_tensors(fs, path, ranks, &list, err);
+
+	if (ret == 0)
+		ret = run(fs, &job, how, err);
+	if (ret == 0)
+		give(&job, each, ctx);
+	job_fini(&job);
+	ofs_file_list_fini(&list);
+	return ret;
+}
+
+struct total {
+	struct optimfs_statistics *s;
+	struct optimfs_error *err;
+	int ret;
+	size_t n;
+};
+
+static int add_total(void *ctx, const struct optimfs_tensor *t,
+    const struct optimfs_statistics *s, const struct optimfs_error *err)
+{
+	struct total *all = ctx;
+
+	all->n++;
+	if (s == NULL)
+		all->ret = optimfs_fail(all->err, err->code, "%s: %s", t->path,
+		    err->text);
+	else
+		all->ret = ofs_stats_merge(all->s, s, all->err);
+	return all->ret;
+}
+
+/* Of one tensor: its own, with its hash and histogram. */
+static int take_one(void *ctx, const struct optimfs_tensor *t,
+    const struct optimfs_statistics *s, const struct optimfs_error *err)
+{
+	struct total *all = ctx;
+
+	if (add_total(ctx, t, s, err) == -1)
+		return -1;
+	all->s->first_nan = s->first_nan;
+	all->s->first_inf = s->first_inf;
+	all->s->xxh3 = s->xxh3;
+	return 0;
+}
+
+int optimfs_statistics(struct optimfs *fs, const char *path,
+    struct optimfs_statistics *s, struct optimfs_error *err)
+{
+	struct total all = { s, err, 0, 0 };
+	struct optimfs_attr attr;
+
+	*s = (struct optimfs_statistics){ .min = NAN, .max = NAN };
+	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
+	    optimfs_statistics_tree(fs, path, false, NULL,
+		S_ISDIR(attr.mode) ? add_total : take_one, &all, err) == -1)
+		return -1;
+	if (all.ret == 0 && all.n == 0 && !S_ISDIR(attr.mode))
+		all.ret = optimfs_fail(err, EINVAL,
+		    "%s: is text, which has no statistics", path);
+	if (all.n == 0)
+		s->first_nan = s->first_inf = OPTIMFS_NO_INDEX;
+	if (all.ret == -1)
+		optimfs_statistics_fini(s);
+	return all.ret;
+}

@@ -1,0 +1,201 @@
+/* tensors.c - the tensors below a directory of the tree */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "analyze/tensors.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The longest text that is asked for: a list of parameters. */
+#define TEXT_MAX (64u << 20)
+
+char *ofs_attribute(struct optimfs *fs, uint64_t node, const char *name)
+{
+	char full[64], *value;
+	size_t len;
+
+	snprintf(full, sizeof(full), "user.optimfs.%s", name);
+	if (optimfs_getxattr(fs, node, full, &value, &len, NULL) == -1)
+		return NULL;
+	return value;
+}
+
+char *ofs_text_of(struct optimfs *fs, uint64_t node, struct optimfs_error *err)
+{
+	struct optimfs_file *f;
+	char *text = NULL;
+	uint64_t size;
+	ssize_t n;
+
+	if (optimfs_file_open(fs, node, &f, err) == -1)
+		return NULL;
+	size = optimfs_file_size(f);
+	if (size > TEXT_MAX)
+		optimfs_fail(err, E2BIG, "text of %llu bytes",
+		    (unsigned long long)size);
+	else if ((text = malloc(size + 1)) == NULL)
+		optimfs_fail(err, ENOMEM, "text");
+	if (text != NULL) {
+		n = optimfs_file_read(f, text, size, 0, err);
+		if (n >= 0)
+			text[n > 0 && text[n - 1] == '\n' ? n - 1 : n] = '\0';
+		else {
+			free(text);
+			text = NULL;
+		}
+	}
+	optimfs_file_close(f);
+	return text;
+}
+
+struct ofs_file_info *ofs_file_list_add(struct ofs_file_list *l,
+    const struct ofs_file_info *f, struct optimfs_error *err)
+{
+	struct ofs_file_info *file;
+
+	if (l->n == l->cap) {
+		size_t cap = l->cap == 0 ? 64 : 2 * l->cap;
+
+		file = reallocarray(l->file, cap, sizeof(*file));
+		if (file == NULL)
+			goto fail;
+		l->file = file;
+		l->cap = cap;
+	}
+	file = &l->file[l->n];
+	*file = *f;
+	file->path = strdup(f->path);
+	file->shape = f->shape == NULL ? NULL : strdup(f->shape);
+	if (file->path == NULL || (f->shape != NULL && file->shape == NULL)) {
+		free(file->path);
+		free(file->shape);
+		goto fail;
+	}
+	l->n++;
+	return file;
+fail:
+	optimfs_fail(err, ENOMEM, "list of files");
+	return NULL;
+}
+
+void ofs_file_list_fini(struct ofs_file_list *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		free(l->file[i].path);
+		free(l->file[i].shape);
+	}
+	free(l->file);
+	*l = (struct ofs_file_list){ 0 };
+}
+
+/* What a directory lists, before any of it is looked at: a callback of readdir
+ * is a poor place to call the file system from. */
+struct names {
+	struct child {
+		char *name;
+		struct optimfs_attr attr;
+	} * child;
+	size_t n, cap;
+};
+
+static int take(void *ctx, const struct optimfs_dirent *d)
+{
+	struct names *l = ctx;
+	struct child *child;
+
+	if (l->n == l->cap) {
+		size_t cap = l->cap == 0 ? 16 : 2 * l->cap;
+
+		child = reallocarray(l->child, cap, sizeof(*child));
+		if (child == NULL)
+			return -1;
+		l->child = child;
+		l->cap = cap;
+	}
+	l->child[l->n].attr = *d->attr;
+	l->child[l->n].name = strdup(d->name);
+	return l->child[l->n++].name == NULL ? -1 : 0;
+}
+
+static int add_file(struct optimfs *fs, char *path,
+    const struct optimfs_attr *attr, struct ofs_file_list *l,
+    struct optimfs_error *err)
+{
+	char *dtype = ofs_attribute(fs, attr->node, "dtype");
+	char *shape = ofs_attribute(fs, attr->node, "shape");
+	struct ofs_file_info f = { .path = path,
+		.node = attr->node,
+		.bytes = attr->size,
+		.rank = -1 };
+	int ret;
+
+	if (dtype != NULL && shape != NULL && *shape != '\0') {
+		f.dtype = ofs_dtype_of_name(dtype, strlen(dtype));
+		f.shape = shape;
+	}
+	f.unknown = dtype != NULL && f.dtype == OFS_DTYPE_NONE &&
+	    (shape == NULL || *shape != '\0' || strcmp(dtype, "unknown") == 0);
+	if (f.dtype != OFS_DTYPE_NONE)
+		f.elements = f.bytes / ofs_dtype_size(f.dtype);
+	ret = ofs_file_list_add(l, &f, err) == NULL ? -1 : 0;
+	free(dtype);
+	free(shape);
+	return ret;
+}
+
+static int add_below(struct optimfs *fs, const char *path,
+    const struct optimfs_attr *attr, struct ofs_file_list *l,
+    struct optimfs_error *err)
+{
+	struct names names = { 0 };
+	char *child;
+	int ret;
+
+	ret = optimfs_readdir(fs, attr->node, 0, true, take, &names, err);
+	if (ret == 0 && names.n > 0 && names.child[names.n - 1].name == NULL)
+		ret = optimfs_fail(err, ENOMEM, "list of names");
+	for (size_t i = 0; i < names.n && ret == 0; i++) {
+		const struct child *c = &names.child[i];
+
+		if (asprintf(&child, "%s%s%s", path, *path == '\0' ? "" : "/",
+			c->name) == -1) {
+			ret = optimfs_fail(err, ENOMEM, "path");
+			break;
+		}
+		ret = S_ISDIR(c->attr.mode)
+		    ? add_below(fs, child, &c->attr, l, err)
+		    : add_file(fs, child, &c->attr, l, err);
+		free(child);
+	}
+	for (size_t i = 0; i < names.n; i++)
+		free(names.child[i].name);
+	free(names.child);
+	return ret;
+}
+
+int ofs_files_below(struct optimfs *fs, const char *path,
+    struct ofs_file_list *l, struct optimfs_error *err)
+{
+	struct optimfs_attr attr;
+	size_t n;
+	char *own;
+	int ret;
+
+	while (*path == '/')
+		path++;
+	for (n = strlen(path); n > 0 && path[n - 1] == '/'; n--)
+		;
+	own = strndup(path, n);
+	if (own == NULL)
+		return optimfs_fail(err, ENOMEM, "path");
+	ret = optimfs_resolve(fs, own, &attr, err);
+	if (ret == 0)
+		ret = S_ISDIR(attr.mode) ? add_below(fs, own, &attr, l, err)
+					 : add_file(fs, own, &attr, l, err);
+	free(own);
+	return ret;
+}

@@ -1,0 +1,46 @@
+/* tensors.h - the tensors below a directory of the tree */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_ANALYZE_TENSORS_H
+#define OFS_ANALYZE_TENSORS_H
+
+#include "optimfs/analyze.h"
+
+#include "base/dtype.h"
+
+/* Files of the tree. Those that are no tensors with dimensions have no type. */
+struct ofs_file_info {
+	char *path;
+	uint64_t node;
+	enum ofs_dtype dtype;
+	char *shape;  /* "12,12"; NULL for text */
+	bool unknown; /* a tensor, but of which type is not known */
+	uint64_t elements, bytes;
+	int rank;
+};
+
+struct ofs_file_list {
+	struct ofs_file_info *file;
+	size_t n, cap;
+};
+
+/* Add all files at and below a path of the tree, texts too, in the order of the
+ * tree. What the list has is the caller's to _fini, on failure too. */
+int ofs_files_below(struct optimfs *fs, const char *path,
+    struct ofs_file_list *l, struct optimfs_error *err);
+void ofs_file_list_fini(struct ofs_file_list *l);
+/* Add a copy of f; NULL: ENOMEM. */
+struct ofs_file_info *ofs_file_list_add(struct ofs_file_list *l,
+    const struct ofs_file_info *f, struct optimfs_error *err);
+
+static inline bool ofs_is_tensor(const struct ofs_file_info *f)
+{
+	return f->dtype != OFS_DTYPE_NONE;
+}
+
+/* An attribute without its "user.optimfs."; NULL: there is none. malloc'ed. */
+char *ofs_attribute(struct optimfs *fs, uint64_t node, const char *name);
+/* The text of a small file, NUL-terminated, without its last newline;
+ * malloc'ed. */
+char *ofs_text_of(struct optimfs *fs, uint64_t node, struct optimfs_error *err);
+
+#endif

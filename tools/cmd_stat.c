@@ -1,0 +1,411 @@
+/* cmd_stat.c - optimfs stat: what the elements of tensors are like */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "optimfs/analyze.h"
+
+#include "base/buf.h"
+#include "stats/stats.h"
+#include "tools/command.h"
+
+/* What is kept of a tensor: its statistics, without the histogram where a
+ * table is printed. */
+struct row {
+	char *path, *dtype, *shape;
+	uint64_t bytes;
+	int rank;
+	struct optimfs_statistics s;
+	char *error; /* instead of s */
+	double key;
+};
+
+struct rows {
+	struct ofs_command *c;
+	struct row *row;
+	size_t n, cap;
+	/* --only NAME OP NUMBER */
+	char name[32];
+	char op; /* '<', '>', 'l' and 'g' with '=', '=', '!' */
+	double limit;
+	bool histograms, bad;
+};
+
+static void row_fini(struct row *r)
+{
+	free(r->path);
+	free(r->dtype);
+	free(r->shape);
+	free(r->error);
+	optimfs_statistics_fini(&r->s);
+}
+
+static bool holds(double v, char op, double limit)
+{
+	switch (op) {
+	case '<':
+		return v < limit;
+	case '>':
+		return v > limit;
+	case 'l':
+		return v <= limit;
+	case 'g':
+		return v >= limit;
+	case '=':
+		return v == limit;
+	default:
+		return v != limit;
+	}
+}
+
+/* "nan>0", "rms <= 1e-8" */
+static int parse_only(struct rows *rows, const char *text)
+{
+	size_t n = strcspn(text, " <>=!");
+	struct optimfs_statistics none = { 0 };
+	double v;
+	char *end;
+
+	if (n == 0 || n >= sizeof(rows->name))
+		return -1;
+	memcpy(rows->name, text, n);
+	if (!ofs_stats_value(&none, rows->name, &v))
+		return -1;
+	text += n + strspn(text + n, " ");
+	rows->op = *text;
+	if (*text == '\0' || strchr("<>=!", *text) == NULL)
+		return -1;
+	text++;
+	if (*text == '=') {
+		rows->op = rows->op == '<' ? 'l'
+		    : rows->op == '>'      ? 'g'
+					   : rows->op;
+		text++;
+	} else if (rows->op == '!') {
+		return -1;
+	}
+	rows->limit = strtod(text, &end);
+	end += strspn(end, " ");
+	return end == text || *end != '\0' ? -1 : 0;
+}
+
+static bool wanted(const struct rows *rows, const struct row *r)
+{
+	double v;
+
+	if (rows->op == '\0' || r->error != NULL)
+		return true;
+	return ofs_stats_value(&r->s, rows->name, &v) &&
+	    holds(v, rows->op, rows->limit);
+}
+
+/* A copy of s, which is its owner's. */
+static int copy_statistics(struct row *r, const struct optimfs_statistics *s,
+    bool histogram)
+{
+	r->s = *s;
+	r->s.exponent = NULL;
+	r->s.nexponents = histogram ? s->nexponents : 0;
+	if (r->s.nexponents == 0)
+		return 0;
+	r->s.exponent = malloc(s->nexponents * sizeof(*s->exponent));
+	if (r->s.exponent == NULL) {
+		r->s.nexponents = 0;
+		return -1;
+	}
+	memcpy(r->s.exponent, s->exponent,
+	    s->nexponents * sizeof(*s->exponent));
+	return 0;
+}
+
+static int add(void *ctx, const struct optimfs_tensor *t,
+    const struct optimfs_statistics *s, const struct optimfs_error *err)
+{
+	struct rows *rows = ctx;
+	struct row r = { .bytes = t->bytes, .rank = t->rank };
+
+	if (rows->n == rows->cap) {
+		size_t cap = rows->cap == 0 ? 64 : 2 * rows->cap;
+		struct row *more = reallocarray(rows->row, cap, sizeof(*more));
+
+		if (more == NULL)
+			goto fail;
+		rows->row = more;
+		rows->cap = cap;
+	}
+	r.path = strdup(t->path);
+	r.dtype = strdup(t->dtype);
+	r.shape = strdup(t->shape);
+	if (s == NULL)
+		r.error = strdup(err->text);
+	if (r.path == NULL || r.dtype == NULL || r.shape == NULL ||
+	    (s == NULL && r.error == NULL) ||
+	    (s != NULL && copy_statistics(&r, s, rows->histograms) == -1))
+		goto fail;
+	if (!wanted(rows, &r)) {
+		row_fini(&r);
+		return 0;
+	}
+	if (rows->c->sort != NULL && s != NULL)
+		ofs_stats_value(s, rows->c->sort, &r.key);
+	rows->row[rows->n++] = r;
+	return 0;
+fail:
+	row_fini(&r);
+	rows->bad = true;
+	return 1;
+}
+
+/* The greatest first; what is no number, and what cannot be read, before. */
+static int by_key(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+	bool p = isnan(x->key) || x->error != NULL;
+	bool q = isnan(y->key) || y->error != NULL;
+
+	if (p != q)
+		return p ? -1 : 1;
+	if (!p && x->key != y->key)
+		return x->key > y->key ? -1 : 1;
+	return strcmp(x->path, y->path) != 0 ? strcmp(x->path, y->path)
+					     : x->rank - y->rank;
+}
+
+/* Where the first NaN or infinity of a row is. */
+static bool first_odd(struct rows *rows, const struct row *r,
+    struct optimfs_location *where)
+{
+	uint64_t first = r->s.first_nan;
+
+	if (first == OPTIMFS_NO_INDEX)
+		first = r->s.first_inf;
+	return r->error == NULL && first != OPTIMFS_NO_INDEX &&
+	    optimfs_locate(rows->c->fs, r->path, r->rank, first, where, NULL) ==
+	    0;
+}
+
+static void put_string(struct ofs_buf *b, const char *name, const char *s)
+{
+	ofs_buf_printf(b, ", \"%s\": \"", name);
+	ofs_buf_json(b, s, strlen(s));
+	ofs_buf_putc(b, '"');
+}
+
+static void put_first(struct rows *rows, const struct row *r, struct ofs_buf *b)
+{
+	struct optimfs_location where;
+
+	if (!first_odd(rows, r, &where))
+		return;
+	ofs_buf_printf(b, ", \"first\": {\"element\": %" PRIu64 ", \"rank\": ",
+	    where.element);
+	if (where.rank >= 0)
+		ofs_buf_printf(b, "%d", where.rank);
+	else
+		ofs_buf_puts(b, "null");
+	put_string(b, "file", where.file);
+	ofs_buf_printf(b, ", \"offset\": %" PRIu64 ", \"encoded\": %s}",
+	    where.offset, where.encoded ? "true" : "false");
+	free(where.file);
+}
+
+static void json(struct rows *rows, const struct row *r)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_puts(&b, "{\"schema\": \"optimfs.stat\", \"v\": 1");
+	put_string(&b, "path", r->path);
+	if (r->dtype != NULL)
+		put_string(&b, "dtype", r->dtype);
+	if (r->shape != NULL)
+		ofs_buf_printf(&b, ", \"shape\": [%s]", r->shape);
+	if (r->rank >= 0)
+		ofs_buf_printf(&b, ", \"rank\": %d", r->rank);
+	if (r->error != NULL) {
+		put_string(&b, "error", r->error);
+	} else {
+		ofs_buf_puts(&b, ", ");
+		ofs_stats_json(&r->s, &b);
+		put_first(rows, r, &b);
+	}
+	ofs_buf_puts(&b, "}\n");
+	fwrite(b.data, 1, b.len, stdout);
+	ofs_buf_fini(&b);
+}
+
+static void print_path(const char *path)
+{
+	struct ofs_buf shown = { 0 };
+
+	ofs_buf_plain(&shown, path, strlen(path));
+	fwrite(shown.data, 1, shown.len, stdout);
+	ofs_buf_fini(&shown);
+}
+
+static void line(struct rows *rows, const struct row *r)
+{
+	const struct optimfs_statistics *s = &r->s;
+	struct optimfs_location where;
+
+	if (r->rank >= 0)
+		printf("%5d ", r->rank);
+	if (r->error != NULL) {
+		print_path(r->path);
+		printf(": %s\n", r->error);
+		return;
+	}
+	printf("%12" PRIu64 " %8" PRIu64 " %8" PRIu64 " %10" PRIu64
+	       " %11.4g %11.4g %11.4g %11.4g  ",
+	    s->elements, s->nan, s->inf, s->zeros, s->min, s->max, s->mean,
+	    s->rms);
+	print_path(r->path);
+	if (first_odd(rows, r, &where)) {
+		printf("\n      the first %s is element %" PRIu64
+		       ", in %s at %s%" PRIu64,
+		    s->nan > 0 ? "NaN" : "infinity", where.element, where.file,
+		    where.encoded ? "decoded byte " : "byte ", where.offset);
+		if (where.rank >= 0)
+			printf(" (rank %d)", where.rank);
+		free(where.file);
+	}
+	putchar('\n');
+}
+
+static void print_rows(struct rows *rows)
+{
+	if (rows->c->flags & OFS_JSON) {
+		for (size_t i = 0; i < rows->n; i++)
+			json(rows, &rows->row[i]);
+		return;
+	}
+	if (rows->n == 0)
+		return;
+	printf("%s%12s %8s %8s %10s %11s %11s %11s %11s  %s\n",
+	    rows->c->by != NULL ? " rank " : "", "elements", "nan", "inf",
+	    "zeros", "min", "max", "mean", "rms", "path");
+	for (size_t i = 0; i < rows->n; i++)
+		line(rows, &rows->row[i]);
+}
+
+/* One tensor, or with several the sums of a directory, in full. */
+static int print_one(struct rows *rows, const char *path,
+    struct optimfs_error *err)
+{
+	struct optimfs_statistics sum = { 0 };
+	struct ofs_buf b = { 0 };
+
+	if (rows->n == 1 && rows->row[0].error == NULL) {
+		ofs_stats_text(&rows->row[0].s, &b);
+	} else {
+		for (size_t i = 0; i < rows->n; i++)
+			if (rows->row[i].error == NULL &&
+			    ofs_stats_merge(&sum, &rows->row[i].s, err) == -1)
+				return -1;
+		ofs_stats_text(&sum, &b);
+		optimfs_statistics_fini(&sum);
+	}
+	(void)path;
+	fwrite(b.data, 1, b.len, stdout);
+	ofs_buf_fini(&b);
+	return 0;
+}
+
+static int usage(struct rows *rows, const struct ofs_verb *verb)
+{
+	struct ofs_command *c = rows->c;
+	struct optimfs_statistics none = { 0 };
+	double v;
+
+	if (c->only != NULL && parse_only(rows, c->only) == -1)
+		return ofs_tool_usage(verb, "--only %s: not as in nan>0",
+		    c->only);
+	if (c->sort != NULL && !ofs_stats_value(&none, c->sort, &v))
+		return ofs_tool_usage(verb, "--sort %s: no such value",
+		    c->sort);
+	if (c->by != NULL && strcmp(c->by, "rank") != 0)
+		return ofs_tool_usage(verb, "--by %s: only by rank", c->by);
+	return OFS_EXIT_OK;
+}
+
+static int stat_paths(struct rows *rows, const struct optimfs_scan *how,
+    struct optimfs_error *err)
+{
+	static char root[] = "/", *whole[] = { root };
+	struct ofs_command *c = rows->c;
+	char **path = c->noperands == 0 ? whole : c->operand;
+	int n = c->noperands == 0 ? 1 : c->noperands, ret = 0;
+
+	for (int i = 0; i < n && ret == 0; i++) {
+		ret = optimfs_statistics_tree(c->fs, path[i], c->by != NULL,
+		    how, add, rows, err);
+		if (ret == 0 && rows->bad)
+			ret = optimfs_fail(err, ENOMEM, "out of memory");
+	}
+	ofs_command_progress_end();
+	return ret;
+}
+
+/* Exactly one path, and nothing that asks for a table. */
+static bool in_full(const struct ofs_command *c)
+{
+	return c->noperands == 1 && c->sort == NULL && c->only == NULL &&
+	    c->by == NULL && (c->flags & OFS_JSON) == 0;
+}
+
+static int run(const struct ofs_verb *verb, int argc, char **argv)
+{
+	struct optimfs_scan how = { .progress = ofs_command_progress,
+		.ctx = (void *)verb };
+	struct optimfs_error err;
+	struct ofs_command c;
+	struct rows rows = { .c = &c };
+	int status, ret;
+
+	if (ofs_command_init(&c, verb, argc, argv,
+		OFS_PATHS | OFS_JSON | OFS_JOBS | OFS_SORT | OFS_ONLY | OFS_BY, 0, 1 << 20,
+		&status) == -1)
+		return status;
+	status = usage(&rows, verb);
+	if (status != OFS_EXIT_OK ||
+	    ofs_command_jobs(&c, verb, &how.jobs, &status) == -1)
+		goto out;
+	rows.histograms = in_full(&c) || (c.flags & OFS_JSON) != 0;
+	ret = stat_paths(&rows, &how, &err);
+	if (c.sort != NULL && rows.n > 1)
+		qsort(rows.row, rows.n, sizeof(*rows.row), by_key);
+	if (ret == 0 && in_full(&c))
+		ret = print_one(&rows, c.operand[0], &err);
+	else if (ret == 0)
+		print_rows(&rows);
+	status = ret == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
+	for (size_t i = 0; i < rows.n; i++)
+		if (rows.row[i].error != NULL && status == OFS_EXIT_OK)
+			status = OFS_EXIT_IO;
+out:
+	for (size_t i = 0; i < rows.n; i++)
+		row_fini(&rows.row[i]);
+	free(rows.row);
+	ofs_command_fini(&c);
+	return ofs_tool_finish(status);
+}
+
+const struct ofs_verb ofs_verb_stat = {
+	.name = "stat",
+	.synopsis = "[--sort VALUE] [--only CONDITION] [--by rank] [--json]\n"
+		    "           [-j NUMBER] [-o OPTION] CHECKPOINT [PATH...]",
+	.summary = "statistics of tensors: NaN, range, norms, exponents",
+	.options =
+	    "  --sort VALUE      the greatest first: rms, nan, max, ...\n"
+	    "  --only CONDITION  those for which it holds: 'nan>0'\n"
+	    "  --by rank         each rank's part of a tensor by itself\n"
+	    "  --json            one JSON object a tensor\n"
+	    "  -j NUMBER         threads; one a processor\n",
+	.run = run,
+};
