@@ -136,12 +136,9 @@ static int read_list(struct builder *b, uint32_t node)
 /* The options of one parameter as bytes: keys and pickled values. */
 static int put_options(struct builder *b, uint32_t node, struct ofs_buf *out)
 {
-	struct ofs_state_pickler p = { .s = b->s,
-		.from = b->from,
-		.w = { .out = out },
-		.optim = OFS_NONE,
-		.err = b->err };
+	struct ofs_state_pickler p;
 
+	ofs_state_pickler_init(&p, b->s, b->from, out, NULL, b->err);
 	return ofs_state_put(&p, node);
 }
 

@@ -216,6 +216,20 @@ void ofs_state_fini(struct ofs_state *s)
 	*s = (struct ofs_state){ 0 };
 }
 
+void ofs_state_pickler_init(struct ofs_state_pickler *p,
+    const struct ofs_state *s, const struct ofs_render *from,
+    struct ofs_buf *out, struct ofs_torch_new *a, struct optimfs_error *err)
+{
+	*p = (struct ofs_state_pickler){
+		.s = s,
+		.from = from,
+		.w = { .out = out },
+		.a = a,
+		.optim = OFS_NONE,
+		.err = err,
+	};
+}
+
 /* To be compared, not to be read. */
 static void put_number(struct ofs_state_pickler *p, uint32_t number)
 {
@@ -463,19 +477,13 @@ int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
     struct optimfs_error *err)
 {
 	struct ofs_optim_groups groups = { 0 };
-	struct ofs_state_pickler p = {
-		.s = s,
-		.from = from,
-		.w = { .out = out },
-		.a = a,
-		.optims = s->optim,
-		.ids = to->keys == OFS_KEYS_ID,
-		.groups = &groups,
-		.optim = OFS_NONE,
-		.err = err,
-	};
+	struct ofs_state_pickler p;
 	int ret;
 
+	ofs_state_pickler_init(&p, s, from, out, a, err);
+	p.optims = s->optim;
+	p.ids = to->keys == OFS_KEYS_ID;
+	p.groups = &groups;
 	ofs_pkw_begin(&p.w);
 	ret = ofs_state_put(&p, 0);
 	if (p.optim != OFS_NONE)

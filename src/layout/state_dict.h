@@ -56,6 +56,9 @@ struct ofs_state_pickler {
 	uint32_t optim;
 	struct optimfs_error *err;
 };
+void ofs_state_pickler_init(struct ofs_state_pickler *p,
+    const struct ofs_state *s, const struct ofs_render *from,
+    struct ofs_buf *out, struct ofs_torch_new *a, struct optimfs_error *err);
 /* A node and all below it. */
 int ofs_state_put(struct ofs_state_pickler *p, uint32_t node);
 /* A leaf. */

@@ -21,7 +21,7 @@ static enum kind kind_of(const struct ofs_fsdp_files *f, uint32_t file,
     uint32_t *rank)
 {
 	uint32_t models = f->nmodel > 0 ? f->world : 0;
-	uint32_t optims = f->has_optim ? f->world : 0;
+	uint32_t optims = f->m.has_optim ? f->world : 0;
 
 	*rank = file;
 	if (file < models)
@@ -73,7 +73,7 @@ static const struct ofs_tensor *some_tensor(const struct ofs_fsdp_files *f,
 
 	while (entry(f, i, name) == OFS_NONE)
 		i++;
-	return ofs_fsdp_new_tensor(f, entry(f, i, name));
+	return ofs_flat_tensor(&f->m, entry(f, i, name));
 }
 
 int ofs_fsdp_new_flat(const struct ofs_fsdp_files *f, uint32_t unit,
@@ -86,7 +86,7 @@ int ofs_fsdp_new_flat(const struct ofs_fsdp_files *f, uint32_t unit,
 	struct ofs_torch_part pad = { .tensor = OFS_NONE, .first = fill };
 	uint64_t at = 0, held = ofs_flat_held(&u->flat, shard);
 
-	pad.item = (uint32_t)ofs_dtype_size(ofs_render_dtype(&f->to, t));
+	pad.item = (uint32_t)ofs_dtype_size(ofs_render_dtype(&f->m.to, t));
 	if (ofs_torch_new_storage(a, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < u->nparams; i++) {
@@ -100,21 +100,21 @@ int ofs_fsdp_new_flat(const struct ofs_fsdp_files *f, uint32_t unit,
 			continue;
 		pad.count = s.at - at;
 		if (e != OFS_NONE) {
-			part.tensor = f->cat->entries[e].ref;
+			part.tensor = f->m.cat->entries[e].ref;
 			part.first = s.first;
 		}
-		if (ofs_torch_new_part(a, f->cat, &pad, err) == -1 ||
-		    ofs_torch_new_part(a, f->cat, &part, err) == -1)
+		if (ofs_torch_new_part(a, f->m.cat, &pad, err) == -1 ||
+		    ofs_torch_new_part(a, f->m.cat, &part, err) == -1)
 			return -1;
 		at = s.at + s.count;
 	}
 	pad.count = held - at;
-	if (ofs_torch_new_part(a, f->cat, &pad, err) == -1)
+	if (ofs_torch_new_part(a, f->m.cat, &pad, err) == -1)
 		return -1;
 	/* beyond the flat parameter there are zeros */
 	pad.count = u->flat.shard - held;
 	pad.first = 0;
-	return ofs_torch_new_part(a, f->cat, &pad, err);
+	return ofs_torch_new_part(a, f->m.cat, &pad, err);
 }
 
 static int build(void *ctx, uint32_t file, struct ofs_torch_new *a,
@@ -168,8 +168,9 @@ static int make(const struct ofs_files *files, uint32_t file,
 		return ofs_composition_bytes(c, f->text.data + span->ref,
 		    span->end - at, err);
 	if (kind == EXTRA)
-		return ofs_torch_new_make(&f->extra, f->cat, span, at, c, err);
-	return ofs_torch_cache_make(&f->archives, f->cat, file, span, at, c,
+		return ofs_torch_new_make(&f->extra, f->m.cat, span, at, c,
+		    err);
+	return ofs_torch_cache_make(&f->archives, f->m.cat, file, span, at, c,
 	    err);
 }
 
@@ -180,16 +181,12 @@ static void files_free(struct ofs_files *files)
 	for (uint32_t i = 0; f->unit != NULL && i < f->units.n; i++)
 		ofs_flat_fini(&f->unit[i].flat);
 	free(f->unit);
-	free(f->param);
-	free(f->state);
 	free(f->id);
 	free(f->by_id);
 	free(f->model);
 	free(f->model_param);
 	ofs_map_fini(&f->names);
-	if (f->has_optim)
-		ofs_optim_groups_fini(&f->groups);
-	ofs_state_fini(&f->optim);
+	ofs_flat_model_fini(&f->m);
 	ofs_units_fini(&f->units);
 	ofs_torch_new_fini(&f->extra);
 	ofs_buf_fini(&f->text);
@@ -211,14 +208,14 @@ static int add_extra(struct ofs_fsdp_files *f, struct optimfs_error *err)
 	struct ofs_buf pickle = { 0 };
 	int ret;
 
-	if (ofs_state_build(&state, &f->from, &f->to, "extra", err) == -1)
+	if (ofs_state_build(&state, &f->m.from, &f->m.to, "extra", err) == -1)
 		return -1;
 	f->has_extra = state.n > 1;
 	snprintf(f->extra.prefix, sizeof(f->extra.prefix), "extra/");
-	f->extra.crc = f->to.crc;
-	f->extra.cast = f->to.dtype;
-	ret =
-	    ofs_state_pickle(&state, &f->from, &f->to, &pickle, &f->extra, err);
+	f->extra.crc = f->m.to.crc;
+	f->extra.cast = f->m.to.dtype;
+	ret = ofs_state_pickle(&state, &f->m.from, &f->m.to, &pickle, &f->extra,
+	    err);
 	if (ret == 0)
 		ret = ofs_torch_new_lay(&f->extra, &pickle, err);
 	ofs_buf_fini(&pickle);
@@ -234,9 +231,9 @@ int ofs_fsdp_render(const struct ofs_render *from, const struct ofs_layout *to,
 	if (f == NULL)
 		return optimfs_fail(err, ENOMEM, "a view");
 	f->files.ops = &ops;
-	f->from = *from;
-	f->cat = from->cat;
-	f->to = *to;
+	f->m = (struct ofs_flat_model){
+		.from = *from, .cat = from->cat, .to = *to, .code = "OFS171"
+	};
 	f->world = to->shards * to->replicas;
 	f->whole = to->shards == 1;
 	ofs_torch_cache_init(&f->archives, to, build, f);
@@ -246,7 +243,7 @@ int ofs_fsdp_render(const struct ofs_render *from, const struct ofs_layout *to,
 		return -1;
 	}
 	f->files.n = (f->nmodel > 0 ? f->world : 0) +
-	    (f->has_optim ? f->world : 0) + f->has_extra + 1;
+	    (f->m.has_optim ? f->world : 0) + f->has_extra + 1;
 	*out = &f->files;
 	return 0;
 }

@@ -6,27 +6,12 @@
 #include "format/format.h"
 #include "format/fsdp/units.h"
 #include "layout/archive_cache.h"
-#include "layout/optim_groups.h"
-#include "layout/render.h"
-#include "layout/state_dict.h"
+#include "layout/flat.h"
+#include "layout/flat_model.h"
 
-/* Only fsdp_write*.c include it. What they write is in docs/formats/fsdp.md:
+/* Only render*.c include it. What they write is in docs/formats/fsdp.md:
  * model_rankR.pt as a LOCAL_STATE_DICT has it, optim_rankR.pt as each rank's
  * optimizer.state_dict(), and the units file. */
-
-/* State of a parameter under one name. */
-struct ofs_fsdp_new_state {
-	const char *name; /* of the catalog */
-	uint32_t entry;
-};
-
-struct ofs_fsdp_new_param {
-	struct ofs_str fqn;
-	uint32_t unit;
-	uint32_t model;          /* entry; OFS_NONE */
-	uint32_t id;             /* in groups; OFS_NONE: of no group */
-	uint32_t state, nstates; /* a run of state */
-};
 
 struct ofs_fsdp_new_unit {
 	struct ofs_flat flat;
@@ -44,24 +29,15 @@ struct ofs_fsdp_new_unit {
 
 struct ofs_fsdp_files {
 	struct ofs_files files;
-	struct ofs_render from;
-	const struct ofs_catalog *cat;
-	struct ofs_layout to;
+	struct ofs_flat_model m; /* flat: the unit */
 	uint32_t world;
 	bool orig;  /* use_orig_params */
 	bool whole; /* NO_SHARD: nothing is cut */
 
 	struct ofs_units units;
 	struct ofs_fsdp_new_unit *unit;
-	struct ofs_fsdp_new_param *param;
-	uint32_t nparams;
-	struct ofs_map names; /* of param */
-	struct ofs_fsdp_new_state *state;
-	uint32_t nstates, state_cap;
+	struct ofs_map names; /* of m.param */
 
-	struct ofs_state optim; /* the section */
-	bool has_optim;
-	struct ofs_optim_groups groups;
 	int64_t *id;     /* of each name of groups, in the files */
 	uint32_t *by_id; /* unit or param of each ID */
 	uint32_t nids;
@@ -79,13 +55,6 @@ struct ofs_fsdp_files {
 
 /* The parameter with this name; OFS_NONE. */
 uint32_t ofs_fsdp_new_find(const struct ofs_fsdp_files *f, struct ofs_str fqn);
-/* The tensor of an entry. */
-static inline const struct ofs_tensor *ofs_fsdp_new_tensor(const struct
-    ofs_fsdp_files *f,
-    uint32_t entry)
-{
-	return &f->cat->tensors[f->cat->entries[entry].ref];
-}
 extern const struct ofs_format ofs_format_fsdp;
 
 /* render.c: the member of the format. */
@@ -96,7 +65,7 @@ int ofs_fsdp_render(const struct ofs_render *from, const struct ofs_layout *to,
 static inline uint32_t ofs_fsdp_new_shard(const struct ofs_fsdp_files *f,
     uint32_t rank)
 {
-	return f->whole ? 0 : rank % f->to.shards;
+	return f->whole ? 0 : rank % f->m.to.shards;
 }
 
 /* render_plan.c: units, parameters, their state and their IDs, and whether

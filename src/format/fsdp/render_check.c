@@ -7,7 +7,6 @@
 
 #include "base/dtype.h"
 #include "format/fill.h"
-#include "format/fsdp/flat_check.h"
 #include "format/fsdp/render.h"
 
 /* The model: all of a unit's parameters are there, and of one type. */
@@ -16,14 +15,14 @@ static int check_dtype(struct ofs_fsdp_files *f, uint32_t unit, uint32_t param,
     struct optimfs_error *err)
 {
 	struct ofs_fsdp_new_unit *u = &f->unit[unit];
-	const struct ofs_fsdp_new_param *p = &f->param[param];
+	const struct ofs_flat_member *p = &f->m.param[param];
 	enum ofs_dtype dtype;
 
 	if (p->model == OFS_NONE)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS174 the model lacks %.120s, which the units file has",
 		    p->fqn.p);
-	dtype = ofs_render_dtype(&f->to, ofs_fsdp_new_tensor(f, p->model));
+	dtype = ofs_render_dtype(&f->m.to, ofs_flat_tensor(&f->m, p->model));
 	if (u->dtype == OFS_DTYPE_NONE)
 		u->dtype = dtype;
 	if (u->dtype == dtype)
@@ -52,15 +51,15 @@ static int check_model(struct ofs_fsdp_files *f, uint32_t unit,
 static int check_group(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
     struct optimfs_error *err)
 {
-	const struct ofs_fsdp_new_param *p = &f->param[a], *q = &f->param[b];
+	const struct ofs_flat_member *p = &f->m.param[a], *q = &f->m.param[b];
 	uint32_t i = 0;
 
-	while (p->id != OFS_NONE && i < f->groups.n &&
-	    p->id >= f->groups.v[i].first + f->groups.v[i].n)
+	while (p->id != OFS_NONE && i < f->m.groups.n &&
+	    p->id >= f->m.groups.v[i].first + f->m.groups.v[i].n)
 		i++;
 	if (p->id == OFS_NONE ? q->id == OFS_NONE
-			      : q->id >= f->groups.v[i].first &&
-		    q->id < f->groups.v[i].first + f->groups.v[i].n)
+			      : q->id >= f->m.groups.v[i].first &&
+		    q->id < f->m.groups.v[i].first + f->m.groups.v[i].n)
 		return 0;
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS174 %.80s and %.80s are of one flat parameter, but not of one "
@@ -72,7 +71,7 @@ static int check_group(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
 static int check_pair(const struct ofs_fsdp_files *f, const char *name,
     uint32_t a, uint32_t b, struct optimfs_error *err)
 {
-	int alike = ofs_flat_alike(&f->from, &f->optim, a, b, err);
+	int alike = ofs_flat_alike(&f->m, a, b, err);
 
 	if (alike != 0)
 		return alike == 1 ? 0 : -1;
@@ -80,21 +79,12 @@ static int check_pair(const struct ofs_fsdp_files *f, const char *name,
 	    "OFS174 another type or value of '%.40s' than the other parameters "
 	    "of its flat parameter have (the option orig keeps them apart)",
 	    name);
-	return ofs_render_blame(f->cat, &f->cat->entries[b], err);
-}
-
-static const struct ofs_fsdp_new_state *state_of(const struct ofs_fsdp_files *f,
-    const struct ofs_fsdp_new_param *p, const char *name)
-{
-	for (uint32_t i = p->state; i < p->state + p->nstates; i++)
-		if (strcmp(f->state[i].name, name) == 0)
-			return &f->state[i];
-	return NULL;
+	return ofs_render_blame(f->m.cat, &f->m.cat->entries[b], err);
 }
 
 /* Does the flat parameter make up for what q lacks? What has no state at all
  * gets the step of the others, which in one flat parameter it would have. */
-static bool may_lack(const struct ofs_fsdp_new_param *q, const char *name)
+static bool may_lack(const struct ofs_flat_member *q, const char *name)
 {
 	return ofs_starts_at_zero(name) ||
 	    (q->nstates == 0 && strcmp(name, "step") == 0);
@@ -104,11 +94,12 @@ static bool may_lack(const struct ofs_fsdp_new_param *q, const char *name)
 static int check_has(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
     bool fill, struct optimfs_error *err)
 {
-	const struct ofs_fsdp_new_param *p = &f->param[a], *q = &f->param[b];
+	const struct ofs_flat_member *p = &f->m.param[a], *q = &f->m.param[b];
 
 	for (uint32_t i = p->state; i < p->state + p->nstates; i++) {
-		const struct ofs_fsdp_new_state *s = &f->state[i];
-		const struct ofs_fsdp_new_state *t = state_of(f, q, s->name);
+		const struct ofs_flat_state *s = &f->m.state[i];
+		const struct ofs_flat_state *t =
+		    ofs_flat_find(&f->m, b, s->name);
 
 		if (t == NULL && fill && may_lack(q, s->name))
 			continue;
@@ -132,12 +123,12 @@ static int check_flat(struct ofs_fsdp_files *f, uint32_t unit,
 	uint32_t end = u->param + u->nparams;
 
 	for (uint32_t i = u->param; i < end; i++)
-		if (f->param[i].nstates > f->param[u->lead].nstates)
+		if (f->m.param[i].nstates > f->m.param[u->lead].nstates)
 			u->lead = i;
 	for (uint32_t i = u->param; i < end; i++)
 		if (check_group(f, u->lead, i, err) == -1 ||
-		    check_has(f, u->lead, i, f->to.fill_zero, err) == -1 ||
-		    (f->param[i].nstates > 0 &&
+		    check_has(f, u->lead, i, f->m.to.fill_zero, err) == -1 ||
+		    (f->m.param[i].nstates > 0 &&
 			check_has(f, i, u->lead, false, err) == -1))
 			return -1;
 	return 0;
@@ -151,12 +142,12 @@ static int check_empty(const struct ofs_fsdp_files *f, uint32_t unit,
 	const struct ofs_fsdp_new_unit *u = &f->unit[unit];
 
 	for (uint32_t i = 0; i < u->nparams; i++)
-		if (f->param[u->param + i].nstates > 0 &&
+		if (f->m.param[u->param + i].nstates > 0 &&
 		    f->units.unit[unit].numel[i] == 0)
 			return optimfs_fail(err, EOPNOTSUPP,
 			    "OFS174 %.120s has state but no elements: no rank "
 			    "would have it",
-			    f->param[u->param + i].fqn.p);
+			    f->m.param[u->param + i].fqn.p);
 	return 0;
 }
 
@@ -166,9 +157,9 @@ int ofs_fsdp_new_check(struct ofs_fsdp_files *f, struct optimfs_error *err)
 		f->unit[i].lead = f->unit[i].param;
 		if (f->nmodel > 0 && check_model(f, i, err) == -1)
 			return -1;
-		if (f->has_optim && !f->orig && check_flat(f, i, err) == -1)
+		if (f->m.has_optim && !f->orig && check_flat(f, i, err) == -1)
 			return -1;
-		if (f->has_optim && f->orig && !f->whole &&
+		if (f->m.has_optim && f->orig && !f->whole &&
 		    check_empty(f, i, err) == -1)
 			return -1;
 	}

@@ -37,7 +37,7 @@ static uint32_t entry_of(const struct ofs_fsdp_files *f, uint32_t param,
     const char *name)
 {
 	(void)name;
-	return f->param[param].model;
+	return f->m.param[param].model;
 }
 
 /* 42, which FSDP fills alignment with, in the types that it flattens. */
@@ -93,20 +93,20 @@ static int put_view(struct writer *w, uint32_t unit, uint64_t offset,
 /* With use_orig_params, the rank's slice under the parameter's own name. */
 static int put_slice(struct writer *w, uint32_t param)
 {
-	const struct ofs_fsdp_new_param *p = &w->f->param[param];
-	const struct ofs_fsdp_new_unit *u = &w->f->unit[p->unit];
+	const struct ofs_flat_member *p = &w->f->m.param[param];
+	const struct ofs_fsdp_new_unit *u = &w->f->unit[p->flat];
 	struct ofs_flat_slice s =
 	    ofs_flat_slice(&u->flat, param - u->param, w->shard);
 	uint64_t none = 0;
 
 	if (s.count > 0)
-		return put_view(w, p->unit, s.at, s.count, false);
-	if (w->none[p->unit] == OFS_NONE) {
-		w->none[p->unit] = w->p.a->nstorages;
+		return put_view(w, p->flat, s.at, s.count, false);
+	if (w->none[p->flat] == OFS_NONE) {
+		w->none[p->flat] = w->p.a->nstorages;
 		if (ofs_torch_new_storage(w->p.a, w->p.err) == -1)
 			return -1;
 	}
-	return ofs_pkw_tensor(&w->p.w, u->dtype, w->none[p->unit], &none, 1,
+	return ofs_pkw_tensor(&w->p.w, u->dtype, w->none[p->flat], &none, 1,
 	    w->p.err);
 }
 
@@ -168,7 +168,7 @@ static void listed(const struct writer *w, const struct ofs_flat *flat,
 
 	*first = 0;
 	*end = n;
-	if (w->f->to.shards <= LISTED_MAX)
+	if (w->f->m.to.shards <= LISTED_MAX)
 		return;
 	*first = w->shard < n ? w->shard : n;
 	*end = w->shard < n ? w->shard + 1 : n;
@@ -205,7 +205,7 @@ static void put_group(struct writer *w)
 	    "$__builtin__.getattr(" API ".ShardedTensor, 'ProcessGroupState')<"
 	    "{'local_rank': %u, 'global_rank': %u, 'local_world_size': %u, "
 	    "'global_world_size': %u}>",
-	    w->shard, w->rank, w->f->to.shards, w->f->world);
+	    w->shard, w->rank, w->f->m.to.shards, w->f->world);
 }
 
 /* As PyTorch infers it: chunks of equal length, the last one shorter, where
@@ -216,7 +216,7 @@ static void put_spec(struct writer *w, const struct ofs_flat *flat, int shards,
 	uint32_t n = count_shards(flat);
 	struct ofs_pkw *p = &w->p.w;
 
-	if (n < 2 || w->f->to.shards > LISTED_MAX ||
+	if (n < 2 || w->f->m.to.shards > LISTED_MAX ||
 	    (flat->size + n - 1) / n != flat->shard) {
 		ofs_pkw_lit(p,
 		    SPECS ".api.EnumerableShardingSpec<{'shards': @%d}>",
@@ -295,10 +295,10 @@ static int put_flats(struct writer *w, uint32_t entry)
 static int put_entry(struct writer *w, uint32_t i)
 {
 	const struct ofs_fsdp_files *f = w->f;
-	const struct ofs_entry *e = &f->cat->entries[f->model[i]];
+	const struct ofs_entry *e = &f->m.cat->entries[f->model[i]];
 	uint32_t param = f->model_param[i], n;
-	const uint32_t *c = ofs_catalog_components(f->cat, e->tree, &n);
-	struct ofs_str key = ofs_catalog_string(f->cat, OFS_PATH_STR(c[1]));
+	const uint32_t *c = ofs_catalog_components(f->m.cat, e->tree, &n);
+	struct ofs_str key = ofs_catalog_string(f->m.cat, OFS_PATH_STR(c[1]));
 
 	if (param != OFS_NONE && !f->orig && !f->whole)
 		return 0;
@@ -311,15 +311,9 @@ static int put_entry(struct writer *w, uint32_t i)
 int ofs_fsdp_new_model(const struct ofs_fsdp_files *f, uint32_t rank,
     struct ofs_torch_new *a, struct ofs_buf *pickle, struct optimfs_error *err)
 {
-	struct writer w = { .f = f,
-		.rank = rank,
-		.shard = ofs_fsdp_new_shard(f, rank),
-		.p = { .s = &f->optim,
-		    .from = &f->from,
-		    .w = { .out = pickle },
-		    .a = a,
-		    .optim = OFS_NONE,
-		    .err = err } };
+	struct writer w = {
+		.f = f, .rank = rank, .shard = ofs_fsdp_new_shard(f, rank)
+	};
 	int ret = 0;
 
 	w.storage = malloc((f->units.n + 1ull) * 2 * sizeof(*w.storage));
@@ -327,6 +321,7 @@ int ofs_fsdp_new_model(const struct ofs_fsdp_files *f, uint32_t rank,
 		return optimfs_fail(err, ENOMEM, "units of a view");
 	memset(w.storage, 0xff, f->units.n * 2ull * sizeof(*w.storage));
 	w.none = w.storage + f->units.n;
+	ofs_state_pickler_init(&w.p, &f->m.optim, &f->m.from, pickle, a, err);
 	ofs_pkw_begin(&w.p.w);
 	ofs_pkw_lit(&w.p.w, "collections.OrderedDict(){*");
 	for (uint32_t i = 0; i < f->nmodel && ret == 0; i++) {

@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <string.h>
-
 #include "format/fsdp/render.h"
 #include "pickle/write.h"
 #include "plan/cast.h"
@@ -17,25 +15,15 @@ struct writer {
 static uint32_t entry_of(const struct ofs_fsdp_files *f, uint32_t param,
     const char *name)
 {
-	const struct ofs_fsdp_new_param *p = &f->param[param];
+	const struct ofs_flat_state *s = ofs_flat_find(&f->m, param, name);
 
-	for (uint32_t i = p->state; i < p->state + p->nstates; i++)
-		if (strcmp(f->state[i].name, name) == 0)
-			return f->state[i].entry;
-	return OFS_NONE;
-}
-
-/* Is the entry cut as its parameter is? */
-static bool is_cut(const struct ofs_fsdp_files *f, uint32_t entry)
-{
-	return f->cat->entries[entry].kind == OFS_ENTRY_TENSOR &&
-	    ofs_fsdp_new_tensor(f, entry)->ndim > 0;
+	return s == NULL ? OFS_NONE : s->entry;
 }
 
 static int put_vector(struct writer *w, uint32_t entry, uint64_t n)
 {
 	enum ofs_dtype dtype =
-	    ofs_render_dtype(&w->f->to, ofs_fsdp_new_tensor(w->f, entry));
+	    ofs_render_dtype(&w->f->m.to, ofs_flat_tensor(&w->f->m, entry));
 
 	return ofs_pkw_tensor(&w->p.w, dtype, w->p.a->nstorages - 1, &n, 1,
 	    w->p.err);
@@ -45,12 +33,13 @@ static int put_vector(struct writer *w, uint32_t entry, uint64_t n)
 static int put_slice(struct writer *w, uint32_t entry,
     const struct ofs_flat_slice *s)
 {
-	struct ofs_torch_part part = { .tensor = w->f->cat->entries[entry].ref,
+	struct ofs_torch_part part = { .tensor =
+					   w->f->m.cat->entries[entry].ref,
 		.first = s->first,
 		.count = s->count };
 
 	if (ofs_torch_new_storage(w->p.a, w->p.err) == -1 ||
-	    ofs_torch_new_part(w->p.a, w->f->cat, &part, w->p.err) == -1)
+	    ofs_torch_new_part(w->p.a, w->f->m.cat, &part, w->p.err) == -1)
 		return -1;
 	return put_vector(w, entry, s->count);
 }
@@ -67,27 +56,27 @@ static int put_shard(struct writer *w, uint32_t unit, uint32_t entry,
 
 /* State of a parameter of which the rank has slice s, or of its flat
  * parameter, whose other parameters have the same names. */
-static int put_states(struct writer *w, const struct ofs_fsdp_new_param *p,
+static int put_states(struct writer *w, const struct ofs_flat_member *p,
     const struct ofs_flat_slice *s)
 {
 	const struct ofs_fsdp_files *f = w->f;
 
 	ofs_pkw_lit(&w->p.w, "{");
 	for (uint32_t i = 0; i < p->nstates; i++) {
-		const struct ofs_fsdp_new_state *v = &f->state[p->state + i];
+		const struct ofs_flat_state *v = &f->m.state[p->state + i];
 		int ret;
 
 		ofs_pkw_lit(&w->p.w, "'%s': ", v->name);
-		if (!is_cut(f, v->entry) || (f->whole && f->orig))
+		if (!ofs_flat_is_cut(&f->m, v->entry) || (f->whole && f->orig))
 			ret = ofs_state_put_entry(&w->p,
-			    &f->cat->entries[v->entry]);
+			    &f->m.cat->entries[v->entry]);
 		else if (f->orig)
 			ret = put_slice(w, v->entry, s);
 		else
-			ret = put_shard(w, p->unit, v->entry, v->name);
+			ret = put_shard(w, p->flat, v->entry, v->name);
 		if (ret == -1)
-			return ofs_render_blame(f->cat,
-			    &f->cat->entries[v->entry], w->p.err);
+			return ofs_render_blame(f->m.cat,
+			    &f->m.cat->entries[v->entry], w->p.err);
 		ofs_pkw_lit(&w->p.w, ",");
 	}
 	ofs_pkw_lit(&w->p.w, "}");
@@ -104,7 +93,7 @@ static uint32_t holder(const struct writer *w, uint32_t id,
 	uint32_t at = f->by_id[id];
 
 	if (f->orig) {
-		u = &f->unit[f->param[at].unit];
+		u = &f->unit[f->m.param[at].flat];
 		*s = ofs_flat_slice(&u->flat, at - u->param,
 		    ofs_fsdp_new_shard(f, w->rank));
 		if (!f->whole && s->count == 0)
@@ -112,7 +101,7 @@ static uint32_t holder(const struct writer *w, uint32_t id,
 	} else {
 		at = f->unit[at].lead;
 	}
-	return f->param[at].nstates == 0 ? OFS_NONE : at;
+	return f->m.param[at].nstates == 0 ? OFS_NONE : at;
 }
 
 static int put_all(struct writer *w)
@@ -127,7 +116,7 @@ static int put_all(struct writer *w)
 		if (param == OFS_NONE)
 			continue;
 		ofs_pkw_lit(&w->p.w, "%u: ", id);
-		if (put_states(w, &f->param[param], &s) == -1)
+		if (put_states(w, &f->m.param[param], &s) == -1)
 			return -1;
 		ofs_pkw_lit(&w->p.w, ",");
 	}
@@ -141,20 +130,15 @@ int ofs_fsdp_new_optim(const struct ofs_fsdp_files *f, uint32_t rank,
 	struct writer w = {
 		.f = f,
 		.rank = rank,
-		.p = { .s = &f->optim,
-		    .from = &f->from,
-		    .w = { .out = pickle },
-		    .a = a,
-		    .optim = OFS_NONE,
-		    .err = err },
 	};
 
+	ofs_state_pickler_init(&w.p, &f->m.optim, &f->m.from, pickle, a, err);
 	ofs_pkw_begin(&w.p.w);
 	ofs_pkw_lit(&w.p.w, "{'state': ");
 	if (put_all(&w) == -1)
 		return -1;
 	ofs_pkw_lit(&w.p.w, ", 'param_groups': ");
-	if (ofs_state_put_groups(&w.p, &f->groups, f->id) == -1)
+	if (ofs_state_put_groups(&w.p, &f->m.groups, f->id) == -1)
 		return -1;
 	ofs_pkw_lit(&w.p.w, "}");
 	return ofs_pkw_end(&w.p.w, err);

@@ -19,7 +19,7 @@ static int no_memory(struct optimfs_error *err)
 
 static bool same_fqn(const void *ctx, uint32_t i, const void *key, size_t n)
 {
-	struct ofs_str s = ((const struct ofs_fsdp_files *)ctx)->param[i].fqn;
+	struct ofs_str s = ((const struct ofs_fsdp_files *)ctx)->m.param[i].fqn;
 
 	return s.len == n && memcmp(s.p, key, n) == 0;
 }
@@ -50,8 +50,8 @@ static bool is_orig(const struct ofs_fsdp_files *f)
 {
 	bool flat = false;
 
-	if (f->to.flat != OFS_FLAT_DEFAULT)
-		return f->to.flat == OFS_FLAT_ORIG;
+	if (f->m.to.flat != OFS_FLAT_DEFAULT)
+		return f->m.to.flat == OFS_FLAT_ORIG;
 	for (uint32_t i = 0; i < f->units.n; i++) {
 		if (f->units.unit[i].orig == 1)
 			return true;
@@ -65,26 +65,28 @@ static int add_params(struct ofs_fsdp_files *f, uint32_t unit,
 {
 	const struct ofs_unit *u = &f->units.unit[unit];
 
-	f->unit[unit].param = f->nparams;
+	f->unit[unit].param = f->m.nparams;
 	f->unit[unit].nparams = u->flat.nparams;
 	for (uint32_t i = 0; i < u->flat.nparams; i++) {
 		struct ofs_str fqn = u->param[i].fqn;
 
-		f->param[f->nparams] = (struct ofs_fsdp_new_param){ .fqn = fqn,
-			.unit = unit,
+		f->m.param[f->m.nparams] = (struct ofs_flat_member){ .fqn = fqn,
+			.flat = unit,
 			.model = OFS_NONE,
-			.id = OFS_NONE };
+			.id = OFS_NONE,
+			.shape = u->param[i].shape,
+			.ndim = u->param[i].ndim };
 		if (!ofs_map_add(&f->names, ofs_map_hash(fqn.p, fqn.len),
-			f->nparams))
+			f->m.nparams))
 			return no_memory(err);
-		f->nparams++;
+		f->m.nparams++;
 	}
 	return 0;
 }
 
 static int read_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 {
-	int ret = ofs_units_recall(&f->units, f->cat, err);
+	int ret = ofs_units_recall(&f->units, f->m.cat, err);
 	uint64_t n = 0;
 
 	if (ret == 1)
@@ -97,8 +99,8 @@ static int read_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 	for (uint32_t i = 0; i < f->units.n; i++)
 		n += f->units.unit[i].flat.nparams;
 	f->unit = calloc(f->units.n + 1ull, sizeof(*f->unit));
-	f->param = calloc(n + 1, sizeof(*f->param));
-	if (f->unit == NULL || f->param == NULL)
+	f->m.param = calloc(n + 1, sizeof(*f->m.param));
+	if (f->unit == NULL || f->m.param == NULL)
 		return no_memory(err);
 	for (uint32_t i = 0; i < f->units.n; i++)
 		if (add_params(f, i, err) == -1)
@@ -109,51 +111,21 @@ static int read_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 
 /* Entries. */
 
-static bool same_shape(const struct ofs_fsdp_files *f,
-    const struct ofs_tensor *t, uint32_t param)
-{
-	const struct ofs_fsdp_new_param *p = &f->param[param];
-	const struct ofs_unit_param *u =
-	    &f->units.unit[p->unit].param[param - f->unit[p->unit].param];
-
-	return t->ndim == u->ndim &&
-	    memcmp(ofs_tensor_shape(f->cat, t), u->shape,
-		t->ndim * sizeof(*u->shape)) == 0;
-}
-
-/* A tensor that is to be cut as its parameter is. */
-static int check_tensor(const struct ofs_fsdp_files *f, uint32_t entry,
-    uint32_t param, struct optimfs_error *err)
-{
-	const struct ofs_entry *e = &f->cat->entries[entry];
-	const struct ofs_tensor *t;
-
-	if (ofs_render_sound(f->cat, e, err) == -1)
-		return ofs_render_blame(f->cat, e, err);
-	t = ofs_fsdp_new_tensor(f, entry);
-	if (same_shape(f, t, param))
-		return 0;
-	optimfs_fail(err, EOPNOTSUPP,
-	    "OFS171 its shape is not that of the parameter in the units, with "
-	    "which it would be cut");
-	return ofs_render_blame(f->cat, e, err);
-}
-
 static int add_model(struct ofs_fsdp_files *f, uint32_t i,
     struct optimfs_error *err)
 {
-	const struct ofs_entry *e = &f->cat->entries[f->model[i]];
+	const struct ofs_entry *e = &f->m.cat->entries[f->model[i]];
 	uint32_t n, param;
-	const uint32_t *c = ofs_catalog_components(f->cat, e->tree, &n);
+	const uint32_t *c = ofs_catalog_components(f->m.cat, e->tree, &n);
 	struct ofs_str name;
 
 	if (n != 2) {
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS171 a model of flat parameters is one dict, in which "
 		    "nothing nests");
-		return ofs_render_blame(f->cat, e, err);
+		return ofs_render_blame(f->m.cat, e, err);
 	}
-	name = ofs_catalog_string(f->cat, OFS_PATH_STR(c[1]));
+	name = ofs_catalog_string(f->m.cat, OFS_PATH_STR(c[1]));
 	param = find_tied(f, name);
 	f->model_param[i] = param;
 	if (param == OFS_NONE)
@@ -161,11 +133,11 @@ static int add_model(struct ofs_fsdp_files *f, uint32_t i,
 	if (e->kind != OFS_ENTRY_TENSOR) {
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS171 the units have it, but it is no tensor");
-		return ofs_render_blame(f->cat, e, err);
+		return ofs_render_blame(f->m.cat, e, err);
 	}
 	if (ofs_fsdp_new_find(f, name) == param)
-		f->param[param].model = f->model[i];
-	return check_tensor(f, f->model[i], param, err);
+		f->m.param[param].model = f->model[i];
+	return ofs_flat_check(&f->m, param, f->model[i], err);
 }
 
 /* Is name in the module that is called prefix? */
@@ -185,10 +157,10 @@ static void place_flat(struct ofs_fsdp_files *f, uint32_t unit)
 	f->unit[unit].at = OFS_NONE;
 	for (uint32_t i = 0; i < f->nmodel && f->unit[unit].nparams > 0; i++) {
 		uint32_t k = f->orig ? f->nmodel - 1 - i : i, n;
-		const uint32_t *c = ofs_catalog_components(f->cat,
-		    f->cat->entries[f->model[k]].tree, &n);
+		const uint32_t *c = ofs_catalog_components(f->m.cat,
+		    f->m.cat->entries[f->model[k]].tree, &n);
 
-		if (!is_within(ofs_catalog_string(f->cat, OFS_PATH_STR(c[1])),
+		if (!is_within(ofs_catalog_string(f->m.cat, OFS_PATH_STR(c[1])),
 			prefix))
 			continue;
 		f->unit[unit].at = f->model[k];
@@ -198,8 +170,8 @@ static void place_flat(struct ofs_fsdp_files *f, uint32_t unit)
 
 static int read_model(struct ofs_fsdp_files *f, struct optimfs_error *err)
 {
-	if (ofs_render_entries(&f->from, &f->to, "model", &f->model, &f->nmodel,
-		err) == -1)
+	if (ofs_render_entries(&f->m.from, &f->m.to, "model", &f->model,
+		&f->nmodel, err) == -1)
 		return -1;
 	f->model_param = calloc(f->nmodel + 1ull, sizeof(*f->model_param));
 	if (f->model_param == NULL)
@@ -214,40 +186,6 @@ static int read_model(struct ofs_fsdp_files *f, struct optimfs_error *err)
 
 /* The optimizer. */
 
-static bool is_cut(const struct ofs_fsdp_files *f, uint32_t entry)
-{
-	return entry != OFS_NONE &&
-	    f->cat->entries[entry].kind == OFS_ENTRY_TENSOR &&
-	    ofs_fsdp_new_tensor(f, entry)->ndim > 0;
-}
-
-static int add_state(struct ofs_fsdp_files *f, uint32_t param, uint32_t node,
-    struct optimfs_error *err)
-{
-	uint32_t entry = f->optim.node[node].entry;
-	struct ofs_str name = ofs_state_key(&f->optim, node);
-	struct ofs_fsdp_new_param *p = &f->param[param];
-
-	if (entry == OFS_NONE)
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS171 %.120s: its state '%.40s' has parts, which cannot "
-		    "be cut",
-		    p->fqn.p, name.p);
-	if (f->nstates == f->state_cap) {
-		uint32_t cap = f->state_cap == 0 ? 64 : f->state_cap * 2;
-		struct ofs_fsdp_new_state *grown =
-		    reallocarray(f->state, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return no_memory(err);
-		f->state = grown;
-		f->state_cap = cap;
-	}
-	f->state[f->nstates++] = (struct ofs_fsdp_new_state){ name.p, entry };
-	p->nstates++;
-	return is_cut(f, entry) ? check_tensor(f, entry, param, err) : 0;
-}
-
 static int in_no_unit(struct ofs_str name, struct optimfs_error *err)
 {
 	return optimfs_fail(err, EOPNOTSUPP,
@@ -256,40 +194,12 @@ static int in_no_unit(struct ofs_str name, struct optimfs_error *err)
 	    name.p);
 }
 
-static int read_states(struct ofs_fsdp_files *f, struct optimfs_error *err)
-{
-	const struct ofs_state_node *v = f->optim.node;
-	uint32_t state = ofs_state_child(&f->optim, 0, "state");
-	uint32_t i = state == OFS_NONE ? OFS_NONE : v[state].child;
-
-	for (; i != OFS_NONE; i = v[i].next) {
-		struct ofs_str fqn = ofs_state_key(&f->optim, i);
-		uint32_t param = ofs_fsdp_new_find(f, fqn);
-
-		if (param == OFS_NONE)
-			return in_no_unit(fqn, err);
-		f->param[param].state = f->nstates;
-		/* as PyTorch's optimizers do: step comes first */
-		for (int cut = 0; cut <= 1; cut++)
-			for (uint32_t k = v[i].child; k != OFS_NONE;
-			     k = v[k].next)
-				if (is_cut(f, v[k].entry) == (cut == 1) &&
-				    add_state(f, param, k, err) == -1)
-					return -1;
-		if (f->param[param].id == OFS_NONE)
-			return optimfs_fail(err, EUCLEAN,
-			    "OFS452 %.120s has state, but no group of the "
-			    "optimizer lists it, so that it has no ID",
-			    fqn.p);
-	}
-	return 0;
-}
-
 /* With use_orig_params an ID is a parameter; without, a flat parameter, which
  * takes the place of its first one. */
-static int number_params(struct ofs_fsdp_files *f, struct optimfs_error *err)
+static int number_params(struct ofs_fsdp_files *f, uint32_t *of_id,
+    struct optimfs_error *err)
 {
-	uint32_t n = f->groups.nnames;
+	uint32_t n = f->m.groups.nnames;
 
 	f->id = calloc(n + 1ull, sizeof(*f->id));
 	f->by_id = calloc(n + 1ull, sizeof(*f->by_id));
@@ -298,13 +208,14 @@ static int number_params(struct ofs_fsdp_files *f, struct optimfs_error *err)
 	for (uint32_t i = 0; i < f->units.n; i++)
 		f->unit[i].id = OFS_NONE;
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t param = ofs_fsdp_new_find(f, f->groups.name[i]);
+		uint32_t param = ofs_fsdp_new_find(f, f->m.groups.name[i]);
 		uint32_t unit;
 
 		if (param == OFS_NONE)
-			return in_no_unit(f->groups.name[i], err);
-		f->param[param].id = i;
-		unit = f->param[param].unit;
+			return in_no_unit(f->m.groups.name[i], err);
+		f->m.param[param].id = i;
+		unit = f->m.param[param].flat;
+		of_id[i] = param;
 		f->id[i] = -1;
 		if (!f->orig && f->unit[unit].id != OFS_NONE)
 			continue;
@@ -317,23 +228,25 @@ static int number_params(struct ofs_fsdp_files *f, struct optimfs_error *err)
 
 static int read_optim(struct ofs_fsdp_files *f, struct optimfs_error *err)
 {
-	uint32_t groups;
+	uint32_t *of_id;
+	int ret;
 
-	if (ofs_state_build(&f->optim, &f->from, &f->to, "optim", err) == -1)
-		return -1;
-	if (f->optim.n <= 1)
-		return 0;
-	groups = ofs_optim_groups_of(&f->optim, 0);
-	if (groups == OFS_NONE)
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS173 rank files of flat parameters hold one optimizer, "
-		    "with param_groups; this checkpoint has several, or none "
-		    "(only=model leaves them out)");
-	if (ofs_optim_groups_build(&f->groups, &f->optim, groups, &f->from,
+	if (ofs_flat_read_groups(&f->m,
+		"OFS173 rank files of flat parameters hold one optimizer, "
+		"with param_groups; this checkpoint has several, or none "
+		"(only=model leaves them out)",
 		err) == -1)
 		return -1;
-	f->has_optim = true;
-	return number_params(f, err) == -1 ? -1 : read_states(f, err);
+	if (!f->m.has_optim)
+		return 0;
+	of_id = calloc(f->m.groups.nnames + 1ull, sizeof(*of_id));
+	if (of_id == NULL)
+		return no_memory(err);
+	ret = number_params(f, of_id, err);
+	if (ret == 0)
+		ret = ofs_flat_read_states(&f->m, of_id, NULL, NULL, err);
+	free(of_id);
+	return ret;
 }
 
 /* Layouts. */
@@ -357,7 +270,7 @@ static uint32_t align_of(const struct ofs_fsdp_files *f, uint32_t unit)
 
 static int lay_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 {
-	uint32_t world = f->whole ? f->world : f->to.shards;
+	uint32_t world = f->whole ? f->world : f->m.to.shards;
 
 	for (uint32_t i = 0; i < f->units.n; i++) {
 		struct ofs_fsdp_new_unit *u = &f->unit[i];

@@ -47,7 +47,7 @@ static void put_ties(const struct ofs_fsdp_files *f, uint32_t unit,
 		const struct ofs_unit_tie *t = &f->units.tie[i];
 		uint32_t param = ofs_fsdp_new_find(f, t->target);
 
-		if (param == OFS_NONE || f->param[param].unit != unit)
+		if (param == OFS_NONE || f->m.param[param].flat != unit)
 			continue;
 		ofs_buf_printf(b, "%s[", sep);
 		put_parts(b, below(t->name, prefix));
@@ -114,10 +114,10 @@ static void put_unit(const struct ofs_fsdp_files *f, uint32_t unit,
 	    "\"world_size\": %" PRIu32
 	    ", \"strategy\": \"ShardingStrategy.%s\"",
 	    n->flat.size, n->flat.shard, f->orig ? "true" : "false",
-	    f->whole ? f->world : f->to.shards,
-	    f->whole                 ? "NO_SHARD"
-		: f->to.replicas > 1 ? "HYBRID_SHARD"
-				     : "FULL_SHARD");
+	    f->whole ? f->world : f->m.to.shards,
+	    f->whole                   ? "NO_SHARD"
+		: f->m.to.replicas > 1 ? "HYBRID_SHARD"
+				       : "FULL_SHARD");
 	if (n->dtype != OFS_DTYPE_NONE)
 		ofs_buf_printf(b, ", \"dtype\": \"torch.%s\"",
 		    ofs_dtype_name(n->dtype));
@@ -144,7 +144,8 @@ static void put_group(const struct ofs_fsdp_files *f,
 		}
 		for (uint32_t k = first; k < first + n; k++) {
 			ofs_buf_puts(b, sep);
-			put_string(b, f->param[k].fqn.p, f->param[k].fqn.len);
+			put_string(b, f->m.param[k].fqn.p,
+			    f->m.param[k].fqn.len);
 			sep = ", ";
 		}
 	}
@@ -160,13 +161,13 @@ int ofs_fsdp_new_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 		put_unit(f, i, b);
 	}
 	ofs_buf_putc(b, ']');
-	if (f->has_optim)
+	if (f->m.has_optim)
 		ofs_buf_puts(b, ",\n \"param_groups\": [");
-	for (uint32_t i = 0; f->has_optim && i < f->groups.n; i++) {
+	for (uint32_t i = 0; f->m.has_optim && i < f->m.groups.n; i++) {
 		ofs_buf_puts(b, i > 0 ? ",\n  [" : "\n  [");
-		put_group(f, &f->groups.v[i], b);
+		put_group(f, &f->m.groups.v[i], b);
 		ofs_buf_putc(b, ']');
 	}
-	ofs_buf_puts(b, f->has_optim ? "]}\n" : "}\n");
+	ofs_buf_puts(b, f->m.has_optim ? "]}\n" : "}\n");
 	return b->bad ? optimfs_fail(err, ENOMEM, "the units of a view") : 0;
 }

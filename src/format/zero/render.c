@@ -79,7 +79,7 @@ static void file_name(const struct ofs_files *files, uint32_t file,
 	stem(z, kind, i, own, sizeof(own));
 	if (kind == STATE)
 		snprintf(name, OFS_FILE_NAME, "%s/zero/%.255s/%s.pt", z->latest,
-		    z->param[z->file[i].param].fqn.p, own);
+		    z->m.param[z->file[i].param].fqn.p, own);
 	else
 		snprintf(name, OFS_FILE_NAME, "%s/%s%s.pt", z->latest,
 		    kind == GLOBALS ? "zero/" : "", own);
@@ -124,7 +124,7 @@ static int make(const struct ofs_files *files, uint32_t file,
 	if (file == 0)
 		return ofs_composition_bytes(c, z->latest, strlen(z->latest),
 		    err);
-	return ofs_torch_cache_make(&z->archives, z->cat, file, span, at, c,
+	return ofs_torch_cache_make(&z->archives, z->m.cat, file, span, at, c,
 	    err);
 }
 
@@ -135,15 +135,11 @@ static void files_free(struct ofs_files *files)
 	ofs_torch_cache_fini(&z->archives);
 	ofs_zero_layout_fini(&z->layout);
 	ofs_zero_shapes_fini(&z->shapes);
-	if (z->has_groups)
-		ofs_optim_groups_fini(&z->groups);
-	ofs_state_fini(&z->optim);
+	ofs_flat_model_fini(&z->m);
 	ofs_state_fini(&z->extra);
 	ofs_map_fini(&z->names);
-	free(z->param);
-	free(z->state);
+	free(z->master);
 	free(z->weight);
-	free(z->scalar);
 	free(z->order);
 	free(z->group);
 	free(z->file);
@@ -164,8 +160,8 @@ static bool is_bf16(const struct ofs_zero_new *z)
 		return ofs_zero_new_true(z, "ds_config/bf16/enabled");
 	if (ofs_zero_new_fact(z, "ds_config/bfloat16/enabled") != OFS_NONE)
 		return ofs_zero_new_true(z, "ds_config/bfloat16/enabled");
-	return z->groups.nnames > 0 &&
-	    ofs_zero_new_tensor(z, z->param[0].model)->dtype == OFS_BFLOAT16;
+	return z->m.groups.nnames > 0 &&
+	    ofs_flat_tensor(&z->m, z->m.param[0].model)->dtype == OFS_BFLOAT16;
 }
 
 /* As DeepSpeed calls checkpoints by itself. */
@@ -193,7 +189,8 @@ static int lay(struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	uint64_t n;
 
-	if (ofs_state_build(&z->extra, &z->from, &z->to, "extra", err) == -1)
+	if (ofs_state_build(&z->extra, &z->m.from, &z->m.to, "extra", err) ==
+	    -1)
 		return -1;
 	find_form(z);
 	if (ofs_zero_new_plan(z, err) == -1 ||
@@ -225,9 +222,9 @@ static int render(const struct ofs_render *from, const struct ofs_layout *to,
 	if (z == NULL)
 		return optimfs_fail(err, ENOMEM, "a view");
 	z->files.ops = &ops;
-	z->from = *from;
-	z->cat = from->cat;
-	z->to = *to;
+	z->m = (struct ofs_flat_model){
+		.from = *from, .cat = from->cat, .to = *to, .code = "OFS684"
+	};
 	z->universal = stage == 0;
 	z->stage = stage;
 	z->world = to->shards;

@@ -6,27 +6,16 @@
 #include "format/format.h"
 #include "format/zero/layout.h"
 #include "layout/archive_cache.h"
-#include "layout/optim_groups.h"
-#include "layout/render.h"
-#include "layout/state_dict.h"
+#include "layout/flat_model.h"
 
-/* Only zero_write*.c include it, and universal.c for what is at its end. What they write is in
+/* Only render*.c include it, and universal.c for what is at its end. What they write is in
  * docs/formats/deepspeed.md: zero1@N, zero2@N, zero3@N and universal. */
 
-/* State of a parameter under one name. */
-struct ofs_zero_new_state {
-	const char *name; /* of the catalog */
-	uint32_t entry;
-};
-
-/* A parameter that is trained; the index is the one in groups. */
-struct ofs_zero_new_param {
-	struct ofs_str fqn;
-	uint32_t model;          /* entry */
-	uint32_t fp32;           /* entry of the weights that are updated */
-	bool widened;            /* which are the model's, in half precision */
-	uint32_t state, nstates; /* a run of state, without those */
-	bool frozen;             /* though the optimizer lists it */
+/* The weights of a parameter that the optimizer updates. */
+struct ofs_zero_new_master {
+	uint32_t fp32; /* entry */
+	bool widened;  /* the model's, in half precision */
+	bool frozen;   /* there are none, though the optimizer lists it */
 };
 
 enum ofs_zero_new_role {
@@ -51,20 +40,14 @@ struct ofs_zero_new_file { /* of a universal checkpoint */
 
 struct ofs_zero_new {
 	struct ofs_files files;
-	struct ofs_render from;
-	const struct ofs_catalog *cat;
-	struct ofs_layout to;
+	/* param: what is trained, by ID; flat: the group. state: without fp32 */
+	struct ofs_flat_model m;
 	bool universal;
 	int stage; /* 1, 2, 3: how model's files are, and the optimizer's */
 	uint32_t world; /* how many ranks have them */
 
-	struct ofs_state optim, extra; /* the sections */
-	bool has_groups;
-	struct ofs_optim_groups groups;
-	struct ofs_zero_new_param *param;
-	struct ofs_zero_new_state *state;
-	uint32_t nstates, state_cap;
-	bool *scalar; /* of each entry: cut, though without dimensions; NULL */
+	struct ofs_state extra;             /* the section */
+	struct ofs_zero_new_master *master; /* of m.param */
 	struct ofs_zero_new_weight *weight;
 	uint32_t nweights;
 	struct ofs_map names; /* of weight */
@@ -83,26 +66,10 @@ struct ofs_zero_new {
 	struct ofs_torch_cache archives;
 };
 
-/* The tensor of an entry. */
-static inline const struct ofs_tensor *ofs_zero_new_tensor(const struct
-    ofs_zero_new *z,
-    uint32_t entry)
-{
-	return &z->cat->tensors[z->cat->entries[entry].ref];
-}
-/* Is a state cut with its parameter? */
-static inline bool ofs_zero_new_is_cut(const struct ofs_zero_new *z,
-    uint32_t entry)
-{
-	return z->cat->entries[entry].kind == OFS_ENTRY_TENSOR &&
-	    (ofs_zero_new_tensor(z, entry)->ndim > 0 ||
-		(z->scalar != NULL && z->scalar[entry]));
-}
-
 /* The type that a tensor of a parameter has in the files; *cast gets what its
  * parts must say for that. */
-enum ofs_dtype ofs_zero_new_dtype(const struct ofs_zero_new *z,
-    const struct ofs_zero_new_param *p, uint32_t entry, enum ofs_dtype *cast);
+enum ofs_dtype ofs_zero_new_dtype(const struct ofs_zero_new *z, uint32_t param,
+    uint32_t entry, enum ofs_dtype *cast);
 
 /* render_facts.c: what the source's extra/ says of the job. A path is
  * words with '/' between them. */
@@ -119,7 +86,7 @@ uint32_t ofs_zero_new_fact(const struct ofs_zero_new *z, const char *path);
 /* render_plan.c: parameters, their state, their groups and what else the
  * model has, and whether they can be laid out so. */
 int ofs_zero_new_plan(struct ofs_zero_new *z, struct optimfs_error *err);
-/* render_scalars.c: fill scalar. */
+/* render_scalars.c: fill m.scalar. */
 int ofs_zero_new_scalars(struct ofs_zero_new *z, struct optimfs_error *err);
 /* render_order.c: flat groups. */
 int ofs_zero_new_order(struct ofs_zero_new *z, struct optimfs_error *err);

@@ -36,9 +36,9 @@ static const struct ofs_pickle *value_at(const struct ofs_zero_new *z,
 
 	if (entry == OFS_NONE)
 		return NULL;
-	*e = &z->cat->entries[entry];
+	*e = &z->m.cat->entries[entry];
 	if ((*e)->kind == OFS_ENTRY_TENSOR ||
-	    ofs_render_value(&z->from, *e, &doc, node, NULL) == -1)
+	    ofs_render_value(&z->m.from, *e, &doc, node, NULL) == -1)
 		return NULL;
 	return doc;
 }
@@ -72,7 +72,7 @@ bool ofs_zero_new_true(const struct ofs_zero_new *z, const char *path)
 /* A step that a parameter has counted. */
 static int64_t step_at(const struct ofs_zero_new *z, uint32_t entry)
 {
-	const struct ofs_entry *e = &z->cat->entries[entry];
+	const struct ofs_entry *e = &z->m.cat->entries[entry];
 	const struct ofs_pickle *doc;
 	uint8_t bits[16];
 	uint32_t node;
@@ -80,15 +80,15 @@ static int64_t step_at(const struct ofs_zero_new *z, uint32_t entry)
 	float f;
 
 	if (e->kind != OFS_ENTRY_TENSOR) {
-		if (ofs_render_value(&z->from, e, &doc, &node, NULL) == -1)
+		if (ofs_render_value(&z->m.from, e, &doc, &node, NULL) == -1)
 			return 0;
 		ofs_pk_int(doc, node, &v);
 		ofs_render_release(e, doc);
 		return v;
 	}
-	if (ofs_zero_new_tensor(z, entry)->dtype != OFS_FLOAT32 ||
-	    ofs_zero_new_is_cut(z, entry) ||
-	    z->from.element(z->from.ctx, e->ref, bits, NULL) == -1)
+	if (ofs_flat_tensor(&z->m, entry)->dtype != OFS_FLOAT32 ||
+	    ofs_flat_is_cut(&z->m, entry) ||
+	    z->m.from.element(z->m.from.ctx, e->ref, bits, NULL) == -1)
 		return 0;
 	memcpy(&f, bits, sizeof(f));
 	return f >= 0 && f < 1e9f ? (int64_t)f : 0;
@@ -100,9 +100,9 @@ int64_t ofs_zero_new_steps(const struct ofs_zero_new *z)
 
 	if (ofs_zero_new_int(z, "global_steps", &v))
 		return v;
-	for (uint32_t i = 0; i < z->nstates; i++)
-		if (strcmp(z->state[i].name, "step") == 0)
-			return step_at(z, z->state[i].entry);
+	for (uint32_t i = 0; i < z->m.nstates; i++)
+		if (strcmp(z->m.state[i].name, "step") == 0)
+			return step_at(z, z->m.state[i].entry);
 	return 0;
 }
 

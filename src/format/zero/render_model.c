@@ -30,24 +30,24 @@ struct writer {
 static const struct ofs_entry *entry_of(const struct ofs_zero_new *z,
     uint32_t weight)
 {
-	return &z->cat->entries[z->weight[weight].entry];
+	return &z->m.cat->entries[z->weight[weight].entry];
 }
 
 static struct ofs_str name_of(const struct ofs_zero_new *z, uint32_t weight)
 {
 	uint32_t n;
 	const uint32_t *c =
-	    ofs_catalog_components(z->cat, entry_of(z, weight)->tree, &n);
+	    ofs_catalog_components(z->m.cat, entry_of(z, weight)->tree, &n);
 
-	return ofs_catalog_string(z->cat, OFS_PATH_STR(c[n - 1]));
+	return ofs_catalog_string(z->m.cat, OFS_PATH_STR(c[n - 1]));
 }
 
 /* What every rank's file has of a weight in stage 3. */
 static int put_none(struct writer *x, uint32_t weight)
 {
 	const struct ofs_zero_new *z = x->w.z;
-	enum ofs_dtype dtype = ofs_render_dtype(&z->to,
-	    ofs_zero_new_tensor(z, z->weight[weight].entry));
+	enum ofs_dtype dtype = ofs_render_dtype(&z->m.to,
+	    ofs_flat_tensor(&z->m, z->weight[weight].entry));
 	struct ofs_torch_new *a = x->w.p.a;
 	uint64_t zero = 0;
 
@@ -65,19 +65,19 @@ static int put_whole(struct writer *x, uint32_t weight)
 {
 	const struct ofs_zero_new *z = x->w.z;
 	const struct ofs_tensor *t =
-	    ofs_zero_new_tensor(z, z->weight[weight].entry);
+	    ofs_flat_tensor(&z->m, z->weight[weight].entry);
 	struct ofs_torch_part part = { .tensor = entry_of(z, weight)->ref,
-		.count = ofs_tensor_numel(z->cat, t) };
+		.count = ofs_tensor_numel(z->m.cat, t) };
 	struct ofs_torch_new *a = x->w.p.a;
 
 	if (x->storage[weight] == OFS_NONE) {
 		x->storage[weight] = a->nstorages;
 		if (ofs_torch_new_storage(a, x->w.p.err) == -1 ||
-		    ofs_torch_new_part(a, z->cat, &part, x->w.p.err) == -1)
+		    ofs_torch_new_part(a, z->m.cat, &part, x->w.p.err) == -1)
 			return -1;
 	}
-	return ofs_pkw_tensor(&x->w.p.w, ofs_render_dtype(&z->to, t),
-	    x->storage[weight], ofs_tensor_shape(z->cat, t), t->ndim,
+	return ofs_pkw_tensor(&x->w.p.w, ofs_render_dtype(&z->m.to, t),
+	    x->storage[weight], ofs_tensor_shape(z->m.cat, t), t->ndim,
 	    x->w.p.err);
 }
 
@@ -101,8 +101,8 @@ static int put_module(struct writer *x)
 		else
 			ret = put_whole(x, of);
 		if (ret == -1)
-			return ofs_render_blame(z->cat,
-			    &z->cat->entries[v->entry], x->w.p.err);
+			return ofs_render_blame(z->m.cat,
+			    &z->m.cat->entries[v->entry], x->w.p.err);
 		ofs_pkw_lit(p, ",");
 	}
 	ofs_pkw_lit(p, "}");
@@ -154,9 +154,9 @@ static int put_fragment(struct writer *x, uint32_t weight)
 {
 	const struct ofs_zero_new *z = x->w.z;
 	const struct ofs_tensor *t =
-	    ofs_zero_new_tensor(z, z->weight[weight].entry);
-	enum ofs_dtype dtype = ofs_render_dtype(&z->to, t);
-	uint64_t n = ofs_tensor_numel(z->cat, t);
+	    ofs_flat_tensor(&z->m, z->weight[weight].entry);
+	enum ofs_dtype dtype = ofs_render_dtype(&z->m.to, t);
+	uint64_t n = ofs_tensor_numel(z->m.cat, t);
 	uint64_t share = n / z->world + (n % z->world != 0);
 	uint64_t first = share * x->w.rank < n ? share * x->w.rank : n;
 	struct ofs_torch_part part = { .tensor = entry_of(z, weight)->ref,
@@ -168,8 +168,8 @@ static int put_fragment(struct writer *x, uint32_t weight)
 	struct ofs_torch_new *a = x->w.p.a;
 
 	if (ofs_torch_new_storage(a, x->w.p.err) == -1 ||
-	    ofs_torch_new_part(a, z->cat, &part, x->w.p.err) == -1 ||
-	    ofs_torch_new_part(a, z->cat, &pad, x->w.p.err) == -1)
+	    ofs_torch_new_part(a, z->m.cat, &part, x->w.p.err) == -1 ||
+	    ofs_torch_new_part(a, z->m.cat, &pad, x->w.p.err) == -1)
 		return -1;
 	return ofs_pkw_tensor(&x->w.p.w, dtype, a->nstorages - 1, &share, 1,
 	    x->w.p.err);
@@ -197,19 +197,19 @@ static int put_frozen(struct writer *x, bool shapes)
 	ofs_pkw_lit(p, ORDERED "{");
 	for (uint32_t i = 0; i < z->nweights; i++) {
 		const struct ofs_tensor *t =
-		    ofs_zero_new_tensor(z, z->weight[i].entry);
+		    ofs_flat_tensor(&z->m, z->weight[i].entry);
 		int ret = 0;
 
 		if (z->weight[i].role != OFS_ZERO_NEW_FROZEN)
 			continue;
 		ofs_pkw_lit(p, "%.*s: ", OFS_PKW_STR(name_of(z, i)));
 		if (shapes)
-			put_size(p, ofs_tensor_shape(z->cat, t), t->ndim);
+			put_size(p, ofs_tensor_shape(z->m.cat, t), t->ndim);
 		else
 			ret = z->stage == 3 ? put_fragment(x, i)
 					    : put_whole(x, i);
 		if (ret == -1)
-			return ofs_render_blame(z->cat, entry_of(z, i),
+			return ofs_render_blame(z->m.cat, entry_of(z, i),
 			    x->w.p.err);
 		ofs_pkw_lit(p, ",");
 	}

@@ -16,16 +16,8 @@ void ofs_zero_new_begin(struct ofs_zero_writer *w, const struct ofs_zero_new *z,
     uint32_t rank, struct ofs_torch_new *a, struct ofs_buf *pickle,
     struct optimfs_error *err)
 {
-	*w = (struct ofs_zero_writer){
-		.z = z,
-		.rank = rank,
-		.p = { .s = &z->optim,
-		    .from = &z->from,
-		    .w = { .out = pickle },
-		    .a = a,
-		    .optim = OFS_NONE,
-		    .err = err },
-	};
+	*w = (struct ofs_zero_writer){ .z = z, .rank = rank };
+	ofs_state_pickler_init(&w->p, &z->m.optim, &z->m.from, pickle, a, err);
 	ofs_pkw_begin(&w->p.w);
 	ofs_pkw_lit(&w->p.w, "{");
 }
@@ -64,13 +56,13 @@ void ofs_zero_new_put_version(struct ofs_zero_writer *w)
 
 	ofs_pkw_lit(&w->p.w, "'ds_version': ");
 	if (entry != OFS_NONE &&
-	    z->cat->entries[entry].kind != OFS_ENTRY_TENSOR &&
-	    ofs_render_value(&z->from, &z->cat->entries[entry], &doc, &node,
+	    z->m.cat->entries[entry].kind != OFS_ENTRY_TENSOR &&
+	    ofs_render_value(&z->m.from, &z->m.cat->entries[entry], &doc, &node,
 		NULL) == 0) {
 		s = ofs_pk_str(doc, node);
 		if (s.len > 0)
 			ofs_pkw_lit(&w->p.w, "%.*s,", OFS_PKW_STR(s));
-		ofs_render_release(&z->cat->entries[entry], doc);
+		ofs_render_release(&z->m.cat->entries[entry], doc);
 	}
 	if (s.len == 0)
 		ofs_pkw_lit(&w->p.w, "%s,", DS_VERSION);
@@ -106,7 +98,7 @@ static int put_stage(struct ofs_zero_writer *w)
 		ofs_pkw_lit(p,
 		    "deepspeed.runtime.zero.config.ZeroStageEnum(%d)",
 		    z->stage);
-	else if (ofs_state_put_entry(&w->p, &z->cat->entries[entry]) == -1)
+	else if (ofs_state_put_entry(&w->p, &z->m.cat->entries[entry]) == -1)
 		return -1;
 	ofs_pkw_lit(p, ",");
 	return 0;
@@ -148,14 +140,8 @@ int ofs_zero_new_put_scaler(struct ofs_zero_writer *w)
 static uint32_t entry_of(const struct ofs_zero_new *z, uint32_t param,
     const char *name)
 {
-	const struct ofs_zero_new_param *p = &z->param[param];
-
-	if (name == NULL)
-		return p->fp32;
-	for (uint32_t i = p->state; i < p->state + p->nstates; i++)
-		if (strcmp(z->state[i].name, name) == 0)
-			return z->state[i].entry;
-	return OFS_NONE;
+	return name == NULL ? z->master[param].fp32
+			    : ofs_flat_find(&z->m, param, name)->entry;
 }
 
 static int add_pad(struct ofs_zero_writer *w, uint64_t count,
@@ -165,7 +151,7 @@ static int add_pad(struct ofs_zero_writer *w, uint64_t count,
 		.item = (uint32_t)ofs_dtype_size(dtype),
 		.count = count };
 
-	return ofs_torch_new_part(w->p.a, w->z->cat, &pad, w->p.err);
+	return ofs_torch_new_part(w->p.a, w->z->m.cat, &pad, w->p.err);
 }
 
 /* The rank's part of a flat group as a storage: of each parameter its slice,
@@ -189,12 +175,11 @@ static int add_flat(struct ofs_zero_writer *w, uint32_t group, const char *name,
 
 		if (s.count == 0)
 			continue;
-		p.tensor = z->cat->entries[entry].ref;
+		p.tensor = z->m.cat->entries[entry].ref;
 		if (name == NULL)
-			ofs_zero_new_dtype(z, &z->param[z->order[i]], entry,
-			    &p.cast);
+			ofs_zero_new_dtype(z, z->order[i], entry, &p.cast);
 		if (add_pad(w, s.at - at, dtype) == -1 ||
-		    ofs_torch_new_part(w->p.a, z->cat, &p, w->p.err) == -1)
+		    ofs_torch_new_part(w->p.a, z->m.cat, &p, w->p.err) == -1)
 			return -1;
 		at = s.at + s.count;
 	}
@@ -215,12 +200,11 @@ static int put_flat(struct ofs_zero_writer *w, uint32_t group, const char *name)
 		.grad = name == NULL };
 
 	if (z->shapes.first[group + 1] > first) {
-		const struct ofs_zero_new_param *p = &z->param[z->order[first]];
 		uint32_t entry = entry_of(z, z->order[first], name);
 
 		dtype = name == NULL
-		    ? ofs_zero_new_dtype(z, p, entry, &cast)
-		    : ofs_render_dtype(&z->to, ofs_zero_new_tensor(z, entry));
+		    ? ofs_zero_new_dtype(z, z->order[first], entry, &cast)
+		    : ofs_render_dtype(&z->m.to, ofs_flat_tensor(&z->m, entry));
 	}
 	v.dtype = dtype;
 	v.key = w->p.a->nstorages;
@@ -245,20 +229,20 @@ static int put_masters(struct ofs_zero_writer *w)
 static int put_state(struct ofs_zero_writer *w, uint32_t group)
 {
 	const struct ofs_zero_new *z = w->z;
-	const struct ofs_zero_new_param *p =
-	    &z->param[z->order[z->shapes.first[group]]];
+	const struct ofs_flat_member *p =
+	    &z->m.param[z->order[z->shapes.first[group]]];
 
 	ofs_pkw_lit(&w->p.w, "{");
 	for (uint32_t i = 0; i < p->nstates; i++) {
-		const struct ofs_zero_new_state *s = &z->state[p->state + i];
+		const struct ofs_flat_state *s = &z->m.state[p->state + i];
 
 		ofs_pkw_lit(&w->p.w, "'%s': ", s->name);
-		if ((ofs_zero_new_is_cut(z, s->entry)
+		if ((ofs_flat_is_cut(&z->m, s->entry)
 			    ? put_flat(w, group, s->name)
 			    : ofs_state_put_entry(&w->p,
-				  &z->cat->entries[s->entry])) == -1)
-			return ofs_render_blame(z->cat,
-			    &z->cat->entries[s->entry], w->p.err);
+				  &z->m.cat->entries[s->entry])) == -1)
+			return ofs_render_blame(z->m.cat,
+			    &z->m.cat->entries[s->entry], w->p.err);
 		ofs_pkw_lit(&w->p.w, ",");
 	}
 	ofs_pkw_lit(&w->p.w, "}");
@@ -270,7 +254,7 @@ static bool has_state(const struct ofs_zero_new *z, uint32_t group)
 	uint32_t first = z->shapes.first[group];
 
 	return first < z->shapes.first[group + 1] &&
-	    z->param[z->order[first]].nstates > 0;
+	    z->m.param[z->order[first]].nstates > 0;
 }
 
 static int put_states(struct ofs_zero_writer *w)
@@ -302,16 +286,16 @@ static void put_params(struct ofs_zero_writer *w, uint32_t group)
 int ofs_zero_new_put_groups(struct ofs_zero_writer *w)
 {
 	const struct ofs_zero_new *z = w->z;
-	const struct ofs_state *s = &z->optim;
+	const struct ofs_state *s = &z->m.optim;
 
 	ofs_pkw_lit(&w->p.w, "[");
-	for (uint32_t g = 0; g < z->groups.n; g++) {
+	for (uint32_t g = 0; g < z->m.groups.n; g++) {
 		ofs_pkw_lit(&w->p.w, "{");
-		for (uint32_t i = s->node[z->groups.v[g].node].child;
+		for (uint32_t i = s->node[z->m.groups.v[g].node].child;
 		     i != OFS_NONE; i = s->node[i].next) {
 			struct ofs_str key = ofs_state_key(s, i);
 
-			if (!z->groups.flattened && ofs_str_is(key, "params"))
+			if (!z->m.groups.flattened && ofs_str_is(key, "params"))
 				continue;
 			ofs_pkw_lit(&w->p.w, "%.*s: ", OFS_PKW_STR(key));
 			if (ofs_state_put(&w->p, i) == -1)

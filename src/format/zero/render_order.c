@@ -51,7 +51,7 @@ static uint32_t order_group(const struct ofs_zero_new *z,
 	bool was = was_dealt(z, &world);
 
 	for (uint32_t i = g->first; i < g->first + g->n; i++)
-		if (!z->param[i].frozen)
+		if (!z->master[i].frozen)
 			own[n++] = i;
 	for (uint32_t i = 0; i < n; i++)
 		order[deal ? dealt(i, n, z->world) : i] =
@@ -61,14 +61,14 @@ static uint32_t order_group(const struct ofs_zero_new *z,
 
 static void add_shape(struct ofs_zero_new *z, uint32_t at, uint32_t group)
 {
-	const struct ofs_zero_new_param *p = &z->param[z->order[at]];
-	const struct ofs_tensor *t = ofs_zero_new_tensor(z, p->model);
+	const struct ofs_flat_member *p = &z->m.param[z->order[at]];
+	const struct ofs_tensor *t = ofs_flat_tensor(&z->m, p->model);
 
 	z->shapes.param[at] = (struct ofs_zero_param){ .name = p->fqn,
 		.group = group,
 		.ndim = t->ndim,
-		.shape = ofs_tensor_shape(z->cat, t) };
-	z->shapes.numel[at] = ofs_tensor_numel(z->cat, t);
+		.shape = ofs_tensor_shape(z->m.cat, t) };
+	z->shapes.numel[at] = ofs_tensor_numel(z->m.cat, t);
 }
 
 /* Stage 3 begins another flat group once a rank has so many elements in one. */
@@ -109,7 +109,7 @@ static void add_group(struct ofs_zero_new *z, uint32_t group, uint32_t at,
 
 int ofs_zero_new_order(struct ofs_zero_new *z, struct optimfs_error *err)
 {
-	uint64_t n = z->groups.nnames, most = n + z->groups.n + 1;
+	uint64_t n = z->m.groups.nnames, most = n + z->m.groups.n + 1;
 	uint32_t *own;
 
 	z->order = calloc(n + 1, sizeof(*z->order));
@@ -123,8 +123,8 @@ int ofs_zero_new_order(struct ofs_zero_new *z, struct optimfs_error *err)
 	own = malloc((n + 1) * sizeof(*own));
 	if (own == NULL)
 		return no_memory(err);
-	for (uint32_t g = 0; g < z->groups.n; g++) {
-		uint32_t m = order_group(z, &z->groups.v[g], own,
+	for (uint32_t g = 0; g < z->m.groups.n; g++) {
+		uint32_t m = order_group(z, &z->m.groups.v[g], own,
 		    z->order + z->shapes.n);
 
 		add_group(z, g, z->shapes.n, m);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "format/fsdp/flat_check.h"
 #include "format/zero/render.h"
 #include "pickle/pickle.h"
 
@@ -21,10 +20,10 @@ static int no_memory(struct optimfs_error *err)
 static struct ofs_str name_of(const struct ofs_zero_new *z, uint32_t weight)
 {
 	uint32_t n;
-	const uint32_t *c = ofs_catalog_components(z->cat,
-	    z->cat->entries[z->weight[weight].entry].tree, &n);
+	const uint32_t *c = ofs_catalog_components(z->m.cat,
+	    z->m.cat->entries[z->weight[weight].entry].tree, &n);
 
-	return ofs_catalog_string(z->cat, OFS_PATH_STR(c[n - 1]));
+	return ofs_catalog_string(z->m.cat, OFS_PATH_STR(c[n - 1]));
 }
 
 static bool same_name(const void *ctx, uint32_t i, const void *key, size_t n)
@@ -43,18 +42,18 @@ static uint32_t find_weight(const struct ofs_zero_new *z, struct ofs_str name)
 static int add_weight(struct ofs_zero_new *z, uint32_t entry,
     struct optimfs_error *err)
 {
-	const struct ofs_entry *e = &z->cat->entries[entry];
+	const struct ofs_entry *e = &z->m.cat->entries[entry];
 	struct ofs_str name;
 	uint32_t n;
 
-	ofs_catalog_components(z->cat, e->tree, &n);
+	ofs_catalog_components(z->m.cat, e->tree, &n);
 	if (n != 2 || e->kind != OFS_ENTRY_TENSOR) {
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS684 DeepSpeed's model is one dict of tensors");
-		return ofs_render_blame(z->cat, e, err);
+		return ofs_render_blame(z->m.cat, e, err);
 	}
-	if (ofs_render_sound(z->cat, e, err) == -1)
-		return ofs_render_blame(z->cat, e, err);
+	if (ofs_render_sound(z->m.cat, e, err) == -1)
+		return ofs_render_blame(z->m.cat, e, err);
 	z->weight[z->nweights] =
 	    (struct ofs_zero_new_weight){ entry, OFS_ZERO_NEW_BUFFER, 0 };
 	name = name_of(z, z->nweights);
@@ -70,8 +69,8 @@ static int read_model(struct ofs_zero_new *z, struct optimfs_error *err)
 	uint32_t *entries, n;
 	int ret = 0;
 
-	if (ofs_render_entries(&z->from, &z->to, "model", &entries, &n, err) ==
-	    -1)
+	if (ofs_render_entries(&z->m.from, &z->m.to, "model", &entries, &n,
+		err) == -1)
 		return -1;
 	z->weight = calloc(n + 1ull, sizeof(*z->weight));
 	if (z->weight == NULL)
@@ -95,132 +94,74 @@ static int lacks(struct ofs_str name, const char *what,
 	    "OFS682 %.120s of the optimizer %s", name.p, what);
 }
 
-static int add_params(struct ofs_zero_new *z, struct optimfs_error *err)
-{
-	z->param = calloc(z->groups.nnames + 1ull, sizeof(*z->param));
-	if (z->param == NULL)
-		return no_memory(err);
-	for (uint32_t i = 0; i < z->groups.nnames; i++) {
-		struct ofs_str name = z->groups.name[i];
-		uint32_t weight = find_weight(z, name);
-
-		if (weight == OFS_NONE)
-			return lacks(name,
-			    "is not in the model (ids=FILE names parameters "
-			    "that are numbers)",
-			    err);
-		z->param[i] = (struct ofs_zero_new_param){ .fqn = name,
-			.model = z->weight[weight].entry,
-			.fp32 = OFS_NONE };
-		z->weight[weight].role = OFS_ZERO_NEW_TRAINED;
-		z->weight[weight].of = i;
-	}
-	return 0;
-}
-
-static bool same_shape(const struct ofs_zero_new *z, uint32_t a, uint32_t b)
-{
-	const struct ofs_tensor *t = ofs_zero_new_tensor(z, a);
-	const struct ofs_tensor *u = ofs_zero_new_tensor(z, b);
-
-	return t->ndim == u->ndim &&
-	    memcmp(ofs_tensor_shape(z->cat, t), ofs_tensor_shape(z->cat, u),
-		t->ndim * sizeof(uint64_t)) == 0;
-}
-
-/* What is cut as its parameter is must look like it. */
-static int check_state(const struct ofs_zero_new *z, uint32_t param,
-    uint32_t entry, struct optimfs_error *err)
-{
-	const struct ofs_entry *e = &z->cat->entries[entry];
-
-	if (ofs_render_sound(z->cat, e, err) == -1)
-		return ofs_render_blame(z->cat, e, err);
-	if (!ofs_zero_new_is_cut(z, entry) ||
-	    same_shape(z, entry, z->param[param].model))
-		return 0;
-	optimfs_fail(err, EOPNOTSUPP,
-	    "OFS684 its shape is not that of the parameter, with which ZeRO "
-	    "would cut it");
-	return ofs_render_blame(z->cat, e, err);
-}
-
-static int add_state(struct ofs_zero_new *z, uint32_t param, uint32_t node,
+static int add_param(struct ofs_zero_new *z, uint32_t i, uint32_t group,
     struct optimfs_error *err)
 {
-	struct ofs_zero_new_param *p = &z->param[param];
-	uint32_t entry = z->optim.node[node].entry;
-	struct ofs_str name = ofs_state_key(&z->optim, node);
+	struct ofs_str name = z->m.groups.name[i];
+	uint32_t weight = find_weight(z, name), entry;
+	const struct ofs_tensor *t;
 
-	if (entry == OFS_NONE)
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS684 %.120s: its state '%.40s' has parts, which ZeRO "
-		    "does not cut",
-		    p->fqn.p, name.p);
-	if (check_state(z, param, entry, err) == -1)
-		return -1;
-	if (strcmp(name.p, "fp32") == 0 &&
-	    z->cat->entries[entry].kind == OFS_ENTRY_TENSOR &&
-	    same_shape(z, entry, p->model)) {
-		p->fp32 = entry;
-		return 0;
-	}
-	if (z->nstates == z->state_cap) {
-		uint32_t cap = z->state_cap == 0 ? 64 : z->state_cap * 2;
-		struct ofs_zero_new_state *grown =
-		    reallocarray(z->state, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return no_memory(err);
-		z->state = grown;
-		z->state_cap = cap;
-	}
-	z->state[z->nstates++] = (struct ofs_zero_new_state){ name.p, entry };
-	p->nstates++;
+	if (weight == OFS_NONE)
+		return lacks(name,
+		    "is not in the model (ids=FILE names parameters that are "
+		    "numbers)",
+		    err);
+	entry = z->weight[weight].entry;
+	t = ofs_flat_tensor(&z->m, entry);
+	z->m.param[i] = (struct ofs_flat_member){ .fqn = name,
+		.model = entry,
+		.flat = group,
+		.id = i,
+		.shape = ofs_tensor_shape(z->m.cat, t),
+		.ndim = t->ndim };
+	z->master[i].fp32 = OFS_NONE;
+	z->weight[weight].role = OFS_ZERO_NEW_TRAINED;
+	z->weight[weight].of = i;
 	return 0;
 }
 
-static int read_states(struct ofs_zero_new *z, struct optimfs_error *err)
+static int add_params(struct ofs_zero_new *z, struct optimfs_error *err)
 {
-	const struct ofs_state_node *v = z->optim.node;
-	uint32_t state = ofs_state_child(&z->optim, 0, "state");
-	uint32_t i = state == OFS_NONE ? OFS_NONE : v[state].child;
+	const struct ofs_optim_groups *g = &z->m.groups;
 
-	for (; i != OFS_NONE; i = v[i].next) {
-		struct ofs_str fqn = ofs_state_key(&z->optim, i);
-		uint32_t param = ofs_optim_groups_id(&z->groups, fqn);
-
-		if (param == OFS_NONE)
-			return optimfs_fail(err, EUCLEAN,
-			    "OFS452 %.120s has state, but no group of the "
-			    "optimizer lists it",
-			    fqn.p);
-		z->param[param].state = z->nstates;
-		/* as PyTorch's optimizers do: step comes first */
-		for (int cut = 0; cut <= 1; cut++)
-			for (uint32_t k = v[i].child; k != OFS_NONE;
-			     k = v[k].next)
-				if ((v[k].entry != OFS_NONE &&
-					ofs_zero_new_is_cut(z, v[k].entry)) ==
-					(cut == 1) &&
-				    add_state(z, param, k, err) == -1)
-					return -1;
-	}
+	z->m.nparams = g->nnames;
+	z->m.param = calloc(g->nnames + 1ull, sizeof(*z->m.param));
+	z->master = calloc(g->nnames + 1ull, sizeof(*z->master));
+	if (z->m.param == NULL || z->master == NULL)
+		return no_memory(err);
+	for (uint32_t k = 0; k < g->n; k++)
+		for (uint32_t i = 0; i < g->v[k].n; i++)
+			if (add_param(z, g->v[k].first + i, k, err) == -1)
+				return -1;
 	return 0;
+}
+
+/* The weights in fp32 are no state like others. */
+static bool take_master(void *ctx, uint32_t param, const char *name,
+    uint32_t entry)
+{
+	struct ofs_zero_new *z = ctx;
+
+	if (strcmp(name, "fp32") != 0 ||
+	    z->m.cat->entries[entry].kind != OFS_ENTRY_TENSOR ||
+	    !ofs_flat_same_shape(&z->m, param, entry))
+		return false;
+	z->master[param].fp32 = entry;
+	return true;
 }
 
 /* PyTorch's optimizers list parameters that are frozen, and keep no state of
  * them; ZeRO's do not list them. */
 static void find_untrained(struct ofs_zero_new *z)
 {
-	for (uint32_t i = 0; i < z->nweights && z->nstates > 0; i++) {
+	for (uint32_t i = 0; i < z->nweights && z->m.nstates > 0; i++) {
 		struct ofs_zero_new_weight *w = &z->weight[i];
 
 		if (w->role != OFS_ZERO_NEW_TRAINED ||
-		    z->param[w->of].nstates > 0 ||
-		    z->param[w->of].fp32 != OFS_NONE)
+		    z->m.param[w->of].nstates > 0 ||
+		    z->master[w->of].fp32 != OFS_NONE)
 			continue;
-		z->param[w->of].frozen = true;
+		z->master[w->of].frozen = true;
 		w->role = OFS_ZERO_NEW_FROZEN;
 	}
 }
@@ -233,12 +174,15 @@ static bool widens(const struct ofs_tensor *t)
 	    (t->dtype == OFS_BFLOAT16 || t->dtype == OFS_FLOAT16);
 }
 
-enum ofs_dtype ofs_zero_new_dtype(const struct ofs_zero_new *z,
-    const struct ofs_zero_new_param *p, uint32_t entry, enum ofs_dtype *cast)
+enum ofs_dtype ofs_zero_new_dtype(const struct ofs_zero_new *z, uint32_t param,
+    uint32_t entry, enum ofs_dtype *cast)
 {
+	const struct ofs_zero_new_master *v = &z->master[param];
+
 	*cast = OFS_DTYPE_NONE;
-	if (!p->widened || entry != p->fp32)
-		return ofs_render_dtype(&z->to, ofs_zero_new_tensor(z, entry));
+	if (!v->widened || entry != v->fp32)
+		return ofs_render_dtype(&z->m.to,
+		    ofs_flat_tensor(&z->m, entry));
 	*cast = OFS_FLOAT32;
 	return *cast;
 }
@@ -247,19 +191,20 @@ enum ofs_dtype ofs_zero_new_dtype(const struct ofs_zero_new *z,
  * with. */
 static int find_masters(struct ofs_zero_new *z, struct optimfs_error *err)
 {
-	for (uint32_t i = 0; i < z->groups.nnames; i++) {
-		struct ofs_zero_new_param *p = &z->param[i];
-		const struct ofs_tensor *t = ofs_zero_new_tensor(z, p->model);
+	for (uint32_t i = 0; i < z->m.groups.nnames; i++) {
+		const struct ofs_flat_member *p = &z->m.param[i];
+		const struct ofs_tensor *t = ofs_flat_tensor(&z->m, p->model);
+		struct ofs_zero_new_master *v = &z->master[i];
 
-		if (p->frozen || p->fp32 != OFS_NONE)
+		if (v->frozen || v->fp32 != OFS_NONE)
 			continue;
-		p->widened = widens(t);
-		if (t->dtype != OFS_FLOAT32 && !p->widened)
+		v->widened = widens(t);
+		if (t->dtype != OFS_FLOAT32 && !v->widened)
 			return lacks(p->fqn,
 			    "has no weights in float32: neither a state fp32, "
 			    "nor are those of the model such that it has them",
 			    err);
-		p->fp32 = p->model;
+		v->fp32 = p->model;
 	}
 	return 0;
 }
@@ -268,10 +213,10 @@ static int find_masters(struct ofs_zero_new *z, struct optimfs_error *err)
 static int check_options(const struct ofs_zero_new *z,
     struct optimfs_error *err)
 {
-	const struct ofs_state *s = &z->optim;
+	const struct ofs_state *s = &z->m.optim;
 
-	for (uint32_t i = 0; i < z->groups.n; i++) {
-		uint32_t k = s->node[z->groups.v[i].node].child;
+	for (uint32_t i = 0; i < z->m.groups.n; i++) {
+		uint32_t k = s->node[z->m.groups.v[i].node].child;
 
 		while (k != OFS_NONE &&
 		    strcmp(ofs_state_key(s, k).p, "params") == 0)
@@ -287,27 +232,33 @@ static int check_options(const struct ofs_zero_new *z,
 
 static int read_optim(struct ofs_zero_new *z, struct optimfs_error *err)
 {
-	uint32_t groups;
+	static const char several[] =
+	    "OFS682 DeepSpeed's files hold one optimizer with param_groups; "
+	    "here are several, or none";
 
-	if (ofs_state_build(&z->optim, &z->from, &z->to, "optim", err) == -1)
+	if (ofs_flat_read_groups(&z->m, several, err) == -1)
 		return -1;
-	groups = z->optim.n <= 1 ? OFS_NONE : ofs_optim_groups_of(&z->optim, 0);
-	if (groups == OFS_NONE)
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS682 DeepSpeed's files hold one optimizer with "
-		    "param_groups; here are several, or none");
-	if (ofs_optim_groups_build(&z->groups, &z->optim, groups, &z->from,
-		err) == -1)
-		return -1;
-	z->has_groups = true;
+	if (!z->m.has_optim)
+		return optimfs_fail_as(err, EOPNOTSUPP, "%s", several);
 	if (check_options(z, err) == -1 || add_params(z, err) == -1 ||
-	    ofs_zero_new_scalars(z, err) == -1 || read_states(z, err) == -1)
+	    ofs_zero_new_scalars(z, err) == -1 ||
+	    ofs_flat_read_states(&z->m, NULL, take_master, z, err) == -1)
 		return -1;
 	find_untrained(z);
 	return find_masters(z, err);
 }
 
 /* What of the model the optimizer does not have. */
+
+static bool same_shape(const struct ofs_zero_new *z, uint32_t a, uint32_t b)
+{
+	const struct ofs_tensor *t = ofs_flat_tensor(&z->m, a);
+	const struct ofs_tensor *u = ofs_flat_tensor(&z->m, b);
+
+	return t->ndim == u->ndim &&
+	    memcmp(ofs_tensor_shape(z->m.cat, t), ofs_tensor_shape(z->m.cat, u),
+		t->ndim * sizeof(uint64_t)) == 0;
+}
 
 /* The parameter whose second name weight is, as shared_params has it. */
 static int tie_named(struct ofs_zero_new *z, uint32_t node,
@@ -319,12 +270,12 @@ static int tie_named(struct ofs_zero_new *z, uint32_t node,
 	const struct ofs_entry *e;
 
 	if (weight == OFS_NONE || entry == OFS_NONE ||
-	    z->cat->entries[entry].kind == OFS_ENTRY_TENSOR ||
+	    z->m.cat->entries[entry].kind == OFS_ENTRY_TENSOR ||
 	    z->weight[weight].role == OFS_ZERO_NEW_TRAINED)
 		return 0;
-	e = &z->cat->entries[entry];
-	if (ofs_render_value(&z->from, e, &doc, &value, err) == -1)
-		return ofs_render_blame(z->cat, e, err);
+	e = &z->m.cat->entries[entry];
+	if (ofs_render_value(&z->m.from, e, &doc, &value, err) == -1)
+		return ofs_render_blame(z->m.cat, e, err);
 	of = find_weight(z, ofs_pk_str(doc, value));
 	ofs_render_release(e, doc);
 	if (of == OFS_NONE || of == weight ||
@@ -353,7 +304,7 @@ static int tie_names(struct ofs_zero_new *z, struct optimfs_error *err)
 /* Entries that are one tensor. */
 static int tie_tensors(struct ofs_zero_new *z, struct optimfs_error *err)
 {
-	uint32_t *first = calloc(z->cat->ntensors + 1ull, sizeof(*first));
+	uint32_t *first = calloc(z->m.cat->ntensors + 1ull, sizeof(*first));
 
 	if (first == NULL)
 		return no_memory(err);
@@ -361,7 +312,7 @@ static int tie_tensors(struct ofs_zero_new *z, struct optimfs_error *err)
 	for (int trained = 1; trained >= 0; trained--)
 		for (uint32_t i = 0; i < z->nweights; i++) {
 			struct ofs_zero_new_weight *w = &z->weight[i];
-			uint32_t *of = &first[z->cat->entries[w->entry].ref];
+			uint32_t *of = &first[z->m.cat->entries[w->entry].ref];
 
 			if ((w->role == OFS_ZERO_NEW_TRAINED) != trained ||
 			    w->role == OFS_ZERO_NEW_ALIAS)
@@ -386,11 +337,11 @@ static int find_frozen(struct ofs_zero_new *z, struct optimfs_error *err)
 	const struct ofs_entry *e;
 
 	if (entry == OFS_NONE ||
-	    z->cat->entries[entry].kind == OFS_ENTRY_TENSOR)
+	    z->m.cat->entries[entry].kind == OFS_ENTRY_TENSOR)
 		return 0;
-	e = &z->cat->entries[entry];
-	if (ofs_render_value(&z->from, e, &doc, &list, err) == -1)
-		return ofs_render_blame(z->cat, e, err);
+	e = &z->m.cat->entries[entry];
+	if (ofs_render_value(&z->m.from, e, &doc, &list, err) == -1)
+		return ofs_render_blame(z->m.cat, e, err);
 	for (uint32_t i = 0; i < z->nweights; i++)
 		if (z->weight[i].role == OFS_ZERO_NEW_BUFFER)
 			z->weight[i].role = OFS_ZERO_NEW_FROZEN;
@@ -408,17 +359,8 @@ static int find_frozen(struct ofs_zero_new *z, struct optimfs_error *err)
 
 /* Parameters of one flat group. */
 
-static const struct ofs_zero_new_state *state_of(const struct ofs_zero_new *z,
-    const struct ofs_zero_new_param *p, const char *name)
-{
-	for (uint32_t i = p->state; i < p->state + p->nstates; i++)
-		if (strcmp(z->state[i].name, name) == 0)
-			return &z->state[i];
-	return NULL;
-}
-
-static int differs(const struct ofs_zero_new_param *p,
-    const struct ofs_zero_new_param *q, const char *name,
+static int differs(const struct ofs_flat_member *p,
+    const struct ofs_flat_member *q, const char *name,
     struct optimfs_error *err)
 {
 	return optimfs_fail(err, EOPNOTSUPP,
@@ -428,47 +370,40 @@ static int differs(const struct ofs_zero_new_param *p,
 	    p->fqn.p, q->fqn.p, name);
 }
 
-/* Can two states be parts of one: cut both, or the same value? 1, 0 or -1. */
-static int alike(const struct ofs_zero_new *z, uint32_t a, uint32_t b,
-    struct optimfs_error *err)
-{
-	if (ofs_zero_new_is_cut(z, a) && ofs_zero_new_is_cut(z, b))
-		return ofs_zero_new_tensor(z, a)->dtype ==
-		    ofs_zero_new_tensor(z, b)->dtype;
-	return ofs_flat_alike(&z->from, &z->optim, a, b, err);
-}
-
 static int check_pair(const struct ofs_zero_new *z, uint32_t a, uint32_t b,
     struct optimfs_error *err)
 {
-	const struct ofs_zero_new_param *p = &z->param[a], *q = &z->param[b];
+	const struct ofs_flat_member *p = &z->m.param[a], *q = &z->m.param[b];
 	enum ofs_dtype cast;
 
-	if (ofs_zero_new_dtype(z, p, p->fp32, &cast) !=
-	    ofs_zero_new_dtype(z, q, q->fp32, &cast))
+	if (ofs_zero_new_dtype(z, a, z->master[a].fp32, &cast) !=
+	    ofs_zero_new_dtype(z, b, z->master[b].fp32, &cast))
 		return differs(p, q, "fp32", err);
 	for (uint32_t i = p->state; i < p->state + p->nstates; i++) {
-		const struct ofs_zero_new_state *s = &z->state[i];
-		const struct ofs_zero_new_state *t = state_of(z, q, s->name);
-		int same = t == NULL ? 0 : alike(z, s->entry, t->entry, err);
+		const struct ofs_flat_state *s = &z->m.state[i];
+		const struct ofs_flat_state *t =
+		    ofs_flat_find(&z->m, b, s->name);
+		int same = t == NULL
+		    ? 0
+		    : ofs_flat_alike(&z->m, s->entry, t->entry, err);
 
 		if (same != 1)
 			return same == -1 ? -1 : differs(p, q, s->name, err);
 	}
 	for (uint32_t i = q->state; i < q->state + q->nstates; i++)
-		if (state_of(z, p, z->state[i].name) == NULL)
-			return differs(p, q, z->state[i].name, err);
+		if (ofs_flat_find(&z->m, a, z->m.state[i].name) == NULL)
+			return differs(p, q, z->m.state[i].name, err);
 	return 0;
 }
 
 static int check_groups(const struct ofs_zero_new *z, struct optimfs_error *err)
 {
-	for (uint32_t g = 0; g < z->groups.n; g++) {
-		const struct ofs_optim_group *v = &z->groups.v[g];
+	for (uint32_t g = 0; g < z->m.groups.n; g++) {
+		const struct ofs_optim_group *v = &z->m.groups.v[g];
 		uint32_t first = OFS_NONE;
 
 		for (uint32_t i = v->first; i < v->first + v->n; i++) {
-			if (z->param[i].frozen)
+			if (z->master[i].frozen)
 				continue;
 			if (first == OFS_NONE)
 				first = i;

@@ -31,29 +31,29 @@ static bool has(const struct names *names, const char *name)
 static bool is_tensor(const struct ofs_zero_new *z, uint32_t entry)
 {
 	return entry != OFS_NONE &&
-	    z->cat->entries[entry].kind == OFS_ENTRY_TENSOR;
+	    z->m.cat->entries[entry].kind == OFS_ENTRY_TENSOR;
 }
 
 /* The parameter of a state's directory has no dimensions. */
 static bool is_scalar(const struct ofs_zero_new *z, uint32_t dir)
 {
 	uint32_t param =
-	    ofs_optim_groups_id(&z->groups, ofs_state_key(&z->optim, dir));
+	    ofs_optim_groups_id(&z->m.groups, ofs_state_key(&z->m.optim, dir));
 
 	return param != OFS_NONE &&
-	    ofs_zero_new_tensor(z, z->param[param].model)->ndim == 0;
+	    ofs_flat_tensor(&z->m, z->m.param[param].model)->ndim == 0;
 }
 
 static void learn(const struct ofs_zero_new *z, uint32_t dir,
     struct names *names)
 {
-	const struct ofs_state_node *v = z->optim.node;
+	const struct ofs_state_node *v = z->m.optim.node;
 
 	for (uint32_t k = v[dir].child; k != OFS_NONE; k = v[k].next) {
-		const char *name = ofs_state_key(&z->optim, k).p;
+		const char *name = ofs_state_key(&z->m.optim, k).p;
 
 		if (is_tensor(z, v[k].entry) && names->n < NAMES_MAX &&
-		    ofs_zero_new_tensor(z, v[k].entry)->ndim > 0 &&
+		    ofs_flat_tensor(&z->m, v[k].entry)->ndim > 0 &&
 		    !has(names, name))
 			names->name[names->n++] = name;
 	}
@@ -62,18 +62,18 @@ static void learn(const struct ofs_zero_new *z, uint32_t dir,
 static void mark(struct ofs_zero_new *z, uint32_t dir,
     const struct names *names)
 {
-	const struct ofs_state_node *v = z->optim.node;
+	const struct ofs_state_node *v = z->m.optim.node;
 
 	for (uint32_t k = v[dir].child; k != OFS_NONE; k = v[k].next)
 		if (is_tensor(z, v[k].entry) &&
-		    has(names, ofs_state_key(&z->optim, k).p))
-			z->scalar[v[k].entry] = true;
+		    has(names, ofs_state_key(&z->m.optim, k).p))
+			z->m.scalar[v[k].entry] = true;
 }
 
 int ofs_zero_new_scalars(struct ofs_zero_new *z, struct optimfs_error *err)
 {
-	const struct ofs_state_node *v = z->optim.node;
-	uint32_t state = ofs_state_child(&z->optim, 0, "state");
+	const struct ofs_state_node *v = z->m.optim.node;
+	uint32_t state = ofs_state_child(&z->m.optim, 0, "state");
 	uint32_t first = state == OFS_NONE ? OFS_NONE : v[state].child;
 	struct names names = { .n = 0 };
 	bool any = false;
@@ -87,8 +87,8 @@ int ofs_zero_new_scalars(struct ofs_zero_new *z, struct optimfs_error *err)
 	}
 	if (!any)
 		return 0;
-	z->scalar = calloc(z->cat->nentries + 1ull, sizeof(*z->scalar));
-	if (z->scalar == NULL)
+	z->m.scalar = calloc(z->m.cat->nentries + 1ull, sizeof(*z->m.scalar));
+	if (z->m.scalar == NULL)
 		return optimfs_fail(err, ENOMEM, "a view of ZeRO's files");
 	for (uint32_t i = first; i != OFS_NONE; i = v[i].next)
 		if (is_scalar(z, i))

@@ -36,21 +36,21 @@ static int add_file(struct ofs_zero_new *z, uint32_t param, const char *name,
 }
 
 static int add_state(struct ofs_zero_new *z, uint32_t param,
-    const struct ofs_zero_new_state *s, struct optimfs_error *err)
+    const struct ofs_flat_state *s, struct optimfs_error *err)
 {
 	bool step = strcmp(s->name, "step") == 0;
 
 	/* in stage 3's form it is where the options are */
-	if (step && z->stage == 3 && !ofs_zero_new_is_cut(z, s->entry))
+	if (step && z->stage == 3 && !ofs_flat_is_cut(&z->m, s->entry))
 		return 0;
 	if (!is_name((struct ofs_str){ s->name, (uint32_t)strlen(s->name) },
 		252) ||
-	    (!step && !ofs_zero_new_is_cut(z, s->entry) &&
-		ofs_zero_new_tensor(z, z->param[param].model)->ndim > 0)) {
+	    (!step && !ofs_flat_is_cut(&z->m, s->entry) &&
+		ofs_flat_tensor(&z->m, z->m.param[param].model)->ndim > 0)) {
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS684 a universal checkpoint has tensors in the shape of "
 		    "the parameter, and step");
-		return ofs_render_blame(z->cat, &z->cat->entries[s->entry],
+		return ofs_render_blame(z->m.cat, &z->m.cat->entries[s->entry],
 		    err);
 	}
 	return add_file(z, param, s->name, s->entry, err);
@@ -58,10 +58,10 @@ static int add_state(struct ofs_zero_new *z, uint32_t param,
 
 int ofs_zero_new_list(struct ofs_zero_new *z, struct optimfs_error *err)
 {
-	for (uint32_t i = 0; i < z->groups.nnames; i++) {
-		const struct ofs_zero_new_param *p = &z->param[i];
+	for (uint32_t i = 0; i < z->m.groups.nnames; i++) {
+		const struct ofs_flat_member *p = &z->m.param[i];
 
-		if (p->frozen)
+		if (z->master[i].frozen)
 			continue;
 		if (!is_name(p->fqn, 255))
 			return optimfs_fail(err, EOPNOTSUPP,
@@ -69,10 +69,10 @@ int ofs_zero_new_list(struct ofs_zero_new *z, struct optimfs_error *err)
 			    "which a universal checkpoint has for each "
 			    "parameter",
 			    p->fqn.p);
-		if (add_file(z, i, "fp32", p->fp32, err) == -1)
+		if (add_file(z, i, "fp32", z->master[i].fp32, err) == -1)
 			return -1;
 		for (uint32_t k = p->state; k < p->state + p->nstates; k++)
-			if (add_state(z, i, &z->state[k], err) == -1)
+			if (add_state(z, i, &z->m.state[k], err) == -1)
 				return -1;
 	}
 	return 0;
@@ -83,22 +83,21 @@ static int put_tensor(struct ofs_zero_writer *w,
     const struct ofs_zero_new_file *file)
 {
 	const struct ofs_zero_new *z = w->z;
-	const struct ofs_tensor *t = ofs_zero_new_tensor(z, file->entry);
-	uint64_t n = ofs_tensor_numel(z->cat, t);
+	const struct ofs_tensor *t = ofs_flat_tensor(&z->m, file->entry);
+	uint64_t n = ofs_tensor_numel(z->m.cat, t);
 	bool flat = z->stage == 3;
 	struct ofs_torch_part whole = {
-		.tensor = z->cat->entries[file->entry].ref, .count = n
+		.tensor = z->m.cat->entries[file->entry].ref, .count = n
 	};
-	struct ofs_pkw_view v = { .dtype = ofs_zero_new_dtype(z,
-				      &z->param[file->param], file->entry,
-				      &whole.cast),
+	struct ofs_pkw_view v = { .dtype = ofs_zero_new_dtype(z, file->param,
+				      file->entry, &whole.cast),
 		.storage = n,
-		.shape = flat ? &n : ofs_tensor_shape(z->cat, t),
+		.shape = flat ? &n : ofs_tensor_shape(z->m.cat, t),
 		.ndim = flat ? 1 : t->ndim,
-		.grad = file->entry == z->param[file->param].fp32 };
+		.grad = file->entry == z->master[file->param].fp32 };
 
 	if (ofs_torch_new_storage(w->p.a, w->p.err) == -1 ||
-	    ofs_torch_new_part(w->p.a, z->cat, &whole, w->p.err) == -1)
+	    ofs_torch_new_part(w->p.a, z->m.cat, &whole, w->p.err) == -1)
 		return -1;
 	if (flat)
 		return ofs_pkw_view(&w->p.w, &v, w->p.err);
@@ -113,40 +112,32 @@ int ofs_zero_new_one(const struct ofs_zero_new *z,
     const struct ofs_zero_new_file *file, struct ofs_torch_new *a,
     struct ofs_buf *pickle, struct optimfs_error *err)
 {
-	const struct ofs_entry *e = &z->cat->entries[file->entry];
-	struct ofs_zero_writer w = { .z = z,
-		.p = { .s = &z->optim,
-		    .from = &z->from,
-		    .w = { .out = pickle },
-		    .a = a,
-		    .optim = OFS_NONE,
-		    .err = err } };
+	const struct ofs_entry *e = &z->m.cat->entries[file->entry];
+	struct ofs_zero_writer w = {
+		.z = z,
+	};
 	bool step = strcmp(file->name, "step") == 0 &&
-	    !ofs_zero_new_is_cut(z, file->entry);
+	    !ofs_flat_is_cut(&z->m, file->entry);
 	int ret;
 
+	ofs_state_pickler_init(&w.p, &z->m.optim, &z->m.from, pickle, a, err);
 	ofs_pkw_begin(&w.p.w);
 	ret = step ? ofs_state_put_entry(&w.p, e) : put_tensor(&w, file);
 	if (ret == -1)
-		return ofs_render_blame(z->cat, e, err);
+		return ofs_render_blame(z->m.cat, e, err);
 	return ofs_pkw_end(&w.p.w, err);
 }
 
 /* What stage 3's loader looks for: {state: {group: {step}}, param_groups}. */
 
-static const struct ofs_zero_new_state *step_of(const struct ofs_zero_new *z,
+static const struct ofs_flat_state *step_of(const struct ofs_zero_new *z,
     uint32_t group)
 {
 	uint32_t first = z->shapes.first[group];
-	const struct ofs_zero_new_param *p;
 
 	if (first == z->shapes.first[group + 1])
 		return NULL;
-	p = &z->param[z->order[first]];
-	for (uint32_t i = p->state; i < p->state + p->nstates; i++)
-		if (strcmp(z->state[i].name, "step") == 0)
-			return &z->state[i];
-	return NULL;
+	return ofs_flat_find(&z->m, z->order[first], "step");
 }
 
 static int put_steps(struct ofs_zero_writer *w)
@@ -155,13 +146,13 @@ static int put_steps(struct ofs_zero_writer *w)
 
 	ofs_pkw_lit(&w->p.w, "{*");
 	for (uint32_t g = 0; g < z->shapes.ngroups; g++) {
-		const struct ofs_zero_new_state *step = step_of(z, g);
+		const struct ofs_flat_state *step = step_of(z, g);
 
 		if (step == NULL)
 			continue;
 		ofs_pkw_lit(&w->p.w, "%u: {'step': ", g);
-		if (ofs_state_put_entry(&w->p, &z->cat->entries[step->entry]) ==
-		    -1)
+		if (ofs_state_put_entry(&w->p,
+			&z->m.cat->entries[step->entry]) == -1)
 			return -1;
 		ofs_pkw_lit(&w->p.w, "},");
 	}
