@@ -61,7 +61,7 @@ static void listings(void)
 	    "sorted");
 	is_str(list(".optimfs", true),
 	    "README control errors globals info.json layout missing npy rank "
-	    "stats tensors.tsv view warnings ",
+	    "stat stats tensors.tsv view warnings ",
 	    ".optimfs");
 	is_str(list(".optimfs/rank", true), "0 1 2 ", "ranks");
 	is_str(list(".optimfs/npy/model", true),
