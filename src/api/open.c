@@ -8,7 +8,7 @@
 
 #include "api/api.h"
 #include "cluster/manifest.h"
-#include "detect/read.h"
+#include "cluster/source.h"
 #include "push/template.h"
 #include "push/writethrough.h"
 

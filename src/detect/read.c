@@ -12,60 +12,56 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cluster/manifest.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/fill.h"
 #include "naming/naming.h"
 
-/* Open what path names: a directory, or a file in its directory (then *rel,
- * malloc'ed, is its name). A link that the user gives is followed: it is the
- * index that may not lead elsewhere. */
-static int open_path(const char *path, const struct optimfs_options *opt,
-    struct ofs_dir *dir, char **rel, struct optimfs_error *err)
+/* A link that the user gives is followed: it is the index that may not lead
+ * elsewhere. */
+int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
+    const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	char *real = realpath(path, NULL), *slash;
 	struct stat st;
 	int ret = -1;
 
-	*rel = NULL;
+	in->rel = NULL;
 	if (real == NULL || stat(real, &st) == -1) {
 		optimfs_fail(err, errno, "%s: %m", path);
 		goto out;
 	}
 	if (S_ISDIR(st.st_mode)) {
-		*rel = strdup("");
-		ret = ofs_dir_open(real, dir, err);
+		in->rel = strdup("");
+		ret = ofs_dir_open(real, &in->dir, err);
 	} else if (!S_ISREG(st.st_mode)) {
 		optimfs_fail(err, EUCLEAN, "OFS602 %s: not a regular file",
 		    path);
 	} else {
 		slash = strrchr(real, '/');
-		*rel = strdup(slash + 1);
+		in->rel = strdup(slash + 1);
 		slash[slash == real] = '\0';
-		ret = ofs_dir_open(real, dir, err);
+		ret = ofs_dir_open(real, &in->dir, err);
 	}
-	if (ret == 0 && *rel == NULL) {
-		ofs_dir_close(dir);
+	if (ret == 0 && in->rel == NULL) {
+		ofs_dir_close(&in->dir);
 		ret = optimfs_fail(err, ENOMEM, "%s: out of memory", path);
 	}
 	if (ret == 0)
-		dir->follow = opt->follow;
+		in->dir.follow = opt->follow;
 out:
 	if (ret == -1) {
-		free(*rel);
-		*rel = NULL;
+		free(in->rel);
+		in->rel = NULL;
 	}
 	free(real);
 	return ret;
 }
 
-static int open_shared(const char *path, const struct optimfs_options *opt,
-    struct ofs_dir *dir, char **rel, struct optimfs_error *err)
+void ofs_checkpoint_close(struct ofs_checkpoint *in)
 {
-	const struct ofs_manifest *s = ofs_group_share(opt->world, path, err);
-
-	return s == NULL ? -1 : ofs_manifest_dir(s, dir, rel, err);
+	free(in->rel);
+	ofs_dir_close(&in->dir);
 }
 
 /* The index by which one might point at a checkpoint is its directory. */
@@ -317,70 +313,39 @@ static int check_files(const struct optimfs_options *opt,
 	return 0;
 }
 
-int ofs_find_parts(const char *path, const struct optimfs_options *opt,
-    struct ofs_parts *parts, struct optimfs_error *err)
+int ofs_checkpoint_parts(struct ofs_checkpoint *in,
+    const struct optimfs_options *opt, struct ofs_parts *parts,
+    struct optimfs_error *err)
 {
-	struct ofs_dir dir;
-	char *rel;
-	int ret;
-
-	ret = opt->world == NULL ? open_path(path, opt, &dir, &rel, err)
-				 : open_shared(path, opt, &dir, &rel, err);
-	if (ret == -1)
-		return -1;
-	drop_index_name(rel);
-	ret = ofs_detect(&dir, rel, opt, parts, err);
-	free(rel);
-	ofs_dir_close(&dir);
-	return ret;
+	drop_index_name(in->rel);
+	return ofs_detect(&in->dir, in->rel, opt, parts, err);
 }
 
-struct ofs_catalog *ofs_read_over(const char *path, int upper,
+struct ofs_catalog *ofs_checkpoint_read(struct ofs_checkpoint *in, int upper,
     const char *const *gone, size_t n, const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
-	static const struct optimfs_options defaults;
 	struct ofs_gone without = { gone, n, 0 };
 	struct ofs_catalog *cat = NULL;
 	struct ofs_parts parts;
-	struct ofs_dir dir;
-	char *rel;
-	int ret;
 
-	if (opt == NULL)
-		opt = &defaults;
-	if (check_files(opt, err) == -1)
-		return NULL;
-	if (opt->world == NULL)
-		ret = open_path(path, opt, &dir, &rel, err);
-	else
-		ret = open_shared(path, opt, &dir, &rel, err);
-	if (ret == -1)
-		return NULL;
-	drop_index_name(rel);
 	if (upper != -1) {
-		dir.upper = fcntl(upper, F_DUPFD_CLOEXEC, 3);
-		dir.over = dir.upper != -1;
-		without.root = strlen(dir.path);
-		dir.gone = n > 0 ? &without : NULL;
+		in->dir.upper = fcntl(upper, F_DUPFD_CLOEXEC, 3);
+		in->dir.over = in->dir.upper != -1;
+		without.root = strlen(in->dir.path);
+		in->dir.gone = n > 0 ? &without : NULL;
 	}
-	if (ofs_detect(&dir, rel, opt, &parts, err) == 0) {
-		cat = read_detected(&dir, &parts, opt, err);
+	if (check_files(opt, err) == 0 &&
+	    ofs_checkpoint_parts(in, opt, &parts, err) == 0) {
+		cat = read_detected(&in->dir, &parts, opt, err);
 		if (cat != NULL && complete(cat, &parts, opt, err) == -1) {
 			ofs_catalog_free(cat);
 			cat = NULL;
 		}
 		ofs_parts_free(&parts);
 	}
-	free(rel);
-	ofs_dir_close(&dir);
+	in->dir.gone = NULL;
 	if (cat != NULL)
 		cat->dir.gone = NULL;
 	return cat;
-}
-
-struct ofs_catalog *ofs_read_checkpoint(const char *path,
-    const struct optimfs_options *opt, struct optimfs_error *err)
-{
-	return ofs_read_over(path, -1, NULL, 0, opt, err);
 }

@@ -11,18 +11,27 @@
 #include "catalog/catalog.h"
 #include "format/part.h"
 
-/* Open path (a directory or a file), detect, read, name the leaves
- * (src/naming/naming.h) and finish. The catalog is the caller's. */
-struct ofs_catalog *ofs_read_checkpoint(const char *path,
-    const struct optimfs_options *opt, struct optimfs_error *err);
+/* An opened directory, and the file in it that was named; "": none was. */
+struct ofs_checkpoint {
+	struct ofs_dir dir;
+	char *rel;
+};
 
-/* The same, as it would be with the files of the directory upper, which is
- * open, in their places, and without the n files gone; -1: none. */
-struct ofs_catalog *ofs_read_over(const char *path, int upper,
+/* Open what path names on this machine: a directory or a file. */
+int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
+    const struct optimfs_options *opt, struct optimfs_error *err);
+void ofs_checkpoint_close(struct ofs_checkpoint *in);
+
+/* What parts there are. */
+int ofs_checkpoint_parts(struct ofs_checkpoint *in,
+    const struct optimfs_options *opt, struct ofs_parts *parts,
+    struct optimfs_error *err);
+/* Detect, read, name the leaves (naming/naming.h) and finish. The catalog is
+ * the caller's. It is that which there would be with the files of the directory
+ * upper, which is open (-1: none), in their places, and without the n files
+ * gone. */
+struct ofs_catalog *ofs_checkpoint_read(struct ofs_checkpoint *in, int upper,
     const char *const *gone, size_t n, const struct optimfs_options *opt,
     struct optimfs_error *err);
-/* The parts of the checkpoint at path. */
-int ofs_find_parts(const char *path, const struct optimfs_options *opt,
-    struct ofs_parts *parts, struct optimfs_error *err);
 
 #endif

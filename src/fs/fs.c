@@ -15,7 +15,7 @@
 #include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
 #include "cluster/transport.h"
-#include "detect/read.h"
+#include "cluster/source.h"
 #include "fs/view.h"
 #include "overlay/overlay.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cluster/commit/coordinator.h"
-#include "detect/read.h"
+#include "cluster/source.h"
 #include "fs/fs.h"
 #include "fs/view.h"
 #include "overlay/overlay.h"

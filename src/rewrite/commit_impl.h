@@ -4,7 +4,7 @@
 #define OFS_REWRITE_COMMIT_IMPL_H
 
 #include "base/ranges.h"
-#include "detect/read.h"
+#include "cluster/source.h"
 #include "format/format.h"
 #include "fs/fs.h"
 #include "journal/publish.h"

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "detect/read.h"
+#include "cluster/source.h"
 
 #include <errno.h>
 #include <stdio.h>

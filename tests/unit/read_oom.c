@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "detect/read.h"
+#include "cluster/source.h"
 #include "oom.h"
 #include "support/truth.h"
 #include "tap.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "detect/read.h"
+#include "cluster/source.h"
 #include "format/torch/torch.h"
 #include "mktorch.h"
 #include "mkzip.h"
