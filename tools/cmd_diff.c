@@ -4,44 +4,233 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "optimfs/analyze.h"
+
 #include "base/buf.h"
 #include "base/dtype.h"
+#include "stats/number.h"
 #include "tools/command.h"
 #include "tools/walk.h"
 
 /* A multiple of every element's size. */
 #define PIECE (1u << 20)
+/* Numbers that are compared at a time. */
+#define BLOCK 2048
+/* A text that is longer is not printed. */
+#define TEXT_MAX 200
+
+/* How far the numbers of two tensors are from each other. Of complex elements
+ * the parts are numbers. */
+struct measure {
+	uint64_t differ, first;   /* elements that do, beyond the tolerance */
+	double abs, rel;          /* the greatest differences */
+	uint64_t at;              /* the element with the greatest */
+	uint64_t ulps;            /* UINT64_MAX: not known */
+	double square, a, b, dot; /* sums: of differences, values, products */
+};
+
+/* A difference that was found. */
+struct row {
+	char *path, *text;
+	const char *kind;
+	bool measured;
+	uint64_t elements;
+	struct measure m;
+};
 
 struct diff {
 	struct ofs_command *c;
 	struct optimfs *a, *b;
 	const char *b_name;
-	double rtol;
-	uint64_t differences;
+	double rtol, atol;
+	bool keep; /* rows are printed at the end */
+	struct row *row;
+	size_t n, cap;
+	uint64_t differences, files;
 	uint8_t *buf_a, *buf_b;
+	bool bad;
 };
 
-static void say(struct diff *d, const char *path, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-static void say(struct diff *d, const char *path, const char *fmt, ...)
+static void print_path(const char *path)
 {
 	struct ofs_buf shown = { 0 };
-	va_list ap;
 
 	ofs_buf_plain(&shown, path, strlen(path));
-	printf("%.*s: ", (int)shown.len, (char *)shown.data);
-	va_start(ap, fmt);
-	vprintf(fmt, ap);
-	va_end(ap);
-	putchar('\n');
+	fwrite(shown.data, 1, shown.len, stdout);
 	ofs_buf_fini(&shown);
+}
+
+static double root_mean(double sum, double n)
+{
+	return sqrt(sum / n);
+}
+
+/* The root mean square of the differences beside that of the values of a. */
+static double relative_rms(const struct measure *m)
+{
+	return m->a > 0 ? root_mean(m->square, m->a) : INFINITY;
+}
+
+static double cosine(const struct measure *m)
+{
+	return m->a > 0 && m->b > 0 ? m->dot / (sqrt(m->a) * sqrt(m->b)) : NAN;
+}
+
+static void put_place(struct diff *d, struct optimfs *fs, const char *name,
+    const struct row *r, struct ofs_buf *b)
+{
+	struct optimfs_location at;
+
+	(void)d;
+	if (optimfs_locate(fs, r->path, -1, r->m.at, &at, NULL) == -1)
+		return;
+	ofs_buf_printf(b, ", \"%s\": {\"file\": \"", name);
+	ofs_buf_json(b, at.file, strlen(at.file));
+	ofs_buf_printf(b, "\", \"offset\": %" PRIu64, at.offset);
+	if (at.rank >= 0)
+		ofs_buf_printf(b, ", \"rank\": %d", at.rank);
+	ofs_buf_putc(b, '}');
+	free(at.file);
+}
+
+static void put_real(struct ofs_buf *b, const char *name, double v)
+{
+	char text[80];
+
+	ofs_print_double(v, text);
+	ofs_buf_printf(b, ", \"%s\": %s", name, isfinite(v) ? text : "null");
+}
+
+static void put_measure(struct diff *d, const struct row *r, struct ofs_buf *b)
+{
+	ofs_buf_printf(b,
+	    ", \"elements\": %" PRIu64 ", \"differ\": %" PRIu64
+	    ", \"first\": %" PRIu64,
+	    r->elements, r->m.differ, r->m.first);
+	put_real(b, "max_abs", r->m.abs);
+	put_real(b, "max_rel", r->m.rel);
+	put_real(b, "rms", relative_rms(&r->m));
+	put_real(b, "cosine", cosine(&r->m));
+	if (r->m.ulps != UINT64_MAX)
+		ofs_buf_printf(b, ", \"ulps\": %" PRIu64, r->m.ulps);
+	ofs_buf_printf(b, ", \"at\": %" PRIu64, r->m.at);
+	put_place(d, d->a, "a", r, b);
+	put_place(d, d->b, "b", r, b);
+}
+
+static void print_json(struct diff *d, const struct row *r)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_puts(&b,
+	    "{\"schema\": \"optimfs.diff\", \"v\": 1, \"path\": \"");
+	ofs_buf_json(&b, r->path, strlen(r->path));
+	ofs_buf_printf(&b, "\", \"kind\": \"%s\", \"text\": \"", r->kind);
+	ofs_buf_json(&b, r->text, strlen(r->text));
+	ofs_buf_putc(&b, '"');
+	if (r->measured)
+		put_measure(d, r, &b);
+	ofs_buf_puts(&b, "}\n");
+	fwrite(b.data, 1, b.len, stdout);
+	ofs_buf_fini(&b);
+}
+
+static void print_place(struct optimfs *fs, const struct row *r)
+{
+	struct optimfs_location at;
+
+	if (optimfs_locate(fs, r->path, -1, r->m.at, &at, NULL) == -1) {
+		printf("?");
+		return;
+	}
+	print_path(at.file);
+	if (at.rank >= 0)
+		printf(" of rank %d", at.rank);
+	free(at.file);
+}
+
+static void print_measure(struct diff *d, const struct row *r)
+{
+	printf(", by up to %.3g (relative %.3g", r->m.abs, r->m.rel);
+	if (r->m.ulps != UINT64_MAX)
+		printf(", %" PRIu64 " ulps", r->m.ulps);
+	printf(") at %" PRIu64 " in ", r->m.at);
+	print_place(d->a, r);
+	printf(" and ");
+	print_place(d->b, r);
+	printf("; rms %.3g of the values', cosine %.9g", relative_rms(&r->m),
+	    cosine(&r->m));
+}
+
+static void print_row(struct diff *d, const struct row *r)
+{
+	if ((d->c->flags & OFS_JSON) != 0) {
+		print_json(d, r);
+		return;
+	}
+	print_path(r->path);
+	printf(": ");
+	print_path(r->text);
+	if (r->measured)
+		print_measure(d, r);
+	putchar('\n');
+}
+
+static void row_fini(struct row *r)
+{
+	free(r->path);
+	free(r->text);
+}
+
+static void say(struct diff *d, const char *path, const char *kind,
+    const struct measure *m, uint64_t elements, const char *fmt, ...)
+    __attribute__((format(printf, 6, 7)));
+static void say(struct diff *d, const char *path, const char *kind,
+    const struct measure *m, uint64_t elements, const char *fmt, ...)
+{
+	struct row r = { .kind = kind, .elements = elements };
+	va_list ap;
+
 	d->differences++;
+	r.path = strdup(path);
+	va_start(ap, fmt);
+	if (vasprintf(&r.text, fmt, ap) == -1)
+		r.text = NULL;
+	va_end(ap);
+	if (m != NULL) {
+		r.measured = true;
+		r.m = *m;
+	}
+	if (r.path == NULL || r.text == NULL) {
+		d->bad = true;
+		row_fini(&r);
+		return;
+	}
+	if (!d->keep) {
+		print_row(d, &r);
+		row_fini(&r);
+		return;
+	}
+	if (d->n == d->cap) {
+		size_t cap = d->cap == 0 ? 64 : 2 * d->cap;
+		struct row *row = reallocarray(d->row, cap, sizeof(*row));
+
+		if (row == NULL) {
+			d->bad = true;
+			row_fini(&r);
+			return;
+		}
+		d->row = row;
+		d->cap = cap;
+	}
+	d->row[d->n++] = r;
 }
 
 static char *attribute(struct optimfs *fs, uint64_t node, const char *name)
@@ -56,8 +245,8 @@ static char *attribute(struct optimfs *fs, uint64_t node, const char *name)
 
 /* The same attribute on both sides? */
 static int same_attribute(struct diff *d, const char *path, uint64_t a,
-    uint64_t b, const char *name, const char *what, bool *same,
-    struct optimfs_error *err)
+    uint64_t b, const char *name, const char *what, const char *kind,
+    bool *same, struct optimfs_error *err)
 {
 	char *x = attribute(d->a, a, name), *y = attribute(d->b, b, name);
 	int ret = 0;
@@ -65,7 +254,7 @@ static int same_attribute(struct diff *d, const char *path, uint64_t a,
 	if (x == NULL || y == NULL)
 		ret = optimfs_fail(err, ENOMEM, "out of memory");
 	else if (strcmp(x, y) != 0) {
-		say(d, path, "%s is %s, and %s in %s", what,
+		say(d, path, kind, NULL, 0, "%s is %s, and %s in %s", what,
 		    *x == '\0' ? "none" : x, *y == '\0' ? "none" : y,
 		    d->b_name);
 		*same = false;
@@ -75,108 +264,144 @@ static int same_attribute(struct diff *d, const char *path, uint64_t a,
 	return ret;
 }
 
-struct count {
-	uint64_t differ, first;
-	double worst; /* relative */
-};
-
-static double size_of(double v)
+/* Within the tolerance, which is relative to the greater. */
+static bool within(const struct diff *d, double x, double y)
 {
-	return v < 0 ? -v : v;
+	double most = fmax(fabs(x), fabs(y));
+
+	return x == y || fabs(x - y) <= d->atol + d->rtol * most;
 }
 
-/* Within the tolerance, relative to the greater; *off gets by how much. */
-static bool within(const struct diff *d, double x, double y, double *off)
+/* One number of an element whose bytes differ. */
+static bool measure_one(const struct diff *d, enum ofs_dtype t,
+    const uint8_t *p, const uint8_t *q, double x, double y, uint64_t element,
+    struct measure *m)
 {
-	double most = size_of(x) > size_of(y) ? size_of(x) : size_of(y);
+	double off = fabs(x - y), most = fmax(fabs(x), fabs(y));
+	uint64_t ulps = ofs_ulps(t, p, q);
 
-	*off = most > 0 ? size_of(x - y) / most : 0;
-	return x == y || *off <= d->rtol;
-}
-
-/* An element as numbers: one, or of "(1+2j)" two. */
-static unsigned numbers(enum ofs_dtype t, const uint8_t *p, double v[2])
-{
-	char text[80], *end;
-	bool pair;
-
-	ofs_dtype_print(t, p, text);
-	pair = text[0] == '(';
-	v[0] = strtod(text + pair, &end);
-	if (t == OFS_BOOL)
-		v[0] = text[0] == 't';
-	else if (pair)
-		v[1] = strtod(end, NULL);
-	return pair ? 2 : 1;
-}
-
-static bool close_enough(const struct diff *d, enum ofs_dtype t,
-    const uint8_t *a, const uint8_t *b, double *worst)
-{
-	double x[2] = { 0 }, y[2] = { 0 }, off;
-	unsigned n = numbers(t, a, x);
-	bool ok = true;
-
-	if (d->rtol <= 0)
-		return false;
-	numbers(t, b, y);
-	for (unsigned i = 0; i < n; i++) {
-		ok &= within(d, x[i], y[i], &off);
-		if (off > *worst)
-			*worst = off;
+	if (isfinite(off) && isfinite(most)) {
+		if (off > m->abs || m->abs == 0) {
+			m->abs = off;
+			m->at = element;
+		}
+		if (most > 0 && off / most > m->rel)
+			m->rel = off / most;
 	}
-	return ok;
+	if (ulps != UINT64_MAX && (m->ulps == UINT64_MAX || ulps > m->ulps))
+		m->ulps = ulps;
+	return (d->rtol > 0 || d->atol > 0) && within(d, x, y);
 }
 
-static void compare(const struct diff *d, enum ofs_dtype t, size_t item,
-    size_t n, uint64_t off, struct count *c)
+static void add_sums(double x, double y, struct measure *m)
 {
-	if (memcmp(d->buf_a, d->buf_b, n) == 0)
+	if (!isfinite(x) || !isfinite(y))
 		return;
-	for (size_t i = 0; i < n; i += item) {
-		size_t k = n - i < item ? n - i : item;
+	m->square += (x - y) * (x - y);
+	m->a += x * x;
+	m->b += y * y;
+	m->dot += x * y;
+}
 
-		if (memcmp(d->buf_a + i, d->buf_b + i, k) == 0 ||
-		    (t != OFS_DTYPE_NONE && k == item &&
-			close_enough(d, t, d->buf_a + i, d->buf_b + i,
-			    &c->worst)))
-			continue;
-		if (c->differ++ == 0)
-			c->first = (off + i) / item;
+/* n elements, from first on. */
+static void measure(const struct diff *d, enum ofs_dtype t, const uint8_t *p,
+    const uint8_t *q, size_t n, uint64_t first, struct measure *m)
+{
+	const double *codes = ofs_code_values(t);
+	unsigned each = ofs_numbers(t);
+	size_t item = ofs_dtype_size(t), size = item / (each == 2 ? 2 : 1);
+	double x[BLOCK], y[BLOCK];
+
+	ofs_to_double(t, codes, p, n * each, x);
+	ofs_to_double(t, codes, q, n * each, y);
+	for (size_t i = 0; i < n; i++) {
+		bool same = memcmp(p + i * item, q + i * item, item) == 0;
+		bool near = each > 0;
+
+		for (size_t k = i * each; k < (i + 1) * each; k++) {
+			add_sums(x[k], y[k], m);
+			if (!same)
+				near &= measure_one(d, t, p + k * size,
+				    q + k * size, x[k], y[k], first + i, m);
+		}
+		if (!same && !near && m->differ++ == 0) {
+			m->first = first + i;
+			if (m->abs == 0)
+				m->at = first + i;
+		}
 	}
+}
+
+/* Bytes of a text, or of a type that is no numbers. */
+static void count_bytes(const struct diff *d, size_t n, uint64_t off,
+    struct measure *m)
+{
+	for (size_t i = 0; i < n; i++)
+		if (d->buf_a[i] != d->buf_b[i] && m->differ++ == 0)
+			m->first = off + i;
 }
 
 static int compare_bytes(struct diff *d, struct optimfs_file *a,
-    struct optimfs_file *b, enum ofs_dtype t, struct count *c,
+    struct optimfs_file *b, enum ofs_dtype t, struct measure *m,
     struct optimfs_error *err)
 {
 	size_t item = t == OFS_DTYPE_NONE ? 1 : ofs_dtype_size(t);
+	size_t step = BLOCK / 2;
 	uint64_t off = 0;
 
 	for (;;) {
 		ssize_t n = optimfs_file_read(a, d->buf_a, PIECE, off, err);
-		ssize_t m = n == -1
+		ssize_t k = n == -1
 		    ? -1
 		    : optimfs_file_read(b, d->buf_b, PIECE, off, err);
 
-		if (m == -1)
+		if (k == -1)
 			return -1;
-		if (n > m)
-			n = m;
+		n = n < k ? n : k;
 		if (n == 0)
 			return 0;
-		compare(d, t, item, (size_t)n, off, c);
+		if (t == OFS_DTYPE_NONE)
+			count_bytes(d, (size_t)n, off, m);
+		for (size_t i = 0; t != OFS_DTYPE_NONE && i < (size_t)n / item;
+		     i += step) {
+			size_t left = (size_t)n / item - i;
+
+			measure(d, t, d->buf_a + i * item, d->buf_b + i * item,
+			    left < step ? left : step, off / item + i, m);
+		}
 		off += (uint64_t)n;
 	}
+}
+
+/* Are all bytes equal? Most tensors are, and cost no more. */
+static int same_bytes(struct diff *d, struct optimfs_file *a,
+    struct optimfs_file *b, bool *same, struct optimfs_error *err)
+{
+	uint64_t off = 0;
+
+	for (*same = true; *same;) {
+		ssize_t n = optimfs_file_read(a, d->buf_a, PIECE, off, err);
+		ssize_t k = n == -1
+		    ? -1
+		    : optimfs_file_read(b, d->buf_b, PIECE, off, err);
+
+		if (k == -1)
+			return -1;
+		if (n == 0 && k == 0)
+			return 0;
+		*same = n == k && memcmp(d->buf_a, d->buf_b, (size_t)n) == 0;
+		off += (uint64_t)n;
+	}
+	return 0;
 }
 
 /* Text that is a number is compared as one. */
 static bool close_texts(const struct diff *d, uint64_t n, uint64_t m)
 {
 	char x[64], y[64], *end_x, *end_y;
-	double a, b, off;
+	double a, b;
 
-	if (d->rtol <= 0 || n >= sizeof(x) || m >= sizeof(y))
+	if ((d->rtol <= 0 && d->atol <= 0) || n >= sizeof(x) || m >= sizeof(y))
 		return false;
 	memcpy(x, d->buf_a, n);
 	memcpy(y, d->buf_b, m);
@@ -184,36 +409,71 @@ static bool close_texts(const struct diff *d, uint64_t n, uint64_t m)
 	a = strtod(x, &end_x);
 	b = strtod(y, &end_y);
 	return end_x != x && end_y != y && *end_x == '\n' && *end_y == '\n' &&
-	    within(d, a, b, &off);
+	    within(d, a, b);
+}
+
+/* The length of a line that can be printed; 0: it is none. */
+static int one_line(const uint8_t *p, uint64_t n)
+{
+	const uint8_t *end = n == 0 ? NULL : memchr(p, '\n', n);
+
+	return n == 0 || n > TEXT_MAX || end != p + n - 1 ? 0 : (int)n - 1;
+}
+
+static void say_texts(struct diff *d, const char *path, uint64_t n, uint64_t m)
+{
+	int x = one_line(d->buf_a, n), y = one_line(d->buf_b, m);
+
+	if (x > 0 && y > 0)
+		say(d, path, "value", NULL, 0, "%.*s -> %.*s", x,
+		    (char *)d->buf_a, y, (char *)d->buf_b);
+	else
+		say(d, path, "value", NULL, 0, "the value differs");
+}
+
+/* Both texts, if they are short, from their beginnings. */
+static int read_texts(struct diff *d, struct optimfs_file *a,
+    struct optimfs_file *b, struct optimfs_error *err)
+{
+	return optimfs_file_read(a, d->buf_a, PIECE, 0, err) == -1 ||
+		optimfs_file_read(b, d->buf_b, PIECE, 0, err) == -1
+	    ? -1
+	    : 0;
 }
 
 static int compare_open(struct diff *d, const char *path,
     struct optimfs_file *a, struct optimfs_file *b, enum ofs_dtype t,
     struct optimfs_error *err)
 {
-	uint64_t n = optimfs_file_size(a), m = optimfs_file_size(b);
-	struct count c = { 0 };
+	uint64_t n = optimfs_file_size(a), k = optimfs_file_size(b);
+	struct measure m = { .ulps = UINT64_MAX };
 
-	if (compare_bytes(d, a, b, t, &c, err) == -1)
+	bool same;
+
+	if (same_bytes(d, a, b, &same, err) == -1)
+		return -1;
+	if (same)
+		return 0;
+	if (compare_bytes(d, a, b, t, &m, err) == -1)
 		return -1;
 	if (t == OFS_DTYPE_NONE) {
-		if ((n != m || c.differ > 0) && !close_texts(d, n, m))
-			say(d, path, "the value differs");
+		if (n == k && m.differ == 0)
+			return 0;
+		if (read_texts(d, a, b, err) == -1)
+			return -1;
+		if (!close_texts(d, n, k))
+			say_texts(d, path, n, k);
 		return 0;
 	}
-	if (n != m)
-		say(d, path, "%" PRIu64 " bytes, and %" PRIu64 " in %s", n, m,
+	if (n != k)
+		say(d, path, "size", NULL, 0,
+		    "%" PRIu64 " bytes, and %" PRIu64 " in %s", n, k,
 		    d->b_name);
-	else if (c.differ > 0 && d->rtol > 0)
-		say(d, path,
-		    "%" PRIu64 " of %" PRIu64 " elements differ, the first is "
-		    "%" PRIu64 ", relative difference up to %.3g",
-		    c.differ, n / ofs_dtype_size(t), c.first, c.worst);
-	else if (c.differ > 0)
-		say(d, path,
-		    "%" PRIu64 " of %" PRIu64 " elements differ, the first is "
-		    "%" PRIu64,
-		    c.differ, n / ofs_dtype_size(t), c.first);
+	else if (m.differ > 0)
+		say(d, path, "elements", &m, n / ofs_dtype_size(t),
+		    "%" PRIu64 " of %" PRIu64
+		    " elements differ, the first is %" PRIu64,
+		    m.differ, n / ofs_dtype_size(t), m.first);
 	return 0;
 }
 
@@ -238,10 +498,11 @@ static int compare_files(struct diff *d, const char *path, uint64_t a,
 	bool same = true;
 	int ret = -1;
 
-	if (same_attribute(d, path, a, b, "user.optimfs.dtype", "type", &same,
-		err) == -1 ||
-	    same_attribute(d, path, a, b, "user.optimfs.shape", "shape", &same,
-		err) == -1)
+	d->files++;
+	if (same_attribute(d, path, a, b, "user.optimfs.dtype", "type",
+		"recast", &same, err) == -1 ||
+	    same_attribute(d, path, a, b, "user.optimfs.shape", "shape",
+		"reshaped", &same, err) == -1)
 		return -1;
 	if (!same)
 		return 0;
@@ -266,11 +527,13 @@ static int visit_a(void *ctx, const struct ofs_walk_entry *e,
 			return -1;
 		}
 		if (!S_ISDIR(e->attr.mode))
-			say(d, e->path, "only in %s", d->c->checkpoint);
+			say(d, e->path, "removed", NULL, 0, "only in %s",
+			    d->c->checkpoint);
 		return 0;
 	}
 	if (S_ISDIR(e->attr.mode) != S_ISDIR(other.mode)) {
-		say(d, e->path, "a file in one, a directory in the other");
+		say(d, e->path, "kind", NULL, 0,
+		    "a file in one, a directory in the other");
 		return 0;
 	}
 	if (S_ISDIR(e->attr.mode))
@@ -289,7 +552,7 @@ static int visit_b(void *ctx, const struct ofs_walk_entry *e,
 	(void)err;
 	if (!S_ISDIR(e->attr.mode) &&
 	    optimfs_resolve(d->a, e->path, &other, NULL) == -1)
-		say(d, e->path, "only in %s", d->b_name);
+		say(d, e->path, "added", NULL, 0, "only in %s", d->b_name);
 	return 0;
 }
 
@@ -308,10 +571,113 @@ static int diff(struct diff *d, struct optimfs_error *err)
 		ret = ofs_walk(d->a, OPTIMFS_ROOT, 0, visit_a, d, err);
 	if (ret == 0)
 		ret = ofs_walk(d->b, OPTIMFS_ROOT, 0, visit_b, d, err);
+	if (ret == 0 && d->bad)
+		ret = optimfs_fail(err, ENOMEM, "out of memory");
 	free(d->buf_a);
 	free(d->buf_b);
-	optimfs_close(d->b);
 	return ret;
+}
+
+/* What --sort may say. */
+static const char *const keys[] = { "abs", "rel", "rms", "cosine", "differ",
+	NULL };
+
+static double key_of(const struct row *r, const char *name)
+{
+	if (!r->measured)
+		return INFINITY;
+	if (strcmp(name, "abs") == 0)
+		return r->m.abs;
+	if (strcmp(name, "rel") == 0)
+		return r->m.rel;
+	if (strcmp(name, "rms") == 0)
+		return relative_rms(&r->m);
+	if (strcmp(name, "cosine") == 0)
+		return isnan(cosine(&r->m)) ? INFINITY : -cosine(&r->m);
+	return (double)r->m.differ;
+}
+
+/* qsort tells its function nothing else. */
+static const char *sort_key;
+
+static int by_key(const void *a, const void *b)
+{
+	double x = key_of(a, sort_key), y = key_of(b, sort_key);
+
+	if (x != y)
+		return x > y ? -1 : 1;
+	return strcmp(((const struct row *)a)->path,
+	    ((const struct row *)b)->path);
+}
+
+static void summarize(const struct diff *d)
+{
+	static const char *const kinds[] = { "added", "removed", "recast",
+		"reshaped", "kind", "size", "value", "elements" };
+	bool json = (d->c->flags & OFS_JSON) != 0;
+
+	printf(json ? "{\"schema\": \"optimfs.diff.summary\", \"v\": 1, "
+		      "\"compared\": %" PRIu64
+		    : "compared %" PRIu64 "\n",
+	    d->files);
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+		uint64_t n = 0;
+
+		for (size_t i = 0; i < d->n; i++)
+			n += strcmp(d->row[i].kind, kinds[k]) == 0;
+		if (json)
+			printf(", \"%s\": %" PRIu64, kinds[k], n);
+		else if (n > 0)
+			printf("%s %" PRIu64 "\n", kinds[k], n);
+	}
+	if (json)
+		puts("}");
+}
+
+static void print_kept(struct diff *d)
+{
+	if ((d->c->flags & OFS_SUMMARY) != 0) {
+		summarize(d);
+		return;
+	}
+	sort_key = d->c->sort;
+	if (d->n > 1)
+		qsort(d->row, d->n, sizeof(*d->row), by_key);
+	for (size_t i = 0; i < d->n; i++)
+		print_row(d, &d->row[i]);
+}
+
+static int number(const struct ofs_verb *verb, const char *flag,
+    const char *text, double *v)
+{
+	char *end;
+
+	if (text == NULL)
+		return OFS_EXIT_OK;
+	*v = strtod(text, &end);
+	if (end == text || *end != '\0' || !(*v >= 0))
+		return ofs_tool_usage(verb, "--%s %s: not a number", flag,
+		    text);
+	return OFS_EXIT_OK;
+}
+
+static int take_flags(struct diff *d, const struct ofs_verb *verb)
+{
+	struct ofs_command *c = d->c;
+	int status = number(verb, "rtol", c->rtol, &d->rtol);
+	size_t i = 0;
+
+	if (status == OFS_EXIT_OK)
+		status = number(verb, "atol", c->atol, &d->atol);
+	while (c->sort != NULL && keys[i] != NULL &&
+	    strcmp(c->sort, keys[i]) != 0)
+		i++;
+	if (status == OFS_EXIT_OK && c->sort != NULL && keys[i] == NULL)
+		return ofs_tool_usage(verb,
+		    "--sort %s: not one of abs, rel, rms, cosine, differ",
+		    c->sort);
+	d->keep = c->sort != NULL || (c->flags & OFS_SUMMARY) != 0;
+	return status;
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
@@ -319,38 +685,49 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct ofs_command c;
 	struct optimfs_error err;
 	struct diff d = { .c = &c };
-	char *end;
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_RTOL | OFS_SECOND, 1, 1,
-		&status) == -1)
+	if (ofs_command_init(&c, verb, argc, argv,
+		OFS_RTOL | OFS_ATOL | OFS_SORT | OFS_SUMMARY | OFS_JSON |
+		    OFS_SECOND,
+		1, 1, &status) == -1)
 		return status;
 	d.a = c.fs;
 	d.b_name = c.operand[0];
-	if (c.rtol != NULL) {
-		d.rtol = strtod(c.rtol, &end);
-		if (end == c.rtol || *end != '\0' || !(d.rtol >= 0)) {
-			status = ofs_tool_usage(verb, "--rtol %s: not a number",
-			    c.rtol);
-			goto out;
-		}
-	}
-	if (diff(&d, &err) == -1)
+	status = take_flags(&d, verb);
+	if (status != OFS_EXIT_OK)
+		goto out;
+	if (diff(&d, &err) == -1) {
 		status = ofs_tool_fail(&err);
-	else
+	} else {
+		if (d.keep)
+			print_kept(&d);
 		status = d.differences == 0 ? OFS_EXIT_OK : OFS_EXIT_NO;
+	}
 	status = ofs_tool_finish(status);
+	if (d.b != NULL)
+		optimfs_close(d.b);
 out:
+	for (size_t i = 0; i < d.n; i++)
+		row_fini(&d.row[i]);
+	free(d.row);
 	ofs_command_fini(&c);
 	return status;
 }
 
 const struct ofs_verb ofs_verb_diff = {
 	.name = "diff",
-	.synopsis = "[--rtol NUMBER] [-o OPTION] CHECKPOINT CHECKPOINT",
+	.synopsis = "[--rtol NUMBER] [--atol NUMBER] [--sort KEY] [--summary] "
+		    "[--json]\n"
+		    "           [-o OPTION] CHECKPOINT CHECKPOINT",
 	.summary = "compare two checkpoints by value",
 	.options =
 	    "  --rtol NUMBER  numbers may differ by so much, relative to "
-	    "the greater\n",
+	    "the greater\n"
+	    "  --atol NUMBER  and by so much beside that\n"
+	    "  --sort KEY     the greatest first: abs, rel, rms, cosine, "
+	    "differ\n"
+	    "  --summary      how many differences there are of each kind\n"
+	    "  --json         one JSON object a difference\n",
 	.run = run,
 };

@@ -369,8 +369,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_PATHS | OFS_JSON | OFS_JOBS | OFS_SORT | OFS_ONLY | OFS_BY, 0, 1 << 20,
-		&status) == -1)
+		OFS_PATHS | OFS_JSON | OFS_JOBS | OFS_SORT | OFS_ONLY | OFS_BY,
+		0, 1 << 20, &status) == -1)
 		return status;
 	status = usage(&rows, verb);
 	if (status != OFS_EXIT_OK ||

@@ -33,6 +33,8 @@ static const struct ofs_verb *const verbs[] = {
 	&ofs_verb_explain,
 	&ofs_verb_stat,
 	&ofs_verb_check,
+	&ofs_verb_plan,
+	&ofs_verb_map,
 	NULL,
 };
 

@@ -17,6 +17,8 @@ extern const struct ofs_verb ofs_verb_diff;    /* cmd_diff.c */
 extern const struct ofs_verb ofs_verb_explain; /* cmd_explain.c */
 extern const struct ofs_verb ofs_verb_stat;    /* cmd_stat.c */
 extern const struct ofs_verb ofs_verb_check;   /* cmd_check.c */
+extern const struct ofs_verb ofs_verb_plan;    /* cmd_plan.c */
+extern const struct ofs_verb ofs_verb_map;     /* cmd_map.c */
 extern const struct ofs_verb ofs_verb_reshard; /* cmd_reshard.c */
 extern const struct ofs_verb ofs_verb_mkfs;    /* cmd_mkfs.c */
 extern const struct ofs_verb ofs_verb_commit;  /* cmd_commit.c */

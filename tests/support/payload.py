@@ -5,6 +5,7 @@
 # payload.py CHECKPOINT PATH RANK ACTION: the bytes of the elements that RANK
 # has of the tensor at PATH, in a DCP data file.
 #   nan N              element N becomes NaN
+#   scale F            the first element is multiplied by F
 #   shift N            elements move up by N, those at the end come first
 #   zero N             all elements from N on become zero
 #   from OTHER         those of another tensor of the same rank and size
@@ -47,6 +48,9 @@ def main(ck, path, rank, action, what):
         k = size - 4 * int(what)
         old = data[at:at + size]
         data[at:at + size] = old[k:] + old[:k]
+    elif action == "scale":
+        x, = struct.unpack_from("<f", data, at)
+        data[at:at + 4] = struct.pack("<f", x * float(what))
     elif action == "zero":
         at += 4 * int(what)
         data[at:at + size - 4 * int(what)] = bytes(size - 4 * int(what))

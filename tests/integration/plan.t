@@ -1,0 +1,41 @@
+#!/bin/sh
+# plan.t - what a layout would be like; which rank holds what
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+
+four=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w4/ckpt
+
+ok "a layout is planned" "$OPTIMFS" plan "$four" dcp@7
+said=$(cat "$scratch/out")
+"$OPTIMFS" reshard --to dcp@7 "$four" "$scratch/made" 2>/dev/null
+sizes=$(cd "$scratch/made" && wc -c __*.distcp | sed '$d' | sort -n |
+    awk '{ s[NR] = $1 } END { printf "min %d, median %d, max %d", s[1], s[4], s[7] }')
+like "as it is when it is made: bytes a rank" "$said" "*bytes a rank: $sizes
+*"
+like "files" "$said" "*files $(find "$scratch/made" -type f | wc -l), *"
+like "the largest" "$said" "*largest file $(cd "$scratch/made" &&
+    find . -type f -printf '%s %f\n' | sort -n | tail -n 1 | cut -d ' ' -f 2), *"
+like "no rank is empty" "$said" '*empty ranks 0
+*'
+ok "several" "$OPTIMFS" plan --sweep 8..64 "$four" dcp
+is "are a line each" "$(awk 'NR > 1 { print $1 }' "$scratch/out" |
+    tr '\n' ' ')" '8 16 32 64 '
+like "of which the large ones have ranks without anything" \
+    "$(awk 'END { print ($6 > 0) }' "$scratch/out")" 1
+ok "with a step" "$OPTIMFS" plan --sweep 2..6+2 --json "$four" dcp
+is "as JSON" "$(grep -c '"schema": "optimfs.plan", "v": 1' "$scratch/out")" 3
+status "a range that is none" 2 "$OPTIMFS" plan --sweep 8-64 "$four" dcp
+not_ok "a view that is none" "$OPTIMFS" plan "$four" nothing@4
+
+ok "the shards are drawn" "$OPTIMFS" map "$four"
+said=$(cat "$scratch/out")
+like "for all ranks" "$said" 'ranks 0 to 3, 4 in 4 columns*'
+is "a line a tensor" "$(echo "$said" | grep -c ' model/')" \
+    "$("$OPTIMFS" stat "$four" --json model | wc -l)"
+full=$(printf '\342\226\210')
+none=$(printf '\302\267')
+like "what all ranks hold alike" "$said" \
+    "*$full$full$full$full *1776 model/tok_embeddings.weight*" ||
+    diag "$said"
+like "what some have nothing of" "$said" "*$none*"
+done_testing

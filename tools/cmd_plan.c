@@ -1,0 +1,301 @@
+/* cmd_plan.c - optimfs plan: what a layout would be like, without making it */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "tools/command.h"
+#include "tools/walk.h"
+
+/* Ranks of a layout that is asked for. */
+#define RANKS_MAX (1u << 20)
+
+/* The files of one view. */
+struct view {
+	uint64_t *rank; /* bytes of each */
+	size_t nranks;
+	uint64_t files, bytes, largest;
+	char *largest_name;
+	uint64_t shared; /* bytes of files that are no rank's: indexes */
+};
+
+/* "dcp@2x8,zstd": 16; 1 where nothing is said. */
+static size_t ranks_of(const char *name)
+{
+	const char *at = strchr(name, '@');
+	unsigned long n = 1, k;
+	char *end;
+
+	if (at == NULL)
+		return 1;
+	do {
+		k = strtoul(at + 1, &end, 10);
+		if (end == at + 1 || k == 0 || k > RANKS_MAX / n)
+			return 1;
+		n *= k;
+		at = end;
+	} while (*at == 'x');
+	return n;
+}
+
+/* The first number in the name of a file is the rank that writes it; without
+ * one it is nobody's. */
+static bool rank_in(const char *name, size_t *rank)
+{
+	while (*name != '\0' && !isdigit((unsigned char)*name))
+		name++;
+	if (*name == '\0')
+		return false;
+	*rank = strtoul(name, NULL, 10);
+	return true;
+}
+
+static int add_file(void *ctx, const struct ofs_walk_entry *e,
+    struct optimfs_error *err)
+{
+	struct view *v = ctx;
+	size_t rank;
+
+	if (S_ISDIR(e->attr.mode))
+		return 0;
+	v->files++;
+	v->bytes += e->attr.size;
+	if (v->largest_name == NULL || e->attr.size > v->largest) {
+		free(v->largest_name);
+		v->largest = e->attr.size;
+		v->largest_name = strdup(e->path);
+		if (v->largest_name == NULL)
+			return optimfs_fail(err, ENOMEM, "out of memory");
+	}
+	if (rank_in(e->name, &rank) && rank < v->nranks)
+		v->rank[rank] += e->attr.size;
+	else
+		v->shared += e->attr.size;
+	return 0;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void view_fini(struct view *v)
+{
+	free(v->rank);
+	free(v->largest_name);
+}
+
+static int view_read(struct ofs_command *c, const char *name, struct view *v,
+    struct optimfs_error *err)
+{
+	struct optimfs_attr attr;
+	char *path;
+	int ret;
+
+	*v = (struct view){ .nranks = ranks_of(name) };
+	v->rank = calloc(v->nranks, sizeof(*v->rank));
+	if (v->rank == NULL || asprintf(&path, ".optimfs/view/%s", name) == -1)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	ret = ofs_command_resolve(c, path, &attr, err);
+	if (ret == 0)
+		ret = ofs_walk(c->fs, attr.node, 0, add_file, v, err);
+	if (ret == 0)
+		qsort(v->rank, v->nranks, sizeof(*v->rank), by_size);
+	free(path);
+	return ret;
+}
+
+static size_t empty_ranks(const struct view *v)
+{
+	size_t n = 0;
+
+	while (n < v->nranks && v->rank[n] == 0)
+		n++;
+	return n;
+}
+
+/* Bytes of the elements of all tensors, which every layout has once. */
+static int add_elements(void *ctx, const struct ofs_walk_entry *e,
+    struct optimfs_error *err)
+{
+	uint64_t *sum = ctx;
+
+	(void)err;
+	if (!S_ISDIR(e->attr.mode) && e->attr.exact)
+		*sum += e->attr.size;
+	return 0;
+}
+
+static void json(const char *name, const struct view *v, uint64_t elements)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_puts(&b,
+	    "{\"schema\": \"optimfs.plan\", \"v\": 1, \"view\": \"");
+	ofs_buf_json(&b, name, strlen(name));
+	ofs_buf_printf(&b,
+	    "\", \"ranks\": %zu, \"min\": %" PRIu64 ", \"median\": %" PRIu64
+	    ", \"max\": %" PRIu64 ", \"empty\": %zu, \"files\": %" PRIu64
+	    ", \"bytes\": %" PRIu64 ", \"beyond_elements\": %" PRId64
+	    ", \"largest\": %" PRIu64 ", \"largest_file\": \"",
+	    v->nranks, v->rank[0], v->rank[v->nranks / 2],
+	    v->rank[v->nranks - 1], empty_ranks(v), v->files, v->bytes,
+	    (int64_t)(v->bytes - elements), v->largest);
+	if (v->largest_name != NULL)
+		ofs_buf_json(&b, v->largest_name, strlen(v->largest_name));
+	ofs_buf_puts(&b, "\"}\n");
+	fwrite(b.data, 1, b.len, stdout);
+	ofs_buf_fini(&b);
+}
+
+static void text(const char *name, const struct view *v, uint64_t elements)
+{
+	printf("view %s\n"
+	       "ranks %zu\n"
+	       "bytes a rank: min %" PRIu64 ", median %" PRIu64 ", max %" PRIu64
+	       "\n"
+	       "empty ranks %zu\n"
+	       "files %" PRIu64 ", of %" PRIu64 " bytes\n"
+	       "beyond the elements %" PRId64 " bytes\n"
+	       "largest file %s, of %" PRIu64 " bytes\n",
+	    name, v->nranks, v->rank[0], v->rank[v->nranks / 2],
+	    v->rank[v->nranks - 1], empty_ranks(v), v->files, v->bytes,
+	    (int64_t)(v->bytes - elements),
+	    v->largest_name == NULL ? "-" : v->largest_name, v->largest);
+}
+
+static void row(const char *name, const struct view *v)
+{
+	uint64_t most = v->rank[v->nranks - 1], sum = 0;
+
+	for (size_t i = 0; i < v->nranks; i++)
+		sum += v->rank[i];
+	printf("%6zu %13" PRIu64 " %13" PRIu64 " %13" PRIu64
+	       " %7.3f %6zu %7" PRIu64 "  %s\n",
+	    v->nranks, v->rank[0], v->rank[v->nranks / 2], most,
+	    most == 0 ? 1.0 : (double)sum / ((double)most * (double)v->nranks),
+	    empty_ranks(v), v->files, name);
+}
+
+static int one(struct ofs_command *c, const char *name, uint64_t elements,
+    struct optimfs_error *err)
+{
+	struct view v;
+	int ret = view_read(c, name, &v, err);
+
+	if (ret == 0 && (c->flags & OFS_JSON) != 0)
+		json(name, &v, elements);
+	else if (ret == 0 && c->sweep != NULL)
+		row(name, &v);
+	else if (ret == 0)
+		text(name, &v, elements);
+	view_fini(&v);
+	return ret;
+}
+
+/* "8..512" doubles, "8..512+8" adds. */
+struct sweep {
+	unsigned long first, last, step;
+};
+
+static int parse_sweep(const char *s, struct sweep *w)
+{
+	char *end;
+
+	w->step = 0;
+	w->first = strtoul(s, &end, 10);
+	if (end == s || strncmp(end, "..", 2) != 0)
+		return -1;
+	s = end + 2;
+	w->last = strtoul(s, &end, 10);
+	if (end == s)
+		return -1;
+	if (*end == '+') {
+		s = end + 1;
+		w->step = strtoul(s, &end, 10);
+		if (end == s || w->step == 0)
+			return -1;
+	}
+	return *end != '\0' || w->first == 0 || w->last < w->first ||
+		w->last > RANKS_MAX
+	    ? -1
+	    : 0;
+}
+
+/* The name of the view with so many ranks: "fsdp,flat" becomes "fsdp@8,flat". */
+static char *with_ranks(const char *name, unsigned long n)
+{
+	size_t format = strcspn(name, "@,"), at = strcspn(name, ",");
+	char *full;
+
+	return asprintf(&full, "%.*s@%lu%s", (int)format, name, n, name + at) ==
+		-1
+	    ? NULL
+	    : full;
+}
+
+static int all(struct ofs_command *c, const struct sweep *w, uint64_t elements,
+    struct optimfs_error *err)
+{
+	int ret = 0;
+
+	if ((c->flags & OFS_JSON) == 0)
+		printf("%6s %13s %13s %13s %7s %6s %7s  %s\n", "ranks", "min",
+		    "median", "max", "balance", "empty", "files", "view");
+	for (unsigned long n = w->first; n <= w->last && ret == 0;
+	     n = w->step == 0 ? 2 * n : n + w->step) {
+		char *name = with_ranks(c->operand[0], n);
+
+		ret = name == NULL ? optimfs_fail(err, ENOMEM, "out of memory")
+				   : one(c, name, elements, err);
+		free(name);
+	}
+	return ret;
+}
+
+static int run(const struct ofs_verb *verb, int argc, char **argv)
+{
+	struct sweep sweep = { 0 };
+	struct optimfs_error err;
+	struct ofs_command c;
+	uint64_t elements = 0;
+	int status, ret;
+
+	if (ofs_command_init(&c, verb, argc, argv, OFS_JSON | OFS_SWEEP, 1, 1,
+		&status) == -1)
+		return status;
+	if (c.sweep != NULL && parse_sweep(c.sweep, &sweep) == -1) {
+		status =
+		    ofs_tool_usage(verb, "--sweep %s: not as 8..512", c.sweep);
+		goto out;
+	}
+	ret = ofs_walk(c.fs, OPTIMFS_ROOT, 0, add_elements, &elements, &err);
+	if (ret == 0)
+		ret = c.sweep == NULL ? one(&c, c.operand[0], elements, &err)
+				      : all(&c, &sweep, elements, &err);
+	status = ret == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
+out:
+	ofs_command_fini(&c);
+	return ofs_tool_finish(status);
+}
+
+const struct ofs_verb ofs_verb_plan = {
+	.name = "plan",
+	.synopsis = "[--sweep FIRST..LAST[+STEP]] [--json] [-o OPTION] "
+		    "CHECKPOINT VIEW",
+	.summary = "how large the files of each rank would be in a layout",
+	.options =
+	    "  --sweep FIRST..LAST[+STEP]  for each number of ranks, doubled "
+	    "or with a step\n"
+	    "  --json                      one JSON object a layout\n",
+	.run = run,
+};
