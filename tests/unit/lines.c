@@ -69,9 +69,9 @@ static void lines(void)
 	ofs_buf_fini(&all);
 }
 
-static struct optimfs_error failure(int code, const char *text)
+static struct optimfs_error failure(int code, int number, const char *text)
 {
-	struct optimfs_error err = { .code = code };
+	struct optimfs_error err = { .code = code, .number = number };
 
 	snprintf(err.text, sizeof(err.text), "%s", text);
 	return err;
@@ -79,9 +79,9 @@ static struct optimfs_error failure(int code, const char *text)
 
 static void failures(void)
 {
-	struct optimfs_error short_file =
-	    failure(EIO, "OFS603 model/w bytes 0-7: s.distcp has\t4 bytes");
-	struct optimfs_error plain = failure(EINVAL, "OFSX no code");
+	struct optimfs_error short_file = failure(EIO, 603,
+	    "OFS603 model/w bytes 0-7: s.distcp has\t4 bytes");
+	struct optimfs_error plain = failure(EINVAL, 0, "OFSX no code");
 	struct ofs_failures f;
 	struct ofs_buf out = { 0 };
 
