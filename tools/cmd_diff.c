@@ -17,7 +17,7 @@
 #include "base/dtype.h"
 #include "stats/number.h"
 #include "tools/command.h"
-#include "tools/walk.h"
+#include "api/walk.h"
 
 /* A multiple of every element's size. */
 #define PIECE (1u << 20)

@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "tools/command.h"
-#include "tools/walk.h"
+#include "api/walk.h"
 
 struct listing {
 	struct ofs_command *c;

@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "tools/command.h"
-#include "tools/walk.h"
+#include "api/walk.h"
 
 /* The archive is POSIX.1-2001 pax: ustar headers, and before a file whose
  * name, size, owner or time does not fit one an extended header of

@@ -132,18 +132,17 @@ static int join(struct ofs_command *c, unsigned allowed, int *status)
 	return -1;
 }
 
-/* Where all go on, none does if one cannot. */
 static int open_checkpoint(struct ofs_command *c, unsigned allowed)
 {
-	struct optimfs_error own = { 0 }, err;
-	bool together = c->job.world != NULL && (allowed & OFS_TOGETHER) != 0;
+	struct optimfs_error err;
 
-	c->fs = optimfs_open(c->checkpoint, &c->open, &own);
+	c->open.together =
+	    c->job.world != NULL && (allowed & OFS_TOGETHER) != 0;
+	c->fs = optimfs_open(c->checkpoint, &c->open, &err);
 	if (c->fs != NULL)
-		own.code = 0;
-	if (together && optimfs_group_agree(c->job.world, &own, &err) == -1)
-		return ofs_job_fail(&c->job, &err);
-	return c->fs == NULL ? ofs_tool_fail(&own) : OFS_EXIT_OK;
+		return OFS_EXIT_OK;
+	return c->open.together ? ofs_job_fail(&c->job, &err)
+				: ofs_tool_fail(&err);
 }
 
 /* A checkpoint that is named by a path in its mount: what was named in the

@@ -44,6 +44,7 @@ struct optimfs_options {
 	bool strict;           /* refuse a checkpoint with anything wrong */
 	bool follow; /* symbolic links that stay inside the checkpoint */
 	struct optimfs_group *world; /* path was offered there; NULL: alone */
+	bool together; /* all ranks of world open it, or it fails on all */
 	/* Writing. What is written is staged beside the checkpoint until
 	 * optimfs_commit; one writer at a time (EBUSY). */
 	bool rw;
@@ -249,6 +250,23 @@ struct optimfs_reshard {
 int optimfs_reshard(struct optimfs *fs, const char *dir,
     const struct optimfs_reshard *how, struct optimfs_error *err);
 
+/* Copy what is at path in the tree out, as cp(1) does: into dest if that is a
+ * directory, else as dest. A file appears complete or not at all. */
+struct optimfs_copy {
+	bool recursive; /* path may be a directory */
+	/* Told of each file below a directory that cannot be read: the others
+	 * are copied all the same. NULL. */
+	void (*unread)(void *ctx, const struct optimfs_error *err);
+	void *ctx;
+};
+/* 0; 1: all but the files that could not be read; -1.
+ * Of what was opened with a world, all ranks call it, with one path and one
+ * dest, which means what it does on rank 0: the ranks that see that directory
+ * copy some of the files each, and are told of those that they cannot read. It
+ * fails on all alike. */
+int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
+    const struct optimfs_copy *how, struct optimfs_error *err);
+
 /* Prepare dir, which is empty or not there, for a checkpoint with the names,
  * shapes and types of like in another format or layout: dir, mounted for
  * writing, takes their bytes. All of it is in .NAME.optimfs beside dir until
@@ -328,26 +346,8 @@ struct optimfs_gather {
 };
 int optimfs_group_gather(struct optimfs_group *w,
     const struct optimfs_gather *how, struct optimfs_error *err);
-/* Every rank says how it fares, with code 0 when well, and waits for all others
- * as long as they live. It fails on all alike, with the error of one. */
-int optimfs_group_agree(struct optimfs_group *w,
-    const struct optimfs_error *own, struct optimfs_error *err);
-/* Many jobs that ranks share, of which optimfs_fsck and optimfs_reshard are
- * two. All ranks call _see, then _divide; each does its jobs, tells _did, and
- * asks _look, a few times a second, whether another has failed or is gone; at
- * the end all agree. */
-/* Which ranks see the directory *dir of rank 0, where it makes a file for that,
- * and removes it? The others get its name, malloc'ed; sees has room for all. */
-int optimfs_group_see(struct optimfs_group *w, char **dir, bool *sees,
-    struct optimfs_error *err);
-/* Share out *n jobs, of those sizes, over the ranks that may do them, as rank 0
- * has all that: *who, malloc'ed, and *n are the same on all. */
-int optimfs_group_divide(struct optimfs_group *w, const uint64_t *size,
-    const bool *may, int **who, size_t *n, struct optimfs_error *err);
-void optimfs_group_did(struct optimfs_group *w, uint64_t bytes);
-/* -1: there is no point in going on. */
-int optimfs_group_look(struct optimfs_group *w, struct optimfs_error *err);
-/* On rank 0, after they agreed: what rank did of it. */
+/* On rank 0: what rank did of the last task that all ranks shared, which is one
+ * of optimfs_copy, optimfs_fsck and optimfs_reshard. */
 struct optimfs_work {
 	uint64_t files, bytes;
 };

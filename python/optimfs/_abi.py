@@ -40,6 +40,7 @@ class Options(c.Structure):
                 ("strict", c.c_bool),
                 ("follow", c.c_bool),
                 ("world", c.c_void_p),
+                ("together", c.c_bool),
                 ("rw", c.c_bool),
                 ("scratch", c.c_bool),
                 ("explicit_commit", c.c_bool),

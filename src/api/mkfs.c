@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/copy.h"
+#include "cluster/task.h"
 #include "fs/fs.h"
 #include "push/template.h"
 
@@ -40,11 +41,11 @@ static int make_all(struct optimfs *like, const char *layout, const char *dir,
 		optimfs_fail(&own, ENOMEM, "%s: out of memory", dir);
 	else if (!first && make_place(here, &made, &own) == 0)
 		own.code = 0;
-	ret = optimfs_group_agree(w, &own, err);
+	ret = ofs_task_agree(w, &own, err);
 	if (ret == 0) {
 		if (first && ofs_template_make(like, layout, here, &own) == 0)
 			own.code = 0;
-		ret = optimfs_group_agree(w, &own, err);
+		ret = ofs_task_agree(w, &own, err);
 	}
 	if (ret == -1 && made)
 		rmdir(here);

@@ -9,6 +9,7 @@
 #include "api/api.h"
 #include "cluster/manifest.h"
 #include "cluster/source.h"
+#include "cluster/task.h"
 #include "push/template.h"
 #include "push/writethrough.h"
 
@@ -182,14 +183,11 @@ static struct optimfs *open_scratch(const char *path,
 	return cat == NULL ? NULL : ofs_open_catalog(cat, path, options, err);
 }
 
-struct optimfs *optimfs_open(const char *path,
+static struct optimfs *open_any(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
-	static const struct optimfs_options none;
 	struct optimfs *fs = NULL;
 
-	if (options == NULL)
-		options = &none;
 	if (options->rw && !options->scratch && options->world != NULL) {
 		fs = open_rw_shared(path, options, err);
 	} else if (options->rw && !options->scratch) {
@@ -199,6 +197,29 @@ struct optimfs *optimfs_open(const char *path,
 	} else if (find_template(path, err) == 0) {
 		fs = options->rw ? open_scratch(path, options, err)
 				 : ofs_fs_open(path, options, err);
+	}
+	return fs;
+}
+
+struct optimfs *optimfs_open(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	static const struct optimfs_options none;
+	struct optimfs_error own = { 0 };
+	struct optimfs *fs;
+
+	if (options == NULL)
+		options = &none;
+	if (!options->together) {
+		fs = open_any(path, options, err);
+	} else {
+		fs = open_any(path, options, &own);
+		if (fs != NULL)
+			own.code = 0;
+		if (ofs_task_agree(options->world, &own, err) == -1) {
+			optimfs_close(fs);
+			fs = NULL;
+		}
 	}
 	malloc_trim(0); /* reading took several times what is left */
 	return fs;

@@ -3,17 +3,20 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/buf.h"
 #include "cluster/call.h"
-#include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
+#include "journal/decision.h"
+#include "journal/stage.h"
 
 /* Three exchanges, of names and times only:
  *
@@ -132,12 +135,35 @@ static void put_list(struct agreement *a)
 	}
 }
 
+/* What a commit that was cut short has left beside the directory that this rank
+ * sees: the id that was prepared there, the one that was decided, or "". */
+static void peek_at_commit(const struct ofs_manifest *s,
+    char pending[OFS_PUBLISH_ID], char decided[OFS_PUBLISH_ID])
+{
+	char *path = ofs_manifest_here(s, NULL), *place = NULL;
+	struct ofs_buf names = { 0 };
+	int dir = -1;
+
+	if (path != NULL)
+		place = ofs_stage_place(path, NULL);
+	if (place != NULL)
+		dir = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir != -1) {
+		(void)ofs_publish_pending(dir, pending, NULL);
+		(void)ofs_decision_read(dir, decided, &names, NULL);
+		close(dir);
+	}
+	ofs_buf_fini(&names);
+	free(place);
+	free(path);
+}
+
 static void put_commit(const struct ofs_manifest *s, struct ofs_buf *b)
 {
 	char pending[OFS_PUBLISH_ID] = "", decided[OFS_PUBLISH_ID] = "";
 
 	if (s != NULL && s->dir.fd != -1)
-		ofs_coordinator_glance(s, pending, decided);
+		peek_at_commit(s, pending, decided);
 	ofs_wire_str(b, pending);
 	ofs_wire_str(b, decided);
 }

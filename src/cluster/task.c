@@ -63,7 +63,7 @@ int ofs_task_note(struct optimfs_group *w, const struct ofs_buf *note,
 	return ret;
 }
 
-void optimfs_group_did(struct optimfs_group *w, uint64_t bytes)
+void ofs_task_did(struct optimfs_group *w, uint64_t bytes)
 {
 	atomic_fetch_add(&w->crew->files, 1);
 	atomic_fetch_add(&w->crew->bytes, bytes);
@@ -83,7 +83,7 @@ int ofs_task_begin(struct optimfs_group *w, ofs_task_take_fn *take, void *ctx,
 	atomic_store(&crew->files, 0);
 	atomic_store(&crew->bytes, 0);
 	pthread_mutex_unlock(&crew->lock);
-	if (optimfs_group_agree(w, own, err) == 0)
+	if (ofs_task_agree(w, own, err) == 0)
 		return 0;
 	ofs_task_end(w);
 	return -1;
@@ -244,7 +244,7 @@ static void look_at_others(struct optimfs_group *w, uint32_t meeting)
 		ask_others(w, meeting, failed);
 }
 
-int optimfs_group_look(struct optimfs_group *w, struct optimfs_error *err)
+int ofs_task_check(struct optimfs_group *w, struct optimfs_error *err)
 {
 	struct ofs_task *crew = w->crew;
 	int ret = 0;
@@ -393,8 +393,8 @@ int ofs_task_meet(struct optimfs_group *w, const struct optimfs_error *own,
 	return optimfs_fail_as(err, verdict.code, "%s", verdict.text);
 }
 
-int optimfs_group_agree(struct optimfs_group *w,
-    const struct optimfs_error *own, struct optimfs_error *err)
+int ofs_task_agree(struct optimfs_group *w, const struct optimfs_error *own,
+    struct optimfs_error *err)
 {
 	return ofs_task_meet(w, own, NULL, NULL, err);
 }

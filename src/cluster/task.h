@@ -62,16 +62,32 @@ int ofs_task_who(struct optimfs_group *w, bool mine, bool *all,
 /* Hand rank 0 a note; by rank 0 itself, too. */
 int ofs_task_note(struct optimfs_group *w, const struct ofs_buf *note,
     struct optimfs_error *err);
-/* As they work they call optimfs_group_did, and optimfs_group_look: EHOSTDOWN
- * (OFS911) or ETIMEDOUT (OFS912) where a rank is gone, ECANCELED where only
- * rank 0 knows what has failed. */
 /* Wait until every rank is here; own: how it fared. tick, which may be NULL, is
  * called now and then meanwhile. 0 when all did well, else -1 on all, with the
- * error of the lowest rank that failed by itself: optimfs_group_agree. */
+ * error of the lowest rank that failed by itself. */
 int ofs_task_meet(struct optimfs_group *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *err);
 
-/* For world.c: a world's crew, and what other ranks say to it. */
+/* The same without tick. */
+int ofs_task_agree(struct optimfs_group *w, const struct optimfs_error *own,
+    struct optimfs_error *err);
+/* This rank has done a job. */
+void ofs_task_did(struct optimfs_group *w, uint64_t bytes);
+/* -1: there is no point in going on. EHOSTDOWN (OFS911) or ETIMEDOUT (OFS912)
+ * where a rank is gone, ECANCELED where only rank 0 knows what has failed. To
+ * be asked a few times a second. */
+int ofs_task_check(struct optimfs_group *w, struct optimfs_error *err);
+
+/* Which ranks see the directory *dir of rank 0, where it makes a file for that,
+ * and removes it? The others get its name, malloc'ed; sees has room for all. */
+int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
+    struct optimfs_error *err);
+/* Assign *n jobs, of those sizes, to the ranks that may do them, as rank 0 has
+ * all that: *who, malloc'ed, and *n are the same on all. */
+int ofs_task_assign_all(struct optimfs_group *w, const uint64_t *size,
+    const bool *may, int **who, size_t *n, struct optimfs_error *err);
+
+/* For group.c: a group's crew, and what other ranks say to it. */
 struct ofs_task;
 struct ofs_task *ofs_task_new(int size);
 void ofs_task_free(struct ofs_task *crew);

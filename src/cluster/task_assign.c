@@ -95,7 +95,7 @@ static int tell_strings(struct optimfs_group *w, const char *a, const char *b,
 	return ret;
 }
 
-int optimfs_group_see(struct optimfs_group *w, char **dir, bool *sees,
+int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
     struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
@@ -119,7 +119,7 @@ int optimfs_group_see(struct optimfs_group *w, char **dir, bool *sees,
 	}
 	free(said.p);
 	if (ret == 0)
-		ret = optimfs_group_agree(w, &own, err);
+		ret = ofs_task_agree(w, &own, err);
 	if (ret == 0)
 		ret = ofs_task_who(w, seen, sees, err);
 	if (mark != NULL)
@@ -159,7 +159,7 @@ static int divide_all(struct optimfs_group *w, const uint64_t *size, size_t n,
 	return ret;
 }
 
-int optimfs_group_divide(struct optimfs_group *w, const uint64_t *size,
+int ofs_task_assign_all(struct optimfs_group *w, const uint64_t *size,
     const bool *may, int **who, size_t *n, struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
@@ -173,7 +173,7 @@ int optimfs_group_divide(struct optimfs_group *w, const uint64_t *size,
 		(void)divide_all(w, size, *n, may, &b, &own);
 	if (own.code != 0)
 		b.len = 0;
-	if (optimfs_group_agree(w, &own, err) == -1 ||
+	if (ofs_task_agree(w, &own, err) == -1 ||
 	    ofs_task_tell(w, &b, &said, err) == -1) {
 		ofs_buf_fini(&b);
 		return -1;
@@ -187,7 +187,7 @@ int optimfs_group_divide(struct optimfs_group *w, const uint64_t *size,
 	for (size_t i = 0; *who != NULL && i < *n; i++)
 		(*who)[i] = (int)ofs_cursor_le32(&c);
 	free(said.p);
-	ret = optimfs_group_agree(w, &own, err);
+	ret = ofs_task_agree(w, &own, err);
 	if (ret == -1) {
 		free(*who);
 		*who = NULL;

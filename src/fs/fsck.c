@@ -151,7 +151,7 @@ static int after_entry(struct ofs_check *c, int64_t *looked,
 		now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 		if (now - *looked >= LOOK_MS) {
 			*looked = now;
-			if (optimfs_group_look(c->world, err) == -1)
+			if (ofs_task_check(c->world, err) == -1)
 				return -1;
 		}
 	}
@@ -175,7 +175,7 @@ static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
 	}
 	for (uint32_t i = 0; c->world != NULL && i < c->fs->cat->nobjects; i++)
 		if (c->object[i] & OFS_CHECK_TOUCHED)
-			optimfs_group_did(c->world,
+			ofs_task_did(c->world,
 			    c->fs->cat->objects[i].size);
 	return ret;
 }

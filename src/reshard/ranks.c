@@ -162,7 +162,7 @@ static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
 	if (!r->lead && take_place(r, dir, &said, &sees, &own) == 0)
 		sees = sees && open_new(r, dir);
 	free(said.p);
-	if (optimfs_group_agree(r->world, &own, err) == -1)
+	if (ofs_task_agree(r->world, &own, err) == -1)
 		return -1;
 	return ofs_task_who(r->world, sees, writes, err);
 }
@@ -185,7 +185,7 @@ static int share_out(struct ofs_reshard *r, const char *dir, const bool *writes,
 	if (own.code == 0)
 		(void)take_share(r, &said, &own);
 	free(said.p);
-	return optimfs_group_agree(r->world, &own, err);
+	return ofs_task_agree(r->world, &own, err);
 }
 
 int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,

@@ -99,7 +99,7 @@ static int give_back(struct ofs_reshard *r, struct ofs_reshard_file *f,
 	if (o == NULL)
 		return 0;
 	if (r->world != NULL && !failed)
-		optimfs_group_did(r->world, f->size);
+		ofs_task_did(r->world, f->size);
 	return close_file(o, err);
 }
 
@@ -290,7 +290,7 @@ static void look_at_others(struct ofs_reshard *r)
 {
 	struct optimfs_error err;
 
-	if (r->world != NULL && optimfs_group_look(r->world, &err) == -1)
+	if (r->world != NULL && ofs_task_check(r->world, &err) == -1)
 		fail(r, &err);
 }
 

@@ -613,6 +613,13 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 	return optimfs_fail(err, EOPNOTSUPP, "%s as %s", fs->root, dir);
 }
 
+int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
+    const struct optimfs_copy *how, struct optimfs_error *err)
+{
+	(void)fs, (void)path, (void)how;
+	return optimfs_fail(err, ENOSYS, "fake: %s", dest);
+}
+
 int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
@@ -734,41 +741,6 @@ int optimfs_group_gather(struct optimfs_group *w,
 {
 	(void)w, (void)how;
 	return optimfs_fail(err, ENOSYS, "fake");
-}
-
-int optimfs_group_agree(struct optimfs_group *w,
-    const struct optimfs_error *own, struct optimfs_error *err)
-{
-	(void)w;
-	if (own->code == 0)
-		return 0;
-	*err = *own;
-	return -1;
-}
-
-int optimfs_group_see(struct optimfs_group *w, char **dir, bool *sees,
-    struct optimfs_error *err)
-{
-	(void)w, (void)dir, (void)sees;
-	return optimfs_fail(err, ENOSYS, "fake");
-}
-
-int optimfs_group_divide(struct optimfs_group *w, const uint64_t *size,
-    const bool *may, int **who, size_t *n, struct optimfs_error *err)
-{
-	(void)w, (void)size, (void)may, (void)who, (void)n;
-	return optimfs_fail(err, ENOSYS, "fake");
-}
-
-void optimfs_group_did(struct optimfs_group *w, uint64_t bytes)
-{
-	(void)w, (void)bytes;
-}
-
-int optimfs_group_look(struct optimfs_group *w, struct optimfs_error *err)
-{
-	(void)w, (void)err;
-	return 0;
 }
 
 void optimfs_group_work(struct optimfs_group *w, int rank,

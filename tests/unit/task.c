@@ -209,9 +209,9 @@ static void do_well(struct test *t, struct optimfs_group *w)
 		return;
 	free(got.p);
 	for (int i = 0; i < r; i++)
-		optimfs_group_did(w, 100);
+		ofs_task_did(w, 100);
 	if (note(w, (uint32_t)r, &t->err[r]) == -1 ||
-	    optimfs_group_look(w, &t->err[r]) == -1)
+	    ofs_task_check(w, &t->err[r]) == -1)
 		return;
 	usleep((useconds_t)r * 20000);
 	t->ret[r] = ofs_task_meet(w, &well, NULL, NULL, &t->err[r]);
@@ -264,7 +264,7 @@ static void fail_early(struct test *t, struct optimfs_group *w)
 	if (r == t->bad)
 		optimfs_fail(&own, EDQUOT, "its disk is full");
 	for (int i = 0; own.code == 0 && i < 500; i++) {
-		(void)optimfs_group_look(w, &own);
+		(void)ofs_task_check(w, &own);
 		usleep(10000);
 	}
 	t->ret[r] =
@@ -300,7 +300,7 @@ static void die(struct test *t, struct optimfs_group *w)
 		return;
 	}
 	if (r == 1)
-		while (optimfs_group_look(w, &own) == 0)
+		while (ofs_task_check(w, &own) == 0)
 			usleep(10000);
 	t->ret[r] = ofs_task_meet(w, &own, NULL, NULL, &t->err[r]);
 	ofs_task_end(w);

@@ -13,6 +13,7 @@
 
 #include "cluster/call.h"
 #include "cluster/commit/coordinator_impl.h"
+#include "journal/decision.h"
 #include "journal/stage.h"
 
 static int no_memory(struct optimfs_error *err)
@@ -290,27 +291,6 @@ int ofs_coordinator_settle(struct ofs_coordinator *s, struct optimfs_error *err)
 	ofs_publish_clear(s->stage, OFS_PUBLISH_BUILT);
 	ofs_decision_clean(s->stage);
 	return decided;
-}
-
-void ofs_coordinator_glance(const struct ofs_manifest *s,
-    char pending[OFS_PUBLISH_ID], char decided[OFS_PUBLISH_ID])
-{
-	char *path = ofs_manifest_here(s, NULL), *place = NULL;
-	struct ofs_buf names = { 0 };
-	int dir = -1;
-
-	if (path != NULL)
-		place = ofs_stage_place(path, NULL);
-	if (place != NULL)
-		dir = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir != -1) {
-		(void)ofs_publish_pending(dir, pending, NULL);
-		(void)ofs_decision_read(dir, decided, &names, NULL);
-		close(dir);
-	}
-	ofs_buf_fini(&names);
-	free(place);
-	free(path);
 }
 
 /* Keepers first: a record without a decision would be taken back. */

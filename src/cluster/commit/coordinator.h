@@ -48,10 +48,6 @@ bool ofs_coordinator_alone(const struct ofs_coordinator *s);
  * site where it is to be finished is not among these. */
 int ofs_coordinator_settle(struct ofs_coordinator *s,
     struct optimfs_error *err);
-/* What a commit that was cut short has left beside the directory that this
- * rank sees: the id that was prepared there, the one that was decided, or "". */
-void ofs_coordinator_glance(const struct ofs_manifest *s,
-    char pending[OFS_PUBLISH_ID], char decided[OFS_PUBLISH_ID]);
 /* Does any have a file called rel? */
 bool ofs_coordinator_have(const struct ofs_coordinator *s, const char *rel);
 /* Publish what plan says; its files lie in directory new. 0: done and safe; 1:

@@ -47,15 +47,4 @@ static inline bool ofs_site_is_own(const struct ofs_coordinator *s,
 	return s->site[site].rank == s->world->rank;
 }
 
-/* decision.c: the id of a commit that was decided, and where. */
-int ofs_decision_write(const struct ofs_coordinator *s, const char *id,
-    struct optimfs_error *err);
-/* 1; 0: there is none, or it was not written to its end. names gets those of
- * the sites, NUL-terminated each. */
-int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,
-    struct optimfs_error *err);
-void ofs_decision_remove(int stage);
-/* What was never finished. */
-void ofs_decision_clean(int stage);
-
 #endif

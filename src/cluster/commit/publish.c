@@ -10,6 +10,7 @@
 
 #include "base/io.h"
 #include "cluster/commit/coordinator_impl.h"
+#include "journal/decision.h"
 
 /* A request of DATA, and how many of them are under way at once. */
 #define PIECE ((uint64_t)960 << 10)
@@ -355,6 +356,20 @@ static int apply(struct shipping *p, uint32_t *nbad)
 	return ret;
 }
 
+static int decide(const struct ofs_coordinator *s, const char *id,
+    struct optimfs_error *err)
+{
+	struct ofs_buf names = { 0 };
+	int ret;
+
+	for (uint32_t i = 0; i < s->n; i++)
+		ofs_buf_put(&names, s->site[i].name,
+		    strlen(s->site[i].name) + 1);
+	ret = ofs_decision_write(s->stage, id, &names, err);
+	ofs_buf_fini(&names);
+	return ret;
+}
+
 /* -1: nobody has it; 1: all will have it. */
 static int publish(struct shipping *p, struct optimfs_error *err)
 {
@@ -365,7 +380,7 @@ static int publish(struct shipping *p, struct optimfs_error *err)
 	if (ship(p) == -1 ||
 	    ofs_coordinator_call(p->s, OFS_SITE_PREPARE, id, NULL, &nbad,
 		p->err) == -1 ||
-	    ofs_decision_write(p->s, id, p->err) == -1) {
+	    decide(p->s, id, p->err) == -1) {
 		abort_all(p->s);
 		return optimfs_fail_as(err, p->err->code, "%s", p->err->text);
 	}

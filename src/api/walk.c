@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "tools/walk.h"
+#include "api/walk.h"
 
 #include <errno.h>
 #include <stdlib.h>

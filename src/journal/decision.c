@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "journal/decision.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,9 +13,9 @@
 
 #include "base/copy.h"
 #include "base/crc.h"
+#include "base/cursor.h"
 #include "base/io.h"
 #include "base/sys.h"
-#include "cluster/commit/coordinator_impl.h"
 
 /* MAGIC, the id, the names of the sites, each with its NUL, and the CRC-32 of
  * all that. It is complete and synced, or there was no decision: it gets its
@@ -47,9 +49,15 @@ static int save(int stage, const struct ofs_buf *b, struct optimfs_error *err)
 	return ret;
 }
 
+static void put_le32(struct ofs_buf *b, uint32_t v)
+{
+	for (unsigned i = 0; i < 4; i++)
+		ofs_buf_putc(b, (uint8_t)(v >> 8 * i));
+}
+
 /* If its last sync fails nobody knows what is on the disk: so it is taken back,
  * and if that cannot be made safe either, it stands. */
-int ofs_decision_write(const struct ofs_coordinator *s, const char *id,
+int ofs_decision_write(int stage, const char *id, const struct ofs_buf *names,
     struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
@@ -57,19 +65,19 @@ int ofs_decision_write(const struct ofs_coordinator *s, const char *id,
 	int ret;
 
 	strcpy(fixed, id);
-	ofs_wire_u32(&b, MAGIC);
+	put_le32(&b, MAGIC);
 	ofs_buf_put(&b, fixed, sizeof(fixed));
-	for (uint32_t i = 0; i < s->n; i++)
-		ofs_buf_put(&b, s->site[i].name, strlen(s->site[i].name) + 1);
-	ofs_wire_u32(&b, ofs_crc32(0, b.data, b.len));
-	ret = b.bad ? optimfs_fail(err, ENOMEM, "decision of a commit")
-		    : save(s->stage, &b, err);
+	ofs_buf_put(&b, names->data, names->len);
+	put_le32(&b, ofs_crc32(0, b.data, b.len));
+	ret = b.bad || names->bad
+	    ? optimfs_fail(err, ENOMEM, "decision of a commit")
+	    : save(stage, &b, err);
 	ofs_buf_fini(&b);
-	if (ret == -1 || ofs_sys_fsync(s->stage) == 0)
+	if (ret == -1 || ofs_sys_fsync(stage) == 0)
 		return ret;
 	fail(err);
-	ofs_decision_remove(s->stage);
-	return ofs_sys_fsync(s->stage) == 0 ? -1 : 0;
+	ofs_decision_remove(stage);
+	return ofs_sys_fsync(stage) == 0 ? -1 : 0;
 }
 
 int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,

@@ -1,0 +1,335 @@
+/* copy.c - files of the tree, copied out */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "api/walk.h"
+#include "cluster/task.h"
+#include "fs/fs.h"
+
+/* Of several ranks, rank 0 lists what is to be copied, and assigns the files to
+ * those that see the destination. All walk the tree in the same order. */
+
+#define READ_SIZE ((size_t)1 << 20)
+
+struct copy {
+	struct optimfs *fs;
+	struct optimfs_group *group; /* NULL: this process copies all */
+	const struct optimfs_copy *how;
+	const char *dest; /* the directory that the tree's becomes */
+	bool unread;      /* some file could not be read */
+	/* Of several ranks: who copies which file, in the order of the walk. */
+	int *who;
+	uint64_t *size;
+	size_t nfiles, cap, at;
+};
+
+/* mkstemp makes 0600; what is copied gets what open(2) would have given. */
+static mode_t new_file_mode(void)
+{
+	mode_t mask = umask(0);
+
+	umask(mask);
+	return 0666 & ~mask;
+}
+
+/* A new file beside dest, whose name may be as long as names can be. */
+static int make_temp(const char *dest, char **temp, struct optimfs_error *err)
+{
+	const char *slash = strrchr(dest, '/');
+	int n = slash == NULL ? 0 : (int)(slash + 1 - dest), fd;
+
+	if (asprintf(temp, "%.*s.optimfs.XXXXXX", n, dest) == -1)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	fd = mkostemp(*temp, O_CLOEXEC);
+	if (fd != -1)
+		return fd;
+	optimfs_fail(err, errno, "%s: %m", dest);
+	free(*temp);
+	return -1;
+}
+
+static int write_all(int fd, const char *p, size_t n, struct optimfs_error *err)
+{
+	while (n > 0) {
+		ssize_t k = write(fd, p, n);
+
+		if (k == -1 && errno == EINTR)
+			continue;
+		if (k == -1)
+			return optimfs_fail(err, errno, "%m");
+		p += k;
+		n -= (size_t)k;
+	}
+	return 0;
+}
+
+/* As fill. */
+static int fill_from(struct optimfs_file *file, int fd,
+    struct optimfs_error *err)
+{
+	char *buf = malloc(READ_SIZE);
+	uint64_t off = 0;
+	ssize_t n;
+	int ret = 0;
+
+	if (buf == NULL)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	while (ret == 0 &&
+	    (n = optimfs_file_read(file, buf, READ_SIZE, off, err)) != 0) {
+		if (n == -1)
+			ret = err->code == ENOMEM ? -1 : 1;
+		else
+			ret = write_all(fd, buf, (size_t)n, err);
+		off += n > 0 ? (uint64_t)n : 0;
+	}
+	free(buf);
+	return ret;
+}
+
+/* 0; 1: the checkpoint has not all of it; -1: it cannot be written. */
+static int fill(struct optimfs *fs, uint64_t node, int fd,
+    struct optimfs_error *err)
+{
+	struct optimfs_file *file;
+	int ret;
+
+	if (optimfs_file_open(fs, node, &file, err) == -1)
+		return err->code == ENOMEM ? -1 : 1;
+	ret = fill_from(file, fd, err);
+	optimfs_file_close(file);
+	if (ret == 0 && fchmod(fd, new_file_mode()) == -1)
+		ret = optimfs_fail(err, errno, "%m");
+	return ret;
+}
+
+/* The file appears under its name complete or not at all: as fill. */
+static int copy_file(struct optimfs *fs, uint64_t node, const char *dest,
+    struct optimfs_error *err)
+{
+	char *temp;
+	int fd = make_temp(dest, &temp, err), ret = -1;
+
+	if (fd == -1)
+		return -1;
+	ret = fill(fs, node, fd, err);
+	if (ret != 0) {
+		optimfs_fail_in(err, "%s", dest);
+		close(fd);
+		goto out;
+	}
+	if (close(fd) == -1 || rename(temp, dest) == -1)
+		ret = optimfs_fail(err, errno, "%s: %m", dest);
+out:
+	if (ret != 0)
+		unlink(temp);
+	free(temp);
+	return ret;
+}
+
+static int make_directory(const char *path, struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (mkdir(path, 0777) == 0)
+		return 0;
+	if (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return 0;
+	return optimfs_fail(err, errno, "%s: %m", path);
+}
+
+/* The next file: is it ours to copy? */
+static int is_ours(struct copy *copy, bool *ours, struct optimfs_error *err)
+{
+	*ours = true;
+	if (copy->group == NULL)
+		return 0;
+	if (copy->at == copy->nfiles)
+		return optimfs_fail(err, ESTALE,
+		    "there are more files than rank 0 has found");
+	*ours = copy->who[copy->at++] == copy->group->rank;
+	return ofs_task_check(copy->group, err);
+}
+
+static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
+    struct optimfs_error *err)
+{
+	struct copy *copy = ctx;
+	bool is_dir = S_ISDIR(e->attr.mode), ours = true;
+	char *dest = NULL;
+	int ret;
+
+	if (!is_dir && is_ours(copy, &ours, err) == -1)
+		return -1;
+	if (!ours)
+		return 0;
+	if (asprintf(&dest, "%s/%s", copy->dest, e->path) == -1)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	if (is_dir)
+		ret = make_directory(dest, err);
+	else
+		ret = copy_file(copy->fs, e->attr.node, dest, err);
+	if (ret == 0 && !is_dir && copy->group != NULL)
+		ofs_task_did(copy->group, e->attr.size);
+	free(dest);
+	if (ret != 1)
+		return ret;
+	/* as cp(1): the others are copied all the same */
+	copy->unread = true;
+	if (copy->how->unread != NULL)
+		copy->how->unread(copy->how->ctx, err);
+	return 0;
+}
+
+static int count_entry(void *ctx, const struct ofs_walk_entry *e,
+    struct optimfs_error *err)
+{
+	struct copy *copy = ctx;
+
+	if (S_ISDIR(e->attr.mode))
+		return 0;
+	if (copy->nfiles == copy->cap) {
+		size_t cap = copy->cap == 0 ? 256 : 2 * copy->cap;
+		uint64_t *size = reallocarray(copy->size, cap, sizeof(*size));
+
+		if (size == NULL)
+			return optimfs_fail(err, ENOMEM, "out of memory");
+		copy->size = size;
+		copy->cap = cap;
+	}
+	copy->size[copy->nfiles++] = e->attr.size;
+	return 0;
+}
+
+/* As cp(1) does: into dest when it is a directory, else as dest. */
+static char *target(const char *path, const char *dest)
+{
+	char *copy, *full = NULL, *base;
+	struct stat st;
+
+	if (stat(dest, &st) == -1 || !S_ISDIR(st.st_mode))
+		return strdup(dest);
+	copy = strdup(path);
+	if (copy == NULL)
+		return NULL;
+	base = basename(copy);
+	if (strcmp(base, "/") == 0 || strcmp(base, ".") == 0)
+		full = strdup(dest);
+	else if (asprintf(&full, "%s/%s", dest, base) == -1)
+		full = NULL;
+	free(copy);
+	return full;
+}
+
+/* Rank 0 says where to, and who copies what, so that all mean the same. Those
+ * who do not see that directory only serve the others. */
+static int assign(struct copy *copy, uint64_t dir, char **to, bool *sees,
+    struct optimfs_error *err)
+{
+	struct optimfs_group *w = copy->group;
+	struct optimfs_error own = { 0 };
+
+	if (w->rank == 0 && make_directory(*to, &own) == 0 &&
+	    ofs_walk(copy->fs, dir, 0, count_entry, copy, &own) == 0)
+		own.code = 0;
+	if (ofs_task_agree(w, &own, err) == -1 ||
+	    ofs_task_sees(w, to, sees, err) == -1)
+		return -1;
+	return ofs_task_assign_all(w, copy->size, sees, &copy->who,
+	    &copy->nfiles, err);
+}
+
+static int copy_together(struct copy *copy, uint64_t dir, char **to,
+    struct optimfs_error *err)
+{
+	struct optimfs_group *w = copy->group;
+	struct optimfs_error own = { 0 };
+	bool *sees = calloc((size_t)w->size, sizeof(*sees));
+	int ret;
+
+	if (sees == NULL)
+		optimfs_fail(&own, ENOMEM, "out of memory");
+	ret = ofs_task_agree(w, &own, err);
+	if (ret == 0)
+		ret = assign(copy, dir, to, sees, err);
+	if (ret == 0) {
+		copy->dest = *to;
+		if (!sees[w->rank] ||
+		    ofs_walk(copy->fs, dir, 0, copy_entry, copy, &own) == 0)
+			own.code = 0; /* of a file that could not be read */
+		ret = ofs_task_agree(w, &own, err);
+	}
+	free(copy->who);
+	free(copy->size);
+	free(sees);
+	return ret;
+}
+
+static int copy_directory(struct optimfs *fs, uint64_t dir, char **to,
+    const struct optimfs_copy *how, struct optimfs_error *err)
+{
+	struct copy copy = {
+		.fs = fs, .group = fs->options.world, .how = how, .dest = *to
+	};
+	int ret;
+
+	if (copy.group != NULL)
+		ret = copy_together(&copy, dir, to, err);
+	else if (make_directory(*to, err) == -1)
+		ret = -1;
+	else
+		ret = ofs_walk(fs, dir, 0, copy_entry, &copy, err);
+	return ret == 0 && copy.unread ? 1 : ret;
+}
+
+static bool is_first(const struct optimfs *fs)
+{
+	return fs->options.world == NULL || fs->options.world->rank == 0;
+}
+
+/* What is to be copied, and on the rank that says so: to where. */
+static int find(struct optimfs *fs, const char *path, const char *dest,
+    const struct optimfs_copy *how, struct optimfs_attr *attr, char **to,
+    struct optimfs_error *err)
+{
+	if (optimfs_resolve(fs, path, attr, err) == -1)
+		return optimfs_fail_in(err, "%s", fs->source);
+	if (S_ISDIR(attr->mode) && !how->recursive)
+		return optimfs_fail(err, EISDIR, "%s: is a directory: use -r",
+		    path);
+	if (!is_first(fs))
+		return 0;
+	*to = target(path, dest);
+	return *to == NULL ? optimfs_fail(err, ENOMEM, "out of memory") : 0;
+}
+
+int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
+    const struct optimfs_copy *how, struct optimfs_error *err)
+{
+	struct optimfs_group *w = fs->options.world;
+	struct optimfs_error own = { 0 };
+	struct optimfs_attr attr;
+	char *to = NULL;
+	int ret = find(fs, path, dest, how, &attr, &to, &own);
+
+	if (ret == 0)
+		own.code = 0;
+	if (w != NULL)
+		ret = ofs_task_agree(w, &own, err);
+	else if (ret == -1)
+		*err = own;
+	if (ret == 0 && S_ISDIR(attr.mode))
+		ret = copy_directory(fs, attr.node, &to, how, err);
+	else if (ret == 0 && is_first(fs))
+		ret = copy_file(fs, attr.node, to, err) == 0 ? 0 : -1;
+	free(to);
+	return ret;
+}
