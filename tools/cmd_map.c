@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/walk.h"
 #include "base/buf.h"
 #include "tools/command.h"
-#include "tools/walk.h"
 
 struct map {
 	struct ofs_command *c;

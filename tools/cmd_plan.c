@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "api/walk.h"
 #include "base/buf.h"
 #include "tools/command.h"
-#include "tools/walk.h"
 
 /* Ranks of a layout that is asked for. */
 #define RANKS_MAX (1u << 20)
