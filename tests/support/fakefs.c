@@ -28,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "optimfs/analyze.h"
 #include "optimfs/optimfs.h"
 
 struct fake_node {
@@ -681,6 +682,31 @@ const char *optimfs_version(void)
 const char *optimfs_features(void)
 {
 	return "fake";
+}
+
+/* It has files, and no tensors. */
+
+int optimfs_statistics_tree(struct optimfs *fs, const char *path, bool ranks,
+    const struct optimfs_scan *work, optimfs_tensor_fn *each, void *ctx,
+    struct optimfs_error *err)
+{
+	(void)fs, (void)path, (void)ranks, (void)work, (void)each, (void)ctx;
+	return optimfs_fail(err, ENOSYS, "fake: no tensors");
+}
+
+int optimfs_locate(struct optimfs *fs, const char *path, int rank,
+    uint64_t index, struct optimfs_location *where, struct optimfs_error *err)
+{
+	(void)fs, (void)path, (void)rank, (void)index, (void)where;
+	return optimfs_fail(err, ENOSYS, "fake: no tensors");
+}
+
+int optimfs_check(struct optimfs *fs, const struct optimfs_scan *how,
+    const struct optimfs_checkup *out, uint64_t *found,
+    struct optimfs_error *err)
+{
+	(void)fs, (void)how, (void)out, (void)found;
+	return optimfs_fail(err, ENOSYS, "fake: no tensors");
 }
 
 /* It knows no other ranks. */
