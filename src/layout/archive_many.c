@@ -19,7 +19,6 @@
 /* The pickle stays in memory with the archive and is given in slices; all else
  * is made from where records begin. */
 
-#define SLICE   (64u << 10)
 #define BLOCK   512u
 #define NBEFORE (1 + OFS_ZIP_NBEFORE) /* records before the first storage */
 
@@ -184,11 +183,8 @@ int ofs_torch_new_spans(const struct ofs_torch_new *a, struct ofs_spans *out,
 {
 	struct named n;
 
-	for (uint64_t i = 0; i < a->head.len; i += SLICE)
-		if (ofs_spans_add(out,
-			a->head.len - i < SLICE ? a->head.len - i : SLICE,
-			REF(PART_HEAD, i), 0, err) == -1)
-			return -1;
+	if (ofs_spans_add_bytes(out, a->head.len, REF(PART_HEAD, 0), err) == -1)
+		return -1;
 	for (uint32_t i = 0; i < a->nstorages; i++)
 		if (ofs_spans_add(out,
 			a->storage[i + 1].header - a->storage[i].header,

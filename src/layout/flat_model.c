@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 
 void ofs_flat_model_fini(struct ofs_flat_model *m)
 {
@@ -89,16 +90,8 @@ static int add_state(struct states *s, uint32_t param, const char *name,
 {
 	struct ofs_flat_model *m = s->m;
 
-	if (m->nstates == m->state_cap) {
-		uint32_t cap = m->state_cap == 0 ? 64 : m->state_cap * 2;
-		struct ofs_flat_state *grown =
-		    reallocarray(m->state, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(s->err, ENOMEM, "state of a view");
-		m->state = grown;
-		m->state_cap = cap;
-	}
+	if (ofs_grow(m->state, m->nstates, m->state_cap, s->err) == -1)
+		return -1;
 	m->state[m->nstates++] = (struct ofs_flat_state){ name, entry };
 	m->param[param].nstates++;
 	return 0;
@@ -210,4 +203,36 @@ int ofs_flat_alike(const struct ofs_flat_model *m, uint32_t a, uint32_t b,
 	    ofs_flat_tensor(m, a)->dtype != ofs_flat_tensor(m, b)->dtype)
 		return 0;
 	return cut ? 1 : same_value(m, a, b, err);
+}
+
+int ofs_flat_pad(struct ofs_flat_storage *s, uint64_t end, uint64_t bits,
+    struct optimfs_error *err)
+{
+	struct ofs_torch_part pad = { .tensor = OFS_NONE,
+		.item = s->item,
+		.first = bits,
+		.count = end - s->n };
+
+	s->n = end;
+	return ofs_torch_new_part(s->a, s->cat, &pad, err);
+}
+
+int ofs_flat_put(struct ofs_flat_storage *s, const struct ofs_flat_slice *slice,
+    uint32_t tensor, enum ofs_dtype cast, uint64_t bits,
+    struct optimfs_error *err)
+{
+	struct ofs_torch_part part = { .tensor = tensor,
+		.first = slice->first,
+		.count = slice->count,
+		.cast = cast };
+	uint64_t end = slice->at + slice->count;
+
+	if (slice->count == 0)
+		return 0;
+	if (ofs_flat_pad(s, slice->at, bits, err) == -1)
+		return -1;
+	if (tensor == OFS_NONE)
+		return ofs_flat_pad(s, end, 0, err);
+	s->n = end;
+	return ofs_torch_new_part(s->a, s->cat, &part, err);
 }

@@ -3,6 +3,7 @@
 #ifndef OFS_LAYOUT_FLAT_MODEL_H
 #define OFS_LAYOUT_FLAT_MODEL_H
 
+#include "layout/flat.h"
 #include "layout/optim_groups.h"
 #include "layout/render.h"
 #include "layout/state_dict.h"
@@ -85,6 +86,22 @@ int ofs_flat_check(const struct ofs_flat_model *m, uint32_t param,
  * together? Both are cut, and of one type, or have one value. 1: yes; 0: no;
  * -1: failed. */
 int ofs_flat_alike(const struct ofs_flat_model *m, uint32_t a, uint32_t b,
+    struct optimfs_error *err);
+
+/* A rank's part of a flat parameter: a storage of a that is being made. */
+struct ofs_flat_storage {
+	struct ofs_torch_new *a;
+	const struct ofs_catalog *cat;
+	uint32_t item; /* bytes of an element */
+	uint64_t n;    /* elements so far */
+};
+/* Elements of these bits up to element end. */
+int ofs_flat_pad(struct ofs_flat_storage *s, uint64_t end, uint64_t bits,
+    struct optimfs_error *err);
+/* A slice of a tensor, OFS_NONE: zeros; before it elements of these bits.
+ * Nothing where the slice is empty. */
+int ofs_flat_put(struct ofs_flat_storage *s, const struct ofs_flat_slice *slice,
+    uint32_t tensor, enum ofs_dtype cast, uint64_t bits,
     struct optimfs_error *err);
 
 #endif

@@ -34,6 +34,18 @@ int ofs_spans_add(struct ofs_spans *s, uint64_t len, uint64_t ref,
 	return 0;
 }
 
+int ofs_spans_add_bytes(struct ofs_spans *s, uint64_t len, uint64_t ref,
+    struct optimfs_error *err)
+{
+	uint64_t most = 64u << 10;
+
+	for (uint64_t i = 0; i < len; i += most)
+		if (ofs_spans_add(s, len - i < most ? len - i : most, ref + i,
+			0, err) == -1)
+			return -1;
+	return 0;
+}
+
 void ofs_spans_fini(struct ofs_spans *s)
 {
 	free(s->v);

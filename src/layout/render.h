@@ -59,6 +59,10 @@ struct ofs_spans {
 /* Add a span of len bytes; what is empty is not kept. */
 int ofs_spans_add(struct ofs_spans *s, uint64_t len, uint64_t ref,
     uint64_t base, struct optimfs_error *err);
+/* Add len bytes that are ready as spans of 64 KiB: ref counts on over them, base
+ * is 0. */
+int ofs_spans_add_bytes(struct ofs_spans *s, uint64_t len, uint64_t ref,
+    struct optimfs_error *err);
 void ofs_spans_fini(struct ofs_spans *s);
 
 /* The files of one layout. Const once made: any thread may call. A renderer's

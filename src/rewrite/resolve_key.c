@@ -338,11 +338,8 @@ static int value_moved(struct ofs_commit *c, struct ofs_commit_task *t,
 	}
 	ofs_pkw_begin(&w);
 	ret = ofs_pkw_node(&w, doc, node, err);
-	ofs_pkw_op(&w, OFS_PKW_STOP);
 	ofs_pickle_free(item);
-	if (ret == 0 && b.bad)
-		ret = optimfs_fail(err, ENOMEM, "a value");
-	if (ret == -1) {
+	if (ret == -1 || ofs_pkw_end(&w, err) == -1) {
 		ofs_buf_fini(&b);
 		return optimfs_fail_in(err, "%.200s", t->change->path);
 	}

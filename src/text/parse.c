@@ -444,10 +444,7 @@ struct ofs_pickle *ofs_value_edit(const struct ofs_value_form *form,
 	}
 	ofs_pkw_begin(&w);
 	ret = put_root(&w, form, (struct ofs_str){ text, (uint32_t)n }, err);
-	ofs_pkw_op(&w, OFS_PKW_STOP);
-	if (ret == 0 && out.bad)
-		ret = optimfs_fail(err, ENOMEM, "a value");
-	if (ret == -1) {
+	if (ret == -1 || ofs_pkw_end(&w, err) == -1) {
 		ofs_buf_fini(&out);
 		return NULL;
 	}

@@ -11,8 +11,6 @@
 
 #include "plan/cast.h"
 
-#define SLICE (64u << 10)
-
 /* Files, in this order: one a rank of the model, of the optimizer, what is
  * neither, the units. */
 enum kind { MODEL, OPTIM, EXTRA, UNITS };
@@ -83,38 +81,25 @@ int ofs_fsdp_new_flat(const struct ofs_fsdp_files *f, uint32_t unit,
 	const struct ofs_fsdp_new_unit *u = &f->unit[unit];
 	const struct ofs_tensor *t = some_tensor(f, u, entry, name);
 	uint32_t shard = ofs_fsdp_new_shard(f, rank);
-	struct ofs_torch_part pad = { .tensor = OFS_NONE, .first = fill };
-	uint64_t at = 0, held = ofs_flat_held(&u->flat, shard);
+	uint64_t held = ofs_flat_held(&u->flat, shard);
+	struct ofs_flat_storage x = { .a = a, .cat = f->m.cat };
 
-	pad.item = (uint32_t)ofs_dtype_size(ofs_render_dtype(&f->m.to, t));
+	x.item = (uint32_t)ofs_dtype_size(ofs_render_dtype(&f->m.to, t));
 	if (ofs_torch_new_storage(a, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < u->nparams; i++) {
 		struct ofs_flat_slice s = ofs_flat_slice(&u->flat, i, shard);
-		struct ofs_torch_part part = {
-			.tensor = OFS_NONE, .item = pad.item, .count = s.count
-		};
 		uint32_t e = entry(f, u->param + i, name);
 
-		if (s.count == 0)
-			continue;
-		pad.count = s.at - at;
-		if (e != OFS_NONE) {
-			part.tensor = f->m.cat->entries[e].ref;
-			part.first = s.first;
-		}
-		if (ofs_torch_new_part(a, f->m.cat, &pad, err) == -1 ||
-		    ofs_torch_new_part(a, f->m.cat, &part, err) == -1)
+		if (ofs_flat_put(&x, &s,
+			e == OFS_NONE ? OFS_NONE : f->m.cat->entries[e].ref,
+			OFS_DTYPE_NONE, fill, err) == -1)
 			return -1;
-		at = s.at + s.count;
 	}
-	pad.count = held - at;
-	if (ofs_torch_new_part(a, f->m.cat, &pad, err) == -1)
-		return -1;
 	/* beyond the flat parameter there are zeros */
-	pad.count = u->flat.shard - held;
-	pad.first = 0;
-	return ofs_torch_new_part(a, f->m.cat, &pad, err);
+	if (ofs_flat_pad(&x, held, fill, err) == -1)
+		return -1;
+	return ofs_flat_pad(&x, u->flat.shard, 0, err);
 }
 
 static int build(void *ctx, uint32_t file, struct ofs_torch_new *a,
@@ -131,17 +116,6 @@ static int build(void *ctx, uint32_t file, struct ofs_torch_new *a,
 			     : ofs_fsdp_new_optim(f, rank, a, pickle, err);
 }
 
-static int text_spans(const struct ofs_buf *text, struct ofs_spans *out,
-    struct optimfs_error *err)
-{
-	for (uint64_t i = 0; i < text->len; i += SLICE)
-		if (ofs_spans_add(out,
-			text->len - i < SLICE ? text->len - i : SLICE, i, 0,
-			err) == -1)
-			return -1;
-	return 0;
-}
-
 static int spans(const struct ofs_files *files, uint32_t file,
     struct ofs_spans *out, struct optimfs_error *err)
 {
@@ -150,7 +124,7 @@ static int spans(const struct ofs_files *files, uint32_t file,
 	enum kind kind = kind_of(f, file, &rank);
 
 	if (kind == UNITS)
-		return text_spans(&f->text, out, err);
+		return ofs_spans_add_bytes(out, f->text.len, 0, err);
 	if (kind == EXTRA)
 		return ofs_torch_new_spans(&f->extra, out, err);
 	return ofs_torch_cache_spans(&f->archives, file, out, err);

@@ -8,12 +8,8 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "format/fsdp/render.h"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "a view of flat parameters");
-}
 
 /* Units. */
 
@@ -78,7 +74,7 @@ static int add_params(struct ofs_fsdp_files *f, uint32_t unit,
 			.ndim = u->param[i].ndim };
 		if (!ofs_map_add(&f->names, ofs_map_hash(fqn.p, fqn.len),
 			f->m.nparams))
-			return no_memory(err);
+			return ofs_no_memory(err);
 		f->m.nparams++;
 	}
 	return 0;
@@ -101,7 +97,7 @@ static int read_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 	f->unit = calloc(f->units.n + 1ull, sizeof(*f->unit));
 	f->m.param = calloc(n + 1, sizeof(*f->m.param));
 	if (f->unit == NULL || f->m.param == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < f->units.n; i++)
 		if (add_params(f, i, err) == -1)
 			return -1;
@@ -175,7 +171,7 @@ static int read_model(struct ofs_fsdp_files *f, struct optimfs_error *err)
 		return -1;
 	f->model_param = calloc(f->nmodel + 1ull, sizeof(*f->model_param));
 	if (f->model_param == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < f->nmodel; i++)
 		if (add_model(f, i, err) == -1)
 			return -1;
@@ -204,7 +200,7 @@ static int number_params(struct ofs_fsdp_files *f, uint32_t *of_id,
 	f->id = calloc(n + 1ull, sizeof(*f->id));
 	f->by_id = calloc(n + 1ull, sizeof(*f->by_id));
 	if (f->id == NULL || f->by_id == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < f->units.n; i++)
 		f->unit[i].id = OFS_NONE;
 	for (uint32_t i = 0; i < n; i++) {
@@ -241,7 +237,7 @@ static int read_optim(struct ofs_fsdp_files *f, struct optimfs_error *err)
 		return 0;
 	of_id = calloc(f->m.groups.nnames + 1ull, sizeof(*of_id));
 	if (of_id == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	ret = number_params(f, of_id, err);
 	if (ret == 0)
 		ret = ofs_flat_read_states(&f->m, of_id, NULL, NULL, err);

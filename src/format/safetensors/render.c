@@ -11,14 +11,13 @@
 #include <string.h>
 
 #include "archive/safetensors.h"
-#include "format/safetensors/note.h"
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/json.h"
+#include "format/safetensors/note.h"
 #include "pickle/write.h"
 #include "text/text.h"
 
-#define SLICE     (64u << 10)
 #define SHARD_MAX (UINT64_C(5) << 30) /* of ",hf", as Hugging Face cuts */
 #define NSECTIONS 3u
 
@@ -491,11 +490,8 @@ static int spans(const struct ofs_files *files, uint32_t file,
 	const struct st_files *f = st_files(files);
 	const struct st_file *s = &f->file[file];
 
-	for (uint64_t i = 0; i < s->head.len; i += SLICE)
-		if (ofs_spans_add(out,
-			s->head.len - i < SLICE ? s->head.len - i : SLICE, i, 0,
-			err) == -1)
-			return -1;
+	if (ofs_spans_add_bytes(out, s->head.len, 0, err) == -1)
+		return -1;
 	for (uint32_t i = 0; i < s->n; i++)
 		if (ofs_spans_add(out, f->leaf[s->first + i].bytes,
 			s->first + i, 1, err) == -1)

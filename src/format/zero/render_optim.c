@@ -144,24 +144,16 @@ static uint32_t entry_of(const struct ofs_zero_new *z, uint32_t param,
 			    : ofs_flat_find(&z->m, param, name)->entry;
 }
 
-static int add_pad(struct ofs_zero_writer *w, uint64_t count,
-    enum ofs_dtype dtype)
-{
-	struct ofs_torch_part pad = { .tensor = OFS_NONE,
-		.item = (uint32_t)ofs_dtype_size(dtype),
-		.count = count };
-
-	return ofs_torch_new_part(w->p.a, w->z->m.cat, &pad, w->p.err);
-}
-
 /* The rank's part of a flat group as a storage: of each parameter its slice,
  * zeros where there is none. */
 static int add_flat(struct ofs_zero_writer *w, uint32_t group, const char *name,
     enum ofs_dtype dtype)
 {
 	const struct ofs_zero_new *z = w->z;
-	uint64_t at = 0, lean,
-		 part = ofs_zero_part(&z->layout, group, w->rank, &lean);
+	struct ofs_flat_storage x = { .a = w->p.a,
+		.cat = z->m.cat,
+		.item = (uint32_t)ofs_dtype_size(dtype) };
+	uint64_t lean;
 
 	if (ofs_torch_new_storage(w->p.a, w->p.err) == -1)
 		return -1;
@@ -169,21 +161,17 @@ static int add_flat(struct ofs_zero_writer *w, uint32_t group, const char *name,
 	     i < z->shapes.first[group + 1]; i++) {
 		struct ofs_flat_slice s =
 		    ofs_zero_slice(&z->layout, i, w->rank);
-		struct ofs_torch_part p = { .first = s.first,
-			.count = s.count };
 		uint32_t entry = entry_of(z, z->order[i], name);
+		enum ofs_dtype cast = OFS_DTYPE_NONE;
 
-		if (s.count == 0)
-			continue;
-		p.tensor = z->m.cat->entries[entry].ref;
 		if (name == NULL)
-			ofs_zero_new_dtype(z, z->order[i], entry, &p.cast);
-		if (add_pad(w, s.at - at, dtype) == -1 ||
-		    ofs_torch_new_part(w->p.a, z->m.cat, &p, w->p.err) == -1)
+			ofs_zero_new_dtype(z, z->order[i], entry, &cast);
+		if (ofs_flat_put(&x, &s, z->m.cat->entries[entry].ref, cast, 0,
+			w->p.err) == -1)
 			return -1;
-		at = s.at + s.count;
 	}
-	return add_pad(w, part - at, dtype);
+	return ofs_flat_pad(&x,
+	    ofs_zero_part(&z->layout, group, w->rank, &lean), 0, w->p.err);
 }
 
 /* The fp32 weights of stages 1 and 2 end where their padding begins, which is

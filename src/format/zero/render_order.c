@@ -5,17 +5,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "format/zero/render.h"
 
 /* DeepSpeed's default, in elements of one rank */
 #define SUB_GROUP INT64_C(1000000000)
 
 #define ROUND_ROBIN "ds_config/zero_optimization/round_robin_gradients"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "groups of a view");
-}
 
 /* Where the one at i comes to stand when n parameters are dealt to world ranks
  * in turn, and the hands laid end to end. */
@@ -119,10 +115,10 @@ int ofs_zero_new_order(struct ofs_zero_new *z, struct optimfs_error *err)
 	z->shapes.first = calloc(most, sizeof(*z->shapes.first));
 	if (z->order == NULL || z->group == NULL || z->shapes.param == NULL ||
 	    z->shapes.numel == NULL || z->shapes.first == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	own = malloc((n + 1) * sizeof(*own));
 	if (own == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t g = 0; g < z->m.groups.n; g++) {
 		uint32_t m = order_group(z, &z->m.groups.v[g], own,
 		    z->order + z->shapes.n);

@@ -7,13 +7,9 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "format/zero/render.h"
 #include "pickle/pickle.h"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "a view of ZeRO's files");
-}
 
 /* The model. */
 
@@ -59,7 +55,7 @@ static int add_weight(struct ofs_zero_new *z, uint32_t entry,
 	name = name_of(z, z->nweights);
 	if (!ofs_map_add(&z->names, ofs_map_hash(name.p, name.len),
 		z->nweights))
-		return no_memory(err);
+		return ofs_no_memory(err);
 	z->nweights++;
 	return 0;
 }
@@ -74,7 +70,7 @@ static int read_model(struct ofs_zero_new *z, struct optimfs_error *err)
 		return -1;
 	z->weight = calloc(n + 1ull, sizeof(*z->weight));
 	if (z->weight == NULL)
-		ret = no_memory(err);
+		ret = ofs_no_memory(err);
 	for (uint32_t i = 0; i < n && ret == 0; i++)
 		ret = add_weight(z, entries[i], err);
 	free(entries);
@@ -128,7 +124,7 @@ static int add_params(struct ofs_zero_new *z, struct optimfs_error *err)
 	z->m.param = calloc(g->nnames + 1ull, sizeof(*z->m.param));
 	z->master = calloc(g->nnames + 1ull, sizeof(*z->master));
 	if (z->m.param == NULL || z->master == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t k = 0; k < g->n; k++)
 		for (uint32_t i = 0; i < g->v[k].n; i++)
 			if (add_param(z, g->v[k].first + i, k, err) == -1)
@@ -307,7 +303,7 @@ static int tie_tensors(struct ofs_zero_new *z, struct optimfs_error *err)
 	uint32_t *first = calloc(z->m.cat->ntensors + 1ull, sizeof(*first));
 
 	if (first == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	/* those that are trained own it */
 	for (int trained = 1; trained >= 0; trained--)
 		for (uint32_t i = 0; i < z->nweights; i++) {

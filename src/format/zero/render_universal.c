@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/zero/render.h"
 #include "pickle/write.h"
 
@@ -21,16 +22,8 @@ static bool is_name(struct ofs_str s, uint32_t most)
 static int add_file(struct ofs_zero_new *z, uint32_t param, const char *name,
     uint32_t entry, struct optimfs_error *err)
 {
-	if (z->nfiles == z->file_cap) {
-		uint32_t cap = z->file_cap == 0 ? 64 : z->file_cap * 2;
-		struct ofs_zero_new_file *grown =
-		    reallocarray(z->file, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "files of a view");
-		z->file = grown;
-		z->file_cap = cap;
-	}
+	if (ofs_grow(z->file, z->nfiles, z->file_cap, err) == -1)
+		return -1;
 	z->file[z->nfiles++] = (struct ofs_zero_new_file){ param, name, entry };
 	return 0;
 }
