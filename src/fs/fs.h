@@ -324,17 +324,6 @@ int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
 int ofs_texts_init(struct optimfs *fs, struct optimfs_error *err);
 void ofs_texts_fini(struct optimfs *fs);
 /* value_new.c */
-/* What text, all that a writer gave the file of an entry, makes of it: a value
- * (doc, the caller's) or, of a tensor without dimensions, its element. Errors
- * are those of ofs_value_edit (text/parse.h); an item is read to know
- * of what kind it is. */
-struct ofs_entry_new {
-	struct ofs_pickle *doc;
-	uint8_t element[16];
-};
-int ofs_entry_new(struct optimfs *fs, uint32_t entry, const char *text,
-    size_t n, struct ofs_entry_new *out, struct optimfs_error *err);
-
 /* Does text[0..n) fit in the place of a node that is a text? canon, which may be
  * NULL, gets it as it will be shown; element, which may be NULL, that of a
  * tensor. */

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "cluster/commit/coordinator.h"
+#include "fs/commit.h"
 #include "fs/view.h"
 #include "fs/write_impl.h"
 #include "journal/lock.h"
-#include "rewrite/commit.h"
 #include "rewrite/merge.h"
 
 /* Who is still writing would see the file that he writes taken from him. */
@@ -279,7 +279,10 @@ static struct ofs_edition *edition_new(struct optimfs *fs,
 		optimfs_fail(err, ENOMEM, "a view");
 		return NULL;
 	}
-	e->merged = ofs_merge(fs, err);
+	if (ofs_gate_hold(fs, false, err) == 0) {
+		e->merged = ofs_merge(&fs->reader, fs->edit, err);
+		ofs_gate_let(fs);
+	}
 	if (e->merged == NULL) {
 		free(e);
 		return NULL;

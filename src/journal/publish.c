@@ -15,7 +15,6 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/sys.h"
-#include "cluster/commit/coordinator.h"
 #include "journal/publish_impl.h"
 
 int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
@@ -45,8 +44,8 @@ void ofs_publish_plan_fini(struct ofs_publish_plan *plan)
 	*plan = (struct ofs_publish_plan){ 0 };
 }
 
-struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
-    struct optimfs_error *err)
+struct ofs_publish *ofs_publish_with(const struct ofs_publisher_ops *ops,
+    void *ctx, int stage, struct optimfs_error *err)
 {
 	struct ofs_publish *p = calloc(1, sizeof(*p));
 
@@ -54,34 +53,12 @@ struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
 		optimfs_fail(err, ENOMEM, "commit");
 		return NULL;
 	}
-	p->source = source;
-	p->dir = dir;
-	p->stage = stage;
-	p->parent = -1;
-	ofs_publish_clear(stage, OFS_PUBLISH_NEW);
-	ofs_publish_clear(stage, OFS_PUBLISH_GEN);
-	p->new = ofs_publish_dir(stage, OFS_PUBLISH_NEW, err);
-	if (p->new == -1) {
-		free(p);
-		return NULL;
-	}
-	return p;
-}
-
-struct ofs_publish *ofs_publish_begin_sites(struct ofs_coordinator *sites,
-    int stage, struct optimfs_error *err)
-{
-	struct ofs_publish *p = calloc(1, sizeof(*p));
-
-	if (p == NULL) {
-		optimfs_fail(err, ENOMEM, "commit");
-		return NULL;
-	}
-	p->sites = sites;
+	p->ops = ops;
+	p->ctx = ctx;
 	p->dir = p->parent = -1;
 	p->stage = stage;
-	ofs_publish_clear(stage, OFS_PUBLISH_BUILT);
-	p->new = ofs_publish_dir(stage, OFS_PUBLISH_BUILT, err);
+	ofs_publish_clear(stage, ops->dir);
+	p->new = ofs_publish_dir(stage, ops->dir, err);
 	if (p->new != -1)
 		return p;
 	free(p);
@@ -126,25 +103,15 @@ static int open_old(const struct ofs_publish *p, const char *rel,
 	return rel == NULL ? -1 : ofs_dir_open_file(&dir, rel, &st, err);
 }
 
-/* What there is of a file that is to be made: the one it replaces, or one that
- * it is to be like. */
-static int find_old(const struct ofs_publish *p, const char *rel,
+/* The file that a new one replaces, or one that it is to be like. */
+static int find_local(const struct ofs_publish *p, const char *rel,
     const char *like, enum ofs_publish_kind *kind)
 {
 	struct optimfs_error none;
-	int old;
+	int old = open_old(p, rel, &none);
 
-	*kind = OFS_PUBLISH_REPLACE;
-	if (p->sites != NULL) {
-		if (!ofs_coordinator_have(p->sites, rel))
-			*kind = OFS_PUBLISH_CREATE;
-		return -1;
-	}
-	old = open_old(p, rel, &none);
-	if (old != -1)
-		return old;
-	*kind = OFS_PUBLISH_CREATE;
-	return open_old(p, like, &none);
+	*kind = old != -1 ? OFS_PUBLISH_REPLACE : OFS_PUBLISH_CREATE;
+	return old != -1 ? old : open_old(p, like, &none);
 }
 
 /* fd is p's from here on. */
@@ -152,11 +119,11 @@ static int add_new(struct ofs_publish *p, const char *rel, const char *like,
     int fd, struct optimfs_error *err)
 {
 	enum ofs_publish_kind kind;
-	int old = find_old(p, rel, like, &kind), ret = -1;
+	int old = p->ops->find(p, rel, like, &kind), ret = -1;
 	char *near = NULL;
 	struct stat st;
 
-	if (p->sites != NULL && like != NULL && (near = strdup(like)) == NULL)
+	if (p->ops->keeps_like && like != NULL && (near = strdup(like)) == NULL)
 		optimfs_fail(err, ENOMEM, "names of a commit");
 	else if (fstat(fd, &st) == -1)
 		optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
@@ -369,20 +336,16 @@ int ofs_publish_apply(struct ofs_publish *p, struct optimfs_error *err)
 	return ret;
 }
 
-int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err)
+static int commit_local(struct ofs_publish *p, struct optimfs_error *err)
 {
-	int ret;
-
-	if (!ofs_publish_any(p))
-		return 0;
-	if (p->sites != NULL) {
-		ret = ofs_coordinator_publish(p->sites, &p->plan, p->new, err);
-		p->published = ret != -1;
-		return ret;
-	}
 	if (ofs_publish_prepare(p, "", err) == -1)
 		return -1;
 	return ofs_publish_apply(p, err);
+}
+
+int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err)
+{
+	return ofs_publish_any(p) ? p->ops->commit(p, err) : 0;
 }
 
 /* What is no file. */
@@ -396,16 +359,8 @@ static void release(struct ofs_publish *p)
 	free(p);
 }
 
-void ofs_publish_free(struct ofs_publish *p)
+static void clear_local(struct ofs_publish *p)
 {
-	if (p == NULL)
-		return;
-	if (p->sites != NULL) {
-		/* new/ and gen/ of this stage are those of a site */
-		ofs_publish_clear(p->stage, OFS_PUBLISH_BUILT);
-		release(p);
-		return;
-	}
 	if (p->moved && !p->published)
 		ofs_publish_take_back(p->dir, &p->plan);
 	if (!p->published)
@@ -414,6 +369,32 @@ void ofs_publish_free(struct ofs_publish *p)
 	/* with a failed last sync the old generation stays, under its name */
 	if (!p->published || !p->plan.swap)
 		ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
+}
+
+struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
+    struct optimfs_error *err)
+{
+	static const struct ofs_publisher_ops local = {
+		.dir = OFS_PUBLISH_NEW,
+		.find = find_local,
+		.commit = commit_local,
+		.clear = clear_local,
+	};
+	struct ofs_publish *p = ofs_publish_with(&local, NULL, stage, err);
+
+	if (p == NULL)
+		return NULL;
+	p->source = source;
+	p->dir = dir;
+	ofs_publish_clear(stage, OFS_PUBLISH_GEN);
+	return p;
+}
+
+void ofs_publish_free(struct ofs_publish *p)
+{
+	if (p == NULL)
+		return;
+	p->ops->clear(p);
 	release(p);
 }
 

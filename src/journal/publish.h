@@ -28,11 +28,6 @@ struct ofs_publish;
  * before. A checkpoint that is a single file has its directory as dir. */
 struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
     struct optimfs_error *err);
-/* The same for a checkpoint that lies in several directories: all files are
- * made in stage, and go to where sites says when they are published. */
-struct ofs_coordinator;
-struct ofs_publish *ofs_publish_begin_sites(struct ofs_coordinator *sites,
-    int stage, struct optimfs_error *err);
 /* A new file called rel (beneath the checkpoint, ofs_path_stays), open for
  * reading and writing. One that is there is replaced by it, and gives its mode,
  * owner and attributes; else those of like, which is there, do. fd is p's. */
@@ -43,14 +38,15 @@ int ofs_publish_file(struct ofs_publish *p, const char *rel, const char *like,
 int ofs_publish_take(struct ofs_publish *p, int from, const char *rel,
     const char *like, struct optimfs_error *err);
 /* The same with another name for the file from has, which keeps its own; last:
- * where there are sites, the others have theirs before. */
+ * where several directories are published, the others have theirs before. */
 int ofs_publish_link(struct ofs_publish *p, int from, const char *rel,
     bool last, struct optimfs_error *err);
 /* Remove rel once the new generation is safe: nothing in it needs that file. */
 int ofs_publish_remove(struct ofs_publish *p, const char *rel,
     struct optimfs_error *err);
 /* Names come and go with what takes their places, all at once: the directories
- * are exchanged, however few files are replaced. Not where there are sites. */
+ * are exchanged, however few files are replaced. Not where
+ * several directories are published. */
 void ofs_publish_at_once(struct ofs_publish *p);
 /* Of such a generation, the files that are removed: an array, *n of them. NULL
  * when there are none, or no memory. Free it before p. */

@@ -7,12 +7,11 @@
 
 #define OFS_PUBLISH_NEW    "new"
 #define OFS_PUBLISH_GEN    "gen"
-#define OFS_PUBLISH_BUILT  "built" /* new/ of a commit to several sites */
 #define OFS_PUBLISH_RECORD "publish"
 
 struct ofs_publish_name {
 	char *rel;
-	char *like; /* with sites: one that lies where this one should; NULL */
+	char *like; /* one that lies where this one should; NULL: not kept */
 	enum ofs_publish_kind {
 		OFS_PUBLISH_CREATE,
 		OFS_PUBLISH_REPLACE,
@@ -33,17 +32,35 @@ struct ofs_publish_plan {
 	char id[OFS_PUBLISH_ID]; /* of a decision to be made elsewhere, or "" */
 };
 
+/* Where new files go, and how they get there. */
+struct ofs_publisher_ops {
+	const char *dir; /* of the stage: what is new, until it is published */
+	/* Is there a file called rel to be replaced? Open the one whose mode,
+	 * owner and attributes a new one gets: it, or like; -1: none. */
+	int (*find)(const struct ofs_publish *p, const char *rel,
+	    const char *like, enum ofs_publish_kind *kind);
+	bool keeps_like; /* the plan has what each file is like */
+	/* ofs_publish_commit when there is something to publish. */
+	int (*commit)(struct ofs_publish *p, struct optimfs_error *err);
+	/* Remove what is left of preparations. */
+	void (*clear)(struct ofs_publish *p);
+};
+
 struct ofs_publish {
+	const struct ofs_publisher_ops *ops;
+	void *ctx; /* of ops */
 	const char *source;
 	int dir, stage, new, parent;
 	char *base; /* dir's name in parent; NULL where it has none */
 	struct ofs_publish_plan plan;
-	struct ofs_coordinator *sites; /* NULL: dir is all there is */
 	bool moved;     /* new files may stand in the checkpoint */
 	bool published; /* the rename was done */
 };
 
 /* publish.c */
+/* ofs_publish_begin for any publisher; ctx is borrowed. */
+struct ofs_publish *ofs_publish_with(const struct ofs_publisher_ops *ops,
+    void *ctx, int stage, struct optimfs_error *err);
 int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
     enum ofs_publish_kind kind, int fd, uint64_t ino,
     struct optimfs_error *err);

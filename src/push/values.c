@@ -9,6 +9,7 @@
 #include "fs/view.h"
 #include "overlay/overlay_impl.h"
 #include "push/writethrough.h"
+#include "rewrite/new_value.h"
 
 /* Whose text was written, in the order of the tree; while held. */
 int ofs_writethrough_texts(struct ofs_overlay *e,
@@ -53,8 +54,9 @@ static struct ofs_pickle *override_item(const struct ofs_edition *e,
 
 	if (now->text == NULL)
 		return ofs_locate_item(&t->fs->reader, item, err);
-	if (ofs_entry_new(t->fs, now->entry, (const char *)now->text->bytes,
-		now->text->len, &new, err) == -1)
+	if (ofs_entry_new(&t->fs->reader, now->entry,
+		(const char *)now->text->bytes, now->text->len, &new,
+		err) == -1)
 		return NULL;
 	return new.doc;
 }
@@ -136,7 +138,7 @@ static int collect(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 			    entry };
 		return 0;
 	}
-	if (ofs_entry_new(fs, entry, (const char *)f->accepted->bytes,
+	if (ofs_entry_new(&fs->reader, entry, (const char *)f->accepted->bytes,
 		f->accepted->len, &new, err) == -1)
 		return -1;
 	ofs_pickle_free(to->doc[of->ref]);

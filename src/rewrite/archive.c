@@ -23,7 +23,7 @@ static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
 {
 	struct ofs_commit_archive *a = ctx;
 
-	return ofs_transport_read(a->c->fs->reader.transport, &a->at, off, len,
+	return ofs_transport_read(a->c->reader->transport, &a->at, off, len,
 	    buf, err);
 }
 
@@ -98,7 +98,7 @@ int ofs_commit_archive_open(struct ofs_commit *c,
 		    .len = s->len,
 		    .codec = s->codec },
 	};
-	if (ofs_transport_length(c->fs->reader.transport, &a->at, &size, err) ==
+	if (ofs_transport_length(c->reader->transport, &a->at, &size, err) ==
 	    -1)
 		return -1;
 	n = size < sizeof(head) ? size : sizeof(head);

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "cluster/commit/coordinator.h"
 #include "rewrite/commit_impl.h"
 #include "rewrite/update.h"
 
@@ -34,7 +33,7 @@ int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
 
 int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err)
 {
-	if (c->stop == NULL || !c->stop(c->stop_ctx))
+	if (c->job->stop == NULL || !c->job->stop(c->job->stop_ctx))
 		return 0;
 	return optimfs_fail(err, ECANCELED,
 	    "the commit was stopped; nothing has changed");
@@ -49,8 +48,8 @@ int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err)
 
 static void reached(const struct ofs_commit *c, unsigned percent)
 {
-	if (c->fs->edit != NULL)
-		ofs_overlay_progress(c->fs->edit, percent);
+	if (c->job->overlay != NULL)
+		ofs_overlay_progress(c->job->overlay, percent);
 }
 
 void ofs_commit_did(struct ofs_commit *c, uint64_t bytes)
@@ -82,12 +81,19 @@ static int clone_rest(struct ofs_commit *c, struct optimfs_error *err)
 	return 0;
 }
 
+static const struct ofs_update_ops *ops_of(const struct ofs_commit *c, size_t i)
+{
+	static const struct ofs_update_ops none;
+	const struct ofs_update_ops *ops = c->job->part[i].ops;
+
+	return ops == NULL ? &none : ops;
+}
+
 /* Bytes that are copied or added. Rewritten values are small. */
 static uint64_t new_bytes(const struct ofs_commit *c)
 {
 	const struct ofs_object *objects = c->cat->objects;
-	const struct ofs_update_ops *first = c->parts.part[0].format->update;
-	bool items = first != NULL && first->items;
+	bool items = ops_of(c, 0)->items;
 	uint32_t last = OFS_NONE;
 	uint64_t need = 0;
 
@@ -117,8 +123,9 @@ static int check_room(struct ofs_commit *c, struct optimfs_error *err)
 	for (size_t i = 0; i < c->changes->n; i++)
 		c->total += ofs_ranges_total(&c->changes->v[i].written);
 	reached(c, PLACED);
-	if (fstatvfs(c->stage, &st) == -1)
-		return optimfs_fail(err, errno, "OFS821 %s: %m", c->fs->source);
+	if (fstatvfs(c->job->stage, &st) == -1)
+		return optimfs_fail(err, errno, "OFS821 %s: %m",
+		    c->job->source);
 	left = (uint64_t)st.f_bavail * st.f_frsize;
 	if (need == 0 || need + need / 20 <= left)
 		return 0;
@@ -128,28 +135,20 @@ static int check_room(struct ofs_commit *c, struct optimfs_error *err)
 	    need + need / 20, left);
 }
 
-static const struct ofs_update_ops *ops_of(const struct ofs_commit *c, size_t i)
-{
-	static const struct ofs_update_ops none;
-	const struct ofs_update_ops *ops = c->parts.part[i].format->update;
-
-	return ops == NULL ? &none : ops;
-}
-
 /* All new files, with all new bytes in them. */
 static int prepare(struct ofs_commit *c, void **state,
     struct optimfs_error *err)
 {
-	for (size_t i = 0; i < c->parts.n; i++)
+	for (size_t i = 0; i < c->job->nparts; i++)
 		if (ops_of(c, i)->begin != NULL &&
-		    ops_of(c, i)->begin(c, &c->parts.part[i], &state[i], err) ==
-			-1)
+		    ops_of(c, i)->begin(c, c->job->part[i].part, &state[i],
+			err) == -1)
 			return -1;
 	if (check_done(c, err) == -1 || clone_rest(c, err) == -1 ||
 	    ofs_commit_scatter(c, err) == -1 ||
 	    ofs_commit_shared(c, err) == -1 || ofs_commit_sums(c, err) == -1)
 		return -1;
-	for (size_t i = 0; i < c->parts.n; i++)
+	for (size_t i = 0; i < c->job->nparts; i++)
 		if (ops_of(c, i)->end != NULL &&
 		    ops_of(c, i)->end(state[i], err) == -1)
 			return -1;
@@ -163,7 +162,7 @@ static int check_source(const struct ofs_commit *c, struct optimfs_error *err)
 	struct optimfs_error why;
 	struct stat named, st;
 
-	if (ofs_indexes_same(c->fs, &why) == -1)
+	if (c->job->same(c->job->ctx, &why) == -1)
 		return optimfs_fail(err, ESTALE,
 		    "OFS805 what is staged was made for another checkpoint: "
 		    "%.300s",
@@ -190,8 +189,8 @@ static int run(struct ofs_commit *c, void **state, struct optimfs_error *err)
 	reached(c, VERIFIED);
 	if (ofs_commit_go_on(c, err) == -1)
 		return -1;
-	if (c->fs->edit != NULL)
-		ofs_overlay_shut(c->fs->edit);
+	if (c->job->overlay != NULL)
+		ofs_overlay_shut(c->job->overlay);
 	return ofs_publish_commit(c->publish, err);
 }
 
@@ -203,80 +202,29 @@ static void fini(struct ofs_commit *c)
 	free(c->touched);
 	free(c->moved);
 	free(c->mend);
-	ofs_publish_free(c->publish);
 	ofs_arena_fini(&c->arena);
 }
 
-int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
-    int stage, bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err)
+int ofs_commit_run(const struct ofs_commit_job *job, struct optimfs_error *err)
 {
-	struct ofs_commit c = { .fs = fs,
-		.cat = fs->cat,
-		.changes = changes,
-		.stop = stop,
-		.stop_ctx = ctx };
-	struct ofs_coordinator *sites = fs->sites;
-	void **state;
-	int ret = -1;
+	struct ofs_commit c = {
+		.job = job,
+		.reader = job->reader,
+		.cat = job->reader->cat,
+		.changes = job->changes,
+		.publish = job->publish,
+	};
+	void **state = calloc(job->nparts + 1, sizeof(*state));
+	int ret;
 
-	if (sites == NULL && fs->real == NULL)
-		return optimfs_fail(err, EROFS,
-		    "OFS826 %s: it is not on this machine", fs->source);
-	c.path = sites == NULL ? fs->real : fs->source;
-	c.stage = stage;
-	ofs_arena_init(&c.arena, 0);
-	if (ofs_find_parts(c.path, &fs->options, &c.parts, err) == -1)
-		return -1;
-	state = calloc(c.parts.n + 1, sizeof(*state));
 	if (state == NULL)
-		optimfs_fail(err, ENOMEM, "commit");
-	else if (sites != NULL)
-		c.publish = ofs_publish_begin_sites(sites, stage, err);
-	else
-		c.publish = ofs_publish_begin(fs->cat->dir.path,
-		    fs->cat->dir.fd, stage, err);
-	if (c.publish != NULL)
-		ret = run(&c, state, err);
-	for (size_t i = 0; state != NULL && i < c.parts.n; i++)
+		return optimfs_fail(err, ENOMEM, "commit");
+	ofs_arena_init(&c.arena, 0);
+	ret = run(&c, state, err);
+	for (size_t i = 0; i < job->nparts; i++)
 		if (ops_of(&c, i)->free != NULL)
 			ops_of(&c, i)->free(state[i]);
 	free(state);
-	ofs_parts_free(&c.parts);
 	fini(&c);
-	return ret;
-}
-
-/* What was to be finished if we had died. Of several directories some may still
- * have to be. */
-static void forget(const struct optimfs *fs, bool safe)
-{
-	if (fs->sites == NULL)
-		ofs_publish_forget(
-		    ofs_stage_beside(ofs_overlay_stage(fs->edit)));
-	else if (safe)
-		ofs_coordinator_forget(fs->sites);
-}
-
-int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
-    struct optimfs_error *err)
-{
-	struct ofs_stage *stage = ofs_overlay_stage(fs->edit);
-	struct ofs_changes changes;
-	int ret;
-
-	if (ofs_overlay_changes(fs->edit, &changes, err) == -1)
-		return -1;
-	if (ofs_changes_check(&changes, err) == -1 ||
-	    ofs_stage_held(stage, err) == -1)
-		ret = -1;
-	else
-		ret = ofs_commit_changes(fs, &changes, ofs_stage_beside(stage),
-		    stop, ctx, err);
-	ofs_changes_free(&changes);
-	/* the record of the commit stays until the journal is empty: between
-	 * the two, what it says is that the journal is done with */
-	if (ret != -1 &&
-	    ofs_overlay_published(fs->edit, ret == 1 ? err : NULL) == 0)
-		forget(fs, ret == 0);
 	return ret;
 }

@@ -4,9 +4,6 @@
 #define OFS_REWRITE_COMMIT_IMPL_H
 
 #include "base/ranges.h"
-#include "cluster/source.h"
-#include "format/format.h"
-#include "fs/fs.h"
 #include "journal/publish.h"
 #include "pickle/pickle.h"
 #include "rewrite/commit.h"
@@ -58,16 +55,12 @@ struct ofs_touched {
 };
 
 struct ofs_commit {
-	struct optimfs *fs;
-	const struct ofs_catalog *cat;
+	const struct ofs_commit_job *job; /* NULL: nothing is to be written */
+	struct ofs_reader *reader;
+	const struct ofs_catalog *cat; /* the reader's */
 	const struct ofs_changes *changes;
-	const char *path; /* of the checkpoint, to read it again */
-	int stage;
 	struct ofs_publish *publish;
-	struct ofs_parts parts;
 	struct ofs_arena arena;
-	bool (*stop)(void *ctx);
-	void *stop_ctx;
 	bool lenient; /* leave out what has no place */
 
 	struct ofs_commit_task *task;

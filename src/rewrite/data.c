@@ -13,6 +13,8 @@
 #include "base/checked.h"
 #include "base/copy.h"
 #include "base/dtype.h"
+#include "catalog/owners.h"
+#include "read/fetch.h"
 #include "read/scatter.h"
 #include "rewrite/commit_impl.h"
 #include "text/parse.h"
@@ -217,7 +219,7 @@ static bool is_elsewhere(const struct ofs_commit *c, const struct ofs_object *o)
 static int open_copy(const struct ofs_commit *c, const struct ofs_object *o,
     int *fd, struct optimfs_error *err)
 {
-	*fd = ofs_stage_temp(ofs_overlay_stage(c->fs->edit), err);
+	*fd = ofs_stage_temp(ofs_overlay_stage(c->job->overlay), err);
 	if (*fd == -1)
 		return -1;
 	if (bring(c, o, *fd, err) == 0)
@@ -412,8 +414,8 @@ static int read_elements(struct elements *e, uint64_t first, uint64_t count,
 		return 0;
 	}
 	if (!ofs_ranges_cover(w, off, end))
-		ret = ofs_fetch_elements(&e->c->fs->reader, e->t, first, count,
-		    buf, e->err);
+		ret = ofs_fetch_elements(e->c->reader, e->t, first, count, buf,
+		    e->err);
 	for (size_t i = ofs_ranges_find(w, off);
 	     ret == 0 && i < w->n && w->v[i].off < end; i++) {
 		uint64_t lo = w->v[i].off > off ? w->v[i].off : off;
@@ -460,8 +462,8 @@ static int scatter_elements(struct elements *e, uint64_t first, uint64_t count)
 		if (ret == 0)
 			ret = read_elements(e, first, n, buf);
 		if (ret == 0)
-			ret = ofs_scatter(&e->c->fs->reader, e->t, first, n,
-			    buf, &to, e->err);
+			ret = ofs_scatter(e->c->reader, e->t, first, n, buf,
+			    &to, e->err);
 		ofs_commit_did(e->c, n * item);
 		first += n;
 		count -= n;

@@ -15,11 +15,13 @@
 #define OFS_MERGE_DEPTH 256
 
 struct merge {
-	struct optimfs *fs;
+	struct ofs_reader *reader;
+	const struct ofs_catalog *base;
+	struct ofs_overlay *overlay;
 	struct ofs_commit names; /* for what its tasks say */
 	struct ofs_merged *m;
 	struct ofs_catalog *cat;
-	uint32_t *entry; /* of each entry of fs->cat: its new index; OFS_NONE */
+	uint32_t *entry; /* of each entry of base: its new index; OFS_NONE */
 	const struct ofs_commit_task *
 	    *task; /* of each entry that is set or dropped */
 
@@ -93,7 +95,7 @@ static uint32_t add_tensor(struct merge *x, const struct ofs_commit_task *t)
 		return OFS_NONE;
 	}
 	x->m->staged = grown;
-	grown[index] = ofs_overlay_of_node(x->fs->edit, t->change->node);
+	grown[index] = ofs_overlay_of_node(x->overlay, t->change->node);
 	return ofs_catalog_tensor(x->cat, &new, x->err);
 }
 
@@ -122,7 +124,7 @@ static int add_new(struct merge *x, struct ofs_commit_task *t)
 /* Entries that stay, in their order. */
 static int keep_entries(struct merge *x)
 {
-	const struct ofs_catalog *base = x->fs->cat;
+	const struct ofs_catalog *base = x->base;
 
 	for (uint32_t i = 0; i < base->nentries; i++) {
 		struct ofs_entry e = base->entries[i];
@@ -160,7 +162,7 @@ static int merge(struct merge *x)
 
 	for (size_t i = 0; i < n->ntasks; i++)
 		if (n->task[i].entry != NULL)
-			x->task[n->task[i].entry - x->fs->cat->entries] =
+			x->task[n->task[i].entry - x->base->entries] =
 			    &n->task[i];
 	if (keep_entries(x) == -1)
 		return -1;
@@ -174,17 +176,17 @@ static int merge(struct merge *x)
 
 static int make(struct merge *x, const struct ofs_changes *changes)
 {
-	uint32_t n = x->fs->cat->nentries;
+	uint32_t n = x->base->nentries;
 	int ret = -1;
 
-	x->names = (struct ofs_commit){ .fs = x->fs,
-		.cat = x->fs->cat,
+	x->names = (struct ofs_commit){ .reader = x->reader,
+		.cat = x->base,
 		.changes = changes,
 		.lenient = true };
 	ofs_arena_init(&x->names.arena, 0);
 	x->entry = calloc((size_t)n + 1, sizeof(*x->entry));
 	x->task = calloc((size_t)n + 1, sizeof(*x->task));
-	x->cat = ofs_catalog_copy(x->fs->cat, x->err);
+	x->cat = ofs_catalog_copy(x->base, x->err);
 	x->m->cat = x->cat;
 	if (x->entry == NULL || x->task == NULL)
 		optimfs_fail(x->err, ENOMEM, "entries of a view");
@@ -197,14 +199,17 @@ static int make(struct merge *x, const struct ofs_changes *changes)
 	return ret;
 }
 
-static struct ofs_merged *merge_held(struct optimfs *fs,
-    struct optimfs_error *err)
+struct ofs_merged *ofs_merge(struct ofs_reader *reader,
+    struct ofs_overlay *overlay, struct optimfs_error *err)
 {
 	struct ofs_changes changes;
-	struct merge x = { .fs = fs, .err = err };
+	struct merge x = { .reader = reader,
+		.base = reader->cat,
+		.overlay = overlay,
+		.err = err };
 	int ret;
 
-	if (ofs_overlay_changes(fs->edit, &changes, err) == -1)
+	if (ofs_overlay_changes(overlay, &changes, err) == -1)
 		return NULL;
 	x.m = calloc(1, sizeof(*x.m));
 	if (x.m == NULL) {
@@ -213,24 +218,13 @@ static struct ofs_merged *merge_held(struct optimfs *fs,
 		return NULL;
 	}
 	atomic_init(&x.m->refs, 1);
-	x.m->ntensors = fs->cat->ntensors;
+	x.m->ntensors = reader->cat->ntensors;
 	ret = make(&x, &changes);
 	ofs_changes_free(&changes);
 	if (ret == 0)
 		return x.m;
 	ofs_merged_unref(x.m);
 	return NULL;
-}
-
-struct ofs_merged *ofs_merge(struct optimfs *fs, struct optimfs_error *err)
-{
-	struct ofs_merged *m;
-
-	if (ofs_gate_hold(fs, false, err) == -1)
-		return NULL;
-	m = merge_held(fs, err);
-	ofs_gate_let(fs);
-	return m;
 }
 
 void ofs_merged_unref(struct ofs_merged *m)

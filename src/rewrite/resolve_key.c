@@ -10,7 +10,9 @@
 #include "base/map.h"
 #include "layout/render.h"
 #include "pickle/write.h"
+#include "read/locate.h"
 #include "rewrite/commit_impl.h"
+#include "rewrite/new_value.h"
 #include "text/parse.h"
 #include "text/text.h"
 
@@ -299,8 +301,9 @@ static int value_added(struct ofs_commit *c, struct ofs_commit_task *t,
 	struct ofs_entry_new made;
 
 	if (t->like != NULL) {
-		if (ofs_entry_new(c->fs, (uint32_t)(t->like - c->cat->entries),
-			ch->text, ch->ntext, &made, err) == -1)
+		if (ofs_entry_new(c->reader,
+			(uint32_t)(t->like - c->cat->entries), ch->text,
+			ch->ntext, &made, err) == -1)
 			return optimfs_fail_in(err, "%.200s", ch->path);
 		t->doc = made.doc;
 		if (made.doc != NULL)
@@ -330,8 +333,8 @@ static int value_moved(struct ofs_commit *c, struct ofs_commit_task *t,
 		doc = c->cat->values[e->ref].doc;
 		node = c->cat->values[e->ref].node;
 	} else {
-		doc = item = ofs_locate_item(&c->fs->reader,
-		    &c->cat->items[e->ref], err);
+		doc = item =
+		    ofs_locate_item(c->reader, &c->cat->items[e->ref], err);
 		if (item == NULL)
 			return -1;
 		node = ofs_pickle_root(item);
@@ -419,8 +422,8 @@ static int set(struct ofs_commit *c, const struct ofs_change *ch,
 	if (ch->text == NULL)
 		return ofs_commit_no_place(t, "it is too long for a value",
 		    err);
-	if (ofs_entry_new(c->fs, ch->entry, ch->text, ch->ntext, &made, err) ==
-	    -1)
+	if (ofs_entry_new(c->reader, ch->entry, ch->text, ch->ntext, &made,
+		err) == -1)
 		return optimfs_fail_in(err, "%.200s", ch->path);
 	t->doc = made.doc;
 	if (t->doc != NULL && says_same(c, e, t->doc)) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "catalog/owners.h"
 #include "plan/fix.h"
 #include "read/scatter.h"
 #include "rewrite/commit_impl.h"
@@ -111,18 +112,18 @@ static int mark_changed(struct shared *s)
 static void name_of(const struct ofs_commit *c, uint32_t entry, uint32_t tensor,
     char *name, size_t size)
 {
-	const struct optimfs *fs = c->fs;
+	const struct ofs_tree *tree = c->job->tree;
 
 	*name = '\0';
-	for (uint32_t i = 0; i < fs->tree.n; i++) {
-		uint32_t e = fs->tree.node[i].entry;
+	for (uint32_t i = 0; i < tree->n; i++) {
+		uint32_t e = tree->node[i].entry;
 
 		if (e != OFS_NONE &&
 		    (e == entry ||
 			(entry == OFS_NONE &&
-			    fs->cat->entries[e].kind == OFS_ENTRY_TENSOR &&
-			    fs->cat->entries[e].ref == tensor))) {
-			ofs_tree_path(&fs->tree, i, name, size);
+			    c->cat->entries[e].kind == OFS_ENTRY_TENSOR &&
+			    c->cat->entries[e].ref == tensor))) {
+			ofs_tree_path(tree, i, name, size);
 			return;
 		}
 	}
@@ -203,8 +204,8 @@ static int compare_run(struct shared *s, uint32_t tensor, uint64_t first,
 	    ofs_commit_read(c, s->change[tensor], t, first, count, buf, s->err);
 
 	if (ret == 0)
-		ret = ofs_scatter_plan(&c->fs->reader, t, first, count, &plan,
-		    s->err);
+		ret =
+		    ofs_scatter_plan(c->reader, t, first, count, &plan, s->err);
 	ret = ret == 0 ? 1 : -1;
 	for (size_t i = 0; i < plan.n && ret == 1; i++)
 		if (plan.seg[i].fix == OFS_FIX_NONE)

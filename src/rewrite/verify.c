@@ -272,8 +272,8 @@ int ofs_commit_verify(const struct ofs_commit *c, struct optimfs_error *err)
 	int ret;
 
 	gone = ofs_publish_gone(c->publish, &n);
-	v.now = ofs_read_over(c->path, ofs_publish_new(c->publish), gone, n,
-	    &c->fs->options, err);
+	v.now = c->job->reread(c->job->ctx, ofs_publish_new(c->publish), gone,
+	    n, err);
 	free(gone);
 	if (v.now == NULL)
 		return optimfs_fail_in(err, "what was about to be published");

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "base/dtype.h"
+#include "fs/commit.h"
 #include "plan/cast.h"
-#include "rewrite/commit.h"
 #include "support/truth.h"
 #include "tap.h"
 

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "rewrite/commit.h"
+#include "fs/commit.h"
 
 #include <errno.h>
 #include <fcntl.h>

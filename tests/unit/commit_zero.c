@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/sys.h"
-#include "rewrite/commit.h"
+#include "fs/commit.h"
 #include "support/edited.h"
 #include "support/truth.h"
 #include "tap.h"

@@ -55,6 +55,10 @@ bool ofs_coordinator_have(const struct ofs_coordinator *s, const char *rel);
  * changed. */
 int ofs_coordinator_publish(struct ofs_coordinator *s,
     const struct ofs_publish_plan *plan, int new, struct optimfs_error *err);
+/* ofs_publish_begin (journal/publish.h) for all sites: files are made in stage,
+ * and go to where sites says when they are published. */
+struct ofs_publish *ofs_publish_begin_sites(struct ofs_coordinator *sites,
+    int stage, struct optimfs_error *err);
 /* The journal of what was published is empty: nothing is left to be done. */
 void ofs_coordinator_forget(struct ofs_coordinator *s);
 

@@ -10,6 +10,9 @@
 #include "journal/lock.h"
 #include "journal/publish_impl.h"
 
+/* Of the stage: the new files of a commit to several sites. */
+#define OFS_PUBLISH_BUILT "built"
+
 /* As a set of sites, one bit each. */
 #define OFS_MAX_SITES 4096
 

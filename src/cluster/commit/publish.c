@@ -11,6 +11,7 @@
 #include "base/io.h"
 #include "cluster/commit/coordinator_impl.h"
 #include "journal/decision.h"
+#include "journal/publish_impl.h"
 
 /* A request of DATA, and how many of them are under way at once. */
 #define PIECE ((uint64_t)960 << 10)
@@ -411,4 +412,43 @@ int ofs_coordinator_publish(struct ofs_coordinator *s,
 	free(p.goes);
 	free(p.slot);
 	return ret;
+}
+
+/* The publisher of a checkpoint in several directories: all files are made in
+ * one, and go to where the old ones are. */
+static int find(const struct ofs_publish *p, const char *rel, const char *like,
+    enum ofs_publish_kind *kind)
+{
+	(void)like;
+	*kind = ofs_coordinator_have(p->ctx, rel) ? OFS_PUBLISH_REPLACE
+						  : OFS_PUBLISH_CREATE;
+	return -1;
+}
+
+static int commit(struct ofs_publish *p, struct optimfs_error *err)
+{
+	int ret = ofs_coordinator_publish(p->ctx, &p->plan, p->new, err);
+
+	p->published = ret != -1;
+	return ret;
+}
+
+/* new/ and gen/ of this stage are those of a site. */
+static void clear(struct ofs_publish *p)
+{
+	ofs_publish_clear(p->stage, OFS_PUBLISH_BUILT);
+}
+
+struct ofs_publish *ofs_publish_begin_sites(struct ofs_coordinator *sites,
+    int stage, struct optimfs_error *err)
+{
+	static const struct ofs_publisher_ops ops = {
+		.dir = OFS_PUBLISH_BUILT,
+		.find = find,
+		.keeps_like = true,
+		.commit = commit,
+		.clear = clear,
+	};
+
+	return ofs_publish_with(&ops, sites, stage, err);
 }

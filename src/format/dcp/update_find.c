@@ -184,7 +184,7 @@ static bool has_blobs(const struct ofs_catalog *cat)
 int ofs_commit_dcp_bytes(const struct ofs_commit_dcp *d, uint8_t **bytes,
     uint64_t *len, struct optimfs_error *err)
 {
-	uint64_t max = d->c->fs->options.max_metadata;
+	uint64_t max = d->c->job->options->max_metadata;
 
 	return ofs_dir_read_file(&d->c->cat->dir, d->name,
 	    max == 0 ? INDEX_MAX : max, bytes, len, err);
@@ -200,7 +200,7 @@ int ofs_commit_dcp_open(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	d->modern = len > 1 && bytes[1] > 2;
 	d->blobs = has_blobs(d->c->cat);
 	if (ofs_dcp_index_open(&d->index, bytes, len,
-		d->c->fs->options.parse_mem, err) == -1)
+		d->c->job->options->parse_mem, err) == -1)
 		return -1;
 	d->open = true;
 	return sort_all(d, err);

@@ -206,14 +206,13 @@ static int decode(struct ofs_commit_dcp *d, size_t moved,
 	buf = malloc(1 << 20);
 	if (buf == NULL)
 		return no_memory(err);
-	if (ofs_transport_length(c->fs->reader.transport, &at, &x->len, err) ==
-	    -1)
+	if (ofs_transport_length(c->reader->transport, &at, &x->len, err) == -1)
 		ret = -1;
 	for (uint64_t off = 0; off < x->len && ret == 0; off += 1 << 20) {
 		uint64_t n = x->len - off < 1 << 20 ? x->len - off : 1 << 20;
 
-		ret = ofs_transport_read(c->fs->reader.transport, &at, off, n,
-		    buf, err);
+		ret = ofs_transport_read(c->reader->transport, &at, off, n, buf,
+		    err);
 		if (ret == 0)
 			ret = ofs_write_all(x->fd, buf, n, off, err);
 	}

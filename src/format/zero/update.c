@@ -100,16 +100,16 @@ static bool is_in(const struct column *col, const struct ofs_commit_task *t,
 static bool is_elsewhere(const struct column *col,
     const struct ofs_commit_task *t)
 {
-	const struct ofs_parts *parts = &col->c->parts;
+	const struct ofs_commit_job *job = col->c->job;
 
 	for (uint32_t i = 0; i < col->nprefix; i++)
 		if (t->npath <= i ||
 		    !ofs_str_is(t->path[i].s, col->part->prefix[i]))
 			return true;
-	for (size_t i = 0; i < parts->n; i++)
-		if (&parts->part[i] != col->part &&
-		    parts->part[i].prefix[0] != NULL && t->npath > 0 &&
-		    ofs_str_is(t->path[0].s, parts->part[i].prefix[0]))
+	for (size_t i = 0; i < job->nparts; i++)
+		if (job->part[i].part != col->part &&
+		    job->part[i].part->prefix[0] != NULL && t->npath > 0 &&
+		    ofs_str_is(t->path[0].s, job->part[i].part->prefix[0]))
 			return true;
 	return false;
 }

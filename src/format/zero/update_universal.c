@@ -14,6 +14,7 @@
 #include "format/zero/layout.h"
 #include "format/zero/update.h"
 #include "overlay/overlay.h"
+#include "read/locate.h"
 
 /* A state that is added is a copy of another one's file of the same parameter,
  * with its own elements: what a loader is told there of how the parameter is
@@ -206,8 +207,8 @@ static bool lies_whole(const struct files *f, const struct ofs_tensor *t,
 	uint64_t n = ofs_tensor_numel(cat, t);
 	struct ofs_plan plan = { 0 };
 	bool whole = n > 0 &&
-	    ofs_plan_elements(cat, t, 0, n, 0, ofs_locate, &f->c->fs->reader,
-		&plan, NULL) == 0 &&
+	    ofs_plan_elements(cat, t, 0, n, 0, ofs_locate, f->c->reader, &plan,
+		NULL) == 0 &&
 	    plan.n == 1 && plan.seg[0].n == 1 &&
 	    plan.seg[0].codec == OFS_PLAIN && plan.seg[0].fix == OFS_FIX_NONE;
 
@@ -305,7 +306,7 @@ static int check(struct files *f, bool *any)
 	for (size_t i = 0; i < c->ntasks; i++) {
 		if (!is_ours(f, &c->task[i]))
 			continue;
-		if (c->fs->sites != NULL)
+		if (c->job->many)
 			return ofs_commit_no_place(&c->task[i],
 			    "files come and go only where one directory has "
 			    "them all",
