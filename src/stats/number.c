@@ -99,18 +99,18 @@ static double wide_float(const uint8_t *p)
 	return f;
 }
 
-/* The greater part of the time goes here: four at once, whatever the compiler
+/* The greater part of the time goes here: two at once, whatever the compiler
  * thinks of the loop. */
 static void wide_floats(const uint8_t *p, size_t n, double *out)
 {
 	size_t i = 0;
 
 #if BYTE_ORDER == LITTLE_ENDIAN
-	typedef float quad __attribute__((vector_size(16)));
-	typedef double wide __attribute__((vector_size(32)));
+	typedef float pair __attribute__((vector_size(8)));
+	typedef double wide __attribute__((vector_size(16)));
 
-	for (; i + 4 <= n; i += 4) {
-		quad q;
+	for (; i + 2 <= n; i += 2) {
+		pair q;
 		wide w;
 
 		memcpy(&q, p + 4 * i, sizeof(q));

@@ -293,14 +293,24 @@ static void count_doubles(const double *x, size_t n, uint32_t (*raw)[TABLES])
 	}
 }
 
+/* Floats by twos: a word holds two exponents. */
 static void count_floats(const uint8_t *p, size_t n, uint32_t (*raw)[TABLES])
 {
-	for (size_t i = 0; i < n; i++) {
-		uint32_t bits;
+	uint64_t x, y;
+	size_t i = 0;
 
-		memcpy(&bits, p + 4 * i, sizeof(bits));
-		raw[le32toh(bits) >> 23 & 255][i % TABLES]++;
+	for (; i + 4 <= n; i += 4) {
+		memcpy(&x, p + 4 * i, sizeof(x));
+		memcpy(&y, p + 4 * i + 8, sizeof(y));
+		x = le64toh(x);
+		y = le64toh(y);
+		raw[x >> 23 & 255][0]++;
+		raw[x >> 55 & 255][1]++;
+		raw[y >> 23 & 255][2]++;
+		raw[y >> 55 & 255][3]++;
 	}
+	for (; i < n; i++)
+		raw[(p[4 * i + 2] >> 7 | p[4 * i + 3] << 1) & 255][0]++;
 }
 
 static uint32_t count_of(const uint32_t raw[TABLES])
@@ -411,10 +421,25 @@ static bool has_unfound(const struct ofs_stats *s)
 	return false;
 }
 
-/* Equal words, of zeros or ones, are counted at once. */
+static inline void count_word(struct ofs_stats *s, uint64_t word, uint64_t n)
+{
+	uint64_t *code = s->code;
+
+	if (s->bits == 16) {
+		code[word & 0xffff] += n;
+		code[word >> 16 & 0xffff] += n;
+		code[word >> 32 & 0xffff] += n;
+		code[word >> 48] += n;
+		return;
+	}
+	for (unsigned k = 0; k < 64; k += 8)
+		code[word >> k & 0xff] += n;
+}
+
+/* Words that are equal, of zeros or ones, are counted at once. */
 static void count_codes(struct ofs_stats *s, const uint8_t *p, size_t bytes)
 {
-	uint64_t word, same = 0, run = 0, mask = ((uint64_t)1 << s->bits) - 1;
+	uint64_t word, same = 0, run = 0;
 	size_t i = 0;
 
 	for (; i + 8 <= bytes; i += 8) {
@@ -424,13 +449,11 @@ static void count_codes(struct ofs_stats *s, const uint8_t *p, size_t bytes)
 			run++;
 			continue;
 		}
-		for (unsigned k = 0; run > 0 && k < 64; k += s->bits)
-			s->code[same >> k & mask] += run;
+		count_word(s, same, run);
 		same = word;
 		run = 1;
 	}
-	for (unsigned k = 0; run > 0 && k < 64; k += s->bits)
-		s->code[same >> k & mask] += run;
+	count_word(s, same, run);
 	for (; i < bytes; i += s->size)
 		s->code[s->size == 1 ? p[i] : p[i] | p[i + 1] << 8]++;
 }
