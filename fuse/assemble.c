@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "fuse/gather.h"
 
 /* Below it a page or two of cache are cheaper than a file of one's own. */
@@ -20,10 +21,10 @@
 #define HUGE_PAGE (UINT64_C(2) << 20)
 enum {
 	BUCKETS = 4096,
-	SEEN = 4096,   /* files remembered as opened */
-	READERS = 256, /* processes remembered as reading files whole */
-	CREDIT = 16,   /* files gathered on the word of one read whole */
-	FORGIVE = 60,  /* seconds until a failed gather is tried again */
+	SEEN = 4096,        /* files remembered as opened */
+	READERS = 256,      /* processes remembered as reading files whole */
+	CREDIT = 16,        /* files gathered on the word of one read whole */
+	FORGIVE_MS = 60000, /* until a failed gather is tried again */
 	WAIT_MS = 100, /* how soon a waiter notices that it is not wanted */
 };
 
@@ -42,7 +43,7 @@ struct entry {
  * the older of one slot: to forget costs speed, nothing else. */
 struct seen {
 	uint64_t node;
-	time_t failed;
+	int64_t failed; /* ofs_clock_ms; 0: never */
 };
 struct reader {
 	pid_t pid;
@@ -108,14 +109,6 @@ void ofs_assemble_free(struct ofs_assemble *a)
 int ofs_assemble_dir(const struct ofs_assemble *a)
 {
 	return a == NULL ? -1 : a->dir;
-}
-
-static time_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-	return ts.tv_sec;
 }
 
 static uint64_t mix(uint64_t x)
@@ -227,7 +220,7 @@ static bool wanted(struct ofs_assemble *a, const struct ofs_assemble_open *o)
 	struct seen *s = &a->seen[mix(o->node) % SEEN];
 	bool again = s->node == o->node;
 
-	if (again && s->failed != 0 && now() - s->failed < FORGIVE)
+	if (again && s->failed != 0 && ofs_clock_ms() - s->failed < FORGIVE_MS)
 		return false;
 	*s = (struct seen){ .node = o->node };
 	return a->config.policy == OFS_ASSEMBLE_ALWAYS || o->size <= SMALL ||
@@ -292,7 +285,7 @@ static void fetch(struct ofs_assemble *a, struct entry *e,
 		return;
 	a->stats.failed++;
 	a->seen[mix(o->node) % SEEN] =
-	    (struct seen){ .node = o->node, .failed = now() };
+	    (struct seen){ .node = o->node, .failed = ofs_clock_ms() };
 }
 
 /* While another open gathers the file; false when ours is not wanted any
@@ -301,14 +294,9 @@ static bool wait_gathered(struct ofs_assemble *a, struct entry *e,
     struct ofs_pending *pending)
 {
 	while (e->gathering) {
-		struct timespec ts;
+		struct timespec ts = ofs_clock_after(CLOCK_MONOTONIC,
+		    WAIT_MS * INT64_C(1000000));
 
-		clock_gettime(CLOCK_MONOTONIC, &ts);
-		ts.tv_nsec += WAIT_MS * 1000000L;
-		if (ts.tv_nsec >= 1000000000L) {
-			ts.tv_nsec -= 1000000000L;
-			ts.tv_sec++;
-		}
 		pthread_cond_timedwait(&a->gathered, &a->lock, &ts);
 		if (ofs_pending_gone(pending))
 			return false;

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "fuse/ops_internal.h"
 
 /* A read-only mount is EROFS before it comes to us; but one that somebody has
@@ -123,11 +124,9 @@ void ofs_op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t newparent,
 
 static int64_t mtime_of(const struct stat *attr, int to_set)
 {
-	struct timespec ts = attr->st_mtim;
-
-	if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0)
-		clock_gettime(CLOCK_REALTIME, &ts);
-	return ofs_time_ns(&ts);
+	return (to_set & FUSE_SET_ATTR_MTIME_NOW) != 0
+	    ? ofs_now_ns()
+	    : ofs_time_ns(&attr->st_mtim);
 }
 
 /* Owner and mode are those of the checkpoint: to set them does nothing, and

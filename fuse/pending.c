@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "fuse/passthrough.h"
 
 /* Locks: libfuse calls interrupted() with the request's own lock held; then
@@ -26,14 +27,6 @@ struct ofs_watch {
 /* From when a thread counts as stuck. */
 #define STUCK_MS 100
 
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /* Under the lock, which the thread that works on the request wants before it
  * can go and close its device. */
 static void answer(struct ofs_pending *p, int code)
@@ -49,7 +42,7 @@ static void answer(struct ofs_pending *p, int code)
 /* Answer one request that is too late; false: there is none. */
 static bool answer_late(struct ofs_watch *w, uint64_t *node)
 {
-	int64_t now = now_ms();
+	int64_t now = ofs_clock_ms();
 
 	for (struct ofs_pending *p = w->first; p != NULL; p = p->next)
 		if (!p->answered && p->deadline < now) {
@@ -62,7 +55,7 @@ static bool answer_late(struct ofs_watch *w, uint64_t *node)
 
 static unsigned count_stuck(const struct ofs_watch *w)
 {
-	int64_t before = now_ms() - STUCK_MS;
+	int64_t before = ofs_clock_ms() - STUCK_MS;
 	unsigned n = 0;
 
 	for (const struct ofs_pending *p = w->first; p != NULL; p = p->next)
@@ -84,12 +77,7 @@ static void doze(struct ofs_watch *w, unsigned *quiet)
 		*quiet = 0;
 		return;
 	}
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	ts.tv_nsec += TICK_MS * 1000000L;
-	if (ts.tv_nsec >= 1000000000L) {
-		ts.tv_nsec -= 1000000000L;
-		ts.tv_sec++;
-	}
+	ts = ofs_clock_after(CLOCK_MONOTONIC, TICK_MS * INT64_C(1000000));
 	pthread_cond_timedwait(&w->wake, &w->lock, &ts);
 }
 
@@ -208,7 +196,7 @@ void ofs_pending_hold(struct ofs_pending *p, struct ofs_watch *w,
 		.watch = w,
 		.req = req,
 		.node = node,
-		.began = now_ms(),
+		.began = ofs_clock_ms(),
 		.deadline = INT64_MAX,
 		.patient = true,
 	};
@@ -226,7 +214,7 @@ bool ofs_pending_begin(struct ofs_pending *p, struct ofs_watch *w,
 		.watch = w,
 		.req = req,
 		.node = node,
-		.began = now_ms(),
+		.began = ofs_clock_ms(),
 		.deadline = INT64_MAX,
 		.device = ofs_passthrough_device_now(),
 		.owner = pthread_self(),

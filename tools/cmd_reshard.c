@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tools/command.h"
 
 #define JOBS_MAX 64
@@ -23,10 +23,7 @@ struct progress {
 
 static double now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+	return (double)ofs_clock_ns() / 1e9;
 }
 
 static void print_line(const struct progress *p, uint64_t done, uint64_t total,

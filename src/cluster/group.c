@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "cluster/call.h"
 #include "cluster/manifest.h"
 #include "cluster/task.h"
@@ -445,12 +446,7 @@ static void wait_for_all(struct optimfs_group *w, const bool *worker)
 
 	pthread_mutex_lock(&w->lock);
 	while (!all_done(w, worker)) {
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += LOOK_NS;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
+		until = ofs_clock_after(CLOCK_REALTIME, LOOK_NS);
 		pthread_cond_timedwait(&w->changed, &w->lock, &until);
 	}
 	pthread_mutex_unlock(&w->lock);

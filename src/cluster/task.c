@@ -9,20 +9,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "cluster/task_impl.h"
 #include "cluster/wire.h"
 
 /* How often those who wait are told of it, and how often it is asked. */
 #define TICK_NS (200 * 1000 * 1000)
 enum { ASK_MS = 1000 };
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* Saying. */
 
@@ -235,10 +228,10 @@ static void look_at_others(struct optimfs_group *w, uint32_t meeting)
 		    is_gone(w, r, &why))
 			count_out(w, r, meeting, &why);
 	pthread_mutex_lock(&crew->lock);
-	due = now_ms() - crew->asked >= ASK_MS;
+	due = ofs_clock_ms() - crew->asked >= ASK_MS;
 	failed = crew->failed;
 	if (due)
-		crew->asked = now_ms();
+		crew->asked = ofs_clock_ms();
 	pthread_mutex_unlock(&crew->lock);
 	if (due)
 		ask_others(w, meeting, failed);
@@ -280,12 +273,7 @@ static void wait_for_all(struct optimfs_group *w, void (*tick)(void *ctx),
 
 	pthread_mutex_lock(&crew->lock);
 	while (!all_here(w)) {
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += TICK_NS;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
+		until = ofs_clock_after(CLOCK_REALTIME, TICK_NS);
 		pthread_cond_timedwait(&crew->changed, &crew->lock, &until);
 		pthread_mutex_unlock(&crew->lock);
 		look_at_others(w, crew->meeting);

@@ -6,7 +6,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 struct world {
 	struct ofs_transport t;
@@ -15,14 +16,6 @@ struct world {
 	/* By object: its number among the shared files; OFS_NONE: here. */
 	uint32_t *there;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static void count(_Atomic uint64_t *counter, uint64_t n)
 {
@@ -52,12 +45,12 @@ static size_t pick(const struct world *w, const struct ofs_segment *segs,
 static int fetch_there(struct world *w, const struct ofs_segment *segs,
     size_t n, uint64_t bytes, void *buf, struct optimfs_error *err)
 {
-	uint64_t began = now_ns();
+	uint64_t began = ofs_clock_ns();
 	int ret = ofs_remote_fetch(w->share, segs, n, buf, err);
 
 	count(&w->t.counters.requests, 1);
 	count(&w->t.counters.bytes, bytes);
-	count(&w->t.counters.wait_ns, now_ns() - began);
+	count(&w->t.counters.wait_ns, ofs_clock_ns() - began);
 	return ret;
 }
 

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "cluster/manifest.h"
 
 /* How often it is asked after other ranks. */
@@ -140,15 +140,13 @@ static int divide(struct ofs_check *c, struct optimfs_error *err)
 static int after_entry(struct ofs_check *c, int64_t *looked,
     struct optimfs_error *err)
 {
-	struct timespec t;
 	int64_t now;
 
 	if (c->world == NULL) {
 		ofs_check_hand_over(c);
 		ofs_check_tell(c);
 	} else {
-		clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-		now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+		now = ofs_clock_ms();
 		if (now - *looked >= LOOK_MS) {
 			*looked = now;
 			if (ofs_task_check(c->world, err) == -1)

@@ -6,10 +6,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "overlay/overlay_impl.h"
 
@@ -227,14 +227,6 @@ static int need_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return ret;
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
 /* What was said about [off, end) is void: how it failed is told at every
  * close and fsync until they are written again. */
 static int lose(struct ofs_overlay_file *f, uint64_t off, uint64_t end,
@@ -293,7 +285,7 @@ static int write_locked(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	ofs_ranges_remove(&f->lost, off, off + n, NULL);
 	if (off + n > f->size)
 		f->size = off + n;
-	f->mtime_ns = now_ns();
+	f->mtime_ns = ofs_now_ns();
 	return 0;
 }
 
@@ -360,7 +352,7 @@ static int resize_ready(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	pthread_rwlock_wrlock(&f->lock);
 	ret = resize_locked(e, f, size, err);
 	if (ret == 0)
-		f->mtime_ns = now_ns();
+		f->mtime_ns = ofs_now_ns();
 	pthread_rwlock_unlock(&f->lock);
 	ofs_overlay_changed(e, false);
 	return ret;

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <xxhash.h>
 
+#include "base/clock.h"
 #include "naming/file_name.h"
 #include "overlay/overlay_impl.h"
 #include "tree/build.h"
@@ -352,7 +352,6 @@ static struct ofs_overlay_node *new_node(struct ofs_overlay *e,
     struct optimfs_error *err)
 {
 	struct ofs_overlay_node **grown, *v;
-	struct timespec now;
 
 	if (e->nmade == e->cap) {
 		uint32_t cap = e->cap == 0 ? 64 : e->cap * 2;
@@ -372,8 +371,7 @@ static struct ofs_overlay_node *new_node(struct ofs_overlay *e,
 		optimfs_fail(err, ENOMEM, "a new file");
 		return NULL;
 	}
-	clock_gettime(CLOCK_REALTIME, &now);
-	v->mtime_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	v->mtime_ns = ofs_now_ns();
 	v->index = e->first + e->nmade;
 	v->parent = OFS_NONE;
 	return v;

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cluster/task.h"
 #include "reshard/reshard.h"
 
@@ -301,12 +302,7 @@ static void watch(struct ofs_reshard *r)
 
 	pthread_mutex_lock(&r->lock);
 	while (r->running > 0) {
-		clock_gettime(CLOCK_REALTIME, &t);
-		t.tv_nsec += 200000000;
-		if (t.tv_nsec >= 1000000000) {
-			t.tv_sec++;
-			t.tv_nsec -= 1000000000;
-		}
+		t = ofs_clock_after(CLOCK_REALTIME, 200000000);
 		pthread_cond_timedwait(&r->more, &r->lock, &t);
 		pthread_mutex_unlock(&r->lock);
 		ofs_reshard_tell(r);

@@ -4,15 +4,8 @@
 
 #include "store/badspots.h"
 
-#include <time.h>
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+#include "base/clock.h"
 
 void ofs_badspots_init(struct ofs_badspots *b)
 {
@@ -33,7 +26,7 @@ void ofs_badspots_add(struct ofs_badspots *b, uint32_t object, uint64_t off)
 	n = atomic_load_explicit(&b->n, memory_order_relaxed);
 	b->spot[n % OFS_BADSPOTS].object = object;
 	b->spot[n % OFS_BADSPOTS].page = off - off % OFS_BADSPOT_PAGE;
-	b->spot[n % OFS_BADSPOTS].until = now_ns() + OFS_BADSPOT_NS;
+	b->spot[n % OFS_BADSPOTS].until = ofs_clock_ns() + OFS_BADSPOT_NS;
 	/* Wraps to itself: only "none yet" must stay distinguishable. */
 	n = n == 2 * OFS_BADSPOTS - 1 ? OFS_BADSPOTS : n + 1;
 	atomic_store_explicit(&b->n, n, memory_order_release);
@@ -49,7 +42,7 @@ bool ofs_badspots_hit(struct ofs_badspots *b, uint32_t object, uint64_t off,
 
 	if (atomic_load_explicit(&b->n, memory_order_acquire) == 0)
 		return false;
-	now = now_ns();
+	now = ofs_clock_ns();
 	pthread_mutex_lock(&b->lock);
 	n = atomic_load_explicit(&b->n, memory_order_relaxed);
 	if (n > OFS_BADSPOTS)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fds.h"
 #include "store/badspots.h"
 
@@ -191,14 +192,8 @@ static int open_object(struct ofs_files *files, struct ofs_file *file,
  * held. */
 static void wait_a_little(struct ofs_files *files)
 {
-	struct timespec until;
+	struct timespec until = ofs_clock_after(CLOCK_REALTIME, NOFILE_WAIT_NS);
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += NOFILE_WAIT_NS;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
 	pthread_cond_timedwait(&files->changed, &files->lock, &until);
 }
 

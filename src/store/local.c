@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "store/codec.h"
 #include "store/files.h"
 #include "store/gather.h"
@@ -228,14 +228,6 @@ static const struct ofs_segment *sort(const struct ofs_segment *segs, size_t n,
 	return *copy;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 static void count(_Atomic uint64_t *counter, uint64_t n)
 {
 	atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
@@ -245,7 +237,7 @@ static int local_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
     size_t n, void *buf, struct optimfs_error *err)
 {
 	struct local *l = (struct local *)t;
-	uint64_t began = now_ns(), bytes = 0;
+	uint64_t began = ofs_clock_ns(), bytes = 0;
 	struct optimfs_error unwanted;
 	struct ofs_segment *copy;
 	uint8_t *scratch;
@@ -269,7 +261,7 @@ static int local_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
 	free(copy);
 	count(&t->counters.requests, 1);
 	count(&t->counters.bytes, bytes);
-	count(&t->counters.wait_ns, now_ns() - began);
+	count(&t->counters.wait_ns, ofs_clock_ns() - began);
 	return ret;
 }
 

@@ -5,21 +5,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "cluster/gpu/bulk_impl.h"
 #include "cluster/wire.h"
 
 /* Who has not said for so long to send what it asked for never will. */
 #define LEASE_MS (60 * 1000)
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static int malformed(struct optimfs_error *err)
 {
@@ -43,7 +35,7 @@ static bool abandoned(const struct ofs_bulk *b, const struct stage *s)
 	const struct optimfs_group *w = b->world;
 
 	return !s->going &&
-	    (now_ms() - s->since > LEASE_MS || w->ops->dead(w->w, s->to));
+	    (ofs_clock_ms() - s->since > LEASE_MS || w->ops->dead(w->w, s->to));
 }
 
 /* It counts as going while it is being filled: nobody takes it for an
@@ -119,7 +111,7 @@ static int fill(struct ofs_manifest *s, uint32_t i, uint32_t file, uint64_t off,
 	}
 	pthread_mutex_lock(&b->lock);
 	b->stage[i].going = false;
-	b->stage[i].since = now_ms();
+	b->stage[i].since = ofs_clock_ms();
 	pthread_mutex_unlock(&b->lock);
 	return 0;
 }

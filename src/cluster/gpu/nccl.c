@@ -10,22 +10,16 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
+
 /* How long the thread rests while something is under way. */
 #define REST_NS (20 * 1000)
-
-int64_t nccl_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 int64_t nccl_deadline(const struct ofs_gpu *g)
 {
 	return g->config.timeout == 0
 	    ? INT64_MAX
-	    : nccl_now_ms() + (int64_t)g->config.timeout * 1000;
+	    : ofs_clock_ms() + (int64_t)g->config.timeout * 1000;
 }
 
 static bool travels(const struct ofs_gpu_work *work)
@@ -200,9 +194,9 @@ static void watch_turns(struct ofs_gpu *g)
 	if (!waiting)
 		g->waiting_since = 0;
 	else if (g->waiting_since == 0)
-		g->waiting_since = nccl_now_ms();
+		g->waiting_since = ofs_clock_ms();
 	else if (g->config.timeout != 0 &&
-	    nccl_now_ms() - g->waiting_since >
+	    ofs_clock_ms() - g->waiting_since >
 		(int64_t)g->config.timeout * 1000) {
 		optimfs_fail(&err, ENOTCONN,
 		    "OFS901 NCCL: a rank did not come to its turn");
@@ -288,8 +282,7 @@ static void rest(struct ofs_gpu *g)
 		nanosleep(&pause, NULL);
 		return;
 	}
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec++;
+	until = ofs_clock_after(CLOCK_REALTIME, 1000000000);
 	pthread_mutex_lock(&g->lock);
 	if (g->order == ORDER_NONE && !g->news &&
 	    !(g->disconnect && g->connected))

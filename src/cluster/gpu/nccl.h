@@ -90,7 +90,6 @@ int nccl_layout_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
     struct optimfs_error *err);
 int nccl_layout_poll(struct ofs_gpu *g, struct optimfs_error *err);
 
-int64_t nccl_now_ms(void);
 /* When what begins now must be done. */
 int64_t nccl_deadline(const struct ofs_gpu *g);
 

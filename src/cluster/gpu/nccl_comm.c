@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "cluster/gpu/nccl.h"
 
 _Static_assert(sizeof(ncclUniqueId) == OFS_GPU_ID, "an id's size");
@@ -43,7 +44,7 @@ static int look(struct ofs_gpu *g, int64_t deadline, const char *what,
 		return fail(err, r, what);
 	if (!under_way(state))
 		return fail(err, state, what);
-	if (nccl_now_ms() > deadline)
+	if (ofs_clock_ms() > deadline)
 		return late(err, what);
 	return state == ncclSuccess;
 }

@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 /* What one broadcast moves: counts of MPI are ints. */
 #define PIECE ((uint64_t)64 << 20)
 /* How long all ranks may take to come to an exchange, in units of timeout=:
@@ -493,8 +495,8 @@ static void leave(struct ofs_group *w)
 	w->order = ORDER_LEAVE;
 	mpi_wake(w);
 	pthread_mutex_unlock(&w->lock);
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += 2 * LEAVE_PATIENCE;
+	until = ofs_clock_after(CLOCK_REALTIME,
+	    2 * LEAVE_PATIENCE * INT64_C(1000000000));
 	if (pthread_timedjoin_np(w->thread, NULL, &until) != 0)
 		return;
 	mpi_answer_stop(w);

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cluster/mpi/mpi.h"
 
 /* For so long (in us) after something happened we look again at once: another
@@ -29,10 +30,7 @@ enum {
 enum { LOOK = 20 };
 int64_t mpi_now_us(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+	return ofs_clock_ns() / 1000;
 }
 
 void mpi_wake(struct ofs_group *w)

@@ -1,0 +1,45 @@
+/* clock.h - time that passes, and points in it */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_BASE_CLOCK_H
+#define OFS_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#include "base/checked.h"
+
+/* Inline, because modules use it too. */
+
+static inline int64_t ofs_clock_read(clockid_t id)
+{
+	struct timespec t;
+
+	clock_gettime(id, &t);
+	return ofs_time_ns(&t);
+}
+
+/* Of a clock that nobody sets: for what is measured and for deadlines. */
+static inline int64_t ofs_clock_ns(void)
+{
+	return ofs_clock_read(CLOCK_MONOTONIC);
+}
+
+static inline int64_t ofs_clock_ms(void)
+{
+	return ofs_clock_ns() / 1000000;
+}
+
+/* Since 1970: for the times of files. */
+static inline int64_t ofs_now_ns(void)
+{
+	return ofs_clock_read(CLOCK_REALTIME);
+}
+
+/* ns from now, for pthread_cond_timedwait; id is the condition's clock. */
+static inline struct timespec ofs_clock_after(clockid_t id, int64_t ns)
+{
+	ns += ofs_clock_read(id);
+	return (struct timespec){ ns / 1000000000, ns % 1000000000 };
+}
+
+#endif
