@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/memory.h"
+
 /* Memory for what this rank decodes for others. */
 #define DECODED ((uint64_t)256 << 20)
 /* A tree deeper than this is no checkpoint. */
@@ -26,29 +28,15 @@ struct scan {
 	struct optimfs_error *err;
 };
 
-static int no_memory(const char *path, struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "%s: out of memory", path);
-}
-
 static int push(struct scan *scan, const char *rel)
 {
-	char *copy = strdup(rel);
+	char *copy;
 
-	if (copy != NULL && scan->dirs.n == scan->cap) {
-		size_t cap = scan->cap == 0 ? 16 : 2 * scan->cap;
-		char **grown =
-		    reallocarray(scan->dirs.name, cap, sizeof(*grown));
-
-		if (grown == NULL) {
-			free(copy);
-			return no_memory(rel, scan->err);
-		}
-		scan->dirs.name = grown;
-		scan->cap = cap;
-	}
+	if (ofs_grow(scan->dirs.name, scan->dirs.n, scan->cap, scan->err) == -1)
+		return -1;
+	copy = strdup(rel);
 	if (copy == NULL)
-		return no_memory(rel, scan->err);
+		return ofs_no_memory(scan->err);
 	scan->dirs.name[scan->dirs.n++] = copy;
 	return 0;
 }
@@ -130,7 +118,7 @@ static int open_here(struct ofs_manifest *s, const char *path,
 	s->rel = "";
 	s->dir.path = strdup(real == NULL ? path : real);
 	if (s->dir.path == NULL)
-		ret = no_memory(path, err);
+		ret = ofs_no_memory(err);
 	else if (real == NULL && errno != ENOENT && errno != ENOTDIR)
 		ret = optimfs_fail(err, errno, "%s: %m", path);
 	if (real == NULL || ret == -1)
@@ -147,7 +135,7 @@ static int open_here(struct ofs_manifest *s, const char *path,
 	}
 	free(s->dir.path);
 	s->dir = (struct ofs_dir){ .fd = -1 };
-	ret = s->rel == NULL ? no_memory(path, err)
+	ret = s->rel == NULL ? ofs_no_memory(err)
 			     : ofs_dir_open(real, &s->dir, err);
 out:
 	free(real);
@@ -167,7 +155,7 @@ static int open_dir(struct ofs_manifest *s, const char *path,
 	} else {
 		s->rel = "";
 		s->dir.path = strdup(path);
-		ret = s->dir.path == NULL ? no_memory(path, err) : 0;
+		ret = s->dir.path == NULL ? ofs_no_memory(err) : 0;
 	}
 	s->dir.follow = follow;
 	return ret;
@@ -293,7 +281,7 @@ static int list(const struct ofs_elsewhere *e, const char *path,
 		if (skip != 0 && s->file[i].path[skip - 1] != '/')
 			break;
 		if (each(ctx, name, strcspn(name, "/")) == -1)
-			return no_memory(path, err);
+			return ofs_no_memory(err);
 	}
 	return 0;
 }
@@ -326,7 +314,7 @@ int ofs_manifest_dir(const struct ofs_manifest *s, struct ofs_dir *dir,
 {
 	*rel = strdup(s->rel);
 	if (*rel == NULL)
-		return no_memory(s->path, err);
+		return ofs_no_memory(err);
 	if (ofs_dir_copy(&s->dir, dir, err) == 0) {
 		dir->elsewhere = &s->elsewhere;
 		return 0;
@@ -345,7 +333,7 @@ char *ofs_manifest_here(const struct ofs_manifest *s, struct optimfs_error *err)
 	else if (asprintf(&path, "%s/%s", s->dir.path, s->rel) == -1)
 		path = NULL;
 	if (path == NULL)
-		no_memory(s->path, err);
+		ofs_no_memory(err);
 	return path;
 }
 
@@ -388,7 +376,7 @@ static struct ofs_manifest *share_new(struct optimfs_group *w, const char *path,
 	struct ofs_manifest *s = calloc(1, sizeof(*s));
 
 	if (s == NULL) {
-		no_memory(path, err);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	s->elsewhere.ops = &elsewhere_ops;
@@ -400,7 +388,7 @@ static struct ofs_manifest *share_new(struct optimfs_group *w, const char *path,
 	s->path = strdup(path);
 	if (s->path != NULL)
 		return s;
-	no_memory(path, err);
+	ofs_no_memory(err);
 	ofs_manifest_let(s);
 	return NULL;
 }

@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "cluster/call.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
@@ -67,11 +68,6 @@ struct agreement {
 	struct optimfs_error *err;
 };
 
-static int no_memory(struct agreement *a)
-{
-	return optimfs_fail(a->err, ENOMEM, "out of memory for lists of files");
-}
-
 static int garbled(struct agreement *a, int rank)
 {
 	optimfs_fail(a->err, EPROTO,
@@ -84,10 +80,10 @@ static int exchange(struct agreement *a, const struct ofs_buf *b,
     struct ofs_said **all)
 {
 	if (b->bad)
-		return no_memory(a);
+		return ofs_no_memory(a->err);
 	*all = calloc((size_t)a->w->size, sizeof(**all));
 	if (*all == NULL)
-		return no_memory(a);
+		return ofs_no_memory(a->err);
 	return a->w->ops->exchange(a->w->w, b->data, b->len, *all, a->err);
 }
 
@@ -266,7 +262,7 @@ static int check_offers(struct agreement *a)
 		    a->offer[0].path, a->w->size);
 	a->s->rel =
 	    ofs_arena_strndup(&a->s->arena, first->rel, strlen(first->rel));
-	return a->s->rel == NULL ? no_memory(a) : 0;
+	return a->s->rel == NULL ? ofs_no_memory(a->err) : 0;
 }
 
 /* What all have said. */
@@ -274,7 +270,7 @@ static int take_offers(struct agreement *a)
 {
 	a->offer = calloc((size_t)a->w->size, sizeof(*a->offer));
 	if (a->offer == NULL)
-		return no_memory(a);
+		return ofs_no_memory(a->err);
 	for (int r = 0; r < a->w->size; r++) {
 		a->offer[r] = (struct offer){
 			.path = "", .rel = "", .pending = "", .decided = ""
@@ -337,7 +333,7 @@ static int take_list(struct agreement *a, int rank)
 		return garbled(a, rank);
 	grown = reallocarray(a->line, (size_t)a->nlines + n, sizeof(*grown));
 	if (grown == NULL)
-		return no_memory(a);
+		return ofs_no_memory(a->err);
 	a->line = grown;
 	for (uint32_t i = 0; i < n; i++) {
 		struct line *l = &a->line[a->nlines];
@@ -441,7 +437,7 @@ static int add_file(struct agreement *a, const struct line *l, uint32_t n,
 	f->path = f->o.path =
 	    ofs_arena_strndup(&s->arena, l[0].o.path, strlen(l[0].o.path));
 	if (f->path == NULL)
-		return no_memory(a);
+		return ofs_no_memory(a->err);
 	add_owners(a, l, n, f, nowners);
 	s->nfiles++;
 	return 0;
@@ -460,7 +456,7 @@ static int merge(struct agreement *a)
 	s->file = calloc((size_t)a->nlines + 1, sizeof(*s->file));
 	s->owner = calloc((size_t)most + 1, sizeof(*s->owner));
 	if (s->file == NULL || s->owner == NULL)
-		return no_memory(a);
+		return ofs_no_memory(a->err);
 	if (a->nlines > 0)
 		qsort(a->line, a->nlines, sizeof(*a->line), by_path);
 	for (uint32_t i = 0; i < a->nlines; i += n) {
@@ -586,7 +582,7 @@ static int compare_hashes(struct agreement *a)
 	int ret = 0;
 
 	if (c == NULL)
-		return no_memory(a);
+		return ofs_no_memory(a->err);
 	for (int r = 0; r < a->w->size && ret == 0; r++) {
 		uint32_t code;
 		const char *text;
@@ -689,7 +685,7 @@ static int put_all(struct ofs_manifest *s, struct ofs_buf *out,
 	ofs_wire_u64(out, offer.len);
 	ofs_buf_put(out, offer.data, offer.len);
 	ofs_buf_put(out, a.list.data, a.list.len);
-	ret = offer.bad || a.list.bad || out->bad ? no_memory(&a) : 0;
+	ret = offer.bad || a.list.bad || out->bad ? ofs_no_memory(a.err) : 0;
 	ofs_buf_fini(&offer);
 	ofs_buf_fini(&a.list);
 	return ret;
@@ -700,7 +696,7 @@ static int copy_said(struct agreement *a, struct ofs_said *said,
 {
 	said->p = malloc(n + 1);
 	if (said->p == NULL)
-		return no_memory(a);
+		return ofs_no_memory(a->err);
 	if (n > 0)
 		memcpy(said->p, p, n);
 	said->n = n;
@@ -767,7 +763,7 @@ static int hear_others(struct agreement *a, const struct ofs_manifest *old,
 	const struct optimfs_group *w = a->w;
 	struct ofs_call *call = calloc((size_t)w->size, sizeof(*call));
 	size_t n = 0;
-	int ret = call == NULL || request->bad ? no_memory(a) : 0;
+	int ret = call == NULL || request->bad ? ofs_no_memory(a->err) : 0;
 
 	for (int r = 0; r < w->size && ret == 0; r++)
 		if (r == w->rank)
@@ -801,7 +797,7 @@ static int collect(struct agreement *a, const struct ofs_manifest *old)
 	ofs_wire_u32(&request, a->s->number);
 	a->said = calloc((size_t)a->w->size, sizeof(*a->said));
 	a->lists = calloc((size_t)a->w->size, sizeof(*a->lists));
-	ret = a->said == NULL || a->lists == NULL ? no_memory(a) : 0;
+	ret = a->said == NULL || a->lists == NULL ? ofs_no_memory(a->err) : 0;
 	if (ret == 0)
 		ret = put_all(a->s, &mine, a->err);
 	if (ret == 0)

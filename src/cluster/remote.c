@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
 #include "store/runs.h"
@@ -46,11 +47,6 @@ struct gathering {
 	size_t navoid;
 	struct optimfs_error *err;
 };
-
-static int no_memory(struct gathering *g)
-{
-	return optimfs_fail(g->err, ENOMEM, "out of memory for requests");
-}
 
 static bool avoided(const struct gathering *g, int rank)
 {
@@ -155,7 +151,7 @@ static int run(struct gathering *g)
 
 		if (r->bytes.bad) {
 			forget(g);
-			return no_memory(g);
+			return ofs_no_memory(g->err);
 		}
 		count_segments(r);
 		ask[i] = (struct ofs_ask){ .to = r->to,
@@ -205,15 +201,8 @@ static struct request *request_to(struct gathering *g, int rank, uint64_t len,
 static int add_part(struct gathering *g, struct request *r,
     const struct ofs_segment *seg, uint64_t n)
 {
-	if (r->nparts == r->cap) {
-		size_t cap = r->cap == 0 ? 8 : 2 * r->cap;
-		struct part *grown = reallocarray(r->part, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return no_memory(g);
-		r->part = grown;
-		r->cap = cap;
-	}
+	if (ofs_grow(r->part, r->nparts, r->cap, g->err) == -1)
+		return -1;
 	r->part[r->nparts++] =
 	    (struct part){ seg->dst, seg->len, n, seg->dst_pitch };
 	return 0;

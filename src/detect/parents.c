@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/probe.h"
@@ -26,11 +27,6 @@ struct candidates {
 	char **name; /* below the directory the user gave */
 	size_t n, looked;
 };
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
-}
 
 /* May a file of this name be one that only checkpoints have? */
 static bool has_extension(const char *name)
@@ -90,7 +86,7 @@ static int is_checkpoint(const struct ofs_dir *dir, struct ofs_names *names,
 	if (yes != 1)
 		yes = has_files(dir, names);
 	ofs_parts_free(&parts);
-	return why.code == ENOMEM ? no_memory(err) : yes;
+	return why.code == ENOMEM ? ofs_no_memory(err) : yes;
 }
 
 static int add(struct candidates *c, const char *name,
@@ -99,11 +95,11 @@ static int add(struct candidates *c, const char *name,
 	char **more = realloc(c->name, (c->n + 1) * sizeof(*more));
 
 	if (more == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	c->name = more;
 	c->name[c->n] = strdup(name);
 	if (c->name[c->n] == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	c->n++;
 	return 0;
 }
@@ -123,7 +119,7 @@ static int look(const struct ofs_dir *sub, const char *path, int depth,
 	int ret;
 
 	if (ofs_dir_list(sub, &below, &why) == -1)
-		return why.code == ENOMEM ? no_memory(err) : 0;
+		return why.code == ENOMEM ? ofs_no_memory(err) : 0;
 	ret = is_checkpoint(sub, &below, err);
 	if (ret == 1)
 		ret = add(c, path, err);
@@ -145,7 +141,7 @@ static int search(const struct ofs_dir *dir, const struct ofs_names *names,
 
 		if (ofs_dir_open_sub(dir, names->name[i], &sub, &why) == -1) {
 			if (why.code == ENOMEM)
-				return no_memory(err);
+				return ofs_no_memory(err);
 			continue;
 		}
 		c->looked++;
@@ -197,7 +193,7 @@ static int read_link(const struct ofs_dir *dir, char **name,
 	target[n] = '\0';
 	base = strrchr(target, '/');
 	*name = strdup(base == NULL ? target : base + 1);
-	return *name == NULL ? no_memory(err) : 0;
+	return *name == NULL ? ofs_no_memory(err) : 0;
 }
 
 /* Megatron writes the number alone, and so does verl. */
@@ -212,7 +208,7 @@ static int step_name(const struct ofs_dir *dir, char **name,
 	snprintf(verl, sizeof(verl), "global_step_%lld", step);
 	padded = ofs_probe_is_dir(dir, verl) ? strdup(verl) : NULL;
 	if (padded == NULL && asprintf(&padded, "iter_%07lld", step) == -1)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	free(*name);
 	*name = padded;
 	return 0;
@@ -318,7 +314,7 @@ static int say_candidates(const struct ofs_dir *dir, const struct candidates *c,
 
 	list(&b, c, latest);
 	if (b.bad)
-		no_memory(err);
+		ofs_no_memory(err);
 	else if (is_legacy(c, latest))
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS641 %s: an old checkpoint of Megatron-LM by several "
@@ -361,7 +357,7 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
 	}
 	ofs_buf_putc(&b, '\0');
 	if (b.bad)
-		no_memory(err);
+		ofs_no_memory(err);
 	else
 		optimfs_fail(err, ENOENT,
 		    "OFS680 %s: no checkpoint that we know: no .metadata, no "

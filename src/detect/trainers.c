@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/probe.h"
@@ -76,11 +77,6 @@ static const struct layout layouts[] = {
 	},
 };
 
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
-}
-
 /* Is there one that matches sign? */
 static bool has_sign(const struct ofs_dir *dir, const struct ofs_names *names,
     const char *sign)
@@ -146,7 +142,7 @@ static int apply(const struct ofs_dir *dir, const char *rel,
 	    : dot == NULL           ? strdup(rel)
 				    : strndup(rel, (size_t)(dot - rel));
 	if (stem == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	spec.prefix[0] = stem;
 	ret = ofs_parts_add(parts, &spec, err);
 	free(stem);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 
 /* A growing list of runs. */
 struct runs {
@@ -32,16 +33,8 @@ static int add_run(struct runs *r, uint64_t first, uint64_t count,
 		    "OFS694 a rank's part of one dimension is in more than %d "
 		    "pieces",
 		    OFS_MAX_RUNS);
-	if (r->n == r->cap) {
-		uint32_t cap = r->cap == 0 ? 4 : 2 * r->cap;
-		struct ofs_run *v = reallocarray(r->v, cap, sizeof(*v));
-
-		if (v == NULL)
-			return optimfs_fail(err, ENOMEM,
-			    "OFS443 out of memory for the parts of a tensor");
-		r->v = v;
-		r->cap = cap;
-	}
+	if (ofs_grow(r->v, r->n, r->cap, err) == -1)
+		return -1;
 	r->v[r->n++] = (struct ofs_run){ first, count };
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "cluster/wire.h"
 #include "fs/fsck.h"
 
@@ -128,16 +129,8 @@ static bool take_one(struct ofs_cursor *c, struct ofs_check_note *n)
 
 static struct ofs_check_note *grow(struct ofs_check_notes *t)
 {
-	size_t cap = t->cap == 0 ? 64 : 2 * t->cap;
-	struct ofs_check_note *v = t->v;
-
-	if (t->n == t->cap) {
-		v = reallocarray(t->v, cap, sizeof(*v));
-		if (v == NULL)
-			return NULL;
-		t->v = v;
-		t->cap = cap;
-	}
+	if (ofs_grow(t->v, t->n, t->cap, NULL) == -1)
+		return NULL;
 	return &t->v[t->n];
 }
 

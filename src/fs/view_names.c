@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "fs/view_impl.h"
 
 /* Paths, sorted so that what is in one directory is a run, are cut into nodes
@@ -30,11 +31,6 @@ struct builder {
 	uint32_t cap;
 };
 
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "names of a view");
-}
-
 /* '/' is below all else, so that an order of paths is one of components. */
 static int by_path(const void *va, const void *vb)
 {
@@ -57,14 +53,14 @@ static int sort_paths(struct builder *b, const struct ofs_files *files,
 
 	b->path = calloc(files->n + 1ull, sizeof(*b->path));
 	if (b->path == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < files->n; i++) {
 		files->ops->name(files, i, name);
 		b->path[i].file = i;
 		b->path[i].path =
 		    ofs_arena_strndup(&b->names->arena, name, strlen(name));
 		if (b->path[i].path == NULL)
-			return no_memory(err);
+			return ofs_no_memory(err);
 	}
 	qsort(b->path, files->n, sizeof(*b->path), by_path);
 	return 0;
@@ -81,11 +77,11 @@ static int grow(struct builder *b, struct optimfs_error *err)
 		return 0;
 	v = reallocarray(names->v, cap, sizeof(*v));
 	if (v == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	names->v = v;
 	r = reallocarray(b->range, cap, sizeof(*r));
 	if (r == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	b->range = r;
 	b->cap = cap;
 	return 0;
@@ -126,7 +122,7 @@ static int add_children(struct builder *b, uint32_t dir,
 		below.hi = hi;
 		own = ofs_arena_strndup(&b->names->arena, name, n);
 		if (own == NULL)
-			return no_memory(err);
+			return ofs_no_memory(err);
 		if (add_node(b, dir, own, leaf ? b->path[lo].file : OFS_NONE,
 			&below, err) == -1)
 			return -1;
@@ -167,7 +163,7 @@ struct ofs_view_names *ofs_view_names_new(const struct ofs_files *files,
 	int ret;
 
 	if (b.names == NULL) {
-		no_memory(err);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	ofs_arena_init(&b.names->arena, 0);

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/io.h"
+#include "base/memory.h"
 #include "overlay/overlay_impl.h"
 
 /* The tree is walked as it is now, and then as the checkpoint has it. A file
@@ -337,15 +338,8 @@ struct stack {
 
 static int push(struct stack *s, uint32_t dir)
 {
-	if (s->n == s->cap) {
-		size_t cap = s->cap == 0 ? 64 : s->cap * 2;
-		uint32_t *v = reallocarray(s->v, cap, sizeof(*v));
-
-		if (v == NULL)
-			return optimfs_fail(s->w->err, ENOMEM, "directories");
-		s->v = v;
-		s->cap = cap;
-	}
+	if (ofs_grow(s->v, s->n, s->cap, s->w->err) == -1)
+		return -1;
 	s->v[s->n++] = dir;
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "naming/file_name.h"
 #include "overlay/overlay_impl.h"
 #include "tree/build.h"
@@ -276,21 +277,12 @@ struct place {
 static int prepare(struct ofs_overlay *e, uint32_t dir, const char *name,
     struct place *p, struct optimfs_error *err)
 {
-	uint32_t *grown;
-
 	p->name = NULL;
 	p->dir = ofs_overlay_touch(e, dir, err);
 	if (p->dir == NULL || grow_buckets(e, err) == -1)
 		return -1;
-	if (p->dir->nchild == p->dir->cap) {
-		uint32_t cap = p->dir->cap == 0 ? 8 : p->dir->cap * 2;
-
-		grown = reallocarray(p->dir->child, cap, sizeof(*grown));
-		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "%s", name);
-		p->dir->child = grown;
-		p->dir->cap = cap;
-	}
+	if (ofs_grow(p->dir->child, p->dir->nchild, p->dir->cap, err) == -1)
+		return -1;
 	p->name = strdup(name);
 	return p->name == NULL ? optimfs_fail(err, ENOMEM, "%s", name) : 0;
 }
@@ -351,24 +343,18 @@ int ofs_overlay_record_path(struct ofs_overlay *e, enum ofs_overlay_record type,
 static struct ofs_overlay_node *new_node(struct ofs_overlay *e,
     struct optimfs_error *err)
 {
-	struct ofs_overlay_node **grown, *v;
+	struct ofs_overlay_node *v;
 
-	if (e->nmade == e->cap) {
-		uint32_t cap = e->cap == 0 ? 64 : e->cap * 2;
-
-		grown = cap < e->cap || cap > UINT32_MAX / 2 - e->first
-		    ? NULL
-		    : reallocarray(e->made, cap, sizeof(*grown));
-		if (grown == NULL) {
-			optimfs_fail(err, ENOMEM, "too many new files");
-			return NULL;
-		}
-		e->made = grown;
-		e->cap = cap;
+	/* indexes stay below half of what 32 bits count */
+	if (e->nmade >= UINT32_MAX / 2 - e->first) {
+		optimfs_fail(err, ENOMEM, "too many new files");
+		return NULL;
 	}
+	if (ofs_grow(e->made, e->nmade, e->cap, err) == -1)
+		return NULL;
 	v = calloc(1, sizeof(*v));
 	if (v == NULL) {
-		optimfs_fail(err, ENOMEM, "a new file");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	v->mtime_ns = ofs_now_ns();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/memory.h"
 #include "overlay/overlay_impl.h"
 
 /* Bytes of a file that were not synced before the machine went down are only
@@ -117,16 +118,8 @@ static int replay_data(struct replay *p, const struct ofs_record *r,
 	f = file_at(p->e, r, err);
 	if (f == NULL)
 		return -1;
-	if (p->n == p->cap) {
-		size_t cap = p->cap == 0 ? 64 : p->cap * 2;
-		struct replayed *grown =
-		    reallocarray(p->v, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "%s", r->a);
-		p->v = grown;
-		p->cap = cap;
-	}
+	if (ofs_grow(p->v, p->n, p->cap, err) == -1)
+		return -1;
 	p->v[p->n++] = (struct replayed){ .file = f, .id = r->num[0] };
 	f->id = r->num[0];
 	if (f->id > p->e->last_id)
@@ -137,16 +130,8 @@ static int replay_data(struct replay *p, const struct ofs_record *r,
 static int add_doubt(struct replayed *v, const struct ofs_record *r,
     struct optimfs_error *err)
 {
-	if (v->ndoubts == v->cap) {
-		size_t cap = v->cap == 0 ? 8 : v->cap * 2;
-		struct doubt *grown =
-		    reallocarray(v->doubt, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "journal");
-		v->doubt = grown;
-		v->cap = cap;
-	}
+	if (ofs_grow(v->doubt, v->ndoubts, v->cap, err) == -1)
+		return -1;
 	v->doubt[v->ndoubts++] =
 	    (struct doubt){ r->num[1], r->num[2], r->num[3] };
 	return 0;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "overlay/overlay_impl.h"
 #include "plan/cast.h"
 #include "push/writethrough.h"
@@ -33,15 +34,8 @@ struct places {
 static int add(struct places *p, const struct where *w,
     struct optimfs_error *err)
 {
-	if (p->n == p->cap) {
-		size_t cap = p->cap == 0 ? 64 : 2 * p->cap;
-		struct where *grown = reallocarray(p->v, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "places of values");
-		p->v = grown;
-		p->cap = cap;
-	}
+	if (ofs_grow(p->v, p->n, p->cap, err) == -1)
+		return -1;
 	p->v[p->n++] = *w;
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/copy.h"
+#include "base/memory.h"
 #include "catalog/budget.h"
 #include "fs/view.h"
 #include "journal/publish.h"
@@ -38,16 +39,8 @@ void ofs_template_fini(struct ofs_template *s)
 static int add_sum(struct ofs_template *s, uint32_t file, uint64_t at,
     const struct ofs_piece *p, struct optimfs_error *err)
 {
-	if (s->nsums == s->cap) {
-		size_t cap = s->cap == 0 ? 64 : 2 * s->cap;
-		struct ofs_template_sum *grown =
-		    reallocarray(s->sum, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "checksums");
-		s->sum = grown;
-		s->cap = cap;
-	}
+	if (ofs_grow(s->sum, s->nsums, s->cap, err) == -1)
+		return -1;
 	s->sum[s->nsums++] =
 	    (struct ofs_template_sum){ file, at, p->crc.from, p->crc.n };
 	return 0;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "cluster/task.h"
 #include "cluster/wire.h"
 #include "reshard/leftover.h"
@@ -159,16 +160,8 @@ static int found_item(struct ofs_reshard_file *f, uint64_t item, uint64_t len,
 static int found_sum(struct ofs_reshard *r, const struct ofs_record *e,
     struct optimfs_error *err)
 {
-	if (r->nsums == r->sums_cap) {
-		size_t cap = r->sums_cap == 0 ? 64 : 2 * r->sums_cap;
-		struct ofs_reshard_sum *grown =
-		    reallocarray(r->sum, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "sums of a file");
-		r->sum = grown;
-		r->sums_cap = cap;
-	}
+	if (ofs_grow(r->sum, r->nsums, r->sums_cap, err) == -1)
+		return -1;
 	r->sum[r->nsums++] = (struct ofs_reshard_sum){
 		.file = (uint32_t)(e->num[0] >> 32),
 		.sum = { e->num[1], e->num[2], e->num[3], (uint32_t)e->num[0] },

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include "base/memory.h"
 #include "reshard/reshard.h"
 
 /* As PyTorch's transform does (docs/formats/dcp.md): an item is one frame,
@@ -23,11 +24,6 @@ struct writer {
 	uint64_t *len, n;    /* of items that were not noted */
 	uint64_t first;      /* of those */
 };
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "a compressed file");
-}
 
 /* A piece of an item, the last one or not. */
 static int compress(struct writer *w, const uint8_t *p, size_t n, bool last,
@@ -116,7 +112,7 @@ static int write_items(struct writer *w, uint8_t *buf,
 		return -1;
 	w->len = calloc(s->n + 1, sizeof(*w->len));
 	if (w->len == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint64_t i = w->first; i < s->n; i++) {
 		if (write_item(w, i == 0 ? 0 : s->v[i - 1].end, s->v[i].end,
 			buf, &len, err) == -1)
@@ -142,7 +138,7 @@ int ofs_reshard_zstd(struct ofs_reshard *r, struct ofs_reshard_file *f,
 		level)) ||
 	    ZSTD_isError(ZSTD_CCtx_setParameter(w.ctx, ZSTD_c_contentSizeFlag,
 		0)))
-		ret = no_memory(err);
+		ret = ofs_no_memory(err);
 	else
 		ret = write_items(&w, buf, err);
 	ZSTD_freeCCtx(w.ctx);

@@ -15,6 +15,7 @@
 #include "archive/zip_write.h"
 #include "base/copy.h"
 #include "base/crc.h"
+#include "base/memory.h"
 
 #define PICKLE_MAX ((uint64_t)1 << 30)
 
@@ -191,8 +192,7 @@ static int find_named(struct layout *l)
 		    ofs_pk_item(l->doc, ofs_pk_item(l->doc, i, 0), 2));
 		if (s.len == 0)
 			continue;
-		if (ofs_commit_grow(&l->key, &l->key_cap, l->nkeys,
-			sizeof(*l->key), l->err) == -1)
+		if (ofs_grow(l->key, l->nkeys, l->key_cap, l->err) == -1)
 			return -1;
 		l->key[l->nkeys++] = s;
 	}

@@ -14,23 +14,6 @@
 #include "rewrite/commit_impl.h"
 #include "rewrite/update.h"
 
-int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
-    struct optimfs_error *err)
-{
-	size_t want = *cap == 0 ? 16 : *cap * 2;
-	void *old, *new;
-
-	if (n < *cap)
-		return 0;
-	memcpy(&old, array, sizeof(old));
-	new = reallocarray(old, want, size);
-	if (new == NULL)
-		return optimfs_fail(err, ENOMEM, "table of a commit");
-	memcpy(array, &new, sizeof(new));
-	*cap = want;
-	return 0;
-}
-
 int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err)
 {
 	if (c->job->stop == NULL || !c->job->stop(c->job->stop_ctx))

@@ -79,9 +79,6 @@ struct ofs_commit {
 int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err);
 /* So many bytes of the total are done. */
 void ofs_commit_did(struct ofs_commit *c, uint64_t bytes);
-/* Room for one more of size bytes in an array. */
-int ofs_commit_grow(void *array, size_t *cap, size_t n, size_t size,
-    struct optimfs_error *err);
 
 /* resolve_key.c: make the tasks: what each change is called in the source. */
 int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err);

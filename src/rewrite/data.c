@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/copy.h"
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "catalog/owners.h"
 #include "read/fetch.h"
 #include "read/scatter.h"
@@ -119,8 +120,7 @@ static int compare_moved(const void *a, const void *b)
 static int want(struct ofs_commit *c, const struct ofs_extent *at,
     struct optimfs_error *err)
 {
-	if (ofs_commit_grow(&c->moved, &c->moved_cap, c->nmoved,
-		sizeof(*c->moved), err) == -1)
+	if (ofs_grow(c->moved, c->nmoved, c->moved_cap, err) == -1)
 		return -1;
 	c->moved[c->nmoved++] = (struct ofs_moved){ at->object, at->codec,
 		at->encoding, at->off, at->len, -1, 0 };
@@ -298,8 +298,7 @@ int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
 int ofs_commit_mend(struct ofs_commit *c, int fd, uint64_t off, uint64_t len,
     bool sums, struct optimfs_error *err)
 {
-	if (ofs_commit_grow(&c->mend, &c->mend_cap, c->nmend, sizeof(*c->mend),
-		err) == -1)
+	if (ofs_grow(c->mend, c->nmend, c->mend_cap, err) == -1)
 		return -1;
 	c->mend[c->nmend++] = (struct ofs_mend){ fd, off, len, sums };
 	return 0;
@@ -319,8 +318,8 @@ int ofs_commit_touch(struct ofs_commit *c, int fd, uint64_t off, uint64_t end,
 	struct ofs_touched *t = touched_of(c, fd);
 
 	if (t == NULL) {
-		if (ofs_commit_grow(&c->touched, &c->touched_cap, c->ntouched,
-			sizeof(*c->touched), err) == -1)
+		if (ofs_grow(c->touched, c->ntouched, c->touched_cap, err) ==
+		    -1)
 			return -1;
 		t = &c->touched[c->ntouched++];
 		*t = (struct ofs_touched){ .fd = fd };

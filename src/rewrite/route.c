@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "text/key.h"
 
 /* Keys from which on a dict gets an index. */
@@ -61,8 +62,7 @@ static struct ofs_route_dict *keys_of(struct ofs_routes *r, uint32_t dict)
 	for (size_t i = r->ndicts; i-- > 0;)
 		if (r->dicts[i].dict == dict)
 			return &r->dicts[i];
-	if (ofs_commit_grow(&r->dicts, &r->cap, r->ndicts, sizeof(*r->dicts),
-		NULL) == -1)
+	if (ofs_grow(r->dicts, r->ndicts, r->cap, NULL) == -1)
 		return NULL;
 	k = &r->dicts[r->ndicts];
 	*k = (struct ofs_route_dict){ .r = r, .dict = dict };

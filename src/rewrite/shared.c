@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "catalog/owners.h"
 #include "plan/fix.h"
 #include "read/scatter.h"
@@ -59,7 +60,7 @@ static int add(struct shared *s, const struct ofs_extent *at, uint32_t tensor)
 	if (at->encoding == OFS_TORCH_ITEM || at->codec != OFS_PLAIN ||
 	    !is_moved(s->c, at->object))
 		return 0;
-	if (ofs_commit_grow(&s->v, &s->cap, s->n, sizeof(*s->v), s->err) == -1)
+	if (ofs_grow(s->v, s->n, s->cap, s->err) == -1)
 		return -1;
 	s->v[s->n++] = (struct sharer){ at->object, tensor, at->off };
 	return 0;

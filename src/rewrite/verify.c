@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "rewrite/commit_impl.h"
 #include "text/text.h"
 
@@ -43,11 +44,6 @@ static void join(const struct ofs_catalog *cat, const struct ofs_entry *e,
 	}
 }
 
-static int no_memory(const struct verify *v)
-{
-	return optimfs_fail(v->err, ENOMEM, "paths of a commit");
-}
-
 /* Sort the changes by what they are about. */
 static int sort_changes(struct verify *v)
 {
@@ -56,7 +52,7 @@ static int sort_changes(struct verify *v)
 	v->gone = calloc((size_t)c->cat->nentries + 1, sizeof(*v->gone));
 	v->task = calloc((size_t)c->cat->nentries + 1, sizeof(*v->task));
 	if (v->gone == NULL || v->task == NULL)
-		return no_memory(v);
+		return ofs_no_memory(v->err);
 	for (size_t i = 0; i < c->changes->n; i++)
 		if (c->changes->v[i].kind == OFS_CHANGE_REMOVE)
 			v->gone[c->changes->v[i].entry] = true;
@@ -80,7 +76,7 @@ static int sum_wanted(struct verify *v, uint64_t *sum, uint64_t *n)
 		join(c->cat, &c->cat->entries[i], &v->a);
 		hash = ofs_hash64(v->a.data, v->a.len);
 		if (!ofs_map_add(&v->by_path, (uint32_t)hash, i))
-			return no_memory(v);
+			return ofs_no_memory(v->err);
 		*sum += hash;
 		++*n;
 	}
@@ -95,7 +91,7 @@ static int sum_wanted(struct verify *v, uint64_t *sum, uint64_t *n)
 		*sum += ofs_hash64(v->a.data, v->a.len);
 		++*n;
 	}
-	return v->a.bad ? no_memory(v) : 0;
+	return v->a.bad ? ofs_no_memory(v->err) : 0;
 }
 
 /* The files that there will be are those that there should be. */
@@ -113,7 +109,7 @@ static int check_paths(struct verify *v)
 		ngot++;
 	}
 	if (v->a.bad)
-		return no_memory(v);
+		return ofs_no_memory(v->err);
 	if (got == want && ngot == nwant)
 		return 0;
 	return optimfs_fail(v->err, EINVAL,
@@ -160,7 +156,7 @@ static int text_of(const struct verify *v, const struct ofs_pickle *doc,
 	out->len = 0;
 	if (ofs_text_value(doc, node, false, out, v->err) == -1)
 		return -1;
-	return out->bad ? no_memory(v) : 0;
+	return out->bad ? ofs_no_memory(v->err) : 0;
 }
 
 /* What one place in a pickle says, several paths may lead to. */
@@ -234,7 +230,7 @@ static int check_damage(const struct verify *v)
 {
 	size_t n;
 	uint64_t *old = old_damage(v, &n);
-	int ret = old == NULL ? no_memory(v) : 0;
+	int ret = old == NULL ? ofs_no_memory(v->err) : 0;
 
 	for (uint32_t i = 0; i < v->now->nnotes && ret == 0; i++) {
 		const struct ofs_note *note = &v->now->notes[i];

@@ -11,15 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "cluster/call.h"
 #include "cluster/commit/coordinator_impl.h"
 #include "journal/decision.h"
 #include "journal/stage.h"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "out of memory for a commit");
-}
 
 void ofs_coordinator_request(const struct ofs_coordinator *s,
     enum ofs_site_op op, struct ofs_buf *b)
@@ -52,7 +48,7 @@ static int ask_rank(const struct ofs_coordinator *s, int rank,
     struct optimfs_error *err)
 {
 	if (request->bad)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	if (rank == s->world->rank)
 		return ask_own(s, request, out, want, err);
 	return ofs_group_ask(s->world, rank, request, out, want, err);
@@ -79,7 +75,7 @@ static int add_site(struct ofs_coordinator *s, int rank, const char *id,
 	if (asprintf(&site->name, "%s:%s",
 		s->world->ops->host(s->world->w, rank), path) == -1) {
 		site->name = NULL;
-		return no_memory(err);
+		return ofs_no_memory(err);
 	}
 	site->rank = rank;
 	snprintf(site->id, sizeof(site->id), "%s", id);
@@ -115,7 +111,7 @@ static int join(struct ofs_coordinator *s, int rank, struct optimfs_error *err)
 	int ret;
 
 	if (answer == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	ofs_coordinator_request(s, OFS_SITE_JOIN, &b);
 	ofs_wire_u32(&b, s->n);
 	for (uint32_t i = 0; i < s->n; i++)
@@ -157,7 +153,7 @@ struct ofs_coordinator *ofs_coordinator_open(struct ofs_manifest *share,
 	size_t n = (size_t)share->world->size;
 
 	if (s == NULL) {
-		no_memory(err);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	s->share = share;
@@ -168,7 +164,7 @@ struct ofs_coordinator *ofs_coordinator_open(struct ofs_manifest *share,
 	for (size_t r = 0; s->of_rank != NULL && r < n; r++)
 		s->of_rank[r] = -1;
 	if (s->site == NULL || s->of_rank == NULL)
-		no_memory(err);
+		ofs_no_memory(err);
 	else if (join_all(s, id, err) == 0)
 		return s;
 	ofs_coordinator_free(s);
@@ -222,7 +218,7 @@ int ofs_coordinator_call(const struct ofs_coordinator *s, enum ofs_site_op op,
 	*nbad = 0;
 	if (call == NULL) {
 		*nbad = s->n;
-		return no_memory(err);
+		return ofs_no_memory(err);
 	}
 	ofs_coordinator_request(s, op, &b);
 	if (id != NULL)

@@ -15,6 +15,7 @@
 
 #include "base/checked.h"
 #include "base/copy.h"
+#include "base/memory.h"
 #include "base/sys.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
@@ -273,15 +274,8 @@ static const char *none_if_empty(const char *s)
 
 static int keep_fd(struct ofs_participant *k, int fd, struct optimfs_error *err)
 {
-	if (k->nfds == k->capfds) {
-		uint32_t cap = k->capfds == 0 ? 16 : 2 * k->capfds;
-		int *grown = reallocarray(k->fd, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "files of a commit");
-		k->fd = grown;
-		k->capfds = cap;
-	}
+	if (ofs_grow(k->fd, k->nfds, k->capfds, err) == -1)
+		return -1;
 	k->fd[k->nfds++] = fd;
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "cluster/gpu/bulk_round.h"
 #include "cluster/gpu/cut.h"
 
@@ -107,16 +108,8 @@ static int add_run(struct ofs_round *r, const struct ofs_want *w, uint64_t at,
 
 	if (s->n > 1)
 		end += (s->n - 1) * (uint64_t)s->dst_pitch;
-	if (r->nruns == r->cap) {
-		uint32_t cap = r->cap == 0 ? 64 : 2 * r->cap;
-		struct ofs_run *grown =
-		    reallocarray(r->run, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return optimfs_fail(&r->err, ENOMEM, "out of memory");
-		r->run = grown;
-		r->cap = cap;
-	}
+	if (ofs_grow(r->run, r->nruns, r->cap, &r->err) == -1)
+		return -1;
 	r->run[r->nruns++] = (struct ofs_run){
 		.src = (uint64_t)(w - r->want) << 32 | at,
 		.dst = dst,

@@ -10,6 +10,7 @@
 #include "optimfs/optimfs.h"
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "catalog/catalog.h"
 #include "format/dcp/index.h"
 #include "format/format.h"
@@ -127,14 +128,9 @@ char *ofs_dcp_join(const char *a, const char *b);
 /* A string for a message: cut, borrowed. Use with "%.*s". */
 #define OFS_DCP_STR(s) (int)((s).len > 200 ? 200 : (s).len), (s).p
 
-int ofs_dcp_no_memory(struct optimfs_error *err);
 /* ofs_catalog_note, with err: 0 or -1. */
-#define OFS_DCP_NOTE(d, err, ...)                                              \
- (ofs_catalog_note((d)->cat, __VA_ARGS__) == OFS_NONE ? ofs_dcp_no_memory(err) \
-						      : 0)
-/* Room for one more in a growing array; array points to its pointer. */
-int ofs_dcp_grow(void *array, uint32_t *cap, uint32_t n, size_t size,
-    struct optimfs_error *err);
+#define OFS_DCP_NOTE(d, err, ...) \
+ (ofs_catalog_note((d)->cat, __VA_ARGS__) == OFS_NONE ? ofs_no_memory(err) : 0)
 /* The note that says why the entry called name cannot be read; OFS_NONE. */
 uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,
     const char *text, struct optimfs_error *err);

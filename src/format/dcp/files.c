@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/dcp/dcp.h"
 
 /* A file that is gone, or shorter than its items; and who wrote the rest. */
@@ -40,7 +41,7 @@ static int check_ranks(struct ofs_dcp *d, uint32_t first,
 
 	seen = calloc((size_t)n + 1, 1); /* 1: named, 2: a file is there */
 	if (seen == NULL)
-		return ofs_dcp_no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = first; i < d->cat->nobjects; i++) {
 		const struct ofs_object *o = &d->cat->objects[i];
 
@@ -77,7 +78,7 @@ static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
 	int ret = 0;
 
 	if (known == NULL)
-		return ofs_dcp_no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < n; i++)
 		known[i] = d->cat->objects[first + i].path;
 	qsort(known, n, sizeof(*known), by_text);
@@ -88,7 +89,7 @@ static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
 			continue;
 		path = ofs_dcp_join(d->part->rel, names->name[i]);
 		if (path == NULL)
-			ret = ofs_dcp_no_memory(err);
+			ret = ofs_no_memory(err);
 		else if (bsearch(&path, known, n, sizeof(*known), by_text) ==
 			NULL &&
 		    ofs_dir_stat(&d->cat->dir, path, &st) && st.st_size > 0)

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 int ofs_dcp_size(const struct ofs_pickle *doc, uint32_t node, const char *field,
     const char *owner, uint64_t *v, struct optimfs_error *err)
 {
@@ -123,11 +125,6 @@ static uint32_t find_key(const struct ofs_dcp_index *index, uint32_t hash,
 	    sizeof(*key));
 }
 
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "OFS443 index: out of memory");
-}
-
 /* Reading storage_data. */
 
 static int read_place(const struct ofs_pickle *doc, uint32_t node,
@@ -199,7 +196,7 @@ static int read_item(struct ofs_dcp_index *index, uint32_t pair,
 	h = hash_key(index, &key);
 	if (find_key(index, h, &key) != UINT32_MAX)
 		return duplicate(index, key.fqn, err);
-	return ofs_map_add(&index->by_index, h, pair) ? 0 : no_memory(err);
+	return ofs_map_add(&index->by_index, h, pair) ? 0 : ofs_no_memory(err);
 }
 
 static int read_storage(struct ofs_dcp_index *index, struct optimfs_error *err)
@@ -208,7 +205,7 @@ static int read_storage(struct ofs_dcp_index *index, struct optimfs_error *err)
 	index->item =
 	    malloc(((size_t)index->nitems + 1) * sizeof(*index->item));
 	if (index->item == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < index->nitems; i++)
 		if (read_item(index, i, err) == -1)
 			return -1;

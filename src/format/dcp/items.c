@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "archive/torch.h"
+#include "base/memory.h"
 #include "catalog/budget.h"
 #include "format/dcp/dcp.h"
 #include "store/transport.h"
@@ -101,7 +102,7 @@ static int add_leaves(struct ofs_catalog *cat, struct ofs_pickle *doc,
 	int ret;
 
 	if (path == NULL)
-		return ofs_dcp_no_memory(err);
+		return ofs_no_memory(err);
 	ret = ofs_torch_add(cat, doc, ofs_pickle_root(doc), &archive, path, n,
 	    err);
 	free(path);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/dcp/dcp.h"
 
 static uint32_t component(struct ofs_dcp *d, const struct ofs_pickle *doc,
@@ -163,8 +164,7 @@ static int add_item(struct ofs_dcp *d, const struct ofs_dcp_key *key,
 	if (!structural || !may_expand(d, &item))
 		return ofs_dcp_add_entry(d, path,
 		    ofs_catalog_item(d->cat, &item, err), OFS_ENTRY_ITEM, err);
-	if (ofs_dcp_grow(&d->pending, &d->pending_cap, d->npending,
-		sizeof(*d->pending), err) == -1)
+	if (ofs_grow(d->pending, d->npending, d->pending_cap, err) == -1)
 		return -1;
 	d->pending_bytes += item.at.len;
 	d->pending[d->npending++] = (struct ofs_dcp_pending){ item, path };
@@ -230,8 +230,7 @@ static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
 	if (ofs_pk_kind(at->doc, node) != OFS_PK_STR)
 		return ofs_pk_unexpected(at->doc, node, err, "OFS442", "str",
 		    "a key of state_dict_metadata");
-	if (ofs_dcp_grow(&d->key, &d->key_cap, d->nkeys, sizeof(*d->key),
-		err) == -1)
+	if (ofs_grow(d->key, d->nkeys, d->key_cap, err) == -1)
 		return -1;
 	me = d->nkeys;
 	d->key[me] =
@@ -239,7 +238,7 @@ static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
 	first = ofs_map_find(&d->by_name, hash, same_name, d, s.p, s.len);
 	if (first == UINT32_MAX) {
 		if (!ofs_map_add(&d->by_name, hash, me))
-			return ofs_dcp_no_memory(err);
+			return ofs_no_memory(err);
 		d->nkeys++;
 		return 0;
 	}
@@ -325,7 +324,7 @@ static int add_in_order(struct ofs_dcp *d, struct optimfs_error *err)
 		max += nplanned(&d->index[i]);
 	order = malloc((max + 1) * sizeof(*order));
 	if (order == NULL)
-		return ofs_dcp_no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < d->nindex; i++)
 		n += plan(d, i, order + n);
 	for (uint32_t i = 0; i < n && ret == 0; i++)

@@ -10,30 +10,8 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "format/dcp/dcp.h"
-
-int ofs_dcp_no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "OFS443 index: out of memory");
-}
-
-int ofs_dcp_grow(void *array, uint32_t *cap, uint32_t n, size_t size,
-    struct optimfs_error *err)
-{
-	uint32_t want = *cap == 0 ? 64 : *cap * 2;
-	void **p = array, *more;
-
-	if (n < *cap)
-		return 0;
-	if (want < *cap)
-		return ofs_dcp_no_memory(err);
-	more = realloc(*p, want * size);
-	if (more == NULL)
-		return ofs_dcp_no_memory(err);
-	*p = more;
-	*cap = want;
-	return 0;
-}
 
 /* "stream.zstd/1": name, an optional "@domain", and a version whose first
  * number must be one that we know. Anything after the first number of the
@@ -100,7 +78,7 @@ static uint32_t find_object(struct ofs_dcp *d, const struct ofs_pickle *doc,
 	}
 	if (asprintf(&path, "%s%s%.*s", sub, sub[0] == '\0' ? "" : "/",
 		(int)rel.len, rel.p) == -1) {
-		ofs_dcp_no_memory(err);
+		ofs_no_memory(err);
 		return OFS_NONE;
 	}
 	d->last_object =
@@ -122,8 +100,7 @@ static int remember_end(struct ofs_dcp *d, const struct ofs_extent *at,
 	while (d->end_cap <= at->object) {
 		uint32_t from = d->end_cap;
 
-		if (ofs_dcp_grow(&d->end, &d->end_cap, d->end_cap,
-			sizeof(*d->end), err) == -1)
+		if (ofs_grow(d->end, d->end_cap, d->end_cap, err) == -1)
 			return -1;
 		memset(d->end + from, 0, (d->end_cap - from) * sizeof(*d->end));
 	}
@@ -169,7 +146,7 @@ uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,
 	note =
 	    ofs_catalog_note_as(d->cat, OFS_NOTE_ERROR, code, "%s", why.text);
 	if (note == OFS_NONE)
-		ofs_dcp_no_memory(err);
+		ofs_no_memory(err);
 	return note;
 }
 
@@ -230,7 +207,7 @@ int ofs_dcp_check_shared(struct ofs_dcp *d, struct optimfs_error *err)
 	int ret = 0;
 
 	if (claim == NULL)
-		return ofs_dcp_no_memory(err);
+		return ofs_no_memory(err);
 	n = collect_claims(d, claim);
 	qsort(claim, n, sizeof(*claim), by_claim);
 	for (size_t i = 1; i < n && ret == 0; i++) {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/dcp/dcp.h"
 #include "format/globals.h"
 #include "format/part.h"
@@ -50,7 +51,7 @@ static int look(const struct ofs_dir *dir, struct found *f,
 	f->index = calloc(f->names.n + 1, sizeof(*f->index));
 	if (f->index == NULL) {
 		found_fini(f);
-		return ofs_dcp_no_memory(err);
+		return ofs_no_memory(err);
 	}
 	for (size_t i = 0; i < f->names.n; i++) {
 		const char *name = f->names.name[i];
@@ -112,7 +113,7 @@ static int load_index(struct ofs_dcp *d, const struct found_index *f,
 	int ret = -1;
 
 	if (path == NULL)
-		return ofs_dcp_no_memory(err);
+		return ofs_no_memory(err);
 	if (max == 0)
 		max = UINT64_C(1) << 30;
 	if (ofs_dir_read_file(&d->cat->dir, path, max, &bytes, &len, err) == -1)
@@ -143,7 +144,7 @@ static int load_indexes(struct ofs_dcp *d, const struct found *f,
 
 	d->index = calloc(f->nindex, sizeof(*d->index));
 	if (d->index == NULL)
-		return ofs_dcp_no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < f->nindex; i++)
 		if (load_index(d, &f->index[i], &memory, err) == -1)
 			return -1;

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "format/dcp/dcp.h"
 
 /* What is being built for one key. */
@@ -174,8 +175,7 @@ static int add_blob(struct ofs_dcp *d, const struct building *b,
 	uint32_t name = ofs_catalog_str(d->cat, b->name.p, b->name.len, err);
 
 	if (name == OFS_NONE ||
-	    ofs_dcp_grow(&d->blob, &d->blob_cap, d->nblobs, sizeof(*d->blob),
-		err) == -1)
+	    ofs_grow(d->blob, d->nblobs, d->blob_cap, err) == -1)
 		return -1;
 	d->blob[d->nblobs++] = (struct ofs_dcp_blob){
 		.off = at->off,

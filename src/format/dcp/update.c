@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/copy.h"
+#include "base/memory.h"
 #include "format/dcp/dcp.h"
 
 /* No data file is touched. An item with changed bytes is copied to a new file
@@ -17,11 +18,6 @@
  * stay until no item of their file is in use. A safetensors blob has one header
  * for many items, so that its file is copied as a whole. An encoded item is
  * decoded to a file without a name, changed, and encoded again. */
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "items of a commit");
-}
 
 static int read_index(struct ofs_commit_dcp *d, struct optimfs_error *err)
 {
@@ -41,7 +37,7 @@ static int begin(struct ofs_commit *c, const struct ofs_part *part,
 	struct stat st;
 
 	if (d == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	d->c = c;
 	d->part = part;
 	for (; d->nprefix < 4 && part->prefix[d->nprefix] != NULL;
@@ -54,7 +50,7 @@ static int begin(struct ofs_commit *c, const struct ofs_part *part,
 	d->name = ofs_dcp_join(part->rel, ".metadata");
 	*state = d;
 	if (d->name == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	/* Without it each rank has an index of its own, which is not written;
 	 * but items can change where they are. */
 	if (!ofs_dir_stat(&c->cat->dir, d->name, &st))
@@ -98,13 +94,13 @@ static int splice_index(struct ofs_commit_dcp *d, struct ofs_buf *out,
 	int ret = 0;
 
 	if (v == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (size_t i = 0; i < d->nedits; i++) {
 		v[i] = d->edit[i].splice;
 		v[i].bytes = d->edit[i].bytes.data;
 		v[i].n = d->edit[i].bytes.len;
 		if (d->edit[i].bytes.bad)
-			ret = no_memory(err);
+			ret = ofs_no_memory(err);
 	}
 	if (ret == 0)
 		ret = ofs_commit_dcp_bytes(d, &bytes, &len, err);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "format/dcp/update.h"
 #include "pickle/write.h"
 
@@ -34,8 +35,7 @@ struct ofs_commit_edit *ofs_commit_dcp_edit(struct ofs_commit_dcp *d,
 {
 	struct ofs_commit_edit *e;
 
-	if (ofs_commit_grow(&d->edit, &d->edit_cap, d->nedits, sizeof(*d->edit),
-		err) == -1)
+	if (ofs_grow(d->edit, d->nedits, d->edit_cap, err) == -1)
 		return NULL;
 	e = &d->edit[d->nedits++];
 	*e = (struct ofs_commit_edit){

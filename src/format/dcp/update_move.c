@@ -9,14 +9,10 @@
 #include <unistd.h>
 
 #include "base/copy.h"
+#include "base/memory.h"
 #include "base/temp.h"
 #include "format/dcp/dcp.h"
 #include "format/dcp/update.h"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "items of a commit");
-}
 
 /* The highest N of names "__R_N.distcp". */
 static int next_number(struct ofs_commit_dcp *d, int rank,
@@ -66,12 +62,10 @@ static int new_out(struct ofs_commit_dcp *d, int rank, const char *like,
 	if (number == -1)
 		return -1;
 	if (asprintf(&o.path, "__%d_%d.distcp", o.rank, number) == -1)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	path = full_path(d, o.path);
-	if (path == NULL ||
-	    ofs_commit_grow(&d->out, &d->out_cap, d->nout, sizeof(*d->out),
-		err) == -1)
-		no_memory(err);
+	if (path == NULL || ofs_grow(d->out, d->nout, d->out_cap, err) == -1)
+		ofs_no_memory(err);
 	else
 		ret = like == NULL
 		    ? 0
@@ -103,8 +97,7 @@ int ofs_commit_dcp_out(struct ofs_commit_dcp *d, int rank, const char *like,
 int ofs_commit_dcp_note(struct ofs_commit_dcp *d,
     const struct ofs_commit_item *item, struct optimfs_error *err)
 {
-	if (ofs_commit_grow(&d->item, &d->item_cap, d->nitems, sizeof(*d->item),
-		err) == -1)
+	if (ofs_grow(d->item, d->nitems, d->item_cap, err) == -1)
 		return -1;
 	d->moved[item->item] = (uint32_t)d->nitems;
 	d->item[d->nitems++] = *item;
@@ -169,7 +162,7 @@ static int move_blob(struct ofs_commit_dcp *d, uint32_t object,
 		return -1;
 	d->out[item.out].fd = -1; /* nothing else goes there */
 	path = full_path(d, d->out[item.out].path);
-	ret = path == NULL ? no_memory(err)
+	ret = path == NULL ? ofs_no_memory(err)
 			   : ofs_commit_clone(d->c, object, path, err);
 	free(path);
 	for (uint32_t i = 0; i < d->index.nitems && ret == 0; i++) {
@@ -194,8 +187,7 @@ static int decode(struct ofs_commit_dcp *d, size_t moved,
 	uint8_t *buf;
 	int ret = 0;
 
-	if (ofs_commit_grow(&d->coded, &d->coded_cap, d->ncoded,
-		sizeof(*d->coded), err) == -1)
+	if (ofs_grow(d->coded, d->ncoded, d->coded_cap, err) == -1)
 		return -1;
 	x = &d->coded[d->ncoded];
 	*x = (struct ofs_commit_coded){ .moved = moved };
@@ -205,7 +197,7 @@ static int decode(struct ofs_commit_dcp *d, size_t moved,
 	d->ncoded++;
 	buf = malloc(1 << 20);
 	if (buf == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	if (ofs_transport_length(c->reader->transport, &at, &x->len, err) == -1)
 		ret = -1;
 	for (uint64_t off = 0; off < x->len && ret == 0; off += 1 << 20) {

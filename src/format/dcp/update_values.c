@@ -6,15 +6,11 @@
 #include <string.h>
 
 #include "base/copy.h"
+#include "base/memory.h"
 #include "format/dcp/update.h"
 #include "format/torch/update.h"
 #include "layout/archive.h"
 #include "pickle/write.h"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "items of a commit");
-}
 
 /* The flat key of the first n components behind the part's prefix. */
 static void flat_key(const struct ofs_commit_dcp *d,
@@ -172,7 +168,7 @@ static int write_item(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
 	item.npickle = pickle.len;
 	ofs_composition_init(&comp);
 	if (ret == 0 && pickle.bad)
-		ret = no_memory(err);
+		ret = ofs_no_memory(err);
 	if (ret == 0)
 		ret = ofs_torch_item_make(&item, &fake, 0, 0, 0, false, &comp,
 		    err);

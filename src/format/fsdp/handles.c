@@ -13,18 +13,13 @@
 #include "base/buf.h"
 #include "base/checked.h"
 #include "base/io.h"
+#include "base/memory.h"
 #include "format/part.h"
 #include "format/torch_file/file.h"
 
 #define KEY(name) "flat_param." name
 /* Components before the mapping: the part's prefix. */
 #define MAX_PARENT OFS_PART_PREFIX
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM,
-	    "OFS443 out of memory for handles of flat parameters");
-}
 
 /* What one file says is written as a units file, so that there is one reader
  * to doubt it. */
@@ -274,7 +269,7 @@ static int read_units(struct ofs_units *u, struct ofs_catalog *cat,
 		put_names(&w, optim);
 	ofs_buf_putc(&w.b, '}');
 	if (ret == 0 && (w.b.bad || w.b.len > UINT32_MAX))
-		ret = no_memory(err);
+		ret = ofs_no_memory(err);
 	if (ret == 0)
 		ret = ofs_units_parse(u, "the handles", w.b.data,
 		    (uint32_t)w.b.len, err);
@@ -331,11 +326,11 @@ static int read_world(struct ofs_ranks *set, uint32_t *world,
 		return 0;
 	if (ofs_dir_read_file(&set->cat->dir, name, 1 << 16, &p, &n, &why) ==
 	    -1)
-		return why.code == ENOMEM ? no_memory(err) : 0;
+		return why.code == ENOMEM ? ofs_no_memory(err) : 0;
 	text = strndup((char *)p, n);
 	free(p);
 	if (text == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	*world = find_world(text);
 	free(text);
 	return 0;
@@ -423,7 +418,7 @@ static int read_beside(struct ofs_units *u, struct ofs_ranks *set,
 		return 1;
 	if (asprintf(&rel, "%.*smodel/%s", (int)(tail - f->rel), f->rel,
 		tail + 6) == -1)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	if (!ofs_dir_stat(&set->cat->dir, rel, &(struct stat){ 0 })) {
 		free(rel);
 		return 1;

@@ -7,16 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/fsdp/optim.h"
 
 /* What the parameters of a group are. */
 enum { MATRICES = 1, VECTORS = 2 };
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM,
-	    "OFS443 out of memory for an optimizer's state");
-}
 
 /* The state by which an ID is told: its first tensor; NULL. */
 static const struct ofs_ranks_group *telling(const struct ofs_fsdp_optim *o,
@@ -254,7 +249,7 @@ static int match_order(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	int ret;
 
 	if (at == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < u->norder; i++) {
 		at[n] = ofs_fsdp_find(o->f, u->order[i]);
 		n += at[n].unit != OFS_NONE;
@@ -299,7 +294,7 @@ static int match_model(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	int ret = 1;
 
 	if (at == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < cat->nentries && n <= max; i++) {
 		uint32_t len, clean;
 		const uint32_t *part =
@@ -339,7 +334,7 @@ static int match_search(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	int ret = -1;
 
 	if (unit == NULL || fqn == NULL) {
-		no_memory(err);
+		ofs_no_memory(err);
 		goto out;
 	}
 	for (uint32_t i = 0; i < u->n; i++) {
@@ -418,7 +413,7 @@ static int note_dims(const struct ofs_fsdp_optim *o, struct optimfs_error *err)
 		"OFS168 %s: parameters without state are named as fits the "
 		"dimensions of the others in their group",
 		o->f->set->file[0].rel) == OFS_NONE)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -457,7 +452,7 @@ int ofs_fsdp_match(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	o->dims = calloc(o->nlists + 1ull, sizeof(*o->dims));
 	if (best == NULL || o->name == NULL || o->ignored == NULL ||
 	    o->dims == NULL)
-		ret = no_memory(err);
+		ret = ofs_no_memory(err);
 	else if (!o->f->units->named && match_units(o))
 		ret = 0;
 	else

@@ -9,16 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/fsdp/fsdp.h"
 #include "format/fsdp/handles.h"
 #include "naming/ids_file.h"
 #include "naming/naming.h"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM,
-	    "OFS443 out of memory for flat parameters");
-}
 
 /* Names. */
 
@@ -63,7 +58,7 @@ uint32_t ofs_fsdp_clean(struct ofs_fsdp *f, struct ofs_str s,
 	uint32_t str = OFS_NONE;
 
 	if (clean == NULL)
-		no_memory(err);
+		ofs_no_memory(err);
 	else
 		str = ofs_catalog_str(f->set->cat, clean,
 		    ofs_clean_fqn(s.p, s.len, clean), err);
@@ -79,7 +74,7 @@ static int collect_names(struct ofs_fsdp *f, struct optimfs_error *err)
 		n += f->units->unit[u].flat.nparams;
 	f->name = calloc(n + 1, sizeof(*f->name));
 	if (f->name == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t u = 0; u < f->units->n; u++)
 		for (uint32_t i = 0; i < f->units->unit[u].flat.nparams; i++)
 			f->name[f->nnames++] = (struct ofs_fsdp_name){
@@ -90,7 +85,7 @@ static int collect_names(struct ofs_fsdp *f, struct optimfs_error *err)
 		return 0;
 	f->order = calloc(f->units->norder, sizeof(*f->order));
 	if (f->order == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	memcpy(f->order, f->units->order, f->units->norder * sizeof(*f->order));
 	qsort(f->order, f->units->norder, sizeof(*f->order), compare);
 	return 0;
@@ -159,7 +154,7 @@ static int record(struct ofs_fsdp *f, struct optimfs_error *err)
 		return 0;
 	v = ofs_arena_alloc(&cat->arena, (f->nnames + 1ull) * sizeof(*v));
 	if (v == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < f->nnames; i++) {
 		struct ofs_order_name at = f->name[i].at;
 		struct ofs_str fqn = f->name[i].fqn;
@@ -190,7 +185,7 @@ static int record_ties(struct ofs_fsdp *f, struct optimfs_error *err)
 		return 0;
 	v = ofs_arena_alloc(&cat->arena, (u->nties + 1ull) * sizeof(*v));
 	if (v == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < u->nties; i++) {
 		struct ofs_str name = u->tie[i].name, to = u->tie[i].target;
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/fsdp/fsdp.h"
 #include "format/torch_file/sharded.h"
 
@@ -22,12 +23,6 @@ struct model {
 	uint32_t nparent;
 	bool any;
 };
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM,
-	    "OFS443 out of memory for flat parameters");
-}
 
 /* The last component of a group's path, and how many stand before it. */
 static struct ofs_str last_key(const struct ofs_fsdp *f,
@@ -133,7 +128,7 @@ static uint32_t path_of(struct model *m, struct ofs_str name,
 	uint32_t path = OFS_NONE;
 
 	if (part == NULL) {
-		no_memory(err);
+		ofs_no_memory(err);
 		return OFS_NONE;
 	}
 	memcpy(part, m->parent, m->nparent * sizeof(*part));
@@ -277,7 +272,7 @@ static int add_all(struct model *m, struct optimfs_error *err)
 		"OFS167 %s: the parameters come from the flat parameters; the "
 		"slices under their own names are not shown",
 		f->set->file[0].rel) == OFS_NONE)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -328,7 +323,7 @@ static int one_mapping(struct model *m, struct optimfs_error *err)
 	/* paths move while others are added */
 	parent = malloc((m->nparent + 1ull) * sizeof(*parent));
 	if (parent == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	memcpy(parent, m->parent, m->nparent * sizeof(*parent));
 	m->parent = parent;
 	if (add_all(m, err) == -1) {
@@ -382,7 +377,7 @@ int ofs_fsdp_model(struct ofs_fsdp *f, struct optimfs_error *err)
 	m.flat = calloc(f->units->n + 1ull, sizeof(struct ofs_ranks_group *));
 	m.ref = calloc(f->nnames + 1ull, sizeof(*m.ref));
 	if (m.flat == NULL || m.ref == NULL)
-		ret = no_memory(err);
+		ret = ofs_no_memory(err);
 	else
 		while ((ret = one_mapping(&m, err)) == 0)
 			;

@@ -9,11 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM,
-	    "OFS443 out of memory for an optimizer's state");
-}
+#include "base/memory.h"
 
 static struct ofs_str string_at(const struct ofs_fsdp *f, uint32_t component)
 {
@@ -131,7 +127,7 @@ static int add_list(struct ofs_fsdp_optim *o, uint32_t group,
 		return 1;
 	p = reallocarray(o->number, o->nids + n + 1ull, sizeof(*p));
 	if (p == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	o->number = p;
 	for (uint32_t i = 0; i < n; i++) {
 		if (!ofs_pk_int(doc, ofs_pk_item(doc, leaf->node, i),
@@ -154,7 +150,7 @@ static int find_lists(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	o->params = calloc(n + 1ull, sizeof(*o->params));
 	o->size = calloc(n + 1ull, sizeof(*o->size));
 	if (o->params == NULL || o->size == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	/* groups of the set are in the order of the state dict */
 	for (uint32_t i = 0; i < n && ret == 0; i++)
 		if (is_params(o, &o->f->set->group[i]))
@@ -227,7 +223,7 @@ static int find_states(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	o->state = calloc(set->ngroups + 1ull, sizeof(*o->state));
 	o->first = calloc(o->nids + 2ull, sizeof(*o->first));
 	if (o->state == NULL || o->first == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < set->ngroups; i++) {
 		struct ofs_ranks_group *g = &set->group[i];
 		uint32_t id;
@@ -291,7 +287,7 @@ static int put_apart(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	optimfs_fail_in(&why, "%s", o->f->set->file[0].rel);
 	if (ofs_catalog_note_as(o->f->set->cat, OFS_NOTE_WARNING, EOPNOTSUPP,
 		"%s", why.text) == OFS_NONE)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -309,7 +305,7 @@ static int note_missing(struct ofs_fsdp *f, struct optimfs_error *err)
 		"OFS180 %s: %" PRIu32 " of at least %" PRIu32
 		" rank files are there",
 		f->set->file[0].rel, f->set->nfiles, world) == OFS_NONE)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -341,7 +337,7 @@ static int with_optim(struct ofs_fsdp *f, uint32_t path, uint32_t nparent,
 	/* paths move while others are added */
 	o.parent = malloc((nparent + 1ull) * sizeof(*o.parent));
 	if (o.parent == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	memcpy(o.parent, ofs_catalog_components(f->set->cat, path, &n),
 	    nparent * sizeof(*o.parent));
 	ret = read_optim(&o, err);

@@ -8,13 +8,8 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "format/fsdp/optim.h"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM,
-	    "OFS443 out of memory for an optimizer's state");
-}
 
 /* [parent..., "state", fqn, what follows the ID in the path of g]. */
 static uint32_t path_of(struct ofs_fsdp_optim *o, struct ofs_str fqn,
@@ -27,7 +22,7 @@ static uint32_t path_of(struct ofs_fsdp_optim *o, struct ofs_str fqn,
 	/* components move when strings or paths are added */
 	copy = malloc(n * sizeof(*copy));
 	if (copy == NULL) {
-		no_memory(err);
+		ofs_no_memory(err);
 		return OFS_NONE;
 	}
 	memcpy(copy, part, n * sizeof(*copy));
@@ -116,7 +111,7 @@ static int add_group(struct ofs_fsdp *f, const struct ofs_ranks_group *like,
 		f->group_cap = 2 * set->ngroups + 1;
 		p = reallocarray(set->group, f->group_cap, sizeof(*p));
 		if (p == NULL)
-			return no_memory(err);
+			return ofs_no_memory(err);
 		set->group = p;
 	}
 	g.path = path;

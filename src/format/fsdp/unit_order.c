@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 
 /* How much may be tried. */
 #define MAX_WORDS (1u << 25)
@@ -44,11 +45,6 @@ struct search {
 	uint32_t *to;     /* one that is being made */
 	struct optimfs_error *err;
 };
-
-static int no_memory(struct search *s)
-{
-	return optimfs_fail(s->err, ENOMEM, "OFS443 out of memory for IDs");
-}
 
 static int too_many(struct search *s)
 {
@@ -196,7 +192,7 @@ static uint32_t add_state(struct search *s)
 		}
 		p = reallocarray(s->state, cap, n);
 		if (p == NULL) {
-			no_memory(s);
+			ofs_no_memory(s->err);
 			return OFS_NONE;
 		}
 		s->state = p;
@@ -204,7 +200,7 @@ static uint32_t add_state(struct search *s)
 	}
 	memcpy(s->state + s->nstates * s->width, s->to, n);
 	if (!ofs_map_add(&s->map, hash, s->nstates)) {
-		no_memory(s);
+		ofs_no_memory(s->err);
 		return OFS_NONE;
 	}
 	return s->nstates++;
@@ -224,7 +220,7 @@ static int add_edge(struct search *s, uint32_t from, uint32_t id,
 			return too_many(s);
 		p = reallocarray(s->edge, cap, sizeof(*p));
 		if (p == NULL)
-			return no_memory(s);
+			return ofs_no_memory(s->err);
 		s->edge = p;
 		s->edge_cap = cap;
 	}
@@ -367,7 +363,7 @@ static int go_back(struct search *s, struct ofs_order_name *name)
 	int ret = 0;
 
 	if (good == NULL || seen == NULL) {
-		ret = no_memory(s);
+		ret = ofs_no_memory(s->err);
 		goto out;
 	}
 	for (uint32_t i = s->first; i < s->nstates; i++)
@@ -396,7 +392,7 @@ static int set_up(struct search *s)
 	s->depth = calloc(o->nunits + 1ull, sizeof(*s->depth));
 	s->base = calloc(o->ngroups + 1ull, sizeof(*s->base));
 	if (s->parent == NULL || s->depth == NULL || s->base == NULL)
-		return no_memory(s);
+		return ofs_no_memory(s->err);
 	find_parents(s);
 	for (uint32_t i = 0; i < o->nunits; i++)
 		s->nparams += o->unit[i].nparams;
@@ -414,7 +410,7 @@ static int set_up(struct search *s)
 	s->width = POSITIONS + s->levels + o->ngroups;
 	s->now = calloc(s->width, sizeof(*s->now));
 	s->to = calloc(s->width, sizeof(*s->to));
-	return s->now == NULL || s->to == NULL ? no_memory(s) : 0;
+	return s->now == NULL || s->to == NULL ? ofs_no_memory(s->err) : 0;
 }
 
 int ofs_order_find(const struct ofs_order *o, struct ofs_order_name *name,

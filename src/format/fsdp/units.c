@@ -13,32 +13,11 @@
 
 #include "base/io.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "format/fsdp/units_impl.h"
 
 #define MAX_FILE    (64u << 20)
 #define MAX_STRINGS (1u << 22)
-
-int ofs_units_no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for units");
-}
-
-bool ofs_units_grow(void *array, uint32_t n, uint32_t *cap, size_t size)
-{
-	void **p = array, *bigger;
-	uint32_t want = *cap == 0 ? 16 : *cap * 2;
-
-	if (n < *cap)
-		return true;
-	if (n >= MAX_STRINGS)
-		return false;
-	bigger = reallocarray(*p, want, size);
-	if (bigger == NULL)
-		return false;
-	*p = bigger;
-	*cap = want;
-	return true;
-}
 
 /* A parameter belongs to one unit. */
 struct claims {
@@ -79,7 +58,7 @@ static int claim_all(const struct ofs_units *u, struct claim *v,
 				    u->unit[i].prefix.p);
 			v[n] = (struct claim){ i, k };
 			if (!ofs_map_add(map, hash, n++))
-				return ofs_units_no_memory(err);
+				return ofs_no_memory(err);
 		}
 	return 0;
 }
@@ -94,7 +73,7 @@ static int check_claims(const struct ofs_units *u, struct optimfs_error *err)
 	for (uint32_t i = 0; i < u->n; i++)
 		n += u->unit[i].flat.nparams;
 	v = calloc(n + 1, sizeof(*v));
-	ret = v == NULL ? ofs_units_no_memory(err) : claim_all(u, v, &map, err);
+	ret = v == NULL ? ofs_no_memory(err) : claim_all(u, v, &map, err);
 	free(v);
 	ofs_map_fini(&map);
 	return ret;
@@ -152,7 +131,7 @@ static int read_bytes(const char *file, uint8_t **p, uint32_t *n,
 	}
 	buf = malloc((size_t)st.st_size + 1);
 	if (buf == NULL) {
-		ofs_units_no_memory(err);
+		ofs_no_memory(err);
 		goto out;
 	}
 	if (ofs_pread_all(fd, buf, (size_t)st.st_size, 0, err) == -1)
@@ -190,7 +169,7 @@ int ofs_units_remember(struct ofs_catalog *cat, const char *file,
 	char *copy = ofs_arena_strndup(&cat->arena, text, n);
 
 	if (name == NULL || copy == NULL)
-		return ofs_units_no_memory(err);
+		return ofs_no_memory(err);
 	cat->units = copy;
 	cat->units_file = name;
 	cat->nunits = n;
@@ -260,7 +239,7 @@ static int read_beside(struct ofs_units *u, struct ofs_catalog *cat,
 	int ret = 1;
 
 	if (asprintf(&name, "%.*s" OFS_UNITS_FILE, dir, rel) == -1)
-		return ofs_units_no_memory(err);
+		return ofs_no_memory(err);
 	if (!ofs_dir_stat(&cat->dir, name, &st))
 		goto out;
 	if (ofs_dir_read_file(&cat->dir, name, MAX_FILE, &p, &n, &why) == 0 &&
@@ -272,7 +251,7 @@ static int read_beside(struct ofs_units *u, struct ofs_catalog *cat,
 			ofs_units_fini(u);
 	} else if (ofs_catalog_note_as(cat, OFS_NOTE_WARNING, why.code,
 		       "%s (%s is not used)", why.text, name) == OFS_NONE) {
-		ret = ofs_units_no_memory(err);
+		ret = ofs_no_memory(err);
 	}
 out:
 	free(p);

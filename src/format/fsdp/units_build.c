@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "format/fsdp/units_impl.h"
 #include "naming/naming.h"
 
@@ -21,7 +22,7 @@ static int whole_name(struct ofs_units *u, struct ofs_str prefix,
 	size_t len = 0;
 
 	if (raw == NULL || clean == NULL)
-		return ofs_units_no_memory(err);
+		return ofs_no_memory(err);
 	for (size_t i = 0; i < 3; i++) {
 		if (part[i].len == 0)
 			continue;
@@ -53,7 +54,7 @@ static int set_shape(struct ofs_units_reader *r,
 
 	shape = ofs_arena_alloc(&r->u->arena, n * sizeof(*shape));
 	if (shape == NULL)
-		return ofs_units_no_memory(r->err);
+		return ofs_no_memory(r->err);
 	for (uint32_t k = 0; k < n; k++) {
 		if (d->shapes.v[from + k] < 0)
 			return ofs_units_unexpected(r, "sizes in shapes");
@@ -77,7 +78,7 @@ static int set_params(struct ofs_units_reader *r,
 	unit->param = ofs_arena_alloc(&r->u->arena, n * sizeof(*unit->param));
 	unit->numel = ofs_arena_alloc(&r->u->arena, n * sizeof(*unit->numel));
 	if (unit->param == NULL || unit->numel == NULL)
-		return ofs_units_no_memory(r->err);
+		return ofs_no_memory(r->err);
 	for (uint32_t i = 0; i < n; i++) {
 		struct ofs_unit_param *p = &unit->param[i];
 
@@ -100,9 +101,8 @@ static int add_ties(struct ofs_units_reader *r, const struct ofs_units_draft *d)
 		const struct ofs_str *s = d->shared.v + i;
 		struct ofs_unit_tie *t;
 
-		if (!ofs_units_grow(&u->tie, u->nties, &r->tie_cap,
-			sizeof(*u->tie)))
-			return ofs_units_no_memory(r->err);
+		if (ofs_grow(u->tie, u->nties, r->tie_cap, NULL) == -1)
+			return ofs_no_memory(r->err);
 		t = &u->tie[u->nties];
 		if (whole_name(u, d->prefix, s[1], s[0], &t->name, r->err) ==
 			-1 ||
@@ -127,7 +127,7 @@ static int set_prefix(struct ofs_units_reader *r,
 	unit->prefix = module_of(unit->prefix);
 	p = ofs_arena_strndup(&r->u->arena, unit->prefix.p, unit->prefix.len);
 	if (p == NULL)
-		return ofs_units_no_memory(r->err);
+		return ofs_no_memory(r->err);
 	unit->prefix.p = p;
 	return 0;
 }
@@ -157,8 +157,8 @@ int ofs_units_add(struct ofs_units_reader *r, const struct ofs_units_draft *d)
 	if (d->shared.n % 4 != 0)
 		return ofs_units_unexpected(r,
 		    "four names for each shared parameter");
-	if (!ofs_units_grow(&u->unit, u->n, &r->cap, sizeof(*u->unit)))
-		return ofs_units_no_memory(r->err);
+	if (ofs_grow(u->unit, u->n, r->cap, NULL) == -1)
+		return ofs_no_memory(r->err);
 	unit = &u->unit[u->n++];
 	*unit = (struct ofs_unit){ .line = r->j.at,
 		.whole = ends_with(d->strategy, "NO_SHARD") };
@@ -177,7 +177,7 @@ int ofs_units_keep(struct ofs_units_reader *r,
 		return 0;
 	*out = ofs_arena_alloc(&r->u->arena, s->n * sizeof(**out));
 	if (*out == NULL)
-		return ofs_units_no_memory(r->err);
+		return ofs_no_memory(r->err);
 	for (uint32_t i = 0; i < s->n; i++)
 		if (whole_name(r->u, none, none, s->v[i], &(*out)[i], r->err) ==
 		    -1)

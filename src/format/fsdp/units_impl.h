@@ -29,11 +29,8 @@ struct ofs_units_reader {
 	struct optimfs_error *err;
 };
 
-int ofs_units_no_memory(struct optimfs_error *err);
 /* The JSON is in order, but this is not what stands here. */
 int ofs_units_unexpected(struct ofs_units_reader *r, const char *want);
-/* Room for one more in an array of n; false: too many, or no memory. */
-bool ofs_units_grow(void *array, uint32_t n, uint32_t *cap, size_t size);
 
 /* units_json.c: read all of the text, adding each unit as it ends. */
 int ofs_units_document(struct ofs_units_reader *r);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/fsdp/units_impl.h"
 
 int ofs_units_unexpected(struct ofs_units_reader *r, const char *want)
@@ -31,7 +32,7 @@ static int copy_string(struct ofs_units_reader *r, struct ofs_str *out)
 	char *p = ofs_arena_strndup(&r->u->arena, r->j.str.p, r->j.str.len);
 
 	if (p == NULL)
-		return ofs_units_no_memory(r->err);
+		return ofs_no_memory(r->err);
 	if (memchr(p, '\0', r->j.str.len) != NULL)
 		return ofs_units_unexpected(r, "a name without NUL");
 	*out = (struct ofs_str){ p, r->j.str.len };
@@ -61,9 +62,8 @@ static int read_strings(struct ofs_units_reader *r, struct ofs_units_strings *s)
 		} else if (t == OFS_JSON_ARRAY_END) {
 			depth--;
 		} else if (t == OFS_JSON_STRING && depth > 0) {
-			if (!ofs_units_grow(&s->v, s->n, &s->cap,
-				sizeof(*s->v)))
-				return ofs_units_no_memory(r->err);
+			if (ofs_grow(s->v, s->n, s->cap, NULL) == -1)
+				return ofs_no_memory(r->err);
 			if (copy_string(r, &s->v[s->n]) == -1)
 				return -1;
 			s->n++;
@@ -88,16 +88,16 @@ static int add_number(struct ofs_units_reader *r, struct ofs_unit_table *t,
 			return ofs_units_unexpected(r, "a whole number");
 		v = r->j.integer;
 	}
-	if (!ofs_units_grow(&t->v, t->n, &t->cap, sizeof(*t->v)))
-		return ofs_units_no_memory(r->err);
+	if (ofs_grow(t->v, t->n, t->cap, NULL) == -1)
+		return ofs_no_memory(r->err);
 	t->v[t->n++] = v;
 	return 0;
 }
 
 static int end_row(struct ofs_units_reader *r, struct ofs_unit_table *t)
 {
-	if (!ofs_units_grow(&t->end, t->nrows, &t->row_cap, sizeof(*t->end)))
-		return ofs_units_no_memory(r->err);
+	if (ofs_grow(t->end, t->nrows, t->row_cap, NULL) == -1)
+		return ofs_no_memory(r->err);
 	t->end[t->nrows++] = t->n;
 	return 0;
 }

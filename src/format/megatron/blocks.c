@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "format/megatron/megatron.h"
 
 /* fully_sharded_model_space (Megatron-Core 0.7 to 0.15; docs/formats/megatron.md): a
@@ -59,7 +60,7 @@ static int collect(struct ofs_megatron *m, struct models *models,
 		ofs_megatron_parse(s, &key);
 		if (key.kind == OFS_MEGATRON_MODEL &&
 		    !ofs_map_add(&models->map, ofs_map_hash(s.p, s.len), i))
-			return ofs_megatron_no_memory(err);
+			return ofs_no_memory(err);
 	}
 	return 0;
 }
@@ -96,16 +97,8 @@ static bool divides(struct blocks *b)
 
 static int add_shard(struct blocks *b, const struct ofs_shard *s)
 {
-	uint32_t cap = b->cap == 0 ? 16 : b->cap * 2;
-	struct ofs_shard *v;
-
-	if (b->n == b->cap) {
-		v = reallocarray(b->shard, cap, sizeof(*v));
-		if (v == NULL)
-			return ofs_megatron_no_memory(b->err);
-		b->shard = v;
-		b->cap = cap;
-	}
+	if (ofs_grow(b->shard, b->n, b->cap, b->err) == -1)
+		return -1;
 	b->shard[b->n++] = *s;
 	return 0;
 }
@@ -267,7 +260,7 @@ static int look(struct ofs_megatron *m, const struct models *models,
 		   (int)(s.len < 200 ? s.len : 200), s.p,
 		   p == NULL ? "is not here: the model is needed"
 			     : "does not fit it") == OFS_NONE
-	    ? ofs_megatron_no_memory(err)
+	    ? ofs_no_memory(err)
 	    : 0;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "format/dcp/dcp.h"
 #include "format/megatron/megatron.h"
 #include "format/probe.h"
@@ -35,7 +36,7 @@ static int json_says(const uint8_t *p, uint64_t n, const char *name,
 	}
 out:
 	ofs_json_fini(&j);
-	return why.code == ENOMEM ? ofs_megatron_no_memory(err) : found;
+	return why.code == ENOMEM ? ofs_no_memory(err) : found;
 }
 
 /* Does metadata.json say that tensors are stored so? 1, 0; -1: ENOMEM. */
@@ -49,7 +50,7 @@ static int has_backend(const struct ofs_dir *dir, const char *backend,
 
 	if (ofs_dir_read_file(dir, "metadata.json", 65536, &bytes, &n, &why) ==
 	    -1)
-		return why.code == ENOMEM ? ofs_megatron_no_memory(err) : 0;
+		return why.code == ENOMEM ? ofs_no_memory(err) : 0;
 	ret = json_says(bytes, n, "sharded_backend", backend, err);
 	free(bytes);
 	return ret;

@@ -90,5 +90,4 @@ int ofs_megatron_unstack(struct ofs_megatron *m, uint32_t entry,
  * for all. Paths are final. */
 int ofs_megatron_steps(struct ofs_megatron *m, struct optimfs_error *err);
 
-int ofs_megatron_no_memory(struct optimfs_error *err);
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/megatron/megatron.h"
 #include "pickle/pickle.h"
 
@@ -312,7 +313,7 @@ static int place_object(struct ofs_megatron *m, uint32_t entry,
 		    (unsigned long long)key->layer, (int)(name.len - at),
 		    name.p + at);
 		if (ret == -1)
-			return ofs_megatron_no_memory(err);
+			return ofs_no_memory(err);
 		name = (struct ofs_str){ text, (uint32_t)ret };
 	}
 	ret = ofs_megatron_path(m, key, name, rest, n, path, err);
@@ -361,7 +362,7 @@ int ofs_megatron_place(struct ofs_megatron *m, uint32_t entry,
 		return 0;
 	copy = malloc(n * sizeof(*copy)); /* adding paths moves them */
 	if (copy == NULL)
-		return ofs_megatron_no_memory(err);
+		return ofs_no_memory(err);
 	memcpy(copy, c, n * sizeof(*copy));
 	ret = place_entry(m, entry, copy, n, err);
 	free(copy);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "format/format.h"
 #include "format/megatron/megatron.h"
 #include "format/probe.h"
@@ -19,11 +20,6 @@
 #define BUDGET (UINT64_C(1) << 20)
 /* Optimizers that are chained. */
 #define MAX_CHAINED 64
-
-int ofs_megatron_no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "OFS443 Megatron-Core: out of memory");
-}
 
 /* Recognition. */
 
@@ -182,13 +178,13 @@ static int warn(struct ofs_megatron *m, struct optimfs_error *err)
 		"--dist-ckpt-optim-fully-reshardable",
 		n, objects ? "objects of flat buckets" : "flat buckets") ==
 		OFS_NONE)
-		return ofs_megatron_no_memory(err);
+		return ofs_no_memory(err);
 	if (!m->has_common &&
 	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, EIO,
 		"OFS649 neither common.pt nor common_state can be read: "
 		"arguments, groups of parameters and steps are unknown") ==
 		OFS_NONE)
-		return ofs_megatron_no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 

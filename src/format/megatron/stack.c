@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "format/megatron/megatron.h"
 
 /* No model has as many layers. */
@@ -175,7 +176,7 @@ static int cut(struct stack *k)
 		return 0;
 	k->piece = malloc((n + 1) * sizeof(*k->piece));
 	if (k->piece == NULL)
-		return ofs_megatron_no_memory(k->err);
+		return ofs_no_memory(k->err);
 	if (n > k->t.nshards)
 		k->m->budget -= n - k->t.nshards;
 	for (uint32_t i = 0; i < k->t.nshards && k->wrong == NULL; i++)
@@ -222,7 +223,7 @@ static int layer_path(struct stack *k, const struct ofs_megatron_key *key,
 	int ret;
 
 	if (n == -1)
-		return ofs_megatron_no_memory(k->err);
+		return ofs_no_memory(k->err);
 	ret = ofs_megatron_path(k->m, key,
 	    (struct ofs_str){ text, (uint32_t)n }, NULL, 0, path, k->err);
 	free(text);
@@ -262,7 +263,7 @@ static int spoil(struct stack *k, const struct ofs_megatron_key *key)
 		k->t.error = ofs_catalog_note_as(k->m->cat, OFS_NOTE_ERROR,
 		    EUCLEAN, "%s", why.text);
 	}
-	return k->t.error == OFS_NONE ? ofs_megatron_no_memory(k->err) : 0;
+	return k->t.error == OFS_NONE ? ofs_no_memory(k->err) : 0;
 }
 
 /* The stacks of one checkpoint have equally many layers. */
@@ -287,7 +288,7 @@ static int check_layers(struct stack *k, const struct ofs_megatron_key *key,
 		key->name.p, k->nlayers,
 		m->num_layers != 0 ? "num_layers is" : "other tensors have",
 		want) == OFS_NONE)
-		return ofs_megatron_no_memory(k->err);
+		return ofs_no_memory(k->err);
 	return 0;
 }
 
@@ -298,7 +299,7 @@ static int keep(struct stack *k, const struct ofs_megatron_key *key)
 		"OFS646 %.200s: %" PRIu64
 		" layers, or too many chunks, are stacked: shown as one tensor",
 		key->name.p, k->nlayers) == OFS_NONE)
-		return ofs_megatron_no_memory(k->err);
+		return ofs_no_memory(k->err);
 	return 0;
 }
 

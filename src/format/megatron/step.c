@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/megatron/megatron.h"
 #include "pickle/pickle.h"
 
@@ -63,7 +64,7 @@ static struct optimizer *find(struct steps *s, uint32_t chained)
 			return &s->o[i];
 	v = reallocarray(s->o, s->n + 1, sizeof(*v));
 	if (v == NULL) {
-		ofs_megatron_no_memory(s->err);
+		ofs_no_memory(s->err);
 		return NULL;
 	}
 	s->o = v;
@@ -205,7 +206,7 @@ int ofs_megatron_steps(struct ofs_megatron *m, struct optimfs_error *err)
 	s.want = calloc(max, sizeof(*s.want));
 	s.have = calloc(max, sizeof(*s.have));
 	if (s.want == NULL || s.have == NULL)
-		ofs_megatron_no_memory(err);
+		ofs_no_memory(err);
 	else
 		ret = find_steps(&s);
 	/* what one adds is no other's: max holds */

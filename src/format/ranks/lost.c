@@ -8,15 +8,11 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "format/ranks/ranks.h"
 
 /* So many missing ranks are named one by one. */
 #define MAX_NAMED 1024
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for a message");
-}
 
 static int note_missing(struct ofs_ranks *set, int rank,
     struct optimfs_error *err)
@@ -24,7 +20,7 @@ static int note_missing(struct ofs_ranks *set, int rank,
 	if (ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO,
 		"OFS140 the file of rank %d of %d is missing (beside %.200s)",
 		rank, set->world, set->file[0].rel) == OFS_NONE)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -46,7 +42,7 @@ static int note_all(struct ofs_ranks *set, struct ofs_ranks_file **v,
 	    ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO,
 		"OFS180 %.200s: %" PRIu32 " of %d rank files are there",
 		set->file[0].rel, n, set->world) == OFS_NONE)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -106,7 +102,7 @@ static int all_whole(const struct ofs_catalog *cat, uint32_t first,
 			most = cat->tensors[i].nshards;
 	copy = malloc((most + 1ull) * sizeof(*copy));
 	if (copy == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = first; i < cat->ntensors && whole; i++) {
 		const struct ofs_tensor *t = &cat->tensors[i];
 
@@ -126,7 +122,7 @@ static int note_spare(struct ofs_ranks *set, uint32_t n,
 		"OFS183 %.200s: %" PRIu32 " of %d rank files are there; they "
 		"have all elements of every tensor that they know",
 		set->file[0].rel, n, set->world) == OFS_NONE)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -139,7 +135,7 @@ int ofs_ranks_lost(struct ofs_ranks *set, uint32_t tensors,
 
 	v = ofs_ranks_sorted(set, &n);
 	if (v == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	if (set->world < 0 || n >= (uint32_t)set->world) {
 		free(v);
 		return 0;

@@ -7,16 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/globals.h"
 #include "format/part.h"
 #include "format/ranks/ranks.h"
 #include "format/torch_file/sharded.h"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM,
-	    "OFS443 out of memory for the leaves of files");
-}
 
 /* Collecting. */
 
@@ -51,7 +46,7 @@ int ofs_ranks_leaf(struct ofs_ranks *set, uint32_t path, uint32_t file,
 			    "OFS624 too many leaves in one set of files");
 		p = reallocarray(set->leaf, cap, sizeof(*p));
 		if (p == NULL)
-			return no_memory(err);
+			return ofs_no_memory(err);
 		set->leaf = p;
 		set->leaf_cap = cap;
 	}
@@ -77,7 +72,7 @@ int ofs_ranks_begin(struct ofs_ranks *set, struct ofs_catalog *cat, size_t n,
 {
 	*set = (struct ofs_ranks){ .cat = cat };
 	set->file = calloc(n + 1, sizeof(*set->file));
-	return set->file == NULL ? no_memory(err) : 0;
+	return set->file == NULL ? ofs_no_memory(err) : 0;
 }
 
 int ofs_ranks_open(struct ofs_ranks *set, const char *rel, int rank, bool bare,
@@ -189,7 +184,7 @@ int ofs_ranks_group(struct ofs_ranks *set, struct optimfs_error *err)
 		free(at);
 		free(all);
 		free(sorted);
-		return no_memory(err);
+		return ofs_no_memory(err);
 	}
 	memset(at, 0xff, ((size_t)set->nleaves + 1) * sizeof(*at));
 	set->group = all;
@@ -296,7 +291,7 @@ int ofs_ranks_value(struct ofs_ranks *set, uint32_t path, struct ofs_buf *b,
 
 	if (b->bad) {
 		ofs_buf_fini(b);
-		return no_memory(err);
+		return ofs_no_memory(err);
 	}
 	doc = ofs_pickle_parse(b->data, b->len, true, NULL, NULL, err);
 	if (doc == NULL)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "format/ranks/ranks.h"
 
 /* A shard that has a checksum. */
@@ -106,16 +107,8 @@ static int note_sum(struct join *j, const struct summed *s,
 {
 	if (s->crc == 0)
 		return 0;
-	if (j->nsums == j->cap) {
-		size_t cap = j->cap == 0 ? 16 : 2 * j->cap;
-		struct summed *p = reallocarray(j->sum, cap, sizeof(*p));
-
-		if (p == NULL)
-			return optimfs_fail(err, ENOMEM,
-			    "OFS443 out of memory for checksums of shards");
-		j->sum = p;
-		j->cap = cap;
-	}
+	if (ofs_grow(j->sum, j->nsums, j->cap, err) == -1)
+		return -1;
 	j->sum[j->nsums++] = *s;
 	return 0;
 }

@@ -7,12 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/ranks/ranks.h"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for a message");
-}
 
 /* What is written in a file is truer than its name. */
 static int set_ranks(struct ofs_ranks *set, struct optimfs_error *err)
@@ -26,7 +22,7 @@ static int set_ranks(struct ofs_ranks *set, struct optimfs_error *err)
 		    ofs_catalog_note(set->cat, OFS_NOTE_WARNING, 0,
 			"OFS181 %.200s was written by rank %d", f->rel,
 			f->said_rank) == OFS_NONE)
-			return no_memory(err);
+			return ofs_no_memory(err);
 		f->rank = f->said_rank;
 		set->cat->objects[f->at.at.object].rank = f->rank;
 	}
@@ -87,7 +83,7 @@ static int mark_surplus(struct ofs_ranks *set,
 			"OFS181 %.200s is left out: its rank is %d, and the "
 			"others are of %d ranks",
 			f->rel, f->rank, set->world) == OFS_NONE)
-			return no_memory(err);
+			return ofs_no_memory(err);
 	}
 	return 0;
 }
@@ -139,7 +135,7 @@ int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err)
 	drop_surplus(set);
 	v = ofs_ranks_sorted(set, &n);
 	if (v == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 1; i < n && ret == 0; i++)
 		if (v[i]->rank == v[i - 1]->rank)
 			ret = optimfs_fail(err, EUCLEAN,

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "format/part.h"
 
 /* docs/formats/safetensors.md: {"metadata": {...}, "weight_map": {NAME: FILE}}.
@@ -55,12 +56,6 @@ struct index {
 	struct optimfs_error *err;
 };
 
-static int no_memory(struct index *x)
-{
-	return optimfs_fail(x->err, ENOMEM, "OFS443 %s: out of memory",
-	    x->part->rel);
-}
-
 static bool same_tensor(const void *ctx, uint32_t i, const void *key, size_t n)
 {
 	(void)n;
@@ -96,7 +91,7 @@ static uint32_t name_of(struct index *x, const uint32_t *c, uint32_t n)
 		ofs_buf_put(&b, s.p, s.len);
 	}
 	if (b.bad)
-		no_memory(x);
+		ofs_no_memory(x->err);
 	else
 		name = ofs_catalog_str(x->cat, (char *)b.data, b.len, x->err);
 	ofs_buf_fini(&b);
@@ -126,7 +121,7 @@ static int collect_tensor(struct index *x, uint32_t entry)
 	if (first == UINT32_MAX) {
 		if (!ofs_map_add(&x->by_name,
 			ofs_map_hash(&me->name, sizeof(me->name)), x->n))
-			return no_memory(x);
+			return ofs_no_memory(x->err);
 	} else {
 		me->last = OFS_NONE;
 		x->t[x->t[first].last].next = x->n;
@@ -140,7 +135,7 @@ static int collect(struct index *x)
 {
 	x->t = calloc((size_t)x->cat->nentries + 1, sizeof(*x->t));
 	if (x->t == NULL)
-		return no_memory(x);
+		return ofs_no_memory(x->err);
 	for (uint32_t i = 0; i < x->cat->nentries; i++)
 		if (collect_tensor(x, i) == -1)
 			return -1;
@@ -158,7 +153,7 @@ static int warn(struct index *x, int code, const char *text, uint32_t name,
 		"OFS661 %s: '%.*s' %s %.200s", x->part->rel,
 		(int)(s.len > 200 ? 200 : s.len), s.p, text,
 		x->cat->objects[object].path) == OFS_NONE)
-		return no_memory(x);
+		return ofs_no_memory(x->err);
 	return 0;
 }
 
@@ -221,7 +216,7 @@ static int add_lost(struct index *x, uint32_t name, uint32_t object)
 		: o->refused ? "may not be opened"
 			     : "does not have it");
 	if (item.error == OFS_NONE)
-		return no_memory(x);
+		return ofs_no_memory(x->err);
 	e.ref = ofs_catalog_item(x->cat, &item, x->err);
 	if (e.ref == OFS_NONE ||
 	    ofs_catalog_entry(x->cat, &e, x->err) == OFS_NONE)
@@ -229,7 +224,7 @@ static int add_lost(struct index *x, uint32_t name, uint32_t object)
 	if (ofs_catalog_note(x->cat, OFS_NOTE_MISSING, EIO,
 		"OFS661 '%.*s', which should be in %.200s",
 		(int)(s.len > 200 ? 200 : s.len), s.p, o->path) == OFS_NONE)
-		return no_memory(x);
+		return ofs_no_memory(x->err);
 	return set_path(x, &t, NULL);
 }
 
@@ -242,7 +237,7 @@ static int row(struct index *x, uint32_t name, uint32_t object)
 		return warn(x, EUCLEAN, "stands twice in it, then for", name,
 		    object);
 	if (!ofs_map_add(&x->seen, ofs_map_hash(&name, sizeof(name)), name))
-		return no_memory(x);
+		return ofs_no_memory(x->err);
 	if (first == UINT32_MAX)
 		return add_lost(x, name, object);
 	for (i = first; i != OFS_NONE && x->t[i].object != object;)
@@ -272,7 +267,7 @@ static uint32_t object_of(struct index *x, struct ofs_str file)
 	}
 	if (asprintf(&path, "%.*s%.*s", dir, x->part->rel, (int)file.len,
 		file.p) == -1) {
-		no_memory(x);
+		ofs_no_memory(x->err);
 		return OFS_NONE;
 	}
 	object = ofs_catalog_object(x->cat, path, -1, x->err);
@@ -337,11 +332,11 @@ static int read_text(struct index *x, const uint8_t *bytes, uint64_t n,
 static int complain(struct index *x, const struct optimfs_error *why)
 {
 	if (why->code == ENOMEM)
-		return no_memory(x);
+		return ofs_no_memory(x->err);
 	if (ofs_catalog_note_as(x->cat, OFS_NOTE_WARNING, why->code,
 		"%.200s: not used: the files are read as they are",
 		why->text) == OFS_NONE)
-		return no_memory(x);
+		return ofs_no_memory(x->err);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "format/safetensors/hf_shards.h"
 
 /* DCP_SHARDING_INFO: {"w": {"saved_offsets": [4, 0]}, ...}, itself a string of
@@ -27,11 +28,6 @@ static int malformed(struct info *i, const char *what)
 {
 	return optimfs_fail(i->err, EUCLEAN,
 	    "OFS628 DCP_SHARDING_INFO at byte %" PRIu64 ": %s", i->j.at, what);
-}
-
-static int no_memory(struct info *i)
-{
-	return optimfs_fail(i->err, ENOMEM, "OFS443 headers: out of memory");
 }
 
 /* The list of offsets that follows; *n gets how many, of which those past
@@ -67,7 +63,7 @@ static int keep_offsets(struct info *i, const struct ofs_safetensors_tensor *t,
 	}
 	copy = ofs_arena_alloc(i->arena, (n + 1) * sizeof(*copy));
 	if (copy == NULL)
-		return no_memory(i);
+		return ofs_no_memory(i->err);
 	memcpy(copy, v, n * sizeof(*copy));
 	i->offset[index] = copy;
 	return 0;
@@ -123,7 +119,7 @@ const uint64_t **ofs_hf_offsets(const struct ofs_safetensors *st,
 
 	i.offset = calloc(st->n + 1, sizeof(*i.offset));
 	if (i.offset == NULL) {
-		no_memory(&i);
+		ofs_no_memory(i.err);
 		return NULL;
 	}
 	if (text.p != NULL) {

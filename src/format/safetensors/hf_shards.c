@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "format/part.h"
 
 /* DCP's HuggingFaceStorageWriter with save_distributed (PyTorch 2.8 to 2.11,
@@ -45,11 +46,6 @@ struct shards {
 	struct optimfs_error *err;
 };
 
-static int no_memory(struct shards *s)
-{
-	return optimfs_fail(s->err, ENOMEM, "OFS443 headers: out of memory");
-}
-
 bool ofs_hf_shard_name(const char *name, int *rank, int *part, int *parts)
 {
 	unsigned int r, i, n;
@@ -74,7 +70,7 @@ static int open_file(struct shards *s, struct file *f)
 
 	if (asprintf(&path, "%s%s%s", s->part->rel,
 		s->part->rel[0] == '\0' ? "" : "/", f->name) == -1)
-		return no_memory(s);
+		return ofs_no_memory(s->err);
 	f->object = ofs_catalog_object(s->cat, path, f->rank, s->err);
 	if (f->object == OFS_NONE ||
 	    ofs_safetensors_open_file(&s->cat->dir, path, s->cat->max_metadata,
@@ -96,7 +92,7 @@ static int open_files(struct shards *s, const struct ofs_names *names)
 
 	s->file = calloc(names->n + 1, sizeof(*s->file));
 	if (s->file == NULL)
-		return no_memory(s);
+		return ofs_no_memory(s->err);
 	for (size_t i = 0; i < names->n; i++) {
 		struct file *f = &s->file[s->nfiles];
 
@@ -127,7 +123,7 @@ static int check_gaps(struct shards *s)
 			"missing, %.300s is the next: what was in it is lost",
 			want_rank + 1, want_part, parts,
 			s->file[i].name) == OFS_NONE)
-			return no_memory(s);
+			return ofs_no_memory(s->err);
 		want_rank = part == parts ? rank + 1 : rank;
 		want_part = part == parts ? 1 : part + 1;
 	}
@@ -136,7 +132,7 @@ static int check_gaps(struct shards *s)
 		"OFS140 shard-%05d-model-%05d-of-%05d.safetensors is missing: "
 		"what was in it is lost",
 		want_rank + 1, want_part, parts) == OFS_NONE)
-		return no_memory(s);
+		return ofs_no_memory(s->err);
 	return 0;
 }
 
@@ -163,22 +159,16 @@ static int collect_piece(struct shards *s, uint32_t file, uint32_t tensor)
 	const struct ofs_safetensors_tensor *t =
 	    &s->file[file].st.tensor[tensor];
 	uint32_t hash = ofs_map_hash(t->name.p, t->name.len), first;
-	uint32_t me = s->npieces, cap = s->piece_cap * 2 + 64;
-	struct piece *more;
+	uint32_t me = s->npieces;
 
-	if (me == s->piece_cap) {
-		more = realloc(s->piece, cap * sizeof(*more));
-		if (more == NULL)
-			return no_memory(s);
-		s->piece = more;
-		s->piece_cap = cap;
-	}
+	if (ofs_grow(s->piece, me, s->piece_cap, s->err) == -1)
+		return -1;
 	s->piece[me] = (struct piece){ file, tensor, OFS_NONE, me };
 	first = ofs_map_find(&s->by_name, hash, same_name, s, t->name.p,
 	    t->name.len);
 	if (first == UINT32_MAX) {
 		if (!ofs_map_add(&s->by_name, hash, me))
-			return no_memory(s);
+			return ofs_no_memory(s->err);
 	} else {
 		s->piece[me].last = OFS_NONE;
 		s->piece[s->piece[first].last].next = me;
@@ -236,7 +226,7 @@ static int spoil(struct shards *s, uint32_t piece, const char *why,
 	    name.p);
 	t->error =
 	    ofs_catalog_note_as(s->cat, OFS_NOTE_ERROR, e.code, "%s", e.text);
-	return t->error == OFS_NONE ? no_memory(s) : 0;
+	return t->error == OFS_NONE ? ofs_no_memory(s->err) : 0;
 }
 
 static int add_shard(struct shards *s, uint32_t piece)

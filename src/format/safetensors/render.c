@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "format/safetensors/note.h"
 #include "pickle/write.h"
 #include "text/text.h"
@@ -62,11 +63,6 @@ static const struct st_files *st_files(const struct ofs_files *f)
 	return (const struct st_files *)f;
 }
 
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "a safetensors header");
-}
-
 static void put_string(struct ofs_buf *b, const void *p, size_t n)
 {
 	ofs_buf_putc(b, '"');
@@ -97,7 +93,7 @@ static const char *make_key(struct section *s, const struct ofs_entry *e,
 	*len = (uint32_t)key.len;
 	ofs_buf_fini(&key);
 	if (copy == NULL)
-		no_memory(s->err);
+		ofs_no_memory(s->err);
 	return copy;
 }
 
@@ -155,7 +151,7 @@ static int value_text(const struct ofs_pickle *doc, uint32_t node,
 	if (ret == -1)
 		return -1;
 	if (out->bad)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	if (kind == OFS_TEXT_OPAQUE || kind == OFS_TEXT_BYTES || !is_json(out))
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS448 a value that has no form in JSON");
@@ -281,7 +277,7 @@ static int sort_leaves(struct section *s)
 	int ret = 0;
 
 	if (v == NULL)
-		return no_memory(s->err);
+		return ofs_no_memory(s->err);
 	for (uint32_t i = 0; i < n; i++) {
 		v[i].leaf = s->f->leaf[s->first + i];
 		v[i].align = ofs_dtype_size(ofs_render_dtype(s->to,
@@ -374,7 +370,7 @@ static int put_header(struct section *s, struct st_file *file, bool note)
 	while (b->len % 8 != 0 && !b->bad)
 		ofs_buf_putc(b, ' ');
 	if (b->bad)
-		return no_memory(s->err);
+		return ofs_no_memory(s->err);
 	n = b->len - 8;
 	if (n > OFS_SAFETENSORS_HEADER_MAX)
 		return optimfs_fail(s->err, E2BIG,
@@ -393,7 +389,7 @@ static struct st_file *new_file(struct section *s)
 	    reallocarray(f->file, (size_t)f->files.n + 1, sizeof(*grown));
 
 	if (grown == NULL) {
-		no_memory(s->err);
+		ofs_no_memory(s->err);
 		return NULL;
 	}
 	f->file = grown;
@@ -428,7 +424,7 @@ static int put_index(struct section *s, uint32_t nfiles)
 		    l->file + 1, nfiles);
 	}
 	ofs_buf_puts(b, "\n  }\n}\n");
-	return b->bad ? no_memory(s->err) : 0;
+	return b->bad ? ofs_no_memory(s->err) : 0;
 }
 
 static int put_files(struct section *s)

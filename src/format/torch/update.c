@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "format/part.h"
 #include "pickle/splice.h"
 #include "pickle/write.h"
@@ -45,8 +46,7 @@ static struct edit *new_edit(struct rewrite *w, uint32_t node, uint32_t item,
 {
 	struct edit *e;
 
-	if (ofs_commit_grow(&w->edit, &w->cap, w->nedits, sizeof(*w->edit),
-		w->err) == -1)
+	if (ofs_grow(w->edit, w->nedits, w->cap, w->err) == -1)
 		return NULL;
 	e = &w->edit[w->nedits++];
 	*e =
@@ -91,8 +91,7 @@ static int put_tensor(struct rewrite *w, struct ofs_pkw *out,
 	if (!w->in.zip)
 		return ofs_commit_no_place(t,
 		    "a file of this kind takes no further tensor", w->err);
-	if (ofs_commit_grow(&w->storage, &w->storage_cap, w->nstorages,
-		sizeof(*w->storage), w->err) == -1)
+	if (ofs_grow(w->storage, w->nstorages, w->storage_cap, w->err) == -1)
 		return -1;
 	s = &w->storage[w->nstorages++];
 	*s = (struct ofs_commit_storage){ .key = w->next_key++, .task = t };

@@ -11,6 +11,7 @@
 
 #include "archive/torch_storage.h"
 #include "base/checked.h"
+#include "base/memory.h"
 
 /* How much of an object is searched for tensors inside it. */
 #define MAX_SEARCH 4096
@@ -181,17 +182,8 @@ int ofs_torch_use(struct ofs_torch_leaves *l, const struct ofs_torch_tensor *t,
     uint32_t number, uint32_t tensor, struct optimfs_error *err)
 {
 	note_use(&l->use[number], t);
-	if (l->nplaced == l->cap) {
-		size_t cap = l->cap == 0 ? 64 : 2 * l->cap;
-		struct ofs_torch_placed *p =
-		    reallocarray(l->placed, cap, sizeof(*p));
-
-		if (p == NULL)
-			return optimfs_fail(err, ENOMEM,
-			    "OFS443 out of memory for %zu tensors", cap);
-		l->placed = p;
-		l->cap = cap;
-	}
+	if (ofs_grow(l->placed, l->nplaced, l->cap, err) == -1)
+		return -1;
 	l->placed[l->nplaced++] = (struct ofs_torch_placed){ tensor, number };
 	return 0;
 }

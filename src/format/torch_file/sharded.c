@@ -12,6 +12,7 @@
 #include "archive/torch.h"
 #include "archive/torch_storage.h"
 #include "base/checked.h"
+#include "base/memory.h"
 #include "format/placement.h"
 
 /* Ranks that a job may have, for what is untrusted. */
@@ -34,12 +35,6 @@ static int damaged(const char *what, struct optimfs_error *err)
 static int unsupported(const char *what, struct optimfs_error *err)
 {
 	return optimfs_fail(err, EOPNOTSUPP, "OFS692 %s", what);
-}
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM,
-	    "OFS443 out of memory for the parts of a tensor");
 }
 
 static bool is_class(const struct ofs_pickle *doc, uint32_t node,
@@ -160,7 +155,7 @@ static struct ofs_torch_piece *add_piece(struct ofs_torch_sharded *s,
 		p = reallocarray(s->piece, s->npieces == 0 ? 1 : 2 * s->npieces,
 		    sizeof(*p));
 		if (p == NULL) {
-			no_memory(err);
+			ofs_no_memory(err);
 			return NULL;
 		}
 		s->piece = p;

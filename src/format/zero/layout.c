@@ -11,16 +11,12 @@
 
 #include "archive/torch_storage.h"
 #include "base/checked.h"
+#include "base/memory.h"
 
 /* Shared nodes can unfold to any number of these. */
 #define PARAMS_MAX (1u << 22)
 #define DIMS_MAX   (1u << 24)
 #define GROUPS_MAX 16384
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for shapes");
-}
 
 /* Shapes. */
 
@@ -160,7 +156,7 @@ int ofs_zero_shapes_read(struct ofs_zero_shapes *s,
 	s->dims = calloc(ndims + 1, sizeof(*s->dims));
 	if (s->param == NULL || s->numel == NULL || s->byname == NULL ||
 	    s->first == NULL || s->dims == NULL)
-		no_memory(err);
+		ofs_no_memory(err);
 	else if (read_all(s, doc, node, err) == 0 && sort_names(s, err) == 0)
 		return 0;
 	ofs_zero_shapes_fini(s);
@@ -204,7 +200,7 @@ static int lay_flat(struct ofs_zero_layout *l, struct optimfs_error *err)
 
 	l->flat = calloc(s->ngroups + 1ull, sizeof(*l->flat));
 	if (l->flat == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t g = 0; g < s->ngroups; g++)
 		if (ofs_flat_init(&l->flat[g], s->numel + s->first[g],
 			s->first[g + 1] - s->first[g], OFS_FLAT_PACKED,
@@ -229,7 +225,7 @@ static int lay_slots(struct ofs_zero_layout *l, struct optimfs_error *err)
 	l->slot = calloc(s->n + 1ull, sizeof(*l->slot));
 	l->total = calloc(s->ngroups + 1ull, sizeof(*l->total));
 	if (l->slot == NULL || l->total == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < s->n; i++) {
 		uint64_t *total = &l->total[s->param[i].group];
 

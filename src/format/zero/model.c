@@ -9,12 +9,8 @@
 #include <string.h>
 
 #include "archive/torch_storage.h"
+#include "base/memory.h"
 #include "format/zero/zero.h"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for weights");
-}
 
 static uint32_t root_of(const struct ofs_zero *z, uint32_t file)
 {
@@ -228,7 +224,7 @@ static int note_rounded(struct ofs_zero *z, struct optimfs_error *err)
 	if (ofs_catalog_note(z->cat, OFS_NOTE_WARNING, 0,
 		"OFS698 weights in half precision are not stored: model/ has "
 		"the fp32 ones, rounded") == OFS_NONE)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -333,7 +329,7 @@ static int add_fragments(struct ofs_zero *z, const struct refs *refs,
     struct optimfs_error *err)
 {
 	struct ofs_zero_index *x = calloc(z->model.nfiles + 1ull, sizeof(*x));
-	int ret = x == NULL ? no_memory(err) : 0;
+	int ret = x == NULL ? ofs_no_memory(err) : 0;
 
 	for (uint32_t i = 0; i < z->model.nfiles && ret == 0; i++) {
 		const struct ofs_pickle *doc = z->model.file[i].doc;
@@ -372,7 +368,7 @@ int ofs_zero_model_add(struct ofs_zero *z, struct optimfs_error *err)
 	refs.trained = calloc(z->shapes.n + 1ull, sizeof(*refs.trained));
 	refs.frozen = calloc(z->frozen.n + 1ull, sizeof(*refs.frozen));
 	if (refs.trained == NULL || refs.frozen == NULL)
-		ret = no_memory(err);
+		ret = ofs_no_memory(err);
 	else
 		ret = add_all(z, &refs, err);
 	free(refs.trained);
@@ -406,7 +402,7 @@ static int collect_layer(struct ofs_zero *z, uint32_t file, int layer,
 			    "a name in %s", z->model.file[file].rel);
 		len = asprintf(&name, "%d.%.*s", layer, (int)s.len, s.p);
 		if (len == -1)
-			return no_memory(err);
+			return ofs_no_memory(err);
 		part[n + 1] = ofs_catalog_str(z->cat, name, (size_t)len, err);
 		free(name);
 		if (part[n] == OFS_NONE || part[n + 1] == OFS_NONE ||

@@ -9,16 +9,11 @@
 #include <string.h>
 
 #include "archive/torch_storage.h"
+#include "base/memory.h"
 #include "format/zero/zero.h"
 
 /* An optimizer keeps a few of them. */
 #define STATES_MAX 256
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM,
-	    "OFS443 out of memory for an optimizer's state");
-}
 
 static uint32_t rank_of(const struct ofs_ranks_file *f)
 {
@@ -146,7 +141,7 @@ static uint32_t *nodes_of(const struct ofs_zero *z, uint32_t group,
 	uint32_t *node = calloc(z->optim.nfiles + 1ull, sizeof(*node));
 
 	if (node == NULL)
-		no_memory(err);
+		ofs_no_memory(err);
 	for (uint32_t i = 0; node != NULL && i < z->optim.nfiles; i++)
 		node[i] = node_of(&z->rank[i], group, name);
 	return node;
@@ -456,7 +451,7 @@ static int note_elastic(struct ofs_zero *z, struct optimfs_error *err)
 		"OFS697 %s: an elastic checkpoint has no options of parameter "
 		"groups (lr, betas, ...)",
 		z->optim.file[0].rel) == OFS_NONE)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -524,7 +519,7 @@ int ofs_zero_optim_collect(struct ofs_zero *z, struct optimfs_error *err)
 	z->master = zero_master;
 	z->why = calloc(z->shapes.ngroups + 1ull, sizeof(*z->why));
 	if (z->why == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t g = 0; g < z->shapes.ngroups; g++)
 		check_group(z, g, &z->why[g]);
 	for (uint32_t i = 0; i < z->optim.nfiles; i++)

@@ -8,14 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/globals.h"
 #include "format/zero/zero.h"
-
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM,
-	    "OFS443 out of memory for a DeepSpeed checkpoint");
-}
 
 /* Names. */
 
@@ -70,7 +65,7 @@ static int keep_ours(struct ofs_zero_files *files,
 {
 	files->file = calloc(names->n + 1, sizeof(*files->file));
 	if (files->file == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (size_t i = 0; i < names->n; i++) {
 		struct ofs_zero_file *f = &files->file[files->n];
 
@@ -79,7 +74,7 @@ static int keep_ours(struct ofs_zero_files *files,
 		if (asprintf(&f->rel, "%s%s%s", rel, rel[0] == '\0' ? "" : "/",
 			names->name[i]) == -1) {
 			f->rel = NULL;
-			return no_memory(err);
+			return ofs_no_memory(err);
 		}
 		files->n++;
 	}
@@ -151,7 +146,7 @@ int ofs_zero_open(struct ofs_zero *z, struct ofs_ranks *set,
 			return optimfs_fail_as(err, why.code, "%s", why.text);
 		if (ofs_catalog_note_as(z->cat, OFS_NOTE_MISSING, why.code,
 			"%s", why.text) == OFS_NONE)
-			return no_memory(err);
+			return ofs_no_memory(err);
 	}
 	return 0;
 }
@@ -162,7 +157,7 @@ static int read_optims(struct ofs_zero *z, struct optimfs_error *err)
 {
 	z->rank = calloc(z->optim.nfiles + 1ull, sizeof(*z->rank));
 	if (z->rank == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < z->optim.nfiles; i++) {
 		struct ofs_ranks_file *f = &z->optim.file[i];
 		int none = ofs_zero_optim_read(&z->rank[i], f->doc, err);
@@ -350,7 +345,7 @@ static int check_names(struct ofs_zero *z, size_t stage,
 
 	me->again = calloc(me->shapes.n + 1ull, sizeof(*me->again));
 	if (me->again == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	for (size_t i = 0; i < stage; i++)
 		for (uint32_t p = 0; p < me->shapes.n; p++)
 			if (!me->again[p] &&
@@ -418,7 +413,7 @@ static struct ofs_zero *new_stages(struct ofs_catalog *cat,
 
 	*n = 0;
 	if (z == NULL)
-		no_memory(err);
+		ofs_no_memory(err);
 	for (size_t i = 0; z != NULL && i < files->n; i++) {
 		int mp = files->file[i].id.mp;
 

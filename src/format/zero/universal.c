@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "archive/torch_storage.h"
+#include "base/memory.h"
 #include "format/globals.h"
 #include "format/zero/render.h"
 #include "format/zero/zero.h"
@@ -37,12 +38,6 @@ struct ofs_universal {
 	uint32_t *master; /* of each parameter: its fp32 state; OFS_NONE */
 };
 
-static int no_memory(struct optimfs_error *err)
-{
-	return optimfs_fail(err, ENOMEM,
-	    "OFS443 out of memory for a universal checkpoint");
-}
-
 /* Listing. */
 
 static char *join(const char *a, const char *b)
@@ -65,19 +60,12 @@ static int add_state(struct ofs_universal *u, const char *dir, const char *fqn,
 	if (u->n == FILES_MAX)
 		return optimfs_fail(err, E2BIG,
 		    "OFS624 more than %u files in %s", FILES_MAX, dir);
-	if (u->n == u->cap) {
-		size_t cap = u->cap == 0 ? 64 : 2 * u->cap;
-
-		s = reallocarray(u->state, cap, sizeof(*s));
-		if (s == NULL)
-			return no_memory(err);
-		u->state = s;
-		u->cap = cap;
-	}
+	if (ofs_grow(u->state, u->n, u->cap, err) == -1)
+		return -1;
 	s = &u->state[u->n];
 	*s = (struct state){ .rel = join(dir, name), .file = OFS_NONE };
 	if (s->rel == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	s->state.len = (uint32_t)n - 3;
 	s->state.p = s->rel + strlen(s->rel) - n;
 	s->fqn.len = (uint32_t)strlen(fqn);
@@ -95,7 +83,7 @@ static int list_param(struct ofs_universal *u, const char *zero,
 	int ret;
 
 	if (rel == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	ret = ofs_dir_open_sub(&u->z->cat->dir, rel, &sub, err);
 	if (ret == 0) {
 		ret = ofs_dir_list(&sub, &names, err);
@@ -127,7 +115,7 @@ static int list_params(struct ofs_universal *u, const char *zero,
 	if (ret == 0 && ofs_probe_is_file(&sub, OPTIMIZER)) {
 		u->optimizer_rel = join(zero, OPTIMIZER);
 		if (u->optimizer_rel == NULL)
-			ret = no_memory(err);
+			ret = ofs_no_memory(err);
 	}
 	ofs_dir_close(&sub);
 	ofs_names_free(&names);
@@ -169,7 +157,7 @@ static int open_all(struct ofs_universal *u, struct optimfs_error *err)
 	if (u->optimizer == OFS_NONE &&
 	    ofs_catalog_note_as(u->z->cat, OFS_NOTE_MISSING, why.code, "%s",
 		why.text) == OFS_NONE)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -198,7 +186,7 @@ static int add_damaged(struct ofs_universal *u, const struct state *s,
 	item.error = ofs_catalog_note_as(cat, OFS_NOTE_ERROR, s->why.code, "%s",
 	    s->why.text);
 	if (item.error == OFS_NONE)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	if (item.at.object == OFS_NONE)
 		return -1;
 	e.ref = ofs_catalog_item(cat, &item, err);
@@ -294,7 +282,7 @@ static int find_masters(struct ofs_universal *u, struct optimfs_error *err)
 	z->universal = u;
 	u->master = malloc((z->shapes.n + 1ull) * sizeof(*u->master));
 	if (u->master == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	memset(u->master, 0xff, (z->shapes.n + 1ull) * sizeof(*u->master));
 	for (size_t i = 0; i < u->n; i++) {
 		uint32_t p = ofs_zero_find(&z->shapes, u->state[i].fqn);
@@ -308,7 +296,7 @@ static int find_masters(struct ofs_universal *u, struct optimfs_error *err)
 			"OFS140 zero/%.*s/fp32.pt is missing",
 			(int)z->shapes.param[p].name.len,
 			z->shapes.param[p].name.p) == OFS_NONE)
-			return no_memory(err);
+			return ofs_no_memory(err);
 	return 0;
 }
 
@@ -432,14 +420,14 @@ static int note_unfinished(struct ofs_universal *u, const char *rel,
 	int ret = 0;
 
 	if (tmp == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	if (ofs_probe_is_dir(&u->z->cat->dir, tmp) &&
 	    ofs_catalog_note(u->z->cat, OFS_NOTE_WARNING, 0,
 		"OFS699 %s/ is left of a conversion that did not come to its "
 		"end: what is here may be part of a checkpoint (run "
 		"ds_to_universal.py again)",
 		tmp) == OFS_NONE)
-		ret = no_memory(err);
+		ret = ofs_no_memory(err);
 	free(tmp);
 	return ret;
 }
@@ -453,7 +441,7 @@ static int read_files(struct ofs_universal *u, const struct ofs_part *part,
 	int ret = -1;
 
 	if (zero == NULL)
-		return no_memory(err);
+		return ofs_no_memory(err);
 	if (ofs_zero_list(&files, &z->cat->dir, part->rel, err) == 0) {
 		ret = list_params(u, zero, err);
 		if (ret == 0)
