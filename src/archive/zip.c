@@ -371,10 +371,10 @@ static int read_directory(struct ofs_zip *zip, const struct tail *t,
 	return ret;
 }
 
-int ofs_zip_open(struct ofs_zip *zip, uint64_t size, ofs_zip_read_fn *read,
-    void *ctx, struct optimfs_error *err)
+static int open_zip(struct ofs_zip *zip, struct ofs_str prefix, uint64_t size,
+    ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
 {
-	struct ofs_zip z = { .size = size };
+	struct ofs_zip z = { .size = size, .prefix = prefix };
 	struct tail t;
 	struct end e = { 0 };
 
@@ -390,6 +390,18 @@ int ofs_zip_open(struct ofs_zip *zip, uint64_t size, ofs_zip_read_fn *read,
 	}
 	*zip = z;
 	return 0;
+}
+
+int ofs_zip_open(struct ofs_zip *zip, uint64_t size, ofs_zip_read_fn *read,
+    void *ctx, struct optimfs_error *err)
+{
+	return open_zip(zip, (struct ofs_str){ NULL, 0 }, size, read, ctx, err);
+}
+
+int ofs_zip_open_flat(struct ofs_zip *zip, uint64_t size, ofs_zip_read_fn *read,
+    void *ctx, struct optimfs_error *err)
+{
+	return open_zip(zip, (struct ofs_str){ "", 0 }, size, read, ctx, err);
 }
 
 void ofs_zip_fini(struct ofs_zip *zip)

@@ -49,6 +49,9 @@ struct ofs_zip {
 #define OFS_ZIP_TAIL 4096
 int ofs_zip_open(struct ofs_zip *zip, uint64_t size, ofs_zip_read_fn *read,
     void *ctx, struct optimfs_error *err);
+/* The same for an archive whose names have no directory in common. */
+int ofs_zip_open_flat(struct ofs_zip *zip, uint64_t size, ofs_zip_read_fn *read,
+    void *ctx, struct optimfs_error *err);
 void ofs_zip_fini(struct ofs_zip *zip);
 /* The record called name after the prefix; NULL. */
 const struct ofs_zip_record *ofs_zip_find(const struct ofs_zip *zip,
