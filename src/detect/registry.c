@@ -15,6 +15,7 @@
  X(safetensors)    \
  X(torch)          \
  X(pickle)         \
+ X(npz)            \
  X(universal)      \
  X(deepspeed)      \
  X(zero1)          \

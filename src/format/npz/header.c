@@ -1,0 +1,238 @@
+/* header.c - what stands before the elements of a .npy array */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/cursor.h"
+#include "format/npz/npz.h"
+
+/* The magic, a version, a length, then a Python dict with three members:
+ *
+ *     {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
+ *
+ * padded with spaces. NumPy evaluates it; here it is data. */
+
+int ofs_npy_length(const uint8_t *p, uint64_t n, uint32_t *length,
+    struct optimfs_error *err)
+{
+	struct ofs_cursor c = ofs_cursor_of(p, n);
+	const uint8_t *magic = ofs_cursor_take(&c, OFS_NPY_MAGIC_LEN);
+	const uint8_t *version = ofs_cursor_take(&c, 2);
+	uint32_t len;
+
+	if (c.bad || memcmp(magic, OFS_NPY_MAGIC, OFS_NPY_MAGIC_LEN) != 0)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS664 not a NumPy array: it does not begin as one");
+	if (version[0] < 1 || version[0] > 3 || version[1] != 0)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS665 a NumPy array of version %u.%u", version[0],
+		    version[1]);
+	len = version[0] == 1 ? ofs_cursor_le16(&c) : ofs_cursor_le32(&c);
+	if (c.bad || len > OFS_NPY_HEADER_MAX - 12)
+		return optimfs_fail(err, EUCLEAN, "OFS664 a header of %u bytes",
+		    len);
+	*length = (uint32_t)(c.p - p) + len;
+	return 0;
+}
+
+struct parser {
+	const char *p, *end;
+	bool bad;
+};
+
+static void skip_space(struct parser *s)
+{
+	while (s->p < s->end && (*s->p == ' ' || *s->p == '\n'))
+		s->p++;
+}
+
+/* Is c next? Then it is taken. */
+static bool take(struct parser *s, char c)
+{
+	skip_space(s);
+	if (s->p == s->end || *s->p != c)
+		return false;
+	s->p++;
+	return true;
+}
+
+static void want(struct parser *s, char c)
+{
+	if (!take(s, c))
+		s->bad = true;
+}
+
+static bool take_word(struct parser *s, const char *word)
+{
+	size_t n = strlen(word);
+
+	skip_space(s);
+	if ((size_t)(s->end - s->p) < n || memcmp(s->p, word, n) != 0)
+		return false;
+	s->p += n;
+	return true;
+}
+
+/* Neither keys nor types need escapes. */
+static struct ofs_str take_string(struct parser *s)
+{
+	char quote = take(s, '\'') ? '\'' : '"';
+	struct ofs_str str = { "", 0 };
+
+	if (quote == '"')
+		want(s, '"');
+	str.p = s->p;
+	while (s->p < s->end && *s->p != quote && *s->p != '\\')
+		s->p++;
+	str.len = (uint32_t)(s->p - str.p);
+	want(s, quote);
+	return str;
+}
+
+static uint64_t take_number(struct parser *s)
+{
+	const char *from;
+	uint64_t v = 0;
+
+	skip_space(s);
+	for (from = s->p; s->p < s->end && *s->p >= '0' && *s->p <= '9'; s->p++)
+		if (!ofs_mul_u64(v, 10, &v) ||
+		    !ofs_add_u64(v, (uint64_t)(*s->p - '0'), &v))
+			s->bad = true;
+	if (s->p == from)
+		s->bad = true;
+	if (s->p < s->end && *s->p == 'L') /* Python 2 */
+		s->p++;
+	return v;
+}
+
+static void take_shape(struct parser *s, struct ofs_npy *npy)
+{
+	want(s, '(');
+	npy->ndim = 0;
+	while (!s->bad && !take(s, ')')) {
+		if (npy->ndim == OFS_MAX_DIMS) {
+			s->bad = true;
+			return;
+		}
+		npy->shape[npy->ndim++] = take_number(s);
+		if (!take(s, ',')) {
+			if (npy->ndim == 1)
+				s->bad = true; /* (2) is no tuple */
+			want(s, ')');
+			return;
+		}
+	}
+}
+
+static bool take_bool(struct parser *s)
+{
+	if (take_word(s, "True"))
+		return true;
+	if (!take_word(s, "False"))
+		s->bad = true;
+	return false;
+}
+
+static bool is(struct ofs_str s, const char *word)
+{
+	return s.len == strlen(word) && memcmp(s.p, word, s.len) == 0;
+}
+
+/* "<f4": byte order, then a type. */
+static int set_type(struct ofs_npy *npy, struct ofs_str descr,
+    struct optimfs_error *err)
+{
+	static const struct {
+		const char *name;
+		enum ofs_dtype dtype;
+	} types[] = {
+		{ "f8", OFS_FLOAT64 },
+		{ "f4", OFS_FLOAT32 },
+		{ "f2", OFS_FLOAT16 },
+		{ "i8", OFS_INT64 },
+		{ "i4", OFS_INT32 },
+		{ "i2", OFS_INT16 },
+		{ "i1", OFS_INT8 },
+		{ "u8", OFS_UINT64 },
+		{ "u4", OFS_UINT32 },
+		{ "u2", OFS_UINT16 },
+		{ "u1", OFS_UINT8 },
+		{ "b1", OFS_BOOL },
+		{ "c16", OFS_COMPLEX128 },
+		{ "c8", OFS_COMPLEX64 },
+	};
+	struct ofs_str type = { descr.p + 1,
+		descr.len > 0 ? descr.len - 1 : 0 };
+	bool order = descr.len > 0 && strchr("<>|", descr.p[0]) != NULL;
+
+	for (size_t i = 0; order && i < sizeof(types) / sizeof(*types); i++) {
+		if (!is(type, types[i].name))
+			continue;
+		npy->dtype = types[i].dtype;
+		npy->swap = descr.p[0] == '>' && ofs_dtype_swap(npy->dtype) > 1;
+		return 0;
+	}
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS665 a NumPy array of type '%.*s'",
+	    (int)(descr.len > 40 ? 40 : descr.len), descr.p);
+}
+
+static int set_bytes(struct ofs_npy *npy, struct optimfs_error *err)
+{
+	npy->bytes = ofs_dtype_size(npy->dtype);
+	for (unsigned i = 0; i < npy->ndim; i++)
+		if (!ofs_mul_u64(npy->bytes, npy->shape[i], &npy->bytes))
+			return optimfs_fail(err, EUCLEAN,
+			    "OFS664 the shape of a NumPy array overflows");
+	return 0;
+}
+
+int ofs_npy_parse(struct ofs_npy *npy, const uint8_t *p, uint32_t length,
+    struct optimfs_error *err)
+{
+	struct parser s = { (const char *)p + (p[6] == 1 ? 10 : 12),
+		(const char *)p + length, false };
+	struct ofs_str descr = { "", 0 };
+	unsigned seen = 0, member;
+
+	*npy = (struct ofs_npy){ 0 };
+	want(&s, '{');
+	while (!s.bad && !take(&s, '}')) {
+		struct ofs_str key = take_string(&s);
+
+		want(&s, ':');
+		member = is(key, "descr")      ? 1
+		    : is(key, "fortran_order") ? 2
+		    : is(key, "shape")         ? 4
+					       : 0;
+		if (s.bad || member == 0 || (seen & member) != 0) {
+			s.bad = true;
+			break;
+		}
+		seen |= member;
+		skip_space(&s);
+		/* fields of a record are a list */
+		if (member == 1 && s.p < s.end && *s.p == '[')
+			return optimfs_fail(err, EOPNOTSUPP,
+			    "OFS665 a NumPy array of records");
+		if (member == 1)
+			descr = take_string(&s);
+		else if (member == 2)
+			npy->fortran = take_bool(&s);
+		else
+			take_shape(&s, npy);
+		if (!take(&s, ',')) {
+			want(&s, '}');
+			break;
+		}
+	}
+	skip_space(&s);
+	if (s.bad || seen != 7 || s.p != s.end)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS664 the header of a NumPy array is damaged");
+	return set_type(npy, descr, err) == -1 ? -1 : set_bytes(npy, err);
+}

@@ -1,0 +1,245 @@
+/* read.c - arrays of NumPy as tensors, read in place */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "archive/zip.h"
+#include "format/npz/npz.h"
+#include "format/part.h"
+
+#define COMPONENTS 64
+
+struct reader {
+	struct ofs_catalog *cat;
+	const struct ofs_part *part;
+	uint32_t object;
+	uint32_t path[COMPONENTS];
+	size_t nprefix;
+	struct ofs_window window; /* of the file */
+	struct optimfs_error *err;
+};
+
+static int read_input(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	return ofs_input_read(ctx, buf, len, off, err);
+}
+
+/* The header of the array in size bytes at off; *length is its own. */
+static int read_header(struct reader *r, uint64_t off, uint64_t size,
+    struct ofs_npy *npy, uint32_t *length, struct optimfs_error *err)
+{
+	uint8_t buf[OFS_NPY_HEADER_MAX];
+	uint64_t n = size < 12 ? size : 12;
+
+	if (ofs_window_read(&r->window, off, n, buf, err) == -1 ||
+	    ofs_npy_length(buf, n, length, err) == -1)
+		return -1;
+	if (*length > size)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS664 a header of %u bytes in an array of %" PRIu64,
+		    *length, size);
+	if (ofs_window_read(&r->window, off, *length, buf, err) == -1 ||
+	    ofs_npy_parse(npy, buf, *length, err) == -1)
+		return -1;
+	if (npy->bytes == size - *length)
+		return 0;
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS664 %" PRIu64 " bytes of elements, the shape needs %" PRIu64,
+	    size - *length, npy->bytes);
+}
+
+/* Where elements lie, if it is not in C order or as they are. */
+static uint32_t add_view(struct reader *r, const struct ofs_npy *npy)
+{
+	struct ofs_view v = { .numel = 1 };
+	uint64_t stride[OFS_MAX_DIMS];
+
+	for (unsigned i = 0; i < npy->ndim; i++) {
+		unsigned dim = npy->fortran ? i : npy->ndim - 1u - i;
+
+		stride[dim] = v.numel;
+		v.numel *= npy->shape[dim];
+	}
+	v.stride = ofs_catalog_dims(r->cat, stride, npy->ndim, r->err);
+	v.fix = npy->swap ? OFS_FIX_SWAP : OFS_FIX_NONE;
+	return v.stride == OFS_NONE ? OFS_NONE
+				    : ofs_catalog_view(r->cat, &v, r->err);
+}
+
+static uint32_t add_tensor(struct reader *r, const struct ofs_npy *npy,
+    uint64_t off)
+{
+	struct ofs_shard s = {
+		.at = { .off = off, .len = npy->bytes, .object = r->object },
+		.box = OFS_NONE,
+		.view = OFS_NONE,
+	};
+	struct ofs_tensor t = {
+		.ndim = npy->ndim,
+		.grid_ndim = npy->ndim,
+		.dtype = (uint8_t)npy->dtype,
+		.nshards = 1,
+		.error = OFS_NONE,
+	};
+
+	t.shape = t.grid =
+	    ofs_catalog_dims(r->cat, npy->shape, npy->ndim, r->err);
+	if (t.shape == OFS_NONE)
+		return OFS_NONE;
+	if (npy->bytes > 0 && (npy->swap || (npy->fortran && npy->ndim > 1))) {
+		s.view = add_view(r, npy);
+		if (s.view == OFS_NONE)
+			return OFS_NONE;
+	}
+	t.shard = ofs_catalog_shard(r->cat, &s, r->err);
+	return t.shard == OFS_NONE ? OFS_NONE
+				   : ofs_catalog_tensor(r->cat, &t, r->err);
+}
+
+/* An array that cannot be read takes no other with it. */
+static uint32_t add_damaged(struct reader *r, struct ofs_str name,
+    struct optimfs_error *why)
+{
+	struct ofs_item item = { .at = { .object = r->object } };
+
+	if (why->code == ENOMEM) {
+		*r->err = *why;
+		return OFS_NONE;
+	}
+	optimfs_fail_in(why, "%s: %.*s", r->part->rel,
+	    (int)(name.len > 100 ? 100 : name.len), name.p);
+	item.error = ofs_catalog_note_as(r->cat, OFS_NOTE_ERROR, why->code,
+	    "%s", why->text);
+	if (item.error == OFS_NONE) {
+		optimfs_fail(r->err, ENOMEM, "OFS443 out of memory");
+		return OFS_NONE;
+	}
+	return ofs_catalog_item(r->cat, &item, r->err);
+}
+
+/* "model/layers.0.weight": slashes nest, dots are the naming's business. */
+static uint32_t path_of(struct reader *r, struct ofs_str name)
+{
+	size_t n = r->nprefix;
+	const char *p = name.p, *end = name.p + name.len;
+
+	for (;;) {
+		const char *slash = memchr(p, '/', (size_t)(end - p));
+		size_t len = (size_t)((slash == NULL ? end : slash) - p);
+
+		if (n == COMPONENTS) {
+			optimfs_fail(r->err, E2BIG,
+			    "OFS664 an array %.*s: too deep",
+			    (int)(name.len > 200 ? 200 : name.len), name.p);
+			return OFS_NONE;
+		}
+		r->path[n] = ofs_catalog_str(r->cat, p, len, r->err);
+		if (r->path[n] == OFS_NONE)
+			return OFS_NONE;
+		n++;
+		if (slash == NULL)
+			return ofs_catalog_path(r->cat, r->path, n, r->err);
+		p = slash + 1;
+	}
+}
+
+static int add_array(struct reader *r, struct ofs_str name, uint64_t off,
+    uint64_t size)
+{
+	struct ofs_entry e = { .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR };
+	struct optimfs_error why = { 0 };
+	struct ofs_npy npy;
+	uint32_t length;
+
+	e.path = path_of(r, name);
+	if (e.path == OFS_NONE)
+		return -1;
+	if (read_header(r, off, size, &npy, &length, &why) == 0) {
+		e.ref = add_tensor(r, &npy, off + length);
+	} else {
+		e.kind = OFS_ENTRY_ITEM;
+		e.ref = add_damaged(r, name, &why);
+	}
+	return e.ref == OFS_NONE ||
+		ofs_catalog_entry(r->cat, &e, r->err) == OFS_NONE
+	    ? -1
+	    : 0;
+}
+
+/* name without ".npy", if it ends so. */
+static struct ofs_str stem(const char *name, size_t n)
+{
+	if (n > 4 && memcmp(name + n - 4, ".npy", 4) == 0)
+		n -= 4;
+	return (struct ofs_str){ name, (uint32_t)n };
+}
+
+static int add_records(struct reader *r, const struct ofs_zip *zip)
+{
+	for (size_t i = 0; i < zip->n; i++) {
+		const struct ofs_zip_record *record = &zip->record[i];
+		uint64_t off;
+
+		if (ofs_zip_data(zip, record, ofs_window_read, &r->window, &off,
+			r->err) == -1 ||
+		    add_array(r, stem(record->name.p, record->name.len), off,
+			record->size) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int read_archive(struct reader *r)
+{
+	struct ofs_zip zip;
+	int ret;
+
+	if (ofs_zip_open_flat(&zip, r->window.size, ofs_window_read, &r->window,
+		r->err) == -1)
+		return -1;
+	ret = add_records(r, &zip);
+	ofs_zip_fini(&zip);
+	return ret;
+}
+
+static int read_file(struct reader *r)
+{
+	const char *slash = strrchr(r->part->rel, '/');
+	const char *name = slash == NULL ? r->part->rel : slash + 1;
+	uint8_t magic[OFS_NPY_MAGIC_LEN];
+
+	if (r->window.size >= sizeof(magic)) {
+		if (ofs_window_read(&r->window, 0, sizeof(magic), magic,
+			r->err) == -1)
+			return -1;
+		if (memcmp(magic, OFS_NPY_MAGIC, sizeof(magic)) == 0)
+			return add_array(r, stem(name, strlen(name)), 0,
+			    r->window.size);
+	}
+	return read_archive(r);
+}
+
+int ofs_npz_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	struct reader r = { .cat = cat, .part = part, .err = err };
+	struct ofs_input in;
+	struct stat st;
+	int ret;
+
+	(void)opt;
+	if (ofs_part_prefix(cat, part, r.path, &r.nprefix, err) == -1)
+		return -1;
+	r.object = ofs_catalog_object(cat, part->rel, part->rank, err);
+	if (r.object == OFS_NONE ||
+	    ofs_dir_open_input(&cat->dir, part->rel, &in, &st, err) == -1)
+		return -1;
+	ofs_window_init(&r.window, (uint64_t)st.st_size, read_input, &in);
+	ret = read_file(&r);
+	ofs_input_close(&in);
+	return ret == -1 ? optimfs_fail_in(err, "%s", part->rel) : 0;
+}
