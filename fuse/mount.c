@@ -59,8 +59,8 @@ static int check_point(const char *point,
 	bool ours;
 
 	if (stat(point, &st) == -1)
-		return optimfs_fail(err, EINVAL, "OFS758 mount point %s: %m",
-		    point);
+		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
+		    "OFS758 mount point %s: %m", point);
 	if (!S_ISDIR(st.st_mode))
 		return optimfs_fail(err, EINVAL,
 		    "OFS758 mount point %s: not a directory", point);
@@ -128,8 +128,8 @@ static char *prepare(const char *source, const char *point,
 	}
 	real = ofs_mount_point_path(point, err);
 	if (real == NULL) {
-		optimfs_fail(err, EINVAL, "OFS758 mount point %s: %s", point,
-		    strerror(err->code));
+		optimfs_fail(err, err->code == ENOENT ? ENOENT : EINVAL,
+		    "OFS758 mount point %s: %s", point, strerror(err->code));
 		return NULL;
 	}
 	if (clear_dead(real, err) == 0 &&

@@ -534,3 +534,8 @@ out:
 	free(s);
 	return ret;
 }
+
+const char *ofs_fuse_version(void)
+{
+	return fuse_pkgversion();
+}

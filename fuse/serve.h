@@ -21,4 +21,7 @@ struct ofs_serve {
  * failed. A second signal ends the process. */
 int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err);
 
+/* Of libfuse: "3.14.0". */
+const char *ofs_fuse_version(void);
+
 #endif

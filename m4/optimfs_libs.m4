@@ -75,6 +75,8 @@ AS_IF([test "x$with_mpi" != xno], [
 ])
 AC_SUBST([MPI_CFLAGS])
 AC_SUBST([MPI_LIBS])
+AS_IF([test "x$optimfs_have_mpi" != xno && test -n "$optimfs_have_mpi"],
+    [AC_DEFINE_UNQUOTED([MPI_NAME], ["$optimfs_have_mpi"], [which MPI it is])])
 OPTIMFS_REPORT([mpi], [MPI], [MPI is there])
 ])
 

@@ -97,17 +97,18 @@ static void parameter(void *ctx, const struct optimfs_parameter *p)
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
+	struct ofs_command c;
 	struct optimfs_scan how = { .progress = ofs_command_progress,
-		.ctx = (void *)verb };
+		.ctx = &c };
 	struct optimfs_checkup out = { .symptom = symptom };
 	struct optimfs_error err;
 	struct report r = { 0 };
-	struct ofs_command c;
 	uint64_t found;
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_JSON | OFS_JOBS | OFS_VERBOSE, 0, 0, &status) == -1)
+		OFS_JSON | OFS_JOBS | OFS_VERBOSE | OFS_QUIET | OFS_PROGRESS, 0,
+		0, &status) == -1)
 		return status;
 	if (ofs_command_jobs(&c, verb, &how.jobs, &status) == -1)
 		goto out;
@@ -116,7 +117,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if ((c.flags & OFS_VERBOSE) != 0)
 		out.parameter = parameter;
 	ret = optimfs_check(c.fs, &how, &out, &found, &err);
-	ofs_command_progress_end();
+	ofs_command_end(&c, ret == 0);
 	if (ret == -1)
 		status = ofs_tool_fail(&err);
 	else

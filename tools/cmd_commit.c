@@ -3,7 +3,11 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "base/buf.h"
 #include "tools/control.h"
 #include "tools/verbs.h"
 
@@ -22,10 +26,14 @@ int ofs_commit_status(int ret, const struct optimfs_error *err)
 	return err->code == EINVAL ? OFS_EXIT_IO : ofs_tool_status(err->code);
 }
 
-/* The one operand of both. */
+/* The one operand of both, and commit's flag. */
 static int find_point(const struct ofs_verb *self, int argc, char **argv,
-    const char **point, int *status)
+    const char **point, bool *json, int *status)
 {
+	static const struct ofs_flag flags[] = {
+		{ 256, "json", false },
+		{ 0, NULL, false },
+	};
 	struct ofs_mountinfo m;
 	struct optimfs_error err;
 	struct ofs_args a;
@@ -33,10 +41,14 @@ static int find_point(const struct ofs_verb *self, int argc, char **argv,
 	int id;
 
 	*point = NULL;
-	ofs_args_init(&a, self, argc, argv, NULL, NULL);
+	ofs_args_init(&a, self, argc, argv, json != NULL ? flags : NULL, NULL);
 	while ((id = ofs_args_next(&a, &value, status)) != OFS_ARGS_END) {
 		if (id == OFS_ARGS_STOP)
 			return -1;
+		if (id != OFS_ARGS_OPERAND) {
+			*json = true;
+			continue;
+		}
 		if (*point != NULL) {
 			*status =
 			    ofs_tool_usage(self, "more than one mount point");
@@ -59,13 +71,23 @@ static int find_point(const struct ofs_verb *self, int argc, char **argv,
 static int run_commit(const struct ofs_verb *self, int argc, char **argv)
 {
 	struct optimfs_error err;
+	struct ofs_buf b = { 0 };
 	const char *point;
+	bool json = false;
 	int status, ret;
 
-	if (find_point(self, argc, argv, &point, &status) == -1)
+	if (find_point(self, argc, argv, &point, &json, &status) == -1)
 		return status;
 	ret = ofs_control_commit(point, &err);
-	return ofs_commit_status(ret, &err);
+	if (json && ret != -1) {
+		ofs_buf_puts(&b, "{\"v\":1,\"mountpoint\":\"");
+		ofs_buf_json(&b, point, strlen(point));
+		ofs_buf_printf(&b, "\",\"synced\":%s}\n",
+		    ret == 0 ? "true" : "false");
+		fwrite(b.data, 1, b.len, stdout);
+		ofs_buf_fini(&b);
+	}
+	return ofs_tool_finish(ofs_commit_status(ret, &err));
 }
 
 static int run_abort(const struct ofs_verb *self, int argc, char **argv)
@@ -74,7 +96,7 @@ static int run_abort(const struct ofs_verb *self, int argc, char **argv)
 	const char *point;
 	int status;
 
-	if (find_point(self, argc, argv, &point, &status) == -1)
+	if (find_point(self, argc, argv, &point, NULL, &status) == -1)
 		return status;
 	if (ofs_control_write(point, "abort", &err) != 0)
 		return ofs_tool_fail(&err);
@@ -83,8 +105,9 @@ static int run_abort(const struct ofs_verb *self, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_commit = {
 	.name = "commit",
-	.synopsis = "MOUNTPOINT",
+	.synopsis = "[--json] MOUNTPOINT",
 	.summary = "make what was written to a mount the checkpoint",
+	.options = "  --json  say so as JSON\n",
 	.run = run_commit,
 };
 

@@ -4,42 +4,79 @@
 
 #include "tools/command.h"
 
-/* ctx: the status of the first file that could not be read. */
+struct copying {
+	struct ofs_command *c;
+	int status; /* of the first file that could not be read */
+};
+
 static void unread(void *ctx, const struct optimfs_error *err)
 {
-	int *status = ctx, this = ofs_tool_fail(err);
+	struct copying *copying = ctx;
+	int status;
 
-	if (*status == OFS_EXIT_OK)
-		*status = this;
+	ofs_progress_break(&copying->c->progress);
+	status = ofs_tool_fail(err);
+	if (copying->status == OFS_EXIT_OK)
+		copying->status = status;
+}
+
+static void copied(void *ctx, uint64_t bytes, const char *name)
+{
+	struct copying *copying = ctx;
+
+	if (copying->c->progress.begun)
+		ofs_progress_add(&copying->c->progress, bytes, name);
+}
+
+/* On a rank that is on its own: what is there to be copied? */
+static int measure(struct ofs_command *c, struct optimfs_error *err)
+{
+	struct optimfs_attr attr;
+
+	if (c->job.world != NULL)
+		return 0;
+	return ofs_command_resolve(c, c->operand[0], &attr, err) == -1
+	    ? -1
+	    : ofs_command_measure(c, &attr, err);
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
-	struct optimfs_copy how = { .unread = unread };
-	struct optimfs_error err;
 	struct ofs_command c;
-	int status, failed = OFS_EXIT_OK;
+	struct copying copying = { .c = &c };
+	struct optimfs_copy how = {
+		.unread = unread, .copied = copied, .ctx = &copying
+	};
+	struct optimfs_error err;
+	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
 		OFS_RECURSIVE | OFS_VERBOSE | OFS_TOGETHER | OFS_PATHS |
-		    OFS_DEST,
+		    OFS_DEST | OFS_QUIET | OFS_PROGRESS,
 		2, 2, &status) == -1)
 		return status;
 	how.recursive = (c.flags & OFS_RECURSIVE) != 0;
-	how.ctx = &failed;
-	if (optimfs_copy(c.fs, c.operand[0], c.operand[1], &how, &err) == -1)
-		failed = ofs_command_fail(&c, &err);
+	ret = measure(&c, &err);
+	if (ret == 0)
+		ret =
+		    optimfs_copy(c.fs, c.operand[0], c.operand[1], &how, &err);
+	ofs_command_end(&c, ret == 0);
+	if (ret == -1)
+		copying.status = ofs_command_fail(&c, &err);
 	else if (how.recursive)
 		ofs_command_tell(&c);
 	ofs_command_fini(&c);
-	return failed;
+	return copying.status;
 }
 
 const struct ofs_verb ofs_verb_cp = {
 	.name = "cp",
-	.synopsis = "[-r] [-v] [-o OPTION] CHECKPOINT PATH DESTINATION",
+	.synopsis = "[-r] [-qv] [--progress] [-o OPTION] CHECKPOINT PATH "
+		    "DESTINATION",
 	.summary = "copy a file of the tree, or with -r a directory",
 	.options = "  -r  copy directories\n"
+		   "  -q  do not say how far it is\n"
+		   "  --progress  say so from the start, terminal or not\n"
 		   "  -v  under mpirun: say what each rank did\n",
 	.run = run,
 };

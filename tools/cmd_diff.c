@@ -47,6 +47,7 @@ struct row {
 
 struct diff {
 	struct ofs_command *c;
+	uint64_t done; /* bytes of the files before this one */
 	struct optimfs *a, *b;
 	const char *b_name;
 	double rtol, atol;
@@ -171,6 +172,7 @@ static void print_measure(struct diff *d, const struct row *r)
 
 static void print_row(struct diff *d, const struct row *r)
 {
+	ofs_progress_break(&d->c->progress);
 	if ((d->c->flags & OFS_JSON) != 0) {
 		print_json(d, r);
 		return;
@@ -373,6 +375,14 @@ static int compare_bytes(struct diff *d, struct optimfs_file *a,
 	}
 }
 
+/* How far the file is that is being compared. */
+static void show(struct diff *d, uint64_t off)
+{
+	struct ofs_progress *p = &d->c->progress;
+
+	ofs_progress_show(p, d->done + off, p->total, d->c->reading);
+}
+
 /* Are all bytes equal? Most tensors are, and cost no more. */
 static int same_bytes(struct diff *d, struct optimfs_file *a,
     struct optimfs_file *b, bool *same, struct optimfs_error *err)
@@ -391,6 +401,7 @@ static int same_bytes(struct diff *d, struct optimfs_file *a,
 			return 0;
 		*same = n == k && memcmp(d->buf_a, d->buf_b, (size_t)n) == 0;
 		off += (uint64_t)n;
+		show(d, off);
 	}
 	return 0;
 }
@@ -538,8 +549,11 @@ static int visit_a(void *ctx, const struct ofs_walk_entry *e,
 	}
 	if (S_ISDIR(e->attr.mode))
 		return 0;
+	d->c->reading = e->name;
 	if (compare_files(d, e->path, e->attr.node, other.node, err) == -1)
 		return optimfs_fail_in(err, "%s", e->path);
+	d->done += e->attr.size;
+	show(d, 0);
 	return 0;
 }
 
@@ -558,8 +572,12 @@ static int visit_b(void *ctx, const struct ofs_walk_entry *e,
 
 static int diff(struct diff *d, struct optimfs_error *err)
 {
+	struct optimfs_attr root;
 	int ret;
 
+	if (optimfs_getattr(d->a, OPTIMFS_ROOT, &root, err) == -1 ||
+	    ofs_command_measure(d->c, &root, err) == -1)
+		return -1;
 	d->b = optimfs_open(d->b_name, &d->c->open, err);
 	if (d->b == NULL)
 		return -1;
@@ -573,6 +591,7 @@ static int diff(struct diff *d, struct optimfs_error *err)
 		ret = ofs_walk(d->b, OPTIMFS_ROOT, 0, visit_b, d, err);
 	if (ret == 0 && d->bad)
 		ret = optimfs_fail(err, ENOMEM, "out of memory");
+	ofs_command_end(d->c, ret == 0);
 	free(d->buf_a);
 	free(d->buf_b);
 	return ret;
@@ -689,7 +708,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 	if (ofs_command_init(&c, verb, argc, argv,
 		OFS_RTOL | OFS_ATOL | OFS_SORT | OFS_SUMMARY | OFS_JSON |
-		    OFS_SECOND,
+		    OFS_SECOND | OFS_QUIET | OFS_PROGRESS,
 		1, 1, &status) == -1)
 		return status;
 	d.a = c.fs;
@@ -719,7 +738,8 @@ const struct ofs_verb ofs_verb_diff = {
 	.name = "diff",
 	.synopsis = "[--rtol NUMBER] [--atol NUMBER] [--sort KEY] [--summary] "
 		    "[--json]\n"
-		    "           [-o OPTION] CHECKPOINT CHECKPOINT",
+		    "           [-q] [--progress] [-o OPTION] CHECKPOINT "
+		    "CHECKPOINT",
 	.summary = "compare two checkpoints by value",
 	.options =
 	    "  --rtol NUMBER  numbers may differ by so much, relative to "
@@ -728,6 +748,8 @@ const struct ofs_verb ofs_verb_diff = {
 	    "  --sort KEY     the greatest first: abs, rel, rms, cosine, "
 	    "differ\n"
 	    "  --summary      how many differences there are of each kind\n"
-	    "  --json         one JSON object a difference\n",
+	    "  --json         one JSON object a difference\n"
+	    "  -q             do not say how far it is\n"
+	    "  --progress     say so from the start, terminal or not\n",
 	.run = run,
 };

@@ -13,14 +13,20 @@
 struct report {
 	bool json;
 	uint64_t warnings;
+	struct ofs_command *c;
 };
 
 static void json(const struct optimfs_finding *f)
 {
 	struct ofs_buf b = { 0 };
 
-	ofs_buf_printf(&b, "{\"v\":1,\"level\":\"%s\",\"errno\":%d,\"path\":\"",
+	ofs_buf_printf(&b, "{\"v\":1,\"level\":\"%s\",\"errno\":%d,",
 	    f->error ? "error" : "warning", f->code);
+	if (f->number == 0)
+		ofs_buf_puts(&b, "\"code\":null,\"path\":\"");
+	else
+		ofs_buf_printf(&b, "\"code\":\"OFS%03d\",\"path\":\"",
+		    f->number);
 	ofs_buf_json(&b, f->path, strlen(f->path));
 	ofs_buf_puts(&b, "\",\"text\":\"");
 	ofs_buf_json(&b, f->text, strlen(f->text));
@@ -47,6 +53,7 @@ static void finding(void *ctx, const struct optimfs_finding *f)
 	struct report *r = ctx;
 
 	r->warnings += !f->error;
+	ofs_progress_break(&r->c->progress);
 	if (r->json)
 		json(f);
 	else
@@ -57,25 +64,31 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct optimfs_error err;
-	struct report r = { 0 };
+	struct report r = { .c = &c };
 	uint64_t problems;
-	int status;
+	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_JSON | OFS_DATA | OFS_VERBOSE | OFS_TOGETHER, 0, 0,
-		&status) == -1)
+		OFS_JSON | OFS_DATA | OFS_VERBOSE | OFS_TOGETHER | OFS_QUIET |
+		    OFS_PROGRESS,
+		0, 0, &status) == -1)
 		return status;
 	r.json = c.flags & OFS_JSON;
-	if (optimfs_fsck(c.fs, c.flags & OFS_DATA, finding, &r, &problems,
-		&err) == -1) {
+	if (c.job.world == NULL)
+		optimfs_fsck_progress(c.fs, ofs_command_progress, &c);
+	ret = optimfs_fsck(c.fs, c.flags & OFS_DATA, finding, &r, &problems,
+	    &err);
+	ofs_command_end(&c, ret == 0);
+	if (ret == -1) {
 		status = ofs_command_fail(&c, &err);
 	} else {
 		status = problems > 0 ? OFS_EXIT_NO : OFS_EXIT_OK;
 		if (!r.json && ofs_job_is_first(&c.job))
-			printf("%s: %s, %" PRIu64 " errors, %" PRIu64
-			       " warnings\n",
+			printf("%s: %s, %" PRIu64 " error%s, %" PRIu64
+			       " warning%s\n",
 			    c.checkpoint, problems > 0 ? "damaged" : "clean",
-			    problems, r.warnings);
+			    problems, problems == 1 ? "" : "s", r.warnings,
+			    r.warnings == 1 ? "" : "s");
 		ofs_command_tell(&c);
 	}
 	ofs_command_fini(&c);
@@ -84,10 +97,13 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_fsck = {
 	.name = "fsck",
-	.synopsis = "[--data] [--json] [-v] [-o OPTION] CHECKPOINT",
+	.synopsis = "[--data] [--json] [-qv] [--progress] [-o OPTION] "
+		    "CHECKPOINT",
 	.summary = "check a checkpoint: structure, with --data every byte",
 	.options = "  --data  read everything and compare stored checksums\n"
 		   "  --json  one JSON object a finding\n"
+		   "  -q      do not say how far it is\n"
+		   "  --progress  say so from the start, terminal or not\n"
 		   "  -v      under mpirun: say what each rank did\n",
 	.run = run,
 };

@@ -10,22 +10,25 @@
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
+	struct optimfs_attr attr;
 	struct optimfs_error err;
-	char *text;
+	const char *path;
+	char *text = NULL;
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv, OFS_JSON | OFS_PATHS, 0, 1,
 		&status) == -1)
 		return status;
-	text = optimfs_summary(c.fs, c.noperands == 0 ? "" : c.operand[0],
-	    c.flags & OFS_JSON ? OPTIMFS_SUMMARY_JSON : OPTIMFS_SUMMARY_TEXT,
-	    &err);
-	if (text == NULL) {
-		optimfs_fail_in(&err, "%s", c.checkpoint);
-		status = ofs_tool_fail(&err);
-	} else {
+	path = c.noperands == 0 ? "" : c.operand[0];
+	if (ofs_command_resolve(&c, path, &attr, &err) == 0)
+		text = optimfs_summary(c.fs, path,
+		    c.flags & OFS_JSON ? OPTIMFS_SUMMARY_JSON
+				       : OPTIMFS_SUMMARY_TEXT,
+		    &err);
+	if (text != NULL)
 		fputs(text, stdout);
-	}
+	else
+		status = ofs_tool_fail(&err);
 	free(text);
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);

@@ -13,16 +13,74 @@
 #include "tools/command.h"
 #include "api/walk.h"
 
+#define VALUE_MAX 60 /* bytes of a value that are shown */
+
 struct listing {
 	struct ofs_command *c;
 	const char *base; /* path given, which stands before what is listed */
 };
 
+/* Names may hold anything: no control byte reaches a terminal. */
+static void print_plain(const char *s, size_t n)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_plain(&b, s, n);
+	printf("%.*s", (int)b.len, (const char *)b.data);
+	ofs_buf_fini(&b);
+}
+
+static void print_name(const char *path, bool dir)
+{
+	print_plain(path, strlen(path));
+	printf("%s\n", dir ? "/" : "");
+}
+
+struct value {
+	char text[VALUE_MAX + 1];
+	size_t len;
+};
+
+/* -1 with err as it was: enough is known. */
+static int take_value(void *ctx, const void *p, size_t n,
+    struct optimfs_error *err)
+{
+	struct value *v = ctx;
+	size_t room = VALUE_MAX - v->len;
+
+	(void)err;
+	memcpy(v->text + v->len, p, n < room ? n : room);
+	v->len += n < room ? n : room;
+	return n < room ? 0 : -1;
+}
+
+/* The first line of a file that is text; false: it has none. A value that
+ * cannot be read is not shown: to read it says why. */
+static bool value_of(struct ofs_command *c, const struct optimfs_attr *attr,
+    const char *kind, const char *shape, struct value *v)
+{
+	struct optimfs_error err = { 0 };
+
+	v->len = 0;
+	if (kind == NULL || (c->flags & OFS_RECURSIVE) != 0 ||
+	    (shape != NULL && *shape != '\0'))
+		return false;
+	if (ofs_command_read(c, attr->node, take_value, v, &err) == -1 &&
+	    err.code != 0)
+		return false;
+	v->text[v->len] = '\0';
+	v->len = strcspn(v->text, "\n");
+	return v->len > 0;
+}
+
 static void print_json(struct ofs_command *c, const char *path,
     const struct optimfs_attr *attr)
 {
 	static const char *const names[] = { "dtype", "shape", "kind" };
+	char *kind = ofs_command_xattr(c, attr->node, "kind");
+	char *shape = ofs_command_xattr(c, attr->node, "shape");
 	struct ofs_buf b = { 0 };
+	struct value v;
 
 	ofs_buf_puts(&b, "{\"v\":1,\"path\":\"");
 	ofs_buf_json(&b, path, strlen(path));
@@ -47,18 +105,15 @@ static void print_json(struct ofs_command *c, const char *path,
 		}
 		free(value);
 	}
+	if (c->flags & OFS_LONG && value_of(c, attr, kind, shape, &v)) {
+		ofs_buf_puts(&b, ",\"value\":\"");
+		ofs_buf_json(&b, v.text, v.len);
+		ofs_buf_putc(&b, '"');
+	}
+	free(kind);
+	free(shape);
 	ofs_buf_puts(&b, "}\n");
 	fwrite(b.data, 1, b.len, stdout);
-	ofs_buf_fini(&b);
-}
-
-/* Names may hold anything: no control byte reaches a terminal. */
-static void print_name(const char *path, bool dir)
-{
-	struct ofs_buf b = { 0 };
-
-	ofs_buf_plain(&b, path, strlen(path));
-	printf("%.*s%s\n", (int)b.len, (const char *)b.data, dir ? "/" : "");
 	ofs_buf_fini(&b);
 }
 
@@ -68,6 +123,7 @@ static void print_long(struct ofs_command *c, const char *path,
 {
 	time_t when = (time_t)(attr->mtime_ns / 1000000000);
 	char *dtype = NULL, *shape = NULL, *kind = NULL, date[32];
+	struct value v;
 	struct tm tm;
 
 	if (S_ISREG(attr->mode)) {
@@ -88,7 +144,12 @@ static void print_long(struct ofs_command *c, const char *path,
 		printf("%s%*" PRIu64 " ",
 		    attr->exact ? "" : "<=", attr->exact ? 13 : 11, attr->size);
 	printf("%s ", date);
-	print_name(path, S_ISDIR(attr->mode));
+	print_plain(path, strlen(path));
+	if (value_of(c, attr, kind, shape, &v)) {
+		fputs(" = ", stdout);
+		print_plain(v.text, v.len);
+	}
+	puts(S_ISDIR(attr->mode) ? "/" : "");
 	free(dtype);
 	free(shape);
 	free(kind);
@@ -139,7 +200,8 @@ const struct ofs_verb ofs_verb_ls = {
 	.name = "ls",
 	.synopsis = "[-lR] [--json] [-o OPTION] CHECKPOINT [PATH]",
 	.summary = "list the tree",
-	.options = "  -l      type, shape, size and time too\n"
+	.options = "  -l      type, shape, size and time too, and what\n"
+		   "          scalars are (not with -R)\n"
 		   "  -R      descend into directories\n"
 		   "  --json  one JSON object a line\n",
 	.run = run,

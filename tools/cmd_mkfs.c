@@ -11,24 +11,30 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_LIKE | OFS_LAYOUT | OFS_TOGETHER, 1, 1, &status) == -1)
+		OFS_LIKE | OFS_LAYOUT | OFS_TOGETHER | OFS_JSON, 1, 1,
+		&status) == -1)
 		return status;
 	if (c.layout == NULL)
-		status = ofs_tool_usage(verb, "which layout? --layout dcp@16");
+		status =
+		    ofs_tool_usage(verb, "which layout? --layout " OFS_FORMATS);
 	else if (optimfs_mkfs(c.fs, c.layout, c.operand[0], &err) == -1)
-		status = ofs_command_fail(&c, &err);
+		status = ofs_command_fail_layout(&c, &err);
+	else if ((c.flags & OFS_JSON) != 0 && ofs_job_is_first(&c.job))
+		ofs_print_made(c.operand[0], c.layout, true);
 	ofs_command_fini(&c);
 	return status;
 }
 
 const struct ofs_verb ofs_verb_mkfs = {
 	.name = "mkfs",
-	.synopsis = "--like CHECKPOINT --layout FORMAT[@LAYOUT] [-o OPTION] "
-		    "DIRECTORY",
+	.synopsis =
+	    "--like CHECKPOINT --layout FORMAT[@LAYOUT] [--json] [-o OPTION] "
+	    "DIRECTORY",
 	.summary = "prepare a directory that, mounted, takes a checkpoint",
 	.options =
 	    "  --like CHECKPOINT         whose names, shapes and types it has\n"
 	    "  --layout FORMAT[@LAYOUT]  dcp@16, dcp@2x8, fsdp@4, torch; "
-	    "optimfs(5) has them all\n",
+	    "optimfs(5) has them all\n"
+	    "  --json                    say what was made as JSON\n",
 	.run = run,
 };

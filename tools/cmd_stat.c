@@ -348,7 +348,7 @@ static int stat_paths(struct rows *rows, const struct optimfs_scan *how,
 		if (ret == 0 && rows->bad)
 			ret = optimfs_fail(err, ENOMEM, "out of memory");
 	}
-	ofs_command_progress_end();
+	ofs_command_end(c, ret == 0);
 	return ret;
 }
 
@@ -361,15 +361,16 @@ static bool in_full(const struct ofs_command *c)
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
-	struct optimfs_scan how = { .progress = ofs_command_progress,
-		.ctx = (void *)verb };
-	struct optimfs_error err;
 	struct ofs_command c;
+	struct optimfs_scan how = { .progress = ofs_command_progress,
+		.ctx = &c };
+	struct optimfs_error err;
 	struct rows rows = { .c = &c };
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_PATHS | OFS_JSON | OFS_JOBS | OFS_SORT | OFS_ONLY | OFS_BY,
+		OFS_PATHS | OFS_JSON | OFS_JOBS | OFS_SORT | OFS_ONLY | OFS_BY |
+		    OFS_QUIET | OFS_PROGRESS,
 		0, 1 << 20, &status) == -1)
 		return status;
 	status = usage(&rows, verb);

@@ -170,6 +170,7 @@ static int put_entry(void *ctx, const struct ofs_walk_entry *e,
 	struct ofs_buf path = { 0 };
 	int ret;
 
+	a->c->reading = e->name;
 	ofs_buf_printf(&path, "%s%s%s%s", a->base,
 	    *a->base != '\0' && *e->path != '\0' ? "/" : "", e->path,
 	    dir ? "/" : "");
@@ -204,11 +205,14 @@ static int archive(struct ofs_command *c, const char *path,
 	while (n > 0 && base[n - 1] == '/')
 		base[--n] = '\0';
 	a.base = base;
+	if (ofs_command_measure(c, &self.attr, err) == -1)
+		return -1;
 	if (n > 0 && put_entry(&a, &self, err) == -1)
 		return -1;
 	if (S_ISDIR(self.attr.mode) &&
 	    ofs_walk(c->fs, self.attr.node, 0, put_entry, &a, err) == -1)
 		return -1;
+	ofs_command_end(c, true);
 	return put(end, sizeof(end), err);
 }
 
@@ -218,14 +222,15 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct optimfs_error err;
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS, 1, 1, &status) ==
-	    -1)
+	if (ofs_command_init(&c, verb, argc, argv,
+		OFS_PATHS | OFS_QUIET | OFS_PROGRESS, 1, 1, &status) == -1)
 		return status;
 	if (isatty(STDOUT_FILENO))
 		status = ofs_tool_usage(verb, "no archive to a terminal");
-	else if (archive(&c, c.operand[0], &err) == -1)
+	else if (archive(&c, c.operand[0], &err) == -1) {
+		ofs_command_end(&c, false);
 		status = ofs_tool_fail(&err);
-	else
+	} else
 		status = OFS_EXIT_OK;
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);
@@ -233,7 +238,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_tar = {
 	.name = "tar",
-	.synopsis = "[-o OPTION] CHECKPOINT PATH",
+	.synopsis = "[-q] [--progress] [-o OPTION] CHECKPOINT PATH",
 	.summary = "a file or directory as a tar stream on standard output",
+	.options = "  -q          do not say how far it is\n"
+		   "  --progress  say so from the start, terminal or not\n",
 	.run = run,
 };

@@ -8,7 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "api/walk.h"
+#include "base/buf.h"
+#include "base/nearest.h"
 
 #define READ_SIZE (1u << 20)
 
@@ -42,6 +47,7 @@ static const struct {
 	{ OFS_ATOL, { 266, "atol", true } },
 	{ OFS_SUMMARY, { 267, "summary", false } },
 	{ OFS_SWEEP, { 268, "sweep", true } },
+	{ OFS_QUIET, { 'q', "quiet", false } },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
 
@@ -241,6 +247,8 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
 	}
 	if (parse(c, verb, argc, argv, allowed, status) == -1)
 		goto fail;
+	ofs_progress_init(&c->progress, verb->name, (c->flags & OFS_QUIET) != 0,
+	    (c->flags & OFS_PROGRESS) != 0);
 	*status = take_checkpoint(c, verb, allowed, min, max);
 	if (*status != OFS_EXIT_OK)
 		goto fail;
@@ -274,10 +282,63 @@ int ofs_command_fail(const struct ofs_command *c,
 	return ofs_job_fail(&c->job, err);
 }
 
+int ofs_command_fail_layout(const struct ofs_command *c,
+    const struct optimfs_error *err)
+{
+	int status = ofs_command_fail(c, err);
+
+	return err->number == 771 ? OFS_EXIT_USAGE : status;
+}
+
 void ofs_command_tell(const struct ofs_command *c)
 {
 	if ((c->flags & OFS_VERBOSE) != 0)
 		ofs_job_tell(&c->job);
+}
+
+static int try_name(void *ctx, const struct optimfs_dirent *e)
+{
+	ofs_nearest_try(ctx, e->name);
+	return 0;
+}
+
+/* The first part of path that is not there, and the name nearest to it. */
+static void find_near(struct optimfs *fs, const char *path,
+    struct ofs_nearest *near, char part[256])
+{
+	uint64_t dir = OPTIMFS_ROOT;
+	struct optimfs_attr attr;
+
+	part[0] = '\0';
+	for (const char *p = path + strspn(path, "/"); *p != '\0';
+	     p += strspn(p, "/")) {
+		size_t n = strcspn(p, "/");
+
+		if (n > 255)
+			return;
+		memcpy(part, p, n);
+		part[n] = '\0';
+		p += n;
+		if (optimfs_lookup(fs, dir, part, &attr, NULL) == -1)
+			break;
+		dir = attr.node;
+	}
+	ofs_nearest_init(near, part);
+	(void)optimfs_readdir(fs, dir, 0, false, try_name, near, NULL);
+}
+
+/* Nothing is called so: what might have been meant. */
+static void suggest(struct ofs_command *c, const char *path,
+    struct optimfs_error *err)
+{
+	struct ofs_nearest near = { .word = "" };
+	char part[256];
+
+	find_near(c->fs, path, &near, part);
+	if (near.best[0] != '\0')
+		optimfs_fail(err, ENOENT,
+		    "OFS002 %s: no such name" OFS_NEAREST_FMT, path,
+		    OFS_NEAREST(&near));
 }
 
 int ofs_command_resolve(struct ofs_command *c, const char *path,
@@ -285,7 +346,41 @@ int ofs_command_resolve(struct ofs_command *c, const char *path,
 {
 	if (optimfs_resolve(c->fs, path, attr, err) == 0)
 		return 0;
+	if (err->number == 2)
+		suggest(c, path, err);
 	return optimfs_fail_in(err, "%s", c->checkpoint);
+}
+
+static int add_size(void *ctx, const struct ofs_walk_entry *e,
+    struct optimfs_error *err)
+{
+	uint64_t *total = ctx;
+
+	(void)err;
+	if (S_ISREG(e->attr.mode))
+		*total += e->attr.size;
+	return 0;
+}
+
+int ofs_command_measure(struct ofs_command *c, const struct optimfs_attr *attr,
+    struct optimfs_error *err)
+{
+	uint64_t total = attr->size;
+
+	if (c->job.world != NULL)
+		return 0;
+	if (S_ISDIR(attr->mode)) {
+		total = 0;
+		if (ofs_walk(c->fs, attr->node, 0, add_size, &total, err) == -1)
+			return -1;
+	}
+	ofs_progress_show(&c->progress, 0, total, NULL);
+	return 0;
+}
+
+void ofs_command_end(struct ofs_command *c, bool well)
+{
+	ofs_progress_end(&c->progress, well);
 }
 
 int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
@@ -307,6 +402,8 @@ int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
 		if (sink(ctx, buf, (size_t)n, err) == -1)
 			goto out;
 		off += (uint64_t)n;
+		if (c->progress.begun)
+			ofs_progress_add(&c->progress, (uint64_t)n, c->reading);
 	}
 	ret = n < 0 ? -1 : 0;
 out:
@@ -345,18 +442,22 @@ int ofs_command_jobs(const struct ofs_command *c, const struct ofs_verb *verb,
 
 void ofs_command_progress(void *ctx, uint64_t bytes, uint64_t total)
 {
-	const struct ofs_verb *verb = ctx;
+	struct ofs_command *c = ctx;
 
-	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "\r%s: %3.0f%% of %.1f GiB", verb->name,
-		    total == 0 ? 100 : 100.0 * (double)bytes / (double)total,
-		    (double)total / (1 << 30));
+	ofs_progress_show(&c->progress, bytes, total, NULL);
 }
 
-void ofs_command_progress_end(void)
+void ofs_print_made(const char *dir, const char *layout, bool synced)
 {
-	if (isatty(STDERR_FILENO))
-		fputs("\r\033[K", stderr);
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_puts(&b, "{\"v\":1,\"directory\":\"");
+	ofs_buf_json(&b, dir, strlen(dir));
+	ofs_buf_puts(&b, "\",\"layout\":\"");
+	ofs_buf_json(&b, layout, strlen(layout));
+	ofs_buf_printf(&b, "\",\"synced\":%s}\n", synced ? "true" : "false");
+	fwrite(b.data, 1, b.len, stdout);
+	ofs_buf_fini(&b);
 }
 
 char *ofs_command_xattr(struct ofs_command *c, uint64_t node, const char *name)

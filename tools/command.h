@@ -10,6 +10,7 @@
 
 #include "cli/job.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "tools/source.h"
 #include "tools/verbs.h"
 
@@ -39,7 +40,13 @@ enum ofs_command_flag {
 	OFS_ATOL = 1 << 19,    /* --atol NUMBER */
 	OFS_SUMMARY = 1 << 20, /* --summary */
 	OFS_SWEEP = 1 << 21,   /* --sweep FIRST..LAST */
+	OFS_QUIET = 32768,     /* -q */
 };
+
+/* What a checkpoint can be written as, for help. */
+#define OFS_FORMATS                                                         \
+ "dcp@N, dcp-st@N, fsdp@N, safetensors, torch, universal, zero1@N, zero2@N" \
+ " or zero3@N"
 
 /* What was said, and the checkpoint, opened. */
 struct ofs_command {
@@ -57,6 +64,8 @@ struct ofs_command {
 	struct ofs_options options;
 	struct ofs_source source[2]; /* of mounts that were named */
 	char **joined;               /* paths in them, ends with NULL */
+	struct ofs_progress progress;
+	const char *reading; /* the file, for that; NULL */
 };
 
 /* Parse argv and open the checkpoint, its first operand; min to max operands
@@ -72,8 +81,22 @@ void ofs_command_fini(struct ofs_command *c);
 /* Print what all ranks know, once; the status for it. */
 int ofs_command_fail(const struct ofs_command *c,
     const struct optimfs_error *err);
+/* The same where a layout was given: one that there is not is a wrong word of
+ * the command line. */
+int ofs_command_fail_layout(const struct ofs_command *c,
+    const struct optimfs_error *err);
 /* With -v, after a task that ranks shared: who did how much of it. */
 void ofs_command_tell(const struct ofs_command *c);
+
+/* How far a long task is: c->progress, which has the verb's name. ctx is the
+ * command. */
+void ofs_command_progress(void *ctx, uint64_t bytes, uint64_t total);
+/* All of what is at and below a node is about to be read by ofs_command_read,
+ * once. Of several ranks none shows how far that is. */
+int ofs_command_measure(struct ofs_command *c, const struct optimfs_attr *attr,
+    struct optimfs_error *err);
+/* The task was done, or not. */
+void ofs_command_end(struct ofs_command *c, bool well);
 
 /* The node that path names; fails with the path in front of the text. */
 int ofs_command_resolve(struct ofs_command *c, const char *path,
@@ -93,11 +116,8 @@ int ofs_sink_stdout(void *ctx, const void *p, size_t n,
 int ofs_command_jobs(const struct ofs_command *c, const struct ofs_verb *verb,
     unsigned *jobs, int *status);
 
-/* How far a long task is, on a standard error that is a terminal: ctx is the
- * verb that does it. */
-void ofs_command_progress(void *ctx, uint64_t bytes, uint64_t total);
-/* Take that line away again. */
-void ofs_command_progress_end(void);
+/* --json of a verb that made a directory in a layout. */
+void ofs_print_made(const char *dir, const char *layout, bool synced);
 
 /* An extended attribute's text without its "user.optimfs." prefix, malloc'ed;
  * NULL when there is none. */

@@ -30,7 +30,7 @@ int ofs_control_find(const char *point, struct ofs_mountinfo *m,
 	found = ofs_mountinfo_find(real, m);
 	free(real);
 	if (!found)
-		return optimfs_fail(err, EINVAL, "%s: nothing is mounted there",
+		return optimfs_fail(err, ENOENT, "%s: nothing is mounted there",
 		    point);
 	if (strcmp(m->type, "fuse.optimfs") == 0)
 		return 0;

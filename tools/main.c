@@ -11,6 +11,10 @@
 
 #include "optimfs/optimfs.h"
 
+#include "base/nearest.h"
+#ifdef HAVE_FUSE
+# include "fuse/serve.h"
+#endif
 #include "tools/verbs.h"
 
 /* Every verb there is, in the order of --help. */
@@ -56,24 +60,59 @@ static int help(void)
 	     "A sharded training checkpoint as ordinary files.\n");
 	for (size_t i = 0; verbs[i] != NULL; i++)
 		printf("  %-8s %s\n", verbs[i]->name, verbs[i]->summary);
-	puts("\n  optimfs VERB --help says more; optimfs --version what this "
-	     "build has.");
+	puts("\n  optimfs help VERB says more, optimfs explain OFSnnn what an "
+	     "error code means,\n  optimfs --version what this build has.");
 	return ofs_tool_finish(OFS_EXIT_OK);
 }
 
 static int version(void)
 {
-	printf("optimfs %s\n%s\n", optimfs_version(), optimfs_features());
+	printf("optimfs %s\n%s", optimfs_version(), optimfs_features());
+#ifdef HAVE_FUSE
+	printf(", libfuse %s", ofs_fuse_version());
+#else
+	printf(", no FUSE");
+#endif
+#ifdef MPI_NAME
+	printf(", " MPI_NAME);
+#else
+	printf(", no MPI");
+#endif
+	putchar('\n');
 	return ofs_tool_finish(OFS_EXIT_OK);
 }
 
-static int usage(const char *what, const char *word)
+static const struct ofs_verb *find(const char *name)
 {
-	ofs_tool_say("%s%s%s%s", what, word != NULL ? " '" : "",
-	    word != NULL ? word : "", word != NULL ? "'" : "");
+	for (size_t i = 0; verbs[i] != NULL; i++)
+		if (strcmp(name, verbs[i]->name) == 0)
+			return verbs[i];
+	return NULL;
+}
+
+static int usage(const char *what)
+{
+	ofs_tool_say("%s", what);
 	fputs("usage: optimfs VERB [options] ARGUMENTS; see optimfs --help\n",
 	    stderr);
 	return OFS_EXIT_USAGE;
+}
+
+static int unknown(const char *word)
+{
+	struct ofs_nearest near;
+	char what[600];
+
+	ofs_nearest_init(&near, word);
+	for (size_t i = 0; word[0] != '-' && verbs[i] != NULL; i++)
+		ofs_nearest_try(&near, verbs[i]->name);
+	if (word[0] == '-') {
+		ofs_nearest_try(&near, "--help");
+		ofs_nearest_try(&near, "--version");
+	}
+	snprintf(what, sizeof(what), "unknown %s '%.200s'" OFS_NEAREST_FMT,
+	    word[0] == '-' ? "option" : "verb", word, OFS_NEAREST(&near));
+	return usage(what);
 }
 
 #ifdef HAVE_FUSE
@@ -101,25 +140,34 @@ static bool means_helper(int argc, char **argv)
 }
 #endif
 
+static bool is(const char *word, const char *a, const char *b, const char *c)
+{
+	return strcmp(word, a) == 0 || strcmp(word, b) == 0 ||
+	    strcmp(word, c) == 0;
+}
+
 static int run(int argc, char **argv)
 {
+	const struct ofs_verb *verb;
+
 	if (argc < 2)
-		return usage("what to do?", NULL);
-	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-	    strcmp(argv[1], "help") == 0)
-		return help();
-	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0 ||
-	    strcmp(argv[1], "version") == 0)
+		return usage("what to do?");
+	if (is(argv[1], "--help", "-h", "help")) {
+		if (argc < 3)
+			return help();
+		verb = find(argv[2]);
+		return verb != NULL ? ofs_tool_help(verb) : unknown(argv[2]);
+	}
+	if (is(argv[1], "--version", "-V", "version"))
 		return version();
-	for (size_t i = 0; verbs[i] != NULL; i++)
-		if (strcmp(argv[1], verbs[i]->name) == 0)
-			return verbs[i]->run(verbs[i], argc - 1, argv + 1);
+	verb = find(argv[1]);
+	if (verb != NULL)
+		return verb->run(verb, argc - 1, argv + 1);
 #ifdef HAVE_FUSE
 	if (means_mount(argc, argv))
 		return ofs_verb_mount.run(&ofs_verb_mount, argc, argv);
 #endif
-	return usage(argv[1][0] == '-' ? "unknown option" : "unknown verb",
-	    argv[1]);
+	return unknown(argv[1]);
 }
 
 int main(int argc, char **argv)

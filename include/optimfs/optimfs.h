@@ -218,10 +218,15 @@ int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
 struct optimfs_finding {
 	bool error; /* false: a warning */
 	int code;
+	int number;       /* of its OFSnnn; 0: none */
 	const char *path; /* tree path, or a file of the checkpoint */
 	const char *text;
 };
 typedef void optimfs_report_fn(void *ctx, const struct optimfs_finding *f);
+/* progress is told after each file of the tree, on the thread that calls, how
+ * many of how many bytes optimfs_fsck has checked with data; NULL: none. */
+void optimfs_fsck_progress(struct optimfs *fs,
+    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx);
 int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
     void *ctx, uint64_t *problems, struct optimfs_error *err);
 
@@ -257,6 +262,9 @@ struct optimfs_copy {
 	/* Told of each file below a directory that cannot be read: the others
 	 * are copied all the same. NULL. */
 	void (*unread)(void *ctx, const struct optimfs_error *err);
+	/* Told of each file below a directory that was copied by this rank:
+	 * its bytes and its name. NULL. */
+	void (*copied)(void *ctx, uint64_t bytes, const char *name);
 	void *ctx;
 };
 /* 0; 1: all but the files that could not be read; -1.

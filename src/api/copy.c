@@ -179,6 +179,8 @@ static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
 		ret = copy_file(copy->fs, e->attr.node, dest, err);
 	if (ret == 0 && !is_dir && copy->group != NULL)
 		ofs_task_did(copy->group, e->attr.size);
+	if (ret == 0 && !is_dir && copy->how->copied != NULL)
+		copy->how->copied(copy->how->ctx, e->attr.size, e->name);
 	free(dest);
 	if (ret != 1)
 		return ret;

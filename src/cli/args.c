@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "cli/options.h"
 #include "cli/tools.h"
 
@@ -36,6 +37,23 @@ static int take_options(struct ofs_args *a, const char *list, int *status)
 	return 0;
 }
 
+/* A name that is no flag and no option of the verb. */
+static int unknown(const struct ofs_args *a, const char *word, const char *name)
+{
+	struct ofs_nearest near;
+
+	ofs_nearest_init(&near, name);
+	ofs_nearest_try(&near, "help");
+	for (const struct ofs_flag *f = a->flags; f != NULL && f->id != 0; f++)
+		if (f->name != NULL)
+			ofs_nearest_try(&near, f->name);
+	if (a->options != NULL)
+		ofs_options_nearest(a->options, &near);
+	return ofs_tool_usage(a->verb, "unknown option '--%s'%s%s%s", word,
+	    near.best[0] == '\0' ? "" : "; did you mean '--", near.best,
+	    near.best[0] == '\0' ? "" : "'?");
+}
+
 /* A long word that is no flag: --name or --name=value of the options, with
  * '-' for '_' if one likes. */
 static int long_option(struct ofs_args *a, const char *word, int *status)
@@ -45,12 +63,13 @@ static int long_option(struct ofs_args *a, const char *word, int *status)
 	size_t n = eq != NULL ? (size_t)(eq - word) : strlen(word);
 	struct optimfs_error err;
 
-	if (a->options == NULL || n >= sizeof(name))
-		return stop(status,
-		    ofs_tool_usage(a->verb, "unknown option '--%s'", word));
+	if (n >= sizeof(name))
+		return stop(status, unknown(a, word, word));
 	for (size_t i = 0; i < n; i++)
 		name[i] = word[i] == '-' ? '_' : word[i];
 	name[n] = '\0';
+	if (a->options == NULL || !ofs_options_known(a->options, name))
+		return stop(status, unknown(a, word, name));
 	if (eq == NULL && ofs_options_wants_value(a->options, name) &&
 	    a->at < a->argc)
 		eq = a->argv[a->at++] - 1;

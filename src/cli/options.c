@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/nearest.h"
 
 const struct ofs_option ofs_open_options[] = {
 	OFS_OPEN_OPTIONS(0),
@@ -70,55 +71,22 @@ bool ofs_options_wants_value(const struct ofs_options *o, const char *name)
 	    t->kind != OFS_OPTION_IGNORE;
 }
 
-/* How many single edits (insert, drop, replace, swap neighbours) make b of a;
- * names longer than the table's longest are simply far away. */
-static unsigned distance(const char *a, const char *b)
+void ofs_options_nearest(const struct ofs_options *o, struct ofs_nearest *near)
 {
-	enum { MAX = 24 };
-	unsigned d[MAX + 1][MAX + 1];
-	size_t n = strlen(a), m = strlen(b);
-
-	if (n > MAX || m > MAX)
-		return MAX;
-	for (size_t i = 0; i <= n; i++)
-		d[i][0] = (unsigned)i;
-	for (size_t j = 0; j <= m; j++)
-		d[0][j] = (unsigned)j;
-	for (size_t i = 1; i <= n; i++)
-		for (size_t j = 1; j <= m; j++) {
-			bool same = a[i - 1] == b[j - 1];
-			unsigned best = d[i - 1][j - 1] + !same;
-
-			if (d[i - 1][j] + 1 < best)
-				best = d[i - 1][j] + 1;
-			if (d[i][j - 1] + 1 < best)
-				best = d[i][j - 1] + 1;
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
-			    a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
-				best = d[i - 2][j - 2] + 1;
-			d[i][j] = best;
-		}
-	return d[n][m];
+	for (const struct ofs_option *t = o->table; t->name != NULL; t++)
+		if (t->kind != OFS_OPTION_IGNORE)
+			ofs_nearest_try(near, t->name);
 }
 
 static int unknown(const struct ofs_options *o, const char *name,
     struct optimfs_error *err)
 {
-	const char *nearest = NULL;
-	unsigned best = (unsigned)strlen(name) / 3 + 2;
+	struct ofs_nearest near;
 
-	for (const struct ofs_option *t = o->table; t->name != NULL; t++) {
-		unsigned d = distance(name, t->name);
-
-		if (t->kind != OFS_OPTION_IGNORE && d < best) {
-			best = d;
-			nearest = t->name;
-		}
-	}
-	if (nearest == NULL)
-		return optimfs_fail(err, EINVAL, "unknown option '%s'", name);
-	return optimfs_fail(err, EINVAL,
-	    "unknown option '%s'; did you mean '%s'?", name, nearest);
+	ofs_nearest_init(&near, name);
+	ofs_options_nearest(o, &near);
+	return optimfs_fail(err, EINVAL, "unknown option '%s'" OFS_NEAREST_FMT,
+	    name, OFS_NEAREST(&near));
 }
 
 /* The digits of a number, and its unit as *rest. */

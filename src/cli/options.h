@@ -49,6 +49,9 @@ int ofs_options_set(struct ofs_options *o, const char *name, const char *value,
  * other backslash is itself. Empty words are skipped. */
 int ofs_options_parse(struct ofs_options *o, const char *list,
     struct optimfs_error *err);
+/* Try the names of the table. */
+struct ofs_nearest;
+void ofs_options_nearest(const struct ofs_options *o, struct ofs_nearest *near);
 /* Does the table have a flag or option of this name ("noname" included)? */
 bool ofs_options_known(const struct ofs_options *o, const char *name);
 

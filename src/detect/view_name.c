@@ -5,8 +5,10 @@
 #include "detect/view_name.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "detect/registry.h"
 #include "layout/option.h"
 
@@ -65,6 +67,33 @@ static const struct ofs_view_kind *find_view(const char *name, size_t n,
 	return NULL;
 }
 
+/* No view is called so: which one is near, and all there are. */
+static int unknown(const char *name, size_t n, struct optimfs_error *err)
+{
+	char word[41], list[200] = "";
+	const struct ofs_format *f;
+	struct ofs_nearest near;
+	size_t len = 0;
+
+	snprintf(word, sizeof(word), "%.*s", (int)(n > 40 ? 40 : n), name);
+	ofs_nearest_init(&near, word);
+	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
+		for (const struct ofs_view_kind *v = f->views;
+		     v != NULL && v->name != NULL; v++) {
+			ofs_nearest_try(&near, v->name);
+			if (len < sizeof(list))
+				len += (size_t)snprintf(list + len,
+				    sizeof(list) - len, "%s%s%s",
+				    len == 0 ? "" : ", ", v->name,
+				    v->ranked ? "@N" : "");
+		}
+	return optimfs_fail(err, ENOENT,
+	    "OFS771 view %.80s: no format is called '%s'" OFS_NEAREST_FMT
+	    " There are %s",
+	    name, word, near.best[0] == '\0' ? "." : "; did you mean '",
+	    near.best, near.best[0] == '\0' ? "" : "'?", list);
+}
+
 static int parse_format(const char *name, size_t n, struct ofs_layout *l,
     struct optimfs_error *err)
 {
@@ -73,20 +102,23 @@ static int parse_format(const char *name, size_t n, struct ofs_layout *l,
 	const struct ofs_view_kind *view = find_view(name, k, &l->format);
 
 	if (view == NULL)
-		return optimfs_fail(err, ENOENT,
-		    "OFS771 view %.80s: no format that can be written is called "
-		    "'%.*s'",
-		    name, (int)(k > 40 ? 40 : k), name);
+		return unknown(name, k, err);
 	l->ranked = view->ranked;
 	l->blobs = view->blobs;
-	if ((at != NULL) != l->ranked)
-		return bad(name,
-		    l->ranked ? "needs ranks, as @16, behind" : "has no ranks:",
-		    name, n, err);
+	if (at == NULL && l->ranked)
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 view %.80s: for how many ranks? %.*s@16, or "
+		    "%.*s@2x8 for two replicas of 8 shards",
+		    name, (int)k, name, (int)k, name);
+	if (at != NULL && !l->ranked)
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 view %.80s: '%.*s' has no ranks: leave '@' away",
+		    name, (int)k, name);
 	if (at != NULL && !parse_ranks(at + 1, n - k - 1, l))
-		return bad(name,
-		    "is no number of ranks, 1 to 65536, or RxS:", at + 1,
-		    n - k - 1, err);
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 view %.80s: '%.*s' is not a number of ranks: 1 to "
+		    "65536, or 2x8 for two replicas of 8 shards",
+		    name, (int)(n - k - 1 > 40 ? 40 : n - k - 1), at + 1);
 	return 0;
 }
 

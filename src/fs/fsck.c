@@ -158,18 +158,40 @@ static int after_entry(struct ofs_check *c, int64_t *looked,
 	return optimfs_fail_as(err, c->failed.code, "%s", c->failed.text);
 }
 
+static uint64_t bytes_of(const struct optimfs *fs, uint32_t index)
+{
+	struct ofs_at at = { OFS_SPACE_TREE, index };
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(fs->cat, ofs_at_entry(fs, at));
+
+	return t == NULL ? 0 : ofs_tensor_bytes(fs->cat, t);
+}
+
+void optimfs_fsck_progress(struct optimfs *fs,
+    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx)
+{
+	fs->checked = progress;
+	fs->checked_ctx = ctx;
+}
+
 static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
 {
+	uint64_t done = 0, total = 0;
 	int64_t looked = 0;
 	int ret = 0;
 
 	if (ofs_check_turn(c, OFS_NONE))
 		check_notes(c);
+	for (uint32_t i = 0; data && i < c->fs->tree.n; i++)
+		total += bytes_of(c->fs, i);
 	for (uint32_t i = 0; i != OFS_NONE && ret == 0;
 	     i = ofs_tree_after(&c->fs->tree, i)) {
 		ret = check_entry(c, i, data, err);
 		if (ret == 0)
 			ret = after_entry(c, &looked, err);
+		done += bytes_of(c->fs, i);
+		if (data && c->fs->checked != NULL)
+			c->fs->checked(c->fs->checked_ctx, done, total);
 	}
 	for (uint32_t i = 0; c->world != NULL && i < c->fs->cat->nobjects; i++)
 		if (c->object[i] & OFS_CHECK_TOUCHED)

@@ -198,9 +198,12 @@ static int by_step(const void *va, const void *vb)
 static void report(struct ofs_check *c, bool error, const char *path, int code,
     const char *text)
 {
-	struct optimfs_finding f = { error, code, path, text };
+	struct optimfs_finding f = { error, code, 0, path, text };
+	struct optimfs_error e;
 
 	c->problems += error;
+	optimfs_fail_as(&e, code, "%s", text);
+	f.number = e.number;
 	if (c->report != NULL)
 		c->report(c->ctx, &f);
 }

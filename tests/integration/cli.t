@@ -114,6 +114,7 @@ size=$(stat -c %s hurt/__1_0.distcp)
 truncate -s $((size / 2)) hurt/__1_0.distcp
 does 1 "fsck of a shard cut short" fsck hurt
 says out '__1_0.distcp' "names the file"
+says out 'damaged, [0-9]+ errors?, ' "counts"
 cp "$ck/__1_0.distcp" hurt/
 printf '\377' | dd of=hurt/__1_0.distcp bs=1 seek=$((size - 3000)) conv=notrunc 2>/dev/null
 does 1 "fsck --data of a flipped byte" fsck --data hurt
@@ -155,6 +156,85 @@ ok $? "lists all"
 does 3 "explain of a code that there is not" explain OFS600
 says err 'the nearest is OFS601: ' "the nearest is named"
 does 2 "explain of a word" explain what
+
+# Nearly right.
+does 2 "a verb with swapped letters" moutn "$ck" x
+says err "unknown verb 'moutn'; did you mean 'mount'" "is suggested"
+does 2 "an option of the program" --verison
+says err "did you mean '--version'" "is suggested"
+does 2 "an option of a verb" ls --jsno "$ck"
+says err "did you mean '--json'" "is suggested"
+does 3 "a path" cat "$ck" model/nrom.bias
+says err "model/nrom.bias: no such name; did you mean 'norm.bias'" "is suggested"
+does 3 "a directory on the way" ls "$ck" optm/state/norm.bias
+says err "did you mean 'optim'" "is suggested"
+does 2 "a format" reshard --to dpc@4 "$ck" none
+says err "no format is called 'dpc'; did you mean 'dcp'.* There are dcp@N, " \
+    "is suggested, and all are named"
+does 2 "no format" reshard "$ck" none
+says err 'which layout[?] --to dcp@N, .*zero3@N$' "names them"
+does 2 "a number of ranks" reshard --to dcp@0 "$ck" none
+says err "'0' is not a number of ranks: 1 to 65536" "is asked for"
+does 2 "a format without ranks" mkfs --like "$ck" --layout torch@2 none
+says err "'torch' has no ranks" "says so"
+does 2 "cp without a destination" cp "$ck" model
+says err '^optimfs: copy it to where[?]' "asks for it"
+does 2 "diff of one" diff "$ck"
+says err '^optimfs: which other checkpoint[?]' "asks for the other"
+does 2 "cat without a path" cat "$ck"
+says err '^optimfs: which path of the checkpoint[?]' "asks for it"
+does 0 "help of a verb" help reshard
+says out '^usage: optimfs reshard ' "is its --help"
+does 2 "help of a verb that there is not" help reshrad
+says err "did you mean 'reshard'" "is suggested"
+does 0 "--version" --version
+says out 'libfuse|no FUSE' "says which libfuse"
+says out 'Open MPI|no MPI' "and which MPI"
+does 0 "ls -l of scalars" ls -l "$ck" optim/param_groups/0
+says out ' lr = 0\.001$' "says what they are"
+says out ' betas = \[0\.9, 0\.999\]$' "and of lists"
+does 0 "ls -l of a step" ls -l "$ck" $state
+says out ' step = 3\.0$' "says it"
+says out ' exp_avg$' "but not what a tensor holds"
+
+# What programs read.
+json() { # json EXPRESSION NAME: of the first line, r; all of them, rows
+	python3 - out "$1" <<'EOF2'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+r = rows[0]
+sys.exit(0 if eval("(" + sys.argv[2] + ")") else 1)
+EOF2
+	ok $? "$2"
+}
+does 0 "reshard --json" reshard --json --to dcp@2 "$ck" two-ranks
+json 'r["v"] == 1 and r["directory"] == "two-ranks" and
+    r["layout"] == "dcp@2" and r["synced"]' "says what was made"
+does 0 "mkfs --json" mkfs --json --like "$ck" --layout torch to-be
+json 'r["directory"] == "to-be" and r["layout"] == "torch"' "says it, too"
+does 1 "fsck --json" fsck --json hurt
+json 'all(r["v"] == 1 and r["code"].startswith("OFS") for r in rows) and
+    rows[0]["level"] == "error"' "has the codes"
+cp -r "$ck" other && chmod -R u+w other
+does 0 "ls -l --json" ls -l --json "$ck" optim/param_groups/0
+json '[r["value"] for r in rows if r["path"] == "lr"] == ["0.001"]' \
+    "has values"
+
+# Long work: made-up clocks are in tests/unit/progress.t.
+does 0 "cp --progress" cp -r --progress "$ck" model shown
+says err '^cp: 0 %, 0 B of 12[.]2 kB, ' "says how far it is"
+says err '^cp: 12[.]2 kB in ' "and what it came to"
+does 0 "cp -q" cp -rq --progress "$ck" model quiet
+[ ! -s err ]
+ok $? "says nothing"
+does 0 "fsck --progress" fsck --data --progress "$ck"
+says err '^fsck: [0-9.]+ kB in ' "says it, too"
+does 0 "diff --progress" diff --progress "$ck" other
+says err '^diff: [0-9.]+ kB in ' "says it, too"
+does 0 "tar --progress" tar --progress "$ck" model
+says err '^tar: 12[.]2 kB in ' "says it, too"
+does 0 "reshard --progress" reshard --progress --to torch "$ck" as-torch
+says err '^reshard: .* in ' "says it, too"
 
 does 2 "no verb"
 does 2 "an unknown verb" frobnicate

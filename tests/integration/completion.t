@@ -30,6 +30,19 @@ offers "umount" umo
 offers "commit" com
 offers "abort" a
 offers "--keep" umount --k
+mounts=$(mktemp)
+trap 'rm -f "$mounts"' EXIT
+cat >"$mounts" <<'END'
+36 35 0:34 / /mnt/other rw,nosuid - ext4 /dev/sda1 rw
+37 35 0:35 / /mnt/ck ro,nosuid - fuse.optimfs /data/ck ro
+END
+export OPTIMFS_MOUNTINFO=$mounts
+offers "/mnt/ck" umount ""
+offers "/mnt/ck" commit /mnt/
+offers "dcp@ dcp-st@" reshard --to d
+offers "zero1@ zero2@ zero3@" mkfs --like "$ck" --layout z
+offers "type=safetensors" ls -o type=s
+offers "reshard" help re
 offers "recover=" mount -o rec
 offers "--data" fsck --d
 offers "--json" ls --j
@@ -42,6 +55,20 @@ offers "optim/state/layers.0.wq.weight/exp_avg optim/state/layers.0.wq.weight/ex
 offers "optim/state/layers.0.wq.weight/" stat --sort rms "$ck" optim/state/layers.0.wq.w
 offers "" cat "$ck" no/such
 offers "$ck" ls "${ck%kpt}"
+
+# Other shells, where there are any.
+parses() { # parses SHELL FILE
+	command -v "$1" >/dev/null || return
+	n=$((n + 1))
+	if "$1" -n "$TOP_SRCDIR/completions/$2"; then
+		echo "ok $n - $1 takes $2"
+	else
+		bad=$((bad + 1))
+		echo "not ok $n - $1 takes $2"
+	fi
+}
+parses zsh _optimfs
+parses fish optimfs.fish
 
 echo "1..$n"
 [ $bad = 0 ]

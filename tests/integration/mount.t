@@ -279,6 +279,6 @@ umount_it
 is "the first close says that none need be told" \
     "$(grep -c 'opcode: FLUSH' "$scratch/requests")" 1
 is "nothing is left mounted" "$(tap_mounts)" ""
-status "umount again" 2 "$o" umount "$mnt"
+status "umount again" 3 "$o" umount "$mnt"
 
 done_testing

@@ -77,7 +77,7 @@ status "defaults" 0 "$o" mount --cache 32m -- "$ck" "$mnt"
 
 # --- places ------------------------------------------------------------
 
-status "no such mount point" 2 "$o" mount "$ck" "$scratch/nowhere"
+status "no such mount point" 3 "$o" mount "$ck" "$scratch/nowhere"
 like "OFS758" "$(said)" "*OFS758*No such file*"
 status "a file as mount point" 2 "$o" mount "$ck" "$ck/lr"
 like "OFS758 again" "$(said)" "*OFS758*not a directory*"
@@ -125,7 +125,7 @@ ok "umount --force" "$o" umount --force "$mnt"
 is "is unmounted" "$(tap_mounts)" ""
 kill $holder
 wait $holder 2>/dev/null
-status "umount of nothing" 2 "$o" umount "$mnt"
+status "umount of nothing" 3 "$o" umount "$mnt"
 status "umount of another file system" 2 "$o" umount /proc
 like "is not for us" "$(said)" "*not a checkpoint*"
 status "umount without arguments" 2 "$o" umount

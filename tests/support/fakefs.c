@@ -600,6 +600,12 @@ int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
 	return 0;
 }
 
+void optimfs_fsck_progress(struct optimfs *fs,
+    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx)
+{
+	(void)fs, (void)progress, (void)ctx;
+}
+
 char *optimfs_summary(struct optimfs *fs, const char *path,
     enum optimfs_summary_form form, struct optimfs_error *err)
 {

@@ -1,0 +1,55 @@
+# fish completion for optimfs(1)
+# SPDX-License-Identifier: Apache-2.0
+
+# Verbs, flags, options and formats come from what the program says of itself,
+# names inside a checkpoint from `optimfs ls`.
+
+function __optimfs_verbs
+    optimfs --help 2>/dev/null | sed -n 's/^  \([a-z]*\)  *\(.*\)/\1\t\2/p'
+end
+
+function __optimfs_list # VERB LABEL: "Label: a, b or c" of its help
+    optimfs help $argv[1] 2>/dev/null |
+        sed -n "s/^$argv[2]: //p" | sed 's/ or /, /; s/, /\n/g; s/@N/@/g'
+end
+
+function __optimfs_flags
+    set -l words (commandline -opc)
+    optimfs help $words[2] 2>/dev/null | grep -oE '^ +-.*' | grep -oE -- '--?[a-z]+'
+end
+
+function __optimfs_options
+    optimfs help mount 2>/dev/null | sed -n '/^  -o /,$ s/^  \([a-z]\)/\1/p' |
+        sed 's/  .*//; s/=[^ ]*/=/g' | tr ' ' '\n'
+    for type in (__optimfs_list mount Types)
+        echo type=$type
+    end
+end
+
+function __optimfs_mounts
+    awk '/ - fuse.optimfs /{ print $5 }' /proc/self/mountinfo
+end
+
+function __optimfs_inside
+    set -l words (commandline -opc)
+    set -l dir (string replace -r '[^/]*$' '' -- (commandline -ct))
+    set -l at $dir
+    test -z "$at"; and set at /
+    for name in (optimfs ls $words[3] $at 2>/dev/null)
+        echo $dir$name
+    end
+end
+
+function __optimfs_nth # N: is the N-th word after the verb being completed?
+    test (count (commandline -opc)) -eq (math $argv[1] + 1)
+end
+
+set -l inside 'ls cat cp info tar'
+complete -c optimfs -n __fish_use_subcommand -f -a '(__optimfs_verbs)'
+complete -c optimfs -n 'not __fish_use_subcommand; and string match -q -- "-*" (commandline -ct)' -f -a '(__optimfs_flags)'
+complete -c optimfs -n '__fish_seen_subcommand_from reshard' -l to -x -a '(__optimfs_list reshard Formats)'
+complete -c optimfs -n '__fish_seen_subcommand_from mkfs' -l layout -x -a '(__optimfs_list reshard Formats)'
+complete -c optimfs -n 'not __fish_use_subcommand' -s o -x -a '(__optimfs_options)'
+complete -c optimfs -n '__fish_seen_subcommand_from umount commit abort' -f -a '(__optimfs_mounts)'
+complete -c optimfs -n '__fish_seen_subcommand_from help' -f -a '(__optimfs_verbs)'
+complete -c optimfs -n "__fish_seen_subcommand_from $inside; and not __optimfs_nth 1" -f -a '(__optimfs_inside)'

@@ -1,0 +1,158 @@
+/* progress.c - long work shows how far it is */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "cli/progress.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/human.h"
+
+#define PATIENCE 2.0  /* seconds before anything is said */
+#define REDRAW   0.2  /* between lines on a terminal */
+#define EVERY    60.0 /* elsewhere */
+#define FORCED   10.0 /* elsewhere, with --progress */
+
+static double now(void *ctx)
+{
+	(void)ctx;
+	return (double)ofs_clock_ns() / 1e9;
+}
+
+void ofs_progress_init(struct ofs_progress *p, const char *what, bool quiet,
+    bool forced)
+{
+	*p = (struct ofs_progress){
+		.what = what,
+		.out = quiet ? NULL : stderr,
+		.terminal = isatty(STDERR_FILENO) == 1,
+		.forced = forced,
+		.now = now,
+	};
+}
+
+/* "45 s", "6 min", "3.2 h". */
+static void put_time(char text[24], double seconds)
+{
+	if (seconds < 99.5)
+		snprintf(text, 24, "%.0f s", seconds);
+	else if (seconds < 5970)
+		snprintf(text, 24, "%.0f min", seconds / 60);
+	else
+		snprintf(text, 24, "%.1f h", seconds / 3600);
+}
+
+static double rate_of(const struct ofs_progress *p, double took)
+{
+	return took > 0 && p->done > p->first
+	    ? (double)(p->done - p->first) / took
+	    : 0;
+}
+
+static int print(char *line, size_t size, const struct ofs_progress *p,
+    double took, const char *file)
+{
+	char done[OFS_HUMAN_SIZE], total[OFS_HUMAN_SIZE], rate[OFS_HUMAN_SIZE],
+	    left[24] = "?";
+	double v = rate_of(p, took);
+	int percent = p->total == 0
+	    ? 100
+	    : (int)(100 * ((double)p->done / (double)p->total));
+
+	if (v > 0)
+		put_time(left, (double)(p->total - p->done) / v);
+	return snprintf(line, size, "%s: %d %%, %s of %s, %s/s, %s left%s%s",
+	    p->what, percent, ofs_human_bytes(p->done, done),
+	    ofs_human_bytes(p->total, total),
+	    ofs_human_bytes((uint64_t)v, rate), left,
+	    file != NULL && *file != '\0' ? ", " : "",
+	    file != NULL ? file : "");
+}
+
+/* Names come from files. */
+static void disarm(char *s)
+{
+	for (; *s != '\0'; s++)
+		if ((unsigned char)*s < 0x20 || *s == 0x7f)
+			*s = '?';
+}
+
+/* What is left of a longer line before is overwritten with spaces. */
+static void draw(struct ofs_progress *p, double t, const char *file)
+{
+	char line[160]; /* a longer name is cut */
+	int n =
+	    print(line, p->terminal ? 79 : sizeof(line), p, t - p->start, file);
+
+	disarm(line);
+	n = (int)strlen(line);
+	if (p->terminal)
+		fprintf(p->out, "\r%s%*s", line,
+		    p->width > n ? p->width - n : 0, "");
+	else
+		fprintf(p->out, "%s\n", line);
+	fflush(p->out);
+	p->width = n;
+	p->last = t;
+	p->shown++;
+}
+
+static bool is_due(const struct ofs_progress *p, double t)
+{
+	double since = t - p->last;
+
+	if (p->forced && p->shown == 0)
+		return true;
+	if (p->terminal)
+		return (p->forced || t - p->start >= PATIENCE) &&
+		    since >= REDRAW;
+	return since >= (p->forced ? FORCED : EVERY);
+}
+
+void ofs_progress_show(struct ofs_progress *p, uint64_t done, uint64_t total,
+    const char *file)
+{
+	double t;
+
+	if (p->out == NULL)
+		return;
+	t = p->now(p->ctx);
+	if (!p->begun) {
+		p->begun = true;
+		p->start = p->last = t;
+		p->first = done;
+	}
+	p->done = done < total ? done : total;
+	p->total = total;
+	if (is_due(p, t))
+		draw(p, t, file);
+}
+
+void ofs_progress_add(struct ofs_progress *p, uint64_t n, const char *file)
+{
+	ofs_progress_show(p, p->done + n, p->total, file);
+}
+
+void ofs_progress_break(struct ofs_progress *p)
+{
+	if (p->out != NULL && p->terminal && p->width > 0)
+		fputc('\n', p->out);
+	p->width = 0;
+}
+
+void ofs_progress_end(struct ofs_progress *p, bool well)
+{
+	char bytes[OFS_HUMAN_SIZE], rate[OFS_HUMAN_SIZE], time[24];
+	double took;
+
+	ofs_progress_break(p);
+	if (p->shown == 0 || !well)
+		return;
+	took = p->now(p->ctx) - p->start;
+	put_time(time, took);
+	fprintf(p->out, "%s: %s in %s, %s/s\n", p->what,
+	    ofs_human_bytes(p->done - p->first, bytes), time,
+	    ofs_human_bytes((uint64_t)rate_of(p, took), rate));
+}
