@@ -9,6 +9,9 @@ import sys
 try:
     import numpy as np
 except ImportError:
+    if sys.executable != "/usr/bin/python3" and \
+            os.access("/usr/bin/python3", os.X_OK):
+        os.execv("/usr/bin/python3", ["/usr/bin/python3"] + sys.argv)
     print("1..0 # SKIP no numpy")
     sys.exit(0)
 
