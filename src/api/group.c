@@ -5,6 +5,7 @@
 #include "api/group.h"
 
 #include "api/api.h"
+#include "cluster/commit/locks.h"
 #include "cluster/commit/participant.h"
 #include "cluster/gpu/bulk.h"
 #include "cluster/manifest.h"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "api/api.h"
+#include "cluster/commit/locks.h"
 #include "cluster/manifest.h"
 #include "cluster/source.h"
 #include "cluster/task.h"

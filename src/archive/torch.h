@@ -51,19 +51,7 @@ int ofs_torch_check(const struct ofs_torch_tensor *t, uint64_t stored,
 /* Is it its whole storage, in C order, with nothing to fix? */
 bool ofs_torch_is_plain(const struct ofs_torch_tensor *t);
 
-/* Call leaf for every leaf of a pickled object, with its path, until one call
- * does not give 0, and give that. Mappings, and lists that hold tensors or
- * mappings, nest; the rest are leaves: tensors and values. prefix (npref
- * components) stands before each path. */
-typedef int ofs_torch_visit_fn(void *ctx, uint32_t path, uint32_t node,
-    struct optimfs_error *err);
-int ofs_torch_walk(struct ofs_catalog *cat, const struct ofs_pickle *doc,
-    uint32_t root, const uint32_t *prefix, size_t npref,
-    ofs_torch_visit_fn *leaf, void *ctx, struct optimfs_error *err);
-
-/* Add the leaves of a pickled object (root) whose storages are in the archive
- * at, to cat; for DCP's byte items and bare pickles
- * (at NULL: no storages). doc must be owned by cat. */
+/* What a pickled object's storages lie in. */
 struct ofs_torch_archive {
 	struct ofs_extent at;      /* the whole archive */
 	const struct ofs_zip *zip; /* its directory; NULL for a legacy stream */
@@ -75,10 +63,6 @@ struct ofs_torch_storage {
 	struct ofs_str key;
 	uint64_t off, len;
 };
-int ofs_torch_add(struct ofs_catalog *cat, const struct ofs_pickle *doc,
-    uint32_t root, const struct ofs_torch_archive *at, const uint32_t *prefix,
-    size_t npref, struct optimfs_error *err);
-
 /* The parsed data.pkl of the archive that read gives, size bytes in all; zip,
  * when not NULL, gets its directory (ofs_zip_fini) and byte order. Checks what
  * torch.load would of the small records: version, byteorder (OFS524, OFS525).

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "format/globals.h"
 #include "format/torch_file/legacy.h"
+#include "format/torch_file/walk.h"
 
 struct bytes {
 	const uint8_t *p;

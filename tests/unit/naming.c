@@ -835,7 +835,7 @@ static void ids_of_model(void)
 	    "t3 model|a = x\nt3 optim|state|999999999|exp_avg = x\n", EINVAL,
 	    "ID 999999999, but the model has 1 tensors");
 	cat = catalog_of("t3 a = x\nt3 optim.state.0.exp_avg = x\n");
-	cat->format = "dcp";
+	cat->unordered = true;
 	ok(ofs_name_entries(cat, &opt, &err) == -1,
 	    "an index without an order");
 	is_error(err, EINVAL, "OFS636 ids=model: the index has no map of keys",

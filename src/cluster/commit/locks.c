@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "cluster/commit/locks.h"
+
 #include <errno.h>
 #include <stdlib.h>
 

@@ -17,6 +17,7 @@
 #include "base/copy.h"
 #include "base/memory.h"
 #include "base/sys.h"
+#include "cluster/commit/locks.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
 #include "journal/publish.h"

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "catalog/budget.h"
 #include "format/dcp/dcp.h"
+#include "format/torch_file/walk.h"
 #include "store/transport.h"
 
 /* PyTorch 2.3 and older stored whole dictionaries and lists as one pickled

@@ -12,6 +12,7 @@
 #include "format/part.h"
 #include "format/ranks/ranks.h"
 #include "format/torch_file/sharded.h"
+#include "format/torch_file/walk.h"
 
 /* Collecting. */
 

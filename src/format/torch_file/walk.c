@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "format/torch_file/walk.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

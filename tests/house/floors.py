@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Does the source tree stand on the floors that docs/architecture.md lists?
+
+usage: floors.py ROOT
+
+The first block of docs/architecture.md that begins with "```floors" lists the
+rooms (directories of src/, and fuse and tools), a floor a line, the highest
+first. A room may include, and call into, rooms on lower floors only; rooms
+that share a line do not know each other. Prints each offence on a line of its
+own and exits 1 when there is one.
+"""
+import collections
+import os
+import re
+import sys
+
+MOST_FILES = 40
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.M)
+COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',
+                     re.S)
+# A definition begins in the first column and its body does so too. Macros and
+# static functions belong to their file.
+DEFINED = re.compile(
+    r'^(?!static\b|typedef\b|return\b|else\b)[A-Za-z_][\w \t*]*?\b(\w+)\('
+    r'[^;{}]*?\)[^;{}()]*\n\{', re.M)
+DATA = re.compile(
+    r'^(?!static\b|typedef\b|extern\b)(?:const |_Atomic )*(?:struct |enum )?'
+    r'\w+[ \t]+\**(\w+)(?:\[[^]]*\])? =', re.M)
+STATIC = re.compile(r'^static\b[^;{}=]*?\b(\w+)\(', re.M)
+DECLARED = re.compile(
+    r'^(?!static\b|typedef\b|return\b)[A-Za-z_][\w \t*]*?\b(\w+)\([^;{}]*\)'
+    r'[^;{}]*;', re.M)
+EXTERN = re.compile(r'^extern\b[^;(]*?\b(\w+)(?:\[[^]]*\])?(?:,[^;]*)?;', re.M)
+# not the tag of a struct, which may have a function's name
+WORD = re.compile(r'(?<!struct )(?<!enum )\b(?:ofs|optimfs)_\w+')
+
+
+def floors(path):
+    """The floor of each room: {room: height}, 0 the lowest."""
+    with open(path, encoding='utf-8') as f:
+        block = re.search(r'^```floors\n(.*?)^```', f.read(), re.M | re.S)
+    if block is None:
+        sys.exit(path + ': no block that begins with ```floors')
+    lines = [line.split('#')[0].split() for line in block.group(1).split('\n')]
+    lines = [line for line in lines if line]
+    return {room: height for height, line in enumerate(reversed(lines))
+            for room in line}
+
+
+def room_of(path):
+    """src/format/dcp/read.c is in format/dcp, fuse/ops.c in fuse."""
+    where = os.path.dirname(path)
+    return where[4:] if where.startswith('src/') else where
+
+
+def sources(root):
+    """The text of each source file, without comments and strings."""
+    found = {}
+    for top in ('src', 'fuse', 'tools'):
+        for where, _, names in os.walk(os.path.join(root, top)):
+            for name in names:
+                if name.endswith(('.c', '.h', '.cu')):
+                    path = os.path.join(where, name)
+                    with open(path, encoding='utf-8') as f:
+                        found[os.path.relpath(path, root)] = f.read()
+    return found
+
+
+def code_of(text):
+    return COMMENT.sub(lambda m: '""' if m.group(0)[0] in '"\'' else ' ', text)
+
+
+def main():
+    root = sys.argv[1]
+    height = floors(os.path.join(root, 'docs/architecture.md'))
+    texts = sources(root)
+    code = {path: code_of(text) for path, text in texts.items()}
+    wrong = []
+
+    for room in sorted({room_of(path) for path in texts} - set(height)):
+        wrong.append('%s is on no floor' % room)
+    for room in sorted(set(height) - {room_of(path) for path in texts}):
+        wrong.append('%s is on a floor, and there is no such room' % room)
+    if wrong:
+        return wrong
+
+    def may(upper, lower):
+        return upper == lower or height[upper] > height[lower]
+
+    count = collections.Counter(room_of(p) for p in texts if p.endswith('.c'))
+    for room, n in sorted(count.items()):
+        if n > MOST_FILES:
+            wrong.append('%s has %d .c files, more than %d' %
+                         (room, n, MOST_FILES))
+
+    for path, text in sorted(texts.items()):
+        for name in INCLUDE.findall(text):
+            for base in ('src', '.', os.path.dirname(path)):
+                other = os.path.normpath(os.path.join(base, name))
+                if other in texts:
+                    if not may(room_of(path), room_of(other)):
+                        wrong.append('%s includes %s, which is above it' %
+                                     (path, other))
+                    break
+
+    # Where each external name is defined.
+    home = {}
+    for path, text in code.items():
+        if path.endswith('.c'):
+            for name in DEFINED.findall(text) + DATA.findall(text):
+                home.setdefault(name, path)
+    for path, text in sorted(code.items()):
+        own = set(STATIC.findall(text))
+        if path.endswith('.h'):
+            names = DECLARED.findall(text) + EXTERN.findall(text)
+            for name in names:
+                other = home.get(name)
+                if other and room_of(other) != room_of(path):
+                    wrong.append('%s declares %s, which %s defines' %
+                                 (path, name, other))
+            continue
+        for name in sorted(set(WORD.findall(text)) - own):
+            other = home.get(name)
+            if other and not may(room_of(path), room_of(other)):
+                wrong.append('%s uses %s of %s, which is above it' %
+                             (path, name, other))
+    return wrong
+
+
+if __name__ == '__main__':
+    offences = main()
+    print('\n'.join(offences))
+    sys.exit(1 if offences else 0)
