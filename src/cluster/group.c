@@ -57,12 +57,12 @@ static int answer_done(struct ofs_request *q, struct optimfs_error *err)
 
 static int answer_task(struct ofs_request *q, struct optimfs_error *err)
 {
-	return ofs_task_answer(q->group->crew, q->from, &q->c, err);
+	return ofs_task_answer(q->group->task, q->from, &q->c, err);
 }
 
 static const struct ofs_handler own_handlers[] = {
 	{ OFS_WIRE_DONE, answer_done, false },
-	{ OFS_WIRE_CREW, answer_task, false },
+	{ OFS_WIRE_TASK, answer_task, false },
 	{ OFS_WIRE_CALL, ofs_calls_begin, false },
 	{ OFS_WIRE_POLL, ofs_calls_poll, false },
 	{ OFS_WIRE_RESULT, ofs_calls_result, false },
@@ -167,7 +167,7 @@ static void add_handlers(struct optimfs_group *w, const struct ofs_handler *h,
 static void group_free(struct optimfs_group *w)
 {
 	ofs_calls_free(w->calls);
-	ofs_task_free(w->crew);
+	ofs_task_free(w->task);
 	pthread_cond_destroy(&w->changed);
 	pthread_mutex_destroy(&w->lock);
 	free(w->done);
@@ -216,8 +216,8 @@ struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
 	w->rank = ops->rank(w->w);
 	w->size = ops->size(w->w);
 	w->done = calloc((size_t)w->size, sizeof(*w->done));
-	w->crew = ofs_task_new(w->size);
-	if (w->done != NULL && w->crew != NULL)
+	w->task = ofs_task_new(w->size);
+	if (w->done != NULL && w->task != NULL)
 		return w;
 	optimfs_fail(err, ENOMEM, "out of memory");
 	ops->leave(w->w);

@@ -71,7 +71,7 @@ struct optimfs_group {
 	unsigned timeout;
 	const struct ofs_gather_ops *gather; /* NULL: there is none */
 	struct ofs_bulk *bulk;               /* gather's */
-	struct ofs_task *crew;               /* a task that all share: task.h */
+	struct ofs_task *task;               /* a task that all share: task.h */
 	struct ofs_calls *calls;
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;

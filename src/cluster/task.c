@@ -23,7 +23,7 @@ static struct ofs_buf message(enum ofs_task_say what)
 {
 	struct ofs_buf b = { 0 };
 
-	ofs_wire_u8(&b, OFS_WIRE_CREW);
+	ofs_wire_u8(&b, OFS_WIRE_TASK);
 	ofs_wire_u8(&b, (uint8_t)what);
 	return b;
 }
@@ -34,12 +34,12 @@ static void put_error(struct ofs_buf *b, const struct optimfs_error *e)
 	ofs_wire_str(b, e->code == 0 ? "" : e->text);
 }
 
-int ofs_task_note(struct optimfs_group *w, const struct ofs_buf *note,
+int ofs_task_report(struct optimfs_group *w, const struct ofs_buf *note,
     struct optimfs_error *err)
 {
-	struct ofs_task *crew = w->crew;
+	struct ofs_task *task = w->task;
 	struct ofs_cursor c = ofs_cursor_of(note->data, note->len);
-	struct ofs_buf b = message(OFS_TASK_NOTE);
+	struct ofs_buf b = message(OFS_TASK_REPORT);
 	int ret;
 
 	ofs_buf_put(&b, note->data, note->len);
@@ -47,10 +47,10 @@ int ofs_task_note(struct optimfs_group *w, const struct ofs_buf *note,
 	if (w->rank != 0) {
 		ret = ofs_group_ask(w, 0, &b, NULL, 0, err);
 	} else {
-		pthread_mutex_lock(&crew->lock);
+		pthread_mutex_lock(&task->lock);
 		ret = note->bad ? optimfs_fail(err, ENOMEM, "a note")
-				: crew->take(crew->ctx, 0, &c, err);
-		pthread_mutex_unlock(&crew->lock);
+				: task->take(task->ctx, 0, &c, err);
+		pthread_mutex_unlock(&task->lock);
 	}
 	ofs_buf_fini(&b);
 	return ret;
@@ -58,8 +58,8 @@ int ofs_task_note(struct optimfs_group *w, const struct ofs_buf *note,
 
 void ofs_task_did(struct optimfs_group *w, uint64_t bytes)
 {
-	atomic_fetch_add(&w->crew->files, 1);
-	atomic_fetch_add(&w->crew->bytes, bytes);
+	atomic_fetch_add(&w->task->files, 1);
+	atomic_fetch_add(&w->task->bytes, bytes);
 }
 
 /* Beginning and end. */
@@ -67,15 +67,15 @@ void ofs_task_did(struct optimfs_group *w, uint64_t bytes)
 int ofs_task_begin(struct optimfs_group *w, ofs_task_take_fn *take, void *ctx,
     const struct optimfs_error *own, struct optimfs_error *err)
 {
-	struct ofs_task *crew = w->crew;
+	struct ofs_task *task = w->task;
 
-	pthread_mutex_lock(&crew->lock);
-	crew->take = take;
-	crew->ctx = ctx;
-	crew->failed = crew->lost = false;
-	atomic_store(&crew->files, 0);
-	atomic_store(&crew->bytes, 0);
-	pthread_mutex_unlock(&crew->lock);
+	pthread_mutex_lock(&task->lock);
+	task->take = take;
+	task->ctx = ctx;
+	task->failed = task->lost = false;
+	atomic_store(&task->files, 0);
+	atomic_store(&task->bytes, 0);
+	pthread_mutex_unlock(&task->lock);
 	if (ofs_task_agree(w, own, err) == 0)
 		return 0;
 	ofs_task_end(w);
@@ -84,9 +84,9 @@ int ofs_task_begin(struct optimfs_group *w, ofs_task_take_fn *take, void *ctx,
 
 void ofs_task_end(struct optimfs_group *w)
 {
-	pthread_mutex_lock(&w->crew->lock);
-	w->crew->take = NULL;
-	pthread_mutex_unlock(&w->crew->lock);
+	pthread_mutex_lock(&w->task->lock);
+	w->task->take = NULL;
+	pthread_mutex_unlock(&w->task->lock);
 }
 
 static int exchange(struct optimfs_group *w, const struct ofs_buf *mine,
@@ -145,18 +145,18 @@ int ofs_task_who(struct optimfs_group *w, bool mine, bool *all,
 static void count_out(struct optimfs_group *w, int rank, uint32_t meeting,
     const struct optimfs_error *why)
 {
-	struct ofs_task *crew = w->crew;
+	struct ofs_task *task = w->task;
 
-	pthread_mutex_lock(&crew->lock);
+	pthread_mutex_lock(&task->lock);
 	if (w->rank != 0) {
-		crew->lost = true;
-		ofs_task_failed(crew, why);
-	} else if (crew->vote[rank].meeting != meeting) {
-		crew->vote[rank] =
+		task->lost = true;
+		ofs_task_failed(task, why);
+	} else if (task->vote[rank].meeting != meeting) {
+		task->vote[rank] =
 		    (struct ofs_task_vote){ meeting, { 0, 0 }, *why };
-		ofs_task_failed(crew, why);
+		ofs_task_failed(task, why);
 	}
-	pthread_mutex_unlock(&crew->lock);
+	pthread_mutex_unlock(&task->lock);
 }
 
 /* Rank 0 asks those that are not here yet, all others ask rank 0. */
@@ -164,7 +164,7 @@ static bool wants_asking(const struct optimfs_group *w, int rank,
     uint32_t meeting)
 {
 	return w->rank == 0
-	    ? rank != 0 && w->crew->vote[rank].meeting != meeting
+	    ? rank != 0 && w->task->vote[rank].meeting != meeting
 	    : rank == 0;
 }
 
@@ -175,13 +175,13 @@ static void ask_others(struct optimfs_group *w, uint32_t meeting, bool failed)
 	size_t n = 0;
 
 	ofs_wire_u8(&b, failed);
-	pthread_mutex_lock(&w->crew->lock);
+	pthread_mutex_lock(&w->task->lock);
 	for (int r = 0; ask != NULL && !b.bad && r < w->size; r++)
 		if (wants_asking(w, r, meeting))
 			ask[n++] = (struct ofs_ask){
 				.to = r, .request = b.data, .nrequest = b.len
 			};
-	pthread_mutex_unlock(&w->crew->lock);
+	pthread_mutex_unlock(&w->task->lock);
 	if (n > 0)
 		w->ops->ask(w->w, ask, n);
 	for (size_t i = 0; i < n; i++) {
@@ -219,7 +219,7 @@ static bool is_gone(struct optimfs_group *w, int rank,
 
 static void look_at_others(struct optimfs_group *w, uint32_t meeting)
 {
-	struct ofs_task *crew = w->crew;
+	struct ofs_task *task = w->task;
 	struct optimfs_error why;
 	bool due, failed;
 
@@ -227,27 +227,27 @@ static void look_at_others(struct optimfs_group *w, uint32_t meeting)
 		if (r != w->rank && (w->rank == 0 || r == 0) &&
 		    is_gone(w, r, &why))
 			count_out(w, r, meeting, &why);
-	pthread_mutex_lock(&crew->lock);
-	due = ofs_clock_ms() - crew->asked >= ASK_MS;
-	failed = crew->failed;
+	pthread_mutex_lock(&task->lock);
+	due = ofs_clock_ms() - task->asked >= ASK_MS;
+	failed = task->failed;
 	if (due)
-		crew->asked = ofs_clock_ms();
-	pthread_mutex_unlock(&crew->lock);
+		task->asked = ofs_clock_ms();
+	pthread_mutex_unlock(&task->lock);
 	if (due)
 		ask_others(w, meeting, failed);
 }
 
 int ofs_task_check(struct optimfs_group *w, struct optimfs_error *err)
 {
-	struct ofs_task *crew = w->crew;
+	struct ofs_task *task = w->task;
 	int ret = 0;
 
-	look_at_others(w, crew->meeting + 1);
-	pthread_mutex_lock(&crew->lock);
-	if (crew->failed)
+	look_at_others(w, task->meeting + 1);
+	pthread_mutex_lock(&task->lock);
+	if (task->failed)
 		ret =
-		    optimfs_fail_as(err, crew->why.code, "%s", crew->why.text);
-	pthread_mutex_unlock(&crew->lock);
+		    optimfs_fail_as(err, task->why.code, "%s", task->why.text);
+	pthread_mutex_unlock(&task->lock);
 	return ret;
 }
 
@@ -255,12 +255,12 @@ int ofs_task_check(struct optimfs_group *w, struct optimfs_error *err)
 
 static bool all_here(const struct optimfs_group *w)
 {
-	const struct ofs_task *crew = w->crew;
+	const struct ofs_task *task = w->task;
 
 	if (w->rank != 0)
-		return crew->lost || crew->vote[0].meeting == crew->meeting;
+		return task->lost || task->vote[0].meeting == task->meeting;
 	for (int r = 0; r < w->size; r++)
-		if (crew->vote[r].meeting != crew->meeting)
+		if (task->vote[r].meeting != task->meeting)
 			return false;
 	return true;
 }
@@ -268,20 +268,20 @@ static bool all_here(const struct optimfs_group *w)
 static void wait_for_all(struct optimfs_group *w, void (*tick)(void *ctx),
     void *ctx)
 {
-	struct ofs_task *crew = w->crew;
+	struct ofs_task *task = w->task;
 	struct timespec until;
 
-	pthread_mutex_lock(&crew->lock);
+	pthread_mutex_lock(&task->lock);
 	while (!all_here(w)) {
 		until = ofs_clock_after(CLOCK_REALTIME, TICK_NS);
-		pthread_cond_timedwait(&crew->changed, &crew->lock, &until);
-		pthread_mutex_unlock(&crew->lock);
-		look_at_others(w, crew->meeting);
+		pthread_cond_timedwait(&task->changed, &task->lock, &until);
+		pthread_mutex_unlock(&task->lock);
+		look_at_others(w, task->meeting);
 		if (tick != NULL)
 			tick(ctx);
-		pthread_mutex_lock(&crew->lock);
+		pthread_mutex_lock(&task->lock);
 	}
-	pthread_mutex_unlock(&crew->lock);
+	pthread_mutex_unlock(&task->lock);
 }
 
 /* Of those who failed, one who did so by itself. */
@@ -291,7 +291,7 @@ static void judge(struct optimfs_group *w, struct optimfs_error *verdict)
 
 	*verdict = (struct optimfs_error){ 0 };
 	for (int r = 0; r < w->size; r++) {
-		const struct ofs_task_vote *v = &w->crew->vote[r];
+		const struct ofs_task_vote *v = &w->task->vote[r];
 
 		if (v->err.code == 0)
 			continue;
@@ -309,7 +309,7 @@ static void send_verdict(struct optimfs_group *w,
 	struct ofs_buf b = message(OFS_TASK_VERDICT);
 	size_t n = 0;
 
-	ofs_wire_u32(&b, w->crew->meeting);
+	ofs_wire_u32(&b, w->task->meeting);
 	put_error(&b, verdict);
 	for (int r = 1; ask != NULL && !b.bad && r < w->size; r++)
 		if (!w->ops->dead(w->w, r))
@@ -327,47 +327,47 @@ static void send_verdict(struct optimfs_group *w,
 static void preside(struct optimfs_group *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *verdict)
 {
-	struct ofs_task *crew = w->crew;
+	struct ofs_task *task = w->task;
 
-	pthread_mutex_lock(&crew->lock);
-	crew->meeting++;
-	crew->vote[0] = (struct ofs_task_vote){ crew->meeting,
-		{ atomic_load(&crew->files), atomic_load(&crew->bytes) },
+	pthread_mutex_lock(&task->lock);
+	task->meeting++;
+	task->vote[0] = (struct ofs_task_vote){ task->meeting,
+		{ atomic_load(&task->files), atomic_load(&task->bytes) },
 		*own };
 	if (own->code != 0)
-		ofs_task_failed(crew, own);
-	pthread_mutex_unlock(&crew->lock);
+		ofs_task_failed(task, own);
+	pthread_mutex_unlock(&task->lock);
 	wait_for_all(w, tick, ctx);
-	pthread_mutex_lock(&crew->lock);
+	pthread_mutex_lock(&task->lock);
 	judge(w, verdict);
-	pthread_mutex_unlock(&crew->lock);
+	pthread_mutex_unlock(&task->lock);
 	send_verdict(w, verdict);
 }
 
 static void attend(struct optimfs_group *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *verdict)
 {
-	struct ofs_task *crew = w->crew;
+	struct ofs_task *task = w->task;
 	struct ofs_buf b = message(OFS_TASK_VOTE);
 	struct optimfs_error mine = *own;
 
 	if (mine.code != 0 && mine.code != ECANCELED)
 		ofs_group_blame(w, w->rank, &mine);
-	ofs_wire_u32(&b, ++crew->meeting);
-	ofs_wire_u64(&b, atomic_load(&crew->files));
-	ofs_wire_u64(&b, atomic_load(&crew->bytes));
+	ofs_wire_u32(&b, ++task->meeting);
+	ofs_wire_u64(&b, atomic_load(&task->files));
+	ofs_wire_u64(&b, atomic_load(&task->bytes));
 	put_error(&b, &mine);
 	if (ofs_group_ask(w, 0, &b, NULL, 0, &mine) == -1)
-		count_out(w, 0, crew->meeting, &mine);
+		count_out(w, 0, task->meeting, &mine);
 	ofs_buf_fini(&b);
 	wait_for_all(w, tick, ctx);
-	pthread_mutex_lock(&crew->lock);
-	*verdict = crew->vote[0].meeting == crew->meeting ? crew->vote[0].err
-							  : crew->why;
-	pthread_mutex_unlock(&crew->lock);
+	pthread_mutex_lock(&task->lock);
+	*verdict = task->vote[0].meeting == task->meeting ? task->vote[0].err
+							  : task->why;
+	pthread_mutex_unlock(&task->lock);
 }
 
-int ofs_task_meet(struct optimfs_group *w, const struct optimfs_error *own,
+int ofs_task_barrier(struct optimfs_group *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *err)
 {
 	struct optimfs_error verdict;
@@ -384,13 +384,13 @@ int ofs_task_meet(struct optimfs_group *w, const struct optimfs_error *own,
 int ofs_task_agree(struct optimfs_group *w, const struct optimfs_error *own,
     struct optimfs_error *err)
 {
-	return ofs_task_meet(w, own, NULL, NULL, err);
+	return ofs_task_barrier(w, own, NULL, NULL, err);
 }
 
 void optimfs_group_work(struct optimfs_group *w, int rank,
     struct optimfs_work *work)
 {
-	pthread_mutex_lock(&w->crew->lock);
-	*work = w->crew->vote[rank].work;
-	pthread_mutex_unlock(&w->crew->lock);
+	pthread_mutex_lock(&w->task->lock);
+	*work = w->task->vote[rank].work;
+	pthread_mutex_unlock(&w->task->lock);
 }

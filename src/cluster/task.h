@@ -15,12 +15,13 @@
 #include "cluster/manifest.h"
 
 /* Every rank makes the same list of jobs, and comes to the same answer to who
- * does which (ofs_task_divide). Each does its own. What rank 0 must know of
- * that comes to it as notes. At the end all meet: either every rank did well,
- * or all fail alike. One task at a time in a world; all its ranks take part.
+ * does which (ofs_task_assign). Each does its own. What rank 0 must know of
+ * that comes to it as reports. At the end all come to a barrier: either every
+ * rank did well, or all fail alike. One task at a time in a group; all its
+ * ranks take part.
  *
  * How long a rank works is not known, so nobody waits for another in an
- * exchange (module.h), which has a deadline, but in ofs_task_meet, where
+ * exchange (module.h), which has a deadline, but in ofs_task_barrier, where
  * those who wait ask once a second whether the others are still there. */
 
 /* A job, and who may do it: nmay ranks, of which one gets it. */
@@ -32,40 +33,40 @@ struct ofs_task_job {
 };
 /* The largest first, each to the one that has least so far: none of nranks has
  * more than the largest job above what it could have. ENOMEM. */
-int ofs_task_divide(struct ofs_task_job *job, size_t n, int nranks,
+int ofs_task_assign(struct ofs_task_job *job, size_t n, int nranks,
     struct optimfs_error *err);
 /* The same for one job at a time, in the order in which they come. load: bytes
  * that each rank has, which grows. */
-int ofs_task_next(uint64_t *load, const struct ofs_owner *may, uint32_t nmay,
-    uint64_t size);
+int ofs_task_assign_next(uint64_t *load, const struct ofs_owner *may,
+    uint32_t nmay, uint64_t size);
 
-/* A note of rank from, on any thread, one at a time. What fails is the failure
+/* A report of rank from, on any thread, one at a time. What fails is the failure
  * of who sent it. */
 typedef int ofs_task_take_fn(void *ctx, int from, struct ofs_cursor *c,
     struct optimfs_error *err);
 
-/* Begin: rank 0 takes notes from now on. own: how this rank fared until here;
+/* Begin: rank 0 takes reports from now on. own: how this rank fared until here;
  * fails on all alike. */
 int ofs_task_begin(struct optimfs_group *w, ofs_task_take_fn *take, void *ctx,
     const struct optimfs_error *own, struct optimfs_error *err);
-/* No more notes are taken. */
+/* No more reports are taken. */
 void ofs_task_end(struct optimfs_group *w);
 
 /* What rank 0 says, to all: got is malloc'ed and the caller's. Soon after
- * ofs_task_begin, or the last meeting. */
+ * ofs_task_begin, or the last barrier. */
 int ofs_task_tell(struct optimfs_group *w, const struct ofs_buf *mine,
     struct ofs_said *got, struct optimfs_error *err);
 /* What each rank says, yes or no: all has room for all ranks. Likewise. */
 int ofs_task_who(struct optimfs_group *w, bool mine, bool *all,
     struct optimfs_error *err);
 
-/* Hand rank 0 a note; by rank 0 itself, too. */
-int ofs_task_note(struct optimfs_group *w, const struct ofs_buf *note,
+/* Hand rank 0 a report; by rank 0 itself, too. */
+int ofs_task_report(struct optimfs_group *w, const struct ofs_buf *note,
     struct optimfs_error *err);
 /* Wait until every rank is here; own: how it fared. tick, which may be NULL, is
  * called now and then meanwhile. 0 when all did well, else -1 on all, with the
  * error of the lowest rank that failed by itself. */
-int ofs_task_meet(struct optimfs_group *w, const struct optimfs_error *own,
+int ofs_task_barrier(struct optimfs_group *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *err);
 
 /* The same without tick. */
@@ -87,11 +88,11 @@ int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
 int ofs_task_assign_all(struct optimfs_group *w, const uint64_t *size,
     const bool *may, int **who, size_t *n, struct optimfs_error *err);
 
-/* For group.c: a group's crew, and what other ranks say to it. */
+/* For group.c: a group's task, and what other ranks say to it. */
 struct ofs_task;
 struct ofs_task *ofs_task_new(int size);
-void ofs_task_free(struct ofs_task *crew);
-int ofs_task_answer(struct ofs_task *crew, int from, struct ofs_cursor *c,
+void ofs_task_free(struct ofs_task *task);
+int ofs_task_answer(struct ofs_task *task, int from, struct ofs_cursor *c,
     struct optimfs_error *err);
 
 #endif

@@ -12,8 +12,8 @@
 #include "cluster/task.h"
 #include "cluster/wire.h"
 
-int ofs_task_next(uint64_t *load, const struct ofs_owner *may, uint32_t nmay,
-    uint64_t size)
+int ofs_task_assign_next(uint64_t *load, const struct ofs_owner *may,
+    uint32_t nmay, uint64_t size)
 {
 	int best = nmay == 0 ? 0 : may[0].rank;
 
@@ -37,7 +37,7 @@ static int by_size(const void *va, const void *vb)
 	return a < b ? -1 : a > b;
 }
 
-int ofs_task_divide(struct ofs_task_job *job, size_t n, int nranks,
+int ofs_task_assign(struct ofs_task_job *job, size_t n, int nranks,
     struct optimfs_error *err)
 {
 	struct ofs_task_job **order =
@@ -52,7 +52,7 @@ int ofs_task_divide(struct ofs_task_job *job, size_t n, int nranks,
 	if (ret == 0)
 		qsort(order, n, sizeof(*order), by_size);
 	for (size_t i = 0; i < n && ret == 0; i++)
-		order[i]->rank = ofs_task_next(load, order[i]->may,
+		order[i]->rank = ofs_task_assign_next(load, order[i]->may,
 		    order[i]->nmay, order[i]->size);
 	free(order);
 	free(load);
@@ -149,7 +149,7 @@ static int divide_all(struct optimfs_group *w, const uint64_t *size, size_t n,
 	for (size_t i = 0; ret == 0 && i < n; i++)
 		job[i] = (struct ofs_task_job){ size[i], owner, nowners, 0 };
 	if (ret == 0)
-		ret = ofs_task_divide(job, n, w->size, err);
+		ret = ofs_task_assign(job, n, w->size, err);
 	for (size_t i = 0; ret == 0 && i < n; i++)
 		ofs_wire_u32(b, (uint32_t)job[i].rank);
 	if (ret == 0 && b->bad)

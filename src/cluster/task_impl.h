@@ -1,4 +1,4 @@
-/* task_impl.h - what crew*.c have in common */
+/* task_impl.h - what task*.c have in common */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CLUSTER_TASK_IMPL_H
 #define OFS_CLUSTER_TASK_IMPL_H
@@ -12,7 +12,7 @@
 
 /* What a rank says to rank 0, and rank 0 to all. */
 enum ofs_task_say {
-	OFS_TASK_NOTE, /* what the task makes of it */
+	OFS_TASK_REPORT, /* what the task makes of it */
 	OFS_TASK_VOTE, /* meeting (4), jobs and bytes (8 each), code (4), text */
 	OFS_TASK_VERDICT, /* meeting (4), code (4), text */
 	OFS_TASK_ASK, /* has somebody failed? (1) An answer says that one lives */
@@ -40,6 +40,6 @@ struct ofs_task {
 };
 
 /* Somebody has failed; with the lock held. */
-void ofs_task_failed(struct ofs_task *crew, const struct optimfs_error *why);
+void ofs_task_failed(struct ofs_task *task, const struct optimfs_error *why);
 
 #endif

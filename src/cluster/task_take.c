@@ -10,39 +10,39 @@
 
 struct ofs_task *ofs_task_new(int size)
 {
-	struct ofs_task *crew = calloc(1, sizeof(*crew));
+	struct ofs_task *task = calloc(1, sizeof(*task));
 
-	if (crew == NULL)
+	if (task == NULL)
 		return NULL;
-	crew->size = size;
-	crew->vote = calloc((size_t)size, sizeof(*crew->vote));
-	if (crew->vote == NULL) {
-		free(crew);
+	task->size = size;
+	task->vote = calloc((size_t)size, sizeof(*task->vote));
+	if (task->vote == NULL) {
+		free(task);
 		return NULL;
 	}
-	pthread_mutex_init(&crew->lock, NULL);
-	pthread_cond_init(&crew->changed, NULL);
-	return crew;
+	pthread_mutex_init(&task->lock, NULL);
+	pthread_cond_init(&task->changed, NULL);
+	return task;
 }
 
-void ofs_task_free(struct ofs_task *crew)
+void ofs_task_free(struct ofs_task *task)
 {
-	if (crew == NULL)
+	if (task == NULL)
 		return;
-	pthread_cond_destroy(&crew->changed);
-	pthread_mutex_destroy(&crew->lock);
-	free(crew->vote);
-	free(crew);
+	pthread_cond_destroy(&task->changed);
+	pthread_mutex_destroy(&task->lock);
+	free(task->vote);
+	free(task);
 }
 
 /* With the lock held, from here on. */
 
-void ofs_task_failed(struct ofs_task *crew, const struct optimfs_error *why)
+void ofs_task_failed(struct ofs_task *task, const struct optimfs_error *why)
 {
-	if (!crew->failed)
-		crew->why = *why;
-	crew->failed = true;
-	pthread_cond_broadcast(&crew->changed);
+	if (!task->failed)
+		task->why = *why;
+	task->failed = true;
+	pthread_cond_broadcast(&task->changed);
 }
 
 static void take_error(struct ofs_cursor *c, struct optimfs_error *e)
@@ -62,7 +62,7 @@ static int garbled(struct optimfs_error *err)
 	    "version?");
 }
 
-static int take_vote(struct ofs_task *crew, int from, struct ofs_cursor *c,
+static int take_vote(struct ofs_task *task, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	struct ofs_task_vote v = { .meeting = ofs_cursor_le32(c) };
@@ -70,16 +70,16 @@ static int take_vote(struct ofs_task *crew, int from, struct ofs_cursor *c,
 	v.work.files = ofs_cursor_le64(c);
 	v.work.bytes = ofs_cursor_le64(c);
 	take_error(c, &v.err);
-	if (c->bad || from < 0 || from >= crew->size)
+	if (c->bad || from < 0 || from >= task->size)
 		return garbled(err);
-	crew->vote[from] = v;
+	task->vote[from] = v;
 	if (v.err.code != 0)
-		ofs_task_failed(crew, &v.err);
-	pthread_cond_broadcast(&crew->changed);
+		ofs_task_failed(task, &v.err);
+	pthread_cond_broadcast(&task->changed);
 	return 0;
 }
 
-static int take_verdict(struct ofs_task *crew, struct ofs_cursor *c,
+static int take_verdict(struct ofs_task *task, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	struct ofs_task_vote v = { .meeting = ofs_cursor_le32(c) };
@@ -87,48 +87,48 @@ static int take_verdict(struct ofs_task *crew, struct ofs_cursor *c,
 	take_error(c, &v.err);
 	if (c->bad)
 		return garbled(err);
-	crew->vote[0] = v;
-	pthread_cond_broadcast(&crew->changed);
+	task->vote[0] = v;
+	pthread_cond_broadcast(&task->changed);
 	return 0;
 }
 
-static int take_ask(struct ofs_task *crew, struct ofs_cursor *c)
+static int take_ask(struct ofs_task *task, struct ofs_cursor *c)
 {
 	struct optimfs_error why;
 
 	if (ofs_cursor_u8(c) == 0)
 		return 0;
 	optimfs_fail(&why, ECANCELED, "given up, since another rank failed");
-	ofs_task_failed(crew, &why);
+	ofs_task_failed(task, &why);
 	return 0;
 }
 
-static int take_one(struct ofs_task *crew, int from, struct ofs_cursor *c,
+static int take_one(struct ofs_task *task, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	switch (ofs_cursor_u8(c)) {
-	case OFS_TASK_NOTE:
-		if (crew->take == NULL)
+	case OFS_TASK_REPORT:
+		if (task->take == NULL)
 			return optimfs_fail(err, ECANCELED, "given up");
-		return crew->take(crew->ctx, from, c, err);
+		return task->take(task->ctx, from, c, err);
 	case OFS_TASK_VOTE:
-		return take_vote(crew, from, c, err);
+		return take_vote(task, from, c, err);
 	case OFS_TASK_VERDICT:
-		return take_verdict(crew, c, err);
+		return take_verdict(task, c, err);
 	case OFS_TASK_ASK:
-		return take_ask(crew, c);
+		return take_ask(task, c);
 	default:
 		return garbled(err);
 	}
 }
 
-int ofs_task_answer(struct ofs_task *crew, int from, struct ofs_cursor *c,
+int ofs_task_answer(struct ofs_task *task, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	int ret;
 
-	pthread_mutex_lock(&crew->lock);
-	ret = take_one(crew, from, c, err);
-	pthread_mutex_unlock(&crew->lock);
+	pthread_mutex_lock(&task->lock);
+	ret = take_one(task, from, c, err);
+	pthread_mutex_unlock(&task->lock);
 	return ret;
 }

@@ -27,7 +27,7 @@
  *   GIVE    turn (8), number of tokens (4), tokens (8 each); nothing comes
  *           back
  * To share a task:
- *   CREW    what (1): task.c
+ *   TASK    what (1): task.c
  * To write:
  *   SITE    share (4), what (1): cluster/commit/participant.h
  *   RESCAN  share (4), number of the next (4): a call; what the rank has now
@@ -43,7 +43,7 @@ enum ofs_wire_kind {
 	OFS_WIRE_STAGE = 4,
 	OFS_WIRE_TURN = 5,
 	OFS_WIRE_GIVE = 6,
-	OFS_WIRE_CREW = 7,
+	OFS_WIRE_TASK = 7,
 	OFS_WIRE_CALL = 8,
 	OFS_WIRE_POLL = 9,
 	OFS_WIRE_RESULT = 10,

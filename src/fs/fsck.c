@@ -129,7 +129,7 @@ static int divide(struct ofs_check *c, struct optimfs_error *err)
 		job[i].may = s->owner + s->file[file].owner;
 		job[i].nmay = s->file[file].nowners;
 	}
-	ret = ofs_task_divide(job, cat->nobjects, c->world->size, err);
+	ret = ofs_task_assign(job, cat->nobjects, c->world->size, err);
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		c->who[i] = job[i].rank;
 	free(job);
@@ -195,8 +195,7 @@ static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
 	}
 	for (uint32_t i = 0; c->world != NULL && i < c->fs->cat->nobjects; i++)
 		if (c->object[i] & OFS_CHECK_TOUCHED)
-			ofs_task_did(c->world,
-			    c->fs->cat->objects[i].size);
+			ofs_task_did(c->world, c->fs->cat->objects[i].size);
 	return ret;
 }
 
@@ -225,7 +224,7 @@ static int check_together(struct ofs_check *c, bool data,
 		ofs_check_hand_over(c);
 		own = c->failed;
 	}
-	ret = ofs_task_meet(c->world, &own, NULL, NULL, err);
+	ret = ofs_task_barrier(c->world, &own, NULL, NULL, err);
 	ofs_task_end(c->world);
 	if (ret == 0)
 		ofs_check_tell(c);

@@ -103,7 +103,7 @@ void ofs_check_hand_over(struct ofs_check *c)
 	if (c->notes.bad)
 		optimfs_fail(&c->failed, ENOMEM, "out of memory for findings");
 	else if (c->notes.len > 0 && c->failed.code == 0 && c->world != NULL)
-		(void)ofs_task_note(c->world, &c->notes, &c->failed);
+		(void)ofs_task_report(c->world, &c->notes, &c->failed);
 	else if (c->notes.len > 0 && c->failed.code == 0)
 		(void)ofs_check_take(c, 0, &cur, &c->failed);
 	c->notes.len = 0;

@@ -56,7 +56,7 @@ static int note(struct ofs_reshard *r, const struct ofs_record *e,
 	int ret;
 
 	put_record(&b, e);
-	ret = ofs_task_note(r->world, &b, err);
+	ret = ofs_task_report(r->world, &b, err);
 	ofs_buf_fini(&b);
 	return ret;
 }

@@ -118,7 +118,7 @@ static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
 		job[i] = (struct ofs_task_job){ .size = left(&r->file[i]),
 			.may = may,
 			.nmay = (uint32_t)n };
-	ret = ofs_task_divide(job, r->n, size, err);
+	ret = ofs_task_assign(job, r->n, size, err);
 	for (uint32_t i = 0; i < r->n; i++)
 		ofs_wire_u32(b, (uint32_t)job[i].rank);
 	ofs_buf_put(b, told->data, told->len);
@@ -223,5 +223,5 @@ int ofs_reshard_meet(struct ofs_reshard *r, int ret, struct optimfs_error *err)
 		return ret;
 	if (ret == -1)
 		own = *err;
-	return ofs_task_meet(r->world, &own, tick, r, err);
+	return ofs_task_barrier(r->world, &own, tick, r, err);
 }

@@ -49,14 +49,14 @@ static void test_divide(void)
 	};
 	const size_t n = sizeof(job) / sizeof(job[0]);
 
-	ok(ofs_task_divide(job, n, 3, NULL) == 0, "jobs are shared out");
+	ok(ofs_task_assign(job, n, 3, NULL) == 0, "jobs are shared out");
 	is_int(job[2].rank, 2, "to the one that may");
 	is_int(job[3].rank, 0, "to rank 0 where nobody may");
 	is_int((int)load_of(job, n, 0), 20, "evenly: rank 0");
 	is_int((int)load_of(job, n, 1), 20, "rank 1");
 	is_int((int)load_of(job, n, 2), 30,
 	    "not to who has enough that nobody else may do");
-	ok(ofs_task_divide(job, 0, 3, NULL) == 0, "no jobs");
+	ok(ofs_task_assign(job, 0, 3, NULL) == 0, "no jobs");
 }
 
 /* Whatever the sizes: each to one that may, none above what the largest job
@@ -82,7 +82,7 @@ static void test_divide_many(void)
 			total += size;
 			most = size > most ? size : most;
 		}
-		ofs_task_divide(job, n, MAX_RANKS, NULL);
+		ofs_task_assign(job, n, MAX_RANKS, NULL);
 		for (size_t i = 0; i < n; i++)
 			may = may && is_among(&job[i]);
 		for (int r = 0; r < MAX_RANKS; r++)
@@ -174,7 +174,7 @@ static int note(struct optimfs_group *w, uint32_t v, struct optimfs_error *err)
 	int ret;
 
 	ofs_wire_u32(&b, v);
-	ret = ofs_task_note(w, &b, err);
+	ret = ofs_task_report(w, &b, err);
 	ofs_buf_fini(&b);
 	return ret;
 }
@@ -214,9 +214,9 @@ static void do_well(struct test *t, struct optimfs_group *w)
 	    ofs_task_check(w, &t->err[r]) == -1)
 		return;
 	usleep((useconds_t)r * 20000);
-	t->ret[r] = ofs_task_meet(w, &well, NULL, NULL, &t->err[r]);
+	t->ret[r] = ofs_task_barrier(w, &well, NULL, NULL, &t->err[r]);
 	if (t->ret[r] == 0)
-		t->ret[r] = ofs_task_meet(w, &well, NULL, NULL, &t->err[r]);
+		t->ret[r] = ofs_task_barrier(w, &well, NULL, NULL, &t->err[r]);
 	for (int i = 0; r == 0 && i < t->size; i++)
 		optimfs_group_work(w, i, &t->did[i]);
 	ofs_task_end(w);
@@ -267,8 +267,9 @@ static void fail_early(struct test *t, struct optimfs_group *w)
 		(void)ofs_task_check(w, &own);
 		usleep(10000);
 	}
-	t->ret[r] =
-	    own.code == 0 ? 1 : ofs_task_meet(w, &own, NULL, NULL, &t->err[r]);
+	t->ret[r] = own.code == 0
+	    ? 1
+	    : ofs_task_barrier(w, &own, NULL, NULL, &t->err[r]);
 	ofs_task_end(w);
 }
 
@@ -302,7 +303,7 @@ static void die(struct test *t, struct optimfs_group *w)
 	if (r == 1)
 		while (ofs_task_check(w, &own) == 0)
 			usleep(10000);
-	t->ret[r] = ofs_task_meet(w, &own, NULL, NULL, &t->err[r]);
+	t->ret[r] = ofs_task_barrier(w, &own, NULL, NULL, &t->err[r]);
 	ofs_task_end(w);
 }
 
@@ -328,7 +329,7 @@ static void fall_silent(struct test *t, struct optimfs_group *w)
 		fakeworld_mute(t->f, r, 1);
 		return;
 	}
-	t->ret[r] = ofs_task_meet(w, &own, NULL, NULL, &t->err[r]);
+	t->ret[r] = ofs_task_barrier(w, &own, NULL, NULL, &t->err[r]);
 	ofs_task_end(w);
 }
 
@@ -345,8 +346,8 @@ static void test_silence(int bad)
  */
 static void note_badly(struct test *t, struct optimfs_group *w)
 {
-	static const uint8_t garbage[][3] = { { OFS_WIRE_CREW, 99, 0 },
-		{ OFS_WIRE_CREW, 1, 7 }, { OFS_WIRE_CREW, 2, 7 } };
+	static const uint8_t garbage[][3] = { { OFS_WIRE_TASK, 99, 0 },
+		{ OFS_WIRE_TASK, 1, 7 }, { OFS_WIRE_TASK, 2, 7 } };
 	struct optimfs_error own = { 0 };
 	int r = optimfs_group_rank(w);
 
@@ -357,7 +358,7 @@ static void note_badly(struct test *t, struct optimfs_group *w)
 		for (size_t i = 0; i < 3; i++)
 			t->noted += fakeworld_ask(t->f, 0, garbage[i], 3, NULL,
 					0, NULL) == -1;
-	(void)ofs_task_meet(w, &own, NULL, NULL, NULL);
+	(void)ofs_task_barrier(w, &own, NULL, NULL, NULL);
 	ofs_task_end(w);
 	pthread_barrier_wait(&t->barrier);
 	if (r == 1)
