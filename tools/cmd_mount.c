@@ -109,7 +109,7 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  recover=discard    drop that\n"
 	    "  scratch            try things: nothing is ever committed\n"
 	    "  upper=DIR          where to keep what is written until then\n"
-	    "Types: dcp, megatron, torch, pickle, safetensors, deepspeed, "
+	    "Types: dcp, megatron, torch, pickle, npz, safetensors, deepspeed, "
 	    "universal, raw\n"
 	    "What the checkpoint is, where it does not say:\n"
 	    "  type=FORMAT optim_key=KEY model_key=KEY subtree=PATH\n"
