@@ -7,28 +7,20 @@
 
 #include "analyze/summary.h"
 #include "base/human.h"
+#include "detect/registry.h"
 
 #define MAX_GROUPS 4 /* that are shown */
 #define MAX_NAMES  8 /* in a line */
 #define MAX_NOTES  3
 
-/* Formats as people call them. */
-static const char *format_name(const char *format)
+static const char *format_name(const char *name)
 {
-	static const struct {
-		const char *format, *name;
-	} names[] = {
-		{ "dcp", "PyTorch distributed checkpoint (dcp)" },
-		{ "megatron", "Megatron-Core torch_dist (megatron)" },
-		{ "torch", "torch.save (torch)" },
-		{ "deepspeed", "DeepSpeed ZeRO (deepspeed)" },
-		{ "universal", "DeepSpeed universal checkpoint (universal)" },
-	};
+	const struct ofs_format *f =
+	    name == NULL ? NULL : ofs_format_find(name);
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (format != NULL && strcmp(format, names[i].format) == 0)
-			return names[i].name;
-	return format == NULL ? "unknown" : format;
+	if (f != NULL && f->title != NULL)
+		return f->title;
+	return name == NULL ? "unknown" : name;
 }
 
 static void label(struct ofs_buf *out, const char *name)

@@ -38,6 +38,7 @@ struct ofs_view_kind {
  * format it is. */
 struct ofs_format {
 	const char *name;
+	const char *title; /* as people call it; NULL: by its name */
 
 	/* Files in this format. */
 

@@ -87,6 +87,7 @@ static const struct ofs_view_kind views[] = {
 
 const struct ofs_format ofs_format_dcp = {
 	.name = "dcp",
+	.title = "PyTorch distributed checkpoint (dcp)",
 	.bid = bid,
 	.is_index = is_index,
 	.read = ofs_dcp_read,

@@ -86,6 +86,7 @@ static int bid(const struct ofs_dir *dir, const struct ofs_names *names,
 
 const struct ofs_format ofs_format_megatron = {
 	.name = "megatron",
+	.title = "Megatron-Core torch_dist (megatron)",
 	.bid = bid,
 	.trainer = "Megatron-Core",
 	.beside = OFS_MEGATRON_FILE,

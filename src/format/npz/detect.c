@@ -32,6 +32,7 @@ static const char *const extensions[] = { ".npz", NULL };
 
 const struct ofs_format ofs_format_npz = {
 	.name = "npz",
+	.title = "NumPy arrays (npz)",
 	.extensions = extensions,
 	.generic = true,
 	.bid_file = bid_file,

@@ -78,6 +78,7 @@ static const struct ofs_view_kind views[] = {
 
 const struct ofs_format ofs_format_torch = {
 	.name = "torch",
+	.title = "torch.save (torch)",
 	.extensions = extensions,
 	.ranked = true,
 	.bid_file = bid_torch,

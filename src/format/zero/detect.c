@@ -141,6 +141,7 @@ static const struct ofs_view_kind views[] = {
 
 const struct ofs_format ofs_format_deepspeed = {
 	.name = "deepspeed",
+	.title = "DeepSpeed ZeRO (deepspeed)",
 	.bid = bid_deepspeed,
 	.trainer = "DeepSpeed",
 	.has_weights = true,
@@ -151,6 +152,7 @@ const struct ofs_format ofs_format_deepspeed = {
 
 const struct ofs_format ofs_format_universal = {
 	.name = "universal",
+	.title = "DeepSpeed universal checkpoint (universal)",
 	.bid = bid_universal,
 	.trainer = "DeepSpeed",
 	.has_weights = true,
