@@ -21,6 +21,7 @@
 #include "base/copy.h"
 #include "base/sys.h"
 #include "cluster/commit/coordinator_impl.h"
+#include "cluster/commit/locks.h"
 #include "cluster/manifest.h"
 #include "journal/stage.h"
 #include "support/fakegroup.h"
