@@ -26,14 +26,14 @@ static bool is_number(struct ofs_str s)
 	return s.len > 0;
 }
 
-static void count(const struct canon *c, uint32_t entry, struct signature *s)
+static void count(const struct naming *c, uint32_t entry, struct signature *s)
 {
 	const struct ofs_entry *e = &c->cat->entries[entry];
-	struct canon_rest rest = ofs_naming_rest(c, entry);
+	struct naming_rest rest = ofs_naming_rest(c, entry);
 	uint32_t what[3];
 
 	if (rest.c == NULL || rest.n < 3 ||
-	    OFS_PATH_STR(rest.c[0]) != c->keyword[CANON_STATES] ||
+	    OFS_PATH_STR(rest.c[0]) != c->keyword[NAMING_STATES] ||
 	    e->kind != OFS_ENTRY_TENSOR)
 		return;
 	if (is_number(ofs_catalog_string(c->cat, rest.c[1])))
@@ -53,9 +53,9 @@ static bool are_twins(const struct signature *named, const struct signature *id)
 	    named->names && !named->numbers && id->numbers && !id->names;
 }
 
-static int drop(struct canon *c, uint32_t root, struct optimfs_error *err)
+static int drop(struct naming *c, uint32_t root, struct optimfs_error *err)
 {
-	const struct canon_root *r = &c->root[root];
+	const struct naming_candidate *r = &c->root[root];
 	struct ofs_str last = { "", 0 };
 
 	if (r->n > 0)
@@ -63,7 +63,7 @@ static int drop(struct canon *c, uint32_t root, struct optimfs_error *err)
 	c->root[root].accepted = false;
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		if (c->spot[i].root == root)
-			c->spot[i] = (struct canon_spot){ OFS_NONE, 0 };
+			c->spot[i] = (struct naming_slot){ OFS_NONE, 0 };
 	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
 		"OFS643 %.*s is the optimizer once more, by parameter ID: it "
 		"is below extra/ (-o optim_key= shows it instead)",
@@ -72,7 +72,7 @@ static int drop(struct canon *c, uint32_t root, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_naming_drop_twins(struct canon *c, uint32_t *naccepted,
+int ofs_naming_drop_twins(struct naming *c, uint32_t *naccepted,
     struct optimfs_error *err)
 {
 	struct signature *s = calloc(c->nroots, sizeof(*s));

@@ -34,7 +34,7 @@ static size_t dot_before(struct ofs_str text, size_t end)
 	return text.len;
 }
 
-static bool longest(const struct canon_set *set, struct ofs_str text,
+static bool longest(const struct naming_set *set, struct ofs_str text,
     struct split *s)
 {
 	size_t dot;
@@ -57,19 +57,19 @@ static uint32_t word_at(struct ofs_str text, size_t from)
 	return ofs_naming_classify(part);
 }
 
-static bool state_first(const struct canon_set *fqns, struct ofs_str text,
+static bool state_first(const struct naming_set *fqns, struct ofs_str text,
     struct split *s)
 {
 	size_t dot = ofs_naming_dot(text, 0);
 	size_t last = dot_before(text, text.len);
 	struct ofs_str fqn;
 
-	if (dot == text.len || (word_at(text, 0) & WORD_KNOWN) == 0)
+	if (dot == text.len || (word_at(text, 0) & TOKEN_KNOWN) == 0)
 		return false;
 	fqn = ofs_naming_after(text, dot + 1);
 	if (!ofs_naming_set_has(fqns, fqn) &&
-	    ((word_at(text, 0) & WORD_SURE) == 0 ||
-		(word_at(text, last + 1) & WORD_KNOWN) != 0))
+	    ((word_at(text, 0) & TOKEN_SURE) == 0 ||
+		(word_at(text, last + 1) & TOKEN_KNOWN) != 0))
 		return false;
 	s->id = fqn;
 	s->tail = (struct ofs_str){ text.p, (uint32_t)dot };
@@ -80,15 +80,15 @@ static bool known_state(struct ofs_str text, struct split *s)
 {
 	size_t dot = dot_before(text, text.len);
 
-	if (dot < text.len && (word_at(text, dot + 1) & WORD_KNOWN) != 0)
+	if (dot < text.len && (word_at(text, dot + 1) & TOKEN_KNOWN) != 0)
 		return split_at(text, dot, s);
 	for (; dot < text.len; dot = dot_before(text, dot))
-		if ((word_at(text, dot + 1) & WORD_SURE) != 0)
+		if ((word_at(text, dot + 1) & TOKEN_SURE) != 0)
 			return split_at(text, dot, s);
 	return false;
 }
 
-static void split_state(const struct canon *c, struct ofs_str text,
+static void split_state(const struct naming *c, struct ofs_str text,
     struct split *s)
 {
 	size_t dot = dot_before(text, text.len);
@@ -102,7 +102,7 @@ static void split_state(const struct canon *c, struct ofs_str text,
 		*s = (struct split){ text, { 0 } };
 }
 
-static void split_group(const struct canon *c, struct ofs_str text,
+static void split_group(const struct naming *c, struct ofs_str text,
     struct split *s)
 {
 	size_t dot = dot_before(text, text.len);
@@ -124,18 +124,18 @@ static uint32_t flattened(struct ofs_str s, struct ofs_str *text)
 	if (s.len >= sizeof(state) &&
 	    memcmp(s.p, state, sizeof(state) - 1) == 0) {
 		*text = ofs_naming_after(s, sizeof(state) - 1);
-		return WORD_STATE_DOT;
+		return TOKEN_STATE_DOT;
 	}
 	if (s.len >= sizeof(groups) &&
 	    memcmp(s.p, groups, sizeof(groups) - 1) == 0) {
 		*text = ofs_naming_after(s, sizeof(groups) - 1);
-		return WORD_GROUPS_DOT;
+		return TOKEN_GROUPS_DOT;
 	}
 	return 0;
 }
 
 /* What kind of key rest is, and the dotted text of a flattened one. */
-static uint32_t kind_of(const struct canon *c, struct canon_rest rest,
+static uint32_t kind_of(const struct naming *c, struct naming_rest rest,
     struct ofs_str *text)
 {
 	uint32_t w;
@@ -143,24 +143,24 @@ static uint32_t kind_of(const struct canon *c, struct canon_rest rest,
 	*text = (struct ofs_str){ 0 };
 	if (rest.text.p != NULL)
 		return flattened(rest.text, text);
-	w = ofs_naming_word(c, rest.c[0]) & WORD_ROOTED;
-	if ((w & (WORD_STATE_DOT | WORD_GROUPS_DOT)) != 0)
+	w = ofs_naming_word(c, rest.c[0]) & TOKEN_ROOTED;
+	if ((w & (TOKEN_STATE_DOT | TOKEN_GROUPS_DOT)) != 0)
 		return flattened(ofs_catalog_string(c->cat, rest.c[0]), text);
 	return rest.n > 1 ? w : 0;
 }
 
-void ofs_naming_key(const struct canon *c, struct canon_rest rest,
-    struct canon_key *key)
+void ofs_naming_key(const struct naming *c, struct naming_rest rest,
+    struct naming_key *key)
 {
 	struct ofs_str text;
 	uint32_t w = kind_of(c, rest, &text);
 	struct split s;
 
-	*key = (struct canon_key){ .kind = CANON_OTHER, .id.str = OFS_NONE };
+	*key = (struct naming_key){ .kind = NAMING_OTHER, .id.str = OFS_NONE };
 	if (w == 0)
 		return;
-	key->kind = (w & (WORD_STATE | WORD_STATE_DOT)) != 0 ? CANON_STATE
-							     : CANON_GROUP;
+	key->kind = (w & (TOKEN_STATE | TOKEN_STATE_DOT)) != 0 ? NAMING_STATE
+							       : NAMING_GROUP;
 	if (text.p == NULL) {
 		key->id.s = ofs_catalog_string(c->cat, rest.c[1]);
 		key->id.str = OFS_PATH_STR(rest.c[1]);
@@ -170,7 +170,7 @@ void ofs_naming_key(const struct canon *c, struct canon_rest rest,
 	}
 	if (rest.text.p == NULL && rest.n > 1) {
 		key->id.s = text; /* 'state.l.weight', 'exp_avg' */
-	} else if (key->kind == CANON_STATE) {
+	} else if (key->kind == NAMING_STATE) {
 		split_state(c, text, &s);
 		key->id.s = s.id;
 		key->tail = s.tail;
@@ -186,7 +186,7 @@ void ofs_naming_key(const struct canon *c, struct canon_rest rest,
 }
 
 /* A name of the model, also as an optimizer may spell it. */
-static int add_fqn(struct canon *c, struct ofs_str fqn,
+static int add_fqn(struct naming *c, struct ofs_str fqn,
     struct optimfs_error *err)
 {
 	static const char module[] = "module.";
@@ -196,7 +196,7 @@ static int add_fqn(struct canon *c, struct ofs_str fqn,
 
 	if (ofs_naming_set_add(&c->fqns, fqn, err) == -1)
 		return -1;
-	if ((w & WORD_WRAPPED) != 0) {
+	if ((w & TOKEN_WRAPPED) != 0) {
 		out = ofs_arena_alloc(&c->arena, fqn.len);
 		if (out == NULL)
 			return ofs_no_memory(err);
@@ -212,9 +212,9 @@ static int add_fqn(struct canon *c, struct ofs_str fqn,
 	    ofs_naming_after(clean, sizeof(module) - 1), err);
 }
 
-static int collect_model(struct canon *c, struct optimfs_error *err)
+static int collect_model(struct naming *c, struct optimfs_error *err)
 {
-	struct canon_rest rest;
+	struct naming_rest rest;
 	struct ofs_str fqn;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
@@ -228,7 +228,7 @@ static int collect_model(struct canon *c, struct optimfs_error *err)
 }
 
 /* A group's key names its parameter; options have no dots. */
-static int collect_groups(struct canon *c, struct ofs_str text,
+static int collect_groups(struct naming *c, struct ofs_str text,
     struct optimfs_error *err)
 {
 	size_t dot = dot_before(text, text.len);
@@ -240,7 +240,7 @@ static int collect_groups(struct canon *c, struct ofs_str text,
 	return ofs_naming_set_add(&c->fqns, id, err);
 }
 
-static int collect_states(struct canon *c, struct ofs_str text,
+static int collect_states(struct naming *c, struct ofs_str text,
     struct optimfs_error *err)
 {
 	struct split s;
@@ -252,9 +252,9 @@ static int collect_states(struct canon *c, struct ofs_str text,
 
 /* The model's names are needed where a key is flattened, or is a number and so
  * perhaps an ID, or somebody names IDs. */
-static bool worthwhile(const struct canon *c)
+static bool worthwhile(const struct naming *c)
 {
-	struct canon_rest rest;
+	struct naming_rest rest;
 
 	if (c->ntext > 0 || c->opt->ids != NULL)
 		return true;
@@ -262,21 +262,21 @@ static bool worthwhile(const struct canon *c)
 		if (c->spot[i].root == OFS_NONE)
 			continue;
 		rest = ofs_naming_rest(c, i);
-		switch (ofs_naming_word(c, rest.c[0]) & WORD_ROOTED) {
-		case WORD_STATE:
+		switch (ofs_naming_word(c, rest.c[0]) & TOKEN_ROOTED) {
+		case TOKEN_STATE:
 			if (rest.n > 1 &&
-			    (ofs_naming_word(c, rest.c[1]) & WORD_NUMBER) != 0)
+			    (ofs_naming_word(c, rest.c[1]) & TOKEN_NUMBER) != 0)
 				return true;
 			break;
-		case WORD_STATE_DOT:
-		case WORD_GROUPS_DOT:
+		case TOKEN_STATE_DOT:
+		case TOKEN_GROUPS_DOT:
 			return true;
 		}
 	}
 	return false;
 }
 
-int ofs_naming_collect(struct canon *c, struct optimfs_error *err)
+int ofs_naming_collect(struct naming *c, struct optimfs_error *err)
 {
 	struct ofs_str text;
 
@@ -287,13 +287,13 @@ int ofs_naming_collect(struct canon *c, struct optimfs_error *err)
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		if (c->spot[i].root != OFS_NONE &&
 		    kind_of(c, ofs_naming_rest(c, i), &text) ==
-			WORD_GROUPS_DOT &&
+			TOKEN_GROUPS_DOT &&
 		    collect_groups(c, text, err) == -1)
 			return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		if (c->spot[i].root != OFS_NONE &&
 		    kind_of(c, ofs_naming_rest(c, i), &text) ==
-			WORD_STATE_DOT &&
+			TOKEN_STATE_DOT &&
 		    collect_states(c, text, err) == -1)
 			return -1;
 	return 0;

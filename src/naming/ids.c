@@ -22,10 +22,10 @@ static bool is_sound(const struct ofs_catalog *cat, const struct ofs_entry *e)
 }
 
 /* Numbers or names, and the first of each: of an optimizer's state. */
-static void note_key(struct canon *c, uint32_t entry,
-    const struct canon_key *key)
+static void note_key(struct naming *c, uint32_t entry,
+    const struct naming_key *key)
 {
-	struct canon_root *r = &c->root[c->spot[entry].root];
+	struct naming_candidate *r = &c->root[c->spot[entry].root];
 	uint32_t id;
 
 	if (ofs_naming_number(key->id.s, &id) &&
@@ -43,9 +43,9 @@ static void note_key(struct canon *c, uint32_t entry,
 	r->names = true;
 }
 
-static struct ofs_str id_of(const struct canon *c, uint32_t entry)
+static struct ofs_str id_of(const struct naming *c, uint32_t entry)
 {
-	struct canon_key key;
+	struct naming_key key;
 
 	ofs_naming_key(c, ofs_naming_rest(c, entry), &key);
 	return key.id.s;
@@ -53,7 +53,7 @@ static struct ofs_str id_of(const struct canon *c, uint32_t entry)
 
 /* Numbers among names cannot be told from damage, but where we cut the keys
  * ourselves the cut may be at fault. */
-static int mixed(struct canon *c, const struct canon_root *r,
+static int mixed(struct naming *c, const struct naming_candidate *r,
     struct optimfs_error *err)
 {
 	struct ofs_str number = id_of(c, r->first_number);
@@ -74,20 +74,20 @@ static int mixed(struct canon *c, const struct canon_root *r,
 	return 0;
 }
 
-static int look_at_keys(struct canon *c, struct optimfs_error *err)
+static int look_at_keys(struct naming *c, struct optimfs_error *err)
 {
-	struct canon_key key;
+	struct naming_key key;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (c->spot[i].root == OFS_NONE ||
 		    (c->spot[i].at & SPOT_ORPHAN) != 0)
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
-		if (key.kind == CANON_STATE)
+		if (key.kind == NAMING_STATE)
 			note_key(c, i, &key);
 	}
 	for (uint32_t i = 0; i < c->nroots; i++) {
-		struct canon_root *r = &c->root[i];
+		struct naming_candidate *r = &c->root[i];
 
 		/* what is lost under a number may have had a name */
 		if (r->names && !r->sound)
@@ -101,7 +101,7 @@ static int look_at_keys(struct canon *c, struct optimfs_error *err)
 
 /* The one optimizer that ids= is about: the only one with integer keys, or
  * the only one. OFS_NONE with a note or an error when there is none. */
-static int choose_root(struct canon *c, struct optimfs_error *err)
+static int choose_root(struct naming *c, struct optimfs_error *err)
 {
 	uint32_t numbered = 0, all = 0, only = OFS_NONE;
 
@@ -137,7 +137,7 @@ static int choose_root(struct canon *c, struct optimfs_error *err)
 	return 0;
 }
 
-static int check_line(struct canon *c, const struct ofs_ids *ids,
+static int check_line(struct naming *c, const struct ofs_ids *ids,
     struct ofs_str line, struct optimfs_error *err)
 {
 	if (c->model.kind != MODEL_NONE && c->fqns.n > 0 &&
@@ -150,10 +150,10 @@ static int check_line(struct canon *c, const struct ofs_ids *ids,
 	return 0;
 }
 
-static int add_line(struct canon *c, struct ofs_ids *ids,
+static int add_line(struct naming *c, struct ofs_ids *ids,
     const struct ofs_ids_line *l, struct optimfs_error *err)
 {
-	struct canon_name name = { l->name, OFS_NONE };
+	struct naming_name name = { l->name, OFS_NONE };
 
 	ids->line = l->line;
 	if (check_line(c, ids, l->name, err) == -1)
@@ -195,7 +195,7 @@ static int no_doubles(const struct ofs_ids *ids, struct optimfs_error *err)
 	return ret;
 }
 
-static int parse(struct canon *c, const struct ofs_ids_file *f,
+static int parse(struct naming *c, const struct ofs_ids_file *f,
     struct ofs_ids *ids, struct optimfs_error *err)
 {
 	ids->v = malloc(f->n * sizeof(*ids->v) + 1);
@@ -209,7 +209,7 @@ static int parse(struct canon *c, const struct ofs_ids_file *f,
 	return no_doubles(ids, err);
 }
 
-static int from_file(struct canon *c, struct ofs_ids *ids,
+static int from_file(struct naming *c, struct ofs_ids *ids,
     struct optimfs_error *err)
 {
 	struct ofs_ids_file f;
@@ -222,7 +222,7 @@ static int from_file(struct canon *c, struct ofs_ids *ids,
 	return ret == 0 ? ofs_naming_check_ids(c, ids, err) : ret;
 }
 
-static int store(struct canon *c, const struct ofs_ids *ids,
+static int store(struct naming *c, const struct ofs_ids *ids,
     struct optimfs_error *err)
 {
 	uint32_t *v = ofs_arena_alloc(&c->cat->arena, ids->n * sizeof(*v));
@@ -236,7 +236,7 @@ static int store(struct canon *c, const struct ofs_ids *ids,
 	return 0;
 }
 
-int ofs_naming_ids(struct canon *c, struct optimfs_error *err)
+int ofs_naming_ids(struct naming *c, struct optimfs_error *err)
 {
 	struct ofs_ids ids = { .file = c->opt->ids };
 	int ret;
@@ -259,7 +259,7 @@ int ofs_naming_ids(struct canon *c, struct optimfs_error *err)
 	return ret;
 }
 
-uint32_t ofs_naming_id_name(const struct canon *c, uint32_t root,
+uint32_t ofs_naming_id_name(const struct naming *c, uint32_t root,
     struct ofs_str id)
 {
 	uint32_t number;

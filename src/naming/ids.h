@@ -30,25 +30,25 @@ int ofs_shapes_add(struct ofs_shapes *s, uint32_t key, uint32_t entry,
 void ofs_shapes_sort(struct ofs_shapes *s);
 /* The model's, by the names they are listed by, in the model's order, each
  * tied one once. */
-int ofs_shapes_of_model(struct canon *c, struct ofs_shapes *s,
+int ofs_shapes_of_model(struct naming *c, struct ofs_shapes *s,
     struct optimfs_error *err);
 /* One for each ID of c->ids_root, sorted by ID. */
-int ofs_shapes_of_state(struct canon *c, struct ofs_shapes *s,
+int ofs_shapes_of_state(struct naming *c, struct ofs_shapes *s,
     struct optimfs_error *err);
-bool ofs_shapes_same(const struct canon *c, uint32_t a, uint32_t b);
-void ofs_shapes_print(const struct canon *c, uint32_t entry, char text[64]);
+bool ofs_shapes_same(const struct naming *c, uint32_t a, uint32_t b);
+void ofs_shapes_print(const struct naming *c, uint32_t entry, char text[64]);
 
 /* ids_check.c. Do they fit the optimizer c->ids_root? EINVAL with the
  * line. */
-int ofs_naming_check_ids(struct canon *c, const struct ofs_ids *ids,
+int ofs_naming_check_ids(struct naming *c, const struct ofs_ids *ids,
     struct optimfs_error *err);
 /* The list of parameters of a group of root, where it is a value that is known
  * without reading; *group gets the group's number. NULL for other entries. */
-const struct ofs_value *ofs_naming_params(const struct canon *c, uint32_t entry,
-    uint32_t root, uint32_t *group);
+const struct ofs_value *ofs_naming_params(const struct naming *c,
+    uint32_t entry, uint32_t root, uint32_t *group);
 
 /* ids_model.c. ids=model: fill *ids. */
-int ofs_naming_ids_of_model(struct canon *c, struct ofs_ids *ids,
+int ofs_naming_ids_of_model(struct naming *c, struct ofs_ids *ids,
     struct optimfs_error *err);
 
 #endif

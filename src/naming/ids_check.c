@@ -11,7 +11,7 @@
 #include "pickle/pickle.h"
 
 /* A names file's shapes against the model's. */
-static int check_shapes(struct canon *c, const struct ofs_ids *ids,
+static int check_shapes(struct naming *c, const struct ofs_ids *ids,
     const struct ofs_shapes *model, const struct ofs_shapes *state,
     struct optimfs_error *err)
 {
@@ -52,7 +52,7 @@ struct groups {
 	uint32_t *size; /* OFS_NONE: not known */
 };
 
-static bool is_params(const struct canon *c, const struct canon_key *key)
+static bool is_params(const struct naming *c, const struct naming_key *key)
 {
 	if (key->tail.p != NULL)
 		return key->nmore == 0 &&
@@ -64,22 +64,22 @@ static bool is_params(const struct canon *c, const struct canon_key *key)
 
 /* The number of the group that entry belongs to. A million groups are damage,
  * not groups. */
-static bool group_of(const struct canon *c, uint32_t entry, uint32_t root,
-    struct canon_key *key, uint32_t *group)
+static bool group_of(const struct naming *c, uint32_t entry, uint32_t root,
+    struct naming_key *key, uint32_t *group)
 {
 	if (c->spot[entry].root != root)
 		return false;
 	ofs_naming_key(c, ofs_naming_rest(c, entry), key);
-	return key->kind == CANON_GROUP &&
+	return key->kind == NAMING_GROUP &&
 	    ofs_naming_number(key->id.s, group) && *group < 1u << 20;
 }
 
-const struct ofs_value *ofs_naming_params(const struct canon *c, uint32_t entry,
-    uint32_t root, uint32_t *group)
+const struct ofs_value *ofs_naming_params(const struct naming *c,
+    uint32_t entry, uint32_t root, uint32_t *group)
 {
 	const struct ofs_entry *e = &c->cat->entries[entry];
 	const struct ofs_value *v;
-	struct canon_key key;
+	struct naming_key key;
 
 	if (e->kind != OFS_ENTRY_VALUE ||
 	    !group_of(c, entry, root, &key, group) || !is_params(c, &key))
@@ -105,11 +105,11 @@ static int check_places(const struct ofs_ids *ids, const struct ofs_value *v,
 	return 0;
 }
 
-static int see_group(struct canon *c, uint32_t entry, struct groups *g,
+static int see_group(struct naming *c, uint32_t entry, struct groups *g,
     struct optimfs_error *err)
 {
 	const struct ofs_value *v;
-	struct canon_key key;
+	struct naming_key key;
 	uint32_t number, *size;
 
 	if (!group_of(c, entry, c->ids_root, &key, &number))
@@ -178,10 +178,10 @@ static int surplus_group(const struct ofs_ids *ids, uint32_t ngroups,
 	    ids->file, ids->v[i].line, ids->ngroups, ngroups);
 }
 
-static int check_counts(struct canon *c, const struct ofs_ids *ids,
+static int check_counts(struct naming *c, const struct ofs_ids *ids,
     struct optimfs_error *err)
 {
-	const struct canon_root *r = &c->root[c->ids_root];
+	const struct naming_candidate *r = &c->root[c->ids_root];
 	struct groups g = { 0 };
 	int ret = 0;
 
@@ -208,7 +208,7 @@ static int check_counts(struct canon *c, const struct ofs_ids *ids,
 	return ret;
 }
 
-int ofs_naming_check_ids(struct canon *c, const struct ofs_ids *ids,
+int ofs_naming_check_ids(struct naming *c, const struct ofs_ids *ids,
     struct optimfs_error *err)
 {
 	struct ofs_shapes model = { 0 }, state = { 0 };

@@ -21,7 +21,7 @@ struct member {
 };
 
 struct match {
-	struct canon *c;
+	struct naming *c;
 	struct ofs_shapes model;
 	struct member *v; /* by group and ID */
 	uint32_t n;
@@ -228,7 +228,7 @@ static int enough(struct match *m, const struct ofs_shapes *state,
 	return 0;
 }
 
-int ofs_naming_ids_of_model(struct canon *c, struct ofs_ids *ids,
+int ofs_naming_ids_of_model(struct naming *c, struct ofs_ids *ids,
     struct optimfs_error *err)
 {
 	struct match m = { .c = c };

@@ -18,12 +18,12 @@ enum rule { BY_KEY, BESIDE_OPTIMIZER, BY_FQN, AT_TOP, BY_KEY_BELOW, NO_RULE };
 
 struct candidate {
 	enum rule rule;
-	uint32_t likely; /* WORD_MODEL's number, the smaller the likelier */
+	uint32_t likely; /* TOKEN_MODEL's number, the smaller the likelier */
 	uint32_t n;
-	uint32_t c[CANON_DEPTH];
+	uint32_t c[NAMING_DEPTH];
 };
 
-static bool is_tensor(const struct canon *c, uint32_t entry)
+static bool is_tensor(const struct naming *c, uint32_t entry)
 {
 	const struct ofs_entry *e = &c->cat->entries[entry];
 
@@ -31,13 +31,13 @@ static bool is_tensor(const struct canon *c, uint32_t entry)
 	    (c->cat->tensors[e->ref].flags & OFS_TENSOR_FILE) == 0;
 }
 
-static const uint32_t *path_of(const struct canon *c, uint32_t entry,
+static const uint32_t *path_of(const struct naming *c, uint32_t entry,
     uint32_t *n)
 {
 	return ofs_catalog_components(c->cat, c->cat->entries[entry].path, n);
 }
 
-static int compare_paths(const struct canon *c, const uint32_t *a,
+static int compare_paths(const struct naming *c, const uint32_t *a,
     const uint32_t *b, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -52,7 +52,7 @@ static int compare_paths(const struct canon *c, const uint32_t *a,
 	return 0;
 }
 
-static bool better(const struct canon *c, const struct candidate *a,
+static bool better(const struct naming *c, const struct candidate *a,
     const struct candidate *b)
 {
 	if (a->rule != b->rule)
@@ -64,7 +64,7 @@ static bool better(const struct canon *c, const struct candidate *a,
 	return compare_paths(c, a->c, b->c, a->n) < 0;
 }
 
-static bool beside_optimizer(const struct canon *c, uint32_t first)
+static bool beside_optimizer(const struct naming *c, uint32_t first)
 {
 	for (uint32_t i = 0; i < c->nroots; i++)
 		if (c->root[i].accepted && c->root[i].n > 1 &&
@@ -74,7 +74,7 @@ static bool beside_optimizer(const struct canon *c, uint32_t first)
 }
 
 /* The best that one path has to offer. */
-static void by_key(const struct canon *c, const uint32_t *path, uint32_t n,
+static void by_key(const struct naming *c, const uint32_t *path, uint32_t n,
     struct candidate *best)
 {
 	struct candidate k = { .rule = NO_RULE };
@@ -82,7 +82,7 @@ static void by_key(const struct canon *c, const uint32_t *path, uint32_t n,
 
 	for (uint32_t i = 0; i + 1 < n && i < 3; i++) {
 		k.c[i] = OFS_PATH_STR(path[i]);
-		w = WORD_MODEL_OF(ofs_naming_word(c, path[i]));
+		w = TOKEN_MODEL_OF(ofs_naming_word(c, path[i]));
 		if (w == 0)
 			continue;
 		k.rule = i == 0                   ? BY_KEY
@@ -97,7 +97,7 @@ static void by_key(const struct canon *c, const uint32_t *path, uint32_t n,
 
 /* A count of entries for each path that holds some. */
 struct tally {
-	const struct canon *c;
+	const struct naming *c;
 	struct holder {
 		const uint32_t *path;
 		uint32_t n, count;
@@ -134,16 +134,16 @@ static int count(struct tally *t, const uint32_t *path, uint32_t n,
 }
 
 /* The names that states go by. */
-static int state_names(struct canon *c, struct canon_set *names,
+static int state_names(struct naming *c, struct naming_set *names,
     struct optimfs_error *err)
 {
-	struct canon_key key;
+	struct naming_key key;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (c->spot[i].root == OFS_NONE)
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
-		if (key.kind == CANON_STATE &&
+		if (key.kind == NAMING_STATE &&
 		    ofs_naming_set_add(names, key.id.s, err) == -1)
 			return -1;
 	}
@@ -173,10 +173,10 @@ static void most(const struct tally *t, struct candidate *best)
 		best->c[i] = OFS_PATH_STR(first->path[i]);
 }
 
-static int by_fqn(struct canon *c, struct candidate *best,
+static int by_fqn(struct naming *c, struct candidate *best,
     struct optimfs_error *err)
 {
-	struct canon_set names = { 0 };
+	struct naming_set names = { 0 };
 	struct tally t = { .c = c };
 	const uint32_t *path;
 	uint32_t n;
@@ -186,7 +186,7 @@ static int by_fqn(struct canon *c, struct candidate *best,
 		if (!is_tensor(c, i))
 			continue;
 		path = path_of(c, i, &n);
-		if (n > 0 && n <= CANON_DEPTH &&
+		if (n > 0 && n <= NAMING_DEPTH &&
 		    ofs_naming_set_has(&names,
 			ofs_catalog_string(c->cat, path[n - 1])))
 			ret = count(&t, path, n - 1, err);
@@ -203,7 +203,7 @@ static int by_fqn(struct canon *c, struct candidate *best,
  * "optim.", or not; a model may have a child called "model". Only names that
  * the optimizer's state has can tell. */
 
-static bool try_prefix(const struct canon_set *tops, const char *prefix,
+static bool try_prefix(const struct naming_set *tops, const char *prefix,
     struct ofs_str text)
 {
 	size_t n = strlen(prefix), dot = ofs_naming_dot(text, 0);
@@ -225,14 +225,14 @@ static const char *const prefixes[] = { "", "model.", "state_dict.", "module.",
 	"app.model.", "state.model.", NULL };
 #define MAX_TRIES 256
 
-static const char *find_prefix(const struct canon *c,
-    const struct canon_set *tops)
+static const char *find_prefix(const struct naming *c,
+    const struct naming_set *tops)
 {
 	static const char state[] = "state.";
 	int tries = 0;
 
 	for (uint32_t i = 0; i < c->cat->nentries && tries < MAX_TRIES; i++) {
-		struct canon_rest rest;
+		struct naming_rest rest;
 
 		if (c->spot[i].root == OFS_NONE ||
 		    (c->spot[i].at & SPOT_TEXT) == 0)
@@ -250,7 +250,7 @@ static const char *find_prefix(const struct canon *c,
 	return "";
 }
 
-static int top_names(const struct canon *c, struct canon_set *tops,
+static int top_names(const struct naming *c, struct naming_set *tops,
     struct optimfs_error *err)
 {
 	const uint32_t *path;
@@ -268,7 +268,7 @@ static int top_names(const struct canon *c, struct canon_set *tops,
 	return 0;
 }
 
-static int set_prefix(struct canon *c, const char *prefix,
+static int set_prefix(struct naming *c, const char *prefix,
     struct optimfs_error *err)
 {
 	c->model.len = strlen(prefix);
@@ -279,9 +279,9 @@ static int set_prefix(struct canon *c, const char *prefix,
 	return 0;
 }
 
-static int find_text(struct canon *c, struct optimfs_error *err)
+static int find_text(struct naming *c, struct optimfs_error *err)
 {
-	struct canon_set tops = { 0 };
+	struct naming_set tops = { 0 };
 	const char *prefix = "";
 	int ret = top_names(c, &tops, err);
 
@@ -293,7 +293,7 @@ static int find_text(struct canon *c, struct optimfs_error *err)
 	return set_prefix(c, prefix, err);
 }
 
-static int find(struct canon *c, struct optimfs_error *err)
+static int find(struct naming *c, struct optimfs_error *err)
 {
 	struct candidate best = { .rule = NO_RULE };
 	bool top = false;
@@ -330,7 +330,7 @@ static bool starts(struct ofs_str s, const char *with, size_t n)
 }
 
 /* model_key=: a path of keys, or the beginning of textual ones. */
-static int find_given(struct canon *c, struct optimfs_error *err)
+static int find_given(struct naming *c, struct optimfs_error *err)
 {
 	const char *key = c->opt->model_key;
 	struct ofs_buf dotted = { 0 };
@@ -345,7 +345,7 @@ static int find_given(struct canon *c, struct optimfs_error *err)
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		path = path_of(c, i, &n);
 		at = ofs_naming_match(c, path,
-		    n <= CANON_DEPTH ? n : CANON_DEPTH, key);
+		    n <= NAMING_DEPTH ? n : NAMING_DEPTH, key);
 		if (at == OFS_NONE)
 			continue;
 		c->model.kind = MODEL_BELOW;
@@ -373,7 +373,7 @@ static int find_given(struct canon *c, struct optimfs_error *err)
 	return ofs_naming_no_such_key(c, "model_key", key, err);
 }
 
-int ofs_naming_find_model(struct canon *c, struct optimfs_error *err)
+int ofs_naming_find_model(struct naming *c, struct optimfs_error *err)
 {
 	if (c->opt->model_key != NULL)
 		return find_given(c, err);
@@ -384,7 +384,8 @@ int ofs_naming_find_model(struct canon *c, struct optimfs_error *err)
 	return 0;
 }
 
-static bool below(const struct canon_model *m, const uint32_t *path, uint32_t n)
+static bool below(const struct naming_model *m, const uint32_t *path,
+    uint32_t n)
 {
 	if (n <= m->n)
 		return false;
@@ -404,15 +405,15 @@ static bool extra_state(struct ofs_str s)
 	    (s.len == n || s.p[s.len - n - 1] == '.');
 }
 
-bool ofs_naming_in_model(const struct canon *c, uint32_t entry,
-    struct canon_rest *rest)
+bool ofs_naming_in_model(const struct naming *c, uint32_t entry,
+    struct naming_rest *rest)
 {
-	const struct canon_model *m = &c->model;
+	const struct naming_model *m = &c->model;
 	uint32_t n;
 	const uint32_t *path = path_of(c, entry, &n);
 	struct ofs_str s;
 
-	*rest = (struct canon_rest){ path, n, { 0 } };
+	*rest = (struct naming_rest){ path, n, { 0 } };
 	if (c->spot[entry].root != OFS_NONE || m->kind == MODEL_NONE || n == 0)
 		return false;
 	if (m->kind == MODEL_BELOW) {
@@ -433,9 +434,10 @@ bool ofs_naming_in_model(const struct canon *c, uint32_t entry,
 	return true;
 }
 
-struct canon_name ofs_naming_fqn(const struct canon *c, struct canon_rest rest)
+struct naming_name ofs_naming_fqn(const struct naming *c,
+    struct naming_rest rest)
 {
-	struct canon_name name = { rest.text, OFS_NONE };
+	struct naming_name name = { rest.text, OFS_NONE };
 
 	if (rest.text.p == NULL && rest.n == 1) {
 		name.s = ofs_catalog_string(c->cat, rest.c[0]);

@@ -13,7 +13,7 @@
 #include "naming/file_name.h"
 #include "naming/naming_impl.h"
 
-int ofs_naming_push(struct canon *c, uint32_t str, struct optimfs_error *err)
+int ofs_naming_push(struct naming *c, uint32_t str, struct optimfs_error *err)
 {
 	if (str == OFS_NONE)
 		return -1;
@@ -23,14 +23,14 @@ int ofs_naming_push(struct canon *c, uint32_t str, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_naming_push_str(struct canon *c, struct ofs_str s,
+int ofs_naming_push_str(struct naming *c, struct ofs_str s,
     struct optimfs_error *err)
 {
 	return ofs_naming_push(c, ofs_catalog_str(c->cat, s.p, s.len, err),
 	    err);
 }
 
-static int push_all(struct canon *c, const uint32_t *v, uint32_t n,
+static int push_all(struct naming *c, const uint32_t *v, uint32_t n,
     struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -40,7 +40,7 @@ static int push_all(struct canon *c, const uint32_t *v, uint32_t n,
 }
 
 /* Each part of a dotted text is a directory. */
-static int push_dotted(struct canon *c, struct ofs_str text,
+static int push_dotted(struct naming *c, struct ofs_str text,
     struct optimfs_error *err)
 {
 	size_t from = 0, dot;
@@ -57,18 +57,18 @@ static int push_dotted(struct canon *c, struct ofs_str text,
 	return 0;
 }
 
-int ofs_naming_optim(struct canon *c, uint32_t root, struct optimfs_error *err)
+int ofs_naming_optim(struct naming *c, uint32_t root, struct optimfs_error *err)
 {
 	uint32_t name = c->root[root].name;
 
 	c->npath = 0;
-	if (ofs_naming_push(c, c->keyword[CANON_OPTIM], err) == -1)
+	if (ofs_naming_push(c, c->keyword[NAMING_OPTIM], err) == -1)
 		return -1;
 	return name == OFS_NONE ? 0 : ofs_naming_push(c, name, err);
 }
 
-uint32_t ofs_naming_state_name(struct canon *c, uint32_t root,
-    struct canon_name id, bool *alias, struct optimfs_error *err)
+uint32_t ofs_naming_state_name(struct naming *c, uint32_t root,
+    struct naming_name id, bool *alias, struct optimfs_error *err)
 {
 	uint32_t name = ofs_naming_id_name(c, root, id.s);
 
@@ -76,11 +76,11 @@ uint32_t ofs_naming_state_name(struct canon *c, uint32_t root,
 		*alias = false;
 	if (name != OFS_NONE)
 		return name;
-	return ofs_naming_listed(c, canon_scope_state(root), id, alias, err);
+	return ofs_naming_listed(c, naming_scope_state(root), id, alias, err);
 }
 
 /* raw resolves to what the first n components of c->path lead to. */
-static int add_alias(struct canon *c, size_t n, struct ofs_str raw,
+static int add_alias(struct naming *c, size_t n, struct ofs_str raw,
     struct optimfs_error *err)
 {
 	uint32_t target = ofs_catalog_path(c->cat, c->path, n, err);
@@ -98,7 +98,7 @@ static int add_alias(struct canon *c, size_t n, struct ofs_str raw,
 	return 0;
 }
 
-static int other_path(struct canon *c, uint32_t root, struct canon_rest rest,
+static int other_path(struct naming *c, uint32_t root, struct naming_rest rest,
     struct optimfs_error *err)
 {
 	if (ofs_naming_optim(c, root, err) == -1)
@@ -109,34 +109,34 @@ static int other_path(struct canon *c, uint32_t root, struct canon_rest rest,
 }
 
 /* What follows the name of a state's or a group's key. */
-static int push_rest(struct canon *c, const struct canon_key *key,
+static int push_rest(struct naming *c, const struct naming_key *key,
     struct optimfs_error *err)
 {
-	if (key->tail.p != NULL && key->kind == CANON_STATE &&
+	if (key->tail.p != NULL && key->kind == NAMING_STATE &&
 	    push_dotted(c, key->tail, err) == -1)
 		return -1;
-	if (key->tail.p != NULL && key->kind == CANON_GROUP &&
+	if (key->tail.p != NULL && key->kind == NAMING_GROUP &&
 	    ofs_naming_push_str(c, key->tail, err) == -1)
 		return -1;
 	return push_all(c, key->more, key->nmore, err);
 }
 
-static int optim_path(struct canon *c, uint32_t entry,
+static int optim_path(struct naming *c, uint32_t entry,
     struct optimfs_error *err)
 {
 	uint32_t root = c->spot[entry].root, name;
-	struct canon_rest rest = ofs_naming_rest(c, entry);
-	enum canon_keyword part = CANON_STATES;
-	struct canon_key key;
+	struct naming_rest rest = ofs_naming_rest(c, entry);
+	enum naming_keyword part = NAMING_STATES;
+	struct naming_key key;
 	bool alias;
 	size_t n;
 
 	ofs_naming_key(c, rest, &key);
-	if (key.kind == CANON_OTHER)
+	if (key.kind == NAMING_OTHER)
 		return other_path(c, root, rest, err);
-	if (key.kind == CANON_GROUP) {
-		part = CANON_GROUPS;
-		name = ofs_naming_listed(c, canon_scope_groups(root), key.id,
+	if (key.kind == NAMING_GROUP) {
+		part = NAMING_GROUPS;
+		name = ofs_naming_listed(c, naming_scope_groups(root), key.id,
 		    &alias, err);
 	} else
 		name = ofs_naming_state_name(c, root, key.id, &alias, err);
@@ -151,15 +151,15 @@ static int optim_path(struct canon *c, uint32_t entry,
 	return alias ? add_alias(c, n, key.id.s, err) : 0;
 }
 
-static int model_path(struct canon *c, struct canon_rest rest,
+static int model_path(struct naming *c, struct naming_rest rest,
     struct optimfs_error *err)
 {
-	struct canon_name fqn = ofs_naming_fqn(c, rest);
+	struct naming_name fqn = ofs_naming_fqn(c, rest);
 	uint32_t name;
 	bool alias;
 
 	c->npath = 0;
-	if (ofs_naming_push(c, c->keyword[CANON_MODEL], err) == -1)
+	if (ofs_naming_push(c, c->keyword[NAMING_MODEL], err) == -1)
 		return -1;
 	if (fqn.s.p == NULL)
 		return push_all(c, rest.c, rest.n, err);
@@ -170,24 +170,25 @@ static int model_path(struct canon *c, struct canon_rest rest,
 }
 
 /* Put the tree path of entry together in c->path. */
-static int tree_path(struct canon *c, uint32_t entry, struct optimfs_error *err)
+static int tree_path(struct naming *c, uint32_t entry,
+    struct optimfs_error *err)
 {
-	struct canon_rest rest;
+	struct naming_rest rest;
 
 	if (c->spot[entry].root != OFS_NONE)
 		return optim_path(c, entry, err);
 	if (ofs_naming_in_model(c, entry, &rest))
 		return model_path(c, rest, err);
 	c->npath = 0;
-	if (ofs_naming_push(c, c->keyword[CANON_EXTRA], err) == -1)
+	if (ofs_naming_push(c, c->keyword[NAMING_EXTRA], err) == -1)
 		return -1;
 	/* a file that is one object and no more */
 	if (rest.n == 0)
-		return ofs_naming_push(c, c->keyword[CANON_EMPTY], err);
+		return ofs_naming_push(c, c->keyword[NAMING_EMPTY], err);
 	return push_all(c, rest.c, rest.n, err);
 }
 
-static int place(struct canon *c, uint32_t entry, struct optimfs_error *err)
+static int place(struct naming *c, uint32_t entry, struct optimfs_error *err)
 {
 	uint32_t tree;
 
@@ -224,7 +225,7 @@ static int parse_subtree(const char *text, struct subtree *s,
 	}
 }
 
-static bool in_subtree(const struct canon *c, uint32_t tree,
+static bool in_subtree(const struct naming *c, uint32_t tree,
     const struct subtree *s)
 {
 	char name[OFS_NAME_MAX + 1];
@@ -243,7 +244,7 @@ static bool in_subtree(const struct canon *c, uint32_t tree,
 	return true;
 }
 
-static int narrow(struct canon *c, struct optimfs_error *err)
+static int narrow(struct naming *c, struct optimfs_error *err)
 {
 	struct subtree s = { .n = 0 };
 	uint32_t kept = 0;
@@ -266,7 +267,7 @@ static int narrow(struct canon *c, struct optimfs_error *err)
 	return 0;
 }
 
-static int warn_of_text(struct canon *c, struct optimfs_error *err)
+static int warn_of_text(struct naming *c, struct optimfs_error *err)
 {
 	if (c->ntext == 0)
 		return 0;
@@ -278,12 +279,12 @@ static int warn_of_text(struct canon *c, struct optimfs_error *err)
 	return 0;
 }
 
-static int keywords(struct canon *c, struct optimfs_error *err)
+static int keywords(struct naming *c, struct optimfs_error *err)
 {
-	static const char *const text[CANON_NKEYWORDS] = { "optim", "state",
+	static const char *const text[NAMING_NKEYWORDS] = { "optim", "state",
 		"param_groups", "model", "extra", "" };
 
-	for (int i = 0; i < CANON_NKEYWORDS; i++) {
+	for (int i = 0; i < NAMING_NKEYWORDS; i++) {
 		c->keyword[i] =
 		    ofs_catalog_str(c->cat, text[i], strlen(text[i]), err);
 		if (c->keyword[i] == OFS_NONE)
@@ -292,7 +293,7 @@ static int keywords(struct canon *c, struct optimfs_error *err)
 	return 0;
 }
 
-static int name_all(struct canon *c, struct optimfs_error *err)
+static int name_all(struct naming *c, struct optimfs_error *err)
 {
 	if (keywords(c, err) == -1 || ofs_naming_words(c, err) == -1 ||
 	    ofs_naming_roots(c, err) == -1 ||
@@ -312,7 +313,7 @@ static int name_all(struct canon *c, struct optimfs_error *err)
 int ofs_name_entries(struct ofs_catalog *cat, const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
-	struct canon c = { .cat = cat, .opt = opt, .ids_root = OFS_NONE };
+	struct naming c = { .cat = cat, .opt = opt, .ids_root = OFS_NONE };
 	int ret;
 
 	ofs_arena_init(&c.arena, 0);

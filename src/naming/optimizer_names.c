@@ -17,13 +17,13 @@ static int compare_strs(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static bool differ_at(const struct canon *c, uint32_t back, uint32_t *names,
+static bool differ_at(const struct naming *c, uint32_t back, uint32_t *names,
     uint32_t naccepted)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < c->nroots; i++) {
-		const struct canon_root *r = &c->root[i];
+		const struct naming_candidate *r = &c->root[i];
 
 		if (!r->accepted)
 			continue;
@@ -38,7 +38,7 @@ static bool differ_at(const struct canon *c, uint32_t back, uint32_t *names,
 	return true;
 }
 
-static void join(const struct canon *c, const uint32_t *path, uint32_t n,
+static void join(const struct naming *c, const uint32_t *path, uint32_t n,
     struct ofs_buf *b)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -50,7 +50,7 @@ static void join(const struct canon *c, const uint32_t *path, uint32_t n,
 	}
 }
 
-static int name_whole(struct canon *c, struct canon_root *r,
+static int name_whole(struct naming *c, struct naming_candidate *r,
     struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
@@ -68,7 +68,7 @@ static int name_whole(struct canon *c, struct canon_root *r,
 	return r->name == OFS_NONE ? -1 : 0;
 }
 
-int ofs_naming_name_roots(struct canon *c, uint32_t naccepted,
+int ofs_naming_name_roots(struct naming *c, uint32_t naccepted,
     struct optimfs_error *err)
 {
 	uint32_t *names = calloc(naccepted, sizeof(*names)), back = 0;
@@ -76,14 +76,14 @@ int ofs_naming_name_roots(struct canon *c, uint32_t naccepted,
 
 	if (names == NULL)
 		return ofs_no_memory(err);
-	while (back < CANON_DEPTH && !differ_at(c, back, names, naccepted))
+	while (back < NAMING_DEPTH && !differ_at(c, back, names, naccepted))
 		back++;
 	for (uint32_t i = 0; i < c->nroots && ret == 0; i++) {
-		struct canon_root *r = &c->root[i];
+		struct naming_candidate *r = &c->root[i];
 
 		if (!r->accepted)
 			continue;
-		if (back < CANON_DEPTH)
+		if (back < NAMING_DEPTH)
 			r->name = r->c[r->n - 1 - back];
 		else
 			ret = name_whole(c, r, err);
@@ -99,9 +99,9 @@ static int compare_text(const void *a, const void *b)
 
 /* The dotted paths of the optimizers that would have been found, or else what
  * the checkpoint has at its top. */
-static void list_candidates(struct canon *c, struct ofs_buf *b)
+static void list_candidates(struct naming *c, struct ofs_buf *b)
 {
-	struct canon_set tops = { 0 };
+	struct naming_set tops = { 0 };
 	const char *names[8];
 	size_t k = 0;
 
@@ -126,8 +126,8 @@ static void list_candidates(struct canon *c, struct ofs_buf *b)
 	ofs_naming_set_fini(&tops);
 }
 
-int ofs_naming_no_such_key(struct canon *c, const char *option, const char *key,
-    struct optimfs_error *err)
+int ofs_naming_no_such_key(struct naming *c, const char *option,
+    const char *key, struct optimfs_error *err)
 {
 	struct ofs_buf b = { .limit = 4096 };
 	const char *sep = " optimizers: ";

@@ -28,7 +28,7 @@ enum evidence {
 #define MAX_TOKENS 4
 
 struct parts {
-	uint32_t c[CANON_DEPTH];
+	uint32_t c[NAMING_DEPTH];
 	uint32_t n;
 };
 
@@ -40,12 +40,13 @@ struct root_key {
 static bool same_root(const void *ctx, uint32_t index, const void *key,
     size_t n)
 {
-	const struct canon_root *r = &((const struct canon *)ctx)->root[index];
+	const struct naming_candidate *r =
+	    &((const struct naming *)ctx)->root[index];
 
 	return r->n * sizeof(*r->c) == n && memcmp(r->c, key, n) == 0;
 }
 
-static uint32_t find_root(const struct canon *c, const uint32_t *path,
+static uint32_t find_root(const struct naming *c, const uint32_t *path,
     uint32_t n)
 {
 	static const uint32_t nothing;
@@ -57,11 +58,11 @@ static uint32_t find_root(const struct canon *c, const uint32_t *path,
 }
 
 /* The root path[0..n), added when new. */
-static struct canon_root *get_root(struct canon *c, const uint32_t *path,
+static struct naming_candidate *get_root(struct naming *c, const uint32_t *path,
     uint32_t n, struct optimfs_error *err)
 {
 	uint32_t found = find_root(c, path, n);
-	struct canon_root *r;
+	struct naming_candidate *r;
 	uint32_t *copy;
 
 	if (found != UINT32_MAX)
@@ -75,7 +76,7 @@ static struct canon_root *get_root(struct canon *c, const uint32_t *path,
 	if (n > 0)
 		memcpy(copy, path, n * sizeof(*copy));
 	r = &c->root[c->nroots];
-	*r = (struct canon_root){ .c = copy, .n = n, .name = OFS_NONE };
+	*r = (struct naming_candidate){ .c = copy, .n = n, .name = OFS_NONE };
 	if (!ofs_map_add(&c->root_map, ofs_map_hash(copy, n * sizeof(*copy)),
 		c->nroots))
 		goto no_memory;
@@ -89,19 +90,19 @@ no_memory:
 
 /* The first components of an entry's path without OFS_PATH_INDEX; their
  * number may be larger than what parts holds. */
-static uint32_t head(const struct canon *c, uint32_t entry, struct parts *p)
+static uint32_t head(const struct naming *c, uint32_t entry, struct parts *p)
 {
 	uint32_t n;
 	const uint32_t *path =
 	    ofs_catalog_components(c->cat, c->cat->entries[entry].path, &n);
 
-	p->n = n < CANON_DEPTH ? n : CANON_DEPTH;
+	p->n = n < NAMING_DEPTH ? n : NAMING_DEPTH;
 	for (uint32_t i = 0; i < p->n; i++)
 		p->c[i] = OFS_PATH_STR(path[i]);
 	return n;
 }
 
-static struct ofs_str text_of(const struct canon *c, const struct parts *p)
+static struct ofs_str text_of(const struct naming *c, const struct parts *p)
 {
 	return ofs_catalog_string(c->cat, p->c[0]);
 }
@@ -124,7 +125,7 @@ static size_t next_token(struct ofs_str text, size_t from)
 }
 
 /* text[0..end) cut at its dots; false when it has too many components. */
-static int cut(struct canon *c, struct ofs_str text, size_t end,
+static int cut(struct naming *c, struct ofs_str text, size_t end,
     struct parts *p, bool *fits, struct optimfs_error *err)
 {
 	size_t from = 0, dot;
@@ -133,7 +134,7 @@ static int cut(struct canon *c, struct ofs_str text, size_t end,
 	text.len = (uint32_t)end;
 	for (p->n = 0; from < end; from = dot + 1) {
 		dot = ofs_naming_dot(text, from);
-		if (p->n == CANON_DEPTH)
+		if (p->n == NAMING_DEPTH)
 			return 0;
 		p->c[p->n] =
 		    ofs_catalog_str(c->cat, text.p + from, dot - from, err);
@@ -144,12 +145,12 @@ static int cut(struct canon *c, struct ofs_str text, size_t end,
 	return 0;
 }
 
-static uint8_t named(const struct canon *c, const uint32_t *p, uint32_t n)
+static uint8_t named(const struct naming *c, const uint32_t *p, uint32_t n)
 {
-	if (n > 0 && (ofs_naming_word(c, p[n - 1]) & WORD_OPTIM) != 0)
+	if (n > 0 && (ofs_naming_word(c, p[n - 1]) & TOKEN_OPTIM) != 0)
 		return IS_NAMED;
 	/* ('optimizers', 'AdamW'), ('optimizer_states', 0) */
-	if (n > 1 && (ofs_naming_word(c, p[n - 2]) & WORD_OPTIM) != 0)
+	if (n > 1 && (ofs_naming_word(c, p[n - 2]) & TOKEN_OPTIM) != 0)
 		return IS_NAMED;
 	return 0;
 }
@@ -162,38 +163,38 @@ static bool ends_surely(struct ofs_str text)
 	while (from > 0 && text.p[from - 1] != '.')
 		from--;
 	return (ofs_naming_classify(ofs_naming_after(text, from)) &
-		   WORD_SURE) != 0;
+		   TOKEN_SURE) != 0;
 }
 
 /* What component i of p says about the path before it. */
-static uint8_t evidence_at(const struct canon *c, const struct parts *p,
+static uint8_t evidence_at(const struct naming *c, const struct parts *p,
     uint32_t n, uint32_t i)
 {
 	uint32_t w = ofs_naming_word(c, p->c[i]);
 
-	if ((w & (WORD_GROUPS | WORD_GROUPS_DOT)) != 0)
+	if ((w & (TOKEN_GROUPS | TOKEN_GROUPS_DOT)) != 0)
 		return HAS_GROUPS;
-	if ((w & WORD_STATE_DOT) != 0)
+	if ((w & TOKEN_STATE_DOT) != 0)
 		return HAS_STATE |
 		    (ends_surely(ofs_catalog_string(c->cat, p->c[i]))
 			    ? HAS_SURE_NAME
 			    : 0);
-	if ((w & WORD_STATE) == 0 || n - i < 3)
+	if ((w & TOKEN_STATE) == 0 || n - i < 3)
 		return 0;
-	if (i + 2 < p->n && (ofs_naming_word(c, p->c[i + 2]) & WORD_SURE) != 0)
+	if (i + 2 < p->n && (ofs_naming_word(c, p->c[i + 2]) & TOKEN_SURE) != 0)
 		return HAS_STATE | HAS_SURE_NAME;
 	return HAS_STATE;
 }
 
-static int look_at_path(struct canon *c, const struct parts *p, uint32_t n,
+static int look_at_path(struct naming *c, const struct parts *p, uint32_t n,
     struct optimfs_error *err)
 {
-	struct canon_root *r;
+	struct naming_candidate *r;
 	uint8_t e;
 
 	for (uint32_t i = 0; i < p->n; i++) {
 		e = evidence_at(c, p, n, i);
-		if (i == 1 && (ofs_naming_word(c, p->c[0]) & WORD_TOP) != 0)
+		if (i == 1 && (ofs_naming_word(c, p->c[0]) & TOKEN_TOP) != 0)
 			e |= IS_TOP;
 		if (e == 0)
 			continue;
@@ -205,11 +206,11 @@ static int look_at_path(struct canon *c, const struct parts *p, uint32_t n,
 	return 0;
 }
 
-static int look_at_text(struct canon *c, struct ofs_str text,
+static int look_at_text(struct naming *c, struct ofs_str text,
     struct optimfs_error *err)
 {
 	size_t at = next_token(text, 0);
-	struct canon_root *r;
+	struct naming_candidate *r;
 	struct parts p;
 	bool fits;
 
@@ -246,12 +247,13 @@ static uint8_t grade(uint8_t e)
 }
 
 /* Does an accepted root hold this one in its state or groups? */
-static bool inside_another(const struct canon *c, const struct canon_root *r)
+static bool inside_another(const struct naming *c,
+    const struct naming_candidate *r)
 {
 	uint32_t found;
 
 	for (uint32_t i = 0; i < r->n; i++) {
-		if ((ofs_naming_word(c, r->c[i]) & WORD_ROOTED) == 0)
+		if ((ofs_naming_word(c, r->c[i]) & TOKEN_ROOTED) == 0)
 			continue;
 		found = find_root(c, r->c, i);
 		if (found != UINT32_MAX && c->root[found].accepted)
@@ -260,7 +262,7 @@ static bool inside_another(const struct canon *c, const struct canon_root *r)
 	return false;
 }
 
-static bool accept(struct canon *c, struct canon_root *r)
+static bool accept(struct naming *c, struct naming_candidate *r)
 {
 	uint32_t found;
 
@@ -271,7 +273,7 @@ static bool accept(struct canon *c, struct canon_root *r)
 		found = find_root(c, r->c, i);
 		if (found == UINT32_MAX || c->root[found].accepted)
 			continue;
-		if ((ofs_naming_word(c, r->c[i]) & WORD_ROOTED) != 0)
+		if ((ofs_naming_word(c, r->c[i]) & TOKEN_ROOTED) != 0)
 			c->root[found].dropped = true;
 	}
 	return true;
@@ -280,21 +282,21 @@ static bool accept(struct canon *c, struct canon_root *r)
 /* The better grades first, then the shorter paths; those of one grade and
  * length cannot hold one another. A name alone makes an optimizer only where
  * there is no better one: it may be a training job's options. */
-static void choose(struct canon *c)
+static void choose(struct naming *c)
 {
 	bool any = false;
 
 	for (uint32_t i = 0; i < c->nroots; i++)
 		c->root[i].grade = grade(c->root[i].evidence);
 	for (int g = SURE; g > BY_NAME || (g == BY_NAME && !any); g--)
-		for (uint32_t n = 0; n <= CANON_DEPTH; n++)
+		for (uint32_t n = 0; n <= NAMING_DEPTH; n++)
 			for (uint32_t i = 0; c->length[n] && i < c->nroots; i++)
 				if (c->root[i].grade == g &&
 				    c->root[i].n == n && accept(c, &c->root[i]))
 					any = true;
 }
 
-int ofs_naming_detect(struct canon *c, struct optimfs_error *err)
+int ofs_naming_detect(struct naming *c, struct optimfs_error *err)
 {
 	struct parts p;
 	uint32_t n;
@@ -303,7 +305,7 @@ int ofs_naming_detect(struct canon *c, struct optimfs_error *err)
 		n = head(c, i, &p);
 		if (look_at_path(c, &p, n, err) == -1)
 			return -1;
-		if (n == 1 && (ofs_naming_word(c, p.c[0]) & WORD_TOKEN) != 0 &&
+		if (n == 1 && (ofs_naming_word(c, p.c[0]) & TOKEN_TOKEN) != 0 &&
 		    look_at_text(c, text_of(c, &p), err) == -1)
 			return -1;
 	}
@@ -313,16 +315,16 @@ int ofs_naming_detect(struct canon *c, struct optimfs_error *err)
 
 /* The longest accepted root that path[0..n) lies below. The empty root, a
  * file that is an optimizer's state dict, has state and groups and no more. */
-static uint32_t root_of_path(const struct canon *c, const struct parts *p,
+static uint32_t root_of_path(const struct naming *c, const struct parts *p,
     uint32_t n, uint32_t *at)
 {
-	uint32_t len = n - 1 < CANON_DEPTH ? n - 1 : CANON_DEPTH, found;
+	uint32_t len = n - 1 < NAMING_DEPTH ? n - 1 : NAMING_DEPTH, found;
 
 	for (uint32_t i = len + 1; i-- > 0;) {
 		if (!c->length[i])
 			continue;
 		if (i == 0 && c->opt->optim_key == NULL &&
-		    (ofs_naming_word(c, p->c[0]) & WORD_ROOTED) == 0)
+		    (ofs_naming_word(c, p->c[0]) & TOKEN_ROOTED) == 0)
 			continue;
 		found = find_root(c, p->c, i);
 		if (found == UINT32_MAX || !c->root[found].accepted)
@@ -333,8 +335,8 @@ static uint32_t root_of_path(const struct canon *c, const struct parts *p,
 	return OFS_NONE;
 }
 
-static int root_of_text(struct canon *c, struct ofs_str text,
-    struct canon_spot *spot, struct optimfs_error *err)
+static int root_of_text(struct naming *c, struct ofs_str text,
+    struct naming_slot *spot, struct optimfs_error *err)
 {
 	size_t at = next_token(text, 0);
 	uint32_t found;
@@ -350,15 +352,15 @@ static int root_of_text(struct canon *c, struct ofs_str text,
 		found = find_root(c, p.c, p.n);
 		if (found == UINT32_MAX || !c->root[found].accepted)
 			continue;
-		*spot = (struct canon_spot){ found, SPOT_TEXT | (uint32_t)at };
+		*spot = (struct naming_slot){ found, SPOT_TEXT | (uint32_t)at };
 		return 0;
 	}
 	return 0;
 }
 
-static int place(struct canon *c, uint32_t entry, struct optimfs_error *err)
+static int place(struct naming *c, uint32_t entry, struct optimfs_error *err)
 {
-	struct canon_spot *spot = &c->spot[entry];
+	struct naming_slot *spot = &c->spot[entry];
 	struct parts p;
 	uint32_t n = head(c, entry, &p);
 
@@ -366,12 +368,12 @@ static int place(struct canon *c, uint32_t entry, struct optimfs_error *err)
 		return 0;
 	spot->root = root_of_path(c, &p, n, &spot->at);
 	if (spot->root != OFS_NONE || n > 1 ||
-	    (ofs_naming_word(c, p.c[0]) & WORD_TOKEN) == 0)
+	    (ofs_naming_word(c, p.c[0]) & TOKEN_TOKEN) == 0)
 		return 0;
 	return root_of_text(c, text_of(c, &p), spot, err);
 }
 
-uint32_t ofs_naming_match(const struct canon *c, const uint32_t *path,
+uint32_t ofs_naming_match(const struct naming *c, const uint32_t *path,
     uint32_t n, const char *key)
 {
 	size_t left = strlen(key);
@@ -403,18 +405,18 @@ static bool text_below(struct ofs_str text, const char *key)
 }
 
 /* optim_key=: one optimizer, where the user says. */
-static int place_given(struct canon *c, uint32_t entry,
+static int place_given(struct naming *c, uint32_t entry,
     struct optimfs_error *err)
 {
 	const char *key = c->opt->optim_key;
 	struct parts p;
 	uint32_t n = head(c, entry, &p), at;
-	struct canon_root *r;
+	struct naming_candidate *r;
 	bool fits = true;
 
 	if (n == 0)
 		return 0;
-	at = ofs_naming_match(c, p.c, n < CANON_DEPTH ? n : CANON_DEPTH, key);
+	at = ofs_naming_match(c, p.c, n < NAMING_DEPTH ? n : NAMING_DEPTH, key);
 	if (at == OFS_NONE && n == 1 && text_below(text_of(c, &p), key)) {
 		at = SPOT_TEXT | (uint32_t)(strlen(key) + 1);
 		if (cut(c, text_of(c, &p), strlen(key), &p, &fits, err) == -1)
@@ -426,11 +428,11 @@ static int place_given(struct canon *c, uint32_t entry,
 	if (r == NULL)
 		return -1;
 	r->accepted = true;
-	c->spot[entry] = (struct canon_spot){ (uint32_t)(r - c->root), at };
+	c->spot[entry] = (struct naming_slot){ (uint32_t)(r - c->root), at };
 	return 0;
 }
 
-int ofs_naming_roots(struct canon *c, struct optimfs_error *err)
+int ofs_naming_roots(struct naming *c, struct optimfs_error *err)
 {
 	uint32_t naccepted = 0;
 	bool given = c->opt->optim_key != NULL;
@@ -441,7 +443,7 @@ int ofs_naming_roots(struct canon *c, struct optimfs_error *err)
 	if (!given && ofs_naming_detect(c, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		c->spot[i] = (struct canon_spot){ OFS_NONE, 0 };
+		c->spot[i] = (struct naming_slot){ OFS_NONE, 0 };
 		if ((given ? place_given(c, i, err) : place(c, i, err)) == -1)
 			return -1;
 		if (c->spot[i].root != OFS_NONE &&
@@ -461,11 +463,11 @@ int ofs_naming_roots(struct canon *c, struct optimfs_error *err)
 	return 0;
 }
 
-struct canon_rest ofs_naming_rest(const struct canon *c, uint32_t entry)
+struct naming_rest ofs_naming_rest(const struct naming *c, uint32_t entry)
 {
-	struct canon_spot spot = c->spot[entry];
+	struct naming_slot spot = c->spot[entry];
 	uint32_t at = spot.at & ~(SPOT_TEXT | SPOT_ORPHAN), n;
-	struct canon_rest rest = { 0 };
+	struct naming_rest rest = { 0 };
 	const uint32_t *path =
 	    ofs_catalog_components(c->cat, c->cat->entries[entry].path, &n);
 

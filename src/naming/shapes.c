@@ -34,12 +34,12 @@ void ofs_shapes_sort(struct ofs_shapes *s)
 		qsort(s->v, s->n, sizeof(*s->v), by_key);
 }
 
-static const struct ofs_tensor *tensor(const struct canon *c, uint32_t entry)
+static const struct ofs_tensor *tensor(const struct naming *c, uint32_t entry)
 {
 	return &c->cat->tensors[c->cat->entries[entry].ref];
 }
 
-bool ofs_shapes_same(const struct canon *c, uint32_t a, uint32_t b)
+bool ofs_shapes_same(const struct naming *c, uint32_t a, uint32_t b)
 {
 	const struct ofs_tensor *x = tensor(c, a), *y = tensor(c, b);
 
@@ -47,7 +47,7 @@ bool ofs_shapes_same(const struct canon *c, uint32_t a, uint32_t b)
 	return x->ndim == y->ndim && (x->ndim == 0 || x->shape == y->shape);
 }
 
-void ofs_shapes_print(const struct canon *c, uint32_t entry, char text[64])
+void ofs_shapes_print(const struct naming *c, uint32_t entry, char text[64])
 {
 	const struct ofs_tensor *t = tensor(c, entry);
 	struct ofs_buf b = { .limit = 60 };
@@ -76,7 +76,7 @@ static bool ends_with(struct ofs_str key, const char *name, uint32_t *n)
 /* A normalization layer's statistics, which a state dict has together and in
  * this order (_NormBase of torch/nn/modules/batchnorm.py, PyTorch 2.11), are
  * buffers: no optimizer knows them. */
-static void drop_statistics(const struct canon *c, struct ofs_shapes *s)
+static void drop_statistics(const struct naming *c, struct ofs_shapes *s)
 {
 	static const char *const names[] = { "running_mean", "running_var",
 		"num_batches_tracked" };
@@ -94,11 +94,11 @@ static void drop_statistics(const struct canon *c, struct ofs_shapes *s)
 	s->n -= 3;
 }
 
-int ofs_shapes_of_model(struct canon *c, struct ofs_shapes *s,
+int ofs_shapes_of_model(struct naming *c, struct ofs_shapes *s,
     struct optimfs_error *err)
 {
-	struct canon_rest rest;
-	struct canon_name fqn;
+	struct naming_rest rest;
+	struct naming_name fqn;
 	uint32_t name;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
@@ -117,19 +117,19 @@ int ofs_shapes_of_model(struct canon *c, struct ofs_shapes *s,
 }
 
 /* Is this the key of a state that is shaped as its parameter? */
-static bool shaped_state(const struct canon *c, const struct canon_key *key)
+static bool shaped_state(const struct naming *c, const struct naming_key *key)
 {
 	if (key->tail.p != NULL)
 		return key->nmore == 0 &&
-		    (ofs_naming_classify(key->tail) & WORD_SHAPED) != 0;
+		    (ofs_naming_classify(key->tail) & TOKEN_SHAPED) != 0;
 	return key->nmore == 1 &&
-	    (ofs_naming_word(c, key->more[0]) & WORD_SHAPED) != 0;
+	    (ofs_naming_word(c, key->more[0]) & TOKEN_SHAPED) != 0;
 }
 
-int ofs_shapes_of_state(struct canon *c, struct ofs_shapes *s,
+int ofs_shapes_of_state(struct naming *c, struct ofs_shapes *s,
     struct optimfs_error *err)
 {
-	struct canon_key key;
+	struct naming_key key;
 	uint32_t id, n = 0;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
@@ -139,7 +139,7 @@ int ofs_shapes_of_state(struct canon *c, struct ofs_shapes *s,
 		    (c->spot[i].at & SPOT_ORPHAN) != 0)
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
-		if (key.kind != CANON_STATE ||
+		if (key.kind != NAMING_STATE ||
 		    !ofs_naming_number(key.id.s, &id))
 			continue;
 		usable = c->cat->entries[i].kind == OFS_ENTRY_TENSOR &&

@@ -52,17 +52,17 @@ static int add_state(struct present *p, uint32_t root, uint32_t name,
 	return 0;
 }
 
-static int collect(struct canon *c, struct present *p,
+static int collect(struct naming *c, struct present *p,
     struct optimfs_error *err)
 {
-	struct canon_key key;
+	struct naming_key key;
 	uint32_t name;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (c->spot[i].root == OFS_NONE)
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
-		if (key.kind != CANON_STATE)
+		if (key.kind != NAMING_STATE)
 			continue;
 		name = ofs_naming_state_name(c, c->spot[i].root, key.id, NULL,
 		    err);
@@ -75,27 +75,27 @@ static int collect(struct canon *c, struct present *p,
 
 /* Tied parameters: one of them has the state, all names lead to it. */
 
-static uint32_t model_name(struct canon *c, uint32_t entry,
+static uint32_t model_name(struct naming *c, uint32_t entry,
     struct optimfs_error *err)
 {
-	struct canon_rest rest;
+	struct naming_rest rest;
 
 	ofs_naming_in_model(c, entry, &rest);
 	return ofs_naming_listed(c, SCOPE_MODEL, ofs_naming_fqn(c, rest), NULL,
 	    err);
 }
 
-static uint32_t state_dir(struct canon *c, uint32_t root, uint32_t name,
+static uint32_t state_dir(struct naming *c, uint32_t root, uint32_t name,
     struct optimfs_error *err)
 {
 	if (ofs_naming_optim(c, root, err) == -1 ||
-	    ofs_naming_push(c, c->keyword[CANON_STATES], err) == -1 ||
+	    ofs_naming_push(c, c->keyword[NAMING_STATES], err) == -1 ||
 	    ofs_naming_push(c, name, err) == -1)
 		return OFS_NONE;
 	return ofs_catalog_path(c->cat, c->path, c->npath, err);
 }
 
-static int alias(struct canon *c, struct present *p, uint32_t root,
+static int alias(struct naming *c, struct present *p, uint32_t root,
     uint32_t name, uint32_t holder, struct optimfs_error *err)
 {
 	uint32_t from, to;
@@ -115,7 +115,7 @@ static int alias(struct canon *c, struct present *p, uint32_t root,
 
 static int by_first(const void *a, const void *b)
 {
-	const struct canon_tie *x = a, *y = b;
+	const struct naming_tie *x = a, *y = b;
 
 	if (x->first != y->first)
 		return x->first < y->first ? -1 : 1;
@@ -123,8 +123,8 @@ static int by_first(const void *a, const void *b)
 }
 
 /* tie[0..n) are all that one tensor is called besides its first name. */
-static int tie_group(struct canon *c, struct present *p, uint32_t root,
-    const struct canon_tie *tie, uint32_t n, struct optimfs_error *err)
+static int tie_group(struct naming *c, struct present *p, uint32_t root,
+    const struct naming_tie *tie, uint32_t n, struct optimfs_error *err)
 {
 	uint32_t holder, name;
 
@@ -149,7 +149,7 @@ static int tie_group(struct canon *c, struct present *p, uint32_t root,
 }
 
 /* By what a reader knows, without the model: where one name has state. */
-static int told_tie(struct canon *c, struct present *p, uint32_t root,
+static int told_tie(struct naming *c, struct present *p, uint32_t root,
     const struct ofs_name_tie *tie, struct optimfs_error *err)
 {
 	if (has_state(p, root, tie->target))
@@ -159,7 +159,7 @@ static int told_tie(struct canon *c, struct present *p, uint32_t root,
 	return 0;
 }
 
-static int told_ties(struct canon *c, struct present *p,
+static int told_ties(struct naming *c, struct present *p,
     struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < c->cat->nties; i++)
@@ -170,7 +170,7 @@ static int told_ties(struct canon *c, struct present *p,
 	return 0;
 }
 
-static int tie(struct canon *c, struct present *p, struct optimfs_error *err)
+static int tie(struct naming *c, struct present *p, struct optimfs_error *err)
 {
 	uint32_t end;
 
@@ -194,8 +194,8 @@ static int tie(struct canon *c, struct present *p, struct optimfs_error *err)
  * from keys and values that are known without reading: DCP stores a group's
  * params as an item. */
 
-static int note_missing(struct canon *c, const struct present *p, uint32_t root,
-    uint32_t name, struct optimfs_error *err)
+static int note_missing(struct naming *c, const struct present *p,
+    uint32_t root, uint32_t name, struct optimfs_error *err)
 {
 	struct ofs_str s = ofs_catalog_string(c->cat, name), in = { "", 0 };
 	const struct ofs_flat_param *flat = ofs_catalog_flat(c->cat, name);
@@ -221,10 +221,10 @@ static int note_missing(struct canon *c, const struct present *p, uint32_t root,
 	    : 0;
 }
 
-static int one_param(struct canon *c, const struct present *p, uint32_t root,
+static int one_param(struct naming *c, const struct present *p, uint32_t root,
     const struct ofs_value *v, uint32_t node, struct optimfs_error *err)
 {
-	struct canon_name id = { ofs_pk_str(v->doc, node), OFS_NONE };
+	struct naming_name id = { ofs_pk_str(v->doc, node), OFS_NONE };
 	char number[24];
 	uint32_t name;
 	int64_t i;
@@ -241,7 +241,7 @@ static int one_param(struct canon *c, const struct present *p, uint32_t root,
 	return note_missing(c, p, root, name, err);
 }
 
-static int params(struct canon *c, const struct present *p, uint32_t entry,
+static int params(struct naming *c, const struct present *p, uint32_t entry,
     struct optimfs_error *err)
 {
 	const struct ofs_value v = c->cat->values[c->cat->entries[entry].ref];
@@ -255,8 +255,8 @@ static int params(struct canon *c, const struct present *p, uint32_t entry,
 	return 0;
 }
 
-static bool has_params(const struct canon *c, uint32_t entry,
-    const struct canon_key *key)
+static bool has_params(const struct naming *c, uint32_t entry,
+    const struct naming_key *key)
 {
 	struct ofs_str last = key->tail;
 
@@ -267,10 +267,10 @@ static bool has_params(const struct canon *c, uint32_t entry,
 	return last.p != NULL && ofs_naming_str_is(last, "params");
 }
 
-static int missing(struct canon *c, const struct present *p,
+static int missing(struct naming *c, const struct present *p,
     struct optimfs_error *err)
 {
-	struct canon_key key;
+	struct naming_key key;
 	uint32_t root, number, name;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
@@ -279,7 +279,7 @@ static int missing(struct canon *c, const struct present *p,
 		    (!c->root[root].numbers && !c->root[root].names))
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
-		if (key.kind != CANON_GROUP)
+		if (key.kind != NAMING_GROUP)
 			continue;
 		if (has_params(c, i, &key)) {
 			if (params(c, p, i, err) == -1)
@@ -298,9 +298,9 @@ static int missing(struct canon *c, const struct present *p,
 }
 
 /* Is there anything to ask of the state? */
-static bool asked(const struct canon *c)
+static bool asked(const struct naming *c)
 {
-	struct canon_key key;
+	struct naming_key key;
 	uint32_t number;
 
 	if (c->nties > 0 || c->cat->nties > 0)
@@ -309,7 +309,7 @@ static bool asked(const struct canon *c)
 		if (c->spot[i].root == OFS_NONE)
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
-		if (key.kind == CANON_GROUP &&
+		if (key.kind == NAMING_GROUP &&
 		    (has_params(c, i, &key) ||
 			!ofs_naming_number(key.id.s, &number)))
 			return true;
@@ -317,7 +317,7 @@ static bool asked(const struct canon *c)
 	return false;
 }
 
-int ofs_naming_finish(struct canon *c, struct optimfs_error *err)
+int ofs_naming_finish(struct naming *c, struct optimfs_error *err)
 {
 	struct present p = { 0 };
 	int ret = 0;

@@ -10,18 +10,18 @@
 
 static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
 {
-	const struct canon_set *set = ctx;
+	const struct naming_set *set = ctx;
 
 	return set->v[index].len == n && memcmp(set->v[index].p, key, n) == 0;
 }
 
-bool ofs_naming_set_has(const struct canon_set *set, struct ofs_str s)
+bool ofs_naming_set_has(const struct naming_set *set, struct ofs_str s)
 {
 	return ofs_map_find(&set->map, ofs_map_hash(s.p, s.len), same, set, s.p,
 		   s.len) != UINT32_MAX;
 }
 
-int ofs_naming_set_add(struct canon_set *set, struct ofs_str s,
+int ofs_naming_set_add(struct naming_set *set, struct ofs_str s,
     struct optimfs_error *err)
 {
 	if (ofs_naming_set_has(set, s))
@@ -35,9 +35,9 @@ int ofs_naming_set_add(struct canon_set *set, struct ofs_str s,
 	return 0;
 }
 
-void ofs_naming_set_fini(struct canon_set *set)
+void ofs_naming_set_fini(struct naming_set *set)
 {
 	ofs_map_fini(&set->map);
 	free(set->v);
-	*set = (struct canon_set){ 0 };
+	*set = (struct naming_set){ 0 };
 }

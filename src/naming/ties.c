@@ -78,16 +78,16 @@ static int grow(struct ties *t, struct optimfs_error *err)
 	return ofs_grow(t->entry, t->n, t->entry_cap, err);
 }
 
-static int add_tie(struct canon *c, uint32_t entry, uint32_t first,
+static int add_tie(struct naming *c, uint32_t entry, uint32_t first,
     struct optimfs_error *err)
 {
 	if (ofs_grow(c->tie, c->nties, c->tie_cap, err) == -1)
 		return -1;
-	c->tie[c->nties++] = (struct canon_tie){ entry, first };
+	c->tie[c->nties++] = (struct naming_tie){ entry, first };
 	return 0;
 }
 
-static int see(struct canon *c, struct ties *t, uint32_t entry,
+static int see(struct naming *c, struct ties *t, uint32_t entry,
     const struct identity *id, struct optimfs_error *err)
 {
 	uint32_t hash = ofs_map_hash(id, sizeof(*id));
@@ -104,10 +104,10 @@ static int see(struct canon *c, struct ties *t, uint32_t entry,
 	return 0;
 }
 
-int ofs_naming_ties(struct canon *c, struct optimfs_error *err)
+int ofs_naming_ties(struct naming *c, struct optimfs_error *err)
 {
 	struct ties t = { 0 };
-	struct canon_rest rest;
+	struct naming_rest rest;
 	struct identity id;
 	int ret = 0;
 
@@ -128,14 +128,14 @@ int ofs_naming_ties(struct canon *c, struct optimfs_error *err)
 
 static int by_entry(const void *a, const void *b)
 {
-	const struct canon_tie *x = a, *y = b;
+	const struct naming_tie *x = a, *y = b;
 
 	return (x->entry > y->entry) - (x->entry < y->entry);
 }
 
-bool ofs_naming_tied(const struct canon *c, uint32_t entry)
+bool ofs_naming_tied(const struct naming *c, uint32_t entry)
 {
-	struct canon_tie key = { .entry = entry };
+	struct naming_tie key = { .entry = entry };
 
 	return c->nties > 0 &&
 	    bsearch(&key, c->tie, c->nties, sizeof(key), by_entry) != NULL;

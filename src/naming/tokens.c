@@ -76,7 +76,7 @@ static uint32_t optimizer_word(struct ofs_str s)
 		    : s.p[i];
 	if (find(optims, t) != 0 || ends(t, "optim") || ends(t, "optimizer") ||
 	    (s.len >= 5 && memcmp(low, "optim", 5) == 0))
-		return WORD_OPTIM;
+		return TOKEN_OPTIM;
 	return 0;
 }
 
@@ -101,33 +101,33 @@ static uint32_t whole_word(struct ofs_str s)
 	uint32_t w = optimizer_word(s), id;
 
 	if (ofs_naming_str_is(s, "state"))
-		w |= WORD_STATE;
+		w |= TOKEN_STATE;
 	if (ofs_naming_str_is(s, "param_groups"))
-		w |= WORD_GROUPS;
+		w |= TOKEN_GROUPS;
 	if (ofs_naming_str_is(s, "optim") || ofs_naming_str_is(s, "optimizer"))
-		w |= WORD_TOP;
+		w |= TOKEN_TOP;
 	if (find(sure, s) != 0)
-		w |= WORD_SURE | WORD_KNOWN;
+		w |= TOKEN_SURE | TOKEN_KNOWN;
 	if (find(known, s) != 0)
-		w |= WORD_KNOWN;
+		w |= TOKEN_KNOWN;
 	if (find(shaped, s) != 0)
-		w |= WORD_SHAPED;
+		w |= TOKEN_SHAPED;
 	if (ofs_naming_number(s, &id))
-		w |= WORD_NUMBER;
-	return w | find(models, s) * WORD_MODEL;
+		w |= TOKEN_NUMBER;
+	return w | find(models, s) * TOKEN_MODEL;
 }
 
 /* A component of a key with dots that another one follows. */
 static uint32_t part_word(struct ofs_str part, bool first)
 {
 	if (ofs_naming_str_is(part, "state"))
-		return WORD_TOKEN | (first ? WORD_STATE_DOT : 0u);
+		return TOKEN_TOKEN | (first ? TOKEN_STATE_DOT : 0u);
 	if (ofs_naming_str_is(part, "param_groups"))
-		return WORD_TOKEN | (first ? WORD_GROUPS_DOT : 0u);
+		return TOKEN_TOKEN | (first ? TOKEN_GROUPS_DOT : 0u);
 	if (find(wrappers, part) != 0)
-		return WORD_WRAPPED;
+		return TOKEN_WRAPPED;
 	if (first && ofs_naming_str_is(part, "module"))
-		return WORD_MODULE;
+		return TOKEN_MODULE;
 	return 0;
 }
 
@@ -149,13 +149,16 @@ bool ofs_naming_is_trained(struct ofs_str key, uint32_t before)
 {
 	uint32_t w = ofs_naming_classify(key);
 
-	if ((w & (WORD_OPTIM | WORD_GROUPS | WORD_GROUPS_DOT | WORD_SURE)) != 0)
+	if ((w &
+		(TOKEN_OPTIM | TOKEN_GROUPS | TOKEN_GROUPS_DOT | TOKEN_SURE)) !=
+	    0)
 		return true;
 	return before < 2 &&
-	    (WORD_MODEL_OF(w) != 0 || (w & (WORD_STATE | WORD_STATE_DOT)) != 0);
+	    (TOKEN_MODEL_OF(w) != 0 ||
+		(w & (TOKEN_STATE | TOKEN_STATE_DOT)) != 0);
 }
 
-int ofs_naming_words(struct canon *c, struct optimfs_error *err)
+int ofs_naming_words(struct naming *c, struct optimfs_error *err)
 {
 	c->nwords = c->cat->nstrs;
 	c->word = malloc(c->nwords * sizeof(*c->word) + 1);
@@ -163,13 +166,13 @@ int ofs_naming_words(struct canon *c, struct optimfs_error *err)
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < c->nwords; i++) {
 		c->word[i] = ofs_naming_classify(c->cat->strs[i]);
-		if ((c->word[i] & (WORD_WRAPPED | WORD_MODULE)) != 0)
+		if ((c->word[i] & (TOKEN_WRAPPED | TOKEN_MODULE)) != 0)
 			c->wrapped = true;
 	}
 	return 0;
 }
 
-uint32_t ofs_naming_word(const struct canon *c, uint32_t component)
+uint32_t ofs_naming_word(const struct naming *c, uint32_t component)
 {
 	uint32_t s = OFS_PATH_STR(component);
 

@@ -53,8 +53,8 @@ static int add_list(struct listed *l, uint32_t root, const struct ofs_value *v,
 	return 0;
 }
 
-static int see_group(struct canon *c, struct listed *l, uint32_t entry,
-    const struct canon_key *key, struct optimfs_error *err)
+static int see_group(struct naming *c, struct listed *l, uint32_t entry,
+    const struct naming_key *key, struct optimfs_error *err)
 {
 	struct lists *r = &l->root[c->spot[entry].root];
 	const struct ofs_value *v;
@@ -71,13 +71,13 @@ static int see_group(struct canon *c, struct listed *l, uint32_t entry,
 }
 
 /* Every entry of an optimizer, or stop where one fails. */
-typedef int entry_fn(struct canon *c, struct listed *l, uint32_t entry,
-    const struct canon_key *key, struct optimfs_error *err);
+typedef int entry_fn(struct naming *c, struct listed *l, uint32_t entry,
+    const struct naming_key *key, struct optimfs_error *err);
 
-static int each_key(struct canon *c, struct listed *l, int kind, entry_fn *fn,
+static int each_key(struct naming *c, struct listed *l, int kind, entry_fn *fn,
     struct optimfs_error *err)
 {
-	struct canon_key key;
+	struct naming_key key;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (c->spot[i].root == OFS_NONE)
@@ -108,8 +108,8 @@ static int refuse(struct ofs_catalog *cat, uint32_t entry, uint32_t note,
 	return e->ref == OFS_NONE ? -1 : 0;
 }
 
-static int see_state(struct canon *c, struct listed *l, uint32_t entry,
-    const struct canon_key *key, struct optimfs_error *err)
+static int see_state(struct naming *c, struct listed *l, uint32_t entry,
+    const struct naming_key *key, struct optimfs_error *err)
 {
 	const struct lists *r = &l->root[c->spot[entry].root];
 	struct id id = { .root = c->spot[entry].root };
@@ -130,17 +130,17 @@ static int see_state(struct canon *c, struct listed *l, uint32_t entry,
 				: refuse(c->cat, entry, note, err);
 }
 
-int ofs_naming_orphans(struct canon *c, struct optimfs_error *err)
+int ofs_naming_orphans(struct naming *c, struct optimfs_error *err)
 {
 	struct listed l = { .root = calloc(c->nroots + 1ull, sizeof(*l.root)) };
 	int ret;
 
 	ret = l.root == NULL ? ofs_no_memory(err)
-			     : each_key(c, &l, CANON_GROUP, see_group, err);
+			     : each_key(c, &l, NAMING_GROUP, see_group, err);
 	if (ret == 0 && l.n > 0)
 		qsort(l.v, l.n, sizeof(*l.v), compare_ids);
 	if (ret == 0)
-		ret = each_key(c, &l, CANON_STATE, see_state, err);
+		ret = each_key(c, &l, NAMING_STATE, see_state, err);
 	free(l.v);
 	free(l.root);
 	return ret;

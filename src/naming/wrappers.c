@@ -49,15 +49,15 @@ static bool has_module(const char *p, size_t n)
 }
 
 /* Every name of a parameter, with its scope. */
-typedef int name_fn(struct canon *c, uint32_t scope, struct canon_name raw,
+typedef int name_fn(struct naming *c, uint32_t scope, struct naming_name raw,
     bool clean, struct optimfs_error *err);
 
-static int each_name(struct canon *c, name_fn *fn, bool clean,
+static int each_name(struct naming *c, name_fn *fn, bool clean,
     struct optimfs_error *err)
 {
-	struct canon_rest rest;
-	struct canon_key key;
-	struct canon_name fqn;
+	struct naming_rest rest;
+	struct naming_key key;
+	struct naming_name fqn;
 	uint32_t root, number;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
@@ -72,25 +72,25 @@ static int each_name(struct canon *c, name_fn *fn, bool clean,
 			continue;
 		}
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
-		if (key.kind == CANON_OTHER ||
+		if (key.kind == NAMING_OTHER ||
 		    ofs_naming_number(key.id.s, &number))
 			continue;
 		if (fn(c,
-			key.kind == CANON_STATE ? canon_scope_state(root)
-						: canon_scope_groups(root),
+			key.kind == NAMING_STATE ? naming_scope_state(root)
+						 : naming_scope_groups(root),
 			key.id, clean, err) == -1)
 			return -1;
 	}
 	return 0;
 }
 
-static size_t nscopes(const struct canon *c)
+static size_t nscopes(const struct naming *c)
 {
 	return 1 + 2 * (size_t)c->nroots;
 }
 
 /* The string of raw without its wrappers; OFS_NONE: failed. */
-static uint32_t without_wrappers(struct canon *c, uint32_t raw,
+static uint32_t without_wrappers(struct naming *c, uint32_t raw,
     struct optimfs_error *err)
 {
 	struct ofs_str s = ofs_catalog_string(c->cat, raw);
@@ -98,7 +98,7 @@ static uint32_t without_wrappers(struct canon *c, uint32_t raw,
 
 	if (raw < c->nwords && c->clean[raw] != OFS_NONE)
 		return c->clean[raw];
-	if ((ofs_naming_word(c, raw) & WORD_WRAPPED) == 0)
+	if ((ofs_naming_word(c, raw) & TOKEN_WRAPPED) == 0)
 		return raw;
 	if (ofs_reserve(c->scratch, s.len, c->scratch_len, err) == -1)
 		return OFS_NONE;
@@ -109,7 +109,7 @@ static uint32_t without_wrappers(struct canon *c, uint32_t raw,
 	return clean;
 }
 
-static uint32_t string_of(struct canon *c, struct canon_name raw,
+static uint32_t string_of(struct naming *c, struct naming_name raw,
     struct optimfs_error *err)
 {
 	return raw.str != OFS_NONE
@@ -117,8 +117,8 @@ static uint32_t string_of(struct canon *c, struct canon_name raw,
 	    : ofs_catalog_str(c->cat, raw.s.p, raw.s.len, err);
 }
 
-static int look_for_module(struct canon *c, uint32_t scope,
-    struct canon_name raw, bool clean, struct optimfs_error *err)
+static int look_for_module(struct naming *c, uint32_t scope,
+    struct naming_name raw, bool clean, struct optimfs_error *err)
 {
 	struct ofs_str s;
 	uint32_t str;
@@ -144,15 +144,15 @@ struct claim_key {
 static bool same_claim(const void *ctx, uint32_t index, const void *key,
     size_t n)
 {
-	const struct canon_claim *cl =
-	    &((const struct canon *)ctx)->claim[index];
+	const struct naming_match *cl =
+	    &((const struct naming *)ctx)->claim[index];
 	const struct claim_key *k = key;
 
 	(void)n;
 	return cl->scope == k->scope && cl->clean == k->clean;
 }
 
-static struct canon_claim *find_claim(const struct canon *c, uint32_t scope,
+static struct naming_match *find_claim(const struct naming *c, uint32_t scope,
     uint32_t clean)
 {
 	struct claim_key k = { scope, clean };
@@ -162,7 +162,7 @@ static struct canon_claim *find_claim(const struct canon *c, uint32_t scope,
 	return at == UINT32_MAX ? NULL : &c->claim[at];
 }
 
-static int add_claim(struct canon *c, uint32_t scope, uint32_t clean,
+static int add_claim(struct naming *c, uint32_t scope, uint32_t clean,
     uint32_t raw, struct optimfs_error *err)
 {
 	struct claim_key k = { scope, clean };
@@ -170,7 +170,7 @@ static int add_claim(struct canon *c, uint32_t scope, uint32_t clean,
 	if (ofs_grow(c->claim, c->nclaims, c->claim_cap, err) == -1)
 		return -1;
 	c->claim[c->nclaims] =
-	    (struct canon_claim){ .scope = scope, .clean = clean, .raw = raw };
+	    (struct naming_match){ .scope = scope, .clean = clean, .raw = raw };
 	if (!ofs_map_add(&c->claim_map, ofs_map_hash(&k, sizeof(k)),
 		c->nclaims))
 		return ofs_no_memory(err);
@@ -179,7 +179,7 @@ static int add_claim(struct canon *c, uint32_t scope, uint32_t clean,
 }
 
 /* Strings of raw and of its clean form in scope; -1 failed. */
-static int both(struct canon *c, uint32_t scope, struct canon_name raw,
+static int both(struct naming *c, uint32_t scope, struct naming_name raw,
     uint32_t *raw_str, uint32_t *clean_str, struct optimfs_error *err)
 {
 	struct ofs_str s;
@@ -198,11 +198,11 @@ static int both(struct canon *c, uint32_t scope, struct canon_name raw,
 }
 
 /* Names that are clean come first, so that no wrapped one takes theirs. */
-static int claim(struct canon *c, uint32_t scope, struct canon_name raw,
+static int claim(struct naming *c, uint32_t scope, struct naming_name raw,
     bool clean, struct optimfs_error *err)
 {
 	uint32_t raw_str, clean_str;
-	struct canon_claim *other;
+	struct naming_match *other;
 
 	if (both(c, scope, raw, &raw_str, &clean_str, err) == -1)
 		return -1;
@@ -223,7 +223,7 @@ static int claim(struct canon *c, uint32_t scope, struct canon_name raw,
 	return 0;
 }
 
-int ofs_naming_claims(struct canon *c, struct optimfs_error *err)
+int ofs_naming_claims(struct naming *c, struct optimfs_error *err)
 {
 	if (!c->wrapped)
 		return 0;
@@ -238,11 +238,11 @@ int ofs_naming_claims(struct canon *c, struct optimfs_error *err)
 	return each_name(c, claim, false, err);
 }
 
-uint32_t ofs_naming_listed(struct canon *c, uint32_t scope,
-    struct canon_name raw, bool *alias, struct optimfs_error *err)
+uint32_t ofs_naming_listed(struct naming *c, uint32_t scope,
+    struct naming_name raw, bool *alias, struct optimfs_error *err)
 {
 	uint32_t raw_str, clean_str;
-	struct canon_claim *mine;
+	struct naming_match *mine;
 
 	if (alias != NULL)
 		*alias = false;

@@ -200,7 +200,7 @@ static int by_id(const void *va, const void *vb)
 	return (a->group > b->group) - (a->group < b->group);
 }
 
-/* State that belongs to nobody. Without units, canon finds it. */
+/* State that belongs to nobody. Without units, naming finds it. */
 static int put_orphan(struct ofs_fsdp_optim *o, struct ofs_ranks_group *g,
     int64_t number, struct optimfs_error *err)
 {
