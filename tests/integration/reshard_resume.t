@@ -23,7 +23,7 @@ is "nothing is left beside it" "$(ls -A | tr '\n' ' ')" \
 rm -rf out
 status "progress, no terminal" 0 "$OPTIMFS" reshard --to dcp@2 --progress \
     ck out
-like "says how far it is" "$(cat "$scratch/err")" '* MiB, * MiB/s, *s left*'
+like "says how far it is" "$(cat "$scratch/err")" 'reshard: 0 %, * left*reshard: 336 MB in *'
 rm -rf out
 status "unless it is asked for" 0 "$OPTIMFS" reshard --to dcp@2 ck out
 is "nothing is said" "$(cat "$scratch/out" "$scratch/err")" ""
