@@ -82,8 +82,9 @@ static int number_of(const char *text)
 }
 
 /* text is the words; prefix what comes before them, "OFSnnn " or "". */
-static void fill(struct optimfs_error *err, int code, const char *prefix,
-    const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void fill(
+    struct optimfs_error *err, int code, const char *prefix, const char *fmt,
+    va_list ap)
 {
 	size_t n = strlen(prefix);
 	int saved = errno;
