@@ -13,11 +13,12 @@
 
 #include "optimfs/analyze.h"
 
+#include "api/walk.h"
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "stats/number.h"
 #include "tools/command.h"
-#include "api/walk.h"
+#include "tools/diff.h"
 
 /* A multiple of every element's size. */
 #define PIECE (1u << 20)
@@ -126,19 +127,25 @@ static void put_measure(struct diff *d, const struct row *r, struct ofs_buf *b)
 	put_place(d, d->b, "b", r, b);
 }
 
+static void put_row(struct diff *d, const struct row *r, struct ofs_buf *b)
+{
+	ofs_buf_puts(b,
+	    "{\"schema\": \"optimfs.diff\", \"v\": 1, \"path\": \"");
+	ofs_buf_json(b, r->path, strlen(r->path));
+	ofs_buf_printf(b, "\", \"kind\": \"%s\", \"text\": \"", r->kind);
+	ofs_buf_json(b, r->text, strlen(r->text));
+	ofs_buf_putc(b, '"');
+	if (r->measured)
+		put_measure(d, r, b);
+	ofs_buf_putc(b, '}');
+}
+
 static void print_json(struct diff *d, const struct row *r)
 {
 	struct ofs_buf b = { 0 };
 
-	ofs_buf_puts(&b,
-	    "{\"schema\": \"optimfs.diff\", \"v\": 1, \"path\": \"");
-	ofs_buf_json(&b, r->path, strlen(r->path));
-	ofs_buf_printf(&b, "\", \"kind\": \"%s\", \"text\": \"", r->kind);
-	ofs_buf_json(&b, r->text, strlen(r->text));
-	ofs_buf_putc(&b, '"');
-	if (r->measured)
-		put_measure(d, r, &b);
-	ofs_buf_puts(&b, "}\n");
+	put_row(d, r, &b);
+	ofs_buf_putc(&b, '\n');
 	fwrite(b.data, 1, b.len, stdout);
 	ofs_buf_fini(&b);
 }
@@ -699,6 +706,29 @@ static int take_flags(struct diff *d, const struct ofs_verb *verb)
 	return status;
 }
 
+static void diff_fini(struct diff *d)
+{
+	if (d->b != NULL)
+		optimfs_close(d->b);
+	for (size_t i = 0; i < d->n; i++)
+		row_fini(&d->row[i]);
+	free(d->row);
+}
+
+int ofs_diff_put(struct ofs_command *c, const char *other, struct ofs_buf *b,
+    struct optimfs_error *err)
+{
+	struct diff d = { .c = c, .a = c->fs, .b_name = other, .keep = true };
+	int ret = diff(&d, err);
+
+	for (size_t i = 0; ret == 0 && i < d.n; i++) {
+		ofs_buf_puts(b, i == 0 ? "" : ",\n");
+		put_row(&d, &d.row[i], b);
+	}
+	diff_fini(&d);
+	return ret;
+}
+
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
@@ -724,12 +754,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		status = d.differences == 0 ? OFS_EXIT_OK : OFS_EXIT_NO;
 	}
 	status = ofs_tool_finish(status);
-	if (d.b != NULL)
-		optimfs_close(d.b);
 out:
-	for (size_t i = 0; i < d.n; i++)
-		row_fini(&d.row[i]);
-	free(d.row);
+	diff_fini(&d);
 	ofs_command_fini(&c);
 	return status;
 }

@@ -14,65 +14,14 @@
 #include "api/walk.h"
 #include "base/buf.h"
 #include "tools/command.h"
+#include "tools/ranks.h"
 
 struct map {
 	struct ofs_command *c;
-	int *rank; /* sorted as they are listed */
-	size_t nranks, cap;
+	struct ofs_ranks ranks;
 	size_t columns; /* cells of a line; a cell is one rank or several */
 	uint64_t *cell;
 };
-
-static int take_rank(void *ctx, const struct optimfs_dirent *d)
-{
-	struct map *m = ctx;
-	int *rank;
-
-	if (m->nranks == m->cap) {
-		m->cap = m->cap == 0 ? 16 : 2 * m->cap;
-		rank = reallocarray(m->rank, m->cap, sizeof(*rank));
-		if (rank == NULL)
-			return -1;
-		m->rank = rank;
-	}
-	m->rank[m->nranks++] = atoi(d->name);
-	return 0;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	int x = *(const int *)a, y = *(const int *)b;
-
-	return (x > y) - (x < y);
-}
-
-static int find_ranks(struct map *m, struct optimfs_error *err)
-{
-	struct optimfs_attr attr;
-
-	if (ofs_command_resolve(m->c, ".optimfs/rank", &attr, err) == -1 ||
-	    optimfs_readdir(m->c->fs, attr.node, 0, false, take_rank, m, err) ==
-		-1)
-		return -1;
-	if (m->nranks > 0)
-		qsort(m->rank, m->nranks, sizeof(*m->rank), by_number);
-	return 0;
-}
-
-/* Bytes that a rank has of a tensor. */
-static uint64_t bytes_of(const struct map *m, int rank, const char *path)
-{
-	struct optimfs_attr attr;
-	uint64_t size = 0;
-	char *full;
-
-	if (asprintf(&full, ".optimfs/rank/%d/%s", rank, path) == -1)
-		return 0;
-	if (optimfs_resolve(m->c->fs, full, &attr, NULL) == 0)
-		size = attr.size;
-	free(full);
-	return size;
-}
 
 /* Eighths of a block, to the scale of the largest cell. */
 static void print_cells(const struct map *m, uint64_t most)
@@ -111,10 +60,10 @@ static int visit(void *ctx, const struct ofs_walk_entry *e,
 	if (S_ISDIR(e->attr.mode) || !is_tensor(m, e))
 		return 0;
 	memset(m->cell, 0, m->columns * sizeof(*m->cell));
-	for (size_t i = 0; i < m->nranks; i++) {
-		size_t k = i * m->columns / m->nranks;
+	for (size_t i = 0; i < m->ranks.n; i++) {
+		size_t k = i * m->columns / m->ranks.n;
 
-		m->cell[k] += bytes_of(m, m->rank[i], e->path);
+		m->cell[k] += ofs_ranks_bytes(m->c, m->ranks.rank[i], e->path);
 		if (m->cell[k] > most)
 			most = m->cell[k];
 	}
@@ -140,18 +89,19 @@ static int map(struct map *m, struct optimfs_error *err)
 {
 	size_t room = width() / 2;
 
-	if (find_ranks(m, err) == -1)
+	if (ofs_ranks_find(&m->ranks, m->c, err) == -1)
 		return -1;
-	if (m->nranks == 0)
+	if (m->ranks.n == 0)
 		return optimfs_fail(err, ENODATA,
 		    "nothing says which rank wrote which file");
-	m->columns = m->nranks < room ? m->nranks : room;
+	m->columns = m->ranks.n < room ? m->ranks.n : room;
 	m->cell = calloc(m->columns, sizeof(*m->cell));
 	if (m->cell == NULL)
 		return optimfs_fail(err, ENOMEM, "out of memory");
 	printf("ranks %d to %d, %zu in %zu columns; each line to the scale of "
 	       "its greatest part\n",
-	    m->rank[0], m->rank[m->nranks - 1], m->nranks, m->columns);
+	    m->ranks.rank[0], m->ranks.rank[m->ranks.n - 1], m->ranks.n,
+	    m->columns);
 	return ofs_walk(m->c->fs, OPTIMFS_ROOT, 0, visit, m, err);
 }
 
@@ -165,7 +115,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if (ofs_command_init(&c, verb, argc, argv, 0, 0, 0, &status) == -1)
 		return status;
 	status = map(&m, &err) == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
-	free(m.rank);
+	ofs_ranks_fini(&m.ranks);
 	free(m.cell);
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);

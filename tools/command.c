@@ -47,6 +47,8 @@ static const struct {
 	{ OFS_ATOL, { 266, "atol", true } },
 	{ OFS_SUMMARY, { 267, "summary", false } },
 	{ OFS_SWEEP, { 268, "sweep", true } },
+	{ OFS_OUTPUT, { 'o', "output", true } },
+	{ OFS_NO_DATA, { 269, "no-data", false } },
 	{ OFS_QUIET, { 'q', "quiet", false } },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
@@ -82,6 +84,8 @@ static void take_value(struct ofs_command *c, unsigned mask, const char *value)
 		c->atol = value;
 	else if (mask == OFS_SWEEP)
 		c->sweep = value;
+	else if (mask == OFS_OUTPUT)
+		c->output = value;
 }
 
 static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
@@ -125,7 +129,7 @@ static int join(struct ofs_command *c, unsigned allowed, int *status)
 		&err) == -1 ||
 	    ofs_job_offer(&c->job, &c->how, c->checkpoint, &c->open, &err) ==
 		-1 ||
-	    ((allowed & OFS_SECOND) != 0 &&
+	    ((allowed & OFS_SECOND) != 0 && c->noperands > 0 &&
 		ofs_job_offer(&c->job, &c->how, c->operand[0], &c->open,
 		    &err) == -1)) {
 		*status = ofs_job_fail(&c->job, &err);

@@ -40,6 +40,8 @@ enum ofs_command_flag {
 	OFS_ATOL = 1 << 19,    /* --atol NUMBER */
 	OFS_SUMMARY = 1 << 20, /* --summary */
 	OFS_SWEEP = 1 << 21,   /* --sweep FIRST..LAST */
+	OFS_OUTPUT = 1 << 22,  /* -o FILE: options have long names only */
+	OFS_NO_DATA = 1 << 23, /* --no-data */
 	OFS_QUIET = 32768,     /* -q */
 };
 
@@ -53,7 +55,7 @@ struct ofs_command {
 	unsigned flags; /* enum ofs_command_flag, or'ed */
 	const char *checkpoint;
 	const char *to, *rtol, *jobs, *layout; /* NULL: not given */
-	const char *sort, *only, *by, *atol, *sweep;
+	const char *sort, *only, *by, *atol, *sweep, *output;
 	char **operand; /* those after the checkpoint; argv's */
 	int noperands;
 	struct optimfs *fs;

@@ -39,6 +39,7 @@ static const struct ofs_verb *const verbs[] = {
 	&ofs_verb_check,
 	&ofs_verb_plan,
 	&ofs_verb_map,
+	&ofs_verb_report,
 	NULL,
 };
 

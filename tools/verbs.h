@@ -19,6 +19,7 @@ extern const struct ofs_verb ofs_verb_stat;    /* cmd_stat.c */
 extern const struct ofs_verb ofs_verb_check;   /* cmd_check.c */
 extern const struct ofs_verb ofs_verb_plan;    /* cmd_plan.c */
 extern const struct ofs_verb ofs_verb_map;     /* cmd_map.c */
+extern const struct ofs_verb ofs_verb_report;  /* cmd_report.c */
 extern const struct ofs_verb ofs_verb_reshard; /* cmd_reshard.c */
 extern const struct ofs_verb ofs_verb_mkfs;    /* cmd_mkfs.c */
 extern const struct ofs_verb ofs_verb_commit;  /* cmd_commit.c */

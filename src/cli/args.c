@@ -125,12 +125,6 @@ static int letter(struct ofs_args *a, const char **value, int *status)
 	a->more = rest;
 	if (word[1] == 'h')
 		return stop(status, ofs_tool_help(a->verb));
-	if (word[1] == 'o' && a->options != NULL) {
-		a->more = NULL;
-		if (need_value(a, rest, word, value, status) != 0)
-			return OFS_ARGS_STOP;
-		return take_options(a, *value, status);
-	}
 	for (const struct ofs_flag *f = a->flags; f != NULL && f->id != 0;
 	     f++) {
 		if (f->id != word[1])
@@ -141,6 +135,12 @@ static int letter(struct ofs_args *a, const char **value, int *status)
 		if (need_value(a, rest, word, value, status) != 0)
 			return OFS_ARGS_STOP;
 		return f->id;
+	}
+	if (word[1] == 'o' && a->options != NULL) {
+		a->more = NULL;
+		if (need_value(a, rest, word, value, status) != 0)
+			return OFS_ARGS_STOP;
+		return take_options(a, *value, status);
 	}
 	return stop(status,
 	    ofs_tool_usage(a->verb, "unknown option '%s'", word));

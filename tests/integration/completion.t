@@ -25,7 +25,7 @@ offers() { # offers "WANTED WORDS" WORD...: the last word is being completed
 	fi
 }
 
-offers "reshard" re
+offers "reshard report" re
 offers "umount" umo
 offers "commit" com
 offers "abort" a
@@ -42,7 +42,7 @@ offers "/mnt/ck" commit /mnt/
 offers "dcp@ dcp-st@" reshard --to d
 offers "zero1@ zero2@ zero3@" mkfs --like "$ck" --layout z
 offers "type=safetensors" ls -o type=s
-offers "reshard" help re
+offers "reshard report" help re
 offers "recover=" mount -o rec
 offers "--data" fsck --d
 offers "--json" ls --j

@@ -1,0 +1,419 @@
+/* cmd_report.c - optimfs report: a checkpoint as one HTML page */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "optimfs/analyze.h"
+
+#include "api/walk.h"
+#include "base/buf.h"
+#include "base/dtype.h"
+#include "stats/stats.h"
+#include "tools/command.h"
+#include "tools/diff.h"
+#include "tools/ranks.h"
+
+/* report.html; the data go where it has MARK. */
+static const char page[] = {
+#include "tools/report.inc"
+	0
+};
+#define MARK "@DATA@"
+
+struct report {
+	struct ofs_command *c;
+	struct ofs_ranks ranks;
+	struct ofs_buf json;
+	struct ofs_buf found; /* findings */
+	char **bad; /* what is said of files that are missing or damaged */
+	size_t nbad;
+	const char *comma; /* before the next element of an array */
+};
+
+static void put_string(struct ofs_buf *b, const char *s)
+{
+	ofs_buf_putc(b, '"');
+	ofs_buf_json(b, s, strlen(s));
+	ofs_buf_putc(b, '"');
+}
+
+static void put_member(struct ofs_buf *b, const char *name, const char *s)
+{
+	ofs_buf_printf(b, ", \"%s\": ", name);
+	put_string(b, s);
+}
+
+static void put_real(struct ofs_buf *b, const char *name, double v)
+{
+	char text[80];
+
+	ofs_print_double(v, text);
+	ofs_buf_printf(b, ", \"%s\": %s", name, isfinite(v) ? text : "null");
+}
+
+static void begin_array(struct report *r, const char *name)
+{
+	ofs_buf_printf(&r->json, ",\n\"%s\": [", name);
+	r->comma = "\n";
+}
+
+static void begin_element(struct report *r)
+{
+	ofs_buf_puts(&r->json, r->comma);
+	r->comma = ",\n";
+}
+
+/* Does a text have a word? */
+static bool has_word(const char *text, const char *word)
+{
+	size_t n = strlen(word);
+	const char *p = text;
+
+	while ((p = strstr(p, word)) != NULL) {
+		if ((p == text || p[-1] == ' ') && strchr(" :,", p[n]) != NULL)
+			return true;
+		p++;
+	}
+	return false;
+}
+
+/* Is the first element that a rank has of a tensor in a damaged file, or in
+ * none? */
+static bool is_bad(const struct report *r, int rank, const char *path)
+{
+	struct optimfs_location at;
+	bool bad = false;
+
+	if (r->nbad == 0)
+		return false;
+	if (optimfs_locate(r->c->fs, path, rank, 0, &at, NULL) == -1)
+		return true;
+	for (size_t i = 0; i < r->nbad && !bad; i++)
+		bad = has_word(r->bad[i], at.file);
+	free(at.file);
+	return bad;
+}
+
+/* [index of the rank, bytes] of each rank that has any; a third member, 1,
+ * where the file is damaged. */
+static void put_parts(struct report *r, const char *path)
+{
+	struct ofs_buf *b = &r->json;
+	const char *comma = "";
+
+	ofs_buf_puts(b, ", \"parts\": [");
+	for (size_t i = 0; i < r->ranks.n; i++) {
+		uint64_t n = ofs_ranks_bytes(r->c, r->ranks.rank[i], path);
+
+		if (n == 0)
+			continue;
+		ofs_buf_printf(b, "%s[%zu, %" PRIu64 "%s]", comma, i, n,
+		    is_bad(r, r->ranks.rank[i], path) ? ", 1" : "");
+		comma = ", ";
+	}
+	ofs_buf_putc(b, ']');
+}
+
+/* s and err are NULL where the tensor was not to be read. */
+static int tensor(void *ctx, const struct optimfs_tensor *t,
+    const struct optimfs_statistics *s, const struct optimfs_error *err)
+{
+	struct report *r = ctx;
+	struct ofs_buf *b = &r->json;
+
+	begin_element(r);
+	ofs_buf_puts(b, "{\"path\": ");
+	put_string(b, t->path);
+	put_member(b, "dtype", t->dtype);
+	ofs_buf_printf(b,
+	    ", \"shape\": [%s], \"elements\": %" PRIu64 ", \"bytes\": %" PRIu64,
+	    t->shape, t->elements, t->bytes);
+	put_parts(r, t->path);
+	if (s != NULL) {
+		ofs_buf_puts(b, ", \"stat\": {");
+		ofs_stats_json(s, b);
+		ofs_buf_putc(b, '}');
+	} else if (err != NULL) {
+		put_member(b, "error", err->text);
+	}
+	ofs_buf_putc(b, '}');
+	return 0;
+}
+
+/* A tensor of which nothing is read. */
+static int visit(void *ctx, const struct ofs_walk_entry *e,
+    struct optimfs_error *err)
+{
+	struct report *r = ctx;
+	char *shape, *dtype;
+	size_t size;
+
+	(void)err;
+	if (S_ISDIR(e->attr.mode))
+		return 0;
+	shape = ofs_command_xattr(r->c, e->attr.node, "shape");
+	dtype = ofs_command_xattr(r->c, e->attr.node, "dtype");
+	if (shape != NULL && dtype != NULL && *shape != '\0') {
+		size = ofs_dtype_size(ofs_dtype_of_name(dtype, strlen(dtype)));
+		tensor(r,
+		    &(struct optimfs_tensor){
+			.path = e->path,
+			.dtype = dtype,
+			.shape = shape,
+			.elements = size == 0 ? 0 : e->attr.size / size,
+			.bytes = e->attr.size,
+		    },
+		    NULL, NULL);
+	}
+	free(shape);
+	free(dtype);
+	return 0;
+}
+
+static void put_finding(struct report *r, int number, const char *path,
+    const char *text, const char *means)
+{
+	struct ofs_buf *b = &r->found;
+
+	ofs_buf_puts(b, b->len == 0 ? "\n{\"code\": " : ",\n{\"code\": ");
+	if (number > 0)
+		ofs_buf_printf(b, "\"OFS%d\"", number);
+	else
+		ofs_buf_puts(b, "\"\"");
+	put_member(b, "path", path);
+	put_member(b, "text", text);
+	put_member(b, "means", means);
+	ofs_buf_putc(b, '}');
+}
+
+static void damage(void *ctx, const struct optimfs_finding *f)
+{
+	struct report *r = ctx;
+	char **bad;
+
+	put_finding(r, f->number, f->path, f->text, "");
+	if (f->path[0] != '\0')
+		return;
+	bad = reallocarray(r->bad, r->nbad + 1, sizeof(*bad));
+	if (bad != NULL)
+		r->bad = bad;
+	if (bad == NULL || (bad[r->nbad] = strdup(f->text)) == NULL)
+		r->found.bad = true;
+	else
+		r->nbad++;
+}
+
+static void symptom(void *ctx, const struct optimfs_symptom *s)
+{
+	put_finding(ctx, s->number, s->path, s->text, s->means);
+}
+
+static void parameter(void *ctx, const struct optimfs_parameter *p)
+{
+	struct report *r = ctx;
+	struct ofs_buf *b = &r->json;
+
+	begin_element(r);
+	ofs_buf_puts(b, "{\"path\": ");
+	put_string(b, p->path);
+	ofs_buf_printf(b,
+	    ", \"elements\": %" PRIu64 ", \"step\": %" PRIu64
+	    ", \"rows\": %" PRIu64 ", \"dead_rows\": %" PRIu64,
+	    p->elements, p->step, p->rows, p->dead_rows);
+	put_real(b, "update_rms", p->update);
+	put_real(b, "weight_rms", p->weight);
+	put_real(b, "update_to_weight",
+	    p->weight > 0 ? p->update / p->weight : NAN);
+	ofs_buf_putc(b, '}');
+}
+
+static int put_head(struct report *r, bool data, struct optimfs_error *err)
+{
+	struct ofs_buf *b = &r->json;
+	char *summary =
+	    optimfs_summary(r->c->fs, "", OPTIMFS_SUMMARY_JSON, err);
+
+	if (summary == NULL)
+		return -1;
+	ofs_buf_puts(b, "{\"schema\": \"optimfs.report\", \"v\": 1");
+	put_member(b, "version", optimfs_version());
+	put_member(b, "checkpoint", r->c->checkpoint);
+	ofs_buf_printf(b, ", \"data\": %s,\n\"summary\": %s",
+	    data ? "true" : "false", summary);
+	free(summary);
+	/* No ranks are known of a checkpoint that is one file. */
+	if (ofs_ranks_find(&r->ranks, r->c, NULL) == -1)
+		r->ranks.n = 0;
+	begin_array(r, "ranks");
+	for (size_t i = 0; i < r->ranks.n; i++)
+		ofs_buf_printf(b, "%s%d", i == 0 ? "" : ", ", r->ranks.rank[i]);
+	ofs_buf_putc(b, ']');
+	return 0;
+}
+
+static int put_tensors(struct report *r, const struct optimfs_scan *how,
+    bool data, struct optimfs_error *err)
+{
+	int ret;
+
+	begin_array(r, "tensors");
+	ret = data
+	    ? optimfs_statistics_tree(r->c->fs, "/", false, how, tensor, r, err)
+	    : ofs_walk(r->c->fs, OPTIMFS_ROOT, 0, visit, r, err);
+	ofs_buf_putc(&r->json, ']');
+	return ret;
+}
+
+/* A part of the page that could not be made is a finding. */
+static void put_failure(struct report *r, const struct optimfs_error *err,
+    const char *what)
+{
+	put_finding(r, err->number, "", err->text, what);
+}
+
+static void put_health(struct report *r, const struct optimfs_scan *how)
+{
+	struct optimfs_checkup out = {
+		.symptom = symptom, .parameter = parameter, .ctx = r
+	};
+	struct optimfs_error err = { 0 };
+	uint64_t n;
+
+	begin_array(r, "parameters");
+	if ((r->c->flags & OFS_NO_DATA) == 0 &&
+	    optimfs_check(r->c->fs, how, &out, &n, &err) == -1)
+		put_failure(r, &err, "The optimizers could not be checked.");
+	ofs_buf_putc(&r->json, ']');
+}
+
+static void put_drift(struct report *r, const char *other)
+{
+	struct optimfs_error err = { 0 };
+
+	ofs_buf_puts(&r->json, ",\n\"other\": ");
+	put_string(&r->json, other);
+	begin_array(r, "drift");
+	if (ofs_diff_put(r->c, other, &r->json, &err) == -1)
+		put_failure(r, &err, "The checkpoints could not be compared.");
+	ofs_buf_putc(&r->json, ']');
+}
+
+static void put_findings(struct report *r)
+{
+	begin_array(r, "findings");
+	ofs_buf_put(&r->json, r->found.data, r->found.len);
+	ofs_buf_puts(&r->json, "]}\n");
+}
+
+static int put_data(struct report *r, const struct optimfs_scan *how,
+    struct optimfs_error *err)
+{
+	bool data = (r->c->flags & OFS_NO_DATA) == 0;
+	uint64_t n;
+
+	if (put_head(r, data, err) == -1 ||
+	    optimfs_fsck(r->c->fs, false, damage, r, &n, err) == -1 ||
+	    put_tensors(r, how, data, err) == -1)
+		return -1;
+	put_health(r, how);
+	if (r->c->noperands > 0)
+		put_drift(r, r->c->operand[0]);
+	put_findings(r);
+	return r->json.bad || r->found.bad
+	    ? optimfs_fail(err, ENOMEM, "out of memory")
+	    : 0;
+}
+
+/* '<' is only in strings, and escaped there: nothing in them ends the block. */
+static void print_data(const struct ofs_buf *b, FILE *f)
+{
+	const char *p = (const char *)b->data, *end = p + b->len;
+
+	while (p < end) {
+		const char *lt = memchr(p, '<', (size_t)(end - p));
+		size_t n = (size_t)((lt != NULL ? lt : end) - p);
+
+		fwrite(p, 1, n, f);
+		p += n;
+		if (lt != NULL) {
+			fputs("\\u003c", f);
+			p++;
+		}
+	}
+}
+
+static int print_page(const struct report *r, struct optimfs_error *err)
+{
+	const char *name = r->c->output, *mark = strstr(page, MARK);
+	FILE *f = name == NULL ? stdout : fopen(name, "w");
+	bool well;
+
+	if (f == NULL)
+		return optimfs_fail(err, errno, "%s: %s", name,
+		    strerror(errno));
+	fwrite(page, 1, (size_t)(mark - page), f);
+	print_data(&r->json, f);
+	fputs(mark + strlen(MARK), f);
+	if (name == NULL)
+		return 0;
+	well = ferror(f) == 0;
+	if (fclose(f) == 0 && well)
+		return 0;
+	return optimfs_fail(err, EIO, "%s: could not be written", name);
+}
+
+static int run(const struct ofs_verb *verb, int argc, char **argv)
+{
+	struct ofs_command c;
+	struct optimfs_scan how = { .progress = ofs_command_progress,
+		.ctx = &c };
+	struct optimfs_error err;
+	struct report r = { .c = &c };
+	int status, ret;
+
+	if (ofs_command_init(&c, verb, argc, argv,
+		OFS_OUTPUT | OFS_NO_DATA | OFS_SECOND | OFS_JOBS | OFS_QUIET |
+		    OFS_PROGRESS,
+		0, 1, &status) == -1)
+		return status;
+	if (ofs_command_jobs(&c, verb, &how.jobs, &status) == -1)
+		goto out;
+	if ((c.flags & OFS_NO_DATA) != 0 && c.noperands > 0) {
+		status = ofs_tool_usage(verb,
+		    "--no-data: two checkpoints are compared by their data");
+		goto out;
+	}
+	ret = put_data(&r, &how, &err);
+	ofs_command_end(&c, ret == 0);
+	if (ret == 0)
+		ret = print_page(&r, &err);
+	status = ret == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
+out:
+	ofs_buf_fini(&r.json);
+	ofs_buf_fini(&r.found);
+	ofs_ranks_fini(&r.ranks);
+	for (size_t i = 0; i < r.nbad; i++)
+		free(r.bad[i]);
+	free(r.bad);
+	ofs_command_fini(&c);
+	return ofs_tool_finish(status);
+}
+
+const struct ofs_verb ofs_verb_report = {
+	.name = "report",
+	.synopsis = "[--no-data] [-j NUMBER] [-o FILE] CHECKPOINT [CHECKPOINT]",
+	.summary = "make one HTML page of what is in a checkpoint",
+	.options = "  -o FILE    where the page goes; standard output\n"
+		   "  --no-data  read the index alone, and no tensor\n"
+		   "  -j NUMBER  threads; one a processor\n"
+		   "  -q         do not say how far it is\n"
+		   "  --progress say so from the start, terminal or not\n",
+	.run = run,
+};

@@ -1,0 +1,14 @@
+/* diff.h - the differences of two checkpoints, for another verb */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_TOOLS_DIFF_H
+#define OFS_TOOLS_DIFF_H
+
+#include "base/buf.h"
+#include "tools/command.h"
+
+/* Append what optimfs diff --json says of c's checkpoint and another, with
+ * commas between the objects. */
+int ofs_diff_put(struct ofs_command *c, const char *other, struct ofs_buf *b,
+    struct optimfs_error *err);
+
+#endif
