@@ -14,11 +14,11 @@
 #include "api/walk.h"
 #include "base/buf.h"
 #include "tools/command.h"
-#include "tools/ranks.h"
+#include "tools/holders.h"
 
 struct map {
 	struct ofs_command *c;
-	struct ofs_ranks ranks;
+	struct ofs_holders ranks;
 	size_t columns; /* cells of a line; a cell is one rank or several */
 	uint64_t *cell;
 };
@@ -63,7 +63,8 @@ static int visit(void *ctx, const struct ofs_walk_entry *e,
 	for (size_t i = 0; i < m->ranks.n; i++) {
 		size_t k = i * m->columns / m->ranks.n;
 
-		m->cell[k] += ofs_ranks_bytes(m->c, m->ranks.rank[i], e->path);
+		m->cell[k] +=
+		    ofs_holders_bytes(m->c, m->ranks.rank[i], e->path);
 		if (m->cell[k] > most)
 			most = m->cell[k];
 	}
@@ -89,7 +90,7 @@ static int map(struct map *m, struct optimfs_error *err)
 {
 	size_t room = width() / 2;
 
-	if (ofs_ranks_find(&m->ranks, m->c, err) == -1)
+	if (ofs_holders_find(&m->ranks, m->c, err) == -1)
 		return -1;
 	if (m->ranks.n == 0)
 		return optimfs_fail(err, ENODATA,
@@ -115,7 +116,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if (ofs_command_init(&c, verb, argc, argv, 0, 0, 0, &status) == -1)
 		return status;
 	status = map(&m, &err) == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
-	ofs_ranks_fini(&m.ranks);
+	ofs_holders_fini(&m.ranks);
 	free(m.cell);
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);

@@ -18,7 +18,7 @@
 #include "stats/stats.h"
 #include "tools/command.h"
 #include "tools/diff.h"
-#include "tools/ranks.h"
+#include "tools/holders.h"
 
 /* report.html; the data go where it has MARK. */
 static const char page[] = {
@@ -29,7 +29,7 @@ static const char page[] = {
 
 struct report {
 	struct ofs_command *c;
-	struct ofs_ranks ranks;
+	struct ofs_holders ranks;
 	struct ofs_buf json;
 	struct ofs_buf found; /* findings */
 	char **bad; /* what is said of files that are missing or damaged */
@@ -110,7 +110,7 @@ static void put_parts(struct report *r, const char *path)
 
 	ofs_buf_puts(b, ", \"parts\": [");
 	for (size_t i = 0; i < r->ranks.n; i++) {
-		uint64_t n = ofs_ranks_bytes(r->c, r->ranks.rank[i], path);
+		uint64_t n = ofs_holders_bytes(r->c, r->ranks.rank[i], path);
 
 		if (n == 0)
 			continue;
@@ -249,7 +249,7 @@ static int put_head(struct report *r, bool data, struct optimfs_error *err)
 	    data ? "true" : "false", summary);
 	free(summary);
 	/* No ranks are known of a checkpoint that is one file. */
-	if (ofs_ranks_find(&r->ranks, r->c, NULL) == -1)
+	if (ofs_holders_find(&r->ranks, r->c, NULL) == -1)
 		r->ranks.n = 0;
 	begin_array(r, "ranks");
 	for (size_t i = 0; i < r->ranks.n; i++)
@@ -398,7 +398,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 out:
 	ofs_buf_fini(&r.json);
 	ofs_buf_fini(&r.found);
-	ofs_ranks_fini(&r.ranks);
+	ofs_holders_fini(&r.ranks);
 	for (size_t i = 0; i < r.nbad; i++)
 		free(r.bad[i]);
 	free(r.bad);

@@ -1,15 +1,15 @@
-/* ranks.c - which rank holds how much of each tensor */
+/* holders.c - which rank holds how much of each tensor */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "tools/ranks.h"
+#include "tools/holders.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 static int take_rank(void *ctx, const struct optimfs_dirent *d)
 {
-	struct ofs_ranks *r = ctx;
+	struct ofs_holders *r = ctx;
 	int *rank;
 
 	if (r->n == r->cap) {
@@ -30,7 +30,7 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-int ofs_ranks_find(struct ofs_ranks *r, struct ofs_command *c,
+int ofs_holders_find(struct ofs_holders *r, struct ofs_command *c,
     struct optimfs_error *err)
 {
 	struct optimfs_attr attr;
@@ -44,7 +44,7 @@ int ofs_ranks_find(struct ofs_ranks *r, struct ofs_command *c,
 	return 0;
 }
 
-uint64_t ofs_ranks_bytes(const struct ofs_command *c, int rank,
+uint64_t ofs_holders_bytes(const struct ofs_command *c, int rank,
     const char *path)
 {
 	struct optimfs_attr attr;
@@ -59,7 +59,7 @@ uint64_t ofs_ranks_bytes(const struct ofs_command *c, int rank,
 	return size;
 }
 
-void ofs_ranks_fini(struct ofs_ranks *r)
+void ofs_holders_fini(struct ofs_holders *r)
 {
 	free(r->rank);
 }
