@@ -51,10 +51,12 @@ static void take_options(struct ofs_source *s, struct ofs_json *j)
 	}
 }
 
-static void parse_info(struct ofs_source *s, const char *text, size_t n)
+/* Does it say which format the checkpoint has? */
+static bool parse_info(struct ofs_source *s, const char *text, size_t n)
 {
 	struct ofs_json j;
 	enum ofs_json_token token;
+	bool format = false;
 
 	ofs_json_init(&j, text, (uint32_t)n);
 	if (ofs_json_next(&j, NULL) == OFS_JSON_OBJECT)
@@ -62,6 +64,9 @@ static void parse_info(struct ofs_source *s, const char *text, size_t n)
 			bool options = j.str.len == 7 &&
 			    memcmp(j.str.p, "options", 7) == 0;
 
+			format = format ||
+			    (j.str.len == 6 &&
+				memcmp(j.str.p, "format", 6) == 0);
 			token = ofs_json_next(&j, NULL);
 			if (options && token == OFS_JSON_OBJECT)
 				take_options(s, &j);
@@ -69,23 +74,26 @@ static void parse_info(struct ofs_source *s, const char *text, size_t n)
 				break;
 		}
 	ofs_json_fini(&j);
+	return format;
 }
 
-/* A mount that does not say is taken as it is. */
-static void read_info(struct ofs_source *s, const char *point)
+/* A mount that does not say what it shows is taken as it is. */
+static bool read_info(struct ofs_source *s, const char *point)
 {
 	char *path = NULL, *text = malloc(INFO_MAX);
+	bool known = false;
 	FILE *f = NULL;
 
 	if (text != NULL &&
 	    asprintf(&path, "%s/.optimfs/info.json", point) != -1)
 		f = fopen(path, "re");
 	if (f != NULL) {
-		parse_info(s, text, fread(text, 1, INFO_MAX, f));
+		known = parse_info(s, text, fread(text, 1, INFO_MAX, f));
 		fclose(f);
 	}
 	free(path);
 	free(text);
+	return known;
 }
 
 int ofs_source_find(const char *given, struct ofs_source *s)
@@ -102,9 +110,12 @@ int ofs_source_find(const char *given, struct ofs_source *s)
 	inner = real + n + (real[n] == '/');
 	if (strncmp(inner, VIEWS, strlen(VIEWS)) == 0)
 		goto none;
+	if (!read_info(s, m.point)) {
+		ofs_source_fini(s);
+		goto none;
+	}
 	s->path = strdup(m.source);
 	s->inner = strdup(inner);
-	read_info(s, m.point);
 	ofs_mountinfo_fini(&m);
 	free(real);
 	return s->path == NULL || s->inner == NULL ? -1 : 1;

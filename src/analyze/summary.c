@@ -422,20 +422,40 @@ int ofs_summary_make(struct ofs_summary *s, struct optimfs *fs, uint32_t below,
 	return 0;
 }
 
+/* Only what is damaged, from the index alone: a mount asks each time, and has to
+ * read nothing. */
+static void count_damage(struct ofs_summary *s)
+{
+	const struct ofs_catalog *cat = s->fs->cat;
+
+	for (uint32_t i = 0; i < cat->nentries; i++) {
+		const struct ofs_entry *e = &cat->entries[i];
+
+		if (e->kind == OFS_ENTRY_TENSOR)
+			s->damaged += cat->tensors[e->ref].error != OFS_NONE;
+		else if (e->kind == OFS_ENTRY_ITEM)
+			s->damaged += cat->items[e->ref].error != OFS_NONE;
+	}
+	count_files(s);
+}
+
 static int directory(struct optimfs *fs, struct ofs_at at,
     enum optimfs_summary_form form, struct ofs_buf *out,
     struct optimfs_error *err)
 {
 	struct ofs_summary s = { .fs = fs };
 	bool whole = at.space == OFS_SPACE_TREE && at.index == 0;
-	int ret;
+	int ret = 0;
 
 	if (whole &&
 	    (form == OPTIMFS_SUMMARY_TEXT || form == OPTIMFS_SUMMARY_JSON))
 		find_views(&s);
 	ofs_enter(fs);
-	ret = ofs_summary_make(&s, fs,
-	    at.space == OFS_SPACE_TREE ? at.index : OFS_NONE, err);
+	if (form == OPTIMFS_SUMMARY_PROBLEMS)
+		count_damage(&s);
+	else
+		ret = ofs_summary_make(&s, fs,
+		    at.space == OFS_SPACE_TREE ? at.index : OFS_NONE, err);
 	if (ret == 0 && form == OPTIMFS_SUMMARY_JSON)
 		ofs_summary_json(&s, out);
 	else if (ret == 0 && form == OPTIMFS_SUMMARY_LINE)
