@@ -48,6 +48,7 @@ enum ofs_static {
 	OFS_STATIC_LAYOUT,
 	OFS_STATIC_MISSING,
 	OFS_STATIC_NPY,
+	OFS_STATIC_NPY32,
 	OFS_STATIC_RANK,
 	OFS_STATIC_STAT,
 	OFS_STATIC_STATS,
@@ -71,7 +72,8 @@ extern const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC];
 #define OFS_SPACE_LAYOUT 1u
 #define OFS_SPACE_NPY    2u
 #define OFS_SPACE_STAT   3u
-#define OFS_SPACE_RANK   4u /* and on: one a rank */
+#define OFS_SPACE_NPY32  4u
+#define OFS_SPACE_RANK   5u /* and on: one a rank */
 /* And on: one a view (view.h), which has nodes of its own. */
 #define OFS_SPACE_VIEW 0x80000000u
 #define OFS_VIEW_NAME  128
@@ -125,7 +127,7 @@ struct ofs_space_ops {
 	bool attributes; /* dtype and shape are those of the tree's file */
 };
 extern const struct ofs_space_ops ofs_space_tree, ofs_space_layout,
-    ofs_space_npy, ofs_space_rank, ofs_space_stat;
+    ofs_space_npy, ofs_space_npy32, ofs_space_rank, ofs_space_stat;
 
 /* Texts that cost a read or a parse, kept while the budget allows. One slot
  * an entry's hash: what comes later replaces what was there. */

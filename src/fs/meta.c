@@ -39,6 +39,7 @@ static void readme_text(struct optimfs *fs, struct ofs_buf *out)
 	    "    tensors.tsv    one line a tensor\n"
 	    "    npy/...        the tensors for numpy.load(FILE, "
 	    "mmap_mode=\"r\")\n"
+	    "    npy32/...      bf16, fp16 and fp8 as float32, which NumPy has\n"
 	    "    layout/...     where each tensor's shards lie, as JSON\n"
 	    "    rank/<r>/...   what one rank holds\n"
 	    "    stat/...       what the elements of each tensor are like\n"
@@ -211,6 +212,7 @@ const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC] = {
 	[OFS_STATIC_MISSING] = { .name = "missing",
 	    .lines = &ofs_missing_lines },
 	[OFS_STATIC_NPY] = { .name = "npy", .space = OFS_SPACE_NPY },
+	[OFS_STATIC_NPY32] = { .name = "npy32", .space = OFS_SPACE_NPY32 },
 	[OFS_STATIC_RANK] = { .name = "rank" },
 	[OFS_STATIC_STAT] = { .name = "stat", .space = OFS_SPACE_STAT },
 	[OFS_STATIC_STATS] = { .name = "stats",

@@ -10,7 +10,9 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "fs/fs.h"
+#include "plan/cast.h"
 
 static const struct ofs_entry *entry_of(const struct optimfs *fs,
     uint32_t index)
@@ -214,6 +216,74 @@ const struct ofs_space_ops ofs_space_npy = {
 	.size = npy_size,
 	.open = npy_open,
 	.attributes = true,
+};
+
+/* .optimfs/npy32: what NumPy has no type for, or a short one, as float32. */
+
+static bool npy32_holds(const struct optimfs *fs, const struct ofs_space *s,
+    const struct ofs_entry *e)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
+
+	(void)s;
+	return t != NULL && t->ndim > 0 && ofs_cast_is_short(t->dtype);
+}
+
+static void npy32_header(const struct optimfs *fs, const struct ofs_tensor *t,
+    struct ofs_buf *out)
+{
+	ofs_npy_header(OFS_FLOAT32, ofs_tensor_shape(fs->cat, t), t->ndim, out);
+}
+
+static int npy32_size(struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	const struct ofs_tensor *t =
+	    ofs_entry_tensor(fs->cat, entry_of(fs, index));
+	uint64_t elements = ofs_tensor_bytes(fs->cat, t) /
+	    ofs_dtype_size((enum ofs_dtype)t->dtype);
+	struct ofs_buf header = { 0 };
+	uint64_t bytes;
+	bool bad;
+
+	(void)s;
+	npy32_header(fs, t, &header);
+	bad = header.bad || !ofs_mul_u64(elements, sizeof(float), &bytes) ||
+	    !ofs_add_u64(header.len, bytes, &attr->size) ||
+	    attr->size > INT64_MAX;
+	ofs_buf_fini(&header);
+	return bad ? optimfs_fail(err, EFBIG, "larger than a file as float32")
+		   : 0;
+}
+
+static int npy32_open(struct optimfs *fs, const struct ofs_space *s,
+    uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
+{
+	const struct ofs_entry *e = entry_of(fs, index);
+	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
+	struct ofs_buf header = { 0 };
+	int ret;
+
+	(void)s;
+	if (ofs_entry_sound(fs, e, err) == -1 ||
+	    ofs_cast_prepare(t->dtype, err) == -1)
+		return -1;
+	npy32_header(fs, t, &header);
+	ret = header.bad
+	    ? ofs_no_memory(err)
+	    : ofs_composition_bytes(&file->comp, header.data, header.len, err);
+	ofs_buf_fini(&header);
+	if (ret == -1)
+		return -1;
+	return ofs_composition_box_as(&file->comp, fs->cat, e->ref, OFS_FLOAT32,
+	    err);
+}
+
+const struct ofs_space_ops ofs_space_npy32 = {
+	.suffix = ".npy",
+	.holds = npy32_holds,
+	.size = npy32_size,
+	.open = npy32_open,
 };
 
 /* .optimfs/rank */

@@ -107,6 +107,10 @@ int ofs_spaces_init(struct optimfs *fs, struct optimfs_error *err)
 	};
 	fs->space[OFS_SPACE_NPY] = (struct ofs_space){ .ops = &ofs_space_npy,
 		.ino = fs->static_ino[OFS_STATIC_NPY] };
+	fs->space[OFS_SPACE_NPY32] = (struct ofs_space){
+		.ops = &ofs_space_npy32,
+		.ino = fs->static_ino[OFS_STATIC_NPY32],
+	};
 	fs->space[OFS_SPACE_STAT] = (struct ofs_space){ .ops = &ofs_space_stat,
 		.ino = fs->static_ino[OFS_STATIC_STAT] };
 	for (size_t i = 0; i < n; i++) {

@@ -6,6 +6,10 @@
 
 #include <assert.h>
 #include <stdint.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "stats/number.h"
 
 /* All go by way of the bits of a float32, some at a time, so that each of the
  * loops is one the compiler can take apart. */
@@ -94,6 +98,17 @@ static uint32_t from_double(uint64_t d)
 	return sign | (uint32_t)shift_even(man | UINT64_C(1) << 52, n);
 }
 
+/* Elements of a byte, whose values fit a float32. */
+static void load_codes(const double *value, const uint8_t *p, uint32_t *v,
+    size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		float f = (float)value[p[i]];
+
+		memcpy(&v[i], &f, sizeof(f));
+	}
+}
+
 static void load(enum ofs_dtype from, const uint8_t *p, uint32_t *v, size_t n)
 {
 	switch (from) {
@@ -109,9 +124,12 @@ static void load(enum ofs_dtype from, const uint8_t *p, uint32_t *v, size_t n)
 		for (size_t i = 0; i < n; i++)
 			v[i] = (uint32_t)get(p + 2 * i, 2) << 16;
 		return;
-	default:
+	case OFS_FLOAT16:
 		for (size_t i = 0; i < n; i++)
 			v[i] = from_half((uint32_t)get(p + 2 * i, 2));
+		return;
+	default:
+		load_codes(ofs_code_values(from), p, v, n);
 	}
 }
 
@@ -138,6 +156,29 @@ static bool is_real(enum ofs_dtype t)
 	    t == OFS_BFLOAT16;
 }
 
+bool ofs_cast_is_short(enum ofs_dtype t)
+{
+	switch (t) {
+	case OFS_FLOAT16:
+	case OFS_BFLOAT16:
+	case OFS_FLOAT8_E4M3FN:
+	case OFS_FLOAT8_E5M2:
+	case OFS_FLOAT8_E4M3FNUZ:
+	case OFS_FLOAT8_E5M2FNUZ:
+	case OFS_FLOAT8_E8M0FNU:
+		return true;
+	default:
+		return false;
+	}
+}
+
+int ofs_cast_prepare(enum ofs_dtype t, struct optimfs_error *err)
+{
+	return ofs_dtype_size(t) == 1 && ofs_code_values(t) == NULL
+	    ? ofs_no_memory(err)
+	    : 0;
+}
+
 enum ofs_dtype ofs_cast_type(const struct ofs_tensor *t, enum ofs_dtype to)
 {
 	enum ofs_dtype own = (enum ofs_dtype)t->dtype;
@@ -153,7 +194,8 @@ void ofs_cast(enum ofs_dtype from, const void *src, enum ofs_dtype to,
 	uint8_t *q = dst;
 	uint32_t v[SOME];
 
-	assert(is_real(from) && is_real(to) && to != OFS_FLOAT64);
+	assert((is_real(from) || ofs_cast_is_short(from)) && is_real(to) &&
+	    to != OFS_FLOAT64);
 	while (n > 0) {
 		size_t k = n < SOME ? n : SOME;
 

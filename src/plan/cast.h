@@ -13,7 +13,13 @@
  * and where to is OFS_DTYPE_NONE. */
 enum ofs_dtype ofs_cast_type(const struct ofs_tensor *t, enum ofs_dtype to);
 
-/* n elements, little-endian, of one of the four types as float32,
+/* Does float32 have more bits for each element of this floating type, and all
+ * of its values? */
+bool ofs_cast_is_short(enum ofs_dtype t);
+/* To be called once before elements of such a type are cast. ENOMEM. */
+int ofs_cast_prepare(enum ofs_dtype t, struct optimfs_error *err);
+
+/* n elements, little-endian, of one of the four types, or of a short one, as float32,
  * bfloat16 or float16: to the nearest, ties to even, as PyTorch's Tensor.to() rounds (which takes
  * float64 to a half type by way of float32). What is too large is infinite. A
  * NaN stays one: as bfloat16 it is 0x7fc0, as float16 0x7e00 with its sign;

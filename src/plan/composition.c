@@ -93,6 +93,22 @@ int ofs_composition_box(struct ofs_composition *c,
 	return add_piece(c, &piece, err);
 }
 
+int ofs_composition_box_as(struct ofs_composition *c,
+    const struct ofs_catalog *cat, uint32_t tensor, enum ofs_dtype dtype,
+    struct optimfs_error *err)
+{
+	struct ofs_piece piece = {
+		.kind = OFS_PIECE_BOX,
+		.tensor = tensor,
+		.dtype = (uint8_t)dtype,
+		.len = ofs_tensor_numel(cat, &cat->tensors[tensor]) *
+		    ofs_dtype_size(dtype),
+	};
+
+	c->casts = true;
+	return add_piece(c, &piece, err);
+}
+
 int ofs_composition_elements(struct ofs_composition *c,
     const struct ofs_catalog *cat, uint32_t tensor, uint64_t first,
     uint64_t count, struct optimfs_error *err)

@@ -53,6 +53,11 @@ int ofs_composition_bytes(struct ofs_composition *c, const void *p, uint64_t n,
 int ofs_composition_box(struct ofs_composition *c,
     const struct ofs_catalog *cat, uint32_t tensor, const uint64_t *box,
     struct optimfs_error *err);
+/* All of a tensor in another type that ofs_cast makes of its own; the file must
+ * not become longer than a file may be. */
+int ofs_composition_box_as(struct ofs_composition *c,
+    const struct ofs_catalog *cat, uint32_t tensor, enum ofs_dtype dtype,
+    struct optimfs_error *err);
 /* count elements of the whole tensor from first on, in C order; inside it. */
 int ofs_composition_elements(struct ofs_composition *c,
     const struct ofs_catalog *cat, uint32_t tensor, uint64_t first,

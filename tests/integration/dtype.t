@@ -135,4 +135,40 @@ else
 	skip 3 "no PyTorch here"
 fi
 
+# .optimfs/npy32: by the definition of each type.
+cat >"$scratch/npy32.py" <<'EOF'
+import math, os, struct, sys
+want, got, names = sys.argv[1], sys.argv[2], sys.argv[3:]
+def value(code, exp_bits, man_bits, bias, special):
+    man, sign = code & ((1 << man_bits) - 1), code >> (exp_bits + man_bits)
+    exp = code >> man_bits & ((1 << exp_bits) - 1)
+    if special == "fnuz" and code == 1 << (exp_bits + man_bits):
+        return math.nan
+    if special == "ieee" and exp == (1 << exp_bits) - 1:
+        return math.nan if man else (-1) ** sign * math.inf
+    if special == "fn" and code & 0x7f == 0x7f:
+        return math.nan
+    v = math.ldexp(man, 1 - bias - man_bits) if exp == 0 else \
+        math.ldexp(man + (1 << man_bits), exp - bias - man_bits)
+    return -v if sign else v
+types = {"bfloat16": (8, 7, 127, "ieee"), "float16": (5, 10, 15, "ieee"),
+    "float8_e4m3fn": (4, 3, 7, "fn"), "float8_e5m2": (5, 2, 15, "ieee"),
+    "float8_e4m3fnuz": (4, 3, 8, "fnuz"), "float8_e5m2fnuz": (5, 2, 16, "fnuz")}
+assert sorted(names) == sorted("t.%s.npy" % t for t in types), names
+for t, form in types.items():
+    raw = open(os.path.join(want, "t." + t), "rb").read()
+    npy = open(os.path.join(got, "t.%s.npy" % t), "rb").read()
+    n = len(raw) * 8 // (1 + form[0] + form[1])
+    codes = struct.unpack("<%d%s" % (n, "B" if n == len(raw) else "H"), raw)
+    assert npy.startswith(b"\x93NUMPY") and b"'<f4'" in npy[:128], npy[:128]
+    numbers = struct.unpack("<%df" % n, npy[-4 * n:])
+    assert len(npy) == 128 + 4 * n, (t, len(npy))
+    for code, number in zip(codes, numbers):
+        ref = value(code, *form)
+        assert number == ref or (number != number and ref != ref), (t, code)
+EOF
+"$OPTIMFS" cp -r "$data/dcp_dtypes/ckpt" model "$scratch/types"
+"$OPTIMFS" cp -r "$data/dcp_dtypes/ckpt" .optimfs/npy32/model "$scratch/npy32"
+ok "npy32 has short floating types as float32" python3 "$scratch/npy32.py" \
+    "$scratch/types" "$scratch/npy32" $(ls "$scratch/npy32")
 done_testing

@@ -60,7 +60,8 @@ static void listings(void)
 	is_str(list("model", false), "bad conj empty odd rep swap t w ",
 	    "sorted");
 	is_str(list(".optimfs", true),
-	    "README control errors globals info.json layout missing npy rank "
+	    "README control errors globals info.json layout missing npy npy32 "
+	    "rank "
 	    "stat stats tensors.tsv view warnings ",
 	    ".optimfs");
 	is_str(list(".optimfs/rank", true), "0 1 2 ", "ranks");
