@@ -32,7 +32,8 @@ static int reserve(void *array, size_t item, uint64_t n, size_t *cap,
 	if (want > max)
 		want = max;
 	memcpy(&v, array, sizeof(v));
-	v = n > want ? NULL : reallocarray(v, want, item);
+	v = n > want || want > PTRDIFF_MAX / item ? NULL
+						  : reallocarray(v, want, item);
 	if (v == NULL)
 		return ofs_no_memory(err);
 	memcpy(array, &v, sizeof(v));
