@@ -16,6 +16,7 @@ SONAME = "liboptimfs.so.0"
 ROOT = 1
 
 RECOVER = {"no": 0, "yes": 1, "discard": 2}
+SUMMARY = {"text": 0, "json": 1, "line": 2, "problems": 3}
 
 
 class Error(c.Structure):
@@ -117,6 +118,7 @@ PROTOTYPES = {
     "optimfs_abort": (c.c_int, [_handle, _err]),
     "optimfs_reshard": (c.c_int, [_handle, c.c_char_p, c.POINTER(Reshard),
                                   _err]),
+    "optimfs_summary": (c.c_void_p, [_handle, c.c_char_p, c.c_int, _err]),
     "optimfs_version": (c.c_char_p, []),
     "optimfs_features": (c.c_char_p, []),
 }

@@ -187,6 +187,27 @@ class Checkpoint(Mapping):
         """Format, writer, world size, counts and bytes: info.json."""
         return json.loads(self._tree.read(".optimfs/info.json"))
 
+    def summary(self, path: str = "") -> Dict[str, Any]:
+        """What the checkpoint, or a directory or file of it, is: format,
+        writer, step, parameters, optimizers, sharding, damage. The members
+        are those of `optimfs info --json` (docs/json.md). print(ck) shows a
+        shorter one."""
+        return json.loads(self._tree.summary(path.strip("/"), "json"))
+
+    def statistics(self, path: str) -> Dict[str, Union[int, float, str]]:
+        """What the elements of a tensor are like: elements, nan, inf, zeros,
+        min, max, mean, std, l2, rms, ... and the histogram of exponents.
+        Equal states have equal statistics, whatever their layout. Reads the
+        tensor in the library, in bounded memory."""
+        lines = self._tree.read(".optimfs/stat/" + path.strip("/"))
+        found: Dict[str, Union[int, float, str]] = {}
+        for name, value in (s.split() for s in lines.decode().splitlines()):
+            if name == "xxh3":
+                found[name] = value
+            else:
+                found[name] = int(value) if value.isdigit() else float(value)
+        return found
+
     def tensors(self) -> Iterator[Row]:
         """All tensors, from the index alone: a Row each."""
         text = self._tree.read(".optimfs/tensors.tsv")

@@ -301,6 +301,18 @@ class Tree:
         finally:
             _abi.libc_free(value)
 
+    def summary(self, path: str, form: str) -> str:
+        """What `optimfs info` says of a path; form: a key of _abi.SUMMARY."""
+        err = _abi.Error()
+        with self.using() as fs:
+            text = lib.optimfs_summary(fs, fs_bytes(path), _abi.SUMMARY[form],
+                                       c.byref(err))
+        check(text is not None, err)
+        try:
+            return fs_text(c.string_at(text))
+        finally:
+            _abi.libc_free(text)
+
     def set_xattr(self, node: int, name: str, value: str) -> None:
         err, b = _abi.Error(), fs_bytes(value)
         with self.using() as fs:

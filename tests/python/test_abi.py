@@ -68,3 +68,6 @@ def test_constants_are_those_of_the_header():
     enum = re.search(r"enum optimfs_recover \{(.*?)\}", text, re.S)[1]
     names = re.findall(r"OPTIMFS_RECOVER_(\w+)", enum)
     assert {n.lower(): i for i, n in enumerate(names)} == _abi.RECOVER
+    enum = re.search(r"enum optimfs_summary_form \{(.*?)\}", text, re.S)[1]
+    names = re.findall(r"OPTIMFS_SUMMARY_(\w+)", enum)
+    assert {n.lower(): i for i, n in enumerate(names)} == _abi.SUMMARY

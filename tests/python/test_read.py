@@ -367,3 +367,24 @@ def test_everything_public_has_a_docstring():
             if not m.startswith("_") and (inspect.isfunction(f) or
                                           isinstance(f, property)):
                 assert inspect.getdoc(f), "%s.%s" % (name, m)
+
+
+def test_statistics_are_those_of_numpy(data):
+    path = "optim/state/layers.0.wq.weight/exp_avg_sq"
+    with optimfs.open(data(FSDP2)) as ck:
+        found, a = ck.statistics(path), ck[path].numpy().astype(np.float64)
+        assert found["elements"] == a.size and found["nan"] == 0
+        assert found["min"] == a.min() and found["max"] == a.max()
+        assert found["rms"] == pytest.approx(np.sqrt((a * a).mean()), 1e-12)
+        with pytest.raises(optimfs.NotFoundError):
+            ck.statistics("model/no.such")
+
+
+def test_a_summary_says_what_the_checkpoint_is(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        whole = ck.summary()
+        assert whole["kind"] == "checkpoint" and whole["step"] == 3
+        assert "AdamW" in json.dumps(whole)
+        assert ck.summary("optim/state") != whole
+        with pytest.raises(optimfs.NotFoundError):
+            ck.summary("no/such")
