@@ -167,7 +167,7 @@ static int set_type(struct ofs_npy *npy, struct ofs_str descr,
 	};
 	struct ofs_str type = { descr.p + 1,
 		descr.len > 0 ? descr.len - 1 : 0 };
-	bool order = descr.len > 0 && strchr("<>|", descr.p[0]) != NULL;
+	bool order = descr.len > 0 && memchr("<>|", descr.p[0], 3) != NULL;
 
 	for (size_t i = 0; order && i < sizeof(types) / sizeof(*types); i++) {
 		if (!is(type, types[i].name))
