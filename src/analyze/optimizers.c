@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "naming/file_name.h"
 
 /* A parameter's name in a group of an optimizer: the path that its state would
@@ -218,11 +219,10 @@ static int by_path(const void *a, const void *b)
 static size_t group_of(const struct ofs_optimizers *s,
     const struct ofs_param *p)
 {
-	struct ofs_member key = { p->path, 0 }, *m;
+	struct ofs_member key = { p->path, 0 };
+	const struct ofs_member *m =
+	    ofs_search(&key, s->member, s->nmembers, sizeof(key), by_path);
 
-	m = s->nmembers == 0
-	    ? NULL
-	    : bsearch(&key, s->member, s->nmembers, sizeof(key), by_path);
 	return m == NULL ? SIZE_MAX : m->group;
 }
 
@@ -262,7 +262,8 @@ static void join_param(struct optimfs *fs, struct ofs_optimizers *s,
 		return;
 	if (optimfs_resolve(fs, path, &attr, NULL) == 0) {
 		key.node = attr.node;
-		found = bsearch(&k, nodes, s->files.n, sizeof(*nodes), by_node);
+		found =
+		    ofs_search(&k, nodes, s->files.n, sizeof(*nodes), by_node);
 		if (found != NULL && ofs_is_tensor(*found))
 			p->model = (size_t)(*found - s->files.file);
 		grad = ofs_attribute(fs, attr.node, "requires_grad");

@@ -5,26 +5,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "optimfs/error.h"
 
 #include "base/dtype.h"
+#include "base/str.h"
 #include "catalog/catalog.h"
 #include "pickle/pickle.h"
-
-static inline bool ofs_str_is(struct ofs_str s, const char *want)
-{
-	return s.len == strlen(want) && memcmp(s.p, want, s.len) == 0;
-}
-
-/* Bytewise, then by length. */
-static inline int ofs_str_compare(struct ofs_str a, struct ofs_str b)
-{
-	int c = memcmp(a.p, b.p, a.len < b.len ? a.len : b.len);
-
-	return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
-}
 
 /* A number of a tensor's geometry, called field, that must not be negative:
  * OFS416 to OFS418. */

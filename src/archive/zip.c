@@ -12,6 +12,7 @@
 #include "archive/zip_layout.h"
 #include "base/checked.h"
 #include "base/cursor.h"
+#include "base/search.h"
 
 #define MAX_RECORDS   (1u << 20)
 #define MAX_DIRECTORY (256u << 20)
@@ -410,24 +411,29 @@ void ofs_zip_fini(struct ofs_zip *zip)
 	*zip = (struct ofs_zip){ 0 };
 }
 
+struct wanted {
+	const struct ofs_zip *zip;
+	struct ofs_str name;
+};
+
+static int compare_wanted(const void *key, const void *item)
+{
+	const struct wanted *w = key;
+
+	return compare_names(&w->name,
+	    &w->zip->record[*(const uint32_t *)item].name);
+}
+
 const struct ofs_zip_record *ofs_zip_find(const struct ofs_zip *zip,
     const char *name, size_t n)
 {
-	struct ofs_str want = { name, (uint32_t)n };
-	size_t lo = 0, hi = n > UINT32_MAX ? 0 : zip->n;
+	struct wanted w = { zip, { name, (uint32_t)n } };
+	const uint32_t *found = n > UINT32_MAX
+	    ? NULL
+	    : ofs_search(&w, zip->by_name, zip->n, sizeof(*found),
+		  compare_wanted);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		const struct ofs_zip_record *r =
-		    &zip->record[zip->by_name[mid]];
-		int c = compare_names(&r->name, &want);
-
-		if (c == 0)
-			return memcmp(r->name.p, name, n) == 0 ? r : NULL;
-		if (c < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return NULL;
+	if (found == NULL || memcmp(zip->record[*found].name.p, name, n) != 0)
+		return NULL;
+	return &zip->record[*found];
 }

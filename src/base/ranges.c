@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 
 void ofs_ranges_fini(struct ofs_ranges *r)
 {
@@ -26,22 +27,19 @@ static void replace(struct ofs_ranges *r, size_t lo, size_t hi,
 	r->n = r->n - (hi - lo) + n;
 }
 
+static int compare_end(const void *key, const void *item)
+{
+	const struct ofs_range *r = item;
+
+	return r->end <= *(const uint64_t *)key ? 1 : -1;
+}
+
 size_t ofs_ranges_find(const struct ofs_ranges *r, uint64_t off)
 {
-	size_t lo = 0, hi = r->n;
-
 	/* most writes follow what was written last */
-	if (hi > 0 && r->v[hi - 1].off <= off)
-		return r->v[hi - 1].end > off ? hi - 1 : hi;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (r->v[mid].end <= off)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	if (r->n > 0 && r->v[r->n - 1].off <= off)
+		return r->v[r->n - 1].end > off ? r->n - 1 : r->n;
+	return ofs_lower_bound(&off, r->v, r->n, sizeof(*r->v), compare_end);
 }
 
 int ofs_ranges_add(struct ofs_ranges *r, uint64_t off, uint64_t end,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/search.h"
 #include "catalog/build.h"
 #include "catalog/check.h"
 #include "pickle/pickle.h"
@@ -185,9 +186,7 @@ const struct ofs_flat_param *ofs_catalog_flat(const struct ofs_catalog *cat,
 {
 	struct ofs_flat_param key = { .name = name };
 
-	return cat->nflat == 0
-	    ? NULL
-	    : bsearch(&key, cat->flat, cat->nflat, sizeof(key), by_name);
+	return ofs_search(&key, cat->flat, cat->nflat, sizeof(key), by_name);
 }
 
 int ofs_catalog_fail(const struct ofs_catalog *cat, uint32_t note,

@@ -8,6 +8,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/search.h"
+
 static int by_value(const void *a, const void *b)
 {
 	int x = *(const int *)a, y = *(const int *)b;
@@ -36,42 +38,43 @@ void ofs_shape_text(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 		ofs_buf_printf(out, "%s%" PRIu64, d == 0 ? "" : ",", shape[d]);
 }
 
+static int compare_replica(const void *key, const void *item)
+{
+	uint32_t shard = *(const uint32_t *)key;
+	const struct ofs_replica *r = item;
+
+	return (shard > r->shard) - (shard < r->shard);
+}
+
 const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
     uint32_t shard, uint32_t *n)
 {
-	uint32_t lo = 0, hi = cat->nreplicas, end;
+	const struct ofs_replica *v = ofs_search(&shard, cat->replicas,
+	    cat->nreplicas, sizeof(*v), compare_replica);
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
+	for (*n = 0; v != NULL && v + *n < cat->replicas + cat->nreplicas &&
+	     v[*n].shard == shard;)
+		++*n;
+	return v;
+}
 
-		if (cat->replicas[mid].shard < shard)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (end = lo;
-	     end < cat->nreplicas && cat->replicas[end].shard == shard;)
-		end++;
-	*n = end - lo;
-	return *n == 0 ? NULL : &cat->replicas[lo];
+static int compare_variant(const void *key, const void *item)
+{
+	uint32_t entry = *(const uint32_t *)key;
+	const struct ofs_variant *v = item;
+
+	return (entry > v->entry) - (entry < v->entry);
 }
 
 const struct ofs_variant *ofs_variant_of(const struct ofs_catalog *cat,
     uint32_t entry, int rank)
 {
-	uint32_t lo = 0, hi = cat->nvariants;
+	size_t i = ofs_lower_bound(&entry, cat->variants, cat->nvariants,
+	    sizeof(*cat->variants), compare_variant);
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (cat->variants[mid].entry < entry)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (; lo < cat->nvariants && cat->variants[lo].entry == entry; lo++)
-		if (cat->variants[lo].rank == rank)
-			return &cat->variants[lo];
+	for (; i < cat->nvariants && cat->variants[i].entry == entry; i++)
+		if (cat->variants[i].rank == rank)
+			return &cat->variants[i];
 	return NULL;
 }
 

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 
 /* Memory for what this rank decodes for others. */
 #define DECODED ((uint64_t)256 << 20)
@@ -192,20 +193,18 @@ int ofs_manifest_look(struct ofs_manifest *s, struct optimfs_error *err)
 
 /* What readers of indexes ask. */
 
+static int compare_path(const void *key, const void *item)
+{
+	const struct ofs_object *o = item;
+
+	return strcmp(key, o->path);
+}
+
 /* The first file at or after path in the order of paths. */
 static uint32_t lower_bound(const struct ofs_manifest *s, const char *path)
 {
-	uint32_t a = 0, b = s->nfiles;
-
-	while (a < b) {
-		uint32_t mid = a + (b - a) / 2;
-
-		if (strcmp(s->file[mid].path, path) < 0)
-			a = mid + 1;
-		else
-			b = mid;
-	}
-	return a;
+	return (uint32_t)ofs_lower_bound(path, s->file, s->nfiles,
+	    sizeof(*s->file), compare_path);
 }
 
 uint32_t ofs_manifest_find(const struct ofs_manifest *s, const char *path)

@@ -7,8 +7,17 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "naming/ids.h"
 #include "pickle/pickle.h"
+
+static int compare_key(const void *key, const void *item)
+{
+	uint32_t k = *(const uint32_t *)key;
+	const struct ofs_shaped *s = item;
+
+	return (k > s->key) - (k < s->key);
+}
 
 /* A names file's shapes against the model's. */
 static int check_shapes(struct naming *c, const struct ofs_ids *ids,
@@ -19,19 +28,9 @@ static int check_shapes(struct naming *c, const struct ofs_ids *ids,
 
 	for (uint32_t i = 0; i < state->n; i++) {
 		const struct ofs_id *id = &ids->v[state->v[i].key];
-		struct ofs_shaped key = { id->name, 0 };
-		const struct ofs_shaped *m = NULL;
+		const struct ofs_shaped *m = ofs_search(&id->name, model->v,
+		    model->n, sizeof(*m), compare_key);
 
-		for (uint32_t lo = 0, hi = model->n; lo < hi && m == NULL;) {
-			uint32_t mid = lo + (hi - lo) / 2;
-
-			if (model->v[mid].key == key.key)
-				m = &model->v[mid];
-			else if (model->v[mid].key < key.key)
-				lo = mid + 1;
-			else
-				hi = mid;
-		}
 		if (m == NULL || state->v[i].entry == OFS_NONE ||
 		    ofs_shapes_same(c, m->entry, state->v[i].entry))
 			continue;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "naming/naming_impl.h"
 
 /* What two names of one tensor have in common. Boxes, shapes and strides are
@@ -137,6 +138,6 @@ bool ofs_naming_tied(const struct naming *c, uint32_t entry)
 {
 	struct naming_tie key = { .entry = entry };
 
-	return c->nties > 0 &&
-	    bsearch(&key, c->tie, c->nties, sizeof(key), by_entry) != NULL;
+	return ofs_search(&key, c->tie, c->nties, sizeof(key), by_entry) !=
+	    NULL;
 }

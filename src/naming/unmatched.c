@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "naming/ids.h"
 #include "pickle/pickle.h"
 
@@ -118,8 +119,7 @@ static int see_state(struct naming *c, struct listed *l, uint32_t entry,
 	if (r->other || r->nlists == 0 || r->nlists < r->ngroups ||
 	    !ofs_naming_number(key->id.s, &id.id) ||
 	    ofs_naming_set_has(&c->fqns, key->id.s) ||
-	    (l->n > 0 &&
-		bsearch(&id, l->v, l->n, sizeof(id), compare_ids) != NULL))
+	    ofs_search(&id, l->v, l->n, sizeof(id), compare_ids) != NULL)
 		return 0;
 	c->spot[entry].at |= SPOT_ORPHAN;
 	note = ofs_catalog_note(c->cat, OFS_NOTE_ERROR, EUCLEAN,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "pickle/opcode.h"
 
 /* The pickle is run once more, to learn where in it each item of the stack was
@@ -107,17 +108,9 @@ static int compare_edits(const void *a, const void *b)
 static size_t find(const struct tracer *t, uint32_t node, uint32_t item)
 {
 	struct ofs_pk_splice key = { .node = node, .item = item };
-	size_t lo = 0, hi = t->n;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (compare_edits(&t->edit[mid], &key) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return ofs_lower_bound(&key, t->edit, t->n, sizeof(*t->edit),
+	    compare_edits);
 }
 
 /* What happens when items are given to a container: the opcode is at at, the
@@ -367,18 +360,12 @@ static int order_memo(struct tracer *t)
 /* Is what is put between from and at taken from the memo behind at? */
 static bool is_needed(const struct tracer *t, uint64_t from, uint64_t at)
 {
-	size_t lo = 0, hi = t->nmemo;
+	struct memo key = { .put = from };
+	size_t i = ofs_lower_bound(&key, t->memo, t->nmemo, sizeof(*t->memo),
+	    compare_memos);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (t->memo[mid].put < from)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (; lo < t->nmemo && t->memo[lo].put < at; lo++)
-		if (t->memo[lo].got >= at)
+	for (; i < t->nmemo && t->memo[i].put < at; i++)
+		if (t->memo[i].got >= at)
 			return true;
 	return false;
 }
@@ -496,8 +483,8 @@ static void renumber(const struct numbers *c, uint8_t *pickle)
 {
 	for (size_t i = 0; i < c->n; i++) {
 		uint8_t *p = pickle + c->v[i].at;
-		const uint32_t *put = bsearch(&c->v[i].index, c->put, c->nputs,
-		    sizeof(*c->put), compare_numbers);
+		const uint32_t *put = ofs_search(&c->v[i].index, c->put,
+		    c->nputs, sizeof(*c->put), compare_numbers);
 		uint32_t rank = (uint32_t)(put - c->put);
 
 		if (*p == OP_BINPUT || *p == OP_BINGET)

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "plan/cast.h"
 
 void ofs_composition_init(struct ofs_composition *c)
@@ -132,20 +133,21 @@ int ofs_composition_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
 	return add_piece(c, &piece, err);
 }
 
+static int compare_off(const void *key, const void *item)
+{
+	const struct ofs_piece *p = item;
+	uint64_t off = *(const uint64_t *)key;
+
+	return (off > p->off) - (off < p->off);
+}
+
 /* The piece that holds byte off, which is inside the file. */
 size_t ofs_composition_find(const struct ofs_composition *c, uint64_t off)
 {
-	size_t lo = 0, hi = c->n;
+	size_t behind = ofs_upper_bound(&off, c->piece, c->n, sizeof(*c->piece),
+	    compare_off);
 
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (c->piece[mid].off <= off)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
+	return behind == 0 ? 0 : behind - 1;
 }
 
 /* Bytes [from, to) of one piece; dst is where from goes in buf. */

@@ -10,6 +10,7 @@
 
 #include "base/crc.h"
 #include "base/memory.h"
+#include "base/search.h"
 
 void ofs_sums_init(struct ofs_sums *s)
 {
@@ -26,20 +27,17 @@ void ofs_sums_fini(struct ofs_sums *s)
 	free(s->v);
 }
 
+static int compare_end(const void *key, const void *item)
+{
+	const struct ofs_sum *s = item;
+
+	return s->from + s->len <= *(const uint64_t *)key ? 1 : -1;
+}
+
 /* The first sum that ends behind off. */
 static size_t find(const struct ofs_sums *s, uint64_t off)
 {
-	size_t lo = 0, hi = s->n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->v[mid].from + s->v[mid].len <= off)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return ofs_lower_bound(&off, s->v, s->n, sizeof(*s->v), compare_end);
 }
 
 static bool promised(const struct ofs_sums *s, uint64_t from, uint64_t end)

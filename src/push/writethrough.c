@@ -12,6 +12,7 @@
 
 #include "base/dtype.h"
 #include "base/fds.h"
+#include "base/search.h"
 #include "base/sys.h"
 #include "overlay/overlay_impl.h"
 #include "push/template.h"
@@ -153,9 +154,7 @@ static const struct own *find_own(const struct ofs_overlay *e, uint32_t node)
 {
 	const struct own key = { .node = node };
 
-	return of(e)->nown == 0
-	    ? NULL
-	    : bsearch(&key, of(e)->own, of(e)->nown, sizeof(key), by_node);
+	return ofs_search(&key, of(e)->own, of(e)->nown, sizeof(key), by_node);
 }
 
 bool ofs_writethrough_provided(const struct ofs_overlay *e, uint32_t index)

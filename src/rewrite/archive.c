@@ -16,6 +16,8 @@
 #include "base/copy.h"
 #include "base/crc.h"
 #include "base/memory.h"
+#include "base/search.h"
+#include "base/str.h"
 
 #define PICKLE_MAX ((uint64_t)1 << 30)
 
@@ -171,10 +173,8 @@ struct layout {
 
 static int compare_keys(const void *a, const void *b)
 {
-	const struct ofs_str *x = a, *y = b;
-	int c = memcmp(x->p, y->p, x->len < y->len ? x->len : y->len);
-
-	return c != 0 ? c : (x->len > y->len) - (x->len < y->len);
+	return ofs_str_compare(*(const struct ofs_str *)a,
+	    *(const struct ofs_str *)b);
 }
 
 /* Storages that the new pickle names: a tensor that was removed takes its own
@@ -207,8 +207,8 @@ static bool named(const struct layout *l, const struct ofs_zip_record *r)
 
 	if (r->name.len <= 5 || memcmp(r->name.p, "data/", 5) != 0)
 		return true;
-	return l->nkeys > 0 &&
-	    bsearch(&key, l->key, l->nkeys, sizeof(key), compare_keys) != NULL;
+	return ofs_search(&key, l->key, l->nkeys, sizeof(key), compare_keys) !=
+	    NULL;
 }
 
 static int flush(struct layout *l, uint64_t at)

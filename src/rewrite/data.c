@@ -14,6 +14,7 @@
 #include "base/copy.h"
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "catalog/owners.h"
 #include "read/fetch.h"
 #include "read/scatter.h"
@@ -167,17 +168,10 @@ int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err)
 
 size_t ofs_commit_moved(const struct ofs_commit *c, uint32_t object)
 {
-	size_t lo = 0, hi = c->nmoved;
+	struct ofs_moved key = { .object = object };
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (c->moved[mid].object < object)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return ofs_lower_bound(&key, c->moved, c->nmoved, sizeof(*c->moved),
+	    compare_moved);
 }
 
 /* Files. */
@@ -351,19 +345,12 @@ static struct ofs_moved *find_moved(struct ofs_commit *c,
 	bool coded = seg->codec != OFS_PLAIN;
 	struct ofs_moved key = { .object = seg->object,
 		.off = coded ? seg->ext_off : seg->src };
-	size_t lo = 0, hi = c->nmoved;
+	size_t behind = ofs_upper_bound(&key, c->moved, c->nmoved,
+	    sizeof(*c->moved), compare_moved);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (compare_moved(&c->moved[mid], &key) <= 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo == 0 || c->moved[lo - 1].object != seg->object)
+	if (behind == 0 || c->moved[behind - 1].object != seg->object)
 		return NULL;
-	return &c->moved[lo - 1];
+	return &c->moved[behind - 1];
 }
 
 bool ofs_commit_where(struct ofs_commit *c, const struct ofs_segment *seg,

@@ -9,6 +9,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "rewrite/commit_impl.h"
 #include "text/text.h"
 
@@ -237,9 +238,8 @@ static int check_damage(const struct verify *v)
 		uint64_t sum = ofs_hash64(note->text, strlen(note->text));
 
 		if (note->kind == OFS_NOTE_ERROR &&
-		    (n == 0 ||
-			bsearch(&sum, old, n, sizeof(sum), compare_hashes) ==
-			    NULL))
+		    ofs_search(&sum, old, n, sizeof(sum), compare_hashes) ==
+			NULL)
 			ret = optimfs_fail(v->err, EUCLEAN,
 			    "OFS829 what was about to be published is damaged: "
 			    "%.300s",

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/search.h"
+#include "base/str.h"
 #include "base/utf8.h"
 #include "naming/file_name.h"
 #include "tree/build.h"
@@ -19,13 +21,6 @@ struct scope {
 	const struct ofs_tree_draft *draft;
 };
 
-static int str_cmp(struct ofs_str a, struct ofs_str b)
-{
-	int c = memcmp(a.p, b.p, a.len < b.len ? a.len : b.len);
-
-	return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
-}
-
 static int path_cmp(const struct ofs_catalog *cat, uint32_t a, uint32_t b)
 {
 	uint32_t na, nb;
@@ -36,7 +31,7 @@ static int path_cmp(const struct ofs_catalog *cat, uint32_t a, uint32_t b)
 	int c;
 
 	for (uint32_t i = 0; i < na && i < nb; i++) {
-		c = str_cmp(ofs_catalog_string(cat, x[i]),
+		c = ofs_str_compare(ofs_catalog_string(cat, x[i]),
 		    ofs_catalog_string(cat, y[i]));
 		if (c != 0)
 			return c;
@@ -56,30 +51,31 @@ static int draft_cmp(const void *pa, const void *pb, void *ctx)
 	if (c == 0)
 		c = (a->entry != OFS_NONE) - (b->entry != OFS_NONE);
 	if (c == 0)
-		c = str_cmp(ofs_catalog_string(s->cat, a->key),
+		c = ofs_str_compare(ofs_catalog_string(s->cat, a->key),
 		    ofs_catalog_string(s->cat, b->key));
 	if (c == 0 && a->entry != OFS_NONE)
 		c = path_cmp(s->cat, a->entry, b->entry);
 	return c != 0 ? c : (ia > ib) - (ia < ib);
 }
 
+struct wanted {
+	const struct scope *s;
+	const char *name;
+};
+
+static int compare_taken(const void *key, const void *item)
+{
+	const struct wanted *w = key;
+
+	return strcmp(w->name, w->s->draft[*(const uint32_t *)item].name);
+}
+
 static bool taken(const struct scope *s, const uint32_t *order, uint32_t n,
     const char *name)
 {
-	uint32_t lo = 0, hi = n, mid;
-	int c;
+	struct wanted w = { s, name };
 
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		c = strcmp(s->draft[order[mid]].name, name);
-		if (c == 0)
-			return true;
-		if (c < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return false;
+	return ofs_search(&w, order, n, sizeof(*order), compare_taken) != NULL;
 }
 
 /* base with a number after it. A base that leaves no room is cut as a long

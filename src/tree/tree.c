@@ -8,6 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/search.h"
 #include "tree/build.h"
 
 void ofs_tree_fini(struct ofs_tree *tree)
@@ -33,51 +34,39 @@ int ofs_tree_build(struct ofs_tree *tree, const struct ofs_catalog *cat,
 	return 0;
 }
 
+static int compare_name(const void *key, const void *item)
+{
+	const struct ofs_tree_node *v = item;
+
+	return strcmp(key, v->name);
+}
+
 uint32_t ofs_tree_child(const struct ofs_tree *tree, uint32_t dir,
     const char *name)
 {
 	const struct ofs_tree_node *d = &tree->node[dir];
-	uint32_t lo = d->child, hi = d->child + d->nchild, mid;
-	int c;
+	const struct ofs_tree_node *v = ofs_search(name, &tree->node[d->child],
+	    d->nchild, sizeof(*v), compare_name);
 
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		c = strcmp(tree->node[mid].name, name);
-		if (c == 0)
-			return mid;
-		if (c < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return OFS_NONE;
+	return v == NULL ? OFS_NONE : (uint32_t)(v - tree->node);
 }
 
-static int alias_cmp(const struct ofs_tree_alias *a, uint32_t dir,
-    const char *name)
+static int compare_alias(const void *key, const void *item)
 {
-	if (a->dir != dir)
-		return a->dir < dir ? -1 : 1;
-	return strcmp(a->name, name);
+	const struct ofs_tree_alias *x = key, *y = item;
+
+	if (x->dir != y->dir)
+		return x->dir < y->dir ? -1 : 1;
+	return strcmp(x->name, y->name);
 }
 
 static const struct ofs_tree_alias *find_alias(const struct ofs_tree *tree,
     uint32_t dir, const char *name)
 {
-	uint32_t lo = 0, hi = tree->nalias, mid;
-	int c;
+	struct ofs_tree_alias key = { .dir = dir, .name = name };
 
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		c = alias_cmp(&tree->alias[mid], dir, name);
-		if (c == 0)
-			return &tree->alias[mid];
-		if (c < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return NULL;
+	return ofs_search(&key, tree->alias, tree->nalias, sizeof(key),
+	    compare_alias);
 }
 
 uint32_t ofs_tree_lookup(const struct ofs_tree *tree, uint32_t dir,

@@ -10,6 +10,8 @@
 #include "base/buf.h"
 #include "base/checked.h"
 #include "base/cursor.h"
+#include "base/search.h"
+#include "base/str.h"
 #include "base/utf8.h"
 #include "tap.h"
 
@@ -144,6 +146,59 @@ static void text(void)
 	is_u64(ofs_utf8_length((const uint8_t *)"\xc0\x80", 2), 0, "overlong");
 }
 
+static int compare(const void *key, const void *item)
+{
+	int a = *(const int *)key, b = *(const int *)item;
+
+	return (a > b) - (a < b);
+}
+
+static void search(void)
+{
+	static const int v[] = { 1, 3, 3, 3, 8 };
+	size_t lower[10], upper[10];
+	bool good = true;
+
+	for (int key = 0; key < 10; key++) {
+		const int *p = ofs_search(&key, v, 5, sizeof(*v), compare);
+
+		lower[key] = ofs_lower_bound(&key, v, 5, sizeof(*v), compare);
+		upper[key] = ofs_upper_bound(&key, v, 5, sizeof(*v), compare);
+		for (size_t i = 0; i < 5; i++)
+			good = good && (v[i] < key) == (i < lower[key]) &&
+			    (v[i] <= key) == (i < upper[key]);
+		good = good &&
+		    p == (lower[key] < upper[key] ? &v[lower[key]] : NULL);
+	}
+	ok(good, "bounds of keys in between, repeated, and at both ends");
+	ok(ofs_search(v, NULL, 0, sizeof(*v), compare) == NULL,
+	    "nothing is in no array");
+}
+
+static void strings(void)
+{
+	struct ofs_str none = { NULL, 0 }, a = { "a", 1 }, ab = { "ab", 2 };
+	uint32_t n = 7;
+
+	ok(ofs_str_compare(a, ab) < 0 && ofs_str_compare(ab, a) > 0 &&
+		ofs_str_compare(none, a) < 0 &&
+		ofs_str_compare(none, none) == 0,
+	    "a shorter string comes first");
+	ok(ofs_str_is(ab, "ab") && !ofs_str_is(a, "ab") &&
+		ofs_str_equal(none, none) && !ofs_str_equal(none, a),
+	    "equal strings");
+	ok(ofs_str_number((struct ofs_str){ "999999999", 9 }, &n) &&
+		n == 999999999 &&
+		ofs_str_number((struct ofs_str){ "0", 1 }, &n) && n == 0 &&
+		ofs_str_digits((struct ofs_str){ "007", 3 }, &n) && n == 7,
+	    "numbers");
+	ok(!ofs_str_number((struct ofs_str){ "1000000000", 10 }, &n) &&
+		!ofs_str_number((struct ofs_str){ "01", 2 }, &n) &&
+		!ofs_str_digits((struct ofs_str){ "1x", 2 }, &n) &&
+		!ofs_str_digits(none, &n) && n == 7,
+	    "what is no number changes nothing");
+}
+
 int main(void)
 {
 	cursor();
@@ -152,5 +207,7 @@ int main(void)
 	errors();
 	kinds();
 	text();
+	search();
+	strings();
 	return done_testing();
 }

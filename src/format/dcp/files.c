@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "format/dcp/dcp.h"
 
 /* A file that is gone, or shorter than its items; and who wrote the rest. */
@@ -90,7 +91,7 @@ static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
 		path = ofs_dcp_join(d->part->rel, names->name[i]);
 		if (path == NULL)
 			ret = ofs_no_memory(err);
-		else if (bsearch(&path, known, n, sizeof(*known), by_text) ==
+		else if (ofs_search(&path, known, n, sizeof(*known), by_text) ==
 			NULL &&
 		    ofs_dir_stat(&d->cat->dir, path, &st) && st.st_size > 0)
 			ret = OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, 0,

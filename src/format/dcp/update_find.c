@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
+#include "base/str.h"
 #include "format/dcp/dcp.h"
 #include "format/dcp/update.h"
 
@@ -24,14 +26,6 @@ static struct ofs_str key_of(const struct ofs_commit_dcp *d,
 	    ofs_pk_key(d->index.doc, dict->node, pair));
 }
 
-static int compare_strs(struct ofs_str a, struct ofs_str b)
-{
-	uint32_t n = a.len < b.len ? a.len : b.len;
-	int c = n == 0 ? 0 : memcmp(a.p, b.p, n);
-
-	return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
-}
-
 static int by_place(const void *a, const void *b, void *ctx)
 {
 	const struct ofs_commit_dcp *d = ctx;
@@ -47,7 +41,7 @@ static int by_place(const void *a, const void *b, void *ctx)
 static int by_name(const void *a, const void *b, void *ctx)
 {
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-	int c = compare_strs(name_of(ctx, x), name_of(ctx, y));
+	int c = ofs_str_compare(name_of(ctx, x), name_of(ctx, y));
 
 	return c != 0 ? c : (x > y) - (x < y);
 }
@@ -61,7 +55,7 @@ static int by_key(const void *a, const void *b, void *ctx)
 {
 	const struct dict_of *of = ctx;
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-	int c = compare_strs(key_of(of->d, of->dict, x),
+	int c = ofs_str_compare(key_of(of->d, of->dict, x),
 	    key_of(of->d, of->dict, y));
 
 	return c != 0 ? c : (x > y) - (x < y);
@@ -94,23 +88,26 @@ static int by_path(const void *a, const void *b, void *ctx)
 	    cat->objects[*(const uint32_t *)b].path);
 }
 
+struct wanted_path {
+	const struct ofs_catalog *cat;
+	const char *path;
+};
+
+static int compare_path(const void *key, const void *item)
+{
+	const struct wanted_path *w = key;
+
+	return strcmp(w->path, w->cat->objects[*(const uint32_t *)item].path);
+}
+
 static uint32_t find_object(const struct ofs_catalog *cat,
     const uint32_t *sorted, const char *path)
 {
-	uint32_t lo = 0, hi = cat->nobjects;
+	struct wanted_path key = { cat, path };
+	const uint32_t *found = ofs_search(&key, sorted, cat->nobjects,
+	    sizeof(*sorted), compare_path);
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		int c = strcmp(cat->objects[sorted[mid]].path, path);
-
-		if (c == 0)
-			return sorted[mid];
-		if (c < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return OFS_NONE;
+	return found == NULL ? OFS_NONE : *found;
 }
 
 static int find_objects(struct ofs_commit_dcp *d, struct optimfs_error *err)
@@ -223,22 +220,31 @@ void ofs_commit_dcp_close(struct ofs_commit_dcp *d)
 	d->open = false;
 }
 
+struct wanted_place {
+	const struct ofs_commit_dcp *d;
+	uint32_t object;
+	uint64_t off;
+};
+
+static int compare_place(const void *key, const void *item)
+{
+	const struct wanted_place *w = key;
+	uint32_t i = *(const uint32_t *)item, object = w->d->object[i];
+	uint64_t off = w->d->index.item[i].off;
+
+	if (w->object != object)
+		return w->object < object ? -1 : 1;
+	return (w->off > off) - (w->off < off);
+}
+
 /* The first position in by_place that is not before (object, off). */
 static uint32_t lower(const struct ofs_commit_dcp *d, uint32_t object,
     uint64_t off)
 {
-	uint32_t lo = 0, hi = d->index.nitems;
+	struct wanted_place key = { d, object, off };
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2, i = d->by_place[mid];
-
-		if (d->object[i] < object ||
-		    (d->object[i] == object && d->index.item[i].off < off))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return (uint32_t)ofs_lower_bound(&key, d->by_place, d->index.nitems,
+	    sizeof(*d->by_place), compare_place);
 }
 
 bool ofs_commit_dcp_at(const struct ofs_commit_dcp *d, uint32_t object,
@@ -268,40 +274,45 @@ uint32_t ofs_commit_dcp_around(const struct ofs_commit_dcp *d, uint32_t object,
 	return i;
 }
 
+struct wanted_name {
+	const struct ofs_commit_dcp *d;
+	const struct ofs_commit_dict *dict;
+	struct ofs_str name;
+};
+
+static int compare_item(const void *key, const void *item)
+{
+	const struct wanted_name *w = key;
+
+	return ofs_str_compare(w->name, name_of(w->d, *(const uint32_t *)item));
+}
+
 void ofs_commit_dcp_named(const struct ofs_commit_dcp *d, struct ofs_str name,
     uint32_t *first, uint32_t *n)
 {
-	uint32_t lo = 0, hi = d->index.nitems;
+	struct wanted_name key = { d, NULL, name };
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (compare_strs(name_of(d, d->by_name[mid]), name) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	*first = lo;
-	for (*n = 0; lo + *n < d->index.nitems &&
-	     compare_strs(name_of(d, d->by_name[lo + *n]), name) == 0;)
+	*first = (uint32_t)ofs_lower_bound(&key, d->by_name, d->index.nitems,
+	    sizeof(*d->by_name), compare_item);
+	for (*n = 0; *first + *n < d->index.nitems &&
+	     ofs_str_equal(name_of(d, d->by_name[*first + *n]), name);)
 		++*n;
+}
+
+static int compare_pair(const void *key, const void *item)
+{
+	const struct wanted_name *w = key;
+
+	return ofs_str_compare(w->name,
+	    key_of(w->d, w->dict, *(const uint32_t *)item));
 }
 
 uint32_t ofs_commit_dcp_pair(const struct ofs_commit_dcp *d,
     const struct ofs_commit_dict *dict, struct ofs_str name)
 {
-	uint32_t lo = 0, hi = dict->n;
+	struct wanted_name key = { d, dict, name };
+	const uint32_t *found = ofs_search(&key, dict->sorted, dict->n,
+	    sizeof(*dict->sorted), compare_pair);
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		int c = compare_strs(key_of(d, dict, dict->sorted[mid]), name);
-
-		if (c == 0)
-			return dict->sorted[mid];
-		if (c < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return OFS_NONE;
+	return found == NULL ? OFS_NONE : *found;
 }

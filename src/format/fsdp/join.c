@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
+#include "base/str.h"
 #include "format/fsdp/fsdp.h"
 #include "format/fsdp/handles.h"
 #include "naming/ids_file.h"
@@ -19,17 +21,15 @@
 
 static int compare(const void *va, const void *vb)
 {
-	const struct ofs_str *a = va, *b = vb;
-	int c = memcmp(a->p, b->p, a->len < b->len ? a->len : b->len);
-
-	return c != 0 ? c : (a->len > b->len) - (a->len < b->len);
+	return ofs_str_compare(*(const struct ofs_str *)va,
+	    *(const struct ofs_str *)vb);
 }
 
 static int compare_names(const void *va, const void *vb)
 {
 	const struct ofs_fsdp_name *a = va, *b = vb;
 
-	return compare(&a->fqn, &b->fqn);
+	return ofs_str_compare(a->fqn, b->fqn);
 }
 
 struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
@@ -37,9 +37,8 @@ struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
 {
 	struct ofs_fsdp_name key = { .fqn = fqn }, *found;
 
-	if (f->nnames == 0)
-		return (struct ofs_order_name){ OFS_NONE, 0 };
-	found = bsearch(&key, f->name, f->nnames, sizeof(key), compare_names);
+	found =
+	    ofs_search(&key, f->name, f->nnames, sizeof(key), compare_names);
 	return found == NULL ? (struct ofs_order_name){ OFS_NONE, 0 }
 			     : found->at;
 }
@@ -47,8 +46,8 @@ struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
 bool ofs_fsdp_knows(const struct ofs_fsdp *f, struct ofs_str fqn)
 {
 	return f->order != NULL &&
-	    bsearch(&fqn, f->order, f->units->norder, sizeof(fqn), compare) !=
-	    NULL;
+	    ofs_search(&fqn, f->order, f->units->norder, sizeof(fqn),
+		compare) != NULL;
 }
 
 uint32_t ofs_fsdp_clean(struct ofs_fsdp *f, struct ofs_str s,

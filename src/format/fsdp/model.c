@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
+#include "base/str.h"
 #include "format/fsdp/fsdp.h"
 #include "format/torch_file/sharded.h"
 
@@ -139,23 +141,19 @@ static uint32_t path_of(struct model *m, struct ofs_str name,
 	return path;
 }
 
+static int compare_fqn(const void *key, const void *item)
+{
+	const struct ofs_fsdp_name *n = item;
+
+	return ofs_str_compare(*(const struct ofs_str *)key, n->fqn);
+}
+
 static uint32_t *ref_of(struct model *m, struct ofs_order_name at)
 {
-	struct ofs_fsdp_name *n = m->f->name;
 	struct ofs_str fqn = ofs_fsdp_param(m->f, at)->fqn;
-	uint32_t lo = 0, hi = m->f->nnames;
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2, len = n[mid].fqn.len;
-		int c =
-		    memcmp(n[mid].fqn.p, fqn.p, len < fqn.len ? len : fqn.len);
-
-		if (c < 0 || (c == 0 && len < fqn.len))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return &m->ref[lo];
+	return &m->ref[ofs_lower_bound(&fqn, m->f->name, m->f->nnames,
+	    sizeof(*m->f->name), compare_fqn)];
 }
 
 /* Add a parameter of a unit that has a flat parameter here; once. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 
 static struct ofs_str string_at(const struct ofs_fsdp *f, uint32_t component)
 {
@@ -75,9 +76,7 @@ static uint32_t find_id(const struct ofs_fsdp_optim *o, int64_t value)
 {
 	struct number key = { value, 0 }, *found;
 
-	found = o->nids == 0
-	    ? NULL
-	    : bsearch(&key, o->number, o->nids, sizeof(key), by_value);
+	found = ofs_search(&key, o->number, o->nids, sizeof(key), by_value);
 	return found == NULL ? OFS_NONE : found->id;
 }
 

@@ -12,6 +12,8 @@
 #include "archive/torch_storage.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/search.h"
+#include "base/str.h"
 
 /* How much of an object is searched for tensors inside it. */
 #define MAX_SEARCH 4096
@@ -72,32 +74,30 @@ static bool find_record(const struct ofs_torch_leaves *l, struct ofs_str key,
 	return true;
 }
 
+static int compare_key(const void *key, const void *item)
+{
+	const struct ofs_torch_storage *s = item;
+
+	return ofs_str_compare(*(const struct ofs_str *)key, s->key);
+}
+
 static bool find_storage(const struct ofs_torch_leaves *l, struct ofs_str key,
     struct ofs_extent *at, uint32_t *number)
 {
-	const struct ofs_torch_storage *s = l->at->storage;
-	size_t lo = 0, hi = l->at->nstorage;
+	const struct ofs_torch_storage *s;
 
 	if (l->at->zip != NULL)
 		return find_record(l, key, at, number);
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		int c = ofs_str_compare(s[mid].key, key);
-
-		if (c == 0) {
-			*at = l->at->at;
-			at->off = s[mid].off;
-			at->len = s[mid].len;
-			at->encoding = OFS_RAW;
-			*number = (uint32_t)mid;
-			return true;
-		}
-		if (c < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return false;
+	s = ofs_search(&key, l->at->storage, l->at->nstorage, sizeof(*s),
+	    compare_key);
+	if (s == NULL)
+		return false;
+	*at = l->at->at;
+	at->off = s->off;
+	at->len = s->len;
+	at->encoding = OFS_RAW;
+	*number = (uint32_t)(s - l->at->storage);
+	return true;
 }
 
 static int missing(const struct ofs_torch_leaves *l, struct ofs_str key,

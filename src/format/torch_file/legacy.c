@@ -11,6 +11,8 @@
 
 #include "base/checked.h"
 #include "base/cursor.h"
+#include "base/search.h"
+#include "base/str.h"
 
 /* Nothing says how long a pickle is before it was parsed: read this much,
  * and four times as much until it fits. */
@@ -150,17 +152,10 @@ static int check_system(struct stream *s)
 	return good ? 0 : malformed(s, "its writer was not little-endian");
 }
 
-static int compare_keys(const struct ofs_str *a, const struct ofs_str *b)
-{
-	int c = memcmp(a->p, b->p, a->len < b->len ? a->len : b->len);
-
-	return c != 0 ? c : a->len < b->len ? -1 : a->len > b->len;
-}
-
 static int by_key(const void *va, const void *vb)
 {
 	const struct named *a = va, *b = vb;
-	int c = compare_keys(&a->key, &b->key);
+	int c = ofs_str_compare(a->key, b->key);
 
 	return c != 0 ? c : a->node < b->node ? -1 : a->node > b->node;
 }
@@ -196,21 +191,18 @@ static int find_named(struct stream *s, const struct ofs_pickle *doc,
 	return 0;
 }
 
+static int compare_key(const void *key, const void *item)
+{
+	const struct named *p = item;
+
+	return ofs_str_compare(*(const struct ofs_str *)key, p->key);
+}
+
 /* The first of those with this key, the one whose type torch takes. */
 static const struct named *find_key(const struct named *p, size_t n,
     struct ofs_str key)
 {
-	size_t lo = 0, hi = n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (compare_keys(&p[mid].key, &key) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < n && compare_keys(&p[lo].key, &key) == 0 ? &p[lo] : NULL;
+	return ofs_search(&key, p, n, sizeof(*p), compare_key);
 }
 
 /* Each storage is its number of elements and its bytes. 1: it and all behind
@@ -257,7 +249,7 @@ static int find_storages(struct stream *s, const struct ofs_pickle *keys,
 		    ofs_pk_str(keys, ofs_pk_item(keys, root, i));
 		const struct named *x = find_key(named, nnamed, key);
 
-		if (compare_keys(&last, &key) >= 0)
+		if (ofs_str_compare(last, key) >= 0)
 			return malformed(s,
 			    "its storage keys are out of order or repeated");
 		if (x == NULL)

@@ -12,6 +12,8 @@
 #include "archive/torch_storage.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/search.h"
+#include "base/str.h"
 
 /* Shared nodes can unfold to any number of these. */
 #define PARAMS_MAX (1u << 22)
@@ -173,22 +175,26 @@ void ofs_zero_shapes_fini(struct ofs_zero_shapes *s)
 	*s = (struct ofs_zero_shapes){ 0 };
 }
 
+struct wanted {
+	const struct ofs_zero_shapes *s;
+	struct ofs_str name;
+};
+
+static int compare_name(const void *key, const void *item)
+{
+	const struct wanted *w = key;
+
+	return ofs_str_compare(w->name,
+	    w->s->param[*(const uint32_t *)item].name);
+}
+
 uint32_t ofs_zero_find(const struct ofs_zero_shapes *s, struct ofs_str name)
 {
-	uint32_t lo = 0, hi = s->n;
+	struct wanted w = { s, name };
+	const uint32_t *found =
+	    ofs_search(&w, s->byname, s->n, sizeof(*s->byname), compare_name);
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		int c = ofs_str_compare(s->param[s->byname[mid]].name, name);
-
-		if (c == 0)
-			return s->byname[mid];
-		if (c < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return OFS_NONE;
+	return found == NULL ? OFS_NONE : *found;
 }
 
 /* Layouts. */

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "archive/torch_storage.h"
+#include "base/search.h"
+#include "base/str.h"
 
 static struct ofs_str key_at(const struct ofs_zero_index *x, uint32_t pair)
 {
@@ -47,21 +49,27 @@ void ofs_zero_index_fini(struct ofs_zero_index *x)
 	*x = (struct ofs_zero_index){ 0 };
 }
 
+struct wanted {
+	const struct ofs_zero_index *x;
+	struct ofs_str name;
+};
+
+static int compare_name(const void *key, const void *item)
+{
+	const struct wanted *w = key;
+
+	return ofs_str_compare(w->name, key_at(w->x, *(const uint32_t *)item));
+}
+
+/* Of equal names, the last. */
 uint32_t ofs_zero_index_find(const struct ofs_zero_index *x,
     struct ofs_str name)
 {
-	uint32_t lo = 0, hi = x->n;
+	struct wanted w = { x, name };
+	size_t i = ofs_upper_bound(&w, x->order, x->n, sizeof(*x->order),
+	    compare_name);
 
-	/* the first that is greater */
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (ofs_str_compare(key_at(x, x->order[mid]), name) <= 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo == 0 || ofs_str_compare(key_at(x, x->order[lo - 1]), name) != 0)
+	if (i == 0 || !ofs_str_equal(key_at(x, x->order[i - 1]), name))
 		return OFS_NONE;
-	return ofs_pk_val(x->doc, x->dict, x->order[lo - 1]);
+	return ofs_pk_val(x->doc, x->dict, x->order[i - 1]);
 }

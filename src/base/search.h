@@ -1,0 +1,55 @@
+/* search.h - sorted arrays */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_BASE_SEARCH_H
+#define OFS_BASE_SEARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Compares a key with an item, as for bsearch(3). Everything here is inline, so
+ * that the compiler puts the comparison into the loop. items may be NULL when
+ * there are none. */
+typedef int ofs_search_fn(const void *key, const void *item);
+
+static inline size_t ofs_bisect(const void *key, const void *items, size_t n,
+    size_t size, ofs_search_fn *compare, bool behind)
+{
+	size_t lo = 0, hi = n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		int c = compare(key, (const char *)items + mid * size);
+
+		if (c > 0 || (behind && c == 0))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* The index of the first item that is not before key; n if all are. */
+static inline size_t ofs_lower_bound(const void *key, const void *items,
+    size_t n, size_t size, ofs_search_fn *compare)
+{
+	return ofs_bisect(key, items, n, size, compare, false);
+}
+
+/* The index of the first item that is behind key; n if none is. */
+static inline size_t ofs_upper_bound(const void *key, const void *items,
+    size_t n, size_t size, ofs_search_fn *compare)
+{
+	return ofs_bisect(key, items, n, size, compare, true);
+}
+
+/* The first item that equals key; NULL. */
+static inline void *ofs_search(const void *key, const void *items, size_t n,
+    size_t size, ofs_search_fn *compare)
+{
+	size_t i = ofs_lower_bound(key, items, n, size, compare);
+	const char *found = (const char *)items + (i < n ? i * size : 0);
+
+	return i < n && compare(key, found) == 0 ? (void *)found : NULL;
+}
+
+#endif
