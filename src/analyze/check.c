@@ -13,6 +13,7 @@
 #include "optimfs/analyze.h"
 
 #include "analyze/copies.h"
+#include "analyze/families.h"
 #include "analyze/health.h"
 #include "analyze/optimizers.h"
 #include "analyze/pool.h"
@@ -41,6 +42,13 @@ static const struct {
 	{ "OFS205",
 	    "a first moment without a second is of another element, or the "
 	    "second was reset: the next update there is huge" },
+	{ "OFS214",
+	    "what is kept of the same gradients for rows and for columns does "
+	    "not agree: one is of another layer or run, or each rank had its "
+	    "own" },
+	{ "OFS215",
+	    "the columns of a rotation have length 1: the elements are not "
+	    "those of this state, or they are damaged" },
 	{ "OFS206",
 	    "the copies of one shard are of different states: which one is "
 	    "loaded depends on the number of ranks" },
@@ -121,23 +129,6 @@ static void found(struct check *c, int number, double weight, const char *path,
 
 /* What is read. */
 
-static bool is_float(enum ofs_dtype t)
-{
-	switch (t) {
-	case OFS_FLOAT64:
-	case OFS_FLOAT32:
-	case OFS_FLOAT16:
-	case OFS_BFLOAT16:
-	case OFS_FLOAT8_E4M3FN:
-	case OFS_FLOAT8_E5M2:
-	case OFS_FLOAT8_E4M3FNUZ:
-	case OFS_FLOAT8_E5M2FNUZ:
-		return true;
-	default:
-		return false;
-	}
-}
-
 /* How much rounding changes a number of the type at most, relative to it. */
 static double half_step(enum ofs_dtype t)
 {
@@ -171,19 +162,6 @@ static double normal_min(enum ofs_dtype t)
 	}
 }
 
-static bool is_one_of(const char *name, const char *const *list)
-{
-	for (; *list != NULL; list++)
-		if (strcmp(name, *list) == 0)
-			return true;
-	return false;
-}
-
-/* Means of squares, and sums of them: of Adam, Adafactor, Adagrad, RMSprop,
- * Adadelta, Adamax, AdaBelief. */
-static const char *const never_negative[] = { "exp_avg_sq", "max_exp_avg_sq",
-	"exp_avg_sq_row", "exp_avg_sq_col", "square_avg", "acc_delta", "sum",
-	"exp_inf", "exp_avg_var", NULL };
 /* One number an element of the parameter. */
 static const char *const whole_shape[] = { "exp_avg", "exp_avg_sq",
 	"max_exp_avg_sq", "momentum_buffer", "square_avg", "grad_avg",
@@ -191,27 +169,6 @@ static const char *const whole_shape[] = { "exp_avg", "exp_avg_sq",
 	"fp32_param", "master_param", NULL };
 static const char *const masters[] = { "fp32", "fp32_param", "master_param",
 	NULL };
-/* States beside which exp_avg and exp_avg_sq are those of Adam. Optimizers that
- * have others (SOAP, Adan, Prodigy) keep something else in them. */
-static const char *const of_adam[] = { "exp_avg", "exp_avg_sq",
-	"max_exp_avg_sq", "step", "mu_product", "fp32", "fp32_param",
-	"master_param", "kahan_comp", NULL };
-
-static bool is_adam(const struct ofs_optimizers *s, const struct ofs_param *p)
-{
-	const struct ofs_file_info *m = ofs_param_state(s, p, "exp_avg");
-	const struct ofs_file_info *v = ofs_param_state(s, p, "exp_avg_sq");
-
-	if (m == NULL || v == NULL || !is_float(m->dtype) ||
-	    !is_float(v->dtype) || m->elements != v->elements)
-		return false;
-	for (size_t i = p->first; i < p->first + p->n; i++)
-		if (!is_one_of(ofs_param_state_name(p, &s->files.file[i]),
-			of_adam))
-			return false;
-	return true;
-}
-
 static struct ofs_exam *new_exam(struct check *c, enum ofs_exam_kind kind,
     size_t param)
 {
@@ -223,7 +180,7 @@ static struct ofs_exam *new_exam(struct check *c, enum ofs_exam_kind kind,
 	}
 	c->exam = e;
 	e += c->nexams++;
-	*e = (struct ofs_exam){ .kind = kind, .param = param };
+	*e = (struct ofs_exam){ .kind = kind, .param = param, .stride = 1 };
 	e->correct[0] = e->correct[1] = 1;
 	return e;
 }
@@ -236,24 +193,52 @@ static void add_file(struct check *c, struct ofs_exam *e,
 	e->file[e->nfiles++] = f;
 }
 
-/* R, with what rounding of t steps may add to it; 0: not known. */
-static double bound_of(const struct ofs_param_group *g, double t,
-    enum ofs_dtype m, enum ofs_dtype v)
+/* How much rounding in t steps may add to a mean, relative to it. */
+static double slack_of(double beta, double t, double half_steps)
 {
-	double b1 = g->beta[0], b2 = g->beta[1], q, terms, steps, slack;
+	double steps = isnan(t) || t > 1 / (1 - beta) ? 1 / (1 - beta) : t;
 
-	if (!(b1 >= 0 && b1 < 1 && b2 > 0 && b2 < 1) || t == 0)
-		return 0;
-	q = b1 * b1 / b2;
-	if (isnan(t) && q >= 1)
-		return 0;
+	return 1 + 1e-3 + 4 * steps * half_steps;
+}
+
+/* 1 + q + q^2 ..., t terms; t of NaN: not known, so the most; 0: that is
+ * infinite. */
+static double series(double q, double t)
+{
 	if (isnan(t))
-		terms = 1 / (1 - q);
-	else
-		terms = q == 1 ? t : (1 - pow(q, t)) / (1 - q);
-	steps = isnan(t) || t > 1 / (1 - b2) ? 1 / (1 - b2) : t;
-	slack = 1 + 1e-3 + 4 * steps * (half_step(m) + half_step(v));
-	return (1 - b1) * (1 - b1) / (1 - b2) * terms * slack * slack;
+		return q >= 1 ? 0 : 1 / (1 - q);
+	return q == 1 ? t : (1 - pow(q, t)) / (1 - q);
+}
+
+static bool are_betas(double b1, double b2, double t)
+{
+	return b1 >= 0 && b1 < 1 && b2 > 0 && b2 < 1 && t != 0;
+}
+
+/* R, with what rounding of t steps may add to it; 0: not known. */
+static double bound_of(const double beta[2], double t, enum ofs_dtype m,
+    enum ofs_dtype v)
+{
+	double b1 = beta[0], b2 = beta[1], slack;
+
+	if (!are_betas(b1, b2, t))
+		return 0;
+	slack = slack_of(b2, t, half_step(m) + half_step(v));
+	return (1 - b1) * (1 - b1) / (1 - b2) * series(b1 * b1 / b2, t) *
+	    slack * slack;
+}
+
+/* The same of Adamax: |m| <= (1 - b1) sum (b1 / b2)^k v, squared. */
+static double bound_of_norm(const double beta[2], double t, enum ofs_dtype m,
+    enum ofs_dtype v)
+{
+	double b1 = beta[0], b2 = beta[1], r;
+
+	if (!are_betas(b1, b2, t))
+		return 0;
+	r = (1 - b1) * series(b1 / b2, t) *
+	    slack_of(b2, t, half_step(m) + half_step(v));
+	return r * r;
 }
 
 static void plan_adam(struct check *c, size_t index)
@@ -273,7 +258,7 @@ static void plan_adam(struct check *c, size_t index)
 	add_file(c, e, v);
 	if (p->model != SIZE_MAX &&
 	    s->files.file[p->model].elements == m->elements &&
-	    is_float(s->files.file[p->model].dtype))
+	    ofs_is_float(s->files.file[p->model].dtype))
 		add_file(c, e, &s->files.file[p->model]);
 	e->row = strtoull(m->shape, NULL, 10);
 	e->row = e->row == 0 ? 0 : m->elements / e->row;
@@ -281,7 +266,7 @@ static void plan_adam(struct check *c, size_t index)
 	e->lr = NAN;
 	if (g == NULL)
 		return;
-	e->bound = bound_of(g, t, m->dtype, v->dtype);
+	e->bound = bound_of(g->beta, t, m->dtype, v->dtype);
 	e->lr = g->lr;
 	e->eps = isnan(g->eps) ? 0 : g->eps;
 	if (t > 0 && g->beta[0] < 1 && g->beta[1] < 1) {
@@ -290,16 +275,51 @@ static void plan_adam(struct check *c, size_t index)
 	}
 }
 
-static void plan_one(struct check *c, const struct ofs_file_info *f,
-    size_t param, bool no_negative, bool no_infinite)
+static void plan_bound(struct check *c, size_t index,
+    const struct ofs_bound_rule *rule)
+{
+	struct ofs_exam *e = new_exam(c, OFS_EXAM_BOUND, index);
+	double t = c->state.param[index].step;
+	enum ofs_dtype m = rule->m->dtype, v = rule->v->dtype;
+
+	if (e == NULL)
+		return;
+	add_file(c, e, rule->m);
+	add_file(c, e, rule->v);
+	e->square = rule->square;
+	e->underflow = normal_min(v) * 1000;
+	e->bound = rule->square ? bound_of_norm(rule->beta, t, m, v)
+				: bound_of(rule->beta, t, m, v);
+}
+
+/* Numbers that have to be finite, where buffers, masks for one, may be
+ * infinite. */
+static struct ofs_exam *plan_one(struct check *c, const struct ofs_file_info *f,
+    size_t param, bool no_infinite)
 {
 	struct ofs_exam *e = new_exam(c, OFS_EXAM_ONE, param);
 
 	if (e == NULL)
-		return;
+		return NULL;
 	add_file(c, e, f);
-	e->no_negative = no_negative;
 	e->no_infinite = no_infinite;
+	return e;
+}
+
+static void plan_state(struct check *c, const struct ofs_file_info *f,
+    size_t index)
+{
+	struct ofs_exam *e = plan_one(c, f, index, true);
+	struct ofs_state_rule rule;
+	const char *columns;
+
+	if (e == NULL)
+		return;
+	ofs_state_rule(&c->state, &c->state.param[index], f, &rule);
+	e->no_negative = rule.no_negative;
+	columns = rule.diagonal ? strrchr(f->shape, ',') : NULL;
+	if (columns != NULL)
+		e->stride = strtoull(columns + 1, NULL, 10) + 1;
 }
 
 static void plan_master(struct check *c, size_t index,
@@ -312,7 +332,7 @@ static void plan_master(struct check *c, size_t index,
 	if (p->model == SIZE_MAX)
 		return;
 	w = &c->state.files.file[p->model];
-	if (w->elements != master->elements || !is_float(w->dtype))
+	if (w->elements != master->elements || !ofs_is_float(w->dtype))
 		return;
 	e = new_exam(c, OFS_EXAM_MASTER, index);
 	if (e == NULL)
@@ -323,32 +343,40 @@ static void plan_master(struct check *c, size_t index,
 	e->underflow = normal_min(w->dtype);
 }
 
+/* Is f looked at by an exam of several files? */
+static bool has_exam(const struct check *c, size_t index,
+    const struct ofs_file_info *f)
+{
+	for (size_t i = c->nexams; i-- > 0 && c->exam[i].param == index;)
+		if (c->exam[i].kind != OFS_EXAM_MASTER &&
+		    (c->exam[i].file[0] == f || c->exam[i].file[1] == f))
+			return true;
+	return false;
+}
+
 static void plan_param(struct check *c, size_t index)
 {
 	const struct ofs_optimizers *s = &c->state;
 	const struct ofs_param *p = &s->param[index];
-	bool adam = is_adam(s, p);
+	struct ofs_bound_rule rule;
 
-	if (adam)
+	if (ofs_is_adam(s, p))
 		plan_adam(c, index);
+	else if (ofs_bound_of(s, p, &rule))
+		plan_bound(c, index, &rule);
 	for (size_t i = p->first; i < p->first + p->n; i++) {
 		const struct ofs_file_info *f = &s->files.file[i];
-		const char *name = ofs_param_state_name(p, f);
 
-		if (!ofs_is_tensor(f) || !is_float(f->dtype))
+		if (!ofs_is_tensor(f) || !ofs_is_float(f->dtype))
 			continue;
-		if (is_one_of(name, masters))
+		if (ofs_is_one_of(ofs_param_state_name(p, f), masters))
 			plan_master(c, index, f);
-		if (!adam ||
-		    (strcmp(name, "exp_avg") != 0 &&
-			strcmp(name, "exp_avg_sq") != 0))
-			plan_one(c, f, index, is_one_of(name, never_negative),
-			    true);
+		if (!has_exam(c, index, f))
+			plan_state(c, f, index);
 	}
 }
 
-/* Weights that no moments are looked at with. Buffers, masks for one, may be
- * infinite. */
+/* Weights that no moments are looked at with. */
 static void plan_model(struct check *c, bool *done)
 {
 	const struct ofs_optimizers *s = &c->state;
@@ -360,17 +388,17 @@ static void plan_model(struct check *c, bool *done)
 		size_t w = s->param[i].model;
 
 		if (w == SIZE_MAX || done[w] ||
-		    !is_float(s->files.file[w].dtype))
+		    !ofs_is_float(s->files.file[w].dtype))
 			continue;
 		done[w] = true;
-		plan_one(c, &s->files.file[w], SIZE_MAX, false, true);
+		plan_one(c, &s->files.file[w], SIZE_MAX, true);
 	}
 	for (size_t i = 0; i < s->files.n; i++) {
 		const struct ofs_file_info *f = &s->files.file[i];
 
 		if (strncmp(f->path, "model/", 6) == 0 && !done[i] &&
-		    is_float(f->dtype))
-			plan_one(c, f, SIZE_MAX, false, false);
+		    ofs_is_float(f->dtype))
+			plan_one(c, f, SIZE_MAX, false);
 	}
 }
 
@@ -508,13 +536,70 @@ static void judge(struct check *c, const struct ofs_exam *e)
 	}
 	for (unsigned i = 0; i < e->nfiles; i++)
 		judge_count(c, e, i, 202, &e->odd[i], "are no finite numbers");
-	judge_count(c, e, e->kind == OFS_EXAM_ADAM ? 1 : 0, 203, &e->negative,
+	judge_count(c, e, e->nfiles > 1 ? 1 : 0, 203, &e->negative,
 	    "are negative");
 	judge_count(c, e, 0, 204, &e->broken,
-	    "are greater than the second moment allows");
+	    e->kind == OFS_EXAM_ADAM
+		? "are greater than the second moment allows"
+		: "are greater than the other state allows");
 	judge_count(c, e, 0, 205, &e->orphan,
 	    "have a second moment of zero and are not zero");
 	judge_count(c, e, 0, 207, &e->differ, "differ from the model's");
+}
+
+/* Rounding adds up to less, of what keeps its digits. */
+#define SAME 0.01
+
+static bool is_exact(const struct ofs_exam *e)
+{
+	enum ofs_dtype t = e->file[0]->dtype;
+
+	return e->kind == OFS_EXAM_ONE && e->error == 0 && e->odd[0].n == 0 &&
+	    (t == OFS_FLOAT32 || t == OFS_FLOAT64) && e->file[0]->elements > 0;
+}
+
+static void judge_twins(struct check *c, const struct ofs_exam *e,
+    const struct ofs_exam *other, bool diagonal)
+{
+	double a = e->sum, b = other->sum;
+
+	if (!diagonal) {
+		a /= (double)e->file[0]->elements;
+		b /= (double)other->file[0]->elements;
+	}
+	if (fabs(a - b) > SAME * fmax(fabs(a), fabs(b)) + 0x1p-120)
+		found(c, 214, fabs(a - b) / fmax(fabs(a), fabs(b)),
+		    other->file[0]->path,
+		    "the %s is %.6g, and that of %s is %.6g",
+		    diagonal ? "trace" : "mean", b, e->file[0]->path, a);
+}
+
+/* What several states of a parameter have to agree in. */
+static void judge_state(struct check *c, size_t i)
+{
+	const struct ofs_exam *e = &c->exam[i];
+	const struct ofs_optimizers *s = &c->state;
+	struct ofs_state_rule rule, other;
+	double rows;
+
+	if (e->param == SIZE_MAX || !is_exact(e))
+		return;
+	ofs_state_rule(s, &s->param[e->param], e->file[0], &rule);
+	rows = sqrt((double)e->file[0]->elements);
+	if (rule.orthonormal && !(fabs(e->squares - rows) <= SAME * rows))
+		found(c, 215, fabs(e->squares - rows), e->file[0]->path,
+		    "the squares of %.0f columns add up to %.6g", rows,
+		    e->squares);
+	for (size_t k = i + 1;
+	     rule.twins > 0 && k < c->nexams && c->exam[k].param == e->param;
+	     k++) {
+		ofs_state_rule(s, &s->param[e->param], c->exam[k].file[0],
+		    &other);
+		if (other.twins == rule.twins && is_exact(&c->exam[k])) {
+			judge_twins(c, e, &c->exam[k], rule.diagonal);
+			return;
+		}
+	}
 }
 
 static void judge_shapes(struct check *c, const struct ofs_param *p)
@@ -529,7 +614,7 @@ static void judge_shapes(struct check *c, const struct ofs_param *p)
 		const struct ofs_file_info *f = &s->files.file[i];
 
 		if (ofs_is_tensor(f) &&
-		    is_one_of(ofs_param_state_name(p, f), whole_shape) &&
+		    ofs_is_one_of(ofs_param_state_name(p, f), whole_shape) &&
 		    strcmp(f->shape, shape) != 0)
 			found(c, 208, 1, f->path,
 			    "shape %s, and the parameter has %s", f->shape,
@@ -557,7 +642,7 @@ static void judge_missing(struct check *c, const struct ofs_param *p)
 
 		if (q->group != p->group || q->optimizer != p->optimizer ||
 		    strncmp(q->path, p->path, q->optimizer) != 0 ||
-		    !is_adam(s, q))
+		    !ofs_is_adam(s, q))
 			continue;
 		found(c, 210, 1, p->path, "has no %s, as others of its group",
 		    pair[lacks]);
@@ -722,8 +807,10 @@ static int check(struct check *c, const struct optimfs_scan *how,
 		return optimfs_fail(err, ENOMEM, "check");
 	if (read_all(c, how, err) == -1)
 		return -1;
-	for (size_t i = 0; i < c->nexams; i++)
+	for (size_t i = 0; i < c->nexams; i++) {
 		judge(c, &c->exam[i]);
+		judge_state(c, i);
+	}
 	for (size_t i = 0; i < c->state.nparams; i++)
 		judge_param(c, &c->state.param[i]);
 	judge_steps(c);

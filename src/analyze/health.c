@@ -26,11 +26,44 @@ static void count(struct ofs_count *c, uint64_t at)
 static void look_one(const struct ofs_exam *e, const double *x, uint64_t at,
     size_t n, struct ofs_finding *f)
 {
-	for (size_t i = 0; i < n; i++) {
+	uint64_t ahead = (e->stride - at % e->stride) % e->stride;
+
+	for (size_t i = 0; i < n; i++)
 		if (isnan(x[i]) || (e->no_infinite && isinf(x[i])))
 			count(&f->odd[0], at + i);
-		else if (e->no_negative && x[i] < 0)
+	for (size_t i = ahead; i < n; i += e->stride) {
+		if (e->no_negative && x[i] < 0)
 			count(&f->negative, at + i);
+		f->sum += x[i];
+		f->squares += x[i] * x[i];
+	}
+}
+
+/* A pair of finite numbers. */
+static void look_pair(const struct ofs_exam *e, double m, double v, uint64_t at,
+    struct ofs_finding *f)
+{
+	if (v < 0)
+		count(&f->negative, at);
+	f->zeros |= v == 0;
+	if (e->square)
+		v *= v;
+	if (v == 0 && m * m > 100 * e->underflow)
+		count(&f->orphan, at);
+	else if (e->bound > 0 && v > 0 && m * m > e->bound * (v + e->underflow))
+		count(&f->broken, at);
+}
+
+static void look_bound(const struct ofs_exam *e, const double *m,
+    const double *v, uint64_t at, size_t n, struct ofs_finding *f)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!isfinite(m[i]))
+			count(&f->odd[0], at + i);
+		if (!isfinite(v[i]))
+			count(&f->odd[1], at + i);
+		if (isfinite(m[i]) && isfinite(v[i]))
+			look_pair(e, m[i], v[i], at + i, f);
 	}
 }
 
@@ -49,14 +82,7 @@ static void look_adam(const struct ofs_exam *e, const double *m,
 			count(&f->odd[2], at + i);
 		if (!isfinite(m[i]) || !isfinite(v[i]))
 			continue;
-		if (v[i] < 0)
-			count(&f->negative, at + i);
-		f->zeros |= v[i] == 0;
-		if (v[i] == 0 && m[i] * m[i] > 100 * e->underflow)
-			count(&f->orphan, at + i);
-		else if (e->bound > 0 && v[i] > 0 &&
-		    m[i] * m[i] > e->bound * (v[i] + e->underflow))
-			count(&f->broken, at + i);
+		look_pair(e, m[i], v[i], at + i, f);
 		step = m[i] / e->correct[0] /
 		    (sqrt(fabs(v[i]) / e->correct[1]) + e->eps);
 		if (m[i] != 0)
@@ -97,6 +123,8 @@ void ofs_examine(const struct ofs_exam *e, const void *const buf[],
 		}
 		if (e->kind == OFS_EXAM_ONE)
 			look_one(e, x[0], first + at, k, found);
+		else if (e->kind == OFS_EXAM_BOUND)
+			look_bound(e, x[0], x[1], first + at, k, found);
 		else if (e->kind == OFS_EXAM_MASTER)
 			look_master(e, x[0], x[1], first + at, k, found);
 		else
@@ -153,6 +181,8 @@ void ofs_exam_join(struct ofs_exam *e, const struct ofs_finding *found,
 	add(&e->differ, &found->differ);
 	e->update += found->update;
 	e->weight += found->weight;
+	e->sum += found->sum;
+	e->squares += found->squares;
 	if (e->kind != OFS_EXAM_ADAM || e->row == 0)
 		return;
 	if (found->zeros)

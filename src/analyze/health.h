@@ -13,6 +13,7 @@ struct ofs_count {
 enum ofs_exam_kind {
 	OFS_EXAM_ONE,    /* one tensor: numbers that are none, or negative */
 	OFS_EXAM_ADAM,   /* first and second moment, and weights */
+	OFS_EXAM_BOUND,  /* a moment, and what bounds it */
 	OFS_EXAM_MASTER, /* weights of the optimizer's and of the model */
 };
 
@@ -24,9 +25,15 @@ struct ofs_exam {
 	const double *codes[3];
 	size_t param; /* SIZE_MAX: of none */
 	bool no_negative, no_infinite;
+	/* Of OFS_EXAM_ONE: the elements that may not be negative and are added
+	 * up are multiples of this. A matrix's diagonal has its columns and
+	 * one. */
+	uint64_t stride;
 	/* Of a first moment: what its square may be, as a multiple of the
-	 * second; 0: not known. What v may have lost by underflow. */
+	 * second, or of its square; 0: not known. What v may have lost by
+	 * underflow. */
 	double bound, underflow;
+	bool square;
 	/* Of the update. */
 	double lr, eps, correct[2];
 	double tolerance; /* of weights, relative */
@@ -35,7 +42,8 @@ struct ofs_exam {
 	/* What was found. */
 	struct ofs_count odd[3], negative, broken, orphan, differ;
 	double update, weight; /* sums of squares */
-	uint64_t run;          /* dead elements up to here */
+	double sum, squares;
+	uint64_t run; /* dead elements up to here */
 	uint64_t dead_rows;
 	int error; /* errno; 0: it was read */
 	char *why;
@@ -44,7 +52,7 @@ struct ofs_exam {
 /* What a thread finds in a chunk. */
 struct ofs_finding {
 	struct ofs_count odd[3], negative, broken, orphan, differ;
-	double update, weight;
+	double update, weight, sum, squares;
 	bool zeros; /* some v is */
 };
 

@@ -138,6 +138,7 @@ static int add_group(struct ofs_optimizers *s, const char *path, size_t n,
 		.lr = NAN,
 		.eps = NAN,
 		.beta = { NAN, NAN },
+		.alpha = NAN,
 		.step = NAN };
 	if (g->path == NULL)
 		return optimfs_fail(err, ENOMEM, "groups");
@@ -167,6 +168,8 @@ static int take_option(struct optimfs *fs, struct ofs_optimizers *s,
 		g->eps = number_of(fs, f);
 	else if (strcmp(name, "step") == 0)
 		g->step = number_of(fs, f);
+	else if (strcmp(name, "alpha") == 0)
+		g->alpha = number_of(fs, f);
 	else if (strcmp(name, "betas") == 0)
 		betas_of(fs, f, g->beta);
 	return 0;

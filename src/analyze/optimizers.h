@@ -8,7 +8,7 @@
 /* One of param_groups. What is not there is NaN. */
 struct ofs_param_group {
 	char *path; /* of its directory */
-	double lr, eps, beta[2], step;
+	double lr, eps, beta[2], alpha, step;
 	bool amsgrad;
 };
 

@@ -81,12 +81,13 @@ like "is one that is missing" "$(cat "$scratch/out")" \
     '*optim/state/%2E%2E: OFS210 has no exp_avg_sq*'
 
 # What an edit of the values makes wrong.
-edit() { # PYTHON: changes the state dict d, whose optimizer is d["optim"]
+# edit PYTHON [OPTIMIZER]: changes the state dict d, whose optimizer is d["optim"]
+edit() {
 	rm -rf "$ck"
 	"$python" - "$ck" <<END
 import sys, torch
 m = torch.nn.Linear(3, 4)
-o = torch.optim.AdamW(m.parameters())
+o = torch.optim.${2:-AdamW(m.parameters())}
 for i in range(3):
     m(torch.arange(3.) + i).square().sum().backward()
     o.step()
@@ -136,8 +137,62 @@ if [ -n "$python" ]; then
 	"$OPTIMFS" check -v "$ck" >"$scratch/out"
 	is "a row without a gradient is counted" \
 	    "$(awk '$7 == "optim/state/weight" { print $3 }' "$scratch/out")" 1
+
+	# Other optimizers.
+	for o in 'Adamax(m.parameters())' 'SGD(m.parameters(), 0.1, 0.9)' \
+	    'RMSprop(m.parameters(), centered=True, momentum=0.9)' \
+	    'Adagrad(m.parameters())' 'Adadelta(m.parameters())' \
+	    'NAdam(m.parameters())' 'RAdam(m.parameters())'; do
+		edit '' "$o"
+		ok "what ${o%%(*} leaves is sound" "$OPTIMFS" check "$ck"
+		is "and nothing is said" "$(cat "$scratch/out")" ''
+	done
+	edit 'w["exp_inf"] *= 0.1' 'Adamax(m.parameters())'
+	finds OFS204 optim/state/weight/exp_avg
+	edit 'w["grad_avg"] += 2 * w["square_avg"].sqrt()' \
+	    'RMSprop(m.parameters(), centered=True)'
+	finds OFS204 optim/state/weight/grad_avg
+	factored='
+q = torch.rand(4, 3)
+for v, x in (w, q), (b, None):
+    v.clear()
+    v.update({"step": 3})
+w["exp_avg_sq_row"], w["exp_avg_sq_col"] = q.mean(-1), q.mean(-2)
+b["exp_avg_sq"] = torch.rand(4)'
+	edit "$factored"
+	ok "what Adafactor leaves is sound" "$OPTIMFS" check "$ck"
+	is "and nothing is said" "$(cat "$scratch/out")" ''
+	edit "$factored
+w['exp_avg_sq_col'] *= 1.1"
+	finds OFS214 'optim/state/weight/exp_avg_sq_*'
+	edit "$factored
+b['exp_avg_sq'][2] = -1"
+	finds OFS203 optim/state/bias/exp_avg_sq
+	soap='
+g = torch.rand(4, 3)
+b.clear()
+w.update({"GG": [g @ g.t(), g.t() @ g], "Q": [torch.eye(4).flip(0),
+    torch.linalg.qr(torch.rand(3, 3))[0]]})
+w["exp_avg_sq"] *= 1e-6'
+	edit "$soap"
+	ok "what SOAP leaves is sound" "$OPTIMFS" check "$ck"
+	is "and nothing is said" "$(cat "$scratch/out")" ''
+	edit "$soap
+w['GG'][1] = w['GG'][1].roll(1, 0)"
+	status "a preconditioner whose rows have moved" 1 \
+	    "$OPTIMFS" check "$ck"
+	like "is found" "$(cat "$scratch/out")" \
+	    'optim/state/weight/GG/1: OFS214 the trace is *'
+	edit "$soap
+w['GG'][0][2][2] = -1e-3"
+	finds OFS203 optim/state/weight/GG/0
+	edit "$soap
+w['Q'][1][1] = w['Q'][1][1] * 2"
+	finds OFS215 optim/state/weight/Q/1
+	edit 'w["precond_0"] = -torch.eye(4)' 'SGD(m.parameters(), 0.1, 0.9)'
+	finds OFS203 optim/state/weight/precond_0
 else
-	skip 18 "no torch"
+	skip 52 "no torch"
 fi
 
 # Two copies of each shard.

@@ -1,0 +1,156 @@
+/* families.c - what has to hold of the states of an optimizer, by their names
+ */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "analyze/families.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Only what follows from how a state is computed, whatever the gradients were.
+ * So there is nothing here for a momentum alone (SGD, Lion, Muon): it may have
+ * any finite value.
+ *
+ * Adamax        exp_inf is at least b2^k |g| of each gradient, k steps ago, and
+ *               exp_avg a mean of them: Adam's bound with powers of one
+ * RMSprop       the mean of gradients squared is at most the mean of squares
+ * Adafactor     means over rows and over columns of the same squares have the
+ *               same mean
+ * Shampoo,      sums or means of g g', one for each dimension: no diagonal is
+ * SOAP          negative. SOAP's are means without anything added, of equal
+ *               trace, and its rotations are orthonormal */
+
+bool ofs_is_float(enum ofs_dtype t)
+{
+	switch (t) {
+	case OFS_FLOAT64:
+	case OFS_FLOAT32:
+	case OFS_FLOAT16:
+	case OFS_BFLOAT16:
+	case OFS_FLOAT8_E4M3FN:
+	case OFS_FLOAT8_E5M2:
+	case OFS_FLOAT8_E4M3FNUZ:
+	case OFS_FLOAT8_E5M2FNUZ:
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool ofs_is_one_of(const char *name, const char *const *list)
+{
+	for (; *list != NULL; list++)
+		if (strcmp(name, *list) == 0)
+			return true;
+	return false;
+}
+
+/* The states m and v of p, if all that it has are in the list. */
+static bool pair_of(const struct ofs_optimizers *s, const struct ofs_param *p,
+    const char *const *list, struct ofs_bound_rule *rule)
+{
+	rule->m = ofs_param_state(s, p, list[0]);
+	rule->v = ofs_param_state(s, p, list[1]);
+	if (rule->m == NULL || rule->v == NULL ||
+	    !ofs_is_float(rule->m->dtype) || !ofs_is_float(rule->v->dtype) ||
+	    rule->m->elements != rule->v->elements)
+		return false;
+	for (size_t i = p->first; i < p->first + p->n; i++)
+		if (!ofs_is_one_of(ofs_param_state_name(p, &s->files.file[i]),
+			list))
+			return false;
+	return true;
+}
+
+/* States beside which exp_avg and exp_avg_sq are those of Adam. Optimizers that
+ * have others (SOAP, Adan, Prodigy) keep something else in them. */
+bool ofs_is_adam(const struct ofs_optimizers *s, const struct ofs_param *p)
+{
+	static const char *const list[] = { "exp_avg", "exp_avg_sq",
+		"max_exp_avg_sq", "step", "mu_product", "fp32", "fp32_param",
+		"master_param", "kahan_comp", NULL };
+	struct ofs_bound_rule rule;
+
+	return pair_of(s, p, list, &rule);
+}
+
+bool ofs_bound_of(const struct ofs_optimizers *s, const struct ofs_param *p,
+    struct ofs_bound_rule *rule)
+{
+	static const char *const adamax[] = { "exp_avg", "exp_inf", "step",
+		"fp32", "fp32_param", "master_param", NULL };
+	static const char *const rmsprop[] = { "grad_avg", "square_avg", "step",
+		"momentum_buffer", "fp32", "fp32_param", "master_param", NULL };
+	const struct ofs_param_group *g =
+	    p->group == SIZE_MAX ? NULL : &s->group[p->group];
+
+	rule->square = pair_of(s, p, adamax, rule);
+	if (!rule->square && !pair_of(s, p, rmsprop, rule))
+		return false;
+	for (int i = 0; i < 2; i++)
+		rule->beta[i] = g == NULL ? NAN
+		    : rule->square        ? g->beta[i]
+					  : g->alpha;
+	return true;
+}
+
+/* Means of squares, and sums of them: of Adam, Adafactor, Adagrad, RMSprop,
+ * Adadelta, Adamax, AdaBelief. */
+static const char *const never_negative[] = { "exp_avg_sq", "max_exp_avg_sq",
+	"exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq_r", "exp_avg_sq_c",
+	"exp_avg_res_row", "exp_avg_res_col", "row_var", "col_var", "variance",
+	"square_avg", "acc_delta", "sum", "exp_inf", "exp_avg_var", NULL };
+
+/* Of Adafactor as transformers and fairseq, timm and PyTorch have it, and of
+ * CAME. */
+static const char *const twins[][2] = { { "exp_avg_sq_row", "exp_avg_sq_col" },
+	{ "exp_avg_sq_r", "exp_avg_sq_c" },
+	{ "exp_avg_res_row", "exp_avg_res_col" }, { "row_var", "col_var" } };
+#define NTWINS (sizeof(twins) / sizeof(twins[0]))
+#define SOAP   (NTWINS + 1)
+
+/* Of "GG/0" both parts are numbers and letters that say what it is. */
+static bool is_in(const char *name, const char *dir)
+{
+	size_t n = strlen(dir);
+
+	return strncmp(name, dir, n) == 0 && name[n] == '/';
+}
+
+static bool is_square(const struct ofs_file_info *f)
+{
+	unsigned long long a, b;
+	int end = 0;
+
+	return f->shape != NULL &&
+	    sscanf(f->shape, "%llu,%llu%n", &a, &b, &end) == 2 &&
+	    f->shape[end] == '\0' && a == b;
+}
+
+void ofs_state_rule(const struct ofs_optimizers *s, const struct ofs_param *p,
+    const struct ofs_file_info *f, struct ofs_state_rule *rule)
+{
+	const char *name = ofs_param_state_name(p, f);
+	bool soap = is_in(name, "GG");
+
+	*rule = (struct ofs_state_rule){ .no_negative = ofs_is_one_of(name,
+					     never_negative) };
+	for (unsigned i = 0; i < NTWINS; i++)
+		if (strcmp(name, twins[i][0]) == 0 ||
+		    strcmp(name, twins[i][1]) == 0)
+			rule->twins = i + 1;
+	if (!is_square(f))
+		return;
+	if (soap || strncmp(name, "precond_", 8) == 0 ||
+	    strncmp(name, "pre_cond_", 9) == 0)
+		rule->no_negative = rule->diagonal = true;
+	if (soap)
+		rule->twins = SOAP;
+	/* That of PSGD has the name and is a triangle. */
+	if (is_in(name, "Q"))
+		rule->orthonormal = ofs_param_state(s, p, "GG/0") != NULL ||
+		    ofs_param_state(s, p, "GG/1") != NULL;
+}
