@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "api/walk.h"
 #include "base/buf.h"
 #include "tools/command.h"
-#include "api/walk.h"
 
 #define VALUE_MAX 60 /* bytes of a value that are shown */
 

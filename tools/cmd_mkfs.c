@@ -15,8 +15,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		&status) == -1)
 		return status;
 	if (c.layout == NULL)
-		status =
-		    ofs_tool_usage(verb, "which layout? --layout " OFS_FORMATS);
+		status = ofs_command_which_layout(verb, "--layout");
 	else if (optimfs_mkfs(c.fs, c.layout, c.operand[0], &err) == -1)
 		status = ofs_command_fail_layout(&c, &err);
 	else if ((c.flags & OFS_JSON) != 0 && ofs_job_is_first(&c.job))
@@ -36,5 +35,6 @@ const struct ofs_verb ofs_verb_mkfs = {
 	    "  --layout FORMAT[@LAYOUT]  dcp@16, dcp@2x8, fsdp@4, torch; "
 	    "optimfs(5) has them all\n"
 	    "  --json                    say what was made as JSON\n",
+	.more = ofs_command_print_layouts,
 	.run = run,
 };

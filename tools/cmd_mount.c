@@ -90,6 +90,16 @@ static int run_mount(const struct ofs_verb *self, int argc, char **argv)
 	return status;
 }
 
+static void print_types(void)
+{
+	const char *name;
+
+	printf("\nTypes: ");
+	for (unsigned i = 0; (name = optimfs_type(i)) != NULL; i++)
+		printf("%s%s", i == 0 ? "" : ", ", name);
+	putchar('\n');
+}
+
 const struct ofs_verb ofs_verb_mount = {
 	.name = "mount",
 	.synopsis = "[-dfqs] [-o OPTION[,OPTION]...] CHECKPOINT MOUNTPOINT",
@@ -109,8 +119,6 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  recover=discard    drop that\n"
 	    "  scratch            try things: nothing is ever committed\n"
 	    "  upper=DIR          where to keep what is written until then\n"
-	    "Types: dcp, megatron, torch, pickle, npz, safetensors, deepspeed, "
-	    "universal, raw\n"
 	    "What the checkpoint is, where it does not say:\n"
 	    "  type=FORMAT optim_key=KEY model_key=KEY subtree=PATH\n"
 	    "  ids=FILE|model     names for parameters that have numbers\n"
@@ -130,6 +138,7 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  gather=mpi|auto|nccl gpu_cache=SIZE\n"
 	    "\n"
 	    "optimfs(1) explains them.\n",
+	.more = print_types,
 	.run = run_mount,
 };
 

@@ -65,8 +65,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		1, 1, &status) == -1)
 		return status;
 	if (c.to == NULL)
-		status =
-		    ofs_tool_usage(verb, "which layout? --to " OFS_FORMATS);
+		status = ofs_command_which_layout(verb, "--to");
 	else if (c.jobs != NULL && !parse_jobs(c.jobs, &how.jobs))
 		status =
 		    ofs_tool_usage(verb, "-j %.40s: 1 to %d", c.jobs, JOBS_MAX);
@@ -89,8 +88,7 @@ const struct ofs_verb ofs_verb_reshard = {
 	    "  --progress            say how far it is, terminal or not\n"
 	    "  -q                    do not say how far it is\n"
 	    "  -v                    under mpirun: say what each rank did\n"
-	    "  --json                say what was written as JSON\n"
-	    "\n"
-	    "Formats: " OFS_FORMATS "\n",
+	    "  --json                say what was written as JSON\n",
+	.more = ofs_command_print_layouts,
 	.run = run,
 };

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/walk.h"
 #include "base/buf.h"
 #include "tools/command.h"
-#include "api/walk.h"
 
 /* The archive is POSIX.1-2001 pax: ustar headers, and before a file whose
  * name, size, owner or time does not fit one an extended header of

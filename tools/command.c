@@ -181,12 +181,21 @@ static int join_paths(struct ofs_command *c, const char *inner,
 	return c->joined == NULL ? -1 : 0;
 }
 
-/* Mounts that were named stand for what they show. */
+static void say_staged(const char *mount, const struct ofs_source *s)
+{
+	if (s->staged[0] != '\0')
+		ofs_tool_say("%s: not committed yet: %s; this is the "
+			     "checkpoint without them",
+		    mount, s->staged);
+}
+
+/* Mounts that were named stand for the checkpoints they show. */
 static int look_through(struct ofs_command *c, unsigned allowed, int min)
 {
 	struct ofs_source *s = c->source;
 	int found = ofs_source_find(c->checkpoint, &s[0]);
 
+	say_staged(c->checkpoint, &s[0]);
 	if (found == 1) {
 		c->checkpoint = s[0].path;
 		ofs_source_apply(&s[0], &c->open);
@@ -196,6 +205,7 @@ static int look_through(struct ofs_command *c, unsigned allowed, int min)
 	if (found == -1 || (allowed & OFS_SECOND) == 0 || c->noperands == 0)
 		return found;
 	found = ofs_source_find(c->operand[0], &s[1]);
+	say_staged(c->operand[0], &s[1]);
 	if (found == 1)
 		c->operand[0] = s[1].path;
 	return found;
@@ -449,6 +459,48 @@ void ofs_command_progress(void *ctx, uint64_t bytes, uint64_t total)
 	struct ofs_command *c = ctx;
 
 	ofs_progress_show(&c->progress, bytes, total, NULL);
+}
+
+/* "dcp@N, torch or zero3@N" */
+static void list_layouts(struct ofs_buf *b)
+{
+	const char *name, *next;
+	bool ranked, more;
+
+	name = optimfs_layout(0, &ranked);
+	for (unsigned i = 1; name != NULL; i++) {
+		next = optimfs_layout(i, &more);
+		ofs_buf_printf(b, "%s%s%s",
+		    i == 1             ? ""
+			: next == NULL ? " or "
+				       : ", ",
+		    name, ranked ? "@N" : "");
+		name = next;
+		ranked = more;
+	}
+	ofs_buf_putc(b, '\0');
+}
+
+int ofs_command_which_layout(const struct ofs_verb *verb, const char *option)
+{
+	struct ofs_buf b = { 0 };
+	int status;
+
+	list_layouts(&b);
+	status = ofs_tool_usage(verb, "which layout? %s %s", option,
+	    b.bad ? "FORMAT" : (const char *)b.data);
+	ofs_buf_fini(&b);
+	return status;
+}
+
+void ofs_command_print_layouts(void)
+{
+	struct ofs_buf b = { 0 };
+
+	list_layouts(&b);
+	if (!b.bad)
+		printf("\nFormats: %s\n", (const char *)b.data);
+	ofs_buf_fini(&b);
 }
 
 void ofs_print_made(const char *dir, const char *layout, bool synced)

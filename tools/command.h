@@ -45,11 +45,6 @@ enum ofs_command_flag {
 	OFS_QUIET = 32768,     /* -q */
 };
 
-/* What a checkpoint can be written as, for help. */
-#define OFS_FORMATS                                                         \
- "dcp@N, dcp-st@N, fsdp@N, safetensors, torch, universal, zero1@N, zero2@N" \
- " or zero3@N"
-
 /* What was said, and the checkpoint, opened. */
 struct ofs_command {
 	unsigned flags; /* enum ofs_command_flag, or'ed */
@@ -117,6 +112,11 @@ int ofs_sink_stdout(void *ctx, const void *p, size_t n,
 /* What -j says, 0 without it; -1 with *status set where it is no number. */
 int ofs_command_jobs(const struct ofs_command *c, const struct ofs_verb *verb,
     unsigned *jobs, int *status);
+
+/* A layout is wanted, and option was not given: which ones there are. */
+int ofs_command_which_layout(const struct ofs_verb *verb, const char *option);
+/* The same as a line of --help. */
+void ofs_command_print_layouts(void);
 
 /* --json of a verb that made a directory in a layout. */
 void ofs_print_made(const char *dir, const char *layout, bool synced);

@@ -96,6 +96,26 @@ static bool read_info(struct ofs_source *s, const char *point)
 	return known;
 }
 
+static void read_staged(struct ofs_source *s, const char *point)
+{
+	static const char dirty[] = "dirty ";
+	char *path, line[sizeof(s->staged) + sizeof(dirty)];
+	FILE *f;
+
+	if (asprintf(&path, "%s/.optimfs/control", point) == -1)
+		return;
+	f = fopen(path, "re");
+	free(path);
+	if (f == NULL)
+		return;
+	if (fgets(line, sizeof(line), f) != NULL &&
+	    strncmp(line, dirty, strlen(dirty)) == 0) {
+		line[strcspn(line, "\n")] = '\0';
+		strcpy(s->staged, line + strlen(dirty));
+	}
+	fclose(f);
+}
+
 int ofs_source_find(const char *given, struct ofs_source *s)
 {
 	struct ofs_mountinfo m = { 0 };
@@ -114,6 +134,8 @@ int ofs_source_find(const char *given, struct ofs_source *s)
 		ofs_source_fini(s);
 		goto none;
 	}
+	if (m.rw)
+		read_staged(s, m.point);
 	s->path = strdup(m.source);
 	s->inner = strdup(inner);
 	ofs_mountinfo_fini(&m);

@@ -10,6 +10,7 @@
 struct ofs_source {
 	char *path;  /* of the checkpoint that is mounted */
 	char *inner; /* what was named in the mount, "" for all of it */
+	char staged[64]; /* written and not committed: "3 files 1.2G"; "" */
 	/* How it was mounted: what the checkpoint is, where it does not say. */
 	struct optimfs_options open;
 	struct ofs_options options; /* has the strings */

@@ -367,6 +367,11 @@ void optimfs_group_leave(struct optimfs_group *w, const bool *worker);
 
 /* "0.1.0"; and what this build has, "zstd 1.5.4, ..." */
 const char *optimfs_version(void);
+/* Formats: names that type= takes; NULL behind the last one. */
+const char *optimfs_type(unsigned i);
+/* Formats that a checkpoint can be written in; NULL behind the last one.
+ * *ranked: a number of ranks follows, FORMAT@16. */
+const char *optimfs_layout(unsigned i, bool *ranked);
 const char *optimfs_features(void);
 
 #pragma GCC visibility pop

@@ -378,25 +378,21 @@ static int first_is_enough(void *ctx, const struct optimfs_dirent *entry)
 /* Each is made, but for its bytes, as if it had been looked up. */
 static void find_views(struct ofs_summary *s)
 {
-	static const struct ofs_summary_view views[OFS_SUMMARY_VIEWS] = {
-		{ .name = "dcp", .ranked = true },
-		{ .name = "fsdp", .ranked = true },
-		{ .name = "torch" },
-		{ .name = "safetensors" },
-		{ .name = "zero1", .ranked = true },
-		{ .name = "zero3", .ranked = true },
-		{ .name = "universal" },
-	};
 	struct optimfs_attr attr;
 	char path[64];
 
 	for (unsigned i = 0; i < OFS_SUMMARY_VIEWS; i++) {
-		s->view[i] = views[i];
-		snprintf(path, sizeof(path), ".optimfs/view/%s%s",
-		    views[i].name, views[i].ranked ? "@8" : "");
-		if (optimfs_resolve(s->fs, path, &attr, &s->view[i].why) == 0)
+		struct ofs_summary_view *v = &s->view[i];
+
+		v->name = optimfs_layout(i, &v->ranked);
+		if (v->name == NULL)
+			break;
+		s->nviews++;
+		snprintf(path, sizeof(path), ".optimfs/view/%s%s", v->name,
+		    v->ranked ? "@8" : "");
+		if (optimfs_resolve(s->fs, path, &attr, &v->why) == 0)
 			(void)optimfs_readdir(s->fs, attr.node, 0, false,
-			    first_is_enough, NULL, &s->view[i].why);
+			    first_is_enough, NULL, &v->why);
 	}
 }
 

@@ -12,7 +12,7 @@
 
 #define OFS_SUMMARY_STATES 16
 #define OFS_SUMMARY_OPTIMS 8
-#define OFS_SUMMARY_VIEWS  7
+#define OFS_SUMMARY_VIEWS  16
 
 /* Tensors, and values that are not, of one kind. */
 struct ofs_summary_count {
@@ -59,6 +59,7 @@ struct ofs_summary {
 		struct optimfs_error
 		    why; /* it cannot be made; code 0: it can */
 	} view[OFS_SUMMARY_VIEWS];
+	unsigned nviews;
 };
 
 /* All but views. */

@@ -214,7 +214,7 @@ static void put_notes(const struct ofs_summary *s, const char *key,
 static void put_views(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	ofs_buf_puts(out, ",\"views\":{");
-	for (unsigned i = 0; i < OFS_SUMMARY_VIEWS; i++) {
+	for (unsigned i = 0; i < s->nviews; i++) {
 		const struct ofs_summary_view *v = &s->view[i];
 		bool can = v->why.code == 0;
 

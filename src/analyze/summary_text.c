@@ -294,7 +294,7 @@ static void put_views(const struct ofs_summary *s, struct ofs_buf *out)
 	const char *between = "";
 
 	label(out, "reshard to");
-	for (unsigned i = 0; i < OFS_SUMMARY_VIEWS; i++) {
+	for (unsigned i = 0; i < s->nviews; i++) {
 		if (s->view[i].why.code != 0)
 			continue;
 		ofs_buf_printf(out, "%s%s%s", between, s->view[i].name,

@@ -61,6 +61,8 @@ int ofs_tool_help(const struct ofs_verb *verb)
 	    verb->summary);
 	if (verb->options != NULL)
 		printf("\n%s", verb->options);
+	if (verb->more != NULL)
+		verb->more();
 	return ofs_tool_finish(OFS_EXIT_OK);
 }
 

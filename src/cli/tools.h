@@ -27,6 +27,7 @@ struct ofs_verb {
 	const char *synopsis; /* after "optimfs NAME", "[-f] CKPT MNT" */
 	const char *summary;  /* one line */
 	const char *options;  /* lines of --help that explain them; NULL */
+	void (*more)(void);   /* prints further lines; NULL */
 	int (*run)(const struct ofs_verb *self, int argc, char **argv);
 };
 

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "optimfs/optimfs.h"
+
 /* A format is registered by its line here: ofs_format_NAME, which its own
  * directory defines. Of equal bids the first one's wins. */
 #define FORMATS(X) \
@@ -42,4 +44,36 @@ const struct ofs_format *ofs_format_find(const char *name)
 		    strcmp(formats[i]->name, name) == 0)
 			return formats[i];
 	return NULL;
+}
+
+const struct ofs_view_kind *ofs_view_kind_at(unsigned i,
+    const struct ofs_format **format)
+{
+	for (size_t f = 0; formats[f] != NULL; f++)
+		for (const struct ofs_view_kind *v = formats[f]->views;
+		     v != NULL && v->name != NULL; v++)
+			if (i-- == 0) {
+				*format = formats[f];
+				return v;
+			}
+	return NULL;
+}
+
+const char *optimfs_type(unsigned i)
+{
+	for (size_t f = 0; formats[f] != NULL; f++)
+		if (formats[f]->read != NULL && i-- == 0)
+			return formats[f]->name;
+	return NULL;
+}
+
+const char *optimfs_layout(unsigned i, bool *ranked)
+{
+	const struct ofs_format *format;
+	const struct ofs_view_kind *v = ofs_view_kind_at(i, &format);
+
+	if (v == NULL)
+		return NULL;
+	*ranked = v->ranked;
+	return v->name;
 }

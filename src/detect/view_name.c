@@ -17,15 +17,14 @@
 
 const char *ofs_layout_common(unsigned n)
 {
-	const struct ofs_format *f;
+	const struct ofs_format *format;
+	const struct ofs_view_kind *v;
 
-	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
-		for (const struct ofs_view_kind *v = f->views;
-		     v != NULL && v->name != NULL; v++)
-			for (const char *const *l = v->listed;
-			     l != NULL && *l != NULL; l++)
-				if (n-- == 0)
-					return *l;
+	for (unsigned i = 0; (v = ofs_view_kind_at(i, &format)) != NULL; i++)
+		for (const char *const *l = v->listed; l != NULL && *l != NULL;
+		     l++)
+			if (n-- == 0)
+				return *l;
 	return NULL;
 }
 
@@ -59,11 +58,11 @@ static int bad(const char *name, const char *what, const char *s, size_t n,
 static const struct ofs_view_kind *find_view(const char *name, size_t n,
     const struct ofs_format **format)
 {
-	for (size_t i = 0; (*format = ofs_format_at(i)) != NULL; i++)
-		for (const struct ofs_view_kind *v = (*format)->views;
-		     v != NULL && v->name != NULL; v++)
-			if (ofs_option_is(name, n, v->name))
-				return v;
+	const struct ofs_view_kind *v;
+
+	for (unsigned i = 0; (v = ofs_view_kind_at(i, format)) != NULL; i++)
+		if (ofs_option_is(name, n, v->name))
+			return v;
 	return NULL;
 }
 
@@ -71,22 +70,20 @@ static const struct ofs_view_kind *find_view(const char *name, size_t n,
 static int unknown(const char *name, size_t n, struct optimfs_error *err)
 {
 	char word[41], list[200] = "";
-	const struct ofs_format *f;
+	const struct ofs_format *format;
+	const struct ofs_view_kind *v;
 	struct ofs_nearest near;
 	size_t len = 0;
 
 	snprintf(word, sizeof(word), "%.*s", (int)(n > 40 ? 40 : n), name);
 	ofs_nearest_init(&near, word);
-	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
-		for (const struct ofs_view_kind *v = f->views;
-		     v != NULL && v->name != NULL; v++) {
-			ofs_nearest_try(&near, v->name);
-			if (len < sizeof(list))
-				len += (size_t)snprintf(list + len,
-				    sizeof(list) - len, "%s%s%s",
-				    len == 0 ? "" : ", ", v->name,
-				    v->ranked ? "@N" : "");
-		}
+	for (unsigned i = 0; (v = ofs_view_kind_at(i, &format)) != NULL; i++) {
+		ofs_nearest_try(&near, v->name);
+		if (len < sizeof(list))
+			len += (size_t)snprintf(list + len, sizeof(list) - len,
+			    "%s%s%s", len == 0 ? "" : ", ", v->name,
+			    v->ranked ? "@N" : "");
+	}
 	return optimfs_fail(err, ENOENT,
 	    "OFS771 view %.80s: no format is called '%s'" OFS_NEAREST_FMT
 	    " There are %s",

@@ -17,6 +17,15 @@
 #include "fs/view.h"
 #include "overlay/overlay.h"
 
+static void put_layouts(struct ofs_buf *out)
+{
+	const char *name;
+	bool ranked;
+
+	for (unsigned i = 0; (name = optimfs_layout(i, &ranked)) != NULL; i++)
+		ofs_buf_printf(out, " %s%s", name, ranked ? "@N" : "");
+}
+
 static void readme_text(struct optimfs *fs, struct ofs_buf *out)
 {
 	ofs_buf_puts(out, "This is the checkpoint\n\n    ");
@@ -51,9 +60,10 @@ static void readme_text(struct optimfs *fs, struct ofs_buf *out)
 	    "    control        the state of the mount\n"
 	    "    view/dcp@16/   the same as a checkpoint of another layout: "
 	    "cp -r makes it\n"
-	    "                   one (dcp@N, dcp@RxS, torch, safetensors)\n"
-	    "\n"
-	    "optimfs(5) has the details.\n");
+	    "                   one. Layouts:\n"
+	    "                  ");
+	put_layouts(out);
+	ofs_buf_puts(out, "\n\noptimfs(5) has the details.\n");
 }
 
 static void put_dirty(struct ofs_buf *out, const struct optimfs_status *s)

@@ -25,7 +25,7 @@ has "parameters" '^parameters +[0-9]+ tensors, [0-9]+ elements'
 has "dtypes with shares" '^dtypes +float32 [0-9.]+ %'
 has "sharding" '^sharding +[0-9]+ of [0-9]+ tensors in parts over 3 ranks \([0-9]+ along dim 0'
 has "that nothing is missing" '^missing +nothing$'
-has "what it can become" '^reshard to +dcp@N, .*torch, safetensors'
+has "what it can become" '^reshard to +dcp@N, .*safetensors, torch'
 
 ok "info of a directory" "$OPTIMFS" info "$ck" $state
 has "says what is below" '^holds +3 tensors, 289 elements, '
@@ -64,6 +64,10 @@ if command -v python3 >/dev/null; then
 	    sum(d["bytes"] for d in r["dtypes"].values())'
 	json "views" 'r["views"]["dcp"]["possible"] and
 	    r["views"]["dcp"]["ranked"]'
+	"$OPTIMFS" help reshard | sed -n 's/@N//g; s/ or /, /; s/^Formats: //p' \
+	    >"$scratch/formats"
+	json "views are the formats that help lists" '", ".join(r["views"]) ==
+	    open("'"$scratch/formats"'").read().strip()'
 	ok "info --json of a directory" "$OPTIMFS" info --json "$ck" $state
 	json "counts what is below" 'r["kind"] == "directory" and
 	    r["all"]["tensors"] == 3 and r["path"] == "'$state'"'
@@ -71,7 +75,7 @@ if command -v python3 >/dev/null; then
 	json "has numbers as numbers" 'r["shards"] == 3 and
 	    r["shape"] == [12, 12] and r["size"] == 576'
 else
-	skip 14 "no python3"
+	skip 15 "no python3"
 fi
 
 # An optimizer's name is said only where its state and options prove it.
@@ -89,7 +93,7 @@ kind 'SGD with momentum' pytorch/dcp_opt_sgd_w2/ckpt
 
 # A mount stands for its checkpoint.
 (requires mount) >/dev/null || {
-	skip 13 "no mount"
+	skip 22 "no mount"
 	done_testing
 }
 mnt=$(point a)
@@ -108,9 +112,28 @@ is "is put together" "$(cat "$scratch/out")" 0.001
 ok "cp out of a mount" "$OPTIMFS" cp "$mnt/$state/step" "$scratch/step"
 ok "fsck of a mount" "$OPTIMFS" fsck "$mnt"
 ok "diff of a mount and its checkpoint" "$OPTIMFS" diff "$mnt" "$ck"
+ok "README of a mount" grep -o ' dcp@N dcp-st@N .*' "$mnt/.optimfs/README"
+is "lists the formats of help" "$(tr -d '\n' <"$scratch/out")" \
+    "$("$OPTIMFS" help reshard |
+	sed -n 's/ or /, /; s/,//g; s/^Formats:\(.*\)/\1/p')"
 ok "a view is a checkpoint of its own" \
     "$OPTIMFS" info "$mnt/.optimfs/view/torch"
 has "of its own format" '^format +torch'
+ok "umount" "$OPTIMFS" umount "$mnt"
+
+cp -r "$ck" "$scratch/edited" && chmod -R u+w "$scratch/edited"
+ok "mount -o rw" "$OPTIMFS" mount -o rw "$scratch/edited" "$mnt"
+ok "info of what was not edited" "$OPTIMFS" info "$mnt"
+is "says nothing of that" "$(cat "$scratch/err")" ''
+echo 1e-5 >"$mnt/optim/param_groups/0/lr"
+ok "info of what is not committed" "$OPTIMFS" info "$mnt"
+has "shows the checkpoint" '^  group 0  lr 0\.001,'
+like "and says so" "$(cat "$scratch/err")" \
+    "optimfs: $mnt: not committed yet: 1 file *; this is the checkpoint without them"
+ok "commit" "$OPTIMFS" commit "$mnt"
+ok "info of what is committed" "$OPTIMFS" info "$mnt"
+has "shows it" '^  group 0  lr 1e-05,'
+is "and says no more" "$(cat "$scratch/err")" ''
 ok "umount" "$OPTIMFS" umount "$mnt"
 
 ok "a damaged checkpoint mounts" "$OPTIMFS" mount "$scratch/hurt" "$mnt"

@@ -19,5 +19,33 @@ for page in $pages; do
 		echo "$said" | sed 's/^/# /'
 	fi
 done
+
+# Formats are registered in one place; the pages name them all.
+names() { # names PAGE WORD...
+	page=$1
+	shift
+	for word; do
+		n=$((n + 1))
+		if grep -qw -e "$word" "$top/$page"; then
+			echo "ok $n - $page names $word"
+		else
+			bad=$((bad + 1))
+			echo "not ok $n - $page names $word"
+		fi
+	done
+}
+: "${OPTIMFS:=optimfs}"
+listed() { # listed VERB LABEL
+	"$OPTIMFS" help "$1" | sed -n "s/ or /, /; s/@N//g; s/,//g; s/^$2: //p"
+}
+types=$(listed mount Types)
+formats=$(listed reshard Formats)
+[ -n "$types" ] && [ -n "$formats" ] || {
+	bad=$((bad + 1))
+	echo "# help lists no formats"
+}
+names optimfs.1 $types
+names optimfs.5 $formats
+
 echo "1..$n"
 [ $bad = 0 ]
