@@ -15,13 +15,23 @@
  * kernel need not ask twice. */
 #define FOREVER 1e9
 /* What stat(2) calls the best size for I/O: python reads text in units of it,
- * cp at least as much. */
+ * cp at least as much. What is large, or may be written and become so, takes
+ * requests of the largest size: each costs as much as copying 100 KiB. */
 #define BLOCK_SIZE (128 * 1024)
+#define LARGE_FILE (8u << 20)
 /* Largest value the kernel takes, XATTR_SIZE_MAX. */
 #define XATTR_MAX 65536
 /* Cookies of a directory: "." and ".." come before the entries. */
 #define FIRST_ENTRY 2
 #define UNKNOWN_INO 0xffffffffu
+
+static blksize_t block_size(const struct optimfs_attr *a)
+{
+	return a->exact && S_ISREG(a->mode) &&
+		(a->changes || a->size >= LARGE_FILE)
+	    ? OFS_MAX_READ
+	    : BLOCK_SIZE;
+}
 
 static void to_stat(const struct optimfs_attr *a, struct stat *st)
 {
@@ -33,7 +43,7 @@ static void to_stat(const struct optimfs_attr *a, struct stat *st)
 	st->st_gid = a->gid;
 	st->st_size = (off_t)a->size;
 	st->st_blocks = (blkcnt_t)((a->stored + 511) / 512);
-	st->st_blksize = BLOCK_SIZE;
+	st->st_blksize = block_size(a);
 	st->st_mtim.tv_sec = a->mtime_ns / 1000000000;
 	st->st_mtim.tv_nsec = a->mtime_ns % 1000000000;
 	if (st->st_mtim.tv_nsec < 0) {

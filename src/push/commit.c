@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/sys.h"
 #include "cluster/commit/coordinator.h"
 #include "detect/view_name.h"
@@ -43,6 +44,7 @@ struct committing {
 	void *ctx;
 	_Atomic uint64_t done;
 	uint64_t total;
+	uint32_t *object; /* of the template's files; OFS_NONE */
 };
 
 static bool stopped(void *ctx)
@@ -87,9 +89,24 @@ static int put_element(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	return ofs_writethrough_element(c->e, f, err);
 }
 
+/* All files are on their way to the disk before the first is waited for. */
+static void start_files(const struct committing *c, int dir)
+{
+	for (uint32_t i = 0; i < c->template.n; i++) {
+		int fd = openat(dir, c->template.file[i].name,
+		    O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+		if (fd == -1)
+			continue;
+		(void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+		close(fd);
+	}
+}
+
 static int sync_files(const struct committing *c, int dir,
     struct optimfs_error *err)
 {
+	start_files(c, dir);
 	for (uint32_t i = 0; i < c->template.n; i++) {
 		const char *name = c->template.file[i].name;
 		int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -106,18 +123,67 @@ static int sync_files(const struct committing *c, int dir,
 	return 0;
 }
 
+/* A file of the template and the object that a mount of it has for it. */
+struct named {
+	const char *path;
+	uint32_t object;
+};
+
+static int by_path(const void *a, const void *b)
+{
+	const struct named *x = a, *y = b;
+
+	return strcmp(x->path, y->path);
+}
+
+static int match_objects(struct committing *c, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = c->fs->cat;
+	struct named *all = calloc((size_t)cat->nobjects + 1, sizeof(*all));
+
+	c->object = calloc((size_t)c->template.n + 1, sizeof(*c->object));
+	if (all == NULL || c->object == NULL) {
+		free(all);
+		return ofs_no_memory(err);
+	}
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		all[i] = (struct named){ cat->objects[i].path, i };
+	qsort(all, cat->nobjects, sizeof(*all), by_path);
+	for (uint32_t i = 0; i < c->template.n; i++) {
+		const struct named key = { .path = c->template.file[i].name };
+		const struct named *v =
+		    bsearch(&key, all, cat->nobjects, sizeof(*all), by_path);
+
+		c->object[i] = v == NULL ? OFS_NONE : v->object;
+	}
+	free(all);
+	return 0;
+}
+
+static bool seen(void *ctx, uint32_t file, uint64_t from, uint64_t n,
+    uint32_t *crc)
+{
+	const struct committing *c = ctx;
+
+	return c->object[file] != OFS_NONE &&
+	    ofs_writethrough_sum(c->e, c->object[file], from, n, crc);
+}
+
 /* Values are as they were: the files of the template are the checkpoint's. */
 static int fill(struct committing *c, struct optimfs_error *err)
 {
 	int dir = openat(c->stage, OFS_TEMPLATE,
 	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	const struct ofs_template_summing how = { &c->done, stopped, seen, c };
 	int ret;
 
 	if (dir == -1)
 		return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_TEMPLATE);
 	for (size_t i = 0; i < c->template.nsums; i++)
 		c->total += c->template.sum[i].n;
-	ret = ofs_template_sums(&c->template, dir, &c->done, stopped, c, err);
+	ret = match_objects(c, err);
+	if (ret == 0)
+		ret = ofs_template_sums(&c->template, dir, &how, err);
 	if (ret == 0)
 		ret = sync_files(c, dir, err);
 	close(dir);
@@ -365,5 +431,6 @@ int ofs_writethrough_commit(struct optimfs *fs, bool (*stop)(void *ctx),
 	if (ret == -1)
 		ofs_writethrough_forget(fs->edit);
 	ofs_template_fini(&c.template);
+	free(c.object);
 	return ret;
 }

@@ -77,12 +77,18 @@ uint32_t ofs_template_model(const struct optimfs *made, uint32_t node);
 uint64_t ofs_template_hash(const void *text, size_t n);
 
 /* template_sums.c */
-/* Write all checksums of the files in dir, whose other bytes are there.
- * done, which may be NULL, counts bytes; stop is asked now and then
- * (ECANCELED), and may be NULL. */
+/* Any of it may be NULL. */
+struct ofs_template_summing {
+	_Atomic uint64_t *done;  /* counts bytes */
+	bool (*stop)(void *ctx); /* asked now and then: ECANCELED */
+	/* The CRC-32 of n bytes at from of a file, if somebody has it. */
+	bool (*known)(void *ctx, uint32_t file, uint64_t from, uint64_t n,
+	    uint32_t *crc);
+	void *ctx;
+};
+/* Write all checksums of the files in dir, whose other bytes are there. */
 int ofs_template_sums(const struct ofs_template *s, int dir,
-    _Atomic uint64_t *done, bool (*stop)(void *ctx), void *ctx,
-    struct optimfs_error *err);
+    const struct ofs_template_summing *how, struct optimfs_error *err);
 
 /* template_info.c */
 /* Complete and synced, or not there. */

@@ -21,9 +21,7 @@
 
 struct summing {
 	const struct ofs_template *s;
-	_Atomic uint64_t *done;
-	bool (*stop)(void *ctx);
-	void *ctx;
+	const struct ofs_template_summing *how;
 	uint8_t *buf; /* STEP bytes */
 	struct window {
 		uint64_t at, n;
@@ -47,13 +45,13 @@ static bool win_has(const struct summing *w, uint64_t at, uint64_t n)
 	    n <= w->win.n - (at - w->win.at);
 }
 
-/* n more bytes have been read. */
+/* n more bytes have been summed up. */
 static int step(const struct summing *w, uint64_t n, struct optimfs_error *err)
 {
-	if (w->stop != NULL && w->stop(w->ctx))
+	if (w->how->stop != NULL && w->how->stop(w->how->ctx))
 		return optimfs_fail(err, ECANCELED, "given up");
-	if (w->done != NULL)
-		atomic_fetch_add(w->done, n);
+	if (w->how->done != NULL)
+		atomic_fetch_add(w->how->done, n);
 	return 0;
 }
 
@@ -92,6 +90,9 @@ static int sum_few(struct summing *w, int fd, const struct ofs_template_sum *v,
 static int sum_many(struct summing *w, int fd, const struct ofs_template_sum *v,
     uint32_t *crc, struct optimfs_error *err)
 {
+	if (w->how->known != NULL &&
+	    w->how->known(w->how->ctx, v->file, v->from, v->n, crc))
+		return step(w, v->n, err);
 	if (win_flush(w, fd, err) == -1)
 		return -1;
 	*crc = 0;
@@ -162,11 +163,9 @@ static int sum_named(struct summing *w, int dir, size_t at, size_t end,
 }
 
 int ofs_template_sums(const struct ofs_template *s, int dir,
-    _Atomic uint64_t *done, bool (*stop)(void *ctx), void *ctx,
-    struct optimfs_error *err)
+    const struct ofs_template_summing *how, struct optimfs_error *err)
 {
-	struct summing w = { s, done, stop, ctx, malloc(STEP),
-		{ .buf = malloc(WINDOW) } };
+	struct summing w = { s, how, malloc(STEP), { .buf = malloc(WINDOW) } };
 	int ret = 0;
 
 	if (w.buf == NULL || w.win.buf == NULL)

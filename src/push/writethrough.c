@@ -10,19 +10,26 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/crc.h"
 #include "base/dtype.h"
 #include "base/fds.h"
 #include "base/search.h"
 #include "base/sys.h"
 #include "overlay/overlay_impl.h"
 #include "push/template.h"
+#include "push/written_sums.h"
 #include "read/scatter.h"
 
 #define ZEROS ((uint64_t)1 << 20)
+/* So much of a file is on its way to the disk at a time while more is written:
+ * a commit, which has to wait for all of it, finds most of it there. */
+#define BEHIND ((uint64_t)8 << 20)
 
 struct ofs_writethrough {
 	struct optimfs *fs;
 	struct ofs_fds *fds; /* for writing, by object */
+	struct ofs_written_sums *sums;
+	_Atomic uint64_t *behind; /* bytes written, by object, up to BEHIND */
 	/* Texts that are the layout's own, by their nodes (push/template.h). */
 	struct own {
 		uint32_t node, model;
@@ -120,6 +127,8 @@ static void through_free(void *ctx)
 	struct ofs_writethrough *d = ctx;
 
 	ofs_fds_free(d->fds);
+	ofs_written_sums_free(d->sums);
+	free(d->behind);
 	free(d->destination);
 	free(d->alias);
 	free(d->own);
@@ -131,15 +140,20 @@ static struct ofs_writethrough *through_new(struct optimfs *fs,
 {
 	struct ofs_writethrough *d = calloc(1, sizeof(*d));
 
-	if (d == NULL) {
+	if (d != NULL)
+		d->behind =
+		    calloc((size_t)fs->cat->nobjects + 1, sizeof(*d->behind));
+	if (d == NULL || d->behind == NULL) {
+		free(d);
 		optimfs_fail(err, ENOMEM, "a template");
 		return NULL;
 	}
 	d->fs = fs;
+	d->sums = ofs_written_sums_new(fs->cat->nobjects, err);
 	d->destination = realpath(fs->source, NULL);
 	if (d->destination == NULL)
 		optimfs_fail(err, errno, "OFS809 %s: %m", fs->source);
-	else
+	else if (d->sums != NULL)
 		/* the transport, which looks for places, has the other half */
 		d->fds = ofs_fds_new(fs->cat->nobjects, ofs_fds_limit() / 2,
 		    open_object, (void *)(uintptr_t)fs->cat, err);
@@ -191,6 +205,7 @@ uint32_t ofs_writethrough_primary(const struct ofs_overlay *e, uint32_t node)
 struct writing {
 	struct ofs_writethrough *d;
 	uint32_t object; /* OFS_NONE: none */
+	int fd;
 };
 
 static void let_go(struct writing *w)
@@ -198,6 +213,15 @@ static void let_go(struct writing *w)
 	if (w->object != OFS_NONE)
 		ofs_fds_put(w->d->fds, w->object);
 	w->object = OFS_NONE;
+}
+
+static void forget(struct ofs_writethrough *d, const struct ofs_segment *seg)
+{
+	int64_t reach = (int64_t)(seg->n - 1) * seg->src_pitch;
+	uint64_t from = seg->src - (uint64_t)(reach < 0 ? -reach : 0);
+
+	ofs_written_sums_forget(d->sums, seg->object, from,
+	    seg->len + (uint64_t)(reach < 0 ? -reach : reach));
 }
 
 static int target(void *ctx, const struct ofs_segment *seg, int *fd,
@@ -214,7 +238,42 @@ static int target(void *ctx, const struct ofs_segment *seg, int *fd,
 	if (*fd == -1)
 		return -1;
 	w->object = seg->object;
+	w->fd = *fd;
+	forget(w->d, seg);
 	return 0;
+}
+
+/* Of a segment that is one run of the file. */
+static uint32_t sum_of(const struct ofs_segment *seg, const uint8_t *buf)
+{
+	uint32_t crc = 0;
+
+	for (uint64_t i = 0; i < seg->n; i++)
+		crc = ofs_crc32(crc,
+		    buf + seg->dst + (int64_t)i * seg->dst_pitch, seg->len);
+	return crc;
+}
+
+static void written(void *ctx, const struct ofs_segment *seg,
+    const uint8_t *buf)
+{
+	const struct writing *w = ctx;
+	uint64_t bytes = seg->len * seg->n;
+
+	if (seg->n == 1 || seg->src_pitch == (int64_t)seg->len)
+		ofs_written_sums_add(w->d->sums, seg->object, seg->src, bytes,
+		    sum_of(seg, buf));
+	if (atomic_fetch_add(&w->d->behind[seg->object], bytes) + bytes <
+	    BEHIND)
+		return;
+	atomic_store(&w->d->behind[seg->object], 0);
+	(void)sync_file_range(w->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
+bool ofs_writethrough_sum(const struct ofs_overlay *e, uint32_t object,
+    uint64_t from, uint64_t n, uint32_t *crc)
+{
+	return ofs_written_sums_get(of(e)->sums, object, from, n, crc);
 }
 
 static const struct ofs_tensor *tensor_of(const struct ofs_overlay *e,
@@ -226,8 +285,8 @@ static const struct ofs_tensor *tensor_of(const struct ofs_overlay *e,
 static int scatter(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t first, uint64_t count, const void *buf, struct optimfs_error *err)
 {
-	struct writing w = { of(e), OFS_NONE };
-	struct ofs_target to = { target, &w };
+	struct writing w = { of(e), OFS_NONE, -1 };
+	struct ofs_target to = { target, written, &w };
 	int ret;
 
 	if (count == 0)

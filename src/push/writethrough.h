@@ -45,6 +45,9 @@ int ofs_writethrough_zero(struct ofs_overlay *e, struct ofs_overlay_file *f,
 /* What lies there, whether it was written or not. */
 int ofs_writethrough_read(struct ofs_overlay *e, struct ofs_overlay_file *f,
     void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
+/* The CRC-32 of n bytes of an object, if it was seen when they were written. */
+bool ofs_writethrough_sum(const struct ofs_overlay *e, uint32_t object,
+    uint64_t from, uint64_t n, uint32_t *crc);
 /* The element of a tensor without dimensions, as its text says it. */
 int ofs_writethrough_element(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err);

@@ -200,16 +200,31 @@ int ofs_scatter_plan(struct ofs_reader *r, const struct ofs_tensor *t,
 	return ret;
 }
 
+static int write_to(const struct ofs_target *target,
+    const struct ofs_segment *seg, const void *buf, struct optimfs_error *err)
+{
+	int64_t delta = 0;
+	int fd = -1;
+
+	if (target->at(target->ctx, seg, &fd, &delta, err) == -1 ||
+	    ofs_scatter_segment(fd, delta, seg, buf, err) == -1)
+		return -1;
+	if (target->written != NULL)
+		target->written(target->ctx, seg, buf);
+	return 0;
+}
+
 /* The elements in the form that they are stored in: what mends them when they
  * are read undoes itself. */
-static int write_fixed(int fd, int64_t delta, const struct ofs_segment *seg,
-    const void *buf, uint64_t size, struct optimfs_error *err)
+static int write_fixed(const struct ofs_target *target,
+    const struct ofs_segment *seg, const void *buf, uint64_t size,
+    struct optimfs_error *err)
 {
 	uint8_t *copy;
 	int ret;
 
 	if (seg->fix == OFS_FIX_NONE)
-		return ofs_scatter_segment(fd, delta, seg, buf, err);
+		return write_to(target, seg, buf, err);
 	if ((seg->fix & OFS_FIX_ROUND) != 0)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS822 a rounded tensor cannot be written");
@@ -218,7 +233,7 @@ static int write_fixed(int fd, int64_t delta, const struct ofs_segment *seg,
 		return optimfs_fail(err, ENOMEM, "write buffer");
 	memcpy(copy, buf, size);
 	ofs_fix_segment(seg, copy);
-	ret = ofs_scatter_segment(fd, delta, seg, copy, err);
+	ret = write_to(target, seg, copy, err);
 	free(copy);
 	return ret;
 }
@@ -231,15 +246,8 @@ int ofs_scatter(struct ofs_reader *r, const struct ofs_tensor *t,
 	struct ofs_plan plan = { 0 };
 	int ret = ofs_scatter_plan(r, t, first, count, &plan, err);
 
-	for (size_t i = 0; i < plan.n && ret == 0; i++) {
-		int64_t delta = 0;
-		int fd = -1;
-
-		ret = target->at(target->ctx, &plan.seg[i], &fd, &delta, err);
-		if (ret == 0)
-			ret = write_fixed(fd, delta, &plan.seg[i], buf, size,
-			    err);
-	}
+	for (size_t i = 0; i < plan.n && ret == 0; i++)
+		ret = write_fixed(target, &plan.seg[i], buf, size, err);
 	ofs_plan_fini(&plan);
 	return ret;
 }

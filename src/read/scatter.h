@@ -19,6 +19,9 @@
 struct ofs_target {
 	int (*at)(void *ctx, const struct ofs_segment *seg, int *fd,
 	    int64_t *delta, struct optimfs_error *err);
+	/* It has been written from buf, which has what is stored; NULL. */
+	void (*written)(void *ctx, const struct ofs_segment *seg,
+	    const uint8_t *buf);
 	void *ctx;
 };
 

@@ -77,7 +77,7 @@ static bool fill(struct optimfs *from, struct optimfs *to)
 {
 	struct ofs_catalog *cat = to->cat;
 	int *fd = calloc(cat->nobjects + 1, sizeof(*fd));
-	struct ofs_target target = { write_to, fd };
+	struct ofs_target target = { .at = write_to, .ctx = fd };
 	struct optimfs_error err;
 	bool good = true;
 
@@ -112,12 +112,13 @@ static bool fill(struct optimfs *from, struct optimfs *to)
 
 static bool sum(const char *stage)
 {
+	const struct ofs_template_summing how = { .known = NULL };
 	struct optimfs_error err = { 0 };
 	struct ofs_template s;
 	int dir = open(stage, O_RDONLY | O_DIRECTORY);
 	int files = openat(dir, OFS_TEMPLATE, O_RDONLY | O_DIRECTORY);
 	bool good = ofs_template_load(dir, &s, &err) == 0 &&
-	    ofs_template_sums(&s, files, NULL, NULL, NULL, &err) == 0;
+	    ofs_template_sums(&s, files, &how, &err) == 0;
 
 	if (!good)
 		diag("%s", err.text);
