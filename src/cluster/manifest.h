@@ -109,10 +109,18 @@ ofs_handler_fn ofs_manifest_rescan;
 
 /* Segments whose objects are files of s that are not here, from those who have
  * them: cluster/remote.c. Large ones go in pieces, spread over owners; an
- * owner that fails is replaced by another.. */
+ * owner that fails is replaced by another. */
 int ofs_remote_fetch(const struct ofs_manifest *s,
     const struct ofs_segment *segs, size_t n, uint8_t *buf,
     struct optimfs_error *err);
+/* The same in two steps, for what will be wanted soon: ask for it, and lay out
+ * what has come, waiting for it. NULL, and -1: fetch it. What is not wanted any
+ * more is dropped. s must outlive it. */
+struct ofs_remote_ahead;
+struct ofs_remote_ahead *ofs_remote_ahead(const struct ofs_manifest *s,
+    const struct ofs_segment *segs, size_t n);
+int ofs_remote_arrived(struct ofs_remote_ahead *a, uint8_t *buf);
+void ofs_remote_drop(struct ofs_remote_ahead *a);
 /* What an encoded extent decodes to: at->object is a file of s. */
 int ofs_remote_length(const struct ofs_manifest *s, const struct ofs_extent *at,
     uint64_t max, uint64_t *len, struct optimfs_error *err);

@@ -13,7 +13,7 @@
  * the ranks of a job and knows nothing of checkpoints. It exports one struct
  * ofs_group_ops called optimfs_group_module. Members are only ever added at
  * the end, with a new version. */
-#define OFS_GROUP_VERSION 1
+#define OFS_GROUP_VERSION 2
 #define OFS_GROUP_SYMBOL  "optimfs_group_module"
 
 /* Most bytes of a request, and of an answer: whoever wants more asks several
@@ -45,7 +45,7 @@ struct ofs_ask {
 	 * EHOSTDOWN (OFS911): the rank has died. ETIMEDOUT (OFS912). */
 	const void *answer;
 	struct optimfs_error err;
-	void *priv; /* the module's */
+	void *priv, *batch; /* the module's */
 };
 
 /* Bytes of one rank; p is NULL when there are none. */
@@ -73,12 +73,18 @@ struct ofs_group_ops {
 	/* Ask n questions at once and wait for all answers. Any thread, any
 	 * number of them. Follow it with release, whatever came of them. */
 	void (*ask)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
+	/* Those n that were asked together. An answer that has not come is
+	 * given up. */
 	void (*release)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
 	/* Is rank known to have died? */
 	bool (*dead)(const struct ofs_group *w, int rank);
 	/* Leave the job and free w; every rank that lives does. No question is
 	 * open. */
 	void (*leave)(struct ofs_group *w);
+	/* ask in two steps: start returns at once, wait when all n answers
+	 * are there. The questions stay where they are until release. */
+	void (*start)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
+	void (*wait)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
 };
 
 #endif

@@ -45,6 +45,7 @@ struct gathering {
 	uint64_t want; /* of all requests */
 	int avoid[MAX_AVOID];
 	size_t navoid;
+	bool one_round; /* and no more */
 	struct optimfs_error *err;
 };
 
@@ -140,28 +141,33 @@ static int finish(struct gathering *g, const struct ofs_ask *ask)
 	return ret;
 }
 
-static int run(struct gathering *g)
+static int put_asks(struct gathering *g, struct ofs_ask *ask)
 {
-	const struct optimfs_group *w = g->s->world;
-	struct ofs_ask ask[ROUND_ASKS];
-	int ret;
-
 	for (size_t i = 0; i < g->n; i++) {
 		struct request *r = &g->request[i];
 
-		if (r->bytes.bad) {
-			forget(g);
+		if (r->bytes.bad)
 			return ofs_no_memory(g->err);
-		}
 		count_segments(r);
 		ask[i] = (struct ofs_ask){ .to = r->to,
 			.request = r->bytes.data,
 			.nrequest = r->bytes.len,
 			.want = r->want };
 	}
-	w->ops->ask(w->w, ask, g->n);
-	ret = finish(g, ask);
-	w->ops->release(w->w, ask, g->n);
+	return 0;
+}
+
+static int run(struct gathering *g)
+{
+	const struct optimfs_group *w = g->s->world;
+	struct ofs_ask ask[ROUND_ASKS];
+	int ret = put_asks(g, ask);
+
+	if (ret == 0) {
+		w->ops->ask(w->w, ask, g->n);
+		ret = finish(g, ask);
+		w->ops->release(w->w, ask, g->n);
+	}
 	forget(g);
 	return ret;
 }
@@ -187,7 +193,7 @@ static struct request *request_to(struct gathering *g, int rank, uint64_t len,
 			return &g->request[i - 1];
 	*ret = 0;
 	if (g->n == ROUND_ASKS || g->want >= ROUND_BYTES)
-		*ret = run(g);
+		*ret = g->one_round ? -1 : run(g);
 	if (*ret != 0)
 		return NULL;
 	r = &g->request[g->n++];
@@ -307,6 +313,59 @@ int ofs_remote_fetch(const struct ofs_manifest *s,
 		ret = try(&g, segs, n);
 	while (ret == 1 && may_retry(&g, segs, n));
 	return ret == 0 ? 0 : -1;
+}
+
+/* Ahead: a round that nobody waits for yet. */
+struct ofs_remote_ahead {
+	struct gathering g;
+	struct ofs_ask ask[ROUND_ASKS];
+	struct optimfs_error err;
+};
+
+static void ahead_free(struct ofs_remote_ahead *a)
+{
+	forget(&a->g);
+	free(a);
+}
+
+struct ofs_remote_ahead *ofs_remote_ahead(const struct ofs_manifest *s,
+    const struct ofs_segment *segs, size_t n)
+{
+	struct ofs_remote_ahead *a = calloc(1, sizeof(*a));
+	const struct optimfs_group *w = s->world;
+	int ret = 0;
+
+	if (a == NULL)
+		return NULL;
+	a->g = (struct gathering){ .s = s, .one_round = true, .err = &a->err };
+	for (size_t i = 0; i < n && ret == 0; i++)
+		ret = add(&a->g, &segs[i]);
+	if (ret == -1 || put_asks(&a->g, a->ask) == -1) {
+		ahead_free(a);
+		return NULL;
+	}
+	w->ops->start(w->w, a->ask, a->g.n);
+	return a;
+}
+
+int ofs_remote_arrived(struct ofs_remote_ahead *a, uint8_t *buf)
+{
+	const struct optimfs_group *w = a->g.s->world;
+	int ret;
+
+	w->ops->wait(w->w, a->ask, a->g.n);
+	a->g.buf = buf;
+	ret = finish(&a->g, a->ask);
+	ofs_remote_drop(a);
+	return ret == 0 ? 0 : -1;
+}
+
+void ofs_remote_drop(struct ofs_remote_ahead *a)
+{
+	const struct optimfs_group *w = a->g.s->world;
+
+	w->ops->release(w->w, a->ask, a->g.n);
+	ahead_free(a);
 }
 
 int ofs_remote_length(const struct ofs_manifest *s, const struct ofs_extent *at,

@@ -1,13 +1,29 @@
-/* world.c - segments of files of this machine and of other ranks' */
+/* transport.c - segments of files of this machine and of other ranks' */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include "cluster/transport.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
 
 #include "base/clock.h"
+
+/* Most bytes that are read ahead, for all readers together. */
+#define AHEAD_MAX ((uint64_t)64 << 20)
+
+/* Segments that a reader will fetch, as they are there. */
+struct ahead {
+	TAILQ_ENTRY(ahead) next;
+	const void *reader;
+	struct ofs_remote_ahead *coming;
+	uint64_t bytes;
+	size_t n;
+	struct ofs_segment seg[];
+};
 
 struct world {
 	struct ofs_transport t;
@@ -15,6 +31,9 @@ struct world {
 	struct ofs_transport *local;
 	/* By object: its number among the shared files; OFS_NONE: here. */
 	uint32_t *there;
+	pthread_mutex_t lock;       /* guards what follows */
+	TAILQ_HEAD(, ahead) aheads; /* the oldest first */
+	uint64_t ahead_bytes;
 };
 
 static void count(_Atomic uint64_t *counter, uint64_t n)
@@ -42,12 +61,56 @@ static size_t pick(const struct world *w, const struct ofs_segment *segs,
 	return picked;
 }
 
+static bool same_segments(const struct ofs_segment *a,
+    const struct ofs_segment *b, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (a[i].object != b[i].object || a[i].codec != b[i].codec ||
+		    a[i].ext_off != b[i].ext_off ||
+		    a[i].ext_len != b[i].ext_len || a[i].src != b[i].src ||
+		    a[i].dst != b[i].dst || a[i].len != b[i].len ||
+		    a[i].n != b[i].n || a[i].src_pitch != b[i].src_pitch ||
+		    a[i].dst_pitch != b[i].dst_pitch)
+			return false;
+	return true;
+}
+
+/* With the lock held. */
+static void unlink_ahead(struct world *w, struct ahead *a)
+{
+	TAILQ_REMOVE(&w->aheads, a, next);
+	w->ahead_bytes -= a->bytes;
+}
+
+/* Were they asked for ahead of time? */
+static bool fetch_ahead(struct world *w, const struct ofs_segment *segs,
+    size_t n, void *buf)
+{
+	struct ahead *a;
+	int ret;
+
+	pthread_mutex_lock(&w->lock);
+	TAILQ_FOREACH(a, &w->aheads, next)
+	if (a->n == n && same_segments(a->seg, segs, n))
+		break;
+	if (a != NULL)
+		unlink_ahead(w, a);
+	pthread_mutex_unlock(&w->lock);
+	if (a == NULL)
+		return false;
+	ret = ofs_remote_arrived(a->coming, buf);
+	free(a);
+	return ret == 0;
+}
+
 static int fetch_there(struct world *w, const struct ofs_segment *segs,
     size_t n, uint64_t bytes, void *buf, struct optimfs_error *err)
 {
 	uint64_t began = ofs_clock_ns();
-	int ret = ofs_remote_fetch(w->share, segs, n, buf, err);
+	int ret = 0;
 
+	if (!fetch_ahead(w, segs, n, buf))
+		ret = ofs_remote_fetch(w->share, segs, n, buf, err);
 	count(&w->t.counters.requests, 1);
 	count(&w->t.counters.bytes, bytes);
 	count(&w->t.counters.wait_ns, ofs_clock_ns() - began);
@@ -91,10 +154,69 @@ static int world_length(struct ofs_transport *t, const struct ofs_extent *at,
 	return ofs_remote_length(w->share, &there, max, len, err);
 }
 
+/* Those of a reader, or as many of all readers as there are above AHEAD_MAX. */
+static void drop_aheads(struct world *w, const void *reader)
+{
+	TAILQ_HEAD(, ahead) over = TAILQ_HEAD_INITIALIZER(over);
+	struct ahead *a, *next;
+
+	pthread_mutex_lock(&w->lock);
+	for (a = TAILQ_FIRST(&w->aheads); a != NULL; a = next) {
+		next = TAILQ_NEXT(a, next);
+		if (reader == NULL ? w->ahead_bytes <= AHEAD_MAX
+				   : a->reader != reader)
+			continue;
+		unlink_ahead(w, a);
+		TAILQ_INSERT_TAIL(&over, a, next);
+	}
+	pthread_mutex_unlock(&w->lock);
+	while ((a = TAILQ_FIRST(&over)) != NULL) {
+		TAILQ_REMOVE(&over, a, next);
+		ofs_remote_drop(a->coming);
+		free(a);
+	}
+}
+
+static void world_ahead(struct ofs_transport *t, const void *reader,
+    const struct ofs_segment *segs, size_t n)
+{
+	struct world *w = (struct world *)t;
+	struct ahead *a;
+
+	if (n == 0) {
+		drop_aheads(w, reader);
+		return;
+	}
+	if (w->share->world->gather != NULL)
+		return;
+	a = malloc(sizeof(*a) + n * sizeof(*segs));
+	if (a == NULL)
+		return;
+	*a = (struct ahead){ .reader = reader };
+	a->n = pick(w, segs, n, true, a->seg, &a->bytes);
+	a->coming = a->n == 0 ? NULL : ofs_remote_ahead(w->share, a->seg, a->n);
+	if (a->coming == NULL) {
+		free(a);
+		return;
+	}
+	pthread_mutex_lock(&w->lock);
+	TAILQ_INSERT_TAIL(&w->aheads, a, next);
+	w->ahead_bytes += a->bytes;
+	pthread_mutex_unlock(&w->lock);
+	drop_aheads(w, NULL);
+}
+
 static void world_close(struct ofs_transport *t)
 {
 	struct world *w = (struct world *)t;
+	struct ahead *a;
 
+	while ((a = TAILQ_FIRST(&w->aheads)) != NULL) {
+		unlink_ahead(w, a);
+		ofs_remote_drop(a->coming);
+		free(a);
+	}
+	pthread_mutex_destroy(&w->lock);
 	ofs_transport_close(w->local);
 	ofs_manifest_let(w->share);
 	free(w->there);
@@ -106,6 +228,7 @@ static const struct ofs_transport_ops world_ops = {
 	.fetch = world_fetch,
 	.length = world_length,
 	.close = world_close,
+	.ahead = world_ahead,
 };
 
 struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
@@ -125,6 +248,8 @@ struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
 		return NULL;
 	}
 	w->t.ops = &world_ops;
+	pthread_mutex_init(&w->lock, NULL);
+	TAILQ_INIT(&w->aheads);
 	w->share = ofs_manifest_hold(share);
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		if (!is_there(&cat->dir, cat->objects[i].path, &w->there[i]))

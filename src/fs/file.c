@@ -167,6 +167,7 @@ static int do_file_open(struct optimfs *fs, uint64_t node,
 	f->fs = fs;
 	f->at = at;
 	ofs_composition_init(&f->comp);
+	ofs_file_ahead_init(f);
 	ret = open_any(f, err);
 	if (ret == -1) {
 		optimfs_file_close(f);
@@ -210,6 +211,7 @@ void optimfs_file_close(struct optimfs_file *file)
 	if (file == NULL)
 		return;
 	fs = file->fs;
+	ofs_file_ahead_fini(file);
 	ofs_enter(fs);
 	unlink_file(file);
 	empty_file(file);

@@ -321,6 +321,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 	while (done < len && ret == 0) {
 		size_t n = len - done < STEP_MAX ? len - done : STEP_MAX;
 
+		ofs_file_ahead(file, off + done, n);
 		ret = file->view != NULL
 		    ? read_view(file, plan, buf + done, n, off + done, true,
 			  err)

@@ -189,6 +189,15 @@ struct optimfs {
 };
 
 /* An open file: bytes in memory, generated lines, or a composition. */
+/* read_ahead.c: how a file is read. */
+struct ofs_read_ahead {
+	pthread_mutex_t lock;
+	uint64_t next, len; /* the end of the last read, and its length */
+	uint64_t asked;     /* where what was asked for ahead ends; 0: nothing */
+	unsigned streak;    /* reads that went on where one ended */
+	struct ofs_plan plan;
+};
+
 struct optimfs_file {
 	struct optimfs_file *next, **back; /* of fs->files */
 	struct optimfs *fs;
@@ -209,6 +218,7 @@ struct optimfs_file {
 	/* Plans that are not in use: a read takes one, so that in steady state
 	 * nothing is allocated and no reader waits for another. */
 	_Atomic(struct ofs_plan *) spare[4];
+	struct ofs_read_ahead ahead;
 };
 
 /* fs.c */
@@ -337,6 +347,10 @@ int ofs_text_fits(struct optimfs *fs, uint32_t node, const char *text, size_t n,
 /* file_read.c */
 /* Nobody reads the file any more. */
 void ofs_file_drop_plans(struct optimfs_file *file);
+/* read_ahead.c: it is about to be read there. */
+void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len);
+void ofs_file_ahead_init(struct optimfs_file *file);
+void ofs_file_ahead_fini(struct optimfs_file *file);
 
 /* file.c */
 /* Put where it happened before the words, and the failure on record; -1. len

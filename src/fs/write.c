@@ -67,6 +67,7 @@ static int open_control(struct optimfs *fs, struct ofs_at at,
 	(*file)->at = at;
 	(*file)->control = true;
 	ofs_composition_init(&(*file)->comp);
+	ofs_file_ahead_init(*file);
 	return 0;
 }
 

@@ -40,6 +40,11 @@ struct ofs_transport_ops {
 	int (*length)(struct ofs_transport *t, const struct ofs_extent *at,
 	    uint64_t max, uint64_t *len, struct optimfs_error *err);
 	void (*close)(struct ofs_transport *t); /* frees t */
+	/* A hint: reader, which is any address, will soon fetch just these
+	 * segments. Never waits for bytes. With n 0 it will fetch none of what
+	 * it said before. NULL: reading ahead saves nothing. */
+	void (*ahead)(struct ofs_transport *t, const void *reader,
+	    const struct ofs_segment *segs, size_t n);
 };
 
 static inline int ofs_transport_fetch(struct ofs_transport *t,

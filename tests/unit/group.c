@@ -706,6 +706,107 @@ static void test_large(void)
 	free(large);
 }
 
+/* A tensor that another rank has, read from one end to the other: what comes
+ * next is asked for ahead of time, and what is not read is not. */
+
+#define NTENSOR (4u << 20)
+#define READ    (256u << 10)
+
+static void put_tensor(const char *path)
+{
+	uint8_t *p = malloc(128 + NTENSOR);
+	int n;
+
+	if (p == NULL)
+		bail_out("out of memory");
+	memset(p, ' ', 128);
+	memcpy(p, "\x93NUMPY\1\0\x76", 10);
+	p[9] = 0;
+	n = snprintf((char *)p + 10, 118,
+	    "{'descr': '|u1', 'fortran_order': False, 'shape': (%u,), }",
+	    NTENSOR);
+	p[10 + n] = ' ';
+	p[127] = '\n';
+	memcpy(p + 128, large, NTENSOR);
+	put(path, p, 128 + NTENSOR);
+	free(p);
+}
+
+static void is_read(struct optimfs_file *file, uint64_t off, const char *what)
+{
+	static uint8_t buf[READ];
+	struct optimfs_error err = { 0 };
+	size_t want = off + READ > NTENSOR ? NTENSOR - off : READ;
+
+	if (!is_int(optimfs_file_read(file, buf, READ, off, &err),
+		(int64_t)want, "%s", what))
+		diag("%s", err.text);
+	else
+		is_mem(buf, large + off, want, "its bytes");
+}
+
+static void check_ahead(struct job *j, int rank, struct optimfs_group *w)
+{
+	struct fakeworld_counts *c = fakeworld_counts(j->f);
+	struct optimfs_options o = { .world = w };
+	struct optimfs_file *file;
+	struct optimfs_attr attr;
+	struct optimfs_error err;
+	uint64_t before, three;
+	struct optimfs *fs;
+	uint8_t buf[8];
+
+	fs = optimfs_open(j->path, &o, &err);
+	if (fs == NULL || optimfs_resolve(fs, "model/x", &attr, &err) == -1 ||
+	    optimfs_file_open(fs, attr.node, &file, &err) == -1)
+		bail_out("%s", err.text);
+	pthread_barrier_wait(&j->barrier);
+	if (rank != 0)
+		goto out;
+	is_int(optimfs_file_read(file, buf, 8, 0, &err), 8, "a little");
+	before = atomic_load(&c->bytes);
+	is_read(file, 5 * READ, "here");
+	is_read(file, 11 * READ, "and there");
+	is_u64(atomic_load(&c->bytes) - before, 2 * READ, "moves what is read");
+	before = atomic_load(&c->bytes);
+	for (unsigned i = 0; i < 3; i++)
+		is_read(file, i * READ, "one after the other");
+	three = atomic_load(&c->bytes) - before;
+	ok(three > 3 * READ && three <= 7 * READ, "asks for some more");
+	for (unsigned i = 3; i < NTENSOR / READ; i++)
+		is_read(file, i * READ, "and so on");
+	is_u64(atomic_load(&c->bytes) - before, NTENSOR,
+	    "and for each byte once");
+	for (unsigned i = 0; i < 3; i++)
+		is_read(file, i * READ + 1, "again, from another byte on");
+	fakeworld_kill(j->f, 1, 1);
+	is_read(file, 3 * READ + 1, "the owner dies: what was read ahead");
+	is_int(optimfs_file_read(file, buf, 8, NTENSOR - 8, &err), -1,
+	    "nothing else");
+	is_error(err, EHOSTDOWN, "rank 1", "and that is said");
+	fakeworld_kill(j->f, 1, 0);
+out:
+	optimfs_file_close(file);
+	optimfs_close(fs);
+}
+
+static void test_ahead(void)
+{
+	char path[64];
+	struct job j = { .size = 2, .path = path, .work = check_ahead };
+
+	clear();
+	make_dirs(2);
+	large = malloc(NTENSOR);
+	if (large == NULL)
+		bail_out("out of memory");
+	handmade_fill(large, NTENSOR, 5);
+	put_tensor(path_of("1/x.npy"));
+	snprintf(path, sizeof(path), "%s/%%r/x.npy", top);
+	run(&j);
+	free(large);
+}
+
 /* Requests that make no sense. */
 
 static void put_fetch(struct ofs_buf *b, uint32_t share, uint32_t n,
@@ -810,6 +911,7 @@ int main(void)
 	test_requests();
 	test_agreement();
 	test_large();
+	test_ahead();
 	test_cases();
 	test_fsck();
 	test_reshard();

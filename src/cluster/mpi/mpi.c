@@ -420,6 +420,13 @@ static int64_t deadline(const struct ofs_group *w, int to)
 	return mpi_now_us() / 1000 + ms;
 }
 
+static void free_batch(struct mpi_batch *batch)
+{
+	if (batch != NULL)
+		pthread_cond_destroy(&batch->done);
+	free(batch);
+}
+
 static struct mpi_question *new_question(struct ofs_group *w,
     struct ofs_ask *ask, struct mpi_batch *batch)
 {
@@ -445,15 +452,18 @@ static struct mpi_question *new_question(struct ofs_group *w,
 	return q;
 }
 
-static void ask_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
+static void start_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 {
-	struct mpi_batch batch = { .left = 0 };
+	struct mpi_batch *batch = calloc(1, sizeof(*batch));
 
-	pthread_cond_init(&batch.done, NULL);
+	if (batch != NULL)
+		pthread_cond_init(&batch->done, NULL);
 	for (size_t i = 0; i < n; i++) {
 		ask[i].err.code = 0;
 		ask[i].answer = NULL;
-		ask[i].priv = new_question(w, &ask[i], &batch);
+		ask[i].batch = batch;
+		ask[i].priv =
+		    batch == NULL ? NULL : new_question(w, &ask[i], batch);
 		if (ask[i].priv == NULL)
 			optimfs_fail(&ask[i].err, ENOMEM,
 			    "out of memory for a request");
@@ -465,23 +475,47 @@ static void ask_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 		if (q == NULL)
 			continue;
 		TAILQ_INSERT_TAIL(&w->queue, q, next);
-		batch.left++;
+		batch->left++;
 	}
 	mpi_wake(w);
-	while (batch.left > 0)
-		pthread_cond_wait(&batch.done, &w->lock);
 	pthread_mutex_unlock(&w->lock);
-	pthread_cond_destroy(&batch.done);
+	if (n == 0)
+		free_batch(batch);
+}
+
+static void wait_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
+{
+	struct mpi_batch *batch = n == 0 ? NULL : ask[0].batch;
+
+	if (batch == NULL)
+		return;
+	pthread_mutex_lock(&w->lock);
+	while (batch->left > 0)
+		pthread_cond_wait(&batch->done, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void ask_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
+{
+	start_all(w, ask, n);
+	wait_all(w, ask, n);
 }
 
 static void release(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 {
+	pthread_mutex_lock(&w->lock);
+	for (size_t i = 0; i < n; i++)
+		if (ask[i].priv != NULL)
+			mpi_abandon(w, ask[i].priv);
+	pthread_mutex_unlock(&w->lock);
 	for (size_t i = 0; i < n; i++) {
 		if (ask[i].priv != NULL)
 			mpi_question_free(w, ask[i].priv);
 		ask[i].priv = NULL;
 		ask[i].answer = NULL;
 	}
+	if (n > 0)
+		free_batch(ask[0].batch);
 }
 
 /* Where MPI still has buffers of ours, memory is left to it: the process ends
@@ -520,4 +554,6 @@ const struct ofs_group_ops optimfs_group_module = {
 	.release = release,
 	.dead = is_dead,
 	.leave = leave,
+	.start = start_all,
+	.wait = wait_all,
 };

@@ -157,6 +157,9 @@ bool mpi_progress(struct ofs_group *w);
 void mpi_rest(struct ofs_group *w);
 /* Make it look; with the lock held. */
 void mpi_wake(struct ofs_group *w);
+/* Nobody waits for the answer any more, with the lock held: its ask has priv
+ * NULL where MPI still needs the question. */
+void mpi_abandon(struct ofs_group *w, struct mpi_question *q);
 /* No question is under way and no answer owed. */
 bool mpi_quiet(struct ofs_group *w);
 

@@ -116,6 +116,18 @@ static void give_up(struct mpi_question *q)
 	settle(q);
 }
 
+void mpi_abandon(struct ofs_group *w, struct mpi_question *q)
+{
+	if (q->ask == NULL)
+		return; /* it is answered */
+	if (!q->open) {
+		TAILQ_REMOVE(&w->queue, q, next);
+		return;
+	}
+	w->peer[q->to].noverdue++;
+	give_up(q);
+}
+
 /* What came of an answer. With the lock held. */
 static void take_answer(struct mpi_question *q, const MPI_Status *status,
     bool good)

@@ -1,0 +1,141 @@
+/* read_ahead.c - what the reader of a file will want next */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "fs/fs.h"
+#include "read/locate.h"
+
+/* Where bytes come over a network, a reader that waits for each of its reads
+ * leaves the network idle between them. So a file that is read from one end to
+ * the other has its next reads asked for while it is in one: as reads of the
+ * same length, since that is what readers do, so that what comes is found again
+ * by the segments that it is made of. The further a reader has come the more
+ * is asked for, so that little is moved in vain; never what is not of the file.
+ *
+ * Only of files whose bytes lie somewhere as they are: not of views, and not
+ * where a writer may change them. */
+
+/* Shorter reads are not worth it. */
+#define LEN_MIN (UINT64_C(64) << 10)
+/* How much is asked for ahead: reads, and bytes of them. */
+#define READS_MAX 8
+#define BYTES_MAX (UINT64_C(16) << 20)
+
+static bool may_ahead(const struct optimfs_file *file)
+{
+	return file->fs->reader.transport->ops->ahead != NULL &&
+	    file->fs->edit == NULL && file->view == NULL && !file->comp.casts;
+}
+
+/* Where a read is, as to those before it. They may come a little out of order:
+ * a kernel that reads ahead has several under way. */
+enum way { ELSEWHERE, BEHIND, ONWARD };
+
+static enum way way_of(const struct optimfs_file *file, uint64_t off,
+    uint64_t len)
+{
+	const struct ofs_read_ahead *a = &file->ahead;
+	bool last = len < a->len && off + len == file->comp.size;
+
+	if (len != a->len && !last)
+		return ELSEWHERE;
+	if (off >= a->next && off - a->next <= a->len)
+		return ONWARD;
+	return off < a->next && a->next - off <= 2 * a->len ? BEHIND
+							    : ELSEWHERE;
+}
+
+static void drop(struct optimfs_file *file)
+{
+	struct ofs_transport *t = file->fs->reader.transport;
+
+	if (file->ahead.asked != 0)
+		t->ops->ahead(t, file, NULL, 0);
+	file->ahead.asked = 0;
+}
+
+/* What a plan of literal bytes says is copied at once, and there is nowhere to
+ * copy it to. */
+static bool is_stored(const struct optimfs_file *file, uint64_t off,
+    uint64_t len)
+{
+	const struct ofs_composition *c = &file->comp;
+	uint64_t from = off, n = len;
+	size_t i = ofs_composition_find(c, off);
+
+	ofs_composition_align(c, &from, &n);
+	return from == off && n == len && i < c->n &&
+	    c->piece[i].kind == OFS_PIECE_BOX && c->piece[i].off <= off &&
+	    off + len <= c->piece[i].off + c->piece[i].len;
+}
+
+static void ask(struct optimfs_file *file, uint64_t off, uint64_t len)
+{
+	struct ofs_reader *r = &file->fs->reader;
+	struct ofs_plan *plan = &file->ahead.plan;
+
+	ofs_plan_clear(plan);
+	if (is_stored(file, off, len) &&
+	    ofs_composition_plan(&file->comp, file->fs->cat, off, len, NULL,
+		ofs_locate, r, plan, NULL) == 0 &&
+	    plan->n > 0)
+		r->transport->ops->ahead(r->transport, file, plan->seg,
+		    plan->n);
+}
+
+/* With the lock held. */
+static void ask_ahead(struct optimfs_file *file)
+{
+	struct ofs_read_ahead *a = &file->ahead;
+	uint64_t size = file->comp.size, n = READS_MAX, end;
+
+	if (a->streak < 3)
+		n = UINT64_C(1) << a->streak;
+	if (n > BYTES_MAX / a->len)
+		n = BYTES_MAX / a->len;
+	end = size - a->next < n * a->len ? size : a->next + n * a->len;
+	if (a->asked < a->next)
+		a->asked = a->next;
+	for (; a->asked < end; a->asked += n) {
+		n = size - a->asked < a->len ? size - a->asked : a->len;
+		ask(file, a->asked, n);
+	}
+}
+
+void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len)
+{
+	struct ofs_read_ahead *a = &file->ahead;
+
+	if (!may_ahead(file))
+		return;
+	pthread_mutex_lock(&a->lock);
+	switch (way_of(file, off, len)) {
+	case ELSEWHERE:
+		drop(file);
+		a->streak = 0;
+		a->next = off + len;
+		a->len = len;
+		break;
+	case BEHIND:
+		break;
+	case ONWARD:
+		a->streak++;
+		a->next = off + len;
+		if (a->len >= LEN_MIN)
+			ask_ahead(file);
+		break;
+	}
+	pthread_mutex_unlock(&a->lock);
+}
+
+void ofs_file_ahead_init(struct optimfs_file *file)
+{
+	pthread_mutex_init(&file->ahead.lock, NULL);
+}
+
+void ofs_file_ahead_fini(struct optimfs_file *file)
+{
+	drop(file);
+	ofs_plan_fini(&file->ahead.plan);
+	pthread_mutex_destroy(&file->ahead.lock);
+}
