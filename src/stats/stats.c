@@ -11,13 +11,13 @@
 #include <string.h>
 
 #include "stats/number.h"
+#include "stats/rows.h"
 #include "stats/stats_impl.h"
 
 #define EXPONENT_MIN OFS_EXPONENT_MIN
 #define NEXPONENTS   OFS_NEXPONENTS
 
-#define LANES   8
-#define VECTORS (LANES / 2)
+#define LANES OFS_LANES
 
 /* Sums of finite numbers. */
 struct sums {
@@ -27,6 +27,7 @@ struct sums {
 
 /* What is counted does not depend on any order, the rest is a tree. */
 struct ofs_stats {
+	const struct ofs_rows *rows;
 	enum ofs_dtype dtype;
 	unsigned numbers; /* in an element */
 	size_t size;      /* bytes of a number */
@@ -78,6 +79,7 @@ struct ofs_stats *ofs_stats_new(enum ofs_dtype t, struct optimfs_error *err)
 	if (s == NULL)
 		goto fail;
 	s->dtype = t;
+	s->rows = ofs_rows(0);
 	s->numbers = ofs_numbers(t);
 	s->size = ofs_dtype_size(t) / (s->numbers == 2 ? 2 : 1);
 	s->bits = ofs_code_bits(t);
@@ -161,38 +163,31 @@ static struct sums root(const struct ofs_stats *s)
 
 /* A block. */
 
-/* Numbers i, i + 8, i + 16 and so on are added up in one lane: two lanes are
- * a vector, of which the compiler makes what the machine has. */
-typedef double vector __attribute__((vector_size(16)));
-typedef int64_t whole __attribute__((vector_size(16)));
-#define EACH_VECTOR _Pragma("GCC unroll 4") for (size_t k = 0; k < VECTORS; k++)
-union lanes {
-	vector v[VECTORS];
-	double x[LANES];
+/* A block's numbers: as they are stored, and what they are. */
+struct block {
+	size_t n;
+	const uint8_t *floats; /* NULL: only x has them */
+	double *x;             /* with floats: room for them */
 };
 
-static double add_lanes(const union lanes *l)
+static double add_lanes(const double x[LANES])
 {
-	return ((l->x[0] + l->x[1]) + (l->x[2] + l->x[3])) +
-	    ((l->x[4] + l->x[5]) + (l->x[6] + l->x[7]));
+	return ((x[0] + x[1]) + (x[2] + x[3])) +
+	    ((x[4] + x[5]) + (x[6] + x[7]));
 }
 
 /* The squared differences of n numbers from their mean. */
-static double spread_of(const union lanes *x, size_t n, double mean)
+static double spread_of(const double *x, size_t n, double mean)
 {
-	union lanes all = { .x = { 0 } };
-	vector m = { mean, mean }, d;
-	size_t i;
+	double all[LANES] = { 0 };
+	size_t i = 0;
 
-	for (i = 0; i < n / LANES; i++)
-		EACH_VECTOR
-		{
-			d = x[i].v[k] - m;
-			all.v[k] += d * d;
-		}
-	for (size_t k = 0; k < n % LANES; k++)
-		all.x[k] += (x[i].x[k] - mean) * (x[i].x[k] - mean);
-	return add_lanes(&all);
+	for (; i + LANES <= n; i += LANES)
+		for (size_t k = 0; k < LANES; k++)
+			all[k] += (x[i + k] - mean) * (x[i + k] - mean);
+	for (size_t k = 0; i + k < n; k++)
+		all[k] += (x[i + k] - mean) * (x[i + k] - mean);
+	return add_lanes(all);
 }
 
 static void widen(struct ofs_stats *s, double lo, double hi)
@@ -203,79 +198,70 @@ static void widen(struct ofs_stats *s, double lo, double hi)
 		s->max = hi;
 }
 
-struct columns {
-	union lanes sum, l1, squares;
-};
-
-/* rows of LANES finite numbers. */
-static void sum_rows(const union lanes *x, size_t rows, struct columns *c)
+static void make_doubles(const struct ofs_stats *s, struct block *b)
 {
-	vector sum[VECTORS] = { 0 }, l1[VECTORS] = { 0 },
-	       squares[VECTORS] = { 0 };
-	whole magnitude = { INT64_MAX, INT64_MAX };
-
-	for (size_t i = 0; i < rows; i++)
-		EACH_VECTOR
-		{
-			vector v = x[i].v[k];
-
-			sum[k] += v;
-			l1[k] += (vector)((whole)v & magnitude);
-			squares[k] += v * v;
-		}
-	EACH_VECTOR
-	{
-		c->sum.v[k] = sum[k];
-		c->l1.v[k] = l1[k];
-		c->squares.v[k] = squares[k];
-	}
+	if (b->floats != NULL)
+		ofs_to_double(s->dtype, NULL, b->floats, b->n, b->x);
+	b->floats = NULL;
 }
 
 /* Few blocks of a tensor have a number that is smaller or greater than all
  * before. */
-static void widen_rows(struct ofs_stats *s, const union lanes *x, size_t rows)
+static void widen_rows(struct ofs_stats *s, struct block *b, size_t rows)
 {
-	vector lo = { s->min, s->min };
-	vector hi = { s->max, s->max };
-	whole out = { 0 };
+	bool beyond = b->floats != NULL
+	    ? s->rows->floats_beyond(b->floats, rows, s->min, s->max)
+	    : s->rows->doubles_beyond(b->x, rows, s->min, s->max);
 
-	for (size_t i = 0; i < rows; i++)
-		EACH_VECTOR
-		{
-			out |= (whole)(x[i].v[k] - lo); /* signs */
-			out |= (whole)(hi - x[i].v[k]);
-		}
-	if ((out[0] | out[1]) >= 0)
+	if (!beyond)
 		return;
+	make_doubles(s, b);
 	for (size_t i = 0; i < rows * LANES; i++)
-		widen(s, x[i / LANES].x[i % LANES], x[i / LANES].x[i % LANES]);
+		widen(s, b->x[i], b->x[i]);
 }
 
-static struct sums sum_block(struct ofs_stats *s, const union lanes *x,
-    size_t n)
+/* The numbers behind the last full row. */
+static void sum_rest(struct ofs_stats *s, const struct block *b,
+    struct ofs_columns *c)
 {
-	struct columns c = { 0 };
-	struct sums out = { .n = n };
-	const double *rest = x[n / LANES].x;
+	double rest[LANES];
+	size_t n = b->n % LANES, first = b->n - n;
 
-	if (n == 0)
-		return out;
-	sum_rows(x, n / LANES, &c);
-	widen_rows(s, x, n / LANES);
-	for (size_t k = 0; k < n % LANES; k++) {
-		c.sum.x[k] += rest[k];
-		c.l1.x[k] += fabs(rest[k]);
-		c.squares.x[k] += rest[k] * rest[k];
+	if (b->floats != NULL)
+		ofs_to_double(s->dtype, NULL, b->floats + 4 * first, n, rest);
+	else
+		memcpy(rest, b->x + first, n * sizeof(*rest));
+	for (size_t k = 0; k < n; k++) {
+		c->sum[k] += rest[k];
+		c->l1[k] += fabs(rest[k]);
+		c->squares[k] += rest[k] * rest[k];
 		widen(s, rest[k], rest[k]);
 	}
-	out.sum = add_lanes(&c.sum);
-	out.l1 = add_lanes(&c.l1);
-	out.squares = add_lanes(&c.squares);
+}
+
+static struct sums sum_block(struct ofs_stats *s, struct block *b)
+{
+	struct sums out = { .n = b->n };
+	struct ofs_columns c;
+
+	if (b->n == 0)
+		return out;
+	if (b->floats != NULL)
+		s->rows->sum_floats(b->floats, b->n / LANES, &c);
+	else
+		s->rows->sum_doubles(b->x, b->n / LANES, &c);
+	widen_rows(s, b, b->n / LANES);
+	sum_rest(s, b, &c);
+	out.sum = add_lanes(c.sum);
+	out.l1 = add_lanes(c.l1);
+	out.squares = add_lanes(c.squares);
 	/* Where the mean is small, the squares lose little when its own is
 	 * taken away; elsewhere each number is looked at again. */
-	out.spread = out.squares - out.sum * (out.sum / (double)n);
-	if (!(out.spread > out.squares / 16))
-		out.spread = spread_of(x, n, out.sum / (double)n);
+	out.spread = out.squares - out.sum * (out.sum / (double)b->n);
+	if (!(out.spread > out.squares / 16)) {
+		make_doubles(s, b);
+		out.spread = spread_of(b->x, b->n, out.sum / (double)b->n);
+	}
 	return out;
 }
 
@@ -371,23 +357,25 @@ static void add_block(struct ofs_stats *s, const uint8_t *p, size_t n,
 	bool f32 = s->dtype == OFS_FLOAT32 || s->dtype == OFS_COMPLEX64;
 	unsigned top = f32 ? 255 : 2047;
 	int bias = f32 ? 127 : 1023;
-	union lanes block[OFS_STATS_BLOCK / LANES + 1];
+	double x[OFS_STATS_BLOCK];
+	struct block b = { n, p, x };
 	uint32_t raw[2048][TABLES];
-	double *x = block[0].x;
 
 	memset(raw, 0, (top + 1) * sizeof(*raw));
-	ofs_to_double(s->dtype, NULL, p, n, x);
 	if (f32)
 		count_floats(p, n, raw);
-	else
+	if (!f32 || count_of(raw[0]) > 0 || count_of(raw[top]) > 0 ||
+	    BYTE_ORDER != LITTLE_ENDIAN)
+		make_doubles(s, &b);
+	if (!f32)
 		count_doubles(x, n, raw);
 	if (count_of(raw[0]) > 0)
 		count_small(s, x, n, f32 ? 0x1p-126 : 0x1p-1022);
 	for (unsigned e = 1; e < top; e++)
 		s->exponent[(int)e - bias - EXPONENT_MIN] += count_of(raw[e]);
 	if (count_of(raw[top]) > 0)
-		n = drop_odd(s, x, n, at);
-	push(s, 0, sum_block(s, block, n));
+		b.n = drop_odd(s, x, n, at);
+	push(s, 0, sum_block(s, &b));
 }
 
 /* Types of few codes. */

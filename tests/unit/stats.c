@@ -10,6 +10,7 @@
 
 #include "random.h"
 #include "stats/number.h"
+#include "stats/rows.h"
 #include "tap.h"
 
 /* More than a chunk of any type, and a block that is not full. */
@@ -287,6 +288,52 @@ static void test_text(void)
 	optimfs_statistics_fini(&s);
 }
 
+static void test_variant(const struct ofs_rows *one, const struct ofs_rows *two)
+{
+	struct { /* not aligned */
+		char pad[4];
+		float f[64 * OFS_LANES];
+	} in;
+	double x[64 * OFS_LANES], lo = 0, hi = 0;
+	struct ofs_columns a, b;
+	uint64_t seed = 7;
+
+	for (size_t i = 0; i < 64 * OFS_LANES; i++) {
+		int64_t v = (int64_t)tap_random(&seed);
+
+		in.f[i] = (float)v * 0x1p-30f;
+		x[i] = (double)v * 0x1p-500;
+		lo = in.f[i] < lo ? in.f[i] : lo;
+		hi = in.f[i] > hi ? in.f[i] : hi;
+	}
+	one->sum_floats(in.f, 64, &a);
+	two->sum_floats(in.f, 64, &b);
+	ok(memcmp(&a, &b, sizeof(a)) == 0, "%s and %s: sums of floats",
+	    one->name, two->name);
+	one->sum_doubles(x, 64, &a);
+	two->sum_doubles(x, 64, &b);
+	ok(memcmp(&a, &b, sizeof(a)) == 0, "sums of doubles");
+	ok(!one->floats_beyond(in.f, 64, lo, hi) &&
+		one->floats_beyond(in.f, 64, lo + fabs(lo) * 1e-6, hi) &&
+		one->floats_beyond(in.f, 64, lo, hi - fabs(hi) * 1e-6) &&
+		one->floats_beyond(in.f, 64, INFINITY, -INFINITY),
+	    "floats beyond the smallest or the greatest");
+	for (size_t i = 0; i < 64 * OFS_LANES; i++)
+		x[i] = in.f[i];
+	ok(!one->doubles_beyond(x, 64, lo, hi) &&
+		one->doubles_beyond(x, 64, nextafter(lo, 0), hi) &&
+		one->doubles_beyond(x, 64, lo, nextafter(hi, 0)) &&
+		one->doubles_beyond(x, 64, INFINITY, -INFINITY),
+	    "doubles too");
+}
+
+/* Whatever the machine can do gives the same bits. */
+static void test_variants(void)
+{
+	for (unsigned i = 0; ofs_rows(i) != NULL; i++)
+		test_variant(ofs_rows(i), ofs_rows(0));
+}
+
 static void test_ulps(void)
 {
 	float a = 1, b = nextafterf(1, 2), c = -0.0f, d = 0x1p-149f, e = NAN;
@@ -308,6 +355,7 @@ int main(void)
 	test_spread();
 	test_merge(p);
 	test_text();
+	test_variants();
 	test_ulps();
 	free(p);
 	return done_testing();

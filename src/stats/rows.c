@@ -1,0 +1,44 @@
+/* rows.c - sums of many numbers at once, with what the machine has */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "stats/rows.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* The compiler makes instructions of vectors; a distribution's build would have
+ * those of the oldest machine only. So there are variants, one of which is taken
+ * at run time. The build does not let it contract v * v + s, which would give
+ * other bits. */
+
+#define WIDTH     2
+#define NAME(x)   x##_two
+#define NAME_TEXT "two doubles"
+#define TARGET
+#include "stats/rows_impl.h"
+
+#if defined(__x86_64__)
+# define WIDTH     4
+# define NAME(x)   x##_four
+# define NAME_TEXT "AVX2"
+# define TARGET    __attribute__((target("avx2")))
+# include "stats/rows_impl.h"
+
+# define WIDTH     8
+# define NAME(x)   x##_eight
+# define NAME_TEXT "AVX-512"
+# define TARGET    __attribute__((target("avx512f")))
+# include "stats/rows_impl.h"
+#endif
+
+const struct ofs_rows *ofs_rows(unsigned i)
+{
+#if defined(__x86_64__)
+	if (__builtin_cpu_supports("avx512f") && i-- == 0)
+		return &rows_eight;
+	if (__builtin_cpu_supports("avx2") && i-- == 0)
+		return &rows_four;
+#endif
+	return i == 0 ? &rows_two : NULL;
+}
