@@ -14,7 +14,8 @@
 #include "tools/command.h"
 
 struct report {
-	bool json, parameters, header;
+	bool json, header;
+	struct optimfs_checked checked;
 };
 
 static void put_string(struct ofs_buf *b, const char *name, const char *s)
@@ -95,12 +96,19 @@ static void parameter(void *ctx, const struct optimfs_parameter *p)
 	print(&b);
 }
 
+static void checked(void *ctx, const struct optimfs_checked *n)
+{
+	struct report *r = ctx;
+
+	r->checked = *n;
+}
+
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct optimfs_scan how = { .progress = ofs_command_progress,
 		.ctx = &c };
-	struct optimfs_checkup out = { .symptom = symptom };
+	struct optimfs_checkup out = { .symptom = symptom, .checked = checked };
 	struct optimfs_error err;
 	struct report r = { 0 };
 	uint64_t found;
@@ -122,6 +130,10 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		status = ofs_tool_fail(&err);
 	else
 		status = found > 0 ? OFS_EXIT_NO : OFS_EXIT_OK;
+	if (status == OFS_EXIT_OK && !r.json)
+		ofs_tool_done("%s: sound: %" PRIu64 " tensors and the state of "
+			      "%" PRIu64 " parameters were checked",
+		    c.checkpoint, r.checked.tensors, r.checked.parameters);
 out:
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);

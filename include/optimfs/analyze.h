@@ -74,12 +74,19 @@ struct optimfs_parameter {
 	double update, weight;
 	uint64_t rows, dead_rows; /* dead: all moments are zero */
 };
-/* Members that are NULL are not called. Symptoms come last, those that matter
- * most first. */
+/* How much was looked at. */
+struct optimfs_checked {
+	uint64_t parameters; /* that an optimizer has state of */
+	uint64_t tensors; /* of the optimizers and the model, that were read */
+	uint64_t unread;  /* and that this version cannot read: OFS216 */
+};
+/* Members that are NULL are not called. Symptoms come after parameters, those
+ * that matter most first. */
 struct optimfs_checkup {
 	void (*symptom)(void *ctx, const struct optimfs_symptom *s);
 	void (*parameter)(void *ctx, const struct optimfs_parameter *p);
 	void *ctx;
+	void (*checked)(void *ctx, const struct optimfs_checked *n); /* last */
 };
 
 /* Is the state of the optimizers one that training leaves? *found gets the

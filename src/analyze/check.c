@@ -71,6 +71,9 @@ static const struct {
 	    "no group of the optimizer trains it: the state is not loaded, "
 	    "or loaded for another parameter" },
 	{ "OFS213", "no run goes on with this value" },
+	{ "OFS216",
+	    "nothing is known of what was not read: with what the message "
+	    "asks for, an option or another program, it can be checked" },
 };
 #define NMEANINGS (sizeof(meanings) / sizeof(meanings[0]))
 
@@ -80,6 +83,8 @@ struct symptom {
 	double weight; /* of one number: the greater first */
 };
 
+enum look { NOT_LOOKED, READ, UNREAD };
+
 struct check {
 	struct optimfs *fs;
 	struct ofs_optimizers state;
@@ -87,6 +92,11 @@ struct check {
 	size_t nexams;
 	struct symptom *symptom;
 	size_t nsymptoms, cap;
+	struct optimfs_checked checked;
+	enum look *look; /* of each file */
+	/* The first that this version cannot read, and why; NULL: none. */
+	const char *unread;
+	char *why_unread;
 	bool bad; /* no memory */
 };
 
@@ -486,6 +496,37 @@ static int read_all(struct check *c, const struct optimfs_scan *how,
 
 /* Judging. */
 
+/* What became of a file. */
+static void looked(struct check *c, const struct ofs_file_info *f,
+    enum look look, const char *why)
+{
+	enum look *was = &c->look[f - c->state.files.file];
+
+	if (look == UNREAD && *was != UNREAD && c->checked.unread++ == 0) {
+		c->unread = f->path;
+		c->why_unread = strdup(why == NULL ? "" : why);
+		c->bad |= c->why_unread == NULL;
+	}
+	c->checked.tensors += look == READ && *was == NOT_LOOKED;
+	if (*was != UNREAD)
+		*was = look;
+}
+
+static void judge_unread(struct check *c)
+{
+	uint64_t n = c->checked.unread;
+
+	if (c->bad || n == 0)
+		return;
+	if (n == 1)
+		found(c, 216, 1, c->unread, "was not checked: %s",
+		    c->why_unread);
+	else
+		found(c, 216, 1, c->unread,
+		    "this and %" PRIu64 " more were not checked: %s", n - 1,
+		    c->why_unread);
+}
+
 static double part(const struct ofs_count *n, const struct ofs_exam *e)
 {
 	return (double)n->n / (double)e->file[0]->elements;
@@ -527,6 +568,10 @@ static void judge_count(struct check *c, const struct ofs_exam *e, unsigned i,
 
 static void judge(struct check *c, const struct ofs_exam *e)
 {
+	for (unsigned i = 0; i < e->nfiles; i++)
+		if (e->error == 0 || e->error == EOPNOTSUPP)
+			looked(c, e->file[i], e->error == 0 ? READ : UNREAD,
+			    e->why);
 	if (e->error == EOPNOTSUPP)
 		return;
 	if (e->error != 0) {
@@ -724,6 +769,8 @@ static void judge_others(struct check *c)
 		else if (why.code != EOPNOTSUPP)
 			found(c, 201, 1, f->path, "cannot be read: %s",
 			    why.text);
+		else
+			looked(c, f, UNREAD, why.text);
 	}
 }
 
@@ -795,6 +842,8 @@ static void tell(struct check *c, const struct optimfs_checkup *out)
 
 		out->symptom(out->ctx, &o);
 	}
+	if (out->checked != NULL)
+		out->checked(out->ctx, &c->checked);
 }
 
 static int check(struct check *c, const struct optimfs_scan *how,
@@ -803,7 +852,8 @@ static int check(struct check *c, const struct optimfs_scan *how,
 	if (ofs_optimizers_read(c->fs, &c->state, err) == -1)
 		return -1;
 	plan(c);
-	if (c->bad)
+	c->look = calloc(c->state.files.n + 1, sizeof(*c->look));
+	if (c->bad || c->look == NULL)
 		return optimfs_fail(err, ENOMEM, "check");
 	if (read_all(c, how, err) == -1)
 		return -1;
@@ -816,8 +866,10 @@ static int check(struct check *c, const struct optimfs_scan *how,
 	judge_steps(c);
 	judge_groups(c);
 	judge_others(c);
+	judge_unread(c);
 	if (judge_copies(c, err) == -1)
 		return -1;
+	c->checked.parameters = c->state.nparams;
 	return c->bad ? optimfs_fail(err, ENOMEM, "check") : 0;
 }
 
@@ -838,6 +890,8 @@ int optimfs_check(struct optimfs *fs, const struct optimfs_scan *how,
 	}
 	free(c.exam);
 	free(c.symptom);
+	free(c.look);
+	free(c.why_unread);
 	ofs_optimizers_fini(&c.state);
 	return ret;
 }

@@ -8,21 +8,22 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 
 /* Names come from files and from other people: no control byte may reach a
  * terminal. One write, so that lines of several processes do not mix. */
-static void vsay(const char *fmt, va_list ap)
-    __attribute__((format(printf, 1, 0)));
-static void vsay(const char *fmt, va_list ap)
+static void print(FILE *to, const char *before, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
+static void print(FILE *to, const char *before, const char *fmt, va_list ap)
 {
 	char text[2048];
 	struct ofs_buf b = { 0 };
 	int saved = errno;
 
 	vsnprintf(text, sizeof(text), fmt, ap);
-	ofs_buf_puts(&b, "optimfs: ");
+	ofs_buf_puts(&b, before);
 	for (const char *p = text; *p != '\0'; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
 			ofs_buf_printf(&b, "\\x%02X", (unsigned char)*p);
@@ -30,7 +31,7 @@ static void vsay(const char *fmt, va_list ap)
 			ofs_buf_putc(&b, *p);
 	ofs_buf_putc(&b, '\n');
 	if (!b.bad)
-		fwrite(b.data, 1, b.len, stderr);
+		fwrite(b.data, 1, b.len, to);
 	ofs_buf_fini(&b);
 	errno = saved;
 }
@@ -40,7 +41,18 @@ void ofs_tool_say(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsay(fmt, ap);
+	print(stderr, "optimfs: ", fmt, ap);
+	va_end(ap);
+}
+
+void ofs_tool_done(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (isatty(STDOUT_FILENO) != 1)
+		return;
+	va_start(ap, fmt);
+	print(stdout, "", fmt, ap);
 	va_end(ap);
 }
 
@@ -49,7 +61,7 @@ int ofs_tool_usage(const struct ofs_verb *verb, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsay(fmt, ap);
+	print(stderr, "optimfs: ", fmt, ap);
 	va_end(ap);
 	fprintf(stderr, "usage: optimfs %s %s\n", verb->name, verb->synopsis);
 	return OFS_EXIT_USAGE;

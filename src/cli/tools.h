@@ -41,6 +41,9 @@ int ofs_tool_help(const struct ofs_verb *verb);
 int ofs_tool_fail(const struct optimfs_error *err);
 /* The same line without a status: a warning, a note. */
 void ofs_tool_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* What was done, where somebody looks: a line of standard output when that is
+ * a terminal, else nothing. */
+void ofs_tool_done(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The exit status that says errno value code. */
 int ofs_tool_status(int code);
 /* Flush standard output. status, or OFS_EXIT_IO with a message when what was

@@ -39,10 +39,24 @@ for dir in "$data"/pytorch/*/ckpt "$data"/deepspeed/*/ckpt \
     "$data"/megatron/*/*/iter_*; do
 	case $dir in
 	*/dcp_dtypes/* | */dcp_names/*) continue ;;
+	*/fsdp1_local_flat_fullshard_w3/* | */fsdp1_local_orig_fullshard_w2/*) continue ;;
 	esac
 	ok "${dir#"$data"/} is sound" "$OPTIMFS" check "$dir"
 	is "and nothing is said" "$(cat "$scratch/out" "$scratch/err")" ''
 done
+
+# What was not read is not sound.
+flat=$data/pytorch/fsdp1_local_flat_fullshard_w3/ckpt
+status "moments that nobody can read without units" 1 "$OPTIMFS" check "$flat"
+like "are named" "$(cat "$scratch/out")" \
+    'optim/state/0/exp_avg: OFS216 this and 7 more were not checked: *-o units=FILE*'
+status "as JSON" 1 "$OPTIMFS" check --json "$flat"
+like "too" "$(cat "$scratch/out")" '*"code": "OFS216", "path": "optim/state/0/exp_avg"*'
+if command -v script >/dev/null; then
+	ok "a terminal" script -qec "'$OPTIMFS' check '$four'" "$scratch/tty"
+	like "is told what was looked at" "$(cat "$scratch/tty")" \
+	    '*: sound: 82 tensors and the state of 26 parameters were checked*'
+fi
 
 state=optim/state/layers.0.w1.weight
 damage $state/exp_avg_sq 2 nan 5
