@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/str.h"
 
 /* docs/formats/safetensors.md; the checks are those of the reference reader
  * (safetensors/src/tensor.rs) and the ones it lacks: duplicate keys. */
@@ -56,8 +57,7 @@ struct ofs_str ofs_safetensors_metadata(const struct ofs_safetensors *st,
     const char *name)
 {
 	for (size_t i = 0; i < st->nmetadata; i++)
-		if (st->metadata[2 * i].len == strlen(name) &&
-		    memcmp(st->metadata[2 * i].p, name, strlen(name)) == 0)
+		if (ofs_str_is(st->metadata[2 * i], name))
 			return st->metadata[2 * i + 1];
 	return (struct ofs_str){ NULL, 0 };
 }

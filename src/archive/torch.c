@@ -10,6 +10,7 @@
 
 #include "archive/torch_storage.h"
 #include "base/checked.h"
+#include "base/str.h"
 
 /* How many wrappers (parameter of subclass of ...) may lie around a tensor. */
 #define MAX_WRAP 16

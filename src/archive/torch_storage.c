@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #include "base/checked.h"
+#include "base/str.h"
 
 /* A number of a tensor's geometry that must not be negative. */
 int ofs_torch_size(const struct ofs_pickle *doc, uint32_t node,

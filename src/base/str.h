@@ -6,7 +6,19 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/types.h"
+
+static inline struct ofs_str ofs_str_of(const char *s)
+{
+	return (struct ofs_str){ s, (uint32_t)strlen(s) };
+}
+
+/* s without its first n bytes. */
+static inline struct ofs_str ofs_str_after(struct ofs_str s, size_t n)
+{
+	return (struct ofs_str){ s.p + n, s.len - (uint32_t)n };
+}
 
 static inline bool ofs_str_is(struct ofs_str s, const char *word)
 {
@@ -18,6 +30,20 @@ static inline bool ofs_str_equal(struct ofs_str a, struct ofs_str b)
 	return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
 }
 
+static inline bool ofs_str_begins(struct ofs_str s, const char *word)
+{
+	size_t n = strlen(word);
+
+	return s.len >= n && memcmp(s.p, word, n) == 0;
+}
+
+static inline bool ofs_str_ends(struct ofs_str s, const char *word)
+{
+	size_t n = strlen(word);
+
+	return s.len >= n && memcmp(s.p + s.len - n, word, n) == 0;
+}
+
 /* Bytewise, then by length. */
 static inline int ofs_str_compare(struct ofs_str a, struct ofs_str b)
 {
@@ -27,19 +53,41 @@ static inline int ofs_str_compare(struct ofs_str a, struct ofs_str b)
 	return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
 }
 
-/* Digits, and nothing else, of a number below 10^9. */
-static inline bool ofs_str_digits(struct ofs_str s, uint32_t *v)
+/* Cut the decimal number that *s begins with. false, and nothing is cut: there
+ * is none, or it is too large. */
+static inline bool ofs_str_take_number(struct ofs_str *s, uint64_t *v)
 {
-	uint32_t number = 0;
+	uint64_t number = 0;
+	uint32_t n = 0;
 
-	if (s.len == 0 || s.len > 9)
+	for (; n < s->len && s->p[n] >= '0' && s->p[n] <= '9'; n++)
+		if (!ofs_mul_u64(number, 10, &number) ||
+		    !ofs_add_u64(number, (uint64_t)(s->p[n] - '0'), &number))
+			return false;
+	if (n == 0)
 		return false;
-	for (uint32_t i = 0; i < s.len; i++) {
+	*s = ofs_str_after(*s, n);
+	*v = number;
+	return true;
+}
+
+/* Is it decimal digits, and nothing else? */
+static inline bool ofs_str_all_digits(struct ofs_str s)
+{
+	for (uint32_t i = 0; i < s.len; i++)
 		if (s.p[i] < '0' || s.p[i] > '9')
 			return false;
-		number = number * 10 + (uint32_t)(s.p[i] - '0');
-	}
-	*v = number;
+	return s.len > 0;
+}
+
+/* At most nine digits, and nothing else. */
+static inline bool ofs_str_digits(struct ofs_str s, uint32_t *v)
+{
+	uint64_t number;
+
+	if (s.len > 9 || !ofs_str_take_number(&s, &number) || s.len > 0)
+		return false;
+	*v = (uint32_t)number;
 	return true;
 }
 

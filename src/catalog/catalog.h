@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/io.h"
-#include "base/types.h"
+#include "base/str.h"
 
 /* The catalog is built once by a format reader and const from then on. It
  * knows no format: a reader turns an index into entries, each a path and
@@ -334,6 +334,11 @@ static inline struct ofs_str ofs_catalog_string(const struct ofs_catalog *cat,
     uint32_t s)
 {
 	return cat->strs[OFS_PATH_STR(s)];
+}
+static inline bool ofs_catalog_string_is(const struct ofs_catalog *cat,
+    uint32_t s, const char *word)
+{
+	return ofs_str_is(ofs_catalog_string(cat, s), word);
 }
 /* The components of a path; *n gets how many. */
 const uint32_t *ofs_catalog_components(const struct ofs_catalog *cat,

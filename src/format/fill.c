@@ -18,13 +18,6 @@ bool ofs_starts_at_zero(const char *name)
 	return false;
 }
 
-static bool is_word(const struct ofs_catalog *cat, uint32_t component,
-    const char *word)
-{
-	return strcmp(ofs_catalog_string(cat, OFS_PATH_STR(component)).p,
-		   word) == 0;
-}
-
 /* optim/[OPTIMIZER/]state/NAME/STATE */
 static bool is_state(const struct ofs_catalog *cat, const struct ofs_entry *e)
 {
@@ -34,9 +27,9 @@ static bool is_state(const struct ofs_catalog *cat, const struct ofs_entry *e)
 	if (e->kind != OFS_ENTRY_TENSOR || e->tree == OFS_NONE)
 		return false;
 	c = ofs_catalog_components(cat, e->tree, &n);
-	return n >= 4 && is_word(cat, c[0], "optim") &&
-	    (is_word(cat, c[1], "state") ||
-		(n >= 5 && is_word(cat, c[2], "state"))) &&
+	return n >= 4 && ofs_catalog_string_is(cat, c[0], "optim") &&
+	    (ofs_catalog_string_is(cat, c[1], "state") ||
+		(n >= 5 && ofs_catalog_string_is(cat, c[2], "state"))) &&
 	    ofs_starts_at_zero(ofs_catalog_string(cat, OFS_PATH_STR(c[n - 1]))
 				   .p);
 }

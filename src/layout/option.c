@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "base/str.h"
+
 bool ofs_option_is(const char *s, size_t n, const char *word)
 {
 	return strlen(word) == n && memcmp(s, word, n) == 0;
@@ -13,14 +15,14 @@ bool ofs_option_is(const char *s, size_t n, const char *word)
 
 size_t ofs_option_number(const char *s, uint32_t max, uint32_t *v)
 {
-	size_t n = 0;
+	struct ofs_str left = ofs_str_of(s);
+	uint64_t number;
 
 	*v = 0;
-	if (s[0] < '1' || s[0] > '9')
+	if (*s == '0' || !ofs_str_take_number(&left, &number) || number > max)
 		return 0;
-	for (; s[n] >= '0' && s[n] <= '9' && *v <= max; n++)
-		*v = *v * 10 + (uint32_t)(s[n] - '0');
-	return *v <= max ? n : 0;
+	*v = (uint32_t)number;
+	return (size_t)(left.p - s);
 }
 
 bool ofs_option_narrow(const char *s, size_t n, struct ofs_layout *l)

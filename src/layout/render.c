@@ -57,12 +57,8 @@ static bool first_is(const struct ofs_catalog *cat, uint32_t path,
 {
 	uint32_t n;
 	const uint32_t *c = ofs_catalog_components(cat, path, &n);
-	struct ofs_str s;
 
-	if (n == 0)
-		return false;
-	s = ofs_catalog_string(cat, OFS_PATH_STR(c[0]));
-	return s.len == strlen(section) && memcmp(s.p, section, s.len) == 0;
+	return n > 0 && ofs_catalog_string_is(cat, c[0], section);
 }
 
 static bool wanted(const struct ofs_catalog *cat, const struct ofs_entry *e,

@@ -11,6 +11,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "layout/optim_groups.h"
 #include "plan/cast.h"
 
@@ -96,28 +97,9 @@ struct ofs_str ofs_state_key(const struct ofs_state *s, uint32_t node)
 	return ofs_catalog_string(s->cat, OFS_PATH_STR(s->node[node].key));
 }
 
-/* A decimal number in its one spelling that fits. */
-static bool number(struct ofs_str s, uint32_t *v)
-{
-	*v = 0;
-	if (s.len == 0 || s.len > 9 || (s.len > 1 && s.p[0] == '0'))
-		return false;
-	for (uint32_t i = 0; i < s.len; i++) {
-		if (s.p[i] < '0' || s.p[i] > '9')
-			return false;
-		*v = *v * 10 + (uint32_t)(s.p[i] - '0');
-	}
-	return true;
-}
-
 static bool key_is(const struct ofs_state *s, uint32_t node, const char *word)
 {
-	struct ofs_str k;
-
-	if (node == 0)
-		return false;
-	k = ofs_state_key(s, node);
-	return k.len == strlen(word) && memcmp(k.p, word, k.len) == 0;
+	return node != 0 && ofs_str_is(ofs_state_key(s, node), word);
 }
 
 uint32_t ofs_state_child(const struct ofs_state *s, uint32_t node,
@@ -153,7 +135,7 @@ static int sort_list(struct ofs_state *s, uint32_t node, uint32_t n,
 	for (uint32_t i = s->node[node].child; i != OFS_NONE;
 	     i = s->node[i].next) {
 		v[k].node = i;
-		number(ofs_state_key(s, i), &v[k++].number);
+		ofs_str_number(ofs_state_key(s, i), &v[k++].number);
 	}
 	qsort(v, n, sizeof(*v), by_number);
 	s->node[node].list = v[n - 1].number == n - 1;
@@ -176,7 +158,7 @@ static int classify(struct ofs_state *s, uint32_t node,
 
 	for (uint32_t i = s->node[node].child; i != OFS_NONE;
 	     i = s->node[i].next, n++) {
-		numbers = numbers && number(ofs_state_key(s, i), &v);
+		numbers = numbers && ofs_str_number(ofs_state_key(s, i), &v);
 		indexes = indexes && (s->node[i].key & OFS_PATH_INDEX) != 0;
 	}
 	if (n == 0 || !numbers)
@@ -330,7 +312,7 @@ static int put_key(struct ofs_state_pickler *p, uint32_t node)
 		return 0;
 	if (is_state(p, up))
 		return put_id(p, p->s->node[up].parent, key);
-	if (p->s->node[up].numbers && number(key, &v))
+	if (p->s->node[up].numbers && ofs_str_number(key, &v))
 		ofs_pkw_int(&p->w, v);
 	else
 		ofs_pkw_str(&p->w, key.p, key.len);

@@ -6,6 +6,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "naming/naming_impl.h"
 
 /* A job may leave its optimizer keyed by name and again keyed by ID, each in a
@@ -18,14 +19,6 @@ struct signature {
 	bool names, numbers;
 };
 
-static bool is_number(struct ofs_str s)
-{
-	for (uint32_t i = 0; i < s.len; i++)
-		if (s.p[i] < '0' || s.p[i] > '9')
-			return false;
-	return s.len > 0;
-}
-
 static void count(const struct naming *c, uint32_t entry, struct signature *s)
 {
 	const struct ofs_entry *e = &c->cat->entries[entry];
@@ -36,7 +29,7 @@ static void count(const struct naming *c, uint32_t entry, struct signature *s)
 	    OFS_PATH_STR(rest.c[0]) != c->keyword[NAMING_STATES] ||
 	    e->kind != OFS_ENTRY_TENSOR)
 		return;
-	if (is_number(ofs_catalog_string(c->cat, rest.c[1])))
+	if (ofs_str_all_digits(ofs_catalog_string(c->cat, rest.c[1])))
 		s->numbers = true;
 	else
 		s->names = true;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "naming/naming_impl.h"
 
 /* A flattened key does not say where its FQN ends, and both an FQN and what
@@ -21,7 +22,7 @@ struct split {
 static bool split_at(struct ofs_str text, size_t dot, struct split *s)
 {
 	s->id = (struct ofs_str){ text.p, (uint32_t)dot };
-	s->tail = ofs_naming_after(text, dot + 1);
+	s->tail = ofs_str_after(text, dot + 1);
 	return true;
 }
 
@@ -51,7 +52,7 @@ static bool longest(const struct naming_set *set, struct ofs_str text,
 
 static uint32_t word_at(struct ofs_str text, size_t from)
 {
-	struct ofs_str part = ofs_naming_after(text, from);
+	struct ofs_str part = ofs_str_after(text, from);
 
 	part.len = (uint32_t)(ofs_naming_dot(text, from) - from);
 	return ofs_naming_classify(part);
@@ -66,7 +67,7 @@ static bool state_first(const struct naming_set *fqns, struct ofs_str text,
 
 	if (dot == text.len || (word_at(text, 0) & TOKEN_KNOWN) == 0)
 		return false;
-	fqn = ofs_naming_after(text, dot + 1);
+	fqn = ofs_str_after(text, dot + 1);
 	if (!ofs_naming_set_has(fqns, fqn) &&
 	    ((word_at(text, 0) & TOKEN_SURE) == 0 ||
 		(word_at(text, last + 1) & TOKEN_KNOWN) != 0))
@@ -123,12 +124,12 @@ static uint32_t flattened(struct ofs_str s, struct ofs_str *text)
 
 	if (s.len >= sizeof(state) &&
 	    memcmp(s.p, state, sizeof(state) - 1) == 0) {
-		*text = ofs_naming_after(s, sizeof(state) - 1);
+		*text = ofs_str_after(s, sizeof(state) - 1);
 		return TOKEN_STATE_DOT;
 	}
 	if (s.len >= sizeof(groups) &&
 	    memcmp(s.p, groups, sizeof(groups) - 1) == 0) {
-		*text = ofs_naming_after(s, sizeof(groups) - 1);
+		*text = ofs_str_after(s, sizeof(groups) - 1);
 		return TOKEN_GROUPS_DOT;
 	}
 	return 0;
@@ -209,7 +210,7 @@ static int add_fqn(struct naming *c, struct ofs_str fqn,
 	    memcmp(clean.p, module, sizeof(module) - 1) != 0)
 		return 0;
 	return ofs_naming_set_add(&c->fqns,
-	    ofs_naming_after(clean, sizeof(module) - 1), err);
+	    ofs_str_after(clean, sizeof(module) - 1), err);
 }
 
 static int collect_model(struct naming *c, struct optimfs_error *err)
@@ -235,7 +236,7 @@ static int collect_groups(struct naming *c, struct ofs_str text,
 	struct ofs_str id = { text.p, (uint32_t)dot };
 	uint32_t number;
 
-	if (dot == text.len || ofs_naming_number(id, &number))
+	if (dot == text.len || ofs_str_number(id, &number))
 		return 0;
 	return ofs_naming_set_add(&c->fqns, id, err);
 }

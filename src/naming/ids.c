@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "naming/ids_file.h"
 #include "naming/naming_impl.h"
 
@@ -28,7 +29,7 @@ static void note_key(struct naming *c, uint32_t entry,
 	struct naming_candidate *r = &c->root[c->spot[entry].root];
 	uint32_t id;
 
-	if (ofs_naming_number(key->id.s, &id) &&
+	if (ofs_str_number(key->id.s, &id) &&
 	    !ofs_naming_set_has(&c->fqns, key->id.s)) {
 		if (!r->numbers)
 			r->first_number = entry;
@@ -264,7 +265,7 @@ uint32_t ofs_naming_id_name(const struct naming *c, uint32_t root,
 {
 	uint32_t number;
 
-	if (root != c->ids_root || !ofs_naming_number(id, &number) ||
+	if (root != c->ids_root || !ofs_str_number(id, &number) ||
 	    number >= c->cat->nids || ofs_naming_set_has(&c->fqns, id))
 		return OFS_NONE;
 	return c->cat->ids[number];

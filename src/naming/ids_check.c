@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/str.h"
 #include "naming/ids.h"
 #include "pickle/pickle.h"
 
@@ -54,11 +55,9 @@ struct groups {
 static bool is_params(const struct naming *c, const struct naming_key *key)
 {
 	if (key->tail.p != NULL)
-		return key->nmore == 0 &&
-		    ofs_naming_str_is(key->tail, "params");
+		return key->nmore == 0 && ofs_str_is(key->tail, "params");
 	return key->nmore == 1 &&
-	    ofs_naming_str_is(ofs_catalog_string(c->cat, key->more[0]),
-		"params");
+	    ofs_str_is(ofs_catalog_string(c->cat, key->more[0]), "params");
 }
 
 /* The number of the group that entry belongs to. A million groups are damage,
@@ -69,8 +68,8 @@ static bool group_of(const struct naming *c, uint32_t entry, uint32_t root,
 	if (c->spot[entry].root != root)
 		return false;
 	ofs_naming_key(c, ofs_naming_rest(c, entry), key);
-	return key->kind == NAMING_GROUP &&
-	    ofs_naming_number(key->id.s, group) && *group < 1u << 20;
+	return key->kind == NAMING_GROUP && ofs_str_number(key->id.s, group) &&
+	    *group < 1u << 20;
 }
 
 const struct ofs_value *ofs_naming_params(const struct naming *c,

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "naming/naming_impl.h"
 
 /* Among the paths that hold tensors and no optimizer, the model is, in this
@@ -241,7 +242,7 @@ static const char *find_prefix(const struct naming *c,
 		if (rest.text.len < sizeof(state) ||
 		    memcmp(rest.text.p, state, sizeof(state) - 1) != 0)
 			continue;
-		rest.text = ofs_naming_after(rest.text, sizeof(state) - 1);
+		rest.text = ofs_str_after(rest.text, sizeof(state) - 1);
 		for (int k = 0; prefixes[k] != NULL; k++)
 			if (try_prefix(tops, prefixes[k], rest.text))
 				return prefixes[k];
@@ -430,7 +431,7 @@ bool ofs_naming_in_model(const struct naming *c, uint32_t entry,
 		return is_tensor(c, entry) || extra_state(s);
 	if (!starts(s, m->prefix, m->len))
 		return false;
-	rest->text = ofs_naming_after(s, m->len);
+	rest->text = ofs_str_after(s, m->len);
 	return true;
 }
 

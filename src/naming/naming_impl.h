@@ -155,10 +155,6 @@ struct naming {
 	size_t npath, path_cap;
 };
 
-bool ofs_naming_str_is(struct ofs_str s, const char *word);
-/* s without its first n bytes. */
-struct ofs_str ofs_naming_after(struct ofs_str s, size_t n);
-
 /* tokens.c */
 uint32_t ofs_naming_classify(struct ofs_str s);
 int ofs_naming_words(struct naming *c, struct optimfs_error *err);
@@ -230,7 +226,6 @@ int ofs_naming_orphans(struct naming *c, struct optimfs_error *err);
 
 /* ids.c */
 int ofs_naming_ids(struct naming *c, struct optimfs_error *err);
-bool ofs_naming_number(struct ofs_str s, uint32_t *id);
 /* The string that ids= calls a state's key; OFS_NONE: nothing. */
 uint32_t ofs_naming_id_name(const struct naming *c, uint32_t root,
     struct ofs_str id);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "naming/naming_impl.h"
 
 /* A path P is taken for an optimizer's when what lies below it says so: P has
@@ -117,8 +118,8 @@ static size_t next_token(struct ofs_str text, size_t from)
 	     from = dot + 1, dot = ofs_naming_dot(text, from)) {
 		struct ofs_str part = { text.p + from, (uint32_t)(dot - from) };
 
-		if (ofs_naming_str_is(part, "state") ||
-		    ofs_naming_str_is(part, "param_groups"))
+		if (ofs_str_is(part, "state") ||
+		    ofs_str_is(part, "param_groups"))
 			return from;
 	}
 	return text.len;
@@ -162,8 +163,8 @@ static bool ends_surely(struct ofs_str text)
 
 	while (from > 0 && text.p[from - 1] != '.')
 		from--;
-	return (ofs_naming_classify(ofs_naming_after(text, from)) &
-		   TOKEN_SURE) != 0;
+	return (ofs_naming_classify(ofs_str_after(text, from)) & TOKEN_SURE) !=
+	    0;
 }
 
 /* What component i of p says about the path before it. */
@@ -473,7 +474,7 @@ struct naming_rest ofs_naming_rest(const struct naming *c, uint32_t entry)
 
 	if ((spot.at & SPOT_TEXT) != 0) {
 		rest.text =
-		    ofs_naming_after(ofs_catalog_string(c->cat, path[0]), at);
+		    ofs_str_after(ofs_catalog_string(c->cat, path[0]), at);
 		return rest;
 	}
 	rest.c = path + at;

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "naming/ids.h"
 
 int ofs_shapes_add(struct ofs_shapes *s, uint32_t key, uint32_t entry,
@@ -65,11 +66,9 @@ void ofs_shapes_print(const struct naming *c, uint32_t entry, char text[64])
 /* The prefix of a key that ends with name; n is then its length. */
 static bool ends_with(struct ofs_str key, const char *name, uint32_t *n)
 {
-	uint32_t len = (uint32_t)strlen(name);
-
-	if (key.len < len || memcmp(key.p + key.len - len, name, len) != 0)
+	if (!ofs_str_ends(key, name))
 		return false;
-	*n = key.len - len;
+	*n = key.len - (uint32_t)strlen(name);
 	return true;
 }
 
@@ -139,8 +138,7 @@ int ofs_shapes_of_state(struct naming *c, struct ofs_shapes *s,
 		    (c->spot[i].at & SPOT_ORPHAN) != 0)
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
-		if (key.kind != NAMING_STATE ||
-		    !ofs_naming_number(key.id.s, &id))
+		if (key.kind != NAMING_STATE || !ofs_str_number(key.id.s, &id))
 			continue;
 		usable = c->cat->entries[i].kind == OFS_ENTRY_TENSOR &&
 		    shaped_state(c, &key);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "naming/naming_impl.h"
 #include "pickle/pickle.h"
 
@@ -264,7 +265,7 @@ static bool has_params(const struct naming *c, uint32_t entry,
 		return false;
 	if (key->nmore == 1)
 		last = ofs_catalog_string(c->cat, key->more[0]);
-	return last.p != NULL && ofs_naming_str_is(last, "params");
+	return last.p != NULL && ofs_str_is(last, "params");
 }
 
 static int missing(struct naming *c, const struct present *p,
@@ -287,7 +288,7 @@ static int missing(struct naming *c, const struct present *p,
 			continue;
 		}
 		/* flattened groups are called by their one parameter */
-		if (ofs_naming_number(key.id.s, &number))
+		if (ofs_str_number(key.id.s, &number))
 			continue;
 		name = ofs_naming_state_name(c, root, key.id, NULL, err);
 		if (name == OFS_NONE ||
@@ -311,7 +312,7 @@ static bool asked(const struct naming *c)
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind == NAMING_GROUP &&
 		    (has_params(c, i, &key) ||
-			!ofs_naming_number(key.id.s, &number)))
+			!ofs_str_number(key.id.s, &number)))
 			return true;
 	}
 	return false;

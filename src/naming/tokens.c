@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "naming/naming_impl.h"
 
 /* Names of optimizers' states (docs/naming.md). Those in sure are called so
@@ -29,16 +30,6 @@ static const char *const wrappers[] = { "_fsdp_wrapped_module",
 static const char *const optims[] = { "opt", "adam", "adamw", "sgd", "lion",
 	"adafactor", "muon", NULL };
 
-bool ofs_naming_str_is(struct ofs_str s, const char *word)
-{
-	return strlen(word) == s.len && memcmp(s.p, word, s.len) == 0;
-}
-
-struct ofs_str ofs_naming_after(struct ofs_str s, size_t n)
-{
-	return (struct ofs_str){ s.p + n, s.len - (uint32_t)n };
-}
-
 size_t ofs_naming_dot(struct ofs_str text, size_t from)
 {
 	const char *dot = from < text.len
@@ -51,21 +42,14 @@ size_t ofs_naming_dot(struct ofs_str text, size_t from)
 static uint32_t find(const char *const *list, struct ofs_str s)
 {
 	for (uint32_t i = 0; list[i] != NULL; i++)
-		if (ofs_naming_str_is(s, list[i]))
+		if (ofs_str_is(s, list[i]))
 			return i + 1;
 	return 0;
 }
 
-static bool ends(struct ofs_str s, const char *with)
-{
-	size_t n = strlen(with);
-
-	return s.len >= n && memcmp(s.p + s.len - n, with, n) == 0;
-}
-
 static uint32_t optimizer_word(struct ofs_str s)
 {
-	char low[32];
+	char low[32] = "";
 	struct ofs_str t = { low, s.len };
 
 	if (s.len >= sizeof(low))
@@ -74,25 +58,10 @@ static uint32_t optimizer_word(struct ofs_str s)
 		low[i] = s.p[i] >= 'A' && s.p[i] <= 'Z'
 		    ? (char)(s.p[i] + ('a' - 'A'))
 		    : s.p[i];
-	if (find(optims, t) != 0 || ends(t, "optim") || ends(t, "optimizer") ||
-	    (s.len >= 5 && memcmp(low, "optim", 5) == 0))
+	if (find(optims, t) != 0 || ofs_str_ends(t, "optim") ||
+	    ofs_str_ends(t, "optimizer") || ofs_str_begins(t, "optim"))
 		return TOKEN_OPTIM;
 	return 0;
-}
-
-bool ofs_naming_number(struct ofs_str s, uint32_t *id)
-{
-	uint32_t v = 0;
-
-	if (s.len == 0 || s.len > 9 || (s.p[0] == '0' && s.len > 1))
-		return false;
-	for (uint32_t i = 0; i < s.len; i++) {
-		if (s.p[i] < '0' || s.p[i] > '9')
-			return false;
-		v = v * 10 + (uint32_t)(s.p[i] - '0');
-	}
-	*id = v;
-	return true;
 }
 
 /* A key without dots. */
@@ -100,11 +69,11 @@ static uint32_t whole_word(struct ofs_str s)
 {
 	uint32_t w = optimizer_word(s), id;
 
-	if (ofs_naming_str_is(s, "state"))
+	if (ofs_str_is(s, "state"))
 		w |= TOKEN_STATE;
-	if (ofs_naming_str_is(s, "param_groups"))
+	if (ofs_str_is(s, "param_groups"))
 		w |= TOKEN_GROUPS;
-	if (ofs_naming_str_is(s, "optim") || ofs_naming_str_is(s, "optimizer"))
+	if (ofs_str_is(s, "optim") || ofs_str_is(s, "optimizer"))
 		w |= TOKEN_TOP;
 	if (find(sure, s) != 0)
 		w |= TOKEN_SURE | TOKEN_KNOWN;
@@ -112,7 +81,7 @@ static uint32_t whole_word(struct ofs_str s)
 		w |= TOKEN_KNOWN;
 	if (find(shaped, s) != 0)
 		w |= TOKEN_SHAPED;
-	if (ofs_naming_number(s, &id))
+	if (ofs_str_number(s, &id))
 		w |= TOKEN_NUMBER;
 	return w | find(models, s) * TOKEN_MODEL;
 }
@@ -120,13 +89,13 @@ static uint32_t whole_word(struct ofs_str s)
 /* A component of a key with dots that another one follows. */
 static uint32_t part_word(struct ofs_str part, bool first)
 {
-	if (ofs_naming_str_is(part, "state"))
+	if (ofs_str_is(part, "state"))
 		return TOKEN_TOKEN | (first ? TOKEN_STATE_DOT : 0u);
-	if (ofs_naming_str_is(part, "param_groups"))
+	if (ofs_str_is(part, "param_groups"))
 		return TOKEN_TOKEN | (first ? TOKEN_GROUPS_DOT : 0u);
 	if (find(wrappers, part) != 0)
 		return TOKEN_WRAPPED;
-	if (first && ofs_naming_str_is(part, "module"))
+	if (first && ofs_str_is(part, "module"))
 		return TOKEN_MODULE;
 	return 0;
 }

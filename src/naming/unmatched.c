@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/str.h"
 #include "naming/ids.h"
 #include "pickle/pickle.h"
 
@@ -61,7 +62,7 @@ static int see_group(struct naming *c, struct listed *l, uint32_t entry,
 	const struct ofs_value *v;
 	uint32_t group;
 
-	if (!ofs_naming_number(key->id.s, &group)) {
+	if (!ofs_str_number(key->id.s, &group)) {
 		r->other = true;
 		return 0;
 	}
@@ -117,7 +118,7 @@ static int see_state(struct naming *c, struct listed *l, uint32_t entry,
 	uint32_t note;
 
 	if (r->other || r->nlists == 0 || r->nlists < r->ngroups ||
-	    !ofs_naming_number(key->id.s, &id.id) ||
+	    !ofs_str_number(key->id.s, &id.id) ||
 	    ofs_naming_set_has(&c->fqns, key->id.s) ||
 	    ofs_search(&id, l->v, l->n, sizeof(id), compare_ids) != NULL)
 		return 0;

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "naming/naming_impl.h"
 
 static const char module[] = "module.";
@@ -73,7 +74,7 @@ static int each_name(struct naming *c, name_fn *fn, bool clean,
 		}
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind == NAMING_OTHER ||
-		    ofs_naming_number(key.id.s, &number))
+		    ofs_str_number(key.id.s, &number))
 			continue;
 		if (fn(c,
 			key.kind == NAMING_STATE ? naming_scope_state(root)
@@ -302,14 +303,13 @@ static uint32_t fqn_at(const struct ofs_catalog *cat, const uint32_t *tree,
 {
 	struct ofs_str s = ofs_catalog_string(cat, tree[0]);
 
-	if (n == 2 && ofs_naming_str_is(s, "model"))
+	if (n == 2 && ofs_str_is(s, "model"))
 		return 1;
-	if (!ofs_naming_str_is(s, "optim"))
+	if (!ofs_str_is(s, "optim"))
 		return 0;
 	for (uint32_t i = 1; i < 3 && i + 1 < n; i++) {
 		s = ofs_catalog_string(cat, tree[i]);
-		if (ofs_naming_str_is(s, "state") ||
-		    ofs_naming_str_is(s, "param_groups"))
+		if (ofs_str_is(s, "state") || ofs_str_is(s, "param_groups"))
 			return i + 1;
 	}
 	return 0;

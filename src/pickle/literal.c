@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pickle/write.h"
@@ -166,11 +167,10 @@ static void name(struct scan *s)
 
 static void number(struct scan *s)
 {
-	int64_t v = 0;
+	char *end;
 
-	for (; *s->p >= '0' && *s->p <= '9'; s->p++)
-		v = v * 10 + (*s->p - '0');
-	ofs_pkw_int(s->w, v);
+	ofs_pkw_int(s->w, strtoll(s->p, &end, 10));
+	s->p = end;
 }
 
 static void string(struct scan *s, bool sized)

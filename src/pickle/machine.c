@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "base/str.h"
 #include "pickle/opcode.h"
 
 /* Memo indexes are numbered as they are put; some writers leave gaps. */
@@ -109,18 +110,17 @@ static int get_operand(struct pk_parser *p, size_t n)
 /* The decimal index of the text opcodes PUT and GET. */
 static int memo_line(struct pk_parser *p)
 {
-	const char *s = NULL;
+	const char *line = NULL;
+	struct ofs_str s;
 	uint64_t i = 0;
 	size_t n = 0;
 
-	if (pk_line(p, &s, &n) == -1)
+	if (pk_line(p, &line, &n) == -1)
 		return -1;
-	for (size_t k = 0; k < n; k++) {
-		if (s[k] < '0' || s[k] > '9' || n > 10)
-			return pk_fail(p, EUCLEAN, "OFS412",
-			    "bad operand of %s", pk_op_name(p->op));
-		i = i * 10 + (uint64_t)(s[k] - '0');
-	}
+	s = (struct ofs_str){ line, (uint32_t)n };
+	if (n > 10 || (n > 0 && (!ofs_str_take_number(&s, &i) || s.len > 0)))
+		return pk_fail(p, EUCLEAN, "OFS412", "bad operand of %s",
+		    pk_op_name(p->op));
 	return p->op == OP_PUT ? put(p, i) : get(p, i);
 }
 

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/str.h"
 #include "pickle/pickle_impl.h"
 
 static const struct ofs_str empty = { "", 0 };
@@ -239,18 +240,14 @@ void ofs_pk_class(const struct ofs_pickle *doc, uint32_t node,
 	}
 }
 
-static bool is(struct ofs_str s, const char *want)
-{
-	return strlen(want) == s.len && memcmp(s.p, want, s.len) == 0;
-}
-
 bool ofs_pk_is(const struct ofs_pickle *doc, uint32_t node, const char *module,
     const char *name)
 {
 	struct ofs_str m, n;
 
 	ofs_pk_class(doc, node, &m, &n);
-	return n.len != 0 && is(n, name) && (module == NULL || is(m, module));
+	return n.len != 0 && ofs_str_is(n, name) &&
+	    (module == NULL || ofs_str_is(m, module));
 }
 
 uint32_t ofs_pk_callable(const struct ofs_pickle *doc, uint32_t node)

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+
 /* Items that Python adds at once. */
 #define BATCH 1000
 
@@ -101,18 +103,11 @@ void ofs_pkw_str(struct ofs_pkw *w, const char *p, size_t n)
 	ofs_pkw_put(w);
 }
 
-static bool same_text(struct ofs_str a, struct ofs_str b)
-{
-	return a.len == b.len &&
-	    (a.p == b.p ||
-		(a.p != NULL && b.p != NULL && memcmp(a.p, b.p, a.len) == 0));
-}
-
 static bool is_known(const struct ofs_pkw_known *k, struct ofs_str module,
     struct ofs_str name)
 {
 	/* names differ sooner */
-	return same_text(k->name, name) && same_text(k->module, module);
+	return ofs_str_equal(k->name, name) && ofs_str_equal(k->module, module);
 }
 
 /* Is it in the memo? Then take it from there. Most texts are literals: where
@@ -168,7 +163,7 @@ void ofs_pkw_global_text(struct ofs_pkw *w, struct ofs_str module,
 		return;
 	learn(w, module, name, w->memo);
 	ofs_buf_putc(w->out, 'c');
-	if (w->modern && same_text(module, builtin))
+	if (w->modern && ofs_str_equal(module, builtin))
 		ofs_buf_puts(w->out, "builtins");
 	else
 		ofs_buf_put(w->out, module.p, module.len);
@@ -180,9 +175,7 @@ void ofs_pkw_global_text(struct ofs_pkw *w, struct ofs_str module,
 
 void ofs_pkw_global(struct ofs_pkw *w, const char *module, const char *name)
 {
-	ofs_pkw_global_text(w,
-	    (struct ofs_str){ module, (uint32_t)strlen(module) },
-	    (struct ofs_str){ name, (uint32_t)strlen(name) });
+	ofs_pkw_global_text(w, ofs_str_of(module), ofs_str_of(name));
 }
 
 bool ofs_pkw_get_call(struct ofs_pkw *w, const char *p, size_t n)

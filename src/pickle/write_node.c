@@ -8,6 +8,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "pickle/pickle_impl.h"
 #include "pickle/write.h"
 
@@ -80,11 +81,6 @@ static int unsupported(struct graph *g, const char *what)
 	    what);
 }
 
-static bool is(struct ofs_str s, const char *want)
-{
-	return strlen(want) == s.len && memcmp(s.p, want, s.len) == 0;
-}
-
 /* Module and name as Python 2 called them, as protocol 2 wants it. */
 static int put_global(struct graph *g, uint32_t node)
 {
@@ -102,7 +98,7 @@ static int put_global(struct graph *g, uint32_t node)
 	if (memchr(name->name.p, '.', name->name.len) != NULL)
 		return unsupported(g, "a class within a class");
 	ofs_buf_putc(out, 'c');
-	if (is(name->module, "builtins") && !g->w->modern)
+	if (ofs_str_is(name->module, "builtins") && !g->w->modern)
 		ofs_buf_puts(out, "__builtin__");
 	else
 		ofs_buf_put(out, name->module.p, name->module.len);

@@ -130,18 +130,12 @@ void ofs_commit_archive_close(struct ofs_commit_archive *a)
 
 static bool key_of(const struct ofs_zip_record *r, uint64_t *key)
 {
-	uint64_t v = 0;
+	struct ofs_str s = r->name;
 
-	if (r->name.len < 6 || r->name.len > 24 ||
-	    memcmp(r->name.p, "data/", 5) != 0)
+	if (!ofs_str_begins(s, "data/"))
 		return false;
-	for (uint32_t i = 5; i < r->name.len; i++) {
-		if (r->name.p[i] < '0' || r->name.p[i] > '9')
-			return false;
-		v = v * 10 + (uint64_t)(r->name.p[i] - '0');
-	}
-	*key = v;
-	return true;
+	s = ofs_str_after(s, strlen("data/"));
+	return ofs_str_take_number(&s, key) && s.len == 0;
 }
 
 uint64_t ofs_commit_archive_key(const struct ofs_commit_archive *a)

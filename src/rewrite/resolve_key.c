@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/str.h"
 #include "layout/render.h"
 #include "pickle/write.h"
 #include "read/locate.h"
@@ -25,16 +26,6 @@ int ofs_commit_no_place(const struct ofs_commit_task *t, const char *why,
 {
 	return optimfs_fail(err, EINVAL,
 	    "OFS826 %.200s cannot be committed: %s", t->change->path, why);
-}
-
-static bool same(struct ofs_str a, struct ofs_str b)
-{
-	return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
-}
-
-static struct ofs_str str_of(const char *s)
-{
-	return (struct ofs_str){ s, (uint32_t)strlen(s) };
 }
 
 static struct ofs_str component(const struct ofs_catalog *cat, uint32_t c)
@@ -74,7 +65,8 @@ static bool matches(const struct ofs_commit *c, const struct ofs_entry *e,
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		if (i != skip &&
-		    !same(component(c->cat, v[i]), str_of(ch->key[i])))
+		    !ofs_str_equal(component(c->cat, v[i]),
+			ofs_str_of(ch->key[i])))
 			return false;
 	return true;
 }
@@ -167,7 +159,7 @@ static int find(struct place *p, const struct ofs_change *ch, uint32_t skip,
 	w->path.len = 0;
 	for (uint32_t i = 0; i < ch->nkeys; i++)
 		if (i != w->skip)
-			put_part(&w->path, str_of(ch->key[i]));
+			put_part(&w->path, ofs_str_of(ch->key[i]));
 	if (w->path.bad)
 		return optimfs_fail(err, ENOMEM, "names of a commit");
 	*at = find_path(w);
@@ -186,9 +178,9 @@ static int place_beside(struct ofs_commit *c, struct ofs_commit_task *t,
 
 	if (k == NULL)
 		return -1;
-	if (n == 0 || k[n - 1].index || !same(k[n - 1].s, name))
+	if (n == 0 || k[n - 1].index || !ofs_str_equal(k[n - 1].s, name))
 		return 0;
-	k[n - 1].s = str_of(ch->key[ch->nkeys - 1]);
+	k[n - 1].s = ofs_str_of(ch->key[ch->nkeys - 1]);
 	t->path = k;
 	t->npath = n;
 	return 1;
@@ -199,7 +191,7 @@ static bool id_of(const struct ofs_catalog *cat, struct ofs_str name,
 {
 	for (uint32_t i = 0; i < cat->nids; i++)
 		if (cat->ids[i] != OFS_NONE &&
-		    same(ofs_catalog_string(cat, cat->ids[i]), name)) {
+		    ofs_str_equal(ofs_catalog_string(cat, cat->ids[i]), name)) {
 			snprintf(text, 16, "%u", i);
 			return true;
 		}
@@ -221,20 +213,20 @@ static int place_like(struct ofs_commit *c, struct ofs_commit_task *t,
 	if (k == NULL)
 		return -1;
 	for (uint32_t i = 0; i < n && found == OFS_NONE; i++)
-		if (!k[i].index && same(k[i].s, other))
+		if (!k[i].index && ofs_str_equal(k[i].s, other))
 			found = i;
 	if (found != OFS_NONE) {
-		k[found].s = str_of(ch->key[skip]);
+		k[found].s = ofs_str_of(ch->key[skip]);
 	} else if (id_of(c->cat, other, its) &&
-	    id_of(c->cat, str_of(ch->key[skip]), mine)) {
+	    id_of(c->cat, ofs_str_of(ch->key[skip]), mine)) {
 		for (uint32_t i = 0; i < n && found == OFS_NONE; i++)
-			if (same(k[i].s, str_of(its)))
+			if (ofs_str_equal(k[i].s, ofs_str_of(its)))
 				found = i;
 		id = ofs_arena_strndup(&c->arena, mine, strlen(mine));
 		if (id == NULL)
 			return optimfs_fail(err, ENOMEM, "names of a commit");
 		if (found != OFS_NONE)
-			k[found].s = str_of(id);
+			k[found].s = ofs_str_of(id);
 	}
 	if (found == OFS_NONE)
 		return 0;
@@ -254,7 +246,7 @@ static int place_new(struct ofs_commit *c, struct ofs_commit_task *t,
 	if (k == NULL)
 		return optimfs_fail(err, ENOMEM, "names of a commit");
 	for (uint32_t i = from; i < ch->nkeys; i++)
-		k[i - from] = (struct ofs_key){ str_of(ch->key[i]), false };
+		k[i - from] = (struct ofs_key){ ofs_str_of(ch->key[i]), false };
 	t->path = k;
 	t->npath = ch->nkeys - from;
 	return t->npath > 0;

@@ -11,6 +11,7 @@
 
 #include "archive/torch.h"
 #include "base/dtype.h"
+#include "base/str.h"
 
 /* Bytes of an integer that are printed; the parser keeps no more. */
 #define BIGINT_MAX 4096
@@ -93,8 +94,7 @@ enum ofs_dtype ofs_leaf_numpy(const struct ofs_pickle *doc, uint32_t node,
 		s.len--;
 	}
 	for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++)
-		if (s.len == strlen(codes[i].code) &&
-		    memcmp(s.p, codes[i].code, s.len) == 0)
+		if (ofs_str_is(s, codes[i].code))
 			return codes[i].type;
 	return OFS_DTYPE_NONE;
 }
@@ -199,34 +199,25 @@ static enum ofs_leaf path(const struct ofs_pickle *doc, uint32_t node,
 	return OFS_LEAF_TEXT;
 }
 
-static bool named(struct ofs_str s, const char *want)
-{
-	return s.len == strlen(want) && memcmp(s.p, want, s.len) == 0;
-}
-
-static bool prefixed(struct ofs_str s, const char *want)
-{
-	return s.len >= strlen(want) && memcmp(s.p, want, strlen(want)) == 0;
-}
-
 static enum ofs_leaf known_call(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_buf *out)
 {
 	struct ofs_str m, n;
 
 	ofs_pk_class(doc, node, &m, &n);
-	if (named(n, "scalar") &&
-	    (named(m, "numpy.core.multiarray") ||
-		named(m, "numpy._core.multiarray")))
+	if (ofs_str_is(n, "scalar") &&
+	    (ofs_str_is(m, "numpy.core.multiarray") ||
+		ofs_str_is(m, "numpy._core.multiarray")))
 		return numpy_scalar(doc, node, out);
-	if (named(n, "complex") &&
-	    (named(m, "builtins") || named(m, "__builtin__")))
+	if (ofs_str_is(n, "complex") &&
+	    (ofs_str_is(m, "builtins") || ofs_str_is(m, "__builtin__")))
 		return complex_number(doc, node, out);
-	if (named(n, "device") && named(m, "torch"))
+	if (ofs_str_is(n, "device") && ofs_str_is(m, "torch"))
 		return device(doc, node, out);
-	if (named(n, "_get_layout") && named(m, "torch.serialization"))
+	if (ofs_str_is(n, "_get_layout") &&
+	    ofs_str_is(m, "torch.serialization"))
 		return layout(doc, node, out);
-	if (prefixed(m, "pathlib"))
+	if (ofs_str_begins(m, "pathlib"))
 		return path(doc, node, out);
 	return OFS_LEAF_NONE;
 }
@@ -239,7 +230,8 @@ static enum ofs_leaf known_name(const struct ofs_pickle *doc, uint32_t node,
 	enum ofs_dtype t;
 
 	ofs_pk_class(doc, node, &m, &n);
-	t = named(m, "torch") ? ofs_dtype_of_name(n.p, n.len) : OFS_DTYPE_NONE;
+	t = ofs_str_is(m, "torch") ? ofs_dtype_of_name(n.p, n.len)
+				   : OFS_DTYPE_NONE;
 	if (t == OFS_DTYPE_NONE)
 		return OFS_LEAF_NONE;
 	if (out != NULL)

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/json.h"
+#include "base/str.h"
 #include "text/id_names.h"
 #include "text/leaf.h"
 #include "text/parse_impl.h"
@@ -52,20 +53,7 @@ static struct ofs_str line_of(struct ofs_str s)
 	return s;
 }
 
-static bool is(struct ofs_str s, const char *want)
-{
-	return s.len == strlen(want) && memcmp(s.p, want, s.len) == 0;
-}
-
 /* Numbers. */
-
-static bool all_digits(struct ofs_str s)
-{
-	for (uint32_t i = 0; i < s.len; i++)
-		if (s.p[i] < '0' || s.p[i] > '9')
-			return false;
-	return s.len > 0;
-}
 
 /* word[0..n) *= 10, += digit; the new n. */
 static size_t append_digit(uint32_t *word, size_t n, uint32_t digit)
@@ -116,7 +104,7 @@ int ofs_value_put_int(struct ofs_pkw *w, struct ofs_str s)
 
 	if (s.len > 0 && *s.p == '+')
 		digits = (struct ofs_str){ s.p + 1, s.len - 1 };
-	if (!all_digits(digits))
+	if (!ofs_str_all_digits(digits))
 		return EINVAL;
 	while (digits.len > 1 && *digits.p == '0') {
 		digits.p++;
@@ -224,11 +212,11 @@ static int put_number(struct ofs_pkw *w, const struct ofs_value_form *form,
 static int put_bool(struct ofs_pkw *w, struct ofs_str s,
     struct optimfs_error *err)
 {
-	if (is(s, "true"))
+	if (ofs_str_is(s, "true"))
 		ofs_pkw_op(w, OFS_PKW_TRUE);
-	else if (is(s, "false"))
+	else if (ofs_str_is(s, "false"))
 		ofs_pkw_op(w, OFS_PKW_FALSE);
-	else if (is(s, "null"))
+	else if (ofs_str_is(s, "null"))
 		ofs_pkw_op(w, OFS_PKW_NONE);
 	else
 		return ofs_value_refuse(EINVAL, s, "true, false or null", err);
@@ -282,7 +270,7 @@ static int put_line(struct ofs_pkw *w, const struct ofs_value_form *form,
 		if (cat->ids[i] == OFS_NONE)
 			continue;
 		name = ofs_catalog_string(cat, cat->ids[i]);
-		if (name.len == s.len && memcmp(name.p, s.p, s.len) == 0) {
+		if (ofs_str_equal(name, s)) {
 			ofs_pkw_int(w, i);
 			return 0;
 		}

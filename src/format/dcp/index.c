@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 
 int ofs_dcp_size(const struct ofs_pickle *doc, uint32_t node, const char *field,
     const char *owner, uint64_t *v, struct optimfs_error *err)
@@ -106,13 +107,11 @@ static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
 	const struct ofs_dcp_index *index = ctx;
 	const struct ofs_dcp_item *item = &index->item[i];
 	const struct key *want = key;
-	struct ofs_str a, b;
 
 	(void)n;
 	if (item->fqn != want->fqn) {
-		a = ofs_pk_str(index->doc, item->fqn);
-		b = ofs_pk_str(index->doc, want->fqn);
-		if (a.len != b.len || memcmp(a.p, b.p, a.len) != 0)
+		if (!ofs_str_equal(ofs_pk_str(index->doc, item->fqn),
+			ofs_pk_str(index->doc, want->fqn)))
 			return false;
 	}
 	return same_row(index->doc, item->offset, want->offset);

@@ -8,6 +8,7 @@
 
 #include "archive/torch.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "catalog/budget.h"
 #include "format/dcp/dcp.h"
 #include "format/torch_file/walk.h"
@@ -20,20 +21,7 @@
 
 static bool key_is(const struct ofs_catalog *cat, uint32_t c, const char *key)
 {
-	struct ofs_str s = ofs_catalog_string(cat, c);
-
-	return (c & OFS_PATH_INDEX) == 0 && s.len == strlen(key) &&
-	    memcmp(s.p, key, s.len) == 0;
-}
-
-static bool is_number(const struct ofs_catalog *cat, uint32_t c)
-{
-	struct ofs_str s = ofs_catalog_string(cat, c);
-
-	for (uint32_t i = 0; i < s.len; i++)
-		if (s.p[i] < '0' || s.p[i] > '9')
-			return false;
-	return s.len > 0;
+	return (c & OFS_PATH_INDEX) == 0 && ofs_catalog_string_is(cat, c, key);
 }
 
 /* "optim", "optimizer", "optimizer_0", "optimizers" ... */
@@ -55,7 +43,8 @@ bool ofs_dcp_structural(const struct ofs_catalog *cat, const uint32_t *c,
 		return true;
 	if (before == OFS_NONE)
 		return false;
-	if (key_is(cat, before, "param_groups") && is_number(cat, last))
+	if (key_is(cat, before, "param_groups") &&
+	    ofs_str_all_digits(ofs_catalog_string(cat, last)))
 		return true;
 	for (uint32_t i = 0; i + 1 < n; i++)
 		inside = inside || is_optimizer(cat, c[i]);

@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/io.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/part.h"
 #include "format/torch_file/file.h"
 
@@ -360,12 +361,10 @@ static bool same_units(const struct ofs_units *a, const struct ofs_units *b)
 		same = f->nparams == g->nparams && f->shard == g->shard &&
 		    f->world == g->world;
 		for (uint32_t k = 0; k < f->nparams && same; k++) {
-			struct ofs_str x = a->unit[i].param[k].fqn;
-			struct ofs_str y = b->unit[i].param[k].fqn;
-
 			same = f->start[k] == g->start[k] &&
-			    f->numel[k] == g->numel[k] && x.len == y.len &&
-			    memcmp(x.p, y.p, x.len) == 0;
+			    f->numel[k] == g->numel[k] &&
+			    ofs_str_equal(a->unit[i].param[k].fqn,
+				b->unit[i].param[k].fqn);
 		}
 	}
 	return same;
@@ -450,14 +449,6 @@ int ofs_handles_units(struct ofs_units *u, struct ofs_ranks *set,
 
 /* The model. */
 
-static bool is_word(const struct ofs_catalog *cat, uint32_t component,
-    const char *word)
-{
-	struct ofs_str s = ofs_catalog_string(cat, component);
-
-	return s.len == strlen(word) && memcmp(s.p, word, s.len) == 0;
-}
-
 static int add_param(struct ofs_fsdp *f, const struct ofs_ranks_group *g,
     struct ofs_order_name at, const uint32_t *parent, uint32_t nparent,
     struct optimfs_error *err)
@@ -504,14 +495,15 @@ int ofs_handles_model(struct ofs_fsdp *f, struct optimfs_error *err)
 		const uint32_t *part = ofs_catalog_components(cat, g->path, &n);
 
 		while (np < n && np < MAX_PARENT &&
-		    !is_word(cat, part[np], "modules")) {
+		    !ofs_catalog_string_is(cat, part[np], "modules")) {
 			parent[np] = part[np];
 			np++;
 		}
-		if (np == n || !is_word(cat, part[np], "modules"))
+		if (np == n || !ofs_catalog_string_is(cat, part[np], "modules"))
 			continue;
 		g->taken = true;
-		if (n != np + 5 || !is_word(cat, part[n - 1], KEY("data")) ||
+		if (n != np + 5 ||
+		    !ofs_catalog_string_is(cat, part[n - 1], KEY("data")) ||
 		    unit == f->units->n)
 			continue;
 		for (uint32_t k = 0; k < f->units->unit[unit].flat.nparams; k++)

@@ -181,8 +181,7 @@ static const struct ofs_unit_tie *tie_of(const struct model *m,
 	for (uint32_t i = 0; i < m->f->units->nties; i++) {
 		const struct ofs_unit_tie *t = &m->f->units->tie[i];
 
-		if (t->name.len == name.len &&
-		    memcmp(t->name.p, name.p, name.len) == 0)
+		if (ofs_str_equal(t->name, name))
 			return t;
 	}
 	return NULL;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "format/fsdp/optim.h"
 #include "naming/ids_file.h"
 
@@ -81,11 +82,6 @@ static int check_groups(const struct ofs_fsdp_optim *o,
 		  ids->file, ids->ngroups, o->nlists);
 }
 
-static bool same(struct ofs_str a, struct ofs_str b)
-{
-	return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
-}
-
 static int match_file(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	const struct ofs_ids_file *ids = o->f->ids;
@@ -104,7 +100,7 @@ static int match_file(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 		w.fqn = ofs_catalog_string(cat, str);
 		snprintf(w.from, sizeof(w.from), "OFS635 %.100s: line %" PRIu32,
 		    ids->file, ids->v[id].line);
-		if (u->nids == o->nids && !same(u->ids[id], w.fqn))
+		if (u->nids == o->nids && !ofs_str_equal(u->ids[id], w.fqn))
 			return optimfs_fail_as(err, EINVAL,
 			    "%s: ID %" PRIu32 " is %.60s, param_groups of "
 			    "the units file has %.60s",

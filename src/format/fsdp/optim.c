@@ -11,34 +11,16 @@
 
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/str.h"
 
 static struct ofs_str string_at(const struct ofs_fsdp *f, uint32_t component)
 {
 	return ofs_catalog_string(f->set->cat, component);
 }
 
-static bool is_word(const struct ofs_fsdp *f, uint32_t component,
-    const char *word)
-{
-	struct ofs_str s = string_at(f, component);
-
-	return s.len == strlen(word) && memcmp(s.p, word, s.len) == 0;
-}
-
-static bool number_of(struct ofs_str s, int64_t *v)
-{
-	*v = 0;
-	for (uint32_t i = 0; i < s.len; i++) {
-		if (s.p[i] < '0' || s.p[i] > '9')
-			return false;
-		*v = *v * 10 + (s.p[i] - '0');
-	}
-	return s.len > 0 && s.len < 10;
-}
-
 /* Is it [parent..., word, number, any...]? */
 static bool is_below(const struct ofs_fsdp_optim *o,
-    const struct ofs_ranks_group *g, const char *word, int64_t *number)
+    const struct ofs_ranks_group *g, const char *word, uint32_t *number)
 {
 	uint32_t n;
 	const uint32_t *part =
@@ -47,8 +29,8 @@ static bool is_below(const struct ofs_fsdp_optim *o,
 	return n >= o->nparent + 3 &&
 	    (o->nparent == 0 ||
 		memcmp(part, o->parent, o->nparent * sizeof(*part)) == 0) &&
-	    is_word(o->f, part[o->nparent], word) &&
-	    number_of(string_at(o->f, part[o->nparent + 1]), number);
+	    ofs_catalog_string_is(o->f->set->cat, part[o->nparent], word) &&
+	    ofs_str_digits(string_at(o->f, part[o->nparent + 1]), number);
 }
 
 static bool is_params(const struct ofs_fsdp_optim *o,
@@ -57,10 +39,10 @@ static bool is_params(const struct ofs_fsdp_optim *o,
 	uint32_t n;
 	const uint32_t *part =
 	    ofs_catalog_components(o->f->set->cat, g->path, &n);
-	int64_t number;
+	uint32_t number;
 
 	return is_below(o, g, "param_groups", &number) && n == o->nparent + 3 &&
-	    is_word(o->f, part[n - 1], "params");
+	    ofs_catalog_string_is(o->f->set->cat, part[n - 1], "params");
 }
 
 /* IDs. */
@@ -201,14 +183,14 @@ static int by_id(const void *va, const void *vb)
 
 /* State that belongs to nobody. Without units, naming finds it. */
 static int put_orphan(struct ofs_fsdp_optim *o, struct ofs_ranks_group *g,
-    int64_t number, struct optimfs_error *err)
+    uint32_t number, struct optimfs_error *err)
 {
 	struct optimfs_error why;
 
 	if (o->f->units == NULL)
 		return 0;
 	optimfs_fail(&why, EUCLEAN,
-	    "OFS644 there is state of parameter ID %" PRId64
+	    "OFS644 there is state of parameter ID %" PRIu32
 	    ", which none of the %" PRIu32 " param_groups lists",
 	    number, o->nlists);
 	return ofs_ranks_apart(o->f->set, g, &why, err);
@@ -217,7 +199,7 @@ static int put_orphan(struct ofs_fsdp_optim *o, struct ofs_ranks_group *g,
 static int find_states(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	struct ofs_ranks *set = o->f->set;
-	int64_t number;
+	uint32_t number;
 
 	o->state = calloc(set->ngroups + 1ull, sizeof(*o->state));
 	o->first = calloc(o->nids + 2ull, sizeof(*o->first));
@@ -359,9 +341,10 @@ static bool begins_optim(const struct ofs_fsdp *f,
 	uint32_t n;
 	const uint32_t *part = ofs_catalog_components(f->set->cat, g->path, &n);
 
-	if (g->taken || n < 3 || !is_word(f, part[n - 1], "params") ||
-	    !is_word(f, part[n - 2], "0") ||
-	    !is_word(f, part[n - 3], "param_groups"))
+	if (g->taken || n < 3 ||
+	    !ofs_catalog_string_is(f->set->cat, part[n - 1], "params") ||
+	    !ofs_catalog_string_is(f->set->cat, part[n - 2], "0") ||
+	    !ofs_catalog_string_is(f->set->cat, part[n - 3], "param_groups"))
 		return false;
 	*nparent = n - 3;
 	return true;

@@ -9,6 +9,7 @@
 
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/fsdp/render.h"
 
 /* Units. */
@@ -34,8 +35,7 @@ static uint32_t find_tied(const struct ofs_fsdp_files *f, struct ofs_str name)
 	for (uint32_t i = 0; i < f->units.nties && param == OFS_NONE; i++) {
 		const struct ofs_unit_tie *t = &f->units.tie[i];
 
-		if (t->name.len == name.len &&
-		    memcmp(t->name.p, name.p, name.len) == 0)
+		if (ofs_str_equal(t->name, name))
 			param = ofs_fsdp_new_find(f, t->target);
 	}
 	return param;

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/fsdp/units_impl.h"
 #include "naming/naming.h"
 
@@ -132,13 +133,6 @@ static int set_prefix(struct ofs_units_reader *r,
 	return 0;
 }
 
-static bool ends_with(struct ofs_str s, const char *end)
-{
-	size_t n = strlen(end);
-
-	return s.len >= n && memcmp(s.p + s.len - n, end, n) == 0;
-}
-
 int ofs_units_add(struct ofs_units_reader *r, const struct ofs_units_draft *d)
 {
 	struct ofs_units *u = r->u;
@@ -161,7 +155,7 @@ int ofs_units_add(struct ofs_units_reader *r, const struct ofs_units_draft *d)
 		return ofs_no_memory(r->err);
 	unit = &u->unit[u->n++];
 	*unit = (struct ofs_unit){ .line = r->j.at,
-		.whole = ends_with(d->strategy, "NO_SHARD") };
+		.whole = ofs_str_ends(d->strategy, "NO_SHARD") };
 	if (set_prefix(r, d, unit) == -1 || set_params(r, d, unit) == -1 ||
 	    add_ties(r, d) == -1)
 		return -1;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/fsdp/units_impl.h"
 
 int ofs_units_unexpected(struct ofs_units_reader *r, const char *want)
@@ -174,8 +175,7 @@ static int read_dtype(struct ofs_units_reader *r, uint32_t *dtype)
 
 static bool key_is(const struct ofs_units_reader *r, const char *key)
 {
-	return r->j.str.len == strlen(key) &&
-	    memcmp(r->j.str.p, key, r->j.str.len) == 0;
+	return ofs_str_is(r->j.str, key);
 }
 
 static int skip_value(struct ofs_units_reader *r)

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/dcp/dcp.h"
 #include "format/megatron/megatron.h"
 #include "format/probe.h"
@@ -25,12 +26,10 @@ static int json_says(const uint8_t *p, uint64_t n, const char *name,
 	if (ofs_json_next(&j, &why) != OFS_JSON_OBJECT)
 		goto out;
 	while (ofs_json_next(&j, &why) == OFS_JSON_KEY) {
-		mine = j.str.len == strlen(name) &&
-		    memcmp(j.str.p, name, j.str.len) == 0;
+		mine = ofs_str_is(j.str, name);
 		value = ofs_json_next(&j, &why);
 		if (mine && value == OFS_JSON_STRING)
-			found = j.str.len == strlen(want) &&
-			    memcmp(j.str.p, want, j.str.len) == 0;
+			found = ofs_str_is(j.str, want);
 		if (ofs_json_skip(&j, value, &why) == -1)
 			break;
 	}

@@ -5,12 +5,8 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/str.h"
 #include "format/megatron/megatron.h"
-
-static struct ofs_str after(struct ofs_str s, size_t n)
-{
-	return (struct ofs_str){ s.p + n, s.len - (uint32_t)n };
-}
 
 /* Cut word from the beginning of *s. */
 static bool take(struct ofs_str *s, const char *word)
@@ -19,7 +15,7 @@ static bool take(struct ofs_str *s, const char *word)
 
 	if (s->len < n || memcmp(s->p, word, n) != 0)
 		return false;
-	*s = after(*s, n);
+	*s = ofs_str_after(*s, n);
 	return true;
 }
 
@@ -28,30 +24,17 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Cut a decimal number from the beginning of *s. */
-static bool take_number(struct ofs_str *s, uint64_t *v)
-{
-	uint32_t n = 0;
-
-	for (*v = 0; n < s->len && is_digit(s->p[n]); n++)
-		if (!ofs_mul_u64(*v, 10, v) ||
-		    !ofs_add_u64(*v, (uint64_t)(s->p[n] - '0'), v))
-			return false;
-	*s = after(*s, n);
-	return n > 0;
-}
-
 /* "chained_1.": an optimizer of several. */
 static void take_chained(struct ofs_str *s, struct ofs_str *chained)
 {
 	struct ofs_str rest = *s;
 	uint64_t number;
 
-	if (!take(&rest, "chained_") || !take_number(&rest, &number) ||
+	if (!take(&rest, "chained_") || !ofs_str_take_number(&rest, &number) ||
 	    rest.len == 0 || rest.p[0] != '.')
 		return;
 	*chained = (struct ofs_str){ s->p, s->len - rest.len };
-	*s = after(rest, 1);
+	*s = ofs_str_after(rest, 1);
 }
 
 /* "optimizer.state.EXP_AVG.PARAMETER" */
@@ -69,7 +52,7 @@ static bool take_state(struct ofs_str s, struct ofs_megatron_key *key)
 	if (n + 1 == s.len)
 		return false;
 	key->state = (struct ofs_str){ s.p, (uint32_t)n };
-	key->name = after(s, n + 1);
+	key->name = ofs_str_after(s, n + 1);
 	return true;
 }
 
@@ -86,7 +69,7 @@ static bool find_grid(struct ofs_str text, uint32_t *at,
 		;
 	if (i == 0 || i == text.len || text.p[i - 1] != '_')
 		return false;
-	*shape = after(text, i);
+	*shape = ofs_str_after(text, i);
 	under = --i;
 	for (; i > 0 && (is_digit(text.p[i - 1]) || text.p[i - 1] == '.'); i--)
 		;
@@ -100,7 +83,7 @@ static bool find_grid(struct ofs_str text, uint32_t *at,
 /* Cut the first of a row of numbers, with the dot behind it. */
 static bool first_number(struct ofs_str *row, uint64_t *v)
 {
-	if (!take_number(row, v))
+	if (!ofs_str_take_number(row, v))
 		return false;
 	return row->len == 0 || take(row, ".");
 }
@@ -115,18 +98,11 @@ static bool all_ones(struct ofs_str shape)
 	return true;
 }
 
-static bool ends_in(struct ofs_str s, const char *end)
-{
-	size_t n = strlen(end);
-
-	return s.len >= n && memcmp(s.p + s.len - n, end, n) == 0;
-}
-
 /* What a module adds to its state dict that is no tensor. */
 static bool is_extra_state(struct ofs_str s)
 {
-	return ends_in(s, "._extra_state") ||
-	    (s.len == strlen("_extra_state") && ends_in(s, "_extra_state"));
+	return ofs_str_ends(s, "._extra_state") ||
+	    ofs_str_is(s, "_extra_state");
 }
 
 /* The place of an object in its grid: of a module's the first axis is that of
@@ -176,8 +152,7 @@ void ofs_megatron_parse(struct ofs_str text, struct ofs_megatron_key *key)
 		    : OFS_MEGATRON_OTHER;
 	}
 	if (key->object && key->kind == OFS_MEGATRON_OTHER &&
-	    key->name.len == strlen(OFS_MEGATRON_COMMON) &&
-	    ends_in(key->name, OFS_MEGATRON_COMMON))
+	    ofs_str_is(key->name, OFS_MEGATRON_COMMON))
 		key->kind = OFS_MEGATRON_COMMONS;
 	if (key->object)
 		read_grid(key, offsets, shape);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/megatron/megatron.h"
 #include "pickle/pickle.h"
 
@@ -45,25 +46,12 @@ static int push_rest(struct path *p, const uint32_t *rest, uint32_t n,
 	return 0;
 }
 
-static bool is(const struct ofs_megatron *m, uint32_t c, const char *word)
-{
-	struct ofs_str s = ofs_catalog_string(m->cat, c);
-
-	return s.len == strlen(word) && memcmp(s.p, word, s.len) == 0;
-}
-
 /* A number below 1000000; false for anything else. */
 static bool number_of(const struct ofs_megatron *m, uint32_t c, uint32_t *v)
 {
 	struct ofs_str s = ofs_catalog_string(m->cat, c);
 
-	*v = 0;
-	for (uint32_t i = 0; i < s.len; i++) {
-		if (s.p[i] < '0' || s.p[i] > '9' || i == 6)
-			return false;
-		*v = *v * 10 + (uint32_t)(s.p[i] - '0');
-	}
-	return s.len > 0;
+	return s.len <= 6 && ofs_str_digits(s, v);
 }
 
 /* optimizer, and the one of several that it is. */
@@ -81,8 +69,7 @@ static struct ofs_str state_name(struct ofs_str s)
 	static const char *const master[] = { "fp32_param", "param" };
 
 	for (size_t i = 0; i < sizeof(master) / sizeof(*master); i++)
-		if (s.len == strlen(master[i]) &&
-		    memcmp(s.p, master[i], s.len) == 0)
+		if (ofs_str_is(s, master[i]))
 			return (struct ofs_str){ "fp32", 4 };
 	return s;
 }
@@ -135,20 +122,15 @@ static int bucket_path(struct ofs_megatron *m,
 static int groups_of(struct ofs_str name)
 {
 	static const char head[] = "distributed.dp_group_idx_";
-	static const char tail[] = ".optimizer";
-	size_t h = sizeof(head) - 1, t = sizeof(tail) - 1;
-	int rank = 0;
+	uint64_t rank;
 
-	if (name.len <= h + t || name.len > h + t + 6 ||
-	    memcmp(name.p, head, h) != 0 ||
-	    memcmp(name.p + name.len - t, tail, t) != 0)
+	if (!ofs_str_begins(name, head))
 		return -1;
-	for (size_t i = h; i < name.len - t; i++) {
-		if (name.p[i] < '0' || name.p[i] > '9')
-			return -1;
-		rank = rank * 10 + (name.p[i] - '0');
-	}
-	return rank;
+	name = ofs_str_after(name, strlen(head));
+	if (!ofs_str_take_number(&name, &rank) || rank >= 1000000 ||
+	    !ofs_str_is(name, ".optimizer"))
+		return -1;
+	return (int)rank;
 }
 
 /* The groups of the first rank are those of the optimizer; another rank's have
@@ -252,7 +234,7 @@ static int optimizer_path(struct ofs_megatron *m, const uint32_t *c, uint32_t n,
 	if (n > 0 && OFS_PATH_STR(c[0]) == m->groups && chained != OFS_NONE)
 		return group_path(m, chained, c, n, p, err);
 	if (n == 2 && OFS_PATH_STR(c[0]) == m->states &&
-	    is(m, c[1], "common_step"))
+	    ofs_catalog_string_is(m->cat, c[1], "common_step"))
 		c++, n--;
 	return push_rest(p, c, n, err);
 }
@@ -330,7 +312,7 @@ static int place_entry(struct ofs_megatron *m, uint32_t entry,
 	uint32_t path = m->cat->entries[entry].path;
 	int ret = 0;
 
-	if (n > 1 && is(m, c[0], OFS_MEGATRON_COMMON)) {
+	if (n > 1 && ofs_catalog_string_is(m->cat, c[0], OFS_MEGATRON_COMMON)) {
 		ret = common_path(m, c + 1, n - 1, &path, err);
 	} else {
 		ofs_megatron_parse(text, &key);

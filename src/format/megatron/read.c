@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/format.h"
 #include "format/megatron/megatron.h"
 #include "format/probe.h"
@@ -25,13 +26,6 @@
 
 /* What the common state says of the rest. */
 
-static bool is_word(const struct ofs_megatron *m, uint32_t c, const char *word)
-{
-	struct ofs_str s = ofs_catalog_string(m->cat, c);
-
-	return s.len == strlen(word) && memcmp(s.p, word, s.len) == 0;
-}
-
 /* The components of a common value, without what stands before them; NULL for
  * other entries. */
 static const uint32_t *common_of(const struct ofs_megatron *m, uint32_t entry,
@@ -43,9 +37,11 @@ static const uint32_t *common_of(const struct ofs_megatron *m, uint32_t entry,
 
 	if (*n < 2)
 		return NULL;
-	if (is_word(m, c[0], OFS_MEGATRON_COMMON))
+	if (ofs_catalog_string_is(m->cat, c[0], OFS_MEGATRON_COMMON))
 		skip = 1;
-	else if (*n > 2 && is_word(m, c[0], OFS_MEGATRON_COMMON "/shard_0_1"))
+	else if (*n > 2 &&
+	    ofs_catalog_string_is(m->cat, c[0],
+		OFS_MEGATRON_COMMON "/shard_0_1"))
 		skip = 2;
 	else
 		return NULL;
@@ -77,23 +73,19 @@ static void read_args(struct ofs_megatron *m, const struct ofs_value *args)
 static void count_group(struct ofs_megatron *m, const uint32_t *c, uint32_t n,
     uint32_t *count)
 {
-	unsigned long chained, group;
-	struct ofs_str s;
+	uint32_t chained, group;
 
 	if (n < 5 || OFS_PATH_STR(c[0]) != m->optimizer ||
 	    OFS_PATH_STR(c[3]) != m->groups || (c[4] & OFS_PATH_INDEX) == 0)
 		return;
-	s = ofs_catalog_string(m->cat, c[1]);
-	if (s.len == 0 || s.len > 3 || s.p[0] < '0' || s.p[0] > '9')
-		return;
-	chained = strtoul(s.p, NULL, 10);
-	group = strtoul(ofs_catalog_string(m->cat, c[4]).p, NULL, 10);
-	if (chained >= MAX_CHAINED || group >= 100000)
+	if (!ofs_str_digits(ofs_catalog_string(m->cat, c[1]), &chained) ||
+	    !ofs_str_digits(ofs_catalog_string(m->cat, c[4]), &group) ||
+	    chained >= MAX_CHAINED || group >= 100000)
 		return;
 	if (count[chained] <= group)
-		count[chained] = (uint32_t)group + 1;
+		count[chained] = group + 1;
 	if (m->nchained <= chained)
-		m->nchained = (uint32_t)chained + 1;
+		m->nchained = chained + 1;
 }
 
 static void read_common(struct ofs_megatron *m, uint32_t entry, uint32_t *count)
@@ -109,10 +101,12 @@ static void read_common(struct ofs_megatron *m, uint32_t entry, uint32_t *count)
 	count_group(m, c, n, count);
 	if (v == NULL)
 		return;
-	if (n == 1 && is_word(m, c[0], "args"))
+	if (n == 1 && ofs_catalog_string_is(m->cat, c[0], "args"))
 		read_args(m, v);
-	if (is_word(m, c[n - 1], "distrib_optim_sharding_type") ||
-	    is_word(m, c[n - 1], "param_state_sharding_type"))
+	if (ofs_catalog_string_is(m->cat, c[n - 1],
+		"distrib_optim_sharding_type") ||
+	    ofs_catalog_string_is(m->cat, c[n - 1],
+		"param_state_sharding_type"))
 		m->model_space =
 		    m->model_space || ofs_pk_str_is(v->doc, v->node, space);
 }

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/cursor.h"
+#include "base/str.h"
 #include "format/npz/npz.h"
 
 /* The magic, a version, a length, then a Python dict with three members:
@@ -94,16 +95,14 @@ static struct ofs_str take_string(struct parser *s)
 
 static uint64_t take_number(struct parser *s)
 {
-	const char *from;
+	struct ofs_str left;
 	uint64_t v = 0;
 
 	skip_space(s);
-	for (from = s->p; s->p < s->end && *s->p >= '0' && *s->p <= '9'; s->p++)
-		if (!ofs_mul_u64(v, 10, &v) ||
-		    !ofs_add_u64(v, (uint64_t)(*s->p - '0'), &v))
-			s->bad = true;
-	if (s->p == from)
+	left = (struct ofs_str){ s->p, (uint32_t)(s->end - s->p) };
+	if (!ofs_str_take_number(&left, &v))
 		s->bad = true;
+	s->p = left.p;
 	if (s->p < s->end && *s->p == 'L') /* Python 2 */
 		s->p++;
 	return v;
@@ -137,11 +136,6 @@ static bool take_bool(struct parser *s)
 	return false;
 }
 
-static bool is(struct ofs_str s, const char *word)
-{
-	return s.len == strlen(word) && memcmp(s.p, word, s.len) == 0;
-}
-
 /* "<f4": byte order, then a type. */
 static int set_type(struct ofs_npy *npy, struct ofs_str descr,
     struct optimfs_error *err)
@@ -170,7 +164,7 @@ static int set_type(struct ofs_npy *npy, struct ofs_str descr,
 	bool order = descr.len > 0 && memchr("<>|", descr.p[0], 3) != NULL;
 
 	for (size_t i = 0; order && i < sizeof(types) / sizeof(*types); i++) {
-		if (!is(type, types[i].name))
+		if (!ofs_str_is(type, types[i].name))
 			continue;
 		npy->dtype = types[i].dtype;
 		npy->swap = descr.p[0] == '>' && ofs_dtype_swap(npy->dtype) > 1;
@@ -205,10 +199,10 @@ int ofs_npy_parse(struct ofs_npy *npy, const uint8_t *p, uint32_t length,
 		struct ofs_str key = take_string(&s);
 
 		want(&s, ':');
-		member = is(key, "descr")      ? 1
-		    : is(key, "fortran_order") ? 2
-		    : is(key, "shape")         ? 4
-					       : 0;
+		member = ofs_str_is(key, "descr")      ? 1
+		    : ofs_str_is(key, "fortran_order") ? 2
+		    : ofs_str_is(key, "shape")         ? 4
+						       : 0;
 		if (s.bad || member == 0 || (seen & member) != 0) {
 			s.bad = true;
 			break;

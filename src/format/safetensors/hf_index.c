@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/part.h"
 
 /* docs/formats/safetensors.md: {"metadata": {...}, "weight_map": {NAME: FILE}}.
@@ -312,8 +313,7 @@ static int read_text(struct index *x, const uint8_t *bytes, uint64_t n,
 		ofs_json_fail(&j, why, "an index is an object");
 	while (ret == 0 && why->code == 0 &&
 	    (token = ofs_json_next(&j, why)) == OFS_JSON_KEY) {
-		if (!found && j.str.len == strlen(map) &&
-		    memcmp(j.str.p, map, j.str.len) == 0) {
+		if (!found && ofs_str_is(j.str, map)) {
 			found = true;
 			ret = read_map(x, &j, why);
 		} else {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/part.h"
 #include "pickle/splice.h"
 #include "pickle/write.h"
@@ -67,16 +68,12 @@ static void put_key(struct rewrite *w, struct ofs_pkw *out, uint32_t dict,
     const struct ofs_key *key)
 {
 	uint32_t n = ofs_pk_len(w->doc, dict);
-	bool numbers = n > 0 && key->s.len > 0 && key->s.len < 10;
-	int64_t v = 0;
+	uint32_t v = 0;
+	bool numbers = n > 0 && ofs_str_digits(key->s, &v);
 
 	for (uint32_t i = 0; i < n && numbers; i++)
 		numbers = ofs_pk_kind(w->doc, ofs_pk_key(w->doc, dict, i)) ==
 		    OFS_PK_INT;
-	for (uint32_t i = 0; i < key->s.len && numbers; i++) {
-		numbers = key->s.p[i] >= '0' && key->s.p[i] <= '9';
-		v = v * 10 + (key->s.p[i] - '0');
-	}
 	if (numbers)
 		ofs_pkw_int(out, v);
 	else

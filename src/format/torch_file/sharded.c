@@ -13,6 +13,7 @@
 #include "archive/torch_storage.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/placement.h"
 
 /* Ranks that a job may have, for what is untrusted. */

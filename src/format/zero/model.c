@@ -10,6 +10,7 @@
 
 #include "archive/torch_storage.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/zero/zero.h"
 
 static uint32_t root_of(const struct ofs_zero *z, uint32_t file)

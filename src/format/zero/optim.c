@@ -10,6 +10,7 @@
 
 #include "archive/torch_storage.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/zero/zero.h"
 
 /* An optimizer keeps a few of them. */
@@ -82,7 +83,7 @@ static uint32_t node_of(const struct ofs_zero_optim *o, uint32_t group,
 		struct ofs_str s = ofs_pk_str(o->doc, key);
 
 		if (ofs_pk_kind(o->doc, key) == OFS_PK_STR &&
-		    s.len == name->len && memcmp(s.p, name->p, s.len) == 0)
+		    ofs_str_equal(s, *name))
 			return ofs_pk_val(o->doc, state, i);
 	}
 	return OFS_NONE;

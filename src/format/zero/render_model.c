@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "archive/torch_storage.h"
+#include "base/str.h"
 #include "format/zero/render.h"
 #include "pickle/write.h"
 

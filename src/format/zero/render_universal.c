@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/zero/render.h"
 #include "pickle/write.h"
 
@@ -36,8 +37,7 @@ static int add_state(struct ofs_zero_new *z, uint32_t param,
 	/* in stage 3's form it is where the options are */
 	if (step && z->stage == 3 && !ofs_flat_is_cut(&z->m, s->entry))
 		return 0;
-	if (!is_name((struct ofs_str){ s->name, (uint32_t)strlen(s->name) },
-		252) ||
+	if (!is_name(ofs_str_of(s->name), 252) ||
 	    (!step && !ofs_flat_is_cut(&z->m, s->entry) &&
 		ofs_flat_tensor(&z->m, z->m.param[param].model)->ndim > 0)) {
 		optimfs_fail(err, EOPNOTSUPP,

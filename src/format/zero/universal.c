@@ -12,6 +12,7 @@
 
 #include "archive/torch_storage.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/globals.h"
 #include "format/zero/render.h"
 #include "format/zero/zero.h"

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "archive/torch_storage.h"
+#include "base/str.h"
 #include "format/torch/update.h"
 #include "format/zero/zero.h"
 #include "rewrite/archive.h"

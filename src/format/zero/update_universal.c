@@ -10,6 +10,7 @@
 
 #include "archive/torch_storage.h"
 #include "base/copy.h"
+#include "base/str.h"
 #include "format/torch/update.h"
 #include "format/zero/layout.h"
 #include "format/zero/update.h"
@@ -28,11 +29,6 @@ struct files {
 	uint32_t *held, *params; /* parameters of each group that have it */
 	struct optimfs_error *err;
 };
-
-static bool same(struct ofs_str a, struct ofs_str b)
-{
-	return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
-}
 
 static struct ofs_str param_of(const struct files *f,
     const struct ofs_commit_task *t)
@@ -95,7 +91,7 @@ static void count_held(const struct files *f, struct ofs_str state,
 		const uint32_t *v = state_path(f, &f->c->cat->entries[i]);
 		uint32_t g;
 
-		if (v == NULL || !same(component(f, v[3]), state))
+		if (v == NULL || !ofs_str_equal(component(f, v[3]), state))
 			continue;
 		g = group_of(f, component(f, v[2]));
 		if (g != OFS_NONE)
@@ -124,7 +120,7 @@ static int check_state(const struct files *f, struct ofs_str state)
 		const struct ofs_commit_task *t = &c->task[i];
 		uint32_t g;
 
-		if (!is_ours(f, t) || !same(state_of(f, t), state))
+		if (!is_ours(f, t) || !ofs_str_equal(state_of(f, t), state))
 			continue;
 		g = group_of(f, param_of(f, t));
 		if (g == OFS_NONE)
@@ -136,7 +132,7 @@ static int check_state(const struct files *f, struct ofs_str state)
 		const struct ofs_commit_task *t = &c->task[i];
 		uint32_t g;
 
-		if (!is_ours(f, t) || !same(state_of(f, t), state))
+		if (!is_ours(f, t) || !ofs_str_equal(state_of(f, t), state))
 			continue;
 		g = group_of(f, param_of(f, t));
 		if (f->held[g] != 0 && f->held[g] != f->params[g])
@@ -151,7 +147,8 @@ static bool is_first(const struct files *f, size_t task)
 
 	for (size_t i = 0; i < task; i++)
 		if (is_ours(f, &c->task[i]) &&
-		    same(state_of(f, &c->task[i]), state_of(f, &c->task[task])))
+		    ofs_str_equal(state_of(f, &c->task[i]),
+			state_of(f, &c->task[task])))
 			return false;
 	return true;
 }
@@ -241,7 +238,8 @@ static bool find_like(const struct files *f, const struct ofs_commit_task *t,
 		const uint32_t *v =
 		    e->kind == OFS_ENTRY_TENSOR ? state_path(f, e) : NULL;
 
-		if (v == NULL || !same(component(f, v[2]), param_of(f, t)) ||
+		if (v == NULL ||
+		    !ofs_str_equal(component(f, v[2]), param_of(f, t)) ||
 		    !has_form(f, &cat->tensors[e->ref], t) ||
 		    (found && ofs_str_is(component(f, v[3]), "fp32")) ||
 		    !lies_whole(f, &cat->tensors[e->ref], object, off))
