@@ -19,6 +19,11 @@
  * a sum that a part waits for is of parts before it: the first of those in hand
  * waits for none. */
 
+/* What O_DIRECT wants, everywhere. */
+#define ALIGN 4096u
+/* Else so much is on its way to the disk while the next is read. */
+#define BEHIND (UINT64_C(4) << 20)
+
 struct part {
 	struct ofs_reshard_file *file;
 	uint32_t n;
@@ -172,22 +177,59 @@ int ofs_reshard_read(struct ofs_reshard *r, struct optimfs_file *from,
 	return 0;
 }
 
-static int copy(struct ofs_reshard *r, struct ofs_reshard_file *f, int fd,
-    uint64_t off, uint64_t end, uint8_t *buf, struct optimfs_error *err)
+/* What is synced anyway goes past the page cache, which would cost a copy, the
+ * memory, and a flush at the end of it all. Not every file system can, nor for
+ * the odd end of a file. */
+struct output {
+	int fd;
+	bool direct;
+	uint64_t begun; /* from here on nothing is on its way to the disk */
+};
+
+static void by_cache(struct output *out, uint64_t off)
+{
+	if (out->direct)
+		(void)fcntl(out->fd, F_SETFL, O_WRONLY);
+	out->direct = false;
+	out->begun = off;
+}
+
+static int put(struct output *out, const uint8_t *buf, uint64_t n, uint64_t off,
+    struct optimfs_error *err)
+{
+	if (out->direct && (n | off) % ALIGN == 0) {
+		if (ofs_pwrite_all(out->fd, buf, n, off, err) == 0)
+			return 0;
+		if (err->code != EINVAL)
+			return -1;
+	}
+	if (out->direct)
+		by_cache(out, off);
+	if (ofs_pwrite_all(out->fd, buf, n, off, err) == -1)
+		return -1;
+	if (off + n - out->begun < BEHIND)
+		return 0;
+	(void)sync_file_range(out->fd, (off_t)out->begun,
+	    (off_t)(off + n - out->begun), SYNC_FILE_RANGE_WRITE);
+	out->begun = off + n;
+	return 0;
+}
+
+static int copy(struct ofs_reshard *r, struct ofs_reshard_file *f,
+    struct output *out, uint64_t off, uint64_t end, uint8_t *buf,
+    struct optimfs_error *err)
 {
 	for (uint64_t n; off < end; off += n) {
 		n = end - off < OFS_RESHARD_PIECE ? end - off
 						  : OFS_RESHARD_PIECE;
 		if (ofs_reshard_read(r, f->open->from, buf, n, off, err) ==
 			-1 ||
-		    ofs_pwrite_all(fd, buf, n, off, err) == -1)
+		    put(out, buf, n, off, err) == -1)
 			return -1;
-		/* on its way to the disk while the next piece is read */
-		(void)sync_file_range(fd, (off_t)off, (off_t)n,
-		    SYNC_FILE_RANGE_WRITE);
 	}
-	return fsync(fd) == -1 ? optimfs_fail(err, errno, "OFS801 fsync: %m")
-			       : 0;
+	return fsync(out->fd) == -1
+	    ? optimfs_fail(err, errno, "OFS801 fsync: %m")
+	    : 0;
 }
 
 /* The kernel tells each descriptor once that it could not write: with one of
@@ -197,13 +239,18 @@ static int copy_part(struct ofs_reshard *r, struct ofs_reshard_file *f,
     const char *name, uint64_t off, uint64_t end, uint8_t *buf,
     struct optimfs_error *err)
 {
-	int fd = openat(r->new, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	const int flags = O_WRONLY | O_NOFOLLOW | O_CLOEXEC;
+	struct output out = { .begun = off };
 	int ret;
 
-	if (fd == -1)
+	out.fd = openat(r->new, name, flags | O_DIRECT);
+	out.direct = out.fd != -1;
+	if (out.fd == -1)
+		out.fd = openat(r->new, name, flags);
+	if (out.fd == -1)
 		return optimfs_fail(err, errno, "OFS801 %m");
-	ret = copy(r, f, fd, off, end, buf, err);
-	if (close(fd) == -1 && ret == 0)
+	ret = copy(r, f, &out, off, end, buf, err);
+	if (close(out.fd) == -1 && ret == 0)
 		ret = optimfs_fail(err, errno, "OFS801 %m");
 	return ret;
 }
@@ -262,7 +309,7 @@ static void *work(void *ctx)
 {
 	struct ofs_reshard *r = ctx;
 	struct optimfs_error err = { 0 };
-	uint8_t *buf = malloc(OFS_RESHARD_PIECE);
+	uint8_t *buf = aligned_alloc(ALIGN, OFS_RESHARD_PIECE);
 	struct part p = { 0 };
 	int ret = buf == NULL ? optimfs_fail(&err, ENOMEM, "a buffer") : 1;
 
