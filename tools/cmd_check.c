@@ -18,70 +18,48 @@ struct report {
 	struct optimfs_checked checked;
 };
 
-static void put_string(struct ofs_buf *b, const char *name, const char *s)
-{
-	ofs_buf_printf(b, ", \"%s\": \"", name);
-	ofs_buf_json(b, s, strlen(s));
-	ofs_buf_putc(b, '"');
-}
-
-static void put_real(struct ofs_buf *b, const char *name, double v)
-{
-	char text[80];
-
-	ofs_print_double(v, text);
-	ofs_buf_printf(b, ", \"%s\": %s", name, isfinite(v) ? text : "null");
-}
-
-static void print(struct ofs_buf *b)
-{
-	fwrite(b->data, 1, b->len, stdout);
-	ofs_buf_fini(b);
-}
-
 static void symptom(void *ctx, const struct optimfs_symptom *s)
 {
 	struct report *r = ctx;
+	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 
 	if (r->json) {
-		ofs_buf_puts(&b,
-		    "{\"schema\": \"optimfs.check\", \"v\": 1, "
-		    "\"kind\": \"finding\"");
-		ofs_buf_printf(&b, ", \"code\": \"OFS%d\"", s->number);
-		put_string(&b, "path", s->path);
-		put_string(&b, "text", s->text);
-		put_string(&b, "means", s->means);
-		ofs_buf_puts(&b, "}\n");
-	} else {
-		ofs_buf_plain(&b, s->path, strlen(s->path));
-		ofs_buf_puts(&b, ": ");
-		ofs_buf_plain(&b, s->text, strlen(s->text));
-		ofs_buf_printf(&b, "\n    %s\n", s->means);
+		ofs_json_begin(&w, &b, "optimfs.check");
+		ofs_json_put_string(&w, "kind", "finding");
+		ofs_json_put_code(&w, "code", s->number);
+		ofs_json_put_string(&w, "path", s->path);
+		ofs_json_put_string(&w, "text", s->text);
+		ofs_json_put_string(&w, "means", s->means);
+		ofs_json_print(&w);
+		return;
 	}
-	print(&b);
+	ofs_buf_plain(&b, s->path, strlen(s->path));
+	ofs_buf_puts(&b, ": ");
+	ofs_buf_plain(&b, s->text, strlen(s->text));
+	ofs_buf_printf(&b, "\n    %s\n", s->means);
+	ofs_print_buf(&b);
 }
 
 static void parameter(void *ctx, const struct optimfs_parameter *p)
 {
 	struct report *r = ctx;
 	double ratio = p->weight > 0 ? p->update / p->weight : NAN;
+	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 
 	if (r->json) {
-		ofs_buf_puts(&b,
-		    "{\"schema\": \"optimfs.check\", \"v\": 1, "
-		    "\"kind\": \"parameter\"");
-		put_string(&b, "path", p->path);
-		ofs_buf_printf(&b,
-		    ", \"elements\": %" PRIu64 ", \"step\": %" PRIu64
-		    ", \"rows\": %" PRIu64 ", \"dead_rows\": %" PRIu64,
-		    p->elements, p->step, p->rows, p->dead_rows);
-		put_real(&b, "update_rms", p->update);
-		put_real(&b, "weight_rms", p->weight);
-		put_real(&b, "update_to_weight", ratio);
-		ofs_buf_puts(&b, "}\n");
-		print(&b);
+		ofs_json_begin(&w, &b, "optimfs.check");
+		ofs_json_put_string(&w, "kind", "parameter");
+		ofs_json_put_string(&w, "path", p->path);
+		ofs_json_put_u64(&w, "elements", p->elements);
+		ofs_json_put_u64(&w, "step", p->step);
+		ofs_json_put_u64(&w, "rows", p->rows);
+		ofs_json_put_u64(&w, "dead_rows", p->dead_rows);
+		ofs_json_put_real(&w, "update_rms", p->update);
+		ofs_json_put_real(&w, "weight_rms", p->weight);
+		ofs_json_put_real(&w, "update_to_weight", ratio);
+		ofs_json_print(&w);
 		return;
 	}
 	if (!r->header)
@@ -93,7 +71,7 @@ static void parameter(void *ctx, const struct optimfs_parameter *p)
 	printf("%12" PRIu64 " %8" PRIu64 " %12" PRIu64
 	       " %11.3g %11.3g %11.3g  ",
 	    p->elements, p->step, p->dead_rows, p->update, p->weight, ratio);
-	print(&b);
+	ofs_print_buf(&b);
 }
 
 static void checked(void *ctx, const struct optimfs_checked *n)

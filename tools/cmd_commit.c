@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "tools/command.h"
 #include "tools/control.h"
 #include "tools/verbs.h"
 
@@ -71,6 +72,7 @@ static int find_point(const struct ofs_verb *self, int argc, char **argv,
 static int run_commit(const struct ofs_verb *self, int argc, char **argv)
 {
 	struct optimfs_error err;
+	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 	const char *point;
 	bool json = false;
@@ -80,12 +82,10 @@ static int run_commit(const struct ofs_verb *self, int argc, char **argv)
 		return status;
 	ret = ofs_control_commit(point, &err);
 	if (json && ret != -1) {
-		ofs_buf_puts(&b, "{\"v\":1,\"mountpoint\":\"");
-		ofs_buf_json(&b, point, strlen(point));
-		ofs_buf_printf(&b, "\",\"synced\":%s}\n",
-		    ret == 0 ? "true" : "false");
-		fwrite(b.data, 1, b.len, stdout);
-		ofs_buf_fini(&b);
+		ofs_json_begin(&w, &b, NULL);
+		ofs_json_put_string(&w, "mountpoint", point);
+		ofs_json_put_bool(&w, "synced", ret == 0);
+		ofs_json_print(&w);
 	}
 	return ofs_tool_finish(ofs_commit_status(ret, &err));
 }

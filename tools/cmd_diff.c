@@ -65,8 +65,7 @@ static void print_path(const char *path)
 	struct ofs_buf shown = { 0 };
 
 	ofs_buf_plain(&shown, path, strlen(path));
-	fwrite(shown.data, 1, shown.len, stdout);
-	ofs_buf_fini(&shown);
+	ofs_print_buf(&shown);
 }
 
 static double root_mean(double sum, double n)
@@ -85,59 +84,50 @@ static double cosine(const struct measure *m)
 	return m->a > 0 && m->b > 0 ? m->dot / (sqrt(m->a) * sqrt(m->b)) : NAN;
 }
 
-static void put_place(struct diff *d, struct optimfs *fs, const char *name,
-    const struct row *r, struct ofs_buf *b)
+static void put_place(struct optimfs *fs, const char *name, const struct row *r,
+    struct ofs_json_writer *w)
 {
 	struct optimfs_location at;
 
-	(void)d;
 	if (optimfs_locate(fs, r->path, -1, r->m.at, &at, NULL) == -1)
 		return;
-	ofs_buf_printf(b, ", \"%s\": {\"file\": \"", name);
-	ofs_buf_json(b, at.file, strlen(at.file));
-	ofs_buf_printf(b, "\", \"offset\": %" PRIu64, at.offset);
+	ofs_json_open(w, name, '{');
+	ofs_json_put_string(w, "file", at.file);
+	ofs_json_put_u64(w, "offset", at.offset);
 	if (at.rank >= 0)
-		ofs_buf_printf(b, ", \"rank\": %d", at.rank);
-	ofs_buf_putc(b, '}');
+		ofs_json_put_i64(w, "rank", at.rank);
+	ofs_json_close(w, '}');
 	free(at.file);
 }
 
-static void put_real(struct ofs_buf *b, const char *name, double v)
+static void put_measure(struct diff *d, const struct row *r,
+    struct ofs_json_writer *w)
 {
-	char text[80];
-
-	ofs_print_double(v, text);
-	ofs_buf_printf(b, ", \"%s\": %s", name, isfinite(v) ? text : "null");
-}
-
-static void put_measure(struct diff *d, const struct row *r, struct ofs_buf *b)
-{
-	ofs_buf_printf(b,
-	    ", \"elements\": %" PRIu64 ", \"differ\": %" PRIu64
-	    ", \"first\": %" PRIu64,
-	    r->elements, r->m.differ, r->m.first);
-	put_real(b, "max_abs", r->m.abs);
-	put_real(b, "max_rel", r->m.rel);
-	put_real(b, "rms", relative_rms(&r->m));
-	put_real(b, "cosine", cosine(&r->m));
+	ofs_json_put_u64(w, "elements", r->elements);
+	ofs_json_put_u64(w, "differ", r->m.differ);
+	ofs_json_put_u64(w, "first", r->m.first);
+	ofs_json_put_real(w, "max_abs", r->m.abs);
+	ofs_json_put_real(w, "max_rel", r->m.rel);
+	ofs_json_put_real(w, "rms", relative_rms(&r->m));
+	ofs_json_put_real(w, "cosine", cosine(&r->m));
 	if (r->m.ulps != UINT64_MAX)
-		ofs_buf_printf(b, ", \"ulps\": %" PRIu64, r->m.ulps);
-	ofs_buf_printf(b, ", \"at\": %" PRIu64, r->m.at);
-	put_place(d, d->a, "a", r, b);
-	put_place(d, d->b, "b", r, b);
+		ofs_json_put_u64(w, "ulps", r->m.ulps);
+	ofs_json_put_u64(w, "at", r->m.at);
+	put_place(d->a, "a", r, w);
+	put_place(d->b, "b", r, w);
 }
 
 static void put_row(struct diff *d, const struct row *r, struct ofs_buf *b)
 {
-	ofs_buf_puts(b,
-	    "{\"schema\": \"optimfs.diff\", \"v\": 1, \"path\": \"");
-	ofs_buf_json(b, r->path, strlen(r->path));
-	ofs_buf_printf(b, "\", \"kind\": \"%s\", \"text\": \"", r->kind);
-	ofs_buf_json(b, r->text, strlen(r->text));
-	ofs_buf_putc(b, '"');
+	struct ofs_json_writer w;
+
+	ofs_json_begin(&w, b, "optimfs.diff");
+	ofs_json_put_string(&w, "path", r->path);
+	ofs_json_put_string(&w, "kind", r->kind);
+	ofs_json_put_string(&w, "text", r->text);
 	if (r->measured)
-		put_measure(d, r, b);
-	ofs_buf_putc(b, '}');
+		put_measure(d, r, &w);
+	ofs_json_close(&w, '}');
 }
 
 static void print_json(struct diff *d, const struct row *r)
@@ -146,8 +136,7 @@ static void print_json(struct diff *d, const struct row *r)
 
 	put_row(d, r, &b);
 	ofs_buf_putc(&b, '\n');
-	fwrite(b.data, 1, b.len, stdout);
-	ofs_buf_fini(&b);
+	ofs_print_buf(&b);
 }
 
 static void print_place(struct optimfs *fs, const struct row *r)
@@ -641,23 +630,27 @@ static void summarize(const struct diff *d)
 	static const char *const kinds[] = { "added", "removed", "recast",
 		"reshaped", "kind", "size", "value", "elements" };
 	bool json = (d->c->flags & OFS_JSON) != 0;
+	struct ofs_json_writer w;
+	struct ofs_buf b = { 0 };
 
-	printf(json ? "{\"schema\": \"optimfs.diff.summary\", \"v\": 1, "
-		      "\"compared\": %" PRIu64
-		    : "compared %" PRIu64 "\n",
-	    d->files);
+	if (json) {
+		ofs_json_begin(&w, &b, "optimfs.diff.summary");
+		ofs_json_put_u64(&w, "compared", d->files);
+	} else {
+		printf("compared %" PRIu64 "\n", d->files);
+	}
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
 		uint64_t n = 0;
 
 		for (size_t i = 0; i < d->n; i++)
 			n += strcmp(d->row[i].kind, kinds[k]) == 0;
 		if (json)
-			printf(", \"%s\": %" PRIu64, kinds[k], n);
+			ofs_json_put_u64(&w, kinds[k], n);
 		else if (n > 0)
 			printf("%s %" PRIu64 "\n", kinds[k], n);
 	}
 	if (json)
-		puts("}");
+		ofs_json_print(&w);
 }
 
 static void print_kept(struct diff *d)

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "cli/tools.h"
+#include "tools/command.h"
 #include "tools/verbs.h"
 
 /* docs/errors.md */
@@ -46,24 +47,17 @@ static const struct entry *nearest(int number)
 	return best;
 }
 
-static void put_json(struct ofs_buf *b, const char *key, const char *text)
-{
-	ofs_buf_printf(b, ",\"%s\":\"", key);
-	ofs_buf_json(b, text, strlen(text));
-	ofs_buf_putc(b, '"');
-}
-
 static void print_json(const struct entry *e)
 {
+	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 
-	ofs_buf_printf(&b, "{\"v\":1,\"code\":\"OFS%03d\"", e->number);
-	put_json(&b, "errno", e->errnos);
-	put_json(&b, "meaning", e->meaning);
-	put_json(&b, "advice", e->advice);
-	ofs_buf_puts(&b, "}\n");
-	fwrite(b.data, 1, b.len, stdout);
-	ofs_buf_fini(&b);
+	ofs_json_begin(&w, &b, NULL);
+	ofs_json_put_code(&w, "code", e->number);
+	ofs_json_put_string(&w, "errno", e->errnos);
+	ofs_json_put_string(&w, "meaning", e->meaning);
+	ofs_json_put_string(&w, "advice", e->advice);
+	ofs_json_print(&w);
 }
 
 static void print(const struct entry *e)

@@ -18,21 +18,16 @@ struct report {
 
 static void json(const struct optimfs_finding *f)
 {
+	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 
-	ofs_buf_printf(&b, "{\"v\":1,\"level\":\"%s\",\"errno\":%d,",
-	    f->error ? "error" : "warning", f->code);
-	if (f->number == 0)
-		ofs_buf_puts(&b, "\"code\":null,\"path\":\"");
-	else
-		ofs_buf_printf(&b, "\"code\":\"OFS%03d\",\"path\":\"",
-		    f->number);
-	ofs_buf_json(&b, f->path, strlen(f->path));
-	ofs_buf_puts(&b, "\",\"text\":\"");
-	ofs_buf_json(&b, f->text, strlen(f->text));
-	ofs_buf_puts(&b, "\"}\n");
-	fwrite(b.data, 1, b.len, stdout);
-	ofs_buf_fini(&b);
+	ofs_json_begin(&w, &b, NULL);
+	ofs_json_put_string(&w, "level", f->error ? "error" : "warning");
+	ofs_json_put_i64(&w, "errno", f->code);
+	ofs_json_put_code(&w, "code", f->number);
+	ofs_json_put_string(&w, "path", f->path);
+	ofs_json_put_string(&w, "text", f->text);
+	ofs_json_print(&w);
 }
 
 static void text(const struct optimfs_finding *f)

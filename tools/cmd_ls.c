@@ -76,45 +76,39 @@ static bool value_of(struct ofs_command *c, const struct optimfs_attr *attr,
 static void print_json(struct ofs_command *c, const char *path,
     const struct optimfs_attr *attr)
 {
-	static const char *const names[] = { "dtype", "shape", "kind" };
-	char *kind = ofs_command_xattr(c, attr->node, "kind");
+	bool file = S_ISREG(attr->mode);
+	char *dtype = ofs_command_xattr(c, attr->node, "dtype");
 	char *shape = ofs_command_xattr(c, attr->node, "shape");
+	char *kind = ofs_command_xattr(c, attr->node, "kind");
+	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 	struct value v;
 
-	ofs_buf_puts(&b, "{\"v\":1,\"path\":\"");
-	ofs_buf_json(&b, path, strlen(path));
-	ofs_buf_printf(&b, "\",\"type\":\"%s\"",
+	ofs_json_begin(&w, &b, NULL);
+	ofs_json_put_string(&w, "path", path);
+	ofs_json_put_string(&w, "type",
 	    S_ISDIR(attr->mode) ? "directory" : "file");
-	if (S_ISREG(attr->mode))
-		ofs_buf_printf(&b,
-		    ",\"size\":%" PRIu64
-		    ",\"size_exact\":%s,\"stored\":%" PRIu64,
-		    attr->size, attr->exact ? "true" : "false", attr->stored);
-	for (size_t i = 0; S_ISREG(attr->mode) && i < 3; i++) {
-		char *value = ofs_command_xattr(c, attr->node, names[i]);
-
-		if (value == NULL)
-			continue;
-		if (strcmp(names[i], "shape") == 0) {
-			ofs_buf_printf(&b, ",\"shape\":[%s]", value);
-		} else {
-			ofs_buf_printf(&b, ",\"%s\":\"", names[i]);
-			ofs_buf_json(&b, value, strlen(value));
-			ofs_buf_putc(&b, '"');
-		}
-		free(value);
+	if (file) {
+		ofs_json_put_u64(&w, "size", attr->size);
+		ofs_json_put_bool(&w, "size_exact", attr->exact);
+		ofs_json_put_u64(&w, "stored", attr->stored);
 	}
-	if (c->flags & OFS_LONG && value_of(c, attr, kind, shape, &v)) {
-		ofs_buf_puts(&b, ",\"value\":\"");
-		ofs_buf_json(&b, v.text, v.len);
-		ofs_buf_putc(&b, '"');
+	if (file && dtype != NULL)
+		ofs_json_put_string(&w, "dtype", dtype);
+	if (file && shape != NULL) {
+		ofs_json_open(&w, "shape", '[');
+		ofs_buf_puts(&b, shape);
+		ofs_json_close(&w, ']');
 	}
+	if (file && kind != NULL)
+		ofs_json_put_string(&w, "kind", kind);
+	if (c->flags & OFS_LONG && value_of(c, attr, kind, shape, &v))
+		ofs_json_put_str(&w, "value",
+		    (struct ofs_str){ v.text, (uint32_t)v.len });
+	free(dtype);
 	free(kind);
 	free(shape);
-	ofs_buf_puts(&b, "}\n");
-	fwrite(b.data, 1, b.len, stdout);
-	ofs_buf_fini(&b);
+	ofs_json_print(&w);
 }
 
 /* An inexact size is an upper bound: shown as such. */

@@ -137,24 +137,23 @@ static int add_elements(void *ctx, const struct ofs_walk_entry *e,
 
 static void json(const char *name, const struct view *v, uint64_t elements)
 {
+	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 
-	ofs_buf_puts(&b,
-	    "{\"schema\": \"optimfs.plan\", \"v\": 1, \"view\": \"");
-	ofs_buf_json(&b, name, strlen(name));
-	ofs_buf_printf(&b,
-	    "\", \"ranks\": %zu, \"min\": %" PRIu64 ", \"median\": %" PRIu64
-	    ", \"max\": %" PRIu64 ", \"empty\": %zu, \"files\": %" PRIu64
-	    ", \"bytes\": %" PRIu64 ", \"beyond_elements\": %" PRId64
-	    ", \"largest\": %" PRIu64 ", \"largest_file\": \"",
-	    v->nranks, v->rank[0], v->rank[v->nranks / 2],
-	    v->rank[v->nranks - 1], empty_ranks(v), v->files, v->bytes,
-	    (int64_t)(v->bytes - elements), v->largest);
-	if (v->largest_name != NULL)
-		ofs_buf_json(&b, v->largest_name, strlen(v->largest_name));
-	ofs_buf_puts(&b, "\"}\n");
-	fwrite(b.data, 1, b.len, stdout);
-	ofs_buf_fini(&b);
+	ofs_json_begin(&w, &b, "optimfs.plan");
+	ofs_json_put_string(&w, "view", name);
+	ofs_json_put_u64(&w, "ranks", v->nranks);
+	ofs_json_put_u64(&w, "min", v->rank[0]);
+	ofs_json_put_u64(&w, "median", v->rank[v->nranks / 2]);
+	ofs_json_put_u64(&w, "max", v->rank[v->nranks - 1]);
+	ofs_json_put_u64(&w, "empty", empty_ranks(v));
+	ofs_json_put_u64(&w, "files", v->files);
+	ofs_json_put_u64(&w, "bytes", v->bytes);
+	ofs_json_put_i64(&w, "beyond_elements", (int64_t)(v->bytes - elements));
+	ofs_json_put_u64(&w, "largest", v->largest);
+	ofs_json_put_string(&w, "largest_file",
+	    v->largest_name == NULL ? "" : v->largest_name);
+	ofs_json_print(&w);
 }
 
 static void text(const char *name, const struct view *v, uint64_t elements)

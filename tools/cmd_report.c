@@ -34,40 +34,33 @@ struct report {
 	struct ofs_buf found; /* findings */
 	char **bad; /* what is said of files that are missing or damaged */
 	size_t nbad;
-	const char *comma; /* before the next element of an array */
+	struct ofs_json_writer w, f; /* into json, into found */
 };
 
-static void put_string(struct ofs_buf *b, const char *s)
-{
-	ofs_buf_putc(b, '"');
-	ofs_buf_json(b, s, strlen(s));
-	ofs_buf_putc(b, '"');
-}
-
-static void put_member(struct ofs_buf *b, const char *name, const char *s)
-{
-	ofs_buf_printf(b, ", \"%s\": ", name);
-	put_string(b, s);
-}
-
-static void put_real(struct ofs_buf *b, const char *name, double v)
-{
-	char text[80];
-
-	ofs_print_double(v, text);
-	ofs_buf_printf(b, ", \"%s\": %s", name, isfinite(v) ? text : "null");
-}
-
+/* What a reader may want to find stands at the beginning of a line. */
 static void begin_array(struct report *r, const char *name)
 {
-	ofs_buf_printf(&r->json, ",\n\"%s\": [", name);
-	r->comma = "\n";
+	r->w.gap = "\n";
+	ofs_json_open(&r->w, name, '[');
 }
 
-static void begin_element(struct report *r)
+static void end_array(struct report *r)
 {
-	ofs_buf_puts(&r->json, r->comma);
-	r->comma = ",\n";
+	ofs_json_close(&r->w, ']');
+	r->w.gap = " ";
+}
+
+static void begin_element(struct ofs_json_writer *w)
+{
+	w->gap = "\n";
+	ofs_json_open(w, NULL, '{');
+	w->gap = " ";
+}
+
+static void end_element(struct ofs_json_writer *w)
+{
+	ofs_json_close(w, '}');
+	w->gap = "\n";
 }
 
 /* Does a text have a word? */
@@ -105,20 +98,22 @@ static bool is_bad(const struct report *r, int rank, const char *path)
  * where the file is damaged. */
 static void put_parts(struct report *r, const char *path)
 {
-	struct ofs_buf *b = &r->json;
-	const char *comma = "";
+	struct ofs_json_writer *w = &r->w;
 
-	ofs_buf_puts(b, ", \"parts\": [");
+	ofs_json_open(w, "parts", '[');
 	for (size_t i = 0; i < r->ranks.n; i++) {
 		uint64_t n = ofs_holders_bytes(r->c, r->ranks.rank[i], path);
 
 		if (n == 0)
 			continue;
-		ofs_buf_printf(b, "%s[%zu, %" PRIu64 "%s]", comma, i, n,
-		    is_bad(r, r->ranks.rank[i], path) ? ", 1" : "");
-		comma = ", ";
+		ofs_json_open(w, NULL, '[');
+		ofs_json_put_u64(w, NULL, i);
+		ofs_json_put_u64(w, NULL, n);
+		if (is_bad(r, r->ranks.rank[i], path))
+			ofs_json_put_u64(w, NULL, 1);
+		ofs_json_close(w, ']');
 	}
-	ofs_buf_putc(b, ']');
+	ofs_json_close(w, ']');
 }
 
 /* s and err are NULL where the tensor was not to be read. */
@@ -126,24 +121,25 @@ static int tensor(void *ctx, const struct optimfs_tensor *t,
     const struct optimfs_statistics *s, const struct optimfs_error *err)
 {
 	struct report *r = ctx;
-	struct ofs_buf *b = &r->json;
+	struct ofs_json_writer *w = &r->w;
 
-	begin_element(r);
-	ofs_buf_puts(b, "{\"path\": ");
-	put_string(b, t->path);
-	put_member(b, "dtype", t->dtype);
-	ofs_buf_printf(b,
-	    ", \"shape\": [%s], \"elements\": %" PRIu64 ", \"bytes\": %" PRIu64,
-	    t->shape, t->elements, t->bytes);
+	begin_element(w);
+	ofs_json_put_string(w, "path", t->path);
+	ofs_json_put_string(w, "dtype", t->dtype);
+	ofs_json_open(w, "shape", '[');
+	ofs_buf_puts(w->b, t->shape);
+	ofs_json_close(w, ']');
+	ofs_json_put_u64(w, "elements", t->elements);
+	ofs_json_put_u64(w, "bytes", t->bytes);
 	put_parts(r, t->path);
 	if (s != NULL) {
-		ofs_buf_puts(b, ", \"stat\": {");
-		ofs_stats_json(s, b);
-		ofs_buf_putc(b, '}');
+		ofs_json_open(w, "stat", '{');
+		ofs_stats_json(s, w->b);
+		ofs_json_close(w, '}');
 	} else if (err != NULL) {
-		put_member(b, "error", err->text);
+		ofs_json_put_string(w, "error", err->text);
 	}
-	ofs_buf_putc(b, '}');
+	end_element(w);
 	return 0;
 }
 
@@ -180,17 +176,15 @@ static int visit(void *ctx, const struct ofs_walk_entry *e,
 static void put_finding(struct report *r, int number, const char *path,
     const char *text, const char *means)
 {
-	struct ofs_buf *b = &r->found;
-
-	ofs_buf_puts(b, b->len == 0 ? "\n{\"code\": " : ",\n{\"code\": ");
+	begin_element(&r->f);
 	if (number > 0)
-		ofs_buf_printf(b, "\"OFS%d\"", number);
+		ofs_json_put_code(&r->f, "code", number);
 	else
-		ofs_buf_puts(b, "\"\"");
-	put_member(b, "path", path);
-	put_member(b, "text", text);
-	put_member(b, "means", means);
-	ofs_buf_putc(b, '}');
+		ofs_json_put_string(&r->f, "code", "");
+	ofs_json_put_string(&r->f, "path", path);
+	ofs_json_put_string(&r->f, "text", text);
+	ofs_json_put_string(&r->f, "means", means);
+	end_element(&r->f);
 }
 
 static void damage(void *ctx, const struct optimfs_finding *f)
@@ -218,43 +212,43 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 static void parameter(void *ctx, const struct optimfs_parameter *p)
 {
 	struct report *r = ctx;
-	struct ofs_buf *b = &r->json;
+	struct ofs_json_writer *w = &r->w;
 
-	begin_element(r);
-	ofs_buf_puts(b, "{\"path\": ");
-	put_string(b, p->path);
-	ofs_buf_printf(b,
-	    ", \"elements\": %" PRIu64 ", \"step\": %" PRIu64
-	    ", \"rows\": %" PRIu64 ", \"dead_rows\": %" PRIu64,
-	    p->elements, p->step, p->rows, p->dead_rows);
-	put_real(b, "update_rms", p->update);
-	put_real(b, "weight_rms", p->weight);
-	put_real(b, "update_to_weight",
+	begin_element(w);
+	ofs_json_put_string(w, "path", p->path);
+	ofs_json_put_u64(w, "elements", p->elements);
+	ofs_json_put_u64(w, "step", p->step);
+	ofs_json_put_u64(w, "rows", p->rows);
+	ofs_json_put_u64(w, "dead_rows", p->dead_rows);
+	ofs_json_put_real(w, "update_rms", p->update);
+	ofs_json_put_real(w, "weight_rms", p->weight);
+	ofs_json_put_real(w, "update_to_weight",
 	    p->weight > 0 ? p->update / p->weight : NAN);
-	ofs_buf_putc(b, '}');
+	end_element(w);
 }
 
 static int put_head(struct report *r, bool data, struct optimfs_error *err)
 {
-	struct ofs_buf *b = &r->json;
 	char *summary =
 	    optimfs_summary(r->c->fs, "", OPTIMFS_SUMMARY_JSON, err);
 
 	if (summary == NULL)
 		return -1;
-	ofs_buf_puts(b, "{\"schema\": \"optimfs.report\", \"v\": 1");
-	put_member(b, "version", optimfs_version());
-	put_member(b, "checkpoint", r->c->checkpoint);
-	ofs_buf_printf(b, ", \"data\": %s,\n\"summary\": %s",
-	    data ? "true" : "false", summary);
+	ofs_json_begin(&r->w, &r->json, "optimfs.report");
+	ofs_json_put_string(&r->w, "version", optimfs_version());
+	ofs_json_put_string(&r->w, "checkpoint", r->c->checkpoint);
+	ofs_json_put_bool(&r->w, "data", data);
+	r->w.gap = "\n";
+	ofs_json_put_raw(&r->w, "summary", summary);
 	free(summary);
 	/* No ranks are known of a checkpoint that is one file. */
 	if (ofs_holders_find(&r->ranks, r->c, NULL) == -1)
 		r->ranks.n = 0;
 	begin_array(r, "ranks");
+	r->w.gap = " ";
 	for (size_t i = 0; i < r->ranks.n; i++)
-		ofs_buf_printf(b, "%s%d", i == 0 ? "" : ", ", r->ranks.rank[i]);
-	ofs_buf_putc(b, ']');
+		ofs_json_put_i64(&r->w, NULL, r->ranks.rank[i]);
+	end_array(r);
 	return 0;
 }
 
@@ -267,7 +261,7 @@ static int put_tensors(struct report *r, const struct optimfs_scan *how,
 	ret = data
 	    ? optimfs_statistics_tree(r->c->fs, "/", false, how, tensor, r, err)
 	    : ofs_walk(r->c->fs, OPTIMFS_ROOT, 0, visit, r, err);
-	ofs_buf_putc(&r->json, ']');
+	end_array(r);
 	return ret;
 }
 
@@ -290,26 +284,28 @@ static void put_health(struct report *r, const struct optimfs_scan *how)
 	if ((r->c->flags & OFS_NO_DATA) == 0 &&
 	    optimfs_check(r->c->fs, how, &out, &n, &err) == -1)
 		put_failure(r, &err, "The optimizers could not be checked.");
-	ofs_buf_putc(&r->json, ']');
+	end_array(r);
 }
 
 static void put_drift(struct report *r, const char *other)
 {
 	struct optimfs_error err = { 0 };
 
-	ofs_buf_puts(&r->json, ",\n\"other\": ");
-	put_string(&r->json, other);
+	r->w.gap = "\n";
+	ofs_json_put_string(&r->w, "other", other);
 	begin_array(r, "drift");
 	if (ofs_diff_put(r->c, other, &r->json, &err) == -1)
 		put_failure(r, &err, "The checkpoints could not be compared.");
-	ofs_buf_putc(&r->json, ']');
+	end_array(r);
 }
 
 static void put_findings(struct report *r)
 {
 	begin_array(r, "findings");
 	ofs_buf_put(&r->json, r->found.data, r->found.len);
-	ofs_buf_puts(&r->json, "]}\n");
+	end_array(r);
+	ofs_json_close(&r->w, '}');
+	ofs_buf_putc(&r->json, '\n');
 }
 
 static int put_data(struct report *r, const struct optimfs_scan *how,
@@ -378,6 +374,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct report r = { .c = &c };
 	int status, ret;
 
+	r.f = (struct ofs_json_writer){ &r.found, "\n", false };
 	if (ofs_command_init(&c, verb, argc, argv,
 		OFS_OUTPUT | OFS_NO_DATA | OFS_SECOND | OFS_JOBS | OFS_QUIET |
 		    OFS_PROGRESS,

@@ -191,53 +191,47 @@ static bool first_odd(struct rows *rows, const struct row *r,
 	    0;
 }
 
-static void put_string(struct ofs_buf *b, const char *name, const char *s)
-{
-	ofs_buf_printf(b, ", \"%s\": \"", name);
-	ofs_buf_json(b, s, strlen(s));
-	ofs_buf_putc(b, '"');
-}
-
-static void put_first(struct rows *rows, const struct row *r, struct ofs_buf *b)
+static void put_first(struct rows *rows, const struct row *r,
+    struct ofs_json_writer *w)
 {
 	struct optimfs_location where;
 
 	if (!first_odd(rows, r, &where))
 		return;
-	ofs_buf_printf(b, ", \"first\": {\"element\": %" PRIu64 ", \"rank\": ",
-	    where.element);
-	if (where.rank >= 0)
-		ofs_buf_printf(b, "%d", where.rank);
-	else
-		ofs_buf_puts(b, "null");
-	put_string(b, "file", where.file);
-	ofs_buf_printf(b, ", \"offset\": %" PRIu64 ", \"encoded\": %s}",
-	    where.offset, where.encoded ? "true" : "false");
+	ofs_json_open(w, "first", '{');
+	ofs_json_put_u64(w, "element", where.element);
+	ofs_json_put_rank(w, "rank", where.rank);
+	ofs_json_put_string(w, "file", where.file);
+	ofs_json_put_u64(w, "offset", where.offset);
+	ofs_json_put_bool(w, "encoded", where.encoded);
+	ofs_json_close(w, '}');
 	free(where.file);
 }
 
 static void json(struct rows *rows, const struct row *r)
 {
+	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 
-	ofs_buf_puts(&b, "{\"schema\": \"optimfs.stat\", \"v\": 1");
-	put_string(&b, "path", r->path);
+	ofs_json_begin(&w, &b, "optimfs.stat");
+	ofs_json_put_string(&w, "path", r->path);
 	if (r->dtype != NULL)
-		put_string(&b, "dtype", r->dtype);
-	if (r->shape != NULL)
-		ofs_buf_printf(&b, ", \"shape\": [%s]", r->shape);
+		ofs_json_put_string(&w, "dtype", r->dtype);
+	if (r->shape != NULL) {
+		ofs_json_open(&w, "shape", '[');
+		ofs_buf_puts(&b, r->shape);
+		ofs_json_close(&w, ']');
+	}
 	if (r->rank >= 0)
-		ofs_buf_printf(&b, ", \"rank\": %d", r->rank);
+		ofs_json_put_i64(&w, "rank", r->rank);
 	if (r->error != NULL) {
-		put_string(&b, "error", r->error);
+		ofs_json_put_string(&w, "error", r->error);
 	} else {
 		ofs_buf_puts(&b, ", ");
 		ofs_stats_json(&r->s, &b);
-		put_first(rows, r, &b);
+		put_first(rows, r, &w);
 	}
-	ofs_buf_puts(&b, "}\n");
-	fwrite(b.data, 1, b.len, stdout);
-	ofs_buf_fini(&b);
+	ofs_json_print(&w);
 }
 
 static void print_path(const char *path)
@@ -245,8 +239,7 @@ static void print_path(const char *path)
 	struct ofs_buf shown = { 0 };
 
 	ofs_buf_plain(&shown, path, strlen(path));
-	fwrite(shown.data, 1, shown.len, stdout);
-	ofs_buf_fini(&shown);
+	ofs_print_buf(&shown);
 }
 
 static void line(struct rows *rows, const struct row *r)
@@ -312,8 +305,7 @@ static int print_one(struct rows *rows, const char *path,
 		optimfs_statistics_fini(&sum);
 	}
 	(void)path;
-	fwrite(b.data, 1, b.len, stdout);
-	ofs_buf_fini(&b);
+	ofs_print_buf(&b);
 	return 0;
 }
 

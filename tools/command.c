@@ -503,17 +503,39 @@ void ofs_command_print_layouts(void)
 	ofs_buf_fini(&b);
 }
 
+void ofs_print_buf(struct ofs_buf *b)
+{
+	fwrite(b->data, 1, b->len, stdout);
+	ofs_buf_fini(b);
+}
+
+void ofs_json_begin(struct ofs_json_writer *w, struct ofs_buf *b,
+    const char *schema)
+{
+	*w = (struct ofs_json_writer){ b, schema == NULL ? "" : " ", false };
+	ofs_json_open(w, NULL, '{');
+	if (schema != NULL)
+		ofs_json_put_string(w, "schema", schema);
+	ofs_json_put_u64(w, "v", 1);
+}
+
+void ofs_json_print(struct ofs_json_writer *w)
+{
+	ofs_json_close(w, '}');
+	ofs_buf_putc(w->b, '\n');
+	ofs_print_buf(w->b);
+}
+
 void ofs_print_made(const char *dir, const char *layout, bool synced)
 {
+	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 
-	ofs_buf_puts(&b, "{\"v\":1,\"directory\":\"");
-	ofs_buf_json(&b, dir, strlen(dir));
-	ofs_buf_puts(&b, "\",\"layout\":\"");
-	ofs_buf_json(&b, layout, strlen(layout));
-	ofs_buf_printf(&b, "\",\"synced\":%s}\n", synced ? "true" : "false");
-	fwrite(b.data, 1, b.len, stdout);
-	ofs_buf_fini(&b);
+	ofs_json_begin(&w, &b, NULL);
+	ofs_json_put_string(&w, "directory", dir);
+	ofs_json_put_string(&w, "layout", layout);
+	ofs_json_put_bool(&w, "synced", synced);
+	ofs_json_print(&w);
 }
 
 char *ofs_command_xattr(struct ofs_command *c, uint64_t node, const char *name)

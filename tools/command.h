@@ -8,6 +8,7 @@
 
 #include "optimfs/optimfs.h"
 
+#include "base/json_write.h"
 #include "cli/job.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -118,6 +119,14 @@ int ofs_command_which_layout(const struct ofs_verb *verb, const char *option);
 /* The same as a line of --help. */
 void ofs_command_print_layouts(void);
 
+/* Print b on standard output, and free it. */
+void ofs_print_buf(struct ofs_buf *b);
+/* An object of --json, which is a line: its schema, where it has a name, and
+ * "v": 1. */
+void ofs_json_begin(struct ofs_json_writer *w, struct ofs_buf *b,
+    const char *schema);
+/* Close the object, print it, and free the buffer. */
+void ofs_json_print(struct ofs_json_writer *w);
 /* --json of a verb that made a directory in a layout. */
 void ofs_print_made(const char *dir, const char *layout, bool synced);
 

@@ -9,6 +9,7 @@
 
 #include "analyze/summary.h"
 #include "base/human.h"
+#include "base/json_write.h"
 
 /* Attributes shown, in this order. */
 static const struct {
@@ -89,27 +90,30 @@ void ofs_summary_file_text(struct optimfs *fs, const struct optimfs_attr *attr,
 void ofs_summary_file_json(struct optimfs *fs, const char *path,
     const struct optimfs_attr *attr, struct ofs_buf *out)
 {
-	static const char *const around[][2] = {
-		[TEXT] = { "\"", "\"" },
-		[NUMBER] = { "", "" },
-		[LIST] = { "[", "]" },
-	};
+	struct ofs_json_writer w = { out, "", false };
 
-	ofs_buf_puts(out, "{\"v\":2,\"path\":\"");
-	ofs_buf_json(out, path, strlen(path));
-	ofs_buf_printf(out,
-	    "\",\"size\":%" PRIu64 ",\"size_exact\":%s,\"stored\":%" PRIu64,
-	    attr->size, attr->exact ? "true" : "false", attr->stored);
+	ofs_json_open(&w, NULL, '{');
+	ofs_json_put_u64(&w, "v", 2);
+	ofs_json_put_string(&w, "path", path);
+	ofs_json_put_u64(&w, "size", attr->size);
+	ofs_json_put_bool(&w, "size_exact", attr->exact);
+	ofs_json_put_u64(&w, "stored", attr->stored);
 	for (size_t i = 0; i < NSHOWN; i++) {
 		char *value = attribute(fs, attr->node, shown[i].name);
 
 		if (value == NULL)
 			continue;
-		ofs_buf_printf(out, ",\"%s\":%s", shown[i].name,
-		    around[shown[i].as][0]);
-		ofs_buf_json(out, value, strlen(value));
-		ofs_buf_puts(out, around[shown[i].as][1]);
+		if (shown[i].as == TEXT) {
+			ofs_json_put_string(&w, shown[i].name, value);
+		} else if (shown[i].as == NUMBER) {
+			ofs_json_put_raw(&w, shown[i].name, value);
+		} else {
+			ofs_json_open(&w, shown[i].name, '[');
+			ofs_buf_puts(out, value);
+			ofs_json_close(&w, ']');
+		}
 		free(value);
 	}
-	ofs_buf_puts(out, "}\n");
+	ofs_json_close(&w, '}');
+	ofs_buf_putc(out, '\n');
 }

@@ -2,34 +2,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "analyze/summary.h"
 #include "base/json.h"
+#include "base/json_write.h"
 
 #define MAX_GROUPS 1000
 
-/* "key":"s", or null. */
-static void put_string(struct ofs_buf *out, const char *key, const char *s)
-{
-	ofs_buf_printf(out, "\"%s\":", key);
-	if (s == NULL) {
-		ofs_buf_puts(out, "null");
-		return;
-	}
-	ofs_buf_putc(out, '"');
-	ofs_buf_json(out, s, strlen(s));
-	ofs_buf_putc(out, '"');
-}
-
-static void put_count(struct ofs_buf *out, const char *key,
+static void put_counts(struct ofs_json_writer *w,
     const struct ofs_summary_count *n)
 {
-	ofs_buf_printf(out,
-	    "\"%s\":{\"tensors\":%" PRIu64 ",\"values\":%" PRIu64
-	    ",\"elements\":%" PRIu64 ",\"bytes\":%" PRIu64 "}",
-	    key, n->tensors, n->values, n->elements, n->bytes);
+	ofs_json_put_u64(w, "tensors", n->tensors);
+	ofs_json_put_u64(w, "values", n->values);
+	ofs_json_put_u64(w, "elements", n->elements);
+	ofs_json_put_u64(w, "bytes", n->bytes);
+}
+
+static void put_count(struct ofs_json_writer *w, const char *key,
+    const struct ofs_summary_count *n)
+{
+	ofs_json_open(w, key, '{');
+	put_counts(w, n);
+	ofs_json_close(w, '}');
 }
 
 /* Is it one number, list, object, true, false or null? */
@@ -52,239 +48,200 @@ static bool is_json(const char *text)
 
 /* The text of a value: numbers, lists and so on as they are, others as
  * strings. */
-static void put_value(struct ofs_buf *out, const char *key, const char *text)
+static void put_value(struct ofs_json_writer *w, const char *key,
+    const char *text)
 {
-	ofs_buf_putc(out, '"');
-	ofs_buf_json(out, key, strlen(key));
-	ofs_buf_puts(out, "\":");
-	if (is_json(text)) {
-		ofs_buf_puts(out, text);
-		return;
-	}
-	ofs_buf_putc(out, '"');
-	ofs_buf_json(out, text, strlen(text));
-	ofs_buf_putc(out, '"');
+	if (is_json(text))
+		ofs_json_put_raw(w, key, text);
+	else
+		ofs_json_put_string(w, key, text);
 }
 
-static void put_step(struct ofs_buf *out, const char *step)
+static void put_step(struct ofs_json_writer *w, const char *step)
 {
-	ofs_buf_putc(out, ',');
-	if (step[0] == '\0')
-		ofs_buf_puts(out, "\"step\":null");
-	else
-		put_value(out, "step", step);
+	put_value(w, "step", step[0] == '\0' ? "null" : step);
 }
 
 static void put_group(const struct ofs_summary *s, uint32_t dir,
-    struct ofs_buf *out)
+    struct ofs_json_writer *w)
 {
 	const struct ofs_tree_node *node = s->fs->tree.node;
-	const char *between = "";
 	char text[256];
 
-	ofs_buf_putc(out, '{');
+	ofs_json_open(w, NULL, '{');
 	for (uint32_t i = 0; i < node[dir].nchild; i++) {
 		uint32_t option = node[dir].child + i;
 
-		if (strcmp(node[option].name, "params") == 0 ||
-		    !ofs_summary_value(s->fs, option, text, sizeof(text)))
-			continue;
-		ofs_buf_puts(out, between);
-		put_value(out, node[option].name, text);
-		between = ",";
+		if (strcmp(node[option].name, "params") != 0 &&
+		    ofs_summary_value(s->fs, option, text, sizeof(text)))
+			put_value(w, node[option].name, text);
 	}
-	ofs_buf_putc(out, '}');
+	ofs_json_close(w, '}');
 }
 
 static void put_state(const struct ofs_summary_state *state,
-    struct ofs_buf *out)
+    struct ofs_json_writer *w)
 {
-	ofs_buf_putc(out, '"');
-	ofs_buf_json(out, state->name, strlen(state->name));
-	ofs_buf_puts(out, "\":{");
-	put_string(out, "dtype",
+	ofs_json_open(w, state->name, '{');
+	ofs_json_put_string(w, "dtype",
 	    state->dtype == OFS_DTYPE_NONE ? NULL
 					   : ofs_dtype_name(state->dtype));
-	ofs_buf_printf(out,
-	    ",\"tensors\":%" PRIu64 ",\"values\":%" PRIu64
-	    ",\"elements\":%" PRIu64 ",\"bytes\":%" PRIu64 "}",
-	    state->n.tensors, state->n.values, state->n.elements,
-	    state->n.bytes);
+	put_counts(w, &state->n);
+	ofs_json_close(w, '}');
 }
 
 static void put_optim(const struct ofs_summary *s,
-    const struct ofs_summary_optim *o, struct ofs_buf *out)
+    const struct ofs_summary_optim *o, struct ofs_json_writer *w)
 {
-	ofs_buf_putc(out, '{');
-	put_string(out, "name", o->name);
-	ofs_buf_putc(out, ',');
-	put_string(out, "kind", o->kind);
-	put_step(out, o->step);
-	ofs_buf_printf(out, ",\"parameters\":%" PRIu64 ",\"states\":{",
-	    o->parameters);
-	for (unsigned i = 0; i < o->nstates; i++) {
-		ofs_buf_puts(out, i == 0 ? "" : ",");
-		put_state(&o->states[i], out);
-	}
-	ofs_buf_puts(out, "},\"param_groups\":[");
-	if (o->groups != OFS_NONE) {
-		const struct ofs_tree_node *dir = &s->fs->tree.node[o->groups];
+	const struct ofs_tree_node *dir =
+	    o->groups == OFS_NONE ? NULL : &s->fs->tree.node[o->groups];
 
-		for (uint32_t i = 0; i < dir->nchild && i < MAX_GROUPS; i++) {
-			ofs_buf_puts(out, i == 0 ? "" : ",");
-			put_group(s, dir->child + i, out);
-		}
-	}
-	ofs_buf_puts(out, "]}");
+	ofs_json_open(w, NULL, '{');
+	ofs_json_put_string(w, "name", o->name);
+	ofs_json_put_string(w, "kind", o->kind);
+	put_step(w, o->step);
+	ofs_json_put_u64(w, "parameters", o->parameters);
+	ofs_json_open(w, "states", '{');
+	for (unsigned i = 0; i < o->nstates; i++)
+		put_state(&o->states[i], w);
+	ofs_json_close(w, '}');
+	ofs_json_open(w, "param_groups", '[');
+	for (uint32_t i = 0; dir != NULL && i < dir->nchild && i < MAX_GROUPS;
+	     i++)
+		put_group(s, dir->child + i, w);
+	ofs_json_close(w, ']');
+	ofs_json_close(w, '}');
 }
 
-static void put_dtypes(const struct ofs_summary *s, struct ofs_buf *out)
+static void put_dtypes(const struct ofs_summary *s, struct ofs_json_writer *w)
 {
-	const char *between = "";
-
-	ofs_buf_puts(out, ",\"dtypes\":{");
-	for (int t = 0; t < OFS_NDTYPES; t++) {
-		if (s->dtype[t].tensors == 0)
-			continue;
-		ofs_buf_puts(out, between);
-		put_count(out, ofs_dtype_name((enum ofs_dtype)t), &s->dtype[t]);
-		between = ",";
-	}
-	ofs_buf_putc(out, '}');
+	ofs_json_open(w, "dtypes", '{');
+	for (int t = 0; t < OFS_NDTYPES; t++)
+		if (s->dtype[t].tensors > 0)
+			put_count(w, ofs_dtype_name((enum ofs_dtype)t),
+			    &s->dtype[t]);
+	ofs_json_close(w, '}');
 }
 
-static void put_sharding(const struct ofs_summary *s, struct ofs_buf *out)
+static void put_sharding(const struct ofs_summary *s, struct ofs_json_writer *w)
 {
-	const char *between = "";
+	char dim[16];
 
-	ofs_buf_printf(out,
-	    ",\"sharding\":{\"whole\":%" PRIu64 ",\"sharded\":%" PRIu64
-	    ",\"flat\":%" PRIu64 ",\"replicated\":%" PRIu64
-	    ",\"absent\":%" PRIu64 ",\"dims\":{",
-	    s->whole, s->sharded, s->flat, s->replicated, s->lost);
+	ofs_json_open(w, "sharding", '{');
+	ofs_json_put_u64(w, "whole", s->whole);
+	ofs_json_put_u64(w, "sharded", s->sharded);
+	ofs_json_put_u64(w, "flat", s->flat);
+	ofs_json_put_u64(w, "replicated", s->replicated);
+	ofs_json_put_u64(w, "absent", s->lost);
+	ofs_json_open(w, "dims", '{');
 	for (unsigned d = 0; d < OFS_MAX_DIMS; d++) {
 		if (s->cut[d] == 0)
 			continue;
-		ofs_buf_printf(out, "%s\"%u\":%" PRIu64, between, d, s->cut[d]);
-		between = ",";
+		snprintf(dim, sizeof(dim), "%u", d);
+		ofs_json_put_u64(w, dim, s->cut[d]);
 	}
-	ofs_buf_puts(out, "}}");
+	ofs_json_close(w, '}');
+	ofs_json_close(w, '}');
 }
 
-static void put_names(const struct ofs_summary *s, struct ofs_buf *out)
+static void put_names(const struct ofs_summary *s, struct ofs_json_writer *w)
 {
 	const struct ofs_tree *tree = &s->fs->tree;
 	uint32_t dir = ofs_tree_lookup(tree, 0, "extra");
 
-	ofs_buf_puts(out, ",\"extra\":[");
-	for (uint32_t i = 0; dir != OFS_NONE && i < tree->node[dir].nchild;
-	     i++) {
-		const char *name = tree->node[tree->node[dir].child + i].name;
-
-		ofs_buf_puts(out, i == 0 ? "\"" : ",\"");
-		ofs_buf_json(out, name, strlen(name));
-		ofs_buf_putc(out, '"');
-	}
-	ofs_buf_putc(out, ']');
+	ofs_json_open(w, "extra", '[');
+	for (uint32_t i = 0; dir != OFS_NONE && i < tree->node[dir].nchild; i++)
+		ofs_json_put_string(w, NULL,
+		    tree->node[tree->node[dir].child + i].name);
+	ofs_json_close(w, ']');
 }
 
 static void put_notes(const struct ofs_summary *s, const char *key,
-    enum ofs_note_kind kind, struct ofs_buf *out)
+    enum ofs_note_kind kind, struct ofs_json_writer *w)
 {
 	const struct ofs_catalog *cat = s->fs->cat;
-	const char *between = "";
 
-	ofs_buf_printf(out, ",\"%s\":[", key);
+	ofs_json_open(w, key, '[');
 	for (uint32_t i = 0; i < cat->nnotes; i++) {
 		if (cat->notes[i].kind != kind)
 			continue;
-		ofs_buf_printf(out, "%s{", between);
-		if (cat->notes[i].number == 0)
-			ofs_buf_puts(out, "\"code\":null,");
-		else
-			ofs_buf_printf(out, "\"code\":\"OFS%03d\",",
-			    cat->notes[i].number);
-		put_string(out, "text", cat->notes[i].text);
-		ofs_buf_putc(out, '}');
-		between = ",";
+		ofs_json_open(w, NULL, '{');
+		ofs_json_put_code(w, "code", cat->notes[i].number);
+		ofs_json_put_string(w, "text", cat->notes[i].text);
+		ofs_json_close(w, '}');
 	}
-	ofs_buf_putc(out, ']');
+	ofs_json_close(w, ']');
 }
 
-static void put_views(const struct ofs_summary *s, struct ofs_buf *out)
+static void put_views(const struct ofs_summary *s, struct ofs_json_writer *w)
 {
-	ofs_buf_puts(out, ",\"views\":{");
+	ofs_json_open(w, "views", '{');
 	for (unsigned i = 0; i < s->nviews; i++) {
 		const struct ofs_summary_view *v = &s->view[i];
 		bool can = v->why.code == 0;
 
-		ofs_buf_puts(out, i == 0 ? "" : ",");
-		ofs_buf_printf(out, "\"%s\":{\"ranked\":%s,\"possible\":%s,",
-		    v->name, v->ranked ? "true" : "false",
-		    can ? "true" : "false");
-		put_string(out, "why_not", can ? NULL : v->why.text);
-		ofs_buf_putc(out, '}');
+		ofs_json_open(w, v->name, '{');
+		ofs_json_put_bool(w, "ranked", v->ranked);
+		ofs_json_put_bool(w, "possible", can);
+		ofs_json_put_string(w, "why_not", can ? NULL : v->why.text);
+		ofs_json_close(w, '}');
 	}
-	ofs_buf_putc(out, '}');
+	ofs_json_close(w, '}');
 }
 
-static void put_checkpoint(const struct ofs_summary *s, struct ofs_buf *out)
+static void put_checkpoint(const struct ofs_summary *s,
+    struct ofs_json_writer *w)
 {
 	const struct ofs_catalog *cat = s->fs->cat;
 
-	put_string(out, "source", s->fs->source);
-	ofs_buf_putc(out, ',');
-	put_string(out, "format", cat->format);
-	ofs_buf_putc(out, ',');
-	put_string(out, "writer", cat->writer);
-	ofs_buf_putc(out, ',');
-	put_string(out, "trainer", cat->trainer);
-	if (cat->world_size > 0)
-		ofs_buf_printf(out, ",\"world_size\":%d", cat->world_size);
-	else
-		ofs_buf_puts(out, ",\"world_size\":null");
-	ofs_buf_printf(out, ",\"ranks\":%" PRIu32, s->ranks);
-	put_step(out, s->step);
-	ofs_buf_printf(out,
-	    ",\"files\":{\"count\":%" PRIu64 ",\"missing\":%" PRIu64
-	    ",\"bytes\":%" PRIu64 "},",
-	    s->files, s->missing_files, s->file_bytes);
-	put_count(out, "model", &s->model);
-	ofs_buf_putc(out, ',');
-	put_count(out, "optimizer", &s->optimizer);
-	ofs_buf_puts(out, ",\"optimizers\":[");
-	for (unsigned i = 0; i < s->noptims; i++) {
-		ofs_buf_puts(out, i == 0 ? "" : ",");
-		put_optim(s, &s->optim[i], out);
-	}
-	ofs_buf_putc(out, ']');
-	put_names(s, out);
-	put_notes(s, "missing", OFS_NOTE_MISSING, out);
-	put_notes(s, "errors", OFS_NOTE_ERROR, out);
-	put_notes(s, "warnings", OFS_NOTE_WARNING, out);
-	put_views(s, out);
+	ofs_json_put_string(w, "source", s->fs->source);
+	ofs_json_put_string(w, "format", cat->format);
+	ofs_json_put_string(w, "writer", cat->writer);
+	ofs_json_put_string(w, "trainer", cat->trainer);
+	ofs_json_put_rank(w, "world_size",
+	    cat->world_size > 0 ? cat->world_size : -1);
+	ofs_json_put_u64(w, "ranks", s->ranks);
+	put_step(w, s->step);
+	ofs_json_open(w, "files", '{');
+	ofs_json_put_u64(w, "count", s->files);
+	ofs_json_put_u64(w, "missing", s->missing_files);
+	ofs_json_put_u64(w, "bytes", s->file_bytes);
+	ofs_json_close(w, '}');
+	put_count(w, "model", &s->model);
+	put_count(w, "optimizer", &s->optimizer);
+	ofs_json_open(w, "optimizers", '[');
+	for (unsigned i = 0; i < s->noptims; i++)
+		put_optim(s, &s->optim[i], w);
+	ofs_json_close(w, ']');
+	put_names(s, w);
+	put_notes(s, "missing", OFS_NOTE_MISSING, w);
+	put_notes(s, "errors", OFS_NOTE_ERROR, w);
+	put_notes(s, "warnings", OFS_NOTE_WARNING, w);
+	put_views(s, w);
 }
 
 void ofs_summary_json(const struct ofs_summary *s, struct ofs_buf *out)
 {
+	struct ofs_json_writer w = { out, "", false };
 	char path[4096] = "";
 
+	ofs_json_open(&w, NULL, '{');
+	ofs_json_put_u64(&w, "v", 2);
 	if (s->below == 0) {
-		ofs_buf_puts(out, "{\"v\":2,\"kind\":\"checkpoint\",");
-		put_checkpoint(s, out);
+		ofs_json_put_string(&w, "kind", "checkpoint");
+		put_checkpoint(s, &w);
 	} else {
 		ofs_at_path(s->fs, (struct ofs_at){ OFS_SPACE_TREE, s->below },
 		    path, sizeof(path));
-		ofs_buf_puts(out, "{\"v\":2,\"kind\":\"directory\",");
-		put_string(out, "path", path);
+		ofs_json_put_string(&w, "kind", "directory");
+		ofs_json_put_string(&w, "path", path);
 	}
-	ofs_buf_putc(out, ',');
-	put_count(out, "all", &s->all);
-	put_dtypes(s, out);
-	put_sharding(s, out);
-	ofs_buf_printf(out, ",\"damaged\":%" PRIu64, s->damaged);
+	put_count(&w, "all", &s->all);
+	put_dtypes(s, &w);
+	put_sharding(s, &w);
+	ofs_json_put_u64(&w, "damaged", s->damaged);
 	if (s->below == 0)
-		ofs_buf_printf(out, ",\"problems\":%" PRIu64,
-		    ofs_summary_problems(s));
-	ofs_buf_puts(out, "}\n");
+		ofs_json_put_u64(&w, "problems", ofs_summary_problems(s));
+	ofs_json_close(&w, '}');
+	ofs_buf_putc(out, '\n');
 }

@@ -6,14 +6,8 @@
 #include <inttypes.h>
 
 #include "base/dtype.h"
+#include "base/json_write.h"
 #include "format/fsdp/render.h"
-
-static void put_string(struct ofs_buf *b, const char *p, size_t n)
-{
-	ofs_buf_putc(b, '"');
-	ofs_buf_json(b, p, n);
-	ofs_buf_putc(b, '"');
-}
 
 /* A name without its module's, where it begins with that. */
 static struct ofs_str below(struct ofs_str name, struct ofs_str prefix)
@@ -31,9 +25,9 @@ static void put_parts(struct ofs_buf *b, struct ofs_str name)
 
 	while (dot > 0 && name.p[dot - 1] != '.')
 		dot--;
-	put_string(b, name.p + dot, name.len - dot);
+	ofs_json_quote(b, name.p + dot, name.len - dot);
 	ofs_buf_puts(b, ", ");
-	put_string(b, name.p, dot == 0 ? 0 : dot - 1);
+	ofs_json_quote(b, name.p, dot == 0 ? 0 : dot - 1);
 }
 
 static void put_ties(const struct ofs_fsdp_files *f, uint32_t unit,
@@ -91,13 +85,13 @@ static void put_unit(const struct ofs_fsdp_files *f, uint32_t unit,
 	const struct ofs_fsdp_new_unit *n = &f->unit[unit];
 
 	ofs_buf_puts(b, "  {\"prefix\": ");
-	put_string(b, u->prefix.p, u->prefix.len);
+	ofs_json_quote(b, u->prefix.p, u->prefix.len);
 	ofs_buf_puts(b, ",\n   \"fqns\": [");
 	for (uint32_t i = 0; i < n->nparams; i++) {
 		struct ofs_str name = below(u->param[i].fqn, u->prefix);
 
 		ofs_buf_puts(b, i > 0 ? ", " : "");
-		put_string(b, name.p, name.len);
+		ofs_json_quote(b, name.p, name.len);
 	}
 	ofs_buf_puts(b, "],\n   \"shapes\": [");
 	for (uint32_t i = 0; i < n->nparams; i++) {
@@ -144,7 +138,7 @@ static void put_group(const struct ofs_fsdp_files *f,
 		}
 		for (uint32_t k = first; k < first + n; k++) {
 			ofs_buf_puts(b, sep);
-			put_string(b, f->m.param[k].fqn.p,
+			ofs_json_quote(b, f->m.param[k].fqn.p,
 			    f->m.param[k].fqn.len);
 			sep = ", ";
 		}

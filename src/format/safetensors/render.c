@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/json.h"
+#include "base/json_write.h"
 #include "base/memory.h"
 #include "format/safetensors/note.h"
 #include "pickle/write.h"
@@ -63,13 +64,6 @@ static const struct st_files *st_files(const struct ofs_files *f)
 	return (const struct st_files *)f;
 }
 
-static void put_string(struct ofs_buf *b, const void *p, size_t n)
-{
-	ofs_buf_putc(b, '"');
-	ofs_buf_json(b, p, n);
-	ofs_buf_putc(b, '"');
-}
-
 /* The key of an entry without its section: components joined by dots. */
 static const char *make_key(struct section *s, const struct ofs_entry *e,
     uint32_t *len)
@@ -108,7 +102,7 @@ static void note_path(struct section *s, const struct ofs_entry *e,
 		return;
 	if (s->paths.len > 0)
 		ofs_buf_putc(&s->paths, ',');
-	put_string(&s->paths, key, len);
+	ofs_json_quote(&s->paths, key, len);
 	for (uint32_t i = 1; i < n; i++) {
 		struct ofs_str k =
 		    ofs_catalog_string(s->f->cat, OFS_PATH_STR(c[i]));
@@ -117,7 +111,7 @@ static void note_path(struct section *s, const struct ofs_entry *e,
 		if ((c[i] & OFS_PATH_INDEX) != 0)
 			ofs_buf_put(&s->paths, k.p, k.len);
 		else
-			put_string(&s->paths, k.p, k.len);
+			ofs_json_quote(&s->paths, k.p, k.len);
 	}
 	ofs_buf_puts(&s->paths, n == 1 ? ":[]" : "]");
 }
@@ -144,7 +138,7 @@ static int value_text(const struct ofs_pickle *doc, uint32_t node,
 	int ret = ofs_text_value(doc, node, false, &text, err);
 
 	if (ret == 0 && kind == OFS_TEXT_STRING)
-		put_string(out, text.data, text.len - 1);
+		ofs_json_quote(out, text.data, text.len - 1);
 	else if (ret == 0)
 		ofs_buf_put(out, text.data, text.len - 1);
 	ofs_buf_fini(&text);
@@ -197,7 +191,7 @@ static int add_value(struct section *s, const struct ofs_entry *e,
 	if (ret == 0) {
 		if (s->values.len > 0)
 			ofs_buf_putc(&s->values, ',');
-		put_string(&s->values, key, len);
+		ofs_json_quote(&s->values, key, len);
 		ofs_buf_putc(&s->values, ':');
 		ofs_buf_put(&s->values, text.data, text.len);
 	}
@@ -325,7 +319,7 @@ static void put_leaf(const struct st_files *f, const struct leaf *l,
 	const struct ofs_tensor *t = leaf_tensor(f, l);
 	const uint64_t *shape = ofs_tensor_shape(f->cat, t);
 
-	put_string(b, l->key, l->len);
+	ofs_json_quote(b, l->key, l->len);
 	ofs_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[",
 	    ofs_dtype_safetensors(ofs_render_dtype(&f->to, t)));
 	for (unsigned d = 0; d < t->ndim; d++)
@@ -346,7 +340,7 @@ static void put_note(const struct section *s, struct ofs_buf *b)
 	ofs_buf_puts(&note, "}}");
 	b->bad = b->bad || note.bad || s->paths.bad || s->values.bad;
 	ofs_buf_puts(b, ",\"" OFS_SAFETENSORS_NOTE "\":");
-	put_string(b, note.data, note.len);
+	ofs_json_quote(b, note.data, note.len);
 	ofs_buf_fini(&note);
 }
 
@@ -419,7 +413,7 @@ static int put_index(struct section *s, uint32_t nfiles)
 		const struct leaf *l = &s->f->leaf[i];
 
 		ofs_buf_puts(b, i == s->first ? "\n    " : ",\n    ");
-		put_string(b, l->key, l->len);
+		ofs_json_quote(b, l->key, l->len);
 		ofs_buf_printf(b, ": \"%s-%05u-of-%05u.safetensors\"", s->name,
 		    l->file + 1, nfiles);
 	}
