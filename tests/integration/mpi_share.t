@@ -23,9 +23,14 @@ fsck_like_one() { # NAME N STATUS PATH OPTION...
 	shift 4
 	"$OPTIMFS" fsck "$@" "$scratch/all" >"$scratch/alone" 2>/dev/null
 	is "$like_name: alone" $? "$like_status"
-	ranks "$like_n" "$OPTIMFS" fsck -v "$@" "$like_path" \
-	    >"$scratch/shared" 2>"$scratch/said"
+	# To a file of each rank: mpirun of Open MPI 5.0 loses characters of a
+	# rank that says much.
+	ranks "$like_n" sh -c 'exec "$@" >"$0.$OMPI_COMM_WORLD_RANK"' \
+	    "$scratch/shared" "$OPTIMFS" fsck -v "$@" "$like_path" \
+	    2>"$scratch/said"
 	is "$like_name: status" $? "$like_status"
+	cat "$scratch/shared".* >"$scratch/shared"
+	rm "$scratch/shared".*
 	sed "s|^$scratch/all:|$like_path:|" "$scratch/alone" >"$scratch/want"
 	ok "$like_name: words" cmp "$scratch/want" "$scratch/shared" ||
 	    diag "$(diff "$scratch/want" "$scratch/shared" | head -n 5)"
@@ -142,7 +147,10 @@ is "is told once" "$(grep -c nothing "$scratch/err")" 1
 ranks 4 "$OPTIMFS" cat "$nodes/%r/ck" optim/param_groups/0/lr >got 2>/dev/null
 ok "cat is rank 0's" cmp got lr
 
-# A rank that may not write large files.
+# A rank that may not write large files. Open MPI's shared memory is one, so it
+# talks over the loopback interface.
+OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo
+export OMPI_MCA_pml OMPI_MCA_btl OMPI_MCA_btl_tcp_if_include
 limited='[ "$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -f 10; exec "$@"'
 rm -rf out
 status "a rank that cannot write" 3 ranks 3 sh -c "trap '' XFSZ; $limited" sh \
@@ -159,6 +167,7 @@ status "a rank that cannot copy" 3 ranks 3 sh -c "trap '' XFSZ; $limited" sh \
     "$OPTIMFS" cp -r "$ck" .optimfs/view/dcp@6 out
 like "is named, too" "$(cat "$scratch/err")" '*rank 1*File too large*'
 rm -rf out
+unset OMPI_MCA_pml OMPI_MCA_btl OMPI_MCA_btl_tcp_if_include
 
 # One that is killed while all write.
 "$TOP_BUILDDIR/tests/bench/mkdcp" -n 2 -s 16384,1024 -r 3 big >/dev/null ||
