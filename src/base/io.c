@@ -404,6 +404,16 @@ int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
 	return 0;
 }
 
+/* Of one component that is no link: nothing there can lead astray, and one call
+ * does. */
+static bool stat_plain(const struct ofs_dir *dir, const char *rel,
+    struct stat *st)
+{
+	return !dir->over && strchr(rel, '/') == NULL &&
+	    fstatat(dir->fd, rel, st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    !S_ISLNK(st->st_mode);
+}
+
 bool ofs_dir_stat(const struct ofs_dir *dir, const char *rel, struct stat *st)
 {
 	int fd, flags = O_PATH | O_CLOEXEC;
@@ -423,6 +433,8 @@ bool ofs_dir_stat(const struct ofs_dir *dir, const char *rel, struct stat *st)
 	case OFS_HERE:
 		break;
 	}
+	if (stat_plain(dir, rel, st))
+		return true;
 	if (!dir->follow)
 		flags |= O_NOFOLLOW; /* a link is described, not followed */
 	fd = open_beneath(dir, rel, flags);
