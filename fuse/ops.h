@@ -13,6 +13,7 @@
 
 #include "optimfs/optimfs.h"
 
+#include "fuse/ahead.h"
 #include "fuse/assemble.h"
 #include "fuse/passthrough.h"
 #include "fuse/pending.h"
@@ -32,6 +33,7 @@ struct ofs_session {
 	struct ofs_passthrough pt; /* first: passthrough.h */
 	struct optimfs *fs;
 	struct ofs_assemble *assemble; /* NULL: everything is read on demand */
+	struct ofs_ahead *ahead;       /* NULL: nothing is pushed */
 	struct ofs_watch *watch;
 	bool direct, rw;
 	bool changes; /* by us, or another rank */

@@ -25,6 +25,8 @@ void ofs_op_close(struct ofs_session *s, struct ofs_handle *h)
 		h->next->back = h->back;
 	pthread_mutex_unlock(&s->lock);
 	ofs_assemble_release(s->assemble, &h->mode, atomic_load(&h->served));
+	if (h->ahead)
+		ofs_ahead_release(s->ahead, h->mode.node);
 	put_handle(h);
 }
 
@@ -115,6 +117,9 @@ static struct ofs_handle *open_handle(fuse_req_t req, uint64_t node,
 	    ofs_assemble_open(s->assemble, &h->mode, h->file, scratch, pending,
 		err) == -1)
 		goto fail;
+	if (fi->keep_cache && !h->mode.counted)
+		h->ahead = ofs_ahead_open(s->ahead, node, h->mode.size, h->file,
+		    scratch);
 	fi->fh = (uintptr_t)h;
 	return h;
 fail:

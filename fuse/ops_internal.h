@@ -10,6 +10,7 @@ struct ofs_handle {
 	struct ofs_handle *next, **back; /* in the session's handles */
 	struct optimfs_file *file;
 	struct ofs_assemble_open mode;
+	bool ahead; /* counted there */
 	atomic_uint_least64_t served;
 	atomic_uint users; /* open, and reads, which may outlive that */
 };

@@ -270,6 +270,8 @@ static int mount_session(struct server *s, struct optimfs_error *err)
 		ret = ofs_passthrough_attach(&s->session.pt, s->se,
 		    s->session.assemble != NULL, err);
 	fuse_opt_free_args(&args);
+	if (ret == 0)
+		ofs_ahead_session(s->session.ahead, s->se);
 	return ret;
 }
 
@@ -490,6 +492,7 @@ static void take_down(struct server *s)
 		fuse_session_destroy(s->se);
 	ofs_ops_close_all(&s->session);
 	ofs_assemble_free(s->session.assemble);
+	ofs_ahead_free(s->session.ahead);
 	if (s->session.fs != NULL &&
 	    in_sandbox(s, close_checkpoint, &err) == -1)
 		ofs_log("%s: %s", s->v->source, err.text);
@@ -514,6 +517,8 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	ofs_passthrough_init(&s->session.pt);
 	raise_limits();
 	s->session.assemble = make_assemble(s);
+	if (!v->options->open.rw)
+		s->session.ahead = ofs_ahead_new(&s->session.count.read_bytes);
 	if (make_sandbox(s, err) == -1 ||
 	    in_sandbox(s, open_checkpoint, err) == -1)
 		goto out;

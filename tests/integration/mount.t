@@ -269,6 +269,34 @@ fi
 
 ok "umount" umount_it
 
+# A small file comes with the answer to the open: reading it is no request. That
+# many open the same one at once must not have one wait for the other, with one
+# thread either.
+mkdir "$ck/many"
+for i in $(seq 40); do
+	head -c $((i * 300)) /dev/urandom >"$ck/many/$i"
+done
+at_once() {
+	pids=
+	for i in 1 2 3 4 5 6; do
+		timeout 30 sh -c "cat '$mnt'/many/* | cmp - '$scratch/all'" &
+		pids="$pids $!"
+	done
+	for p in $pids; do
+		wait "$p" || return 1
+	done
+}
+cat "$ck"/many/* >"$scratch/all"
+for with in "" -s; do
+	mount_it $with
+	cat "$mnt/many/7" "$mnt/many/13" >/dev/null
+	is "small files are read with the open${with:+, $with}" \
+	    "$(stat_of fuse_read)" 0
+	ok "by many at once${with:+, $with}" at_once
+	ok "each of them whole" same_tree "$ck/many" "$mnt/many"
+	umount_it
+done
+
 # Reading a small file is four requests, unless closing it need not be told.
 "$o" mount -d "$ck" "$mnt" 2>"$scratch/requests" &
 until mountpoint -q "$mnt" || ! kill -0 $!; do
