@@ -31,6 +31,9 @@
  * the parts are numbers. */
 struct measure {
 	uint64_t differ, first;   /* elements that do, beyond the tolerance */
+	uint64_t nan_a, nan_b;    /* of those: NaN in one only */
+	uint64_t inf_a, inf_b;    /* infinite in one only */
+	uint64_t finite;          /* numbers that have a difference */
 	double abs, rel;          /* the greatest differences */
 	uint64_t at;              /* the element with the greatest */
 	uint64_t ulps;            /* UINT64_MAX: not known */
@@ -81,7 +84,15 @@ static double relative_rms(const struct measure *m)
 
 static double cosine(const struct measure *m)
 {
-	return m->a > 0 && m->b > 0 ? m->dot / (sqrt(m->a) * sqrt(m->b)) : NAN;
+	double v = m->dot / (sqrt(m->a) * sqrt(m->b));
+
+	return m->a > 0 && m->b > 0 ? fmax(-1, fmin(1, v)) : NAN;
+}
+
+/* Elements that are a number on one side only. */
+static uint64_t lost(const struct measure *m)
+{
+	return m->nan_a + m->nan_b + m->inf_a + m->inf_b;
 }
 
 static void put_place(struct optimfs *fs, const char *name, const struct row *r,
@@ -106,8 +117,12 @@ static void put_measure(struct diff *d, const struct row *r,
 	ofs_json_put_u64(w, "elements", r->elements);
 	ofs_json_put_u64(w, "differ", r->m.differ);
 	ofs_json_put_u64(w, "first", r->m.first);
-	ofs_json_put_real(w, "max_abs", r->m.abs);
-	ofs_json_put_real(w, "max_rel", r->m.rel);
+	ofs_json_put_u64(w, "nan_a", r->m.nan_a);
+	ofs_json_put_u64(w, "nan_b", r->m.nan_b);
+	ofs_json_put_u64(w, "inf_a", r->m.inf_a);
+	ofs_json_put_u64(w, "inf_b", r->m.inf_b);
+	ofs_json_put_real(w, "max_abs", r->m.finite > 0 ? r->m.abs : NAN);
+	ofs_json_put_real(w, "max_rel", r->m.finite > 0 ? r->m.rel : NAN);
 	ofs_json_put_real(w, "rms", relative_rms(&r->m));
 	ofs_json_put_real(w, "cosine", cosine(&r->m));
 	if (r->m.ulps != UINT64_MAX)
@@ -139,31 +154,53 @@ static void print_json(struct diff *d, const struct row *r)
 	ofs_print_buf(&b);
 }
 
-static void print_place(struct optimfs *fs, const struct row *r)
+static void print_place(struct optimfs *fs, const char *side,
+    const struct row *r)
 {
 	struct optimfs_location at;
 
-	if (optimfs_locate(fs, r->path, -1, r->m.at, &at, NULL) == -1) {
-		printf("?");
+	if (optimfs_locate(fs, r->path, -1, r->m.at, &at, NULL) == -1)
 		return;
-	}
+	printf("%s", side);
 	print_path(at.file);
 	if (at.rank >= 0)
-		printf(" of rank %d", at.rank);
+		printf(" rank %d", at.rank);
 	free(at.file);
 }
 
+static void print_lost(uint64_t n, const char *what, const char *where)
+{
+	if (n == 0)
+		return;
+	printf("; %" PRIu64 " %s %s in ", n, n == 1 ? "is" : "are", what);
+	print_path(where);
+	printf(" only");
+}
+
+/* Steps of the type mean something where they are few. */
+#define MANY_ULPS 1000
+
 static void print_measure(struct diff *d, const struct row *r)
 {
-	printf(", by up to %.3g (relative %.3g", r->m.abs, r->m.rel);
-	if (r->m.ulps != UINT64_MAX)
-		printf(", %" PRIu64 " ulps", r->m.ulps);
-	printf(") at %" PRIu64 " in ", r->m.at);
-	print_place(d->a, r);
-	printf(" and ");
-	print_place(d->b, r);
-	printf("; rms %.3g of the values', cosine %.9g", relative_rms(&r->m),
-	    cosine(&r->m));
+	const struct measure *m = &r->m;
+
+	print_lost(m->nan_a, "NaN", d->c->checkpoint);
+	print_lost(m->nan_b, "NaN", d->b_name);
+	print_lost(m->inf_a, "infinite", d->c->checkpoint);
+	print_lost(m->inf_b, "infinite", d->b_name);
+	if (m->finite > 0) {
+		printf("; by up to %.3g at element %" PRIu64 " (relative %.3g",
+		    m->abs, m->at, m->rel);
+		if (m->ulps < MANY_ULPS)
+			printf(", %" PRIu64 " ulps", m->ulps);
+		putchar(')');
+		if (isfinite(relative_rms(m)))
+			printf("; relative rms %.3g", relative_rms(m));
+		if (!isnan(cosine(m)))
+			printf(", cosine %.9g", cosine(m));
+	}
+	print_place(d->a, "; a: ", r);
+	print_place(d->b, ", b: ", r);
 }
 
 static void print_row(struct diff *d, const struct row *r)
@@ -279,12 +316,13 @@ static bool measure_one(const struct diff *d, enum ofs_dtype t,
 	uint64_t ulps = ofs_ulps(t, p, q);
 
 	if (isfinite(off) && isfinite(most)) {
-		if (off > m->abs || m->abs == 0) {
+		if (off > m->abs || m->finite == 0) {
 			m->abs = off;
 			m->at = element;
 		}
 		if (most > 0 && off / most > m->rel)
 			m->rel = off / most;
+		m->finite++;
 	}
 	if (ulps != UINT64_MAX && (m->ulps == UINT64_MAX || ulps > m->ulps))
 		m->ulps = ulps;
@@ -299,6 +337,24 @@ static void add_sums(double x, double y, struct measure *m)
 	m->a += x * x;
 	m->b += y * y;
 	m->dot += x * y;
+}
+
+/* An element whose n numbers are NaN or infinite on one side only. */
+static void count_lost(const double *x, const double *y, unsigned n,
+    struct measure *m)
+{
+	bool nan[2] = { false, false }, inf[2] = { false, false };
+
+	for (unsigned i = 0; i < n; i++) {
+		nan[0] |= isnan(x[i]);
+		nan[1] |= isnan(y[i]);
+		inf[0] |= isinf(x[i]);
+		inf[1] |= isinf(y[i]);
+	}
+	m->nan_a += nan[0] && !nan[1];
+	m->nan_b += nan[1] && !nan[0];
+	m->inf_a += inf[0] && !inf[1];
+	m->inf_b += inf[1] && !inf[0];
 }
 
 /* n elements, from first on. */
@@ -322,9 +378,12 @@ static void measure(const struct diff *d, enum ofs_dtype t, const uint8_t *p,
 				near &= measure_one(d, t, p + k * size,
 				    q + k * size, x[k], y[k], first + i, m);
 		}
-		if (!same && !near && m->differ++ == 0) {
+		if (same || near)
+			continue;
+		count_lost(x + i * each, y + i * each, each, m);
+		if (m->differ++ == 0) {
 			m->first = first + i;
-			if (m->abs == 0)
+			if (m->finite == 0)
 				m->at = first + i;
 		}
 	}
@@ -479,7 +538,7 @@ static int compare_open(struct diff *d, const char *path,
 	else if (m.differ > 0)
 		say(d, path, "elements", &m, n / ofs_dtype_size(t),
 		    "%" PRIu64 " of %" PRIu64
-		    " elements differ, the first is %" PRIu64,
+		    " elements differ, from element %" PRIu64 " on",
 		    m.differ, n / ofs_dtype_size(t), m.first);
 	return 0;
 }
@@ -599,7 +658,7 @@ static const char *const keys[] = { "abs", "rel", "rms", "cosine", "differ",
 
 static double key_of(const struct row *r, const char *name)
 {
-	if (!r->measured)
+	if (!r->measured || (lost(&r->m) > 0 && strcmp(name, "differ") != 0))
 		return INFINITY;
 	if (strcmp(name, "abs") == 0)
 		return r->m.abs;
@@ -745,6 +804,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		if (d.keep)
 			print_kept(&d);
 		status = d.differences == 0 ? OFS_EXIT_OK : OFS_EXIT_NO;
+		if (d.differences == 0 && (c.flags & OFS_JSON) == 0 && !d.keep)
+			ofs_tool_done("equal: %" PRIu64 " files compared",
+			    d.files);
 	}
 	status = ofs_tool_finish(status);
 out:

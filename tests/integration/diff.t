@@ -21,15 +21,15 @@ python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/new" $path 2 \
 status "a value differs" 1 "$OPTIMFS" diff "$four" "$scratch/new"
 said=$(cat "$scratch/out")
 like "how many, and which is the first" "$said" \
-    "$path: 1 of 228 elements differ, the first is 120, *"
-like "by how much" "$said" '*, by up to 0.0545 (relative 0.333, * ulps) *'
+    "$path: 1 of 228 elements differ, from element 120 on; *"
+like "by how much" "$said" '*; by up to 0.0545 at element 120 (relative 0.333); *'
 like "which element, in which files of which ranks" "$said" \
-    '*) at 120 in __2_0.distcp of rank 2 and __2_0.distcp of rank 2; *'
+    '*; a: __2_0.distcp rank 2, b: __2_0.distcp rank 2'
 like "and how much that is of the tensor" "$said" \
-    '*; rms 0.0* of the values?, cosine 0.9*'
+    '*; relative rms 0.0*, cosine 0.9*'
 status "across layouts too" 1 "$OPTIMFS" diff "$three" "$scratch/new"
 like "with each side's rank" "$(cat "$scratch/out")" \
-    '*) at 120 in __1_0.distcp of rank 1 and __2_0.distcp of rank 2; *'
+    '*; a: __1_0.distcp rank 1, b: __2_0.distcp rank 2'
 ok "a tolerance that is relative" "$OPTIMFS" diff --rtol 0.34 "$four" "$scratch/new"
 ok "one that is absolute" "$OPTIMFS" diff --atol 1 "$four" "$scratch/new"
 status "one that is too small" 1 "$OPTIMFS" diff --atol 1e-9 "$four" "$scratch/new"
@@ -43,6 +43,32 @@ assert abs(d["max_rel"] - 1 / 3) < 1e-6 and d["ulps"] > 0, d
 assert d["a"]["rank"] == 2 and d["b"]["file"] == "__2_0.distcp", d
 assert 0 < d["rms"] < 1 and 0.9 < d["cosine"] < 1, d
 END
+
+# A number that became none.
+cp -r "$four" "$scratch/nan"
+chmod -R u+w "$scratch/nan"
+python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/nan" $path 3 nan 5 >/dev/null
+status "a NaN" 1 "$OPTIMFS" diff "$four" "$scratch/nan"
+is "is a NaN, not a difference of nothing" "$(cat "$scratch/out")" \
+    "$path: 1 of 228 elements differ, from element 185 on; 1 is NaN in $scratch/nan only; a: __3_0.distcp rank 3, b: __3_0.distcp rank 3"
+status "as JSON" 1 "$OPTIMFS" diff --json "$four" "$scratch/nan"
+ok "it is counted, and no number stands for it" python3 - "$scratch/out" <<'END'
+import json, sys
+d, = [json.loads(line) for line in open(sys.argv[1])]
+assert (d["nan_a"], d["nan_b"], d["inf_a"], d["inf_b"]) == (0, 1, 0, 0), d
+assert d["max_abs"] is None and d["max_rel"] is None, d
+assert d["cosine"] <= 1, d
+END
+python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/nan" \
+    model/layers.1.w1.weight 2 scale 1000 >/dev/null
+for key in abs rel rms cosine; do
+	status "a NaN by $key" 1 "$OPTIMFS" diff --sort $key "$four" "$scratch/nan"
+	like "comes first" "$(cat "$scratch/out")" "$path: *layers.1.w1.weight: *"
+done
+if command -v script >/dev/null; then
+	ok "a terminal" script -qec "'$OPTIMFS' diff '$four' '$three'" "$scratch/tty"
+	like "is told of equality" "$(cat "$scratch/tty")" '*equal: * files compared*'
+fi
 
 # What is not there, and values.
 "$OPTIMFS" reshard --to torch,only=optim "$four" "$scratch/optim" 2>/dev/null

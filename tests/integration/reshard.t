@@ -58,7 +58,7 @@ EOF
 status "one bit" 1 "$OPTIMFS" diff straight changed
 is "is one line" "$(wc -l <"$scratch/out")" 1
 like "that says where" "$(cat "$scratch/out")" \
-    '*1 of * elements differ, the first is *'
+    '*1 of * elements differ, from element *'
 status "within a tolerance it does not count" 0 "$OPTIMFS" diff --rtol 1e-3 \
     straight changed
 status "types and shapes" 1 "$OPTIMFS" diff "$data/dcp_fsdp2_w3/ckpt" \
