@@ -11,11 +11,13 @@
 #include "naming/naming_impl.h"
 
 /* A path P is taken for an optimizer's when what lies below it says so: P has
- * param_groups, or has state and is called like an optimizer (SURE); or P has
+ * param_groups with options, which a module that is called so has not, or has
+ * state and is called like an optimizer (SURE); or P has
  * state with a state's name in it that nothing but optimizers use (SOME). Of
  * two that hold one another's keys, the better grade wins, then the shorter:
  * Composer's "state" holds the model and the optimizers, and an optimizer's
- * state may itself hold a "state". */
+ * state may itself hold a "state". A model at the top, beside an optimizer
+ * there, is no optimizer, whatever its modules are called. */
 enum grade { NO_GRADE, BY_NAME, SOME, SURE };
 enum evidence {
 	HAS_GROUPS = 1,
@@ -156,25 +158,63 @@ static uint8_t named(const struct naming *c, const uint32_t *p, uint32_t n)
 	return 0;
 }
 
-/* The last component of a dotted text is a state's name. */
-static bool ends_surely(struct ofs_str text)
+/* The last component of a key that may have dots. */
+static struct ofs_str last_of(struct ofs_str text)
 {
-	size_t from = text.len;
+	uint32_t from = text.len;
 
 	while (from > 0 && text.p[from - 1] != '.')
 		from--;
-	return (ofs_naming_classify(ofs_str_after(text, from)) & TOKEN_SURE) !=
-	    0;
+	return ofs_str_after(text, from);
+}
+
+/* The last component of a dotted text is a state's name. */
+static bool ends_surely(struct ofs_str text)
+{
+	return (ofs_naming_classify(last_of(text)) & TOKEN_SURE) != 0;
+}
+
+/* What optimizers of PyTorch and of others keep in a group that may be a tensor
+ * without dimensions. */
+static bool is_option(struct ofs_str s)
+{
+	static const char *const options[] = { "lr", "initial_lr", "betas",
+		"eps", "weight_decay", "momentum", "dampening", "alpha", "rho",
+		"etas", "lambd", "lr_decay", "momentum_decay", "beta2_decay",
+		"d", NULL };
+
+	for (size_t i = 0; options[i] != NULL; i++)
+		if (ofs_str_is(s, options[i]))
+			return true;
+	return false;
+}
+
+/* Is an entry with param_groups among its keys an option of a group? A model
+ * may have a module of that name, below which there are its tensors. */
+static bool in_group(const struct naming *c, uint32_t entry)
+{
+	const struct ofs_entry *e = &c->cat->entries[entry];
+	uint32_t n;
+	const uint32_t *path = ofs_catalog_components(c->cat, e->path, &n);
+	struct ofs_str last = { NULL, 0 };
+
+	/* betas may be a list of tensors */
+	while (n > 1 && (path[n - 1] & OFS_PATH_INDEX) != 0)
+		n--;
+	last = last_of(ofs_catalog_string(c->cat, OFS_PATH_STR(path[n - 1])));
+	if (e->kind != OFS_ENTRY_TENSOR)
+		return !ofs_str_is(last, "_extra_state");
+	return c->cat->tensors[e->ref].ndim == 0 && is_option(last);
 }
 
 /* What component i of p says about the path before it. */
-static uint8_t evidence_at(const struct naming *c, const struct parts *p,
-    uint32_t n, uint32_t i)
+static uint8_t evidence_at(const struct naming *c, uint32_t entry,
+    const struct parts *p, uint32_t n, uint32_t i)
 {
 	uint32_t w = ofs_naming_word(c, p->c[i]);
 
 	if ((w & (TOKEN_GROUPS | TOKEN_GROUPS_DOT)) != 0)
-		return HAS_GROUPS;
+		return in_group(c, entry) ? HAS_GROUPS : 0;
 	if ((w & TOKEN_STATE_DOT) != 0)
 		return HAS_STATE |
 		    (ends_surely(ofs_catalog_string(c->cat, p->c[i]))
@@ -187,14 +227,14 @@ static uint8_t evidence_at(const struct naming *c, const struct parts *p,
 	return HAS_STATE;
 }
 
-static int look_at_path(struct naming *c, const struct parts *p, uint32_t n,
-    struct optimfs_error *err)
+static int look_at_path(struct naming *c, uint32_t entry, const struct parts *p,
+    uint32_t n, struct optimfs_error *err)
 {
 	struct naming_candidate *r;
 	uint8_t e;
 
 	for (uint32_t i = 0; i < p->n; i++) {
-		e = evidence_at(c, p, n, i);
+		e = evidence_at(c, entry, p, n, i);
 		if (i == 1 && (ofs_naming_word(c, p->c[0]) & TOKEN_TOP) != 0)
 			e |= IS_TOP;
 		if (e == 0)
@@ -207,7 +247,7 @@ static int look_at_path(struct naming *c, const struct parts *p, uint32_t n,
 	return 0;
 }
 
-static int look_at_text(struct naming *c, struct ofs_str text,
+static int look_at_text(struct naming *c, uint32_t entry, struct ofs_str text,
     struct optimfs_error *err)
 {
 	size_t at = next_token(text, 0);
@@ -226,7 +266,7 @@ static int look_at_text(struct naming *c, struct ofs_str text,
 			return -1;
 		r->evidence |= named(c, p.c, p.n);
 		if (text.p[at] == 'p')
-			r->evidence |= HAS_GROUPS;
+			r->evidence |= in_group(c, entry) ? HAS_GROUPS : 0;
 		else
 			r->evidence |= HAS_STATE;
 		/* a name in the middle of a text is too little to cut it */
@@ -280,6 +320,26 @@ static bool accept(struct naming *c, struct naming_candidate *r)
 	return true;
 }
 
+/* A key at the top. */
+static bool is_top(const struct naming *c, const struct naming_candidate *r,
+    uint32_t token)
+{
+	return r->n == 1 && (ofs_naming_word(c, r->c[0]) & token) != 0;
+}
+
+/* Beside an optimizer at the top, what the model there holds is none. */
+static void drop_models(struct naming *c)
+{
+	uint32_t model = TOKEN_MODEL_OF(~0u) * TOKEN_MODEL;
+	bool beside = false;
+
+	for (uint32_t i = 0; i < c->nroots; i++)
+		beside |= c->root[i].grade == SURE &&
+		    is_top(c, &c->root[i], TOKEN_OPTIM);
+	for (uint32_t i = 0; beside && i < c->nroots; i++)
+		c->root[i].dropped |= is_top(c, &c->root[i], model);
+}
+
 /* The better grades first, then the shorter paths; those of one grade and
  * length cannot hold one another. A name alone makes an optimizer only where
  * there is no better one: it may be a training job's options. */
@@ -289,6 +349,7 @@ static void choose(struct naming *c)
 
 	for (uint32_t i = 0; i < c->nroots; i++)
 		c->root[i].grade = grade(c->root[i].evidence);
+	drop_models(c);
 	for (int g = SURE; g > BY_NAME || (g == BY_NAME && !any); g--)
 		for (uint32_t n = 0; n <= NAMING_DEPTH; n++)
 			for (uint32_t i = 0; c->length[n] && i < c->nroots; i++)
@@ -304,10 +365,10 @@ int ofs_naming_detect(struct naming *c, struct optimfs_error *err)
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		n = head(c, i, &p);
-		if (look_at_path(c, &p, n, err) == -1)
+		if (look_at_path(c, i, &p, n, err) == -1)
 			return -1;
 		if (n == 1 && (ofs_naming_word(c, p.c[0]) & TOKEN_TOKEN) != 0 &&
-		    look_at_text(c, text_of(c, &p), err) == -1)
+		    look_at_text(c, i, text_of(c, &p), err) == -1)
 			return -1;
 	}
 	choose(c);

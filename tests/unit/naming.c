@@ -396,6 +396,34 @@ static void doubtful(void)
 	    "t3 optim|state|w|param_groups = optim/state/w/param_groups\n"
 	    "t3 optim|state|w|inner|state|x|exp_avg = "
 	    "optim/state/w/inner/state/x/exp_avg\n");
+	check("a module called param_groups",
+	    "t3,2 model|param_groups.weight = model/param_groups.weight\n"
+	    "t model|param_groups.0.scale = model/param_groups.0.scale\n"
+	    "i model|param_groups.0._extra_state = "
+	    "model/param_groups.0._extra_state\n"
+	    "i optim|param_groups|#0|lr = optim/param_groups/0/lr\n"
+	    "t3,2 optim|state|param_groups.weight|exp_avg = "
+	    "optim/state/param_groups.weight/exp_avg\n"
+	    "t optim|state|param_groups.weight|step = "
+	    "optim/state/param_groups.weight/step\n");
+	check("without an optimizer",
+	    "t3,2 model|param_groups.weight = model/param_groups.weight\n"
+	    "t3,2 model|param_groups|weight = model/param_groups/weight\n"
+	    "t3,2 model|param_groups|#0|lr = model/param_groups/0/lr\n");
+	check("in keys that are one text",
+	    "t3,2 model.param_groups.weight = model/param_groups.weight\n"
+	    "i optim.param_groups.0.lr = optim/param_groups/0/lr\n"
+	    "t3,2 optim.state.param_groups.weight.exp_avg = "
+	    "optim/state/param_groups.weight/exp_avg\n");
+	check("a model with options, beside the optimizer",
+	    "v model|param_groups|scale = model/param_groups/scale\n"
+	    "t3 model|w = model/w\n"
+	    "v optim|param_groups|#0|lr = optim/param_groups/0/lr\n");
+	check("options that are tensors",
+	    "t optim|param_groups|#0|lr = optim/param_groups/0/lr\n"
+	    "t optim|param_groups|#0|betas|#0 = "
+	    "optim/param_groups/0/betas/0\n"
+	    "t3 optim|state|w|m = optim/state/w/m\n");
 	check("what else an optimizer has",
 	    "t3 optim|state|w|exp_avg = optim/state/w/exp_avg\n"
 	    "v optim|scaler|scale = optim/scaler/scale\n"
