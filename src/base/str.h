@@ -27,7 +27,8 @@ static inline bool ofs_str_is(struct ofs_str s, const char *word)
 
 static inline bool ofs_str_equal(struct ofs_str a, struct ofs_str b)
 {
-	return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
+	return a.len == b.len &&
+	    (a.len == 0 || a.p == b.p || memcmp(a.p, b.p, a.len) == 0);
 }
 
 static inline bool ofs_str_begins(struct ofs_str s, const char *word)

@@ -106,8 +106,10 @@ void ofs_pkw_str(struct ofs_pkw *w, const char *p, size_t n)
 static bool is_known(const struct ofs_pkw_known *k, struct ofs_str module,
     struct ofs_str name)
 {
-	/* names differ sooner */
-	return ofs_str_equal(k->name, name) && ofs_str_equal(k->module, module);
+	/* names differ sooner; a string is no call */
+	return ofs_str_equal(k->name, name) &&
+	    ofs_str_equal(k->module, module) &&
+	    (k->module.p == NULL) == (module.p == NULL);
 }
 
 /* Is it in the memo? Then take it from there. Most texts are literals: where
