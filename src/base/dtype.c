@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "base/str.h"
+
 static const struct {
 	const char *name;        /* PyTorch's */
 	const char *alias;       /* PyTorch's second name */
@@ -82,6 +84,21 @@ const char *ofs_dtype_name(enum ofs_dtype t)
 const char *ofs_dtype_npy(enum ofs_dtype t)
 {
 	return t < OFS_NDTYPES ? types[t].npy : NULL;
+}
+
+enum ofs_dtype ofs_dtype_of_npy(struct ofs_str code, bool *swap)
+{
+	bool big = code.len > 0 && *code.p == '>';
+
+	if (code.len > 1 && memchr("<>|=", *code.p, 4) != NULL)
+		code = ofs_str_after(code, 1);
+	for (unsigned t = 1; t < OFS_NDTYPES; t++)
+		if (types[t].npy != NULL && types[t].npy[1] != 'V' &&
+		    ofs_str_is(code, types[t].npy + 1)) {
+			*swap = big && types[t].swap > 1;
+			return (enum ofs_dtype)t;
+		}
+	return OFS_DTYPE_NONE;
 }
 
 static bool same(const char *want, const char *s, size_t n)

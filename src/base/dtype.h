@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/types.h"
+
 /* The values are internal: never stored. */
 enum ofs_dtype {
 	OFS_DTYPE_NONE, /* unknown or unsupported */
@@ -61,6 +63,10 @@ const char *ofs_dtype_safetensors(enum ofs_dtype t);
 /* NumPy's descr of .npy files ("<f4", "<V2" for bfloat16 ...; ml_dtypes' name
  * where it has one); NULL when NumPy cannot hold it. */
 const char *ofs_dtype_npy(enum ofs_dtype t);
+/* The type of a NumPy code, "f4" or with its byte order "<f4"; *swap is whether
+ * elements have to be turned. OFS_DTYPE_NONE for codes that say less than a
+ * type: records, texts, bytes. */
+enum ofs_dtype ofs_dtype_of_npy(struct ofs_str code, bool *swap);
 /* Bytes that swap together on a big-endian writer: half an element for
  * complex types, 1 where order has no meaning. */
 size_t ofs_dtype_swap(enum ofs_dtype t);

@@ -62,41 +62,19 @@ void ofs_leaf_bigint(const uint8_t *le, size_t n, struct ofs_buf *out)
 enum ofs_dtype ofs_leaf_numpy(const struct ofs_pickle *doc, uint32_t node,
     bool *swap)
 {
-	static const struct {
-		char code[4];
-		enum ofs_dtype type;
-	} codes[] = {
-		{ "f8", OFS_FLOAT64 },
-		{ "f4", OFS_FLOAT32 },
-		{ "f2", OFS_FLOAT16 },
-		{ "i8", OFS_INT64 },
-		{ "i4", OFS_INT32 },
-		{ "i2", OFS_INT16 },
-		{ "i1", OFS_INT8 },
-		{ "u8", OFS_UINT64 },
-		{ "u4", OFS_UINT32 },
-		{ "u2", OFS_UINT16 },
-		{ "u1", OFS_UINT8 },
-		{ "b1", OFS_BOOL },
-		{ "c16", OFS_COMPLEX128 },
-		{ "c8", OFS_COMPLEX64 },
-	};
-	struct ofs_str s;
+	enum ofs_dtype type;
+	struct ofs_str code;
 
+	*swap = false;
 	if (!ofs_pk_is(doc, node, "numpy", "dtype"))
 		return OFS_DTYPE_NONE;
-	s = ofs_pk_str(doc, ofs_pk_item(doc, ofs_pk_args(doc, node), 0));
-	*swap = ofs_pk_str_is(doc, ofs_pk_item(doc, ofs_pk_state(doc, node), 1),
-	    ">");
-	if (s.len > 1 && strchr("<>|=", *s.p) != NULL) {
-		*swap = *s.p == '>';
-		s.p++;
-		s.len--;
-	}
-	for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++)
-		if (ofs_str_is(s, codes[i].code))
-			return codes[i].type;
-	return OFS_DTYPE_NONE;
+	code = ofs_pk_str(doc, ofs_pk_item(doc, ofs_pk_args(doc, node), 0));
+	type = ofs_dtype_of_npy(code, swap);
+	/* a code without an order has it beside it */
+	if (code.len > 0 && memchr("<>|=", *code.p, 4) == NULL)
+		*swap = ofs_pk_str_is(doc,
+		    ofs_pk_item(doc, ofs_pk_state(doc, node), 1), ">");
+	return type;
 }
 
 /* numpy.core.multiarray.scalar(dtype, bytes) */

@@ -140,36 +140,11 @@ static bool take_bool(struct parser *s)
 static int set_type(struct ofs_npy *npy, struct ofs_str descr,
     struct optimfs_error *err)
 {
-	static const struct {
-		const char *name;
-		enum ofs_dtype dtype;
-	} types[] = {
-		{ "f8", OFS_FLOAT64 },
-		{ "f4", OFS_FLOAT32 },
-		{ "f2", OFS_FLOAT16 },
-		{ "i8", OFS_INT64 },
-		{ "i4", OFS_INT32 },
-		{ "i2", OFS_INT16 },
-		{ "i1", OFS_INT8 },
-		{ "u8", OFS_UINT64 },
-		{ "u4", OFS_UINT32 },
-		{ "u2", OFS_UINT16 },
-		{ "u1", OFS_UINT8 },
-		{ "b1", OFS_BOOL },
-		{ "c16", OFS_COMPLEX128 },
-		{ "c8", OFS_COMPLEX64 },
-	};
-	struct ofs_str type = { descr.p + 1,
-		descr.len > 0 ? descr.len - 1 : 0 };
-	bool order = descr.len > 0 && memchr("<>|", descr.p[0], 3) != NULL;
-
-	for (size_t i = 0; order && i < sizeof(types) / sizeof(*types); i++) {
-		if (!ofs_str_is(type, types[i].name))
-			continue;
-		npy->dtype = types[i].dtype;
-		npy->swap = descr.p[0] == '>' && ofs_dtype_swap(npy->dtype) > 1;
+	/* '=' is the order of a machine that is not known here */
+	if (descr.len > 0 && memchr("<>|", descr.p[0], 3) != NULL)
+		npy->dtype = ofs_dtype_of_npy(descr, &npy->swap);
+	if (npy->dtype != OFS_DTYPE_NONE)
 		return 0;
-	}
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS665 a NumPy array of type '%.*s'",
 	    (int)(descr.len > 40 ? 40 : descr.len), descr.p);
