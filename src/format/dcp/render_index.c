@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "format/dcp/index_write.h"
 #include "format/dcp/render.h"
 #include "pickle/write.h"
 
@@ -90,13 +91,6 @@ static void put_shared(struct writer *x)
 	pop(w);
 }
 
-static void put_size(struct ofs_pkw *w, const uint64_t *v, size_t n)
-{
-	ofs_pkw_lit(w, "torch.Size(");
-	ofs_pkw_dims(w, v, n);
-	ofs_pkw_lit(w, ")");
-}
-
 static void put_key(struct writer *x, uint32_t leaf)
 {
 	x->key.len = 0;
@@ -113,9 +107,9 @@ static void put_chunk(struct writer *x, uint32_t leaf, uint32_t chunk,
 
 	ofs_dcp_chunk_box(x->f, leaf, chunk, offsets, sizes);
 	ofs_pkw_lit(w, M ".ChunkStorageMetadata<{'offsets': ");
-	put_size(w, offsets, ndim);
+	ofs_dcp_put_size(w, offsets, ndim);
 	ofs_pkw_lit(w, ", 'sizes': ");
-	put_size(w, sizes, ndim);
+	ofs_dcp_put_size(w, sizes, ndim);
 	ofs_pkw_lit(w, "}>,");
 }
 
@@ -143,7 +137,7 @@ static void put_meta(struct writer *x, uint32_t leaf)
 	    M ".TensorStorageMetadata<{'properties': " M ".TensorProperties<"
 	      "(torch.%s, " LAYOUT ", False, " FORMAT ", False)>, 'size': ",
 	    ofs_dtype_name(ofs_render_dtype(&x->f->to, t)));
-	put_size(w, ofs_tensor_shape(x->f->cat, t), t->ndim);
+	ofs_dcp_put_size(w, ofs_tensor_shape(x->f->cat, t), t->ndim);
 	ofs_pkw_lit(w, ", 'chunks': [*");
 	for (uint32_t i = 0; i < n; i++)
 		put_chunk(x, leaf, i, t->ndim);
@@ -159,18 +153,9 @@ static void put_path(struct writer *x, uint32_t leaf)
 
 	put_key(x, leaf);
 	ofs_pkw_tuple_open(w, n);
-	for (uint32_t i = 0; i < n; i++) {
-		struct ofs_str s = ofs_catalog_string(cat, OFS_PATH_STR(c[i]));
-		int64_t v = 0;
-
-		if ((c[i] & OFS_PATH_INDEX) == 0) {
-			ofs_pkw_str(w, s.p, s.len);
-			continue;
-		}
-		for (uint32_t k = 0; k < s.len; k++)
-			v = v * 10 + (s.p[k] - '0');
-		ofs_pkw_int(w, v);
-	}
+	for (uint32_t i = 0; i < n; i++)
+		ofs_dcp_put_component(w, ofs_catalog_string(cat, c[i]),
+		    (c[i] & OFS_PATH_INDEX) != 0);
 	ofs_pkw_tuple_close(w, n);
 }
 
@@ -189,7 +174,7 @@ static void put_place(struct writer *x, uint32_t leaf, uint32_t chunk,
 	} else {
 		ofs_dcp_chunk_box(x->f, leaf, chunk, offsets, sizes);
 		ofs_pkw_lit(w, ", 'index': %u, 'offset': ", chunk);
-		put_size(w, offsets, tensor_of(x, leaf)->ndim);
+		ofs_dcp_put_size(w, offsets, tensor_of(x, leaf)->ndim);
 		ofs_pkw_lit(w, "}>");
 	}
 	x->f->files.ops->name(&x->f->files, rank + 1, name);

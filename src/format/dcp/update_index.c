@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "format/dcp/index_write.h"
 #include "format/dcp/update.h"
 #include "pickle/write.h"
 
@@ -67,18 +68,6 @@ static int put_node(struct put *p, uint32_t node)
 	return ofs_pkw_node(&p->w, p->doc, node, p->err);
 }
 
-/* A row of sizes: as torch.Size, whatever its like is. */
-static void put_size(struct put *p, const uint64_t *v, unsigned n)
-{
-	ofs_pkw_global(&p->w, "torch", "Size");
-	ofs_pkw_tuple_open(&p->w, 4);
-	for (unsigned i = 0; i < n; i++)
-		ofs_pkw_int(&p->w, v == NULL ? 0 : (int64_t)v[i]);
-	ofs_pkw_tuple_close(&p->w, 4);
-	ofs_pkw_tuple_close(&p->w, 1);
-	ofs_pkw_op(&p->w, OFS_PKW_REDUCE);
-}
-
 static int put_like(struct put *p, uint32_t node, struct field *f, size_t n);
 
 /* TensorProperties: a tuple as its state, whose first item is the dtype, or
@@ -130,6 +119,8 @@ static int put_chunks(struct put *p, uint32_t list,
 
 static int put_field(struct put *p, const struct field *f, uint32_t was)
 {
+	static const uint64_t origin[OFS_MAX_DIMS];
+
 	switch (f->kind) {
 	case INT:
 		ofs_pkw_int(&p->w, (int64_t)f->v);
@@ -144,7 +135,8 @@ static int put_field(struct put *p, const struct field *f, uint32_t was)
 		ofs_pkw_op(&p->w, OFS_PKW_FALSE);
 		return 0;
 	case SIZE:
-		put_size(p, f->t == NULL ? NULL : f->t->shape, (unsigned)f->v);
+		ofs_dcp_put_size(&p->w, f->t == NULL ? origin : f->t->shape,
+		    f->v);
 		return 0;
 	case GLOBAL:
 		ofs_pkw_global(&p->w, "torch", f->s.p);
@@ -326,17 +318,8 @@ static int add_path(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
 	p = begin(d, e, err);
 	ofs_pkw_str(&p.w, name.p, name.len);
 	ofs_pkw_tuple_open(&p.w, 4);
-	for (uint32_t i = d->nprefix; i < t->npath; i++) {
-		const struct ofs_key *k = &t->path[i];
-		int64_t v = 0;
-
-		for (uint32_t c = 0; k->index && c < k->s.len; c++)
-			v = v * 10 + (k->s.p[c] - '0');
-		if (k->index)
-			ofs_pkw_int(&p.w, v);
-		else
-			ofs_pkw_str(&p.w, k->s.p, k->s.len);
-	}
+	for (uint32_t i = d->nprefix; i < t->npath; i++)
+		ofs_dcp_put_component(&p.w, t->path[i].s, t->path[i].index);
 	ofs_pkw_tuple_close(&p.w, 4);
 	return 0;
 }
