@@ -211,11 +211,13 @@ class Checkpoint(Mapping):
     def tensors(self) -> Iterator[Row]:
         """All tensors, from the index alone: a Row each."""
         text = self._tree.read(".optimfs/tensors.tsv")
-        for line in text.decode("utf-8", "surrogateescape").split("\n")[1:]:
+        lines = text.decode("utf-8", "surrogateescape").split("\n")
+        names = lines[0].split("\t")
+        for line in lines[1:]:
             if line:
-                path, dtype, shape, nbytes, shards, owners = line.split("\t")
-                yield Row(path, dtype, parse_shape(shape), int(nbytes),
-                          int(shards), owners)
+                c = dict(zip(names, line.split("\t")))
+                yield Row(c["path"], c["dtype"], parse_shape(c["shape"]),
+                          int(c["bytes"]), int(c["shards"]), c["owners"])
 
     def stat(self, path: str) -> Stat:
         """Size, mode and time of a file or directory."""

@@ -58,7 +58,7 @@ enum ofs_static {
 	OFS_NSTATIC
 };
 
-/* A generated file. One of text and line is set; neither: a directory. */
+/* A generated file. One of text and lines is set; neither: a directory. */
 struct ofs_static_node {
 	const char *name;
 	uint32_t space; /* it is the root of this mirror; 0: it is not */

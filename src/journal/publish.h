@@ -10,7 +10,7 @@
 #include "optimfs/error.h"
 
 /* A generation is prepared in two directories of the staging directory beside
- * the checkpoint (docs/architecture.md, "Commit"):
+ * the checkpoint (docs/architecture.md, "A commit"):
  *
  *     new/      the files that the checkpoint has not, or not like that
  *     gen/      a complete directory, where it has to take the old one's place
@@ -56,7 +56,7 @@ int ofs_publish_new(const struct ofs_publish *p);
 /* Has anything been added? */
 bool ofs_publish_any(const struct ofs_publish *p);
 
-/* Sync what is new, put it in place, sync that (K1 to K6). -1: nothing has
+/* Sync what is new, put it in place, sync that. -1: nothing has
  * changed, though new files may stand beside the old ones; they are removed
  * when p is freed, or by ofs_publish_recover. 1: published, but the last sync
  * failed (err, OFS803): nothing superseded was removed. */

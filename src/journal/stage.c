@@ -22,8 +22,8 @@
 #include "journal/lock.h"
 #include "journal/stage_path.h"
 
-/* A journal that is no longer has no place for more than the first record,
- * which tells the boot. */
+/* A journal of at most this many bytes can hold its first record, which tells
+ * the boot, and nothing else. */
 #define FIRST_MAX 100
 
 struct ofs_stage {

@@ -92,7 +92,7 @@ struct ofs_record {
  * journal as it was: ENOSPC, EDQUOT, EIO. */
 int ofs_stage_append(struct ofs_stage *st, const struct ofs_record *r,
     struct optimfs_error *err);
-/* fsync of the journal. Once it failed it fails for ever (K7). */
+/* fsync of the journal. Once it failed it fails for ever. */
 int ofs_stage_sync(struct ofs_stage *st, struct optimfs_error *err);
 
 /* What replay found. */

@@ -47,9 +47,11 @@ struct ofs_render {
 	void *ctx;
 };
 
-/* A stretch of a file that is made at once: ref and base are the renderer's. */
+/* A stretch of a file that is made at once: ref and base are the renderer's.
+ * end is a running sum, so a span begins where the one before it ends: this is
+ * where the place of an item in its file is decided. */
 struct ofs_span {
-	uint64_t end; /* where it ends in the file */
+	uint64_t end; /* bytes from the start of the file */
 	uint64_t ref, base;
 };
 struct ofs_spans {

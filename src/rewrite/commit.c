@@ -138,7 +138,7 @@ static int prepare(struct ofs_commit *c, void **state,
 	return 0;
 }
 
-/* Is the checkpoint still the one that was mounted (K11)? */
+/* Is the checkpoint still the one that was mounted? */
 static int check_source(const struct ofs_commit *c, struct optimfs_error *err)
 {
 	const struct ofs_dir *dir = &c->cat->dir;

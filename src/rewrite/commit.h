@@ -50,7 +50,7 @@ struct ofs_commit_job {
 };
 
 /* Make a new generation of the checkpoint with all changes, and publish it
- * (docs/architecture.md, "Commit"). 0: done and safe; 1: published, but not
+ * (docs/architecture.md, "A commit"). 0: done and safe; 1: published, but not
  * known to be safe (err, OFS803); -1: nothing has changed. Before anything is
  * written all changes are looked at, and the first that the format has no
  * place for is named (OFS826). The catalog is that of the old generation, which

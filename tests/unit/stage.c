@@ -304,7 +304,7 @@ static int recovered(void)
 	return ret == -1 ? -1 : (int)found.records;
 }
 
-/* A failure is not forgotten by trying once more (K7), and what is taken after
+/* A failure is not forgotten by trying once more, and what is taken after
  * one is found again. */
 static void failures(void)
 {

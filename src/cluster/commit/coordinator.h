@@ -21,7 +21,7 @@ struct ofs_manifest;
  * rank 0, has the stage with all that is not committed; in a commit it makes
  * the new files and hands each to the sites that have the old one.
  *
- * They are published by two phases (docs/architecture.md, "Several ranks"):
+ * They are published by two phases (docs/architecture.md, "Writing by several ranks"):
  * all keepers prepare, and if one cannot, all take it back. Then the writer
  * decides: it writes the id of the commit down beside its own lock. From there
  * on the new generation is the checkpoint, and what is not yet in place will be

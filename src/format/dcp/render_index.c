@@ -188,7 +188,8 @@ static void put_place(struct writer *x, uint32_t leaf, uint32_t chunk,
 	ofs_pkw_lit(w, "}>");
 }
 
-/* A block of storage_data; *off moves over its items, next behind them. */
+/* A block of storage_data; *off moves over its items, next behind them. The
+ * order and the sum are those of the data file (spans() in render.c). */
 static void put_places(struct writer *x, enum ofs_dcp_kind kind, uint32_t rank,
     uint32_t leaf, uint64_t *off)
 {

@@ -13,8 +13,8 @@ extern const struct ofs_update_ops ofs_dcp_update;
 /* A data file that is new. */
 struct ofs_commit_out {
 	int rank, fd;
-	char *path; /* beneath the index's directory, as the index has it */
-	uint64_t at;
+	char *path;  /* beneath the index's directory, as the index has it */
+	uint64_t at; /* where the next item goes; moved on by who writes one */
 };
 
 /* An item that is somewhere else now. */
