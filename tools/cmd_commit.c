@@ -2,12 +2,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "tools/cmd_commit.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "cli/args.h"
 #include "tools/command.h"
 #include "tools/control.h"
 #include "tools/verbs.h"

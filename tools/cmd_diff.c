@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "tools/cmd_diff.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -18,7 +20,6 @@
 #include "base/dtype.h"
 #include "stats/number.h"
 #include "tools/command.h"
-#include "tools/diff.h"
 
 /* A multiple of every element's size. */
 #define PIECE (1u << 20)

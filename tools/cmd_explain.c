@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "base/buf.h"
+#include "cli/args.h"
 #include "cli/tools.h"
 #include "tools/command.h"
 #include "tools/verbs.h"

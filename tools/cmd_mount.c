@@ -2,10 +2,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "tools/cmd_mount.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/args.h"
 #include "fuse/job.h"
 #include "fuse/mount.h"
 #include "fuse/opts.h"

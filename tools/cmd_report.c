@@ -16,8 +16,8 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "stats/stats.h"
+#include "tools/cmd_diff.h"
 #include "tools/command.h"
-#include "tools/diff.h"
 #include "tools/holders.h"
 
 /* report.html; the data go where it has MARK. */

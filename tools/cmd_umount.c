@@ -16,8 +16,10 @@
 #include "optimfs/optimfs.h"
 
 #include "base/buf.h"
+#include "cli/args.h"
 #include "fuse/mountinfo.h"
 #include "fuse/unmount.h"
+#include "tools/cmd_commit.h"
 #include "tools/control.h"
 #include "tools/verbs.h"
 

@@ -14,6 +14,7 @@
 #include "api/walk.h"
 #include "base/buf.h"
 #include "base/nearest.h"
+#include "cli/args.h"
 
 #define READ_SIZE (1u << 20)
 

@@ -15,6 +15,7 @@
 #ifdef HAVE_FUSE
 # include "fuse/serve.h"
 #endif
+#include "tools/cmd_mount.h"
 #include "tools/verbs.h"
 
 /* Every verb there is, in the order of --help. */

@@ -24,10 +24,5 @@ extern const struct ofs_verb ofs_verb_reshard; /* cmd_reshard.c */
 extern const struct ofs_verb ofs_verb_mkfs;    /* cmd_mkfs.c */
 extern const struct ofs_verb ofs_verb_commit;  /* cmd_commit.c */
 extern const struct ofs_verb ofs_verb_abort;
-/* The exit status of a commit that ended so (control.h), its words printed. */
-int ofs_commit_status(int ret, const struct optimfs_error *err);
-/* mount.optimfs CKPT MNT [-sfnv] [-o OPTIONS], as mount(8) calls it. Returns
- * mount(8)'s exit codes. */
-int ofs_mount_helper(int argc, char **argv);
 
 #endif

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/zip_layout.h"
+#include "archive/zip_impl.h"
 #include "base/checked.h"
 #include "base/cursor.h"
 #include "base/search.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "archive/zip_layout.h"
+#include "archive/zip_impl.h"
 #include "base/cursor.h"
 
 /* An entry as it stands in the directory. */

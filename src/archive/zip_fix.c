@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/zip_layout.h"
+#include "archive/zip_impl.h"
 #include "base/copy.h"
 #include "base/crc.h"
 #include "base/cursor.h"

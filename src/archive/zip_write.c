@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "archive/zip_layout.h"
+#include "archive/zip_impl.h"
 
 #define BIG 0xffffffffu
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "catalog/build.h"
+#include "catalog/catalog_impl.h"
 
 /* Indexes are 32 bits and OFS_NONE is not one; strings share their word with
  * OFS_PATH_INDEX. */

@@ -9,7 +9,7 @@
 
 #include "base/checked.h"
 #include "base/search.h"
-#include "catalog/build.h"
+#include "catalog/catalog_impl.h"
 #include "catalog/check.h"
 #include "pickle/pickle.h"
 

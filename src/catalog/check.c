@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "catalog/catalog_impl.h"
 #include "catalog/shards.h"
 #include "catalog/tile.h"
 

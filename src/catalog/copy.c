@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "catalog/build.h"
+#include "catalog/catalog_impl.h"
 
 static bool learn_strings(struct ofs_catalog *cat)
 {

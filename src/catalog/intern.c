@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "catalog/build.h"
+#include "catalog/catalog_impl.h"
 
 /* Beyond so many distinct notes their number says more than their words. */
 #define MAX_NOTES (1u << 17)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "catalog/build.h"
+#include "catalog/catalog_impl.h"
 
 static bool same_object(const void *ctx, uint32_t index, const void *key,
     size_t n)

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "catalog/check.h"
+#include "catalog/catalog_impl.h"
 
 /* Shards are sorted by their first element, so neighbours in the array are
  * neighbours in the tensor. Over each 16 of them lies a box that bounds them,

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "cli/args.h"
+
 #include <stdio.h>
 #include <string.h>
 

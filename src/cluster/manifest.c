@@ -14,6 +14,7 @@
 
 #include "base/memory.h"
 #include "base/search.h"
+#include "store/local.h"
 
 /* Memory for what this rank decodes for others. */
 #define DECODED ((uint64_t)256 << 20)

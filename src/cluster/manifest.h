@@ -108,7 +108,7 @@ ofs_handler_fn ofs_manifest_fetch, ofs_manifest_length;
 ofs_handler_fn ofs_manifest_rescan;
 
 /* Segments whose objects are files of s that are not here, from those who have
- * them: cluster/remote.c. Large ones go in pieces, spread over owners; an
+ * them: manifest_remote.c. Large ones go in pieces, spread over owners; an
  * owner that fails is replaced by another. */
 int ofs_remote_fetch(const struct ofs_manifest *s,
     const struct ofs_segment *segs, size_t n, uint8_t *buf,

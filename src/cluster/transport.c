@@ -11,6 +11,7 @@
 #include <sys/queue.h>
 
 #include "base/clock.h"
+#include "store/local.h"
 
 /* Most bytes that are read ahead, for all readers together. */
 #define AHEAD_MAX ((uint64_t)64 << 20)

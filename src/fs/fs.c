@@ -14,10 +14,11 @@
 #include "base/checked.h"
 #include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
-#include "cluster/transport.h"
 #include "cluster/source.h"
+#include "cluster/transport.h"
 #include "fs/view.h"
 #include "overlay/overlay.h"
+#include "store/local.h"
 
 #define CACHE_MAX ((uint64_t)4 << 30)
 

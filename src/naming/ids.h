@@ -16,7 +16,13 @@ struct ofs_ids {
 	uint32_t line; /* while it is read; then the one after the last */
 };
 
-/* shapes.c: tensors that are shaped as their parameter. */
+/* Read what ids= names, and match it with the optimizer. */
+int ofs_naming_ids(struct naming *c, struct optimfs_error *err);
+/* The string that ids= calls a state's key; OFS_NONE: nothing. */
+uint32_t ofs_naming_id_name(const struct naming *c, uint32_t root,
+    struct ofs_str id);
+
+/* ids_shapes.c: tensors that are shaped as their parameter. */
 struct ofs_shapes {
 	struct ofs_shaped {
 		uint32_t key;   /* the model's: a string; a state's: its ID */

@@ -11,6 +11,7 @@
 
 #include "base/memory.h"
 #include "naming/file_name.h"
+#include "naming/ids.h"
 #include "naming/naming_impl.h"
 
 int ofs_naming_push(struct naming *c, uint32_t str, struct optimfs_error *err)

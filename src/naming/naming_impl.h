@@ -224,12 +224,6 @@ uint32_t ofs_naming_listed(struct naming *c, uint32_t scope,
  * that none of them has fails when it is read (EUCLEAN, OFS644). */
 int ofs_naming_orphans(struct naming *c, struct optimfs_error *err);
 
-/* ids.c */
-int ofs_naming_ids(struct naming *c, struct optimfs_error *err);
-/* The string that ids= calls a state's key; OFS_NONE: nothing. */
-uint32_t ofs_naming_id_name(const struct naming *c, uint32_t root,
-    struct ofs_str id);
-
 /* ties.c */
 /* Fill tie: the model's tensors that are one view of one stored extent. */
 int ofs_naming_ties(struct naming *c, struct optimfs_error *err);

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "naming/file_name.h"
 #include "overlay/overlay_impl.h"
-#include "tree/build.h"
+#include "tree/tree_impl.h"
 
 static const struct ofs_tree_node *base_of(const struct ofs_overlay *e,
     uint32_t index)

@@ -232,4 +232,31 @@ int pk_newobj(struct pk_parser *p, uint32_t class, uint32_t args,
 int pk_build(struct pk_parser *p, uint32_t node, uint32_t state);
 int pk_persid(struct pk_parser *p, uint32_t arg, uint32_t *out);
 
+/* pickle.c: a parser of n bytes, which are borrowed, with limits that nobody
+ * gave; and all that it holds let go. */
+int pk_begin(struct pk_parser *p, const uint8_t *bytes, uint64_t n,
+    struct optimfs_error *err);
+void pk_end(struct pk_parser *p);
+
+/* machine.c: run to STOP; one object is on the stack then. */
+int pk_machine(struct pk_parser *p);
+/* Execute one opcode: 1 when it was STOP. */
+int pk_step(struct pk_parser *p);
+
+/* value.c: opcodes that push a value they carry with them. */
+
+/* "BININT"; NULL for what is no opcode. */
+const char *pk_op_name(uint8_t op);
+/* A string of kind, behind a length of nlen bytes. */
+int pk_push_blob(struct pk_parser *p, enum ofs_pk_kind kind, size_t nlen);
+/* An unsigned integer of n bytes, or with sign_bits 32 a signed one of 4. */
+int pk_push_int(struct pk_parser *p, size_t n, int sign_bits);
+/* Two's complement of any length, behind a length of nlen bytes. */
+int pk_push_long(struct pk_parser *p, size_t nlen);
+int pk_push_float(struct pk_parser *p);
+/* An unsigned operand of n bytes. */
+int pk_operand(struct pk_parser *p, size_t n, uint64_t *v);
+/* A text operand: up to the end of the line, which is not part of it. */
+int pk_line(struct pk_parser *p, const char **s, size_t *n);
+
 #endif

@@ -5,7 +5,7 @@
 
 #include "archive/zip.h"
 #include "base/buf.h"
-#include "rewrite/commit_impl.h"
+#include "rewrite/rewrite_impl.h"
 
 /* Where a task is inside a pickle: key NULL: nowhere; n 0: it is all of it. */
 struct ofs_commit_path {

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "rewrite/commit_impl.h"
+#include "rewrite/rewrite_impl.h"
 #include "rewrite/update.h"
 
 int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err)

@@ -57,4 +57,11 @@ struct ofs_commit_job {
  * may be gone from the disk. */
 int ofs_commit_run(const struct ofs_commit_job *job, struct optimfs_error *err);
 
+/* For what makes the new files of one. */
+struct ofs_commit;
+/* ECANCELED when whoever asked for the commit does not want it any more. */
+int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err);
+/* So many bytes of the total are done. */
+void ofs_commit_did(struct ofs_commit *c, uint64_t bytes);
+
 #endif

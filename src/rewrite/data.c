@@ -18,7 +18,7 @@
 #include "catalog/owners.h"
 #include "read/fetch.h"
 #include "read/scatter.h"
-#include "rewrite/commit_impl.h"
+#include "rewrite/rewrite_impl.h"
 #include "text/parse.h"
 
 #define STEP_MAX (8u << 20)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalog/build.h"
-#include "rewrite/commit_impl.h"
+#include "catalog/catalog_impl.h"
+#include "rewrite/rewrite_impl.h"
 
 /* Components of a path; the deepest tree that can be mounted has fewer. */
 #define OFS_MERGE_DEPTH 256

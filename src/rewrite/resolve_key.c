@@ -12,8 +12,8 @@
 #include "layout/render.h"
 #include "pickle/write.h"
 #include "read/locate.h"
-#include "rewrite/commit_impl.h"
 #include "rewrite/new_value.h"
+#include "rewrite/rewrite_impl.h"
 #include "text/parse.h"
 #include "text/text.h"
 

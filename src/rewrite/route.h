@@ -4,7 +4,7 @@
 #define OFS_REWRITE_ROUTE_H
 
 #include "base/buf.h"
-#include "rewrite/commit_impl.h"
+#include "rewrite/rewrite_impl.h"
 
 /* Paths are looked up in doc, which is the caller's; all else is route.c's
  * and begins as zeros: the keys of dicts that were looked into, by their

@@ -12,7 +12,7 @@
 #include "catalog/owners.h"
 #include "plan/fix.h"
 #include "read/scatter.h"
-#include "rewrite/commit_impl.h"
+#include "rewrite/rewrite_impl.h"
 
 /* A flat parameter has one step for all its parameters, and views share a
  * storage: writing one writes the others. Once all is written, each tensor that

@@ -10,7 +10,7 @@
 struct ofs_commit;
 struct ofs_part;
 
-/* How a format's parts take changes (rewrite/commit_impl.h). Without such a
+/* How a format's parts take changes (rewrite/rewrite_impl.h). Without such a
  * table only bytes of tensors can change, and their files are copied whole. */
 struct ofs_update_ops {
 	/* Give the tasks that belong to part, and the extents with changed

@@ -10,7 +10,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/search.h"
-#include "rewrite/commit_impl.h"
+#include "rewrite/rewrite_impl.h"
 #include "text/text.h"
 
 /* The new files over the old ones are opened by our own reader. There must be

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "store/local.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>

@@ -62,12 +62,6 @@ int ofs_transport_read_all(struct ofs_transport *t, const struct ofs_extent *at,
     uint64_t max, uint8_t **bytes, uint64_t *len, struct optimfs_error *err);
 void ofs_transport_close(struct ofs_transport *t);
 
-/* Files of this machine, beneath cat->dir; cat must outlive it. cache is the
- * budget in bytes for decoded extents; decoded bytes beyond it go to an
- * unlinked temporary file. */
-struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
-    uint64_t cache, struct optimfs_error *err);
-
 /* Length of what a codec extent decodes to, decoding it when that is not
  * known yet; at->len for OFS_PLAIN. */
 int ofs_transport_length(struct ofs_transport *t, const struct ofs_extent *at,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "naming/file_name.h"
-#include "tree/build.h"
+#include "tree/tree_impl.h"
 
 /* The directory that the last path lay in: aliases come in runs. */
 struct walk {

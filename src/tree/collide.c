@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "base/utf8.h"
 #include "naming/file_name.h"
-#include "tree/build.h"
+#include "tree/tree_impl.h"
 
 /* Who keeps the name does not depend on the order of entries: a directory
  * before files, then the smaller key, then the smaller path in the source. */

@@ -10,7 +10,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "naming/file_name.h"
-#include "tree/build.h"
+#include "tree/tree_impl.h"
 
 /* A trie over the 32-bit components of the paths, then two stable counting
  * sorts: by rank of the name, and by parent. Strings are encoded and compared

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "tree/build.h"
+#include "tree/tree_impl.h"
 
 /* Eight bytes at a time: items that agree on all bytes before depth form a
  * run, each run is sorted by its next eight bytes, and what still agrees after

@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "base/search.h"
-#include "tree/build.h"
+#include "tree/tree_impl.h"
 
 void ofs_tree_fini(struct ofs_tree *tree)
 {

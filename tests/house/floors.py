@@ -6,8 +6,13 @@ usage: floors.py ROOT
 The first block of docs/architecture.md that begins with "```floors" lists the
 rooms (directories of src/, and fuse and tools), a floor a line, the highest
 first. A room may include, and call into, rooms on lower floors only; rooms
-that share a line do not know each other. Prints each offence on a line of its
-own and exits 1 when there is one.
+that share a line do not know each other.
+
+A header declares the functions of the file of its name: x.h, or x_impl.h,
+those of x.c and x_*.c. The header that is called as its room declares those of
+files that have no header of their own. Tables may be listed in one place.
+
+Prints each offence on a line of its own and exits 1 when there is one.
 """
 import collections
 import os
@@ -71,6 +76,16 @@ def code_of(text):
     return COMMENT.sub(lambda m: '""' if m.group(0)[0] in '"\'' else ' ', text)
 
 
+def declares(header, source, texts):
+    """May header declare a function that source defines? Both are in a room."""
+    name = re.sub(r'_(impl|internal)$', '', os.path.basename(header)[:-2])
+    stem = os.path.basename(source).rsplit('.', 1)[0]
+    if stem == name or stem.startswith(name + '_'):
+        return True
+    return (name == os.path.basename(room_of(source)) and
+            source.rsplit('.', 1)[0] + '.h' not in texts)
+
+
 def main():
     root = sys.argv[1]
     height = floors(os.path.join(root, 'docs/architecture.md'))
@@ -113,10 +128,12 @@ def main():
     for path, text in sorted(code.items()):
         own = set(STATIC.findall(text))
         if path.endswith('.h'):
-            names = DECLARED.findall(text) + EXTERN.findall(text)
-            for name in names:
+            functions = set(DECLARED.findall(text))
+            for name in sorted(functions | set(EXTERN.findall(text))):
                 other = home.get(name)
-                if other and room_of(other) != room_of(path):
+                if other and (room_of(other) != room_of(path) or
+                              (name in functions and
+                               not declares(path, other, texts))):
                     wrong.append('%s declares %s, which %s defines' %
                                  (path, name, other))
             continue

@@ -49,6 +49,18 @@ is "a header that declares another room's function is found" \
     "src/high/high.h declares ofs_low, which src/low/low.c defines"
 sed -i '$d' "$h/src/high/high.h"
 
+cp "$scratch/low.c" "$h/src/low/low_more.c"
+sed -i 's/ofs_low/ofs_more/; /include/d' "$h/src/low/low_more.c"
+echo 'int ofs_more(int x);' >>"$h/src/low/low.h"
+is "a header declares what the files of its name define" "$(floors "$h")" ''
+mv "$h/src/low/low_more.c" "$h/src/low/more.c"
+is "and, as it is called as its room, what has no header" "$(floors "$h")" ''
+echo >"$h/src/low/more.h"
+is "but not what has one" "$(floors "$h")" \
+    "src/low/low.h declares ofs_more, which src/low/more.c defines"
+rm "$h/src/low/more.c" "$h/src/low/more.h"
+sed -i '$d' "$h/src/low/low.h"
+
 mkdir "$h/src/attic"
 echo 'int x;' >"$h/src/attic/x.c"
 is "and a room without a floor" "$(floors "$h")" "attic is on no floor"

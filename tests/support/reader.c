@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "read/fetch.h"
+#include "store/local.h"
 #include "tap.h"
 
 int reader_open(struct reader *r, const char *dir, const char *rel,

@@ -12,6 +12,7 @@
 #include "plan/composition.h"
 #include "plan/plan.h"
 #include "read/locate.h"
+#include "store/local.h"
 #include "tap.h"
 
 static char scratch[64];

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "store/local.h"
 #include "tap.h"
 
 void handmade_init(struct handmade *h)

@@ -15,6 +15,7 @@
 #include "mkzip.h"
 #include "plan/plan.h"
 #include "read/fetch.h"
+#include "store/local.h"
 #include "tap.h"
 
 static const float floats[] = { 0, 1, 2, 3 };

@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tap.h"
+#include "cli/args.h"
 #include "cli/job.h"
 #include "cli/tools.h"
+#include "tap.h"
 
 struct target {
 	struct optimfs_options open;

@@ -12,6 +12,7 @@
 #include "catalog/budget.h"
 #include "format/dcp/dcp.h"
 #include "format/torch_file/walk.h"
+#include "store/local.h"
 #include "store/transport.h"
 
 /* PyTorch 2.3 and older stored whole dictionaries and lists as one pickled

@@ -5,7 +5,7 @@
 
 #include "format/dcp/index.h"
 #include "pickle/splice.h"
-#include "rewrite/commit_impl.h"
+#include "rewrite/rewrite_impl.h"
 #include "rewrite/update.h"
 
 extern const struct ofs_update_ops ofs_dcp_update;
@@ -134,7 +134,7 @@ int ofs_commit_dcp_rename(struct ofs_commit_dcp *d,
     const struct ofs_commit_task *t, struct ofs_str from, struct ofs_str name,
     struct optimfs_error *err);
 
-/* recompress.c: size bytes of in as one encoded extent at off of out. */
+/* update_recompress.c: size bytes of in as one encoded extent at off of out. */
 int ofs_commit_encode(int in, uint64_t size, int out, uint64_t off,
     uint64_t *len, struct optimfs_error *err);
 

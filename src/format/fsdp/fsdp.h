@@ -36,24 +36,7 @@ static inline const struct ofs_unit_param *ofs_fsdp_param(const struct ofs_fsdp
 {
 	return &f->units->unit[at.unit].param[at.param];
 }
-/* The parameter with this name, which has no wrappers in it; unit OFS_NONE. */
-struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
-    struct ofs_str fqn);
-/* Does the units file list it among the model's parameters? */
-bool ofs_fsdp_knows(const struct ofs_fsdp *f, struct ofs_str fqn);
-/* s without wrappers, as a string of the catalog; OFS_NONE: failed. */
-uint32_t ofs_fsdp_clean(struct ofs_fsdp *f, struct ofs_str s,
-    struct optimfs_error *err);
-/* What the file of leaf holds of a parameter, counted in its unit. */
-struct ofs_flat_slice ofs_fsdp_slice(const struct ofs_fsdp *f,
-    const struct ofs_ranks_file *file, struct ofs_order_name at);
 
-/* Begin a tensor of that parameter. */
-int ofs_fsdp_begin(struct ofs_pieces *x, struct ofs_fsdp *f,
-    struct ofs_order_name at, struct optimfs_error *err);
-
-/* optim.c: raw optimizer.state_dict() of each rank. */
-int ofs_fsdp_optims(struct ofs_fsdp *f, struct optimfs_error *err);
 /* model.c: LOCAL_STATE_DICT. */
 int ofs_fsdp_model(struct ofs_fsdp *f, struct optimfs_error *err);
 

@@ -15,6 +15,7 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/str.h"
+#include "format/fsdp/join.h"
 #include "format/part.h"
 #include "format/torch_file/file.h"
 

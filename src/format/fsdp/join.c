@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "format/fsdp/fsdp.h"
 #include "format/fsdp/handles.h"
+#include "format/fsdp/optim.h"
 #include "naming/ids_file.h"
 #include "naming/naming.h"
 

@@ -5,6 +5,9 @@
 
 #include "format/fsdp/fsdp.h"
 
+/* Raw optimizer.state_dict() of each rank. */
+int ofs_fsdp_optims(struct ofs_fsdp *f, struct optimfs_error *err);
+
 /* State of one ID under one name: a group of the set. */
 struct ofs_fsdp_state {
 	uint32_t id, group;
@@ -54,17 +57,17 @@ bool ofs_fsdp_is_whole(const struct ofs_fsdp *f, struct ofs_order_name at,
 bool ofs_fsdp_fits(const struct ofs_fsdp_optim *o,
     const struct ofs_ranks_group *g, struct ofs_order_name at);
 
-/* ids.c: fill o->name, o->ignored and o->packed. EINVAL (OFS164, OFS635):
+/* optim_ids.c: fill o->name, o->ignored and o->packed. EINVAL (OFS164, OFS635):
  * it cannot be told. */
 int ofs_fsdp_match(struct ofs_fsdp_optim *o, struct optimfs_error *err);
-/* named.c: by names that somebody wrote down, in the units file or in that
+/* optim_named.c: by names that somebody wrote down, in the units file or in that
  * of ids=. 1: nobody did. */
 int ofs_fsdp_match_names(struct ofs_fsdp_optim *o, struct optimfs_error *err);
-/* ids.c: does the state of id allow for that parameter? */
+/* optim_ids.c: does the state of id allow for that parameter? */
 bool ofs_fsdp_may_be(const struct ofs_fsdp_optim *o, uint32_t id,
     struct ofs_order_name at);
 
-/* state.c: add the entries of all that has a name now. */
+/* optim_state.c: add the entries of all that has a name now. */
 int ofs_fsdp_states(struct ofs_fsdp_optim *o, struct optimfs_error *err);
 
 #endif

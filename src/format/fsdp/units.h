@@ -106,7 +106,7 @@ struct ofs_unit_record {
 	uint32_t dtype;      /* enum ofs_dtype of the flat parameter */
 };
 
-/* src/format/fsdp/unit_layout.c */
+/* src/format/fsdp/units_layout.c */
 
 /* The layout of a unit of n parameters; one that is not sharded (whole) is
  * padded as if it were. */

@@ -13,6 +13,7 @@
 #include "format/probe.h"
 #include "format/safetensors/hf_index.h"
 #include "format/safetensors/hf_shards.h"
+#include "format/safetensors/read.h"
 #include "format/safetensors/render.h"
 #include "layout/option.h"
 

@@ -11,8 +11,4 @@
 
 extern const struct ofs_format ofs_format_safetensors;
 
-/* read.c: the member of the format. */
-int ofs_safetensors_read(struct ofs_catalog *cat, const struct ofs_part *part,
-    const struct optimfs_options *opt, struct optimfs_error *err);
-
 #endif

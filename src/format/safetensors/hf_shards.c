@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "format/part.h"
+#include "format/safetensors/read.h"
 
 /* DCP's HuggingFaceStorageWriter with save_distributed (PyTorch 2.8 to 2.11,
  * hf_storage.py): shard-RRRRR-model-IIIII-of-NNNNN.safetensors, R the rank plus

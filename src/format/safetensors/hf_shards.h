@@ -27,8 +27,4 @@ const uint64_t **ofs_hf_offsets(const struct ofs_safetensors *st,
     struct ofs_arena *arena, struct optimfs_error *err);
 extern const uint64_t ofs_hf_wrong_offsets[1];
 
-/* The header of the file rel, of at most max bytes (src/format/safetensors/read.c). */
-int ofs_safetensors_open_file(const struct ofs_dir *dir, const char *rel,
-    uint64_t max, struct ofs_safetensors *st, struct optimfs_error *err);
-
 #endif

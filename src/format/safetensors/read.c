@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "format/safetensors/read.h"
+
 #include <errno.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #define OFS_FORMAT_TORCH_UPDATE_H
 
 #include "rewrite/archive.h"
-#include "rewrite/commit_impl.h"
+#include "rewrite/rewrite_impl.h"
 #include "rewrite/update.h"
 
 /* All files of a part. */

@@ -4,7 +4,7 @@
 #define OFS_FORMAT_ZERO_UPDATE_H
 
 #include "format/part.h"
-#include "rewrite/commit_impl.h"
+#include "rewrite/rewrite_impl.h"
 #include "rewrite/update.h"
 
 /* All files of a DeepSpeed checkpoint, or of a universal one. */

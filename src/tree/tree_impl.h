@@ -1,7 +1,7 @@
-/* build.h - parts of building a tree */
+/* tree_impl.h - parts of building a tree */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_TREE_BUILD_H
-#define OFS_TREE_BUILD_H
+#ifndef OFS_TREE_TREE_IMPL_H
+#define OFS_TREE_TREE_IMPL_H
 
 #include "tree/tree.h"
 

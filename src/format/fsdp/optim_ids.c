@@ -1,4 +1,4 @@
-/* ids.c - which parameter each integer ID of an optimizer is */
+/* optim_ids.c - which parameter each integer ID of an optimizer is */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "format/fsdp/join.h"
 #include "format/fsdp/optim.h"
 
 /* What the parameters of a group are. */

@@ -1,4 +1,4 @@
-/* remote.c - segments of files that other ranks have */
+/* manifest_remote.c - segments of files that other ranks have */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

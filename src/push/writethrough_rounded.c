@@ -1,4 +1,4 @@
-/* rounded.c - tensors that a layout has only as others, or rounded ones */
+/* writethrough_rounded.c - tensors that a layout has only as others, or rounded ones */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* bulk_ask.c - what a rank asks of others before a transfer */
+/* bulk_round_ask.c - what a rank asks of others before a transfer */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

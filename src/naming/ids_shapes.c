@@ -1,4 +1,4 @@
-/* shapes.c - tensors that are shaped as their parameter */
+/* ids_shapes.c - tensors that are shaped as their parameter */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,7 +1,7 @@
-/* build.h - what the files that build a catalog share */
+/* catalog_impl.h - what the files that build a catalog share */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_CATALOG_BUILD_H
-#define OFS_CATALOG_BUILD_H
+#ifndef OFS_CATALOG_CATALOG_IMPL_H
+#define OFS_CATALOG_CATALOG_IMPL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +51,12 @@ void ofs_catalog_shrink(struct ofs_catalog *cat);
 void ofs_catalog_drop(struct ofs_catalog *cat);
 /* Fail with ENOMEM; OFS_NONE. */
 uint32_t ofs_catalog_no_memory(struct optimfs_error *err);
+
+/* For check.c: append to cat->replicas and cat->bounds, as the functions of
+ * catalog.h do. */
+uint32_t ofs_catalog_replica(struct ofs_catalog *cat,
+    const struct ofs_replica *r, struct optimfs_error *err);
+uint32_t ofs_catalog_bounds(struct ofs_catalog *cat, const uint64_t *v,
+    size_t n, struct optimfs_error *err);
 
 #endif

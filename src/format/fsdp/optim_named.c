@@ -1,4 +1,4 @@
-/* named.c - integer IDs whose names somebody wrote down */
+/* optim_named.c - integer IDs whose names somebody wrote down */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "format/fsdp/join.h"
 #include "format/fsdp/optim.h"
 #include "naming/ids_file.h"
 

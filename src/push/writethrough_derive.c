@@ -1,4 +1,4 @@
-/* derive.c - elements of a template that are made of others */
+/* writethrough_derive.c - elements of a template that are made of others */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

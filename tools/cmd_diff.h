@@ -1,7 +1,7 @@
-/* diff.h - the differences of two checkpoints, for another verb */
+/* cmd_diff.h - the differences of two checkpoints, for another verb */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_TOOLS_DIFF_H
-#define OFS_TOOLS_DIFF_H
+#ifndef OFS_TOOLS_CMD_DIFF_H
+#define OFS_TOOLS_CMD_DIFF_H
 
 #include "base/buf.h"
 #include "tools/command.h"

@@ -1,4 +1,4 @@
-/* names.c - names of a template, absent until they are created */
+/* writethrough_names.c - names of a template, absent until they are created */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

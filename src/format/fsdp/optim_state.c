@@ -1,4 +1,4 @@
-/* state.c - a raw optimizer's entries: its state, parameter by parameter */
+/* optim_state.c - a raw optimizer's entries: its state, parameter by parameter */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
+#include "format/fsdp/join.h"
 #include "format/fsdp/optim.h"
 
 /* [parent..., "state", fqn, what follows the ID in the path of g]. */

@@ -1,7 +1,7 @@
-/* zip_layout.h - signatures, lengths and flags that the zip modules share */
+/* zip_impl.h - signatures, lengths and flags that the zip modules share */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_ARCHIVE_ZIP_LAYOUT_H
-#define OFS_ARCHIVE_ZIP_LAYOUT_H
+#ifndef OFS_ARCHIVE_ZIP_IMPL_H
+#define OFS_ARCHIVE_ZIP_IMPL_H
 
 #include "archive/zip.h"
 

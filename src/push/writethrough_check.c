@@ -1,4 +1,4 @@
-/* check.c - what a template still lacks */
+/* writethrough_check.c - what a template still lacks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

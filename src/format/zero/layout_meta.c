@@ -1,4 +1,4 @@
-/* meta.c - what one rank's ZeRO optimizer says of itself */
+/* layout_meta.c - what one rank's ZeRO optimizer says of itself */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* same.c - names of a template whose elements lie in one place */
+/* writethrough_same.c - names of a template whose elements lie in one place */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

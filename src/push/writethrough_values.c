@@ -1,4 +1,4 @@
-/* values.c - values that differ from those of the template */
+/* writethrough_values.c - values that differ from those of the template */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* unit_layout.c - the layout of a unit, and what its record says of it */
+/* units_layout.c - the layout of a unit, and what its record says of it */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* commit.c - a template that is complete becomes the checkpoint */
+/* writethrough_commit.c - a template that is complete becomes the checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* coupled.c - texts that are one value in a layout must agree */
+/* writethrough_coupled.c - texts that are one value in a layout must agree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

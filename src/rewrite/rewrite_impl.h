@@ -1,7 +1,7 @@
-/* commit_impl.h - what the parts of a commit share */
+/* rewrite_impl.h - what the parts of a commit share */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_REWRITE_COMMIT_IMPL_H
-#define OFS_REWRITE_COMMIT_IMPL_H
+#ifndef OFS_REWRITE_REWRITE_IMPL_H
+#define OFS_REWRITE_REWRITE_IMPL_H
 
 #include "base/ranges.h"
 #include "journal/publish.h"
@@ -74,11 +74,6 @@ struct ofs_commit {
 	size_t ntouched, touched_cap;
 	uint64_t done, total; /* bytes that are copied, or written by a user */
 };
-
-/* ECANCELED when whoever asked for the commit does not want it any more. */
-int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err);
-/* So many bytes of the total are done. */
-void ofs_commit_did(struct ofs_commit *c, uint64_t bytes);
 
 /* resolve_key.c: make the tasks: what each change is called in the source. */
 int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err);
