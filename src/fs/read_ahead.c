@@ -21,10 +21,67 @@
 #define READS_MAX 8
 #define BYTES_MAX (UINT64_C(16) << 20)
 
+/* Where bytes have to be decoded first, the items that come next are decoded
+ * by other processors while a reader has what was there.
+ */
+/* The tensor that a file shows, if it is stored encoded and in parts; NULL. */
+static const struct ofs_tensor *encoded(const struct optimfs_file *file)
+{
+	const struct ofs_catalog *cat = file->fs->cat;
+	const struct ofs_composition *c = &file->comp;
+	const struct ofs_piece *p = c->n == 0 ? NULL : &c->piece[c->n - 1];
+	const struct ofs_tensor *t;
+
+	if (p == NULL || p->kind != OFS_PIECE_BOX)
+		return NULL;
+	t = &cat->tensors[p->tensor];
+	return t->nshards > 1 && cat->shards[t->shard].at.codec != OFS_PLAIN &&
+		file->fs->reader.transport->ops->decode != NULL
+	    ? t
+	    : NULL;
+}
+
 static bool may_ahead(const struct optimfs_file *file)
 {
-	return file->fs->reader.transport->ops->ahead != NULL &&
-	    file->fs->edit == NULL && file->view == NULL && !file->comp.casts;
+	return file->fs->edit == NULL && file->view == NULL &&
+	    !file->comp.casts &&
+	    (file->fs->reader.transport->ops->ahead != NULL ||
+		encoded(file) != NULL);
+}
+
+/* The extents that elements from some on are in. */
+#define EXTENTS_MAX 16
+struct coming {
+	const struct ofs_catalog *cat;
+	size_t n;
+	struct ofs_extent at[EXTENTS_MAX];
+};
+
+static int add_extent(void *ctx, uint32_t shard)
+{
+	struct coming *x = ctx;
+
+	x->at[x->n++] = x->cat->shards[shard].at;
+	return x->n == EXTENTS_MAX;
+}
+
+static void decode_ahead(struct optimfs_file *file, uint64_t off)
+{
+	struct ofs_transport *t = file->fs->reader.transport;
+	const struct ofs_catalog *cat = file->fs->cat;
+	const struct ofs_piece *p = &file->comp.piece[file->comp.n - 1];
+	const struct ofs_tensor *tensor = encoded(file);
+	uint64_t item = ofs_dtype_size(p->dtype), first, numel;
+	struct coming x = { .cat = cat };
+
+	if (tensor == NULL || off < p->off || item == 0)
+		return;
+	numel = ofs_tensor_numel(cat, tensor);
+	first = (off - p->off) / item;
+	if (p->first != 0 || first >= numel)
+		return;
+	ofs_plan_shards(cat, tensor, first, numel - first, add_extent, &x);
+	t->ops->decode(t, x.at, x.n, numel / tensor->nshards * item);
 }
 
 /* Where a read is, as to those before it. They may come a little out of order:
@@ -121,7 +178,9 @@ void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len)
 	case ONWARD:
 		a->streak++;
 		a->next = off + len;
-		if (a->len >= LEN_MIN)
+		decode_ahead(file, a->next);
+		if (a->len >= LEN_MIN &&
+		    file->fs->reader.transport->ops->ahead != NULL)
 			ask_ahead(file);
 		break;
 	}

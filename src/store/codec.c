@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/queue.h>
 
 #include "store/extent_cache.h"
@@ -155,15 +156,26 @@ static void grow(struct ofs_codec_cache *cache)
 	free(old);
 }
 
-static struct ofs_decoded *find(struct ofs_codec_cache *cache,
-    const struct ofs_codec_input *in)
+static struct ofs_decoded *find(struct ofs_codec_cache *cache, uint32_t object,
+    uint64_t off, uint64_t len)
 {
 	struct ofs_decoded *d;
 
-	LIST_FOREACH(d, bucket_of(cache, in->object, in->off), bucket)
-	if (d->object == in->object && d->off == in->off && d->len == in->len)
+	LIST_FOREACH(d, bucket_of(cache, object, off), bucket)
+	if (d->object == object && d->off == off && d->len == len)
 		return d;
 	return NULL;
+}
+
+bool ofs_codec_has(struct ofs_codec_cache *cache, uint32_t object, uint64_t off,
+    uint64_t len)
+{
+	bool has;
+
+	pthread_mutex_lock(&cache->lock);
+	has = find(cache, object, off, len) != NULL;
+	pthread_mutex_unlock(&cache->lock);
+	return has;
 }
 
 /* Take n bytes of the budget for d. Lock not held. */
@@ -233,7 +245,7 @@ struct decode {
 	struct ofs_codec_cache *cache;
 	struct ofs_decoded *d;
 	const struct ofs_codec_input *in;
-	uint8_t *block; /* OFS_BLOCK bytes, fill of them used */
+	uint8_t *block; /* OFS_BLOCK bytes, fill of them used; NULL: none yet */
 	size_t fill;
 };
 
@@ -252,40 +264,59 @@ static int put_block(struct decode *dec, struct optimfs_error *err)
 
 	dec->fill = 0;
 	if (s->fd == -1 && charge(dec->cache, dec->d, n)) {
-		if (ofs_store_append(s, dec->block, n, err) == 0)
+		if (ofs_store_append(s, &dec->block, n, err) == 0)
 			return 0;
 		uncharge(dec->cache, dec->d, n);
 	}
 	if (s->fd == -1 && spill(dec->cache, dec->d, err) == -1)
 		return -1;
-	while (ofs_store_append(s, dec->block, n, err) == -1)
+	while (ofs_store_append(s, &dec->block, n, err) == -1)
 		if (!make_room(dec->cache, err))
 			return -1;
 	return 0;
 }
 
-static int decode_write(struct ofs_codec_io *io, const void *p, size_t n,
+/* Behind the first block there is most likely more: what is one page for the
+ * processor is touched for the first time once. */
+static uint8_t *new_block(const struct ofs_store *s)
+{
+	uint8_t *block;
+
+	if (s->nblocks == 0)
+		return malloc(OFS_BLOCK);
+	block = aligned_alloc(OFS_BLOCK, OFS_BLOCK);
+	if (block != NULL)
+		(void)madvise(block, OFS_BLOCK, MADV_HUGEPAGE);
+	return block;
+}
+
+static void *decode_room(struct ofs_codec_io *io, size_t *n,
     struct optimfs_error *err)
 {
 	struct decode *dec = (struct decode *)io;
-	const uint8_t *from = p;
-	size_t part;
+
+	if (dec->block == NULL)
+		dec->block = new_block(&dec->d->store);
+	if (dec->block == NULL) {
+		optimfs_fail(err, ENOMEM, "a decoder's buffer");
+		return NULL;
+	}
+	*n = OFS_BLOCK - dec->fill;
+	return dec->block + dec->fill;
+}
+
+static int decode_wrote(struct ofs_codec_io *io, size_t n,
+    struct optimfs_error *err)
+{
+	struct decode *dec = (struct decode *)io;
 
 	if (n > dec->d->max - dec->d->store.len - dec->fill)
 		return optimfs_fail(err, E2BIG,
 		    "OFS710 %s: item of %" PRIu64 " bytes at %" PRIu64
 		    " decodes to more than %" PRIu64 " bytes",
 		    io->name, io->len, io->off, dec->d->max);
-	for (; n > 0; n -= part, from += part) {
-		part = OFS_BLOCK - dec->fill;
-		if (part > n)
-			part = n;
-		memcpy(dec->block + dec->fill, from, part);
-		dec->fill += part;
-		if (dec->fill == OFS_BLOCK && put_block(dec, err) == -1)
-			return -1;
-	}
-	return 0;
+	dec->fill += n;
+	return dec->fill == OFS_BLOCK ? put_block(dec, err) : 0;
 }
 
 static int decode(struct ofs_codec_cache *cache, struct ofs_decoded *d,
@@ -294,7 +325,8 @@ static int decode(struct ofs_codec_cache *cache, struct ofs_decoded *d,
 	struct decode dec = {
 		.io = {
 			.read = decode_read,
-			.write = decode_write,
+			.room = decode_room,
+			.wrote = decode_wrote,
 			.name = in->name,
 			.off = in->off,
 			.len = in->len,
@@ -314,9 +346,6 @@ static int decode(struct ofs_codec_cache *cache, struct ofs_decoded *d,
 		    "OFS711 %s: item at %" PRIu64
 		    " is compressed: this build has no zstd",
 		    in->name, in->off);
-	dec.block = malloc(OFS_BLOCK);
-	if (dec.block == NULL)
-		return optimfs_fail(err, ENOMEM, "a decoder's buffer");
 	ret = fn(&dec.io, err);
 	if (ret == 0 && dec.fill > 0)
 		ret = put_block(&dec, err);
@@ -404,7 +433,7 @@ static void put_locked(struct ofs_codec_cache *cache, struct ofs_decoded *d)
 static struct ofs_decoded *pin(struct ofs_codec_cache *cache,
     const struct ofs_codec_input *in)
 {
-	struct ofs_decoded *d = find(cache, in);
+	struct ofs_decoded *d = find(cache, in->object, in->off, in->len);
 
 	if (d == NULL)
 		return NULL;

@@ -4,6 +4,7 @@
 #define OFS_STORE_CODEC_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +21,11 @@
 struct ofs_codec_io {
 	int (*read)(struct ofs_codec_io *io, uint64_t off, void *buf,
 	    uint64_t len, struct optimfs_error *err);
-	int (*write)(struct ofs_codec_io *io, const void *p, size_t n,
+	/* Where decoded bytes go: room for *n of them, at least one. NULL:
+	 * ENOMEM. Then: n of them are there. */
+	void *(*room)(struct ofs_codec_io *io, size_t *n,
+	    struct optimfs_error *err);
+	int (*wrote)(struct ofs_codec_io *io, size_t n,
 	    struct optimfs_error *err);
 	const char *name;  /* of the object */
 	uint64_t off, len; /* of the extent */
@@ -60,6 +65,9 @@ struct ofs_codec_input {
 };
 struct ofs_decoded *ofs_codec_get(struct ofs_codec_cache *cache,
     const struct ofs_codec_input *in, uint64_t max, struct optimfs_error *err);
+/* Is it decoded, or being so? */
+bool ofs_codec_has(struct ofs_codec_cache *cache, uint32_t object, uint64_t off,
+    uint64_t len);
 void ofs_codec_put(struct ofs_codec_cache *cache, struct ofs_decoded *d);
 /* Its bytes, while it is pinned. */
 struct ofs_source ofs_decoded_source(struct ofs_decoded *d);

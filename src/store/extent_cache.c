@@ -94,29 +94,27 @@ static int append_file(struct ofs_store *s, const uint8_t *p, size_t n,
 	return 0;
 }
 
-static int append_memory(struct ofs_store *s, const uint8_t *p, size_t n,
+static int append_memory(struct ofs_store *s, uint8_t **block, size_t n,
     struct optimfs_error *err)
 {
-	uint8_t *block;
+	uint8_t *shorter;
 
 	if (ofs_grow(s->block, s->nblocks, s->cap, err) == -1)
 		return -1;
-	block = malloc(n);
-	if (block == NULL)
-		return optimfs_fail(err, ENOMEM, "%zu decoded bytes", n);
-	memcpy(block, p, n);
-	s->block[s->nblocks++] = block;
+	shorter = n < OFS_BLOCK ? realloc(*block, n) : NULL;
+	s->block[s->nblocks++] = shorter == NULL ? *block : shorter;
+	*block = NULL;
 	s->len += n;
 	return 0;
 }
 
-int ofs_store_append(struct ofs_store *s, const void *p, size_t n,
+int ofs_store_append(struct ofs_store *s, uint8_t **block, size_t n,
     struct optimfs_error *err)
 {
 	if (n == 0)
 		return 0;
-	return s->fd == -1 ? append_memory(s, p, n, err)
-			   : append_file(s, p, n, err);
+	return s->fd == -1 ? append_memory(s, block, n, err)
+			   : append_file(s, *block, n, err);
 }
 
 int ofs_store_spill(struct ofs_store *s, struct optimfs_error *err)

@@ -11,7 +11,8 @@
 
 #include "store/gather.h"
 
-#define OFS_BLOCK ((size_t)1 << 20)
+/* A huge page. */
+#define OFS_BLOCK ((size_t)2 << 20)
 
 /* Bytes that are appended once and then read. In memory they are blocks of
  * OFS_BLOCK bytes (the last one shorter); spilled, they are a file that has no
@@ -24,9 +25,10 @@ struct ofs_store {
 };
 
 void ofs_store_fini(struct ofs_store *s);
-/* Append n bytes, at most OFS_BLOCK; after fewer than OFS_BLOCK bytes none may
- * follow. ENOMEM, ENOSPC. */
-int ofs_store_append(struct ofs_store *s, const void *p, size_t n,
+/* Append n bytes of *block, which is malloc'ed: in memory it is s's then, and
+ * *block is NULL. After fewer than OFS_BLOCK bytes none may follow. ENOMEM,
+ * ENOSPC. */
+int ofs_store_append(struct ofs_store *s, uint8_t **block, size_t n,
     struct optimfs_error *err);
 /* Move what is in memory to a temporary file, where the rest will go. */
 int ofs_store_spill(struct ofs_store *s, struct optimfs_error *err);

@@ -15,6 +15,7 @@
 #include "store/files.h"
 #include "store/gather.h"
 #include "store/transport.h"
+#include "store/workers.h"
 
 /* Scratch buffers that are kept for the next fetch. */
 #define MAX_SCRATCH 32
@@ -24,6 +25,8 @@ struct local {
 	const struct ofs_catalog *cat;
 	struct ofs_files *files;
 	struct ofs_codec_cache *codecs;
+	uint64_t cache; /* its budget */
+	struct ofs_workers *workers;
 	pthread_mutex_t lock; /* the two below */
 	uint8_t *scratch[MAX_SCRATCH];
 	size_t nscratch;
@@ -69,6 +72,7 @@ struct encoded {
 	struct local *l;
 	struct ofs_file *file;
 	uint64_t off;
+	const _Atomic bool *stop; /* NULL: somebody waits for it */
 };
 
 static int encoded_read(void *ctx, uint64_t off, void *buf, uint64_t len,
@@ -77,16 +81,19 @@ static int encoded_read(void *ctx, uint64_t off, void *buf, uint64_t len,
 	struct encoded *e = ctx;
 	struct iovec iov = { buf, len };
 
+	if (e->stop != NULL && atomic_load(e->stop))
+		return optimfs_fail(err, ECANCELED, "given up");
 	return ofs_files_readv(e->l->files, e->file, &iov, 1, e->off + off,
 	    err);
 }
 
 /* Decode an extent of a pinned file, unless that was done before. */
 static struct ofs_decoded *get_decoded(struct local *l, struct ofs_file *file,
-    const struct ofs_extent *at, uint64_t max, struct optimfs_error *err)
+    const struct ofs_extent *at, uint64_t max, const _Atomic bool *stop,
+    struct optimfs_error *err)
 {
 	const struct ofs_object *o = &l->cat->objects[at->object];
-	struct encoded e = { l, file, at->off };
+	struct encoded e = { l, file, at->off, stop };
 	struct ofs_codec_input in = {
 		.name = o->path,
 		.object = at->object,
@@ -148,7 +155,7 @@ static int fetch_source(struct local *l, struct ofs_file *file,
 	int ret;
 
 	if (segs->codec != OFS_PLAIN) {
-		d = get_decoded(l, file, &at, UINT64_MAX, err);
+		d = get_decoded(l, file, &at, UINT64_MAX, NULL, err);
 		if (d == NULL)
 			return -1;
 		s = ofs_decoded_source(d);
@@ -169,10 +176,71 @@ static bool same_source(const struct ofs_segment *a,
 		(a->ext_off == b->ext_off && a->ext_len == b->ext_len));
 }
 
-/* n segments of one object. What is wrong with a file that changed is told as
- * that, whatever reading it said. */
+/* What a worker does. Whoever wants the extent finds what became of it. */
+static void decode_now(void *ctx, const struct ofs_extent *at,
+    const _Atomic bool *stop)
+{
+	struct local *l = ctx;
+	struct optimfs_error err;
+	struct ofs_file *file = ofs_files_get(l->files, at->object, &err);
+	struct ofs_decoded *d;
+
+	if (file == NULL)
+		return;
+	d = get_decoded(l, file, at, UINT64_MAX, stop, &err);
+	if (d != NULL)
+		ofs_codec_put(l->codecs, d);
+	ofs_files_put(l->files, file);
+}
+
+/* The one that is being read, and as many as there are workers, in half of the
+ * budget. */
+static void local_decode(struct ofs_transport *t, const struct ofs_extent *at,
+    size_t n, uint64_t bytes)
+{
+	struct local *l = (struct local *)t;
+	size_t most = ofs_workers_most(l->workers) + 1;
+
+	if (n > most)
+		n = most;
+	if (n > 0 && bytes > l->cache / 2 / n)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (!ofs_codec_has(l->codecs, at[i].object, at[i].off,
+			at[i].len))
+			ofs_workers_add(l->workers, &at[i]);
+}
+
+/* While an extent is decoded those that the next segments lie in are, too. What
+ * they decode to nobody knows; a fraction of it is often enough. */
+static void decode_next(struct local *l, const struct ofs_segment *segs,
+    size_t n)
+{
+	struct ofs_extent at[OFS_WORKERS_MOST + 1] = { 0 };
+	size_t most = ofs_workers_most(l->workers) + 1, found = 0;
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < n && found < most; i++) {
+		if (segs[i].codec == OFS_PLAIN ||
+		    (i > 0 && same_source(&segs[i - 1], &segs[i])))
+			continue;
+		at[found++] = (struct ofs_extent){ .object = segs[i].object,
+			.codec = segs[i].codec,
+			.off = segs[i].ext_off,
+			.len = segs[i].ext_len };
+		if (segs[i].ext_len * 4 > bytes)
+			bytes = segs[i].ext_len * 4;
+	}
+	/* the first is about to be decoded by who asks */
+	if (found > 1)
+		local_decode(&l->t, at + 1, found - 1, bytes);
+}
+
+/* n segments of one object, of rest that are still to be fetched. What is wrong
+ * with a file that changed is told as that, whatever reading it said. */
 static int fetch_object(struct local *l, const struct ofs_segment *segs,
-    size_t n, uint8_t *buf, uint8_t *scratch, struct optimfs_error *err)
+    size_t n, size_t rest, uint8_t *buf, uint8_t *scratch,
+    struct optimfs_error *err)
 {
 	struct ofs_file *file = ofs_files_get(l->files, segs->object, err);
 	int ret = 0;
@@ -182,6 +250,8 @@ static int fetch_object(struct local *l, const struct ofs_segment *segs,
 	for (size_t i = 0, j; i < n && ret == 0; i = j) {
 		for (j = i + 1; j < n && same_source(&segs[i], &segs[j]); j++)
 			;
+		if (segs[i].codec != OFS_PLAIN)
+			decode_next(l, segs + i, rest - i);
 		ret = fetch_source(l, file, segs + i, j - i, buf, scratch, err);
 	}
 	if (ofs_files_check(l->files, file, err) == -1)
@@ -256,7 +326,8 @@ static int local_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
 	for (size_t i = 0, j; i < n && ret == 0; i = j) {
 		for (j = i; j < n && segs[i].object == segs[j].object; j++)
 			bytes += segs[j].len * segs[j].n;
-		ret = fetch_object(l, segs + i, j - i, buf, scratch, err);
+		ret =
+		    fetch_object(l, segs + i, j - i, n - i, buf, scratch, err);
 	}
 	if (scratch != NULL)
 		give_scratch(l, scratch);
@@ -282,7 +353,7 @@ static int local_length(struct ofs_transport *t, const struct ofs_extent *at,
 	file = ofs_files_get(l->files, at->object, err);
 	if (file == NULL)
 		return -1;
-	d = get_decoded(l, file, at, max, err);
+	d = get_decoded(l, file, at, max, NULL, err);
 	if (d != NULL) {
 		size = ofs_decoded_source(d).size;
 		ofs_codec_put(l->codecs, d);
@@ -300,6 +371,7 @@ static void local_close(struct ofs_transport *t)
 {
 	struct local *l = (struct local *)t;
 
+	ofs_workers_free(l->workers); /* before what they work with */
 	while (l->nscratch > 0)
 		free(l->scratch[--l->nscratch]);
 	ofs_codec_cache_free(l->codecs);
@@ -312,6 +384,7 @@ static const struct ofs_transport_ops local_ops = {
 	.name = "local",
 	.fetch = local_fetch,
 	.length = local_length,
+	.decode = local_decode,
 	.close = local_close,
 };
 
@@ -326,11 +399,14 @@ struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
 	}
 	l->t.ops = &local_ops;
 	l->cat = cat;
+	l->cache = cache;
 	pthread_mutex_init(&l->lock, NULL);
 	l->files = ofs_files_new(cat, &l->t.counters, err);
 	if (l->files != NULL)
 		l->codecs = ofs_codec_cache_new(cache, &l->t.counters, err);
-	if (l->codecs == NULL) {
+	if (l->codecs != NULL)
+		l->workers = ofs_workers_new(decode_now, l, err);
+	if (l->workers == NULL) {
 		local_close(&l->t);
 		return NULL;
 	}

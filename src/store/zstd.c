@@ -24,12 +24,11 @@
 /* Windows above this are decoded one at a time in the whole process. */
 #define LARGE_WINDOW (UINT64_C(8) << 20)
 #define IN_SIZE      ((size_t)256 << 10)
-#define OUT_SIZE     ((size_t)128 << 10)
 
 struct decoder {
 	struct ofs_codec_io *io;
 	ZSTD_DCtx *ctx;
-	uint8_t *in, *out;
+	uint8_t *in;
 	size_t from, to;         /* what of in is not used yet */
 	uint64_t next;           /* offset in the extent of what follows in */
 	uint64_t frames;         /* so far */
@@ -210,18 +209,21 @@ static int run(struct decoder *d, const struct frame *f, ZSTD_inBuffer *input,
 	size_t ret;
 
 	do {
-		output = (ZSTD_outBuffer){ d->out, OUT_SIZE, 0 };
+		output = (ZSTD_outBuffer){ .pos = 0 };
+		output.dst = d->io->room(d->io, &output.size, err);
+		if (output.dst == NULL)
+			return -1;
 		ret = ZSTD_decompressStream(d->ctx, &output, input);
 		if (ZSTD_isError(ret))
 			return lib_failed(d, ret, err);
 		*got += output.pos;
 		if (f->has_content && *got > f->content)
 			return wrong_size(d, f, *got, err);
-		if (d->io->write(d->io, d->out, output.pos, err) == -1)
+		if (d->io->wrote(d->io, output.pos, err) == -1)
 			return -1;
 		if (ret == 0)
 			return 1;
-	} while (input->pos < input->size || output.pos == OUT_SIZE);
+	} while (input->pos < input->size || output.pos == output.size);
 	return 0;
 }
 
@@ -360,8 +362,7 @@ int ofs_zstd_decode(struct ofs_codec_io *io, struct optimfs_error *err)
 
 	d.ctx = ZSTD_createDCtx();
 	d.in = malloc(IN_SIZE);
-	d.out = malloc(OUT_SIZE);
-	if (d.ctx == NULL || d.in == NULL || d.out == NULL)
+	if (d.ctx == NULL || d.in == NULL)
 		optimfs_fail(err, ENOMEM, "a zstd decoder");
 	else
 		ret = frames(&d, err);
@@ -369,6 +370,5 @@ int ofs_zstd_decode(struct ofs_codec_io *io, struct optimfs_error *err)
 	if (d.large)
 		pthread_mutex_unlock(io->large);
 	free(d.in);
-	free(d.out);
 	return ret;
 }

@@ -435,7 +435,7 @@ static void cache(void)
 	open_many(&m, (uint64_t)ITEMS * (EACH + 4096));
 	ok(read_many(&m) && read_many(&m), "forty items that fit");
 	is_u64(m.t->counters.decoded, ITEMS * EACH, "are decoded once");
-	is_u64(m.t->counters.hits, ITEMS, "and then found");
+	ok(m.t->counters.hits >= ITEMS, "and then found");
 	close_many(&m);
 	open_many(&m, 4 * EACH);
 	ok(read_many(&m) && read_many(&m), "forty items, room for five");
