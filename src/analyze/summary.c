@@ -5,9 +5,12 @@
 #include "analyze/summary.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "fs/fsck.h"
 
 /*
  * All of it but a few values (a step, the learning rates) comes from the index,
@@ -101,9 +104,25 @@ static void count_tensor(struct ofs_summary *s, const struct ofs_tensor *t,
 		add(&all[i]->elements, ofs_tensor_numel(cat, t));
 		add(&all[i]->bytes, ofs_tensor_bytes(cat, t));
 	}
-	s->damaged += t->error != OFS_NONE;
 	s->replicated += has_copies(cat, t);
 	count_cut(s, t);
+}
+
+/* Can an entry be read, as far as the index tells? */
+static void count_health(struct ofs_summary *s, const struct ofs_entry *e)
+{
+	const struct ofs_catalog *cat = s->fs->cat;
+	uint32_t error = e->kind == OFS_ENTRY_TENSOR
+	    ? cat->tensors[e->ref].error
+	    : e->kind == OFS_ENTRY_ITEM ? cat->items[e->ref].error
+					: OFS_NONE;
+
+	if (error == OFS_NONE)
+		s->gone += s->is_lossy && ofs_entry_lost(s->fs, e, NULL);
+	else if (cat->notes[error].code == EOPNOTSUPP)
+		s->unread++;
+	else
+		s->damaged++;
 }
 
 static struct ofs_summary_count *top_of(struct ofs_summary *s, uint32_t node)
@@ -136,15 +155,19 @@ static void count_all(struct ofs_summary *s)
 		if (e == NULL || !is_below(s, i))
 			continue;
 		top = top_of(s, i);
+		count_health(s, e);
 		if (e->kind == OFS_ENTRY_TENSOR) {
 			count_tensor(s, &fs->cat->tensors[e->ref], top);
 			continue;
 		}
 		s->all.values++;
 		top->values++;
-		if (e->kind == OFS_ENTRY_ITEM)
-			s->damaged += fs->cat->items[e->ref].error != OFS_NONE;
 	}
+}
+
+bool ofs_summary_is_remark(const struct ofs_note *n)
+{
+	return n->kind == OFS_NOTE_MISSING && !ofs_note_is_loss(n);
 }
 
 static void count_files(struct ofs_summary *s)
@@ -161,7 +184,9 @@ static void count_files(struct ofs_summary *s)
 		s->warnings += cat->notes[i].kind == OFS_NOTE_WARNING;
 		s->errors += cat->notes[i].kind == OFS_NOTE_ERROR;
 		s->missing += cat->notes[i].kind == OFS_NOTE_MISSING;
+		s->remarks += ofs_summary_is_remark(&cat->notes[i]);
 	}
+	s->is_lossy = s->missing_files > 0 || s->missing > s->remarks;
 	s->ranks = s->fs->nspaces - OFS_SPACE_RANK;
 }
 
@@ -396,9 +421,20 @@ static void find_views(struct ofs_summary *s)
 	}
 }
 
+/* Making one would end at the first of them. */
+static void refuse_views(struct ofs_summary *s)
+{
+	for (unsigned i = 0; i < s->nviews; i++)
+		if (s->view[i].why.code == 0)
+			optimfs_fail(&s->view[i].why, EIO,
+			    "OFS140 files are missing or short, in which %" PRIu64
+			    " tensors and values have a part",
+			    s->gone);
+}
+
 uint64_t ofs_summary_problems(const struct ofs_summary *s)
 {
-	return s->damaged + s->missing_files;
+	return s->damaged + s->gone + s->missing_files;
 }
 
 int ofs_summary_make(struct ofs_summary *s, struct optimfs *fs, uint32_t below,
@@ -409,10 +445,10 @@ int ofs_summary_make(struct ofs_summary *s, struct optimfs *fs, uint32_t below,
 	if (below >= fs->tree.n)
 		return optimfs_fail(err, EINVAL,
 		    "only directories of the tree have a summary");
+	count_files(s);
 	count_all(s);
 	if (below != 0)
 		return 0;
-	count_files(s);
 	find_optims(s);
 	find_training_step(s);
 	return 0;
@@ -424,15 +460,9 @@ static void count_damage(struct ofs_summary *s)
 {
 	const struct ofs_catalog *cat = s->fs->cat;
 
-	for (uint32_t i = 0; i < cat->nentries; i++) {
-		const struct ofs_entry *e = &cat->entries[i];
-
-		if (e->kind == OFS_ENTRY_TENSOR)
-			s->damaged += cat->tensors[e->ref].error != OFS_NONE;
-		else if (e->kind == OFS_ENTRY_ITEM)
-			s->damaged += cat->items[e->ref].error != OFS_NONE;
-	}
 	count_files(s);
+	for (uint32_t i = 0; i < cat->nentries; i++)
+		count_health(s, &cat->entries[i]);
 }
 
 static int directory(struct optimfs *fs, struct ofs_at at,
@@ -452,6 +482,8 @@ static int directory(struct optimfs *fs, struct ofs_at at,
 	else
 		ret = ofs_summary_make(&s, fs,
 		    at.space == OFS_SPACE_TREE ? at.index : OFS_NONE, err);
+	if (s.gone > 0)
+		refuse_views(&s);
 	if (ret == 0 && form == OPTIMFS_SUMMARY_JSON)
 		ofs_summary_json(&s, out);
 	else if (ret == 0 && form == OPTIMFS_SUMMARY_LINE)

@@ -45,11 +45,15 @@ struct ofs_summary {
 	/* how tensors are cut */
 	uint64_t whole, sharded, flat, lost, replicated;
 	uint64_t cut[OFS_MAX_DIMS]; /* of sharded ones: along this dimension */
-	uint64_t damaged;           /* tensors and values with an error */
+	/* Tensors and values: with an error; that this version, or without an
+	 * option, cannot read; a part of which lies in files that are missing
+	 * or short. */
+	uint64_t damaged, unread, gone;
 
 	uint64_t files, missing_files, file_bytes;
-	uint64_t missing, warnings, errors; /* notes */
-	uint32_t ranks;                     /* that hold something */
+	bool is_lossy; /* files are missing or short */
+	uint64_t missing, remarks, warnings, errors; /* notes */
+	uint32_t ranks;                              /* that hold something */
 	struct ofs_summary_optim optim[OFS_SUMMARY_OPTIMS];
 	unsigned noptims;
 	char step[32]; /* of training; "" */
@@ -65,6 +69,8 @@ struct ofs_summary {
 /* All but views. */
 int ofs_summary_make(struct ofs_summary *s, struct optimfs *fs, uint32_t below,
     struct optimfs_error *err);
+/* Is it a note of what is lost, or of state that there is none of by intent? */
+bool ofs_summary_is_remark(const struct ofs_note *n);
 /* What is wrong: damaged tensors and values, and files that are missing. */
 uint64_t ofs_summary_problems(const struct ofs_summary *s);
 /* The text of a value of the tree; false where it cannot be read or is longer

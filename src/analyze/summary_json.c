@@ -240,6 +240,8 @@ void ofs_summary_json(const struct ofs_summary *s, struct ofs_buf *out)
 	put_dtypes(s, &w);
 	put_sharding(s, &w);
 	ofs_json_put_u64(&w, "damaged", s->damaged);
+	ofs_json_put_u64(&w, "gone", s->gone);
+	ofs_json_put_u64(&w, "unread", s->unread);
 	if (s->below == 0)
 		ofs_json_put_u64(&w, "problems", ofs_summary_problems(s));
 	ofs_json_close(&w, '}');

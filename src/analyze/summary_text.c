@@ -2,7 +2,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "analyze/summary.h"
@@ -88,7 +90,7 @@ static void put_sizes(const struct ofs_summary *s, struct ofs_buf *out)
 	label(out, "files");
 	ofs_buf_printf(out, "%" PRIu64 ", ", s->files);
 	put_bytes(out, s->file_bytes);
-	ofs_buf_puts(out, "; tensors of ");
+	ofs_buf_puts(out, "; the tensors are ");
 	put_bytes(out, s->all.bytes);
 	ofs_buf_putc(out, '\n');
 	label(out, "parameters");
@@ -201,6 +203,10 @@ static void put_sharding(const struct ofs_summary *s, struct ofs_buf *out)
 	if (s->all.tensors == 0)
 		return;
 	label(out, "sharding");
+	if (s->sharded == 0 && s->replicated == 0) {
+		ofs_buf_puts(out, "none\n");
+		return;
+	}
 	ofs_buf_printf(out, "%" PRIu64 " of %" PRIu64 " tensors in parts",
 	    s->sharded, s->all.tensors);
 	if (s->ranks > 0)
@@ -244,49 +250,137 @@ static void put_extra(const struct ofs_summary *s, struct ofs_buf *out)
 	ofs_buf_putc(out, '\n');
 }
 
-/* The first few of a kind. */
-static void put_notes(const struct ofs_summary *s, enum ofs_note_kind kind,
-    uint64_t n, const char *file, struct ofs_buf *out)
+static bool is_missing(const struct ofs_note *n)
+{
+	return n->kind == OFS_NOTE_MISSING && !ofs_summary_is_remark(n);
+}
+
+static bool is_warning(const struct ofs_note *n)
+{
+	return n->kind == OFS_NOTE_WARNING;
+}
+
+static bool is_damage(const struct ofs_note *n)
+{
+	return n->kind == OFS_NOTE_ERROR && n->code != EOPNOTSUPP;
+}
+
+static bool is_unread(const struct ofs_note *n)
+{
+	return n->kind == OFS_NOTE_ERROR && n->code == EOPNOTSUPP;
+}
+
+/* The first few of a kind, and the file of .optimfs that has all. */
+static void put_notes(const struct ofs_summary *s,
+    bool (*is)(const struct ofs_note *n), const char *file, struct ofs_buf *out)
 {
 	const struct ofs_catalog *cat = s->fs->cat;
-	unsigned shown = 0;
+	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < cat->nnotes && shown < MAX_NOTES; i++) {
-		if (cat->notes[i].kind != kind)
+	for (uint32_t i = 0; i < cat->nnotes; i++) {
+		if (!is(&cat->notes[i]) || n++ >= MAX_NOTES)
 			continue;
 		ofs_buf_puts(out, "  ");
 		put_plain(out, cat->notes[i].text);
 		ofs_buf_putc(out, '\n');
-		shown++;
 	}
-	if (n > shown)
+	if (n > MAX_NOTES)
 		ofs_buf_printf(out, "  and %" PRIu64 " more: .optimfs/%s\n",
-		    n - shown, file);
+		    n - MAX_NOTES, file);
+}
+
+/* Tensors and values of a kind, where there are any. */
+static void put_some(const struct ofs_summary *s, const char *name, uint64_t n,
+    const char *what, bool (*is)(const struct ofs_note *n), struct ofs_buf *out)
+{
+	if (n == 0)
+		return;
+	label(out, name);
+	ofs_buf_printf(out, "%" PRIu64 " %s%s\n", n,
+	    n == 1 ? "tensor or value" : "tensors and values", what);
+	if (is != NULL)
+		put_notes(s, is, "warnings", out);
 }
 
 static void put_health(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	label(out, "missing");
-	if (s->missing == 0 && s->missing_files == 0)
-		ofs_buf_puts(out, "nothing\n");
+	if (s->missing_files > 0)
+		put_count(out, s->missing_files, "file");
+	else if (s->is_lossy)
+		ofs_buf_puts(out, "ends of files");
 	else
+		ofs_buf_puts(out, "nothing");
+	if (s->gone > 0)
 		ofs_buf_printf(out,
-		    "%" PRIu64 " file%s, %" PRIu64 " remark%s\n",
-		    s->missing_files, s->missing_files == 1 ? "" : "s",
-		    s->missing, s->missing == 1 ? "" : "s");
-	put_notes(s, OFS_NOTE_MISSING, s->missing, "missing", out);
-	label(out, "damaged");
-	if (s->damaged == 0)
+		    ": of %" PRIu64 " tensors and values a part or all; fsck "
+		    "lists them",
+		    s->gone);
+	ofs_buf_putc(out, '\n');
+	put_notes(s, is_missing, "missing", out);
+	put_some(s, "damaged", s->damaged, "; fsck lists them", is_damage, out);
+	put_some(s, "unreadable", s->unread,
+	    " by this version, or not without an option", is_unread, out);
+	if (s->damaged == 0 && !s->is_lossy) {
+		label(out, "damaged");
 		ofs_buf_puts(out, "nothing known; fsck --data reads all\n");
-	else
-		ofs_buf_printf(out, "%" PRIu64 " file%s\n", s->damaged,
-		    s->damaged == 1 ? "" : "s");
-	put_notes(s, OFS_NOTE_ERROR, s->errors, "warnings", out);
+	}
+	if (s->remarks > 0) {
+		label(out, "remarks");
+		ofs_buf_printf(out, "%" PRIu64 "\n", s->remarks);
+		put_notes(s, ofs_summary_is_remark, "missing", out);
+	}
 	if (s->warnings == 0)
 		return;
 	label(out, "warnings");
 	ofs_buf_printf(out, "%" PRIu64 "\n", s->warnings);
-	put_notes(s, OFS_NOTE_WARNING, s->warnings, "warnings", out);
+	put_notes(s, is_warning, "warnings", out);
+}
+
+/* Why not, without the path of the directory that was asked for. */
+static const char *reason(const struct ofs_summary_view *v, char *text,
+    size_t size)
+{
+	const char *path = strstr(v->why.text, ".optimfs/view/");
+	const char *end = path == NULL ? NULL : strstr(path, ": ");
+
+	if (end == NULL)
+		return v->why.text;
+	snprintf(text, size, "%.*s%s", (int)(path - v->why.text), v->why.text,
+	    end + 2);
+	return text;
+}
+
+static void put_view(const struct ofs_summary_view *v, const char *between,
+    struct ofs_buf *out)
+{
+	ofs_buf_printf(out, "%s%s%s", between, v->name, v->ranked ? "@N" : "");
+}
+
+/* A line for each reason, with all that it is the reason of. */
+static void put_refused(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	char a[sizeof(s->view[0].why.text)], b[sizeof(a)];
+	bool told[OFS_SUMMARY_VIEWS] = { false };
+
+	for (unsigned i = 0; i < s->nviews; i++) {
+		const char *between = ", ", *why;
+
+		if (s->view[i].why.code == 0 || told[i])
+			continue;
+		why = reason(&s->view[i], a, sizeof(a));
+		put_view(&s->view[i], "  not ", out);
+		for (unsigned k = i + 1; k < s->nviews; k++) {
+			if (s->view[k].why.code == 0 ||
+			    strcmp(why, reason(&s->view[k], b, sizeof(b))) != 0)
+				continue;
+			told[k] = true;
+			put_view(&s->view[k], between, out);
+		}
+		ofs_buf_puts(out, ": ");
+		put_plain(out, why);
+		ofs_buf_putc(out, '\n');
+	}
 }
 
 static void put_views(const struct ofs_summary *s, struct ofs_buf *out)
@@ -297,11 +391,11 @@ static void put_views(const struct ofs_summary *s, struct ofs_buf *out)
 	for (unsigned i = 0; i < s->nviews; i++) {
 		if (s->view[i].why.code != 0)
 			continue;
-		ofs_buf_printf(out, "%s%s%s", between, s->view[i].name,
-		    s->view[i].ranked ? "@N" : "");
+		put_view(&s->view[i], between, out);
 		between = ", ";
 	}
 	ofs_buf_puts(out, *between == '\0' ? "nothing\n" : "\n");
+	put_refused(s, out);
 }
 
 /* What is below a directory. */
@@ -324,11 +418,9 @@ static void put_below(const struct ofs_summary *s, struct ofs_buf *out)
 	ofs_buf_putc(out, '\n');
 	put_dtypes(s, out);
 	put_sharding(s, out);
-	if (s->damaged > 0) {
-		label(out, "damaged");
-		ofs_buf_printf(out, "%" PRIu64 " file%s\n", s->damaged,
-		    s->damaged == 1 ? "" : "s");
-	}
+	put_some(s, "missing", s->gone, ", a part or all of each", NULL, out);
+	put_some(s, "damaged", s->damaged, "", NULL, out);
+	put_some(s, "unreadable", s->unread, "", NULL, out);
 }
 
 void ofs_summary_text(const struct ofs_summary *s, struct ofs_buf *out)
@@ -383,6 +475,14 @@ void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	const char *between = "";
 
+	if (ofs_summary_problems(s) == 0 && s->unread > 0) {
+		ofs_buf_printf(out,
+		    "%" PRIu64 " of the tensors and values cannot be read by "
+		    "this version, or not without an option; optimfs info ",
+		    s->unread);
+		put_plain(out, s->fs->source);
+		ofs_buf_puts(out, " says why");
+	}
 	if (ofs_summary_problems(s) == 0)
 		return;
 	ofs_buf_puts(out, "the checkpoint is damaged: ");
@@ -390,9 +490,9 @@ void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out)
 		put_count(out, s->missing_files, "missing file");
 		between = ", ";
 	}
-	if (s->damaged > 0) {
+	if (s->gone + s->damaged > 0) {
 		ofs_buf_puts(out, between);
-		put_count(out, s->damaged, "unreadable tensor");
+		put_count(out, s->gone + s->damaged, "unreadable tensor");
 	}
 	ofs_buf_puts(out, "; optimfs fsck ");
 	put_plain(out, s->fs->source);

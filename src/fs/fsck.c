@@ -68,21 +68,18 @@ bool ofs_check_lost(const struct optimfs *fs, const struct ofs_extent *at,
 	return true;
 }
 
-/* The first extent of an entry that is not there, or not all of it. */
-static void report_lost(struct ofs_check *c, const struct ofs_entry *e)
+bool ofs_entry_lost(const struct optimfs *fs, const struct ofs_entry *e,
+    struct optimfs_error *why)
 {
-	const struct ofs_catalog *cat = c->fs->cat;
-	const struct ofs_tensor *t = ofs_entry_tensor(c->fs->cat, e);
-	struct optimfs_error why;
+	const struct ofs_catalog *cat = fs->cat;
+	const struct ofs_tensor *t = ofs_entry_tensor(cat, e);
 	bool lost = false;
 
 	if (e->kind == OFS_ENTRY_ITEM)
-		lost = ofs_check_lost(c->fs, &cat->items[e->ref].at, &why);
+		lost = ofs_check_lost(fs, &cat->items[e->ref].at, why);
 	for (uint32_t i = 0; t != NULL && !lost && i < t->nshards; i++)
-		lost =
-		    ofs_check_lost(c->fs, &cat->shards[t->shard + i].at, &why);
-	if (lost)
-		ofs_check_found(c, true, c->path, why.code, why.text);
+		lost = ofs_check_lost(fs, &cat->shards[t->shard + i].at, why);
+	return lost;
 }
 
 static int check_entry(struct ofs_check *c, uint32_t index, bool data,
@@ -100,8 +97,8 @@ static int check_entry(struct ofs_check *c, uint32_t index, bool data,
 	sound = ofs_entry_sound(c->fs, e, &why) == 0;
 	if (ours && !sound)
 		ofs_check_found(c, true, c->path, why.code, why.text);
-	else if (ours)
-		report_lost(c, e);
+	else if (ours && ofs_entry_lost(c->fs, e, &why))
+		ofs_check_found(c, true, c->path, why.code, why.text);
 	return data && sound ? ofs_check_data(c, index, err) : 0;
 }
 

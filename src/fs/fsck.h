@@ -47,6 +47,9 @@ bool ofs_check_turn(struct ofs_check *c, uint32_t object);
  * why, which may be NULL, says so. */
 bool ofs_check_lost(const struct optimfs *fs, const struct ofs_extent *at,
     struct optimfs_error *why);
+/* The same of any extent of an entry. */
+bool ofs_entry_lost(const struct optimfs *fs, const struct ofs_entry *e,
+    struct optimfs_error *why);
 
 /* fsck_data.c: every stored byte of the entry at node index, reported under
  * c->path. -1 only when there is no memory. */

@@ -249,7 +249,9 @@ static int enter_container(struct graph *g, uint32_t node)
 	case OFS_PK_OBJECT:
 		return begin_object(g, node);
 	default:
-		return unsupported(g, "a storage");
+		return optimfs_fail(g->err, EOPNOTSUPP,
+		    "OFS448 a tensor inside a value (a tuple, a list, an "
+		    "object) cannot be written");
 	}
 }
 

@@ -281,8 +281,7 @@ struct ofs_file *ofs_files_get(struct ofs_files *files, uint32_t object,
 	struct ofs_file *file;
 
 	if (files->cat->objects[object].missing) {
-		optimfs_fail(err, EIO,
-		    "OFS140 %s is missing: it was not there at mount",
+		optimfs_fail(err, EIO, "OFS140 %s is missing",
 		    files->cat->objects[object].path);
 		return NULL;
 	}

@@ -20,12 +20,13 @@ has "how many ranks wrote it" '^job +3 ranks$'
 has "the optimizer, its step and its states" \
     '^optimizer .* at step 3; exp_avg \(float32\), exp_avg_sq \(float32\), step of [0-9]+ parameters$'
 has "the options of groups" '^  group 0  lr 0\.001, betas \[0\.9, 0\.999\]'
-has "files and bytes" '^files +[0-9]+, [0-9.]+ kB; tensors of '
+has "files and bytes" '^files +[0-9]+, [0-9.]+ kB; the tensors are '
 has "parameters" '^parameters +[0-9]+ tensors, [0-9]+ elements'
 has "dtypes with shares" '^dtypes +float32 [0-9.]+ %'
 has "sharding" '^sharding +[0-9]+ of [0-9]+ tensors in parts over 3 ranks \([0-9]+ along dim 0'
 has "that nothing is missing" '^missing +nothing$'
 has "what it can become" '^reshard to +dcp@N, .*safetensors, torch'
+has "and why not the rest" '^  not fsdp@N: OFS170 '
 
 ok "info of a directory" "$OPTIMFS" info "$ck" $state
 has "says what is below" '^holds +3 tensors, 289 elements, '
@@ -38,8 +39,28 @@ status "info of what is not there" 3 "$OPTIMFS" info "$ck" optim/none
 cp -r "$ck" "$scratch/hurt" && chmod -R u+w "$scratch/hurt"
 rm "$scratch/hurt/__1_0.distcp"
 ok "info without a file" "$OPTIMFS" info "$scratch/hurt"
-has "says what is missing" '^missing +1 file, '
+has "what of it is lost" '^missing +1 file: of [0-9]+ tensors and values '
 has "by code and name" '^  OFS140 .*__1_0\.distcp'
+lacks() {
+	! grep -qE -- "$2" "$scratch/out"
+	tap_result $? "$1" || tap_said
+}
+lacks "does not say that nothing is damaged" 'nothing known'
+has "promises nothing" '^reshard to +nothing$'
+cp "$ck/__1_0.distcp" "$scratch/hurt/"
+truncate -s 100000 "$scratch/hurt/__2_0.distcp"
+ok "info of a file that was cut" "$OPTIMFS" info "$scratch/hurt"
+has "says so" '^missing +ends of files: of [0-9]+ tensors and values '
+has "and promises nothing" '^  not dcp@N, .*: OFS140 files are missing or short'
+cp "$ck/__2_0.distcp" "$scratch/hurt/" && rm "$scratch/hurt/__1_0.distcp"
+ok "info of what needs an option" \
+    "$OPTIMFS" info "$TOP_SRCDIR/tests/data/pytorch/fsdp1_local_flat_fullshard_w3/ckpt"
+has "calls it unreadable" '^unreadable +8 tensors and values '
+has "and not damaged" '^damaged +nothing known'
+ok "info of parameters without state" \
+    "$OPTIMFS" info "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_flatosd_w4/ckpt"
+has "misses nothing" "^missing +nothing$"
+has "and remarks on them" "^remarks +[0-9]+$"
 
 json() { # json NAME EXPRESSION: of the object r
 	python3 - "$scratch/out" "$2" <<'END'
@@ -53,6 +74,18 @@ if command -v python3 >/dev/null; then
 	ok "info --json of it" "$OPTIMFS" info --json "$scratch/hurt"
 	json "has codes" 'r["files"]["missing"] == 1 and r["problems"] > 0 and
 	    r["missing"][0]["code"] == "OFS140"'
+	json "promises no view" \
+	    'not any(v["possible"] for v in r["views"].values())'
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" "$scratch/opaque.pt"
+	ok "info of a value of an unknown class" \
+	    "$OPTIMFS" info --json "$scratch/opaque.pt"
+	json "promises no view that fails" \
+	    'all((v["why_not"] or "")[:6] in ("OFS445", "OFS448", "OFS170")
+	    for v in r["views"].values())'
+	for view in zero3@2 universal torch; do
+		status "and $view does" 5 "$OPTIMFS" reshard -q --to $view \
+		    "$scratch/opaque.pt" "$scratch/made"
+	done
 	ok "info --json" "$OPTIMFS" info --json "$ck"
 	json "has a version" 'r["v"] == 2 and r["kind"] == "checkpoint"'
 	json "what it is" 'r["format"] == "dcp" and r["ranks"] == 3 and

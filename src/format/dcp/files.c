@@ -54,9 +54,12 @@ static int check_ranks(struct ofs_dcp *d, uint32_t first,
 			continue;
 		for (from = r; r + 1 < n && seen[r + 1] == 1; r++)
 			;
-		ret = OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
-		    "OFS180 no file of rank %d to %d of %d is there", from, r,
-		    n);
+		ret = from == r
+		    ? OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+			  "OFS180 no file of rank %d of %d is there", r, n)
+		    : OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+			  "OFS180 no file of ranks %d to %d of %d is there",
+			  from, r, n);
 	}
 	free(seen);
 	return ret;

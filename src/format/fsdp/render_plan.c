@@ -88,7 +88,7 @@ static int read_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 	if (ret == 1)
 		return optimfs_fail(err, EINVAL,
 		    "OFS170 a view of flat parameters needs to know the units: "
-		    "mount with -o units=FILE (contrib/dump_units.py writes "
+		    "give -o units=FILE (contrib/dump_units.py writes "
 		    "one)");
 	if (ret == -1)
 		return -1;

@@ -226,6 +226,25 @@ static int check_options(const struct ofs_zero_new *z,
 	return 0;
 }
 
+/* Files are made when they are read; what cannot be pickled is found now. */
+static int check_values(const struct ofs_zero_new *z, struct optimfs_error *err)
+{
+	struct ofs_buf out = { 0 };
+	struct ofs_state_pickler p;
+	int ret;
+
+	ofs_state_pickler_init(&p, &z->m.optim, &z->m.from, &out, NULL, err);
+	ret = ofs_state_put_groups(&p, &z->m.groups, NULL);
+	if (ret == 0 && z->extra.n > 0) {
+		out.len = 0;
+		ofs_state_pickler_init(&p, &z->extra, &z->m.from, &out, NULL,
+		    err);
+		ret = ofs_state_put(&p, 0);
+	}
+	ofs_buf_fini(&out);
+	return ret;
+}
+
 static int read_optim(struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	static const char several[] =
@@ -236,8 +255,8 @@ static int read_optim(struct ofs_zero_new *z, struct optimfs_error *err)
 		return -1;
 	if (!z->m.has_optim)
 		return optimfs_fail_as(err, EOPNOTSUPP, "%s", several);
-	if (check_options(z, err) == -1 || add_params(z, err) == -1 ||
-	    ofs_zero_new_scalars(z, err) == -1 ||
+	if (check_options(z, err) == -1 || check_values(z, err) == -1 ||
+	    add_params(z, err) == -1 || ofs_zero_new_scalars(z, err) == -1 ||
 	    ofs_flat_read_states(&z->m, NULL, take_master, z, err) == -1)
 		return -1;
 	find_untrained(z);
