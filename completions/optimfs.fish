@@ -15,7 +15,7 @@ end
 
 function __optimfs_flags
     set -l words (commandline -opc)
-    optimfs help $words[2] 2>/dev/null | grep -oE '^ +-.*' | grep -oE -- '--?[a-z]+'
+    optimfs help $words[2] 2>/dev/null | grep -oE '^ +-.*' | grep -oE -- '--?[a-z]+(-[a-z]+)*'
 end
 
 function __optimfs_options
@@ -44,12 +44,14 @@ function __optimfs_nth # N: is the N-th word after the verb being completed?
     test (count (commandline -opc)) -eq (math $argv[1] + 1)
 end
 
-set -l inside 'ls cat cp info tar'
+set -l inside 'ls cat cp info tar stat'
 complete -c optimfs -n __fish_use_subcommand -f -a '(__optimfs_verbs)'
 complete -c optimfs -n 'not __fish_use_subcommand; and string match -q -- "-*" (commandline -ct)' -f -a '(__optimfs_flags)'
 complete -c optimfs -n '__fish_seen_subcommand_from reshard' -l to -x -a '(__optimfs_list reshard Formats)'
 complete -c optimfs -n '__fish_seen_subcommand_from mkfs' -l layout -x -a '(__optimfs_list reshard Formats)'
-complete -c optimfs -n 'not __fish_use_subcommand' -s o -x -a '(__optimfs_options)'
+complete -c optimfs -n '__fish_seen_subcommand_from stat' -l by -x -a rank
+complete -c optimfs -n '__fish_seen_subcommand_from report' -s o -r
+complete -c optimfs -n 'not __fish_use_subcommand; and not __fish_seen_subcommand_from report' -s o -x -a '(__optimfs_options)'
 complete -c optimfs -n '__fish_seen_subcommand_from umount commit abort' -f -a '(__optimfs_mounts)'
 complete -c optimfs -n '__fish_seen_subcommand_from help' -f -a '(__optimfs_verbs)'
 complete -c optimfs -n "__fish_seen_subcommand_from $inside; and not __optimfs_nth 1" -f -a '(__optimfs_inside)'

@@ -49,6 +49,36 @@ static bool is_tensor(struct map *m, const struct ofs_walk_entry *e)
 	return yes;
 }
 
+static int add(void *ctx, size_t i, const struct optimfs_holding *h)
+{
+	struct map *m = ctx;
+
+	m->cell[i * m->columns / m->ranks.n] += h->bytes;
+	return 0;
+}
+
+static bool is_missing(void *ctx, const struct optimfs_holding *h)
+{
+	(void)ctx;
+	return h->missing;
+}
+
+static void print_json(const struct map *m, const struct ofs_walk_entry *e)
+{
+	struct ofs_json_writer w;
+	struct ofs_buf b = { 0 };
+
+	ofs_json_begin(&w, &b, "optimfs.map");
+	ofs_json_put_string(&w, "path", e->path);
+	ofs_json_put_u64(&w, "bytes", e->attr.size);
+	ofs_json_open(&w, "ranks", '[');
+	for (size_t i = 0; i < m->ranks.n; i++)
+		ofs_json_put_i64(&w, NULL, m->ranks.rank[i]);
+	ofs_json_close(&w, ']');
+	ofs_holders_put(&m->ranks, m->c, e->path, is_missing, NULL, &w);
+	ofs_json_print(&w);
+}
+
 static int visit(void *ctx, const struct ofs_walk_entry *e,
     struct optimfs_error *err)
 {
@@ -59,15 +89,15 @@ static int visit(void *ctx, const struct ofs_walk_entry *e,
 	(void)err;
 	if (S_ISDIR(e->attr.mode) || !is_tensor(m, e))
 		return 0;
-	memset(m->cell, 0, m->columns * sizeof(*m->cell));
-	for (size_t i = 0; i < m->ranks.n; i++) {
-		size_t k = i * m->columns / m->ranks.n;
-
-		m->cell[k] +=
-		    ofs_holders_bytes(m->c, m->ranks.rank[i], e->path);
-		if (m->cell[k] > most)
-			most = m->cell[k];
+	if ((m->c->flags & OFS_JSON) != 0) {
+		print_json(m, e);
+		return 0;
 	}
+	memset(m->cell, 0, m->columns * sizeof(*m->cell));
+	ofs_holders_each(&m->ranks, m->c, e->path, add, m);
+	for (size_t i = 0; i < m->columns; i++)
+		if (m->cell[i] > most)
+			most = m->cell[i];
 	print_cells(m, most);
 	ofs_buf_plain(&shown, e->path, strlen(e->path));
 	printf(" %12" PRIu64 " %.*s\n", e->attr.size, (int)shown.len,
@@ -99,10 +129,12 @@ static int map(struct map *m, struct optimfs_error *err)
 	m->cell = calloc(m->columns, sizeof(*m->cell));
 	if (m->cell == NULL)
 		return optimfs_fail(err, ENOMEM, "out of memory");
-	printf("ranks %d to %d, %zu in %zu columns; each line to the scale of "
-	       "its greatest part\n",
-	    m->ranks.rank[0], m->ranks.rank[m->ranks.n - 1], m->ranks.n,
-	    m->columns);
+	if ((m->c->flags & OFS_JSON) == 0)
+		printf(
+		    "ranks %d to %d, %zu in %zu columns; each line to the scale of "
+		    "its greatest part\n",
+		    m->ranks.rank[0], m->ranks.rank[m->ranks.n - 1], m->ranks.n,
+		    m->columns);
 	return ofs_walk(m->c->fs, OPTIMFS_ROOT, 0, visit, m, err);
 }
 
@@ -113,7 +145,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct map m = { .c = &c };
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, 0, 0, 0, &status) == -1)
+	if (ofs_command_init(&c, verb, argc, argv, OFS_JSON, 0, 0, &status) ==
+	    -1)
 		return status;
 	status = map(&m, &err) == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
 	ofs_holders_fini(&m.ranks);
@@ -124,7 +157,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_map = {
 	.name = "map",
-	.synopsis = "[-o OPTION] CHECKPOINT",
+	.synopsis = "[--json] [-o OPTION] CHECKPOINT",
 	.summary = "draw which rank holds how much of each tensor",
+	.options = "  --json     one JSON object a tensor\n",
 	.run = run,
 };

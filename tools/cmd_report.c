@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "optimfs/analyze.h"
 
@@ -77,43 +78,15 @@ static bool has_word(const char *text, const char *word)
 	return false;
 }
 
-/* Is the first element that a rank has of a tensor in a damaged file, or in
- * none? */
-static bool is_bad(const struct report *r, int rank, const char *path)
+/* Is what a rank has in a damaged file, or in none? */
+static bool is_bad(void *ctx, const struct optimfs_holding *h)
 {
-	struct optimfs_location at;
-	bool bad = false;
+	const struct report *r = ctx;
+	bool bad = h->missing;
 
-	if (r->nbad == 0)
-		return false;
-	if (optimfs_locate(r->c->fs, path, rank, 0, &at, NULL) == -1)
-		return true;
 	for (size_t i = 0; i < r->nbad && !bad; i++)
-		bad = has_word(r->bad[i], at.file);
-	free(at.file);
+		bad = has_word(r->bad[i], h->file);
 	return bad;
-}
-
-/* [index of the rank, bytes] of each rank that has any; a third member, 1,
- * where the file is damaged. */
-static void put_parts(struct report *r, const char *path)
-{
-	struct ofs_json_writer *w = &r->w;
-
-	ofs_json_open(w, "parts", '[');
-	for (size_t i = 0; i < r->ranks.n; i++) {
-		uint64_t n = ofs_holders_bytes(r->c, r->ranks.rank[i], path);
-
-		if (n == 0)
-			continue;
-		ofs_json_open(w, NULL, '[');
-		ofs_json_put_u64(w, NULL, i);
-		ofs_json_put_u64(w, NULL, n);
-		if (is_bad(r, r->ranks.rank[i], path))
-			ofs_json_put_u64(w, NULL, 1);
-		ofs_json_close(w, ']');
-	}
-	ofs_json_close(w, ']');
 }
 
 /* s and err are NULL where the tensor was not to be read. */
@@ -131,7 +104,7 @@ static int tensor(void *ctx, const struct optimfs_tensor *t,
 	ofs_json_close(w, ']');
 	ofs_json_put_u64(w, "elements", t->elements);
 	ofs_json_put_u64(w, "bytes", t->bytes);
-	put_parts(r, t->path);
+	ofs_holders_put(&r->ranks, r->c, t->path, is_bad, r, w);
 	if (s != NULL) {
 		ofs_json_open(w, "stat", '{');
 		ofs_stats_json(s, w->b);
@@ -345,24 +318,58 @@ static void print_data(const struct ofs_buf *b, FILE *f)
 	}
 }
 
-static int print_page(const struct report *r, struct optimfs_error *err)
+static void print_page(const struct report *r, FILE *f)
 {
-	const char *name = r->c->output, *mark = strstr(page, MARK);
-	FILE *f = name == NULL ? stdout : fopen(name, "w");
-	bool well;
+	const char *mark = strstr(page, MARK);
 
-	if (f == NULL)
-		return optimfs_fail(err, errno, "%s: %s", name,
-		    strerror(errno));
 	fwrite(page, 1, (size_t)(mark - page), f);
 	print_data(&r->json, f);
 	fputs(mark + strlen(MARK), f);
-	if (name == NULL)
-		return 0;
+}
+
+static int print_file(const struct report *r, const char *name,
+    const char *temporary, struct optimfs_error *err)
+{
+	FILE *f = fopen(temporary, "w");
+	bool well;
+
+	if (f == NULL)
+		return optimfs_fail(err, errno, "%s: %s", temporary,
+		    strerror(errno));
+	print_page(r, f);
 	well = ferror(f) == 0;
-	if (fclose(f) == 0 && well)
+	if (fclose(f) != 0 || !well)
+		optimfs_fail(err, EIO, "%s: could not be written", temporary);
+	else if (rename(temporary, name) == -1)
+		optimfs_fail(err, errno, "%s: %s", name, strerror(errno));
+	else
 		return 0;
-	return optimfs_fail(err, EIO, "%s: could not be written", name);
+	unlink(temporary);
+	return -1;
+}
+
+/* A device or a pipe is written to; a file becomes the page as a whole. */
+static int print_to(const struct report *r, const char *name,
+    struct optimfs_error *err)
+{
+	char *temporary;
+	struct stat st;
+	int ret;
+
+	if (stat(name, &st) == 0 && !S_ISREG(st.st_mode)) {
+		FILE *f = fopen(name, "w");
+
+		if (f != NULL)
+			print_page(r, f);
+		return f != NULL && fclose(f) == 0
+		    ? 0
+		    : optimfs_fail(err, errno, "%s: %s", name, strerror(errno));
+	}
+	if (asprintf(&temporary, "%s.%ld", name, (long)getpid()) == -1)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	ret = print_file(r, name, temporary, err);
+	free(temporary);
+	return ret;
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
@@ -389,8 +396,10 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	}
 	ret = put_data(&r, &how, &err);
 	ofs_command_end(&c, ret == 0);
-	if (ret == 0)
-		ret = print_page(&r, &err);
+	if (ret == 0 && c.output != NULL)
+		ret = print_to(&r, c.output, &err);
+	else if (ret == 0)
+		print_page(&r, stdout);
 	status = ret == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
 out:
 	ofs_buf_fini(&r.json);

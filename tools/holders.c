@@ -4,7 +4,6 @@
 
 #include "tools/holders.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 static int take_rank(void *ctx, const struct optimfs_dirent *d)
@@ -44,19 +43,83 @@ int ofs_holders_find(struct ofs_holders *r, struct ofs_command *c,
 	return 0;
 }
 
-uint64_t ofs_holders_bytes(const struct ofs_command *c, int rank,
-    const char *path)
-{
-	struct optimfs_attr attr;
-	uint64_t size = 0;
-	char *full;
+struct each {
+	const struct ofs_holders *r;
+	ofs_holder_fn *each;
+	void *ctx;
+};
 
-	if (asprintf(&full, ".optimfs/rank/%d/%s", rank, path) == -1)
+static int holding(void *ctx, const struct optimfs_holding *h)
+{
+	const struct each *e = ctx;
+	const int *rank =
+	    bsearch(&h->rank, e->r->rank, e->r->n, sizeof(h->rank), by_number);
+
+	return rank == NULL ? 0
+			    : e->each(e->ctx, (size_t)(rank - e->r->rank), h);
+}
+
+void ofs_holders_each(const struct ofs_holders *r, const struct ofs_command *c,
+    const char *path, ofs_holder_fn *each, void *ctx)
+{
+	struct each e = { r, each, ctx };
+
+	if (r->n > 0)
+		optimfs_holdings(c->fs, path, holding, &e, NULL);
+}
+
+/* Neighbours that have as much, of which the last may be yet to come. */
+struct put {
+	bool (*is_bad)(void *ctx, const struct optimfs_holding *h);
+	void *ctx;
+	struct ofs_json_writer *w;
+	size_t first, n;
+	uint64_t bytes;
+	bool bad;
+};
+
+static void put_run(struct put *p)
+{
+	if (p->n == 0)
+		return;
+	ofs_json_open(p->w, NULL, '[');
+	ofs_json_put_u64(p->w, NULL, p->first);
+	ofs_json_put_u64(p->w, NULL, p->n);
+	ofs_json_put_u64(p->w, NULL, p->bytes);
+	ofs_json_put_u64(p->w, NULL, p->bad);
+	ofs_json_close(p->w, ']');
+}
+
+static int put_rank(void *ctx, size_t i, const struct optimfs_holding *h)
+{
+	struct put *p = ctx;
+	bool bad = p->is_bad(p->ctx, h);
+
+	if (h->bytes == 0)
 		return 0;
-	if (optimfs_resolve(c->fs, full, &attr, NULL) == 0)
-		size = attr.size;
-	free(full);
-	return size;
+	if (p->n > 0 && i == p->first + p->n && h->bytes == p->bytes &&
+	    bad == p->bad) {
+		p->n++;
+		return 0;
+	}
+	put_run(p);
+	p->first = i;
+	p->n = 1;
+	p->bytes = h->bytes;
+	p->bad = bad;
+	return 0;
+}
+
+void ofs_holders_put(const struct ofs_holders *r, const struct ofs_command *c,
+    const char *path, bool (*bad)(void *ctx, const struct optimfs_holding *h),
+    void *ctx, struct ofs_json_writer *w)
+{
+	struct put p = { .is_bad = bad, .ctx = ctx, .w = w };
+
+	ofs_json_open(w, "parts", '[');
+	ofs_holders_each(r, c, path, put_rank, &p);
+	put_run(&p);
+	ofs_json_close(w, ']');
 }
 
 void ofs_holders_fini(struct ofs_holders *r)

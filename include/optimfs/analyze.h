@@ -58,6 +58,23 @@ struct optimfs_location {
 int optimfs_locate(struct optimfs *fs, const char *path, int rank,
     uint64_t index, struct optimfs_location *where, struct optimfs_error *err);
 
+/* What a rank has of a tensor: the bytes of all shards that it wrote, copies
+ * that others have too included. */
+struct optimfs_holding {
+	int rank;
+	uint64_t bytes;
+	bool missing;     /* a file of it is not there */
+	const char *file; /* the first; of the checkpoint */
+};
+
+/* Called for each rank that has some, in ascending order. Not 0: stop. */
+typedef int optimfs_holding_fn(void *ctx, const struct optimfs_holding *h);
+
+/* Of the tensor at a path. It is the index that says so: nothing is read.
+ * Returns what stopped it, -1 on failure. */
+int optimfs_holdings(struct optimfs *fs, const char *path,
+    optimfs_holding_fn *each, void *ctx, struct optimfs_error *err);
+
 /* Something that no correct run leaves behind, or may not. */
 struct optimfs_symptom {
 	int number;        /* OFSnnn of docs/errors.md */

@@ -46,6 +46,8 @@ offers "reshard report" help re
 offers "recover=" mount -o rec
 offers "--data" fsck --d
 offers "--json" ls --j
+offers "--no-data" report --no-
+offers "rank" stat --by ""
 offers "optim_key=" mount -o optim_
 offers "model/ optim/" ls "$ck" ""
 offers "optim/param_groups/ optim/state/" ls -l "$ck" optim/

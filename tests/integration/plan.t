@@ -27,6 +27,9 @@ is "as JSON" "$(grep -c '"schema": "optimfs.plan", "v": 1' "$scratch/out")" 3
 status "a range that is none" 2 "$OPTIMFS" plan --sweep 8-64 "$four" dcp
 not_ok "a view that is none" "$OPTIMFS" plan "$four" nothing@4
 
+ok "the map as JSON" "$OPTIMFS" map --json "$four"
+like "is an object a tensor" "$(head -n 1 "$scratch/out")" \
+    '{"schema": "optimfs.map", "v": 1, "path": "model/adapter.bias", "bytes": 28, "ranks": ?0, 1, 2, 3?, "parts": ??0, 3, 8, 0?, ?3, 1, 4, 0??}'
 ok "the shards are drawn" "$OPTIMFS" map "$four"
 said=$(cat "$scratch/out")
 like "for all ranks" "$said" 'ranks 0 to 3, 4 in 4 columns*'

@@ -707,6 +707,13 @@ int optimfs_locate(struct optimfs *fs, const char *path, int rank,
 	return optimfs_fail(err, ENOSYS, "fake: no tensors");
 }
 
+int optimfs_holdings(struct optimfs *fs, const char *path,
+    optimfs_holding_fn *each, void *ctx, struct optimfs_error *err)
+{
+	(void)fs, (void)path, (void)each, (void)ctx;
+	return optimfs_fail(err, ENOSYS, "fake: no tensors");
+}
+
 int optimfs_check(struct optimfs *fs, const struct optimfs_scan *how,
     const struct optimfs_checkup *out, uint64_t *found,
     struct optimfs_error *err)

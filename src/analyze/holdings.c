@@ -1,0 +1,165 @@
+/* holdings.c - how much of a tensor each rank has */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "optimfs/analyze.h"
+
+#include "base/checked.h"
+#include "catalog/owners.h"
+#include "fs/fs.h"
+
+/* A rank's copy of one shard. */
+struct copy {
+	int rank;
+	uint32_t shard, object;
+	uint64_t bytes;
+};
+
+struct copies {
+	const struct ofs_catalog *cat;
+	struct copy *v;
+	size_t n, cap;
+};
+
+static int add(struct copies *l, uint32_t shard, uint32_t object,
+    uint64_t bytes)
+{
+	int rank = l->cat->objects[object].rank;
+
+	if (rank < 0)
+		return 0;
+	if (l->n == l->cap) {
+		size_t cap = l->cap == 0 ? 64 : 2 * l->cap;
+		struct copy *v = reallocarray(l->v, cap, sizeof(*v));
+
+		if (v == NULL)
+			return -1;
+		l->v = v;
+		l->cap = cap;
+	}
+	l->v[l->n++] = (struct copy){ rank, shard, object, bytes };
+	return 0;
+}
+
+static uint64_t bytes_of(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t, uint32_t shard)
+{
+	uint64_t box[2 * OFS_MAX_DIMS], n;
+
+	ofs_shard_box(cat, t, &cat->shards[shard], box, box + t->grid_ndim);
+	if (!ofs_numel(box + t->grid_ndim, t->grid_ndim, &n) ||
+	    !ofs_mul_u64(n, ofs_dtype_size(t->dtype), &n))
+		return UINT64_MAX;
+	return n;
+}
+
+static int add_tensor(struct copies *l, const struct ofs_tensor *t)
+{
+	const struct ofs_catalog *cat = l->cat;
+
+	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++) {
+		uint64_t bytes = bytes_of(cat, t, i);
+		const struct ofs_replica *copy;
+		uint32_t n;
+
+		if (add(l, i, cat->shards[i].at.object, bytes) == -1)
+			return -1;
+		copy = ofs_replicas(cat, i, &n);
+		for (uint32_t k = 0; k < n; k++)
+			if (add(l, i, copy[k].at.object, bytes) == -1)
+				return -1;
+	}
+	return 0;
+}
+
+/* What ranks have instead of e's tensor. */
+static int add_variants(struct copies *l, const struct ofs_entry *e)
+{
+	const struct ofs_catalog *cat = l->cat;
+	uint32_t entry = (uint32_t)(e - cat->entries);
+
+	for (uint32_t i = 0; i < cat->nvariants; i++) {
+		const struct ofs_variant *v = &cat->variants[i];
+		size_t first = l->n, kept = first;
+
+		if (v->entry != entry || v->kind != OFS_ENTRY_TENSOR)
+			continue;
+		if (add_tensor(l, &cat->tensors[v->ref]) == -1)
+			return -1;
+		for (size_t k = first; k < l->n; k++)
+			if (l->v[k].rank == v->rank)
+				l->v[kept++] = l->v[k];
+		l->n = kept;
+	}
+	return 0;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct copy *x = a, *y = b;
+
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	return (x->shard > y->shard) - (x->shard < y->shard);
+}
+
+static int tell(const struct copies *l, optimfs_holding_fn *each, void *ctx)
+{
+	int ret = 0;
+
+	for (size_t i = 0, k; i < l->n && ret == 0; i = k) {
+		const struct ofs_object *o = &l->cat->objects[l->v[i].object];
+		struct optimfs_holding h = { .rank = l->v[i].rank,
+			.file = o->path };
+
+		for (k = i; k < l->n && l->v[k].rank == h.rank; k++) {
+			if (k > i && l->v[k].shard == l->v[k - 1].shard)
+				continue;
+			if (!ofs_add_u64(h.bytes, l->v[k].bytes, &h.bytes))
+				h.bytes = UINT64_MAX;
+			o = &l->cat->objects[l->v[k].object];
+			h.missing |= o->missing || o->refused;
+		}
+		ret = each(ctx, &h);
+	}
+	return ret;
+}
+
+int optimfs_holdings(struct optimfs *fs, const char *path,
+    optimfs_holding_fn *each, void *ctx, struct optimfs_error *err)
+{
+	struct copies l = { 0 };
+	const struct ofs_entry *e = NULL;
+	const struct ofs_tensor *t = NULL;
+	struct optimfs_attr attr;
+	struct ofs_at at;
+	int ret = -1;
+
+	ofs_enter(fs);
+	l.cat = fs->cat;
+	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
+	    ofs_node_at(fs, attr.node, &at, err) == -1)
+		goto out;
+	if (!ofs_at_made(fs, at))
+		e = ofs_at_entry(fs, at);
+	if (e != NULL)
+		t = ofs_entry_tensor(fs->cat, e);
+	if (t == NULL) {
+		optimfs_fail(err, EINVAL, "%s: is no stored tensor", path);
+		goto out;
+	}
+	if (add_tensor(&l, t) == -1 || add_variants(&l, e) == -1) {
+		optimfs_fail(err, ENOMEM, "ranks of a tensor");
+		goto out;
+	}
+	if (l.n > 1)
+		qsort(l.v, l.n, sizeof(*l.v), by_rank);
+	ret = tell(&l, each, ctx);
+out:
+	ofs_leave(fs);
+	free(l.v);
+	return ret;
+}
