@@ -24,18 +24,24 @@
 /* Where bytes have to be decoded first, the items that come next are decoded
  * by other processors while a reader has what was there.
  */
-/* The tensor that a file shows, if it is stored encoded and in parts; NULL. */
-static const struct ofs_tensor *encoded(const struct optimfs_file *file)
+/* The tensor that a file shows; NULL: none, or more than that. */
+static const struct ofs_tensor *shown(const struct optimfs_file *file)
 {
-	const struct ofs_catalog *cat = file->fs->cat;
 	const struct ofs_composition *c = &file->comp;
 	const struct ofs_piece *p = c->n == 0 ? NULL : &c->piece[c->n - 1];
-	const struct ofs_tensor *t;
 
-	if (p == NULL || p->kind != OFS_PIECE_BOX)
-		return NULL;
-	t = &cat->tensors[p->tensor];
-	return t->nshards > 1 && cat->shards[t->shard].at.codec != OFS_PLAIN &&
+	return p == NULL || p->kind != OFS_PIECE_BOX
+	    ? NULL
+	    : &file->fs->cat->tensors[p->tensor];
+}
+
+/* If it is stored encoded and in parts. */
+static const struct ofs_tensor *encoded(const struct optimfs_file *file)
+{
+	const struct ofs_tensor *t = shown(file);
+
+	return t != NULL && t->nshards > 1 &&
+		file->fs->cat->shards[t->shard].at.codec != OFS_PLAIN &&
 		file->fs->reader.transport->ops->decode != NULL
 	    ? t
 	    : NULL;
@@ -50,9 +56,10 @@ static bool may_ahead(const struct optimfs_file *file)
 }
 
 /* The extents that elements from some on are in. */
-#define EXTENTS_MAX 16
+#define EXTENTS_MAX 32
 struct coming {
 	const struct ofs_catalog *cat;
+	const struct ofs_reader *reader;
 	size_t n;
 	struct ofs_extent at[EXTENTS_MAX];
 };
@@ -159,10 +166,64 @@ static void ask_ahead(struct optimfs_file *file)
 	}
 }
 
+/* A read that meets many shards which nobody has looked into waits twice for
+ * each of them, where the disk has to be asked: for where its elements are, and
+ * for those. So it is asked for all of them first. */
+#define MANY      4
+#define PIECE_MAX (UINT64_C(1) << 20)
+#define HEADER    (UINT64_C(4) << 10)
+
+static int add_untouched(void *ctx, uint32_t shard)
+{
+	struct coming *x = ctx;
+	const struct ofs_extent *at = &x->cat->shards[shard].at;
+	struct ofs_extent *to = &x->at[x->n];
+
+	if (atomic_load(&x->reader->place[shard]) != NULL)
+		return 0;
+	*to = *at;
+	/* an archive's record has a header first */
+	to->len = at->len < PIECE_MAX ? at->len + HEADER : HEADER;
+	if (++x->n == EXTENTS_MAX) {
+		x->reader->transport->ops->willneed(x->reader->transport, x->at,
+		    x->n);
+		x->n = 0;
+	}
+	return 0;
+}
+
+static void touch_all(struct optimfs_file *file, uint64_t off, uint64_t len)
+{
+	struct ofs_reader *r = &file->fs->reader;
+	const struct ofs_catalog *cat = file->fs->cat;
+	const struct ofs_tensor *t = shown(file);
+	struct coming x = { .cat = cat, .reader = r };
+	const struct ofs_piece *p;
+	uint64_t item, end;
+
+	if (t == NULL || t->nshards < MANY ||
+	    r->transport->ops->willneed == NULL)
+		return;
+	p = &file->comp.piece[file->comp.n - 1];
+	item = ofs_dtype_size(p->dtype);
+	if (off < p->off)
+		len = len < p->off - off ? 0 : len - (p->off - off);
+	off = off < p->off ? 0 : off - p->off;
+	end = off + len < p->len ? off + len : p->len;
+	if (item == 0 || p->first != 0 || off >= end)
+		return;
+	ofs_plan_shards(cat, t, off / item, (end - 1) / item - off / item + 1,
+	    add_untouched, &x);
+	if (x.n > 1)
+		r->transport->ops->willneed(r->transport, x.at, x.n);
+}
+
 void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len)
 {
 	struct ofs_read_ahead *a = &file->ahead;
 
+	if (file->fs->edit == NULL && file->view == NULL)
+		touch_all(file, off, len);
 	if (!may_ahead(file))
 		return;
 	pthread_mutex_lock(&a->lock);

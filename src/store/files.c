@@ -327,6 +327,12 @@ int ofs_files_check(struct ofs_files *files, struct ofs_file *file,
 	return same ? 0 : stale(o, &st, err);
 }
 
+void ofs_files_willneed(struct ofs_file *file, uint64_t off, uint64_t len)
+{
+	(void)posix_fadvise(file->fd, (off_t)off, (off_t)len,
+	    POSIX_FADV_WILLNEED);
+}
+
 /* Step over got bytes that were read. */
 static void advance(struct iovec **iov, int *n, size_t got)
 {

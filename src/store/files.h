@@ -30,6 +30,8 @@ struct ofs_file *ofs_files_get(struct ofs_files *files, uint32_t object,
     struct optimfs_error *err);
 void ofs_files_put(struct ofs_files *files, struct ofs_file *file);
 
+/* A hint that these bytes are about to be read. */
+void ofs_files_willneed(struct ofs_file *file, uint64_t off, uint64_t len);
 /* Fill n iovecs, which it may change, from off on. EIO when the file ends
  * early (OFS603) or cannot be read (OFS755; the place is then known to be bad
  * for some seconds and not tried again), ESTALE when it was truncated. */

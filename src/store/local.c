@@ -211,6 +211,23 @@ static void local_decode(struct ofs_transport *t, const struct ofs_extent *at,
 			ofs_workers_add(l->workers, &at[i]);
 }
 
+/* The disk gets them all at once, rather than one when the last has come. */
+static void local_willneed(struct ofs_transport *t, const struct ofs_extent *at,
+    size_t n)
+{
+	struct local *l = (struct local *)t;
+	struct optimfs_error err;
+	struct ofs_file *file;
+
+	for (size_t i = 0; i < n; i++) {
+		file = ofs_files_get(l->files, at[i].object, &err);
+		if (file == NULL)
+			continue; /* who reads it will say so */
+		ofs_files_willneed(file, at[i].off, at[i].len);
+		ofs_files_put(l->files, file);
+	}
+}
+
 /* While an extent is decoded those that the next segments lie in are, too. What
  * they decode to nobody knows; a fraction of it is often enough. */
 static void decode_next(struct local *l, const struct ofs_segment *segs,
@@ -384,6 +401,7 @@ static const struct ofs_transport_ops local_ops = {
 	.name = "local",
 	.fetch = local_fetch,
 	.length = local_length,
+	.willneed = local_willneed,
 	.decode = local_decode,
 	.close = local_close,
 };

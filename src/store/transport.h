@@ -45,6 +45,10 @@ struct ofs_transport_ops {
 	 * it said before. NULL: reading ahead saves nothing. */
 	void (*ahead)(struct ofs_transport *t, const void *reader,
 	    const struct ofs_segment *segs, size_t n);
+	/* A hint: these bytes of objects are about to be read, in some order.
+	 * NULL: that saves nothing. */
+	void (*willneed)(struct ofs_transport *t, const struct ofs_extent *at,
+	    size_t n);
 	/* A hint: extents that are encoded will soon be wanted, in this order,
 	 * each of which decodes to about bytes. As many are begun as may be
 	 * worked at. Never waits. NULL: that saves nothing. */
