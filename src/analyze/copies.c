@@ -17,7 +17,7 @@
 #define STEP (1u << 16) /* elements */
 
 struct compare {
-	struct optimfs *fs;
+	struct ofs_snapshot *snap;
 	const struct ofs_tensor *t;
 	uint8_t *buf[2];
 	struct ofs_copies *out;
@@ -46,12 +46,12 @@ static int fetch(struct compare *c, const uint64_t *box, uint64_t first,
 	struct optimfs_error why;
 	int ret;
 
-	ret = other == NULL ? ofs_plan_box(c->fs->cat, c->t, box, first, n, 0,
-				  ofs_locate, &c->fs->reader, &plan, &why)
-			    : ofs_plan_box(c->fs->cat, c->t, box, first, n, 0,
+	ret = other == NULL ? ofs_plan_box(c->snap->cat, c->t, box, first, n, 0,
+				  ofs_locate, &c->snap->reader, &plan, &why)
+			    : ofs_plan_box(c->snap->cat, c->t, box, first, n, 0,
 				  place_other, other, &plan, &why);
 	if (ret == 0)
-		ret = ofs_fetch(&c->fs->reader, &plan, buf, &why);
+		ret = ofs_fetch(&c->snap->reader, &plan, buf, &why);
 	ofs_plan_fini(&plan);
 	return ret;
 }
@@ -59,7 +59,7 @@ static int fetch(struct compare *c, const uint64_t *box, uint64_t first,
 static void compare_boxes(struct compare *c, const struct ofs_replica *copy,
     struct other *other)
 {
-	const struct ofs_catalog *cat = c->fs->cat;
+	const struct ofs_catalog *cat = c->snap->cat;
 	const struct ofs_shard *s = &cat->shards[copy->shard];
 	size_t item = ofs_dtype_size(c->t->dtype);
 	uint64_t box[2 * OFS_MAX_DIMS], total;
@@ -92,11 +92,11 @@ static void compare_shard(struct compare *c, uint32_t shard)
 	struct optimfs_error why;
 	uint32_t n;
 
-	copy = ofs_replicas(c->fs->cat, shard, &n);
+	copy = ofs_replicas(c->snap->cat, shard, &n);
 	for (uint32_t i = 0; i < n && !c->out->differ; i++) {
 		struct ofs_place *place =
-		    ofs_locate_replica(&c->fs->reader, c->t, &copy[i], &why);
-		struct other other = { &c->fs->reader, place, shard };
+		    ofs_locate_replica(&c->snap->reader, c->t, &copy[i], &why);
+		struct other other = { &c->snap->reader, place, shard };
 
 		if (place != NULL)
 			compare_boxes(c, &copy[i], &other);
@@ -117,18 +117,19 @@ static bool has_copies(const struct ofs_catalog *cat,
 int ofs_copies_compare(struct optimfs *fs, uint64_t node,
     struct ofs_copies *copies, struct optimfs_error *err)
 {
-	struct compare c = { .fs = fs, .out = copies };
+	struct ofs_snapshot *snap = ofs_enter(fs);
+	struct compare c = { .snap = snap, .out = copies };
 	const struct ofs_entry *e = NULL;
 	struct ofs_at at;
 	int ret = 0;
 
 	*copies = (struct ofs_copies){ 0 };
-	ofs_enter(fs);
-	if (ofs_node_at(fs, node, &at, NULL) == 0 && !ofs_at_made(fs, at))
-		e = ofs_at_entry(fs, at);
+	if (ofs_node_at(snap, node, &at, NULL) == 0 && !ofs_at_made(snap, at))
+		e = ofs_at_entry(snap, at);
 	if (e != NULL)
-		c.t = ofs_entry_tensor(fs->cat, e);
-	if (c.t == NULL || c.t->error != OFS_NONE || !has_copies(fs->cat, c.t))
+		c.t = ofs_entry_tensor(snap->cat, e);
+	if (c.t == NULL || c.t->error != OFS_NONE ||
+	    !has_copies(snap->cat, c.t))
 		goto out;
 	for (int i = 0; i < 2; i++)
 		c.buf[i] = malloc(STEP * ofs_dtype_size(c.t->dtype));
@@ -140,6 +141,6 @@ int ofs_copies_compare(struct optimfs *fs, uint64_t node,
 	free(c.buf[0]);
 	free(c.buf[1]);
 out:
-	ofs_leave(fs);
+	ofs_leave(snap);
 	return ret;
 }

@@ -131,22 +131,20 @@ static int tell(const struct copies *l, optimfs_holding_fn *each, void *ctx)
 int optimfs_holdings(struct optimfs *fs, const char *path,
     optimfs_holding_fn *each, void *ctx, struct optimfs_error *err)
 {
+	struct ofs_snapshot *snap = ofs_enter(fs);
 	struct copies l = { 0 };
 	const struct ofs_entry *e = NULL;
 	const struct ofs_tensor *t = NULL;
-	struct optimfs_attr attr;
 	struct ofs_at at;
 	int ret = -1;
 
-	ofs_enter(fs);
-	l.cat = fs->cat;
-	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
-	    ofs_node_at(fs, attr.node, &at, err) == -1)
+	l.cat = snap->cat;
+	if (ofs_resolve(snap, path, &at, err) == -1)
 		goto out;
-	if (!ofs_at_made(fs, at))
-		e = ofs_at_entry(fs, at);
+	if (!ofs_at_made(snap, at))
+		e = ofs_at_entry(snap, at);
 	if (e != NULL)
-		t = ofs_entry_tensor(fs->cat, e);
+		t = ofs_entry_tensor(snap->cat, e);
 	if (t == NULL) {
 		optimfs_fail(err, EINVAL, "%s: is no stored tensor", path);
 		goto out;
@@ -159,7 +157,7 @@ int optimfs_holdings(struct optimfs *fs, const char *path,
 		qsort(l.v, l.n, sizeof(*l.v), by_rank);
 	ret = tell(&l, each, ctx);
 out:
-	ofs_leave(fs);
+	ofs_leave(snap);
 	free(l.v);
 	return ret;
 }

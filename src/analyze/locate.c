@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "read/locate.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,6 @@
 #include "base/checked.h"
 #include "catalog/owners.h"
 #include "fs/fs.h"
-#include "read/locate.h"
 
 /* The place of one shard, which may be that of a copy. */
 struct one {
@@ -28,8 +29,7 @@ static const struct ofs_place *place_one(void *ctx, const struct ofs_tensor *t,
 	if (one->copy == NULL || one->copy->shard != shard)
 		return ofs_locate(one->reader, t, shard, err);
 	if (one->place == NULL)
-		one->place =
-		    ofs_locate_replica(one->reader, t, one->copy, err);
+		one->place = ofs_locate_replica(one->reader, t, one->copy, err);
 	return one->place;
 }
 
@@ -100,11 +100,12 @@ static int fill(const struct ofs_catalog *cat, const struct ofs_segment *seg,
 	return where->file == NULL ? optimfs_fail(err, ENOMEM, "path") : 0;
 }
 
-static int locate(struct optimfs *fs, const struct ofs_tensor *t, int rank,
-    uint64_t index, struct optimfs_location *where, struct optimfs_error *err)
+static int locate(struct ofs_snapshot *snap, const struct ofs_tensor *t,
+    int rank, uint64_t index, struct optimfs_location *where,
+    struct optimfs_error *err)
 {
-	const struct ofs_catalog *cat = fs->cat;
-	struct one one = { .reader = &fs->reader };
+	const struct ofs_catalog *cat = snap->cat;
+	struct one one = { .reader = &snap->reader };
 	uint64_t box[2 * OFS_MAX_DIMS];
 	struct ofs_plan plan = { 0 };
 	uint32_t shard = OFS_NONE;
@@ -132,26 +133,24 @@ static int locate(struct optimfs *fs, const struct ofs_tensor *t, int rank,
 int optimfs_locate(struct optimfs *fs, const char *path, int rank,
     uint64_t index, struct optimfs_location *where, struct optimfs_error *err)
 {
+	struct ofs_snapshot *snap = ofs_enter(fs);
 	const struct ofs_tensor *t = NULL;
 	const struct ofs_entry *e;
-	struct optimfs_attr attr;
 	struct ofs_at at;
 	int ret = -1;
 
 	*where = (struct optimfs_location){ .rank = -1 };
-	ofs_enter(fs);
-	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
-	    ofs_node_at(fs, attr.node, &at, err) == -1)
+	if (ofs_resolve(snap, path, &at, err) == -1)
 		goto out;
-	e = ofs_at_made(fs, at) ? NULL : ofs_at_entry(fs, at);
+	e = ofs_at_made(snap, at) ? NULL : ofs_at_entry(snap, at);
 	if (e != NULL)
-		t = ofs_entry_tensor(fs->cat, e);
-	if (t == NULL || index >= ofs_tensor_numel(fs->cat, t))
+		t = ofs_entry_tensor(snap->cat, e);
+	if (t == NULL || index >= ofs_tensor_numel(snap->cat, t))
 		optimfs_fail(err, EINVAL, "%s: has no element %llu", path,
 		    (unsigned long long)index);
 	else
-		ret = locate(fs, t, rank, index, where, err);
+		ret = locate(snap, t, rank, index, where, err);
 out:
-	ofs_leave(fs);
+	ofs_leave(snap);
 	return ret;
 }

@@ -25,17 +25,17 @@ static void add(uint64_t *sum, uint64_t n)
 
 static const char *name_of(const struct ofs_summary *s, uint32_t node)
 {
-	return s->fs->tree.node[node].name;
+	return s->snap->tree.node[node].name;
 }
 
 static uint32_t child(const struct ofs_summary *s, uint32_t dir,
     const char *name)
 {
 	return dir == OFS_NONE ? OFS_NONE
-			       : ofs_tree_lookup(&s->fs->tree, dir, name);
+			       : ofs_tree_lookup(&s->snap->tree, dir, name);
 }
 
-bool ofs_summary_value(struct optimfs *fs, uint32_t index, char *text,
+bool ofs_summary_value(struct ofs_snapshot *snap, uint32_t index, char *text,
     size_t size)
 {
 	struct ofs_at at = { OFS_SPACE_TREE, index };
@@ -43,11 +43,11 @@ bool ofs_summary_value(struct optimfs *fs, uint32_t index, char *text,
 	struct ofs_blob *blob;
 	bool fits;
 
-	if (index == OFS_NONE || (e = ofs_at_entry(fs, at)) == NULL ||
-	    !ofs_entry_is_text(fs->cat, fs->tree.node[index].entry) ||
-	    ofs_entry_sound(fs, e, NULL) == -1)
+	if (index == OFS_NONE || (e = ofs_at_entry(snap, at)) == NULL ||
+	    !ofs_entry_is_text(snap->cat, snap->tree.node[index].entry) ||
+	    ofs_entry_sound(snap, e, NULL) == -1)
 		return false;
-	blob = ofs_entry_text(fs, index, NULL);
+	blob = ofs_entry_text(snap, index, NULL);
 	if (blob == NULL)
 		return false;
 	fits = blob->len < size;
@@ -64,7 +64,7 @@ bool ofs_summary_value(struct optimfs *fs, uint32_t index, char *text,
 
 static void count_cut(struct ofs_summary *s, const struct ofs_tensor *t)
 {
-	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_catalog *cat = s->snap->cat;
 	uint64_t box[2 * OFS_MAX_DIMS];
 	const struct ofs_shard *shard = &cat->shards[t->shard];
 
@@ -96,7 +96,7 @@ static bool has_copies(const struct ofs_catalog *cat,
 static void count_tensor(struct ofs_summary *s, const struct ofs_tensor *t,
     struct ofs_summary_count *top)
 {
-	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_catalog *cat = s->snap->cat;
 	struct ofs_summary_count *all[] = { &s->all, top, &s->dtype[t->dtype] };
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
@@ -111,14 +111,14 @@ static void count_tensor(struct ofs_summary *s, const struct ofs_tensor *t,
 /* Can an entry be read, as far as the index tells? */
 static void count_health(struct ofs_summary *s, const struct ofs_entry *e)
 {
-	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_catalog *cat = s->snap->cat;
 	uint32_t error = e->kind == OFS_ENTRY_TENSOR
 	    ? cat->tensors[e->ref].error
 	    : e->kind == OFS_ENTRY_ITEM ? cat->items[e->ref].error
 					: OFS_NONE;
 
 	if (error == OFS_NONE)
-		s->gone += s->is_lossy && ofs_entry_lost(s->fs, e, NULL);
+		s->gone += s->is_lossy && ofs_entry_lost(s->snap, e, NULL);
 	else if (cat->notes[error].code == EOPNOTSUPP)
 		s->unread++;
 	else
@@ -127,7 +127,7 @@ static void count_health(struct ofs_summary *s, const struct ofs_entry *e)
 
 static struct ofs_summary_count *top_of(struct ofs_summary *s, uint32_t node)
 {
-	const struct ofs_tree_node *n = s->fs->tree.node;
+	const struct ofs_tree_node *n = s->snap->tree.node;
 
 	while (node != 0 && n[node].parent != 0)
 		node = n[node].parent;
@@ -139,17 +139,17 @@ static struct ofs_summary_count *top_of(struct ofs_summary *s, uint32_t node)
 static bool is_below(const struct ofs_summary *s, uint32_t node)
 {
 	while (node != s->below && node != 0)
-		node = s->fs->tree.node[node].parent;
+		node = s->snap->tree.node[node].parent;
 	return node == s->below;
 }
 
 static void count_all(struct ofs_summary *s)
 {
-	const struct optimfs *fs = s->fs;
+	const struct ofs_snapshot *snap = s->snap;
 
-	for (uint32_t i = 0; i < fs->tree.n; i++) {
+	for (uint32_t i = 0; i < snap->tree.n; i++) {
 		struct ofs_at at = { OFS_SPACE_TREE, i };
-		const struct ofs_entry *e = ofs_at_entry(fs, at);
+		const struct ofs_entry *e = ofs_at_entry(snap, at);
 		struct ofs_summary_count *top;
 
 		if (e == NULL || !is_below(s, i))
@@ -157,7 +157,7 @@ static void count_all(struct ofs_summary *s)
 		top = top_of(s, i);
 		count_health(s, e);
 		if (e->kind == OFS_ENTRY_TENSOR) {
-			count_tensor(s, &fs->cat->tensors[e->ref], top);
+			count_tensor(s, &snap->cat->tensors[e->ref], top);
 			continue;
 		}
 		s->all.values++;
@@ -172,7 +172,7 @@ bool ofs_summary_is_remark(const struct ofs_note *n)
 
 static void count_files(struct ofs_summary *s)
 {
-	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_catalog *cat = s->snap->cat;
 
 	s->files = cat->nobjects;
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
@@ -187,7 +187,7 @@ static void count_files(struct ofs_summary *s)
 		s->remarks += ofs_summary_is_remark(&cat->notes[i]);
 	}
 	s->is_lossy = s->missing_files > 0 || s->missing > s->remarks;
-	s->ranks = s->fs->nspaces - OFS_SPACE_RANK;
+	s->ranks = s->snap->nspaces - OFS_SPACE_RANK;
 }
 
 /* Optimizers. */
@@ -214,7 +214,7 @@ static void count_state(struct ofs_summary *s, struct ofs_summary_optim *o,
 {
 	struct ofs_at at = { OFS_SPACE_TREE, node };
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(s->fs->cat, ofs_at_entry(s->fs, at));
+	    ofs_entry_tensor(s->snap->cat, ofs_at_entry(s->snap, at));
 	struct ofs_summary_state *state = state_of(o, name_of(s, node));
 
 	if (state == NULL)
@@ -228,8 +228,8 @@ static void count_state(struct ofs_summary *s, struct ofs_summary_optim *o,
 	else if (state->dtype != t->dtype)
 		state->dtype = OFS_DTYPE_NONE;
 	state->n.tensors++;
-	add(&state->n.elements, ofs_tensor_numel(s->fs->cat, t));
-	add(&state->n.bytes, ofs_tensor_bytes(s->fs->cat, t));
+	add(&state->n.elements, ofs_tensor_numel(s->snap->cat, t));
+	add(&state->n.bytes, ofs_tensor_bytes(s->snap->cat, t));
 }
 
 static bool has_state(const struct ofs_summary_optim *o, const char *name)
@@ -248,7 +248,7 @@ static uint32_t first_group(const struct ofs_summary *s,
 
 	if (o->groups == OFS_NONE)
 		return OFS_NONE;
-	dir = &s->fs->tree.node[o->groups];
+	dir = &s->snap->tree.node[o->groups];
 	return dir->nchild == 0 ? OFS_NONE : dir->child;
 }
 
@@ -260,7 +260,7 @@ static const char *adam(const struct ofs_summary *s, uint32_t group)
 
 	if (child(s, group, "amsgrad") == OFS_NONE)
 		return NULL;
-	ofs_summary_value(s->fs, child(s, group, "decoupled_weight_decay"),
+	ofs_summary_value(s->snap, child(s, group, "decoupled_weight_decay"),
 	    decoupled, sizeof(decoupled));
 	if (strcmp(decoupled, "true") == 0)
 		return "AdamW";
@@ -300,14 +300,14 @@ static const char *kind_of(const struct ofs_summary *s,
 
 static void find_step(const struct ofs_summary *s, struct ofs_summary_optim *o)
 {
-	const struct ofs_tree_node *node = s->fs->tree.node;
+	const struct ofs_tree_node *node = s->snap->tree.node;
 	uint32_t step = OFS_NONE;
 
 	if (o->state != OFS_NONE && node[o->state].nchild > 0)
 		step = child(s, node[o->state].child, "step");
 	if (step == OFS_NONE)
 		step = child(s, first_group(s, o), "step");
-	if (!ofs_summary_value(s->fs, step, o->step, sizeof(o->step)))
+	if (!ofs_summary_value(s->snap, step, o->step, sizeof(o->step)))
 		o->step[0] = '\0';
 	else if (strlen(o->step) > 2 &&
 	    strcmp(o->step + strlen(o->step) - 2, ".0") == 0)
@@ -316,7 +316,7 @@ static void find_step(const struct ofs_summary *s, struct ofs_summary_optim *o)
 
 static void add_optim(struct ofs_summary *s, uint32_t dir, const char *name)
 {
-	const struct ofs_tree_node *node = s->fs->tree.node, *parameters;
+	const struct ofs_tree_node *node = s->snap->tree.node, *parameters;
 	struct ofs_summary_optim *o = &s->optim[s->noptims];
 
 	if (s->noptims == OFS_SUMMARY_OPTIMS)
@@ -354,7 +354,7 @@ static bool is_name(const struct ofs_summary *s, uint32_t optim)
 
 static void find_optims(struct ofs_summary *s)
 {
-	const struct ofs_tree_node *node = s->fs->tree.node;
+	const struct ofs_tree_node *node = s->snap->tree.node;
 	uint32_t dir = child(s, 0, "optim");
 
 	if (dir == OFS_NONE)
@@ -386,7 +386,8 @@ static void find_training_step(struct ofs_summary *s)
 
 		for (size_t k = 0; k < 3 && names[i][k] != NULL; k++)
 			node = child(s, node, names[i][k]);
-		if (ofs_summary_value(s->fs, node, s->step, sizeof(s->step)) &&
+		if (ofs_summary_value(s->snap, node, s->step,
+			sizeof(s->step)) &&
 		    s->step[0] >= '0' && s->step[0] <= '9')
 			return;
 	}
@@ -401,7 +402,7 @@ static int first_is_enough(void *ctx, const struct optimfs_dirent *entry)
 }
 
 /* Each is made, but for its bytes, as if it had been looked up. */
-static void find_views(struct ofs_summary *s)
+static void find_views(struct ofs_summary *s, struct optimfs *fs)
 {
 	struct optimfs_attr attr;
 	char path[64];
@@ -415,8 +416,8 @@ static void find_views(struct ofs_summary *s)
 		s->nviews++;
 		snprintf(path, sizeof(path), ".optimfs/view/%s%s", v->name,
 		    v->ranked ? "@8" : "");
-		if (optimfs_resolve(s->fs, path, &attr, &v->why) == 0)
-			(void)optimfs_readdir(s->fs, attr.node, 0, false,
+		if (optimfs_resolve(fs, path, &attr, &v->why) == 0)
+			(void)optimfs_readdir(fs, attr.node, 0, false,
 			    first_is_enough, NULL, &v->why);
 	}
 }
@@ -437,12 +438,12 @@ uint64_t ofs_summary_problems(const struct ofs_summary *s)
 	return s->damaged + s->gone + s->missing_files;
 }
 
-int ofs_summary_make(struct ofs_summary *s, struct optimfs *fs, uint32_t below,
-    struct optimfs_error *err)
+int ofs_summary_make(struct ofs_summary *s, struct ofs_snapshot *snap,
+    uint32_t below, struct optimfs_error *err)
 {
-	s->fs = fs;
+	s->snap = snap;
 	s->below = below;
-	if (below >= fs->tree.n)
+	if (below >= snap->tree.n)
 		return optimfs_fail(err, EINVAL,
 		    "only directories of the tree have a summary");
 	count_files(s);
@@ -458,29 +459,31 @@ int ofs_summary_make(struct ofs_summary *s, struct optimfs *fs, uint32_t below,
  * read nothing. */
 static void count_damage(struct ofs_summary *s)
 {
-	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_catalog *cat = s->snap->cat;
 
 	count_files(s);
 	for (uint32_t i = 0; i < cat->nentries; i++)
 		count_health(s, &cat->entries[i]);
 }
 
-static int directory(struct optimfs *fs, struct ofs_at at,
+static int directory(struct optimfs *fs, const struct optimfs_attr *attr,
     enum optimfs_summary_form form, struct ofs_buf *out,
     struct optimfs_error *err)
 {
-	struct ofs_summary s = { .fs = fs };
-	bool whole = at.space == OFS_SPACE_TREE && at.index == 0;
-	int ret = 0;
+	struct ofs_summary s = { 0 };
+	struct ofs_snapshot *snap;
+	struct ofs_at at;
+	int ret;
 
-	if (whole &&
+	if (attr->node == OPTIMFS_ROOT &&
 	    (form == OPTIMFS_SUMMARY_TEXT || form == OPTIMFS_SUMMARY_JSON))
-		find_views(&s);
-	ofs_enter(fs);
-	if (form == OPTIMFS_SUMMARY_PROBLEMS)
+		find_views(&s, fs);
+	s.snap = snap = ofs_enter(fs);
+	ret = ofs_node_at(snap, attr->node, &at, err);
+	if (ret == 0 && form == OPTIMFS_SUMMARY_PROBLEMS)
 		count_damage(&s);
-	else
-		ret = ofs_summary_make(&s, fs,
+	else if (ret == 0)
+		ret = ofs_summary_make(&s, snap,
 		    at.space == OFS_SPACE_TREE ? at.index : OFS_NONE, err);
 	if (s.gone > 0)
 		refuse_views(&s);
@@ -492,7 +495,7 @@ static int directory(struct optimfs *fs, struct ofs_at at,
 		ofs_summary_damage(&s, out);
 	else if (ret == 0)
 		ofs_summary_text(&s, out);
-	ofs_leave(fs);
+	ofs_leave(snap);
 	return ret;
 }
 
@@ -501,14 +504,12 @@ char *optimfs_summary(struct optimfs *fs, const char *path,
 {
 	struct optimfs_attr attr;
 	struct ofs_buf out = { 0 };
-	struct ofs_at at;
 	int ret = 0;
 
-	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
-	    ofs_node_at(fs, attr.node, &at, err) == -1)
+	if (optimfs_resolve(fs, path, &attr, err) == -1)
 		return NULL;
 	if (S_ISDIR(attr.mode))
-		ret = directory(fs, at, form, &out, err);
+		ret = directory(fs, &attr, form, &out, err);
 	else if (form == OPTIMFS_SUMMARY_JSON)
 		ofs_summary_file_json(fs, path, &attr, &out);
 	else

@@ -38,7 +38,7 @@ struct ofs_summary_optim {
 
 /* What is below a node of the tree. The rest is known of the root only. */
 struct ofs_summary {
-	struct optimfs *fs;
+	struct ofs_snapshot *snap;
 	uint32_t below;
 	struct ofs_summary_count all, model, optimizer, extra;
 	struct ofs_summary_count dtype[OFS_NDTYPES];
@@ -67,15 +67,15 @@ struct ofs_summary {
 };
 
 /* All but views. */
-int ofs_summary_make(struct ofs_summary *s, struct optimfs *fs, uint32_t below,
-    struct optimfs_error *err);
+int ofs_summary_make(struct ofs_summary *s, struct ofs_snapshot *snap,
+    uint32_t below, struct optimfs_error *err);
 /* Is it a note of what is lost, or of state that there is none of by intent? */
 bool ofs_summary_is_remark(const struct ofs_note *n);
 /* What is wrong: damaged tensors and values, and files that are missing. */
 uint64_t ofs_summary_problems(const struct ofs_summary *s);
 /* The text of a value of the tree; false where it cannot be read or is longer
  * than size. */
-bool ofs_summary_value(struct optimfs *fs, uint32_t index, char *text,
+bool ofs_summary_value(struct ofs_snapshot *snap, uint32_t index, char *text,
     size_t size);
 
 void ofs_summary_text(const struct ofs_summary *s, struct ofs_buf *out);

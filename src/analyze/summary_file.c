@@ -39,14 +39,15 @@ static char *attribute(struct optimfs *fs, uint64_t node, const char *name)
 	    : value;
 }
 
-static const struct ofs_tensor *tensor_at(struct optimfs *fs, uint64_t node)
+static const struct ofs_tensor *tensor_at(const struct ofs_snapshot *snap,
+    uint64_t node)
 {
 	struct ofs_at at;
 
-	if (ofs_node_at(fs, node, &at, NULL) == -1 ||
-	    at.space != OFS_SPACE_TREE || at.index >= fs->tree.n)
+	if (ofs_node_at(snap, node, &at, NULL) == -1 ||
+	    at.space != OFS_SPACE_TREE || at.index >= snap->tree.n)
 		return NULL;
-	return ofs_entry_tensor(fs->cat, ofs_at_entry(fs, at));
+	return ofs_entry_tensor(snap->cat, ofs_at_entry(snap, at));
 }
 
 static void put_attribute(struct ofs_buf *out, const char *name,
@@ -64,6 +65,7 @@ static void put_attribute(struct ofs_buf *out, const char *name,
 void ofs_summary_file_text(struct optimfs *fs, const struct optimfs_attr *attr,
     struct ofs_buf *out)
 {
+	struct ofs_snapshot *snap;
 	const struct ofs_tensor *t;
 	char human[OFS_HUMAN_SIZE];
 
@@ -80,11 +82,11 @@ void ofs_summary_file_text(struct optimfs *fs, const struct optimfs_attr *attr,
 			put_attribute(out, shown[i].name, value);
 		free(value);
 	}
-	ofs_enter(fs);
-	t = tensor_at(fs, attr->node);
+	snap = ofs_enter(fs);
+	t = tensor_at(snap, attr->node);
 	if (t != NULL && t->nshards > 1)
-		ofs_summary_shards(fs->cat, t, out);
-	ofs_leave(fs);
+		ofs_summary_shards(snap->cat, t, out);
+	ofs_leave(snap);
 }
 
 void ofs_summary_file_json(struct optimfs *fs, const char *path,

@@ -65,7 +65,7 @@ static void put_step(struct ofs_json_writer *w, const char *step)
 static void put_group(const struct ofs_summary *s, uint32_t dir,
     struct ofs_json_writer *w)
 {
-	const struct ofs_tree_node *node = s->fs->tree.node;
+	const struct ofs_tree_node *node = s->snap->tree.node;
 	char text[256];
 
 	ofs_json_open(w, NULL, '{');
@@ -73,7 +73,7 @@ static void put_group(const struct ofs_summary *s, uint32_t dir,
 		uint32_t option = node[dir].child + i;
 
 		if (strcmp(node[option].name, "params") != 0 &&
-		    ofs_summary_value(s->fs, option, text, sizeof(text)))
+		    ofs_summary_value(s->snap, option, text, sizeof(text)))
 			put_value(w, node[option].name, text);
 	}
 	ofs_json_close(w, '}');
@@ -94,7 +94,7 @@ static void put_optim(const struct ofs_summary *s,
     const struct ofs_summary_optim *o, struct ofs_json_writer *w)
 {
 	const struct ofs_tree_node *dir =
-	    o->groups == OFS_NONE ? NULL : &s->fs->tree.node[o->groups];
+	    o->groups == OFS_NONE ? NULL : &s->snap->tree.node[o->groups];
 
 	ofs_json_open(w, NULL, '{');
 	ofs_json_put_string(w, "name", o->name);
@@ -146,7 +146,7 @@ static void put_sharding(const struct ofs_summary *s, struct ofs_json_writer *w)
 
 static void put_names(const struct ofs_summary *s, struct ofs_json_writer *w)
 {
-	const struct ofs_tree *tree = &s->fs->tree;
+	const struct ofs_tree *tree = &s->snap->tree;
 	uint32_t dir = ofs_tree_lookup(tree, 0, "extra");
 
 	ofs_json_open(w, "extra", '[');
@@ -159,7 +159,7 @@ static void put_names(const struct ofs_summary *s, struct ofs_json_writer *w)
 static void put_notes(const struct ofs_summary *s, const char *key,
     enum ofs_note_kind kind, struct ofs_json_writer *w)
 {
-	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_catalog *cat = s->snap->cat;
 
 	ofs_json_open(w, key, '[');
 	for (uint32_t i = 0; i < cat->nnotes; i++) {
@@ -192,9 +192,9 @@ static void put_views(const struct ofs_summary *s, struct ofs_json_writer *w)
 static void put_checkpoint(const struct ofs_summary *s,
     struct ofs_json_writer *w)
 {
-	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_catalog *cat = s->snap->cat;
 
-	ofs_json_put_string(w, "source", s->fs->source);
+	ofs_json_put_string(w, "source", s->snap->fs->source);
 	ofs_json_put_string(w, "format", cat->format);
 	ofs_json_put_string(w, "writer", cat->writer);
 	ofs_json_put_string(w, "trainer", cat->trainer);
@@ -231,8 +231,9 @@ void ofs_summary_json(const struct ofs_summary *s, struct ofs_buf *out)
 		ofs_json_put_string(&w, "kind", "checkpoint");
 		put_checkpoint(s, &w);
 	} else {
-		ofs_at_path(s->fs, (struct ofs_at){ OFS_SPACE_TREE, s->below },
-		    path, sizeof(path));
+		ofs_at_path(s->snap,
+		    (struct ofs_at){ OFS_SPACE_TREE, s->below }, path,
+		    sizeof(path));
 		ofs_json_put_string(&w, "kind", "directory");
 		ofs_json_put_string(&w, "path", path);
 	}

@@ -57,9 +57,9 @@ static void put_plain(struct ofs_buf *out, const char *s)
 
 static void put_source(const struct ofs_summary *s, struct ofs_buf *out)
 {
-	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_catalog *cat = s->snap->cat;
 
-	put_plain(out, s->fs->source);
+	put_plain(out, s->snap->fs->source);
 	ofs_buf_putc(out, '\n');
 	label(out, "format");
 	ofs_buf_puts(out, format_name(cat->format));
@@ -112,7 +112,7 @@ static void put_group(const struct ofs_summary *s, uint32_t dir,
 {
 	static const char *const options[] = { "lr", "betas", "momentum", "eps",
 		"weight_decay" };
-	const struct ofs_tree *tree = &s->fs->tree;
+	const struct ofs_tree *tree = &s->snap->tree;
 	const char *between = "  ";
 	char text[80];
 
@@ -120,7 +120,7 @@ static void put_group(const struct ofs_summary *s, uint32_t dir,
 	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++) {
 		uint32_t node = ofs_tree_lookup(tree, dir, options[i]);
 
-		if (!ofs_summary_value(s->fs, node, text, sizeof(text)))
+		if (!ofs_summary_value(s->snap, node, text, sizeof(text)))
 			continue;
 		ofs_buf_printf(out, "%s%s ", between, options[i]);
 		put_plain(out, text);
@@ -136,7 +136,7 @@ static void put_groups(const struct ofs_summary *s,
 
 	if (o->groups == OFS_NONE)
 		return;
-	dir = &s->fs->tree.node[o->groups];
+	dir = &s->snap->tree.node[o->groups];
 	for (uint32_t i = 0; i < dir->nchild && i < MAX_GROUPS; i++)
 		put_group(s, dir->child + i, out);
 	if (dir->nchild > MAX_GROUPS)
@@ -233,7 +233,7 @@ static void put_sharding(const struct ofs_summary *s, struct ofs_buf *out)
 
 static void put_extra(const struct ofs_summary *s, struct ofs_buf *out)
 {
-	const struct ofs_tree *tree = &s->fs->tree;
+	const struct ofs_tree *tree = &s->snap->tree;
 	uint32_t dir = ofs_tree_lookup(tree, 0, "extra");
 	const struct ofs_tree_node *extra = &tree->node[dir];
 
@@ -274,7 +274,7 @@ static bool is_unread(const struct ofs_note *n)
 static void put_notes(const struct ofs_summary *s,
     bool (*is)(const struct ofs_note *n), const char *file, struct ofs_buf *out)
 {
-	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_catalog *cat = s->snap->cat;
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < cat->nnotes; i++) {
@@ -403,7 +403,7 @@ static void put_below(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	char path[4096];
 
-	ofs_at_path(s->fs, (struct ofs_at){ OFS_SPACE_TREE, s->below }, path,
+	ofs_at_path(s->snap, (struct ofs_at){ OFS_SPACE_TREE, s->below }, path,
 	    sizeof(path));
 	put_plain(out, path);
 	ofs_buf_putc(out, '\n');
@@ -442,7 +442,7 @@ void ofs_summary_text(const struct ofs_summary *s, struct ofs_buf *out)
 
 void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out)
 {
-	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_catalog *cat = s->snap->cat;
 	uint64_t problems = ofs_summary_problems(s);
 
 	ofs_buf_puts(out, cat->format == NULL ? "unknown" : cat->format);
@@ -480,7 +480,7 @@ void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out)
 		    "%" PRIu64 " of the tensors and values cannot be read by "
 		    "this version, or not without an option; optimfs info ",
 		    s->unread);
-		put_plain(out, s->fs->source);
+		put_plain(out, s->snap->fs->source);
 		ofs_buf_puts(out, " says why");
 	}
 	if (ofs_summary_problems(s) == 0)
@@ -495,6 +495,6 @@ void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out)
 		put_count(out, s->gone + s->damaged, "unreadable tensor");
 	}
 	ofs_buf_puts(out, "; optimfs fsck ");
-	put_plain(out, s->fs->source);
+	put_plain(out, s->snap->fs->source);
 	ofs_buf_puts(out, " says which");
 }

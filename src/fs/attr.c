@@ -19,42 +19,43 @@ static uint64_t mix(uint64_t a, uint64_t b)
 	return x <= 1 ? x + 2 : x;
 }
 
-uint64_t ofs_at_ino(const struct optimfs *fs, struct ofs_at at)
+uint64_t ofs_at_ino(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	if (ofs_at_is_view(at))
-		return ofs_view_ino(fs, at);
-	if (ofs_at_static(fs, at))
-		return fs->static_ino[at.index - fs->tree.n];
-	if (ofs_at_made(fs, at))
-		return ofs_overlay_ino(fs, at);
+		return ofs_view_ino(snap, at);
+	if (ofs_at_static(snap, at))
+		return snap->static_ino[at.index - snap->tree.n];
+	if (ofs_at_made(snap, at))
+		return ofs_overlay_ino(snap, at);
 	if (at.space == OFS_SPACE_TREE)
-		return fs->tree.node[at.index].ino;
+		return snap->tree.node[at.index].ino;
 	if (at.index == 0)
-		return fs->space[at.space].ino;
-	return mix(fs->space[at.space].ino, fs->tree.node[at.index].ino);
+		return snap->space[at.space].ino;
+	return mix(snap->space[at.space].ino, snap->tree.node[at.index].ino);
 }
 
-static int64_t newest(const struct optimfs *fs, const struct ofs_tensor *t)
+static int64_t newest(const struct ofs_snapshot *snap,
+    const struct ofs_tensor *t)
 {
 	int64_t at = INT64_MIN;
 
 	for (uint32_t i = 0; i < t->nshards; i++) {
-		uint32_t o = fs->cat->shards[t->shard + i].at.object;
-		const struct ofs_object *object = &fs->cat->objects[o];
+		uint32_t o = snap->cat->shards[t->shard + i].at.object;
+		const struct ofs_object *object = &snap->cat->objects[o];
 
 		if (!object->missing && object->mtime_ns > at)
 			at = object->mtime_ns;
 	}
-	return at == INT64_MIN ? fs->mtime_ns : at;
+	return at == INT64_MIN ? snap->mtime_ns : at;
 }
 
-static uint64_t stored_bytes(const struct optimfs *fs,
+static uint64_t stored_bytes(const struct ofs_snapshot *snap,
     const struct ofs_tensor *t)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < t->nshards; i++) {
-		uint64_t len = fs->cat->shards[t->shard + i].at.len;
+		uint64_t len = snap->cat->shards[t->shard + i].at.len;
 
 		sum = len > UINT64_MAX - sum ? UINT64_MAX : sum + len;
 	}
@@ -62,35 +63,35 @@ static uint64_t stored_bytes(const struct optimfs *fs,
 }
 
 /* What the source has to do with a file of the tree or of a mirror. */
-static void source_attr(const struct optimfs *fs, const struct ofs_entry *e,
-    struct optimfs_attr *attr)
+static void source_attr(const struct ofs_snapshot *snap,
+    const struct ofs_entry *e, struct optimfs_attr *attr)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
+	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
 	const struct ofs_object *o;
 
 	if (t != NULL) {
-		attr->mtime_ns = newest(fs, t);
-		attr->stored = stored_bytes(fs, t);
+		attr->mtime_ns = newest(snap, t);
+		attr->stored = stored_bytes(snap, t);
 	} else if (e->kind == OFS_ENTRY_ITEM) {
-		o = &fs->cat->objects[fs->cat->items[e->ref].at.object];
+		o = &snap->cat->objects[snap->cat->items[e->ref].at.object];
 		if (!o->missing)
 			attr->mtime_ns = o->mtime_ns;
-		attr->stored = fs->cat->items[e->ref].at.len;
+		attr->stored = snap->cat->items[e->ref].at.len;
 	} else {
 		attr->stored = attr->size;
 	}
 }
 
-static int static_size(struct optimfs *fs, uint32_t i,
+static int static_size(struct ofs_snapshot *snap, uint32_t i,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	const struct ofs_static_node *s = &ofs_static_nodes[i];
-	struct ofs_lines *lines = &fs->lines[i];
+	struct ofs_lines *lines = &snap->lines[i];
 	struct ofs_buf text = { 0 };
 
-	if (i == OFS_STATIC_MISSING && fs->edit != NULL &&
-	    ofs_overlay_is_template(fs->edit)) {
-		fs->write->missing(fs, &text);
+	if (i == OFS_STATIC_MISSING && snap->edit != NULL &&
+	    ofs_overlay_is_template(snap->edit)) {
+		snap->write->missing(snap, &text);
 		attr->size = text.len;
 		attr->exact = false;
 		ofs_buf_fini(&text);
@@ -98,18 +99,18 @@ static int static_size(struct optimfs *fs, uint32_t i,
 	}
 	if (s->lines != NULL) {
 		/* To count many lines is to make them all: not for a stat. */
-		uint32_t steps = s->lines->steps(fs);
+		uint32_t steps = s->lines->steps(snap);
 
 		attr->exact = steps <= 1024 || atomic_load(&lines->known);
 		attr->size = (uint64_t)steps * 256;
 		if (!attr->exact)
 			return 0;
-		if (ofs_lines_index(lines, fs, err) == -1)
+		if (ofs_lines_index(lines, snap, err) == -1)
 			return -1;
 		attr->size = lines->size;
 		return 0;
 	}
-	s->text(fs, &text);
+	s->text(snap, &text);
 	if (text.bad)
 		return optimfs_fail(err, ENOMEM, "%s", s->name);
 	attr->size = text.len;
@@ -124,102 +125,103 @@ static bool is_edited(struct ofs_at at)
 	return at.space == OFS_SPACE_TREE || at.space == OFS_SPACE_NPY;
 }
 
-static uint32_t mode_of(const struct optimfs *fs, struct ofs_at at, bool dir)
+static uint32_t mode_of(const struct ofs_snapshot *snap, struct ofs_at at,
+    bool dir)
 {
-	uint32_t mode = dir ? fs->mode_dir : fs->mode_file;
-	bool fixed = ofs_at_static(fs, at) &&
-	    at.index - fs->tree.n != OFS_STATIC_CONTROL;
+	uint32_t mode = dir ? snap->mode_dir : snap->mode_file;
+	bool fixed = ofs_at_static(snap, at) &&
+	    at.index - snap->tree.n != OFS_STATIC_CONTROL;
 
-	return fs->edit == NULL || !is_edited(at) || fixed ? mode : mode | 0200;
+	return snap->edit == NULL || !is_edited(at) || fixed ? mode
+							     : mode | 0200;
 }
 
 /* A tensor of the tree is written through its own node, and through npy only
  * as a whole. */
-static void changeable(const struct optimfs *fs, struct ofs_at at,
+static void changeable(const struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_attr *attr)
 {
-	const struct ofs_entry *e = ofs_at_entry(fs, at);
+	const struct ofs_entry *e = ofs_at_entry(snap, at);
 
 	attr->changes = true;
-	if (ofs_at_static(fs, at))
+	if (ofs_at_static(snap, at))
 		return;
 	attr->moves =
-	    at.space != OFS_SPACE_TREE || ofs_overlay_moves(fs, at.index);
+	    at.space != OFS_SPACE_TREE || ofs_overlay_moves(snap, at.index);
 	attr->shared = at.space != OFS_SPACE_TREE ||
 	    (e != NULL &&
-		ofs_entry_is_text(fs->cat, (uint32_t)(e - fs->cat->entries)));
+		ofs_entry_is_text(snap->cat,
+		    (uint32_t)(e - snap->cat->entries)));
 }
 
 /* The root has one number for ever. */
-static uint64_t public_node(const struct optimfs *fs, struct ofs_at at)
+static uint64_t public_node(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	uint64_t node = ofs_node_of(at.space, at.index);
 
 	return node == OPTIMFS_ROOT
 	    ? node
-	    : node | (uint64_t)fs->generation << OFS_GENERATION;
+	    : node | (uint64_t)snap->generation << OFS_GENERATION;
 }
 
-int ofs_at_attr(struct optimfs *fs, struct ofs_at at, struct optimfs_attr *attr,
-    struct optimfs_error *err)
+int ofs_at_attr(struct ofs_snapshot *snap, struct ofs_at at,
+    struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	const struct ofs_space *space;
-	bool dir = ofs_at_is_dir(fs, at);
+	bool dir = ofs_at_is_dir(snap, at);
 	int ret = 0;
 
 	*attr = (struct optimfs_attr){
-		.node = public_node(fs, at),
-		.ino = ofs_at_ino(fs, at),
-		.mtime_ns = fs->mtime_ns,
-		.mode = mode_of(fs, at, dir),
-		.uid = (uint32_t)fs->cat->uid,
-		.gid = (uint32_t)fs->cat->gid,
+		.node = public_node(snap, at),
+		.ino = ofs_at_ino(snap, at),
+		.mtime_ns = snap->mtime_ns,
+		.mode = mode_of(snap, at, dir),
+		.uid = (uint32_t)snap->cat->uid,
+		.gid = (uint32_t)snap->cat->gid,
 		/* 1: nobody counts the sub-directories of a directory */
 		.nlink = 1,
 		.exact = true,
 	};
-	if (fs->edit != NULL)
-		changeable(fs, at, attr);
-	if (ofs_at_static(fs, at) && !dir)
-		return static_size(fs, at.index - fs->tree.n, attr, err);
-	if (ofs_at_made(fs, at) ||
-	    (dir && fs->edit != NULL && is_edited(at) &&
-		!ofs_at_static(fs, at)))
-		return ofs_overlay_attr(fs, at, attr, err);
+	if (snap->edit != NULL)
+		changeable(snap, at, attr);
+	if (ofs_at_static(snap, at) && !dir)
+		return static_size(snap, at.index - snap->tree.n, attr, err);
+	if (ofs_at_made(snap, at) ||
+	    (dir && snap->edit != NULL && is_edited(at) &&
+		!ofs_at_static(snap, at)))
+		return ofs_overlay_attr(snap, at, attr, err);
 	if (dir)
 		return 0;
 	if (ofs_at_is_view(at)) {
-		ret = ofs_view_size(fs, at, &attr->size, err);
+		ret = ofs_view_size(snap, at, &attr->size, err);
 		attr->stored = attr->size;
 		return ret;
 	}
-	space = &fs->space[at.space];
-	ret = space->ops->size(fs, space, at.index, attr, err);
+	space = &snap->space[at.space];
+	ret = space->ops->size(snap, space, at.index, attr, err);
 	if (ret == -1)
 		return -1;
-	source_attr(fs, ofs_at_entry(fs, at), attr);
-	return fs->edit != NULL && is_edited(at)
-	    ? ofs_overlay_attr(fs, at, attr, err)
+	source_attr(snap, ofs_at_entry(snap, at), attr);
+	return snap->edit != NULL && is_edited(at)
+	    ? ofs_overlay_attr(snap, at, attr, err)
 	    : 0;
 }
 
-static int do_getattr(struct optimfs *fs, uint64_t node,
+static int do_getattr(struct ofs_snapshot *snap, uint64_t node,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_at at;
 
-	if (ofs_node_at(fs, node, &at, err) == -1)
+	if (ofs_node_at(snap, node, &at, err) == -1)
 		return -1;
-	return ofs_at_attr(fs, at, attr, err);
+	return ofs_at_attr(snap, at, attr, err);
 }
 
 int optimfs_getattr(struct optimfs *fs, uint64_t node,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter(fs);
-	ret = do_getattr(fs, node, attr, err);
-	ofs_leave(fs);
+	struct ofs_snapshot *snap = ofs_enter(fs);
+	int ret = do_getattr(snap, node, attr, err);
+	ofs_leave(snap);
 	return ret;
 }

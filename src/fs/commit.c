@@ -15,7 +15,7 @@
 
 static int same(void *ctx, struct optimfs_error *err)
 {
-	return ofs_indexes_same(ctx, err);
+	return ofs_indexes_same(((struct optimfs *)ctx)->now, err);
 }
 
 static const char *path_of(const struct optimfs *fs)
@@ -36,7 +36,8 @@ static struct ofs_publish *begin(const struct optimfs *fs, int stage,
 {
 	return fs->sites != NULL
 	    ? ofs_publish_begin_sites(fs->sites, stage, err)
-	    : ofs_publish_begin(fs->cat->dir.path, fs->cat->dir.fd, stage, err);
+	    : ofs_publish_begin(fs->now->cat->dir.path, fs->now->cat->dir.fd,
+		  stage, err);
 }
 
 static int run(const struct ofs_commit_job *job, const struct ofs_parts *parts,
@@ -63,10 +64,10 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 {
 	struct ofs_commit_job job = {
 		.source = fs->source,
-		.reader = &fs->reader,
-		.tree = &fs->tree,
+		.reader = &fs->now->reader,
+		.tree = &fs->now->tree,
 		.options = &fs->options,
-		.overlay = fs->edit,
+		.overlay = fs->now->edit,
 		.changes = changes,
 		.stage = stage,
 		.many = fs->sites != NULL,
@@ -98,7 +99,7 @@ static void forget(const struct optimfs *fs, bool safe)
 {
 	if (fs->sites == NULL)
 		ofs_publish_forget(
-		    ofs_stage_beside(ofs_overlay_stage(fs->edit)));
+		    ofs_stage_beside(ofs_overlay_stage(fs->now->edit)));
 	else if (safe)
 		ofs_coordinator_forget(fs->sites);
 }
@@ -106,11 +107,11 @@ static void forget(const struct optimfs *fs, bool safe)
 int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
-	struct ofs_stage *stage = ofs_overlay_stage(fs->edit);
+	struct ofs_stage *stage = ofs_overlay_stage(fs->now->edit);
 	struct ofs_changes changes;
 	int ret;
 
-	if (ofs_overlay_changes(fs->edit, &changes, err) == -1)
+	if (ofs_overlay_changes(fs->now->edit, &changes, err) == -1)
 		return -1;
 	if (ofs_changes_check(&changes, err) == -1 ||
 	    ofs_stage_held(stage, err) == -1)
@@ -122,7 +123,7 @@ int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	/* the record of the commit stays until the journal is empty: between
 	 * the two, what it says is that the journal is done with */
 	if (ret != -1 &&
-	    ofs_overlay_published(fs->edit, ret == 1 ? err : NULL) == 0)
+	    ofs_overlay_published(fs->now->edit, ret == 1 ? err : NULL) == 0)
 		forget(fs, ret == 0);
 	return ret;
 }

@@ -12,7 +12,7 @@
 
 /* One listing under way. */
 struct listing {
-	struct optimfs *fs;
+	struct ofs_snapshot *snap;
 	bool want_attr;
 	optimfs_dirent_fn *each;
 	void *ctx;
@@ -26,22 +26,22 @@ static int give(struct listing *l, struct ofs_at at, const char *name,
 	struct optimfs_attr attr;
 	struct optimfs_dirent entry = {
 		.name = name,
-		.ino = ofs_at_ino(l->fs, at),
-		.mode = ofs_at_is_dir(l->fs, at) ? S_IFDIR : S_IFREG,
+		.ino = ofs_at_ino(l->snap, at),
+		.mode = ofs_at_is_dir(l->snap, at) ? S_IFDIR : S_IFREG,
 		.attr = l->want_attr ? &attr : NULL,
 		.position = position,
 	};
 
-	if (l->want_attr && ofs_at_attr(l->fs, at, &attr, l->err) == -1)
+	if (l->want_attr && ofs_at_attr(l->snap, at, &attr, l->err) == -1)
 		return -1;
 	return l->each(l->ctx, &entry) != 0;
 }
 
 static int list_static(struct listing *l, uint32_t dir, uint64_t start)
 {
-	const struct optimfs *fs = l->fs;
+	const struct ofs_snapshot *snap = l->snap;
 	bool top = dir == OFS_STATIC_TOP;
-	uint64_t n = top ? OFS_NSTATIC - 1 : fs->nspaces - OFS_SPACE_RANK;
+	uint64_t n = top ? OFS_NSTATIC - 1 : snap->nspaces - OFS_SPACE_RANK;
 	int ret = 0;
 
 	for (uint64_t i = start; i < n && ret == 0; i++) {
@@ -49,11 +49,11 @@ static int list_static(struct listing *l, uint32_t dir, uint64_t start)
 		char rank[16];
 
 		if (top) {
-			ret = give(l, ofs_at_of_static(fs, k),
+			ret = give(l, ofs_at_of_static(snap, k),
 			    ofs_static_nodes[k].name, i);
 			continue;
 		}
-		snprintf(rank, sizeof(rank), "%d", fs->space[k].rank);
+		snprintf(rank, sizeof(rank), "%d", snap->space[k].rank);
 		ret = give(l, (struct ofs_at){ k, 0 }, rank, i);
 	}
 	return ret;
@@ -70,7 +70,7 @@ static int list_views(struct listing *l, uint64_t start)
 		name = i > UINT32_MAX ? NULL : ofs_layout_common((unsigned)i);
 		if (name == NULL)
 			break;
-		if (ofs_view_find(l->fs, name, &at, l->err) == -1)
+		if (ofs_view_find(l->snap, name, &at, l->err) == -1)
 			return -1;
 		ret = give(l, at, name, i);
 	}
@@ -83,20 +83,20 @@ static int list_view(struct listing *l, struct ofs_at dir, uint64_t start)
 	uint32_t n;
 	int ret = 0;
 
-	if (ofs_view_children(l->fs, dir, &first, &n, l->err) == -1)
+	if (ofs_view_children(l->snap, dir, &first, &n, l->err) == -1)
 		return -1;
 	for (uint64_t i = start; i < n && ret == 0; i++) {
 		struct ofs_at at = { dir.space, first.index + (uint32_t)i };
 
-		ret = give(l, at, ofs_view_name(l->fs, at), i);
+		ret = give(l, at, ofs_view_name(l->snap, at), i);
 	}
 	return ret;
 }
 
 static int list_tree(struct listing *l, struct ofs_at dir, uint64_t start)
 {
-	const struct ofs_tree_node *d = &l->fs->tree.node[dir.index];
-	struct ofs_space *s = &l->fs->space[dir.space];
+	const struct ofs_tree_node *d = &l->snap->tree.node[dir.index];
+	struct ofs_space *s = &l->snap->space[dir.space];
 	char name[OFS_NAME_MAX + 1];
 	int ret = 0;
 
@@ -104,15 +104,15 @@ static int list_tree(struct listing *l, struct ofs_at dir, uint64_t start)
 		struct ofs_at at = { .space = dir.space };
 		int has;
 
-		if (ofs_mirror_child(l->fs, s, d->child + (uint32_t)i,
+		if (ofs_mirror_child(l->snap, s, d->child + (uint32_t)i,
 			&at.index, l->err) == -1)
 			return -1;
-		has = ofs_space_has(l->fs, s, at.index, l->err);
+		has = ofs_space_has(l->snap, s, at.index, l->err);
 		if (has == -1)
 			return -1;
 		if (has == 1)
 			ret = give(l, at,
-			    ofs_mirror_name(l->fs, s, at.index, name), i);
+			    ofs_mirror_name(l->snap, s, at.index, name), i);
 	}
 	return ret;
 }
@@ -123,28 +123,28 @@ static int give_edited(void *ctx, struct ofs_at at, const char *name,
 	return give(ctx, at, name, position);
 }
 
-static int do_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
+static int do_readdir(struct ofs_snapshot *snap, uint64_t dir, uint64_t start,
     bool want_attr, optimfs_dirent_fn *each, void *ctx,
     struct optimfs_error *err)
 {
-	struct listing l = { fs, want_attr, each, ctx, err };
+	struct listing l = { snap, want_attr, each, ctx, err };
 	struct ofs_at at;
 	int ret;
 
-	if (ofs_node_at(fs, dir, &at, err) == -1)
+	if (ofs_node_at(snap, dir, &at, err) == -1)
 		return -1;
-	if (!ofs_at_is_dir(fs, at))
+	if (!ofs_at_is_dir(snap, at))
 		return optimfs_fail(err, ENOTDIR, "not a directory");
 	if (ofs_at_is_view(at))
 		ret = list_view(&l, at, start);
-	else if (!ofs_at_static(fs, at) && fs->edit != NULL)
-		ret = ofs_overlay_list(fs, at, start, give_edited, &l, err);
-	else if (!ofs_at_static(fs, at))
+	else if (!ofs_at_static(snap, at) && snap->edit != NULL)
+		ret = ofs_overlay_list(snap, at, start, give_edited, &l, err);
+	else if (!ofs_at_static(snap, at))
 		ret = list_tree(&l, at, start);
-	else if (at.index - fs->tree.n == OFS_STATIC_VIEW)
+	else if (at.index - snap->tree.n == OFS_STATIC_VIEW)
 		ret = list_views(&l, start);
 	else
-		ret = list_static(&l, at.index - fs->tree.n, start);
+		ret = list_static(&l, at.index - snap->tree.n, start);
 	return ret == -1 ? -1 : 0;
 }
 
@@ -152,10 +152,8 @@ int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
     bool want_attr, optimfs_dirent_fn *each, void *ctx,
     struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter(fs);
-	ret = do_readdir(fs, dir, start, want_attr, each, ctx, err);
-	ofs_leave(fs);
+	struct ofs_snapshot *snap = ofs_enter(fs);
+	int ret = do_readdir(snap, dir, start, want_attr, each, ctx, err);
+	ofs_leave(snap);
 	return ret;
 }

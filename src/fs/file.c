@@ -10,56 +10,62 @@
 #include "fs/view.h"
 #include "fs/write_open.h"
 
-int ofs_entry_sound(const struct optimfs *fs, const struct ofs_entry *e,
+int ofs_entry_sound(const struct ofs_snapshot *snap, const struct ofs_entry *e,
     struct optimfs_error *err)
 {
 	uint32_t error = OFS_NONE;
 
 	if (e->kind == OFS_ENTRY_TENSOR)
-		error = fs->cat->tensors[e->ref].error;
+		error = snap->cat->tensors[e->ref].error;
 	else if (e->kind == OFS_ENTRY_ITEM)
-		error = fs->cat->items[e->ref].error;
-	return error == OFS_NONE ? 0 : ofs_catalog_fail(fs->cat, error, err);
+		error = snap->cat->items[e->ref].error;
+	return error == OFS_NONE ? 0 : ofs_catalog_fail(snap->cat, error, err);
 }
 
-int ofs_file_failed(struct optimfs *fs, struct ofs_at at, uint64_t off,
+int ofs_file_failed(struct ofs_snapshot *snap, struct ofs_at at, uint64_t off,
     uint64_t len, struct optimfs_error *err)
 {
 	char path[256];
 
-	ofs_at_path(fs, at, path, sizeof(path));
+	ofs_at_path(snap, at, path, sizeof(path));
 	if (len == 0)
 		optimfs_fail_in(err, "%s", path);
 	else
 		optimfs_fail_in(err, "%s bytes %" PRIu64 "-%" PRIu64, path, off,
 		    off + len - 1);
-	ofs_failures_add(&fs->failures, ofs_node_of(at.space, at.index), path,
-	    off, len, err);
+	ofs_failures_add(&snap->fs->failures, ofs_node_of(at.space, at.index),
+	    path, off, len, err);
 	return -1;
+}
+
+uint64_t ofs_file_size(const struct optimfs_file *file)
+{
+	uint64_t size;
+
+	if (file->snap->edit != NULL && ofs_overlay_size(file, &size))
+		return size;
+	return file->size;
 }
 
 uint64_t optimfs_file_size(const struct optimfs_file *file)
 {
-	uint64_t size, now;
+	struct ofs_snapshot *snap = ofs_enter(file->fs);
+	uint64_t size = ofs_file_size(file);
 
-	ofs_enter(file->fs);
-	size = file->size;
-	if (file->fs->edit != NULL && ofs_overlay_size(file, &now))
-		size = now;
-	ofs_leave(file->fs);
+	ofs_leave(snap);
 	return size;
 }
 
 static int open_static(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct optimfs *fs = file->fs;
-	uint32_t i = file->at.index - fs->tree.n;
+	struct ofs_snapshot *snap = file->snap;
+	uint32_t i = file->at.index - snap->tree.n;
 	const struct ofs_static_node *s = &ofs_static_nodes[i];
 	struct ofs_buf text = { 0 };
 
-	if (i == OFS_STATIC_MISSING && fs->edit != NULL &&
-	    ofs_overlay_is_template(fs->edit)) {
-		fs->write->missing(fs, &text);
+	if (i == OFS_STATIC_MISSING && snap->edit != NULL &&
+	    ofs_overlay_is_template(snap->edit)) {
+		snap->write->missing(snap, &text);
 		file->blob = ofs_blob_of(&text, err);
 		if (file->blob == NULL)
 			return -1;
@@ -67,15 +73,15 @@ static int open_static(struct optimfs_file *file, struct optimfs_error *err)
 		return 0;
 	}
 	if (s->lines != NULL) {
-		if (ofs_lines_index(&fs->lines[i], fs, err) == -1)
+		if (ofs_lines_index(&snap->lines[i], snap, err) == -1)
 			return -1;
-		file->lines = &fs->lines[i];
+		file->lines = &snap->lines[i];
 		file->size = file->lines->size;
 		return 0;
 	}
 	if (s->text == NULL)
 		return optimfs_fail(err, EISDIR, "%s is a directory", s->name);
-	s->text(fs, &text);
+	s->text(snap, &text);
 	file->blob = ofs_blob_of(&text, err);
 	if (file->blob == NULL)
 		return -1;
@@ -85,14 +91,14 @@ static int open_static(struct optimfs_file *file, struct optimfs_error *err)
 
 static int open_mirrored(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct optimfs *fs = file->fs;
-	struct ofs_space *s = &fs->space[file->at.space];
+	struct ofs_snapshot *snap = file->snap;
+	struct ofs_space *s = &snap->space[file->at.space];
 
-	if (fs->tree.node[file->at.index].entry == OFS_NONE)
+	if (snap->tree.node[file->at.index].entry == OFS_NONE)
 		return optimfs_fail(err, EISDIR, "is a directory");
-	if (ofs_indexes_same(fs, err) == -1 ||
-	    s->ops->open(fs, s, file->at.index, file, err) == -1)
-		return ofs_file_failed(fs, file->at, 0, 0, err);
+	if (ofs_indexes_same(snap, err) == -1 ||
+	    s->ops->open(snap, s, file->at.index, file, err) == -1)
+		return ofs_file_failed(snap, file->at, 0, 0, err);
 	if (file->blob != NULL)
 		file->size = file->blob->len;
 	else
@@ -102,13 +108,13 @@ static int open_mirrored(struct optimfs_file *file, struct optimfs_error *err)
 
 static int open_view(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct optimfs *fs = file->fs;
+	struct ofs_snapshot *snap = file->snap;
 
 	if (file->at.index == 0)
 		return optimfs_fail(err, EISDIR, "is a directory");
-	if (ofs_indexes_same(fs, err) == -1 ||
-	    ofs_view_open(fs, file->at, &file->view, &file->size, err) == -1)
-		return ofs_file_failed(fs, file->at, 0, 0, err);
+	if (ofs_indexes_same(snap, err) == -1 ||
+	    ofs_view_open(snap, file->at, &file->view, &file->size, err) == -1)
+		return ofs_file_failed(snap, file->at, 0, 0, err);
 	return 0;
 }
 
@@ -116,55 +122,53 @@ static int open_any(struct optimfs_file *file, struct optimfs_error *err)
 {
 	if (ofs_at_is_view(file->at))
 		return open_view(file, err);
-	if (ofs_at_made(file->fs, file->at))
+	if (ofs_at_made(file->snap, file->at))
 		return ofs_overlay_open_made(file, err);
-	return ofs_at_static(file->fs, file->at) ? open_static(file, err)
-						 : open_mirrored(file, err);
+	return ofs_at_static(file->snap, file->at) ? open_static(file, err)
+						   : open_mirrored(file, err);
 }
 
 /* Those that are open when a commit makes another checkpoint of fs are found
  * there again. */
 static void link_file(struct optimfs_file *file)
 {
-	struct optimfs *fs = file->fs;
+	struct ofs_snapshot *snap = file->snap;
 
-	pthread_mutex_lock(&fs->lock);
-	file->next = fs->files;
-	file->back = &fs->files;
+	pthread_mutex_lock(&snap->fs->lock);
+	file->next = snap->fs->files;
+	file->back = &snap->fs->files;
 	if (file->next != NULL)
 		file->next->back = &file->next;
-	fs->files = file;
-	pthread_mutex_unlock(&fs->lock);
+	snap->fs->files = file;
+	pthread_mutex_unlock(&snap->fs->lock);
 }
 
 static void unlink_file(struct optimfs_file *file)
 {
-	if (!ofs_fs_changes(file->fs))
+	if (!ofs_fs_changes(file->snap->fs))
 		return;
-	pthread_mutex_lock(&file->fs->lock);
+	pthread_mutex_lock(&file->snap->fs->lock);
 	if (file->back != NULL)
 		*file->back = file->next;
 	if (file->next != NULL)
 		file->next->back = file->back;
-	pthread_mutex_unlock(&file->fs->lock);
+	pthread_mutex_unlock(&file->snap->fs->lock);
 }
 
-static int do_file_open(struct optimfs *fs, uint64_t node,
+int ofs_file_open(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_file **file, struct optimfs_error *err)
 {
 	struct optimfs_file *f;
 	struct optimfs_error own;
-	struct ofs_at at;
 	int ret;
 
 	if (err == NULL)
 		err = &own;
-	if (ofs_node_at(fs, node, &at, err) == -1)
-		return -1;
 	f = calloc(1, sizeof(*f));
 	if (f == NULL)
 		return optimfs_fail(err, ENOMEM, "open file");
-	f->fs = fs;
+	f->fs = snap->fs;
+	f->snap = snap;
 	f->at = at;
 	ofs_composition_init(&f->comp);
 	ofs_file_ahead_init(f);
@@ -173,9 +177,9 @@ static int do_file_open(struct optimfs *fs, uint64_t node,
 		optimfs_file_close(f);
 		return -1;
 	}
-	if (ofs_fs_changes(fs))
+	if (ofs_fs_changes(snap->fs))
 		link_file(f);
-	atomic_fetch_add_explicit(&fs->opens, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&snap->fs->opens, 1, memory_order_relaxed);
 	*file = f;
 	return 0;
 }
@@ -183,11 +187,13 @@ static int do_file_open(struct optimfs *fs, uint64_t node,
 int optimfs_file_open(struct optimfs *fs, uint64_t node,
     struct optimfs_file **file, struct optimfs_error *err)
 {
-	int ret;
+	struct ofs_snapshot *snap = ofs_enter(fs);
+	struct ofs_at at;
+	int ret = ofs_node_at(snap, node, &at, err);
 
-	ofs_enter(fs);
-	ret = do_file_open(fs, node, file, err);
-	ofs_leave(fs);
+	if (ret == 0)
+		ret = ofs_file_open(snap, at, file, err);
+	ofs_leave(snap);
 	return ret;
 }
 
@@ -206,16 +212,15 @@ static void empty_file(struct optimfs_file *file)
 
 void optimfs_file_close(struct optimfs_file *file)
 {
-	struct optimfs *fs;
+	struct ofs_snapshot *snap;
 
 	if (file == NULL)
 		return;
-	fs = file->fs;
 	ofs_file_ahead_fini(file);
-	ofs_enter(fs);
+	snap = ofs_enter(file->fs);
 	unlink_file(file);
 	empty_file(file);
-	ofs_leave(fs);
+	ofs_leave(snap);
 	ofs_file_drop_plans(file);
 	free(file);
 }
@@ -227,9 +232,10 @@ void ofs_file_leave(struct optimfs_file *file)
 	file->size = 0;
 }
 
-int ofs_file_return(struct optimfs_file *file, struct ofs_at at,
-    struct optimfs_error *err)
+int ofs_file_return(struct optimfs_file *file, struct ofs_snapshot *snap,
+    struct ofs_at at, struct optimfs_error *err)
 {
+	file->snap = snap;
 	file->at = at;
 	if (open_any(file, err) == 0)
 		return 0;

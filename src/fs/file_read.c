@@ -47,7 +47,7 @@ static int plan_gap(void *ctx, uint64_t first, uint64_t count,
 
 	return ofs_plan_box(h->r->cat, h->t, h->p->box, first, count,
 	    (first - h->first) * ofs_dtype_size(h->t->dtype), ofs_locate,
-	    &h->r->file->fs->reader, h->r->plan, err);
+	    &h->r->file->snap->reader, h->r->plan, err);
 }
 
 /* Of a tensor that is being written there may be any number of bytes. */
@@ -63,23 +63,24 @@ static bool ends_anywhere(const struct optimfs_file *file)
 static int read_overlaid(struct reading *r, const struct ofs_piece *p,
     void *buf, uint64_t first, uint64_t count, struct optimfs_error *err)
 {
-	struct optimfs *fs = r->file->fs;
+	struct ofs_snapshot *snap = r->file->snap;
 	const struct ofs_tensor *t = &r->cat->tensors[p->tensor];
 	struct ofs_overlay_file *f = ofs_overlay_staged(r->file, p->tensor);
 	struct gaps h = { r, p, t, first };
 	int ret;
 
 	ofs_plan_clear(r->plan);
-	if (f == NULL && fs->edit != NULL && ofs_overlay_is_template(fs->edit))
+	if (f == NULL && snap->edit != NULL &&
+	    ofs_overlay_is_template(snap->edit))
 		return optimfs_fail(err, EIO,
 		    "OFS301 nothing has been written of it");
 	ret = f == NULL ? plan_gap(&h, first, count, err)
 			: ofs_overlay_gaps(f, r->cat, t, p->box, first, count,
 			      plan_gap, &h, err);
-	if (ret == -1 || ofs_fetch(&fs->reader, r->plan, buf, err) == -1)
+	if (ret == -1 || ofs_fetch(&snap->reader, r->plan, buf, err) == -1)
 		return -1;
 	return f == NULL ? 0
-			 : ofs_overlay_apply(fs->edit, f, r->cat, t, p->box,
+			 : ofs_overlay_apply(snap->edit, f, r->cat, t, p->box,
 			       first, count, ends_anywhere(r->file), buf, err);
 }
 
@@ -123,12 +124,12 @@ static int read_box(struct reading *r, const struct ofs_piece *p, uint8_t *buf,
 /* Is it more than bytes that are somewhere? */
 static bool is_layered(const struct reading *r, const struct ofs_piece *p)
 {
-	const struct optimfs *fs = r->file->fs;
+	const struct ofs_snapshot *snap = r->file->snap;
 
 	return p->kind == OFS_PIECE_BOX &&
 	    (p->dtype != r->cat->tensors[p->tensor].dtype ||
-		(fs->edit != NULL &&
-		    (ofs_overlay_is_template(fs->edit) ||
+		(snap->edit != NULL &&
+		    (ofs_overlay_is_template(snap->edit) ||
 			ofs_overlay_staged(r->file, p->tensor) != NULL)));
 }
 
@@ -136,15 +137,15 @@ static bool is_layered(const struct reading *r, const struct ofs_piece *p)
 static int read_plain(struct reading *r, void *buf, uint64_t from,
     uint64_t till, struct optimfs_error *err)
 {
-	struct optimfs *fs = r->file->fs;
+	struct ofs_snapshot *snap = r->file->snap;
 
 	ofs_plan_clear(r->plan);
 	if (from == till)
 		return 0;
 	if (ofs_composition_plan(r->c, r->cat, from, till - from, buf,
-		ofs_locate, &fs->reader, r->plan, err) == -1)
+		ofs_locate, &snap->reader, r->plan, err) == -1)
 		return -1;
-	return ofs_fetch(&fs->reader, r->plan, buf, err);
+	return ofs_fetch(&snap->reader, r->plan, buf, err);
 }
 
 static int read_cut(struct reading *r, uint8_t *buf, uint64_t len, uint64_t off,
@@ -159,7 +160,7 @@ static int read_range(struct reading *r, uint8_t *buf, uint64_t len,
 	ofs_composition_align(r->c, &whole, &n);
 	if (whole != off || n != len)
 		return read_cut(r, buf, len, off, err);
-	if (!r->c->casts && r->file->fs->edit == NULL)
+	if (!r->c->casts && r->file->snap->edit == NULL)
 		return read_plain(r, buf, off, end, err);
 	for (size_t i = ofs_composition_find(r->c, off); i < r->c->n; i++) {
 		const struct ofs_piece *p = &r->c->piece[i];
@@ -302,7 +303,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
 	struct ofs_plan *plan = take_plan(file);
-	struct reading r = { file, file->fs->cat, &file->comp, plan };
+	struct reading r = { file, file->snap->cat, &file->comp, plan };
 	size_t done = 0, all = len;
 	int ret = 0;
 
@@ -313,7 +314,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 		ret = ofs_overlay_read_behind(file, buf + done, len - done,
 		    off + done, err);
 		if (ret == -1)
-			ofs_file_failed(file->fs, file->at, off + done,
+			ofs_file_failed(file->snap, file->at, off + done,
 			    len - done, err);
 		len = done;
 		done = 0;
@@ -327,7 +328,8 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 			  err)
 		    : read_range(&r, buf + done, n, off + done, err);
 		if (ret == -1)
-			ofs_file_failed(file->fs, file->at, off + done, n, err);
+			ofs_file_failed(file->snap, file->at, off + done, n,
+			    err);
 		done += n;
 	}
 	give_plan(file, plan);
@@ -344,13 +346,14 @@ static ssize_t read_staged(struct optimfs_file *file, void *buf, size_t len,
 	if (err == NULL)
 		err = &own;
 	n = ofs_overlay_read(file, buf, len, off, err);
-	return n == -1 ? ofs_file_failed(file->fs, file->at, off, len, err) : n;
+	return n == -1 ? ofs_file_failed(file->snap, file->at, off, len, err)
+		       : n;
 }
 
-static ssize_t do_file_read(struct optimfs_file *file, void *buf, size_t len,
+ssize_t ofs_file_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	uint64_t size = optimfs_file_size(file);
+	uint64_t size = ofs_file_size(file);
 	struct optimfs_error own;
 
 	if (file->lost)
@@ -361,8 +364,9 @@ static ssize_t do_file_read(struct optimfs_file *file, void *buf, size_t len,
 		return 0;
 	if (len > size - off)
 		len = (size_t)(size - off);
-	atomic_fetch_add_explicit(&file->fs->reads, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&file->fs->read_bytes, len,
+	atomic_fetch_add_explicit(&file->snap->fs->reads, 1,
+	    memory_order_relaxed);
+	atomic_fetch_add_explicit(&file->snap->fs->read_bytes, len,
 	    memory_order_relaxed);
 	if (file->staged != NULL && file->comp.n == 0)
 		return read_staged(file, buf, len, off, err);
@@ -373,7 +377,7 @@ static ssize_t do_file_read(struct optimfs_file *file, void *buf, size_t len,
 	if (err == NULL)
 		err = &own;
 	if (file->lines != NULL)
-		return ofs_lines_read(file->lines, file->fs, buf, len, off,
+		return ofs_lines_read(file->lines, file->snap, buf, len, off,
 		    err);
 	return read_pieces(file, buf, len, off, err);
 }
@@ -381,10 +385,8 @@ static ssize_t do_file_read(struct optimfs_file *file, void *buf, size_t len,
 ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	ssize_t ret;
-
-	ofs_enter(file->fs);
-	ret = do_file_read(file, buf, len, off, err);
-	ofs_leave(file->fs);
+	struct ofs_snapshot *snap = ofs_enter(file->fs);
+	ssize_t ret = ofs_file_read(file, buf, len, off, err);
+	ofs_leave(snap);
 	return ret;
 }

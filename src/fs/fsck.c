@@ -31,7 +31,7 @@ bool ofs_check_turn(struct ofs_check *c, uint32_t object)
  * an entry and is told there. */
 static void check_notes(struct ofs_check *c)
 {
-	const struct ofs_catalog *cat = c->fs->cat;
+	const struct ofs_catalog *cat = c->snap->cat;
 
 	for (uint32_t i = 0; i < cat->nnotes; i++) {
 		const struct ofs_note *n = &cat->notes[i];
@@ -42,10 +42,10 @@ static void check_notes(struct ofs_check *c)
 	}
 }
 
-bool ofs_check_lost(const struct optimfs *fs, const struct ofs_extent *at,
-    struct optimfs_error *why)
+bool ofs_check_lost(const struct ofs_snapshot *snap,
+    const struct ofs_extent *at, struct optimfs_error *why)
 {
-	const struct ofs_object *o = &fs->cat->objects[at->object];
+	const struct ofs_object *o = &snap->cat->objects[at->object];
 	struct ofs_input in;
 
 	if (o->missing) {
@@ -53,7 +53,7 @@ bool ofs_check_lost(const struct optimfs *fs, const struct ofs_extent *at,
 		return true;
 	}
 	if (o->refused) {
-		if (ofs_dir_open_input(&fs->cat->dir, o->path, &in, NULL,
+		if (ofs_dir_open_input(&snap->cat->dir, o->path, &in, NULL,
 			why) == -1)
 			return true;
 		ofs_input_close(&in);
@@ -68,17 +68,17 @@ bool ofs_check_lost(const struct optimfs *fs, const struct ofs_extent *at,
 	return true;
 }
 
-bool ofs_entry_lost(const struct optimfs *fs, const struct ofs_entry *e,
+bool ofs_entry_lost(const struct ofs_snapshot *snap, const struct ofs_entry *e,
     struct optimfs_error *why)
 {
-	const struct ofs_catalog *cat = fs->cat;
+	const struct ofs_catalog *cat = snap->cat;
 	const struct ofs_tensor *t = ofs_entry_tensor(cat, e);
 	bool lost = false;
 
 	if (e->kind == OFS_ENTRY_ITEM)
-		lost = ofs_check_lost(fs, &cat->items[e->ref].at, why);
+		lost = ofs_check_lost(snap, &cat->items[e->ref].at, why);
 	for (uint32_t i = 0; t != NULL && !lost && i < t->nshards; i++)
-		lost = ofs_check_lost(fs, &cat->shards[t->shard + i].at, why);
+		lost = ofs_check_lost(snap, &cat->shards[t->shard + i].at, why);
 	return lost;
 }
 
@@ -86,15 +86,15 @@ static int check_entry(struct ofs_check *c, uint32_t index, bool data,
     struct optimfs_error *err)
 {
 	struct ofs_at at = { OFS_SPACE_TREE, index };
-	const struct ofs_entry *e = ofs_at_entry(c->fs, at);
+	const struct ofs_entry *e = ofs_at_entry(c->snap, at);
 	struct optimfs_error why;
 	bool sound, ours;
 
 	if (e == NULL)
 		return 0;
-	ofs_at_path(c->fs, at, c->path, sizeof(c->path));
+	ofs_at_path(c->snap, at, c->path, sizeof(c->path));
 	ours = ofs_check_turn(c, OFS_NONE);
-	sound = ofs_entry_sound(c->fs, e, &why) == 0;
+	sound = ofs_entry_sound(c->snap, e, &why) == 0;
 	if (ours && !sound)
 		ofs_check_found(c, true, c->path, why.code, why.text);
 	else if (ours && ofs_entry_lost(c->fs, e, &why))
@@ -107,7 +107,7 @@ static int check_entry(struct ofs_check *c, uint32_t index, bool data,
 /* A file is checked by one who has it, what nobody has by rank 0. */
 static int divide(struct ofs_check *c, struct optimfs_error *err)
 {
-	const struct ofs_catalog *cat = c->fs->cat;
+	const struct ofs_catalog *cat = c->snap->cat;
 	const struct ofs_manifest *s = ofs_manifest_of(cat->dir.elsewhere);
 	struct ofs_task_job *job =
 	    calloc((size_t)cat->nobjects + 1, sizeof(*job));
@@ -155,13 +155,13 @@ static int after_entry(struct ofs_check *c, int64_t *looked,
 	return optimfs_fail_as(err, c->failed.code, "%s", c->failed.text);
 }
 
-static uint64_t bytes_of(const struct optimfs *fs, uint32_t index)
+static uint64_t bytes_of(const struct ofs_snapshot *snap, uint32_t index)
 {
 	struct ofs_at at = { OFS_SPACE_TREE, index };
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(fs->cat, ofs_at_entry(fs, at));
+	    ofs_entry_tensor(snap->cat, ofs_at_entry(snap, at));
 
-	return t == NULL ? 0 : ofs_tensor_bytes(fs->cat, t);
+	return t == NULL ? 0 : ofs_tensor_bytes(snap->cat, t);
 }
 
 void optimfs_fsck_progress(struct optimfs *fs,
@@ -179,27 +179,29 @@ static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
 
 	if (ofs_check_turn(c, OFS_NONE))
 		check_notes(c);
-	for (uint32_t i = 0; data && i < c->fs->tree.n; i++)
-		total += bytes_of(c->fs, i);
+	for (uint32_t i = 0; data && i < c->snap->tree.n; i++)
+		total += bytes_of(c->snap, i);
 	for (uint32_t i = 0; i != OFS_NONE && ret == 0;
-	     i = ofs_tree_after(&c->fs->tree, i)) {
+	     i = ofs_tree_after(&c->snap->tree, i)) {
 		ret = check_entry(c, i, data, err);
 		if (ret == 0)
 			ret = after_entry(c, &looked, err);
-		done += bytes_of(c->fs, i);
-		if (data && c->fs->checked != NULL)
-			c->fs->checked(c->fs->checked_ctx, done, total);
+		done += bytes_of(c->snap, i);
+		if (data && c->snap->fs->checked != NULL)
+			c->snap->fs->checked(c->snap->fs->checked_ctx, done,
+			    total);
 	}
-	for (uint32_t i = 0; c->world != NULL && i < c->fs->cat->nobjects; i++)
+	for (uint32_t i = 0; c->world != NULL && i < c->snap->cat->nobjects;
+	     i++)
 		if (c->object[i] & OFS_CHECK_TOUCHED)
-			ofs_task_did(c->world, c->fs->cat->objects[i].size);
+			ofs_task_did(c->world, c->snap->cat->objects[i].size);
 	return ret;
 }
 
 static int begin(struct ofs_check *c, struct optimfs_error *err)
 {
 	c->object =
-	    calloc((size_t)c->fs->cat->nobjects + 1, sizeof(*c->object));
+	    calloc((size_t)c->snap->cat->nobjects + 1, sizeof(*c->object));
 	c->buf = malloc(OFS_CHECK_CHUNK);
 	return c->object == NULL || c->buf == NULL
 	    ? optimfs_fail(err, ENOMEM, "fsck")
@@ -231,7 +233,7 @@ static int check_together(struct ofs_check *c, bool data,
 int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
     void *ctx, uint64_t *problems, struct optimfs_error *err)
 {
-	struct ofs_check c = { .fs = fs,
+	struct ofs_check c = { .snap = fs->now,
 		.report = report,
 		.ctx = ctx,
 		.world = fs->options.world };

@@ -14,7 +14,7 @@
  * noted with its step, so that rank 0 can say it in that order. A check that is
  * alone does all steps, and says what it noted after each entry. */
 struct ofs_check {
-	struct optimfs *fs;
+	struct ofs_snapshot *snap;
 	optimfs_report_fn *report;
 	void *ctx;
 	uint64_t problems;
@@ -45,10 +45,10 @@ bool ofs_check_turn(struct ofs_check *c, uint32_t object);
 
 /* Can an extent not be read for want of its file, or of the file's end? Then
  * why, which may be NULL, says so. */
-bool ofs_check_lost(const struct optimfs *fs, const struct ofs_extent *at,
-    struct optimfs_error *why);
+bool ofs_check_lost(const struct ofs_snapshot *snap,
+    const struct ofs_extent *at, struct optimfs_error *why);
 /* The same of any extent of an entry. */
-bool ofs_entry_lost(const struct optimfs *fs, const struct ofs_entry *e,
+bool ofs_entry_lost(const struct ofs_snapshot *snap, const struct ofs_entry *e,
     struct optimfs_error *why);
 
 /* fsck_data.c: every stored byte of the entry at node index, reported under

@@ -82,7 +82,7 @@ static void verify_records(struct ofs_check *c, struct archive *a,
 static void verify_archive(struct ofs_check *c, const struct ofs_extent *at,
     const char *path)
 {
-	struct archive a = { .t = c->fs->reader.transport, .at = *at };
+	struct archive a = { .t = c->snap->reader.transport, .at = *at };
 	struct optimfs_error why;
 	struct ofs_zip zip;
 
@@ -95,8 +95,8 @@ static void verify_archive(struct ofs_check *c, const struct ofs_extent *at,
 /* A record of an archive that is a part of its file. */
 static void verify_record(struct ofs_check *c, const struct ofs_extent *at)
 {
-	const struct ofs_object *o = &c->fs->cat->objects[at->object];
-	struct archive a = { .t = c->fs->reader.transport,
+	const struct ofs_object *o = &c->snap->cat->objects[at->object];
+	struct archive a = { .t = c->snap->reader.transport,
 		.at = { .len = o->size, .object = at->object } };
 	struct optimfs_error why;
 	int ret = ofs_zip_verify_at(at, read_archive, &a, o->size, &why);
@@ -110,8 +110,8 @@ static void verify_record(struct ofs_check *c, const struct ofs_extent *at)
  * were opened when it was mounted, does not begin and end as one. */
 static void verify_object(struct ofs_check *c, const struct ofs_extent *at)
 {
-	const struct ofs_object *o = &c->fs->cat->objects[at->object];
-	struct archive a = { .t = c->fs->reader.transport,
+	const struct ofs_object *o = &c->snap->cat->objects[at->object];
+	struct archive a = { .t = c->snap->reader.transport,
 		.at = { .len = o->size, .object = at->object } };
 	struct optimfs_error why;
 	struct ofs_zip zip;
@@ -133,10 +133,10 @@ static void read_through(struct ofs_check *c, const struct ofs_extent *at)
 	uint64_t size, n;
 	int ret;
 
-	ret = ofs_transport_length(c->fs->reader.transport, at, &size, &why);
+	ret = ofs_transport_length(c->snap->reader.transport, at, &size, &why);
 	for (uint64_t off = 0; ret == 0 && off < size; off += n) {
 		n = size - off < OFS_CHECK_CHUNK ? size - off : OFS_CHECK_CHUNK;
-		ret = ofs_transport_read(c->fs->reader.transport, at, off, n,
+		ret = ofs_transport_read(c->snap->reader.transport, at, off, n,
 		    c->buf, &why);
 	}
 	if (ret == -1)
@@ -159,8 +159,9 @@ static bool is_placed(struct ofs_check *c, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *why)
 {
 	*why = (struct optimfs_error){ 0 };
-	return !ofs_check_lost(c->fs, &c->fs->cat->shards[shard].at, NULL) &&
-	    ofs_locate(&c->fs->reader, t, shard, why) != NULL;
+	return !ofs_check_lost(c->snap, &c->snap->cat->shards[shard].at,
+		   NULL) &&
+	    ofs_locate(&c->snap->reader, t, shard, why) != NULL;
 }
 
 /* Where the elements of a shard are when they come from a copy. */
@@ -188,18 +189,18 @@ struct part {
 };
 
 /* From the copy, or, with NULL, from where they are usually read. */
-static int fetch_part(struct optimfs *fs, const struct part *p,
+static int fetch_part(struct ofs_snapshot *snap, const struct part *p,
     struct other *copy, void *buf, struct optimfs_error *err)
 {
 	ofs_place_fn *place = copy == NULL ? ofs_locate : place_other;
-	void *ctx = copy == NULL ? (void *)&fs->reader : (void *)copy;
+	void *ctx = copy == NULL ? (void *)&snap->reader : (void *)copy;
 	struct ofs_plan plan = { 0 };
 	int ret;
 
-	ret = ofs_plan_box(fs->cat, p->t, p->box, p->first, p->count, 0, place,
-	    ctx, &plan, err);
+	ret = ofs_plan_box(snap->cat, p->t, p->box, p->first, p->count, 0,
+	    place, ctx, &plan, err);
 	if (ret == 0)
-		ret = ofs_fetch(&fs->reader, &plan, buf, err);
+		ret = ofs_fetch(&snap->reader, &plan, buf, err);
 	ofs_plan_fini(&plan);
 	return ret;
 }
@@ -218,7 +219,7 @@ static int hash_parts(struct ofs_check *c, struct part *p, struct other *copy,
 		return optimfs_fail(err, EUCLEAN, "OFS606 size overflow");
 	for (; p->first < total; p->first += p->count) {
 		p->count = total - p->first < most ? total - p->first : most;
-		if (fetch_part(c->fs, p, copy, c->buf, err) == -1)
+		if (fetch_part(c->snap, p, copy, c->buf, err) == -1)
 			return -1;
 		h = XXH3_128bits(c->buf, p->count * item);
 		ofs_check_hashes(c, shard, place, &h, 1, most);
@@ -229,7 +230,7 @@ static int hash_parts(struct ofs_check *c, struct part *p, struct other *copy,
 static void hash(struct ofs_check *c, const struct ofs_tensor *t,
     uint32_t shard, struct other *copy, const char *place)
 {
-	const struct ofs_catalog *cat = c->fs->cat;
+	const struct ofs_catalog *cat = c->snap->cat;
 	struct part p = { .t = t };
 	struct optimfs_error why;
 
@@ -241,22 +242,22 @@ static void hash(struct ofs_check *c, const struct ofs_tensor *t,
 static void check_copy(struct ofs_check *c, const struct ofs_tensor *t,
     const struct ofs_replica *copy)
 {
-	struct other o = { &c->fs->reader, NULL, copy->shard };
+	struct other o = { &c->snap->reader, NULL, copy->shard };
 	struct optimfs_error why;
 	char place[sizeof(why.text)];
 
-	if (ofs_check_lost(c->fs, &copy->at, &why)) {
+	if (ofs_check_lost(c->snap, &copy->at, &why)) {
 		found(c, c->path, &why);
 		return;
 	}
-	o.place = ofs_locate_replica(&c->fs->reader, t, copy, &why);
+	o.place = ofs_locate_replica(&c->snap->reader, t, copy, &why);
 	if (o.place == NULL) {
 		found(c, c->path, &why);
 		return;
 	}
 	verify_extent(c, &copy->at);
 	snprintf(place, sizeof(place), "%.200s at %" PRIu64,
-	    c->fs->cat->objects[copy->at.object].path, copy->at.off);
+	    c->snap->cat->objects[copy->at.object].path, copy->at.off);
 	hash(c, t, copy->shard, &o, place);
 	free(o.place);
 }
@@ -264,12 +265,12 @@ static void check_copy(struct ofs_check *c, const struct ofs_tensor *t,
 static void check_shard(struct ofs_check *c, const struct ofs_tensor *t,
     uint32_t shard)
 {
-	const struct ofs_extent *at = &c->fs->cat->shards[shard].at;
+	const struct ofs_extent *at = &c->snap->cat->shards[shard].at;
 	const struct ofs_replica *copy;
 	struct optimfs_error why;
 	uint32_t n;
 
-	copy = ofs_replicas(c->fs->cat, shard, &n);
+	copy = ofs_replicas(c->snap->cat, shard, &n);
 	if (ofs_check_turn(c, at->object)) {
 		if (is_placed(c, t, shard, &why)) {
 			verify_extent(c, at);
@@ -294,7 +295,7 @@ static int check_value(struct ofs_check *c, uint32_t index,
     struct optimfs_error *err)
 {
 	struct optimfs_error why;
-	struct ofs_blob *blob = ofs_entry_text(c->fs, index, &why);
+	struct ofs_blob *blob = ofs_entry_text(c->snap, index, &why);
 
 	if (blob == NULL && why.code == ENOMEM)
 		return optimfs_fail_as(err, ENOMEM, "%s", why.text);
@@ -308,19 +309,19 @@ int ofs_check_data(struct ofs_check *c, uint32_t index,
     struct optimfs_error *err)
 {
 	const struct ofs_entry *e =
-	    &c->fs->cat->entries[c->fs->tree.node[index].entry];
+	    &c->snap->cat->entries[c->snap->tree.node[index].entry];
 	const struct ofs_item *item;
 
 	if (e->kind == OFS_ENTRY_TENSOR) {
-		check_tensor(c, &c->fs->cat->tensors[e->ref]);
+		check_tensor(c, &c->snap->cat->tensors[e->ref]);
 		return 0;
 	}
 	if (e->kind != OFS_ENTRY_ITEM)
 		return ofs_check_turn(c, OFS_NONE) ? check_value(c, index, err)
 						   : 0;
-	item = &c->fs->cat->items[e->ref];
+	item = &c->snap->cat->items[e->ref];
 	if (!ofs_check_turn(c, item->at.object) ||
-	    ofs_check_lost(c->fs, &item->at, NULL))
+	    ofs_check_lost(c->snap, &item->at, NULL))
 		return 0;
 	verify_extent(c, &item->at);
 	return check_value(c, index, err);

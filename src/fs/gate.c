@@ -49,18 +49,21 @@ static void enter(struct optimfs *fs, bool writes)
 	me.writes = writes;
 }
 
-void ofs_enter(struct optimfs *fs)
+struct ofs_snapshot *ofs_enter(struct optimfs *fs)
 {
 	enter(fs, false);
+	return fs->now;
 }
 
-void ofs_enter_write(struct optimfs *fs)
+struct ofs_snapshot *ofs_enter_write(struct optimfs *fs)
 {
 	enter(fs, true);
+	return fs->now;
 }
 
-void ofs_leave(struct optimfs *fs)
+void ofs_leave(struct ofs_snapshot *snap)
 {
+	struct optimfs *fs = snap->fs;
 	struct ofs_gate *g = &fs->gate;
 
 	if (!ofs_fs_changes(fs) || --me.depth > 0)

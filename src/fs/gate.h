@@ -21,15 +21,16 @@ struct ofs_gate {
 };
 
 struct optimfs;
+struct ofs_snapshot;
 
 void ofs_gate_init(struct ofs_gate *g);
 void ofs_gate_fini(struct ofs_gate *g);
 
 /* Every public function passes on its way in and out. A thread may enter again
  * while it is inside; as a writer only if it came as one. */
-void ofs_enter(struct optimfs *fs);
-void ofs_enter_write(struct optimfs *fs);
-void ofs_leave(struct optimfs *fs);
+struct ofs_snapshot *ofs_enter(struct optimfs *fs);
+struct ofs_snapshot *ofs_enter_write(struct optimfs *fs);
+void ofs_leave(struct ofs_snapshot *snap);
 
 /* Wait until no writer is inside, and let none in. EBUSY (OFS815): a commit
  * holds it. For a commit: not from inside; else from inside, not as a writer. */

@@ -41,17 +41,17 @@ static bool below_state(const struct ofs_tree *tree, uint32_t index)
 	return false;
 }
 
-static void count_tensor(const struct optimfs *fs, uint32_t index,
+static void count_tensor(const struct ofs_snapshot *snap, uint32_t index,
     const struct ofs_tensor *t, struct counts *c)
 {
-	uint64_t bytes = ofs_tensor_bytes(fs->cat, t);
-	const char *top = top_of(&fs->tree, index);
+	uint64_t bytes = ofs_tensor_bytes(snap->cat, t);
+	const char *top = top_of(&snap->tree, index);
 
 	c->tensors++;
 	c->scalars += t->ndim == 0;
 	c->parameters += strcmp(top, "model") == 0;
 	c->optimizer_states +=
-	    strcmp(top, "optim") == 0 && below_state(&fs->tree, index);
+	    strcmp(top, "optim") == 0 && below_state(&snap->tree, index);
 	c->shards += t->nshards;
 	c->empty += t->nshards == 0;
 	c->whole += t->nshards == 1;
@@ -63,21 +63,21 @@ static void count_tensor(const struct optimfs *fs, uint32_t index,
 	if (t->nshards > c->most_shards)
 		c->most_shards = t->nshards;
 	for (uint32_t i = 0; i < t->nshards; i++)
-		add(&c->stored, fs->cat->shards[t->shard + i].at.len);
+		add(&c->stored, snap->cat->shards[t->shard + i].at.len);
 }
 
-static void count(const struct optimfs *fs, struct counts *c)
+static void count(const struct ofs_snapshot *snap, struct counts *c)
 {
-	for (uint32_t i = 0; i < fs->tree.n; i++) {
+	for (uint32_t i = 0; i < snap->tree.n; i++) {
 		struct ofs_at at = { OFS_SPACE_TREE, i };
-		const struct ofs_entry *e = ofs_at_entry(fs, at);
+		const struct ofs_entry *e = ofs_at_entry(snap, at);
 
 		if (e == NULL)
 			continue;
 		if (e->kind == OFS_ENTRY_TENSOR)
-			count_tensor(fs, i, &fs->cat->tensors[e->ref], c);
+			count_tensor(snap, i, &snap->cat->tensors[e->ref], c);
 		else if (e->kind == OFS_ENTRY_ITEM)
-			add(&c->stored, fs->cat->items[e->ref].at.len);
+			add(&c->stored, snap->cat->items[e->ref].at.len);
 		c->values += e->kind == OFS_ENTRY_VALUE;
 		c->objects += e->kind == OFS_ENTRY_ITEM;
 	}
@@ -95,16 +95,16 @@ static void put_string(struct ofs_buf *out, const char *key, const char *s)
 	ofs_buf_putc(out, '"');
 }
 
-static void put_source(const struct optimfs *fs, struct ofs_buf *out)
+static void put_source(const struct ofs_snapshot *snap, struct ofs_buf *out)
 {
-	const struct ofs_catalog *cat = fs->cat;
+	const struct ofs_catalog *cat = snap->cat;
 
 	ofs_buf_puts(out, "{\n  ");
 	put_string(out, "optimfs", optimfs_version());
 	ofs_buf_puts(out, ",\n  ");
 	put_string(out, "features", optimfs_features());
 	ofs_buf_puts(out, ",\n  ");
-	put_string(out, "source", fs->source);
+	put_string(out, "source", snap->fs->source);
 	ofs_buf_puts(out, ",\n  ");
 	put_string(out, "format", cat->format);
 	ofs_buf_puts(out, ",\n  ");
@@ -117,16 +117,16 @@ static void put_source(const struct optimfs *fs, struct ofs_buf *out)
 		ofs_buf_puts(out, ",\n  \"world_size\": null");
 }
 
-static void put_counts(const struct optimfs *fs, const struct counts *c,
+static void put_counts(const struct ofs_snapshot *snap, const struct counts *c,
     struct ofs_buf *out)
 {
 	uint64_t missing = 0, problems = 0, warnings = 0;
 
-	for (uint32_t i = 0; i < fs->cat->nobjects; i++)
-		missing += fs->cat->objects[i].missing;
-	for (uint32_t i = 0; i < fs->cat->nnotes; i++) {
-		problems += fs->cat->notes[i].kind == OFS_NOTE_ERROR;
-		warnings += fs->cat->notes[i].kind == OFS_NOTE_WARNING;
+	for (uint32_t i = 0; i < snap->cat->nobjects; i++)
+		missing += snap->cat->objects[i].missing;
+	for (uint32_t i = 0; i < snap->cat->nnotes; i++) {
+		problems += snap->cat->notes[i].kind == OFS_NOTE_ERROR;
+		warnings += snap->cat->notes[i].kind == OFS_NOTE_WARNING;
 	}
 	ofs_buf_printf(out,
 	    ",\n  \"counts\": {\"tensors\": %" PRIu64
@@ -134,7 +134,7 @@ static void put_counts(const struct optimfs *fs, const struct counts *c,
 	    ", \"values\": %" PRIu64 ", \"objects\": %" PRIu64
 	    ", \"shards\": %" PRIu64 ", \"files\": %" PRIu32,
 	    c->tensors, c->parameters, c->optimizer_states, c->values,
-	    c->objects, c->shards, fs->cat->nobjects);
+	    c->objects, c->shards, snap->cat->nobjects);
 	ofs_buf_printf(out,
 	    ", \"missing_files\": %" PRIu64 ", \"damaged\": %" PRIu64
 	    ", \"warnings\": %" PRIu64 "}",
@@ -145,7 +145,7 @@ static void put_counts(const struct optimfs *fs, const struct counts *c,
 	    c->logical, c->stored, c->largest);
 }
 
-static void put_layouts(const struct optimfs *fs, const struct counts *c,
+static void put_layouts(const struct ofs_snapshot *snap, const struct counts *c,
     struct ofs_buf *out)
 {
 	const char *between = "";
@@ -154,7 +154,7 @@ static void put_layouts(const struct optimfs *fs, const struct counts *c,
 	    ",\n  \"layout\": {\"ranks\": %" PRIu32 ", \"sharded\": %" PRIu64
 	    ", \"whole\": %" PRIu64 ", \"absent\": %" PRIu64
 	    ", \"most_shards\": %" PRIu32 "}",
-	    fs->nspaces - OFS_SPACE_RANK, c->sharded, c->whole, c->empty,
+	    snap->nspaces - OFS_SPACE_RANK, c->sharded, c->whole, c->empty,
 	    c->most_shards);
 	ofs_buf_puts(out, ",\n  \"dtypes\": {");
 	for (int t = 0; t < OFS_NDTYPES; t++)
@@ -166,9 +166,9 @@ static void put_layouts(const struct optimfs *fs, const struct counts *c,
 	ofs_buf_putc(out, '}');
 }
 
-static void put_options(struct optimfs *fs, struct ofs_buf *out)
+static void put_options(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
-	const struct optimfs_options *o = &fs->options;
+	const struct optimfs_options *o = &snap->fs->options;
 
 	ofs_buf_puts(out, ",\n  \"options\": {");
 	put_string(out, "type", o->type);
@@ -190,20 +190,20 @@ static void put_options(struct optimfs *fs, struct ofs_buf *out)
 		ofs_buf_printf(out, ", \"parse_mem\": %" PRIu64, o->parse_mem);
 	ofs_buf_printf(out, ", \"strict\": %s, \"follow\": %s}",
 	    o->strict ? "true" : "false", o->follow ? "true" : "false");
-	pthread_mutex_lock(&fs->lock);
-	if (fs->mount_info != NULL)
-		ofs_buf_printf(out, ",\n  \"mount\": %s", fs->mount_info);
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_lock(&snap->fs->lock);
+	if (snap->fs->mount_info != NULL)
+		ofs_buf_printf(out, ",\n  \"mount\": %s", snap->fs->mount_info);
+	pthread_mutex_unlock(&snap->fs->lock);
 }
 
-void ofs_info_json(struct optimfs *fs, struct ofs_buf *out)
+void ofs_info_json(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
 	struct counts c = { 0 };
 
-	count(fs, &c);
-	put_source(fs, out);
-	put_counts(fs, &c, out);
-	put_layouts(fs, &c, out);
-	put_options(fs, out);
+	count(snap, &c);
+	put_source(snap, out);
+	put_counts(snap, &c, out);
+	put_layouts(snap, &c, out);
+	put_options(snap, out);
 	ofs_buf_puts(out, "\n}\n");
 }

@@ -5,9 +5,9 @@
 
 #include "base/buf.h"
 
-struct optimfs;
+struct ofs_snapshot;
 
 /* What was opened, how, and how much of what is in it. */
-void ofs_info_json(struct optimfs *fs, struct ofs_buf *out);
+void ofs_info_json(struct ofs_snapshot *snap, struct ofs_buf *out);
 
 #endif

@@ -103,21 +103,23 @@ static void put_tensor(struct ofs_buf *out, const struct ofs_catalog *cat,
 	ofs_buf_puts(out, t->nshards == 0 ? "]" : "\n]");
 }
 
-void ofs_layout_json(struct optimfs *fs, uint32_t index, struct ofs_buf *out)
+void ofs_layout_json(struct ofs_snapshot *snap, uint32_t index,
+    struct ofs_buf *out)
 {
 	const struct ofs_entry *e =
-	    &fs->cat->entries[fs->tree.node[index].entry];
-	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
+	    &snap->cat->entries[snap->tree.node[index].entry];
+	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
 	char path[4096];
 
-	if (ofs_tree_path(&fs->tree, index, path, sizeof(path)) >= sizeof(path))
+	if (ofs_tree_path(&snap->tree, index, path, sizeof(path)) >=
+	    sizeof(path))
 		path[0] = '\0';
 	ofs_buf_putc(out, '{');
 	put_string(out, "path", path);
 	ofs_buf_puts(out, ", ");
 	if (t != NULL)
-		put_tensor(out, fs->cat, t);
+		put_tensor(out, snap->cat, t);
 	else
-		put_extent(out, fs->cat, &fs->cat->items[e->ref].at);
+		put_extent(out, snap->cat, &snap->cat->items[e->ref].at);
 	ofs_buf_puts(out, "}\n");
 }

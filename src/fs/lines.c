@@ -35,7 +35,7 @@ static int add_mark(struct ofs_lines *l, uint64_t off, uint32_t at)
 	return 0;
 }
 
-static int make_index(struct ofs_lines *l, struct optimfs *fs,
+static int make_index(struct ofs_lines *l, struct ofs_snapshot *snap,
     struct optimfs_error *err)
 {
 	struct ofs_buf line = { 0 };
@@ -44,12 +44,12 @@ static int make_index(struct ofs_lines *l, struct optimfs *fs,
 	int ret = 0;
 
 	l->nmarks = 0;
-	for (uint32_t at = 0; at != UINT32_MAX; at = l->ops->next(fs, at)) {
+	for (uint32_t at = 0; at != UINT32_MAX; at = l->ops->next(snap, at)) {
 		if (steps++ % OFS_LINES_STRIDE == 0 &&
 		    add_mark(l, off, at) == -1)
 			line.bad = true;
 		line.len = 0;
-		l->ops->put(fs, at, &line);
+		l->ops->put(snap, at, &line);
 		if (line.bad) {
 			ret = optimfs_fail(err, ENOMEM, "generating lines");
 			break;
@@ -62,7 +62,7 @@ static int make_index(struct ofs_lines *l, struct optimfs *fs,
 	return ret;
 }
 
-int ofs_lines_index(struct ofs_lines *l, struct optimfs *fs,
+int ofs_lines_index(struct ofs_lines *l, struct ofs_snapshot *snap,
     struct optimfs_error *err)
 {
 	int ret = 0;
@@ -71,7 +71,7 @@ int ofs_lines_index(struct ofs_lines *l, struct optimfs *fs,
 		return 0;
 	pthread_mutex_lock(&l->lock);
 	if (!atomic_load(&l->known)) {
-		ret = make_index(l, fs, err);
+		ret = make_index(l, snap, err);
 		if (ret == 0)
 			atomic_store(&l->known, true);
 	}
@@ -96,8 +96,8 @@ static const struct ofs_lines_mark *mark_before(const struct ofs_lines *l,
 	return &l->mark[lo];
 }
 
-ssize_t ofs_lines_read(const struct ofs_lines *l, struct optimfs *fs, void *buf,
-    size_t len, uint64_t off, struct optimfs_error *err)
+ssize_t ofs_lines_read(const struct ofs_lines *l, struct ofs_snapshot *snap,
+    void *buf, size_t len, uint64_t off, struct optimfs_error *err)
 {
 	const struct ofs_lines_mark *m;
 	struct ofs_buf line = { 0 };
@@ -112,11 +112,11 @@ ssize_t ofs_lines_read(const struct ofs_lines *l, struct optimfs *fs, void *buf,
 	pos = m->off;
 	end = off + len;
 	for (uint32_t at = m->at; at != UINT32_MAX && pos < end;
-	     at = l->ops->next(fs, at)) {
+	     at = l->ops->next(snap, at)) {
 		uint64_t from, to;
 
 		line.len = 0;
-		l->ops->put(fs, at, &line);
+		l->ops->put(snap, at, &line);
 		if (line.bad)
 			break;
 		from = pos < off ? off - pos : 0;

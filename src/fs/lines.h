@@ -14,18 +14,19 @@
 
 #include "base/buf.h"
 
-struct optimfs;
+struct ofs_snapshot;
 
 /* A file of a million lines is never held: every OFS_LINES_STRIDE steps its
  * offset is noted, and a read makes the lines from there again. What they say
  * must not change while the file system is open. */
 struct ofs_lines_ops {
 	/* Append what step at is: nothing, or lines. Step 0 is the first. */
-	void (*put)(struct optimfs *fs, uint32_t at, struct ofs_buf *out);
+	void (*put)(struct ofs_snapshot *snap, uint32_t at,
+	    struct ofs_buf *out);
 	/* The step after at; UINT32_MAX when there is none. */
-	uint32_t (*next)(const struct optimfs *fs, uint32_t at);
+	uint32_t (*next)(const struct ofs_snapshot *snap, uint32_t at);
 	/* About how many steps there are. */
-	uint32_t (*steps)(const struct optimfs *fs);
+	uint32_t (*steps)(const struct ofs_snapshot *snap);
 };
 
 #define OFS_LINES_STRIDE 64
@@ -45,10 +46,10 @@ struct ofs_lines {
 void ofs_lines_init(struct ofs_lines *l, const struct ofs_lines_ops *ops);
 void ofs_lines_fini(struct ofs_lines *l);
 /* Make mark and size: makes every line once. */
-int ofs_lines_index(struct ofs_lines *l, struct optimfs *fs,
+int ofs_lines_index(struct ofs_lines *l, struct ofs_snapshot *snap,
     struct optimfs_error *err);
 /* len bytes at off, fewer at the end; the index must have been made. */
-ssize_t ofs_lines_read(const struct ofs_lines *l, struct optimfs *fs, void *buf,
-    size_t len, uint64_t off, struct optimfs_error *err);
+ssize_t ofs_lines_read(const struct ofs_lines *l, struct ofs_snapshot *snap,
+    void *buf, size_t len, uint64_t off, struct optimfs_error *err);
 
 #endif

@@ -26,10 +26,10 @@ static void put_layouts(struct ofs_buf *out)
 		ofs_buf_printf(out, " %s%s", name, ranked ? "@N" : "");
 }
 
-static void readme_text(struct optimfs *fs, struct ofs_buf *out)
+static void readme_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
 	ofs_buf_puts(out, "This is the checkpoint\n\n    ");
-	ofs_buf_plain(out, fs->source, strlen(fs->source));
+	ofs_buf_plain(out, snap->fs->source, strlen(snap->fs->source));
 	ofs_buf_printf(out, "\n\nshown by optimfs %s. ", optimfs_version());
 	ofs_buf_puts(out,
 	    "Beside this directory:\n"
@@ -83,13 +83,13 @@ static void put_dirty(struct ofs_buf *out, const struct optimfs_status *s)
 }
 
 /* Of several ranks, one writes. */
-static void put_writer(const struct optimfs *fs, struct ofs_buf *out)
+static void put_writer(const struct ofs_snapshot *snap, struct ofs_buf *out)
 {
 	const struct ofs_manifest *s;
 
-	if (fs->edit != NULL || fs->cat->dir.elsewhere == NULL)
+	if (snap->edit != NULL || snap->cat->dir.elsewhere == NULL)
 		return;
-	s = ofs_manifest_of(fs->cat->dir.elsewhere);
+	s = ofs_manifest_of(snap->cat->dir.elsewhere);
 	if (s->written)
 		ofs_buf_printf(out,
 		    "read-only rank 0 (%s) writes; mount again to see what it "
@@ -97,11 +97,11 @@ static void put_writer(const struct optimfs *fs, struct ofs_buf *out)
 		    optimfs_group_host(s->world, 0));
 }
 
-static void control_text(struct optimfs *fs, struct ofs_buf *out)
+static void control_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
 	struct optimfs_status s;
 
-	optimfs_status(fs, &s);
+	optimfs_status(snap->fs, &s);
 	if (s.percent >= 0)
 		ofs_buf_printf(out, "committing %d%%\n", s.percent);
 	else if (s.files == 0)
@@ -112,13 +112,13 @@ static void control_text(struct optimfs *fs, struct ofs_buf *out)
 		ofs_buf_puts(out, "scratch\n");
 	else if (s.explicit_commit)
 		ofs_buf_puts(out, "explicit\n");
-	put_writer(fs, out);
-	ofs_control_said(fs, out);
+	put_writer(snap, out);
+	ofs_control_said(snap->fs, out);
 }
 
-static void errors_text(struct optimfs *fs, struct ofs_buf *out)
+static void errors_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
-	ofs_failures_text(&fs->failures, out);
+	ofs_failures_text(&snap->fs->failures, out);
 }
 
 static void put_stat(struct ofs_buf *out, const char *name, uint64_t v)
@@ -140,15 +140,15 @@ static void put_memory(struct ofs_buf *out)
 }
 
 /* Lines of whoever mounted, if somebody did. */
-static void put_mount_stats(struct optimfs *fs, struct ofs_buf *out)
+static void put_mount_stats(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
 	char *(*fn)(void *ctx), *lines;
 	void *ctx;
 
-	pthread_mutex_lock(&fs->lock);
-	fn = fs->stats;
-	ctx = fs->stats_ctx;
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_lock(&snap->fs->lock);
+	fn = snap->fs->stats;
+	ctx = snap->fs->stats_ctx;
+	pthread_mutex_unlock(&snap->fs->lock);
 	lines = fn == NULL ? NULL : fn(ctx);
 	if (lines != NULL)
 		ofs_buf_puts(out, lines);
@@ -179,30 +179,30 @@ static void put_transport(struct ofs_transport *t, struct ofs_buf *out)
 		    atomic_load(row[i].v));
 }
 
-static void stats_text(struct optimfs *fs, struct ofs_buf *out)
+static void stats_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
-	struct ofs_texts *t = &fs->texts;
+	struct ofs_texts *t = &snap->texts;
 	struct ofs_transport *local;
 
-	put_stat(out, "files.opened", atomic_load(&fs->opens));
-	put_stat(out, "files.reads", atomic_load(&fs->reads));
-	put_stat(out, "files.read_bytes", atomic_load(&fs->read_bytes));
-	local = ofs_transport_world_local(fs->reader.transport);
+	put_stat(out, "files.opened", atomic_load(&snap->fs->opens));
+	put_stat(out, "files.reads", atomic_load(&snap->fs->reads));
+	put_stat(out, "files.read_bytes", atomic_load(&snap->fs->read_bytes));
+	local = ofs_transport_world_local(snap->reader.transport);
 	if (local != NULL)
 		put_transport(local, out);
-	put_transport(fs->reader.transport, out);
-	if (fs->options.world != NULL)
-		ofs_bulk_stats(fs->options.world, out);
+	put_transport(snap->reader.transport, out);
+	if (snap->fs->options.world != NULL)
+		ofs_bulk_stats(snap->fs->options.world, out);
 	put_stat(out, "texts.hits", atomic_load(&t->hits));
 	put_stat(out, "texts.misses", atomic_load(&t->misses));
 	pthread_mutex_lock(&t->lock);
 	put_stat(out, "texts.cached", t->bytes);
 	pthread_mutex_unlock(&t->lock);
-	put_stat(out, "cache.budget", fs->options.cache);
-	put_stat(out, "views.laid_out", ofs_views_laid_out(fs));
-	put_stat(out, "failures", ofs_failures_count(&fs->failures));
+	put_stat(out, "cache.budget", snap->fs->options.cache);
+	put_stat(out, "views.laid_out", ofs_views_laid_out(snap));
+	put_stat(out, "failures", ofs_failures_count(&snap->fs->failures));
 	put_memory(out);
-	put_mount_stats(fs, out);
+	put_mount_stats(snap, out);
 }
 
 /* Sorted by name but for the directory itself, which comes first. */

@@ -14,50 +14,50 @@
 #include "fs/fs.h"
 #include "plan/cast.h"
 
-static const struct ofs_entry *entry_of(const struct optimfs *fs,
+static const struct ofs_entry *entry_of(const struct ofs_snapshot *snap,
     uint32_t index)
 {
-	return &fs->cat->entries[fs->tree.node[index].entry];
+	return &snap->cat->entries[snap->tree.node[index].entry];
 }
 
 /* The tensor whose elements make a file; NULL where the file is text. */
-static const struct ofs_tensor *raw_tensor(const struct optimfs *fs,
+static const struct ofs_tensor *raw_tensor(const struct ofs_snapshot *snap,
     uint32_t index)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(fs->cat, entry_of(fs, index));
+	    ofs_entry_tensor(snap->cat, entry_of(snap, index));
 
 	return t == NULL || t->ndim == 0 ? NULL : t;
 }
 
 /* The tree itself. */
 
-static int tree_size(struct optimfs *fs, const struct ofs_space *s,
+static int tree_size(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	const struct ofs_tensor *t = raw_tensor(fs, index);
+	const struct ofs_tensor *t = raw_tensor(snap, index);
 
 	(void)s;
 	if (t == NULL)
-		return ofs_entry_text_size(fs, index, &attr->size, &attr->exact,
-		    err);
-	attr->size = ofs_tensor_bytes(fs->cat, t);
+		return ofs_entry_text_size(snap, index, &attr->size,
+		    &attr->exact, err);
+	attr->size = ofs_tensor_bytes(snap->cat, t);
 	return 0;
 }
 
-static int tree_open(struct optimfs *fs, const struct ofs_space *s,
+static int tree_open(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
 {
-	const struct ofs_entry *e = entry_of(fs, index);
+	const struct ofs_entry *e = entry_of(snap, index);
 
 	(void)s;
-	if (raw_tensor(fs, index) == NULL) {
-		file->blob = ofs_entry_text(fs, index, err);
+	if (raw_tensor(snap, index) == NULL) {
+		file->blob = ofs_entry_text(snap, index, err);
 		return file->blob == NULL ? -1 : 0;
 	}
-	if (ofs_entry_sound(fs, e, err) == -1)
+	if (ofs_entry_sound(snap, e, err) == -1)
 		return -1;
-	return ofs_composition_box(&file->comp, fs->cat, e->ref, NULL, err);
+	return ofs_composition_box(&file->comp, snap->cat, e->ref, NULL, err);
 }
 
 const struct ofs_space_ops ofs_space_tree = {
@@ -69,44 +69,44 @@ const struct ofs_space_ops ofs_space_tree = {
 
 /* .optimfs/layout */
 
-static bool layout_holds(const struct optimfs *fs, const struct ofs_space *s,
-    const struct ofs_entry *e)
+static bool layout_holds(const struct ofs_snapshot *snap,
+    const struct ofs_space *s, const struct ofs_entry *e)
 {
-	(void)fs;
+	(void)snap;
 	(void)s;
 	return e->kind == OFS_ENTRY_TENSOR || e->kind == OFS_ENTRY_ITEM;
 }
 
-static int layout_text(struct optimfs *fs, uint32_t index, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int layout_text(struct ofs_snapshot *snap, uint32_t index,
+    struct ofs_buf *out, struct optimfs_error *err)
 {
-	ofs_layout_json(fs, index, out);
+	ofs_layout_json(snap, index, out);
 	if (!out->bad)
 		return 0;
 	ofs_buf_fini(out);
 	return optimfs_fail(err, ENOMEM, "layout");
 }
 
-static int layout_size(struct optimfs *fs, const struct ofs_space *s,
+static int layout_size(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_buf out = { 0 };
 
 	(void)s;
-	if (layout_text(fs, index, &out, err) == -1)
+	if (layout_text(snap, index, &out, err) == -1)
 		return -1;
 	attr->size = out.len;
 	ofs_buf_fini(&out);
 	return 0;
 }
 
-static int layout_open(struct optimfs *fs, const struct ofs_space *s,
+static int layout_open(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct ofs_buf out = { 0 };
 
 	(void)s;
-	if (layout_text(fs, index, &out, err) == -1)
+	if (layout_text(snap, index, &out, err) == -1)
 		return -1;
 	file->blob = ofs_blob_of(&out, err);
 	return file->blob == NULL ? -1 : 0;
@@ -121,10 +121,10 @@ const struct ofs_space_ops ofs_space_layout = {
 
 /* .optimfs/npy */
 
-static bool npy_holds(const struct optimfs *fs, const struct ofs_space *s,
-    const struct ofs_entry *e)
+static bool npy_holds(const struct ofs_snapshot *snap,
+    const struct ofs_space *s, const struct ofs_entry *e)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
+	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
 
 	(void)s;
 	return t != NULL && ofs_dtype_npy(t->dtype) != NULL;
@@ -156,49 +156,50 @@ void ofs_npy_header(enum ofs_dtype dtype, const uint64_t *shape, unsigned ndim,
 }
 
 /* A writer may have given the tensor another shape. */
-static void npy_header(const struct optimfs *fs, uint32_t index,
+static void npy_header(const struct ofs_snapshot *snap, uint32_t index,
     struct ofs_buf *out)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(fs->cat, entry_of(fs, index));
+	    ofs_entry_tensor(snap->cat, entry_of(snap, index));
 	struct ofs_overlay_form form = { 0 };
 
-	if (fs->edit != NULL)
-		ofs_overlay_form(fs->edit, index, &form);
+	if (snap->edit != NULL)
+		ofs_overlay_form(snap->edit, index, &form);
 	if (ofs_dtype_npy(form.dtype) != NULL)
 		ofs_npy_header(form.dtype, form.shape, form.ndim, out);
 	else
-		ofs_npy_header(t->dtype, ofs_tensor_shape(fs->cat, t), t->ndim,
-		    out);
+		ofs_npy_header(t->dtype, ofs_tensor_shape(snap->cat, t),
+		    t->ndim, out);
 }
 
-static int npy_size(struct optimfs *fs, const struct ofs_space *s,
+static int npy_size(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(fs->cat, entry_of(fs, index));
+	    ofs_entry_tensor(snap->cat, entry_of(snap, index));
 	struct ofs_buf header = { 0 };
 	bool bad;
 
 	(void)s;
-	npy_header(fs, index, &header);
+	npy_header(snap, index, &header);
 	bad = header.bad ||
-	    !ofs_add_u64(header.len, ofs_tensor_bytes(fs->cat, t), &attr->size);
+	    !ofs_add_u64(header.len, ofs_tensor_bytes(snap->cat, t),
+		&attr->size);
 	ofs_buf_fini(&header);
 	return bad ? optimfs_fail(err, ENOMEM, "header") : 0;
 }
 
-static int npy_open(struct optimfs *fs, const struct ofs_space *s,
+static int npy_open(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
 {
-	const struct ofs_entry *e = entry_of(fs, index);
+	const struct ofs_entry *e = entry_of(snap, index);
 	struct ofs_buf header = { 0 };
 	int ret;
 
 	(void)s;
-	if (ofs_entry_sound(fs, e, err) == -1)
+	if (ofs_entry_sound(snap, e, err) == -1)
 		return -1;
-	npy_header(fs, index, &header);
+	npy_header(snap, index, &header);
 	if (header.bad)
 		ret = optimfs_fail(err, ENOMEM, "header");
 	else
@@ -207,7 +208,7 @@ static int npy_open(struct optimfs *fs, const struct ofs_space *s,
 	ofs_buf_fini(&header);
 	if (ret == -1)
 		return -1;
-	return ofs_composition_box(&file->comp, fs->cat, e->ref, NULL, err);
+	return ofs_composition_box(&file->comp, snap->cat, e->ref, NULL, err);
 }
 
 const struct ofs_space_ops ofs_space_npy = {
@@ -220,34 +221,35 @@ const struct ofs_space_ops ofs_space_npy = {
 
 /* .optimfs/npy32: what NumPy has no type for, or a short one, as float32. */
 
-static bool npy32_holds(const struct optimfs *fs, const struct ofs_space *s,
-    const struct ofs_entry *e)
+static bool npy32_holds(const struct ofs_snapshot *snap,
+    const struct ofs_space *s, const struct ofs_entry *e)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
+	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
 
 	(void)s;
 	return t != NULL && t->ndim > 0 && ofs_cast_is_short(t->dtype);
 }
 
-static void npy32_header(const struct optimfs *fs, const struct ofs_tensor *t,
-    struct ofs_buf *out)
+static void npy32_header(const struct ofs_snapshot *snap,
+    const struct ofs_tensor *t, struct ofs_buf *out)
 {
-	ofs_npy_header(OFS_FLOAT32, ofs_tensor_shape(fs->cat, t), t->ndim, out);
+	ofs_npy_header(OFS_FLOAT32, ofs_tensor_shape(snap->cat, t), t->ndim,
+	    out);
 }
 
-static int npy32_size(struct optimfs *fs, const struct ofs_space *s,
+static int npy32_size(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(fs->cat, entry_of(fs, index));
-	uint64_t elements = ofs_tensor_bytes(fs->cat, t) /
+	    ofs_entry_tensor(snap->cat, entry_of(snap, index));
+	uint64_t elements = ofs_tensor_bytes(snap->cat, t) /
 	    ofs_dtype_size((enum ofs_dtype)t->dtype);
 	struct ofs_buf header = { 0 };
 	uint64_t bytes;
 	bool bad;
 
 	(void)s;
-	npy32_header(fs, t, &header);
+	npy32_header(snap, t, &header);
 	bad = header.bad || !ofs_mul_u64(elements, sizeof(float), &bytes) ||
 	    !ofs_add_u64(header.len, bytes, &attr->size) ||
 	    attr->size > INT64_MAX;
@@ -256,27 +258,27 @@ static int npy32_size(struct optimfs *fs, const struct ofs_space *s,
 		   : 0;
 }
 
-static int npy32_open(struct optimfs *fs, const struct ofs_space *s,
+static int npy32_open(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
 {
-	const struct ofs_entry *e = entry_of(fs, index);
-	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
+	const struct ofs_entry *e = entry_of(snap, index);
+	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
 	struct ofs_buf header = { 0 };
 	int ret;
 
 	(void)s;
-	if (ofs_entry_sound(fs, e, err) == -1 ||
+	if (ofs_entry_sound(snap, e, err) == -1 ||
 	    ofs_cast_prepare(t->dtype, err) == -1)
 		return -1;
-	npy32_header(fs, t, &header);
+	npy32_header(snap, t, &header);
 	ret = header.bad
 	    ? ofs_no_memory(err)
 	    : ofs_composition_bytes(&file->comp, header.data, header.len, err);
 	ofs_buf_fini(&header);
 	if (ret == -1)
 		return -1;
-	return ofs_composition_box_as(&file->comp, fs->cat, e->ref, OFS_FLOAT32,
-	    err);
+	return ofs_composition_box_as(&file->comp, snap->cat, e->ref,
+	    OFS_FLOAT32, err);
 }
 
 const struct ofs_space_ops ofs_space_npy32 = {
@@ -288,48 +290,48 @@ const struct ofs_space_ops ofs_space_npy32 = {
 
 /* .optimfs/rank */
 
-static const struct ofs_variant *variant(const struct optimfs *fs,
+static const struct ofs_variant *variant(const struct ofs_snapshot *snap,
     const struct ofs_space *s, const struct ofs_entry *e)
 {
-	return ofs_variant_of(fs->cat, (uint32_t)(e - fs->cat->entries),
+	return ofs_variant_of(snap->cat, (uint32_t)(e - snap->cat->entries),
 	    s->rank);
 }
 
-static bool rank_holds(const struct optimfs *fs, const struct ofs_space *s,
-    const struct ofs_entry *e)
+static bool rank_holds(const struct ofs_snapshot *snap,
+    const struct ofs_space *s, const struct ofs_entry *e)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
+	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
 
 	for (uint32_t i = 0; t != NULL && i < t->nshards; i++)
-		if (ofs_rank_holds(fs->cat, t->shard + i, s->rank))
+		if (ofs_rank_holds(snap->cat, t->shard + i, s->rank))
 			return true;
-	return variant(fs, s, e) != NULL;
+	return variant(snap, s, e) != NULL;
 }
 
 /* The tensor of which a rank has a part, and the variant that it is, if it is
  * one; NULL where the file is text. */
-static const struct ofs_tensor *rank_tensor(const struct optimfs *fs,
+static const struct ofs_tensor *rank_tensor(const struct ofs_snapshot *snap,
     const struct ofs_space *s, uint32_t index, const struct ofs_variant **v)
 {
 	const struct ofs_tensor *t;
 
-	*v = variant(fs, s, entry_of(fs, index));
+	*v = variant(snap, s, entry_of(snap, index));
 	if (*v == NULL)
-		return raw_tensor(fs, index);
-	t = (*v)->kind == OFS_ENTRY_TENSOR ? &fs->cat->tensors[(*v)->ref]
+		return raw_tensor(snap, index);
+	t = (*v)->kind == OFS_ENTRY_TENSOR ? &snap->cat->tensors[(*v)->ref]
 					   : NULL;
 	return t == NULL || t->ndim == 0 ? NULL : t;
 }
 
-static int rank_text_size(struct optimfs *fs, const struct ofs_space *s,
+static int rank_text_size(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, const struct ofs_variant *v, struct optimfs_attr *attr,
     struct optimfs_error *err)
 {
 	struct ofs_blob *blob;
 
 	if (v == NULL)
-		return tree_size(fs, s, index, attr, err);
-	blob = ofs_rank_text(fs, index, s->rank, v, err);
+		return tree_size(snap, s, index, attr, err);
+	blob = ofs_rank_text(snap, index, s->rank, v, err);
 	if (blob == NULL)
 		return -1;
 	attr->size = blob->len;
@@ -337,21 +339,22 @@ static int rank_text_size(struct optimfs *fs, const struct ofs_space *s,
 	return 0;
 }
 
-static int rank_size(struct optimfs *fs, const struct ofs_space *s,
+static int rank_size(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	const struct ofs_variant *v;
-	const struct ofs_tensor *t = rank_tensor(fs, s, index, &v);
+	const struct ofs_tensor *t = rank_tensor(snap, s, index, &v);
 	uint64_t box[2 * OFS_MAX_DIMS], n;
 
 	if (t == NULL)
-		return rank_text_size(fs, s, index, v, attr, err);
+		return rank_text_size(snap, s, index, v, attr, err);
 	for (uint32_t i = 0; i < t->nshards; i++) {
-		const struct ofs_shard *shard = &fs->cat->shards[t->shard + i];
+		const struct ofs_shard *shard =
+		    &snap->cat->shards[t->shard + i];
 
-		if (!ofs_rank_holds(fs->cat, t->shard + i, s->rank))
+		if (!ofs_rank_holds(snap->cat, t->shard + i, s->rank))
 			continue;
-		ofs_shard_box(fs->cat, t, shard, box, box + t->grid_ndim);
+		ofs_shard_box(snap->cat, t, shard, box, box + t->grid_ndim);
 		if (!ofs_numel(box + t->grid_ndim, t->grid_ndim, &n) ||
 		    !ofs_mul_u64(n, ofs_dtype_size(t->dtype), &n) ||
 		    !ofs_add_u64(attr->size, n, &attr->size))
@@ -360,27 +363,28 @@ static int rank_size(struct optimfs *fs, const struct ofs_space *s,
 	return 0;
 }
 
-static int rank_open(struct optimfs *fs, const struct ofs_space *s,
+static int rank_open(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
 {
 	const struct ofs_variant *v;
-	const struct ofs_tensor *t = rank_tensor(fs, s, index, &v);
+	const struct ofs_tensor *t = rank_tensor(snap, s, index, &v);
 	uint64_t box[2 * OFS_MAX_DIMS];
 
 	if (t == NULL) {
-		file->blob = ofs_rank_text(fs, index, s->rank, v, err);
+		file->blob = ofs_rank_text(snap, index, s->rank, v, err);
 		return file->blob == NULL ? -1 : 0;
 	}
 	if (t->error != OFS_NONE)
-		return ofs_catalog_fail(fs->cat, t->error, err);
+		return ofs_catalog_fail(snap->cat, t->error, err);
 	for (uint32_t i = 0; i < t->nshards; i++) {
-		const struct ofs_shard *shard = &fs->cat->shards[t->shard + i];
+		const struct ofs_shard *shard =
+		    &snap->cat->shards[t->shard + i];
 
-		if (!ofs_rank_holds(fs->cat, t->shard + i, s->rank))
+		if (!ofs_rank_holds(snap->cat, t->shard + i, s->rank))
 			continue;
-		ofs_shard_box(fs->cat, t, shard, box, box + t->grid_ndim);
-		if (ofs_composition_box(&file->comp, fs->cat,
-			(uint32_t)(t - fs->cat->tensors), box, err) == -1)
+		ofs_shard_box(snap->cat, t, shard, box, box + t->grid_ndim);
+		if (ofs_composition_box(&file->comp, snap->cat,
+			(uint32_t)(t - snap->cat->tensors), box, err) == -1)
 			return -1;
 	}
 	return 0;

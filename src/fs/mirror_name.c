@@ -12,29 +12,29 @@
 /* With a suffix a name may get too long, and names sort in another way:
  * "a.npy" comes after "a-b.npy". */
 
-static bool suffixed(const struct optimfs *fs, const struct ofs_space *s,
+static bool suffixed(const struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index)
 {
 	return s->ops->suffix[0] != '\0' &&
-	    fs->tree.node[index].entry != OFS_NONE;
+	    snap->tree.node[index].entry != OFS_NONE;
 }
 
-const char *ofs_mirror_name(const struct optimfs *fs, const struct ofs_space *s,
-    uint32_t index, char name[OFS_NAME_MAX + 1])
+const char *ofs_mirror_name(const struct ofs_snapshot *snap,
+    const struct ofs_space *s, uint32_t index, char name[OFS_NAME_MAX + 1])
 {
-	const char *plain = fs->tree.node[index].name;
+	const char *plain = snap->tree.node[index].name;
 
-	if (!suffixed(fs, s, index))
+	if (!suffixed(snap, s, index))
 		return plain;
 	ofs_name_suffix(plain, s->ops->suffix, name);
 	return name;
 }
 
 /* Of the names that are cut, those that begin like this one are neighbours. */
-static uint32_t find_cut(const struct optimfs *fs, const struct ofs_space *s,
-    uint32_t dir, const char *name)
+static uint32_t find_cut(const struct ofs_snapshot *snap,
+    const struct ofs_space *s, uint32_t dir, const char *name)
 {
-	const struct ofs_tree_node *v = fs->tree.node, *d = &v[dir];
+	const struct ofs_tree_node *v = snap->tree.node, *d = &v[dir];
 	uint32_t lo = d->child, hi = d->child + d->nchild, mid;
 	size_t kept = ofs_name_kept(name, strlen(s->ops->suffix));
 	char cut[OFS_NAME_MAX + 1];
@@ -50,34 +50,34 @@ static uint32_t find_cut(const struct optimfs *fs, const struct ofs_space *s,
 	}
 	hi = d->child + d->nchild;
 	for (; lo < hi && strncmp(v[lo].name, name, kept) == 0; lo++)
-		if (suffixed(fs, s, lo) &&
-		    strcmp(ofs_mirror_name(fs, s, lo, cut), name) == 0)
+		if (suffixed(snap, s, lo) &&
+		    strcmp(ofs_mirror_name(snap, s, lo, cut), name) == 0)
 			return lo;
 	return OFS_NONE;
 }
 
-uint32_t ofs_mirror_find(const struct optimfs *fs, const struct ofs_space *s,
-    uint32_t dir, const char *name)
+uint32_t ofs_mirror_find(const struct ofs_snapshot *snap,
+    const struct ofs_space *s, uint32_t dir, const char *name)
 {
 	size_t n = strlen(name), k = strlen(s->ops->suffix);
-	uint32_t index = ofs_tree_lookup(&fs->tree, dir, name);
+	uint32_t index = ofs_tree_lookup(&snap->tree, dir, name);
 	char bare[OFS_NAME_MAX + 1];
 
-	if (index != OFS_NONE && !suffixed(fs, s, index))
+	if (index != OFS_NONE && !suffixed(snap, s, index))
 		return index;
 	if (k == 0 || n < k || n > OFS_NAME_MAX ||
 	    strcmp(name + n - k, s->ops->suffix) != 0)
 		return OFS_NONE;
 	memcpy(bare, name, n - k);
 	bare[n - k] = '\0';
-	index = ofs_tree_lookup(&fs->tree, dir, bare);
-	if (index != OFS_NONE && suffixed(fs, s, index))
+	index = ofs_tree_lookup(&snap->tree, dir, bare);
+	if (index != OFS_NONE && suffixed(snap, s, index))
 		return index;
-	return find_cut(fs, s, dir, name);
+	return find_cut(snap, s, dir, name);
 }
 
 struct by_name {
-	const struct optimfs *fs;
+	const struct ofs_snapshot *snap;
 	const struct ofs_space *s;
 };
 
@@ -86,21 +86,22 @@ static int compare(const void *a, const void *b, void *ctx)
 	const struct by_name *by = ctx;
 	char x[OFS_NAME_MAX + 1], y[OFS_NAME_MAX + 1];
 
-	return strcmp(ofs_mirror_name(by->fs, by->s, *(const uint32_t *)a, x),
-	    ofs_mirror_name(by->fs, by->s, *(const uint32_t *)b, y));
+	return strcmp(ofs_mirror_name(by->snap, by->s, *(const uint32_t *)a, x),
+	    ofs_mirror_name(by->snap, by->s, *(const uint32_t *)b, y));
 }
 
-static uint32_t *make_order(const struct optimfs *fs, const struct ofs_space *s)
+static uint32_t *make_order(const struct ofs_snapshot *snap,
+    const struct ofs_space *s)
 {
-	const struct ofs_tree_node *v = fs->tree.node;
-	uint32_t *order = malloc((size_t)fs->tree.n * sizeof(*order));
-	struct by_name by = { fs, s };
+	const struct ofs_tree_node *v = snap->tree.node;
+	uint32_t *order = malloc((size_t)snap->tree.n * sizeof(*order));
+	struct by_name by = { snap, s };
 
 	if (order == NULL)
 		return NULL;
-	for (uint32_t i = 0; i < fs->tree.n; i++)
+	for (uint32_t i = 0; i < snap->tree.n; i++)
 		order[i] = i;
-	for (uint32_t i = 0; i < fs->tree.n; i++) {
+	for (uint32_t i = 0; i < snap->tree.n; i++) {
 		uint32_t *first = order + v[i].child, k = 1;
 
 		if (v[i].entry != OFS_NONE)
@@ -115,8 +116,8 @@ static uint32_t *make_order(const struct optimfs *fs, const struct ofs_space *s)
 	return order;
 }
 
-int ofs_mirror_child(struct optimfs *fs, struct ofs_space *s, uint32_t index,
-    uint32_t *child, struct optimfs_error *err)
+int ofs_mirror_child(struct ofs_snapshot *snap, struct ofs_space *s,
+    uint32_t index, uint32_t *child, struct optimfs_error *err)
 {
 	uint32_t *order;
 
@@ -125,14 +126,14 @@ int ofs_mirror_child(struct optimfs *fs, struct ofs_space *s, uint32_t index,
 		return 0;
 	order = atomic_load_explicit(&s->order, memory_order_acquire);
 	if (order == NULL) {
-		pthread_mutex_lock(&fs->lock);
+		pthread_mutex_lock(&snap->fs->lock);
 		order = atomic_load(&s->order);
 		if (order == NULL) {
-			order = make_order(fs, s);
+			order = make_order(snap, s);
 			atomic_store_explicit(&s->order, order,
 			    memory_order_release);
 		}
-		pthread_mutex_unlock(&fs->lock);
+		pthread_mutex_unlock(&snap->fs->lock);
 	}
 	if (order == NULL)
 		return optimfs_fail(err, ENOMEM, "order of a mirror's names");

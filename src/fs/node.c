@@ -10,23 +10,24 @@
 #include "fs/overlay_nodes.h"
 #include "fs/view.h"
 
-static int at_of(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
-    struct optimfs_error *err)
+static int at_of(const struct ofs_snapshot *snap, uint64_t node,
+    struct ofs_at *at, struct optimfs_error *err)
 {
 	uint64_t space = node >> 32, index = (node & UINT32_MAX) - 1;
-	uint64_t n = fs->tree.n + (space == OFS_SPACE_TREE ? OFS_NSTATIC : 0);
+	uint64_t n = snap->tree.n + (space == OFS_SPACE_TREE ? OFS_NSTATIC : 0);
 	struct ofs_at view = { (uint32_t)space, (uint32_t)index };
 
 	if (space >= OFS_SPACE_VIEW && (node & UINT32_MAX) != 0 &&
-	    ofs_view_has(fs, view)) {
+	    ofs_view_has(snap, view)) {
 		*at = view;
 		return 0;
 	}
-	if (space < fs->nspaces && fs->edit != NULL && ofs_at_made(fs, view)) {
+	if (space < snap->nspaces && snap->edit != NULL &&
+	    ofs_at_made(snap, view)) {
 		*at = view;
-		return ofs_overlay_has(fs, view, err);
+		return ofs_overlay_has(snap, view, err);
 	}
-	if (space >= fs->nspaces || (node & UINT32_MAX) == 0 || index >= n)
+	if (space >= snap->nspaces || (node & UINT32_MAX) == 0 || index >= n)
 		return optimfs_fail(err, ENOENT, "no node %llu",
 		    (unsigned long long)node);
 	*at = (struct ofs_at){ (uint32_t)space, (uint32_t)index };
@@ -34,44 +35,45 @@ static int at_of(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
 }
 
 /* The number may be one of before a commit. */
-static int no_node(const struct optimfs *fs, uint64_t node, uint64_t mask,
-    struct optimfs_error *err)
+static int no_node(const struct ofs_snapshot *snap, uint64_t node,
+    uint64_t mask, struct optimfs_error *err)
 {
 	struct ofs_at at;
 
-	if ((node & mask) >> OFS_GENERATION == fs->generation &&
-	    at_of(fs, node & ~mask, &at, err) == -1)
+	if ((node & mask) >> OFS_GENERATION == snap->generation &&
+	    at_of(snap, node & ~mask, &at, err) == -1)
 		return -1;
 	return optimfs_fail(err, ESTALE,
 	    "a commit has given the files other names, or other contents");
 }
 
-int ofs_node_at(const struct optimfs *fs, uint64_t node, struct ofs_at *at,
-    struct optimfs_error *err)
+int ofs_node_at(const struct ofs_snapshot *snap, uint64_t node,
+    struct ofs_at *at, struct optimfs_error *err)
 {
 	uint64_t mask = (uint64_t)(OFS_GENERATIONS - 1) << OFS_GENERATION;
 	struct ofs_at found;
 
 	if (node == OPTIMFS_ROOT)
-		return at_of(fs, node, at, err);
-	if ((node & mask) >> OFS_GENERATION != fs->generation ||
-	    at_of(fs, node & ~mask, &found, NULL) == -1)
-		return no_node(fs, node, mask, err);
+		return at_of(snap, node, at, err);
+	if ((node & mask) >> OFS_GENERATION != snap->generation ||
+	    at_of(snap, node & ~mask, &found, NULL) == -1)
+		return no_node(snap, node, mask, err);
 	*at = found;
 	return 0;
 }
 
-const struct ofs_entry *ofs_at_entry(const struct optimfs *fs, struct ofs_at at)
+const struct ofs_entry *ofs_at_entry(const struct ofs_snapshot *snap,
+    struct ofs_at at)
 {
 	uint32_t entry;
 
-	if (at.index >= fs->tree.n || ofs_at_is_view(at))
+	if (at.index >= snap->tree.n || ofs_at_is_view(at))
 		return NULL;
-	entry = fs->tree.node[at.index].entry;
-	return entry == OFS_NONE ? NULL : &fs->cat->entries[entry];
+	entry = snap->tree.node[at.index].entry;
+	return entry == OFS_NONE ? NULL : &snap->cat->entries[entry];
 }
 
-void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
+void ofs_at_path(const struct ofs_snapshot *snap, struct ofs_at at, char *path,
     size_t size)
 {
 	const char *top = ofs_static_nodes[OFS_STATIC_TOP].name;
@@ -79,8 +81,8 @@ void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
 	char below[OFS_FILE_NAME];
 	size_t n = 0;
 
-	if (ofs_at_static(fs, at)) {
-		uint32_t i = at.index - fs->tree.n;
+	if (ofs_at_static(snap, at)) {
+		uint32_t i = at.index - snap->tree.n;
 
 		snprintf(path, size, "%s%s%s", top,
 		    i == OFS_STATIC_TOP ? "" : "/",
@@ -89,32 +91,32 @@ void ofs_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
 	}
 	if (ofs_at_is_view(at)) {
 		n = (size_t)snprintf(path, size, "%s/view/%s", top,
-		    ofs_view_name(fs, (struct ofs_at){ at.space, 0 }));
+		    ofs_view_name(snap, (struct ofs_at){ at.space, 0 }));
 		if (at.index == 0 || n >= size)
 			return;
-		ofs_view_path(fs, at, below);
+		ofs_view_path(snap, at, below);
 		snprintf(path + n, size - n, "/%s", below);
 		return;
 	}
-	if (fs->edit != NULL && ofs_overlay_at_path(fs, at, path, size))
+	if (snap->edit != NULL && ofs_overlay_at_path(snap, at, path, size))
 		return;
-	if (ofs_at_made(fs, at)) {
+	if (ofs_at_made(snap, at)) {
 		snprintf(path, size, "(removed)");
 		return;
 	}
-	s = &fs->space[at.space];
+	s = &snap->space[at.space];
 	if (at.space >= OFS_SPACE_RANK)
 		n = (size_t)snprintf(path, size, "%s/rank/%d%s", top, s->rank,
 		    at.index == 0 ? "" : "/");
 	else if (at.space != OFS_SPACE_TREE)
 		n = (size_t)snprintf(path, size, "%s/%s%s", top,
-		    ofs_mirror_root(at.space),
-		    at.index == 0 ? "" : "/");
+		    ofs_mirror_root(at.space), at.index == 0 ? "" : "/");
 	if (n >= size)
 		return;
-	if (ofs_tree_path(&fs->tree, at.index, path + n, size - n) >= size - n)
+	if (ofs_tree_path(&snap->tree, at.index, path + n, size - n) >=
+	    size - n)
 		snprintf(path + n, size - n, "...");
-	else if (ofs_at_entry(fs, at) != NULL)
+	else if (ofs_at_entry(snap, at) != NULL)
 		strncat(path, s->ops->suffix, size - strlen(path) - 1);
 }
 
@@ -134,29 +136,29 @@ uint32_t ofs_tree_after(const struct ofs_tree *tree, uint32_t index)
 	return OFS_NONE;
 }
 
-bool ofs_at_is_dir(const struct optimfs *fs, struct ofs_at at)
+bool ofs_at_is_dir(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	const struct ofs_static_node *s;
 
 	if (ofs_at_is_view(at))
-		return ofs_view_is_dir(fs, at);
-	if (ofs_at_made(fs, at))
-		return ofs_overlay_at_is_dir(fs, at);
-	if (!ofs_at_static(fs, at))
-		return fs->tree.node[at.index].entry == OFS_NONE;
-	s = &ofs_static_nodes[at.index - fs->tree.n];
+		return ofs_view_is_dir(snap, at);
+	if (ofs_at_made(snap, at))
+		return ofs_overlay_at_is_dir(snap, at);
+	if (!ofs_at_static(snap, at))
+		return snap->tree.node[at.index].entry == OFS_NONE;
+	s = &ofs_static_nodes[at.index - snap->tree.n];
 	return s->text == NULL && s->lines == NULL;
 }
 
-struct ofs_at ofs_at_of_static(const struct optimfs *fs, uint32_t i)
+struct ofs_at ofs_at_of_static(const struct ofs_snapshot *snap, uint32_t i)
 {
 	if (ofs_static_nodes[i].space != 0)
 		return (struct ofs_at){ ofs_static_nodes[i].space, 0 };
-	return (struct ofs_at){ OFS_SPACE_TREE, fs->tree.n + i };
+	return (struct ofs_at){ OFS_SPACE_TREE, snap->tree.n + i };
 }
 
 /* A child of .optimfs or .optimfs/rank. */
-static bool find_static(const struct optimfs *fs, uint32_t dir,
+static bool find_static(const struct ofs_snapshot *snap, uint32_t dir,
     const char *name, struct ofs_at *at)
 {
 	char rank[16];
@@ -164,13 +166,13 @@ static bool find_static(const struct optimfs *fs, uint32_t dir,
 	if (dir == OFS_STATIC_TOP) {
 		for (uint32_t i = OFS_STATIC_TOP + 1; i < OFS_NSTATIC; i++)
 			if (strcmp(name, ofs_static_nodes[i].name) == 0) {
-				*at = ofs_at_of_static(fs, i);
+				*at = ofs_at_of_static(snap, i);
 				return true;
 			}
 		return false;
 	}
-	for (uint32_t i = OFS_SPACE_RANK; i < fs->nspaces; i++) {
-		snprintf(rank, sizeof(rank), "%d", fs->space[i].rank);
+	for (uint32_t i = OFS_SPACE_RANK; i < snap->nspaces; i++) {
+		snprintf(rank, sizeof(rank), "%d", snap->space[i].rank);
 		if (strcmp(name, rank) == 0) {
 			*at = (struct ofs_at){ i, 0 };
 			return true;
@@ -181,95 +183,97 @@ static bool find_static(const struct optimfs *fs, uint32_t dir,
 
 /* What is wrong with a view's name is on record: the kernel has only an errno
  * for it. */
-static int find_view(struct optimfs *fs, const char *name, struct ofs_at *at,
-    struct optimfs_error *err)
+static int find_view(struct ofs_snapshot *snap, const char *name,
+    struct ofs_at *at, struct optimfs_error *err)
 {
 	struct optimfs_error own;
 
 	if (err == NULL)
 		err = &own;
-	if (ofs_view_find(fs, name, at, err) == 0)
+	if (ofs_view_find(snap, name, at, err) == 0)
 		return 1;
-	ofs_failures_add(&fs->failures, 0, ".optimfs/view", 0, 0, err);
+	ofs_failures_add(&snap->fs->failures, 0, ".optimfs/view", 0, 0, err);
 	return -1;
 }
 
 /* 1: there it is; 0: nothing is called so, err is not filled; -1: failed. */
-static int find_child(struct optimfs *fs, struct ofs_at dir, const char *name,
-    struct ofs_at *at, struct optimfs_error *err)
+static int find_child(struct ofs_snapshot *snap, struct ofs_at dir,
+    const char *name, struct ofs_at *at, struct optimfs_error *err)
 {
 	struct ofs_space *s;
 	uint32_t index;
 
 	if (ofs_at_is_view(dir))
-		return ofs_view_child(fs, dir, name, at, err);
-	if (ofs_at_static(fs, dir)) {
-		index = dir.index - fs->tree.n;
+		return ofs_view_child(snap, dir, name, at, err);
+	if (ofs_at_static(snap, dir)) {
+		index = dir.index - snap->tree.n;
 		if (index == OFS_STATIC_VIEW)
-			return find_view(fs, name, at, err);
-		return find_static(fs, index, name, at);
+			return find_view(snap, name, at, err);
+		return find_static(snap, index, name, at);
 	}
-	s = &fs->space[dir.space];
+	s = &snap->space[dir.space];
 	if (dir.space == OFS_SPACE_TREE && dir.index == 0 &&
 	    strcmp(name, ofs_static_nodes[OFS_STATIC_TOP].name) == 0) {
-		*at = ofs_at_of_static(fs, OFS_STATIC_TOP);
+		*at = ofs_at_of_static(snap, OFS_STATIC_TOP);
 		return 1;
 	}
-	if (fs->edit != NULL)
-		return ofs_overlay_lookup(fs, dir, name, at, err);
-	index = ofs_mirror_find(fs, s, dir.index, name);
-	if (index == OFS_NONE || ofs_space_has(fs, s, index, NULL) != 1)
+	if (snap->edit != NULL)
+		return ofs_overlay_lookup(snap, dir, name, at, err);
+	index = ofs_mirror_find(snap, s, dir.index, name);
+	if (index == OFS_NONE || ofs_space_has(snap, s, index, NULL) != 1)
 		return 0;
 	*at = (struct ofs_at){ dir.space, index };
 	return 1;
 }
 
 /* Nothing is called name in dir. A rank may lack what the others have. */
-static int no_child(const struct optimfs *fs, struct ofs_at dir,
+static int no_child(const struct ofs_snapshot *snap, struct ofs_at dir,
     const char *name, const char *path, struct optimfs_error *err)
 {
 	/* a writer may make what is absent */
-	if (fs->edit == NULL && !ofs_at_static(fs, dir) &&
+	if (snap->edit == NULL && !ofs_at_static(snap, dir) &&
 	    dir.space < OFS_SPACE_RANK &&
-	    ofs_tree_absent(&fs->tree, dir.index, name))
+	    ofs_tree_absent(&snap->tree, dir.index, name))
 		return optimfs_fail(err, ENODATA,
 		    "OFS642 %s: this parameter has no state", path);
 	return optimfs_fail(err, ENOENT, "%s: no such name", path);
 }
 
-static int do_lookup(struct optimfs *fs, uint64_t dir, const char *name,
-    struct optimfs_attr *attr, struct optimfs_error *err)
+int ofs_lookup(struct ofs_snapshot *snap, uint64_t dir, const char *name,
+    struct ofs_at *child, struct optimfs_error *err)
 {
-	struct ofs_at at, child;
+	struct ofs_at at;
 	int found;
 
-	if (ofs_node_at(fs, dir, &at, err) == -1)
+	if (ofs_node_at(snap, dir, &at, err) == -1)
 		return -1;
-	if (!ofs_at_is_dir(fs, at))
+	if (!ofs_at_is_dir(snap, at))
 		return optimfs_fail(err, ENOTDIR, "%s: not in a directory",
 		    name);
 	if (strlen(name) > OFS_NAME_MAX)
 		return optimfs_fail(err, ENAMETOOLONG, "%.80s...: too long",
 		    name);
-	found = find_child(fs, at, name, &child, err);
+	found = find_child(snap, at, name, child, err);
 	if (found != 1)
-		return found == -1 ? -1 : no_child(fs, at, name, name, err);
-	return ofs_at_attr(fs, child, attr, err);
+		return found == -1 ? -1 : no_child(snap, at, name, name, err);
+	return 0;
 }
 
 int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	int ret;
+	struct ofs_snapshot *snap = ofs_enter(fs);
+	struct ofs_at at;
+	int ret = ofs_lookup(snap, dir, name, &at, err);
 
-	ofs_enter(fs);
-	ret = do_lookup(fs, dir, name, attr, err);
-	ofs_leave(fs);
+	if (ret == 0)
+		ret = ofs_at_attr(snap, at, attr, err);
+	ofs_leave(snap);
 	return ret;
 }
 
-static int do_resolve(struct optimfs *fs, const char *path,
-    struct optimfs_attr *attr, struct optimfs_error *err)
+int ofs_resolve(struct ofs_snapshot *snap, const char *path,
+    struct ofs_at *found_at, struct optimfs_error *err)
 {
 	struct ofs_at at = { OFS_SPACE_TREE, 0 }, child;
 	char name[OFS_NAME_MAX + 1];
@@ -279,7 +283,7 @@ static int do_resolve(struct optimfs *fs, const char *path,
 	for (p = path + strspn(path, "/"); *p != '\0'; p += strspn(p, "/")) {
 		size_t n = strcspn(p, "/");
 
-		if (!ofs_at_is_dir(fs, at))
+		if (!ofs_at_is_dir(snap, at))
 			return optimfs_fail(err, ENOTDIR,
 			    "%s: a part of it is no directory", path);
 		if (n >= sizeof(name))
@@ -290,22 +294,26 @@ static int do_resolve(struct optimfs *fs, const char *path,
 		p += n;
 		if (strcmp(name, ".") == 0)
 			continue;
-		found = find_child(fs, at, name, &child, err);
+		found = find_child(snap, at, name, &child, err);
 		if (found != 1)
-			return found == -1 ? -1
-					   : no_child(fs, at, name, path, err);
+			return found == -1
+			    ? -1
+			    : no_child(snap, at, name, path, err);
 		at = child;
 	}
-	return ofs_at_attr(fs, at, attr, err);
+	*found_at = at;
+	return 0;
 }
 
 int optimfs_resolve(struct optimfs *fs, const char *path,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	int ret;
+	struct ofs_snapshot *snap = ofs_enter(fs);
+	struct ofs_at at;
+	int ret = ofs_resolve(snap, path, &at, err);
 
-	ofs_enter(fs);
-	ret = do_resolve(fs, path, attr, err);
-	ofs_leave(fs);
+	if (ret == 0)
+		ret = ofs_at_attr(snap, at, attr, err);
+	ofs_leave(snap);
 	return ret;
 }

@@ -16,23 +16,24 @@ static void put_record(const struct ofs_note *note, struct ofs_buf *out)
 	ofs_buf_putc(out, '\n');
 }
 
-static uint32_t notes_steps(const struct optimfs *fs)
+static uint32_t notes_steps(const struct ofs_snapshot *snap)
 {
-	return fs->cat->nnotes;
+	return snap->cat->nnotes;
 }
 
-static uint32_t notes_next(const struct optimfs *fs, uint32_t at)
+static uint32_t notes_next(const struct ofs_snapshot *snap, uint32_t at)
 {
-	return at + 1 < fs->cat->nnotes ? at + 1 : OFS_NONE;
+	return at + 1 < snap->cat->nnotes ? at + 1 : OFS_NONE;
 }
 
-static void warnings_put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
+static void warnings_put(struct ofs_snapshot *snap, uint32_t at,
+    struct ofs_buf *out)
 {
 	const struct ofs_note *note;
 
-	if (at >= fs->cat->nnotes)
+	if (at >= snap->cat->nnotes)
 		return;
-	note = &fs->cat->notes[at];
+	note = &snap->cat->notes[at];
 	if (note->kind == OFS_NOTE_WARNING || note->kind == OFS_NOTE_ERROR)
 		put_record(note, out);
 }
@@ -43,13 +44,14 @@ const struct ofs_lines_ops ofs_warnings_lines = {
 	.steps = notes_steps,
 };
 
-static void globals_put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
+static void globals_put(struct ofs_snapshot *snap, uint32_t at,
+    struct ofs_buf *out)
 {
 	const struct ofs_note *note;
 
-	if (at >= fs->cat->nnotes)
+	if (at >= snap->cat->nnotes)
 		return;
-	note = &fs->cat->notes[at];
+	note = &snap->cat->notes[at];
 	if (note->kind == OFS_NOTE_GLOBAL) /* escaped, and has tabs */
 		ofs_buf_printf(out, "%s\n", note->text);
 }
@@ -60,10 +62,12 @@ const struct ofs_lines_ops ofs_globals_lines = {
 	.steps = notes_steps,
 };
 
-static void missing_put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
+static void missing_put(struct ofs_snapshot *snap, uint32_t at,
+    struct ofs_buf *out)
 {
-	if (at < fs->cat->nnotes && fs->cat->notes[at].kind == OFS_NOTE_MISSING)
-		put_record(&fs->cat->notes[at], out);
+	if (at < snap->cat->nnotes &&
+	    snap->cat->notes[at].kind == OFS_NOTE_MISSING)
+		put_record(&snap->cat->notes[at], out);
 }
 
 const struct ofs_lines_ops ofs_missing_lines = {
@@ -72,17 +76,18 @@ const struct ofs_lines_ops ofs_missing_lines = {
 	.steps = notes_steps,
 };
 
-static uint32_t tensors_steps(const struct optimfs *fs)
+static uint32_t tensors_steps(const struct ofs_snapshot *snap)
 {
-	return fs->tree.n;
+	return snap->tree.n;
 }
 
-static uint32_t tensors_next(const struct optimfs *fs, uint32_t at)
+static uint32_t tensors_next(const struct ofs_snapshot *snap, uint32_t at)
 {
-	return ofs_tree_after(&fs->tree, at);
+	return ofs_tree_after(&snap->tree, at);
 }
 
-static void tensors_put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
+static void tensors_put(struct ofs_snapshot *snap, uint32_t at,
+    struct ofs_buf *out)
 {
 	struct ofs_at node = { OFS_SPACE_TREE, at };
 	const struct ofs_tensor *t;
@@ -91,15 +96,15 @@ static void tensors_put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
 	if (at == 0)
 		ofs_buf_puts(out,
 		    "path\tdtype\tshape\tbytes\tshards\towners\n");
-	t = ofs_entry_tensor(fs->cat, ofs_at_entry(fs, node));
+	t = ofs_entry_tensor(snap->cat, ofs_at_entry(snap, node));
 	if (t == NULL)
 		return;
-	ofs_at_path(fs, node, path, sizeof(path));
+	ofs_at_path(snap, node, path, sizeof(path));
 	ofs_buf_printf(out, "%s\t%s\t", path, ofs_dtype_name(t->dtype));
-	ofs_shape_text(fs->cat, t, out);
+	ofs_shape_text(snap->cat, t, out);
 	ofs_buf_printf(out, "\t%" PRIu64 "\t%" PRIu32 "\t",
-	    ofs_tensor_bytes(fs->cat, t), t->nshards);
-	ofs_owners(fs->cat, t, out);
+	    ofs_tensor_bytes(snap->cat, t), t->nshards);
+	ofs_owners(snap->cat, t, out);
 	ofs_buf_putc(out, '\n');
 }
 

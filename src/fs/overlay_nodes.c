@@ -20,60 +20,60 @@ static bool mirrors_made(uint32_t space)
 	return space == OFS_SPACE_TREE || space == OFS_SPACE_NPY;
 }
 
-int ofs_overlay_has(const struct optimfs *fs, struct ofs_at at,
+int ofs_overlay_has(const struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err)
 {
-	const struct ofs_overlay *e = fs->edit;
+	const struct ofs_overlay *e = snap->edit;
 	int ret = 0;
 
-	pthread_rwlock_rdlock(&fs->edit->names);
+	pthread_rwlock_rdlock(&snap->edit->names);
 	if (at.index < e->first || at.index - e->first >= e->nmade ||
 	    !mirrors_made(at.space))
 		ret = optimfs_fail(err, ENOENT, "no such node");
 	else if (e->made[at.index - e->first]->dead)
 		ret = optimfs_fail(err, ESTALE,
 		    "it was made by a writer, and the changes were dropped");
-	pthread_rwlock_unlock(&fs->edit->names);
+	pthread_rwlock_unlock(&snap->edit->names);
 	return ret;
 }
 
-bool ofs_overlay_moves(const struct optimfs *fs, uint32_t index)
+bool ofs_overlay_moves(const struct ofs_snapshot *snap, uint32_t index)
 {
-	const struct ofs_overlay *e = fs->edit;
+	const struct ofs_overlay *e = snap->edit;
 	bool moves = ofs_overlay_is_made(e, index);
 
-	pthread_rwlock_rdlock(&fs->edit->names);
+	pthread_rwlock_rdlock(&snap->edit->names);
 	if (!moves && e->base[index] != NULL)
 		moves = e->base[index]->gone;
-	pthread_rwlock_unlock(&fs->edit->names);
+	pthread_rwlock_unlock(&snap->edit->names);
 	return moves;
 }
 
-bool ofs_overlay_at_is_dir(const struct optimfs *fs, struct ofs_at at)
+bool ofs_overlay_at_is_dir(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	bool dir;
 
-	pthread_rwlock_rdlock(&fs->edit->names);
-	dir = ofs_overlay_is_dir(fs->edit, at.index);
-	pthread_rwlock_unlock(&fs->edit->names);
+	pthread_rwlock_rdlock(&snap->edit->names);
+	dir = ofs_overlay_is_dir(snap->edit, at.index);
+	pthread_rwlock_unlock(&snap->edit->names);
 	return dir;
 }
 
 /* Does a mirror show the node? With names held. */
-static int is_shown(struct optimfs *fs, struct ofs_space *s, uint32_t space,
-    uint32_t index, struct optimfs_error *err)
+static int is_shown(struct ofs_snapshot *snap, struct ofs_space *s,
+    uint32_t space, uint32_t index, struct optimfs_error *err)
 {
 	struct ofs_overlay_form form;
 
-	if (!ofs_overlay_is_made(fs->edit, index))
-		return ofs_space_has(fs, s, index, err);
+	if (!ofs_overlay_is_made(snap->edit, index))
+		return ofs_space_has(snap, s, index, err);
 	if (space == OFS_SPACE_TREE)
 		return 1;
 	if (space != OFS_SPACE_NPY)
 		return 0;
-	if (ofs_overlay_is_dir(fs->edit, index))
+	if (ofs_overlay_is_dir(snap->edit, index))
 		return 1;
-	ofs_overlay_form_of(fs->edit, index, &form);
+	ofs_overlay_form_of(snap->edit, index, &form);
 	return form.ndim > 0 && ofs_dtype_npy(form.dtype) != NULL;
 }
 
@@ -94,10 +94,10 @@ static uint32_t find_suffixed(const struct ofs_overlay *e,
 								 : index;
 }
 
-static uint32_t find_in(const struct optimfs *fs, const struct ofs_space *s,
-    uint32_t dir, const char *name)
+static uint32_t find_in(const struct ofs_snapshot *snap,
+    const struct ofs_space *s, uint32_t dir, const char *name)
 {
-	const struct ofs_overlay *e = fs->edit;
+	const struct ofs_overlay *e = snap->edit;
 	uint32_t index = ofs_overlay_find(e, dir, name);
 	const struct ofs_overlay_node *v;
 
@@ -105,33 +105,33 @@ static uint32_t find_in(const struct optimfs *fs, const struct ofs_space *s,
 	    (index != OFS_NONE && ofs_overlay_is_dir(e, index)))
 		return index;
 	index = find_suffixed(e, s, dir, name);
-	if (index != OFS_NONE || dir >= fs->tree.n)
+	if (index != OFS_NONE || dir >= snap->tree.n)
 		return index;
 	/* a name that is too long for the suffix was cut */
-	index = ofs_mirror_find(fs, s, dir, name);
+	index = ofs_mirror_find(snap, s, dir, name);
 	v = index == OFS_NONE ? NULL : ofs_overlay_node(e, index);
 	return v != NULL && v->gone ? OFS_NONE : index;
 }
 
-int ofs_overlay_lookup(struct optimfs *fs, struct ofs_at dir, const char *name,
-    struct ofs_at *at, struct optimfs_error *err)
+int ofs_overlay_lookup(struct ofs_snapshot *snap, struct ofs_at dir,
+    const char *name, struct ofs_at *at, struct optimfs_error *err)
 {
-	struct ofs_space *s = &fs->space[dir.space];
+	struct ofs_space *s = &snap->space[dir.space];
 	uint32_t index;
 	int ret = 0;
 
-	pthread_rwlock_rdlock(&fs->edit->names);
-	index = find_in(fs, s, dir.index, name);
+	pthread_rwlock_rdlock(&snap->edit->names);
+	index = find_in(snap, s, dir.index, name);
 	if (index != OFS_NONE)
-		ret = is_shown(fs, s, dir.space, index, err);
-	pthread_rwlock_unlock(&fs->edit->names);
+		ret = is_shown(snap, s, dir.space, index, err);
+	pthread_rwlock_unlock(&snap->edit->names);
 	*at = (struct ofs_at){ dir.space, index };
 	return ret;
 }
 
 /* Names are copied out of the lock: each may ask for attributes. */
 struct batch {
-	struct optimfs *fs;
+	struct ofs_snapshot *snap;
 	struct ofs_space *s;
 	struct ofs_at dir;
 	struct {
@@ -148,7 +148,7 @@ static int collect(void *ctx, uint32_t child, const char *name,
     uint64_t position)
 {
 	struct batch *b = ctx;
-	int shown = is_shown(b->fs, b->s, b->dir.space, child, b->err);
+	int shown = is_shown(b->snap, b->s, b->dir.space, child, b->err);
 
 	if (shown == -1)
 		b->failed = true;
@@ -157,7 +157,7 @@ static int collect(void *ctx, uint32_t child, const char *name,
 	b->entry[b->n].index = child;
 	b->entry[b->n].position = position;
 	if (b->s->ops->suffix[0] == '\0' ||
-	    ofs_overlay_is_dir(b->fs->edit, child))
+	    ofs_overlay_is_dir(b->snap->edit, child))
 		strcpy(b->entry[b->n].name, name);
 	else
 		ofs_name_suffix(name, b->s->ops->suffix, b->entry[b->n].name);
@@ -165,23 +165,24 @@ static int collect(void *ctx, uint32_t child, const char *name,
 	return b->n == sizeof(b->entry) / sizeof(b->entry[0]);
 }
 
-int ofs_overlay_list(struct optimfs *fs, struct ofs_at dir, uint64_t start,
-    ofs_overlay_list_fn *each, void *ctx, struct optimfs_error *err)
+int ofs_overlay_list(struct ofs_snapshot *snap, struct ofs_at dir,
+    uint64_t start, ofs_overlay_list_fn *each, void *ctx,
+    struct optimfs_error *err)
 {
 	struct batch *b = calloc(1, sizeof(*b));
 	int ret = 0;
 
 	if (b == NULL)
 		return optimfs_fail(err, ENOMEM, "a directory");
-	b->fs = fs;
-	b->s = &fs->space[dir.space];
+	b->snap = snap;
+	b->s = &snap->space[dir.space];
 	b->dir = dir;
 	b->err = err;
 	do {
 		b->n = 0;
-		pthread_rwlock_rdlock(&fs->edit->names);
-		ofs_overlay_children(fs->edit, dir.index, start, collect, b);
-		pthread_rwlock_unlock(&fs->edit->names);
+		pthread_rwlock_rdlock(&snap->edit->names);
+		ofs_overlay_children(snap->edit, dir.index, start, collect, b);
+		pthread_rwlock_unlock(&snap->edit->names);
 		for (unsigned i = 0; i < b->n && ret == 0; i++) {
 			struct ofs_at at = { dir.space, b->entry[i].index };
 
@@ -196,43 +197,43 @@ int ofs_overlay_list(struct optimfs *fs, struct ofs_at dir, uint64_t start,
 	return ret;
 }
 
-bool ofs_overlay_at_path(const struct optimfs *fs, struct ofs_at at, char *path,
-    size_t size)
+bool ofs_overlay_at_path(const struct ofs_snapshot *snap, struct ofs_at at,
+    char *path, size_t size)
 {
 	const char *top = ofs_static_nodes[OFS_STATIC_TOP].name;
 	char *own, mirror[32] = "";
 
 	if (at.space >= OFS_SPACE_RANK)
 		snprintf(mirror, sizeof(mirror), "%s/rank/%d/", top,
-		    fs->space[at.space].rank);
+		    snap->space[at.space].rank);
 	else if (at.space != OFS_SPACE_TREE)
 		snprintf(mirror, sizeof(mirror), "%s/%s/", top,
 		    ofs_mirror_root(at.space));
-	pthread_rwlock_rdlock(&fs->edit->names);
-	own = ofs_overlay_path(fs->edit, at.index, NULL, NULL);
+	pthread_rwlock_rdlock(&snap->edit->names);
+	own = ofs_overlay_path(snap->edit, at.index, NULL, NULL);
 	if (own != NULL)
 		snprintf(path, size, "%s%s%s", mirror, own,
-		    ofs_overlay_is_dir(fs->edit, at.index)
+		    ofs_overlay_is_dir(snap->edit, at.index)
 			? ""
-			: fs->space[at.space].ops->suffix);
-	pthread_rwlock_unlock(&fs->edit->names);
+			: snap->space[at.space].ops->suffix);
+	pthread_rwlock_unlock(&snap->edit->names);
 	free(own);
 	return own != NULL;
 }
 
-uint64_t ofs_overlay_ino(const struct optimfs *fs, struct ofs_at at)
+uint64_t ofs_overlay_ino(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	uint64_t ino;
 
-	pthread_rwlock_rdlock(&fs->edit->names);
-	ino = ofs_overlay_node(fs->edit, at.index)->ino;
-	pthread_rwlock_unlock(&fs->edit->names);
+	pthread_rwlock_rdlock(&snap->edit->names);
+	ino = ofs_overlay_node(snap->edit, at.index)->ino;
+	pthread_rwlock_unlock(&snap->edit->names);
 	return at.space == OFS_SPACE_TREE
 	    ? ino
-	    : ofs_tree_ino(fs->space[at.space].ino ^ ino, "");
+	    : ofs_tree_ino(snap->space[at.space].ino ^ ino, "");
 }
 
-static int made_size(struct optimfs *fs, struct ofs_at at,
+static int made_size(struct ofs_snapshot *snap, struct ofs_at at,
     struct ofs_overlay_file *f, struct optimfs_attr *attr,
     struct optimfs_error *err)
 {
@@ -247,7 +248,7 @@ static int made_size(struct optimfs *fs, struct ofs_at at,
 	attr->stored = attr->size;
 	if (at.space != OFS_SPACE_NPY)
 		return 0;
-	ofs_overlay_form_of(fs->edit, at.index, &form);
+	ofs_overlay_form_of(snap->edit, at.index, &form);
 	if (ofs_dtype_npy(form.dtype) == NULL)
 		return 0;
 	ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
@@ -257,24 +258,24 @@ static int made_size(struct optimfs *fs, struct ofs_at at,
 }
 
 /* What a file of the checkpoint has grown or shrunk by. */
-static void adjust_size(struct optimfs *fs, struct ofs_at at,
+static void adjust_size(struct ofs_snapshot *snap, struct ofs_at at,
     struct ofs_overlay_file *f, struct optimfs_attr *attr)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(fs->cat, ofs_at_entry(fs, at));
+	    ofs_entry_tensor(snap->cat, ofs_at_entry(snap, at));
 
 	if (f->text || t == NULL || !mirrors_made(at.space))
 		return;
 	pthread_rwlock_rdlock(&f->lock);
-	attr->size = attr->size - ofs_tensor_bytes(fs->cat, t) + f->size;
+	attr->size = attr->size - ofs_tensor_bytes(snap->cat, t) + f->size;
 	pthread_rwlock_unlock(&f->lock);
 }
 
 /* With names held. */
-static int edited_attr(struct optimfs *fs, struct ofs_at at,
+static int edited_attr(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = fs->edit;
+	struct ofs_overlay *e = snap->edit;
 	bool made = ofs_overlay_is_made(e, at.index);
 	const struct ofs_overlay_node *v = ofs_overlay_node(e, at.index);
 	struct ofs_overlay_file *f = ofs_overlay_file(e, at.index);
@@ -290,19 +291,19 @@ static int edited_attr(struct optimfs *fs, struct ofs_at at,
 		pthread_rwlock_unlock(&f->lock);
 	}
 	if (made && !v->dir)
-		return made_size(fs, at, f, attr, err);
+		return made_size(snap, at, f, attr, err);
 	if (f != NULL)
-		adjust_size(fs, at, f, attr);
+		adjust_size(snap, at, f, attr);
 	return 0;
 }
 
-int ofs_overlay_attr(struct optimfs *fs, struct ofs_at at,
+int ofs_overlay_attr(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	int ret;
 
-	pthread_rwlock_rdlock(&fs->edit->names);
-	ret = edited_attr(fs, at, attr, err);
-	pthread_rwlock_unlock(&fs->edit->names);
+	pthread_rwlock_rdlock(&snap->edit->names);
+	ret = edited_attr(snap, at, attr, err);
+	pthread_rwlock_unlock(&snap->edit->names);
 	return ret;
 }

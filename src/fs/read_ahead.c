@@ -32,7 +32,7 @@ static const struct ofs_tensor *shown(const struct optimfs_file *file)
 
 	return p == NULL || p->kind != OFS_PIECE_BOX
 	    ? NULL
-	    : &file->fs->cat->tensors[p->tensor];
+	    : &file->snap->cat->tensors[p->tensor];
 }
 
 /* If it is stored encoded and in parts. */
@@ -41,17 +41,17 @@ static const struct ofs_tensor *encoded(const struct optimfs_file *file)
 	const struct ofs_tensor *t = shown(file);
 
 	return t != NULL && t->nshards > 1 &&
-		file->fs->cat->shards[t->shard].at.codec != OFS_PLAIN &&
-		file->fs->reader.transport->ops->decode != NULL
+		file->snap->cat->shards[t->shard].at.codec != OFS_PLAIN &&
+		file->snap->reader.transport->ops->decode != NULL
 	    ? t
 	    : NULL;
 }
 
 static bool may_ahead(const struct optimfs_file *file)
 {
-	return file->fs->edit == NULL && file->view == NULL &&
+	return file->snap->edit == NULL && file->view == NULL &&
 	    !file->comp.casts &&
-	    (file->fs->reader.transport->ops->ahead != NULL ||
+	    (file->snap->reader.transport->ops->ahead != NULL ||
 		encoded(file) != NULL);
 }
 
@@ -74,8 +74,8 @@ static int add_extent(void *ctx, uint32_t shard)
 
 static void decode_ahead(struct optimfs_file *file, uint64_t off)
 {
-	struct ofs_transport *t = file->fs->reader.transport;
-	const struct ofs_catalog *cat = file->fs->cat;
+	struct ofs_transport *t = file->snap->reader.transport;
+	const struct ofs_catalog *cat = file->snap->cat;
 	const struct ofs_piece *p = &file->comp.piece[file->comp.n - 1];
 	const struct ofs_tensor *tensor = encoded(file);
 	uint64_t item = ofs_dtype_size(p->dtype), first, numel;
@@ -111,7 +111,7 @@ static enum way way_of(const struct optimfs_file *file, uint64_t off,
 
 static void drop(struct optimfs_file *file)
 {
-	struct ofs_transport *t = file->fs->reader.transport;
+	struct ofs_transport *t = file->snap->reader.transport;
 
 	if (file->ahead.asked != 0)
 		t->ops->ahead(t, file, NULL, 0);
@@ -135,12 +135,12 @@ static bool is_stored(const struct optimfs_file *file, uint64_t off,
 
 static void ask(struct optimfs_file *file, uint64_t off, uint64_t len)
 {
-	struct ofs_reader *r = &file->fs->reader;
+	struct ofs_reader *r = &file->snap->reader;
 	struct ofs_plan *plan = &file->ahead.plan;
 
 	ofs_plan_clear(plan);
 	if (is_stored(file, off, len) &&
-	    ofs_composition_plan(&file->comp, file->fs->cat, off, len, NULL,
+	    ofs_composition_plan(&file->comp, file->snap->cat, off, len, NULL,
 		ofs_locate, r, plan, NULL) == 0 &&
 	    plan->n > 0)
 		r->transport->ops->ahead(r->transport, file, plan->seg,
@@ -194,8 +194,8 @@ static int add_untouched(void *ctx, uint32_t shard)
 
 static void touch_all(struct optimfs_file *file, uint64_t off, uint64_t len)
 {
-	struct ofs_reader *r = &file->fs->reader;
-	const struct ofs_catalog *cat = file->fs->cat;
+	struct ofs_reader *r = &file->snap->reader;
+	const struct ofs_catalog *cat = file->snap->cat;
 	const struct ofs_tensor *t = shown(file);
 	struct coming x = { .cat = cat, .reader = r };
 	const struct ofs_piece *p;
@@ -222,7 +222,7 @@ void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len)
 {
 	struct ofs_read_ahead *a = &file->ahead;
 
-	if (file->fs->edit == NULL && file->view == NULL)
+	if (file->snap->edit == NULL && file->view == NULL)
 		touch_all(file, off, len);
 	if (!may_ahead(file))
 		return;
@@ -241,7 +241,7 @@ void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len)
 		a->next = off + len;
 		decode_ahead(file, a->next);
 		if (a->len >= LEN_MIN &&
-		    file->fs->reader.transport->ops->ahead != NULL)
+		    file->snap->reader.transport->ops->ahead != NULL)
 			ask_ahead(file);
 		break;
 	}

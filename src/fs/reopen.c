@@ -12,27 +12,6 @@
 #include "fs/view.h"
 #include "overlay/overlay.h"
 
-/* What was read from the checkpoint, and what was made of it. The rest of a
- * struct optimfs is about whoever opened it. */
-#define PARTS(part)                                                           \
- part(cat) part(tree) part(reader) part(index) part(nindexes) part(mode_file) \
-     part(mode_dir) part(mtime_ns) part(space) part(nspaces) part(views)      \
-	 part(static_ino) part(texts) part(lines)
-
-static void swap(struct optimfs *a, struct optimfs *b)
-{
-#define SWAP(member)                            \
- {                                              \
-  uint8_t keep[sizeof(a->member)];              \
-                                                \
-  memcpy(keep, &a->member, sizeof(keep));       \
-  memcpy(&a->member, &b->member, sizeof(keep)); \
-  memcpy(&b->member, keep, sizeof(keep));       \
- }
-	PARTS(SWAP)
-#undef SWAP
-}
-
 /* Do the nodes of both trees have the same numbers? */
 static bool same_tree(const struct ofs_tree *a, const struct ofs_tree *b)
 {
@@ -72,7 +51,7 @@ static int list_opened(const struct optimfs *fs, struct opened *o,
 	if (o->path == NULL)
 		return optimfs_fail(err, ENOMEM, "open files");
 	for (struct optimfs_file *f = fs->files; f != NULL; f = f->next) {
-		ofs_at_path(fs, f->at, path, sizeof(path));
+		ofs_at_path(fs->now, f->at, path, sizeof(path));
 		o->path[o->n] = strdup(path);
 		if (o->path[o->n++] == NULL)
 			return optimfs_fail(err, ENOMEM, "open files");
@@ -88,12 +67,13 @@ static void find_again(struct optimfs *fs, struct optimfs_file *file,
 	struct ofs_at at;
 
 	if (optimfs_resolve(fs, path, &attr, &err) == -1 ||
-	    ofs_node_at(fs, attr.node, &at, &err) == -1 ||
-	    ofs_file_return(file, at, &err) == -1)
+	    ofs_node_at(fs->now, attr.node, &at, &err) == -1 ||
+	    ofs_file_return(file, fs->now, at, &err) == -1)
 		file->lost = true;
 }
 
-static struct optimfs *read_again(struct optimfs *fs, struct optimfs_error *err)
+static struct ofs_snapshot *read_again(struct optimfs *fs,
+    struct optimfs_error *err)
 {
 	struct optimfs_options o = fs->options;
 	const char *source = fs->source;
@@ -103,61 +83,55 @@ static struct optimfs *read_again(struct optimfs *fs, struct optimfs_error *err)
 	if (fs->sites != NULL)
 		source = ofs_coordinator_source(fs->sites, &o.world);
 	cat = ofs_read_checkpoint(source, &o, err);
-	return cat == NULL ? NULL : ofs_fs_new(cat, source, &o, err);
-}
-
-static int rebase(struct optimfs *fs, bool same, struct optimfs_error *err)
-{
-	const struct ofs_overlay_base base = ofs_fs_base(fs);
-
-	if (ofs_overlay_rebase(fs->edit, &base, same, err) == -1)
-		return -1;
-	fs->write = &ofs_write_staged;
-	return 0;
+	return cat == NULL ? NULL : ofs_snapshot_new(fs, cat, err);
 }
 
 /* Nobody else is inside. Open files are found again whatever comes of it. */
-static int exchange(struct optimfs *fs, struct optimfs *now,
+static int exchange(struct optimfs *fs, struct ofs_snapshot *now,
     const struct opened *o, struct optimfs_error *err)
 {
-	bool same = same_tree(&fs->tree, &now->tree);
+	struct ofs_snapshot *old = fs->now;
+	const struct ofs_overlay_base base = ofs_snapshot_base(now);
+	bool same = same_tree(&old->tree, &now->tree);
 	struct optimfs_file *f;
 	size_t i = 0;
 	int ret;
 
 	for (f = fs->files; f != NULL; f = f->next)
 		ofs_file_leave(f);
-	swap(fs, now);
-	ret = rebase(fs, same, err);
-	if (ret == -1)
-		swap(fs, now);
-	else if (!same) /* other nodes have the numbers */
-		fs->generation = (fs->generation + 1) % OFS_GENERATIONS;
+	ret = ofs_overlay_rebase(old->edit, &base, same, err);
+	if (ret == 0) {
+		now->edit = old->edit;
+		old->edit = NULL;
+		now->write = &ofs_write_staged;
+		/* other nodes have the numbers */
+		now->generation = (old->generation + !same) % OFS_GENERATIONS;
+		fs->now = now;
+		now = old;
+	}
 	for (f = fs->files; f != NULL; f = f->next, i++)
 		find_again(fs, f, o->path[i]);
-	return ret;
-}
-
-static int become(struct optimfs *fs, struct optimfs *now,
-    struct optimfs_error *err)
-{
-	struct opened opened = { 0 };
-	bool closed = ofs_gate_close(fs);
-	int ret = list_opened(fs, &opened, err);
-
-	if (ret == 0)
-		ret = exchange(fs, now, &opened, err);
-	if (closed)
-		ofs_gate_open(fs);
-	free_opened(&opened);
+	ofs_snapshot_free(now);
 	return ret;
 }
 
 int ofs_fs_reopen(struct optimfs *fs, struct optimfs_error *err)
 {
-	struct optimfs *now = read_again(fs, err);
-	int ret = now == NULL ? -1 : become(fs, now, err);
+	struct ofs_snapshot *now = read_again(fs, err);
+	struct opened opened = { 0 };
+	bool closed;
+	int ret;
 
-	optimfs_close(now);
+	if (now == NULL)
+		return -1;
+	closed = ofs_gate_close(fs);
+	ret = list_opened(fs, &opened, err);
+	if (ret == 0)
+		ret = exchange(fs, now, &opened, err);
+	else
+		ofs_snapshot_free(now);
+	if (closed)
+		ofs_gate_open(fs);
+	free_opened(&opened);
 	return ret;
 }

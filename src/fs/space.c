@@ -20,10 +20,10 @@ static bool get(const uint64_t *bits, uint32_t i)
 
 /* Files that the mirror holds, and the directories on the way to them. The
  * root is always there: it has a name in .optimfs. */
-static uint64_t *make_present(const struct optimfs *fs,
+static uint64_t *make_present(const struct ofs_snapshot *snap,
     const struct ofs_space *s)
 {
-	const struct ofs_tree *tree = &fs->tree;
+	const struct ofs_tree *tree = &snap->tree;
 	uint64_t *bits = calloc((size_t)tree->n / 64 + 1, sizeof(*bits));
 
 	if (bits == NULL)
@@ -33,7 +33,7 @@ static uint64_t *make_present(const struct optimfs *fs,
 		uint32_t entry = tree->node[i].entry;
 
 		if (entry == OFS_NONE ||
-		    !s->ops->holds(fs, s, &fs->cat->entries[entry]))
+		    !s->ops->holds(snap, s, &snap->cat->entries[entry]))
 			continue;
 		for (uint32_t up = i; !get(bits, up);
 		     up = tree->node[up].parent)
@@ -42,8 +42,8 @@ static uint64_t *make_present(const struct optimfs *fs,
 	return bits;
 }
 
-int ofs_space_has(struct optimfs *fs, struct ofs_space *s, uint32_t index,
-    struct optimfs_error *err)
+int ofs_space_has(struct ofs_snapshot *snap, struct ofs_space *s,
+    uint32_t index, struct optimfs_error *err)
 {
 	uint64_t *bits;
 
@@ -51,25 +51,25 @@ int ofs_space_has(struct optimfs *fs, struct ofs_space *s, uint32_t index,
 		return 1;
 	bits = atomic_load_explicit(&s->present, memory_order_acquire);
 	if (bits == NULL) {
-		pthread_mutex_lock(&fs->lock);
+		pthread_mutex_lock(&snap->fs->lock);
 		bits = atomic_load(&s->present);
 		if (bits == NULL) {
-			bits = make_present(fs, s);
+			bits = make_present(snap, s);
 			atomic_store_explicit(&s->present, bits,
 			    memory_order_release);
 		}
-		pthread_mutex_unlock(&fs->lock);
+		pthread_mutex_unlock(&snap->fs->lock);
 	}
 	if (bits == NULL)
 		return optimfs_fail(err, ENOMEM, "names of a mirror");
 	return get(bits, index);
 }
 
-static void make_inos(struct optimfs *fs)
+static void make_inos(struct ofs_snapshot *snap)
 {
-	uint64_t *ino = fs->static_ino;
+	uint64_t *ino = snap->static_ino;
 
-	ino[OFS_STATIC_TOP] = ofs_tree_ino(fs->tree.node[0].ino,
+	ino[OFS_STATIC_TOP] = ofs_tree_ino(snap->tree.node[0].ino,
 	    ofs_static_nodes[OFS_STATIC_TOP].name);
 	for (int i = OFS_STATIC_TOP + 1; i < OFS_NSTATIC; i++)
 		ino[i] =
@@ -84,55 +84,57 @@ const char *ofs_mirror_root(uint32_t space)
 	return "rank";
 }
 
-int ofs_spaces_init(struct optimfs *fs, struct optimfs_error *err)
+int ofs_spaces_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 {
 	char name[16];
 	int *ranks;
 	size_t n;
 
-	if (ofs_all_ranks(fs->cat, &ranks, &n, err) == -1)
+	if (ofs_all_ranks(snap->cat, &ranks, &n, err) == -1)
 		return -1;
-	fs->space = calloc(OFS_SPACE_RANK + n, sizeof(*fs->space));
-	if (fs->space == NULL) {
+	snap->space = calloc(OFS_SPACE_RANK + n, sizeof(*snap->space));
+	if (snap->space == NULL) {
 		free(ranks);
 		return optimfs_fail(err, ENOMEM, "table of %zu ranks", n);
 	}
-	make_inos(fs);
-	fs->nspaces = OFS_SPACE_RANK + (uint32_t)n;
-	fs->space[OFS_SPACE_TREE] = (struct ofs_space){ .ops = &ofs_space_tree,
-		.ino = fs->tree.node[0].ino };
-	fs->space[OFS_SPACE_LAYOUT] = (struct ofs_space){
+	make_inos(snap);
+	snap->nspaces = OFS_SPACE_RANK + (uint32_t)n;
+	snap->space[OFS_SPACE_TREE] =
+	    (struct ofs_space){ .ops = &ofs_space_tree,
+		    .ino = snap->tree.node[0].ino };
+	snap->space[OFS_SPACE_LAYOUT] = (struct ofs_space){
 		.ops = &ofs_space_layout,
-		.ino = fs->static_ino[OFS_STATIC_LAYOUT],
+		.ino = snap->static_ino[OFS_STATIC_LAYOUT],
 	};
-	fs->space[OFS_SPACE_NPY] = (struct ofs_space){ .ops = &ofs_space_npy,
-		.ino = fs->static_ino[OFS_STATIC_NPY] };
-	fs->space[OFS_SPACE_NPY32] = (struct ofs_space){
+	snap->space[OFS_SPACE_NPY] = (struct ofs_space){ .ops = &ofs_space_npy,
+		.ino = snap->static_ino[OFS_STATIC_NPY] };
+	snap->space[OFS_SPACE_NPY32] = (struct ofs_space){
 		.ops = &ofs_space_npy32,
-		.ino = fs->static_ino[OFS_STATIC_NPY32],
+		.ino = snap->static_ino[OFS_STATIC_NPY32],
 	};
-	fs->space[OFS_SPACE_STAT] = (struct ofs_space){ .ops = &ofs_space_stat,
-		.ino = fs->static_ino[OFS_STATIC_STAT] };
+	snap->space[OFS_SPACE_STAT] =
+	    (struct ofs_space){ .ops = &ofs_space_stat,
+		    .ino = snap->static_ino[OFS_STATIC_STAT] };
 	for (size_t i = 0; i < n; i++) {
 		snprintf(name, sizeof(name), "%d", ranks[i]);
-		fs->space[OFS_SPACE_RANK + i] = (struct ofs_space){
+		snap->space[OFS_SPACE_RANK + i] = (struct ofs_space){
 			.ops = &ofs_space_rank,
 			.rank = ranks[i],
-			.ino =
-			    ofs_tree_ino(fs->static_ino[OFS_STATIC_RANK], name),
+			.ino = ofs_tree_ino(snap->static_ino[OFS_STATIC_RANK],
+			    name),
 		};
 	}
 	free(ranks);
 	return 0;
 }
 
-void ofs_spaces_fini(struct optimfs *fs)
+void ofs_spaces_fini(struct ofs_snapshot *snap)
 {
-	for (uint32_t i = 0; i < fs->nspaces; i++) {
-		free(fs->space[i].present);
-		free(fs->space[i].order);
+	for (uint32_t i = 0; i < snap->nspaces; i++) {
+		free(snap->space[i].present);
+		free(snap->space[i].order);
 	}
-	free(fs->space);
-	fs->space = NULL;
-	fs->nspaces = 0;
+	free(snap->space);
+	snap->space = NULL;
+	snap->nspaces = 0;
 }

@@ -13,9 +13,9 @@ static void mark(bool *used, const struct ofs_extent *at)
 	used[at->object] = true;
 }
 
-int ofs_indexes_init(struct optimfs *fs, struct optimfs_error *err)
+int ofs_indexes_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 {
-	const struct ofs_catalog *cat = fs->cat;
+	const struct ofs_catalog *cat = snap->cat;
 	bool *used = calloc((size_t)cat->nobjects + 1, sizeof(*used));
 
 	if (used == NULL)
@@ -27,25 +27,25 @@ int ofs_indexes_init(struct optimfs *fs, struct optimfs_error *err)
 	for (uint32_t i = 0; i < cat->nitems; i++)
 		mark(used, &cat->items[i].at);
 	for (uint32_t i = 0;
-	     i < cat->nobjects && fs->nindexes < OFS_MAX_INDEXES; i++)
+	     i < cat->nobjects && snap->nindexes < OFS_MAX_INDEXES; i++)
 		if (!used[i] && !cat->objects[i].missing &&
 		    !cat->objects[i].refused)
-			fs->index[fs->nindexes++] = i;
+			snap->index[snap->nindexes++] = i;
 	free(used);
 	return 0;
 }
 
-int ofs_indexes_same(const struct optimfs *fs, struct optimfs_error *err)
+int ofs_indexes_same(const struct ofs_snapshot *snap, struct optimfs_error *err)
 {
 	const struct ofs_object *o;
 	struct stat st;
 
-	for (uint32_t i = 0; i < fs->nindexes; i++) {
-		o = &fs->cat->objects[fs->index[i]];
+	for (uint32_t i = 0; i < snap->nindexes; i++) {
+		o = &snap->cat->objects[snap->index[i]];
 		/* One that is gone takes nothing away: it has been read. */
-		if (!ofs_dir_stat(&fs->cat->dir, o->path, &st))
+		if (!ofs_dir_stat(&snap->cat->dir, o->path, &st))
 			continue;
-		if ((uint64_t)st.st_size == o->size && fs->cat->filling)
+		if ((uint64_t)st.st_size == o->size && snap->cat->filling)
 			continue;
 		if ((uint64_t)st.st_size != o->size || st.st_ino != o->ino ||
 		    ofs_time_ns(&st.st_mtim) != o->mtime_ns)

@@ -13,10 +13,10 @@
 /* Whole blocks of any type. */
 #define STEP (OFS_STATS_BLOCK * 256u)
 
-static bool stat_holds(const struct optimfs *fs, const struct ofs_space *s,
-    const struct ofs_entry *e)
+static bool stat_holds(const struct ofs_snapshot *snap,
+    const struct ofs_space *s, const struct ofs_entry *e)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
+	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
 
 	(void)s;
 	return t != NULL && t->ndim > 0 &&
@@ -24,10 +24,10 @@ static bool stat_holds(const struct optimfs *fs, const struct ofs_space *s,
 }
 
 /* To know it is to read the tensor: not for a stat. */
-static int stat_size(struct optimfs *fs, const struct ofs_space *s,
+static int stat_size(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	(void)fs;
+	(void)snap;
 	(void)s;
 	(void)index;
 	(void)err;
@@ -49,7 +49,7 @@ static int add_all(struct optimfs_file *file, struct ofs_stats *s, size_t item,
 		goto out;
 	}
 	XXH3_64bits_reset(sum);
-	while ((n = optimfs_file_read(file, buf, STEP * item, off, err)) > 0) {
+	while ((n = ofs_file_read(file, buf, STEP * item, off, err)) > 0) {
 		ofs_stats_add(s, buf, (size_t)n / item);
 		XXH3_64bits_update(sum, buf, (size_t)n);
 		off += (uint64_t)n;
@@ -62,30 +62,28 @@ out:
 }
 
 /* The file of the tree is what is read, so that what was written counts. */
-static int read_tree(struct optimfs *fs, uint32_t index, struct ofs_stats *s,
-    size_t item, uint64_t *hash, struct optimfs_error *err)
+static int read_tree(struct ofs_snapshot *snap, uint32_t index,
+    struct ofs_stats *s, size_t item, uint64_t *hash, struct optimfs_error *err)
 {
 	struct ofs_at at = { OFS_SPACE_TREE, index };
 	struct optimfs_file *file;
-	struct optimfs_attr attr;
 	int ret;
 
-	if (ofs_at_attr(fs, at, &attr, err) == -1)
-		return -1;
-	if (optimfs_file_open(fs, attr.node, &file, err) == -1)
+	if (ofs_file_open(snap, at, &file, err) == -1)
 		return -1;
 	ret = add_all(file, s, item, hash, err);
 	optimfs_file_close(file);
 	return ret;
 }
 
-static int stat_text(struct optimfs *fs, uint32_t index, struct ofs_stats *s,
-    size_t item, struct ofs_buf *out, struct optimfs_error *err)
+static int stat_text(struct ofs_snapshot *snap, uint32_t index,
+    struct ofs_stats *s, size_t item, struct ofs_buf *out,
+    struct optimfs_error *err)
 {
 	struct optimfs_statistics result;
 	uint64_t hash;
 
-	if (read_tree(fs, index, s, item, &hash, err) == -1 ||
+	if (read_tree(snap, index, s, item, &hash, err) == -1 ||
 	    ofs_stats_result(s, &result, err) == -1)
 		return -1;
 	result.xxh3 = hash;
@@ -94,12 +92,12 @@ static int stat_text(struct optimfs *fs, uint32_t index, struct ofs_stats *s,
 	return 0;
 }
 
-static int stat_open(struct optimfs *fs, const struct ofs_space *space,
+static int stat_open(struct ofs_snapshot *snap, const struct ofs_space *space,
     uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
 {
 	const struct ofs_entry *e =
-	    &fs->cat->entries[fs->tree.node[index].entry];
-	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat, e);
+	    &snap->cat->entries[snap->tree.node[index].entry];
+	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
 	struct ofs_stats *s = ofs_stats_new(t->dtype, err);
 	struct ofs_buf out = { 0 };
 	int ret = -1;
@@ -107,7 +105,8 @@ static int stat_open(struct optimfs *fs, const struct ofs_space *space,
 	(void)space;
 	if (s == NULL)
 		return -1;
-	if (stat_text(fs, index, s, ofs_dtype_size(t->dtype), &out, err) == 0) {
+	if (stat_text(snap, index, s, ofs_dtype_size(t->dtype), &out, err) ==
+	    0) {
 		file->blob = ofs_blob_of(&out, err);
 		ret = file->blob == NULL ? -1 : 0;
 	}

@@ -18,26 +18,26 @@
 #define TEXTS_MAX   (64u << 20)
 #define SLOTS_MAX   16384u
 
-int ofs_texts_init(struct optimfs *fs, struct optimfs_error *err)
+int ofs_texts_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 {
-	struct ofs_texts *t = &fs->texts;
+	struct ofs_texts *t = &snap->texts;
 
-	t->budget = fs->options.cache / TEXTS_SHARE;
+	t->budget = snap->fs->options.cache / TEXTS_SHARE;
 	if (t->budget > TEXTS_MAX)
 		t->budget = TEXTS_MAX;
 	for (t->nslots = 16;
-	     t->nslots < fs->cat->nentries && t->nslots < SLOTS_MAX;)
+	     t->nslots < snap->cat->nentries && t->nslots < SLOTS_MAX;)
 		t->nslots *= 2;
 	t->slot = calloc(t->nslots, sizeof(*t->slot));
-	t->sizes = calloc((size_t)fs->cat->nentries + 1, sizeof(*t->sizes));
+	t->sizes = calloc((size_t)snap->cat->nentries + 1, sizeof(*t->sizes));
 	if (t->slot == NULL || t->sizes == NULL)
 		return optimfs_fail(err, ENOMEM, "table of texts");
 	return 0;
 }
 
-void ofs_texts_fini(struct optimfs *fs)
+void ofs_texts_fini(struct ofs_snapshot *snap)
 {
-	struct ofs_texts *t = &fs->texts;
+	struct ofs_texts *t = &snap->texts;
 
 	for (size_t i = 0; t->slot != NULL && i < t->nslots; i++)
 		ofs_blob_unref(t->slot[i].blob);
@@ -103,32 +103,34 @@ static const struct ofs_place *its_place(void *ctx, const struct ofs_tensor *t,
 	return c->place;
 }
 
-static int fetch_copy(struct optimfs *fs, const struct ofs_tensor *t,
+static int fetch_copy(struct ofs_snapshot *snap, const struct ofs_tensor *t,
     const struct ofs_replica *r, struct copy *c, struct optimfs_error *err)
 {
 	struct ofs_plan plan = { 0 };
 	int ret;
 
-	*c = (struct copy){ .rank = fs->cat->objects[r->at.object].rank };
-	c->place = ofs_locate_replica(&fs->reader, t, r, err);
+	*c = (struct copy){ .rank = snap->cat->objects[r->at.object].rank };
+	c->place = ofs_locate_replica(&snap->reader, t, r, err);
 	if (c->place == NULL)
 		return -1;
-	ret = ofs_plan_elements(fs->cat, t, 0, 1, 0, its_place, c, &plan, err);
+	ret =
+	    ofs_plan_elements(snap->cat, t, 0, 1, 0, its_place, c, &plan, err);
 	if (ret == 0)
-		ret = ofs_fetch(&fs->reader, &plan, c->element, err);
+		ret = ofs_fetch(&snap->reader, &plan, c->element, err);
 	ofs_plan_fini(&plan);
 	free(c->place);
 	return ret;
 }
 
-static int fetch_first(struct optimfs *fs, const struct ofs_tensor *t,
+static int fetch_first(struct ofs_snapshot *snap, const struct ofs_tensor *t,
     struct copy *c, struct optimfs_error *err)
 {
 	*c = (struct copy){ .rank = -1 };
 	if (t->nshards > 0)
 		c->rank =
-		    fs->cat->objects[fs->cat->shards[t->shard].at.object].rank;
-	return ofs_fetch_elements(&fs->reader, t, 0, 1, c->element, err);
+		    snap->cat->objects[snap->cat->shards[t->shard].at.object]
+			.rank;
+	return ofs_fetch_elements(&snap->reader, t, 0, 1, c->element, err);
 }
 
 static void put_element(const struct ofs_tensor *t, const struct copy *c,
@@ -140,7 +142,7 @@ static void put_element(const struct ofs_tensor *t, const struct copy *c,
 }
 
 /* Every copy's value and whose it is, as long as the text is not too long. */
-static int disagree(struct optimfs *fs, const struct ofs_tensor *t,
+static int disagree(struct ofs_snapshot *snap, const struct ofs_tensor *t,
     const struct copy *first, struct optimfs_error *err)
 {
 	const struct ofs_replica *r;
@@ -148,11 +150,11 @@ static int disagree(struct optimfs *fs, const struct ofs_tensor *t,
 	struct copy c;
 	uint32_t n;
 
-	r = ofs_replicas(fs->cat, t->shard, &n);
+	r = ofs_replicas(snap->cat, t->shard, &n);
 	put_element(t, first, &text);
 	ofs_buf_printf(&text, " (rank %d)", first->rank);
 	for (uint32_t i = 0; i < n && text.len < 300; i++) {
-		if (fetch_copy(fs, t, &r[i], &c, NULL) == -1)
+		if (fetch_copy(snap, t, &r[i], &c, NULL) == -1)
 			continue;
 		ofs_buf_puts(&text, ", ");
 		put_element(t, &c, &text);
@@ -167,151 +169,153 @@ static int disagree(struct optimfs *fs, const struct ofs_tensor *t,
 }
 
 /* A copy that cannot be read says nothing: the value is there. */
-static int scalar_text(struct optimfs *fs, const struct ofs_tensor *t,
+static int scalar_text(struct ofs_snapshot *snap, const struct ofs_tensor *t,
     struct ofs_buf *out, struct optimfs_error *err)
 {
 	const struct ofs_replica *r;
 	struct copy first, c;
 	uint32_t n = 0;
 
-	if (fetch_first(fs, t, &first, err) == -1)
+	if (fetch_first(snap, t, &first, err) == -1)
 		return -1;
-	r = t->nshards == 0 ? NULL : ofs_replicas(fs->cat, t->shard, &n);
+	r = t->nshards == 0 ? NULL : ofs_replicas(snap->cat, t->shard, &n);
 	for (uint32_t i = 0; i < n; i++)
-		if (fetch_copy(fs, t, &r[i], &c, NULL) == 0 &&
+		if (fetch_copy(snap, t, &r[i], &c, NULL) == 0 &&
 		    memcmp(c.element, first.element, sizeof(c.element)) != 0)
-			return disagree(fs, t, &first, err);
+			return disagree(snap, t, &first, err);
 	put_element(t, &first, out);
 	ofs_buf_putc(out, '\n');
 	return 0;
 }
 
 /* The same as rank has it. */
-static int rank_scalar_text(struct optimfs *fs, const struct ofs_tensor *t,
-    int rank, struct ofs_buf *out, struct optimfs_error *err)
+static int rank_scalar_text(struct ofs_snapshot *snap,
+    const struct ofs_tensor *t, int rank, struct ofs_buf *out,
+    struct optimfs_error *err)
 {
 	const struct ofs_replica *r;
 	struct copy c = { .rank = -1 };
 	uint32_t n = 0;
 	bool found = false;
 
-	r = t->nshards == 0 ? NULL : ofs_replicas(fs->cat, t->shard, &n);
+	r = t->nshards == 0 ? NULL : ofs_replicas(snap->cat, t->shard, &n);
 	for (uint32_t i = 0; i < n && !found; i++) {
-		found = fs->cat->objects[r[i].at.object].rank == rank;
-		if (found && fetch_copy(fs, t, &r[i], &c, err) == -1)
+		found = snap->cat->objects[r[i].at.object].rank == rank;
+		if (found && fetch_copy(snap, t, &r[i], &c, err) == -1)
 			return -1;
 	}
-	if (!found && fetch_first(fs, t, &c, err) == -1)
+	if (!found && fetch_first(snap, t, &c, err) == -1)
 		return -1;
 	put_element(t, &c, out);
 	ofs_buf_putc(out, '\n');
 	return 0;
 }
 
-int ofs_value_text(struct optimfs *fs, uint32_t index,
+int ofs_value_text(struct ofs_snapshot *snap, uint32_t index,
     const struct ofs_pickle *doc, uint32_t node, struct ofs_buf *out,
     struct optimfs_error *err)
 {
-	bool params = ofs_tree_is_params(&fs->tree, index);
+	bool params = ofs_tree_is_params(&snap->tree, index);
 
-	if (params && ofs_id_names(fs->cat, doc, node, out))
+	if (params && ofs_id_names(snap->cat, doc, node, out))
 		return 0;
 	return ofs_text_value(doc, node, params, out, err);
 }
 
-static int item_text(struct optimfs *fs, uint32_t index,
+static int item_text(struct ofs_snapshot *snap, uint32_t index,
     const struct ofs_item *item, struct ofs_buf *out, struct optimfs_error *err)
 {
-	struct ofs_pickle *doc = ofs_locate_item(&fs->reader, item, err);
+	struct ofs_pickle *doc = ofs_locate_item(&snap->reader, item, err);
 	int ret;
 
 	if (doc == NULL)
 		return -1;
-	ret = ofs_value_text(fs, index, doc, ofs_pickle_root(doc), out, err);
+	ret = ofs_value_text(snap, index, doc, ofs_pickle_root(doc), out, err);
 	ofs_pickle_free(doc);
 	return ret;
 }
 
-static int make_text(struct optimfs *fs, uint32_t index, uint8_t kind,
+static int make_text(struct ofs_snapshot *snap, uint32_t index, uint8_t kind,
     uint32_t ref, struct ofs_buf *out, struct optimfs_error *err)
 {
 	const struct ofs_value *v;
 
 	switch (kind) {
 	case OFS_ENTRY_TENSOR:
-		return scalar_text(fs, &fs->cat->tensors[ref], out, err);
+		return scalar_text(snap, &snap->cat->tensors[ref], out, err);
 	case OFS_ENTRY_ITEM:
-		return item_text(fs, index, &fs->cat->items[ref], out, err);
+		return item_text(snap, index, &snap->cat->items[ref], out, err);
 	default:
-		v = &fs->cat->values[ref];
-		return ofs_value_text(fs, index, v->doc, v->node, out, err);
+		v = &snap->cat->values[ref];
+		return ofs_value_text(snap, index, v->doc, v->node, out, err);
 	}
 }
 
 /* What a writer has made it say; NULL. */
-static struct ofs_blob *text_accepted(struct optimfs *fs, uint32_t index)
+static struct ofs_blob *text_accepted(struct ofs_snapshot *snap, uint32_t index)
 {
-	return fs->edit == NULL ? NULL : ofs_overlay_accepted(fs->edit, index);
+	return snap->edit == NULL ? NULL
+				  : ofs_overlay_accepted(snap->edit, index);
 }
 
-struct ofs_blob *ofs_rank_text(struct optimfs *fs, uint32_t index, int rank,
-    const struct ofs_variant *v, struct optimfs_error *err)
+struct ofs_blob *ofs_rank_text(struct ofs_snapshot *snap, uint32_t index,
+    int rank, const struct ofs_variant *v, struct optimfs_error *err)
 {
 	const struct ofs_entry *e =
-	    &fs->cat->entries[fs->tree.node[index].entry];
+	    &snap->cat->entries[snap->tree.node[index].entry];
 	struct ofs_entry its = v == NULL
 	    ? *e
 	    : (struct ofs_entry){ .kind = v->kind, .ref = v->ref };
-	struct ofs_blob *said = text_accepted(fs, index);
+	struct ofs_blob *said = text_accepted(snap, index);
 	struct ofs_buf out = { 0 };
 	int ret;
 
 	if (said != NULL)
 		return said;
-	ret = ofs_entry_sound(fs, &its, err);
+	ret = ofs_entry_sound(snap, &its, err);
 	if (ret == 0 && its.kind == OFS_ENTRY_TENSOR)
-		ret = rank_scalar_text(fs, &fs->cat->tensors[its.ref], rank,
+		ret = rank_scalar_text(snap, &snap->cat->tensors[its.ref], rank,
 		    &out, err);
 	else if (ret == 0)
-		ret = make_text(fs, index, its.kind, its.ref, &out, err);
+		ret = make_text(snap, index, its.kind, its.ref, &out, err);
 	if (ret == 0)
 		return ofs_blob_of(&out, err);
 	ofs_buf_fini(&out);
 	return NULL;
 }
 
-struct ofs_blob *ofs_entry_text(struct optimfs *fs, uint32_t index,
+struct ofs_blob *ofs_entry_text(struct ofs_snapshot *snap, uint32_t index,
     struct optimfs_error *err)
 {
-	struct ofs_blob *said = text_accepted(fs, index);
+	struct ofs_blob *said = text_accepted(snap, index);
 
-	return said != NULL ? said : ofs_entry_text_base(fs, index, err);
+	return said != NULL ? said : ofs_entry_text_base(snap, index, err);
 }
 
-struct ofs_blob *ofs_entry_text_base(struct optimfs *fs, uint32_t index,
+struct ofs_blob *ofs_entry_text_base(struct ofs_snapshot *snap, uint32_t index,
     struct optimfs_error *err)
 {
-	uint32_t entry = fs->tree.node[index].entry;
-	const struct ofs_entry *e = &fs->cat->entries[entry];
+	uint32_t entry = snap->tree.node[index].entry;
+	const struct ofs_entry *e = &snap->cat->entries[entry];
 	bool costly = e->kind != OFS_ENTRY_VALUE;
-	struct ofs_blob *blob = costly ? cached(&fs->texts, entry) : NULL;
+	struct ofs_blob *blob = costly ? cached(&snap->texts, entry) : NULL;
 	struct ofs_buf out = { 0 };
 
 	if (blob != NULL)
 		return blob;
-	if (ofs_entry_sound(fs, e, err) == -1)
+	if (ofs_entry_sound(snap, e, err) == -1)
 		return NULL;
-	if (make_text(fs, index, e->kind, e->ref, &out, err) == -1) {
+	if (make_text(snap, index, e->kind, e->ref, &out, err) == -1) {
 		ofs_buf_fini(&out);
 		return NULL;
 	}
 	blob = ofs_blob_of(&out, err);
 	if (blob == NULL)
 		return NULL;
-	atomic_store_explicit(&fs->texts.sizes[entry], blob->len + 1,
+	atomic_store_explicit(&snap->texts.sizes[entry], blob->len + 1,
 	    memory_order_relaxed);
 	if (costly)
-		keep(&fs->texts, entry, blob);
+		keep(&snap->texts, entry, blob);
 	return blob;
 }
 
@@ -328,14 +332,14 @@ static uint64_t longest(enum ofs_dtype t)
 	}
 }
 
-int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
-    bool *exact, struct optimfs_error *err)
+int ofs_entry_text_size(struct ofs_snapshot *snap, uint32_t index,
+    uint64_t *size, bool *exact, struct optimfs_error *err)
 {
-	uint32_t entry = fs->tree.node[index].entry;
-	const struct ofs_entry *e = &fs->cat->entries[entry];
-	uint64_t known =
-	    atomic_load_explicit(&fs->texts.sizes[entry], memory_order_relaxed);
-	struct ofs_blob *blob = text_accepted(fs, index);
+	uint32_t entry = snap->tree.node[index].entry;
+	const struct ofs_entry *e = &snap->cat->entries[entry];
+	uint64_t known = atomic_load_explicit(&snap->texts.sizes[entry],
+	    memory_order_relaxed);
+	struct ofs_blob *blob = text_accepted(snap, index);
 
 	*exact = true;
 	if (blob != NULL) {
@@ -348,7 +352,7 @@ int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
 		return 0;
 	}
 	if (e->kind == OFS_ENTRY_VALUE) {
-		blob = ofs_entry_text_base(fs, index, err);
+		blob = ofs_entry_text_base(snap, index, err);
 		if (blob == NULL)
 			return -1;
 		*size = blob->len;
@@ -357,10 +361,10 @@ int ofs_entry_text_size(struct optimfs *fs, uint32_t index, uint64_t *size,
 	}
 	*exact = false;
 	if (e->kind == OFS_ENTRY_TENSOR) {
-		*size = longest(fs->cat->tensors[e->ref].dtype);
+		*size = longest(snap->cat->tensors[e->ref].dtype);
 		return 0;
 	}
-	*size = fs->cat->items[e->ref].at.len;
+	*size = snap->cat->items[e->ref].at.len;
 	if (*size < 4096)
 		*size = 4096;
 	return 0;

@@ -9,17 +9,18 @@
 #include "fs/fs.h"
 #include "rewrite/new_value.h"
 
-int ofs_text_fits(struct optimfs *fs, uint32_t node, const char *text, size_t n,
-    struct ofs_buf *canon, uint8_t element[16], struct optimfs_error *err)
+int ofs_text_fits(struct ofs_snapshot *snap, uint32_t node, const char *text,
+    size_t n, struct ofs_buf *canon, uint8_t element[16],
+    struct optimfs_error *err)
 {
-	uint32_t entry = fs->tree.node[node].entry;
+	uint32_t entry = snap->tree.node[node].entry;
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(fs->cat, &fs->cat->entries[entry]);
+	    ofs_entry_tensor(snap->cat, &snap->cat->entries[entry]);
 	struct ofs_entry_new new;
 	char shown[80];
 	int ret = 0;
 
-	if (ofs_entry_new(&fs->reader, entry, text, n, &new, err) == -1)
+	if (ofs_entry_new(&snap->reader, entry, text, n, &new, err) == -1)
 		return -1;
 	if (t != NULL && element != NULL)
 		memcpy(element, new.element, sizeof(new.element));
@@ -28,7 +29,7 @@ int ofs_text_fits(struct optimfs *fs, uint32_t node, const char *text, size_t n,
 		    ofs_dtype_print(t->dtype, new.element, shown));
 		ofs_buf_putc(canon, '\n');
 	} else if (canon != NULL) {
-		ret = ofs_value_text(fs, node, new.doc,
+		ret = ofs_value_text(snap, node, new.doc,
 		    ofs_pickle_root(new.doc), canon, err);
 	}
 	ofs_pickle_free(new.doc);

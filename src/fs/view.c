@@ -36,13 +36,13 @@ struct ofs_views {
 	struct ofs_view_dir *_Atomic v[VIEWS_MAX];
 };
 
-int ofs_views_init(struct optimfs *fs, struct optimfs_error *err)
+int ofs_views_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 {
-	fs->views = calloc(1, sizeof(*fs->views));
-	if (fs->views == NULL)
+	snap->views = calloc(1, sizeof(*snap->views));
+	if (snap->views == NULL)
 		return optimfs_fail(err, ENOMEM, "table of views");
-	pthread_mutex_init(&fs->views->lock, NULL);
-	TAILQ_INIT(&fs->views->unused);
+	pthread_mutex_init(&snap->views->lock, NULL);
+	TAILQ_INIT(&snap->views->unused);
 	return 0;
 }
 
@@ -56,40 +56,43 @@ static void view_free(struct ofs_view_dir *v)
 	free(v);
 }
 
-void ofs_views_fini(struct optimfs *fs)
+void ofs_views_fini(struct ofs_snapshot *snap)
 {
-	if (fs->views == NULL)
+	if (snap->views == NULL)
 		return;
-	for (uint32_t i = 0; i < fs->views->n; i++)
-		view_free(fs->views->v[i]);
-	pthread_mutex_destroy(&fs->views->lock);
-	free(fs->views);
-	fs->views = NULL;
+	for (uint32_t i = 0; i < snap->views->n; i++)
+		view_free(snap->views->v[i]);
+	pthread_mutex_destroy(&snap->views->lock);
+	free(snap->views);
+	snap->views = NULL;
 }
 
-struct ofs_view_dir *ofs_view_at(const struct optimfs *fs, struct ofs_at at)
+struct ofs_view_dir *ofs_view_at(const struct ofs_snapshot *snap,
+    struct ofs_at at)
 {
-	return atomic_load_explicit(&fs->views->v[at.space - OFS_SPACE_VIEW],
+	return atomic_load_explicit(&snap->views->v[at.space - OFS_SPACE_VIEW],
 	    memory_order_acquire);
 }
 
 /* One that was found, so that there are names. */
-static struct ofs_view_node *node_at(const struct optimfs *fs, struct ofs_at at)
+static struct ofs_view_node *node_at(const struct ofs_snapshot *snap,
+    struct ofs_at at)
 {
-	return &atomic_load(&ofs_view_at(fs, at)->names)->v[at.index];
+	return &atomic_load(&ofs_view_at(snap, at)->names)->v[at.index];
 }
 
 /* Views show names and values as they are when they are looked up: 0 as long as
  * nothing but bytes of tensors is staged. */
-static uint64_t generation(const struct optimfs *fs)
+static uint64_t generation(const struct ofs_snapshot *snap)
 {
-	return fs->edit == NULL ? 0 : ofs_overlay_names_generation(fs->edit);
+	return snap->edit == NULL ? 0
+				  : ofs_overlay_names_generation(snap->edit);
 }
 
-static uint32_t find(const struct optimfs *fs, const char *name)
+static uint32_t find(const struct ofs_snapshot *snap, const char *name)
 {
-	const struct ofs_views *views = fs->views;
-	uint64_t now = generation(fs);
+	const struct ofs_views *views = snap->views;
+	uint64_t now = generation(snap);
 	uint32_t n = atomic_load(&views->n);
 
 	for (uint32_t i = n; i-- > 0;) {
@@ -102,10 +105,10 @@ static uint32_t find(const struct optimfs *fs, const char *name)
 	return OFS_NONE;
 }
 
-static int add(struct optimfs *fs, const char *name,
+static int add(struct ofs_snapshot *snap, const char *name,
     const struct ofs_layout *layout, struct optimfs_error *err)
 {
-	struct ofs_views *views = fs->views;
+	struct ofs_views *views = snap->views;
 	struct ofs_view_dir *v;
 
 	if (views->n == VIEWS_MAX)
@@ -115,21 +118,21 @@ static int add(struct optimfs *fs, const char *name,
 	v = calloc(1, sizeof(*v));
 	if (v == NULL)
 		return optimfs_fail(err, ENOMEM, "view %.80s", name);
-	v->fs = fs;
+	v->snap = snap;
 	v->views = views;
 	strcpy(v->name, name);
-	v->generation = generation(fs);
+	v->generation = generation(snap);
 	v->layout = *layout;
-	v->ino = ofs_tree_ino(fs->static_ino[OFS_STATIC_VIEW], name);
+	v->ino = ofs_tree_ino(snap->static_ino[OFS_STATIC_VIEW], name);
 	atomic_store_explicit(&views->v[views->n], v, memory_order_release);
 	atomic_fetch_add(&views->n, 1);
 	return 0;
 }
 
-int ofs_view_make(struct optimfs *fs, const char *name, struct ofs_at *at,
-    struct optimfs_error *err)
+int ofs_view_make(struct ofs_snapshot *snap, const char *name,
+    struct ofs_at *at, struct optimfs_error *err)
 {
-	uint32_t i = find(fs, name);
+	uint32_t i = find(snap, name);
 	struct ofs_layout layout;
 	int ret = 0;
 
@@ -139,19 +142,19 @@ int ofs_view_make(struct optimfs *fs, const char *name, struct ofs_at *at,
 			    "OFS771 view %.80s: the name is too long", name);
 		if (ofs_layout_parse(name, &layout, err) == -1)
 			return -1;
-		pthread_mutex_lock(&fs->views->lock);
-		i = find(fs, name);
+		pthread_mutex_lock(&snap->views->lock);
+		i = find(snap, name);
 		if (i == OFS_NONE) {
-			i = fs->views->n;
-			ret = add(fs, name, &layout, err);
+			i = snap->views->n;
+			ret = add(snap, name, &layout, err);
 		}
-		pthread_mutex_unlock(&fs->views->lock);
+		pthread_mutex_unlock(&snap->views->lock);
 	}
 	*at = (struct ofs_at){ OFS_SPACE_VIEW + i, 0 };
 	return ret;
 }
 
-int ofs_view_make_summed(struct optimfs *fs, const char *name,
+int ofs_view_make_summed(struct ofs_snapshot *snap, const char *name,
     struct ofs_at *at, struct optimfs_error *err)
 {
 	char summed[OFS_VIEW_NAME];
@@ -164,16 +167,16 @@ int ofs_view_make_summed(struct optimfs *fs, const char *name,
 		return -1;
 	snprintf(summed, sizeof(summed), "%s,crc", name);
 	if (layout.crc || ofs_layout_parse(summed, &layout, NULL) == -1)
-		return ofs_view_make(fs, name, at, err);
-	return ofs_view_make(fs, summed, at, err);
+		return ofs_view_make(snap, name, at, err);
+	return ofs_view_make(snap, summed, at, err);
 }
 
-int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
-    struct optimfs_error *err)
+int ofs_view_find(struct ofs_snapshot *snap, const char *name,
+    struct ofs_at *at, struct optimfs_error *err)
 {
-	if (ofs_view_make(fs, name, at, err) == -1)
+	if (ofs_view_make(snap, name, at, err) == -1)
 		return -1;
-	if (ofs_view_at(fs, *at)->layout.zstd == 0)
+	if (ofs_view_at(snap, *at)->layout.zstd == 0)
 		return 0;
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS773 view %.80s: how long compressed items are is not known "
@@ -182,51 +185,51 @@ int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
 	    name, name);
 }
 
-struct ofs_files *ofs_view_files(struct optimfs *fs, struct ofs_at at,
+struct ofs_files *ofs_view_files(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err)
 {
-	return ofs_view_hold(ofs_view_at(fs, at), err);
+	return ofs_view_hold(ofs_view_at(snap, at), err);
 }
 
-void ofs_view_files_done(struct optimfs *fs, struct ofs_at at)
+void ofs_view_files_done(struct ofs_snapshot *snap, struct ofs_at at)
 {
-	ofs_view_let(ofs_view_at(fs, at));
+	ofs_view_let(ofs_view_at(snap, at));
 }
 
-uint64_t ofs_views_laid_out(struct optimfs *fs)
+uint64_t ofs_views_laid_out(struct ofs_snapshot *snap)
 {
 	uint64_t n;
 
-	pthread_mutex_lock(&fs->views->lock);
-	n = fs->views->nlaid_out;
-	pthread_mutex_unlock(&fs->views->lock);
+	pthread_mutex_lock(&snap->views->lock);
+	n = snap->views->nlaid_out;
+	pthread_mutex_unlock(&snap->views->lock);
 	return n;
 }
 
-const struct ofs_layout *ofs_view_layout(const struct optimfs *fs,
+const struct ofs_layout *ofs_view_layout(const struct ofs_snapshot *snap,
     struct ofs_at at)
 {
-	return &ofs_view_at(fs, at)->layout;
+	return &ofs_view_at(snap, at)->layout;
 }
 
-uint32_t ofs_view_file_of(const struct optimfs *fs, struct ofs_at at)
+uint32_t ofs_view_file_of(const struct ofs_snapshot *snap, struct ofs_at at)
 {
-	return node_at(fs, at)->file;
+	return node_at(snap, at)->file;
 }
 
-bool ofs_view_has(const struct optimfs *fs, struct ofs_at at)
+bool ofs_view_has(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	struct ofs_view_names *names;
 
-	if (at.space - OFS_SPACE_VIEW >= atomic_load(&fs->views->n))
+	if (at.space - OFS_SPACE_VIEW >= atomic_load(&snap->views->n))
 		return false;
-	names = atomic_load(&ofs_view_at(fs, at)->names);
+	names = atomic_load(&ofs_view_at(snap, at)->names);
 	return at.index == 0 || (names != NULL && at.index < names->n);
 }
 
-bool ofs_view_is_dir(const struct optimfs *fs, struct ofs_at at)
+bool ofs_view_is_dir(const struct ofs_snapshot *snap, struct ofs_at at)
 {
-	return at.index == 0 || node_at(fs, at)->file == OFS_NONE;
+	return at.index == 0 || node_at(snap, at)->file == OFS_NONE;
 }
 
 struct ofs_edition *ofs_edition_ref(struct ofs_edition *e)
@@ -241,9 +244,9 @@ void ofs_edition_unref(struct ofs_edition *e)
 		e->ops->free(e);
 }
 
-void ofs_views_override(struct optimfs *fs, struct ofs_edition *edition)
+void ofs_views_override(struct ofs_snapshot *snap, struct ofs_edition *edition)
 {
-	struct ofs_views *views = fs->views;
+	struct ofs_views *views = snap->views;
 
 	pthread_mutex_lock(&views->lock);
 	views->edition = edition;
@@ -259,34 +262,34 @@ static struct ofs_pickle *read_item(void *ctx, const struct ofs_item *item,
 
 	if (v->edition != NULL && v->edition->ops->item != NULL)
 		return v->edition->ops->item(v->edition, item, err);
-	return ofs_locate_item(&v->fs->reader, item, err);
+	return ofs_locate_item(&v->snap->reader, item, err);
 }
 
 static int read_element(void *ctx, uint32_t tensor, void *out,
     struct optimfs_error *err)
 {
-	struct optimfs *fs = ((const struct ofs_view_dir *)ctx)->fs;
-	const struct ofs_tensor *t = &fs->cat->tensors[tensor];
-	struct optimfs_file reader = { .fs = fs };
+	struct ofs_snapshot *snap = ((const struct ofs_view_dir *)ctx)->snap;
+	const struct ofs_tensor *t = &snap->cat->tensors[tensor];
+	struct optimfs_file reader = { .snap = snap };
 	struct ofs_overlay_file *f = ofs_overlay_staged(&reader, tensor);
-	int ret = ofs_fetch_elements(&fs->reader, t, 0, 1, out, err);
+	int ret = ofs_fetch_elements(&snap->reader, t, 0, 1, out, err);
 
 	if (ret == 0 && f != NULL)
-		ret = ofs_overlay_apply(fs->edit, f, fs->cat, t, NULL, 0, 1,
+		ret = ofs_overlay_apply(snap->edit, f, snap->cat, t, NULL, 0, 1,
 		    false, out, err);
 	return ret;
 }
 
 /* The catalog with what is staged; with the lock held. */
-static const struct ofs_catalog *catalog_now(struct optimfs *fs,
+static const struct ofs_catalog *catalog_now(struct ofs_snapshot *snap,
     struct ofs_view_dir *v, struct optimfs_error *err)
 {
-	if (fs->views->edition != NULL && v->edition == NULL)
-		v->edition = ofs_edition_ref(fs->views->edition);
+	if (snap->views->edition != NULL && v->edition == NULL)
+		v->edition = ofs_edition_ref(snap->views->edition);
 	if (v->edition != NULL)
 		return v->edition->cat;
 	if (v->generation == 0)
-		return fs->cat;
+		return snap->cat;
 	/* what was staged then is not known any more */
 	if (atomic_load(&v->names) != NULL) {
 		optimfs_fail(err, ESTALE,
@@ -294,7 +297,7 @@ static const struct ofs_catalog *catalog_now(struct optimfs *fs,
 		    v->name);
 		return NULL;
 	}
-	v->edition = fs->write->edition(fs, err);
+	v->edition = snap->write->edition(snap, err);
 	return v->edition == NULL ? NULL : v->edition->cat;
 }
 
@@ -319,7 +322,7 @@ static int make_names(struct ofs_views *views, struct ofs_view_dir *v,
 }
 
 /* With the lock held. */
-static int render(struct optimfs *fs, struct ofs_view_dir *v,
+static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
     struct optimfs_error *err)
 {
 	struct ofs_render from = {
@@ -329,9 +332,9 @@ static int render(struct optimfs *fs, struct ofs_view_dir *v,
 	};
 	struct ofs_files *files;
 
-	if (ofs_indexes_same(fs, err) == -1)
+	if (ofs_indexes_same(snap, err) == -1)
 		return -1;
-	from.cat = catalog_now(fs, v, err);
+	from.cat = catalog_now(snap, v, err);
 	if (from.cat == NULL)
 		return -1;
 	if (v->layout.format->render(&from, &v->layout, &files, err) == -1)
@@ -356,7 +359,7 @@ static void put_away(struct ofs_views *views, struct ofs_view_dir *v)
 	views->nlaid_out--;
 	ofs_files_free(v->files);
 	v->files = NULL;
-	if (v->generation != generation(v->fs)) {
+	if (v->generation != generation(v->snap)) {
 		ofs_edition_unref(v->edition);
 		v->edition = NULL;
 	}
@@ -371,7 +374,7 @@ struct ofs_files *ofs_view_hold(struct ofs_view_dir *v,
 
 	pthread_mutex_lock(&views->lock);
 	if (v->files == NULL) {
-		ret = render(v->fs, v, err);
+		ret = render(v->snap, v, err);
 	} else if (v->users == 0) {
 		TAILQ_REMOVE(&views->unused, v, unused);
 		views->nunused--;
@@ -398,10 +401,10 @@ void ofs_view_let(struct ofs_view_dir *v)
 
 /* The view's names, laid out if that was not done; what fails is on record, and
  * tried again. */
-static struct ofs_view_names *names_of(struct optimfs *fs, struct ofs_at at,
-    struct optimfs_error *err)
+static struct ofs_view_names *names_of(struct ofs_snapshot *snap,
+    struct ofs_at at, struct optimfs_error *err)
 {
-	struct ofs_view_dir *v = ofs_view_at(fs, at);
+	struct ofs_view_dir *v = ofs_view_at(snap, at);
 	struct ofs_view_names *names =
 	    atomic_load_explicit(&v->names, memory_order_acquire);
 	struct optimfs_error own;
@@ -414,14 +417,14 @@ static struct ofs_view_names *names_of(struct optimfs *fs, struct ofs_at at,
 		ofs_view_let(v);
 		return atomic_load(&v->names);
 	}
-	ofs_file_failed(fs, (struct ofs_at){ at.space, 0 }, 0, 0, err);
+	ofs_file_failed(snap, (struct ofs_at){ at.space, 0 }, 0, 0, err);
 	return NULL;
 }
 
-int ofs_view_count(struct optimfs *fs, struct ofs_at dir, uint32_t *n,
+int ofs_view_count(struct ofs_snapshot *snap, struct ofs_at dir, uint32_t *n,
     struct optimfs_error *err)
 {
-	struct ofs_view_names *names = names_of(fs, dir, err);
+	struct ofs_view_names *names = names_of(snap, dir, err);
 
 	if (names == NULL)
 		return -1;
@@ -429,10 +432,10 @@ int ofs_view_count(struct optimfs *fs, struct ofs_at dir, uint32_t *n,
 	return 0;
 }
 
-int ofs_view_children(struct optimfs *fs, struct ofs_at dir, struct ofs_at *at,
-    uint32_t *n, struct optimfs_error *err)
+int ofs_view_children(struct ofs_snapshot *snap, struct ofs_at dir,
+    struct ofs_at *at, uint32_t *n, struct optimfs_error *err)
 {
-	struct ofs_view_names *names = names_of(fs, dir, err);
+	struct ofs_view_names *names = names_of(snap, dir, err);
 
 	if (names == NULL)
 		return -1;
@@ -441,10 +444,10 @@ int ofs_view_children(struct optimfs *fs, struct ofs_at dir, struct ofs_at *at,
 	return 0;
 }
 
-int ofs_view_child(struct optimfs *fs, struct ofs_at dir, const char *name,
-    struct ofs_at *at, struct optimfs_error *err)
+int ofs_view_child(struct ofs_snapshot *snap, struct ofs_at dir,
+    const char *name, struct ofs_at *at, struct optimfs_error *err)
 {
-	struct ofs_view_names *names = names_of(fs, dir, err);
+	struct ofs_view_names *names = names_of(snap, dir, err);
 	uint32_t found;
 
 	if (names == NULL)
@@ -456,39 +459,39 @@ int ofs_view_child(struct optimfs *fs, struct ofs_at dir, const char *name,
 	return 1;
 }
 
-const char *ofs_view_name(const struct optimfs *fs, struct ofs_at at)
+const char *ofs_view_name(const struct ofs_snapshot *snap, struct ofs_at at)
 {
-	const struct ofs_view_dir *v = ofs_view_at(fs, at);
+	const struct ofs_view_dir *v = ofs_view_at(snap, at);
 
-	return at.index == 0 ? v->name : node_at(fs, at)->name;
+	return at.index == 0 ? v->name : node_at(snap, at)->name;
 }
 
-void ofs_view_path(const struct optimfs *fs, struct ofs_at at,
+void ofs_view_path(const struct ofs_snapshot *snap, struct ofs_at at,
     char path[OFS_FILE_NAME])
 {
-	const struct ofs_view_dir *v = ofs_view_at(fs, at);
+	const struct ofs_view_dir *v = ofs_view_at(snap, at);
 
 	path[0] = '\0';
 	if (at.index != 0)
 		ofs_view_names_path(atomic_load(&v->names), at.index, path);
 }
 
-uint64_t ofs_view_ino(const struct optimfs *fs, struct ofs_at at)
+uint64_t ofs_view_ino(const struct ofs_snapshot *snap, struct ofs_at at)
 {
-	const struct ofs_view_dir *v = ofs_view_at(fs, at);
+	const struct ofs_view_dir *v = ofs_view_at(snap, at);
 	char path[OFS_FILE_NAME];
 
 	if (at.index == 0)
 		return v->ino;
-	ofs_view_path(fs, at, path);
+	ofs_view_path(snap, at, path);
 	return ofs_tree_ino(v->ino, path);
 }
 
-int ofs_view_size(struct optimfs *fs, struct ofs_at at, uint64_t *size,
+int ofs_view_size(struct ofs_snapshot *snap, struct ofs_at at, uint64_t *size,
     struct optimfs_error *err)
 {
-	struct ofs_view_dir *v = ofs_view_at(fs, at);
-	struct ofs_view_node *f = node_at(fs, at);
+	struct ofs_view_dir *v = ofs_view_at(snap, at);
+	struct ofs_view_node *f = node_at(snap, at);
 	uint64_t known = atomic_load(&f->size);
 	struct ofs_spans spans = { 0 };
 	struct ofs_files *files;
@@ -498,7 +501,7 @@ int ofs_view_size(struct optimfs *fs, struct ofs_at at, uint64_t *size,
 	if (known == 0) {
 		files = ofs_view_hold(v, err);
 		if (files == NULL)
-			return ofs_file_failed(fs, at, 0, 0, err);
+			return ofs_file_failed(snap, at, 0, 0, err);
 		ret = files->ops->spans(files, f->file, &spans, err);
 		ofs_view_let(v);
 		known = spans.n == 0 ? 1 : spans.v[spans.n - 1].end + 1;
@@ -507,7 +510,7 @@ int ofs_view_size(struct optimfs *fs, struct ofs_at at, uint64_t *size,
 		if (many)
 			malloc_trim(0);
 		if (ret == -1)
-			return ofs_file_failed(fs, at, 0, 0, err);
+			return ofs_file_failed(snap, at, 0, 0, err);
 		atomic_store(&f->size, known);
 	}
 	*size = known - 1;

@@ -26,7 +26,7 @@ struct ofs_edition {
 	const struct ofs_catalog *cat;
 };
 struct ofs_edition_ops {
-	/* The value of an item of fs->cat, the caller's; NULL: as it is stored. */
+	/* The value of an item of snap->cat, the caller's; NULL: as it is stored. */
 	struct ofs_pickle *(*item)(const struct ofs_edition *e,
 	    const struct ofs_item *item, struct optimfs_error *err);
 	/* Where the bytes of a tensor that was added are; NULL for any other. */
@@ -38,58 +38,58 @@ struct ofs_edition *ofs_edition_ref(struct ofs_edition *e);
 /* NULL is allowed. */
 void ofs_edition_unref(struct ofs_edition *e);
 
-int ofs_views_init(struct optimfs *fs, struct optimfs_error *err);
-void ofs_views_fini(struct optimfs *fs);
+int ofs_views_init(struct ofs_snapshot *snap, struct optimfs_error *err);
+void ofs_views_fini(struct ofs_snapshot *snap);
 
 /* From now on views are made anew, of edition; NULL: as what is edited is
  * then. */
-void ofs_views_override(struct optimfs *fs, struct ofs_edition *edition);
+void ofs_views_override(struct ofs_snapshot *snap, struct ofs_edition *edition);
 /* The view called name, made if it has to be: EINVAL (OFS771) when name is
  * none of a view, ENFILE (OFS772) when there are too many, EOPNOTSUPP (OFS773)
  * for one that can only be written. ofs_view_make gives those too. */
-int ofs_view_make(struct optimfs *fs, const char *name, struct ofs_at *at,
-    struct optimfs_error *err);
+int ofs_view_make(struct ofs_snapshot *snap, const char *name,
+    struct ofs_at *at, struct optimfs_error *err);
 /* The same, with checksums where the format has them: what is written to a disk
  * should have them, and each byte is looked at anyway on its way there. */
-int ofs_view_make_summed(struct optimfs *fs, const char *name,
+int ofs_view_make_summed(struct ofs_snapshot *snap, const char *name,
     struct ofs_at *at, struct optimfs_error *err);
-int ofs_view_find(struct optimfs *fs, const char *name, struct ofs_at *at,
-    struct optimfs_error *err);
+int ofs_view_find(struct ofs_snapshot *snap, const char *name,
+    struct ofs_at *at, struct optimfs_error *err);
 /* Is there such a node? */
-bool ofs_view_has(const struct optimfs *fs, struct ofs_at at);
-bool ofs_view_is_dir(const struct optimfs *fs, struct ofs_at at);
+bool ofs_view_has(const struct ofs_snapshot *snap, struct ofs_at at);
+bool ofs_view_is_dir(const struct ofs_snapshot *snap, struct ofs_at at);
 /* What is called name in dir: 1; 0 when nothing is; -1: failed. */
-int ofs_view_child(struct optimfs *fs, struct ofs_at dir, const char *name,
-    struct ofs_at *at, struct optimfs_error *err);
+int ofs_view_child(struct ofs_snapshot *snap, struct ofs_at dir,
+    const char *name, struct ofs_at *at, struct optimfs_error *err);
 /* How many nodes the view of dir has, itself among them; -1 when that cannot be
  * told. */
-int ofs_view_count(struct optimfs *fs, struct ofs_at dir, uint32_t *n,
+int ofs_view_count(struct ofs_snapshot *snap, struct ofs_at dir, uint32_t *n,
     struct optimfs_error *err);
 /* What is in dir: n nodes from *at on. */
-int ofs_view_children(struct optimfs *fs, struct ofs_at dir, struct ofs_at *at,
-    uint32_t *n, struct optimfs_error *err);
+int ofs_view_children(struct ofs_snapshot *snap, struct ofs_at dir,
+    struct ofs_at *at, uint32_t *n, struct optimfs_error *err);
 /* Of a view: its name; of what is below it: its own. */
-const char *ofs_view_name(const struct optimfs *fs, struct ofs_at at);
+const char *ofs_view_name(const struct ofs_snapshot *snap, struct ofs_at at);
 /* Where it is below its view. */
-void ofs_view_path(const struct optimfs *fs, struct ofs_at at,
+void ofs_view_path(const struct ofs_snapshot *snap, struct ofs_at at,
     char path[OFS_FILE_NAME]);
 /* What a view is, how its files are made once they were counted, and which of
  * them a file is (OFS_NONE: a directory). _files stay until _done. */
-const struct ofs_layout *ofs_view_layout(const struct optimfs *fs,
+const struct ofs_layout *ofs_view_layout(const struct ofs_snapshot *snap,
     struct ofs_at at);
-struct ofs_files *ofs_view_files(struct optimfs *fs, struct ofs_at at,
+struct ofs_files *ofs_view_files(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err);
-void ofs_view_files_done(struct optimfs *fs, struct ofs_at at);
+void ofs_view_files_done(struct ofs_snapshot *snap, struct ofs_at at);
 /* How many views have all in memory that is needed to read them. */
-uint64_t ofs_views_laid_out(struct optimfs *fs);
-uint32_t ofs_view_file_of(const struct optimfs *fs, struct ofs_at at);
-uint64_t ofs_view_ino(const struct optimfs *fs, struct ofs_at at);
-int ofs_view_size(struct optimfs *fs, struct ofs_at at, uint64_t *size,
+uint64_t ofs_views_laid_out(struct ofs_snapshot *snap);
+uint32_t ofs_view_file_of(const struct ofs_snapshot *snap, struct ofs_at at);
+uint64_t ofs_view_ino(const struct ofs_snapshot *snap, struct ofs_at at);
+int ofs_view_size(struct ofs_snapshot *snap, struct ofs_at at, uint64_t *size,
     struct optimfs_error *err);
 
 /* view_read.c: an open file of a view. */
 struct ofs_view_file;
-int ofs_view_open(struct optimfs *fs, struct ofs_at at,
+int ofs_view_open(struct ofs_snapshot *snap, struct ofs_at at,
     struct ofs_view_file **file, uint64_t *size, struct optimfs_error *err);
 void ofs_view_close(struct ofs_view_file *file);
 /* The catalog that its pieces count in; and the staged bytes of a tensor that

@@ -35,8 +35,9 @@ void ofs_view_names_path(const struct ofs_view_names *names, uint32_t index,
 
 struct ofs_views;
 struct ofs_view_dir {
-	struct optimfs *fs;
-	struct ofs_views *views; /* that it is one of: a commit changes fs's */
+	struct ofs_snapshot *snap;
+	struct ofs_views
+	    *views; /* that it is one of: a commit changes snap's */
 	char name[OFS_VIEW_NAME];
 	struct ofs_layout layout;
 	uint64_t ino;
@@ -59,6 +60,7 @@ struct ofs_files *ofs_view_hold(struct ofs_view_dir *v,
     struct optimfs_error *err);
 void ofs_view_let(struct ofs_view_dir *v);
 
-struct ofs_view_dir *ofs_view_at(const struct optimfs *fs, struct ofs_at at);
+struct ofs_view_dir *ofs_view_at(const struct ofs_snapshot *snap,
+    struct ofs_at at);
 
 #endif

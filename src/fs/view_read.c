@@ -24,10 +24,10 @@ struct ofs_view_file {
 	struct ofs_sums sums;
 };
 
-int ofs_view_open(struct optimfs *fs, struct ofs_at at,
+int ofs_view_open(struct ofs_snapshot *snap, struct ofs_at at,
     struct ofs_view_file **file, uint64_t *size, struct optimfs_error *err)
 {
-	struct ofs_view_dir *v = ofs_view_at(fs, at);
+	struct ofs_view_dir *v = ofs_view_at(snap, at);
 	struct ofs_view_file *f = calloc(1, sizeof(*f));
 
 	if (f == NULL)
@@ -39,9 +39,9 @@ int ofs_view_open(struct optimfs *fs, struct ofs_at at,
 	}
 	f->view = v;
 	f->edition = v->edition;
-	f->cat = v->edition == NULL ? fs->cat : v->edition->cat;
+	f->cat = v->edition == NULL ? snap->cat : v->edition->cat;
 	f->cast = v->layout.dtype;
-	f->file = ofs_view_file_of(fs, at);
+	f->file = ofs_view_file_of(snap, at);
 	ofs_sums_init(&f->sums);
 	if (f->files->ops->spans(f->files, f->file, &f->spans, err) == -1) {
 		ofs_view_close(f);

@@ -11,59 +11,60 @@
 
 int ofs_may_write(const struct optimfs *fs, struct optimfs_error *err)
 {
-	if (fs->edit != NULL)
+	if (ofs_fs_changes(fs))
 		return 0;
 	return optimfs_fail(err, EROFS, "mounted read-only");
 }
 
 /* What is staged from now on would be for a checkpoint that is no more. */
-static int over(const struct optimfs *fs, struct optimfs_error *err)
+static int over(const struct ofs_snapshot *snap, struct optimfs_error *err)
 {
-	if (!fs->edit->published)
+	if (!snap->edit->published)
 		return 0;
-	return ofs_not_shown(&fs->edit->why, err);
+	return ofs_not_shown(&snap->edit->why, err);
 }
 
-int ofs_not_writable(const struct optimfs *fs, struct ofs_at at,
+int ofs_not_writable(const struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err)
 {
 	char path[256];
 
-	ofs_at_path(fs, at, path, sizeof(path));
+	ofs_at_path(snap, at, path, sizeof(path));
 	return optimfs_fail(err, EPERM,
 	    "OFS814 %s: nothing can be changed there", path);
 }
 
 /* A node that may be changed: of the tree, or npy. */
-int ofs_writable_at(struct optimfs *fs, uint64_t node, struct ofs_at *at,
+int ofs_writable_at(struct ofs_snapshot *snap, uint64_t node, struct ofs_at *at,
     struct optimfs_error *err)
 {
-	if (ofs_may_write(fs, err) == -1 || over(fs, err) == -1 ||
-	    ofs_node_at(fs, node, at, err) == -1)
+	if (ofs_may_write(snap->fs, err) == -1 || over(snap, err) == -1 ||
+	    ofs_node_at(snap, node, at, err) == -1)
 		return -1;
-	if (ofs_at_static(fs, *at) ||
+	if (ofs_at_static(snap, *at) ||
 	    (at->space != OFS_SPACE_TREE && at->space != OFS_SPACE_NPY))
-		return ofs_not_writable(fs, *at, err);
+		return ofs_not_writable(snap, *at, err);
 	return 0;
 }
 
-int ofs_writable_dir(struct optimfs *fs, uint64_t node, struct ofs_at *at,
-    struct optimfs_error *err)
+int ofs_writable_dir(struct ofs_snapshot *snap, uint64_t node,
+    struct ofs_at *at, struct optimfs_error *err)
 {
-	if (ofs_writable_at(fs, node, at, err) == -1)
+	if (ofs_writable_at(snap, node, at, err) == -1)
 		return -1;
-	if (!ofs_at_is_dir(fs, *at))
+	if (!ofs_at_is_dir(snap, *at))
 		return optimfs_fail(err, ENOTDIR, "not a directory");
 	return 0;
 }
 
-static int open_control(struct optimfs *fs, struct ofs_at at,
+static int open_control(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_file **file, struct optimfs_error *err)
 {
 	*file = calloc(1, sizeof(**file));
 	if (*file == NULL)
 		return optimfs_fail(err, ENOMEM, "open file");
-	(*file)->fs = fs;
+	(*file)->fs = snap->fs;
+	(*file)->snap = snap;
 	(*file)->at = at;
 	(*file)->control = true;
 	ofs_composition_init(&(*file)->comp);
@@ -72,17 +73,17 @@ static int open_control(struct optimfs *fs, struct ofs_at at,
 }
 
 /* A tensor that lost a shard can be written, one without sense cannot. */
-static int open_rw(struct optimfs *fs, uint64_t node, struct ofs_at at,
-    bool truncate, struct optimfs_file **file, struct optimfs_error *err)
+static int open_rw(struct ofs_snapshot *snap, struct ofs_at at, bool truncate,
+    struct optimfs_file **file, struct optimfs_error *err)
 {
 	struct optimfs_file *f;
 	int ret;
 
-	if (optimfs_file_open(fs, node, &f, err) == -1)
+	if (ofs_file_open(snap, at, &f, err) == -1)
 		return -1;
 	ret = ofs_overlay_open_write(f, truncate, err);
 	if (ret == -1) {
-		ofs_file_failed(fs, at, 0, 0, err);
+		ofs_file_failed(snap, at, 0, 0, err);
 		optimfs_file_close(f);
 		return -1;
 	}
@@ -90,7 +91,7 @@ static int open_rw(struct optimfs *fs, uint64_t node, struct ofs_at at,
 	return 0;
 }
 
-static int do_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
+int ofs_file_open_write(struct ofs_snapshot *snap, uint64_t node, bool truncate,
     struct optimfs_file **file, struct optimfs_error *err)
 {
 	struct optimfs_error own;
@@ -98,34 +99,32 @@ static int do_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
 
 	if (err == NULL)
 		err = &own;
-	if (ofs_may_write(fs, err) == -1 ||
-	    ofs_node_at(fs, node, &at, err) == -1)
+	if (ofs_may_write(snap->fs, err) == -1 ||
+	    ofs_node_at(snap, node, &at, err) == -1)
 		return -1;
-	if (ofs_at_static(fs, at) &&
-	    at.index - fs->tree.n == OFS_STATIC_CONTROL)
-		return open_control(fs, at, file, err);
-	if (ofs_at_is_dir(fs, at))
+	if (ofs_at_static(snap, at) &&
+	    at.index - snap->tree.n == OFS_STATIC_CONTROL)
+		return open_control(snap, at, file, err);
+	if (ofs_at_is_dir(snap, at))
 		return optimfs_fail(err, EISDIR, "is a directory");
-	if (ofs_writable_at(fs, node, &at, err) == -1)
+	if (ofs_writable_at(snap, node, &at, err) == -1)
 		return -1;
-	return open_rw(fs, node, at, truncate, file, err);
+	return open_rw(snap, at, truncate, file, err);
 }
 
 int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
     struct optimfs_file **file, struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter_write(fs);
-	ret = do_file_open_write(fs, node, truncate, file, err);
-	ofs_leave(fs);
+	struct ofs_snapshot *snap = ofs_enter_write(fs);
+	int ret = ofs_file_open_write(snap, node, truncate, file, err);
+	ofs_leave(snap);
 	return ret;
 }
 
 static int write_any(struct optimfs_file *file, const void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay *e = file->snap->edit;
 	struct ofs_overlay_file *f = file->staged;
 	int ret;
 
@@ -148,7 +147,7 @@ static int write_any(struct optimfs_file *file, const void *buf, size_t len,
 static int remember(struct optimfs_file *file, uint64_t off, uint64_t len,
     struct optimfs_error *err)
 {
-	ofs_file_failed(file->fs, file->at, off, len, err);
+	ofs_file_failed(file->snap, file->at, off, len, err);
 	if (file->staged != NULL) {
 		pthread_rwlock_wrlock(&file->staged->lock);
 		if (file->failed.code == 0)
@@ -168,7 +167,7 @@ static int do_file_write(struct optimfs_file *file, const void *buf, size_t len,
 		err = &own;
 	if (!file->writes)
 		return optimfs_fail(err, EBADF, "not open for writing");
-	if (over(file->fs, err) == -1)
+	if (over(file->snap, err) == -1)
 		return -1;
 	ret = write_any(file, buf, len, off, err);
 	return ret == 0 ? 0 : remember(file, off, len, err);
@@ -177,14 +176,15 @@ static int do_file_write(struct optimfs_file *file, const void *buf, size_t len,
 int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
+	struct ofs_snapshot *snap;
 	int ret;
 
 	/* a commit is no change, and must not wait for itself */
 	if (file->control)
 		return optimfs_control(file->fs, buf, len, NULL, NULL, err);
-	ofs_enter_write(file->fs);
+	snap = ofs_enter_write(file->fs);
 	ret = do_file_write(file, buf, len, off, err);
-	ofs_leave(file->fs);
+	ofs_leave(snap);
 	return ret;
 }
 
@@ -199,7 +199,7 @@ int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
 		return ofs_overlay_npy_resize(file, size, err);
 	if (f->text) {
 		pthread_rwlock_wrlock(&f->lock);
-		ret = ofs_overlay_text_resize(file->fs->edit, f, size, err);
+		ret = ofs_overlay_text_resize(file->snap->edit, f, size, err);
 		pthread_rwlock_unlock(&f->lock);
 		return ret;
 	}
@@ -207,10 +207,10 @@ int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
 		return optimfs_fail(err, EFBIG,
 		    "OFS813 past the tensor's end (it has %llu bytes)",
 		    (unsigned long long)file->limit);
-	return ofs_overlay_file_resize(file->fs->edit, f, size, err);
+	return ofs_overlay_file_resize(file->snap->edit, f, size, err);
 }
 
-static int do_file_truncate(struct optimfs_file *file, uint64_t size,
+int ofs_file_truncate(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err)
 {
 	struct optimfs_error own;
@@ -222,7 +222,7 @@ static int do_file_truncate(struct optimfs_file *file, uint64_t size,
 		return 0;
 	if (!file->writes)
 		return optimfs_fail(err, EBADF, "not open for writing");
-	if (over(file->fs, err) == -1)
+	if (over(file->snap, err) == -1)
 		return -1;
 	ret = ofs_overlay_truncate(file, size, err);
 	return ret == 0 ? 0 : remember(file, 0, 0, err);
@@ -231,11 +231,9 @@ static int do_file_truncate(struct optimfs_file *file, uint64_t size,
 int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter_write(file->fs);
-	ret = do_file_truncate(file, size, err);
-	ofs_leave(file->fs);
+	struct ofs_snapshot *snap = ofs_enter_write(file->fs);
+	int ret = ofs_file_truncate(file, size, err);
+	ofs_leave(snap);
 	return ret;
 }
 
@@ -243,7 +241,7 @@ int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
  * to nothing and not written is what a shell has in its hands on the way. */
 static int accept_text(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay *e = file->snap->edit;
 	struct ofs_overlay_file *f = file->staged;
 	int ret = 0;
 
@@ -259,7 +257,7 @@ static int accept_text(struct optimfs_file *file, struct optimfs_error *err)
 /* A new file in the place of a text of the checkpoint. */
 static int check_made(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay *e = file->snap->edit;
 	struct ofs_overlay_file *f = file->staged;
 	struct ofs_blob *now = NULL;
 	uint32_t base;
@@ -268,7 +266,8 @@ static int check_made(struct optimfs_file *file, struct optimfs_error *err)
 	pthread_rwlock_rdlock(&e->names);
 	base = ofs_overlay_stands_for(e, file->at.index);
 	if (base != OFS_NONE && f->dtype == OFS_DTYPE_NONE &&
-	    ofs_entry_is_text(file->fs->cat, file->fs->tree.node[base].entry)) {
+	    ofs_entry_is_text(file->snap->cat,
+		file->snap->tree.node[base].entry)) {
 		pthread_rwlock_wrlock(&f->lock);
 		if (f->size > 0)
 			now = ofs_overlay_text_now(e, f, err);
@@ -312,7 +311,7 @@ static int what_failed(struct optimfs_file *file, struct optimfs_error *err)
 	return -1;
 }
 
-static int do_file_flush(struct optimfs_file *file, struct optimfs_error *err)
+int ofs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct optimfs_error own;
 	int ret;
@@ -324,16 +323,14 @@ static int do_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 	if (what_failed(file, err) == -1)
 		return -1;
 	ret = accept_any(file, err);
-	return ret == 0 ? 0 : ofs_file_failed(file->fs, file->at, 0, 0, err);
+	return ret == 0 ? 0 : ofs_file_failed(file->snap, file->at, 0, 0, err);
 }
 
 int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter_write(file->fs);
-	ret = do_file_flush(file, err);
-	ofs_leave(file->fs);
+	struct ofs_snapshot *snap = ofs_enter_write(file->fs);
+	int ret = ofs_file_flush(file, err);
+	ofs_leave(snap);
 	return ret;
 }
 
@@ -344,22 +341,20 @@ static int do_file_sync(struct optimfs_file *file, struct optimfs_error *err)
 
 	if (err == NULL)
 		err = &own;
-	if (optimfs_file_flush(file, err) == -1)
+	if (ofs_file_flush(file, err) == -1)
 		return -1;
 	if (!file->writes)
-		return file->fs->edit == NULL
+		return file->snap->edit == NULL
 		    ? 0
-		    : ofs_stage_sync(file->fs->edit->stage, err);
-	ret = ofs_overlay_file_sync(file->fs->edit, file->staged, err);
-	return ret == 0 ? 0 : ofs_file_failed(file->fs, file->at, 0, 0, err);
+		    : ofs_stage_sync(file->snap->edit->stage, err);
+	ret = ofs_overlay_file_sync(file->snap->edit, file->staged, err);
+	return ret == 0 ? 0 : ofs_file_failed(file->snap, file->at, 0, 0, err);
 }
 
 int optimfs_file_sync(struct optimfs_file *file, struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter_write(file->fs);
-	ret = do_file_sync(file, err);
-	ofs_leave(file->fs);
+	struct ofs_snapshot *snap = ofs_enter_write(file->fs);
+	int ret = do_file_sync(file, err);
+	ofs_leave(snap);
 	return ret;
 }

@@ -54,8 +54,8 @@ static void show_or_say(struct optimfs *fs)
 
 	if (show(fs, &why) == 0)
 		return;
-	fs->edit->published = true;
-	fs->edit->why = why;
+	fs->now->edit->published = true;
+	fs->now->edit->why = why;
 	optimfs_log_error(fs, &why);
 }
 
@@ -65,7 +65,7 @@ static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 {
 	int ret;
 
-	ret = fs->write->commit(fs, stop, ctx, err);
+	ret = fs->now->write->commit(fs, stop, ctx, err);
 	if (ret != -1)
 		show_or_say(fs);
 	ofs_gate_open(fs);
@@ -79,14 +79,14 @@ static int commit_held(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	struct optimfs_error why;
 	int ret;
 
-	if (fs->edit->published) {
+	if (fs->now->edit->published) {
 		if (show(fs, &why) == 0)
 			return 0;
 		return ofs_not_shown(&why, err);
 	}
-	pthread_rwlock_rdlock(&fs->edit->names);
-	ret = check_writers(fs->edit, err);
-	pthread_rwlock_unlock(&fs->edit->names);
+	pthread_rwlock_rdlock(&fs->now->edit->names);
+	ret = check_writers(fs->now->edit, err);
+	pthread_rwlock_unlock(&fs->now->edit->names);
 	return ret == -1 ? -1 : publish(fs, stop, ctx, err);
 }
 
@@ -95,24 +95,24 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 {
 	int ret;
 
-	if (fs->edit->scratch)
+	if (fs->options.scratch)
 		return optimfs_fail(err, EROFS,
 		    "OFS819 mounted with scratch: nothing can be committed");
 	if (ofs_gate_hold(fs, true, err) == -1)
 		return -1;
-	if (fs->edit->unsafe) {
-		*err = fs->edit->stuck;
+	if (fs->now->edit->unsafe) {
+		*err = fs->now->edit->stuck;
 		ofs_gate_let(fs);
 		return 1;
 	}
-	if (!fs->edit->ops->hidden && !fs->edit->published &&
-	    !ofs_overlay_dirty(fs->edit)) {
+	if (!fs->now->edit->ops->hidden && !fs->now->edit->published &&
+	    !ofs_overlay_dirty(fs->now->edit)) {
 		ofs_gate_let(fs);
 		return 0;
 	}
-	atomic_store(&fs->edit->percent, 1);
+	atomic_store(&fs->now->edit->percent, 1);
 	ret = commit_held(fs, stop, ctx, err);
-	atomic_store(&fs->edit->percent, 0);
+	atomic_store(&fs->now->edit->percent, 0);
 	ofs_gate_let(fs);
 	return ret;
 }
@@ -144,7 +144,7 @@ int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 
 void ofs_control_said(struct optimfs *fs, struct ofs_buf *out)
 {
-	if (fs->edit == NULL)
+	if (!ofs_fs_changes(fs))
 		return;
 	pthread_mutex_lock(&fs->lock);
 	if (fs->said.code != 0)
@@ -159,7 +159,7 @@ static int drop_all(struct optimfs *fs, struct optimfs_error *err)
 
 	if (ofs_gate_hold(fs, true, err) == -1)
 		return -1;
-	ret = ofs_overlay_abort(fs->edit, err);
+	ret = ofs_overlay_abort(fs->now->edit, err);
 	ofs_gate_let(fs);
 	return ret;
 }
@@ -214,17 +214,18 @@ bool optimfs_file_is_control(const struct optimfs_file *file)
 void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
 {
 	struct ofs_overlay_status s;
+	struct ofs_snapshot *snap;
 
 	*status = (struct optimfs_status){ .percent = -1 };
-	if (fs->edit == NULL)
+	if (!ofs_fs_changes(fs))
 		return;
-	ofs_enter(fs);
-	ofs_overlay_status(fs->edit, &s);
-	ofs_leave(fs);
+	snap = ofs_enter(fs);
+	ofs_overlay_status(snap->edit, &s);
+	ofs_leave(snap);
 	*status = (struct optimfs_status){
 		.writable = true,
 		.explicit_commit = atomic_load(&fs->explicit_commit),
-		.scratch = fs->edit->scratch,
+		.scratch = fs->options.scratch,
 		.files = s.files,
 		.bytes = s.bytes,
 		.percent = s.percent,
@@ -233,17 +234,33 @@ void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
 
 int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
 {
-	return fs->edit == NULL ? 0 : ofs_stage_sync(fs->edit->stage, err);
+	struct ofs_snapshot *snap;
+	int ret;
+
+	if (!ofs_fs_changes(fs))
+		return 0;
+	snap = ofs_enter(fs);
+	ret = ofs_stage_sync(snap->edit->stage, err);
+	ofs_leave(snap);
+	return ret;
 }
 
 uint64_t optimfs_changes(struct optimfs *fs)
 {
-	return fs->edit == NULL ? 0 : ofs_overlay_generation(fs->edit);
+	struct ofs_snapshot *snap;
+	uint64_t n;
+
+	if (!ofs_fs_changes(fs))
+		return 0;
+	snap = ofs_enter(fs);
+	n = ofs_overlay_generation(snap->edit);
+	ofs_leave(snap);
+	return n;
 }
 
-static int begin_staged(struct optimfs *fs, struct optimfs_error *err)
+static int begin_staged(struct ofs_snapshot *snap, struct optimfs_error *err)
 {
-	(void)fs, (void)err;
+	(void)snap, (void)err;
 	return 0;
 }
 
@@ -266,7 +283,7 @@ static void edition_free(struct ofs_edition *e)
 	free(e);
 }
 
-static struct ofs_edition *edition_new(struct optimfs *fs,
+static struct ofs_edition *edition_new(struct ofs_snapshot *snap,
     struct optimfs_error *err)
 {
 	static const struct ofs_edition_ops ops = {
@@ -279,9 +296,9 @@ static struct ofs_edition *edition_new(struct optimfs *fs,
 		optimfs_fail(err, ENOMEM, "a view");
 		return NULL;
 	}
-	if (ofs_gate_hold(fs, false, err) == 0) {
-		e->merged = ofs_merge(&fs->reader, fs->edit, err);
-		ofs_gate_let(fs);
+	if (ofs_gate_hold(snap->fs, false, err) == 0) {
+		e->merged = ofs_merge(&snap->reader, snap->edit, err);
+		ofs_gate_let(snap->fs);
 	}
 	if (e->merged == NULL) {
 		free(e);

@@ -17,7 +17,7 @@ static bool is_section(const char *name)
 }
 
 /* May a name be given in a directory? The root has its three. */
-static int may_name(const struct optimfs *fs, struct ofs_at dir,
+static int may_name(const struct ofs_snapshot *snap, struct ofs_at dir,
     const char *name, bool is_dir, struct optimfs_error *err)
 {
 	if (strlen(name) > OFS_NAME_MAX)
@@ -31,7 +31,7 @@ static int may_name(const struct optimfs *fs, struct ofs_at dir,
 		    "OFS814 %s: a checkpoint has optim, model and extra; give "
 		    "it a place below these",
 		    name);
-	(void)fs;
+	(void)snap;
 	return 0;
 }
 
@@ -53,92 +53,86 @@ static int tree_name(struct ofs_at dir, const char *name, bool is_dir,
 	return 0;
 }
 
-static int do_create(struct optimfs *fs, uint64_t dir, const char *name,
+static int do_create(struct ofs_snapshot *snap, uint64_t dir, const char *name,
     bool is_dir, struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	char plain[OFS_NAME_MAX + 1];
 	struct ofs_at at, made;
 	int ret;
 
-	if (ofs_writable_dir(fs, dir, &at, err) == -1 ||
-	    may_name(fs, at, name, is_dir, err) == -1 ||
+	if (ofs_writable_dir(snap, dir, &at, err) == -1 ||
+	    may_name(snap, at, name, is_dir, err) == -1 ||
 	    tree_name(at, name, is_dir, plain, err) == -1)
 		return -1;
 	made.space = at.space;
-	pthread_rwlock_wrlock(&fs->edit->names);
-	ret = ofs_overlay_make(fs->edit, at.index, plain, is_dir, &made.index,
+	pthread_rwlock_wrlock(&snap->edit->names);
+	ret = ofs_overlay_make(snap->edit, at.index, plain, is_dir, &made.index,
 	    err);
 	if (ret == 0 && !is_dir &&
-	    ofs_overlay_file_touch(fs->edit, made.index, err) == NULL)
+	    ofs_overlay_file_touch(snap->edit, made.index, err) == NULL)
 		ret = -1;
-	pthread_rwlock_unlock(&fs->edit->names);
-	return ret == 0 ? ofs_at_attr(fs, made, attr, err) : -1;
+	pthread_rwlock_unlock(&snap->edit->names);
+	return ret == 0 ? ofs_at_attr(snap, made, attr, err) : -1;
 }
 
 int optimfs_create(struct optimfs *fs, uint64_t dir, const char *name,
     bool is_dir, struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter_write(fs);
-	ret = do_create(fs, dir, name, is_dir, attr, err);
-	ofs_leave(fs);
+	struct ofs_snapshot *snap = ofs_enter_write(fs);
+	int ret = do_create(snap, dir, name, is_dir, attr, err);
+	ofs_leave(snap);
 	return ret;
 }
 
-static int do_remove(struct optimfs *fs, uint64_t dir, const char *name,
+static int do_remove(struct ofs_snapshot *snap, uint64_t dir, const char *name,
     bool is_dir, struct optimfs_error *err)
 {
 	struct ofs_at at;
 	int ret;
 
-	if (ofs_writable_dir(fs, dir, &at, err) == -1)
+	if (ofs_writable_dir(snap, dir, &at, err) == -1)
 		return -1;
 	if (at.space != OFS_SPACE_TREE ||
 	    (at.index == 0 && strcmp(name, ".optimfs") == 0))
-		return ofs_not_writable(fs, at, err);
-	pthread_rwlock_wrlock(&fs->edit->names);
-	ret = ofs_overlay_remove(fs->edit, at.index, name, is_dir, err);
-	pthread_rwlock_unlock(&fs->edit->names);
+		return ofs_not_writable(snap, at, err);
+	pthread_rwlock_wrlock(&snap->edit->names);
+	ret = ofs_overlay_remove(snap->edit, at.index, name, is_dir, err);
+	pthread_rwlock_unlock(&snap->edit->names);
 	return ret;
 }
 
 int optimfs_remove(struct optimfs *fs, uint64_t dir, const char *name,
     bool is_dir, struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter_write(fs);
-	ret = do_remove(fs, dir, name, is_dir, err);
-	ofs_leave(fs);
+	struct ofs_snapshot *snap = ofs_enter_write(fs);
+	int ret = do_remove(snap, dir, name, is_dir, err);
+	ofs_leave(snap);
 	return ret;
 }
 
-static int do_rename(struct optimfs *fs, uint64_t dir, const char *name,
+static int do_rename(struct ofs_snapshot *snap, uint64_t dir, const char *name,
     uint64_t newdir, const char *newname, bool replace,
     struct optimfs_error *err)
 {
 	struct ofs_at at, to, child;
-	struct optimfs_attr attr;
 	int ret;
 
-	if (ofs_writable_dir(fs, dir, &at, err) == -1 ||
-	    ofs_writable_dir(fs, newdir, &to, err) == -1)
+	if (ofs_writable_dir(snap, dir, &at, err) == -1 ||
+	    ofs_writable_dir(snap, newdir, &to, err) == -1)
 		return -1;
 	if (at.space != OFS_SPACE_TREE || to.space != OFS_SPACE_TREE)
-		return ofs_not_writable(fs, to, err);
-	if (optimfs_lookup(fs, dir, name, &attr, err) == -1 ||
-	    ofs_node_at(fs, attr.node, &child, err) == -1 ||
-	    may_name(fs, to, newname, ofs_at_is_dir(fs, child), err) == -1)
+		return ofs_not_writable(snap, to, err);
+	if (ofs_lookup(snap, dir, name, &child, err) == -1 ||
+	    may_name(snap, to, newname, ofs_at_is_dir(snap, child), err) == -1)
 		return -1;
-	if (ofs_at_static(fs, child))
-		return ofs_not_writable(fs, child, err);
-	pthread_rwlock_wrlock(&fs->edit->names);
-	ret = ofs_overlay_rename(fs->edit, at.index, name, to.index, newname,
+	if (ofs_at_static(snap, child))
+		return ofs_not_writable(snap, child, err);
+	pthread_rwlock_wrlock(&snap->edit->names);
+	ret = ofs_overlay_rename(snap->edit, at.index, name, to.index, newname,
 	    replace, err);
-	pthread_rwlock_unlock(&fs->edit->names);
+	pthread_rwlock_unlock(&snap->edit->names);
 	if (ret == -1)
-		optimfs_log_error(fs, err);
+		optimfs_log_error(snap->fs, err);
 	return ret;
 }
 
@@ -146,25 +140,23 @@ int optimfs_rename(struct optimfs *fs, uint64_t dir, const char *name,
     uint64_t newdir, const char *newname, bool replace,
     struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter_write(fs);
-	ret = do_rename(fs, dir, name, newdir, newname, replace, err);
-	ofs_leave(fs);
+	struct ofs_snapshot *snap = ofs_enter_write(fs);
+	int ret = do_rename(snap, dir, name, newdir, newname, replace, err);
+	ofs_leave(snap);
 	return ret;
 }
 
-static int do_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
+static int do_truncate(struct ofs_snapshot *snap, uint64_t node, uint64_t size,
     struct optimfs_error *err)
 {
 	struct optimfs_file *file;
 	int ret;
 
-	if (optimfs_file_open_write(fs, node, false, &file, err) == -1)
+	if (ofs_file_open_write(snap, node, false, &file, err) == -1)
 		return -1;
-	ret = optimfs_file_truncate(file, size, err);
+	ret = ofs_file_truncate(file, size, err);
 	if (ret == 0)
-		ret = optimfs_file_flush(file, err);
+		ret = ofs_file_flush(file, err);
 	optimfs_file_close(file);
 	return ret;
 }
@@ -172,36 +164,32 @@ static int do_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
 int optimfs_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
     struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter_write(fs);
-	ret = do_truncate(fs, node, size, err);
-	ofs_leave(fs);
+	struct ofs_snapshot *snap = ofs_enter_write(fs);
+	int ret = do_truncate(snap, node, size, err);
+	ofs_leave(snap);
 	return ret;
 }
 
-static int do_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
-    struct optimfs_error *err)
+static int do_set_mtime(struct ofs_snapshot *snap, uint64_t node,
+    int64_t mtime_ns, struct optimfs_error *err)
 {
 	struct ofs_at at;
 	int ret;
 
-	if (ofs_writable_at(fs, node, &at, err) == -1)
+	if (ofs_writable_at(snap, node, &at, err) == -1)
 		return -1;
-	pthread_rwlock_wrlock(&fs->edit->names);
-	ret = ofs_overlay_set_mtime(fs->edit, at.index, mtime_ns, err);
-	pthread_rwlock_unlock(&fs->edit->names);
+	pthread_rwlock_wrlock(&snap->edit->names);
+	ret = ofs_overlay_set_mtime(snap->edit, at.index, mtime_ns, err);
+	pthread_rwlock_unlock(&snap->edit->names);
 	return ret;
 }
 
 int optimfs_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
     struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter_write(fs);
-	ret = do_set_mtime(fs, node, mtime_ns, err);
-	ofs_leave(fs);
+	struct ofs_snapshot *snap = ofs_enter_write(fs);
+	int ret = do_set_mtime(snap, node, mtime_ns, err);
+	ofs_leave(snap);
 	return ret;
 }
 
@@ -216,34 +204,32 @@ static bool is_listed(const char *name)
 	return false;
 }
 
-static int do_setxattr(struct optimfs *fs, uint64_t node, const char *name,
-    const char *value, size_t len, struct optimfs_error *err)
+static int do_setxattr(struct ofs_snapshot *snap, uint64_t node,
+    const char *name, const char *value, size_t len, struct optimfs_error *err)
 {
 	struct ofs_at at;
 	int ret;
 
-	if (ofs_writable_at(fs, node, &at, err) == -1)
+	if (ofs_writable_at(snap, node, &at, err) == -1)
 		return -1;
 	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 ||
 	    !is_listed(name + strlen(PREFIX)))
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "attribute %s has no place in a checkpoint", name);
-	if (ofs_at_is_dir(fs, at))
+	if (ofs_at_is_dir(snap, at))
 		return 0;
-	pthread_rwlock_wrlock(&fs->edit->names);
-	ret = ofs_overlay_set_attr(fs->edit, at.index, name + strlen(PREFIX),
+	pthread_rwlock_wrlock(&snap->edit->names);
+	ret = ofs_overlay_set_attr(snap->edit, at.index, name + strlen(PREFIX),
 	    value, len, err);
-	pthread_rwlock_unlock(&fs->edit->names);
-	return ret == 0 ? 0 : ofs_file_failed(fs, at, 0, 0, err);
+	pthread_rwlock_unlock(&snap->edit->names);
+	return ret == 0 ? 0 : ofs_file_failed(snap, at, 0, 0, err);
 }
 
 int optimfs_setxattr(struct optimfs *fs, uint64_t node, const char *name,
     const char *value, size_t len, struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter_write(fs);
-	ret = do_setxattr(fs, node, name, value, len, err);
-	ofs_leave(fs);
+	struct ofs_snapshot *snap = ofs_enter_write(fs);
+	int ret = do_setxattr(snap, node, name, value, len, err);
+	ofs_leave(snap);
 	return ret;
 }

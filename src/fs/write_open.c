@@ -15,21 +15,22 @@
 /* Names of one tensor are one, but in a template. */
 static bool has_name(const struct optimfs_file *file)
 {
-	return ofs_overlay_is_template(file->fs->edit) && file->view == NULL &&
+	return ofs_overlay_is_template(file->snap->edit) &&
+	    file->view == NULL &&
 	    (file->at.space == OFS_SPACE_TREE ||
 		file->at.space == OFS_SPACE_NPY) &&
-	    file->at.index < file->fs->tree.n;
+	    file->at.index < file->snap->tree.n;
 }
 
 struct ofs_overlay_file *ofs_overlay_staged(const struct optimfs_file *file,
     uint32_t tensor)
 {
-	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay *e = file->snap->edit;
 	struct ofs_overlay_file *f;
 
 	if (e == NULL || atomic_load(&e->changed) == 0)
 		return NULL;
-	if (tensor >= file->fs->cat->ntensors)
+	if (tensor >= file->snap->cat->ntensors)
 		return file->view == NULL ? NULL
 					  : ofs_view_staged(file->view, tensor);
 	pthread_rwlock_rdlock(&e->names);
@@ -43,7 +44,7 @@ struct ofs_overlay_file *ofs_overlay_staged(const struct optimfs_file *file,
 static int attach(struct optimfs_file *file, bool writes,
     struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay *e = file->snap->edit;
 	struct ofs_overlay_file *f;
 
 	pthread_rwlock_wrlock(&e->names);
@@ -64,7 +65,7 @@ static int made_header(struct optimfs_file *file, struct optimfs_error *err)
 	struct ofs_overlay_form form;
 	struct ofs_buf header = { 0 };
 
-	ofs_overlay_form(file->fs->edit, file->at.index, &form);
+	ofs_overlay_form(file->snap->edit, file->at.index, &form);
 	if (ofs_dtype_npy(form.dtype) != NULL)
 		ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
 	file->blob = ofs_blob_of(&header, err);
@@ -73,7 +74,7 @@ static int made_header(struct optimfs_file *file, struct optimfs_error *err)
 
 int ofs_overlay_open_made(struct optimfs_file *file, struct optimfs_error *err)
 {
-	if (ofs_overlay_at_is_dir(file->fs, file->at))
+	if (ofs_overlay_at_is_dir(file->snap, file->at))
 		return optimfs_fail(err, EISDIR, "is a directory");
 	if (file->at.space == OFS_SPACE_NPY && made_header(file, err) == -1)
 		return -1;
@@ -89,11 +90,12 @@ int ofs_overlay_open_write(struct optimfs_file *file, bool truncate,
 		if (attach(file, true, err) == -1)
 			return -1;
 	} else {
-		pthread_rwlock_wrlock(&file->fs->edit->names);
+		pthread_rwlock_wrlock(&file->snap->edit->names);
 		file->staged->writers++;
 		file->writes = true;
-		file->limit = ofs_overlay_limit(file->fs->edit, file->at.index);
-		pthread_rwlock_unlock(&file->fs->edit->names);
+		file->limit =
+		    ofs_overlay_limit(file->snap->edit, file->at.index);
+		pthread_rwlock_unlock(&file->snap->edit->names);
 	}
 	if (file->at.space == OFS_SPACE_NPY)
 		ret = ofs_overlay_npy_begin(file, truncate, err);
@@ -121,7 +123,7 @@ static bool is_removed(const struct ofs_overlay *e,
 void ofs_overlay_close(struct optimfs_file *file)
 {
 	struct ofs_overlay_file *f = file->staged;
-	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay *e = file->snap->edit;
 	bool last;
 
 	if (f == NULL)
@@ -146,7 +148,7 @@ static uint64_t head_of(const struct optimfs_file *file)
 {
 	if (file->at.space != OFS_SPACE_NPY)
 		return 0;
-	if (ofs_at_made(file->fs, file->at))
+	if (ofs_at_made(file->snap, file->at))
 		return file->blob->len;
 	return file->comp.n == 0 ? 0 : file->comp.piece[0].len;
 }
@@ -160,8 +162,10 @@ static struct ofs_overlay_file *staged_of(const struct optimfs_file *file)
 	    (file->at.space != OFS_SPACE_TREE &&
 		file->at.space != OFS_SPACE_NPY))
 		return file->staged;
-	t = ofs_entry_tensor(file->fs->cat, ofs_at_entry(file->fs, file->at));
-	return ofs_overlay_staged(file, (uint32_t)(t - file->fs->cat->tensors));
+	t = ofs_entry_tensor(file->snap->cat,
+	    ofs_at_entry(file->snap, file->at));
+	return ofs_overlay_staged(file,
+	    (uint32_t)(t - file->snap->cat->tensors));
 }
 
 int ofs_overlay_read_behind(const struct optimfs_file *file, void *buf,
@@ -172,7 +176,7 @@ int ofs_overlay_read_behind(const struct optimfs_file *file, void *buf,
 
 	if (f == NULL)
 		return optimfs_fail(err, EIO, "shorter than it was");
-	return ofs_overlay_file_apply(file->fs->edit, f, buf, off - head,
+	return ofs_overlay_file_apply(file->snap->edit, f, buf, off - head,
 	    off + len - head, 0, err);
 }
 
@@ -202,7 +206,7 @@ bool ofs_overlay_size(const struct optimfs_file *file, uint64_t *size)
 static ssize_t read_text(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->fs->edit;
+	struct ofs_overlay *e = file->snap->edit;
 	struct ofs_blob *now;
 	size_t n;
 
@@ -236,7 +240,7 @@ ssize_t ofs_overlay_read(struct optimfs_file *file, void *buf, size_t len,
 		memcpy(buf, file->blob->bytes + off, n);
 	}
 	if (n < len &&
-	    ofs_overlay_file_apply(file->fs->edit, file->staged,
+	    ofs_overlay_file_apply(file->snap->edit, file->staged,
 		(uint8_t *)buf + n, off + n - head, off + len - head, 0,
 		err) == -1)
 		return -1;

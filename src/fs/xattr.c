@@ -20,7 +20,7 @@
 #define VALUE_MAX 65536u
 
 struct subject {
-	struct optimfs *fs;
+	struct ofs_snapshot *snap;
 	struct ofs_at at;
 	const struct ofs_entry *entry;   /* NULL: a directory */
 	const struct ofs_tensor *tensor; /* NULL: something else */
@@ -31,12 +31,13 @@ struct subject {
 
 static struct ofs_str key_of(const struct subject *s, uint32_t index)
 {
-	return ofs_catalog_string(s->fs->cat, s->fs->tree.node[index].key);
+	return ofs_catalog_string(s->snap->cat, s->snap->tree.node[index].key);
 }
 
 static bool is_state(const struct subject *s, uint32_t index)
 {
-	return index != 0 && strcmp(s->fs->tree.node[index].name, "state") == 0;
+	return index != 0 &&
+	    strcmp(s->snap->tree.node[index].name, "state") == 0;
 }
 
 /* The parameter's name for all that is below optim/.../state/<fqn>, the key
@@ -44,13 +45,13 @@ static bool is_state(const struct subject *s, uint32_t index)
 static int get_fqn(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
-	const struct ofs_tree_node *node = s->fs->tree.node;
+	const struct ofs_tree_node *node = s->snap->tree.node;
 	uint32_t index = s->at.index;
 	struct ofs_str key;
 
 	(void)err;
 	if (s->made)
-		return ofs_overlay_fqn(s->fs->edit, index, out);
+		return ofs_overlay_fqn(s->snap->edit, index, out);
 	if (index == 0)
 		return 0;
 	for (uint32_t i = index; i != 0; i = node[i].parent)
@@ -69,7 +70,7 @@ static int list_fqn(const struct subject *s, struct ofs_buf *out,
 
 	if (s->made)
 		return get_fqn(s, out, err);
-	up = s->fs->tree.node[s->at.index].parent;
+	up = s->snap->tree.node[s->at.index].parent;
 	if (s->entry == NULL && !is_state(s, up))
 		return 0;
 	return get_fqn(s, out, err);
@@ -83,7 +84,7 @@ static int get_raw_fqn(const struct subject *s, struct ofs_buf *out,
 	struct ofs_str raw;
 
 	(void)err;
-	if (s->entry == NULL || !ofs_raw_fqn(s->fs->cat, s->entry, &raw))
+	if (s->entry == NULL || !ofs_raw_fqn(s->snap->cat, s->entry, &raw))
 		return 0;
 	ofs_buf_put(out, raw.p, raw.len);
 	return 1;
@@ -92,7 +93,7 @@ static int get_raw_fqn(const struct subject *s, struct ofs_buf *out,
 /* What FSDP1 or DeepSpeed knew of the parameter that this is, or is state of. */
 static const struct ofs_flat_param *flat_of(const struct subject *s)
 {
-	const struct ofs_tree_node *node = s->fs->tree.node;
+	const struct ofs_tree_node *node = s->snap->tree.node;
 
 	for (uint32_t i = s->at.index; i != 0; i = node[i].parent) {
 		uint32_t up = node[i].parent;
@@ -100,7 +101,7 @@ static const struct ofs_flat_param *flat_of(const struct subject *s)
 		if (is_state(s, up) ||
 		    (up != 0 && node[up].parent == 0 &&
 			strcmp(node[up].name, "model") == 0))
-			return ofs_catalog_flat(s->fs->cat, node[i].key);
+			return ofs_catalog_flat(s->snap->cat, node[i].key);
 	}
 	return NULL;
 }
@@ -114,7 +115,7 @@ static int get_unit(const struct subject *s, struct ofs_buf *out,
 	(void)err;
 	if (p == NULL || p->unit == OFS_NONE)
 		return 0;
-	unit = ofs_catalog_string(s->fs->cat, p->unit);
+	unit = ofs_catalog_string(s->snap->cat, p->unit);
 	ofs_buf_put(out, unit.p, unit.len);
 	return 1;
 }
@@ -163,7 +164,7 @@ static int get_shape(const struct subject *s, struct ofs_buf *out,
 	if (s->tensor == NULL && s->form.dtype == OFS_DTYPE_NONE)
 		return 0;
 	if (!s->edited)
-		ofs_shape_text(s->fs->cat, s->tensor, out);
+		ofs_shape_text(s->snap->cat, s->tensor, out);
 	for (unsigned d = 0; d < s->form.ndim; d++)
 		ofs_buf_printf(out, "%s%" PRIu64, d == 0 ? "" : ",",
 		    s->form.shape[d]);
@@ -186,7 +187,7 @@ static int get_kind(const struct subject *s, struct ofs_buf *out,
 	} else if (s->entry->kind == OFS_ENTRY_ITEM) {
 		ofs_buf_puts(out, "object");
 	} else {
-		v = &s->fs->cat->values[s->entry->ref];
+		v = &s->snap->cat->values[s->entry->ref];
 		ofs_buf_puts(out,
 		    ofs_text_kind_name(ofs_text_kind(v->doc, v->node)));
 	}
@@ -209,14 +210,14 @@ static int get_owners(const struct subject *s, struct ofs_buf *out,
 	(void)err;
 	if (s->tensor == NULL)
 		return 0;
-	ofs_owners(s->fs->cat, s->tensor, out);
+	ofs_owners(s->snap->cat, s->tensor, out);
 	return 1;
 }
 
 static void put_source(const struct subject *s, const struct ofs_extent *at,
     struct ofs_buf *out)
 {
-	const char *path = s->fs->cat->objects[at->object].path;
+	const char *path = s->snap->cat->objects[at->object].path;
 
 	if (out->len > 0)
 		ofs_buf_putc(out, '\n');
@@ -228,7 +229,7 @@ static void put_source(const struct subject *s, const struct ofs_extent *at,
 static int get_source(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
-	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_catalog *cat = s->snap->cat;
 
 	(void)err;
 	if (s->tensor == NULL) {
@@ -254,7 +255,7 @@ static int get_source(const struct subject *s, struct ofs_buf *out,
 static int get_crc32(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
-	uint64_t node = ofs_node_of(s->at.space, s->at.index), off = 0;
+	uint64_t off = 0;
 	size_t chunk = 1 << 20;
 	unsigned long crc = 0;
 	struct optimfs_file *file;
@@ -263,13 +264,13 @@ static int get_crc32(const struct subject *s, struct ofs_buf *out,
 
 	if (s->entry == NULL && !s->edited)
 		return 0;
-	if (optimfs_file_open(s->fs, node, &file, err) == -1)
+	if (ofs_file_open(s->snap, s->at, &file, err) == -1)
 		return -1;
 	buf = malloc(chunk);
 	if (buf == NULL)
 		n = optimfs_fail(err, ENOMEM, "crc32");
 	while (n != -1) {
-		n = optimfs_file_read(file, buf, chunk, off, err);
+		n = ofs_file_read(file, buf, chunk, off, err);
 		if (n <= 0)
 			break;
 		crc = ofs_crc32(crc, buf, (unsigned)n);
@@ -287,10 +288,10 @@ static int get_error(const struct subject *s, struct ofs_buf *out,
 	struct optimfs_error known;
 
 	(void)err;
-	if (ofs_failures_last(&s->fs->failures,
+	if (ofs_failures_last(&s->snap->fs->failures,
 		ofs_node_of(s->at.space, s->at.index), out))
 		return 1;
-	if (s->entry == NULL || ofs_entry_sound(s->fs, s->entry, &known) == 0)
+	if (s->entry == NULL || ofs_entry_sound(s->snap, s->entry, &known) == 0)
 		return 0;
 	ofs_buf_puts(out, known.text);
 	return 1;
@@ -323,29 +324,29 @@ static const struct attribute {
 #define NATTRIBUTES (sizeof(attributes) / sizeof(*attributes))
 
 /* false: a node that has no attributes at all. */
-static int find_subject(struct optimfs *fs, uint64_t node, struct subject *s,
-    struct optimfs_error *err)
+static int find_subject(struct ofs_snapshot *snap, uint64_t node,
+    struct subject *s, struct optimfs_error *err)
 {
 	struct ofs_at at;
 
-	if (ofs_node_at(fs, node, &at, err) == -1)
+	if (ofs_node_at(snap, node, &at, err) == -1)
 		return -1;
-	*s = (struct subject){ .fs = fs, .at = at };
-	if (ofs_at_static(fs, at) || ofs_at_is_view(at))
+	*s = (struct subject){ .snap = snap, .at = at };
+	if (ofs_at_static(snap, at) || ofs_at_is_view(at))
 		return 0;
-	s->made = ofs_at_made(fs, at);
-	s->entry = ofs_at_entry(fs, at);
-	s->tensor = ofs_entry_tensor(fs->cat, s->entry);
-	s->edited = fs->edit != NULL && !ofs_at_is_dir(fs, at) &&
+	s->made = ofs_at_made(snap, at);
+	s->entry = ofs_at_entry(snap, at);
+	s->tensor = ofs_entry_tensor(snap->cat, s->entry);
+	s->edited = snap->edit != NULL && !ofs_at_is_dir(snap, at) &&
 	    (s->made || s->tensor != NULL);
 	if (s->edited)
-		ofs_overlay_form(fs->edit, at.index, &s->form);
+		ofs_overlay_form(snap->edit, at.index, &s->form);
 	return 1;
 }
 
 static bool applies(const struct subject *s, const struct attribute *a)
 {
-	return !a->of_content || s->fs->space[s->at.space].ops->attributes;
+	return !a->of_content || s->snap->space[s->at.space].ops->attributes;
 }
 
 static int no_data(const char *name, struct optimfs_error *err)
@@ -353,12 +354,12 @@ static int no_data(const char *name, struct optimfs_error *err)
 	return optimfs_fail(err, ENODATA, "no attribute %s", name);
 }
 
-static int do_getxattr(struct optimfs *fs, uint64_t node, const char *name,
-    char **value, size_t *len, struct optimfs_error *err)
+static int do_getxattr(struct ofs_snapshot *snap, uint64_t node,
+    const char *name, char **value, size_t *len, struct optimfs_error *err)
 {
 	struct ofs_buf out = { 0 };
 	struct subject s;
-	int has = find_subject(fs, node, &s, err);
+	int has = find_subject(snap, node, &s, err);
 
 	if (has == -1)
 		return -1;
@@ -386,20 +387,18 @@ static int do_getxattr(struct optimfs *fs, uint64_t node, const char *name,
 int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,
     char **value, size_t *len, struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter(fs);
-	ret = do_getxattr(fs, node, name, value, len, err);
-	ofs_leave(fs);
+	struct ofs_snapshot *snap = ofs_enter(fs);
+	int ret = do_getxattr(snap, node, name, value, len, err);
+	ofs_leave(snap);
 	return ret;
 }
 
-static int do_listxattr(struct optimfs *fs, uint64_t node, char **names,
+static int do_listxattr(struct ofs_snapshot *snap, uint64_t node, char **names,
     size_t *len, struct optimfs_error *err)
 {
 	struct ofs_buf out = { 0 }, value = { 0 };
 	struct subject s;
-	int has = find_subject(fs, node, &s, err);
+	int has = find_subject(snap, node, &s, err);
 
 	if (has == -1)
 		return -1;
@@ -426,10 +425,8 @@ static int do_listxattr(struct optimfs *fs, uint64_t node, char **names,
 int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
     size_t *len, struct optimfs_error *err)
 {
-	int ret;
-
-	ofs_enter(fs);
-	ret = do_listxattr(fs, node, names, len, err);
-	ofs_leave(fs);
+	struct ofs_snapshot *snap = ofs_enter(fs);
+	int ret = do_listxattr(snap, node, names, len, err);
+	ofs_leave(snap);
 	return ret;
 }

@@ -125,10 +125,10 @@ static int write_spans(struct ofs_template *s, uint32_t file, int fd,
 }
 
 /* An index that we would refuse to read is not worth the wait. */
-static int check_index(const struct optimfs *fs,
+static int check_index(const struct ofs_snapshot *snap,
     const struct ofs_template_file *f, struct optimfs_error *err)
 {
-	uint64_t max = ofs_metadata_max(fs->cat);
+	uint64_t max = ofs_metadata_max(snap->cat);
 
 	if (strcmp(f->name, ".metadata") != 0 || f->size <= max)
 		return 0;
@@ -138,16 +138,16 @@ static int check_index(const struct optimfs *fs,
 	    f->size, max);
 }
 
-static int write_file(struct optimfs *fs, struct ofs_at at, int dir,
+static int write_file(struct ofs_snapshot *snap, struct ofs_at at, int dir,
     struct ofs_template *s, uint32_t file, struct optimfs_error *err)
 {
 	struct ofs_template_file *f = &s->file[file];
 	struct ofs_view_file *from;
 	int fd, ret;
 
-	if (ofs_view_open(fs, at, &from, &f->size, err) == -1)
+	if (ofs_view_open(snap, at, &from, &f->size, err) == -1)
 		return -1;
-	if (check_index(fs, f, err) == -1) {
+	if (check_index(snap, f, err) == -1) {
 		ofs_view_close(from);
 		return -1;
 	}
@@ -179,16 +179,16 @@ static int sync_dir(int dir, const char *name, struct optimfs_error *err)
 	return ret;
 }
 
-static int sync_dirs(struct optimfs *fs, struct ofs_at view, uint32_t n,
+static int sync_dirs(struct ofs_snapshot *snap, struct ofs_at view, uint32_t n,
     int dir, struct optimfs_error *err)
 {
 	struct ofs_at at = { view.space, 1 };
 	char name[OFS_FILE_NAME];
 
 	for (; at.index < n; at.index++) {
-		if (!ofs_view_is_dir(fs, at))
+		if (!ofs_view_is_dir(snap, at))
 			continue;
-		ofs_view_path(fs, at, name);
+		ofs_view_path(snap, at, name);
 		if (sync_dir(dir, name, err) == -1)
 			return -1;
 	}
@@ -196,13 +196,13 @@ static int sync_dirs(struct optimfs *fs, struct ofs_at view, uint32_t n,
 }
 
 /* Directories come before what is in them. */
-int ofs_template_write(struct optimfs *fs, struct ofs_at view, int dir,
+int ofs_template_write(struct ofs_snapshot *snap, struct ofs_at view, int dir,
     struct ofs_template *s, struct optimfs_error *err)
 {
 	struct ofs_at at = { view.space, 1 };
 	uint32_t n;
 
-	if (ofs_view_count(fs, view, &n, err) == -1)
+	if (ofs_view_count(snap, view, &n, err) == -1)
 		return -1;
 	s->file = calloc((size_t)n + 1, sizeof(*s->file));
 	if (s->file == NULL)
@@ -210,9 +210,9 @@ int ofs_template_write(struct optimfs *fs, struct ofs_at view, int dir,
 	for (; at.index < n; at.index++) {
 		char *name = s->file[s->n].name;
 
-		ofs_view_path(fs, at, name);
-		if (!ofs_view_is_dir(fs, at)) {
-			if (write_file(fs, at, dir, s, s->n, err) == -1)
+		ofs_view_path(snap, at, name);
+		if (!ofs_view_is_dir(snap, at)) {
+			if (write_file(snap, at, dir, s, s->n, err) == -1)
 				return -1;
 			s->n++;
 		} else if (mkdirat(dir, name, 0777) == -1) {
@@ -220,7 +220,7 @@ int ofs_template_write(struct optimfs *fs, struct ofs_at view, int dir,
 			    name);
 		}
 	}
-	return sync_dirs(fs, view, n, dir, err);
+	return sync_dirs(snap, view, n, dir, err);
 }
 
 /* The same name without what compresses items: of those the lengths are only
@@ -304,8 +304,8 @@ static char *template_path(const struct ofs_stage *st,
 	return NULL;
 }
 
-static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
-    struct optimfs_error *err)
+static int make(struct ofs_snapshot *snap, const char *layout,
+    struct ofs_stage *st, struct optimfs_error *err)
 {
 	struct ofs_template s = { 0 };
 	char plain[OFS_VIEW_NAME];
@@ -318,16 +318,16 @@ static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
 		    "OFS771 view %.80s: the name is too long", layout);
 	strcpy(s.layout, layout);
 	without_zstd(layout, plain);
-	if (ofs_view_make_summed(fs, layout, &view, err) == -1 ||
-	    ofs_view_make_summed(fs, plain, &view, err) == -1)
+	if (ofs_view_make_summed(snap, layout, &view, err) == -1 ||
+	    ofs_view_make_summed(snap, plain, &view, err) == -1)
 		return -1;
 	dir = make_dir(st, err);
 	if (dir == -1)
 		return -1;
-	ret = ofs_template_write(fs, view, dir, &s, err);
+	ret = ofs_template_write(snap, view, dir, &s, err);
 	close(dir);
 	path = ret == 0 ? template_path(st, err) : NULL;
-	if (path == NULL || ofs_template_match(fs, path, &s, err) == -1)
+	if (path == NULL || ofs_template_match(snap, path, &s, err) == -1)
 		ret = -1;
 	free(path);
 	if (s.nsums > 0)
@@ -339,6 +339,16 @@ static int make(struct optimfs *fs, const char *layout, struct ofs_stage *st,
 		ofs_publish_clear(ofs_stage_beside(st), OFS_TEMPLATE);
 	}
 	ofs_template_fini(&s);
+	return ret;
+}
+
+static int make_of(struct optimfs *like, const char *layout,
+    struct ofs_stage *st, struct optimfs_error *err)
+{
+	struct ofs_snapshot *snap = ofs_enter(like);
+	int ret = make(snap, layout, st, err);
+
+	ofs_leave(snap);
 	return ret;
 }
 
@@ -362,7 +372,7 @@ int ofs_template_make(struct optimfs *like, const char *layout, const char *dir,
 	else if (ofs_sync_parent(dir) == -1)
 		optimfs_fail(err, errno, "OFS801 %s: fsync: %m", dir);
 	else
-		ret = make(like, layout, st, err);
+		ret = make_of(like, layout, st, err);
 	if (ret == -1 && made)
 		rmdir(dir);
 	ofs_stage_close(st, has_info(ofs_stage_beside(st)));

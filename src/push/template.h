@@ -61,19 +61,19 @@ void ofs_template_fini(struct ofs_template *s);
 /* template.c */
 /* Write the files of a view to dir, which is empty, and sync them; what s says
  * of them is filled in. */
-int ofs_template_write(struct optimfs *fs, struct ofs_at view, int dir,
+int ofs_template_write(struct ofs_snapshot *snap, struct ofs_at view, int dir,
     struct ofs_template *s, struct optimfs_error *err);
 
 /* template_match.c */
 /* Find the layout's own texts of the template at path, which was made of like.
  * EOPNOTSUPP (OFS833): what is copied from like would not be all that the
  * layout has, or have no place in it. */
-int ofs_template_match(struct optimfs *like, const char *path,
+int ofs_template_match(struct ofs_snapshot *like, const char *path,
     struct ofs_template *s, struct optimfs_error *err);
 /* Are the elements of optim/state/NAME/fp32, which is node, those of
  * model/NAME, or such that they widen to them without loss? Then that one's
  * node; OFS_NONE. */
-uint32_t ofs_template_model(const struct optimfs *made, uint32_t node);
+uint32_t ofs_template_model(const struct ofs_snapshot *made, uint32_t node);
 uint64_t ofs_template_hash(const void *text, size_t n);
 
 /* template_sums.c */

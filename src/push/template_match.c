@@ -12,7 +12,7 @@
 #include "push/template.h"
 
 struct matching {
-	struct optimfs *like, *made;
+	struct ofs_snapshot *like, *made;
 	uint32_t *twin; /* nodes of like by nodes of made; OFS_NONE */
 	uint8_t *met;   /* by nodes of like */
 	struct ofs_template *s;
@@ -47,9 +47,10 @@ static int add_own(struct matching *m, uint32_t node,
 	return 0;
 }
 
-static const struct ofs_entry *entry_of(const struct optimfs *fs, uint32_t node)
+static const struct ofs_entry *entry_of(const struct ofs_snapshot *snap,
+    uint32_t node)
 {
-	return &fs->cat->entries[fs->tree.node[node].entry];
+	return &snap->cat->entries[snap->tree.node[node].entry];
 }
 
 /* What a file says in the layout may be the layout's own: of how many ranks it
@@ -90,7 +91,7 @@ static bool widens(const struct ofs_tensor *from, const struct ofs_tensor *to)
 		from->dtype == OFS_FLOAT16);
 }
 
-uint32_t ofs_template_model(const struct optimfs *made, uint32_t node)
+uint32_t ofs_template_model(const struct ofs_snapshot *made, uint32_t node)
 {
 	const struct ofs_tree *tree = &made->tree;
 	const struct ofs_catalog *cat = made->cat;
@@ -117,12 +118,13 @@ uint32_t ofs_template_model(const struct optimfs *made, uint32_t node)
 	return model;
 }
 
-static int refuse(const struct matching *m, const struct optimfs *fs,
+static int refuse(const struct matching *m, const struct ofs_snapshot *snap,
     uint32_t node, const char *where)
 {
 	char path[150];
 
-	if (ofs_tree_path(&fs->tree, node, path, sizeof(path)) == sizeof(path))
+	if (ofs_tree_path(&snap->tree, node, path, sizeof(path)) ==
+	    sizeof(path))
 		strcpy(path, "...");
 	return optimfs_fail(m->err, EOPNOTSUPP,
 	    "OFS833 %s is %s: a copy of the one's files would not make the "
@@ -185,16 +187,18 @@ static int match_all(struct matching *m)
 	return 0;
 }
 
-int ofs_template_match(struct optimfs *like, const char *path,
+int ofs_template_match(struct ofs_snapshot *like, const char *path,
     struct ofs_template *s, struct optimfs_error *err)
 {
 	static const struct optimfs_options none;
 	struct matching m = { .like = like, .s = s, .err = err };
+	struct optimfs *made;
 	int ret = -1;
 
-	m.made = ofs_fs_open(path, &none, err);
-	if (m.made == NULL)
+	made = ofs_fs_open(path, &none, err);
+	if (made == NULL)
 		return -1;
+	m.made = made->now;
 	m.twin = calloc((size_t)m.made->tree.n + 1, sizeof(*m.twin));
 	m.met = calloc((size_t)like->tree.n + 1, 1);
 	if (m.twin == NULL || m.met == NULL)
@@ -203,6 +207,6 @@ int ofs_template_match(struct optimfs *like, const char *path,
 		ret = match_all(&m);
 	free(m.twin);
 	free(m.met);
-	optimfs_close(m.made);
+	optimfs_close(made);
 	return ret;
 }

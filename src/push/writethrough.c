@@ -26,7 +26,7 @@
 #define BEHIND ((uint64_t)8 << 20)
 
 struct ofs_writethrough {
-	struct optimfs *fs;
+	struct ofs_snapshot *snap;
 	struct ofs_fds *fds; /* for writing, by object */
 	struct ofs_written_sums *sums;
 	_Atomic uint64_t *behind; /* bytes written, by object, up to BEHIND */
@@ -46,9 +46,9 @@ static struct ofs_writethrough *of(const struct ofs_overlay *e)
 	return e->ops_ctx;
 }
 
-struct optimfs *ofs_writethrough_fs(const struct ofs_overlay *e)
+struct ofs_snapshot *ofs_writethrough_snapshot(const struct ofs_overlay *e)
 {
-	return of(e)->fs;
+	return of(e)->snap;
 }
 
 const char *ofs_writethrough_destination(const struct ofs_overlay *e)
@@ -75,14 +75,14 @@ static uint32_t node_of(const struct ofs_tree *tree, char *path)
 	return node;
 }
 
-static int add_own(struct ofs_writethrough *d, const struct optimfs *fs,
+static int add_own(struct ofs_writethrough *d, const struct ofs_snapshot *snap,
     const struct ofs_template_own *from, struct optimfs_error *err)
 {
-	struct own own = { node_of(&fs->tree, from->path), OFS_NONE,
+	struct own own = { node_of(&snap->tree, from->path), OFS_NONE,
 		from->provided, from->hash };
 
 	if (from->derived && own.node != OFS_NONE)
-		own.model = ofs_template_model(fs, own.node);
+		own.model = ofs_template_model(snap, own.node);
 	if (from->derived && own.model == OFS_NONE)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS831 %s: what is to be made of others is not there",
@@ -91,19 +91,20 @@ static int add_own(struct ofs_writethrough *d, const struct optimfs *fs,
 	return 0;
 }
 
-static int load_own(struct ofs_writethrough *d, const struct optimfs *fs,
+static int load_own(struct ofs_writethrough *d, const struct ofs_snapshot *snap,
     struct optimfs_error *err)
 {
 	struct ofs_template s;
 	int ret = 0;
 
-	if (ofs_template_load(ofs_stage_beside(fs->edit->stage), &s, err) == -1)
+	if (ofs_template_load(ofs_stage_beside(snap->edit->stage), &s, err) ==
+	    -1)
 		return -1;
 	d->own = calloc((size_t)s.nown + 1, sizeof(*d->own));
 	if (d->own == NULL)
 		ret = optimfs_fail(err, ENOMEM, "names of a layout");
 	for (uint32_t i = 0; i < s.nown && ret == 0; i++)
-		ret = add_own(d, fs, &s.own[i], err);
+		ret = add_own(d, snap, &s.own[i], err);
 	ofs_template_fini(&s);
 	if (ret == 0)
 		qsort(d->own, d->nown, sizeof(*d->own), by_node);
@@ -135,30 +136,30 @@ static void through_free(void *ctx)
 	free(d);
 }
 
-static struct ofs_writethrough *through_new(struct optimfs *fs,
+static struct ofs_writethrough *through_new(struct ofs_snapshot *snap,
     struct optimfs_error *err)
 {
 	struct ofs_writethrough *d = calloc(1, sizeof(*d));
 
 	if (d != NULL)
 		d->behind =
-		    calloc((size_t)fs->cat->nobjects + 1, sizeof(*d->behind));
+		    calloc((size_t)snap->cat->nobjects + 1, sizeof(*d->behind));
 	if (d == NULL || d->behind == NULL) {
 		free(d);
 		optimfs_fail(err, ENOMEM, "a template");
 		return NULL;
 	}
-	d->fs = fs;
-	d->sums = ofs_written_sums_new(fs->cat->nobjects, err);
-	d->destination = realpath(fs->source, NULL);
+	d->snap = snap;
+	d->sums = ofs_written_sums_new(snap->cat->nobjects, err);
+	d->destination = realpath(snap->fs->source, NULL);
 	if (d->destination == NULL)
-		optimfs_fail(err, errno, "OFS809 %s: %m", fs->source);
+		optimfs_fail(err, errno, "OFS809 %s: %m", snap->fs->source);
 	else if (d->sums != NULL)
 		/* the transport, which looks for places, has the other half */
-		d->fds = ofs_fds_new(fs->cat->nobjects, ofs_fds_limit() / 2,
-		    open_object, (void *)(uintptr_t)fs->cat, err);
-	if (d->fds != NULL && load_own(d, fs, err) == 0 &&
-	    ofs_writethrough_aliases(fs, &d->alias, err) == 0)
+		d->fds = ofs_fds_new(snap->cat->nobjects, ofs_fds_limit() / 2,
+		    open_object, (void *)(uintptr_t)snap->cat, err);
+	if (d->fds != NULL && load_own(d, snap, err) == 0 &&
+	    ofs_writethrough_aliases(snap, &d->alias, err) == 0)
 		return d;
 	through_free(d);
 	return NULL;
@@ -291,7 +292,7 @@ static int scatter(struct ofs_overlay *e, struct ofs_overlay_file *f,
 
 	if (count == 0)
 		return 0;
-	ret = ofs_scatter(&of(e)->fs->reader, tensor_of(e, f), first, count,
+	ret = ofs_scatter(&of(e)->snap->reader, tensor_of(e, f), first, count,
 	    buf, &to, err);
 	let_go(&w);
 	return ret;
@@ -300,7 +301,7 @@ static int scatter(struct ofs_overlay *e, struct ofs_overlay_file *f,
 static int fetch(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t first, uint64_t count, void *buf, struct optimfs_error *err)
 {
-	return ofs_fetch_elements(&of(e)->fs->reader, tensor_of(e, f), first,
+	return ofs_fetch_elements(&of(e)->snap->reader, tensor_of(e, f), first,
 	    count, buf, err);
 }
 
@@ -401,14 +402,14 @@ static void sync_object(struct syncing *s, uint32_t object)
 	}
 	if (fdatasync(fd) == -1)
 		s->ret = optimfs_fail(s->err, errno, "OFS809 %s: %m",
-		    s->d->fs->cat->objects[object].path);
+		    s->d->snap->cat->objects[object].path);
 	ofs_fds_put(s->d->fds, object);
 }
 
 static int sync_shard(void *ctx, uint32_t shard)
 {
 	struct syncing *s = ctx;
-	const struct ofs_catalog *cat = s->d->fs->cat;
+	const struct ofs_catalog *cat = s->d->snap->cat;
 	const struct ofs_replica *copy;
 	uint32_t n;
 
@@ -498,10 +499,10 @@ static const struct ofs_overlay_ops overlay_ops = {
 };
 
 /* All names are absent until they are created. */
-static int begin(struct optimfs *fs, struct optimfs_error *err)
+static int begin(struct ofs_snapshot *snap, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = fs->edit;
-	struct ofs_writethrough *d = through_new(fs, err);
+	struct ofs_overlay *e = snap->edit;
+	struct ofs_writethrough *d = through_new(snap, err);
 
 	if (d == NULL)
 		return -1;
@@ -510,15 +511,15 @@ static int begin(struct optimfs *fs, struct optimfs_error *err)
 	return ofs_writethrough_hide(e, err);
 }
 
-static struct ofs_edition *edition_new(struct optimfs *fs,
+static struct ofs_edition *edition_new(struct ofs_snapshot *snap,
     struct optimfs_error *err)
 {
 	struct ofs_overrides *values;
 
-	if (ofs_gate_hold(fs, false, err) == -1)
+	if (ofs_gate_hold(snap->fs, false, err) == -1)
 		return NULL;
-	values = ofs_writethrough_overrides(fs->edit, err);
-	ofs_gate_let(fs);
+	values = ofs_writethrough_overrides(snap->edit, err);
+	ofs_gate_let(snap->fs);
 	return values == NULL ? NULL : &values->base;
 }
 

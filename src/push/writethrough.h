@@ -34,7 +34,7 @@ struct ofs_overlay_file;
 /* What a mount of a template does instead of staging. */
 extern const struct ofs_write_ops ofs_write_through;
 /* Who shows it; and the directory that waits for what is written. */
-struct optimfs *ofs_writethrough_fs(const struct ofs_overlay *e);
+struct ofs_snapshot *ofs_writethrough_snapshot(const struct ofs_overlay *e);
 const char *ofs_writethrough_destination(const struct ofs_overlay *e);
 /* Bytes [off, off + n) of a tensor, which need not be whole elements; the
  * file's lock is held for writing. */
@@ -63,7 +63,7 @@ uint32_t ofs_writethrough_model(const struct ofs_overlay *e, uint32_t node);
 bool ofs_writethrough_provided(const struct ofs_overlay *e, uint32_t index);
 
 /* same.c: the next names by node, malloc'ed, as above. */
-int ofs_writethrough_aliases(const struct optimfs *fs, uint32_t **alias,
+int ofs_writethrough_aliases(const struct ofs_snapshot *snap, uint32_t **alias,
     struct optimfs_error *err);
 
 /* derive.c: with names held. */
@@ -91,10 +91,10 @@ int ofs_writethrough_rename(struct ofs_overlay *e, uint32_t index, uint32_t dir,
 /* The catalog with the values that were written. */
 struct ofs_overrides {
 	struct ofs_edition base;
-	struct optimfs *fs;
+	struct ofs_snapshot *snap;
 	bool differs;            /* any is not what the template says */
-	struct ofs_catalog cat;  /* its own values; all else is fs->cat's */
-	struct ofs_pickle **doc; /* of values; NULL: fs->cat's */
+	struct ofs_catalog cat;  /* its own values; all else is snap->cat's */
+	struct ofs_pickle **doc; /* of values; NULL: snap->cat's */
 	struct ofs_override_item {
 		struct ofs_blob *text; /* NULL: it says what it said */
 		uint32_t entry;
@@ -117,7 +117,7 @@ bool ofs_writethrough_present(const struct ofs_overlay *e, uint32_t node);
 bool ofs_writethrough_zeros(const struct ofs_overlay *e, uint32_t node);
 /* Files that are not as the layout needs them, a line each: OFS301, how many
  * bytes of how many. */
-void ofs_writethrough_missing(struct optimfs *fs, struct ofs_buf *out);
+void ofs_writethrough_missing(struct ofs_snapshot *snap, struct ofs_buf *out);
 /* Fails with the first of them, and how many there are (EINVAL); while held. */
 int ofs_writethrough_check(struct ofs_overlay *e, struct optimfs_error *err);
 

@@ -140,11 +140,11 @@ static void put_line(void *ctx, const char *path, const char *words)
 	ofs_buf_printf(ctx, ": %s\n", words);
 }
 
-void ofs_writethrough_missing(struct optimfs *fs, struct ofs_buf *out)
+void ofs_writethrough_missing(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
-	pthread_rwlock_rdlock(&fs->edit->names);
-	each_problem(fs->edit, put_line, out);
-	pthread_rwlock_unlock(&fs->edit->names);
+	pthread_rwlock_rdlock(&snap->edit->names);
+	each_problem(snap->edit, put_line, out);
+	pthread_rwlock_unlock(&snap->edit->names);
 }
 
 struct tally {

@@ -80,11 +80,12 @@ static int put_element(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 {
 	struct committing *c = ctx;
 	const struct ofs_entry *entry =
-	    &c->fs->cat->entries[c->fs->tree.node[index].entry];
+	    &c->fs->now->cat->entries[c->fs->now->tree.node[index].entry];
 
 	/* what is rounded is not stored */
 	if (entry->kind != OFS_ENTRY_TENSOR ||
-	    ofs_writethrough_is_rounded(c->e, c->fs->tree.node[index].entry))
+	    ofs_writethrough_is_rounded(c->e,
+		c->fs->now->tree.node[index].entry))
 		return 0;
 	return ofs_writethrough_element(c->e, f, err);
 }
@@ -138,7 +139,7 @@ static int by_path(const void *a, const void *b)
 
 static int match_objects(struct committing *c, struct optimfs_error *err)
 {
-	const struct ofs_catalog *cat = c->fs->cat;
+	const struct ofs_catalog *cat = c->fs->now->cat;
 	struct named *all = calloc((size_t)cat->nobjects + 1, sizeof(*all));
 
 	c->object = calloc((size_t)c->template.n + 1, sizeof(*c->object));
@@ -220,9 +221,9 @@ static int render_anew(struct committing *c, struct ofs_overrides *values,
 	if (path == NULL)
 		return optimfs_fail(err, ENOMEM, "a path");
 	strcat(path, "/" FILLED);
-	ofs_views_override(c->fs, &values->base);
+	ofs_views_override(c->fs->now, &values->base);
 	ret = optimfs_reshard(c->fs, path, &how, err);
-	ofs_views_override(c->fs, NULL);
+	ofs_views_override(c->fs->now, NULL);
 	free(path);
 	return ret == 1 ? optimfs_fail(err, EIO, "OFS802 %s: fsync", FILLED)
 			: ret;
@@ -420,16 +421,16 @@ int ofs_writethrough_commit(struct optimfs *fs, bool (*stop)(void *ctx),
 {
 	struct committing c = {
 		.fs = fs,
-		.e = fs->edit,
-		.stage = ofs_stage_beside(fs->edit->stage),
+		.e = fs->now->edit,
+		.stage = ofs_stage_beside(fs->now->edit->stage),
 		.stop = stop,
 		.ctx = ctx,
 	};
 	int ret;
 
-	ret = fs->edit->published ? 0 : commit(&c, err);
+	ret = fs->now->edit->published ? 0 : commit(&c, err);
 	if (ret == -1)
-		ofs_writethrough_forget(fs->edit);
+		ofs_writethrough_forget(fs->now->edit);
 	ofs_template_fini(&c.template);
 	free(c.object);
 	return ret;

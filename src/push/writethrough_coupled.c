@@ -44,16 +44,16 @@ static int add_places(void *ctx, uint32_t index, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct places *p = ctx;
-	struct optimfs *fs = ofs_writethrough_fs(p->e);
+	struct ofs_snapshot *snap = ofs_writethrough_snapshot(p->e);
 	const struct ofs_overlay_node *v = ofs_overlay_node(p->e, index);
-	const struct ofs_tensor *t = ofs_entry_tensor(fs->cat,
-	    &fs->cat->entries[fs->tree.node[index].entry]);
+	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat,
+	    &snap->cat->entries[snap->tree.node[index].entry]);
 	struct ofs_plan plan = { 0 };
 	int ret;
 
 	if (t == NULL)
 		return 0;
-	ret = ofs_scatter_plan(&fs->reader, t, 0, 1, &plan, err);
+	ret = ofs_scatter_plan(&snap->reader, t, 0, 1, &plan, err);
 	for (size_t i = 0; i < plan.n && ret == 0; i++) {
 		struct where w = { plan.seg[i].object, index, plan.seg[i].src,
 			v->accepted == NULL ? f->accepted : v->accepted,

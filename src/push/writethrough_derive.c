@@ -100,13 +100,13 @@ static int pour(const struct pouring *p, uint32_t source, uint32_t node,
     struct optimfs_error *err)
 {
 	struct ofs_overlay *e = p->e;
-	const struct optimfs *fs = ofs_writethrough_fs(e);
+	const struct ofs_snapshot *snap = ofs_writethrough_snapshot(e);
 	const struct ofs_tensor *a =
 	    ofs_entry_tensor(e->cat, entry_of(e, source));
 	const struct ofs_tensor *b =
 	    ofs_entry_tensor(e->cat, entry_of(e, node));
 	uint64_t in = ofs_dtype_size(a->dtype), out = ofs_dtype_size(b->dtype);
-	uint64_t all = ofs_tensor_numel(fs->cat, a), most = STEP / 16, n;
+	uint64_t all = ofs_tensor_numel(snap->cat, a), most = STEP / 16, n;
 	struct ofs_overlay_file *f = show(e, node, err);
 
 	if (f == NULL)

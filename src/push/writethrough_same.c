@@ -14,21 +14,21 @@
  * weights that are trained in float32 are the optimizer's too. Of such names
  * the first one's bytes go to their place; the others' are staged. */
 
-static const struct ofs_tensor *tensor_of(const struct optimfs *fs,
+static const struct ofs_tensor *tensor_of(const struct ofs_snapshot *snap,
     uint32_t node)
 {
-	return ofs_entry_tensor(fs->cat,
-	    &fs->cat->entries[fs->tree.node[node].entry]);
+	return ofs_entry_tensor(snap->cat,
+	    &snap->cat->entries[snap->tree.node[node].entry]);
 }
 
-static bool is_candidate(const struct optimfs *fs, uint32_t node)
+static bool is_candidate(const struct ofs_snapshot *snap, uint32_t node)
 {
-	uint32_t entry = fs->tree.node[node].entry;
+	uint32_t entry = snap->tree.node[node].entry;
 	const struct ofs_tensor *t;
 
-	if (entry == OFS_NONE || ofs_entry_is_text(fs->cat, entry))
+	if (entry == OFS_NONE || ofs_entry_is_text(snap->cat, entry))
 		return false;
-	t = tensor_of(fs, node);
+	t = tensor_of(snap, node);
 	return t != NULL && t->nshards > 0;
 }
 
@@ -63,15 +63,15 @@ static bool same_place(const struct ofs_catalog *cat, const struct ofs_shard *a,
 }
 
 struct seeking {
-	const struct optimfs *fs;
+	const struct ofs_snapshot *snap;
 	uint32_t *node; /* the first of each place */
 };
 
 static bool same(const void *ctx, uint32_t i, const void *key, size_t n)
 {
 	const struct seeking *s = ctx;
-	const struct ofs_catalog *cat = s->fs->cat;
-	const struct ofs_tensor *a = tensor_of(s->fs, s->node[i]), *b = key;
+	const struct ofs_catalog *cat = s->snap->cat;
+	const struct ofs_tensor *a = tensor_of(s->snap, s->node[i]), *b = key;
 
 	(void)n;
 	if (a == b)
@@ -89,18 +89,18 @@ static bool same(const void *ctx, uint32_t i, const void *key, size_t n)
 static int seek(struct seeking *s, struct ofs_map *map, uint32_t *next,
     struct optimfs_error *err)
 {
-	const struct ofs_catalog *cat = s->fs->cat;
+	const struct ofs_catalog *cat = s->snap->cat;
 	uint32_t found = 0;
 
-	for (uint32_t i = 0; i < s->fs->tree.n; i++) {
+	for (uint32_t i = 0; i < s->snap->tree.n; i++) {
 		const struct ofs_tensor *t;
 		struct place first;
 		uint32_t hash, at;
 
 		next[i] = i;
-		if (!is_candidate(s->fs, i))
+		if (!is_candidate(s->snap, i))
 			continue;
-		t = tensor_of(s->fs, i);
+		t = tensor_of(s->snap, i);
 		first = place_of(cat, &cat->shards[t->shard]);
 		hash = ofs_map_hash(&first, sizeof(first));
 		at = ofs_map_find(map, hash, same, s, t, sizeof(*t));
@@ -116,15 +116,15 @@ static int seek(struct seeking *s, struct ofs_map *map, uint32_t *next,
 	return 0;
 }
 
-int ofs_writethrough_aliases(const struct optimfs *fs, uint32_t **alias,
+int ofs_writethrough_aliases(const struct ofs_snapshot *snap, uint32_t **alias,
     struct optimfs_error *err)
 {
-	struct seeking s = { .fs = fs };
+	struct seeking s = { .snap = snap };
 	struct ofs_map map = { 0 };
-	uint32_t *next = calloc((size_t)fs->tree.n + 1, sizeof(*next));
+	uint32_t *next = calloc((size_t)snap->tree.n + 1, sizeof(*next));
 	int ret = -1;
 
-	s.node = calloc((size_t)fs->tree.n + 1, sizeof(*s.node));
+	s.node = calloc((size_t)snap->tree.n + 1, sizeof(*s.node));
 	if (next == NULL || s.node == NULL)
 		optimfs_fail(err, ENOMEM, "names of a layout");
 	else

@@ -33,7 +33,7 @@ int ofs_writethrough_texts(struct ofs_overlay *e,
 static void overrides_free(struct ofs_edition *e)
 {
 	struct ofs_overrides *t = (struct ofs_overrides *)e;
-	const struct ofs_catalog *cat = t->fs->cat;
+	const struct ofs_catalog *cat = t->snap->cat;
 
 	for (uint32_t i = 0; t->doc != NULL && i < cat->nvalues; i++)
 		ofs_pickle_free(t->doc[i]);
@@ -53,22 +53,22 @@ static struct ofs_pickle *override_item(const struct ofs_edition *e,
 	struct ofs_entry_new new;
 
 	if (now->text == NULL)
-		return ofs_locate_item(&t->fs->reader, item, err);
-	if (ofs_entry_new(&t->fs->reader, now->entry,
+		return ofs_locate_item(&t->snap->reader, item, err);
+	if (ofs_entry_new(&t->snap->reader, now->entry,
 		(const char *)now->text->bytes, now->text->len, &new,
 		err) == -1)
 		return NULL;
 	return new.doc;
 }
 
-static struct ofs_overrides *overrides_new(struct optimfs *fs,
+static struct ofs_overrides *overrides_new(struct ofs_snapshot *snap,
     struct optimfs_error *err)
 {
 	static const struct ofs_edition_ops ops = {
 		.item = override_item,
 		.free = overrides_free,
 	};
-	const struct ofs_catalog *cat = fs->cat;
+	const struct ofs_catalog *cat = snap->cat;
 	struct ofs_overrides *t = calloc(1, sizeof(*t));
 	size_t n = (size_t)cat->nvalues + 1;
 
@@ -79,7 +79,7 @@ static struct ofs_overrides *overrides_new(struct optimfs *fs,
 	t->base.ops = &ops;
 	t->base.cat = &t->cat;
 	atomic_init(&t->base.refs, 1);
-	t->fs = fs;
+	t->snap = snap;
 	t->cat = *cat;
 	t->doc = calloc(n, sizeof(struct ofs_pickle *));
 	t->cat.values = malloc(n * sizeof(*t->cat.values));
@@ -118,9 +118,9 @@ static int collect(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 {
 	struct collecting *c = ctx;
 	struct ofs_overrides *to = c->to;
-	struct optimfs *fs = c->to->fs;
-	uint32_t entry = fs->tree.node[index].entry;
-	const struct ofs_entry *of = &fs->cat->entries[entry];
+	struct ofs_snapshot *snap = c->to->snap;
+	uint32_t entry = snap->tree.node[index].entry;
+	const struct ofs_entry *of = &snap->cat->entries[entry];
 	struct ofs_entry_new new;
 	bool same;
 
@@ -138,8 +138,9 @@ static int collect(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 			    entry };
 		return 0;
 	}
-	if (ofs_entry_new(&fs->reader, entry, (const char *)f->accepted->bytes,
-		f->accepted->len, &new, err) == -1)
+	if (ofs_entry_new(&snap->reader, entry,
+		(const char *)f->accepted->bytes, f->accepted->len, &new,
+		err) == -1)
 		return -1;
 	ofs_pickle_free(to->doc[of->ref]);
 	to->doc[of->ref] = new.doc;
@@ -151,7 +152,8 @@ static int collect(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 struct ofs_overrides *ofs_writethrough_overrides(struct ofs_overlay *e,
     struct optimfs_error *err)
 {
-	struct collecting c = { e, overrides_new(ofs_writethrough_fs(e), err) };
+	struct collecting c = { e,
+		overrides_new(ofs_writethrough_snapshot(e), err) };
 
 	if (c.to == NULL)
 		return NULL;

@@ -18,13 +18,14 @@
 
 static bool is_dir(const struct ofs_reshard *r, uint32_t index)
 {
-	return ofs_view_is_dir(r->fs, (struct ofs_at){ r->view.space, index });
+	return ofs_view_is_dir(r->snap,
+	    (struct ofs_at){ r->view.space, index });
 }
 
 static void path_of(const struct ofs_reshard *r, uint32_t index,
     char path[OFS_FILE_NAME])
 {
-	ofs_view_path(r->fs, (struct ofs_at){ r->view.space, index }, path);
+	ofs_view_path(r->snap, (struct ofs_at){ r->view.space, index }, path);
 }
 
 int ofs_reshard_dirs_make(struct ofs_reshard *r, struct optimfs_error *err)

@@ -220,7 +220,7 @@ static void check(struct ofs_reshard *r, struct ofs_reshard_file *f)
 
 	if (f->done == NULL && f->nitems == 0)
 		return;
-	ofs_view_path(r->fs, at, name);
+	ofs_view_path(r->snap, at, name);
 	if (f->whole) {
 		size = 0;
 		for (uint64_t i = 0; i < f->nitems; i++)

@@ -37,17 +37,17 @@ static void hash_number(XXH64_state_t *h, uint64_t v)
 }
 
 /* Its files as they were when it was opened, and how they were read. */
-static void hash_source(const struct optimfs *fs, XXH64_state_t *h)
+static void hash_source(const struct ofs_snapshot *snap, XXH64_state_t *h)
 {
-	const struct ofs_catalog *cat = fs->cat;
+	const struct ofs_catalog *cat = snap->cat;
 
 	hash_text(h, cat->format);
-	hash_text(h, fs->options.type);
-	hash_text(h, fs->options.optim_key);
-	hash_text(h, fs->options.model_key);
-	hash_text(h, fs->options.ids);
-	hash_text(h, fs->options.units);
-	hash_text(h, fs->options.subtree);
+	hash_text(h, snap->fs->options.type);
+	hash_text(h, snap->fs->options.optim_key);
+	hash_text(h, snap->fs->options.model_key);
+	hash_text(h, snap->fs->options.ids);
+	hash_text(h, snap->fs->options.units);
+	hash_text(h, snap->fs->options.subtree);
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
 		hash_text(h, cat->objects[i].path);
 		hash_number(h, cat->objects[i].size);
@@ -70,9 +70,9 @@ static int hash_files(struct ofs_reshard *r, XXH64_state_t *h,
 		struct ofs_reshard_file *f = &r->file[i];
 		struct ofs_at at = { r->view.space, f->index };
 
-		if (ofs_view_size(r->fs, at, &f->size, err) == -1)
+		if (ofs_view_size(r->snap, at, &f->size, err) == -1)
 			return -1;
-		ofs_view_path(r->fs, at, name);
+		ofs_view_path(r->snap, at, name);
 		hash_text(h, name);
 		hash_number(h, f->size);
 		r->total += f->size;
@@ -88,7 +88,7 @@ static int identify(struct ofs_reshard *r, struct optimfs_error *err)
 	if (h == NULL)
 		return optimfs_fail(err, ENOMEM, "a hash");
 	XXH64_reset(h, 0);
-	hash_source(r->fs, h);
+	hash_source(r->snap, h);
 	r->source = XXH64_digest(h);
 	XXH64_reset(h, 0);
 	ret = hash_files(r, h, err);
@@ -99,13 +99,13 @@ static int identify(struct ofs_reshard *r, struct optimfs_error *err)
 
 static bool is_compressed(const struct ofs_reshard *r)
 {
-	return ofs_view_layout(r->fs, r->view)->zstd != 0;
+	return ofs_view_layout(r->snap, r->view)->zstd != 0;
 }
 
 static void add_file(struct ofs_reshard *r, uint32_t index)
 {
 	struct ofs_at at = { r->view.space, index };
-	uint32_t file = ofs_view_file_of(r->fs, at);
+	uint32_t file = ofs_view_file_of(r->snap, at);
 
 	if (file == OFS_NONE || (is_compressed(r) && file == 0))
 		return; /* the index: once all lengths are known */
@@ -118,7 +118,7 @@ static int find_files(struct ofs_reshard *r, struct optimfs_error *err)
 {
 	uint32_t n;
 
-	if (ofs_view_count(r->fs, r->view, &n, err) == -1)
+	if (ofs_view_count(r->snap, r->view, &n, err) == -1)
 		return -1;
 	r->file = calloc((size_t)n + 1, sizeof(*r->file));
 	if (r->file == NULL)
@@ -177,7 +177,7 @@ static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
 {
 	struct ofs_at at = { r->view.space, 1 };
 
-	while (ofs_view_file_of(r->fs, at) != 0 && at.index < r->made->n)
+	while (ofs_view_file_of(r->snap, at) != 0 && at.index < r->made->n)
 		at.index++;
 	for (uint32_t i = 0; i < r->n; i++) {
 		free(r->file[i].done);
@@ -186,7 +186,7 @@ static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
 	r->file[0] =
 	    (struct ofs_reshard_file){ .index = at.index, .ours = true };
 	r->n = 1;
-	if (ofs_view_size(r->fs, at, &r->file[0].size, err) == -1)
+	if (ofs_view_size(r->snap, at, &r->file[0].size, err) == -1)
 		return -1;
 	r->file[0].nparts =
 	    (uint32_t)((r->file[0].size - 1) / OFS_RESHARD_PART + 1);
@@ -206,7 +206,7 @@ static int recall(struct ofs_reshard *r, struct optimfs_error *err)
 
 		if (!ofs_reshard_has(f, 0))
 			continue;
-		if (files->ops->spans(files, ofs_view_file_of(r->fs, at), &s,
+		if (files->ops->spans(files, ofs_view_file_of(r->snap, at), &s,
 			err) == -1) {
 			ofs_spans_fini(&s);
 			return -1;
@@ -305,10 +305,10 @@ static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
 		ofs_reshard_tidy(dir);
 		return optimfs_fail(err, EEXIST, "%s is there already", dir);
 	}
-	if (ofs_view_make_summed(r->fs, r->how->to, &r->view, err) == -1)
+	if (ofs_view_make_summed(r->snap, r->how->to, &r->view, err) == -1)
 		return -1;
-	strcpy(r->name, ofs_view_name(r->fs, r->view));
-	r->made = ofs_view_files(r->fs, r->view, err);
+	strcpy(r->name, ofs_view_name(r->snap, r->view));
+	r->made = ofs_view_files(r->snap, r->view, err);
 	if (r->made == NULL || find_files(r, err) == -1)
 		return -1;
 	if (!r->lead)
@@ -364,7 +364,7 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
     const struct optimfs_reshard *how, struct optimfs_error *err)
 {
 	struct optimfs_group *w = fs->options.world;
-	struct ofs_reshard r = { .fs = fs,
+	struct ofs_reshard r = { .snap = ofs_enter(fs),
 		.how = how,
 		.new = -1,
 		.world = w,
@@ -383,7 +383,7 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 	else
 		ret = reshard(&r, path, err);
 	if (r.made != NULL)
-		ofs_view_files_done(fs, r.view);
+		ofs_view_files_done(r.snap, r.view);
 	for (uint32_t i = 0; i < r.n; i++) {
 		free(r.file[i].done);
 		free(r.file[i].item);
@@ -396,5 +396,6 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 	pthread_cond_destroy(&r.more);
 	pthread_mutex_destroy(&r.lock);
 	free(path);
+	ofs_leave(r.snap);
 	return ret;
 }

@@ -51,7 +51,7 @@ struct ofs_reshard_sum {
 };
 
 struct ofs_reshard {
-	struct optimfs *fs;
+	struct ofs_snapshot *snap;
 	const struct optimfs_reshard *how;
 	struct optimfs_group *world; /* NULL: alone */
 	bool lead; /* alone, or rank 0: has the stage, and puts it in place */

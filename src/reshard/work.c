@@ -138,7 +138,7 @@ static int open_both(struct ofs_reshard *r, struct ofs_reshard_file *f,
 		return optimfs_fail(err, errno, "OFS801 %m");
 	if (!f->whole && make_room(o->fd, f->size, err) == -1)
 		return -1;
-	if (optimfs_file_open(r->fs, ofs_node_of(r->view.space, f->index),
+	if (ofs_file_open(r->snap, (struct ofs_at){ r->view.space, f->index },
 		&o->from, err) == -1)
 		return -1;
 	ofs_reshard_log_sums(r, f);
@@ -168,7 +168,7 @@ int ofs_reshard_read(struct ofs_reshard *r, struct optimfs_file *from,
 
 	if (atomic_load(&r->failed))
 		return optimfs_fail(err, ECANCELED, "given up");
-	n = optimfs_file_read(from, buf, len, off, err);
+	n = ofs_file_read(from, buf, len, off, err);
 	if (n == -1)
 		return -1;
 	if ((uint64_t)n != len)
@@ -287,7 +287,7 @@ static int one_part(struct ofs_reshard *r, const struct part *p, uint8_t *buf,
 	char name[OFS_FILE_NAME];
 	int ret;
 
-	ofs_view_path(r->fs, at, name);
+	ofs_view_path(r->snap, at, name);
 	ret = open_file(r, p->file, name, err);
 	if (ret == 0)
 		ret = write_part(r, p, name, buf, err);

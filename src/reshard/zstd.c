@@ -129,7 +129,7 @@ int ofs_reshard_zstd(struct ofs_reshard *r, struct ofs_reshard_file *f,
     uint8_t *buf, struct optimfs_error *err)
 {
 	struct writer w = { .r = r, .f = f, .room = ZSTD_CStreamOutSize() };
-	int level = (int)ofs_view_layout(r->fs, r->view)->zstd, ret;
+	int level = (int)ofs_view_layout(r->snap, r->view)->zstd, ret;
 
 	w.ctx = ZSTD_createCCtx();
 	w.out = malloc(w.room);

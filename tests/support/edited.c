@@ -161,7 +161,7 @@ static uint32_t entry_of(struct edited *e, const char *path)
 {
 	uint64_t node = node_of(e, path);
 
-	return e->fs->tree.node[(uint32_t)node - 1].entry;
+	return e->fs->now->tree.node[(uint32_t)node - 1].entry;
 }
 
 void edited_text(struct edited *e, const char *path, const char *text,
@@ -197,10 +197,10 @@ void edited_bytes(struct edited *e, const char *path, uint64_t off,
 	size_t len;
 
 	ch->entry = entry_of(e, path);
-	t = &e->fs->cat->tensors[e->fs->cat->entries[ch->entry].ref];
+	t = &e->fs->now->cat->tensors[e->fs->now->cat->entries[ch->entry].ref];
 	ch->dtype = t->dtype;
 	ch->ndim = t->ndim;
-	ch->shape = ofs_tensor_shape(e->fs->cat, t);
+	ch->shape = ofs_tensor_shape(e->fs->now->cat, t);
 	bytes = content(e->fs, node_of(e, path), &len);
 	if (bytes == NULL)
 		bail_out("%s cannot be read", path);
@@ -226,7 +226,8 @@ void edited_follows(struct edited *e, const char *path, const char *from)
 {
 	const struct edited_want *w = wanted(e, from);
 	const struct ofs_tensor *t =
-	    &e->fs->cat->tensors[e->fs->cat->entries[entry_of(e, path)].ref];
+	    &e->fs->now->cat
+		 ->tensors[e->fs->now->cat->entries[entry_of(e, path)].ref];
 	uint64_t n = w->len / 4, len = n * ofs_dtype_size(t->dtype);
 	uint8_t *bytes = malloc(len + 1);
 
@@ -246,7 +247,7 @@ void edited_remove(struct edited *e, const char *path)
 void edited_rename(struct edited *e, const char *from, const char *to)
 {
 	uint32_t entry = entry_of(e, from);
-	const struct ofs_entry *x = &e->fs->cat->entries[entry];
+	const struct ofs_entry *x = &e->fs->now->cat->entries[entry];
 	struct ofs_change *ch;
 	size_t len;
 	uint8_t *bytes = content(e->fs, node_of(e, from), &len);
@@ -255,11 +256,11 @@ void edited_rename(struct edited *e, const char *from, const char *to)
 	ch = add(e, to, OFS_CHANGE_ADD);
 	ch->from = entry;
 	if (x->kind == OFS_ENTRY_TENSOR) {
-		const struct ofs_tensor *t = &e->fs->cat->tensors[x->ref];
+		const struct ofs_tensor *t = &e->fs->now->cat->tensors[x->ref];
 
 		ch->dtype = t->dtype;
 		ch->ndim = t->ndim;
-		ch->shape = ofs_tensor_shape(e->fs->cat, t);
+		ch->shape = ofs_tensor_shape(e->fs->now->cat, t);
 		ch->size = len;
 	}
 	expect(e, to, bytes, len);
@@ -366,15 +367,15 @@ static unsigned check_all(struct edited *e, struct optimfs *now, bool old)
 	unsigned wrong = 0;
 	char path[5000];
 
-	for (uint32_t i = 0; i < now->tree.n; i++) {
+	for (uint32_t i = 0; i < now->now->tree.n; i++) {
 		const struct edited_want *w;
 		struct optimfs_attr attr;
 		size_t ngot = 0, nwant = 0;
 		uint8_t *got, *want = NULL;
 
-		if (now->tree.node[i].entry == OFS_NONE)
+		if (now->now->tree.node[i].entry == OFS_NONE)
 			continue;
-		ofs_tree_path(&now->tree, i, path, sizeof(path));
+		ofs_tree_path(&now->now->tree, i, path, sizeof(path));
 		got = content(now, ofs_node_of(OFS_SPACE_TREE, i), &ngot);
 		w = old ? NULL : wanted(e, path);
 		if (w == NULL &&
@@ -405,10 +406,10 @@ static unsigned check_there(struct edited *e, struct optimfs *now, bool old)
 		diag("%s is %s", w->path, there ? "there" : "not there");
 		wrong++;
 	}
-	for (uint32_t i = 0; i < e->was->tree.n; i++) {
-		if (e->was->tree.node[i].entry == OFS_NONE)
+	for (uint32_t i = 0; i < e->was->now->tree.n; i++) {
+		if (e->was->now->tree.node[i].entry == OFS_NONE)
 			continue;
-		ofs_tree_path(&e->was->tree, i, path, sizeof(path));
+		ofs_tree_path(&e->was->now->tree, i, path, sizeof(path));
 		if ((!old && wanted(e, path) != NULL) ||
 		    optimfs_resolve(now, path, &attr, NULL) == 0)
 			continue;

@@ -68,13 +68,15 @@ static int add(struct optimfs *fs, const char *dir, const char *name,
 /* A tensor with dimensions. */
 static uint64_t any_tensor(const struct optimfs *fs)
 {
-	for (uint32_t i = 0; i < fs->tree.n; i++) {
+	for (uint32_t i = 0; i < fs->now->tree.n; i++) {
 		const struct ofs_entry *e =
-		    &fs->cat->entries[fs->tree.node[i].entry];
+		    &fs->now->cat->entries[fs->now->tree.node[i].entry];
 
-		if (fs->tree.node[i].entry != OFS_NONE &&
-		    !ofs_entry_is_text(fs->cat, fs->tree.node[i].entry) &&
-		    ofs_tensor_bytes(fs->cat, ofs_entry_tensor(fs->cat, e)) >= 24)
+		if (fs->now->tree.node[i].entry != OFS_NONE &&
+		    !ofs_entry_is_text(fs->now->cat,
+			fs->now->tree.node[i].entry) &&
+		    ofs_tensor_bytes(fs->now->cat,
+			ofs_entry_tensor(fs->now->cat, e)) >= 24)
 			return ofs_node_of(OFS_SPACE_TREE, i);
 	}
 	return 0;
@@ -228,7 +230,7 @@ static int copy_file(struct optimfs *from, uint32_t i, struct optimfs *to,
 	size_t n;
 	int ret;
 
-	ofs_tree_path(&from->tree, i, path, sizeof(path));
+	ofs_tree_path(&from->now->tree, i, path, sizeof(path));
 	buf = whole(from, ofs_node_of(OFS_SPACE_TREE, i), &n, err);
 	if (buf == NULL)
 		return -1;
@@ -253,8 +255,8 @@ static int victim_fill(struct optimfs *from, const char *out, bool other)
 
 	if (to == NULL)
 		return complain(&err, VICTIM_EARLY);
-	for (uint32_t i = 0; i < from->tree.n && ret == 0; i++)
-		if (from->tree.node[i].entry != OFS_NONE)
+	for (uint32_t i = 0; i < from->now->tree.n && ret == 0; i++)
+		if (from->now->tree.node[i].entry != OFS_NONE)
 			ret = copy_file(from, i, to, other, &err);
 	if (ret == -1 || optimfs_sync(to, &err) == -1) {
 		optimfs_close(to);
@@ -305,7 +307,7 @@ static uint64_t digest_file(struct optimfs *fs, uint32_t i)
 	uint8_t *buf;
 	size_t n;
 
-	ofs_tree_path(&fs->tree, i, path, sizeof(path));
+	ofs_tree_path(&fs->now->tree, i, path, sizeof(path));
 	sum = ofs_hash64(path, strlen(path));
 	buf = whole(fs, ofs_node_of(OFS_SPACE_TREE, i), &n, &err);
 	sum = buf == NULL ? sum * 37 + (uint64_t)err.code
@@ -325,8 +327,8 @@ uint64_t victim_digest(const char *ck, uint64_t *problems)
 		diag("%s: %s", ck, err.text);
 		return 0;
 	}
-	for (uint32_t i = 0; i < fs->tree.n; i++)
-		if (fs->tree.node[i].entry != OFS_NONE)
+	for (uint32_t i = 0; i < fs->now->tree.n; i++)
+		if (fs->now->tree.node[i].entry != OFS_NONE)
 			sum += digest_file(fs, i);
 	if (optimfs_fsck(fs, true, NULL, NULL, problems, &err) == -1)
 		diag("%s: %s", ck, err.text);

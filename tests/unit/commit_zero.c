@@ -52,10 +52,10 @@ static void set_steps(struct edited *e, const char *text)
 {
 	char path[5000];
 
-	for (uint32_t i = 0; i < e->fs->tree.n; i++) {
-		if (e->fs->tree.node[i].entry == OFS_NONE)
+	for (uint32_t i = 0; i < e->fs->now->tree.n; i++) {
+		if (e->fs->now->tree.node[i].entry == OFS_NONE)
 			continue;
-		ofs_tree_path(&e->fs->tree, i, path, sizeof(path));
+		ofs_tree_path(&e->fs->now->tree, i, path, sizeof(path));
 		if (strncmp(path, "optim/state/", 12) == 0 &&
 		    strcmp(strrchr(path, '/'), "/step") == 0)
 			edited_text(e, path, text, NULL);
@@ -144,17 +144,18 @@ static const char *param(struct edited *e, const char *name, unsigned n,
 {
 	static char path[5000];
 
-	for (uint32_t i = 0; i < e->fs->tree.n; i++) {
-		uint32_t entry = e->fs->tree.node[i].entry;
+	for (uint32_t i = 0; i < e->fs->now->tree.n; i++) {
+		uint32_t entry = e->fs->now->tree.node[i].entry;
 
 		if (entry == OFS_NONE ||
-		    strcmp(e->fs->tree.node[i].name, name) != 0)
+		    strcmp(e->fs->now->tree.node[i].name, name) != 0)
 			continue;
-		ofs_tree_path(&e->fs->tree, i, path, sizeof(path));
+		ofs_tree_path(&e->fs->now->tree, i, path, sizeof(path));
 		if (strncmp(path, "optim/state/", 12) != 0 || n-- > 0)
 			continue;
 		*strrchr(path, '/') = '\0';
-		*t = ofs_entry_tensor(e->fs->cat, &e->fs->cat->entries[entry]);
+		*t = ofs_entry_tensor(e->fs->now->cat,
+		    &e->fs->now->cat->entries[entry]);
 		return path;
 	}
 	return NULL;
@@ -180,7 +181,7 @@ static void change_state(struct edited *e, enum do_state what, const char *name,
 			edited_rename(e, from, other);
 		else
 			edited_add(e, other, t->dtype,
-			    ofs_tensor_shape(e->fs->cat, t), t->ndim);
+			    ofs_tensor_shape(e->fs->now->cat, t), t->ndim);
 	}
 }
 

@@ -16,9 +16,9 @@
 #define STEPS 1000
 
 /* Lines of every length, some steps without one. */
-static void put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
+static void put(struct ofs_snapshot *snap, uint32_t at, struct ofs_buf *out)
 {
-	(void)fs;
+	(void)snap;
 	if (at % 7 == 3)
 		return;
 	for (uint32_t i = 0; i < at % 50; i++)
@@ -26,15 +26,15 @@ static void put(struct optimfs *fs, uint32_t at, struct ofs_buf *out)
 	ofs_buf_printf(out, "%" PRIu32 "\n", at);
 }
 
-static uint32_t next(const struct optimfs *fs, uint32_t at)
+static uint32_t next(const struct ofs_snapshot *snap, uint32_t at)
 {
-	(void)fs;
+	(void)snap;
 	return at + 1 < STEPS ? at + 1 : UINT32_MAX;
 }
 
-static uint32_t steps(const struct optimfs *fs)
+static uint32_t steps(const struct ofs_snapshot *snap)
 {
-	(void)fs;
+	(void)snap;
 	return STEPS;
 }
 

@@ -78,7 +78,7 @@ static void open_copy(struct copy *c, const char *name)
 	c->fs = optimfs_open(data_path(name), NULL, &err);
 	if (c->fs == NULL)
 		bail_out("%s: %s", name, err.text);
-	cat = c->fs->cat;
+	cat = c->fs->now->cat;
 	c->fd = calloc(cat->nobjects + 1, sizeof(*c->fd));
 	c->touched = calloc(cat->nobjects + 1, sizeof(*c->touched));
 	c->want = calloc(cat->ntensors + 1, sizeof(*c->want));
@@ -91,7 +91,7 @@ static void open_copy(struct copy *c, const char *name)
 
 static void close_copy(struct copy *c)
 {
-	struct ofs_catalog *cat = c->fs->cat;
+	struct ofs_catalog *cat = c->fs->now->cat;
 
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
 		close(c->fd[i]);
@@ -108,10 +108,10 @@ static void close_copy(struct copy *c)
 static uint8_t *read_tensor(struct optimfs *fs, const struct ofs_tensor *t,
     struct optimfs_error *err)
 {
-	uint8_t *buf = calloc(1, ofs_tensor_bytes(fs->cat, t) + 1);
+	uint8_t *buf = calloc(1, ofs_tensor_bytes(fs->now->cat, t) + 1);
 
-	if (ofs_fetch_elements(&fs->reader, t, 0, ofs_tensor_numel(fs->cat, t),
-		buf, err) == 0)
+	if (ofs_fetch_elements(&fs->now->reader, t, 0,
+		ofs_tensor_numel(fs->now->cat, t), buf, err) == 0)
 		return buf;
 	free(buf);
 	return NULL;
@@ -120,7 +120,7 @@ static uint8_t *read_tensor(struct optimfs *fs, const struct ofs_tensor *t,
 /* Other bytes for some elements of a tensor: their checksums will differ. */
 static int write_some(struct copy *c, uint32_t i, unsigned *written)
 {
-	struct ofs_catalog *cat = c->fs->cat;
+	struct ofs_catalog *cat = c->fs->now->cat;
 	const struct ofs_tensor *t = &cat->tensors[i];
 	struct ofs_target to = { .at = target, .ctx = c };
 	uint64_t n = ofs_tensor_numel(cat, t), first = rnd(n),
@@ -136,7 +136,7 @@ static int write_some(struct copy *c, uint32_t i, unsigned *written)
 		return 0;
 	c->overlaps = false;
 	c->dry = true;
-	if (ofs_scatter_plan(&c->fs->reader, t, 0, n, &plan, &err) == -1)
+	if (ofs_scatter_plan(&c->fs->now->reader, t, 0, n, &plan, &err) == -1)
 		return 0; /* it has holes */
 	for (size_t k = 0; k < plan.n; k++)
 		target(c, &plan.seg[k], &fd, &delta, &err);
@@ -154,7 +154,8 @@ static int write_some(struct copy *c, uint32_t i, unsigned *written)
 	for (uint64_t k = 0; k < count * item; k++)
 		bytes[k] =
 		    t->dtype == OFS_BOOL ? !bytes[k] : (uint8_t)(bytes[k] + 1);
-	ret = ofs_scatter(&c->fs->reader, t, first, count, bytes, &to, &err);
+	ret =
+	    ofs_scatter(&c->fs->now->reader, t, first, count, bytes, &to, &err);
 	if (ret == -1)
 		diag("%s", err.text);
 	(*written)++;
@@ -163,7 +164,7 @@ static int write_some(struct copy *c, uint32_t i, unsigned *written)
 
 static int fix(struct copy *c)
 {
-	struct ofs_catalog *cat = c->fs->cat;
+	struct ofs_catalog *cat = c->fs->now->cat;
 	struct optimfs_error err = { 0 };
 	int ret = 0;
 
@@ -210,26 +211,27 @@ static void test_checkpoint(const char *name)
 {
 	struct copy c = { 0 };
 	struct optimfs_error err = { 0 };
-	struct optimfs *now;
+	struct optimfs *again;
 	unsigned written = 0, wrong = 0;
 	int ret = 0;
 
 	open_copy(&c, name);
-	for (uint32_t i = 0; i < c.fs->cat->ntensors && ret == 0; i++)
+	for (uint32_t i = 0; i < c.fs->now->cat->ntensors && ret == 0; i++)
 		ret = write_some(&c, i, &written);
 	ok(ret == 0 && written > 0, "%s: %u tensors are written to", name,
 	    written);
 	is_int(fix(&c), 0, "%s: checksums are mended", name);
-	now = optimfs_open(top, NULL, &err);
-	if (now == NULL)
+	again = optimfs_open(top, NULL, &err);
+	if (again == NULL)
 		bail_out("%s: %s", name, err.text);
-	for (uint32_t i = 0; i < now->cat->ntensors; i++) {
-		uint64_t n = ofs_tensor_bytes(now->cat, &now->cat->tensors[i]);
+	for (uint32_t i = 0; i < again->now->cat->ntensors; i++) {
+		uint64_t n = ofs_tensor_bytes(again->now->cat,
+		    &again->now->cat->tensors[i]);
 		uint8_t *got;
 
 		if (c.want[i] == NULL)
 			continue;
-		got = read_tensor(now, &now->cat->tensors[i], &err);
+		got = read_tensor(again, &again->now->cat->tensors[i], &err);
 		if (got == NULL || memcmp(got, c.want[i], n) != 0) {
 			uint64_t k = 0;
 
@@ -237,16 +239,17 @@ static void test_checkpoint(const char *name)
 				k++;
 			diag("tensor %u (%s) differs at byte %" PRIu64
 			     " of %" PRIu64 ": %s",
-			    i, ofs_dtype_name(now->cat->tensors[i].dtype), k, n,
-			    err.text);
+			    i,
+			    ofs_dtype_name(again->now->cat->tensors[i].dtype),
+			    k, n, err.text);
 			wrong++;
 		}
 		free(got);
 	}
 	is_int(wrong, 0, "%s: they read back", name);
-	is_u64(problems(now), problems(c.fs), "%s: fsck finds nothing new",
+	is_u64(problems(again), problems(c.fs), "%s: fsck finds nothing new",
 	    name);
-	optimfs_close(now);
+	optimfs_close(again);
 	close_copy(&c);
 }
 

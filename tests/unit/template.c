@@ -56,15 +56,16 @@ static uint8_t *elements(struct optimfs *fs, const char *path, uint64_t *numel)
 	uint8_t *buf = NULL;
 
 	if (optimfs_resolve(fs, path, &attr, &err) == 0 &&
-	    ofs_node_at(fs, attr.node, &at, &err) == 0)
-		t = ofs_entry_tensor(fs->cat, ofs_at_entry(fs, at));
+	    ofs_node_at(fs->now, attr.node, &at, &err) == 0)
+		t = ofs_entry_tensor(fs->now->cat, ofs_at_entry(fs->now, at));
 	if (t == NULL) {
 		diag("%s: %s", path, err.text);
 		return NULL;
 	}
-	*numel = ofs_tensor_numel(fs->cat, t);
-	buf = calloc(1, ofs_tensor_bytes(fs->cat, t) + 1);
-	if (ofs_fetch_elements(&fs->reader, t, 0, *numel, buf, &err) == -1) {
+	*numel = ofs_tensor_numel(fs->now->cat, t);
+	buf = calloc(1, ofs_tensor_bytes(fs->now->cat, t) + 1);
+	if (ofs_fetch_elements(&fs->now->reader, t, 0, *numel, buf, &err) ==
+	    -1) {
 		diag("%s: %s", path, err.text);
 		free(buf);
 		buf = NULL;
@@ -75,7 +76,7 @@ static uint8_t *elements(struct optimfs *fs, const char *path, uint64_t *numel)
 /* Every tensor of to gets the elements that from has for it. */
 static bool fill(struct optimfs *from, struct optimfs *to)
 {
-	struct ofs_catalog *cat = to->cat;
+	struct ofs_catalog *cat = to->now->cat;
 	int *fd = calloc(cat->nobjects + 1, sizeof(*fd));
 	struct ofs_target target = { .at = write_to, .ctx = fd };
 	struct optimfs_error err;
@@ -84,22 +85,23 @@ static bool fill(struct optimfs *from, struct optimfs *to)
 	cat->filling = true;
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		fd[i] = openat(cat->dir.fd, cat->objects[i].path, O_RDWR);
-	for (uint32_t i = 0; i < to->tree.n && good; i++) {
+	for (uint32_t i = 0; i < to->now->tree.n && good; i++) {
 		struct ofs_at at = { OFS_SPACE_TREE, i };
-		uint32_t e = to->tree.node[i].entry;
+		uint32_t e = to->now->tree.node[i].entry;
 		const struct ofs_tensor *t = NULL;
 		char path[4096];
 		uint8_t *buf;
 		uint64_t n = 0;
 
 		if (e != OFS_NONE)
-			t = ofs_entry_tensor(to->cat, &cat->entries[e]);
+			t = ofs_entry_tensor(to->now->cat, &cat->entries[e]);
 		if (t == NULL)
 			continue;
-		ofs_at_path(to, at, path, sizeof(path));
+		ofs_at_path(to->now, at, path, sizeof(path));
 		buf = elements(from, path, &n);
 		good = buf != NULL &&
-		    ofs_scatter(&to->reader, t, 0, n, buf, &target, &err) == 0;
+		    ofs_scatter(&to->now->reader, t, 0, n, buf, &target,
+			&err) == 0;
 		if (buf != NULL && !good)
 			diag("%s: %s", path, err.text);
 		free(buf);

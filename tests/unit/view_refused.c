@@ -198,8 +198,8 @@ static void kept(void)
 		good = good && find(fs, name, &attr, &err) == 0;
 	}
 	ok(good, "files of others are looked up");
-	ok(ofs_views_laid_out(fs) <= 5, "%d views are in memory",
-	    (int)ofs_views_laid_out(fs));
+	ok(ofs_views_laid_out(fs->now) <= 5, "%d views are in memory",
+	    (int)ofs_views_laid_out(fs->now));
 	ok(optimfs_file_read(file, again, 64, 0, &err) == 64 &&
 		memcmp(first, again, 64) == 0,
 	    "one that is open stays");
@@ -220,8 +220,8 @@ static void kept(void)
 		memcmp(first, again, 64) == 0,
 	    "and say the same");
 	optimfs_file_close(file);
-	ok(ofs_views_laid_out(fs) <= 4, "%d views are in memory",
-	    (int)ofs_views_laid_out(fs));
+	ok(ofs_views_laid_out(fs->now) <= 4, "%d views are in memory",
+	    (int)ofs_views_laid_out(fs->now));
 	optimfs_close(fs);
 	mktorch_fini(&m);
 }

@@ -1,0 +1,157 @@
+/* snapshot.c - what a checkpoint shows from one commit to the next */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/checked.h"
+#include "cluster/manifest.h"
+#include "cluster/transport.h"
+#include "fs/fs.h"
+#include "fs/view.h"
+
+/* Times and modes that files have which no object stands behind. */
+static void source_defaults(struct ofs_snapshot *snap)
+{
+	const struct ofs_catalog *cat = snap->cat;
+	uint32_t mode = cat->nobjects == 0 ? 0444 : cat->mode & 0444;
+	struct stat st;
+
+	snap->mode_file = S_IFREG | mode;
+	snap->mode_dir = S_IFDIR | mode | mode >> 2;
+	snap->mtime_ns = INT64_MIN;
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		if (!cat->objects[i].missing &&
+		    cat->objects[i].mtime_ns > snap->mtime_ns)
+			snap->mtime_ns = cat->objects[i].mtime_ns;
+	if (snap->mtime_ns != INT64_MIN)
+		return;
+	snap->mtime_ns = 0;
+	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0)
+		snap->mtime_ns = ofs_time_ns(&st.st_mtim);
+}
+
+bool ofs_note_is_loss(const struct ofs_note *n)
+{
+	return n->kind == OFS_NOTE_MISSING && n->code != 0 &&
+	    n->code != ENODATA;
+}
+
+/* With strict, the first thing wrong is the end: an entry that cannot be read,
+ * state that is lost, a warning that has an errno. */
+static int refuse_damage(const struct ofs_catalog *cat,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < cat->nnotes; i++) {
+		const struct ofs_note *n = &cat->notes[i];
+
+		if (n->kind == OFS_NOTE_ERROR || ofs_note_is_loss(n) ||
+		    (n->kind == OFS_NOTE_WARNING && n->code != 0))
+			return optimfs_fail_as(err,
+			    n->code == 0 ? EUCLEAN : n->code, "%s", n->text);
+	}
+	return 0;
+}
+
+static int build(struct ofs_snapshot *snap, struct optimfs_error *err)
+{
+	struct ofs_transport *t;
+
+	if (snap->fs->options.strict && refuse_damage(snap->cat, err) == -1)
+		return -1;
+	if (ofs_tree_build(&snap->tree, snap->cat, err) == -1)
+		return -1;
+	t = snap->cat->dir.elsewhere == NULL
+	    ? ofs_transport_local(snap->cat, snap->fs->options.cache, err)
+	    : ofs_transport_world(snap->cat,
+		  ofs_manifest_of(snap->cat->dir.elsewhere),
+		  snap->fs->options.cache, err);
+	if (ofs_reader_init(&snap->reader, snap->cat, t, err) == -1)
+		return -1;
+	source_defaults(snap);
+	if (ofs_indexes_init(snap, err) == -1 ||
+	    ofs_texts_init(snap, err) == -1)
+		return -1;
+	if (ofs_views_init(snap, err) == -1 || ofs_spaces_init(snap, err) == -1)
+		return -1;
+	return 0;
+}
+
+static struct ofs_blob *base_text(void *ctx, uint32_t node,
+    struct optimfs_error *err)
+{
+	return ofs_entry_text_base(ctx, node, err);
+}
+
+static int text_fits(void *ctx, uint32_t node, const char *text, size_t n,
+    struct ofs_buf *canon, uint8_t element[16], struct optimfs_error *err)
+{
+	return ofs_text_fits(ctx, node, text, n, canon, element, err);
+}
+
+static void shut(void *ctx)
+{
+	(void)ofs_gate_close(((struct ofs_snapshot *)ctx)->fs);
+}
+
+static void log_error(void *ctx, const struct optimfs_error *why)
+{
+	optimfs_log_error(((struct ofs_snapshot *)ctx)->fs, why);
+}
+
+struct ofs_overlay_base ofs_snapshot_base(struct ofs_snapshot *snap)
+{
+	static const struct ofs_overlay_reader reader = {
+		.text = base_text,
+		.fits = text_fits,
+		.shut = shut,
+		.log = log_error,
+	};
+
+	return (struct ofs_overlay_base){
+		.cat = snap->cat,
+		.tree = &snap->tree,
+		.first = snap->tree.n + OFS_NSTATIC,
+		.reader = &reader,
+		.ctx = snap,
+	};
+}
+
+struct ofs_snapshot *ofs_snapshot_new(struct optimfs *fs,
+    struct ofs_catalog *cat, struct optimfs_error *err)
+{
+	struct ofs_snapshot *snap = calloc(1, sizeof(*snap));
+
+	if (snap == NULL) {
+		ofs_catalog_free(cat);
+		optimfs_fail(err, ENOMEM, "%s", fs->source);
+		return NULL;
+	}
+	snap->fs = fs;
+	snap->cat = cat;
+	pthread_mutex_init(&snap->texts.lock, NULL);
+	for (size_t i = 0; i < OFS_NSTATIC; i++)
+		ofs_lines_init(&snap->lines[i], ofs_static_nodes[i].lines);
+	if (build(snap, err) == 0)
+		return snap;
+	ofs_snapshot_free(snap);
+	return NULL;
+}
+
+void ofs_snapshot_free(struct ofs_snapshot *snap)
+{
+	if (snap == NULL)
+		return;
+	ofs_overlay_free(snap->edit);
+	ofs_views_fini(snap);
+	ofs_spaces_fini(snap);
+	ofs_texts_fini(snap);
+	ofs_reader_fini(&snap->reader);
+	ofs_tree_fini(&snap->tree);
+	ofs_catalog_free(snap->cat);
+	for (size_t i = 0; i < OFS_NSTATIC; i++)
+		ofs_lines_fini(&snap->lines[i]);
+	free(snap);
+}
