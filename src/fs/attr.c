@@ -220,8 +220,12 @@ static int do_getattr(struct ofs_snapshot *snap, uint64_t node,
 int optimfs_getattr(struct optimfs *fs, uint64_t node,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	struct ofs_snapshot *snap = ofs_enter(fs);
-	int ret = do_getattr(snap, node, attr, err);
-	ofs_leave(snap);
+	struct ofs_snapshot *snap;
+	int ret;
+
+	do {
+		snap = ofs_enter(fs);
+		ret = do_getattr(snap, node, attr, err);
+	} while (ofs_leave_again(snap, ret == -1));
 	return ret;
 }

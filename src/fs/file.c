@@ -33,8 +33,9 @@ int ofs_file_failed(struct ofs_snapshot *snap, struct ofs_at at, uint64_t off,
 	else
 		optimfs_fail_in(err, "%s bytes %" PRIu64 "-%" PRIu64, path, off,
 		    off + len - 1);
-	ofs_failures_add(&snap->fs->failures, ofs_node_of(at.space, at.index),
-	    path, off, len, err);
+	if (!ofs_is_passing(snap)) /* else it is tried again */
+		ofs_failures_add(&snap->fs->failures,
+		    ofs_node_of(at.space, at.index), path, off, len, err);
 	return -1;
 }
 
@@ -45,15 +46,6 @@ uint64_t ofs_file_size(const struct optimfs_file *file)
 	if (file->snap->edit != NULL && ofs_overlay_size(file, &size))
 		return size;
 	return file->size;
-}
-
-uint64_t optimfs_file_size(const struct optimfs_file *file)
-{
-	struct ofs_snapshot *snap = ofs_enter(file->fs);
-	uint64_t size = ofs_file_size(file);
-
-	ofs_leave(snap);
-	return size;
 }
 
 static int open_static(struct optimfs_file *file, struct optimfs_error *err)
@@ -128,57 +120,43 @@ static int open_any(struct optimfs_file *file, struct optimfs_error *err)
 						   : open_mirrored(file, err);
 }
 
-/* Those that are open when a commit makes another checkpoint of fs are found
- * there again. */
-static void link_file(struct optimfs_file *file)
+/* What is read of it. */
+static void empty_file(struct optimfs_file *file)
 {
-	struct ofs_snapshot *snap = file->snap;
-
-	pthread_mutex_lock(&snap->fs->lock);
-	file->next = snap->fs->files;
-	file->back = &snap->fs->files;
-	if (file->next != NULL)
-		file->next->back = &file->next;
-	snap->fs->files = file;
-	pthread_mutex_unlock(&snap->fs->lock);
+	ofs_overlay_close(file);
+	ofs_composition_fini(&file->comp);
+	ofs_blob_unref(file->blob);
+	ofs_view_close(file->view);
+	ofs_snapshot_unref(file->snap);
 }
 
-static void unlink_file(struct optimfs_file *file)
+/* file is zeros. */
+static int fill_file(struct optimfs_file *file, struct ofs_snapshot *snap,
+    struct ofs_at at, struct optimfs_error *err)
 {
-	if (!ofs_fs_changes(file->snap->fs))
-		return;
-	pthread_mutex_lock(&file->snap->fs->lock);
-	if (file->back != NULL)
-		*file->back = file->next;
-	if (file->next != NULL)
-		file->next->back = file->back;
-	pthread_mutex_unlock(&file->snap->fs->lock);
+	file->fs = snap->fs;
+	file->snap = ofs_snapshot_ref(snap);
+	file->at = at;
+	ofs_composition_init(&file->comp);
+	return open_any(file, err);
 }
 
 int ofs_file_open(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_file **file, struct optimfs_error *err)
 {
-	struct optimfs_file *f;
+	struct optimfs_file *f = calloc(1, sizeof(*f));
 	struct optimfs_error own;
-	int ret;
 
 	if (err == NULL)
 		err = &own;
-	f = calloc(1, sizeof(*f));
 	if (f == NULL)
 		return optimfs_fail(err, ENOMEM, "open file");
-	f->fs = snap->fs;
-	f->snap = snap;
-	f->at = at;
-	ofs_composition_init(&f->comp);
+	pthread_rwlock_init(&f->lock, NULL);
 	ofs_file_ahead_init(f);
-	ret = open_any(f, err);
-	if (ret == -1) {
+	if (fill_file(f, snap, at, err) == -1) {
 		optimfs_file_close(f);
 		return -1;
 	}
-	if (ofs_fs_changes(snap->fs))
-		link_file(f);
 	atomic_fetch_add_explicit(&snap->fs->opens, 1, memory_order_relaxed);
 	*file = f;
 	return 0;
@@ -187,58 +165,100 @@ int ofs_file_open(struct ofs_snapshot *snap, struct ofs_at at,
 int optimfs_file_open(struct optimfs *fs, uint64_t node,
     struct optimfs_file **file, struct optimfs_error *err)
 {
-	struct ofs_snapshot *snap = ofs_enter(fs);
+	struct ofs_snapshot *snap;
 	struct ofs_at at;
-	int ret = ofs_node_at(snap, node, &at, err);
+	int ret;
 
-	if (ret == 0)
-		ret = ofs_file_open(snap, at, file, err);
-	ofs_leave(snap);
+	do {
+		snap = ofs_enter(fs);
+		ret = ofs_node_at(snap, node, &at, err);
+		if (ret == 0)
+			ret = ofs_file_open(snap, at, file, err);
+	} while (ofs_leave_again(snap, ret == -1));
 	return ret;
-}
-
-/* What a file holds, but for its name. */
-static void empty_file(struct optimfs_file *file)
-{
-	ofs_overlay_close(file);
-	ofs_composition_fini(&file->comp);
-	ofs_blob_unref(file->blob);
-	ofs_view_close(file->view);
-	file->staged = NULL;
-	file->blob = NULL;
-	file->view = NULL;
-	file->lines = NULL;
 }
 
 void optimfs_file_close(struct optimfs_file *file)
 {
-	struct ofs_snapshot *snap;
-
 	if (file == NULL)
 		return;
 	ofs_file_ahead_fini(file);
-	snap = ofs_enter(file->fs);
-	unlink_file(file);
 	empty_file(file);
-	ofs_leave(snap);
 	ofs_file_drop_plans(file);
+	pthread_rwlock_destroy(&file->lock);
 	free(file);
 }
 
-void ofs_file_leave(struct optimfs_file *file)
+static void take_contents(struct optimfs_file *file, struct optimfs_file *from)
 {
 	empty_file(file);
-	ofs_composition_init(&file->comp);
-	file->size = 0;
+	file->snap = from->snap;
+	file->at = from->at;
+	file->size = from->size;
+	file->blob = from->blob;
+	file->lines = from->lines;
+	file->comp = from->comp;
+	file->view = from->view;
+	file->staged = from->staged;
 }
 
-int ofs_file_return(struct optimfs_file *file, struct ofs_snapshot *snap,
-    struct ofs_at at, struct optimfs_error *err)
+/* The file is opened again, by its name, in snap, which a commit has made of
+ * what the file is of. When there is none, or it cannot be read, the file is
+ * lost, unless that is the next commit's doing. */
+static void move_file(struct optimfs_file *file, struct ofs_snapshot *snap)
 {
-	file->snap = snap;
-	file->at = at;
-	if (open_any(file, err) == 0)
-		return 0;
-	ofs_file_leave(file);
-	return -1;
+	struct optimfs_file from = { 0 };
+	struct optimfs_error err;
+	char path[65536];
+	struct ofs_at at;
+
+	ofs_at_path(file->snap, file->at, path, sizeof(path));
+	if (ofs_resolve(snap, path, &at, &err) == 0 &&
+	    fill_file(&from, snap, at, &err) == 0) {
+		take_contents(file, &from);
+		file->lost = false;
+		return;
+	}
+	if (from.snap != NULL)
+		empty_file(&from);
+	if (!ofs_is_passing(snap))
+		file->lost = true;
+}
+
+struct ofs_snapshot *ofs_file_enter(struct optimfs_file *file)
+{
+	struct ofs_snapshot *now;
+
+	if (!file->fs->changes)
+		return file->snap;
+	now = ofs_enter(file->fs);
+	pthread_rwlock_rdlock(&file->lock);
+	if (!file->writes && file->snap->serial < now->serial) {
+		pthread_rwlock_unlock(&file->lock);
+		pthread_rwlock_wrlock(&file->lock);
+		if (file->snap->serial < now->serial)
+			move_file(file, now);
+		pthread_rwlock_unlock(&file->lock);
+		pthread_rwlock_rdlock(&file->lock);
+	}
+	return now;
+}
+
+bool ofs_file_leave(struct optimfs_file *file, struct ofs_snapshot *now,
+    bool failed)
+{
+	if (!file->fs->changes)
+		return false;
+	pthread_rwlock_unlock(&file->lock);
+	return ofs_leave_again(now, failed);
+}
+
+uint64_t optimfs_file_size(const struct optimfs_file *file)
+{
+	struct optimfs_file *f = (struct optimfs_file *)file;
+	struct ofs_snapshot *snap = ofs_file_enter(f);
+	uint64_t size = ofs_file_size(f);
+
+	(void)ofs_file_leave(f, snap, false);
+	return size;
 }

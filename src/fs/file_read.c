@@ -385,8 +385,15 @@ ssize_t ofs_file_read(struct optimfs_file *file, void *buf, size_t len,
 ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_snapshot *snap = ofs_enter(file->fs);
-	ssize_t ret = ofs_file_read(file, buf, len, off, err);
-	ofs_leave(snap);
+	struct optimfs_error own;
+	struct ofs_snapshot *snap;
+	ssize_t ret;
+
+	if (err == NULL)
+		err = &own;
+	do {
+		snap = ofs_file_enter(file);
+		ret = ofs_file_read(file, buf, len, off, err);
+	} while (ofs_file_leave(file, snap, ret == -1));
 	return ret;
 }

@@ -18,7 +18,6 @@
 #include "cluster/transport.h"
 #include "fs/view.h"
 #include "overlay/overlay.h"
-#include "store/local.h"
 
 #define CACHE_MAX ((uint64_t)4 << 30)
 
@@ -115,7 +114,7 @@ struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
 		optimfs_fail(err, ENOMEM, "%s", source);
 		return NULL;
 	}
-	ofs_gate_init(&fs->gate);
+	ofs_entrance_init(&fs->entrance);
 	pthread_mutex_init(&fs->lock, NULL);
 	ofs_failures_init(&fs->failures);
 	if (name_it(fs, source, options, err) == -1)
@@ -153,7 +152,7 @@ void optimfs_close(struct optimfs *fs)
 {
 	if (fs == NULL)
 		return;
-	ofs_snapshot_free(fs->now);
+	ofs_snapshot_unref(fs->now);
 	ofs_coordinator_free(fs->sites);
 	ofs_failures_fini(&fs->failures);
 	for (size_t i = 0; i < sizeof(fs->names) / sizeof(*fs->names); i++)
@@ -162,7 +161,7 @@ void optimfs_close(struct optimfs *fs)
 	free(fs->source);
 	free(fs->real);
 	pthread_mutex_destroy(&fs->lock);
-	ofs_gate_fini(&fs->gate);
+	ofs_entrance_fini(&fs->entrance);
 	free(fs);
 }
 

@@ -16,8 +16,8 @@
 #include "base/buf.h"
 #include "catalog/catalog.h"
 #include "catalog/owners.h"
+#include "fs/enter.h"
 #include "fs/failures.h"
-#include "fs/gate.h"
 #include "fs/lines.h"
 #include "naming/file_name.h"
 #include "overlay/overlay.h"
@@ -91,7 +91,7 @@ struct ofs_stage;
 struct ofs_write_ops {
 	/* snap->edit was made, and nothing is replayed yet. */
 	int (*begin)(struct ofs_snapshot *snap, struct optimfs_error *err);
-	/* As optimfs_commit, with the gate held. */
+	/* As optimfs_commit, with writers held. */
 	int (*commit)(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	    struct optimfs_error *err);
 	/* What views are made of: one reference (view.h). EBUSY during a
@@ -153,6 +153,8 @@ struct ofs_texts {
  * what was made of that, and what was changed since. */
 struct ofs_snapshot {
 	struct optimfs *fs; /* that it is of */
+	_Atomic unsigned refs;
+	uint64_t serial; /* how many commits were before it */
 	struct ofs_catalog *cat;
 	struct ofs_tree tree;
 	struct ofs_reader reader; /* of cat */
@@ -182,8 +184,7 @@ struct optimfs {
 	/* By the last commit or abort, under lock. */
 	struct optimfs_error said;
 	bool unsynced; /* it was published all the same */
-	struct ofs_gate gate;
-	struct optimfs_file *files; /* open ones, where it may change */
+	struct ofs_entrance entrance;
 
 	char *source; /* as it was given */
 	char *real;   /* the same from the root; NULL: it is not here */
@@ -212,9 +213,11 @@ struct ofs_read_ahead {
 };
 
 struct optimfs_file {
-	struct optimfs_file *next, **back; /* of fs->files */
 	struct optimfs *fs;
-	struct ofs_snapshot *snap;
+	/* Where fs changes: of what follows, but for spare. A commit leaves the
+	 * file behind; who reads it next moves it to what is current then. */
+	pthread_rwlock_t lock;
+	struct ofs_snapshot *snap; /* one reference */
 	struct ofs_at at;
 	uint64_t size;
 	struct ofs_blob *blob;
@@ -251,21 +254,16 @@ struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
 struct optimfs *ofs_fs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err);
 
-/* reopen.c: after a commit, with the gate held: fs shows what is on the disk
- * now. Files that are open stay open. On failure all is as it was. */
+/* reopen.c: after a commit, with writers held: fs shows what is on the disk
+ * now. On failure all is as it was. */
 int ofs_fs_reopen(struct optimfs *fs, struct optimfs_error *err);
-/* May it become another checkpoint? */
-static inline bool ofs_fs_changes(const struct optimfs *fs)
-{
-	return fs->changes;
-}
-
 /* snapshot.c */
 /* What cat holds, which is the snapshot's then, on failure too. */
 struct ofs_snapshot *ofs_snapshot_new(struct optimfs *fs,
     struct ofs_catalog *cat, struct optimfs_error *err);
+struct ofs_snapshot *ofs_snapshot_ref(struct ofs_snapshot *snap);
 /* NULL is allowed. */
-void ofs_snapshot_free(struct ofs_snapshot *snap);
+void ofs_snapshot_unref(struct ofs_snapshot *snap);
 /* What its overlay lies over. */
 struct ofs_overlay_base ofs_snapshot_base(struct ofs_snapshot *snap);
 
@@ -389,14 +387,15 @@ void ofs_file_ahead_fini(struct optimfs_file *file);
 int ofs_file_open(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_file **file, struct optimfs_error *err);
 uint64_t ofs_file_size(const struct optimfs_file *file);
+/* Before and after something is asked of an open file by way of the public
+ * interface: as ofs_enter and ofs_leave_again. */
+struct ofs_snapshot *ofs_file_enter(struct optimfs_file *file);
+bool ofs_file_leave(struct optimfs_file *file, struct ofs_snapshot *now,
+    bool failed);
 /* Put where it happened before the words, and the failure on record; -1. len
  * 0: all of the file. */
 int ofs_file_failed(struct ofs_snapshot *snap, struct ofs_at at, uint64_t off,
     uint64_t len, struct optimfs_error *err);
-/* Of an open file, what it holds is let go; and is found again as at. */
-void ofs_file_leave(struct optimfs_file *file);
-int ofs_file_return(struct optimfs_file *file, struct ofs_snapshot *snap,
-    struct ofs_at at, struct optimfs_error *err);
 /* Fails when the entry is known to be damaged. */
 int ofs_entry_sound(const struct ofs_snapshot *snap, const struct ofs_entry *e,
     struct optimfs_error *err);

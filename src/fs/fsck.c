@@ -97,7 +97,7 @@ static int check_entry(struct ofs_check *c, uint32_t index, bool data,
 	sound = ofs_entry_sound(c->snap, e, &why) == 0;
 	if (ours && !sound)
 		ofs_check_found(c, true, c->path, why.code, why.text);
-	else if (ours && ofs_entry_lost(c->fs, e, &why))
+	else if (ours && ofs_entry_lost(c->snap, e, &why))
 		ofs_check_found(c, true, c->path, why.code, why.text);
 	return data && sound ? ofs_check_data(c, index, err) : 0;
 }
@@ -233,7 +233,7 @@ static int check_together(struct ofs_check *c, bool data,
 int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
     void *ctx, uint64_t *problems, struct optimfs_error *err)
 {
-	struct ofs_check c = { .snap = fs->now,
+	struct ofs_check c = { .snap = ofs_enter(fs),
 		.report = report,
 		.ctx = ctx,
 		.world = fs->options.world };
@@ -250,5 +250,6 @@ int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
 	free(c.buf);
 	if (ret == 0)
 		*problems = c.problems;
+	ofs_leave(c.snap);
 	return ret;
 }

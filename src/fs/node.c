@@ -262,13 +262,16 @@ int ofs_lookup(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	struct ofs_snapshot *snap = ofs_enter(fs);
+	struct ofs_snapshot *snap;
 	struct ofs_at at;
-	int ret = ofs_lookup(snap, dir, name, &at, err);
+	int ret;
 
-	if (ret == 0)
-		ret = ofs_at_attr(snap, at, attr, err);
-	ofs_leave(snap);
+	do {
+		snap = ofs_enter(fs);
+		ret = ofs_lookup(snap, dir, name, &at, err);
+		if (ret == 0)
+			ret = ofs_at_attr(snap, at, attr, err);
+	} while (ofs_leave_again(snap, ret == -1));
 	return ret;
 }
 
@@ -308,12 +311,15 @@ int ofs_resolve(struct ofs_snapshot *snap, const char *path,
 int optimfs_resolve(struct optimfs *fs, const char *path,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	struct ofs_snapshot *snap = ofs_enter(fs);
+	struct ofs_snapshot *snap;
 	struct ofs_at at;
-	int ret = ofs_resolve(snap, path, &at, err);
+	int ret;
 
-	if (ret == 0)
-		ret = ofs_at_attr(snap, at, attr, err);
-	ofs_leave(snap);
+	do {
+		snap = ofs_enter(fs);
+		ret = ofs_resolve(snap, path, &at, err);
+		if (ret == 0)
+			ret = ofs_at_attr(snap, at, attr, err);
+	} while (ofs_leave_again(snap, ret == -1));
 	return ret;
 }

@@ -11,6 +11,7 @@
 #include "cluster/transport.h"
 #include "fs/fs.h"
 #include "fs/view.h"
+#include "store/local.h"
 
 /* Times and modes that files have which no object stands behind. */
 static void source_defaults(struct ofs_snapshot *snap)
@@ -93,7 +94,7 @@ static int text_fits(void *ctx, uint32_t node, const char *text, size_t n,
 
 static void shut(void *ctx)
 {
-	(void)ofs_gate_close(((struct ofs_snapshot *)ctx)->fs);
+	ofs_begin_replacing(((struct ofs_snapshot *)ctx)->fs);
 }
 
 static void log_error(void *ctx, const struct optimfs_error *why)
@@ -130,19 +131,26 @@ struct ofs_snapshot *ofs_snapshot_new(struct optimfs *fs,
 		return NULL;
 	}
 	snap->fs = fs;
+	atomic_init(&snap->refs, 1);
 	snap->cat = cat;
 	pthread_mutex_init(&snap->texts.lock, NULL);
 	for (size_t i = 0; i < OFS_NSTATIC; i++)
 		ofs_lines_init(&snap->lines[i], ofs_static_nodes[i].lines);
 	if (build(snap, err) == 0)
 		return snap;
-	ofs_snapshot_free(snap);
+	ofs_snapshot_unref(snap);
 	return NULL;
 }
 
-void ofs_snapshot_free(struct ofs_snapshot *snap)
+struct ofs_snapshot *ofs_snapshot_ref(struct ofs_snapshot *snap)
 {
-	if (snap == NULL)
+	atomic_fetch_add(&snap->refs, 1);
+	return snap;
+}
+
+void ofs_snapshot_unref(struct ofs_snapshot *snap)
+{
+	if (snap == NULL || atomic_fetch_sub(&snap->refs, 1) != 1)
 		return;
 	ofs_overlay_free(snap->edit);
 	ofs_views_fini(snap);

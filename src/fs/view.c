@@ -19,6 +19,8 @@
 /* Names cost little until they are looked into; a loop over all that are valid
  * still has to end. */
 #define VIEWS_MAX 1024u
+/* Numbers for them: the bits above say which generation a node is of. */
+#define SPACES_MAX (1u << (OFS_GENERATION - 32))
 /* Views without users of which all is kept, and names of files of all views: of
  * 10^6 tensors a view has 60 MB, or a file each. */
 #define UNUSED_MAX 4u
@@ -32,6 +34,7 @@ struct ofs_views {
 	TAILQ_HEAD(, ofs_view_dir) unused; /* oldest first */
 	unsigned nunused, nlaid_out;
 	uint32_t nnames;
+	uint32_t first; /* how many there were before a commit or several */
 	_Atomic uint32_t n;
 	struct ofs_view_dir *_Atomic v[VIEWS_MAX];
 };
@@ -44,6 +47,16 @@ int ofs_views_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 	pthread_mutex_init(&snap->views->lock, NULL);
 	TAILQ_INIT(&snap->views->unused);
 	return 0;
+}
+
+bool ofs_views_follow(struct ofs_snapshot *snap, const struct ofs_snapshot *now)
+{
+	uint32_t first = now->views->first + atomic_load(&now->views->n);
+
+	if (first > SPACES_MAX - VIEWS_MAX)
+		return false;
+	snap->views->first = first;
+	return true;
 }
 
 static void view_free(struct ofs_view_dir *v)
@@ -70,8 +83,9 @@ void ofs_views_fini(struct ofs_snapshot *snap)
 struct ofs_view_dir *ofs_view_at(const struct ofs_snapshot *snap,
     struct ofs_at at)
 {
-	return atomic_load_explicit(&snap->views->v[at.space - OFS_SPACE_VIEW],
-	    memory_order_acquire);
+	uint32_t i = at.space - OFS_SPACE_VIEW - snap->views->first;
+
+	return atomic_load_explicit(&snap->views->v[i], memory_order_acquire);
 }
 
 /* One that was found, so that there are names. */
@@ -150,7 +164,7 @@ int ofs_view_make(struct ofs_snapshot *snap, const char *name,
 		}
 		pthread_mutex_unlock(&snap->views->lock);
 	}
-	*at = (struct ofs_at){ OFS_SPACE_VIEW + i, 0 };
+	*at = (struct ofs_at){ OFS_SPACE_VIEW + snap->views->first + i, 0 };
 	return ret;
 }
 
@@ -221,7 +235,8 @@ bool ofs_view_has(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	struct ofs_view_names *names;
 
-	if (at.space - OFS_SPACE_VIEW >= atomic_load(&snap->views->n))
+	if (at.space - OFS_SPACE_VIEW - snap->views->first >=
+	    atomic_load(&snap->views->n))
 		return false;
 	names = atomic_load(&ofs_view_at(snap, at)->names);
 	return at.index == 0 || (names != NULL && at.index < names->n);

@@ -40,6 +40,10 @@ void ofs_edition_unref(struct ofs_edition *e);
 
 int ofs_views_init(struct ofs_snapshot *snap, struct optimfs_error *err);
 void ofs_views_fini(struct ofs_snapshot *snap);
+/* Give views of snap, which follows now, numbers that none of now's have. False:
+ * there are no such numbers. */
+bool ofs_views_follow(struct ofs_snapshot *snap,
+    const struct ofs_snapshot *now);
 
 /* From now on views are made anew, of edition; NULL: as what is edited is
  * then. */

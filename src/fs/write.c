@@ -11,7 +11,7 @@
 
 int ofs_may_write(const struct optimfs *fs, struct optimfs_error *err)
 {
-	if (ofs_fs_changes(fs))
+	if (fs->changes)
 		return 0;
 	return optimfs_fail(err, EROFS, "mounted read-only");
 }
@@ -63,8 +63,9 @@ static int open_control(struct ofs_snapshot *snap, struct ofs_at at,
 	*file = calloc(1, sizeof(**file));
 	if (*file == NULL)
 		return optimfs_fail(err, ENOMEM, "open file");
+	pthread_rwlock_init(&(*file)->lock, NULL);
 	(*file)->fs = snap->fs;
-	(*file)->snap = snap;
+	(*file)->snap = ofs_snapshot_ref(snap);
 	(*file)->at = at;
 	(*file)->control = true;
 	ofs_composition_init(&(*file)->comp);
@@ -117,7 +118,7 @@ int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
 {
 	struct ofs_snapshot *snap = ofs_enter_write(fs);
 	int ret = ofs_file_open_write(snap, node, truncate, file, err);
-	ofs_leave(snap);
+	ofs_leave_write(snap);
 	return ret;
 }
 
@@ -184,11 +185,11 @@ int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
 		return optimfs_control(file->fs, buf, len, NULL, NULL, err);
 	snap = ofs_enter_write(file->fs);
 	ret = do_file_write(file, buf, len, off, err);
-	ofs_leave(snap);
+	ofs_leave_write(snap);
 	return ret;
 }
 
-/* With the gate passed. */
+/* From inside. */
 int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err)
 {
@@ -233,7 +234,7 @@ int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
 {
 	struct ofs_snapshot *snap = ofs_enter_write(file->fs);
 	int ret = ofs_file_truncate(file, size, err);
-	ofs_leave(snap);
+	ofs_leave_write(snap);
 	return ret;
 }
 
@@ -330,7 +331,7 @@ int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap = ofs_enter_write(file->fs);
 	int ret = ofs_file_flush(file, err);
-	ofs_leave(snap);
+	ofs_leave_write(snap);
 	return ret;
 }
 
@@ -355,6 +356,6 @@ int optimfs_file_sync(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap = ofs_enter_write(file->fs);
 	int ret = do_file_sync(file, err);
-	ofs_leave(snap);
+	ofs_leave_write(snap);
 	return ret;
 }

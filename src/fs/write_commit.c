@@ -54,12 +54,11 @@ static void show_or_say(struct optimfs *fs)
 
 	if (show(fs, &why) == 0)
 		return;
-	fs->now->edit->published = true;
 	fs->now->edit->why = why;
 	optimfs_log_error(fs, &why);
 }
 
-/* Readers wait from where what was staged is let go until it is shown. */
+/* Who reads, and fails, while files are replaced waits for what comes of it. */
 static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
@@ -68,11 +67,11 @@ static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	ret = fs->now->write->commit(fs, stop, ctx, err);
 	if (ret != -1)
 		show_or_say(fs);
-	ofs_gate_open(fs);
+	ofs_end_replacing(fs);
 	return ret;
 }
 
-/* With the gate held. */
+/* With writers held. */
 static int commit_held(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
@@ -98,22 +97,22 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	if (fs->options.scratch)
 		return optimfs_fail(err, EROFS,
 		    "OFS819 mounted with scratch: nothing can be committed");
-	if (ofs_gate_hold(fs, true, err) == -1)
+	if (ofs_hold_writers(fs, true, err) == -1)
 		return -1;
 	if (fs->now->edit->unsafe) {
 		*err = fs->now->edit->stuck;
-		ofs_gate_let(fs);
+		ofs_let_writers(fs);
 		return 1;
 	}
 	if (!fs->now->edit->ops->hidden && !fs->now->edit->published &&
 	    !ofs_overlay_dirty(fs->now->edit)) {
-		ofs_gate_let(fs);
+		ofs_let_writers(fs);
 		return 0;
 	}
 	atomic_store(&fs->now->edit->percent, 1);
 	ret = commit_held(fs, stop, ctx, err);
 	atomic_store(&fs->now->edit->percent, 0);
-	ofs_gate_let(fs);
+	ofs_let_writers(fs);
 	return ret;
 }
 
@@ -144,7 +143,7 @@ int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 
 void ofs_control_said(struct optimfs *fs, struct ofs_buf *out)
 {
-	if (!ofs_fs_changes(fs))
+	if (!fs->changes)
 		return;
 	pthread_mutex_lock(&fs->lock);
 	if (fs->said.code != 0)
@@ -157,10 +156,10 @@ static int drop_all(struct optimfs *fs, struct optimfs_error *err)
 {
 	int ret;
 
-	if (ofs_gate_hold(fs, true, err) == -1)
+	if (ofs_hold_writers(fs, true, err) == -1)
 		return -1;
 	ret = ofs_overlay_abort(fs->now->edit, err);
-	ofs_gate_let(fs);
+	ofs_let_writers(fs);
 	return ret;
 }
 
@@ -217,7 +216,7 @@ void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
 	struct ofs_snapshot *snap;
 
 	*status = (struct optimfs_status){ .percent = -1 };
-	if (!ofs_fs_changes(fs))
+	if (!fs->changes)
 		return;
 	snap = ofs_enter(fs);
 	ofs_overlay_status(snap->edit, &s);
@@ -237,7 +236,7 @@ int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
 	struct ofs_snapshot *snap;
 	int ret;
 
-	if (!ofs_fs_changes(fs))
+	if (!fs->changes)
 		return 0;
 	snap = ofs_enter(fs);
 	ret = ofs_stage_sync(snap->edit->stage, err);
@@ -250,7 +249,7 @@ uint64_t optimfs_changes(struct optimfs *fs)
 	struct ofs_snapshot *snap;
 	uint64_t n;
 
-	if (!ofs_fs_changes(fs))
+	if (!fs->changes)
 		return 0;
 	snap = ofs_enter(fs);
 	n = ofs_overlay_generation(snap->edit);
@@ -296,9 +295,9 @@ static struct ofs_edition *edition_new(struct ofs_snapshot *snap,
 		optimfs_fail(err, ENOMEM, "a view");
 		return NULL;
 	}
-	if (ofs_gate_hold(snap->fs, false, err) == 0) {
+	if (ofs_hold_writers(snap->fs, false, err) == 0) {
 		e->merged = ofs_merge(&snap->reader, snap->edit, err);
-		ofs_gate_let(snap->fs);
+		ofs_let_writers(snap->fs);
 	}
 	if (e->merged == NULL) {
 		free(e);

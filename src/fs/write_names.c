@@ -80,7 +80,7 @@ int optimfs_create(struct optimfs *fs, uint64_t dir, const char *name,
 {
 	struct ofs_snapshot *snap = ofs_enter_write(fs);
 	int ret = do_create(snap, dir, name, is_dir, attr, err);
-	ofs_leave(snap);
+	ofs_leave_write(snap);
 	return ret;
 }
 
@@ -106,7 +106,7 @@ int optimfs_remove(struct optimfs *fs, uint64_t dir, const char *name,
 {
 	struct ofs_snapshot *snap = ofs_enter_write(fs);
 	int ret = do_remove(snap, dir, name, is_dir, err);
-	ofs_leave(snap);
+	ofs_leave_write(snap);
 	return ret;
 }
 
@@ -142,7 +142,7 @@ int optimfs_rename(struct optimfs *fs, uint64_t dir, const char *name,
 {
 	struct ofs_snapshot *snap = ofs_enter_write(fs);
 	int ret = do_rename(snap, dir, name, newdir, newname, replace, err);
-	ofs_leave(snap);
+	ofs_leave_write(snap);
 	return ret;
 }
 
@@ -166,7 +166,7 @@ int optimfs_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
 {
 	struct ofs_snapshot *snap = ofs_enter_write(fs);
 	int ret = do_truncate(snap, node, size, err);
-	ofs_leave(snap);
+	ofs_leave_write(snap);
 	return ret;
 }
 
@@ -189,7 +189,7 @@ int optimfs_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
 {
 	struct ofs_snapshot *snap = ofs_enter_write(fs);
 	int ret = do_set_mtime(snap, node, mtime_ns, err);
-	ofs_leave(snap);
+	ofs_leave_write(snap);
 	return ret;
 }
 
@@ -230,6 +230,6 @@ int optimfs_setxattr(struct optimfs *fs, uint64_t node, const char *name,
 {
 	struct ofs_snapshot *snap = ofs_enter_write(fs);
 	int ret = do_setxattr(snap, node, name, value, len, err);
-	ofs_leave(snap);
+	ofs_leave_write(snap);
 	return ret;
 }

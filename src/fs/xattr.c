@@ -387,9 +387,13 @@ static int do_getxattr(struct ofs_snapshot *snap, uint64_t node,
 int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,
     char **value, size_t *len, struct optimfs_error *err)
 {
-	struct ofs_snapshot *snap = ofs_enter(fs);
-	int ret = do_getxattr(snap, node, name, value, len, err);
-	ofs_leave(snap);
+	struct ofs_snapshot *snap;
+	int ret;
+
+	do {
+		snap = ofs_enter(fs);
+		ret = do_getxattr(snap, node, name, value, len, err);
+	} while (ofs_leave_again(snap, ret == -1));
 	return ret;
 }
 

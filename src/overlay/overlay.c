@@ -137,7 +137,7 @@ void ofs_overlay_free(struct ofs_overlay *e)
 {
 	if (e == NULL)
 		return;
-	if (e->stage != NULL)
+	if (e->stage != NULL && !e->passed_on)
 		ofs_stage_close(e->stage,
 		    e->keep ||
 			(e->ops->hidden ? !e->published
@@ -172,7 +172,7 @@ static bool node_differs(const struct ofs_overlay *e,
 	if (ofs_overlay_is_made(e, v->index))
 		return v->parent != OFS_NONE && !v->dir;
 	if (e->ops->hidden)
-		return !v->dir && !v->gone && !e->published;
+		return !v->dir && !v->gone;
 	if (v->gone)
 		return true;
 	f = v->dir ? NULL : ofs_overlay_file(e, v->index);
@@ -181,7 +181,11 @@ static bool node_differs(const struct ofs_overlay *e,
 
 void ofs_overlay_status(struct ofs_overlay *e, struct ofs_overlay_status *s)
 {
-	*s = (struct ofs_overlay_status){ 0 };
+	*s = (struct ofs_overlay_status){
+		.percent = (int)atomic_load(&e->percent) - 1,
+	};
+	if (e->published)
+		return;
 	pthread_rwlock_rdlock(&e->names);
 	for (uint32_t i = 0; i < e->first; i++)
 		s->files += node_differs(e, e->base[i]);
@@ -193,7 +197,6 @@ void ofs_overlay_status(struct ofs_overlay *e, struct ofs_overlay_status *s)
 		pthread_rwlock_unlock(&f->lock);
 	}
 	pthread_rwlock_unlock(&e->names);
-	s->percent = (int)atomic_load(&e->percent) - 1;
 }
 
 void ofs_overlay_progress(struct ofs_overlay *e, unsigned percent)
@@ -255,10 +258,7 @@ int ofs_overlay_published(struct ofs_overlay *e,
 	int ret;
 
 	ofs_overlay_shut(e); /* where nothing was to be replaced */
-	pthread_rwlock_wrlock(&e->names);
-	forget(e);
-	pthread_rwlock_unlock(&e->names);
-	ofs_overlay_changed(e, true);
+	e->published = true;
 	ret = unsafe == NULL ? ofs_stage_reset(e->stage, &err) : -1;
 	if (ret == 0)
 		return 0;
@@ -275,29 +275,48 @@ int ofs_overlay_abort(struct ofs_overlay *e, struct optimfs_error *err)
 }
 
 /* Numbers that were given to made nodes are not given again, as long as they
- * could be taken for those. */
-int ofs_overlay_rebase(struct ofs_overlay *e,
+ * could be taken for those: such nodes are dead. */
+static int keep_numbers(struct ofs_overlay *e, const struct ofs_overlay *old,
+    struct optimfs_error *err)
+{
+	e->made = calloc((size_t)old->nmade + 1, sizeof(*e->made));
+	if (e->made == NULL)
+		return optimfs_fail(err, ENOMEM, "changes");
+	e->cap = old->nmade + 1;
+	for (uint32_t i = 0; i < old->nmade; i++) {
+		struct ofs_overlay_node *v = calloc(1, sizeof(*v));
+
+		if (v == NULL)
+			return optimfs_fail(err, ENOMEM, "changes");
+		v->index = e->first + i;
+		v->ino = old->made[i]->ino;
+		v->dir = old->made[i]->dir;
+		v->dead = true;
+		v->parent = OFS_NONE;
+		e->made[e->nmade++] = v;
+	}
+	return 0;
+}
+
+struct ofs_overlay *ofs_overlay_next(struct ofs_overlay *old,
     const struct ofs_overlay_base *base, bool same, struct optimfs_error *err)
 {
-	struct ofs_overlay old = *e;
+	struct ofs_overlay *e = ofs_overlay_new(base, NULL, old->scratch, err);
 
-	if (new_tables(e, base, err) == -1)
-		return -1;
-	if (same) {
-		old.made = NULL;
-		old.nmade = 0;
-		for (uint32_t i = 0; i < e->nmade; i++)
-			e->made[i]->file = NULL;
-	} else {
-		e->made = NULL;
-		e->nmade = e->cap = 0;
+	if (e == NULL)
+		return NULL;
+	if (same && keep_numbers(e, old, err) == -1) {
+		ofs_overlay_free(e);
+		return NULL;
 	}
-	free_tables(&old);
-	/* a template is one no more */
-	e->ops->free(e->ops_ctx);
-	e->ops = &ofs_overlay_staged_ops;
-	e->ops_ctx = NULL;
-	e->published = false;
-	ofs_overlay_changed(e, true);
-	return 0;
+	e->stage = old->stage;
+	old->passed_on = true;
+	e->keep = old->keep;
+	e->stuck = old->stuck;
+	e->unsafe = old->unsafe;
+	e->last_id = old->last_id;
+	e->percent = old->percent;
+	e->changed = old->changed + 1;
+	e->names_changed = old->names_changed + 1;
+	return e;
 }

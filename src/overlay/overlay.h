@@ -112,11 +112,11 @@ struct ofs_changes {
 int ofs_overlay_changes(struct ofs_overlay *edit, struct ofs_changes *out,
     struct optimfs_error *err);
 void ofs_changes_free(struct ofs_changes *c);
-/* Files of the checkpoint are about to be replaced: from now on nobody else may
- * look, until whoever commits shows what it made, or has failed. */
+/* Files of the checkpoint are about to be replaced: who reads it and fails has to
+ * wait until whoever commits shows what it made, or has failed. */
 void ofs_overlay_shut(struct ofs_overlay *edit);
 /* All that was staged is published, and unsafe is NULL, or what the last sync
- * failed with: nothing is staged any more. Nobody else may be inside (shut). 0:
+ * failed with: nothing is to be committed any more. Who is reading reads on. 0:
  * the journal is empty. -1: it has to stay, or could not be emptied; the record
  * of the commit must stay too, the next mount needs both, and until then every
  * change fails. */
@@ -132,9 +132,9 @@ struct ofs_overlay *ofs_overlay_new(const struct ofs_overlay_base *base,
     struct ofs_stage *stage, bool scratch, struct optimfs_error *err);
 /* What an earlier writer had staged. */
 int ofs_overlay_replay(struct ofs_overlay *edit, struct optimfs_error *err);
-/* It lies over another checkpoint now, of which nothing is changed. same: nodes
- * have the numbers that they had. */
-int ofs_overlay_rebase(struct ofs_overlay *edit,
+/* The next one, over what was published: nothing of it is changed. It takes the
+ * stage, but edit can be read on. same: nodes have the numbers that they had. */
+struct ofs_overlay *ofs_overlay_next(struct ofs_overlay *edit,
     const struct ofs_overlay_base *base, bool same, struct optimfs_error *err);
 /* Whatever happens, the stage stays. */
 void ofs_overlay_keep(struct ofs_overlay *edit);

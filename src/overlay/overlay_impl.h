@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "overlay/overlay.h"
 
-/* Order of locks: the gate, names, a file's, what is inside the stage. */
+/* Order of locks: names, a file's, what is inside the stage. */
 
 /* The longest text that a file may hold which is no tensor. */
 #define OFS_TEXT_MAX (16u << 20)
@@ -89,11 +89,12 @@ struct ofs_overlay {
 	void *ops_ctx;
 	struct ofs_stage *stage;
 	bool scratch;
-	/* It is, or a commit was that could not be shown: why not. Readers look
-	 * while a commit says so. */
+	/* All that it has is in the checkpoint; and why the next one, over
+	 * that, could not be made. Readers look while a commit says so. */
 	atomic_bool published;
 	struct optimfs_error why;
-	bool keep; /* the stage, whatever is in it */
+	bool passed_on; /* the stage is the next one's */
+	bool keep;      /* the stage, whatever is in it */
 	/* What every further change fails with: the last commit is not known
 	 * to be safe, or its journal could not be emptied, and the next mount
 	 * takes all that the journal has for published. */

@@ -516,10 +516,10 @@ static struct ofs_edition *edition_new(struct ofs_snapshot *snap,
 {
 	struct ofs_overrides *values;
 
-	if (ofs_gate_hold(snap->fs, false, err) == -1)
+	if (ofs_hold_writers(snap->fs, false, err) == -1)
 		return NULL;
 	values = ofs_writethrough_overrides(snap->edit, err);
-	ofs_gate_let(snap->fs);
+	ofs_let_writers(snap->fs);
 	return values == NULL ? NULL : &values->base;
 }
 

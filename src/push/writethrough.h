@@ -139,7 +139,7 @@ bool ofs_writethrough_is_rounded(const struct ofs_overlay *e, uint32_t entry);
 int ofs_writethrough_rounded(struct ofs_overlay *e, struct optimfs_error *err);
 
 /* commit.c */
-/* With the gate held: the template, complete, becomes the checkpoint. 0; 1: but
+/* With writers held: the template, complete, becomes the checkpoint. 0; 1: but
  * that may not survive a crash of the machine (OFS803); -1: nothing has
  * changed. */
 int ofs_writethrough_commit(struct optimfs *fs, bool (*stop)(void *ctx),

@@ -120,7 +120,7 @@ static const char *changes(void)
 	size_t n = 0;
 
 	text[0] = '\0';
-	if (ofs_gate_hold(s.fs, true, &err) == -1 ||
+	if (ofs_hold_writers(s.fs, true, &err) == -1 ||
 	    ofs_overlay_changes(s.fs->now->edit, &c, &err) == -1)
 		return err.text;
 	for (size_t i = 0; i < c.n && n < sizeof(text); i++)
@@ -128,7 +128,7 @@ static const char *changes(void)
 		    c.v[i].problem.code != 0 ? "!" : "", kinds[c.v[i].kind],
 		    c.v[i].path);
 	ofs_changes_free(&c);
-	ofs_gate_let(s.fs);
+	ofs_let_writers(s.fs);
 	return text;
 }
 
