@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cluster/call.h"
+#include "cluster/mail.h"
 #include "cluster/manifest.h"
 #include "cluster/task.h"
 #include "cluster/wire.h"
@@ -55,17 +56,12 @@ static int answer_done(struct ofs_request *q, struct optimfs_error *err)
 	return 0;
 }
 
-static int answer_task(struct ofs_request *q, struct optimfs_error *err)
-{
-	return ofs_task_answer(q->group->task, q->from, &q->c, err);
-}
-
 static const struct ofs_handler own_handlers[] = {
 	{ OFS_WIRE_DONE, answer_done, false },
-	{ OFS_WIRE_TASK, answer_task, false },
+	{ OFS_WIRE_TASK, ofs_task_answer, false },
 	{ OFS_WIRE_CALL, ofs_calls_begin, false },
-	{ OFS_WIRE_POLL, ofs_calls_poll, false },
-	{ OFS_WIRE_RESULT, ofs_calls_result, false },
+	{ OFS_WIRE_LETTER, ofs_mail_letter, false },
+	{ OFS_WIRE_PING, ofs_mail_ping, false },
 	{ OFS_WIRE_FETCH, ofs_manifest_fetch, true },
 	{ OFS_WIRE_LENGTH, ofs_manifest_length, true },
 	{ OFS_WIRE_RESCAN, ofs_manifest_rescan, true },
@@ -144,6 +140,15 @@ int ofs_group_handle(struct optimfs_group *w, struct ofs_request *q,
 	return ret;
 }
 
+/* Others may be there, and ask, before this rank knows which one it is. */
+static void wait_until_ready(struct optimfs_group *w)
+{
+	pthread_mutex_lock(&w->lock);
+	while (!w->ready)
+		pthread_cond_wait(&w->changed, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+}
+
 static int answer(void *ctx, int from, const void *request, size_t n, void *out,
     uint64_t want, struct optimfs_error *err)
 {
@@ -152,6 +157,7 @@ static int answer(void *ctx, int from, const void *request, size_t n, void *out,
 		.out = out,
 		.want = want };
 
+	wait_until_ready(ctx);
 	return ofs_group_handle(ctx, &q, err);
 }
 
@@ -167,6 +173,7 @@ static void add_handlers(struct optimfs_group *w, const struct ofs_handler *h,
 static void group_free(struct optimfs_group *w)
 {
 	ofs_calls_free(w->calls);
+	ofs_mail_free(w->mail);
 	ofs_task_free(w->task);
 	pthread_cond_destroy(&w->changed);
 	pthread_mutex_destroy(&w->lock);
@@ -180,10 +187,16 @@ static struct optimfs_group *group_new(const struct ofs_group_ops *ops,
 {
 	struct optimfs_group *w = calloc(1, sizeof(*w));
 
-	if (w != NULL)
-		w->calls = ofs_calls_new();
-	if (w == NULL || w->calls == NULL) {
-		free(w);
+	if (w == NULL) {
+		optimfs_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->changed, NULL);
+	w->calls = ofs_calls_new();
+	w->mail = ofs_mail_new();
+	if (w->calls == NULL || w->mail == NULL) {
+		group_free(w);
 		optimfs_fail(err, ENOMEM, "out of memory");
 		return NULL;
 	}
@@ -194,8 +207,6 @@ static struct optimfs_group *group_new(const struct ofs_group_ops *ops,
 	    sizeof(own_handlers) / sizeof(*own_handlers));
 	for (; *services != NULL; services++)
 		add_handlers(w, (*services)->handler, (*services)->nhandlers);
-	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->changed, NULL);
 	return w;
 }
 
@@ -217,8 +228,13 @@ struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
 	w->size = ops->size(w->w);
 	w->done = calloc((size_t)w->size, sizeof(*w->done));
 	w->task = ofs_task_new(w->size);
-	if (w->done != NULL && w->task != NULL)
+	if (w->done != NULL && w->task != NULL) {
+		pthread_mutex_lock(&w->lock);
+		w->ready = true;
+		pthread_cond_broadcast(&w->changed);
+		pthread_mutex_unlock(&w->lock);
 		return w;
+	}
 	optimfs_fail(err, ENOMEM, "out of memory");
 	ops->leave(w->w);
 	group_free(w);
@@ -310,39 +326,6 @@ int ofs_group_ask(const struct optimfs_group *w, int rank,
 		memcpy(out, ask.answer, want);
 	}
 	w->ops->release(w->w, &ask, 1);
-	return ret;
-}
-
-int ofs_group_vote(struct optimfs_group *w, const struct optimfs_error *own,
-    bool blame, struct optimfs_error *err)
-{
-	struct ofs_said *said = calloc((size_t)w->size, sizeof(*said));
-	struct ofs_buf b = { 0 };
-	int ret = 0;
-
-	ofs_wire_u32(&b, (uint32_t)own->code);
-	ofs_wire_str(&b, own->code == 0 ? "" : own->text);
-	if (said == NULL || b.bad)
-		ret = optimfs_fail(err, ENOMEM, "out of memory");
-	else
-		ret = w->ops->exchange(w->w, b.data, b.len, said, err);
-	for (int r = 0; r < w->size && ret == 0; r++) {
-		struct ofs_cursor c = ofs_cursor_of(said[r].p, said[r].n);
-		uint32_t code = ofs_cursor_le32(&c);
-		const char *text = ofs_wire_take_str(&c);
-
-		if (code == 0 && !c.bad)
-			continue;
-		ret = c.bad ? optimfs_fail(err, EPROTO,
-				  "OFS913 what it said makes no sense")
-			    : optimfs_fail_as(err, (int)code, "%s", text);
-		if (blame || c.bad)
-			ofs_group_blame(w, r, err);
-	}
-	for (int r = 0; said != NULL && r < w->size; r++)
-		free(said[r].p);
-	free(said);
-	ofs_buf_fini(&b);
 	return ret;
 }
 
@@ -471,10 +454,9 @@ void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 	if (worker[w->rank])
 		tell_all(w);
 	wait_for_all(w, worker);
+	ofs_calls_stop(w->calls);
 	w->ops->leave(w->w);
 	/* nobody is answered any more */
-	ofs_calls_free(w->calls);
-	w->calls = NULL;
 	if (w->gather != NULL)
 		w->gather->free(w);
 	for (uint32_t i = 0; i < w->nshares; i++)

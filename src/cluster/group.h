@@ -18,10 +18,17 @@
 
 struct ofs_bulk;
 struct ofs_calls;
+struct ofs_mail;
 struct ofs_manifest;
 struct ofs_task;
 
 #define OFS_MAX_SHARES 16
+
+/* What is called now and then while a rank waits; fn may be NULL. */
+struct ofs_tick {
+	void (*fn)(void *ctx);
+	void *ctx;
+};
 
 /* A request of another rank. */
 struct ofs_request {
@@ -73,6 +80,8 @@ struct optimfs_group {
 	struct ofs_bulk *bulk;               /* gather's */
 	struct ofs_task *task;               /* a task that all share: task.h */
 	struct ofs_calls *calls;
+	struct ofs_mail *mail;
+	uint32_t gathers;     /* that this rank has come to: allgather.h */
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	/* In the order in which they were offered, which is the same on all
@@ -82,6 +91,7 @@ struct optimfs_group {
 	uint32_t nshares;
 	uint32_t refreshed; /* how often any was */
 	bool *done;         /* rank i asks no more */
+	bool ready;         /* all of this is there: requests are answered */
 };
 
 /* The symbol of optimfs-NAME.so, which stays loaded: libraries of MPI and CUDA
@@ -117,10 +127,6 @@ void ofs_group_put(struct optimfs_group *w, struct ofs_manifest *s);
 int ofs_group_ask(const struct optimfs_group *w, int rank,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);
-/* Each rank says how it fares, code 0 for well: fails on all alike, with what
- * the first says that is not, and who that is when blame. All ranks call it. */
-int ofs_group_vote(struct optimfs_group *w, const struct optimfs_error *own,
-    bool blame, struct optimfs_error *err);
 /* Put "rank 2 (host)" before the text of what that rank answered; -1. */
 int ofs_group_blame(const struct optimfs_group *w, int rank,
     struct optimfs_error *err);

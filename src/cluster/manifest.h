@@ -104,7 +104,7 @@ static inline struct ofs_manifest *ofs_manifest_of(const struct ofs_elsewhere
 
 /* Answer FETCH and LENGTH: manifest_answer.c. */
 ofs_handler_fn ofs_manifest_fetch, ofs_manifest_length;
-/* Answer RESCAN: manifest_agree.c. */
+/* Answer RESCAN: manifest_refresh.c. */
 ofs_handler_fn ofs_manifest_rescan;
 
 /* Segments whose objects are files of s that are not here, from those who have

@@ -13,7 +13,7 @@
  * the ranks of a job and knows nothing of checkpoints. It exports one struct
  * ofs_group_ops called optimfs_group_module. Members are only ever added at
  * the end, with a new version. */
-#define OFS_GROUP_VERSION 2
+#define OFS_GROUP_VERSION 3
 #define OFS_GROUP_SYMBOL  "optimfs_group_module"
 
 /* Most bytes of a request, and of an answer: whoever wants more asks several
@@ -48,12 +48,6 @@ struct ofs_ask {
 	void *priv, *batch; /* the module's */
 };
 
-/* Bytes of one rank; p is NULL when there are none. */
-struct ofs_said {
-	void *p;
-	uint64_t n;
-};
-
 struct ofs_group_ops {
 	unsigned version;
 	const char *name;
@@ -65,13 +59,9 @@ struct ofs_group_ops {
 	const char *(*host)(const struct ofs_group *w, int rank);
 	/* The lowest rank of the machine that rank runs on. */
 	int (*node)(const struct ofs_group *w, int rank);
-	/* Every rank hands over n bytes and gets all of them: all[rank], each
-	 * malloc'ed and the caller's. All ranks call it, in one order, and
-	 * requests are answered meanwhile. On failure all is left alone. */
-	int (*exchange)(struct ofs_group *w, const void *mine, uint64_t n,
-	    struct ofs_said *all, struct optimfs_error *err);
 	/* Ask n questions at once and wait for all answers. Any thread, any
-	 * number of them. Follow it with release, whatever came of them. */
+	 * number of them, to other ranks. Follow it with release, whatever came
+	 * of them. */
 	void (*ask)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
 	/* Those n that were asked together. An answer that has not come is
 	 * given up. */

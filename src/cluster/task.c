@@ -5,21 +5,92 @@
 #include "cluster/task.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
-#include "cluster/task_impl.h"
+#include "base/memory.h"
+#include "cluster/allgather.h"
+#include "cluster/mail.h"
 #include "cluster/wire.h"
 
-/* How often those who wait are told of it, and how often it is asked. */
-#define TICK_NS (200 * 1000 * 1000)
+/* How often it is asked whether those beside this rank are there. */
 enum { ASK_MS = 1000 };
 
-/* Saying. */
+/* What ranks say to each other about a task. */
+enum message {
+	REPORT, /* to rank 0: what the task makes of it */
+	FAILED, /* to all: there is no point in going on */
+};
 
-static struct ofs_buf message(enum ofs_task_say what)
+struct ofs_task {
+	_Atomic uint64_t files, bytes; /* that this rank did */
+	pthread_mutex_t lock; /* guards what follows; take is called with it */
+	ofs_task_take_fn *take; /* NULL: no task */
+	void *ctx;
+	bool failed;               /* on another rank */
+	int64_t asked;             /* ms, when others were */
+	struct optimfs_work *work; /* of each rank, at the last barrier */
+};
+
+struct ofs_task *ofs_task_new(int size)
+{
+	struct ofs_task *task = calloc(1, sizeof(*task));
+
+	if (task == NULL)
+		return NULL;
+	pthread_mutex_init(&task->lock, NULL);
+	task->work = calloc((size_t)size, sizeof(*task->work));
+	if (task->work != NULL)
+		return task;
+	ofs_task_free(task);
+	return NULL;
+}
+
+void ofs_task_free(struct ofs_task *task)
+{
+	if (task == NULL)
+		return;
+	pthread_mutex_destroy(&task->lock);
+	free(task->work);
+	free(task);
+}
+
+/* Reports, and failures. */
+
+static int take_report(struct ofs_task *task, int from, struct ofs_cursor *c,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	pthread_mutex_lock(&task->lock);
+	ret = task->take == NULL ? optimfs_fail(err, ECANCELED, "given up")
+				 : task->take(task->ctx, from, c, err);
+	pthread_mutex_unlock(&task->lock);
+	return ret;
+}
+
+int ofs_task_answer(struct ofs_request *q, struct optimfs_error *err)
+{
+	struct ofs_task *task = q->group->task;
+
+	switch (ofs_cursor_u8(&q->c)) {
+	case REPORT:
+		return q->c.bad ? ofs_wire_malformed(err)
+				: take_report(task, q->from, &q->c, err);
+	case FAILED:
+		pthread_mutex_lock(&task->lock);
+		task->failed = true;
+		pthread_mutex_unlock(&task->lock);
+		return 0;
+	default:
+		return ofs_wire_malformed(err);
+	}
+}
+
+static struct ofs_buf message(enum message what)
 {
 	struct ofs_buf b = { 0 };
 
@@ -28,38 +99,93 @@ static struct ofs_buf message(enum ofs_task_say what)
 	return b;
 }
 
-static void put_error(struct ofs_buf *b, const struct optimfs_error *e)
-{
-	ofs_wire_u32(b, (uint32_t)e->code);
-	ofs_wire_str(b, e->code == 0 ? "" : e->text);
-}
-
 int ofs_task_report(struct optimfs_group *w, const struct ofs_buf *note,
     struct optimfs_error *err)
 {
-	struct ofs_task *task = w->task;
 	struct ofs_cursor c = ofs_cursor_of(note->data, note->len);
-	struct ofs_buf b = message(OFS_TASK_REPORT);
+	struct ofs_buf b = message(REPORT);
 	int ret;
 
 	ofs_buf_put(&b, note->data, note->len);
 	b.bad |= note->bad;
-	if (w->rank != 0) {
+	if (w->rank != 0)
 		ret = ofs_group_ask(w, 0, &b, NULL, 0, err);
-	} else {
-		pthread_mutex_lock(&task->lock);
-		ret = note->bad ? optimfs_fail(err, ENOMEM, "a note")
-				: task->take(task->ctx, 0, &c, err);
-		pthread_mutex_unlock(&task->lock);
-	}
+	else if (note->bad)
+		ret = optimfs_fail(err, ENOMEM, "a note");
+	else
+		ret = take_report(w->task, 0, &c, err);
 	ofs_buf_fini(&b);
 	return ret;
+}
+
+/* So that those who work need not go on until they are here. */
+static void report_failure(struct optimfs_group *w)
+{
+	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
+	struct ofs_buf b = message(FAILED);
+	size_t n = 0;
+
+	for (int r = 0; ask != NULL && !b.bad && r < w->size; r++)
+		if (r != w->rank && !w->ops->dead(w->w, r))
+			ask[n++] = (struct ofs_ask){
+				.to = r, .request = b.data, .nrequest = b.len
+			};
+	if (n > 0) {
+		w->ops->ask(w->w, ask, n);
+		w->ops->release(w->w, ask, n);
+	}
+	ofs_buf_fini(&b);
+	free(ask);
+}
+
+static int check_beside(struct optimfs_group *w, struct optimfs_error *err)
+{
+	int64_t never;
+	int beside[3], ret = 0;
+
+	ofs_allgather_beside(w, beside);
+	for (int i = 0; i < 3 && ret == 0; i++) {
+		never = 0;
+		if (beside[i] != -1)
+			ret = ofs_mail_alive(w, beside[i], &never, err);
+	}
+	return ret;
+}
+
+int ofs_task_check(struct optimfs_group *w, struct optimfs_error *err)
+{
+	struct ofs_task *task = w->task;
+	bool failed, due;
+
+	pthread_mutex_lock(&task->lock);
+	failed = task->failed;
+	due = ofs_clock_ms() - task->asked >= ASK_MS;
+	if (due)
+		task->asked = ofs_clock_ms();
+	pthread_mutex_unlock(&task->lock);
+	if (failed)
+		return optimfs_fail(err, ECANCELED,
+		    "given up, since another rank failed");
+	for (int r = 0; r < w->size; r++)
+		if (w->ops->dead(w->w, r)) {
+			optimfs_fail(err, EHOSTDOWN, "OFS911 it has died");
+			return ofs_group_blame(w, r, err);
+		}
+	return due ? check_beside(w, err) : 0;
 }
 
 void ofs_task_did(struct optimfs_group *w, uint64_t bytes)
 {
 	atomic_fetch_add(&w->task->files, 1);
 	atomic_fetch_add(&w->task->bytes, bytes);
+}
+
+void optimfs_group_work(struct optimfs_group *w, int rank,
+    struct optimfs_work *work)
+{
+	pthread_mutex_lock(&w->task->lock);
+	*work = w->task->work[rank];
+	pthread_mutex_unlock(&w->task->lock);
 }
 
 /* Beginning and end. */
@@ -72,7 +198,7 @@ int ofs_task_begin(struct optimfs_group *w, ofs_task_take_fn *take, void *ctx,
 	pthread_mutex_lock(&task->lock);
 	task->take = take;
 	task->ctx = ctx;
-	task->failed = task->lost = false;
+	task->failed = false;
 	atomic_store(&task->files, 0);
 	atomic_store(&task->bytes, 0);
 	pthread_mutex_unlock(&task->lock);
@@ -89,308 +215,76 @@ void ofs_task_end(struct optimfs_group *w)
 	pthread_mutex_unlock(&w->task->lock);
 }
 
-static int exchange(struct optimfs_group *w, const struct ofs_buf *mine,
-    struct ofs_said **said, struct optimfs_error *err)
-{
-	*said = calloc((size_t)w->size, sizeof(**said));
-	if (*said == NULL || (mine != NULL && mine->bad))
-		return optimfs_fail(err, ENOMEM, "out of memory");
-	return w->ops->exchange(w->w, mine == NULL ? NULL : mine->data,
-	    mine == NULL ? 0 : mine->len, *said, err);
-}
+/* What all come to. */
 
-static void free_said(const struct optimfs_group *w, struct ofs_said *said)
+int ofs_task_broadcast(struct optimfs_group *w, const struct ofs_buf *mine,
+    struct ofs_buf *got, struct optimfs_error *err)
 {
-	for (int r = 0; said != NULL && r < w->size; r++)
-		free(said[r].p);
-	free(said);
-}
+	struct ofs_allgather a = { .mine = w->rank == 0 ? mine : NULL };
+	int ret = ofs_allgather(w, &a, err);
 
-int ofs_task_tell(struct optimfs_group *w, const struct ofs_buf *mine,
-    struct ofs_said *got, struct optimfs_error *err)
-{
-	struct ofs_said *said;
-	int ret = exchange(w, w->rank == 0 ? mine : NULL, &said, err);
-
-	if (ret == 0) {
-		*got = said[0];
-		said[0].p = NULL;
-	}
-	free_said(w, said);
-	return ret;
+	*got = (struct ofs_buf){ 0 };
+	if (ret == 0)
+		ofs_buf_put(got, a.said[0].c.p, ofs_cursor_left(&a.said[0].c));
+	ofs_allgather_fini(&a);
+	return got->bad ? ofs_no_memory(err) : ret;
 }
 
 int ofs_task_who(struct optimfs_group *w, bool mine, bool *all,
     struct optimfs_error *err)
 {
-	struct ofs_said *said;
 	struct ofs_buf b = { 0 };
+	struct ofs_allgather a = { .mine = &b };
 	int ret;
 
 	ofs_wire_u8(&b, mine);
-	ret = exchange(w, &b, &said, err);
-	for (int r = 0; ret == 0 && r < w->size; r++) {
-		struct ofs_cursor c = ofs_cursor_of(said[r].p, said[r].n);
-
-		all[r] = ofs_cursor_u8(&c) == 1;
-	}
-	free_said(w, said);
+	ret = ofs_allgather(w, &a, err);
+	for (int r = 0; ret == 0 && r < w->size; r++)
+		all[r] = ofs_cursor_u8(&a.said[r].c) == 1;
+	ofs_allgather_fini(&a);
 	ofs_buf_fini(&b);
 	return ret;
 }
 
-/* Are the others there? */
-
-/* Rank 0 has not heard the vote of this one, and goes without it. */
-static void count_out(struct optimfs_group *w, int rank, uint32_t meeting,
-    const struct optimfs_error *why)
+static void take_work(struct optimfs_group *w, struct ofs_allgather *a)
 {
-	struct ofs_task *task = w->task;
-
-	pthread_mutex_lock(&task->lock);
-	if (w->rank != 0) {
-		task->lost = true;
-		ofs_task_failed(task, why);
-	} else if (task->vote[rank].meeting != meeting) {
-		task->vote[rank] =
-		    (struct ofs_task_vote){ meeting, { 0, 0 }, *why };
-		ofs_task_failed(task, why);
-	}
-	pthread_mutex_unlock(&task->lock);
-}
-
-/* Rank 0 asks those that are not here yet, all others ask rank 0. */
-static bool wants_asking(const struct optimfs_group *w, int rank,
-    uint32_t meeting)
-{
-	return w->rank == 0
-	    ? rank != 0 && w->task->vote[rank].meeting != meeting
-	    : rank == 0;
-}
-
-static void ask_others(struct optimfs_group *w, uint32_t meeting, bool failed)
-{
-	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
-	struct ofs_buf b = message(OFS_TASK_ASK);
-	size_t n = 0;
-
-	ofs_wire_u8(&b, failed);
 	pthread_mutex_lock(&w->task->lock);
-	for (int r = 0; ask != NULL && !b.bad && r < w->size; r++)
-		if (wants_asking(w, r, meeting))
-			ask[n++] = (struct ofs_ask){
-				.to = r, .request = b.data, .nrequest = b.len
-			};
-	pthread_mutex_unlock(&w->task->lock);
-	if (n > 0)
-		w->ops->ask(w->w, ask, n);
-	for (size_t i = 0; i < n; i++) {
-		if (ask[i].err.code != EHOSTDOWN &&
-		    ask[i].err.code != ETIMEDOUT)
-			continue;
-		ofs_group_blame(w, ask[i].to, &ask[i].err);
-		count_out(w, ask[i].to, meeting, &ask[i].err);
-	}
-	if (n > 0)
-		w->ops->release(w->w, ask, n);
-	ofs_buf_fini(&b);
-	free(ask);
-}
-
-/* Not to be heard of again: dead, or gone without a word, for lack of memory. */
-static bool is_gone(struct optimfs_group *w, int rank,
-    struct optimfs_error *why)
-{
-	bool left;
-
-	if (w->ops->dead(w->w, rank)) {
-		optimfs_fail(why, EHOSTDOWN, "OFS911 it has died");
-	} else {
-		pthread_mutex_lock(&w->lock);
-		left = w->done[rank];
-		pthread_mutex_unlock(&w->lock);
-		if (!left)
-			return false;
-		optimfs_fail(why, EPROTO, "OFS913 it has given up");
-	}
-	ofs_group_blame(w, rank, why);
-	return true;
-}
-
-static void look_at_others(struct optimfs_group *w, uint32_t meeting)
-{
-	struct ofs_task *task = w->task;
-	struct optimfs_error why;
-	bool due, failed;
-
-	for (int r = 0; r < w->size; r++)
-		if (r != w->rank && (w->rank == 0 || r == 0) &&
-		    is_gone(w, r, &why))
-			count_out(w, r, meeting, &why);
-	pthread_mutex_lock(&task->lock);
-	due = ofs_clock_ms() - task->asked >= ASK_MS;
-	failed = task->failed;
-	if (due)
-		task->asked = ofs_clock_ms();
-	pthread_mutex_unlock(&task->lock);
-	if (due)
-		ask_others(w, meeting, failed);
-}
-
-int ofs_task_check(struct optimfs_group *w, struct optimfs_error *err)
-{
-	struct ofs_task *task = w->task;
-	int ret = 0;
-
-	look_at_others(w, task->meeting + 1);
-	pthread_mutex_lock(&task->lock);
-	if (task->failed)
-		ret =
-		    optimfs_fail_as(err, task->why.code, "%s", task->why.text);
-	pthread_mutex_unlock(&task->lock);
-	return ret;
-}
-
-/* Meeting. */
-
-static bool all_here(const struct optimfs_group *w)
-{
-	const struct ofs_task *task = w->task;
-
-	if (w->rank != 0)
-		return task->lost || task->vote[0].meeting == task->meeting;
-	for (int r = 0; r < w->size; r++)
-		if (task->vote[r].meeting != task->meeting)
-			return false;
-	return true;
-}
-
-static void wait_for_all(struct optimfs_group *w, void (*tick)(void *ctx),
-    void *ctx)
-{
-	struct ofs_task *task = w->task;
-	struct timespec until;
-
-	pthread_mutex_lock(&task->lock);
-	while (!all_here(w)) {
-		until = ofs_clock_after(CLOCK_REALTIME, TICK_NS);
-		pthread_cond_timedwait(&task->changed, &task->lock, &until);
-		pthread_mutex_unlock(&task->lock);
-		look_at_others(w, task->meeting);
-		if (tick != NULL)
-			tick(ctx);
-		pthread_mutex_lock(&task->lock);
-	}
-	pthread_mutex_unlock(&task->lock);
-}
-
-/* Of those who failed, one who did so by itself. */
-static void judge(struct optimfs_group *w, struct optimfs_error *verdict)
-{
-	const struct ofs_task_vote *worst = NULL;
-
-	*verdict = (struct optimfs_error){ 0 };
 	for (int r = 0; r < w->size; r++) {
-		const struct ofs_task_vote *v = &w->task->vote[r];
-
-		if (v->err.code == 0)
-			continue;
-		if (worst == NULL || worst->err.code == ECANCELED)
-			worst = v;
+		w->task->work[r].files = ofs_cursor_le64(&a->said[r].c);
+		w->task->work[r].bytes = ofs_cursor_le64(&a->said[r].c);
 	}
-	if (worst != NULL)
-		*verdict = worst->err;
-}
-
-static void send_verdict(struct optimfs_group *w,
-    const struct optimfs_error *verdict)
-{
-	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
-	struct ofs_buf b = message(OFS_TASK_VERDICT);
-	size_t n = 0;
-
-	ofs_wire_u32(&b, w->task->meeting);
-	put_error(&b, verdict);
-	for (int r = 1; ask != NULL && !b.bad && r < w->size; r++)
-		if (!w->ops->dead(w->w, r))
-			ask[n++] = (struct ofs_ask){
-				.to = r, .request = b.data, .nrequest = b.len
-			};
-	if (n > 0) {
-		w->ops->ask(w->w, ask, n);
-		w->ops->release(w->w, ask, n);
-	}
-	ofs_buf_fini(&b);
-	free(ask);
-}
-
-static void preside(struct optimfs_group *w, const struct optimfs_error *own,
-    void (*tick)(void *ctx), void *ctx, struct optimfs_error *verdict)
-{
-	struct ofs_task *task = w->task;
-
-	pthread_mutex_lock(&task->lock);
-	task->meeting++;
-	task->vote[0] = (struct ofs_task_vote){ task->meeting,
-		{ atomic_load(&task->files), atomic_load(&task->bytes) },
-		*own };
-	if (own->code != 0)
-		ofs_task_failed(task, own);
-	pthread_mutex_unlock(&task->lock);
-	wait_for_all(w, tick, ctx);
-	pthread_mutex_lock(&task->lock);
-	judge(w, verdict);
-	pthread_mutex_unlock(&task->lock);
-	send_verdict(w, verdict);
-}
-
-static void attend(struct optimfs_group *w, const struct optimfs_error *own,
-    void (*tick)(void *ctx), void *ctx, struct optimfs_error *verdict)
-{
-	struct ofs_task *task = w->task;
-	struct ofs_buf b = message(OFS_TASK_VOTE);
-	struct optimfs_error mine = *own;
-
-	if (mine.code != 0 && mine.code != ECANCELED)
-		ofs_group_blame(w, w->rank, &mine);
-	ofs_wire_u32(&b, ++task->meeting);
-	ofs_wire_u64(&b, atomic_load(&task->files));
-	ofs_wire_u64(&b, atomic_load(&task->bytes));
-	put_error(&b, &mine);
-	if (ofs_group_ask(w, 0, &b, NULL, 0, &mine) == -1)
-		count_out(w, 0, task->meeting, &mine);
-	ofs_buf_fini(&b);
-	wait_for_all(w, tick, ctx);
-	pthread_mutex_lock(&task->lock);
-	*verdict = task->vote[0].meeting == task->meeting ? task->vote[0].err
-							  : task->why;
-	pthread_mutex_unlock(&task->lock);
+	pthread_mutex_unlock(&w->task->lock);
 }
 
 int ofs_task_barrier(struct optimfs_group *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *err)
 {
-	struct optimfs_error verdict;
+	struct optimfs_error mine = *own;
+	struct ofs_buf b = { 0 };
+	struct ofs_allgather a = {
+		.own = &mine, .mine = &b, .tick = { tick, ctx }
+	};
+	int ret;
 
-	if (w->rank == 0)
-		preside(w, own, tick, ctx, &verdict);
-	else
-		attend(w, own, tick, ctx, &verdict);
-	if (verdict.code == 0)
-		return 0;
-	return optimfs_fail_as(err, verdict.code, "%s", verdict.text);
+	if (mine.code != 0 && mine.code != ECANCELED) {
+		if (w->rank != 0)
+			ofs_group_blame(w, w->rank, &mine);
+		report_failure(w);
+	}
+	ofs_wire_u64(&b, atomic_load(&w->task->files));
+	ofs_wire_u64(&b, atomic_load(&w->task->bytes));
+	ret = ofs_allgather(w, &a, err);
+	if (ret == 0) {
+		take_work(w, &a);
+		ret = ofs_allgather_verdict(w, &a, false, err);
+	}
+	ofs_allgather_fini(&a);
+	ofs_buf_fini(&b);
+	return ret;
 }
 
 int ofs_task_agree(struct optimfs_group *w, const struct optimfs_error *own,
     struct optimfs_error *err)
 {
 	return ofs_task_barrier(w, own, NULL, NULL, err);
-}
-
-void optimfs_group_work(struct optimfs_group *w, int rank,
-    struct optimfs_work *work)
-{
-	pthread_mutex_lock(&w->task->lock);
-	*work = w->task->vote[rank].work;
-	pthread_mutex_unlock(&w->task->lock);
 }

@@ -20,9 +20,9 @@
  * rank did well, or all fail alike. One task at a time in a group; all its
  * ranks take part.
  *
- * How long a rank works is not known, so nobody waits for another in an
- * exchange (module.h), which has a deadline, but in ofs_task_barrier, where
- * those who wait ask once a second whether the others are still there. */
+ * A rank that fails says so at once, and those who work look now and then
+ * whether one has, or is lost (ofs_task_check): so a task that cannot succeed
+ * ends soon on all. */
 
 /* A job, and who may do it: nmay ranks, of which one gets it. */
 struct ofs_task_job {
@@ -52,11 +52,10 @@ int ofs_task_begin(struct optimfs_group *w, ofs_task_take_fn *take, void *ctx,
 /* No more reports are taken. */
 void ofs_task_end(struct optimfs_group *w);
 
-/* What rank 0 says, to all: got is malloc'ed and the caller's. Soon after
- * ofs_task_begin, or the last barrier. */
-int ofs_task_tell(struct optimfs_group *w, const struct ofs_buf *mine,
-    struct ofs_said *got, struct optimfs_error *err);
-/* What each rank says, yes or no: all has room for all ranks. Likewise. */
+/* What rank 0 says, to all: got is the caller's. */
+int ofs_task_broadcast(struct optimfs_group *w, const struct ofs_buf *mine,
+    struct ofs_buf *got, struct optimfs_error *err);
+/* What each rank says, yes or no: all has room for all ranks. */
 int ofs_task_who(struct optimfs_group *w, bool mine, bool *all,
     struct optimfs_error *err);
 
@@ -92,7 +91,6 @@ int ofs_task_assign_all(struct optimfs_group *w, const uint64_t *size,
 struct ofs_task;
 struct ofs_task *ofs_task_new(int size);
 void ofs_task_free(struct ofs_task *task);
-int ofs_task_answer(struct ofs_task *task, int from, struct ofs_cursor *c,
-    struct optimfs_error *err);
+ofs_handler_fn ofs_task_answer;
 
 #endif

@@ -80,8 +80,8 @@ static char *make_mark(const char *dir, struct optimfs_error *err)
 	return mark;
 }
 
-static int tell_strings(struct optimfs_group *w, const char *a, const char *b,
-    struct ofs_said *said, struct optimfs_error *err)
+static int broadcast_strings(struct optimfs_group *w, const char *a,
+    const char *b, struct ofs_buf *said, struct optimfs_error *err)
 {
 	struct ofs_buf buf = { 0 };
 	int ret;
@@ -90,7 +90,7 @@ static int tell_strings(struct optimfs_group *w, const char *a, const char *b,
 		ofs_wire_str(&buf, a);
 		ofs_wire_str(&buf, b);
 	}
-	ret = ofs_task_tell(w, &buf, said, err);
+	ret = ofs_task_broadcast(w, &buf, said, err);
 	ofs_buf_fini(&buf);
 	return ret;
 }
@@ -99,7 +99,7 @@ int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
     struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
-	struct ofs_said said = { 0 };
+	struct ofs_buf said = { 0 };
 	char *mark = w->rank == 0 ? make_mark(*dir, &own) : NULL;
 	char *told = NULL;
 	bool seen = true;
@@ -107,17 +107,17 @@ int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
 
 	ret = ofs_task_begin(w, NULL, NULL, &own, err);
 	if (ret == 0)
-		ret = tell_strings(w, w->rank == 0 ? *dir : NULL, mark, &said,
-		    err);
+		ret = broadcast_strings(w, w->rank == 0 ? *dir : NULL, mark,
+		    &said, err);
 	if (ret == 0 && w->rank != 0) {
-		struct ofs_cursor c = ofs_cursor_of(said.p, said.n);
+		struct ofs_cursor c = ofs_cursor_of(said.data, said.len);
 
 		told = strdup(ofs_wire_take_str(&c));
 		seen = access(ofs_wire_take_str(&c), F_OK) == 0;
 		if (told == NULL)
 			optimfs_fail(&own, ENOMEM, "out of memory");
 	}
-	free(said.p);
+	ofs_buf_fini(&said);
 	if (ret == 0)
 		ret = ofs_task_agree(w, &own, err);
 	if (ret == 0)
@@ -163,8 +163,7 @@ int ofs_task_assign_all(struct optimfs_group *w, const uint64_t *size,
     const bool *may, int **who, size_t *n, struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
-	struct ofs_said said = { 0 };
-	struct ofs_buf b = { 0 };
+	struct ofs_buf b = { 0 }, said = { 0 };
 	struct ofs_cursor c;
 	int ret = 0;
 
@@ -174,19 +173,19 @@ int ofs_task_assign_all(struct optimfs_group *w, const uint64_t *size,
 	if (own.code != 0)
 		b.len = 0;
 	if (ofs_task_agree(w, &own, err) == -1 ||
-	    ofs_task_tell(w, &b, &said, err) == -1) {
+	    ofs_task_broadcast(w, &b, &said, err) == -1) {
 		ofs_buf_fini(&b);
 		return -1;
 	}
 	ofs_buf_fini(&b);
-	c = ofs_cursor_of(said.p, said.n);
-	*n = (size_t)(said.n / 4);
+	c = ofs_cursor_of(said.data, said.len);
+	*n = said.len / 4;
 	*who = calloc(*n + 1, sizeof(**who));
 	if (*who == NULL)
 		optimfs_fail(&own, ENOMEM, "%zu jobs", *n);
 	for (size_t i = 0; *who != NULL && i < *n; i++)
 		(*who)[i] = (int)ofs_cursor_le32(&c);
-	free(said.p);
+	ofs_buf_fini(&said);
 	ret = ofs_task_agree(w, &own, err);
 	if (ret == -1) {
 		free(*who);

@@ -85,11 +85,27 @@ static void take_segment(struct ofs_cursor *c, struct ofs_segment *seg)
 	seg->dst_pitch = (int64_t)seg->len;
 }
 
-static int malformed(struct optimfs_error *err)
+int ofs_wire_malformed(struct optimfs_error *err)
 {
 	return optimfs_fail(err, EPROTO,
-	    "OFS913 a request that makes no sense: are all ranks of one "
+	    "OFS913 what it said makes no sense: are all ranks of one "
 	    "version?");
+}
+
+void ofs_wire_error(struct ofs_buf *b, const struct optimfs_error *e)
+{
+	ofs_wire_u32(b, (uint32_t)e->code);
+	ofs_wire_str(b, e->code == 0 ? "" : e->text);
+}
+
+void ofs_wire_take_error(struct ofs_cursor *c, struct optimfs_error *e)
+{
+	uint32_t code = ofs_cursor_le32(c);
+	const char *text = ofs_wire_take_str(c);
+
+	*e = (struct optimfs_error){ 0 };
+	if (code != 0)
+		optimfs_fail_as(e, (int)code, "%s", text);
 }
 
 struct ofs_segment *ofs_wire_take_segments(struct ofs_cursor *c, uint32_t n,
@@ -100,7 +116,7 @@ struct ofs_segment *ofs_wire_take_segments(struct ofs_cursor *c, uint32_t n,
 	bool fits = true;
 
 	if (!ofs_cursor_fits(c, n, OFS_WIRE_SEGMENT)) {
-		malformed(err);
+		ofs_wire_malformed(err);
 		return NULL;
 	}
 	seg = calloc((size_t)n + 1, sizeof(*seg));
@@ -117,6 +133,6 @@ struct ofs_segment *ofs_wire_take_segments(struct ofs_cursor *c, uint32_t n,
 	if (fits && !c->bad && done == want && ofs_cursor_left(c) == 0)
 		return seg;
 	free(seg);
-	malformed(err);
+	ofs_wire_malformed(err);
 	return NULL;
 }

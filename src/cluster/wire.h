@@ -28,14 +28,16 @@
  *           back
  * To share a task:
  *   TASK    what (1): task.c
+ * What may take long (mail.h, call.h):
+ *   LETTER  tag, bytes of all of it, offset of these (8 each), bytes; nothing
+ *           comes back
+ *   PING    nothing; an answer says that one lives
+ *   CALL    id (4), a request; answered when the work has begun, of which a
+ *           letter says what came
  * To write:
  *   SITE    share (4), what (1): cluster/commit/participant.h
- *   RESCAN  share (4), number of the next (4): a call; what the rank has now
- * What may take long (call.h):
- *   CALL    a request; answered with the id (4) of the work
- *   POLL    id (4); answered with whether it is done (1) and the bytes of its
- *           result (8), or with its error
- *   RESULT  id (4), offset (8); answered with bytes of the result */
+ *   RESCAN  share (4), number of the next (4): a call; what the rank has
+ *           now */
 enum ofs_wire_kind {
 	OFS_WIRE_FETCH = 1,
 	OFS_WIRE_LENGTH = 2,
@@ -45,8 +47,8 @@ enum ofs_wire_kind {
 	OFS_WIRE_GIVE = 6,
 	OFS_WIRE_TASK = 7,
 	OFS_WIRE_CALL = 8,
-	OFS_WIRE_POLL = 9,
-	OFS_WIRE_RESULT = 10,
+	OFS_WIRE_LETTER = 9,
+	OFS_WIRE_PING = 10,
 	OFS_WIRE_SITE = 16,
 	OFS_WIRE_RESCAN = 17,
 };
@@ -66,6 +68,12 @@ void ofs_wire_str(struct ofs_buf *b, const char *s);
 /* A string that ends where it should and holds no NUL, or c->bad and "". Valid
  * as long as the bytes are; strings are written with their NUL. */
 const char *ofs_wire_take_str(struct ofs_cursor *c);
+
+/* An error: its code (4) and text. */
+void ofs_wire_error(struct ofs_buf *b, const struct optimfs_error *e);
+void ofs_wire_take_error(struct ofs_cursor *c, struct optimfs_error *e);
+/* Fail with EPROTO (OFS913): a request, or what a rank said, is none. */
+int ofs_wire_malformed(struct optimfs_error *err);
 
 /* A segment, but for its place in the reader's buffer. */
 void ofs_wire_segment(struct ofs_buf *b, const struct ofs_segment *seg);

@@ -31,9 +31,9 @@ static void put_place(const struct ofs_reshard *r, const char *dir,
 /* What this rank makes of rank 0's words: fails where it would do something
  * else. *sees: it has the same stage. */
 static int take_place(struct ofs_reshard *r, const char *dir,
-    const struct ofs_said *said, bool *sees, struct optimfs_error *err)
+    const struct ofs_buf *said, bool *sees, struct optimfs_error *err)
 {
-	struct ofs_cursor c = ofs_cursor_of(said->p, said->n);
+	struct ofs_cursor c = ofs_cursor_of(said->data, said->len);
 	const char *path = ofs_wire_take_str(&c);
 	uint64_t files = ofs_cursor_le64(&c);
 	const char *id = ofs_wire_take_str(&c);
@@ -129,10 +129,10 @@ out:
 	return ret;
 }
 
-static int take_share(struct ofs_reshard *r, const struct ofs_said *said,
+static int take_share(struct ofs_reshard *r, const struct ofs_buf *said,
     struct optimfs_error *err)
 {
-	struct ofs_cursor c = ofs_cursor_of(said->p, said->n);
+	struct ofs_cursor c = ofs_cursor_of(said->data, said->len);
 
 	for (uint32_t i = 0; i < r->n; i++)
 		r->file[i].ours =
@@ -149,19 +149,19 @@ static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
 {
 	struct optimfs_error own = { 0 };
 	struct ofs_buf b = { 0 };
-	struct ofs_said said;
+	struct ofs_buf said = { 0 };
 	bool sees = r->lead;
 	int ret;
 
 	if (r->lead)
 		put_place(r, dir, &b);
-	ret = ofs_task_tell(r->world, &b, &said, err);
+	ret = ofs_task_broadcast(r->world, &b, &said, err);
 	ofs_buf_fini(&b);
 	if (ret == -1)
 		return -1;
 	if (!r->lead && take_place(r, dir, &said, &sees, &own) == 0)
 		sees = sees && open_new(r, dir);
-	free(said.p);
+	ofs_buf_fini(&said);
 	if (ofs_task_agree(r->world, &own, err) == -1)
 		return -1;
 	return ofs_task_who(r->world, sees, writes, err);
@@ -173,18 +173,18 @@ static int share_out(struct ofs_reshard *r, const char *dir, const bool *writes,
 {
 	struct optimfs_error own = { 0 };
 	struct ofs_buf b = { 0 };
-	struct ofs_said said;
+	struct ofs_buf said = { 0 };
 	int ret;
 
 	if (r->lead && divide(r, dir, writes, told, &b, &own) == -1)
 		b.len = 0;
-	ret = ofs_task_tell(r->world, &b, &said, err);
+	ret = ofs_task_broadcast(r->world, &b, &said, err);
 	ofs_buf_fini(&b);
 	if (ret == -1)
 		return -1;
 	if (own.code == 0)
 		(void)take_share(r, &said, &own);
-	free(said.p);
+	ofs_buf_fini(&said);
 	return ofs_task_agree(r->world, &own, err);
 }
 

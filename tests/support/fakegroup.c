@@ -21,8 +21,6 @@ struct ofs_group {
 struct fakegroup {
 	int size;
 	struct ofs_group *world;
-	const void **said;
-	uint64_t *nsaid;
 	atomic_bool *dead, *mute;
 	pthread_barrier_t barrier;
 	struct fakeworld_counts counts;
@@ -45,8 +43,6 @@ struct fakegroup *fakeworld_new(int size)
 
 	f->size = size;
 	f->world = must(calloc(n, sizeof(*f->world)));
-	f->said = must(calloc(n, sizeof(*f->said)));
-	f->nsaid = must(calloc(n, sizeof(*f->nsaid)));
 	f->dead = must(calloc(n, sizeof(*f->dead)));
 	f->mute = must(calloc(n, sizeof(*f->mute)));
 	pthread_barrier_init(&f->barrier, NULL, (unsigned)size);
@@ -57,8 +53,6 @@ void fakeworld_free(struct fakegroup *f)
 {
 	pthread_barrier_destroy(&f->barrier);
 	free(f->world);
-	free(f->said);
-	free(f->nsaid);
 	free(f->dead);
 	free(f->mute);
 	free(f);
@@ -100,6 +94,7 @@ static struct ofs_group *join(const struct ofs_group_config *config,
 
 	(void)err;
 	*w = (struct ofs_group){ mine, my_rank, *config };
+	pthread_barrier_wait(&mine->barrier); /* all can be asked */
 	return w;
 }
 
@@ -125,26 +120,6 @@ static int node(const struct ofs_group *w, int r)
 	return r % 2;
 }
 
-static int exchange(struct ofs_group *w, const void *p, uint64_t n,
-    struct ofs_said *all, struct optimfs_error *err)
-{
-	struct fakegroup *f = w->f;
-
-	(void)err;
-	f->said[w->rank] = p;
-	f->nsaid[w->rank] = n;
-	pthread_barrier_wait(&f->barrier);
-	for (int r = 0; r < f->size; r++) {
-		all[r] = (struct ofs_said){ NULL, f->nsaid[r] };
-		if (f->nsaid[r] == 0)
-			continue;
-		all[r].p = must(malloc(f->nsaid[r]));
-		memcpy(all[r].p, f->said[r], f->nsaid[r]);
-	}
-	pthread_barrier_wait(&f->barrier);
-	return 0;
-}
-
 static void count(struct fakegroup *f, const struct ofs_ask *a)
 {
 	atomic_fetch_add(&f->counts.asks, 1);
@@ -163,9 +138,10 @@ static void ask_one(struct fakegroup *f, int from, struct ofs_ask *a)
 	if (a->nrequest > OFS_GROUP_REQUEST_MAX ||
 	    a->want > OFS_GROUP_ANSWER_MAX)
 		bail_out("a question that is too large");
-	if (atomic_load(&f->dead[a->to]) || atomic_load(&f->mute[a->to])) {
+	if (atomic_load(&f->dead[from]) || atomic_load(&f->dead[a->to]) ||
+	    atomic_load(&f->mute[a->to])) {
 		optimfs_fail(&a->err,
-		    atomic_load(&f->dead[a->to]) ? EHOSTDOWN : ETIMEDOUT,
+		    atomic_load(&f->mute[a->to]) ? ETIMEDOUT : EHOSTDOWN,
 		    "OFS911 it does not answer");
 		return;
 	}
@@ -216,7 +192,6 @@ const struct ofs_group_ops fakeworld_ops = {
 	.size = size,
 	.host = host,
 	.node = node,
-	.exchange = exchange,
 	.ask = ask,
 	.release = release,
 	.dead = dead,

@@ -195,19 +195,20 @@ static void do_well(struct test *t, struct optimfs_group *w)
 	const struct optimfs_error well = { 0 };
 	int r = optimfs_group_rank(w);
 	struct ofs_buf b = { 0 };
-	struct ofs_said got = { 0 };
+	struct ofs_buf got = { 0 };
 	bool who[MAX_RANKS];
 
 	t->ret[r] = -1;
 	ofs_buf_puts(&b, r == 0 ? "zero" : "somebody else");
 	if (ofs_task_begin(w, take, t, &well, &t->err[r]) == -1 ||
-	    ofs_task_tell(w, &b, &got, &t->err[r]) == -1 ||
+	    ofs_task_broadcast(w, &b, &got, &t->err[r]) == -1 ||
 	    ofs_task_who(w, r % 2 == 1, who, &t->err[r]) == -1)
 		return;
 	ofs_buf_fini(&b);
-	if (got.n != 4 || memcmp(got.p, "zero", 4) != 0 || who[0] || !who[1])
+	if (got.len != 4 || memcmp(got.data, "zero", 4) != 0 || who[0] ||
+	    !who[1])
 		return;
-	free(got.p);
+	ofs_buf_fini(&got);
 	for (int i = 0; i < r; i++)
 		ofs_task_did(w, 100);
 	if (note(w, (uint32_t)r, &t->err[r]) == -1 ||
@@ -347,7 +348,7 @@ static void test_silence(int bad)
 static void note_badly(struct test *t, struct optimfs_group *w)
 {
 	static const uint8_t garbage[][3] = { { OFS_WIRE_TASK, 99, 0 },
-		{ OFS_WIRE_TASK, 1, 7 }, { OFS_WIRE_TASK, 2, 7 } };
+		{ OFS_WIRE_LETTER, 1, 7 }, { OFS_WIRE_CALL, 2, 7 } };
 	struct optimfs_error own = { 0 };
 	int r = optimfs_group_rank(w);
 

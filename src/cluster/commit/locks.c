@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "cluster/allgather.h"
 #include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"

@@ -11,32 +11,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster/allgather.h"
 #include "cluster/gpu/bulk_impl.h"
 #include "cluster/wire.h"
 
 /* Setting up is a few steps that all ranks take together. What one of them
- * cannot do it says in the next exchange, so that all come to the same end. */
+ * cannot do it says in the next, so that all come to the same end. */
 struct setup {
 	struct optimfs_group *w;
 	struct optimfs_gather how;
 	struct ofs_bulk *bulk;
 	char device[64];
 	struct optimfs_error own; /* what failed here; code 0: nothing */
-	struct ofs_said *said;
+	struct ofs_allgather said;
 };
 
-static void free_said(struct setup *s)
-{
-	for (int r = 0; r < s->w->size; r++)
-		free(s->said[r].p);
-	memset(s->said, 0, (size_t)s->w->size * sizeof(*s->said));
-}
-
-static int exchange(struct setup *s, const void *p, uint64_t n,
+/* All say how they fare, and some bytes: in said, until the next time. */
+static int gather(struct setup *s, const void *p, uint64_t n,
     struct optimfs_error *err)
 {
-	free_said(s);
-	return s->w->ops->exchange(s->w->w, p, n, s->said, err);
+	const struct ofs_buf mine = { .data = (uint8_t *)(uintptr_t)p,
+		.len = n };
+
+	ofs_allgather_fini(&s->said);
+	s->said = (struct ofs_allgather){ .own = &s->own, .mine = &mine };
+	return ofs_allgather(s->w, &s->said, err);
 }
 
 /* What rank 0 was told to do holds for all. */
@@ -44,53 +43,41 @@ static int agree_how(struct setup *s, struct optimfs_error *err)
 {
 	uint8_t how = (uint8_t)s->how.how;
 
-	if (exchange(s, &how, 1, err) == -1)
+	if (gather(s, &how, 1, err) == -1)
 		return -1;
-	if (s->said[0].n == 1)
-		how = *(const uint8_t *)s->said[0].p;
-	if (s->said[0].n != 1 || how > OPTIMFS_GATHER_NCCL)
+	how = ofs_cursor_u8(&s->said.said[0].c);
+	if (s->said.said[0].c.bad || how > OPTIMFS_GATHER_NCCL)
 		return optimfs_fail(err, EPROTO,
 		    "OFS913 ranks do not agree on how to gather");
 	s->how.how = how;
 	return 0;
 }
 
-/* Have all come so far? The first that has not says why. Bytes that each adds
- * are in *c of each. 1: not all. */
+/* Have all come so far? The first that has not says why. 1: not all. */
 static int agree(struct setup *s, const void *more, size_t nmore, int *who,
     struct optimfs_error *why, struct optimfs_error *err)
 {
-	struct ofs_buf b = { 0 };
-	int ret;
+	int ret = gather(s, more, nmore, err);
 
-	ofs_wire_u32(&b, (uint32_t)s->own.code);
-	ofs_wire_str(&b, s->own.code == 0 ? "" : s->own.text);
-	ofs_buf_put(&b, more, nmore);
-	ret = b.bad ? optimfs_fail(err, ENOMEM, "out of memory")
-		    : exchange(s, b.data, b.len, err);
-	ofs_buf_fini(&b);
 	for (int r = 0; r < s->w->size && ret == 0; r++) {
-		struct ofs_cursor c =
-		    ofs_cursor_of(s->said[r].p, (size_t)s->said[r].n);
-		uint32_t code = ofs_cursor_le32(&c);
-		const char *text = ofs_wire_take_str(&c);
+		const struct ofs_said *said = &s->said.said[r];
 
-		if (c.bad || ofs_cursor_left(&c) != nmore)
+		if (ofs_cursor_left(&said->c) != nmore)
 			return optimfs_fail(err, EPROTO,
 			    "OFS913 rank %d speaks of GPUs in another way", r);
-		if (code == 0)
+		if (said->err.code == 0)
 			continue;
 		*who = r;
-		optimfs_fail_as(why, (int)code, "%s", text);
+		*why = said->err;
 		ret = 1;
 	}
 	return ret;
 }
 
 /* What rank r added in agree. */
-static const void *added(const struct setup *s, int r, size_t n)
+static const void *added(const struct setup *s, int r)
 {
-	return (const uint8_t *)s->said[r].p + s->said[r].n - n;
+	return s->said.said[r].c.p;
 }
 
 /* Opening the GPU. */
@@ -187,8 +174,7 @@ static void find_twins(const struct setup *s, int *who,
 	for (int r = 0; r < s->w->size; r++)
 		for (int q = 0; q < r; q++) {
 			if (ops->node(s->w->w, q) != ops->node(s->w->w, r) ||
-			    memcmp(added(s, q, sizeof(s->device)),
-				added(s, r, sizeof(s->device)),
+			    memcmp(added(s, q), added(s, r),
 				sizeof(s->device)) != 0)
 				continue;
 			*who = r;
@@ -227,7 +213,7 @@ static int connect_all(struct setup *s, int *who, struct optimfs_error *why,
 	ret = agree(s, id, sizeof(id), who, why, err);
 	if (ret != 0)
 		return ret;
-	memcpy(id, added(s, 0, sizeof(id)), sizeof(id));
+	memcpy(id, added(s, 0), sizeof(id));
 	if (b->ops->connect(b->gpu, id, s->w->rank, s->w->size, &s->own) == 0)
 		s->own.code = 0;
 	return agree(s, NULL, 0, who, why, err);
@@ -304,15 +290,10 @@ int optimfs_group_gather(struct optimfs_group *w,
     const struct optimfs_gather *how, struct optimfs_error *err)
 {
 	struct setup s = { .w = w, .how = *how };
-	int ret;
+	int ret = set_up(&s, err);
 
-	s.said = calloc((size_t)w->size, sizeof(*s.said));
-	if (s.said == NULL)
-		return optimfs_fail(err, ENOMEM, "out of memory");
-	ret = set_up(&s, err);
 	bulk_free(s.bulk);
-	free_said(&s);
-	free(s.said);
+	ofs_allgather_fini(&s.said);
 	return ret;
 }
 

@@ -5,7 +5,6 @@
 #include "cluster/mpi/mpi.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +18,6 @@
 
 #include "base/clock.h"
 
-/* What one broadcast moves: counts of MPI are ints. */
-#define PIECE ((uint64_t)64 << 20)
-/* How long all ranks may take to come to an exchange, in units of timeout=:
- * some may be looking through slow directories. */
-enum { EXCHANGE_PATIENCE = 20 };
 /* Seconds to leave together. */
 enum { LEAVE_PATIENCE = 5 };
 /* What a rank that is late already gets for its next answer, ms. */
@@ -36,85 +30,6 @@ struct identity {
 	uint64_t pids; /* the name space */
 	int32_t pid;
 };
-
-/* Where all ranks take part. The rest of the work goes on while we wait. */
-static int wait_for_all(struct ofs_group *w, MPI_Request *req, int64_t seconds,
-    struct optimfs_error *err)
-{
-	int64_t end =
-	    seconds == 0 ? INT64_MAX : mpi_now_us() + seconds * 1000000;
-	int done = 0;
-
-	for (;;) {
-		if (MPI_Test(req, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-			return optimfs_fail(err, EIO,
-			    "OFS913 MPI failed when ranks were to agree");
-		if (done)
-			return 0;
-		for (int r = 0; r < w->size; r++)
-			if (w->peer[r].dead)
-				return optimfs_fail(err, EHOSTDOWN,
-				    "OFS911 rank %d (%s) has died", r,
-				    w->peer[r].host);
-		if (mpi_now_us() > end)
-			return optimfs_fail(err, ETIMEDOUT,
-			    "OFS912 some rank did not come to an agreement in "
-			    "%" PRId64 " seconds",
-			    seconds);
-		if (!mpi_progress(w))
-			mpi_rest(w);
-	}
-}
-
-static int broadcast(struct ofs_group *w, int root, uint8_t *p, uint64_t n,
-    struct optimfs_error *err)
-{
-	MPI_Request req;
-
-	for (uint64_t at = 0, len; at < n; at += len) {
-		len = n - at < PIECE ? n - at : PIECE;
-		MPI_Ibcast(p + at, (int)len, MPI_BYTE, root, w->all, &req);
-		if (wait_for_all(w, &req,
-			(int64_t)w->config.timeout * EXCHANGE_PATIENCE,
-			err) == -1)
-			return -1;
-	}
-	return 0;
-}
-
-static int say(struct ofs_group *w, int root, uint64_t n, struct ofs_said *said,
-    struct optimfs_error *err)
-{
-	if (n == 0)
-		return 0;
-	said->p = malloc(n);
-	if (said->p == NULL)
-		return optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes", n);
-	said->n = n;
-	if (root == w->rank)
-		memcpy(said->p, w->mine, n);
-	return broadcast(w, root, said->p, n, err);
-}
-
-static int do_exchange(struct ofs_group *w, struct ofs_said *all,
-    struct optimfs_error *err)
-{
-	uint64_t *n = calloc((size_t)w->size, sizeof(*n)), mine = w->nmine;
-	MPI_Request req;
-	int ret;
-
-	if (n == NULL)
-		return optimfs_fail(err, ENOMEM, "out of memory");
-	MPI_Iallgather(&mine, 1, MPI_UINT64_T, n, 1, MPI_UINT64_T, w->all,
-	    &req);
-	ret = wait_for_all(w, &req,
-	    (int64_t)w->config.timeout * EXCHANGE_PATIENCE, err);
-	for (int r = 0; r < w->size && ret == 0; r++)
-		ret = say(w, r, n[r], &all[r], err);
-	if (ret == 0)
-		free(n); /* MPI may write to it after a failure */
-	return ret;
-}
 
 /* Beginning and end, on the communicating thread. */
 
@@ -206,40 +121,35 @@ static int start(struct ofs_group *w, struct optimfs_error *err)
  * end it: the process goes without. */
 static void finish(struct ofs_group *w)
 {
-	struct optimfs_error err;
+	int64_t end = mpi_now_us() + LEAVE_PATIENCE * INT64_C(1000000);
 	MPI_Request req;
+	int done = 0;
 
 	MPI_Ibarrier(w->all, &req);
-	if (wait_for_all(w, &req, LEAVE_PATIENCE, &err) == -1)
-		return;
+	while (!done) {
+		if (MPI_Test(&req, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS ||
+		    mpi_now_us() > end)
+			return;
+		for (int r = 0; r < w->size; r++)
+			if (w->peer[r].dead)
+				return;
+		if (!done && !mpi_progress(w))
+			mpi_rest(w);
+	}
 	while (!mpi_quiet(w))
 		if (!mpi_progress(w))
 			mpi_rest(w);
 	MPI_Finalize();
 }
 
-/* Carry out an order: true when it was the last. */
-static bool obey(struct ofs_group *w)
+static bool is_leaving(struct ofs_group *w)
 {
-	enum mpi_order order;
-	int ret = 0;
+	bool leaving;
 
 	pthread_mutex_lock(&w->lock);
-	order = w->order;
+	leaving = w->leaving;
 	pthread_mutex_unlock(&w->lock);
-	if (order == ORDER_NONE)
-		return false;
-	if (order == ORDER_EXCHANGE)
-		ret = do_exchange(w, w->all_said, w->order_err);
-	else
-		finish(w);
-	pthread_mutex_lock(&w->lock);
-	w->order = ORDER_NONE;
-	w->order_ret = ret;
-	w->ended = order == ORDER_LEAVE;
-	pthread_cond_broadcast(&w->changed);
-	pthread_mutex_unlock(&w->lock);
-	return order == ORDER_LEAVE;
+	return leaving;
 }
 
 static void *communicate(void *arg)
@@ -258,9 +168,10 @@ static void *communicate(void *arg)
 	pthread_mutex_unlock(&w->lock);
 	if (ret == -1)
 		return NULL;
-	while (!obey(w))
+	while (!is_leaving(w))
 		if (!mpi_progress(w))
 			mpi_rest(w);
+	finish(w);
 	return NULL;
 }
 
@@ -383,32 +294,6 @@ static bool is_dead(const struct ofs_group *w, int rank)
 	return w->peer[rank].dead;
 }
 
-static int exchange(struct ofs_group *w, const void *mine, uint64_t n,
-    struct ofs_said *all, struct optimfs_error *err)
-{
-	struct ofs_said *said = calloc((size_t)w->size, sizeof(*said));
-	int ret;
-
-	if (said == NULL)
-		return optimfs_fail(err, ENOMEM, "out of memory");
-	pthread_mutex_lock(&w->lock);
-	w->mine = mine;
-	w->nmine = n;
-	w->all_said = said;
-	w->order_err = err;
-	w->order = ORDER_EXCHANGE;
-	mpi_wake(w);
-	while (w->order != ORDER_NONE)
-		pthread_cond_wait(&w->changed, &w->lock);
-	ret = w->order_ret;
-	pthread_mutex_unlock(&w->lock);
-	if (ret == -1)
-		return -1; /* what was said stays: MPI may be writing it */
-	memcpy(all, said, (size_t)w->size * sizeof(*said));
-	free(said);
-	return 0;
-}
-
 static int64_t deadline(const struct ofs_group *w, int to)
 {
 	int64_t ms = (int64_t)w->config.timeout * 1000;
@@ -526,7 +411,7 @@ static void leave(struct ofs_group *w)
 	bool clean;
 
 	pthread_mutex_lock(&w->lock);
-	w->order = ORDER_LEAVE;
+	w->leaving = true;
 	mpi_wake(w);
 	pthread_mutex_unlock(&w->lock);
 	until = ofs_clock_after(CLOCK_REALTIME,
@@ -549,7 +434,6 @@ const struct ofs_group_ops optimfs_group_module = {
 	.size = get_size,
 	.host = get_host,
 	.node = get_node,
-	.exchange = exchange,
 	.ask = ask_all,
 	.release = release,
 	.dead = is_dead,

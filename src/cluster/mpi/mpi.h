@@ -107,9 +107,6 @@ struct mpi_peer {
 	unsigned noverdue; /* slots that it has not given back */
 };
 
-/* Work that only the communicating thread can do, for one caller at a time. */
-enum mpi_order { ORDER_NONE, ORDER_EXCHANGE, ORDER_LEAVE };
-
 struct ofs_group {
 	struct ofs_group_config config;
 	int rank, size;
@@ -127,13 +124,7 @@ struct ofs_group {
 	TAILQ_HEAD(mpi_jobs, mpi_job) asked, ready;    /* to answer, to send */
 	bool stopping;                                 /* answerers leave */
 	bool asleep; /* the thread wants to be woken */
-	enum mpi_order order;
-	const void *mine;
-	uint64_t nmine;
-	struct ofs_said *all_said;
-	struct optimfs_error *order_err;
-	int order_ret;
-	bool joined, ended;
+	bool joined, leaving;
 	struct optimfs_error join_err;
 
 	/* The communicating thread's own. */

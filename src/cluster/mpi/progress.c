@@ -484,8 +484,8 @@ void mpi_rest(struct ofs_group *w)
 		return;
 	}
 	pthread_mutex_lock(&w->lock);
-	w->asleep = TAILQ_EMPTY(&w->queue) && TAILQ_EMPTY(&w->ready) &&
-	    w->order == ORDER_NONE;
+	w->asleep =
+	    TAILQ_EMPTY(&w->queue) && TAILQ_EMPTY(&w->ready) && !w->leaving;
 	rest = rest_length(w, idle);
 	/* what waits for room waits for other messages */
 	if (!w->asleep && !TAILQ_EMPTY(&w->ready))

@@ -1,0 +1,177 @@
+/* allgather.c - what every rank says, for all */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "cluster/allgather.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "cluster/mail.h"
+#include "cluster/wire.h"
+
+/* A letter is an error, of the allgather itself, and after code 0 what some
+ * ranks say: rank (4), error, length (8), bytes of each. */
+
+void ofs_allgather_beside(const struct optimfs_group *w, int beside[3])
+{
+	int below = 2 * w->rank + 1;
+
+	beside[0] = w->rank == 0 ? -1 : (w->rank - 1) / 2;
+	beside[1] = below < w->size ? below : -1;
+	beside[2] = below + 1 < w->size ? below + 1 : -1;
+}
+
+static void put_own(const struct optimfs_group *w,
+    const struct ofs_allgather *a, struct ofs_buf *b)
+{
+	static const struct optimfs_error well;
+	static const struct ofs_buf nothing;
+	const struct ofs_buf *mine = a->mine == NULL ? &nothing : a->mine;
+
+	ofs_wire_u32(b, (uint32_t)w->rank);
+	ofs_wire_error(b, a->own == NULL ? &well : a->own);
+	ofs_wire_u64(b, mine->len);
+	ofs_buf_put(b, mine->data, mine->len);
+	b->bad |= mine->bad;
+}
+
+static int send_said(struct optimfs_group *w, int to, uint64_t tag,
+    const struct optimfs_error *why, const struct ofs_buf *said,
+    struct optimfs_error *err)
+{
+	struct ofs_buf letter = { 0 };
+	int ret;
+
+	ofs_wire_error(&letter, why);
+	if (why->code == 0)
+		ofs_buf_put(&letter, said->data, said->len);
+	ret = ofs_mail_send(w, to, tag, &letter, err);
+	ofs_buf_fini(&letter);
+	return ret;
+}
+
+/* Add what a letter holds to said; the first that fails is why. */
+static void receive_said(struct optimfs_group *w, int from, uint64_t tag,
+    const struct ofs_tick *tick, struct optimfs_error *why,
+    struct ofs_buf *said)
+{
+	struct ofs_buf letter = { 0 };
+	struct optimfs_error err = { 0 };
+	struct ofs_cursor c;
+
+	if (ofs_mail_receive(w, from, tag, tick, &letter, &err) == 0) {
+		c = ofs_cursor_of(letter.data, letter.len);
+		ofs_wire_take_error(&c, &err);
+		if (c.bad)
+			ofs_wire_malformed(&err);
+		else
+			ofs_buf_put(said, c.p, ofs_cursor_left(&c));
+	}
+	if (why->code == 0)
+		*why = err;
+	ofs_buf_fini(&letter);
+}
+
+/* Each rank once. */
+static int take_said(const struct optimfs_group *w, struct ofs_allgather *a,
+    struct optimfs_error *err)
+{
+	struct ofs_cursor c = ofs_cursor_of(a->bytes.data, a->bytes.len);
+	int n = 0;
+
+	a->said = calloc((size_t)w->size, sizeof(*a->said));
+	if (a->said == NULL)
+		return ofs_no_memory(err);
+	for (; n < w->size && ofs_cursor_left(&c) > 0; n++) {
+		uint32_t rank = ofs_cursor_le32(&c);
+		struct ofs_said *s =
+		    &a->said[rank < (uint32_t)w->size ? rank : 0];
+		const uint8_t *p;
+		uint64_t len;
+
+		ofs_wire_take_error(&c, &s->err);
+		len = ofs_cursor_le64(&c);
+		p = ofs_cursor_take(&c, len);
+		if (c.bad || rank >= (uint32_t)w->size || s->c.p != NULL)
+			return ofs_wire_malformed(err);
+		s->c = ofs_cursor_of(p, len);
+	}
+	return n == w->size && ofs_cursor_left(&c) == 0
+	    ? 0
+	    : ofs_wire_malformed(err);
+}
+
+int ofs_allgather(struct optimfs_group *w, struct ofs_allgather *a,
+    struct optimfs_error *err)
+{
+	uint32_t id = ++w->gathers;
+	uint64_t up = ofs_mail_tag(OFS_MAIL_UP, id);
+	uint64_t down = ofs_mail_tag(OFS_MAIL_DOWN, id);
+	struct ofs_buf said = { 0 };
+	struct optimfs_error why = { 0 };
+	int beside[3];
+
+	ofs_allgather_beside(w, beside);
+	put_own(w, a, &said);
+	for (int i = 1; i <= 2; i++)
+		if (beside[i] != -1 && why.code == 0)
+			receive_said(w, beside[i], up, &a->tick, &why, &said);
+	if (said.bad && why.code == 0)
+		ofs_no_memory(&why);
+	if (w->rank != 0) {
+		struct optimfs_error lost;
+
+		if (send_said(w, beside[0], up, &why, &said, &lost) == -1) {
+			why = lost;
+		} else {
+			said.len = 0;
+			receive_said(w, beside[0], down, &a->tick, &why, &said);
+		}
+		if (said.bad && why.code == 0)
+			ofs_no_memory(&why);
+	}
+	for (int i = 1; i <= 2; i++)
+		if (beside[i] != -1)
+			(void)send_said(w, beside[i], down, &why, &said, NULL);
+	a->bytes = said;
+	if (why.code != 0)
+		return optimfs_fail_as(err, why.code, "%s", why.text);
+	return take_said(w, a, err);
+}
+
+void ofs_allgather_fini(struct ofs_allgather *a)
+{
+	free(a->said);
+	ofs_buf_fini(&a->bytes);
+	a->said = NULL;
+}
+
+int ofs_allgather_verdict(const struct optimfs_group *w,
+    const struct ofs_allgather *a, bool blame, struct optimfs_error *err)
+{
+	int worst = -1;
+
+	for (int r = 0; r < w->size; r++)
+		if (a->said[r].err.code != 0 &&
+		    (worst == -1 || a->said[worst].err.code == ECANCELED))
+			worst = r;
+	if (worst == -1)
+		return 0;
+	optimfs_fail_as(err, a->said[worst].err.code, "%s",
+	    a->said[worst].err.text);
+	return blame ? ofs_group_blame(w, worst, err) : -1;
+}
+
+int ofs_group_vote(struct optimfs_group *w, const struct optimfs_error *own,
+    bool blame, struct optimfs_error *err)
+{
+	struct ofs_allgather a = { .own = own };
+	int ret = ofs_allgather(w, &a, err);
+
+	if (ret == 0)
+		ret = ofs_allgather_verdict(w, &a, blame, err);
+	ofs_allgather_fini(&a);
+	return ret;
+}
