@@ -366,9 +366,9 @@ int ofs_reshard_log_take(void *ctx, int from, struct ofs_cursor *c,
 		return 0;
 	pthread_mutex_lock(&r->lock);
 	ret = apply(r, &e, err);
-	pthread_mutex_unlock(&r->lock);
 	if (e.type == PART)
 		atomic_fetch_add(&r->done, ofs_reshard_part_size(f, e.num[1]));
+	pthread_mutex_unlock(&r->lock);
 	return ret;
 }
 

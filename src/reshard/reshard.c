@@ -227,7 +227,10 @@ static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 {
 	if (is_compressed(r) && recall(r, err) == -1)
 		return -1;
+	/* others may be writing already, and say so */
+	pthread_mutex_lock(&r->lock);
 	atomic_store(&r->done, written(r));
+	pthread_mutex_unlock(&r->lock);
 	say_resumed(r);
 	if (ofs_reshard_work(r, err) == -1)
 		return -1;
