@@ -40,6 +40,10 @@ int optimfs_fail_in(struct optimfs_error *err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* The text without its OFSnnn. */
 const char *optimfs_error_words(const struct optimfs_error *err);
+/* The words without "PATH: " or "PATH bytes M-N: " in front, as often as it
+ * stands there: for who has said already which file it is about. */
+const char *optimfs_error_about(const struct optimfs_error *err,
+    const char *path);
 
 #pragma GCC visibility pop
 

@@ -458,12 +458,26 @@ static int join(void *ctx, void *mine, const struct ofs_pool_chunk *k,
 	return 0;
 }
 
+/* The text of an error, without the path that is told anyway. */
+static char *why_of(const struct optimfs_error *err, const char *path)
+{
+	char *text;
+
+	if (err->number == 0)
+		return strdup(optimfs_error_about(err, path));
+	return asprintf(&text, "OFS%03d %s", err->number,
+		   optimfs_error_about(err, path)) == -1
+	    ? NULL
+	    : text;
+}
+
 static void failed(void *ctx, size_t item, const struct optimfs_error *err)
 {
 	struct check *c = ctx;
+	struct ofs_exam *e = &c->exam[item];
 
-	c->exam[item].error = err->code;
-	c->exam[item].why = strdup(err->text);
+	e->error = err->code;
+	e->why = why_of(err, e->file[0]->path);
 }
 
 static const struct ofs_pool_ops ops = { start, free, work, join, failed };
@@ -761,16 +775,21 @@ static void judge_others(struct check *c)
 		const struct ofs_file_info *f = &c->state.files.file[i];
 		struct optimfs_file *file;
 		struct optimfs_error why;
+		char *text;
 
 		if (ofs_is_tensor(f) || strncmp(f->path, "extra/", 6) == 0)
 			continue;
-		if (optimfs_file_open(c->fs, f->node, &file, &why) == 0)
+		if (optimfs_file_open(c->fs, f->node, &file, &why) == 0) {
 			optimfs_file_close(file);
-		else if (why.code != EOPNOTSUPP)
-			found(c, 201, 1, f->path, "cannot be read: %s",
-			    why.text);
+			continue;
+		}
+		text = why_of(&why, f->path);
+		if (why.code == EOPNOTSUPP)
+			looked(c, f, UNREAD, text);
 		else
-			looked(c, f, UNREAD, why.text);
+			found(c, 201, 1, f->path, "cannot be read: %s",
+			    text == NULL ? "" : text);
+		free(text);
 	}
 }
 

@@ -109,9 +109,15 @@ void ofs_buf_plain(struct ofs_buf *b, const void *s, size_t n)
 {
 	const uint8_t *p = s;
 
-	for (size_t i = 0; i < n; i++)
-		if (p[i] < 0x20 || p[i] == 0x7f || p[i] == '\\')
-			ofs_buf_printf(b, "\\x%02x", p[i]);
+	for (size_t i = 0; i < n;) {
+		size_t k = ofs_utf8_length(p + i, n - i);
+		bool control = k == 0 || p[i] < 0x20 || p[i] == 0x7f ||
+		    (k == 2 && p[i] == 0xc2 && p[i + 1] < 0xa0);
+
+		if (control || p[i] == '\\')
+			ofs_buf_printf(b, "\\x%02x", p[i++]);
 		else
-			ofs_buf_putc(b, p[i]);
+			for (; k > 0; k--)
+				ofs_buf_putc(b, p[i++]);
+	}
 }

@@ -82,9 +82,9 @@ static int number_of(const char *text)
 }
 
 /* text is the words; prefix what comes before them, "OFSnnn " or "". */
-__attribute__((format(printf, 4, 0))) static void fill(
-    struct optimfs_error *err, int code, const char *prefix, const char *fmt,
-    va_list ap)
+__attribute__((format(printf, 4, 0))) static void fill(struct optimfs_error
+							   *err,
+    int code, const char *prefix, const char *fmt, va_list ap)
 {
 	size_t n = strlen(prefix);
 	int saved = errno;
@@ -170,4 +170,29 @@ int optimfs_fail_in(struct optimfs_error *err, const char *fmt, ...)
 const char *optimfs_error_words(const struct optimfs_error *err)
 {
 	return err->text + (err->number == 0 ? 0 : CODE_LENGTH);
+}
+
+/* Where text goes on behind "PATH: " or "PATH bytes M-N: "; NULL. */
+static const char *behind(const char *text, const char *path, size_t n)
+{
+	static const char range[] = " bytes ";
+
+	if (n == 0 || strncmp(text, path, n) != 0)
+		return NULL;
+	text += n;
+	if (strncmp(text, range, sizeof(range) - 1) == 0) {
+		text += sizeof(range) - 1;
+		text += strspn(text, "0123456789-");
+	}
+	return strncmp(text, ": ", 2) == 0 ? text + 2 : NULL;
+}
+
+const char *optimfs_error_about(const struct optimfs_error *err,
+    const char *path)
+{
+	const char *text = optimfs_error_words(err), *next;
+
+	while ((next = behind(text, path, strlen(path))) != NULL)
+		text = next;
+	return text;
 }

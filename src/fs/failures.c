@@ -86,7 +86,7 @@ static void put_errno(struct ofs_buf *out, int code)
 
 static void put_line(struct ofs_buf *out, const struct ofs_failure *r)
 {
-	const char *words = optimfs_error_words(&r->err);
+	const char *words = optimfs_error_about(&r->err, r->path);
 
 	if (r->err.number == 0)
 		ofs_buf_puts(out, "-\t");

@@ -12,6 +12,7 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "overlay/overlay_impl.h"
+#include "text/parse.h"
 
 /* The tree is walked as it is now, and then as the checkpoint has it. A file
  * that is where the checkpoint has it is compared; one that is not is new, and
@@ -190,6 +191,44 @@ static void check_size(struct ofs_change *c,
 		    c->size, want);
 }
 
+/* Is a path one of tensors: of the model, or of a parameter's state? */
+static bool holds_tensors(const struct ofs_change *c)
+{
+	static const char extra[] = "_extra_state";
+	const char *last = c->key[c->nkeys - 1];
+	size_t n = strlen(last);
+
+	if (c->nkeys > 1 && strcmp(c->key[0], "model") == 0)
+		return n < sizeof(extra) - 1 ||
+		    strcmp(last + n - (sizeof(extra) - 1), extra) != 0;
+	return c->nkeys > 3 && strcmp(c->key[0], "optim") == 0 &&
+	    strcmp(c->key[c->nkeys - 3], "state") == 0;
+}
+
+/* A new file of these is a tensor, which says what it is, or a number: any
+ * other text would become a str that nobody meant. */
+static void check_typed(struct ofs_change *c)
+{
+	struct ofs_value_form nothing = { .doc = NULL };
+	struct ofs_pickle *doc;
+	bool number = false;
+
+	if (c->problem.code != 0 || c->dtype != OFS_DTYPE_NONE ||
+	    c->from != OFS_NONE || !holds_tensors(c))
+		return;
+	doc = c->text == NULL
+	    ? NULL
+	    : ofs_value_edit(&nothing, c->text, c->ntext, NULL);
+	if (doc != NULL && strcmp(c->key[0], "model") != 0)
+		number = ofs_pk_kind(doc, ofs_pickle_root(doc)) != OFS_PK_STR;
+	ofs_pickle_free(doc);
+	if (!number)
+		optimfs_fail(&c->problem, EINVAL,
+		    "OFS303 it has neither dtype nor shape: copy it with cp -a, "
+		    "or write it as .optimfs/npy/%.120s.npy",
+		    c->path);
+}
+
 static bool same_form(const struct ofs_overlay_form *a,
     const struct ofs_overlay_form *b)
 {
@@ -257,7 +296,11 @@ static int put_added(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
 	    put_text(w, c, f) == -1)
 		return -1;
 	check_size(c, form);
-	return put_form(w, c, form);
+	if (put_form(w, c, form) == -1)
+		return -1;
+	if (f != NULL && f->entry == OFS_NONE)
+		check_typed(c);
+	return 0;
 }
 
 static int put_removed(struct walk *w, uint32_t base)

@@ -5,12 +5,14 @@
 #include "text/parse.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "text/id_names.h"
 #include "text/leaf.h"
 #include "text/parse_impl.h"
@@ -20,11 +22,31 @@
 #define DIGITS_MAX 4300
 #define TEXT_LIMIT (64u << 20)
 
+/* Bytes of a tensor, say, are not shown to anybody. */
+static bool is_printable(struct ofs_str s)
+{
+	for (uint32_t i = 0; i < s.len;) {
+		size_t k = ofs_utf8_length((const uint8_t *)s.p + i, s.len - i);
+
+		if (k == 0 ||
+		    (k == 1 && (unsigned char)s.p[i] < 0x20 &&
+			strchr("\t\r\n", s.p[i]) == NULL))
+			return false;
+		i += (uint32_t)k;
+	}
+	return true;
+}
+
 int ofs_value_refuse(int code, struct ofs_str text, const char *what,
     struct optimfs_error *err)
 {
 	struct ofs_buf shown = { 0 };
 
+	if (!is_printable(text))
+		return optimfs_fail(err, code,
+		    "OFS806 %" PRIu32 " bytes, not all of them characters, "
+		    "are not %s",
+		    text.len, what);
 	ofs_buf_plain(&shown, text.p, text.len > 40 ? 40 : text.len);
 	ofs_buf_putc(&shown, '\0');
 	optimfs_fail(err, code, "OFS806 '%s%s' is not %s",

@@ -58,6 +58,33 @@ is "extended, it has zeros" "$(calls "$m/$T" open cut:912 pread:100:812 close)" 
     "ok ok ok ok"
 ok "and is whole" "$OPTIMFS" commit "$m"
 
+# New files of the model that do not say what they are.
+ok "a mount" begin "$dcp"
+untyped() { # NAME
+	status "$1 is no tensor" 3 "$OPTIMFS" commit "$m"
+	like "and says what to do" "$(said)" \
+	    "*OFS303 model/new: *neither dtype nor shape*cp -a*.optimfs/npy/model/new.npy*"
+	is "in characters" "$(tr -d '[:print:]\n' <"$scratch/err")" ''
+	"$OPTIMFS" abort "$m"
+}
+echo hello >"$m/model/new"
+untyped "a word"
+head -c 7 /dev/zero >"$m/model/new"
+untyped "a few zeros"
+cat "$m/$T" >"$m/model/new"
+untyped "a copy without attributes"
+cat "$m/$T" >"$m/optim/state/norm.bias/new"
+status "nor is a state" 3 "$OPTIMFS" commit "$m"
+like "it says so too" "$(said)" "*OFS303 *norm.bias/new: *"
+"$OPTIMFS" abort "$m"
+echo 3 >"$m/optim/state/norm.bias/times"
+cp -a "$m/$T" "$m/model/new"
+ok "a number and a tensor are committed" "$OPTIMFS" commit "$m"
+is "the tensor is one" "$("$OPTIMFS" cat ck model/new | cmp - "$m/$T" && echo same)" same
+is "no bytes of a tensor are shown" \
+    "$(calls "$m/$L" open:t 'text:\x19\x3e\xff\xfe\n')" "ok EINVAL"
+like "but counted" "$(cat "$m/.optimfs/errors")" "*OFS806	EINVAL	$L	bytes 0-6	6 bytes, not all of them characters*"
+
 # W21 Texts.
 is "no number" "$(calls "$m/$L" open:t text:abc\\n)" "ok EINVAL"
 is "at close" "$(calls "$m/$L" open:t text:abc fsync closedup closedup)" \
