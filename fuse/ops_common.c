@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 #include "fuse/ops_internal.h"
 
@@ -18,12 +20,46 @@ void ofs_op_count(atomic_uint_least64_t *n)
 	atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
 }
 
+/* Buffers of threads, two in a huge page: the kernel looks up each page of what
+ * it copies, and so does the processor. Those of threads that have ended are
+ * used again, and stay. */
+#define HUGE_PAGE ((size_t)2 * OFS_MAX_READ)
+
 static pthread_key_t buffer_key;
 static pthread_once_t buffer_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static void *spare; /* each begins with the address of the next */
+
+static void give_buffer(void *buf)
+{
+	pthread_mutex_lock(&spare_lock);
+	memcpy(buf, &spare, sizeof(spare));
+	spare = buf;
+	pthread_mutex_unlock(&spare_lock);
+}
+
+static void *take_buffer(void)
+{
+	void *buf;
+
+	pthread_mutex_lock(&spare_lock);
+	buf = spare;
+	if (buf != NULL)
+		memcpy(&spare, buf, sizeof(spare));
+	pthread_mutex_unlock(&spare_lock);
+	if (buf != NULL)
+		return buf;
+	buf = aligned_alloc(HUGE_PAGE, HUGE_PAGE);
+	if (buf == NULL)
+		return NULL;
+	(void)madvise(buf, HUGE_PAGE, MADV_HUGEPAGE);
+	give_buffer((char *)buf + OFS_MAX_READ);
+	return buf;
+}
 
 static void make_key(void)
 {
-	if (pthread_key_create(&buffer_key, free) != 0)
+	if (pthread_key_create(&buffer_key, give_buffer) != 0)
 		abort();
 }
 
@@ -33,8 +69,13 @@ void *ofs_op_buffer(void)
 
 	pthread_once(&buffer_once, make_key);
 	buf = pthread_getspecific(buffer_key);
-	if (buf == NULL && posix_memalign(&buf, 4096, OFS_MAX_READ) == 0)
-		pthread_setspecific(buffer_key, buf);
+	if (buf == NULL) {
+		buf = take_buffer();
+		if (buf != NULL && pthread_setspecific(buffer_key, buf) != 0) {
+			give_buffer(buf);
+			buf = NULL;
+		}
+	}
 	return buf;
 }
 
