@@ -12,12 +12,6 @@
 #include "plan/fix.h"
 #include "read/locate.h"
 
-static int fetch(struct ofs_reader *r, const struct ofs_segment *seg, size_t n,
-    void *buf, struct optimfs_error *err)
-{
-	return n == 0 ? 0 : ofs_transport_fetch(r->transport, seg, n, buf, err);
-}
-
 static bool rounds(const struct ofs_segment *seg)
 {
 	return (seg->fix & OFS_FIX_ROUND) != 0;
@@ -47,7 +41,7 @@ static int fetch_rounded(struct ofs_reader *r, const struct ofs_plan *plan,
 		optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes to round", bytes);
 		goto out;
 	}
-	ret = fetch(r, wide.seg, wide.n, stored, err);
+	ret = ofs_transport_fetch(r->transport, wide.seg, wide.n, stored, err);
 	for (size_t i = 0; ret == 0 && i < plan->n; i++)
 		if (rounds(&plan->seg[i]))
 			ofs_fix_round(&plan->seg[i], stored + wide.seg[k++].dst,
@@ -68,8 +62,9 @@ static int fetch_mixed(struct ofs_reader *r, const struct ofs_plan *plan,
 	for (size_t i = 0; i < plan->n && ret == 0; i++)
 		if (!rounds(&plan->seg[i]))
 			ret = ofs_plan_add(&rest, &plan->seg[i], err);
-	if (ret == 0)
-		ret = fetch(r, rest.seg, rest.n, buf, err);
+	if (ret == 0 && rest.n > 0)
+		ret = ofs_transport_fetch(r->transport, rest.seg, rest.n, buf,
+		    err);
 	ofs_plan_fini(&rest);
 	return ret == 0 ? fetch_rounded(r, plan, buf, err) : -1;
 }
@@ -77,6 +72,7 @@ static int fetch_mixed(struct ofs_reader *r, const struct ofs_plan *plan,
 int ofs_fetch(struct ofs_reader *r, const struct ofs_plan *plan, void *buf,
     struct optimfs_error *err)
 {
+	struct ofs_transport *t = r->transport;
 	bool round = false;
 
 	for (size_t i = 0; i < plan->nzeros; i++)
@@ -84,8 +80,9 @@ int ofs_fetch(struct ofs_reader *r, const struct ofs_plan *plan, void *buf,
 		    plan->zero[i].len);
 	for (size_t i = 0; i < plan->n && !round; i++)
 		round = rounds(&plan->seg[i]);
-	if ((round ? fetch_mixed(r, plan, buf, err)
-		   : fetch(r, plan->seg, plan->n, buf, err)) == -1)
+	if (plan->n > 0 &&
+	    (round ? fetch_mixed(r, plan, buf, err)
+		   : t->ops->fetch(t, plan->seg, plan->n, buf, err)) == -1)
 		return -1;
 	for (size_t i = 0; i < plan->n; i++)
 		if (plan->seg[i].fix != OFS_FIX_NONE && !rounds(&plan->seg[i]))

@@ -394,9 +394,11 @@ static uint64_t total(const struct iovec *iov, int n)
 	return sum;
 }
 
-int ofs_files_readv(struct ofs_files *files, struct ofs_file *file,
-    struct iovec *iov, int n, uint64_t off, struct optimfs_error *err)
+static int file_readv(const struct ofs_source *s, struct iovec *iov, int n,
+    uint64_t off, struct optimfs_error *err)
 {
+	struct ofs_files *files = s->ctx;
+	struct ofs_file *file = s->item;
 	bool retried = false;
 	ssize_t got;
 
@@ -425,4 +427,11 @@ int ofs_files_readv(struct ofs_files *files, struct ofs_file *file,
 		advance(&iov, &n, (size_t)got);
 	}
 	return 0;
+}
+
+struct ofs_source ofs_files_source(struct ofs_files *files,
+    struct ofs_file *file)
+{
+	return (struct ofs_source){ file_readv, files, file,
+		files->cat->objects[file->object].size };
 }

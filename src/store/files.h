@@ -4,11 +4,11 @@
 #define OFS_STORE_FILES_H
 
 #include <stdint.h>
-#include <sys/uio.h>
 
 #include "optimfs/error.h"
 
 #include "catalog/catalog.h"
+#include "store/gather.h"
 #include "store/transport.h"
 
 /* Descriptors of cat's objects, opened on first use and closed in LRU order
@@ -32,11 +32,11 @@ void ofs_files_put(struct ofs_files *files, struct ofs_file *file);
 
 /* A hint that these bytes are about to be read. */
 void ofs_files_willneed(struct ofs_file *file, uint64_t off, uint64_t len);
-/* Fill n iovecs, which it may change, from off on. EIO when the file ends
- * early (OFS603) or cannot be read (OFS755; the place is then known to be bad
- * for some seconds and not tried again), ESTALE when it was truncated. */
-int ofs_files_readv(struct ofs_files *files, struct ofs_file *file,
-    struct iovec *iov, int n, uint64_t off, struct optimfs_error *err);
+/* A pinned file as a source. EIO when it ends early (OFS603) or cannot be read
+ * (OFS755; the place is then known to be bad for some seconds and not tried
+ * again), ESTALE when it was truncated. */
+struct ofs_source ofs_files_source(struct ofs_files *files,
+    struct ofs_file *file);
 
 /* Is a pinned file still the one that was mounted? Asked after reading, so
  * that what was read is known to be its bytes. ESTALE (OFS751). */

@@ -310,73 +310,72 @@ static int cover(const struct ofs_source *s, const struct cluster *c,
 	return 0;
 }
 
-/* Cover [from, to) in windows as large as scratch. */
-static int cover_all(const struct ofs_source *s, const struct cluster *c,
-    uint64_t from, uint64_t to, uint8_t *scratch, struct optimfs_error *err)
-{
-	for (uint64_t at = from, end; at < to; at = end) {
-		end = to - at > OFS_SCRATCH ? at + OFS_SCRATCH : to;
-		if (cover(s, c, at, end, scratch, err) == -1)
-			return -1;
-	}
-	return 0;
-}
-
+/* Cover the rows, or all that they span where gaps between them are narrow, in
+ * windows as large as scratch. */
 static int gather_cluster(const struct ofs_source *s, const struct cluster *c,
     uint8_t *scratch, struct optimfs_error *err)
 {
-	uint64_t from, to;
+	bool whole = c->pitch <= c->row || c->pitch - c->row <= SKIP;
+	uint64_t row = whole ? c->end - c->src : c->row;
+	uint64_t pitch = whole ? row : c->pitch, to, end;
 
-	if (c->pitch <= c->row || c->pitch - c->row <= SKIP)
-		return cover_all(s, c, c->src, c->end, scratch, err);
-	for (from = c->src; from < c->end; from += c->pitch) {
-		to = c->end - from < c->row ? c->end : from + c->row;
-		if (cover_all(s, c, from, to, scratch, err) == -1)
-			return -1;
+	for (uint64_t from = c->src; from < c->end; from += pitch) {
+		to = c->end - from < row ? c->end : from + row;
+		for (uint64_t at = from; at < to; at = end) {
+			end = to - at > OFS_SCRATCH ? at + OFS_SCRATCH : to;
+			if (cover(s, c, at, end, scratch, err) == -1)
+				return -1;
+		}
 	}
 	return 0;
 }
 
-static int gather_runs(const struct ofs_source *s, const struct run *r,
-    size_t n, uint8_t *scratch, struct optimfs_error *err)
+/* The runs of n segments, in order: in few, or memory of their own. */
+static struct run *runs_of(const struct ofs_segment *seg, size_t n,
+    uint8_t *dst, struct run *few, size_t *used, struct optimfs_error *err)
 {
-	struct vector v;
-	struct cluster c;
+	struct run *r = n > PART_RUNS ? malloc(n * sizeof(*r)) : few;
 
-	v.s = s;
-	v.scratch = scratch;
-	v.n = 0;
-	v.gaps = false;
-	for (size_t i = 0; i < n;) {
-		if (r[i].len >= LONG_RUN) {
-			if (gather_long(&v, &r[i++], err) == -1)
-				return -1;
-			continue;
-		}
-		c = cluster_of(r + i, n - i);
-		if (flush(&v, err) == -1 ||
-		    gather_cluster(s, &c, scratch, err) == -1)
-			return -1;
-		i += c.nruns;
+	if (r == NULL) {
+		optimfs_fail(err, ENOMEM, "%zu segments", n);
+		return NULL;
 	}
-	return flush(&v, err);
+	*used = 0;
+	for (size_t i = 0; i < n; i++)
+		if (seg[i].len != 0 && seg[i].n != 0)
+			r[(*used)++] = run_of(&seg[i], dst);
+	*used = tidy(r, *used);
+	return r;
 }
 
 int ofs_gather(const struct ofs_source *s, const struct ofs_segment *seg,
     size_t n, uint8_t *dst, uint8_t *scratch, struct optimfs_error *err)
 {
-	struct run few[PART_RUNS] = { 0 }, *r = few;
-	size_t used = 0;
-	int ret;
+	struct run few[PART_RUNS];
+	struct run *r = runs_of(seg, n, dst, few, &n, err);
+	struct vector v;
+	struct cluster c;
+	int ret = 0;
 
-	if (n > PART_RUNS)
-		r = malloc(n * sizeof(*r));
 	if (r == NULL)
-		return optimfs_fail(err, ENOMEM, "%zu segments", n);
-	for (size_t i = 0; i < n; i++)
-		if (seg[i].len != 0 && seg[i].n != 0)
-			r[used++] = run_of(&seg[i], dst);
-	ret = gather_runs(s, r, tidy(r, used), scratch, err);
+		return -1;
+	v.s = s;
+	v.scratch = scratch;
+	v.n = 0;
+	v.gaps = false;
+	for (size_t i = 0; i < n && ret == 0;) {
+		if (r[i].len >= LONG_RUN) {
+			ret = gather_long(&v, &r[i++], err);
+			continue;
+		}
+		c = cluster_of(r + i, n - i);
+		ret = flush(&v, err);
+		if (ret == 0)
+			ret = gather_cluster(s, &c, scratch, err);
+		i += c.nruns;
+	}
+	if (ret == 0)
+		ret = flush(&v, err);
 	if (r != few)
 		free(r);
 	return ret;

@@ -59,18 +59,9 @@ static void give_scratch(struct local *l, uint8_t *s)
 	free(s);
 }
 
-/* A pinned file as a source and as what a codec reads. */
-static int file_readv(const struct ofs_source *s, struct iovec *iov, int n,
-    uint64_t off, struct optimfs_error *err)
-{
-	struct local *l = s->ctx;
-
-	return ofs_files_readv(l->files, s->item, iov, n, off, err);
-}
-
+/* A pinned file as what a codec reads. */
 struct encoded {
-	struct local *l;
-	struct ofs_file *file;
+	struct ofs_source file;
 	uint64_t off;
 	const _Atomic bool *stop; /* NULL: somebody waits for it */
 };
@@ -83,8 +74,7 @@ static int encoded_read(void *ctx, uint64_t off, void *buf, uint64_t len,
 
 	if (e->stop != NULL && atomic_load(e->stop))
 		return optimfs_fail(err, ECANCELED, "given up");
-	return ofs_files_readv(e->l->files, e->file, &iov, 1, e->off + off,
-	    err);
+	return e->file.readv(&e->file, &iov, 1, e->off + off, err);
 }
 
 /* Decode an extent of a pinned file, unless that was done before. */
@@ -93,7 +83,7 @@ static struct ofs_decoded *get_decoded(struct local *l, struct ofs_file *file,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = &l->cat->objects[at->object];
-	struct encoded e = { l, file, at->off, stop };
+	struct encoded e = { ofs_files_source(l->files, file), at->off, stop };
 	struct ofs_codec_input in = {
 		.name = o->path,
 		.object = at->object,
@@ -149,8 +139,7 @@ static int fetch_source(struct local *l, struct ofs_file *file,
 		.codec = segs->codec,
 		.off = segs->ext_off,
 		.len = segs->ext_len };
-	struct ofs_source s = { file_readv, l, file,
-		l->cat->objects[segs->object].size };
+	struct ofs_source s = ofs_files_source(l->files, file);
 	struct ofs_decoded *d = NULL;
 	int ret;
 
