@@ -41,6 +41,7 @@ static int no_node(const struct ofs_snapshot *snap, uint64_t node,
 	struct ofs_at at;
 
 	if ((node & mask) >> OFS_GENERATION == snap->generation &&
+	    !ofs_view_is_past(snap, (uint32_t)((node & ~mask) >> 32)) &&
 	    at_of(snap, node & ~mask, &at, err) == -1)
 		return -1;
 	return optimfs_fail(err, ESTALE,

@@ -59,6 +59,12 @@ bool ofs_views_follow(struct ofs_snapshot *snap, const struct ofs_snapshot *now)
 	return true;
 }
 
+bool ofs_view_is_past(const struct ofs_snapshot *snap, uint32_t space)
+{
+	return space >= OFS_SPACE_VIEW &&
+	    space - OFS_SPACE_VIEW < snap->views->first;
+}
+
 static void view_free(struct ofs_view_dir *v)
 {
 	struct ofs_view_names *names = atomic_load(&v->names);

@@ -44,6 +44,8 @@ void ofs_views_fini(struct ofs_snapshot *snap);
  * there are no such numbers. */
 bool ofs_views_follow(struct ofs_snapshot *snap,
     const struct ofs_snapshot *now);
+/* Was there a view with this number before a commit? */
+bool ofs_view_is_past(const struct ofs_snapshot *snap, uint32_t space);
 
 /* From now on views are made anew, of edition; NULL: as what is edited is
  * then. */

@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -93,6 +94,44 @@ static int commit(int byte, struct optimfs_error *err)
 	return ret == -1 ? -1 : optimfs_commit(fs, NULL, NULL, err);
 }
 
+/* A file that stays open shows what was committed, and what is written after
+ * that by somebody else. */
+static void stays_open(void)
+{
+	struct optimfs_error err = { 0 };
+	struct optimfs_file *f;
+	uint8_t byte = 0;
+
+	if (open_tensor(false, &f, &err) == -1 || commit(100, &err) != 0)
+		bail_out("%s", err.text);
+	is_int((int)optimfs_file_read(f, &byte, 1, 0, &err), 1,
+	    "a file that was open before a commit is read");
+	is_int(byte, 100, "and has what was committed");
+	if (commit(101, &err) != 0 || commit(102, &err) != 0)
+		bail_out("%s", err.text);
+	is_int((int)optimfs_file_read(f, &byte, 1, 0, &err), 1,
+	    "after two more, too");
+	is_int(byte, 102, "the last of them");
+	optimfs_file_close(f);
+}
+
+/* A view's number from before a commit, which the kernel may still have, is no
+ * other view's after it. */
+static void numbers_of_views(void)
+{
+	struct optimfs_attr before, after;
+	struct optimfs_error err = { 0 };
+
+	if (optimfs_resolve(fs, ".optimfs/view/dcp@2", &before, &err) == -1 ||
+	    commit(103, &err) != 0 ||
+	    optimfs_resolve(fs, ".optimfs/view/dcp@3", &after, &err) == -1)
+		bail_out("%s", err.text);
+	ok(before.node != after.node, "views have numbers of their own");
+	is_int(optimfs_getattr(fs, before.node, &after, &err), -1,
+	    "one from before a commit is none");
+	is_int(err.code, ESTALE, "which is said");
+}
+
 int main(void)
 {
 	struct optimfs_options options = { .rw = true };
@@ -127,6 +166,8 @@ int main(void)
 		is_int((int)atomic_load(&reader[i].seen), COMMITS + 1,
 		    "reader %d: what was committed last", i);
 	}
+	stays_open();
+	numbers_of_views();
 	optimfs_close(fs);
 	snprintf(command, sizeof(command), "rm -rf '%s'", top);
 	shell(command);
