@@ -17,6 +17,7 @@ struct listing {
 	optimfs_dirent_fn *each;
 	void *ctx;
 	struct optimfs_error *err;
+	uint64_t next; /* position behind the one that was given last */
 };
 
 /* 0: go on; 1: enough; -1: failed. */
@@ -34,6 +35,7 @@ static int give(struct listing *l, struct ofs_at at, const char *name,
 
 	if (l->want_attr && ofs_at_attr(l->snap, at, &attr, l->err) == -1)
 		return -1;
+	l->next = position + 1;
 	return l->each(l->ctx, &entry) != 0;
 }
 
@@ -123,11 +125,11 @@ static int give_edited(void *ctx, struct ofs_at at, const char *name,
 	return give(ctx, at, name, position);
 }
 
-static int do_readdir(struct ofs_snapshot *snap, uint64_t dir, uint64_t start,
-    bool want_attr, optimfs_dirent_fn *each, void *ctx,
-    struct optimfs_error *err)
+static int do_readdir(struct listing *l, uint64_t dir)
 {
-	struct listing l = { snap, want_attr, each, ctx, err };
+	struct ofs_snapshot *snap = l->snap;
+	struct optimfs_error *err = l->err;
+	uint64_t start = l->next;
 	struct ofs_at at;
 	int ret;
 
@@ -136,15 +138,15 @@ static int do_readdir(struct ofs_snapshot *snap, uint64_t dir, uint64_t start,
 	if (!ofs_at_is_dir(snap, at))
 		return optimfs_fail(err, ENOTDIR, "not a directory");
 	if (ofs_at_is_view(at))
-		ret = list_view(&l, at, start);
+		ret = list_view(l, at, start);
 	else if (!ofs_at_static(snap, at) && snap->edit != NULL)
-		ret = ofs_overlay_list(snap, at, start, give_edited, &l, err);
+		ret = ofs_overlay_list(snap, at, start, give_edited, l, err);
 	else if (!ofs_at_static(snap, at))
-		ret = list_tree(&l, at, start);
+		ret = list_tree(l, at, start);
 	else if (at.index - snap->tree.n == OFS_STATIC_VIEW)
-		ret = list_views(&l, start);
+		ret = list_views(l, start);
 	else
-		ret = list_static(&l, at.index - snap->tree.n, start);
+		ret = list_static(l, at.index - snap->tree.n, start);
 	return ret == -1 ? -1 : 0;
 }
 
@@ -152,8 +154,12 @@ int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
     bool want_attr, optimfs_dirent_fn *each, void *ctx,
     struct optimfs_error *err)
 {
-	struct ofs_snapshot *snap = ofs_enter(fs);
-	int ret = do_readdir(snap, dir, start, want_attr, each, ctx, err);
-	ofs_leave(snap);
+	struct listing l = { NULL, want_attr, each, ctx, err, start };
+	int ret;
+
+	do {
+		l.snap = ofs_enter(fs);
+		ret = do_readdir(&l, dir);
+	} while (ofs_leave_again(l.snap, ret == -1));
 	return ret;
 }
