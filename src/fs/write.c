@@ -335,19 +335,21 @@ int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 	return ret;
 }
 
-static int do_file_sync(struct optimfs_file *file, struct optimfs_error *err)
+/* snap is the current one: a file that is only read may be on its way to it. */
+static int do_file_sync(struct optimfs_file *file,
+    const struct ofs_snapshot *snap, struct optimfs_error *err)
 {
 	struct optimfs_error own;
 	int ret;
 
 	if (err == NULL)
 		err = &own;
+	if (!file->writes)
+		return snap->edit == NULL
+		    ? 0
+		    : ofs_stage_sync(snap->edit->stage, err);
 	if (ofs_file_flush(file, err) == -1)
 		return -1;
-	if (!file->writes)
-		return file->snap->edit == NULL
-		    ? 0
-		    : ofs_stage_sync(file->snap->edit->stage, err);
 	ret = ofs_overlay_file_sync(file->snap->edit, file->staged, err);
 	return ret == 0 ? 0 : ofs_file_failed(file->snap, file->at, 0, 0, err);
 }
@@ -355,7 +357,7 @@ static int do_file_sync(struct optimfs_file *file, struct optimfs_error *err)
 int optimfs_file_sync(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap = ofs_enter_write(file->fs);
-	int ret = do_file_sync(file, err);
+	int ret = do_file_sync(file, snap, err);
 	ofs_leave_write(snap);
 	return ret;
 }
