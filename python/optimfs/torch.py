@@ -21,6 +21,7 @@ import json
 import logging
 import mmap as _mmap
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
@@ -127,6 +128,17 @@ class _Names:
             found = self._ck.param_groups
             self._groups = found if isinstance(found, list) else []
         return self._groups
+
+    def group_of(self, params: List[str]) -> Optional[int]:
+        """The group that has most of these parameters of the state dict; None
+        where names say nothing."""
+        wanted = {n for p in params for n in (self._map(p), _unwrapped(p))}
+        best, most = None, 0
+        for i, g in enumerate(self.groups()):
+            n = len(wanted.intersection(map(str, g.get("params", ()))))
+            if n > most:
+                best, most = i, n
+        return best
 
     def _option(self, above: List[str], rest: List[str]) -> Optional[str]:
         if not rest:
@@ -282,7 +294,9 @@ if _StorageReader is not None:
         options  those of optimfs.open()
 
         Options of parameter groups that the checkpoint has not ("fused",
-        say) stay as they are in the state dict. Any other key that is not
+        say) stay as they are in the state dict. Groups are matched by the
+        names of their parameters, where the checkpoint has names, and by
+        their numbers elsewhere; which parameters a group has stays as it is. Any other key that is not
         there is the planner's error.
 
         >>> model_sd, optim_sd = get_state_dict(model, optimizer)
@@ -304,6 +318,7 @@ if _StorageReader is not None:
                 _open(path, **self._options)
             self._names = _Names(self.checkpoint, self._mapping)
             self._paths: Dict[str, Optional[str]] = {}
+            self._params: Dict[str, Any] = {}  # of the state dict's groups
             self.nested: Dict[str, Tuple[Any, ...]] = {}
 
         def reset(self, checkpoint_id: Optional[PathLike] = None) -> None:
@@ -359,6 +374,7 @@ if _StorageReader is not None:
 
         def read_data(self, plan: Any, planner: Any) -> Any:
             """Read this rank's items, several at once."""
+            self._params.clear()
             tensors = []
             for item in plan.items:
                 if item.type == LoadItemType.BYTE_IO:
@@ -375,9 +391,33 @@ if _StorageReader is not None:
             done.set_result(None)
             return done
 
+        def _option_of(self, key: str, planner: Any) -> Tuple[bool, str]:
+            """The key of an option that the checkpoint has in another group:
+            groups are matched by the names of their parameters, where there
+            are any. False: what the state dict has stays."""
+            found = re.fullmatch(r"(.*param_groups\.)(\d+)\.(.+)", key)
+            if found is None or not _is_option(key):
+                return True, key
+            above, group, option = found.groups()
+            mine = self._params.get(above + group)
+            if mine is None:
+                mine = getattr(planner, "state_dict", {}).get(
+                    "%s%s.params" % (above, group))
+                self._params[above + group] = mine
+            if not isinstance(mine, (list, tuple)) or not mine or \
+                    not all(isinstance(p, str) for p in mine):
+                return True, key
+            i = self._names.group_of(list(mine))
+            return option != "params", key if i is None else \
+                "%s%d.%s" % (above, i, option)
+
         def _load_bytes(self, item: Any, planner: Any) -> None:
             key = item.storage_index.fqn
-            path = self._paths[key]
+            wanted, there = self._option_of(key, planner)
+            if not wanted:
+                return
+            path = self._paths[key] if there == key else \
+                self._names.path(there)
             if path is None:
                 _log.info("%s: %s is not in the checkpoint, and stays as it "
                           "is", self.checkpoint.path, key)

@@ -30,7 +30,12 @@ megatron=fully_reshardable/iter_0000003
 loads $zero/ckpt $zero 2
 loads $zero/ckpt $zero 3
 loads $zero/ckpt $zero 2 bfloat16
+loads $zero/ckpt $zero 3 regrouped
+loads deepspeed/z3_ws4_bf16/ckpt deepspeed/z3_ws4_bf16 2
+loads deepspeed/z3_ws2_fp32/ckpt deepspeed/z3_ws2_fp32 3
 loads megatron/llama_dp2/$megatron megatron/llama_dp2 2
+loads megatron/llama_dp2/$megatron megatron/llama_dp2 3
+loads megatron/gpt_tp2_dp2/$megatron megatron/gpt_tp2_dp2 2
 loads megatron/gpt_tp2_dp2/$megatron megatron/gpt_tp2_dp2 3 renamed
 loads pytorch/dcp_fsdp2_w3/ckpt pytorch/dcp_fsdp2_w3 2
 done_testing

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """torch_reader.py - checkpoints of any format into FSDP2 models
 
-usage: torch_reader.py CKPT EXPECTED RANKS [renamed|bfloat16]
+usage: torch_reader.py CKPT EXPECTED RANKS [renamed|bfloat16|regrouped]
        torch_reader.py version           exit 0 where PyTorch is new enough
 
 Makes a model with the parameters of CKPT, shards it over RANKS processes by
@@ -11,7 +11,8 @@ framework that wrote CKPT had. Then both this model and a plain one that was
 filled from the same values make two steps, and must stay equal bit by bit.
 
 renamed: the model calls its parameters otherwise (mapping=); bfloat16: its
-weights are in half precision. Exit status 1 at the first difference.
+weights are in half precision; regrouped: its optimizer has the groups of
+CKPT in the opposite order. Exit status 1 at the first difference.
 """
 # SPDX-License-Identifier: Apache-2.0
 import ctypes
@@ -104,12 +105,22 @@ def check_loaded(model, optimizer, truth, there, half):
     return seen
 
 
-def plain_twin(model, optimizer, shapes, trained, dtype):
+def make_optimizer(model, groups):
+    """AdamW of the trained parameters, with other options than any
+    checkpoint has. groups: lists of names; without, there is one."""
+    import torch
+    named = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    params = [{"params": [named[n] for n in g]} for g in groups] or \
+        list(named.values())
+    return torch.optim.AdamW(params, lr=123.0, weight_decay=9.0,
+                             foreach=False)
+
+
+def plain_twin(model, optimizer, shapes, trained, dtype, groups):
     """An unsharded model and optimizer with the same values."""
     import torch
     twin = build(shapes, trained, dtype)
-    other = torch.optim.AdamW([p for p in twin.parameters()
-                               if p.requires_grad], foreach=False)
+    other = make_optimizer(twin, groups)
     mine = dict(model.named_parameters())
     for name, p in twin.named_parameters():
         with torch.no_grad():
@@ -117,9 +128,8 @@ def plain_twin(model, optimizer, shapes, trained, dtype):
         if p.requires_grad:
             other.state[p] = {k: whole(v).clone() for k, v in
                               optimizer.state[mine[name]].items()}
-    for k, v in optimizer.param_groups[0].items():
-        if k != "params":
-            other.param_groups[0][k] = v
+    for mine, its in zip(optimizer.param_groups, other.param_groups):
+        its.update({k: v for k, v in mine.items() if k != "params"})
     return twin, other
 
 
@@ -148,13 +158,15 @@ def run(rank, ranks, store, path, manifest, how):
                   ck.state_dict()["model"].items()
                   if isinstance(t, optimfs.Tensor) and t.shape}
         trained = {here(k) for k in ck.state_dict()["optim"]["state"]}
-        lr = ck.param_groups[0]["lr"]
+        found = ck.param_groups
+        lr = found[0]["lr"]
+        groups = [[here(n) for n in g["params"]] for g in found[::-1]] \
+            if how == "regrouped" else []
+        decays = [float(g["weight_decay"]) for g in found]
 
     model = build(shapes, trained, dtype)
     fully_shard(model)
-    optimizer = torch.optim.AdamW(
-        [p for p in model.parameters() if p.requires_grad], lr=123.0,
-        foreach=False)
+    optimizer = make_optimizer(model, groups)
     model_sd, optim_sd = get_state_dict(model, optimizer)
     sd = {"model": model_sd, "optim": optim_sd}
     with optimfs.open(path) as ck:
@@ -168,8 +180,11 @@ def run(rank, ranks, store, path, manifest, how):
     assert seen >= len(trained) * (1 if half else 3), seen
     assert optimizer.param_groups[0]["lr"] == float(getattr(lr, "item",
                                                             lambda: lr)())
+    got = [g["weight_decay"] for g in optimizer.param_groups]
+    assert got == (decays[::-1] if groups else decays[:1]), got
     assert read > 0
-    twin, other = plain_twin(model, optimizer, shapes, trained, dtype)
+    twin, other = plain_twin(model, optimizer, shapes, trained, dtype,
+                             groups)
     for step in range(2):
         for m, o in ((model, optimizer), (twin, other)):
             set_grads(m, step)
