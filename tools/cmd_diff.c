@@ -18,28 +18,11 @@
 #include "api/walk.h"
 #include "base/buf.h"
 #include "base/dtype.h"
-#include "stats/number.h"
 #include "tools/command.h"
 
-/* A multiple of every element's size. */
 #define PIECE (1u << 20)
-/* Numbers that are compared at a time. */
-#define BLOCK 2048
 /* A text that is longer is not printed. */
 #define TEXT_MAX 200
-
-/* How far the numbers of two tensors are from each other. Of complex elements
- * the parts are numbers. */
-struct measure {
-	uint64_t differ, first;   /* elements that do, beyond the tolerance */
-	uint64_t nan_a, nan_b;    /* of those: NaN in one only */
-	uint64_t inf_a, inf_b;    /* infinite in one only */
-	uint64_t finite;          /* numbers that have a difference */
-	double abs, rel;          /* the greatest differences */
-	uint64_t at;              /* the element with the greatest */
-	uint64_t ulps;            /* UINT64_MAX: not known */
-	double square, a, b, dot; /* sums: of differences, values, products */
-};
 
 /* A difference that was found. */
 struct row {
@@ -47,7 +30,7 @@ struct row {
 	const char *kind;
 	bool measured;
 	uint64_t elements;
-	struct measure m;
+	struct optimfs_comparison m;
 };
 
 struct diff {
@@ -72,26 +55,8 @@ static void print_path(const char *path)
 	ofs_print_buf(&shown);
 }
 
-static double root_mean(double sum, double n)
-{
-	return sqrt(sum / n);
-}
-
-/* The root mean square of the differences beside that of the values of a. */
-static double relative_rms(const struct measure *m)
-{
-	return m->a > 0 ? root_mean(m->square, m->a) : INFINITY;
-}
-
-static double cosine(const struct measure *m)
-{
-	double v = m->dot / (sqrt(m->a) * sqrt(m->b));
-
-	return m->a > 0 && m->b > 0 ? fmax(-1, fmin(1, v)) : NAN;
-}
-
 /* Elements that are a number on one side only. */
-static uint64_t lost(const struct measure *m)
+static uint64_t lost(const struct optimfs_comparison *m)
 {
 	return m->nan_a + m->nan_b + m->inf_a + m->inf_b;
 }
@@ -122,10 +87,10 @@ static void put_measure(struct diff *d, const struct row *r,
 	ofs_json_put_u64(w, "nan_b", r->m.nan_b);
 	ofs_json_put_u64(w, "inf_a", r->m.inf_a);
 	ofs_json_put_u64(w, "inf_b", r->m.inf_b);
-	ofs_json_put_real(w, "max_abs", r->m.finite > 0 ? r->m.abs : NAN);
-	ofs_json_put_real(w, "max_rel", r->m.finite > 0 ? r->m.rel : NAN);
-	ofs_json_put_real(w, "rms", relative_rms(&r->m));
-	ofs_json_put_real(w, "cosine", cosine(&r->m));
+	ofs_json_put_real(w, "max_abs", r->m.finite > 0 ? r->m.max_abs : NAN);
+	ofs_json_put_real(w, "max_rel", r->m.finite > 0 ? r->m.max_rel : NAN);
+	ofs_json_put_real(w, "rms", r->m.rms);
+	ofs_json_put_real(w, "cosine", r->m.cosine);
 	if (r->m.ulps != UINT64_MAX)
 		ofs_json_put_u64(w, "ulps", r->m.ulps);
 	ofs_json_put_u64(w, "at", r->m.at);
@@ -183,7 +148,7 @@ static void print_lost(uint64_t n, const char *what, const char *where)
 
 static void print_measure(struct diff *d, const struct row *r)
 {
-	const struct measure *m = &r->m;
+	const struct optimfs_comparison *m = &r->m;
 
 	print_lost(m->nan_a, "NaN", d->c->checkpoint);
 	print_lost(m->nan_b, "NaN", d->b_name);
@@ -191,14 +156,14 @@ static void print_measure(struct diff *d, const struct row *r)
 	print_lost(m->inf_b, "infinite", d->b_name);
 	if (m->finite > 0) {
 		printf("; by up to %.3g at element %" PRIu64 " (relative %.3g",
-		    m->abs, m->at, m->rel);
+		    m->max_abs, m->at, m->max_rel);
 		if (m->ulps < MANY_ULPS)
 			printf(", %" PRIu64 " ulps", m->ulps);
 		putchar(')');
-		if (isfinite(relative_rms(m)))
-			printf("; relative rms %.3g", relative_rms(m));
-		if (!isnan(cosine(m)))
-			printf(", cosine %.9g", cosine(m));
+		if (isfinite(m->rms))
+			printf("; relative rms %.3g", m->rms);
+		if (!isnan(m->cosine))
+			printf(", cosine %.9g", m->cosine);
 	}
 	print_place(d->a, "; a: ", r);
 	print_place(d->b, ", b: ", r);
@@ -226,10 +191,10 @@ static void row_fini(struct row *r)
 }
 
 static void say(struct diff *d, const char *path, const char *kind,
-    const struct measure *m, uint64_t elements, const char *fmt, ...)
+    const struct optimfs_comparison *m, uint64_t elements, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
 static void say(struct diff *d, const char *path, const char *kind,
-    const struct measure *m, uint64_t elements, const char *fmt, ...)
+    const struct optimfs_comparison *m, uint64_t elements, const char *fmt, ...)
 {
 	struct row r = { .kind = kind, .elements = elements };
 	va_list ap;
@@ -306,129 +271,6 @@ static bool within(const struct diff *d, double x, double y)
 	double most = fmax(fabs(x), fabs(y));
 
 	return x == y || fabs(x - y) <= d->atol + d->rtol * most;
-}
-
-/* One number of an element whose bytes differ. */
-static bool measure_one(const struct diff *d, enum ofs_dtype t,
-    const uint8_t *p, const uint8_t *q, double x, double y, uint64_t element,
-    struct measure *m)
-{
-	double off = fabs(x - y), most = fmax(fabs(x), fabs(y));
-	uint64_t ulps = ofs_ulps(t, p, q);
-
-	if (isfinite(off) && isfinite(most)) {
-		if (off > m->abs || m->finite == 0) {
-			m->abs = off;
-			m->at = element;
-		}
-		if (most > 0 && off / most > m->rel)
-			m->rel = off / most;
-		m->finite++;
-	}
-	if (ulps != UINT64_MAX && (m->ulps == UINT64_MAX || ulps > m->ulps))
-		m->ulps = ulps;
-	return (d->rtol > 0 || d->atol > 0) && within(d, x, y);
-}
-
-static void add_sums(double x, double y, struct measure *m)
-{
-	if (!isfinite(x) || !isfinite(y))
-		return;
-	m->square += (x - y) * (x - y);
-	m->a += x * x;
-	m->b += y * y;
-	m->dot += x * y;
-}
-
-/* An element whose n numbers are NaN or infinite on one side only. */
-static void count_lost(const double *x, const double *y, unsigned n,
-    struct measure *m)
-{
-	bool nan[2] = { false, false }, inf[2] = { false, false };
-
-	for (unsigned i = 0; i < n; i++) {
-		nan[0] |= isnan(x[i]);
-		nan[1] |= isnan(y[i]);
-		inf[0] |= isinf(x[i]);
-		inf[1] |= isinf(y[i]);
-	}
-	m->nan_a += nan[0] && !nan[1];
-	m->nan_b += nan[1] && !nan[0];
-	m->inf_a += inf[0] && !inf[1];
-	m->inf_b += inf[1] && !inf[0];
-}
-
-/* n elements, from first on. */
-static void measure(const struct diff *d, enum ofs_dtype t, const uint8_t *p,
-    const uint8_t *q, size_t n, uint64_t first, struct measure *m)
-{
-	const double *codes = ofs_code_values(t);
-	unsigned each = ofs_numbers(t);
-	size_t item = ofs_dtype_size(t), size = item / (each == 2 ? 2 : 1);
-	double x[BLOCK], y[BLOCK];
-
-	ofs_to_double(t, codes, p, n * each, x);
-	ofs_to_double(t, codes, q, n * each, y);
-	for (size_t i = 0; i < n; i++) {
-		bool same = memcmp(p + i * item, q + i * item, item) == 0;
-		bool near = each > 0;
-
-		for (size_t k = i * each; k < (i + 1) * each; k++) {
-			add_sums(x[k], y[k], m);
-			if (!same)
-				near &= measure_one(d, t, p + k * size,
-				    q + k * size, x[k], y[k], first + i, m);
-		}
-		if (same || near)
-			continue;
-		count_lost(x + i * each, y + i * each, each, m);
-		if (m->differ++ == 0) {
-			m->first = first + i;
-			if (m->finite == 0)
-				m->at = first + i;
-		}
-	}
-}
-
-/* Bytes of a text, or of a type that is no numbers. */
-static void count_bytes(const struct diff *d, size_t n, uint64_t off,
-    struct measure *m)
-{
-	for (size_t i = 0; i < n; i++)
-		if (d->buf_a[i] != d->buf_b[i] && m->differ++ == 0)
-			m->first = off + i;
-}
-
-static int compare_bytes(struct diff *d, struct optimfs_file *a,
-    struct optimfs_file *b, enum ofs_dtype t, struct measure *m,
-    struct optimfs_error *err)
-{
-	size_t item = t == OFS_DTYPE_NONE ? 1 : ofs_dtype_size(t);
-	size_t step = BLOCK / 2;
-	uint64_t off = 0;
-
-	for (;;) {
-		ssize_t n = optimfs_file_read(a, d->buf_a, PIECE, off, err);
-		ssize_t k = n == -1
-		    ? -1
-		    : optimfs_file_read(b, d->buf_b, PIECE, off, err);
-
-		if (k == -1)
-			return -1;
-		n = n < k ? n : k;
-		if (n == 0)
-			return 0;
-		if (t == OFS_DTYPE_NONE)
-			count_bytes(d, (size_t)n, off, m);
-		for (size_t i = 0; t != OFS_DTYPE_NONE && i < (size_t)n / item;
-		     i += step) {
-			size_t left = (size_t)n / item - i;
-
-			measure(d, t, d->buf_a + i * item, d->buf_b + i * item,
-			    left < step ? left : step, off / item + i, m);
-		}
-		off += (uint64_t)n;
-	}
 }
 
 /* How far the file is that is being compared. */
@@ -509,53 +351,52 @@ static int read_texts(struct diff *d, struct optimfs_file *a,
 }
 
 static int compare_open(struct diff *d, const char *path,
-    struct optimfs_file *a, struct optimfs_file *b, enum ofs_dtype t,
-    struct optimfs_error *err)
+    struct optimfs_file *a, struct optimfs_file *b, struct optimfs_error *err)
 {
 	uint64_t n = optimfs_file_size(a), k = optimfs_file_size(b);
-	struct measure m = { .ulps = UINT64_MAX };
-
 	bool same;
 
 	if (same_bytes(d, a, b, &same, err) == -1)
 		return -1;
 	if (same)
 		return 0;
-	if (compare_bytes(d, a, b, t, &m, err) == -1)
+	if (read_texts(d, a, b, err) == -1)
 		return -1;
-	if (t == OFS_DTYPE_NONE) {
-		if (n == k && m.differ == 0)
-			return 0;
-		if (read_texts(d, a, b, err) == -1)
-			return -1;
-		if (!close_texts(d, n, k))
-			say_texts(d, path, n, k);
-		return 0;
-	}
-	if (n != k)
-		say(d, path, "size", NULL, 0,
-		    "%" PRIu64 " bytes, and %" PRIu64 " in %s", n, k,
-		    d->b_name);
-	else if (m.differ > 0)
-		say(d, path, "elements", &m, n / ofs_dtype_size(t),
-		    "%" PRIu64 " of %" PRIu64
-		    " elements differ, from element %" PRIu64 " on",
-		    m.differ, n / ofs_dtype_size(t), m.first);
+	if (!close_texts(d, n, k))
+		say_texts(d, path, n, k);
 	return 0;
 }
 
-/* The type of the elements of a tensor with dimensions; none for text. */
-static enum ofs_dtype element_type(struct optimfs *fs, uint64_t node)
+static void progress(void *ctx, uint64_t bytes, uint64_t total)
+{
+	(void)total;
+	show(ctx, bytes / 2);
+}
+
+static int compare_tensors(struct diff *d, const char *path, uint64_t a,
+    uint64_t b, struct optimfs_error *err)
+{
+	struct optimfs_scan how = { .progress = progress, .ctx = d };
+	struct optimfs_tolerance within = { d->rtol, d->atol };
+	struct optimfs_comparison m;
+
+	if (optimfs_compare(d->a, a, d->b, b, &within, &how, &m, err) == -1)
+		return -1;
+	if (m.differ > 0)
+		say(d, path, "elements", &m, m.elements,
+		    "%" PRIu64 " of %" PRIu64
+		    " elements differ, from element %" PRIu64 " on",
+		    m.differ, m.elements, m.first);
+	return 0;
+}
+
+static bool is_tensor(struct optimfs *fs, uint64_t node)
 {
 	char *shape = attribute(fs, node, "user.optimfs.shape");
-	char *name = attribute(fs, node, "user.optimfs.dtype");
-	enum ofs_dtype t = OFS_DTYPE_NONE;
+	bool yes = shape != NULL && *shape != '\0';
 
-	if (shape != NULL && name != NULL && *shape != '\0')
-		t = ofs_dtype_of_name(name, strlen(name));
 	free(shape);
-	free(name);
-	return t;
+	return yes;
 }
 
 static int compare_files(struct diff *d, const char *path, uint64_t a,
@@ -573,9 +414,11 @@ static int compare_files(struct diff *d, const char *path, uint64_t a,
 		return -1;
 	if (!same)
 		return 0;
+	if (is_tensor(d->a, a))
+		return compare_tensors(d, path, a, b, err);
 	if (optimfs_file_open(d->a, a, &x, err) == 0 &&
 	    optimfs_file_open(d->b, b, &y, err) == 0)
-		ret = compare_open(d, path, x, y, element_type(d->a, a), err);
+		ret = compare_open(d, path, x, y, err);
 	optimfs_file_close(x);
 	optimfs_file_close(y);
 	return ret;
@@ -662,13 +505,13 @@ static double key_of(const struct row *r, const char *name)
 	if (!r->measured || (lost(&r->m) > 0 && strcmp(name, "differ") != 0))
 		return INFINITY;
 	if (strcmp(name, "abs") == 0)
-		return r->m.abs;
+		return r->m.max_abs;
 	if (strcmp(name, "rel") == 0)
-		return r->m.rel;
+		return r->m.max_rel;
 	if (strcmp(name, "rms") == 0)
-		return relative_rms(&r->m);
+		return r->m.rms;
 	if (strcmp(name, "cosine") == 0)
-		return isnan(cosine(&r->m)) ? INFINITY : -cosine(&r->m);
+		return isnan(r->m.cosine) ? INFINITY : -r->m.cosine;
 	return (double)r->m.differ;
 }
 

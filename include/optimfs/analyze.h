@@ -75,6 +75,36 @@ typedef int optimfs_holding_fn(void *ctx, const struct optimfs_holding *h);
 int optimfs_holdings(struct optimfs *fs, const char *path,
     optimfs_holding_fn *each, void *ctx, struct optimfs_error *err);
 
+/* What is no difference: |x - y| <= atol + rtol * max(|x|, |y|). */
+struct optimfs_tolerance {
+	double rtol, atol;
+};
+
+/* How far two tensors are from each other. Of complex elements the parts are
+ * numbers. */
+struct optimfs_comparison {
+	uint64_t elements;
+	uint64_t differ, first;  /* elements that do, beyond the tolerance */
+	uint64_t nan_a, nan_b;   /* of those: NaN in one only */
+	uint64_t inf_a, inf_b;   /* infinite in one only */
+	uint64_t finite;         /* numbers that have a difference */
+	double max_abs, max_rel; /* the greatest of them */
+	uint64_t at;             /* the element with the greatest */
+	uint64_t ulps;           /* the greatest; UINT64_MAX: not known */
+	/* Sums over finite numbers: of squared differences and values, and of
+	 * products. Zero where all bytes are equal. */
+	double square, square_a, square_b, dot;
+	double rms;    /* of the differences, beside that of a's values */
+	double cosine; /* NaN where one is zero */
+};
+
+/* Compare tensors of one type and shape (EINVAL: they are not), by their nodes.
+ * within: NULL is no tolerance. */
+int optimfs_compare(struct optimfs *a, uint64_t x, struct optimfs *b,
+    uint64_t y, const struct optimfs_tolerance *within,
+    const struct optimfs_scan *how, struct optimfs_comparison *out,
+    struct optimfs_error *err);
+
 /* Something that no correct run leaves behind, or may not. */
 struct optimfs_symptom {
 	int number;        /* OFSnnn of docs/errors.md */

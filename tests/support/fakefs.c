@@ -714,6 +714,15 @@ int optimfs_holdings(struct optimfs *fs, const char *path,
 	return optimfs_fail(err, ENOSYS, "fake: no tensors");
 }
 
+int optimfs_compare(struct optimfs *a, uint64_t x, struct optimfs *b,
+    uint64_t y, const struct optimfs_tolerance *within,
+    const struct optimfs_scan *how, struct optimfs_comparison *out,
+    struct optimfs_error *err)
+{
+	(void)a, (void)x, (void)b, (void)y, (void)within, (void)how, (void)out;
+	return optimfs_fail(err, ENOSYS, "fake: no tensors");
+}
+
 int optimfs_check(struct optimfs *fs, const struct optimfs_scan *how,
     const struct optimfs_checkup *out, uint64_t *found,
     struct optimfs_error *err)
