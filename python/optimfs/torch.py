@@ -129,16 +129,24 @@ class _Names:
             self._groups = found if isinstance(found, list) else []
         return self._groups
 
+    def _elements(self, name: str) -> int:
+        path = self._there("model", name)
+        found = self._ck[path] if path is not None else None
+        return found.size if isinstance(found, Tensor) else 1
+
     def group_of(self, params: List[str]) -> Optional[int]:
-        """The group that has most of these parameters of the state dict; None
-        where names say nothing."""
+        """The group that has these parameters of the state dict, most of their
+        elements if several have some; None where names say nothing."""
         wanted = {n for p in params for n in (self._map(p), _unwrapped(p))}
-        best, most = None, 0
+        has = {}
         for i, g in enumerate(self.groups()):
-            n = len(wanted.intersection(map(str, g.get("params", ()))))
-            if n > most:
-                best, most = i, n
-        return best
+            named = wanted.intersection(map(str, g.get("params", ())))
+            if named:
+                has[i] = sum(map(self._elements, named))
+        if len(has) > 1:
+            _log.info("%s: a group of the state dict is in groups %s of the "
+                      "checkpoint", self._ck.path, sorted(has))
+        return max(has, key=has.__getitem__) if has else None
 
     def _option(self, above: List[str], rest: List[str]) -> Optional[str]:
         if not rest:
