@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C interface: what include/optimfs/optimfs.h says, once more for ctypes.
+"""The C interface: what include/optimfs says, once more for ctypes.
 
 Every struct and prototype that the package uses is here and nowhere else.
 tests/python/test_abi.py compiles a program that prints the sizes and offsets
@@ -84,6 +84,25 @@ class Reshard(c.Structure):
                 ("ctx", c.c_void_p)]
 
 
+class Tolerance(c.Structure):
+    """struct optimfs_tolerance"""
+    _fields_ = [("rtol", c.c_double),
+                ("atol", c.c_double)]
+
+
+class Comparison(c.Structure):
+    """struct optimfs_comparison"""
+    _fields_ = [(name, c.c_uint64) for name in (
+        "elements", "differ", "first", "nan_a", "nan_b", "inf_a", "inf_b",
+        "finite")] + \
+        [("max_abs", c.c_double),
+         ("max_rel", c.c_double),
+         ("at", c.c_uint64),
+         ("ulps", c.c_uint64)] + \
+        [(name, c.c_double) for name in (
+            "square", "square_a", "square_b", "dot", "rms", "cosine")]
+
+
 DIRENT_FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Dirent))
 PROGRESS_FN = c.CFUNCTYPE(None, c.c_void_p, c.c_uint64, c.c_uint64)
 
@@ -119,6 +138,9 @@ PROTOTYPES = {
     "optimfs_reshard": (c.c_int, [_handle, c.c_char_p, c.POINTER(Reshard),
                                   _err]),
     "optimfs_summary": (c.c_void_p, [_handle, c.c_char_p, c.c_int, _err]),
+    "optimfs_compare": (c.c_int, [_handle, _node, _handle, _node,
+                                  c.POINTER(Tolerance), c.c_void_p,
+                                  c.POINTER(Comparison), _err]),
     "optimfs_version": (c.c_char_p, []),
     "optimfs_features": (c.c_char_p, []),
 }

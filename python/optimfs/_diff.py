@@ -2,89 +2,122 @@
 """Two checkpoints by value, across formats and layouts."""
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, Iterator, List, Union
+from typing import Any, Iterator, List, Optional, Union
 
 from ._checkpoint import Checkpoint, PathLike, open as open_checkpoint
 from ._tensor import Tensor
 
-# A multiple of every element's size.
-PIECE = 8 << 20
-
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs at a path. kind: "only in a", "only in b", "kind",
-    "dtype", "shape", "value" (of a text) or "elements" (how many)."""
+    """What differs at a path.
+
+    kind      "only in a", "only in b", "kind", "dtype", "shape", "value" (of a
+              text; a and b are both) or "elements"
+
+    Of "elements":
+
+    elements  how many differ
+    first, at flat indexes of the first and of the one that differs most
+    max_abs   the greatest difference; max_rel relative to the greater of both;
+              ulps in steps of the type. None where no two numbers differ
+    rms       of the differences, relative to the rms of a's values
+    cosine    of the angle between a and b; None where one is zero
+    """
     path: str
     kind: str
     a: Any = None
     b: Any = None
     elements: int = 0
+    of: int = 0
+    first: Optional[int] = None
+    at: Optional[int] = None
+    max_abs: Optional[float] = None
+    max_rel: Optional[float] = None
+    ulps: Optional[int] = None
+    rms: Optional[float] = None
+    cosine: Optional[float] = None
 
     def __str__(self) -> str:
         if self.kind.startswith("only"):
             return "%s: %s" % (self.path, self.kind)
         if self.kind == "elements":
-            return "%s: %d elements differ" % (self.path, self.elements)
+            by = "" if self.max_abs is None else \
+                ", by up to %.3g" % self.max_abs
+            return "%s: %d elements differ of %d%s" % (
+                self.path, self.elements, self.of, by)
         return "%s: %s is %r, and %r in b" % (self.path, self.kind, self.a,
                                               self.b)
 
 
-def _differing(a: bytes, b: bytes, item: int) -> int:
-    if a == b:
-        return 0
-    return sum(a[i:i + item] != b[i:i + item]
-               for i in range(0, max(len(a), len(b)), item))
+def _elements(path: str, x: Tensor, y: Tensor, rtol: float, atol: float
+              ) -> Iterator[Difference]:
+    m = x.checkpoint._tree.compare(x._node, y.checkpoint._tree, y._node, rtol,
+                                   atol)
+    if m.differ:
+        known = m.finite > 0
+        yield Difference(
+            path, "elements", elements=m.differ, of=m.elements, first=m.first,
+            at=m.at, max_abs=m.max_abs if known else None,
+            max_rel=m.max_rel if known else None,
+            ulps=m.ulps if m.ulps != 2 ** 64 - 1 else None, rms=m.rms,
+            cosine=None if math.isnan(m.cosine) else m.cosine)
 
 
-def _tensors(path: str, x: Tensor, y: Tensor) -> Iterator[Difference]:
+def _same(a: Any, b: Any, rtol: float, atol: float) -> bool:
+    if repr(a) == repr(b):
+        return True
+    if not (rtol or atol) or not isinstance(a, (int, float)) or \
+            not isinstance(b, (int, float)):
+        return False
+    return abs(a - b) <= atol + rtol * max(abs(a), abs(b))
+
+
+def _tensors(path: str, x: Tensor, y: Tensor, rtol: float, atol: float
+             ) -> Iterator[Difference]:
     if x.dtype != y.dtype:
         yield Difference(path, "dtype", x.dtype, y.dtype)
     elif x.shape != y.shape:
         yield Difference(path, "shape", x.shape, y.shape)
-    elif not x.shape:
-        a, b = x.item(), y.item()
-        if repr(a) != repr(b):
-            yield Difference(path, "value", a, b)
+    elif x.shape:
+        yield from _elements(path, x, y, rtol, atol)
     else:
-        differ = 0
-        with x.checkpoint._tree.open(path) as f, \
-                y.checkpoint._tree.open(path) as g:
-            for off in range(0, x.nbytes, PIECE):
-                differ += _differing(f.read(off, min(PIECE, x.nbytes - off)),
-                                     g.read(off, min(PIECE, x.nbytes - off)),
-                                     x.itemsize)
-        if differ:
-            yield Difference(path, "elements", elements=differ)
+        a, b = x.item(), y.item()
+        if not _same(a, b, rtol, atol):
+            yield Difference(path, "value", a, b)
 
 
-def _compare(a: Checkpoint, b: Checkpoint) -> Iterator[Difference]:
+def _compare(a: Checkpoint, b: Checkpoint, rtol: float, atol: float
+             ) -> Iterator[Difference]:
     for path in a:
         if path not in b:
             yield Difference(path, "only in a")
             continue
         x, y = a[path], b[path]
         if isinstance(x, Tensor) and isinstance(y, Tensor):
-            yield from _tensors(path, x, y)
+            yield from _tensors(path, x, y, rtol, atol)
         elif isinstance(x, Tensor) or isinstance(y, Tensor):
             yield Difference(path, "kind", type(x).__name__, type(y).__name__)
-        elif repr(x) != repr(y):
+        elif not _same(x, y, rtol, atol):
             yield Difference(path, "value", x, y)
     for path in b:
         if path not in a:
             yield Difference(path, "only in b")
 
 
-def diff(a: Union[PathLike, Checkpoint], b: Union[PathLike, Checkpoint]
-         ) -> List[Difference]:
-    """Compare two checkpoints, of any formats and layouts, byte for byte.
+def diff(a: Union[PathLike, Checkpoint], b: Union[PathLike, Checkpoint], *,
+         rtol: float = 0, atol: float = 0) -> List[Difference]:
+    """Compare two checkpoints, of any formats and layouts, by value.
 
     a and b are paths or opened checkpoints. [] says that they hold the same
-    training state.
+    training state: equal bits, or with rtol and atol numbers x and y with
+    |x - y| <= atol + rtol * max(|x|, |y|). Tensors are compared in the
+    library, by several threads and in bounded memory.
 
     >>> for d in optimfs.diff("step-1000", "step-2000"):
-    ...     print(d)
+    ...     print(d, d.rms)
     """
     opened = []
     try:
@@ -94,7 +127,7 @@ def diff(a: Union[PathLike, Checkpoint], b: Union[PathLike, Checkpoint]
                 ck = open_checkpoint(ck)
                 opened.append(ck)
             both.append(ck)
-        return list(_compare(*both))
+        return list(_compare(both[0], both[1], rtol, atol))
     finally:
         for ck in opened:
             ck.close()

@@ -301,6 +301,17 @@ class Tree:
         finally:
             _abi.libc_free(value)
 
+    def compare(self, node: int, other: "Tree", its: int, rtol: float,
+                atol: float) -> _abi.Comparison:
+        """How far two tensors of one type and shape are from each other."""
+        err, found = _abi.Error(), _abi.Comparison()
+        with self.using() as a, other.using() as b:
+            r = lib.optimfs_compare(
+                a, node, b, its, c.byref(_abi.Tolerance(rtol, atol)), None,
+                c.byref(found), c.byref(err))
+        check(r == 0, err)
+        return found
+
     def summary(self, path: str, form: str) -> str:
         """What `optimfs info` says of a path; form: a key of _abi.SUMMARY."""
         err = _abi.Error()

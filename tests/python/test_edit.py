@@ -160,5 +160,35 @@ def test_diff_names_each_difference(copy, data):
     assert found["model/norm.bias"].elements == 2
     assert found["extra/note"].kind == "only in b"
     assert found["optim/state/norm.weight/exp_avg"].kind == "only in a"
-    assert "2 elements differ" in str(found["model/norm.bias"])
+    assert "2 elements differ of 12, by up to 7" in \
+        str(found["model/norm.bias"])
     assert len(found) == 6
+
+
+def test_diff_measures_what_differs(copy, data):
+    np = pytest.importorskip("numpy")
+    path = copy(FSDP2)
+    weight = "model/layers.0.w1.weight"
+    with optimfs.open(path) as ck:
+        a = ck[weight].numpy()
+    b = a.copy()
+    b[3, 4] += 0.5
+    b[7, 0] *= 1.001
+    with optimfs.edit(path) as ck:
+        ck[weight] = b
+        ck[LR] = ck[LR] * 1.0001
+    weight_differs, lr = sorted(optimfs.diff(data(FSDP2), path),
+                                key=lambda d: d.path != weight)
+    x, y = a.astype(float), b.astype(float)
+    d = weight_differs
+    assert (d.elements, d.of, d.first, d.at) == (2, a.size, 40, 40)
+    assert d.max_abs == np.abs(x - y).max()
+    assert d.rms == pytest.approx(
+        np.sqrt(((x - y) ** 2).sum() / (x ** 2).sum()), rel=1e-12)
+    assert d.cosine == pytest.approx(
+        (x * y).sum() / np.sqrt((x ** 2).sum() * (y ** 2).sum()), rel=1e-12)
+    assert d.ulps > 1 and 0 < d.max_rel <= 2
+    assert lr.kind == "value"
+    near = optimfs.diff(data(FSDP2), path, rtol=0.01)
+    assert [(n.path, n.elements) for n in near] == [(weight, 1)]
+    assert optimfs.diff(data(FSDP2), path, atol=1) == []
