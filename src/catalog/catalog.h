@@ -101,7 +101,7 @@ enum ofs_tensor_flag {
 	OFS_TENSOR_COPIES = 1, /* each rank's copy is there on purpose */
 	OFS_TENSOR_TIED = 2,   /* several entries are this tensor */
 	OFS_TENSOR_ZERO = 4,   /* zeros where no shard is (fill.h) */
-	OFS_TENSOR_FILE = 4,   /* the bytes of a file, which no model has */
+	OFS_TENSOR_FILE = 8,   /* the bytes of a file, which no model has */
 };
 
 struct ofs_tensor {

@@ -121,7 +121,8 @@ struct ofs_remote_ahead *ofs_remote_ahead(const struct ofs_manifest *s,
     const struct ofs_segment *segs, size_t n);
 int ofs_remote_arrived(struct ofs_remote_ahead *a, uint8_t *buf);
 void ofs_remote_drop(struct ofs_remote_ahead *a);
-/* What an encoded extent decodes to: at->object is a file of s. */
+/* What an encoded extent decodes to: at->object is a file of s. As above,
+ * another owner is asked for one that fails. */
 int ofs_remote_length(const struct ofs_manifest *s, const struct ofs_extent *at,
     uint64_t max, uint64_t *len, struct optimfs_error *err);
 

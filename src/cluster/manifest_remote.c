@@ -118,6 +118,18 @@ static bool other_might(int code)
 	return code == EHOSTDOWN || code == ETIMEDOUT;
 }
 
+/* Say whose failure it is. 1: another owner might not fail, and this one is
+ * passed over from now on; else -1. */
+static int owner_failed(struct gathering *g, const struct ofs_ask *ask)
+{
+	*g->err = ask->err;
+	ofs_group_blame(g->s->world, ask->to, g->err);
+	if (!other_might(ask->err.code) || g->navoid == MAX_AVOID)
+		return -1;
+	g->avoid[g->navoid++] = ask->to;
+	return 1;
+}
+
 /* 1: an owner has failed, another might not. */
 static int finish(struct gathering *g, const struct ofs_ask *ask)
 {
@@ -128,15 +140,8 @@ static int finish(struct gathering *g, const struct ofs_ask *ask)
 			lay_out(g, &g->request[i], ask[i].answer);
 			continue;
 		}
-		if (ret == -1)
-			continue;
-		*g->err = ask[i].err;
-		ofs_group_blame(g->s->world, ask[i].to, g->err);
-		ret = -1;
-		if (other_might(ask[i].err.code) && g->navoid < MAX_AVOID) {
-			g->avoid[g->navoid++] = ask[i].to;
-			ret = 1;
-		}
+		if (ret != -1)
+			ret = owner_failed(g, &ask[i]);
 	}
 	return ret;
 }
@@ -368,36 +373,47 @@ void ofs_remote_drop(struct ofs_remote_ahead *a)
 	ahead_free(a);
 }
 
-int ofs_remote_length(const struct ofs_manifest *s, const struct ofs_extent *at,
-    uint64_t max, uint64_t *len, struct optimfs_error *err)
+/* 1: this owner has failed, and is in g->avoid; another might not. */
+static int ask_length(struct gathering *g, const struct ofs_extent *at,
+    uint64_t max, uint64_t *len)
 {
-	const struct optimfs_group *w = s->world;
-	struct gathering g = { .s = s };
-	const struct ofs_owner *o = choose(&g, at->object, at->off);
+	const struct optimfs_group *w = g->s->world;
+	const struct ofs_owner *o = choose(g, at->object, at->off);
 	struct ofs_buf b = { 0 };
 	struct ofs_ask ask;
 	int ret = 0;
 
 	ofs_wire_u8(&b, OFS_WIRE_LENGTH);
-	ofs_wire_u32(&b, s->number);
+	ofs_wire_u32(&b, g->s->number);
 	ofs_wire_u32(&b, o->index);
 	ofs_wire_u8(&b, at->codec);
 	ofs_wire_u64(&b, at->off);
 	ofs_wire_u64(&b, at->len);
 	ofs_wire_u64(&b, max);
 	if (b.bad)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(g->err);
 	ask = (struct ofs_ask){
 		.to = o->rank, .request = b.data, .nrequest = b.len, .want = 8
 	};
 	w->ops->ask(w->w, &ask, 1);
-	if (ask.err.code == 0) {
+	if (ask.err.code == 0)
 		*len = ofs_le64(ask.answer);
-	} else {
-		ofs_group_blame(w, o->rank, &ask.err);
-		ret = optimfs_fail_as(err, ask.err.code, "%s", ask.err.text);
-	}
+	else
+		ret = owner_failed(g, &ask);
 	w->ops->release(w->w, &ask, 1);
 	ofs_buf_fini(&b);
 	return ret;
+}
+
+int ofs_remote_length(const struct ofs_manifest *s, const struct ofs_extent *at,
+    uint64_t max, uint64_t *len, struct optimfs_error *err)
+{
+	struct optimfs_error unwanted;
+	struct gathering g = { .s = s, .err = err == NULL ? &unwanted : err };
+	int ret;
+
+	do
+		ret = ask_length(&g, at, max, len);
+	while (ret == 1 && !avoided(&g, choose(&g, at->object, at->off)->rank));
+	return ret == 0 ? 0 : -1;
 }

@@ -640,6 +640,34 @@ static void check_segments(const struct ofs_manifest *s, uint32_t file,
 	free(buf);
 }
 
+/* Four bytes, as zstd has them when they do not shrink. */
+static const uint8_t frame[] = { 0x28, 0xb5, 0x2f, 0xfd, 0x20, 4, 0x21, 0, 0,
+	'a', 'b', 'c', 'd' };
+
+static void check_length(struct job *j, const struct ofs_manifest *s)
+{
+#ifdef HAVE_ZSTD
+	struct optimfs_error err;
+
+	for (int rank_of = 1; rank_of <= 2; rank_of++) {
+		struct ofs_extent at = { .len = sizeof(frame),
+			.object = find_file(s, "frame"),
+			.codec = OFS_ZSTD };
+		uint64_t len = 0;
+
+		fakeworld_mute(j->f, rank_of, 1);
+		is_int(ofs_remote_length(s, &at, 100, &len, &err), 0,
+		    "an item's length, when rank %d is silent", rank_of);
+		is_u64(len, 4, "the other says it");
+		fakeworld_mute(j->f, rank_of, 0);
+	}
+#else
+	(void)j;
+	(void)s;
+	skip(4, "no zstd");
+#endif
+}
+
 static void check_large(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct fakeworld_counts *c = fakeworld_counts(j->f);
@@ -660,6 +688,7 @@ static void check_large(struct job *j, int rank, struct optimfs_group *w)
 	ok(atomic_load(&c->answered[1]) > 5 && atomic_load(&c->answered[2]) > 5,
 	    "from both that have it");
 
+	check_length(j, s);
 	fakeworld_mute(j->f, 1, 1);
 	t->bad = 0;
 	check_segments(s, seg.object, t);
@@ -701,6 +730,8 @@ static void test_large(void)
 	handmade_fill(large, NLARGE, 3);
 	put(path_of("1/large"), large, NLARGE);
 	put(path_of("2/large"), large, NLARGE);
+	put(path_of("1/frame"), frame, sizeof(frame));
+	put(path_of("2/frame"), frame, sizeof(frame));
 	put(path_of("0/here"), "x", 1);
 	run(&j);
 	free(large);

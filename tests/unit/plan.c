@@ -267,6 +267,17 @@ static void failures(void)
 	is_error(err, EIO, "OFS607 element 10 is in no shard: 2 of 13",
 	    "the first missing element");
 	is_u64(plan.n, 1, "the plan is as it was");
+	s.cat->tensors[s.t - s.cat->tensors].flags =
+	    OFS_TENSOR_COPIES | OFS_TENSOR_TIED | OFS_TENSOR_FILE;
+	is_int(ofs_plan_elements(s.cat, s.t, 3, 13, 0, stored_place, &s, &plan,
+		   &err),
+	    -1, "no flag but one puts zeros into a hole");
+	s.cat->tensors[s.t - s.cat->tensors].flags = OFS_TENSOR_ZERO;
+	is_int(ofs_plan_elements(s.cat, s.t, 3, 13, 0, stored_place, &s, &plan,
+		   &err),
+	    0, "that one does");
+	s.cat->tensors[s.t - s.cat->tensors].flags = 0;
+	plan.n = 1;
 	is_int(ofs_plan_elements(s.cat, s.t, 11, 3, 0, stored_place, &s, &plan,
 		   &err),
 	    0, "between holes");
