@@ -226,13 +226,56 @@ static struct ofs_catalog *read_detected(const struct ofs_dir *dir,
 
 /* What is left to do with all leaves. */
 
+/* Is a key at the top called so, or does it begin so with a dot? */
+static bool has_key(const struct ofs_catalog *cat, const char *key)
+{
+	for (uint32_t i = 0; i < cat->nentries; i++) {
+		uint32_t n;
+		const uint32_t *c =
+		    ofs_catalog_components(cat, cat->entries[i].path, &n);
+		struct ofs_str s = { NULL, 0 };
+
+		if (n > 0)
+			s = ofs_catalog_string(cat, OFS_PATH_STR(c[0]));
+		if (ofs_str_begins(s, key) &&
+		    (s.len == strlen(key) || s.p[strlen(key)] == '.'))
+			return true;
+	}
+	return false;
+}
+
+/* What a directory is called anybody may call one: of a trainer that is known
+ * by that, one of its own keys is there, too. */
+static bool is_written_by(const struct ofs_catalog *cat, const char *trainer)
+{
+	static const struct {
+		const char *trainer, *key;
+	} own[] = {
+		{ "torchtitan", "train_state" },
+		{ "torchtitan", "lr_scheduler" },
+		{ "torchtitan", "dataloader" },
+		{ "Composer", "state" },
+		{ "Composer", "rng" },
+	};
+	bool listed = false;
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+		if (strcmp(own[i].trainer, trainer) != 0)
+			continue;
+		if (has_key(cat, own[i].key))
+			return true;
+		listed = true;
+	}
+	return !listed;
+}
+
 /* "Lightning, PyTorch 2.10 or later" */
 static int name_writer(struct ofs_catalog *cat, const char *trainer,
     struct optimfs_error *err)
 {
 	char text[200];
 
-	if (trainer == NULL)
+	if (trainer == NULL || !is_written_by(cat, trainer))
 		return 0;
 	cat->trainer = ofs_arena_strndup(&cat->arena, trainer, strlen(trainer));
 	snprintf(text, sizeof(text), "%s%s%s", trainer,

@@ -62,4 +62,43 @@ for title in "$scratch"/blocks/*.title; do
 		;;
 	esac
 done
+# The session of the README prints what stands there, but for owners and times.
+begin "README"
+plain() {
+	sed -e '/^#/d' -e '/^$/d' -e '/^total /d' -e 's/\(-r--r--r-- 1\) .* \([0-9]*\) [A-Z][a-z][a-z] .* /\1 \2 /' "$1" |
+	    tr -s ' \n' ' '
+}
+awk -v dir="$scratch/blocks" '
+/^    \$ / { file = sprintf("%s/readme%02d", dir, ++n)
+	print substr($0, 7) >(file ".cmd"); next }
+n && /^    / { print substr($0, 5) >(file ".want"); next }
+n { exit }
+' "$TOP_SRCDIR/README.md"
+if [ -n "$can_mount" ]; then
+	for d in ck new rw same-state-from-3-ranks; do
+		mkdir -p "$scratch/mnt/$d"
+	done
+	"$OPTIMFS" mount step-1000-w3 "$scratch/mnt/same-state-from-3-ranks"
+	for c in "$scratch"/blocks/readme*.cmd; do
+		name="README: $(head -c 50 "$c")"
+		case $(cat "$c") in
+		*numpy*) need='python3 -c "import numpy"' ;;
+		*getfattr*) need='command -v getfattr' ;;
+		*) need=true ;;
+		esac
+		if ! sh -c "$need" >/dev/null 2>&1; then
+			skip 1 "$name: not here: $need"
+			continue
+		fi
+		sed "s#/mnt/#$scratch/mnt/#g" "$c" >"$c.run"
+		ok "$name" sh -eu "$c.run"
+		[ ! -f "${c%.cmd}.want" ] ||
+		    is "and what it prints" "$(plain "$scratch/out")" "$(plain "${c%.cmd}.want")"
+	done
+	for d in ck same-state-from-3-ranks; do
+		"$OPTIMFS" umount "$scratch/mnt/$d"
+	done
+else
+	skip 1 "the README's session: no FUSE here"
+fi
 done_testing
