@@ -37,15 +37,12 @@ static int number_of(const char *word)
 }
 
 /* Codes of one hundred are about one thing. */
-static const struct entry *nearest(int number)
+static const struct entry *find(int number)
 {
-	const struct entry *best = &entries[0];
-
-	for (size_t i = 1; i < NENTRIES; i++)
-		if (abs(entries[i].number - number) <
-		    abs(best->number - number))
-			best = &entries[i];
-	return best;
+	for (size_t i = 0; i < NENTRIES; i++)
+		if (entries[i].number == number)
+			return &entries[i];
+	return NULL;
 }
 
 static void print_json(const struct entry *e)
@@ -85,11 +82,11 @@ static int explain(const struct ofs_verb *self, const char *word, bool json)
 	if (number == -1)
 		return ofs_tool_usage(self,
 		    "'%s' is not an error code like OFS603", word);
-	e = nearest(number);
-	if (e->number != number) {
-		ofs_tool_say("there is no code OFS%03d; the nearest is "
-			     "OFS%03d: %s",
-		    number, e->number, e->meaning);
+	e = find(number);
+	if (e == NULL) {
+		ofs_tool_say("there is no code OFS%03d; optimfs explain lists "
+			     "all",
+		    number);
 		return OFS_EXIT_IO;
 	}
 	if (json)

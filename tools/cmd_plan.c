@@ -273,8 +273,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		&status) == -1)
 		return status;
 	if (c.sweep != NULL && parse_sweep(c.sweep, &sweep) == -1) {
-		status =
-		    ofs_tool_usage(verb, "--sweep %s: not as 8..512", c.sweep);
+		status = ofs_tool_usage(verb,
+		    "--sweep %s: wants FIRST..LAST, as in 8..512", c.sweep);
 		goto out;
 	}
 	ret = ofs_walk(c.fs, OPTIMFS_ROOT, 0, add_elements, &elements, &err);

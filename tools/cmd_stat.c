@@ -316,13 +316,17 @@ static int usage(struct rows *rows, const struct ofs_verb *verb)
 	double v;
 
 	if (c->only != NULL && parse_only(rows, c->only) == -1)
-		return ofs_tool_usage(verb, "--only %s: not as in nan>0",
+		return ofs_tool_usage(verb,
+		    "--only %s: wants a value, < or >, and a number, as in nan>0",
 		    c->only);
 	if (c->sort != NULL && !ofs_stats_value(&none, c->sort, &v))
-		return ofs_tool_usage(verb, "--sort %s: no such value",
+		return ofs_tool_usage(verb,
+		    "--sort %s: not one of the values that stat prints "
+		    "(rms, absmax, mean, nan, ...)",
 		    c->sort);
 	if (c->by != NULL && strcmp(c->by, "rank") != 0)
-		return ofs_tool_usage(verb, "--by %s: only by rank", c->by);
+		return ofs_tool_usage(verb, "--by %s: there is --by rank",
+		    c->by);
 	return OFS_EXIT_OK;
 }
 

@@ -207,9 +207,10 @@ static int settle(struct ofs_mountinfo *m, bool keep, struct optimfs_error *err)
 		return ofs_control_write(m->point, "keep", err);
 	if (c.explicit_commit)
 		return optimfs_fail(err, EBUSY,
-		    "OFS808 %s: %s: commit or abort it, or unmount it with "
-		    "--keep",
-		    m->point, c.state);
+		    "OFS808 %s has %s that %s not committed: optimfs commit or "
+		    "optimfs abort it, or unmount it with --keep",
+		    m->point, c.state + (c.dirty ? strlen("dirty ") : 0),
+		    strncmp(c.state, "dirty 1 ", 8) == 0 ? "is" : "are");
 	return ofs_control_commit(m->point, err);
 }
 

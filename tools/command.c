@@ -217,6 +217,8 @@ static const char *missing(unsigned allowed, int noperands)
 {
 	if ((allowed & OFS_SECOND) != 0)
 		return "which other checkpoint?";
+	if ((allowed & OFS_SWEEP) != 0)
+		return "which view? dcp@16, fsdp@8, safetensors, ...";
 	if ((allowed & OFS_PATHS) == 0)
 		return "which directory is to be made?";
 	return noperands == 0 ? "which path of the checkpoint?"
@@ -230,7 +232,9 @@ static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
 	int first = allowed & OFS_LIKE ? 0 : 1;
 
 	if (c->checkpoint == NULL && (first == 0 || c->noperands == 0))
-		return ofs_tool_usage(verb, "which checkpoint?");
+		return ofs_tool_usage(verb, "%s",
+		    first == 0 ? "like which checkpoint? --like CHECKPOINT"
+			       : "which checkpoint?");
 	if (first == 1) {
 		c->checkpoint = c->operand[0];
 		c->noperands--;
@@ -241,10 +245,12 @@ static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
 		ofs_tool_say("out of memory");
 		return OFS_EXIT_IO;
 	}
-	if (c->noperands < min || c->noperands > max)
+	if (c->noperands < min)
 		return ofs_tool_usage(verb, "%s",
-		    c->noperands < min ? missing(allowed, c->noperands)
-				       : "too many words");
+		    missing(allowed, c->noperands));
+	if (c->noperands > max)
+		return ofs_tool_usage(verb, "'%s' is one word too many",
+		    c->operand[max]);
 	return OFS_EXIT_OK;
 }
 

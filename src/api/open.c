@@ -152,8 +152,8 @@ static int find_template(const char *path, struct optimfs_error *err)
 	if (found != 1)
 		return found;
 	return optimfs_fail(err, EROFS,
-	    "OFS834 %s: no checkpoint yet; what is to become one is written by "
-	    "way of a mount with -o rw",
+	    "OFS834 %s: an empty template of optimfs mkfs: mount it with -o "
+	    "rw, copy files in, unmount it",
 	    path);
 }
 

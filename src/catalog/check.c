@@ -395,9 +395,10 @@ static int note_replicas(struct check *c)
 		return 0;
 	if (tensor_name(c, c->example, &name) == 0) {
 		note = ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
-		    "OFS611 %" PRIu32 " duplicate chunks in %" PRIu32
-		    " tensors (%.200s): the first readable one is used",
-		    c->copies, c->copied, (char *)name.data);
+		    "OFS611 %" PRIu32 " duplicate chunk%s in %" PRIu32
+		    " tensor%s (%.200s): the first readable one is used",
+		    c->copies, c->copies == 1 ? "" : "s", c->copied,
+		    c->copied == 1 ? "" : "s", (char *)name.data);
 		if (note == OFS_NONE)
 			ofs_no_memory(c->err);
 	}

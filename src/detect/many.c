@@ -24,8 +24,8 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
 		return -1;
 	ofs_input_close(&in);
 	return optimfs_fail(err, EOPNOTSUPP,
-	    "OFS678 %s: not a torch.save file, a pickle or "
-	    "safetensors (-o type=raw shows it as bytes)",
+	    "OFS678 %s: not a torch.save file, a pickle, safetensors or NumPy's "
+	    "(-o type=raw shows it as bytes)",
 	    rel);
 }
 

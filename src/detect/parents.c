@@ -358,12 +358,15 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
 	ofs_buf_putc(&b, '\0');
 	if (b.bad)
 		ofs_no_memory(err);
+	else if (names->n == 0)
+		optimfs_fail(err, ENOENT, "OFS680 %s is empty", dir->path);
 	else
 		optimfs_fail(err, ENOENT,
 		    "OFS680 %s: no checkpoint that we know: no .metadata, no "
-		    "files of torch.save; it has %zu names%s%s",
-		    dir->path, names->n, (char *)b.data,
-		    names->n > NAME_MAX_SHOWN ? " ..." : "");
+		    "file of torch.save, safetensors or NumPy; it has %zu "
+		    "name%s%s%s",
+		    dir->path, names->n, names->n == 1 ? "" : "s",
+		    (char *)b.data, names->n > NAME_MAX_SHOWN ? " ..." : "");
 	ofs_buf_fini(&b);
 	return -1;
 }

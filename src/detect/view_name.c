@@ -50,8 +50,30 @@ static bool parse_ranks(const char *s, size_t n, struct ofs_layout *l)
 static int bad(const char *name, const char *what, const char *s, size_t n,
     struct optimfs_error *err)
 {
-	return optimfs_fail(err, EINVAL, "OFS771 view %.80s: %s '%.*s'", name,
-	    what, (int)(n > 40 ? 40 : n), s);
+	return optimfs_fail(err, EINVAL, "OFS771 '%.80s' %s '%.*s'", name, what,
+	    (int)(n > 40 ? 40 : n), s);
+}
+
+/* An option that its format does not take: what it may say. */
+static int bad_option(const char *name, const char *s, size_t n,
+    struct optimfs_error *err)
+{
+	static const struct {
+		const char *option, *values;
+	} known[] = {
+		{ "dtype=", "bf16, f16 or f32" },
+		{ "only=", "model or optim" },
+		{ "keys=", "fqn, or, where the format has them, id or source" },
+		{ "zstd=", "a level, 1 to 19" },
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strncmp(s, known[i].option, strlen(known[i].option)) == 0)
+			return optimfs_fail(err, EINVAL,
+			    "OFS771 '%.80s': '%.*s': %s takes %s", name,
+			    (int)(n > 40 ? 40 : n), s, known[i].option,
+			    known[i].values);
+	return bad(name, "has no option", s, n, err);
 }
 
 /* The format with a view of this name, and what the view is. */
@@ -85,7 +107,7 @@ static int unknown(const char *name, size_t n, struct optimfs_error *err)
 			    v->ranked ? "@N" : "");
 	}
 	return optimfs_fail(err, ENOENT,
-	    "OFS771 view %.80s: no format is called '%s'" OFS_NEAREST_FMT
+	    "OFS771 '%.80s': no format is called '%s'" OFS_NEAREST_FMT
 	    " There are %s",
 	    name, word, near.best[0] == '\0' ? "." : "; did you mean '",
 	    near.best, near.best[0] == '\0' ? "" : "'?", list);
@@ -104,16 +126,16 @@ static int parse_format(const char *name, size_t n, struct ofs_layout *l,
 	l->blobs = view->blobs;
 	if (at == NULL && l->ranked)
 		return optimfs_fail(err, EINVAL,
-		    "OFS771 view %.80s: for how many ranks? %.*s@16, or "
+		    "OFS771 '%.80s': for how many ranks? %.*s@16, or "
 		    "%.*s@2x8 for two replicas of 8 shards",
 		    name, (int)k, name, (int)k, name);
 	if (at != NULL && !l->ranked)
 		return optimfs_fail(err, EINVAL,
-		    "OFS771 view %.80s: '%.*s' has no ranks: leave '@' away",
-		    name, (int)k, name);
+		    "OFS771 '%.80s': '%.*s' has no ranks: leave '@' away", name,
+		    (int)k, name);
 	if (at != NULL && !parse_ranks(at + 1, n - k - 1, l))
 		return optimfs_fail(err, EINVAL,
-		    "OFS771 view %.80s: '%.*s' is not a number of ranks: 1 to "
+		    "OFS771 '%.80s': '%.*s' is not a number of ranks: 1 to "
 		    "65536, or 2x8 for two replicas of 8 shards",
 		    name, (int)(n - k - 1 > 40 ? 40 : n - k - 1), at + 1);
 	return 0;
@@ -131,7 +153,7 @@ int ofs_layout_parse(const char *name, struct ofs_layout *layout,
 		s++;
 		n = strcspn(s, ",");
 		if (!l.format->option(s, n, &l))
-			return bad(name, "has no option", s, n, err);
+			return bad_option(name, s, n, err);
 	}
 	*layout = l;
 	return 0;

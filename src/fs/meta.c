@@ -77,9 +77,9 @@ static void put_dirty(struct ofs_buf *out, const struct optimfs_status *s)
 	ofs_buf_printf(out, "dirty %" PRIu64 " file%s ", s->files,
 	    s->files == 1 ? "" : "s");
 	if (i == 0)
-		ofs_buf_printf(out, "%" PRIu64 "\n", s->bytes);
+		ofs_buf_printf(out, "%" PRIu64 " B\n", s->bytes);
 	else
-		ofs_buf_printf(out, "%.1f%c\n", v, unit[i]);
+		ofs_buf_printf(out, "%.1f %ciB\n", v, unit[i]);
 }
 
 /* Of several ranks, one writes. */

@@ -236,10 +236,10 @@ static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
 	if (recover == OFS_RECOVER_NO && !nothing)
 		return optimfs_fail(err, EBUSY,
 		    "OFS811 %s holds %" PRIu64
-		    " changes of a mount that ended without committing them: "
-		    "-o recover=yes goes on with them, recover=discard drops "
-		    "them",
-		    st->path, g.real);
+		    " change%s of a mount that ended without a commit: "
+		    "-o recover=yes goes on from there, recover=discard drops "
+		    "what was changed",
+		    st->path, g.real, g.real == 1 ? "" : "s");
 	if (recover == OFS_RECOVER_DISCARD || nothing)
 		return remove_all(st, err);
 	return 0;

@@ -187,7 +187,8 @@ static void check_size(struct ofs_change *c,
 	if (c->problem.code == 0 && form->dtype != OFS_DTYPE_NONE &&
 	    form->ndim > 0 && c->size != want)
 		optimfs_fail(&c->problem, EINVAL,
-		    "OFS301 %" PRIu64 " of %" PRIu64 " bytes are written",
+		    "OFS301 %" PRIu64 " of %" PRIu64
+		    " bytes are written: write the rest, or optimfs abort",
 		    c->size, want);
 }
 

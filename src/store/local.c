@@ -96,8 +96,8 @@ static struct ofs_decoded *get_decoded(struct local *l, struct ofs_file *file,
 
 	if (at->off > o->size || at->len > o->size - at->off) {
 		optimfs_fail(err, EIO,
-		    "OFS603 %s is short: %" PRIu64 " bytes, an item of %" PRIu64
-		    " starts at %" PRIu64,
+		    "OFS603 %s is short: it ends at byte %" PRIu64
+		    ", and an item of %" PRIu64 " bytes starts at %" PRIu64,
 		    o->path, o->size, at->len, at->off);
 		return NULL;
 	}
@@ -115,9 +115,9 @@ static int too_short(const struct ofs_object *o, const struct ofs_segment *seg,
 		    o->path, seg->ext_len, seg->ext_off, size, seg->n, seg->len,
 		    seg->src);
 	return optimfs_fail(err, EIO,
-	    "OFS603 %s is short: %" PRIu64 " bytes; %" PRIu64 " x %" PRIu64
-	    " bytes from %" PRIu64 " on are needed",
-	    o->path, size, seg->n, seg->len, seg->src);
+	    "OFS603 %s is short: it ends at byte %" PRIu64
+	    ", and bytes from %" PRIu64 " on are needed",
+	    o->path, size, seg->src < size ? size : seg->src);
 }
 
 static int check_inside(const struct local *l, const struct ofs_source *s,

@@ -154,7 +154,7 @@ does 0 "explain without a code" explain
 [ "$(grep -c '^OFS' out)" -gt 200 ]
 ok $? "lists all"
 does 3 "explain of a code that there is not" explain OFS600
-says err 'the nearest is OFS601: ' "the nearest is named"
+says err 'there is no code OFS600; optimfs explain lists all' "is no guess"
 does 2 "explain of a word" explain what
 
 # Nearly right.
@@ -242,7 +242,21 @@ does 2 "an unknown verb" frobnicate
 ok $? "two lines"
 does 2 "an unknown option" ls -o cahce=1g "$ck"
 says err cache "suggests the nearest"
+does 2 "no view" plan "$ck"
+says err 'which view[?] ' "asks for one"
+does 2 "nothing to be like" mkfs "$ck"
+says err 'like which checkpoint[?] --like' "asks for that"
+for option in dtype=fp16 only=modle; do
+	does 2 "$option" reshard --to "dcp@2,$option" "$ck" made
+	says err "'dcp@2,$option': '$option': ${option%=*}= takes " "has its values named"
+done
+does 2 "a sweep that is none" plan --sweep 2-8 "$ck" dcp
+says err 'wants FIRST..LAST' "says how it is written"
+mkdir -p empty
+does 3 "an empty directory" info empty
+says err 'OFS680 .*empty is empty' "is called so"
 does 2 "too many words" ls "$ck" a b
+says err "'b' is one word too many" "names the first"
 does 0 "--help" --help
 [ -s out ] && [ ! -s err ]
 ok $? "on standard output"

@@ -187,7 +187,7 @@ is "who sees what is committed" "$(cat "$n/$L")" 0.5
 touch -d 2001-01-01 ck/.metadata
 status "a checkpoint that changed" 3 "$OPTIMFS" commit "$m"
 like "is not committed over" "$(said)" "*OFS805*written again*"
-is "what is staged is kept" "$(head -n 1 "$m/.optimfs/control")" "dirty 1 file 5"
+is "what is staged is kept" "$(head -n 1 "$m/.optimfs/control")" "dirty 1 file 5 B"
 
 # W25, K9, W27, K15 Who kills the daemon loses nothing.
 ok "another" begin "$dcp" commit=explicit

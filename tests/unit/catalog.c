@@ -334,7 +334,7 @@ static void replicas(void)
 		cat->replicas[2].shard == 1 && cat->replicas[2].at.off == 7,
 	    "the others are kept in order");
 	is_u64(notes_with(cat, OFS_NOTE_WARNING,
-		   "OFS611 3 duplicate chunks in 1 tensors"),
+		   "OFS611 3 duplicate chunks in 1 tensor ("),
 	    1, "one note");
 	ofs_catalog_free(cat);
 }

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "detect/detect.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "detect/detect.h"
 #include "support/dcp_writer.h"
 #include "support/pickle_writer.h"
 #include "support/truth.h"
@@ -359,7 +360,7 @@ static void parents(void)
 	mk_dir(dir);
 	refuse("nothing at all", dir, ENOENT, "OFS680");
 	put_text(dir, "README", "");
-	refuse("names what there is", dir, ENOENT, "1 names: README");
+	refuse("names what there is", dir, ENOENT, "1 name: README");
 	put_dcp(dir, "step-90");
 	is_str(detect(dir, "", NULL, &err), "torchtitan: dcp step-90",
 	    "the only one is taken");
@@ -450,7 +451,7 @@ static void parents(void)
 	mk_remove(dir);
 	mk_dir(dir);
 	put_text(dir, "tmp/w/0/other.00", "");
-	refuse("another tmp", dir, ENOENT, "1 names: tmp");
+	refuse("another tmp", dir, ENOENT, "1 name: tmp");
 	mk_remove(dir);
 
 	mk_dir(dir);

@@ -318,7 +318,8 @@ static void extents(void)
 	at.len = SIZE;
 	is_int(ofs_transport_read_all(t, &at, SIZE, &bytes, &len, &err), -1,
 	    "an extent past the file's end");
-	is_error(err, EIO, "OFS603 0.bin is short: 3145728 bytes", "names it");
+	is_error(err, EIO, "OFS603 0.bin is short: it ends at byte 3145728",
+	    "names it");
 	ofs_transport_close(t);
 	handmade_fini(&h);
 }

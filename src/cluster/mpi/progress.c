@@ -92,7 +92,8 @@ static int fail_dead(const struct ofs_group *w, int rank,
 static int fail_late(const struct ofs_group *w, struct optimfs_error *err)
 {
 	return optimfs_fail(err, ETIMEDOUT,
-	    "OFS912 no answer in %u seconds (-o timeout=)", w->config.timeout);
+	    "OFS912 no answer in %u seconds; -o timeout= says how long is waited",
+	    w->config.timeout);
 }
 
 /* Tell who asked; the question itself stays as long as MPI needs it. With the

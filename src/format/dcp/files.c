@@ -116,7 +116,7 @@ static int check_gaps(struct ofs_dcp *d, struct optimfs_error *err)
 	for (uint32_t i = 0; i < d->nindex; i++) {
 		if (d->index[i].rank > expected &&
 		    OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
-			"OFS180 no index of rank %d to %d: what they alone "
+			"OFS180 no index of ranks %d to %d: what they alone "
 			"held is not shown",
 			expected, d->index[i].rank - 1) == -1)
 			return -1;

@@ -148,7 +148,8 @@ static int value_text(const struct ofs_pickle *doc, uint32_t node,
 		return ofs_no_memory(err);
 	if (kind == OFS_TEXT_OPAQUE || kind == OFS_TEXT_BYTES || !is_json(out))
 		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS448 a value that has no form in JSON");
+		    "OFS448 a value that has no form in JSON (the option "
+		    "only=model leaves out what is not the model's)");
 	return 0;
 }
 
