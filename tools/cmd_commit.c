@@ -90,6 +90,9 @@ static int run_commit(const struct ofs_verb *self, int argc, char **argv)
 		ofs_json_put_bool(&w, "synced", ret == 0);
 		ofs_json_print(&w);
 	}
+	if (!json && ret == 0)
+		ofs_tool_done("committed: what %s shows is the checkpoint",
+		    point);
 	return ofs_tool_finish(ofs_commit_status(ret, &err));
 }
 

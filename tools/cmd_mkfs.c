@@ -2,7 +2,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <string.h>
+
 #include "tools/command.h"
+
+static const char *last_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash == NULL || slash[1] == '\0' ? path : slash + 1;
+}
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
@@ -20,6 +29,11 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		status = ofs_command_fail_layout(&c, &err);
 	else if ((c.flags & OFS_JSON) != 0 && ofs_job_is_first(&c.job))
 		ofs_print_made(c.operand[0], c.layout, true);
+	else if (ofs_job_is_first(&c.job))
+		ofs_tool_done("%s is an empty template, %s, to be filled: "
+			      "mount it with -o rw, copy files in, unmount it; "
+			      "until then all is in .%s.optimfs beside it",
+		    c.operand[0], c.layout, last_of(c.operand[0]));
 	ofs_command_fini(&c);
 	return status;
 }

@@ -2,20 +2,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/human.h"
 #include "tools/command.h"
 
 #define JOBS_MAX 64
 
+struct task {
+	struct ofs_command *c;
+	char *kept; /* where what is done lies; NULL */
+	uint64_t total;
+};
+
 static void say(void *ctx, const char *text)
 {
-	struct ofs_command *c = ctx;
+	struct task *t = ctx;
 
-	ofs_progress_break(&c->progress);
+	ofs_progress_break(&t->c->progress);
 	ofs_tool_say("%s", text);
+}
+
+static void progress(void *ctx, uint64_t done, uint64_t total)
+{
+	struct task *t = ctx;
+
+	t->total = total;
+	ofs_command_progress(t->c, done, total);
+}
+
+static void kept(void *ctx, const char *stage)
+{
+	struct task *t = ctx;
+
+	free(t->kept);
+	t->kept = strdup(stage);
+}
+
+/* The cause comes first. What is wrong with the source is wrong the next time,
+ * too. */
+static int fail(struct task *t, const struct optimfs_error *err)
+{
+	bool source = err->code == EIO || err->code == EUCLEAN;
+	int status = ofs_command_fail_layout(t->c, err);
+
+	if (t->kept != NULL)
+		ofs_tool_say("what is done is in %s: %sthe same command goes "
+			     "on from there; remove it to give up",
+		    t->kept, source ? "when that is mended, " : "");
+	free(t->kept);
+	return status;
+}
+
+static void tell(const struct task *t, const char *dir)
+{
+	char size[OFS_HUMAN_SIZE];
+
+	if (ofs_job_is_first(&t->c->job))
+		ofs_tool_done("wrote %s: %s, %s", dir, t->c->to,
+		    ofs_human_bytes(t->total, size));
 }
 
 static bool parse_jobs(const char *s, unsigned *jobs)
@@ -34,19 +82,24 @@ static int reshard(struct ofs_command *c, struct optimfs_reshard *how)
 {
 	const char *dir = c->operand[0];
 	struct optimfs_error err;
+	struct task t = { .c = c };
 	int ret;
 
 	how->to = c->to;
-	how->progress = ofs_command_progress;
+	how->progress = progress;
 	how->say = say;
-	how->ctx = c;
+	how->kept = kept;
+	how->ctx = &t;
 	ret = optimfs_reshard(c->fs, dir, how, &err);
 	ofs_command_end(c, ret != -1);
 	if (ret == -1)
-		return ofs_command_fail_layout(c, &err);
+		return fail(&t, &err);
+	free(t.kept);
 	ofs_command_tell(c);
 	if ((c->flags & OFS_JSON) != 0 && ofs_job_is_first(&c->job))
 		ofs_print_made(dir, c->to, ret == 0);
+	else if (ret == 0)
+		tell(&t, dir);
 	if (ret == 0)
 		return OFS_EXIT_OK;
 	ofs_tool_say("%s", err.text);

@@ -191,6 +191,7 @@ static bool has_nothing(const struct optimfs_error *err)
 static int settle(struct ofs_mountinfo *m, bool keep, struct optimfs_error *err)
 {
 	struct ofs_control c;
+	int ret;
 
 	if (wait_commit(m, &c, err) == -1) {
 		if (!m->rw || has_nothing(err))
@@ -211,7 +212,10 @@ static int settle(struct ofs_mountinfo *m, bool keep, struct optimfs_error *err)
 		    "optimfs abort it, or unmount it with --keep",
 		    m->point, c.state + (c.dirty ? strlen("dirty ") : 0),
 		    strncmp(c.state, "dirty 1 ", 8) == 0 ? "is" : "are");
-	return ofs_control_commit(m->point, err);
+	ret = ofs_control_commit(m->point, err);
+	if (ret == 0)
+		ofs_tool_done("committed: %s", c.state + strlen("dirty "));
+	return ret;
 }
 
 static int unmount(const struct ofs_mountinfo *m, bool force,

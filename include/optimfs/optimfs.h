@@ -239,10 +239,11 @@ struct optimfs_reshard {
 	/* Told some times a second by the thread that called; the first time,
 	 * done is what an earlier run had written. NULL. */
 	void (*progress)(void *ctx, uint64_t done, uint64_t total);
-	/* What a person should know: that an earlier run goes on, where what
-	 * is done lies after a failure. NULL. */
+	/* What a person should know: that an earlier run goes on. NULL. */
 	void (*say)(void *ctx, const char *text);
 	void *ctx;
+	/* It fails, and what is done is kept in stage. NULL. */
+	void (*kept)(void *ctx, const char *stage);
 };
 /* dir must not be there (EEXIST): it appears complete and synced, or not at
  * all. Until then all is in .NAME.optimfs beside it, which stays after a

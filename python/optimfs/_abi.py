@@ -81,7 +81,8 @@ class Reshard(c.Structure):
                 ("jobs", c.c_uint),
                 ("progress", c.c_void_p),
                 ("say", c.c_void_p),
-                ("ctx", c.c_void_p)]
+                ("ctx", c.c_void_p),
+                ("kept", c.c_void_p)]
 
 
 class Tolerance(c.Structure):

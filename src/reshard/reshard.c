@@ -266,15 +266,9 @@ static int publish(struct ofs_reshard *r, const char *dir,
 static void leave(struct ofs_reshard *r)
 {
 	bool keep = !r->ours || atomic_load(&r->noted);
-	char text[512];
 
-	if (r->ours && keep && r->how->say != NULL) {
-		snprintf(text, sizeof(text),
-		    "what is done is in %.300s: the same command goes on from "
-		    "there; remove it to give up",
-		    ofs_stage_path(r->stage));
-		r->how->say(r->how->ctx, text);
-	}
+	if (r->ours && keep && r->how->kept != NULL)
+		r->how->kept(r->how->ctx, ofs_stage_path(r->stage));
 	if (!keep && r->new != -1)
 		ofs_reshard_dirs_remove(r);
 	if (!keep)

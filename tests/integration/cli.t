@@ -242,6 +242,14 @@ does 2 "an unknown verb" frobnicate
 ok $? "two lines"
 does 2 "an unknown option" ls -o cahce=1g "$ck"
 says err cache "suggests the nearest"
+if command -v script >/dev/null; then
+	script -qec "'$OPTIMFS' reshard -q --to dcp@2 '$ck' made" tty >/dev/null
+	says tty 'wrote made: dcp@2, [0-9.]+ kB' "a terminal is told what was written"
+	script -qec "'$OPTIMFS' mkfs --like '$ck' --layout dcp@2 empty-one" tty >/dev/null
+	says tty 'empty-one is an empty template, dcp@2, .*[.]empty-one[.]optimfs' \
+	    "and what a template is"
+	rm -rf made empty-one .empty-one.optimfs
+fi
 does 2 "no view" plan "$ck"
 says err 'which view[?] ' "asks for one"
 does 2 "nothing to be like" mkfs "$ck"

@@ -120,7 +120,7 @@ if mount -t tmpfs -o size=250m none disk 2>"$scratch/err"; then
 	status "a full disk" 3 "$OPTIMFS" reshard --to dcp@8 -j 1 ck disk/out
 	like "says so" "$(cat "$scratch/err")" '*OFS801*No space left*'
 	like "and where what is done lies" "$(cat "$scratch/err")" \
-	    '*what is done is in *disk/.out.optimfs*'
+	    '*OFS801*what is done is in *disk/.out.optimfs*'
 	not_ok "nothing is published" test -e disk/out
 	mount -o remount,size=800m disk
 	status "with more room" 0 "$OPTIMFS" reshard --to dcp@8 ck disk/out
