@@ -993,7 +993,7 @@ static void missing_ranks(void)
 		check_good(&r, "D38");
 		is_int(r.cat->world_size, 15, "D38: world size");
 		note = reader_note(&r, "OFS180");
-		ok(note != NULL && strstr(note->text, "rank 8 to 14") != NULL,
+		ok(note != NULL && strstr(note->text, "ranks 8 to 14") != NULL,
 		    "D38: the ranks are listed");
 		ok(reader_note(&r, "OFS140 __8_0.distcp") != NULL,
 		    "D38: and the files");

@@ -336,10 +336,12 @@ static void rank_local(void)
 	write_index(dir, "__3.metadata", &index);
 	if (ok(open_dir(&r, dir, &err) == 0, "two ranks of four: mounts")) {
 		is_int(r.cat->world_size, 4, "world size");
-		ok(reader_note(&r, "OFS180 no index of rank 1 to 2") != NULL,
+		ok(reader_note(&r, "OFS180 no index of ranks 1 to 2") != NULL,
 		    "the others are listed");
-		ok(reader_note(&r, "OFS627 1 values") != NULL,
+		ok(reader_note(&r, "OFS627 1 value was saved") != NULL,
 		    "a value that both saved is noted");
+		ok(reader_note(&r, "OFS613") == NULL,
+		    "its other copy is not noted again");
 		e = reader_find(&r, "w", "/");
 		is_u64(r.cat->tensors[e->ref].nshards, 2, "the chunks of both");
 	}

@@ -36,6 +36,7 @@ struct ofs_dcp_key {
 	uint32_t index, pair; /* which index, which pair of its keys */
 	uint32_t next, last;  /* OFS_NONE: none; last only in the first */
 	uint32_t plan;        /* which pair of its planner_data; OFS_NONE */
+	bool told; /* another note says why some of its items are not used */
 };
 
 /* A shard whose extent is that of a whole safetensors blob, as some releases

@@ -127,9 +127,9 @@ static int check_gaps(struct ofs_dcp *d, struct optimfs_error *err)
 	if (d->nrepeated > 0 &&
 	    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, 0,
 		"OFS627 %" PRIu32
-		" values were saved by several ranks each: those of the "
-		"lowest rank are shown",
-		d->nrepeated) == -1)
+		" value%s saved by several ranks each: what the lowest "
+		"of them has is shown",
+		d->nrepeated, d->nrepeated == 1 ? " was" : "s were") == -1)
 		return -1;
 	return 0;
 }

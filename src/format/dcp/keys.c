@@ -187,7 +187,7 @@ static int add_unknown(struct ofs_dcp *d, const struct ofs_dcp_key *key,
 	    OFS_ENTRY_ITEM, err);
 }
 
-static int add_key(struct ofs_dcp *d, const struct ofs_dcp_key *key,
+static int add_key(struct ofs_dcp *d, struct ofs_dcp_key *key,
     struct optimfs_error *err)
 {
 	const struct ofs_dcp_index *index = &d->index[key->index];
@@ -200,8 +200,14 @@ static int add_key(struct ofs_dcp *d, const struct ofs_dcp_key *key,
 	path = path_of(d, key, name, &structural, err);
 	if (path == OFS_NONE)
 		return -1;
-	if (ofs_pk_attr(doc, node, "chunks") != OFS_NONE)
-		return ofs_dcp_add_tensor(d, key, name, path, err);
+	if (ofs_pk_attr(doc, node, "chunks") != OFS_NONE) {
+		if (ofs_dcp_add_tensor(d, key, name, path, err) == -1)
+			return -1;
+		key->told = d->cat->ntensors > 0 &&
+		    d->cat->tensors[d->cat->ntensors - 1].error != OFS_NONE;
+		return 0;
+	}
+	key->told = key->next != OFS_NONE;
 	if (ofs_pk_is(doc, node, NULL, "BytesStorageMetadata"))
 		return add_item(d, key, name, path, structural, err);
 	return add_unknown(d, key, name, path, err);
@@ -234,7 +240,7 @@ static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
 		return -1;
 	me = d->nkeys;
 	d->key[me] =
-	    (struct ofs_dcp_key){ index, pair, OFS_NONE, me, OFS_NONE };
+	    (struct ofs_dcp_key){ index, pair, OFS_NONE, me, OFS_NONE, false };
 	first = ofs_map_find(&d->by_name, hash, same_name, d, s.p, s.len);
 	if (first == UINT32_MAX) {
 		if (!ofs_map_add(&d->by_name, hash, me))
@@ -351,6 +357,14 @@ int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
 	return 0;
 }
 
+/* Does another note say why nobody uses what is called so? */
+static bool is_told(const struct ofs_dcp *d, uint32_t index, uint32_t node)
+{
+	uint32_t key = find_key(d, index, node, UINT32_MAX);
+
+	return key != UINT32_MAX && d->key[key].told;
+}
+
 int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < d->nindex; i++) {
@@ -358,6 +372,7 @@ int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err)
 
 		for (uint32_t k = 0; k < index->nitems; k++)
 			if (!index->item[k].used &&
+			    !is_told(d, i, index->item[k].fqn) &&
 			    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
 				"OFS613 storage_data has an item of '%.*s' "
 				"that no tensor or value uses",
