@@ -95,7 +95,7 @@ static void failures(void)
 	ofs_buf_putc(&out, '\0');
 	is_str((char *)out.data,
 	    "-\tEINVAL\tmodel/v\t-\tOFSX no code\t1\n"
-	    "OFS603\tEIO\tmodel/w\tbytes 0-7\tmodel/w bytes 0-7: s.distcp "
+	    "OFS603\tEIO\tmodel/w\tbytes 0-7\ts.distcp "
 	    "has\\x094 bytes\t2\n",
 	    "equal ones are one, the latest last");
 	out.len = 0;
