@@ -7,7 +7,7 @@
 #include "api/api.h"
 #include "cluster/commit/locks.h"
 #include "cluster/commit/participant.h"
-#include "cluster/gpu/bulk.h"
+#include "cluster/gpu/gather.h"
 #include "cluster/manifest.h"
 
 const struct ofs_group_service *const ofs_group_services[] = {

@@ -73,11 +73,11 @@ static struct optimfs *open_rw_shared(const char *path,
 		    path, options->world->rank);
 	if (w == NULL)
 		return NULL;
-	if (w->sites == NULL || w->skeleton != NULL) {
+	if (w->sites == NULL || w->template != NULL) {
 		source = here = ofs_manifest_here(s, err);
 		o.world = NULL;
 	}
-	if (w->skeleton != NULL && s->nfiles > 0) {
+	if (w->template != NULL && s->nfiles > 0) {
 		optimfs_fail(err, EEXIST,
 		    "OFS830 %s waits for a checkpoint, and rank %d has a file "
 		    "there already: %.200s",
@@ -86,10 +86,10 @@ static struct optimfs *open_rw_shared(const char *path,
 	}
 	cat = source == NULL
 	    ? NULL
-	    : ofs_read_checkpoint(w->skeleton == NULL ? source : w->skeleton,
+	    : ofs_read_checkpoint(w->template == NULL ? source : w->template,
 		  &o, err);
 	if (cat != NULL) {
-		cat->filling = w->skeleton != NULL;
+		cat->filling = w->template != NULL;
 		fs = ofs_fs_new_staged(cat, source, &o, w->stage,
 		    write_ops(cat), err);
 		w->stage = NULL;

@@ -16,7 +16,7 @@
 #include "cluster/wire.h"
 #include "plan/plan.h"
 
-struct ofs_bulk;
+struct ofs_gpu_gather;
 struct ofs_calls;
 struct ofs_mail;
 struct ofs_manifest;
@@ -77,7 +77,7 @@ struct optimfs_group {
 	int rank, size;
 	unsigned timeout;
 	const struct ofs_gather_ops *gather; /* NULL: there is none */
-	struct ofs_bulk *bulk;               /* gather's */
+	struct ofs_gpu_gather *gpu_gather;   /* of gather */
 	struct ofs_task *task;               /* a task that all share: task.h */
 	struct ofs_calls *calls;
 	struct ofs_mail *mail;

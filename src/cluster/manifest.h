@@ -56,9 +56,9 @@ struct ofs_manifest {
 	struct ofs_owner *owner;
 	struct ofs_arena arena; /* strings */
 	/* Of what is to be written (cluster/commit/), in the offered
-	 * generation: who keeps the directory; on the rank that writes what it
+	 * generation: whose directory it is; on the rank that writes what it
 	 * has begun. NULL: nothing is. */
-	struct ofs_participant *keeper;
+	struct ofs_participant *participant;
 	struct ofs_writing *writing;
 };
 

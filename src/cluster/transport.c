@@ -26,7 +26,7 @@ struct ahead {
 	struct ofs_segment seg[];
 };
 
-struct world {
+struct remote {
 	struct ofs_transport t;
 	struct ofs_manifest *share; /* held */
 	struct ofs_transport *local;
@@ -43,7 +43,7 @@ static void count(_Atomic uint64_t *counter, uint64_t n)
 }
 
 /* Put the segments of one side into out: how many. */
-static size_t pick(const struct world *w, const struct ofs_segment *segs,
+static size_t pick(const struct remote *w, const struct ofs_segment *segs,
     size_t n, bool there, struct ofs_segment *out, uint64_t *bytes)
 {
 	size_t picked = 0;
@@ -77,14 +77,14 @@ static bool same_segments(const struct ofs_segment *a,
 }
 
 /* With the lock held. */
-static void unlink_ahead(struct world *w, struct ahead *a)
+static void unlink_ahead(struct remote *w, struct ahead *a)
 {
 	TAILQ_REMOVE(&w->aheads, a, next);
 	w->ahead_bytes -= a->bytes;
 }
 
 /* Were they asked for ahead of time? */
-static bool fetch_ahead(struct world *w, const struct ofs_segment *segs,
+static bool fetch_ahead(struct remote *w, const struct ofs_segment *segs,
     size_t n, void *buf)
 {
 	struct ahead *a;
@@ -104,7 +104,7 @@ static bool fetch_ahead(struct world *w, const struct ofs_segment *segs,
 	return ret == 0;
 }
 
-static int fetch_there(struct world *w, const struct ofs_segment *segs,
+static int fetch_there(struct remote *w, const struct ofs_segment *segs,
     size_t n, uint64_t bytes, void *buf, struct optimfs_error *err)
 {
 	uint64_t began = ofs_clock_ns();
@@ -118,10 +118,10 @@ static int fetch_there(struct world *w, const struct ofs_segment *segs,
 	return ret;
 }
 
-static int world_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
+static int remote_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
     size_t n, void *buf, struct optimfs_error *err)
 {
-	struct world *w = (struct world *)t;
+	struct remote *w = (struct remote *)t;
 	struct ofs_segment few[16], *part = few;
 	uint64_t bytes = 0, unwanted;
 	size_t m;
@@ -143,10 +143,10 @@ static int world_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
 	return ret;
 }
 
-static int world_length(struct ofs_transport *t, const struct ofs_extent *at,
+static int remote_length(struct ofs_transport *t, const struct ofs_extent *at,
     uint64_t max, uint64_t *len, struct optimfs_error *err)
 {
-	struct world *w = (struct world *)t;
+	struct remote *w = (struct remote *)t;
 	struct ofs_extent there = *at;
 
 	if (w->there[at->object] == OFS_NONE)
@@ -156,7 +156,7 @@ static int world_length(struct ofs_transport *t, const struct ofs_extent *at,
 }
 
 /* Those of a reader, or as many of all readers as there are above AHEAD_MAX. */
-static void drop_aheads(struct world *w, const void *reader)
+static void drop_aheads(struct remote *w, const void *reader)
 {
 	TAILQ_HEAD(, ahead) over = TAILQ_HEAD_INITIALIZER(over);
 	struct ahead *a, *next;
@@ -178,10 +178,10 @@ static void drop_aheads(struct world *w, const void *reader)
 	}
 }
 
-static void world_ahead(struct ofs_transport *t, const void *reader,
+static void remote_ahead(struct ofs_transport *t, const void *reader,
     const struct ofs_segment *segs, size_t n)
 {
-	struct world *w = (struct world *)t;
+	struct remote *w = (struct remote *)t;
 	struct ahead *a;
 
 	if (n == 0) {
@@ -207,9 +207,9 @@ static void world_ahead(struct ofs_transport *t, const void *reader,
 	drop_aheads(w, NULL);
 }
 
-static void world_close(struct ofs_transport *t)
+static void remote_close(struct ofs_transport *t)
 {
-	struct world *w = (struct world *)t;
+	struct remote *w = (struct remote *)t;
 	struct ahead *a;
 
 	while ((a = TAILQ_FIRST(&w->aheads)) != NULL) {
@@ -224,12 +224,12 @@ static void world_close(struct ofs_transport *t)
 	free(w);
 }
 
-static const struct ofs_transport_ops world_ops = {
+static const struct ofs_transport_ops remote_ops = {
 	.name = "ranks",
-	.fetch = world_fetch,
-	.length = world_length,
-	.close = world_close,
-	.ahead = world_ahead,
+	.fetch = remote_fetch,
+	.length = remote_length,
+	.close = remote_close,
+	.ahead = remote_ahead,
 };
 
 struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
@@ -239,7 +239,7 @@ struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
 	bool alone = share->world->size == 1 && share->world->gather != NULL;
 	bool (*is_there)(const struct ofs_dir *, const char *, uint32_t *) =
 	    alone ? ofs_dir_shared : ofs_dir_elsewhere;
-	struct world *w = calloc(1, sizeof(*w));
+	struct remote *w = calloc(1, sizeof(*w));
 
 	if (w != NULL)
 		w->there = calloc((size_t)cat->nobjects + 1, sizeof(*w->there));
@@ -248,7 +248,7 @@ struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
 		optimfs_fail(err, ENOMEM, "a transport");
 		return NULL;
 	}
-	w->t.ops = &world_ops;
+	w->t.ops = &remote_ops;
 	pthread_mutex_init(&w->lock, NULL);
 	TAILQ_INIT(&w->aheads);
 	w->share = ofs_manifest_hold(share);
@@ -258,11 +258,11 @@ struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
 	w->local = ofs_transport_local(cat, cache, err);
 	if (w->local != NULL)
 		return &w->t;
-	world_close(&w->t);
+	remote_close(&w->t);
 	return NULL;
 }
 
 struct ofs_transport *ofs_transport_world_local(struct ofs_transport *t)
 {
-	return t->ops == &world_ops ? ((struct world *)t)->local : NULL;
+	return t->ops == &remote_ops ? ((struct remote *)t)->local : NULL;
 }

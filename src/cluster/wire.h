@@ -19,13 +19,14 @@
  *           answered with the decoded length (8)
  *   DONE    nothing; the rank that says it will ask no more. Nothing comes
  *           back.
- * Through GPUs (cluster/gpu/bulk.h):
+ * Through GPUs (cluster/gpu/gather.h):
  *   STAGE   share (4), file (4), offset, length (8 each); answered with a
  *           token (8) for those bytes
- *   TURN    number of ranks (4), those ranks (4 each); answered with the turn
- *           (8) of who asks and that of each
- *   GIVE    turn (8), number of tokens (4), tokens (8 each); nothing comes
- *           back
+ *   SEQUENCE
+ *           number of ranks (4), those ranks (4 each); answered with the
+ *           sequence number (8) of who asks and that of each
+ *   SEND    sequence number (8), number of tokens (4), tokens (8 each);
+ *           nothing comes back
  * To share a task:
  *   TASK    what (1): task.c
  * What may take long (mail.h, call.h):
@@ -43,8 +44,8 @@ enum ofs_wire_kind {
 	OFS_WIRE_LENGTH = 2,
 	OFS_WIRE_DONE = 3,
 	OFS_WIRE_STAGE = 4,
-	OFS_WIRE_TURN = 5,
-	OFS_WIRE_GIVE = 6,
+	OFS_WIRE_SEQUENCE = 5,
+	OFS_WIRE_SEND = 6,
 	OFS_WIRE_TASK = 7,
 	OFS_WIRE_CALL = 8,
 	OFS_WIRE_LETTER = 9,

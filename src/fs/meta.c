@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cluster/gpu/bulk.h"
+#include "cluster/gpu/gather.h"
 #include "cluster/manifest.h"
 #include "cluster/transport.h"
 #include "fs/fs.h"
@@ -192,7 +192,7 @@ static void stats_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 		put_transport(local, out);
 	put_transport(snap->reader.transport, out);
 	if (snap->fs->options.world != NULL)
-		ofs_bulk_stats(snap->fs->options.world, out);
+		ofs_gpu_gather_stats(snap->fs->options.world, out);
 	put_stat(out, "texts.hits", atomic_load(&t->hits));
 	put_stat(out, "texts.misses", atomic_load(&t->misses));
 	pthread_mutex_lock(&t->lock);

@@ -5,10 +5,10 @@
 
 OPTIMFS_MODULES=${OPTIMFS_MODULES:-$TOP_BUILDDIR/.libs}
 bench=$TOP_BUILDDIR/tests/bench/gpubench
-bulk=$TOP_BUILDDIR/tests/unit/bulk.t
+gather=$TOP_BUILDDIR/tests/unit/gpu_gather.t
 fakes=$TOP_BUILDDIR/tests/support/fakegpu
 [ -e "$OPTIMFS_MODULES/optimfs-nccl.so" ] || skip_all "built without NCCL"
-[ -x "$bench" ] && [ -x "$bulk" ] && [ -e "$fakes/stamp" ] ||
+[ -x "$bench" ] && [ -x "$gather" ] && [ -e "$fakes/stamp" ] ||
     skip_all "its programs are not built: make check builds them"
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 TMPDIR=$scratch
@@ -162,7 +162,7 @@ refusals() { # more ranks than GPUs
 test_all() { # GPUS, of the libraries
 	ok "$libraries: the kernel writes what the host build does" \
 	    with "$bench" $measure
-	ok "$libraries: GPUs of ranks that are threads" with "$bulk" "$1"
+	ok "$libraries: GPUs of ranks that are threads" with "$gather" "$1"
 	if [ -n "$no_mpi" ]; then
 		skip 1 "$no_mpi"
 		return

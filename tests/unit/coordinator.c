@@ -587,7 +587,7 @@ static void test_changed(void)
 	fresh(&late);
 	run_job(&j);
 	is_int(j.ret, -1, "a file was written again");
-	is_error(j.err, ESTALE, "OFS805 rank 2", "its keeper says so");
+	is_error(j.err, ESTALE, "OFS805 rank 2", "its participant says so");
 	ok(is_state(&late, false) && is_clean(), "nothing has changed");
 }
 

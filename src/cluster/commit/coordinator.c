@@ -289,7 +289,7 @@ int ofs_coordinator_settle(struct ofs_coordinator *s, struct optimfs_error *err)
 	return decided;
 }
 
-/* Keepers first: a record without a decision would be taken back. */
+/* Participants first: a record without a decision would be taken back. */
 void ofs_coordinator_forget(struct ofs_coordinator *s)
 {
 	struct ofs_buf b = { 0 };

@@ -17,19 +17,19 @@ struct ofs_manifest;
 
 /* A checkpoint of several ranks lies in one directory or in several: each
  * rank's own disk, a file system that some of them share. A site is such a
- * directory, its keeper (participant.h) the lowest rank that sees it. The writer,
- * rank 0, has the stage with all that is not committed; in a commit it makes
- * the new files and hands each to the sites that have the old one.
+ * directory, its participant (participant.h) the lowest rank that sees it. The
+ * writer, rank 0, has the stage with all that is not committed; in a commit it
+ * makes the new files and hands each to the sites that have the old one.
  *
- * They are published by two phases (docs/architecture.md, "Writing by several ranks"):
- * all keepers prepare, and if one cannot, all take it back. Then the writer
- * decides: it writes the id of the commit down beside its own lock. From there
- * on the new generation is the checkpoint, and what is not yet in place will be
- * put there by the next mount for writing, if not by this one. */
+ * They are published by two phases (docs/architecture.md, "Writing by several
+ * ranks"): all participants prepare, and if one cannot, all take it back. Then
+ * the writer decides: it writes the id of the commit down beside its own lock.
+ * From there on the new generation is the checkpoint, and what is not yet in
+ * place will be put there by the next mount for writing, if not by this one. */
 struct ofs_coordinator;
 
-/* Let every rank join: those that see a directory that has a keeper already
- * are of that site. id is that of the writer's own lock, stage the directory
+/* Let every rank join: those that see a directory that has a participant
+ * already are of that site. id is that of the writer's own lock, stage the directory
  * beside it with the lock; it is borrowed. EBUSY (OFS259): somebody else writes
  * in one of them. */
 struct ofs_coordinator *ofs_coordinator_open(struct ofs_manifest *s,

@@ -17,7 +17,7 @@
 #define OFS_MAX_SITES 4096
 
 struct ofs_site {
-	int rank; /* of the keeper */
+	int rank; /* of the participant */
 	char id[OFS_LOCK_ID];
 	char *name; /* "host:/path", for the decision and for messages */
 };
@@ -32,15 +32,15 @@ struct ofs_coordinator {
 };
 
 /* coordinator.c */
-/* Ask a keeper; the writer's own is called. request begins with
+/* Ask a participant; the writer's own is called. request begins with
  * ofs_coordinator_request. */
 int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t site,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);
 void ofs_coordinator_request(const struct ofs_coordinator *s,
     enum ofs_site_op op, struct ofs_buf *b);
-/* A call (call.h) to the keepers that mask names (NULL: all), at once. id may
- * be NULL. -1: the first that failed; *nbad gets how many. */
+/* A call (call.h) to the participants that mask names (NULL: all), at once. id
+ * may be NULL. -1: the first that failed; *nbad gets how many. */
 int ofs_coordinator_call(const struct ofs_coordinator *s, enum ofs_site_op op,
     const char *id, const bool *mask, uint32_t *nbad,
     struct optimfs_error *err);

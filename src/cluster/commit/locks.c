@@ -19,7 +19,7 @@ void ofs_writing_free(struct ofs_writing *writing)
 		return;
 	ofs_coordinator_free(writing->sites);
 	ofs_stage_close(writing->stage, true);
-	free(writing->skeleton);
+	free(writing->template);
 	free(writing);
 }
 
@@ -38,7 +38,7 @@ static int begin(struct ofs_manifest *s, const char *path,
 	if (own != NULL && s->writing == NULL)
 		optimfs_fail(err, ENOMEM, "out of memory");
 	if (s->writing != NULL)
-		s->writing->stage = open(own, options, s, &s->writing->skeleton,
+		s->writing->stage = open(own, options, s, &s->writing->template,
 		    &s->writing->sites, err);
 	free(own);
 	if (s->writing != NULL && s->writing->stage != NULL)

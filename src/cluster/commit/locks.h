@@ -12,13 +12,13 @@
 struct ofs_coordinator;
 struct ofs_stage;
 /* Take the lock of a checkpoint that is to be written, and bring a commit to
- * its end that was interrupted. path is absolute. skeleton gets the path of what
+ * its end that was interrupted. path is absolute. template gets the path of what
  * is to be read instead, malloc'ed, where path waits for a checkpoint; or NULL.
  * s: of several ranks; NULL. sites, which is not looked at without, gets their
  * directories, or NULL where the one at path is all there is. */
 typedef struct ofs_stage *ofs_stage_open_fn(const char *path,
     const struct optimfs_options *options, struct ofs_manifest *s,
-    char **skeleton, struct ofs_coordinator **sites, struct optimfs_error *err);
+    char **template, struct ofs_coordinator **sites, struct optimfs_error *err);
 /* Before anybody looks: rank 0 takes the locks of all directories, and finishes
  * or takes back there what was cut short. All ranks call it; fails on all
  * alike. own: why ofs_manifest_new failed, or code 0. */
@@ -28,7 +28,7 @@ int ofs_manifest_begin(struct ofs_manifest *s, struct optimfs_group *w,
     struct optimfs_error *err);
 struct ofs_writing {
 	struct ofs_stage *stage;
-	char *skeleton; /* beside an empty directory; NULL */
+	char *template; /* beside an empty directory; NULL */
 	/* The directories; NULL: all is in one that rank 0 sees, and needs
 	 * nobody for that. */
 	struct ofs_coordinator *sites;

@@ -42,7 +42,7 @@ static int malformed(struct optimfs_error *err)
 	    "version?");
 }
 
-static struct ofs_participant *keeper_new(struct optimfs_error *err)
+static struct ofs_participant *participant_new(struct optimfs_error *err)
 {
 	struct ofs_participant *k = calloc(1, sizeof(*k));
 
@@ -89,10 +89,10 @@ void ofs_participant_free(struct ofs_participant *k)
 int ofs_participant_own(struct ofs_manifest *s, int stage,
     struct optimfs_error *err)
 {
-	s->keeper = keeper_new(err);
-	if (s->keeper == NULL)
+	s->participant = participant_new(err);
+	if (s->participant == NULL)
 		return -1;
-	s->keeper->stage = stage;
+	s->participant->stage = stage;
 	return 0;
 }
 
@@ -120,7 +120,7 @@ static int join_at(struct ofs_manifest *s, const char *path,
 	*index = held_by(path, *ids, n);
 	if (*index < n)
 		return 0;
-	k = keeper_new(err);
+	k = participant_new(err);
 	if (k == NULL)
 		return -1;
 	if (ofs_beside_take(path, &k->beside, err) == -1) {
@@ -130,7 +130,7 @@ static int join_at(struct ofs_manifest *s, const char *path,
 		return *index < n ? 0 : -1;
 	}
 	k->stage = k->beside.dir;
-	s->keeper = k;
+	s->participant = k;
 	return 0;
 }
 
@@ -143,7 +143,7 @@ static int join(struct ofs_request *q, struct optimfs_error *err)
 	struct ofs_buf b = { 0 };
 	char *path;
 
-	if (c->bad || q->want != OFS_JOIN_WANT || s->keeper != NULL)
+	if (c->bad || q->want != OFS_JOIN_WANT || s->participant != NULL)
 		return malformed(err);
 	path = ofs_manifest_here(s, err);
 	if (path == NULL)
@@ -158,7 +158,7 @@ static int join(struct ofs_request *q, struct optimfs_error *err)
 	ofs_wire_u8(&b, (uint8_t)joined);
 	ofs_wire_u32(&b, index);
 	ofs_wire_str(&b,
-	    joined == OFS_JOINED_NEW ? s->keeper->beside.lock.id : "");
+	    joined == OFS_JOINED_NEW ? s->participant->beside.lock.id : "");
 	ofs_wire_str(&b, path);
 	free(path);
 	memset(q->out, 0, q->want);
@@ -334,7 +334,7 @@ static int drop(struct ofs_participant *k, struct ofs_cursor *c,
 int ofs_participant_take(struct ofs_manifest *s, int from, const char *rel,
     const char *like, struct optimfs_error *err)
 {
-	struct ofs_participant *k = s->offered->keeper;
+	struct ofs_participant *k = s->offered->participant;
 	int ret = -1;
 
 	pthread_rwlock_wrlock(&k->lock);
@@ -383,7 +383,7 @@ static int answer_locked(struct ofs_participant *k, enum ofs_site_op op,
 static int answer(struct ofs_request *q, struct optimfs_error *err)
 {
 	enum ofs_site_op op = (enum ofs_site_op)ofs_cursor_u8(&q->c);
-	struct ofs_participant *k = q->manifest->offered->keeper;
+	struct ofs_participant *k = q->manifest->offered->participant;
 	int ret;
 
 	if (op == OFS_SITE_JOIN)
@@ -404,7 +404,7 @@ static int answer(struct ofs_request *q, struct optimfs_error *err)
 static void detach(struct ofs_manifest *s)
 {
 	ofs_writing_free(s->writing);
-	ofs_participant_free(s->keeper);
+	ofs_participant_free(s->participant);
 }
 
 static const struct ofs_handler handlers[] = {

@@ -11,9 +11,10 @@
 
 struct ofs_manifest;
 
-/* Of each directory that files of a checkpoint lie in, one rank is the keeper:
- * it holds the lock beside it, and prepares and publishes new files there when
- * the writer (src/cluster/commit/coordinator.h) says so. This is what it answers to SITE:
+/* Of each directory that files of a checkpoint lie in, one rank is the
+ * participant: it holds the lock beside it, and prepares and publishes new files
+ * there when the writer (coordinator.h) says so. This is what it answers to
+ * SITE:
  *
  *   JOIN     number of ids (4), ids (strings); answered with OFS_JOINED, the
  *            index of an id (4), an id (string), the path (string), zeros
@@ -29,8 +30,8 @@ struct ofs_manifest;
  *   ABORT    take back what was prepared, or begun
  *   FORGET   all directories have it
  *
- * A keeper that has prepared and hears nothing more leaves it as it is, for the
- * next mount to RECOVER: the writer may have decided, or not. */
+ * A participant that has prepared and hears nothing more leaves it as it is, for
+ * the next mount to RECOVER: the writer may have decided, or not. */
 enum ofs_site_op {
 	OFS_SITE_JOIN,
 	OFS_SITE_RECOVER,

@@ -13,8 +13,8 @@
 
 /* A module is a shared object, loaded at run time, that owns one GPU and its
  * connection to the GPUs of other ranks. It knows nothing of checkpoints, nor
- * of how ranks agree on what is sent: cluster/gpu/bulk.h does. It exports one struct
- * ofs_gpu_ops called optimfs_gpu_module. */
+ * of how ranks agree on what is sent: cluster/gpu/gather.h does. It exports one
+ * struct ofs_gpu_ops called optimfs_gpu_module. */
 #define OFS_GPU_VERSION 1
 #define OFS_GPU_SYMBOL  "optimfs_gpu_module"
 
@@ -40,20 +40,20 @@ struct ofs_gpu_config {
 /* One thing to do. It belongs to the module from submit to done. */
 struct ofs_gpu_work {
 	/* What is sent and received is done by all ranks in an order they
-	 * agreed on: this is number turn of this rank, and each number comes.
+	 * agreed on: this is that number of this rank, and each number comes.
 	 * Meaningless when there is nothing of both. */
-	uint64_t turn;
-	struct ofs_gpu_take {
+	uint64_t sequence;
+	struct ofs_gpu_receive {
 		int from;
 		uint32_t block;
 		uint64_t at, len; /* within the block */
-	} * take;
-	struct ofs_gpu_give {
+	} * receive;
+	struct ofs_gpu_send {
 		int to;
 		uint32_t stage;
 		uint64_t len;
-	} * give;
-	uint32_t ntakes, ngives;
+	} * send;
+	uint32_t nreceives, nsends;
 	/* Then these, at most OFS_GPU_RUNS, are laid out, from the array of
 	 * blocks to a window, of which nout bytes from at on come back. */
 	struct ofs_run *run;
@@ -88,7 +88,7 @@ struct ofs_gpu_ops {
 	const void *(*window)(struct ofs_gpu *gpu, uint32_t i);
 	/* Any thread. */
 	void (*submit)(struct ofs_gpu *gpu, struct ofs_gpu_work *work);
-	/* Give the connection up: what takes or gives fails from now on. */
+	/* Give the connection up: what receives or sends fails from now on. */
 	void (*disconnect)(struct ofs_gpu *gpu, const char *why);
 	/* All work that is left fails, with done called. */
 	void (*close)(struct ofs_gpu *gpu);

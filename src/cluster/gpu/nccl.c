@@ -24,7 +24,7 @@ int64_t nccl_deadline(const struct ofs_gpu *g)
 
 static bool travels(const struct ofs_gpu_work *work)
 {
-	return work->ntakes > 0 || work->ngives > 0;
+	return work->nreceives > 0 || work->nsends > 0;
 }
 
 static void finish(struct ofs_gpu_work *work, const struct optimfs_error *err)
@@ -150,7 +150,7 @@ static bool step_transfer(struct ofs_gpu *g)
 }
 
 /* Out of the queue: what cannot be done, what only is laid out, and what has
- * its turn. NULL: nothing. With the lock. */
+ * its sequence number next. NULL: nothing. With the lock. */
 static struct ofs_gpu_work *take(struct ofs_gpu *g)
 {
 	struct ofs_gpu_work **at = &g->queue, *work;
@@ -159,7 +159,7 @@ static struct ofs_gpu_work *take(struct ofs_gpu *g)
 		bool goes = travels(work);
 
 		if (g->failed || (goes && !g->connected) || !goes ||
-		    (work->turn == g->turn && g->transfer.work == NULL))
+		    (work->sequence == g->sequence && g->transfer.work == NULL))
 			break;
 	}
 	if (work != NULL)
@@ -175,15 +175,15 @@ static void begin(struct ofs_gpu *g, struct ofs_gpu_work *work)
 		laid_out(g, work);
 		return;
 	}
-	g->turn++;
+	g->sequence++;
 	g->waiting_since = 0;
 	g->transfer.work = work;
 	if (nccl_comm_start(g, work, &err) == -1)
 		lose(g, &err);
 }
 
-/* A turn that does not come: who was to take part has gone. */
-static void watch_turns(struct ofs_gpu *g)
+/* A sequence number that does not come: who was to take part has gone. */
+static void watch_sequence(struct ofs_gpu *g)
 {
 	struct optimfs_error err;
 	bool waiting;
@@ -199,7 +199,7 @@ static void watch_turns(struct ofs_gpu *g)
 	    ofs_clock_ms() - g->waiting_since >
 		(int64_t)g->config.timeout * 1000) {
 		optimfs_fail(&err, ENOTCONN,
-		    "OFS901 NCCL: a rank did not come to its turn");
+		    "OFS901 NCCL: a rank did not come to a transfer");
 		hang_up(g, &err);
 	}
 }
@@ -221,7 +221,7 @@ static bool step_queue(struct ofs_gpu *g)
 	if (disconnect)
 		hang_up(g, &why);
 	else if (work == NULL)
-		watch_turns(g);
+		watch_sequence(g);
 	else if (well)
 		begin(g, work);
 	else

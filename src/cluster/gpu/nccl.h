@@ -44,8 +44,9 @@ struct ofs_gpu {
 	struct nccl_engine transfer, layout;
 	ncclComm_t comm;
 	struct ofs_gpu_work *placing, **placing_end; /* to be laid out */
-	uint64_t turn;                               /* that is next */
-	int64_t waiting_since; /* ms: for a turn, while others are here */
+	uint64_t sequence;                           /* that is next */
+	/* ms: for a sequence number, while others are here */
+	int64_t waiting_since;
 
 	/* Constant once it is open. */
 	void *stage[OFS_GPU_STAGES], *window[OFS_GPU_WINDOWS];
@@ -79,7 +80,7 @@ int nccl_cuda_fail(struct optimfs_error *err, cudaError_t e, const char *what);
 int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
     struct optimfs_error *err);
 void nccl_comm_abort(struct ofs_gpu *g);
-/* Begin what work takes and gives. */
+/* Begin what work receives and sends. */
 int nccl_comm_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
     struct optimfs_error *err);
 /* Look after the transfer: 0 when it is under way, 1 when it is done. */

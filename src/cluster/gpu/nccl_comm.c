@@ -86,11 +86,11 @@ static cudaError_t upload(struct ofs_gpu *g, const struct ofs_gpu_work *work)
 {
 	cudaError_t e = cudaSuccess;
 
-	for (uint32_t i = 0; i < work->ngives && e == cudaSuccess; i++) {
-		const struct ofs_gpu_give *give = &work->give[i];
+	for (uint32_t i = 0; i < work->nsends && e == cudaSuccess; i++) {
+		const struct ofs_gpu_send *send = &work->send[i];
 
-		e = cudaMemcpyAsync(g->sending + give->stage * OFS_GPU_BLOCK,
-		    g->stage[give->stage], give->len, cudaMemcpyHostToDevice,
+		e = cudaMemcpyAsync(g->sending + send->stage * OFS_GPU_BLOCK,
+		    g->stage[send->stage], send->len, cudaMemcpyHostToDevice,
 		    g->transfer.stream);
 	}
 	return e;
@@ -102,15 +102,16 @@ static ncclResult_t enqueue(struct ofs_gpu *g, const struct ofs_gpu_work *work)
 	ncclResult_t r = ncclSuccess, end;
 
 	ncclGroupStart();
-	for (uint32_t i = 0; i < work->ngives && under_way(r); i++)
-		r = ncclSend(g->sending + work->give[i].stage * OFS_GPU_BLOCK,
-		    work->give[i].len, ncclUint8, work->give[i].to, g->comm,
+	for (uint32_t i = 0; i < work->nsends && under_way(r); i++)
+		r = ncclSend(g->sending + work->send[i].stage * OFS_GPU_BLOCK,
+		    work->send[i].len, ncclUint8, work->send[i].to, g->comm,
 		    stream);
-	for (uint32_t i = 0; i < work->ntakes && under_way(r); i++)
-		r = ncclRecv(g->blocks + work->take[i].block * OFS_GPU_BLOCK +
-			work->take[i].at,
-		    work->take[i].len, ncclUint8, work->take[i].from, g->comm,
-		    stream);
+	for (uint32_t i = 0; i < work->nreceives && under_way(r); i++)
+		r = ncclRecv(g->blocks +
+			work->receive[i].block * OFS_GPU_BLOCK +
+			work->receive[i].at,
+		    work->receive[i].len, ncclUint8, work->receive[i].from,
+		    g->comm, stream);
 	end = ncclGroupEnd();
 	return under_way(r) ? end : r;
 }

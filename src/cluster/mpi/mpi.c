@@ -177,7 +177,7 @@ static void *communicate(void *arg)
 
 /* What the module offers. */
 
-static void free_world(struct ofs_group *w)
+static void free_group(struct ofs_group *w)
 {
 	for (int r = 0; w->peer != NULL && r < w->size; r++)
 		if (w->peer[r].pidfd != -1)
@@ -196,7 +196,7 @@ static void free_world(struct ofs_group *w)
 	free(w);
 }
 
-static struct ofs_group *new_world(const struct ofs_group_config *config)
+static struct ofs_group *new_group(const struct ofs_group_config *config)
 {
 	struct ofs_group *w = calloc(1, sizeof(*w));
 
@@ -218,7 +218,7 @@ static struct ofs_group *new_world(const struct ofs_group_config *config)
 	w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w->wake != -1)
 		return w;
-	free_world(w);
+	free_group(w);
 	return NULL;
 }
 
@@ -254,7 +254,7 @@ static int start_threads(struct ofs_group *w, struct optimfs_error *err)
 static struct ofs_group *join(const struct ofs_group_config *config,
     struct optimfs_error *err)
 {
-	struct ofs_group *w = new_world(config);
+	struct ofs_group *w = new_group(config);
 	sigset_t old;
 	int ret;
 
@@ -422,7 +422,7 @@ static void leave(struct ofs_group *w)
 	clean =
 	    w->nops == 0 && TAILQ_EMPTY(&w->asked) && TAILQ_EMPTY(&w->ready);
 	if (clean)
-		free_world(w);
+		free_group(w);
 }
 
 __attribute__((visibility("default")))

@@ -137,7 +137,7 @@ struct ofs_group {
 	int slot[NSLOTS], nslots; /* free ones */
 	uint64_t under_way;       /* bytes of answers that were asked for */
 	int64_t last;             /* us, when something happened */
-	int64_t looked;           /* ms, when peers and deadlines were */
+	int64_t checked;          /* ms, when peers and deadlines were */
 };
 
 int64_t mpi_now_us(void);

@@ -26,8 +26,8 @@ enum {
 	RECENT = 1000 * 1000,
 	REST_IDLE = 10000,
 };
-/* How often (ms) deadlines and the lives of peers are looked at. */
-enum { LOOK = 20 };
+/* How often (ms) deadlines and the lives of peers are checked. */
+enum { CHECK_MS = 20 };
 int64_t mpi_now_us(void)
 {
 	return ofs_clock_ns() / 1000;
@@ -383,7 +383,7 @@ static bool test_ops(struct ofs_group *w)
 
 /* Lives and deadlines. */
 
-static void look_for_dead(struct ofs_group *w)
+static void find_dead(struct ofs_group *w)
 {
 	for (int r = 0; r < w->size; r++) {
 		struct pollfd p = { .fd = w->peer[r].pidfd, .events = POLLIN };
@@ -409,15 +409,15 @@ static bool overdue(struct ofs_group *w, struct mpi_question *q, int64_t now)
 	return true;
 }
 
-static void look(struct ofs_group *w)
+static void check_peers(struct ofs_group *w)
 {
 	int64_t now = mpi_now_us() / 1000;
 	struct mpi_question *q, *next;
 
-	if (now - w->looked < LOOK)
+	if (now - w->checked < CHECK_MS)
 		return;
-	w->looked = now;
-	look_for_dead(w);
+	w->checked = now;
+	find_dead(w);
 	pthread_mutex_lock(&w->lock);
 	for (q = TAILQ_FIRST(&w->open); q != NULL; q = next) {
 		next = TAILQ_NEXT(q, next);
@@ -443,7 +443,7 @@ bool mpi_progress(struct ofs_group *w)
 	moved |= take_requests(w);
 	moved |= send_answers(w);
 	moved |= test_ops(w);
-	look(w);
+	check_peers(w);
 	if (moved)
 		w->last = mpi_now_us();
 	return moved;

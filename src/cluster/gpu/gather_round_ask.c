@@ -1,10 +1,10 @@
-/* bulk_round_ask.c - what a rank asks of others before a transfer */
+/* gather_round_ask.c - what a rank asks of others before a transfer */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <errno.h>
 
-#include "cluster/gpu/bulk_round.h"
+#include "cluster/gpu/gather_round.h"
 #include "cluster/wire.h"
 
 int ofs_round_stage(struct ofs_round *r)
@@ -51,7 +51,7 @@ int ofs_round_stage(struct ofs_round *r)
 }
 
 int ofs_round_draw(struct ofs_round *r, const int *owner, uint32_t n,
-    uint64_t *turn)
+    uint64_t *sequence)
 {
 	const struct optimfs_group *w = r->s->world;
 	struct ofs_buf q = { 0 };
@@ -59,8 +59,9 @@ int ofs_round_draw(struct ofs_round *r, const int *owner, uint32_t n,
 	int ret = 0;
 
 	if (w->rank == 0)
-		return ofs_bulk_draw(r->b, 0, owner, n, turn, &r->err);
-	ofs_wire_u8(&q, OFS_WIRE_TURN);
+		return ofs_gpu_gather_draw(r->b, 0, owner, n, sequence,
+		    &r->err);
+	ofs_wire_u8(&q, OFS_WIRE_SEQUENCE);
 	ofs_wire_u32(&q, n);
 	for (uint32_t i = 0; i < n; i++)
 		ofs_wire_u32(&q, (uint32_t)owner[i]);
@@ -78,21 +79,22 @@ int ofs_round_draw(struct ofs_round *r, const int *owner, uint32_t n,
 		    optimfs_fail_as(&r->err, ask.err.code, "%s", ask.err.text);
 	else
 		for (uint32_t i = 0; i <= n; i++)
-			turn[i] = ofs_le64((const uint8_t *)ask.answer + 8 * i);
+			sequence[i] =
+			    ofs_le64((const uint8_t *)ask.answer + 8 * i);
 	w->ops->release(w->w, &ask, 1);
 	ofs_buf_fini(&q);
 	return ret;
 }
 
-static void put_give(const struct ofs_round *r, int owner, uint64_t turn,
+static void put_send(const struct ofs_round *r, int owner, uint64_t sequence,
     struct ofs_buf *q)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < r->nwants; i++)
 		n += r->want[i].token != 0 && r->want[i].owner->rank == owner;
-	ofs_wire_u8(q, OFS_WIRE_GIVE);
-	ofs_wire_u64(q, turn);
+	ofs_wire_u8(q, OFS_WIRE_SEND);
+	ofs_wire_u64(q, sequence);
 	ofs_wire_u32(q, n);
 	for (uint32_t i = 0; i < r->nwants; i++)
 		if (r->want[i].token != 0 && r->want[i].owner->rank == owner)
@@ -100,7 +102,7 @@ static void put_give(const struct ofs_round *r, int owner, uint64_t turn,
 }
 
 int ofs_round_tell(struct ofs_round *r, const int *owner, uint32_t n,
-    const uint64_t *turn)
+    const uint64_t *sequence)
 {
 	const struct optimfs_group *w = r->s->world;
 	struct ofs_buf q[ROUND_BLOCKS] = { { 0 } };
@@ -108,8 +110,8 @@ int ofs_round_tell(struct ofs_round *r, const int *owner, uint32_t n,
 	int ret = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		put_give(r, owner[i], turn == NULL ? OFS_NO_TURN : turn[i],
-		    &q[i]);
+		put_send(r, owner[i],
+		    sequence == NULL ? OFS_NO_SEQUENCE : sequence[i], &q[i]);
 		if (q[i].bad)
 			ret = optimfs_fail(&r->err, ENOMEM, "out of memory");
 		ask[i] = (struct ofs_ask){ .to = owner[i],
@@ -167,7 +169,7 @@ void ofs_round_drop(struct ofs_round *r)
 			n = add_owner(owner, n, w->owner->rank);
 			continue;
 		}
-		ofs_bulk_drop(r->b, w->token, mine);
+		ofs_gpu_gather_drop(r->b, w->token, mine);
 		w->token = 0;
 	}
 	ofs_round_tell(r, owner, n, NULL);

@@ -1,8 +1,6 @@
-/* cluster/gpu/bulk.c - gathering through GPUs that are a fake, by the real module */
+/* cluster/gpu/gather.c - gathering through GPUs that are a fake, by the real module */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-
-#include "cluster/gpu/bulk.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,6 +16,7 @@
 #include "optimfs/optimfs.h"
 
 #include "api/group.h"
+#include "cluster/gpu/gather.h"
 #include "cluster/gpu/module.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
@@ -32,7 +31,7 @@
 /* A few blocks, and a last one that is not whole. */
 #define SIZE (3 * OFS_GPU_BLOCK + 12345)
 
-static char top[] = "/tmp/optimfs-bulk.XXXXXX";
+static char top[] = "/tmp/optimfs-gather.XXXXXX";
 static char each_rank[sizeof(top) + 3];
 
 struct job {
@@ -167,7 +166,7 @@ static uint64_t stat_of(const struct optimfs_group *w, const char *name)
 	uint64_t n = 0;
 	char *at;
 
-	ofs_bulk_stats(w, &b);
+	ofs_gpu_gather_stats(w, &b);
 	ofs_buf_putc(&b, '\0');
 	if (b.bad)
 		bail_out("out of memory");
@@ -485,8 +484,8 @@ static void small_cache(void)
 /* Requests from ranks that we do not trust more than files. */
 static void send_nonsense(struct job *j, int rank, struct optimfs_group *w)
 {
-	static const uint8_t kinds[] = { OFS_WIRE_STAGE, OFS_WIRE_TURN,
-		OFS_WIRE_GIVE };
+	static const uint8_t kinds[] = { OFS_WIRE_STAGE, OFS_WIRE_SEQUENCE,
+		OFS_WIRE_SEND };
 	uint8_t out[4096], request[64];
 	struct optimfs_error err;
 	unsigned seed = 5, failed = 0;

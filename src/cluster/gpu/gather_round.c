@@ -1,8 +1,8 @@
-/* bulk_round.c - blocks gathered, laid out and copied to the reader's buffer */
+/* gather_round.c - blocks gathered, laid out and copied to the reader's buffer */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "cluster/gpu/bulk_round.h"
+#include "cluster/gpu/gather_round.h"
 
 #include <errno.h>
 #include <string.h>
@@ -80,7 +80,7 @@ static void wait_done(struct ofs_round *r)
 
 static void get_window(struct ofs_round *r)
 {
-	struct ofs_bulk *b = r->b;
+	struct ofs_gpu_gather *b = r->b;
 
 	pthread_mutex_lock(&b->lock);
 	while (b->window[0] && b->window[1])
@@ -92,7 +92,7 @@ static void get_window(struct ofs_round *r)
 
 static void put_window(struct ofs_round *r)
 {
-	struct ofs_bulk *b = r->b;
+	struct ofs_gpu_gather *b = r->b;
 
 	pthread_mutex_lock(&b->lock);
 	b->window[r->window] = false;
@@ -118,16 +118,17 @@ static int add_take(struct ofs_round *r, struct ofs_gpu_work *work,
 	uint64_t len;
 	int stage;
 
-	r->take[work->ntakes++] = (struct ofs_gpu_take){ w->owner->rank,
-		w->block, w->lo % OFS_GPU_BLOCK, w->hi - w->lo };
+	r->receive[work->nreceives++] =
+	    (struct ofs_gpu_receive){ w->owner->rank, w->block,
+		    w->lo % OFS_GPU_BLOCK, w->hi - w->lo };
 	if (w->owner->rank != r->s->world->rank)
 		return 0;
-	stage = ofs_bulk_take_stage(r->b, w->token, w->owner->rank, &len);
+	stage = ofs_gpu_gather_take_stage(r->b, w->token, w->owner->rank, &len);
 	if (stage == -1)
 		return optimfs_fail(&r->err, ETIMEDOUT,
 		    "what was to be sent is here no more");
-	r->give[work->ngives++] =
-	    (struct ofs_gpu_give){ w->owner->rank, (uint32_t)stage, len };
+	r->send[work->nsends++] =
+	    (struct ofs_gpu_send){ w->owner->rank, (uint32_t)stage, len };
 	return 0;
 }
 
@@ -144,8 +145,8 @@ static int add_takes(struct ofs_round *r, struct ofs_gpu_work *work)
 static void free_gives(const struct ofs_round *r,
     const struct ofs_gpu_work *work)
 {
-	for (uint32_t i = 0; i < work->ngives; i++)
-		ofs_bulk_free_stage(r->b, r->give[i].stage);
+	for (uint32_t i = 0; i < work->nsends; i++)
+		ofs_gpu_gather_free_stage(r->b, r->send[i].stage);
 }
 
 /* To the reader's buffer: only what was wanted, as the rest is others'. */
@@ -166,26 +167,26 @@ static void copy_out(const struct ofs_round *r)
 	}
 }
 
-/* From here on the turns are drawn: if it does not come to the transfer, none
- * of this connection can go on. */
+/* From here on the sequence numbers are drawn: if it does not come to the
+ * transfer, none of this connection can go on. */
 static int transfer(struct ofs_round *r, struct ofs_gpu_work *work,
-    const int *owner, uint32_t n, const uint64_t *turn)
+    const int *owner, uint32_t n, const uint64_t *sequence)
 {
-	struct ofs_bulk *b = r->b;
+	struct ofs_gpu_gather *b = r->b;
 	int ret;
 
-	work->turn = turn[0];
+	work->sequence = sequence[0];
 	b->ops->submit(b->gpu, work);
-	ret = ofs_round_tell(r, owner, n, turn + 1);
+	ret = ofs_round_tell(r, owner, n, sequence + 1);
 	if (ret == -1)
-		ofs_bulk_hang_up(b, &r->err);
+		ofs_gpu_gather_hang_up(b, &r->err);
 	wait_done(r);
 	if (work->err.code != 0)
-		ofs_bulk_lost(b, &work->err);
+		ofs_gpu_gather_lost(b, &work->err);
 	if (ret == -1 || work->err.code != 0)
 		return -1;
-	for (uint32_t i = 0; i < work->ntakes; i++)
-		atomic_fetch_add(&b->bytes, r->take[i].len);
+	for (uint32_t i = 0; i < work->nreceives; i++)
+		atomic_fetch_add(&b->bytes, r->receive[i].len);
 	return 0;
 }
 
@@ -205,7 +206,7 @@ static int stage(struct ofs_round *r)
 
 static int gather(struct ofs_round *r, struct ofs_gpu_work *work)
 {
-	uint64_t turn[ROUND_BLOCKS + 1];
+	uint64_t sequence[ROUND_BLOCKS + 1];
 	int owner[ROUND_BLOCKS], ret;
 	uint32_t n;
 
@@ -215,11 +216,11 @@ static int gather(struct ofs_round *r, struct ofs_gpu_work *work)
 		return -1;
 	}
 	n = ofs_round_owners(r, owner);
-	if (ofs_round_draw(r, owner, n, turn) == 0) {
-		ret = transfer(r, work, owner, n, turn);
+	if (ofs_round_draw(r, owner, n, sequence) == 0) {
+		ret = transfer(r, work, owner, n, sequence);
 	} else {
-		/* without turns there are no transfers */
-		ofs_bulk_hang_up(r->b, &r->err);
+		/* without sequence numbers there are no transfers */
+		ofs_gpu_gather_hang_up(r->b, &r->err);
 		ofs_round_drop(r);
 		ret = -1;
 	}
@@ -233,14 +234,14 @@ static int lay_out(struct ofs_round *r, struct ofs_gpu_work *work)
 	wait_done(r);
 	if (work->err.code == 0)
 		return 0;
-	ofs_bulk_lost(r->b, &work->err);
+	ofs_gpu_gather_lost(r->b, &work->err);
 	return -1;
 }
 
 static int run_in(struct ofs_round *r)
 {
-	struct ofs_gpu_work work = { .take = r->take,
-		.give = r->give,
+	struct ofs_gpu_work work = { .receive = r->receive,
+		.send = r->send,
 		.run = r->run,
 		.nruns = r->nruns,
 		.window = r->window,
@@ -277,7 +278,7 @@ int ofs_round_run(struct ofs_round *r)
 		atomic_fetch_add(&r->b->rounds, 1);
 	}
 	if (ret == -1 && r->err.code == ENOTCONN)
-		ofs_bulk_hang_up(r->b, &r->err);
+		ofs_gpu_gather_hang_up(r->b, &r->err);
 	r->nwants = r->nruns = 0;
 	r->start = r->end = r->ncopied = 0;
 	return ret;

@@ -1,9 +1,9 @@
-/* bulk_round.h - a window of a reader's buffer, filled through GPUs */
+/* gather_round.h - a window of a reader's buffer, filled through GPUs */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_CLUSTER_GPU_BULK_ROUND_H
-#define OFS_CLUSTER_GPU_BULK_ROUND_H
+#ifndef OFS_CLUSTER_GPU_GATHER_ROUND_H
+#define OFS_CLUSTER_GPU_GATHER_ROUND_H
 
-#include "cluster/gpu/bulk_impl.h"
+#include "cluster/gpu/gather_impl.h"
 
 /* A block of a file that is wanted. */
 struct ofs_want {
@@ -18,7 +18,7 @@ struct ofs_want {
 
 /* Up to so many blocks, and what of them goes to the window. */
 struct ofs_round {
-	struct ofs_bulk *b;
+	struct ofs_gpu_gather *b;
 	const struct ofs_manifest *s;
 	uint8_t *buf;
 	uint64_t base; /* of the window in buf */
@@ -29,8 +29,8 @@ struct ofs_round {
 	uint32_t window;
 	struct optimfs_error err;
 	/* of the work */
-	struct ofs_gpu_take take[ROUND_BLOCKS];
-	struct ofs_gpu_give give[ROUND_BLOCKS];
+	struct ofs_gpu_receive receive[ROUND_BLOCKS];
+	struct ofs_gpu_send send[ROUND_BLOCKS];
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool done;
@@ -47,12 +47,12 @@ int ofs_round_run(struct ofs_round *r);
 int ofs_round_stage(struct ofs_round *r);
 /* The other ranks of which something comes. */
 uint32_t ofs_round_owners(const struct ofs_round *r, int *owner);
-/* Our turn, and those of n owners. */
+/* Our sequence number, and those of n owners. */
 int ofs_round_draw(struct ofs_round *r, const int *owner, uint32_t n,
-    uint64_t *turn);
-/* Tell each owner to send at its turn. turn NULL: not to send at all. */
+    uint64_t *sequence);
+/* Tell each owner to send at its sequence number. NULL: not to send at all. */
 int ofs_round_tell(struct ofs_round *r, const int *owner, uint32_t n,
-    const uint64_t *turn);
+    const uint64_t *sequence);
 /* Give back what owners read for nothing. */
 void ofs_round_drop(struct ofs_round *r);
 

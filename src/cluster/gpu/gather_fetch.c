@@ -1,4 +1,4 @@
-/* bulk_fetch.c - segments of other ranks' files, through GPUs */
+/* gather_fetch.c - segments of other ranks' files, through GPUs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "cluster/gpu/bulk_round.h"
 #include "cluster/gpu/cut.h"
+#include "cluster/gpu/gather_round.h"
 
 /* The reader's buffer is filled a window at a time. What of the segments lies
  * in it is cut up by the blocks of files that it comes from; blocks that are
@@ -34,8 +34,8 @@ static bool dense(const struct ofs_segment *s)
 	    (uint64_t)s->src_pitch / s->len < SPARSE;
 }
 
-static bool suits(const struct ofs_bulk *b, const struct ofs_segment *segs,
-    size_t n, uint64_t *end)
+static bool suits(const struct ofs_gpu_gather *b,
+    const struct ofs_segment *segs, size_t n, uint64_t *end)
 {
 	uint64_t bytes = 0;
 
@@ -192,10 +192,10 @@ static int fill_window(struct ofs_round *r, const struct ofs_segment *segs,
 	return ofs_round_run(r);
 }
 
-bool ofs_bulk_fetch(const struct ofs_manifest *s,
+bool ofs_gpu_gather_fetch(const struct ofs_manifest *s,
     const struct ofs_segment *segs, size_t n, uint8_t *buf)
 {
-	struct ofs_bulk *b = s->world->bulk;
+	struct ofs_gpu_gather *b = s->world->gpu_gather;
 	struct ofs_round r = { .b = b, .s = s, .buf = buf };
 	uint64_t end;
 	int ret = 0;

@@ -1,7 +1,7 @@
-/* bulk.h - what ranks gather through their GPUs */
+/* gather.h - what ranks gather through their GPUs */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_CLUSTER_GPU_BULK_H
-#define OFS_CLUSTER_GPU_BULK_H
+#ifndef OFS_CLUSTER_GPU_GATHER_H
+#define OFS_CLUSTER_GPU_GATHER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,15 +16,15 @@
 #include "plan/plan.h"
 
 /* Beside the world's own way, which carries what is said here. Any thread. */
-struct ofs_bulk;
+struct ofs_gpu_gather;
 
 /* The fetch of ofs_gather_ops. */
-bool ofs_bulk_fetch(const struct ofs_manifest *s,
+bool ofs_gpu_gather_fetch(const struct ofs_manifest *s,
     const struct ofs_segment *segs, size_t n, uint8_t *buf);
-/* Answers STAGE, TURN and GIVE. */
+/* Answers STAGE, SEQUENCE and SEND. */
 extern const struct ofs_group_service ofs_gpu_service;
 
 /* Lines for .optimfs/stats. */
-void ofs_bulk_stats(const struct optimfs_group *w, struct ofs_buf *out);
+void ofs_gpu_gather_stats(const struct optimfs_group *w, struct ofs_buf *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* bulk_answer.c - what a rank does so that others can gather from it */
+/* gather_answer.c - what a rank does so that others can gather from it */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cluster/gpu/bulk_impl.h"
+#include "cluster/gpu/gather_impl.h"
 #include "cluster/wire.h"
 
 /* Who has not said for so long to send what it asked for never will. */
@@ -20,7 +20,7 @@ static int malformed(struct optimfs_error *err)
 }
 
 /* Not there, or gone: the rank that asks takes the other way. */
-static int not_here(const struct ofs_bulk *b, struct optimfs_error *err)
+static int not_here(const struct ofs_gpu_gather *b, struct optimfs_error *err)
 {
 	if (b != NULL && !atomic_load(&b->off))
 		return 0;
@@ -30,7 +30,7 @@ static int not_here(const struct ofs_bulk *b, struct optimfs_error *err)
 
 /* Stages. */
 
-static bool abandoned(const struct ofs_bulk *b, const struct stage *s)
+static bool abandoned(const struct ofs_gpu_gather *b, const struct stage *s)
 {
 	const struct optimfs_group *w = b->world;
 
@@ -40,8 +40,8 @@ static bool abandoned(const struct ofs_bulk *b, const struct stage *s)
 
 /* It counts as going while it is being filled: nobody takes it for an
  * abandoned one. */
-static int get_stage(struct ofs_bulk *b, int to, uint64_t len, uint64_t *token,
-    struct optimfs_error *err)
+static int get_stage(struct ofs_gpu_gather *b, int to, uint64_t len,
+    uint64_t *token, struct optimfs_error *err)
 {
 	int found = -1;
 
@@ -61,14 +61,14 @@ static int get_stage(struct ofs_bulk *b, int to, uint64_t len, uint64_t *token,
 	return found;
 }
 
-void ofs_bulk_free_stage(struct ofs_bulk *b, uint32_t i)
+void ofs_gpu_gather_free_stage(struct ofs_gpu_gather *b, uint32_t i)
 {
 	pthread_mutex_lock(&b->lock);
 	b->stage[i] = (struct stage){ 0 };
 	pthread_mutex_unlock(&b->lock);
 }
 
-int ofs_bulk_take_stage(struct ofs_bulk *b, uint64_t token, int to,
+int ofs_gpu_gather_take_stage(struct ofs_gpu_gather *b, uint64_t token, int to,
     uint64_t *len)
 {
 	int found = -1;
@@ -87,13 +87,13 @@ int ofs_bulk_take_stage(struct ofs_bulk *b, uint64_t token, int to,
 	return found;
 }
 
-void ofs_bulk_drop(struct ofs_bulk *b, uint64_t token, int to)
+void ofs_gpu_gather_drop(struct ofs_gpu_gather *b, uint64_t token, int to)
 {
 	uint64_t len;
-	int i = ofs_bulk_take_stage(b, token, to, &len);
+	int i = ofs_gpu_gather_take_stage(b, token, to, &len);
 
 	if (i != -1)
-		ofs_bulk_free_stage(b, (uint32_t)i);
+		ofs_gpu_gather_free_stage(b, (uint32_t)i);
 }
 
 static int fill(struct ofs_manifest *s, uint32_t i, uint32_t file, uint64_t off,
@@ -102,11 +102,11 @@ static int fill(struct ofs_manifest *s, uint32_t i, uint32_t file, uint64_t off,
 	struct ofs_segment seg = {
 		.object = file, .src = off, .len = len, .n = 1
 	};
-	struct ofs_bulk *b = s->world->bulk;
+	struct ofs_gpu_gather *b = s->world->gpu_gather;
 
 	if (ofs_transport_fetch(s->transport, &seg, 1, b->ops->stage(b->gpu, i),
 		err) == -1) {
-		ofs_bulk_free_stage(b, i);
+		ofs_gpu_gather_free_stage(b, i);
 		return -1;
 	}
 	pthread_mutex_lock(&b->lock);
@@ -120,7 +120,7 @@ static int answer_stage(struct ofs_request *q, struct optimfs_error *err)
 {
 	struct ofs_manifest *s = q->manifest;
 	struct ofs_cursor *c = &q->c;
-	struct ofs_bulk *b = s->world->bulk;
+	struct ofs_gpu_gather *b = s->world->gpu_gather;
 	uint32_t file = ofs_cursor_le32(c);
 	uint64_t off = ofs_cursor_le64(c), len = ofs_cursor_le64(c), token;
 	int i;
@@ -137,28 +137,28 @@ static int answer_stage(struct ofs_request *q, struct optimfs_error *err)
 	return 0;
 }
 
-/* Turns. */
+/* Sequence numbers. */
 
-int ofs_bulk_draw(struct ofs_bulk *b, int from, const int *owner, uint32_t n,
-    uint64_t *turns, struct optimfs_error *err)
+int ofs_gpu_gather_draw(struct ofs_gpu_gather *b, int from, const int *owner,
+    uint32_t n, uint64_t *sequence, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < n; i++)
 		if (owner[i] < 0 || owner[i] >= b->world->size ||
 		    owner[i] == from)
 			return malformed(err);
 	pthread_mutex_lock(&b->lock);
-	turns[0] = b->turn[from]++;
+	sequence[0] = b->sequence[from]++;
 	for (uint32_t i = 0; i < n; i++)
-		turns[i + 1] = b->turn[owner[i]]++;
+		sequence[i + 1] = b->sequence[owner[i]]++;
 	pthread_mutex_unlock(&b->lock);
 	return 0;
 }
 
-static int answer_turn(struct ofs_request *q, struct optimfs_error *err)
+static int answer_sequence(struct ofs_request *q, struct optimfs_error *err)
 {
 	const struct optimfs_group *w = q->group;
 	struct ofs_cursor *c = &q->c;
-	uint64_t turns[ROUND_BLOCKS + 1];
+	uint64_t sequence[ROUND_BLOCKS + 1];
 	int owner[ROUND_BLOCKS];
 	uint32_t n = ofs_cursor_le32(c);
 
@@ -169,11 +169,12 @@ static int answer_turn(struct ofs_request *q, struct optimfs_error *err)
 		owner[i] = (int)ofs_cursor_le32(c);
 	if (c->bad || ofs_cursor_left(c) != 0)
 		return malformed(err);
-	if (not_here(w->bulk, err) == -1 ||
-	    ofs_bulk_draw(w->bulk, q->from, owner, n, turns, err) == -1)
+	if (not_here(w->gpu_gather, err) == -1 ||
+	    ofs_gpu_gather_draw(w->gpu_gather, q->from, owner, n, sequence,
+		err) == -1)
 		return -1;
 	for (uint32_t i = 0; i <= n; i++)
-		ofs_put_le64(q->out + 8 * i, turns[i]);
+		ofs_put_le64(q->out + 8 * i, sequence[i]);
 	return 0;
 }
 
@@ -181,50 +182,51 @@ static int answer_turn(struct ofs_request *q, struct optimfs_error *err)
 
 struct sending {
 	struct ofs_gpu_work work;
-	struct ofs_bulk *bulk;
-	struct ofs_gpu_give give[ROUND_BLOCKS];
+	struct ofs_gpu_gather *gather;
+	struct ofs_gpu_send send[ROUND_BLOCKS];
 };
 
 static void sent(struct ofs_gpu_work *work)
 {
 	struct sending *s = work->ctx;
 
-	for (uint32_t i = 0; i < work->ngives; i++) {
-		ofs_bulk_free_stage(s->bulk, s->give[i].stage);
+	for (uint32_t i = 0; i < work->nsends; i++) {
+		ofs_gpu_gather_free_stage(s->gather, s->send[i].stage);
 		if (work->err.code == 0)
-			atomic_fetch_add(&s->bulk->sent, s->give[i].len);
+			atomic_fetch_add(&s->gather->sent, s->send[i].len);
 	}
 	if (work->err.code != 0)
-		ofs_bulk_lost(s->bulk, &work->err);
+		ofs_gpu_gather_lost(s->gather, &work->err);
 	free(s);
 }
 
 static bool add(struct sending *s, uint64_t token, int to)
 {
-	struct ofs_gpu_give *g = &s->give[s->work.ngives];
-	int i = ofs_bulk_take_stage(s->bulk, token, to, &g->len);
+	struct ofs_gpu_send *g = &s->send[s->work.nsends];
+	int i = ofs_gpu_gather_take_stage(s->gather, token, to, &g->len);
 
 	if (i == -1)
 		return false;
 	g->to = to;
 	g->stage = (uint32_t)i;
-	s->work.ngives++;
+	s->work.nsends++;
 	return true;
 }
 
 /* What was promised is sent, or the connection is given up: the rank that asked
  * waits for it. */
-static int send(struct ofs_bulk *b, int to, uint64_t turn,
+static int send(struct ofs_gpu_gather *b, int to, uint64_t sequence,
     const uint64_t *token, uint32_t n, struct optimfs_error *err)
 {
 	struct sending *s = calloc(1, sizeof(*s));
 	uint32_t i = 0;
 
 	if (s != NULL) {
-		s->bulk = b;
-		s->work = (struct ofs_gpu_work){
-			.turn = turn, .give = s->give, .done = sent, .ctx = s
-		};
+		s->gather = b;
+		s->work = (struct ofs_gpu_work){ .sequence = sequence,
+			.send = s->send,
+			.done = sent,
+			.ctx = s };
 		while (i < n && add(s, token[i], to))
 			i++;
 	}
@@ -234,18 +236,18 @@ static int send(struct ofs_bulk *b, int to, uint64_t turn,
 	}
 	optimfs_fail(err, ENOTCONN,
 	    "OFS901 NCCL: what rank %d waits for is not here any more", to);
-	ofs_bulk_hang_up(b, err);
-	for (i = 0; s != NULL && i < s->work.ngives; i++)
-		ofs_bulk_free_stage(b, s->give[i].stage);
+	ofs_gpu_gather_hang_up(b, err);
+	for (i = 0; s != NULL && i < s->work.nsends; i++)
+		ofs_gpu_gather_free_stage(b, s->send[i].stage);
 	free(s);
 	return -1;
 }
 
-static int answer_give(struct ofs_request *q, struct optimfs_error *err)
+static int answer_send(struct ofs_request *q, struct optimfs_error *err)
 {
 	const struct optimfs_group *w = q->group;
 	struct ofs_cursor *c = &q->c;
-	uint64_t turn = ofs_cursor_le64(c), token[ROUND_BLOCKS];
+	uint64_t sequence = ofs_cursor_le64(c), token[ROUND_BLOCKS];
 	uint32_t n = ofs_cursor_le32(c);
 
 	if (n == 0 || n > ROUND_BLOCKS)
@@ -254,17 +256,17 @@ static int answer_give(struct ofs_request *q, struct optimfs_error *err)
 		token[i] = ofs_cursor_le64(c);
 	if (c->bad || ofs_cursor_left(c) != 0)
 		return malformed(err);
-	if (turn != OFS_NO_TURN && not_here(w->bulk, err) == 0)
-		return send(w->bulk, q->from, turn, token, n, err);
-	for (uint32_t i = 0; i < n && w->bulk != NULL; i++)
-		ofs_bulk_drop(w->bulk, token[i], q->from);
-	return turn == OFS_NO_TURN ? 0 : -1;
+	if (sequence != OFS_NO_SEQUENCE && not_here(w->gpu_gather, err) == 0)
+		return send(w->gpu_gather, q->from, sequence, token, n, err);
+	for (uint32_t i = 0; i < n && w->gpu_gather != NULL; i++)
+		ofs_gpu_gather_drop(w->gpu_gather, token[i], q->from);
+	return sequence == OFS_NO_SEQUENCE ? 0 : -1;
 }
 
 static const struct ofs_handler handlers[] = {
 	{ OFS_WIRE_STAGE, answer_stage, true },
-	{ OFS_WIRE_TURN, answer_turn, false },
-	{ OFS_WIRE_GIVE, answer_give, false },
+	{ OFS_WIRE_SEQUENCE, answer_sequence, false },
+	{ OFS_WIRE_SEND, answer_send, false },
 };
 
 const struct ofs_group_service ofs_gpu_service = {

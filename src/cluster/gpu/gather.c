@@ -1,8 +1,8 @@
-/* bulk.c - which ranks have GPUs, and whether they are used */
+/* gather.c - which ranks have GPUs, and whether they are used */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "cluster/gpu/bulk.h"
+#include "cluster/gpu/gather.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "cluster/allgather.h"
-#include "cluster/gpu/bulk_impl.h"
+#include "cluster/gpu/gather_impl.h"
 #include "cluster/wire.h"
 
 /* Setting up is a few steps that all ranks take together. What one of them
@@ -20,14 +20,14 @@
 struct setup {
 	struct optimfs_group *w;
 	struct optimfs_gather how;
-	struct ofs_bulk *bulk;
+	struct ofs_gpu_gather *gather;
 	char device[64];
 	struct optimfs_error own; /* what failed here; code 0: nothing */
 	struct ofs_allgather said;
 };
 
 /* All say how they fare, and some bytes: in said, until the next time. */
-static int gather(struct setup *s, const void *p, uint64_t n,
+static int say_all(struct setup *s, const void *p, uint64_t n,
     struct optimfs_error *err)
 {
 	const struct ofs_buf mine = { .data = (uint8_t *)(uintptr_t)p,
@@ -43,7 +43,7 @@ static int agree_how(struct setup *s, struct optimfs_error *err)
 {
 	uint8_t how = (uint8_t)s->how.how;
 
-	if (gather(s, &how, 1, err) == -1)
+	if (say_all(s, &how, 1, err) == -1)
 		return -1;
 	how = ofs_cursor_u8(&s->said.said[0].c);
 	if (s->said.said[0].c.bad || how > OPTIMFS_GATHER_NCCL)
@@ -57,7 +57,7 @@ static int agree_how(struct setup *s, struct optimfs_error *err)
 static int agree(struct setup *s, const void *more, size_t nmore, int *who,
     struct optimfs_error *why, struct optimfs_error *err)
 {
-	int ret = gather(s, more, nmore, err);
+	int ret = say_all(s, more, nmore, err);
 
 	for (int r = 0; r < s->w->size && ret == 0; r++) {
 		const struct ofs_said *said = &s->said.said[r];
@@ -104,7 +104,7 @@ static unsigned local_number(const struct optimfs_group *w)
 	return n;
 }
 
-static void say(const struct ofs_bulk *b, const char *what,
+static void say(const struct ofs_gpu_gather *b, const char *what,
     const struct optimfs_error *err)
 {
 	char text[1024];
@@ -124,7 +124,7 @@ static uint32_t blocks_for(uint64_t cache)
 }
 
 /* A cache that does not fit is done without. */
-static int open_gpu(struct ofs_bulk *b, unsigned timeout, char device[64],
+static int open_gpu(struct ofs_gpu_gather *b, unsigned timeout, char device[64],
     struct optimfs_error *err)
 {
 	struct ofs_gpu_config config = { .timeout = timeout,
@@ -149,11 +149,11 @@ static int open_gpu(struct ofs_bulk *b, unsigned timeout, char device[64],
 
 static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 {
-	struct ofs_bulk *b = calloc(1, sizeof(*b));
+	struct ofs_gpu_gather *b = calloc(1, sizeof(*b));
 
 	if (b != NULL)
-		b->turn = calloc((size_t)s->w->size, sizeof(*b->turn));
-	if (b == NULL || b->turn == NULL) {
+		b->sequence = calloc((size_t)s->w->size, sizeof(*b->sequence));
+	if (b == NULL || b->sequence == NULL) {
 		free(b);
 		return optimfs_fail(err, ENOMEM, "out of memory");
 	}
@@ -161,7 +161,7 @@ static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 	pthread_cond_init(&b->freed, NULL);
 	b->world = s->w;
 	b->how = s->how;
-	s->bulk = b;
+	s->gather = b;
 	return open_gpu(b, timeout, s->device, err);
 }
 
@@ -203,7 +203,7 @@ static int open_all(struct setup *s, unsigned timeout, int *who,
 static int connect_all(struct setup *s, int *who, struct optimfs_error *why,
     struct optimfs_error *err)
 {
-	struct ofs_bulk *b = s->bulk;
+	struct ofs_gpu_gather *b = s->gather;
 	uint8_t id[OFS_GPU_ID] = { 0 };
 	int ret;
 
@@ -237,7 +237,7 @@ static int without(struct setup *s, int who, const struct optimfs_error *why,
 	return 0;
 }
 
-static void bulk_free(struct ofs_bulk *b)
+static void gather_free(struct ofs_gpu_gather *b)
 {
 	if (b == NULL)
 		return;
@@ -247,17 +247,17 @@ static void bulk_free(struct ofs_bulk *b)
 	ofs_blocks_free(b->blocks);
 	pthread_cond_destroy(&b->freed);
 	pthread_mutex_destroy(&b->lock);
-	free(b->turn);
+	free(b->sequence);
 	free(b);
 }
 
 static void group_free(struct optimfs_group *w)
 {
-	bulk_free(w->bulk);
+	gather_free(w->gpu_gather);
 }
 
 static const struct ofs_gather_ops gather_ops = {
-	.fetch = ofs_bulk_fetch,
+	.fetch = ofs_gpu_gather_fetch,
 	.free = group_free,
 };
 
@@ -277,9 +277,9 @@ static int set_up(struct setup *s, struct optimfs_error *err)
 	if (ret == 0)
 		ret = connect_all(s, &who, &why, err);
 	if (ret == 0) {
-		s->w->bulk = s->bulk;
+		s->w->gpu_gather = s->gather;
 		s->w->gather = &gather_ops;
-		s->bulk = NULL;
+		s->gather = NULL;
 	}
 	return ret == 1 ? without(s, who, &why, err) : ret;
 }
@@ -292,30 +292,32 @@ int optimfs_group_gather(struct optimfs_group *w,
 	struct setup s = { .w = w, .how = *how };
 	int ret = set_up(&s, err);
 
-	bulk_free(s.bulk);
+	gather_free(s.gather);
 	ofs_allgather_fini(&s.said);
 	return ret;
 }
 
-void ofs_bulk_lost(struct ofs_bulk *b, const struct optimfs_error *err)
+void ofs_gpu_gather_lost(struct ofs_gpu_gather *b,
+    const struct optimfs_error *err)
 {
 	if (!atomic_exchange(&b->off, true))
 		say(b, "gathering over MPI from now on", err);
 }
 
-void ofs_bulk_hang_up(struct ofs_bulk *b, const struct optimfs_error *err)
+void ofs_gpu_gather_hang_up(struct ofs_gpu_gather *b,
+    const struct optimfs_error *err)
 {
 	struct optimfs_error why = *err;
 
 	if (err->code != ENOTCONN)
 		optimfs_fail(&why, ENOTCONN, "OFS901 NCCL: %s", err->text);
 	b->ops->disconnect(b->gpu, why.text);
-	ofs_bulk_lost(b, &why);
+	ofs_gpu_gather_lost(b, &why);
 }
 
-void ofs_bulk_stats(const struct optimfs_group *w, struct ofs_buf *out)
+void ofs_gpu_gather_stats(const struct optimfs_group *w, struct ofs_buf *out)
 {
-	struct ofs_bulk *b = w->bulk;
+	struct ofs_gpu_gather *b = w->gpu_gather;
 	struct ofs_blocks_counts c;
 
 	if (b == NULL)
