@@ -102,14 +102,14 @@ static void store(struct ofs_ahead *a, uint64_t node, uint64_t size,
 static void first_open(struct ofs_ahead *a, struct entry *e, uint64_t size,
     struct optimfs_file *file, void *buf)
 {
-	uint64_t *seen = &a->seen[mix(e->node) % STORED];
+	uint64_t node = e->node, *seen = &a->seen[mix(node) % STORED];
 
-	if (a->off || *seen == e->node)
+	if (a->off || *seen == node)
 		return;
-	*seen = e->node;
+	*seen = node;
 	e->storing = true;
 	pthread_mutex_unlock(&a->lock);
-	store(a, e->node, size, file, buf);
+	store(a, node, size, file, buf);
 	pthread_mutex_lock(&a->lock);
 	e->storing = false;
 	pthread_cond_broadcast(&a->stored);
