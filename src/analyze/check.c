@@ -784,6 +784,7 @@ static void judge_others(struct check *c)
 			continue;
 		}
 		text = why_of(&why, f->path);
+		c->bad |= why.code == ENOMEM;
 		if (why.code == EOPNOTSUPP)
 			looked(c, f, UNREAD, text);
 		else
@@ -876,6 +877,10 @@ static int check(struct check *c, const struct optimfs_scan *how,
 		return optimfs_fail(err, ENOMEM, "check");
 	if (read_all(c, how, err) == -1)
 		return -1;
+	for (size_t i = 0; i < c->nexams; i++)
+		c->bad |= c->exam[i].error == ENOMEM;
+	if (c->bad)
+		return optimfs_fail(err, ENOMEM, "check");
 	for (size_t i = 0; i < c->nexams; i++) {
 		judge(c, &c->exam[i]);
 		judge_state(c, i);

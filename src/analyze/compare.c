@@ -221,12 +221,12 @@ static void derive(struct optimfs_comparison *m)
 
 /* The type of both; OFS_DTYPE_NONE: they are not alike. */
 static enum ofs_dtype common_type(struct optimfs *a, uint64_t x,
-    struct optimfs *b, uint64_t y)
+    struct optimfs *b, uint64_t y, bool *no_memory)
 {
-	char *dtype[2] = { ofs_attribute(a, x, "dtype"),
-		ofs_attribute(b, y, "dtype") };
-	char *shape[2] = { ofs_attribute(a, x, "shape"),
-		ofs_attribute(b, y, "shape") };
+	char *dtype[2] = { ofs_attribute(a, x, "dtype", no_memory),
+		ofs_attribute(b, y, "dtype", no_memory) };
+	char *shape[2] = { ofs_attribute(a, x, "shape", no_memory),
+		ofs_attribute(b, y, "shape", no_memory) };
 	enum ofs_dtype t = OFS_DTYPE_NONE;
 
 	if (dtype[0] != NULL && dtype[1] != NULL && shape[0] != NULL &&
@@ -263,7 +263,8 @@ int optimfs_compare(struct optimfs *a, uint64_t x, struct optimfs *b,
     const struct optimfs_scan *how, struct optimfs_comparison *out,
     struct optimfs_error *err)
 {
-	struct compare c = { .type = common_type(a, x, b, y),
+	bool no_memory = false;
+	struct compare c = { .type = common_type(a, x, b, y, &no_memory),
 		.rtol = within == NULL ? 0 : within->rtol,
 		.atol = within == NULL ? 0 : within->atol,
 		.all = { .ulps = UINT64_MAX } };
@@ -271,6 +272,8 @@ int optimfs_compare(struct optimfs *a, uint64_t x, struct optimfs *b,
 	struct optimfs_attr attr;
 	size_t size;
 
+	if (no_memory)
+		return optimfs_fail(err, ENOMEM, "comparison");
 	if (c.type == OFS_DTYPE_NONE)
 		return optimfs_fail(err, EINVAL,
 		    "no tensors of one type and shape");

@@ -48,18 +48,39 @@ static size_t optimizer_of(const char *path, const char *dir, bool several)
 
 /* One optimizer has optim/state, each of several optim/NAME/state, where NAME
  * may be "state" too. */
-static bool has_several(struct optimfs *fs)
+static bool is_there(struct optimfs *fs, struct ofs_optimizers *s,
+    const char *path)
 {
+	struct optimfs_error err = { 0 };
 	struct optimfs_attr attr;
+	bool yes = optimfs_resolve(fs, path, &attr, &err) == 0;
 
-	return optimfs_resolve(fs, "optim/param_groups", &attr, NULL) == -1 &&
-	    (optimfs_resolve(fs, "optim/state", &attr, NULL) == -1 ||
-		optimfs_resolve(fs, "optim/state/state", &attr, NULL) == 0);
+	s->no_memory |= !yes && err.code == ENOMEM;
+	return yes;
 }
 
-static double number_of(struct optimfs *fs, const struct ofs_file_info *f)
+static bool has_several(struct optimfs *fs, struct ofs_optimizers *s)
 {
-	char *text = ofs_text_of(fs, f->node, NULL), *end;
+	return !is_there(fs, s, "optim/param_groups") &&
+	    (!is_there(fs, s, "optim/state") ||
+		is_there(fs, s, "optim/state/state"));
+}
+
+/* A text that cannot be read is as one that is not there. */
+static char *text_of(struct optimfs *fs, struct ofs_optimizers *s,
+    const struct ofs_file_info *f)
+{
+	struct optimfs_error err = { 0 };
+	char *text = ofs_text_of(fs, f->node, &err);
+
+	s->no_memory |= text == NULL && err.code == ENOMEM;
+	return text;
+}
+
+static double number_of(struct optimfs *fs, struct ofs_optimizers *s,
+    const struct ofs_file_info *f)
+{
+	char *text = text_of(fs, s, f), *end;
 	double v = NAN;
 
 	if (text != NULL) {
@@ -72,10 +93,10 @@ static double number_of(struct optimfs *fs, const struct ofs_file_info *f)
 }
 
 /* "[0.9, 0.999]" */
-static void betas_of(struct optimfs *fs, const struct ofs_file_info *f,
-    double beta[2])
+static void betas_of(struct optimfs *fs, struct ofs_optimizers *s,
+    const struct ofs_file_info *f, double beta[2])
 {
-	char *text = ofs_text_of(fs, f->node, NULL);
+	char *text = text_of(fs, s, f);
 
 	if (text == NULL || sscanf(text, "[%lf, %lf]", &beta[0], &beta[1]) != 2)
 		beta[0] = beta[1] = NAN;
@@ -104,7 +125,7 @@ static int add_member(struct ofs_optimizers *s, const char *group,
 static int add_members(struct optimfs *fs, struct ofs_optimizers *s,
     const struct ofs_file_info *f, size_t optimizer, struct optimfs_error *err)
 {
-	char *text = ofs_text_of(fs, f->node, NULL), *p = text;
+	char *text = text_of(fs, s, f), *p = text;
 	int ret = 0;
 
 	while (p != NULL && *p != '\0' && ret == 0) {
@@ -163,15 +184,15 @@ static int take_option(struct optimfs *fs, struct ofs_optimizers *s,
 	if (strcmp(name, "params") == 0)
 		return add_members(fs, s, f, optimizer, err);
 	if (strcmp(name, "lr") == 0)
-		g->lr = number_of(fs, f);
+		g->lr = number_of(fs, s, f);
 	else if (strcmp(name, "eps") == 0)
-		g->eps = number_of(fs, f);
+		g->eps = number_of(fs, s, f);
 	else if (strcmp(name, "step") == 0)
-		g->step = number_of(fs, f);
+		g->step = number_of(fs, s, f);
 	else if (strcmp(name, "alpha") == 0)
-		g->alpha = number_of(fs, f);
+		g->alpha = number_of(fs, s, f);
 	else if (strcmp(name, "betas") == 0)
-		betas_of(fs, f, g->beta);
+		betas_of(fs, s, f, g->beta);
 	return 0;
 }
 
@@ -208,7 +229,7 @@ static int take_state(struct optimfs *fs, struct ofs_optimizers *s, size_t file,
 	}
 	p->n++;
 	if (strcmp(end + 1, "step") == 0)
-		p->step = number_of(fs, f);
+		p->step = number_of(fs, s, f);
 	return 0;
 }
 
@@ -255,21 +276,27 @@ static void join_param(struct optimfs *fs, struct ofs_optimizers *s,
 	const char *name = p->path + p->optimizer + strlen("/state/");
 	struct ofs_file_info key, *k = &key;
 	const struct ofs_file_info **found;
+	struct optimfs_error why = { 0 };
 	struct optimfs_attr attr;
 	char *path, *grad;
 
 	p->group = group_of(s, p);
 	if (isnan(p->step) && p->group != SIZE_MAX)
 		p->step = s->group[p->group].step;
-	if (asprintf(&path, "model/%s", name) == -1)
+	if (asprintf(&path, "model/%s", name) == -1) {
+		s->no_memory = true;
 		return;
-	if (optimfs_resolve(fs, path, &attr, NULL) == 0) {
+	}
+	if (optimfs_resolve(fs, path, &attr, &why) == -1) {
+		s->no_memory |= why.code == ENOMEM;
+	} else {
 		key.node = attr.node;
 		found =
 		    ofs_search(&k, nodes, s->files.n, sizeof(*nodes), by_node);
 		if (found != NULL && ofs_is_tensor(*found))
 			p->model = (size_t)(*found - s->files.file);
-		grad = ofs_attribute(fs, attr.node, "requires_grad");
+		grad = ofs_attribute(fs, attr.node, "requires_grad",
+		    &s->no_memory);
 		if (grad != NULL)
 			p->grad = strcmp(grad, "true") == 0;
 		free(grad);
@@ -281,9 +308,10 @@ int ofs_optimizers_read(struct optimfs *fs, struct ofs_optimizers *s,
     struct optimfs_error *err)
 {
 	const struct ofs_file_info **nodes;
-	bool several = has_several(fs);
+	bool several;
 
 	*s = (struct ofs_optimizers){ 0 };
+	several = has_several(fs, s);
 	if (ofs_files_below(fs, "", &s->files, err) == -1)
 		return -1;
 	for (size_t i = 0; i < s->files.n; i++) {
@@ -304,7 +332,7 @@ int ofs_optimizers_read(struct optimfs *fs, struct ofs_optimizers *s,
 	for (size_t i = 0; i < s->nparams; i++)
 		join_param(fs, s, &s->param[i], nodes);
 	free(nodes);
-	return 0;
+	return s->no_memory ? optimfs_fail(err, ENOMEM, "optimizers") : 0;
 }
 
 void ofs_optimizers_fini(struct ofs_optimizers *s)

@@ -30,6 +30,7 @@ struct ofs_optimizers {
 	struct ofs_member *member; /* of groups; sorted */
 	size_t nmembers;
 	bool lists; /* groups say which parameters they have */
+	bool no_memory;
 };
 
 int ofs_optimizers_read(struct optimfs *fs, struct ofs_optimizers *s,

@@ -176,13 +176,17 @@ static void job_fini(struct job *job)
 static int add_parts(struct optimfs *fs, const struct ofs_file_info *f,
     struct ofs_file_list *l, struct optimfs_error *err)
 {
-	char *owners = ofs_attribute(fs, f->node, "owners"), *p = owners;
+	bool no_memory = false;
+	char *owners = ofs_attribute(fs, f->node, "owners", &no_memory);
+	char *p = owners;
 	struct ofs_file_info part = *f;
 	struct optimfs_attr attr;
 	char *path;
 	int ret = 0;
 
-	if (owners == NULL || *owners == '\0')
+	if (no_memory)
+		ret = optimfs_fail(err, ENOMEM, "%s", f->path);
+	else if (owners == NULL || *owners == '\0')
 		ret = ofs_file_list_add(l, f, err) == NULL ? -1 : 0;
 	while (p != NULL && *p != '\0' && ret == 0) {
 		long first = strtol(p, &p, 10), last = first;

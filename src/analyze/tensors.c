@@ -13,15 +13,18 @@
 /* The longest text that is asked for: a list of parameters. */
 #define TEXT_MAX (64u << 20)
 
-char *ofs_attribute(struct optimfs *fs, uint64_t node, const char *name)
+char *ofs_attribute(struct optimfs *fs, uint64_t node, const char *name,
+    bool *no_memory)
 {
+	struct optimfs_error err = { 0 };
 	char full[64], *value;
 	size_t len;
 
 	snprintf(full, sizeof(full), "user.optimfs.%s", name);
-	if (optimfs_getxattr(fs, node, full, &value, &len, NULL) == -1)
-		return NULL;
-	return value;
+	if (optimfs_getxattr(fs, node, full, &value, &len, &err) == 0)
+		return value;
+	*no_memory |= err.code == ENOMEM;
+	return NULL;
 }
 
 char *ofs_text_of(struct optimfs *fs, uint64_t node, struct optimfs_error *err)
@@ -100,33 +103,40 @@ struct names {
 		struct optimfs_attr attr;
 	} * child;
 	size_t n, cap;
+	bool no_memory;
 };
 
 static int take(void *ctx, const struct optimfs_dirent *d)
 {
 	struct names *l = ctx;
+	char *name = strdup(d->name);
 	struct child *child;
 
-	if (l->n == l->cap) {
+	if (name != NULL && l->n == l->cap) {
 		size_t cap = l->cap == 0 ? 16 : 2 * l->cap;
 
 		child = reallocarray(l->child, cap, sizeof(*child));
-		if (child == NULL)
-			return -1;
-		l->child = child;
-		l->cap = cap;
+		if (child != NULL) {
+			l->child = child;
+			l->cap = cap;
+		}
 	}
-	l->child[l->n].attr = *d->attr;
-	l->child[l->n].name = strdup(d->name);
-	return l->child[l->n++].name == NULL ? -1 : 0;
+	if (name == NULL || l->n == l->cap) {
+		free(name);
+		l->no_memory = true;
+		return -1;
+	}
+	l->child[l->n++] = (struct child){ name, *d->attr };
+	return 0;
 }
 
 static int add_file(struct optimfs *fs, char *path,
     const struct optimfs_attr *attr, struct ofs_file_list *l,
     struct optimfs_error *err)
 {
-	char *dtype = ofs_attribute(fs, attr->node, "dtype");
-	char *shape = ofs_attribute(fs, attr->node, "shape");
+	bool no_memory = false;
+	char *dtype = ofs_attribute(fs, attr->node, "dtype", &no_memory);
+	char *shape = ofs_attribute(fs, attr->node, "shape", &no_memory);
 	struct ofs_file_info f = { .path = path,
 		.node = attr->node,
 		.bytes = attr->size,
@@ -141,7 +151,10 @@ static int add_file(struct optimfs *fs, char *path,
 	    (shape == NULL || *shape != '\0' || strcmp(dtype, "unknown") == 0);
 	if (f.dtype != OFS_DTYPE_NONE)
 		f.elements = f.bytes / ofs_dtype_size(f.dtype);
-	ret = ofs_file_list_add(l, &f, err) == NULL ? -1 : 0;
+	if (no_memory)
+		ret = optimfs_fail(err, ENOMEM, "%s", path);
+	else
+		ret = ofs_file_list_add(l, &f, err) == NULL ? -1 : 0;
 	free(dtype);
 	free(shape);
 	return ret;
@@ -156,7 +169,7 @@ static int add_below(struct optimfs *fs, const char *path,
 	int ret;
 
 	ret = optimfs_readdir(fs, attr->node, 0, true, take, &names, err);
-	if (ret == 0 && names.n > 0 && names.child[names.n - 1].name == NULL)
+	if (ret == 0 && names.no_memory)
 		ret = optimfs_fail(err, ENOMEM, "list of names");
 	for (size_t i = 0; i < names.n && ret == 0; i++) {
 		const struct child *c = &names.child[i];

@@ -37,8 +37,10 @@ static inline bool ofs_is_tensor(const struct ofs_file_info *f)
 	return f->dtype != OFS_DTYPE_NONE;
 }
 
-/* An attribute without its "user.optimfs."; NULL: there is none. malloc'ed. */
-char *ofs_attribute(struct optimfs *fs, uint64_t node, const char *name);
+/* An attribute without its "user.optimfs."; NULL: there is none, or with
+ * *no_memory, which is set and never cleared, nobody knows. malloc'ed. */
+char *ofs_attribute(struct optimfs *fs, uint64_t node, const char *name,
+    bool *no_memory);
 /* The text of a small file, NUL-terminated, without its last newline;
  * malloc'ed. */
 char *ofs_text_of(struct optimfs *fs, uint64_t node, struct optimfs_error *err);
