@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "fuse/gather.h"
 
 /* Below it a page or two of cache are cheaper than a file of one's own. */
@@ -71,7 +72,7 @@ struct ofs_assemble *ofs_assemble_new(const struct ofs_assemble_config *config,
 	pthread_condattr_t attr;
 
 	if (a == NULL) {
-		optimfs_fail(err, ENOMEM, "out of memory");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	a->config = *config;
@@ -335,7 +336,7 @@ int ofs_assemble_open(struct ofs_assemble *a, struct ofs_assemble_open *o,
 	e = get(a, o->node);
 	if (e == NULL) {
 		pthread_mutex_unlock(&a->lock);
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	}
 	e->deciding++;
 	decide(a, e, o, file, scratch, pending);

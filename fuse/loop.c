@@ -15,6 +15,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "fuse/passthrough.h"
 
 /* Makes a thread that waits for a request look whether there will be one. */
@@ -50,7 +51,7 @@ struct ofs_loop *ofs_loop_new(struct fuse_session *se,
 	struct sigaction sa = { .sa_handler = look };
 
 	if (l == NULL) {
-		optimfs_fail(err, ENOMEM, "out of memory");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	sigaction(SIG_LOOK, &sa, NULL);

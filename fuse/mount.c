@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "fuse/log.h"
 #include "fuse/mountinfo.h"
 #include "fuse/serve.h"
@@ -123,7 +124,7 @@ static char *prepare(const char *source, const char *point,
 	if (on_descriptor(point)) {
 		real = strdup(point);
 		if (real == NULL)
-			optimfs_fail(err, ENOMEM, "out of memory");
+			ofs_no_memory(err);
 		return real;
 	}
 	real = ofs_mount_point_path(point, err);

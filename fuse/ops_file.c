@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "fuse/ops_internal.h"
 
 static void put_handle(struct ofs_handle *h)
@@ -65,7 +66,7 @@ struct ofs_handle *ofs_op_open_rw(fuse_req_t req, uint64_t node, bool truncate,
 	struct optimfs_attr attr;
 
 	if (h == NULL) {
-		optimfs_fail(err, ENOMEM, "out of memory");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	if (optimfs_file_open_write(s->fs, node, truncate, &h->file, err) ==
@@ -97,7 +98,7 @@ static struct ofs_handle *open_handle(fuse_req_t req, uint64_t node,
 
 	if (h == NULL || scratch == NULL) {
 		free(h);
-		optimfs_fail(err, ENOMEM, "out of memory");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	if (optimfs_file_open(s->fs, node, &h->file, err) == -1) {

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "fuse/passthrough.h"
 
 /* Locks: libfuse calls interrupted() with the request's own lock held; then
@@ -117,7 +118,7 @@ struct ofs_watch *ofs_watch_new(const struct ofs_watch_config *config,
 	int code;
 
 	if (w == NULL) {
-		optimfs_fail(err, ENOMEM, "out of memory");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	w->config = *config;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "fuse/log.h"
 #include "fuse/mountinfo.h"
 #include "fuse/unmount.h"
@@ -122,7 +123,7 @@ struct ofs_quit *ofs_quit_new(struct fuse_session *se, struct ofs_loop *loop,
 	free(q);
 	return NULL;
 no_memory:
-	optimfs_fail(err, ENOMEM, "out of memory");
+	ofs_no_memory(err);
 	free(q);
 	return NULL;
 }

@@ -16,6 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+
 /* The kernel's interface, include/uapi/linux/landlock.h of Linux 6.10: headers
  * to build with may be older than the kernel. */
 enum {
@@ -153,7 +155,7 @@ static int allow_source(const struct ofs_sandbox *s,
 	copy = strdup(real != NULL ? real : config->source);
 	if (copy == NULL) {
 		free(real);
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	}
 	parent = dirname(copy);
 	if (config->write)
@@ -207,7 +209,7 @@ int ofs_sandbox_new(const struct ofs_sandbox_config *config,
 	struct ofs_sandbox *s = calloc(1, sizeof(*s));
 
 	if (s == NULL)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	s->ruleset = -1;
 	s->passthrough = config->passthrough;
 	if (make_ruleset(s, config->write, err) == 0 &&

@@ -19,6 +19,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "cli/tools.h"
 #include "fuse/log.h"
 #include "fuse/loop.h"
@@ -261,7 +262,7 @@ static int mount_session(struct server *s, struct optimfs_error *err)
 
 	ofs_log_keep(true);
 	if (add_options(s, &args) == -1)
-		optimfs_fail(err, ENOMEM, "out of memory");
+		ofs_no_memory(err);
 	else if ((s->se = fuse_session_new(&args, &ofs_fuse_ops,
 		      sizeof(ofs_fuse_ops), &s->session)) == NULL ||
 	    fuse_session_mount(s->se, s->v->point) != 0)
@@ -507,7 +508,7 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	int ret = -1;
 
 	if (s == NULL)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	s->v = v;
 	s->session.direct = v->options->direct;
 	s->session.rw = v->options->open.rw;

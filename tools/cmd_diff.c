@@ -18,6 +18,7 @@
 #include "api/walk.h"
 #include "base/buf.h"
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "tools/command.h"
 
 #define PIECE (1u << 20)
@@ -253,7 +254,7 @@ static int same_attribute(struct diff *d, const char *path, uint64_t a,
 	int ret = 0;
 
 	if (x == NULL || y == NULL)
-		ret = optimfs_fail(err, ENOMEM, "out of memory");
+		ret = ofs_no_memory(err);
 	else if (strcmp(x, y) != 0) {
 		say(d, path, kind, NULL, 0, "%s is %s, and %s in %s", what,
 		    *x == '\0' ? "none" : x, *y == '\0' ? "none" : y,
@@ -483,13 +484,13 @@ static int diff(struct diff *d, struct optimfs_error *err)
 	d->buf_a = malloc(PIECE);
 	d->buf_b = malloc(PIECE);
 	if (d->buf_a == NULL || d->buf_b == NULL)
-		ret = optimfs_fail(err, ENOMEM, "out of memory");
+		ret = ofs_no_memory(err);
 	else
 		ret = ofs_walk(d->a, OPTIMFS_ROOT, 0, visit_a, d, err);
 	if (ret == 0)
 		ret = ofs_walk(d->b, OPTIMFS_ROOT, 0, visit_b, d, err);
 	if (ret == 0 && d->bad)
-		ret = optimfs_fail(err, ENOMEM, "out of memory");
+		ret = ofs_no_memory(err);
 	ofs_command_end(d->c, ret == 0);
 	free(d->buf_a);
 	free(d->buf_b);

@@ -13,6 +13,7 @@
 
 #include "api/walk.h"
 #include "base/buf.h"
+#include "base/memory.h"
 #include "tools/command.h"
 #include "tools/holders.h"
 
@@ -128,7 +129,7 @@ static int map(struct map *m, struct optimfs_error *err)
 	m->columns = m->ranks.n < room ? m->ranks.n : room;
 	m->cell = calloc(m->columns, sizeof(*m->cell));
 	if (m->cell == NULL)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	if ((m->c->flags & OFS_JSON) == 0)
 		printf(
 		    "ranks %d to %d, %zu in %zu columns; each line to the scale of "

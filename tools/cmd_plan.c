@@ -12,6 +12,7 @@
 
 #include "api/walk.h"
 #include "base/buf.h"
+#include "base/memory.h"
 #include "tools/command.h"
 
 /* Ranks of a layout that is asked for. */
@@ -72,7 +73,7 @@ static int add_file(void *ctx, const struct ofs_walk_entry *e,
 		v->largest = e->attr.size;
 		v->largest_name = strdup(e->path);
 		if (v->largest_name == NULL)
-			return optimfs_fail(err, ENOMEM, "out of memory");
+			return ofs_no_memory(err);
 	}
 	if (rank_in(e->name, &rank) && rank < v->nranks)
 		v->rank[rank] += e->attr.size;
@@ -104,7 +105,7 @@ static int view_read(struct ofs_command *c, const char *name, struct view *v,
 	*v = (struct view){ .nranks = ranks_of(name) };
 	v->rank = calloc(v->nranks, sizeof(*v->rank));
 	if (v->rank == NULL || asprintf(&path, ".optimfs/view/%s", name) == -1)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	ret = ofs_command_resolve(c, path, &attr, err);
 	if (ret == 0)
 		ret = ofs_walk(c->fs, attr.node, 0, add_file, v, err);
@@ -254,7 +255,7 @@ static int all(struct ofs_command *c, const struct sweep *w, uint64_t elements,
 	     n = w->step == 0 ? 2 * n : n + w->step) {
 		char *name = with_ranks(c->operand[0], n);
 
-		ret = name == NULL ? optimfs_fail(err, ENOMEM, "out of memory")
+		ret = name == NULL ? ofs_no_memory(err)
 				   : one(c, name, elements, err);
 		free(name);
 	}

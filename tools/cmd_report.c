@@ -16,6 +16,7 @@
 #include "api/walk.h"
 #include "base/buf.h"
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "stats/stats.h"
 #include "tools/cmd_diff.h"
 #include "tools/command.h"
@@ -295,9 +296,7 @@ static int put_data(struct report *r, const struct optimfs_scan *how,
 	if (r->c->noperands > 0)
 		put_drift(r, r->c->operand[0]);
 	put_findings(r);
-	return r->json.bad || r->found.bad
-	    ? optimfs_fail(err, ENOMEM, "out of memory")
-	    : 0;
+	return r->json.bad || r->found.bad ? ofs_no_memory(err) : 0;
 }
 
 /* '<' is only in strings, and escaped there: nothing in them ends the block. */
@@ -366,7 +365,7 @@ static int print_to(const struct report *r, const char *name,
 		    : optimfs_fail(err, errno, "%s: %s", name, strerror(errno));
 	}
 	if (asprintf(&temporary, "%s.%ld", name, (long)getpid()) == -1)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	ret = print_file(r, name, temporary, err);
 	free(temporary);
 	return ret;

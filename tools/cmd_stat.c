@@ -13,6 +13,7 @@
 #include "optimfs/analyze.h"
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "stats/stats.h"
 #include "tools/command.h"
 
@@ -342,7 +343,7 @@ static int stat_paths(struct rows *rows, const struct optimfs_scan *how,
 		ret = optimfs_statistics_tree(c->fs, path[i], c->by != NULL,
 		    how, add, rows, err);
 		if (ret == 0 && rows->bad)
-			ret = optimfs_fail(err, ENOMEM, "out of memory");
+			ret = ofs_no_memory(err);
 	}
 	ofs_command_end(c, ret == 0);
 	return ret;

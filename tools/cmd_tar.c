@@ -11,6 +11,7 @@
 
 #include "api/walk.h"
 #include "base/buf.h"
+#include "base/memory.h"
 #include "tools/command.h"
 
 /* The archive is POSIX.1-2001 pax: ustar headers, and before a file whose
@@ -119,7 +120,7 @@ static int put_member(const char *path, char type, uint64_t size,
 	pax_number(&pax, "gid", attr->gid, USTAR_MAX_ID);
 	pax_number(&pax, "mtime", mtime_of(attr), USTAR_MAX_SIZE);
 	if (pax.bad) {
-		optimfs_fail(err, ENOMEM, "out of memory");
+		ofs_no_memory(err);
 		goto out;
 	}
 	if (pax.len > 0 &&
@@ -175,7 +176,7 @@ static int put_entry(void *ctx, const struct ofs_walk_entry *e,
 	    *a->base != '\0' && *e->path != '\0' ? "/" : "", e->path,
 	    dir ? "/" : "");
 	if (path.bad)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	if (dir)
 		ret = put_member((char *)path.data, '5', 0, &e->attr, err);
 	else

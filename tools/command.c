@@ -13,6 +13,7 @@
 
 #include "api/walk.h"
 #include "base/buf.h"
+#include "base/memory.h"
 #include "base/nearest.h"
 #include "cli/args.h"
 
@@ -414,7 +415,7 @@ int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
 	int ret = -1;
 
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	if (optimfs_file_open(c->fs, node, &file, err) == -1) {
 		free(buf);
 		return -1;

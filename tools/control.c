@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/memory.h"
 
 #define CONTROL "/.optimfs/control"
 
@@ -45,7 +46,7 @@ static int open_control(const char *point, int flags, struct optimfs_error *err)
 	int fd;
 
 	if (asprintf(&path, "%s" CONTROL, point) == -1)
-		return optimfs_fail(err, ENOMEM, "%s: out of memory", point);
+		return ofs_no_memory(err);
 	fd = open(path, flags | O_CLOEXEC);
 	if (fd == -1 && errno == EROFS)
 		optimfs_fail(err, EROFS, "%s: mounted read-only", point);

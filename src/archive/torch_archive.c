@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "archive/torch.h"
+#include "base/memory.h"
 
 /* torch.load takes 1 to 10. */
 #define MAX_VERSION 10
@@ -112,9 +113,7 @@ static struct ofs_pickle *read_pickle(struct opening *o,
 		return NULL;
 	buf = malloc(r->size + 1);
 	if (buf == NULL) {
-		optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for data.pkl of %" PRIu64 " bytes",
-		    r->size);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	if (ofs_window_read(&o->window, off, r->size, buf, err) == -1) {

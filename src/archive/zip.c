@@ -12,6 +12,7 @@
 #include "archive/zip_impl.h"
 #include "base/checked.h"
 #include "base/cursor.h"
+#include "base/memory.h"
 #include "base/search.h"
 
 #define MAX_RECORDS   (1u << 20)
@@ -48,8 +49,7 @@ static int no_end(uint64_t size, ofs_zip_read_fn *read, void *ctx,
 		n = OFS_ZIP_END_LEN + MAX_COMMENT;
 	buf = malloc(n);
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for %" PRIu64 " byte tail", n);
+		return ofs_no_memory(err);
 	ret = read(ctx, size - n, n, buf, err);
 	for (uint64_t i = n - OFS_ZIP_END_LEN + 1; ret == 0 && i-- > 0;)
 		if (is_end(buf + i))
@@ -310,8 +310,7 @@ static int check_records(struct ofs_zip *zip, struct optimfs_error *err)
 	order = malloc(zip->n * sizeof(*order) + 1);
 	if (zip->by_name == NULL || order == NULL) {
 		free(order);
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for %zu records", zip->n);
+		return ofs_no_memory(err);
 	}
 	for (size_t i = 0; i < zip->n; i++)
 		zip->by_name[i] = order[i] = (uint32_t)i;
@@ -360,10 +359,7 @@ static int read_directory(struct ofs_zip *zip, const struct tail *t,
 	else {
 		bytes = buf = malloc(e->size + 1);
 		if (buf == NULL)
-			return optimfs_fail(err, ENOMEM,
-			    "OFS443 out of memory for a directory of %" PRIu64
-			    " bytes",
-			    e->size);
+			return ofs_no_memory(err);
 		ret = read(ctx, e->off, e->size, buf, err);
 	}
 	if (ret == 0)

@@ -9,6 +9,7 @@
 
 #include "archive/zip_impl.h"
 #include "base/cursor.h"
+#include "base/memory.h"
 
 /* An entry as it stands in the directory. */
 struct entry {
@@ -169,8 +170,7 @@ static int check_prefix(struct ofs_zip *zip, const struct entry *e,
 		zip->prefix.p =
 		    ofs_arena_strndup(&zip->arena, e->name.p, zip->prefix.len);
 		if (zip->prefix.p == NULL)
-			return optimfs_fail(err, ENOMEM,
-			    "OFS443 out of memory for an archive prefix");
+			return ofs_no_memory(err);
 	}
 	if (zip->prefix.p == NULL)
 		return optimfs_fail(err, EUCLEAN,
@@ -192,8 +192,7 @@ static int note_odd(struct ofs_zip *zip, const struct entry *e,
 	zip->odd.len = e->name.len;
 	zip->odd.p = ofs_arena_strndup(&zip->arena, e->name.p, e->name.len);
 	if (zip->odd.p == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for a record name");
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -221,8 +220,7 @@ static int add(struct ofs_zip *zip, const struct entry *e,
 	r->name.p = ofs_arena_strndup(&zip->arena, e->name.p + zip->prefix.len,
 	    r->name.len);
 	if (r->name.p == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for a record name");
+		return ofs_no_memory(err);
 	zip->n++;
 	return 0;
 }
@@ -240,8 +238,7 @@ int ofs_zip_walk(struct ofs_zip *zip, const uint8_t *p, uint64_t len,
 		    n, len);
 	zip->record = ofs_arena_alloc(&zip->arena, n * sizeof(*zip->record));
 	if (zip->record == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for %" PRIu64 " records", n);
+		return ofs_no_memory(err);
 	for (walked = 0; ofs_cursor_left(&c) > 0 && walked < n; walked++) {
 		struct entry e = { .central = (uint32_t)(c.p - p) };
 

@@ -13,6 +13,7 @@
 #include "base/crc.h"
 #include "base/cursor.h"
 #include "base/io.h"
+#include "base/memory.h"
 
 #define CHUNK       (1u << 20)
 #define LOCAL_CRC   14
@@ -61,7 +62,7 @@ static int sum(const struct archive *a, uint64_t off, uint64_t len,
 	int ret = 0;
 
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "checksum buffer");
+		return ofs_no_memory(err);
 	while (len > 0 && ret == 0) {
 		uint32_t n = len < CHUNK ? (uint32_t)len : CHUNK;
 

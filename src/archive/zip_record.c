@@ -10,6 +10,7 @@
 #include "archive/zip_impl.h"
 #include "base/crc.h"
 #include "base/cursor.h"
+#include "base/memory.h"
 
 #define CHUNK (1u << 20)
 
@@ -57,8 +58,7 @@ static int check_extra(const struct local *l, uint64_t at, uint64_t size,
 
 	buf = malloc((size_t)l->extra_len + 1);
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for an extra field");
+		return ofs_no_memory(err);
 	ret = read(ctx, at, l->extra_len, buf, err);
 	if (ret == 0)
 		ret = ofs_zip_extra64(buf, l->extra_len, &block, &n, err);
@@ -214,8 +214,7 @@ static int read_crc(uint64_t off, uint64_t len, ofs_zip_read_fn *read,
 	int ret = 0;
 
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for %u bytes", CHUNK);
+		return ofs_no_memory(err);
 	*crc = 0;
 	while (len > 0 && ret == 0) {
 		uint32_t n = len < CHUNK ? (uint32_t)len : CHUNK;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 struct ofs_blob *ofs_blob_new(size_t len, struct optimfs_error *err)
 {
 	struct ofs_blob *blob = NULL;
@@ -15,7 +17,7 @@ struct ofs_blob *ofs_blob_new(size_t len, struct optimfs_error *err)
 	if (len <= SIZE_MAX - sizeof(*blob))
 		blob = malloc(sizeof(*blob) + len);
 	if (blob == NULL) {
-		optimfs_fail(err, ENOMEM, "text of %zu bytes", len);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	atomic_init(&blob->refs, 1);
@@ -28,7 +30,7 @@ struct ofs_blob *ofs_blob_of(struct ofs_buf *out, struct optimfs_error *err)
 	struct ofs_blob *blob = NULL;
 
 	if (out->bad)
-		optimfs_fail(err, ENOMEM, "text of %zu bytes", out->len);
+		ofs_no_memory(err);
 	else
 		blob = ofs_blob_new(out->len, err);
 	if (blob != NULL && out->len > 0)

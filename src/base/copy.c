@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/memory.h"
 #include "base/sys.h"
 
 #define BUFFER   (1u << 20)
@@ -45,7 +46,7 @@ static int copy_buffered(int in, uint64_t in_off, int out, uint64_t out_off,
 	int ret = 0;
 
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "copy buffer");
+		return ofs_no_memory(err);
 	while (n > 0 && ret == 0) {
 		uint64_t k = n < BUFFER ? n : BUFFER;
 
@@ -162,7 +163,7 @@ static int copy_xattrs(int in, int out, struct optimfs_error *err)
 		return 0;
 	names = malloc((size_t)n);
 	if (names == NULL)
-		return optimfs_fail(err, ENOMEM, "extended attributes");
+		return ofs_no_memory(err);
 	n = flistxattr(in, names, (size_t)n);
 	for (ssize_t i = 0; i < n && ret == 0;
 	     i += (ssize_t)strlen(names + i) + 1)

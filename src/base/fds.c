@@ -13,6 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+
 /* Descriptors that are left to everything else in the process. */
 #define RESERVED 128
 
@@ -58,7 +60,7 @@ struct ofs_fds *ofs_fds_new(uint32_t n, size_t limit, ofs_fds_open_fn *open,
 	    calloc(1, sizeof(*fds) + n * sizeof(fds->file[0]));
 
 	if (fds == NULL) {
-		optimfs_fail(err, ENOMEM, "table of %u open files", n);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	fds->open = open;

@@ -15,6 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+
 #define MAX_PATH       4096
 #define MAX_COMPONENTS 255
 
@@ -29,7 +31,7 @@ int ofs_dir_open(const char *path, struct ofs_dir *dir,
 
 	new.path = strdup(path);
 	if (new.path == NULL)
-		return optimfs_fail(err, ENOMEM, "%s: out of memory", path);
+		return ofs_no_memory(err);
 	new.fd = open(path, DIR_FLAGS);
 	if (new.fd == -1) {
 		optimfs_fail(err, EIO, "OFS755 %s: cannot be opened: %m", path);
@@ -378,10 +380,10 @@ int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
 	if (!ofs_path_stays(rel, strlen(rel)))
 		return refuse_path(rel, err);
 	if (asprintf(&new.path, "%s/%s", dir->path, rel) == -1)
-		return optimfs_fail(err, ENOMEM, "%.300s: out of memory", rel);
+		return ofs_no_memory(err);
 	if (!put_below(dir, rel, &new)) {
 		free(new.path);
-		return optimfs_fail(err, ENOMEM, "%.300s: out of memory", rel);
+		return ofs_no_memory(err);
 	}
 	errno = ENOENT;
 	if (dir->fd != -1)
@@ -481,10 +483,10 @@ static int read_file(const struct ofs_input *in, uint64_t size, uint8_t **bytes,
 	uint8_t *buf;
 
 	if (size >= SIZE_MAX)
-		return optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes", size);
+		return ofs_no_memory(err);
 	buf = malloc((size_t)size + 1);
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes", size);
+		return ofs_no_memory(err);
 	if (ofs_input_read(in, buf, size, 0, err) == -1) {
 		free(buf);
 		return -1;

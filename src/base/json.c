@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "base/memory.h"
 #include "base/utf8.h"
 
 /* What may come next. */
@@ -189,7 +190,7 @@ static enum ofs_json_token string(struct ofs_json *j, enum ofs_json_token token,
 	}
 	if (j->text.bad) {
 		j->state = BROKEN;
-		optimfs_fail(err, ENOMEM, "JSON string: out of memory");
+		ofs_no_memory(err);
 		return OFS_JSON_ERROR;
 	}
 	j->str = (struct ofs_str){

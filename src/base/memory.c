@@ -12,7 +12,7 @@
 
 int ofs_no_memory(struct optimfs_error *err)
 {
-	return optimfs_fail(err, ENOMEM, "out of memory");
+	return optimfs_fail(err, ENOMEM, "OFS443 out of memory");
 }
 
 /* array points to a pointer to items of any type, which is why it is copied

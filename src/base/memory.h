@@ -8,7 +8,7 @@
 
 #include "optimfs/error.h"
 
-/* Fail with ENOMEM; -1. */
+/* Fail with ENOMEM (OFS443); -1. */
 int ofs_no_memory(struct optimfs_error *err);
 
 /* Room for one more item in array v, which has n items and room for cap. v and

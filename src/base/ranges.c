@@ -104,8 +104,7 @@ int ofs_ranges_copy(struct ofs_ranges *to, const struct ofs_ranges *from,
 	if (from->n > 0) {
 		copy.v = calloc(from->n, sizeof(*copy.v));
 		if (copy.v == NULL)
-			return optimfs_fail(err, ENOMEM, "%zu ranges of bytes",
-			    from->n);
+			return ofs_no_memory(err);
 		memcpy(copy.v, from->v, from->n * sizeof(*copy.v));
 	}
 	ofs_ranges_fini(to);

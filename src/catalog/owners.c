@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "base/search.h"
 
 static int by_value(const void *a, const void *b)
@@ -154,7 +155,7 @@ int ofs_all_ranks(const struct ofs_catalog *cat, int **ranks, size_t *n,
 	if (used == NULL || v == NULL) {
 		free(used);
 		free(v);
-		return optimfs_fail(err, ENOMEM, "table of ranks");
+		return ofs_no_memory(err);
 	}
 	for (uint32_t i = 0; i < cat->nshards; i++)
 		used[cat->shards[i].at.object] = true;

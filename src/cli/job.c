@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "cli/tools.h"
 
 const char *const ofs_transport_names[] = { "auto", "local", "mpi", NULL };
@@ -65,7 +66,7 @@ static int choose_workers(struct ofs_job *job, const char *workers,
 
 	job->worker = calloc((size_t)size, sizeof(*job->worker));
 	if (job->worker == NULL)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	if (workers == NULL) {
 		job->worker[0] = true;
 		return 0;

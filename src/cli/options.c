@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "base/nearest.h"
 
 const struct ofs_option ofs_open_options[] = {
@@ -195,11 +196,11 @@ static int keep(struct ofs_options *o, const char *value, const char **copy,
 	char *s;
 
 	if (owned == NULL)
-		return optimfs_fail(err, ENOMEM, "options: out of memory");
+		return ofs_no_memory(err);
 	o->owned = owned;
 	s = strdup(value);
 	if (s == NULL)
-		return optimfs_fail(err, ENOMEM, "options: out of memory");
+		return ofs_no_memory(err);
 	o->owned[o->nowned++] = s;
 	*copy = s;
 	return 0;
@@ -292,7 +293,7 @@ int ofs_options_parse(struct ofs_options *o, const char *list,
 	int ret = 0;
 
 	if (copy == NULL)
-		return optimfs_fail(err, ENOMEM, "options: out of memory");
+		return ofs_no_memory(err);
 	for (char *word = copy, *next; ret == 0 && word != NULL; word = next) {
 		char *value;
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/probe.h"
@@ -238,8 +239,7 @@ static int add_one_of_many(const struct ofs_dir *dir,
 		return 0;
 	stem = strndup(names->name[i], (size_t)(dot - names->name[i]));
 	if (stem == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 detection: out of memory");
+		return ofs_no_memory(err);
 	/* weights that a trainer put together beside the format's own */
 	ret = has_weights(parts) && conventional(stem) != NULL;
 	free(stem);
@@ -257,8 +257,7 @@ static int add_one_of_many(const struct ofs_dir *dir,
 			: name_alone(names, i, (size_t)(dot - names->name[i]));
 	if (stem == NULL) {
 		free_set(&spec);
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 detection: out of memory");
+		return ofs_no_memory(err);
 	}
 	if (set == 0)
 		spec.rank = rank_of_stem(names->name[i],

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/fill.h"
@@ -45,7 +46,7 @@ int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
 	}
 	if (ret == 0 && in->rel == NULL) {
 		ofs_dir_close(&in->dir);
-		ret = optimfs_fail(err, ENOMEM, "%s: out of memory", path);
+		ret = ofs_no_memory(err);
 	}
 	if (ret == 0)
 		in->dir.follow = opt->follow;
@@ -135,7 +136,7 @@ static int note_skipped(struct ofs_catalog *cat, const struct ofs_part *part,
 		optimfs_fail_in(&e, "%s", part->rel);
 	if (ofs_catalog_note_as(cat, OFS_NOTE_WARNING, e.code, "%s", e.text) ==
 	    OFS_NONE)
-		return optimfs_fail(err, ENOMEM, "OFS443 out of memory");
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -216,7 +217,7 @@ static struct ofs_catalog *read_detected(const struct ofs_dir *dir,
 	struct ofs_catalog *cat = NULL;
 
 	if (r.skip == NULL || r.why == NULL)
-		optimfs_fail(err, ENOMEM, "%s: out of memory", dir->path);
+		ofs_no_memory(err);
 	else
 		cat = read_all(&r, err);
 	free(r.skip);
@@ -282,9 +283,8 @@ static int name_writer(struct ofs_catalog *cat, const char *trainer,
 	    cat->writer == NULL ? "" : ", ",
 	    cat->writer == NULL ? "" : cat->writer);
 	cat->writer = ofs_arena_strndup(&cat->arena, text, strlen(text));
-	return cat->writer == NULL || cat->trainer == NULL
-	    ? optimfs_fail(err, ENOMEM, "OFS443 out of memory")
-	    : 0;
+	return cat->writer == NULL || cat->trainer == NULL ? ofs_no_memory(err)
+							   : 0;
 }
 
 /* Anything that has an errno value is wrong enough for strict; but not state

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/probe.h"
@@ -204,8 +205,7 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
 		return 0;
 	*file = calloc(names->n, sizeof(**file));
 	if (*file == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 detection: out of memory");
+		return ofs_no_memory(err);
 	for (size_t k = 0; k < names->n; k++)
 		if (same_series(names->name[i], &me, names->name[k], &other) &&
 		    ofs_probe_is_file(dir, names->name[k]))

@@ -262,8 +262,7 @@ static int add_ranks_of(const char *sub, const struct ofs_names *names,
 		spec.nfiles += ret == 0;
 	}
 	if (file == NULL || ret == -1) {
-		ret = optimfs_fail(err, ENOMEM,
-		    "OFS443 detection: out of memory");
+		ret = ofs_no_memory(err);
 	} else if (spec.nfiles > 0) {
 		qsort(file, spec.nfiles, sizeof(*file), by_rank);
 		spec.rel = file[0].rel;

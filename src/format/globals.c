@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 
 static void put_name(const struct ofs_pk_global *g, struct ofs_buf *out)
 {
@@ -50,8 +51,7 @@ int ofs_note_globals(struct ofs_catalog *cat, const struct ofs_pickle *doc,
 	}
 	ofs_buf_fini(&name);
 	if (i < n)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for the globals of %s", where);
+		return ofs_no_memory(err);
 	return 0;
 }
 

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 static int copy_files(struct ofs_part *part, const struct ofs_part_spec *spec)
 {
 	if (spec->nfiles == 0)
@@ -76,7 +78,7 @@ int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
 	parts->n++;
 	return 0;
 no_memory:
-	return optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
+	return ofs_no_memory(err);
 }
 
 void ofs_parts_free(struct ofs_parts *parts)
@@ -111,9 +113,7 @@ int ofs_parts_move(struct ofs_parts *parts, const char *dir,
 		for (size_t k = 0; k < p->nfiles && moved; k++)
 			moved = move(&p->file[k].rel, dir);
 	}
-	return moved
-	    ? 0
-	    : optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory");
+	return moved ? 0 : ofs_no_memory(err);
 }
 
 int ofs_part_prefix(struct ofs_catalog *cat, const struct ofs_part *part,

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/memory.h"
+
 static bool has_end_record(const struct ofs_input *in, uint64_t size)
 {
 	uint8_t tail[22];
@@ -73,9 +75,7 @@ int ofs_probe_names(const struct ofs_dir *dir, const char *rel,
 	}
 	if (ret == 0)
 		return 1;
-	return why.code == ENOMEM
-	    ? optimfs_fail(err, ENOMEM, "OFS443 detection: out of memory")
-	    : 0;
+	return why.code == ENOMEM ? ofs_no_memory(err) : 0;
 }
 
 bool ofs_probe_is_dir(const struct ofs_dir *dir, const char *rel)

@@ -15,6 +15,7 @@
 #include "base/crc.h"
 #include "base/cursor.h"
 #include "base/io.h"
+#include "base/memory.h"
 #include "base/sys.h"
 
 /* MAGIC, the id, the names of the sites, each with its NUL, and the CRC-32 of
@@ -69,9 +70,7 @@ int ofs_decision_write(int stage, const char *id, const struct ofs_buf *names,
 	ofs_buf_put(&b, fixed, sizeof(fixed));
 	ofs_buf_put(&b, names->data, names->len);
 	put_le32(&b, ofs_crc32(0, b.data, b.len));
-	ret = b.bad || names->bad
-	    ? optimfs_fail(err, ENOMEM, "decision of a commit")
-	    : save(stage, &b, err);
+	ret = b.bad || names->bad ? ofs_no_memory(err) : save(stage, &b, err);
 	ofs_buf_fini(&b);
 	if (ret == -1 || ofs_sys_fsync(stage) == 0)
 		return ret;
@@ -106,9 +105,7 @@ int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,
 		memcpy(id, p, OFS_PUBLISH_ID);
 		p = ofs_cursor_take(&c, len - 8 - OFS_PUBLISH_ID);
 		ofs_buf_put(names, p, len - 8 - OFS_PUBLISH_ID);
-		ret = names->bad
-		    ? optimfs_fail(err, ENOMEM, "decision of a commit")
-		    : 1;
+		ret = names->bad ? ofs_no_memory(err) : 1;
 	}
 	free(bytes);
 	return ret;

@@ -14,6 +14,7 @@
 #include "base/crc.h"
 #include "base/cursor.h"
 #include "base/io.h"
+#include "base/memory.h"
 
 static const char magic[16] = "optimfs journal1";
 
@@ -73,7 +74,7 @@ int ofs_journal_append(struct ofs_journal *j, const struct ofs_record *r,
 		    "OFS809 the journal could not be written before");
 	p = encode(r, &n);
 	if (p == NULL)
-		return optimfs_fail(err, ENOMEM, "a record of the journal");
+		return ofs_no_memory(err);
 	sum = checksum(j->sum, p, (uint32_t)(n - HEAD));
 	put_le(p + 4, sum, 4);
 	ret = ofs_pwrite_all(j->fd, p, n, j->end, err);
@@ -154,8 +155,7 @@ static int next(struct reader *in, struct ofs_record *r,
 		uint8_t *grown = realloc(in->record, n + HEAD);
 
 		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "a record of %u bytes",
-			    n);
+			return ofs_no_memory(err);
 		in->record = grown;
 		in->cap = n + HEAD;
 	}

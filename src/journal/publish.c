@@ -50,7 +50,7 @@ struct ofs_publish *ofs_publish_with(const struct ofs_publisher_ops *ops,
 	struct ofs_publish *p = calloc(1, sizeof(*p));
 
 	if (p == NULL) {
-		optimfs_fail(err, ENOMEM, "commit");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	p->ops = ops;
@@ -124,7 +124,7 @@ static int add_new(struct ofs_publish *p, const char *rel, const char *like,
 	struct stat st;
 
 	if (p->ops->keeps_like && like != NULL && (near = strdup(like)) == NULL)
-		optimfs_fail(err, ENOMEM, "names of a commit");
+		ofs_no_memory(err);
 	else if (fstat(fd, &st) == -1)
 		optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
 	else if (old == -1 || ofs_copy_attributes(old, fd, err) == 0)

@@ -15,6 +15,7 @@
 #include "base/crc.h"
 #include "base/cursor.h"
 #include "base/io.h"
+#include "base/memory.h"
 #include "base/sys.h"
 #include "journal/publish_impl.h"
 
@@ -45,7 +46,7 @@ static int build(struct ofs_buf *b, const struct ofs_publish_plan *plan,
 		ofs_buf_puts(b, n->rel);
 	}
 	put_le(b, ofs_crc32(0, b->data, b->len), 4);
-	return b->bad ? optimfs_fail(err, ENOMEM, "record of a commit") : 0;
+	return b->bad ? ofs_no_memory(err) : 0;
 }
 
 /* A record that a machine's death tore is none, and nothing was done yet. */
@@ -129,7 +130,7 @@ int ofs_publish_read_record(int stage, struct ofs_publish_plan *plan,
 
 		p = malloc(len);
 		if (p == NULL)
-			ret = optimfs_fail(err, ENOMEM, "record of a commit");
+			ret = ofs_no_memory(err);
 		else
 			ret = ofs_pread_all(fd, p, len, 0, err);
 		if (ret == 0 &&

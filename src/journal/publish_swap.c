@@ -39,7 +39,7 @@ static int push(struct walk *w, const char *rel)
 		return -1;
 	w->dir[w->n] = strdup(rel);
 	if (w->dir[w->n] == NULL)
-		return optimfs_fail(w->err, ENOMEM, "directories");
+		return ofs_no_memory(w->err);
 	w->n++;
 	return 0;
 }

@@ -17,6 +17,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/temp.h"
 #include "journal/journal.h"
 #include "journal/lock.h"
@@ -116,7 +117,7 @@ static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
 	if (ret == 1 && c->upper == NULL) {
 		st->path = strdup(beside);
 		if (st->path == NULL)
-			return optimfs_fail(err, ENOMEM, "%s", beside);
+			return ofs_no_memory(err);
 		st->dir = dup(st->beside);
 		return st->dir == -1 ? optimfs_fail(err, errno, "OFS809 %m")
 				     : 0;
@@ -286,7 +287,7 @@ static int open_scratch(struct ofs_stage *st, const struct ofs_stage_config *c,
 						   : "/tmp");
 	free(parent);
 	if (st->path == NULL)
-		return optimfs_fail(err, ENOMEM, "%s", c->source);
+		return ofs_no_memory(err);
 	st->dir = ofs_stage_open_at(st->path, err);
 	return st->dir == -1 ? -1 : 0;
 }
@@ -298,7 +299,7 @@ struct ofs_stage *ofs_stage_open(const struct ofs_stage_config *config,
 	int ret;
 
 	if (st == NULL) {
-		optimfs_fail(err, ENOMEM, "%s", config->source);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	pthread_mutex_init(&st->mutex, NULL);

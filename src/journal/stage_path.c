@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "journal/stage.h"
 
 /* The same path without links; its last component need not be there. */
@@ -80,7 +81,7 @@ char *ofs_stage_place(const char *source, struct optimfs_error *err)
 		return NULL;
 	if (asprintf(&path, "%s/.%s.optimfs", parent, name) == -1) {
 		path = NULL;
-		optimfs_fail(err, ENOMEM, "%s", source);
+		ofs_no_memory(err);
 	}
 	free(parent);
 	return path;
@@ -130,7 +131,7 @@ int ofs_stage_make_in(const char *parent, const char *name, char **path,
 
 	if (asprintf(path, "%s/.%s.optimfs", parent, name) == -1) {
 		*path = NULL;
-		return optimfs_fail(err, ENOMEM, "%s", parent);
+		return ofs_no_memory(err);
 	}
 	at = ofs_stage_open_at(parent[0] == '\0' ? "/" : parent, err);
 	if (at == -1)

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/crc.h"
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "plan/cast.h"
 
 #define NRECORDS (1 + OFS_ZIP_NBEFORE + 1 + OFS_ZIP_NAFTER)
@@ -99,7 +100,7 @@ static int flush(struct maker *m, struct ofs_buf *b, uint64_t split,
 	int ret;
 
 	if (b->bad)
-		return optimfs_fail(err, ENOMEM, "an item of a view");
+		return ofs_no_memory(err);
 	if (!m->crc || !m->item->tensor || m->data.size == 0 ||
 	    split == UINT64_MAX)
 		return ofs_composition_bytes(c, b->data, b->len, err);

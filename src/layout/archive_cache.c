@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 void ofs_torch_cache_init(struct ofs_torch_cache *c,
     const struct ofs_layout *to, ofs_torch_build_fn *build, void *ctx)
 {
@@ -38,7 +40,7 @@ static struct ofs_torch_cached *build(const struct ofs_torch_cache *c,
 	int ret;
 
 	if (x == NULL) {
-		optimfs_fail(err, ENOMEM, "a file of a view");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	x->file = file;

@@ -216,7 +216,7 @@ static int give(const struct ofs_torch_new *a, struct ofs_buf *b, uint64_t at,
 	int ret;
 
 	if (b->bad)
-		return optimfs_fail(err, ENOMEM, "a part of an archive");
+		return ofs_no_memory(err);
 	if (r == NULL || !a->crc || r->size == 0)
 		ret = ofs_composition_bytes(c, b->data, b->len, err);
 	else {

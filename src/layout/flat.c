@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 
 /* *v becomes the next multiple of m. */
 static bool round_up(uint64_t *v, uint64_t m)
@@ -29,8 +30,7 @@ int ofs_flat_init(struct ofs_flat *f, const uint64_t *numel, uint32_t nparams,
 	*f = (struct ofs_flat){ nparams, numel, .world = world };
 	f->start = malloc((size_t)nparams * sizeof(*f->start) + 1);
 	if (f->start == NULL)
-		return optimfs_fail(err, ENOMEM, "%" PRIu32 " parameters",
-		    nparams);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < nparams && fits; i++) {
 		if (align != OFS_FLAT_PACKED)
 			fits = round_up(&total, align);

@@ -179,7 +179,7 @@ static int same_value(const struct ofs_flat_model *m, uint32_t a, uint32_t b,
 		return 1;
 	if (put_value(m, a, &p, err) == 0 && put_value(m, b, &q, err) == 0) {
 		if (p.bad || q.bad)
-			optimfs_fail(err, ENOMEM, "a value of a view");
+			ofs_no_memory(err);
 		else
 			ret = p.len == q.len &&
 			    memcmp(p.data, q.data, p.len) == 0;

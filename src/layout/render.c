@@ -81,7 +81,7 @@ int ofs_render_entries(const struct ofs_render *from,
 	uint32_t *v = malloc(((size_t)cat->nentries + 1) * sizeof(*v));
 
 	if (v == NULL)
-		return optimfs_fail(err, ENOMEM, "entries of a view");
+		return ofs_no_memory(err);
 	*n = 0;
 	for (uint32_t i = 0; i < cat->nentries; i++)
 		if (wanted(cat, &cat->entries[i], to, section))

@@ -62,7 +62,7 @@ static uint32_t child_of(struct ofs_state *s, struct ofs_map *map,
 		return i;
 	i = new_node(s, parent, key, err);
 	if (i != OFS_NONE && !ofs_map_add(map, hash, i)) {
-		optimfs_fail(err, ENOMEM, "state of a view");
+		ofs_no_memory(err);
 		return OFS_NONE;
 	}
 	return i;
@@ -131,7 +131,7 @@ static int sort_list(struct ofs_state *s, uint32_t node, uint32_t n,
 	uint32_t k = 0;
 
 	if (v == NULL)
-		return optimfs_fail(err, ENOMEM, "state of a view");
+		return ofs_no_memory(err);
 	for (uint32_t i = s->node[node].child; i != OFS_NONE;
 	     i = s->node[i].next) {
 		v[k].node = i;

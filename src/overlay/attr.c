@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "naming/file_name.h"
 #include "overlay/overlay_impl.h"
 
@@ -215,7 +216,7 @@ static int record_attr(struct ofs_overlay *e, uint32_t index, const char *name,
 	r.b = b.data;
 	r.nb = b.len;
 	if (b.bad)
-		ret = optimfs_fail(err, ENOMEM, "attribute %s", name);
+		ret = ofs_no_memory(err);
 	else if (path != NULL)
 		ret = ofs_overlay_record(e, &r, err);
 	ofs_buf_fini(&b);
@@ -239,7 +240,7 @@ static int keep_attr(struct ofs_overlay *e, uint32_t index,
 	if (!dtype) {
 		shape = malloc(n + 1);
 		if (shape == NULL)
-			return optimfs_fail(err, ENOMEM, "a shape");
+			return ofs_no_memory(err);
 		memcpy(shape, form->shape, n);
 	}
 	pthread_rwlock_wrlock(&f->lock);

@@ -37,7 +37,7 @@ static struct ofs_change *add(struct walk *w, enum ofs_change_kind kind,
 
 		c = reallocarray(out->v, cap, sizeof(*c));
 		if (c == NULL) {
-			optimfs_fail(w->err, ENOMEM, "a list of changes");
+			ofs_no_memory(w->err);
 			return NULL;
 		}
 		out->v = c;
@@ -59,7 +59,7 @@ static const char *keep(struct walk *w, const void *p, size_t n)
 	char *s = ofs_arena_strndup(&w->out->arena, p, n);
 
 	if (s == NULL)
-		optimfs_fail(w->err, ENOMEM, "a list of changes");
+		ofs_no_memory(w->err);
 	return s;
 }
 
@@ -78,7 +78,7 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 		i = base ? tree->node[i].parent : ofs_overlay_parent(w->e, i);
 	keys = ofs_arena_alloc(&w->out->arena, n * sizeof(*keys));
 	if (keys == NULL)
-		return optimfs_fail(w->err, ENOMEM, "a list of changes");
+		return ofs_no_memory(w->err);
 	c->key = keys;
 	c->nkeys = n;
 	for (i = c->node; i != 0 && ret == 0;) {
@@ -108,7 +108,7 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 	}
 	if (path == NULL || ret == -1) {
 		free(path);
-		return optimfs_fail(w->err, ENOMEM, "a list of changes");
+		return ofs_no_memory(w->err);
 	}
 	c->path = keep(w, path, strlen(path));
 	free(path);
@@ -122,7 +122,7 @@ static int put_form(struct walk *w, struct ofs_change *c,
 	uint64_t *shape = ofs_arena_alloc(&w->out->arena, n);
 
 	if (shape == NULL)
-		return optimfs_fail(w->err, ENOMEM, "a list of changes");
+		return ofs_no_memory(w->err);
 	memcpy(shape, form->shape, n);
 	c->dtype = form->dtype;
 	c->ndim = form->ndim;
@@ -458,8 +458,7 @@ int ofs_overlay_changes(struct ofs_overlay *edit, struct ofs_changes *out,
 	ofs_arena_init(&out->arena, 0);
 	w.taken = calloc((size_t)edit->tree->n + 1, 1);
 	pthread_rwlock_rdlock(&edit->names);
-	ret = w.taken == NULL ? optimfs_fail(err, ENOMEM, "a list of changes")
-			      : collect(&w);
+	ret = w.taken == NULL ? ofs_no_memory(err) : collect(&w);
 	pthread_rwlock_unlock(&edit->names);
 	free(w.taken);
 	if (ret == -1)

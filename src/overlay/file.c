@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/memory.h"
 #include "overlay/overlay_impl.h"
 
 static struct ofs_overlay_file *file_new(struct ofs_overlay *e, uint32_t index,
@@ -19,7 +20,7 @@ static struct ofs_overlay_file *file_new(struct ofs_overlay *e, uint32_t index,
 	struct ofs_overlay_file *f = calloc(1, sizeof(*f));
 
 	if (f == NULL) {
-		optimfs_fail(err, ENOMEM, "a file that is written");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	pthread_rwlock_init(&f->lock, NULL);

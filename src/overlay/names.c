@@ -36,7 +36,7 @@ struct ofs_overlay_node *ofs_overlay_touch(struct ofs_overlay *e,
 		return v;
 	v = calloc(1, sizeof(*v));
 	if (v == NULL) {
-		optimfs_fail(err, ENOMEM, "a change");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	v->index = index;
@@ -71,7 +71,7 @@ static int grow_buckets(struct ofs_overlay *e, struct optimfs_error *err)
 		return 0;
 	now = calloc(n, sizeof(struct ofs_overlay_node *));
 	if (now == NULL)
-		return optimfs_fail(err, ENOMEM, "names");
+		return ofs_no_memory(err);
 	e->bucket = now;
 	e->nbuckets = n;
 	for (uint32_t i = 0; i < old; i++)
@@ -161,7 +161,7 @@ char *ofs_overlay_path(const struct ofs_overlay *e, uint32_t index,
 	}
 	path = malloc(n + 1);
 	if (path == NULL) {
-		optimfs_fail(err, ENOMEM, "a path");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	at = n > 0 ? n - 1 : 0;
@@ -284,7 +284,7 @@ static int prepare(struct ofs_overlay *e, uint32_t dir, const char *name,
 	if (ofs_grow(p->dir->child, p->dir->nchild, p->dir->cap, err) == -1)
 		return -1;
 	p->name = strdup(name);
-	return p->name == NULL ? optimfs_fail(err, ENOMEM, "%s", name) : 0;
+	return p->name == NULL ? ofs_no_memory(err) : 0;
 }
 
 static void put(struct ofs_overlay *e, struct ofs_overlay_node *v,

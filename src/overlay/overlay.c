@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "overlay/overlay_impl.h"
 
 void ofs_overlay_changed(struct ofs_overlay *e, bool names)
@@ -61,7 +62,7 @@ static int new_tables(struct ofs_overlay *e,
 	if (nodes == NULL || tensors == NULL) {
 		free(nodes);
 		free(tensors);
-		return optimfs_fail(err, ENOMEM, "changes");
+		return ofs_no_memory(err);
 	}
 	e->base = nodes;
 	e->tensor = tensors;
@@ -78,7 +79,7 @@ struct ofs_overlay *ofs_overlay_new(const struct ofs_overlay_base *base,
 	struct ofs_overlay *e = calloc(1, sizeof(*e));
 
 	if (e == NULL) {
-		optimfs_fail(err, ENOMEM, "changes");
+		ofs_no_memory(err);
 		ofs_stage_close(stage, true);
 		return NULL;
 	}
@@ -281,13 +282,13 @@ static int keep_numbers(struct ofs_overlay *e, const struct ofs_overlay *old,
 {
 	e->made = calloc((size_t)old->nmade + 1, sizeof(*e->made));
 	if (e->made == NULL)
-		return optimfs_fail(err, ENOMEM, "changes");
+		return ofs_no_memory(err);
 	e->cap = old->nmade + 1;
 	for (uint32_t i = 0; i < old->nmade; i++) {
 		struct ofs_overlay_node *v = calloc(1, sizeof(*v));
 
 		if (v == NULL)
-			return optimfs_fail(err, ENOMEM, "changes");
+			return ofs_no_memory(err);
 		v->index = e->first + i;
 		v->ino = old->made[i]->ino;
 		v->dir = old->made[i]->dir;

@@ -100,7 +100,7 @@ static int replay_name(struct replay *p, const struct ofs_record *r,
 		    r->type == OFS_REC_MKDIR, &index, err);
 	there = strndup(r->b, r->nb);
 	if (there == NULL)
-		return optimfs_fail(err, ENOMEM, "%s", r->a);
+		return ofs_no_memory(err);
 	ret = split(p->e, there, &to, &newname)
 	    ? ofs_overlay_rename(p->e, dir, name, to, newname, true, err)
 	    : bad(r, err);
@@ -296,7 +296,7 @@ static int verify(struct ofs_overlay *e, struct replayed *v, uint64_t have,
 	struct ofs_ranges newer = { 0 };
 	size_t cap = 1 << 20;
 	uint8_t *buf = malloc(cap);
-	int ret = buf == NULL ? optimfs_fail(err, ENOMEM, "journal") : 0;
+	int ret = buf == NULL ? ofs_no_memory(err) : 0;
 
 	for (size_t i = v->ndoubts; i > 0 && ret == 0; i--) {
 		const struct doubt *d = &v->doubt[i - 1];

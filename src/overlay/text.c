@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/memory.h"
 #include "overlay/overlay_impl.h"
 
 /* A draft is what programs see who write: it may be cut, and pass through
@@ -72,7 +73,7 @@ static int begin(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	ofs_buf_put(&f->pending, now->bytes, now->len);
 	ofs_blob_unref(now);
 	if (f->pending.bad)
-		return optimfs_fail(err, ENOMEM, "a text");
+		return ofs_no_memory(err);
 	f->is_pending = f->touched = true;
 	return 0;
 }
@@ -90,7 +91,7 @@ static int fill_to(struct ofs_overlay_file *f, uint64_t size,
 		return too_long(err);
 	while (f->pending.len < size && !f->pending.bad)
 		ofs_buf_putc(&f->pending, '\0');
-	return f->pending.bad ? optimfs_fail(err, ENOMEM, "a text") : 0;
+	return f->pending.bad ? ofs_no_memory(err) : 0;
 }
 
 /* Are all brackets outside of strings closed? */

@@ -396,7 +396,7 @@ static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
 	uint64_t done = 0;
 
 	if (v == NULL)
-		return optimfs_fail(t->err, ENOMEM, "a pickle");
+		return ofs_no_memory(t->err);
 	memcpy(v, t->of, t->n * sizeof(*v));
 	if (t->nframes > 0)
 		memcpy(v + t->n, t->frame, t->nframes * sizeof(*v));
@@ -416,7 +416,7 @@ static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
 	}
 	ofs_buf_put(out, t->p.start + done, n - done);
 	free(v);
-	return out->bad ? optimfs_fail(t->err, ENOMEM, "a pickle") : 0;
+	return out->bad ? ofs_no_memory(t->err) : 0;
 }
 
 /* Numbers in the memo. */
@@ -517,7 +517,7 @@ static int close_gaps(uint8_t *pickle, uint64_t n, struct optimfs_error *err)
 		text =
 		    pickle[c.v[i].at] == OP_PUT || pickle[c.v[i].at] == OP_GET;
 	if (ret == 1 && (c.no_memory || rank_puts(&c, pickle) == -1))
-		ret = optimfs_fail(err, ENOMEM, "a pickle");
+		ret = ofs_no_memory(err);
 	if (ret == 1 && !text)
 		renumber(&c, pickle);
 	free(c.v);
@@ -590,7 +590,7 @@ int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_splice *edits,
 	t.n = nedits;
 	t.of = calloc(nedits + 1, sizeof(*t.of));
 	if (t.of == NULL)
-		return optimfs_fail(err, ENOMEM, "places in a pickle");
+		return ofs_no_memory(err);
 	if (pk_begin(&t.p, p, n, err) == 0) {
 		t.p.memoed = memoed;
 		ret = run(&t, out);

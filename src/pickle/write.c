@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/str.h"
 
 /* Items that Python adds at once. */
@@ -46,7 +47,7 @@ void ofs_pkw_begin(struct ofs_pkw *w)
 int ofs_pkw_end(struct ofs_pkw *w, struct optimfs_error *err)
 {
 	ofs_pkw_op(w, OFS_PKW_STOP);
-	return w->out->bad ? optimfs_fail(err, ENOMEM, "a pickle") : 0;
+	return w->out->bad ? ofs_no_memory(err) : 0;
 }
 
 void ofs_pkw_op(struct ofs_pkw *w, enum ofs_pkw_op op)

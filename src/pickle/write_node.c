@@ -70,7 +70,7 @@ static int learn(struct graph *g, uint32_t node)
 		return -1;
 	g->seen[g->nseen] = (struct seen){ node, g->w->memo - 1 };
 	if (!ofs_map_add(&g->map, ofs_map_hash(&node, sizeof(node)), g->nseen))
-		return optimfs_fail(g->err, ENOMEM, "memo of a pickle");
+		return ofs_no_memory(g->err);
 	g->nseen++;
 	return 0;
 }

@@ -54,7 +54,7 @@ int ofs_composition_bytes(struct ofs_composition *c, const void *p, uint64_t n,
 	uint8_t *copy = n > SIZE_MAX ? NULL : ofs_arena_alloc(&c->arena, n);
 
 	if (copy == NULL)
-		return optimfs_fail(err, ENOMEM, "a piece of a file");
+		return ofs_no_memory(err);
 	if (n > 0)
 		memcpy(copy, p, n);
 	piece.bytes = copy;
@@ -86,7 +86,7 @@ int ofs_composition_box(struct ofs_composition *c,
 		ofs_numel(box + t->grid_ndim, t->grid_ndim, &n);
 		copy = ofs_arena_alloc(&c->arena, size);
 		if (copy == NULL)
-			return optimfs_fail(err, ENOMEM, "a piece of a file");
+			return ofs_no_memory(err);
 		memcpy(copy, box, size);
 		piece.box = copy;
 	}

@@ -108,7 +108,7 @@ static int write_spans(struct ofs_template *s, uint32_t file, int fd,
 	int ret = 0;
 
 	if (pen.buf == NULL)
-		return optimfs_fail(err, ENOMEM, "write buffer");
+		return ofs_no_memory(err);
 	while (at < size && ret == 0) {
 		len = size - at < WINDOW ? size - at : WINDOW;
 		ret = ofs_view_window(from, at, len, &c, &base, err);
@@ -206,7 +206,7 @@ int ofs_template_write(struct ofs_snapshot *snap, struct ofs_at view, int dir,
 		return -1;
 	s->file = calloc((size_t)n + 1, sizeof(*s->file));
 	if (s->file == NULL)
-		return optimfs_fail(err, ENOMEM, "%u files", n);
+		return ofs_no_memory(err);
 	for (; at.index < n; at.index++) {
 		char *name = s->file[s->n].name;
 
@@ -300,7 +300,7 @@ static char *template_path(const struct ofs_stage *st,
 
 	if (asprintf(&path, "%s/%s", ofs_stage_path(st), OFS_TEMPLATE) != -1)
 		return path;
-	optimfs_fail(err, ENOMEM, "a path");
+	ofs_no_memory(err);
 	return NULL;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/memory.h"
 #include "journal/stage.h"
 #include "push/template.h"
 
@@ -103,7 +104,7 @@ static int add_file(struct ofs_template *s, const char *line,
 		return optimfs_fail(err, EUCLEAN, "no file");
 	grown = grow(s->file, s->n, sizeof(*grown));
 	if (grown == NULL)
-		return optimfs_fail(err, ENOMEM, "files");
+		return ofs_no_memory(err);
 	s->file = grown;
 	s->file[s->n++] = f;
 	return 0;
@@ -124,7 +125,7 @@ static int add_sum(struct ofs_template *s, const char *line,
 		return optimfs_fail(err, EUCLEAN, "a sum outside of its file");
 	grown = grow(s->sum, s->nsums, sizeof(*grown));
 	if (grown == NULL)
-		return optimfs_fail(err, ENOMEM, "checksums");
+		return ofs_no_memory(err);
 	s->sum = grown;
 	s->sum[s->nsums++] = v;
 	return 0;
@@ -144,11 +145,11 @@ static int add_own(struct ofs_template *s, const char *line,
 		return optimfs_fail(err, EUCLEAN, "no name");
 	grown = grow(s->own, s->nown, sizeof(*grown));
 	if (grown == NULL)
-		return optimfs_fail(err, ENOMEM, "names");
+		return ofs_no_memory(err);
 	s->own = grown;
 	v.path = strndup(line + at, strcspn(line + at, "\n"));
 	if (v.path == NULL)
-		return optimfs_fail(err, ENOMEM, "names");
+		return ofs_no_memory(err);
 	s->own[s->nown++] = v;
 	return 0;
 }
@@ -234,7 +235,7 @@ int ofs_template_find(const char *dir, char **path, struct optimfs_error *err)
 	if (ret != -1)
 		return ret;
 	*path = NULL;
-	return optimfs_fail(err, ENOMEM, "%s", dir);
+	return ofs_no_memory(err);
 }
 
 bool ofs_template_done(const char *dir)

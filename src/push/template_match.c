@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/memory.h"
 #include "detect/view_name.h"
 #include "format/fill.h"
 #include "push/template.h"
@@ -34,7 +35,7 @@ static int add_own(struct matching *m, uint32_t node,
 
 	grown = reallocarray(s->own, (size_t)s->nown + 1, sizeof(*grown));
 	if (grown == NULL)
-		return optimfs_fail(m->err, ENOMEM, "names of a layout");
+		return ofs_no_memory(m->err);
 	s->own = grown;
 	if (ofs_tree_path(&m->made->tree, node, path, sizeof(path)) ==
 	    sizeof(path))
@@ -42,7 +43,7 @@ static int add_own(struct matching *m, uint32_t node,
 		    "OFS833 a path of a layout");
 	own.path = strdup(path);
 	if (own.path == NULL)
-		return optimfs_fail(m->err, ENOMEM, "names of a layout");
+		return ofs_no_memory(m->err);
 	grown[s->nown++] = own;
 	return 0;
 }
@@ -202,7 +203,7 @@ int ofs_template_match(struct ofs_snapshot *like, const char *path,
 	m.twin = calloc((size_t)m.made->tree.n + 1, sizeof(*m.twin));
 	m.met = calloc((size_t)like->tree.n + 1, 1);
 	if (m.twin == NULL || m.met == NULL)
-		optimfs_fail(err, ENOMEM, "names of a layout");
+		ofs_no_memory(err);
 	else
 		ret = match_all(&m);
 	free(m.twin);

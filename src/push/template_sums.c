@@ -11,6 +11,7 @@
 #include "base/copy.h"
 #include "base/crc.h"
 #include "base/io.h"
+#include "base/memory.h"
 #include "push/template.h"
 
 #define STEP ((uint64_t)1 << 20)
@@ -169,7 +170,7 @@ int ofs_template_sums(const struct ofs_template *s, int dir,
 	int ret = 0;
 
 	if (w.buf == NULL || w.win.buf == NULL)
-		ret = optimfs_fail(err, ENOMEM, "checksums");
+		ret = ofs_no_memory(err);
 	for (size_t i = 0, end; i < s->nsums && ret == 0; i = end) {
 		for (end = i;
 		     end < s->nsums && s->sum[end].file == s->sum[i].file;)

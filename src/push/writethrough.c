@@ -13,6 +13,7 @@
 #include "base/crc.h"
 #include "base/dtype.h"
 #include "base/fds.h"
+#include "base/memory.h"
 #include "base/search.h"
 #include "base/sys.h"
 #include "overlay/overlay_impl.h"
@@ -102,7 +103,7 @@ static int load_own(struct ofs_writethrough *d, const struct ofs_snapshot *snap,
 		return -1;
 	d->own = calloc((size_t)s.nown + 1, sizeof(*d->own));
 	if (d->own == NULL)
-		ret = optimfs_fail(err, ENOMEM, "names of a layout");
+		ret = ofs_no_memory(err);
 	for (uint32_t i = 0; i < s.nown && ret == 0; i++)
 		ret = add_own(d, snap, &s.own[i], err);
 	ofs_template_fini(&s);
@@ -146,7 +147,7 @@ static struct ofs_writethrough *through_new(struct ofs_snapshot *snap,
 		    calloc((size_t)snap->cat->nobjects + 1, sizeof(*d->behind));
 	if (d == NULL || d->behind == NULL) {
 		free(d);
-		optimfs_fail(err, ENOMEM, "a template");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	d->snap = snap;
@@ -314,7 +315,7 @@ int ofs_writethrough_read(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	int ret;
 
 	if (whole == NULL)
-		return optimfs_fail(err, ENOMEM, "elements");
+		return ofs_no_memory(err);
 	ret = n == 0 ? 0 : fetch(e, f, first, end - first, whole, err);
 	if (ret == 0)
 		memcpy(buf, whole + (off - first * item), n);
@@ -368,7 +369,7 @@ int ofs_writethrough_zero(struct ofs_overlay *e, struct ofs_overlay_file *f,
 		return 0;
 	zeros = calloc(1, ZEROS);
 	if (zeros == NULL)
-		return optimfs_fail(err, ENOMEM, "zeros");
+		return ofs_no_memory(err);
 	for (; off < end && ret == 0; off += k) {
 		k = end - off < ZEROS ? end - off : ZEROS;
 		ret = ofs_writethrough_write(e, f, zeros, k, off, err);

@@ -219,7 +219,7 @@ static int render_anew(struct committing *c, struct ofs_overrides *values,
 		return -1;
 	path = realloc(path, strlen(path) + sizeof("/" FILLED));
 	if (path == NULL)
-		return optimfs_fail(err, ENOMEM, "a path");
+		return ofs_no_memory(err);
 	strcat(path, "/" FILLED);
 	ofs_views_override(c->fs->now, &values->base);
 	ret = optimfs_reshard(c->fs, path, &how, err);

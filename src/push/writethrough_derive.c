@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "overlay/overlay_impl.h"
 #include "plan/cast.h"
 #include "push/writethrough.h"
@@ -184,7 +185,7 @@ int ofs_writethrough_derive(struct ofs_overlay *e, struct optimfs_error *err)
 	int ret = 0;
 
 	if (p.from == NULL)
-		return optimfs_fail(err, ENOMEM, "elements");
+		return ofs_no_memory(err);
 	p.to = p.from + STEP;
 	pthread_rwlock_wrlock(&e->names);
 	for (uint32_t i = 1; i < e->tree->n && ret == 0; i++)

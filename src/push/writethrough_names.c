@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "overlay/overlay_impl.h"
 #include "push/writethrough.h"
 
@@ -129,7 +130,7 @@ static int pour_bytes(struct ofs_overlay *e, struct ofs_overlay_file *from,
 		    (unsigned long long)limit);
 	buf = malloc(PIECE);
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "elements");
+		return ofs_no_memory(err);
 	ret = ofs_overlay_file_resize_named(e, to, 0, err);
 	for (uint64_t off = 0; off < size && ret == 0; off += k) {
 		k = size - off < PIECE ? size - off : PIECE;

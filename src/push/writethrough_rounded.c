@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "overlay/overlay_impl.h"
 #include "push/writethrough.h"
 
@@ -100,7 +101,7 @@ int ofs_writethrough_rounded(struct ofs_overlay *e, struct optimfs_error *err)
 
 	c.said = malloc(2 * STEP);
 	if (c.said == NULL)
-		return optimfs_fail(err, ENOMEM, "elements");
+		return ofs_no_memory(err);
 	c.is = c.said + STEP;
 	for (uint32_t i = 1; i < e->tree->n && ret == 0; i++) {
 		uint32_t entry = e->tree->node[i].entry;

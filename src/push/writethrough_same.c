@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "overlay/overlay_impl.h"
 #include "push/writethrough.h"
 
@@ -111,7 +112,7 @@ static int seek(struct seeking *s, struct ofs_map *map, uint32_t *next,
 		}
 		s->node[found] = i;
 		if (!ofs_map_add(map, hash, found++))
-			return optimfs_fail(err, ENOMEM, "names of a layout");
+			return ofs_no_memory(err);
 	}
 	return 0;
 }
@@ -126,7 +127,7 @@ int ofs_writethrough_aliases(const struct ofs_snapshot *snap, uint32_t **alias,
 
 	s.node = calloc((size_t)snap->tree.n + 1, sizeof(*s.node));
 	if (next == NULL || s.node == NULL)
-		optimfs_fail(err, ENOMEM, "names of a layout");
+		ofs_no_memory(err);
 	else
 		ret = seek(&s, &map, next, err);
 	ofs_map_fini(&map);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "fs/view.h"
 #include "overlay/overlay_impl.h"
 #include "push/writethrough.h"
@@ -73,7 +74,7 @@ static struct ofs_overrides *overrides_new(struct ofs_snapshot *snap,
 	size_t n = (size_t)cat->nvalues + 1;
 
 	if (t == NULL) {
-		optimfs_fail(err, ENOMEM, "values");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	t->base.ops = &ops;
@@ -85,7 +86,7 @@ static struct ofs_overrides *overrides_new(struct ofs_snapshot *snap,
 	t->cat.values = malloc(n * sizeof(*t->cat.values));
 	t->item = calloc((size_t)cat->nitems + 1, sizeof(*t->item));
 	if (t->doc == NULL || t->cat.values == NULL || t->item == NULL) {
-		optimfs_fail(err, ENOMEM, "values");
+		ofs_no_memory(err);
 		ofs_edition_unref(&t->base);
 		return NULL;
 	}

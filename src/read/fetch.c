@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "plan/fix.h"
 #include "read/locate.h"
 
@@ -38,7 +39,7 @@ static int fetch_rounded(struct ofs_reader *r, const struct ofs_plan *plan,
 	}
 	stored = malloc(bytes);
 	if (stored == NULL) {
-		optimfs_fail(err, ENOMEM, "%" PRIu64 " bytes to round", bytes);
+		ofs_no_memory(err);
 		goto out;
 	}
 	ret = ofs_transport_fetch(r->transport, wide.seg, wide.n, stored, err);

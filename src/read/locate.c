@@ -14,6 +14,7 @@
 #include "archive/torch.h"
 #include "archive/zip.h"
 #include "base/checked.h"
+#include "base/memory.h"
 #include "catalog/budget.h"
 #include "plan/fix.h"
 
@@ -280,7 +281,7 @@ static struct ofs_place *new_place(const struct ofs_tensor *t,
 	    calloc(1, sizeof(*p) + t->grid_ndim * sizeof(p->stride[0]));
 
 	if (p == NULL) {
-		optimfs_fail(err, ENOMEM, "the place of a shard");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	p->object = at->object;

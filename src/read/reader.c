@@ -9,6 +9,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 int ofs_reader_init(struct ofs_reader *r, const struct ofs_catalog *cat,
     struct ofs_transport *t, struct optimfs_error *err)
 {
@@ -20,8 +22,7 @@ int ofs_reader_init(struct ofs_reader *r, const struct ofs_catalog *cat,
 	if (r->place != NULL)
 		return 0;
 	ofs_reader_fini(r);
-	return optimfs_fail(err, ENOMEM, "places of %" PRIu32 " shards",
-	    cat->nshards);
+	return ofs_no_memory(err);
 }
 
 void ofs_reader_fini(struct ofs_reader *r)

@@ -90,7 +90,7 @@ static int write_windows(int fd, int64_t delta, const struct ofs_segment *seg,
 	int ret = 0;
 
 	if (window == NULL)
-		return optimfs_fail(err, ENOMEM, "write buffer");
+		return ofs_no_memory(err);
 	for (uint64_t i = 0; i < seg->n && ret == 0; i += step)
 		ret = write_window(fd, delta, seg, i,
 		    seg->n - i < step ? seg->n - i : step, buf, window, err);
@@ -159,7 +159,7 @@ static const struct ofs_place *place(void *ctx, const struct ofs_tensor *t,
 		    err);
 	p = calloc(1, sizeof(*p) + t->grid_ndim * sizeof(p->stride[0]));
 	if (p == NULL)
-		optimfs_fail(err, ENOMEM, "places of copies");
+		ofs_no_memory(err);
 	else
 		p->object = OFS_NONE; /* it has no further copy */
 	return keep(c, p, err);
@@ -230,7 +230,7 @@ static int write_fixed(const struct ofs_target *target,
 		    "OFS822 a rounded tensor cannot be written");
 	copy = malloc(size + 1);
 	if (copy == NULL)
-		return optimfs_fail(err, ENOMEM, "write buffer");
+		return ofs_no_memory(err);
 	memcpy(copy, buf, size);
 	ofs_fix_segment(seg, copy);
 	ret = write_to(target, seg, copy, err);

@@ -150,7 +150,7 @@ static int found_item(struct ofs_reshard_file *f, uint64_t item, uint64_t len,
 		grown = reallocarray(f->item, item == 0 ? 2 : 2 * item + 1,
 		    sizeof(*grown));
 		if (grown == NULL)
-			return optimfs_fail(err, ENOMEM, "items of a file");
+			return ofs_no_memory(err);
 		f->item = grown;
 	}
 	f->item[f->nitems++] = len;
@@ -293,7 +293,7 @@ static int index_files(struct ofs_reshard *r, struct optimfs_error *err)
 			r->nof = r->file[i].index + 1;
 	r->of = malloc(((size_t)r->nof + 1) * sizeof(*r->of));
 	if (r->of == NULL)
-		return optimfs_fail(err, ENOMEM, "%u files", r->n);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < r->nof; i++)
 		r->of[i] = OFS_NONE;
 	for (uint32_t i = 0; i < r->n; i++)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "cluster/task.h"
 #include "cluster/wire.h"
 #include "reshard/reshard.h"
@@ -110,7 +111,7 @@ static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
 		if (writes[i])
 			may[n++].rank = i;
 	if (may == NULL || job == NULL) {
-		ret = optimfs_fail(err, ENOMEM, "%u files", r->n);
+		ret = ofs_no_memory(err);
 		goto out;
 	}
 	say_who(r, dir, n);
@@ -200,7 +201,7 @@ int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
 		own = *err;
 	writes = calloc((size_t)r->world->size, sizeof(*writes));
 	if (writes == NULL && own.code == 0)
-		optimfs_fail(&own, ENOMEM, "out of memory");
+		ofs_no_memory(&own);
 	ret = ofs_task_begin(r->world, ofs_reshard_log_take, r, &own, err);
 	if (ret == 0)
 		ret = meet_at(r, dir, writes, err);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/memory.h"
 #include "cluster/task.h"
 #include "reshard/leftover.h"
 
@@ -86,7 +87,7 @@ static int identify(struct ofs_reshard *r, struct optimfs_error *err)
 	int ret;
 
 	if (h == NULL)
-		return optimfs_fail(err, ENOMEM, "a hash");
+		return ofs_no_memory(err);
 	XXH64_reset(h, 0);
 	hash_source(r->snap, h);
 	r->source = XXH64_digest(h);
@@ -122,7 +123,7 @@ static int find_files(struct ofs_reshard *r, struct optimfs_error *err)
 		return -1;
 	r->file = calloc((size_t)n + 1, sizeof(*r->file));
 	if (r->file == NULL)
-		return optimfs_fail(err, ENOMEM, "%u files", n);
+		return ofs_no_memory(err);
 	r->nnodes = n;
 	for (uint32_t i = 1; i < n; i++)
 		add_file(r, i);
@@ -351,7 +352,7 @@ static char *target(const struct ofs_reshard *r, const char *dir,
 	size_t n = path == NULL ? 0 : strlen(path);
 
 	if (path == NULL)
-		optimfs_fail(err, ENOMEM, "%s", dir);
+		ofs_no_memory(err);
 	while (n > 1 && path[n - 1] == '/')
 		path[--n] = '\0';
 	return path;

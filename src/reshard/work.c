@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "cluster/task.h"
 #include "reshard/reshard.h"
 
@@ -60,7 +61,7 @@ static int take(struct ofs_reshard *r, struct part *p,
 	if (r->at < r->n && f->open == NULL) {
 		f->open = calloc(1, sizeof(*f->open));
 		if (f->open == NULL) {
-			ret = optimfs_fail(err, ENOMEM, "a file");
+			ret = ofs_no_memory(err);
 		} else {
 			pthread_mutex_init(&f->open->lock, NULL);
 			f->open->fd = -1;
@@ -311,7 +312,7 @@ static void *work(void *ctx)
 	struct optimfs_error err = { 0 };
 	uint8_t *buf = aligned_alloc(ALIGN, OFS_RESHARD_PIECE);
 	struct part p = { 0 };
-	int ret = buf == NULL ? optimfs_fail(&err, ENOMEM, "a buffer") : 1;
+	int ret = buf == NULL ? ofs_no_memory(&err) : 1;
 
 	while (ret == 1 && !atomic_load(&r->failed)) {
 		ret = take(r, &p, &err);

@@ -38,8 +38,7 @@ static int take_pickle(struct ofs_commit_archive *a, uint64_t off, uint64_t n,
 		    "OFS440 a pickle of %" PRIu64 " bytes", n);
 	a->pickle = malloc(n + 1);
 	if (a->pickle == NULL)
-		return optimfs_fail(err, ENOMEM, "pickle of %" PRIu64 " bytes",
-		    n);
+		return ofs_no_memory(err);
 	if (read_archive(a, off, n, a->pickle, err) == -1)
 		return -1;
 	a->doc = ofs_pickle_parse(a->pickle, n, false, NULL, used, err);
@@ -210,7 +209,7 @@ static int flush(struct layout *l, uint64_t at)
 	int ret;
 
 	if (l->part.bad)
-		return optimfs_fail(l->err, ENOMEM, "an archive");
+		return ofs_no_memory(l->err);
 	ret = ofs_write_all(l->fd, l->part.data, l->part.len, l->off + at,
 	    l->err);
 	l->part.len = 0;
@@ -238,7 +237,7 @@ static int copy_decoded(struct layout *l, uint64_t from, uint64_t to,
     uint64_t n)
 {
 	uint8_t *buf = malloc(1 << 20);
-	int ret = buf == NULL ? optimfs_fail(l->err, ENOMEM, "copy buffer") : 0;
+	int ret = buf == NULL ? ofs_no_memory(l->err) : 0;
 
 	while (n > 0 && ret == 0) {
 		uint64_t k = n < 1 << 20 ? n : 1 << 20;
@@ -291,7 +290,7 @@ static int put_old(struct layout *l, const struct ofs_zip_record *r)
 		return 0;
 	name = strndup(r->name.p, r->name.len);
 	if (name == NULL)
-		return optimfs_fail(l->err, ENOMEM, "an archive");
+		return ofs_no_memory(l->err);
 	new.name = name;
 	ret = ofs_zip_data(&l->a->dir, r, read_archive, l->a, &from, l->err);
 	if (ret == 0)
@@ -348,7 +347,7 @@ static int put_records(struct layout *l, const struct ofs_buf *pickle,
 	int ret = 0;
 
 	if (r == NULL)
-		return optimfs_fail(l->err, ENOMEM, "an archive");
+		return ofs_no_memory(l->err);
 	for (size_t i = 0; i < zip->n; i++)
 		r[i] = &zip->record[i];
 	qsort(r, zip->n, sizeof(*r), compare_headers);
@@ -372,7 +371,7 @@ static int write_zip(struct layout *l, const struct ofs_buf *pickle,
 
 	l->prefix = strndup(l->a->dir.prefix.p, l->a->dir.prefix.len);
 	if (l->prefix == NULL)
-		return optimfs_fail(l->err, ENOMEM, "an archive");
+		return ofs_no_memory(l->err);
 	ret = find_named(l);
 	if (ret == 0)
 		ret = put_records(l, pickle, storage, n);
@@ -381,7 +380,7 @@ static int write_zip(struct layout *l, const struct ofs_buf *pickle,
 
 		ofs_zip_put_end(&l->directory, l->n, l->at, len);
 		if (l->directory.bad)
-			ret = optimfs_fail(l->err, ENOMEM, "an archive");
+			ret = ofs_no_memory(l->err);
 	}
 	if (ret == 0)
 		ret = ofs_write_all(l->fd, l->directory.data, l->directory.len,

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "base/memory.h"
 #include "rewrite/rewrite_impl.h"
 #include "rewrite/update.h"
 
@@ -201,7 +202,7 @@ int ofs_commit_run(const struct ofs_commit_job *job, struct optimfs_error *err)
 	int ret;
 
 	if (state == NULL)
-		return optimfs_fail(err, ENOMEM, "commit");
+		return ofs_no_memory(err);
 	ofs_arena_init(&c.arena, 0);
 	ret = run(&c, state, err);
 	for (size_t i = 0; i < job->nparts; i++)

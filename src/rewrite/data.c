@@ -189,7 +189,7 @@ static int bring(const struct ofs_commit *c, const struct ofs_object *o,
 		return -1;
 	buf = malloc(STEP_MAX);
 	if (buf == NULL)
-		ret = optimfs_fail(err, ENOMEM, "commit buffer");
+		ret = ofs_no_memory(err);
 	for (uint64_t off = 0; off < o->size && ret == 0; off += n) {
 		n = o->size - off < STEP_MAX ? o->size - off : STEP_MAX;
 		ret = ofs_commit_go_on(c, err);
@@ -438,7 +438,7 @@ static int scatter_elements(struct elements *e, uint64_t first, uint64_t count)
 	int ret = 0;
 
 	if (buf == NULL)
-		return optimfs_fail(e->err, ENOMEM, "commit buffer");
+		return ofs_no_memory(e->err);
 	if (ofs_commit_rounded(e->c->cat, e->t))
 		count = 0; /* shared.c sees to it */
 	while (count > 0 && ret == 0) {
@@ -489,7 +489,7 @@ int ofs_commit_elements(struct ofs_commit *c, const struct ofs_commit_task *t,
 	int ret = 0;
 
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "commit buffer");
+		return ofs_no_memory(err);
 	e.t = ofs_commit_tensor(c, t->change);
 	if (e.t == NULL) {
 		e.t = &bare;

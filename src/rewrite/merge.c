@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "catalog/catalog_impl.h"
 #include "rewrite/rewrite_impl.h"
 
@@ -91,7 +92,7 @@ static uint32_t add_tensor(struct merge *x, const struct ofs_commit_task *t)
 		return OFS_NONE;
 	grown = reallocarray(x->m->staged, index + 1, sizeof(*grown));
 	if (grown == NULL) {
-		optimfs_fail(x->err, ENOMEM, "tensors of a view");
+		ofs_no_memory(x->err);
 		return OFS_NONE;
 	}
 	x->m->staged = grown;
@@ -189,7 +190,7 @@ static int make(struct merge *x, const struct ofs_changes *changes)
 	x->cat = ofs_catalog_copy(x->base, x->err);
 	x->m->cat = x->cat;
 	if (x->entry == NULL || x->task == NULL)
-		optimfs_fail(x->err, ENOMEM, "entries of a view");
+		ofs_no_memory(x->err);
 	else if (x->cat != NULL && ofs_commit_place(&x->names, x->err) == 0)
 		ret = merge(x);
 	ofs_commit_place_fini(&x->names);
@@ -214,7 +215,7 @@ struct ofs_merged *ofs_merge(struct ofs_reader *reader,
 	x.m = calloc(1, sizeof(*x.m));
 	if (x.m == NULL) {
 		ofs_changes_free(&changes);
-		optimfs_fail(err, ENOMEM, "a view");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	atomic_init(&x.m->refs, 1);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "base/str.h"
 #include "layout/render.h"
 #include "pickle/write.h"
@@ -41,7 +42,7 @@ static struct ofs_key *keys_of(struct ofs_commit *c, uint32_t path, uint32_t *n,
 	struct ofs_key *k = ofs_arena_alloc(&c->arena, (*n + 1) * sizeof(*k));
 
 	if (k == NULL) {
-		optimfs_fail(err, ENOMEM, "names of a commit");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	for (uint32_t i = 0; i < *n; i++) {
@@ -140,7 +141,7 @@ static int make_without(struct without *w, struct optimfs_error *err)
 			    ofs_map_add(&w->map,
 				ofs_map_hash(w->path.data, w->path.len), i);
 	w->made = true;
-	return done ? 0 : optimfs_fail(err, ENOMEM, "names of a commit");
+	return done ? 0 : ofs_no_memory(err);
 }
 
 /* An entry whose path differs from the change's in component skip; OFS_NONE. */
@@ -161,7 +162,7 @@ static int find(struct place *p, const struct ofs_change *ch, uint32_t skip,
 		if (i != w->skip)
 			put_part(&w->path, ofs_str_of(ch->key[i]));
 	if (w->path.bad)
-		return optimfs_fail(err, ENOMEM, "names of a commit");
+		return ofs_no_memory(err);
 	*at = find_path(w);
 	return 0;
 }
@@ -224,7 +225,7 @@ static int place_like(struct ofs_commit *c, struct ofs_commit_task *t,
 				found = i;
 		id = ofs_arena_strndup(&c->arena, mine, strlen(mine));
 		if (id == NULL)
-			return optimfs_fail(err, ENOMEM, "names of a commit");
+			return ofs_no_memory(err);
 		if (found != OFS_NONE)
 			k[found].s = ofs_str_of(id);
 	}
@@ -244,7 +245,7 @@ static int place_new(struct ofs_commit *c, struct ofs_commit_task *t,
 	struct ofs_key *k = ofs_arena_alloc(&c->arena, ch->nkeys * sizeof(*k));
 
 	if (k == NULL)
-		return optimfs_fail(err, ENOMEM, "names of a commit");
+		return ofs_no_memory(err);
 	for (uint32_t i = from; i < ch->nkeys; i++)
 		k[i - from] = (struct ofs_key){ ofs_str_of(ch->key[i]), false };
 	t->path = k;
@@ -463,7 +464,7 @@ int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err)
 	c->task = calloc(c->changes->n + 1, sizeof(*c->task));
 	c->drop = calloc((size_t)c->cat->nentries + 1, sizeof(*c->drop));
 	if (c->task == NULL || c->drop == NULL)
-		return optimfs_fail(err, ENOMEM, "changes of a commit");
+		return ofs_no_memory(err);
 	ret = place_all(&p, err);
 	note_drops(c);
 	for (size_t i = 0; i < DEPTH_MAX; i++) {

@@ -97,7 +97,7 @@ static int mark_changed(struct shared *s)
 	s->change = calloc((size_t)c->cat->ntensors + 1, sizeof(*s->change));
 	s->seen = calloc((size_t)c->cat->ntensors + 1, sizeof(*s->seen));
 	if (s->change == NULL || s->seen == NULL)
-		return optimfs_fail(s->err, ENOMEM, "tensors of a commit");
+		return ofs_no_memory(s->err);
 	for (size_t i = 0; i < c->changes->n; i++) {
 		const struct ofs_change *ch = &c->changes->v[i];
 		const struct ofs_tensor *t = ofs_commit_tensor(c, ch);
@@ -141,7 +141,7 @@ static int compare_segment(const struct shared *s,
 	int fd, ret = 1;
 
 	if (got == NULL)
-		return optimfs_fail(s->err, ENOMEM, "commit buffer");
+		return ofs_no_memory(s->err);
 	if (!ofs_commit_where(c, seg, &fd, &delta)) {
 		free(got);
 		return 1; /* it is not written */
@@ -172,7 +172,7 @@ static int compare_rounded(const struct shared *s,
 	int fd, ret = 1;
 
 	if (stored == NULL || got == NULL)
-		ret = optimfs_fail(s->err, ENOMEM, "commit buffer");
+		ret = ofs_no_memory(s->err);
 	else if (!ofs_commit_where(s->c, seg, &fd, &delta))
 		goto out;
 	for (uint64_t i = 0; i < wide.n && ret == 1; i++)
@@ -251,7 +251,7 @@ static int check_tensor(struct shared *s, uint32_t tensor, uint32_t other)
 	s->seen[tensor] = true;
 	buf = malloc((n < step ? n : step) * ofs_dtype_size(t->dtype) + 1);
 	if (buf == NULL)
-		return optimfs_fail(s->err, ENOMEM, "commit buffer");
+		return ofs_no_memory(s->err);
 	for (uint64_t at = 0; at < n && ret == 1; at += step)
 		ret = compare_run(s, tensor, at, n - at < step ? n - at : step,
 		    buf);
@@ -314,7 +314,7 @@ static const struct ofs_change **changes_of(const struct ofs_commit *c,
 	    calloc((size_t)c->cat->nentries + 1, sizeof(*v));
 
 	if (v == NULL)
-		optimfs_fail(err, ENOMEM, "names of a commit");
+		ofs_no_memory(err);
 	for (size_t i = 0; v != NULL && i < c->changes->n; i++)
 		if (c->changes->v[i].entry != OFS_NONE)
 			v[c->changes->v[i].entry] = &c->changes->v[i];
@@ -332,7 +332,7 @@ static int same_bytes(struct ofs_commit *c, const struct ofs_tensor *t,
 	int ret = 1;
 
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "commit buffer");
+		return ofs_no_memory(err);
 	for (uint64_t at = 0; at < n && ret == 1; at += step) {
 		uint64_t k = n - at < step ? n - at : step;
 
@@ -393,7 +393,7 @@ int ofs_commit_names(struct ofs_commit *c, struct optimfs_error *err)
 	tensor = calloc((size_t)cat->ntensors + 1, sizeof(*tensor));
 	value = calloc((size_t)cat->nvalues + 1, sizeof(*value));
 	if (own == NULL || tensor == NULL || value == NULL)
-		ret = optimfs_fail(err, ENOMEM, "names of a commit");
+		ret = ofs_no_memory(err);
 	for (uint32_t i = 0; i < cat->nentries && ret == 0; i++) {
 		const struct ofs_entry *e = &cat->entries[i];
 

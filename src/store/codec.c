@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/queue.h>
 
+#include "base/memory.h"
 #include "store/extent_cache.h"
 
 /* One decoded extent may take this share of the memory budget, so that a
@@ -66,7 +67,7 @@ struct ofs_codec_cache *ofs_codec_cache_new(uint64_t budget,
 		cache->bucket = calloc(MIN_BUCKETS, sizeof(*cache->bucket));
 	if (cache == NULL || cache->bucket == NULL) {
 		free(cache);
-		optimfs_fail(err, ENOMEM, "a cache");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	cache->nbuckets = MIN_BUCKETS;
@@ -298,7 +299,7 @@ static void *decode_room(struct ofs_codec_io *io, size_t *n,
 	if (dec->block == NULL)
 		dec->block = new_block(&dec->d->store);
 	if (dec->block == NULL) {
-		optimfs_fail(err, ENOMEM, "a decoder's buffer");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	*n = OFS_BLOCK - dec->fill;
@@ -396,7 +397,7 @@ static struct ofs_decoded *add(struct ofs_codec_cache *cache,
 		d->failure = calloc(1, sizeof(*d->failure));
 	if (d == NULL || d->failure == NULL) {
 		free(d);
-		optimfs_fail(err, ENOMEM, "a cache entry");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	d->object = in->object;

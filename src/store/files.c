@@ -17,6 +17,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/fds.h"
+#include "base/memory.h"
 #include "store/badspots.h"
 
 /* How often, and in all how long, an open waits for other users of the
@@ -53,8 +54,7 @@ struct ofs_files *ofs_files_new(const struct ofs_catalog *cat,
 		    calloc((size_t)cat->nobjects + 1, sizeof(*files->of));
 	if (files == NULL || files->of == NULL) {
 		free(files);
-		optimfs_fail(err, ENOMEM, "table of %" PRIu32 " open files",
-		    cat->nobjects);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	files->cat = cat;
@@ -231,7 +231,7 @@ static struct ofs_file *begin_open(struct ofs_files *files, uint32_t object,
 	}
 	file = calloc(1, sizeof(*file));
 	if (file == NULL) {
-		optimfs_fail(err, ENOMEM, "an open file");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	file->object = object;

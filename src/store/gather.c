@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "store/runs.h"
 
 /* Three things cost when runs are collected: a system call, copying bytes out
@@ -337,7 +338,7 @@ static struct run *runs_of(const struct ofs_segment *seg, size_t n,
 	struct run *r = n > PART_RUNS ? malloc(n * sizeof(*r)) : few;
 
 	if (r == NULL) {
-		optimfs_fail(err, ENOMEM, "%zu segments", n);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	*used = 0;

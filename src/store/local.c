@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "store/codec.h"
 #include "store/files.h"
 #include "store/gather.h"
@@ -44,7 +45,7 @@ static uint8_t *take_scratch(struct local *l, struct optimfs_error *err)
 	if (s == NULL)
 		s = malloc(OFS_SCRATCH);
 	if (s == NULL)
-		optimfs_fail(err, ENOMEM, "a buffer of %zu bytes", OFS_SCRATCH);
+		ofs_no_memory(err);
 	return s;
 }
 
@@ -298,7 +299,7 @@ static const struct ofs_segment *sort(const struct ofs_segment *segs, size_t n,
 		return segs;
 	*copy = malloc(n * sizeof(**copy));
 	if (*copy == NULL) {
-		optimfs_fail(err, ENOMEM, "%zu segments", n);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	memcpy(*copy, segs, n * sizeof(*segs));
@@ -401,7 +402,7 @@ struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
 	struct local *l = calloc(1, sizeof(*l));
 
 	if (l == NULL) {
-		optimfs_fail(err, ENOMEM, "a transport");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	l->t.ops = &local_ops;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 
 int ofs_transport_read(struct ofs_transport *t, const struct ofs_extent *at,
     uint64_t off, uint64_t len, void *buf, struct optimfs_error *err)
@@ -65,8 +66,7 @@ int ofs_transport_read_all(struct ofs_transport *t, const struct ofs_extent *at,
 		return -1;
 	buf = n < SIZE_MAX ? malloc((size_t)n + 1) : NULL;
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "item of %" PRIu64 " bytes",
-		    n);
+		return ofs_no_memory(err);
 	if (ofs_transport_read(t, at, 0, n, buf, err) == -1) {
 		free(buf);
 		return -1;

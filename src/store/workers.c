@@ -12,6 +12,8 @@
 
 #include "optimfs/error.h"
 
+#include "base/memory.h"
+
 struct job {
 	struct ofs_extent at;
 	enum { NOTHING, WAITS, RUNS } state;
@@ -35,7 +37,7 @@ struct ofs_workers *ofs_workers_new(ofs_workers_fn *run, void *ctx,
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (w == NULL) {
-		optimfs_fail(err, ENOMEM, "threads that decode");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	w->run = run;

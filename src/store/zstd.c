@@ -12,6 +12,7 @@
 #include <zstd_errors.h>
 
 #include "base/cursor.h"
+#include "base/memory.h"
 #include "store/codec.h"
 
 #define MAGIC_FRAME      0xfd2fb528u
@@ -173,8 +174,7 @@ static int lib_failed(const struct decoder *d, size_t code,
 	char what[128];
 
 	if (ZSTD_getErrorCode(code) == ZSTD_error_memory_allocation)
-		return optimfs_fail(err, ENOMEM, "%s: window of a zstd item",
-		    d->io->name);
+		return ofs_no_memory(err);
 	strcpy(what, "OFS704 ");
 	strncat(what, ZSTD_getErrorName(code), sizeof(what) - 8);
 	return fail(d, EBADMSG, what, err);
@@ -363,7 +363,7 @@ int ofs_zstd_decode(struct ofs_codec_io *io, struct optimfs_error *err)
 	d.ctx = ZSTD_createDCtx();
 	d.in = malloc(IN_SIZE);
 	if (d.ctx == NULL || d.in == NULL)
-		optimfs_fail(err, ENOMEM, "a zstd decoder");
+		ofs_no_memory(err);
 	else
 		ret = frames(&d, err);
 	ZSTD_freeDCtx(d.ctx);

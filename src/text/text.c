@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "text/leaf.h"
 
 /* Nodes that one value may unfold to. They are shared: a few hundred bytes of
@@ -357,8 +358,7 @@ int ofs_text_value(const struct ofs_pickle *doc, uint32_t node, bool lines,
 	int ret = write_file(&w, node, lines);
 
 	if (ret == 0 && out->bad)
-		ret = optimfs_fail(err, ENOMEM,
-		    "OFS443 text of a value: out of memory");
+		ret = ofs_no_memory(err);
 	if (ret == -1)
 		out->len = before;
 	return ret;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "naming/file_name.h"
 #include "tree/tree_impl.h"
 
@@ -107,7 +108,7 @@ static int add(struct ofs_tree *tree, struct walk *w,
 		.target = target,
 	};
 	if (tree->alias[tree->nalias].name == NULL)
-		return optimfs_fail(err, ENOMEM, "an alias");
+		return ofs_no_memory(err);
 	tree->nalias++;
 	return 0;
 }
@@ -121,7 +122,7 @@ int ofs_tree_aliases(struct ofs_tree *tree, const struct ofs_catalog *cat,
 		return 0;
 	tree->alias = calloc(cat->naliases, sizeof(*tree->alias));
 	if (tree->alias == NULL)
-		return optimfs_fail(err, ENOMEM, "%u aliases", cat->naliases);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < cat->naliases; i++)
 		if (add(tree, &w, &cat->aliases[i], err) == -1)
 			return -1;

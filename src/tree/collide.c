@@ -8,6 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
 #include "base/utf8.h"
@@ -120,7 +121,7 @@ static int rename_all(struct ofs_tree *tree, const struct scope *s,
 		renamed[i] =
 		    ofs_arena_strndup(&tree->names, name, strlen(name));
 		if (renamed[i] == NULL)
-			return optimfs_fail(err, ENOMEM, "naming %u files", n);
+			return ofs_no_memory(err);
 	}
 	return 0;
 }
@@ -134,7 +135,7 @@ int ofs_tree_collide(struct ofs_tree *tree, const struct ofs_catalog *cat,
 	int ret = -1;
 
 	if (renamed == NULL)
-		return optimfs_fail(err, ENOMEM, "naming %u files", n);
+		return ofs_no_memory(err);
 	qsort_r(order, n, sizeof(*order), draft_cmp, &s);
 	if (rename_all(tree, &s, order, n, renamed, err) == -1)
 		goto out;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "tree/tree_impl.h"
 
 /* Eight bytes at a time: items that agree on all bytes before depth form a
@@ -89,7 +90,7 @@ int ofs_tree_rank(const char *const *name, uint32_t n, uint32_t *rank,
 	uint32_t r = 0;
 
 	if (it == NULL)
-		return optimfs_fail(err, ENOMEM, "sorting %u names", n);
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < n; i++)
 		it[i] = (struct item){ .name = i, .how = AGREES };
 	for (size_t depth = 0; sort_pass(it, n, name, depth); depth += 8)

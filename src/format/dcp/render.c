@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "format/format.h"
 #include "layout/archive.h"
 #include "pickle/write.h"
@@ -228,7 +229,7 @@ static int add_key(struct keys *k, struct ofs_map *map, uint32_t i,
 
 	ofs_dcp_leaf_key(k->f, i, &k->text);
 	if (k->text.bad)
-		return optimfs_fail(err, ENOMEM, "keys of a view");
+		return ofs_no_memory(err);
 	k->end[i] = k->text.len;
 	n = k->text.len - start;
 	key = n == 0 ? (const uint8_t *)"" : k->text.data + start;
@@ -238,9 +239,7 @@ static int add_key(struct keys *k, struct ofs_map *map, uint32_t i,
 		    "OFS449 two entries of the checkpoint would have the key "
 		    "'%.*s'",
 		    (int)(n > 120 ? 120 : n), (const char *)key);
-	return ofs_map_add(map, hash, i)
-	    ? 0
-	    : optimfs_fail(err, ENOMEM, "keys of a view");
+	return ofs_map_add(map, hash, i) ? 0 : ofs_no_memory(err);
 }
 
 static int check_keys(const struct ofs_dcp_files *f, struct optimfs_error *err)
@@ -251,7 +250,7 @@ static int check_keys(const struct ofs_dcp_files *f, struct optimfs_error *err)
 
 	k.end = calloc((size_t)f->nleaves + 1, sizeof(*k.end));
 	if (k.end == NULL)
-		ret = optimfs_fail(err, ENOMEM, "keys of a view");
+		ret = ofs_no_memory(err);
 	for (uint32_t i = 0; i < f->nleaves && ret == 0; i++)
 		ret = add_key(&k, &map, i, err);
 	ofs_map_fini(&map);
@@ -411,14 +410,13 @@ static int lay_stored(struct ofs_dcp_files *f, struct optimfs_error *err)
 
 	f->item = calloc((size_t)f->nleaves + 1, sizeof(*f->item));
 	if (f->item == NULL)
-		return optimfs_fail(err, ENOMEM, "items of a view");
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < f->nleaves; i++) {
 		f->item[i] = n;
 		n += f->leaf[i].nchunks == 0 ? 1 : f->leaf[i].nchunks;
 	}
 	f->stored = calloc(n + 1, sizeof(*f->stored));
-	return f->stored == NULL ? optimfs_fail(err, ENOMEM, "items of a view")
-				 : 0;
+	return f->stored == NULL ? ofs_no_memory(err) : 0;
 }
 
 static int lay(struct ofs_dcp_files *f, const struct ofs_render *from,
@@ -445,7 +443,7 @@ int ofs_dcp_render(const struct ofs_render *from, const struct ofs_layout *to,
 	int ret = -1;
 
 	if (f == NULL)
-		return optimfs_fail(err, ENOMEM, "a view");
+		return ofs_no_memory(err);
 	f->files.ops = &ops;
 	f->cat = from->cat;
 	f->to = *to;
@@ -456,7 +454,7 @@ int ofs_dcp_render(const struct ofs_render *from, const struct ofs_layout *to,
 		goto out;
 	f->leaf = calloc((size_t)f->nleaves + 1, sizeof(*f->leaf));
 	if (f->leaf == NULL)
-		optimfs_fail(err, ENOMEM, "%u entries of a view", f->nleaves);
+		ofs_no_memory(err);
 	else
 		ret = lay(f, from, entries, err);
 out:

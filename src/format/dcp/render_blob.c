@@ -7,6 +7,7 @@
 
 #include "archive/safetensors.h"
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "format/dcp/render.h"
 
 /* What FileSystemWriter makes with SerializationFormat.SAFETENSORS (PyTorch
@@ -155,7 +156,7 @@ static int add(struct blob *b, uint64_t ref, uint64_t *base,
 
 	put_part(b, ref, base, &bytes);
 	if (bytes.bad)
-		ret = optimfs_fail(err, ENOMEM, "a header of a view");
+		ret = ofs_no_memory(err);
 	else
 		ret = ofs_spans_add(out, bytes.len, ref, first, err);
 	ofs_buf_fini(&bytes);
@@ -226,7 +227,7 @@ int ofs_dcp_blob_make(const struct ofs_dcp_files *f, uint32_t rank,
 
 	put_part(&b, span->ref, &base, &bytes);
 	if (bytes.bad)
-		ret = optimfs_fail(err, ENOMEM, "a header of a view");
+		ret = ofs_no_memory(err);
 	else
 		ret = ofs_composition_bytes(c, bytes.data, bytes.len, err);
 	ofs_buf_fini(&bytes);

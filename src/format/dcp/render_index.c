@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "format/dcp/index_write.h"
 #include "format/dcp/render.h"
 #include "pickle/write.h"
@@ -303,7 +304,7 @@ static int add(struct measure *m, uint64_t ref, uint64_t *off,
 	m->bytes.len = 0;
 	put_span(&m->x, ref, off, &m->bytes);
 	if (m->bytes.bad)
-		return optimfs_fail(err, ENOMEM, "index of a view");
+		return ofs_no_memory(err);
 	return ofs_spans_add(m->out, m->bytes.len, ref, base, err);
 }
 
@@ -373,7 +374,7 @@ int ofs_dcp_index_make(const struct ofs_dcp_files *f,
 
 	put_span(&x, span->ref, &off, &bytes);
 	if (bytes.bad)
-		ret = optimfs_fail(err, ENOMEM, "index of a view");
+		ret = ofs_no_memory(err);
 	else
 		ret = ofs_composition_bytes(c, bytes.data, bytes.len, err);
 	ofs_buf_fini(&bytes);

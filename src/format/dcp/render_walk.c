@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "format/dcp/render.h"
 
 /* Tensors are cut along dim 0 as torch.chunk and FSDP2 do: chunks of
@@ -23,7 +24,7 @@ int ofs_dcp_walk_init(struct ofs_dcp_files *f, struct optimfs_error *err)
 {
 	f->most = calloc((size_t)f->nleaves / NEAR + 1, sizeof(*f->most));
 	if (f->most == NULL)
-		return optimfs_fail(err, ENOMEM, "ranks of a view");
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < f->nleaves; i++) {
 		const struct ofs_dcp_leaf *l = &f->leaf[i];
 

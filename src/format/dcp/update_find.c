@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
 #include "format/dcp/dcp.h"
@@ -72,7 +73,7 @@ static int sort_dict(const struct ofs_commit_dcp *d, uint32_t node,
 		dict->n = ofs_pk_len(d->index.doc, node);
 	dict->sorted = calloc((size_t)dict->n + 1, sizeof(*dict->sorted));
 	if (dict->sorted == NULL)
-		return optimfs_fail(err, ENOMEM, "keys of an index");
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < dict->n; i++)
 		dict->sorted[i] = i;
 	qsort_r(dict->sorted, dict->n, sizeof(*dict->sorted), by_key, &of);
@@ -118,7 +119,7 @@ static int find_objects(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	char path[8200];
 
 	if (sorted == NULL)
-		return optimfs_fail(err, ENOMEM, "files of an index");
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		sorted[i] = i;
 	qsort_r(sorted, cat->nobjects, sizeof(*sorted), by_path,
@@ -152,7 +153,7 @@ static int sort_all(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	d->moved = calloc((size_t)n + 1, sizeof(*d->moved));
 	if (d->object == NULL || d->by_place == NULL || d->by_name == NULL ||
 	    d->gone == NULL || d->dropped == NULL || d->moved == NULL)
-		return optimfs_fail(err, ENOMEM, "items of an index");
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < n; i++) {
 		d->by_place[i] = d->by_name[i] = i;
 		d->moved[i] = OFS_NONE;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "format/dcp/update.h"
 
 #ifdef HAVE_ZSTD
@@ -46,7 +47,7 @@ int ofs_commit_encode(int in, uint64_t size, int out, uint64_t off,
 	int ret = 0;
 
 	if (z == NULL || piece == NULL || buf == NULL)
-		ret = optimfs_fail(err, ENOMEM, "zstd");
+		ret = ofs_no_memory(err);
 	do {
 		uint64_t n = size - done < PIECE ? size - done : PIECE;
 		ZSTD_inBuffer from = { piece, n, 0 };

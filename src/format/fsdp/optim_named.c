@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/str.h"
 #include "format/fsdp/join.h"
 #include "format/fsdp/optim.h"
@@ -149,8 +150,7 @@ static int check_doubles(const struct ofs_fsdp_optim *o,
 	int ret = 0;
 
 	if (v == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for the names of IDs");
+		return ofs_no_memory(err);
 	memcpy(v, o->name, o->nids * sizeof(*v));
 	qsort(v, o->nids, sizeof(*v), by_name);
 	for (uint32_t i = 1; i < o->nids && ret == 0; i++)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "plan/cast.h"
 
 /* Files, in this order: one a rank of the model, of the optimizer, what is
@@ -203,7 +204,7 @@ int ofs_fsdp_render(const struct ofs_render *from, const struct ofs_layout *to,
 	struct ofs_fsdp_files *f = calloc(1, sizeof(*f));
 
 	if (f == NULL)
-		return optimfs_fail(err, ENOMEM, "a view");
+		return ofs_no_memory(err);
 	f->files.ops = &ops;
 	f->m = (struct ofs_flat_model){
 		.from = *from, .cat = from->cat, .to = *to, .code = "OFS171"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/fsdp/render.h"
 #include "pickle/write.h"
 
@@ -240,7 +241,7 @@ static int put_sharded(struct writer *w, uint32_t unit)
 	int ret, shards;
 
 	if (placement == NULL)
-		return optimfs_fail(w->p.err, ENOMEM, "shards of a view");
+		return ofs_no_memory(w->p.err);
 	/* what ShardedTensor.__new__ is given, then its state */
 	ofs_pkw_lit(p,
 	    "torch._tensor._rebuild_from_type_v2("
@@ -318,7 +319,7 @@ int ofs_fsdp_new_model(const struct ofs_fsdp_files *f, uint32_t rank,
 
 	w.storage = malloc((f->units.n + 1ull) * 2 * sizeof(*w.storage));
 	if (w.storage == NULL)
-		return optimfs_fail(err, ENOMEM, "units of a view");
+		return ofs_no_memory(err);
 	memset(w.storage, 0xff, f->units.n * 2ull * sizeof(*w.storage));
 	w.none = w.storage + f->units.n;
 	ofs_state_pickler_init(&w.p, &f->m.optim, &f->m.from, pickle, a, err);

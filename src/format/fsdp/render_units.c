@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/json_write.h"
+#include "base/memory.h"
 #include "format/fsdp/render.h"
 
 /* A name without its module's, where it begins with that. */
@@ -163,5 +164,5 @@ int ofs_fsdp_new_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 		ofs_buf_putc(b, ']');
 	}
 	ofs_buf_puts(b, f->m.has_optim ? "]}\n" : "}\n");
-	return b->bad ? optimfs_fail(err, ENOMEM, "the units of a view") : 0;
+	return b->bad ? ofs_no_memory(err) : 0;
 }

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "format/fsdp/units.h"
 
 /* 16 bytes over every size that an element can have. */
@@ -144,7 +145,7 @@ static int say_padding(const struct ofs_unit *unit,
 	put_pieces(&b, f);
 	ofs_buf_putc(&b, '\0');
 	if (a.bad || b.bad)
-		optimfs_fail(err, ENOMEM, "OFS443 out of memory");
+		ofs_no_memory(err);
 	else
 		optimfs_fail(err, EUCLEAN,
 		    "OFS161 unit \"%.40s\": padding differs: recorded %s, "

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "archive/zip.h"
+#include "base/memory.h"
 #include "format/npz/npz.h"
 #include "format/part.h"
 
@@ -115,7 +116,7 @@ static uint32_t add_damaged(struct reader *r, struct ofs_str name,
 	item.error = ofs_catalog_note_as(r->cat, OFS_NOTE_ERROR, why->code,
 	    "%s", why->text);
 	if (item.error == OFS_NONE) {
-		optimfs_fail(r->err, ENOMEM, "OFS443 out of memory");
+		ofs_no_memory(r->err);
 		return OFS_NONE;
 	}
 	return ofs_catalog_item(r->cat, &item, r->err);

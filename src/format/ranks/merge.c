@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/checked.h"
+#include "base/memory.h"
 #include "format/ranks/ranks.h"
 #include "format/torch_file/sharded.h"
 #include "text/text.h"
@@ -126,8 +127,7 @@ static int merge_values(struct ofs_ranks *set, struct ofs_ranks_group *g,
 	}
 	ofs_buf_fini(&first);
 	if (!done)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for the values of ranks");
+		return ofs_no_memory(err);
 	return same ? add_first(set, g, err) : dispute_values(set, g, err);
 }
 
@@ -286,9 +286,7 @@ static int note_key(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 	    "OFS182 rank %d has no %.300s, rank %d has", f->rank,
 	    name.bad ? "such key" : (char *)name.data, set->file[0].rank);
 	ofs_buf_fini(&name);
-	return note == OFS_NONE
-	    ? optimfs_fail(err, ENOMEM, "OFS443 out of memory for a message")
-	    : 0;
+	return note == OFS_NONE ? ofs_no_memory(err) : 0;
 }
 
 static int note_keys(struct ofs_ranks *set, const struct ofs_ranks_group *g,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/ranks/ranks.h"
 #include "naming/naming.h"
 
@@ -58,7 +59,7 @@ static uint32_t path_of(struct ofs_ranks *set, uint32_t path, int rank,
 
 	part = malloc((n + 1ull) * sizeof(*part));
 	if (part == NULL) {
-		optimfs_fail(err, ENOMEM, "OFS443 out of memory for a path");
+		ofs_no_memory(err);
 		return OFS_NONE;
 	}
 	memcpy(part, old, n * sizeof(*part));

@@ -8,6 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 int ofs_pieces_begin(struct ofs_pieces *x, struct ofs_ranks *set,
     const uint64_t *shape, uint32_t ndim, uint64_t numel,
     struct optimfs_error *err)
@@ -143,8 +145,7 @@ int ofs_pieces_end(struct ofs_pieces *x, uint32_t path, uint32_t *ref,
 		x->t.error = ofs_catalog_note_as(cat, OFS_NOTE_ERROR,
 		    x->why.code, "%s", x->why.text);
 		if (x->t.error == OFS_NONE)
-			return optimfs_fail(err, ENOMEM,
-			    "OFS443 out of memory for a message");
+			return ofs_no_memory(err);
 	}
 	*ref = e.ref = ofs_catalog_tensor(cat, &x->t, err);
 	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)

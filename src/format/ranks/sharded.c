@@ -250,8 +250,7 @@ static int add_entry(struct join *j, uint32_t path, struct optimfs_error *err)
 		j->t.error = ofs_catalog_note_as(cat, OFS_NOTE_ERROR,
 		    j->why.code, "%s", j->why.text);
 		if (j->t.error == OFS_NONE)
-			return optimfs_fail(err, ENOMEM,
-			    "OFS443 out of memory for a message");
+			return ofs_no_memory(err);
 	}
 	e.ref = ofs_catalog_tensor(cat, &j->t, err);
 	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)

@@ -58,7 +58,7 @@ static int add_path(struct reader *r, uint32_t key, uint32_t path)
 		return -1;
 	note->v[note->n] = (struct ofs_safetensors_path){ key, path };
 	if (!ofs_map_add(&note->map, ofs_map_hash(s.p, s.len), note->n))
-		return optimfs_fail(r->err, ENOMEM, "paths of keys");
+		return ofs_no_memory(r->err);
 	note->n++;
 	return 0;
 }
@@ -205,7 +205,7 @@ static int put_value(struct reader *r, struct ofs_buf *out)
 			return -1;
 	while (depth > 0);
 	ofs_pkw_op(&w, OFS_PKW_STOP);
-	return out->bad ? optimfs_fail(r->err, ENOMEM, "a value") : 0;
+	return out->bad ? ofs_no_memory(r->err) : 0;
 }
 
 static int add_value(struct reader *r, struct ofs_str key,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "archive/safetensors.h"
+#include "base/memory.h"
 #include "format/part.h"
 #include "format/probe.h"
 #include "format/safetensors/detect.h"
@@ -104,7 +105,7 @@ static int warn_of_metadata(struct ofs_catalog *cat,
 		"passed over",
 		part->rel, st->nodd) != OFS_NONE)
 		return 0;
-	return optimfs_fail(err, ENOMEM, "OFS443 %s: out of memory", part->rel);
+	return ofs_no_memory(err);
 }
 
 int ofs_safetensors_read(struct ofs_catalog *cat, const struct ofs_part *part,

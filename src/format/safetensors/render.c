@@ -531,7 +531,7 @@ int ofs_safetensors_render(const struct ofs_render *from,
 	struct st_files *f = calloc(1, sizeof(*f));
 
 	if (f == NULL)
-		return optimfs_fail(err, ENOMEM, "a view");
+		return ofs_no_memory(err);
 	f->files.ops = &ops;
 	f->cat = from->cat;
 	f->to = *to;
@@ -539,7 +539,7 @@ int ofs_safetensors_render(const struct ofs_render *from,
 	f->leaf = calloc((size_t)from->cat->nentries + 1, sizeof(*f->leaf));
 	if (f->leaf == NULL) {
 		files_free(&f->files);
-		return optimfs_fail(err, ENOMEM, "a view");
+		return ofs_no_memory(err);
 	}
 	for (unsigned i = 0; i < NSECTIONS; i++)
 		if (add_section(f, from, to, sections[i], err) == -1) {

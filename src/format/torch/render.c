@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "layout/archive_many.h"
 #include "layout/state_dict.h"
 
@@ -112,7 +113,7 @@ int ofs_torch_render(const struct ofs_render *from, const struct ofs_layout *to,
 	struct torch_files *f = calloc(1, sizeof(*f));
 
 	if (f == NULL)
-		return optimfs_fail(err, ENOMEM, "a view");
+		return ofs_no_memory(err);
 	f->files.ops = &ops;
 	f->cat = from->cat;
 	for (unsigned i = 0; i < MAX_FILES; i++)

@@ -344,9 +344,7 @@ static int whole_pickle(struct rewrite *w, const struct edit *e,
 	ofs_pkw_begin(&head);
 	ofs_buf_put(out, e->bytes.data, e->bytes.len);
 	ofs_pkw_op(&head, OFS_PKW_STOP);
-	return out->bad || e->bytes.bad
-	    ? optimfs_fail(w->err, ENOMEM, "edits of a pickle")
-	    : 0;
+	return out->bad || e->bytes.bad ? ofs_no_memory(w->err) : 0;
 }
 
 static int splice_pickle(struct rewrite *w, struct ofs_buf *out)
@@ -355,13 +353,13 @@ static int splice_pickle(struct rewrite *w, struct ofs_buf *out)
 	int ret = 0;
 
 	if (v == NULL)
-		return optimfs_fail(w->err, ENOMEM, "edits of a pickle");
+		return ofs_no_memory(w->err);
 	for (size_t i = 0; i < w->nedits; i++) {
 		v[i] = w->edit[i].splice;
 		v[i].bytes = w->edit[i].bytes.data;
 		v[i].n = w->edit[i].bytes.len;
 		if (w->edit[i].bytes.bad)
-			ret = optimfs_fail(w->err, ENOMEM, "edits of a pickle");
+			ret = ofs_no_memory(w->err);
 	}
 	if (ret == 0)
 		ret = ofs_pickle_splice(w->in.pickle, w->in.npickle, v,
@@ -399,7 +397,7 @@ int ofs_commit_pickle(struct ofs_commit *c, const struct ofs_commit_source *s,
 
 	*size = 0;
 	if (was_done == NULL)
-		return optimfs_fail(err, ENOMEM, "changes of a commit");
+		return ofs_no_memory(err);
 	if (ofs_commit_archive_open(c, s, &w.in, err) == 0) {
 		w.doc = w.routes.doc = w.in.doc;
 		w.next_key = ofs_commit_archive_key(&w.in);

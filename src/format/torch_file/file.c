@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "archive/torch.h"
+#include "base/memory.h"
 #include "catalog/budget.h"
 #include "format/globals.h"
 #include "format/torch_file/legacy.h"
@@ -38,7 +39,7 @@ static int read_file(void *ctx, uint64_t off, uint64_t len, void *buf,
 
 static int no_note(struct optimfs_error *err)
 {
-	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for a message");
+	return ofs_no_memory(err);
 }
 
 #define WARN(f, ...) \

@@ -28,8 +28,7 @@ int ofs_torch_leaves_init(struct ofs_torch_leaves *l, struct ofs_catalog *cat,
 	l->use = calloc(l->nuse + 1, sizeof(*l->use));
 	l->known = calloc(ofs_pickle_nodes(doc), sizeof(*l->known));
 	if (l->use == NULL || l->known == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for %zu storages", l->nuse);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -42,7 +41,7 @@ void ofs_torch_leaves_fini(struct ofs_torch_leaves *l)
 
 static int no_note(struct optimfs_error *err)
 {
-	return optimfs_fail(err, ENOMEM, "OFS443 out of memory for a message");
+	return ofs_no_memory(err);
 }
 
 static const char *where(const struct ofs_torch_leaves *l)

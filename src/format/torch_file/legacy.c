@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/cursor.h"
+#include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
 
@@ -54,8 +55,7 @@ static int read_more(struct stream *s)
 		n = s->max;
 	p = realloc(s->p, n + 1);
 	if (p == NULL)
-		return optimfs_fail(s->err, ENOMEM,
-		    "OFS443 out of memory for %" PRIu64 " bytes", n);
+		return ofs_no_memory(s->err);
 	s->p = p;
 	if (s->read(s->ctx, s->n, n - s->n, p + s->n, s->err) == -1)
 		return -1;
@@ -174,8 +174,7 @@ static int find_named(struct stream *s, const struct ofs_pickle *doc,
 		count += ofs_pk_kind(doc, i) == OFS_PK_PERSID;
 	p = calloc(count + 1, sizeof(*p));
 	if (p == NULL)
-		return optimfs_fail(s->err, ENOMEM,
-		    "OFS443 out of memory for %zu storages", count);
+		return ofs_no_memory(s->err);
 	*n = 0;
 	for (uint32_t i = 0; i < nodes; i++) {
 		if (ofs_pk_kind(doc, i) != OFS_PK_PERSID ||
@@ -242,8 +241,7 @@ static int find_storages(struct stream *s, const struct ofs_pickle *keys,
 		return malformed(s, "more storage keys than storages");
 	l->storage = calloc((size_t)n + 1, sizeof(*l->storage));
 	if (l->storage == NULL)
-		return optimfs_fail(s->err, ENOMEM,
-		    "OFS443 out of memory for %u storages", n);
+		return ofs_no_memory(s->err);
 	for (uint32_t i = 0; i < n; i++) {
 		struct ofs_str key =
 		    ofs_pk_str(keys, ofs_pk_item(keys, root, i));
@@ -273,8 +271,7 @@ static struct ofs_pickle *keep(struct stream *s, uint64_t off, uint64_t n)
 	uint8_t *copy = malloc(n + 1);
 
 	if (copy == NULL) {
-		optimfs_fail(s->err, ENOMEM,
-		    "OFS443 out of memory for %" PRIu64 " bytes", n);
+		ofs_no_memory(s->err);
 		return NULL;
 	}
 	memcpy(copy, s->p + off, n);

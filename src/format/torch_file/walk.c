@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "archive/torch.h"
+#include "base/memory.h"
 #include "format/torch_file/leaf.h"
 #include "format/torch_file/sharded.h"
 #include "text/key.h"
@@ -141,7 +142,7 @@ static uint32_t key_component(struct walk *w, uint32_t node, uint32_t i)
 	w->text.len = 0;
 	ofs_torch_key(w->doc, ofs_pk_key(w->doc, node, i), i, &w->text);
 	if (w->text.bad) {
-		optimfs_fail(w->err, ENOMEM, "OFS443 out of memory for a key");
+		ofs_no_memory(w->err);
 		return OFS_NONE;
 	}
 	return ofs_catalog_str(w->cat,
@@ -171,8 +172,7 @@ static int drop_repeated(struct walk *w, struct frame *f)
 	int ret = 0;
 
 	if (s == NULL)
-		return optimfs_fail(w->err, ENOMEM,
-		    "OFS443 out of memory for %" PRIu32 " keys", f->n);
+		return ofs_no_memory(w->err);
 	for (uint32_t i = 0; i < f->n; i++)
 		s[i] = (struct same){ f->key[i],
 			ofs_pk_kind(w->doc, ofs_pk_key(w->doc, f->node, i)),
@@ -190,8 +190,7 @@ static int drop_repeated(struct walk *w, struct frame *f)
 			"OFS428 duplicate key '%.*s': the last one counts",
 			(int)(key.len > 200 ? 200 : key.len),
 			key.p) == OFS_NONE)
-			ret = optimfs_fail(w->err, ENOMEM,
-			    "OFS443 out of memory for a message");
+			ret = ofs_no_memory(w->err);
 	}
 	free(s);
 	return ret;
@@ -201,8 +200,7 @@ static int read_keys(struct walk *w, struct frame *f)
 {
 	f->key = malloc(f->n * sizeof(*f->key) + 1);
 	if (f->key == NULL)
-		return optimfs_fail(w->err, ENOMEM,
-		    "OFS443 out of memory for %" PRIu32 " keys", f->n);
+		return ofs_no_memory(w->err);
 	for (uint32_t i = 0; i < f->n; i++) {
 		f->key[i] = key_component(w, f->node, i);
 		if (f->key[i] == OFS_NONE || visit(w) == -1)
@@ -305,8 +303,7 @@ int ofs_torch_walk(struct ofs_catalog *cat, const struct ofs_pickle *doc,
 	int ret = -1;
 
 	if (w == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for the walk of a pickle");
+		return ofs_no_memory(err);
 	w->cat = cat;
 	w->doc = doc;
 	w->leaf = leaf;
@@ -318,7 +315,7 @@ int ofs_torch_walk(struct ofs_catalog *cat, const struct ofs_pickle *doc,
 	w->path = calloc(npref + MAX_DEPTH + 1, sizeof(*w->path));
 	w->known = calloc(ofs_pickle_nodes(doc), sizeof(*w->known));
 	if (w->path == NULL || w->known == NULL) {
-		optimfs_fail(err, ENOMEM, "OFS443 out of memory for a path");
+		ofs_no_memory(err);
 		goto out;
 	}
 	if (npref > 0)

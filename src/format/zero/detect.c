@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "format/zero/render.h"
 #include "format/zero/universal.h"
 #include "format/zero/update.h"
@@ -38,8 +39,7 @@ static int bid_universal(const struct ofs_dir *dir,
 	ret = ofs_probe_names(dir, "zero", &params, err);
 	for (size_t i = 0; i < params.n && ret == 1 && bid == 0; i++) {
 		if (asprintf(&fp32, "zero/%s/fp32.pt", params.name[i]) == -1) {
-			ret = optimfs_fail(err, ENOMEM,
-			    "OFS443 detection: out of memory");
+			ret = ofs_no_memory(err);
 			continue;
 		}
 		bid = ofs_probe_is_file(dir, fp32) ? 95 : 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "format/zero/zero.h"
 
 static int by_name(const void *va, const void *vb)
@@ -69,7 +70,7 @@ int ofs_zero_flat(struct ofs_zero *z, struct optimfs_error *err)
 		most += (uint64_t)s->shapes.n + s->frozen.n;
 	v = ofs_arena_alloc(&cat->arena, most * sizeof(*v));
 	if (v == NULL)
-		return optimfs_fail(err, ENOMEM, "names of parameters");
+		return ofs_no_memory(err);
 	for (const struct ofs_zero *s = z; s != NULL; s = s->next) {
 		for (uint32_t i = 0; i < s->shapes.n; i++)
 			if (put_trained(s, i, &v[n++], err) == -1)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "format/zero/layout.h"
 
 /* No job has more ranks. */
@@ -196,8 +197,7 @@ static int check_fragments(const struct ofs_zero_optim *o,
 		    "param_slice_mappings[%" PRIu32 "]", group);
 	f = calloc(n + 1ull, sizeof(*f));
 	if (f == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for fragments");
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < n && ret == 0; i++)
 		ret = get_fragment(o, ofs_pk_val(o->doc, dict, i), part, &f[i],
 		    err);

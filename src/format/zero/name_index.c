@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "archive/torch_storage.h"
+#include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
 
@@ -34,8 +35,7 @@ int ofs_zero_index_init(struct ofs_zero_index *x, const struct ofs_pickle *doc,
 	*x = (struct ofs_zero_index){ doc, dict, NULL, 0 };
 	x->order = malloc((n + 1ull) * sizeof(*x->order));
 	if (x->order == NULL)
-		return optimfs_fail(err, ENOMEM,
-		    "OFS443 out of memory for names");
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < n; i++)
 		if (ofs_pk_kind(doc, ofs_pk_key(doc, dict, i)) == OFS_PK_STR)
 			x->order[x->n++] = i;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "layout/option.h"
 
 /* Files, in this order: latest, those of weights, then of the optimizer; or
@@ -220,7 +221,7 @@ static int render(const struct ofs_render *from, const struct ofs_layout *to,
 		    stage, to->shards);
 	z = calloc(1, sizeof(*z));
 	if (z == NULL)
-		return optimfs_fail(err, ENOMEM, "a view");
+		return ofs_no_memory(err);
 	z->files.ops = &ops;
 	z->m = (struct ofs_flat_model){
 		.from = *from, .cat = from->cat, .to = *to, .code = "OFS684"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "archive/torch_storage.h"
+#include "base/memory.h"
 #include "base/str.h"
 #include "format/zero/render.h"
 #include "pickle/write.h"
@@ -313,7 +314,7 @@ int ofs_zero_new_model(const struct ofs_zero_new *z, uint32_t rank,
 
 	x.storage = malloc((z->nweights + 1ull) * sizeof(*x.storage));
 	if (x.storage == NULL)
-		return optimfs_fail(err, ENOMEM, "weights of a view");
+		return ofs_no_memory(err);
 	memset(x.storage, 0xff, z->nweights * sizeof(*x.storage));
 	ofs_zero_new_begin(&x.w, z, rank, a, pickle, err);
 	ret = put_all(&x);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/zero/render.h"
 
 /* The exp_avg of a temperature is a tensor without dimensions, as any step is,
@@ -89,7 +90,7 @@ int ofs_zero_new_scalars(struct ofs_zero_new *z, struct optimfs_error *err)
 		return 0;
 	z->m.scalar = calloc(z->m.cat->nentries + 1ull, sizeof(*z->m.scalar));
 	if (z->m.scalar == NULL)
-		return optimfs_fail(err, ENOMEM, "a view of ZeRO's files");
+		return ofs_no_memory(err);
 	for (uint32_t i = first; i != OFS_NONE; i = v[i].next)
 		if (is_scalar(z, i))
 			mark(z, i, &names);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "archive/torch_storage.h"
+#include "base/memory.h"
 #include "base/str.h"
 #include "format/torch/update.h"
 #include "format/zero/zero.h"
@@ -55,7 +56,7 @@ static int push_number(struct column *col, struct keys *k, uint32_t v,
 	snprintf(text, sizeof(text), "%" PRIu32, v);
 	copy = ofs_arena_strndup(&col->c->arena, text, strlen(text));
 	if (copy == NULL)
-		return optimfs_fail(col->err, ENOMEM, "names of a commit");
+		return ofs_no_memory(col->err);
 	push(k, copy);
 	k->key[k->n - 1].index = index;
 	return 0;
@@ -74,9 +75,7 @@ static int begin(struct column *col, const struct ofs_commit_task *t,
 	k->n = 0;
 	k->key = ofs_arena_alloc(&col->c->arena,
 	    (t->npath + 4ull) * sizeof(*k->key));
-	return k->key == NULL
-	    ? optimfs_fail(col->err, ENOMEM, "names of a commit")
-	    : 0;
+	return k->key == NULL ? ofs_no_memory(col->err) : 0;
 }
 
 static void here(struct column *col, const struct ofs_commit_task *t,
@@ -385,7 +384,7 @@ static int put_column(struct column *col)
 
 	col->path = calloc(col->c->ntasks + 1, sizeof(*col->path));
 	if (col->path == NULL)
-		return optimfs_fail(col->err, ENOMEM, "names of a commit");
+		return ofs_no_memory(col->err);
 	ret = read_shapes(col);
 	if (ret == 0)
 		ret = put_files(col);
@@ -430,7 +429,7 @@ static int put_state(struct column *col, const struct ofs_commit_task *t)
 	if (asprintf(&rel, "%s%szero/%.*s/%.*s.pt", col->part->rel,
 		col->part->rel[0] == '\0' ? "" : "/", (int)k[2].s.len, k[2].s.p,
 		(int)k[3].s.len, k[3].s.p) == -1)
-		return optimfs_fail(col->err, ENOMEM, "names of a commit");
+		return ofs_no_memory(col->err);
 	ret = open_file(col, rel, &in);
 	if (ret == 1) {
 		root = ofs_pickle_root(in.doc);
@@ -481,7 +480,7 @@ static int put_globals(struct column *col)
 
 	if (asprintf(&rel, "%s%szero/optimizer_state.pt", col->part->rel,
 		col->part->rel[0] == '\0' ? "" : "/") == -1)
-		return optimfs_fail(col->err, ENOMEM, "names of a commit");
+		return ofs_no_memory(col->err);
 	forget(col);
 	ret = open_file(col, rel, &in);
 	if (ret == 1) {
@@ -503,7 +502,7 @@ static int put_universal(struct column *col)
 
 	col->path = calloc(col->c->ntasks + 1, sizeof(*col->path));
 	if (col->path == NULL)
-		return optimfs_fail(col->err, ENOMEM, "names of a commit");
+		return ofs_no_memory(col->err);
 	ret = read_shapes(col);
 	if (ret == 0)
 		ret = ofs_commit_universal(col->c, col->part, col->nprefix,

@@ -10,6 +10,7 @@
 
 #include "archive/torch_storage.h"
 #include "base/copy.h"
+#include "base/memory.h"
 #include "base/str.h"
 #include "format/torch/update.h"
 #include "format/zero/layout.h"
@@ -168,7 +169,7 @@ static char *path_of(const struct files *f, struct ofs_str param,
 	if (asprintf(&rel, "%s%szero/%s/%s.pt", f->part->rel,
 		f->part->rel[0] == '\0' ? "" : "/", param.p, state.p) != -1)
 		return rel;
-	optimfs_fail(f->err, ENOMEM, "names of a commit");
+	ofs_no_memory(f->err);
 	return NULL;
 }
 
@@ -351,7 +352,7 @@ int ofs_commit_universal(struct ofs_commit *c, const struct ofs_part *part,
 	int ret;
 
 	if (f.held == NULL || f.params == NULL)
-		ret = optimfs_fail(err, ENOMEM, "groups of a commit");
+		ret = ofs_no_memory(err);
 	else
 		ret = check(&f, &any);
 	if (ret == 0 && any)
