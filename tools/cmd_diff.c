@@ -220,17 +220,10 @@ static void say(struct diff *d, const char *path, const char *kind,
 		row_fini(&r);
 		return;
 	}
-	if (d->n == d->cap) {
-		size_t cap = d->cap == 0 ? 64 : 2 * d->cap;
-		struct row *row = reallocarray(d->row, cap, sizeof(*row));
-
-		if (row == NULL) {
-			d->bad = true;
-			row_fini(&r);
-			return;
-		}
-		d->row = row;
-		d->cap = cap;
+	if (ofs_grow(d->row, d->n, d->cap, NULL) == -1) {
+		d->bad = true;
+		row_fini(&r);
+		return;
 	}
 	d->row[d->n++] = r;
 }

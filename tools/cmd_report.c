@@ -35,7 +35,7 @@ struct report {
 	struct ofs_buf json;
 	struct ofs_buf found; /* findings */
 	char **bad; /* what is said of files that are missing or damaged */
-	size_t nbad;
+	size_t nbad, bad_cap;
 	struct ofs_json_writer w, f; /* into json, into found */
 };
 
@@ -164,15 +164,12 @@ static void put_finding(struct report *r, int number, const char *path,
 static void damage(void *ctx, const struct optimfs_finding *f)
 {
 	struct report *r = ctx;
-	char **bad;
 
 	put_finding(r, f->number, f->path, f->text, "");
 	if (f->path[0] != '\0')
 		return;
-	bad = reallocarray(r->bad, r->nbad + 1, sizeof(*bad));
-	if (bad != NULL)
-		r->bad = bad;
-	if (bad == NULL || (bad[r->nbad] = strdup(f->text)) == NULL)
+	if (ofs_grow(r->bad, r->nbad, r->bad_cap, NULL) == -1 ||
+	    (r->bad[r->nbad] = strdup(f->text)) == NULL)
 		r->found.bad = true;
 	else
 		r->nbad++;

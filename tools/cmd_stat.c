@@ -132,15 +132,8 @@ static int add(void *ctx, const struct optimfs_tensor *t,
 	struct rows *rows = ctx;
 	struct row r = { .bytes = t->bytes, .rank = t->rank };
 
-	if (rows->n == rows->cap) {
-		size_t cap = rows->cap == 0 ? 64 : 2 * rows->cap;
-		struct row *more = reallocarray(rows->row, cap, sizeof(*more));
-
-		if (more == NULL)
-			goto fail;
-		rows->row = more;
-		rows->cap = cap;
-	}
+	if (ofs_grow(rows->row, rows->n, rows->cap, NULL) == -1)
+		goto fail;
 	r.path = strdup(t->path);
 	r.dtype = strdup(t->dtype);
 	r.shape = strdup(t->shape);

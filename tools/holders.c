@@ -6,18 +6,14 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 static int take_rank(void *ctx, const struct optimfs_dirent *d)
 {
 	struct ofs_holders *r = ctx;
-	int *rank;
 
-	if (r->n == r->cap) {
-		r->cap = r->cap == 0 ? 16 : 2 * r->cap;
-		rank = reallocarray(r->rank, r->cap, sizeof(*rank));
-		if (rank == NULL)
-			return -1;
-		r->rank = rank;
-	}
+	if (ofs_grow(r->rank, r->n, r->cap, NULL) == -1)
+		return -1;
 	r->rank[r->n++] = atoi(d->name);
 	return 0;
 }

@@ -192,12 +192,10 @@ static int parse_number(const struct ofs_option *t, const char *value,
 static int keep(struct ofs_options *o, const char *value, const char **copy,
     struct optimfs_error *err)
 {
-	char **owned = realloc(o->owned, (o->nowned + 1) * sizeof(*owned));
 	char *s;
 
-	if (owned == NULL)
-		return ofs_no_memory(err);
-	o->owned = owned;
+	if (ofs_grow(o->owned, o->nowned, o->owned_cap, err) == -1)
+		return -1;
 	s = strdup(value);
 	if (s == NULL)
 		return ofs_no_memory(err);

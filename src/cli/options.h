@@ -37,7 +37,7 @@ struct ofs_options {
 	const char *ignore_prefixes;
 	bool sloppy; /* accept any unknown name */
 	char **owned;
-	size_t nowned;
+	size_t nowned, owned_cap;
 };
 
 void ofs_options_fini(struct ofs_options *o);

@@ -25,7 +25,7 @@
 
 struct candidates {
 	char **name; /* below the directory the user gave */
-	size_t n, looked;
+	size_t n, cap, looked;
 };
 
 /* May a file of this name be one that only checkpoints have? */
@@ -92,11 +92,8 @@ static int is_checkpoint(const struct ofs_dir *dir, struct ofs_names *names,
 static int add(struct candidates *c, const char *name,
     struct optimfs_error *err)
 {
-	char **more = realloc(c->name, (c->n + 1) * sizeof(*more));
-
-	if (more == NULL)
-		return ofs_no_memory(err);
-	c->name = more;
+	if (ofs_grow(c->name, c->n, c->cap, err) == -1)
+		return -1;
 	c->name[c->n] = strdup(name);
 	if (c->name[c->n] == NULL)
 		return ofs_no_memory(err);

@@ -67,18 +67,15 @@ int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
 		    "OFS624 more than %d files in one checkpoint: point at "
 		    "one of them",
 		    OFS_PARTS_MAX);
-	p = realloc(parts->part, (parts->n + 1) * sizeof(*p));
-	if (p == NULL)
-		goto no_memory;
-	parts->part = p;
-	if (copy_spec(&p[parts->n], spec) == -1) {
-		free_part(&p[parts->n]);
-		goto no_memory;
+	if (ofs_grow(parts->part, parts->n, parts->cap, err) == -1)
+		return -1;
+	p = &parts->part[parts->n];
+	if (copy_spec(p, spec) == -1) {
+		free_part(p);
+		return ofs_no_memory(err);
 	}
 	parts->n++;
 	return 0;
-no_memory:
-	return ofs_no_memory(err);
 }
 
 void ofs_parts_free(struct ofs_parts *parts)

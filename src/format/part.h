@@ -33,7 +33,7 @@ struct ofs_part {
 
 struct ofs_parts {
 	struct ofs_part *part;
-	size_t n;
+	size_t n, cap;
 	const char
 	    *trainer; /* "torchtitan", ...; NULL for none in particular */
 };

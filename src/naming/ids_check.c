@@ -48,7 +48,8 @@ static int check_shapes(struct naming *c, const struct ofs_ids *ids,
 
 /* How many parameters each group has, where that is known without reading. */
 struct groups {
-	uint32_t n;     /* one more than the highest number seen */
+	uint32_t n; /* one more than the highest number seen */
+	uint32_t cap;
 	uint32_t *size; /* OFS_NONE: not known */
 };
 
@@ -108,15 +109,13 @@ static int see_group(struct naming *c, uint32_t entry, struct groups *g,
 {
 	const struct ofs_value *v;
 	struct naming_key key;
-	uint32_t number, *size;
+	uint32_t number;
 
 	if (!group_of(c, entry, c->ids_root, &key, &number))
 		return 0;
 	if (number >= g->n) {
-		size = reallocarray(g->size, number + 1, sizeof(*size));
-		if (size == NULL)
-			return ofs_no_memory(err);
-		g->size = size;
+		if (ofs_reserve(g->size, number + 1ull, g->cap, err) == -1)
+			return -1;
 		while (g->n <= number)
 			g->size[g->n++] = OFS_NONE;
 	}

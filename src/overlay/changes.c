@@ -32,17 +32,8 @@ static struct ofs_change *add(struct walk *w, enum ofs_change_kind kind,
 	struct ofs_changes *out = w->out;
 	struct ofs_change *c;
 
-	if (out->n == w->cap) {
-		size_t cap = w->cap == 0 ? 64 : w->cap * 2;
-
-		c = reallocarray(out->v, cap, sizeof(*c));
-		if (c == NULL) {
-			ofs_no_memory(w->err);
-			return NULL;
-		}
-		out->v = c;
-		w->cap = cap;
-	}
+	if (ofs_grow(out->v, out->n, w->cap, w->err) == -1)
+		return NULL;
 	c = &out->v[out->n++];
 	*c = (struct ofs_change){
 		.kind = kind,

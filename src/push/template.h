@@ -40,7 +40,7 @@ struct ofs_template {
 		char name[OFS_FILE_NAME];
 		uint64_t size;
 	} * file;
-	uint32_t n;
+	uint32_t n, file_cap;
 	struct ofs_template_sum *sum; /* in the order of file, from */
 	size_t nsums, cap;
 	/* Texts that are the layout's own affair, by their place in the tree:
@@ -53,7 +53,7 @@ struct ofs_template {
 		bool provided, derived;
 		uint64_t hash;
 	} * own;
-	uint32_t nown;
+	uint32_t nown, own_cap;
 };
 
 void ofs_template_fini(struct ofs_template *s);

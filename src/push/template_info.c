@@ -87,25 +87,16 @@ int ofs_template_save(const struct ofs_template *s, int stage,
 	return fsync(stage) == -1 ? failed(err) : 0;
 }
 
-static void *grow(void *v, size_t n, size_t size)
-{
-	if ((n & (n - 1)) != 0) /* room for the next power of two */
-		return v;
-	return reallocarray(v, n == 0 ? 1 : 2 * n, size);
-}
-
 static int add_file(struct ofs_template *s, const char *line,
     struct optimfs_error *err)
 {
-	struct ofs_template_file *grown, f = { 0 };
+	struct ofs_template_file f = { 0 };
 
 	if (sscanf(line, "file %" SCNu64 " %1023[^\n]", &f.size, f.name) != 2 ||
 	    f.size > INT64_MAX || !ofs_path_stays(f.name, strlen(f.name)))
 		return optimfs_fail(err, EUCLEAN, "no file");
-	grown = grow(s->file, s->n, sizeof(*grown));
-	if (grown == NULL)
-		return ofs_no_memory(err);
-	s->file = grown;
+	if (ofs_grow(s->file, s->n, s->file_cap, err) == -1)
+		return -1;
 	s->file[s->n++] = f;
 	return 0;
 }
@@ -113,7 +104,7 @@ static int add_file(struct ofs_template *s, const char *line,
 static int add_sum(struct ofs_template *s, const char *line,
     struct optimfs_error *err)
 {
-	struct ofs_template_sum *grown, v;
+	struct ofs_template_sum v;
 	uint64_t size;
 
 	if (sscanf(line, "sum %" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNu64,
@@ -123,10 +114,8 @@ static int add_sum(struct ofs_template *s, const char *line,
 	size = s->file[v.file].size;
 	if (size < 4 || v.at > size - 4 || v.n > size || v.from > size - v.n)
 		return optimfs_fail(err, EUCLEAN, "a sum outside of its file");
-	grown = grow(s->sum, s->nsums, sizeof(*grown));
-	if (grown == NULL)
-		return ofs_no_memory(err);
-	s->sum = grown;
+	if (ofs_grow(s->sum, s->nsums, s->cap, err) == -1)
+		return -1;
 	s->sum[s->nsums++] = v;
 	return 0;
 }
@@ -134,8 +123,8 @@ static int add_sum(struct ofs_template *s, const char *line,
 static int add_own(struct ofs_template *s, const char *line,
     struct optimfs_error *err)
 {
-	struct ofs_template_own *grown,
-	    v = { .provided = line[0] == 'g', .derived = line[0] == 'd' };
+	struct ofs_template_own v = { .provided = line[0] == 'g',
+		.derived = line[0] == 'd' };
 	int at = 0;
 
 	if (v.provided || v.derived)
@@ -143,10 +132,8 @@ static int add_own(struct ofs_template *s, const char *line,
 	else if (sscanf(line, "own %16" SCNx64 " %n", &v.hash, &at) != 1 ||
 	    at == 0)
 		return optimfs_fail(err, EUCLEAN, "no name");
-	grown = grow(s->own, s->nown, sizeof(*grown));
-	if (grown == NULL)
-		return ofs_no_memory(err);
-	s->own = grown;
+	if (ofs_grow(s->own, s->nown, s->own_cap, err) == -1)
+		return -1;
 	v.path = strndup(line + at, strcspn(line + at, "\n"));
 	if (v.path == NULL)
 		return ofs_no_memory(err);

@@ -30,13 +30,10 @@ static int add_own(struct matching *m, uint32_t node,
     struct ofs_template_own own)
 {
 	struct ofs_template *s = m->s;
-	struct ofs_template_own *grown;
 	char path[8192];
 
-	grown = reallocarray(s->own, (size_t)s->nown + 1, sizeof(*grown));
-	if (grown == NULL)
-		return ofs_no_memory(m->err);
-	s->own = grown;
+	if (ofs_grow(s->own, s->nown, s->own_cap, m->err) == -1)
+		return -1;
 	if (ofs_tree_path(&m->made->tree, node, path, sizeof(path)) ==
 	    sizeof(path))
 		return optimfs_fail(m->err, ENAMETOOLONG,
@@ -44,7 +41,7 @@ static int add_own(struct matching *m, uint32_t node,
 	own.path = strdup(path);
 	if (own.path == NULL)
 		return ofs_no_memory(m->err);
-	grown[s->nown++] = own;
+	s->own[s->nown++] = own;
 	return 0;
 }
 

@@ -142,17 +142,10 @@ static void found_part(struct ofs_reshard_file *f, uint64_t part)
 static int found_item(struct ofs_reshard_file *f, uint64_t item, uint64_t len,
     struct optimfs_error *err)
 {
-	uint64_t *grown;
-
 	if (item != f->nitems)
 		return 0;
-	if ((item & (item - 1)) == 0) { /* room for twice as many */
-		grown = reallocarray(f->item, item == 0 ? 2 : 2 * item + 1,
-		    sizeof(*grown));
-		if (grown == NULL)
-			return ofs_no_memory(err);
-		f->item = grown;
-	}
+	if (ofs_grow(f->item, f->nitems, f->item_cap, err) == -1)
+		return -1;
 	f->item[f->nitems++] = len;
 	return 0;
 }

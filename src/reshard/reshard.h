@@ -41,6 +41,7 @@ struct ofs_reshard_file {
 	uint32_t nparts, next;
 	uint8_t *done;          /* bits, from the journal; NULL: none */
 	uint64_t *item, nitems; /* of a whole one: lengths, likewise */
+	size_t item_cap;
 	struct ofs_reshard_open *open;
 };
 

@@ -84,19 +84,15 @@ static uint32_t add_tensor(struct merge *x, const struct ofs_commit_task *t)
 		.index = OFS_NONE,
 		.shard = x->cat->nshards };
 	uint32_t index = x->cat->ntensors - x->m->ntensors;
-	struct ofs_overlay_file **grown;
 
 	new.shape = new.grid =
 	    ofs_catalog_dims(x->cat, t->shape, t->ndim, x->err);
 	if (new.shape == OFS_NONE)
 		return OFS_NONE;
-	grown = reallocarray(x->m->staged, index + 1, sizeof(*grown));
-	if (grown == NULL) {
-		ofs_no_memory(x->err);
+	if (ofs_reserve(x->m->staged, index + 1ull, x->m->staged_cap, x->err) ==
+	    -1)
 		return OFS_NONE;
-	}
-	x->m->staged = grown;
-	grown[index] = ofs_overlay_of_node(x->overlay, t->change->node);
+	x->m->staged[index] = ofs_overlay_of_node(x->overlay, t->change->node);
 	return ofs_catalog_tensor(x->cat, &new, x->err);
 }
 

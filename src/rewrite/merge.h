@@ -24,6 +24,7 @@ struct ofs_merged {
 	struct ofs_catalog *cat;
 	uint32_t ntensors;                /* of the reader's catalog */
 	struct ofs_overlay_file **staged; /* of those behind */
+	size_t staged_cap;
 };
 
 /* As things are now; one reference, the caller's. Changes that the source has

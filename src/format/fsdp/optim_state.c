@@ -106,15 +106,8 @@ static int add_group(struct ofs_fsdp *f, const struct ofs_ranks_group *like,
 	struct ofs_ranks_group g = *like;
 	uint32_t from = g.first;
 
-	if (f->group_cap <= set->ngroups) {
-		struct ofs_ranks_group *p;
-
-		f->group_cap = 2 * set->ngroups + 1;
-		p = reallocarray(set->group, f->group_cap, sizeof(*p));
-		if (p == NULL)
-			return ofs_no_memory(err);
-		set->group = p;
-	}
+	if (ofs_grow(set->group, set->ngroups, f->group_cap, err) == -1)
+		return -1;
 	g.path = path;
 	g.first = set->nleaves;
 	for (uint32_t i = from; i < from + g.n; i++)

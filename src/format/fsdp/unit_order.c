@@ -209,21 +209,14 @@ static uint32_t add_state(struct search *s)
 static int add_edge(struct search *s, uint32_t from, uint32_t id,
     struct ofs_order_name name)
 {
-	uint32_t to = add_state(s), cap;
-	struct edge *p;
+	uint32_t to = add_state(s);
 
 	if (to == OFS_NONE)
 		return -1;
-	if (s->nedges == s->edge_cap) {
-		cap = s->edge_cap == 0 ? 256 : s->edge_cap * 2;
-		if (cap > MAX_EDGES)
-			return too_many(s);
-		p = reallocarray(s->edge, cap, sizeof(*p));
-		if (p == NULL)
-			return ofs_no_memory(s->err);
-		s->edge = p;
-		s->edge_cap = cap;
-	}
+	if (s->nedges == MAX_EDGES)
+		return too_many(s);
+	if (ofs_grow(s->edge, s->nedges, s->edge_cap, s->err) == -1)
+		return -1;
 	s->edge[s->nedges++] = (struct edge){ from, to, id, name };
 	return 0;
 }

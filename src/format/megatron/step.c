@@ -24,7 +24,7 @@ struct optimizer {
 struct steps {
 	struct ofs_megatron *m;
 	struct optimizer *o;
-	uint32_t n;
+	uint32_t n, cap;
 	uint32_t step, common_step; /* strings */
 	/* paths of the steps that there should be, and of those there are */
 	uint32_t *want, *have;
@@ -57,19 +57,13 @@ static const uint32_t *tail(const struct ofs_megatron *m, uint32_t entry,
 
 static struct optimizer *find(struct steps *s, uint32_t chained)
 {
-	struct optimizer *v;
-
 	for (uint32_t i = 0; i < s->n; i++)
 		if (s->o[i].chained == chained)
 			return &s->o[i];
-	v = reallocarray(s->o, s->n + 1, sizeof(*v));
-	if (v == NULL) {
-		ofs_no_memory(s->err);
+	if (ofs_grow(s->o, s->n, s->cap, s->err) == -1)
 		return NULL;
-	}
-	s->o = v;
-	v[s->n] = (struct optimizer){ .chained = chained };
-	return &v[s->n++];
+	s->o[s->n] = (struct optimizer){ .chained = chained };
+	return &s->o[s->n++];
 }
 
 /* A step as a number; -1 when it is none. */

@@ -38,19 +38,11 @@ static void listen(struct ofs_ranks_file *f, uint32_t node)
 int ofs_ranks_leaf(struct ofs_ranks *set, uint32_t path, uint32_t file,
     uint32_t node, struct optimfs_error *err)
 {
-	if (set->nleaves == set->leaf_cap) {
-		uint32_t cap = set->leaf_cap == 0 ? 256 : 2 * set->leaf_cap;
-		struct ofs_ranks_leaf *p;
-
-		if (set->leaf_cap > UINT32_MAX / 4)
-			return optimfs_fail(err, E2BIG,
-			    "OFS624 too many leaves in one set of files");
-		p = reallocarray(set->leaf, cap, sizeof(*p));
-		if (p == NULL)
-			return ofs_no_memory(err);
-		set->leaf = p;
-		set->leaf_cap = cap;
-	}
+	if (set->nleaves > UINT32_MAX / 2)
+		return optimfs_fail(err, E2BIG,
+		    "OFS624 too many leaves in one set of files");
+	if (ofs_grow(set->leaf, set->nleaves, set->leaf_cap, err) == -1)
+		return -1;
 	set->leaf[set->nleaves++] = (struct ofs_ranks_leaf){ path, file, node };
 	return 0;
 }

@@ -46,6 +46,7 @@ struct st_files {
 	struct leaf *leaf;
 	uint32_t nleaves;
 	struct st_file *file;
+	size_t file_cap;
 };
 
 /* What is being made for a section. */
@@ -380,16 +381,11 @@ static int put_header(struct section *s, struct st_file *file, bool note)
 static struct st_file *new_file(struct section *s)
 {
 	struct st_files *f = s->f;
-	struct st_file *grown =
-	    reallocarray(f->file, (size_t)f->files.n + 1, sizeof(*grown));
 
-	if (grown == NULL) {
-		ofs_no_memory(s->err);
+	if (ofs_grow(f->file, f->files.n, f->file_cap, s->err) == -1)
 		return NULL;
-	}
-	f->file = grown;
-	grown[f->files.n] = (struct st_file){ 0 };
-	return &grown[f->files.n++];
+	f->file[f->files.n] = (struct st_file){ 0 };
+	return &f->file[f->files.n++];
 }
 
 /* model.safetensors.index.json */

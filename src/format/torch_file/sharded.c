@@ -151,16 +151,8 @@ static struct ofs_torch_piece *add_piece(struct ofs_torch_sharded *s,
 		    MAX_PIECES);
 		return NULL;
 	}
-	/* powers of 2 */
-	if ((s->npieces & (s->npieces - 1)) == 0) {
-		p = reallocarray(s->piece, s->npieces == 0 ? 1 : 2 * s->npieces,
-		    sizeof(*p));
-		if (p == NULL) {
-			ofs_no_memory(err);
-			return NULL;
-		}
-		s->piece = p;
-	}
+	if (ofs_grow(s->piece, s->npieces, s->piece_cap, err) == -1)
+		return NULL;
 	p = &s->piece[s->npieces++];
 	memset(p, 0, sizeof(*p));
 	return p;

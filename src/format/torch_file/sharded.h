@@ -28,7 +28,7 @@ struct ofs_torch_sharded {
 	bool part; /* world counts up to the last rank of a part of the job */
 	int rank;  /* that wrote it; -1 when it does not say */
 	struct ofs_torch_piece *piece; /* none on a rank without elements */
-	uint32_t npieces;
+	uint32_t npieces, piece_cap;
 };
 
 /* Is node a ShardedTensor or a DTensor, as far as its class goes? */
