@@ -149,13 +149,13 @@ int ofs_mount_options_check(struct ofs_mount_options *m,
 }
 
 void ofs_mount_options_json(const struct ofs_mount_options *m,
-    struct ofs_buf *out)
+    struct ofs_json_writer *w)
 {
-	ofs_buf_printf(out,
-	    "\"assemble\":\"%s\",\"assemble_max\":%" PRIu64
-	    ",\"direct\":%s,\"allow_other\":%s,\"readahead\":%" PRIu64
-	    ",\"timeout\":%u,\"rw\":%s",
-	    assemble_names[m->assemble], m->assemble_max,
-	    m->direct ? "true" : "false", m->allow_other ? "true" : "false",
-	    m->readahead, m->timeout, m->open.rw ? "true" : "false");
+	ofs_json_put_string(w, "assemble", assemble_names[m->assemble]);
+	ofs_json_put_u64(w, "assemble_max", m->assemble_max);
+	ofs_json_put_bool(w, "direct", m->direct);
+	ofs_json_put_bool(w, "allow_other", m->allow_other);
+	ofs_json_put_u64(w, "readahead", m->readahead);
+	ofs_json_put_u64(w, "timeout", m->timeout);
+	ofs_json_put_bool(w, "rw", m->open.rw);
 }

@@ -9,6 +9,7 @@
 #include "optimfs/optimfs.h"
 
 #include "base/buf.h"
+#include "base/json_write.h"
 #include "cli/job.h"
 #include "cli/options.h"
 
@@ -55,8 +56,8 @@ void ofs_mount_options_doubt_rw(struct ofs_mount_options *m);
 /* What cannot be had (EOPNOTSUPP), combinations that contradict (EINVAL). Fills in what follows from other options. */
 int ofs_mount_options_check(struct ofs_mount_options *m,
     struct optimfs_error *err);
-/* "assemble":"auto",... for .optimfs/info.json. */
+/* Members of an object for .optimfs/info.json. */
 void ofs_mount_options_json(const struct ofs_mount_options *m,
-    struct ofs_buf *out);
+    struct ofs_json_writer *w);
 
 #endif

@@ -19,6 +19,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/json_write.h"
 #include "base/memory.h"
 #include "cli/tools.h"
 #include "fuse/log.h"
@@ -295,15 +296,16 @@ static void set_readahead(const struct server *s, dev_t dev)
 static void set_info(struct server *s)
 {
 	struct ofs_buf b = { 0 };
+	struct ofs_json_writer w = { &b, "", false };
 
-	ofs_buf_puts(&b, "{\"point\":\"");
-	ofs_buf_json(&b, s->v->point, strlen(s->v->point));
-	ofs_buf_printf(&b,
-	    "\",\"passthrough\":%s,\"sandbox\":%s,\"threads\":%u,",
-	    ofs_passthrough_available(&s->session.pt) ? "true" : "false",
-	    s->sandbox != NULL ? "true" : "false", nthreads(s->v->options));
-	ofs_mount_options_json(s->v->options, &b);
-	ofs_buf_putc(&b, '}');
+	ofs_json_open(&w, NULL, '{');
+	ofs_json_put_string(&w, "point", s->v->point);
+	ofs_json_put_bool(&w, "passthrough",
+	    ofs_passthrough_available(&s->session.pt));
+	ofs_json_put_bool(&w, "sandbox", s->sandbox != NULL);
+	ofs_json_put_u64(&w, "threads", nthreads(s->v->options));
+	ofs_mount_options_json(s->v->options, &w);
+	ofs_json_close(&w, '}');
 	ofs_buf_putc(&b, '\0');
 	if (!b.bad)
 		optimfs_set_mount_info(s->session.fs, (const char *)b.data);

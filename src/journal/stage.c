@@ -129,17 +129,17 @@ static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
 }
 
 /* The journal holds something else than boots. */
-struct glance {
+struct peek {
 	uint64_t real;
 };
 
 static int look(void *ctx, const struct ofs_record *r,
     struct optimfs_error *err)
 {
-	struct glance *g = ctx;
+	struct peek *p = ctx;
 
 	(void)err;
-	g->real += r->type != OFS_RECORD_BOOT;
+	p->real += r->type != OFS_RECORD_BOOT;
 	return 0;
 }
 
@@ -222,7 +222,7 @@ static int remove_all(struct ofs_stage *st, struct optimfs_error *err)
 static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
     struct optimfs_error *err)
 {
-	struct glance g = { 0 };
+	struct peek g = { 0 };
 	uint64_t records = 0, dropped = 0;
 	bool nothing;
 

@@ -40,7 +40,8 @@ static void count(const struct naming *c, uint32_t entry, struct signature *s)
 	s->n++;
 }
 
-static bool are_twins(const struct signature *named, const struct signature *id)
+static bool are_duplicates(const struct signature *named,
+    const struct signature *id)
 {
 	return named->n > 0 && named->n == id->n && named->sum == id->sum &&
 	    named->names && !named->numbers && id->numbers && !id->names;
@@ -55,8 +56,8 @@ static int drop(struct naming *c, uint32_t root, struct optimfs_error *err)
 		last = ofs_catalog_string(c->cat, r->c[r->n - 1]);
 	c->root[root].accepted = false;
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
-		if (c->spot[i].root == root)
-			c->spot[i] = (struct naming_slot){ OFS_NONE, 0 };
+		if (c->slot[i].root == root)
+			c->slot[i] = (struct naming_slot){ OFS_NONE, 0 };
 	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
 		"OFS643 %.*s is the optimizer once more, by parameter ID: it "
 		"is below extra/ (-o optim_key= shows it instead)",
@@ -65,7 +66,7 @@ static int drop(struct naming *c, uint32_t root, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_naming_drop_twins(struct naming *c, uint32_t *naccepted,
+int ofs_naming_drop_duplicates(struct naming *c, uint32_t *naccepted,
     struct optimfs_error *err)
 {
 	struct signature *s = calloc(c->nroots, sizeof(*s));
@@ -74,12 +75,12 @@ int ofs_naming_drop_twins(struct naming *c, uint32_t *naccepted,
 	if (s == NULL)
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
-		if (c->spot[i].root != OFS_NONE)
-			count(c, i, &s[c->spot[i].root]);
+		if (c->slot[i].root != OFS_NONE)
+			count(c, i, &s[c->slot[i].root]);
 	for (uint32_t a = 0; a < c->nroots; a++)
 		for (uint32_t b = 0; b < c->nroots && ret == 0; b++) {
 			if (!c->root[a].accepted || !c->root[b].accepted ||
-			    !are_twins(&s[a], &s[b]))
+			    !are_duplicates(&s[a], &s[b]))
 				continue;
 			ret = drop(c, b, err);
 			--*naccepted;

@@ -260,7 +260,7 @@ static bool worthwhile(const struct naming *c)
 	if (c->ntext > 0 || c->opt->ids != NULL)
 		return true;
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->spot[i].root == OFS_NONE)
+		if (c->slot[i].root == OFS_NONE)
 			continue;
 		rest = ofs_naming_rest(c, i);
 		switch (ofs_naming_word(c, rest.c[0]) & TOKEN_ROOTED) {
@@ -286,13 +286,13 @@ int ofs_naming_collect(struct naming *c, struct optimfs_error *err)
 	if (collect_model(c, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
-		if (c->spot[i].root != OFS_NONE &&
+		if (c->slot[i].root != OFS_NONE &&
 		    kind_of(c, ofs_naming_rest(c, i), &text) ==
 			TOKEN_GROUPS_DOT &&
 		    collect_groups(c, text, err) == -1)
 			return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
-		if (c->spot[i].root != OFS_NONE &&
+		if (c->slot[i].root != OFS_NONE &&
 		    kind_of(c, ofs_naming_rest(c, i), &text) ==
 			TOKEN_STATE_DOT &&
 		    collect_states(c, text, err) == -1)

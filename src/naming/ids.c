@@ -26,7 +26,7 @@ static bool is_sound(const struct ofs_catalog *cat, const struct ofs_entry *e)
 static void note_key(struct naming *c, uint32_t entry,
     const struct naming_key *key)
 {
-	struct naming_candidate *r = &c->root[c->spot[entry].root];
+	struct naming_candidate *r = &c->root[c->slot[entry].root];
 	uint32_t id;
 
 	if (ofs_str_number(key->id.s, &id) &&
@@ -65,7 +65,7 @@ static int mixed(struct naming *c, const struct naming_candidate *r,
 	int n = number.len < 100 ? (int)number.len : 100;
 	int m = name.len < 100 ? (int)name.len : 100;
 
-	if ((c->spot[r->first_number].at & SPOT_TEXT) == 0)
+	if ((c->slot[r->first_number].at & SLOT_TEXT) == 0)
 		return optimfs_fail(err, EUCLEAN, fmt, n, number.p, m, name.p,
 		    "");
 	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, EUCLEAN, fmt, n,
@@ -80,8 +80,8 @@ static int look_at_keys(struct naming *c, struct optimfs_error *err)
 	struct naming_key key;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->spot[i].root == OFS_NONE ||
-		    (c->spot[i].at & SPOT_ORPHAN) != 0)
+		if (c->slot[i].root == OFS_NONE ||
+		    (c->slot[i].at & SLOT_UNMATCHED) != 0)
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind == NAMING_STATE)

@@ -66,7 +66,7 @@ static bool is_params(const struct naming *c, const struct naming_key *key)
 static bool group_of(const struct naming *c, uint32_t entry, uint32_t root,
     struct naming_key *key, uint32_t *group)
 {
-	if (c->spot[entry].root != root)
+	if (c->slot[entry].root != root)
 		return false;
 	ofs_naming_key(c, ofs_naming_rest(c, entry), key);
 	return key->kind == NAMING_GROUP && ofs_str_number(key->id.s, group) &&

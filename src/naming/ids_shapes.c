@@ -134,8 +134,8 @@ int ofs_shapes_of_state(struct naming *c, struct ofs_shapes *s,
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		bool usable;
 
-		if (c->spot[i].root != c->ids_root ||
-		    (c->spot[i].at & SPOT_ORPHAN) != 0)
+		if (c->slot[i].root != c->ids_root ||
+		    (c->slot[i].at & SLOT_UNMATCHED) != 0)
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind != NAMING_STATE || !ofs_str_number(key.id.s, &id))

@@ -28,7 +28,7 @@ static bool is_tensor(const struct naming *c, uint32_t entry)
 {
 	const struct ofs_entry *e = &c->cat->entries[entry];
 
-	return e->kind == OFS_ENTRY_TENSOR && c->spot[entry].root == OFS_NONE &&
+	return e->kind == OFS_ENTRY_TENSOR && c->slot[entry].root == OFS_NONE &&
 	    (c->cat->tensors[e->ref].flags & OFS_TENSOR_FILE) == 0;
 }
 
@@ -141,7 +141,7 @@ static int state_names(struct naming *c, struct naming_set *names,
 	struct naming_key key;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->spot[i].root == OFS_NONE)
+		if (c->slot[i].root == OFS_NONE)
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind == NAMING_STATE &&
@@ -235,8 +235,8 @@ static const char *find_prefix(const struct naming *c,
 	for (uint32_t i = 0; i < c->cat->nentries && tries < MAX_TRIES; i++) {
 		struct naming_rest rest;
 
-		if (c->spot[i].root == OFS_NONE ||
-		    (c->spot[i].at & SPOT_TEXT) == 0)
+		if (c->slot[i].root == OFS_NONE ||
+		    (c->slot[i].at & SLOT_TEXT) == 0)
 			continue;
 		rest = ofs_naming_rest(c, i);
 		if (rest.text.len < sizeof(state) ||
@@ -415,7 +415,7 @@ bool ofs_naming_in_model(const struct naming *c, uint32_t entry,
 	struct ofs_str s;
 
 	*rest = (struct naming_rest){ path, n, { 0 } };
-	if (c->spot[entry].root != OFS_NONE || m->kind == MODEL_NONE || n == 0)
+	if (c->slot[entry].root != OFS_NONE || m->kind == MODEL_NONE || n == 0)
 		return false;
 	if (m->kind == MODEL_BELOW) {
 		if (!below(m, path, n))

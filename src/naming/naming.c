@@ -125,7 +125,7 @@ static int push_rest(struct naming *c, const struct naming_key *key,
 static int optim_path(struct naming *c, uint32_t entry,
     struct optimfs_error *err)
 {
-	uint32_t root = c->spot[entry].root, name;
+	uint32_t root = c->slot[entry].root, name;
 	struct naming_rest rest = ofs_naming_rest(c, entry);
 	enum naming_keyword part = NAMING_STATES;
 	struct naming_key key;
@@ -176,7 +176,7 @@ static int tree_path(struct naming *c, uint32_t entry,
 {
 	struct naming_rest rest;
 
-	if (c->spot[entry].root != OFS_NONE)
+	if (c->slot[entry].root != OFS_NONE)
 		return optim_path(c, entry, err);
 	if (ofs_naming_in_model(c, entry, &rest))
 		return model_path(c, rest, err);
@@ -300,8 +300,9 @@ static int name_all(struct naming *c, struct optimfs_error *err)
 	    ofs_naming_roots(c, err) == -1 ||
 	    ofs_naming_find_model(c, err) == -1 ||
 	    ofs_naming_collect(c, err) == -1 ||
-	    ofs_naming_claims(c, err) == -1 || ofs_naming_ties(c, err) == -1 ||
-	    ofs_naming_orphans(c, err) == -1 || ofs_naming_ids(c, err) == -1)
+	    ofs_naming_match_wrapped(c, err) == -1 ||
+	    ofs_naming_ties(c, err) == -1 ||
+	    ofs_naming_unmatched(c, err) == -1 || ofs_naming_ids(c, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		if (place(c, i, err) == -1)
@@ -321,13 +322,13 @@ int ofs_name_entries(struct ofs_catalog *cat, const struct optimfs_options *opt,
 	ret = name_all(&c, err);
 	ofs_arena_fini(&c.arena);
 	ofs_map_fini(&c.root_map);
-	ofs_map_fini(&c.claim_map);
+	ofs_map_fini(&c.match_map);
 	ofs_naming_set_fini(&c.fqns);
 	ofs_naming_set_fini(&c.guessed);
 	free(c.word);
 	free(c.root);
-	free(c.spot);
-	free(c.claim);
+	free(c.slot);
+	free(c.match);
 	free(c.strip);
 	free(c.clean);
 	free(c.scratch);

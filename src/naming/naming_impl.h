@@ -65,8 +65,8 @@ struct naming_candidate {
 struct naming_slot {
 	uint32_t root, at;
 };
-#define SPOT_TEXT   0x80000000u
-#define SPOT_ORPHAN 0x40000000u /* state of an ID that no group lists */
+#define SLOT_TEXT      0x80000000u
+#define SLOT_UNMATCHED 0x40000000u /* state of an ID that no group lists */
 
 /* What is left of an entry's path below a root: components, or text. */
 struct naming_rest {
@@ -131,15 +131,15 @@ struct naming {
 	struct ofs_map root_map;
 	bool length[NAMING_DEPTH + 1]; /* some root has this many */
 	uint64_t ntext;                /* entries split as text */
-	struct naming_slot *spot;      /* by entry */
+	struct naming_slot *slot;      /* by entry */
 
 	struct naming_model model;
 	struct naming_set fqns;    /* that a flattened key may hold */
 	struct naming_set guessed; /* the same, by their state's name */
 
-	struct naming_match *claim;
-	uint32_t nclaims, claim_cap;
-	struct ofs_map claim_map;
+	struct naming_match *match;
+	uint32_t nmatches, match_cap;
+	struct ofs_map match_map;
 	/* by scope: does "module." lead every name? */
 	enum { STRIP_UNKNOWN, STRIP_MODULE, STRIP_NEVER } * strip;
 	uint32_t *clean; /* by string: without wrappers; OFS_NONE: unknown */
@@ -168,12 +168,12 @@ int ofs_naming_set_add(struct naming_set *set, struct ofs_str s,
 bool ofs_naming_set_has(const struct naming_set *set, struct ofs_str s);
 void ofs_naming_set_fini(struct naming_set *set);
 
-/* optimizers.c: fill root, spot and each root's name. */
+/* optimizers.c: fill root, slot and each root's name. */
 int ofs_naming_roots(struct naming *c, struct optimfs_error *err);
 /* Only the roots, and which of them are accepted. */
 int ofs_naming_detect(struct naming *c, struct optimfs_error *err);
 /* Of the accepted roots, those that are another by ID are no longer. */
-int ofs_naming_drop_twins(struct naming *c, uint32_t *naccepted,
+int ofs_naming_drop_duplicates(struct naming *c, uint32_t *naccepted,
     struct optimfs_error *err);
 /* What is left of an entry that has a root. */
 struct naming_rest ofs_naming_rest(const struct naming *c, uint32_t entry);
@@ -204,8 +204,8 @@ int ofs_naming_collect(struct naming *c, struct optimfs_error *err);
 void ofs_naming_key(const struct naming *c, struct naming_rest rest,
     struct naming_key *key);
 
-/* wrappers.c */
-int ofs_naming_claims(struct naming *c, struct optimfs_error *err);
+/* wrappers.c: names without what wrappers put before them. */
+int ofs_naming_match_wrapped(struct naming *c, struct optimfs_error *err);
 enum { SCOPE_MODEL };
 static inline uint32_t naming_scope_state(uint32_t root)
 {
@@ -222,7 +222,7 @@ uint32_t ofs_naming_listed(struct naming *c, uint32_t scope,
 
 /* unmatched.c. Where all groups' lists are known: state of an integer ID
  * that none of them has fails when it is read (EUCLEAN, OFS644). */
-int ofs_naming_orphans(struct naming *c, struct optimfs_error *err);
+int ofs_naming_unmatched(struct naming *c, struct optimfs_error *err);
 
 /* ties.c */
 /* Fill tie: the model's tensors that are one view of one stored extent. */

@@ -398,7 +398,7 @@ static uint32_t root_of_path(const struct naming *c, const struct parts *p,
 }
 
 static int root_of_text(struct naming *c, struct ofs_str text,
-    struct naming_slot *spot, struct optimfs_error *err)
+    struct naming_slot *slot, struct optimfs_error *err)
 {
 	size_t at = next_token(text, 0);
 	uint32_t found;
@@ -414,7 +414,7 @@ static int root_of_text(struct naming *c, struct ofs_str text,
 		found = find_root(c, p.c, p.n);
 		if (found == UINT32_MAX || !c->root[found].accepted)
 			continue;
-		*spot = (struct naming_slot){ found, SPOT_TEXT | (uint32_t)at };
+		*slot = (struct naming_slot){ found, SLOT_TEXT | (uint32_t)at };
 		return 0;
 	}
 	return 0;
@@ -422,17 +422,17 @@ static int root_of_text(struct naming *c, struct ofs_str text,
 
 static int place(struct naming *c, uint32_t entry, struct optimfs_error *err)
 {
-	struct naming_slot *spot = &c->spot[entry];
+	struct naming_slot *slot = &c->slot[entry];
 	struct parts p;
 	uint32_t n = head(c, entry, &p);
 
 	if (n == 0)
 		return 0;
-	spot->root = root_of_path(c, &p, n, &spot->at);
-	if (spot->root != OFS_NONE || n > 1 ||
+	slot->root = root_of_path(c, &p, n, &slot->at);
+	if (slot->root != OFS_NONE || n > 1 ||
 	    (ofs_naming_word(c, p.c[0]) & TOKEN_TOKEN) == 0)
 		return 0;
-	return root_of_text(c, text_of(c, &p), spot, err);
+	return root_of_text(c, text_of(c, &p), slot, err);
 }
 
 uint32_t ofs_naming_match(const struct naming *c, const uint32_t *path,
@@ -480,17 +480,17 @@ static int place_given(struct naming *c, uint32_t entry,
 		return 0;
 	at = ofs_naming_match(c, p.c, n < NAMING_DEPTH ? n : NAMING_DEPTH, key);
 	if (at == OFS_NONE && n == 1 && text_below(text_of(c, &p), key)) {
-		at = SPOT_TEXT | (uint32_t)(strlen(key) + 1);
+		at = SLOT_TEXT | (uint32_t)(strlen(key) + 1);
 		if (cut(c, text_of(c, &p), strlen(key), &p, &fits, err) == -1)
 			return -1;
 	}
 	if (at == OFS_NONE || !fits)
 		return 0;
-	r = get_root(c, p.c, (at & SPOT_TEXT) != 0 ? p.n : at, err);
+	r = get_root(c, p.c, (at & SLOT_TEXT) != 0 ? p.n : at, err);
 	if (r == NULL)
 		return -1;
 	r->accepted = true;
-	c->spot[entry] = (struct naming_slot){ (uint32_t)(r - c->root), at };
+	c->slot[entry] = (struct naming_slot){ (uint32_t)(r - c->root), at };
 	return 0;
 }
 
@@ -499,17 +499,17 @@ int ofs_naming_roots(struct naming *c, struct optimfs_error *err)
 	uint32_t naccepted = 0;
 	bool given = c->opt->optim_key != NULL;
 
-	c->spot = malloc(c->cat->nentries * sizeof(*c->spot) + 1);
-	if (c->spot == NULL)
+	c->slot = malloc(c->cat->nentries * sizeof(*c->slot) + 1);
+	if (c->slot == NULL)
 		return ofs_no_memory(err);
 	if (!given && ofs_naming_detect(c, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		c->spot[i] = (struct naming_slot){ OFS_NONE, 0 };
+		c->slot[i] = (struct naming_slot){ OFS_NONE, 0 };
 		if ((given ? place_given(c, i, err) : place(c, i, err)) == -1)
 			return -1;
-		if (c->spot[i].root != OFS_NONE &&
-		    (c->spot[i].at & SPOT_TEXT) != 0)
+		if (c->slot[i].root != OFS_NONE &&
+		    (c->slot[i].at & SLOT_TEXT) != 0)
 			c->ntext++;
 	}
 	for (uint32_t i = 0; i < c->nroots; i++)
@@ -518,7 +518,7 @@ int ofs_naming_roots(struct naming *c, struct optimfs_error *err)
 		return ofs_naming_no_such_key(c, "optim_key", c->opt->optim_key,
 		    err);
 	if (naccepted > 1 && !given &&
-	    ofs_naming_drop_twins(c, &naccepted, err) == -1)
+	    ofs_naming_drop_duplicates(c, &naccepted, err) == -1)
 		return -1;
 	if (naccepted > 1 && !given)
 		return ofs_naming_name_roots(c, naccepted, err);
@@ -527,13 +527,13 @@ int ofs_naming_roots(struct naming *c, struct optimfs_error *err)
 
 struct naming_rest ofs_naming_rest(const struct naming *c, uint32_t entry)
 {
-	struct naming_slot spot = c->spot[entry];
-	uint32_t at = spot.at & ~(SPOT_TEXT | SPOT_ORPHAN), n;
+	struct naming_slot slot = c->slot[entry];
+	uint32_t at = slot.at & ~(SLOT_TEXT | SLOT_UNMATCHED), n;
 	struct naming_rest rest = { 0 };
 	const uint32_t *path =
 	    ofs_catalog_components(c->cat, c->cat->entries[entry].path, &n);
 
-	if ((spot.at & SPOT_TEXT) != 0) {
+	if ((slot.at & SLOT_TEXT) != 0) {
 		rest.text =
 		    ofs_str_after(ofs_catalog_string(c->cat, path[0]), at);
 		return rest;

@@ -60,15 +60,15 @@ static int collect(struct naming *c, struct present *p,
 	uint32_t name;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->spot[i].root == OFS_NONE)
+		if (c->slot[i].root == OFS_NONE)
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind != NAMING_STATE)
 			continue;
-		name = ofs_naming_state_name(c, c->spot[i].root, key.id, NULL,
+		name = ofs_naming_state_name(c, c->slot[i].root, key.id, NULL,
 		    err);
 		if (name == OFS_NONE ||
-		    add_state(p, c->spot[i].root, name, err) == -1)
+		    add_state(p, c->slot[i].root, name, err) == -1)
 			return -1;
 	}
 	return 0;
@@ -250,7 +250,7 @@ static int params(struct naming *c, const struct present *p, uint32_t entry,
 	if (ofs_pk_kind(v.doc, v.node) != OFS_PK_LIST)
 		return 0;
 	for (uint32_t i = 0; i < ofs_pk_len(v.doc, v.node); i++)
-		if (one_param(c, p, c->spot[entry].root, &v,
+		if (one_param(c, p, c->slot[entry].root, &v,
 			ofs_pk_item(v.doc, v.node, i), err) == -1)
 			return -1;
 	return 0;
@@ -275,7 +275,7 @@ static int missing(struct naming *c, const struct present *p,
 	uint32_t root, number, name;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		root = c->spot[i].root;
+		root = c->slot[i].root;
 		if (root == OFS_NONE ||
 		    (!c->root[root].numbers && !c->root[root].names))
 			continue;
@@ -307,7 +307,7 @@ static bool asked(const struct naming *c)
 	if (c->nties > 0 || c->cat->nties > 0)
 		return true;
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->spot[i].root == OFS_NONE)
+		if (c->slot[i].root == OFS_NONE)
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind == NAMING_GROUP &&

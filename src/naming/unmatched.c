@@ -58,7 +58,7 @@ static int add_list(struct listed *l, uint32_t root, const struct ofs_value *v,
 static int see_group(struct naming *c, struct listed *l, uint32_t entry,
     const struct naming_key *key, struct optimfs_error *err)
 {
-	struct lists *r = &l->root[c->spot[entry].root];
+	struct lists *r = &l->root[c->slot[entry].root];
 	const struct ofs_value *v;
 	uint32_t group;
 
@@ -68,8 +68,8 @@ static int see_group(struct naming *c, struct listed *l, uint32_t entry,
 	}
 	if (group >= r->ngroups)
 		r->ngroups = group + 1;
-	v = ofs_naming_params(c, entry, c->spot[entry].root, &group);
-	return v == NULL ? 0 : add_list(l, c->spot[entry].root, v, err);
+	v = ofs_naming_params(c, entry, c->slot[entry].root, &group);
+	return v == NULL ? 0 : add_list(l, c->slot[entry].root, v, err);
 }
 
 /* Every entry of an optimizer, or stop where one fails. */
@@ -82,7 +82,7 @@ static int each_key(struct naming *c, struct listed *l, int kind, entry_fn *fn,
 	struct naming_key key;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->spot[i].root == OFS_NONE)
+		if (c->slot[i].root == OFS_NONE)
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if ((int)key.kind == kind && fn(c, l, i, &key, err) == -1)
@@ -113,8 +113,8 @@ static int refuse(struct ofs_catalog *cat, uint32_t entry, uint32_t note,
 static int see_state(struct naming *c, struct listed *l, uint32_t entry,
     const struct naming_key *key, struct optimfs_error *err)
 {
-	const struct lists *r = &l->root[c->spot[entry].root];
-	struct id id = { .root = c->spot[entry].root };
+	const struct lists *r = &l->root[c->slot[entry].root];
+	struct id id = { .root = c->slot[entry].root };
 	uint32_t note;
 
 	if (r->other || r->nlists == 0 || r->nlists < r->ngroups ||
@@ -122,7 +122,7 @@ static int see_state(struct naming *c, struct listed *l, uint32_t entry,
 	    ofs_naming_set_has(&c->fqns, key->id.s) ||
 	    ofs_search(&id, l->v, l->n, sizeof(id), compare_ids) != NULL)
 		return 0;
-	c->spot[entry].at |= SPOT_ORPHAN;
+	c->slot[entry].at |= SLOT_UNMATCHED;
 	note = ofs_catalog_note(c->cat, OFS_NOTE_ERROR, EUCLEAN,
 	    "OFS644 there is state of parameter ID %" PRIu32
 	    ", which none of the %" PRIu32 " param_groups lists",
@@ -131,7 +131,7 @@ static int see_state(struct naming *c, struct listed *l, uint32_t entry,
 				: refuse(c->cat, entry, note, err);
 }
 
-int ofs_naming_orphans(struct naming *c, struct optimfs_error *err)
+int ofs_naming_unmatched(struct naming *c, struct optimfs_error *err)
 {
 	struct listed l = { .root = calloc(c->nroots + 1ull, sizeof(*l.root)) };
 	int ret;

@@ -62,7 +62,7 @@ static int each_name(struct naming *c, name_fn *fn, bool clean,
 	uint32_t root, number;
 
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		root = c->spot[i].root;
+		root = c->slot[i].root;
 		if (root == OFS_NONE) {
 			if (!ofs_naming_in_model(c, i, &rest))
 				continue;
@@ -137,45 +137,45 @@ static int look_for_module(struct naming *c, uint32_t scope,
 	return 0;
 }
 
-/* A claim is found by what it is a claim to. */
-struct claim_key {
+/* A match is found by the clean name that it gives. */
+struct match_key {
 	uint32_t scope, clean;
 };
 
-static bool same_claim(const void *ctx, uint32_t index, const void *key,
+static bool same_match(const void *ctx, uint32_t index, const void *key,
     size_t n)
 {
 	const struct naming_match *cl =
-	    &((const struct naming *)ctx)->claim[index];
-	const struct claim_key *k = key;
+	    &((const struct naming *)ctx)->match[index];
+	const struct match_key *k = key;
 
 	(void)n;
 	return cl->scope == k->scope && cl->clean == k->clean;
 }
 
-static struct naming_match *find_claim(const struct naming *c, uint32_t scope,
+static struct naming_match *find_match(const struct naming *c, uint32_t scope,
     uint32_t clean)
 {
-	struct claim_key k = { scope, clean };
-	uint32_t at = ofs_map_find(&c->claim_map, ofs_map_hash(&k, sizeof(k)),
-	    same_claim, c, &k, sizeof(k));
+	struct match_key k = { scope, clean };
+	uint32_t at = ofs_map_find(&c->match_map, ofs_map_hash(&k, sizeof(k)),
+	    same_match, c, &k, sizeof(k));
 
-	return at == UINT32_MAX ? NULL : &c->claim[at];
+	return at == UINT32_MAX ? NULL : &c->match[at];
 }
 
-static int add_claim(struct naming *c, uint32_t scope, uint32_t clean,
+static int add_match(struct naming *c, uint32_t scope, uint32_t clean,
     uint32_t raw, struct optimfs_error *err)
 {
-	struct claim_key k = { scope, clean };
+	struct match_key k = { scope, clean };
 
-	if (ofs_grow(c->claim, c->nclaims, c->claim_cap, err) == -1)
+	if (ofs_grow(c->match, c->nmatches, c->match_cap, err) == -1)
 		return -1;
-	c->claim[c->nclaims] =
+	c->match[c->nmatches] =
 	    (struct naming_match){ .scope = scope, .clean = clean, .raw = raw };
-	if (!ofs_map_add(&c->claim_map, ofs_map_hash(&k, sizeof(k)),
-		c->nclaims))
+	if (!ofs_map_add(&c->match_map, ofs_map_hash(&k, sizeof(k)),
+		c->nmatches))
 		return ofs_no_memory(err);
-	c->nclaims++;
+	c->nmatches++;
 	return 0;
 }
 
@@ -199,7 +199,7 @@ static int both(struct naming *c, uint32_t scope, struct naming_name raw,
 }
 
 /* Names that are clean come first, so that no wrapped one takes theirs. */
-static int claim(struct naming *c, uint32_t scope, struct naming_name raw,
+static int match(struct naming *c, uint32_t scope, struct naming_name raw,
     bool clean, struct optimfs_error *err)
 {
 	uint32_t raw_str, clean_str;
@@ -209,9 +209,9 @@ static int claim(struct naming *c, uint32_t scope, struct naming_name raw,
 		return -1;
 	if ((raw_str == clean_str) != clean)
 		return 0;
-	other = find_claim(c, scope, clean_str);
+	other = find_match(c, scope, clean_str);
 	if (other == NULL)
-		return add_claim(c, scope, clean_str, raw_str, err);
+		return add_match(c, scope, clean_str, raw_str, err);
 	if (other->raw == raw_str || other->warned)
 		return 0;
 	other->warned = true;
@@ -224,7 +224,7 @@ static int claim(struct naming *c, uint32_t scope, struct naming_name raw,
 	return 0;
 }
 
-int ofs_naming_claims(struct naming *c, struct optimfs_error *err)
+int ofs_naming_match_wrapped(struct naming *c, struct optimfs_error *err)
 {
 	if (!c->wrapped)
 		return 0;
@@ -234,9 +234,9 @@ int ofs_naming_claims(struct naming *c, struct optimfs_error *err)
 		return ofs_no_memory(err);
 	memset(c->clean, 0xff, c->nwords * sizeof(*c->clean));
 	if (each_name(c, look_for_module, false, err) == -1 ||
-	    each_name(c, claim, true, err) == -1)
+	    each_name(c, match, true, err) == -1)
 		return -1;
-	return each_name(c, claim, false, err);
+	return each_name(c, match, false, err);
 }
 
 uint32_t ofs_naming_listed(struct naming *c, uint32_t scope,
@@ -253,7 +253,7 @@ uint32_t ofs_naming_listed(struct naming *c, uint32_t scope,
 		return OFS_NONE;
 	if (raw_str == clean_str)
 		return raw_str;
-	mine = find_claim(c, scope, clean_str);
+	mine = find_match(c, scope, clean_str);
 	/* nobody's: a name of an ids= file that no key has */
 	if (mine == NULL)
 		return clean_str;

@@ -1,4 +1,4 @@
-/* fetch.c - the bytes that a plan asks for, mended and rounded */
+/* fetch.c - the bytes that a plan asks for, fixed and rounded */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -11,7 +11,7 @@
 #include "plan/plan.h"
 #include "read/reader.h"
 
-/* Fill buf as plan says and mend what must be mended. */
+/* Fill buf as plan says: elements in the form that readers get (plan/fix.h). */
 int ofs_fetch(struct ofs_reader *r, const struct ofs_plan *plan, void *buf,
     struct optimfs_error *err);
 /* Elements [first, first + count) of t, in C order of its shape. */

@@ -387,8 +387,8 @@ static int write_zip(struct layout *l, const struct ofs_buf *pickle,
 		    l->off + l->at, l->err);
 	*size = l->at + l->directory.len;
 	if (ret == 0)
-		ret =
-		    ofs_commit_mend(l->c, l->fd, l->off, *size, n > 0, l->err);
+		ret = ofs_commit_fix_sums(l->c, l->fd, l->off, *size, n > 0,
+		    l->err);
 	return ret;
 }
 

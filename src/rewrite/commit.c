@@ -185,7 +185,7 @@ static void fini(struct ofs_commit *c)
 		ofs_ranges_fini(&c->touched[i].ranges);
 	free(c->touched);
 	free(c->moved);
-	free(c->mend);
+	free(c->fix);
 	ofs_arena_fini(&c->arena);
 }
 

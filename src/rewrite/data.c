@@ -277,7 +277,7 @@ int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
 	if (ret == 0)
 		ret = copy_object(c, object, out, err);
 	if (ret == 0 && rel == NULL && is_zip(out))
-		ret = ofs_commit_mend(c, out, 0, o->size, false, err);
+		ret = ofs_commit_fix_sums(c, out, 0, o->size, false, err);
 	if (ret == -1)
 		return optimfs_fail_in(err, "%.200s", o->path);
 	ofs_commit_did(c, o->size);
@@ -289,12 +289,12 @@ int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
 	return 0;
 }
 
-int ofs_commit_mend(struct ofs_commit *c, int fd, uint64_t off, uint64_t len,
-    bool sums, struct optimfs_error *err)
+int ofs_commit_fix_sums(struct ofs_commit *c, int fd, uint64_t off,
+    uint64_t len, bool sums, struct optimfs_error *err)
 {
-	if (ofs_grow(c->mend, c->nmend, c->mend_cap, err) == -1)
+	if (ofs_grow(c->fix, c->nfixes, c->fix_cap, err) == -1)
 		return -1;
-	c->mend[c->nmend++] = (struct ofs_mend){ fd, off, len, sums };
+	c->fix[c->nfixes++] = (struct ofs_archive_fix){ fd, off, len, sums };
 	return 0;
 }
 
@@ -325,8 +325,8 @@ int ofs_commit_sums(struct ofs_commit *c, struct optimfs_error *err)
 {
 	static const struct ofs_ranges none;
 
-	for (size_t i = 0; i < c->nmend; i++) {
-		const struct ofs_mend *m = &c->mend[i];
+	for (size_t i = 0; i < c->nfixes; i++) {
+		const struct ofs_archive_fix *m = &c->fix[i];
 		const struct ofs_touched *t = touched_of(c, m->fd);
 
 		if (ofs_zip_fix(m->fd, m->off, m->len,

@@ -43,7 +43,7 @@ struct ofs_moved {
 };
 
 /* An archive in which bytes may have changed. */
-struct ofs_mend {
+struct ofs_archive_fix {
 	int fd;
 	uint64_t off, len;
 	bool sums; /* its storages get checksums whatever they had */
@@ -68,8 +68,8 @@ struct ofs_commit {
 	uint32_t *drop; /* of each entry: the task that drops it; OFS_NONE */
 	struct ofs_moved *moved; /* by object and offset */
 	size_t nmoved, moved_cap;
-	struct ofs_mend *mend;
-	size_t nmend, mend_cap;
+	struct ofs_archive_fix *fix;
+	size_t nfixes, fix_cap;
 	struct ofs_touched *touched;
 	size_t ntouched, touched_cap;
 	uint64_t done, total; /* bytes that are copied, or written by a user */
@@ -105,8 +105,8 @@ bool ofs_commit_where(struct ofs_commit *c, const struct ofs_segment *seg,
 int ofs_commit_read(struct ofs_commit *c, const struct ofs_change *ch,
     const struct ofs_tensor *t, uint64_t first, uint64_t count, void *buf,
     struct optimfs_error *err);
-int ofs_commit_mend(struct ofs_commit *c, int fd, uint64_t off, uint64_t len,
-    bool sums, struct optimfs_error *err);
+int ofs_commit_fix_sums(struct ofs_commit *c, int fd, uint64_t off,
+    uint64_t len, bool sums, struct optimfs_error *err);
 int ofs_commit_touch(struct ofs_commit *c, int fd, uint64_t off, uint64_t end,
     struct optimfs_error *err);
 /* Give archives their checksums. */

@@ -211,7 +211,7 @@ static int decode(struct ofs_commit_dcp *d, size_t moved,
 	free(buf);
 	m->fd = x->fd;
 	if (ret == 0 && m->encoding == OFS_TORCH_ITEM)
-		ret = ofs_commit_mend(c, x->fd, 0, x->len, false, err);
+		ret = ofs_commit_fix_sums(c, x->fd, 0, x->len, false, err);
 	return ret;
 }
 
@@ -257,7 +257,8 @@ static int move_extent(struct ofs_commit_dcp *d, size_t moved,
 	if (ofs_commit_dcp_note_all(d, first, n, out, to, item->len, false,
 		err) == -1)
 		return -1;
-	return ofs_commit_mend(d->c, d->out[out].fd, to, item->len, false, err);
+	return ofs_commit_fix_sums(d->c, d->out[out].fd, to, item->len, false,
+	    err);
 }
 
 int ofs_commit_dcp_move(struct ofs_commit_dcp *d, struct optimfs_error *err)

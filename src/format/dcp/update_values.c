@@ -176,7 +176,7 @@ static int write_item(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
 		ret = write_pieces(d, t, &comp, out, err);
 	*len = comp.size;
 	if (ret == 0 && t->doc == NULL)
-		ret = ofs_commit_mend(d->c, d->out[out].fd, d->out[out].at,
+		ret = ofs_commit_fix_sums(d->c, d->out[out].fd, d->out[out].at,
 		    comp.size, true, err);
 	d->out[out].at += comp.size;
 	ofs_composition_fini(&comp);

@@ -182,7 +182,7 @@ static int by_id(const void *va, const void *vb)
 }
 
 /* State that belongs to nobody. Without units, naming finds it. */
-static int put_orphan(struct ofs_fsdp_optim *o, struct ofs_ranks_group *g,
+static int put_unmatched(struct ofs_fsdp_optim *o, struct ofs_ranks_group *g,
     uint32_t number, struct optimfs_error *err)
 {
 	struct optimfs_error why;
@@ -213,7 +213,7 @@ static int find_states(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 			continue;
 		id = find_id(o, number);
 		if (id == OFS_NONE) {
-			if (put_orphan(o, g, number, err) == -1)
+			if (put_unmatched(o, g, number, err) == -1)
 				return -1;
 			continue;
 		}

@@ -19,7 +19,7 @@ struct ofs_fsdp_new_unit {
 	uint32_t align;
 	uint32_t id; /* of the flat parameter; OFS_NONE */
 	/* Of param: whose names of state are those of the flat parameter. */
-	uint32_t lead;
+	uint32_t primary;
 	/* Of the model's parameters; OFS_DTYPE_NONE without a model. */
 	enum ofs_dtype dtype;
 	/* The entry of the model at which its key stands: in the state dict of

@@ -123,13 +123,13 @@ static int check_flat(struct ofs_fsdp_files *f, uint32_t unit,
 	uint32_t end = u->param + u->nparams;
 
 	for (uint32_t i = u->param; i < end; i++)
-		if (f->m.param[i].nstates > f->m.param[u->lead].nstates)
-			u->lead = i;
+		if (f->m.param[i].nstates > f->m.param[u->primary].nstates)
+			u->primary = i;
 	for (uint32_t i = u->param; i < end; i++)
-		if (check_group(f, u->lead, i, err) == -1 ||
-		    check_has(f, u->lead, i, f->m.to.fill_zero, err) == -1 ||
+		if (check_group(f, u->primary, i, err) == -1 ||
+		    check_has(f, u->primary, i, f->m.to.fill_zero, err) == -1 ||
 		    (f->m.param[i].nstates > 0 &&
-			check_has(f, i, u->lead, false, err) == -1))
+			check_has(f, i, u->primary, false, err) == -1))
 			return -1;
 	return 0;
 }
@@ -154,7 +154,7 @@ static int check_empty(const struct ofs_fsdp_files *f, uint32_t unit,
 int ofs_fsdp_new_check(struct ofs_fsdp_files *f, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < f->units.n; i++) {
-		f->unit[i].lead = f->unit[i].param;
+		f->unit[i].primary = f->unit[i].param;
 		if (f->nmodel > 0 && check_model(f, i, err) == -1)
 			return -1;
 		if (f->m.has_optim && !f->orig && check_flat(f, i, err) == -1)

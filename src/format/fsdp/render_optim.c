@@ -99,7 +99,7 @@ static uint32_t holder(const struct writer *w, uint32_t id,
 		if (!f->whole && s->count == 0)
 			return OFS_NONE;
 	} else {
-		at = f->unit[at].lead;
+		at = f->unit[at].primary;
 	}
 	return f->m.param[at].nstates == 0 ? OFS_NONE : at;
 }

@@ -265,7 +265,7 @@ static int copy_file(const struct files *f, uint32_t object, const char *rel,
 		ret = ofs_copy_file(in, o->size, *fd, f->err);
 	close(in);
 	if (ret == 0)
-		ret = ofs_commit_mend(f->c, *fd, 0, o->size, false, f->err);
+		ret = ofs_commit_fix_sums(f->c, *fd, 0, o->size, false, f->err);
 	return ret;
 }
 
