@@ -17,7 +17,7 @@
  *     journal      what was done, in order: see below
  *     data/<id>    bytes of one file each, sparse, at the places they have in it
  *     new/         what a commit prepares
- *     skeleton/    what mkfs made (push/template.h)
+ *     template/    what mkfs made (push/template.h)
  *
  * With upper=DIR journal, data and new lie in DIR/.NAME.optimfs/ instead; the
  * lock is always beside the checkpoint.

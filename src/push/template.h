@@ -15,18 +15,18 @@
 
 /* Beside an empty directory PARENT/NAME lies, in its stage (journal/stage.h):
  *
- *     skeleton/        the files of a layout, as long as they will be: all of
+ *     template/        the files of a layout, as long as they will be: all of
  *                      them but the elements of tensors, which are holes
- *     skeleton.info    which layout that is, and where checksums go: written
+ *     template.info    which layout that is, and where checksums go: written
  *                      last, so that what has it is complete
  *
- * Once all elements are there, and the checksums, skeleton/ is the checkpoint
+ * Once all elements are there, and the checksums, template/ is the checkpoint
  * and gets its name. The template of a layout whose items are compressed is
  * that of the same layout without. */
-#define OFS_TEMPLATE      "skeleton"
-#define OFS_TEMPLATE_INFO "skeleton.info"
+#define OFS_TEMPLATE      "template"
+#define OFS_TEMPLATE_INFO "template.info"
 /* The same, once the template is about to get its name: push/commit.c. */
-#define OFS_TEMPLATE_DONE "skeleton.done"
+#define OFS_TEMPLATE_DONE "template.done"
 
 /* Four bytes at at are the CRC-32 of n bytes at from, of one file. */
 struct ofs_template_sum {

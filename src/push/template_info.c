@@ -17,7 +17,7 @@
 
 /* Lines of text:
  *
- *     optimfs-skeleton 1
+ *     optimfs-template 1
  *     layout dcp@16
  *     file SIZE NAME             in the order of their numbers
  *     sum FILE AT FROM LENGTH    sorted by FILE and FROM
@@ -27,7 +27,7 @@
  *                                what the source says
  *     end
  */
-#define HEAD "optimfs-skeleton 1\n"
+#define HEAD "optimfs-template 1\n"
 #define TMP  OFS_TEMPLATE_INFO ".tmp"
 
 static FILE *open_at(int dir, const char *name, int flags)

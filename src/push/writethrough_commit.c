@@ -26,10 +26,10 @@
  *     differ from the template's or items are to be compressed, everything is
  *     rendered anew to filled/. Both may be done again.
  *  2. all of it is synced
- *  3. skeleton.info becomes skeleton.done: what follows is only names
+ *  3. template.info becomes template.done: what follows is only names
  *  4. the directory gets the name of the empty one that waits for it
  *  5. its parent is synced: safe
- *  6. what is left of the template goes, skeleton.done last
+ *  6. what is left of the template goes, template.done last
  *
  * Cut short before 4, the destination is empty and the template as good as it
  * was; behind it, only 6 is to be done. */

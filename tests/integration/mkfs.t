@@ -110,7 +110,7 @@ fi
 
 # What is not there is not zeros.
 f=optim/state/layers.0.norm.weight/exp_avg
-ok "a mount of a skeleton" begin "$main" dcp@4
+ok "a mount of a template" begin "$main" dcp@4
 is "is empty" "$(ls -A "$b")" ""
 is "and lists all that is absent" "$(grep -c OFS301 "$b/.optimfs/missing")" \
     "$(cd "$a" && find . -type f | wc -l)"
@@ -377,7 +377,7 @@ for left in info done; do
 	begin "$main" dcp@4 && cp -r "$a/." "$b/"
 	kill -KILL $(pgrep -f "optimfs mount -o rw new $b")
 	umount -l "$b"
-	mv .new.optimfs/skeleton.info .new.optimfs/skeleton.done
+	mv .new.optimfs/template.info .new.optimfs/template.done
 	if [ $left = info ]; then
 		ok "a commit cut short before its rename" \
 		    "$OPTIMFS" mount -o rw,recover=yes new "$b"

@@ -160,7 +160,7 @@ static void become(const char *name, const char *units, const char *layout)
 		ok(sum(in_top(".ck.optimfs")), "and the checksums");
 		optimfs_close(to);
 		ok(optimfs_reshard(from, in_top("want"), &how, &err) == 0 &&
-			shell("diff -r want .ck.optimfs/skeleton"),
+			shell("diff -r want .ck.optimfs/template"),
 		    "it is what reshard writes");
 	} else {
 		diag("%s", err.text);
@@ -214,10 +214,10 @@ static void refused(void)
 	free(files);
 	ok(ofs_template_find(in_top("full"), &files, &err) == 0,
 	    "others have none");
-	shell("mkdir .new.optimfs .new.optimfs/skeleton &&"
-	      " touch .new.optimfs/skeleton/left");
+	shell("mkdir .new.optimfs .new.optimfs/template &&"
+	      " touch .new.optimfs/template/left");
 	ok(optimfs_mkfs(from, "dcp@2", in_top("new"), &err) == 0 &&
-		shell("test ! -e .new.optimfs/skeleton/left"),
+		shell("test ! -e .new.optimfs/template/left"),
 	    "what an mkfs that was killed has left goes");
 	optimfs_close(from);
 }
@@ -227,15 +227,15 @@ static void hostile(void)
 {
 	static const char *const lines[] = {
 		"",
-		"optimfs-skeleton 2\nlayout dcp@1\nend\n",
-		"optimfs-skeleton 1\nend\n",
-		"optimfs-skeleton 1\nlayout dcp@1\n",
-		"optimfs-skeleton 1\nlayout dcp@1\nfile 1\nend\n",
-		"optimfs-skeleton 1\nlayout dcp@1\nfile 8 ..\nend\n",
-		"optimfs-skeleton 1\nlayout a\nfile 8 a\nsum 1 0 0 1\nend\n",
-		"optimfs-skeleton 1\nlayout a\nfile 8 a\nsum 0 5 0 1\nend\n",
-		"optimfs-skeleton 1\nlayout a\nfile 8 a\nsum 0 0 8 1\nend\n",
-		"optimfs-skeleton 1\nlayout a\nfile 8 a\n"
+		"optimfs-template 2\nlayout dcp@1\nend\n",
+		"optimfs-template 1\nend\n",
+		"optimfs-template 1\nlayout dcp@1\n",
+		"optimfs-template 1\nlayout dcp@1\nfile 1\nend\n",
+		"optimfs-template 1\nlayout dcp@1\nfile 8 ..\nend\n",
+		"optimfs-template 1\nlayout a\nfile 8 a\nsum 1 0 0 1\nend\n",
+		"optimfs-template 1\nlayout a\nfile 8 a\nsum 0 5 0 1\nend\n",
+		"optimfs-template 1\nlayout a\nfile 8 a\nsum 0 0 8 1\nend\n",
+		"optimfs-template 1\nlayout a\nfile 8 a\n"
 		"sum 0 0 1 18446744073709551615\nend\n",
 	};
 	struct optimfs_error err;
@@ -257,7 +257,7 @@ int main(void)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	snprintf(top, sizeof(top), "%s/optimfs-skeleton-XXXXXX",
+	snprintf(top, sizeof(top), "%s/optimfs-template-XXXXXX",
 	    tmp == NULL ? "/tmp" : tmp);
 	if (mkdtemp(top) == NULL)
 		bail_out("%s", top);
