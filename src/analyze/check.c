@@ -17,6 +17,7 @@
 #include "analyze/health.h"
 #include "analyze/optimizers.h"
 #include "analyze/pool.h"
+#include "base/memory.h"
 #include "stats/number.h"
 
 #define CHUNK (1u << 18) /* elements */
@@ -89,7 +90,7 @@ struct check {
 	struct optimfs *fs;
 	struct ofs_optimizers state;
 	struct ofs_exam *exam;
-	size_t nexams;
+	size_t nexams, exam_cap;
 	struct symptom *symptom;
 	size_t nsymptoms, cap;
 	struct optimfs_checked checked;
@@ -109,16 +110,9 @@ static void found(struct check *c, int number, double weight, const char *path,
 	va_list ap;
 	char *text;
 
-	if (c->nsymptoms == c->cap) {
-		size_t cap = c->cap == 0 ? 16 : 2 * c->cap;
-
-		s = reallocarray(c->symptom, cap, sizeof(*s));
-		if (s == NULL) {
-			c->bad = true;
-			return;
-		}
-		c->symptom = s;
-		c->cap = cap;
+	if (ofs_grow(c->symptom, c->nsymptoms, c->cap, NULL) == -1) {
+		c->bad = true;
+		return;
 	}
 	s = &c->symptom[c->nsymptoms];
 	*s = (struct symptom){ .number = number, .weight = weight };
@@ -182,14 +176,13 @@ static const char *const masters[] = { "fp32", "fp32_param", "master_param",
 static struct ofs_exam *new_exam(struct check *c, enum ofs_exam_kind kind,
     size_t param)
 {
-	struct ofs_exam *e = reallocarray(c->exam, c->nexams + 1, sizeof(*e));
+	struct ofs_exam *e;
 
-	if (e == NULL) {
+	if (ofs_grow(c->exam, c->nexams, c->exam_cap, NULL) == -1) {
 		c->bad = true;
 		return NULL;
 	}
-	c->exam = e;
-	e += c->nexams++;
+	e = &c->exam[c->nexams++];
 	*e = (struct ofs_exam){ .kind = kind, .param = param, .stride = 1 };
 	e->correct[0] = e->correct[1] = 1;
 	return e;
@@ -434,7 +427,7 @@ static void *start(void *ctx, struct optimfs_error *err)
 
 	(void)ctx;
 	if (mine == NULL)
-		optimfs_fail(err, ENOMEM, "check");
+		ofs_no_memory(err);
 	return mine;
 }
 
@@ -489,7 +482,7 @@ static int read_all(struct check *c, const struct optimfs_scan *how,
 	int ret;
 
 	if (items == NULL)
-		return optimfs_fail(err, ENOMEM, "check");
+		return ofs_no_memory(err);
 	for (size_t i = 0; i < c->nexams; i++) {
 		const struct ofs_exam *e = &c->exam[i];
 
@@ -874,7 +867,7 @@ static int check(struct check *c, const struct optimfs_scan *how,
 	plan(c);
 	c->look = calloc(c->state.files.n + 1, sizeof(*c->look));
 	if (c->bad || c->look == NULL)
-		return optimfs_fail(err, ENOMEM, "check");
+		return ofs_no_memory(err);
 	if (read_all(c, how, err) == -1)
 		return -1;
 	for (size_t i = 0; i < c->nexams; i++)
@@ -894,7 +887,7 @@ static int check(struct check *c, const struct optimfs_scan *how,
 	if (judge_copies(c, err) == -1)
 		return -1;
 	c->checked.parameters = c->state.nparams;
-	return c->bad ? optimfs_fail(err, ENOMEM, "check") : 0;
+	return c->bad ? ofs_no_memory(err) : 0;
 }
 
 int optimfs_check(struct optimfs *fs, const struct optimfs_scan *how,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "catalog/owners.h"
 #include "fs/fs.h"
 #include "read/fetch.h"
@@ -134,7 +135,7 @@ int ofs_copies_compare(struct optimfs *fs, uint64_t node,
 	for (int i = 0; i < 2; i++)
 		c.buf[i] = malloc(STEP * ofs_dtype_size(c.t->dtype));
 	if (c.buf[0] == NULL || c.buf[1] == NULL)
-		ret = optimfs_fail(err, ENOMEM, "copies");
+		ret = ofs_no_memory(err);
 	for (uint32_t i = 0; i < c.t->nshards && ret == 0 && !copies->differ;
 	     i++)
 		compare_shard(&c, c.t->shard + i);

@@ -8,6 +8,7 @@
 #include "optimfs/analyze.h"
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "catalog/owners.h"
 #include "fs/fs.h"
 
@@ -150,7 +151,7 @@ int optimfs_holdings(struct optimfs *fs, const char *path,
 		goto out;
 	}
 	if (add_tensor(&l, t) == -1 || add_variants(&l, e) == -1) {
-		optimfs_fail(err, ENOMEM, "ranks of a tensor");
+		ofs_no_memory(err);
 		goto out;
 	}
 	if (l.n > 1)

@@ -11,6 +11,7 @@
 #include "optimfs/analyze.h"
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "catalog/owners.h"
 #include "fs/fs.h"
 
@@ -97,7 +98,7 @@ static int fill(const struct ofs_catalog *cat, const struct ofs_segment *seg,
 	where->offset = seg->src;
 	where->encoded = seg->codec != OFS_PLAIN;
 	where->file = strdup(o->path);
-	return where->file == NULL ? optimfs_fail(err, ENOMEM, "path") : 0;
+	return where->file == NULL ? ofs_no_memory(err) : 0;
 }
 
 static int locate(struct ofs_snapshot *snap, const struct ofs_tensor *t,

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/search.h"
 #include "naming/file_name.h"
 
@@ -20,14 +21,6 @@ struct ofs_member {
 	char *path;
 	size_t group;
 };
-
-static void *more(void *array, size_t n, size_t size)
-{
-	/* doubles when n is a power of two */
-	return (n & (n - 1)) == 0
-	    ? reallocarray(array, n == 0 ? 1 : 2 * n, size)
-	    : array;
-}
 
 /* The length of the optimizer's path in one of its files, "optim" or with
  * several "optim/NAME"; dir is what must follow: "state" or "param_groups". 0:
@@ -106,18 +99,17 @@ static void betas_of(struct optimfs *fs, struct ofs_optimizers *s,
 static int add_member(struct ofs_optimizers *s, const char *group,
     size_t optimizer, const char *name, size_t n, struct optimfs_error *err)
 {
-	struct ofs_member *m = more(s->member, s->nmembers, sizeof(*s->member));
 	char encoded[OFS_NAME_MAX + 1];
+	struct ofs_member *m;
 
-	if (m == NULL)
-		return optimfs_fail(err, ENOMEM, "parameters of a group");
-	s->member = m;
+	if (ofs_grow(s->member, s->nmembers, s->member_cap, err) == -1)
+		return -1;
 	ofs_name_encode(name, n, encoded);
-	m += s->nmembers;
+	m = &s->member[s->nmembers];
 	m->group = s->ngroups - 1;
 	if (asprintf(&m->path, "%.*s/state/%s", (int)optimizer, group,
 		encoded) == -1)
-		return optimfs_fail(err, ENOMEM, "parameters of a group");
+		return ofs_no_memory(err);
 	s->nmembers++;
 	return 0;
 }
@@ -150,11 +142,9 @@ static int add_group(struct ofs_optimizers *s, const char *path, size_t n,
 		if (strncmp(last, path, n) == 0 && last[n] == '\0')
 			return 0;
 	}
-	g = more(s->group, s->ngroups, sizeof(*g));
-	if (g == NULL)
-		return optimfs_fail(err, ENOMEM, "groups");
-	s->group = g;
-	g += s->ngroups;
+	if (ofs_grow(s->group, s->ngroups, s->group_cap, err) == -1)
+		return -1;
+	g = &s->group[s->ngroups];
 	*g = (struct ofs_param_group){ .path = strndup(path, n),
 		.lr = NAN,
 		.eps = NAN,
@@ -162,7 +152,7 @@ static int add_group(struct ofs_optimizers *s, const char *path, size_t n,
 		.alpha = NAN,
 		.step = NAN };
 	if (g->path == NULL)
-		return optimfs_fail(err, ENOMEM, "groups");
+		return ofs_no_memory(err);
 	s->ngroups++;
 	return 0;
 }
@@ -211,11 +201,9 @@ static int take_state(struct optimfs *fs, struct ofs_optimizers *s, size_t file,
 	p = s->nparams == 0 ? NULL : &s->param[s->nparams - 1];
 	if (p == NULL || strncmp(p->path, f->path, n) != 0 ||
 	    p->path[n] != '\0') {
-		p = more(s->param, s->nparams, sizeof(*p));
-		if (p == NULL)
-			return optimfs_fail(err, ENOMEM, "parameters");
-		s->param = p;
-		p += s->nparams;
+		if (ofs_grow(s->param, s->nparams, s->param_cap, err) == -1)
+			return -1;
+		p = &s->param[s->nparams];
 		*p = (struct ofs_param){ .path = strndup(f->path, n),
 			.optimizer = optimizer,
 			.first = file,
@@ -224,7 +212,7 @@ static int take_state(struct optimfs *fs, struct ofs_optimizers *s, size_t file,
 			.step = NAN,
 			.grad = -1 };
 		if (p->path == NULL)
-			return optimfs_fail(err, ENOMEM, "parameters");
+			return ofs_no_memory(err);
 		s->nparams++;
 	}
 	p->n++;
@@ -328,7 +316,7 @@ int ofs_optimizers_read(struct optimfs *fs, struct ofs_optimizers *s,
 		qsort(s->member, s->nmembers, sizeof(*s->member), by_path);
 	nodes = sort_nodes(s);
 	if (nodes == NULL)
-		return optimfs_fail(err, ENOMEM, "files");
+		return ofs_no_memory(err);
 	for (size_t i = 0; i < s->nparams; i++)
 		join_param(fs, s, &s->param[i], nodes);
 	free(nodes);

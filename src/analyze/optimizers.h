@@ -26,9 +26,9 @@ struct ofs_optimizers {
 	struct ofs_file_list files; /* of the whole tree */
 	struct ofs_param_group *group;
 	struct ofs_param *param;
-	size_t ngroups, nparams;
+	size_t ngroups, nparams, group_cap, param_cap;
 	struct ofs_member *member; /* of groups; sorted */
-	size_t nmembers;
+	size_t nmembers, member_cap;
 	bool lists; /* groups say which parameters they have */
 	bool no_memory;
 };

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+
 #define THREADS_MAX 16
 
 /* An item of which a chunk was taken and that is not done. */
@@ -107,7 +109,7 @@ static struct active *take(struct pool *p, struct ofs_pool_chunk *c)
 	it = &p->items[p->item];
 	a = p->first == 0 ? begin_item(p, p->item) : find(p, p->item);
 	if (a == NULL) {
-		optimfs_fail(&why, ENOMEM, "item");
+		ofs_no_memory(&why);
 		fail(p, &why);
 		return NULL;
 	}
@@ -217,7 +219,7 @@ static void *thread(void *ctx)
 	void *mine = NULL;
 
 	if (all == NULL)
-		optimfs_fail(&err, ENOMEM, "room for a chunk");
+		ofs_no_memory(&err);
 	else
 		mine = p->ops->start(p->ctx, &err);
 	pthread_mutex_lock(&p->lock);

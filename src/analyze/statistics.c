@@ -14,6 +14,7 @@
 
 #include "analyze/pool.h"
 #include "analyze/tensors.h"
+#include "base/memory.h"
 #include "stats/stats.h"
 
 /* A tensor that is being read: what its chunks make together. */
@@ -40,7 +41,7 @@ static void *start(void *ctx, struct optimfs_error *err)
 
 	(void)ctx;
 	if (m == NULL)
-		optimfs_fail(err, ENOMEM, "statistics");
+		ofs_no_memory(err);
 	return m;
 }
 
@@ -76,7 +77,7 @@ static int begin_sum(struct sum *s, enum ofs_dtype t, struct optimfs_error *err)
 		return -1;
 	s->hash = XXH3_createState();
 	if (s->hash == NULL)
-		return optimfs_fail(err, ENOMEM, "hash");
+		return ofs_no_memory(err);
 	XXH3_64bits_reset(s->hash);
 	return 0;
 }
@@ -138,7 +139,7 @@ static int run(struct optimfs *fs, struct job *job,
 	job->failed = calloc(n + 1, sizeof(*job->failed));
 	if (items == NULL || job->sum == NULL || job->result == NULL ||
 	    job->failed == NULL) {
-		optimfs_fail(err, ENOMEM, "statistics");
+		ofs_no_memory(err);
 		goto out;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -197,7 +198,7 @@ static int add_parts(struct optimfs *fs, const struct ofs_file_info *f,
 		for (long r = first; r <= last && ret == 0; r++) {
 			if (asprintf(&path, ".optimfs/rank/%ld/%s", r,
 				f->path) == -1) {
-				ret = optimfs_fail(err, ENOMEM, "path");
+				ret = ofs_no_memory(err);
 				break;
 			}
 			ret = optimfs_resolve(fs, path, &attr, err);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/memory.h"
 #include "fs/fsck.h"
 
 /*
@@ -518,7 +519,7 @@ char *optimfs_summary(struct optimfs *fs, const char *path,
 	if (ret == 0 && !out.bad)
 		return (char *)out.data;
 	if (ret == 0)
-		optimfs_fail(err, ENOMEM, "out of memory for a summary");
+		ofs_no_memory(err);
 	ofs_buf_fini(&out);
 	return NULL;
 }

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/memory.h"
+
 /* The longest text that is asked for: a list of parameters. */
 #define TEXT_MAX (64u << 20)
 
@@ -41,7 +43,7 @@ char *ofs_text_of(struct optimfs *fs, uint64_t node, struct optimfs_error *err)
 		optimfs_fail(err, E2BIG, "text of %llu bytes",
 		    (unsigned long long)size);
 	else if ((text = malloc(size + 1)) == NULL)
-		optimfs_fail(err, ENOMEM, "text");
+		ofs_no_memory(err);
 	if (text != NULL) {
 		n = optimfs_file_read(f, text, size, 0, err);
 		if (n >= 0)
@@ -60,15 +62,8 @@ struct ofs_file_info *ofs_file_list_add(struct ofs_file_list *l,
 {
 	struct ofs_file_info *file;
 
-	if (l->n == l->cap) {
-		size_t cap = l->cap == 0 ? 64 : 2 * l->cap;
-
-		file = reallocarray(l->file, cap, sizeof(*file));
-		if (file == NULL)
-			goto fail;
-		l->file = file;
-		l->cap = cap;
-	}
+	if (ofs_grow(l->file, l->n, l->cap, err) == -1)
+		return NULL;
 	file = &l->file[l->n];
 	*file = *f;
 	file->path = strdup(f->path);
@@ -76,13 +71,11 @@ struct ofs_file_info *ofs_file_list_add(struct ofs_file_list *l,
 	if (file->path == NULL || (f->shape != NULL && file->shape == NULL)) {
 		free(file->path);
 		free(file->shape);
-		goto fail;
+		ofs_no_memory(err);
+		return NULL;
 	}
 	l->n++;
 	return file;
-fail:
-	optimfs_fail(err, ENOMEM, "list of files");
-	return NULL;
 }
 
 void ofs_file_list_fini(struct ofs_file_list *l)
@@ -110,18 +103,8 @@ static int take(void *ctx, const struct optimfs_dirent *d)
 {
 	struct names *l = ctx;
 	char *name = strdup(d->name);
-	struct child *child;
 
-	if (name != NULL && l->n == l->cap) {
-		size_t cap = l->cap == 0 ? 16 : 2 * l->cap;
-
-		child = reallocarray(l->child, cap, sizeof(*child));
-		if (child != NULL) {
-			l->child = child;
-			l->cap = cap;
-		}
-	}
-	if (name == NULL || l->n == l->cap) {
+	if (name == NULL || ofs_grow(l->child, l->n, l->cap, NULL) == -1) {
 		free(name);
 		l->no_memory = true;
 		return -1;
@@ -170,13 +153,13 @@ static int add_below(struct optimfs *fs, const char *path,
 
 	ret = optimfs_readdir(fs, attr->node, 0, true, take, &names, err);
 	if (ret == 0 && names.no_memory)
-		ret = optimfs_fail(err, ENOMEM, "list of names");
+		ret = ofs_no_memory(err);
 	for (size_t i = 0; i < names.n && ret == 0; i++) {
 		const struct child *c = &names.child[i];
 
 		if (asprintf(&child, "%s%s%s", path, *path == '\0' ? "" : "/",
 			c->name) == -1) {
-			ret = optimfs_fail(err, ENOMEM, "path");
+			ret = ofs_no_memory(err);
 			break;
 		}
 		ret = S_ISDIR(c->attr.mode)
@@ -204,7 +187,7 @@ int ofs_files_below(struct optimfs *fs, const char *path,
 		;
 	own = strndup(path, n);
 	if (own == NULL)
-		return optimfs_fail(err, ENOMEM, "path");
+		return ofs_no_memory(err);
 	ret = optimfs_resolve(fs, own, &attr, err);
 	if (ret == 0)
 		ret = S_ISDIR(attr.mode) ? add_below(fs, own, &attr, l, err)

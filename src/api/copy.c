@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "api/walk.h"
+#include "base/memory.h"
 #include "cluster/task.h"
 #include "fs/fs.h"
 
@@ -48,7 +49,7 @@ static int make_temp(const char *dest, char **temp, struct optimfs_error *err)
 	int n = slash == NULL ? 0 : (int)(slash + 1 - dest), fd;
 
 	if (asprintf(temp, "%.*s.optimfs.XXXXXX", n, dest) == -1)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	fd = mkostemp(*temp, O_CLOEXEC);
 	if (fd != -1)
 		return fd;
@@ -82,7 +83,7 @@ static int fill_from(struct optimfs_file *file, int fd,
 	int ret = 0;
 
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	while (ret == 0 &&
 	    (n = optimfs_file_read(file, buf, READ_SIZE, off, err)) != 0) {
 		if (n == -1)
@@ -172,7 +173,7 @@ static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
 	if (!ours)
 		return 0;
 	if (asprintf(&dest, "%s/%s", copy->dest, e->path) == -1)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	if (is_dir)
 		ret = make_directory(dest, err);
 	else
@@ -198,15 +199,8 @@ static int count_entry(void *ctx, const struct ofs_walk_entry *e,
 
 	if (S_ISDIR(e->attr.mode))
 		return 0;
-	if (copy->nfiles == copy->cap) {
-		size_t cap = copy->cap == 0 ? 256 : 2 * copy->cap;
-		uint64_t *size = reallocarray(copy->size, cap, sizeof(*size));
-
-		if (size == NULL)
-			return optimfs_fail(err, ENOMEM, "out of memory");
-		copy->size = size;
-		copy->cap = cap;
-	}
+	if (ofs_grow(copy->size, copy->nfiles, copy->cap, err) == -1)
+		return -1;
 	copy->size[copy->nfiles++] = e->attr.size;
 	return 0;
 }
@@ -258,7 +252,7 @@ static int copy_together(struct copy *copy, uint64_t dir, char **to,
 	int ret;
 
 	if (sees == NULL)
-		optimfs_fail(&own, ENOMEM, "out of memory");
+		ofs_no_memory(&own);
 	ret = ofs_task_agree(w, &own, err);
 	if (ret == 0)
 		ret = assign(copy, dir, to, sees, err);
@@ -310,7 +304,7 @@ static int find(struct optimfs *fs, const char *path, const char *dest,
 	if (!is_first(fs))
 		return 0;
 	*to = target(path, dest);
-	return *to == NULL ? optimfs_fail(err, ENOMEM, "out of memory") : 0;
+	return *to == NULL ? ofs_no_memory(err) : 0;
 }
 
 int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,

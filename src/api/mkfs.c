@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/copy.h"
+#include "base/memory.h"
 #include "cluster/task.h"
 #include "fs/fs.h"
 #include "push/template.h"
@@ -38,7 +39,7 @@ static int make_all(struct optimfs *like, const char *layout, const char *dir,
 	int ret;
 
 	if (here == NULL)
-		optimfs_fail(&own, ENOMEM, "%s: out of memory", dir);
+		ofs_no_memory(&own);
 	else if (!first && make_place(here, &made, &own) == 0)
 		own.code = 0;
 	ret = ofs_task_agree(w, &own, err);

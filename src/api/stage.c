@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "base/memory.h"
 #include "cluster/commit/coordinator.h"
 #include "journal/publish.h"
 #include "push/template.h"
@@ -58,7 +59,7 @@ static int finish_commit(const struct beside *b, int beside,
 	int fd, ret = -1;
 
 	if (dir == NULL)
-		return optimfs_fail(err, ENOMEM, "%s", b->path);
+		return ofs_no_memory(err);
 	if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode))
 		*strrchr(dir, '/') = '\0'; /* a file: the directory it is in */
 	fd = open(dir[0] == '\0' ? "/" : dir,

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/memory.h"
+
 /* Entries are fetched a batch at a time, so that a directory of a million
  * names costs a batch. */
 #define BATCH 256
@@ -68,7 +70,7 @@ static int batch_fill(struct walk *w, struct level *l, uint64_t start,
 	if (optimfs_readdir(w->fs, l->dir, start, true, take, &l->batch, err) ==
 	    -1)
 		return -1;
-	return l->batch.failed ? optimfs_fail(err, ENOMEM, "out of memory") : 0;
+	return l->batch.failed ? ofs_no_memory(err) : 0;
 }
 
 /* The next entry of a level, NULL at its end or with *failed set. */
@@ -97,7 +99,7 @@ static int descend(struct walk *w, uint64_t dir, size_t path_len,
 			w->level = level;
 		if (level == NULL || l == NULL) {
 			free(l);
-			return optimfs_fail(err, ENOMEM, "out of memory");
+			return ofs_no_memory(err);
 		}
 		w->level[w->nlevels++] = l;
 	}
@@ -116,7 +118,7 @@ static int append(struct walk *w, size_t at, const char *name, size_t *len,
 	if (need > w->path_cap) {
 		path = realloc(w->path, need * 2);
 		if (path == NULL)
-			return optimfs_fail(err, ENOMEM, "out of memory");
+			return ofs_no_memory(err);
 		w->path = path;
 		w->path_cap = need * 2;
 	}

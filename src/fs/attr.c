@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "fs/overlay_nodes.h"
 #include "fs/view.h"
 
@@ -112,7 +113,7 @@ static int static_size(struct ofs_snapshot *snap, uint32_t i,
 	}
 	s->text(snap, &text);
 	if (text.bad)
-		return optimfs_fail(err, ENOMEM, "%s", s->name);
+		return ofs_no_memory(err);
 	attr->size = text.len;
 	attr->exact = !s->live;
 	ofs_buf_fini(&text);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "cluster/commit/coordinator.h"
 #include "cluster/source.h"
 #include "format/format.h"
@@ -48,7 +49,7 @@ static int run(const struct ofs_commit_job *job, const struct ofs_parts *parts,
 	int ret;
 
 	if (part == NULL)
-		return optimfs_fail(err, ENOMEM, "parts of a commit");
+		return ofs_no_memory(err);
 	for (size_t i = 0; i < parts->n; i++)
 		part[i] = (struct ofs_commit_part){ &parts->part[i],
 			parts->part[i].format->update };

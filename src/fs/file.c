@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "fs/view.h"
 #include "fs/write_open.h"
 
@@ -150,7 +151,7 @@ int ofs_file_open(struct ofs_snapshot *snap, struct ofs_at at,
 	if (err == NULL)
 		err = &own;
 	if (f == NULL)
-		return optimfs_fail(err, ENOMEM, "open file");
+		return ofs_no_memory(err);
 	pthread_rwlock_init(&f->lock, NULL);
 	ofs_file_ahead_init(f);
 	if (fill_file(f, snap, at, err) == -1) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "fs/view.h"
 #include "fs/write_open.h"
 #include "plan/cast.h"
@@ -95,7 +96,7 @@ static int read_cast(struct reading *r, const struct ofs_piece *p, uint8_t *buf,
 	int ret = 0;
 
 	if (bounce == NULL)
-		return optimfs_fail(err, ENOMEM, "elements to round");
+		return ofs_no_memory(err);
 	for (; count > 0 && ret == 0; count -= k) {
 		k = count < most ? count : most;
 		ret = read_overlaid(r, p, bounce, first, k, err);
@@ -308,7 +309,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 	int ret = 0;
 
 	if (plan == NULL)
-		return optimfs_fail(err, ENOMEM, "plan");
+		return ofs_no_memory(err);
 	if (file->view == NULL && off + len > file->comp.size) {
 		done = off < file->comp.size ? file->comp.size - off : 0;
 		ret = ofs_overlay_read_behind(file, buf + done, len - done,

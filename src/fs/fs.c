@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
 #include "cluster/source.h"
@@ -48,7 +49,7 @@ static int copy_options(struct optimfs *fs, const struct optimfs_options *given,
 			continue;
 		fs->names[i] = strdup(*strings[i]);
 		if (fs->names[i] == NULL)
-			return optimfs_fail(err, ENOMEM, "options");
+			return ofs_no_memory(err);
 		*strings[i] = fs->names[i];
 	}
 	return 0;
@@ -98,7 +99,7 @@ static int name_it(struct optimfs *fs, const char *source,
 	fs->source = strdup(source);
 	fs->real = realpath(source, NULL);
 	if (fs->source == NULL)
-		return optimfs_fail(err, ENOMEM, "%s", source);
+		return ofs_no_memory(err);
 	return copy_options(fs, options, err);
 }
 
@@ -111,7 +112,7 @@ struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
 	if (fs == NULL) {
 		ofs_catalog_free(cat);
 		ofs_stage_close(stage, true);
-		optimfs_fail(err, ENOMEM, "%s", source);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	ofs_entrance_init(&fs->entrance);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "cluster/manifest.h"
 
 /* How often it is asked after other ranks. */
@@ -117,7 +118,7 @@ static int divide(struct ofs_check *c, struct optimfs_error *err)
 	c->who = calloc((size_t)cat->nobjects + 1, sizeof(*c->who));
 	if (job == NULL || c->who == NULL) {
 		free(job);
-		return optimfs_fail(err, ENOMEM, "fsck");
+		return ofs_no_memory(err);
 	}
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
 		job[i].size = cat->objects[i].size;
@@ -203,9 +204,7 @@ static int begin(struct ofs_check *c, struct optimfs_error *err)
 	c->object =
 	    calloc((size_t)c->snap->cat->nobjects + 1, sizeof(*c->object));
 	c->buf = malloc(OFS_CHECK_CHUNK);
-	return c->object == NULL || c->buf == NULL
-	    ? optimfs_fail(err, ENOMEM, "fsck")
-	    : 0;
+	return c->object == NULL || c->buf == NULL ? ofs_no_memory(err) : 0;
 }
 
 /* Rank 0 tells what all found. */

@@ -27,7 +27,7 @@ struct ofs_check {
 	struct optimfs_error failed; /* handing over; code 0: not */
 	struct ofs_check_notes {     /* taken */
 		uint8_t **block;     /* that they lie in */
-		size_t nblocks;
+		size_t nblocks, block_cap;
 		struct ofs_check_note *v;
 		size_t n, cap;
 	} taken;

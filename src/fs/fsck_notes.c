@@ -101,7 +101,7 @@ void ofs_check_hand_over(struct ofs_check *c)
 	struct ofs_cursor cur = ofs_cursor_of(c->notes.data, c->notes.len);
 
 	if (c->notes.bad)
-		optimfs_fail(&c->failed, ENOMEM, "out of memory for findings");
+		ofs_no_memory(&c->failed);
 	else if (c->notes.len > 0 && c->failed.code == 0 && c->world != NULL)
 		(void)ofs_task_report(c->world, &c->notes, &c->failed);
 	else if (c->notes.len > 0 && c->failed.code == 0)
@@ -139,16 +139,16 @@ static int keep(struct ofs_check_notes *t, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	uint64_t n = ofs_cursor_left(c);
-	uint8_t **block =
-	    reallocarray(t->block, t->nblocks + 1, sizeof(*block));
+	uint8_t *block;
 
-	if (block != NULL)
-		t->block = block;
-	if (block == NULL || (block[t->nblocks] = malloc(n + 1)) == NULL)
-		return optimfs_fail(err, ENOMEM, "out of memory for findings");
-	memcpy(block[t->nblocks], c->p, n);
-	*c = ofs_cursor_of(block[t->nblocks], n);
-	t->nblocks++;
+	if (ofs_grow(t->block, t->nblocks, t->block_cap, err) == -1)
+		return -1;
+	block = malloc(n + 1);
+	if (block == NULL)
+		return ofs_no_memory(err);
+	memcpy(block, c->p, n);
+	*c = ofs_cursor_of(block, n);
+	t->block[t->nblocks++] = block;
 	return 0;
 }
 
@@ -163,8 +163,7 @@ int ofs_check_take(void *ctx, int from, struct ofs_cursor *c,
 	while (ofs_cursor_left(c) > 0) {
 		n = grow(t);
 		if (n == NULL)
-			return optimfs_fail(err, ENOMEM,
-			    "out of memory for findings");
+			return ofs_no_memory(err);
 		if (!take_one(c, n))
 			return optimfs_fail(err, EPROTO,
 			    "OFS913 what rank %d found makes no sense", from);

@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/json_write.h"
 #include "fs/fs.h"
+
+#define LINE "\n  "
 
 /* Sums of bytes stop at the largest number. */
 struct counts {
@@ -83,42 +86,36 @@ static void count(const struct ofs_snapshot *snap, struct counts *c)
 	}
 }
 
-static void put_string(struct ofs_buf *out, const char *key, const char *s)
-{
-	ofs_buf_printf(out, "\"%s\": ", key);
-	if (s == NULL) {
-		ofs_buf_puts(out, "null");
-		return;
-	}
-	ofs_buf_putc(out, '"');
-	ofs_buf_json(out, s, strlen(s));
-	ofs_buf_putc(out, '"');
-}
-
-static void put_source(const struct ofs_snapshot *snap, struct ofs_buf *out)
+static void put_source(const struct ofs_snapshot *snap,
+    struct ofs_json_writer *w)
 {
 	const struct ofs_catalog *cat = snap->cat;
 
-	ofs_buf_puts(out, "{\n  ");
-	put_string(out, "optimfs", optimfs_version());
-	ofs_buf_puts(out, ",\n  ");
-	put_string(out, "features", optimfs_features());
-	ofs_buf_puts(out, ",\n  ");
-	put_string(out, "source", snap->fs->source);
-	ofs_buf_puts(out, ",\n  ");
-	put_string(out, "format", cat->format);
-	ofs_buf_puts(out, ",\n  ");
-	put_string(out, "writer", cat->writer);
-	ofs_buf_puts(out, ",\n  ");
-	put_string(out, "trainer", cat->trainer);
-	if (cat->world_size > 0)
-		ofs_buf_printf(out, ",\n  \"world_size\": %d", cat->world_size);
-	else
-		ofs_buf_puts(out, ",\n  \"world_size\": null");
+	ofs_json_put_string(w, "optimfs", optimfs_version());
+	ofs_json_put_string(w, "features", optimfs_features());
+	ofs_json_put_string(w, "source", snap->fs->source);
+	ofs_json_put_string(w, "format", cat->format);
+	ofs_json_put_string(w, "writer", cat->writer);
+	ofs_json_put_string(w, "trainer", cat->trainer);
+	ofs_json_put_rank(w, "world_size",
+	    cat->world_size > 0 ? cat->world_size : -1);
+}
+
+/* A member on a line of its own, whose own members are on the same line. */
+static void open_line(struct ofs_json_writer *w, const char *key)
+{
+	ofs_json_open(w, key, '{');
+	w->gap = " ";
+}
+
+static void close_line(struct ofs_json_writer *w)
+{
+	ofs_json_close(w, '}');
+	w->gap = LINE;
 }
 
 static void put_counts(const struct ofs_snapshot *snap, const struct counts *c,
-    struct ofs_buf *out)
+    struct ofs_json_writer *w)
 {
 	uint64_t missing = 0, problems = 0, warnings = 0;
 
@@ -128,82 +125,78 @@ static void put_counts(const struct ofs_snapshot *snap, const struct counts *c,
 		problems += snap->cat->notes[i].kind == OFS_NOTE_ERROR;
 		warnings += snap->cat->notes[i].kind == OFS_NOTE_WARNING;
 	}
-	ofs_buf_printf(out,
-	    ",\n  \"counts\": {\"tensors\": %" PRIu64
-	    ", \"parameters\": %" PRIu64 ", \"optimizer_states\": %" PRIu64
-	    ", \"values\": %" PRIu64 ", \"objects\": %" PRIu64
-	    ", \"shards\": %" PRIu64 ", \"files\": %" PRIu32,
-	    c->tensors, c->parameters, c->optimizer_states, c->values,
-	    c->objects, c->shards, snap->cat->nobjects);
-	ofs_buf_printf(out,
-	    ", \"missing_files\": %" PRIu64 ", \"damaged\": %" PRIu64
-	    ", \"warnings\": %" PRIu64 "}",
-	    missing, problems, warnings);
-	ofs_buf_printf(out,
-	    ",\n  \"bytes\": {\"logical\": %" PRIu64 ", \"stored\": %" PRIu64
-	    ", \"largest_tensor\": %" PRIu64 "}",
-	    c->logical, c->stored, c->largest);
+	open_line(w, "counts");
+	ofs_json_put_u64(w, "tensors", c->tensors);
+	ofs_json_put_u64(w, "parameters", c->parameters);
+	ofs_json_put_u64(w, "optimizer_states", c->optimizer_states);
+	ofs_json_put_u64(w, "values", c->values);
+	ofs_json_put_u64(w, "objects", c->objects);
+	ofs_json_put_u64(w, "shards", c->shards);
+	ofs_json_put_u64(w, "files", snap->cat->nobjects);
+	ofs_json_put_u64(w, "missing_files", missing);
+	ofs_json_put_u64(w, "damaged", problems);
+	ofs_json_put_u64(w, "warnings", warnings);
+	close_line(w);
+	open_line(w, "bytes");
+	ofs_json_put_u64(w, "logical", c->logical);
+	ofs_json_put_u64(w, "stored", c->stored);
+	ofs_json_put_u64(w, "largest_tensor", c->largest);
+	close_line(w);
 }
 
 static void put_layouts(const struct ofs_snapshot *snap, const struct counts *c,
-    struct ofs_buf *out)
+    struct ofs_json_writer *w)
 {
-	const char *between = "";
-
-	ofs_buf_printf(out,
-	    ",\n  \"layout\": {\"ranks\": %" PRIu32 ", \"sharded\": %" PRIu64
-	    ", \"whole\": %" PRIu64 ", \"absent\": %" PRIu64
-	    ", \"most_shards\": %" PRIu32 "}",
-	    snap->nspaces - OFS_SPACE_RANK, c->sharded, c->whole, c->empty,
-	    c->most_shards);
-	ofs_buf_puts(out, ",\n  \"dtypes\": {");
+	open_line(w, "layout");
+	ofs_json_put_u64(w, "ranks", snap->nspaces - OFS_SPACE_RANK);
+	ofs_json_put_u64(w, "sharded", c->sharded);
+	ofs_json_put_u64(w, "whole", c->whole);
+	ofs_json_put_u64(w, "absent", c->empty);
+	ofs_json_put_u64(w, "most_shards", c->most_shards);
+	close_line(w);
+	open_line(w, "dtypes");
 	for (int t = 0; t < OFS_NDTYPES; t++)
-		if (c->dtype[t] > 0) {
-			ofs_buf_printf(out, "%s\"%s\": %" PRIu64, between,
-			    ofs_dtype_name((enum ofs_dtype)t), c->dtype[t]);
-			between = ", ";
-		}
-	ofs_buf_putc(out, '}');
+		if (c->dtype[t] > 0)
+			ofs_json_put_u64(w, ofs_dtype_name((enum ofs_dtype)t),
+			    c->dtype[t]);
+	close_line(w);
 }
 
-static void put_options(struct ofs_snapshot *snap, struct ofs_buf *out)
+static void put_options(struct ofs_snapshot *snap, struct ofs_json_writer *w)
 {
 	const struct optimfs_options *o = &snap->fs->options;
 
-	ofs_buf_puts(out, ",\n  \"options\": {");
-	put_string(out, "type", o->type);
-	ofs_buf_puts(out, ", ");
-	put_string(out, "optim_key", o->optim_key);
-	ofs_buf_puts(out, ", ");
-	put_string(out, "model_key", o->model_key);
-	ofs_buf_puts(out, ", ");
-	put_string(out, "ids", o->ids);
-	ofs_buf_puts(out, ", ");
-	put_string(out, "subtree", o->subtree);
-	ofs_buf_puts(out, ", ");
-	put_string(out, "fill", o->fill);
-	ofs_buf_printf(out, ", \"cache\": %" PRIu64, o->cache);
+	open_line(w, "options");
+	ofs_json_put_string(w, "type", o->type);
+	ofs_json_put_string(w, "optim_key", o->optim_key);
+	ofs_json_put_string(w, "model_key", o->model_key);
+	ofs_json_put_string(w, "ids", o->ids);
+	ofs_json_put_string(w, "subtree", o->subtree);
+	ofs_json_put_string(w, "fill", o->fill);
+	ofs_json_put_u64(w, "cache", o->cache);
 	if (o->max_metadata > 0)
-		ofs_buf_printf(out, ", \"max_metadata\": %" PRIu64,
-		    o->max_metadata);
+		ofs_json_put_u64(w, "max_metadata", o->max_metadata);
 	if (o->parse_mem > 0)
-		ofs_buf_printf(out, ", \"parse_mem\": %" PRIu64, o->parse_mem);
-	ofs_buf_printf(out, ", \"strict\": %s, \"follow\": %s}",
-	    o->strict ? "true" : "false", o->follow ? "true" : "false");
+		ofs_json_put_u64(w, "parse_mem", o->parse_mem);
+	ofs_json_put_bool(w, "strict", o->strict);
+	ofs_json_put_bool(w, "follow", o->follow);
+	close_line(w);
 	pthread_mutex_lock(&snap->fs->lock);
 	if (snap->fs->mount_info != NULL)
-		ofs_buf_printf(out, ",\n  \"mount\": %s", snap->fs->mount_info);
+		ofs_json_put_raw(w, "mount", snap->fs->mount_info);
 	pthread_mutex_unlock(&snap->fs->lock);
 }
 
 void ofs_info_json(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
+	struct ofs_json_writer w = { out, LINE, false };
 	struct counts c = { 0 };
 
 	count(snap, &c);
-	put_source(snap, out);
-	put_counts(snap, &c, out);
-	put_layouts(snap, &c, out);
-	put_options(snap, out);
+	ofs_buf_putc(out, '{');
+	put_source(snap, &w);
+	put_counts(snap, &c, &w);
+	put_layouts(snap, &c, &w);
+	put_options(snap, &w);
 	ofs_buf_puts(out, "\n}\n");
 }

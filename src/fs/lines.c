@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+#include "base/search.h"
+
 void ofs_lines_init(struct ofs_lines *l, const struct ofs_lines_ops *ops)
 {
 	*l = (struct ofs_lines){ .ops = ops };
@@ -23,14 +26,8 @@ void ofs_lines_fini(struct ofs_lines *l)
 
 static int add_mark(struct ofs_lines *l, uint64_t off, uint32_t at)
 {
-	struct ofs_lines_mark *grown;
-
-	if (l->nmarks % 256 == 0) {
-		grown = realloc(l->mark, (l->nmarks + 256) * sizeof(*grown));
-		if (grown == NULL)
-			return -1;
-		l->mark = grown;
-	}
+	if (ofs_grow(l->mark, l->nmarks, l->cap, NULL) == -1)
+		return -1;
 	l->mark[l->nmarks++] = (struct ofs_lines_mark){ off, at };
 	return 0;
 }
@@ -51,7 +48,7 @@ static int make_index(struct ofs_lines *l, struct ofs_snapshot *snap,
 		line.len = 0;
 		l->ops->put(snap, at, &line);
 		if (line.bad) {
-			ret = optimfs_fail(err, ENOMEM, "generating lines");
+			ret = ofs_no_memory(err);
 			break;
 		}
 		off += line.len;
@@ -79,21 +76,21 @@ int ofs_lines_index(struct ofs_lines *l, struct ofs_snapshot *snap,
 	return ret;
 }
 
-/* The last mark at or before off. */
+static int compare_off(const void *key, const void *item)
+{
+	const struct ofs_lines_mark *m = item;
+	uint64_t off = *(const uint64_t *)key;
+
+	return (off > m->off) - (off < m->off);
+}
+
+/* The last mark at or before off; the first one is at 0. */
 static const struct ofs_lines_mark *mark_before(const struct ofs_lines *l,
     uint64_t off)
 {
-	size_t lo = 0, hi = l->nmarks;
-
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (l->mark[mid].off <= off)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return &l->mark[lo];
+	return &l->mark[ofs_upper_bound(&off, l->mark, l->nmarks,
+			    sizeof(*l->mark), compare_off) -
+	    1];
 }
 
 ssize_t ofs_lines_read(const struct ofs_lines *l, struct ofs_snapshot *snap,
@@ -126,8 +123,7 @@ ssize_t ofs_lines_read(const struct ofs_lines *l, struct ofs_snapshot *snap,
 			    line.data + from, to - from);
 		pos += line.len;
 	}
-	ret = line.bad ? optimfs_fail(err, ENOMEM, "generating lines")
-		       : (ssize_t)len;
+	ret = line.bad ? ofs_no_memory(err) : (ssize_t)len;
 	ofs_buf_fini(&line);
 	return ret;
 }

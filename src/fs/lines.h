@@ -38,7 +38,7 @@ struct ofs_lines {
 		uint64_t off;
 		uint32_t at;
 	} * mark;
-	size_t nmarks;
+	size_t nmarks, cap;
 	uint64_t size;
 	atomic_bool known; /* mark and size are */
 };

@@ -84,7 +84,7 @@ static int layout_text(struct ofs_snapshot *snap, uint32_t index,
 	if (!out->bad)
 		return 0;
 	ofs_buf_fini(out);
-	return optimfs_fail(err, ENOMEM, "layout");
+	return ofs_no_memory(err);
 }
 
 static int layout_size(struct ofs_snapshot *snap, const struct ofs_space *s,
@@ -186,7 +186,7 @@ static int npy_size(struct ofs_snapshot *snap, const struct ofs_space *s,
 	    !ofs_add_u64(header.len, ofs_tensor_bytes(snap->cat, t),
 		&attr->size);
 	ofs_buf_fini(&header);
-	return bad ? optimfs_fail(err, ENOMEM, "header") : 0;
+	return bad ? ofs_no_memory(err) : 0;
 }
 
 static int npy_open(struct ofs_snapshot *snap, const struct ofs_space *s,
@@ -201,7 +201,7 @@ static int npy_open(struct ofs_snapshot *snap, const struct ofs_space *s,
 		return -1;
 	npy_header(snap, index, &header);
 	if (header.bad)
-		ret = optimfs_fail(err, ENOMEM, "header");
+		ret = ofs_no_memory(err);
 	else
 		ret = ofs_composition_bytes(&file->comp, header.data,
 		    header.len, err);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+#include "base/search.h"
 #include "fs/fs.h"
 #include "naming/file_name.h"
 
@@ -30,29 +32,39 @@ const char *ofs_mirror_name(const struct ofs_snapshot *snap,
 	return name;
 }
 
+struct beginning {
+	const char *p;
+	size_t n;
+};
+
+static int compare_begin(const void *key, const void *item)
+{
+	const struct beginning *b = key;
+	const struct ofs_tree_node *v = item;
+
+	return strncmp(b->p, v->name, b->n);
+}
+
 /* Of the names that are cut, those that begin like this one are neighbours. */
 static uint32_t find_cut(const struct ofs_snapshot *snap,
     const struct ofs_space *s, uint32_t dir, const char *name)
 {
 	const struct ofs_tree_node *v = snap->tree.node, *d = &v[dir];
-	uint32_t lo = d->child, hi = d->child + d->nchild, mid;
 	size_t kept = ofs_name_kept(name, strlen(s->ops->suffix));
+	struct beginning begin = { name, kept };
 	char cut[OFS_NAME_MAX + 1];
+	uint32_t i;
 
 	if (kept == 0)
 		return OFS_NONE;
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (strncmp(v[mid].name, name, kept) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	hi = d->child + d->nchild;
-	for (; lo < hi && strncmp(v[lo].name, name, kept) == 0; lo++)
-		if (suffixed(snap, s, lo) &&
-		    strcmp(ofs_mirror_name(snap, s, lo, cut), name) == 0)
-			return lo;
+	i = d->child +
+	    (uint32_t)ofs_lower_bound(&begin, v + d->child, d->nchild,
+		sizeof(*v), compare_begin);
+	for (; i < d->child + d->nchild && strncmp(v[i].name, name, kept) == 0;
+	     i++)
+		if (suffixed(snap, s, i) &&
+		    strcmp(ofs_mirror_name(snap, s, i, cut), name) == 0)
+			return i;
 	return OFS_NONE;
 }
 
@@ -136,7 +148,7 @@ int ofs_mirror_child(struct ofs_snapshot *snap, struct ofs_space *s,
 		pthread_mutex_unlock(&snap->fs->lock);
 	}
 	if (order == NULL)
-		return optimfs_fail(err, ENOMEM, "order of a mirror's names");
+		return ofs_no_memory(err);
 	*child = order[index];
 	return 0;
 }

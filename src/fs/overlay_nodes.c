@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "fs/mirror.h"
 #include "fs/view.h"
 #include "overlay/overlay_impl.h"
@@ -173,7 +174,7 @@ int ofs_overlay_list(struct ofs_snapshot *snap, struct ofs_at dir,
 	int ret = 0;
 
 	if (b == NULL)
-		return optimfs_fail(err, ENOMEM, "a directory");
+		return ofs_no_memory(err);
 	b->snap = snap;
 	b->s = &snap->space[dir.space];
 	b->dir = dir;
@@ -254,7 +255,7 @@ static int made_size(struct ofs_snapshot *snap, struct ofs_at at,
 	ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
 	attr->size += header.len;
 	ofs_buf_fini(&header);
-	return header.bad ? optimfs_fail(err, ENOMEM, "header") : 0;
+	return header.bad ? ofs_no_memory(err) : 0;
 }
 
 /* What a file of the checkpoint has grown or shrunk by. */

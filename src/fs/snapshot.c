@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "cluster/manifest.h"
 #include "cluster/transport.h"
 #include "fs/fs.h"
@@ -127,7 +128,7 @@ struct ofs_snapshot *ofs_snapshot_new(struct optimfs *fs,
 
 	if (snap == NULL) {
 		ofs_catalog_free(cat);
-		optimfs_fail(err, ENOMEM, "%s", fs->source);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	snap->fs = fs;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "fs/fs.h"
 
 static void set(uint64_t *bits, uint32_t i)
@@ -61,7 +62,7 @@ int ofs_space_has(struct ofs_snapshot *snap, struct ofs_space *s,
 		pthread_mutex_unlock(&snap->fs->lock);
 	}
 	if (bits == NULL)
-		return optimfs_fail(err, ENOMEM, "names of a mirror");
+		return ofs_no_memory(err);
 	return get(bits, index);
 }
 
@@ -95,7 +96,7 @@ int ofs_spaces_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 	snap->space = calloc(OFS_SPACE_RANK + n, sizeof(*snap->space));
 	if (snap->space == NULL) {
 		free(ranks);
-		return optimfs_fail(err, ENOMEM, "table of %zu ranks", n);
+		return ofs_no_memory(err);
 	}
 	make_inos(snap);
 	snap->nspaces = OFS_SPACE_RANK + (uint32_t)n;

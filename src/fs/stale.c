@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "fs/fs.h"
 
 static void mark(bool *used, const struct ofs_extent *at)
@@ -19,7 +20,7 @@ int ofs_indexes_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 	bool *used = calloc((size_t)cat->nobjects + 1, sizeof(*used));
 
 	if (used == NULL)
-		return optimfs_fail(err, ENOMEM, "table of files");
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < cat->nshards; i++)
 		mark(used, &cat->shards[i].at);
 	for (uint32_t i = 0; i < cat->nreplicas; i++)

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "fs/fs.h"
 #include "stats/stats.h"
 
@@ -45,7 +46,7 @@ static int add_all(struct optimfs_file *file, struct ofs_stats *s, size_t item,
 	ssize_t n = -1;
 
 	if (sum == NULL || buf == NULL) {
-		optimfs_fail(err, ENOMEM, "statistics");
+		ofs_no_memory(err);
 		goto out;
 	}
 	XXH3_64bits_reset(sum);

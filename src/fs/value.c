@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "fs/fs.h"
 #include "overlay/overlay.h"
 #include "text/id_names.h"
@@ -31,7 +32,7 @@ int ofs_texts_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 	t->slot = calloc(t->nslots, sizeof(*t->slot));
 	t->sizes = calloc((size_t)snap->cat->nentries + 1, sizeof(*t->sizes));
 	if (t->slot == NULL || t->sizes == NULL)
-		return optimfs_fail(err, ENOMEM, "table of texts");
+		return ofs_no_memory(err);
 	return 0;
 }
 

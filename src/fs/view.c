@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "detect/view_name.h"
 #include "format/format.h"
 #include "fs/view_impl.h"
@@ -43,7 +44,7 @@ int ofs_views_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 {
 	snap->views = calloc(1, sizeof(*snap->views));
 	if (snap->views == NULL)
-		return optimfs_fail(err, ENOMEM, "table of views");
+		return ofs_no_memory(err);
 	pthread_mutex_init(&snap->views->lock, NULL);
 	TAILQ_INIT(&snap->views->unused);
 	return 0;
@@ -137,7 +138,7 @@ static int add(struct ofs_snapshot *snap, const char *name,
 		    VIEWS_MAX);
 	v = calloc(1, sizeof(*v));
 	if (v == NULL)
-		return optimfs_fail(err, ENOMEM, "view %.80s", name);
+		return ofs_no_memory(err);
 	v->snap = snap;
 	v->views = views;
 	strcpy(v->name, name);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "fs/view_impl.h"
 
 /* Paths, sorted so that what is in one directory is a run, are cut into nodes
@@ -28,7 +29,7 @@ struct builder {
 	struct ofs_view_names *names;
 	struct sorted *path;
 	struct range *range;
-	uint32_t cap;
+	uint32_t cap, range_cap;
 };
 
 /* '/' is below all else, so that an order of paths is one of components. */
@@ -66,33 +67,13 @@ static int sort_paths(struct builder *b, const struct ofs_files *files,
 	return 0;
 }
 
-static int grow(struct builder *b, struct optimfs_error *err)
-{
-	struct ofs_view_names *names = b->names;
-	uint32_t cap = b->cap == 0 ? 64 : b->cap * 2;
-	struct ofs_view_node *v;
-	struct range *r;
-
-	if (names->n < b->cap)
-		return 0;
-	v = reallocarray(names->v, cap, sizeof(*v));
-	if (v == NULL)
-		return ofs_no_memory(err);
-	names->v = v;
-	r = reallocarray(b->range, cap, sizeof(*r));
-	if (r == NULL)
-		return ofs_no_memory(err);
-	b->range = r;
-	b->cap = cap;
-	return 0;
-}
-
 static int add_node(struct builder *b, uint32_t parent, const char *name,
     uint32_t file, const struct range *range, struct optimfs_error *err)
 {
 	struct ofs_view_names *names = b->names;
 
-	if (grow(b, err) == -1)
+	if (ofs_grow(names->v, names->n, b->cap, err) == -1 ||
+	    ofs_grow(b->range, names->n, b->range_cap, err) == -1)
 		return -1;
 	names->v[names->n] = (struct ofs_view_node){
 		.name = name, .parent = parent, .file = file
@@ -176,23 +157,21 @@ struct ofs_view_names *ofs_view_names_new(const struct ofs_files *files,
 	return NULL;
 }
 
+static int compare_name(const void *key, const void *item)
+{
+	const struct ofs_view_node *v = item;
+
+	return strcmp(key, v->name);
+}
+
 uint32_t ofs_view_names_find(const struct ofs_view_names *names, uint32_t dir,
     const char *name)
 {
-	uint32_t lo = names->v[dir].child, hi = lo + names->v[dir].nchild;
+	const struct ofs_view_node *d = &names->v[dir];
+	const struct ofs_view_node *v = ofs_search(name, names->v + d->child,
+	    d->nchild, sizeof(*v), compare_name);
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		int c = strcmp(names->v[mid].name, name);
-
-		if (c == 0)
-			return mid;
-		if (c < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return OFS_NONE;
+	return v == NULL ? OFS_NONE : (uint32_t)(v - names->v);
 }
 
 void ofs_view_names_path(const struct ofs_view_names *names, uint32_t index,

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/crc.h"
+#include "base/memory.h"
+#include "base/search.h"
 #include "fs/view.h"
 #include "fs/view_impl.h"
 
@@ -31,7 +33,7 @@ int ofs_view_open(struct ofs_snapshot *snap, struct ofs_at at,
 	struct ofs_view_file *f = calloc(1, sizeof(*f));
 
 	if (f == NULL)
-		return optimfs_fail(err, ENOMEM, "open file");
+		return ofs_no_memory(err);
 	f->files = ofs_view_hold(v, err);
 	if (f->files == NULL) {
 		free(f);
@@ -85,20 +87,17 @@ const struct ofs_spans *ofs_view_spans(const struct ofs_view_file *f)
 	return &f->spans;
 }
 
+static int compare_end(const void *key, const void *item)
+{
+	const struct ofs_span *s = item;
+
+	return s->end <= *(const uint64_t *)key ? 1 : -1;
+}
+
 /* The first span that ends behind off. */
 static size_t find_span(const struct ofs_spans *s, uint64_t off)
 {
-	size_t lo = 0, hi = s->n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->v[mid].end <= off)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return ofs_lower_bound(&off, s->v, s->n, sizeof(*s->v), compare_end);
 }
 
 int ofs_view_window(const struct ofs_view_file *f, uint64_t off, uint64_t len,
@@ -138,7 +137,7 @@ static int compute(struct ofs_view_file *f, uint64_t from, uint64_t n,
 	int ret = 0;
 
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "a checksum");
+		return ofs_no_memory(err);
 	*crc = 0;
 	for (uint64_t at = 0; at < n && ret == 0; at += k) {
 		k = n - at < CHECK_STEP ? n - at : CHECK_STEP;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "fs/write_impl.h"
 #include "fs/write_npy.h"
 
@@ -62,7 +63,7 @@ static int open_control(struct ofs_snapshot *snap, struct ofs_at at,
 {
 	*file = calloc(1, sizeof(**file));
 	if (*file == NULL)
-		return optimfs_fail(err, ENOMEM, "open file");
+		return ofs_no_memory(err);
 	pthread_rwlock_init(&(*file)->lock, NULL);
 	(*file)->fs = snap->fs;
 	(*file)->snap = ofs_snapshot_ref(snap);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "cluster/commit/coordinator.h"
 #include "fs/commit.h"
 #include "fs/view.h"
@@ -292,7 +293,7 @@ static struct ofs_edition *edition_new(struct ofs_snapshot *snap,
 	struct staged_edition *e = calloc(1, sizeof(*e));
 
 	if (e == NULL) {
-		optimfs_fail(err, ENOMEM, "a view");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	if (ofs_hold_writers(snap->fs, false, err) == 0) {

@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/io.h"
+#include "base/memory.h"
 #include "fs/mirror.h"
 #include "fs/write_open.h"
 #include "overlay/overlay_impl.h"
@@ -40,7 +41,7 @@ int ofs_overlay_npy_begin(struct optimfs_file *file, bool anew,
 		return 0;
 	npy = calloc(1, sizeof(*npy));
 	if (npy == NULL)
-		return optimfs_fail(err, ENOMEM, "npy");
+		return ofs_no_memory(err);
 	npy->fd = ofs_stage_temp(file->snap->edit->stage, err);
 	if (npy->fd == -1) {
 		free(npy);
@@ -236,7 +237,7 @@ static int read_header(int fd, uint64_t size, struct header *h,
 		return bad("its header is cut, or too long", err);
 	text = malloc(n + 1);
 	if (text == NULL)
-		return optimfs_fail(err, ENOMEM, "npy");
+		return ofs_no_memory(err);
 	text[n] = '\0';
 	ret = ofs_pread_all(fd, text, n, at, err);
 	if (ret == 0)
@@ -292,7 +293,7 @@ static int settle_form(struct ofs_overlay *e, uint32_t index, struct header *h,
 		ofs_buf_printf(&shape, "%s%" PRIu64, d == 0 ? "" : ",",
 		    h->form.shape[d]);
 	ret = shape.bad
-	    ? optimfs_fail(err, ENOMEM, "npy")
+	    ? ofs_no_memory(err)
 	    : ofs_overlay_set_attr(e, index, "dtype", name, strlen(name), err);
 	if (ret == 0)
 		ret = ofs_overlay_set_attr(e, index, "shape",
@@ -310,7 +311,7 @@ static int copy_elements(struct optimfs_file *file, uint64_t from, uint64_t n,
 	int ret = 0;
 
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "npy");
+		return ofs_no_memory(err);
 	for (uint64_t at = 0; at < n && ret == 0; at += k) {
 		k = n - at < COPY_STEP ? n - at : COPY_STEP;
 		ret = ofs_pread_all(file->npy->fd, buf, k, from + at, err);

@@ -9,6 +9,7 @@
 
 #include "base/crc.h"
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "fs/fs.h"
 #include "fs/view.h"
 #include "naming/naming.h"
@@ -268,7 +269,7 @@ static int get_crc32(const struct subject *s, struct ofs_buf *out,
 		return -1;
 	buf = malloc(chunk);
 	if (buf == NULL)
-		n = optimfs_fail(err, ENOMEM, "crc32");
+		n = ofs_no_memory(err);
 	while (n != -1) {
 		n = ofs_file_read(file, buf, chunk, off, err);
 		if (n <= 0)
@@ -377,7 +378,7 @@ static int do_getxattr(struct ofs_snapshot *snap, uint64_t node,
 	ofs_buf_putc(&out, '\0');
 	if (out.bad) {
 		ofs_buf_fini(&out);
-		return optimfs_fail(err, ENOMEM, "attribute %s", name);
+		return ofs_no_memory(err);
 	}
 	*value = (char *)out.data;
 	*len = out.len - 1;
@@ -420,7 +421,7 @@ static int do_listxattr(struct ofs_snapshot *snap, uint64_t node, char **names,
 	ofs_buf_putc(&out, '\0'); /* never NULL */
 	if (out.bad) {
 		ofs_buf_fini(&out);
-		return optimfs_fail(err, ENOMEM, "names of attributes");
+		return ofs_no_memory(err);
 	}
 	*names = (char *)out.data;
 	return 0;

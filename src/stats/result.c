@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "stats/stats_impl.h"
 
 void optimfs_statistics_fini(struct optimfs_statistics *s)
@@ -48,7 +49,7 @@ int ofs_stats_histogram(struct optimfs_statistics *s,
 		return 0;
 	s->exponent = malloc(s->nexponents * sizeof(*s->exponent));
 	if (s->exponent == NULL)
-		return optimfs_fail(err, ENOMEM, "histogram");
+		return ofs_no_memory(err);
 	memcpy(s->exponent, exponent + first,
 	    s->nexponents * sizeof(*s->exponent));
 	return 0;

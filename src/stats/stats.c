@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "stats/number.h"
 #include "stats/rows.h"
 #include "stats/stats_impl.h"
@@ -93,7 +94,7 @@ struct ofs_stats *ofs_stats_new(enum ofs_dtype t, struct optimfs_error *err)
 	return s;
 fail:
 	ofs_stats_free(s);
-	optimfs_fail(err, ENOMEM, "statistics");
+	ofs_no_memory(err);
 	return NULL;
 }
 
