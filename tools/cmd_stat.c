@@ -126,6 +126,18 @@ static int copy_statistics(struct row *r, const struct optimfs_statistics *s,
 	return 0;
 }
 
+/* What stands behind the path does not begin with it. */
+static char *text_of(const struct optimfs_error *err, const char *path)
+{
+	const char *words = optimfs_error_about(err, path);
+	char *text;
+
+	if (err->number == 0)
+		return strdup(words);
+	return asprintf(&text, "OFS%03d %s", err->number, words) == -1 ? NULL
+								       : text;
+}
+
 static int add(void *ctx, const struct optimfs_tensor *t,
     const struct optimfs_statistics *s, const struct optimfs_error *err)
 {
@@ -138,7 +150,7 @@ static int add(void *ctx, const struct optimfs_tensor *t,
 	r.dtype = strdup(t->dtype);
 	r.shape = strdup(t->shape);
 	if (s == NULL)
-		r.error = strdup(err->text);
+		r.error = text_of(err, t->path);
 	if (r.path == NULL || r.dtype == NULL || r.shape == NULL ||
 	    (s == NULL && r.error == NULL) ||
 	    (s != NULL && copy_statistics(&r, s, rows->histograms) == -1))
@@ -282,12 +294,20 @@ static void print_rows(struct rows *rows)
 }
 
 /* One tensor, or with several the sums of a directory, in full. */
-static int print_one(struct rows *rows, const char *path,
-    struct optimfs_error *err)
+static int print_one(struct rows *rows, struct optimfs_error *err)
 {
 	struct optimfs_statistics sum = { 0 };
 	struct ofs_buf b = { 0 };
+	size_t unread = 0;
 
+	for (size_t i = 0; i < rows->n; i++)
+		if (rows->row[i].error != NULL) {
+			ofs_tool_say("%s: %s", rows->row[i].path,
+			    rows->row[i].error);
+			unread++;
+		}
+	if (unread == rows->n && unread > 0)
+		return 0;
 	if (rows->n == 1 && rows->row[0].error == NULL) {
 		ofs_stats_text(&rows->row[0].s, &b);
 	} else {
@@ -298,7 +318,6 @@ static int print_one(struct rows *rows, const char *path,
 		ofs_stats_text(&sum, &b);
 		optimfs_statistics_fini(&sum);
 	}
-	(void)path;
 	ofs_print_buf(&b);
 	return 0;
 }
@@ -372,7 +391,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if (c.sort != NULL && rows.n > 1)
 		qsort(rows.row, rows.n, sizeof(*rows.row), by_key);
 	if (ret == 0 && in_full(&c))
-		ret = print_one(&rows, c.operand[0], &err);
+		ret = print_one(&rows, &err);
 	else if (ret == 0)
 		print_rows(&rows);
 	status = ret == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;

@@ -250,8 +250,8 @@ static int enter_container(struct graph *g, uint32_t node)
 		return begin_object(g, node);
 	default:
 		return optimfs_fail(g->err, EOPNOTSUPP,
-		    "OFS448 a tensor inside a value (a tuple, a list, an "
-		    "object) cannot be written");
+		    "OFS448 a tensor or storage inside a value (a tuple, a "
+		    "list, an object) cannot be written");
 	}
 }
 

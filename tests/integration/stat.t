@@ -127,4 +127,14 @@ else
 	status "and compared" 1 small diff "$scratch/large1.safetensors" \
 	    "$scratch/large2.safetensors"
 fi
+
+# What cannot be read has no numbers.
+cp -r "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w4/ckpt" "$scratch/hurt"
+chmod -R u+w "$scratch/hurt"
+rm "$scratch/hurt/__1_0.distcp"
+status "a tensor of which a part is lost" 3 \
+    "$OPTIMFS" stat "$scratch/hurt" model/layers.0.w1.weight
+is "has no statistics" "$(cat "$scratch/out")" ''
+is "and is named once" "$(cat "$scratch/err")" \
+    'optimfs: model/layers.0.w1.weight: OFS140 __1_0.distcp is missing'
 done_testing

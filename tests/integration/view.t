@@ -79,7 +79,7 @@ is "one a rank, and the index" "$(wc -l <"$scratch/out")" 8
 for name in dcp dcp@ dcp@0 dcp@07 dcp@2x dcp@x2 dcp@1x0 dcp@99999 dcp@3,what \
     dcp@3,hf dcp@3, dcp-st dcp-st@3,crc dcp-st@3,zstd; do
 	status "$name is none" 2 "$OPTIMFS" ls "$ck" ".optimfs/view/$name"
-	like "and it says so" "$(cat "$scratch/err")" '*view*'
+	like "and it says so" "$(cat "$scratch/err")" "*OFS771*'$name'*"
 done 2>/dev/null
 
 status "no format" 3 "$OPTIMFS" ls "$ck" .optimfs/view/nothing@3
