@@ -95,7 +95,7 @@ static struct optimfs *open_rw_shared(const char *path,
 		w->stage = NULL;
 	}
 	if (fs != NULL) {
-		fs->sites = w->sites;
+		fs->coordinator = w->sites;
 		w->sites = NULL;
 	}
 	ofs_writing_free(w);

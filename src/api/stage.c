@@ -24,8 +24,8 @@ struct beside {
 	bool done;                  /* a template was about to get its name */
 	struct ofs_manifest *share; /* of several ranks; NULL */
 	struct ofs_coordinator
-	    *sites;   /* their directories, if they are several */
-	bool settled; /* what they were to publish is done */
+	    *coordinator; /* of their directories, if they are several */
+	bool settled;     /* what they were to publish is done */
 };
 
 /* Who sees other directories than ours takes their locks. What is in one that
@@ -37,15 +37,15 @@ static int look_for_others(struct beside *b, int beside,
 	int ret;
 
 	ofs_lock_peek(beside, id);
-	b->sites = ofs_coordinator_open(b->share, id, beside, err);
-	if (b->sites == NULL)
+	b->coordinator = ofs_coordinator_open(b->share, id, beside, err);
+	if (b->coordinator == NULL)
 		return -1;
-	if (ofs_coordinator_alone(b->sites)) {
-		ofs_coordinator_free(b->sites);
-		b->sites = NULL;
+	if (ofs_coordinator_alone(b->coordinator)) {
+		ofs_coordinator_free(b->coordinator);
+		b->coordinator = NULL;
 		return 0;
 	}
-	ret = ofs_coordinator_settle(b->sites, err);
+	ret = ofs_coordinator_settle(b->coordinator, err);
 	b->settled = ret == 1;
 	return ret;
 }
@@ -105,8 +105,8 @@ static int settle(struct ofs_stage *st, const struct beside *b,
 	if (ofs_stage_sync(st, err) == -1)
 		return -1;
 	if (b->settled)
-		ofs_coordinator_forget(b->sites);
-	else if (b->sites == NULL)
+		ofs_coordinator_forget(b->coordinator);
+	else if (b->coordinator == NULL)
 		ofs_publish_forget(ofs_stage_beside(st));
 	if (b->done)
 		ofs_writethrough_settle(st, b->template == NULL);
@@ -115,7 +115,8 @@ static int settle(struct ofs_stage *st, const struct beside *b,
 
 struct ofs_stage *ofs_stage_for_writing(const char *path,
     const struct optimfs_options *options, struct ofs_manifest *share,
-    char **template, struct ofs_coordinator **sites, struct optimfs_error *err)
+    char **template, struct ofs_coordinator **coordinator,
+    struct optimfs_error *err)
 {
 	struct beside beside = { .path = path, .share = share };
 	const struct ofs_stage_config config = {
@@ -134,12 +135,12 @@ struct ofs_stage *ofs_stage_for_writing(const char *path,
 		st = NULL;
 	}
 	if (st == NULL) {
-		ofs_coordinator_free(beside.sites);
+		ofs_coordinator_free(beside.coordinator);
 		free(beside.template);
 		return NULL;
 	}
 	*template = beside.template;
 	if (share != NULL)
-		*sites = beside.sites;
+		*coordinator = beside.coordinator;
 	return st;
 }

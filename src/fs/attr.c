@@ -90,8 +90,8 @@ static int static_size(struct ofs_snapshot *snap, uint32_t i,
 	struct ofs_lines *lines = &snap->lines[i];
 	struct ofs_buf text = { 0 };
 
-	if (i == OFS_STATIC_MISSING && snap->edit != NULL &&
-	    ofs_overlay_is_template(snap->edit)) {
+	if (i == OFS_STATIC_MISSING && snap->overlay != NULL &&
+	    ofs_overlay_is_template(snap->overlay)) {
 		snap->write->missing(snap, &text);
 		attr->size = text.len;
 		attr->exact = false;
@@ -133,8 +133,8 @@ static uint32_t mode_of(const struct ofs_snapshot *snap, struct ofs_at at,
 	bool fixed = ofs_at_static(snap, at) &&
 	    at.index - snap->tree.n != OFS_STATIC_CONTROL;
 
-	return snap->edit == NULL || !is_edited(at) || fixed ? mode
-							     : mode | 0200;
+	return snap->overlay == NULL || !is_edited(at) || fixed ? mode
+								: mode | 0200;
 }
 
 /* A tensor of the tree is written through its own node, and through npy only
@@ -183,12 +183,12 @@ int ofs_at_attr(struct ofs_snapshot *snap, struct ofs_at at,
 		.nlink = 1,
 		.exact = true,
 	};
-	if (snap->edit != NULL)
+	if (snap->overlay != NULL)
 		changeable(snap, at, attr);
 	if (ofs_at_static(snap, at) && !dir)
 		return static_size(snap, at.index - snap->tree.n, attr, err);
 	if (ofs_at_made(snap, at) ||
-	    (dir && snap->edit != NULL && is_edited(at) &&
+	    (dir && snap->overlay != NULL && is_edited(at) &&
 		!ofs_at_static(snap, at)))
 		return ofs_overlay_attr(snap, at, attr, err);
 	if (dir)
@@ -203,7 +203,7 @@ int ofs_at_attr(struct ofs_snapshot *snap, struct ofs_at at,
 	if (ret == -1)
 		return -1;
 	source_attr(snap, ofs_at_entry(snap, at), attr);
-	return snap->edit != NULL && is_edited(at)
+	return snap->overlay != NULL && is_edited(at)
 	    ? ofs_overlay_attr(snap, at, attr, err)
 	    : 0;
 }

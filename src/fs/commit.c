@@ -21,7 +21,7 @@ static int same(void *ctx, struct optimfs_error *err)
 
 static const char *path_of(const struct optimfs *fs)
 {
-	return fs->sites == NULL ? fs->real : fs->source;
+	return fs->coordinator == NULL ? fs->real : fs->source;
 }
 
 static struct ofs_catalog *reread(void *ctx, int upper, const char *const *gone,
@@ -35,8 +35,8 @@ static struct ofs_catalog *reread(void *ctx, int upper, const char *const *gone,
 static struct ofs_publish *begin(const struct optimfs *fs, int stage,
     struct optimfs_error *err)
 {
-	return fs->sites != NULL
-	    ? ofs_publish_begin_sites(fs->sites, stage, err)
+	return fs->coordinator != NULL
+	    ? ofs_publish_begin_sites(fs->coordinator, stage, err)
 	    : ofs_publish_begin(fs->now->cat->dir.path, fs->now->cat->dir.fd,
 		  stage, err);
 }
@@ -68,10 +68,10 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 		.reader = &fs->now->reader,
 		.tree = &fs->now->tree,
 		.options = &fs->options,
-		.overlay = fs->now->edit,
+		.overlay = fs->now->overlay,
 		.changes = changes,
 		.stage = stage,
-		.many = fs->sites != NULL,
+		.many = fs->coordinator != NULL,
 		.stop = stop,
 		.stop_ctx = ctx,
 		.same = same,
@@ -98,21 +98,21 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
  * have to be. */
 static void forget(const struct optimfs *fs, bool safe)
 {
-	if (fs->sites == NULL)
+	if (fs->coordinator == NULL)
 		ofs_publish_forget(
-		    ofs_stage_beside(ofs_overlay_stage(fs->now->edit)));
+		    ofs_stage_beside(ofs_overlay_stage(fs->now->overlay)));
 	else if (safe)
-		ofs_coordinator_forget(fs->sites);
+		ofs_coordinator_forget(fs->coordinator);
 }
 
 int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
-	struct ofs_stage *stage = ofs_overlay_stage(fs->now->edit);
+	struct ofs_stage *stage = ofs_overlay_stage(fs->now->overlay);
 	struct ofs_changes changes;
 	int ret;
 
-	if (ofs_overlay_changes(fs->now->edit, &changes, err) == -1)
+	if (ofs_overlay_changes(fs->now->overlay, &changes, err) == -1)
 		return -1;
 	if (ofs_changes_check(&changes, err) == -1 ||
 	    ofs_stage_held(stage, err) == -1)
@@ -124,7 +124,7 @@ int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	/* the record of the commit stays until the journal is empty: between
 	 * the two, what it says is that the journal is done with */
 	if (ret != -1 &&
-	    ofs_overlay_published(fs->now->edit, ret == 1 ? err : NULL) == 0)
+	    ofs_overlay_published(fs->now->overlay, ret == 1 ? err : NULL) == 0)
 		forget(fs, ret == 0);
 	return ret;
 }

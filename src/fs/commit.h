@@ -16,7 +16,7 @@ struct optimfs;
 int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
     int stage, bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err);
 
-/* Commit what fs->edit holds, and forget it. */
+/* Commit what fs->overlay holds, and forget it. */
 int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err);
 

@@ -44,7 +44,7 @@ uint64_t ofs_file_size(const struct optimfs_file *file)
 {
 	uint64_t size;
 
-	if (file->snap->edit != NULL && ofs_overlay_size(file, &size))
+	if (file->snap->overlay != NULL && ofs_overlay_size(file, &size))
 		return size;
 	return file->size;
 }
@@ -56,8 +56,8 @@ static int open_static(struct optimfs_file *file, struct optimfs_error *err)
 	const struct ofs_static_node *s = &ofs_static_nodes[i];
 	struct ofs_buf text = { 0 };
 
-	if (i == OFS_STATIC_MISSING && snap->edit != NULL &&
-	    ofs_overlay_is_template(snap->edit)) {
+	if (i == OFS_STATIC_MISSING && snap->overlay != NULL &&
+	    ofs_overlay_is_template(snap->overlay)) {
 		snap->write->missing(snap, &text);
 		file->blob = ofs_blob_of(&text, err);
 		if (file->blob == NULL)

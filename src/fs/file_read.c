@@ -71,8 +71,8 @@ static int read_overlaid(struct reading *r, const struct ofs_piece *p,
 	int ret;
 
 	ofs_plan_clear(r->plan);
-	if (f == NULL && snap->edit != NULL &&
-	    ofs_overlay_is_template(snap->edit))
+	if (f == NULL && snap->overlay != NULL &&
+	    ofs_overlay_is_template(snap->overlay))
 		return optimfs_fail(err, EIO,
 		    "OFS301 nothing has been written of it");
 	ret = f == NULL ? plan_gap(&h, first, count, err)
@@ -80,9 +80,10 @@ static int read_overlaid(struct reading *r, const struct ofs_piece *p,
 			      plan_gap, &h, err);
 	if (ret == -1 || ofs_fetch(&snap->reader, r->plan, buf, err) == -1)
 		return -1;
-	return f == NULL ? 0
-			 : ofs_overlay_apply(snap->edit, f, r->cat, t, p->box,
-			       first, count, ends_anywhere(r->file), buf, err);
+	return f == NULL
+	    ? 0
+	    : ofs_overlay_apply(snap->overlay, f, r->cat, t, p->box, first,
+		  count, ends_anywhere(r->file), buf, err);
 }
 
 /* The same in the type that they have in the file. */
@@ -129,8 +130,8 @@ static bool is_layered(const struct reading *r, const struct ofs_piece *p)
 
 	return p->kind == OFS_PIECE_BOX &&
 	    (p->dtype != r->cat->tensors[p->tensor].dtype ||
-		(snap->edit != NULL &&
-		    (ofs_overlay_is_template(snap->edit) ||
+		(snap->overlay != NULL &&
+		    (ofs_overlay_is_template(snap->overlay) ||
 			ofs_overlay_staged(r->file, p->tensor) != NULL)));
 }
 
@@ -161,7 +162,7 @@ static int read_range(struct reading *r, uint8_t *buf, uint64_t len,
 	ofs_composition_align(r->c, &whole, &n);
 	if (whole != off || n != len)
 		return read_cut(r, buf, len, off, err);
-	if (!r->c->casts && r->file->snap->edit == NULL)
+	if (!r->c->casts && r->file->snap->overlay == NULL)
 		return read_plain(r, buf, off, end, err);
 	for (size_t i = ofs_composition_find(r->c, off); i < r->c->n; i++) {
 		const struct ofs_piece *p = &r->c->piece[i];

@@ -77,8 +77,8 @@ static int open_overlay(struct optimfs *fs, struct ofs_stage *stage,
 	const struct ofs_overlay_base base = ofs_snapshot_base(snap);
 	struct optimfs_error note;
 
-	snap->edit = ofs_overlay_new(&base, stage, fs->options.scratch, err);
-	if (snap->edit == NULL)
+	snap->overlay = ofs_overlay_new(&base, stage, fs->options.scratch, err);
+	if (snap->overlay == NULL)
 		return -1;
 	fs->changes = true;
 	atomic_init(&fs->explicit_commit, fs->options.explicit_commit);
@@ -87,9 +87,9 @@ static int open_overlay(struct optimfs *fs, struct ofs_stage *stage,
 		optimfs_log_error(fs, &note);
 	}
 	if (check_source(fs, err) == 0 && snap->write->begin(snap, err) == 0 &&
-	    ofs_overlay_replay(snap->edit, err) == 0)
+	    ofs_overlay_replay(snap->overlay, err) == 0)
 		return 0;
-	ofs_overlay_keep(snap->edit);
+	ofs_overlay_keep(snap->overlay);
 	return -1;
 }
 
@@ -154,7 +154,7 @@ void optimfs_close(struct optimfs *fs)
 	if (fs == NULL)
 		return;
 	ofs_snapshot_unref(fs->now);
-	ofs_coordinator_free(fs->sites);
+	ofs_coordinator_free(fs->coordinator);
 	ofs_failures_fini(&fs->failures);
 	for (size_t i = 0; i < sizeof(fs->names) / sizeof(*fs->names); i++)
 		free(fs->names[i]);

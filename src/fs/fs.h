@@ -89,7 +89,7 @@ struct ofs_stage;
  * checkpoint (write_commit.c), or goes to its places in a template
  * (push/writethrough.c). */
 struct ofs_write_ops {
-	/* snap->edit was made, and nothing is replayed yet. */
+	/* snap->overlay was made, and nothing is replayed yet. */
 	int (*begin)(struct ofs_snapshot *snap, struct optimfs_error *err);
 	/* As optimfs_commit, with writers held. */
 	int (*commit)(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
@@ -157,8 +157,8 @@ struct ofs_snapshot {
 	uint64_t serial; /* how many commits were before it */
 	struct ofs_catalog *cat;
 	struct ofs_tree tree;
-	struct ofs_reader reader; /* of cat */
-	struct ofs_overlay *edit; /* overlay/overlay.h; NULL: read-only */
+	struct ofs_reader reader;    /* of cat */
+	struct ofs_overlay *overlay; /* overlay/overlay.h; NULL: read-only */
 	const struct ofs_write_ops *write;
 	uint32_t generation; /* of node numbers */
 
@@ -178,8 +178,8 @@ struct ofs_snapshot {
 /* A checkpoint as somebody has opened it. */
 struct optimfs {
 	struct ofs_snapshot *now;
-	bool changes;                  /* it may be written */
-	struct ofs_coordinator *sites; /* NULL: all is in one directory */
+	bool changes;                        /* it may be written */
+	struct ofs_coordinator *coordinator; /* NULL: all is in one directory */
 	atomic_bool explicit_commit;
 	/* By the last commit or abort, under lock. */
 	struct optimfs_error said;

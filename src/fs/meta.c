@@ -87,7 +87,7 @@ static void put_writer(const struct ofs_snapshot *snap, struct ofs_buf *out)
 {
 	const struct ofs_manifest *s;
 
-	if (snap->edit != NULL || snap->cat->dir.elsewhere == NULL)
+	if (snap->overlay != NULL || snap->cat->dir.elsewhere == NULL)
 		return;
 	s = ofs_manifest_of(snap->cat->dir.elsewhere);
 	if (s->written)

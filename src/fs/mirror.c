@@ -163,8 +163,8 @@ static void npy_header(const struct ofs_snapshot *snap, uint32_t index,
 	    ofs_entry_tensor(snap->cat, entry_of(snap, index));
 	struct ofs_overlay_form form = { 0 };
 
-	if (snap->edit != NULL)
-		ofs_overlay_form(snap->edit, index, &form);
+	if (snap->overlay != NULL)
+		ofs_overlay_form(snap->overlay, index, &form);
 	if (ofs_dtype_npy(form.dtype) != NULL)
 		ofs_npy_header(form.dtype, form.shape, form.ndim, out);
 	else

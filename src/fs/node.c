@@ -22,7 +22,7 @@ static int at_of(const struct ofs_snapshot *snap, uint64_t node,
 		*at = view;
 		return 0;
 	}
-	if (space < snap->nspaces && snap->edit != NULL &&
+	if (space < snap->nspaces && snap->overlay != NULL &&
 	    ofs_at_made(snap, view)) {
 		*at = view;
 		return ofs_overlay_has(snap, view, err);
@@ -99,7 +99,7 @@ void ofs_at_path(const struct ofs_snapshot *snap, struct ofs_at at, char *path,
 		snprintf(path + n, size - n, "/%s", below);
 		return;
 	}
-	if (snap->edit != NULL && ofs_overlay_at_path(snap, at, path, size))
+	if (snap->overlay != NULL && ofs_overlay_at_path(snap, at, path, size))
 		return;
 	if (ofs_at_made(snap, at)) {
 		snprintf(path, size, "(removed)");
@@ -218,7 +218,7 @@ static int find_child(struct ofs_snapshot *snap, struct ofs_at dir,
 		*at = ofs_at_of_static(snap, OFS_STATIC_TOP);
 		return 1;
 	}
-	if (snap->edit != NULL)
+	if (snap->overlay != NULL)
 		return ofs_overlay_lookup(snap, dir, name, at, err);
 	index = ofs_mirror_find(snap, s, dir.index, name);
 	if (index == OFS_NONE || ofs_space_has(snap, s, index, NULL) != 1)
@@ -232,7 +232,7 @@ static int no_child(const struct ofs_snapshot *snap, struct ofs_at dir,
     const char *name, const char *path, struct optimfs_error *err)
 {
 	/* a writer may make what is absent */
-	if (snap->edit == NULL && !ofs_at_static(snap, dir) &&
+	if (snap->overlay == NULL && !ofs_at_static(snap, dir) &&
 	    dir.space < OFS_SPACE_RANK &&
 	    ofs_tree_absent(&snap->tree, dir.index, name))
 		return optimfs_fail(err, ENODATA,

@@ -24,29 +24,29 @@ static bool mirrors_made(uint32_t space)
 int ofs_overlay_has(const struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err)
 {
-	const struct ofs_overlay *e = snap->edit;
+	const struct ofs_overlay *e = snap->overlay;
 	int ret = 0;
 
-	pthread_rwlock_rdlock(&snap->edit->names);
+	pthread_rwlock_rdlock(&snap->overlay->names);
 	if (at.index < e->first || at.index - e->first >= e->nmade ||
 	    !mirrors_made(at.space))
 		ret = optimfs_fail(err, ENOENT, "no such node");
 	else if (e->made[at.index - e->first]->dead)
 		ret = optimfs_fail(err, ESTALE,
 		    "it was made by a writer, and the changes were dropped");
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_unlock(&snap->overlay->names);
 	return ret;
 }
 
 bool ofs_overlay_moves(const struct ofs_snapshot *snap, uint32_t index)
 {
-	const struct ofs_overlay *e = snap->edit;
+	const struct ofs_overlay *e = snap->overlay;
 	bool moves = ofs_overlay_is_made(e, index);
 
-	pthread_rwlock_rdlock(&snap->edit->names);
+	pthread_rwlock_rdlock(&snap->overlay->names);
 	if (!moves && e->base[index] != NULL)
 		moves = e->base[index]->gone;
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_unlock(&snap->overlay->names);
 	return moves;
 }
 
@@ -54,9 +54,9 @@ bool ofs_overlay_at_is_dir(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	bool dir;
 
-	pthread_rwlock_rdlock(&snap->edit->names);
-	dir = ofs_overlay_is_dir(snap->edit, at.index);
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_rdlock(&snap->overlay->names);
+	dir = ofs_overlay_is_dir(snap->overlay, at.index);
+	pthread_rwlock_unlock(&snap->overlay->names);
 	return dir;
 }
 
@@ -66,15 +66,15 @@ static int is_shown(struct ofs_snapshot *snap, struct ofs_space *s,
 {
 	struct ofs_overlay_form form;
 
-	if (!ofs_overlay_is_made(snap->edit, index))
+	if (!ofs_overlay_is_made(snap->overlay, index))
 		return ofs_space_has(snap, s, index, err);
 	if (space == OFS_SPACE_TREE)
 		return 1;
 	if (space != OFS_SPACE_NPY)
 		return 0;
-	if (ofs_overlay_is_dir(snap->edit, index))
+	if (ofs_overlay_is_dir(snap->overlay, index))
 		return 1;
-	ofs_overlay_form_of(snap->edit, index, &form);
+	ofs_overlay_form_of(snap->overlay, index, &form);
 	return form.ndim > 0 && ofs_dtype_npy(form.dtype) != NULL;
 }
 
@@ -98,7 +98,7 @@ static uint32_t find_suffixed(const struct ofs_overlay *e,
 static uint32_t find_in(const struct ofs_snapshot *snap,
     const struct ofs_space *s, uint32_t dir, const char *name)
 {
-	const struct ofs_overlay *e = snap->edit;
+	const struct ofs_overlay *e = snap->overlay;
 	uint32_t index = ofs_overlay_find(e, dir, name);
 	const struct ofs_overlay_node *v;
 
@@ -121,11 +121,11 @@ int ofs_overlay_lookup(struct ofs_snapshot *snap, struct ofs_at dir,
 	uint32_t index;
 	int ret = 0;
 
-	pthread_rwlock_rdlock(&snap->edit->names);
+	pthread_rwlock_rdlock(&snap->overlay->names);
 	index = find_in(snap, s, dir.index, name);
 	if (index != OFS_NONE)
 		ret = is_shown(snap, s, dir.space, index, err);
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_unlock(&snap->overlay->names);
 	*at = (struct ofs_at){ dir.space, index };
 	return ret;
 }
@@ -158,7 +158,7 @@ static int collect(void *ctx, uint32_t child, const char *name,
 	b->entry[b->n].index = child;
 	b->entry[b->n].position = position;
 	if (b->s->ops->suffix[0] == '\0' ||
-	    ofs_overlay_is_dir(b->snap->edit, child))
+	    ofs_overlay_is_dir(b->snap->overlay, child))
 		strcpy(b->entry[b->n].name, name);
 	else
 		ofs_name_suffix(name, b->s->ops->suffix, b->entry[b->n].name);
@@ -181,9 +181,10 @@ int ofs_overlay_list(struct ofs_snapshot *snap, struct ofs_at dir,
 	b->err = err;
 	do {
 		b->n = 0;
-		pthread_rwlock_rdlock(&snap->edit->names);
-		ofs_overlay_children(snap->edit, dir.index, start, collect, b);
-		pthread_rwlock_unlock(&snap->edit->names);
+		pthread_rwlock_rdlock(&snap->overlay->names);
+		ofs_overlay_children(snap->overlay, dir.index, start, collect,
+		    b);
+		pthread_rwlock_unlock(&snap->overlay->names);
 		for (unsigned i = 0; i < b->n && ret == 0; i++) {
 			struct ofs_at at = { dir.space, b->entry[i].index };
 
@@ -210,14 +211,14 @@ bool ofs_overlay_at_path(const struct ofs_snapshot *snap, struct ofs_at at,
 	else if (at.space != OFS_SPACE_TREE)
 		snprintf(mirror, sizeof(mirror), "%s/%s/", top,
 		    ofs_mirror_root(at.space));
-	pthread_rwlock_rdlock(&snap->edit->names);
-	own = ofs_overlay_path(snap->edit, at.index, NULL, NULL);
+	pthread_rwlock_rdlock(&snap->overlay->names);
+	own = ofs_overlay_path(snap->overlay, at.index, NULL, NULL);
 	if (own != NULL)
 		snprintf(path, size, "%s%s%s", mirror, own,
-		    ofs_overlay_is_dir(snap->edit, at.index)
+		    ofs_overlay_is_dir(snap->overlay, at.index)
 			? ""
 			: snap->space[at.space].ops->suffix);
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_unlock(&snap->overlay->names);
 	free(own);
 	return own != NULL;
 }
@@ -226,9 +227,9 @@ uint64_t ofs_overlay_ino(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	uint64_t ino;
 
-	pthread_rwlock_rdlock(&snap->edit->names);
-	ino = ofs_overlay_node(snap->edit, at.index)->ino;
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_rdlock(&snap->overlay->names);
+	ino = ofs_overlay_node(snap->overlay, at.index)->ino;
+	pthread_rwlock_unlock(&snap->overlay->names);
 	return at.space == OFS_SPACE_TREE
 	    ? ino
 	    : ofs_tree_ino(snap->space[at.space].ino ^ ino, "");
@@ -249,7 +250,7 @@ static int made_size(struct ofs_snapshot *snap, struct ofs_at at,
 	attr->stored = attr->size;
 	if (at.space != OFS_SPACE_NPY)
 		return 0;
-	ofs_overlay_form_of(snap->edit, at.index, &form);
+	ofs_overlay_form_of(snap->overlay, at.index, &form);
 	if (ofs_dtype_npy(form.dtype) == NULL)
 		return 0;
 	ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
@@ -276,7 +277,7 @@ static void adjust_size(struct ofs_snapshot *snap, struct ofs_at at,
 static int edited_attr(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = snap->edit;
+	struct ofs_overlay *e = snap->overlay;
 	bool made = ofs_overlay_is_made(e, at.index);
 	const struct ofs_overlay_node *v = ofs_overlay_node(e, at.index);
 	struct ofs_overlay_file *f = ofs_overlay_file(e, at.index);
@@ -303,8 +304,8 @@ int ofs_overlay_attr(struct ofs_snapshot *snap, struct ofs_at at,
 {
 	int ret;
 
-	pthread_rwlock_rdlock(&snap->edit->names);
+	pthread_rwlock_rdlock(&snap->overlay->names);
 	ret = edited_attr(snap, at, attr, err);
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_unlock(&snap->overlay->names);
 	return ret;
 }

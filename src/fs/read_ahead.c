@@ -49,7 +49,7 @@ static const struct ofs_tensor *encoded(const struct optimfs_file *file)
 
 static bool may_ahead(const struct optimfs_file *file)
 {
-	return file->snap->edit == NULL && file->view == NULL &&
+	return file->snap->overlay == NULL && file->view == NULL &&
 	    !file->comp.casts &&
 	    (file->snap->reader.transport->ops->ahead != NULL ||
 		encoded(file) != NULL);
@@ -222,7 +222,7 @@ void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len)
 {
 	struct ofs_read_ahead *a = &file->ahead;
 
-	if (file->snap->edit == NULL && file->view == NULL)
+	if (file->snap->overlay == NULL && file->view == NULL)
 		touch_all(file, off, len);
 	if (!may_ahead(file))
 		return;

@@ -31,8 +31,8 @@ static struct ofs_snapshot *read_again(struct optimfs *fs,
 	struct ofs_catalog *cat;
 
 	o.rw = o.scratch = false;
-	if (fs->sites != NULL)
-		source = ofs_coordinator_source(fs->sites, &o.world);
+	if (fs->coordinator != NULL)
+		source = ofs_coordinator_source(fs->coordinator, &o.world);
 	cat = ofs_read_checkpoint(source, &o, err);
 	return cat == NULL ? NULL : ofs_snapshot_new(fs, cat, err);
 }
@@ -49,8 +49,8 @@ int ofs_fs_reopen(struct optimfs *fs, struct optimfs_error *err)
 	same =
 	    same_tree(&now->tree, &next->tree) && ofs_views_follow(next, now);
 	base = ofs_snapshot_base(next);
-	next->edit = ofs_overlay_next(now->edit, &base, same, err);
-	if (next->edit == NULL) {
+	next->overlay = ofs_overlay_next(now->overlay, &base, same, err);
+	if (next->overlay == NULL) {
 		ofs_snapshot_unref(next);
 		return -1;
 	}

@@ -153,7 +153,7 @@ void ofs_snapshot_unref(struct ofs_snapshot *snap)
 {
 	if (snap == NULL || atomic_fetch_sub(&snap->refs, 1) != 1)
 		return;
-	ofs_overlay_free(snap->edit);
+	ofs_overlay_free(snap->overlay);
 	ofs_views_fini(snap);
 	ofs_spaces_fini(snap);
 	ofs_texts_fini(snap);

@@ -255,8 +255,9 @@ static int make_text(struct ofs_snapshot *snap, uint32_t index, uint8_t kind,
 /* What a writer has made it say; NULL. */
 static struct ofs_blob *text_accepted(struct ofs_snapshot *snap, uint32_t index)
 {
-	return snap->edit == NULL ? NULL
-				  : ofs_overlay_accepted(snap->edit, index);
+	return snap->overlay == NULL
+	    ? NULL
+	    : ofs_overlay_accepted(snap->overlay, index);
 }
 
 struct ofs_blob *ofs_rank_text(struct ofs_snapshot *snap, uint32_t index,

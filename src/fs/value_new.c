@@ -10,7 +10,7 @@
 #include "rewrite/new_value.h"
 
 int ofs_text_fits(struct ofs_snapshot *snap, uint32_t node, const char *text,
-    size_t n, struct ofs_buf *canon, uint8_t element[16],
+    size_t n, struct ofs_buf *canonical, uint8_t element[16],
     struct optimfs_error *err)
 {
 	uint32_t entry = snap->tree.node[node].entry;
@@ -24,13 +24,13 @@ int ofs_text_fits(struct ofs_snapshot *snap, uint32_t node, const char *text,
 		return -1;
 	if (t != NULL && element != NULL)
 		memcpy(element, new.element, sizeof(new.element));
-	if (t != NULL && canon != NULL) {
-		ofs_buf_put(canon, shown,
+	if (t != NULL && canonical != NULL) {
+		ofs_buf_put(canonical, shown,
 		    ofs_dtype_print(t->dtype, new.element, shown));
-		ofs_buf_putc(canon, '\n');
-	} else if (canon != NULL) {
+		ofs_buf_putc(canonical, '\n');
+	} else if (canonical != NULL) {
 		ret = ofs_value_text(snap, node, new.doc,
-		    ofs_pickle_root(new.doc), canon, err);
+		    ofs_pickle_root(new.doc), canonical, err);
 	}
 	ofs_pickle_free(new.doc);
 	return ret;

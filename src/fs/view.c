@@ -106,8 +106,9 @@ static struct ofs_view_node *node_at(const struct ofs_snapshot *snap,
  * nothing but bytes of tensors is staged. */
 static uint64_t generation(const struct ofs_snapshot *snap)
 {
-	return snap->edit == NULL ? 0
-				  : ofs_overlay_names_generation(snap->edit);
+	return snap->overlay == NULL
+	    ? 0
+	    : ofs_overlay_names_generation(snap->overlay);
 }
 
 static uint32_t find(const struct ofs_snapshot *snap, const char *name)
@@ -297,8 +298,8 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
 	int ret = ofs_fetch_elements(&snap->reader, t, 0, 1, out, err);
 
 	if (ret == 0 && f != NULL)
-		ret = ofs_overlay_apply(snap->edit, f, snap->cat, t, NULL, 0, 1,
-		    false, out, err);
+		ret = ofs_overlay_apply(snap->overlay, f, snap->cat, t, NULL, 0,
+		    1, false, out, err);
 	return ret;
 }
 

@@ -20,9 +20,9 @@ int ofs_may_write(const struct optimfs *fs, struct optimfs_error *err)
 /* What is staged from now on would be for a checkpoint that is no more. */
 static int over(const struct ofs_snapshot *snap, struct optimfs_error *err)
 {
-	if (!snap->edit->published)
+	if (!snap->overlay->published)
 		return 0;
-	return ofs_not_shown(&snap->edit->why, err);
+	return ofs_not_shown(&snap->overlay->why, err);
 }
 
 int ofs_not_writable(const struct ofs_snapshot *snap, struct ofs_at at,
@@ -126,7 +126,7 @@ int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
 static int write_any(struct optimfs_file *file, const void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->edit;
+	struct ofs_overlay *e = file->snap->overlay;
 	struct ofs_overlay_file *f = file->staged;
 	int ret;
 
@@ -201,7 +201,8 @@ int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
 		return ofs_overlay_npy_resize(file, size, err);
 	if (f->text) {
 		pthread_rwlock_wrlock(&f->lock);
-		ret = ofs_overlay_text_resize(file->snap->edit, f, size, err);
+		ret =
+		    ofs_overlay_text_resize(file->snap->overlay, f, size, err);
 		pthread_rwlock_unlock(&f->lock);
 		return ret;
 	}
@@ -209,7 +210,7 @@ int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
 		return optimfs_fail(err, EFBIG,
 		    "OFS813 past the tensor's end (it has %llu bytes)",
 		    (unsigned long long)file->limit);
-	return ofs_overlay_file_resize(file->snap->edit, f, size, err);
+	return ofs_overlay_file_resize(file->snap->overlay, f, size, err);
 }
 
 int ofs_file_truncate(struct optimfs_file *file, uint64_t size,
@@ -243,7 +244,7 @@ int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
  * to nothing and not written is what a shell has in its hands on the way. */
 static int accept_text(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->edit;
+	struct ofs_overlay *e = file->snap->overlay;
 	struct ofs_overlay_file *f = file->staged;
 	int ret = 0;
 
@@ -259,7 +260,7 @@ static int accept_text(struct optimfs_file *file, struct optimfs_error *err)
 /* A new file in the place of a text of the checkpoint. */
 static int check_made(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->edit;
+	struct ofs_overlay *e = file->snap->overlay;
 	struct ofs_overlay_file *f = file->staged;
 	struct ofs_blob *now = NULL;
 	uint32_t base;
@@ -346,12 +347,12 @@ static int do_file_sync(struct optimfs_file *file,
 	if (err == NULL)
 		err = &own;
 	if (!file->writes)
-		return snap->edit == NULL
+		return snap->overlay == NULL
 		    ? 0
-		    : ofs_stage_sync(snap->edit->stage, err);
+		    : ofs_stage_sync(snap->overlay->stage, err);
 	if (ofs_file_flush(file, err) == -1)
 		return -1;
-	ret = ofs_overlay_file_sync(file->snap->edit, file->staged, err);
+	ret = ofs_overlay_file_sync(file->snap->overlay, file->staged, err);
 	return ret == 0 ? 0 : ofs_file_failed(file->snap, file->at, 0, 0, err);
 }
 

@@ -44,7 +44,8 @@ int ofs_not_shown(const struct optimfs_error *why, struct optimfs_error *err)
  * them now is asked for first. */
 static int show(struct optimfs *fs, struct optimfs_error *err)
 {
-	if (fs->sites != NULL && ofs_coordinator_refresh(fs->sites, err) == -1)
+	if (fs->coordinator != NULL &&
+	    ofs_coordinator_refresh(fs->coordinator, err) == -1)
 		return -1;
 	return ofs_fs_reopen(fs, err);
 }
@@ -55,7 +56,7 @@ static void show_or_say(struct optimfs *fs)
 
 	if (show(fs, &why) == 0)
 		return;
-	fs->now->edit->why = why;
+	fs->now->overlay->why = why;
 	optimfs_log_error(fs, &why);
 }
 
@@ -79,14 +80,14 @@ static int commit_held(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	struct optimfs_error why;
 	int ret;
 
-	if (fs->now->edit->published) {
+	if (fs->now->overlay->published) {
 		if (show(fs, &why) == 0)
 			return 0;
 		return ofs_not_shown(&why, err);
 	}
-	pthread_rwlock_rdlock(&fs->now->edit->names);
-	ret = check_writers(fs->now->edit, err);
-	pthread_rwlock_unlock(&fs->now->edit->names);
+	pthread_rwlock_rdlock(&fs->now->overlay->names);
+	ret = check_writers(fs->now->overlay, err);
+	pthread_rwlock_unlock(&fs->now->overlay->names);
 	return ret == -1 ? -1 : publish(fs, stop, ctx, err);
 }
 
@@ -100,19 +101,19 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 		    "OFS819 mounted with scratch: nothing can be committed");
 	if (ofs_hold_writers(fs, true, err) == -1)
 		return -1;
-	if (fs->now->edit->unsafe) {
-		*err = fs->now->edit->stuck;
+	if (fs->now->overlay->unsafe) {
+		*err = fs->now->overlay->stuck;
 		ofs_let_writers(fs);
 		return 1;
 	}
-	if (!fs->now->edit->ops->hidden && !fs->now->edit->published &&
-	    !ofs_overlay_dirty(fs->now->edit)) {
+	if (!fs->now->overlay->ops->hidden && !fs->now->overlay->published &&
+	    !ofs_overlay_dirty(fs->now->overlay)) {
 		ofs_let_writers(fs);
 		return 0;
 	}
-	atomic_store(&fs->now->edit->percent, 1);
+	atomic_store(&fs->now->overlay->percent, 1);
 	ret = commit_held(fs, stop, ctx, err);
-	atomic_store(&fs->now->edit->percent, 0);
+	atomic_store(&fs->now->overlay->percent, 0);
 	ofs_let_writers(fs);
 	return ret;
 }
@@ -159,7 +160,7 @@ static int drop_all(struct optimfs *fs, struct optimfs_error *err)
 
 	if (ofs_hold_writers(fs, true, err) == -1)
 		return -1;
-	ret = ofs_overlay_abort(fs->now->edit, err);
+	ret = ofs_overlay_abort(fs->now->overlay, err);
 	ofs_let_writers(fs);
 	return ret;
 }
@@ -220,7 +221,7 @@ void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
 	if (!fs->changes)
 		return;
 	snap = ofs_enter(fs);
-	ofs_overlay_status(snap->edit, &s);
+	ofs_overlay_status(snap->overlay, &s);
 	ofs_leave(snap);
 	*status = (struct optimfs_status){
 		.writable = true,
@@ -240,7 +241,7 @@ int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
 	if (!fs->changes)
 		return 0;
 	snap = ofs_enter(fs);
-	ret = ofs_stage_sync(snap->edit->stage, err);
+	ret = ofs_stage_sync(snap->overlay->stage, err);
 	ofs_leave(snap);
 	return ret;
 }
@@ -253,7 +254,7 @@ uint64_t optimfs_changes(struct optimfs *fs)
 	if (!fs->changes)
 		return 0;
 	snap = ofs_enter(fs);
-	n = ofs_overlay_generation(snap->edit);
+	n = ofs_overlay_generation(snap->overlay);
 	ofs_leave(snap);
 	return n;
 }
@@ -297,7 +298,7 @@ static struct ofs_edition *edition_new(struct ofs_snapshot *snap,
 		return NULL;
 	}
 	if (ofs_hold_writers(snap->fs, false, err) == 0) {
-		e->merged = ofs_merge(&snap->reader, snap->edit, err);
+		e->merged = ofs_merge(&snap->reader, snap->overlay, err);
 		ofs_let_writers(snap->fs);
 	}
 	if (e->merged == NULL) {

@@ -65,13 +65,13 @@ static int do_create(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 	    tree_name(at, name, is_dir, plain, err) == -1)
 		return -1;
 	made.space = at.space;
-	pthread_rwlock_wrlock(&snap->edit->names);
-	ret = ofs_overlay_make(snap->edit, at.index, plain, is_dir, &made.index,
-	    err);
+	pthread_rwlock_wrlock(&snap->overlay->names);
+	ret = ofs_overlay_make(snap->overlay, at.index, plain, is_dir,
+	    &made.index, err);
 	if (ret == 0 && !is_dir &&
-	    ofs_overlay_file_touch(snap->edit, made.index, err) == NULL)
+	    ofs_overlay_file_touch(snap->overlay, made.index, err) == NULL)
 		ret = -1;
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_unlock(&snap->overlay->names);
 	return ret == 0 ? ofs_at_attr(snap, made, attr, err) : -1;
 }
 
@@ -95,9 +95,9 @@ static int do_remove(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 	if (at.space != OFS_SPACE_TREE ||
 	    (at.index == 0 && strcmp(name, ".optimfs") == 0))
 		return ofs_not_writable(snap, at, err);
-	pthread_rwlock_wrlock(&snap->edit->names);
-	ret = ofs_overlay_remove(snap->edit, at.index, name, is_dir, err);
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_wrlock(&snap->overlay->names);
+	ret = ofs_overlay_remove(snap->overlay, at.index, name, is_dir, err);
+	pthread_rwlock_unlock(&snap->overlay->names);
 	return ret;
 }
 
@@ -127,10 +127,10 @@ static int do_rename(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 		return -1;
 	if (ofs_at_static(snap, child))
 		return ofs_not_writable(snap, child, err);
-	pthread_rwlock_wrlock(&snap->edit->names);
-	ret = ofs_overlay_rename(snap->edit, at.index, name, to.index, newname,
-	    replace, err);
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_wrlock(&snap->overlay->names);
+	ret = ofs_overlay_rename(snap->overlay, at.index, name, to.index,
+	    newname, replace, err);
+	pthread_rwlock_unlock(&snap->overlay->names);
 	if (ret == -1)
 		optimfs_log_error(snap->fs, err);
 	return ret;
@@ -178,9 +178,9 @@ static int do_set_mtime(struct ofs_snapshot *snap, uint64_t node,
 
 	if (ofs_writable_at(snap, node, &at, err) == -1)
 		return -1;
-	pthread_rwlock_wrlock(&snap->edit->names);
-	ret = ofs_overlay_set_mtime(snap->edit, at.index, mtime_ns, err);
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_wrlock(&snap->overlay->names);
+	ret = ofs_overlay_set_mtime(snap->overlay, at.index, mtime_ns, err);
+	pthread_rwlock_unlock(&snap->overlay->names);
 	return ret;
 }
 
@@ -218,10 +218,10 @@ static int do_setxattr(struct ofs_snapshot *snap, uint64_t node,
 		    "attribute %s has no place in a checkpoint", name);
 	if (ofs_at_is_dir(snap, at))
 		return 0;
-	pthread_rwlock_wrlock(&snap->edit->names);
-	ret = ofs_overlay_set_attr(snap->edit, at.index, name + strlen(PREFIX),
-	    value, len, err);
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_wrlock(&snap->overlay->names);
+	ret = ofs_overlay_set_attr(snap->overlay, at.index,
+	    name + strlen(PREFIX), value, len, err);
+	pthread_rwlock_unlock(&snap->overlay->names);
 	return ret == 0 ? 0 : ofs_file_failed(snap, at, 0, 0, err);
 }
 

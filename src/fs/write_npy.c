@@ -36,13 +36,13 @@ int ofs_overlay_npy_begin(struct optimfs_file *file, bool anew,
 	struct ofs_overlay_npy *npy;
 	struct ofs_overlay_form form;
 
-	ofs_overlay_form(file->snap->edit, file->at.index, &form);
+	ofs_overlay_form(file->snap->overlay, file->at.index, &form);
 	if (!anew && form.dtype != OFS_DTYPE_NONE)
 		return 0;
 	npy = calloc(1, sizeof(*npy));
 	if (npy == NULL)
 		return ofs_no_memory(err);
-	npy->fd = ofs_stage_temp(file->snap->edit->stage, err);
+	npy->fd = ofs_stage_temp(file->snap->overlay->stage, err);
 	if (npy->fd == -1) {
 		free(npy);
 		return -1;
@@ -86,13 +86,13 @@ ssize_t ofs_overlay_npy_read(struct optimfs_file *file, void *buf, size_t len,
 static int write_through(struct optimfs_file *file, const uint8_t *buf,
     size_t len, uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->edit;
+	struct ofs_overlay *e = file->snap->overlay;
 	struct ofs_overlay_form form;
 	struct ofs_buf header = { 0 };
 	uint64_t n = 0;
 	bool same;
 
-	ofs_overlay_form(file->snap->edit, file->at.index, &form);
+	ofs_overlay_form(file->snap->overlay, file->at.index, &form);
 	ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
 	if (off < header.len)
 		n = header.len - off < len ? header.len - off : len;
@@ -305,7 +305,7 @@ static int settle_form(struct ofs_overlay *e, uint32_t index, struct header *h,
 static int copy_elements(struct optimfs_file *file, uint64_t from, uint64_t n,
     struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->edit;
+	struct ofs_overlay *e = file->snap->overlay;
 	uint8_t *buf = malloc(COPY_STEP);
 	uint64_t k;
 	int ret = 0;
@@ -347,7 +347,7 @@ static int say_element(struct optimfs_file *file, const struct header *h,
     struct optimfs_error *err)
 {
 	enum ofs_dtype dtype = (enum ofs_dtype)h->form.dtype;
-	struct ofs_overlay *e = file->snap->edit;
+	struct ofs_overlay *e = file->snap->overlay;
 	struct ofs_overlay_file *f = file->staged;
 	uint8_t element[16] = { 0 };
 	char text[80];
@@ -367,7 +367,7 @@ static int say_element(struct optimfs_file *file, const struct header *h,
 
 static int accept(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->edit;
+	struct ofs_overlay *e = file->snap->overlay;
 	uint64_t size = ofs_overlay_npy_size(file);
 	struct header h;
 	int ret;

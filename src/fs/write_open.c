@@ -15,7 +15,7 @@
 /* Names of one tensor are one, but in a template. */
 static bool has_name(const struct optimfs_file *file)
 {
-	return ofs_overlay_is_template(file->snap->edit) &&
+	return ofs_overlay_is_template(file->snap->overlay) &&
 	    file->view == NULL &&
 	    (file->at.space == OFS_SPACE_TREE ||
 		file->at.space == OFS_SPACE_NPY) &&
@@ -25,7 +25,7 @@ static bool has_name(const struct optimfs_file *file)
 struct ofs_overlay_file *ofs_overlay_staged(const struct optimfs_file *file,
     uint32_t tensor)
 {
-	struct ofs_overlay *e = file->snap->edit;
+	struct ofs_overlay *e = file->snap->overlay;
 	struct ofs_overlay_file *f;
 
 	if (e == NULL || atomic_load(&e->changed) == 0)
@@ -44,7 +44,7 @@ struct ofs_overlay_file *ofs_overlay_staged(const struct optimfs_file *file,
 static int attach(struct optimfs_file *file, bool writes,
     struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->edit;
+	struct ofs_overlay *e = file->snap->overlay;
 	struct ofs_overlay_file *f;
 
 	pthread_rwlock_wrlock(&e->names);
@@ -65,7 +65,7 @@ static int made_header(struct optimfs_file *file, struct optimfs_error *err)
 	struct ofs_overlay_form form;
 	struct ofs_buf header = { 0 };
 
-	ofs_overlay_form(file->snap->edit, file->at.index, &form);
+	ofs_overlay_form(file->snap->overlay, file->at.index, &form);
 	if (ofs_dtype_npy(form.dtype) != NULL)
 		ofs_npy_header(form.dtype, form.shape, form.ndim, &header);
 	file->blob = ofs_blob_of(&header, err);
@@ -90,12 +90,12 @@ int ofs_overlay_open_write(struct optimfs_file *file, bool truncate,
 		if (attach(file, true, err) == -1)
 			return -1;
 	} else {
-		pthread_rwlock_wrlock(&file->snap->edit->names);
+		pthread_rwlock_wrlock(&file->snap->overlay->names);
 		file->staged->writers++;
 		file->writes = true;
 		file->limit =
-		    ofs_overlay_limit(file->snap->edit, file->at.index);
-		pthread_rwlock_unlock(&file->snap->edit->names);
+		    ofs_overlay_limit(file->snap->overlay, file->at.index);
+		pthread_rwlock_unlock(&file->snap->overlay->names);
 	}
 	if (file->at.space == OFS_SPACE_NPY)
 		ret = ofs_overlay_npy_begin(file, truncate, err);
@@ -123,7 +123,7 @@ static bool is_removed(const struct ofs_overlay *e,
 void ofs_overlay_close(struct optimfs_file *file)
 {
 	struct ofs_overlay_file *f = file->staged;
-	struct ofs_overlay *e = file->snap->edit;
+	struct ofs_overlay *e = file->snap->overlay;
 	bool last;
 
 	if (f == NULL)
@@ -176,7 +176,7 @@ int ofs_overlay_read_behind(const struct optimfs_file *file, void *buf,
 
 	if (f == NULL)
 		return optimfs_fail(err, EIO, "shorter than it was");
-	return ofs_overlay_file_apply(file->snap->edit, f, buf, off - head,
+	return ofs_overlay_file_apply(file->snap->overlay, f, buf, off - head,
 	    off + len - head, 0, err);
 }
 
@@ -206,7 +206,7 @@ bool ofs_overlay_size(const struct optimfs_file *file, uint64_t *size)
 static ssize_t read_text(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->edit;
+	struct ofs_overlay *e = file->snap->overlay;
 	struct ofs_blob *now;
 	size_t n;
 
@@ -240,7 +240,7 @@ ssize_t ofs_overlay_read(struct optimfs_file *file, void *buf, size_t len,
 		memcpy(buf, file->blob->bytes + off, n);
 	}
 	if (n < len &&
-	    ofs_overlay_file_apply(file->snap->edit, file->staged,
+	    ofs_overlay_file_apply(file->snap->overlay, file->staged,
 		(uint8_t *)buf + n, off + n - head, off + len - head, 0,
 		err) == -1)
 		return -1;

@@ -52,7 +52,7 @@ static int get_fqn(const struct subject *s, struct ofs_buf *out,
 
 	(void)err;
 	if (s->made)
-		return ofs_overlay_fqn(s->snap->edit, index, out);
+		return ofs_overlay_fqn(s->snap->overlay, index, out);
 	if (index == 0)
 		return 0;
 	for (uint32_t i = index; i != 0; i = node[i].parent)
@@ -338,10 +338,10 @@ static int find_subject(struct ofs_snapshot *snap, uint64_t node,
 	s->made = ofs_at_made(snap, at);
 	s->entry = ofs_at_entry(snap, at);
 	s->tensor = ofs_entry_tensor(snap->cat, s->entry);
-	s->edited = snap->edit != NULL && !ofs_at_is_dir(snap, at) &&
+	s->edited = snap->overlay != NULL && !ofs_at_is_dir(snap, at) &&
 	    (s->made || s->tensor != NULL);
 	if (s->edited)
-		ofs_overlay_form(snap->edit, at.index, &s->form);
+		ofs_overlay_form(snap->overlay, at.index, &s->form);
 	return 1;
 }
 

@@ -174,7 +174,7 @@ int ofs_overlay_gaps(struct ofs_overlay_file *f, const struct ofs_catalog *cat,
 	return ret == -1 ? -1 : report(&h);
 }
 
-int ofs_overlay_apply(struct ofs_overlay *edit, struct ofs_overlay_file *f,
+int ofs_overlay_apply(struct ofs_overlay *overlay, struct ofs_overlay_file *f,
     const struct ofs_catalog *cat, const struct ofs_tensor *t,
     const uint64_t *box, uint64_t first, uint64_t count, bool cut, void *buf,
     struct optimfs_error *err)
@@ -186,7 +186,7 @@ int ofs_overlay_apply(struct ofs_overlay *edit, struct ofs_overlay_file *f,
 
 	begin(&c, cat, t, box, first, count);
 	while (ret == 0 && next(&c, &s))
-		ret = ofs_overlay_file_apply(edit, f, to + s.dst, s.off, s.end,
-		    cut ? c.runs.item - 1 : 0, err);
+		ret = ofs_overlay_file_apply(overlay, f, to + s.dst, s.off,
+		    s.end, cut ? c.runs.item - 1 : 0, err);
 	return ret;
 }

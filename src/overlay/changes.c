@@ -439,18 +439,18 @@ static int collect(struct walk *w)
 	return 0;
 }
 
-int ofs_overlay_changes(struct ofs_overlay *edit, struct ofs_changes *out,
+int ofs_overlay_changes(struct ofs_overlay *overlay, struct ofs_changes *out,
     struct optimfs_error *err)
 {
-	struct walk w = { .e = edit, .out = out, .err = err };
+	struct walk w = { .e = overlay, .out = out, .err = err };
 	int ret;
 
-	*out = (struct ofs_changes){ .edit = edit };
+	*out = (struct ofs_changes){ .overlay = overlay };
 	ofs_arena_init(&out->arena, 0);
-	w.taken = calloc((size_t)edit->tree->n + 1, 1);
-	pthread_rwlock_rdlock(&edit->names);
+	w.taken = calloc((size_t)overlay->tree->n + 1, 1);
+	pthread_rwlock_rdlock(&overlay->names);
 	ret = w.taken == NULL ? ofs_no_memory(err) : collect(&w);
-	pthread_rwlock_unlock(&edit->names);
+	pthread_rwlock_unlock(&overlay->names);
 	free(w.taken);
 	if (ret == -1)
 		ofs_changes_free(out);
@@ -459,7 +459,7 @@ int ofs_overlay_changes(struct ofs_overlay *edit, struct ofs_changes *out,
 
 void ofs_changes_free(struct ofs_changes *c)
 {
-	if (c->edit == NULL)
+	if (c->overlay == NULL)
 		return;
 	for (size_t i = 0; i < c->n; i++)
 		ofs_ranges_fini(&c->v[i].written);

@@ -27,19 +27,19 @@ int ofs_overlay_record(struct ofs_overlay *e, const struct ofs_record *r,
 	return ofs_stage_append(e->stage, r, err);
 }
 
-struct ofs_stage *ofs_overlay_stage(const struct ofs_overlay *edit)
+struct ofs_stage *ofs_overlay_stage(const struct ofs_overlay *overlay)
 {
-	return edit->stage;
+	return overlay->stage;
 }
 
-uint64_t ofs_overlay_generation(const struct ofs_overlay *edit)
+uint64_t ofs_overlay_generation(const struct ofs_overlay *overlay)
 {
-	return atomic_load(&edit->changed);
+	return atomic_load(&overlay->changed);
 }
 
-uint64_t ofs_overlay_names_generation(const struct ofs_overlay *edit)
+uint64_t ofs_overlay_names_generation(const struct ofs_overlay *overlay)
 {
-	return atomic_load(&edit->names_changed);
+	return atomic_load(&overlay->names_changed);
 }
 
 static void set_base(struct ofs_overlay *e, const struct ofs_overlay_base *base)
@@ -104,9 +104,9 @@ static void node_free(struct ofs_overlay_node *v)
 	free(v);
 }
 
-bool ofs_overlay_is_template(const struct ofs_overlay *edit)
+bool ofs_overlay_is_template(const struct ofs_overlay *overlay)
 {
-	return edit->ops->hidden && !edit->published;
+	return overlay->ops->hidden && !overlay->published;
 }
 
 static void free_tables(struct ofs_overlay *e)

@@ -18,7 +18,7 @@
 #include "tree/tree.h"
 
 /* Catalog and tree are const. A mount that may be written has a struct
- * ofs_overlay beside them (fs->edit; NULL when read-only): names that were added,
+ * ofs_overlay beside them (fs->overlay; NULL when read-only): names that were added,
  * moved or removed, and for each file that was touched its bytes.
  *
  * A tensor keeps its shards. Bytes written to it lie at their logical offsets
@@ -36,11 +36,11 @@ struct ofs_overlay_reader {
 	/* What a text of the checkpoint says; one reference. */
 	struct ofs_blob *(*text)(void *ctx, uint32_t node,
 	    struct optimfs_error *err);
-	/* Does text[0..n) fit in the place of node, which is a text? canon,
+	/* Does text[0..n) fit in the place of node, which is a text? canonical,
 	 * which may be NULL, gets it as it will be shown; element, which may be
 	 * NULL, that of a tensor. */
 	int (*fits)(void *ctx, uint32_t node, const char *text, size_t n,
-	    struct ofs_buf *canon, uint8_t element[16],
+	    struct ofs_buf *canonical, uint8_t element[16],
 	    struct optimfs_error *err);
 	/* As ofs_overlay_shut. */
 	void (*shut)(void *ctx);
@@ -101,7 +101,7 @@ struct ofs_change {
 
 /* A snapshot, sorted by path bytewise. */
 struct ofs_changes {
-	struct ofs_overlay *edit;
+	struct ofs_overlay *overlay;
 	struct ofs_change *v;
 	size_t n;
 	struct ofs_arena arena;
@@ -109,76 +109,77 @@ struct ofs_changes {
 
 /* Take a snapshot; no writer may be active, and all that v points to is good
  * while it is. Problems do not fail it. */
-int ofs_overlay_changes(struct ofs_overlay *edit, struct ofs_changes *out,
+int ofs_overlay_changes(struct ofs_overlay *overlay, struct ofs_changes *out,
     struct optimfs_error *err);
 void ofs_changes_free(struct ofs_changes *c);
 /* Files of the checkpoint are about to be replaced: who reads it and fails has to
  * wait until whoever commits shows what it made, or has failed. */
-void ofs_overlay_shut(struct ofs_overlay *edit);
+void ofs_overlay_shut(struct ofs_overlay *overlay);
 /* All that was staged is published, and unsafe is NULL, or what the last sync
  * failed with: nothing is to be committed any more. Who is reading reads on. 0:
  * the journal is empty. -1: it has to stay, or could not be emptied; the record
  * of the commit must stay too, the next mount needs both, and until then every
  * change fails. */
-int ofs_overlay_published(struct ofs_overlay *edit,
+int ofs_overlay_published(struct ofs_overlay *overlay,
     const struct optimfs_error *unsafe);
 /* Fails with the first problem, and how many there are. */
 int ofs_changes_check(const struct ofs_changes *c, struct optimfs_error *err);
 /* For messages of progress, and for new/. */
-struct ofs_stage *ofs_overlay_stage(const struct ofs_overlay *edit);
+struct ofs_stage *ofs_overlay_stage(const struct ofs_overlay *overlay);
 
 /* Begin; stage is the overlay's then, on failure too. */
 struct ofs_overlay *ofs_overlay_new(const struct ofs_overlay_base *base,
     struct ofs_stage *stage, bool scratch, struct optimfs_error *err);
 /* What an earlier writer had staged. */
-int ofs_overlay_replay(struct ofs_overlay *edit, struct optimfs_error *err);
+int ofs_overlay_replay(struct ofs_overlay *overlay, struct optimfs_error *err);
 /* The next one, over what was published: nothing of it is changed. It takes the
- * stage, but edit can be read on. same: nodes have the numbers that they had. */
-struct ofs_overlay *ofs_overlay_next(struct ofs_overlay *edit,
+ * stage, but overlay can be read on. same: nodes have the numbers that they had. */
+struct ofs_overlay *ofs_overlay_next(struct ofs_overlay *overlay,
     const struct ofs_overlay_base *base, bool same, struct optimfs_error *err);
 /* Whatever happens, the stage stays. */
-void ofs_overlay_keep(struct ofs_overlay *edit);
+void ofs_overlay_keep(struct ofs_overlay *overlay);
 /* What is not committed stays in the stage. */
-void ofs_overlay_free(struct ofs_overlay *edit);
+void ofs_overlay_free(struct ofs_overlay *overlay);
 /* Drop everything; no writer may be active. */
-int ofs_overlay_abort(struct ofs_overlay *edit, struct optimfs_error *err);
+int ofs_overlay_abort(struct ofs_overlay *overlay, struct optimfs_error *err);
 
 struct ofs_overlay_status {
 	uint64_t files, bytes; /* that differ; that are staged */
 	int percent;           /* of a commit under way; -1: there is none */
 };
-void ofs_overlay_status(struct ofs_overlay *edit,
+void ofs_overlay_status(struct ofs_overlay *overlay,
     struct ofs_overlay_status *status);
 /* Does it lie over a template (push/writethrough.h), of which only what was
  * written can be read? */
-bool ofs_overlay_is_template(const struct ofs_overlay *edit);
-bool ofs_overlay_dirty(struct ofs_overlay *edit);
+bool ofs_overlay_is_template(const struct ofs_overlay *overlay);
+bool ofs_overlay_dirty(struct ofs_overlay *overlay);
 /* How far a commit is, for ofs_overlay_status. */
-void ofs_overlay_progress(struct ofs_overlay *edit, unsigned percent);
+void ofs_overlay_progress(struct ofs_overlay *overlay, unsigned percent);
 /* How often anything was changed; names, and what files are. */
-uint64_t ofs_overlay_generation(const struct ofs_overlay *edit);
-uint64_t ofs_overlay_names_generation(const struct ofs_overlay *edit);
+uint64_t ofs_overlay_generation(const struct ofs_overlay *overlay);
+uint64_t ofs_overlay_names_generation(const struct ofs_overlay *overlay);
 
 /* What a text of the checkpoint says now, one reference; NULL: what it did. */
-struct ofs_blob *ofs_overlay_accepted(struct ofs_overlay *edit, uint32_t node);
+struct ofs_blob *ofs_overlay_accepted(struct ofs_overlay *overlay,
+    uint32_t node);
 /* What a file is as a tensor. */
 struct ofs_overlay_form {
 	uint8_t dtype, ndim; /* dtype OFS_DTYPE_NONE: it is none */
 	uint64_t shape[OFS_MAX_DIMS];
 };
-void ofs_overlay_form(struct ofs_overlay *edit, uint32_t node,
+void ofs_overlay_form(struct ofs_overlay *overlay, uint32_t node,
     struct ofs_overlay_form *form);
 
 /* The parameter's name, or the key, of a made node; 0: it has none. */
-int ofs_overlay_fqn(struct ofs_overlay *edit, uint32_t node,
+int ofs_overlay_fqn(struct ofs_overlay *overlay, uint32_t node,
     struct ofs_buf *out);
 
 /* The staged bytes of a tensor of the base, whatever it is called, or of a node;
  * NULL: nothing is staged. */
 struct ofs_overlay_file;
-struct ofs_overlay_file *ofs_overlay_of_tensor(struct ofs_overlay *edit,
+struct ofs_overlay_file *ofs_overlay_of_tensor(struct ofs_overlay *overlay,
     uint32_t tensor);
-struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *edit,
+struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *overlay,
     uint32_t node);
 /* Elements [first, first + count) of a box of t (NULL: all of it) in C order.
  * Calls each for runs of those that are not wholly staged, which must be read;
@@ -192,7 +193,7 @@ int ofs_overlay_gaps(struct ofs_overlay_file *f, const struct ofs_catalog *cat,
 /* Put what is staged over buf. EIO (OFS301): the file was cut and not written
  * again. cut: its end may be inside the last element, of which there is then
  * what there is. */
-int ofs_overlay_apply(struct ofs_overlay *edit, struct ofs_overlay_file *f,
+int ofs_overlay_apply(struct ofs_overlay *overlay, struct ofs_overlay_file *f,
     const struct ofs_catalog *cat, const struct ofs_tensor *t,
     const uint64_t *box, uint64_t first, uint64_t count, bool cut, void *buf,
     struct optimfs_error *err);

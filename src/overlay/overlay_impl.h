@@ -15,7 +15,7 @@
 #define OFS_TEXT_MAX (16u << 20)
 
 /* What is different about the bytes of a file. Made when it is first written
- * to, lives as long as the edit. */
+ * to, lives as long as the overlay. */
 struct ofs_overlay_file {
 	struct ofs_overlay_file *next; /* of all, newest first */
 	uint32_t index;                /* of the node it was made for */
@@ -302,10 +302,10 @@ int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint32_t index, struct optimfs_error *err);
 /* As ofs_overlay_reader.fits says. */
 static inline int ofs_overlay_text_check(struct ofs_overlay *e, uint32_t node,
-    const char *text, size_t n, struct ofs_buf *canon, uint8_t element[16],
+    const char *text, size_t n, struct ofs_buf *canonical, uint8_t element[16],
     struct optimfs_error *err)
 {
-	return e->reader->fits(e->reader_ctx, node, text, n, canon, element,
+	return e->reader->fits(e->reader_ctx, node, text, n, canonical, element,
 	    err);
 }
 

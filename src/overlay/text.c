@@ -184,7 +184,7 @@ static int record_text(struct ofs_overlay *e, uint32_t index,
 int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint32_t index, struct optimfs_error *err)
 {
-	struct ofs_buf canon = { 0 };
+	struct ofs_buf canonical = { 0 };
 	uint8_t element[16] = { 0 };
 	struct ofs_blob *text = NULL;
 
@@ -193,10 +193,10 @@ int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	if (is_own(e, f))
 		text = e->reader->text(e->reader_ctx, f->index, err);
 	else if (ofs_overlay_text_check(e, f->index,
-		     (const char *)f->pending.data, f->pending.len, &canon,
+		     (const char *)f->pending.data, f->pending.len, &canonical,
 		     element, err) == 0)
-		text = ofs_blob_of(&canon, err);
-	ofs_buf_fini(&canon);
+		text = ofs_blob_of(&canonical, err);
+	ofs_buf_fini(&canonical);
 	if (text == NULL)
 		return -1;
 	if (record_text(e, index, text, err) == -1) {

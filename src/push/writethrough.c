@@ -98,8 +98,8 @@ static int load_own(struct ofs_writethrough *d, const struct ofs_snapshot *snap,
 	struct ofs_template s;
 	int ret = 0;
 
-	if (ofs_template_load(ofs_stage_beside(snap->edit->stage), &s, err) ==
-	    -1)
+	if (ofs_template_load(ofs_stage_beside(snap->overlay->stage), &s,
+		err) == -1)
 		return -1;
 	d->own = calloc((size_t)s.nown + 1, sizeof(*d->own));
 	if (d->own == NULL)
@@ -502,7 +502,7 @@ static const struct ofs_overlay_ops overlay_ops = {
 /* All names are absent until they are created. */
 static int begin(struct ofs_snapshot *snap, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = snap->edit;
+	struct ofs_overlay *e = snap->overlay;
 	struct ofs_writethrough *d = through_new(snap, err);
 
 	if (d == NULL)
@@ -519,7 +519,7 @@ static struct ofs_edition *edition_new(struct ofs_snapshot *snap,
 
 	if (ofs_hold_writers(snap->fs, false, err) == -1)
 		return NULL;
-	values = ofs_writethrough_overrides(snap->edit, err);
+	values = ofs_writethrough_overrides(snap->overlay, err);
 	ofs_let_writers(snap->fs);
 	return values == NULL ? NULL : &values->base;
 }

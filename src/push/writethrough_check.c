@@ -142,9 +142,9 @@ static void put_line(void *ctx, const char *path, const char *words)
 
 void ofs_writethrough_missing(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
-	pthread_rwlock_rdlock(&snap->edit->names);
-	each_problem(snap->edit, put_line, out);
-	pthread_rwlock_unlock(&snap->edit->names);
+	pthread_rwlock_rdlock(&snap->overlay->names);
+	each_problem(snap->overlay, put_line, out);
+	pthread_rwlock_unlock(&snap->overlay->names);
 }
 
 struct tally {

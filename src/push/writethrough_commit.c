@@ -290,7 +290,7 @@ static int give_to_sites(struct committing *c, const char *from,
 	if (dir == -1)
 		return optimfs_fail(err, errno, "OFS801 %s: %m", from);
 	if (ofs_stage_held(c->e->stage, err) == 0)
-		p = ofs_publish_begin_sites(c->fs->sites, c->stage, err);
+		p = ofs_publish_begin_sites(c->fs->coordinator, c->stage, err);
 	if (p != NULL && link_files(c, p, dir, false, err) == 0 &&
 	    link_files(c, p, dir, true, err) == 0 && mark_done(c, err) == 0) {
 		ofs_overlay_shut(c->e);
@@ -309,7 +309,7 @@ static int seal_sites(struct committing *c, int ret, struct optimfs_error *err)
 	if (ret == 1) {
 		(void)ofs_overlay_published(c->e, err);
 	} else if (ofs_overlay_published(c->e, NULL) == 0) {
-		ofs_coordinator_forget(c->fs->sites);
+		ofs_coordinator_forget(c->fs->coordinator);
 		ofs_writethrough_settle(c->e->stage, true);
 	}
 	return ret;
@@ -406,14 +406,15 @@ static int commit(struct committing *c, struct optimfs_error *err)
 	anew = values->differs || is_compressed(c);
 	ret = anew ? render_anew(c, values, err) : fill(c, err);
 	ofs_edition_unref(&values->base);
-	if (ret == 0 && c->fs->sites != NULL)
+	if (ret == 0 && c->fs->coordinator != NULL)
 		ret = give_to_sites(c, anew ? FILLED : OFS_TEMPLATE, err);
 	else if (ret == 0)
 		ret = give_name(c, anew ? FILLED : OFS_TEMPLATE, err);
 	if (ret == -1)
 		return -1;
 	c->e->published = true;
-	return c->fs->sites != NULL ? seal_sites(c, ret, err) : seal(c, err);
+	return c->fs->coordinator != NULL ? seal_sites(c, ret, err)
+					  : seal(c, err);
 }
 
 int ofs_writethrough_commit(struct optimfs *fs, bool (*stop)(void *ctx),
@@ -421,16 +422,16 @@ int ofs_writethrough_commit(struct optimfs *fs, bool (*stop)(void *ctx),
 {
 	struct committing c = {
 		.fs = fs,
-		.e = fs->now->edit,
-		.stage = ofs_stage_beside(fs->now->edit->stage),
+		.e = fs->now->overlay,
+		.stage = ofs_stage_beside(fs->now->overlay->stage),
 		.stop = stop,
 		.ctx = ctx,
 	};
 	int ret;
 
-	ret = fs->now->edit->published ? 0 : commit(&c, err);
+	ret = fs->now->overlay->published ? 0 : commit(&c, err);
 	if (ret == -1)
-		ofs_writethrough_forget(fs->now->edit);
+		ofs_writethrough_forget(fs->now->overlay);
 	ofs_template_fini(&c.template);
 	free(c.object);
 	return ret;

@@ -121,7 +121,7 @@ static const char *changes(void)
 
 	text[0] = '\0';
 	if (ofs_hold_writers(s.fs, true, &err) == -1 ||
-	    ofs_overlay_changes(s.fs->now->edit, &c, &err) == -1)
+	    ofs_overlay_changes(s.fs->now->overlay, &c, &err) == -1)
 		return err.text;
 	for (size_t i = 0; i < c.n && n < sizeof(text); i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s %s\n",
@@ -370,7 +370,7 @@ static void forms(void)
 	is_int(set("model/w", "user.something", "x"), -1, "no place");
 	is_error(err, EOPNOTSUPP, "user.something", "is told");
 	is_int(set("model/w", "user.optimfs.shape", "3,5"), 0, "reshaped");
-	is_int(ofs_overlay_changes(s.fs->now->edit, &c, &err), 0, "changes");
+	is_int(ofs_overlay_changes(s.fs->now->overlay, &c, &err), 0, "changes");
 	is_u64(c.n, 2, "a tensor of another shape is another");
 	ok(c.v[1].kind == OFS_CHANGE_ADD && c.v[1].from == c.v[0].entry &&
 		c.v[1].ndim == 2 && c.v[1].shape[0] == 3,

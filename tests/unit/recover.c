@@ -133,7 +133,7 @@ static void note(struct optimfs *fs, uint8_t type, const char *a)
 {
 	struct ofs_record r = { .type = type, .a = a };
 
-	if (ofs_stage_append(fs->now->edit->stage, &r, &err) == -1)
+	if (ofs_stage_append(fs->now->overlay->stage, &r, &err) == -1)
 		bail_out("%s", err.text);
 }
 
