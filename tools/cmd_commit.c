@@ -15,8 +15,6 @@
 #include "tools/control.h"
 #include "tools/verbs.h"
 
-enum { OFS_EXIT_INTERRUPTED = 130 };
-
 int ofs_commit_status(int ret, const struct optimfs_error *err)
 {
 	if (ret == 0)
@@ -30,41 +28,55 @@ int ofs_commit_status(int ret, const struct optimfs_error *err)
 	return err->code == EINVAL ? OFS_EXIT_IO : ofs_tool_status(err->code);
 }
 
-/* The one operand of both, and commit's flag. */
-static int find_point(const struct ofs_verb *self, int argc, char **argv,
-    const char **point, bool *json, int *status)
+/* What commit and abort were told. */
+struct order {
+	const char *point;
+	bool json, quiet, progress;
+};
+
+static const struct ofs_flag commit_flags[] = {
+	{ 256, "json", false },
+	{ 257, "progress", false },
+	{ 'q', "quiet", false },
+	{ 0, NULL, false },
+};
+
+static int parse(const struct ofs_verb *self, struct ofs_args *a,
+    struct order *o)
 {
-	static const struct ofs_flag flags[] = {
-		{ 256, "json", false },
-		{ 0, NULL, false },
-	};
+	const char *value;
+	int id, status;
+
+	while ((id = ofs_args_next(a, &value, &status)) != OFS_ARGS_END) {
+		if (id == OFS_ARGS_STOP)
+			return status;
+		o->json |= id == 256;
+		o->progress |= id == 257;
+		o->quiet |= id == 'q';
+		if (id != OFS_ARGS_OPERAND)
+			continue;
+		if (o->point != NULL)
+			return ofs_tool_usage(self,
+			    "more than one mount point");
+		o->point = value;
+	}
+	return o->point == NULL ? ofs_tool_usage(self, "which mount?") : -1;
+}
+
+/* 0, or -1 with the exit status. */
+static int take_order(const struct ofs_verb *self, int argc, char **argv,
+    const struct ofs_flag *flags, struct order *o, int *status)
+{
 	struct ofs_mountinfo m;
 	struct optimfs_error err;
 	struct ofs_args a;
-	const char *value;
-	int id;
 
-	*point = NULL;
-	ofs_args_init(&a, self, argc, argv, json != NULL ? flags : NULL, NULL);
-	while ((id = ofs_args_next(&a, &value, status)) != OFS_ARGS_END) {
-		if (id == OFS_ARGS_STOP)
-			return -1;
-		if (id != OFS_ARGS_OPERAND) {
-			*json = true;
-			continue;
-		}
-		if (*point != NULL) {
-			*status =
-			    ofs_tool_usage(self, "more than one mount point");
-			return -1;
-		}
-		*point = value;
-	}
-	if (*point == NULL) {
-		*status = ofs_tool_usage(self, "which mount?");
+	*o = (struct order){ 0 };
+	ofs_args_init(&a, self, argc, argv, flags, NULL);
+	*status = parse(self, &a, o);
+	if (*status != -1)
 		return -1;
-	}
-	if (ofs_control_find(*point, &m, &err) == -1) {
+	if (ofs_control_find(o->point, &m, &err) == -1) {
 		*status = ofs_tool_fail(&err);
 		return -1;
 	}
@@ -74,46 +86,49 @@ static int find_point(const struct ofs_verb *self, int argc, char **argv,
 
 static int run_commit(const struct ofs_verb *self, int argc, char **argv)
 {
+	struct ofs_progress progress;
 	struct optimfs_error err;
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
-	const char *point;
-	bool json = false;
+	struct order o;
 	int status, ret;
 
-	if (find_point(self, argc, argv, &point, &json, &status) == -1)
+	if (take_order(self, argc, argv, commit_flags, &o, &status) == -1)
 		return status;
-	ret = ofs_control_commit(point, &err);
-	if (json && ret != -1) {
+	ofs_progress_init(&progress, "commit", o.quiet, o.progress);
+	ret = ofs_control_commit(o.point, &progress, &err);
+	if (o.json && ret != -1) {
 		ofs_json_begin(&w, &b, NULL);
-		ofs_json_put_string(&w, "mountpoint", point);
+		ofs_json_put_string(&w, "mountpoint", o.point);
 		ofs_json_put_bool(&w, "synced", ret == 0);
 		ofs_json_print(&w);
 	}
-	if (!json && ret == 0)
+	if (!o.json && ret == 0)
 		ofs_tool_done("committed: what %s shows is the checkpoint",
-		    point);
+		    o.point);
 	return ofs_tool_finish(ofs_commit_status(ret, &err));
 }
 
 static int run_abort(const struct ofs_verb *self, int argc, char **argv)
 {
 	struct optimfs_error err;
-	const char *point;
+	struct order o;
 	int status;
 
-	if (find_point(self, argc, argv, &point, NULL, &status) == -1)
+	if (take_order(self, argc, argv, NULL, &o, &status) == -1)
 		return status;
-	if (ofs_control_write(point, "abort", &err) != 0)
+	if (ofs_control_write(o.point, "abort", &err) != 0)
 		return ofs_tool_fail(&err);
 	return OFS_EXIT_OK;
 }
 
 const struct ofs_verb ofs_verb_commit = {
 	.name = "commit",
-	.synopsis = "[--json] MOUNTPOINT",
+	.synopsis = "[--json] [-q] [--progress] MOUNTPOINT",
 	.summary = "make what was written to a mount the checkpoint",
-	.options = "  --json  say so as JSON\n",
+	.options = "  --json      say so as JSON\n"
+		   "  -q          do not say how far it is\n"
+		   "  --progress  say so from the start, terminal or not\n",
 	.run = run_commit,
 };
 

@@ -2,6 +2,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
+
+#include "cli/interrupt.h"
 #include "tools/command.h"
 
 struct copying {
@@ -40,13 +43,22 @@ static int measure(struct ofs_command *c, struct optimfs_error *err)
 	    : ofs_command_measure(c, &attr, err);
 }
 
+static int failed(const struct ofs_command *c, const struct optimfs_error *err)
+{
+	if (err->code == ECANCELED && ofs_interrupted(NULL))
+		ofs_tool_say("files that are there are complete; the same "
+			     "command copies all of them again");
+	return ofs_command_fail(c, err);
+}
+
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct copying copying = { .c = &c };
-	struct optimfs_copy how = {
-		.unread = unread, .copied = copied, .ctx = &copying
-	};
+	struct optimfs_copy how = { .unread = unread,
+		.copied = copied,
+		.stop = ofs_interrupted,
+		.ctx = &copying };
 	struct optimfs_error err;
 	int status, ret;
 
@@ -56,13 +68,15 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		2, 2, &status) == -1)
 		return status;
 	how.recursive = (c.flags & OFS_RECURSIVE) != 0;
+	if (c.job.world == NULL)
+		ofs_interrupt_catch();
 	ret = measure(&c, &err);
 	if (ret == 0)
 		ret =
 		    optimfs_copy(c.fs, c.operand[0], c.operand[1], &how, &err);
 	ofs_command_end(&c, ret == 0);
 	if (ret == -1)
-		copying.status = ofs_command_fail(&c, &err);
+		copying.status = failed(&c, &err);
 	else if (how.recursive)
 		ofs_command_tell(&c);
 	ofs_command_fini(&c);

@@ -60,6 +60,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct ofs_command c;
 	struct optimfs_error err;
 	struct report r = { .c = &c };
+	struct optimfs_watch watch;
 	uint64_t problems;
 	int status, ret;
 
@@ -69,8 +70,10 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		0, 0, &status) == -1)
 		return status;
 	r.json = c.flags & OFS_JSON;
-	if (c.job.world == NULL)
-		optimfs_fsck_progress(c.fs, ofs_command_progress, &c);
+	if (c.job.world == NULL) {
+		watch = ofs_command_watch(&c);
+		optimfs_watch(c.fs, &watch);
+	}
 	ret = optimfs_fsck(c.fs, c.flags & OFS_DATA, finding, &r, &problems,
 	    &err);
 	ofs_command_end(&c, ret == 0);

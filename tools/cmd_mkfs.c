@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "tools/command.h"
@@ -13,27 +14,47 @@ static const char *last_of(const char *path)
 	return slash == NULL || slash[1] == '\0' ? path : slash + 1;
 }
 
+static int make(struct ofs_command *c)
+{
+	struct optimfs_watch watch = ofs_command_watch(c);
+	struct optimfs_error err;
+	int ret;
+
+	if (ofs_job_is_first(&c->job))
+		optimfs_watch(c->fs, &watch);
+	ret = optimfs_mkfs(c->fs, c->layout, c->operand[0], &err);
+	ofs_command_end(c, ret == 0);
+	if (ret == -1 && err.code == ECANCELED)
+		optimfs_fail(&err, ECANCELED,
+		    "interrupted: nothing was made in %s", c->operand[0]);
+	if (ret == -1)
+		return ofs_command_fail_layout(c, &err);
+	if (!ofs_job_is_first(&c->job))
+		return OFS_EXIT_OK;
+	if ((c->flags & OFS_JSON) != 0)
+		ofs_print_made(c->operand[0], c->layout, true);
+	else
+		ofs_tool_done("%s is an empty template, %s, to be filled: "
+			      "mount it with -o rw, copy files in, unmount it; "
+			      "until then all is in .%s.optimfs beside it",
+		    c->operand[0], c->layout, last_of(c->operand[0]));
+	return OFS_EXIT_OK;
+}
+
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
-	struct optimfs_error err;
 	struct ofs_command c;
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_LIKE | OFS_LAYOUT | OFS_TOGETHER | OFS_JSON, 1, 1,
-		&status) == -1)
+		OFS_LIKE | OFS_LAYOUT | OFS_TOGETHER | OFS_JSON | OFS_PROGRESS |
+		    OFS_QUIET,
+		1, 1, &status) == -1)
 		return status;
 	if (c.layout == NULL)
 		status = ofs_command_which_layout(verb, "--layout");
-	else if (optimfs_mkfs(c.fs, c.layout, c.operand[0], &err) == -1)
-		status = ofs_command_fail_layout(&c, &err);
-	else if ((c.flags & OFS_JSON) != 0 && ofs_job_is_first(&c.job))
-		ofs_print_made(c.operand[0], c.layout, true);
-	else if (ofs_job_is_first(&c.job))
-		ofs_tool_done("%s is an empty template, %s, to be filled: "
-			      "mount it with -o rw, copy files in, unmount it; "
-			      "until then all is in .%s.optimfs beside it",
-		    c.operand[0], c.layout, last_of(c.operand[0]));
+	else
+		status = make(&c);
 	ofs_command_fini(&c);
 	return status;
 }
@@ -41,14 +62,17 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 const struct ofs_verb ofs_verb_mkfs = {
 	.name = "mkfs",
 	.synopsis =
-	    "--like CHECKPOINT --layout FORMAT[@LAYOUT] [--json] [-o OPTION] "
-	    "DIRECTORY",
+	    "--like CHECKPOINT --layout FORMAT[@LAYOUT] [--json] [-q] [--progress] "
+	    "[-o OPTION] DIRECTORY",
 	.summary = "prepare a directory that, mounted, takes a checkpoint",
 	.options =
 	    "  --like CHECKPOINT         whose names, shapes and types it has\n"
 	    "  --layout FORMAT[@LAYOUT]  dcp@16, dcp@2x8, fsdp@4, torch; "
 	    "optimfs(5) has them all\n"
-	    "  --json                    say what was made as JSON\n",
+	    "  --json                    say what was made as JSON\n"
+	    "  -q                        do not say how far it is\n"
+	    "  --progress                say so from the start, terminal or "
+	    "not\n",
 	.more = ofs_command_print_layouts,
 	.run = run,
 };

@@ -26,12 +26,12 @@ static void say(void *ctx, const char *text)
 	ofs_tool_say("%s", text);
 }
 
-static void progress(void *ctx, uint64_t done, uint64_t total)
+static void progress(void *ctx, uint64_t done, uint64_t total, const char *file)
 {
 	struct task *t = ctx;
 
 	t->total = total;
-	ofs_command_progress(t->c, done, total);
+	ofs_progress_show(&t->c->progress, done, total, file);
 }
 
 static void kept(void *ctx, const char *stage)
@@ -86,7 +86,9 @@ static int reshard(struct ofs_command *c, struct optimfs_reshard *how)
 	int ret;
 
 	how->to = c->to;
-	how->progress = progress;
+	how->watch = ofs_command_watch(c);
+	how->watch.progress = progress;
+	how->watch.ctx = &t;
 	how->say = say;
 	how->kept = kept;
 	how->ctx = &t;

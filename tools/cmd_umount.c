@@ -188,7 +188,8 @@ static bool has_nothing(const struct optimfs_error *err)
  * but it may not survive a crash of the machine. Unmounting one whose changes
  * cannot be asked for would commit them, and nobody would hear whether that
  * worked. */
-static int settle(struct ofs_mountinfo *m, bool keep, struct optimfs_error *err)
+static int settle(struct ofs_mountinfo *m, bool keep,
+    struct ofs_progress *progress, struct optimfs_error *err)
 {
 	struct ofs_control c;
 	int ret;
@@ -212,7 +213,7 @@ static int settle(struct ofs_mountinfo *m, bool keep, struct optimfs_error *err)
 		    "optimfs abort it, or unmount it with --keep",
 		    m->point, c.state + (c.dirty ? strlen("dirty ") : 0),
 		    strncmp(c.state, "dirty 1 ", 8) == 0 ? "is" : "are");
-	ret = ofs_control_commit(m->point, err);
+	ret = ofs_control_commit(m->point, progress, err);
 	if (ret == 0)
 		ofs_tool_done("committed: %s", c.state + strlen("dirty "));
 	return ret;
@@ -246,7 +247,8 @@ static int unmount(const struct ofs_mountinfo *m, bool force,
 }
 
 /* The exit status. */
-static int umount_point(const char *point, bool force, bool keep)
+static int umount_point(const char *point, bool force, bool keep,
+    struct ofs_progress *progress)
 {
 	struct optimfs_error err;
 	struct ofs_mountinfo m;
@@ -255,7 +257,7 @@ static int umount_point(const char *point, bool force, bool keep)
 	if (ofs_control_find(point, &m, &err) == -1)
 		return ofs_tool_fail(&err);
 	if (!force)
-		ret = settle(&m, keep, &err);
+		ret = settle(&m, keep, progress, &err);
 	if (ret != 0)
 		status = ofs_commit_status(ret, &err);
 	if (ret == -1 && err.number == 808)
@@ -268,15 +270,18 @@ static int umount_point(const char *point, bool force, bool keep)
 
 static int run_umount(const struct ofs_verb *self, int argc, char **argv)
 {
-	enum { FORCE = 256, KEEP };
+	enum { FORCE = 256, KEEP, PROGRESS };
 	static const struct ofs_flag flags[] = {
 		{ FORCE, "force", false },
 		{ KEEP, "keep", false },
+		{ PROGRESS, "progress", false },
+		{ 'q', "quiet", false },
 		{ 0, NULL, false },
 	};
 	const char *value, *point = NULL;
 	struct ofs_args a;
-	bool force = false, keep = false;
+	struct ofs_progress p;
+	bool force = false, keep = false, quiet = false, progress = false;
 	int id, status;
 
 	ofs_args_init(&a, self, argc, argv, flags, NULL);
@@ -285,6 +290,8 @@ static int run_umount(const struct ofs_verb *self, int argc, char **argv)
 			return status;
 		force |= id == FORCE;
 		keep |= id == KEEP;
+		quiet |= id == 'q';
+		progress |= id == PROGRESS;
 		if (id != OFS_ARGS_OPERAND)
 			continue;
 		if (point != NULL)
@@ -294,16 +301,19 @@ static int run_umount(const struct ofs_verb *self, int argc, char **argv)
 	}
 	if (point == NULL)
 		return ofs_tool_usage(self, "unmount what?");
-	return umount_point(point, force, keep);
+	ofs_progress_init(&p, "commit", quiet, progress);
+	return umount_point(point, force, keep, &p);
 }
 
 const struct ofs_verb ofs_verb_umount = {
 	.name = "umount",
-	.synopsis = "[--force] [--keep] MOUNTPOINT",
+	.synopsis = "[--force] [--keep] [-q] [--progress] MOUNTPOINT",
 	.summary = "unmount a checkpoint",
 	.options =
 	    "  --force   abort requests in flight, and detach what is in use\n"
 	    "  --keep    do not commit: keep what was written beside the "
-	    "checkpoint\n",
+	    "checkpoint\n"
+	    "  -q        do not say how far the commit is\n"
+	    "  --progress  say so from the start, terminal or not\n",
 	.run = run_umount,
 };

@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/nearest.h"
 #include "cli/args.h"
+#include "cli/interrupt.h"
 
 #define READ_SIZE (1u << 20)
 
@@ -467,6 +468,23 @@ void ofs_command_progress(void *ctx, uint64_t bytes, uint64_t total)
 	struct ofs_command *c = ctx;
 
 	ofs_progress_show(&c->progress, bytes, total, NULL);
+}
+
+static void follow(void *ctx, uint64_t bytes, uint64_t total, const char *file)
+{
+	struct ofs_command *c = ctx;
+
+	ofs_progress_show(&c->progress, bytes, total, file);
+}
+
+/* Of several ranks it is mpirun that gets the signal, and ends all. */
+struct optimfs_watch ofs_command_watch(struct ofs_command *c)
+{
+	if (c->job.world == NULL)
+		ofs_interrupt_catch();
+	return (struct optimfs_watch){
+		.progress = follow, .stop = ofs_interrupted, .ctx = c
+	};
 }
 
 /* "dcp@N, torch or zero3@N" */

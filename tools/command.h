@@ -89,6 +89,8 @@ void ofs_command_tell(const struct ofs_command *c);
 /* How far a long task is: c->progress, which has the verb's name. ctx is the
  * command. */
 void ofs_command_progress(void *ctx, uint64_t bytes, uint64_t total);
+/* The same, which a process on its own may interrupt. */
+struct optimfs_watch ofs_command_watch(struct ofs_command *c);
 /* All of what is at and below a node is about to be read by ofs_command_read,
  * once. Of several ranks none shows how far that is. */
 int ofs_command_measure(struct ofs_command *c, const struct optimfs_attr *attr,

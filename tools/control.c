@@ -6,19 +6,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/memory.h"
 
 #define CONTROL "/.optimfs/control"
+/* How often a commit is asked how far it is. */
+#define TICK_NS 500000000
 
 int ofs_control_find(const char *point, struct ofs_mountinfo *m,
     struct optimfs_error *err)
@@ -61,7 +64,9 @@ static void parse_line(struct ofs_control *c, const char *line)
 	if (c->state[0] == '\0')
 		snprintf(c->state, sizeof(c->state), "%s", line);
 	c->dirty |= strncmp(line, "dirty ", 6) == 0;
-	c->committing |= strncmp(line, "committing ", 11) == 0;
+	if (sscanf(line, "committing %u%% %" SCNu64 " %" SCNu64 " %79[^\n]",
+		&c->percent, &c->done, &c->total, c->doing) >= 1)
+		c->committing = true;
 	c->explicit_commit |= strcmp(line, "explicit") == 0;
 	c->scratch |= strcmp(line, "scratch") == 0;
 	if (strncmp(line, "unsynced ", 9) == 0) {
@@ -124,37 +129,51 @@ int ofs_control_write(const char *point, const char *order,
 	return code == 0 ? 0 : explain(point, code, err);
 }
 
-/* Behind a commit that takes long, on a terminal. */
+/* Beside a commit, which the kernel does not return from. */
 struct follow {
 	const char *point;
-	atomic_bool over;
-	bool said;
+	struct ofs_progress *progress;
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	bool over;
 };
 
-static void say_state(struct follow *f)
+static void show(struct follow *f)
 {
 	struct ofs_control c;
 	struct optimfs_error none;
 
-	if (ofs_control_read(f->point, &c, &none) == -1 || !c.committing)
-		return;
-	fprintf(stderr, "\r%s  ", c.state);
-	f->said = true;
+	if (ofs_control_read(f->point, &c, &none) == 0 && c.committing &&
+	    c.total > 0)
+		ofs_progress_percent(f->progress, c.percent, c.done, c.total,
+		    c.doing);
 }
 
 static void *follow(void *arg)
 {
-	const struct timespec tick = { .tv_nsec = 100 * 1000 * 1000 };
 	struct follow *f = arg;
+	struct timespec until;
 
-	for (unsigned i = 1; !atomic_load(&f->over); i++) {
-		nanosleep(&tick, NULL);
-		if (i > 20 && i % 5 == 0)
-			say_state(f);
+	pthread_mutex_lock(&f->lock);
+	while (!f->over) {
+		pthread_mutex_unlock(&f->lock);
+		show(f);
+		until = ofs_clock_after(CLOCK_REALTIME, TICK_NS);
+		pthread_mutex_lock(&f->lock);
+		if (!f->over)
+			pthread_cond_timedwait(&f->ended, &f->lock, &until);
 	}
-	if (f->said)
-		fputc('\n', stderr);
+	pthread_mutex_unlock(&f->lock);
 	return NULL;
+}
+
+static void end_follow(struct follow *f, pthread_t thread)
+{
+	pthread_mutex_lock(&f->lock);
+	f->over = true;
+	pthread_cond_signal(&f->ended);
+	pthread_mutex_unlock(&f->lock);
+	pthread_join(thread, NULL);
 }
 
 /* Only to end the wait: it is the kernel that tells the daemon. */
@@ -163,10 +182,14 @@ static void on_interrupt(int sig)
 	(void)sig;
 }
 
-int ofs_control_commit(const char *point, struct optimfs_error *err)
+int ofs_control_commit(const char *point, struct ofs_progress *progress,
+    struct optimfs_error *err)
 {
 	struct sigaction catch = { .sa_handler = on_interrupt }, old;
-	struct follow f = { .point = point };
+	struct follow f = { .point = point,
+		.progress = progress,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.ended = PTHREAD_COND_INITIALIZER };
 	sigset_t interrupt, before;
 	pthread_t thread;
 	bool following;
@@ -177,13 +200,14 @@ int ofs_control_commit(const char *point, struct optimfs_error *err)
 	sigaddset(&interrupt, SIGINT);
 	sigaction(SIGINT, &catch, &old);
 	pthread_sigmask(SIG_BLOCK, &interrupt, &before);
-	following = isatty(STDERR_FILENO) == 1 &&
+	following = progress->out != NULL &&
 	    pthread_create(&thread, NULL, follow, &f) == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	ret = ofs_control_write(point, "commit", err);
-	atomic_store(&f.over, true);
 	if (following)
-		pthread_join(thread, NULL);
+		end_follow(&f, thread);
+	progress->done = progress->total;
+	ofs_progress_end(progress, ret == 0);
 	sigaction(SIGINT, &old, NULL);
 	return ret;
 }

@@ -4,9 +4,11 @@
 #define OFS_CONTROL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "optimfs/error.h"
 
+#include "cli/progress.h"
 #include "fuse/mountinfo.h"
 
 /* The checkpoint that is mounted at point; EINVAL: there is none. */
@@ -17,8 +19,11 @@ int ofs_control_find(const char *point, struct ofs_mountinfo *m,
 struct ofs_control {
 	bool committing, dirty;
 	bool explicit_commit, scratch; /* unmounting would not commit */
-	bool unsynced;   /* the last commit was published, but not synced */
-	char state[80];  /* "dirty 3 files 1.2G" */
+	bool unsynced;    /* the last commit was published, but not synced */
+	char state[80];   /* "dirty 3 files 1.2G" */
+	unsigned percent; /* of a commit under way, */
+	uint64_t done, total; /* of bytes that it writes */
+	char doing[80];
 	char words[244]; /* why the last commit failed; or "" */
 };
 int ofs_control_read(const char *point, struct ofs_control *c,
@@ -29,7 +34,8 @@ int ofs_control_read(const char *point, struct ofs_control *c,
  * published, ECANCELED or what it came to. */
 int ofs_control_write(const char *point, const char *order,
     struct optimfs_error *err);
-/* The same for a commit, saying how far it is where that may take long. */
-int ofs_control_commit(const char *point, struct optimfs_error *err);
+/* The same for a commit, whose progress is shown. */
+int ofs_control_commit(const char *point, struct ofs_progress *progress,
+    struct optimfs_error *err);
 
 #endif

@@ -201,12 +201,28 @@ struct optimfs_status {
 	bool scratch;          /* or drops */
 	uint64_t files, bytes; /* that differ from the checkpoint; staged */
 	int percent;           /* of a commit under way; -1: there is none */
+	uint64_t done, total;  /* bytes that it writes; 0: not known yet */
+	char doing[80];        /* a file's name, or words; "" */
 };
 void optimfs_status(struct optimfs *fs, struct optimfs_status *status);
 
 /* statvfs of the source's file system. */
 int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
     struct optimfs_error *err);
+
+/* Who watches work that may take long. */
+struct optimfs_watch {
+	/* Told now and then by the thread that called: how many bytes of how
+	 * many are done, and in which file; file may be NULL. NULL. */
+	void (*progress)(void *ctx, uint64_t done, uint64_t total,
+	    const char *file);
+	/* Asked now and then, on any thread: true ends the work with
+	 * ECANCELED. NULL. */
+	bool (*stop)(void *ctx);
+	void *ctx;
+};
+/* Watch optimfs_fsck with data, and optimfs_mkfs; how is copied. */
+void optimfs_watch(struct optimfs *fs, const struct optimfs_watch *how);
 
 /* Check a checkpoint: structure, and with data every byte and every stored
  * checksum. report is called for each finding, in the order of the tree, and
@@ -223,10 +239,6 @@ struct optimfs_finding {
 	const char *text;
 };
 typedef void optimfs_report_fn(void *ctx, const struct optimfs_finding *f);
-/* progress is told after each file of the tree, on the thread that calls, how
- * many of how many bytes optimfs_fsck has checked with data; NULL: none. */
-void optimfs_fsck_progress(struct optimfs *fs,
-    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx);
 int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
     void *ctx, uint64_t *problems, struct optimfs_error *err);
 
@@ -236,12 +248,13 @@ struct optimfs_reshard {
 	const char *to; /* FORMAT[@LAYOUT][,option]... */
 	unsigned jobs;  /* files, and parts of large ones, that are written at
 			 * once; 0: 8 */
-	/* Told some times a second by the thread that called; the first time,
-	 * done is what an earlier run had written. NULL. */
-	void (*progress)(void *ctx, uint64_t done, uint64_t total);
+	/* Told and asked some times a second; the first time, done is what an
+	 * earlier run had written. What was done when it was stopped stays, as
+	 * after any failure. */
+	struct optimfs_watch watch;
 	/* What a person should know: that an earlier run goes on. NULL. */
 	void (*say)(void *ctx, const char *text);
-	void *ctx;
+	void *ctx; /* of say and kept */
 	/* It fails, and what is done is kept in stage. NULL. */
 	void (*kept)(void *ctx, const char *stage);
 };
@@ -263,9 +276,12 @@ struct optimfs_copy {
 	/* Told of each file below a directory that cannot be read: the others
 	 * are copied all the same. NULL. */
 	void (*unread)(void *ctx, const struct optimfs_error *err);
-	/* Told of each file below a directory that was copied by this rank:
-	 * its bytes and its name. NULL. */
+	/* Told of what this rank copies, a piece at a time: so many more bytes,
+	 * and the name of their file. NULL. */
 	void (*copied)(void *ctx, uint64_t bytes, const char *name);
+	/* Asked before each piece: true ends the copy with ECANCELED, and
+	 * leaves no file that is not complete. NULL. */
+	bool (*stop)(void *ctx);
 	void *ctx;
 };
 /* 0; 1: all but the files that could not be read; -1.

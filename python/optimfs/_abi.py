@@ -75,11 +75,18 @@ class Dirent(c.Structure):
                 ("position", c.c_uint64)]
 
 
+class Watch(c.Structure):
+    """struct optimfs_watch"""
+    _fields_ = [("progress", c.c_void_p),
+                ("stop", c.c_void_p),
+                ("ctx", c.c_void_p)]
+
+
 class Reshard(c.Structure):
     """struct optimfs_reshard"""
     _fields_ = [("to", c.c_char_p),
                 ("jobs", c.c_uint),
-                ("progress", c.c_void_p),
+                ("watch", Watch),
                 ("say", c.c_void_p),
                 ("ctx", c.c_void_p),
                 ("kept", c.c_void_p)]
@@ -105,7 +112,7 @@ class Comparison(c.Structure):
 
 
 DIRENT_FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Dirent))
-PROGRESS_FN = c.CFUNCTYPE(None, c.c_void_p, c.c_uint64, c.c_uint64)
+PROGRESS_FN = c.CFUNCTYPE(None, c.c_void_p, c.c_uint64, c.c_uint64, c.c_char_p)
 
 _handle, _node, _err = c.c_void_p, c.c_uint64, c.POINTER(Error)
 _out = c.POINTER(c.c_void_p)

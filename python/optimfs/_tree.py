@@ -377,8 +377,9 @@ class Tree:
                 ) -> Optional[str]:
         how = _abi.Reshard(to=fs_bytes(to), jobs=jobs)
         if progress is not None:
-            fn = _abi.PROGRESS_FN(lambda _, done, total: progress(done, total))
-            how.progress = c.cast(fn, c.c_void_p)
+            fn = _abi.PROGRESS_FN(
+                lambda _ctx, done, total, _file: progress(done, total))
+            how.watch.progress = c.cast(fn, c.c_void_p)
         err = _abi.Error()
         with self.using() as fs:
             r = lib.optimfs_reshard(fs, os.fsencode(directory), c.byref(how),

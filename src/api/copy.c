@@ -26,6 +26,7 @@ struct copy {
 	struct optimfs_group *group; /* NULL: this process copies all */
 	const struct optimfs_copy *how;
 	const char *dest; /* the directory that the tree's becomes */
+	const char *name; /* of the file that is copied */
 	bool unread;      /* some file could not be read */
 	/* Of several ranks: who copies which file, in the order of the walk. */
 	int *who;
@@ -73,8 +74,15 @@ static int write_all(int fd, const char *p, size_t n, struct optimfs_error *err)
 	return 0;
 }
 
+static int go_on(const struct copy *copy, struct optimfs_error *err)
+{
+	if (copy->how->stop == NULL || !copy->how->stop(copy->how->ctx))
+		return 0;
+	return optimfs_fail(err, ECANCELED, "interrupted");
+}
+
 /* As fill. */
-static int fill_from(struct optimfs_file *file, int fd,
+static int fill_from(const struct copy *copy, struct optimfs_file *file, int fd,
     struct optimfs_error *err)
 {
 	char *buf = malloc(READ_SIZE);
@@ -84,28 +92,31 @@ static int fill_from(struct optimfs_file *file, int fd,
 
 	if (buf == NULL)
 		return ofs_no_memory(err);
-	while (ret == 0 &&
+	while (ret == 0 && (ret = go_on(copy, err)) == 0 &&
 	    (n = optimfs_file_read(file, buf, READ_SIZE, off, err)) != 0) {
 		if (n == -1)
 			ret = err->code == ENOMEM ? -1 : 1;
 		else
 			ret = write_all(fd, buf, (size_t)n, err);
 		off += n > 0 ? (uint64_t)n : 0;
+		if (ret == 0 && copy->how->copied != NULL)
+			copy->how->copied(copy->how->ctx, (uint64_t)n,
+			    copy->name);
 	}
 	free(buf);
 	return ret;
 }
 
 /* 0; 1: the checkpoint has not all of it; -1: it cannot be written. */
-static int fill(struct optimfs *fs, uint64_t node, int fd,
+static int fill(const struct copy *copy, uint64_t node, int fd,
     struct optimfs_error *err)
 {
 	struct optimfs_file *file;
 	int ret;
 
-	if (optimfs_file_open(fs, node, &file, err) == -1)
+	if (optimfs_file_open(copy->fs, node, &file, err) == -1)
 		return err->code == ENOMEM ? -1 : 1;
-	ret = fill_from(file, fd, err);
+	ret = fill_from(copy, file, fd, err);
 	optimfs_file_close(file);
 	if (ret == 0 && fchmod(fd, new_file_mode()) == -1)
 		ret = optimfs_fail(err, errno, "%m");
@@ -113,7 +124,7 @@ static int fill(struct optimfs *fs, uint64_t node, int fd,
 }
 
 /* The file appears under its name complete or not at all: as fill. */
-static int copy_file(struct optimfs *fs, uint64_t node, const char *dest,
+static int copy_file(const struct copy *copy, uint64_t node, const char *dest,
     struct optimfs_error *err)
 {
 	char *temp;
@@ -121,7 +132,7 @@ static int copy_file(struct optimfs *fs, uint64_t node, const char *dest,
 
 	if (fd == -1)
 		return -1;
-	ret = fill(fs, node, fd, err);
+	ret = fill(copy, node, fd, err);
 	if (ret != 0) {
 		optimfs_fail_in(err, "%s", dest);
 		close(fd);
@@ -174,14 +185,13 @@ static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
 		return 0;
 	if (asprintf(&dest, "%s/%s", copy->dest, e->path) == -1)
 		return ofs_no_memory(err);
+	copy->name = e->name;
 	if (is_dir)
 		ret = make_directory(dest, err);
 	else
-		ret = copy_file(copy->fs, e->attr.node, dest, err);
+		ret = copy_file(copy, e->attr.node, dest, err);
 	if (ret == 0 && !is_dir && copy->group != NULL)
 		ofs_task_did(copy->group, e->attr.size);
-	if (ret == 0 && !is_dir && copy->how->copied != NULL)
-		copy->how->copied(copy->how->ctx, e->attr.size, e->name);
 	free(dest);
 	if (ret != 1)
 		return ret;
@@ -312,6 +322,7 @@ int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
 {
 	struct optimfs_group *w = fs->options.world;
 	struct optimfs_error own = { 0 };
+	struct copy one = { .fs = fs, .how = how, .name = path };
 	struct optimfs_attr attr;
 	char *to = NULL;
 	int ret = find(fs, path, dest, how, &attr, &to, &own);
@@ -325,7 +336,7 @@ int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
 	if (ret == 0 && S_ISDIR(attr.mode))
 		ret = copy_directory(fs, attr.node, &to, how, err);
 	else if (ret == 0 && is_first(fs))
-		ret = copy_file(fs, attr.node, to, err) == 0 ? 0 : -1;
+		ret = copy_file(&one, attr.node, to, err) == 0 ? 0 : -1;
 	free(to);
 	return ret;
 }

@@ -17,8 +17,9 @@
 #include "base/memory.h"
 #include "base/sys.h"
 
-#define BUFFER   (1u << 20)
-#define STEP_MAX (1u << 30)
+#define BUFFER    (1u << 20)
+#define STEP_MAX  (1u << 30)
+#define STEP_TOLD ((off_t)64 << 20)
 
 int ofs_write_all(int fd, const void *buf, uint64_t n, uint64_t off,
     struct optimfs_error *err)
@@ -89,7 +90,8 @@ int ofs_copy_range(int in, uint64_t in_off, int out, uint64_t out_off,
 }
 
 /* What is a hole stays one: out is new, and has size bytes of zeros. */
-static int copy_data(int in, uint64_t size, int out, struct optimfs_error *err)
+static int copy_data(int in, uint64_t size, int out,
+    const struct ofs_copy_step *step, struct optimfs_error *err)
 {
 	uint64_t at = 0;
 	struct stat st;
@@ -106,8 +108,13 @@ static int copy_data(int in, uint64_t size, int out, struct optimfs_error *err)
 			to = (off_t)size;
 		if (from < (off_t)at)
 			from = (off_t)at; /* it does not know holes */
+		if (to - from > STEP_TOLD)
+			to = from + STEP_TOLD;
 		if (ofs_copy_range(in, (uint64_t)from, out, (uint64_t)from,
 			(uint64_t)(to - from), err) == -1)
+			return -1;
+		if (step != NULL &&
+		    step->step(step->ctx, (uint64_t)to - at, err) == -1)
 			return -1;
 		at = (uint64_t)to;
 	}
@@ -117,7 +124,8 @@ static int copy_data(int in, uint64_t size, int out, struct optimfs_error *err)
 	    "OFS751 it changed while it was copied");
 }
 
-int ofs_copy_file(int in, uint64_t size, int out, struct optimfs_error *err)
+int ofs_copy_file(int in, uint64_t size, int out,
+    const struct ofs_copy_step *step, struct optimfs_error *err)
 {
 	struct stat st;
 
@@ -129,7 +137,7 @@ int ofs_copy_file(int in, uint64_t size, int out, struct optimfs_error *err)
 	}
 	if (!unable(errno))
 		return optimfs_fail(err, errno, "OFS821 cannot be copied: %m");
-	return copy_data(in, size, out, err);
+	return copy_data(in, size, out, step, err);
 }
 
 static int copy_xattr(int in, int out, const char *name)

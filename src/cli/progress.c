@@ -51,22 +51,38 @@ static double rate_of(const struct ofs_progress *p, double took)
 	    : 0;
 }
 
+static int percent_of(const struct ofs_progress *p)
+{
+	if (p->whole)
+		return (int)p->percent;
+	return p->total == 0
+	    ? 100
+	    : (int)(100 * ((double)p->done / (double)p->total));
+}
+
+/* At the rate that it had. */
+static void put_left(char text[24], const struct ofs_progress *p, double took)
+{
+	double v = rate_of(p, took);
+
+	strcpy(text, "?");
+	if (p->whole && p->percent > 0)
+		put_time(text, took * (100.0 - p->percent) / p->percent);
+	else if (!p->whole && v > 0)
+		put_time(text, (double)(p->total - p->done) / v);
+}
+
 static int print(char *line, size_t size, const struct ofs_progress *p,
     double took, const char *file)
 {
 	char done[OFS_HUMAN_SIZE], total[OFS_HUMAN_SIZE], rate[OFS_HUMAN_SIZE],
-	    left[24] = "?";
-	double v = rate_of(p, took);
-	int percent = p->total == 0
-	    ? 100
-	    : (int)(100 * ((double)p->done / (double)p->total));
+	    left[24];
 
-	if (v > 0)
-		put_time(left, (double)(p->total - p->done) / v);
+	put_left(left, p, took);
 	return snprintf(line, size, "%s: %d %%, %s of %s, %s/s, %s left%s%s",
-	    p->what, percent, ofs_human_bytes(p->done, done),
+	    p->what, percent_of(p), ofs_human_bytes(p->done, done),
 	    ofs_human_bytes(p->total, total),
-	    ofs_human_bytes((uint64_t)v, rate), left,
+	    ofs_human_bytes((uint64_t)rate_of(p, took), rate), left,
 	    file != NULL && *file != '\0' ? ", " : "",
 	    file != NULL ? file : "");
 }
@@ -128,6 +144,14 @@ void ofs_progress_show(struct ofs_progress *p, uint64_t done, uint64_t total,
 	p->total = total;
 	if (is_due(p, t))
 		draw(p, t, file);
+}
+
+void ofs_progress_percent(struct ofs_progress *p, unsigned percent,
+    uint64_t done, uint64_t total, const char *file)
+{
+	p->whole = true;
+	p->percent = percent;
+	ofs_progress_show(p, done, total, file);
 }
 
 void ofs_progress_add(struct ofs_progress *p, uint64_t n, const char *file)

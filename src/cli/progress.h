@@ -26,8 +26,10 @@ struct ofs_progress {
 	double start, last; /* of a line */
 	uint64_t first;     /* that an earlier run had done */
 	uint64_t done, total;
-	unsigned shown; /* lines; */
-	int width;      /* of the terminal's line */
+	bool whole;       /* done and total are but a part of the work: */
+	unsigned percent; /* of all of it */
+	unsigned shown;   /* lines; */
+	int width;        /* of the terminal's line */
 };
 
 /* On standard error, unless quiet. */
@@ -37,6 +39,9 @@ void ofs_progress_init(struct ofs_progress *p, const char *what, bool quiet,
  * at most. */
 void ofs_progress_show(struct ofs_progress *p, uint64_t done, uint64_t total,
     const char *file);
+/* The same where the bytes are but a part of the work. */
+void ofs_progress_percent(struct ofs_progress *p, unsigned percent,
+    uint64_t done, uint64_t total, const char *file);
 /* n more bytes of the total that is known. */
 void ofs_progress_add(struct ofs_progress *p, uint64_t n, const char *file);
 /* Something else is about to be printed: end the terminal's line. */

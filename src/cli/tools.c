@@ -89,6 +89,8 @@ int ofs_tool_status(int code)
 	case EOPNOTSUPP:
 	case ENOSYS:
 		return OFS_EXIT_UNSUPPORTED;
+	case ECANCELED:
+		return OFS_EXIT_INTERRUPTED;
 	case EPERM:
 	case E2BIG: /* beyond a limit that was set */
 		return OFS_EXIT_REFUSED;

@@ -18,6 +18,7 @@ enum ofs_exit {
 	OFS_EXIT_UNSUPPORTED = 4, /* understood, but not supported */
 	OFS_EXIT_REFUSED = 5,     /* refused by policy */
 	OFS_EXIT_UNSYNCED = 6,    /* published, but the last sync failed */
+	OFS_EXIT_INTERRUPTED = 130,
 };
 
 /* A verb. argv[0] of run is the verb itself; run returns an enum ofs_exit.

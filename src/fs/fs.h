@@ -198,8 +198,7 @@ struct optimfs {
 	char *mount_info;
 	char *(*stats)(void *ctx);
 	void *stats_ctx;
-	void (*checked)(void *ctx, uint64_t done, uint64_t total);
-	void *checked_ctx;
+	struct optimfs_watch watch;
 };
 
 /* An open file: bytes in memory, generated lines, or a composition. */

@@ -165,11 +165,21 @@ static uint64_t bytes_of(const struct ofs_snapshot *snap, uint32_t index)
 	return t == NULL ? 0 : ofs_tensor_bytes(snap->cat, t);
 }
 
-void optimfs_fsck_progress(struct optimfs *fs,
-    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx)
+void optimfs_watch(struct optimfs *fs, const struct optimfs_watch *how)
 {
-	fs->checked = progress;
-	fs->checked_ctx = ctx;
+	fs->watch = *how;
+}
+
+static int tell(const struct ofs_snapshot *snap, uint64_t done, uint64_t total,
+    uint32_t index, struct optimfs_error *err)
+{
+	const struct optimfs_watch *w = &snap->fs->watch;
+
+	if (w->progress != NULL)
+		w->progress(w->ctx, done, total, snap->tree.node[index].name);
+	if (w->stop != NULL && w->stop(w->ctx))
+		return optimfs_fail(err, ECANCELED, "interrupted");
+	return 0;
 }
 
 static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
@@ -188,9 +198,8 @@ static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
 		if (ret == 0)
 			ret = after_entry(c, &looked, err);
 		done += bytes_of(c->snap, i);
-		if (data && c->snap->fs->checked != NULL)
-			c->snap->fs->checked(c->snap->fs->checked_ctx, done,
-			    total);
+		if (ret == 0 && data)
+			ret = tell(c->snap, done, total, i, err);
 	}
 	for (uint32_t i = 0; c->world != NULL && i < c->snap->cat->nobjects;
 	     i++)

@@ -103,7 +103,9 @@ static void control_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 
 	optimfs_status(snap->fs, &s);
 	if (s.percent >= 0)
-		ofs_buf_printf(out, "committing %d%%\n", s.percent);
+		ofs_buf_printf(out,
+		    "committing %d%% %" PRIu64 " %" PRIu64 " %s\n", s.percent,
+		    s.done, s.total, s.doing);
 	else if (s.files == 0)
 		ofs_buf_puts(out, "clean\n");
 	else

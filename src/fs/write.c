@@ -321,8 +321,6 @@ int ofs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 
 	if (err == NULL)
 		err = &own;
-	if (!file->writes)
-		return 0;
 	if (what_failed(file, err) == -1)
 		return -1;
 	ret = accept_any(file, err);
@@ -331,8 +329,14 @@ int ofs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 
 int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_snapshot *snap = ofs_enter_write(file->fs);
-	int ret = ofs_file_flush(file, err);
+	struct ofs_snapshot *snap;
+	int ret;
+
+	/* who only reads does not wait for a commit to close a file */
+	if (!file->writes)
+		return 0;
+	snap = ofs_enter_write(file->fs);
+	ret = ofs_file_flush(file, err);
 	ofs_leave_write(snap);
 	return ret;
 }

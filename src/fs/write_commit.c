@@ -111,7 +111,8 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 		ofs_let_writers(fs);
 		return 0;
 	}
-	atomic_store(&fs->now->overlay->percent, 1);
+	ofs_overlay_doing(fs->now->overlay, "");
+	ofs_overlay_progress(fs->now->overlay, 0, 0, 0);
 	ret = commit_held(fs, stop, ctx, err);
 	atomic_store(&fs->now->overlay->percent, 0);
 	ofs_let_writers(fs);
@@ -230,7 +231,10 @@ void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
 		.files = s.files,
 		.bytes = s.bytes,
 		.percent = s.percent,
+		.done = s.done,
+		.total = s.total,
 	};
+	memcpy(status->doing, s.doing, sizeof(s.doing));
 }
 
 int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)

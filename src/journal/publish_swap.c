@@ -71,7 +71,8 @@ static int copy_whole(struct walk *w, const char *rel)
 		fail(w, rel);
 	else if ((out = ofs_sys_create(w->gen, rel, 0600)) == -1)
 		fail(w, rel);
-	else if (ofs_copy_file(in, (uint64_t)st.st_size, out, w->err) == 0 &&
+	else if (ofs_copy_file(in, (uint64_t)st.st_size, out, NULL, w->err) ==
+		0 &&
 	    ofs_copy_attributes(in, out, w->err) == 0)
 		ret = copy_times(out, &st) == -1 || ofs_sys_fsync(out) == -1
 		    ? fail(w, rel)

@@ -3,7 +3,9 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "overlay/overlay_impl.h"
@@ -87,6 +89,7 @@ struct ofs_overlay *ofs_overlay_new(const struct ofs_overlay_base *base,
 	e->stage = stage;
 	e->scratch = scratch;
 	pthread_rwlock_init(&e->names, NULL);
+	pthread_mutex_init(&e->told, NULL);
 	if (new_tables(e, base, err) == 0)
 		return e;
 	e->keep = true;
@@ -146,6 +149,7 @@ void ofs_overlay_free(struct ofs_overlay *e)
 	free_tables(e);
 	e->ops->free(e->ops_ctx);
 	pthread_rwlock_destroy(&e->names);
+	pthread_mutex_destroy(&e->told);
 	free(e);
 }
 
@@ -180,11 +184,22 @@ static bool node_differs(const struct ofs_overlay *e,
 	return f != NULL && ofs_overlay_file_differs(f);
 }
 
+static void put_progress(struct ofs_overlay *e, struct ofs_overlay_status *s)
+{
+	s->done = atomic_load(&e->done);
+	s->total = atomic_load(&e->total);
+	pthread_mutex_lock(&e->told);
+	memcpy(s->doing, e->doing, sizeof(s->doing));
+	pthread_mutex_unlock(&e->told);
+}
+
 void ofs_overlay_status(struct ofs_overlay *e, struct ofs_overlay_status *s)
 {
 	*s = (struct ofs_overlay_status){
 		.percent = (int)atomic_load(&e->percent) - 1,
 	};
+	if (s->percent >= 0)
+		put_progress(e, s);
 	if (e->published)
 		return;
 	pthread_rwlock_rdlock(&e->names);
@@ -200,9 +215,23 @@ void ofs_overlay_status(struct ofs_overlay *e, struct ofs_overlay_status *s)
 	pthread_rwlock_unlock(&e->names);
 }
 
-void ofs_overlay_progress(struct ofs_overlay *e, unsigned percent)
+void ofs_overlay_progress(struct ofs_overlay *e, unsigned percent,
+    uint64_t done, uint64_t total)
 {
+	atomic_store(&e->done, done);
+	atomic_store(&e->total, total);
 	atomic_store(&e->percent, percent + 1);
+}
+
+/* A name is cut; control bytes are none of a line's. */
+void ofs_overlay_doing(struct ofs_overlay *e, const char *what)
+{
+	pthread_mutex_lock(&e->told);
+	snprintf(e->doing, sizeof(e->doing), "%s", what);
+	for (char *p = e->doing; *p != '\0'; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+	pthread_mutex_unlock(&e->told);
 }
 
 /* What was made is no more; the rest is as the checkpoint has it. */
@@ -317,6 +346,8 @@ struct ofs_overlay *ofs_overlay_next(struct ofs_overlay *old,
 	e->unsafe = old->unsafe;
 	e->last_id = old->last_id;
 	e->percent = old->percent;
+	e->done = atomic_load(&old->done);
+	e->total = atomic_load(&old->total);
 	e->changed = old->changed + 1;
 	e->names_changed = old->names_changed + 1;
 	return e;

@@ -143,9 +143,12 @@ void ofs_overlay_free(struct ofs_overlay *overlay);
 /* Drop everything; no writer may be active. */
 int ofs_overlay_abort(struct ofs_overlay *overlay, struct optimfs_error *err);
 
+#define OFS_OVERLAY_DOING 80
 struct ofs_overlay_status {
 	uint64_t files, bytes; /* that differ; that are staged */
 	int percent;           /* of a commit under way; -1: there is none */
+	uint64_t done, total;  /* bytes that it writes */
+	char doing[OFS_OVERLAY_DOING];
 };
 void ofs_overlay_status(struct ofs_overlay *overlay,
     struct ofs_overlay_status *status);
@@ -153,8 +156,12 @@ void ofs_overlay_status(struct ofs_overlay *overlay,
  * written can be read? */
 bool ofs_overlay_is_template(const struct ofs_overlay *overlay);
 bool ofs_overlay_dirty(struct ofs_overlay *overlay);
-/* How far a commit is, for ofs_overlay_status. */
-void ofs_overlay_progress(struct ofs_overlay *overlay, unsigned percent);
+/* How far a commit is, for ofs_overlay_status: percent of all there is to do,
+ * and how many of the bytes that it writes. */
+void ofs_overlay_progress(struct ofs_overlay *overlay, unsigned percent,
+    uint64_t done, uint64_t total);
+/* What it is doing: the name of a file, or words; "": something else. */
+void ofs_overlay_doing(struct ofs_overlay *overlay, const char *what);
 /* How often anything was changed; names, and what files are. */
 uint64_t ofs_overlay_generation(const struct ofs_overlay *overlay);
 uint64_t ofs_overlay_names_generation(const struct ofs_overlay *overlay);

@@ -116,6 +116,9 @@ struct ofs_overlay {
 	/* Of names and of what files are: views are rendered anew. */
 	_Atomic uint64_t names_changed, changed;
 	_Atomic unsigned percent; /* of a commit, plus one; 0: none */
+	_Atomic uint64_t done, total;
+	pthread_mutex_t told; /* for what follows */
+	char doing[OFS_OVERLAY_DOING];
 	struct ofs_replay found;
 };
 

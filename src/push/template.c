@@ -81,6 +81,20 @@ static int pen_put(struct pen *p, const void *bytes, uint64_t n, uint64_t at,
 	return 0;
 }
 
+/* n more bytes of all files have their place. */
+static int tell(const struct optimfs *fs, struct ofs_template *s, uint64_t n,
+    const char *name, struct optimfs_error *err)
+{
+	const struct optimfs_watch *w = &fs->watch;
+
+	s->done += n;
+	if (w->progress != NULL)
+		w->progress(w->ctx, s->done, s->total, name);
+	if (w->stop != NULL && w->stop(w->ctx))
+		return optimfs_fail(err, ECANCELED, "interrupted");
+	return 0;
+}
+
 /* What is no tensor of the pieces that begin at base. */
 static int write_pieces(struct ofs_template *s, uint32_t file, struct pen *pen,
     const struct ofs_composition *c, uint64_t base, struct optimfs_error *err)
@@ -99,8 +113,9 @@ static int write_pieces(struct ofs_template *s, uint32_t file, struct pen *pen,
 	return ret;
 }
 
-static int write_spans(struct ofs_template *s, uint32_t file, int fd,
-    struct ofs_view_file *from, struct optimfs_error *err)
+static int write_spans(const struct optimfs *fs, struct ofs_template *s,
+    uint32_t file, int fd, struct ofs_view_file *from,
+    struct optimfs_error *err)
 {
 	uint64_t size = s->file[file].size, at = 0, base, len;
 	struct pen pen = { .fd = fd, .buf = malloc(BUFFER) };
@@ -115,6 +130,9 @@ static int write_spans(struct ofs_template *s, uint32_t file, int fd,
 		if (ret == -1)
 			break;
 		ret = write_pieces(s, file, &pen, &c, base, err);
+		if (ret == 0)
+			ret = tell(fs, s, base + c.size - at,
+			    s->file[file].name, err);
 		at = base + c.size;
 		ofs_composition_fini(&c);
 	}
@@ -156,7 +174,7 @@ static int write_file(struct ofs_snapshot *snap, struct ofs_at at, int dir,
 	if (fd == -1 || ftruncate(fd, (off_t)f->size) == -1)
 		ret = optimfs_fail(err, errno, "OFS801 %s: %m", f->name);
 	else
-		ret = write_spans(s, file, fd, from, err);
+		ret = write_spans(snap->fs, s, file, fd, from, err);
 	if (ret == 0 && fsync(fd) == -1)
 		ret = optimfs_fail(err, errno, "OFS801 %s: fsync: %m", f->name);
 	if (fd != -1)
@@ -195,6 +213,25 @@ static int sync_dirs(struct ofs_snapshot *snap, struct ofs_at view, uint32_t n,
 	return sync_dir(dir, ".", err);
 }
 
+/* How long all files will be, where somebody wants to know. */
+static int measure(struct ofs_snapshot *snap, struct ofs_at view, uint32_t n,
+    struct ofs_template *s, struct optimfs_error *err)
+{
+	struct ofs_at at = { view.space, 1 };
+	uint64_t size;
+
+	if (snap->fs->watch.progress == NULL)
+		return 0;
+	for (; at.index < n; at.index++) {
+		if (ofs_view_is_dir(snap, at))
+			continue;
+		if (ofs_view_size(snap, at, &size, err) == -1)
+			return -1;
+		s->total += size;
+	}
+	return tell(snap->fs, s, 0, NULL, err);
+}
+
 /* Directories come before what is in them. */
 int ofs_template_write(struct ofs_snapshot *snap, struct ofs_at view, int dir,
     struct ofs_template *s, struct optimfs_error *err)
@@ -207,6 +244,8 @@ int ofs_template_write(struct ofs_snapshot *snap, struct ofs_at view, int dir,
 	s->file = calloc((size_t)n + 1, sizeof(*s->file));
 	if (s->file == NULL)
 		return ofs_no_memory(err);
+	if (measure(snap, view, n, s, err) == -1)
+		return -1;
 	for (; at.index < n; at.index++) {
 		char *name = s->file[s->n].name;
 

@@ -54,6 +54,7 @@ struct ofs_template {
 		uint64_t hash;
 	} * own;
 	uint32_t nown, own_cap;
+	uint64_t done, total; /* bytes of its files, while it is written */
 };
 
 void ofs_template_fini(struct ofs_template *s);

@@ -54,7 +54,8 @@ static bool stopped(void *ctx)
 
 	if (c->total > 0)
 		ofs_overlay_progress(c->e,
-		    done < c->total ? (unsigned)(done * 99 / c->total) : 99);
+		    done < c->total ? (unsigned)(done * 99 / c->total) : 99,
+		    done, c->total);
 	return c->stop != NULL && c->stop(c->ctx);
 }
 
@@ -182,6 +183,7 @@ static int fill(struct committing *c, struct optimfs_error *err)
 		return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_TEMPLATE);
 	for (size_t i = 0; i < c->template.nsums; i++)
 		c->total += c->template.sum[i].n;
+	ofs_overlay_doing(c->e, "checksums");
 	ret = match_objects(c, err);
 	if (ret == 0)
 		ret = ofs_template_sums(&c->template, dir, &how, err);
@@ -191,12 +193,13 @@ static int fill(struct committing *c, struct optimfs_error *err)
 	return ret;
 }
 
-static void follow(void *ctx, uint64_t done, uint64_t total)
+static void follow(void *ctx, uint64_t done, uint64_t total, const char *file)
 {
 	struct committing *c = ctx;
 
 	atomic_store(&c->done, done);
 	c->total = total;
+	ofs_overlay_doing(c->e, file);
 	(void)stopped(c);
 }
 
@@ -206,8 +209,7 @@ static int render_anew(struct committing *c, struct ofs_overrides *values,
 {
 	struct optimfs_reshard how = {
 		.to = c->template.layout,
-		.progress = follow,
-		.ctx = c,
+		.watch = { .progress = follow, .ctx = c },
 	};
 	char *path;
 	int ret;

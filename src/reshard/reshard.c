@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/human.h"
 #include "base/memory.h"
 #include "cluster/task.h"
 #include "reshard/leftover.h"
@@ -161,14 +162,14 @@ static uint64_t written(const struct ofs_reshard *r)
 
 static void say_resumed(struct ofs_reshard *r)
 {
-	char text[512];
+	char text[512], done[OFS_HUMAN_SIZE], total[OFS_HUMAN_SIZE];
 
 	if (!r->lead || !atomic_load(&r->noted) || r->how->say == NULL)
 		return;
 	snprintf(text, sizeof(text),
-	    "goes on from %.300s: %" PRIu64 " of %" PRIu64
-	    " MiB are there already",
-	    ofs_stage_path(r->stage), r->done >> 20, r->total >> 20);
+	    "goes on from %.300s: %s of %s are there already",
+	    ofs_stage_path(r->stage), ofs_human_bytes(r->done, done),
+	    ofs_human_bytes(r->total, total));
 	r->how->say(r->how->ctx, text);
 }
 

@@ -30,6 +30,15 @@ struct part {
 	uint32_t n;
 };
 
+static int go_on(const struct ofs_reshard *r, struct optimfs_error *err)
+{
+	const struct optimfs_watch *w = &r->how->watch;
+
+	if (w->stop == NULL || !w->stop(w->ctx))
+		return 0;
+	return optimfs_fail(err, ECANCELED, "interrupted");
+}
+
 static void fail(struct ofs_reshard *r, const struct optimfs_error *err)
 {
 	pthread_mutex_lock(&r->lock);
@@ -315,7 +324,7 @@ static void *work(void *ctx)
 	int ret = buf == NULL ? ofs_no_memory(&err) : 1;
 
 	while (ret == 1 && !atomic_load(&r->failed)) {
-		ret = take(r, &p, &err);
+		ret = go_on(r, &err) == 0 ? take(r, &p, &err) : -1;
 		if (ret == 1 && one_part(r, &p, buf, &err) == -1)
 			ret = -1;
 	}
@@ -331,8 +340,24 @@ static void *work(void *ctx)
 
 void ofs_reshard_tell(struct ofs_reshard *r)
 {
-	if (r->lead && r->how->progress != NULL)
-		r->how->progress(r->how->ctx, atomic_load(&r->done), r->total);
+	const struct optimfs_watch *w = &r->how->watch;
+	char name[OFS_FILE_NAME] = "";
+	struct optimfs_error err;
+
+	if (!r->lead)
+		return;
+	if (w->progress != NULL) {
+		pthread_mutex_lock(&r->lock);
+		if (r->at < r->n)
+			ofs_view_path(r->snap,
+			    (struct ofs_at){
+				r->view.space, r->file[r->at].index },
+			    name);
+		pthread_mutex_unlock(&r->lock);
+		w->progress(w->ctx, atomic_load(&r->done), r->total, name);
+	}
+	if (go_on(r, &err) == -1)
+		fail(r, &err);
 }
 
 static void look_at_others(struct ofs_reshard *r)

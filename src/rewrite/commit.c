@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "base/copy.h"
 #include "base/memory.h"
 #include "rewrite/rewrite_impl.h"
 #include "rewrite/update.h"
@@ -33,7 +34,14 @@ int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err)
 static void reached(const struct ofs_commit *c, unsigned percent)
 {
 	if (c->job->overlay != NULL)
-		ofs_overlay_progress(c->job->overlay, percent);
+		ofs_overlay_progress(c->job->overlay, percent, c->done,
+		    c->total);
+}
+
+static void doing(const struct ofs_commit *c, const char *what)
+{
+	if (c->job->overlay != NULL)
+		ofs_overlay_doing(c->job->overlay, what);
 }
 
 void ofs_commit_did(struct ofs_commit *c, uint64_t bytes)
@@ -43,6 +51,35 @@ void ofs_commit_did(struct ofs_commit *c, uint64_t bytes)
 		reached(c,
 		    PLACED +
 			(unsigned)(c->done * (WRITTEN - PLACED) / c->total));
+}
+
+int ofs_commit_make(struct ofs_commit *c, const char *rel, const char *like,
+    int *fd, struct optimfs_error *err)
+{
+	doing(c, rel);
+	return ofs_publish_file(c->publish, rel, like, fd, err);
+}
+
+static int did(void *ctx, uint64_t n, struct optimfs_error *err)
+{
+	struct ofs_commit *c = ctx;
+
+	ofs_commit_did(c, n);
+	return ofs_commit_go_on(c, err);
+}
+
+int ofs_commit_copy(struct ofs_commit *c, int in, uint64_t size, int out,
+    struct optimfs_error *err)
+{
+	const struct ofs_copy_step step = { did, c };
+	uint64_t before = c->done;
+
+	if (ofs_copy_file(in, size, out, &step, err) == -1)
+		return -1;
+	/* blocks that were shared, or a hole at its end */
+	if (c->done < before + size)
+		ofs_commit_did(c, before + size - c->done);
+	return 0;
 }
 
 /* What no part took a place for. */
@@ -168,9 +205,11 @@ static int run(struct ofs_commit *c, void **state, struct optimfs_error *err)
 	if (!ofs_publish_any(c->publish))
 		return 0;
 	reached(c, WRITTEN);
+	doing(c, "reading the new files again");
 	if (ofs_commit_verify(c, err) == -1 || check_source(c, err) == -1)
 		return -1;
 	reached(c, VERIFIED);
+	doing(c, "putting them in place");
 	if (ofs_commit_go_on(c, err) == -1)
 		return -1;
 	if (c->job->overlay != NULL)

@@ -63,5 +63,11 @@ struct ofs_commit;
 int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err);
 /* So many bytes of the total are done. */
 void ofs_commit_did(struct ofs_commit *c, uint64_t bytes);
+/* ofs_publish_file for a commit, which says so. */
+int ofs_commit_make(struct ofs_commit *c, const char *rel, const char *like,
+    int *fd, struct optimfs_error *err);
+/* ofs_copy_file for a commit: it is told, and can be stopped. */
+int ofs_commit_copy(struct ofs_commit *c, int in, uint64_t size, int out,
+    struct optimfs_error *err);
 
 #endif

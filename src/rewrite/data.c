@@ -249,7 +249,7 @@ static bool is_zip(int fd)
 }
 
 /* The bytes of an object as the whole of out. */
-static int copy_object(const struct ofs_commit *c, uint32_t object, int out,
+static int copy_object(struct ofs_commit *c, uint32_t object, int out,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = &c->cat->objects[object];
@@ -259,7 +259,7 @@ static int copy_object(const struct ofs_commit *c, uint32_t object, int out,
 		return bring(c, o, out, err);
 	if (ofs_commit_open(c, object, &in, err) == -1)
 		return -1;
-	ret = ofs_copy_file(in, o->size, out, err);
+	ret = ofs_commit_copy(c, in, o->size, out, err);
 	close(in);
 	return ret;
 }
@@ -272,15 +272,14 @@ int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
 
 	if (ofs_commit_go_on(c, err) == -1)
 		return -1;
-	ret = ofs_publish_file(c->publish, rel == NULL ? o->path : rel, o->path,
-	    &out, err);
+	ret =
+	    ofs_commit_make(c, rel == NULL ? o->path : rel, o->path, &out, err);
 	if (ret == 0)
 		ret = copy_object(c, object, out, err);
 	if (ret == 0 && rel == NULL && is_zip(out))
 		ret = ofs_commit_fix_sums(c, out, 0, o->size, false, err);
 	if (ret == -1)
 		return optimfs_fail_in(err, "%.200s", o->path);
-	ofs_commit_did(c, o->size);
 	for (size_t i = ofs_commit_moved(c, object);
 	     i < c->nmoved && c->moved[i].object == object; i++) {
 		c->moved[i].fd = out;

@@ -127,7 +127,7 @@ kind 'SGD with momentum' pytorch/dcp_opt_sgd_w2/ckpt
 # A mount stands for its checkpoint.
 why=$(requires mount)
 if [ -n "$why" ]; then
-	skip 34 "${why#*SKIP }"
+	skip 35 "${why#*SKIP }"
 	done_testing
 fi
 mnt=$(point a)
@@ -164,7 +164,9 @@ ok "info of what is not committed" "$OPTIMFS" info "$mnt"
 has "shows the checkpoint" '^  group 0  lr 0\.001,'
 like "and says so" "$(cat "$scratch/err")" \
     "optimfs: $mnt: not committed yet: 1 file *; this is the checkpoint without them"
-ok "commit" "$OPTIMFS" commit "$mnt"
+ok "commit --json" "$OPTIMFS" commit --json "$mnt"
+is "says that it is done" "$(cat "$scratch/out")" \
+    "{\"v\":1,\"mountpoint\":\"$mnt\",\"synced\":true}"
 ok "info of what is committed" "$OPTIMFS" info "$mnt"
 has "shows it" '^  group 0  lr 1e-05,'
 is "and says no more" "$(cat "$scratch/err")" ''

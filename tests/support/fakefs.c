@@ -600,10 +600,9 @@ int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
 	return 0;
 }
 
-void optimfs_fsck_progress(struct optimfs *fs,
-    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx)
+void optimfs_watch(struct optimfs *fs, const struct optimfs_watch *how)
 {
-	(void)fs, (void)progress, (void)ctx;
+	(void)fs, (void)how;
 }
 
 char *optimfs_summary(struct optimfs *fs, const char *path,

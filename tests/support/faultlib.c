@@ -5,8 +5,11 @@
 /* FAULT_TRACE=FILE   a line for each call: its number, class, name, and what
  *                    it is about; and "=" lines that say what it did
  * FAULT_AT=N         at call N, counted from 1,
+ * FAULT_PATH=TEXT    or at the first one about a path with TEXT in it that
+ *                    changes something,
  * FAULT_HOW=FAULT    this happens (enum fault)
  * FAULT_CODE=ERRNO   with this error
+ * FAULT_GATE=FILE    what FAULT_WAIT waits for
  *
  * Calls on descriptor FAULT_MARK_FD are no system calls but marks of the
  * program in its trace. Everything here goes to the kernel by syscall(2) or to
@@ -31,6 +34,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What a call does: what a full disk refuses, or one that is read-only, or one
@@ -44,7 +48,8 @@ enum class {
 
 static atomic_long count;
 static atomic_bool locked; /* between the marks */
-static long at;
+static atomic_long at;
+static const char *where;
 static int code;
 static enum fault how;
 static int trace = -1;
@@ -64,6 +69,7 @@ __attribute__((constructor)) static void begin(void)
 		trace = (int)syscall(SYS_openat, AT_FDCWD, path,
 		    O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	at = number("FAULT_AT");
+	where = getenv("FAULT_PATH");
 	how = (enum fault)number("FAULT_HOW");
 	code = (int)number("FAULT_CODE");
 }
@@ -127,6 +133,16 @@ static const char *about(int fd, const char *path, char out[2 * PATH_MAX])
 	return out;
 }
 
+static void wait_gate(void)
+{
+	const struct timespec tick = { .tv_nsec = 10000000 };
+	const char *gate = getenv("FAULT_GATE");
+
+	while (gate != NULL &&
+	    syscall(SYS_faccessat, AT_FDCWD, gate, F_OK) == -1)
+		nanosleep(&tick, NULL);
+}
+
 /* Is it this call's turn to fail? n: what it has to write, or NULL. */
 static bool fails(const char *name, enum class class, int fd, const char *path,
     size_t *n)
@@ -136,6 +152,9 @@ static bool fails(const char *name, enum class class, int fd, const char *path,
 
 	if (trace != -1)
 		say("%ld\t%c\t%s\t%s\n", k, class, name, about(fd, path, of));
+	if (at == 0 && where != NULL && class != LOOK &&
+	    strstr(about(fd, path, of), where) != NULL)
+		at = k;
 	if (how == FAULT_STOP && k >= at && class != LOOK &&
 	    atomic_load(&locked))
 		raise(SIGSTOP);
@@ -144,6 +163,12 @@ static bool fails(const char *name, enum class class, int fd, const char *path,
 		return true;
 	}
 	if (k != at || how == FAULT_FROM || how == FAULT_STOP)
+		return false;
+	if (how == FAULT_INTERRUPT)
+		raise(SIGINT);
+	if (how == FAULT_WAIT)
+		wait_gate();
+	if (how == FAULT_INTERRUPT || how == FAULT_WAIT)
 		return false;
 	if (how == FAULT_KILL || (how == FAULT_TORN && n == NULL))
 		die();

@@ -19,6 +19,8 @@ enum fault {
 	FAULT_FROM,  /* it fails, and so do all like it from then on */
 	FAULT_STOP,  /* the process stops before it, and before each one after
 		      * it that changes something, while it has the lock */
+	FAULT_INTERRUPT, /* the process gets SIGINT, and the call is made */
+	FAULT_WAIT,      /* it waits until the file FAULT_GATE is there */
 };
 
 #endif

@@ -109,6 +109,24 @@ static void lines(void)
 	    "count");
 }
 
+/* Bytes that are not all there is to do. */
+static void part(void)
+{
+	struct output o;
+
+	begin(&o, false, true);
+	clock_now = 1000;
+	ofs_progress_percent(&o.p, 0, 0, 1000000000, "");
+	clock_now = 1010;
+	ofs_progress_percent(&o.p, 25, 400000000, 1000000000, "a");
+	ofs_progress_end(&o.p, true);
+	says(&o,
+	    "reshard: 0 %, 0 B of 1.00 GB, 0 B/s, ? left\n"
+	    "reshard: 25 %, 400 MB of 1.00 GB, 40.0 MB/s, 30 s left, a\n"
+	    "reshard: 400 MB in 10 s, 40.0 MB/s\n",
+	    "percent and time are of the whole, bytes of the part");
+}
+
 static void quiet(void)
 {
 	struct ofs_progress p;
@@ -123,6 +141,7 @@ int main(void)
 {
 	terminal();
 	lines();
+	part();
 	quiet();
 	return done_testing();
 }

@@ -117,7 +117,7 @@ static int write_index(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	int fd, ret = splice_index(d, &index, err);
 
 	if (ret == 0)
-		ret = ofs_publish_file(d->c->publish, d->name, NULL, &fd, err);
+		ret = ofs_commit_make(d->c, d->name, NULL, &fd, err);
 	if (ret == 0)
 		ret = ofs_write_all(fd, index.data, index.len, 0, err);
 	ofs_buf_fini(&index);

@@ -69,7 +69,7 @@ static int new_out(struct ofs_commit_dcp *d, int rank, const char *like,
 	else
 		ret = like == NULL
 		    ? 0
-		    : ofs_publish_file(d->c->publish, path, like, &o.fd, err);
+		    : ofs_commit_make(d->c, path, like, &o.fd, err);
 	free(path);
 	if (ret == -1) {
 		free(o.path);

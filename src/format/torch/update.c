@@ -428,7 +428,7 @@ static int open_file(void *ctx, int *fd, uint64_t *off,
 	struct file *f = ctx;
 
 	*off = 0;
-	return ofs_publish_file(f->c->publish, f->rel, NULL, fd, err);
+	return ofs_commit_make(f->c, f->rel, NULL, fd, err);
 }
 
 uint32_t ofs_commit_object(const struct ofs_commit *c, const char *rel)

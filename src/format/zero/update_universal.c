@@ -260,9 +260,9 @@ static int copy_file(const struct files *f, uint32_t object, const char *rel,
 
 	if (ofs_commit_open(f->c, object, &in, f->err) == -1)
 		return -1;
-	ret = ofs_publish_file(f->c->publish, rel, o->path, fd, f->err);
+	ret = ofs_commit_make(f->c, rel, o->path, fd, f->err);
 	if (ret == 0)
-		ret = ofs_copy_file(in, o->size, *fd, f->err);
+		ret = ofs_copy_file(in, o->size, *fd, NULL, f->err);
 	close(in);
 	if (ret == 0)
 		ret = ofs_commit_fix_sums(f->c, *fd, 0, o->size, false, f->err);
