@@ -27,7 +27,9 @@ function __optimfs_options
 end
 
 function __optimfs_mounts
-    awk '/ - fuse.optimfs /{ print $5 }' /proc/self/mountinfo
+    set -l from /proc/self/mountinfo
+    set -q OPTIMFS_MOUNTINFO; and set from $OPTIMFS_MOUNTINFO
+    awk '/ - fuse.optimfs /{ print $5 }' $from
 end
 
 function __optimfs_inside

@@ -72,5 +72,59 @@ parses() { # parses SHELL FILE
 parses zsh _optimfs
 parses fish optimfs.fish
 
+# They find the program on PATH.
+bin=$(mktemp -d)
+trap 'rm -rf "$mounts" "$bin"' EXIT
+printf '#!/bin/sh\nexec "%s" "$@"\n' "$OPTIMFS" >"$bin/optimfs"
+chmod +x "$bin/optimfs"
+PATH=$bin:$PATH
+
+# What compadd is given, among it what completes the last word.
+zsh_offers() {
+	zsh -f -c '
+		compdef() { }
+		compadd() {
+			local skip=1
+			for word; do
+				[[ $skip == 0 && $word == $PREFIX* ]] && print -r -- $word
+				[[ $word == -- ]] && skip=0
+			done
+		}
+		_describe() { print -rl -- ${(P)2%%:*} | grep "^$PREFIX"; }
+		_files() { }
+		words=(optimfs "$@") CURRENT=$(($# + 1)) PREFIX=${@[-1]}
+		. '"'$TOP_SRCDIR'"'/completions/_optimfs
+	' zsh "$@" | sort -u | tr '\n' ' '
+}
+fish_offers() {
+	fish -N -c 'source '"'$TOP_SRCDIR'"'/completions/optimfs.fish
+		complete -C "$argv[1]"' "optimfs $*" |
+		sed 's/\t.*//' | sort -u | tr '\n' ' '
+}
+same() { # same SHELL "WANTED " WORD...
+	sh=$1 want=$2
+	shift 2
+	command -v "$sh" >/dev/null || return
+	n=$((n + 1))
+	has=$("${sh}_offers" "$@")
+	if [ "$has" = "$want" ]; then
+		echo "ok $n - $sh: optimfs $*"
+	else
+		bad=$((bad + 1))
+		echo "not ok $n - $sh: optimfs $*"
+		echo "# has $has"
+		echo "# not $want"
+	fi
+}
+for sh in zsh fish; do
+	same $sh "report reshard " re
+	same $sh "dcp-st@ dcp@ " reshard --to d
+	same $sh "zero1@ zero2@ zero3@ " mkfs --layout z
+	same $sh "type=safetensors " ls -o type=s
+	same $sh "/mnt/ck " umount /mnt/
+	same $sh "--data " fsck --d
+	same $sh "model/ " ls "$ck" m
+done
+
 echo "1..$n"
 [ $bad = 0 ]
