@@ -22,6 +22,13 @@ for page in docs/man/*.[1-8]; do
 	ok "$name is in the spec file" grep -q "/$name\*\$" \
 	    contrib/optimfs.spec
 done
+for file in bash-completion/completions/optimfs zsh/site-functions/_optimfs \
+    fish/vendor_completions.d/optimfs.fish; do
+	ok "$file is in Debian's package" grep -q "^usr/share/$file" \
+	    debian/optimfs.install
+	ok "$file is in the spec file" grep -qx "%{_datadir}/$file" \
+	    contrib/optimfs.spec
+done
 while read -r doc; do
 	ok "$doc is there to be packed" test -f "$doc"
 done <debian/optimfs.docs
