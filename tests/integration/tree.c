@@ -93,6 +93,7 @@ static const struct source {
 	    .dir = "megatron",
 	    .more = true },
 	{ .name = "named_optimizer_w2", .path = "ckpt" },
+	{ .name = "rank_dtensor_fsdp2_tp_w4", .path = "ckpt" },
 	{ .name = "safetensors_plain", .path = "ckpt" },
 	{ .name = "torchsave_full", .path = "ckpt/state.pt" },
 	{ .name = "torchsave_full", .path = "ckpt/state_legacy.pt" },

@@ -513,17 +513,45 @@ struct spec {
 	const char *placement[2]; /* "Shard", "_StridedShard", ... */
 	int64_t split, n, at[2], mesh[2], local;
 	float first[4];
-	bool old; /* before PyTorch 2.10 */
+	enum { OLDER, V2_10, V2_14 } torch;
 };
 
 /* The first rank of a mesh, which says so unless it is 0. */
 static int base;
 
+/* A dimension of PyTorch 2.14's mesh. */
+static void put_axis(struct ofs_buf *b, size_t n, const int64_t *shape)
+{
+	new_object(b, "torch.distributed._mesh_layout", "_FlatLayout");
+	mk_ops(b, "}(");
+	mk_str(b, "shape");
+	mk_tuple(b, n, shape);
+	mk_ops(b, "ub");
+}
+
+/* The last dimension, when it is 1 long, is one of no dimensions; otherwise it
+ * is that and one of 1. */
+static void put_axes(struct ofs_buf *b, const int64_t *mesh)
+{
+	const int64_t last[] = { mesh[1], 1 };
+
+	new_object(b, "torch.distributed._mesh_layout", "_MeshLayout");
+	mk_ops(b, "}(");
+	mk_str(b, "axes");
+	put_axis(b, 1, mesh);
+	put_axis(b, mesh[1] == 1 ? 0 : 2, last);
+	ofs_buf_put(b, "\x86", 1);
+	mk_ops(b, "ub");
+}
+
 static void put_mesh(struct ofs_buf *b, const struct spec *s)
 {
 	new_object(b, "torch.distributed.device_mesh", "DeviceMesh");
 	mk_ops(b, "}(");
-	if (s->old) {
+	if (s->torch == V2_14) {
+		mk_str(b, "_layout");
+		put_axes(b, s->mesh);
+	} else if (s->torch == OLDER) {
 		mk_str(b, "mesh");
 		mk_tensor(b,
 		    &(struct mk_tensor){ .key = "0",
@@ -542,11 +570,13 @@ static void put_mesh(struct ofs_buf *b, const struct spec *s)
 	mk_str(b, "_coordinate_on_dim");
 	mk_tuple(b, 2, s->at);
 	if (base != 0) {
-		mk_str(b, s->old ? "_flatten_mesh_list" : "_flatten_rank_map");
+		mk_str(b,
+		    s->torch == OLDER ? "_flatten_mesh_list"
+				      : "_flatten_rank_map");
 		mk_tuple(b, 4,
 		    (int64_t[]){ base, base + 1, base + 2, base + 3 });
 	}
-	attribute(b, "_rank", base + 2 * s->at[0] + s->at[1]);
+	attribute(b, "_rank", base + s->mesh[1] * s->at[0] + s->at[1]);
 	mk_ops(b, "ub");
 }
 
@@ -612,9 +642,9 @@ static void save_mesh(const struct spec *s, const float first[4][4])
 static void dtensors(void)
 {
 	const struct spec in_pieces = { { "Shard", "_StridedShard" }, 2, 8,
-		{ 0 }, { 2, 2 }, 2, { 0 }, false };
-	const struct spec hsdp = { { "Replicate", "Shard" }, 1, 4, { 0 },
-		{ 2, 2 }, 2, { 0 }, true };
+		{ 0 }, { 2, 2 }, 2, { 0 }, V2_10 };
+	struct spec hsdp = { { "Replicate", "Shard" }, 1, 4, { 0 }, { 2, 2 }, 2,
+		{ 0 }, V2_10 };
 
 	begin();
 	save_mesh(&in_pieces,
@@ -622,13 +652,37 @@ static void dtensors(void)
 	open_dir("a strided shard in pieces");
 	floats("model/w", 8, 0);
 	end();
+	for (int torch = OLDER; torch <= V2_14; torch++) {
+		hsdp.torch = torch;
+		begin();
+		save_mesh(&hsdp,
+		    (const float[4][4]){
+			{ 0, 1 }, { 2, 3 }, { 0, 1 }, { 2, 3 } });
+		open_dir("replicas");
+		floats("model/w", 4, 0);
+		floats(".optimfs/rank/3/model/w", 2, 2);
+		says(".optimfs/warnings", "");
+		end();
+	}
+}
+
+/* PyTorch 2.14, where a dimension of a mesh may have no sizes of its own. */
+static void empty_axis(void)
+{
+	struct spec s = { { "Shard", "Shard" }, 1, 4, { 0 }, { 2, 1 }, 2, { 0 },
+		V2_14 };
+
 	begin();
-	save_mesh(&hsdp,
-	    (const float[4][4]){ { 0, 1 }, { 2, 3 }, { 0, 1 }, { 2, 3 } });
-	open_dir("replicas");
+	for (int i = 0; i < 2; i++) {
+		s.at[0] = i;
+		s.first[0] = (float)(2 * i);
+		s.first[1] = s.first[0] + 1;
+		save_dtensor(i, &s);
+	}
+	open_dir("a mesh with an axis of no dimensions");
 	floats("model/w", 4, 0);
-	floats(".optimfs/rank/3/model/w", 2, 2);
 	says(".optimfs/warnings", "");
+	says(".optimfs/missing", "");
 	end();
 }
 
@@ -636,7 +690,7 @@ static void dtensors(void)
 static void replicas_of(int a, int b)
 {
 	const struct spec hsdp = { { "Replicate", "Shard" }, 1, 4, { 0 },
-		{ 2, 2 }, 2, { 0 }, true };
+		{ 2, 2 }, 2, { 0 }, OLDER };
 	char name[40];
 
 	begin();
@@ -670,10 +724,10 @@ static void spare_ranks(void)
 }
 
 /* Two stages of a pipeline, each with a mesh of its own of four ranks. */
-static void save_stages(const char *second, bool old)
+static void save_stages(const char *second, int torch)
 {
 	struct spec s = { { "Replicate", "Shard" }, 1, 4, { 0 }, { 2, 2 }, 2,
-		{ 0 }, old };
+		{ 0 }, torch };
 
 	for (int i = 0; i < 8; i++) {
 		base = i < 4 ? 0 : 4;
@@ -688,9 +742,9 @@ static void save_stages(const char *second, bool old)
 
 static void stages(void)
 {
-	for (int old = 0; old < 2; old++) {
+	for (int torch = OLDER; torch <= V2_14; torch++) {
 		begin();
-		save_stages("v", old == 1);
+		save_stages("v", torch);
 		open_dir("stages with meshes of their own");
 		floats("model/w", 4, 0);
 		floats("model/v", 4, 10);
@@ -700,7 +754,7 @@ static void stages(void)
 		end();
 	}
 	begin();
-	save_stages("w", true);
+	save_stages("w", OLDER);
 	open_dir("stages with tensors of one name");
 	refused("model/w", EPROTO, "rank 2 and rank 4 have different elements");
 	end();
@@ -716,32 +770,32 @@ static void hostile(void)
 	} cases[] = {
 		{ "partial sums",
 		    { { "Shard", "Partial" }, 1, 4, { 0 }, { 2, 2 }, 2, { 0 },
-			false },
+			V2_10 },
 		    EOPNOTSUPP, "OFS692" },
 		{ "a placement nobody knows",
 		    { { "Shard", "Fancy" }, 1, 4, { 0 }, { 2, 2 }, 2, { 0 },
-			false },
+			V2_10 },
 		    EOPNOTSUPP, "OFS692" },
 		{ "a factor of 0",
 		    { { "Shard", "_StridedShard" }, 0, 4, { 0 }, { 2, 2 }, 2,
-			{ 0 }, false },
+			{ 0 }, V2_10 },
 		    EUCLEAN, "OFS691" },
 		{ "a mesh of nobody",
 		    { { "Shard", "Shard" }, 1, 4, { 0 }, { 0, 2 }, 2, { 0 },
-			false },
+			V2_10 },
 		    EUCLEAN, "OFS691" },
 		{ "a mesh of too many",
 		    { { "Shard", "Shard" }, 1, 4, { 0 },
 			{ (int64_t)1 << 40, (int64_t)1 << 40 }, 2, { 0 },
-			false },
+			V2_10 },
 		    EUCLEAN, "OFS691" },
 		{ "a rank outside of its mesh",
 		    { { "Shard", "Shard" }, 1, 4, { 2, 0 }, { 2, 2 }, 2, { 0 },
-			false },
+			V2_10 },
 		    EUCLEAN, "OFS691" },
 		{ "a local tensor of another shape",
 		    { { "Shard", "Shard" }, 1, 4, { 0 }, { 2, 2 }, 2, { 0 },
-			false },
+			V2_10 },
 		    EUCLEAN, "OFS693" },
 	};
 
@@ -816,6 +870,7 @@ int main(void)
 	missing_key();
 	wrong_local();
 	dtensors();
+	empty_axis();
 	spare_ranks();
 	stages();
 	hostile();

@@ -201,14 +201,34 @@ static int get_layout(const struct ofs_pickle *doc, uint32_t shape, uint64_t *v,
 	return 0;
 }
 
-/* PyTorch 2.10 and later have _layout.shape, older ones the ranks as a tensor,
- * whose shape is the mesh's. */
+/* One layout of each dimension, with a shape of its own. */
+static int get_axes(const struct ofs_pickle *doc, uint32_t axes, uint64_t *v,
+    uint32_t *n, struct optimfs_error *err)
+{
+	*n = ofs_pk_len(doc, axes);
+	if (!is_sequence(doc, axes))
+		return damaged("the axes of a mesh are no list", err);
+	if (*n > OFS_MAX_MESH)
+		return damaged("a mesh has too many dimensions", err);
+	for (uint32_t i = 0; i < *n; i++)
+		if (get_extent(doc,
+			ofs_pk_attr(doc, ofs_pk_item(doc, axes, i), "shape"),
+			&v[i], err) == -1)
+			return -1;
+	return 0;
+}
+
+/* PyTorch 2.14 has _layout.axes, 2.10 and later _layout.shape, older ones the
+ * ranks as a tensor, whose shape is the mesh's. */
 static int get_mesh_shape(const struct ofs_pickle *doc, uint32_t mesh,
     uint64_t *v, uint32_t *n, struct optimfs_error *err)
 {
 	uint32_t layout = ofs_pk_attr(doc, mesh, "_layout");
+	uint32_t axes = ofs_pk_attr(doc, layout, "axes");
 	struct ofs_torch_tensor t;
 
+	if (axes != OFS_NONE)
+		return get_axes(doc, axes, v, n, err);
 	if (ofs_pk_kind(doc, layout) == OFS_PK_OBJECT)
 		return get_layout(doc, ofs_pk_attr(doc, layout, "shape"), v, n,
 		    err);
