@@ -23,20 +23,27 @@
 /* How often who waits for others looks whether one of them has died. */
 #define LOOK_NS (100 * 1000 * 1000)
 
-/* What launchers tell their processes: the number of ranks. */
+/* The number of ranks, as launchers tell it their processes: mpirun of Open
+ * MPI, that of MPICH and srun --mpi=pmi2. */
 static const char *const size_variables[] = { "OMPI_COMM_WORLD_SIZE",
 	"PMI_SIZE" };
 
 bool optimfs_group_launched(void)
 {
+	const char *n;
+
 	for (size_t i = 0; i < sizeof(size_variables) / sizeof(*size_variables);
 	     i++) {
-		const char *n = getenv(size_variables[i]);
-
-		if (n != NULL && atoi(n) > 1)
-			return true;
+		n = getenv(size_variables[i]);
+		if (n != NULL)
+			return atoi(n) > 1;
 	}
-	return false;
+	/* srun --mpi=pmix tells a rank, but no number except Slurm's own, which
+	 * processes have that are no ranks, too */
+	if (getenv("PMIX_RANK") == NULL)
+		return false;
+	n = getenv("SLURM_STEP_NUM_TASKS");
+	return n == NULL || atoi(n) > 1;
 }
 
 /* What others ask. */

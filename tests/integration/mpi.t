@@ -47,6 +47,11 @@ ranks 4 "$OPTIMFS" ls -lR "$nodes/%r" >"$scratch/there" 2>"$scratch/err"
 is "ls" "$?" 0
 "$OPTIMFS" ls -lR "$ck" >"$scratch/here"
 ok "shows what one directory would" cmp "$scratch/here" "$scratch/there"
+# Slurm's PMIx does not set the variables of mpirun.
+ranks 4 env -u OMPI_COMM_WORLD_SIZE "$OPTIMFS" ls -lR "$nodes/%r" \
+    >"$scratch/there" 2>"$scratch/err"
+is "ls, where only PMIX_RANK says that there are ranks" "$?" 0
+ok "shows the same" cmp "$scratch/here" "$scratch/there"
 status "fsck --data" 0 ranks 4 "$OPTIMFS" fsck --data "$nodes/%r"
 status "diff, of two checkpoints" 0 ranks 4 "$OPTIMFS" diff "$ck" "$nodes/%r"
 status "reshard" 0 ranks 4 "$OPTIMFS" reshard --to dcp@2 "$nodes/%r" \

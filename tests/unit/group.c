@@ -933,11 +933,48 @@ static void test_expand(void)
 	fakeworld_free(f);
 }
 
+/* Launchers, by what they put into the environment. */
+static void test_launched(void)
+{
+	static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+		"PMIX_RANK", "SLURM_STEP_NUM_TASKS" };
+	static const struct {
+		const char *what;
+		const char *value[4]; /* of names */
+		bool launched;
+	} cases[] = {
+		{ "no launcher", { NULL, NULL, NULL, NULL }, false },
+		{ "mpirun -n 2", { "2", NULL, NULL, NULL }, true },
+		{ "mpirun -n 1", { "1", NULL, "0", NULL }, false },
+		{ "mpirun -n 1 in a job of two tasks", { "1", NULL, "0", "2" },
+		    false },
+		{ "MPICH, or srun --mpi=pmi2", { NULL, "4", NULL, "4" }, true },
+		{ "srun --mpi=pmix -n 2", { NULL, NULL, "0", "2" }, true },
+		{ "srun --mpi=pmix -n 1", { NULL, NULL, "0", "1" }, false },
+		{ "srun without MPI", { NULL, NULL, NULL, "2" }, false },
+		{ "another launcher with PMIx", { NULL, NULL, "1", NULL },
+		    true },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		for (size_t v = 0; v < 4; v++)
+			if (cases[i].value[v] == NULL)
+				unsetenv(names[v]);
+			else
+				setenv(names[v], cases[i].value[v], 1);
+		is_int(optimfs_group_launched(), cases[i].launched, "%s",
+		    cases[i].what);
+	}
+	for (size_t v = 0; v < 4; v++)
+		unsetenv(names[v]);
+}
+
 int main(void)
 {
 	if (mkdtemp(top) == NULL)
 		bail_out("mkdtemp");
 	snprintf(each_rank, sizeof(each_rank), "%s/%%r", top);
+	test_launched();
 	test_expand();
 	test_requests();
 	test_agreement();
