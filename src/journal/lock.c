@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "journal/stage_path.h"
+
 #define LOCK_NAME "lock"
 /* Somebody who lets the lock go while we look removes its file. */
 #define TRIES 100
@@ -145,18 +147,17 @@ static int try(struct ofs_lock *lock, const struct holder *me,
 	bool made = true;
 	int fd, locked;
 
-	fd = openat(lock->dir, LOCK_NAME,
-	    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	fd = ofs_stage_open_file(lock->dir, LOCK_NAME,
+	    O_RDWR | O_CREAT | O_EXCL, 0644);
 	if (fd == -1 && errno == EEXIST) {
 		made = false;
-		fd = openat(lock->dir, LOCK_NAME,
-		    O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+		fd = ofs_stage_open_file(lock->dir, LOCK_NAME, O_RDWR, 0);
 		if (fd == -1 && errno == ENOENT)
 			return 0;
 	}
 	if (fd == -1)
-		return optimfs_fail(err, errno, "OFS809 %s/%s: %m", place,
-		    LOCK_NAME);
+		return optimfs_fail(err, errno, "OFS809 %s/%s: %s", place,
+		    LOCK_NAME, ofs_stage_why(errno));
 	locked = lock_file(fd);
 	get_holder(fd, &was);
 	if (locked == 1 && !is_at_its_name(lock->dir, fd)) {
@@ -237,7 +238,7 @@ int ofs_lock_held(const struct ofs_lock *lock, const char *place,
 
 void ofs_lock_peek(int dir, char id[OFS_LOCK_ID])
 {
-	int fd = openat(dir, LOCK_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = ofs_stage_open_file(dir, LOCK_NAME, O_RDONLY, 0);
 	struct holder h = { .id = "" };
 
 	if (fd != -1) {

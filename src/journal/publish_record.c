@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "base/sys.h"
 #include "journal/publish_impl.h"
+#include "journal/stage_path.h"
 
 /* MAGIC, the id, inode of gen/ or 0, count; of each name its kind, the inode,
  * its length and bytes; at the end the CRC-32 of all before it. */
@@ -111,8 +112,7 @@ static int parse(const uint8_t *p, uint64_t len, struct ofs_publish_plan *plan,
 int ofs_publish_read_record(int stage, struct ofs_publish_plan *plan,
     struct optimfs_error *err)
 {
-	int fd = openat(stage, OFS_PUBLISH_RECORD,
-	    O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = ofs_stage_open_file(stage, OFS_PUBLISH_RECORD, O_RDONLY, 0);
 	uint8_t *p = NULL;
 	struct stat st;
 	int ret = 0;
@@ -120,7 +120,8 @@ int ofs_publish_read_record(int stage, struct ofs_publish_plan *plan,
 	if (fd == -1 && errno == ENOENT)
 		return 0;
 	if (fd == -1 || fstat(fd, &st) == -1) {
-		optimfs_fail(err, errno, "OFS821 record of a commit: %m");
+		optimfs_fail(err, errno, "OFS821 record of a commit: %s",
+		    ofs_stage_why(errno));
 		if (fd != -1)
 			close(fd);
 		return -1;

@@ -154,11 +154,12 @@ static int append_boot(struct ofs_stage *st, struct optimfs_error *err)
 
 static int make_journal(struct ofs_stage *st, struct optimfs_error *err)
 {
-	st->journal.fd = openat(st->dir, "journal",
-	    O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	st->journal.fd =
+	    ofs_stage_open_file(st->dir, "journal", O_RDWR | O_CREAT, 0600);
 	if (st->journal.fd != -1)
 		return 0;
-	return optimfs_fail(err, errno, "OFS809 %s/journal: %m", st->path);
+	return optimfs_fail(err, errno, "OFS809 %s/journal: %s", st->path,
+	    ofs_stage_why(errno));
 }
 
 /* What could not be written or synced is not written to again. */
@@ -517,9 +518,8 @@ static int open_named(struct ofs_stage *st, uint64_t id, bool make)
 		st->names = true;
 		pthread_mutex_unlock(&st->mutex);
 	}
-	return openat(st->data, name,
-	    O_RDWR | O_CLOEXEC | O_NOFOLLOW | (make ? O_CREAT | O_TRUNC : 0),
-	    0600);
+	return ofs_stage_open_file(st->data, name,
+	    O_RDWR | (make ? O_CREAT | O_TRUNC : 0), 0600);
 }
 
 int ofs_stage_data(struct ofs_stage *st, uint64_t id, bool make,
@@ -533,7 +533,8 @@ int ofs_stage_data(struct ofs_stage *st, uint64_t id, bool make,
 		    "OFS807 %s/data/%" PRIu64 ": removed while it was in use",
 		    st->path, id);
 	if (fd == -1)
-		return optimfs_fail(err, errno, "OFS801 %s/data: %m", st->path);
+		return optimfs_fail(err, errno, "OFS801 %s/data: %s", st->path,
+		    ofs_stage_why(errno));
 	return fd;
 }
 

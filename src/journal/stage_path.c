@@ -73,6 +73,29 @@ int ofs_stage_open_dir(int at, const char *name)
 	    O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
+int ofs_stage_open_file(int at, const char *name, int flags, mode_t mode)
+{
+	int fd = openat(at, name,
+	    flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, mode);
+	struct stat st;
+	int code = EUCLEAN;
+
+	if (fd == -1)
+		return -1;
+	if (fstat(fd, &st) == -1)
+		code = errno;
+	else if (S_ISREG(st.st_mode))
+		return fd;
+	close(fd);
+	errno = code;
+	return -1;
+}
+
+const char *ofs_stage_why(int code)
+{
+	return code == EUCLEAN ? "not a regular file" : strerror(code);
+}
+
 char *ofs_stage_place(const char *source, struct optimfs_error *err)
 {
 	char *name, *parent = ofs_stage_split(source, &name, err), *path = NULL;

@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "journal/stage.h"
+#include "journal/stage_path.h"
 #include "push/template.h"
 
 /* Lines of text:
@@ -32,7 +33,7 @@
 
 static FILE *open_at(int dir, const char *name, int flags)
 {
-	int fd = openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int fd = ofs_stage_open_file(dir, name, flags, 0600);
 	FILE *f = fd == -1
 	    ? NULL
 	    : fdopen(fd, (flags & O_ACCMODE) == O_RDONLY ? "r" : "w");

@@ -11,6 +11,7 @@
 
 #include "journal/journal.h"
 #include "journal/stage.h"
+#include "journal/stage_path.h"
 
 /* The type of the first record that is not the stage's own. */
 static int first_type(void *ctx, const struct ofs_record *r,
@@ -26,8 +27,9 @@ static int first_type(void *ctx, const struct ofs_record *r,
 
 bool ofs_reshard_rest(int beside)
 {
-	struct ofs_journal j = { .fd = openat(beside, "journal",
-				     O_RDONLY | O_NOFOLLOW | O_CLOEXEC) };
+	struct ofs_journal j = {
+		.fd = ofs_stage_open_file(beside, "journal", O_RDONLY, 0),
+	};
 	uint64_t records, dropped;
 	struct optimfs_error err;
 	uint8_t type = 0;

@@ -310,6 +310,12 @@ not_ok 'a lock that is a link' rw
 ok 'what it leads to is whole' cmp "$ck/.metadata" "$data/ckpt/.metadata"
 fresh && mkdir -m 700 "$stage" && mkfifo "$stage/lock"
 not_ok 'a lock that is a pipe' timeout 10 "$OPTIMFS" mount -o rw "$ck" "$mnt"
+for name in journal publish; do
+	fresh && mkdir -m 700 "$stage" && mkfifo "$stage/$name"
+	status "a $name that is a pipe" 3 timeout 10 \
+	    "$OPTIMFS" mount -o rw "$ck" "$mnt"
+	like '... is said' "$(cat "$scratch/err")" '*not a regular file*'
+done
 fresh && ln -s "$ck" "$stage"
 not_ok 'a stage that is a link' rw
 is 'nothing is made there' "$(ls -A "$ck")" "$(ls -A "$data/ckpt")"

@@ -408,6 +408,31 @@ static void locks(void)
 	ofs_stage_close(st, false);
 }
 
+/* A pipe would make us wait for somebody who writes to it. */
+static void pipes(void)
+{
+	static const char *const names[] = { "journal", "lock" };
+	struct optimfs_error err = { 0 };
+	char path[200];
+
+	for (size_t i = 0; i < 2; i++) {
+		mkdir(stage, 0700);
+		snprintf(path, sizeof(path), "%s/%s", stage, names[i]);
+		if (mkfifo(path, 0600) == -1)
+			bail_out("%s", path);
+		ok(open_stage(OFS_RECOVER_YES, &err) == NULL, "%s is a pipe",
+		    names[i]);
+		is_error(err, EUCLEAN, "not a regular file", "says so");
+		is_error(err, EUCLEAN, "OFS809", "by code");
+		unlink(path);
+		snprintf(path, sizeof(path), "%s/lock", stage);
+		unlink(path);
+		snprintf(path, sizeof(path), "%s/data", stage);
+		rmdir(path);
+		rmdir(stage);
+	}
+}
+
 static void places(void)
 {
 	struct ofs_stage_config c = { .source = source };
@@ -459,6 +484,7 @@ int main(void)
 	recovery();
 	failures();
 	locks();
+	pipes();
 	places();
 	rmdir(source);
 	ok(rmdir(dir) == 0, "nothing is left behind");
