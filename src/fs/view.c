@@ -288,6 +288,19 @@ static struct ofs_pickle *read_item(void *ctx, const struct ofs_item *item,
 	return ofs_locate_item(&v->snap->reader, item, err);
 }
 
+static int read_bytes(void *ctx, const struct ofs_item *item, uint64_t max,
+    struct ofs_buf *out, struct optimfs_error *err)
+{
+	const struct ofs_view_dir *v = ctx;
+	const struct ofs_edition *e = v->edition;
+
+	if (e != NULL && e->ops->edited != NULL && e->ops->edited(e, item))
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS448 an edited value that holds a tensor or an object "
+		    "cannot be written");
+	return ofs_locate_item_bytes(&v->snap->reader, item, max, out, err);
+}
+
 static int read_element(void *ctx, uint32_t tensor, void *out,
     struct optimfs_error *err)
 {
@@ -350,6 +363,7 @@ static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
 {
 	struct ofs_render from = {
 		.item = read_item,
+		.bytes = read_bytes,
 		.element = read_element,
 		.ctx = v,
 	};

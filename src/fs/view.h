@@ -29,6 +29,9 @@ struct ofs_edition_ops {
 	/* The value of an item of snap->cat, the caller's; NULL: as it is stored. */
 	struct ofs_pickle *(*item)(const struct ofs_edition *e,
 	    const struct ofs_item *item, struct optimfs_error *err);
+	/* Has another value been written to an item of snap->cat? NULL: none. */
+	bool (*edited)(const struct ofs_edition *e,
+	    const struct ofs_item *item);
 	/* Where the bytes of a tensor that was added are; NULL for any other. */
 	struct ofs_overlay_file *(*staged)(const struct ofs_edition *e,
 	    uint32_t tensor);

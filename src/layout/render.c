@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "catalog/budget.h"
 #include "pickle/pickle.h"
 #include "pickle/write.h"
 #include "plan/cast.h"
@@ -141,10 +142,10 @@ void ofs_render_release(const struct ofs_entry *e, const struct ofs_pickle *doc)
 		ofs_pickle_free((struct ofs_pickle *)doc);
 }
 
-int ofs_render_blame(const struct ofs_catalog *cat, const struct ofs_entry *e,
-    struct optimfs_error *err)
+/* With a NUL behind it. */
+static void put_path(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    struct ofs_buf *out)
 {
-	struct ofs_buf path = { 0 };
 	uint32_t n;
 	const uint32_t *c = ofs_catalog_components(cat, e->tree, &n);
 
@@ -152,10 +153,36 @@ int ofs_render_blame(const struct ofs_catalog *cat, const struct ofs_entry *e,
 		struct ofs_str s = ofs_catalog_string(cat, OFS_PATH_STR(c[i]));
 
 		if (i > 0)
-			ofs_buf_putc(&path, '/');
-		ofs_buf_plain(&path, s.p, s.len);
+			ofs_buf_putc(out, '/');
+		ofs_buf_plain(out, s.p, s.len);
 	}
-	ofs_buf_putc(&path, '\0');
+	ofs_buf_putc(out, '\0');
+}
+
+int ofs_render_copy(const struct ofs_render *from, const struct ofs_entry *e,
+    const struct optimfs_error *why, struct ofs_files *files,
+    struct ofs_buf *out, struct optimfs_error *err)
+{
+	const struct ofs_item *item =
+	    e->kind == OFS_ENTRY_ITEM ? &from->cat->items[e->ref] : NULL;
+	uint64_t max = ofs_metadata_max(from->cat);
+
+	if (item == NULL || item->at.encoding != OFS_TORCH_ITEM)
+		return optimfs_fail_as(err, why->code, "%s", why->text);
+	if (from->bytes(from->ctx, item, out->len < max ? max - out->len : 0,
+		out, err) == -1)
+		return -1;
+	put_path(from->cat, e, &files->copied);
+	files->ncopied++;
+	return files->copied.bad ? ofs_no_memory(err) : 0;
+}
+
+int ofs_render_blame(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    struct optimfs_error *err)
+{
+	struct ofs_buf path = { 0 };
+
+	put_path(cat, e, &path);
 	if (!path.bad)
 		optimfs_fail_in(err, "%.120s", (char *)path.data);
 	ofs_buf_fini(&path);

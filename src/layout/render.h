@@ -41,6 +41,10 @@ struct ofs_render {
 	const struct ofs_catalog *cat;
 	struct ofs_pickle *(*item)(void *ctx, const struct ofs_item *item,
 	    struct optimfs_error *err);
+	/* Append the bytes of an item that is an archive, as they are stored,
+	 * at most max (E2BIG). EOPNOTSUPP: its value was edited. */
+	int (*bytes)(void *ctx, const struct ofs_item *item, uint64_t max,
+	    struct ofs_buf *out, struct optimfs_error *err);
 	/* The one element of a tensor without dimensions, as it is stored. */
 	int (*element)(void *ctx, uint32_t tensor, void *out,
 	    struct optimfs_error *err);
@@ -72,6 +76,10 @@ void ofs_spans_fini(struct ofs_spans *s);
 struct ofs_files {
 	const struct ofs_files_ops *ops;
 	uint32_t n;
+	/* Values that are copied byte for byte, because nothing that can be
+	 * told is what they hold: their paths in the tree, a NUL behind each. */
+	struct ofs_buf copied;
+	uint32_t ncopied;
 };
 
 /* What a file is called: components with '/' between them, each a name of at
@@ -98,8 +106,10 @@ struct ofs_files_ops {
 
 static inline void ofs_files_free(struct ofs_files *f)
 {
-	if (f != NULL)
-		f->ops->free(f);
+	if (f == NULL)
+		return;
+	ofs_buf_fini(&f->copied);
+	f->ops->free(f);
 }
 
 /* render.c: what the renderers share. */
@@ -138,6 +148,12 @@ struct ofs_pkw;
 int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
     const struct ofs_entry *e, const struct ofs_pickle *doc, uint32_t node,
     struct optimfs_error *err);
+/* Append the bytes of the archive that an entry's value is stored as, and note
+ * it in files->copied. why, which says why it cannot be written anew, is how it
+ * fails where there is no such archive. */
+int ofs_render_copy(const struct ofs_render *from, const struct ofs_entry *e,
+    const struct optimfs_error *why, struct ofs_files *files,
+    struct ofs_buf *out, struct optimfs_error *err);
 /* "OFSnnn text" becomes "KEY: OFSnnn text"; -1. */
 int ofs_render_blame(const struct ofs_catalog *cat, const struct ofs_entry *e,
     struct optimfs_error *err);

@@ -62,11 +62,19 @@ static struct ofs_pickle *override_item(const struct ofs_edition *e,
 	return new.doc;
 }
 
+static bool is_edited(const struct ofs_edition *e, const struct ofs_item *item)
+{
+	const struct ofs_overrides *t = (const struct ofs_overrides *)e;
+
+	return t->item[item - t->cat.items].text != NULL;
+}
+
 static struct ofs_overrides *overrides_new(struct ofs_snapshot *snap,
     struct optimfs_error *err)
 {
 	static const struct ofs_edition_ops ops = {
 		.item = override_item,
+		.edited = is_edited,
 		.free = overrides_free,
 	};
 	const struct ofs_catalog *cat = snap->cat;

@@ -393,3 +393,19 @@ struct ofs_pickle *ofs_locate_item(struct ofs_reader *r,
 		add_context(r->cat, &s, &item->at, err);
 	return doc;
 }
+
+int ofs_locate_item_bytes(struct ofs_reader *r, const struct ofs_item *item,
+    uint64_t max, struct ofs_buf *out, struct optimfs_error *err)
+{
+	uint8_t *bytes;
+	uint64_t len;
+
+	if (item->error != OFS_NONE)
+		return ofs_catalog_fail(r->cat, item->error, err);
+	if (ofs_transport_read_all(r->transport, &item->at, max, &bytes, &len,
+		err) == -1)
+		return -1;
+	ofs_buf_put(out, bytes, len);
+	free(bytes);
+	return out->bad ? ofs_no_memory(err) : 0;
+}

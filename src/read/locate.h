@@ -24,5 +24,8 @@ struct ofs_place *ofs_locate_replica(struct ofs_reader *r,
  * is the caller's. */
 struct ofs_pickle *ofs_locate_item(struct ofs_reader *r,
     const struct ofs_item *item, struct optimfs_error *err);
+/* Append its bytes to out as they are stored, decoded, at most max (E2BIG). */
+int ofs_locate_item_bytes(struct ofs_reader *r, const struct ofs_item *item,
+    uint64_t max, struct ofs_buf *out, struct optimfs_error *err);
 
 #endif

@@ -42,6 +42,37 @@ status "a lost shard is an error" 3 "$OPTIMFS" reshard --to dcp@2 damaged none
 not_ok "and nothing is published" test -e none
 rm -rf .none.optimfs # what could be written
 
+# Values that cannot be told are copied from items to items as they are.
+if command -v python3 >/dev/null; then
+	"$OPTIMFS" reshard -q --to dcp@1 "$ck" own # values come first
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --items own/__0_0.distcp items
+	holds() { # holds DIRECTORY: both as they were
+		python3 -c '
+import glob, sys
+files = [open(f, "rb").read() for f in glob.glob(sys.argv[1] + "/*.distcp")]
+for i in "01":
+	item = open("items/" + i, "rb").read()
+	assert sum(f.count(item) for f in files) == 1' "$1"
+	}
+	for layout in dcp@1 dcp@2x3 dcp-st@2 dcp@2,zstd dcp@3,keys=fqn; do
+		rm -rf out
+		status "an object of a class that nobody knows, and a tuple with \
+a tensor: $layout" 0 "$OPTIMFS" reshard --to $layout own out
+		is "which says so of each" \
+		    "$(grep -c ': copied byte for byte: ' "$scratch/err")" 2
+		status "every byte of it is right" 0 "$OPTIMFS" fsck --data out
+		status "all else is the same by value" 0 "$OPTIMFS" diff own out
+		rm -rf back
+		ok "there and back" "$OPTIMFS" reshard -q --to dcp@1 out back
+		ok "each is as it was" holds back
+	done
+	status "a format that holds no items refuses" 5 "$OPTIMFS" reshard \
+	    --to torch own none
+	like "with their names" "$(cat "$scratch/err")" '*OFS445 optim/*__main__.Run*'
+else
+	skip 32 "no python3"
+fi
+
 # diff.
 cp -r straight changed
 chmod -R u+w changed

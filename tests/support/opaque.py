@@ -4,7 +4,13 @@
 #
 # opaque.py FILE: AdamW of one parameter, and beside it what a program keeps of
 # its own. PyTorch is not needed: its classes are stand-ins of their names.
+#
+# opaque.py --items FILE.distcp DIRECTORY: the first two items of a data file of
+# DCP become such an object and a tuple that holds a tensor, of the same lengths;
+# DIRECTORY gets a copy of each, 0 and 1.
 import collections
+import io
+import os
 import pickle
 import struct
 import sys
@@ -58,16 +64,47 @@ class Pickler(pickle.Pickler):
         return None
 
 
+def write(file, value, length=None):
+    with zipfile.ZipFile(file, "w") as z:
+        with z.open("archive/data.pkl", "w") as f:
+            Pickler(f, protocol=2).dump(value)
+        z.writestr("archive/version", "3\n")
+        for key, data in enumerate(stored):
+            z.writestr("archive/data/%d" % key, data)
+        stored.clear()
+        if length is not None:
+            # what the end has: a header of 46 bytes for each, and 22
+            names = sum(46 + len(i.filename) for i in z.infolist())
+            pad = "archive/pad"
+            left = length - file.tell() - names - 22 - 76 - 2 * len(pad)
+            z.writestr(pad, bytes(left))
+
+
+def replace_items(path, copies):
+    data = open(path, "rb").read()
+    os.mkdir(copies)
+    at = 0
+    with open(path, "r+b") as f:
+        for i, value in enumerate([Run(), (.9, Tensor(.5))]):
+            length = data.index(b"PK\5\6", at) + 22 - at
+            item = io.BytesIO()
+            write(item, value, length)
+            assert len(item.getvalue()) == length
+            f.seek(at)
+            f.write(item.getvalue())
+            with open("%s/%d" % (copies, i), "wb") as copy:
+                copy.write(item.getvalue())
+            at += length
+
+
+if sys.argv[1] == "--items":
+    replace_items(*sys.argv[2:])
+    sys.exit()
 state = {"exp_avg": Tensor(.1, .2, shape=(2,)),
          "exp_avg_sq": Tensor(.1, .2, shape=(2,)), "step": Tensor(3.)}
 group = {"lr": 1e-3, "betas": (.9, .999), "eps": 1e-8,
          "weight_decay": 0., "params": ["w"]}
-with zipfile.ZipFile(sys.argv[1], "w") as z:
-    with z.open("archive/data.pkl", "w") as f:
-        Pickler(f, protocol=2).dump({
-            "model": {"w": Tensor(1., 2., shape=(2,))},
-            "optim": {"state": {"w": state}, "param_groups": [group]},
-            "run": Run()})
-    z.writestr("archive/version", "3\n")
-    for key, data in enumerate(stored):
-        z.writestr("archive/data/%d" % key, data)
+write(sys.argv[1], {
+    "model": {"w": Tensor(1., 2., shape=(2,))},
+    "optim": {"state": {"w": state}, "param_groups": [group]},
+    "run": Run()})

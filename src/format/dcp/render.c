@@ -164,30 +164,56 @@ static int lay_tensor(struct ofs_dcp_files *f, uint32_t leaf,
 	return l->nchunks == 1 ? 0 : item_size(f, leaf, 0, &l->full, err);
 }
 
-static int lay_value(struct ofs_dcp_files *f, const struct ofs_render *from,
-    uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err)
+static int put_value(struct ofs_dcp_files *f, const struct ofs_render *from,
+    const struct ofs_entry *e, struct optimfs_error *err)
 {
-	struct ofs_dcp_leaf *l = &f->leaf[leaf];
 	struct ofs_pkw w = { .out = &f->pickles };
 	const struct ofs_pickle *doc;
-	struct ofs_torch_item item;
 	uint32_t node;
 	int ret;
 
 	if (ofs_render_value(from, e, &doc, &node, err) == -1)
 		return -1;
-	l->pickle = f->pickles.len;
 	ofs_pkw_begin(&w);
 	if (f->source)
 		ret = ofs_pkw_node(&w, doc, node, err);
 	else
 		ret = ofs_render_put(&w, from->cat, e, doc, node, err);
 	ofs_render_release(e, doc);
-	if (ret == -1 || ofs_pkw_end(&w, err) == -1)
+	return ret == -1 ? -1 : ofs_pkw_end(&w, err);
+}
+
+/* What only the program that loads it can make stays as it is: a copy runs
+ * nothing. Lists of IDs do not, where the view has names in their place. */
+static bool is_copied(const struct ofs_dcp_files *f, const struct ofs_entry *e,
+    const struct optimfs_error *why)
+{
+	return (why->code == EPERM || why->code == EOPNOTSUPP) &&
+	    ofs_render_sound(f->cat, e, NULL) == 0 &&
+	    (f->source || f->cat->ids == NULL ||
+		!ofs_render_is_params(f->cat, e));
+}
+
+static int lay_value(struct ofs_dcp_files *f, const struct ofs_render *from,
+    uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err)
+{
+	struct ofs_dcp_leaf *l = &f->leaf[leaf];
+	struct optimfs_error why = { 0 };
+
+	l->pickle = f->pickles.len;
+	if (put_value(f, from, e, &why) == 0) {
+		l->npickle = f->pickles.len - l->pickle;
+		l->last = ofs_torch_item_size(&(struct ofs_torch_item){
+		    .npickle = l->npickle });
+		return 0;
+	}
+	if (!is_copied(f, e, &why))
+		return optimfs_fail_as(err, why.code, "%s", why.text);
+	f->pickles.len = l->pickle;
+	if (ofs_render_copy(from, e, &why, &f->files, &f->pickles, err) == -1)
 		return -1;
-	l->npickle = f->pickles.len - l->pickle;
-	item = (struct ofs_torch_item){ .npickle = l->npickle };
-	l->last = ofs_torch_item_size(&item);
+	l->copied = true;
+	l->npickle = l->last = f->pickles.len - l->pickle;
 	return 0;
 }
 
@@ -326,6 +352,8 @@ static int make_value(const struct ofs_dcp_files *f,
 		.npickle = l->npickle,
 	};
 
+	if (l->copied)
+		return ofs_composition_bytes(c, item.pickle, item.npickle, err);
 	return ofs_torch_item_make(&item, f->cat, OFS_NONE, 0, at, true, c,
 	    err);
 }
@@ -462,6 +490,6 @@ out:
 	if (ret == 0)
 		*out = &f->files;
 	else
-		files_free(&f->files);
+		ofs_files_free(&f->files);
 	return ret;
 }

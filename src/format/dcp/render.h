@@ -13,6 +13,7 @@ struct ofs_dcp_leaf {
 	uint64_t rows;            /* of every chunk but the last; 0: not cut */
 	uint64_t full, last;      /* sizes of their items; a value's is last */
 	uint64_t pickle, npickle; /* of a value: in pickles */
+	bool copied;              /* that is all of its item, not a pickle */
 };
 
 struct ofs_dcp_files {
