@@ -45,13 +45,15 @@ int ofs_detect_latest(const struct ofs_dir *dir, const struct ofs_names *names,
 int ofs_detect_torch(const struct ofs_dir *dir, const char *name,
     const char *prefix, struct ofs_parts *parts, struct optimfs_error *err);
 
-/* The files of dir that differ from the name at index i by nothing but a
- * rank's number: 1, *file is a malloc'ed list of at least two, or one beside
- * a units file, in the order of ranks (strings borrowed from names), *n how many, and stem, which has room
- * for size bytes, what they are called without the number; 0 when there is no
- * such set; -1: ENOMEM. src/detect/series.c */
+/* Make *spec, which has the format of the file at index i, that of the files
+ * of dir that differ from it by nothing but a rank's number, at least two, or
+ * one beside a units file: 1, spec->file is a malloc'ed list in the order of
+ * ranks (strings borrowed from names), and stem, which has room for size
+ * bytes, is what they are called without the number; 0 when there is no such
+ * set; -1: ENOMEM. A number behind "checkpoint" is a rank's where the files
+ * themselves say so. src/detect/series.c */
 int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
-    size_t i, struct ofs_part_file **file, size_t *n, char *stem, size_t size,
+    size_t i, struct ofs_part_spec *spec, char *stem, size_t size,
     struct optimfs_error *err);
 
 /* Is the name at index i that of rank 0's file, and no other rank's there? Then

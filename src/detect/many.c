@@ -36,23 +36,9 @@ static int find_set(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, struct ofs_part_spec *spec, char *stem, size_t size,
     struct optimfs_error *err)
 {
-	struct ofs_part_file *file;
-	size_t n;
-
-	if (!spec->format->ranked)
-		return 0;
-	switch (ofs_detect_series(dir, names, i, &file, &n, stem, size, err)) {
-	case -1:
-		return -1;
-	case 0:
-		return 0;
-	default:
-		spec->file = file;
-		spec->nfiles = n;
-		spec->rel = file[0].rel;
-		spec->rank = file[0].rank;
-		return 1;
-	}
+	return spec->format->ranked
+	    ? ofs_detect_series(dir, names, i, spec, stem, size, err)
+	    : 0;
 }
 
 static void free_set(struct ofs_part_spec *spec)

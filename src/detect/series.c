@@ -18,7 +18,8 @@ struct numbered {
 	size_t head;      /* length of what stands before the number */
 	const char *tail; /* what stands behind it */
 	int number;
-	bool rank; /* it says that it is one */
+	bool rank;  /* it says that it is one */
+	bool asked; /* the files must say it */
 };
 
 /* What is numbered, but not by ranks. */
@@ -50,7 +51,7 @@ static bool parse_number(const char *name, size_t head, struct numbered *out)
 	if (name[head] < '0' || name[head] > '9')
 		return false;
 	v = strtoul(name + head, &end, 10);
-	*out = (struct numbered){ head, end, (int)v, false };
+	*out = (struct numbered){ head, end, (int)v, false, false };
 	return v <= 1 << 20;
 }
 
@@ -69,6 +70,15 @@ static bool find_rank(const char *name, struct numbered *out)
 	return found;
 }
 
+/* PyTorch's experimental checkpointer calls the files of ranks so, and everybody
+ * else those of steps. */
+static bool is_checkpoint(const char *name, size_t head)
+{
+	static const char word[] = "checkpoint_";
+
+	return head == strlen(word) && memcmp(name, word, head) == 0;
+}
+
 /* "_3" before the extension. */
 static bool find_last(const char *name, struct numbered *out)
 {
@@ -77,9 +87,11 @@ static bool find_last(const char *name, struct numbered *out)
 
 	while (head > 0 && name[head - 1] >= '0' && name[head - 1] <= '9')
 		head--;
-	return head > 1 && name[head - 1] == '_' &&
-	    parse_number(name, head, out) && out->tail == dot &&
-	    !counts_time(name, head);
+	if (head <= 1 || name[head - 1] != '_' ||
+	    !parse_number(name, head, out) || out->tail != dot)
+		return false;
+	out->asked = is_checkpoint(name, head);
+	return out->asked || !counts_time(name, head);
 }
 
 /* DeepSpeed and Megatron number parts of models and of optimizers, which are
@@ -192,36 +204,80 @@ static bool says_ranks(const struct ofs_dir *dir)
 	return false;
 }
 
-int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
-    size_t i, struct ofs_part_file **file, size_t *n, char *stem, size_t size,
+/* Has each file sharded tensors that say that the rank of its number wrote it,
+ * and all that there were as many ranks? 1; 0; -1. */
+static int ranks_agree(const struct ofs_dir *dir,
+    const struct ofs_format *format, const struct ofs_part_file *file, size_t n,
     struct optimfs_error *err)
 {
-	struct numbered me, other;
-	bool few;
+	int rank, world, first = 0, ret = 1;
 
-	*file = NULL;
-	*n = 0;
+	if (format->writer == NULL)
+		return 0;
+	for (size_t i = 0; i < n && ret == 1; i++) {
+		ret = format->writer(dir, file[i].rel, &rank, &world, err);
+		if (ret != 1)
+			break;
+		if (i == 0)
+			first = world;
+		ret = rank == file[i].rank && world == first;
+	}
+	return ret;
+}
+
+/* Are the numbers of these files those of ranks? 1; 0; -1. */
+static int is_set(const struct ofs_dir *dir, const struct ofs_format *format,
+    const struct numbered *me, const struct ofs_part_file *file, size_t n,
+    struct optimfs_error *err)
+{
+	/* a job of one rank has a set of one file */
+	if (n < 2)
+		return me->rank && says_ranks(dir);
+	if (me->asked)
+		return ranks_agree(dir, format, file, n, err);
+	return me->rank || is_complete(file, n);
+}
+
+/* How many files of dir are of the series. */
+static size_t collect(const struct ofs_dir *dir, const struct ofs_names *names,
+    size_t i, const struct numbered *me, struct ofs_part_file *file)
+{
+	struct numbered other;
+	size_t n = 0;
+
+	for (size_t k = 0; k < names->n; k++)
+		if (same_series(names->name[i], me, names->name[k], &other) &&
+		    ofs_probe_is_file(dir, names->name[k]))
+			file[n++] = (struct ofs_part_file){ names->name[k],
+				other.number };
+	qsort(file, n, sizeof(*file), by_rank);
+	return n;
+}
+
+int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
+    size_t i, struct ofs_part_spec *spec, char *stem, size_t size,
+    struct optimfs_error *err)
+{
+	struct ofs_part_file *file;
+	struct numbered me;
+	size_t n;
+	int ret;
+
 	if (!take_apart(names->name[i], &me))
 		return 0;
-	*file = calloc(names->n, sizeof(**file));
-	if (*file == NULL)
+	file = calloc(names->n, sizeof(*file));
+	if (file == NULL)
 		return ofs_no_memory(err);
-	for (size_t k = 0; k < names->n; k++)
-		if (same_series(names->name[i], &me, names->name[k], &other) &&
-		    ofs_probe_is_file(dir, names->name[k]))
-			(*file)[(*n)++] =
-			    (struct ofs_part_file){ names->name[k],
-				    other.number };
-	qsort(*file, *n, sizeof(**file), by_rank);
-	few = *n < 2;
-	/* a job of one rank has a set of one file */
-	if (*n == 1 && me.rank && says_ranks(dir))
-		few = false;
-	if (few || (!me.rank && !is_complete(*file, *n))) {
-		free(*file);
-		*file = NULL;
-		return 0;
+	n = collect(dir, names, i, &me, file);
+	ret = is_set(dir, spec->format, &me, file, n, err);
+	if (ret != 1) {
+		free(file);
+		return ret;
 	}
+	spec->file = file;
+	spec->nfiles = n;
+	spec->rel = file[0].rel;
+	spec->rank = file[0].rank;
 	put_stem(names->name[i], &me, stem, size);
 	return 1;
 }

@@ -50,6 +50,10 @@ struct ofs_format {
 	bool generic;
 	/* Files whose names differ in a rank's number are one part. */
 	bool ranked;
+	/* Which rank of how many wrote the file rel, as tensors in it say: 1; 0:
+	 * they do not; -1: ENOMEM. NULL: no file does. */
+	int (*writer)(const struct ofs_dir *dir, const char *rel, int *rank,
+	    int *world, struct optimfs_error *err);
 	/* How sure is it that a file with these first bytes is its own? -1: it
 	 * is a file that nobody may read (err). NULL: it has no files. */
 	int (*bid_file)(const struct ofs_file_head *head,

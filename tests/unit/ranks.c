@@ -686,6 +686,48 @@ static void empty_axis(void)
 	end();
 }
 
+/* Files whose number may be a step's or a rank's. */
+static void numbered_checkpoints(void)
+{
+	struct rank ranks[3];
+
+	begin();
+	save_rank("checkpoint_0.pt", &healthy[0]);
+	save_rank("checkpoint_1.pt", &healthy[1]);
+	save_rank("checkpoint_2.pt", &healthy[2]);
+	open_dir("the files say that they are of ranks");
+	floats("optim/state/w/exp_avg", 5, 0);
+	says(".optimfs/missing", "");
+	end();
+	begin();
+	save_rank("checkpoint_0.pt", &healthy[0]);
+	save_rank("checkpoint_2.pt", &healthy[2]);
+	open_dir("one of them is missing");
+	mentions(".optimfs/missing", "OFS140 the file of rank 1 of 3");
+	end();
+	begin();
+	save_rank("checkpoint_0.pt", &healthy[0]);
+	save_rank("checkpoint_1.pt", &healthy[0]);
+	open_dir("steps that rank 0 saved");
+	says("optim/checkpoint_0/param_groups/0/lr", "1\n");
+	says("optim/checkpoint_1/param_groups/0/lr", "1\n");
+	end();
+	memcpy(ranks, healthy, sizeof(ranks));
+	ranks[1].world = 2;
+	begin();
+	save_rank("checkpoint_0.pt", &ranks[0]);
+	save_rank("checkpoint_1.pt", &ranks[1]);
+	open_dir("jobs of other sizes");
+	says("optim/checkpoint_1/param_groups/0/lr", "1\n");
+	end();
+	begin();
+	save_rank("checkpoint_0.pt", &healthy[0]);
+	handmade_replace(&h, "checkpoint_1.pt", "no archive", 10);
+	open_dir("a file that says nothing");
+	says("optim/param_groups/0/lr", "1\n");
+	end();
+}
+
 /* Of two replicas of two shards, the files of some ranks. */
 static void replicas_of(int a, int b)
 {
@@ -871,6 +913,7 @@ int main(void)
 	wrong_local();
 	dtensors();
 	empty_axis();
+	numbered_checkpoints();
 	spare_ranks();
 	stages();
 	hostile();

@@ -81,6 +81,7 @@ const struct ofs_format ofs_format_torch = {
 	.title = "torch.save (torch)",
 	.extensions = extensions,
 	.ranked = true,
+	.writer = ofs_torch_writer,
 	.bid_file = bid_torch,
 	.read = ofs_torch_read,
 	.views = views,

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
+
 #include "format/fsdp/join.h"
 #include "format/globals.h"
 #include "format/ranks/ranks.h"
@@ -27,6 +29,48 @@ static int read_files(struct ofs_ranks *set, const struct ofs_part *part,
 			prefix, npref, err) == -1)
 			return -1;
 	return 0;
+}
+
+/* What the sharded tensors of one file say; its errors are those of whoever
+ * reads it. */
+static int ask_file(struct ofs_catalog *cat, const char *rel, int *rank,
+    int *world, struct optimfs_error *err)
+{
+	struct ofs_ranks set = { 0 };
+	int ret = ofs_ranks_begin(&set, cat, 1, err);
+
+	if (ret == 0)
+		ret = ofs_ranks_open(&set, rel, -1, false, err);
+	if (ret == 0)
+		ret = ofs_ranks_collect(&set, 0,
+		    ofs_pickle_root(set.file[0].doc), NULL, 0, err);
+	if (ret == 0) {
+		*rank = set.file[0].said_rank;
+		*world = set.file[0].said_world;
+		ret = *rank != -1 && *world != 0;
+	}
+	ofs_ranks_fini(&set);
+	return ret;
+}
+
+int ofs_torch_writer(const struct ofs_dir *dir, const char *rel, int *rank,
+    int *world, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	struct ofs_catalog *cat;
+	struct ofs_dir copy;
+	int ret = -1;
+
+	if (ofs_dir_copy(dir, &copy, err) == -1)
+		return -1;
+	cat = ofs_catalog_new(&copy, &why);
+	ofs_dir_close(&copy);
+	if (cat != NULL)
+		ret = ask_file(cat, rel, rank, world, &why);
+	ofs_catalog_free(cat);
+	if (ret == -1 && why.code == ENOMEM)
+		return optimfs_fail_as(err, ENOMEM, "%s", why.text);
+	return ret == 1;
 }
 
 int ofs_torch_read(struct ofs_catalog *cat, const struct ofs_part *part,

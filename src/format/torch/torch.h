@@ -17,4 +17,8 @@ extern const struct ofs_format ofs_format_pickle;
 int ofs_torch_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err);
 
+/* ofs_format_torch.writer */
+int ofs_torch_writer(const struct ofs_dir *dir, const char *rel, int *rank,
+    int *world, struct optimfs_error *err);
+
 #endif
