@@ -67,12 +67,13 @@ static int read_blob(void *ctx, uint64_t off, uint64_t len, void *buf,
 	return 0;
 }
 
-/* What is accepted tiles the blob, and every name finds its tensor. */
+/* Accepted tensors tile what follows the header, of which a blob that was cut
+ * short lacks an end, and every name finds its tensor. */
 static void read_header(const uint8_t *bytes, size_t n)
 {
 	struct blob b = { bytes, n };
 	struct ofs_safetensors st;
-	uint64_t total = 0, numel;
+	uint64_t start = 0, total = 0, end = 0, numel;
 
 	if (ofs_safetensors_open(&st, n, 0, true, read_blob, &b, NULL) == -1)
 		return;
@@ -84,8 +85,12 @@ static void read_header(const uint8_t *bytes, size_t n)
 		if (t->dtype != OFS_DTYPE_NONE)
 			must(numel * ofs_dtype_size(t->dtype) == t->len);
 		total += t->len;
+		if (i == 0 || t->off < start)
+			start = t->off;
+		if (t->off + t->len > end)
+			end = t->off + t->len;
 	}
-	must(total <= n);
+	must(start <= n && end - start == total);
 	free(ofs_hf_offsets(&st, &st.arena, NULL));
 	ofs_safetensors_fini(&st);
 }
