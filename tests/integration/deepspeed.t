@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
-limit=600
 script=$TOP_SRCDIR/tests/interop/deepspeed.py
 why="no Python"
 for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do

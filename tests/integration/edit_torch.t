@@ -3,7 +3,6 @@
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 requires mount unzip
 
-limit=120
 script=$TOP_SRCDIR/tests/interop/edit.py
 data=$TOP_SRCDIR/tests/data/pytorch
 for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do

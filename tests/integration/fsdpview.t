@@ -4,7 +4,6 @@
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
 data=$TOP_SRCDIR/tests/data/pytorch
-limit=120
 
 tree() {
 	rm -rf "$2"

@@ -12,7 +12,6 @@ fakes=$TOP_BUILDDIR/tests/support/fakegpu
     skip_all "its programs are not built: make check builds them"
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 TMPDIR=$scratch
-limit=300
 unset FAKEGPU
 export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
     TMPDIR
@@ -36,7 +35,7 @@ why_no_mpi() {
 		echo "built without MPI"
 	elif ! command -v mpirun >/dev/null; then
 		echo "no mpirun"
-	elif ! timeout 60 mpirun --oversubscribe -n 2 true \
+	elif ! timeout "$limit" mpirun --oversubscribe -n 2 true \
 	    >"$scratch/err" 2>&1; then
 		echo "mpirun does not run here: $(head -n 1 "$scratch/err")"
 	fi

@@ -77,7 +77,7 @@ while kill -0 $umount 2>/dev/null && [ ! -s said ] && [ $i -lt 400 ]; do
 	sleep 0.05
 	i=$((i + 1))
 done
-ok "who reads does not wait for the commit" timeout 10 \
+ok "who reads does not wait for the commit" timeout "$limit" \
     cat "$mnt/optim/state/norm.weight/step"
 touch gate
 wait $umount

@@ -2,7 +2,6 @@
 # large.t - views beyond 4 GiB, of many ranks and of many tensors
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
-limit=120
 cd "$scratch" || exit 99
 
 # A sparse source: a tensor of 5 GiB, and small ones before and behind it.

@@ -6,7 +6,6 @@
 # checkpoint does, which tree.t and extra.t hold to what its framework said.
 
 data=$TOP_SRCDIR/tests/data
-limit=120
 
 views='
 dcp@1

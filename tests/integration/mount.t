@@ -279,7 +279,7 @@ done
 at_once() {
 	pids=
 	for i in 1 2 3 4 5 6; do
-		timeout 30 sh -c "cat '$mnt'/many/* | cmp - '$scratch/all'" &
+		timeout "$limit" sh -c "cat '$mnt'/many/* | cmp - '$scratch/all'" &
 		pids="$pids $!"
 	done
 	for p in $pids; do

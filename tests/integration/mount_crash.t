@@ -309,10 +309,10 @@ fresh && mkdir -m 700 "$stage" && ln -s "$ck/.metadata" "$stage/lock"
 not_ok 'a lock that is a link' rw
 ok 'what it leads to is whole' cmp "$ck/.metadata" "$data/ckpt/.metadata"
 fresh && mkdir -m 700 "$stage" && mkfifo "$stage/lock"
-not_ok 'a lock that is a pipe' timeout 10 "$OPTIMFS" mount -o rw "$ck" "$mnt"
+not_ok 'a lock that is a pipe' timeout "$limit" "$OPTIMFS" mount -o rw "$ck" "$mnt"
 for name in journal publish; do
 	fresh && mkdir -m 700 "$stage" && mkfifo "$stage/$name"
-	status "a $name that is a pipe" 3 timeout 10 \
+	status "a $name that is a pipe" 3 timeout "$limit" \
 	    "$OPTIMFS" mount -o rw "$ck" "$mnt"
 	like '... is said' "$(cat "$scratch/err")" '*not a regular file*'
 done

@@ -227,7 +227,7 @@ closed() {
 ok "standard descriptors closed" closed
 is "... works" "$(cat "$mnt/lr")" 1.5
 "$o" umount "$mnt"
-ok "the daemon keeps no pipe open" timeout 5 sh -c \
+ok "the daemon keeps no pipe open" timeout "$limit" sh -c \
     "'$o' mount '$ck' '$mnt' | cat"
 daemon=$(pgrep -n -f "[m]ount $ck $mnt")
 is "it is in no directory" "$(readlink "/proc/$daemon/cwd")" /

@@ -14,8 +14,7 @@ printf 'deadlock:openmpi\ndeadlock:libopen-pal\n' >"$scratch/mpi.supp"
 TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}suppressions=$scratch/mpi.supp
 export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
     TMPDIR TSAN_OPTIONS
-limit=180
-timeout 120 mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
+timeout "$limit" mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
     skip_all "mpirun does not run here: $(head -n 1 "$scratch/err")"
 data=$TOP_SRCDIR/tests/data/pytorch
 
@@ -114,7 +113,7 @@ start() { # N OPTIONS CHECKPOINT [MPIRUN OPTION...]
 }
 stop() {
 	for stop_m in $(tap_mounts | grep "^$mnt/"); do
-		timeout 120 "$OPTIMFS" umount "$stop_m" >/dev/null 2>&1
+		timeout "$limit" "$OPTIMFS" umount "$stop_m" >/dev/null 2>&1
 	done
 	gone "$job" || return 1
 	wait "$job"

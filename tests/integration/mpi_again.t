@@ -24,7 +24,7 @@ each() { # OPTIONS CHECKPOINT [MPIRUN OPTION...]
 	    all_mounted
 }
 end() {
-	timeout 30 "$OPTIMFS" umount "$(m 0)" && timeout 30 "$OPTIMFS" umount \
+	timeout "$limit" "$OPTIMFS" umount "$(m 0)" && timeout "$limit" "$OPTIMFS" umount \
 	    "$(m 1)" && stop "$(m 2)"
 }
 shown() { # MOUNT POINT: all that it shows, but for what it says of itself

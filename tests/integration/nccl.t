@@ -11,14 +11,14 @@ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 TMPDIR=$scratch
 export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
     TMPDIR
-timeout 120 mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
+timeout "$limit" mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
     skip_all "mpirun does not run here: $(head -n 1 "$scratch/err")"
 ck=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w3/ckpt
 
 ranks() { # N COMMAND...: as so many ranks
 	ranks_n=$1
 	shift
-	timeout -k 5 120 mpirun --oversubscribe -n "$ranks_n" "$@"
+	timeout -k 5 "$limit" mpirun --oversubscribe -n "$ranks_n" "$@"
 }
 fake() { # FAULTS COMMAND...: with the fake libraries
 	fake_faults=$1
@@ -72,7 +72,7 @@ is "is an error, once" "$(grep -c OFS903 "$scratch/err")" 1
 same "without CUDA's libraries" env OPTIMFS_MODULES="$scratch/mpi" sh -c "
     mkdir -p '$scratch/mpi' &&
     cp '$TOP_BUILDDIR/.libs/optimfs-mpi.so' '$scratch/mpi' &&
-    timeout 120 mpirun --oversubscribe -n 3 '$OPTIMFS' cp -r -o gather=auto \
+    timeout $limit mpirun --oversubscribe -n 3 '$OPTIMFS' cp -r -o gather=auto \
 	'$nodes/%r' / '$scratch/got'"
 like "it is said why" "$(cat "$scratch/said")" '*OFS903*optimfs-nccl.so*'
 

@@ -2,7 +2,6 @@
 # reshard_resume.t - optimfs reshard: killed, out of room, in parts, compressed
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
-limit=120
 mkdcp=$TOP_BUILDDIR/tests/bench/mkdcp
 small=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w3/ckpt
 mkdir "$scratch/work" && cd "$scratch/work" || exit 99

@@ -2,7 +2,6 @@
 # torch2.t - PyTorch 2.3 or later reads what optimfs writes
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
-limit=300
 script=$TOP_SRCDIR/tests/interop/torch2.py
 for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do
 	[ -n "$python" ] && "$python" "$script" version 2>/dev/null && break

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
-limit=300
 script=$TOP_SRCDIR/tests/interop/torch_reader.py
 for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do
 	[ -n "$python" ] && "$python" "$script" version 2>/dev/null && break

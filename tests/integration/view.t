@@ -3,7 +3,6 @@
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
 data=$TOP_SRCDIR/tests/data
-limit=120
 
 # tree CHECKPOINT DIR: all that is in it, as files
 tree() {

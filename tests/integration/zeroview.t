@@ -4,7 +4,6 @@
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
 data=$TOP_SRCDIR/tests/data
-limit=120
 script=$TOP_SRCDIR/tests/integration/zeroview.py
 for python in python3 /usr/bin/python3 ''; do
 	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&

@@ -17,7 +17,7 @@ ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
 printf 'deadlock:openmpi\ndeadlock:libopen-pal\n' >"$scratch/mpi.supp"
 TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}suppressions=$scratch/mpi.supp
 export ASAN_OPTIONS TSAN_OPTIONS
-timeout 120 mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
+timeout "$limit" mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
     skip_all "mpirun does not run here: $(head -n 1 "$scratch/err")"
 [ "$mounts" = no ] || tap_can_mount
 data=$TOP_SRCDIR/tests/data/pytorch
@@ -76,7 +76,7 @@ start() { # N OPTIONS CHECKPOINT MOUNTPOINT [MPIRUN OPTION...]: rank 0's
 	return 1
 }
 stop() { # MOUNTPOINT [JOB]
-	timeout 120 "$OPTIMFS" umount "$1" >"$scratch/err" 2>&1
+	timeout "$limit" "$OPTIMFS" umount "$1" >"$scratch/err" 2>&1
 	gone "${2:-$job}" || return 1
 	wait "${2:-$job}"
 }
