@@ -39,6 +39,19 @@ done
 not_ok "by default there is one" cat "$mnt/passwd"
 n=$(grep -l '^NoNewPrivs:.1' /proc/$daemon/task/*/status | wc -l)
 ok "its threads gain no rights" test "$n" -ge 1
+if sanitized; then
+	skip 1 "a sanitizer has threads of its own"
+elif [ "$(id -u)" != 0 ]; then
+	skip 1 "not root: no thread has capabilities"
+else
+	rights=$(grep '^CapEff' /proc/self/status)
+	for i in $(seq 1200); do # one more says that the mount is there, and ends
+		n=$(grep -l "^$rights" /proc/$daemon/task/*/status | wc -l)
+		[ "$n" -le 3 ] && break
+		sleep 0.05
+	done
+	is "but for the three that docs/security.md names" "$n" 3
+fi
 kill -TERM $daemon
 wait $daemon
 is "a daemon that is told to end does" $? 0
