@@ -14,6 +14,8 @@
  * (cluster/manifest.h). Paths are relative to the root of what is shared; "" is it.
  * All may be called from any thread. */
 struct ofs_elsewhere;
+struct ofs_catalog;
+struct ofs_transport;
 enum ofs_where {
 	OFS_NOWHERE,
 	OFS_HERE,      /* in the directory itself: look there */
@@ -31,6 +33,11 @@ struct ofs_elsewhere_ops {
 	    struct optimfs_error *err);
 	int (*read)(const struct ofs_elsewhere *e, uint32_t file, void *buf,
 	    uint64_t n, uint64_t off, struct optimfs_error *err);
+	/* Like ofs_transport_local (store/local.h), for the objects that cat
+	 * has now, wherever they are. */
+	struct ofs_transport *(*transport)(const struct ofs_elsewhere *e,
+	    const struct ofs_catalog *cat, uint64_t cache,
+	    struct optimfs_error *err);
 };
 struct ofs_elsewhere {
 	const struct ofs_elsewhere_ops *ops;

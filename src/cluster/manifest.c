@@ -14,6 +14,7 @@
 
 #include "base/memory.h"
 #include "base/search.h"
+#include "cluster/transport.h"
 #include "store/local.h"
 
 /* Memory for what this rank decodes for others. */
@@ -303,10 +304,17 @@ static int read_there(const struct ofs_elsewhere *e, uint32_t file, void *buf,
 	return ofs_remote_fetch(s, &seg, 1, buf, err);
 }
 
+static struct ofs_transport *open_transport(const struct ofs_elsewhere *e,
+    const struct ofs_catalog *cat, uint64_t cache, struct optimfs_error *err)
+{
+	return ofs_transport_world(cat, ofs_manifest_of(e), cache, err);
+}
+
 static const struct ofs_elsewhere_ops elsewhere_ops = {
 	.find = find,
 	.list = list,
 	.read = read_there,
+	.transport = open_transport,
 };
 
 int ofs_manifest_dir(const struct ofs_manifest *s, struct ofs_dir *dir,

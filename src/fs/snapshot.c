@@ -8,8 +8,6 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "cluster/manifest.h"
-#include "cluster/transport.h"
 #include "fs/fs.h"
 #include "fs/view.h"
 #include "store/local.h"
@@ -65,11 +63,7 @@ static int build(struct ofs_snapshot *snap, struct optimfs_error *err)
 		return -1;
 	if (ofs_tree_build(&snap->tree, snap->cat, err) == -1)
 		return -1;
-	t = snap->cat->dir.elsewhere == NULL
-	    ? ofs_transport_local(snap->cat, snap->fs->options.cache, err)
-	    : ofs_transport_world(snap->cat,
-		  ofs_manifest_of(snap->cat->dir.elsewhere),
-		  snap->fs->options.cache, err);
+	t = ofs_transport_of(snap->cat, snap->fs->options.cache, err);
 	if (ofs_reader_init(&snap->reader, snap->cat, t, err) == -1)
 		return -1;
 	source_defaults(snap);

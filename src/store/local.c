@@ -420,3 +420,12 @@ struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
 	}
 	return &l->t;
 }
+
+struct ofs_transport *ofs_transport_of(const struct ofs_catalog *cat,
+    uint64_t cache, struct optimfs_error *err)
+{
+	const struct ofs_elsewhere *e = cat->dir.elsewhere;
+
+	return e == NULL ? ofs_transport_local(cat, cache, err)
+			 : e->ops->transport(e, cat, cache, err);
+}

@@ -10,4 +10,8 @@
 struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
     uint64_t cache, struct optimfs_error *err);
 
+/* The same of files that lie beneath cat->dir here or elsewhere. */
+struct ofs_transport *ofs_transport_of(const struct ofs_catalog *cat,
+    uint64_t cache, struct optimfs_error *err);
+
 #endif

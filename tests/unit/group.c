@@ -325,11 +325,39 @@ static void test_cases(void)
 		check_case("pytorch/dcp_fsdp2_zstd_w2/ckpt", NULL, n);
 		check_case("pytorch/dcp_fsdp2_safetensors_w2/ckpt", NULL, n);
 		check_case("pytorch/dcp_tp_fsdp_w4/ckpt", NULL, n);
+		/* values of several parts, in the files of one rank */
+		check_case("pytorch/dcp_torch113/ckpt", NULL, n);
 		snprintf(path, sizeof(path), "%s/ckpt", flat);
 		snprintf(units, sizeof(units), "%s/units.json", flat);
 		check_case(path, units, n);
 		check_case("pytorch/hf_storage_w2/ckpt", NULL, n);
 	}
+}
+
+/* A rank that is silent while another reads a value of its files: that one must
+ * not show fewer files than others do. */
+static void open_alone(struct job *j, int rank, struct optimfs_group *w)
+{
+	struct optimfs_options o = { .world = w };
+	struct optimfs_error err = { 0 };
+	struct optimfs *fs;
+
+	if (rank != 0)
+		return;
+	fakeworld_mute(j->f, 1, 1);
+	fs = optimfs_open(j->path, &o, &err);
+	fakeworld_mute(j->f, 1, 0);
+	ok(fs == NULL, "no tree without a value of a rank that is silent");
+	is_error(err, ETIMEDOUT, "rank 1", "and it is said which");
+	optimfs_close(fs);
+}
+
+static void test_silent_value(void)
+{
+	struct job j = { .size = 2, .path = each_rank, .work = open_alone };
+
+	spread(data_path("pytorch/dcp_torch113/ckpt"), 2);
+	run(&j);
 }
 
 /* A check that all ranks share: what one process finds in one place, and no
@@ -981,6 +1009,7 @@ int main(void)
 	test_large();
 	test_ahead();
 	test_cases();
+	test_silent_value();
 	test_fsck();
 	test_reshard();
 	clear();

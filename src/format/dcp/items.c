@@ -100,6 +100,14 @@ static int add_leaves(struct ofs_catalog *cat, struct ofs_pickle *doc,
 	return ret;
 }
 
+/* What says nothing about the item: no memory, or a rank that is lost. Other
+ * ranks may read it well, and must not show another tree. */
+static bool must_fail(const struct optimfs_error *why)
+{
+	return why->code == ENOMEM || why->code == EHOSTDOWN ||
+	    why->code == ETIMEDOUT;
+}
+
 /* An item that cannot be opened stays a file, which says why when it is
  * read; what fails after that fails the mount. */
 static int expand(struct ofs_dcp *d, struct ofs_transport *t,
@@ -116,8 +124,8 @@ static int expand(struct ofs_dcp *d, struct ofs_transport *t,
 	if (ofs_transport_length(t, &p->item.at, &size, &why) == 0)
 		doc = ofs_torch_open(size, &limits, read_source, &source, &zip,
 		    &why);
-	if (doc == NULL && why.code == ENOMEM)
-		return optimfs_fail_as(err, ENOMEM, "%s", why.text);
+	if (doc == NULL && must_fail(&why))
+		return optimfs_fail_as(err, why.code, "%s", why.text);
 	if (doc == NULL)
 		return ofs_dcp_add_entry(d, p->path,
 		    ofs_catalog_item(d->cat, &p->item, err), OFS_ENTRY_ITEM,
@@ -139,7 +147,7 @@ int ofs_dcp_expand_items(struct ofs_dcp *d, struct optimfs_error *err)
 
 	if (d->npending == 0)
 		return 0;
-	t = ofs_transport_local(d->cat, OFS_DCP_EXPAND_ITEM, err);
+	t = ofs_transport_of(d->cat, OFS_DCP_EXPAND_ITEM, err);
 	if (t == NULL)
 		return -1;
 	for (uint32_t i = 0; i < d->npending && ret == 0; i++)
