@@ -64,11 +64,9 @@ struct ofs_catalog *ofs_catalog_new(struct ofs_dir *dir,
 		goto fail;
 	cat->dir = *dir;
 	*dir = (struct ofs_dir){ .fd = -1 };
-	cat->mode = 0777;
-	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0) {
-		cat->uid = st.st_uid;
-		cat->gid = st.st_gid;
-	}
+	cat->mode = 0444;
+	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0)
+		ofs_catalog_owner(cat, st.st_uid, st.st_gid);
 	return cat;
 fail:
 	ofs_catalog_free(cat);

@@ -210,8 +210,8 @@ struct ofs_catalog {
 	const char *writer;  /* "PyTorch 2.7 or later", ...; may be NULL */
 	const char *trainer; /* "Lightning", ...; NULL for none that is known */
 	int world_size;      /* 0 when unknown */
-	uint64_t uid, gid;   /* of the source */
-	uint32_t mode;       /* permission bits of the source files, and'ed */
+	uint64_t uid, gid;   /* of the first file */
+	uint32_t mode; /* 0444 for whom all files and directories let in */
 
 	struct ofs_object *objects;
 	struct ofs_shard *shards;

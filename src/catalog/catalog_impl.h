@@ -36,7 +36,14 @@ enum ofs_catalog_array {
 struct ofs_catalog_build {
 	uint32_t cap[OFS_NARRAYS];
 	struct ofs_map strs, paths, dims, objects, notes;
+	bool owned;      /* uid and gid are those of a file */
+	const char *dir; /* the last object's directory: ndir bytes */
+	size_t ndir;
 };
+
+/* Whose the catalog is: mode begins again with what the checkpoint's directory
+ * allows. */
+void ofs_catalog_owner(struct ofs_catalog *cat, uint64_t uid, uint64_t gid);
 
 /* Make room for want items in all; false when memory is exhausted. No array is
  * ever NULL, so that an empty one needs no care. */

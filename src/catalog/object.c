@@ -3,7 +3,9 @@
 #include "config.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "catalog/catalog_impl.h"
@@ -26,6 +28,66 @@ struct ofs_stamp ofs_stamp_of(const struct stat *st)
 		.uid = st->st_uid,
 		.gid = st->st_gid,
 	};
+}
+
+/* Who reads the source may read the mount, and nobody else: mode keeps the bits
+ * (0444) of those whom this file or directory, too, lets in. A class of the
+ * catalog's owner may be in any class of another's; but who mounts has read
+ * it. */
+static void restrict_to(struct ofs_catalog *cat, const struct stat *st,
+    uint32_t bits)
+{
+	bool user = bits & 0400, group = bits & 0040, other = bits & 0004;
+	bool any = group && other;
+
+	if (st->st_gid != cat->gid)
+		group = other = any;
+	if (st->st_uid != cat->uid)
+		user = any || cat->uid == geteuid();
+	cat->mode &=
+	    (user ? 0400u : 0) | (group ? 0040u : 0) | (other ? 0004u : 0);
+}
+
+/* A directory lets those in who may search it. */
+static void restrict_to_dir(struct ofs_catalog *cat, const struct stat *st)
+{
+	restrict_to(cat, st, (st->st_mode & 0111) << 2);
+}
+
+/* The directories between the checkpoint's and a file; files of one directory
+ * mostly come one after the other. */
+static void pass_dirs(struct ofs_catalog *cat, const char *path)
+{
+	struct ofs_catalog_build *b = cat->build;
+	const char *slash = strrchr(path, '/');
+	size_t n = slash == NULL ? 0 : (size_t)(slash - path);
+	char dir[PATH_MAX];
+	struct stat st;
+
+	if (n >= sizeof(dir) || (n == b->ndir && memcmp(path, b->dir, n) == 0))
+		return;
+	for (size_t i = 1; i <= n; i++) {
+		if (path[i] != '/')
+			continue;
+		memcpy(dir, path, i);
+		dir[i] = '\0';
+		if (ofs_dir_stat(&cat->dir, dir, &st))
+			restrict_to_dir(cat, &st);
+	}
+	b->dir = path;
+	b->ndir = n;
+}
+
+void ofs_catalog_owner(struct ofs_catalog *cat, uint64_t uid, uint64_t gid)
+{
+	struct stat st;
+
+	cat->uid = uid;
+	cat->gid = gid;
+	cat->mode = 0444;
+	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0 &&
+	    S_ISDIR(st.st_mode))
+		restrict_to_dir(cat, &st);
 }
 
 static void describe_object(struct ofs_catalog *cat, struct ofs_object *o)
@@ -53,9 +115,11 @@ static void describe_object(struct ofs_catalog *cat, struct ofs_object *o)
 	o->stamp = ofs_stamp_of(&st);
 	o->ino = st.st_ino;
 	o->blocks = (uint64_t)st.st_blocks * 512;
-	cat->mode &= st.st_mode & 0777;
-	cat->uid = st.st_uid;
-	cat->gid = st.st_gid;
+	if (!cat->build->owned)
+		ofs_catalog_owner(cat, st.st_uid, st.st_gid);
+	cat->build->owned = true;
+	pass_dirs(cat, o->path);
+	restrict_to(cat, &st, st.st_mode & 0444);
 }
 
 uint32_t ofs_catalog_object(struct ofs_catalog *cat, const char *path, int rank,

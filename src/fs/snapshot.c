@@ -16,7 +16,7 @@
 static void source_defaults(struct ofs_snapshot *snap)
 {
 	const struct ofs_catalog *cat = snap->cat;
-	uint32_t mode = cat->nobjects == 0 ? 0444 : cat->mode & 0444;
+	uint32_t mode = cat->mode;
 	struct stat st;
 
 	snap->mode_file = S_IFREG | mode;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -172,7 +173,7 @@ static void objects(void)
 	is_u64(cat->objects[a].ino, st.st_ino, "inode");
 	is_int(cat->objects[a].mtime_ns,
 	    st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec, "mtime");
-	is_u64(cat->mode, 0640, "mode");
+	is_u64(cat->mode, 0400, "mode: its directory is ours alone");
 	ok(cat->objects[none].missing, "a missing file is no error");
 	ok(cat->objects[link].refused && !cat->objects[link].missing,
 	    "a link is refused later");
@@ -644,6 +645,73 @@ static void memory(void)
 	    (four - one) / (9 * n));
 }
 
+/* What others see is never more than what the source shows them. */
+static void modes(void)
+{
+	static const struct {
+		mode_t dir, sub, file;
+		uint32_t mode;
+	} cases[] = {
+		{ 0755, 0755, 0644, 0444 },
+		{ 0755, 0755, 0600, 0400 },
+		{ 0700, 0755, 0644, 0400 },
+		{ 0755, 0700, 0644, 0400 },
+		{ 0750, 0755, 0644, 0440 },
+		{ 0711, 0755, 0644, 0444 },
+		{ 0744, 0755, 0644, 0400 },
+	};
+	struct optimfs_error err = { 0 };
+
+	if (mkdir("modes", 0755) == -1 || mkdir("modes/sub", 0755) == -1)
+		bail_out("mkdir: %m");
+	put("modes/f", 1);
+	put("modes/sub/f", 1);
+	chmod("modes/f", 0644);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct ofs_catalog *cat;
+
+		chmod("modes", cases[i].dir);
+		chmod("modes/sub", cases[i].sub);
+		chmod("modes/sub/f", cases[i].file);
+		cat = new_catalog("modes");
+		ok(ofs_catalog_object(cat, "f", -1, &err) != OFS_NONE &&
+			ofs_catalog_object(cat, "sub/f", -1, &err) != OFS_NONE,
+		    "directories %o and %o, a file of %o", cases[i].dir,
+		    cases[i].sub, cases[i].file);
+		is_u64(cat->mode, cases[i].mode, "... as narrow as all");
+		ofs_catalog_free(cat);
+	}
+	unlink("modes/sub/f");
+	unlink("modes/f");
+	rmdir("modes/sub");
+	rmdir("modes");
+}
+
+/* Files of two groups: who is in one of them may not be in the other. */
+static void owners(void)
+{
+	struct optimfs_error err = { 0 };
+	struct ofs_catalog *cat;
+
+	if (mkdir("modes", 0755) == -1)
+		bail_out("mkdir: %m");
+	put("modes/f", 1);
+	put("modes/g", 1);
+	if (chmod("modes/f", 0640) == -1 || chmod("modes/g", 0640) == -1 ||
+	    chown("modes/g", (uid_t)-1, getegid() + 1) == -1) {
+		skip(1, "may not give a file away");
+	} else {
+		cat = new_catalog("modes");
+		(void)ofs_catalog_object(cat, "f", -1, &err);
+		(void)ofs_catalog_object(cat, "g", -1, &err);
+		is_u64(cat->mode, 0400, "two groups: neither of them");
+		ofs_catalog_free(cat);
+	}
+	unlink("modes/f");
+	unlink("modes/g");
+	rmdir("modes");
+}
+
 int main(void)
 {
 	if (mkdtemp(scratch) == NULL || chdir(scratch) == -1)
@@ -657,6 +725,8 @@ int main(void)
 	many_names();
 	limits();
 	objects();
+	modes();
+	owners();
 	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
 		fault(&faults[i]);
 	gap_is_named();
