@@ -25,6 +25,8 @@ static const struct source {
 	const char *optim_key, *ids; /* options */
 	bool more; /* files beside it show as well, below extra/ */
 } sources[] = {
+	{ .name = "checkpointable_w2", .path = "ckpt" },
+	{ .name = "checkpointable_w2", .path = "ckpt_rankfiles" },
 	{ .name = "dcp_3d_w8", .path = "ckpt" },
 	{ .name = "dcp_async_w2", .path = "ckpt" },
 	{ .name = "dcp_by_id_w2", .path = "ckpt" },

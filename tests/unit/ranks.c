@@ -686,6 +686,83 @@ static void empty_axis(void)
 	end();
 }
 
+/* A CheckpointableTensor w of 8 elements: n boxes of a local tensor of four,
+ * each two long. */
+struct boxes {
+	int64_t global[2], local[2], n, nlocal;
+};
+
+static void put_corners(struct ofs_buf *b, const char *name, int64_t n,
+    const int64_t *v)
+{
+	mk_str(b, name);
+	mk_ops(b, "(");
+	for (int64_t i = 0; i < n; i++)
+		mk_tuple(b, 1, &v[i]);
+	mk_ops(b, "t");
+}
+
+static void save_boxes(int rank, const struct boxes *x, const float first[4])
+{
+	static const int64_t shape[] = { 8 }, size[] = { 2, 2 };
+	static const int64_t four[] = { 4 }, one[] = { 1 };
+	const void *storage[] = { first };
+	struct ofs_buf b = { 0 };
+	char name[40];
+
+	mk_begin(&b);
+	mk_ops(&b, "}(");
+	mk_str(&b, "w");
+	mk_global(&b, "torch._tensor", "_rebuild_from_type_v2");
+	mk_ops(&b, "(");
+	mk_global(&b, "torch._utils", "_rebuild_tensor_v2");
+	mk_global(&b, "torch", "Tensor");
+	mk_ops(&b, "(");
+	mk_storage(&b, "FloatStorage", "0", 4);
+	mk_int(&b, 0);
+	mk_tuple(&b, 1, four);
+	mk_tuple(&b, 1, one);
+	ofs_buf_putc(&b, 0x89);
+	mk_global(&b, "collections", "OrderedDict");
+	mk_ops(&b, ")Rt}(");
+	mk_str(&b, "global_shape");
+	mk_tuple(&b, 1, shape);
+	put_corners(&b, "global_offsets", x->n, x->global);
+	put_corners(&b, "local_offsets", x->nlocal, x->local);
+	put_corners(&b, "local_sizes", x->n, size);
+	mk_ops(&b, "utRu");
+	mk_end(&b);
+	snprintf(name, sizeof(name), "model_rank%d.pt", rank);
+	save(name, &b, storage, (size_t[]){ 16 }, 1);
+}
+
+static void checkpointables(void)
+{
+	const struct boxes good[] = { { { 0, 6 }, { 2, 0 }, 2, 2 },
+		{ { 2, 4 }, { 0, 2 }, 2, 2 } };
+	const struct boxes outside = { { 0, 2 }, { 0, 3 }, 2, 2 };
+	const struct boxes fewer = { { 0, 2 }, { 0, 2 }, 2, 1 };
+
+	begin();
+	save_boxes(0, &good[0], (const float[]){ 6, 7, 0, 1 });
+	save_boxes(1, &good[1], (const float[]){ 2, 3, 4, 5 });
+	open_dir("CheckpointableTensors");
+	floats("model/w", 8, 0);
+	says(".optimfs/warnings", "");
+	says(".optimfs/missing", "");
+	end();
+	begin();
+	save_boxes(0, &outside, (const float[]){ 0, 1, 2, 3 });
+	open_dir("a box outside of its local tensor");
+	refused("model/w", EUCLEAN, "a box is not within");
+	end();
+	begin();
+	save_boxes(0, &fewer, (const float[]){ 0, 1, 2, 3 });
+	open_dir("boxes without a place");
+	refused("model/w", EUCLEAN, "local_offsets is no list");
+	end();
+}
+
 /* Files whose number may be a step's or a rank's. */
 static void numbered_checkpoints(void)
 {
@@ -913,6 +990,7 @@ int main(void)
 	wrong_local();
 	dtensors();
 	empty_axis();
+	checkpointables();
 	numbered_checkpoints();
 	spare_ranks();
 	stages();

@@ -1,4 +1,4 @@
-/* sharded.c - pickled ShardedTensors and DTensors */
+/* sharded.c - pickled ShardedTensors, DTensors and CheckpointableTensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -50,12 +50,6 @@ static bool is_class(const struct ofs_pickle *doc, uint32_t node,
 	    memcmp(module.p, "torch.", strlen("torch.")) == 0;
 }
 
-bool ofs_torch_is_sharded(const struct ofs_pickle *doc, uint32_t node)
-{
-	return is_class(doc, node, "DTensor") ||
-	    is_class(doc, node, "ShardedTensor");
-}
-
 static struct wrapped unwrap(const struct ofs_pickle *doc, uint32_t node)
 {
 	struct wrapped w = { OFS_NONE, ofs_pk_state(doc, node) };
@@ -88,6 +82,23 @@ static bool is_sequence(const struct ofs_pickle *doc, uint32_t node)
 	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
 
 	return kind == OFS_PK_TUPLE || kind == OFS_PK_LIST;
+}
+
+/* A CheckpointableTensor is a tensor of any class that has such attributes. */
+static bool is_checkpointable(const struct ofs_pickle *doc, uint32_t node)
+{
+	uint32_t state = ofs_pk_item(doc, ofs_pk_args(doc, node), 3);
+
+	return ofs_pk_is(doc, node, NULL, "_rebuild_from_type_v2") &&
+	    of_state(doc, state, "global_shape") != OFS_NONE &&
+	    of_state(doc, state, "global_offsets") != OFS_NONE;
+}
+
+bool ofs_torch_is_sharded(const struct ofs_pickle *doc, uint32_t node)
+{
+	return is_class(doc, node, "DTensor") ||
+	    is_class(doc, node, "ShardedTensor") ||
+	    is_checkpointable(doc, node);
 }
 
 /* A list of at most max numbers, none of them negative. */
@@ -570,6 +581,75 @@ static int get_sharded(const struct ofs_pickle *doc, const struct wrapped *w,
 	return 0;
 }
 
+/* CheckpointableTensors: the boxes of a local tensor and where they belong. */
+
+/* The i-th of one of the lists of boxes: a number for each dimension. */
+static int get_corner(const struct ofs_pickle *doc, uint32_t state,
+    const char *name, uint32_t i, uint8_t ndim, uint64_t *v,
+    struct optimfs_error *err)
+{
+	uint32_t list = of_state(doc, state, name), n;
+
+	if (!is_sequence(doc, list) || i >= ofs_pk_len(doc, list))
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS691 %s is no list of as many boxes as others", name);
+	if (get_numbers(doc, ofs_pk_item(doc, list, i), name, v, OFS_MAX_DIMS,
+		&n, err) == -1)
+		return -1;
+	return n == ndim
+	    ? 0
+	    : optimfs_fail(err, EUCLEAN,
+		  "OFS691 %s is not one number for each dimension", name);
+}
+
+static int add_box(const struct ofs_pickle *doc, uint32_t node, uint32_t state,
+    const struct ofs_torch_tensor *t, uint32_t i, struct ofs_torch_sharded *s,
+    struct optimfs_error *err)
+{
+	struct ofs_torch_piece *p = add_piece(s, err);
+	uint64_t end;
+
+	if (p == NULL ||
+	    get_corner(doc, state, "global_offsets", i, s->ndim, p->offset,
+		err) == -1 ||
+	    get_corner(doc, state, "local_offsets", i, s->ndim, p->at, err) ==
+		-1 ||
+	    get_corner(doc, state, "local_sizes", i, s->ndim, p->size, err) ==
+		-1)
+		return -1;
+	p->node = node;
+	memcpy(p->local, t->shape, sizeof(p->local));
+	for (unsigned d = 0; d < s->ndim; d++)
+		if (!ofs_add_u64(p->at[d], p->size[d], &end) ||
+		    end > t->shape[d])
+			return damaged("a box is not within its local tensor",
+			    err);
+	return 0;
+}
+
+static int get_checkpointable(const struct ofs_pickle *doc, uint32_t node,
+    uint32_t state, struct ofs_torch_sharded *s, struct optimfs_error *err)
+{
+	uint32_t list = of_state(doc, state, "global_offsets");
+	struct ofs_torch_tensor t;
+
+	if (get_shape(doc, of_state(doc, state, "global_shape"), s, err) ==
+		-1 ||
+	    ofs_torch_tensor(doc, node, &t, err) != 1)
+		return -1;
+	s->dtype = t.dtype;
+	if (t.ndim != s->ndim)
+		return damaged("a local tensor has not the dimensions of the "
+			       "whole",
+		    err);
+	if (!is_sequence(doc, list))
+		return damaged("global_offsets is no list", err);
+	for (uint32_t i = 0; i < ofs_pk_len(doc, list); i++)
+		if (add_box(doc, node, state, &t, i, s, err) == -1)
+			return -1;
+	return 0;
+}
+
 static int read_sharded(const struct ofs_pickle *doc, uint32_t node,
     bool nested, struct ofs_torch_sharded *s, struct optimfs_error *err)
 {
@@ -579,9 +659,12 @@ static int read_sharded(const struct ofs_pickle *doc, uint32_t node,
 	memset(s, 0, sizeof(*s));
 	s->rank = -1;
 	s->dtype = OFS_DTYPE_NONE;
-	ret = is_class(doc, node, "DTensor")
-	    ? get_dtensor(doc, &w, s, err)
-	    : get_sharded(doc, &w, nested, s, err);
+	if (is_class(doc, node, "DTensor"))
+		ret = get_dtensor(doc, &w, s, err);
+	else if (is_class(doc, node, "ShardedTensor"))
+		ret = get_sharded(doc, &w, nested, s, err);
+	else
+		ret = get_checkpointable(doc, node, w.state, s, err);
 	if (ret == -1)
 		ofs_torch_sharded_fini(s);
 	return ret;

@@ -1,4 +1,4 @@
-/* sharded.h - pickled ShardedTensors and DTensors */
+/* sharded.h - pickled ShardedTensors, DTensors and CheckpointableTensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_TORCH_FILE_SHARDED_H
 #define OFS_FORMAT_TORCH_FILE_SHARDED_H
@@ -31,7 +31,8 @@ struct ofs_torch_sharded {
 	uint32_t npieces, piece_cap;
 };
 
-/* Is node a ShardedTensor or a DTensor, as far as its class goes? */
+/* Is node a ShardedTensor or a DTensor, as far as its class goes, or a
+ * CheckpointableTensor, as far as its attributes go? */
 bool ofs_torch_is_sharded(const struct ofs_pickle *doc, uint32_t node);
 /* What node, which ofs_torch_is_sharded, says: 0, or -1 when it is damaged
  * (EUCLEAN, OFS691) or of a kind not supported (EOPNOTSUPP, OFS692: partial
