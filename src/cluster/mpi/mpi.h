@@ -127,6 +127,10 @@ struct ofs_group {
 	bool joined, leaving;
 	struct optimfs_error join_err;
 
+	/* Of those under way, how many somebody waits for; what was given up
+	 * is no reason to look often. */
+	_Atomic unsigned nawaited;
+
 	/* The communicating thread's own. */
 	struct mpi_questions open;
 	MPI_Request *req; /* nops of them are active; op tells what they are */

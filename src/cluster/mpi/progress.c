@@ -98,10 +98,11 @@ static int fail_late(const struct ofs_group *w, struct optimfs_error *err)
 
 /* Tell who asked; the question itself stays as long as MPI needs it. With the
  * lock held. */
-static void settle(struct mpi_question *q)
+static void settle(struct ofs_group *w, struct mpi_question *q)
 {
 	if (q->ask == NULL)
 		return;
+	w->nawaited -= q->open;
 	if (q->ask->err.code == 0)
 		q->ask->answer = q->answer->bytes;
 	q->ask = NULL;
@@ -111,10 +112,10 @@ static void settle(struct mpi_question *q)
 
 /* A question that is under way has failed for its caller; its buffers are
  * MPI's still. release finds priv NULL and leaves it to us. */
-static void give_up(struct mpi_question *q)
+static void give_up(struct ofs_group *w, struct mpi_question *q)
 {
 	q->ask->priv = NULL;
-	settle(q);
+	settle(w, q);
 }
 
 void mpi_abandon(struct ofs_group *w, struct mpi_question *q)
@@ -126,7 +127,7 @@ void mpi_abandon(struct ofs_group *w, struct mpi_question *q)
 		return;
 	}
 	w->peer[q->to].noverdue++;
-	give_up(q);
+	give_up(w, q);
 }
 
 /* What came of an answer. With the lock held. */
@@ -175,7 +176,7 @@ static void question_op(struct ofs_group *w, struct mpi_question *q,
 		return;
 	}
 	given_up = q->ask == NULL;
-	settle(q);
+	settle(w, q);
 	peer->noverdue -= given_up;
 	TAILQ_REMOVE(&w->open, q, next);
 	w->slot[w->nslots++] = q->slot;
@@ -198,6 +199,7 @@ static void send_question(struct ofs_group *w, struct mpi_question *q)
 	head.slot = (uint32_t)q->slot;
 	memcpy(q->request->bytes, &head, sizeof(head));
 	TAILQ_INSERT_TAIL(&w->open, q, next);
+	w->nawaited++;
 	MPI_Irecv(q->answer->bytes, (int)n, MPI_BYTE, q->to,
 	    TAG_ANSWER + q->slot, w->asks, new_op(w, OP_ANSWER, q));
 	MPI_Isend(q->request->bytes, (int)q->nrequest, MPI_BYTE, q->to,
@@ -235,7 +237,7 @@ static bool send_questions(struct ofs_group *w)
 			break;
 		TAILQ_REMOVE(&w->queue, q, next);
 		if (ret == -1)
-			settle(q);
+			settle(w, q);
 		else
 			send_question(w, q);
 		moved = true;
@@ -424,14 +426,14 @@ static void check_peers(struct ofs_group *w)
 		if (q->ask == NULL || !overdue(w, q, now))
 			continue;
 		w->peer[q->to].noverdue++;
-		give_up(q);
+		give_up(w, q);
 	}
 	for (q = TAILQ_FIRST(&w->queue); q != NULL; q = next) {
 		next = TAILQ_NEXT(q, next);
 		if (!overdue(w, q, now))
 			continue;
 		TAILQ_REMOVE(&w->queue, q, next);
-		settle(q);
+		settle(w, q);
 	}
 	pthread_mutex_unlock(&w->lock);
 }
@@ -466,7 +468,7 @@ static int64_t rest_length(const struct ofs_group *w, int64_t idle)
 
 	if (rest < REST_MIN)
 		rest = REST_MIN;
-	if (!TAILQ_EMPTY(&w->open))
+	if (w->nawaited > 0)
 		return rest < REST_ASKING ? rest : REST_ASKING;
 	if (idle < RECENT)
 		return rest < REST_RECENT ? rest : REST_RECENT;
@@ -480,7 +482,7 @@ void mpi_rest(struct ofs_group *w)
 	struct timespec t = { 0 };
 	uint64_t n;
 
-	if (idle < (TAILQ_EMPTY(&w->open) ? EAGER : EAGER_ASKING)) {
+	if (idle < (w->nawaited == 0 ? EAGER : EAGER_ASKING)) {
 		sched_yield();
 		return;
 	}
