@@ -422,22 +422,73 @@ static void tell_all(struct optimfs_group *w)
 	free(ask);
 }
 
+/* Does rank go on reading? With the lock. */
+static bool awaited(const struct optimfs_group *w, const bool *worker, int rank)
+{
+	return worker[rank] && !w->done[rank] && !w->ops->dead(w->w, rank);
+}
+
+/* With the lock. */
 static bool all_done(struct optimfs_group *w, const bool *worker)
 {
 	for (int r = 0; r < w->size; r++)
-		if (worker[r] && !w->done[r] && !w->ops->dead(w->w, r))
+		if (awaited(w, worker, r))
 			return false;
 	return true;
 }
 
+/* Only ranks of one machine see each other die. Of others a rank that is
+ * silent for as long as it has for an answer is gone: nobody waits for it. */
+static void ask_who_is_there(struct optimfs_group *w, const bool *worker)
+{
+	static const uint8_t ping = OFS_WIRE_PING;
+	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
+	size_t n = 0;
+
+	if (ask == NULL)
+		return; /* another time */
+	pthread_mutex_lock(&w->lock);
+	for (int r = 0; r < w->size; r++)
+		if (r != w->rank && awaited(w, worker, r))
+			ask[n++] = (struct ofs_ask){
+				.to = r, .request = &ping, .nrequest = 1
+			};
+	pthread_mutex_unlock(&w->lock);
+	w->ops->ask(w->w, ask, n);
+	for (size_t i = 0; i < n; i++)
+		if (ask[i].err.code == EHOSTDOWN ||
+		    ask[i].err.code == ETIMEDOUT)
+			set_done(w, ask[i].to);
+	w->ops->release(w->w, ask, n);
+	free(ask);
+}
+
+/* How often, ms: many ranks may wait for one, which is asked about once a
+ * second by all of them together. 0: never, since they may be silent. */
+static int64_t ask_interval(const struct optimfs_group *w)
+{
+	int64_t s = w->timeout;
+
+	if (s != 0 && s < w->size)
+		s = w->size;
+	return s * 1000;
+}
+
 static void wait_for_all(struct optimfs_group *w, const bool *worker)
 {
+	int64_t interval = ask_interval(w), asked = ofs_clock_ms();
 	struct timespec until;
 
 	pthread_mutex_lock(&w->lock);
 	while (!all_done(w, worker)) {
 		until = ofs_clock_after(CLOCK_REALTIME, LOOK_NS);
 		pthread_cond_timedwait(&w->changed, &w->lock, &until);
+		if (interval == 0 || ofs_clock_ms() - asked < interval)
+			continue;
+		pthread_mutex_unlock(&w->lock);
+		ask_who_is_there(w, worker);
+		asked = ofs_clock_ms();
+		pthread_mutex_lock(&w->lock);
 	}
 	pthread_mutex_unlock(&w->lock);
 }

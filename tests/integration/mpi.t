@@ -214,10 +214,37 @@ like "a rank that is stopped: ETIMEDOUT" "$(cat "$scratch/err")" \
     '*timed out*'
 like "with its number" "$(cat "$mnt/0/.optimfs/errors")" '*rank 2*OFS912*' ||
     like "or at least the code" "$(cat "$mnt/0/.optimfs/errors")" '*OFS912*'
+# Nobody waits for its answers any more: the others rest as if nothing were
+# asked, which is 100 times a second. While something is asked it is 5000.
+sleep 2
+ok "what was given up keeps nobody awake" python3 -c '
+import glob, sys, time
+def woken():
+    return sum(int(line.split()[1])
+               for name in glob.glob("/proc/%s/task/*/status" % sys.argv[1])
+               for line in open(name) if line.startswith("voluntary"))
+n, began = woken(), time.monotonic()
+time.sleep(3)
+rate = (woken() - n) / (time.monotonic() - began)
+print("# %d times a second" % rate)
+sys.exit(rate > 800)' "$(pid_of 0)"
 kill -CONT "$rank"
 sleep 1
 ok "it goes on: all can be read" sh -c \
     "find '$mnt/0' -type f -exec cat {} + >/dev/null"
+ok "the job ends" stop
+
+# A rank that is silent for ever, as one whose machine is gone.
+start 4 mount_ranks=all,timeout=3 "$nodes/%r" --enable-recovery
+wait_for 4
+rank=$(pid_of 2)
+others="$(pid_of 0) $(pid_of 1) $(pid_of 3)"
+kill -STOP "$rank"
+for r in 0 1 3; do "$OPTIMFS" umount "$mnt/$r"; done
+for pid in $others; do
+	ok "a process leaves without it" gone "$pid"
+done
+kill -CONT "$rank"
 ok "the job ends" stop
 
 # A rank that dies while others read, and a launcher that lets them live.

@@ -961,6 +961,38 @@ static void test_expand(void)
 	fakeworld_free(f);
 }
 
+/* A rank whose machine is gone says neither that it is done nor that it has
+ * died: the others leave without it. */
+static void *leave_as(void *arg)
+{
+	struct rank *r = arg;
+	const bool none[2] = { false, false }, all[2] = { true, true };
+	struct optimfs_group *w;
+
+	fakeworld_be(r->job->f, r->rank);
+	w = ofs_group_new(&fakeworld_ops, 1, ofs_group_services, NULL);
+	pthread_barrier_wait(&r->job->barrier);
+	optimfs_group_leave(w, r->rank == 1 ? none : all);
+	return NULL;
+}
+
+static void test_leave(void)
+{
+	struct job j = { .size = 2, .f = fakeworld_new(2) };
+	struct rank r[2] = { { .job = &j }, { .job = &j, .rank = 1 } };
+
+	pthread_barrier_init(&j.barrier, NULL, 2);
+	fakeworld_mute(j.f, 1, 1);
+	for (int i = 0; i < 2; i++)
+		if (pthread_create(&r[i].thread, NULL, leave_as, &r[i]) != 0)
+			bail_out("no thread");
+	for (int i = 0; i < 2; i++)
+		pthread_join(r[i].thread, NULL);
+	ok(true, "a rank that is silent keeps nobody from leaving");
+	pthread_barrier_destroy(&j.barrier);
+	fakeworld_free(j.f);
+}
+
 /* Launchers, by what they put into the environment. */
 static void test_launched(void)
 {
@@ -1003,6 +1035,7 @@ int main(void)
 		bail_out("mkdtemp");
 	snprintf(each_rank, sizeof(each_rank), "%s/%%r", top);
 	test_launched();
+	test_leave();
 	test_expand();
 	test_requests();
 	test_agreement();
