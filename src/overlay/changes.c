@@ -11,8 +11,10 @@
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/memory.h"
+#include "naming/file_name.h"
 #include "overlay/overlay_impl.h"
 #include "text/parse.h"
+#include "tree/tree_impl.h"
 
 /* The tree is walked as it is now, and then as the checkpoint has it. A file
  * that is where the checkpoint has it is compared; one that is not is new, and
@@ -338,6 +340,40 @@ static int put_same(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
 	return put_added(w, node, f, form);
 }
 
+/* The suffixes that sed, patch and editors give to a copy of what was there. */
+static bool is_backup_suffix(const char *s, bool moved)
+{
+	return strcmp(s, ".bak") == 0 || strcmp(s, ".orig") == 0 ||
+	    strcmp(s, "~") == 0 || (moved && (*s == '.' || *s == '~'));
+}
+
+/* Is a file that the checkpoint does not have a copy of the value beside it,
+ * lr.bak of lr? That is nobody's new option. */
+static bool is_backup(const struct ofs_overlay *e, uint32_t node)
+{
+	uint32_t parent = ofs_overlay_parent(e, node);
+	uint32_t dir = ofs_overlay_base_place(e, parent), base;
+	const char *name = ofs_overlay_name(e, node), *end;
+	char own[OFS_NAME_MAX + 1];
+	bool moved;
+
+	for (end = name + 1; dir != OFS_NONE && *name != '\0' && *end != '\0';
+	     end++) {
+		if (*end != '.' && *end != '~')
+			continue;
+		memcpy(own, name, (size_t)(end - name));
+		own[end - name] = '\0';
+		base = ofs_tree_child(e->tree, dir, own);
+		moved = base != OFS_NONE && base == node;
+		if (is_backup_suffix(end, moved) && base != OFS_NONE &&
+		    e->tree->node[base].entry != OFS_NONE &&
+		    ofs_entry_is_text(e->cat, e->tree->node[base].entry) &&
+		    ofs_overlay_find(e, parent, own) != OFS_NONE)
+			return true;
+	}
+	return false;
+}
+
 static int put_file(struct walk *w, uint32_t node)
 {
 	struct ofs_overlay_file *f = ofs_overlay_file(w->e, node);
@@ -350,6 +386,8 @@ static int put_file(struct walk *w, uint32_t node)
 		base = OFS_NONE; /* a directory was there */
 	if (base != OFS_NONE)
 		w->taken[base] = 1;
+	else if (is_backup(w->e, node))
+		return 0;
 	if (f != NULL)
 		pthread_rwlock_wrlock(&f->lock);
 	if (base == node)

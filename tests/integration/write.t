@@ -77,6 +77,10 @@ ok "echo into lr" each say 1e-05 optim/param_groups/0/lr
 ok "into a step" each say 4.0 $S/step
 ok "into a list" each say '[0.5, 0.75]' optim/param_groups/1/betas
 ok "sed -i" each sed -i s/0.999/0.25/ optim/param_groups/0/betas
+ok "sed -i.bak" each sed -i.bak s/0.25/0.125/ optim/param_groups/0/betas
+ok "with another suffix" each sed -i.was s/x/y/ optim/param_groups/1/lr
+ok "cp of a value beside it" each cp -a optim/param_groups/0/eps \
+    optim/param_groups/0/eps~
 ok "cp -a adds state" each append_state
 ok "rm" each rm optim/state/conv.bias/exp_avg
 ok "rm -r" each rm -r optim/state/conv.weight
@@ -98,7 +102,9 @@ head -c 336 /dev/zero | tr '\0' '>' >want/model/adapter.weight
 ok "the mount has all of it" diff -r "$m" want
 is "its views do" "$("$OPTIMFS" commit "$m" 2>&1; cat "$m/.optimfs/control")" \
     clean
-ok "after a commit, too" diff -r "$m" want
+rm want/optim/param_groups/[01]/*.bak want/optim/param_groups/1/lr.was \
+    want/optim/param_groups/0/eps~
+ok "after a commit, too, without backup copies" diff -r "$m" want
 ok "and goes on" each say 0.5 optim/param_groups/0/eps
 ok "unmounted, the checkpoint has it" committed
 ok "mounted again" "$OPTIMFS" mount -o rw ck "$m"
