@@ -42,6 +42,20 @@ status "a lost shard is an error" 3 "$OPTIMFS" reshard --to dcp@2 damaged none
 not_ok "and nothing is published" test -e none
 rm -rf .none.optimfs # what could be written
 
+# An index without planner_data (flatten_state_dict=False) has each key as one
+# string, and the program looks for just these.
+"$OPTIMFS" reshard -q --to dcp@2 "$ck" bare
+LC_ALL=C sed -i 's/planner_data/planner_none/; s/model\./trunk./g' \
+    bare/.metadata
+status "info of an index without a map of keys" 0 "$OPTIMFS" info bare
+like "says so" "$(cat "$scratch/out")" '*OFS640 no map of keys*'
+rm -rf out back
+"$OPTIMFS" reshard -q --to dcp@3 bare out
+"$OPTIMFS" reshard -q --to dcp@3,keys=source bare back
+ok "the source's keys are the default without it" diff -r out back
+ok "such as this" grep -aq trunk.layers.0 out/.metadata
+not_ok "and none of the tree's" grep -aq model.trunk out/.metadata
+
 # Values that cannot be told are copied from items to items as they are.
 if command -v python3 >/dev/null; then
 	"$OPTIMFS" reshard -q --to dcp@1 "$ck" own # values come first

@@ -285,24 +285,13 @@ static int check_keys(const struct ofs_dcp_files *f, struct optimfs_error *err)
 	return ret;
 }
 
-/* A DCP checkpoint keeps its keys, which its program knows, unless they are
- * one string each that nothing but the tree takes apart. */
+/* A DCP checkpoint keeps its keys, which its program knows, however the tree
+ * takes them apart. */
 static bool keeps_keys(const struct ofs_dcp_files *f)
 {
 	if (f->to.keys != OFS_KEYS_DEFAULT)
 		return f->to.keys == OFS_KEYS_SOURCE;
-	if (strcmp(f->cat->format, "dcp") != 0 || f->cat->ids != NULL)
-		return false;
-	for (uint32_t i = 0; i < f->nleaves; i++) {
-		const struct ofs_entry *e = &f->cat->entries[f->leaf[i].entry];
-		uint32_t n, m;
-
-		ofs_catalog_components(f->cat, e->path, &n);
-		ofs_catalog_components(f->cat, e->tree, &m);
-		if (n == 1 && m > 2)
-			return false;
-	}
-	return true;
+	return strcmp(f->cat->format, "dcp") == 0 && f->cat->ids == NULL;
 }
 
 static void file_name(const struct ofs_files *files, uint32_t file,
