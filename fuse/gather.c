@@ -11,8 +11,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <unistd.h>
+
+#include "fuse/newmount.h"
 
 /* Pieces that threads take in turn: one huge page. */
 #define PIECE (UINT64_C(2) << 20)

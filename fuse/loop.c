@@ -79,8 +79,10 @@ void ofs_loop_free(struct ofs_loop *l)
 static int own_device(struct ofs_loop *l)
 {
 	uint32_t session = (uint32_t)fuse_session_fd(l->se);
-	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	int fd = -1;
 
+	if (ofs_passthrough_devices())
+		fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	if (fd != -1 && ioctl(fd, DEV_CLONE, &session) == -1) {
 		close(fd);
 		return -1;

@@ -66,11 +66,6 @@ int ofs_passthrough_device_now(void)
 	return own_device;
 }
 
-static int device(int session)
-{
-	return own_device != -1 ? own_device : session;
-}
-
 void ofs_passthrough_init(struct ofs_passthrough *pt)
 {
 	pt->fd = -1;
@@ -78,6 +73,12 @@ void ofs_passthrough_init(struct ofs_passthrough *pt)
 	pt->init_unique = 0;
 	pt->offered = 0;
 	atomic_init(&pt->available, false);
+}
+
+#ifdef HAVE_FUSE_SESSION_CUSTOM_IO
+static int device(int session)
+{
+	return own_device != -1 ? own_device : session;
 }
 
 /* INIT comes first and alone, so that init_unique needs no lock. */
@@ -164,6 +165,26 @@ int ofs_passthrough_attach(struct ofs_passthrough *pt, struct fuse_session *se,
 	pt->wanted = wanted;
 	return 0;
 }
+
+bool ofs_passthrough_devices(void)
+{
+	return true;
+}
+#else
+int ofs_passthrough_attach(struct ofs_passthrough *pt, struct fuse_session *se,
+    bool wanted, struct optimfs_error *err)
+{
+	(void)err;
+	pt->fd = fuse_session_fd(se);
+	pt->wanted = wanted;
+	return 0;
+}
+
+bool ofs_passthrough_devices(void)
+{
+	return false;
+}
+#endif
 
 bool ofs_passthrough_available(struct ofs_passthrough *pt)
 {

@@ -15,7 +15,8 @@
 /* FUSE_PASSTHROUGH (Linux 6.9), and mappings of files that bypass the page
  * cache (6.6), for a libfuse that does not know them: its replies to INIT and
  * OPEN are completed on their way to the kernel. This must be the first member
- * of the session's userdata. */
+ * of the session's userdata. A libfuse before 3.12 gives no hold on the way:
+ * with it, none of this is available. */
 struct ofs_passthrough {
 	int fd; /* the session's, once attached; else -1 */
 	bool wanted;
@@ -44,6 +45,8 @@ int ofs_passthrough_reply_open(fuse_req_t req, const struct fuse_file_info *fi,
  * the session's, which is where a thread begins. A request must be answered on
  * the device it came from. */
 void ofs_passthrough_device(int fd);
+/* Can threads have devices of their own? libfuse before 3.12 knows one. */
+bool ofs_passthrough_devices(void);
 int ofs_passthrough_device_now(void);
 
 #endif

@@ -37,12 +37,31 @@ AC_ARG_WITH([fuse],
     [], [with_fuse=check])
 optimfs_have_fuse=no
 AS_IF([test "x$with_fuse" != xno], [
-    PKG_CHECK_MODULES([FUSE], [fuse3 >= 3.12],
+    PKG_CHECK_MODULES([FUSE], [fuse3 >= 3.10],
         [optimfs_have_fuse=$($PKG_CONFIG --modversion fuse3)],
         [AS_IF([test "x$with_fuse" = xyes],
             [AC_MSG_ERROR([--with-fuse: libfuse3 not found (Debian: libfuse3-dev)])])])
 ])
 OPTIMFS_REPORT([fuse], [FUSE], [checkpoints can be mounted])
+optimfs_have_custom_io=no
+AS_IF([test "x$optimfs_have_fuse" != xno], [
+    AC_CACHE_CHECK([for fuse_session_custom_io], [optimfs_cv_custom_io], [
+        optimfs_cflags=$CFLAGS optimfs_libs=$LIBS
+        CFLAGS="$CFLAGS $FUSE_CFLAGS" LIBS="$FUSE_LIBS $LIBS"
+        AC_LINK_IFELSE([AC_LANG_PROGRAM([[
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+]], [[
+struct fuse_custom_io io = { 0 };
+return fuse_session_custom_io(0, &io, 0);
+]])], [optimfs_cv_custom_io=yes], [optimfs_cv_custom_io=no])
+        CFLAGS=$optimfs_cflags LIBS=$optimfs_libs
+    ])
+    optimfs_have_custom_io=$optimfs_cv_custom_io
+])
+AS_IF([test "x$optimfs_have_custom_io" = xyes],
+    [AC_DEFINE([HAVE_FUSE_SESSION_CUSTOM_IO], [1],
+        [Define to 1 if libfuse lets its user read and write the device.])])
 ])
 
 AC_DEFUN([OPTIMFS_ZSTD], [

@@ -20,12 +20,10 @@
 
 /* Every verb there is, in the order of --help. */
 static const struct ofs_verb *const verbs[] = {
-#ifdef HAVE_FUSE
 	&ofs_verb_mount,
 	&ofs_verb_umount,
 	&ofs_verb_commit,
 	&ofs_verb_abort,
-#endif
 	&ofs_verb_ls,
 	&ofs_verb_cat,
 	&ofs_verb_cp,
@@ -117,7 +115,6 @@ static int unknown(const char *word)
 	return usage(what);
 }
 
-#ifdef HAVE_FUSE
 /* mount.fuse3, for fstab's type fuse.optimfs, runs "optimfs SOURCE DIR -o
  * OPTIONS". */
 static bool means_mount(int argc, char **argv)
@@ -130,6 +127,7 @@ static bool means_mount(int argc, char **argv)
 	return false;
 }
 
+#ifdef HAVE_FUSE
 static bool means_helper(int argc, char **argv)
 {
 	const char *slash;
@@ -165,10 +163,8 @@ static int run(int argc, char **argv)
 	verb = find(argv[1]);
 	if (verb != NULL)
 		return verb->run(verb, argc - 1, argv + 1);
-#ifdef HAVE_FUSE
 	if (means_mount(argc, argv))
 		return ofs_verb_mount.run(&ofs_verb_mount, argc, argv);
-#endif
 	return unknown(argv[1]);
 }
 

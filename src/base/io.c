@@ -224,7 +224,7 @@ static int open_in(int at, const struct ofs_dir *dir, const char *rel,
 		how.resolve |= RESOLVE_NO_SYMLINKS;
 	/* EAGAIN: something was renamed while a ".." of a link was resolved. */
 	for (int tries = 0; tries < 100; tries++) {
-		fd = (int)syscall(SYS_openat2, at, rel, &how, sizeof(how));
+		fd = (int)syscall(__NR_openat2, at, rel, &how, sizeof(how));
 		if (fd != -1 || (errno != EAGAIN && errno != EINTR))
 			break;
 	}

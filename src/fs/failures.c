@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/errname.h"
+
 struct ofs_failure {
 	uint64_t node, off, len;
 	uint64_t seen; /* clock when it last happened; 0: slot is free */
@@ -76,7 +78,7 @@ void ofs_failures_add(struct ofs_failures *f, uint64_t node, const char *path,
 
 static void put_errno(struct ofs_buf *out, int code)
 {
-	const char *name = strerrorname_np(code);
+	const char *name = ofs_errname(code);
 
 	if (name == NULL)
 		ofs_buf_printf(out, "%d", code);
