@@ -154,27 +154,57 @@ static void clear(void)
 		bail_out("rm");
 }
 
-/* The files of a checkpoint to n directories, each file to one. */
-static void spread_more(const char *from, int n)
+static bool is_dir(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* rel: "/a/b", of a directory of the checkpoint, or "". */
+static void spread_below(const char *from, const char *rel, int n, int *k)
 {
 	struct dirent **e;
-	int count = scandir(from, &e, NULL, alphasort), k = 0;
+	char source[4096], below[4096];
+	int count;
 
-	make_dirs(n);
+	snprintf(source, sizeof(source), "%s%s", from, rel);
+	count = scandir(source, &e, NULL, alphasort);
 	if (count == -1)
-		bail_out("%s: %s", from, strerror(errno));
+		bail_out("%s: %s", source, strerror(errno));
 	for (int i = 0; i < count; i++) {
-		char source[4096 + 300];
+		const char *name = e[i]->d_name;
+		int len = snprintf(below, sizeof(below), "%s/%s", rel, name);
 
-		if (strcmp(e[i]->d_name, ".") != 0 &&
-		    strcmp(e[i]->d_name, "..") != 0) {
-			snprintf(source, sizeof(source), "%s/%s", from,
-			    e[i]->d_name);
-			copy(source, path_of("%d/%s", k++ % n, e[i]->d_name));
+		if ((size_t)len >= sizeof(below) ||
+		    (size_t)snprintf(source, sizeof(source), "%s%s", from,
+			below) >= sizeof(source))
+			bail_out("%s: too long", name);
+		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+			free(e[i]);
+			continue;
+		}
+		if (is_dir(source)) {
+			for (int r = 0; r < n; r++)
+				if (mkdir(path_of("%d%s", r, below), 0755) ==
+				    -1)
+					bail_out("%s", strerror(errno));
+			spread_below(from, below, n, k);
+		} else {
+			copy(source, path_of("%d%s", (*k)++ % n, below));
 		}
 		free(e[i]);
 	}
 	free(e);
+}
+
+/* The files of a checkpoint to n directories, each file to one. */
+static void spread_more(const char *from, int n)
+{
+	int k = 0;
+
+	make_dirs(n);
+	spread_below(from, "", n, &k);
 }
 
 static void spread(const char *from, int n)
@@ -332,6 +362,33 @@ static void test_cases(void)
 		check_case(path, units, n);
 		check_case("pytorch/hf_storage_w2/ckpt", NULL, n);
 	}
+}
+
+/* One of every format and writer, over two ranks: what the reader of a format
+ * reads at mount must not depend on where its files are. */
+static void test_formats(const char *kind, const char *inside)
+{
+	struct dirent **e;
+	char top_of[4096], name[4096], path[4096], units[4096];
+	int count;
+
+	snprintf(top_of, sizeof(top_of), "%s", data_path(kind));
+	count = scandir(top_of, &e, NULL, alphasort);
+	if (count == -1)
+		bail_out("%s: %s", top_of, strerror(errno));
+	for (int i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "%s/%s%s", kind, e[i]->d_name,
+		    inside);
+		snprintf(path, sizeof(path), "%s", data_path(name));
+		snprintf(units, sizeof(units), "%s/%s/units.json", kind,
+		    e[i]->d_name);
+		if (e[i]->d_name[0] != '.' && is_dir(path))
+			check_case(name,
+			    access(data_path(units), F_OK) == 0 ? units : NULL,
+			    2);
+		free(e[i]);
+	}
+	free(e);
 }
 
 /* A rank that is silent while another reads a value of its files: that one must
@@ -1042,6 +1099,11 @@ int main(void)
 	test_large();
 	test_ahead();
 	test_cases();
+	test_formats("pytorch", "/ckpt");
+	test_formats("pytorch", "/ckpt_rankfiles");
+	test_formats("deepspeed", "/ckpt");
+	test_formats("megatron", "/dp_reshardable");
+	test_formats("megatron", "/fully_reshardable");
 	test_silent_value();
 	test_fsck();
 	test_reshard();
