@@ -9,7 +9,7 @@ _SIZES = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
     "int64": 8, "int32": 4, "int16": 2, "int8": 1,
     "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1,
-    "complex128": 16, "complex64": 8, "complex32": 4,
+    "complex128": 16, "complex64": 8, "complex32": 4, "bcomplex32": 4,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1,
     "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1, "float4_e2m1fn_x2": 1,
     "bits8": 1, "bits16": 2, "bits1x8": 1, "bits2x4": 1, "bits4x2": 1,
@@ -62,13 +62,13 @@ def widened(dtype: str):
     """The NumPy type that holds every value of one it lacks; None if none."""
     if dtype == "bfloat16" or dtype in _FLOAT8:
         return "float32"
-    return "complex64" if dtype == "complex32" else None
+    return "complex64" if dtype in ("complex32", "bcomplex32") else None
 
 
 def raw_dtype(dtype: str) -> Any:
     """An unsigned NumPy type of the same size, to move elements with."""
     import numpy as np
-    if dtype == "complex32":
+    if dtype in ("complex32", "bcomplex32"):
         return np.dtype("uint32")
     size = itemsize(dtype)
     return np.dtype(_NUMPY.get(dtype, "uint%d" % (8 * size)))
@@ -107,6 +107,10 @@ def widen(raw: Any, dtype: str) -> Any:
     if dtype == "complex32":
         halves = np.ascontiguousarray(raw).reshape(-1).view(np.float16)
         pairs = halves.astype(np.float32).view(np.complex64)
+        return pairs.reshape(raw.shape)
+    if dtype == "bcomplex32":
+        halves = np.ascontiguousarray(raw).reshape(-1).view(np.uint16)
+        pairs = (halves.astype(np.uint32) << 16).view(np.complex64)
         return pairs.reshape(raw.shape)
     return _float8_table(dtype)[raw]
 

@@ -183,7 +183,8 @@ static int get_flags(const struct ofs_pickle *doc, uint32_t node,
 {
 	uint32_t conj, neg;
 	bool complex = t->dtype == OFS_COMPLEX128 ||
-	    t->dtype == OFS_COMPLEX64 || t->dtype == OFS_COMPLEX32;
+	    t->dtype == OFS_COMPLEX64 || t->dtype == OFS_COMPLEX32 ||
+	    t->dtype == OFS_BCOMPLEX32;
 
 	if (ofs_pk_kind(doc, node) != OFS_PK_DICT)
 		return 0;

@@ -39,6 +39,7 @@ static const struct {
 	[OFS_COMPLEX64] = { "complex64", "cfloat", "ComplexFloatStorage", "C64",
 	    "<c8", 8, 4 },
 	[OFS_COMPLEX32] = { "complex32", "chalf", NULL, NULL, NULL, 4, 2 },
+	[OFS_BCOMPLEX32] = { "bcomplex32", NULL, NULL, NULL, NULL, 4, 2 },
 	[OFS_FLOAT8_E4M3FN] = { "float8_e4m3fn", NULL, NULL, "F8_E4M3", "<V1",
 	    1, 1 },
 	[OFS_FLOAT8_E5M2] = { "float8_e5m2", NULL, NULL, "F8_E5M2", "<V1", 1,

@@ -64,6 +64,7 @@ static const struct layout *layout_of(enum ofs_dtype t)
 	case OFS_COMPLEX32:
 		return &layout_f16;
 	case OFS_BFLOAT16:
+	case OFS_BCOMPLEX32:
 		return &layout_bf16;
 	case OFS_FLOAT8_E5M2:
 		return &layout_e5m2;

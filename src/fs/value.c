@@ -328,6 +328,7 @@ static uint64_t longest(enum ofs_dtype t)
 	case OFS_COMPLEX128:
 	case OFS_COMPLEX64:
 	case OFS_COMPLEX32:
+	case OFS_BCOMPLEX32:
 		return 80;
 	default:
 		return 32;

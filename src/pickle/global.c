@@ -65,6 +65,7 @@ static const struct {
 	    "Size device Tensor *Storage *Tensor float64 double float32 float"
 	    " float16 half bfloat16 int64 long int32 int int16 short int8"
 	    " uint64 uint32 uint16 uint8 bool complex128 complex64 complex32"
+	    " bcomplex32"
 	    " float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz"
 	    " float8_e8m0fnu float4_e2m1fn_x2 bits8 bits16 bits1x8 bits2x4"
 	    " bits4x2 qint8 quint8 qint32 quint4x2 quint2x4 strided"

@@ -11,7 +11,8 @@
 
 static bool is_complex(enum ofs_dtype t)
 {
-	return t == OFS_COMPLEX128 || t == OFS_COMPLEX64 || t == OFS_COMPLEX32;
+	return t == OFS_COMPLEX128 || t == OFS_COMPLEX64 ||
+	    t == OFS_COMPLEX32 || t == OFS_BCOMPLEX32;
 }
 
 static bool is_integer(enum ofs_dtype t)

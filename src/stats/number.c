@@ -18,6 +18,7 @@ unsigned ofs_numbers(enum ofs_dtype t)
 	case OFS_COMPLEX128:
 	case OFS_COMPLEX64:
 	case OFS_COMPLEX32:
+	case OFS_BCOMPLEX32:
 		return 2;
 	case OFS_FLOAT64:
 	case OFS_FLOAT32:
@@ -38,6 +39,7 @@ unsigned ofs_code_bits(enum ofs_dtype t)
 	case OFS_FLOAT16:
 	case OFS_BFLOAT16:
 	case OFS_COMPLEX32:
+	case OFS_BCOMPLEX32:
 	case OFS_INT16:
 	case OFS_UINT16:
 		return 16;
@@ -171,6 +173,7 @@ static bool is_float(enum ofs_dtype t)
 	case OFS_COMPLEX128:
 	case OFS_COMPLEX64:
 	case OFS_COMPLEX32:
+	case OFS_BCOMPLEX32:
 	case OFS_FLOAT8_E4M3FN:
 	case OFS_FLOAT8_E5M2:
 	case OFS_FLOAT8_E4M3FNUZ:

@@ -536,6 +536,7 @@ static double normal_min(enum ofs_dtype t)
 	case OFS_FLOAT8_E5M2:
 		return 0x1p-14;
 	case OFS_BFLOAT16:
+	case OFS_BCOMPLEX32:
 		return 0x1p-126;
 	case OFS_FLOAT8_E4M3FN:
 		return 0x1p-6;

@@ -28,6 +28,10 @@ fsdp@5
 refused='
 dcp_dtypes/* safetensors OFS448*complex128
 dcp_dtypes/* dcp-st@4 OFS448*complex128
+dtypes_new/* safetensors OFS448
+dtypes_new/* dcp-st@4 OFS448
+dtypes_new/* dcp@* OFS448*quint
+dtypes_new/* torch OFS448*quint
 torchtitan_like_w2/* safetensors OFS448*extra/dataloader
 torch_save/dt_bits8.pt safetensors OFS448*bits8
 torch_save/dt_bits8.pt dcp-st@4 OFS448*bits8

@@ -49,6 +49,7 @@ static const struct source {
 	{ .name = "dcp_pp_w2", .path = "ckpt" },
 	{ .name = "dcp_torch113", .path = "ckpt" },
 	{ .name = "dcp_tp_fsdp_w4", .path = "ckpt" },
+	{ .name = "dtypes_new", .path = "ckpt" },
 	{ .name = "experimental_checkpointer_w3",
 	    .path = "ckpt",
 	    .more = true },

@@ -127,6 +127,7 @@ static void values(void)
 	both(OFS_COMPLEX64, "1e-05+2e+20j", 0x612d78ec3727c5ac,
 	    "(9.999999747378752e-06+2.0000000400817547e+20j)");
 	both(OFS_COMPLEX32, "(NaN-Infinityj)", 0xfc007e00, NULL);
+	both(OFS_BCOMPLEX32, "(1.0-Infinityj)", 0xff803f80, NULL);
 	both(OFS_BITS16, "0x00ff", 0xff, NULL);
 	both(OFS_QINT32, "-5", 0xfffffffb, NULL);
 	both(OFS_FLOAT4_E2M1FN_X2, "0x7A", 0x7a, "0x7a");

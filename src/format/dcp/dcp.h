@@ -87,6 +87,7 @@ struct ofs_dcp {
 	uint64_t pending_bytes;
 	uint64_t *end; /* of an object: where its last item ends */
 	uint32_t end_cap;
+	bool quantized; /* said that there are such tensors */
 };
 
 /* Add an entry for every key. */
