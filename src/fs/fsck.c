@@ -83,6 +83,38 @@ bool ofs_entry_lost(const struct ofs_snapshot *snap, const struct ofs_entry *e,
 	return lost;
 }
 
+static bool is_closed(struct ofs_check *c, const struct ofs_extent *at,
+    struct optimfs_error *why)
+{
+	const struct ofs_catalog *cat = c->snap->cat;
+	uint8_t *checked = &c->object[at->object];
+	struct ofs_input in;
+
+	if (*checked & OFS_CHECK_OPENED)
+		return false;
+	if (ofs_dir_open_input(&cat->dir, cat->objects[at->object].path, &in,
+		NULL, why) == -1)
+		return true;
+	ofs_input_close(&in);
+	*checked |= OFS_CHECK_OPENED;
+	return false;
+}
+
+/* Is it in a file that we may not open? A read of its data would say so. */
+static bool entry_closed(struct ofs_check *c, const struct ofs_entry *e,
+    struct optimfs_error *why)
+{
+	const struct ofs_catalog *cat = c->snap->cat;
+	const struct ofs_tensor *t = ofs_entry_tensor(cat, e);
+	bool closed = false;
+
+	if (e->kind == OFS_ENTRY_ITEM)
+		closed = is_closed(c, &cat->items[e->ref].at, why);
+	for (uint32_t i = 0; t != NULL && !closed && i < t->nshards; i++)
+		closed = is_closed(c, &cat->shards[t->shard + i].at, why);
+	return closed;
+}
+
 static int check_entry(struct ofs_check *c, uint32_t index, bool data,
     struct optimfs_error *err)
 {
@@ -98,7 +130,9 @@ static int check_entry(struct ofs_check *c, uint32_t index, bool data,
 	sound = ofs_entry_sound(c->snap, e, &why) == 0;
 	if (ours && !sound)
 		ofs_check_found(c, true, c->path, why.code, why.text);
-	else if (ours && ofs_entry_lost(c->snap, e, &why))
+	else if (ours &&
+	    (ofs_entry_lost(c->snap, e, &why) ||
+		(!data && entry_closed(c, e, &why))))
 		ofs_check_found(c, true, c->path, why.code, why.text);
 	return data && sound ? ofs_check_data(c, index, err) : 0;
 }

@@ -37,6 +37,7 @@ struct ofs_check {
 enum ofs_checked {
 	OFS_CHECK_TOUCHED = 1,
 	OFS_CHECK_VERIFIED = 2, /* its archive has been gone through */
+	OFS_CHECK_OPENED = 4,   /* it can be */
 };
 
 /* Begin the next step, which is about object (OFS_NONE: none); all ranks do so

@@ -175,6 +175,33 @@ static void short_file(void)
 	handmade_fini(&h);
 }
 
+/* A shard that we may not open is found without reading any data. */
+static void closed_file(void)
+{
+	static const char shard[] = "__0_0.distcp";
+	uid_t user = geteuid();
+	struct optimfs *fs;
+	uint64_t without, with;
+	char *quick, *all;
+
+	copy_checkpoint("pytorch/dcp_fsdp2_w2/ckpt");
+	fs = open_copy();
+	if (chmod(handmade_path(&h, shard), 0) == -1 ||
+	    (user == 0 && seteuid(65534) == -1))
+		bail_out("%s: %m", shard);
+	quick = findings(fs, false, &without);
+	all = findings(fs, true, &with);
+	if (user == 0 && seteuid(0) == -1)
+		bail_out("seteuid: %m");
+	ok(strstr(quick, TENSOR " OFS756\n") != NULL, "a shard of mode 0");
+	is_str(quick, all, "the same as with data");
+	ok(without > 1 && without == with, "each of its tensors is a problem");
+	free(quick);
+	free(all);
+	optimfs_close(fs);
+	handmade_fini(&h);
+}
+
 /* A job saves to the same place again: what was opened reads on, as long as
  * its files are there; nothing new opens. */
 static void saved_again(void)
@@ -248,6 +275,7 @@ int main(void)
 {
 	checksums();
 	short_file();
+	closed_file();
 	saved_again();
 	compressed();
 	return done_testing();
