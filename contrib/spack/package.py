@@ -27,7 +27,7 @@ class Optimfs(AutotoolsPackage, CudaPackage):
     depends_on("xxhash@0.8:")
     depends_on("zlib-api")
     depends_on("zstd@1.4:")
-    depends_on("libfuse@3.12:", when="+fuse")
+    depends_on("libfuse@3.10:", when="+fuse")
     depends_on("openmpi", when="+mpi")
     depends_on("nccl", when="+nccl")
 
