@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "fs/fsck.h"
+#include "fs/view.h"
 
 /*
  * All of it but a few values (a step, the learning rates) comes from the index,
@@ -402,6 +403,27 @@ static int first_is_enough(void *ctx, const struct optimfs_dirent *entry)
 	return 1;
 }
 
+/* What it takes from the checkpoint without a look into it. */
+static void find_copied(struct optimfs *fs, struct ofs_summary_view *v,
+    const char *name)
+{
+	struct ofs_snapshot *snap = ofs_enter(fs);
+	struct ofs_files *files = NULL;
+	struct optimfs_error err;
+	struct ofs_at at;
+
+	if (ofs_view_make(snap, name, &at, &err) == 0)
+		files = ofs_view_files(snap, at, &err);
+	if (files != NULL) {
+		v->ncopied = files->ncopied;
+		if (v->ncopied > 0)
+			snprintf(v->copied, sizeof(v->copied), "%s",
+			    (const char *)files->copied.data);
+		ofs_view_files_done(snap, at);
+	}
+	ofs_leave(snap);
+}
+
 /* Each is made, but for its bytes, as if it had been looked up. */
 static void find_views(struct ofs_summary *s, struct optimfs *fs)
 {
@@ -420,6 +442,8 @@ static void find_views(struct ofs_summary *s, struct optimfs *fs)
 		if (optimfs_resolve(fs, path, &attr, &v->why) == 0)
 			(void)optimfs_readdir(fs, attr.node, 0, false,
 			    first_is_enough, NULL, &v->why);
+		if (v->why.code == 0)
+			find_copied(fs, v, path + strlen(".optimfs/view/"));
 	}
 }
 

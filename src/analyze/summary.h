@@ -62,6 +62,9 @@ struct ofs_summary {
 		bool ranked; /* it wants "@N" behind */
 		struct optimfs_error
 		    why; /* it cannot be made; code 0: it can */
+		/* Values that it has byte for byte, and the first of them. */
+		uint32_t ncopied;
+		char copied[160];
 	} view[OFS_SUMMARY_VIEWS];
 	unsigned nviews;
 };

@@ -184,6 +184,7 @@ static void put_views(const struct ofs_summary *s, struct ofs_json_writer *w)
 		ofs_json_put_bool(w, "ranked", v->ranked);
 		ofs_json_put_bool(w, "possible", can);
 		ofs_json_put_string(w, "why_not", can ? NULL : v->why.text);
+		ofs_json_put_u64(w, "copied", v->ncopied);
 		ofs_json_close(w, '}');
 	}
 	ofs_json_close(w, '}');

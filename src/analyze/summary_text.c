@@ -383,6 +383,24 @@ static void put_refused(const struct ofs_summary *s, struct ofs_buf *out)
 	}
 }
 
+/* A line for each view that has values byte for byte. */
+static void put_copied(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	for (unsigned i = 0; i < s->nviews; i++) {
+		const struct ofs_summary_view *v = &s->view[i];
+
+		if (v->ncopied == 0 || v->why.code != 0)
+			continue;
+		put_view(v, "  ", out);
+		ofs_buf_puts(out, " copies byte for byte: ");
+		put_plain(out, v->copied);
+		if (v->ncopied > 1)
+			ofs_buf_printf(out, " and %" PRIu32 " more",
+			    v->ncopied - 1);
+		ofs_buf_putc(out, '\n');
+	}
+}
+
 static void put_views(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	const char *between = "";
@@ -395,6 +413,7 @@ static void put_views(const struct ofs_summary *s, struct ofs_buf *out)
 		between = ", ";
 	}
 	ofs_buf_puts(out, *between == '\0' ? "nothing\n" : "\n");
+	put_copied(s, out);
 	put_refused(s, out);
 }
 

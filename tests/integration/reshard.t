@@ -60,6 +60,9 @@ not_ok "and none of the tree's" grep -aq model.trunk out/.metadata
 if command -v python3 >/dev/null; then
 	"$OPTIMFS" reshard -q --to dcp@1 "$ck" own # values come first
 	python3 "$TOP_SRCDIR/tests/support/opaque.py" --items own/__0_0.distcp items
+	status "info of it" 0 "$OPTIMFS" info own
+	like "says what is copied" "$(cat "$scratch/out")" \
+	    '*dcp@N copies byte for byte: optim/* and 1 more*not *OFS445*'
 	holds() { # holds DIRECTORY: both as they were
 		python3 -c '
 import glob, sys
@@ -84,7 +87,7 @@ a tensor: $layout" 0 "$OPTIMFS" reshard --to $layout own out
 	    --to torch own none
 	like "with their names" "$(cat "$scratch/err")" '*OFS445 optim/*__main__.Run*'
 else
-	skip 32 "no python3"
+	skip 34 "no python3"
 fi
 
 # diff.
