@@ -58,6 +58,17 @@ status "reshard" 0 ranks 4 "$OPTIMFS" reshard --to dcp@2 "$nodes/%r" \
 status "writes the same values" 0 "$OPTIMFS" diff "$ck" "$scratch/resharded"
 status "transport=local sees one directory" 3 "$OPTIMFS" fsck \
     -o transport=local "$nodes/1"
+
+# The exit status of mpirun is that of the rank that failed, whichever it is.
+cp -r "$nodes" "$scratch/cut"
+cut=$(ls "$scratch/cut/2" | head -n 1)
+truncate -s 50 "$scratch/cut/2/$cut"
+status "fsck that finds damage on rank 2" 1 ranks 4 "$OPTIMFS" fsck \
+    "$scratch/cut/%r"
+status "reshard of what is damaged there" 3 ranks 4 "$OPTIMFS" reshard \
+    --to dcp@2 "$scratch/cut/%r" "$scratch/none"
+status "an option that there is not" 2 ranks 4 "$OPTIMFS" ls --bogus \
+    "$nodes/%r"
 status "several ranks without the module" 4 env OPTIMFS_MODULES=/nonexistent \
     "$OPTIMFS" ls -o transport=mpi "$ck"
 like "say what to do" "$(cat "$scratch/err")" '*OFS915*transport=local*'
@@ -164,6 +175,8 @@ ok "those that are named" wait_for 2
 is "mount" "$(tap_mounts | grep "^$mnt/" | sort | tr '\n' ' ')" \
     "$mnt/1 $mnt/3 "
 ok "and they end" stop
+status "a mount point that rank 1 does not have" 3 ranks 4 "$OPTIMFS" mount \
+    -o mount_ranks=1 "$nodes/%r" "$scratch/none"
 
 # Many small reads at once.
 cat >"$scratch/many.py" <<'END'
