@@ -64,7 +64,8 @@ static void pass_dirs(struct ofs_catalog *cat, const char *path)
 	char dir[PATH_MAX];
 	struct stat st;
 
-	if (n >= sizeof(dir) || (n == b->ndir && memcmp(path, b->dir, n) == 0))
+	if (n == 0 || n >= sizeof(dir) ||
+	    (n == b->ndir && memcmp(path, b->dir, n) == 0))
 		return;
 	for (size_t i = 1; i <= n; i++) {
 		if (path[i] != '/')
