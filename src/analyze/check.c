@@ -261,7 +261,7 @@ static void plan_adam(struct check *c, size_t index)
 	add_file(c, e, v);
 	if (p->model != SIZE_MAX &&
 	    s->files.file[p->model].elements == m->elements &&
-	    ofs_is_float(s->files.file[p->model].dtype))
+	    ofs_dtype_is_float(s->files.file[p->model].dtype))
 		add_file(c, e, &s->files.file[p->model]);
 	e->row = strtoull(m->shape, NULL, 10);
 	e->row = e->row == 0 ? 0 : m->elements / e->row;
@@ -335,7 +335,7 @@ static void plan_master(struct check *c, size_t index,
 	if (p->model == SIZE_MAX)
 		return;
 	w = &c->state.files.file[p->model];
-	if (w->elements != master->elements || !ofs_is_float(w->dtype))
+	if (w->elements != master->elements || !ofs_dtype_is_float(w->dtype))
 		return;
 	e = new_exam(c, OFS_EXAM_MASTER, index);
 	if (e == NULL)
@@ -370,7 +370,7 @@ static void plan_param(struct check *c, size_t index)
 	for (size_t i = p->first; i < p->first + p->n; i++) {
 		const struct ofs_file_info *f = &s->files.file[i];
 
-		if (!ofs_is_tensor(f) || !ofs_is_float(f->dtype))
+		if (!ofs_is_tensor(f) || !ofs_dtype_is_float(f->dtype))
 			continue;
 		if (ofs_is_one_of(ofs_param_state_name(p, f), masters))
 			plan_master(c, index, f);
@@ -391,7 +391,7 @@ static void plan_model(struct check *c, bool *done)
 		size_t w = s->param[i].model;
 
 		if (w == SIZE_MAX || done[w] ||
-		    !ofs_is_float(s->files.file[w].dtype))
+		    !ofs_dtype_is_float(s->files.file[w].dtype))
 			continue;
 		done[w] = true;
 		plan_one(c, &s->files.file[w], SIZE_MAX, true);
@@ -400,7 +400,7 @@ static void plan_model(struct check *c, bool *done)
 		const struct ofs_file_info *f = &s->files.file[i];
 
 		if (strncmp(f->path, "model/", 6) == 0 && !done[i] &&
-		    ofs_is_float(f->dtype))
+		    ofs_dtype_is_float(f->dtype))
 			plan_one(c, f, SIZE_MAX, false);
 	}
 }

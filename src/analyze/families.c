@@ -23,23 +23,6 @@
  * SOAP          negative. SOAP's are means without anything added, of equal
  *               trace, and its rotations are orthonormal */
 
-bool ofs_is_float(enum ofs_dtype t)
-{
-	switch (t) {
-	case OFS_FLOAT64:
-	case OFS_FLOAT32:
-	case OFS_FLOAT16:
-	case OFS_BFLOAT16:
-	case OFS_FLOAT8_E4M3FN:
-	case OFS_FLOAT8_E5M2:
-	case OFS_FLOAT8_E4M3FNUZ:
-	case OFS_FLOAT8_E5M2FNUZ:
-		return true;
-	default:
-		return false;
-	}
-}
-
 bool ofs_is_one_of(const char *name, const char *const *list)
 {
 	for (; *list != NULL; list++)
@@ -55,7 +38,8 @@ static bool pair_of(const struct ofs_optimizers *s, const struct ofs_param *p,
 	rule->m = ofs_param_state(s, p, list[0]);
 	rule->v = ofs_param_state(s, p, list[1]);
 	if (rule->m == NULL || rule->v == NULL ||
-	    !ofs_is_float(rule->m->dtype) || !ofs_is_float(rule->v->dtype) ||
+	    !ofs_dtype_is_float(rule->m->dtype) ||
+	    !ofs_dtype_is_float(rule->v->dtype) ||
 	    rule->m->elements != rule->v->elements)
 		return false;
 	for (size_t i = p->first; i < p->first + p->n; i++)

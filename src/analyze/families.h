@@ -34,6 +34,5 @@ bool ofs_is_adam(const struct ofs_optimizers *s, const struct ofs_param *p);
 
 /* Is it in a list that ends with NULL? */
 bool ofs_is_one_of(const char *name, const char *const *list);
-bool ofs_is_float(enum ofs_dtype t);
 
 #endif

@@ -182,9 +182,7 @@ static int get_flags(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_tensor *t, struct optimfs_error *err)
 {
 	uint32_t conj, neg;
-	bool complex = t->dtype == OFS_COMPLEX128 ||
-	    t->dtype == OFS_COMPLEX64 || t->dtype == OFS_COMPLEX32 ||
-	    t->dtype == OFS_BCOMPLEX32;
+	bool complex = ofs_dtype_is_complex(t->dtype);
 
 	if (ofs_pk_kind(doc, node) != OFS_PK_DICT)
 		return 0;

@@ -76,6 +76,29 @@ size_t ofs_dtype_swap(enum ofs_dtype t)
 	return t < OFS_NDTYPES ? types[t].swap : 1;
 }
 
+bool ofs_dtype_is_complex(enum ofs_dtype t)
+{
+	return t == OFS_COMPLEX128 || t == OFS_COMPLEX64 ||
+	    t == OFS_COMPLEX32 || t == OFS_BCOMPLEX32;
+}
+
+bool ofs_dtype_is_float(enum ofs_dtype t)
+{
+	switch (t) {
+	case OFS_FLOAT64:
+	case OFS_FLOAT32:
+	case OFS_FLOAT16:
+	case OFS_BFLOAT16:
+	case OFS_FLOAT8_E4M3FN:
+	case OFS_FLOAT8_E5M2:
+	case OFS_FLOAT8_E4M3FNUZ:
+	case OFS_FLOAT8_E5M2FNUZ:
+		return true;
+	default:
+		return false;
+	}
+}
+
 const char *ofs_dtype_name(enum ofs_dtype t)
 {
 	return t > OFS_DTYPE_NONE && t < OFS_NDTYPES ? types[t].name

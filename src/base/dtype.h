@@ -68,6 +68,11 @@ const char *ofs_dtype_npy(enum ofs_dtype t);
  * elements have to be turned. OFS_DTYPE_NONE for codes that say less than a
  * type: records, texts, bytes. */
 enum ofs_dtype ofs_dtype_of_npy(struct ofs_str code, bool *swap);
+/* Two numbers an element. */
+bool ofs_dtype_is_complex(enum ofs_dtype t);
+/* One number of a sign, an exponent and a fraction: neither a complex type nor
+ * float8_e8m0fnu, which has no fraction. */
+bool ofs_dtype_is_float(enum ofs_dtype t);
 /* Bytes that swap together on a big-endian writer: half an element for
  * complex types, 1 where order has no meaning. */
 size_t ofs_dtype_swap(enum ofs_dtype t);

@@ -1,4 +1,4 @@
-/* world.h - segments of files of this machine and of other ranks' */
+/* transport.h - segments of files of this machine and of other ranks' */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CLUSTER_TRANSPORT_H
 #define OFS_CLUSTER_TRANSPORT_H

@@ -21,9 +21,6 @@
 #define READS_MAX 8
 #define BYTES_MAX (UINT64_C(16) << 20)
 
-/* Where bytes have to be decoded first, the items that come next are decoded
- * by other processors while a reader has what was there.
- */
 /* The tensor that a file shows; NULL: none, or more than that. */
 static const struct ofs_tensor *shown(const struct optimfs_file *file)
 {
@@ -54,6 +51,9 @@ static bool may_ahead(const struct optimfs_file *file)
 	    (file->snap->reader.transport->ops->ahead != NULL ||
 		encoded(file) != NULL);
 }
+
+/* Where bytes have to be decoded first, the items that come next are decoded by
+ * other processors while a reader has what was there. */
 
 /* The extents that elements from some on are in. */
 #define EXTENTS_MAX 32

@@ -324,15 +324,7 @@ struct ofs_blob *ofs_entry_text_base(struct ofs_snapshot *snap, uint32_t index,
 /* The longest text of a type, newline included. */
 static uint64_t longest(enum ofs_dtype t)
 {
-	switch (t) {
-	case OFS_COMPLEX128:
-	case OFS_COMPLEX64:
-	case OFS_COMPLEX32:
-	case OFS_BCOMPLEX32:
-		return 80;
-	default:
-		return 32;
-	}
+	return ofs_dtype_is_complex(t) ? 80 : 32;
 }
 
 int ofs_entry_text_size(struct ofs_snapshot *snap, uint32_t index,

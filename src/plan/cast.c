@@ -158,18 +158,8 @@ static bool is_real(enum ofs_dtype t)
 
 bool ofs_cast_is_short(enum ofs_dtype t)
 {
-	switch (t) {
-	case OFS_FLOAT16:
-	case OFS_BFLOAT16:
-	case OFS_FLOAT8_E4M3FN:
-	case OFS_FLOAT8_E5M2:
-	case OFS_FLOAT8_E4M3FNUZ:
-	case OFS_FLOAT8_E5M2FNUZ:
-	case OFS_FLOAT8_E8M0FNU:
-		return true;
-	default:
-		return false;
-	}
+	return t == OFS_FLOAT8_E8M0FNU ||
+	    (ofs_dtype_is_float(t) && ofs_dtype_size(t) <= 2);
 }
 
 int ofs_cast_prepare(enum ofs_dtype t, struct optimfs_error *err)

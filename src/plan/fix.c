@@ -9,12 +9,6 @@
 #include "base/dtype.h"
 #include "plan/cast.h"
 
-static bool is_complex(enum ofs_dtype t)
-{
-	return t == OFS_COMPLEX128 || t == OFS_COMPLEX64 ||
-	    t == OFS_COMPLEX32 || t == OFS_BCOMPLEX32;
-}
-
 static bool is_integer(enum ofs_dtype t)
 {
 	return (t >= OFS_INT64 && t <= OFS_UINT8) || t == OFS_QINT8 ||
@@ -58,7 +52,7 @@ static void negate_run(uint8_t *p, uint64_t len, size_t first, size_t unit,
 static void fix_run(uint8_t *p, uint64_t len, unsigned fix, enum ofs_dtype t)
 {
 	size_t size = ofs_dtype_size(t);
-	size_t unit = is_complex(t) ? size / 2 : size;
+	size_t unit = ofs_dtype_is_complex(t) ? size / 2 : size;
 
 	if (size == 0)
 		return;
@@ -66,7 +60,7 @@ static void fix_run(uint8_t *p, uint64_t len, unsigned fix, enum ofs_dtype t)
 		swap_run(p, len, ofs_dtype_swap(t));
 	if (fix & OFS_FIX_NEG)
 		negate_run(p, len, 0, unit, unit, is_integer(t));
-	if (fix & OFS_FIX_CONJ && is_complex(t))
+	if (fix & OFS_FIX_CONJ && ofs_dtype_is_complex(t))
 		negate_run(p, len, unit, unit, size, false);
 }
 

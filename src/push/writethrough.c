@@ -38,7 +38,7 @@ struct ofs_writethrough {
 		uint64_t hash;
 	} * own;
 	uint32_t nown;
-	uint32_t *alias; /* same.c */
+	uint32_t *alias; /* writethrough_same.c */
 	char *destination;
 };
 

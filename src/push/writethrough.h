@@ -62,11 +62,11 @@ uint32_t ofs_writethrough_model(const struct ofs_overlay *e, uint32_t node);
 /* Does the layout itself fill in this text, which the source has not? */
 bool ofs_writethrough_provided(const struct ofs_overlay *e, uint32_t index);
 
-/* same.c: the next names by node, malloc'ed, as above. */
+/* writethrough_same.c: the next names by node, malloc'ed, as above. */
 int ofs_writethrough_aliases(const struct ofs_snapshot *snap, uint32_t **alias,
     struct optimfs_error *err);
 
-/* derive.c: with names held. */
+/* writethrough_derive.c: with names held. */
 /* Is it there, and all of it written? It is a tensor. */
 bool ofs_writethrough_whole(const struct ofs_overlay *e, uint32_t node);
 /* A name for whose place that is so; OFS_NONE. */
@@ -87,7 +87,7 @@ int ofs_writethrough_reveal(struct ofs_overlay *e, uint32_t dir,
 int ofs_writethrough_rename(struct ofs_overlay *e, uint32_t index, uint32_t dir,
     const char *name, struct optimfs_error *err);
 
-/* values.c: while held. */
+/* writethrough_values.c: while held. */
 /* The catalog with the values that were written. */
 struct ofs_overrides {
 	struct ofs_edition base;
@@ -125,12 +125,12 @@ int ofs_writethrough_check(struct ofs_overlay *e, struct optimfs_error *err);
 void ofs_writethrough_path(const struct ofs_overlay *e, uint32_t index,
     char *path, size_t size);
 
-/* coupled.c */
+/* writethrough_coupled.c */
 /* Do entries that are one value in the layout say the same? EINVAL (OFS828)
  * with two of them, and how many say what; while held. */
 int ofs_writethrough_coupled(struct ofs_overlay *e, struct optimfs_error *err);
 
-/* rounded.c */
+/* writethrough_rounded.c */
 /* Does the layout store other elements, which this tensor's are made of? */
 bool ofs_writethrough_is_rounded(const struct ofs_overlay *e, uint32_t entry);
 /* Is what was written to those what is made of the others, and to several names

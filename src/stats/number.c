@@ -14,12 +14,9 @@
 
 unsigned ofs_numbers(enum ofs_dtype t)
 {
-	switch (t) {
-	case OFS_COMPLEX128:
-	case OFS_COMPLEX64:
-	case OFS_COMPLEX32:
-	case OFS_BCOMPLEX32:
+	if (ofs_dtype_is_complex(t))
 		return 2;
+	switch (t) {
 	case OFS_FLOAT64:
 	case OFS_FLOAT32:
 	case OFS_INT64:
@@ -162,28 +159,6 @@ void ofs_to_double(enum ofs_dtype t, const double *codes, const void *p,
 		out[i] = ofs_dtype_number(t, b + i * ofs_dtype_size(t));
 }
 
-/* Is a step of the code one step between neighbouring values? */
-static bool is_float(enum ofs_dtype t)
-{
-	switch (t) {
-	case OFS_FLOAT64:
-	case OFS_FLOAT32:
-	case OFS_FLOAT16:
-	case OFS_BFLOAT16:
-	case OFS_COMPLEX128:
-	case OFS_COMPLEX64:
-	case OFS_COMPLEX32:
-	case OFS_BCOMPLEX32:
-	case OFS_FLOAT8_E4M3FN:
-	case OFS_FLOAT8_E5M2:
-	case OFS_FLOAT8_E4M3FNUZ:
-	case OFS_FLOAT8_E5M2FNUZ:
-		return true;
-	default:
-		return false;
-	}
-}
-
 /* Codes in the order of their values, from that of zero on. */
 static int64_t place(const uint8_t *p, size_t size)
 {
@@ -199,8 +174,9 @@ uint64_t ofs_ulps(enum ofs_dtype t, const void *p, const void *q)
 	size_t size = ofs_dtype_size(t) / (ofs_numbers(t) == 2 ? 2 : 1);
 	int64_t a, b;
 
-	if (!is_float(t) || isnan(ofs_dtype_number(t, p)) ||
-	    isnan(ofs_dtype_number(t, q)))
+	/* of others a step of the code is none between neighbouring values */
+	if (!(ofs_dtype_is_float(t) || ofs_dtype_is_complex(t)) ||
+	    isnan(ofs_dtype_number(t, p)) || isnan(ofs_dtype_number(t, q)))
 		return UINT64_MAX;
 	a = place(p, size);
 	b = place(q, size);

@@ -1,4 +1,4 @@
-/* canon_oom.c - names and trees when memory ends, at every call */
+/* naming_oom.c - names and trees when memory ends, at every call */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -37,11 +37,6 @@ static int read_file(void *ctx, uint64_t off, uint64_t len, void *buf,
 	return ofs_input_read(&f->in, buf, len, off, err);
 }
 
-static int no_note(struct optimfs_error *err)
-{
-	return ofs_no_memory(err);
-}
-
 #define WARN(f, ...) \
  ofs_catalog_note((f)->cat, OFS_NOTE_WARNING, 0, __VA_ARGS__)
 
@@ -100,7 +95,7 @@ static int note_archive(struct file *f, const struct ofs_zip *zip,
 	if (note != OFS_NONE && is_script(zip))
 		note =
 		    WARN(f, "OFS532 %.150s: TorchScript code ignored", f->rel);
-	return note == OFS_NONE ? no_note(err) : 0;
+	return note == OFS_NONE ? ofs_no_memory(err) : 0;
 }
 
 static const char *writer_of(const struct ofs_zip *zip)
@@ -152,7 +147,7 @@ static int note_stream(struct file *f, const struct ofs_legacy *l,
 		note = WARN(f,
 		    "OFS405 %.200s: %" PRIu64 " bytes after the last storage",
 		    f->rel, l->trailing);
-	return note == OFS_NONE ? no_note(err) : 0;
+	return note == OFS_NONE ? ofs_no_memory(err) : 0;
 }
 
 static int open_legacy(struct file *f, struct optimfs_error *err)

@@ -39,11 +39,6 @@ void ofs_torch_leaves_fini(struct ofs_torch_leaves *l)
 	free(l->placed);
 }
 
-static int no_note(struct optimfs_error *err)
-{
-	return ofs_no_memory(err);
-}
-
 static const char *where(const struct ofs_torch_leaves *l)
 {
 	return l->at == NULL ? "pickle"
@@ -220,7 +215,7 @@ static int add_tensor(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
 		x.error = ofs_catalog_note_as(l->cat, OFS_NOTE_ERROR, why->code,
 		    "%s", why->text);
 		if (x.error == OFS_NONE)
-			return no_note(err);
+			return ofs_no_memory(err);
 	} else if (ofs_numel(t->shape, t->ndim, &numel) && numel > 0) {
 		x.nshards = 1;
 		if (add_shard(l, t, &at, err) == -1)
@@ -242,7 +237,7 @@ int ofs_torch_damaged(struct ofs_torch_leaves *l,
 	item.error = ofs_catalog_note_as(l->cat, OFS_NOTE_ERROR, why->code,
 	    "%s", why->text);
 	if (item.error == OFS_NONE)
-		return no_note(err);
+		return ofs_no_memory(err);
 	*ref = ofs_catalog_item(l->cat, &item, err);
 	return *ref == OFS_NONE ? -1 : 0;
 }
@@ -317,7 +312,7 @@ static int note_hidden(struct ofs_torch_leaves *l, uint32_t node,
 		where(l), (int)(m.len > 100 ? 100 : m.len), m.p,
 		m.len > 0 ? "." : "", (int)(n.len > 100 ? 100 : n.len),
 		n.p) == OFS_NONE)
-		return no_note(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -364,7 +359,7 @@ static int note_quantized(struct ofs_torch_leaves *l, struct optimfs_error *err)
 		"OFS535 %s: quantized tensors are shown as the integers that "
 		"are stored, without scale and zero point",
 		where(l)) == OFS_NONE)
-		return no_note(err);
+		return ofs_no_memory(err);
 	return 0;
 }
 
@@ -411,7 +406,7 @@ int ofs_torch_leaves_end(struct ofs_torch_leaves *l, struct optimfs_error *err)
 		    "OFS435 tensors disagree about the type or size of the "
 		    "storage they share");
 		if (note == OFS_NONE)
-			return no_note(err);
+			return ofs_no_memory(err);
 		l->cat->tensors[l->placed[i].tensor].error = note;
 	}
 	return 0;
