@@ -19,7 +19,9 @@ cd "$scratch" || exit 1
 at() {
 	where=$1
 	shift
-	env LD_PRELOAD="$faultlib" FAULT_PATH="$where" FAULT_HOW=$INTERRUPT "$@"
+	# a shell job in the background has SIGINT ignored
+	env --default-signal=INT LD_PRELOAD="$faultlib" FAULT_PATH="$where" \
+	    FAULT_HOW=$INTERRUPT "$@"
 }
 # left: names that are neither what was asked for nor the test's own
 left() {

@@ -25,6 +25,14 @@ totals "a failure, and the exit status that tells it, are one" \
 trs "$scratch/a b/died.trs" PASS ERROR
 totals "a test that died is one" "4 passed, 2 failed, 1 skipped"
 not_ok "is a failure" "$TOP_SRCDIR/scripts/totals" "$scratch/a b"
+printf 'ok 1 - fine\nnot ok 2 - bad\n' >"$scratch/a b/bad.log"
+echo 'ok 1 - fine' >"$scratch/a b/good.log"
+is "of a test that failed, what did not pass is shown" \
+    "$("$TOP_SRCDIR/scripts/failures" "$scratch/a b" 2>&1 | grep -A1 bad.log)" \
+    "== $scratch/a b/bad.log
+not ok 2 - bad"
+is "of the others nothing" \
+    "$("$TOP_SRCDIR/scripts/failures" "$scratch/a b" 2>&1 | grep -c good)" 0
 
 mkdir "$scratch/a b/scripts"
 cp "$TOP_SRCDIR/scripts/build" "$scratch/a b/scripts"
