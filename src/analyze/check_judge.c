@@ -1,0 +1,370 @@
+/* check_judge.c - what was read, and what is known without, by the rules */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze/check_impl.h"
+#include "analyze/copies.h"
+#include "base/memory.h"
+
+static void found(struct ofs_check *c, int number, double weight,
+    const char *path, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+static void found(struct ofs_check *c, int number, double weight,
+    const char *path, const char *fmt, ...)
+{
+	struct ofs_symptom *s;
+	va_list ap;
+	char *text;
+
+	if (ofs_grow(c->symptom, c->nsymptoms, c->cap, NULL) == -1) {
+		c->bad = true;
+		return;
+	}
+	s = &c->symptom[c->nsymptoms];
+	*s = (struct ofs_symptom){ .number = number, .weight = weight };
+	va_start(ap, fmt);
+	if (vasprintf(&text, fmt, ap) == -1)
+		text = NULL;
+	va_end(ap);
+	s->path = strdup(path);
+	if (text == NULL || s->path == NULL ||
+	    asprintf(&s->text, "OFS%d %s", number, text) == -1) {
+		free(s->path);
+		c->bad = true;
+	} else {
+		c->nsymptoms++;
+	}
+	free(text);
+}
+
+static void looked(struct ofs_check *c, const struct ofs_file_info *f,
+    enum ofs_look look, const char *why)
+{
+	enum ofs_look *was = &c->look[f - c->state.files.file];
+
+	if (look == OFS_UNREAD && *was != OFS_UNREAD &&
+	    c->checked.unread++ == 0) {
+		c->unread = f->path;
+		c->why_unread = strdup(why == NULL ? "" : why);
+		c->bad |= c->why_unread == NULL;
+	}
+	c->checked.tensors += look == OFS_READ && *was == OFS_NOT_LOOKED;
+	if (*was != OFS_UNREAD)
+		*was = look;
+}
+
+static void judge_unread(struct ofs_check *c)
+{
+	uint64_t n = c->checked.unread;
+
+	if (c->bad || n == 0)
+		return;
+	if (n == 1)
+		found(c, 216, 1, c->unread, "was not checked: %s",
+		    c->why_unread);
+	else
+		found(c, 216, 1, c->unread,
+		    "this and %" PRIu64 " more were not checked: %s", n - 1,
+		    c->why_unread);
+}
+
+static double part(const struct ofs_count *n, const struct ofs_exam *e)
+{
+	return (double)n->n / (double)e->file[0]->elements;
+}
+
+/* ", in FILE at byte N (rank R)": where an element is. */
+static char *place_of(struct ofs_check *c, const struct ofs_file_info *f,
+    uint64_t element)
+{
+	struct optimfs_location at;
+	char rank[24] = "", *text = NULL;
+
+	if (optimfs_locate(c->fs, f->path, -1, element, &at, NULL) == -1)
+		return strdup("");
+	if (at.rank >= 0)
+		snprintf(rank, sizeof(rank), " (rank %d)", at.rank);
+	if (asprintf(&text, ", in %s at %sbyte %" PRIu64 "%s", at.file,
+		at.encoded ? "decoded " : "", at.offset, rank) == -1)
+		text = NULL;
+	free(at.file);
+	return text;
+}
+
+static void judge_count(struct ofs_check *c, const struct ofs_exam *e,
+    unsigned i, int number, const struct ofs_count *n, const char *what)
+{
+	const struct ofs_file_info *f = e->file[i];
+	char *place;
+
+	if (n->n == 0)
+		return;
+	place = place_of(c, f, n->first);
+	found(c, number, part(n, e), f->path,
+	    "%" PRIu64 " of %" PRIu64 " elements %s; the first is %" PRIu64
+	    "%s",
+	    n->n, f->elements, what, n->first, place == NULL ? "" : place);
+	free(place);
+}
+
+static void judge(struct ofs_check *c, const struct ofs_exam *e)
+{
+	for (unsigned i = 0; i < e->nfiles; i++)
+		if (e->error == 0 || e->error == EOPNOTSUPP)
+			looked(c, e->file[i],
+			    e->error == 0 ? OFS_READ : OFS_UNREAD, e->why);
+	if (e->error == EOPNOTSUPP)
+		return;
+	if (e->error != 0) {
+		found(c, 201, 1, e->file[0]->path, "cannot be read: %s",
+		    e->why == NULL ? "" : e->why);
+		return;
+	}
+	for (unsigned i = 0; i < e->nfiles; i++)
+		judge_count(c, e, i, 202, &e->odd[i], "are no finite numbers");
+	judge_count(c, e, e->nfiles > 1 ? 1 : 0, 203, &e->negative,
+	    "are negative");
+	judge_count(c, e, 0, 204, &e->broken,
+	    e->kind == OFS_EXAM_ADAM
+		? "are greater than the second moment allows"
+		: "are greater than the other state allows");
+	judge_count(c, e, 0, 205, &e->orphan,
+	    "have a second moment of zero and are not zero");
+	judge_count(c, e, 0, 207, &e->differ, "differ from the model's");
+}
+
+/* Rounding adds up to less, of what keeps its digits. */
+#define SAME 0.01
+
+static bool is_exact(const struct ofs_exam *e)
+{
+	enum ofs_dtype t = e->file[0]->dtype;
+
+	return e->kind == OFS_EXAM_ONE && e->error == 0 && e->odd[0].n == 0 &&
+	    (t == OFS_FLOAT32 || t == OFS_FLOAT64) && e->file[0]->elements > 0;
+}
+
+static void judge_twins(struct ofs_check *c, const struct ofs_exam *e,
+    const struct ofs_exam *other, bool diagonal)
+{
+	double a = e->sum, b = other->sum;
+
+	if (!diagonal) {
+		a /= (double)e->file[0]->elements;
+		b /= (double)other->file[0]->elements;
+	}
+	if (fabs(a - b) > SAME * fmax(fabs(a), fabs(b)) + 0x1p-120)
+		found(c, 214, fabs(a - b) / fmax(fabs(a), fabs(b)),
+		    other->file[0]->path,
+		    "the %s is %.6g, and that of %s is %.6g",
+		    diagonal ? "trace" : "mean", b, e->file[0]->path, a);
+}
+
+/* What several states of a parameter have to agree in. */
+static void judge_state(struct ofs_check *c, size_t i)
+{
+	const struct ofs_exam *e = &c->exam[i];
+	const struct ofs_optimizers *s = &c->state;
+	struct ofs_state_rule rule, other;
+	double rows;
+
+	if (e->param == SIZE_MAX || !is_exact(e))
+		return;
+	ofs_state_rule(s, &s->param[e->param], e->file[0], &rule);
+	rows = sqrt((double)e->file[0]->elements);
+	if (rule.orthonormal && !(fabs(e->squares - rows) <= SAME * rows))
+		found(c, 215, fabs(e->squares - rows), e->file[0]->path,
+		    "the squares of %.0f columns add up to %.6g", rows,
+		    e->squares);
+	for (size_t k = i + 1;
+	     rule.twins > 0 && k < c->nexams && c->exam[k].param == e->param;
+	     k++) {
+		ofs_state_rule(s, &s->param[e->param], c->exam[k].file[0],
+		    &other);
+		if (other.twins == rule.twins && is_exact(&c->exam[k])) {
+			judge_twins(c, e, &c->exam[k], rule.diagonal);
+			return;
+		}
+	}
+}
+
+/* One number an element of the parameter. */
+static const char *const whole_shape[] = { "exp_avg", "exp_avg_sq",
+	"max_exp_avg_sq", "momentum_buffer", "square_avg", "grad_avg",
+	"acc_delta", "sum", "exp_inf", "exp_avg_var", "exp_avg_diff", "fp32",
+	"fp32_param", "master_param", NULL };
+
+static void judge_shapes(struct ofs_check *c, const struct ofs_param *p)
+{
+	const struct ofs_optimizers *s = &c->state;
+	const char *shape;
+
+	if (p->model == SIZE_MAX)
+		return;
+	shape = s->files.file[p->model].shape;
+	for (size_t i = p->first; i < p->first + p->n; i++) {
+		const struct ofs_file_info *f = &s->files.file[i];
+
+		if (ofs_is_tensor(f) &&
+		    ofs_is_one_of(ofs_param_state_name(p, f), whole_shape) &&
+		    strcmp(f->shape, shape) != 0)
+			found(c, 208, 1, f->path,
+			    "shape %s, and the parameter has %s", f->shape,
+			    shape);
+	}
+}
+
+static bool has(const struct ofs_optimizers *s, const struct ofs_param *p,
+    const char *name)
+{
+	return ofs_param_state(s, p, name) != NULL;
+}
+
+/* One of Adam's two moments, where others of the group have both. */
+static void judge_missing(struct ofs_check *c, const struct ofs_param *p)
+{
+	static const char *const pair[2] = { "exp_avg", "exp_avg_sq" };
+	const struct ofs_optimizers *s = &c->state;
+	int lacks = has(s, p, pair[0]) ? 1 : 0;
+
+	if (has(s, p, pair[0]) == has(s, p, pair[1]))
+		return;
+	for (size_t i = 0; i < s->nparams; i++) {
+		const struct ofs_param *q = &s->param[i];
+
+		if (q->group != p->group || q->optimizer != p->optimizer ||
+		    strncmp(q->path, p->path, q->optimizer) != 0 ||
+		    !ofs_is_adam(s, q))
+			continue;
+		found(c, 210, 1, p->path, "has no %s, as others of its group",
+		    pair[lacks]);
+		return;
+	}
+}
+
+static void judge_param(struct ofs_check *c, const struct ofs_param *p)
+{
+	judge_shapes(c, p);
+	judge_missing(c, p);
+	if (p->grad == 0)
+		found(c, 211, 1, p->path, "has state, and is frozen");
+	if (c->state.lists && p->group == SIZE_MAX)
+		found(c, 212, 1, p->path,
+		    "has state, and no group of param_groups lists it");
+	if (p->step < 0 || isinf(p->step))
+		found(c, 213, 1, p->path, "its step is %g", p->step);
+}
+
+/* Each parameter whose step is not that of most. */
+static void judge_steps(struct ofs_check *c)
+{
+	const struct ofs_optimizers *s = &c->state;
+	size_t best = 0, most = 0, n;
+
+	for (size_t i = 0; i < s->nparams && most * 2 <= s->nparams; i++) {
+		if (isnan(s->param[i].step))
+			continue;
+		n = 0;
+		for (size_t k = 0; k < s->nparams; k++)
+			n += s->param[k].step == s->param[i].step;
+		if (n > most) {
+			most = n;
+			best = i;
+		}
+	}
+	for (size_t i = 0; i < s->nparams; i++) {
+		const struct ofs_param *p = &s->param[i], *q = &s->param[best];
+
+		if (p->optimizer == q->optimizer &&
+		    strncmp(p->path, q->path, p->optimizer) == 0 &&
+		    fabs(p->step - q->step) > 1)
+			found(c, 209, fabs(p->step - q->step), p->path,
+			    "was updated %.15g times, and %s %.15g times",
+			    p->step, q->path, q->step);
+	}
+}
+
+static void judge_groups(struct ofs_check *c)
+{
+	for (size_t i = 0; i < c->state.ngroups; i++) {
+		const struct ofs_param_group *g = &c->state.group[i];
+
+		if (g->lr < 0 || isinf(g->lr))
+			found(c, 213, 1, g->path, "lr is %g", g->lr);
+		for (int k = 0; k < 2; k++)
+			if (g->beta[k] < 0 || g->beta[k] >= 1)
+				found(c, 213, 1, g->path, "betas[%d] is %g", k,
+				    g->beta[k]);
+		if (g->eps < 0)
+			found(c, 213, 1, g->path, "eps is %g", g->eps);
+	}
+}
+
+/* Values, and tensors of which not even the type is known, that cannot be
+ * had. */
+static void judge_others(struct ofs_check *c)
+{
+	for (size_t i = 0; i < c->state.files.n; i++) {
+		const struct ofs_file_info *f = &c->state.files.file[i];
+		struct optimfs_file *file;
+		struct optimfs_error why;
+		char *text;
+
+		if (ofs_is_tensor(f) || strncmp(f->path, "extra/", 6) == 0)
+			continue;
+		if (optimfs_file_open(c->fs, f->node, &file, &why) == 0) {
+			optimfs_file_close(file);
+			continue;
+		}
+		text = ofs_check_why(&why, f->path);
+		c->bad |= why.code == ENOMEM;
+		if (why.code == EOPNOTSUPP)
+			looked(c, f, OFS_UNREAD, text);
+		else
+			found(c, 201, 1, f->path, "cannot be read: %s",
+			    text == NULL ? "" : text);
+		free(text);
+	}
+}
+
+static int judge_copies(struct ofs_check *c, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < c->state.files.n; i++) {
+		const struct ofs_file_info *f = &c->state.files.file[i];
+		struct ofs_copies copies;
+
+		if (!ofs_is_tensor(f))
+			continue;
+		if (ofs_copies_compare(c->fs, f->node, &copies, err) == -1)
+			return -1;
+		if (copies.differ)
+			found(c, 206, 1, f->path,
+			    "%s and %s have different copies of one shard; "
+			    "byte %" PRIu64 " of it is the first",
+			    copies.file[0], copies.file[1], copies.first);
+	}
+	return 0;
+}
+
+int ofs_check_judge(struct ofs_check *c, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < c->nexams; i++) {
+		judge(c, &c->exam[i]);
+		judge_state(c, i);
+	}
+	for (size_t i = 0; i < c->state.nparams; i++)
+		judge_param(c, &c->state.param[i]);
+	judge_steps(c);
+	judge_groups(c);
+	judge_others(c);
+	judge_unread(c);
+	return judge_copies(c, err);
+}

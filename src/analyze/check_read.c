@@ -1,0 +1,92 @@
+/* check_read.c - what is looked at is read, by threads */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze/check_impl.h"
+#include "analyze/pool.h"
+#include "base/memory.h"
+
+#define CHUNK (1u << 18) /* elements */
+
+static void *start(void *ctx, struct optimfs_error *err)
+{
+	void *mine = malloc(sizeof(struct ofs_finding));
+
+	(void)ctx;
+	if (mine == NULL)
+		ofs_no_memory(err);
+	return mine;
+}
+
+static int work(void *ctx, void *mine, const struct ofs_pool_chunk *k,
+    struct optimfs_error *err)
+{
+	struct ofs_check *c = ctx;
+
+	(void)err;
+	ofs_examine(&c->exam[k->item], k->buf, k->first, k->n, mine);
+	return 0;
+}
+
+static int join(void *ctx, void *mine, const struct ofs_pool_chunk *k,
+    struct optimfs_error *err)
+{
+	struct ofs_check *c = ctx;
+
+	(void)err;
+	ofs_exam_join(&c->exam[k->item], mine, k->buf, k->first, k->n);
+	return 0;
+}
+
+char *ofs_check_why(const struct optimfs_error *err, const char *path)
+{
+	char *text;
+
+	if (err->number == 0)
+		return strdup(optimfs_error_about(err, path));
+	return asprintf(&text, "OFS%03d %s", err->number,
+		   optimfs_error_about(err, path)) == -1
+	    ? NULL
+	    : text;
+}
+
+static void failed(void *ctx, size_t item, const struct optimfs_error *err)
+{
+	struct ofs_check *c = ctx;
+	struct ofs_exam *e = &c->exam[item];
+
+	e->error = err->code;
+	e->why = ofs_check_why(err, e->file[0]->path);
+}
+
+static const struct ofs_pool_ops ops = { start, free, work, join, failed };
+
+int ofs_check_read(struct ofs_check *c, const struct optimfs_scan *how,
+    struct optimfs_error *err)
+{
+	struct ofs_pool_item *items = calloc(c->nexams + 1, sizeof(*items));
+	int ret;
+
+	if (items == NULL)
+		return ofs_no_memory(err);
+	for (size_t i = 0; i < c->nexams; i++) {
+		const struct ofs_exam *e = &c->exam[i];
+
+		items[i].elements = e->file[0]->elements;
+		items[i].chunk = CHUNK;
+		items[i].nfiles = e->nfiles;
+		for (unsigned k = 0; k < e->nfiles; k++) {
+			items[i].file[k].fs = c->fs;
+			items[i].file[k].node = e->file[k]->node;
+			items[i].file[k].size =
+			    ofs_dtype_size(e->file[k]->dtype);
+		}
+	}
+	ret = ofs_pool_run(items, c->nexams, how, &ops, c, err);
+	free(items);
+	return ret;
+}
