@@ -95,7 +95,7 @@ static void tell_parameter(const struct ofs_check *c, const struct ofs_exam *e,
 		.step = p->step >= 0 ? (uint64_t)p->step : 0,
 		.update = e->lr * sqrt(e->update / n),
 		.weight = e->nfiles == 3 ? sqrt(e->weight / n) : NAN,
-		.rows = e->row == 0 ? 0 : o.elements / e->row,
+		.rows = e->row == 0 ? 0 : e->file[0]->elements / e->row,
 		.dead_rows = e->dead_rows };
 
 	out->parameter(out->ctx, &o);

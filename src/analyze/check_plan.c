@@ -27,22 +27,6 @@ static double half_step(enum ofs_dtype t)
 	}
 }
 
-/* The smallest number that keeps its digits. */
-static double normal_min(enum ofs_dtype t)
-{
-	switch (t) {
-	case OFS_FLOAT64:
-		return 0x1p-1022;
-	case OFS_FLOAT32:
-	case OFS_BFLOAT16:
-		return 0x1p-126;
-	case OFS_FLOAT16:
-		return 0x1p-14;
-	default:
-		return 0x1p-6;
-	}
-}
-
 static const char *const masters[] = { "fp32", "fp32_param", "master_param",
 	NULL };
 static struct ofs_exam *new_exam(struct ofs_check *c, enum ofs_exam_kind kind,
@@ -137,7 +121,7 @@ static void plan_adam(struct ofs_check *c, size_t index)
 		add_file(c, e, &s->files.file[p->model]);
 	e->row = strtoull(m->shape, NULL, 10);
 	e->row = e->row == 0 ? 0 : m->elements / e->row;
-	e->underflow = normal_min(v->dtype) * 1000;
+	e->underflow = ofs_normal_min(v->dtype) * 1000;
 	e->lr = NAN;
 	if (g == NULL)
 		return;
@@ -162,7 +146,7 @@ static void plan_bound(struct ofs_check *c, size_t index,
 	add_file(c, e, rule->m);
 	add_file(c, e, rule->v);
 	e->square = rule->square;
-	e->underflow = normal_min(v) * 1000;
+	e->underflow = ofs_normal_min(v) * 1000;
 	e->bound = rule->square ? bound_of_norm(rule->beta, t, m, v)
 				: bound_of(rule->beta, t, m, v);
 }
@@ -215,7 +199,7 @@ static void plan_master(struct ofs_check *c, size_t index,
 	add_file(c, e, master);
 	add_file(c, e, w);
 	e->tolerance = 2 * (half_step(w->dtype) + half_step(master->dtype));
-	e->underflow = normal_min(w->dtype);
+	e->underflow = ofs_normal_min(w->dtype);
 }
 
 /* Is f looked at by an exam of several files? */

@@ -56,6 +56,32 @@ unsigned ofs_code_bits(enum ofs_dtype t)
 	}
 }
 
+double ofs_normal_min(enum ofs_dtype t)
+{
+	switch (t) {
+	case OFS_FLOAT64:
+	case OFS_COMPLEX128:
+		return 0x1p-1022;
+	case OFS_FLOAT32:
+	case OFS_COMPLEX64:
+	case OFS_BFLOAT16:
+	case OFS_BCOMPLEX32:
+		return 0x1p-126;
+	case OFS_FLOAT16:
+	case OFS_COMPLEX32:
+	case OFS_FLOAT8_E5M2:
+		return 0x1p-14;
+	case OFS_FLOAT8_E4M3FN:
+		return 0x1p-6;
+	case OFS_FLOAT8_E4M3FNUZ:
+		return 0x1p-7;
+	case OFS_FLOAT8_E5M2FNUZ:
+		return 0x1p-15;
+	default:
+		return 0;
+	}
+}
+
 static double *make_values(enum ofs_dtype t)
 {
 	size_t n = (size_t)1 << ofs_code_bits(t);

@@ -12,6 +12,9 @@
 unsigned ofs_numbers(enum ofs_dtype t);
 /* Bits of a number's code, which may be counted: 8 or 16; 0 for the others. */
 unsigned ofs_code_bits(enum ofs_dtype t);
+/* The smallest normal number of a floating type: smaller ones lose digits. 0:
+ * there are no smaller ones. */
+double ofs_normal_min(enum ofs_dtype t);
 /* What each code of such a type is; kept until the program ends. NULL: no
  * memory. */
 const double *ofs_code_values(enum ofs_dtype t);

@@ -371,7 +371,7 @@ static void add_block(struct ofs_stats *s, const uint8_t *p, size_t n,
 	if (!f32)
 		count_doubles(x, n, raw);
 	if (count_of(raw[0]) > 0)
-		count_small(s, x, n, f32 ? 0x1p-126 : 0x1p-1022);
+		count_small(s, x, n, ofs_normal_min(s->dtype));
 	for (unsigned e = 1; e < top; e++)
 		s->exponent[(int)e - bias - EXPONENT_MIN] += count_of(raw[e]);
 	if (count_of(raw[top]) > 0)
@@ -527,28 +527,6 @@ static void careful_add(struct careful *c, double v)
 	c->sum = t;
 }
 
-/* The smallest normal number of a type of few codes; 0: it has no others. */
-static double normal_min(enum ofs_dtype t)
-{
-	switch (t) {
-	case OFS_FLOAT16:
-	case OFS_COMPLEX32:
-	case OFS_FLOAT8_E5M2:
-		return 0x1p-14;
-	case OFS_BFLOAT16:
-	case OFS_BCOMPLEX32:
-		return 0x1p-126;
-	case OFS_FLOAT8_E4M3FN:
-		return 0x1p-6;
-	case OFS_FLOAT8_E4M3FNUZ:
-		return 0x1p-7;
-	case OFS_FLOAT8_E5M2FNUZ:
-		return 0x1p-15;
-	default:
-		return 0;
-	}
-}
-
 static void count_code(struct optimfs_statistics *out, uint64_t *exponent,
     double v, uint64_t n, double normal)
 {
@@ -590,7 +568,7 @@ static void result_of_codes(const struct ofs_stats *s,
     struct optimfs_statistics *out, uint64_t *exponent)
 {
 	struct careful sum = { 0 }, l1 = { 0 }, squares = { 0 };
-	double normal = normal_min(s->dtype);
+	double normal = ofs_normal_min(s->dtype);
 
 	for (size_t i = 0; i < (size_t)1 << s->bits; i++) {
 		double v = s->values[i], n = (double)s->code[i];
