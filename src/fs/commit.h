@@ -1,4 +1,4 @@
-/* commit.h - what was changed in an opened checkpoint is published */
+/* commit.h - publish the changes of an opened checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FS_COMMIT_H
 #define OFS_FS_COMMIT_H
@@ -11,12 +11,12 @@
 
 struct optimfs;
 
-/* ofs_commit_run (rewrite/commit.h) for the checkpoint that fs was opened from,
- * with these changes. stage is the staging directory beside it. */
+/* Runs ofs_commit_run (rewrite/commit.h) with these changes for the checkpoint
+ * that fs was opened from. stage is the open staging directory beside it. */
 int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
     int stage, bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err);
 
-/* Commit what fs->overlay holds, and forget it. */
+/* Commits the changes in fs->overlay and empties it. */
 int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err);
 

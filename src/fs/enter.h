@@ -1,4 +1,4 @@
-/* enter.h - what a call sees of a file system that may become another one */
+/* enter.h - how calls enter and leave the current snapshot */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FS_ENTER_H
 #define OFS_FS_ENTER_H
@@ -11,47 +11,49 @@
 struct optimfs;
 struct ofs_snapshot;
 
-/* A call reads the snapshot that was current when it began, whatever a commit
- * does meanwhile: nobody waits. A commit replaces files under that snapshot,
- * then installs the next one. Who fails in between waits for that, and begins
- * again.
+/* A call reads the snapshot that was current when it began, and never waits for
+ * a commit. A commit replaces files that this snapshot needs, then installs the
+ * next snapshot. A call that fails in between waits for the new snapshot and
+ * starts again.
  *
- * Changes are kept out while a commit runs: what is staged then would belong to
+ * Writers are kept out while a commit runs: what they staged would belong to
  * neither snapshot. */
 struct ofs_entrance {
-	pthread_mutex_t lock; /* and of fs->now */
+	pthread_mutex_t lock; /* protects fs->now too */
 	pthread_cond_t changed;
-	bool replacing; /* files that fs->now needs */
+	bool replacing; /* a commit replaces files of fs->now */
 	unsigned writers;
-	bool held, commits; /* no writer may enter; for a commit */
+	bool held,
+	    commits; /* no writer may enter; commits: because of a commit */
 };
 
 void ofs_entrance_init(struct ofs_entrance *e);
 void ofs_entrance_fini(struct ofs_entrance *e);
 
-/* One reference to the current snapshot, until _leave. Of a file system that
- * never changes nothing is counted. */
+/* ofs_enter takes a reference to the current snapshot, ofs_leave drops it. For
+ * a read-only file system nothing is counted. */
 struct ofs_snapshot *ofs_enter(struct optimfs *fs);
 void ofs_leave(struct ofs_snapshot *snap);
-/* The same. True: what the call failed with may be the doing of a commit, so
- * that it has to be made again. */
+/* As ofs_leave. failed: the call failed. Returns true when a commit may have
+ * caused the failure: then the call has to be made again. */
 bool ofs_leave_again(struct ofs_snapshot *snap, bool failed);
-/* For a call that changes something: waits for a commit. */
+/* For a call that changes something: waits while a commit runs. */
 struct ofs_snapshot *ofs_enter_write(struct optimfs *fs);
 void ofs_leave_write(struct ofs_snapshot *snap);
 
-/* Wait until no writer is inside, and let none in. EBUSY (OFS815): a commit
- * does that already. */
+/* Waits until no writer is inside and lets none in. EBUSY (OFS815): a commit
+ * already does so. */
 int ofs_hold_writers(struct optimfs *fs, bool commits,
     struct optimfs_error *err);
 void ofs_let_writers(struct optimfs *fs);
 
-/* By a commit, with writers held: files are about to be replaced; that is over;
- * snap, whose reference is given away, is the current one from now on. */
+/* For a commit, while it holds the writers: files are about to be replaced; all
+ * are replaced. ofs_install makes snap the current snapshot and takes over the
+ * caller's reference. */
 void ofs_begin_replacing(struct optimfs *fs);
 void ofs_end_replacing(struct optimfs *fs);
 void ofs_install(struct optimfs *fs, struct ofs_snapshot *snap);
-/* Is a commit about to do so, or has it? */
+/* Is a commit about to replace this snapshot, or has it done so? */
 bool ofs_is_passing(const struct ofs_snapshot *snap);
 
 #endif

@@ -1,4 +1,4 @@
-/* failures.h - the recent failures of a mount, in words */
+/* failures.h - the recent failures of a mount */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FS_FAILURES_H
 #define OFS_FS_FAILURES_H
@@ -13,27 +13,27 @@
 
 #define OFS_NFAILURES 128
 
-/* Any thread may use it. Equal failures are one record with a count; the one
- * that was seen longest ago makes room for a new one. */
+/* Thread-safe. Equal failures are one record with a count. A new record
+ * replaces the one that was seen longest ago. */
 struct ofs_failures {
 	pthread_mutex_t lock;
-	struct ofs_failure *record; /* made when the first one comes */
+	struct ofs_failure *record; /* NULL before the first failure */
 	uint64_t clock;             /* failures so far */
 };
 
 void ofs_failures_init(struct ofs_failures *f);
 void ofs_failures_fini(struct ofs_failures *f);
-/* node 0: of no file. [off, off + len) are the bytes that were asked for,
- * len 0: all of it. path is copied. */
+/* node 0: the failure concerns no file. The bytes [off, off + len) were
+ * requested; len 0: all. path is copied. */
 void ofs_failures_add(struct ofs_failures *f, uint64_t node, const char *path,
     uint64_t off, uint64_t len, const struct optimfs_error *err);
-/* One line each, oldest first: code, errno's name, path, bytes, words, how
- * often; tabs between. */
+/* One line for each record, oldest first: code, errno name, path, bytes,
+ * message and count, separated by tabs. */
 void ofs_failures_text(struct ofs_failures *f, struct ofs_buf *out);
-/* The words of the last failure of node; false when there is none. */
+/* The message of the last failure of node; false if there is none. */
 bool ofs_failures_last(struct ofs_failures *f, uint64_t node,
     struct ofs_buf *out);
-/* How many there were. */
+/* The number of failures so far. */
 uint64_t ofs_failures_count(struct ofs_failures *f);
 
 #endif

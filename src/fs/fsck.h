@@ -1,4 +1,4 @@
-/* fsck.h - a check under way */
+/* fsck.h - the state of a check */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FS_FSCK_H
 #define OFS_FS_FSCK_H
@@ -9,10 +9,10 @@
 #include "cluster/task.h"
 #include "fs/fs.h"
 
-/* Ranks that check together go through the same steps, in the order of the
- * tree; a step is one rank's, that has the file it is about. What is found is
- * noted with its step, so that rank 0 can say it in that order. A check that is
- * alone does all steps, and says what it noted after each entry. */
+/* Ranks that check together take the same steps in the order of the tree. Each
+ * step is done by one rank that has the file in question. Findings carry the
+ * number of their step, so that rank 0 can report them in order. A single
+ * process does all steps and reports after each entry. */
 struct ofs_check {
 	struct ofs_snapshot *snap;
 	optimfs_report_fn *report;
@@ -20,13 +20,13 @@ struct ofs_check {
 	uint64_t problems;
 	uint8_t *object;             /* of each: enum ofs_checked, or'ed */
 	uint8_t *buf;                /* OFS_CHECK_CHUNK bytes */
-	struct optimfs_group *world; /* NULL: alone */
-	int *who;                    /* of each object: the rank */
+	struct optimfs_group *world; /* NULL: a single process */
+	int *who; /* for each object, the rank that checks it */
 	uint64_t step;
-	struct ofs_buf notes; /* fsck_notes.c: made, and not handed over */
-	struct optimfs_error failed; /* handing over; code 0: not */
-	struct ofs_check_notes {     /* taken */
-		uint8_t **block;     /* that they lie in */
+	struct ofs_buf notes; /* fsck_notes.c: findings not handed over yet */
+	struct optimfs_error failed; /* error of handing over; code 0: none */
+	struct ofs_check_notes {     /* findings of other ranks */
+		uint8_t **block;     /* memory of the findings */
 		size_t nblocks, block_cap;
 		struct ofs_check_note *v;
 		size_t n, cap;
@@ -36,42 +36,43 @@ struct ofs_check {
 #define OFS_CHECK_CHUNK (1u << 20)
 enum ofs_checked {
 	OFS_CHECK_TOUCHED = 1,
-	OFS_CHECK_VERIFIED = 2, /* its archive has been gone through */
-	OFS_CHECK_OPENED = 4,   /* it can be */
+	OFS_CHECK_VERIFIED = 2, /* its archive was verified */
+	OFS_CHECK_OPENED = 4,   /* it can be opened */
 };
 
-/* Begin the next step, which is about object (OFS_NONE: none); all ranks do so
- * alike. Is it to be done here? */
+/* Begins the next step, which concerns object (OFS_NONE: none). All ranks call
+ * it alike. Returns true on the rank that does the step. */
 bool ofs_check_turn(struct ofs_check *c, uint32_t object);
 
-/* Can an extent not be read for want of its file, or of the file's end? Then
- * why, which may be NULL, says so. */
+/* Is an extent unreadable because its file is missing or too short? Then why
+ * (may be NULL) gets the reason. */
 bool ofs_check_lost(const struct ofs_snapshot *snap,
     const struct ofs_extent *at, struct optimfs_error *why);
-/* The same of any extent of an entry. */
+/* As above, for any extent of an entry. */
 bool ofs_entry_lost(const struct ofs_snapshot *snap, const struct ofs_entry *e,
     struct optimfs_error *why);
 
-/* fsck_data.c: every stored byte of the entry at node index, reported under
- * c->path. -1 only when there is no memory. */
+/* fsck_data.c: reads every stored byte of the entry at node index; findings go
+ * to c->path. -1: ENOMEM. */
 int ofs_check_data(struct ofs_check *c, uint32_t index,
     struct optimfs_error *err);
 
 /* fsck_notes.c */
 void ofs_check_found(struct ofs_check *c, bool error, const char *path,
     int code, const char *text);
-/* What a shard's elements are, and then those of its copies, each of which is
- * at some place (NULL: the shard itself): n hashes of each elements, which
- * follow those of the call before. A copy that says something else is found. */
+/* Hashes of the elements of a shard (place NULL) or of a copy at place: n
+ * hashes of each elements, continuing the call before. A copy that differs
+ * becomes a finding. */
 void ofs_check_hashes(struct ofs_check *c, uint32_t shard, const char *place,
     const XXH128_hash_t *h, uint32_t n, uint64_t each);
-/* They end here, for this reason. */
+/* The shard or copy cannot be read any further, because of why. */
 void ofs_check_unread(struct ofs_check *c, uint32_t shard, bool copy,
     const struct optimfs_error *why);
-/* Hand over what was noted, to rank 0 or to ourselves. Fails in c->failed. */
+/* Hands the findings over to rank 0, or keeps them on rank 0. Errors go to
+ * c->failed. */
 void ofs_check_hand_over(struct ofs_check *c);
-ofs_task_take_fn ofs_check_take; /* ctx is the check */
-/* Report what was taken, in the order of steps, and forget it. */
+ofs_task_take_fn ofs_check_take; /* ctx: struct ofs_check */
+/* Reports the findings in the order of steps, and frees them. */
 void ofs_check_tell(struct ofs_check *c);
 void ofs_check_forget(struct ofs_check *c);
 

@@ -7,7 +7,7 @@
 
 struct ofs_snapshot;
 
-/* What was opened, how, and how much of what is in it. */
+/* A summary of the checkpoint and of the options it was opened with. */
 void ofs_info_json(struct ofs_snapshot *snap, struct ofs_buf *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* lines.h - a file of many generated lines, made where it is read */
+/* lines.h - generated files of many lines */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FS_LINES_H
 #define OFS_FS_LINES_H
@@ -16,16 +16,16 @@
 
 struct ofs_snapshot;
 
-/* A file of a million lines is never held: every OFS_LINES_STRIDE steps its
- * offset is noted, and a read makes the lines from there again. What they say
- * must not change while the file system is open. */
+/* A file of a million lines is never held in memory. The offset of every
+ * OFS_LINES_STRIDE-th step is kept; a read generates the lines from there. The
+ * lines must not change while the file system is open. */
 struct ofs_lines_ops {
-	/* Append what step at is: nothing, or lines. Step 0 is the first. */
+	/* Appends the lines of step at, if any. Step 0 is the first. */
 	void (*put)(struct ofs_snapshot *snap, uint32_t at,
 	    struct ofs_buf *out);
-	/* The step after at; UINT32_MAX when there is none. */
+	/* The step after at; UINT32_MAX at the end. */
 	uint32_t (*next)(const struct ofs_snapshot *snap, uint32_t at);
-	/* About how many steps there are. */
+	/* An estimate of the number of steps. */
 	uint32_t (*steps)(const struct ofs_snapshot *snap);
 };
 
@@ -40,15 +40,15 @@ struct ofs_lines {
 	} * mark;
 	size_t nmarks, cap;
 	uint64_t size;
-	atomic_bool known; /* mark and size are */
+	atomic_bool known; /* mark and size are valid */
 };
 
 void ofs_lines_init(struct ofs_lines *l, const struct ofs_lines_ops *ops);
 void ofs_lines_fini(struct ofs_lines *l);
-/* Make mark and size: makes every line once. */
+/* Computes mark and size; generates every line once. */
 int ofs_lines_index(struct ofs_lines *l, struct ofs_snapshot *snap,
     struct optimfs_error *err);
-/* len bytes at off, fewer at the end; the index must have been made. */
+/* Reads up to len bytes at off. Requires the index. */
 ssize_t ofs_lines_read(const struct ofs_lines *l, struct ofs_snapshot *snap,
     void *buf, size_t len, uint64_t off, struct optimfs_error *err);
 

@@ -1,4 +1,4 @@
-/* overlay_nodes.h - names and attributes of an edited tree, and of its npy */
+/* overlay_nodes.h - names and attributes of nodes in an edited tree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FS_OVERLAY_NODES_H
 #define OFS_FS_OVERLAY_NODES_H
@@ -6,30 +6,29 @@
 #include "fs/fs.h"
 #include "overlay/overlay.h"
 
-/* index is a node's in the tree; those that were made come behind the static
- * ones. */
+/* Indexes are those of tree nodes; added nodes come after the static ones. */
 
-/* Is there such a node? ESTALE: an abort took it away. */
+/* Does the node exist? ESTALE: an abort removed it. */
 int ofs_overlay_has(const struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err);
-/* Would an abort take its name away? */
+/* Would an abort change its name? */
 bool ofs_overlay_moves(const struct ofs_snapshot *snap, uint32_t index);
 bool ofs_overlay_at_is_dir(const struct ofs_snapshot *snap, struct ofs_at at);
-/* 1: there it is; 0: nothing is called so. */
+/* 1: found; 0: no such name. */
 int ofs_overlay_lookup(struct ofs_snapshot *snap, struct ofs_at dir,
     const char *name, struct ofs_at *at, struct optimfs_error *err);
-/* Children of a directory that may have been edited, in the order of position:
- * those of the checkpoint by name, then the others as they came. */
+/* Lists the children of a directory in the order of position: those of the
+ * checkpoint by name, then the added ones in the order of creation. */
 typedef int ofs_overlay_list_fn(void *ctx, struct ofs_at at, const char *name,
     uint64_t position);
 int ofs_overlay_list(struct ofs_snapshot *snap, struct ofs_at dir,
     uint64_t start, ofs_overlay_list_fn *each, void *ctx,
     struct optimfs_error *err);
-/* Its path below the mount point, mirrors included; false: it has none. */
+/* The path below the mount point, with the mirror; false: it has none. */
 bool ofs_overlay_at_path(const struct ofs_snapshot *snap, struct ofs_at at,
     char *path, size_t size);
 uint64_t ofs_overlay_ino(const struct ofs_snapshot *snap, struct ofs_at at);
-/* All of what a made node has; what differs of another. */
+/* Sets all attributes of an added node, and the changed ones of another. */
 int ofs_overlay_attr(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_attr *attr, struct optimfs_error *err);
 

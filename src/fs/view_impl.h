@@ -1,4 +1,4 @@
-/* view_impl.h - what a view is */
+/* view_impl.h - the parts of a view */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FS_VIEW_IMPL_H
 #define OFS_FS_VIEW_IMPL_H
@@ -9,14 +9,14 @@
 #include "fs/view.h"
 #include "layout/render.h"
 
-/* The files of a view and the directories they lie in: 0 is the view itself.
- * Children are a run of nodes, in the order of their names. */
+/* The files and directories of a view; node 0 is the view itself. The children
+ * of a directory are adjacent and sorted by name. */
 struct ofs_view_names {
 	struct ofs_view_node {
-		const char *name; /* a component */
+		const char *name; /* the last component */
 		uint32_t parent, child, nchild;
-		uint32_t file;         /* of files; OFS_NONE: a directory */
-		_Atomic uint64_t size; /* plus one; 0 while not known */
+		uint32_t file; /* index of the file; OFS_NONE: a directory */
+		_Atomic uint64_t size; /* plus one; 0: unknown */
 	} * v;
 	uint32_t n;
 	struct ofs_arena arena;
@@ -29,7 +29,7 @@ void ofs_view_names_free(struct ofs_view_names *names);
 /* OFS_NONE: nothing in dir is called so. */
 uint32_t ofs_view_names_find(const struct ofs_view_names *names, uint32_t dir,
     const char *name);
-/* Below the view. */
+/* The path of a node below its view. */
 void ofs_view_names_path(const struct ofs_view_names *names, uint32_t index,
     char path[OFS_FILE_NAME]);
 
@@ -37,25 +37,27 @@ struct ofs_views;
 struct ofs_view_dir {
 	struct ofs_snapshot *snap;
 	struct ofs_views
-	    *views; /* that it is one of: a commit changes snap's */
+	    *views; /* the table it belongs to; a commit changes snap->views */
 	char name[OFS_VIEW_NAME];
 	struct ofs_layout layout;
 	uint64_t ino;
-	atomic_bool retired; /* by this name there is another from now on */
-	/* Of an edited mount: what was staged when it was looked up, as names
-	 * and kinds of files go; there is another view of this name for what
-	 * is staged later. */
+	atomic_bool retired; /* replaced by a newer view of this name */
+	/* The changes that were staged when the view was looked up, for names
+	 * and kinds of files. A view of the same name that is looked up later
+	 * shows later changes. */
 	uint64_t generation;
-	struct ofs_edition *edition;          /* NULL: nothing was */
+	struct ofs_edition *edition;          /* NULL: no changes */
 	struct ofs_view_names *_Atomic names; /* NULL until laid out */
-	/* How its files are made: NULL until laid out, and again when nobody
-	 * has used it for long. */
+	/* The description of its files: NULL until laid out, and after it was
+	 * dropped because it was unused for long. */
 	struct ofs_files *files;
 	unsigned users;
-	TAILQ_ENTRY(ofs_view_dir) unused; /* linked with files and no users */
+	TAILQ_ENTRY(ofs_view_dir)
+	unused; /* linked while files is set and users is 0 */
 };
 
-/* The files of a view, until they are let go of. NULL: err says why. */
+/* ofs_view_hold returns the description of the files of a view, which stays
+ * valid until ofs_view_let. NULL: failed. */
 struct ofs_files *ofs_view_hold(struct ofs_view_dir *v,
     struct optimfs_error *err);
 void ofs_view_let(struct ofs_view_dir *v);

@@ -1,13 +1,13 @@
-/* write_npy.h - .optimfs/npy, written to */
+/* write_npy.h - writing to files in .optimfs/npy */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FS_WRITE_NPY_H
 #define OFS_FS_WRITE_NPY_H
 
 #include "fs/fs.h"
 
-/* A file of npy that is written anew is kept aside until it is closed: only its
- * whole header says what it is. One that is changed in place has the header it
- * has. */
+/* A new .npy file is kept aside until it is closed, because only its complete
+ * header says what it contains. A file that is changed in place keeps its
+ * header. */
 struct ofs_overlay_npy;
 
 int ofs_overlay_npy_begin(struct optimfs_file *file, bool anew,
@@ -20,8 +20,8 @@ int ofs_overlay_npy_write(struct optimfs_file *file, const void *buf,
     size_t len, uint64_t off, struct optimfs_error *err);
 int ofs_overlay_npy_resize(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err);
-/* Make what was written the tensor. EINVAL (OFS816): it is another type or
- * shape, or no such file. */
+/* Stores what was written as the tensor. EINVAL (OFS816): another dtype or
+ * shape, or not a .npy file. */
 int ofs_overlay_npy_accept(struct optimfs_file *file,
     struct optimfs_error *err);
 

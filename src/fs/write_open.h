@@ -1,4 +1,4 @@
-/* write_open.h - open files that a writer has made, or writes */
+/* write_open.h - open files with staged bytes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FS_WRITE_OPEN_H
 #define OFS_FS_WRITE_OPEN_H
@@ -6,15 +6,16 @@
 #include "fs/fs.h"
 #include "overlay/overlay.h"
 
-/* The staged bytes that elements of a tensor are read with. file is who reads:
- * its own node's; NULL where nothing is staged. */
+/* The staged bytes of a tensor, as seen by an open file; for the file's own
+ * node these are file->staged. NULL: nothing is staged. */
 struct ofs_overlay_file *ofs_overlay_staged(const struct optimfs_file *file,
     uint32_t tensor);
-/* Of a tensor that became longer than the checkpoint has it: bytes from off of
- * the file on, all of them behind its own. */
+/* For a tensor that has grown: reads bytes past the end of the stored tensor,
+ * from off of the file on. */
 int ofs_overlay_read_behind(const struct optimfs_file *file, void *buf,
     uint64_t len, uint64_t off, struct optimfs_error *err);
-/* Open files. Made ones; any for writing; reading those; how long one is now. */
+/* Opening an added file, and any file for writing; reading them; their current
+ * size. */
 int ofs_overlay_open_made(struct optimfs_file *file, struct optimfs_error *err);
 int ofs_overlay_open_write(struct optimfs_file *file, bool truncate,
     struct optimfs_error *err);
