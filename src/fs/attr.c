@@ -9,7 +9,8 @@
 #include "fs/overlay_nodes.h"
 #include "fs/view.h"
 
-/* Two inode numbers as one. The root of a mirror keeps its own. */
+/* Mixes two inode numbers into one. The root of a mirror keeps its own
+ * number. */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
 	uint64_t x = a ^ (b << 31 | b >> 33);
@@ -63,7 +64,8 @@ static uint64_t stored_bytes(const struct ofs_snapshot *snap,
 	return sum;
 }
 
-/* What the source has to do with a file of the tree or of a mirror. */
+/* Sets the attributes that come from the source files, for a file of the tree
+ * or a mirror. */
 static void source_attr(const struct ofs_snapshot *snap,
     const struct ofs_entry *e, struct optimfs_attr *attr)
 {
@@ -99,7 +101,8 @@ static int static_size(struct ofs_snapshot *snap, uint32_t i,
 		return 0;
 	}
 	if (s->lines != NULL) {
-		/* To count many lines is to make them all: not for a stat. */
+		/* the size of a long file is only known after generating it:
+		 * too slow for stat */
 		uint32_t steps = s->lines->steps(snap);
 
 		attr->exact = steps <= 1024 || atomic_load(&lines->known);
@@ -120,7 +123,7 @@ static int static_size(struct ofs_snapshot *snap, uint32_t i,
 	return 0;
 }
 
-/* The tree, and npy, are what a writer can change. */
+/* Writers can change the tree and npy/. */
 static bool is_edited(struct ofs_at at)
 {
 	return at.space == OFS_SPACE_TREE || at.space == OFS_SPACE_NPY;
@@ -137,8 +140,7 @@ static uint32_t mode_of(const struct ofs_snapshot *snap, struct ofs_at at,
 								: mode | 0200;
 }
 
-/* A tensor of the tree is written through its own node, and through npy only
- * as a whole. */
+/* A tensor can be written in place in the tree; in npy/ only as a whole. */
 static void changeable(const struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_attr *attr)
 {
@@ -155,7 +157,7 @@ static void changeable(const struct ofs_snapshot *snap, struct ofs_at at,
 		    (uint32_t)(e - snap->cat->entries)));
 }
 
-/* The root has one number for ever. */
+/* The number of the root never changes. */
 static uint64_t public_node(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	uint64_t node = ofs_node_of(at.space, at.index);
@@ -179,7 +181,7 @@ int ofs_at_attr(struct ofs_snapshot *snap, struct ofs_at at,
 		.mode = mode_of(snap, at, dir),
 		.uid = (uint32_t)snap->cat->uid,
 		.gid = (uint32_t)snap->cat->gid,
-		/* 1: nobody counts the sub-directories of a directory */
+		/* 1: subdirectories are not counted */
 		.nlink = 1,
 		.exact = true,
 	};

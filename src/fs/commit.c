@@ -1,4 +1,4 @@
-/* commit.c - what was changed in an opened checkpoint is published */
+/* commit.c - publish the changes of an opened checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -94,8 +94,8 @@ int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 	return ret;
 }
 
-/* What was to be finished if we had died. Of several directories some may still
- * have to be. */
+/* Removes the record of the commit. With several directories, recovery may
+ * still be needed. */
 static void forget(const struct optimfs *fs, bool safe)
 {
 	if (fs->coordinator == NULL)
@@ -121,8 +121,8 @@ int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 		ret = ofs_commit_changes(fs, &changes, ofs_stage_beside(stage),
 		    stop, ctx, err);
 	ofs_changes_free(&changes);
-	/* the record of the commit stays until the journal is empty: between
-	 * the two, what it says is that the journal is done with */
+	/* the record of the commit stays until the journal is empty: in between
+	 * it says that the journal has been applied */
 	if (ret != -1 &&
 	    ofs_overlay_published(fs->now->overlay, ret == 1 ? err : NULL) == 0)
 		forget(fs, ret == 0);

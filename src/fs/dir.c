@@ -10,17 +10,17 @@
 #include "fs/view.h"
 #include "layout/render.h"
 
-/* One listing under way. */
+/* The state of one listing. */
 struct listing {
 	struct ofs_snapshot *snap;
 	bool want_attr;
 	optimfs_dirent_fn *each;
 	void *ctx;
 	struct optimfs_error *err;
-	uint64_t next; /* position behind the one that was given last */
+	uint64_t next; /* position after the last entry returned */
 };
 
-/* 0: go on; 1: enough; -1: failed. */
+/* 0: continue; 1: the caller has enough; -1: failed. */
 static int give(struct listing *l, struct ofs_at at, const char *name,
     uint64_t position)
 {
@@ -61,7 +61,7 @@ static int list_static(struct listing *l, uint32_t dir, uint64_t start)
 	return ret;
 }
 
-/* The names that are worth listing; any other that is valid resolves too. */
+/* Lists the useful views. Other valid names resolve too. */
 static int list_views(struct listing *l, uint64_t start)
 {
 	const char *name;

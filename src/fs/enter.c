@@ -1,4 +1,4 @@
-/* enter.c - what a call sees of a file system that may become another one */
+/* enter.c - how calls enter and leave the current snapshot */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* failures.c - the recent failures of a mount, in words */
+/* failures.c - the recent failures of a mount */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 
 struct ofs_failure {
 	uint64_t node, off, len;
-	uint64_t seen; /* clock when it last happened; 0: slot is free */
+	uint64_t seen; /* clock at its last occurrence; 0: slot */
 	uint64_t times;
 	struct optimfs_error err;
 	char path[512];
@@ -40,7 +40,7 @@ static bool same(const struct ofs_failure *r, uint64_t node, uint64_t off,
 	    strcmp(r->err.text, err->text) == 0;
 }
 
-/* The record of this failure, or the slot it gets. */
+/* The record of this failure, or a slot for it. */
 static struct ofs_failure *slot_for(struct ofs_failures *f, uint64_t node,
     uint64_t off, uint64_t len, const struct optimfs_error *err)
 {

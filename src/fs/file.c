@@ -1,4 +1,4 @@
-/* file.c - open files: what each holds, from its opening to its end */
+/* file.c - open files, from open to close */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -34,7 +34,7 @@ int ofs_file_failed(struct ofs_snapshot *snap, struct ofs_at at, uint64_t off,
 	else
 		optimfs_fail_in(err, "%s bytes %" PRIu64 "-%" PRIu64, path, off,
 		    off + len - 1);
-	if (!ofs_is_passing(snap)) /* else it is tried again */
+	if (!ofs_is_passing(snap)) /* otherwise the call is repeated */
 		ofs_failures_add(&snap->fs->failures,
 		    ofs_node_of(at.space, at.index), path, off, len, err);
 	return -1;
@@ -121,7 +121,7 @@ static int open_any(struct optimfs_file *file, struct optimfs_error *err)
 						   : open_mirrored(file, err);
 }
 
-/* What is read of it. */
+/* Releases what the file reads from. */
 static void empty_file(struct optimfs_file *file)
 {
 	ofs_overlay_close(file);
@@ -131,7 +131,7 @@ static void empty_file(struct optimfs_file *file)
 	ofs_snapshot_unref(file->snap);
 }
 
-/* file is zeros. */
+/* Initialises file, which is zeroed. */
 static int fill_file(struct optimfs_file *file, struct ofs_snapshot *snap,
     struct ofs_at at, struct optimfs_error *err)
 {
@@ -203,9 +203,9 @@ static void take_contents(struct optimfs_file *file, struct optimfs_file *from)
 	file->staged = from->staged;
 }
 
-/* The file is opened again, by its name, in snap, which a commit has made of
- * what the file is of. When there is none, or it cannot be read, the file is
- * lost, unless that is the next commit's doing. */
+/* Opens the file again, by its name, in snap, the snapshot after a commit. If
+ * there is no such file, or it cannot be read, the file is lost, unless the
+ * next commit is the cause. */
 static void move_file(struct optimfs_file *file, struct ofs_snapshot *snap)
 {
 	struct optimfs_file from = { 0 };

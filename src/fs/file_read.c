@@ -1,4 +1,4 @@
-/* file_read.c - reading an open file: plan, fetch, lay over what is staged */
+/* file_read.c - reading an open file: plan, fetch, add staged bytes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,15 +12,15 @@
 #include "fs/write_open.h"
 #include "plan/cast.h"
 
-/* A longer read is made in steps, so that its plan stays small however the
- * tensor is cut. */
+/* A longer read is split, which bounds the size of its plan. */
 #define STEP_MAX (8u << 20)
-/* No element is longer, nor is what a cut one widens a range to. */
+/* The largest element, and the largest range that a partial element is widened
+ * to. */
 #define ELEMENT_MAX 64
-/* What is rounded is fetched into a buffer of this size first. */
+/* Elements to be cast are first fetched into a buffer of this size. */
 #define BOUNCE (1u << 20)
 
-/* A read of an open file: what its pieces count in, and the plan to make. */
+/* The state of a read: the catalog its pieces refer to, and the plan. */
 struct reading {
 	struct optimfs_file *file;
 	const struct ofs_catalog *cat;
@@ -28,12 +28,12 @@ struct reading {
 	struct ofs_plan *plan;
 };
 
-/* A piece is literal bytes or a box of a tensor. Boxes are sources on top of
- * each other: what is stored; over that what a writer has staged; over that a
- * cast to the type that the file has. A read is a loop over the pieces in which
- * those that are literal, or as they are stored, are fetched together. */
+/* A piece is literal bytes or a box of a tensor. A box has up to three layers:
+ * the stored elements, over them the staged ones, over both a cast to the dtype
+ * of the file. A read loops over the pieces. Literal pieces and pieces with
+ * only the first layer are fetched together. */
 
-/* Elements of a box of which some are staged: those that are not are read. */
+/* A box with staged elements; the other elements are read. */
 struct gaps {
 	struct reading *r;
 	const struct ofs_piece *p;
@@ -51,7 +51,7 @@ static int plan_gap(void *ctx, uint64_t first, uint64_t count,
 	    &h->r->file->snap->reader, h->r->plan, err);
 }
 
-/* Of a tensor that is being written there may be any number of bytes. */
+/* A tensor that is being written may end inside an element. */
 static bool ends_anywhere(const struct optimfs_file *file)
 {
 	return file->view == NULL &&
@@ -59,8 +59,8 @@ static bool ends_anywhere(const struct optimfs_file *file)
 		file->at.space == OFS_SPACE_NPY);
 }
 
-/* Elements [first, first + count) of a piece's box: what is stored, and over it
- * what is staged. */
+/* Reads elements [first, first + count) of a piece's box: the stored ones, then
+ * the staged ones over them. */
 static int read_overlaid(struct reading *r, const struct ofs_piece *p,
     void *buf, uint64_t first, uint64_t count, struct optimfs_error *err)
 {
@@ -86,7 +86,7 @@ static int read_overlaid(struct reading *r, const struct ofs_piece *p,
 		  count, ends_anywhere(r->file), buf, err);
 }
 
-/* The same in the type that they have in the file. */
+/* As above, cast to the dtype of the file. */
 static int read_cast(struct reading *r, const struct ofs_piece *p, uint8_t *buf,
     uint64_t first, uint64_t count, struct optimfs_error *err)
 {
@@ -110,7 +110,7 @@ static int read_cast(struct reading *r, const struct ofs_piece *p, uint8_t *buf,
 	return ret;
 }
 
-/* Bytes [from, till) of the file, which are elements of one piece. */
+/* Reads bytes [from, till) of the file, elements of one piece. */
 static int read_box(struct reading *r, const struct ofs_piece *p, uint8_t *buf,
     uint64_t from, uint64_t till, struct optimfs_error *err)
 {
@@ -123,7 +123,7 @@ static int read_box(struct reading *r, const struct ofs_piece *p, uint8_t *buf,
 	    : read_cast(r, p, buf, first, count, err);
 }
 
-/* Is it more than bytes that are somewhere? */
+/* Does the piece have staged elements or a cast? */
 static bool is_layered(const struct reading *r, const struct ofs_piece *p)
 {
 	const struct ofs_snapshot *snap = r->file->snap;
@@ -135,7 +135,7 @@ static bool is_layered(const struct reading *r, const struct ofs_piece *p)
 			ofs_overlay_staged(r->file, p->tensor) != NULL)));
 }
 
-/* Pieces without layers, together. */
+/* Reads adjacent pieces without layers in one plan. */
 static int read_plain(struct reading *r, void *buf, uint64_t from,
     uint64_t till, struct optimfs_error *err)
 {
@@ -153,7 +153,7 @@ static int read_plain(struct reading *r, void *buf, uint64_t from,
 static int read_cut(struct reading *r, uint8_t *buf, uint64_t len, uint64_t off,
     struct optimfs_error *err);
 
-/* Any range of at most STEP_MAX bytes. */
+/* Reads any range of at most STEP_MAX bytes. */
 static int read_range(struct reading *r, uint8_t *buf, uint64_t len,
     uint64_t off, struct optimfs_error *err)
 {
@@ -182,7 +182,7 @@ static int read_range(struct reading *r, uint8_t *buf, uint64_t len,
 	return read_plain(r, buf, off, end, err);
 }
 
-/* len bytes at off, which are inside one element. */
+/* Reads len bytes at off that lie inside one element. */
 static int read_inside(struct reading *r, void *buf, uint64_t len, uint64_t off,
     struct optimfs_error *err)
 {
@@ -199,8 +199,8 @@ static int read_inside(struct reading *r, void *buf, uint64_t len, uint64_t off,
 	return 0;
 }
 
-/* A range that cuts its first element, its last, or both: what is cut, what is
- * whole, what is cut. */
+/* Reads a range that begins or ends inside an element: the partial first
+ * element, the whole ones, the partial last one. */
 static int read_cut(struct reading *r, uint8_t *buf, uint64_t len, uint64_t off,
     struct optimfs_error *err)
 {
@@ -224,8 +224,8 @@ static int read_cut(struct reading *r, uint8_t *buf, uint64_t len, uint64_t off,
 	return off < end ? read_range(r, buf, end - off, off, err) : 0;
 }
 
-/* A view's file: its composition is made for the range; what a checksum covers
- * holds no checksum. */
+/* Reads a file of a view through the composition for the range. A range that a
+ * checksum covers contains no checksum. */
 static int read_view(struct optimfs_file *file, struct ofs_plan *plan,
     uint8_t *buf, uint64_t len, uint64_t off, bool sums,
     struct optimfs_error *err);
@@ -338,7 +338,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 	return ret == -1 ? -1 : (ssize_t)all;
 }
 
-/* A file that was made, or a text or .npy that is being written. */
+/* Reads an added file, or a text or .npy that is being written. */
 static ssize_t read_staged(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {

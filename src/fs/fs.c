@@ -1,4 +1,4 @@
-/* fs.c - opening a checkpoint and letting it go */
+/* fs.c - opening and closing a checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -33,7 +33,7 @@ static uint64_t default_cache(void)
 	return ram / 8 < CACHE_MAX ? ram / 8 : CACHE_MAX;
 }
 
-/* Options with copies of their strings, so that info.json can tell them. */
+/* Copies the options with their strings, for info.json. */
 static int copy_options(struct optimfs *fs, const struct optimfs_options *given,
     struct optimfs_error *err)
 {
@@ -55,7 +55,8 @@ static int copy_options(struct optimfs *fs, const struct optimfs_options *given,
 	return 0;
 }
 
-/* A file that stands for others would be locked, not they. */
+/* EINVAL for a file that stands for other files: the lock would be on the wrong
+ * one. */
 static int check_source(const struct optimfs *fs, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = fs->now->cat;

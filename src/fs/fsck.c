@@ -1,4 +1,4 @@
-/* fsck.c - checking a checkpoint: what its index says against itself */
+/* fsck.c - check a checkpoint: its index for consistency */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "cluster/manifest.h"
 
-/* How often it is asked after other ranks. */
+/* Interval of asking for failures of other ranks. */
 enum { LOOK_MS = 200 };
 
 bool ofs_check_turn(struct ofs_check *c, uint32_t object)
@@ -28,8 +28,8 @@ bool ofs_check_turn(struct ofs_check *c, uint32_t object)
 	return ours;
 }
 
-/* What the reader noted about the checkpoint as a whole. An error belongs to
- * an entry and is told there. */
+/* Reports notes about the checkpoint as a whole. Errors belong to an entry and
+ * are reported there. */
 static void check_notes(struct ofs_check *c)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
@@ -100,7 +100,8 @@ static bool is_closed(struct ofs_check *c, const struct ofs_extent *at,
 	return false;
 }
 
-/* Is it in a file that we may not open? A read of its data would say so. */
+/* Is an extent of the entry in a file that we may not open? Reading its data
+ * would report that. */
 static bool entry_closed(struct ofs_check *c, const struct ofs_entry *e,
     struct optimfs_error *why)
 {
@@ -137,9 +138,9 @@ static int check_entry(struct ofs_check *c, uint32_t index, bool data,
 	return data && sound ? ofs_check_data(c, index, err) : 0;
 }
 
-/* Sharing. */
+/* Work sharing. */
 
-/* A file is checked by one who has it, what nobody has by rank 0. */
+/* Assigns each file to a rank that has it; a file that nobody has to rank 0. */
 static int divide(struct ofs_check *c, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
@@ -168,7 +169,7 @@ static int divide(struct ofs_check *c, struct optimfs_error *err)
 	return ret;
 }
 
-/* What was noted goes on its way; and has somebody failed? */
+/* Hands findings over from time to time; fails if another rank has failed. */
 static int after_entry(struct ofs_check *c, int64_t *looked,
     struct optimfs_error *err)
 {
@@ -250,7 +251,7 @@ static int begin(struct ofs_check *c, struct optimfs_error *err)
 	return c->object == NULL || c->buf == NULL ? ofs_no_memory(err) : 0;
 }
 
-/* Rank 0 tells what all found. */
+/* All ranks check; rank 0 reports. */
 static int check_together(struct ofs_check *c, bool data,
     struct optimfs_error *err)
 {

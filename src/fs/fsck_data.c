@@ -1,4 +1,4 @@
-/* fsck_data.c - checking a checkpoint: every stored byte and checksum */
+/* fsck_data.c - check a checkpoint: every stored byte and checksum */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,13 +13,13 @@
 #include "base/dtype.h"
 #include "fs/fsck.h"
 
-/* An extent as an archive that archive/zip.h reads. A small one is read at once: it
- * has many records and each of them a header. */
+/* An extent as the input of archive/zip.h. A small archive is read at once,
+ * because it has many records with a header each. */
 struct archive {
 	struct ofs_transport *t;
 	struct ofs_extent at;
 	uint64_t size;
-	const uint8_t *bytes; /* all of it, or NULL */
+	const uint8_t *bytes; /* the whole archive, or NULL */
 };
 
 static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
@@ -60,7 +60,7 @@ static void told(struct ofs_check *c, bool bare, const char *path)
 		    "OFS530 archive without checksums");
 }
 
-/* Every record of an open archive against its checksum. */
+/* Checks every record of an open archive against its checksum. */
 static void verify_records(struct ofs_check *c, struct archive *a,
     struct ofs_zip *zip, const char *path)
 {
@@ -92,7 +92,7 @@ static void verify_archive(struct ofs_check *c, const struct ofs_extent *at,
 		verify_records(c, &a, &zip, path);
 }
 
-/* A record of an archive that is a part of its file. */
+/* Checks a record of an archive that is a part of its file. */
 static void verify_record(struct ofs_check *c, const struct ofs_extent *at)
 {
 	const struct ofs_object *o = &c->snap->cat->objects[at->object];
@@ -106,8 +106,8 @@ static void verify_record(struct ofs_check *c, const struct ofs_extent *at)
 	told(c, ret == 1, c->path);
 }
 
-/* The archive that a whole file is, once. A file of many archives, whose values
- * were opened when it was mounted, does not begin and end as one. */
+/* Checks a file that is one archive, once. A file of many archives, whose
+ * values were opened at mount, does not begin and end as an archive. */
 static void verify_object(struct ofs_check *c, const struct ofs_extent *at)
 {
 	const struct ofs_object *o = &c->snap->cat->objects[at->object];
@@ -126,7 +126,7 @@ static void verify_object(struct ofs_check *c, const struct ofs_extent *at)
 	verify_records(c, &a, &zip, o->path);
 }
 
-/* Bytes that have no checksum: can they be had? */
+/* Reads bytes without a checksum. */
 static void read_through(struct ofs_check *c, const struct ofs_extent *at)
 {
 	struct optimfs_error why;
@@ -153,8 +153,8 @@ static void verify_extent(struct ofs_check *c, const struct ofs_extent *at)
 		read_through(c, at);
 }
 
-/* Do the elements of a shard lie where the catalog says? What it lacks has been
- * told already, and is no reason. */
+/* Can the elements of a shard be located as the catalog says? Missing ones were
+ * reported before and do not count. */
 static bool is_placed(struct ofs_check *c, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *why)
 {
@@ -164,10 +164,10 @@ static bool is_placed(struct ofs_check *c, const struct ofs_tensor *t,
 	    ofs_locate(&c->snap->reader, t, shard, why) != NULL;
 }
 
-/* Where the elements of a shard are when they come from a copy. */
+/* A copy of a shard as the source of its elements. */
 struct other {
 	struct ofs_reader *reader;
-	struct ofs_place *place; /* of the copy of shard */
+	struct ofs_place *place; /* of the copy */
 	uint32_t shard;
 };
 
@@ -181,14 +181,14 @@ static const struct ofs_place *place_other(void *ctx,
 	return ofs_locate(o->reader, t, shard, err);
 }
 
-/* Elements [first, first + count) of a box. */
+/* The elements [first, first + count) of a box. */
 struct part {
 	const struct ofs_tensor *t;
 	uint64_t box[2 * OFS_MAX_DIMS];
 	uint64_t first, count;
 };
 
-/* From the copy, or, with NULL, from where they are usually read. */
+/* Reads a part from the copy; NULL: from the usual place. */
 static int fetch_part(struct ofs_snapshot *snap, const struct part *p,
     struct other *copy, void *buf, struct optimfs_error *err)
 {
@@ -205,8 +205,8 @@ static int fetch_part(struct ofs_snapshot *snap, const struct part *p,
 	return ret;
 }
 
-/* Hashes of all elements of a shard, or of a copy of it at place: of as many at
- * a time as are read. */
+/* Hashes all elements of a shard, or of a copy of it at place, one hash for
+ * each part read. */
 static int hash_parts(struct ofs_check *c, struct part *p, struct other *copy,
     uint32_t shard, const char *place, struct optimfs_error *err)
 {

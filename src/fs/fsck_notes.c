@@ -1,4 +1,4 @@
-/* fsck_notes.c - what a check finds, step by step, on whichever rank */
+/* fsck_notes.c - the findings of a check, by step, of all ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,20 +11,21 @@
 #include "cluster/wire.h"
 #include "fs/fsck.h"
 
-/* A note is its step (8), kind (1), errno value (4), path, text (strings),
- * shard (4), elements of a hash (8), number of hashes (4), hashes (16 each). */
+/* A note is its step (8 bytes), kind (1), errno value (4), path and text
+ * (strings), shard (4), elements of a hash (8), number of hashes (4), hashes
+ * (16 each). */
 enum kind {
 	WARNING,
 	ERROR,
 	HASHES,      /* of a shard */
-	COPY_HASHES, /* of a copy, of which text says where it is */
-	UNREAD,      /* why hashes go no further */
+	COPY_HASHES, /* of a copy; text says where it is */
+	UNREAD,      /* why there are no more hashes */
 	COPY_UNREAD,
 };
 
 struct ofs_check_note {
 	uint64_t step, each;
-	size_t order; /* of what is of one step */
+	size_t order; /* order within a step */
 	const char *path, *text;
 	const uint8_t *hash;
 	uint32_t nhashes, shard;
@@ -33,8 +34,8 @@ struct ofs_check_note {
 };
 #define HASH_SIZE 16
 
-/* Notes of so many bytes are handed over; with one more they are still a
- * request. */
+/* Notes are handed over when they reach this size; with one more they still fit
+ * into a request. */
 #define HAND_OVER (256u << 10)
 
 static void put(struct ofs_check *c, const struct ofs_check_note *n,
@@ -109,7 +110,7 @@ void ofs_check_hand_over(struct ofs_check *c)
 	c->notes.len = 0;
 }
 
-/* Taking. */
+/* Receiving. */
 
 static bool take_one(struct ofs_cursor *c, struct ofs_check_note *n)
 {
@@ -134,7 +135,7 @@ static struct ofs_check_note *grow(struct ofs_check_notes *t)
 	return &t->v[t->n];
 }
 
-/* The bytes, which notes point into. */
+/* Keeps the bytes that notes point into. */
 static int keep(struct ofs_check_notes *t, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
@@ -183,7 +184,7 @@ void ofs_check_forget(struct ofs_check *c)
 	*t = (struct ofs_check_notes){ 0 };
 }
 
-/* Telling. */
+/* Reporting. */
 
 static int by_step(const void *va, const void *vb)
 {
@@ -207,14 +208,15 @@ static void report(struct ofs_check *c, bool error, const char *path, int code,
 		c->report(c->ctx, &f);
 }
 
-/* The hashes of a shard or a copy: notes from at on. */
+/* The hashes of a shard or a copy: the notes from at on. */
 struct side {
 	const struct ofs_check_note *at, *end;
-	uint32_t next;                       /* hash of at */
-	const struct ofs_check_note *unread; /* why there are no more; NULL */
+	uint32_t next; /* hash of at */
+	const struct ofs_check_note
+	    *unread; /* why there are no more, or NULL */
 };
 
-/* Does n go on with what first begins? */
+/* Does n continue the hashes that start with first? */
 static bool is_of(const struct ofs_check_note *n,
     const struct ofs_check_note *first)
 {
@@ -245,7 +247,7 @@ static const uint8_t *next_hash(struct side *s)
 			       : s->at->hash + (size_t)s->next++ * HASH_SIZE;
 }
 
-/* As who reads both, part by part, would find it. */
+/* Compares two lists of hashes and reports what reading both would show. */
 static void compare(struct ofs_check *c, struct side a, struct side b)
 {
 	const struct ofs_check_note *copy = b.at, *bad = NULL;

@@ -13,7 +13,7 @@
 
 #define LINE "\n  "
 
-/* Sums of bytes stop at the largest number. */
+/* Sums of bytes saturate. */
 struct counts {
 	uint64_t tensors, parameters, optimizer_states, scalars, values,
 	    objects, shards;
@@ -28,7 +28,7 @@ static void add(uint64_t *sum, uint64_t n)
 	*sum = n > UINT64_MAX - *sum ? UINT64_MAX : *sum + n;
 }
 
-/* Name of the node's ancestor right below the root. */
+/* The name of the node's ancestor right below the root. */
 static const char *top_of(const struct ofs_tree *tree, uint32_t index)
 {
 	while (tree->node[index].parent != 0)
@@ -101,7 +101,7 @@ static void put_source(const struct ofs_snapshot *snap,
 	    cat->world_size > 0 ? cat->world_size : -1);
 }
 
-/* A member on a line of its own, whose own members are on the same line. */
+/* Opens an object on a line of its own; its members stay on this line. */
 static void open_line(struct ofs_json_writer *w, const char *key)
 {
 	ofs_json_open(w, key, '{');

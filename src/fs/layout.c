@@ -1,4 +1,4 @@
-/* layout.c - where the bytes of an entry lie, as JSON */
+/* layout.c - the location of the bytes of an entry, as JSON */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

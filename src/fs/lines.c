@@ -1,4 +1,4 @@
-/* lines.c - a file of many generated lines, made where it is read */
+/* lines.c - generated files of many lines */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -84,7 +84,7 @@ static int compare_off(const void *key, const void *item)
 	return (off > m->off) - (off < m->off);
 }
 
-/* The last mark at or before off; the first one is at 0. */
+/* The last mark at or before off. The first mark is at 0. */
 static const struct ofs_lines_mark *mark_before(const struct ofs_lines *l,
     uint64_t off)
 {

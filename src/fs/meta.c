@@ -1,4 +1,5 @@
-/* meta.c - what is in .optimfs: README, stats, control, and the rest's table */
+/* meta.c - the files of .optimfs: README, stats, control, and the table of
+ * all */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -82,7 +83,7 @@ static void put_dirty(struct ofs_buf *out, const struct optimfs_status *s)
 		ofs_buf_printf(out, "%.1f %ciB\n", v, unit[i]);
 }
 
-/* Of several ranks, one writes. */
+/* With several ranks, one is the writer. */
 static void put_writer(const struct ofs_snapshot *snap, struct ofs_buf *out)
 {
 	const struct ofs_manifest *s;
@@ -141,7 +142,7 @@ static void put_memory(struct ofs_buf *out)
 	fclose(f);
 }
 
-/* Lines of whoever mounted, if somebody did. */
+/* Adds the statistics of the mount, if there is one. */
 static void put_mount_stats(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
 	char *(*fn)(void *ctx), *lines;
@@ -207,7 +208,7 @@ static void stats_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 	put_mount_stats(snap, out);
 }
 
-/* Sorted by name but for the directory itself, which comes first. */
+/* Sorted by name, except for the directory itself, which is first. */
 const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC] = {
 	[OFS_STATIC_TOP] = { .name = ".optimfs" },
 	[OFS_STATIC_README] = { .name = "README", .text = readme_text },

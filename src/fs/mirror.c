@@ -1,4 +1,4 @@
-/* mirror.c - what the tree and its mirrors show for one entry */
+/* mirror.c - the contents of files in the tree and its mirrors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,7 +20,7 @@ static const struct ofs_entry *entry_of(const struct ofs_snapshot *snap,
 	return &snap->cat->entries[snap->tree.node[index].entry];
 }
 
-/* The tensor whose elements make a file; NULL where the file is text. */
+/* The tensor whose elements are the file; NULL for a text. */
 static const struct ofs_tensor *raw_tensor(const struct ofs_snapshot *snap,
     uint32_t index)
 {
@@ -130,8 +130,8 @@ static bool npy_holds(const struct ofs_snapshot *snap,
 	return t != NULL && ofs_dtype_npy(t->dtype) != NULL;
 }
 
-/* Version 1.0: magic, length of the text, the text, padded with spaces so that
- * the elements start at a multiple of 64. */
+/* Version 1.0: magic, length of the text, text. Spaces pad the text so that the
+ * elements start at a multiple of 64. */
 void ofs_npy_header(enum ofs_dtype dtype, const uint64_t *shape, unsigned ndim,
     struct ofs_buf *out)
 {
@@ -155,7 +155,7 @@ void ofs_npy_header(enum ofs_dtype dtype, const uint64_t *shape, unsigned ndim,
 	out->data[9] = (uint8_t)(len >> 8);
 }
 
-/* A writer may have given the tensor another shape. */
+/* A writer may have changed the shape of the tensor. */
 static void npy_header(const struct ofs_snapshot *snap, uint32_t index,
     struct ofs_buf *out)
 {
@@ -219,7 +219,8 @@ const struct ofs_space_ops ofs_space_npy = {
 	.attributes = true,
 };
 
-/* .optimfs/npy32: what NumPy has no type for, or a short one, as float32. */
+/* .optimfs/npy32: tensors of short floats, or of a type that NumPy lacks, as
+ * float32. */
 
 static bool npy32_holds(const struct ofs_snapshot *snap,
     const struct ofs_space *s, const struct ofs_entry *e)
@@ -308,8 +309,8 @@ static bool rank_holds(const struct ofs_snapshot *snap,
 	return variant(snap, s, e) != NULL;
 }
 
-/* The tensor of which a rank has a part, and the variant that it is, if it is
- * one; NULL where the file is text. */
+/* The tensor that a rank has a part of; *v is its variant, if it is one. NULL
+ * for a text. */
 static const struct ofs_tensor *rank_tensor(const struct ofs_snapshot *snap,
     const struct ofs_space *s, uint32_t index, const struct ofs_variant **v)
 {

@@ -1,4 +1,4 @@
-/* mirror_name.c - what files are called in mirrors that add to their names */
+/* mirror_name.c - file names in mirrors that add a suffix */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,8 +11,8 @@
 #include "fs/fs.h"
 #include "naming/file_name.h"
 
-/* With a suffix a name may get too long, and names sort in another way:
- * "a.npy" comes after "a-b.npy". */
+/* A suffix can make a name too long, and changes the order of names: "a.npy"
+ * comes after "a-b.npy". */
 
 static bool suffixed(const struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index)
@@ -45,7 +45,8 @@ static int compare_begin(const void *key, const void *item)
 	return strncmp(b->p, v->name, b->n);
 }
 
-/* Of the names that are cut, those that begin like this one are neighbours. */
+/* Finds a name that was shortened: candidates with the same beginning are
+ * neighbours. */
 static uint32_t find_cut(const struct ofs_snapshot *snap,
     const struct ofs_space *s, uint32_t dir, const char *name)
 {

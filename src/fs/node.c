@@ -1,4 +1,4 @@
-/* node.c - node numbers, and the names that lead to them */
+/* node.c - node numbers and path resolution */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -34,7 +34,7 @@ static int at_of(const struct ofs_snapshot *snap, uint64_t node,
 	return 0;
 }
 
-/* The number may be one of before a commit. */
+/* The number may be from before a commit. */
 static int no_node(const struct ofs_snapshot *snap, uint64_t node,
     uint64_t mask, struct optimfs_error *err)
 {
@@ -182,8 +182,8 @@ static bool find_static(const struct ofs_snapshot *snap, uint32_t dir,
 	return false;
 }
 
-/* What is wrong with a view's name is on record: the kernel has only an errno
- * for it. */
+/* The error of an invalid view name is recorded, because the kernel passes on
+ * only an errno. */
 static int find_view(struct ofs_snapshot *snap, const char *name,
     struct ofs_at *at, struct optimfs_error *err)
 {
@@ -197,7 +197,7 @@ static int find_view(struct ofs_snapshot *snap, const char *name,
 	return -1;
 }
 
-/* 1: there it is; 0: nothing is called so, err is not filled; -1: failed. */
+/* 1: found; 0: no such name, err is unchanged; -1: failed. */
 static int find_child(struct ofs_snapshot *snap, struct ofs_at dir,
     const char *name, struct ofs_at *at, struct optimfs_error *err)
 {
@@ -227,11 +227,12 @@ static int find_child(struct ofs_snapshot *snap, struct ofs_at dir,
 	return 1;
 }
 
-/* Nothing is called name in dir. A rank may lack what the others have. */
+/* Reports that dir has no child called name. A rank may lack what others
+ * have. */
 static int no_child(const struct ofs_snapshot *snap, struct ofs_at dir,
     const char *name, const char *path, struct optimfs_error *err)
 {
-	/* a writer may make what is absent */
+	/* a writer may create it */
 	if (snap->overlay == NULL && !ofs_at_static(snap, dir) &&
 	    dir.space < OFS_SPACE_RANK &&
 	    ofs_tree_absent(&snap->tree, dir.index, name))

@@ -1,4 +1,4 @@
-/* notes.c - generated files of many lines: tensors.tsv and the records */
+/* notes.c - the generated files tensors.tsv, missing, warnings and globals */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -52,7 +52,7 @@ static void globals_put(struct ofs_snapshot *snap, uint32_t at,
 	if (at >= snap->cat->nnotes)
 		return;
 	note = &snap->cat->notes[at];
-	if (note->kind == OFS_NOTE_GLOBAL) /* escaped, and has tabs */
+	if (note->kind == OFS_NOTE_GLOBAL) /* already escaped; contains tabs */
 		ofs_buf_printf(out, "%s\n", note->text);
 }
 

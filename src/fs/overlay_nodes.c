@@ -1,4 +1,4 @@
-/* overlay_nodes.c - edited directories and files, as the tree and npy show them */
+/* overlay_nodes.c - names and attributes of nodes in an edited tree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,7 +15,7 @@
 #include "fs/view.h"
 #include "overlay/overlay_impl.h"
 
-/* Mirrors of made nodes: of the tree itself, and npy. */
+/* Are added nodes shown in this space? In the tree and npy/. */
 static bool mirrors_made(uint32_t space)
 {
 	return space == OFS_SPACE_TREE || space == OFS_SPACE_NPY;
@@ -60,7 +60,7 @@ bool ofs_overlay_at_is_dir(const struct ofs_snapshot *snap, struct ofs_at at)
 	return dir;
 }
 
-/* Does a mirror show the node? With names held. */
+/* Does a mirror show the node? The lock of names is held. */
 static int is_shown(struct ofs_snapshot *snap, struct ofs_space *s,
     uint32_t space, uint32_t index, struct optimfs_error *err)
 {
@@ -78,7 +78,7 @@ static int is_shown(struct ofs_snapshot *snap, struct ofs_space *s,
 	return form.ndim > 0 && ofs_dtype_npy(form.dtype) != NULL;
 }
 
-/* A file whose name, with the mirror's suffix, is this one. */
+/* The file whose name plus the mirror's suffix is name. */
 static uint32_t find_suffixed(const struct ofs_overlay *e,
     const struct ofs_space *s, uint32_t dir, const char *name)
 {
@@ -108,7 +108,7 @@ static uint32_t find_in(const struct ofs_snapshot *snap,
 	index = find_suffixed(e, s, dir, name);
 	if (index != OFS_NONE || dir >= snap->tree.n)
 		return index;
-	/* a name that is too long for the suffix was cut */
+	/* a name too long for the suffix was shortened */
 	index = ofs_mirror_find(snap, s, dir, name);
 	v = index == OFS_NONE ? NULL : ofs_overlay_node(e, index);
 	return v != NULL && v->gone ? OFS_NONE : index;
@@ -130,7 +130,8 @@ int ofs_overlay_lookup(struct ofs_snapshot *snap, struct ofs_at dir,
 	return ret;
 }
 
-/* Names are copied out of the lock: each may ask for attributes. */
+/* Names are copied, because the callback may need the lock to get
+ * attributes. */
 struct batch {
 	struct ofs_snapshot *snap;
 	struct ofs_space *s;
@@ -259,7 +260,7 @@ static int made_size(struct ofs_snapshot *snap, struct ofs_at at,
 	return header.bad ? ofs_no_memory(err) : 0;
 }
 
-/* What a file of the checkpoint has grown or shrunk by. */
+/* Adjusts the size of a file that has grown or shrunk. */
 static void adjust_size(struct ofs_snapshot *snap, struct ofs_at at,
     struct ofs_overlay_file *f, struct optimfs_attr *attr)
 {
@@ -273,7 +274,7 @@ static void adjust_size(struct ofs_snapshot *snap, struct ofs_at at,
 	pthread_rwlock_unlock(&f->lock);
 }
 
-/* With names held. */
+/* The lock of names is held. */
 static int edited_attr(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {

@@ -1,27 +1,26 @@
-/* read_ahead.c - what the reader of a file will want next */
+/* read_ahead.c - reading ahead of sequential readers */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include "fs/fs.h"
 #include "read/locate.h"
 
-/* Where bytes come over a network, a reader that waits for each of its reads
- * leaves the network idle between them. So a file that is read from one end to
- * the other has its next reads asked for while it is in one: as reads of the
- * same length, since that is what readers do, so that what comes is found again
- * by the segments that it is made of. The further a reader has come the more
- * is asked for, so that little is moved in vain; never what is not of the file.
+/* A reader that waits for each read leaves a network idle in between. So during
+ * a sequential read of a file, its next reads are requested in advance. They
+ * get the same length, because readers rarely change it, so that the extents
+ * match and the bytes are found again. The further the reader has come, the
+ * more is requested; nothing past the end of the file.
  *
- * Only of files whose bytes lie somewhere as they are: not of views, and not
- * where a writer may change them. */
+ * Only for files whose bytes are stored as they are: not for views, and not for
+ * writable mounts. */
 
-/* Shorter reads are not worth it. */
+/* Shorter reads are not read ahead. */
 #define LEN_MIN (UINT64_C(64) << 10)
-/* How much is asked for ahead: reads, and bytes of them. */
+/* Limits of what is requested in advance: reads, and bytes. */
 #define READS_MAX 8
 #define BYTES_MAX (UINT64_C(16) << 20)
 
-/* The tensor that a file shows; NULL: none, or more than that. */
+/* The tensor that is the whole contents of the file; NULL: none. */
 static const struct ofs_tensor *shown(const struct optimfs_file *file)
 {
 	const struct ofs_composition *c = &file->comp;
@@ -32,7 +31,7 @@ static const struct ofs_tensor *shown(const struct optimfs_file *file)
 	    : &file->snap->cat->tensors[p->tensor];
 }
 
-/* If it is stored encoded and in parts. */
+/* As above, if it is stored encoded and in parts. */
 static const struct ofs_tensor *encoded(const struct optimfs_file *file)
 {
 	const struct ofs_tensor *t = shown(file);
@@ -52,10 +51,10 @@ static bool may_ahead(const struct optimfs_file *file)
 		encoded(file) != NULL);
 }
 
-/* Where bytes have to be decoded first, the items that come next are decoded by
- * other processors while a reader has what was there. */
+/* For encoded items, the next items are decoded by worker threads while the
+ * reader uses the current one. */
 
-/* The extents that elements from some on are in. */
+/* The extents of the next elements. */
 #define EXTENTS_MAX 32
 struct coming {
 	const struct ofs_catalog *cat;
@@ -91,8 +90,8 @@ static void decode_ahead(struct optimfs_file *file, uint64_t off)
 	t->ops->decode(t, x.at, x.n, numel / tensor->nshards * item);
 }
 
-/* Where a read is, as to those before it. They may come a little out of order:
- * a kernel that reads ahead has several under way. */
+/* The position of a read relative to the ones before. The kernel's own
+ * read-ahead sends several at once, a little out of order. */
 enum way { ELSEWHERE, BEHIND, ONWARD };
 
 static enum way way_of(const struct optimfs_file *file, uint64_t off,
@@ -118,8 +117,8 @@ static void drop(struct optimfs_file *file)
 	file->ahead.asked = 0;
 }
 
-/* What a plan of literal bytes says is copied at once, and there is nowhere to
- * copy it to. */
+/* Is the range stored? Executing a plan copies literal bytes at once, and there
+ * is no buffer for them. */
 static bool is_stored(const struct optimfs_file *file, uint64_t off,
     uint64_t len)
 {
@@ -147,7 +146,7 @@ static void ask(struct optimfs_file *file, uint64_t off, uint64_t len)
 		    plan->n);
 }
 
-/* With the lock held. */
+/* The lock is held. */
 static void ask_ahead(struct optimfs_file *file)
 {
 	struct ofs_read_ahead *a = &file->ahead;
@@ -166,9 +165,9 @@ static void ask_ahead(struct optimfs_file *file)
 	}
 }
 
-/* A read that meets many shards which nobody has looked into waits twice for
- * each of them, where the disk has to be asked: for where its elements are, and
- * for those. So it is asked for all of them first. */
+/* A cold read of a shard waits for the disk twice: for the offset of its
+ * elements, and for the elements. A read of many shards requests all of them
+ * first. */
 #define MANY      4
 #define PIECE_MAX (UINT64_C(1) << 20)
 #define HEADER    (UINT64_C(4) << 10)
@@ -182,7 +181,7 @@ static int add_untouched(void *ctx, uint32_t shard)
 	if (atomic_load(&x->reader->place[shard]) != NULL)
 		return 0;
 	*to = *at;
-	/* an archive's record has a header first */
+	/* a record of an archive begins with a header */
 	to->len = at->len < PIECE_MAX ? at->len + HEADER : HEADER;
 	if (++x->n == EXTENTS_MAX) {
 		x->reader->transport->ops->willneed(x->reader->transport, x->at,

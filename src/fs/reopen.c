@@ -45,7 +45,7 @@ int ofs_fs_reopen(struct optimfs *fs, struct optimfs_error *err)
 
 	if (next == NULL)
 		return -1;
-	/* of views made on demand, the kernel may still have numbers */
+	/* the kernel may still know numbers of views */
 	same =
 	    same_tree(&now->tree, &next->tree) && ofs_views_follow(next, now);
 	base = ofs_snapshot_base(next);

@@ -1,4 +1,4 @@
-/* snapshot.c - what a checkpoint shows from one commit to the next */
+/* snapshot.c - one state of a checkpoint, between two commits */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include "fs/view.h"
 #include "store/local.h"
 
-/* Times and modes that files have which no object stands behind. */
+/* Default times and modes, for files without an object. */
 static void source_defaults(struct ofs_snapshot *snap)
 {
 	const struct ofs_catalog *cat = snap->cat;
@@ -39,8 +39,8 @@ bool ofs_note_is_loss(const struct ofs_note *n)
 	    n->code != ENODATA;
 }
 
-/* With strict, the first thing wrong is the end: an entry that cannot be read,
- * state that is lost, a warning that has an errno. */
+/* For the option strict: fails at the first entry that cannot be read, lost
+ * state, or warning with an errno. */
 static int refuse_damage(const struct ofs_catalog *cat,
     struct optimfs_error *err)
 {

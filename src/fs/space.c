@@ -1,4 +1,4 @@
-/* space.c - mirrors: the tree's nodes shown once more as something else */
+/* space.c - mirrors: the nodes of the tree with other contents */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -19,8 +19,8 @@ static bool get(const uint64_t *bits, uint32_t i)
 	return bits[i / 64] >> (i % 64) & 1;
 }
 
-/* Files that the mirror holds, and the directories on the way to them. The
- * root is always there: it has a name in .optimfs. */
+/* Marks the files that the mirror has and the directories above them. The root
+ * always exists: it has a name in .optimfs. */
 static uint64_t *make_present(const struct ofs_snapshot *snap,
     const struct ofs_space *s)
 {

@@ -1,4 +1,4 @@
-/* stale.c - has the checkpoint been saved again under us? */
+/* stale.c - was the checkpoint overwritten while it is open? */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -43,7 +43,7 @@ int ofs_indexes_same(const struct ofs_snapshot *snap, struct optimfs_error *err)
 
 	for (uint32_t i = 0; i < snap->nindexes; i++) {
 		o = &snap->cat->objects[snap->index[i]];
-		/* One that is gone takes nothing away: it has been read. */
+		/* a missing index file is harmless: it has been read */
 		if (!ofs_dir_stat(&snap->cat->dir, o->path, &st))
 			continue;
 		if ((uint64_t)st.st_size == o->size && snap->cat->filling)

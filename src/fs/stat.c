@@ -1,4 +1,4 @@
-/* stat.c - .optimfs/stat: what the elements of a tensor are like */
+/* stat.c - .optimfs/stat: statistics of the elements of a tensor */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 #include "fs/fs.h"
 #include "stats/stats.h"
 
-/* Whole blocks of any type. */
+/* A whole number of blocks for every dtype. */
 #define STEP (OFS_STATS_BLOCK * 256u)
 
 static bool stat_holds(const struct ofs_snapshot *snap,
@@ -24,7 +24,7 @@ static bool stat_holds(const struct ofs_snapshot *snap,
 	    ofs_dtype_size((enum ofs_dtype)t->dtype) > 0;
 }
 
-/* To know it is to read the tensor: not for a stat. */
+/* The size is only known after reading the tensor: too slow for stat. */
 static int stat_size(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
@@ -62,7 +62,7 @@ out:
 	return n == -1 ? -1 : 0;
 }
 
-/* The file of the tree is what is read, so that what was written counts. */
+/* Reads the file of the tree, with staged changes. */
 static int read_tree(struct ofs_snapshot *snap, uint32_t index,
     struct ofs_stats *s, size_t item, uint64_t *hash, struct optimfs_error *err)
 {

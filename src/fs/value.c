@@ -1,4 +1,4 @@
-/* value.c - the text of plain values, items and tensors of no dimensions */
+/* value.c - the text of values, items and 0-dim tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,7 +14,8 @@
 #include "text/id_names.h"
 #include "text/text.h"
 
-/* Texts together take at most this much of the cache's budget. */
+/* The cache of texts takes at most this share of the budget, and at most
+ * TEXTS_MAX. */
 #define TEXTS_SHARE 16
 #define TEXTS_MAX   (64u << 20)
 #define SLOTS_MAX   16384u
@@ -85,7 +86,7 @@ static void keep(struct ofs_texts *t, uint32_t entry, struct ofs_blob *blob)
 	ofs_blob_unref(old);
 }
 
-/* A tensor of no dimensions has one element, in one place or several. */
+/* A 0-dim tensor has one element, stored once or several times. */
 
 struct copy {
 	struct ofs_place *place;
@@ -142,7 +143,7 @@ static void put_element(const struct ofs_tensor *t, const struct copy *c,
 	ofs_buf_put(out, text, ofs_dtype_print(t->dtype, c->element, text));
 }
 
-/* Every copy's value and whose it is, as long as the text is not too long. */
+/* Appends the value and rank of each copy, up to a maximal length. */
 static int disagree(struct ofs_snapshot *snap, const struct ofs_tensor *t,
     const struct copy *first, struct optimfs_error *err)
 {
@@ -169,7 +170,7 @@ static int disagree(struct ofs_snapshot *snap, const struct ofs_tensor *t,
 	return -1;
 }
 
-/* A copy that cannot be read says nothing: the value is there. */
+/* A copy that cannot be read is ignored. */
 static int scalar_text(struct ofs_snapshot *snap, const struct ofs_tensor *t,
     struct ofs_buf *out, struct optimfs_error *err)
 {
@@ -189,7 +190,7 @@ static int scalar_text(struct ofs_snapshot *snap, const struct ofs_tensor *t,
 	return 0;
 }
 
-/* The same as rank has it. */
+/* As above, for the copy of one rank. */
 static int rank_scalar_text(struct ofs_snapshot *snap,
     const struct ofs_tensor *t, int rank, struct ofs_buf *out,
     struct optimfs_error *err)
@@ -252,7 +253,7 @@ static int make_text(struct ofs_snapshot *snap, uint32_t index, uint8_t kind,
 	}
 }
 
-/* What a writer has made it say; NULL. */
+/* The text that a writer stored; NULL: none. */
 static struct ofs_blob *text_accepted(struct ofs_snapshot *snap, uint32_t index)
 {
 	return snap->overlay == NULL
@@ -321,7 +322,7 @@ struct ofs_blob *ofs_entry_text_base(struct ofs_snapshot *snap, uint32_t index,
 	return blob;
 }
 
-/* The longest text of a type, newline included. */
+/* The length of the longest text of a type, with newline. */
 static uint64_t longest(enum ofs_dtype t)
 {
 	return ofs_dtype_is_complex(t) ? 80 : 32;

@@ -1,4 +1,4 @@
-/* value_new.c - does a text fit in the place of a node? */
+/* value_new.c - check a text before it replaces another */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

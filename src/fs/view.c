@@ -1,4 +1,4 @@
-/* view.c - views by name, and the names of their files */
+/* view.c - views by name */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,25 +17,27 @@
 #include "fs/write_open.h"
 #include "layout/render.h"
 
-/* Names cost little until they are looked into; a loop over all that are valid
- * still has to end. */
+/* An unused view costs little, but a loop over all valid names has to end. */
 #define VIEWS_MAX 1024u
-/* Numbers for them: the bits above say which generation a node is of. */
+/* Space numbers of views; the higher bits hold the generation. */
 #define SPACES_MAX (1u << (OFS_GENERATION - 32))
-/* Views without users of which all is kept, and names of files of all views: of
- * 10^6 tensors a view has 60 MB, or a file each. */
+/* Limits for what is kept: unused views with the description of their files,
+ * and names of files of all views. For 10^6 tensors a view takes 60 MB, or has
+ * a file each. */
 #define UNUSED_MAX 4u
 #define NAMES_MAX  (8u << 20)
-/* So many that their memory goes back to the system: 24 bytes each. */
+/* From this number of spans on (24 bytes each), memory is returned to the
+ * system. */
 #define MANY_SPANS 100000u
 
 struct ofs_views {
-	pthread_mutex_t lock; /* making views and their files; the below */
-	struct ofs_edition *edition;       /* of a commit under way; NULL */
+	pthread_mutex_t
+	    lock; /* protects making views and their files, and the members below */
+	struct ofs_edition *edition;       /* of a running commit, or NULL */
 	TAILQ_HEAD(, ofs_view_dir) unused; /* oldest first */
 	unsigned nunused, nlaid_out;
 	uint32_t nnames;
-	uint32_t first; /* how many there were before a commit or several */
+	uint32_t first; /* number of views of earlier snapshots */
 	_Atomic uint32_t n;
 	struct ofs_view_dir *_Atomic v[VIEWS_MAX];
 };
@@ -95,15 +97,15 @@ struct ofs_view_dir *ofs_view_at(const struct ofs_snapshot *snap,
 	return atomic_load_explicit(&snap->views->v[i], memory_order_acquire);
 }
 
-/* One that was found, so that there are names. */
+/* The node was found, so the names exist. */
 static struct ofs_view_node *node_at(const struct ofs_snapshot *snap,
     struct ofs_at at)
 {
 	return &atomic_load(&ofs_view_at(snap, at)->names)->v[at.index];
 }
 
-/* Views show names and values as they are when they are looked up: 0 as long as
- * nothing but bytes of tensors is staged. */
+/* A view shows names and values as they were when it was looked up. 0 while
+ * only bytes of tensors are staged. */
 static uint64_t generation(const struct ofs_snapshot *snap)
 {
 	return snap->overlay == NULL
@@ -316,7 +318,7 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
 	return ret;
 }
 
-/* The catalog with what is staged; with the lock held. */
+/* The catalog with staged changes. The lock is held. */
 static const struct ofs_catalog *catalog_now(struct ofs_snapshot *snap,
     struct ofs_view_dir *v, struct optimfs_error *err)
 {
@@ -326,7 +328,7 @@ static const struct ofs_catalog *catalog_now(struct ofs_snapshot *snap,
 		return v->edition->cat;
 	if (v->generation == 0)
 		return snap->cat;
-	/* what was staged then is not known any more */
+	/* the changes of that time are no longer known */
 	if (atomic_load(&v->names) != NULL) {
 		optimfs_fail(err, ESTALE,
 		    "OFS776 view %.80s is of before a change: look it up again",
@@ -337,7 +339,8 @@ static const struct ofs_catalog *catalog_now(struct ofs_snapshot *snap,
 	return v->edition == NULL ? NULL : v->edition->cat;
 }
 
-/* The names of a view that is laid out for the first time; with the lock held. */
+/* Makes the names of a view that is laid out for the first time. The lock is
+ * held. */
 static int make_names(struct ofs_views *views, struct ofs_view_dir *v,
     const struct ofs_files *files, struct optimfs_error *err)
 {
@@ -357,7 +360,7 @@ static int make_names(struct ofs_views *views, struct ofs_view_dir *v,
 	return 0;
 }
 
-/* With the lock held. */
+/* The lock is held. */
 static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
     struct optimfs_error *err)
 {
@@ -383,12 +386,13 @@ static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
 	}
 	v->files = files;
 	v->views->nlaid_out++;
-	malloc_trim(0); /* laying out took as much again as what is left */
+	malloc_trim(
+	    0); /* laying out needed twice the memory that is left in use */
 	return 0;
 }
 
-/* Keep its names only. What was staged for one of before a change nobody needs
- * who does not have it open; with the lock held. */
+/* Drops all but the names. The changes of an older view are only needed by
+ * those who have it open. The lock is held. */
 static void put_away(struct ofs_views *views, struct ofs_view_dir *v)
 {
 	TAILQ_REMOVE(&views->unused, v, unused);
@@ -436,8 +440,8 @@ void ofs_view_let(struct ofs_view_dir *v)
 	pthread_mutex_unlock(&views->lock);
 }
 
-/* The view's names, laid out if that was not done; what fails is on record, and
- * tried again. */
+/* The names of the view; lays it out if necessary. Failures are recorded; the
+ * next call tries again. */
 static struct ofs_view_names *names_of(struct ofs_snapshot *snap,
     struct ofs_at at, struct optimfs_error *err)
 {

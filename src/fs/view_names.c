@@ -1,4 +1,4 @@
-/* view_names.c - the files of a view and the directories that they lie in */
+/* view_names.c - the files and directories of a view */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -10,15 +10,15 @@
 #include "base/search.h"
 #include "fs/view_impl.h"
 
-/* Paths, sorted so that what is in one directory is a run, are cut into nodes
- * level by level: then the children of each are a run of nodes. */
+/* Paths are sorted, so that those of a directory are adjacent, and split into
+ * nodes level by level: the children of each node are adjacent. */
 
 struct sorted {
 	const char *path;
 	uint32_t file;
 };
 
-/* What of the sorted paths lies below a node, and how much of each is its own
+/* The range of sorted paths below a node, and the length of the node's own
  * path. */
 struct range {
 	uint32_t lo, hi;
@@ -32,7 +32,7 @@ struct builder {
 	uint32_t cap, range_cap;
 };
 
-/* '/' is below all else, so that an order of paths is one of components. */
+/* '/' sorts before all other bytes: paths are ordered by components. */
 static int by_path(const void *va, const void *vb)
 {
 	const char *a = ((const struct sorted *)va)->path;
@@ -82,7 +82,7 @@ static int add_node(struct builder *b, uint32_t parent, const char *name,
 	return 0;
 }
 
-/* The children of a directory, at the end of the nodes. */
+/* Appends the children of a directory to the nodes. */
 static int add_children(struct builder *b, uint32_t dir,
     struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* view_read.c - open files of views: spans made as they are read */
+/* view_read.c - open files of views; spans are made as they are read */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,13 +12,13 @@
 #include "fs/view.h"
 #include "fs/view_impl.h"
 
-/* Bytes that are read at once for a checksum that nobody passed by. */
+/* Size of a read for a checksum whose bytes were not read before. */
 #define CHECK_STEP (1u << 20)
 
 struct ofs_view_file {
 	const struct ofs_catalog *cat;
-	const struct ofs_edition *edition; /* the view's; NULL */
-	struct ofs_view_dir *view;         /* held */
+	const struct ofs_edition *edition; /* of the view, or NULL */
+	struct ofs_view_dir *view;         /* ofs_view_hold */
 	const struct ofs_files *files;
 	uint32_t file;
 	enum ofs_dtype cast;
@@ -94,7 +94,7 @@ static int compare_end(const void *key, const void *item)
 	return s->end <= *(const uint64_t *)key ? 1 : -1;
 }
 
-/* The first span that ends behind off. */
+/* The first span that ends after off. */
 static size_t find_span(const struct ofs_spans *s, uint64_t off)
 {
 	return ofs_lower_bound(&off, s->v, s->n, sizeof(*s->v), compare_end);
@@ -152,7 +152,7 @@ static int compute(struct ofs_view_file *f, uint64_t from, uint64_t n,
 	return ret;
 }
 
-/* Bytes [lo, hi) of a checksum's four. */
+/* Writes bytes [lo, hi) of the four bytes of a checksum. */
 static int put_sum(struct ofs_view_file *f, const struct ofs_piece *p,
     unsigned lo, unsigned hi, uint8_t *out, ofs_view_read_fn *read, void *ctx,
     struct optimfs_error *err)
@@ -171,7 +171,7 @@ static int put_sum(struct ofs_view_file *f, const struct ofs_piece *p,
 	return 0;
 }
 
-/* What was read of the bytes that p sums up. */
+/* Adds bytes that were read to the checksum p that covers them. */
 static void pass(struct ofs_view_file *f, const struct ofs_piece *p,
     const uint8_t *buf, uint64_t off, uint64_t len)
 {
@@ -186,9 +186,9 @@ static void pass(struct ofs_view_file *f, const struct ofs_piece *p,
 	ofs_sums_add(&f->sums, &sum);
 }
 
-/* A record and its sum are made at once, so that what is read of the one lies
- * in a composition with the other. A sum that comes again later is one of a
- * record that went by before. */
+/* The spans of a record and its checksum are made together, so that both lie in
+ * one composition. A checksum that is repeated later belongs to a record that
+ * came before. */
 int ofs_view_checksums(struct ofs_view_file *f, const struct ofs_composition *c,
     uint64_t base, uint8_t *buf, uint64_t off, uint64_t len,
     ofs_view_read_fn *read, void *ctx, struct optimfs_error *err)

@@ -1,4 +1,4 @@
-/* write.c - the calls that change what is in a file */
+/* write.c - the calls that change the contents of files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,7 +17,8 @@ int ofs_may_write(const struct optimfs *fs, struct optimfs_error *err)
 	return optimfs_fail(err, EROFS, "mounted read-only");
 }
 
-/* What is staged from now on would be for a checkpoint that is no more. */
+/* Fails if a commit was published but cannot be shown: new changes would belong
+ * to an old state. */
 static int over(const struct ofs_snapshot *snap, struct optimfs_error *err)
 {
 	if (!snap->overlay->published)
@@ -35,7 +36,6 @@ int ofs_not_writable(const struct ofs_snapshot *snap, struct ofs_at at,
 	    "OFS814 %s: nothing can be changed there", path);
 }
 
-/* A node that may be changed: of the tree, or npy. */
 int ofs_writable_at(struct ofs_snapshot *snap, uint64_t node, struct ofs_at *at,
     struct optimfs_error *err)
 {
@@ -74,7 +74,8 @@ static int open_control(struct ofs_snapshot *snap, struct ofs_at at,
 	return 0;
 }
 
-/* A tensor that lost a shard can be written, one without sense cannot. */
+/* A tensor with a missing shard can be written; one with inconsistent metadata
+ * cannot. */
 static int open_rw(struct ofs_snapshot *snap, struct ofs_at at, bool truncate,
     struct optimfs_file **file, struct optimfs_error *err)
 {
@@ -145,7 +146,7 @@ static int write_any(struct optimfs_file *file, const void *buf, size_t len,
 	return ofs_overlay_file_write(e, f, buf, len, off, err);
 }
 
-/* What failed once is told again when the file is closed. */
+/* Remembers a failed write, which close reports again. */
 static int remember(struct optimfs_file *file, uint64_t off, uint64_t len,
     struct optimfs_error *err)
 {
@@ -181,7 +182,7 @@ int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
 	struct ofs_snapshot *snap;
 	int ret;
 
-	/* a commit is no change, and must not wait for itself */
+	/* a commit is not a change, and must not wait for itself */
 	if (file->control)
 		return optimfs_control(file->fs, buf, len, NULL, NULL, err);
 	snap = ofs_enter_write(file->fs);
@@ -190,7 +191,6 @@ int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
 	return ret;
 }
 
-/* From inside. */
 int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err)
 {
@@ -240,8 +240,8 @@ int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
 	return ret;
 }
 
-/* A text that was written must make sense when it is closed. One that was cut
- * to nothing and not written is what a shell has in its hands on the way. */
+/* A text must be valid when it is closed. An empty one that was not written is
+ * left alone: shells truncate before they write. */
 static int accept_text(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct ofs_overlay *e = file->snap->overlay;
@@ -257,7 +257,7 @@ static int accept_text(struct optimfs_file *file, struct optimfs_error *err)
 	return ret;
 }
 
-/* A new file in the place of a text of the checkpoint. */
+/* Checks a new file that took the name of a text of the checkpoint. */
 static int check_made(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct ofs_overlay *e = file->snap->overlay;
@@ -296,7 +296,7 @@ static int accept_any(struct optimfs_file *file, struct optimfs_error *err)
 	return f->entry == OFS_NONE ? check_made(file, err) : 0;
 }
 
-/* What a write failed with, and has not been written since. */
+/* The error of a write that was not repeated successfully. */
 static int what_failed(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct ofs_overlay_file *f = file->staged;
@@ -332,7 +332,7 @@ int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 	struct ofs_snapshot *snap;
 	int ret;
 
-	/* who only reads does not wait for a commit to close a file */
+	/* closing a file that was only read does not wait for a commit */
 	if (!file->writes)
 		return 0;
 	snap = ofs_enter_write(file->fs);
@@ -341,7 +341,8 @@ int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 	return ret;
 }
 
-/* snap is the current one: a file that is only read may be on its way to it. */
+/* snap is the current snapshot; a file that is only read may not have moved to
+ * it yet. */
 static int do_file_sync(struct optimfs_file *file,
     const struct ofs_snapshot *snap, struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* write_commit.c - commit, abort, and how a mount is doing */
+/* write_commit.c - commit, abort, and the state of a mount */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,7 +14,8 @@
 #include "journal/lock.h"
 #include "rewrite/merge.h"
 
-/* Who is still writing would see the file that he writes taken from him. */
+/* Fails while a file is being written: the commit would take it away from its
+ * writer. */
 static int check_writers(const struct ofs_overlay *e, struct optimfs_error *err)
 {
 	for (const struct ofs_overlay_file *f = e->files; f != NULL;
@@ -40,8 +41,8 @@ int ofs_not_shown(const struct optimfs_error *why, struct optimfs_error *err)
 	    why->text);
 }
 
-/* Behind a commit: fs shows what it made. Of several directories, what is in
- * them now is asked for first. */
+/* After a commit: shows the new state. With several directories, their files
+ * are listed again first. */
 static int show(struct optimfs *fs, struct optimfs_error *err)
 {
 	if (fs->coordinator != NULL &&
@@ -60,7 +61,7 @@ static void show_or_say(struct optimfs *fs)
 	optimfs_log_error(fs, &why);
 }
 
-/* Who reads, and fails, while files are replaced waits for what comes of it. */
+/* Publishes. Readers that fail meanwhile wait for the result. */
 static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
@@ -73,7 +74,7 @@ static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	return ret;
 }
 
-/* With writers held. */
+/* The writers are held. */
 static int commit_held(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
@@ -119,7 +120,7 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	return ret;
 }
 
-/* What the last order came to, for whoever asks control. */
+/* Keeps the result of the last command for readers of control. */
 static int said(struct optimfs *fs, int ret, const struct optimfs_error *own,
     struct optimfs_error *err)
 {
@@ -269,7 +270,7 @@ static int begin_staged(struct ofs_snapshot *snap, struct optimfs_error *err)
 	return 0;
 }
 
-/* What is staged, as one catalog. */
+/* The staged changes as a catalog. */
 struct staged_edition {
 	struct ofs_edition base;
 	struct ofs_merged *merged;

@@ -1,4 +1,4 @@
-/* write_names.c - the calls that change names, and what they say */
+/* write_names.c - the calls that change names */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,7 +16,7 @@ static bool is_section(const char *name)
 	    strcmp(name, "extra") == 0;
 }
 
-/* May a name be given in a directory? The root has its three. */
+/* May name be created in dir? The root has three fixed names. */
 static int may_name(const struct ofs_snapshot *snap, struct ofs_at dir,
     const char *name, bool is_dir, struct optimfs_error *err)
 {
@@ -35,7 +35,7 @@ static int may_name(const struct ofs_snapshot *snap, struct ofs_at dir,
 	return 0;
 }
 
-/* Below npy files are called NAME.npy, as if they were NAME in the tree. */
+/* Translates NAME.npy in npy/ to NAME in the tree. */
 static int tree_name(struct ofs_at dir, const char *name, bool is_dir,
     char out[OFS_NAME_MAX + 1], struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* write_npy.c - .optimfs/npy, written to */
+/* write_npy.c - writing to .optimfs/npy */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,14 +20,14 @@
 #include "fs/write_open.h"
 #include "overlay/overlay_impl.h"
 
-/* NumPy's own limit is 10000 bytes. */
+/* NumPy's limit is 10000 bytes. */
 #define HEADER_MAX 65536u
 #define COPY_STEP  (1u << 20)
 
 struct ofs_overlay_npy {
 	pthread_mutex_t lock;
 	int fd;
-	bool fresh; /* written to since it was taken over last */
+	bool fresh; /* written since it was last accepted */
 };
 
 int ofs_overlay_npy_begin(struct optimfs_file *file, bool anew,
@@ -82,7 +82,7 @@ ssize_t ofs_overlay_npy_read(struct optimfs_file *file, void *buf, size_t len,
 	return (ssize_t)len;
 }
 
-/* In place: the header must stay, the rest is the tensor's. */
+/* Writes in place: the header must not change, the rest goes to the tensor. */
 static int write_through(struct optimfs_file *file, const uint8_t *buf,
     size_t len, uint64_t off, struct optimfs_error *err)
 {
@@ -144,10 +144,10 @@ int ofs_overlay_npy_resize(struct optimfs_file *file, uint64_t size,
 	    "OFS816 a .npy is written whole, or in place");
 }
 
-/* The text of a header: a dict that Python prints. */
+/* A parsed header: the repr of a Python dict. */
 
 struct header {
-	uint64_t len; /* where the elements begin */
+	uint64_t len; /* offset of the elements */
 	char descr[32];
 	struct ofs_overlay_form form;
 };
@@ -157,7 +157,7 @@ static int bad(const char *why, struct optimfs_error *err)
 	return optimfs_fail(err, EINVAL, "OFS816 .npy: %s", why);
 }
 
-/* What comes after 'key': in text. */
+/* The text after 'key':. */
 static const char *value_of(const char *text, const char *key)
 {
 	char quoted[40];
@@ -254,7 +254,8 @@ static bool same_type(uint8_t dtype, const char *descr)
 	return own != NULL && strcmp(own, descr) == 0;
 }
 
-/* Several types may be spelt alike: the one that is there comes first. */
+/* The dtype of descr. If several have the same spelling, the present one
+ * wins. */
 static uint8_t type_of(const char *descr, uint8_t there)
 {
 	if (same_type(there, descr))
@@ -265,8 +266,8 @@ static uint8_t type_of(const char *descr, uint8_t there)
 	return OFS_DTYPE_NONE;
 }
 
-/* What is there stays what it is; a new file becomes what the header says, if
- * as many bytes follow it. */
+/* An existing tensor keeps its dtype and shape; a new one gets those of the
+ * header if the number of bytes agrees. */
 static int settle_form(struct ofs_overlay *e, uint32_t index, struct header *h,
     uint64_t bytes, struct optimfs_error *err)
 {
@@ -342,7 +343,7 @@ static int say_text(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return ret;
 }
 
-/* One element, as a text. */
+/* Stores a single element as a text. */
 static int say_element(struct optimfs_file *file, const struct header *h,
     struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* write_open.c - open files that a writer has made, or writes */
+/* write_open.c - open files with staged bytes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,7 +12,8 @@
 #include "fs/write_impl.h"
 #include "fs/write_npy.h"
 
-/* Names of one tensor are one, but in a template. */
+/* Does the file have a name of its own? Tied names share one, except in a
+ * template. */
 static bool has_name(const struct optimfs_file *file)
 {
 	return ofs_overlay_is_template(file->snap->overlay) &&
@@ -40,7 +41,7 @@ struct ofs_overlay_file *ofs_overlay_staged(const struct optimfs_file *file,
 	return f;
 }
 
-/* Count the open, so that a removed file stays while it is. */
+/* Counts the open, so that a removed file stays until it is closed. */
 static int attach(struct optimfs_file *file, bool writes,
     struct optimfs_error *err)
 {
@@ -104,7 +105,7 @@ int ofs_overlay_open_write(struct optimfs_file *file, bool truncate,
 	return ret;
 }
 
-/* The last writer is gone: what was not accepted is forgotten. */
+/* After the last close: drops text that was not accepted. */
 static void drop_pending(struct ofs_overlay_file *f)
 {
 	pthread_rwlock_wrlock(&f->lock);
@@ -143,7 +144,7 @@ void ofs_overlay_close(struct optimfs_file *file)
 	pthread_rwlock_unlock(&e->names);
 }
 
-/* Bytes before those of the tensor. */
+/* The number of bytes before the tensor. */
 static uint64_t head_of(const struct optimfs_file *file)
 {
 	if (file->at.space != OFS_SPACE_NPY)
@@ -153,7 +154,7 @@ static uint64_t head_of(const struct optimfs_file *file)
 	return file->comp.n == 0 ? 0 : file->comp.piece[0].len;
 }
 
-/* What is staged of the file that is read. */
+/* The staged bytes of the file. */
 static struct ofs_overlay_file *staged_of(const struct optimfs_file *file)
 {
 	const struct ofs_tensor *t;

@@ -1,4 +1,4 @@
-/* xattr.c - extended attributes: what a file is, in words */
+/* xattr.c - extended attributes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 #include "text/text.h"
 
 #define PREFIX "user.optimfs."
-/* The kernel takes no more than 64 KiB for one attribute. */
+/* The kernel's limit for an attribute is 64 KiB. */
 #define VALUE_MAX 65536u
 
 struct subject {
@@ -25,8 +25,8 @@ struct subject {
 	struct ofs_at at;
 	const struct ofs_entry *entry;   /* NULL: a directory */
 	const struct ofs_tensor *tensor; /* NULL: something else */
-	bool made;                       /* by a writer */
-	bool edited; /* a file whose dtype and shape form has */
+	bool made;                       /* added by a writer */
+	bool edited;                     /* form has its new dtype and shape */
 	struct ofs_overlay_form form;
 };
 
@@ -41,8 +41,8 @@ static bool is_state(const struct subject *s, uint32_t index)
 	    strcmp(s->snap->tree.node[index].name, "state") == 0;
 }
 
-/* The parameter's name for all that is below optim/.../state/<fqn>, the key
- * itself elsewhere. */
+/* The name of the parameter for everything below optim/.../state/<fqn>;
+ * elsewhere the key. */
 static int get_fqn(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
@@ -63,7 +63,7 @@ static int get_fqn(const struct subject *s, struct ofs_buf *out,
 	return 1;
 }
 
-/* Directories carry attributes only where they stand for a parameter. */
+/* A directory has attributes only if it stands for a parameter. */
 static int list_fqn(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
@@ -77,8 +77,7 @@ static int list_fqn(const struct subject *s, struct ofs_buf *out,
 	return get_fqn(s, out, err);
 }
 
-/* The parameter's name as the source has it, where that is not the listed
- * one. */
+/* The parameter's name in the source, if it differs from the listed one. */
 static int get_raw_fqn(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
@@ -91,7 +90,8 @@ static int get_raw_fqn(const struct subject *s, struct ofs_buf *out,
 	return 1;
 }
 
-/* What FSDP1 or DeepSpeed knew of the parameter that this is, or is state of. */
+/* What FSDP1 or DeepSpeed stored about this parameter, or the parameter of this
+ * state. */
 static const struct ofs_flat_param *flat_of(const struct subject *s)
 {
 	const struct ofs_tree_node *node = s->snap->tree.node;
@@ -172,7 +172,7 @@ static int get_shape(const struct subject *s, struct ofs_buf *out,
 	return 1;
 }
 
-/* An item's is not known before it is read, and nothing is read for it. */
+/* The kind of an item is only known after reading it, so it is not reported. */
 static int get_kind(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
@@ -226,7 +226,7 @@ static void put_source(const struct subject *s, const struct ofs_extent *at,
 	ofs_buf_printf(out, ":%" PRIu64 "+%" PRIu64, at->off, at->len);
 }
 
-/* file:offset+length, one a line. */
+/* file:offset+length, one per line. */
 static int get_source(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
@@ -298,15 +298,16 @@ static int get_error(const struct subject *s, struct ofs_buf *out,
 	return 1;
 }
 
-/* 1: out has the value; 0: there is none; -1: err. */
+/* 1: out has the value; 0: no such attribute; -1: failed, see err. */
 typedef int get_fn(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err);
 
 static const struct attribute {
 	const char *name;
 	get_fn *get;
-	get_fn *list;    /* like get, where it is listed; NULL: by name only */
-	bool of_content; /* only where the file is the tree's own content */
+	get_fn *
+	    list; /* as get, but decides whether it is listed; NULL: not listed */
+	bool of_content; /* only for files with the contents of the tree */
 } attributes[] = {
 	{ "fqn", get_fqn, list_fqn, false },
 	{ "dtype", get_dtype, get_dtype, true },
@@ -324,7 +325,7 @@ static const struct attribute {
 };
 #define NATTRIBUTES (sizeof(attributes) / sizeof(*attributes))
 
-/* false: a node that has no attributes at all. */
+/* false: the node has no attributes. */
 static int find_subject(struct ofs_snapshot *snap, uint64_t node,
     struct subject *s, struct optimfs_error *err)
 {
