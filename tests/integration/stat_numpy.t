@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-# stat_numpy.t - statistics of all dtypes agree with NumPy's
+# stat_numpy.t - statistics of all fixtures and dtypes agree with NumPy's
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import struct
 import subprocess
 import sys
+import tempfile
 
 try:
     import numpy as np
@@ -17,23 +19,34 @@ except ImportError:
 
 TOP = os.environ.get("TOP_SRCDIR", ".")
 OPTIMFS = os.environ.get("OPTIMFS", "optimfs")
-DATA = os.path.join(TOP, "tests/data/pytorch")
-CHECKPOINTS = [os.path.join(DATA, d, "ckpt") for d in
-               ("dcp_dtypes", "dcp_fsdp2_w2", "dcp_3d_w8", "dcp_tp_fsdp_w4")]
-CHECKPOINTS += [os.path.join(TOP, "tests/data/deepspeed", d)
-                for d in ("z1_ws2_bf16", "z3_ws2_fp32")]
+DATA = os.path.join(TOP, "tests/data")
+# How NumPy calls a number of the type; two of them make a complex one.
 PLAIN = {"float64": "<f8", "float32": "<f4", "float16": "<f2",
          "int64": "<i8", "int32": "<i4", "int16": "<i2", "int8": "i1",
          "uint64": "<u8", "uint32": "<u4", "uint16": "<u2", "uint8": "u1",
-         "bool": "?", "complex128": "<c16", "complex64": "<c8"}
-# Types that NumPy has not: bits of exponent and mantissa, bias, how infinity
-# and NaN are spelled.
+         "bool": "?", "qint8": "i1", "quint8": "u1", "qint32": "<i4"}
+COMPLEX = {"complex128": "float64", "complex64": "float32",
+           "complex32": "float16", "bcomplex32": "bfloat16"}
+# Types that NumPy has not: bytes, bits of exponent and mantissa, bias, how
+# infinity and NaN are spelled.
 SMALL = {"bfloat16": (2, 8, 7, 127, "ieee"),
          "float8_e5m2": (1, 5, 2, 15, "ieee"),
          "float8_e4m3fn": (1, 4, 3, 7, "fn"),
          "float8_e4m3fnuz": (1, 4, 3, 8, "fnuz"),
          "float8_e5m2fnuz": (1, 5, 2, 16, "fnuz")}
+BITS = {"bits8": 1, "bits16": 2, "bits1x8": 1, "bits2x4": 1, "bits4x2": 1,
+        "quint4x2": 1, "quint2x4": 1, "float4_e2m1fn_x2": 1}
+# The smallest number that is not denormal.
+NORMAL = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14}
+NORMAL.update({t: 2.0**(1 - bias) for t, (_, _, _, bias, _) in SMALL.items()})
+# Their names in a safetensors file.
+STORED = {"float64": "F64", "float32": "F32", "float16": "F16",
+          "bfloat16": "BF16", "int16": "I16", "uint16": "U16", "int8": "I8",
+          "uint8": "U8", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
+          "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ",
+          "float8_e8m0fnu": "F8_E8M0"}
 n = bad = 0
+seen = set()
 
 
 def ok(name, passed, why=""):
@@ -43,6 +56,16 @@ def ok(name, passed, why=""):
     if not passed:
         bad += 1
         print(f"# {why}")
+
+
+def itemsize(dtype):
+    if dtype in COMPLEX:
+        return 2 * itemsize(COMPLEX[dtype])
+    if dtype in PLAIN:
+        return np.dtype(PLAIN[dtype]).itemsize
+    if dtype == "float8_e8m0fnu":
+        return 1
+    return SMALL[dtype][0] if dtype in SMALL else BITS[dtype]
 
 
 def small(raw, size, ebits, mbits, bias, kind):
@@ -63,23 +86,36 @@ def small(raw, size, ebits, mbits, bias, kind):
 
 
 def numbers(raw, dtype):
+    """As doubles; None: the type has bits, no numbers."""
+    dtype = COMPLEX.get(dtype, dtype)
     if dtype in SMALL:
         return small(raw, *SMALL[dtype])
+    if dtype == "float8_e8m0fnu":
+        code = np.frombuffer(raw, dtype="u1")
+        return np.where(code == 255, np.nan,
+                        np.ldexp(1.0, code.astype(int) - 127))
     if dtype not in PLAIN:
         return None
-    x = np.frombuffer(raw, dtype=PLAIN[dtype])
-    if x.dtype.kind == "c":
-        x = x.view("<f8" if x.itemsize == 16 else "<f4")
-    return x.astype(np.float64)
+    return np.frombuffer(raw, dtype=PLAIN[dtype]).astype(np.float64)
+
+
+def first(mask, dtype):
+    at = np.flatnonzero(mask)
+    return int(at[0]) // (2 if dtype in COMPLEX else 1) if at.size else None
 
 
 def agrees(s, raw):
-    x = numbers(raw, s["dtype"])
+    dtype = s["dtype"]
+    x = numbers(raw, dtype)
     if x is None:
         return s["finite"] == 0
     f = x[np.isfinite(x)]
+    normal = NORMAL.get(COMPLEX.get(dtype, dtype), 0)
     want = {"finite": f.size, "nan": np.isnan(x).sum(),
-            "inf": np.isinf(x).sum(), "zeros": (f == 0).sum()}
+            "inf": np.isinf(x).sum(), "zeros": (f == 0).sum(),
+            "denormals": ((f != 0) & (np.abs(f) < normal)).sum(),
+            "first_nan": first(np.isnan(x), dtype),
+            "first_inf": first(np.isinf(x), dtype)}
     if any(s[k] != v for k, v in want.items()):
         return False
     if f.size == 0:
@@ -99,15 +135,72 @@ def agrees(s, raw):
                               zip(*np.unique(e, return_counts=True))}
 
 
-for ck in CHECKPOINTS:
-    out = subprocess.run([OPTIMFS, "stat", "--json", ck],
-                         capture_output=True, text=True)
+def differing(ck):
+    """Of how many tensors of ck statistics were compared, and those whose
+    statistics are not NumPy's; (0, None): it is no checkpoint."""
+    out = subprocess.run([OPTIMFS, "stat", "--json", ck], text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     lines = [json.loads(line) for line in out.stdout.splitlines()]
-    ok(f"{ck} has tensors", out.returncode == 0 and lines, out.stderr)
+    lines = [s for s in lines if "error" not in s]
+    if not lines:
+        return 0, None
+    elements = subprocess.run([OPTIMFS, "cat", ck] + [s["path"] for s in lines],
+                              stdout=subprocess.PIPE, check=True).stdout
+    wrong, at = [], 0
     for s in lines:
-        raw = subprocess.run([OPTIMFS, "cat", ck, s["path"]],
-                             capture_output=True, check=True).stdout
+        size = s["elements"] * itemsize(s["dtype"])
+        seen.add(s["dtype"])
         with np.errstate(all="ignore"):
-            ok(f"{s['path']} ({s['dtype']})", agrees(s, raw), s)
+            if not agrees(s, elements[at:at + size]):
+                wrong.append(s)
+        at += size
+    return len(lines), wrong if at == len(elements) else "the sizes differ"
+
+
+def compare(name, at):
+    """All checkpoints at or below a path; how many tensors they have."""
+    count, wrong = differing(at)
+    if wrong is not None:
+        ok(f"{name}: {count} tensors", not wrong, wrong)
+    elif os.path.isdir(at):
+        count = sum(compare(f"{name}/{d}", os.path.join(at, d))
+                    for d in sorted(os.listdir(at))
+                    if os.path.isdir(os.path.join(at, d)))
+    return count
+
+
+for kind in "deepspeed", "extra", "megatron", "pytorch":
+    for fixture in sorted(os.listdir(os.path.join(DATA, kind))):
+        at = os.path.join(DATA, kind, fixture)
+        if os.path.isdir(at):
+            ok(f"{kind}/{fixture} was compared",
+               compare(f"{kind}/{fixture}", at) > 0)
+compare("numpy", os.path.join(DATA, "numpy"))
+
+# All codes of each type of at most two bytes, and wide numbers of all sizes.
+with tempfile.TemporaryDirectory() as scratch:
+    header, body = {}, b""
+    every = np.arange(65536, dtype="<u2")
+    for dtype, stored in STORED.items():
+        if itemsize(dtype) == 1:
+            raw = bytes(range(256))
+        elif itemsize(dtype) == 2:
+            raw = every.tobytes()
+        elif dtype == "float32":
+            raw = (every.astype("<u4") << 16 | 0x4321).tobytes()
+        else:
+            raw = (every.astype("<u8") << 48 | 0x4321).tobytes()
+        header["model." + dtype] = {
+            "dtype": stored, "shape": [len(raw) // itemsize(dtype)],
+            "data_offsets": [len(body), len(body) + len(raw)]}
+        body += raw
+    text = json.dumps(header).encode()
+    made = os.path.join(scratch, "codes.safetensors")
+    with open(made, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + body)
+    ok("every type of safetensors was compared",
+       compare("all codes", made) == len(STORED))
+missing = (set(PLAIN) | set(COMPLEX) | set(SMALL)) - seen
+ok("every type with numbers was there", not missing, missing)
 print(f"1..{n}")
 sys.exit(bad != 0)
