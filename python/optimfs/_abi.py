@@ -111,6 +111,24 @@ class Comparison(c.Structure):
             "square", "square_a", "square_b", "dot", "rms", "cosine")]
 
 
+class Statistics(c.Structure):
+    """struct optimfs_statistics"""
+    _fields_ = [(name, c.c_uint64) for name in (
+        "tensors", "elements", "finite", "nan", "inf", "zeros",
+        "denormals")] + \
+        [(name, c.c_double) for name in (
+            "min", "max", "sum", "l1", "squares", "spread", "mean", "std",
+            "l2", "linf", "rms")] + \
+        [("first_nan", c.c_uint64),
+         ("first_inf", c.c_uint64),
+         ("xxh3", c.c_uint64),
+         ("exponent_first", c.c_int),
+         ("nexponents", c.c_uint),
+         ("exponent", c.POINTER(c.c_uint64))]
+
+
+NO_INDEX = 2**64 - 1
+
 DIRENT_FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Dirent))
 PROGRESS_FN = c.CFUNCTYPE(None, c.c_void_p, c.c_uint64, c.c_uint64, c.c_char_p)
 
@@ -149,6 +167,9 @@ PROTOTYPES = {
     "optimfs_compare": (c.c_int, [_handle, _node, _handle, _node,
                                   c.POINTER(Tolerance), c.c_void_p,
                                   c.POINTER(Comparison), _err]),
+    "optimfs_statistics": (c.c_int, [_handle, c.c_char_p,
+                                     c.POINTER(Statistics), _err]),
+    "optimfs_statistics_fini": (None, [c.POINTER(Statistics)]),
     "optimfs_version": (c.c_char_p, []),
     "optimfs_features": (c.c_char_p, []),
 }

@@ -12,7 +12,7 @@ import os
 import stat
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, List, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
 from . import _abi
 from ._abi import lib
@@ -21,6 +21,10 @@ from ._errors import NotFoundError, make
 PREFIX = "user.optimfs."
 # Between two calls of this many bytes Python looks for Ctrl-C.
 MOST = 64 << 20
+# What has a name in the text of statistics, in its order.
+STATISTICS = ("tensors", "elements", "finite", "nan", "inf", "zeros",
+              "denormals", "min", "max", "mean", "std", "l1", "l2", "linf",
+              "rms", "first_nan", "first_inf")
 
 
 def fs_text(b: bytes) -> str:
@@ -310,6 +314,25 @@ class Tree:
                 a, node, b, its, c.byref(_abi.Tolerance(rtol, atol)), None,
                 c.byref(found), c.byref(err))
         check(r == 0, err)
+        return found
+
+    def statistics(self, path: str) -> Dict[str, Union[int, float, str]]:
+        """What .optimfs/stat/<path> says; of a directory the sums."""
+        err, s = _abi.Error(), _abi.Statistics()
+        with self.using() as fs:
+            r = lib.optimfs_statistics(fs, fs_bytes(path), c.byref(s),
+                                       c.byref(err))
+        check(r == 0, err)
+        found = {name: getattr(s, name) for name in STATISTICS}
+        found = {name: v for name, v in found.items()
+                 if v == v and v != _abi.NO_INDEX}
+        if s.tensors == 1:
+            del found["tensors"]
+            found["xxh3"] = "%016x" % s.xxh3
+        for i in range(s.nexponents):
+            if s.exponent[i]:
+                found["exponent.%d" % (s.exponent_first + i)] = s.exponent[i]
+        lib.optimfs_statistics_fini(c.byref(s))
         return found
 
     def summary(self, path: str, form: str) -> str:

@@ -14,7 +14,8 @@ STRUCTS = {"optimfs_error": _abi.Error, "optimfs_options": _abi.Options,
            "optimfs_attr": _abi.Attr, "optimfs_dirent": _abi.Dirent,
            "optimfs_reshard": _abi.Reshard,
            "optimfs_tolerance": _abi.Tolerance,
-           "optimfs_comparison": _abi.Comparison}
+           "optimfs_comparison": _abi.Comparison,
+           "optimfs_statistics": _abi.Statistics}
 INCLUDE = os.path.join(conftest.TOP, "include", "optimfs")
 HEADER = os.path.join(INCLUDE, "optimfs.h")
 
@@ -47,7 +48,7 @@ def test_sizes_and_offsets_are_those_of_the_header(tmp_path):
 
 def prototypes():
     text = ""
-    for name in ("optimfs.h", "analyze.h"):
+    for name in ("optimfs.h", "analyze.h", "statistics.h"):
         with open(os.path.join(INCLUDE, name)) as f:
             text += re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
     found = {}

@@ -380,6 +380,33 @@ def test_statistics_are_those_of_numpy(data):
             ck.statistics("model/no.such")
 
 
+def test_statistics_of_a_directory_are_sums(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        for path in "", "optim/state", "/model/":
+            below = [r for r in ck.tensors() if r.shape and
+                     r.path.startswith(path.strip("/"))]
+            found = ck.statistics(path)
+            every = [ck.statistics(r.path) for r in below]
+            assert found["tensors"] == len(below) > 1
+            for name in "elements", "zeros", "denormals":
+                assert found[name] == sum(s[name] for s in every)
+            assert found["max"] == max(s["max"] for s in every)
+            assert found["l2"] == pytest.approx(
+                sum(s["l2"] ** 2 for s in every) ** 0.5, 1e-12)
+            assert "xxh3" not in found and "first_nan" not in found
+
+
+def test_statistics_are_those_of_the_file(data):
+    with optimfs.open(data("pytorch/dcp_dtypes/ckpt")) as ck:
+        for row in (r for r in ck.tensors() if r.shape):
+            text = ck.open(".optimfs/stat/" + row.path).read().decode()
+            want = dict(line.split() for line in text.splitlines())
+            found = ck.statistics(row.path)
+            assert list(found) == list(want)
+            assert all(v == want[n] if n == "xxh3" else v == float(want[n])
+                       for n, v in found.items())
+
+
 def test_a_summary_says_what_the_checkpoint_is(data):
     with optimfs.open(data(FSDP2)) as ck:
         whole = ck.summary()
