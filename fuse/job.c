@@ -30,6 +30,23 @@ static int fail_here(const struct ofs_job *job, struct optimfs_error *err)
 	return ofs_tool_fail(err);
 }
 
+/* All ranks come to the comparison once: who mounts when it has opened the
+ * checkpoint, any other with nothing to show. */
+struct comparison {
+	struct optimfs_group *world;
+	bool done;
+	int ret; /* of all ranks alike */
+};
+
+static int compare(void *ctx, struct optimfs *fs, struct optimfs_error *err)
+{
+	struct comparison *c = ctx;
+
+	c->done = true;
+	c->ret = optimfs_group_compare(c->world, fs, err);
+	return c->ret;
+}
+
 static int mount_here(struct ofs_job *job, struct ofs_guard *guard,
     const char *source, const char *point, struct ofs_mount_options *m,
     struct optimfs_error *err)
@@ -104,6 +121,7 @@ static void only_read(const struct ofs_job *job, struct ofs_mount_options *m)
 static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
     const char *point, struct ofs_mount_options *m)
 {
+	struct comparison c = { 0 };
 	struct optimfs_error err;
 	int status = OFS_EXIT_OK;
 
@@ -115,9 +133,16 @@ static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
 	    ofs_job_offer(job, &m->job, source, &m->open, &err) == -1)
 		return ofs_job_fail(job, &err);
 	only_read(job, m);
+	c.world = job->world;
+	m->opened = compare;
+	m->ctx = &c;
 	if (ofs_job_works(job) &&
-	    mount_here(job, guard, source, point, m, &err) == -1)
+	    mount_here(job, guard, source, point, m, &err) == -1 && c.ret == 0)
 		status = fail_here(job, &err);
+	if (!c.done)
+		compare(&c, NULL, &err);
+	if (c.ret == -1)
+		status = ofs_job_fail(job, &err);
 	unblock_signals();
 	return status;
 }

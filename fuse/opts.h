@@ -29,7 +29,11 @@ struct ofs_mount_options {
 	struct ofs_job_options job;
 	const char *mount_ranks; /* as ofs_job_join has it; NULL: nodes */
 	const char *offered;     /* what open.world knows the checkpoint as */
-	int assemble;            /* enum ofs_assemble_policy */
+	/* called when the checkpoint is open, before it is mounted: -1 ends
+	 * it; may be NULL */
+	int (*opened)(void *ctx, struct optimfs *fs, struct optimfs_error *err);
+	void *ctx;    /* of opened */
+	int assemble; /* enum ofs_assemble_policy */
 	uint64_t assemble_max;
 	int sandbox; /* enum ofs_sandbox_policy */
 	uint64_t readahead;

@@ -200,19 +200,18 @@ static void make_news(struct server *s)
 
 static int open_checkpoint(struct server *s, struct optimfs_error *err)
 {
-	struct optimfs_options o = s->v->options->open;
+	const struct ofs_mount_options *m = s->v->options;
+	struct optimfs_options o = m->open;
 	bool shared = s->session.assemble != NULL;
 
 	if (shared)
-		o.cache = cache_budget(s->v->options) -
-		    ASSEMBLE_SHARE(cache_budget(s->v->options));
-	s->session.fs = optimfs_open(o.world != NULL ? s->v->options->offered
-						     : s->v->source,
-	    &o, err);
+		o.cache = cache_budget(m) - ASSEMBLE_SHARE(cache_budget(m));
+	s->session.fs =
+	    optimfs_open(o.world != NULL ? m->offered : s->v->source, &o, err);
 	if (s->session.fs == NULL)
 		return -1;
 	make_news(s);
-	return 0;
+	return m->opened == NULL ? 0 : m->opened(m->ctx, s->session.fs, err);
 }
 
 static int add_options(const struct server *s, struct fuse_args *args)

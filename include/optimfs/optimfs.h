@@ -44,7 +44,8 @@ struct optimfs_options {
 	bool strict;           /* refuse a checkpoint with anything wrong */
 	bool follow; /* symbolic links that stay inside the checkpoint */
 	struct optimfs_group *world; /* path was offered there; NULL: alone */
-	bool together; /* all ranks of world open it, or it fails on all */
+	bool together; /* all ranks of world open it and show the same, or it
+			* fails on all */
 	/* Writing. What is written is staged beside the checkpoint until
 	 * optimfs_commit; one writer at a time (EBUSY). */
 	bool rw;
@@ -351,6 +352,11 @@ char *optimfs_group_expand(const struct optimfs_group *w, const char *path,
  * (OFS914) when two ranks have different files of one name. */
 int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
     const struct optimfs_options *options, struct optimfs_error *err);
+/* Do all ranks that opened it show the same files, shapes, types and values?
+ * Every rank calls it, with fs NULL where it shows none. It fails on all ranks
+ * or on none: EPROTO (OFS916) when two differ. */
+int optimfs_group_compare(struct optimfs_group *w, struct optimfs *fs,
+    struct optimfs_error *err);
 /* How bytes come from rank to rank: over the world's own transport, or through
  * GPUs. Every rank calls it before anything is offered; what rank 0 wants
  * holds. */

@@ -217,7 +217,8 @@ struct optimfs *optimfs_open(const char *path,
 		fs = open_any(path, options, &own);
 		if (fs != NULL)
 			own.code = 0;
-		if (ofs_task_agree(options->world, &own, err) == -1) {
+		if (ofs_task_agree(options->world, &own, err) == -1 ||
+		    optimfs_group_compare(options->world, fs, err) == -1) {
 			optimfs_close(fs);
 			fs = NULL;
 		}

@@ -178,6 +178,22 @@ ok "and they end" stop
 status "a mount point that rank 1 does not have" 3 ranks 4 "$OPTIMFS" mount \
     -o mount_ranks=1 "$nodes/%r" "$scratch/none"
 
+# Ranks with a file of their own that differs would show different trees.
+flat=$data/fsdp1_local_flat_fullshard_w3
+spread "$flat/ckpt" 2
+sed 's/norm.bias/norm.other/' "$flat/units.json" >"$scratch/units"
+two_units() { # UNITS UNITS: rank 0 mounts with one, rank 1 with the other
+	timeout -k 5 $limit mpirun --oversubscribe -n 1 "$OPTIMFS" mount \
+	    -o mount_ranks=all,units="$1" "$nodes/%r" "$mnt/%r" : -n 1 \
+	    "$OPTIMFS" mount -o mount_ranks=all,units="$2" "$nodes/%r" "$mnt/%r"
+}
+status "different trees" 3 two_units "$flat/units.json" "$scratch/units"
+like "are named with both ranks" "$(cat "$scratch/err")" \
+    "*OFS916 '*norm*' differs between ranks 0 * and 1 *"
+is "once" "$(grep -c OFS916 "$scratch/err")" 1
+is "and nothing is mounted" "$(mounted)" 0
+spread "$ck" 4
+
 # Many small reads at once.
 cat >"$scratch/many.py" <<'END'
 import os, sys, threading

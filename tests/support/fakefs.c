@@ -783,6 +783,13 @@ int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
 	return optimfs_fail(err, ENOSYS, "fake: %s", path);
 }
 
+int optimfs_group_compare(struct optimfs_group *w, struct optimfs *fs,
+    struct optimfs_error *err)
+{
+	(void)w, (void)fs, (void)err;
+	return 0;
+}
+
 int optimfs_group_gather(struct optimfs_group *w,
     const struct optimfs_gather *how, struct optimfs_error *err)
 {

@@ -309,6 +309,10 @@ static void check_rank(struct job *j, int rank, struct optimfs_group *w)
 	}
 	whole->bad[rank] = compare(whole->fs, fs, &whole->files[rank]) +
 	    compare(fs, whole->fs, &whole->files[rank]);
+	if (optimfs_group_compare(w, fs, &err) == -1) {
+		diag("%s", err.text);
+		whole->bad[rank]++;
+	}
 	optimfs_close(fs);
 }
 
@@ -415,6 +419,91 @@ static void test_silent_value(void)
 
 	spread(data_path("pytorch/dcp_torch113/ckpt"), 2);
 	run(&j);
+}
+
+/* Ranks that make their trees with files that only they have. */
+struct own_units {
+	const char *units[MAX_RANKS]; /* "": this rank shows nothing */
+	struct optimfs_error err[MAX_RANKS];
+};
+
+static void compare_rank(struct job *j, int rank, struct optimfs_group *w)
+{
+	struct own_units *own = j->ctx;
+	struct optimfs_options o = { .world = w, .units = own->units[rank] };
+	struct optimfs_error *err = &own->err[rank];
+	struct optimfs *fs = NULL;
+
+	if (o.units == NULL || o.units[0] != '\0') {
+		fs = optimfs_open(j->path, &o, err);
+		if (fs == NULL)
+			bail_out("%s", err->text);
+	}
+	if (optimfs_group_compare(w, fs, err) == 0)
+		err->code = 0;
+	optimfs_close(fs);
+}
+
+static void check_compare(struct own_units own, const char *differ,
+    const char *what)
+{
+	struct job j = {
+		.size = 4, .path = each_rank, .work = compare_rank, .ctx = &own
+	};
+	unsigned bad = 0;
+
+	run(&j);
+	for (int r = 0; r < j.size; r++)
+		bad += differ == NULL ? own.err[r].code != 0
+				      : own.err[r].code != EPROTO ||
+			strstr(own.err[r].text, differ) == NULL;
+	if (!is_u64(bad, 0, "%s: all ranks say the same", what))
+		diag("%d %s", own.err[0].code, own.err[0].text);
+}
+
+/* A copy of a file in which a word is another one of the same length. */
+static void copy_with(const char *from, const char *to, const char *word,
+    const char *other)
+{
+	struct ofs_buf b = { 0 };
+	FILE *f = fopen(from, "re");
+	size_t n = strlen(word);
+	char part[4096];
+	size_t got;
+
+	if (f == NULL)
+		bail_out("%s: %s", from, strerror(errno));
+	while ((got = fread(part, 1, sizeof(part), f)) > 0)
+		ofs_buf_put(&b, part, got);
+	fclose(f);
+	for (size_t i = 0; i + n <= b.len; i++)
+		if (memcmp(b.data + i, word, n) == 0)
+			memcpy(b.data + i, other, n);
+	put(to, b.data, b.len);
+	ofs_buf_fini(&b);
+}
+
+static void test_compare(void)
+{
+	char units[4096], same[4096], other[4096];
+
+	spread(data_path("pytorch/fsdp1_local_flat_fullshard_w3/ckpt"), 4);
+	snprintf(units, sizeof(units), "%s",
+	    data_path("pytorch/fsdp1_local_flat_fullshard_w3/units.json"));
+	snprintf(same, sizeof(same), "%s", path_of("9"));
+	snprintf(other, sizeof(other), "%s", path_of("8"));
+	copy(units, same);
+	copy_with(units, other, "\"norm.bias", "\"norm.sane");
+	check_compare((struct own_units){ .units = { units, same, units, "" } },
+	    NULL, "equal files");
+	check_compare((struct own_units){ .units = { "", "", other, "" } },
+	    NULL, "one rank that shows a tree");
+	check_compare((struct own_units){ .units = { "", units, same, other } },
+	    "OFS916 'model/layers.0.norm.bias' differs between ranks 1 (odd) and 3",
+	    "a file of one rank that differs");
+	check_compare((struct own_units){ .units = { units, units, NULL, "" } },
+	    "differs between ranks 0 (even) and 2 (even)",
+	    "an option of one rank");
 }
 
 /* A check that all ranks share: what one process finds in one place, and no
@@ -1105,6 +1194,7 @@ int main(void)
 	test_formats("megatron", "/dp_reshardable");
 	test_formats("megatron", "/fully_reshardable");
 	test_silent_value();
+	test_compare();
 	test_fsck();
 	test_reshard();
 	clear();

@@ -1,0 +1,155 @@
+/* compare.c - do all ranks show the same tree? */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/memory.h"
+#include "cluster/allgather.h"
+#include "cluster/wire.h"
+#include "fs/fs.h"
+#include "tree/digest.h"
+
+/* Every rank makes its tree by itself, from an index that all read, and from
+ * options and files that only it has (units=, ids=). All say a digest of what
+ * they show. Where two differ, the first of them and the first that differs
+ * from it say all that they show, so that every rank can name the place. */
+
+struct comparison {
+	struct optimfs_group *w;
+	const struct ofs_tree *tree; /* NULL: this rank shows none */
+	uint64_t *hash;              /* of each of its nodes */
+	int a, b;                    /* ranks that differ */
+};
+
+/* A template that is being filled shows what nobody else has. */
+static bool shows(const struct optimfs *fs)
+{
+	return fs != NULL && !fs->now->cat->filling;
+}
+
+static void put_digest(const struct comparison *c, struct ofs_buf *b)
+{
+	ofs_wire_u8(b, c->tree != NULL);
+	ofs_wire_u64(b,
+	    c->tree == NULL ? 0
+			    : XXH64(c->hash, c->tree->n * sizeof(*c->hash), 0));
+}
+
+/* 1: ranks a and b differ; 0: none does. */
+static int find_ranks(struct comparison *c, struct ofs_allgather *said,
+    struct optimfs_error *err)
+{
+	uint64_t first = 0;
+
+	c->a = -1;
+	for (int r = 0; r < c->w->size; r++) {
+		struct ofs_cursor *cur = &said->said[r].c;
+		bool one = ofs_cursor_u8(cur) != 0;
+		uint64_t digest = ofs_cursor_le64(cur);
+
+		if (cur->bad)
+			return ofs_wire_malformed(err);
+		if (one && c->a == -1) {
+			c->a = r;
+			first = digest;
+		} else if (one && digest != first) {
+			c->b = r;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static void put_nodes(const struct comparison *c, struct ofs_buf *b)
+{
+	char path[4096];
+
+	for (uint32_t i = 0; i < c->tree->n; i++) {
+		if (ofs_tree_path(c->tree, i, path, sizeof(path)) ==
+		    sizeof(path))
+			path[0] = '\0';
+		ofs_wire_u64(b, c->hash[i]);
+		ofs_wire_str(b, path);
+	}
+}
+
+/* A tree that ends first lacks what the other has next. */
+static const char *first_difference(struct ofs_cursor *a, struct ofs_cursor *b)
+{
+	const char *x = "", *y = "";
+	uint64_t i, j;
+
+	while (ofs_cursor_left(a) > 0 && ofs_cursor_left(b) > 0) {
+		i = ofs_cursor_le64(a);
+		x = ofs_wire_take_str(a);
+		j = ofs_cursor_le64(b);
+		y = ofs_wire_take_str(b);
+		if (i != j)
+			return strcmp(x, y) < 0 ? x : y;
+	}
+	if (ofs_cursor_left(b) > 0)
+		a = b;
+	(void)ofs_cursor_le64(a);
+	return ofs_wire_take_str(a);
+}
+
+static int fail_by_name(struct comparison *c, struct optimfs_error *err)
+{
+	const struct optimfs_group *w = c->w;
+	struct ofs_buf nodes = { 0 };
+	struct ofs_allgather said = { .mine = &nodes };
+	int ret;
+
+	if (w->rank == c->a || w->rank == c->b)
+		put_nodes(c, &nodes);
+	ret = ofs_allgather(c->w, &said, err);
+	if (ret == 0)
+		optimfs_fail(err, EPROTO,
+		    "OFS916 '%.200s' differs between ranks %d (%s) and %d "
+		    "(%s): do they have the same options, and the same files "
+		    "for units= and ids=?",
+		    first_difference(&said.said[c->a].c, &said.said[c->b].c),
+		    c->a, w->ops->host(w->w, c->a), c->b,
+		    w->ops->host(w->w, c->b));
+	ofs_allgather_fini(&said);
+	ofs_buf_fini(&nodes);
+	return -1;
+}
+
+static int compare(struct comparison *c, const struct optimfs_error *own,
+    struct optimfs_error *err)
+{
+	struct ofs_buf digest = { 0 };
+	struct ofs_allgather said = { .own = own, .mine = &digest };
+	int ret;
+
+	put_digest(c, &digest);
+	ret = ofs_allgather(c->w, &said, err);
+	if (ret == 0)
+		ret = ofs_allgather_verdict(c->w, &said, true, err);
+	if (ret == 0)
+		ret = find_ranks(c, &said, err);
+	ofs_allgather_fini(&said);
+	ofs_buf_fini(&digest);
+	return ret == 1 ? fail_by_name(c, err) : ret;
+}
+
+int optimfs_group_compare(struct optimfs_group *w, struct optimfs *fs,
+    struct optimfs_error *err)
+{
+	struct comparison c = { .w = w };
+	struct optimfs_error own = { 0 };
+	int ret;
+
+	if (shows(fs)) {
+		c.hash = ofs_tree_digests(&fs->now->tree, fs->now->cat, &own);
+		c.tree = c.hash == NULL ? NULL : &fs->now->tree;
+	}
+	ret = compare(&c, c.hash == NULL ? &own : NULL, err);
+	free(c.hash);
+	return ret;
+}

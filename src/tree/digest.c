@@ -1,0 +1,116 @@
+/* digest.c - what a tree shows, in few bytes */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "tree/digest.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/memory.h"
+#include "text/text.h"
+
+static void put(struct ofs_buf *b, uint64_t v)
+{
+	ofs_buf_put(b, &v, sizeof(v));
+}
+
+static void put_error(struct ofs_buf *b, const struct ofs_catalog *cat,
+    uint32_t note)
+{
+	put(b, note == OFS_NONE ? 0 : (uint64_t)cat->notes[note].number + 1);
+}
+
+static void put_extent(struct ofs_buf *b, const struct ofs_catalog *cat,
+    const struct ofs_extent *at)
+{
+	ofs_buf_puts(b, cat->objects[at->object].path);
+	put(b, at->off);
+	put(b, at->len);
+}
+
+static void put_shard(struct ofs_buf *b, const struct ofs_catalog *cat,
+    const struct ofs_tensor *t, const struct ofs_shard *s)
+{
+	uint64_t box[2 * OFS_MAX_DIMS];
+
+	ofs_shard_box(cat, t, s, box, box + t->grid_ndim);
+	ofs_buf_put(b, box, 2 * t->grid_ndim * sizeof(*box));
+	put_extent(b, cat, &s->at);
+	if (s->view != OFS_NONE)
+		put(b, cat->views[s->view].offset);
+}
+
+static void put_tensor(struct ofs_buf *b, const struct ofs_catalog *cat,
+    const struct ofs_tensor *t)
+{
+	put(b, t->dtype);
+	put(b, t->ndim);
+	ofs_buf_put(b, ofs_tensor_shape(cat, t), t->ndim * sizeof(uint64_t));
+	put_error(b, cat, t->error);
+	for (uint32_t i = 0; i < t->nshards; i++)
+		put_shard(b, cat, t, &cat->shards[t->shard + i]);
+}
+
+/* A value that has no text (it is too large) is what it fails with. */
+static void put_value(struct ofs_buf *b, const struct ofs_value *v)
+{
+	struct ofs_buf text = { 0 };
+	struct optimfs_error why = { 0 };
+
+	if (ofs_text_value(v->doc, v->node, false, &text, &why) == 0)
+		ofs_buf_put(b, text.data, text.len);
+	else
+		put(b, (uint64_t)why.code);
+	b->bad |= text.bad;
+	ofs_buf_fini(&text);
+}
+
+static void put_item(struct ofs_buf *b, const struct ofs_catalog *cat,
+    const struct ofs_item *item)
+{
+	put_error(b, cat, item->error);
+	if (item->error == OFS_NONE)
+		put_extent(b, cat, &item->at);
+}
+
+static void put_entry(struct ofs_buf *b, const struct ofs_catalog *cat,
+    const struct ofs_entry *e)
+{
+	put(b, e->kind);
+	switch ((enum ofs_entry_kind)e->kind) {
+	case OFS_ENTRY_TENSOR:
+		put_tensor(b, cat, &cat->tensors[e->ref]);
+		break;
+	case OFS_ENTRY_VALUE:
+		put_value(b, &cat->values[e->ref]);
+		break;
+	case OFS_ENTRY_ITEM:
+		put_item(b, cat, &cat->items[e->ref]);
+		break;
+	}
+}
+
+uint64_t *ofs_tree_digests(const struct ofs_tree *tree,
+    const struct ofs_catalog *cat, struct optimfs_error *err)
+{
+	uint64_t *hash = calloc(tree->n, sizeof(*hash));
+	struct ofs_buf b = { 0 };
+
+	for (uint32_t i = 0; hash != NULL && i < tree->n; i++) {
+		b.len = 0;
+		put(&b, tree->node[i].ino); /* of the path */
+		if (tree->node[i].entry != OFS_NONE)
+			put_entry(&b, cat, &cat->entries[tree->node[i].entry]);
+		hash[i] = XXH64(b.data, b.len, 0);
+	}
+	if (b.bad) {
+		free(hash);
+		hash = NULL;
+	}
+	ofs_buf_fini(&b);
+	if (hash == NULL)
+		ofs_no_memory(err);
+	return hash;
+}
