@@ -1,4 +1,4 @@
-/* archive.h - a pickle and what it lies in, opened to be written anew */
+/* archive.h - a pickle and its container, opened to be rewritten */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_REWRITE_ARCHIVE_H
 #define OFS_REWRITE_ARCHIVE_H
@@ -7,7 +7,8 @@
 #include "base/buf.h"
 #include "rewrite/rewrite_impl.h"
 
-/* Where a task is inside a pickle: key NULL: nowhere; n 0: it is all of it. */
+/* The path of a task inside a pickle. key NULL: not in it; n 0: the whole
+ * pickle. */
 struct ofs_commit_path {
 	const struct ofs_key *key;
 	uint32_t n;
@@ -16,7 +17,7 @@ struct ofs_commit_path {
 /* An archive, a legacy stream or a bare pickle in the checkpoint. */
 struct ofs_commit_source {
 	uint32_t object;
-	uint64_t off, len; /* a whole file or an item of one */
+	uint64_t off, len; /* a whole file, or an item in one */
 	uint8_t codec;
 	const struct ofs_key *prefix;
 	uint32_t nprefix;
@@ -26,20 +27,20 @@ struct ofs_commit_source {
 
 struct ofs_commit_archive {
 	bool zip;
-	struct ofs_zip dir;                  /* of a zip */
+	struct ofs_zip dir;                  /* if zip */
 	const struct ofs_zip_record *record; /* data.pkl */
-	/* Of all else: where the pickle begins, and ends. */
+	/* If not zip: where the pickle begins and ends. */
 	uint64_t before, after;
 	uint8_t *pickle;
 	uint64_t npickle;
-	struct ofs_pickle *doc; /* its nodes are those of pickle */
+	struct ofs_pickle *doc; /* parsed from pickle */
 	bool modern;            /* protocol 3 or later */
 	struct ofs_commit *c;
 	struct ofs_extent at;
 	bool big_endian;
 };
 
-/* A storage that is added. */
+/* A new storage. */
 struct ofs_commit_storage {
 	uint64_t key;
 	const struct ofs_commit_task *task;
@@ -49,10 +50,10 @@ int ofs_commit_archive_open(struct ofs_commit *c,
     const struct ofs_commit_source *s, struct ofs_commit_archive *a,
     struct optimfs_error *err);
 void ofs_commit_archive_close(struct ofs_commit_archive *a);
-/* The first number that no storage has. */
+/* The lowest free storage number. */
 uint64_t ofs_commit_archive_key(const struct ofs_commit_archive *a);
-/* Write it with another pickle and further storages at off of fd; what moves is
- * noted in c. */
+/* Writes it to fd at off, with another pickle and new storages. Moved bytes are
+ * recorded in c. */
 int ofs_commit_archive_write(struct ofs_commit *c, struct ofs_commit_archive *a,
     const struct ofs_commit_source *s, const struct ofs_buf *pickle,
     const struct ofs_commit_storage *storage, size_t nstorages, int fd,

@@ -1,4 +1,4 @@
-/* new_value.h - what the text that a writer gives an entry means */
+/* new_value.h - parse the new text of an entry */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_REWRITE_NEW_VALUE_H
 #define OFS_REWRITE_NEW_VALUE_H
@@ -11,10 +11,10 @@
 #include "pickle/pickle.h"
 #include "read/reader.h"
 
-/* What text, all that a writer gave the file of an entry, makes of it: a value
- * (doc, the caller's) or, of a tensor without dimensions, its element. Errors
- * are those of ofs_value_edit (text/parse.h); an item is read to know
- * of what kind it is. */
+/* The meaning of text, the complete new contents of an entry's file: a value
+ * (doc, owned by the caller), or the element of a 0-dim tensor. Errors are
+ * those of ofs_value_edit (text/parse.h). An item is read to find out its
+ * kind. */
 struct ofs_entry_new {
 	struct ofs_pickle *doc;
 	uint8_t element[16];

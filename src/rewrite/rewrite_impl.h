@@ -1,4 +1,4 @@
-/* rewrite_impl.h - what the parts of a commit share */
+/* rewrite_impl.h - declarations shared by the parts of a commit */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_REWRITE_REWRITE_IMPL_H
 #define OFS_REWRITE_REWRITE_IMPL_H
@@ -8,45 +8,46 @@
 #include "pickle/pickle.h"
 #include "rewrite/commit.h"
 
-/* A component of a path as the source has it. */
+/* A component of a path in the source. */
 struct ofs_key {
 	struct ofs_str s;
-	bool index; /* of a list */
+	bool index; /* an index of a list */
 };
 
-/* A change of what the source calls a leaf: an item of a dict or list, a key
- * of an index. Bytes of tensors that stay where they are are none. */
+/* A change of a leaf of the source: an item of a dict or list, or a key of an
+ * index. Bytes written to tensors in place need no task. */
 struct ofs_commit_task {
 	enum { OFS_TASK_SET, OFS_TASK_ADD, OFS_TASK_DROP } op;
 	const struct ofs_change *change;
 	const struct ofs_entry *entry; /* SET, DROP */
-	const struct ofs_entry *from;  /* ADD: where its bytes are now */
-	const struct ofs_entry *like;  /* ADD: one of its kind, or NULL */
+	const struct ofs_entry *from;  /* ADD: present source of its bytes */
+	const struct ofs_entry
+	    *like; /* ADD: an entry of the same kind, or NULL */
 	struct ofs_key *path;
 	uint32_t npath;
-	struct ofs_pickle *doc; /* of a value; NULL: a tensor */
+	struct ofs_pickle *doc; /* for a value; NULL: a tensor */
 	uint8_t dtype, ndim;
 	const uint64_t *shape;
-	uint8_t element[16]; /* of a tensor without dimensions */
-	bool text;           /* that comes from text */
-	bool done;           /* it has been given a place */
+	uint8_t element[16]; /* of a 0-dim tensor */
+	bool text;           /* set from text */
+	bool done;           /* it has a place in a new file */
 };
 
-/* Stored bytes that will be somewhere else. With a codec off and len name the
- * extent, and offsets into what it decodes to begin at to. */
+/* Stored bytes that move. With a codec, off and len are the extent, and offsets
+ * in the decoded bytes start at to. */
 struct ofs_moved {
 	uint32_t object;
 	uint8_t codec, encoding;
 	uint64_t off, len;
-	int fd; /* -1: not yet given a place */
+	int fd; /* -1: no place yet */
 	uint64_t to;
 };
 
-/* An archive in which bytes may have changed. */
+/* An archive whose bytes may have changed. */
 struct ofs_archive_fix {
 	int fd;
 	uint64_t off, len;
-	bool sums; /* its storages get checksums whatever they had */
+	bool sums; /* write checksums even where there were none */
 };
 
 struct ofs_touched {
@@ -55,27 +56,29 @@ struct ofs_touched {
 };
 
 struct ofs_commit {
-	const struct ofs_commit_job *job; /* NULL: nothing is to be written */
+	const struct ofs_commit_job *job; /* NULL: nothing will be written */
 	struct ofs_reader *reader;
-	const struct ofs_catalog *cat; /* the reader's */
+	const struct ofs_catalog *cat; /* of the reader */
 	const struct ofs_changes *changes;
 	struct ofs_publish *publish;
 	struct ofs_arena arena;
-	bool lenient; /* leave out what has no place */
+	bool lenient; /* skip changes that the format cannot hold */
 
 	struct ofs_commit_task *task;
 	size_t ntasks;
-	uint32_t *drop; /* of each entry: the task that drops it; OFS_NONE */
-	struct ofs_moved *moved; /* by object and offset */
+	uint32_t *drop; /* for each entry the task that drops it, or OFS_NONE */
+	struct ofs_moved *moved; /* sorted by object and offset */
 	size_t nmoved, moved_cap;
 	struct ofs_archive_fix *fix;
 	size_t nfixes, fix_cap;
 	struct ofs_touched *touched;
 	size_t ntouched, touched_cap;
-	uint64_t done, total; /* bytes that are copied, or written by a user */
+	uint64_t done,
+	    total; /* progress in bytes: copied, or written by users */
 };
 
-/* resolve_key.c: make the tasks: what each change is called in the source. */
+/* resolve_key.c: makes the tasks: finds the name of each change in the
+ * source. */
 int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err);
 void ofs_commit_place_fini(struct ofs_commit *c);
 /* "PATH: OFS826 why"; -1. */
@@ -84,24 +87,24 @@ int ofs_commit_no_place(const struct ofs_commit_task *t, const char *why,
 
 /* data.c */
 
-/* The tensor whose stored bytes a change writes; NULL: none. */
+/* The tensor whose stored bytes a change replaces; NULL: none. */
 const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
     const struct ofs_change *ch);
-/* Are the elements of t those of another tensor, rounded? They are not stored,
- * and follow it. */
+/* Is t a rounded copy of another tensor? Then it is not stored, but
+ * computed. */
 bool ofs_commit_rounded(const struct ofs_catalog *cat,
     const struct ofs_tensor *t);
-/* Find the extents that hold changed bytes: entries of moved without a place,
- * sorted. */
+/* Finds the extents with changed bytes and adds them to moved, sorted and
+ * without a place. */
 int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err);
-/* The first of moved of this object. */
+/* The index of the first extent of this object in moved. */
 size_t ofs_commit_moved(const struct ofs_commit *c, uint32_t object);
-/* Write what was changed to where it is now. */
+/* Writes the changed bytes to their new places. */
 int ofs_commit_scatter(struct ofs_commit *c, struct optimfs_error *err);
-/* Where a segment of what is stored is in the new files; false: it is not. */
+/* Finds a stored segment in the new files; false: it was not moved. */
 bool ofs_commit_where(struct ofs_commit *c, const struct ofs_segment *seg,
     int *fd, int64_t *delta);
-/* Elements of t as they are to be; ch NULL: as they are. */
+/* Reads the new elements of t; ch NULL: the old ones. */
 int ofs_commit_read(struct ofs_commit *c, const struct ofs_change *ch,
     const struct ofs_tensor *t, uint64_t first, uint64_t count, void *buf,
     struct optimfs_error *err);
@@ -109,28 +112,28 @@ int ofs_commit_fix_sums(struct ofs_commit *c, int fd, uint64_t off,
     uint64_t len, bool sums, struct optimfs_error *err);
 int ofs_commit_touch(struct ofs_commit *c, int fd, uint64_t off, uint64_t end,
     struct optimfs_error *err);
-/* Give archives their checksums. */
+/* Writes the checksums of archives. */
 int ofs_commit_sums(struct ofs_commit *c, struct optimfs_error *err);
-/* Elements of a tensor that was added, all of them in C order, to fd. */
+/* Writes all elements of an added tensor to fd, in C order. */
 int ofs_commit_elements(struct ofs_commit *c, const struct ofs_commit_task *t,
     int fd, uint64_t off, struct optimfs_error *err);
 uint64_t ofs_commit_bytes(const struct ofs_commit_task *t);
-/* Open a file of the checkpoint, which must be the one that was mounted
- * (ESTALE, OFS805); a copy of one that another rank has. */
+/* Opens a file of the checkpoint, or a copy of one that another rank has.
+ * ESTALE (OFS805) if it is not the one that was mounted. */
 int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
     struct optimfs_error *err);
-/* Its copy under the name rel (NULL: its own), and all of it moved there. */
+/* Copies the file to the name rel (NULL: its own), and records all of it as
+ * moved. */
 int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
     struct optimfs_error *err);
 
-/* shared.c: several names of one value say the same, and tensors that
- * have stored bytes in common agree about them, once all is written; EINVAL
- * (OFS828) names two. */
+/* shared.c: after all is written: do all names of a value agree, and tensors
+ * that share stored bytes? EINVAL (OFS828) names two that do not. */
 int ofs_commit_names(struct ofs_commit *c, struct optimfs_error *err);
 int ofs_commit_shared(struct ofs_commit *c, struct optimfs_error *err);
 
-/* verify.c: what is about to be published is what it should be: EINVAL
- * (OFS827, OFS828), EUCLEAN (OFS829). */
+/* verify.c: checks the new files before they are published. EINVAL (OFS827,
+ * OFS828), EUCLEAN (OFS829). */
 int ofs_commit_verify(const struct ofs_commit *c, struct optimfs_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* route.h - where in a pickle a path of the source leads */
+/* route.h - follow a path of the source through a pickle */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_REWRITE_ROUTE_H
 #define OFS_REWRITE_ROUTE_H
@@ -6,9 +6,8 @@
 #include "base/buf.h"
 #include "rewrite/rewrite_impl.h"
 
-/* Paths are looked up in doc, which is the caller's; all else is route.c's
- * and begins as zeros: the keys of dicts that were looked into, by their
- * texts. */
+/* Looks up paths in doc, which is borrowed. The other members belong to route.c
+ * and start as zeros: indexes of the dicts seen so far, by key text. */
 struct ofs_route_dict;
 struct ofs_routes {
 	const struct ofs_pickle *doc;
@@ -17,11 +16,11 @@ struct ofs_routes {
 	struct ofs_buf text;
 };
 
-/* How far a path leads. */
+/* The end of a path, or where it stops. */
 struct ofs_route {
-	uint32_t node, item; /* the container and the item of the last step */
-	uint32_t depth;      /* steps that there are */
-	uint32_t value;      /* what stands there */
+	uint32_t node, item; /* container and item of the last step */
+	uint32_t depth;      /* number of steps that exist */
+	uint32_t value;      /* the value there */
 };
 struct ofs_route ofs_route(struct ofs_routes *r, const struct ofs_key *key,
     uint32_t n);
