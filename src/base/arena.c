@@ -12,7 +12,7 @@
 
 struct ofs_arena_block {
 	struct ofs_arena_block *next;
-	size_t size, used; /* of data */
+	size_t size, used; /* bytes of data */
 	_Alignas(16) unsigned char data[];
 };
 
@@ -51,7 +51,7 @@ static struct ofs_arena_block *add_block(struct ofs_arena *a, size_t n)
 	return b;
 }
 
-/* n bytes at a multiple of align, which is at most 16. */
+/* n bytes, aligned to align, which is at most 16. */
 static void *alloc(struct ofs_arena *a, size_t n, size_t align)
 {
 	struct ofs_arena_block *b = a->head;

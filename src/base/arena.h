@@ -8,8 +8,8 @@
 
 struct ofs_arena_block;
 
-/* Zero-initialise or call _init. limit bounds the bytes that may be asked for
- * in all; 0 is no bound. Not safe for use from several threads. */
+/* Zero-initialise or call _init. limit is the most bytes that may be allocated
+ * in all; 0 is no limit. Not thread-safe. */
 struct ofs_arena {
 	struct ofs_arena_block *head;
 	uint64_t used, limit;
@@ -19,9 +19,9 @@ void ofs_arena_init(struct ofs_arena *a, uint64_t limit);
 void ofs_arena_fini(struct ofs_arena *a);
 
 /* n bytes, aligned to 8, not cleared; NULL when memory or the limit is
- * exhausted. n 0 gives a valid pointer to nothing. */
+ * exhausted. With n 0 the pointer is valid but points to no bytes. */
 void *ofs_arena_alloc(struct ofs_arena *a, size_t n);
-/* A copy of n bytes of s with a NUL after them; NULL as above. */
+/* A NUL-terminated copy of n bytes of s; NULL as above. */
 char *ofs_arena_strndup(struct ofs_arena *a, const char *s, size_t n);
 
 #endif

@@ -17,9 +17,10 @@ struct ofs_blob {
 	uint8_t bytes[];
 };
 
-/* Room for len bytes, with one reference; NULL: ENOMEM. */
+/* A blob of len uninitialised bytes, with one reference; NULL with ENOMEM. */
 struct ofs_blob *ofs_blob_new(size_t len, struct optimfs_error *err);
-/* A blob of out's bytes, with one reference; out is left empty. */
+/* A blob of the bytes of out, with one reference; out is left empty. NULL with
+ * ENOMEM. */
 struct ofs_blob *ofs_blob_of(struct ofs_buf *out, struct optimfs_error *err);
 struct ofs_blob *ofs_blob_ref(struct ofs_blob *blob);
 /* NULL is allowed. */

@@ -41,7 +41,7 @@ static bool grow(struct ofs_buf *b, size_t n)
 	return true;
 }
 
-/* cap may be more than limit. */
+/* The fast path. cap may be more than limit, so a limit takes the slow one. */
 static inline bool reserve(struct ofs_buf *b, size_t n)
 {
 	if (!b->bad && n <= b->cap - b->len && b->limit == 0)

@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zero-initialise. A failed append sets bad and changes nothing; bad stays
- * set, so that a writer tests once, at the end (bad means out of memory, or
- * more than limit bytes where limit is not 0). data is the owner's, for
- * ofs_buf_fini or free. */
+/* Zero-initialise. A failed append sets bad and changes nothing else; bad stays
+ * set, so that a writer tests it once, at the end. It means out of memory, or
+ * more than limit bytes where limit is not 0. data belongs to the owner of the
+ * buffer, who frees it with ofs_buf_fini or free. */
 struct ofs_buf {
 	uint8_t *data;
 	size_t len, cap, limit;
@@ -23,10 +23,12 @@ void ofs_buf_putc(struct ofs_buf *b, int c);
 void ofs_buf_puts(struct ofs_buf *b, const char *s);
 void ofs_buf_printf(struct ofs_buf *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* n bytes of s as the inside of a JSON string: control bytes, quotes and
- * backslashes escaped, invalid UTF-8 as \u00XX of each byte. No quotes. */
+/* Append n bytes of s as the inside of a JSON string, without quotes. Control
+ * bytes, quotes and backslashes are escaped; invalid UTF-8 becomes \u00XX, byte
+ * by byte. */
 void ofs_buf_json(struct ofs_buf *b, const void *s, size_t n);
-/* n bytes of s for one field of a line: control bytes and backslash as \xNN. */
+/* Append n bytes of s as a field of a line: control bytes and backslashes as
+ * \xNN. */
 void ofs_buf_plain(struct ofs_buf *b, const void *s, size_t n);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* *out = a op b; false, and *out undefined, when it does not fit. */
+/* *out = a op b. On overflow it returns false, and *out is undefined. */
 static inline bool ofs_add_u64(uint64_t a, uint64_t b, uint64_t *out)
 {
 	return !__builtin_add_overflow(a, b, out);
@@ -37,8 +37,8 @@ static inline bool ofs_numel(const uint64_t *dims, size_t n, uint64_t *out)
 	return true;
 }
 
-/* Nanoseconds since 1970; of times before 1677 and behind 2262, which a file may
- * have, the nearest. */
+/* Nanoseconds since 1970. Times before 1677 or after 2262, which a file may
+ * have, are clamped. */
 static inline int64_t ofs_time_ns(const struct timespec *t)
 {
 	int64_t ns;

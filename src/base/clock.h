@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 
-/* Inline, because modules use it too. */
+/* Inline, because loadable modules use it too. */
 
 static inline int64_t ofs_clock_read(clockid_t id)
 {
@@ -18,7 +18,7 @@ static inline int64_t ofs_clock_read(clockid_t id)
 	return ofs_time_ns(&t);
 }
 
-/* Of a clock that nobody sets: for what is measured and for deadlines. */
+/* A clock that nobody sets, for measurements and deadlines. */
 static inline int64_t ofs_clock_ns(void)
 {
 	return ofs_clock_read(CLOCK_MONOTONIC);
@@ -29,13 +29,14 @@ static inline int64_t ofs_clock_ms(void)
 	return ofs_clock_ns() / 1000000;
 }
 
-/* Since 1970: for the times of files. */
+/* Wall-clock time since 1970, for the times of files. */
 static inline int64_t ofs_now_ns(void)
 {
 	return ofs_clock_read(CLOCK_REALTIME);
 }
 
-/* ns from now, for pthread_cond_timedwait; id is the condition's clock. */
+/* The time ns from now, for pthread_cond_timedwait; id is the clock of the
+ * condition. */
 static inline struct timespec ofs_clock_after(clockid_t id, int64_t ns)
 {
 	ns += ofs_clock_read(id);

@@ -62,7 +62,7 @@ static int copy_buffered(int in, uint64_t in_off, int out, uint64_t out_off,
 	return ret;
 }
 
-/* Does the kernel only say that it does not do this? */
+/* Does the error mean only that the kernel does not support the call here? */
 static bool unable(int code)
 {
 	return code == EXDEV || code == EINVAL || code == ENOSYS ||
@@ -89,7 +89,8 @@ int ofs_copy_range(int in, uint64_t in_off, int out, uint64_t out_off,
 	return 0;
 }
 
-/* What is a hole stays one: out is new, and has size bytes of zeros. */
+/* Copy data and keep holes: out is new and is extended to size bytes of
+ * zeros. */
 static int copy_data(int in, uint64_t size, int out,
     const struct ofs_copy_step *step, struct optimfs_error *err)
 {
@@ -102,12 +103,13 @@ static int copy_data(int in, uint64_t size, int out,
 		off_t from = lseek(in, (off_t)at, SEEK_DATA), to;
 
 		if ((from == -1 && errno == ENXIO) || from >= (off_t)size)
-			break; /* a hole up to the end, or to what grew there */
+			break; /* a hole to the end; or in has grown */
 		to = from == -1 ? -1 : lseek(in, from, SEEK_HOLE);
 		if (to <= from || (uint64_t)to > size)
 			to = (off_t)size;
 		if (from < (off_t)at)
-			from = (off_t)at; /* it does not know holes */
+			from = (off_t)at; /* this file system does not know
+					   * holes */
 		if (to - from > STEP_TOLD)
 			to = from + STEP_TOLD;
 		if (ofs_copy_range(in, (uint64_t)from, out, (uint64_t)from,
@@ -147,12 +149,12 @@ static int copy_xattr(int in, int out, const char *name)
 	int ret = 0;
 
 	if (n < 0)
-		return 0; /* it went, or is not ours to read */
+		return 0; /* it has gone, or we may not read it */
 	value = malloc((size_t)n + 1);
 	if (value == NULL)
 		return -1;
 	n = fgetxattr(in, name, value, (size_t)n);
-	/* What another user's program set may not be ours to set. */
+	/* We may not be allowed to set what another user's program set. */
 	if (n >= 0 && fsetxattr(out, name, value, (size_t)n, 0) == -1 &&
 	    errno != EPERM && errno != EOPNOTSUPP && errno != EACCES &&
 	    errno != EINVAL)
@@ -196,7 +198,7 @@ int ofs_copy_attributes(int in, int out, struct optimfs_error *err)
 		if (errno != EPERM)
 			return optimfs_fail(err, errno,
 			    "OFS821 owner cannot be kept: %m");
-		/* at least the group, or else nothing for it */
+		/* keep at least the group, or else grant it nothing */
 		if (st.st_gid != now.st_gid &&
 		    ofs_sys_chown(out, (uid_t)-1, st.st_gid) == -1)
 			mode &= (mode & 07) << 3 | 07707;

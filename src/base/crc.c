@@ -9,8 +9,8 @@
 # include <libdeflate.h>
 #endif
 
-/* libdeflate multiplies without carry where the processor can: ten times the
- * speed of zlib 1.2. Its null pointer would mean "start over". */
+/* libdeflate uses carry-less multiplication where the processor has it, ten
+ * times as fast as zlib 1.2. It takes a null pointer for "start over". */
 uint32_t ofs_crc32(uint32_t crc, const void *p, size_t n)
 {
 	if (n == 0)

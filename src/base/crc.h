@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* crc is the sum of the bytes before, 0 at the start. */
+/* The CRC of n more bytes. crc is that of the bytes before, 0 at the start. */
 uint32_t ofs_crc32(uint32_t crc, const void *p, size_t n);
 
-/* The sum of two runs of bytes of which the second has len bytes. */
+/* The CRC of two runs of bytes laid end to end; the second has len bytes. */
 uint32_t ofs_crc32_combine(uint32_t first, uint32_t second, uint64_t len);
 
 #endif

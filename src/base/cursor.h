@@ -8,8 +8,9 @@
 #include <string.h>
 
 /* A window on borrowed bytes. A read past the end sets bad, returns zero or
- * NULL and moves nothing; bad stays set. A parser may so read a whole record
- * and test once, but must test before a value becomes a size or a loop bound. */
+ * NULL and moves nothing; bad stays set. A parser may read a whole record and
+ * test bad once, but it must test before a value becomes a size or a loop
+ * bound. */
 struct ofs_cursor {
 	const uint8_t *p, *end;
 	bool bad;

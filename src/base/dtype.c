@@ -13,7 +13,7 @@ static const struct {
 	const char *alias;       /* PyTorch's second name */
 	const char *storage;     /* typed storage class, up to PyTorch 2.x */
 	const char *safetensors; /* safetensors' code */
-	const char *npy;         /* descr; V: bytes that ml_dtypes can view */
+	const char *npy;         /* descr; V: bytes, which ml_dtypes can view */
 	uint8_t size, swap;
 } types[OFS_NDTYPES] = {
 	[OFS_DTYPE_NONE] = { NULL, NULL, NULL, NULL, NULL, 0, 1 },

@@ -9,7 +9,7 @@
 
 #include "base/types.h"
 
-/* The values are internal: never stored. */
+/* The values are internal and never stored. */
 enum ofs_dtype {
 	OFS_DTYPE_NONE, /* unknown or unsupported */
 	OFS_FLOAT64,
@@ -50,47 +50,48 @@ enum ofs_dtype {
 
 /* Bytes of one element as stored; 0 for OFS_DTYPE_NONE. */
 size_t ofs_dtype_size(enum ofs_dtype t);
-/* "float32": PyTorch's name, which is also user.optimfs.dtype. */
+/* PyTorch's name, such as "float32". user.optimfs.dtype has it too. */
 const char *ofs_dtype_name(enum ofs_dtype t);
-/* The type with PyTorch's name name[0..n), with or without "torch.";
- * OFS_DTYPE_NONE when there is none. */
+/* The type that PyTorch calls name[0..n), with or without "torch.";
+ * OFS_DTYPE_NONE when the name is unknown. */
 enum ofs_dtype ofs_dtype_of_name(const char *name, size_t n);
-/* The same for a storage class ("FloatStorage") and a safetensors code. */
+/* As above, of a storage class ("FloatStorage") and of a safetensors code. */
 enum ofs_dtype ofs_dtype_of_storage(const char *name, size_t n);
 enum ofs_dtype ofs_dtype_of_safetensors(const char *name, size_t n);
-/* The other way; NULL where there is none. */
+/* The inverse of these; NULL where the type has no such name. */
 const char *ofs_dtype_storage(enum ofs_dtype t);
 const char *ofs_dtype_safetensors(enum ofs_dtype t);
-/* NumPy's descr of .npy files ("<f4", "<V2" for bfloat16 ...; ml_dtypes' name
- * where it has one); NULL when NumPy cannot hold it. */
+/* The descr of .npy files: "<f4"; "<V2" for bfloat16; the name in ml_dtypes
+ * where it has one. NULL when NumPy cannot hold the type. */
 const char *ofs_dtype_npy(enum ofs_dtype t);
-/* The type of a NumPy code, "f4" or with its byte order "<f4"; *swap is whether
- * elements have to be turned. OFS_DTYPE_NONE for codes that say less than a
- * type: records, texts, bytes. */
+/* The type of a NumPy code, "f4" or with its byte order "<f4". *swap: the bytes
+ * of an element must be reversed. OFS_DTYPE_NONE for codes that are not of one
+ * element type: records, texts, bytes. */
 enum ofs_dtype ofs_dtype_of_npy(struct ofs_str code, bool *swap);
-/* Two numbers an element. */
+/* An element is two numbers. */
 bool ofs_dtype_is_complex(enum ofs_dtype t);
-/* One number of a sign, an exponent and a fraction: neither a complex type nor
- * float8_e8m0fnu, which has no fraction. */
+/* An element is one number with a sign, an exponent and a fraction: no complex
+ * type, and not float8_e8m0fnu, which has no fraction. */
 bool ofs_dtype_is_float(enum ofs_dtype t);
-/* Bytes that swap together on a big-endian writer: half an element for
- * complex types, 1 where order has no meaning. */
+/* The number of bytes that are reversed together when a big-endian machine
+ * wrote them: half an element for complex types, 1 where there is no byte
+ * order. */
 size_t ofs_dtype_swap(enum ofs_dtype t);
 
-/* The element at p (little-endian) as text that parses back to the same bits
- * (any NaN to the usual one): for floats the shortest decimal of the double
- * that it equals, as Python's item() prints it ("0.1", "1e-08", "NaN",
- * "Infinity"; float32's 0.1 is "0.10000000149011612"), digits for
- * integers, true or false, "(re+imj)" for complex types, hexadecimal for bit
- * types. Returns its length, at most 79; text is NUL-terminated. */
+/* Print the element at p, which is little-endian, as text that parses back to
+ * the same bits; every NaN becomes the usual one. A float is printed as
+ * Python's item() does, as the shortest decimal of the double that it equals:
+ * "0.1", "1e-08", "NaN", "Infinity"; float32's 0.1 is "0.10000000149011612".
+ * Integers are digits, booleans true or false, complex numbers "(re+imj)", bit
+ * types hexadecimal. Returns the length, at most 79; text is NUL-terminated. */
 size_t ofs_dtype_print(enum ofs_dtype t, const void *p, char text[80]);
-/* The inverse: text[0..n) without its newline into the element at p.
- * 0, or EINVAL when it does not parse, ERANGE when it does not fit. */
+/* The inverse: parse text[0..n), which has no newline, into the element at p.
+ * 0, EINVAL when it does not parse, ERANGE when it does not fit. */
 int ofs_dtype_parse(enum ofs_dtype t, const char *text, size_t n, void *p);
 /* The number at p: an element, or half of a complex one. Integers above 2^53
- * are rounded; NaN for the types that are bits. */
+ * are rounded; bit types give NaN. */
 double ofs_dtype_number(enum ofs_dtype t, const void *p);
-/* A double as above ("1.0", "1e-08", "NaN"). */
+/* Print a double as above ("1.0", "1e-08", "NaN"). */
 size_t ofs_print_double(double v, char text[80]);
 
 #endif

@@ -15,20 +15,21 @@
 
 #include "base/dtype.h"
 
-/* The longest text that is looked at; nobody needs more digits. */
+/* The longest text that is parsed; no number needs more digits. */
 #define TEXT_MAX 511
 
-/* A binary floating format. Codes without the sign bit rise with the value,
- * so that rounding to a small format is a search among its codes. */
+/* A binary floating-point format. Without the sign bit, codes are in the order
+ * of their values, so that rounding to a small format is a binary search. */
 struct layout {
-	uint8_t bits;   /* of the code */
-	uint8_t mant;   /* of the mantissa */
-	int16_t bias;   /* of the exponent */
-	bool sign;      /* has a sign bit */
+	uint8_t bits;   /* size of a code */
+	uint8_t mant;   /* size of the mantissa */
+	int16_t bias;   /* bias of the exponent */
+	bool sign;      /* there is a sign bit */
 	uint64_t max;   /* code of the largest finite value */
-	uint64_t inf;   /* code of infinity; 0: none */
-	uint64_t nan;   /* canonical NaN */
-	uint64_t first; /* the smallest NaN code without sign; 0: only nan */
+	uint64_t inf;   /* code of infinity; 0: there is none */
+	uint64_t nan;   /* the canonical NaN */
+	uint64_t first; /* smallest NaN code without sign; 0: nan is the only
+			 * one */
 };
 
 static const struct layout layout_f64 = { 64, 52, 1023, true,
@@ -96,7 +97,8 @@ static void store(uint8_t *p, size_t n, uint64_t v)
 		p[i] = (uint8_t)v;
 }
 
-/* Numbers are printed and read in the C locale, whatever the program's is. */
+/* Numbers are printed and parsed in the C locale, whatever locale the program
+ * has. */
 static locale_t c_locale;
 
 static void make_locale(void)
@@ -109,7 +111,7 @@ static locale_t enter_c(void)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, make_locale);
-	return uselocale(c_locale); /* (locale_t)0 only asks: no change */
+	return uselocale(c_locale); /* (locale_t)0 changes nothing */
 }
 
 static void leave_c(locale_t before)
@@ -129,13 +131,14 @@ static bool is_nan(const struct layout *f, uint64_t code)
 	return (code & ~sign_bit(f)) >= f->first;
 }
 
-/* The value of a finite code without sign. All formats fit a double. */
+/* The value of a finite code without sign. A double holds the values of all
+ * formats. */
 static double magnitude(const struct layout *f, uint64_t code)
 {
 	uint64_t mant = code & (((uint64_t)1 << f->mant) - 1);
 	int exp = (int)(code >> f->mant);
 
-	if (!f->sign) /* e8m0: an exponent and nothing else */
+	if (!f->sign) /* e8m0: an exponent only */
 		return ldexp(1, exp - f->bias);
 	if (exp == 0)
 		return ldexp((double)mant, 1 - f->bias - f->mant);
@@ -143,8 +146,8 @@ static double magnitude(const struct layout *f, uint64_t code)
 	return ldexp((double)mant, exp - f->bias - f->mant);
 }
 
-/* The code of a format of at most 16 bits that is nearest to v >= 0, ties to
- * even. What rounds past the largest, or away to nothing, does not fit. */
+/* The code nearest to v >= 0 in a format of at most 16 bits, ties to even.
+ * ERANGE when v rounds above the largest value or, unless it is 0, to 0. */
 static int nearest(const struct layout *f, double v, uint64_t *code)
 {
 	uint64_t lo = 0, hi = f->max, mid;
@@ -158,9 +161,9 @@ static int nearest(const struct layout *f, double v, uint64_t *code)
 			hi = mid - 1;
 	}
 	low = magnitude(f, lo);
-	high = magnitude(f, lo + 1); /* after max: what would come next */
+	high = magnitude(f, lo + 1); /* beyond max: the next code */
 	if (v < low)
-		return ERANGE; /* a format without zero */
+		return ERANGE; /* this format has no zero */
 	if (v - low > high - v || (v - low == high - v && (lo & 1) != 0))
 		lo++;
 	if (lo > f->max || (lo == 0 && v > 0 && f->sign))
@@ -169,7 +172,7 @@ static int nearest(const struct layout *f, double v, uint64_t *code)
 	return 0;
 }
 
-/* s[0..n) is a decimal number and nothing else? */
+/* Is s[0..n) a decimal number? */
 static bool is_decimal(const char *s, size_t n)
 {
 	size_t i = 0, digits = 0;
@@ -219,7 +222,7 @@ static int decimal(const struct layout *f, const char *s, uint64_t *code)
 	return 0;
 }
 
-/* NaN, or NaN(0xCODE) for one that is not the canonical quiet NaN. */
+/* Parse NaN, or NaN(0xCODE) for one that is not the canonical quiet NaN. */
 static int parse_nan(const struct layout *f, const char *s, uint64_t *code)
 {
 	char *end;
@@ -241,7 +244,7 @@ static int negate(const struct layout *f, uint64_t *code)
 {
 	if (!f->sign)
 		return ERANGE;
-	/* The "uz" formats have one zero and one NaN, without a sign. */
+	/* The "uz" formats have one zero and one NaN, both without sign. */
 	if (f->first != 0 || (*code != 0 && *code != f->nan))
 		*code |= sign_bit(f);
 	return 0;
@@ -266,13 +269,13 @@ static int parse_float(const struct layout *f, const char *s, uint64_t *code)
 	return rc == 0 && minus ? negate(f, code) : rc;
 }
 
-/* Decimal digits of a number and where its point stands: 0.DDD * 10^point. */
+/* A decimal number: 0.DDD * 10^point. */
 struct digits {
 	char d[24];
 	int n, point;
 };
 
-/* v > 0 to n significant digits. */
+/* Round v > 0 to n significant digits. */
 static void to_digits(double v, int n, struct digits *out)
 {
 	char text[40];
@@ -285,7 +288,7 @@ static void to_digits(double v, int n, struct digits *out)
 	out->point = atoi(strchr(text, 'e') + 1) + 1;
 }
 
-/* One more in the last place. */
+/* Add one in the last place. */
 static void bump(struct digits *g)
 {
 	int i = g->n;
@@ -296,7 +299,7 @@ static void bump(struct digits *g)
 		g->d[i - 1]++;
 		return;
 	}
-	g->d[0] = '1'; /* 999 -> 100, one place up */
+	g->d[0] = '1'; /* 999 -> 100, with point + 1 */
 	g->point++;
 }
 
@@ -310,9 +313,9 @@ static bool reads_back(const struct layout *f, const struct digits *g,
 	return decimal(f, text, &got) == 0 && got == code;
 }
 
-/* The fewest digits that give code back, and of those the nearest. Below a
- * power of two the neighbours lie closer than above it, so that the nearest
- * decimal may fail where the one above it does not. */
+/* The fewest digits that parse back to code, and of those the nearest to v.
+ * Just below a power of two codes are closer together than above it, so the
+ * nearest decimal may fail where the next one succeeds. */
 static void shortest(const struct layout *f, uint64_t code, double v,
     struct digits *g)
 {
@@ -328,8 +331,8 @@ static void shortest(const struct layout *f, uint64_t code, double v,
 		g->n--;
 }
 
-/* As Python writes a float: 0.0001 to 1e16 with a point, others with an
- * exponent of two digits at least. */
+/* Write a number as Python does: with a point from 0.0001 to 1e16, else with an
+ * exponent of at least two digits. */
 static size_t layout_digits(const struct digits *g, char *text)
 {
 	int n = 0;
@@ -347,14 +350,15 @@ static size_t layout_digits(const struct digits *g, char *text)
 		n < g->n ? g->d + n : "0");
 }
 
-/* v >= 0. A narrower type's value is printed as the double it equals, as
- * Python's item() does, so that a reader who parses doubles gets it exactly. */
+/* v >= 0. The value of a narrower type is printed as the double that it equals,
+ * as Python's item() does, so that a program that parses doubles gets the exact
+ * value. */
 static size_t print_finite(double v, char *text)
 {
 	struct digits g;
 	uint64_t code;
 
-	/* Whole numbers in full: a step count says itself. */
+	/* Whole numbers are printed in full, as for a step count. */
 	if (v < 1e15 && v == floor(v))
 		return (size_t)sprintf(text, "%.1f", v);
 	memcpy(&code, &v, sizeof(code));
@@ -367,7 +371,7 @@ static size_t print_float(const struct layout *f, uint64_t code, char *text)
 	uint64_t sign = sign_bit(f);
 	size_t n = 0;
 
-	/* Sign and payload of a NaN say nothing, and JSON knows one NaN. */
+	/* JSON has one NaN, so sign and payload are dropped. */
 	if (is_nan(f, code))
 		return (size_t)sprintf(text, "NaN");
 	if ((code & sign) != 0)
@@ -490,7 +494,7 @@ size_t ofs_print_double(double v, char text[80])
 	return ofs_dtype_print(OFS_FLOAT64, le, text);
 }
 
-/* "(1.0-2.0j)", parentheses optional. s is the caller's to write into. */
+/* Parse "(1.0-2.0j)"; the parentheses are optional. Overwrites s. */
 static int parse_complex(const struct layout *f, char *s, uint64_t part[2])
 {
 	size_t n = strlen(s), at;

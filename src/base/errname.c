@@ -14,7 +14,7 @@ const char *ofs_errname(int code)
 	return strerrorname_np(code);
 }
 #else
-/* For glibc before 2.32: what files, memory, networks and devices fail with. */
+/* For glibc before 2.32: the errors of files, memory, networks and devices. */
 # define NAME(code) \
   {                 \
    code, #code      \

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CODE_LENGTH 7 /* of "OFSnnn " */
+#define CODE_LENGTH 7 /* bytes of "OFSnnn " */
 
-/* What the system refused: an error without a number of its own gets that of
- * its kind, so that each has an entry of advice. */
+/* An error of a system call that has no number of its own gets that of its
+ * kind, so that each has an entry in errors.md. */
 static const struct {
 	int code;
 	const char *prefix;
@@ -57,7 +57,7 @@ static const char *prefix_of(int code)
 	return code == 0 ? "" : "OFS001 ";
 }
 
-/* Messages carry names from files: no control byte may reach a terminal or
+/* Messages contain names from files: no control byte may reach a terminal or
  * forge a line of .optimfs/errors. */
 static void disarm(char *text)
 {
@@ -66,7 +66,7 @@ static void disarm(char *text)
 			*p = '?';
 }
 
-/* nnn of the "OFSnnn " that text begins with; 0 when there is none. */
+/* The nnn of "OFSnnn " at the start of text, or 0. */
 static int number_of(const char *text)
 {
 	int number = 0;
@@ -81,7 +81,7 @@ static int number_of(const char *text)
 	return text[6] == ' ' ? number : 0;
 }
 
-/* text is the words; prefix what comes before them, "OFSnnn " or "". */
+/* fmt makes the words; prefix comes before them, "OFSnnn " or "". */
 __attribute__((format(printf, 4, 0))) static void fill(struct optimfs_error
 							   *err,
     int code, const char *prefix, const char *fmt, va_list ap)
@@ -172,7 +172,8 @@ const char *optimfs_error_words(const struct optimfs_error *err)
 	return err->text + (err->number == 0 ? 0 : CODE_LENGTH);
 }
 
-/* Where text goes on behind "PATH: " or "PATH bytes M-N: "; NULL. */
+/* The part of text behind "PATH: " or "PATH bytes M-N: "; NULL when it begins
+ * with neither. */
 static const char *behind(const char *text, const char *path, size_t n)
 {
 	static const char range[] = " bytes ";

@@ -15,11 +15,11 @@
 
 #include "base/memory.h"
 
-/* Descriptors that are left to everything else in the process. */
+/* Descriptors that are reserved for the rest of the process. */
 #define RESERVED 128
 
 struct kept {
-	TAILQ_ENTRY(kept) lru; /* linked while it is open and refs is 0 */
+	TAILQ_ENTRY(kept) lru; /* linked while open with refs 0 */
 	uint32_t refs;
 	int fd; /* -1: not open */
 };
@@ -27,8 +27,8 @@ struct kept {
 struct ofs_fds {
 	ofs_fds_open_fn *open;
 	void *ctx;
-	pthread_mutex_t lock;      /* all below */
-	pthread_cond_t idle;       /* one is linked that was not */
+	pthread_mutex_t lock;      /* guards all below */
+	pthread_cond_t idle;       /* signalled when a descriptor is linked */
 	TAILQ_HEAD(, kept) unused; /* oldest first */
 	size_t nopen, limit;
 	struct kept file[];
@@ -74,7 +74,8 @@ struct ofs_fds *ofs_fds_new(uint32_t n, size_t limit, ofs_fds_open_fn *open,
 	return fds;
 }
 
-/* Close the one that was unused for longest. Lock held. */
+/* Close the least recently used descriptor; false when all are in use. The lock
+ * is held. */
 static bool close_unused(struct ofs_fds *fds)
 {
 	struct kept *k = TAILQ_FIRST(&fds->unused);
@@ -111,7 +112,7 @@ static int open_file(struct ofs_fds *fds, uint32_t file,
 	return fd;
 }
 
-/* Opening is rare, so that it may keep the others out. */
+/* Opens with the lock held: opening is rare. */
 static int get(struct ofs_fds *fds, uint32_t file, struct optimfs_error *err)
 {
 	struct kept *k = &fds->file[file];

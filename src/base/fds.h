@@ -8,27 +8,29 @@
 
 #include "optimfs/error.h"
 
-/* How many of our files may be open at once: RLIMIT_NOFILE, whose soft limit is
- * raised to the hard one, less what the rest of the process needs. */
+/* The number of files of the checkpoint that may be open at once:
+ * RLIMIT_NOFILE, whose soft limit is raised to the hard one, less what the rest
+ * of the process needs. */
 size_t ofs_fds_limit(void);
 
-/* Descriptors of files that have numbers. At most limit are open; then the one
- * that was unused for longest is closed for another. Any thread may call. */
+/* A cache of descriptors of numbered files. At most limit are open; beyond
+ * that, the least recently used one is closed. Thread-safe. */
 struct ofs_fds;
 
-/* Opens a file; -1: err says why. */
+/* Open a file and return its descriptor; -1 with err. */
 typedef int ofs_fds_open_fn(void *ctx, uint32_t file,
     struct optimfs_error *err);
 
-/* Of n files, opened by open, which ctx is given to. NULL: ENOMEM. */
+/* A cache for files 0 to n - 1, which open opens; ctx is its first argument.
+ * NULL with ENOMEM. */
 struct ofs_fds *ofs_fds_new(uint32_t n, size_t limit, ofs_fds_open_fn *open,
     void *ctx, struct optimfs_error *err);
-/* Nobody has one of them. */
+/* No descriptor may be in use. */
 void ofs_fds_free(struct ofs_fds *fds);
 
-/* The descriptor of a file, which is open until ofs_fds_put. Each thread has
- * one at a time: with limit of them in use, get waits. EMFILE and ENFILE are
- * answered by closing others, as long as there are. */
+/* The descriptor of a file, which stays open until ofs_fds_put. A thread may
+ * have one at a time: when limit of them are in use, get waits. On EMFILE and
+ * ENFILE unused descriptors are closed and the file is opened again. */
 int ofs_fds_get(struct ofs_fds *fds, uint32_t file, struct optimfs_error *err);
 void ofs_fds_put(struct ofs_fds *fds, uint32_t file);
 

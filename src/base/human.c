@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Three digits, and the unit: the first one that leaves less than 1000 of
- * them after rounding. */
+/* Three digits and a unit: the first unit in which the rounded number is below
+ * 1000. */
 static const char *human(uint64_t n, const char *const *units,
     char text[OFS_HUMAN_SIZE])
 {

@@ -7,9 +7,9 @@
 
 #define OFS_HUMAN_SIZE 24
 
-/* "576 B", "9.2 kB", "782 GB", into text, which is returned. */
+/* Print "576 B", "9.2 kB" or "782 GB" into text, which is returned. */
 const char *ofs_human_bytes(uint64_t n, char text[OFS_HUMAN_SIZE]);
-/* "723", "8.03 billion". */
+/* As above: "723", "8.03 billion". */
 const char *ofs_human_count(uint64_t n, char text[OFS_HUMAN_SIZE]);
 
 #endif

@@ -20,7 +20,8 @@
 #define MAX_PATH       4096
 #define MAX_COMPONENTS 255
 
-/* A FIFO must not block, a terminal must not become ours. */
+/* Opening a FIFO must not block, and a terminal must not become our controlling
+ * terminal. */
 #define FILE_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 #define DIR_FLAGS  (O_RDONLY | O_CLOEXEC | O_DIRECTORY)
 
@@ -81,7 +82,7 @@ int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
 	return -1;
 }
 
-/* What lies elsewhere. */
+/* Does upper have a file rel that hides that of dir? */
 
 static bool is_above(const struct ofs_dir *dir, const char *rel)
 {
@@ -92,7 +93,7 @@ static bool is_above(const struct ofs_dir *dir, const char *rel)
 	    !S_ISDIR(st.st_mode);
 }
 
-/* Where rel of dir is; path gets its path there. */
+/* Where is rel, a path in dir? Asks elsewhere by its path there. */
 static enum ofs_where look_up(const struct ofs_dir *dir, const char *rel,
     uint32_t *file, struct stat *st)
 {
@@ -147,7 +148,8 @@ bool ofs_path_stays(const char *rel, size_t n)
 	return true;
 }
 
-/* One step of walk: the directory called name[0..n) in at, which is closed. */
+/* One step of walk: open the directory name[0..n) in at, and close at if
+ * close_at. */
 static int walk_into(int at, const char *name, size_t n, bool close_at)
 {
 	char component[MAX_PATH + 1];
@@ -185,8 +187,8 @@ static bool is_link(int at, const char *name)
 	    S_ISLNK(st.st_mode);
 }
 
-/* What open_beneath does, on a kernel or in a sandbox without openat2. rel
- * has no ".." and no link is followed, so that each step stays inside. */
+/* open_beneath for a kernel or a sandbox without openat2. rel has no ".." and
+ * no link is followed, so no step leaves the directory. */
 static int walk(int dirfd, const char *rel, int flags)
 {
 	const char *slash;
@@ -202,7 +204,7 @@ static int walk(int dirfd, const char *rel, int flags)
 		fd = openat(at, rel, flags | O_NOFOLLOW);
 	while (fd == -1 && errno == EINTR);
 	saved = errno;
-	/* what the kernel says to O_DIRECTORY for a link as well */
+	/* the kernel reports a link so, too, with O_DIRECTORY */
 	if (fd == -1 && saved == ENOTDIR && is_link(at, rel))
 		saved = ELOOP;
 	if (at != dirfd)
@@ -222,19 +224,19 @@ static int open_in(int at, const struct ofs_dir *dir, const char *rel,
 
 	if (!dir->follow)
 		how.resolve |= RESOLVE_NO_SYMLINKS;
-	/* EAGAIN: something was renamed while a ".." of a link was resolved. */
+	/* EAGAIN: something was renamed while a ".." in a link was resolved. */
 	for (int tries = 0; tries < 100; tries++) {
 		fd = (int)syscall(__NR_openat2, at, rel, &how, sizeof(how));
 		if (fd != -1 || (errno != EAGAIN && errno != EINTR))
 			break;
 	}
-	/* Old seccomp filters say EPERM to calls that they do not know. */
+	/* Old seccomp filters fail unknown calls with EPERM. */
 	if (fd == -1 && (errno == ENOSYS || errno == EPERM))
 		return walk(at, rel, flags);
 	return fd;
 }
 
-/* Open rel, which ofs_path_stays allows; -1 with errno, ELOOP for a link. */
+/* Open rel, which ofs_path_stays accepts; -1 with errno, ELOOP for a link. */
 static int open_beneath(const struct ofs_dir *dir, const char *rel, int flags)
 {
 	int fd;
@@ -271,10 +273,10 @@ static int explain_open(const struct ofs_dir *dir, const char *rel,
 			    rel);
 		return optimfs_fail(err, EPERM,
 		    "OFS621 %.300s: symbolic link refused (-o follow)", rel);
-	case ENXIO: /* a socket, a device without a driver */
+	case ENXIO: /* a socket, or a device without a driver */
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS602 %.300s: not a regular file", rel);
-	case EMFILE: /* close something and try again */
+	case EMFILE: /* the caller can close descriptors and retry */
 	case ENFILE:
 		return optimfs_fail(err, errno,
 		    "OFS755 %.300s: %m (ulimit -Hn)", rel);
@@ -406,8 +408,8 @@ int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
 	return 0;
 }
 
-/* Of one component that is no link: nothing there can lead astray, and one call
- * does. */
+/* The stat of a name with one component, in one call. It cannot leave the
+ * directory, because it is not a link. */
 static bool stat_plain(const struct ofs_dir *dir, const char *rel,
     struct stat *st)
 {
@@ -438,7 +440,7 @@ bool ofs_dir_stat(const struct ofs_dir *dir, const char *rel, struct stat *st)
 	if (stat_plain(dir, rel, st))
 		return true;
 	if (!dir->follow)
-		flags |= O_NOFOLLOW; /* a link is described, not followed */
+		flags |= O_NOFOLLOW; /* stat the link itself */
 	fd = open_beneath(dir, rel, flags);
 	if (fd == -1)
 		return false;

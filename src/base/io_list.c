@@ -36,7 +36,7 @@ static int add_name(void *ctx, const char *name, size_t n)
 	return 0;
 }
 
-/* Sorted, and each but once. */
+/* Sort the names and drop duplicates. */
 static void sort_names(struct ofs_names *names)
 {
 	size_t kept = 0;
@@ -72,8 +72,7 @@ static int list_into(int at, const char *path, struct listing *l,
 	DIR *stream = NULL;
 	int fd, error;
 
-	/* its own descriptor: that of a directory has one position for all
-	 * threads */
+	/* a descriptor of its own: threads would share the position of at */
 	fd = openat(at, ".", O_RDONLY | O_CLOEXEC | O_DIRECTORY);
 	if (fd != -1)
 		stream = fdopendir(fd);

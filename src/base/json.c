@@ -10,14 +10,14 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 
-/* What may come next. */
+/* The states: what may come next. */
 enum {
 	VALUE,       /* a value */
 	FIRST_KEY,   /* a key or the end of the object */
 	NEXT_KEY,    /* a key: a comma was read */
 	FIRST_ITEM,  /* a value or the end of the array */
-	AFTER_VALUE, /* a comma or the end of what encloses */
-	AT_END,      /* white space alone */
+	AFTER_VALUE, /* a comma or the end of the enclosing value */
+	AT_END,      /* white space only */
 	BROKEN,
 };
 
@@ -60,7 +60,7 @@ static enum ofs_json_token broken(struct ofs_json *j, struct optimfs_error *err,
 	return OFS_JSON_ERROR;
 }
 
-/* The next byte without taking it; -1 at the end. */
+/* The next byte, which is not consumed; -1 at the end. */
 static int peek(const struct ofs_json *j)
 {
 	return ofs_cursor_left(&j->c) == 0 ? -1 : *j->c.p;
@@ -114,8 +114,8 @@ static void put_utf8(struct ofs_buf *b, uint32_t v)
 	ofs_buf_putc(b, (int)(0x80 | (v & 0x3f)));
 }
 
-/* What follows "\u". A high surrogate joins the low one after it; alone, it
- * stays what it is. */
+/* The character of an escape, behind "\u". A high surrogate is combined with
+ * the low one that follows; a lone one is returned as it is. */
 static int unicode_escape(struct ofs_json *j)
 {
 	uint32_t v, low;
@@ -152,8 +152,8 @@ static int escape(struct ofs_json *j)
 	return 0;
 }
 
-/* A string whose first quote was taken. Without escapes it is borrowed from
- * the input, with them it is built in text. */
+/* Read a string behind its first quote. Without escapes it is borrowed from the
+ * input, else it is built in text. */
 static enum ofs_json_token string(struct ofs_json *j, enum ofs_json_token token,
     struct optimfs_error *err)
 {
@@ -221,7 +221,7 @@ static bool take_if(struct ofs_json *j, int c)
 	return true;
 }
 
-/* text[0..n), an optional sign and digits, as an int64_t. */
+/* Parse text[0..n), an optional sign and digits; false when it does not fit. */
 static bool parse_int(const char *text, size_t n, int64_t *out)
 {
 	bool negative = text[0] == '-';
@@ -264,7 +264,7 @@ static enum ofs_json_token number(struct ofs_json *j, struct optimfs_error *err)
 	return OFS_JSON_NUMBER;
 }
 
-/* What RFC 8259 lacks and Python writes. */
+/* The numbers that Python writes and RFC 8259 does not have. */
 static enum ofs_json_token odd_number(struct ofs_json *j)
 {
 	static const char *const odd[] = { "NaN", "Infinity", "-Infinity" };

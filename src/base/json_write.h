@@ -10,20 +10,21 @@
 #include "base/buf.h"
 #include "base/types.h"
 
-/* Where one value after another goes to. The writer puts commas and colons; the
- * buffer's bad says at the end whether all went well. */
+/* Writes values one after another, with commas and colons. Errors are kept in
+ * the buffer's bad, which is tested at the end. */
 struct ofs_json_writer {
 	struct ofs_buf *b;
-	/* What stands behind a comma, and where it is not empty a blank behind
-	 * a colon. One that begins a line stands before the first value too. */
+	/* Written after each comma. Where it is not empty, a blank follows each
+	 * colon. One that begins with a newline is also written before the
+	 * first value. */
 	const char *gap;
-	bool more; /* a value stands before the next one */
+	bool more; /* a comma must precede the next value */
 };
 
-/* Each of these writes one value: a member called key, or where key is NULL an
- * element of an array, or the document. */
+/* Each function below writes one value: a member named key, or with key NULL an
+ * array element or the document. */
 
-/* '{' or '['; what comes next is inside. */
+/* bracket is '{' or '['. The values that follow are inside, until close. */
 void ofs_json_open(struct ofs_json_writer *w, const char *key, char bracket);
 void ofs_json_close(struct ofs_json_writer *w, char bracket);
 /* NULL is written as null. */
@@ -33,20 +34,20 @@ void ofs_json_put_str(struct ofs_json_writer *w, const char *key,
     struct ofs_str s);
 void ofs_json_put_u64(struct ofs_json_writer *w, const char *key, uint64_t v);
 void ofs_json_put_i64(struct ofs_json_writer *w, const char *key, int64_t v);
-/* null where v is negative. */
+/* A negative v is written as null. */
 void ofs_json_put_rank(struct ofs_json_writer *w, const char *key, int64_t v);
 void ofs_json_put_bool(struct ofs_json_writer *w, const char *key, bool v);
-/* null where v is not finite. */
+/* v is written as null when it is not finite. */
 void ofs_json_put_real(struct ofs_json_writer *w, const char *key, double v);
-/* "OFS603"; null for 0. */
+/* "OFS603"; 0 is written as null. */
 void ofs_json_put_code(struct ofs_json_writer *w, const char *key, int number);
-/* What is JSON already. */
+/* json is JSON already. */
 void ofs_json_put_raw(struct ofs_json_writer *w, const char *key,
     const char *json);
 void ofs_json_put_numbers(struct ofs_json_writer *w, const char *key,
     const uint64_t *v, size_t n);
 
-/* A string with its quotes, by itself. */
+/* A string with its quotes, without a writer. */
 void ofs_json_quote(struct ofs_buf *b, const void *s, size_t n);
 
 #endif

@@ -43,8 +43,8 @@ void ofs_map_fini(struct ofs_map *map)
 	*map = (struct ofs_map){ 0 };
 }
 
-/* The slot where a key would be alone: the leading bits of its hash, which are
- * all there is of it, so that growing needs no key. */
+/* The first slot to try for a key: the leading bits of its hash. Slots store
+ * the hash, so that the map grows without the keys. */
 static uint64_t home(const struct ofs_map *map, uint32_t hash)
 {
 	return ((uint64_t)hash << map->bits) >> 32;

@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST 8 /* items of an array that was empty */
+#define FIRST 8 /* capacity of a new array */
 
 int ofs_no_memory(struct optimfs_error *err)
 {
 	return optimfs_fail(err, ENOMEM, "OFS443 out of memory");
 }
 
-/* array points to a pointer to items of any type, which is why it is copied
- * rather than cast. */
+/* array points to a pointer of any type, so the pointer is copied rather than
+ * cast. */
 static int reserve(void *array, size_t item, uint64_t n, size_t *cap,
     uint64_t max, struct optimfs_error *err)
 {

@@ -11,13 +11,13 @@
 /* Fail with ENOMEM (OFS443); -1. */
 int ofs_no_memory(struct optimfs_error *err);
 
-/* Room for one more item in array v, which has n items and room for cap. v and
- * cap are assigned to; cap is a size_t or a uint32_t. Arrays grow by half at
- * least, so that adding items one by one costs linear time. 0, or -1 with
- * ENOMEM, which leaves v and cap as they were. */
+/* Make room for one more item in array v, which has n items and room for cap.
+ * Assigns to v and cap; cap is a size_t or a uint32_t. Capacity grows by at
+ * least half, so that appending one by one takes linear time. 0, or -1 with
+ * ENOMEM; v and cap then stay as they were. */
 #define ofs_grow(v, n, cap, err) \
  ((n) < (cap) ? 0 : ofs_reserve(v, (uint64_t)(n) + 1, cap, err))
-/* The same for n items in all. */
+/* Make room for n items in all. */
 #define ofs_reserve(v, n, cap, err)  \
  _Generic((cap), uint32_t            \
 	  : ofs_reserve_u32, default \

@@ -24,8 +24,8 @@ static unsigned min(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-/* How many edits make b of a; limit when they are that many or more. Three
- * rows of the usual table: a swap of neighbours looks two rows back. */
+/* The edit distance of a and b; limit when it is at least that. Three rows of
+ * the usual table, because a swap looks two rows back. */
 static unsigned distance(const char *a, size_t n, const char *b, size_t m,
     unsigned limit)
 {

@@ -17,7 +17,7 @@ void ofs_ranges_fini(struct ofs_ranges *r)
 	*r = (struct ofs_ranges){ 0 };
 }
 
-/* v[lo .. hi) makes way for the n ranges of with; there is room. */
+/* Replace v[lo .. hi) by the n ranges of with; there is room. */
 static void replace(struct ofs_ranges *r, size_t lo, size_t hi,
     const struct ofs_range *with, size_t n)
 {
@@ -36,7 +36,7 @@ static int compare_end(const void *key, const void *item)
 
 size_t ofs_ranges_find(const struct ofs_ranges *r, uint64_t off)
 {
-	/* most writes follow what was written last */
+	/* most writes append */
 	if (r->n > 0 && r->v[r->n - 1].off <= off)
 		return r->v[r->n - 1].end > off ? r->n - 1 : r->n;
 	return ofs_lower_bound(&off, r->v, r->n, sizeof(*r->v), compare_end);
@@ -52,7 +52,7 @@ int ofs_ranges_add(struct ofs_ranges *r, uint64_t off, uint64_t end,
 		return 0;
 	if (ofs_grow(r->v, r->n, r->cap, err) == -1)
 		return -1;
-	/* neighbours that only touch are joined, too */
+	/* join adjacent ranges, too */
 	lo = ofs_ranges_find(r, off == 0 ? 0 : off - 1);
 	for (hi = lo; hi < r->n && r->v[hi].off <= end; hi++) {
 		if (r->v[hi].off < all.off)

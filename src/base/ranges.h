@@ -14,34 +14,35 @@ struct ofs_range {
 	uint64_t off, end;
 };
 
-/* Sorted; not empty, disjoint, and never touching each other. Zero-initialise.
- * Nothing here locks. */
+/* Sorted, not empty, disjoint, and not adjacent. Zero-initialise. Not
+ * thread-safe. */
 struct ofs_ranges {
 	struct ofs_range *v;
 	size_t n, cap;
 };
 
 void ofs_ranges_fini(struct ofs_ranges *r);
-/* Add [off, end), which may overlap what is there. ENOMEM; then nothing has
- * changed. Bytes that follow the last range cost nothing, others the moving of
- * the ranges behind them. */
+/* Add [off, end), which may overlap the set. On ENOMEM nothing has changed.
+ * Appending behind the last range takes constant time; elsewhere the ranges
+ * behind are moved. */
 int ofs_ranges_add(struct ofs_ranges *r, uint64_t off, uint64_t end,
     struct optimfs_error *err);
-/* Take [off, end) out. ENOMEM, as above: a hole makes two ranges of one. */
+/* Remove [off, end). ENOMEM as above, because a hole splits a range. */
 int ofs_ranges_remove(struct ofs_ranges *r, uint64_t off, uint64_t end,
     struct optimfs_error *err);
-/* Nothing from off on is left. */
+/* Remove all bytes from off on. */
 void ofs_ranges_cut(struct ofs_ranges *r, uint64_t off);
 int ofs_ranges_copy(struct ofs_ranges *to, const struct ofs_ranges *from,
     struct optimfs_error *err);
 
-/* The index of the first range that ends behind off; n when there is none. */
+/* The index of the first range that ends after off; n when there is no such
+ * range. */
 size_t ofs_ranges_find(const struct ofs_ranges *r, uint64_t off);
-/* Is all of [off, end) in the set, or any of it? The empty range is in every
- * set, and meets none. */
+/* Is all of [off, end) in the set; is any of it? An empty range is covered by
+ * every set and meets no set. */
 bool ofs_ranges_cover(const struct ofs_ranges *r, uint64_t off, uint64_t end);
 bool ofs_ranges_meet(const struct ofs_ranges *r, uint64_t off, uint64_t end);
-/* How many bytes there are. */
+/* The number of bytes in the set. */
 uint64_t ofs_ranges_total(const struct ofs_ranges *r);
 
 #endif

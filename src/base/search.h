@@ -6,9 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Compares a key with an item, as for bsearch(3). Everything here is inline, so
- * that the compiler puts the comparison into the loop. items may be NULL when
- * there are none. */
+/* Compare a key with an item, as for bsearch(3). All functions are inline, so
+ * that the compiler inlines the comparison. items may be NULL when n is 0. */
 typedef int ofs_search_fn(const void *key, const void *item);
 
 static inline size_t ofs_bisect(const void *key, const void *items, size_t n,
@@ -28,21 +27,23 @@ static inline size_t ofs_bisect(const void *key, const void *items, size_t n,
 	return lo;
 }
 
-/* The index of the first item that is not before key; n if all are. */
+/* The index of the first item that is not before key; n when all are before
+ * it. */
 static inline size_t ofs_lower_bound(const void *key, const void *items,
     size_t n, size_t size, ofs_search_fn *compare)
 {
 	return ofs_bisect(key, items, n, size, compare, false);
 }
 
-/* The index of the first item that is behind key; n if none is. */
+/* The index of the first item that is after key; n when there is no such
+ * item. */
 static inline size_t ofs_upper_bound(const void *key, const void *items,
     size_t n, size_t size, ofs_search_fn *compare)
 {
 	return ofs_bisect(key, items, n, size, compare, true);
 }
 
-/* The first item that equals key; NULL. */
+/* The first item that equals key, or NULL. */
 static inline void *ofs_search(const void *key, const void *items, size_t n,
     size_t size, ofs_search_fn *compare)
 {

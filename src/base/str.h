@@ -45,7 +45,7 @@ static inline bool ofs_str_ends(struct ofs_str s, const char *word)
 	return s.len >= n && memcmp(s.p + s.len - n, word, n) == 0;
 }
 
-/* Bytewise, then by length. */
+/* Compares bytes, then lengths. */
 static inline int ofs_str_compare(struct ofs_str a, struct ofs_str b)
 {
 	uint32_t n = a.len < b.len ? a.len : b.len;
@@ -54,8 +54,8 @@ static inline int ofs_str_compare(struct ofs_str a, struct ofs_str b)
 	return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
 }
 
-/* Cut the decimal number that *s begins with. false, and nothing is cut: there
- * is none, or it is too large. */
+/* Remove the decimal number at the start of *s. false, with *s unchanged, when
+ * there is none or it overflows. */
 static inline bool ofs_str_take_number(struct ofs_str *s, uint64_t *v)
 {
 	uint64_t number = 0;
@@ -72,7 +72,7 @@ static inline bool ofs_str_take_number(struct ofs_str *s, uint64_t *v)
 	return true;
 }
 
-/* Is it decimal digits, and nothing else? */
+/* Is s a non-empty string of decimal digits? */
 static inline bool ofs_str_all_digits(struct ofs_str s)
 {
 	for (uint32_t i = 0; i < s.len; i++)
@@ -81,7 +81,7 @@ static inline bool ofs_str_all_digits(struct ofs_str s)
 	return s.len > 0;
 }
 
-/* At most nine digits, and nothing else. */
+/* Parse a string of one to nine digits; false for any other. */
 static inline bool ofs_str_digits(struct ofs_str s, uint32_t *v)
 {
 	uint64_t number;
@@ -92,7 +92,7 @@ static inline bool ofs_str_digits(struct ofs_str s, uint32_t *v)
 	return true;
 }
 
-/* The same for the one spelling that a number has: no leading zeros. */
+/* As above, but without leading zeros, so that a number has one spelling. */
 static inline bool ofs_str_number(struct ofs_str s, uint32_t *v)
 {
 	return (s.len <= 1 || s.p[0] != '0') && ofs_str_digits(s, v);

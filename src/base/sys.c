@@ -14,7 +14,7 @@
 
 ofs_sys_fault_fn *ofs_sys_fault;
 
-/* Does a test want this call to fail? */
+/* Does a test make this call fail? */
 static bool fails(const char *call)
 {
 	int code = ofs_sys_fault == NULL ? 0 : ofs_sys_fault(call);

@@ -7,17 +7,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A commit changes the disk through these alone: each is the system call of
- * its name, retried where a signal interrupted it. A test sets ofs_sys_fault,
- * which is asked before each call: it gives 0, or the errno value to fail
- * with; or it never comes back. */
+/* A commit changes the disk through these calls only. Each is the system call
+ * of its name, repeated when a signal interrupts it. A test sets ofs_sys_fault,
+ * which is called before each: it returns 0 or the errno value to fail with, or
+ * does not return. */
 typedef int ofs_sys_fault_fn(const char *call);
 extern ofs_sys_fault_fn *ofs_sys_fault;
 
 int ofs_sys_create(int dir, const char *path, mode_t mode); /* O_EXCL, rw */
 ssize_t ofs_sys_pwrite(int fd, const void *buf, size_t n, uint64_t off);
 int ofs_sys_truncate(int fd, uint64_t size);
-/* How many bytes were copied; 0 at the end of in. */
+/* The number of bytes copied; 0 at the end of in. */
 ssize_t ofs_sys_copy(int in, uint64_t in_off, int out, uint64_t out_off,
     size_t n);
 int ofs_sys_clone(int in, int out); /* FICLONE */

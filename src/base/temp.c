@@ -13,7 +13,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* Names that somebody else has, until one is given up. */
+/* Attempts to find a name that is not in use. */
 #define TRIES 100
 
 static int open_named(int at, const char *path)
@@ -44,8 +44,7 @@ int ofs_temp_open(int at, const char *path)
 {
 	int fd = openat(at, path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
-	/* a kernel or file system that does not know the flag says one of
-	 * these */
+	/* reported by kernels and file systems that do not know the flag */
 	if (fd != -1 ||
 	    (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
 		return fd;

@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-/* Arrays are indexed by 32 bits; this is the index of nothing. */
+/* Arrays have 32-bit indexes; this is the index of no item. */
 #define OFS_NONE UINT32_MAX
 
-/* No tensor has more dimensions. */
+/* The most dimensions that a tensor has. */
 #define OFS_MAX_DIMS 64
 
 /* A borrowed string of bytes; it may hold NULs. */

@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Length in bytes, 1 to 4, of the character at p, of which n bytes may be
- * read; 0 when it is not valid UTF-8 (RFC 3629: no overlong forms, no
- * surrogates, nothing above U+10FFFF) or n is 0. */
+/* The length in bytes, 1 to 4, of the character at p, where n bytes are
+ * readable. 0 when n is 0 or the bytes are not valid UTF-8 (RFC 3629: no
+ * overlong forms, no surrogates, nothing above U+10FFFF). */
 size_t ofs_utf8_length(const uint8_t *p, size_t n);
 
 #endif
