@@ -5,14 +5,27 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "tools/command.h"
+
+/* One reason, of which many tensors and values have the same finding: a file
+ * that is lost, or an option that is not given. */
+struct reason {
+	bool error;
+	char *text, *path; /* of the first, "" of the checkpoint as a whole */
+	uint64_t n;        /* tensors and values */
+};
 
 struct report {
 	bool json;
-	uint64_t warnings;
+	uint64_t errors, warnings; /* told */
+	bool unread;               /* something, but not for damage */
+	struct reason *reason;
+	size_t nreasons, cap;
 	struct ofs_command *c;
 };
 
@@ -30,29 +43,117 @@ static void json(const struct optimfs_finding *f)
 	ofs_json_print(&w);
 }
 
-static void text(const struct optimfs_finding *f)
+static void text(struct report *r, bool error, const char *path,
+    const char *words, uint64_t n)
 {
 	struct ofs_buf b = { 0 };
 
-	ofs_buf_plain(&b, f->path, strlen(f->path));
+	r->errors += error;
+	r->warnings += !error;
+	ofs_buf_plain(&b, path, strlen(path));
 	if (b.len > 0)
 		ofs_buf_puts(&b, ": ");
-	ofs_buf_plain(&b, f->text, strlen(f->text));
-	printf("%s: %.*s\n", f->error ? "error" : "warning", (int)b.len,
+	ofs_buf_plain(&b, words, strlen(words));
+	if (n > 0)
+		ofs_buf_printf(&b, " (%" PRIu64 " %s)", n,
+		    n == 1 ? "tensor or value" : "tensors and values");
+	printf("%s: %.*s\n", error ? "error" : "warning", (int)b.len,
 	    (const char *)b.data);
 	ofs_buf_fini(&b);
+}
+
+/* Of what many findings may have one reason; json has each of them. */
+static bool is_shared(const struct optimfs_finding *f)
+{
+	static const int number[] = {
+		140, /* a file that is missing */
+		166, /* units unknown */
+		603, /* a file that is short */
+		604, /* the same, and nothing is left of this tensor */
+	};
+
+	for (size_t i = 0; i < sizeof(number) / sizeof(*number); i++)
+		if (f->number == number[i])
+			return true;
+	return false;
+}
+
+/* What is said of a file goes on where that of its tensors ends; a short file
+ * has two codes for them. */
+static bool is_of(const struct reason *r, const struct optimfs_finding *f)
+{
+	const char *size = strstr(f->text, " bytes");
+	size_t n = size == NULL ? strlen(f->text)
+				: (size_t)(size - f->text) + strlen(" bytes");
+	size_t from = strlen("OFS603 ");
+
+	return r->error == f->error && strlen(r->text) >= n &&
+	    memcmp(r->text + from, f->text + from, n - from) == 0 &&
+	    strchr(":,", r->text[n]) != NULL; /* the end, too */
+}
+
+/* Kept until the end, with how many there are. */
+static void share(struct report *r, const struct optimfs_finding *f)
+{
+	struct reason *s = r->reason, *end = s + r->nreasons;
+
+	while (s < end && !is_of(s, f))
+		s++;
+	if (s == end) {
+		struct reason new = { .error = f->error,
+			.text = strdup(f->text),
+			.path = strdup(f->path) };
+
+		if (new.text == NULL || new.path == NULL ||
+		    ofs_grow(r->reason, r->nreasons, r->cap, NULL) == -1) {
+			free(new.text);
+			free(new.path);
+			text(r, f->error, f->path, f->text, 0);
+			return;
+		}
+		s = &r->reason[r->nreasons++];
+		*s = new;
+	}
+	s->n += f->path[0] != '\0';
+}
+
+static void tell_shared(struct report *r)
+{
+	for (size_t i = 0; i < r->nreasons; i++) {
+		struct reason *s = &r->reason[i];
+
+		if (s->n == 1 && s->path[0] != '\0')
+			text(r, s->error, s->path, s->text, 0);
+		else
+			text(r, s->error, "", s->text, s->n);
+		free(s->text);
+		free(s->path);
+	}
+	free(r->reason);
 }
 
 static void finding(void *ctx, const struct optimfs_finding *f)
 {
 	struct report *r = ctx;
 
-	r->warnings += !f->error;
+	r->unread |= f->code == EOPNOTSUPP;
+	if (!r->json && is_shared(f)) {
+		share(r, f);
+		return;
+	}
 	ofs_progress_break(&r->c->progress);
 	if (r->json)
 		json(f);
 	else
-		text(f);
+		text(r, f->error, f->path, f->text, 0);
+}
+
+static const char *verdict(const struct report *r)
+{
+	if (r->errors > 0)
+		return "damaged";
+	return r->unread ? "no damage found, but not all of it can be read"
+			 : "clean";
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
@@ -77,6 +178,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	ret = optimfs_fsck(c.fs, c.flags & OFS_DATA, finding, &r, &problems,
 	    &err);
 	ofs_command_end(&c, ret == 0);
+	tell_shared(&r);
 	if (ret == -1) {
 		status = ofs_command_fail(&c, &err);
 	} else {
@@ -84,8 +186,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		if (!r.json && ofs_job_is_first(&c.job))
 			printf("%s: %s, %" PRIu64 " error%s, %" PRIu64
 			       " warning%s\n",
-			    c.checkpoint, problems > 0 ? "damaged" : "clean",
-			    problems, problems == 1 ? "" : "s", r.warnings,
+			    c.checkpoint, verdict(&r), r.errors,
+			    r.errors == 1 ? "" : "s", r.warnings,
 			    r.warnings == 1 ? "" : "s");
 		ofs_command_tell(&c);
 	}

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -172,10 +173,39 @@ bool ofs_summary_is_remark(const struct ofs_note *n)
 	return n->kind == OFS_NOTE_MISSING && !ofs_note_is_loss(n);
 }
 
-static void count_files(struct ofs_summary *s)
+static void count_short(struct ofs_summary *s, const struct ofs_extent *at,
+    uint8_t *seen)
+{
+	const struct ofs_object *o = &s->snap->cat->objects[at->object];
+
+	if (seen[at->object] || o->missing || o->refused ||
+	    !ofs_check_lost(s->snap, at, NULL))
+		return;
+	seen[at->object] = true;
+	s->short_files++;
+}
+
+static int count_short_files(struct ofs_summary *s, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = s->snap->cat;
+	uint8_t *seen = calloc((size_t)cat->nobjects + 1, 1);
+
+	if (seen == NULL)
+		return ofs_no_memory(err);
+	for (uint32_t i = 0; i < cat->nshards; i++)
+		count_short(s, &cat->shards[i].at, seen);
+	for (uint32_t i = 0; i < cat->nitems; i++)
+		count_short(s, &cat->items[i].at, seen);
+	free(seen);
+	return 0;
+}
+
+static int count_files(struct ofs_summary *s, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = s->snap->cat;
 
+	if (count_short_files(s, err) == -1)
+		return -1;
 	s->files = cat->nobjects;
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
 		s->missing_files += cat->objects[i].missing;
@@ -188,8 +218,10 @@ static void count_files(struct ofs_summary *s)
 		s->missing += cat->notes[i].kind == OFS_NOTE_MISSING;
 		s->remarks += ofs_summary_is_remark(&cat->notes[i]);
 	}
-	s->is_lossy = s->missing_files > 0 || s->missing > s->remarks;
+	s->is_lossy = s->missing_files > 0 || s->missing > s->remarks ||
+	    s->short_files > 0;
 	s->ranks = s->snap->nspaces - OFS_SPACE_RANK;
+	return 0;
 }
 
 /* Optimizers. */
@@ -460,7 +492,7 @@ static void refuse_views(struct ofs_summary *s)
 
 uint64_t ofs_summary_problems(const struct ofs_summary *s)
 {
-	return s->damaged + s->gone + s->missing_files;
+	return s->damaged + s->gone + s->missing_files + s->short_files;
 }
 
 int ofs_summary_make(struct ofs_summary *s, struct ofs_snapshot *snap,
@@ -471,7 +503,8 @@ int ofs_summary_make(struct ofs_summary *s, struct ofs_snapshot *snap,
 	if (below >= snap->tree.n)
 		return optimfs_fail(err, EINVAL,
 		    "only directories of the tree have a summary");
-	count_files(s);
+	if (count_files(s, err) == -1)
+		return -1;
 	count_all(s);
 	if (below != 0)
 		return 0;
@@ -482,13 +515,15 @@ int ofs_summary_make(struct ofs_summary *s, struct ofs_snapshot *snap,
 
 /* Only what is damaged, from the index alone: a mount asks each time, and has to
  * read nothing. */
-static void count_damage(struct ofs_summary *s)
+static int count_damage(struct ofs_summary *s, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = s->snap->cat;
 
-	count_files(s);
+	if (count_files(s, err) == -1)
+		return -1;
 	for (uint32_t i = 0; i < cat->nentries; i++)
 		count_health(s, &cat->entries[i]);
+	return 0;
 }
 
 static int directory(struct optimfs *fs, const struct optimfs_attr *attr,
@@ -506,7 +541,7 @@ static int directory(struct optimfs *fs, const struct optimfs_attr *attr,
 	s.snap = snap = ofs_enter(fs);
 	ret = ofs_node_at(snap, attr->node, &at, err);
 	if (ret == 0 && form == OPTIMFS_SUMMARY_PROBLEMS)
-		count_damage(&s);
+		ret = count_damage(&s, err);
 	else if (ret == 0)
 		ret = ofs_summary_make(&s, snap,
 		    at.space == OFS_SPACE_TREE ? at.index : OFS_NONE, err);

@@ -50,7 +50,7 @@ struct ofs_summary {
 	 * or short. */
 	uint64_t damaged, unread, gone;
 
-	uint64_t files, missing_files, file_bytes;
+	uint64_t files, missing_files, short_files, file_bytes;
 	bool is_lossy; /* files are missing or short */
 	uint64_t missing, remarks, warnings, errors; /* notes */
 	uint32_t ranks;                              /* that hold something */

@@ -307,10 +307,14 @@ static void put_health(const struct ofs_summary *s, struct ofs_buf *out)
 	label(out, "missing");
 	if (s->missing_files > 0)
 		put_count(out, s->missing_files, "file");
-	else if (s->is_lossy)
-		ofs_buf_puts(out, "ends of files");
-	else
-		ofs_buf_puts(out, "nothing");
+	if (s->missing_files > 0 && s->short_files > 0)
+		ofs_buf_puts(out, " and ");
+	if (s->short_files > 0) {
+		ofs_buf_puts(out, "the end of ");
+		put_count(out, s->short_files, "file");
+	} else if (s->missing_files == 0) {
+		ofs_buf_puts(out, s->is_lossy ? "state" : "nothing");
+	}
 	if (s->gone > 0)
 		ofs_buf_printf(out,
 		    ": of %" PRIu64 " tensors and values a part or all; fsck "
@@ -459,6 +463,31 @@ void ofs_summary_text(const struct ofs_summary *s, struct ofs_buf *out)
 	put_views(s, out);
 }
 
+/* What is damaged, and where to read more. */
+static void put_problems(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	const struct {
+		uint64_t n;
+		const char *what;
+	} part[] = {
+		{ s->missing_files, "missing file" },
+		{ s->short_files, "short file" },
+		{ s->gone + s->damaged, "unreadable tensor" },
+	};
+	const char *between = "";
+
+	for (size_t i = 0; i < sizeof(part) / sizeof(*part); i++) {
+		if (part[i].n == 0)
+			continue;
+		ofs_buf_puts(out, between);
+		put_count(out, part[i].n, part[i].what);
+		between = ", ";
+	}
+	ofs_buf_puts(out, "; optimfs fsck ");
+	put_plain(out, s->snap->fs->source);
+	ofs_buf_puts(out, " says which");
+}
+
 void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	const struct ofs_catalog *cat = s->snap->cat;
@@ -488,12 +517,14 @@ void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out)
 	put_bytes(out, s->all.bytes);
 	ofs_buf_puts(out, "; ");
 	put_count(out, problems, "problem");
+	if (problems > 0) {
+		ofs_buf_puts(out, ": ");
+		put_problems(s, out);
+	}
 }
 
 void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out)
 {
-	const char *between = "";
-
 	if (ofs_summary_problems(s) == 0 && s->unread > 0) {
 		ofs_buf_printf(out,
 		    "%" PRIu64 " of the tensors and values cannot be read by "
@@ -505,15 +536,5 @@ void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out)
 	if (ofs_summary_problems(s) == 0)
 		return;
 	ofs_buf_puts(out, "the checkpoint is damaged: ");
-	if (s->missing_files > 0) {
-		put_count(out, s->missing_files, "missing file");
-		between = ", ";
-	}
-	if (s->gone + s->damaged > 0) {
-		ofs_buf_puts(out, between);
-		put_count(out, s->gone + s->damaged, "unreadable tensor");
-	}
-	ofs_buf_puts(out, "; optimfs fsck ");
-	put_plain(out, s->snap->fs->source);
-	ofs_buf_puts(out, " says which");
+	put_problems(s, out);
 }

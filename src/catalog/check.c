@@ -182,8 +182,9 @@ static int check_reach(struct check *c)
 	if (lost < t->nshards || lost == 0)
 		return 0;
 	return CONDEMN(c, EUCLEAN,
-	    "OFS604 %.200s: offset %" PRIu64 " in a file of %" PRIu64 " bytes",
-	    c->cat->objects[s->at.object].path, s->at.off,
+	    "OFS604 %.200s has %" PRIu64
+	    " bytes: all of this lies past its end",
+	    c->cat->objects[s->at.object].path,
 	    c->cat->objects[s->at.object].size);
 }
 
@@ -430,6 +431,51 @@ static int check_items(struct check *c)
 	return 0;
 }
 
+static void reach(uint64_t *end, const struct ofs_extent *at)
+{
+	uint64_t to;
+
+	/* one that overflows is an index's mistake */
+	if (ofs_add_u64(at->off, at->len, &to) && to <= INT64_MAX &&
+	    end[at->object] < to)
+		end[at->object] = to;
+}
+
+static int note_short(struct check *c, const uint64_t *end)
+{
+	for (uint32_t i = 0; i < c->cat->nobjects; i++) {
+		const struct ofs_object *o = &c->cat->objects[i];
+
+		if (!o->missing && !o->refused && o->size < end[i] &&
+		    ofs_catalog_note(c->cat, OFS_NOTE_MISSING, EIO,
+			"OFS603 %.300s has %" PRIu64
+			" bytes, its items end at %" PRIu64
+			": what lies past its end reads as EIO",
+			o->path, o->size, end[i]) == OFS_NONE)
+			return ofs_no_memory(c->err);
+	}
+	return 0;
+}
+
+static int check_files(struct check *c)
+{
+	const struct ofs_catalog *cat = c->cat;
+	uint64_t *end = calloc((size_t)cat->nobjects + 1, sizeof(*end));
+	int ret;
+
+	if (end == NULL)
+		return ofs_no_memory(c->err);
+	for (uint32_t i = 0; i < cat->nshards; i++)
+		reach(end, &cat->shards[i].at);
+	for (uint32_t i = 0; i < cat->nreplicas; i++)
+		reach(end, &cat->replicas[i].at);
+	for (uint32_t i = 0; i < cat->nitems; i++)
+		reach(end, &cat->items[i].at);
+	ret = note_short(c, end);
+	free(end);
+	return ret;
+}
+
 int ofs_catalog_check(struct ofs_catalog *cat, struct optimfs_error *err)
 {
 	struct check c = { .cat = cat, .work = OFS_TILE_WORK, .err = err };
@@ -442,6 +488,8 @@ int ofs_catalog_check(struct ofs_catalog *cat, struct optimfs_error *err)
 	}
 	if (ret == 0)
 		ret = check_items(&c);
+	if (ret == 0)
+		ret = check_files(&c);
 	if (ret == 0)
 		ret = note_replicas(&c);
 	free(c.entry);

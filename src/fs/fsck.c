@@ -62,10 +62,8 @@ bool ofs_check_lost(const struct ofs_snapshot *snap,
 	}
 	if (at->off <= o->size && at->len <= o->size - at->off)
 		return false;
-	optimfs_fail(why, EIO,
-	    "OFS603 %.300s has %" PRIu64 " bytes, needs %" PRIu64
-	    " at %" PRIu64,
-	    o->path, o->size, at->len, at->off);
+	optimfs_fail(why, EIO, "OFS603 %.300s has %" PRIu64 " bytes", o->path,
+	    o->size);
 	return true;
 }
 
@@ -122,15 +120,16 @@ static int check_entry(struct ofs_check *c, uint32_t index, bool data,
 	struct ofs_at at = { OFS_SPACE_TREE, index };
 	const struct ofs_entry *e = ofs_at_entry(c->snap, at);
 	struct optimfs_error why;
-	bool sound, ours;
+	bool sound, ours, unread;
 
 	if (e == NULL)
 		return 0;
 	ofs_at_path(c->snap, at, c->path, sizeof(c->path));
 	ours = ofs_check_turn(c, OFS_NONE);
 	sound = ofs_entry_sound(c->snap, e, &why) == 0;
+	unread = !sound && why.code == EOPNOTSUPP; /* which is no damage */
 	if (ours && !sound)
-		ofs_check_found(c, true, c->path, why.code, why.text);
+		ofs_check_found(c, !unread, c->path, why.code, why.text);
 	else if (ours &&
 	    (ofs_entry_lost(c->snap, e, &why) ||
 		(!data && entry_closed(c, e, &why))))

@@ -54,7 +54,7 @@ static void readme_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 	    "    rank/<r>/...   what one rank holds\n"
 	    "    stat/...       what the elements of each tensor are like\n"
 	    "    missing        state that is absent\n"
-	    "    warnings       what was repaired, ignored or found damaged\n"
+	    "    warnings       what was repaired, ignored, found damaged or lost\n"
 	    "    errors         reads that failed, and why\n"
 	    "    globals        every global that a pickle names\n"
 	    "    stats          counters\n"

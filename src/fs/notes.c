@@ -34,7 +34,8 @@ static void warnings_put(struct ofs_snapshot *snap, uint32_t at,
 	if (at >= snap->cat->nnotes)
 		return;
 	note = &snap->cat->notes[at];
-	if (note->kind == OFS_NOTE_WARNING || note->kind == OFS_NOTE_ERROR)
+	if (note->kind == OFS_NOTE_WARNING || note->kind == OFS_NOTE_ERROR ||
+	    ofs_note_is_loss(note))
 		put_record(note, out);
 }
 

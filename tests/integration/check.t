@@ -49,7 +49,7 @@ done
 flat=$data/pytorch/fsdp1_local_flat_fullshard_w3/ckpt
 status "moments that nobody can read without units" 1 "$OPTIMFS" check "$flat"
 like "are named" "$(cat "$scratch/out")" \
-    'optim/state/0/exp_avg: OFS216 this and 7 more were not checked: OFS166 each rank has *-o units=FILE*'
+    'optim/state/0/exp_avg: OFS216 this and 7 more were not checked: OFS166 units unknown: -o units=FILE*'
 status "as JSON" 1 "$OPTIMFS" check --json "$flat"
 like "too" "$(cat "$scratch/out")" '*"code": "OFS216", "path": "optim/state/0/exp_avg"*'
 if command -v script >/dev/null; then

@@ -114,12 +114,27 @@ size=$(stat -c %s hurt/__1_0.distcp)
 truncate -s $((size / 2)) hurt/__1_0.distcp
 does 1 "fsck of a shard cut short" fsck hurt
 says out '__1_0.distcp' "names the file"
-says out 'damaged, (1 error|[2-9] errors|[1-9][0-9]+ errors), ' "counts, in the right number"
+says out '^error: OFS603 .*__1_0.distcp has .* \([1-9][0-9]* tensors and values\)$' \
+    "counts what lies past its end"
+says out 'damaged, 1 error, 0 warnings' "which is one finding"
+does 0 "what is wrong" cat hurt .optimfs/warnings
+says out '^OFS603 .*__1_0.distcp has ' "has it, too"
+does 1 "fsck --json of it" fsck --json hurt
+[ "$(grep -c OFS603 out)" -gt 10 ]
+ok $? "names each tensor"
 cp "$ck/__1_0.distcp" hurt/
 printf '\377' | dd of=hurt/__1_0.distcp bs=1 seek=$((size - 3000)) conv=notrunc 2>/dev/null
 does 1 "fsck --data of a flipped byte" fsck --data hurt
 rm hurt/__1_0.distcp
 does 1 "fsck without a shard" fsck hurt
+[ "$(grep -c OFS140 out)" = 1 ]
+ok $? "has one line for it"
+says out '^error: OFS140 .* \([1-9][0-9]* tensors and values\)$' "with a count"
+does 0 "rank files without units" fsck \
+    "$TOP_SRCDIR/tests/data/pytorch/fsdp1_local_flat_fullshard_w3/ckpt"
+says out '^warning: OFS166 units unknown: -o units=.* \(8 tensors and values\)$' \
+    "says what to give"
+says out 'no damage found, .* 0 errors, 1 warning$' "are not damaged"
 does 0 "what the others hold still lists" ls hurt model
 does 3 "cp -r of a checkpoint without a shard" cp -r hurt / rest
 [ "$(grep -c OFS140 err)" -gt 1 ] && [ -s rest/optim/param_groups/0/lr ]

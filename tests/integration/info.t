@@ -50,7 +50,7 @@ has "promises nothing" '^reshard to +nothing$'
 cp "$ck/__1_0.distcp" "$scratch/hurt/"
 truncate -s 100000 "$scratch/hurt/__2_0.distcp"
 ok "info of a file that was cut" "$OPTIMFS" info "$scratch/hurt"
-has "says so" '^missing +ends of files: of [0-9]+ tensors and values '
+has "says so" '^missing +the end of 1 file: of [0-9]+ tensors and values '
 has "and promises nothing" '^  not dcp@N, .*: OFS140 files are missing or short'
 cp "$ck/__2_0.distcp" "$scratch/hurt/" && rm "$scratch/hurt/__1_0.distcp"
 ok "info of what needs an option" \
@@ -174,7 +174,15 @@ ok "umount" "$OPTIMFS" umount "$mnt"
 
 ok "a damaged checkpoint mounts" "$OPTIMFS" mount "$scratch/hurt" "$mnt"
 like "and says so" "$(cat "$scratch/err")" \
-    '*hurt: the checkpoint is damaged: 1 missing file*'
+    '*hurt: the checkpoint is damaged: 1 missing file, * unreadable tensors; optimfs fsck * says which'
+ok "umount" "$OPTIMFS" umount "$mnt"
+cp -r "$ck" "$scratch/cut" && chmod -R u+w "$scratch/cut"
+truncate -s 100000 "$scratch/cut/__1_0.distcp"
+ok "one with a file that was cut" "$OPTIMFS" mount "$scratch/cut" "$mnt"
+like "says that, too" "$(cat "$scratch/err")" \
+    '*cut: the checkpoint is damaged: 1 short file, * unreadable tensors; optimfs fsck * says which'
+like "so do its warnings" "$(cat "$mnt/.optimfs/warnings")" \
+    'OFS603 __1_0.distcp has 100000 bytes, *'
 ok "umount" "$OPTIMFS" umount "$mnt"
 ok "a quiet mount" "$OPTIMFS" mount -q "$scratch/hurt" "$mnt"
 is "says nothing" "$(cat "$scratch/err")" ''

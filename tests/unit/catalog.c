@@ -215,7 +215,7 @@ static const struct fault faults[] = {
 	{ "a size that is no off_t", 1, { BIG + 1 }, 1, { { 0, 4, { 0 } } },
 	    EUCLEAN, "OFS606", 0 },
 	{ "an offset behind the file", 1, { 4 }, 1, { { 101, 4, { 0, 4 } } },
-	    EUCLEAN, "OFS604 a: offset 101 in a file of 100 bytes", 0 },
+	    EUCLEAN, "OFS604 a has 100 bytes: all of this lies past its end", 0 },
 	{ "one of two offsets behind a file that was cut", 1, { 4 }, 2,
 	    { { 0, 2, { 0, 2 } }, { 101, 2, { 2, 2 } } }, 0, "", 2 },
 	{ "an item that ends behind the file", 1, { 4 }, 1,

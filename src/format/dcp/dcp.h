@@ -85,8 +85,6 @@ struct ofs_dcp {
 	struct ofs_dcp_pending *pending;
 	uint32_t npending, pending_cap;
 	uint64_t pending_bytes;
-	uint64_t *end; /* of an object: where its last item ends */
-	uint32_t end_cap;
 	bool quantized; /* said that there are such tensors */
 };
 

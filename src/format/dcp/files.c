@@ -11,7 +11,7 @@
 #include "base/search.h"
 #include "format/dcp/dcp.h"
 
-/* A file that is gone, or shorter than its items; and who wrote the rest. */
+/* A file that is gone; and who wrote the rest. */
 static int check_object(struct ofs_dcp *d, uint32_t i,
     struct optimfs_error *err)
 {
@@ -23,12 +23,6 @@ static int check_object(struct ofs_dcp *d, uint32_t i,
 		return OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
 		    "OFS140 %.300s is missing: what it held reads as EIO",
 		    o->path);
-	if (!o->refused && i < d->end_cap && o->size < d->end[i])
-		return OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
-		    "OFS603 %.300s has %" PRIu64
-		    " bytes, its items end at %" PRIu64
-		    ": what lies past its end reads as EIO",
-		    o->path, o->size, d->end[i]);
 	return 0;
 }
 

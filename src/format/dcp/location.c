@@ -89,26 +89,6 @@ static uint32_t find_object(struct ofs_dcp *d, const struct ofs_pickle *doc,
 	return d->last_object;
 }
 
-static int remember_end(struct ofs_dcp *d, const struct ofs_extent *at,
-    struct optimfs_error *err)
-{
-	uint64_t end;
-
-	/* one that overflows is the catalog's to refuse */
-	if (!ofs_add_u64(at->off, at->len, &end) || end > INT64_MAX)
-		return 0;
-	while (d->end_cap <= at->object) {
-		uint32_t from = d->end_cap;
-
-		if (ofs_grow(d->end, d->end_cap, d->end_cap, err) == -1)
-			return -1;
-		memset(d->end + from, 0, (d->end_cap - from) * sizeof(*d->end));
-	}
-	if (d->end[at->object] < end)
-		d->end[at->object] = end;
-	return 0;
-}
-
 int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,
     const struct ofs_dcp_place *place, struct ofs_extent *at,
     struct optimfs_error *why, struct optimfs_error *err)
@@ -132,7 +112,7 @@ int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,
 		return 0;
 	}
 	at->codec = (uint8_t)codec;
-	return remember_end(d, at, err);
+	return 0;
 }
 
 uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,

@@ -220,7 +220,6 @@ out:
 	free_indexes(&d);
 	free(d.blob);
 	free(d.pending);
-	free(d.end);
 	if (at == &sub)
 		ofs_dir_close(&sub);
 	return ret;

@@ -258,17 +258,13 @@ static int put_apart(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	struct optimfs_error why;
 
 	optimfs_fail(&why, EOPNOTSUPP,
-	    "OFS166 each rank has a slice of a flat parameter: -o units=FILE "
-	    "says of what; .optimfs/rank/ has the slices");
+	    "OFS166 units unknown: -o units=FILE says of which flat parameter "
+	    "each rank has a slice; .optimfs/rank/ has the slices");
 	for (uint32_t i = 0; i < o->nstates; i++)
 		if (o->state[i].tensor &&
 		    ofs_ranks_apart(o->f->set,
 			&o->f->set->group[o->state[i].group], &why, err) == -1)
 			return -1;
-	optimfs_fail_in(&why, "%s", o->f->set->file[0].rel);
-	if (ofs_catalog_note_as(o->f->set->cat, OFS_NOTE_WARNING, EOPNOTSUPP,
-		"%s", why.text) == OFS_NONE)
-		return ofs_no_memory(err);
 	return 0;
 }
 
