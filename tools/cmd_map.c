@@ -117,6 +117,22 @@ static size_t width(void)
 	    : 80;
 }
 
+static void heading(const struct map *m)
+{
+	size_t n = m->ranks.n;
+
+	if (n == 1)
+		printf("rank %d", m->ranks.rank[0]);
+	else
+		printf("ranks %d to %d", m->ranks.rank[0],
+		    m->ranks.rank[n - 1]);
+	if (m->columns == n)
+		printf(", one column per rank");
+	else
+		printf(", %zu in %zu columns", n, m->columns);
+	puts("; each line is scaled to its largest part");
+}
+
 static int map(struct map *m, struct optimfs_error *err)
 {
 	size_t room = width() / 2;
@@ -131,11 +147,7 @@ static int map(struct map *m, struct optimfs_error *err)
 	if (m->cell == NULL)
 		return ofs_no_memory(err);
 	if ((m->c->flags & OFS_JSON) == 0)
-		printf(
-		    "ranks %d to %d, %zu in %zu columns; each line to the scale of "
-		    "its greatest part\n",
-		    m->ranks.rank[0], m->ranks.rank[m->ranks.n - 1], m->ranks.n,
-		    m->columns);
+		heading(m);
 	return ofs_walk(m->c->fs, OPTIMFS_ROOT, 0, visit, m, err);
 }
 
@@ -160,6 +172,6 @@ const struct ofs_verb ofs_verb_map = {
 	.name = "map",
 	.synopsis = "[--json] [-o OPTION] CHECKPOINT",
 	.summary = "draw which rank holds how much of each tensor",
-	.options = "  --json     one JSON object a tensor\n",
+	.options = "  --json     one JSON object per tensor\n",
 	.run = run,
 };

@@ -34,10 +34,12 @@ static int make(struct ofs_command *c)
 	if ((c->flags & OFS_JSON) != 0)
 		ofs_print_made(c->operand[0], c->layout, true);
 	else
-		ofs_tool_done("%s is an empty template, %s, to be filled: "
-			      "mount it with -o rw, copy files in, unmount it; "
-			      "until then all is in .%s.optimfs beside it",
-		    c->operand[0], c->layout, last_of(c->operand[0]));
+		ofs_tool_done("%s is an empty template, %s: mount it with "
+			      "'optimfs mount -o rw %s MOUNTPOINT', copy files "
+			      "in, unmount it; until then all is in "
+			      ".%s.optimfs beside it",
+		    c->operand[0], c->layout, c->operand[0],
+		    last_of(c->operand[0]));
 	return OFS_EXIT_OK;
 }
 

@@ -161,16 +161,22 @@ static void text(const char *name, const struct view *v, uint64_t elements)
 {
 	printf("view %s\n"
 	       "ranks %zu\n"
-	       "bytes a rank: min %" PRIu64 ", median %" PRIu64 ", max %" PRIu64
-	       "\n"
-	       "empty ranks %zu\n"
-	       "files %" PRIu64 ", of %" PRIu64 " bytes\n"
-	       "beyond the elements %" PRId64 " bytes\n"
-	       "largest file %s, of %" PRIu64 " bytes\n",
+	       "bytes per rank: min %" PRIu64 ", median %" PRIu64
+	       ", max %" PRIu64 "\n"
+	       "ranks without files %zu\n"
+	       "files %" PRIu64 ", %" PRIu64 " bytes in all\n"
+	       "bytes that are not elements %" PRId64 "\n"
+	       "largest file %s, %" PRIu64 " bytes\n",
 	    name, v->nranks, v->rank[0], v->rank[v->nranks / 2],
 	    v->rank[v->nranks - 1], empty_ranks(v), v->files, v->bytes,
 	    (int64_t)(v->bytes - elements),
 	    v->largest_name == NULL ? "-" : v->largest_name, v->largest);
+}
+
+static void heading(void)
+{
+	printf("%6s %13s %13s %13s %7s %6s %7s  %s\n", "ranks", "min", "median",
+	    "max", "balance", "empty", "files", "view");
 }
 
 static void row(const char *name, const struct view *v)
@@ -186,18 +192,21 @@ static void row(const char *name, const struct view *v)
 	    empty_ranks(v), v->files, name);
 }
 
-static int one(struct ofs_command *c, const char *name, uint64_t elements,
-    struct optimfs_error *err)
+static int one(struct ofs_command *c, const char *name, bool first,
+    uint64_t elements, struct optimfs_error *err)
 {
 	struct view v;
 	int ret = view_read(c, name, &v, err);
 
 	if (ret == 0 && (c->flags & OFS_JSON) != 0)
 		json(name, &v, elements);
-	else if (ret == 0 && c->sweep != NULL)
-		row(name, &v);
-	else if (ret == 0)
+	else if (ret == 0 && c->sweep == NULL)
 		text(name, &v, elements);
+	else if (ret == 0) {
+		if (first)
+			heading();
+		row(name, &v);
+	}
 	view_fini(&v);
 	return ret;
 }
@@ -248,15 +257,12 @@ static int all(struct ofs_command *c, const struct sweep *w, uint64_t elements,
 {
 	int ret = 0;
 
-	if ((c->flags & OFS_JSON) == 0)
-		printf("%6s %13s %13s %13s %7s %6s %7s  %s\n", "ranks", "min",
-		    "median", "max", "balance", "empty", "files", "view");
 	for (unsigned long n = w->first; n <= w->last && ret == 0;
 	     n = w->step == 0 ? 2 * n : n + w->step) {
 		char *name = with_ranks(c->operand[0], n);
 
 		ret = name == NULL ? ofs_no_memory(err)
-				   : one(c, name, elements, err);
+				   : one(c, name, n == w->first, elements, err);
 		free(name);
 	}
 	return ret;
@@ -275,14 +281,17 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		return status;
 	if (c.sweep != NULL && parse_sweep(c.sweep, &sweep) == -1) {
 		status = ofs_tool_usage(verb,
-		    "--sweep %s: wants FIRST..LAST, as in 8..512", c.sweep);
+		    "--sweep %s: wants FIRST..LAST, as in 8..512, or "
+		    "FIRST..LAST+STEP",
+		    c.sweep);
 		goto out;
 	}
 	ret = ofs_walk(c.fs, OPTIMFS_ROOT, 0, add_elements, &elements, &err);
 	if (ret == 0)
-		ret = c.sweep == NULL ? one(&c, c.operand[0], elements, &err)
-				      : all(&c, &sweep, elements, &err);
-	status = ret == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
+		ret = c.sweep == NULL
+		    ? one(&c, c.operand[0], true, elements, &err)
+		    : all(&c, &sweep, elements, &err);
+	status = ret == -1 ? ofs_command_fail_layout(&c, &err) : OFS_EXIT_OK;
 out:
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);
@@ -294,8 +303,10 @@ const struct ofs_verb ofs_verb_plan = {
 		    "CHECKPOINT VIEW",
 	.summary = "how large the files of each rank would be in a layout",
 	.options =
-	    "  --sweep FIRST..LAST[+STEP]  for each number of ranks, doubled "
-	    "or with a step\n"
-	    "  --json                      one JSON object a layout\n",
+	    "  --sweep FIRST..LAST[+STEP]  one line per number of ranks: FIRST, "
+	    "twice that and\n"
+	    "                              so on up to LAST; with +STEP, FIRST, "
+	    "FIRST+STEP, ...\n"
+	    "  --json                      one JSON object per layout\n",
 	.run = run,
 };

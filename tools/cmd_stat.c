@@ -322,6 +322,20 @@ static int print_one(struct rows *rows, struct optimfs_error *err)
 	return 0;
 }
 
+static int which_value(const struct ofs_verb *verb, const char *option,
+    const char *given, const char *what)
+{
+	struct ofs_buf b = { 0 };
+	int status;
+
+	ofs_stats_names(&b);
+	ofs_buf_putc(&b, '\0');
+	status = ofs_tool_usage(verb, "%s %s: %s; values are %s", option, given,
+	    what, b.bad ? "rms, nan, ..." : (char *)b.data);
+	ofs_buf_fini(&b);
+	return status;
+}
+
 static int usage(struct rows *rows, const struct ofs_verb *verb)
 {
 	struct ofs_command *c = rows->c;
@@ -329,14 +343,10 @@ static int usage(struct rows *rows, const struct ofs_verb *verb)
 	double v;
 
 	if (c->only != NULL && parse_only(rows, c->only) == -1)
-		return ofs_tool_usage(verb,
-		    "--only %s: wants a value, < or >, and a number, as in nan>0",
-		    c->only);
+		return which_value(verb, "--only", c->only,
+		    "wants VALUE>NUMBER, as in nan>0");
 	if (c->sort != NULL && !ofs_stats_value(&none, c->sort, &v))
-		return ofs_tool_usage(verb,
-		    "--sort %s: not one of the values that stat prints "
-		    "(rms, absmax, mean, nan, ...)",
-		    c->sort);
+		return which_value(verb, "--sort", c->sort, "no such value");
 	if (c->by != NULL && strcmp(c->by, "rank") != 0)
 		return ofs_tool_usage(verb, "--by %s: there is --by rank",
 		    c->by);
@@ -412,10 +422,10 @@ const struct ofs_verb ofs_verb_stat = {
 		    "           [-j NUMBER] [-o OPTION] CHECKPOINT [PATH...]",
 	.summary = "statistics of tensors: NaN, range, norms, exponents",
 	.options =
-	    "  --sort VALUE      the greatest first: rms, nan, max, ...\n"
-	    "  --only CONDITION  those for which it holds: 'nan>0'\n"
-	    "  --by rank         each rank's part of a tensor by itself\n"
-	    "  --json            one JSON object a tensor\n"
-	    "  -j NUMBER         threads; one a processor\n",
+	    "  --sort VALUE      largest first, by a value that stat prints: rms, nan, ...\n"
+	    "  --only CONDITION  only tensors for which it holds, as in 'nan>0'\n"
+	    "  --by rank         a row for each rank's part of a tensor\n"
+	    "  --json            one JSON object per tensor\n"
+	    "  -j NUMBER         threads; default: one per processor\n",
 	.run = run,
 };

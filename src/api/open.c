@@ -152,9 +152,9 @@ static int find_template(const char *path, struct optimfs_error *err)
 	if (found != 1)
 		return found;
 	return optimfs_fail(err, EROFS,
-	    "OFS834 %s: an empty template of optimfs mkfs: mount it with -o "
-	    "rw, copy files in, unmount it",
-	    path);
+	    "OFS834 %s is an empty template of optimfs mkfs: mount it with "
+	    "'optimfs mount -o rw %s MOUNTPOINT', copy files in, unmount it",
+	    path, path);
 }
 
 struct optimfs *ofs_open_catalog(struct ofs_catalog *cat, const char *source,

@@ -13,7 +13,32 @@
 
 /* docs/formats/trainers.md */
 
-/* Why a file has no format. */
+/* Is a file called so of no use without the others of its directory? */
+static bool is_shard(const char *name)
+{
+	const struct ofs_format *f;
+
+	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
+		if (f->is_shard != NULL && f->is_shard(name))
+			return true;
+	return false;
+}
+
+/* Is dir a checkpoint as a whole? */
+static bool is_in_checkpoint(const struct ofs_dir *dir)
+{
+	const struct ofs_format *format;
+	struct ofs_names names;
+	bool yes;
+
+	if (ofs_dir_list(dir, &names, NULL) == -1)
+		return false;
+	yes = ofs_detect_dir(dir, &names, &format, NULL) == 1;
+	ofs_names_free(&names);
+	return yes;
+}
+
+/* Why a file is no checkpoint. */
 static int refuse_file(const struct ofs_dir *dir, const char *rel,
     const struct optimfs_error *why, struct optimfs_error *err)
 {
@@ -24,6 +49,16 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
 	if (ofs_dir_open_input(dir, rel, &in, NULL, err) == -1)
 		return -1;
 	ofs_input_close(&in);
+	if (is_shard(rel))
+		return optimfs_fail(err, EINVAL,
+		    "OFS677 %s is one file of a checkpoint: give its "
+		    "directory, %s",
+		    rel, dir->path);
+	if (is_in_checkpoint(dir))
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS678 %s is no checkpoint by itself; its directory is "
+		    "one: %s",
+		    rel, dir->path);
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS678 %s: not a torch.save file, a pickle, safetensors or NumPy's "
 	    "(-o type=raw shows it as bytes)",
@@ -57,7 +92,7 @@ int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
 	size_t i = 0;
 	int ret = 0;
 
-	spec.format = ofs_detect_file(dir, rel, &why);
+	spec.format = is_shard(rel) ? NULL : ofs_detect_file(dir, rel, &why);
 	if (spec.format == NULL)
 		return refuse_file(dir, rel, &why, err);
 	if (ofs_dir_list(dir, &names, &why) == -1)

@@ -162,12 +162,25 @@ static long long number_of(const char *name)
 	return i == n || n - i > 18 ? -1 : atoll(name + i);
 }
 
-/* Newest first, as far as numbers tell. */
+/* The number that s begins with; -1 when it begins otherwise. */
+static long long number_at(const char *s)
+{
+	return isdigit((unsigned char)s[0]) ? strtoll(s, NULL, 10) : -1;
+}
+
+/* Newest first, by the first number in which the names differ. */
 static int newest_first(const void *a, const void *b)
 {
 	const char *x = *(char *const *)a, *y = *(char *const *)b;
-	long long p = number_of(x), q = number_of(y);
+	long long p, q;
+	size_t i = 0;
 
+	while (x[i] != '\0' && x[i] == y[i])
+		i++;
+	while (i > 0 && isdigit((unsigned char)x[i - 1]))
+		i--;
+	p = number_at(x + i);
+	q = number_at(y + i);
 	if (p != q)
 		return p > q ? -1 : 1;
 	return strcmp(x, y);
@@ -342,11 +355,10 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
 		return -1;
 	if (unfinished == 1)
 		return optimfs_fail(err, ENOENT,
-		    "OFS680 %s: the beginning of a universal checkpoint: all "
-		    "there is is tmp/, which its end would have removed. Run "
-		    "ds_to_universal.py again, or mount the checkpoint that it "
-		    "was reading, of which optimfs makes one, too (reshard "
-		    "--to universal)",
+		    "OFS680 %s: ds_to_universal.py did not finish: there is "
+		    "only its temporary directory, tmp. Run ds_to_universal.py again, or use "
+		    "the checkpoint that it converts (optimfs reshard --to "
+		    "universal converts it, too)",
 		    dir->path);
 	for (size_t i = 0; i < names->n && i < NAME_MAX_SHOWN; i++) {
 		ofs_buf_puts(&b, i == 0 ? ": " : ", ");

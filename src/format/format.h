@@ -82,6 +82,9 @@ struct ofs_format {
 	/* Is a file called so the index of its directory, which is what who
 	 * names the file means? NULL: there are no such files. */
 	bool (*is_index)(const char *name);
+	/* Is a file called so of no use without the index of its directory?
+	 * NULL: there are no such files. */
+	bool (*is_shard)(const char *name);
 	/* Add the part of dir that is to be read after all files are. NULL:
 	 * there is none. */
 	int (*add_index)(const struct ofs_dir *dir,

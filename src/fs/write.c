@@ -141,7 +141,8 @@ static int write_any(struct optimfs_file *file, const void *buf, size_t len,
 	}
 	if (off > file->limit || len > file->limit - off)
 		return optimfs_fail(err, EFBIG,
-		    "OFS813 past the tensor's end (it has %llu bytes)",
+		    "OFS813 past the end: this file has %llu bytes, and keeps "
+		    "that size",
 		    (unsigned long long)file->limit);
 	return ofs_overlay_file_write(e, f, buf, len, off, err);
 }
@@ -208,7 +209,8 @@ int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
 	}
 	if (size > file->limit)
 		return optimfs_fail(err, EFBIG,
-		    "OFS813 past the tensor's end (it has %llu bytes)",
+		    "OFS813 past the end: this file has %llu bytes, and keeps "
+		    "that size",
 		    (unsigned long long)file->limit);
 	return ofs_overlay_file_resize(file->snap->overlay, f, size, err);
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,13 +47,30 @@ static char *resolve(const char *source)
 	return full;
 }
 
+static int no_parent(const char *source, struct optimfs_error *err)
+{
+	char *copy = strdup(source);
+	int ret = copy == NULL
+	    ? ofs_no_memory(err)
+	    : optimfs_fail(err, ENOENT,
+		  "OFS809 %s: the directory above it does not exist: make it "
+		  "first (mkdir -p %s)",
+		  source, dirname(copy));
+
+	free(copy);
+	return ret;
+}
+
 char *ofs_stage_split(const char *source, char **name,
     struct optimfs_error *err)
 {
 	char *real = resolve(source), *slash;
 
 	if (real == NULL) {
-		optimfs_fail(err, errno, "OFS809 %s: %m", source);
+		if (errno == ENOENT)
+			no_parent(source, err);
+		else
+			optimfs_fail(err, errno, "OFS809 %s: %m", source);
 		return NULL;
 	}
 	slash = strrchr(real, '/');

@@ -76,7 +76,7 @@ static bool lacks(const struct ofs_overlay *e, uint32_t index, char words[96])
 	if (f == NULL || !ofs_writethrough_present(e, index)) {
 		if (is_left_out(e, index))
 			return false;
-		strcpy(words, "not there");
+		strcpy(words, "not written yet");
 		return true;
 	}
 	pthread_rwlock_rdlock(&f->lock);

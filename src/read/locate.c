@@ -16,6 +16,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "catalog/budget.h"
+#include "catalog/tile.h"
 #include "plan/fix.h"
 
 /* An extent as an archive that can be read. */
@@ -274,6 +275,19 @@ static void add_context(const struct ofs_catalog *cat, const struct source *s,
 		    cat->objects[at->object].path, at->off);
 }
 
+/* Which elements of the tensor are lost, where they are not all. */
+static void add_box(const struct lookup *k)
+{
+	const struct ofs_catalog *cat = k->r->cat;
+	char box[200];
+
+	if (k->t->nshards == 1 || k->t->grid != k->t->shape)
+		return;
+	ofs_tile_print(cat, k->t, (uint32_t)(k->s - cat->shards), box,
+	    sizeof(box));
+	optimfs_fail_in(k->err, "elements %s", box);
+}
+
 static struct ofs_place *new_place(const struct ofs_tensor *t,
     const struct ofs_extent *at, struct optimfs_error *err)
 {
@@ -313,6 +327,7 @@ static struct ofs_place *locate(struct ofs_reader *r,
 	if (look(&k) == 0)
 		return k.place;
 	add_context(r->cat, &k.source, &s->at, err);
+	add_box(&k);
 	free(k.place);
 	return NULL;
 }

@@ -34,7 +34,7 @@ static struct ofs_pickle *edit_at(const struct ofs_catalog *cat,
 		.node = node,
 		.cat = cat,
 		.lines = ofs_render_is_params(cat, e),
-		.widen = is_option(cat, e),
+		.option = is_option(cat, e),
 	};
 
 	return ofs_value_edit(&form, text, n, err);

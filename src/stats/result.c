@@ -161,6 +161,12 @@ static bool has(const struct optimfs_statistics *s, size_t i)
 	return count_at(s, i) != OPTIMFS_NO_INDEX;
 }
 
+void ofs_stats_names(struct ofs_buf *out)
+{
+	for (size_t i = 0; i < NVALUES; i++)
+		ofs_buf_printf(out, "%s%s", i == 0 ? "" : ", ", values[i].name);
+}
+
 bool ofs_stats_value(const struct optimfs_statistics *s, const char *name,
     double *value)
 {

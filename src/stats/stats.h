@@ -55,6 +55,8 @@ void ofs_stats_json(const struct optimfs_statistics *s, struct ofs_buf *out);
 /* Longer than the text of any one tensor is. */
 #define OFS_STATS_TEXT_MAX 65536u
 
+/* The names, with commas between them. */
+void ofs_stats_names(struct ofs_buf *out);
 /* The value that a name of the text stands for: "rms", "nan". False: it is
  * none. */
 bool ofs_stats_value(const struct optimfs_statistics *s, const char *name,

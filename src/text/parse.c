@@ -217,7 +217,7 @@ static int put_number(struct ofs_pkw *w, const struct ofs_value_form *form,
 	bool real = ofs_pk_kind(form->doc, form->node) == OFS_PK_FLOAT;
 	int code = real ? ofs_value_put_float(w, s) : ofs_value_put_int(w, s);
 
-	if (code == EINVAL && !real && form->widen) {
+	if (code == EINVAL && !real && form->option) {
 		code = ofs_value_put_float(w, s);
 		real = true;
 	}
@@ -441,11 +441,30 @@ static int put_root(struct ofs_pkw *w, const struct ofs_value_form *form,
 	    ofs_pk_kind_name(form->doc, form->node));
 }
 
+/* The program would unpack it into as many names as it had. */
+static int check_length(const struct ofs_value_form *form,
+    const struct ofs_pickle *now, struct optimfs_error *err)
+{
+	uint32_t had, has;
+
+	if (!form->option || form->lines ||
+	    ofs_pk_kind(form->doc, form->node) != OFS_PK_TUPLE)
+		return 0;
+	had = ofs_pk_len(form->doc, form->node);
+	has = ofs_pk_len(now, ofs_pickle_root(now));
+	if (had == has)
+		return 0;
+	return optimfs_fail(err, EINVAL,
+	    "OFS806 a list of %" PRIu32 " cannot replace a tuple of %" PRIu32,
+	    has, had);
+}
+
 struct ofs_pickle *ofs_value_edit(const struct ofs_value_form *form,
     const char *text, size_t n, struct optimfs_error *err)
 {
 	struct ofs_buf out = { 0 };
 	struct ofs_pkw w = { .out = &out };
+	struct ofs_pickle *doc;
 	int ret;
 
 	if (n > TEXT_LIMIT) {
@@ -458,5 +477,9 @@ struct ofs_pickle *ofs_value_edit(const struct ofs_value_form *form,
 		ofs_buf_fini(&out);
 		return NULL;
 	}
-	return ofs_pickle_parse(out.data, out.len, true, NULL, NULL, err);
+	doc = ofs_pickle_parse(out.data, out.len, true, NULL, NULL, err);
+	if (doc == NULL || check_length(form, doc, err) == 0)
+		return doc;
+	ofs_pickle_free(doc);
+	return NULL;
 }

@@ -22,7 +22,9 @@ struct ofs_value_form {
 	 * for them, where it has any. cat may be NULL. */
 	bool lines;
 	const struct ofs_catalog *cat;
-	bool widen; /* an int may become a float: options of an optimizer */
+	/* It is an option of an optimizer: an int may become a float, and a
+	 * tuple (betas) keeps its length. */
+	bool option;
 };
 
 /* What text[0..n), the whole of a file, means: a document whose root is the

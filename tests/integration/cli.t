@@ -261,7 +261,7 @@ if command -v script >/dev/null; then
 	script -qec "'$OPTIMFS' reshard -q --to dcp@2 '$ck' made" tty >/dev/null
 	says tty 'wrote made: dcp@2, [0-9.]+ kB' "a terminal is told what was written"
 	script -qec "'$OPTIMFS' mkfs --like '$ck' --layout dcp@2 empty-one" tty >/dev/null
-	says tty 'empty-one is an empty template, dcp@2, .*[.]empty-one[.]optimfs' \
+	says tty "empty-one is an empty template, dcp@2: .*'optimfs mount -o rw empty-one MOUNTPOINT'.*[.]empty-one[.]optimfs" \
 	    "and what a template is"
 	rm -rf made empty-one .empty-one.optimfs
 fi
@@ -275,6 +275,31 @@ for option in dtype=fp16 only=modle; do
 done
 does 2 "a sweep that is none" plan --sweep 2-8 "$ck" dcp
 says err 'wants FIRST..LAST' "says how it is written"
+does 2 "a sort by no value" stat --sort foo "$ck"
+says err '--sort foo: no such value; values are .*elements, .*rms, .*first_nan' \
+    "names all"
+does 2 "a condition on no value" stat --only 'foo>1' "$ck"
+says err '--only foo>1: .*as in nan>0; values are ' "names all"
+does 2 "a shard as the checkpoint" info "$ck/__0_0.distcp"
+says err "OFS677 __0_0.distcp is one file of a checkpoint: .*, $ck\$" \
+    "has its directory named"
+cp -r "$ck" noted && chmod -R u+w noted && echo note >noted/x.txt
+does 4 "another file of it" info noted/x.txt
+says err "OFS678 x.txt .* its directory is one: $dir/noted\$" "does, too"
+does 3 "a new checkpoint below nothing" reshard --to dcp@2 "$ck" no/such/one
+says err 'OFS809 no/such/one: .*make it first .mkdir -p no/such' "says what to do"
+does 3 "and a template" mkfs --like "$ck" --layout dcp@2 no/such/one
+says err 'OFS809 no/such/one: .*make it first .mkdir -p no/such' "too"
+cp -r "$ck" lost && chmod -R u+w lost && rm lost/__1_0.distcp
+does 3 "a tensor without a shard" cat lost model/layers.0.wq.weight
+says err 'bytes 0-575: elements \[[0-9]+:[0-9]+, 0:12\]: __1_0.distcp is missing' \
+    "says which elements"
+mkdir -p many && for i in 9 10 200; do cp -r "$ck" "many/run-$i-a"; done
+does 3 "a directory of checkpoints" info many
+says err 'point at one of: run-200-a run-10-a run-9-a' "lists the newest first"
+mkdir -p half/tmp/w/0 && touch half/tmp/w/0/fp32.00
+does 3 "half a universal checkpoint" info half
+says err 'OFS680 .*ds_to_universal.py did not finish' "says so"
 mkdir -p empty
 does 3 "an empty directory" info empty
 says err 'OFS680 .*empty is empty' "is called so"

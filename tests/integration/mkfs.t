@@ -263,7 +263,7 @@ ok "fp32 that the source has" begin "$zero/z1_ws2_bf16/ckpt" zero2@3
 cp -r "$a/." "$b/"
 rm "$b/optim/state/gain/fp32"
 not_ok "must be written" commit
-like "by name" "$(cat "$b/.optimfs/control")" "*gain/fp32: not there*"
+like "by name" "$(cat "$b/.optimfs/control")" "*gain/fp32: not written yet*"
 drop
 
 # Of names that are stored once any is enough.

@@ -10,12 +10,12 @@ said=$(cat "$scratch/out")
 "$OPTIMFS" reshard --to dcp@7 "$four" "$scratch/made" 2>/dev/null
 sizes=$(cd "$scratch/made" && wc -c __*.distcp | sed '$d' | sort -n |
     awk '{ s[NR] = $1 } END { printf "min %d, median %d, max %d", s[1], s[4], s[7] }')
-like "as it is when it is made: bytes a rank" "$said" "*bytes a rank: $sizes
+like "as it is when it is made: bytes per rank" "$said" "*bytes per rank: $sizes
 *"
-like "files" "$said" "*files $(find "$scratch/made" -type f | wc -l), *"
+like "files" "$said" "*files $(find "$scratch/made" -type f | wc -l), * bytes in all*"
 like "the largest" "$said" "*largest file $(cd "$scratch/made" &&
-    find . -type f -printf '%s %f\n' | sort -n | tail -n 1 | cut -d ' ' -f 2), *"
-like "no rank is empty" "$said" '*empty ranks 0
+    find . -type f -printf '%s %f\n' | sort -n | tail -n 1 | cut -d ' ' -f 2), * bytes"
+like "no rank is empty" "$said" '*ranks without files 0
 *'
 ok "several" "$OPTIMFS" plan --sweep 8..64 "$four" dcp
 is "are a line each" "$(awk 'NR > 1 { print $1 }' "$scratch/out" |
@@ -25,14 +25,19 @@ like "of which the large ones have ranks without anything" \
 ok "with a step" "$OPTIMFS" plan --sweep 2..6+2 --json "$four" dcp
 is "as JSON" "$(grep -c '"schema": "optimfs.plan", "v": 1' "$scratch/out")" 3
 status "a range that is none" 2 "$OPTIMFS" plan --sweep 8-64 "$four" dcp
-not_ok "a view that is none" "$OPTIMFS" plan "$four" nothing@4
+status "a view that is none" 2 "$OPTIMFS" plan "$four" nothing@4
+status "of many" 2 "$OPTIMFS" plan --sweep 2..4 "$four" safetensors
+is "prints nothing but the message" "$(cat "$scratch/out")" ""
+ok "a sweep whose end is not reached" "$OPTIMFS" plan --sweep 3..11 "$four" dcp
+is "stops before it" "$(awk 'NR > 1 { print $1 }' "$scratch/out" |
+    tr '\n' ' ')" '3 6 '
 
 ok "the map as JSON" "$OPTIMFS" map --json "$four"
 like "is an object a tensor" "$(head -n 1 "$scratch/out")" \
     '{"schema": "optimfs.map", "v": 1, "path": "model/adapter.bias", "bytes": 28, "ranks": ?0, 1, 2, 3?, "parts": ??0, 3, 8, 0?, ?3, 1, 4, 0??}'
 ok "the shards are drawn" "$OPTIMFS" map "$four"
 said=$(cat "$scratch/out")
-like "for all ranks" "$said" 'ranks 0 to 3, 4 in 4 columns*'
+like "for all ranks" "$said" 'ranks 0 to 3, one column per rank; *'
 is "a line a tensor" "$(echo "$said" | grep -c ' model/')" \
     "$("$OPTIMFS" stat "$four" --json model | wc -l)"
 full=$(printf '\342\226\210')
@@ -41,4 +46,6 @@ like "what all ranks hold alike" "$said" \
     "*$full$full$full$full *1776 model/tok_embeddings.weight*" ||
     diag "$said"
 like "what some have nothing of" "$said" "*$none*"
+ok "the map of one rank" "$OPTIMFS" map "${four%_w4/ckpt}_w1/ckpt"
+like "says so" "$(head -n 1 "$scratch/out")" 'rank 0, one column per rank; *'
 done_testing

@@ -136,5 +136,5 @@ status "a tensor of which a part is lost" 3 \
     "$OPTIMFS" stat "$scratch/hurt" model/layers.0.w1.weight
 is "has no statistics" "$(cat "$scratch/out")" ''
 is "and is named once" "$(cat "$scratch/err")" \
-    'optimfs: model/layers.0.w1.weight: OFS140 __1_0.distcp is missing'
+    'optimfs: model/layers.0.w1.weight: OFS140 elements [5:10, 0:12]: __1_0.distcp is missing'
 done_testing

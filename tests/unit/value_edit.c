@@ -69,7 +69,7 @@ static const struct {
 	const char *kinds; /* NULL: refused */
 	const char *after; /* what the file says then, when not text */
 	int code;
-	bool widen;
+	bool option;
 } edits[] = {
 	{ P(HALF), "1e-05\n", "float", NULL, 0, false },
 	{ P(HALF), "1e-5", "float", "1e-05\n", 0, false },
@@ -126,6 +126,10 @@ static const struct {
 	{ P(F09 HALF "\x86"), "[0.8, NaN, 3]\n", "tuple(float float float)",
 	    "[0.8, NaN, 3.0]\n", 0, false },
 	{ P(F09 HALF "\x86"), "[]\n", "tuple", NULL, 0, false },
+	{ P(F09 HALF "\x86"), "[0.8, 1]\n", "tuple(float float)",
+	    "[0.8, 1.0]\n", 0, true },
+	{ P(F09 HALF "\x86"), "[0.8]\n", NULL, NULL, EINVAL, true },
+	{ P(F09 HALF "\x86"), "[0.8, 1, 1]\n", NULL, NULL, EINVAL, true },
 	{ P(F09 HALF "\x86"), "0.8\n", NULL, NULL, EINVAL, false },
 	{ P(F09 HALF "\x86"), "[0.8, ]\n", NULL, NULL, EINVAL, false },
 	{ P(F09 HALF "\x86"), "[0.8] 1\n", NULL, NULL, EINVAL, false },
@@ -194,7 +198,7 @@ static void test_edit(size_t i)
 {
 	struct optimfs_error err = { 0 };
 	struct ofs_pickle *doc = NULL, *now;
-	struct ofs_value_form form = { .widen = edits[i].widen };
+	struct ofs_value_form form = { .option = edits[i].option };
 	struct ofs_buf out = { 0 };
 	const char *after =
 	    edits[i].after == NULL ? edits[i].text : edits[i].after;

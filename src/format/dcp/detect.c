@@ -90,6 +90,7 @@ const struct ofs_format ofs_format_dcp = {
 	.title = "PyTorch distributed checkpoint (dcp)",
 	.bid = bid,
 	.is_index = is_index,
+	.is_shard = ofs_dcp_is_data,
 	.read = ofs_dcp_read,
 	.views = views,
 	.option = option,
