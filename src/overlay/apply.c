@@ -1,4 +1,4 @@
-/* apply.c - staged bytes over the elements of a box */
+/* apply.c - put staged bytes over the elements of a box */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -7,9 +7,9 @@
 #include "base/dtype.h"
 #include "overlay/overlay_impl.h"
 
-/* The elements of a box that follow each other in the tensor too: runs. */
+/* The elements of a box as runs that are contiguous in the tensor. */
 struct runs {
-	unsigned ndim, outer; /* dimensions; those before the runs' */
+	unsigned ndim, outer; /* dimensions; those outside the runs */
 	const uint64_t *grid, *off, *size;
 	uint64_t len;  /* elements in a run */
 	uint64_t item; /* bytes in an element */
@@ -39,7 +39,7 @@ static void runs_init(struct runs *r, const struct ofs_catalog *cat,
 	}
 }
 
-/* Where in the tensor run i begins, in elements. */
+/* The position of run i in the tensor, in elements. */
 static uint64_t runs_at(const struct runs *r, uint64_t i)
 {
 	uint64_t at = 0, pitch = 1;
@@ -59,7 +59,7 @@ static uint64_t runs_at(const struct runs *r, uint64_t i)
 	return at;
 }
 
-/* One stretch of bytes of the tensor, and where it goes. */
+/* A contiguous range of the tensor's bytes, and its destination. */
 struct stretch {
 	uint64_t off, end, dst;
 };
@@ -97,9 +97,9 @@ static void begin(struct cursor *c, const struct ofs_catalog *cat,
 	c->dst = 0;
 }
 
-/* Gaps that touch are one. */
+/* Adjacent gaps are merged. */
 struct gaps {
-	uint64_t first, end; /* the one that is not reported yet */
+	uint64_t first, end; /* the gap that is not reported yet */
 	ofs_overlay_gap_fn *each;
 	void *ctx;
 	struct optimfs_error *err;
@@ -115,7 +115,7 @@ static int report(struct gaps *h)
 static int add_gap(struct gaps *h, uint64_t first, uint64_t end)
 {
 	if (first < h->end)
-		first = h->end; /* an element that is cut at both sides */
+		first = h->end; /* an element that was already reported */
 	if (first >= end)
 		return 0;
 	if (h->end != first) {
@@ -127,7 +127,7 @@ static int add_gap(struct gaps *h, uint64_t first, uint64_t end)
 	return 0;
 }
 
-/* Of a stretch whose first element is number at of the box. */
+/* Reports the gaps of a stretch; its first element has number at in the box. */
 static int stretch_gaps(const struct ofs_overlay_file *f,
     const struct stretch *s, uint64_t at, uint64_t item, struct gaps *h)
 {
@@ -139,7 +139,7 @@ static int stretch_gaps(const struct ofs_overlay_file *f,
 		    i < f->written.n ? &f->written.v[i] : NULL;
 		uint64_t lo = r == NULL || r->off > s->end ? s->end : r->off;
 
-		/* an element that is cut by a range is in the gap */
+		/* a partly staged element belongs to the gap */
 		if (from < lo &&
 		    add_gap(h, at + (from - s->off) / item,
 			at + (lo - s->off + item - 1) / item) == -1)
@@ -164,7 +164,7 @@ int ofs_overlay_gaps(struct ofs_overlay_file *f, const struct ofs_catalog *cat,
 
 	begin(&c, cat, t, box, first, count);
 	pthread_rwlock_rdlock(&f->lock);
-	/* what is in its place is where a reader looks */
+	/* bytes written in place are read like stored ones */
 	if (f->bytes->in_place || (f->text && f->accepted == NULL))
 		h.end = first + count;
 	while (!f->text && !f->bytes->in_place && ret == 0 && next(&c, &s))

@@ -1,4 +1,4 @@
-/* attr.c - what a new file is: attributes that are set, or follow */
+/* attr.c - dtype and shape of new files: set by attributes, or derived */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -46,7 +46,7 @@ static bool form_of_base(const struct ofs_overlay *e, uint32_t base,
 	return true;
 }
 
-/* What is said of the node itself, or of what the checkpoint has in its
+/* The form set for the node itself, or that of the checkpoint's file in its
  * place. */
 static bool form_given(const struct ofs_overlay *e, uint32_t index,
     struct ofs_overlay_form *form)
@@ -67,12 +67,12 @@ static bool form_given(const struct ofs_overlay *e, uint32_t index,
 	    (f != NULL && f->dtype != OFS_DTYPE_NONE && f->shape != NULL);
 }
 
-/* A state of a parameter that was added: its shape is the parameter's, its
- * type that of the other states, or the parameter's. */
+/* Derives the form of an added state of a parameter: the shape of the
+ * parameter, and the dtype of its other states or of the parameter. */
 
 struct siblings {
 	const struct ofs_overlay *e;
-	uint32_t index; /* not this one */
+	uint32_t index; /* the node itself */
 	struct ofs_overlay_form form;
 };
 
@@ -103,7 +103,7 @@ static bool find_param(const struct ofs_overlay *e, const char *fqn,
 	    form_given(e, param, form) && form->dtype != OFS_DTYPE_NONE;
 }
 
-/* The right one of those that could be is as long as the file. */
+/* Derives a form; among the candidates, the one with the size of the file. */
 static bool form_guessed(const struct ofs_overlay *e, uint32_t index,
     uint64_t size, struct ofs_overlay_form *form)
 {
@@ -168,7 +168,7 @@ uint64_t ofs_overlay_limit(const struct ofs_overlay *e, uint32_t index)
 	return ofs_overlay_form_bytes(&form);
 }
 
-/* "4096,14336"; nothing for no dimensions. */
+/* "4096,14336"; empty for 0 dimensions. */
 static int parse_shape(const char *text, size_t n, uint64_t *shape,
     uint8_t *ndim, struct optimfs_error *err)
 {
@@ -263,7 +263,7 @@ int ofs_overlay_set_attr(struct ofs_overlay *e, uint32_t index,
 	bool dtype = strcmp(name, "dtype") == 0, known;
 
 	if (!dtype && strcmp(name, "shape") != 0)
-		return 0; /* what cp -a brings along, and follows anyway */
+		return 0; /* copied by cp -a; derived anyway */
 	known = form_given(e, index, &now);
 	form = now;
 	if (dtype) {
@@ -323,8 +323,9 @@ int ofs_overlay_set_mtime(struct ofs_overlay *e, uint32_t index,
 	return 0;
 }
 
-/* The key that a name stands for. Of one that was cut and hashed the
- * checkpoint may know it: where the parameter is, or in the same place. */
+/* The key that a name stands for. The key of a shortened and hashed name may be
+ * known from the checkpoint: from the parameter, or from the file in the same
+ * place. */
 bool ofs_overlay_key(const struct ofs_overlay *e, uint32_t index,
     struct ofs_buf *out)
 {
@@ -342,7 +343,7 @@ bool ofs_overlay_key(const struct ofs_overlay *e, uint32_t index,
 		return false;
 	if (!ofs_overlay_is_made(e, index) &&
 	    strcmp(name, tree->node[index].name) != 0)
-		base = OFS_NONE; /* renamed */
+		base = OFS_NONE; /* it was renamed */
 	if (base == OFS_NONE && ofs_name_decode(name, strlen(name), key, &n)) {
 		ofs_buf_put(out, key, n);
 		return true;

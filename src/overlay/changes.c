@@ -1,4 +1,4 @@
-/* changes.c - what differs from the checkpoint, file by file */
+/* changes.c - the differences from the checkpoint, file by file */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,15 +16,14 @@
 #include "text/parse.h"
 #include "tree/tree_impl.h"
 
-/* The tree is walked as it is now, and then as the checkpoint has it. A file
- * that is where the checkpoint has it is compared; one that is not is new, and
- * takes the place of whatever had its path; what nobody has taken the place of
- * is gone. */
+/* Walks the current tree, then that of the checkpoint. A file at its original
+ * path is compared. Any other file is new and replaces the one that had its
+ * path. Files of the checkpoint whose path is unused were removed. */
 struct walk {
 	struct ofs_overlay *e;
 	struct ofs_changes *out;
 	size_t cap;
-	uint8_t *taken; /* by node of the checkpoint: its path has a file */
+	uint8_t *taken; /* by node of the checkpoint: its path is in use */
 	struct optimfs_error *err;
 };
 
@@ -56,7 +55,7 @@ static const char *keep(struct walk *w, const void *p, size_t n)
 	return s;
 }
 
-/* Keys and path of a node that is placed: by its names now, or in the
+/* Sets the keys and the path of a node: the current ones, or those in the
  * checkpoint. */
 static int put_path(struct walk *w, struct ofs_change *c, bool base)
 {
@@ -154,7 +153,7 @@ static int put_text(struct walk *w, struct ofs_change *c,
 	return c->text == NULL ? -1 : 0;
 }
 
-/* The element that a text means is what its tensor holds. */
+/* Sets the element that the text of a 0-dim tensor stands for. */
 static int put_element(struct walk *w, struct ofs_change *c, uint32_t base)
 {
 	uint8_t element[16] = { 0 };
@@ -185,7 +184,7 @@ static void check_size(struct ofs_change *c,
 		    c->size, want);
 }
 
-/* Is a path one of tensors: of the model, or of a parameter's state? */
+/* Is it a path for tensors: in the model, or in the state of a parameter? */
 static bool holds_tensors(const struct ofs_change *c)
 {
 	static const char extra[] = "_extra_state";
@@ -199,8 +198,8 @@ static bool holds_tensors(const struct ofs_change *c)
 	    strcmp(c->key[c->nkeys - 3], "state") == 0;
 }
 
-/* A new file of these is a tensor, which says what it is, or a number: any
- * other text would become a str that nobody meant. */
+/* There, a new file must be a tensor with dtype and shape, or a number. Any
+ * other text would become a str, which nobody intends. */
 static void check_typed(struct ofs_change *c)
 {
 	struct ofs_value_form nothing = { .doc = NULL };
@@ -245,7 +244,7 @@ static void base_form(const struct ofs_overlay *e, uint32_t entry,
 	    t->ndim * sizeof(*form->shape));
 }
 
-/* The place of entry has other contents of the same kind; f is locked. */
+/* New contents of the same kind for an entry; f is locked. */
 static int put_edit(struct walk *w, uint32_t node, uint32_t base,
     struct ofs_overlay_file *f)
 {
@@ -267,8 +266,8 @@ static int put_edit(struct walk *w, uint32_t node, uint32_t base,
 	return put_form(w, c, &form);
 }
 
-/* A file that has a name, shape or dtype that the checkpoint does not have.
- * f, which may be NULL, is locked. */
+/* A file with a name, shape or dtype that the checkpoint does not have. f (may
+ * be NULL) is locked. */
 static int put_added(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
     const struct ofs_overlay_form *form)
 {
@@ -307,8 +306,8 @@ static int put_removed(struct walk *w, uint32_t base)
 	return 0;
 }
 
-/* A new file in the place of one that the checkpoint has: the same, with other
- * bytes, unless it was given another form. */
+/* A new file at the path of a file of the checkpoint: the same file with other
+ * bytes, unless its form was set. */
 static int put_replaced(struct walk *w, uint32_t node, uint32_t base,
     struct ofs_overlay_file *f, const struct ofs_overlay_form *form)
 {
@@ -324,7 +323,7 @@ static int put_replaced(struct walk *w, uint32_t node, uint32_t base,
 	return put_added(w, node, f, form);
 }
 
-/* One that is where it always was. */
+/* A file at its original path. */
 static int put_same(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
     const struct ofs_overlay_form *form)
 {
@@ -340,15 +339,15 @@ static int put_same(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
 	return put_added(w, node, f, form);
 }
 
-/* The suffixes that sed, patch and editors give to a copy of what was there. */
+/* The suffixes of backup files made by sed, patch and editors. */
 static bool is_backup_suffix(const char *s, bool moved)
 {
 	return strcmp(s, ".bak") == 0 || strcmp(s, ".orig") == 0 ||
 	    strcmp(s, "~") == 0 || (moved && (*s == '.' || *s == '~'));
 }
 
-/* Is a file that the checkpoint does not have a copy of the value beside it,
- * lr.bak of lr? That is nobody's new option. */
+/* Is a new file a backup of the value beside it, such as lr.bak of lr? It must
+ * not become an option. */
 static bool is_backup(const struct ofs_overlay *e, uint32_t node)
 {
 	uint32_t parent = ofs_overlay_parent(e, node);
@@ -383,7 +382,7 @@ static int put_file(struct walk *w, uint32_t node)
 
 	ofs_overlay_form_of(w->e, node, &form);
 	if (base != OFS_NONE && w->e->tree->node[base].entry == OFS_NONE)
-		base = OFS_NONE; /* a directory was there */
+		base = OFS_NONE; /* it was a directory */
 	if (base != OFS_NONE)
 		w->taken[base] = 1;
 	else if (is_backup(w->e, node))
@@ -401,12 +400,12 @@ static int put_file(struct walk *w, uint32_t node)
 	return ret;
 }
 
-/* Directories to walk: no recursion, however deep. */
+/* A stack of directories instead of recursion. */
 struct stack {
 	struct walk *w;
 	uint32_t *v;
 	size_t n, cap;
-	bool moved; /* those of the checkpoint are not all in their places */
+	bool moved; /* below a directory that was moved */
 };
 
 static int push(struct stack *s, uint32_t dir)
@@ -426,7 +425,7 @@ static int visit(void *ctx, uint32_t child, const char *name, uint64_t position)
 	(void)name, (void)position;
 	if (ofs_overlay_is_dir(w->e, child))
 		return push(s, child);
-	/* most are what and where they were */
+	/* most nodes are unchanged */
 	v = ofs_overlay_node(w->e, child);
 	if (!s->moved && !ofs_overlay_is_made(w->e, child) &&
 	    (v == NULL || !v->gone) && ofs_overlay_file(w->e, child) == NULL) {
@@ -456,7 +455,7 @@ static int by_path(const void *a, const void *b)
 	const struct ofs_change *x = a, *y = b;
 	int c = strcmp(x->path, y->path);
 
-	/* what makes way comes first */
+	/* removals come first */
 	return c != 0
 	    ? c
 	    : (y->kind == OFS_CHANGE_REMOVE) - (x->kind == OFS_CHANGE_REMOVE);

@@ -1,4 +1,4 @@
-/* file.c - the bytes that were written to a file */
+/* file.c - the bytes written to a file */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -34,7 +34,7 @@ static struct ofs_overlay_file *file_new(struct ofs_overlay *e, uint32_t index,
 	return f;
 }
 
-/* A tensor may be there under several names: it is one. */
+/* Tied names of a tensor share one file. */
 static struct ofs_overlay_file **slot_of(const struct ofs_overlay *e,
     uint32_t index)
 {
@@ -135,7 +135,7 @@ void ofs_overlay_file_revert(struct ofs_overlay *e, struct ofs_overlay_file *f)
 	pthread_rwlock_unlock(&f->lock);
 }
 
-/* Its data, and a record that says whose they are. */
+/* Creates the data file and its record in the journal. */
 static int make_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
@@ -144,7 +144,7 @@ static int make_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	char *path;
 	int fd, ret;
 
-	/* one that was removed while it is open has no path, and needs none */
+	/* a file that was removed while open has no path and needs none */
 	path = ofs_overlay_path(e, f->index, NULL, err);
 	fd = f->bytes->in_place ? -1 : ofs_stage_data(e->stage, id, true, err);
 	r.num[0] = id;
@@ -184,7 +184,7 @@ int ofs_overlay_file_fd(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return f->fd;
 }
 
-/* Is there something to write to? 1, 0, -1. */
+/* Is there storage to write to? 1, 0, or -1 (failed). */
 static int has_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
@@ -213,8 +213,8 @@ static int need_data_named(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return ret;
 }
 
-/* Before a write: names must be held for the path of a new one, which is only
- * known under it. */
+/* Prepares storage for a write. A new file needs the lock of names for its
+ * path. */
 static int need_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
@@ -228,8 +228,8 @@ static int need_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return ret;
 }
 
-/* What was said about [off, end) is void: how it failed is told at every
- * close and fsync until they are written again. */
+/* Marks [off, end) as lost: every close and fsync reports the error until the
+ * range is written again. */
 static int lose(struct ofs_overlay_file *f, uint64_t off, uint64_t end,
     struct optimfs_error *err)
 {
@@ -240,7 +240,7 @@ static int lose(struct ofs_overlay_file *f, uint64_t off, uint64_t end,
 	return -1;
 }
 
-/* Bytes between the end of the file and off are zeros from now on. */
+/* Extends the file to size with zeros. */
 static int record_size(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
@@ -323,7 +323,7 @@ int ofs_overlay_file_write_named(struct ofs_overlay *e,
 	return write_ready(e, f, buf, n, off, err);
 }
 
-/* What is cut off must read as zeros when the file grows again. */
+/* Bytes beyond the end must read as zeros when the file grows again. */
 static int resize_locked(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
@@ -384,7 +384,7 @@ int ofs_overlay_file_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	pthread_rwlock_wrlock(&f->lock);
 	ret = f->bytes->sync(e, f, err);
 	if (ret == -1) {
-		/* the kernel forgets what it could not write, we do not */
+		/* the kernel drops what it could not write, so remember it */
 		ret = lose(f, 0, f->size == 0 ? 1 : f->size, err);
 	}
 	r.num[0] = f->id;
@@ -394,7 +394,7 @@ int ofs_overlay_file_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return ret == -1 ? -1 : ofs_stage_sync(e->stage, err);
 }
 
-/* What is scratch has no name to be opened by again. */
+/* A scratch file has no name and cannot be opened again. */
 void ofs_overlay_file_idle(struct ofs_overlay *e, struct ofs_overlay_file *f)
 {
 	if (e->scratch)
@@ -424,7 +424,7 @@ static int lay_ranges(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
 	return 0;
 }
 
-/* Every byte is staged, or the checkpoint's. */
+/* Is every byte staged or stored? EIO otherwise. */
 static int check_whole(const struct ofs_overlay_file *f, uint64_t off,
     uint64_t end, struct optimfs_error *err)
 {

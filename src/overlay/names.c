@@ -1,4 +1,4 @@
-/* names.c - names that were added, moved and removed */
+/* names.c - adding, moving and removing names */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -54,7 +54,8 @@ bool ofs_overlay_is_dir(const struct ofs_overlay *e, uint32_t index)
 			 : ofs_overlay_node(e, index)->dir;
 }
 
-/* Names that are not the checkpoint's, by directory and name. */
+/* Hash table of the names that differ from the checkpoint, by directory and
+ * name. */
 
 static uint32_t bucket_of(const struct ofs_overlay *e, uint32_t dir,
     const char *name)
@@ -268,7 +269,8 @@ int ofs_overlay_children(const struct ofs_overlay *e, uint32_t dir,
 	return ret;
 }
 
-/* A place that is ready: what may fail is done before the journal is told. */
+/* A prepared place: everything that can fail is done before the record is
+ * written to the journal. */
 struct place {
 	struct ofs_overlay_node *dir;
 	char *name;
@@ -303,7 +305,7 @@ static void put(struct ofs_overlay *e, struct ofs_overlay_node *v,
 	e->nplaced++;
 }
 
-/* Out of the directory it is in, if it is. */
+/* Takes a node out of its directory. */
 static void take(struct ofs_overlay *e, struct ofs_overlay_node *v)
 {
 	struct ofs_overlay_node **at, *dir;
@@ -345,7 +347,7 @@ static struct ofs_overlay_node *new_node(struct ofs_overlay *e,
 {
 	struct ofs_overlay_node *v;
 
-	/* indexes stay below half of what 32 bits count */
+	/* indexes stay below 2^31 */
 	if (e->nmade >= UINT32_MAX / 2 - e->first) {
 		optimfs_fail(err, ENOMEM, "too many new files");
 		return NULL;
@@ -386,7 +388,7 @@ int ofs_overlay_make(struct ofs_overlay *e, uint32_t dir, const char *name,
 		return -1;
 	}
 	v->dir = is_dir;
-	/* like no other's, also where one of the same path was moved away */
+	/* unique, also if an older node had this path */
 	v->ino = ofs_tree_ino(v->index, name);
 	e->made[e->nmade++] = v;
 	put(e, v, &p);
@@ -402,7 +404,7 @@ static int any_child(void *ctx, uint32_t child, const char *name,
 	return 1;
 }
 
-/* May the node make way? */
+/* May the node be removed? */
 static int removable(const struct ofs_overlay *e, uint32_t index, bool is_dir,
     const char *name, struct optimfs_error *err)
 {
@@ -417,7 +419,7 @@ static int removable(const struct ofs_overlay *e, uint32_t index, bool is_dir,
 	return 0;
 }
 
-/* A removed file that nobody has open needs no bytes any more. */
+/* Frees the bytes of a removed file that is not open. */
 static void let_go(struct ofs_overlay *e, struct ofs_overlay_node *v)
 {
 	if (v->file != NULL && v->file->opens == 0 &&
@@ -471,7 +473,7 @@ static int record_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
 	return ret;
 }
 
-/* What is renamed onto the name of a text must be one that fits there. */
+/* A file that is renamed to a text must be valid there. */
 static int fits_there(struct ofs_overlay *e, uint32_t index, uint32_t to,
     const char *newname, struct optimfs_error *err)
 {
@@ -499,7 +501,7 @@ static int fits_there(struct ofs_overlay *e, uint32_t index, uint32_t to,
 	return ret;
 }
 
-/* Checks that come before anything is done; *over gets what makes way. */
+/* Checks before a rename; *over gets the node that would be replaced. */
 static int may_rename(struct ofs_overlay *e, uint32_t index, uint32_t to,
     const char *newname, bool replace, uint32_t *over,
     struct optimfs_error *err)

@@ -1,4 +1,4 @@
-/* overlay.c - what a writer has changed: its beginning and end */
+/* overlay.c - creating, replacing and freeing an overlay */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -223,7 +223,7 @@ void ofs_overlay_progress(struct ofs_overlay *e, unsigned percent,
 	atomic_store(&e->percent, percent + 1);
 }
 
-/* A name is cut; control bytes are none of a line's. */
+/* Keeps the end of a long name; replaces control characters. */
 void ofs_overlay_doing(struct ofs_overlay *e, const char *what)
 {
 	pthread_mutex_lock(&e->told);
@@ -234,7 +234,7 @@ void ofs_overlay_doing(struct ofs_overlay *e, const char *what)
 	pthread_mutex_unlock(&e->told);
 }
 
-/* What was made is no more; the rest is as the checkpoint has it. */
+/* Removes the added nodes and resets the others. */
 static void forget(struct ofs_overlay *e)
 {
 	for (uint32_t i = 0; i < e->nbuckets; i++)
@@ -268,7 +268,8 @@ static int reset(struct ofs_overlay *e, struct optimfs_error *err)
 	return ret;
 }
 
-/* No change is taken: its record would be thrown away with those before it. */
+/* Refuses all further changes: their records would be discarded with those
+ * before. */
 static void stick(struct ofs_overlay *e, const struct optimfs_error *why)
 {
 	e->stuck = *why;
@@ -287,7 +288,7 @@ int ofs_overlay_published(struct ofs_overlay *e,
 	struct optimfs_error err;
 	int ret;
 
-	ofs_overlay_shut(e); /* where nothing was to be replaced */
+	ofs_overlay_shut(e); /* in case no file was replaced */
 	e->published = true;
 	ret = unsafe == NULL ? ofs_stage_reset(e->stage, &err) : -1;
 	if (ret == 0)
@@ -304,8 +305,8 @@ int ofs_overlay_abort(struct ofs_overlay *e, struct optimfs_error *err)
 	return e->stuck.code != 0 ? 0 : reset(e, err);
 }
 
-/* Numbers that were given to made nodes are not given again, as long as they
- * could be taken for those: such nodes are dead. */
+/* Numbers of added nodes are not reused while they could be mistaken: the new
+ * overlay has dead nodes in their place. */
 static int keep_numbers(struct ofs_overlay *e, const struct ofs_overlay *old,
     struct optimfs_error *err)
 {

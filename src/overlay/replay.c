@@ -1,4 +1,4 @@
-/* replay.c - what a mount that died had staged */
+/* replay.c - restore the staged changes of an earlier mount */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,8 +13,8 @@
 #include "base/memory.h"
 #include "overlay/overlay_impl.h"
 
-/* Bytes of a file that were not synced before the machine went down are only
- * believed where their checksum says so. */
+/* Bytes that were not synced before a power failure: valid only if their
+ * checksum matches. */
 struct doubt {
 	uint64_t off, len, hash;
 };
@@ -48,7 +48,7 @@ static struct replayed *find_id(struct replay *p, uint64_t id)
 	return NULL;
 }
 
-/* The directory and the name of a path. */
+/* Splits a path into directory and name. */
 static bool split(const struct ofs_overlay *e, const char *path, uint32_t *dir,
     const char **name)
 {
@@ -114,7 +114,7 @@ static int replay_data(struct replay *p, const struct ofs_record *r,
 	struct ofs_overlay_file *f;
 
 	if (r->a[0] == '\0')
-		return 0; /* removed while it was open */
+		return 0; /* it was removed while open */
 	f = file_at(p->e, r, err);
 	if (f == NULL)
 		return -1;
@@ -175,7 +175,7 @@ static int replay_bytes(struct replay *p, const struct ofs_record *r,
 	struct replayed *v = find_id(p, r->num[0]);
 
 	if (v == NULL || v->file->id != v->id)
-		return 0; /* of a file that was removed */
+		return 0; /* its file was removed */
 	if (r->type == OFS_REC_WRITE)
 		return replay_write(v, r, err);
 	if (r->type == OFS_REC_SIZE)
@@ -250,8 +250,8 @@ static int replay_one(void *ctx, const struct ofs_record *r,
 	}
 }
 
-/* Is what the record wrote there? Bytes that a later record wrote too are that
- * one's to tell. */
+/* Are the bytes of this record in the file? Ranges that a later record wrote
+ * are checked with that record. */
 static bool is_there(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const struct doubt *d, uint8_t *buf, size_t cap)
 {
@@ -271,7 +271,7 @@ static bool is_there(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return same;
 }
 
-/* [off, end) without what newer ones wrote. */
+/* Adds [off, end) except for the ranges of newer records to lost. */
 static int doubt_range(struct ofs_overlay_file *f, const struct doubt *d,
     const struct ofs_ranges *newer, struct optimfs_error *err)
 {
@@ -286,9 +286,9 @@ static int doubt_range(struct ofs_overlay_file *f, const struct doubt *d,
 	return ret == -1 ? -1 : ofs_ranges_add(&f->lost, at, end, err);
 }
 
-/* From the newest record to the oldest: of one that newer ones have written
- * over in part, nothing can be told by its checksum. have: how long the file of
- * data is; what lies behind its end need not be read. */
+/* Checks records from the newest to the oldest. A record that was partly
+ * overwritten by newer ones cannot be checked by its checksum. have: size of
+ * the data file; nothing is read beyond it. */
 static int verify(struct ofs_overlay *e, struct replayed *v, uint64_t have,
     struct optimfs_error *err)
 {
@@ -319,7 +319,7 @@ static int verify(struct ofs_overlay *e, struct replayed *v, uint64_t have,
 	return ret;
 }
 
-/* The data must be as long as the journal says: a hole at the end has no
+/* The data file must have the size in the journal: a hole at the end takes no
  * bytes. */
 static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 {

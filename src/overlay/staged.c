@@ -1,4 +1,4 @@
-/* staged.c - an overlay over a checkpoint: all that is written is staged */
+/* staged.c - an overlay over a checkpoint: everything written is staged */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

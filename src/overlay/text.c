@@ -1,4 +1,4 @@
-/* text.c - texts that are written: drafts, and what was accepted */
+/* text.c - writing texts: drafts and accepted texts */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -10,8 +10,8 @@
 #include "base/memory.h"
 #include "overlay/overlay_impl.h"
 
-/* A draft is what programs see who write: it may be cut, and pass through
- * anything, before it is closed. Only then it must make sense. */
+/* A draft is visible to its writer. It may be truncated and invalid until it is
+ * closed; then it must be valid. */
 
 static struct ofs_blob *blob_of(const void *p, size_t n,
     struct optimfs_error *err)
@@ -22,7 +22,7 @@ static struct ofs_blob *blob_of(const void *p, size_t n,
 	return ofs_blob_of(&b, err);
 }
 
-/* Of a file that was made: its bytes. */
+/* The bytes of an added file. */
 static struct ofs_blob *made_text(struct ofs_overlay *e,
     struct ofs_overlay_file *f, struct optimfs_error *err)
 {
@@ -57,7 +57,7 @@ struct ofs_blob *ofs_overlay_text_now(struct ofs_overlay *e,
 	return e->reader->text(e->reader_ctx, f->index, err);
 }
 
-/* Before it is changed for the first time. */
+/* Starts a draft. */
 static int begin(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
@@ -113,15 +113,15 @@ static bool is_whole(const uint8_t *p, size_t n)
 	return depth == 0;
 }
 
-/* It stands for what the base says. */
+/* Does the text mean the same as the text of the base? */
 static bool is_own(const struct ofs_overlay *e,
     const struct ofs_overlay_file *f)
 {
 	return e->ops->own_text(e, f->index, f->pending.data, f->pending.len);
 }
 
-/* A text that is one line is checked when its newline is written, because few
- * programs look at what close says. */
+/* A text of one line is checked when its newline is written, because few
+ * programs check the result of close. */
 static int check_early(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {

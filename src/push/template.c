@@ -1,4 +1,4 @@
-/* template.c - mkfs: the files of a layout, as long as they will be */
+/* template.c - mkfs: write the files of a layout, except for tensor data */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -19,10 +19,11 @@
 #include "journal/publish.h"
 #include "journal/stage.h"
 
-/* Of a file that is made at once, at most so much, and a span. */
+/* The part of a file that is generated at once: at most this much plus a
+ * span. */
 #define WINDOW ((uint64_t)16 << 20)
-/* Bytes that are written at once, and the holes among them that are written as
- * zeros: shorter than any block, so that none is filled for them. */
+/* Size of a write, and of the holes that are written as zeros: shorter than a
+ * disk block, so that no block is filled with zeros only. */
 #define BUFFER ((uint64_t)256 << 10)
 #define HOLE   4096
 
@@ -46,12 +47,12 @@ static int add_sum(struct ofs_template *s, uint32_t file, uint64_t at,
 	return 0;
 }
 
-/* Literal bytes on their way to a file, from its start to its end: small
- * tensors have several stretches of them each. */
+/* A buffered writer of literal bytes, from the start of a file to its end:
+ * small tensors have several short ranges of them. */
 struct pen {
 	int fd;
-	uint64_t at, n; /* of what is in buf */
-	uint8_t *buf;   /* BUFFER bytes */
+	uint64_t at, n; /* position and length of buf */
+	uint8_t *buf;   /* size BUFFER */
 };
 
 static int pen_flush(struct pen *p, struct optimfs_error *err)
@@ -81,7 +82,7 @@ static int pen_put(struct pen *p, const void *bytes, uint64_t n, uint64_t at,
 	return 0;
 }
 
-/* n more bytes of all files have their place. */
+/* Reports progress: n more bytes. */
 static int tell(const struct optimfs *fs, struct ofs_template *s, uint64_t n,
     const char *name, struct optimfs_error *err)
 {
@@ -95,7 +96,7 @@ static int tell(const struct optimfs *fs, struct ofs_template *s, uint64_t n,
 	return 0;
 }
 
-/* What is no tensor of the pieces that begin at base. */
+/* Writes the pieces that are not tensors; the first one is at base. */
 static int write_pieces(struct ofs_template *s, uint32_t file, struct pen *pen,
     const struct ofs_composition *c, uint64_t base, struct optimfs_error *err)
 {
@@ -142,7 +143,7 @@ static int write_spans(const struct optimfs *fs, struct ofs_template *s,
 	return ret;
 }
 
-/* An index that we would refuse to read is not worth the wait. */
+/* Fails early if the index would be too large for our own reader. */
 static int check_index(const struct ofs_snapshot *snap,
     const struct ofs_template_file *f, struct optimfs_error *err)
 {
@@ -213,7 +214,7 @@ static int sync_dirs(struct ofs_snapshot *snap, struct ofs_at view, uint32_t n,
 	return sync_dir(dir, ".", err);
 }
 
-/* How long all files will be, where somebody wants to know. */
+/* Computes the total size, if somebody watches. */
 static int measure(struct ofs_snapshot *snap, struct ofs_at view, uint32_t n,
     struct ofs_template *s, struct optimfs_error *err)
 {
@@ -232,7 +233,7 @@ static int measure(struct ofs_snapshot *snap, struct ofs_at view, uint32_t n,
 	return tell(snap->fs, s, 0, NULL, err);
 }
 
-/* Directories come before what is in them. */
+/* Directories come before their contents. */
 int ofs_template_write(struct ofs_snapshot *snap, struct ofs_at view, int dir,
     struct ofs_template *s, struct optimfs_error *err)
 {
@@ -262,8 +263,8 @@ int ofs_template_write(struct ofs_snapshot *snap, struct ofs_at view, int dir,
 	return sync_dirs(snap, view, n, dir, err);
 }
 
-/* The same name without what compresses items: of those the lengths are only
- * known when they are there. */
+/* Removes compression from a layout name: the sizes of compressed items are
+ * only known after writing them. */
 static void without_zstd(const char *name, char *out)
 {
 	size_t n = 0;
@@ -280,7 +281,7 @@ static void without_zstd(const char *name, char *out)
 	out[n] = '\0';
 }
 
-/* Fails unless the directory is not there or empty. */
+/* Fails unless the directory is absent or empty. */
 int ofs_template_room(const char *dir, struct optimfs_error *err)
 {
 	int empty = ofs_dir_empty(dir);
@@ -302,7 +303,7 @@ static bool has_info(int stage)
 	    0;
 }
 
-/* What an mkfs that was killed has left is begun anew. */
+/* Makes the directory; the remains of a killed mkfs are removed first. */
 static int make_dir(struct ofs_stage *st, struct optimfs_error *err)
 {
 	int stage = ofs_stage_beside(st), fd;
@@ -404,7 +405,7 @@ int ofs_template_make(struct optimfs *like, const char *layout, const char *dir,
 	st = ofs_stage_open(&config, err);
 	if (st == NULL)
 		return -1;
-	/* before the template, which is none without a place to go to */
+	/* before the template, which is useless without its destination */
 	made = mkdir(dir, 0777) == 0;
 	if (!made && errno != EEXIST)
 		optimfs_fail(err, errno, "OFS801 %s: %m", dir);

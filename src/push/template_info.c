@@ -1,4 +1,4 @@
-/* template_info.c - what is known of a template, in its stage */
+/* template_info.c - the description of a template, in its stage */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,11 +23,9 @@
  *     file SIZE NAME             in the order of their numbers
  *     sum FILE AT FROM LENGTH    sorted by FILE and FROM
  *     given PATH                 a file of the tree that the layout fills in
- *     derived PATH               one that is made of its parameter in model/
- *     own HASH PATH              one that says what the layout says; HASH is of
- *                                what the source says
- *     end
- */
+ *     derived PATH               a file derived from its parameter in model/
+ *     own HASH PATH              a text of the layout; HASH is of the source's
+ *     end */
 #define HEAD "optimfs-template 1\n"
 #define TMP  OFS_TEMPLATE_INFO ".tmp"
 
@@ -142,7 +140,7 @@ static int add_own(struct ofs_template *s, const char *line,
 	return 0;
 }
 
-/* 1: that was the last line. */
+/* Returns 1 after the last line. */
 static int take_line(struct ofs_template *s, const char *line, uint64_t number,
     struct optimfs_error *err)
 {

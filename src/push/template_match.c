@@ -1,4 +1,4 @@
-/* template_match.c - does a template have the names of what it is like? */
+/* template_match.c - match the names of a template with those of its source */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,8 +14,8 @@
 
 struct matching {
 	struct ofs_snapshot *like, *made;
-	uint32_t *twin; /* nodes of like by nodes of made; OFS_NONE */
-	uint8_t *met;   /* by nodes of like */
+	uint32_t *twin; /* node of like for each node of made, or OFS_NONE */
+	uint8_t *met;   /* by node of like */
 	struct ofs_template *s;
 	struct optimfs_error *err;
 	bool fill_zero;
@@ -51,8 +51,8 @@ static const struct ofs_entry *entry_of(const struct ofs_snapshot *snap,
 	return &snap->cat->entries[snap->tree.node[node].entry];
 }
 
-/* What a file says in the layout may be the layout's own: of how many ranks it
- * is, say. Writing what the source has there then changes nothing. */
+/* A text may belong to the layout, such as the number of ranks. Then writing
+ * the source's text changes nothing. */
 static int compare(struct matching *m, uint32_t node, uint32_t twin)
 {
 	struct ofs_blob *a, *b = NULL;
@@ -130,8 +130,8 @@ static int refuse(const struct matching *m, const struct ofs_snapshot *snap,
 	    path, where);
 }
 
-/* State that a flat parameter has for parts that lack it, and so zeros; and for
- * those that have none at all the step of the others. */
+/* Is it state that a flat parameter stores as zeros for members without it?
+ * Members without any state get the step of the others. */
 static bool is_zero(const struct matching *m, uint32_t node)
 {
 	const struct ofs_tree_node *n = &m->made->tree.node[node];
@@ -177,7 +177,7 @@ static int match_all(struct matching *m)
 	for (uint32_t i = 1; i < m->made->tree.n; i++)
 		if (match(m, i) == -1)
 			return -1;
-	/* of only= the rest is not wanted */
+	/* with only= the rest is left out */
 	for (uint32_t i = 1; i < like->n && layout.only == OFS_ONLY_ALL; i++)
 		if (like->node[i].entry != OFS_NONE && m->met[i] == 0)
 			return refuse(m, m->like, i,

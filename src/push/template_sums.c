@@ -1,4 +1,4 @@
-/* template_sums.c - checksums of a template whose tensors have been filled in */
+/* template_sums.c - the checksums of a filled template */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,19 +15,19 @@
 #include "push/template.h"
 
 #define STEP ((uint64_t)1 << 20)
-/* Bytes that are few are summed up in a window of the file, in which their sums
- * are put: of small tensors there are many next to each other. */
+/* Short ranges are summed in a window of the file, into which their checksums
+ * are put: small tensors lie side by side. */
 #define WINDOW ((uint64_t)64 << 10)
 #define FEW    4096
 
 struct summing {
 	const struct ofs_template *s;
 	const struct ofs_template_summing *how;
-	uint8_t *buf; /* STEP bytes */
+	uint8_t *buf; /* size STEP */
 	struct window {
 		uint64_t at, n;
 		bool changed;
-		uint8_t *buf; /* WINDOW bytes */
+		uint8_t *buf; /* size WINDOW */
 	} win;
 };
 
@@ -46,7 +46,7 @@ static bool win_has(const struct summing *w, uint64_t at, uint64_t n)
 	    n <= w->win.n - (at - w->win.at);
 }
 
-/* n more bytes have been summed up. */
+/* Reports progress: n more bytes. */
 static int step(const struct summing *w, uint64_t n, struct optimfs_error *err)
 {
 	if (w->how->stop != NULL && w->how->stop(w->how->ctx))
@@ -56,7 +56,8 @@ static int step(const struct summing *w, uint64_t n, struct optimfs_error *err)
 	return 0;
 }
 
-/* The bytes of a sum, from where it goes itself, if that is just before. */
+/* Loads the bytes of a checksum, starting at the checksum if it is just before
+ * them. */
 static int win_load(struct summing *w, int fd, const struct ofs_template_sum *v,
     struct optimfs_error *err)
 {
@@ -71,7 +72,7 @@ static int win_load(struct summing *w, int fd, const struct ofs_template_sum *v,
 		at = v->at;
 	n = end < size && size - at > WINDOW ? WINDOW : size - at;
 	if (end > size)
-		n = end - at; /* which fails */
+		n = end - at; /* the read will fail */
 	if (ofs_pread_all(fd, w->win.buf, n, at, err) == -1)
 		return -1;
 	w->win.at = at;
@@ -131,7 +132,8 @@ static int put_sum(struct summing *w, int fd, uint64_t at, const uint8_t le[4],
 	return 0;
 }
 
-/* Sums [at, end) are of one file; those of the same bytes follow each other. */
+/* Computes the sums [at, end), all of one file. Sums of the same bytes are
+ * adjacent. */
 static int sum_file(struct summing *w, int fd, size_t at, size_t end,
     struct optimfs_error *err)
 {

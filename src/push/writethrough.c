@@ -1,4 +1,4 @@
-/* writethrough.c - bytes of a tensor written to where a template has them */
+/* writethrough.c - write tensors to their places in a template */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -22,16 +22,17 @@
 #include "read/scatter.h"
 
 #define ZEROS ((uint64_t)1 << 20)
-/* So much of a file is on its way to the disk at a time while more is written:
- * a commit, which has to wait for all of it, finds most of it there. */
+/* Write-back of a file is started whenever this much was written, so that the
+ * commit has little left to wait for. */
 #define BEHIND ((uint64_t)8 << 20)
 
 struct ofs_writethrough {
 	struct ofs_snapshot *snap;
-	struct ofs_fds *fds; /* for writing, by object */
+	struct ofs_fds *fds; /* open for writing, by object */
 	struct ofs_written_sums *sums;
-	_Atomic uint64_t *behind; /* bytes written, by object, up to BEHIND */
-	/* Texts that are the layout's own, by their nodes (push/template.h). */
+	_Atomic uint64_t
+	    *behind; /* bytes written since the last write-back, by object */
+	/* Texts that belong to the layout, by node (push/template.h). */
 	struct own {
 		uint32_t node, model;
 		bool provided;
@@ -64,7 +65,7 @@ static int by_node(const void *a, const void *b)
 	return x->node < y->node ? -1 : x->node > y->node;
 }
 
-/* The node of a path that is changed; OFS_NONE. */
+/* The node of a path, which is modified; OFS_NONE: none. */
 static uint32_t node_of(const struct ofs_tree *tree, char *path)
 {
 	uint32_t node = 0;
@@ -156,7 +157,7 @@ static struct ofs_writethrough *through_new(struct ofs_snapshot *snap,
 	if (d->destination == NULL)
 		optimfs_fail(err, errno, "OFS809 %s: %m", snap->fs->source);
 	else if (d->sums != NULL)
-		/* the transport, which looks for places, has the other half */
+		/* the transport uses the other half */
 		d->fds = ofs_fds_new(snap->cat->nobjects, ofs_fds_limit() / 2,
 		    open_object, (void *)(uintptr_t)snap->cat, err);
 	if (d->fds != NULL && load_own(d, snap, err) == 0 &&
@@ -203,7 +204,8 @@ uint32_t ofs_writethrough_primary(const struct ofs_overlay *e, uint32_t node)
 	return primary;
 }
 
-/* The file that a thread writes to is pinned until it turns to another one. */
+/* The file that a thread writes to stays open until it writes to another
+ * one. */
 struct writing {
 	struct ofs_writethrough *d;
 	uint32_t object; /* OFS_NONE: none */
@@ -245,7 +247,7 @@ static int target(void *ctx, const struct ofs_segment *seg, int *fd,
 	return 0;
 }
 
-/* Of a segment that is one run of the file. */
+/* The checksum of a segment that is one run of the file. */
 static uint32_t sum_of(const struct ofs_segment *seg, const uint8_t *buf)
 {
 	uint32_t crc = 0;
@@ -323,7 +325,7 @@ int ofs_writethrough_read(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return ret;
 }
 
-/* Some bytes of one element. */
+/* Writes some bytes of one element. */
 static int write_part(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const uint8_t *buf, uint64_t n, uint64_t off, uint64_t item,
     struct optimfs_error *err)
@@ -378,7 +380,7 @@ int ofs_writethrough_zero(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return ret;
 }
 
-/* Bytes that were never written are zeros already. */
+/* Unwritten bytes are already zero. */
 static int through_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
@@ -386,7 +388,7 @@ static int through_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	    size < f->high ? size : f->high, err);
 }
 
-/* Which objects a tensor and its replicas lie in. */
+/* The objects in which a tensor and its replicas lie. */
 struct syncing {
 	struct ofs_writethrough *d;
 	struct optimfs_error *err;
@@ -446,7 +448,7 @@ static const struct ofs_overlay_bytes through_bytes = {
 	.sync = through_sync,
 };
 
-/* Each name of a tensor has what was written by it, but those that are texts. */
+/* Each name of a tensor has its own bytes, except for texts. */
 static bool is_apart(const struct ofs_overlay *e, uint32_t node)
 {
 	const struct ofs_tree_node *v = e->tree->node;
@@ -466,7 +468,7 @@ static const struct ofs_overlay_bytes *bytes_of(const struct ofs_overlay *e,
 	    : &ofs_overlay_staged_bytes;
 }
 
-/* The source says this, where the layout has its own value. */
+/* Is this the source's text where the layout has its own? */
 static bool own_text(const struct ofs_overlay *e, uint32_t index,
     const void *text, size_t n)
 {
@@ -476,7 +478,7 @@ static bool own_text(const struct ofs_overlay *e, uint32_t index,
 	    ofs_template_hash(text, n) == own->hash;
 }
 
-/* What is written by one name of several is what that name says, too. */
+/* A text written by one of several names is kept for this name too. */
 static void accepted(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint32_t node)
 {
@@ -499,7 +501,7 @@ static const struct ofs_overlay_ops overlay_ops = {
 	.free = through_free,
 };
 
-/* All names are absent until they are created. */
+/* Hides all names until they are created. */
 static int begin(struct ofs_snapshot *snap, struct optimfs_error *err)
 {
 	struct ofs_overlay *e = snap->overlay;

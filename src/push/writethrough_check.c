@@ -1,4 +1,4 @@
-/* writethrough_check.c - what a template still lacks */
+/* writethrough_check.c - what is missing in a template */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 #include "overlay/overlay_impl.h"
 #include "push/writethrough.h"
 
-/* Why a file cannot be committed; false: it can. */
+/* Reports why a file cannot be committed. */
 typedef void say_fn(void *ctx, const char *path, const char *words);
 
 bool ofs_writethrough_present(const struct ofs_overlay *e, uint32_t index)
@@ -22,7 +22,7 @@ bool ofs_writethrough_present(const struct ofs_overlay *e, uint32_t index)
 	for (; index != 0; index = b->parent) {
 		v = ofs_overlay_node(e, index);
 		b = &e->tree->node[index];
-		/* moved away, and back */
+		/* moved away and back */
 		if (v->gone &&
 		    (v->parent != b->parent || v->name == NULL ||
 			strcmp(v->name, b->name) != 0))
@@ -57,8 +57,8 @@ bool ofs_writethrough_zeros(const struct ofs_overlay *e, uint32_t node)
 		(t->flags & OFS_TENSOR_ZERO) != 0);
 }
 
-/* What is not there need not be: the layout has it, or it is made of others,
- * which are looked at themselves. */
+/* May the file be missing? The layout provides it, or it is derived from
+ * others, which are checked themselves. */
 static bool is_left_out(const struct ofs_overlay *e, uint32_t index)
 {
 	return ofs_writethrough_provided(e, index) ||
@@ -110,7 +110,7 @@ void ofs_writethrough_path(const struct ofs_overlay *e, uint32_t index,
 	memmove(path, path + at, size - at);
 }
 
-/* Each file that is in the way of a commit; with names held. */
+/* Reports each file that prevents a commit. The lock of names is held. */
 static void each_problem(const struct ofs_overlay *e, say_fn *say, void *ctx)
 {
 	char path[8192], words[96], *own;

@@ -1,4 +1,4 @@
-/* writethrough_commit.c - a template that is complete becomes the checkpoint */
+/* writethrough_commit.c - publish a complete template as the checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,31 +20,31 @@
 #include "push/template.h"
 #include "push/writethrough.h"
 
-/* The order, which recovery relies on:
+/* The order of steps, on which recovery relies:
  *
- *  1. elements without dimensions and checksums are filled in; or, where values
- *     differ from the template's or items are to be compressed, everything is
- *     rendered anew to filled/. Both may be done again.
- *  2. all of it is synced
- *  3. template.info becomes template.done: what follows is only names
- *  4. the directory gets the name of the empty one that waits for it
- *  5. its parent is synced: safe
- *  6. what is left of the template goes, template.done last
+ *  1. Fill in 0-dim elements and checksums; or, if values differ from the
+ *     template or items are to be compressed, render everything to filled/.
+ *     Both can be repeated.
+ *  2. Sync everything.
+ *  3. Rename template.info to template.done. From here on only names change.
+ *  4. Rename the directory over the empty destination.
+ *  5. Sync its parent: durable.
+ *  6. Remove the rest of the template, template.done last.
  *
- * Cut short before 4, the destination is empty and the template as good as it
- * was; behind it, only 6 is to be done. */
+ * If interrupted before 4, the destination is empty and the template is intact;
+ * after it, only 6 is left to do. */
 #define FILLED "filled"
 
 struct committing {
 	struct optimfs *fs;
 	struct ofs_overlay *e;
 	struct ofs_template template;
-	int stage; /* the directory beside the checkpoint */
+	int stage; /* the stage */
 	bool (*stop)(void *ctx);
 	void *ctx;
 	_Atomic uint64_t done;
 	uint64_t total;
-	uint32_t *object; /* of the template's files; OFS_NONE */
+	uint32_t *object; /* object of each file of the template, or OFS_NONE */
 };
 
 static bool stopped(void *ctx)
@@ -59,7 +59,7 @@ static bool stopped(void *ctx)
 	return c->stop != NULL && c->stop(c->ctx);
 }
 
-/* What may be empty, and was created, is. */
+/* Accepts texts that were created empty, where empty is valid. */
 static int accept_empty(void *ctx, uint32_t index, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
@@ -83,7 +83,7 @@ static int put_element(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	const struct ofs_entry *entry =
 	    &c->fs->now->cat->entries[c->fs->now->tree.node[index].entry];
 
-	/* what is rounded is not stored */
+	/* computed tensors are not stored */
 	if (entry->kind != OFS_ENTRY_TENSOR ||
 	    ofs_writethrough_is_rounded(c->e,
 		c->fs->now->tree.node[index].entry))
@@ -91,7 +91,7 @@ static int put_element(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	return ofs_writethrough_element(c->e, f, err);
 }
 
-/* All files are on their way to the disk before the first is waited for. */
+/* Starts write-back of all files before waiting for the first. */
 static void start_files(const struct committing *c, int dir)
 {
 	for (uint32_t i = 0; i < c->template.n; i++) {
@@ -125,7 +125,7 @@ static int sync_files(const struct committing *c, int dir,
 	return 0;
 }
 
-/* A file of the template and the object that a mount of it has for it. */
+/* A file of the template and its object in the mount. */
 struct named {
 	const char *path;
 	uint32_t object;
@@ -171,7 +171,7 @@ static bool seen(void *ctx, uint32_t file, uint64_t from, uint64_t n,
 	    ofs_writethrough_sum(c->e, c->object[file], from, n, crc);
 }
 
-/* Values are as they were: the files of the template are the checkpoint's. */
+/* For unchanged values: fills in the files of the template. */
 static int fill(struct committing *c, struct optimfs_error *err)
 {
 	int dir = openat(c->stage, OFS_TEMPLATE,
@@ -203,7 +203,7 @@ static void follow(void *ctx, uint64_t done, uint64_t total, const char *file)
 	(void)stopped(c);
 }
 
-/* A new generation next to the template, from its elements. */
+/* Renders a new generation beside the template, from its elements. */
 static int render_anew(struct committing *c, struct ofs_overrides *values,
     struct optimfs_error *err)
 {
@@ -231,7 +231,7 @@ static int render_anew(struct committing *c, struct ofs_overrides *values,
 			: ret;
 }
 
-/* The checkpoint is as readable as the directory that was made for it. */
+/* Copies the mode of the destination directory. */
 static int like_destination(int fd, const char *destination,
     struct optimfs_error *err)
 {
@@ -257,7 +257,7 @@ static int mark_done(const struct committing *c, struct optimfs_error *err)
 	return 0;
 }
 
-/* Who reads it looks for this first. */
+/* Is it the file that readers look for first? */
 static bool is_index(const char *name)
 {
 	size_t n = strlen(name), k = strlen(".index.json");
@@ -279,8 +279,8 @@ static int link_files(const struct committing *c, struct ofs_publish *p,
 	return 0;
 }
 
-/* The files of several directories are shared out. The template keeps them,
- * too, until all directories have theirs. */
+/* Distributes the files to several directories. The template keeps them until
+ * all directories are complete. */
 static int give_to_sites(struct committing *c, const char *from,
     struct optimfs_error *err)
 {
@@ -305,7 +305,7 @@ static int give_to_sites(struct committing *c, const char *from,
 	return ret;
 }
 
-/* Behind the decision. */
+/* After the decision. */
 static int seal_sites(struct committing *c, int ret, struct optimfs_error *err)
 {
 	if (ret == 1) {
@@ -343,7 +343,7 @@ static int give_name(struct committing *c, const char *from,
 	return ret;
 }
 
-/* Behind the rename: whatever fails, the new checkpoint is there. */
+/* After the rename: whatever fails, the new checkpoint exists. */
 static int seal(struct committing *c, struct optimfs_error *err)
 {
 	if (ofs_sync_parent(ofs_writethrough_destination(c->e)) == -1) {
@@ -354,7 +354,7 @@ static int seal(struct committing *c, struct optimfs_error *err)
 		(void)ofs_overlay_published(c->e, err);
 		return 1;
 	}
-	/* the mark says that the journal is done with, until it is empty */
+	/* until the journal is empty, the mark says that it has been applied */
 	if (ofs_overlay_published(c->e, NULL) == 0)
 		ofs_writethrough_settle(c->e->stage, true);
 	return 0;
@@ -374,7 +374,7 @@ void ofs_writethrough_settle(struct ofs_stage *st, bool published)
 	for (size_t i = 0; i < sizeof(rests) / sizeof(*rests); i++) {
 		ofs_publish_clear(stage, rests[i]);
 		if (faccessat(stage, rests[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-			return; /* the next mount does it */
+			return; /* left to the next mount */
 	}
 	(void)ofs_sys_unlink(stage, OFS_TEMPLATE_DONE, 0);
 }

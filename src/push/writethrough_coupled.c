@@ -1,4 +1,4 @@
-/* writethrough_coupled.c - texts that are one value in a layout must agree */
+/* writethrough_coupled.c - texts that share one stored value must agree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,15 +14,15 @@
 #include "push/writethrough.h"
 #include "read/scatter.h"
 
-/* The step of a flat parameter is that of all parameters in it: one element of
- * a file, for which each of them has a name. Or several names are one tensor,
- * and what each was given is with its node. */
+/* All parameters in a flat parameter share its step: one stored element with
+ * many names. Or several names are one tensor, and each name has the text it
+ * was given. */
 
 struct where {
 	uint32_t object, index;
 	uint64_t at;
 	const struct ofs_blob *said;
-	enum ofs_dtype rounded; /* what is stored there is rounded to it */
+	enum ofs_dtype rounded; /* dtype that the stored value is rounded to */
 };
 
 struct places {
@@ -90,8 +90,8 @@ static int words(const struct ofs_blob *b)
 	return (int)(end == NULL ? b->len : (size_t)(end - b->bytes));
 }
 
-/* Is what w says what the stored number is rounded to? The texts have been
- * parsed when they were written. */
+/* Is the text of w the stored number, rounded? The texts were parsed when they
+ * were written. */
 static int compare_rounded(const struct places *p, const struct where *w,
     const struct where *stored, struct optimfs_error *err)
 {
@@ -121,8 +121,8 @@ static int compare_rounded(const struct places *p, const struct where *w,
 	    path, words(w->said), (const char *)w->said->bytes, text);
 }
 
-/* Those of one place that are rounded from it, and are not written. Returns how
- * many are left. */
+/* Checks the names of one place that are rounded copies and not stored. Returns
+ * the number of other names. */
 static int compare_all_rounded(const struct places *p, struct where *w,
     size_t *n, struct optimfs_error *err)
 {
@@ -143,7 +143,7 @@ static int compare_all_rounded(const struct places *p, struct where *w,
 	return 0;
 }
 
-/* Those of one place. */
+/* Checks the names of one place. */
 static int compare(const struct places *p, struct where *w, size_t n,
     struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* writethrough_derive.c - elements of a template that are made of others */
+/* writethrough_derive.c - elements of a template derived from others */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,8 +14,7 @@
 
 #define STEP ((uint64_t)1 << 20)
 
-/* Nothing of this is in the journal: a commit does it, and the next one does
- * it again. */
+/* Nothing of this is in the journal: each commit does it again. */
 
 static const struct ofs_entry *entry_of(const struct ofs_overlay *e,
     uint32_t node)
@@ -54,7 +53,7 @@ uint32_t ofs_writethrough_written(const struct ofs_overlay *e, uint32_t node)
 	return OFS_NONE;
 }
 
-/* From now on its elements are those that lie in its place. */
+/* Makes the elements in the template visible as the file's contents. */
 static struct ofs_overlay_file *show(struct ofs_overlay *e, uint32_t node,
     struct optimfs_error *err)
 {
@@ -79,7 +78,7 @@ void ofs_writethrough_forget(struct ofs_overlay *e)
 	}
 }
 
-/* Bytes [off, off + n) of what was written by the name node. */
+/* Reads bytes [off, off + n) that were written by the name node. */
 static int take(struct ofs_overlay *e, uint32_t node, void *buf, uint64_t off,
     uint64_t n, struct optimfs_error *err)
 {
@@ -90,13 +89,14 @@ static int take(struct ofs_overlay *e, uint32_t node, void *buf, uint64_t off,
 	return ofs_overlay_file_apply(e, f, buf, off, off + n, 0, err);
 }
 
-/* A step of elements, and the same in the type of where they go. */
+/* A block of elements, and the same after the cast. */
 struct pouring {
 	struct ofs_overlay *e;
-	uint8_t *from, *to; /* STEP elements of at most 16 bytes; of 4 */
+	uint8_t *from,
+	    *to; /* STEP elements of at most 16 bytes; STEP elements of 4 */
 };
 
-/* The elements that were written by the name source to where node has its. */
+/* Copies the elements written by the name source to the place of node. */
 static int pour(const struct pouring *p, uint32_t source, uint32_t node,
     struct optimfs_error *err)
 {
@@ -129,7 +129,7 @@ static int pour(const struct pouring *p, uint32_t source, uint32_t node,
 	return 0;
 }
 
-/* A place gets what was written by any of its names. */
+/* Fills a place with the bytes written to any of its names. */
 static int fill_place(const struct pouring *p, uint32_t node,
     struct optimfs_error *err)
 {
@@ -153,7 +153,7 @@ static int fill_derived(const struct pouring *p, uint32_t node,
 	struct ofs_overlay *e = p->e;
 	uint32_t model = ofs_writethrough_model(e, node), source;
 
-	/* where it is the same elements they are there */
+	/* if both are the same stored elements, nothing is to be done */
 	if (model == OFS_NONE || ofs_writethrough_present(e, node) ||
 	    ofs_writethrough_next(e, node) != node)
 		return 0;
@@ -174,11 +174,11 @@ static int fill_zeros(struct ofs_overlay *e, uint32_t node,
 	f = show(e, node, err);
 	if (f == NULL)
 		return -1;
-	/* the one step of a flat parameter is that of its other parts */
+	/* the step of a flat parameter comes from its other members */
 	return f->text ? 0 : ofs_writethrough_zero(e, f, 0, f->size, err);
 }
 
-/* Elements without dimensions are texts, which take() finds in memory. */
+/* 0-dim tensors are texts, which take() finds in memory. */
 int ofs_writethrough_derive(struct ofs_overlay *e, struct optimfs_error *err)
 {
 	struct pouring p = { .e = e, .from = malloc(2 * STEP) };

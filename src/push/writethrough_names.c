@@ -1,4 +1,4 @@
-/* writethrough_names.c - names of a template, absent until they are created */
+/* writethrough_names.c - names of a template, hidden until they are created */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -24,7 +24,7 @@ int ofs_writethrough_hide(struct ofs_overlay *e, struct optimfs_error *err)
 	return 0;
 }
 
-/* The node of the template with that name which is not there, or nowhere. */
+/* The hidden node of the template with this name; OFS_NONE: none. */
 static uint32_t absent(const struct ofs_overlay *e, uint32_t dir,
     const char *name, bool is_dir)
 {
@@ -49,8 +49,8 @@ static bool is_shared(const struct ofs_overlay *e,
 	return f->text && t != NULL && (t->flags & OFS_TENSOR_TIED) != 0;
 }
 
-/* A file that was just revealed has no bytes, whatever the template says, or
- * was written to one that was removed. */
+/* A file that just became visible is empty, even if bytes were written earlier
+ * to a file of this name that was removed. */
 static int begin_empty(struct ofs_overlay *e, uint32_t index,
     struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* writethrough_rounded.c - tensors that a layout has only as others, or rounded ones */
+/* writethrough_rounded.c - tensors that a layout computes from others */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,13 +14,13 @@
 
 #define STEP ((uint64_t)1 << 20)
 
-/* What was written to such a tensor has no place of its own: it is staged, and
- * must be what the elements that are stored are, or are rounded to. */
+/* Such a tensor is not stored: bytes written to it are staged, and must equal
+ * the stored elements, or those after rounding. */
 struct compared {
 	struct ofs_overlay *e;
 	struct ofs_overlay_file *f;
 	const struct ofs_tensor *t;
-	uint8_t *said, *is; /* STEP bytes each */
+	uint8_t *said, *is; /* size STEP each */
 };
 
 bool ofs_writethrough_is_rounded(const struct ofs_overlay *e, uint32_t entry)

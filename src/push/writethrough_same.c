@@ -1,4 +1,4 @@
-/* writethrough_same.c - names of a template whose elements lie in one place */
+/* writethrough_same.c - names of a template that share their elements */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,8 +12,8 @@
 #include "push/writethrough.h"
 
 /* A tied parameter has several names in a layout that stores it once, and
- * weights that are trained in float32 are the optimizer's too. Of such names
- * the first one's bytes go to their place; the others' are staged. */
+ * weights trained in float32 belong to the optimizer too. The first name is
+ * written in place; bytes written to the others are staged. */
 
 static const struct ofs_tensor *tensor_of(const struct ofs_snapshot *snap,
     uint32_t node)
@@ -33,7 +33,7 @@ static bool is_candidate(const struct ofs_snapshot *snap, uint32_t node)
 	return t != NULL && t->nshards > 0;
 }
 
-/* Where a shard begins; equal boxes and strides have one index. */
+/* The place of a shard; equal boxes and strides have one index. */
 struct place {
 	uint64_t off, view_offset;
 	uint32_t object, box, stride, fix;
@@ -65,7 +65,7 @@ static bool same_place(const struct ofs_catalog *cat, const struct ofs_shard *a,
 
 struct seeking {
 	const struct ofs_snapshot *snap;
-	uint32_t *node; /* the first of each place */
+	uint32_t *node; /* first node of each place */
 };
 
 static bool same(const void *ctx, uint32_t i, const void *key, size_t n)

@@ -12,7 +12,6 @@
 #include "push/writethrough.h"
 #include "rewrite/new_value.h"
 
-/* Whose text was written, in the order of the tree; while held. */
 int ofs_writethrough_texts(struct ofs_overlay *e,
     int (*each)(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	struct optimfs_error *err),

@@ -1,4 +1,4 @@
-/* written_sums.c - checksums of what is written to files, while it passes */
+/* written_sums.c - checksums of bytes as they are written */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,10 +11,10 @@
 #include "base/crc.h"
 #include "base/memory.h"
 
-/* Runs that join no other and are shorter are not kept: their sums take one
- * short read. */
+/* Shorter runs are not kept unless they join another: recomputing them takes
+ * one short read. */
 #define LEAST 4096
-/* Of one file. A writer that jumps about would have as many as it writes. */
+/* Limit per file, for writers that jump about. */
 #define MOST 4096
 
 struct run {
@@ -23,7 +23,7 @@ struct run {
 };
 
 struct file {
-	struct run *v; /* sorted, apart */
+	struct run *v; /* sorted, not adjacent */
 	size_t n, cap;
 };
 
@@ -58,7 +58,7 @@ void ofs_written_sums_free(struct ofs_written_sums *s)
 	free(s);
 }
 
-/* The first run that ends behind off. */
+/* The first run that ends after off. */
 static size_t find(const struct file *f, uint64_t off)
 {
 	size_t lo = 0, hi = f->n;

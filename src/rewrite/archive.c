@@ -1,4 +1,4 @@
-/* archive.c - a pickle and what it lies in, written anew around it */
+/* archive.c - rewrite a pickle and its container */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -63,7 +63,7 @@ static int open_zip(struct ofs_commit_archive *a, uint64_t size,
 	return take_pickle(a, off, a->record->size, NULL, err);
 }
 
-/* A legacy stream: three pickles, then the object's. */
+/* A legacy stream: three pickles, then that of the object. */
 static int open_legacy(struct ofs_commit_archive *a, uint64_t size,
     struct optimfs_error *err)
 {
@@ -153,12 +153,12 @@ struct layout {
 	struct ofs_commit *c;
 	struct ofs_commit_archive *a;
 	const struct ofs_commit_source *s;
-	const struct ofs_pickle *doc; /* the new one */
-	struct ofs_str *key;          /* storages that it names */
+	const struct ofs_pickle *doc; /* the new pickle */
+	struct ofs_str *key;          /* storages that it refers to */
 	size_t nkeys, key_cap;
 	int in, fd;
-	uint64_t off, at; /* in fd; of the next record in the archive */
-	uint64_t n;       /* records */
+	uint64_t off, at; /* offset in fd; of the next record in the archive */
+	uint64_t n;       /* number of records */
 	char *prefix;
 	struct ofs_buf directory, part;
 	struct optimfs_error *err;
@@ -170,8 +170,8 @@ static int compare_keys(const void *a, const void *b)
 	    *(const struct ofs_str *)b);
 }
 
-/* Storages that the new pickle names: a tensor that was removed takes its own
- * with it, unless others are views of it. */
+/* Finds the storages that the new pickle refers to: the storage of a removed
+ * tensor goes too, unless others are views of it. */
 static int find_named(struct layout *l)
 {
 	uint32_t n = ofs_pickle_nodes(l->doc);
@@ -216,7 +216,7 @@ static int flush(struct layout *l, uint64_t at)
 	return ret;
 }
 
-/* What stands around a record's bytes, which are written to *data. */
+/* Writes the header of a record; its bytes go to *data. */
 static int frame(struct layout *l, struct ofs_zip_new *r, uint64_t *data)
 {
 	r->prefix = l->prefix;
@@ -232,7 +232,7 @@ static int frame(struct layout *l, struct ofs_zip_new *r, uint64_t *data)
 	return flush(l, *data + r->size);
 }
 
-/* Copy decoded bytes, which are no file's. */
+/* Copies bytes that were decoded and are not in a file. */
 static int copy_decoded(struct layout *l, uint64_t from, uint64_t to,
     uint64_t n)
 {
@@ -261,7 +261,7 @@ static int copy_bytes(struct layout *l, uint64_t from, uint64_t to, uint64_t n)
 	    l->err);
 }
 
-/* Extents that are in this record go with it. */
+/* Moves the extents that lie in this record. */
 static void moved(struct layout *l, const struct ofs_zip_record *r,
     uint64_t from, uint64_t to)
 {
@@ -337,7 +337,7 @@ static int compare_headers(const void *a, const void *b)
 	return x->header < y->header ? -1 : x->header > y->header;
 }
 
-/* Behind the storages that are there. */
+/* Writes the new records after the existing storages. */
 static int put_records(struct layout *l, const struct ofs_buf *pickle,
     const struct ofs_commit_storage *storage, size_t n)
 {
@@ -392,7 +392,7 @@ static int write_zip(struct layout *l, const struct ofs_buf *pickle,
 	return ret;
 }
 
-/* What is before and behind the pickle stays. */
+/* Bytes before and after the pickle stay. */
 static int write_stream(struct layout *l, const struct ofs_buf *pickle,
     uint64_t *size)
 {

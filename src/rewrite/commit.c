@@ -1,4 +1,4 @@
-/* commit.c - what a writer changed becomes the checkpoint */
+/* commit.c - write the changes to a new generation of the checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -24,9 +24,8 @@ int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err)
 	    "the commit was stopped; nothing has changed");
 }
 
-/* Percent that a commit has when what it begins with is done: changes have
- * their places, new files are written, they were read again. Between the first
- * two it is bytes that count. */
+/* Percent of a commit after each phase: changes have places; new files are
+ * written; they were read back. Between the first two, bytes count. */
 #define PLACED   5
 #define WRITTEN  60
 #define VERIFIED 95
@@ -76,13 +75,13 @@ int ofs_commit_copy(struct ofs_commit *c, int in, uint64_t size, int out,
 
 	if (ofs_copy_file(in, size, out, &step, err) == -1)
 		return -1;
-	/* blocks that were shared, or a hole at its end */
+	/* shared blocks, or a hole at the end */
 	if (c->done < before + size)
 		ofs_commit_did(c, before + size - c->done);
 	return 0;
 }
 
-/* What no part took a place for. */
+/* Fails if a change got no place. */
 static int check_done(const struct ofs_commit *c, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < c->ntasks; i++)
@@ -92,7 +91,7 @@ static int check_done(const struct ofs_commit *c, struct optimfs_error *err)
 	return 0;
 }
 
-/* Objects that are rewritten for their bytes alone. */
+/* Copies the objects in which only bytes change. */
 static int clone_rest(struct ofs_commit *c, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < c->nmoved; i++)
@@ -110,7 +109,7 @@ static const struct ofs_update_ops *ops_of(const struct ofs_commit *c, size_t i)
 	return ops == NULL ? &none : ops;
 }
 
-/* Bytes that are copied or added. Rewritten values are small. */
+/* Bytes to copy or add. Rewritten values are small. */
 static uint64_t new_bytes(const struct ofs_commit *c)
 {
 	const struct ofs_object *objects = c->cat->objects;
@@ -134,7 +133,7 @@ static uint64_t new_bytes(const struct ofs_commit *c)
 	return need;
 }
 
-/* Is there room for that? */
+/* Is there enough space on the disk? */
 static int check_room(struct ofs_commit *c, struct optimfs_error *err)
 {
 	uint64_t need = new_bytes(c), left;
@@ -156,7 +155,7 @@ static int check_room(struct ofs_commit *c, struct optimfs_error *err)
 	    need + need / 20, left);
 }
 
-/* All new files, with all new bytes in them. */
+/* Writes all new files. */
 static int prepare(struct ofs_commit *c, void **state,
     struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* data.c - bytes of tensors, from where they are staged to new files */
+/* data.c - copy staged bytes of tensors to new files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,7 +23,7 @@
 
 #define STEP_MAX (8u << 20)
 
-/* Which elements a change has bytes of. */
+/* Which elements does a change replace? */
 
 const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
     const struct ofs_change *ch)
@@ -40,7 +40,7 @@ const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
 	t = &c->cat->tensors[e->ref];
 	if (ch->kind != OFS_CHANGE_ADD)
 		return t;
-	/* a moved tensor keeps its shards where it is still the same one */
+	/* a moved tensor keeps its shards if dtype and shape are unchanged */
 	if (ch->dtype != t->dtype || ch->ndim != t->ndim ||
 	    (t->ndim > 0 &&
 		memcmp(ch->shape, ofs_tensor_shape(c->cat, t),
@@ -57,8 +57,7 @@ bool ofs_commit_rounded(const struct ofs_catalog *cat,
 	return view != OFS_NONE && (cat->views[view].fix & OFS_FIX_ROUND) != 0;
 }
 
-/* Call each for runs of elements that have new bytes; a change of a text has
- * one, whose bytes are in element. */
+/* Calls each for runs of replaced elements. A changed text has one element. */
 struct elements {
 	struct ofs_commit *c;
 	const struct ofs_change *ch;
@@ -176,7 +175,7 @@ size_t ofs_commit_moved(const struct ofs_commit *c, uint32_t object)
 
 /* Files. */
 
-/* A file that another rank has, as the whole of out. */
+/* Copies a file of another rank to out. */
 static int bring(const struct ofs_commit *c, const struct ofs_object *o,
     int out, struct optimfs_error *err)
 {
@@ -248,7 +247,7 @@ static bool is_zip(int fd)
 	return pread(fd, mark, 4, 0) == 4 && memcmp(mark, "PK\3\4", 4) == 0;
 }
 
-/* The bytes of an object as the whole of out. */
+/* Copies an object to out. */
 static int copy_object(struct ofs_commit *c, uint32_t object, int out,
     struct optimfs_error *err)
 {
@@ -337,7 +336,7 @@ int ofs_commit_sums(struct ofs_commit *c, struct optimfs_error *err)
 
 /* Writing. */
 
-/* The extent that a segment lies in. */
+/* The extent that contains a segment. */
 static struct ofs_moved *find_moved(struct ofs_commit *c,
     const struct ofs_segment *seg)
 {
@@ -384,8 +383,8 @@ static int place_segment(void *ctx, const struct ofs_segment *seg, int *fd,
 	    hi + seg->len + (uint64_t)*delta, err);
 }
 
-/* Elements as they are now: what is stored, unless all is staged, and what is
- * staged over it. */
+/* Reads the new elements: the stored ones, unless all are staged, then the
+ * staged ones over them. */
 static int read_elements(struct elements *e, uint64_t first, uint64_t count,
     uint8_t *buf)
 {
@@ -439,7 +438,7 @@ static int scatter_elements(struct elements *e, uint64_t first, uint64_t count)
 	if (buf == NULL)
 		return ofs_no_memory(e->err);
 	if (ofs_commit_rounded(e->c->cat, e->t))
-		count = 0; /* shared.c sees to it */
+		count = 0; /* shared.c checks it */
 	while (count > 0 && ret == 0) {
 		uint64_t n = count < step ? count : step;
 

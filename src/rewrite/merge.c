@@ -1,4 +1,4 @@
-/* merge.c - the checkpoint with what is staged, as one catalog */
+/* merge.c - the catalog with staged changes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,19 +12,19 @@
 #include "catalog/catalog_impl.h"
 #include "rewrite/rewrite_impl.h"
 
-/* Components of a path; the deepest tree that can be mounted has fewer. */
+/* Components of a path; the deepest mountable tree has fewer. */
 #define OFS_MERGE_DEPTH 256
 
 struct merge {
 	struct ofs_reader *reader;
 	const struct ofs_catalog *base;
 	struct ofs_overlay *overlay;
-	struct ofs_commit names; /* for what its tasks say */
+	struct ofs_commit names; /* source of the tasks */
 	struct ofs_merged *m;
 	struct ofs_catalog *cat;
-	uint32_t *entry; /* of each entry of base: its new index; OFS_NONE */
+	uint32_t *entry; /* new index of each entry of base, or OFS_NONE */
 	const struct ofs_commit_task *
-	    *task; /* of each entry that is set or dropped */
+	    *task; /* task of each entry that is set or dropped */
 
 	struct optimfs_error *err;
 };
@@ -64,7 +64,7 @@ static uint32_t tree_of(struct merge *x, const struct ofs_change *ch)
 	return path_of(x, key, ch->nkeys);
 }
 
-/* A value: its document goes from the task to the catalog. */
+/* Adds a value; takes its document from the task. */
 static uint32_t add_value(struct merge *x, struct ofs_commit_task *t)
 {
 	struct ofs_pickle *doc = t->doc;
@@ -118,7 +118,7 @@ static int add_new(struct merge *x, struct ofs_commit_task *t)
 	return ofs_catalog_entry(x->cat, &e, x->err) == OFS_NONE ? -1 : 0;
 }
 
-/* Entries that stay, in their order. */
+/* Copies the entries that stay, in their order. */
 static int keep_entries(struct merge *x)
 {
 	const struct ofs_catalog *base = x->base;

@@ -1,4 +1,4 @@
-/* new_value.c - what the text that a writer gives an entry means */
+/* new_value.c - parse the new text of an entry */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* resolve_key.c - what each change is called in the source */
+/* resolve_key.c - the name of each change in the source */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,9 +18,9 @@
 #include "text/parse.h"
 #include "text/text.h"
 
-/* Leaves that are there are known by the path of their entry. One that is added
- * is called as what stands beside it is, or as another parameter's same state
- * with the name replaced. */
+/* Existing leaves are known by the path of their entry. The name of an added
+ * leaf is derived from its siblings, or from the same state of another
+ * parameter. */
 
 int ofs_commit_no_place(const struct ofs_commit_task *t, const char *why,
     struct optimfs_error *err)
@@ -34,7 +34,7 @@ static struct ofs_str component(const struct ofs_catalog *cat, uint32_t c)
 	return ofs_catalog_string(cat, OFS_PATH_STR(c));
 }
 
-/* A catalog's path, with room for one more. */
+/* The components of a catalog path, with room for one more. */
 static struct ofs_key *keys_of(struct ofs_commit *c, uint32_t path, uint32_t *n,
     struct optimfs_error *err)
 {
@@ -52,7 +52,8 @@ static struct ofs_key *keys_of(struct ofs_commit *c, uint32_t path, uint32_t *n,
 	return k;
 }
 
-/* Does the tree path of e equal key, but for component skip? */
+/* Does the tree path of e equal the key of the change, except for component
+ * skip? */
 static bool matches(const struct ofs_commit *c, const struct ofs_entry *e,
     const struct ofs_change *ch, uint32_t skip)
 {
@@ -72,8 +73,8 @@ static bool matches(const struct ofs_commit *c, const struct ofs_entry *e,
 	return true;
 }
 
-/* Entries by their tree paths without one component; of those that are alike
- * the first. */
+/* Index of entries by tree path without one component; the first of equal
+ * ones. */
 struct without {
 	struct ofs_commit *c;
 	uint32_t skip;
@@ -82,7 +83,7 @@ struct without {
 	struct ofs_buf path, other;
 };
 
-/* Nested deeper than any pickle may be. */
+/* More than the nesting limit of pickles. */
 #define DEPTH_MAX 80
 
 struct place {
@@ -144,7 +145,8 @@ static int make_without(struct without *w, struct optimfs_error *err)
 	return done ? 0 : ofs_no_memory(err);
 }
 
-/* An entry whose path differs from the change's in component skip; OFS_NONE. */
+/* An entry whose path differs from that of the change in component skip only;
+ * OFS_NONE. */
 static int find(struct place *p, const struct ofs_change *ch, uint32_t skip,
     uint32_t *at, struct optimfs_error *err)
 {
@@ -167,7 +169,8 @@ static int find(struct place *p, const struct ofs_change *ch, uint32_t skip,
 	return 0;
 }
 
-/* Beside an entry whose source calls it by its last component. */
+/* Derives the name from a sibling whose last component is its name in the
+ * source. */
 static int place_beside(struct ofs_commit *c, struct ofs_commit_task *t,
     const struct ofs_entry *e, struct optimfs_error *err)
 {
@@ -199,8 +202,8 @@ static bool id_of(const struct ofs_catalog *cat, struct ofs_str name,
 	return false;
 }
 
-/* As the same state of another parameter, whose name is the component of its
- * path that the two do not share. */
+/* Derives the name from the same state of another parameter: the parameter's
+ * name is the component in which their paths differ. */
 static int place_like(struct ofs_commit *c, struct ofs_commit_task *t,
     const struct ofs_entry *e, uint32_t skip, struct optimfs_error *err)
 {
@@ -236,7 +239,8 @@ static int place_like(struct ofs_commit *c, struct ofs_commit_task *t,
 	return 1;
 }
 
-/* With nothing like it: its own path, without what the tree put before. */
+/* Without a model: uses its own path, without the components that the tree
+ * added. */
 static int place_new(struct ofs_commit *c, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
@@ -285,7 +289,7 @@ static int place_added(struct place *p, struct ofs_commit_task *t,
 	return ret == -1 ? -1 : 0;
 }
 
-/* What an added text is: of the kind of what it is like. */
+/* Parses an added text as the kind of its model. */
 static int value_added(struct ofs_commit *c, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
@@ -310,7 +314,7 @@ static int value_added(struct ofs_commit *c, struct ofs_commit_task *t,
 	return t->doc == NULL ? optimfs_fail_in(err, "%.200s", ch->path) : 0;
 }
 
-/* The value of an entry that is moved, as a document of its own. */
+/* Copies the value of a moved entry to a document of its own. */
 static int value_moved(struct ofs_commit *c, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
@@ -371,8 +375,8 @@ static int add(struct place *p, const struct ofs_change *ch,
 	return 0;
 }
 
-/* Does a document say what the entry does? Whole trees are copied over others
- * of which little is new. */
+/* Is the document equal to the entry's value? Users copy whole trees over
+ * others of which little is new. */
 static bool says_same(const struct ofs_commit *c, const struct ofs_entry *e,
     const struct ofs_pickle *doc)
 {
@@ -405,7 +409,7 @@ static int set(struct ofs_commit *c, const struct ofs_change *ch,
 	if (ch->kind == OFS_CHANGE_REMOVE)
 		t->op = OFS_TASK_DROP;
 	else if (e->kind == OFS_ENTRY_TENSOR)
-		return 0; /* bytes alone */
+		return 0; /* only bytes change */
 	c->ntasks++;
 	t->path = keys_of(c, e->path, &t->npath, err);
 	if (t->path == NULL)

@@ -1,4 +1,4 @@
-/* route.c - where in a pickle a path of the source leads */
+/* route.c - follow a path of the source through a pickle */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "text/key.h"
 
-/* Keys from which on a dict gets an index. */
+/* Dicts with at least this many keys get an index. */
 #define MANY 32
 
 static bool key_is(struct ofs_routes *r, uint32_t dict, uint32_t i,
@@ -23,7 +23,7 @@ static bool key_is(struct ofs_routes *r, uint32_t dict, uint32_t i,
 	    (n == 0 || memcmp(r->text.data, key, n) == 0);
 }
 
-/* The keys of a large dict, by their texts. */
+/* The keys of a large dict by text. */
 struct ofs_route_dict {
 	struct ofs_routes *r;
 	uint32_t dict;
@@ -37,7 +37,7 @@ static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
 	return key_is(k->r, k->dict, i, key, n);
 }
 
-/* Of equal keys the first that is added stays. */
+/* Among equal keys the first one added stays. */
 static bool add_key(struct ofs_route_dict *k, uint32_t i)
 {
 	struct ofs_routes *r = k->r;
@@ -54,7 +54,7 @@ static bool add_key(struct ofs_route_dict *k, uint32_t i)
 	return done;
 }
 
-/* NULL: there is no memory for it, and they are looked at one by one. */
+/* NULL: no memory for an index; the caller searches linearly. */
 static struct ofs_route_dict *keys_of(struct ofs_routes *r, uint32_t dict)
 {
 	struct ofs_route_dict *k;
@@ -93,8 +93,8 @@ static uint32_t find_key(struct ofs_routes *r, uint32_t dict,
 	return OFS_NONE;
 }
 
-/* The item of a container that key names; OFS_NONE. Python keeps the last of
- * equal keys. */
+/* The item of a container for key, or OFS_NONE. As in Python, the last of equal
+ * keys counts. */
 static uint32_t find_item(struct ofs_routes *r, uint32_t node,
     const struct ofs_key *key)
 {

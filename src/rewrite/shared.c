@@ -1,4 +1,4 @@
-/* shared.c - what several tensors have in one place agrees */
+/* shared.c - tensors that share stored bytes must agree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,10 +15,10 @@
 #include "rewrite/rewrite_impl.h"
 
 /* A flat parameter has one step for all its parameters, and views share a
- * storage: writing one writes the others. Once all is written, each tensor that
- * has stored bytes in common with others must be what it is to be: what was
- * written to it, or what it was. A rounded one follows what it is made of;
- * whatever was written to it must be that. */
+ * storage: writing one changes the others. Once all is written, each tensor
+ * that shares stored bytes must have its new elements: those written to it, or
+ * its old ones. A computed tensor follows the tensor it is computed from; bytes
+ * written to it must agree. */
 
 #define STEP_MAX (8u << 20)
 
@@ -31,7 +31,7 @@ struct shared {
 	struct ofs_commit *c;
 	struct sharer *v;
 	size_t n, cap;
-	const struct ofs_change **change; /* of each tensor; NULL: none */
+	const struct ofs_change **change; /* by tensor; NULL: no change */
 	bool *seen;
 	struct optimfs_error *err;
 };
@@ -54,7 +54,7 @@ static bool is_moved(const struct ofs_commit *c, uint32_t object)
 	return i < c->nmoved && c->moved[i].object == object;
 }
 
-/* Items of DCP are one tensor's each. */
+/* Items of DCP belong to one tensor each and are skipped. */
 static int add(struct shared *s, const struct ofs_extent *at, uint32_t tensor)
 {
 	if (at->encoding == OFS_TORCH_ITEM || at->codec != OFS_PLAIN ||
@@ -108,8 +108,8 @@ static int mark_changed(struct shared *s)
 	return 0;
 }
 
-/* The path below the mount point of an entry, or of the first that is this
- * tensor. */
+/* The path below the mount point of an entry, or of the first entry that is
+ * this tensor. */
 static void name_of(const struct ofs_commit *c, uint32_t entry, uint32_t tensor,
     char *name, size_t size)
 {
@@ -130,8 +130,8 @@ static void name_of(const struct ofs_commit *c, uint32_t entry, uint32_t tensor,
 	}
 }
 
-/* What stands where the tensor is stored, against what it is to be. 1: it is
- * that, 0: not. */
+/* Compares the stored bytes of a tensor with its new elements. 1: equal; 0:
+ * not. */
 static int compare_segment(const struct shared *s,
     const struct ofs_segment *seg, const uint8_t *want)
 {
@@ -144,7 +144,7 @@ static int compare_segment(const struct shared *s,
 		return ofs_no_memory(s->err);
 	if (!ofs_commit_where(c, seg, &fd, &delta)) {
 		free(got);
-		return 1; /* it is not written */
+		return 1; /* it was not written */
 	}
 	for (uint64_t i = 0; i < seg->n && ret == 1; i++) {
 		uint64_t at =
@@ -161,7 +161,7 @@ static int compare_segment(const struct shared *s,
 	return ret;
 }
 
-/* The same of one that is rounded: what stands there now gives it. */
+/* As above, for a tensor computed by rounding the stored one. */
 static int compare_rounded(const struct shared *s,
     const struct ofs_segment *seg, const uint8_t *want, uint64_t size)
 {
@@ -259,7 +259,7 @@ static int check_tensor(struct shared *s, uint32_t tensor, uint32_t other)
 	return ret == 0 ? differ(s, tensor, other) : ret == -1 ? -1 : 0;
 }
 
-/* Tensors i to n of v have bytes in one extent. */
+/* Checks the tensors i to n of v, which share an extent. */
 static int check_place(struct shared *s, size_t i, size_t n)
 {
 	const struct ofs_catalog *cat = s->c->cat;
@@ -321,7 +321,7 @@ static const struct ofs_change **changes_of(const struct ofs_commit *c,
 	return v;
 }
 
-/* Do two changes of one tensor with dimensions give it the same elements? */
+/* Do two changes of one tensor give it the same elements? */
 static int same_bytes(struct ofs_commit *c, const struct ofs_tensor *t,
     const struct ofs_change *a, const struct ofs_change *b,
     struct optimfs_error *err)
@@ -357,13 +357,13 @@ static int same_change(struct ofs_commit *c, const struct ofs_entry *e,
 		    memcmp(a->text, b->text, a->ntext) == 0;
 	if (e->kind != OFS_ENTRY_TENSOR)
 		return a->text == b->text;
-	/* as a rule it is one file with two names */
+	/* usually one file with two names */
 	if (a->fd != -1 && a->fd == b->fd)
 		return 1;
 	return same_bytes(c, &c->cat->tensors[e->ref], a, b, err);
 }
 
-/* Entry i is what was changed by another of its names. */
+/* Checks entry i, whose value was changed through another name. */
 static int check_name(struct ofs_commit *c, uint32_t i,
     const struct ofs_change *by, const struct ofs_change *own,
     struct optimfs_error *err)

@@ -1,4 +1,4 @@
-/* verify.c - what was prepared, read as the checkpoint it will be */
+/* verify.c - read back the new files before they are published */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,18 +13,16 @@
 #include "rewrite/rewrite_impl.h"
 #include "text/text.h"
 
-/* The new files over the old ones are opened by our own reader. There must be
- * the files that there should be, and nothing in them that nobody wrote: tensors
- * of the same form, values that say what they said or were made to say. (Of
- * tensors' elements see shared.c; of items that are values of their own,
- * the format's part.) */
+/* The new files, over the old ones, are opened by our own reader. It must find
+ * exactly the expected files, tensors of the same form, and values that are
+ * unchanged or have their new contents. (shared.c checks the elements of
+ * tensors; the format's update operations check items that are values.) */
 struct verify {
 	const struct ofs_commit *c;
 	struct ofs_catalog *now;
-	bool *gone; /* entries that were removed */
-	const struct ofs_commit_task *
-	    *task;              /* values that were changed, by entry */
-	struct ofs_map by_path; /* entries that stay, by tree path */
+	bool *gone;                          /* removed entries */
+	const struct ofs_commit_task **task; /* changed values, by entry */
+	struct ofs_map by_path; /* remaining entries, by tree path */
 	struct ofs_buf a, b;
 	struct optimfs_error *err;
 };
@@ -45,7 +43,7 @@ static void join(const struct ofs_catalog *cat, const struct ofs_entry *e,
 	}
 }
 
-/* Sort the changes by what they are about. */
+/* Sorts the changes by what they affect. */
 static int sort_changes(struct verify *v)
 {
 	const struct ofs_commit *c = v->c;
@@ -64,7 +62,7 @@ static int sort_changes(struct verify *v)
 	return 0;
 }
 
-/* Hashes of the paths that there are to be. */
+/* Sums the hashes of the expected paths. */
 static int sum_wanted(struct verify *v, uint64_t *sum, uint64_t *n)
 {
 	const struct ofs_commit *c = v->c;
@@ -95,7 +93,7 @@ static int sum_wanted(struct verify *v, uint64_t *sum, uint64_t *n)
 	return v->a.bad ? ofs_no_memory(v->err) : 0;
 }
 
-/* The files that there will be are those that there should be. */
+/* Compares the paths found with those expected. */
 static int check_paths(struct verify *v)
 {
 	uint64_t want = 0, nwant = 0, got = 0, ngot = 0;
@@ -129,7 +127,7 @@ static bool same_path(const void *ctx, uint32_t index, const void *key,
 	return v->b.len == n && memcmp(v->b.data, key, n) == 0;
 }
 
-/* A path as a person writes it. */
+/* A path in readable form. */
 static const char *shown(struct ofs_buf *path)
 {
 	for (size_t i = 0; i + 1 < path->len; i++)
@@ -160,7 +158,7 @@ static int text_of(const struct verify *v, const struct ofs_pickle *doc,
 	return out->bad ? ofs_no_memory(v->err) : 0;
 }
 
-/* What one place in a pickle says, several paths may lead to. */
+/* Several paths may lead to one place in a pickle. */
 static int check_value(struct verify *v, uint32_t entry,
     const struct ofs_entry *is)
 {
@@ -193,7 +191,7 @@ static int check_entry(struct verify *v, const struct ofs_entry *is)
 	i = ofs_map_find(&v->by_path, ofs_map_hash(v->a.data, v->a.len),
 	    same_path, v, v->a.data, v->a.len);
 	if (i == OFS_NONE)
-		return 0; /* it was added */
+		return 0; /* added */
 	was = &v->c->cat->entries[i];
 	if (was->kind == OFS_ENTRY_VALUE && is->kind == OFS_ENTRY_VALUE)
 		return check_value(v, i, is);
@@ -211,7 +209,7 @@ static int compare_hashes(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Hashes of what is wrong already. */
+/* Hashes of the problems that existed before. */
 static uint64_t *old_damage(const struct verify *v, size_t *n)
 {
 	const struct ofs_catalog *cat = v->c->cat;
