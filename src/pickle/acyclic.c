@@ -6,13 +6,13 @@
 
 #include "pickle/pickle_impl.h"
 
-/* A node on the way down, and which of its slots comes next. */
+/* A node on the current path, and its next slot. */
 struct frame {
 	uint32_t node, next;
 };
 
-/* Slot i of a node: every reference it has, class and state included. NULL
- * when there are no more. */
+/* Slot i of a node: each of its references, class and state included. NULL
+ * after the last. */
 static uint32_t *slot(const struct ofs_pickle *doc, struct pk_node *x,
     uint32_t i)
 {
@@ -40,7 +40,8 @@ static uint32_t *slot(const struct ofs_pickle *doc, struct pk_node *x,
 
 enum color { WHITE, GREY, BLACK };
 
-/* One step down from the top frame. Returns 1 to go on, 0 when it is done. */
+/* Visit one slot of the top frame. 1 when there may be more, 0 after the
+ * last. */
 static int visit(const struct ofs_pickle *doc, uint8_t *color,
     struct frame *top, uint32_t *down)
 {
@@ -62,7 +63,7 @@ static int visit(const struct ofs_pickle *doc, uint8_t *color,
 		return 1;
 	}
 	if (color[*s] == WHITE) {
-		*down = *s; /* comes back to this slot when it is black */
+		*down = *s; /* visited again when it is black */
 		return 1;
 	}
 	if (x->height <= pk_at(doc, *s)->height)

@@ -11,7 +11,7 @@
 #define NAME_LIMIT  512
 #define GLOBALS_MAX 65536
 
-/* What REDUCE does more with than keep it. */
+/* Globals whose REDUCE makes more than an OBJECT. */
 static const struct {
 	const char *module, *name;
 	enum pk_special special;
@@ -33,10 +33,10 @@ static const struct {
 	{ "__builtin__", "getattr", PK_GETATTR_FN },
 };
 
-/* The allow-list (docs/formats/pickle.md). A module that ends in "*" stands for all
- * that begin so. Names are separated by spaces; "@" is any name that looks
- * like a class or a member of an enum, "*X" any that ends in X. Being on it
- * means that a file gets no warning, not that anything is called. */
+/* The allow-list (docs/formats/pickle.md). A module that ends in "*" matches
+ * all with that prefix. Names are separated by spaces; "@" is any name that
+ * looks like a class or an enum member, "*X" any that ends in X. A global in
+ * the list causes no warning; it is not called either. */
 static const struct {
 	const char *modules, *names;
 } allowed[] = {
@@ -114,7 +114,7 @@ static const struct {
 	{ "deepspeed.checkpoint.universal_checkpoint", "SubparamShape" },
 };
 
-/* Every dotted part begins with a capital letter, underscores aside:
+/* Does every part between dots begin with a capital letter, after underscores?
  * "ShardedTensor.ProcessGroupState", "_MeshLayout", "Kind.MEMBER". */
 static bool class_like(struct ofs_str name)
 {
@@ -189,8 +189,8 @@ static enum pk_special special_of(struct ofs_str module, struct ofs_str name)
 	return PK_OPAQUE;
 }
 
-/* Dotted parts of letters, digits and underscores; modules that are made from
- * names of repositories have dashes and begin with digits. */
+/* Is it letters, digits and underscores, in parts between dots? Modules named
+ * after repositories may have dashes and begin with digits. */
 static bool well_formed(const char *s, size_t n, bool dots, bool module)
 {
 	bool start = true;
@@ -247,7 +247,7 @@ static size_t bucket(const struct ofs_pickle *doc, struct ofs_str module,
 	return (size_t)(h ^ h >> 32) & (doc->ntable - 1);
 }
 
-/* Where module.name stands in the table, or the empty place for it. */
+/* The slot of module.name in the table, or the empty slot for it. */
 static size_t find(const struct ofs_pickle *doc, struct ofs_str module,
     struct ofs_str name)
 {
@@ -329,7 +329,7 @@ static uint32_t add(struct pk_parser *p, size_t place, struct ofs_str module,
 	doc->ginfo[i].node = pk_node(p, x);
 	if (doc->ginfo[i].full == NULL || doc->ginfo[i].node == OFS_NONE)
 		return OFS_NONE;
-	/* the input may not stay; this does */
+	/* not the input's bytes, which may be freed */
 	module.p = doc->ginfo[i].full;
 	name.p = module.p + module.len + 1;
 	doc->global[i] = (struct ofs_pk_global){ module, name, p->at, false };

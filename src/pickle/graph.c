@@ -101,7 +101,7 @@ uint32_t pk_input(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
 	return OFS_NONE;
 }
 
-/* n fresh items; their index. */
+/* n uninitialised items; the index of the first. */
 static uint32_t take_items(struct pk_parser *p, size_t n)
 {
 	struct ofs_pickle *doc = p->doc;
@@ -121,9 +121,10 @@ int pk_too_deep(struct pk_parser *p)
 	    "nesting deeper than %" PRIu32 " (limit)", p->depth);
 }
 
-/* Heights are kept as containers are filled, bottom up as pickles are
- * written. One that grows after it was put somewhere may have made its
- * ancestors higher, or itself an ancestor: then all is measured at the end. */
+/* Pickles are written bottom up, so heights are computed as containers are
+ * filled. When a container grows after it was placed, its ancestors may become
+ * higher, or it may become its own ancestor: then pk_check_graph computes
+ * all. */
 int pk_place(struct pk_parser *p, uint32_t parent, uint32_t child)
 {
 	struct pk_node *x = pk_at(p->doc, child), *up;
@@ -178,8 +179,8 @@ uint32_t pk_tuple(struct pk_parser *p, const uint32_t *v, size_t n)
 	return node;
 }
 
-/* Shapes and offsets repeat as well. They never change, so that one node can
- * stand for all that are equal; INTs that are, are mostly one node already. */
+/* Shapes and offsets repeat as well. They are immutable, so one node serves all
+ * equal ones; equal INTs mostly are one node already. */
 uint32_t pk_size(struct pk_parser *p, const uint32_t *v, size_t n)
 {
 	uint32_t h = (uint32_t)n, node, *slot;
@@ -227,8 +228,8 @@ uint32_t pk_container(struct pk_parser *p, enum ofs_pk_kind kind,
 	return pk_node(p, x);
 }
 
-/* Room for n more items. A run at the end of the array grows where it is;
- * any other moves, to twice its size, so that batches are cheap. */
+/* Make room for n more items. A run at the end of the array grows in place; any
+ * other moves and doubles, so that batches are cheap. */
 static int reserve(struct pk_parser *p, uint32_t node, size_t n)
 {
 	struct ofs_pickle *doc = p->doc;
@@ -273,8 +274,8 @@ int pk_extend(struct pk_parser *p, uint32_t node, const uint32_t *v, size_t n)
 	return 0;
 }
 
-/* The two share a run. Both only ever append: the copy, which is full, moves
- * away first or takes what lies behind the run before the original can. */
+/* Both containers share a run. They only append: the copy, which is full, moves
+ * first, or takes the space behind the run before the original can. */
 uint32_t pk_share(struct pk_parser *p, enum ofs_pk_kind kind, uint32_t class,
     uint32_t from)
 {
@@ -291,7 +292,7 @@ uint32_t pk_share(struct pk_parser *p, enum ofs_pk_kind kind, uint32_t class,
 	if (n == 0)
 		return node;
 	if (class != OFS_NONE || (src->flags & PK_INLINE) != 0) {
-		/* The words before a shared run belong to another. */
+		/* The class and state before a shared run are the other's. */
 		size_t unit = kind == OFS_PK_DICT ? 2 : 1;
 
 		if (reserve(p, node, n * unit) == -1)

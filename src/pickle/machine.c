@@ -8,7 +8,8 @@
 #include "base/str.h"
 #include "pickle/opcode.h"
 
-/* Memo indexes are numbered as they are put; some writers leave gaps. */
+/* Memo indexes follow the number of puts; some writers leave gaps of up to
+ * this. */
 #define MEMO_GAP 1024
 
 static int need(struct pk_parser *p, size_t n)
@@ -22,7 +23,7 @@ static int need(struct pk_parser *p, size_t n)
 	    n, has);
 }
 
-/* The top n items become node. */
+/* Replace the top n items by node. */
 static int replace(struct pk_parser *p, size_t n, uint32_t node)
 {
 	if (node == OFS_NONE)
@@ -41,7 +42,7 @@ static int mark(struct pk_parser *p)
 	return 0;
 }
 
-/* Take the latest MARK off; *n items stand above where it was. */
+/* Remove the latest MARK; *n = the number of items above it. */
 static int unmark(struct pk_parser *p, size_t *n)
 {
 	if (p->nmarks == 0)
@@ -51,7 +52,8 @@ static int unmark(struct pk_parser *p, size_t *n)
 	return 0;
 }
 
-/* The memo grows with what is put, never to an index alone. */
+/* The memo grows with the number of puts; a large index alone does not grow
+ * it. */
 static int remember(struct pk_parser *p, uint64_t i, uint32_t what)
 {
 	if (!p->sparse && i > p->nputs + MEMO_GAP)
@@ -124,7 +126,7 @@ static int memo_line(struct pk_parser *p)
 	return p->op == OP_PUT ? put(p, i) : get(p, i);
 }
 
-/* A put that comes next: *i is where to. */
+/* Read ahead: is a put next? *i gets its memo index. */
 static bool take_put(const struct pk_parser *p, struct ofs_cursor *c,
     uint64_t *i)
 {
@@ -140,8 +142,8 @@ static bool take_put(const struct pk_parser *p, struct ofs_cursor *c,
 	return true;
 }
 
-/* Will the tuple of the top n items, once it was put, be torch.Size's only
- * argument? */
+/* Will the tuple of the top n items be put, and then be the only argument of
+ * torch.Size? */
 static bool becomes_size(const struct pk_parser *p, size_t n)
 {
 	struct ofs_cursor ahead = p->c;
@@ -164,10 +166,10 @@ static int tuple(struct pk_parser *p, size_t n)
 	    becomes_size(p, n) ? pk_size(p, v, n) : pk_tuple(p, v, n));
 }
 
-/* TUPLE1, a put, REDUCE, with torch.Size and a tuple on the stack: half of the
- * nodes of an index of chunks would be such tuples of one, which nobody ever
- * gets from the memo. So none is made, and the memo only notes what it would
- * hold. Returns 1 when it was so. */
+/* TUPLE1, a put and REDUCE, with torch.Size and a tuple on the stack. Half of
+ * the nodes of an index of chunks would be such tuples of one, and no pickle
+ * gets them from the memo. So the tuple is not created; the memo only notes it.
+ * 1 when the opcodes are these. */
 static int torch_size(struct pk_parser *p)
 {
 	struct ofs_cursor ahead = p->c;
@@ -200,7 +202,8 @@ static int mark_tuple(struct pk_parser *p)
 	return unmark(p, &n) == -1 ? -1 : tuple(p, n);
 }
 
-/* Keys are every second of the top n items, from the first on. */
+/* May the keys be keys? In the top n items each step-th is one, from the first
+ * on; a set has step 1. */
 static int hashable(struct pk_parser *p, size_t n, size_t step)
 {
 	const uint32_t *v = p->stack + p->nstack - n;
@@ -216,8 +219,8 @@ static int hashable(struct pk_parser *p, size_t n, size_t step)
 	return 0;
 }
 
-/* May items of this kind of container be added to node? An instance of a
- * class of its own becomes one when the first come. */
+/* May items be added to node as to a container of this kind? An instance of a
+ * class becomes one with its first items. */
 static int accept(struct pk_parser *p, uint32_t node, enum ofs_pk_kind kind)
 {
 	struct pk_node *x = pk_at(p->doc, node);
@@ -256,7 +259,7 @@ static int add_marked(struct pk_parser *p, enum ofs_pk_kind kind)
 	return unmark(p, &n) == -1 ? -1 : add(p, kind, n);
 }
 
-/* LIST, DICT and FROZENSET: a container of all above the MARK. */
+/* LIST, DICT and FROZENSET: make a container of all above the MARK. */
 static int collect(struct pk_parser *p, enum ofs_pk_kind kind)
 {
 	uint32_t node;
@@ -369,7 +372,7 @@ static int protocol(struct pk_parser *p)
 	return 0;
 }
 
-/* Frames are a hint for buffering: only one that cannot be is refused. */
+/* Frames are buffering hints; only one longer than the input is refused. */
 static int frame(struct pk_parser *p)
 {
 	uint64_t n = 0;

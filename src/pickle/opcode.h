@@ -42,13 +42,14 @@ enum op {
 #undef X
 };
 
-/* The stack above the latest MARK: what an opcode may touch. */
+/* The height of the stack at the latest MARK, below which opcodes must not
+ * reach. */
 static inline size_t pk_fence(const struct pk_parser *p)
 {
 	return p->nmarks == 0 ? 0 : p->marks[p->nmarks - 1];
 }
 
-/* node may be OFS_NONE: making it failed. */
+/* node may be OFS_NONE, when making it failed; then -1. */
 static inline int pk_push(struct pk_parser *p, uint32_t node)
 {
 	if (node == OFS_NONE)

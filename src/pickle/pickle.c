@@ -17,13 +17,13 @@
 #define DEPTH_MAX     250
 #define MEMORY_MAX    ((uint64_t)4 << 30)
 
-/* Input that is worth letting go of while it is read, and how much at once. */
+/* The smallest input whose pages are freed while it is read, and the step. */
 #define SHED_MIN  ((uint64_t)1 << 20)
 #define SHED_STEP ((uint64_t)1 << 20)
 
-/* A large pickle is an index: its graph is twice its size, and only its
- * strings are wanted again. They are copied, so that the graph grows in the
- * memory that the input leaves. */
+/* A large pickle is an index: its graph takes twice its size, and of the input
+ * only strings are needed later. They are copied, so that the graph grows into
+ * the memory that the input frees. */
 static const uint8_t *page_of(const uint8_t *at)
 {
 	return at - ((uintptr_t)at & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1));
@@ -62,14 +62,15 @@ static int shared_nodes(struct pk_parser *p)
 	for (int i = 0; i < PK_NSHARED; i++)
 		if (pk_node(p, shared[i]) == OFS_NONE)
 			return -1;
-	/* so that a run of no items has a place, too */
+	/* so that an empty run has an address */
 	if (pk_grow(p, &p->doc->item, &p->doc->cap_items, 1,
 		sizeof(*p->doc->item)) == -1)
 		return -1;
 	return pk_grow(p, &p->stack, &p->cap_stack, 1, sizeof(*p->stack));
 }
 
-/* Asked of the system once: a checkpoint may have a million small pickles. */
+/* The system is asked once, because a checkpoint may have a million small
+ * pickles. */
 static uint64_t default_memory(void)
 {
 	static _Atomic uint64_t known;
@@ -88,7 +89,7 @@ static uint64_t default_memory(void)
 	return limit;
 }
 
-/* Give back what an array has beyond its n elements. */
+/* Shrink an array to its n elements. */
 static void trim(struct ofs_pickle *doc, void *array, size_t *cap, size_t n,
     size_t size)
 {

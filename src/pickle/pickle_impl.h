@@ -24,7 +24,8 @@
 struct pk_node {
 	uint8_t kind;
 	uint8_t flags;
-	uint8_t height; /* 0 for a leaf, else 1 + the highest child */
+	uint8_t height; /* 0 for a leaf, else 1 + the largest height of a
+			 * child */
 	uint8_t n;      /* items of an INLINE tuple */
 	uint32_t v[3];
 };
@@ -34,30 +35,30 @@ enum pk_flag {
 	PK_CLASS = 2,
 	PK_SIZE = 4,     /* TUPLE: a torch.Size */
 	PK_GETATTR = 8,  /* OBJECT: an attribute of a global */
-	PK_PLACED = 16,  /* stands in a container */
+	PK_PLACED = 16,  /* is in a container */
 	PK_MUTABLE = 32, /* may not be a key: list, dict, set, bytearray, and
-			  * tuples of such */
+			  * tuples that hold one */
 	PK_FALSE = 64,   /* BOOL */
 	PK_NEWOBJ = 128, /* OBJECT: made without its constructor */
 };
 
-/* Nodes that every document has. */
+/* Nodes that every graph has. */
 enum pk_shared {
 	PK_NONE_NODE,
 	PK_TRUE_NODE,
 	PK_FALSE_NODE,
 	PK_EMPTY_TUPLE,
 	PK_EMPTY_SIZE,
-	PK_CYCLE_NODE, /* where a container would contain itself */
+	PK_CYCLE_NODE, /* in place of a container that would contain itself */
 	PK_NSHARED,
 };
 
-/* An entry of the memo that is a tuple of one node, not made yet. */
+/* Flag of a memo entry: a tuple of this one node, which was not created. */
 #define PK_WRAPPED 0x80000000u
-/* Nodes are fewer, so that the bit is free. */
+/* Node numbers stay below, so that the flag's bit is free. */
 #define PK_NODES_MAX 0x7ffffff0u
 
-/* What REDUCE makes of a global, when it makes anything. */
+/* What REDUCE of a global makes, where it is more than an OBJECT. */
 enum pk_special {
 	PK_OPAQUE,
 	PK_TORCH_SIZE,
@@ -70,7 +71,7 @@ enum pk_special {
 	PK_GETATTR_FN,
 };
 
-/* Beside each struct ofs_pk_global. */
+/* Parallel to struct ofs_pk_global. */
 struct pk_global {
 	const char *full; /* "module.name" */
 	uint32_t node;
@@ -91,35 +92,37 @@ struct ofs_pickle {
 	size_t cap_nodes, cap_items, cap_globals, cap_ginfo;
 	struct ofs_arena arena;
 
-	uint64_t charged, limit; /* bytes of all the arrays */
+	uint64_t charged, limit; /* bytes of all arrays */
 };
 
-/* The parser's state; what survives is in doc. */
+/* The state of the parser; the result is in doc. */
 struct pk_parser {
 	struct ofs_pickle *doc;
 	struct ofs_cursor c;
 	const uint8_t *start;
 	uint64_t at; /* offset of the opcode being executed */
 	struct optimfs_error *err;
-	uint32_t depth; /* limit */
+	uint32_t depth; /* the limit */
 	uint8_t op;
 	uint8_t proto;
-	bool recheck; /* a container grew after it was placed */
+	bool recheck; /* a container grew after it was placed in another */
 
-	/* Of input that is let go of on the way: where what is left begins,
-	 * and where it is time again. NULL: the input stays. */
+	/* For input whose pages are freed while it is read: the start of what
+	 * is left, and the position at which to free more. NULL: all is
+	 * kept. */
 	const uint8_t *shed, *shed_at;
 
 	uint32_t *stack, *marks, *memo;
 	size_t nstack, nmarks, nmemo, nputs;
 	size_t cap_stack, cap_marks, cap_memo;
 
-	/* Who wants to know of each put into the memo and get from it; NULL. */
-	bool sparse; /* numbers in the memo may be any */
+	/* memoed, if not NULL, is called for each put into the memo and each
+	 * get. */
+	bool sparse; /* accept any memo index */
 	void (*memoed)(struct pk_parser *p, uint64_t i, bool put);
 
-	uint32_t ints[1024];  /* recent INT nodes by a hash of their value */
-	uint32_t sizes[1024]; /* recent torch.Sizes by a hash of their items */
+	uint32_t ints[1024];  /* recent INT nodes, by a hash of the value */
+	uint32_t sizes[1024]; /* recent torch.Sizes, by a hash of the items */
 };
 
 static inline struct pk_node *pk_at(const struct ofs_pickle *doc, uint32_t node)
@@ -127,7 +130,8 @@ static inline struct pk_node *pk_at(const struct ofs_pickle *doc, uint32_t node)
 	return &doc->node[node];
 }
 
-/* The items of a TUPLE, LIST, SET or DICT (keys and values in turn). */
+/* The items of a TUPLE, LIST, SET or DICT; of a DICT keys and values in
+ * turn. */
 static inline uint32_t *pk_run(const struct ofs_pickle *doc, struct pk_node *x)
 {
 	if ((x->flags & PK_INLINE) != 0)
@@ -157,22 +161,23 @@ static inline uint32_t pk_count(const struct pk_node *x)
 	return (x->flags & PK_INLINE) != 0 ? x->n : x->v[0];
 }
 
-/* "OFS4xx pickle at offset N: " and the reason; -1. */
+/* Fail with "OFS4xx pickle at offset N: " and the reason; -1. */
 int pk_fail(struct pk_parser *p, int code, const char *ofs, const char *fmt,
     ...) __attribute__((format(printf, 4, 5)));
 int pk_no_memory(struct pk_parser *p);
-/* pickle.c: give back the pages of input that have been read. */
+/* pickle.c: free the pages of input that have been read. */
 void pk_shed(struct pk_parser *p);
 int pk_too_deep(struct pk_parser *p);
 
-/* graph.c: making and growing. All return -1 or OFS_NONE after filling
- * p->err: OFS441 over the budget, OFS443 out of memory, OFS410 too deep. */
+/* graph.c: create and extend nodes. All return -1 or OFS_NONE with p->err:
+ * OFS441 over the budget, OFS443 out of memory, OFS410 too deep. */
 
-/* Make room for one more element of size bytes at *array. */
+/* Make room for need elements of size bytes in *array. */
 int pk_grow(struct pk_parser *p, void *array, size_t *cap, size_t need,
     size_t size);
 int pk_charge(struct pk_parser *p, uint64_t more);
-/* A fresh node like x. By value: the array of nodes moves. */
+/* A new node with the content of x, which is passed by value because the array
+ * of nodes moves. */
 static inline uint32_t pk_node(struct pk_parser *p, struct pk_node x)
 {
 	struct ofs_pickle *doc = p->doc;
@@ -187,44 +192,47 @@ static inline uint32_t pk_node(struct pk_parser *p, struct pk_node x)
 uint32_t pk_int(struct pk_parser *p, int64_t v);
 uint32_t pk_blob(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
     uint32_t n);
-/* The same of bytes of the input, which may not stay as long as the node. */
+/* As above, of bytes of the input, which may be freed before the node. */
 uint32_t pk_input(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
     uint32_t n);
 uint32_t pk_tuple(struct pk_parser *p, const uint32_t *v, size_t n);
-/* The same, which torch.Size will be made of: perhaps one that is there. */
+/* As above, for a tuple that becomes a torch.Size: may return an equal existing
+ * one. */
 uint32_t pk_size(struct pk_parser *p, const uint32_t *v, size_t n);
-/* An empty LIST, SET or DICT, with room for a class when it is not OFS_NONE. */
+/* An empty LIST, SET or DICT, with its class unless that is OFS_NONE. */
 uint32_t pk_container(struct pk_parser *p, enum ofs_pk_kind kind,
     uint32_t class);
-/* Another container over the first items of one, grown apart from then on. */
+/* A new container with the items of another; later changes are separate. */
 uint32_t pk_share(struct pk_parser *p, enum ofs_pk_kind kind, uint32_t class,
     uint32_t from);
-/* Append n items (twice the pairs for a DICT). v is not inside doc->item. */
+/* Append n items, to a DICT n pairs (2 * n nodes). v must not be inside
+ * doc->item. */
 int pk_extend(struct pk_parser *p, uint32_t node, const uint32_t *v, size_t n);
 uint32_t pk_object(struct pk_parser *p, uint32_t callable, uint32_t args);
-/* child stands in parent from now on: heights, and whether to check again. */
+/* Record that child is now in parent: updates heights, or notes that the graph
+ * must be checked again. */
 int pk_place(struct pk_parser *p, uint32_t parent, uint32_t child);
 /* Turn an OBJECT into an empty container of its class. */
 int pk_become(struct pk_parser *p, uint32_t node, enum ofs_pk_kind kind);
 
-/* acyclic.c: when a container grew after it was placed, cut cycles and
- * measure anew. */
+/* acyclic.c: if a container grew after it was placed, cut cycles and compute
+ * heights again. */
 int pk_check_graph(struct pk_parser *p);
 
 /* global.c */
 
-/* The node of module.name, which must be well formed (OFS422). */
+/* The node of module.name. OFS422 when that is not a valid name. */
 uint32_t pk_global(struct pk_parser *p, const char *module, size_t nmodule,
     const char *name, size_t nname);
-/* The index of the global that a callable is (a getattr's attribute too);
- * OFS_NONE. */
+/* The index of the global that a callable is, or of the attribute that a
+ * getattr call names; OFS_NONE. */
 uint32_t pk_global_of(const struct ofs_pickle *doc, uint32_t node);
 
 /* reduce.c */
 int pk_reduce(struct pk_parser *p, uint32_t callable, uint32_t args,
     uint32_t *out);
 bool pk_is_size(const struct pk_parser *p, uint32_t callable);
-/* torch.Size of a tuple, without its argument tuple. */
+/* Is callable torch.Size, and t, its only argument, a tuple? */
 bool pk_makes_size(const struct pk_parser *p, uint32_t callable, uint32_t t);
 uint32_t pk_size_of(struct pk_parser *p, uint32_t callable, uint32_t t);
 int pk_newobj(struct pk_parser *p, uint32_t class, uint32_t args,
@@ -232,31 +240,32 @@ int pk_newobj(struct pk_parser *p, uint32_t class, uint32_t args,
 int pk_build(struct pk_parser *p, uint32_t node, uint32_t state);
 int pk_persid(struct pk_parser *p, uint32_t arg, uint32_t *out);
 
-/* pickle.c: a parser of n bytes, which are borrowed, with limits that nobody
- * gave; and all that it holds let go. */
+/* pickle.c: a parser of n borrowed bytes with the default limits, and its
+ * end. */
 int pk_begin(struct pk_parser *p, const uint8_t *bytes, uint64_t n,
     struct optimfs_error *err);
 void pk_end(struct pk_parser *p);
 
-/* machine.c: run to STOP; one object is on the stack then. */
+/* machine.c: run to STOP, after which one object is on the stack. */
 int pk_machine(struct pk_parser *p);
-/* Execute one opcode: 1 when it was STOP. */
+/* Execute one opcode; 1 when it was STOP. */
 int pk_step(struct pk_parser *p);
 
-/* value.c: opcodes that push a value they carry with them. */
+/* value.c: opcodes that push the value in their operands. */
 
-/* "BININT"; NULL for what is no opcode. */
+/* "BININT"; NULL when op is not an opcode. */
 const char *pk_op_name(uint8_t op);
-/* A string of kind, behind a length of nlen bytes. */
+/* Push a string of a kind, which follows its length of nlen bytes. */
 int pk_push_blob(struct pk_parser *p, enum ofs_pk_kind kind, size_t nlen);
-/* An unsigned integer of n bytes, or with sign_bits 32 a signed one of 4. */
+/* Push an unsigned integer of n bytes, or with sign_bits 32 a signed one of
+ * 4. */
 int pk_push_int(struct pk_parser *p, size_t n, int sign_bits);
-/* Two's complement of any length, behind a length of nlen bytes. */
+/* Push a two's complement integer, which follows its length of nlen bytes. */
 int pk_push_long(struct pk_parser *p, size_t nlen);
 int pk_push_float(struct pk_parser *p);
-/* An unsigned operand of n bytes. */
+/* Read an unsigned operand of n bytes. */
 int pk_operand(struct pk_parser *p, size_t n, uint64_t *v);
-/* A text operand: up to the end of the line, which is not part of it. */
+/* Read a text operand: the rest of the line, without its newline. */
 int pk_line(struct pk_parser *p, const char **s, size_t *n);
 
 #endif

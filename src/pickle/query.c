@@ -11,7 +11,7 @@
 
 static const struct ofs_str empty = { "", 0 };
 
-/* OFS_NONE, as the queries below return it, is nothing of any kind. */
+/* OFS_NONE, which the queries return, is treated as None. */
 static struct pk_node *at(const struct ofs_pickle *doc, uint32_t node)
 {
 	return pk_at(doc, node < doc->nnodes ? node : PK_NONE_NODE);
@@ -37,7 +37,7 @@ enum ofs_pk_kind ofs_pk_kind(const struct ofs_pickle *doc, uint32_t node)
 	return (enum ofs_pk_kind)at(doc, node)->kind;
 }
 
-/* The global that says what node is, when it is not a plain value. */
+/* The global that node is, or that is its class. */
 static uint32_t class_of(const struct ofs_pickle *doc, uint32_t node)
 {
 	struct pk_node *x = at(doc, node);

@@ -18,7 +18,7 @@ static int is(const struct pk_parser *p, uint32_t node, enum ofs_pk_kind kind)
 	return pk_at(p->doc, node)->kind == kind;
 }
 
-/* Item i of a tuple of arguments, OFS_NONE behind its end. */
+/* Item i of a tuple of arguments; OFS_NONE beyond its end. */
 static uint32_t arg(const struct pk_parser *p, uint32_t args, uint32_t i)
 {
 	struct pk_node *x = pk_at(p->doc, args);
@@ -48,8 +48,8 @@ bool pk_makes_size(const struct pk_parser *p, uint32_t callable, uint32_t t)
 	return pk_is_size(p, callable) && is(p, t, OFS_PK_TUPLE);
 }
 
-/* torch.Size((...)) is the tuple itself, marked. Its pickler makes that tuple
- * for the purpose, so nobody else has it. */
+/* torch.Size((...)) is its argument tuple with a flag. The pickler of
+ * torch.Size creates that tuple, so there is no other reference to it. */
 uint32_t pk_size_of(struct pk_parser *p, uint32_t callable, uint32_t t)
 {
 	p->doc->global[pk_at(p->doc, callable)->v[0]].called = true;
@@ -108,8 +108,8 @@ static int set(struct pk_parser *p, bool frozen, uint32_t args, uint32_t *out)
 	return 0;
 }
 
-/* Code points up to U+00FF of UTF-8, one byte each; SIZE_MAX when there are
- * others. to may be NULL to only count. */
+/* Convert UTF-8 to Latin-1 and return the length; SIZE_MAX when a code point is
+ * above U+00FF. With to NULL it only counts. */
 static size_t latin1(const uint8_t *s, size_t n, uint8_t *to)
 {
 	size_t k = 0;
@@ -129,8 +129,8 @@ static size_t latin1(const uint8_t *s, size_t n, uint8_t *to)
 	return k;
 }
 
-/* The bytes that text stands for in Latin-1: how protocol 2 writes bytes. The
- * text itself where it is all ASCII. */
+/* The bytes that text encodes in Latin-1, which is how protocol 2 stores bytes.
+ * All-ASCII text is used in place. */
 static int encode(struct pk_parser *p, uint32_t text, uint32_t *out)
 {
 	struct ofs_str s = ofs_pk_str(p->doc, text);
@@ -152,7 +152,7 @@ static int encode(struct pk_parser *p, uint32_t text, uint32_t *out)
 	return *out == OFS_NONE ? -1 : 0;
 }
 
-/* (text, 'latin1') */
+/* _codecs.encode(text, 'latin1') */
 static int encode_args(struct pk_parser *p, uint32_t args, uint32_t *out)
 {
 	uint32_t text = arg(p, args, 0), codec = arg(p, args, 1);
@@ -184,9 +184,9 @@ static int to_bytes(struct pk_parser *p, bool array, uint32_t args,
 	return 0;
 }
 
-/* getattr(class, 'NAME') and chains of it name an attribute, which is judged
- * as a global of its own. What has another shape becomes a call of a name
- * that no allow-list has. */
+/* getattr(class, 'NAME'), and chains of it, name an attribute, which is a
+ * global of its own for the allow-list. Other arguments become a call of a name
+ * that the list never has. */
 static int attribute(struct pk_parser *p, uint32_t node, uint32_t args)
 {
 	struct ofs_pickle *doc = p->doc;
@@ -215,7 +215,7 @@ static int attribute(struct pk_parser *p, uint32_t node, uint32_t args)
 	memcpy(dotted, base.p, base.len);
 	dotted[base.len] = '.';
 	memcpy(dotted + base.len + 1, attr.p, attr.len);
-	p->proto = 4; /* where names may have dots */
+	p->proto = 4; /* which allows dots in names */
 	name = pk_global(p, module.p, module.len, dotted,
 	    (size_t)base.len + attr.len + 1);
 	p->proto = proto;
@@ -226,8 +226,7 @@ static int attribute(struct pk_parser *p, uint32_t node, uint32_t args)
 	return 0;
 }
 
-/* Make more of a call than an OBJECT; *out stays args where it is nothing
- * special. */
+/* Handle the special globals; *out stays args for all others. */
 static int special(struct pk_parser *p, enum pk_special what, uint32_t class,
     uint32_t args, uint32_t *out)
 {
@@ -254,7 +253,7 @@ static int special(struct pk_parser *p, enum pk_special what, uint32_t class,
 	return 0;
 }
 
-/* callable may be called with args; *g gets the global it is. */
+/* Are callable and args of the right kinds for a call? *g gets the global. */
 static int check_call(struct pk_parser *p, const char *op, uint32_t callable,
     uint32_t args, uint32_t *g)
 {
@@ -304,8 +303,8 @@ int pk_newobj(struct pk_parser *p, uint32_t class, uint32_t args, uint32_t *out)
 	return 0;
 }
 
-/* __setstate__ of a class takes anything; a container's attributes come as a
- * dict, or a pair of dicts. */
+/* __setstate__ of a class accepts any state; the attributes of a container must
+ * be a dict or a pair of dicts. */
 int pk_build(struct pk_parser *p, uint32_t node, uint32_t state)
 {
 	struct ofs_pickle *doc = p->doc;
@@ -328,8 +327,8 @@ int pk_build(struct pk_parser *p, uint32_t node, uint32_t state)
 	return pk_place(p, node, state);
 }
 
-/* What torch.save writes: ('storage', class, key, location, numel, ...), and
- * in old files ('module', class, file, source). */
+/* torch.save writes ('storage', class, key, location, numel, ...), and in old
+ * files ('module', class, file, source). */
 int pk_persid(struct pk_parser *p, uint32_t id, uint32_t *out)
 {
 	struct pk_node x = { .kind = OFS_PK_PERSID, .height = 1, .v = { id } };

@@ -13,48 +13,51 @@
 #include "base/search.h"
 #include "pickle/opcode.h"
 
-/* The pickle is run once more, to learn where in it each item of the stack was
- * made. What pushes an item are neighbouring opcodes: from the start of its own
- * to the start of those of the next. What is replaced or dropped is cut out,
- * unless others get from the memo what it put there: then it is popped. Frames
- * are hints, and left out. */
+/* The pickle is run again, to find where each item of the stack was made. The
+ * opcodes that push an item are contiguous: they begin where those of the next
+ * item end. A replaced or dropped item is cut out, unless a later get needs
+ * what its opcodes put into the memo: then it is popped instead. FRAME opcodes
+ * are hints and left out. */
 
-/* As many bytes must have gone before numbers are looked at. */
+/* Memo numbers are compacted when at least this many bytes were cut. */
 #define GAP 256
 
 struct patch {
 	uint64_t at;
-	uint64_t cut;  /* bytes that go */
-	uint64_t from; /* where what they replace begins, which can go instead
-			* of being popped; 0: it cannot */
+	uint64_t cut;  /* bytes to remove */
+	uint64_t from; /* start of the opcodes of the old item, which can be
+		        * removed instead of popped; 0: they cannot */
 	const char *before, *after;
-	const struct ofs_pk_splice *edit; /* its bytes, unless it drops */
+	const struct ofs_pk_splice *edit; /* its bytes are inserted, unless it
+					   * drops */
 	size_t order;
 };
 
-/* What was put into the memo at put, and where it was taken last. */
+/* Where a memo entry was put, and where it was last read. */
 struct memo {
-	uint64_t put, got; /* got 0: nowhere */
+	uint64_t put, got; /* got 0: never */
 };
 
 struct tracer {
 	struct pk_parser p;
 	struct memo *memo; /* by memo index */
-	struct memo *past; /* what was put over and had been taken */
+	struct memo *past; /* entries that were overwritten after they were
+			    * read */
 	size_t nmemo, cap_memo, npast, cap_past;
-	bool counted; /* puts are numbered by how many there were */
+	bool counted; /* MEMOIZE was used: numbers depend on the count of
+		       * puts */
 	bool no_memory;
-	uint64_t *start, *mark; /* of each item of the stack, of each MARK */
+	uint64_t *start, *mark; /* start of each stack item, of each MARK */
 	size_t cap_start, cap_mark;
 	struct ofs_pk_splice *edit;
-	struct patch *of; /* of each edit */
+	struct patch *of; /* of each edit, same index */
 	size_t n;
 	struct patch *frame;
 	size_t nframes, cap_frames;
 	struct optimfs_error *err;
 };
 
-/* Room for memo index i: what is new was put nowhere. */
+/* Make room for memo index i. New entries have got 0. */
 static int grow_memo(struct tracer *t, size_t i)
 {
 	if (i < t->nmemo)
@@ -80,7 +83,7 @@ static void memoed(struct pk_parser *p, uint64_t i, bool put)
 
 	t->counted = t->counted || p->op == OP_MEMOIZE;
 	if (t->counted || t->no_memory)
-		return; /* nothing is cut out, whoever takes what */
+		return; /* order_memo and cut_out need no entries then */
 	if (!put) {
 		if (i < t->nmemo)
 			t->memo[i].got = p->at;
@@ -104,7 +107,7 @@ static int compare_edits(const void *a, const void *b)
 	return (x->item > y->item) - (x->item < y->item);
 }
 
-/* The first edit of node whose item is not before item. */
+/* The first edit of node with at least this item. */
 static size_t find(const struct tracer *t, uint32_t node, uint32_t item)
 {
 	struct ofs_pk_splice key = { .node = node, .item = item };
@@ -113,17 +116,17 @@ static size_t find(const struct tracer *t, uint32_t node, uint32_t item)
 	    compare_edits);
 }
 
-/* What happens when items are given to a container: the opcode is at at, the
- * items are those of the stack from slot first to last. */
+/* An opcode at at adds items to a container: those of the stack slots first to
+ * last - 1, per slots each. */
 struct adding {
 	uint32_t node;
-	uint32_t base; /* items that it has already */
+	uint32_t base; /* number of items before */
 	size_t first, last, per;
 	uint64_t at;
-	bool marked; /* the opcode takes all above a MARK */
+	bool marked; /* the opcode takes all items above a MARK */
 };
 
-/* Where the opcodes that pushed a slot end. */
+/* The end of the opcodes that pushed a slot. */
 static uint64_t end_of(const struct tracer *t, const struct adding *a,
     size_t slot)
 {
@@ -148,7 +151,8 @@ static void place(struct tracer *t, const struct adding *a, size_t i)
 	} else {
 		x->from = t->start[slot + 1 - a->per];
 		x->before = a->per == 2 ? "00" : "0";
-		x->cut = a->marked ? 0 : 1; /* what would have taken it */
+		x->cut = a->marked ? 0 : 1; /* the APPEND or SETITEM that would
+					     * add it */
 	}
 }
 
@@ -177,8 +181,8 @@ static void added(struct tracer *t, const struct adding *a)
 			place(t, a, i);
 }
 
-/* The container on top of the stack was made, and is empty: what follows is
- * where something can be added, unless more comes. */
+/* An empty container was made, and is on top of the stack. Items can be added
+ * behind this opcode, unless a later one adds items. */
 static void made(struct tracer *t, uint32_t node, bool dict)
 {
 	struct adding a = {
@@ -199,11 +203,10 @@ static uint32_t count_of(const struct tracer *t, uint32_t node)
 
 	if (x->kind == OFS_PK_LIST || x->kind == OFS_PK_DICT)
 		return pk_count(x);
-	return 0; /* an object that becomes one */
+	return 0; /* an object that becomes a container */
 }
 
-/* An opcode that adds to a container or makes one of items: before it is
- * executed. false: another one. */
+/* Will the next opcode add to a container, or make one from items? */
 static bool is_adding(const struct tracer *t, struct adding *a)
 {
 	const struct pk_parser *p = &t->p;
@@ -242,7 +245,7 @@ static bool is_adding(const struct tracer *t, struct adding *a)
 		return false;
 	}
 	if (a->first > n || n - a->first < (a->marked ? 0 : a->per))
-		return false; /* the machine will say so */
+		return false; /* the machine reports it */
 	switch (*p->c.p) {
 	case OP_SETITEMS:
 	case OP_APPENDS:
@@ -270,7 +273,7 @@ static int note_frame(struct tracer *t, uint64_t at)
 	return 0;
 }
 
-/* One opcode, and what is learned from it: 1 at STOP. */
+/* Execute one opcode and record what it shows; 1 at STOP. */
 static int step(struct tracer *t)
 {
 	struct pk_parser *p = &t->p;
@@ -332,8 +335,8 @@ static int compare_memos(const void *a, const void *b)
 	return (x->put > y->put) - (x->put < y->put);
 }
 
-/* All that was taken, in the order in which it was put: nearly always that of
- * the numbers already. */
+/* Collect all memo entries that were read, sorted by put. They nearly always
+ * are in that order already. */
 static int order_memo(struct tracer *t)
 {
 	size_t n = 0;
@@ -357,7 +360,7 @@ static int order_memo(struct tracer *t)
 	return 0;
 }
 
-/* Is what is put between from and at taken from the memo behind at? */
+/* Is an entry that is put between from and at read behind at? */
 static bool is_needed(const struct tracer *t, uint64_t from, uint64_t at)
 {
 	struct memo key = { .put = from };
@@ -370,8 +373,8 @@ static bool is_needed(const struct tracer *t, uint64_t from, uint64_t at)
 	return false;
 }
 
-/* Cut out what is popped where nobody behind it needs what it puts into the
- * memo. How many bytes go? */
+/* Cut out popped items where no later opcode needs the entries that they put
+ * into the memo. Returns the number of bytes removed. */
 static uint64_t cut_out(struct tracer *t)
 {
 	uint64_t bytes = 0;
@@ -419,7 +422,7 @@ static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
 	return out->bad ? ofs_no_memory(t->err) : 0;
 }
 
-/* Numbers in the memo. */
+/* A use of a memo number, at offset at. */
 
 struct number {
 	uint64_t at;
@@ -428,9 +431,9 @@ struct number {
 
 struct numbers {
 	struct pk_parser p;
-	struct number *v; /* of opcodes that put or get, in order */
+	struct number *v; /* of the opcodes that put or get, by offset */
 	size_t n, cap;
-	uint32_t *put; /* that are put, sorted */
+	uint32_t *put; /* the numbers that are put, sorted */
 	size_t nputs;
 	bool no_memory;
 };
@@ -459,7 +462,8 @@ static int compare_numbers(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* The numbers that are put, without gaps in what they are ranked by. */
+/* Collect the numbers that are put, sorted and without duplicates. Their ranks
+ * are the new numbers. */
 static int rank_puts(struct numbers *c, const uint8_t *pickle)
 {
 	size_t n = 0;
@@ -495,9 +499,9 @@ static void renumber(const struct numbers *c, uint8_t *pickle)
 	}
 }
 
-/* What was cut out took its numbers with it. Readers that let memory follow
- * the bytes, ours among them, refuse large gaps: what is left moves down, which
- * makes no number longer. */
+/* What was cut out leaves gaps in the memo numbers. Readers that size the memo
+ * by the pickle's length, ours among them, refuse large gaps. So numbers are
+ * replaced by their ranks, which never need more bytes. */
 static int close_gaps(uint8_t *pickle, uint64_t n, struct optimfs_error *err)
 {
 	struct numbers c = { 0 };
@@ -543,9 +547,9 @@ static int run(struct tracer *t, struct ofs_buf *out)
 			    " is not where it was",
 			    t->edit[i].item, t->edit[i].node);
 	if (t->no_memory || order_memo(t) == -1)
-		return -1; /* err says so */
+		return -1; /* err is filled */
 	n = (uint64_t)(t->p.c.p - t->p.start);
-	pk_end(&t->p); /* before there is the pickle twice */
+	pk_end(&t->p); /* frees memory before the pickle is copied */
 	if (cut_out(t) < GAP)
 		return apply(t, n, out);
 	if (apply(t, n, out) == -1)
@@ -553,7 +557,8 @@ static int run(struct tracer *t, struct ofs_buf *out)
 	return close_gaps(out->data + begin, out->len - begin, t->err);
 }
 
-/* What several paths lead to may be edited by way of each: once is enough. */
+/* Several paths may lead to one item, with an edit from each: keep one of equal
+ * edits. */
 static int drop_equal(struct ofs_pk_splice *edits, size_t *nedits,
     struct optimfs_error *err)
 {

@@ -7,7 +7,7 @@
 
 #include "pickle/opcode.h"
 
-/* Bytes of an integer that is kept. */
+/* The longest integer that is accepted. */
 #define INT_MAX_BYTES 4096
 
 static const char *const op_names[256] = {
@@ -39,7 +39,7 @@ int pk_operand(struct pk_parser *p, size_t n, uint64_t *v)
 	return 0;
 }
 
-/* A length of nlen bytes, then so many bytes: *at, *n. */
+/* *n = a length of nlen bytes; *at = that many bytes after it. */
 static int counted(struct pk_parser *p, size_t nlen, const uint8_t **at,
     uint64_t *n)
 {
@@ -98,7 +98,7 @@ int pk_push_int(struct pk_parser *p, size_t n, int sign_bits)
 	return pk_push(p, pk_int(p, (int64_t)v));
 }
 
-/* An INT where it fits one. */
+/* The node is an INT where the value fits, else a BIGINT. */
 int pk_push_long(struct pk_parser *p, size_t nlen)
 {
 	const uint8_t *at = NULL;

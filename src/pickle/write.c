@@ -12,10 +12,10 @@
 #include "base/memory.h"
 #include "base/str.h"
 
-/* Items that Python adds at once. */
+/* Python's batch size for APPENDS and SETITEMS. */
 #define BATCH 1000
 
-/* An opcode and n bytes, little-endian. */
+/* Write an opcode and an n-byte little-endian operand. */
 static inline void put_le(struct ofs_buf *b, uint8_t op, uint64_t v, int n)
 {
 	uint8_t bytes[9] = { op };
@@ -66,7 +66,7 @@ void ofs_pkw_get(struct ofs_pkw *w, uint32_t memo)
 	put_memo(w->out, "hj", memo);
 }
 
-/* The shortest form, as Python chooses it. */
+/* Write the shortest form, as Python does. */
 void ofs_pkw_int(struct ofs_pkw *w, int64_t v)
 {
 	int n = 5;
@@ -107,14 +107,14 @@ void ofs_pkw_str(struct ofs_pkw *w, const char *p, size_t n)
 static bool is_known(const struct ofs_pkw_known *k, struct ofs_str module,
     struct ofs_str name)
 {
-	/* names differ sooner; a string is no call */
+	/* names differ more often; a string is not a call */
 	return ofs_str_equal(k->name, name) &&
 	    ofs_str_equal(k->module, module) &&
 	    (k->module.p == NULL) == (module.p == NULL);
 }
 
-/* Is it in the memo? Then take it from there. Most texts are literals: where
- * one was found before it is found at once. */
+/* If it is in the memo, write a get. Most texts are literals, so their address
+ * is a good hint. */
 static bool get_known(struct ofs_pkw *w, struct ofs_str module,
     struct ofs_str name)
 {
@@ -133,7 +133,7 @@ static bool get_known(struct ofs_pkw *w, struct ofs_str module,
 	return true;
 }
 
-/* A full table means that it is written again. */
+/* When the table is full, the text is written again each time. */
 static void learn(struct ofs_pkw *w, struct ofs_str module, struct ofs_str name,
     uint32_t memo)
 {
@@ -253,7 +253,7 @@ static bool is_quantized(enum ofs_dtype dtype)
 	return dtype >= OFS_QINT8 && dtype <= OFS_QUINT2X4;
 }
 
-/* A persistent id: ('storage', class, key, 'cpu', elements). */
+/* Write a persistent id: ('storage', class, key, 'cpu', elements). */
 static void put_storage(struct ofs_pkw *w, const char *cls, uint64_t key,
     uint64_t numel, size_t itemsize)
 {
@@ -273,7 +273,7 @@ static void put_storage(struct ofs_pkw *w, const char *cls, uint64_t key,
 	ofs_pkw_op(w, OFS_PKW_PERSID);
 }
 
-/* PyTorch counts a dimension without elements as one. */
+/* PyTorch computes strides as if empty dimensions had length one. */
 static void put_strides(struct ofs_pkw *w, const uint64_t *shape, unsigned ndim)
 {
 	uint64_t stride[OFS_MAX_DIMS], n = 1;

@@ -9,17 +9,17 @@
 
 #include "pickle/write.h"
 
-/* A container that is open begins with a MARK, although Python writes none for
- * few items: how many there are is known when it is closed, and then the MARK
- * is taken out again. */
+/* A container begins with a MARK, although Python writes none for few items.
+ * The number of items is known only at its end, where the MARK is removed
+ * again. */
 
-/* Items that Python adds at once. */
+/* Python's batch size for APPENDS and SETITEMS. */
 #define BATCH 1000
 
 struct scan {
 	struct ofs_pkw *w;
-	const char *p; /* what is left of the text */
-	bool named;    /* the token before is a global */
+	const char *p; /* the rest of the text */
+	bool named;    /* the last token was a global */
 	va_list ap;
 };
 
@@ -60,7 +60,7 @@ static enum ofs_pkw_op add_op(const struct ofs_pkw_open *o, bool one)
 	return one ? OFS_PKW_SETITEM : OFS_PKW_SETITEMS;
 }
 
-/* What was written since the last comma is an item. */
+/* Count what was written since the last comma, if anything, as an item. */
 static void end_item(struct ofs_pkw *w, struct ofs_pkw_open *o)
 {
 	if (w->out->len != o->item)
@@ -96,7 +96,7 @@ static void close_items(struct ofs_pkw *w, const struct ofs_pkw_open *o)
 		ofs_pkw_op(w, add_op(o, true));
 }
 
-/* A tuple, or the arguments of a call. */
+/* Close a tuple, or the arguments of a call. */
 static void close_tuple(struct ofs_pkw *w, const struct ofs_pkw_open *o)
 {
 	if (o->n <= 3)
@@ -119,7 +119,7 @@ static void leave(struct ofs_pkw *w)
 		ofs_pkw_op(w, OFS_PKW_BUILD);
 }
 
-/* 'text', or '%s' */
+/* Write 'text' or '%s'. */
 static void quoted(struct scan *s)
 {
 	const char *end = strchr(s->p, '\'');
@@ -142,7 +142,7 @@ static void word(struct ofs_pkw *w, char first)
 			       : OFS_PKW_FALSE);
 }
 
-/* None, True, False; or module.name, which may be module.%s */
+/* Write None, True, False or module.name, which may be module.%s. */
 static void name(struct scan *s)
 {
 	const char *p = s->p, *dot;
@@ -175,14 +175,14 @@ static void number(struct scan *s)
 
 static void string(struct scan *s, bool sized)
 {
-	/* a length, which is an int for the compiler's sake */
+	/* the length, an int as printf wants it */
 	uint32_t n = sized ? (uint32_t)va_arg(s->ap, int) : 0;
 	const char *p = va_arg(s->ap, const char *);
 
 	ofs_pkw_str(s->w, p, sized ? n : strlen(p));
 }
 
-/* What stands for a %, as printf has them. */
+/* Write the argument of a % conversion. */
 static void hole(struct scan *s)
 {
 	int longs = 0;
@@ -220,7 +220,7 @@ static void hole(struct scan *s)
 	}
 }
 
-/* Up to the end of a call. */
+/* The length of the call that p begins with. */
 static size_t call_length(const char *p)
 {
 	const char *q = p;
@@ -235,7 +235,7 @@ static size_t call_length(const char *p)
 
 static void one(struct scan *s);
 
-/* $call: the first time it is written, then taken from the memo. */
+/* $call: write it the first time, then get it from the memo. */
 static void shared(struct scan *s)
 {
 	size_t n = call_length(s->p);
@@ -289,7 +289,7 @@ static inline void one(struct scan *s)
 		break;
 	case ')':
 		leave(s->w);
-		if (*s->p == '{') { /* its items */
+		if (*s->p == '{') { /* items of the result follow */
 			s->p++;
 			open_items(s, '{');
 		}

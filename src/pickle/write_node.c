@@ -12,11 +12,11 @@
 #include "pickle/pickle_impl.h"
 #include "pickle/write.h"
 
-/* The parser's own limit is lower. */
+/* More than the parser's limit of depth. */
 #define FRAMES     256
 #define VISITS_MAX (1u << 24)
 
-/* A container that is being written: what of it comes next. */
+/* A container that is being written, and its next step. */
 struct frame {
 	uint32_t node, next;
 };
@@ -61,7 +61,7 @@ static bool get_seen(struct graph *g, uint32_t node)
 	return true;
 }
 
-/* node is what was put into the memo last. */
+/* node was put into the memo last: note its number. */
 static int learn(struct graph *g, uint32_t node)
 {
 	if (g->w->plain)
@@ -81,7 +81,7 @@ static int unsupported(struct graph *g, const char *what)
 	    what);
 }
 
-/* Module and name as Python 2 called them, as protocol 2 wants it. */
+/* Write the Python 2 names of module and global, as protocol 2 requires. */
 static int put_global(struct graph *g, uint32_t node)
 {
 	const struct ofs_pk_global *name =
@@ -109,7 +109,7 @@ static int put_global(struct graph *g, uint32_t node)
 	return learn(g, node);
 }
 
-/* Bytes as text in Latin-1, which is how protocol 2 has them. */
+/* Write bytes as Latin-1 text, as protocol 2 does. */
 static void put_latin1(struct ofs_pkw *w, struct ofs_str s)
 {
 	struct ofs_buf text = { 0 };
@@ -165,7 +165,7 @@ static int push(struct graph *g, uint32_t node)
 	return 0;
 }
 
-/* An empty mapping of its class. */
+/* Write an empty mapping of the class of node. */
 static int begin_dict(struct graph *g, uint32_t node)
 {
 	static const char *const classes[] = { "OrderedDict", "defaultdict",
@@ -226,7 +226,7 @@ static int begin_object(struct graph *g, uint32_t node)
 
 	if (ofs_pk_is_cycle(g->doc, node))
 		return unsupported(g, "a container that holds itself");
-	/* What getattr would find is judged as a global of its own. */
+	/* The attribute that getattr gives must be allowed itself. */
 	if ((x->flags & PK_GETATTR) != 0 &&
 	    !ofs_pk_global_allowed(&g->doc->global[x->v[2]]))
 		return optimfs_fail(g->err, EPERM,
@@ -312,7 +312,7 @@ static int step_list(struct graph *g, struct frame *f)
 	return learn(g, node);
 }
 
-/* Keys and values in turn, then the attributes it may have. */
+/* Write keys and values in turn, then the attributes, if any. */
 static int step_dict(struct graph *g, struct frame *f)
 {
 	uint32_t n = ofs_pk_len(g->doc, f->node), i = f->next / 2;
@@ -353,7 +353,7 @@ static int step_tuple(struct graph *g, struct frame *f)
 	return learn(g, node);
 }
 
-/* The callable, its arguments, the call; then the state. */
+/* Write the callable, its arguments and the call; then the state. */
 static int step_object(struct graph *g, struct frame *f)
 {
 	uint32_t state = ofs_pk_state(g->doc, f->node), node = f->node;
