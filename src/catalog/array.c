@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "catalog/catalog_impl.h"
 
-/* Indexes are 32 bits and OFS_NONE is not one; strings share their word with
+/* Indexes have 32 bits without OFS_NONE; those of strings share a word with
  * OFS_PATH_INDEX. */
 #define MAX_INDEX   (OFS_NONE - 1)
 #define MAX_STRS    (OFS_PATH_INDEX - 1)
@@ -18,7 +18,7 @@
 #define MAX_SHARDS  (1u << 26)
 #define MAX_TENSORS (1u << 24)
 #define MAX_ENTRIES (1u << 25)
-/* Where an array and its length are in struct ofs_catalog. */
+/* The offsets of an array and its length in struct ofs_catalog. */
 #define ARRAY(field, max)                                                      \
  {                                                                             \
   offsetof(struct ofs_catalog, field), offsetof(struct ofs_catalog, n##field), \

@@ -13,13 +13,13 @@ static inline uint64_t ofs_metadata_max(const struct ofs_catalog *cat)
 	return cat->max_metadata == 0 ? OFS_METADATA_MAX : cat->max_metadata;
 }
 
-/* What one more pickle may take, beside those that cat keeps. */
+/* Limits for one more pickle, beside those that cat keeps. */
 static inline struct ofs_pickle_limits ofs_pickle_budget(const struct
     ofs_catalog *cat)
 {
 	struct ofs_pickle_limits limits = { .bytes = ofs_metadata_max(cat) };
 
-	/* 1: a budget of 0 would mean the default */
+	/* 1, because 0 means the default */
 	if (cat->parse_mem > cat->parsed)
 		limits.memory = cat->parse_mem - cat->parsed;
 	else if (cat->parse_mem != 0)

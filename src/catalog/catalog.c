@@ -199,7 +199,7 @@ uint64_t ofs_tensor_numel(const struct ofs_catalog *cat,
 {
 	uint64_t n, bytes;
 
-	/* off_t is signed; and an element has at least a byte */
+	/* off_t is signed, and an element has at least one byte */
 	if (!ofs_numel(ofs_tensor_shape(cat, t), t->ndim, &n) ||
 	    !ofs_mul_u64(n, ofs_dtype_size(t->dtype), &bytes) ||
 	    bytes > INT64_MAX || n > INT64_MAX)

@@ -12,7 +12,7 @@
 #include "base/map.h"
 #include "catalog/catalog.h"
 
-/* The arrays of struct ofs_catalog, in the order they have there. */
+/* The arrays of struct ofs_catalog, in the same order. */
 enum ofs_catalog_array {
 	OFS_OBJECTS,
 	OFS_SHARDS,
@@ -37,30 +37,30 @@ struct ofs_catalog_build {
 	uint32_t cap[OFS_NARRAYS];
 	struct ofs_map strs, paths, dims, objects, notes;
 	bool owned;      /* uid and gid are those of a file */
-	const char *dir; /* the last object's directory: ndir bytes */
+	const char *dir; /* directory of the last object, ndir bytes */
 	size_t ndir;
 };
 
-/* Whose the catalog is: mode begins again with what the checkpoint's directory
- * allows. */
+/* Set the owner. mode starts again from the permissions of the directory. */
 void ofs_catalog_owner(struct ofs_catalog *cat, uint64_t uid, uint64_t gid);
 
 /* Make room for want items in all; false when memory is exhausted. No array is
- * ever NULL, so that an empty one needs no care. */
+ * ever NULL, so an empty one is not a special case. */
 bool ofs_catalog_reserve(struct ofs_catalog *cat, enum ofs_catalog_array a,
     uint64_t want);
-/* Add n items; the index of the first, OFS_NONE with ENOMEM or E2BIG. */
+/* Append n items and return the index of the first; OFS_NONE with ENOMEM or
+ * E2BIG. */
 uint32_t ofs_catalog_append(struct ofs_catalog *cat, enum ofs_catalog_array a,
     const void *items, size_t n, struct optimfs_error *err);
-/* Give back what was reserved beyond what is there. */
+/* Shrink the arrays to their lengths. */
 void ofs_catalog_shrink(struct ofs_catalog *cat);
-/* Free them. */
+/* Free the arrays. */
 void ofs_catalog_drop(struct ofs_catalog *cat);
-/* Fail with ENOMEM; OFS_NONE. */
+/* Fail with ENOMEM and return OFS_NONE. */
 uint32_t ofs_catalog_no_memory(struct optimfs_error *err);
 
-/* For check.c: append to cat->replicas and cat->bounds, as the functions of
- * catalog.h do. */
+/* For check.c: append to cat->replicas and cat->bounds, like the functions of
+ * catalog.h. */
 uint32_t ofs_catalog_replica(struct ofs_catalog *cat,
     const struct ofs_replica *r, struct optimfs_error *err);
 uint32_t ofs_catalog_bounds(struct ofs_catalog *cat, const uint64_t *v,

@@ -20,15 +20,16 @@ struct check {
 	struct ofs_catalog *cat;
 	struct ofs_tensor *t;
 	uint32_t tensor;
-	uint64_t numel; /* of t */
-	uint64_t work;  /* what finding overlaps may still cost, all in all */
-	uint32_t copies, copied; /* replicas, and tensors that have some */
-	uint32_t example;        /* a tensor that has some */
-	uint32_t *entry; /* of each tensor, once a note needs its name */
+	uint64_t numel;          /* elements of t */
+	uint64_t work;           /* the budget for finding overlaps */
+	uint32_t copies, copied; /* number of replicas, and of tensors with
+				  * any */
+	uint32_t example;        /* one of these tensors */
+	uint32_t *entry; /* of each tensor; NULL until a note needs a name */
 	struct optimfs_error *err;
 };
 
-/* Give t an error that reading it will report. */
+/* Give t an error, with which its reads fail. */
 #define CONDEMN(c, code, ...) \
  condemn((c), ofs_catalog_note((c)->cat, OFS_NOTE_ERROR, (code), __VA_ARGS__))
 static int condemn(struct check *c, uint32_t note)
@@ -44,7 +45,7 @@ static bool condemned(const struct check *c)
 	return c->t->error != OFS_NONE;
 }
 
-/* A tensor's path as it is stored, "a.b.c", for notes. */
+/* Find the entry of each tensor. Notes use its stored path, "a.b.c". */
 static int find_entries(struct check *c)
 {
 	const struct ofs_catalog *cat = c->cat;
@@ -88,7 +89,7 @@ static int tensor_name(struct check *c, uint32_t tensor, struct ofs_buf *name)
 	return name->bad ? ofs_no_memory(c->err) : 0;
 }
 
-/* The tensor alone. */
+/* Check the tensor without its shards. */
 
 static int check_shape(struct check *c)
 {
@@ -113,7 +114,7 @@ static int check_shape(struct check *c)
 	return 0;
 }
 
-/* Its shards, one by one. */
+/* Check one shard. */
 
 static int check_box(struct check *c, const struct ofs_shard *s)
 {
@@ -160,7 +161,7 @@ static int check_extent(struct check *c, const struct ofs_extent *at,
 	return 0;
 }
 
-/* Does an extent begin behind the end of its file? */
+/* Does an extent begin after the end of its file? */
 static bool beyond(const struct check *c, const struct ofs_extent *at)
 {
 	const struct ofs_object *o = &c->cat->objects[at->object];
@@ -168,9 +169,8 @@ static bool beyond(const struct check *c, const struct ofs_extent *at)
 	return !o->missing && !o->refused && at->off > o->size;
 }
 
-/* A file that was cut short still serves what is left of it: the ranges that
- * it lost fail when they are read. Only where nothing of a tensor is left
- * is its index taken for wrong. */
+/* A truncated file still serves the rest: reads of the lost ranges fail. Only
+ * when nothing of a tensor is left, its index is taken to be wrong. */
 static int check_reach(struct check *c)
 {
 	const struct ofs_tensor *t = c->t;
@@ -188,7 +188,7 @@ static int check_reach(struct check *c)
 	    c->cat->objects[s->at.object].size);
 }
 
-/* Bounds of every shard; empty ones, which hold nothing, go. */
+/* Check every shard, and drop the empty ones. */
 static int check_shards(struct check *c)
 {
 	struct ofs_tensor *t = c->t;
@@ -219,7 +219,7 @@ static int check_shards(struct check *c)
 
 /* Sorting. */
 
-/* Every shard of several gets a box that can be compared. */
+/* Of several shards each gets an explicit box, so that they can be compared. */
 static int give_boxes(struct check *c)
 {
 	uint64_t box[2 * OFS_MAX_DIMS] = { 0 };
@@ -242,7 +242,7 @@ static int give_boxes(struct check *c)
 	return 0;
 }
 
-/* Offsets, then sizes, in dictionary order: that of the first elements. */
+/* Compare offsets, then sizes: the order of the first elements. */
 static int compare_boxes(const struct check *c, const struct ofs_shard *a,
     const struct ofs_shard *b)
 {
@@ -256,7 +256,8 @@ static int compare_boxes(const struct check *c, const struct ofs_shard *a,
 	return 0;
 }
 
-/* Of replicas the one that can be read comes first, then the order of files. */
+/* Equal boxes: a readable file comes first, then the order of files and
+ * offsets. */
 static int compare_shards(const void *va, const void *vb, void *ctx)
 {
 	const struct ofs_shard *a = va, *b = vb;
@@ -279,7 +280,7 @@ static int compare_shards(const void *va, const void *vb, void *ctx)
 	return 0;
 }
 
-/* Of equal boxes the first stays a shard. */
+/* Of equal boxes the first stays a shard; the others become replicas. */
 static int set_replicas_apart(struct check *c)
 {
 	struct ofs_tensor *t = c->t;
@@ -319,7 +320,7 @@ static int sort_shards(struct check *c)
 	return set_replicas_apart(c);
 }
 
-/* All of them together. */
+/* All shards together. */
 
 static int note_hole(struct check *c, uint64_t held)
 {

@@ -7,8 +7,8 @@
 
 #include "catalog/catalog.h"
 
-/* The part of ofs_catalog_finish that looks at tensors and items. Fails only
- * for lack of memory. */
+/* The part of ofs_catalog_finish that checks tensors and items. Fails with
+ * ENOMEM only. */
 int ofs_catalog_check(struct ofs_catalog *cat, struct optimfs_error *err);
 
 #endif

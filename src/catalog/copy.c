@@ -15,7 +15,7 @@ static bool learn_strings(struct ofs_catalog *cat)
 	return true;
 }
 
-/* Each is its length and so many components. */
+/* A path is its length, then its components. */
 static bool learn_paths(struct ofs_catalog *cat)
 {
 	uint32_t i = 0;
@@ -55,7 +55,7 @@ static bool copy_arrays(struct ofs_catalog *cat, const struct ofs_catalog *base,
 	    COPY(cat, base, OFS_BOUNDS, bounds);
 }
 
-/* All that is neither an array nor its own. */
+/* Copy what is neither an array nor of its own: format, owner, options. */
 static void describe(struct ofs_catalog *cat, const struct ofs_catalog *base)
 {
 	const size_t first = offsetof(struct ofs_catalog, objects);

@@ -9,7 +9,7 @@
 
 #include "catalog/catalog_impl.h"
 
-/* Beyond so many distinct notes their number says more than their words. */
+/* Beyond this number of distinct notes, only their number is of interest. */
 #define MAX_NOTES (1u << 17)
 
 static bool same_str(const void *ctx, uint32_t index, const void *key, size_t n)
@@ -45,8 +45,8 @@ uint32_t ofs_catalog_str(struct ofs_catalog *cat, const char *p, size_t n,
 	return index;
 }
 
-/* A run of an array is its first index alone: where the n words at index are
- * the ones looked for, it serves, whoever put them there. */
+/* The map has only the first index of a run, so any n words at index that are
+ * equal will do, also parts of longer runs. */
 static bool same_dims(const void *ctx, uint32_t index, const void *key,
     size_t n)
 {
@@ -95,7 +95,7 @@ uint32_t ofs_catalog_path(struct ofs_catalog *cat, const uint32_t *component,
 	    component, n * sizeof(*component));
 	if (index != OFS_NONE)
 		return index;
-	/* both at once, so that a failure leaves no half of it */
+	/* both together, so that a failure leaves no incomplete path */
 	if (n < OFS_NONE - 1 &&
 	    !ofs_catalog_reserve(cat, OFS_PATHS, cat->npaths + (n + 1)))
 		return ofs_catalog_no_memory(err);
@@ -108,7 +108,7 @@ uint32_t ofs_catalog_path(struct ofs_catalog *cat, const uint32_t *component,
 	return index;
 }
 
-/* Notes. Equal ones are one: a fault of a million tensors is one line. */
+/* Equal notes are merged: a fault of a million tensors is one line. */
 
 struct note_key {
 	uint32_t kind, text;
@@ -149,7 +149,7 @@ static uint32_t add_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
 	return index;
 }
 
-/* Too many are not kept. */
+/* Beyond the limit one note says so. */
 static bool is_full(const struct ofs_catalog *cat, int code,
     struct optimfs_error *e)
 {
@@ -169,7 +169,8 @@ uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
 	va_start(ap, fmt);
 	if (is_full(cat, code, &e))
 		;
-	else if (kind == OFS_NOTE_GLOBAL) /* tabs in it; its text is escaped */
+	else if (kind == OFS_NOTE_GLOBAL) /* has tabs, and its text is
+					   * escaped */
 		vsnprintf(e.text, sizeof(e.text), fmt, ap);
 	else
 		optimfs_vfail(&e, code, fmt, ap);

@@ -30,10 +30,10 @@ struct ofs_stamp ofs_stamp_of(const struct stat *st)
 	};
 }
 
-/* Who reads the source may read the mount, and nobody else: mode keeps the bits
- * (0444) of those whom this file or directory, too, lets in. A class of the
- * catalog's owner may be in any class of another's; but who mounts has read
- * it. */
+/* Whoever can read the source may read the mount, and no other user: drop the
+ * bits of mode (0444) for which this file or directory gives no access. Where
+ * owners differ, a class of the catalog's owner may be in any class of the
+ * other's; the user who mounts has read it. */
 static void restrict_to(struct ofs_catalog *cat, const struct stat *st,
     uint32_t bits)
 {
@@ -48,14 +48,14 @@ static void restrict_to(struct ofs_catalog *cat, const struct stat *st,
 	    (user ? 0400u : 0) | (group ? 0040u : 0) | (other ? 0004u : 0);
 }
 
-/* A directory lets those in who may search it. */
+/* Access to a directory is search permission. */
 static void restrict_to_dir(struct ofs_catalog *cat, const struct stat *st)
 {
 	restrict_to(cat, st, (st->st_mode & 0111) << 2);
 }
 
-/* The directories between the checkpoint's and a file; files of one directory
- * mostly come one after the other. */
+/* Apply this to the directories between that of the checkpoint and the file.
+ * Successive files mostly share theirs. */
 static void pass_dirs(struct ofs_catalog *cat, const char *path)
 {
 	struct ofs_catalog_build *b = cat->build;
@@ -105,7 +105,7 @@ static void describe_object(struct ofs_catalog *cat, struct ofs_object *o)
 			o->refused = !o->missing;
 			return;
 		}
-		ofs_input_close(&in); /* it appeared just now */
+		ofs_input_close(&in); /* it was created just now */
 	}
 	if (!S_ISREG(st.st_mode)) {
 		o->refused = true;

@@ -18,7 +18,7 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Sort and drop what is there twice; how many are left. */
+/* Sort and remove duplicates; returns the new length. */
 static size_t unique(int *v, size_t n)
 {
 	size_t m = 0;
@@ -98,7 +98,7 @@ bool ofs_rank_holds(const struct ofs_catalog *cat, uint32_t shard, int rank)
 	return false;
 }
 
-/* Sorted ranks as "0-3,7". */
+/* Append sorted ranks as "0-3,7". */
 static void put_ranks(struct ofs_buf *out, const int *v, size_t n)
 {
 	size_t to;
@@ -137,7 +137,7 @@ void ofs_owners(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 			v[n++] = rank_of(cat, &copy[k].at);
 	}
 	n = unique(v, n);
-	if (n > 0 && v[0] < 0) /* nobody knows */
+	if (n > 0 && v[0] < 0) /* a file of unknown rank */
 		put_ranks(out, v + 1, n - 1);
 	else
 		put_ranks(out, v, n);

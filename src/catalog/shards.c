@@ -9,13 +9,13 @@
 #include "catalog/catalog_impl.h"
 
 /* Shards are sorted by their first element, so neighbours in the array are
- * neighbours in the tensor. Over each 16 of them lies a box that bounds them,
- * over each 16 of those another, and so on: a few bytes a shard. A walk goes
- * along the array from left to right and passes over every group whose bounds
- * the region does not meet. For chunks of dim 0, columns and grids the shards
- * that a range of elements meets are runs of the array, so that a walk costs
- * O(log n) and the answers; at worst, for layouts that no writer has, it looks
- * at every group. No state but a position: nothing to allocate, no recursion. */
+ * neighbours in the tensor. The index has a bounding box for each 16 of them,
+ * one for each 16 of those, and so on: a few bytes a shard. A walk goes through
+ * the array from left to right and skips every group whose bounds do not meet
+ * the region. For chunks of dim 0, columns and grids the shards that meet a
+ * range of elements are runs of the array, so that a walk costs O(log n) plus
+ * its results; at worst, for layouts that no writer makes, it tests every
+ * group. The only state is a position: no allocation, no recursion. */
 #define FAN  16u
 #define BITS 4u
 
@@ -24,7 +24,7 @@ static unsigned int later(unsigned int a, unsigned int b)
 	return a > b ? a : b;
 }
 
-/* The last dimension, m at least, where c is not edge(c): all after it are. */
+/* The last dimension, at least m, in which c is not at the edge of the box. */
 static unsigned int cut(const uint64_t *c, const uint64_t *size, bool high,
     unsigned int m, unsigned int ndim)
 {
@@ -42,8 +42,9 @@ static void add_slab(struct ofs_region *r, const uint64_t *prefix,
 		r->slab[r->n++] = (struct ofs_slab){ prefix, dim, lo, hi };
 }
 
-/* The range as slabs, coordinates from the box's corner: from first up to the
- * dimension m where first and last part, across m, and down to last. */
+/* Split the range into slabs, with coordinates relative to the corner of the
+ * box: from first up to dimension m, the first one in which first and last
+ * differ; across m; and down to last. */
 static void decompose(struct ofs_region *r, const uint64_t *size)
 {
 	const uint64_t *a = r->first, *b = r->last;
@@ -137,7 +138,7 @@ static bool group_meets(const struct ofs_walk *w)
 	return region_meets(w->region, b, b + d);
 }
 
-/* How many groups of level there are over n shards. */
+/* The number of groups of a level over n shards. */
 static uint32_t groups(uint32_t n, unsigned int level)
 {
 	uint64_t size = (uint64_t)1 << (BITS * level);
@@ -161,7 +162,7 @@ void ofs_walk_init(struct ofs_walk *w, const struct ofs_catalog *cat,
 	w->level = w->top;
 }
 
-/* On by one group of the level we are at, and up to the largest group that
+/* Skip one group of the current level, then rise to the largest group that
  * begins there. */
 static void advance(struct ofs_walk *w)
 {
@@ -193,7 +194,7 @@ uint32_t ofs_walk_next(struct ofs_walk *w)
 	return OFS_NONE;
 }
 
-/* Stretch bound, lo then hi, over the box lo .. hi. */
+/* Extend bound, lo then hi, to include the box lo .. hi. */
 static void stretch(uint64_t *bound, const uint64_t *lo, const uint64_t *hi,
     unsigned int d)
 {
@@ -234,7 +235,7 @@ static int first_level(struct ofs_catalog *cat, const struct ofs_tensor *t,
 	return 0;
 }
 
-/* The level above the n groups whose bounds begin at below. */
+/* Append the level above the n groups whose bounds begin at below. */
 static int next_level(struct ofs_catalog *cat, uint32_t below, uint32_t n,
     unsigned int d, struct optimfs_error *err)
 {

@@ -10,29 +10,30 @@
 
 #include "catalog/catalog.h"
 
-/* A box cut out of a larger one by consecutive elements: coordinates before
- * dim are those of prefix, dim runs from lo to hi, those after it are whole. */
+/* A box of consecutive elements within a larger box: coordinates before dim are
+ * those of prefix, dim goes from lo to hi, later dimensions are whole. */
 struct ofs_slab {
 	const uint64_t *prefix;
 	unsigned int dim;
 	uint64_t lo, hi;
 };
 
-/* A range of the elements of a box, in C order, as at most 2 * ndim - 1
- * slabs in that order. Coordinates are the grid's. Points into itself. */
+/* A range of the elements of a box, in C order, as at most 2 * ndim - 1 slabs
+ * in that order. Coordinates are those of the grid. Contains pointers to
+ * itself. */
 struct ofs_region {
 	unsigned int ndim, n;
-	uint64_t lo[OFS_MAX_DIMS], hi[OFS_MAX_DIMS]; /* of the box */
-	uint64_t pitch[OFS_MAX_DIMS]; /* elements of it from index to index */
+	uint64_t lo[OFS_MAX_DIMS], hi[OFS_MAX_DIMS]; /* the box */
+	uint64_t pitch[OFS_MAX_DIMS]; /* elements of the box from one index to
+				       * the next */
 	uint64_t first[OFS_MAX_DIMS], last[OFS_MAX_DIMS];
 	struct ofs_slab slab[2 * OFS_MAX_DIMS];
 };
 
-/* Elements [first, first + count), count > 0, of the box lo .. lo + size,
- * which holds them. */
+/* r = elements [first, first + count) of the box lo .. lo + size; count > 0. */
 void ofs_region_init(struct ofs_region *r, unsigned int ndim,
     const uint64_t *lo, const uint64_t *size, uint64_t first, uint64_t count);
-/* Where coordinate dim of slab begins and ends. */
+/* The bounds of coordinate dim in a slab. */
 static inline uint64_t ofs_slab_lo(const struct ofs_region *r,
     const struct ofs_slab *s, unsigned int dim)
 {
@@ -48,26 +49,26 @@ static inline uint64_t ofs_slab_hi(const struct ofs_region *r,
 	return dim == s->dim ? s->hi : r->hi[dim];
 }
 
-/* The shards of t that a region touches, one after the other in the order of
- * cat->shards. t has no error, except where building says otherwise. */
+/* An iterator over the shards of t that intersect a region, in the order of
+ * cat->shards. t must have no error, except while building. */
 #define OFS_WALK_LEVELS 8
 struct ofs_walk {
 	const struct ofs_catalog *cat;
 	const struct ofs_tensor *t;
 	const struct ofs_region *region;
-	uint32_t at; /* of t's shards */
+	uint32_t at; /* index in the shards of t */
 	unsigned int level, top;
-	uint32_t base[OFS_WALK_LEVELS]; /* of each level's bounds */
-	uint64_t steps;                 /* tests made */
-	uint64_t budget; /* of steps, after which the walk ends; 0: none */
+	uint32_t base[OFS_WALK_LEVELS]; /* start of each level in bounds */
+	uint64_t steps;                 /* tests so far */
+	uint64_t budget; /* steps after which the walk ends; 0: no limit */
 };
 void ofs_walk_init(struct ofs_walk *w, const struct ofs_catalog *cat,
     const struct ofs_tensor *t, const struct ofs_region *region);
-/* Its index in cat->shards; OFS_NONE after the last. */
+/* The next index in cat->shards; OFS_NONE after the last. */
 uint32_t ofs_walk_next(struct ofs_walk *w);
 
-/* Give t, whose shards are sorted, its index if it has so many shards that
- * one pays. While the catalog is being built. */
+/* While building: create the index of t, whose shards are sorted, if it has
+ * enough shards. */
 int ofs_shards_index(struct ofs_catalog *cat, struct ofs_tensor *t,
     struct optimfs_error *err);
 

@@ -11,15 +11,16 @@
 #include "base/map.h"
 #include "catalog/shards.h"
 
-/* Boxes that add up to the tensor's volume tile it unless some overlap and
- * leave a gap of the same size. To exclude that, the volume is taken in a
- * second measure as well: each coordinate x of each dimension k gets a secret
- * random number g(k, x) modulo a prime, an interval measures g(hi) - g(lo), and
- * a box the product of its intervals. Measures add up over disjoint boxes. Were
- * some element covered twice or not at all, the sum would differ from the
- * tensor's measure by a polynomial of degree ndim in those random numbers that
- * is not zero, which vanishes by accident with a chance below 2^-54. So the
- * common case costs one pass, whatever the layout and the number of chunks. */
+/* When the volumes of the boxes add up to that of the tensor, they tile it,
+ * unless some overlap and leave a gap of the same size. To exclude that, a
+ * second measure is compared as well: each coordinate x of each dimension k
+ * gets a secret random number g(k, x) modulo a prime; the measure of an
+ * interval is g(hi) - g(lo), that of a box the product of its intervals.
+ * Measures of disjoint boxes add up. If an element were covered twice or not at
+ * all, the sum would differ from the measure of the tensor by a nonzero
+ * polynomial of degree ndim in the random numbers, which is zero with a
+ * probability below 2^-54. So the common case takes one pass, whatever the
+ * layout and the number of chunks. */
 #define PRIME (((uint64_t)1 << 61) - 1)
 
 static uint64_t multiply(uint64_t a, uint64_t b)
@@ -65,9 +66,9 @@ bool ofs_tile_exact(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 	return *held == numel && sum == want;
 }
 
-/* Which shard after i meets it. Regular layouts with gaps need about a hundred
- * tests a shard; what a tensor may cost is far above, and lets any layout of
- * some thousand chunks be told exactly. */
+/* For each shard, look for a later one that overlaps it. Regular layouts with
+ * gaps need about a hundred tests a shard; the budget is far above that, and
+ * decides any layout of some thousand chunks. */
 enum ofs_tile ofs_tile_overlap(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, uint64_t *work, uint32_t pair[2])
 {

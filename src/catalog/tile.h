@@ -9,24 +9,25 @@
 
 #include "catalog/catalog.h"
 
-/* Budget of all ofs_tile_overlap calls for one catalog, in tests of a box
- * against a box: some seconds. */
+/* Budget of all ofs_tile_overlap calls for one catalog, in comparisons of two
+ * boxes: some seconds. */
 #define OFS_TILE_WORK ((uint64_t)1 << 29)
 
-/* Do the boxes, all inside, cover each of the numel elements of t exactly
- * once? Linear in their number. *held gets how many elements they have
- * together, UINT64_MAX when those do not fit. */
+/* Do the boxes, which are all inside t, cover each of its numel elements
+ * exactly once? Takes linear time. *held gets the sum of their volumes,
+ * UINT64_MAX when it overflows. */
 bool ofs_tile_exact(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     uint64_t numel, uint64_t *held);
 
-/* For boxes that do not: do two of them overlap? pair gets their indexes in
- * cat->shards. t has its index. *work is what this may still cost and gets
- * less; a tensor alone may cost a part of it in proportion to its shards. */
+/* When they do not: do two boxes overlap? pair gets their indexes in
+ * cat->shards. t must have its index. *work is the rest of the budget and is
+ * reduced; one tensor may use a part of it in proportion to its shards. */
 enum ofs_tile { OFS_TILE_DISJOINT, OFS_TILE_OVERLAP, OFS_TILE_UNKNOWN };
 enum ofs_tile ofs_tile_overlap(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, uint64_t *work, uint32_t pair[2]);
 
-/* "[0:4, 8:16)" of shard s, cut to fit, NUL-terminated. */
+/* Print the box of shard s as "[0:4, 8:16)", truncated to size,
+ * NUL-terminated. */
 void ofs_tile_print(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     uint32_t s, char *text, size_t size);
 
