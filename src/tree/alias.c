@@ -10,12 +10,12 @@
 #include "naming/file_name.h"
 #include "tree/tree_impl.h"
 
-/* The directory that the last path lay in: aliases come in runs. */
+/* The directory of the previous path, because aliases come in runs. */
 struct walk {
 	const struct ofs_tree *tree;
 	const struct ofs_catalog *cat;
-	uint32_t path; /* of the catalog; OFS_NONE at first */
-	uint32_t dir;  /* its directory's node, OFS_NONE when there is none */
+	uint32_t path; /* its path; OFS_NONE at first */
+	uint32_t dir;  /* its node; OFS_NONE: not in the tree */
 };
 
 static uint32_t step(const struct walk *w, uint32_t dir, uint32_t component)
@@ -38,7 +38,7 @@ static bool same_dir(const struct walk *w, const uint32_t *c, uint32_t n)
 	return nlast == n && memcmp(last, c, (n - 1) * sizeof(*c)) == 0;
 }
 
-/* The node of the directory that path lies in; *component gets its last. */
+/* The node of the directory of path; *component gets the last component. */
 static uint32_t directory(struct walk *w, uint32_t path, uint32_t *component)
 {
 	uint32_t n, dir = 0;

@@ -15,8 +15,8 @@
 #include "naming/file_name.h"
 #include "tree/tree_impl.h"
 
-/* Who keeps the name does not depend on the order of entries: a directory
- * before files, then the smaller key, then the smaller path in the source. */
+/* The order of entries does not decide which one keeps the name: directories
+ * come before files, then smaller keys, then smaller paths in the source. */
 struct scope {
 	const struct ofs_catalog *cat;
 	const struct ofs_tree_draft *draft;
@@ -79,8 +79,8 @@ static bool taken(const struct scope *s, const uint32_t *order, uint32_t n,
 	return ofs_search(&w, order, n, sizeof(*order), compare_taken) != NULL;
 }
 
-/* base with a number after it. A base that leaves no room is cut as a long
- * key is, and hashed, so that two bases never give one name. */
+/* name = base with a number. A base that leaves no room for it is truncated and
+ * hashed like a long key, so that two bases never give one name. */
 static void numbered(const char *base, uint32_t k, char name[OFS_NAME_MAX + 1])
 {
 	size_t len = strlen(base), cut = 0, u;
@@ -99,8 +99,8 @@ static void numbered(const char *base, uint32_t k, char name[OFS_NAME_MAX + 1])
 	    (unsigned long long)XXH64(base, len, 0), k);
 }
 
-/* order[0..n) is sorted by the names as they were; renamed[i] gets the new
- * name of order[i], NULL for the one that keeps its own. */
+/* order[0..n) is sorted by the old names. renamed[i] gets the new name of
+ * order[i], NULL for one that keeps its name. */
 static int rename_all(struct ofs_tree *tree, const struct scope *s,
     const uint32_t *order, uint32_t n, const char **renamed,
     struct optimfs_error *err)

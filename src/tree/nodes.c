@@ -13,8 +13,8 @@
 #include "tree/tree_impl.h"
 
 /* A trie over the 32-bit components of the paths, then two stable counting
- * sorts: by rank of the name, and by parent. Strings are encoded and compared
- * once each, however many files are called so. */
+ * sorts: by rank of the name, and by parent. Each string is encoded and
+ * compared once, however many files have it as their name. */
 
 struct build {
 	const struct ofs_catalog *cat;
@@ -22,7 +22,7 @@ struct build {
 	struct ofs_tree_draft *draft;
 	uint32_t n, cap;
 	struct ofs_map dirs; /* (parent, key) -> draft */
-	/* the directories that the path before went through */
+	/* the directories of the previous path */
 	uint32_t *last;
 	size_t nlast, last_cap;
 };
@@ -62,7 +62,7 @@ static int add_draft(struct build *b, uint32_t parent, uint32_t key,
 	return 0;
 }
 
-/* The directory key in parent, made when new. */
+/* Find or create the directory key in parent. */
 static int enter(struct build *b, uint32_t parent, uint32_t key, uint32_t *dir,
     struct optimfs_error *err)
 {
@@ -93,7 +93,7 @@ static int add_path(struct build *b, uint32_t entry, struct optimfs_error *err)
 	const uint32_t *c =
 	    ofs_catalog_components(b->cat, b->cat->entries[entry].tree, &n);
 
-	assert(n > 0); /* ofs_name_entries gives every entry a name */
+	assert(n > 0); /* ofs_name_entries gave every entry a name */
 	if (room_for_path(b, n, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i + 1 < n; i++) {
@@ -122,8 +122,8 @@ static int add_entries(struct build *b, struct optimfs_error *err)
 	return 0;
 }
 
-/* Encode the string of each draft once. slot[s] is the place in names of the
- * name of string s. */
+/* Encode the string of each draft once. slot[s] is the index in names of the
+ * encoded string s. */
 static int encode(struct build *b, uint32_t *slot, const char **names,
     uint32_t *nnames, struct optimfs_error *err)
 {
@@ -139,7 +139,7 @@ static int encode(struct build *b, uint32_t *slot, const char **names,
 		if (slot[d->key] == OFS_NONE) {
 			s = ofs_catalog_string(b->cat, d->key);
 			len = ofs_name_encode(s.p, s.len, name);
-			/* most are the catalog's own, as they are */
+			/* most need no encoding: use the catalog's string */
 			names[*nnames] = s.p;
 			if (len != s.len || memcmp(name, s.p, len) != 0)
 				names[*nnames] =
@@ -154,8 +154,8 @@ static int encode(struct build *b, uint32_t *slot, const char **names,
 	return 0;
 }
 
-/* order = the drafts of from, stably sorted by at(draft), a number below
- * nbuckets; start is scratch of nbuckets + 1 numbers. */
+/* order = the drafts of from, stably sorted by bucket, a number below nbuckets;
+ * start is scratch space of nbuckets + 1 numbers. */
 static void counting_sort(const uint32_t *from, uint32_t *order, uint32_t n,
     const uint32_t *bucket, uint32_t *start, uint32_t nbuckets)
 {
@@ -168,7 +168,7 @@ static void counting_sort(const uint32_t *from, uint32_t *order, uint32_t n,
 		order[start[bucket[from[i]]]++] = from[i];
 }
 
-/* All drafts but the root, by parent and then by name, into order[1..n). */
+/* Sort all drafts but the root by parent, then by name, into order[1..n). */
 static int sort_drafts(struct build *b, uint32_t *order,
     struct optimfs_error *err)
 {
@@ -214,7 +214,7 @@ out:
 	return ret;
 }
 
-/* Names are equal only as neighbours, and few directories have such. */
+/* Equal names are adjacent now, and few directories have any. */
 static int collide(struct build *b, uint32_t *order, struct optimfs_error *err)
 {
 	uint32_t end;
@@ -238,7 +238,7 @@ static int collide(struct build *b, uint32_t *order, struct optimfs_error *err)
 	return 0;
 }
 
-/* Drafts become nodes, in order. */
+/* Turn drafts into nodes, in order. */
 static int place(struct build *b, const uint32_t *order,
     struct optimfs_error *err)
 {
@@ -252,7 +252,7 @@ static int place(struct build *b, const uint32_t *order,
 	}
 	for (uint32_t i = 0; i < b->n; i++)
 		at[order[i]] = i;
-	/* parents before children: a draft's parent has a smaller index */
+	/* parents first: a draft's parent has a smaller index */
 	for (uint32_t i = 0; i < b->n; i++) {
 		struct ofs_tree_node *to = &node[at[i]];
 

@@ -9,16 +9,16 @@
 #include "base/memory.h"
 #include "tree/tree_impl.h"
 
-/* Eight bytes at a time: items that agree on all bytes before depth form a
- * run, each run is sorted by its next eight bytes, and what still agrees after
- * that is a run of the next pass. Names of parameters share long beginnings,
+/* Sorts by eight bytes at a time: items that agree on all bytes before depth
+ * form a run, each run is sorted by its next eight bytes, and items that still
+ * agree form a run of the next pass. Names of parameters share long prefixes,
  * which strcmp would read again in every comparison; here each byte is read
- * once, and no input makes it slower than that. */
+ * once, for any input. */
 
 struct item {
-	uint64_t chunk; /* the bytes at depth, first one highest */
+	uint64_t chunk; /* eight bytes from depth on, the first one highest */
 	uint32_t name;
-	uint32_t how; /* enum how, against the item before */
+	uint32_t how; /* enum how: compared with the previous item */
 };
 
 enum how { DIFFERS, AGREES, SAME };

@@ -117,7 +117,7 @@ uint64_t ofs_tree_ino(uint64_t dir, const char *name)
 {
 	uint64_t ino = XXH64(name, strlen(name), dir);
 
-	/* 0 is no inode and 1 is the root */
+	/* 0 is not a valid inode number, and 1 is the root */
 	return ino < 2 ? ino + 2 : ino;
 }
 

@@ -11,17 +11,16 @@
 
 #include "catalog/catalog.h"
 
-/* One file or directory. The children of a directory are neighbours in the
- * array, sorted bytewise by name, so that looking up is a binary search and
- * listing is a walk. Node 0 is the root. */
+/* A file or directory. The children of a directory are contiguous in the array,
+ * sorted bytewise by name: a lookup is a binary search. Node 0 is the root. */
 struct ofs_tree_node {
 	const char *name; /* encoded (naming/file_name.h), NUL-terminated */
 	uint64_t ino;     /* hash of the path: the same in every mount */
 	uint32_t parent;
-	uint32_t child, nchild; /* of a directory */
-	uint32_t entry; /* of a file: index of cat->entries; OFS_NONE for a
+	uint32_t child, nchild; /* a directory's children */
+	uint32_t entry; /* a file's index in cat->entries; OFS_NONE for a
 			 * directory */
-	uint32_t key;   /* string of the catalog: the component unencoded */
+	uint32_t key;   /* string of the catalog: the component, not encoded */
 };
 
 struct ofs_tree {
@@ -32,27 +31,27 @@ struct ofs_tree {
 	uint32_t nalias;
 };
 
-/* A name that resolves in a directory without being listed; or, with a target
- * of OFS_NONE, one that is known to stand for nothing. */
+/* A name that resolves but is not listed. The target OFS_NONE means that the
+ * name is absent by intent. */
 struct ofs_tree_alias {
 	const char *name;
 	uint32_t dir, target;
 };
 
-/* The tree of a catalog whose entries have their tree paths; it borrows
- * strings of cat. optim, optim/state, optim/param_groups, model and extra
- * exist when they have something in them. Names that collide get ~2, ~3. */
+/* The tree of a catalog whose entries have tree paths; it borrows strings of
+ * cat. optim, optim/state, optim/param_groups, model and extra exist when they
+ * are not empty. Names that collide get ~2, ~3. */
 int ofs_tree_build(struct ofs_tree *tree, const struct ofs_catalog *cat,
     struct optimfs_error *err);
 void ofs_tree_fini(struct ofs_tree *tree);
-/* The child of dir called name (aliases too); OFS_NONE. */
+/* The child or alias in dir with this name; OFS_NONE. */
 uint32_t ofs_tree_lookup(const struct ofs_tree *tree, uint32_t dir,
     const char *name);
-/* Is name in dir known to be absent by intent? */
+/* Is name in dir absent by intent? */
 bool ofs_tree_absent(const struct ofs_tree *tree, uint32_t dir,
     const char *name);
-/* Path of a node below the root, without a leading slash ("" for the root),
- * into path[0..size), NUL-terminated; returns its length, or size when it
+/* Write the path of a node below the root, without a leading slash ("" for the
+ * root), to path[0..size), NUL-terminated. Returns its length, or size when it
  * does not fit. */
 size_t ofs_tree_path(const struct ofs_tree *tree, uint32_t node, char *path,
     size_t size);
