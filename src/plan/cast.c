@@ -11,8 +11,8 @@
 #include "base/memory.h"
 #include "stats/number.h"
 
-/* All go by way of the bits of a float32, some at a time, so that each of the
- * loops is one the compiler can take apart. */
+/* Elements are converted by way of float32 bits, SOME at a time, in simple
+ * loops that the compiler can vectorise. */
 #define SOME 256
 
 static uint64_t get(const uint8_t *p, unsigned n)
@@ -30,7 +30,7 @@ static void put(uint8_t *p, unsigned n, uint32_t v)
 		p[i] = (uint8_t)(v >> 8 * i);
 }
 
-/* v / 2^n to the nearest, ties to even; n is 1 to 63. */
+/* v / 2^n to nearest, ties to even; n is 1 to 63. */
 static uint64_t shift_even(uint64_t v, unsigned n)
 {
 	uint64_t half = UINT64_C(1) << (n - 1);
@@ -62,10 +62,11 @@ static uint32_t to_half(uint32_t f)
 		return sign | 0x7e00;
 	if (v >= 0x47800000) /* 65536 */
 		return sign | 0x7c00;
-	if (v >= 0x38800000) /* the least normal one; a carry may round up to
-			      * infinity, which is where it belongs */
+	/* the smallest normal; a carry may round up to infinity, which is
+	 * correct */
+	if (v >= 0x38800000)
 		return sign | (uint32_t)shift_even(v - 0x38000000, 13);
-	if (v < 0x33000000) /* half of the least */
+	if (v < 0x33000000) /* half of the smallest subnormal */
 		return sign;
 	return sign |
 	    (uint32_t)shift_even((v & 0x7fffff) | 0x800000, 126 - (v >> 23));
@@ -98,7 +99,7 @@ static uint32_t from_double(uint64_t d)
 	return sign | (uint32_t)shift_even(man | UINT64_C(1) << 52, n);
 }
 
-/* Elements of a byte, whose values fit a float32. */
+/* Load one-byte elements, whose values all fit in a float32. */
 static void load_codes(const double *value, const uint8_t *p, uint32_t *v,
     size_t n)
 {

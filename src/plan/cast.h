@@ -7,24 +7,25 @@
 
 #include "catalog/catalog.h"
 
-/* The type of t's elements where floating ones are to be type to: to for
- * float64, float32, bfloat16 and float16; t's own for every other type, for a
- * tensor without dimensions (a step that is counted in bfloat16 stops at 256)
- * and where to is OFS_DTYPE_NONE. */
+/* The element type of t after a conversion of floating types to the type to: to
+ * for float64, float32, bfloat16 and float16. All other types stay, as does a
+ * tensor without dimensions (a step counted in bfloat16 would stop at 256), and
+ * all when to is OFS_DTYPE_NONE. */
 enum ofs_dtype ofs_cast_type(const struct ofs_tensor *t, enum ofs_dtype to);
 
-/* Does float32 have more bits for each element of this floating type, and all
- * of its values? */
+/* Is this a floating type whose elements are shorter than float32 and all fit
+ * in it? */
 bool ofs_cast_is_short(enum ofs_dtype t);
-/* To be called once before elements of such a type are cast. ENOMEM. */
+/* Must be called once before elements of such a type are cast. ENOMEM. */
 int ofs_cast_prepare(enum ofs_dtype t, struct optimfs_error *err);
 
-/* n elements, little-endian, of one of the four types, or of a short one, as float32,
- * bfloat16 or float16: to the nearest, ties to even, as PyTorch's Tensor.to() rounds (which takes
- * float64 to a half type by way of float32). What is too large is infinite. A
- * NaN stays one: as bfloat16 it is 0x7fc0, as float16 0x7e00 with its sign;
- * otherwise it keeps its upper bits and is quiet, but that of a bfloat16
- * becomes its float32 bit by bit. src and dst are apart. */
+/* Convert n elements, little-endian, of one of the four types or of a short
+ * one, to float32, bfloat16 or float16: to nearest, ties to even, as PyTorch's
+ * Tensor.to() rounds (which converts float64 to a half type by way of float32).
+ * Overflow gives infinity. A NaN stays a NaN: as bfloat16 it is 0x7fc0, as
+ * float16 0x7e00 with its sign; as float32 it keeps its upper bits and becomes
+ * quiet, except that bfloat16 is widened bit by bit. src and dst must not
+ * overlap. */
 void ofs_cast(enum ofs_dtype from, const void *src, enum ofs_dtype to,
     void *dst, size_t n);
 

@@ -27,7 +27,7 @@ void ofs_composition_fini(struct ofs_composition *c)
 	*c = (struct ofs_composition){ 0 };
 }
 
-/* Append piece, whose off is yet to be set. Empty ones are not kept. */
+/* Append a piece and set its off. Empty pieces are dropped. */
 static int add_piece(struct ofs_composition *c, struct ofs_piece *piece,
     struct optimfs_error *err)
 {
@@ -82,7 +82,7 @@ int ofs_composition_box(struct ofs_composition *c,
 	piece.tensor = tensor;
 	set_dtype(c, &piece, t);
 	if (box != NULL) {
-		/* inside the tensor, so that it cannot overflow */
+		/* it is inside the tensor, so it cannot overflow */
 		ofs_numel(box + t->grid_ndim, t->grid_ndim, &n);
 		copy = ofs_arena_alloc(&c->arena, size);
 		if (copy == NULL)
@@ -141,7 +141,7 @@ static int compare_off(const void *key, const void *item)
 	return (off > p->off) - (off < p->off);
 }
 
-/* The piece that holds byte off, which is inside the file. */
+/* The piece at byte off, which is inside the file. */
 size_t ofs_composition_find(const struct ofs_composition *c, uint64_t off)
 {
 	size_t behind = ofs_upper_bound(&off, c->piece, c->n, sizeof(*c->piece),
@@ -150,7 +150,7 @@ size_t ofs_composition_find(const struct ofs_composition *c, uint64_t off)
 	return behind == 0 ? 0 : behind - 1;
 }
 
-/* Bytes [from, to) of one piece; dst is where from goes in buf. */
+/* Plan bytes [from, to) of one piece; dst is the place of from in buf. */
 static int plan_piece(const struct ofs_piece *piece,
     const struct ofs_catalog *cat, uint64_t from, uint64_t to, uint64_t dst,
     uint8_t *buf, ofs_place_fn *place, void *ctx, struct ofs_plan *plan,

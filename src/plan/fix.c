@@ -26,7 +26,7 @@ static void swap_run(uint8_t *p, uint64_t len, size_t unit)
 		}
 }
 
-/* Minus a little-endian integer of n bytes: inverted, plus one. */
+/* Negate a little-endian integer of n bytes: invert it and add one. */
 static void negate_integer(uint8_t *p, size_t n)
 {
 	unsigned carry = 1;
@@ -38,7 +38,7 @@ static void negate_integer(uint8_t *p, size_t n)
 	}
 }
 
-/* Minus each number of unit bytes from first on, every step bytes. */
+/* Negate the number of unit bytes at first and every step bytes after it. */
 static void negate_run(uint8_t *p, uint64_t len, size_t first, size_t unit,
     size_t step, bool integer)
 {
@@ -78,7 +78,8 @@ void ofs_fix_segment(const struct ofs_segment *seg, void *buf)
 uint64_t ofs_fix_widen(const struct ofs_segment *seg, uint64_t off,
     struct ofs_segment *wide)
 {
-	/* elements of two bytes whose pitch is four are never one run */
+	/* two-byte elements with a pitch of four are never merged into one
+	 * run */
 	uint64_t bytes = seg->n * OFS_ROUND_FROM;
 
 	*wide = *seg;
@@ -96,7 +97,7 @@ uint64_t ofs_fix_widen(const struct ofs_segment *seg, uint64_t off,
 void ofs_fix_round(const struct ofs_segment *seg, void *stored, void *buf)
 {
 	uint8_t *from = stored, *to = (uint8_t *)buf + seg->dst;
-	/* as many at a time as lie one behind the other */
+	/* convert as many at a time as are adjacent in buf */
 	uint64_t n = seg->dst_pitch == (int64_t)seg->len ? seg->n : 1;
 
 	if ((seg->fix & OFS_FIX_SWAP) != 0)

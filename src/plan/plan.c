@@ -11,19 +11,19 @@
 #include "base/memory.h"
 #include "catalog/shards.h"
 
-/* The range is cut into slabs (shards.h); each meeting of a slab and a shard
- * is a box of elements that has strides in the shard's storage and strides in
- * the destination. What both walk in one piece becomes one run, what both walk
- * at fixed pitches becomes one segment. */
+/* The range is cut into slabs (shards.h). The intersection of a slab and a
+ * shard is a box of elements with strides in the shard's storage and in the
+ * destination. Dimensions that are contiguous on both sides become one run,
+ * runs with fixed pitches on both sides one segment. */
 
 struct job {
 	const struct ofs_catalog *cat;
 	const struct ofs_tensor *t;
 	struct ofs_region region;
 	uint64_t item, first, dst;
-	uint64_t held; /* elements met so far */
+	uint64_t held; /* elements found so far */
 	struct ofs_plan *plan;
-	size_t start; /* segments that were there before */
+	size_t start; /* number of segments before */
 	struct optimfs_error *err;
 };
 
@@ -31,7 +31,7 @@ struct box {
 	uint64_t lo[OFS_MAX_DIMS], hi[OFS_MAX_DIMS];
 };
 
-/* n steps, and how far each goes in the source and in the destination. */
+/* n steps, with the pitches in source and destination. */
 struct loop {
 	uint64_t n;
 	int64_t src, dst;
@@ -62,7 +62,7 @@ int ofs_plan_add(struct ofs_plan *plan, const struct ofs_segment *seg,
 	return 0;
 }
 
-/* Does one run go on where the other ends, on both sides? */
+/* Does b continue the run of a, on both sides? */
 static bool continues(const struct ofs_segment *a, const struct ofs_segment *b)
 {
 	return a->n == 1 && b->n == 1 && a->object == b->object &&
@@ -82,8 +82,8 @@ static int add(struct job *job, const struct ofs_segment *seg)
 	return ofs_plan_add(plan, seg, job->err);
 }
 
-/* The loops over box, innermost first, with those that both sides walk as
- * one made one. */
+/* Make the loops over box, innermost first. Loops that are contiguous on both
+ * sides are merged. */
 static unsigned int make_loops(const struct job *job, const struct box *box,
     const struct ofs_place *place, struct loop *loop)
 {
@@ -108,7 +108,7 @@ static unsigned int make_loops(const struct job *job, const struct box *box,
 	return n;
 }
 
-/* Make the longest of n loops the first, so that there are few segments. */
+/* Move the longest of n loops to the front, so that there are few segments. */
 static void longest_first(struct loop *loop, unsigned int n)
 {
 	unsigned int best = 0;
@@ -122,7 +122,7 @@ static void longest_first(struct loop *loop, unsigned int n)
 	loop[best] = l;
 }
 
-/* One segment for each turn of the n loops around it. */
+/* Add one segment for each iteration of the n outer loops. */
 static int add_turns(struct job *job, struct ofs_segment *seg,
     const struct loop *loop, unsigned int n)
 {
@@ -145,7 +145,7 @@ static int add_turns(struct job *job, struct ofs_segment *seg,
 	return 0;
 }
 
-/* box, which is part of a slab and of the shard that begins at corner. */
+/* Plan box, a part of a slab and of the shard whose first corner is corner. */
 static int add_box(struct job *job, const struct box *box,
     const uint64_t *corner, const struct ofs_place *place)
 {
@@ -188,7 +188,8 @@ static int add_box(struct job *job, const struct box *box,
 	return add_turns(job, &seg, loop, n);
 }
 
-/* The common part of slab and shard; elements in it. */
+/* *both = the intersection of slab and shard; returns its number of
+ * elements. */
 static uint64_t meet(const struct ofs_region *r, const struct ofs_slab *slab,
     const struct box *shard, struct box *both)
 {
@@ -233,7 +234,7 @@ static int add_shard(struct job *job, uint32_t s, const struct ofs_place *place)
 	return 0;
 }
 
-/* How many of count elements from first on are in some shard of t. */
+/* The number of elements in [first, first + count) that t's shards hold. */
 static uint64_t count_held(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, const uint64_t *lo, const uint64_t *size,
     uint64_t first, uint64_t count)
@@ -254,7 +255,7 @@ static uint64_t count_held(const struct ofs_catalog *cat,
 	return held;
 }
 
-/* The first of count elements, not all of which are held, that is not. */
+/* The first of count elements without a shard; there is one. */
 static uint64_t first_missing(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, const uint64_t *lo, const uint64_t *size,
     uint64_t first, uint64_t count)

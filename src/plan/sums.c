@@ -34,7 +34,7 @@ static int compare_end(const void *key, const void *item)
 	return s->from + s->len <= *(const uint64_t *)key ? 1 : -1;
 }
 
-/* The first sum that ends behind off. */
+/* The first sum that ends after off. */
 static size_t find(const struct ofs_sums *s, uint64_t off)
 {
 	return ofs_lower_bound(&off, s->v, s->n, sizeof(*s->v), compare_end);
@@ -48,7 +48,7 @@ static bool promised(const struct ofs_sums *s, uint64_t from, uint64_t end)
 	return false;
 }
 
-/* b begins where a ends, in the same box. */
+/* Does b follow a, in the same box? */
 static bool joins(const struct ofs_sum *a, const struct ofs_sum *b)
 {
 	return a->box == b->box && a->from + a->len == b->from;
@@ -72,7 +72,7 @@ static bool insert(struct ofs_sums *s, size_t i, const struct ofs_sum *sum)
 	return true;
 }
 
-/* Was anything kept? */
+/* Add sum; false when it is dropped. */
 static bool add(struct ofs_sums *s, const struct ofs_sum *sum)
 {
 	size_t i = find(s, sum->from);
@@ -108,7 +108,7 @@ void ofs_sums_add(struct ofs_sums *s, const struct ofs_sum *sum)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Is a byte of [from, end) promised that is not known? */
+/* Is any byte of [from, end) unknown but promised? */
 static bool will_come(const struct ofs_sums *s, uint64_t from, uint64_t end)
 {
 	if (s->lost)

@@ -18,7 +18,7 @@ static bool rounds(const struct ofs_segment *seg)
 	return (seg->fix & OFS_FIX_ROUND) != 0;
 }
 
-/* What is rounded is longer where it is stored than where it goes. */
+/* Elements to be rounded are longer in the file than in buf. */
 static int fetch_rounded(struct ofs_reader *r, const struct ofs_plan *plan,
     void *buf, struct optimfs_error *err)
 {
@@ -53,7 +53,7 @@ out:
 	return ret;
 }
 
-/* A plan of which some is rounded, the rest of it. */
+/* Fetch a plan of which some segments are rounded. */
 static int fetch_mixed(struct ofs_reader *r, const struct ofs_plan *plan,
     void *buf, struct optimfs_error *err)
 {

@@ -11,10 +11,10 @@
 #include "plan/plan.h"
 #include "read/reader.h"
 
-/* Fill buf as plan says: elements in the form that readers get (plan/fix.h). */
+/* Read the segments of plan into buf and apply their fixes (plan/fix.h). */
 int ofs_fetch(struct ofs_reader *r, const struct ofs_plan *plan, void *buf,
     struct optimfs_error *err);
-/* Elements [first, first + count) of t, in C order of its shape. */
+/* Read elements [first, first + count) of t, in C order of its shape. */
 int ofs_fetch_elements(struct ofs_reader *r, const struct ofs_tensor *t,
     uint64_t first, uint64_t count, void *buf, struct optimfs_error *err);
 

@@ -19,11 +19,11 @@
 #include "catalog/tile.h"
 #include "plan/fix.h"
 
-/* An extent as an archive that can be read. */
+/* Reads an extent as an archive. */
 struct source {
 	struct ofs_transport *transport;
 	struct ofs_extent at;
-	bool failed; /* a read did, and its message names the file */
+	bool failed; /* a read failed; its message names the file */
 };
 
 static int read_source(void *ctx, uint64_t off, uint64_t len, void *buf,
@@ -36,19 +36,19 @@ static int read_source(void *ctx, uint64_t off, uint64_t len, void *buf,
 	return ret;
 }
 
-/* One shard that is being located. */
+/* A shard that is being located. */
 struct lookup {
 	struct ofs_reader *r;
 	const struct ofs_tensor *t;
 	const struct ofs_shard *s;
-	uint64_t lo[OFS_MAX_DIMS], size[OFS_MAX_DIMS]; /* of its box */
+	uint64_t lo[OFS_MAX_DIMS], size[OFS_MAX_DIMS]; /* its box */
 	uint64_t item;
 	struct ofs_place *place;
 	struct source source;
 	struct optimfs_error *err;
 };
 
-/* C order of the box from the start of len bytes. */
+/* Place a box in C order at the start of len bytes. */
 static int place_plain(struct lookup *k, uint64_t len)
 {
 	unsigned int d = k->t->grid_ndim;
@@ -56,7 +56,8 @@ static int place_plain(struct lookup *k, uint64_t len)
 
 	for (unsigned int i = d; i-- > 0;) {
 		k->place->stride[i] = (int64_t)bytes;
-		bytes *= k->size[i]; /* part of a tensor that fits */
+		/* no overflow: a part of a tensor that fits */
+		bytes *= k->size[i];
 	}
 	if (bytes == len)
 		return 0;
@@ -64,7 +65,7 @@ static int place_plain(struct lookup *k, uint64_t len)
 	    "OFS527 %" PRIu64 " bytes are stored for %" PRIu64, len, bytes);
 }
 
-/* The strides of a view, checked against the len bytes of its storage. */
+/* Place a view: its strides, checked against the len bytes of its storage. */
 static int place_view(struct lookup *k, const struct ofs_view *v, uint64_t len)
 {
 	const int64_t *stride = (const int64_t *)(k->r->cat->dims + v->stride);
@@ -86,7 +87,7 @@ static int place_view(struct lookup *k, const struct ofs_view *v, uint64_t len)
 			return optimfs_fail(k->err, EUCLEAN,
 			    "OFS529 stride %" PRId64 " of dim %u", stride[i],
 			    i);
-		/* does not wrap where the last element is inside */
+		/* cannot overflow if the last element is inside */
 		k->place->stride[i] = (int64_t)((uint64_t)stride[i] * item);
 	}
 	if (last >= v->numel)
@@ -118,7 +119,7 @@ static int locate_raw(struct lookup *k)
 	return place_storage(k, k->source.at.len);
 }
 
-/* The bytes of a record begin where its local header says. */
+/* The local header gives the start of the record's bytes. */
 static int locate_record(struct lookup *k)
 {
 	const struct ofs_object *o = &k->r->cat->objects[k->s->at.object];
@@ -134,7 +135,7 @@ static int locate_record(struct lookup *k)
 	return place_storage(k, k->s->at.len);
 }
 
-/* A shard that is a part of its item (src/archive/item_view.h). */
+/* The shard is a part of its item (src/archive/item_view.h). */
 static int match_part(struct lookup *k, const struct ofs_torch_tensor *tt)
 {
 	const struct ofs_view *v = &k->r->cat->views[k->s->view];
@@ -150,8 +151,8 @@ static int match_part(struct lookup *k, const struct ofs_torch_tensor *tt)
 	return 0;
 }
 
-/* Is the tensor in the archive the one the catalog has here? Megatron-Core
- * drops leading dimensions of one; the rest must be equal. */
+/* Is the tensor in the archive the one in the catalog? Megatron-Core drops
+ * leading dimensions of one; all others must be equal. */
 static int match(struct lookup *k, const struct ofs_torch_tensor *tt)
 {
 	unsigned int i = 0, j = 0;
@@ -266,7 +267,7 @@ static int look(struct lookup *k)
 	return optimfs_fail(k->err, EOPNOTSUPP, "OFS619 unknown encoding");
 }
 
-/* Which bytes: the transport's own messages say so already. */
+/* Add file and offset; the messages of the transport have them already. */
 static void add_context(const struct ofs_catalog *cat, const struct source *s,
     const struct ofs_extent *at, struct optimfs_error *err)
 {
@@ -332,8 +333,8 @@ static struct ofs_place *locate(struct ofs_reader *r,
 	return NULL;
 }
 
-/* A thread that finds no place looks for itself; the first one to be done keeps
- * what it found, and the others drop theirs. */
+/* Threads that find no place locate the shard themselves. The first to finish
+ * stores its result, the others free theirs. */
 const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *err)
 {
@@ -362,7 +363,7 @@ struct ofs_place *ofs_locate_replica(struct ofs_reader *r,
 	return locate(r, t, &s, err);
 }
 
-/* A pickle alone, in no archive. */
+/* Read a pickle that is not in an archive. */
 static struct ofs_pickle *read_pickle(struct source *s,
     const struct ofs_pickle_limits *limits, struct optimfs_error *err)
 {

@@ -8,23 +8,23 @@
 #include "plan/plan.h"
 #include "read/reader.h"
 
-/* An ofs_place_fn; ctx is the struct ofs_reader. Looks into the extent on
- * first touch and remembers. Checks what the extent says of itself
- * against the catalog: dtype and shape (OFS615), record size (OFS527), view
- * inside its storage (OFS528). */
+/* An ofs_place_fn; ctx is the struct ofs_reader. Opens the extent when it is
+ * first used, and stores the result. Checks the extent against the catalog:
+ * dtype and shape (OFS615), size of the record (OFS527), view inside its
+ * storage (OFS528). */
 const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *err);
 
-/* The same for a copy of a shard, not remembered: the caller's to free. */
+/* As above, for a replica. The result is not stored; the caller frees it. */
 struct ofs_place *ofs_locate_replica(struct ofs_reader *r,
     const struct ofs_tensor *t, const struct ofs_replica *copy,
     struct optimfs_error *err);
 
-/* The value of an item: reads its extent and parses the pickle. The document
- * is the caller's. */
+/* The value of an item: reads its extent and parses the pickle. The document is
+ * the caller's. */
 struct ofs_pickle *ofs_locate_item(struct ofs_reader *r,
     const struct ofs_item *item, struct optimfs_error *err);
-/* Append its bytes to out as they are stored, decoded, at most max (E2BIG). */
+/* Append the stored bytes of an item, decoded, to out; at most max (E2BIG). */
 int ofs_locate_item_bytes(struct ofs_reader *r, const struct ofs_item *item,
     uint64_t max, struct ofs_buf *out, struct optimfs_error *err);
 

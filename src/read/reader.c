@@ -17,7 +17,7 @@ int ofs_reader_init(struct ofs_reader *r, const struct ofs_catalog *cat,
 	*r = (struct ofs_reader){ .cat = cat, .transport = t };
 	if (t == NULL)
 		return -1;
-	/* pages of it appear as shards are touched */
+	/* its pages are allocated when shards are used */
 	r->place = calloc((size_t)cat->nshards + 1, sizeof(*r->place));
 	if (r->place != NULL)
 		return 0;

@@ -9,16 +9,16 @@
 #include "plan/plan.h"
 #include "store/transport.h"
 
-/* Zero-initialise or call _init. Any thread may read. */
+/* Zero-initialise or call _init. Thread-safe. */
 struct ofs_reader {
 	const struct ofs_catalog *cat;
 	struct ofs_transport *transport;
-	/* Where each shard lies, once it was looked for: read/locate.h. */
+	/* The place of each shard, NULL until it is located: read/locate.h. */
 	_Atomic(struct ofs_place *) *place;
 };
 
-/* cat must outlive r. t becomes r's, on failure too; NULL fails, and err says
- * why already. ENOMEM. */
+/* cat must outlive r. r takes ownership of t, on failure too. t NULL fails,
+ * with err already filled. ENOMEM. */
 int ofs_reader_init(struct ofs_reader *r, const struct ofs_catalog *cat,
     struct ofs_transport *t, struct optimfs_error *err);
 void ofs_reader_fini(struct ofs_reader *r);

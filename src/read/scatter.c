@@ -17,9 +17,10 @@
 #include "plan/fix.h"
 #include "read/locate.h"
 
-/* Runs from here on are written one by one. Shorter ones lie in windows of the
- * file that are read, filled and written back: nobody else may write there
- * meanwhile, so that whole windows lock their file out and runs share it. */
+/* Runs of at least this length are written one by one. Shorter ones are in
+ * windows of the file that are read, filled and written back. Nothing else may
+ * write to a window meanwhile, so a window locks the file exclusively, and
+ * single runs share the lock. */
 #define LONG_RUN 4096
 #define WINDOW   (2u << 20)
 #define NLOCKS   16
@@ -64,7 +65,7 @@ static int write_runs(int fd, int64_t delta, const struct ofs_segment *seg,
 	return ret;
 }
 
-/* Runs [i, i + n), whose pitch in the file is positive, by one window. */
+/* Write runs [i, i + n), whose pitch in the file is positive, in one window. */
 static int write_window(int fd, int64_t delta, const struct ofs_segment *seg,
     uint64_t i, uint64_t n, const uint8_t *buf, uint8_t *window,
     struct optimfs_error *err)
@@ -119,13 +120,13 @@ int ofs_scatter_segment(int fd, int64_t delta, const struct ofs_segment *seg,
 
 /* Planning. */
 
-/* The copies of each shard that one round writes: the shards themselves, then
- * each one's first replica, and so on. */
+/* The copies of each shard that one round writes: in round 0 the shards, in
+ * round k the replica k of each. */
 struct copies {
 	struct ofs_reader *reader;
 	uint32_t round;
-	bool more; /* some shard has a replica for the next round */
-	struct ofs_place **place; /* of replicas, to be freed */
+	bool more; /* some shard has a replica for a later round */
+	struct ofs_place **place; /* of replicas, for freeing */
 	size_t n, cap;
 };
 
@@ -161,7 +162,8 @@ static const struct ofs_place *place(void *ctx, const struct ofs_tensor *t,
 	if (p == NULL)
 		ofs_no_memory(err);
 	else
-		p->object = OFS_NONE; /* it has no further copy */
+		/* this shard has no replica for this round */
+		p->object = OFS_NONE;
 	return keep(c, p, err);
 }
 
@@ -214,8 +216,7 @@ static int write_to(const struct ofs_target *target,
 	return 0;
 }
 
-/* The elements in the form that they are stored in: what mends them when they
- * are read undoes itself. */
+/* Convert elements to their stored form: every fix is its own inverse. */
 static int write_fixed(const struct ofs_target *target,
     const struct ofs_segment *seg, const void *buf, uint64_t size,
     struct optimfs_error *err)

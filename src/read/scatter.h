@@ -11,23 +11,24 @@
 #include "plan/plan.h"
 #include "read/reader.h"
 
-/* The other direction of a read: the same plan, its segments reversed. */
+/* A write reverses the segments of the plan for a read. */
 
-/* Where the bytes of a segment are to be written: the file, and what must be
- * added to an offset of the segment's source to get one of the file (the
- * source is the object itself, or with a codec what the extent decodes to). */
+/* The file to which a segment is written. delta is added to a source offset of
+ * the segment to get an offset in the file; the source is the object, or with a
+ * codec the decoded extent. */
 struct ofs_target {
 	int (*at)(void *ctx, const struct ofs_segment *seg, int *fd,
 	    int64_t *delta, struct optimfs_error *err);
-	/* It has been written from buf, which has what is stored; NULL. */
+	/* If not NULL: called when a segment was written from buf, which has
+	 * the stored form. */
 	void (*written)(void *ctx, const struct ofs_segment *seg,
 	    const uint8_t *buf);
 	void *ctx;
 };
 
-/* Write elements [first, first + count) of t, in C order of its shape, from
- * buf: to its shards and every replica of them. Several threads may write one
- * file at once, each other elements. */
+/* Write elements [first, first + count) of t, in C order of its shape, from buf
+ * to its shards and to all replicas. Several threads may write different
+ * elements of one file at the same time. */
 int ofs_scatter(struct ofs_reader *r, const struct ofs_tensor *t,
     uint64_t first, uint64_t count, const void *buf,
     const struct ofs_target *target, struct optimfs_error *err);
@@ -37,7 +38,7 @@ int ofs_scatter_plan(struct ofs_reader *r, const struct ofs_tensor *t,
     uint64_t first, uint64_t count, struct ofs_plan *plan,
     struct optimfs_error *err);
 
-/* Write one segment from buf, where its dst counts from. */
+/* Write one segment; its dst is relative to buf. */
 int ofs_scatter_segment(int fd, int64_t delta, const struct ofs_segment *seg,
     const void *buf, struct optimfs_error *err);
 

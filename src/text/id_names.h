@@ -10,12 +10,12 @@
 #include "catalog/catalog.h"
 #include "pickle/pickle.h"
 
-/* Is the value an ID that ids= names? */
+/* Does ids= name the value, an integer ID? *name gets the name. */
 bool ofs_id_name(const struct ofs_catalog *cat, const struct ofs_pickle *doc,
     uint32_t node, struct ofs_str *name);
-/* Append a list of integer IDs, a name a line; IDs without a name stay numbers.
- * False, and nothing appended, when list is something else or there is no
- * ids=. */
+/* Append a list of integer IDs, one name a line; IDs without a name stay
+ * numbers. false, with nothing appended, when list is something else or there
+ * is no ids=. */
 bool ofs_id_names(const struct ofs_catalog *cat, const struct ofs_pickle *doc,
     uint32_t list, struct ofs_buf *out);
 

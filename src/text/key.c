@@ -8,7 +8,7 @@
 
 #include "base/dtype.h"
 
-/* More items of a tuple than a file name could hold. */
+/* More items than a file name could hold. */
 #define MAX_ITEMS 64
 
 static void put_double(struct ofs_buf *out, double v)
@@ -29,7 +29,7 @@ static void put_global(const struct ofs_pickle *doc, uint32_t node,
 	ofs_buf_put(out, name.p, name.len);
 }
 
-/* An integer wider than 64 bits, in hexadecimal. */
+/* Append an integer wider than 64 bits, in hexadecimal. */
 static void put_big(struct ofs_str s, struct ofs_buf *out)
 {
 	ofs_buf_puts(out, "0x");
@@ -37,7 +37,7 @@ static void put_big(struct ofs_str s, struct ofs_buf *out)
 		ofs_buf_printf(out, "%02x", (uint8_t)s.p[i]);
 }
 
-/* False: node is of a kind that this does not write. */
+/* Append a key that is not a tuple; false for other kinds. */
 static bool put_plain(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_buf *out)
 {

@@ -8,9 +8,9 @@
 #include "base/buf.h"
 #include "pickle/pickle.h"
 
-/* Append the text of a key to out: strings and bytes as they are, numbers,
- * True, None and globals as str() writes them, tuples of these as repr() does,
- * anything else as its kind and, to tell two of them apart, position. */
+/* Append a key as text: strings and bytes as they are; numbers, True, None and
+ * globals as str() prints them; tuples of these as repr() does; anything else
+ * as its kind, and its position so that two of them differ. */
 void ofs_torch_key(const struct ofs_pickle *doc, uint32_t node,
     uint32_t position, struct ofs_buf *out);
 

@@ -13,10 +13,11 @@
 #include "base/dtype.h"
 #include "base/str.h"
 
-/* Bytes of an integer that are printed; the parser keeps no more. */
+/* The longest integer that is printed; the parser accepts no longer one. */
 #define BIGINT_MAX 4096
 
-/* Divide the number of n 32-bit words, highest first, by 10^9; the rest. */
+/* Divide a number of n 32-bit words, highest first, by 10^9; returns the
+ * remainder. */
 static uint32_t divide(uint32_t *word, size_t n)
 {
 	uint64_t rest = 0;
@@ -32,7 +33,8 @@ static uint32_t divide(uint32_t *word, size_t n)
 void ofs_leaf_bigint(const uint8_t *le, size_t n, struct ofs_buf *out)
 {
 	uint32_t word[BIGINT_MAX / 4 + 1] = { 0 }, *high = word;
-	uint32_t nine[BIGINT_MAX * 8 / 29 + 1]; /* digits, lowest first */
+	/* groups of nine digits, lowest first */
+	uint32_t nine[BIGINT_MAX * 8 / 29 + 1];
 	size_t nwords = n / 4 + 1, k = 0;
 	bool minus = n > 0 && le[n - 1] >= 0x80;
 	uint32_t carry = 1;
@@ -70,7 +72,7 @@ enum ofs_dtype ofs_leaf_numpy(const struct ofs_pickle *doc, uint32_t node,
 		return OFS_DTYPE_NONE;
 	code = ofs_pk_str(doc, ofs_pk_item(doc, ofs_pk_args(doc, node), 0));
 	type = ofs_dtype_of_npy(code, swap);
-	/* a code without an order has it beside it */
+	/* a code without a byte order: the state has it */
 	if (code.len > 0 && memchr("<>|=", *code.p, 4) == NULL)
 		*swap = ofs_pk_str_is(doc,
 		    ofs_pk_item(doc, ofs_pk_state(doc, node), 1), ">");

@@ -10,25 +10,25 @@
 #include "pickle/pickle.h"
 
 enum ofs_leaf {
-	OFS_LEAF_NONE,   /* node is no such value */
-	OFS_LEAF_NUMBER, /* NumPy's scalars: a number or bool of JSON */
-	OFS_LEAF_QUOTED, /* complex numbers: a scalar, text in JSON */
-	OFS_LEAF_TEXT,   /* dtypes, layouts, devices, paths */
-	OFS_LEAF_OPAQUE, /* a call or a name: JSON that says which */
-	OFS_LEAF_TENSOR, /* JSON with its dtype and shape */
+	OFS_LEAF_NONE,   /* node is not such a value */
+	OFS_LEAF_NUMBER, /* a NumPy scalar: a number or bool in JSON */
+	OFS_LEAF_QUOTED, /* a complex number: a scalar, quoted in JSON */
+	OFS_LEAF_TEXT,   /* a dtype, layout, device or path */
+	OFS_LEAF_OPAQUE, /* a call or a name: JSON that names it */
+	OFS_LEAF_TENSOR, /* a tensor: JSON with its dtype and shape */
 };
 
-/* What node is, when it is a GLOBAL, OBJECT or PERSID; its text goes to out
- * unless that is NULL. */
+/* The kind of a GLOBAL, OBJECT or PERSID; its text is appended to out unless
+ * that is NULL. */
 enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_buf *out);
 
-/* What a numpy.dtype ("f4", "<i8", "b1") is; *swap when its bytes are turned.
+/* The type of a numpy.dtype ("f4", "<i8", "b1"); *swap when it is big-endian.
  * OFS_DTYPE_NONE for any other node. */
 enum ofs_dtype ofs_leaf_numpy(const struct ofs_pickle *doc, uint32_t node,
     bool *swap);
 
-/* n bytes of two's complement in decimal. */
+/* Append an integer, n bytes of two's complement, in decimal. */
 void ofs_leaf_bigint(const uint8_t *le, size_t n, struct ofs_buf *out);
 
 #endif

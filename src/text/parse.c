@@ -18,11 +18,11 @@
 #include "text/parse_impl.h"
 #include "text/text.h"
 
-/* Digits that an integer may have, as in Python, and bytes of a text. */
+/* The most digits of an integer, as in Python, and bytes of a text. */
 #define DIGITS_MAX 4300
 #define TEXT_LIMIT (64u << 20)
 
-/* Bytes of a tensor, say, are not shown to anybody. */
+/* False for binary data, such as the bytes of a tensor. */
 static bool is_printable(struct ofs_str s)
 {
 	for (uint32_t i = 0; i < s.len;) {
@@ -67,7 +67,7 @@ static struct ofs_str trimmed(struct ofs_str s)
 	return s;
 }
 
-/* The text of a file whose last newline ends it. */
+/* The text of a file, without a final newline. */
 static struct ofs_str line_of(struct ofs_str s)
 {
 	if (s.len > 0 && s.p[s.len - 1] == '\n')
@@ -77,7 +77,7 @@ static struct ofs_str line_of(struct ofs_str s)
 
 /* Numbers. */
 
-/* word[0..n) *= 10, += digit; the new n. */
+/* word[0..n) = word * 10 + digit; returns the new n. */
 static size_t append_digit(uint32_t *word, size_t n, uint32_t digit)
 {
 	uint64_t carry = digit;
@@ -92,7 +92,7 @@ static size_t append_digit(uint32_t *word, size_t n, uint32_t digit)
 	return n;
 }
 
-/* Two's complement, little-endian, in as few bytes as will do. */
+/* Write two's complement, little-endian, in the fewest bytes. */
 static void put_big(struct ofs_pkw *w, struct ofs_str digits, bool minus)
 {
 	uint32_t word[DIGITS_MAX * 10 / 93 + 2] = { 0 };
@@ -157,7 +157,7 @@ int ofs_value_put_float(struct ofs_pkw *w, struct ofs_str s)
 	return code;
 }
 
-/* numpy.core.multiarray.scalar(dtype, bytes), with other bytes. */
+/* Write numpy.core.multiarray.scalar(dtype, bytes) with new bytes. */
 static int put_numpy(struct ofs_pkw *w, const struct ofs_pickle *doc,
     uint32_t node, struct ofs_str s, struct optimfs_error *err)
 {
@@ -230,7 +230,7 @@ static int put_number(struct ofs_pkw *w, const struct ofs_value_form *form,
 	    err);
 }
 
-/* True, False and, as in torch.optim's options, None. */
+/* true, false or, as for options of torch.optim, null. */
 static int put_bool(struct ofs_pkw *w, struct ofs_str s,
     struct optimfs_error *err)
 {
@@ -251,7 +251,7 @@ static bool is_text(struct ofs_str s)
 	struct ofs_buf quoted = { 0 };
 	bool ok;
 
-	/* JSON's strings are what a str may be, lone surrogates too. */
+	/* JSON strings may have lone surrogates, like a str. */
 	ofs_buf_putc(&quoted, '"');
 	for (uint32_t i = 0; i < s.len; i++) {
 		uint8_t c = (uint8_t)s.p[i];
@@ -278,7 +278,7 @@ static int put_str(struct ofs_pkw *w, struct ofs_str s,
 	return 0;
 }
 
-/* One item of params: a name, or the number that one stands for. */
+/* Pickle an item of params: a name, or the number that has this name. */
 static int put_line(struct ofs_pkw *w, const struct ofs_value_form *form,
     bool numbers, struct ofs_str s, struct optimfs_error *err)
 {
@@ -330,7 +330,7 @@ static int put_lines(struct ofs_pkw *w, const struct ofs_value_form *form,
 	return 0;
 }
 
-/* What JSON says, or else the text itself. */
+/* Pickle JSON as such, other text as a str. */
 static int put_new(struct ofs_pkw *w, struct ofs_str s,
     struct optimfs_error *err)
 {
@@ -404,7 +404,7 @@ int ofs_value_prints(const struct ofs_pickle *doc, uint32_t node,
 	return ret;
 }
 
-/* Is it what the file says already? */
+/* Is s the current text of the file? */
 static int unchanged(const struct ofs_value_form *form, struct ofs_str s,
     struct optimfs_error *err)
 {
@@ -435,7 +435,7 @@ static int put_root(struct ofs_pkw *w, const struct ofs_value_form *form,
 		return put_form(w, form, s, err);
 	if (ofs_pkw_node(w, form->doc, form->node, err) == 0)
 		return 0;
-	/* an object that is not copied is left where it is */
+	/* an object that is not copied stays as it is */
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS820 a %s cannot be given another value",
 	    ofs_pk_kind_name(form->doc, form->node));

@@ -12,14 +12,16 @@
 #include "catalog/catalog.h"
 #include "pickle/pickle.h"
 
-/* What stands there now, which says how text is meant: a float stays a float
- * ("1" is 1.0), a tuple a tuple, a key of a dict the number it was. */
+/* The value that text replaces. It decides how text is read: a float stays a
+ * float ("1" is 1.0), a tuple a tuple, and an integer key of a dict an
+ * integer. */
 struct ofs_value_form {
-	const struct ofs_pickle *doc; /* NULL: nothing; text that is JSON is
-				       * what JSON says, any other a str */
+	/* NULL: there is no value yet; text that is JSON is read as JSON, any
+	 * other is a str */
+	const struct ofs_pickle *doc;
 	uint32_t node;
-	/* It is shown one item a line (params); IDs by the names that cat has
-	 * for them, where it has any. cat may be NULL. */
+	/* The value is shown one item a line (params), and IDs by their names
+	 * in cat. cat may be NULL. */
 	bool lines;
 	const struct ofs_catalog *cat;
 	/* It is an option of an optimizer: an int may become a float, and a
@@ -27,14 +29,15 @@ struct ofs_value_form {
 	bool option;
 };
 
-/* What text[0..n), the whole of a file, means: a document whose root is the
- * value; the caller's. Text that is what the file says already gives an equal
- * value, whatever it is. EINVAL, ERANGE (OFS806): it is no value of that kind;
- * EOPNOTSUPP (OFS820): this kind cannot be changed; E2BIG, ENOMEM. */
+/* The value that text[0..n), a whole file, stands for: a document with the
+ * value as its root; the caller's. The unchanged text of a file gives an equal
+ * value, of any kind. EINVAL, ERANGE (OFS806): not a value of that kind;
+ * EOPNOTSUPP (OFS820): a value of this kind cannot be changed; E2BIG,
+ * ENOMEM. */
 struct ofs_pickle *ofs_value_edit(const struct ofs_value_form *form,
     const char *text, size_t n, struct optimfs_error *err);
 
-/* The same for a tensor without dimensions: its one element, little-endian. */
+/* As above, for a tensor without dimensions: its element, little-endian. */
 int ofs_value_element(enum ofs_dtype dtype, const char *text, size_t n,
     void *element, struct optimfs_error *err);
 

@@ -6,21 +6,21 @@
 #include "pickle/write.h"
 #include "text/parse.h"
 
-/* "OFS806 'TEXT' is not WHAT"; -1. */
+/* Fail with "OFS806 'TEXT' is not WHAT"; -1. */
 int ofs_value_refuse(int code, struct ofs_str text, const char *what,
     struct optimfs_error *err);
-/* Pickle a number written in decimal; 0, or an errno value: EINVAL, ERANGE. */
+/* Pickle a decimal number; 0 or an errno value, EINVAL or ERANGE. */
 int ofs_value_put_int(struct ofs_pkw *w, struct ofs_str s);
 int ofs_value_put_float(struct ofs_pkw *w, struct ofs_str s);
-/* Pickle a leaf that is made by a call (NumPy's numbers): 0 or -1. */
+/* Pickle a value that is made by a call (a NumPy scalar): 0 or -1. */
 int ofs_value_put_called(struct ofs_pkw *w, const struct ofs_pickle *doc,
     uint32_t node, struct ofs_str s, struct optimfs_error *err);
-/* Does node print as s? 1 or 0; -1: failed. */
+/* Is s the text of node? 1, 0, or -1 with err. */
 int ofs_value_prints(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_str s, struct optimfs_error *err);
 
-/* Pickle JSON; node (OFS_NONE: nothing) says of what kinds. EINVAL: it is no
- * JSON, or has in it what node's kinds do not allow. */
+/* Pickle JSON. The kinds of its values follow node (OFS_NONE: any). EINVAL: it
+ * is not JSON, or a value has a wrong kind. */
 int ofs_value_put_json(struct ofs_pkw *w, const struct ofs_pickle *doc,
     uint32_t node, struct ofs_str s, struct optimfs_error *err);
 

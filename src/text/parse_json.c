@@ -12,7 +12,7 @@
 /* What a JSON array or object becomes. */
 enum shape { LIST, TUPLE, SIZE, SET, FROZENSET, DICT };
 
-/* An open container; node is the one that was there, and i counts items. */
+/* An open container. node is the one it replaces; i counts items. */
 struct frame {
 	enum shape shape;
 	uint32_t node, i;
@@ -47,7 +47,7 @@ static int foreign(struct reader *r, uint32_t node)
 	    ofs_pk_kind_name(r->doc, node));
 }
 
-/* Begin what the template node (OFS_NONE: nothing) is, or a list. */
+/* Open a container of the kind of node, or a list when that is OFS_NONE. */
 static int open_array(struct reader *r, uint32_t node)
 {
 	struct frame *f = &r->frame[r->depth];
@@ -125,8 +125,8 @@ static int close_container(struct reader *r)
 	return 0;
 }
 
-/* Numbers of a container: of the kind that stood there, unless they are
- * written as the other one. */
+/* Pickle a number in a container, of the kind of node unless it is written as
+ * the other kind. */
 static int put_number(struct reader *r, uint32_t node)
 {
 	struct ofs_str s = r->json.str;
@@ -142,7 +142,7 @@ static int put_number(struct reader *r, uint32_t node)
 	return ofs_value_refuse(code, s, "a number that fits", r->err);
 }
 
-/* Characters U+0000 to U+00FF as the bytes that they stand for. */
+/* Pickle the characters U+0000 to U+00FF as bytes. */
 static int put_bytes(struct reader *r, uint32_t node)
 {
 	bool array = is_kind(r, node, "bytearray");
@@ -170,7 +170,8 @@ static int put_bytes(struct reader *r, uint32_t node)
 			  "bytes, which are characters up to U+00FF", r->err);
 }
 
-/* Where something stood that JSON only describes: the same, or a number. */
+/* node is a value that JSON only describes: accept the same description, or a
+ * number. */
 static int put_described(struct reader *r, enum ofs_json_token token,
     uint32_t node)
 {
@@ -223,7 +224,8 @@ static int put_value(struct reader *r, enum ofs_json_token token, uint32_t node)
 	}
 }
 
-/* The pair of node that has this key, sought from where it stood before. */
+/* Find the pair of node with this key; the search begins at from, its likely
+ * place. */
 static int find_key(struct reader *r, uint32_t node, uint32_t from,
     struct ofs_str key, uint32_t *pair)
 {
@@ -245,7 +247,7 @@ static int find_key(struct reader *r, uint32_t node, uint32_t from,
 	return 0;
 }
 
-/* A key that was not there is a number where all others are. */
+/* A new key is a number if all old ones are numbers. */
 static int put_new_key(struct reader *r, uint32_t node, struct ofs_str key)
 {
 	uint32_t n = ofs_pk_len(r->doc, node);
@@ -259,7 +261,7 @@ static int put_new_key(struct reader *r, uint32_t node, struct ofs_str key)
 	return 0;
 }
 
-/* A key and its value. */
+/* Pickle a key and its value. */
 static int put_pair(struct reader *r, struct frame *f)
 {
 	struct ofs_str key = r->json.str;
@@ -281,7 +283,8 @@ static int put_pair(struct reader *r, struct frame *f)
 	return put_value(r, ofs_json_next(&r->json, r->err), value);
 }
 
-/* An item is of the kind of the one in its place, or of the last one. */
+/* Pickle an item, of the kind of the old item in its place, or of the last
+ * one. */
 static int put_item(struct reader *r, struct frame *f,
     enum ofs_json_token token)
 {

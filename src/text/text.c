@@ -12,13 +12,13 @@
 #include "base/memory.h"
 #include "text/leaf.h"
 
-/* Nodes that one value may unfold to. They are shared: a few hundred bytes of
- * pickle can stand for more than would ever be printed. Long strings count as
- * many. */
+/* The most nodes that one value may unfold to. Nodes are shared, so a few
+ * hundred bytes of pickle can expand without bound. A long string counts as
+ * several. */
 #define VISITS_MAX (1u << 24)
 #define VISIT_SIZE 8
 
-/* The parser allows no deeper nesting. */
+/* More than the parser's limit of depth. */
 #define FRAMES 256
 
 struct frame {
@@ -29,8 +29,8 @@ struct writer {
 	const struct ofs_pickle *doc;
 	struct ofs_buf *out;
 	struct optimfs_error *err;
-	uint64_t visits; /* left */
-	bool key;        /* inside a key: mappings stay closed */
+	uint64_t visits; /* that are left */
+	bool key;        /* inside a key: mappings are not expanded */
 	uint32_t depth;
 	struct frame frame[FRAMES];
 };
@@ -100,7 +100,7 @@ static void quoted(struct ofs_buf *out, const void *s, size_t n)
 	ofs_buf_putc(out, '"');
 }
 
-/* Bytes as the characters U+0000 to U+00FF. */
+/* Append bytes as the characters U+0000 to U+00FF. */
 static void quoted_bytes(struct ofs_buf *out, const char *s, size_t n)
 {
 	ofs_buf_putc(out, '"');
@@ -115,7 +115,7 @@ static void quoted_bytes(struct ofs_buf *out, const char *s, size_t n)
 	ofs_buf_putc(out, '"');
 }
 
-/* A value without parts, which is not text. */
+/* Append a value that has no parts and is not a string. */
 static void plain(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_buf *out)
 {
@@ -147,13 +147,14 @@ static void plain(const struct ofs_pickle *doc, uint32_t node,
 	}
 }
 
-/* What printing a node costs, in visits. */
+/* The cost of printing a node, in visits. */
 static uint64_t cost(const struct ofs_pickle *doc, uint32_t node)
 {
 	uint64_t n = ofs_pk_str(doc, node).len;
 
 	if (ofs_pk_kind(doc, node) == OFS_PK_BIGINT)
-		return 1 + n * n / 64; /* decimal digits are quadratic */
+		/* printing decimal digits takes quadratic time */
+		return 1 + n * n / 64;
 	return 1 + n / VISIT_SIZE;
 }
 
@@ -218,8 +219,8 @@ static int enter(struct writer *w, uint32_t node)
 	return 0;
 }
 
-/* JSON's keys are strings: what is not one becomes its own JSON in quotes. A
- * key holds no mappings, so that this nests once. */
+/* Keys in JSON are strings: a key of another kind is its own JSON, quoted.
+ * Mappings in a key are not expanded, so this nests only once. */
 static int write_key(struct writer *w, uint32_t node)
 {
 	struct writer inner = {
@@ -250,7 +251,7 @@ static int write_key(struct writer *w, uint32_t node)
 	return ret;
 }
 
-/* One step in the innermost container: its end, or its next part. */
+/* One step in the innermost container: write its next part, or its end. */
 static int step(struct writer *w)
 {
 	struct frame *f = &w->frame[w->depth - 1];
@@ -286,7 +287,7 @@ static int write_value(struct writer *w, uint32_t node)
 	return 0;
 }
 
-/* A list of names or numbers that one can give a line each. */
+/* Is it a list of names or numbers that each fit on a line? */
 static bool fits_lines(const struct ofs_pickle *doc, uint32_t node)
 {
 	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "pickle/pickle.h"
 
-/* What kind of file a value makes: user.optimfs.kind. */
+/* The kind of a value's file: user.optimfs.kind. */
 enum ofs_text_kind {
 	OFS_TEXT_SCALAR, /* number, bool, None */
 	OFS_TEXT_STRING,
@@ -22,10 +22,10 @@ enum ofs_text_kind {
 enum ofs_text_kind ofs_text_kind(const struct ofs_pickle *doc, uint32_t node);
 const char *ofs_text_kind_name(enum ofs_text_kind kind);
 
-/* The bytes of the file that shows node, as section "Contents" of optimfs(5)
- * says, newline included where there is one. lines: a list of plain keys
- * becomes one a line (params). E2BIG (OFS444) when the value unfolds to more
- * than 2^24 nodes, ENOMEM. */
+/* Append the bytes of the file for node, as in section "Contents" of
+ * optimfs(5), with its newline, if any. lines: a list of plain keys has one a
+ * line (params). E2BIG (OFS444) when the value unfolds to more than 2^24 nodes,
+ * ENOMEM. */
 int ofs_text_value(const struct ofs_pickle *doc, uint32_t node, bool lines,
     struct ofs_buf *out, struct optimfs_error *err);
 
