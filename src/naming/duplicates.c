@@ -9,13 +9,13 @@
 #include "base/str.h"
 #include "naming/naming_impl.h"
 
-/* A job may leave its optimizer keyed by name and again keyed by ID, each in a
- * file. Shown as two optimizers they would be somebody's two optimizers; the
- * one with names is the checkpoint's, the other goes to extra/. They are taken
- * for one when their states have the same names, types and shapes. */
+/* A job may leave its optimizer twice, keyed by name and keyed by ID, each in a
+ * file. They must not be shown as two optimizers: the one with names is kept,
+ * the other goes to extra/. They are the same if the names, types and shapes of
+ * their states are equal. */
 
 struct signature {
-	uint64_t n, sum; /* of tensors, whatever their order */
+	uint64_t n, sum; /* of the tensors, independent of their order */
 	bool names, numbers;
 };
 

@@ -10,17 +10,18 @@
 
 #include "base/utf8.h"
 
-/* A name that was cut ends in "~" and the 16 lower-case hexadecimal digits of
- * the whole key's hash. No other name may, so a key that does is escaped. */
+/* A truncated name ends in "~" and 16 lower-case hexadecimal digits, the hash
+ * of the whole key. A key that ends so itself is escaped, so that no other name
+ * does. */
 #define KEPT     200
 #define HASH_LEN 17
 
-/* One unit of a name: what a byte or a character of the key becomes. A cut
- * falls between units. */
+/* What one byte or character of the key becomes. Names are truncated between
+ * units. */
 struct unit {
 	char text[4];
 	size_t len;
-	size_t taken; /* bytes of the key */
+	size_t taken; /* number of bytes of the key */
 };
 
 static bool hex_digit(char c)
@@ -71,7 +72,7 @@ static bool dots(const char *key, size_t n)
 	    (n == 2 && key[0] == '.' && key[1] == '.');
 }
 
-/* Most keys are their own names. */
+/* Is the key its own name? Most are. */
 static bool plain(const char *key, size_t n)
 {
 	if (n == 0 || n > OFS_NAME_MAX || dots(key, n))
@@ -128,7 +129,7 @@ size_t ofs_name_encode(const char *key, size_t n, char name[OFS_NAME_MAX + 1])
 	return len;
 }
 
-/* Length of the longest beginning of name, at most max, that cuts neither a
+/* The length of the longest prefix of name, at most max, that splits neither a
  * character nor a "%XX". */
 static size_t whole_units(const char *name, size_t max)
 {
@@ -176,7 +177,7 @@ static int unhex(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Undo %XX; the caller checks by encoding again that name was made so. */
+/* Decode %XX. The caller encodes the result to check that it gives name. */
 static bool unescape(const char *name, size_t n, char *key, size_t *len)
 {
 	size_t out = 0;

@@ -8,18 +8,19 @@
 
 #define OFS_NAME_MAX 255
 
-/* key[0..n) as one path component (optimfs(5), "Names"): control bytes, "/"
- * and "%" as %XX, "." and ".." as %2E, the empty key as "%", a long one cut and
- * hashed. NUL-terminated; returns its length. Injective but for hashing. */
+/* Encode key[0..n) as a path component (optimfs(5), "Names"): control bytes,
+ * "/" and "%" as %XX, "." and ".." as %2E, the empty key as "%"; a long key is
+ * truncated and hashed. NUL-terminated; returns the length. Injective except
+ * for hashed names. */
 size_t ofs_name_encode(const char *key, size_t n, char name[OFS_NAME_MAX + 1]);
-/* name with suffix behind it; where that is too long, name is cut and hashed as
- * a long key is. Returns its length. */
+/* Append suffix to name. When the result is too long, name is truncated and
+ * hashed like a long key. Returns the length. */
 size_t ofs_name_suffix(const char *name, const char *suffix,
     char out[OFS_NAME_MAX + 1]);
-/* How much of the original begins name, which ofs_name_suffix made with a
- * suffix of so many bytes; 0 when it was not cut. */
+/* name was made by ofs_name_suffix with a suffix of that length: the number of
+ * bytes of the original that it begins with, 0 when it was not truncated. */
 size_t ofs_name_kept(const char *name, size_t suffix);
-/* The key a name stands for; false when it was hashed or was never made by
+/* Decode a name to its key; false when it was hashed or is not a result of
  * ofs_name_encode. key has room for n bytes; *len gets its length. */
 bool ofs_name_decode(const char *name, size_t n, char *key, size_t *len);
 

@@ -8,11 +8,11 @@
 #include "base/str.h"
 #include "naming/naming_impl.h"
 
-/* A flattened key does not say where its FQN ends, and both an FQN and what
- * follows may hold dots. In this order: the longest name that the model, or
- * the keys of param_groups, have; a state's name first, as Megatron writes
- * them; a state's name that ends the key, or that is surely one, further
- * left; a name that another key of the same optimizer was cut to; the last
+/* A flattened key does not show where its FQN ends, and both the FQN and the
+ * rest may have dots. The rules, in this order: the longest name that the model
+ * or the keys of param_groups have; a state name at the start, as Megatron
+ * writes it; a state name at the end, or further left one that only states
+ * have; a name that was split off another key of the same optimizer; the last
  * dot. */
 
 struct split {
@@ -26,7 +26,7 @@ static bool split_at(struct ofs_str text, size_t dot, struct split *s)
 	return true;
 }
 
-/* The dot before end, or text.len when there is none. */
+/* The last dot before end; text.len when there is none. */
 static size_t dot_before(struct ofs_str text, size_t end)
 {
 	while (end > 0)
@@ -116,8 +116,8 @@ static void split_group(const struct naming *c, struct ofs_str text,
 		*s = (struct split){ text, { 0 } };
 }
 
-/* The text of a flattened key behind "state." or "param_groups."; which of
- * them it was. */
+/* *text = the part of a flattened key after "state." or "param_groups.";
+ * returns its token, or 0. */
 static uint32_t flattened(struct ofs_str s, struct ofs_str *text)
 {
 	static const char state[] = "state.", groups[] = "param_groups.";
@@ -135,7 +135,7 @@ static uint32_t flattened(struct ofs_str s, struct ofs_str *text)
 	return 0;
 }
 
-/* What kind of key rest is, and the dotted text of a flattened one. */
+/* The kind of key that rest is; *text = the dotted text of a flattened one. */
 static uint32_t kind_of(const struct naming *c, struct naming_rest rest,
     struct ofs_str *text)
 {
@@ -186,7 +186,7 @@ void ofs_naming_key(const struct naming *c, struct naming_rest rest,
 	}
 }
 
-/* A name of the model, also as an optimizer may spell it. */
+/* Add a name of the model, and its form in an optimizer. */
 static int add_fqn(struct naming *c, struct ofs_str fqn,
     struct optimfs_error *err)
 {
@@ -228,7 +228,8 @@ static int collect_model(struct naming *c, struct optimfs_error *err)
 	return 0;
 }
 
-/* A group's key names its parameter; options have no dots. */
+/* The key of a group contains the name of its parameter; options have no
+ * dots. */
 static int collect_groups(struct naming *c, struct ofs_str text,
     struct optimfs_error *err)
 {
@@ -251,8 +252,8 @@ static int collect_states(struct naming *c, struct ofs_str text,
 	return ofs_naming_set_add(&c->guessed, s.id, err);
 }
 
-/* The model's names are needed where a key is flattened, or is a number and so
- * perhaps an ID, or somebody names IDs. */
+/* Are names of the model needed? They are for flattened keys, for numbers,
+ * which may be IDs, and for ids=. */
 static bool worthwhile(const struct naming *c)
 {
 	struct naming_rest rest;

@@ -22,7 +22,8 @@ static bool is_sound(const struct ofs_catalog *cat, const struct ofs_entry *e)
 	    cat->items[e->ref].error == OFS_NONE;
 }
 
-/* Numbers or names, and the first of each: of an optimizer's state. */
+/* Note the first number and the first name among the keys of an optimizer's
+ * state. */
 static void note_key(struct naming *c, uint32_t entry,
     const struct naming_key *key)
 {
@@ -52,8 +53,8 @@ static struct ofs_str id_of(const struct naming *c, uint32_t entry)
 	return key.id.s;
 }
 
-/* Numbers among names cannot be told from damage, but where we cut the keys
- * ourselves the cut may be at fault. */
+/* Numbers among names are likely damage. Where the keys were split by the rules
+ * above, the split may be wrong instead. */
 static int mixed(struct naming *c, const struct naming_candidate *r,
     struct optimfs_error *err)
 {
@@ -90,7 +91,7 @@ static int look_at_keys(struct naming *c, struct optimfs_error *err)
 	for (uint32_t i = 0; i < c->nroots; i++) {
 		struct naming_candidate *r = &c->root[i];
 
-		/* what is lost under a number may have had a name */
+		/* unreadable state under a number may have a name */
 		if (r->names && !r->sound)
 			r->numbers = false;
 		if (r->accepted && r->numbers && r->names &&
@@ -100,8 +101,8 @@ static int look_at_keys(struct naming *c, struct optimfs_error *err)
 	return 0;
 }
 
-/* The one optimizer that ids= is about: the only one with integer keys, or
- * the only one. OFS_NONE with a note or an error when there is none. */
+/* The optimizer for ids=: the only one with integer keys, or the only one.
+ * OFS_NONE, with a note or an error, when there is none. */
 static int choose_root(struct naming *c, struct optimfs_error *err)
 {
 	uint32_t numbered = 0, all = 0, only = OFS_NONE;

@@ -20,7 +20,7 @@ static int compare_key(const void *key, const void *item)
 	return (k > s->key) - (k < s->key);
 }
 
-/* A names file's shapes against the model's. */
+/* Compare the shapes of state with those of the model that a file names. */
 static int check_shapes(struct naming *c, const struct ofs_ids *ids,
     const struct ofs_shapes *model, const struct ofs_shapes *state,
     struct optimfs_error *err)
@@ -46,11 +46,11 @@ static int check_shapes(struct naming *c, const struct ofs_ids *ids,
 	return 0;
 }
 
-/* How many parameters each group has, where that is known without reading. */
+/* The number of parameters of each group, where it is known without reading. */
 struct groups {
-	uint32_t n; /* one more than the highest number seen */
+	uint32_t n; /* highest number + 1 */
 	uint32_t cap;
-	uint32_t *size; /* OFS_NONE: not known */
+	uint32_t *size; /* OFS_NONE: unknown */
 };
 
 static bool is_params(const struct naming *c, const struct naming_key *key)
@@ -61,8 +61,7 @@ static bool is_params(const struct naming *c, const struct naming_key *key)
 	    ofs_str_is(ofs_catalog_string(c->cat, key->more[0]), "params");
 }
 
-/* The number of the group that entry belongs to. A million groups are damage,
- * not groups. */
+/* *group = the group of entry. A number of a million or more is damage. */
 static bool group_of(const struct naming *c, uint32_t entry, uint32_t root,
     struct naming_key *key, uint32_t *group)
 {
@@ -87,7 +86,7 @@ const struct ofs_value *ofs_naming_params(const struct naming *c,
 	return ofs_pk_kind(v->doc, v->node) == OFS_PK_LIST ? v : NULL;
 }
 
-/* IDs are places in the list of names. */
+/* IDs must be indexes of the list of names. */
 static int check_places(const struct ofs_ids *ids, const struct ofs_value *v,
     uint32_t group, struct optimfs_error *err)
 {

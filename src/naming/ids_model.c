@@ -10,23 +10,23 @@
 #include "naming/ids.h"
 #include "pickle/pickle.h"
 
-/* The states of one group, by ID, must be a subsequence of the model's tensors,
- * by shape, in one way only: the one that takes each as early as it can is then
- * the one that takes each as late as it can. Which IDs make a group is known
- * where params is a value; else all are taken for one group. */
+/* By shape, the states of one group, sorted by ID, must be a subsequence of the
+ * model's tensors, in exactly one way. It is unique if matching each as early
+ * as possible gives the same as matching each as late as possible. The groups
+ * of IDs are known where params is a value; else all IDs are one group. */
 
 struct member {
 	uint32_t group, id, entry;
-	uint32_t at; /* in the model's shapes */
+	uint32_t at; /* index in the shapes of the model */
 };
 
 struct match {
 	struct naming *c;
 	struct ofs_shapes model;
-	struct member *v; /* by group and ID */
+	struct member *v; /* sorted by group and ID */
 	uint32_t n;
-	uint32_t *owner; /* ID, by place in the model's shapes; OFS_NONE */
-	uint32_t *group; /* by ID; OFS_NONE */
+	uint32_t *owner; /* ID of each shape of the model; OFS_NONE */
+	uint32_t *group; /* of each ID; OFS_NONE */
 	uint32_t nids;
 	const char *hint; /* for messages */
 };
@@ -123,8 +123,8 @@ static int match_groups(struct match *m, struct optimfs_error *err)
 	return 0;
 }
 
-/* An ID without state, between two of its group that are as far apart in the
- * model, has its name by its place. */
+/* An ID without state gets its name by position if it is between two IDs of its
+ * group that are as far apart in the model. */
 static void fill(const struct match *m, struct ofs_ids *ids)
 {
 	for (uint32_t k = 0; k < m->n; k++) {
@@ -144,7 +144,7 @@ static void fill(const struct match *m, struct ofs_ids *ids)
 	}
 }
 
-/* Which group each ID is in. */
+/* Fill m->group. */
 static void groups_of_ids(struct match *m)
 {
 	const struct ofs_value *v;
@@ -235,7 +235,7 @@ int ofs_naming_ids_of_model(struct naming *c, struct ofs_ids *ids,
 	struct ofs_shapes state = { 0 };
 	int ret;
 
-	/* without its map of keys, an index has them in no order */
+	/* without its map of keys, an index has no order */
 	if (c->cat->unordered && c->ntext > 0)
 		return optimfs_fail(err, EINVAL,
 		    "OFS636 ids=model: the index has no map of keys, and so no "

@@ -63,7 +63,7 @@ void ofs_shapes_print(const struct naming *c, uint32_t entry, char text[64])
 	ofs_buf_fini(&b);
 }
 
-/* The prefix of a key that ends with name; n is then its length. */
+/* Does key end with name? *n = the length of the prefix before it. */
 static bool ends_with(struct ofs_str key, const char *name, uint32_t *n)
 {
 	if (!ofs_str_ends(key, name))
@@ -72,9 +72,9 @@ static bool ends_with(struct ofs_str key, const char *name, uint32_t *n)
 	return true;
 }
 
-/* A normalization layer's statistics, which a state dict has together and in
- * this order (_NormBase of torch/nn/modules/batchnorm.py, PyTorch 2.11), are
- * buffers: no optimizer knows them. */
+/* Statistics of a normalization layer are buffers, which no optimizer has. They
+ * are adjacent in a state dict, in this order (_NormBase of
+ * torch/nn/modules/batchnorm.py, PyTorch 2.11). */
 static void drop_statistics(const struct naming *c, struct ofs_shapes *s)
 {
 	static const char *const names[] = { "running_mean", "running_var",
@@ -115,7 +115,7 @@ int ofs_shapes_of_model(struct naming *c, struct ofs_shapes *s,
 	return 0;
 }
 
-/* Is this the key of a state that is shaped as its parameter? */
+/* Is this the key of a state with the shape of its parameter? */
 static bool shaped_state(const struct naming *c, const struct naming_key *key)
 {
 	if (key->tail.p != NULL)

@@ -10,16 +10,16 @@
 #include "base/str.h"
 #include "naming/naming_impl.h"
 
-/* Among the paths that hold tensors and no optimizer, the model is, in this
- * order: a key at the top that models are called by; such a key beside an
- * optimizer ('app.model' where there is 'app.optim'); whatever holds, last in
- * a path, more of the names that the optimizers' state has than anything else;
- * the tensors at the top; such a key anywhere. */
+/* Which path with tensors, that is not an optimizer, is the model? In this
+ * order: a key at the top with a model's name; such a key beside an optimizer
+ * ('app.model' where there is 'app.optim'); the path whose last components
+ * contain most of the names in the optimizers' state; the tensors at the top; a
+ * key with a model's name anywhere. */
 enum rule { BY_KEY, BESIDE_OPTIMIZER, BY_FQN, AT_TOP, BY_KEY_BELOW, NO_RULE };
 
 struct candidate {
 	enum rule rule;
-	uint32_t likely; /* TOKEN_MODEL's number, the smaller the likelier */
+	uint32_t likely; /* number of TOKEN_MODEL: smaller is likelier */
 	uint32_t n;
 	uint32_t c[NAMING_DEPTH];
 };
@@ -74,7 +74,7 @@ static bool beside_optimizer(const struct naming *c, uint32_t first)
 	return false;
 }
 
-/* The best that one path has to offer. */
+/* Update best with the candidates of one path. */
 static void by_key(const struct naming *c, const uint32_t *path, uint32_t n,
     struct candidate *best)
 {
@@ -96,7 +96,7 @@ static void by_key(const struct naming *c, const uint32_t *path, uint32_t n,
 	}
 }
 
-/* A count of entries for each path that holds some. */
+/* Counts entries by path. */
 struct tally {
 	const struct naming *c;
 	struct holder {
@@ -134,7 +134,7 @@ static int count(struct tally *t, const uint32_t *path, uint32_t n,
 	return 0;
 }
 
-/* The names that states go by. */
+/* Collect the names of parameters with state. */
 static int state_names(struct naming *c, struct naming_set *names,
     struct optimfs_error *err)
 {
@@ -165,7 +165,7 @@ static void most(const struct tally *t, struct candidate *best)
 		} else if (h->count == first->count)
 			tied = true;
 	}
-	/* a tie is a copy of the model, and which one is it? */
+	/* a tie is a copy of the model, and either may be the model */
 	if (first == NULL || tied)
 		return;
 	best->rule = BY_FQN;
@@ -200,9 +200,9 @@ static int by_fqn(struct naming *c, struct candidate *best,
 	return ret;
 }
 
-/* Textual keys: the model's may begin with "model." as the optimizer's do with
- * "optim.", or not; a model may have a child called "model". Only names that
- * the optimizer's state has can tell. */
+/* In textual keys, names of the model may begin with "model.", as those of the
+ * optimizer do with "optim.", or a model may have a child "model". The names in
+ * the optimizer's state decide. */
 
 static bool try_prefix(const struct naming_set *tops, const char *prefix,
     struct ofs_str text)
@@ -330,7 +330,7 @@ static bool starts(struct ofs_str s, const char *with, size_t n)
 	return s.len > n && memcmp(s.p, with, n) == 0;
 }
 
-/* model_key=: a path of keys, or the beginning of textual ones. */
+/* model_key=: a path of keys, or a prefix of textual ones. */
 static int find_given(struct naming *c, struct optimfs_error *err)
 {
 	const char *key = c->opt->model_key;
@@ -396,7 +396,7 @@ static bool below(const struct naming_model *m, const uint32_t *path,
 	return true;
 }
 
-/* What a module adds to its state dict that is no tensor. */
+/* Is it an entry that modules add to a state dict and that is not a tensor? */
 static bool extra_state(struct ofs_str s)
 {
 	static const char name[] = "_extra_state";

@@ -40,7 +40,7 @@ static int push_all(struct naming *c, const uint32_t *v, uint32_t n,
 	return 0;
 }
 
-/* Each part of a dotted text is a directory. */
+/* Append each part of a dotted text as a directory. */
 static int push_dotted(struct naming *c, struct ofs_str text,
     struct optimfs_error *err)
 {
@@ -80,7 +80,7 @@ uint32_t ofs_naming_state_name(struct naming *c, uint32_t root,
 	return ofs_naming_listed(c, naming_scope_state(root), id, alias, err);
 }
 
-/* raw resolves to what the first n components of c->path lead to. */
+/* Make raw an alias of the path of the first n components of c->path. */
 static int add_alias(struct naming *c, size_t n, struct ofs_str raw,
     struct optimfs_error *err)
 {
@@ -109,7 +109,7 @@ static int other_path(struct naming *c, uint32_t root, struct naming_rest rest,
 	return push_all(c, rest.c, rest.n, err);
 }
 
-/* What follows the name of a state's or a group's key. */
+/* Append the rest of a key of a state or a group. */
 static int push_rest(struct naming *c, const struct naming_key *key,
     struct optimfs_error *err)
 {
@@ -148,7 +148,7 @@ static int optim_path(struct naming *c, uint32_t entry,
 	n = c->npath;
 	if (push_rest(c, &key, err) == -1)
 		return -1;
-	/* last: it interns paths, and key.more lies in their pool */
+	/* last, because it interns paths, and key.more is in their pool */
 	return alias ? add_alias(c, n, key.id.s, err) : 0;
 }
 
@@ -170,7 +170,7 @@ static int model_path(struct naming *c, struct naming_rest rest,
 	return alias ? add_alias(c, c->npath, fqn.s, err) : 0;
 }
 
-/* Put the tree path of entry together in c->path. */
+/* Build the tree path of entry in c->path. */
 static int tree_path(struct naming *c, uint32_t entry,
     struct optimfs_error *err)
 {
@@ -183,7 +183,7 @@ static int tree_path(struct naming *c, uint32_t entry,
 	c->npath = 0;
 	if (ofs_naming_push(c, c->keyword[NAMING_EXTRA], err) == -1)
 		return -1;
-	/* a file that is one object and no more */
+	/* a file that is a single object */
 	if (rest.n == 0)
 		return ofs_naming_push(c, c->keyword[NAMING_EMPTY], err);
 	return push_all(c, rest.c, rest.n, err);
@@ -202,7 +202,7 @@ static int place(struct naming *c, uint32_t entry, struct optimfs_error *err)
 	return 0;
 }
 
-/* subtree=: components as they are named in the mount. */
+/* subtree=: components with their names in the mount. */
 struct subtree {
 	const char *seg[64];
 	size_t len[64];

@@ -97,8 +97,8 @@ static int compare_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The dotted paths of the optimizers that would have been found, or else what
- * the checkpoint has at its top. */
+/* List the dotted paths of the optimizers that were found, or else the keys at
+ * the top of the checkpoint. */
 static void list_candidates(struct naming *c, struct ofs_buf *b)
 {
 	struct naming_set tops = { 0 };

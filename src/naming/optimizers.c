@@ -10,24 +10,24 @@
 #include "base/str.h"
 #include "naming/naming_impl.h"
 
-/* A path P is taken for an optimizer's when what lies below it says so: P has
- * param_groups with options, which a module that is called so has not, or has
- * state and is called like an optimizer (SURE); or P has
- * state with a state's name in it that nothing but optimizers use (SOME). Of
- * two that hold one another's keys, the better grade wins, then the shorter:
- * Composer's "state" holds the model and the optimizers, and an optimizer's
- * state may itself hold a "state". A model at the top, beside an optimizer
- * there, is no optimizer, whatever its modules are called. */
+/* A path P is an optimizer if the keys below it indicate it. SURE: P has
+ * param_groups with options, which a module with that name has not, or P has
+ * state and the name of an optimizer. SOME: P has state with a name that only
+ * optimizers use. If one candidate contains the keys of another, the better
+ * grade wins, then the shorter path: "state" of Composer contains the model and
+ * the optimizers, and the state of an optimizer may contain a "state". A model
+ * at the top, beside an optimizer there, is not an optimizer, whatever the
+ * names of its modules. */
 enum grade { NO_GRADE, BY_NAME, SOME, SURE };
 enum evidence {
 	HAS_GROUPS = 1,
 	HAS_STATE = 2,
 	HAS_SURE_NAME = 4,
 	IS_NAMED = 8,
-	IS_TOP = 16, /* called optim or optimizer, not below anything */
+	IS_TOP = 16, /* optim or optimizer, at the top */
 };
 
-/* Textual keys are cut at no more places than this. */
+/* Textual keys are split in at most this many places. */
 #define MAX_TOKENS 4
 
 struct parts {
@@ -60,7 +60,7 @@ static uint32_t find_root(const struct naming *c, const uint32_t *path,
 	    key, len);
 }
 
-/* The root path[0..n), added when new. */
+/* Find or create the root path[0..n). */
 static struct naming_candidate *get_root(struct naming *c, const uint32_t *path,
     uint32_t n, struct optimfs_error *err)
 {
@@ -91,8 +91,8 @@ no_memory:
 	return NULL;
 }
 
-/* The first components of an entry's path without OFS_PATH_INDEX; their
- * number may be larger than what parts holds. */
+/* *p = the first components of an entry's path, without OFS_PATH_INDEX; returns
+ * their number, which may be larger than NAMING_DEPTH. */
 static uint32_t head(const struct naming *c, uint32_t entry, struct parts *p)
 {
 	uint32_t n;
@@ -110,8 +110,8 @@ static struct ofs_str text_of(const struct naming *c, const struct parts *p)
 	return ofs_catalog_string(c->cat, p->c[0]);
 }
 
-/* Where the next "state." or "param_groups." begins a component of text, at
- * from or behind it; text.len when there is none. */
+/* The start of the next component "state." or "param_groups." of text, from
+ * from on; text.len when there is none. */
 static size_t next_token(struct ofs_str text, size_t from)
 {
 	size_t dot = ofs_naming_dot(text, from);
@@ -127,7 +127,8 @@ static size_t next_token(struct ofs_str text, size_t from)
 	return text.len;
 }
 
-/* text[0..end) cut at its dots; false when it has too many components. */
+/* Split text[0..end) at its dots; *fits is false when it has too many
+ * components. */
 static int cut(struct naming *c, struct ofs_str text, size_t end,
     struct parts *p, bool *fits, struct optimfs_error *err)
 {
@@ -158,7 +159,7 @@ static uint8_t named(const struct naming *c, const uint32_t *p, uint32_t n)
 	return 0;
 }
 
-/* The last component of a key that may have dots. */
+/* The last component of a key with dots. */
 static struct ofs_str last_of(struct ofs_str text)
 {
 	uint32_t from = text.len;
@@ -168,14 +169,14 @@ static struct ofs_str last_of(struct ofs_str text)
 	return ofs_str_after(text, from);
 }
 
-/* The last component of a dotted text is a state's name. */
+/* Is the last component of a dotted text a name that only states have? */
 static bool ends_surely(struct ofs_str text)
 {
 	return (ofs_naming_classify(last_of(text)) & TOKEN_SURE) != 0;
 }
 
-/* What optimizers of PyTorch and of others keep in a group that may be a tensor
- * without dimensions. */
+/* Options of PyTorch's and other optimizers that may be tensors without
+ * dimensions. */
 static bool is_option(struct ofs_str s)
 {
 	static const char *const options[] = { "lr", "initial_lr", "betas",
@@ -189,8 +190,8 @@ static bool is_option(struct ofs_str s)
 	return false;
 }
 
-/* Is an entry with param_groups among its keys an option of a group? A model
- * may have a module of that name, below which there are its tensors. */
+/* Is an entry below param_groups an option of a group? A model may have a
+ * module of that name, with tensors below it. */
 static bool in_group(const struct naming *c, uint32_t entry)
 {
 	const struct ofs_entry *e = &c->cat->entries[entry];
@@ -207,7 +208,7 @@ static bool in_group(const struct naming *c, uint32_t entry)
 	return c->cat->tensors[e->ref].ndim == 0 && is_option(last);
 }
 
-/* What component i of p says about the path before it. */
+/* The evidence of component i of p for the path before it. */
 static uint8_t evidence_at(const struct naming *c, uint32_t entry,
     const struct parts *p, uint32_t n, uint32_t i)
 {
@@ -269,7 +270,7 @@ static int look_at_text(struct naming *c, uint32_t entry, struct ofs_str text,
 			r->evidence |= in_group(c, entry) ? HAS_GROUPS : 0;
 		else
 			r->evidence |= HAS_STATE;
-		/* a name in the middle of a text is too little to cut it */
+		/* a state's name is too little evidence to split a text */
 		if (at == 0 && ends_surely(text))
 			r->evidence |= HAS_SURE_NAME;
 	}
@@ -287,7 +288,7 @@ static uint8_t grade(uint8_t e)
 	return (e & IS_TOP) != 0 ? BY_NAME : NO_GRADE;
 }
 
-/* Does an accepted root hold this one in its state or groups? */
+/* Is this root in the state or groups of an accepted one? */
 static bool inside_another(const struct naming *c,
     const struct naming_candidate *r)
 {
@@ -320,14 +321,14 @@ static bool accept(struct naming *c, struct naming_candidate *r)
 	return true;
 }
 
-/* A key at the top. */
+/* Is it a key at the top? */
 static bool is_top(const struct naming *c, const struct naming_candidate *r,
     uint32_t token)
 {
 	return r->n == 1 && (ofs_naming_word(c, r->c[0]) & token) != 0;
 }
 
-/* Beside an optimizer at the top, what the model there holds is none. */
+/* If an optimizer is at the top, a model beside it is not one. */
 static void drop_models(struct naming *c)
 {
 	uint32_t model = TOKEN_MODEL_OF(~0u) * TOKEN_MODEL;
@@ -340,9 +341,9 @@ static void drop_models(struct naming *c)
 		c->root[i].dropped |= is_top(c, &c->root[i], model);
 }
 
-/* The better grades first, then the shorter paths; those of one grade and
- * length cannot hold one another. A name alone makes an optimizer only where
- * there is no better one: it may be a training job's options. */
+/* Better grades first, then shorter paths; two of equal grade and length cannot
+ * contain one another. The name alone makes an optimizer only if there is no
+ * better candidate: it may be the options of a training job. */
 static void choose(struct naming *c)
 {
 	bool any = false;
@@ -375,8 +376,8 @@ int ofs_naming_detect(struct naming *c, struct optimfs_error *err)
 	return 0;
 }
 
-/* The longest accepted root that path[0..n) lies below. The empty root, a
- * file that is an optimizer's state dict, has state and groups and no more. */
+/* The longest accepted root of path[0..n). The empty root, a file that is the
+ * state dict of an optimizer, has only state and groups. */
 static uint32_t root_of_path(const struct naming *c, const struct parts *p,
     uint32_t n, uint32_t *at)
 {
@@ -457,7 +458,7 @@ uint32_t ofs_naming_match(const struct naming *c, const uint32_t *path,
 	return OFS_NONE;
 }
 
-/* The only component begins with optim_key and a dot. */
+/* Does the only component begin with key and a dot? */
 static bool text_below(struct ofs_str text, const char *key)
 {
 	size_t n = strlen(key);
@@ -466,7 +467,7 @@ static bool text_below(struct ofs_str text, const char *key)
 	    text.p[n] == '.';
 }
 
-/* optim_key=: one optimizer, where the user says. */
+/* optim_key=: the user names the only optimizer. */
 static int place_given(struct naming *c, uint32_t entry,
     struct optimfs_error *err)
 {

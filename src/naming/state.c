@@ -12,7 +12,7 @@
 #include "naming/naming_impl.h"
 #include "pickle/pickle.h"
 
-/* The parameters that have state: (optimizer, name). */
+/* The parameters with state, as (optimizer, name). */
 struct present {
 	struct has {
 		uint32_t root, name;
@@ -74,7 +74,7 @@ static int collect(struct naming *c, struct present *p,
 	return 0;
 }
 
-/* Tied parameters: one of them has the state, all names lead to it. */
+/* The listed name of an entry of the model. */
 
 static uint32_t model_name(struct naming *c, uint32_t entry,
     struct optimfs_error *err)
@@ -110,7 +110,7 @@ static int alias(struct naming *c, struct present *p, uint32_t root,
 	if (to == OFS_NONE ||
 	    ofs_catalog_alias(c->cat, from, to, err) == OFS_NONE)
 		return -1;
-	/* it is not missing, then */
+	/* so that it is not reported as missing */
 	return add_state(p, root, name, err);
 }
 
@@ -123,7 +123,8 @@ static int by_first(const void *a, const void *b)
 	return (x->entry > y->entry) - (x->entry < y->entry);
 }
 
-/* tie[0..n) are all that one tensor is called besides its first name. */
+/* tie[0..n) are all names of one tensor but the first. One of them has the
+ * state; the others become aliases of it. */
 static int tie_group(struct naming *c, struct present *p, uint32_t root,
     const struct naming_tie *tie, uint32_t n, struct optimfs_error *err)
 {
@@ -149,7 +150,8 @@ static int tie_group(struct naming *c, struct present *p, uint32_t root,
 	return 0;
 }
 
-/* By what a reader knows, without the model: where one name has state. */
+/* A tie that the reader reported, without the model: make an alias if one of
+ * the names has state. */
 static int told_tie(struct naming *c, struct present *p, uint32_t root,
     const struct ofs_name_tie *tie, struct optimfs_error *err)
 {
@@ -191,9 +193,9 @@ static int tie(struct naming *c, struct present *p, struct optimfs_error *err)
 	return 0;
 }
 
-/* A parameter that a group names and that has no state while others have. Only
- * from keys and values that are known without reading: DCP stores a group's
- * params as an item. */
+/* Note a parameter of a group without state, while others have state. Uses only
+ * keys and values that are in memory: DCP stores the params of a group as an
+ * item. */
 
 static int note_missing(struct naming *c, const struct present *p,
     uint32_t root, uint32_t name, struct optimfs_error *err)
@@ -287,7 +289,7 @@ static int missing(struct naming *c, const struct present *p,
 				return -1;
 			continue;
 		}
-		/* flattened groups are called by their one parameter */
+		/* the name of a flattened group is its one parameter */
 		if (ofs_str_number(key.id.s, &number))
 			continue;
 		name = ofs_naming_state_name(c, root, key.id, NULL, err);
@@ -298,7 +300,7 @@ static int missing(struct naming *c, const struct present *p,
 	return 0;
 }
 
-/* Is there anything to ask of the state? */
+/* Are there ties, or groups with names, to look up in the state? */
 static bool asked(const struct naming *c)
 {
 	struct naming_key key;

@@ -9,8 +9,8 @@
 #include "base/search.h"
 #include "naming/naming_impl.h"
 
-/* What two names of one tensor have in common. Boxes, shapes and strides are
- * interned: equal ones have one index. No padding, for it is hashed. */
+/* Equal for two names of one tensor. Boxes, shapes and strides are interned:
+ * equal ones have one index. It is hashed, so it must have no padding. */
 struct identity {
 	uint64_t off, len, view_offset, view_numel;
 	uint32_t object, kind, shape, box, stride, ndim_fix;
@@ -18,7 +18,7 @@ struct identity {
 
 struct ties {
 	struct identity *id;
-	uint32_t *entry; /* the first that is this tensor */
+	uint32_t *entry; /* the first entry with this identity */
 	uint32_t n, id_cap, entry_cap;
 	struct ofs_map map;
 };
@@ -30,9 +30,9 @@ static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
 	return memcmp(&t->id[index], key, n) == 0;
 }
 
-/* false when the tensor is not a view of one extent (and no reader said that
- * it has several names), or has no elements. In
- * a DCP item nothing is shared: each tensor has its own. */
+/* Fill *id. false: the tensor has no elements, or it is not a view of one
+ * extent and no reader reported several names. Tensors in DCP items are never
+ * shared. */
 static bool identify(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     struct identity *id)
 {

@@ -9,8 +9,8 @@
 #include "base/str.h"
 #include "naming/naming_impl.h"
 
-/* Names of optimizers' states (docs/naming.md). Those in sure are called so
- * by optimizers only. */
+/* Names of optimizer states (docs/naming.md). Only optimizers use those in
+ * sure. */
 static const char *const sure[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
 	"momentum_buffer", "square_avg", "grad_avg", "acc_delta", "exp_inf",
 	"mu_product", "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_res", "fp32",
@@ -22,7 +22,7 @@ static const char *const shaped[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
 	"momentum_buffer", "square_avg", "grad_avg", "acc_delta", "exp_inf",
 	"fp32", "fp32_param", "master_param", "sum", "prev", "ax", "state1",
 	NULL };
-/* The likeliest first. */
+/* Likeliest first. */
 static const char *const models[] = { "model", "state_dict", "model_state_dict",
 	"model_state", "module", "net", "network", "weights", NULL };
 static const char *const wrappers[] = { "_fsdp_wrapped_module",
@@ -64,7 +64,7 @@ static uint32_t optimizer_word(struct ofs_str s)
 	return 0;
 }
 
-/* A key without dots. */
+/* The tokens of a key without dots. */
 static uint32_t whole_word(struct ofs_str s)
 {
 	uint32_t w = optimizer_word(s), id;
@@ -86,7 +86,7 @@ static uint32_t whole_word(struct ofs_str s)
 	return w | find(models, s) * TOKEN_MODEL;
 }
 
-/* A component of a key with dots that another one follows. */
+/* The tokens of a component that is followed by another. */
 static uint32_t part_word(struct ofs_str part, bool first)
 {
 	if (ofs_str_is(part, "state"))
@@ -145,7 +145,7 @@ uint32_t ofs_naming_word(const struct naming *c, uint32_t component)
 {
 	uint32_t s = OFS_PATH_STR(component);
 
-	/* strings that naming itself interned have no place in the table */
+	/* strings that naming interned are not in the table */
 	return s < c->nwords ? c->word[s]
 			     : ofs_naming_classify(c->cat->strs[s]);
 }

@@ -12,14 +12,14 @@
 #include "naming/ids.h"
 #include "pickle/pickle.h"
 
-/* What the groups of all optimizers list. */
+/* The lists of IDs in the groups of all optimizers. */
 struct listed {
 	struct id {
 		uint32_t root, id;
 	} * v;
 	size_t n, cap;
-	/* of each optimizer: how many groups it has by their numbers, how many
-	 * lists of IDs are known, and whether something else is listed */
+	/* of each optimizer: number of groups by their numbers, number of known
+	 * lists of IDs, and whether a group lists anything else */
 	struct lists {
 		uint32_t ngroups, nlists;
 		bool other;
@@ -72,7 +72,7 @@ static int see_group(struct naming *c, struct listed *l, uint32_t entry,
 	return v == NULL ? 0 : add_list(l, c->slot[entry].root, v, err);
 }
 
-/* Every entry of an optimizer, or stop where one fails. */
+/* Call fn for every entry of an optimizer until one fails. */
 typedef int entry_fn(struct naming *c, struct listed *l, uint32_t entry,
     const struct naming_key *key, struct optimfs_error *err);
 
@@ -91,8 +91,7 @@ static int each_key(struct naming *c, struct listed *l, int kind, entry_fn *fn,
 	return 0;
 }
 
-/* From now on reading the entry fails so. A plain value becomes an item that
- * cannot be read. */
+/* Make reads of the entry fail with a note. A plain value becomes an item. */
 static int refuse(struct ofs_catalog *cat, uint32_t entry, uint32_t note,
     struct optimfs_error *err)
 {

@@ -49,7 +49,7 @@ static bool has_module(const char *p, size_t n)
 	return n > MODULE_LEN && memcmp(p, module, MODULE_LEN) == 0;
 }
 
-/* Every name of a parameter, with its scope. */
+/* Call fn for every name of a parameter, with its scope. */
 typedef int name_fn(struct naming *c, uint32_t scope, struct naming_name raw,
     bool clean, struct optimfs_error *err);
 
@@ -90,7 +90,7 @@ static size_t nscopes(const struct naming *c)
 	return 1 + 2 * (size_t)c->nroots;
 }
 
-/* The string of raw without its wrappers; OFS_NONE: failed. */
+/* The string of raw without wrappers; OFS_NONE on failure. */
 static uint32_t without_wrappers(struct naming *c, uint32_t raw,
     struct optimfs_error *err)
 {
@@ -137,7 +137,7 @@ static int look_for_module(struct naming *c, uint32_t scope,
 	return 0;
 }
 
-/* A match is found by the clean name that it gives. */
+/* Matches are looked up by clean name. */
 struct match_key {
 	uint32_t scope, clean;
 };
@@ -179,7 +179,7 @@ static int add_match(struct naming *c, uint32_t scope, uint32_t clean,
 	return 0;
 }
 
-/* Strings of raw and of its clean form in scope; -1 failed. */
+/* The strings of raw and of its clean form in scope; -1 on failure. */
 static int both(struct naming *c, uint32_t scope, struct naming_name raw,
     uint32_t *raw_str, uint32_t *clean_str, struct optimfs_error *err)
 {
@@ -198,7 +198,7 @@ static int both(struct naming *c, uint32_t scope, struct naming_name raw,
 	return *clean_str == OFS_NONE ? -1 : 0;
 }
 
-/* Names that are clean come first, so that no wrapped one takes theirs. */
+/* Clean names are added first, so that a wrapped name never takes one. */
 static int match(struct naming *c, uint32_t scope, struct naming_name raw,
     bool clean, struct optimfs_error *err)
 {
@@ -254,7 +254,7 @@ uint32_t ofs_naming_listed(struct naming *c, uint32_t scope,
 	if (raw_str == clean_str)
 		return raw_str;
 	mine = find_match(c, scope, clean_str);
-	/* nobody's: a name of an ids= file that no key has */
+	/* no key has it: a name in an ids= file */
 	if (mine == NULL)
 		return clean_str;
 	if (mine->raw != raw_str)
@@ -264,10 +264,10 @@ uint32_t ofs_naming_listed(struct naming *c, uint32_t scope,
 	return clean_str;
 }
 
-/* Raw names. An entry's path holds its parameter's raw name, as a component or
- * in a flattened key. */
+/* The path of an entry contains the raw name of its parameter, as a component
+ * or in a flattened key. */
 
-/* Is raw[0..n), cleaned, fqn? */
+/* Is fqn the clean form of raw? */
 static bool cleans_to(struct ofs_str raw, struct ofs_str fqn, char *scratch)
 {
 	size_t n = ofs_clean_fqn(raw.p, raw.len, scratch);
@@ -280,8 +280,8 @@ static bool cleans_to(struct ofs_str raw, struct ofs_str fqn, char *scratch)
 	return n == fqn.len && memcmp(p, fqn.p, n) == 0;
 }
 
-/* A part of s that begins a component, ends tail bytes before its end and is
- * a raw form of fqn. */
+/* Find the raw form of fqn that starts a component of s and ends tail bytes
+ * before its end. */
 static bool find_raw(struct ofs_str s, size_t tail, struct ofs_str fqn,
     char *scratch, struct ofs_str *raw)
 {
@@ -297,7 +297,8 @@ static bool find_raw(struct ofs_str s, size_t tail, struct ofs_str fqn,
 	return false;
 }
 
-/* Which component of a tree path is a parameter's name; 0 for none. */
+/* The index of the component of a tree path that is the name of a parameter; 0
+ * when there is none. */
 static uint32_t fqn_at(const struct ofs_catalog *cat, const uint32_t *tree,
     uint32_t n)
 {
