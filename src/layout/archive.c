@@ -22,7 +22,7 @@ uint64_t ofs_torch_id(const uint8_t *pickle, uint64_t n)
 	return XXH64(pickle, n, 0);
 }
 
-/* Record i of the archive, all but where it lies. */
+/* Describe record i of the archive, except its place. */
 static void record(const struct ofs_torch_item *item, unsigned i, uint64_t id,
     struct ofs_zip_new *r, struct ofs_zip_small *small)
 {
@@ -65,16 +65,16 @@ uint64_t ofs_torch_item_size(const struct ofs_torch_item *item)
 
 struct maker {
 	const struct ofs_torch_item *item;
-	uint64_t at; /* of the archive in its file */
+	uint64_t at; /* offset of the archive in its file */
 	uint64_t id, header;
 	unsigned n;
-	struct ofs_zip_new data; /* the elements' record */
+	struct ofs_zip_new data; /* the record of the elements */
 	bool crc;
 	struct ofs_buf before, directory;
-	uint64_t split; /* of directory: where the elements' checksum is */
+	uint64_t split; /* in directory: the place of the elements' checksum */
 };
 
-/* A record whose bytes are known. */
+/* Append a record whose bytes are known. */
 static void put_known(struct maker *m, unsigned i)
 {
 	struct ofs_zip_new r = { .header = m->header };
@@ -92,7 +92,7 @@ static void put_known(struct maker *m, unsigned i)
 	m->n++;
 }
 
-/* b, in which at split stands the checksum of the elements. */
+/* Append b, with the checksum of the elements at offset split. */
 static int flush(struct maker *m, struct ofs_buf *b, uint64_t split,
     struct ofs_composition *c, struct optimfs_error *err)
 {
@@ -114,7 +114,7 @@ static int flush(struct maker *m, struct ofs_buf *b, uint64_t split,
 	return ret;
 }
 
-/* The elements' record, from what stands before it to them. */
+/* Append the record of the elements, with its header. */
 static int put_data(struct maker *m, const struct ofs_catalog *cat,
     uint32_t tensor, uint64_t first, struct ofs_composition *c,
     struct optimfs_error *err)

@@ -57,8 +57,8 @@ static struct ofs_torch_cached *build(const struct ofs_torch_cache *c,
 	return NULL;
 }
 
-/* Put x where there is room, or where nobody looks at what was not used for
- * longest; what has no place is its user's alone. */
+/* Put x into a free slot, or replace the least recently used archive without
+ * users. Without a slot x belongs to its user only. */
 static void keep(struct ofs_torch_cache *c, struct ofs_torch_cached *x)
 {
 	struct ofs_torch_cached **best = NULL;

@@ -7,13 +7,13 @@
 
 #include "layout/archive_many.h"
 
-/* Thousands of ranks have an archive each, of which a few are read at a time:
- * these are kept. Any thread may ask. */
+/* Thousands of ranks have an archive each, and few are read at a time: those
+ * are cached. Thread-safe. */
 
 #define OFS_TORCH_CACHED 16
 
-/* Build archive number file, but for _lay: its pickle is freed by the caller.
- * *a has what ofs_torch_cache_init was given. */
+/* Build archive number file in *a, without _lay. The caller frees its pickle.
+ * *a is initialised from the arguments of ofs_torch_cache_init. */
 typedef int ofs_torch_build_fn(void *ctx, uint32_t file,
     struct ofs_torch_new *a, struct ofs_buf *pickle, struct optimfs_error *err);
 
@@ -35,7 +35,7 @@ void ofs_torch_cache_init(struct ofs_torch_cache *c,
     const struct ofs_layout *to, ofs_torch_build_fn *build, void *ctx);
 void ofs_torch_cache_fini(struct ofs_torch_cache *c);
 
-/* As the members of struct ofs_files_ops, of archive number file. */
+/* As in struct ofs_files_ops, for archive number file. */
 int ofs_torch_cache_spans(struct ofs_torch_cache *c, uint32_t file,
     struct ofs_spans *out, struct optimfs_error *err);
 int ofs_torch_cache_make(struct ofs_torch_cache *c,

@@ -16,8 +16,8 @@
 #include "layout/archive.h"
 #include "plan/cast.h"
 
-/* The pickle stays in memory with the archive and is given in slices; all else
- * is made from where records begin. */
+/* The pickle stays in memory with the archive and is copied in slices. All else
+ * is generated from the offsets of the records. */
 
 #define BLOCK   512u
 #define NBEFORE (1 + OFS_ZIP_NBEFORE) /* records before the first storage */
@@ -72,7 +72,7 @@ enum part { PART_HEAD, PART_DATA, PART_AFTER, PART_CENTRAL, PART_END };
 #define REF_PART(ref) ((enum part)((ref) >> 56))
 #define REF_I(ref)    ((ref) & ((UINT64_C(1) << 56) - 1))
 
-/* Text that a record's struct borrows. */
+/* A record with the texts that it borrows. */
 struct named {
 	struct ofs_zip_new r;
 	struct ofs_zip_small small;
@@ -103,7 +103,7 @@ static void small_record(const struct ofs_torch_new *a, uint64_t header,
 	};
 }
 
-/* Record i of the directory's order. */
+/* Record i in the order of the directory. */
 static void record(const struct ofs_torch_new *a, uint64_t i, struct named *out)
 {
 	uint64_t at;
@@ -207,8 +207,8 @@ int ofs_torch_new_spans(const struct ofs_torch_new *a, struct ofs_spans *out,
 	    err);
 }
 
-/* Bytes of b, in whose place from at on a checksum comes that is known only
- * when the storage is read. */
+/* Append b with a checksum at offset at, which is computed when the storage is
+ * read. */
 static int give(const struct ofs_torch_new *a, struct ofs_buf *b, uint64_t at,
     const struct ofs_zip_new *r, struct ofs_composition *c,
     struct optimfs_error *err)

@@ -12,44 +12,49 @@
 #include "base/buf.h"
 #include "layout/render.h"
 
-/* What a storage is made of, end to end. */
+/* A part of a storage; parts are contiguous. */
 struct ofs_torch_part {
 	uint32_t tensor; /* OFS_NONE: padding */
-	uint32_t item;   /* of padding: bytes of an element */
-	/* count elements from first on; of padding: all are these bits */
+	uint32_t item;   /* padding: bytes of an element */
+	/* count elements from first on; for padding first is the bits of
+	 * each */
 	uint64_t first, count;
-	enum ofs_dtype cast; /* of a tensor; OFS_DTYPE_NONE: the archive's */
+	/* of a tensor; OFS_DTYPE_NONE: as in struct ofs_torch_new */
+	enum ofs_dtype cast;
 };
 
-/* One file: made by adding storages, each of any number of parts, and then
- * laid out around its pickle; const from then on. Zero-initialise. */
+/* An archive that is built by adding storages, each of any number of parts, and
+ * then laid out around its pickle; const after that. Zero-initialise. */
 struct ofs_torch_new {
-	char prefix[32];     /* "model_rank3/" */
-	bool crc;            /* checksums of storages are right, not 0 */
-	enum ofs_dtype cast; /* as in the compositions that are made of it */
+	char prefix[32]; /* "model_rank3/" */
+	/* compute checksums of storages, else they are 0 */
+	bool crc;
+	enum ofs_dtype cast; /* as in compositions of this archive */
 	struct ofs_torch_part *part;
 	size_t nparts, part_cap;
 	struct ofs_torch_storage_new {
-		size_t first; /* part; the next one's is the end */
+		/* index of its first part; it ends where the next begins */
+		size_t first;
 		uint64_t bytes, header;
-	} * storage; /* nstorages, and one for what is behind them */
+	} * storage; /* nstorages, and one for their end */
 	uint32_t nstorages, storage_cap;
-	struct ofs_buf head; /* up to the first storage's header */
+	/* the bytes before the header of the first storage */
+	struct ofs_buf head;
 	struct ofs_zip_new pickle;
 	uint64_t id, nrecords, directory, directory_len;
 };
 
-/* Begin a storage; its number is nstorages before the call. */
+/* Begin a storage; its number is the value of nstorages before the call. */
 int ofs_torch_new_storage(struct ofs_torch_new *a, struct optimfs_error *err);
-/* Add a part to the storage begun last. */
+/* Add a part to the last storage. */
 int ofs_torch_new_part(struct ofs_torch_new *a, const struct ofs_catalog *cat,
     const struct ofs_torch_part *part, struct optimfs_error *err);
-/* The pickle is all: find where every record begins. */
+/* Lay out all records; the pickle must be complete. */
 int ofs_torch_new_lay(struct ofs_torch_new *a, const struct ofs_buf *pickle,
     struct optimfs_error *err);
 void ofs_torch_new_fini(struct ofs_torch_new *a);
 
-/* As the members of struct ofs_files_ops. */
+/* As in struct ofs_files_ops. */
 int ofs_torch_new_spans(const struct ofs_torch_new *a, struct ofs_spans *out,
     struct optimfs_error *err);
 int ofs_torch_new_make(const struct ofs_torch_new *a,

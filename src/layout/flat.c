@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 
-/* *v becomes the next multiple of m. */
+/* Round *v up to a multiple of m; false on overflow. */
 static bool round_up(uint64_t *v, uint64_t m)
 {
 	uint64_t over = *v % m;

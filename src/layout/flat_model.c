@@ -145,7 +145,7 @@ int ofs_flat_read_states(struct ofs_flat_model *m, const uint32_t *of_id,
 	return 0;
 }
 
-/* The bytes of a state that is not cut: elements, or a pickle. */
+/* Append the bytes of a state that is not cut: its elements or its pickle. */
 static int put_value(const struct ofs_flat_model *m, uint32_t entry,
     struct ofs_buf *out, struct optimfs_error *err)
 {

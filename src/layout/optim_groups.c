@@ -50,7 +50,7 @@ struct builder {
 	struct optimfs_error *err;
 };
 
-/* The next ID is name's, which is copied. */
+/* Give the next ID to a name, which is copied. */
 static int add_name(struct builder *b, const void *p, size_t n)
 {
 	struct ofs_optim_groups *g = b->g;
@@ -70,7 +70,7 @@ static int add_name(struct builder *b, const void *p, size_t n)
 	return 0;
 }
 
-/* A parameter as params has it: by name, or by a number that ids= may name. */
+/* Add an item of params: a name, or a number for which ids= may have a name. */
 static int add_item(struct builder *b, const struct ofs_pickle *doc,
     uint32_t node)
 {
@@ -133,7 +133,7 @@ static int read_list(struct builder *b, uint32_t node)
 	return 0;
 }
 
-/* The options of one parameter as bytes: keys and pickled values. */
+/* Append the options of one parameter: keys and pickled values. */
 static int put_options(struct builder *b, uint32_t node, struct ofs_buf *out)
 {
 	struct ofs_state_pickler p;
@@ -144,7 +144,7 @@ static int put_options(struct builder *b, uint32_t node, struct ofs_buf *out)
 
 struct options {
 	struct ofs_buf text;
-	size_t *end; /* of each group's in text */
+	size_t *end; /* of each group: end of its options in text */
 	struct ofs_map map;
 };
 
@@ -158,7 +158,7 @@ static bool same_options(const void *ctx, uint32_t index, const void *key,
 	    memcmp(o->text.data + start, key, n) == 0;
 }
 
-/* Which group a parameter with these options is in; OFS_NONE: failed. */
+/* The group of a parameter with these options; OFS_NONE on failure. */
 static uint32_t group_of(struct builder *b, struct options *o, uint32_t node)
 {
 	struct ofs_optim_groups *g = b->g;
@@ -189,7 +189,7 @@ static uint32_t group_of(struct builder *b, struct options *o, uint32_t node)
 	return g->n++;
 }
 
-/* Names of one group after those of another. */
+/* Add the names sorted by group. */
 static int add_by_group(struct builder *b, uint32_t node, const uint32_t *group)
 {
 	struct ofs_optim_groups *g = b->g;

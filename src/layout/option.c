@@ -58,7 +58,7 @@ bool ofs_option_crc(const char *s, size_t n, struct ofs_layout *l)
 	return true;
 }
 
-/* What is above 19 takes too much memory on both sides. */
+/* Levels above 19 need too much memory, also in the reader. */
 bool ofs_option_zstd(const char *s, size_t n, struct ofs_layout *l)
 {
 	static const char name[] = "zstd=";

@@ -8,16 +8,16 @@
 
 #include "layout/render.h"
 
-/* Are the n bytes at s this word? */
+/* Is s[0..n) this word? */
 bool ofs_option_is(const char *s, size_t n, const char *word);
-/* Each takes what it is called after into *l: only= and dtype=, keys=fqn, crc,
- * zstd and zstd=LEVEL. false: it is something else, or has another value. */
+/* Each parses the option it is named after into *l: only= and dtype=; keys=fqn;
+ * crc; zstd and zstd=LEVEL. false for any other option or value. */
 bool ofs_option_narrow(const char *s, size_t n, struct ofs_layout *l);
 bool ofs_option_keys(const char *s, size_t n, struct ofs_layout *l);
 bool ofs_option_crc(const char *s, size_t n, struct ofs_layout *l);
 bool ofs_option_zstd(const char *s, size_t n, struct ofs_layout *l);
-/* A number from 1 on, up to max, in its one spelling, so that a view has one
- * name: how many digits; 0: it is none. */
+/* Parse a number from 1 to max without leading zeros, so that a view has one
+ * name. Returns the number of digits, 0 when it is not one. */
 size_t ofs_option_number(const char *s, uint32_t max, uint32_t *v);
 
 #endif

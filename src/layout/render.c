@@ -142,7 +142,7 @@ void ofs_render_release(const struct ofs_entry *e, const struct ofs_pickle *doc)
 		ofs_pickle_free((struct ofs_pickle *)doc);
 }
 
-/* With a NUL behind it. */
+/* Append the tree path with a NUL. */
 static void put_path(const struct ofs_catalog *cat, const struct ofs_entry *e,
     struct ofs_buf *out)
 {

@@ -50,7 +50,7 @@ static uint32_t new_node(struct ofs_state *s, uint32_t parent, uint32_t key,
 	return s->n++;
 }
 
-/* The child of parent called key, made when there is none. */
+/* Find or create the child of parent with a key. */
 static uint32_t child_of(struct ofs_state *s, struct ofs_map *map,
     uint32_t parent, uint32_t key, struct optimfs_error *err)
 {
@@ -123,7 +123,7 @@ static int by_number(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Children by number, when those are 0, 1, ... without a gap. */
+/* Sort the children by number, if these are 0, 1, ... without a gap. */
 static int sort_list(struct ofs_state *s, uint32_t node, uint32_t n,
     struct optimfs_error *err)
 {
@@ -147,9 +147,9 @@ static int sort_list(struct ofs_state *s, uint32_t node, uint32_t n,
 	return 0;
 }
 
-/* Which containers are lists, and which dicts have integers for keys: the tree
- * has names for both. Groups are a list always; state's keys are IDs where all
- * of them are numbers. */
+/* The tree has names only: decide which containers are lists, and which dicts
+ * have integer keys. param_groups is always a list; the keys of state are IDs
+ * if all are numbers. */
 static int classify(struct ofs_state *s, uint32_t node,
     struct optimfs_error *err)
 {
@@ -212,7 +212,7 @@ void ofs_state_pickler_init(struct ofs_state_pickler *p,
 	};
 }
 
-/* To be compared, not to be read. */
+/* For comparisons only. */
 static void put_number(struct ofs_state_pickler *p, uint32_t number)
 {
 	ofs_pkw_op(&p->w, OFS_PKW_UNIT);
@@ -261,7 +261,7 @@ int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e)
 	return ret == -1 ? ofs_render_blame(p->s->cat, e, p->err) : 0;
 }
 
-/* The groups of the optimizer that node is; NULL: failed. */
+/* The groups of optimizer node; NULL on failure. */
 static const struct ofs_optim_groups *groups_of(struct ofs_state_pickler *p,
     uint32_t node)
 {
@@ -277,7 +277,7 @@ static const struct ofs_optim_groups *groups_of(struct ofs_state_pickler *p,
 	return p->groups;
 }
 
-/* Is it the dict of an optimizer's state, by parameters that get numbers? */
+/* Is node the state of an optimizer, whose parameters become numbers? */
 static bool is_state(const struct ofs_state_pickler *p, uint32_t node)
 {
 	return p->optims && p->ids && node != 0 &&
@@ -336,8 +336,8 @@ static void close_container(struct ofs_state_pickler *p, uint32_t node)
 		ofs_pkw_op(&p->w, v->list ? OFS_PKW_APPENDS : OFS_PKW_SETITEMS);
 }
 
-/* Groups that are written another way than the tree has them: 1; 0: node is
- * none. */
+/* Pickle groups whose form differs from that in the tree. 1: done; 0: node is
+ * not such a group list; -1: failed. */
 static int put_own_groups(struct ofs_state_pickler *p, uint32_t node)
 {
 	const struct ofs_optim_groups *g;
@@ -350,7 +350,7 @@ static int put_own_groups(struct ofs_state_pickler *p, uint32_t node)
 	return g == NULL || ofs_state_put_groups(p, g, NULL) == -1 ? -1 : 1;
 }
 
-/* Begin a node: 1 when all of it is there, 0 when its children follow. */
+/* Begin a node. 1: it is complete; 0: its children follow; -1: failed. */
 static int enter(struct ofs_state_pickler *p, uint32_t at)
 {
 	const struct ofs_state_node *v = &p->s->node[at];
@@ -368,8 +368,8 @@ static int enter(struct ofs_state_pickler *p, uint32_t at)
 	return v->child == OFS_NONE ? 1 : 0;
 }
 
-/* Depth first, by the links alone: a path has as many components as its file
- * says. */
+/* Walks depth first along the links, without recursion: the depth of a path is
+ * decided by its file. */
 int ofs_state_put(struct ofs_state_pickler *p, uint32_t root)
 {
 	const struct ofs_state_node *v = p->s->node;
@@ -444,7 +444,7 @@ int ofs_state_put_groups(struct ofs_state_pickler *p,
 	bool optims = p->optims;
 	int ret = 0;
 
-	/* an option that is called like one is none */
+	/* an option named like an optimizer is not one */
 	p->optims = false;
 	ofs_pkw_lit(&p->w, "[");
 	for (uint32_t i = 0; i < g->n && ret == 0; i++)

@@ -8,64 +8,65 @@
 #include "layout/render.h"
 #include "pickle/write.h"
 
-/* A dict, a list or a leaf. Children are linked in the order of entries. */
+/* A dict, a list or a leaf. Children are linked in the order of their
+ * entries. */
 struct ofs_state_node {
-	uint32_t key;   /* a component: a string, OFS_PATH_INDEX or'ed */
-	uint32_t entry; /* OFS_NONE: a container */
+	uint32_t key;   /* component: a string, or'ed with OFS_PATH_INDEX */
+	uint32_t entry; /* OFS_NONE for a container */
 	uint32_t parent, child, last, next;
 	bool list;
-	bool numbers; /* its keys are integers */
+	bool numbers; /* the keys are integers */
 };
 
 struct ofs_state {
 	const struct ofs_catalog *cat;
 	struct ofs_state_node *node; /* 0 is the root */
 	uint32_t n, cap;
-	bool optim; /* the section is */
+	bool optim; /* this is the section optim */
 };
 
-/* What lies below section, without the section's name. */
+/* Build it from the entries below section, without the name of the section. */
 int ofs_state_build(struct ofs_state *s, const struct ofs_render *from,
     const struct ofs_layout *to, const char *section,
     struct optimfs_error *err);
 void ofs_state_fini(struct ofs_state *s);
 
-/* The child of node that is called word; OFS_NONE. A node's key. */
+/* The child of node with key word, or OFS_NONE; the key of a node. */
 uint32_t ofs_state_child(const struct ofs_state *s, uint32_t node,
     const char *word);
 struct ofs_str ofs_state_key(const struct ofs_state *s, uint32_t node);
 
-/* Pickle all of it, as to says. Each tensor becomes a storage of a, in the
- * order they come. */
+/* Pickle all of it in the layout to. Each tensor becomes a storage of a, in
+ * order. */
 int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
     const struct ofs_layout *to, struct ofs_buf *out, struct ofs_torch_new *a,
     struct optimfs_error *err);
 
-/* Its parts, for what is laid out another way. */
+/* The parts of this, for other layouts. */
 struct ofs_optim_groups;
 struct ofs_state_pickler {
 	const struct ofs_state *s;
 	const struct ofs_render *from;
 	struct ofs_pkw w;
 	struct ofs_torch_new
-	    *a; /* NULL: only to compare; tensors are numbers */
-	/* Groups of an optimizer are a list of dicts, however the source has
-	 * them; with ids parameters are numbers: keys=id. */
+	    *a; /* NULL: the pickle is only compared; tensors are numbers */
+	/* optims: groups of an optimizer are a list of dicts, in whatever form
+	 * the source has them. ids: parameters are numbers (keys=id). */
 	bool optims, ids;
-	struct ofs_optim_groups *groups; /* of optimizer node optim */
+	struct ofs_optim_groups *groups; /* the groups of node optim */
 	uint32_t optim;
 	struct optimfs_error *err;
 };
 void ofs_state_pickler_init(struct ofs_state_pickler *p,
     const struct ofs_state *s, const struct ofs_render *from,
     struct ofs_buf *out, struct ofs_torch_new *a, struct optimfs_error *err);
-/* A node and all below it. */
+/* Pickle a node and all below it. */
 int ofs_state_put(struct ofs_state_pickler *p, uint32_t node);
-/* A leaf. */
+/* Pickle a leaf. */
 int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e);
-/* A list of dicts: the options of a group, then params. Of the name with index
- * i that is id[i], left out when negative; without id it is i, or the name
- * itself where p has no ids. */
+/* Pickle a list of dicts: the options of each group, then params. The parameter
+ * with index i has the number id[i], and is left out when that is negative.
+ * Without id it is i, or its name when p has no ids. */
 int ofs_state_put_groups(struct ofs_state_pickler *p,
     const struct ofs_optim_groups *g, const int64_t *id);
 
