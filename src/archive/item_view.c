@@ -11,9 +11,9 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 
-/* A dimension of the stored tensor that has more than one element: how many
- * elements of the item, in C order, one step along it passes (pitch), how many
- * of the storage (stride), and where the box's last element is. */
+/* A dimension of the stored tensor with more than one element. A step along it
+ * advances pitch elements of the item, in C order, and stride elements of the
+ * storage. at is the index of the box's last element. */
 struct item_dim {
 	uint64_t n, pitch, at;
 	int64_t stride;
@@ -22,10 +22,10 @@ struct item_dim {
 struct item {
 	struct item_dim dim[OFS_MAX_DIMS];
 	unsigned int n;
-	bool plain; /* C order in the storage, too */
+	bool plain; /* in C order in the storage, too */
 };
 
-/* Its elements fit: ofs_torch_check saw that they do. */
+/* Cannot overflow: ofs_torch_check has checked the tensor. */
 static void open_item(const struct ofs_torch_tensor *tt, struct item *item)
 {
 	uint64_t pitch = 1;
@@ -43,8 +43,8 @@ static void open_item(const struct ofs_torch_tensor *tt, struct item *item)
 	}
 }
 
-/* The dimension that a step of the view walks along: the outermost one that
- * is not wider than the step. Innermost dimensions come first. */
+/* Find the dimension for a step of the view: the outermost one whose pitch is
+ * not larger than the step. Innermost dimensions come first. */
 static int walk(struct item *item, uint64_t step, uint64_t size,
     int64_t *stride)
 {

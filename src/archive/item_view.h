@@ -11,13 +11,13 @@
 #include "catalog/catalog.h"
 
 /* A shard of OFS_TORCH_ITEM with a view is a part of its item: the view counts
- * the item's elements in C order, whatever the strides of the stored tensor
- * are. Element (i0, i1, ...) of a box of ndim dims, so sized, at the strides
- * of view (which are >= 0), lies *first + sum(i * stride) elements behind
- * element 0 of the storage's tensor, less tt->offset. EUCLEAN: the item has
- * another number of elements than the view knows of (OFS615), or the box
- * sticks out of it (OFS528). EOPNOTSUPP (OFS536): the tensor's own strides
- * leave no single stride for a dimension of the box. */
+ * the elements of the item in C order, whatever the strides of the stored
+ * tensor. For a box of ndim dimensions, size and the strides of view (>= 0),
+ * element (i0, i1, ...) is *first + sum(i * stride) elements after element 0 of
+ * the storage, without tt->offset. EUCLEAN: the item has another number of
+ * elements than the view (OFS615), or the box is not inside it (OFS528).
+ * EOPNOTSUPP (OFS536): with the strides of the tensor, a dimension of the box
+ * has no single stride. */
 int ofs_item_view(const struct ofs_torch_tensor *tt,
     const struct ofs_view *view, const int64_t *view_stride,
     const uint64_t *size, unsigned int ndim, uint64_t *first, int64_t *stride,

@@ -14,12 +14,12 @@
 #include "base/memory.h"
 #include "base/str.h"
 
-/* docs/formats/safetensors.md; the checks are those of the reference reader
- * (safetensors/src/tensor.rs) and the ones it lacks: duplicate keys. */
+/* The checks are those of the reference reader (safetensors/src/tensor.rs), and
+ * duplicate keys; see docs/formats/safetensors.md. */
 
 #define LISTED_MAX (1u << 24)
 
-/* A tensor's members while they are read. */
+/* The members of a tensor while they are read. */
 struct members {
 	uint64_t shape[OFS_MAX_DIMS];
 	struct ofs_safetensors_tensor t;
@@ -110,7 +110,7 @@ static int bad_name(struct reader *r, const struct ofs_str *name, int code,
 	    (int)(name->len > 200 ? 200 : name->len), name->p);
 }
 
-/* An array of non-negative integers, at most max of them. */
+/* Read an array of at most max non-negative integers. */
 static int numbers(struct reader *r, uint64_t *v, size_t max, size_t *n,
     const char *what)
 {
@@ -212,8 +212,8 @@ static int read_members(struct reader *r, struct members *m)
 	return 0;
 }
 
-/* The file counts halves of a byte, where PyTorch counts bytes: its last
- * dimension is half as long. One that cannot be halved has no dtype. */
+/* The file counts half bytes, PyTorch counts bytes: halve the last dimension.
+ * Where it is odd the tensor gets no dtype. */
 static void halve(struct members *m)
 {
 	uint64_t *last = m->t.ndim == 0 ? NULL : &m->shape[m->t.ndim - 1];
@@ -238,7 +238,7 @@ static int check_size(struct reader *r, struct members *m)
 		    "OFS659 safetensors: size overflow");
 	halve(m);
 	if (m->t.dtype == OFS_DTYPE_NONE)
-		return 0; /* whoever reads it says so */
+		return 0; /* reading the tensor fails, with a reason */
 	if (m->t.dtype == OFS_FLOAT4_E2M1FN_X2)
 		n /= 2;
 	if (!ofs_mul_u64(n, ofs_dtype_size(m->t.dtype), &n) ||
@@ -291,8 +291,8 @@ static int read_metadata(struct reader *r)
 		if (keep(st, r->j.str, &pair[0], r->err) == -1)
 			return -1;
 		token = ofs_json_next(&r->j, r->err);
-		/* T12: what is not a string is legal nowhere and matters
-		 * nowhere: passed over */
+		/* T12: members that are not strings are invalid but harmless:
+		 * skip them */
 		if (token != OFS_JSON_STRING) {
 			if (ofs_json_skip(&r->j, token, r->err) == -1)
 				return -1;
@@ -362,8 +362,8 @@ static int by_offset(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Every byte belongs to exactly one tensor: sorted by offset, each begins
- * where the one before ends. data is how many bytes follow the header. */
+/* Every byte belongs to exactly one tensor: sorted by offset, each begins where
+ * the previous one ends. data is the number of bytes after the header. */
 static int check_layout(const struct ofs_safetensors *st, uint64_t data,
     bool whole, struct optimfs_error *err)
 {
@@ -388,7 +388,8 @@ static int check_layout(const struct ofs_safetensors *st, uint64_t data,
 			    order[i]->name.p, order[i]->off, at);
 			goto out;
 		}
-		at += order[i]->len; /* begin <= end <= INT64_MAX: no wrap */
+		/* begin <= end <= INT64_MAX: no overflow */
+		at += order[i]->len;
 	}
 	if (whole && at < data) {
 		optimfs_fail(err, EUCLEAN,

@@ -12,10 +12,10 @@
 #include "base/checked.h"
 #include "base/str.h"
 
-/* How many wrappers (parameter of subclass of ...) may lie around a tensor. */
+/* The most wrappers (parameter of subclass of ...) around a tensor. */
 #define MAX_WRAP 16
 
-/* A call of a rebuild function: REDUCE of it, or _rebuild_from_type_v2. */
+/* A call of a rebuild function, by REDUCE or by _rebuild_from_type_v2. */
 struct call {
 	struct ofs_str name;
 	const struct ofs_pickle *doc;
@@ -46,7 +46,7 @@ static bool is_typed(const struct call *c, struct ofs_str module)
 	    ofs_pk_kind(c->doc, arg(c, 2)) == OFS_PK_TUPLE;
 }
 
-/* The call of a named function that made node, if one did. */
+/* If a call of a named function made node, that call. */
 static bool get_call(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_str *module, struct call *c)
 {
@@ -65,7 +65,8 @@ static bool get_call(const struct ofs_pickle *doc, uint32_t node,
 	return true;
 }
 
-/* The same for a tensor's rebuild function, called directly or not. */
+/* As above, for the rebuild function of a tensor, which may be called by
+ * _rebuild_from_type_v2. */
 static bool get_rebuild(const struct ofs_pickle *doc, uint32_t node,
     struct call *c)
 {
@@ -94,7 +95,7 @@ void ofs_torch_class(const struct ofs_pickle *doc, uint32_t node,
 	ofs_pk_class(doc, node, module, name);
 }
 
-/* Step through what only wraps a tensor. */
+/* Unwrap calls that only wrap a tensor. */
 static bool unwrap(const struct ofs_pickle *doc, uint32_t *node, struct call *c)
 {
 	static const char *const wrap[] = { "_rebuild_parameter",
@@ -199,8 +200,8 @@ static int get_flags(const struct ofs_pickle *doc, uint32_t node,
 	return 0;
 }
 
-/* storage, offset, size and stride are the first arguments of every tensor
- * that has a storage. dtype NONE: the storage's. */
+/* storage, offset, size and stride are the first arguments for every tensor
+ * with a storage. With dtype NONE the type is that of the storage. */
 static int get_strided(const struct call *c, enum ofs_dtype dtype,
     struct ofs_torch_tensor *t, struct optimfs_error *err)
 {
@@ -254,8 +255,8 @@ static int get_v2(const struct call *c, struct ofs_torch_tensor *t,
 	return get_flags(c->doc, arg(c, 6), t, err) == -1 ? -1 : 1;
 }
 
-/* (..., stride, (scheme, scale, zero point, ...), ...): one scale for all is
- * shown as the integers that are stored. */
+/* (..., stride, (scheme, scale, zero point, ...), ...): with a single scale,
+ * the tensor is shown as the stored integers. */
 static int get_quantized(const struct call *c, struct ofs_torch_tensor *t,
     struct optimfs_error *err)
 {
@@ -292,7 +293,7 @@ static int get_meta(const struct call *c, struct ofs_torch_tensor *t,
 }
 
 /* (layout, (indices, values, size, ...)) or (layout, (crow, col, values,
- * size)): dtype of values and size can be told. */
+ * size)): size and the dtype of values are known. */
 static int get_sparse(const struct call *c, struct ofs_torch_tensor *t,
     struct optimfs_error *err)
 {
@@ -315,7 +316,7 @@ static int get_sparse(const struct call *c, struct ofs_torch_tensor *t,
 	return unsupported("sparse", err);
 }
 
-/* A storage by itself: all of it. */
+/* A storage without a tensor. */
 static int get_bare(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_tensor *t, struct optimfs_error *err)
 {
@@ -344,7 +345,7 @@ int ofs_torch_tensor(const struct ofs_pickle *doc, uint32_t node,
 		int (*get)(const struct call *c, struct ofs_torch_tensor *t,
 		    struct optimfs_error *err);
 	} rebuild[] = {
-		{ "_rebuild_tensor", get_v2 }, /* has no flags */
+		{ "_rebuild_tensor", get_v2 }, /* without flags */
 		{ "_rebuild_tensor_v2", get_v2 },
 		{ "_rebuild_tensor_v3", get_v3 },
 		{ "_rebuild_qtensor", get_quantized },

@@ -10,16 +10,16 @@
 #include "archive/torch.h"
 #include "base/memory.h"
 
-/* torch.load takes 1 to 10. */
+/* torch.load accepts 1 to 10. */
 #define MAX_VERSION 10
-/* The largest data.pkl that is read. */
+/* The largest data.pkl. */
 #define MAX_PICKLE ((uint64_t)1 << 30)
 
 /* An archive that is being opened. */
 struct opening {
 	struct ofs_zip *zip;
 	struct ofs_window window;
-	const struct ofs_pickle_limits *limits; /* or NULL */
+	const struct ofs_pickle_limits *limits; /* may be NULL */
 };
 
 static const struct ofs_zip_record *find(const struct opening *o,
@@ -28,7 +28,7 @@ static const struct ofs_zip_record *find(const struct opening *o,
 	return ofs_zip_find(o->zip, name, strlen(name));
 }
 
-/* The bytes of a small record as a string; EUCLEAN above 31 of them. */
+/* Read a small record as a string; EUCLEAN above 31 bytes. */
 static int read_text(struct opening *o, const struct ofs_zip_record *r,
     char text[32], struct optimfs_error *err)
 {
@@ -137,7 +137,7 @@ struct ofs_pickle *ofs_torch_open(uint64_t size,
 	ofs_window_init(&o.window, size, read, ctx);
 	if (ofs_zip_open(&z, size, ofs_window_read, &o.window, err) == -1)
 		return NULL;
-	/* the pickle first: what is read with it holds the byte order */
+	/* the pickle first: its read often includes the byte order */
 	doc = read_pickle(&o, err);
 	if (doc != NULL &&
 	    (check_version(&o, err) == -1 || check_byteorder(&o, err) == -1)) {
@@ -151,7 +151,7 @@ struct ofs_pickle *ofs_torch_open(uint64_t size,
 	return doc;
 }
 
-/* A pickle of protocol 2 or later may have a frame before its first opcode. */
+/* A pickle of protocol 4 or later may have a FRAME before its first opcode. */
 static bool is_legacy(const uint8_t *p, size_t n)
 {
 	static const uint8_t magic[] = { 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,

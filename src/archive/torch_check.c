@@ -8,7 +8,7 @@
 #include "archive/torch.h"
 #include "base/checked.h"
 
-/* The last element's index; false on overflow. */
+/* *last = the index of the last element; false on overflow. */
 static bool span(const struct ofs_torch_tensor *t, uint64_t *last)
 {
 	*last = t->offset;
@@ -23,8 +23,9 @@ static bool span(const struct ofs_torch_tensor *t, uint64_t *last)
 	return true;
 }
 
-/* Taken by growing stride, each must step over all that the smaller ones
- * reach: then no two indexes meet. Steps of 0 are what expand() makes. */
+/* In the order of strides, each stride must be larger than the reach of all
+ * smaller ones: then no two indexes share an element. expand() makes strides of
+ * 0. */
 static int check_strides(const struct ofs_torch_tensor *t,
     struct optimfs_error *err)
 {
@@ -46,7 +47,7 @@ static int check_strides(const struct ofs_torch_tensor *t,
 			    " of dimension %u",
 			    t->stride[best], best);
 		done |= (uint64_t)1 << best;
-		/* fits: the span was checked */
+		/* cannot overflow: span() has checked it */
 		reach += (t->shape[best] - 1) * (uint64_t)t->stride[best];
 	}
 	return 0;

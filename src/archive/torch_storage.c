@@ -10,7 +10,6 @@
 #include "base/checked.h"
 #include "base/str.h"
 
-/* A number of a tensor's geometry that must not be negative. */
 int ofs_torch_size(const struct ofs_pickle *doc, uint32_t node,
     const char *field, uint64_t *v, struct optimfs_error *err)
 {
@@ -53,7 +52,7 @@ static int get_class(const struct ofs_pickle *doc, uint32_t node,
 	    (int)(name.len > 100 ? 100 : name.len), name.p);
 }
 
-/* (view key, offset, size), before torch 0.4 or so: offset counts. */
+/* (view key, offset, size), before about torch 0.4; only offset is used. */
 static int get_view(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_source *s, struct optimfs_error *err)
 {

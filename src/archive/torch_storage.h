@@ -13,21 +13,21 @@
 #include "catalog/catalog.h"
 #include "pickle/pickle.h"
 
-/* A number of a tensor's geometry, called field, that must not be negative:
- * OFS416 to OFS418. */
+/* *v = a number of a tensor's geometry, called field in messages; it must not
+ * be negative: OFS416 to OFS418. */
 int ofs_torch_size(const struct ofs_pickle *doc, uint32_t node,
     const char *field, uint64_t *v, struct optimfs_error *err);
 
-/* What a persistent id says of a storage. */
+/* A storage, as its persistent id describes it. */
 struct ofs_torch_source {
-	enum ofs_dtype dtype; /* NONE for an untyped one */
+	enum ofs_dtype dtype; /* OFS_DTYPE_NONE: untyped */
 	struct ofs_str key;
 	uint64_t bytes;
 	uint64_t offset; /* of a view, in elements */
 	bool meta;
 };
 
-/* What the persistent id node says; EUCLEAN (OFS433) unless it is one of a
+/* Parse the persistent id node; EUCLEAN (OFS433) if it is not one of a
  * storage. */
 int ofs_torch_storage_of(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_source *s, struct optimfs_error *err);

@@ -19,8 +19,8 @@
 #define MAX_DIRECTORY (256u << 20)
 #define MAX_COMMENT   65535u
 
-/* What the end records say: n entries in size bytes at off; the records
- * themselves start at at. */
+/* From the end records: n entries in size bytes at off. at is the offset of the
+ * end records themselves. */
 struct end {
 	uint64_t n, off, size, at;
 };
@@ -36,8 +36,8 @@ static bool is_end(const uint8_t *p)
 	return ofs_le32(p) == OFS_ZIP_END;
 }
 
-/* There is no end record in the last 22 bytes. Say whether there is one
- * further up, with something behind it. */
+/* The last 22 bytes are not an end record. Report whether there is one further
+ * up, with bytes behind it. */
 static int no_end(uint64_t size, ofs_zip_read_fn *read, void *ctx,
     struct optimfs_error *err)
 {
@@ -65,8 +65,8 @@ static int no_end(uint64_t size, ofs_zip_read_fn *read, void *ctx,
 	return ret;
 }
 
-/* Would a reader that searches from the front take another record for the
- * end? Only one whose comment reaches exactly to the end. */
+/* A reader that searches from the front could take another record for the end,
+ * if the comment of that record reaches exactly to the end: refuse it. */
 static int check_only_end(const struct tail *t, struct optimfs_error *err)
 {
 	for (uint64_t i = 0; i + OFS_ZIP_END_LEN < t->len; i++) {
@@ -82,7 +82,7 @@ static int check_only_end(const struct tail *t, struct optimfs_error *err)
 	return 0;
 }
 
-/* A field of the end record may be all ones or must agree with zip64's. */
+/* A field of the end record must be all ones or agree with that of zip64. */
 static int check_agrees(const char *what, uint64_t narrow, uint64_t ones,
     uint64_t wide, struct optimfs_error *err)
 {
@@ -93,8 +93,8 @@ static int check_agrees(const char *what, uint64_t narrow, uint64_t ones,
 	    narrow, wide);
 }
 
-/* The locator does not point to the record before it. Was the archive as a
- * whole moved, by bytes put before it? */
+/* The locator does not point to the end record before it. Was the whole archive
+ * moved, by bytes in front of it? */
 static int check_moved(const struct end *e, uint64_t points,
     struct optimfs_error *err)
 {
@@ -174,7 +174,7 @@ static int parse_end(const struct tail *t, struct end *e,
 	return check_agrees("offset", off, UINT32_MAX, e->off, err);
 }
 
-/* Does the directory lie right before the end records? */
+/* Is the directory right before the end records? */
 static int check_place(const struct end *e, struct optimfs_error *err)
 {
 	uint64_t end;
@@ -218,7 +218,7 @@ static int find_end(uint64_t size, ofs_zip_read_fn *read, void *ctx,
 	return check_place(e, err);
 }
 
-/* Two names that differ in case only are one to torch's reader. */
+/* To torch's reader, names that differ only in case are equal. */
 static int compare_names(const struct ofs_str *a, const struct ofs_str *b)
 {
 	uint32_t n = a->len < b->len ? a->len : b->len;
@@ -266,8 +266,8 @@ static int check_names(struct ofs_zip *zip, struct optimfs_error *err)
 	return 0;
 }
 
-/* Where the next thing starts bounds each record; its local header may turn
- * out to be longer than what is known here (ofs_zip_data). */
+/* Each record must end before the next part starts. Its local header may be
+ * longer than the minimum that is known here (ofs_zip_data). */
 static int check_overlap(struct ofs_zip *zip, const uint32_t *order,
     struct optimfs_error *err)
 {
@@ -322,7 +322,7 @@ static int check_records(struct ofs_zip *zip, struct optimfs_error *err)
 	return ret;
 }
 
-/* torch's reader takes the first local header to be at 0. */
+/* torch's reader expects the first local header at 0. */
 static int check_start(const struct ofs_zip *zip, ofs_zip_read_fn *read,
     void *ctx, struct optimfs_error *err)
 {

@@ -12,75 +12,76 @@
 #include "base/arena.h"
 #include "catalog/catalog.h"
 
-/* Where an archive's bytes come from: len bytes at off of the archive, which
- * may itself be a slice of a file or decoded. Returns -1 with err. */
+/* Read len bytes at off of the archive, which may be a slice of a file or
+ * decoded bytes. Returns -1 with err. */
 typedef int ofs_zip_read_fn(void *ctx, uint64_t off, uint64_t len, void *buf,
     struct optimfs_error *err);
 
 struct ofs_zip_record {
-	struct ofs_str name; /* without the archive's prefix */
-	uint64_t header;     /* of its local header, from the archive's start */
-	uint64_t size;       /* of its bytes */
-	uint64_t end;        /* the next record or the directory starts here */
-	uint32_t crc;        /* 0: the writer was told to leave it out */
-	uint32_t central;    /* of its entry, from the directory's start */
+	struct ofs_str name; /* without the prefix */
+	uint64_t header;     /* offset of its local header in the archive */
+	uint64_t size;       /* number of its bytes */
+	uint64_t end;        /* start of the next record or of the directory */
+	uint32_t crc;        /* 0: written without checksums */
+	uint32_t central;    /* offset of its entry in the directory */
 	uint16_t flags;
 };
 
 struct ofs_zip {
 	struct ofs_arena arena;
-	struct ofs_str prefix;         /* "archive/": part of every name */
+	struct ofs_str prefix;         /* "archive/", the start of every name */
 	struct ofs_zip_record *record; /* in the order of the directory */
-	uint32_t *by_name;             /* indexes, sorted */
+	uint32_t *by_name;             /* indexes, sorted by name */
 	size_t n;
 	uint64_t size;      /* of the archive */
-	uint64_t directory; /* where its central directory starts */
-	/* Directory entries (left out) and symbolic links (taken as files):
-	 * how many, and the first one's name. For a warning, OFS522. */
+	uint64_t directory; /* start of the central directory */
+	/* The number of directory entries (left out) and symbolic links
+	 * (treated as files), and the name of the first; for the warning
+	 * OFS522. */
 	size_t nodd;
 	struct ofs_str odd;
-	bool big_endian; /* its tensors are; ofs_torch_open sets it */
+	bool big_endian; /* its tensors are; set by ofs_torch_open */
 };
 
-/* Read the central directory of an archive of size bytes, in one read when it
- * lies in the last OFS_ZIP_TAIL bytes, in two otherwise. Anything that two
- * readers could understand differently is refused (docs/formats/zip.md, OFS501
- * to OFS531). On failure nothing is left to free. */
+/* Read the central directory of an archive of size bytes: in one read when it
+ * is in the last OFS_ZIP_TAIL bytes, else in two. Whatever two readers could
+ * understand differently is refused (docs/formats/zip.md, OFS501 to OFS531). On
+ * failure *zip needs no _fini. */
 #define OFS_ZIP_TAIL 4096
 int ofs_zip_open(struct ofs_zip *zip, uint64_t size, ofs_zip_read_fn *read,
     void *ctx, struct optimfs_error *err);
-/* The same for an archive whose names have no directory in common. */
+/* As above, for an archive whose names have no common prefix. */
 int ofs_zip_open_flat(struct ofs_zip *zip, uint64_t size, ofs_zip_read_fn *read,
     void *ctx, struct optimfs_error *err);
 void ofs_zip_fini(struct ofs_zip *zip);
-/* The record called name after the prefix; NULL. */
+/* The record with this name after the prefix, or NULL. */
 const struct ofs_zip_record *ofs_zip_find(const struct ofs_zip *zip,
     const char *name, size_t n);
-/* Check the local header of a record against the directory and give the
- * offset of its first byte. */
+/* Check the local header of a record against the directory; *off = offset of
+ * its first byte. */
 int ofs_zip_data(const struct ofs_zip *zip, const struct ofs_zip_record *r,
     ofs_zip_read_fn *read, void *ctx, uint64_t *off, struct optimfs_error *err);
-/* The same for a record that was found in the directory before: at->off is its
+/* As above, for a record that was found earlier: at->off is the offset of its
  * local header, at->len its size, at->tag its ofs_zip_tag. Offsets are those of
- * read, where the archive ends at end. */
+ * read; end is the end of the archive. */
 int ofs_zip_data_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
     void *ctx, uint64_t end, uint64_t *off, struct optimfs_error *err);
-/* Sixteen bits of the whole name of a record, prefix included; never 0. */
+/* A 16-bit hash of the name of a record with its prefix; never 0. */
 uint16_t ofs_zip_tag(const struct ofs_zip *zip, const struct ofs_zip_record *r);
-/* Read all of a record and compare it with its checksum (EBADMSG, OFS530), and
- * its data descriptor, where it has one, with the directory (EBADMSG, OFS515).
- * 1: the archive was written without checksums. */
+/* Read all of a record and check its checksum (EBADMSG, OFS530); a data
+ * descriptor must agree with the directory (EBADMSG, OFS515). 1: there is no
+ * checksum. */
 int ofs_zip_verify(const struct ofs_zip *zip, const struct ofs_zip_record *r,
     ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err);
 
-/* The same of a record of which only its place is known, as ofs_zip_data_at
- * has it: its checksum is that of its local header or of its descriptor. */
+/* As above, for a record that was found earlier, as in ofs_zip_data_at: the
+ * checksum is in its local header or its descriptor. */
 int ofs_zip_verify_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
     void *ctx, uint64_t end, struct optimfs_error *err);
 
-/* A reader that remembers the last pieces it read, for the small neighbouring
- * reads that an archive needs: pass ofs_window_read and the window wherever a
- * read function and its ctx are wanted. Not for several threads. */
+/* A reader that caches the last pieces it read, for the small adjacent reads of
+ * an archive: pass ofs_window_read and the window as a read function and its
+ * ctx. Not thread-safe. */
 struct ofs_window {
 	ofs_zip_read_fn *read;
 	void *ctx;

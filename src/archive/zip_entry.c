@@ -11,7 +11,7 @@
 #include "base/cursor.h"
 #include "base/memory.h"
 
-/* An entry as it stands in the directory. */
+/* An entry of the directory. */
 struct entry {
 	struct ofs_str name;
 	const uint8_t *extra;
@@ -46,7 +46,8 @@ int ofs_zip_extra64(const uint8_t *p, uint64_t len, const uint8_t **block,
 	return 0;
 }
 
-/* Replace what is all ones by its zip64 value, in the order of the format. */
+/* Replace fields that are all ones by those of zip64, in the order of the
+ * format. */
 static int widen(struct entry *e, struct optimfs_error *err)
 {
 	const uint8_t *block;
@@ -103,7 +104,7 @@ static int parse(struct ofs_cursor *c, struct entry *e,
 	return widen(e, err);
 }
 
-/* Could one reader take the name for a path that another does not? */
+/* Could readers resolve the name to different paths? Then it is refused. */
 static bool name_is_plain(const struct ofs_str *s)
 {
 	uint32_t start = 0;
@@ -159,7 +160,8 @@ static int check(const struct ofs_zip *zip, const struct entry *e,
 	return 0;
 }
 
-/* Every name starts with the first one's directory, as torch.save writes. */
+/* Every name must start with the directory of the first one, as torch.save
+ * writes them. */
 static int check_prefix(struct ofs_zip *zip, const struct entry *e,
     struct optimfs_error *err)
 {

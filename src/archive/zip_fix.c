@@ -39,7 +39,7 @@ static bool is_storage(const struct ofs_zip_record *r)
 	    memcmp(r->name.p, "data/", 5) == 0;
 }
 
-/* Does no storage have a checksum, as torch.save can be told? */
+/* Has no storage a checksum? That is an option of torch.save. */
 static bool without(const struct ofs_zip *zip)
 {
 	bool any = false;
@@ -85,7 +85,8 @@ static int put_crc(const struct archive *a, uint64_t at, uint32_t crc,
 	return ofs_write_all(a->fd, le, sizeof(le), a->off + at, err);
 }
 
-/* In the local header, where it has one, and behind the bytes. */
+/* Write the checksum to the local header, if that has one, and to the
+ * descriptor. */
 static int put_local(const struct archive *a, const struct ofs_zip_record *r,
     uint64_t data, uint32_t crc, struct optimfs_error *err)
 {
@@ -114,7 +115,7 @@ static int fix_record(struct archive *a, const struct ofs_zip_record *r,
 	uint64_t data;
 	uint32_t crc = 0;
 
-	/* its bytes lie somewhere between its header and what follows */
+	/* its bytes are somewhere between its header and its end */
 	if (!ofs_ranges_meet(touched, a->off + r->header, a->off + r->end))
 		return 0;
 	if (ofs_zip_data(&a->zip, r, read_archive, a, &data, err) == -1)

@@ -10,11 +10,11 @@
 
 #include "base/ranges.h"
 
-/* The archive that is bytes [off, off + len) of fd, which is open for reading
- * and writing, has other bytes at touched (offsets of the file): give each
- * record that holds some of them its checksum, wherever it stands: directory,
- * descriptor, local header. An archive whose storages have none keeps it so,
- * unless all is set. */
+/* After bytes of fd at touched (offsets in the file) were changed: write new
+ * checksums of the records that contain them, in the archive at bytes [off, off
+ * + len): in directory, descriptor and local header. fd is open for reading and
+ * writing. An archive without checksums of storages stays so, unless all is
+ * set. */
 int ofs_zip_fix(int fd, uint64_t off, uint64_t len,
     const struct ofs_ranges *touched, bool all, struct optimfs_error *err);
 

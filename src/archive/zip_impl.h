@@ -12,7 +12,7 @@
 #define OFS_ZIP_END64      0x06064b50u
 #define OFS_ZIP_LOCATOR    0x07064b50u
 
-/* Fixed parts. */
+/* Lengths of the fixed parts. */
 #define OFS_ZIP_LOCAL_LEN   30u
 #define OFS_ZIP_CENTRAL_LEN 46u
 #define OFS_ZIP_END_LEN     22u
@@ -22,22 +22,22 @@
 #define OFS_ZIP_HAS_DESCRIPTOR 0x0008u
 /* Encrypted, patched, strongly encrypted, masked headers. */
 #define OFS_ZIP_CRYPT 0x2061u
-/* Compression level, descriptor, UTF-8: what does not change the bytes. */
+/* Compression level, descriptor, UTF-8: flags that do not affect the bytes. */
 #define OFS_ZIP_FLAGS 0x080eu
 
 #define OFS_ZIP_MAX_NAME 4096u
 
-/* For "%.*s": a name from an archive, cut to what a message can hold. */
+/* For "%.*s": a name in an archive, truncated for messages. */
 #define OFS_ZIP_SHOW(s) (int)((s).len > 120 ? 120 : (s).len), (s).p
 
-/* Parse a central directory of n records into zip's records and prefix;
- * zip->directory is where it starts. */
+/* Parse a central directory of n records into the records and prefix of zip;
+ * zip->directory is its start. */
 int ofs_zip_walk(struct ofs_zip *zip, const uint8_t *p, uint64_t len,
     uint64_t n, struct optimfs_error *err);
 
-/* The zip64 block among len bytes of extra fields: *block and *n get its
- * content, NULL when there is none; OFS509 when blocks do not fit or there
- * are two. */
+/* Find the zip64 block in len bytes of extra fields: *block and *n get its
+ * content, NULL when there is none. OFS509 when blocks do not fit or there are
+ * two. */
 int ofs_zip_extra64(const uint8_t *p, uint64_t len, const uint8_t **block,
     uint16_t *n, struct optimfs_error *err);
 

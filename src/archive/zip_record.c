@@ -14,7 +14,7 @@
 
 #define CHUNK (1u << 20)
 
-/* A local header; where its name lies in what was read with it. */
+/* A local header. */
 struct local {
 	uint32_t crc, csize, size;
 	uint16_t flags, method, name_len, extra_len;
@@ -40,14 +40,15 @@ static int parse(const uint8_t *p, struct local *l, uint64_t header,
 	return 0;
 }
 
-/* torch.save leaves sizes 0 here, other writers repeat the directory's, or leave
- * that to the zip64 field, also where it would have room. */
+/* torch.save writes a size of 0 here. Other writers repeat the size, or leave
+ * it to the zip64 field even where it would fit. */
 static bool size_agrees(uint32_t local, uint64_t size)
 {
 	return local == 0 || local == size || local == UINT32_MAX;
 }
 
-/* Sizes in the zip64 field of a local header: torch writes the size and 0. */
+/* Check the sizes in the zip64 field of a local header; torch writes the size
+ * and 0. */
 static int check_extra(const struct local *l, uint64_t at, uint64_t size,
     ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
 {
@@ -76,7 +77,7 @@ static int check_extra(const struct local *l, uint64_t at, uint64_t size,
 	return ret;
 }
 
-/* What can be checked of a local header without the directory's entry. */
+/* Check what does not need the entry in the directory. */
 static int check(const struct local *l, uint64_t header, uint64_t size,
     ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
 {
@@ -229,7 +230,8 @@ static int read_crc(uint64_t off, uint64_t len, ofs_zip_read_fn *read,
 	return ret;
 }
 
-/* With or without a signature, with 32 or 64 bit sizes. */
+/* Does a descriptor, with or without signature, with 32 or 64 bit sizes, agree
+ * with the directory? */
 static bool descriptor_agrees(const uint8_t *p, uint64_t n,
     const struct ofs_zip_record *r)
 {
@@ -283,7 +285,7 @@ int ofs_zip_verify(const struct ofs_zip *zip, const struct ofs_zip_record *r,
 	    OFS_ZIP_SHOW(r->name), crc, r->crc);
 }
 
-/* The checksum that a record's own headers have; 0 for none. */
+/* *crc = the checksum in the headers of a record; 0: it has none. */
 static int stored_crc(const struct ofs_extent *at, uint64_t data, uint64_t end,
     ofs_zip_read_fn *read, void *ctx, uint32_t *crc, struct optimfs_error *err)
 {

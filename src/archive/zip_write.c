@@ -32,7 +32,7 @@ static void put_name(struct ofs_buf *b, const struct ofs_zip_new *r)
 	ofs_buf_puts(b, r->name);
 }
 
-/* The zip64 block: what has no room in 32 bits. */
+/* The length of the zip64 block, for fields that do not fit in 32 bits. */
 static unsigned big_len(const struct ofs_zip_new *r)
 {
 	unsigned n = r->size >= BIG ? 16 : 0;

@@ -8,50 +8,52 @@
 
 #include "base/buf.h"
 
-/* PyTorch's layout (caffe2/serialize/inline_container.cc, 2.11; the bytes are
- * in docs/formats/zip.md): STORED records that begin at multiples of 64 bytes
- * of the archive, sizes and checksum behind each record and in the directory,
- * zip64 end records always. Every length is known without the records' bytes,
- * and every part is a function of its record alone, so that an archive can be
- * made from any point on. */
+/* PyTorch's layout (caffe2/serialize/inline_container.cc, 2.11;
+ * docs/formats/zip.md has the bytes): STORED records whose data begin at
+ * multiples of 64 bytes of the archive, sizes and checksum behind each record
+ * and in the directory, always zip64 end records. All lengths are known without
+ * the data, and every part depends on its record only, so that an archive can
+ * be generated from any offset on. */
 
 #define OFS_ZIP_ALIGN 64u
 
-/* Where a checksum stands in a descriptor and in a directory entry. */
+/* Offset of the checksum in a descriptor and in a directory entry. */
 #define OFS_ZIP_DESCRIPTOR_CRC 4u
 #define OFS_ZIP_CENTRAL_CRC    16u
 
 struct ofs_zip_new {
 	const char *prefix, *name; /* "archive/", "data.pkl" */
-	uint64_t header;           /* where its local header begins */
+	uint64_t header;           /* offset of its local header */
 	uint64_t size;
-	uint32_t crc; /* 0: left out, as PyTorch can be told to */
+	uint32_t crc; /* 0: none, an option of PyTorch */
 };
 
-/* Lengths: of what stands before the bytes, behind them, in the directory. */
+/* Lengths of the parts before the data, behind the data, and in the
+ * directory. */
 uint64_t ofs_zip_local_len(const struct ofs_zip_new *r);
 uint64_t ofs_zip_descriptor_len(const struct ofs_zip_new *r);
 uint64_t ofs_zip_central_len(const struct ofs_zip_new *r);
-/* Where the next record begins. */
+/* The offset of the next record. */
 uint64_t ofs_zip_next(const struct ofs_zip_new *r);
-/* The same parts, appended to b. */
+/* Append these parts to b. */
 void ofs_zip_put_local(struct ofs_buf *b, const struct ofs_zip_new *r);
 void ofs_zip_put_descriptor(struct ofs_buf *b, const struct ofs_zip_new *r);
 void ofs_zip_put_central(struct ofs_buf *b, const struct ofs_zip_new *r);
-/* What ends an archive of n records whose directory is at start. */
+/* Append the end of an archive of n records; the directory, of size bytes, is
+ * at start. */
 #define OFS_ZIP_TRAILER_LEN 98u
 void ofs_zip_put_end(struct ofs_buf *b, uint64_t n, uint64_t start,
     uint64_t size);
 
-/* The small records of a torch.save archive, before and behind its storages.
- * The data of .data/serialization_id is made from id, a number that tells one
- * content from another. */
+/* The small records of a torch.save archive, before and after its storages. The
+ * content of .data/serialization_id is made from id, a number that identifies
+ * the content. */
 struct ofs_zip_small {
 	const char *name;
 	char bytes[44];
 	uint32_t len;
 };
-#define OFS_ZIP_NBEFORE 3 /* of small records, behind data.pkl */
+#define OFS_ZIP_NBEFORE 3 /* small records after data.pkl */
 #define OFS_ZIP_NAFTER  2
 void ofs_zip_before(unsigned i, struct ofs_zip_small *r);
 void ofs_zip_after(unsigned i, uint64_t id, struct ofs_zip_small *r);
