@@ -27,7 +27,8 @@ void ofs_badspots_add(struct ofs_badspots *b, uint32_t object, uint64_t off)
 	b->spot[n % OFS_BADSPOTS].object = object;
 	b->spot[n % OFS_BADSPOTS].page = off - off % OFS_BADSPOT_PAGE;
 	b->spot[n % OFS_BADSPOTS].until = ofs_clock_ns() + OFS_BADSPOT_NS;
-	/* Wraps to itself: only "none yet" must stay distinguishable. */
+	/* Wraps to 64, because smaller numbers mean that there are fewer
+	 * spots. */
 	n = n == 2 * OFS_BADSPOTS - 1 ? OFS_BADSPOTS : n + 1;
 	atomic_store_explicit(&b->n, n, memory_order_release);
 	pthread_mutex_unlock(&b->lock);

@@ -12,15 +12,15 @@
 #define OFS_BADSPOT_PAGE 4096
 #define OFS_BADSPOT_NS   (5 * INT64_C(1000000000))
 
-/* A failing disk takes seconds over each sector before it gives up. What
- * failed is therefore not tried again for five seconds, so that a scan of a
- * damaged file ends. Any thread may call. */
+/* A failing disk may take seconds for each bad sector. A page that failed is
+ * therefore not read again for five seconds, so that a scan of a damaged file
+ * ends. Thread-safe. */
 struct ofs_badspots {
 	pthread_mutex_t lock;
-	_Atomic unsigned n; /* that were ever added; the last 64 are kept */
+	_Atomic unsigned n; /* number ever added; the last 64 are kept */
 	struct {
 		uint32_t object;
-		uint64_t page; /* offset of the page that failed */
+		uint64_t page; /* offset of the bad page */
 		int64_t until; /* CLOCK_MONOTONIC */
 	} spot[OFS_BADSPOTS];
 };
@@ -28,7 +28,8 @@ struct ofs_badspots {
 void ofs_badspots_init(struct ofs_badspots *b);
 void ofs_badspots_fini(struct ofs_badspots *b);
 void ofs_badspots_add(struct ofs_badspots *b, uint32_t object, uint64_t off);
-/* Does [off, off + len) of object touch a bad page? *at gets its place. */
+/* Does [off, off + len) of object touch a bad page? *at gets the offset of that
+ * page. */
 bool ofs_badspots_hit(struct ofs_badspots *b, uint32_t object, uint64_t off,
     uint64_t len, uint64_t *at);
 

@@ -14,10 +14,10 @@
 #include "base/memory.h"
 #include "store/extent_cache.h"
 
-/* One decoded extent may take this share of the memory budget, so that a
- * large one does not drive out everything else. */
+/* One decoded extent may use 1/ONE_SHARE of the memory budget, so that a large
+ * one does not evict all others. */
 #define ONE_SHARE 2
-/* Temporary files that are open at once, unless more are in use. */
+/* Idle temporary files are closed beyond this number. */
 #define MAX_FILES   64
 #define MIN_BUCKETS 64
 
@@ -34,11 +34,11 @@ struct ofs_decoded {
 	LIST_ENTRY(ofs_decoded) bucket; /* linked while hashed */
 	uint32_t object, refs;
 	uint64_t off, len;
-	uint64_t max;     /* of who started decoding */
-	uint64_t charged; /* bytes of the budget */
+	uint64_t max;     /* limit of the thread that decodes it */
+	uint64_t charged; /* bytes of the budget in use */
 	bool hashed, decoding, spilled;
 	struct ofs_store store;
-	struct optimfs_error *failure; /* NULL: it decoded */
+	struct optimfs_error *failure; /* NULL: decoded successfully */
 };
 
 TAILQ_HEAD(lru, ofs_decoded);
@@ -48,13 +48,14 @@ struct ofs_codec_cache {
 	uint64_t budget;
 	struct ofs_counters *counters;
 	pthread_mutex_t large; /* struct ofs_codec_io */
-	pthread_mutex_t lock;  /* all below; an entry's store is its decoder's
-				* while decoding, then const */
+	/* guards all below; while decoding, the store belongs to the thread
+	 * that decodes, then it is const */
+	pthread_mutex_t lock;
 	pthread_cond_t done;
 	struct bucket *bucket;
 	size_t nbuckets, n;
 	struct lru memory, files; /* idle entries, oldest first */
-	size_t nfiles;            /* entries with spilled set */
+	size_t nfiles;            /* number of entries with spilled set */
 	uint64_t used;
 };
 
@@ -88,7 +89,7 @@ static void set_used(struct ofs_codec_cache *cache, uint64_t used)
 	    memory_order_relaxed);
 }
 
-/* Free an entry that nobody holds and that is in no list. Lock held. */
+/* Free an entry that is in no list and has no users. The lock is held. */
 static void destroy(struct ofs_codec_cache *cache, struct ofs_decoded *d)
 {
 	if (d->hashed) {
@@ -136,7 +137,7 @@ static struct bucket *bucket_of(struct ofs_codec_cache *cache, uint32_t object,
 	return &cache->bucket[(h >> 32) & (cache->nbuckets - 1)];
 }
 
-/* More buckets; without memory for them the chains stay as they are. */
+/* Double the buckets. Without memory the chains stay as they are. */
 static void grow(struct ofs_codec_cache *cache)
 {
 	size_t n = cache->nbuckets;
@@ -179,7 +180,7 @@ bool ofs_codec_has(struct ofs_codec_cache *cache, uint32_t object, uint64_t off,
 	return has;
 }
 
-/* Take n bytes of the budget for d. Lock not held. */
+/* Reserve n bytes of the budget for d. The lock is not held. */
 static bool charge(struct ofs_codec_cache *cache, struct ofs_decoded *d,
     uint64_t n)
 {
@@ -208,7 +209,7 @@ static void uncharge(struct ofs_codec_cache *cache, struct ofs_decoded *d,
 	pthread_mutex_unlock(&cache->lock);
 }
 
-/* Give up an idle temporary file, when that may help against what failed. */
+/* Free an idle temporary file if that may help against err. */
 static bool make_room(struct ofs_codec_cache *cache,
     const struct optimfs_error *err)
 {
@@ -240,13 +241,14 @@ static int spill(struct ofs_codec_cache *cache, struct ofs_decoded *d,
 	return 0;
 }
 
-/* What a decoder calls. */
+/* The state of a decoder's callbacks. */
 struct decode {
 	struct ofs_codec_io io;
 	struct ofs_codec_cache *cache;
 	struct ofs_decoded *d;
 	const struct ofs_codec_input *in;
-	uint8_t *block; /* OFS_BLOCK bytes, fill of them used; NULL: none yet */
+	/* OFS_BLOCK bytes, of which fill are used; NULL: none yet */
+	uint8_t *block;
 	size_t fill;
 };
 
@@ -277,8 +279,8 @@ static int put_block(struct decode *dec, struct optimfs_error *err)
 	return 0;
 }
 
-/* Behind the first block there is most likely more: what is one page for the
- * processor is touched for the first time once. */
+/* After the first block more are likely: a huge page makes one page fault for
+ * the whole block. */
 static uint8_t *new_block(const struct ofs_store *s)
 {
 	uint8_t *block;
@@ -354,14 +356,14 @@ static int decode(struct ofs_codec_cache *cache, struct ofs_decoded *d,
 	return ret;
 }
 
-/* Does a failure say something of the extent that stays true? */
+/* Is the failure a property of the extent? */
 static bool lasts(const struct optimfs_error *err)
 {
 	return err->code == EBADMSG || err->code == EUCLEAN ||
 	    err->code == EOPNOTSUPP || err->number == 701 || err->number == 702;
 }
 
-/* Decoding is over: tell who waits. Lock held. */
+/* End decoding and wake the threads that wait. The lock is held. */
 static void finish(struct ofs_codec_cache *cache, struct ofs_decoded *d,
     const struct optimfs_error *err)
 {
@@ -387,7 +389,7 @@ static void finish(struct ofs_codec_cache *cache, struct ofs_decoded *d,
 	pthread_cond_broadcast(&cache->done);
 }
 
-/* A new entry that this thread is to decode. Lock held. */
+/* Add an entry, which this thread must decode. The lock is held. */
 static struct ofs_decoded *add(struct ofs_codec_cache *cache,
     const struct ofs_codec_input *in, uint64_t max, struct optimfs_error *err)
 {
@@ -429,8 +431,8 @@ static void put_locked(struct ofs_codec_cache *cache, struct ofs_decoded *d)
 		;
 }
 
-/* Pin the entry of in and wait until it is decoded. NULL: there is none. Lock
- * held. */
+/* Pin the entry of in and wait until it is decoded. NULL when there is no
+ * entry. The lock is held. */
 static struct ofs_decoded *pin(struct ofs_codec_cache *cache,
     const struct ofs_codec_input *in)
 {
@@ -453,7 +455,7 @@ static void count(struct ofs_codec_cache *cache, bool hit)
 	    1, memory_order_relaxed);
 }
 
-/* Decode a new entry. Lock held, but not while it works. */
+/* Decode a new entry. Called with the lock, which is released meanwhile. */
 static void decode_new(struct ofs_codec_cache *cache, struct ofs_decoded *d,
     const struct ofs_codec_input *in, struct optimfs_error *err)
 {
@@ -468,8 +470,8 @@ static void decode_new(struct ofs_codec_cache *cache, struct ofs_decoded *d,
 		    d->store.len, memory_order_relaxed);
 }
 
-/* Who shares a decoding that was begun with a lower max than its own must not
- * fail for that. */
+/* Did decoding stop at a max, set by another thread, that is lower than this
+ * one? Then it must be repeated. */
 static bool too_short(const struct ofs_decoded *d, uint64_t max)
 {
 	return d->failure != NULL && d->failure->code == E2BIG && !d->hashed &&

@@ -16,7 +16,7 @@
 #include "base/temp.h"
 
 /* A temporary file stops growing when less than this share of its file system
- * is left: others need room too. */
+ * is free, so that others have room. */
 #define KEEP_FREE_SHARE 32
 #define CHECK_FREE      (UINT64_C(64) << 20)
 
@@ -27,7 +27,7 @@ static const char *tmp_dir(void)
 	return dir == NULL || dir[0] == '\0' ? "/var/tmp" : dir;
 }
 
-/* What a reader is told when a temporary file fails. */
+/* The error code for a reader when a temporary file fails. */
 static int code_of(int error)
 {
 	switch (error) {
@@ -58,7 +58,7 @@ uint64_t ofs_store_memory(const struct ofs_store *s)
 	return s->fd == -1 ? s->len : 0;
 }
 
-/* Is there room for more in the temporary directory? */
+/* Has the temporary directory room for more? */
 static int check_free(const struct ofs_store *s, struct optimfs_error *err)
 {
 	struct statvfs st;

@@ -11,12 +11,12 @@
 
 #include "store/gather.h"
 
-/* A huge page. */
+/* The size of a huge page. */
 #define OFS_BLOCK ((size_t)2 << 20)
 
 /* Bytes that are appended once and then read. In memory they are blocks of
- * OFS_BLOCK bytes (the last one shorter); spilled, they are a file that has no
- * name. Zero-initialise with fd -1. */
+ * OFS_BLOCK bytes (the last one may be shorter); spilled, they are an unlinked
+ * file. Zero-initialise, with fd -1. */
 struct ofs_store {
 	uint8_t **block;
 	size_t nblocks, cap;
@@ -25,16 +25,16 @@ struct ofs_store {
 };
 
 void ofs_store_fini(struct ofs_store *s);
-/* Append n bytes of *block, which is malloc'ed: in memory it is s's then, and
- * *block is NULL. After fewer than OFS_BLOCK bytes none may follow. ENOMEM,
- * ENOSPC. */
+/* Append n bytes of *block, which is malloc'ed. In memory s takes ownership and
+ * sets *block to NULL. A block of fewer than OFS_BLOCK bytes must be the last.
+ * ENOMEM, ENOSPC. */
 int ofs_store_append(struct ofs_store *s, uint8_t **block, size_t n,
     struct optimfs_error *err);
-/* Move what is in memory to a temporary file, where the rest will go. */
+/* Move the content to a temporary file; later blocks are appended there. */
 int ofs_store_spill(struct ofs_store *s, struct optimfs_error *err);
-/* Bytes of memory it holds. */
+/* The number of bytes in memory. */
 uint64_t ofs_store_memory(const struct ofs_store *s);
-/* Valid while s is not changed. */
+/* Valid until s is changed. */
 struct ofs_source ofs_store_source(struct ofs_store *s);
 
 #endif

@@ -20,8 +20,8 @@
 #include "base/memory.h"
 #include "store/badspots.h"
 
-/* How often, and in all how long, an open waits for other users of the
- * machine to close descriptors when we have none to give up. */
+/* The interval and number of waits for other processes to close descriptors,
+ * when this one has none left to close. */
 #define NOFILE_WAIT_NS  (10 * 1000 * 1000)
 #define NOFILE_WAIT_MAX 3000
 
@@ -30,16 +30,16 @@ struct ofs_file {
 	uint32_t object, refs;
 	bool opening;
 	int fd;
-	struct ofs_stamp stamp; /* as last seen */
+	struct ofs_stamp stamp; /* as last checked */
 };
 
 struct ofs_files {
 	const struct ofs_catalog *cat;
 	struct ofs_counters *counters;
 	struct ofs_badspots bad;
-	pthread_mutex_t lock; /* all below, and the files' list entries */
+	pthread_mutex_t lock; /* guards all below, and list entries of files */
 	pthread_cond_t changed;
-	struct ofs_file **of;        /* by object; NULL: not open */
+	struct ofs_file **of;        /* of each object; NULL: not open */
 	TAILQ_HEAD(, ofs_file) idle; /* oldest first */
 	size_t nopen, limit;
 };
@@ -59,7 +59,7 @@ struct ofs_files *ofs_files_new(const struct ofs_catalog *cat,
 	}
 	files->cat = cat;
 	files->counters = counters;
-	/* the others are for who writes: src/push/writethrough.c, or a commit */
+	/* the other half is for writers: src/push/writethrough.c, commits */
 	files->limit = (ofs_fds_limit() + 1) / 2;
 	TAILQ_INIT(&files->idle);
 	pthread_mutex_init(&files->lock, NULL);
@@ -86,7 +86,8 @@ void ofs_files_free(struct ofs_files *files)
 	free(files);
 }
 
-/* Close the descriptor that was unused for longest. Lock held. */
+/* Close the least recently used descriptor; false when all are in use. The lock
+ * is held. */
 static bool close_idle(struct ofs_files *files)
 {
 	struct ofs_file *file = TAILQ_FIRST(&files->idle);
@@ -116,17 +117,17 @@ static int stale(const struct ofs_object *o, const struct stat *st,
 	    st->st_ino != o->ino ? "replaced" : "written");
 }
 
-/* Hard-linking a file, replacing it by rename and unlinking it move the ctime
- * of an inode whose bytes are as they were, as do chmod and chown. So a ctime
- * that moved together with the link count, mode or owner is taken for that; any
- * other move is taken for a write whose mtime was put back. */
+/* Hard-linking, replacing by rename, unlinking, chmod and chown change the
+ * ctime of a file whose data stay the same. A ctime that changed together with
+ * the link count, mode or owner is therefore accepted; any other change may be
+ * a write after which the mtime was reset. */
 static bool same_bytes(const struct ofs_stamp *was, const struct ofs_stamp *is)
 {
 	return was->ctime_ns == is->ctime_ns || was->nlink != is->nlink ||
 	    was->mode != is->mode || was->uid != is->uid || was->gid != is->gid;
 }
 
-/* When it was written says nothing of a file that is being filled in. */
+/* A file that is being filled has the right size, but any mtime. */
 static bool same_size(const struct ofs_files *files, const struct ofs_object *o,
     const struct stat *st)
 {
@@ -134,7 +135,7 @@ static bool same_size(const struct ofs_files *files, const struct ofs_object *o,
 	    (files->cat->filling || ofs_time_ns(&st->st_mtim) == o->mtime_ns);
 }
 
-/* Say what failing to open o means to who reads it. */
+/* Translate a failure to open o into an error for the reader. */
 static int open_failed(const struct ofs_dir *dir, const struct ofs_object *o,
     struct optimfs_error *err)
 {
@@ -142,7 +143,7 @@ static int open_failed(const struct ofs_dir *dir, const struct ofs_object *o,
 
 	switch (err->code) {
 	case ENOENT:
-		/* a commit may replace the directory as a whole */
+		/* a commit may have replaced the whole directory */
 		if (fstat(dir->fd, &st) == 0 && st.st_nlink == 0)
 			return optimfs_fail(err, ESTALE,
 			    "OFS751 %s: the checkpoint was replaced since; "
@@ -156,7 +157,7 @@ static int open_failed(const struct ofs_dir *dir, const struct ofs_object *o,
 		    "OFS751 %s (%" PRIu64 " bytes at mount): stale handle; "
 		    "mount the checkpoint again",
 		    o->path, o->size);
-	case EACCES: /* the right to read one file is none to read another */
+	case EACCES: /* permission for one file is none for another */
 		if (ofs_dir_stat(dir, o->path, &st) && st.st_ino != o->ino)
 			return stale(o, &st, err);
 		return -1;
@@ -165,7 +166,7 @@ static int open_failed(const struct ofs_dir *dir, const struct ofs_object *o,
 	}
 }
 
-/* Open one object, without the lock. */
+/* Open an object. The lock is not held. */
 static int open_object(struct ofs_files *files, struct ofs_file *file,
     struct optimfs_error *err)
 {
@@ -181,14 +182,14 @@ static int open_object(struct ofs_files *files, struct ofs_file *file,
 		close(fd);
 		return stale(o, &st, err);
 	}
-	/* each write to it would have the next read note when it was read */
+	/* after each write, the next read would update the atime */
 	if (files->cat->filling)
 		(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NOATIME);
 	file->fd = fd;
 	return 0;
 }
 
-/* Wait for some descriptor of the process or the machine to be closed. Lock
+/* Wait for a descriptor of the process or the machine to be closed. The lock is
  * held. */
 static void wait_a_little(struct ofs_files *files)
 {
@@ -197,8 +198,8 @@ static void wait_a_little(struct ofs_files *files)
 	pthread_cond_timedwait(&files->changed, &files->lock, &until);
 }
 
-/* Open file, giving up others when descriptors run out. Lock held, but not
- * while the system call runs. */
+/* Open file; when descriptors run out, close others. Called with the lock,
+ * which is released during the system call. */
 static int open_waiting(struct ofs_files *files, struct ofs_file *file,
     struct optimfs_error *err)
 {
@@ -218,8 +219,8 @@ static int open_waiting(struct ofs_files *files, struct ofs_file *file,
 	}
 }
 
-/* A file that this thread is to open, once there is room for it. NULL with
- * *err clear: look again, things have changed. Lock held. */
+/* A file that this thread must open, when there is room. NULL with *err clear:
+ * the state has changed, look it up again. The lock is held. */
 static struct ofs_file *begin_open(struct ofs_files *files, uint32_t object,
     struct optimfs_error *err)
 {
@@ -333,7 +334,7 @@ void ofs_files_willneed(struct ofs_file *file, uint64_t off, uint64_t len)
 	    POSIX_FADV_WILLNEED);
 }
 
-/* Step over got bytes that were read. */
+/* Advance by got bytes. */
 static void advance(struct iovec **iov, int *n, size_t got)
 {
 	while (*n > 0 && got >= (*iov)->iov_len) {

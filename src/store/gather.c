@@ -13,22 +13,20 @@
 #include "base/memory.h"
 #include "store/runs.h"
 
-/* Three things cost when runs are collected: a system call, copying bytes out
- * of the kernel, and copying them once more from a scratch buffer to where
- * they belong. The numbers below are where their curves crossed when measured
- * (docs/performance.md, "Gathering").
+/* Collecting runs has three costs: system calls, copying out of the kernel, and
+ * copying again from a scratch buffer to the destination. The numbers below are
+ * where measured costs were equal (docs/performance.md, "Gathering").
  *
- * Long runs are read straight to their destinations: runs that follow each
- * other in the source become one preadv, a short gap between them goes to
- * scratch as one more iovec. Short runs are covered: a window of the source is
- * read to scratch and the runs inside are copied from there. Segments whose
- * runs interleave, as the rows of a transposed tensor do, share the windows.
- */
-#define LONG_RUN  4096 /* from here on straight to the destination */
-#define SKIP      4096 /* widest gap that is cheaper read than left out */
-#define PART_RUNS 8    /* segments that need no memory of their own */
+ * Long runs are read directly to their destinations: adjacent runs of the
+ * source become one preadv, with short gaps between them read to scratch. Short
+ * runs are covered: a window of the source is read to scratch, and the runs in
+ * it are copied from there. Segments with interleaved runs, such as the rows of
+ * a transposed tensor, share the windows. */
+#define LONG_RUN  4096 /* from this length on, read to the destination */
+#define SKIP      4096 /* widest gap that is cheaper to read than to skip */
+#define PART_RUNS 8    /* up to this many segments need no malloc */
 
-/* A segment with its pitches made positive in the source. */
+/* A segment whose pitch in the source was made positive. */
 struct run {
 	uint64_t src, len, n, pitch;
 	uint8_t *dst;
@@ -91,7 +89,7 @@ static int by_src(const void *a, const void *b)
 	return x->src < y->src ? -1 : x->src > y->src;
 }
 
-/* Sort n runs and put together what is contiguous in both places. */
+/* Sort n runs, and merge those that are contiguous on both sides. */
 static size_t tidy(struct run *r, size_t n)
 {
 	size_t out = 0;
@@ -114,18 +112,18 @@ static size_t tidy(struct run *r, size_t n)
 	return out;
 }
 
-/* Long runs on their way into one preadv. */
+/* Long runs that are collected for one preadv. */
 struct vector {
 	const struct ofs_source *s;
 	uint8_t *scratch;
-	uint64_t off, end; /* of the source, what iov covers */
+	uint64_t off, end; /* range of the source that iov covers */
 	int n;
 	bool gaps;
 	struct iovec iov[IOV_MAX];
 };
 
-/* A gap that cannot be read must not fail the runs around it: read them one
- * by one. */
+/* A gap that cannot be read must not fail the runs around it: read them one by
+ * one. */
 static int read_apart(struct vector *v)
 {
 	struct optimfs_error again;
@@ -192,8 +190,8 @@ static int gather_long(struct vector *v, const struct run *r,
 	return 0;
 }
 
-/* Short runs that share windows: segments with one pitch whose first runs lie
- * near each other. Row i is what the i-th runs of all of them span. */
+/* Short runs that share windows: segments with one pitch whose first runs are
+ * near each other. Row i is the range of the i-th runs of all of them. */
 struct cluster {
 	const struct run *r;
 	size_t nruns;
@@ -222,7 +220,7 @@ static struct cluster cluster_of(const struct run *r, size_t n)
 	return c;
 }
 
-/* The part of r's run i that lies in [from, to). */
+/* Copy the part of run i that is in [from, to). */
 static void copy_part(const struct run *r, uint64_t i, uint64_t from,
     uint64_t to, const uint8_t *window)
 {
@@ -239,7 +237,7 @@ static void copy_part(const struct run *r, uint64_t i, uint64_t from,
 		memcpy(dst, window + (a - from), b - a);
 }
 
-/* Runs of r that touch [from, to): *first and how many. */
+/* The runs of r that intersect [from, to): *first, and their number. */
 static uint64_t touching(const struct run *r, uint64_t from, uint64_t to,
     uint64_t *first)
 {
@@ -257,13 +255,13 @@ static uint64_t touching(const struct run *r, uint64_t from, uint64_t to,
 	return last > *first ? last - *first : 0;
 }
 
-/* Copy what r has in a window of the source. */
+/* Copy the runs of r in a window of the source. */
 static void copy_window(const struct run *r, uint64_t from, uint64_t to,
     const uint8_t *window)
 {
 	uint64_t first, n = touching(r, from, to, &first);
 
-	/* The window's edges may cut the runs there. */
+	/* The edges of the window may split runs. */
 	while (n > 0 && r->src + first * r->pitch < from) {
 		copy_part(r, first++, from, to, window);
 		n--;
@@ -276,7 +274,7 @@ static void copy_window(const struct run *r, uint64_t from, uint64_t to,
 		    (int64_t)r->pitch, r->len, n);
 }
 
-/* The same without a window: what can be read is read, run by run. */
+/* As above without a window: read run by run whatever is readable. */
 static int read_pieces(const struct ofs_source *s, const struct run *r,
     uint64_t from, uint64_t to, struct optimfs_error *err)
 {
@@ -311,8 +309,8 @@ static int cover(const struct ofs_source *s, const struct cluster *c,
 	return 0;
 }
 
-/* Cover the rows, or all that they span where gaps between them are narrow, in
- * windows as large as scratch. */
+/* Cover the rows with windows the size of scratch; if the gaps between rows are
+ * narrow, cover these too. */
 static int gather_cluster(const struct ofs_source *s, const struct cluster *c,
     uint8_t *scratch, struct optimfs_error *err)
 {
@@ -331,7 +329,7 @@ static int gather_cluster(const struct ofs_source *s, const struct cluster *c,
 	return 0;
 }
 
-/* The runs of n segments, in order: in few, or memory of their own. */
+/* The runs of n segments, sorted: in few, or malloc'ed. */
 static struct run *runs_of(const struct ofs_segment *seg, size_t n,
     uint8_t *dst, struct run *few, size_t *used, struct optimfs_error *err)
 {

@@ -11,25 +11,25 @@
 
 #include "plan/plan.h"
 
-/* Scratch that ofs_gather needs: fits a second-level cache. */
+/* Size of the scratch buffer for ofs_gather; it fits in a second-level
+ * cache. */
 #define OFS_SCRATCH ((size_t)1 << 20)
 
-/* Bytes that can be read: a file, or what an extent decoded to. */
+/* Readable bytes: a file, or a decoded extent. */
 struct ofs_source {
-	/* Fill n iovecs, which it may change, from off on, or fail. */
+	/* Fill n iovecs, which it may change, from off on; 0 or -1. */
 	int (*readv)(const struct ofs_source *s, struct iovec *iov, int n,
 	    uint64_t off, struct optimfs_error *err);
 	void *ctx, *item;
 	uint64_t size;
 };
 
-/* Does seg lie inside size bytes? No arithmetic on it overflows then. */
+/* Is seg inside size bytes? Then arithmetic on it cannot overflow. */
 bool ofs_segment_inside(const struct ofs_segment *seg, uint64_t size);
 
-/* Copy what n segments of one source say to dst; each was found to be inside
- * it. scratch is OFS_SCRATCH bytes of the caller's. Bytes between the runs may
- * be read too, where that is cheaper than leaving them out; that they cannot
- * be read is no failure. err is not NULL. */
+/* Copy n segments of one source, all inside it, to dst. scratch is a buffer of
+ * OFS_SCRATCH bytes. Bytes between the runs are read too where that is cheaper;
+ * a failure to read them is not an error. err must not be NULL. */
 int ofs_gather(const struct ofs_source *s, const struct ofs_segment *seg,
     size_t n, uint8_t *dst, uint8_t *scratch, struct optimfs_error *err);
 

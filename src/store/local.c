@@ -18,7 +18,7 @@
 #include "store/transport.h"
 #include "store/workers.h"
 
-/* Scratch buffers that are kept for the next fetch. */
+/* The most scratch buffers that are kept for later fetches. */
 #define MAX_SCRATCH 32
 
 struct local {
@@ -28,12 +28,12 @@ struct local {
 	struct ofs_codec_cache *codecs;
 	uint64_t cache; /* its budget */
 	struct ofs_workers *workers;
-	pthread_mutex_t lock; /* the two below */
+	pthread_mutex_t lock; /* guards scratch and nscratch */
 	uint8_t *scratch[MAX_SCRATCH];
 	size_t nscratch;
 };
 
-/* The one used last is the one still in the processor's cache. */
+/* The last one used is likely still in the processor's cache. */
 static uint8_t *take_scratch(struct local *l, struct optimfs_error *err)
 {
 	uint8_t *s = NULL;
@@ -60,11 +60,11 @@ static void give_scratch(struct local *l, uint8_t *s)
 	free(s);
 }
 
-/* A pinned file as what a codec reads. */
+/* A pinned file as the input of a codec. */
 struct encoded {
 	struct ofs_source file;
 	uint64_t off;
-	const _Atomic bool *stop; /* NULL: somebody waits for it */
+	const _Atomic bool *stop; /* NULL: a reader waits for it */
 };
 
 static int encoded_read(void *ctx, uint64_t off, void *buf, uint64_t len,
@@ -78,7 +78,7 @@ static int encoded_read(void *ctx, uint64_t off, void *buf, uint64_t len,
 	return e->file.readv(&e->file, &iov, 1, e->off + off, err);
 }
 
-/* Decode an extent of a pinned file, unless that was done before. */
+/* Decode an extent of a pinned file, unless it is decoded. */
 static struct ofs_decoded *get_decoded(struct local *l, struct ofs_file *file,
     const struct ofs_extent *at, uint64_t max, const _Atomic bool *stop,
     struct optimfs_error *err)
@@ -131,7 +131,7 @@ static int check_inside(const struct local *l, const struct ofs_source *s,
 	return 0;
 }
 
-/* n segments of one source: a file, or what an extent of it decodes to. */
+/* Fetch n segments of one source: a file or a decoded extent. */
 static int fetch_source(struct local *l, struct ofs_file *file,
     const struct ofs_segment *segs, size_t n, uint8_t *buf, uint8_t *scratch,
     struct optimfs_error *err)
@@ -166,7 +166,7 @@ static bool same_source(const struct ofs_segment *a,
 		(a->ext_off == b->ext_off && a->ext_len == b->ext_len));
 }
 
-/* What a worker does. Whoever wants the extent finds what became of it. */
+/* Run by a worker. Its result, or its failure, is in the cache for readers. */
 static void decode_now(void *ctx, const struct ofs_extent *at,
     const _Atomic bool *stop)
 {
@@ -183,8 +183,8 @@ static void decode_now(void *ctx, const struct ofs_extent *at,
 	ofs_files_put(l->files, file);
 }
 
-/* The one that is being read, and as many as there are workers, in half of the
- * budget. */
+/* Takes one extent more than there are workers: the one that the reader waits
+ * for. All must fit in half of the budget. */
 static void local_decode(struct ofs_transport *t, const struct ofs_extent *at,
     size_t n, uint64_t bytes)
 {
@@ -201,7 +201,7 @@ static void local_decode(struct ofs_transport *t, const struct ofs_extent *at,
 			ofs_workers_add(l->workers, &at[i]);
 }
 
-/* The disk gets them all at once, rather than one when the last has come. */
+/* All requests go to the disk at once, not each after the previous one. */
 static void local_willneed(struct ofs_transport *t, const struct ofs_extent *at,
     size_t n)
 {
@@ -212,14 +212,14 @@ static void local_willneed(struct ofs_transport *t, const struct ofs_extent *at,
 	for (size_t i = 0; i < n; i++) {
 		file = ofs_files_get(l->files, at[i].object, &err);
 		if (file == NULL)
-			continue; /* who reads it will say so */
+			continue; /* reading it will report the error */
 		ofs_files_willneed(file, at[i].off, at[i].len);
 		ofs_files_put(l->files, file);
 	}
 }
 
-/* While an extent is decoded those that the next segments lie in are, too. What
- * they decode to nobody knows; a fraction of it is often enough. */
+/* While an extent is decoded, workers decode those of the next segments. Their
+ * decoded lengths are unknown; four times the encoded length is an estimate. */
 static void decode_next(struct local *l, const struct ofs_segment *segs,
     size_t n)
 {
@@ -238,13 +238,14 @@ static void decode_next(struct local *l, const struct ofs_segment *segs,
 		if (segs[i].ext_len * 4 > bytes)
 			bytes = segs[i].ext_len * 4;
 	}
-	/* the first is about to be decoded by who asks */
+	/* the calling thread decodes the first */
 	if (found > 1)
 		local_decode(&l->t, at + 1, found - 1, bytes);
 }
 
-/* n segments of one object, of rest that are still to be fetched. What is wrong
- * with a file that changed is told as that, whatever reading it said. */
+/* Fetch n segments of one object; rest is the number of segments not yet
+ * fetched, with these. If the file has changed, that is the error, rather than
+ * the failure to read it. */
 static int fetch_object(struct local *l, const struct ofs_segment *segs,
     size_t n, size_t rest, uint8_t *buf, uint8_t *scratch,
     struct optimfs_error *err)
@@ -290,7 +291,7 @@ static bool is_sorted(const struct ofs_segment *segs, size_t n)
 	return true;
 }
 
-/* segs in the order of their sources: itself, or a copy that is the caller's. */
+/* segs sorted by source: segs itself, or a copy that the caller frees. */
 static const struct ofs_segment *sort(const struct ofs_segment *segs, size_t n,
     struct ofs_segment **copy, struct optimfs_error *err)
 {
@@ -378,7 +379,7 @@ static void local_close(struct ofs_transport *t)
 {
 	struct local *l = (struct local *)t;
 
-	ofs_workers_free(l->workers); /* before what they work with */
+	ofs_workers_free(l->workers); /* first, because they use all others */
 	while (l->nscratch > 0)
 		free(l->scratch[--l->nscratch]);
 	ofs_codec_cache_free(l->codecs);

@@ -5,12 +5,13 @@
 
 #include "store/transport.h"
 
-/* Files beneath cat->dir; cat must outlive it. cache is the budget in bytes for
- * decoded extents; decoded bytes beyond it go to an unlinked temporary file. */
+/* A transport for files beneath cat->dir; cat must outlive it. cache is the
+ * budget in bytes for decoded extents; more decoded bytes go to an unlinked
+ * temporary file. NULL with ENOMEM. */
 struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
     uint64_t cache, struct optimfs_error *err);
 
-/* The same of files that lie beneath cat->dir here or elsewhere. */
+/* As above, for files beneath cat->dir that may be remote. */
 struct ofs_transport *ofs_transport_of(const struct ofs_catalog *cat,
     uint64_t cache, struct optimfs_error *err);
 

@@ -6,9 +6,8 @@
 
 #include <string.h>
 
-/* An element at a time: the compiler turns a memcpy of constant size into one
- * load and one store, which is what single elements of a transposed tensor
- * need. */
+/* One element at a time: the compiler turns a memcpy of constant size into one
+ * load and one store, the best for single elements of a transposed tensor. */
 #define COPY_RUNS(size)                                            \
  static void copy_##size(uint8_t *restrict dst, int64_t dst_pitch, \
      const uint8_t *restrict src, int64_t src_pitch, uint64_t n)   \

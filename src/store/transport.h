@@ -10,14 +10,15 @@
 #include "catalog/catalog.h"
 #include "plan/plan.h"
 
-/* Counters of one transport, for .optimfs/stats. */
+/* Counters of a transport, for .optimfs/stats. */
 struct ofs_counters {
-	_Atomic uint64_t requests, bytes; /* fetches and what they asked for */
-	_Atomic uint64_t reads,
-	    read_bytes; /* system calls and what they moved */
+	/* calls of fetch, and bytes requested */
+	_Atomic uint64_t requests, bytes;
+	_Atomic uint64_t reads, read_bytes; /* system calls, and bytes read */
 	_Atomic uint64_t decoded, hits, misses; /* codec cache */
-	_Atomic uint64_t cached;                /* bytes in it now */
-	_Atomic uint64_t wait_ns;               /* in fetch, all threads */
+	_Atomic uint64_t cached;                /* bytes in the cache now */
+	/* time in fetch, summed over threads */
+	_Atomic uint64_t wait_ns;
 };
 
 struct ofs_transport {
@@ -25,33 +26,36 @@ struct ofs_transport {
 	struct ofs_counters counters;
 };
 
-/* A transport's own struct begins with a struct ofs_transport. Any thread may
- * call. A failed fetch leaves buf undefined and the transport usable. */
+/* The struct of each transport begins with a struct ofs_transport. Thread-safe.
+ * After a failed fetch the content of buf is undefined and the transport
+ * usable. */
 struct ofs_transport_ops {
 	const char *name;
-	/* Fill buf as the n segments say. EIO: a file is missing, gone, short
-	 * or unreadable (OFS140, OFS754, OFS603, OFS755); ESTALE: it is not
-	 * the file that was mounted (OFS751); EACCES (OFS756); EBADMSG,
-	 * EUCLEAN, EIO, E2BIG, EOPNOTSUPP: what a codec finds (OFS701 to
-	 * OFS711); ENOSPC: no room for what it gives (OFS709). */
+	/* Read n segments into buf. EIO: a file is missing, was removed, is too
+	 * short or unreadable (OFS140, OFS754, OFS603, OFS755); ESTALE: it is
+	 * not the mounted file (OFS751); EACCES (OFS756); EBADMSG, EUCLEAN,
+	 * EIO, E2BIG, EOPNOTSUPP: errors of a codec (OFS701 to OFS711); ENOSPC:
+	 * no room for its output (OFS709). */
 	int (*fetch)(struct ofs_transport *t, const struct ofs_segment *segs,
 	    size_t n, void *buf, struct optimfs_error *err);
-	/* Bytes that a codec extent decodes to, at most max (E2BIG). */
+	/* The number of bytes that an extent with a codec decodes to, at most
+	 * max (E2BIG). */
 	int (*length)(struct ofs_transport *t, const struct ofs_extent *at,
 	    uint64_t max, uint64_t *len, struct optimfs_error *err);
 	void (*close)(struct ofs_transport *t); /* frees t */
-	/* A hint: reader, which is any address, will soon fetch just these
-	 * segments. Never waits for bytes. With n 0 it will fetch none of what
-	 * it said before. NULL: reading ahead saves nothing. */
+	/* A hint: reader, which may be any address, will soon fetch these
+	 * segments; they replace those of its last hint. Does not wait for I/O.
+	 * With n 0 the last hint is cancelled. NULL: reading ahead has no
+	 * benefit. */
 	void (*ahead)(struct ofs_transport *t, const void *reader,
 	    const struct ofs_segment *segs, size_t n);
-	/* A hint: these bytes of objects are about to be read, in some order.
-	 * NULL: that saves nothing. */
+	/* A hint: these bytes of objects will be read soon, in any order. NULL:
+	 * it has no benefit. */
 	void (*willneed)(struct ofs_transport *t, const struct ofs_extent *at,
 	    size_t n);
-	/* A hint: extents that are encoded will soon be wanted, in this order,
-	 * each of which decodes to about bytes. As many are begun as may be
-	 * worked at. Never waits. NULL: that saves nothing. */
+	/* A hint: these encoded extents will be read soon, in this order; each
+	 * decodes to about bytes. Starts decoding as many as there are workers.
+	 * Does not wait. NULL: it has no benefit. */
 	void (*decode)(struct ofs_transport *t, const struct ofs_extent *at,
 	    size_t n, uint64_t bytes);
 };
@@ -62,17 +66,18 @@ static inline int ofs_transport_fetch(struct ofs_transport *t,
 {
 	return t->ops->fetch(t, segs, n, buf, err);
 }
-/* len bytes at off of an extent (of its decoded bytes with a codec); EIO
- * (OFS603) or EUCLEAN (OFS705) when it has fewer. */
+/* Read len bytes at off of an extent, of its decoded bytes with a codec; EIO
+ * (OFS603) or EUCLEAN (OFS705) when it is shorter. */
 int ofs_transport_read(struct ofs_transport *t, const struct ofs_extent *at,
     uint64_t off, uint64_t len, void *buf, struct optimfs_error *err);
-/* All of an extent's bytes, decoded, at most max (E2BIG); malloc'ed. */
+/* Read all of an extent, decoded, at most max bytes (E2BIG). *bytes is
+ * malloc'ed and the caller's. */
 int ofs_transport_read_all(struct ofs_transport *t, const struct ofs_extent *at,
     uint64_t max, uint8_t **bytes, uint64_t *len, struct optimfs_error *err);
 void ofs_transport_close(struct ofs_transport *t);
 
-/* Length of what a codec extent decodes to, decoding it when that is not
- * known yet; at->len for OFS_PLAIN. */
+/* The decoded length of an extent, which is decoded if necessary; at->len for
+ * OFS_PLAIN. */
 int ofs_transport_length(struct ofs_transport *t, const struct ofs_extent *at,
     uint64_t *len, struct optimfs_error *err);
 

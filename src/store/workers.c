@@ -23,7 +23,7 @@ struct ofs_workers {
 	ofs_workers_fn *run;
 	void *ctx;
 	_Atomic bool stop;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t more;
 	struct job job[OFS_WORKERS_MOST];
 	pthread_t thread[OFS_WORKERS_MOST];
@@ -100,7 +100,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* With the lock held. */
+/* The lock is held. */
 static void start(struct ofs_workers *w)
 {
 	while (w->started < w->most &&

@@ -7,24 +7,24 @@
 
 #include "catalog/catalog.h"
 
-/* Threads, as many as processors, that are started when there is work for the
- * first time. An extent is with them once, however often it is asked for. */
+/* Threads, one for each processor, that are started with the first work. An
+ * extent is queued only once. */
 struct ofs_workers;
 #define OFS_WORKERS_MOST 16u
 
-/* Has an extent decoded; stop is true when nobody will want it any more. */
+/* Decode an extent; stop becomes true when the result is no longer needed. */
 typedef void ofs_workers_fn(void *ctx, const struct ofs_extent *at,
     const _Atomic bool *stop);
 
-/* NULL: ENOMEM. */
+/* NULL with ENOMEM. */
 struct ofs_workers *ofs_workers_new(ofs_workers_fn *run, void *ctx,
     struct optimfs_error *err);
-/* Waits for those that are at work, which are told to stop. */
+/* Stops the workers and waits for them. */
 void ofs_workers_free(struct ofs_workers *w);
 
-/* How many extents there may be at a time: one a thread. */
+/* The most extents at a time: one a thread. */
 unsigned ofs_workers_most(const struct ofs_workers *w);
-/* Never waits: when all are at work nothing happens. */
+/* Does not wait: when all workers are busy it does nothing. */
 void ofs_workers_add(struct ofs_workers *w, const struct ofs_extent *at);
 
 #endif

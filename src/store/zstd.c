@@ -22,7 +22,7 @@
 #define SEEK_FOOTER      9
 #define MAX_HEADER       18
 #define MAX_WINDOW       (UINT64_C(1) << 27)
-/* Windows above this are decoded one at a time in the whole process. */
+/* Windows above this are decoded one at a time in the process. */
 #define LARGE_WINDOW (UINT64_C(8) << 20)
 #define IN_SIZE      ((size_t)256 << 10)
 
@@ -30,14 +30,16 @@ struct decoder {
 	struct ofs_codec_io *io;
 	ZSTD_DCtx *ctx;
 	uint8_t *in;
-	size_t from, to;         /* what of in is not used yet */
-	uint64_t next;           /* offset in the extent of what follows in */
-	uint64_t frames;         /* so far */
-	uint64_t taken, written; /* their bytes, encoded and decoded */
+	size_t from, to; /* unused bytes of in */
+	/* offset in the extent of the first byte after in */
+	uint64_t next;
+	uint64_t frames; /* so far */
+	/* encoded and decoded bytes of frames so far */
+	uint64_t taken, written;
 	bool large;
 };
 
-/* A frame header. */
+/* A parsed frame header. */
 struct frame {
 	size_t size;
 	uint64_t window, content;
@@ -54,7 +56,7 @@ static uint64_t left(const struct decoder *d)
 	return d->io->len - position(d);
 }
 
-/* Where we are, for messages. */
+/* Fail with the current position. */
 static int fail(const struct decoder *d, int code, const char *what,
     struct optimfs_error *err)
 {
@@ -70,7 +72,7 @@ static int ends_early(const struct decoder *d, struct optimfs_error *err)
 	return fail(d, EIO, "OFS702 the frame ends early", err);
 }
 
-/* Have at least want unused bytes in in, or all that are left. */
+/* Make at least want unused bytes available in in, or all that are left. */
 static int fill(struct decoder *d, size_t want, struct optimfs_error *err)
 {
 	size_t have = d->to - d->from;
@@ -90,7 +92,7 @@ static int fill(struct decoder *d, size_t want, struct optimfs_error *err)
 	return 0;
 }
 
-/* Step over n bytes, which are there. */
+/* Skip n bytes, which exist. */
 static void skip(struct decoder *d, uint64_t n)
 {
 	size_t have = d->to - d->from;
@@ -158,7 +160,7 @@ static int parse_header(const struct decoder *d, struct frame *f,
 	return 0;
 }
 
-/* The window descriptor of the smallest window that holds n bytes. */
+/* The window descriptor of the smallest window of at least n bytes. */
 static uint8_t window_byte(uint64_t n)
 {
 	uint8_t b = 0;
@@ -191,7 +193,8 @@ static int wrong_size(const struct decoder *d, const struct frame *f,
 	return fail(d, EBADMSG, what, err);
 }
 
-/* The context keeps its window until it is freed, so the turn lasts as long. */
+/* The context keeps its window until it is freed, so the lock is held until
+ * then. */
 static void take_turn(struct decoder *d, uint64_t window)
 {
 	if (d->large || window <= LARGE_WINDOW)
@@ -200,8 +203,7 @@ static void take_turn(struct decoder *d, uint64_t window)
 	d->large = true;
 }
 
-/* Run the library on input until it wants more or the frame is over. 1: it is
- * over. */
+/* Run the library on input until it needs more, or the frame ends (then 1). */
 static int run(struct decoder *d, const struct frame *f, ZSTD_inBuffer *input,
     uint64_t *got, struct optimfs_error *err)
 {
@@ -227,9 +229,9 @@ static int run(struct decoder *d, const struct frame *f, ZSTD_inBuffer *input,
 	return 0;
 }
 
-/* The library sees the frame's header without its content size, which is then
- * ours to check: that says what is wrong rather than "corrupt", and a size that
- * lies makes nobody allocate. */
+/* The library gets the header without the content size, which is checked here:
+ * so the error is more precise than "corrupt", and a false size causes no
+ * allocation. */
 static int start(struct decoder *d, const struct frame *f,
     struct optimfs_error *err)
 {
@@ -273,7 +275,7 @@ static int frame(struct decoder *d, struct optimfs_error *err)
 	return 0;
 }
 
-/* zstd's seekable format ends with a table of frames. We do not need it, but
+/* zstd's seekable format ends with a table of frames, which is not needed. But
  * a table that disagrees with its frames is damage. */
 static int check_table(struct decoder *d, uint64_t size, uint64_t before,
     struct optimfs_error *err)
