@@ -12,11 +12,11 @@
 #include "base/json.h"
 #include "format/dcp/dcp.h"
 
-/* FileSystemWriter(serialization_format=SAFETENSORS) puts all tensors of a
- * file into one safetensors blob, keyed by name, and records where the blob
- * begins with the tensor's own length (PyTorch 2.8 to 2.11, filesystem.py).
- * The header of each blob is read once, at mount, and every shard gets the
- * place of its bytes. */
+/* FileSystemWriter(serialization_format=SAFETENSORS) stores all tensors of a
+ * file in one safetensors blob, keyed by name. It records the start of the blob
+ * with the length of the tensor (PyTorch 2.8 to 2.11, filesystem.py). At mount
+ * the header of each blob is read once, and every shard gets its true
+ * extent. */
 
 struct source {
 	const struct ofs_input *in;
@@ -60,7 +60,7 @@ static int spoil(struct ofs_dcp *d, const struct ofs_dcp_blob *b, int code,
 	return 0;
 }
 
-/* Point a shard at its bytes. */
+/* Set the extent of a shard. */
 static int place(struct ofs_dcp *d, const struct ofs_safetensors *st,
     const struct ofs_dcp_blob *b, struct optimfs_error *err)
 {
@@ -87,9 +87,9 @@ static int place(struct ofs_dcp *d, const struct ofs_safetensors *st,
 	return 0;
 }
 
-/* All shards in one blob. Two chunks of one tensor in one file have one name,
- * so that PyTorch kept the bytes of one alone, and which is not recorded
- * where it could be trusted. */
+/* Set the extents of all shards in a blob. Two chunks of a tensor in one file
+ * have the same name, so PyTorch kept the bytes of one only; which one is not
+ * recorded reliably. */
 static int place_all(struct ofs_dcp *d, const struct ofs_safetensors *st,
     const struct ofs_dcp_blob *b, uint32_t n, struct optimfs_error *err)
 {
@@ -124,7 +124,7 @@ static bool is_zip(const struct source *s)
 	    memcmp(magic, "PK\3\4", sizeof(magic)) == 0;
 }
 
-/* The n shards whose blob starts at the same place of a file. */
+/* Resolve n shards whose blob starts at the same offset of a file. */
 static int resolve(struct ofs_dcp *d, const struct ofs_input *in, uint64_t size,
     const struct ofs_dcp_blob *b, uint32_t n, struct optimfs_error *err)
 {
@@ -134,7 +134,7 @@ static int resolve(struct ofs_dcp *d, const struct ofs_input *in, uint64_t size,
 	int ret;
 
 	if (is_zip(&source))
-		return 0; /* whoever reads it says what is wrong with it */
+		return 0; /* reading it reports the fault */
 	if (ofs_safetensors_open(&st, size - b->off, d->cat->max_metadata,
 		false, read_source, &source, &why) == -1)
 		return why.code == ENOMEM
@@ -145,7 +145,7 @@ static int resolve(struct ofs_dcp *d, const struct ofs_input *in, uint64_t size,
 	return ret;
 }
 
-/* The n shards in blobs of one file. */
+/* Resolve n shards in the blobs of one file. */
 static int resolve_object(struct ofs_dcp *d, const struct ofs_dcp_blob *b,
     uint32_t n, struct optimfs_error *err)
 {
@@ -158,7 +158,7 @@ static int resolve_object(struct ofs_dcp *d, const struct ofs_dcp_blob *b,
 	if (o->missing || o->refused)
 		return 0;
 	if (ofs_dir_open_input(&d->cat->dir, o->path, &in, NULL, NULL) == -1)
-		return 0; /* reading fails the same way, and says why */
+		return 0; /* reading fails in the same way, with a message */
 	for (uint32_t i = 0; i < n && ret == 0; i = end) {
 		for (end = i + 1; end < n && b[end].off == b[i].off; end++)
 			;

@@ -21,43 +21,44 @@ extern const struct ofs_format ofs_format_dcp;
 #define OFS_DCP_INDEX ".metadata"
 #define OFS_DCP_TMP   ".metadata.tmp"
 
-/* detect.c: how sure it is that a directory with these names holds one. */
+/* detect.c: the bid for a directory with these names. */
 int ofs_dcp_sure(const struct ofs_names *names);
-/* "__3.metadata": 3; -1 for other names. */
+/* The rank in "__3.metadata"; -1 for other names. */
 int ofs_dcp_index_rank(const char *name);
 
-/* read.c: the member of the format. */
+/* read.c: struct ofs_format's read. */
 int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err);
 
-/* A key of state_dict_metadata; next is the same key in another rank's index,
- * where ranks wrote one each. */
+/* A key of state_dict_metadata. next is the same key in another rank's index,
+ * where each rank wrote one. */
 struct ofs_dcp_key {
-	uint32_t index, pair; /* which index, which pair of its keys */
-	uint32_t next, last;  /* OFS_NONE: none; last only in the first */
-	uint32_t plan;        /* which pair of its planner_data; OFS_NONE */
-	bool told; /* another note says why some of its items are not used */
+	uint32_t index, pair; /* index number, and pair of its keys */
+	uint32_t next, last;  /* OFS_NONE: none; only the first key has last */
+	uint32_t plan;        /* pair of planner_data; OFS_NONE */
+	/* another note explains why some of its items are not used */
+	bool told;
 };
 
-/* A shard whose extent is that of a whole safetensors blob, as some releases
- * record it: src/format/dcp/blobs.c finds its own bytes. */
+/* A shard whose recorded extent is that of a whole safetensors blob, as in some
+ * releases: src/format/dcp/blobs.c finds its bytes. */
 struct ofs_dcp_blob {
 	uint64_t off;
 	uint32_t object, shard, tensor, name; /* name: string of the catalog */
 };
 
-/* A value that has structure to show: src/format/dcp/items.c reads it. */
+/* A value with structure, which src/format/dcp/items.c reads. */
 struct ofs_dcp_pending {
 	struct ofs_item item;
 	uint32_t path;
 };
 
-/* Values with structure that are read at mount: how many, bytes of one, and
- * bytes of all. */
+/* Limits for reading values with structure at mount: their number, the bytes of
+ * one, and the bytes of all. */
 #define OFS_DCP_EXPAND_ITEMS 65536
 #define OFS_DCP_EXPAND_ITEM  (UINT64_C(64) << 20)
 #define OFS_DCP_EXPAND_BYTES (UINT64_C(256) << 20)
-/* Components a path may have. */
+/* The most components of a path. */
 #define OFS_DCP_PATH_MAX 256
 
 struct ofs_dcp {
@@ -69,14 +70,16 @@ struct ofs_dcp {
 
 	struct ofs_dcp_key *key;
 	uint32_t nkeys, key_cap;
-	struct ofs_map by_name;           /* first keys */
-	uint32_t nrepeated;               /* values that several ranks wrote */
-	uint32_t nstray;                  /* pairs of planner_data of no key */
-	uint32_t first_shard, first_item; /* of the catalog that are ours */
+	struct ofs_map by_name; /* the first key of each name */
+	uint32_t nrepeated;     /* values that several ranks wrote */
+	/* pairs of planner_data without a key */
+	uint32_t nstray;
+	/* of the catalog: the first of this part */
+	uint32_t first_shard, first_item;
 
-	uint32_t prefix[OFS_PART_PREFIX]; /* the part's */
+	uint32_t prefix[OFS_PART_PREFIX]; /* of the part */
 	size_t nprefix;
-	/* the object that was looked up last */
+	/* result of the last lookup of an object */
 	const struct ofs_pickle *last_doc;
 	uint32_t last_path, last_object;
 
@@ -92,46 +95,47 @@ struct ofs_dcp {
 int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err);
 int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
     struct ofs_str name, uint32_t path, struct optimfs_error *err);
-/* ref OFS_NONE: it could not be added, err says why already. */
+/* ref OFS_NONE: adding it failed; err is filled, and the result is -1. */
 int ofs_dcp_add_entry(struct ofs_dcp *d, uint32_t path, uint32_t ref,
     enum ofs_entry_kind kind, struct optimfs_error *err);
-/* Warn about what the index holds without need. */
+/* Warn about unused contents of the index. */
 int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err);
 int ofs_dcp_check_planner(struct ofs_dcp *d, struct optimfs_error *err);
-/* Warn about items that claim the same bytes. */
+/* Warn about items that overlap. */
 int ofs_dcp_check_shared(struct ofs_dcp *d, struct optimfs_error *err);
-/* Warn about files that are missing, short, or not the checkpoint's; objects
- * from first on are. */
+/* Warn about files that are missing, too short, or not of this checkpoint,
+ * whose objects begin at first. */
 int ofs_dcp_check_files(struct ofs_dcp *d, const struct ofs_names *names,
     uint32_t first, struct optimfs_error *err);
-/* Give shards in safetensors blobs their true places. */
+/* Find the extents of shards in safetensors blobs. */
 int ofs_dcp_resolve_blobs(struct ofs_dcp *d, struct optimfs_error *err);
-/* Is the value at this path one whose parts are worth files of their own? */
+/* Should the parts of the value at this path be separate files? */
 bool ofs_dcp_structural(const struct ofs_catalog *cat, const uint32_t *c,
     uint32_t n);
-/* Read the values that wait, and add their leaves. */
+/* Read the pending values, and add their leaves. */
 int ofs_dcp_expand_items(struct ofs_dcp *d, struct optimfs_error *err);
 
 /* The metadata object of a key. */
 uint32_t ofs_dcp_node(const struct ofs_dcp *d, const struct ofs_dcp_key *key);
-/* The extent of a place; when it cannot be used, why->code is not 0. -1: the
- * whole checkpoint is refused. */
+/* *at = the extent of a place; if it is unusable, why->code is not 0. -1: the
+ * checkpoint is refused. */
 int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,
     const struct ofs_dcp_place *place, struct ofs_extent *at,
     struct optimfs_error *why, struct optimfs_error *err);
 
 /* Is this the name of a data file? */
 bool ofs_dcp_is_data(const char *name);
-/* "a/b", or "b" where a is empty; malloc'ed, NULL without memory. */
+/* "a/b", or "b" when a is empty; malloc'ed and the caller's, NULL when memory
+ * is exhausted. */
 char *ofs_dcp_join(const char *a, const char *b);
 
-/* A string for a message: cut, borrowed. Use with "%.*s". */
+/* A string for "%.*s" in a message, truncated. */
 #define OFS_DCP_STR(s) (int)((s).len > 200 ? 200 : (s).len), (s).p
 
-/* ofs_catalog_note, with err: 0 or -1. */
+/* ofs_catalog_note with err: 0 or -1. */
 #define OFS_DCP_NOTE(d, err, ...) \
  (ofs_catalog_note((d)->cat, __VA_ARGS__) == OFS_NONE ? ofs_no_memory(err) : 0)
-/* The note that says why the entry called name cannot be read; OFS_NONE. */
+/* Add a note why the entry called name cannot be read; OFS_NONE on failure. */
 uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,
     const char *text, struct optimfs_error *err);
 #endif

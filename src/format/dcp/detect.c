@@ -64,7 +64,8 @@ static bool is_index(const char *name)
 	return strcmp(name, OFS_DCP_INDEX) == 0;
 }
 
-/* Blobs have headers instead of archives: nothing to sum or to compress. */
+/* Blobs have a header, not archives: there are no checksums and no
+ * compression. */
 static bool option(const char *s, size_t n, struct ofs_layout *l)
 {
 	if (ofs_option_is(s, n, "keys=source"))

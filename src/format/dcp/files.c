@@ -26,7 +26,7 @@ static int check_object(struct ofs_dcp *d, uint32_t i,
 	return 0;
 }
 
-/* Which ranks' files are all gone: "rank 8 to 63 of 64". */
+/* Note ranks whose files are all missing: "rank 8 to 63 of 64". */
 static int check_ranks(struct ofs_dcp *d, uint32_t first,
     struct optimfs_error *err)
 {
@@ -34,7 +34,8 @@ static int check_ranks(struct ofs_dcp *d, uint32_t first,
 	uint8_t *seen;
 	int ret = 0;
 
-	seen = calloc((size_t)n + 1, 1); /* 1: named, 2: a file is there */
+	/* 1: it has a file; 2: the file exists */
+	seen = calloc((size_t)n + 1, 1);
 	if (seen == NULL)
 		return ofs_no_memory(err);
 	for (uint32_t i = first; i < d->cat->nobjects; i++) {
@@ -65,8 +66,8 @@ static int by_text(const void *a, const void *b)
 }
 
 /* Data files that the index does not name are left from an earlier save with
- * more ranks: saves overwrite, but never remove. Empty ones are written by
- * ranks that had nothing to write. */
+ * more ranks: saves overwrite files but do not remove them. Ranks without data
+ * write empty files. */
 static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
     uint32_t first, struct optimfs_error *err)
 {
@@ -101,8 +102,8 @@ static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
 	return ret;
 }
 
-/* Saves without collectives: an index a rank, and no word of how many there
- * should be but the gaps. */
+/* Saves without collectives write an index for each rank. Nothing records the
+ * number of ranks, but gaps show missing ones. */
 static int check_gaps(struct ofs_dcp *d, struct optimfs_error *err)
 {
 	int expected = 0;

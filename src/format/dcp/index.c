@@ -60,8 +60,8 @@ static bool is_none(const struct ofs_pickle *doc, uint32_t node)
 	return node == OFS_NONE || ofs_pk_kind(doc, node) == OFS_PK_NONE;
 }
 
-/* Names of items and their offsets: nodes of a string and a row that
- * ofs_dcp_sizes has seen. In most indexes equal ones are the same node. */
+/* The key of an item: a node of a string, and one of a row that ofs_dcp_sizes
+ * has checked. In most indexes equal ones are the same node. */
 
 struct key {
 	uint32_t fqn, offset;
@@ -124,7 +124,7 @@ static uint32_t find_key(const struct ofs_dcp_index *index, uint32_t hash,
 	    sizeof(*key));
 }
 
-/* Reading storage_data. */
+/* Read storage_data. */
 
 static int read_place(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_dcp_item *place, struct optimfs_error *err)
@@ -144,8 +144,8 @@ static int read_place(const struct ofs_pickle *doc, uint32_t node,
 	return 0;
 }
 
-/* MetadataIndex: fqn, and offset unless it is None. Its index is a hint of
- * where the chunk stands in a list, and wrong often enough to be ignored. */
+/* A MetadataIndex: fqn, and offset unless it is None. Its index is a hint for
+ * the position in a list, but often wrong, and is ignored. */
 static int read_key(const struct ofs_pickle *doc, uint32_t node,
     struct key *key, struct optimfs_error *err)
 {
@@ -220,7 +220,7 @@ static bool module_has(const struct ofs_pickle *doc, uint32_t node,
 	return memmem(module.p, module.len, part, strlen(part)) != NULL;
 }
 
-/* The first TensorStorageMetadata's properties; OFS_NONE. */
+/* The properties of the first TensorStorageMetadata; OFS_NONE. */
 static uint32_t some_properties(const struct ofs_dcp_index *index)
 {
 	uint32_t n = ofs_pk_len(index->doc, index->keys);

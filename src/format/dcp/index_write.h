@@ -6,13 +6,13 @@
 #include "base/types.h"
 #include "pickle/write.h"
 
-/* render_index.c writes an index that was not there, in the form of one
- * release. update_index.c adds entries to one that is, in the form that its
- * others have: whatever class and attributes an object of it has are copied. */
+/* render_index.c writes a new index, in the form of one release. update_index.c
+ * adds entries to an existing one, in its form: classes and attributes are
+ * copied from its objects. */
 
-/* torch.Size of n numbers. */
+/* A torch.Size of n numbers. */
 void ofs_dcp_put_size(struct ofs_pkw *w, const uint64_t *v, size_t n);
-/* A component of a path in planner_data: a key, or an index of a list. */
+/* A component of a path in planner_data: a key, or a list index. */
 void ofs_dcp_put_component(struct ofs_pkw *w, struct ofs_str s, bool index);
 
 #endif

@@ -15,10 +15,10 @@
 #include "store/local.h"
 #include "store/transport.h"
 
-/* PyTorch 2.3 and older stored whole dictionaries and lists as one pickled
- * value where they held no tensor: all of param_groups, say. Where such a
- * value belongs to an optimizer its leaves must appear where newer releases
- * put them, so it is read at mount. Elsewhere a value stays one file. */
+/* PyTorch 2.3 and older stored a dictionary or list without tensors as one
+ * pickled value, for example all of param_groups. If it belongs to an
+ * optimizer, its leaves must have the paths that newer releases give them, so
+ * it is read at mount. Other values stay one file. */
 
 static bool key_is(const struct ofs_catalog *cat, uint32_t c, const char *key)
 {
@@ -54,7 +54,7 @@ bool ofs_dcp_structural(const struct ofs_catalog *cat, const uint32_t *c,
 		key_is(cat, before, "optimizers"));
 }
 
-/* An archive as ofs_torch_open reads it. */
+/* Reads an archive for ofs_torch_open. */
 struct source {
 	struct ofs_transport *t;
 	const struct ofs_extent *at;
@@ -68,7 +68,7 @@ static int read_source(void *ctx, uint64_t off, uint64_t len, void *buf,
 	return ofs_transport_read(s->t, s->at, off, len, buf, err);
 }
 
-/* The components of a catalog's path, copied: adding paths moves them. */
+/* A copy of the components of a path, because adding paths moves them. */
 static uint32_t *copy_path(const struct ofs_catalog *cat, uint32_t path,
     uint32_t *n)
 {
@@ -100,16 +100,16 @@ static int add_leaves(struct ofs_catalog *cat, struct ofs_pickle *doc,
 	return ret;
 }
 
-/* What says nothing about the item: no memory, or a rank that is lost. Other
- * ranks may read it well, and must not show another tree. */
+/* Is the error not one of the item: no memory, or a lost rank? Other ranks may
+ * read the item, and all must show the same tree. */
 static bool must_fail(const struct optimfs_error *why)
 {
 	return why->code == ENOMEM || why->code == EHOSTDOWN ||
 	    why->code == ETIMEDOUT;
 }
 
-/* An item that cannot be opened stays a file, which says why when it is
- * read; what fails after that fails the mount. */
+/* An item that cannot be opened stays a file, whose reads give the reason;
+ * later errors fail the mount. */
 static int expand(struct ofs_dcp *d, struct ofs_transport *t,
     const struct ofs_dcp_pending *p, struct optimfs_error *err)
 {

@@ -26,7 +26,7 @@ static uint32_t component(struct ofs_dcp *d, const struct ofs_pickle *doc,
 	return c == OFS_NONE ? OFS_NONE : c | OFS_PATH_INDEX;
 }
 
-/* Is node a tuple of keys and list indexes that spells key? */
+/* Is node a tuple of keys and list indexes whose text is key? */
 static bool is_path(const struct ofs_pickle *doc, uint32_t node)
 {
 	uint32_t n;
@@ -46,8 +46,8 @@ static bool is_path(const struct ofs_pickle *doc, uint32_t node)
 	return n > 0 && n <= OFS_DCP_PATH_MAX;
 }
 
-/* The path of a key: planner_data's tuple, which alone tells a dot in a name
- * from one between names; without it the key is one component. */
+/* The path of a key: the tuple in planner_data, which distinguishes a dot in a
+ * name from one between names. Without it the key is one component. */
 static uint32_t path_of(struct ofs_dcp *d, const struct ofs_dcp_key *at,
     struct ofs_str key, bool *structural, struct optimfs_error *err)
 {
@@ -106,9 +106,9 @@ uint32_t ofs_dcp_node(const struct ofs_dcp *d, const struct ofs_dcp_key *key)
 	return ofs_pk_val(index->doc, index->keys, key->pair);
 }
 
-/* Values that are no tensors. */
+/* Values that are not tensors. */
 
-/* An item that cannot be read; the index stands for the file it has none. */
+/* Make an item unreadable. If it has no file, its object is the index. */
 static int spoil(struct ofs_dcp *d, const struct ofs_dcp_index *index,
     struct ofs_item *item, struct ofs_str name, int code, const char *text,
     struct optimfs_error *err)
@@ -137,8 +137,8 @@ static int read_item(struct ofs_dcp *d, const struct ofs_dcp_key *key,
 	    : spoil(d, index, item, name, why.code, why.text, err);
 }
 
-/* Values with structure are read at mount, but not without limit: past it
- * they stay files of their own. */
+/* Values with structure are read at mount up to limits; beyond them they stay
+ * single files. */
 static bool may_expand(const struct ofs_dcp *d, const struct ofs_item *item)
 {
 	const struct ofs_object *o;
@@ -213,7 +213,7 @@ static int add_key(struct ofs_dcp *d, struct ofs_dcp_key *key,
 	return add_unknown(d, key, name, path, err);
 }
 
-/* Keys of all indexes, by name. */
+/* The keys of all indexes, by name. */
 
 static bool same_name(const void *ctx, uint32_t key, const void *want, size_t n)
 {
@@ -260,8 +260,8 @@ static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
 	return 0;
 }
 
-/* The first of the keys that have this name, a node of index; UINT32_MAX.
- * guess: look there first, most dictionaries have one order. */
+/* The first key with this name, a node of index; UINT32_MAX. guess is tried
+ * first, because most dictionaries have the same order. */
 static uint32_t find_key(const struct ofs_dcp *d, uint32_t index, uint32_t node,
     uint32_t guess)
 {
@@ -284,7 +284,7 @@ static uint32_t nplanned(const struct ofs_dcp_index *index)
 	    : ofs_pk_len(index->doc, index->planner);
 }
 
-/* Tell keys where planner_data has them, and write down its order. */
+/* Set the plan of keys from planner_data, and collect its order. */
 static uint32_t plan(struct ofs_dcp *d, uint32_t index, uint32_t *order)
 {
 	const struct ofs_dcp_index *at = &d->index[index];
@@ -299,7 +299,7 @@ static uint32_t plan(struct ofs_dcp *d, uint32_t index, uint32_t *order)
 			continue;
 		}
 		order[n++] = key;
-		/* a second one is as good as unreachable: the first stands */
+		/* a second one is practically impossible: keep the first */
 		if (d->key[key].index == index &&
 		    d->key[key].plan == OFS_NONE &&
 		    ofs_pk_kind(at->doc, node) == OFS_PK_STR)
@@ -308,7 +308,7 @@ static uint32_t plan(struct ofs_dcp *d, uint32_t index, uint32_t *order)
 	return n;
 }
 
-/* Add a key that was not added yet, and mark it. */
+/* Add a key unless it was added. */
 static int add_once(struct ofs_dcp *d, uint32_t key, struct optimfs_error *err)
 {
 	if (d->key[key].last == OFS_NONE)
@@ -318,8 +318,8 @@ static int add_once(struct ofs_dcp *d, uint32_t key, struct optimfs_error *err)
 }
 
 /* planner_data has the order of the state dict, unless ranks had different
- * keys; that of state_dict_metadata depends on which rank saved what
- * (docs/formats/dcp.md). ids=model relies on it. */
+ * keys; the order of state_dict_metadata depends on how the tensors were
+ * distributed over ranks (docs/formats/dcp.md). ids=model needs it. */
 static int add_in_order(struct ofs_dcp *d, struct optimfs_error *err)
 {
 	size_t max = 0;
@@ -357,7 +357,7 @@ int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
 	return 0;
 }
 
-/* Does another note say why nobody uses what is called so? */
+/* Does another note explain why items of this name are not used? */
 static bool is_told(const struct ofs_dcp *d, uint32_t index, uint32_t node)
 {
 	uint32_t key = find_key(d, index, node, UINT32_MAX);

@@ -13,9 +13,9 @@
 #include "base/memory.h"
 #include "format/dcp/dcp.h"
 
-/* "stream.zstd/1": name, an optional "@domain", and a version whose first
- * number must be one that we know. Anything after the first number of the
- * version is compatible (PyTorch, _extension.py). */
+/* "stream.zstd/1": a name, an optional "@domain", and a version whose first
+ * number must be known. Later numbers of a version are compatible (PyTorch,
+ * _extension.py). */
 static bool is_zstd(struct ofs_str s)
 {
 	static const char name[] = "stream.zstd/1";
@@ -25,7 +25,8 @@ static bool is_zstd(struct ofs_str s)
 	    (s.len == n || s.p[n] == '.');
 }
 
-/* The codec of an item; -1 for what we cannot undo. *text says what that is. */
+/* The codec of an item; -1 for one that is not supported, with *text and *what
+ * for the message. */
 static int codec_of(const struct ofs_pickle *doc, uint32_t node,
     const char **text, struct ofs_str *what)
 {
@@ -44,7 +45,8 @@ static int codec_of(const struct ofs_pickle *doc, uint32_t node,
 	return ofs_pk_len(doc, node) == 1 && is_zstd(*what) ? OFS_ZSTD : -1;
 }
 
-/* "__3_0.distcp", with any hint before the underscores: 3. -1: not so. */
+/* The rank in "__3_0.distcp", which may have a prefix; -1 when there is
+ * none. */
 static int rank_of_file(const char *path)
 {
 	const char *name = strrchr(path, '/'), *at, *last = NULL;
@@ -67,7 +69,7 @@ static uint32_t find_object(struct ofs_dcp *d, const struct ofs_pickle *doc,
 	const char *sub = d->part->rel;
 	char *path;
 
-	/* the index names one file thousands of times in a row */
+	/* successive items mostly have the same file */
 	if (d->last_doc == doc && d->last_path == node)
 		return d->last_object;
 	if (!ofs_path_stays(rel.p, rel.len)) {
@@ -130,7 +132,7 @@ uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,
 	return note;
 }
 
-/* Bytes that two items claim. */
+/* The bytes of an item. */
 
 struct claim {
 	uint32_t object;
@@ -165,10 +167,10 @@ static size_t collect_claims(const struct ofs_dcp *d, struct claim *claim)
 	const struct ofs_catalog *cat = d->cat;
 	size_t n = 0, b = 0;
 
-	/* blobs are in the order of their shards here */
+	/* blobs are sorted by shard here */
 	for (uint32_t i = d->first_shard; i < cat->nshards; i++)
 		if (b < d->nblobs && d->blob[b].shard == i)
-			b++; /* what is recorded for it is the blob */
+			b++; /* its recorded extent is that of the blob */
 		else
 			n = add_claim(claim, n, &cat->shards[i].at);
 	for (uint32_t i = d->first_item; i < cat->nitems; i++)

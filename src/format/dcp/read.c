@@ -14,10 +14,11 @@
 #include "format/globals.h"
 #include "format/part.h"
 
-/* docs/formats/dcp.md. A directory holds data files and one index, .metadata;
- * saves without collectives have an index a rank, __R.metadata, instead. */
+/* See docs/formats/dcp.md. A directory has data files and one index, .metadata;
+ * saves without collectives have an index for each rank, __R.metadata,
+ * instead. */
 
-/* What a directory has of a DCP checkpoint. */
+/* The files of a DCP checkpoint in a directory. */
 struct found {
 	struct ofs_names names;
 	struct found_index {
@@ -25,8 +26,8 @@ struct found {
 		int rank;
 	} * index;
 	uint32_t nindex;
-	bool whole, tmp; /* .metadata, .metadata.tmp */
-	size_t ndata;    /* data files */
+	bool whole, tmp; /* .metadata, .metadata.tmp exist */
+	size_t ndata;    /* number of data files */
 };
 
 static void found_fini(struct found *f)
@@ -64,7 +65,7 @@ static int look(const struct ofs_dir *dir, struct found *f,
 			f->index[f->nindex++] =
 			    (struct found_index){ name, rank };
 	}
-	if (f->whole) { /* then the others are of an earlier save */
+	if (f->whole) { /* the others are of an earlier save */
 		f->index[0] = (struct found_index){ OFS_DCP_INDEX, -1 };
 		f->nindex = 1;
 	}
@@ -125,7 +126,7 @@ static int load_index(struct ofs_dcp *d, const struct found_index *f,
 	d->nindex++;
 	index->rank = f->rank;
 	used = ofs_pickle_memory(index->doc);
-	if (*memory != 0) /* 1: a budget of 0 would mean the default */
+	if (*memory != 0) /* 1, because 0 means the default */
 		*memory = *memory > used + 1 ? *memory - used : 1;
 	index->object = ofs_catalog_object(d->cat, path, -1, err);
 	if (index->object == OFS_NONE ||
@@ -165,7 +166,7 @@ static void free_indexes(struct ofs_dcp *d)
 	d->last_doc = NULL;
 }
 
-/* All of it. */
+/* Build all entries. */
 
 static int build(struct ofs_dcp *d, const struct found *f,
     struct optimfs_error *err)
@@ -182,7 +183,7 @@ static int build(struct ofs_dcp *d, const struct found *f,
 	d->cat->unordered = true;
 	if (d->cat->writer == NULL)
 		d->cat->writer = d->index[0].writer;
-	free_indexes(d); /* what follows needs memory, too */
+	free_indexes(d); /* the checks need memory, too */
 	if (ofs_dcp_check_shared(d, err) == -1 ||
 	    ofs_dcp_resolve_blobs(d, err) == -1)
 		return -1;

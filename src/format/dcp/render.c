@@ -88,7 +88,7 @@ void ofs_dcp_leaf_key(const struct ofs_dcp_files *f, uint32_t leaf,
 	}
 }
 
-/* data.pkl of a tensor that is all of its storage. */
+/* Write data.pkl of a tensor that is all of its storage. */
 static int put_tensor(enum ofs_dtype dtype, const uint64_t *sizes,
     unsigned ndim, struct ofs_buf *out, struct optimfs_error *err)
 {
@@ -183,8 +183,8 @@ static int put_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 	return ret == -1 ? -1 : ofs_pkw_end(&w, err);
 }
 
-/* What only the program that loads it can make stays as it is: a copy runs
- * nothing. Lists of IDs do not, where the view has names in their place. */
+/* Is the item of e copied because it cannot be written anew? A copy executes
+ * nothing. Lists of IDs are not copied if the view has names for them. */
 static bool is_copied(const struct ofs_dcp_files *f, const struct ofs_entry *e,
     const struct optimfs_error *why)
 {
@@ -230,11 +230,11 @@ static int lay_leaf(struct ofs_dcp_files *f, const struct ofs_render *from,
 	return ret == -1 ? ofs_render_blame(f->cat, e, err) : 0;
 }
 
-/* Two entries of one flat key: only one of them could be found again. */
+/* Finds entries with equal flat keys, of which a reader would find only one. */
 struct keys {
 	const struct ofs_dcp_files *f;
 	struct ofs_buf text;
-	uint64_t *end; /* of each leaf's key in text */
+	uint64_t *end; /* of each leaf: end of its key in text */
 };
 
 static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
@@ -285,8 +285,8 @@ static int check_keys(const struct ofs_dcp_files *f, struct optimfs_error *err)
 	return ret;
 }
 
-/* A DCP checkpoint keeps its keys, which its program knows, however the tree
- * takes them apart. */
+/* A DCP checkpoint keeps the keys that its program expects, whatever their form
+ * in the tree. */
 static bool keeps_keys(const struct ofs_dcp_files *f)
 {
 	if (f->to.keys != OFS_KEYS_DEFAULT)
@@ -318,7 +318,7 @@ static int add_items(const struct ofs_dcp_files *f, uint32_t rank,
 	return 0;
 }
 
-/* As PyTorch has them: values first, then tensors. */
+/* In PyTorch's order: values, then tensors. */
 static int spans(const struct ofs_files *files, uint32_t file,
     struct ofs_spans *out, struct optimfs_error *err)
 {
@@ -359,7 +359,8 @@ static int make_tensor(const struct ofs_dcp_files *f, uint32_t leaf,
 	struct ofs_torch_item item;
 	int ret;
 
-	/* Rows are elements in a row, however the tensor's shards were cut. */
+	/* A row is a number of elements, independent of the shards of the
+	 * tensor. */
 	ofs_dcp_chunk_box(f, leaf, chunk, offsets, sizes);
 	for (unsigned d = 1; d < t->ndim; d++)
 		row *= sizes[d];

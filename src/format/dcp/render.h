@@ -6,14 +6,15 @@
 #include "base/buf.h"
 #include "layout/render.h"
 
-/* An entry as DCP stores it: a value, or a tensor cut along dim 0. */
+/* An entry in the form of DCP: a value, or a tensor cut along dim 0. */
 struct ofs_dcp_leaf {
 	uint32_t entry;
-	uint32_t nchunks;         /* 0: a value */
-	uint64_t rows;            /* of every chunk but the last; 0: not cut */
-	uint64_t full, last;      /* sizes of their items; a value's is last */
-	uint64_t pickle, npickle; /* of a value: in pickles */
-	bool copied;              /* that is all of its item, not a pickle */
+	uint32_t nchunks; /* 0: it is a value */
+	uint64_t rows;    /* of each chunk but the last; 0: not cut */
+	/* item sizes of a full and of the last chunk; a value has last only */
+	uint64_t full, last;
+	uint64_t pickle, npickle; /* place of a value's pickle in pickles */
+	bool copied;              /* pickle is the whole item, copied */
 };
 
 struct ofs_dcp_files {
@@ -21,65 +22,66 @@ struct ofs_dcp_files {
 	const struct ofs_catalog *cat;
 	struct ofs_layout to;
 	uint32_t nranks;
-	bool source; /* keys are the source's, not the tree's */
+	bool source; /* keys are those of the source, not of the tree */
 	struct ofs_dcp_leaf *leaf;
 	uint32_t nleaves;
 	struct ofs_buf pickles;
-	uint32_t *most; /* chunks of one leaf, among those near it */
-	/* Where items are compressed: the length of each, once it is known, and
-	 * which is the first of a leaf. NULL otherwise. */
+	uint32_t *most; /* largest number of chunks among NEAR leaves */
+	/* If items are compressed: the length of each, once known, and the
+	 * index of each leaf's first. Else NULL. */
 	uint64_t *stored, *item;
 };
 
-/* render_walk.c: what a rank stores, in the order of leaves. Walking all
- * ranks costs what they store and little more, however many there are. */
+/* render_walk.c: iterate over the items of a rank, in the order of leaves. A
+ * walk over all ranks takes little more time than there are items, for any
+ * number of ranks. */
 struct ofs_dcp_walk {
 	const struct ofs_dcp_files *f;
-	uint32_t chunk, copy;   /* of leaves that are cut */
-	uint64_t whole, cut;    /* the next of either kind */
-	uint32_t leaf, of_leaf; /* what was found, and which chunk of it */
+	uint32_t chunk, copy;   /* of this rank, for leaves that are cut */
+	uint64_t whole, cut;    /* next leaf of either kind */
+	uint32_t leaf, of_leaf; /* result: a leaf, and its chunk */
 };
-/* What leaves to find. */
+/* The leaves to find. */
 enum ofs_dcp_kind { OFS_DCP_VALUES, OFS_DCP_TENSORS };
 
-/* Once leaves are laid out. */
+/* Called after leaves are laid out. */
 int ofs_dcp_walk_init(struct ofs_dcp_files *f, struct optimfs_error *err);
-/* From leaf on; false: there are no more. */
+/* Begin at leaf; _next returns false after the last. */
 void ofs_dcp_walk_begin(struct ofs_dcp_walk *w, const struct ofs_dcp_files *f,
     uint32_t rank, uint32_t leaf);
 bool ofs_dcp_walk_next(struct ofs_dcp_walk *w, enum ofs_dcp_kind kind);
 
-/* Its item's size; its offsets and sizes. */
+/* The size of the item of a chunk. */
 uint64_t ofs_dcp_item_size(const struct ofs_dcp_leaf *l, uint32_t chunk);
-/* The same as the index has it. */
+/* Its stored size, which the index has; then offsets and sizes of its box. */
 uint64_t ofs_dcp_stored_size(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk);
 void ofs_dcp_chunk_box(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk, uint64_t *offsets, uint64_t *sizes);
-/* The components of a leaf's key. */
+/* The components of the key of a leaf. */
 const uint32_t *ofs_dcp_leaf_path(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t *n);
-/* The same, joined by dots. */
+/* The key of a leaf, joined by dots. */
 void ofs_dcp_leaf_key(const struct ofs_dcp_files *f, uint32_t leaf,
     struct ofs_buf *out);
 
-/* render_index.c: .metadata, as the members of struct ofs_files_ops. */
+/* render_index.c: .metadata, as in struct ofs_files_ops. */
 int ofs_dcp_index_spans(const struct ofs_dcp_files *f, struct ofs_spans *out,
     struct optimfs_error *err);
 int ofs_dcp_index_make(const struct ofs_dcp_files *f,
     const struct ofs_span *span, struct ofs_composition *c,
     struct optimfs_error *err);
 
-/* render_blob.c, for dcp-st: the spans behind a rank's values, which are
- * those of a header and then of boxes, as those of other items are. */
+/* render_blob.c, for dcp-st: the spans after the values of a rank: first those
+ * of a header, then those of boxes, which are like those of other items. */
 int ofs_dcp_blob_spans(const struct ofs_dcp_files *f, uint32_t rank,
     struct ofs_spans *out, struct optimfs_error *err);
-/* Is it a part of a header? */
+/* Is the span a part of a header? */
 bool ofs_dcp_blob_is(const struct ofs_span *span);
 int ofs_dcp_blob_make(const struct ofs_dcp_files *f, uint32_t rank,
     const struct ofs_span *span, struct ofs_composition *c,
     struct optimfs_error *err);
-/* EOPNOTSUPP (OFS448): a type that safetensors has not. */
+/* EOPNOTSUPP (OFS448) for a type that safetensors does not have. */
 int ofs_dcp_blob_takes(enum ofs_dtype dtype, struct optimfs_error *err);
 
 int ofs_dcp_render(const struct ofs_render *from, const struct ofs_layout *to,

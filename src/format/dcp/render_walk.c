@@ -8,15 +8,15 @@
 #include "base/memory.h"
 #include "format/dcp/render.h"
 
-/* Tensors are cut along dim 0 as torch.chunk and FSDP2 do: chunks of
- * ceil(rows / shards), ranks behind the last row hold nothing. What is not cut
- * goes to the ranks in turn, and so do replicas: of all that hold a box, one
- * stores it.
+/* Tensors are cut along dim 0 as torch.chunk and FSDP2 do: chunks of ceil(rows
+ * / shards); ranks beyond the last row have none. Tensors that are not cut go
+ * to the ranks in turn, and so do replicas: of all ranks with a box, one stores
+ * it.
  *
- * So a rank's leaves are every nranks-th of those that are whole, and every
- * replicas-th of those that are cut, unless they have too few chunks. Of
- * thousands of ranks most have no chunk of small tensors: the most chunks that
- * any of NEAR leaves has tells that of all of them. */
+ * So a rank has every nranks-th leaf of those that are not cut, and every
+ * replicas-th of those that are, unless they have too few chunks. Most of
+ * thousands of ranks have no chunk of small tensors: the largest number of
+ * chunks in each run of NEAR leaves allows a walk to skip the run. */
 
 #define NEAR 64u
 
@@ -34,7 +34,7 @@ int ofs_dcp_walk_init(struct ofs_dcp_files *f, struct optimfs_error *err)
 	return 0;
 }
 
-/* The first number from i on that is rest, modulo n. */
+/* The first number from i on that equals rest modulo n. */
 static uint64_t next_of(uint64_t i, uint32_t n, uint32_t rest)
 {
 	return i + (rest + n - i % n) % n;

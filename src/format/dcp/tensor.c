@@ -14,15 +14,15 @@
 #include "base/memory.h"
 #include "format/dcp/dcp.h"
 
-/* What is being built for one key. */
+/* The tensor that is built for one key. */
 struct building {
 	struct ofs_str name;
 	struct ofs_tensor t;
 	struct ofs_dcp_dims shape;
-	const struct ofs_dcp_index *at; /* the index it was first found in */
+	const struct ofs_dcp_index *at; /* the first index that has it */
 };
 
-/* Tensor b cannot be read, for the first reason that is found. */
+/* Make tensor b unreadable; only the first reason is kept. */
 static int spoil(struct ofs_dcp *d, struct building *b,
     struct optimfs_error *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
@@ -42,8 +42,7 @@ static int spoil(struct ofs_dcp *d, struct building *b,
 	return b->t.error == OFS_NONE ? -1 : 0;
 }
 
-/* torch.strided, however it is spelled: a bare global, or the call that makes
- * it from its name. */
+/* Is it torch.strided: a global, or a call with its name? */
 static bool is_strided(const struct ofs_pickle *doc, uint32_t node)
 {
 	uint32_t args;
@@ -59,9 +58,9 @@ static bool is_strided(const struct ofs_pickle *doc, uint32_t node)
 	    ofs_pk_str_is(doc, ofs_pk_item(doc, args, 0), "torch.strided");
 }
 
-/* An enumeration value: class(number), or getattr(class, name) from Python
- * 3.11.0 to 3.11.3. The three there are say nothing that matters: the strides
- * of the stored item do. */
+/* Is it a member of the enum: class(number), or getattr(class, name) from
+ * Python 3.11.0 to 3.11.3? Its value is not used: the strides of the stored
+ * item are. */
 static bool is_memory_format(const struct ofs_pickle *doc, uint32_t node)
 {
 	uint32_t args, n;
@@ -82,8 +81,8 @@ static bool is_memory_format(const struct ofs_pickle *doc, uint32_t node)
 	return n == 2 && ofs_pk_kind(doc, args) == OFS_PK_STR;
 }
 
-/* Field i of TensorProperties: (dtype, layout, requires_grad, memory_format,
- * pin_memory, ...) as a tuple state, or attributes. */
+/* Field i of TensorProperties, whose state is a tuple (dtype, layout,
+ * requires_grad, memory_format, pin_memory, ...) or attributes. */
 static uint32_t property(const struct ofs_pickle *doc, uint32_t node,
     uint32_t i, const char *name)
 {
@@ -145,7 +144,7 @@ static int read_properties(struct ofs_dcp *d, struct building *b,
 	return 0;
 }
 
-/* "[4, 1]" for a message. */
+/* Print "[4, 1]" for a message. */
 static const char *show(const uint64_t *v, unsigned n, char text[100])
 {
 	size_t len = 1;
@@ -170,9 +169,9 @@ static int read_shape(struct ofs_dcp *d, struct building *b,
 	return b->t.shape == OFS_NONE ? -1 : 0;
 }
 
-/* Does the extent hold as many bytes as elements [sizes] have? A torch.save
- * archive is always longer than what it holds: then these are the bytes of a
- * tensor in a safetensors blob, which starts at that offset. */
+/* Has the extent as many bytes as the elements of sizes? A torch.save archive
+ * is always longer. So it is a tensor in a safetensors blob, which starts at
+ * this offset. */
 static bool looks_like_blob(const struct building *b,
     const struct ofs_dcp_dims *sizes, const struct ofs_extent *at)
 {
@@ -301,7 +300,7 @@ static int add_chunks(struct ofs_dcp *d, struct building *b,
 	return 0;
 }
 
-/* The ranks of a save without collectives each describe the whole tensor. */
+/* In a save without collectives each rank describes the whole tensor. */
 static int check_same(struct ofs_dcp *d, struct building *b,
     const struct ofs_dcp_index *index, uint32_t node, struct optimfs_error *err)
 {

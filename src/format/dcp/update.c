@@ -13,18 +13,18 @@
 #include "base/memory.h"
 #include "format/dcp/dcp.h"
 
-/* No data file is touched. An item with changed bytes is copied to a new file
- * of the same rank, changed there, and the index points to it; its old bytes
- * stay until no item of their file is in use. A safetensors blob has one header
- * for many items, so that its file is copied as a whole. An encoded item is
- * decoded to a file without a name, changed, and encoded again. */
+/* No data file is changed. An item with changed bytes is copied to a new file
+ * of the same rank and changed there, and the index points to the copy; the old
+ * bytes stay until no item of their file is used. A safetensors blob has one
+ * header for many items, so its file is copied as a whole. An encoded item is
+ * decoded to an unlinked file, changed, and encoded again. */
 
 static int read_index(struct ofs_commit_dcp *d, struct optimfs_error *err)
 {
 	if (ofs_commit_dcp_open(d, err) == -1 ||
 	    ofs_commit_dcp_change(d, err) == -1)
 		return -1;
-	/* moved tensors lose their old keys, but not their items */
+	/* renamed tensors lose their old keys, but not their items */
 	return ofs_commit_dcp_move(d, err) == -1
 	    ? -1
 	    : ofs_commit_dcp_put_new(d, false, err);
@@ -51,14 +51,14 @@ static int begin(struct ofs_commit *c, const struct ofs_part *part,
 	*state = d;
 	if (d->name == NULL)
 		return ofs_no_memory(err);
-	/* Without it each rank has an index of its own, which is not written;
-	 * but items can change where they are. */
+	/* Without .metadata each rank has its own index, which cannot be
+	 * written; but items can be changed in place. */
 	if (!ofs_dir_stat(&c->cat->dir, d->name, &st))
 		return 0;
 	return read_index(d, err);
 }
 
-/* The end: all bytes are there. */
+/* The end of a commit, when all bytes are written. */
 
 static int encode_all(struct ofs_commit_dcp *d, struct optimfs_error *err)
 {
@@ -124,7 +124,7 @@ static int write_index(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	return ret;
 }
 
-/* Files of which no item is used any more. */
+/* Remove files whose items are all unused. */
 static int remove_unused(struct ofs_commit_dcp *d, struct optimfs_error *err)
 {
 	uint32_t n = d->index.nitems;
@@ -160,7 +160,7 @@ static int end(void *state, struct optimfs_error *err)
 	ofs_commit_dcp_keep_renamed(d);
 	if (remove_unused(d, err) == -1)
 		return -1;
-	/* The graph is as large as the index, which is now run once more. */
+	/* The graph is as large as the index, which is parsed again now. */
 	ofs_commit_dcp_close(d);
 	return write_index(d, err);
 }

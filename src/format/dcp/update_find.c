@@ -62,7 +62,7 @@ static int by_key(const void *a, const void *b, void *ctx)
 	return c != 0 ? c : (x > y) - (x < y);
 }
 
-/* node may be OFS_NONE, or no dictionary: an empty one. */
+/* node may be OFS_NONE or not a dictionary: then dict is empty. */
 static int sort_dict(const struct ofs_commit_dcp *d, uint32_t node,
     struct ofs_commit_dict *dict, struct optimfs_error *err)
 {
@@ -80,7 +80,7 @@ static int sort_dict(const struct ofs_commit_dcp *d, uint32_t node,
 	return 0;
 }
 
-/* Objects by their paths. */
+/* Compares objects by path. */
 static int by_path(const void *a, const void *b, void *ctx)
 {
 	const struct ofs_catalog *cat = ctx;
@@ -167,7 +167,7 @@ static int sort_all(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	return 0;
 }
 
-/* Are there tensors in blobs? */
+/* Are any tensors in blobs? */
 static bool has_blobs(const struct ofs_catalog *cat)
 {
 	for (uint32_t i = 0; i < cat->nshards; i++) {
@@ -238,7 +238,7 @@ static int compare_place(const void *key, const void *item)
 	return (w->off > off) - (w->off < off);
 }
 
-/* The first position in by_place that is not before (object, off). */
+/* The first position in by_place at or after (object, off). */
 static uint32_t lower(const struct ofs_commit_dcp *d, uint32_t object,
     uint64_t off)
 {

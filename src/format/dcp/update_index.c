@@ -11,9 +11,9 @@
 #include "format/dcp/update.h"
 #include "pickle/write.h"
 
-/* Every object is written as one of the same index is, so that the classes are
- * those of the release that wrote it: what is the same is copied, what differs
- * is given by name. */
+/* Each new object is a copy of one in the same index, so that its classes are
+ * those of the release that wrote it; the attributes that differ are given by
+ * name. */
 struct field {
 	const char *name;
 	enum { INT, STR, NONE, BOOL, SIZE, GLOBAL, DTYPE, CHUNKS } kind;
@@ -70,7 +70,7 @@ static int put_node(struct put *p, uint32_t node)
 
 static int put_like(struct put *p, uint32_t node, struct field *f, size_t n);
 
-/* TensorProperties: a tuple as its state, whose first item is the dtype, or
+/* TensorProperties: its state is a tuple that begins with the dtype, or
  * attributes. */
 static int put_properties(struct put *p, uint32_t node,
     const struct ofs_commit_task *t)
@@ -97,7 +97,7 @@ static int put_properties(struct put *p, uint32_t node,
 	return 0;
 }
 
-/* One chunk that is all of the tensor. */
+/* A single chunk with the whole tensor. */
 static int put_chunks(struct put *p, uint32_t list,
     const struct ofs_commit_task *t)
 {
@@ -158,8 +158,8 @@ static struct field *find_field(const struct put *p, uint32_t key,
 	return NULL;
 }
 
-/* An object like node, with other values of some attributes. Those that node
- * lacks are added, where they have a value. */
+/* Write an object like node, with other values of some attributes. Attributes
+ * that node does not have are added if they have a value. */
 static int put_like(struct put *p, uint32_t node, struct field *f, size_t n)
 {
 	uint32_t state = ofs_pk_state(p->doc, node);
@@ -274,9 +274,9 @@ int ofs_commit_dcp_drop(struct ofs_commit_dcp *d, struct ofs_str name,
 	return 0;
 }
 
-/* Adding. */
+/* Additions. */
 
-/* A key of the same sort: a tensor's or a value's. */
+/* A key of the same kind: of a tensor or of a value. */
 static uint32_t like_key(const struct ofs_commit_dcp *d, bool tensor)
 {
 	const struct ofs_pickle *doc = d->index.doc;
@@ -292,7 +292,7 @@ static uint32_t like_key(const struct ofs_commit_dcp *d, bool tensor)
 	return OFS_NONE;
 }
 
-/* An item of the same sort. */
+/* An item of the same kind. */
 static uint32_t like_item(const struct ofs_commit_dcp *d, bool tensor)
 {
 	for (uint32_t i = 0; i < d->index.nitems; i++)
@@ -301,7 +301,7 @@ static uint32_t like_item(const struct ofs_commit_dcp *d, bool tensor)
 	return OFS_NONE;
 }
 
-/* planner_data: the path that the key stands for. */
+/* Add the path of the key to planner_data. */
 static int add_path(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
     struct ofs_str name, struct optimfs_error *err)
 {
@@ -349,7 +349,7 @@ static int add_key(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
 	return tensor ? put_like(&p, like, f, 3) : put_node(&p, like);
 }
 
-/* MetadataIndex and _StorageInfo. */
+/* Add a MetadataIndex with its _StorageInfo. */
 static int add_item(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
     struct ofs_str name, uint32_t out, uint64_t off, uint64_t len,
     struct optimfs_error *err)
@@ -388,7 +388,7 @@ int ofs_commit_dcp_add(struct ofs_commit_dcp *d,
 	return add_item(d, t, name, out, off, len, err);
 }
 
-/* Where an item is, or will be. */
+/* Write the place of an item, which may be new. */
 static int put_its_place(struct put *p, uint32_t item)
 {
 	struct ofs_commit_dcp *d = p->d;

@@ -14,7 +14,7 @@
 #include "format/dcp/dcp.h"
 #include "format/dcp/update.h"
 
-/* The highest N of names "__R_N.distcp". */
+/* An unused N for a name "__R_N.distcp"; -1 on failure. */
 static int next_number(struct ofs_commit_dcp *d, int rank,
     struct optimfs_error *err)
 {
@@ -50,8 +50,8 @@ static char *full_path(const struct ofs_commit_dcp *d, const char *path)
 	return ofs_dcp_join(d->part->rel, path);
 }
 
-/* Begin a file for rank; *out is its index. like is a file of the checkpoint
- * whose mode it gets. */
+/* Create a data file for rank; *out is its index. It gets the mode of like, a
+ * file of the checkpoint. */
 static int new_out(struct ofs_commit_dcp *d, int rank, const char *like,
     uint32_t *out, struct optimfs_error *err)
 {
@@ -80,7 +80,6 @@ static int new_out(struct ofs_commit_dcp *d, int rank, const char *like,
 	return 0;
 }
 
-/* The file that items of rank go to. */
 int ofs_commit_dcp_out(struct ofs_commit_dcp *d, int rank, const char *like,
     uint32_t *out, struct optimfs_error *err)
 {
@@ -105,7 +104,6 @@ int ofs_commit_dcp_note(struct ofs_commit_dcp *d,
 	return 0;
 }
 
-/* All items at a place go to one. */
 int ofs_commit_dcp_note_all(struct ofs_commit_dcp *d, uint32_t first,
     uint32_t n, uint32_t out, uint64_t off, uint64_t len, bool plain,
     struct optimfs_error *err)
@@ -124,7 +122,7 @@ int ofs_commit_dcp_note_all(struct ofs_commit_dcp *d, uint32_t first,
 	return 0;
 }
 
-/* Bytes that move. */
+/* Moving bytes. */
 
 const struct ofs_object *ofs_commit_dcp_object(const struct ofs_commit_dcp *d,
     uint32_t object)
@@ -149,7 +147,7 @@ static int copy_item(struct ofs_commit_dcp *d, uint32_t object, uint64_t off,
 	return ret;
 }
 
-/* The file of a blob, copied under a new name. */
+/* Copy the file of a blob, with a new name. */
 static int move_blob(struct ofs_commit_dcp *d, uint32_t object,
     struct optimfs_error *err)
 {
@@ -160,7 +158,7 @@ static int move_blob(struct ofs_commit_dcp *d, uint32_t object,
 
 	if (new_out(d, o->rank, NULL, &item.out, err) == -1)
 		return -1;
-	d->out[item.out].fd = -1; /* nothing else goes there */
+	d->out[item.out].fd = -1; /* no other item may be added */
 	path = full_path(d, d->out[item.out].path);
 	ret = path == NULL ? ofs_no_memory(err)
 			   : ofs_commit_clone(d->c, object, path, err);
@@ -173,7 +171,7 @@ static int move_blob(struct ofs_commit_dcp *d, uint32_t object,
 	return ret;
 }
 
-/* The extent decoded, in a file that goes when it is closed. */
+/* Decode the extent to an unlinked file. */
 static int decode(struct ofs_commit_dcp *d, size_t moved,
     struct optimfs_error *err)
 {
@@ -215,7 +213,7 @@ static int decode(struct ofs_commit_dcp *d, size_t moved,
 	return ret;
 }
 
-/* Does the index name this file? */
+/* Is this a file of the index? */
 static bool is_item_file(const struct ofs_commit_dcp *d, uint32_t object)
 {
 	for (uint32_t i = 0; i < d->index.nitems; i++)
@@ -224,7 +222,7 @@ static bool is_item_file(const struct ofs_commit_dcp *d, uint32_t object)
 	return false;
 }
 
-/* An extent that is an item, or lies in one. */
+/* Move an extent that is an item or inside one. */
 static int move_extent(struct ofs_commit_dcp *d, size_t moved,
     struct optimfs_error *err)
 {
@@ -235,16 +233,16 @@ static int move_extent(struct ofs_commit_dcp *d, size_t moved,
 	uint64_t to;
 
 	if (around == OFS_NONE && !is_item_file(d, m->object))
-		return 0; /* another part's */
+		return 0; /* it belongs to another part */
 	if (m->codec != OFS_PLAIN)
 		return decode(d, moved, err);
-	/* what is in a blob is not where the index says */
+	/* tensors in a blob are not at the offset in the index */
 	if (around == OFS_NONE || m->encoding == OFS_RAW)
 		return move_blob(d, m->object, err);
 	item = &d->index.item[around];
 	if (copy_item(d, m->object, item->off, item->len, &out, &to, err) == -1)
 		return -1;
-	/* and whatever else is in the same item */
+	/* and all other extents in the same item */
 	for (size_t i = moved; i < d->c->nmoved; i++) {
 		struct ofs_moved *x = &d->c->moved[i];
 

@@ -16,7 +16,7 @@
 
 # define PIECE (1u << 20)
 
-/* One piece of input, encoded to the end of what is there. */
+/* Encode one piece of input and append it to the output. */
 static int encode_piece(ZSTD_CCtx *z, ZSTD_inBuffer *in, bool last,
     uint8_t *buf, size_t size, int out, uint64_t *at, struct optimfs_error *err)
 {

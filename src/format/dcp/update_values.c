@@ -12,7 +12,8 @@
 #include "layout/archive.h"
 #include "pickle/write.h"
 
-/* The flat key of the first n components behind the part's prefix. */
+/* The flat key of the first n components, without those of the part's
+ * prefix. */
 static void flat_key(const struct ofs_commit_dcp *d,
     const struct ofs_commit_task *t, uint32_t n, struct ofs_buf *out)
 {
@@ -43,7 +44,8 @@ static bool is_ours(const struct ofs_commit_dcp *d,
 	return !t->done && in_part(d, t);
 }
 
-/* The item of a value in which t is; OFS_NONE. *depth components lead there. */
+/* The item of a value that contains t; OFS_NONE. *depth is the number of
+ * components of its path. */
 static uint32_t holder(const struct ofs_commit_dcp *d,
     const struct ofs_commit_task *t, uint32_t *depth)
 {
@@ -66,7 +68,7 @@ static uint32_t holder(const struct ofs_commit_dcp *d,
 	return found;
 }
 
-/* Where what was written of an item goes. */
+/* The destination for changed elements of an item. */
 struct target {
 	struct ofs_commit_dcp *d;
 	uint32_t object, out;
@@ -85,7 +87,7 @@ static int open_out(void *ctx, int *fd, uint64_t *off,
 	return 0;
 }
 
-/* A value with parts: all that changes in it. */
+/* Change all values in an item with parts. */
 static int change_inside(struct ofs_commit_dcp *d, uint32_t item,
     const struct ofs_commit_task *t, uint32_t depth, struct optimfs_error *err)
 {
@@ -120,7 +122,7 @@ static int change_inside(struct ofs_commit_dcp *d, uint32_t item,
 	    err);
 }
 
-/* The bytes of a composition of literal ones, and of one tensor. */
+/* Write the pieces of a composition: literal bytes and one tensor. */
 static int write_pieces(struct ofs_commit_dcp *d,
     const struct ofs_commit_task *t, const struct ofs_composition *comp,
     uint32_t out, struct optimfs_error *err)
@@ -141,7 +143,7 @@ static int write_pieces(struct ofs_commit_dcp *d,
 	return ret;
 }
 
-/* A torch.save archive of one value or tensor. */
+/* Write a torch.save archive of one value or tensor. */
 static int write_item(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
     uint32_t out, uint64_t *len, struct optimfs_error *err)
 {
@@ -184,7 +186,7 @@ static int write_item(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
 	return ret;
 }
 
-/* A value that is an item of its own. */
+/* Change a value that has its own item. */
 static int set_item(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
@@ -221,7 +223,7 @@ static int drop_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 	return ret;
 }
 
-/* A file whose mode and rank new ones get. */
+/* A file from which new ones take mode and rank. */
 static uint32_t some_object(const struct ofs_commit_dcp *d)
 {
 	for (uint32_t i = 0; i < d->index.nitems; i++)
@@ -248,8 +250,8 @@ static int add_new(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 	return ofs_commit_dcp_add(d, t, name, out, off, len, err);
 }
 
-/* What is moved within the index keeps its items; so do those of its chunks
- * that are rewritten, which is why this comes after them. */
+/* A tensor renamed within the index keeps its items; so do rewritten chunks of
+ * it, which is why renaming comes after them. */
 static bool keeps_items(const struct ofs_commit_dcp *d,
     const struct ofs_commit_task *t)
 {
@@ -286,7 +288,7 @@ static int add_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 		    "laid out anew",
 		    err);
 	if (keeps_items(d, t) != moved) {
-		t->done = true; /* at the end */
+		t->done = true; /* it is done at the end */
 		return 0;
 	}
 	flat_key(d, t, t->npath, &key);
@@ -343,7 +345,6 @@ int ofs_commit_dcp_put_new(struct ofs_commit_dcp *d, bool moved,
 	return 0;
 }
 
-/* Items of what was moved are dropped under one name and used under another. */
 void ofs_commit_dcp_keep_renamed(struct ofs_commit_dcp *d)
 {
 	for (size_t i = 0; i < d->c->ntasks; i++) {
