@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "format/ranks/ranks.h"
 
-/* So many missing ranks are named one by one. */
+/* Up to this number missing ranks are named one by one. */
 #define MAX_NAMED 1024
 
 static int note_missing(struct ofs_ranks *set, int rank,
@@ -46,7 +46,7 @@ static int note_all(struct ofs_ranks *set, struct ofs_ranks_file **v,
 	return 0;
 }
 
-/* Where ranks hold copies of what others shard (HSDP), those of one copy are
+/* With HSDP some ranks have copies of others' shards; one copy of each is
  * enough. */
 
 static int by_box(const void *va, const void *vb)
@@ -56,7 +56,7 @@ static int by_box(const void *va, const void *vb)
 	return (a->box > b->box) - (a->box < b->box);
 }
 
-/* Elements in a box; of boxes equal to the one before, none. */
+/* The number of elements in a box. */
 static uint64_t volume(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, const struct ofs_shard *s)
 {
@@ -69,8 +69,8 @@ static uint64_t volume(const struct ofs_catalog *cat,
 	return ofs_numel(box + t->grid_ndim, t->grid_ndim, &n) ? n : 0;
 }
 
-/* Do t's boxes, of which there is room for a copy, fill it? Boxes that overlap
- * are found when the catalog is finished. */
+/* Do the boxes of t fill it? copy has room for its shards. Overlaps are found
+ * by ofs_catalog_finish. */
 static bool is_whole(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     struct ofs_shard *copy)
 {
@@ -89,7 +89,8 @@ static bool is_whole(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 	return sum == ofs_tensor_numel(cat, t);
 }
 
-/* Is any tensor from first on in parts, and every one whole? 1 or 0; -1. */
+/* Is some tensor from first on in several parts, and every one whole? 1, 0, or
+ * -1 on failure. */
 static int all_whole(const struct ofs_catalog *cat, uint32_t first,
     struct optimfs_error *err)
 {

@@ -14,7 +14,7 @@
 #include "format/torch_file/sharded.h"
 #include "text/text.h"
 
-/* Keys that some ranks lack are named one by one up to so many. */
+/* Up to this number, keys that some ranks lack are named one by one. */
 #define MAX_NAMED 4096
 
 static const struct ofs_pickle *doc_of(const struct ofs_ranks *set, uint32_t i)
@@ -46,7 +46,8 @@ static bool is_sharded(const struct ofs_ranks *set,
 
 /* Plain values. */
 
-/* The text of a value, or why it has none; false: there is no memory for it. */
+/* The text of a value, or the reason why it has none; false when memory is
+ * exhausted. */
 static bool put_value(const struct ofs_ranks *set, uint32_t i,
     struct ofs_buf *out)
 {
@@ -65,7 +66,7 @@ static bool same_text(const struct ofs_buf *a, const struct ofs_buf *b)
 	    (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
 }
 
-/* "5 (rank 0), 6 (rank 1) ..." */
+/* Append "5 (rank 0), 6 (rank 1) ...". */
 static void put_values(const struct ofs_ranks *set,
     const struct ofs_ranks_group *g, struct ofs_buf *out)
 {
@@ -131,7 +132,7 @@ static int merge_values(struct ofs_ranks *set, struct ofs_ranks_group *g,
 	return same ? add_first(set, g, err) : dispute_values(set, g, err);
 }
 
-/* Plain tensors: each rank has all of it. */
+/* Plain tensors: each rank has the whole tensor. */
 
 struct copy {
 	struct ofs_torch_tensor t;
@@ -156,8 +157,8 @@ static int get_copy(struct ofs_ranks *set, uint32_t i, struct copy *c,
 	return ofs_torch_place(l, &c->t, &c->at, &c->number, why);
 }
 
-/* Can b be a copy of a? Bytes are not read: where the archives have checksums
- * these tell, and scalars are compared when they are opened. */
+/* Can b be a copy of a? Bytes are not read: checksums of the archives are
+ * compared, if they exist; scalars are compared when they are opened. */
 static int compare(struct ofs_ranks *set, uint32_t a, struct copy *x,
     uint32_t b, struct copy *y, struct optimfs_error *why)
 {
@@ -255,9 +256,9 @@ int ofs_ranks_merge_one(struct ofs_ranks *set, struct ofs_ranks_group *g,
 	return tensors ? merge_tensors(set, g, err) : merge_values(set, g, err);
 }
 
-/* Keys of rank 0 that others lack. */
+/* Keys of rank 0 that other ranks lack. */
 
-/* Do ranks have keys of their own, as the stages of a pipeline do? */
+/* Do ranks have keys of their own, as pipeline stages have? */
 static bool is_mpmd(const struct ofs_ranks *set)
 {
 	for (uint32_t i = 0; i < set->ngroups; i++)

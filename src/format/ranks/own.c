@@ -12,7 +12,7 @@
 #include "format/ranks/ranks.h"
 #include "naming/naming.h"
 
-/* docs/formats/ranks.md, "What becomes of a path" */
+/* Rules: docs/formats/ranks.md, "What becomes of a path". */
 
 static bool is_trained(const struct ofs_ranks *set,
     const struct ofs_ranks_group *g)
@@ -28,8 +28,8 @@ static bool is_trained(const struct ofs_ranks *set,
 	return false;
 }
 
-/* Is there a model or an optimizer under a key of its own, so that what stands
- * beside it is neither? */
+/* Is there a key for a model or an optimizer, so that entries beside it are
+ * neither? */
 static bool has_trained(struct ofs_ranks *set)
 {
 	if (set->trained != 0)
@@ -49,7 +49,7 @@ bool ofs_ranks_is_own(struct ofs_ranks *set, const struct ofs_ranks_group *g)
 	return !is_trained(set, g) && (n > 1 || has_trained(set));
 }
 
-/* The path with "rankR" behind it. */
+/* The path with "rankR" appended. */
 static uint32_t path_of(struct ofs_ranks *set, uint32_t path, int rank,
     struct optimfs_error *err)
 {

@@ -20,7 +20,8 @@ int ofs_pieces_begin(struct ofs_pieces *x, struct ofs_ranks *set,
 		.numel = numel,
 		.cut = true };
 	x->t = (struct ofs_tensor){ .ndim = (uint8_t)ndim,
-		.flags = OFS_TENSOR_COPIES, /* of groups that each have all */
+		/* copies in groups that each have the whole */
+		.flags = OFS_TENSOR_COPIES,
 		.error = OFS_NONE,
 		.shard = set->cat->nshards };
 	x->t.shape = ofs_catalog_dims(set->cat, shape, ndim, err);

@@ -17,38 +17,40 @@
 #include "format/torch_file/leaf.h"
 #include "pickle/pickle.h"
 
-/* A rank set is one file of each rank, all with the same name but for the
- * rank's number. Their leaves are collected first, then all that stand at one
+/* A rank set has one file for each rank, with equal names except for the number
+ * of the rank. Leaves of all files are collected first; then those with one
  * path are merged into one entry. docs/formats/ranks.md has the rules. */
 
-/* One file; they are in the order of ranks, no rank twice. */
+/* A file. Files are sorted by rank, and no rank occurs twice. */
 struct ofs_ranks_file {
 	const char *rel;
-	int rank; /* -1: a file alone, of which nobody knows the rank */
+	int rank; /* -1: a single file of unknown rank */
 	const struct ofs_pickle *doc;
-	struct ofs_torch_archive at; /* its extent names the object */
+	struct ofs_torch_archive at; /* its extent has the object */
 	struct ofs_torch_leaves leaves;
 	uint32_t nleaves;
-	bool surplus; /* of a rank that the job did not have: left out */
-	int said_world, said_rank; /* by what is sharded in it; 0, -1 */
+	bool surplus; /* of a rank beyond those of the job: not used */
+	/* from sharded tensors in it; unknown: 0, -1 */
+	int said_world, said_rank;
 	bool
-	    said_part; /* said_world is of a part of the job, and may be less */
+	    /* said_world is that of a part of the job, and may be too low */
+	    said_part;
 	struct ofs_torch_file source;
 };
 
-/* What one file has at one path. */
+/* A leaf of one file. */
 struct ofs_ranks_leaf {
-	uint32_t path; /* of the catalog, the part's prefix included */
+	uint32_t path; /* in the catalog, with the prefix of the part */
 	uint32_t file; /* index of struct ofs_ranks_file */
-	uint32_t node; /* of its doc */
+	uint32_t node; /* in its doc */
 };
 
-/* All leaves with one path: leaf[first] .. leaf[first + n - 1], in the order of
- * files, each file at most once. */
+/* All leaves with one path: leaf[first] .. leaf[first + n - 1], sorted by file,
+ * at most one of each file. */
 struct ofs_ranks_group {
 	uint32_t path;
 	uint32_t first, n;
-	bool taken;   /* somebody has added what it stands for */
+	bool taken;   /* its entry has been added */
 	bool partial; /* some ranks lack it by intent */
 };
 
@@ -56,93 +58,89 @@ struct ofs_ranks {
 	struct ofs_catalog *cat;
 	struct ofs_ranks_file *file;
 	struct ofs_ranks_leaf *leaf;
-	/* in the order in which the state dict of the first rank that has them
-	 * lists them */
+	/* in the order of the state dict of the first rank that has them */
 	struct ofs_ranks_group *group;
 	uint32_t nfiles, nleaves, ngroups;
-	uint32_t leaf_cap; /* that there is room for */
-	/* Ranks of the job: what ShardedTensors and meshes say, or else the
-	 * highest rank there is and one; 0 for a file alone that says
-	 * nothing. */
+	uint32_t leaf_cap; /* capacity */
+	/* The number of ranks: from ShardedTensors and meshes, else the highest
+	 * rank plus one; 0 for a single file that does not have it. */
 	int world;
-	int trained; /* 1: has a model or optimizer as such; -1: not; 0: unseen */
+	/* 1: there is a key for a model or an optimizer; -1: there is none; 0:
+	 * not yet looked up */
+	int trained;
 };
 
-/* For whoever takes groups before the merge, and for the merge. */
+/* Functions for code that takes groups before the merge, and for the merge. */
 
-/* Is the leaf, or node of its document, a strided tensor? As ofs_torch_tensor;
- * and where its bytes are: *at is its storage's extent, *t is held against it.
- */
+/* Is the leaf, or node of its document, a strided tensor? Returns the same as
+ * ofs_torch_tensor; *at is the extent of its storage, against which *t was
+ * checked. */
 int ofs_ranks_tensor(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
     uint32_t node, struct ofs_torch_tensor *t, struct ofs_extent *at,
     struct optimfs_error *err);
-/* The checksum, as the archive has it, of the storage that t, which
- * ofs_ranks_tensor gave, is all of; 0: nobody knows. */
+/* The checksum in the archive of the storage of t, from ofs_ranks_tensor, if t
+ * is all of it; 0: there is none. */
 uint32_t ofs_ranks_checksum(struct ofs_ranks *set,
     const struct ofs_ranks_leaf *leaf, struct ofs_torch_tensor *t);
-/* Add what t, which ofs_ranks_tensor gave, is in its storage as a shard; box is
- * offsets and sizes in the catalog's dims. t->offset may have been moved, and
- * shape and stride cut, before. The next tensor that is added must be the
- * shard's. */
+/* Add t, from ofs_ranks_tensor, as a shard; box is the offsets and sizes in the
+ * dims of the catalog. t->offset, shape and stride may have been changed to
+ * those of a part. The next tensor that is added must be the shard's. */
 int ofs_ranks_shard(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
     struct ofs_torch_tensor *t, const struct ofs_extent *at, uint32_t box,
     struct optimfs_error *err);
-/* Add an entry at path whose opening fails with why, and below
- * .optimfs/rank/<r>/ what each rank has at the group's path. Sets taken. */
+/* Add an entry at path that fails with why when it is opened, and the version
+ * of each rank below .optimfs/rank/<r>/. Sets taken. */
 int ofs_ranks_apart(struct ofs_ranks *set, struct ofs_ranks_group *group,
     const struct optimfs_error *why, struct optimfs_error *err);
 
-/* May each rank have something else at the group's path, as it is neither the
- * model's nor the optimizer's? Then an entry for each, "rankR" behind the path.
- * Sets taken. src/format/ranks/own.c */
+/* src/format/ranks/own.c. May the value at the group's path differ between
+ * ranks, because it belongs to neither model nor optimizer? _each adds an entry
+ * for each rank, at the path and "rankR". Sets taken. */
 bool ofs_ranks_is_own(struct ofs_ranks *set, const struct ofs_ranks_group *g);
 int ofs_ranks_each(struct ofs_ranks *set, struct ofs_ranks_group *group,
     struct optimfs_error *err);
 
-/* The stages of reading files of ranks. A set is begun with
- * room for n files, each opened (then there is one more of them), and what
- * stands below a node of its document collected. */
+/* The stages of reading the files of ranks: _begin makes room for n files,
+ * _open adds one, _collect collects the leaves below a node of its document. */
 int ofs_ranks_begin(struct ofs_ranks *set, struct ofs_catalog *cat, size_t n,
     struct optimfs_error *err);
-/* rel must outlive the set. After a failure that is neither ENOMEM nor E2BIG
- * the set may be used on without the file. */
+/* rel must outlive the set. After a failure other than ENOMEM and E2BIG the set
+ * can be used without the file. */
 int ofs_ranks_open(struct ofs_ranks *set, const char *rel, int rank, bool bare,
     struct optimfs_error *err);
 int ofs_ranks_collect(struct ofs_ranks *set, uint32_t file, uint32_t node,
     const uint32_t *prefix, size_t npref, struct optimfs_error *err);
-/* One leaf. */
+/* Add one leaf. */
 int ofs_ranks_leaf(struct ofs_ranks *set, uint32_t path, uint32_t file,
     uint32_t node, struct optimfs_error *err);
 /* Make groups of the leaves. */
 int ofs_ranks_group(struct ofs_ranks *set, struct optimfs_error *err);
-/* Hand what values need to the catalog; then free the rest. */
+/* Pass the documents that values need to the catalog. _fini frees the rest. */
 int ofs_ranks_end(struct ofs_ranks *set, struct optimfs_error *err);
 void ofs_ranks_fini(struct ofs_ranks *set);
 
-/* A value that is not in any file: the pickle in b, which is taken, as an
- * entry at path. */
+/* Add an entry at path for a value that is in no file: the pickle in b, whose
+ * bytes are taken. */
 int ofs_ranks_value(struct ofs_ranks *set, uint32_t path, struct ofs_buf *b,
     struct optimfs_error *err);
 
-/* The stages of reading, each in a file of its own. */
-/* world.c: which of the files belong together. The leaves of the others
- * go. */
+/* The stages of reading, each in its own file. */
+/* world.c: find the files that belong together, and drop the leaves of the
+ * others. */
 int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err);
-/* The n files that are left, in the order of their ranks; the caller's. NULL:
- * no memory. */
+/* The n files in use, sorted by rank; malloc'ed and the caller's. NULL when
+ * memory is exhausted. */
 struct ofs_ranks_file **ofs_ranks_sorted(const struct ofs_ranks *set,
     uint32_t *n);
-/* lost.c: note the ranks that have no file; after the merge, for where
- * tensors, which begin there in the catalog, are whole without them that is no
- * loss. */
+/* lost.c, after the merge: note the ranks without a file, unless all tensors of
+ * the catalog from index tensors on are whole without them. */
 int ofs_ranks_lost(struct ofs_ranks *set, uint32_t tensors,
     struct optimfs_error *err);
-/* merge.c: an entry for each group that is not taken; for one. */
+/* merge.c: add an entry for each group that is not taken; for one group. */
 int ofs_ranks_merge(struct ofs_ranks *set, struct optimfs_error *err);
 int ofs_ranks_merge_one(struct ofs_ranks *set, struct ofs_ranks_group *g,
     struct optimfs_error *err);
-/* sharded.c: one for a group in which somebody has a ShardedTensor or a
- * DTensor. */
+/* sharded.c: add the entry of a group with ShardedTensors or DTensors. */
 int ofs_ranks_join(struct ofs_ranks *set, const struct ofs_ranks_group *g,
     struct optimfs_error *err);
 

@@ -21,7 +21,7 @@ struct collector {
 	uint32_t file;
 };
 
-/* What a ShardedTensor or a mesh says of the job. */
+/* Note rank and world from a ShardedTensor or a DTensor. */
 static void listen(struct ofs_ranks_file *f, uint32_t node)
 {
 	struct ofs_torch_sharded s;
@@ -98,8 +98,8 @@ int ofs_ranks_collect(struct ofs_ranks *set, uint32_t file, uint32_t node,
 
 /* Grouping. */
 
-/* Keys of two kinds may give one file the same path twice: the first ones of
- * all files belong together, and the second ones. */
+/* Keys of different kinds may give a file the same path twice: then the first
+ * ones of all files are a group, and the second ones. */
 struct order {
 	struct ofs_ranks_leaf leaf;
 	uint32_t nth, seq;
@@ -144,8 +144,8 @@ static struct order *sort_leaves(const struct ofs_ranks *set)
 	return o;
 }
 
-/* A group where the leaf of its first file was: a leaf's place in order of
- * seq holds the group that begins with it. */
+/* Put each group at the place of the leaf of its first file. at is indexed by
+ * seq, the order of leaves. */
 static void place_groups(struct ofs_ranks *set, const struct order *o,
     uint32_t *at)
 {
@@ -194,7 +194,7 @@ int ofs_ranks_group(struct ofs_ranks *set, struct optimfs_error *err)
 	return 0;
 }
 
-/* For those who merge. */
+/* Functions for the merge. */
 
 int ofs_ranks_tensor(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
     uint32_t node, struct ofs_torch_tensor *t, struct ofs_extent *at,
@@ -299,9 +299,7 @@ int ofs_ranks_value(struct ofs_ranks *set, uint32_t path, struct ofs_buf *b,
 	return 0;
 }
 
-/* All of it. */
-
-/* Documents that values refer to live on with the catalog. */
+/* The catalog takes over documents that values refer to. */
 int ofs_ranks_end(struct ofs_ranks *set, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < set->nfiles; i++) {

@@ -13,26 +13,25 @@
 #include "base/memory.h"
 #include "format/ranks/ranks.h"
 
-/* A shard that has a checksum. */
+/* The checksum of a shard. */
 struct summed {
-	uint32_t box; /* of the catalog's dims */
+	uint32_t box; /* in the dims of the catalog */
 	uint32_t crc;
 	int rank;
 };
 
-/* The tensor that is being put together. Like every tensor it may have an
- * error, which reading then gives. */
+/* The tensor that is being merged. Its error, if any, is reported by reads. */
 struct join {
 	struct ofs_ranks *set;
 	struct summed *sum;
 	size_t nsums, cap;
 	struct ofs_tensor t;
 	uint64_t shape[OFS_MAX_DIMS];
-	const struct ofs_ranks_leaf *first; /* that told dtype and shape */
-	struct optimfs_error why;           /* what is wrong; code 0: nothing */
+	const struct ofs_ranks_leaf *first; /* that gave dtype and shape */
+	struct optimfs_error why;           /* code 0: no fault */
 };
 
-/* Note the first thing that is wrong. */
+/* Keep the first fault. */
 #define WRONG(j, ...) \
  ((j)->why.code != 0 ? 0 : (optimfs_fail_as(&(j)->why, __VA_ARGS__), 0))
 
@@ -52,7 +51,7 @@ static bool known(const struct join *j)
 	return j->first != NULL;
 }
 
-/* Every rank must say the same of the whole. */
+/* All ranks must agree on the whole tensor. */
 static void agree(struct join *j, const struct ofs_ranks_leaf *leaf,
     uint8_t dtype, uint8_t ndim, const uint64_t *shape)
 {
@@ -75,7 +74,7 @@ static void agree(struct join *j, const struct ofs_ranks_leaf *leaf,
 		    rank_of(j, j->first), rank_of(j, leaf));
 }
 
-/* Narrow a local tensor to the piece that is at some place in it. */
+/* Restrict a local tensor to a piece of it. */
 static int cut(struct join *j, const struct ofs_torch_piece *p,
     struct ofs_torch_tensor *t)
 {
@@ -99,8 +98,9 @@ static int cut(struct join *j, const struct ofs_torch_piece *p,
 	return 0;
 }
 
-/* Replicas. Stages of a pipeline that number their parameters by themselves
- * have other tensors under the same numbers, and these are none. */
+/* Replicas are compared by checksum. Pipeline stages that number their
+ * parameters separately have different tensors under the same numbers, which
+ * are not replicas. */
 
 static int note_sum(struct join *j, const struct summed *s,
     struct optimfs_error *err)
@@ -186,7 +186,7 @@ static int add_shard(struct join *j, const struct ofs_ranks_leaf *leaf,
 	return 0;
 }
 
-/* A rank that has all of it as a plain tensor. */
+/* Add a rank that has the whole tensor as a plain one. */
 static int add_whole(struct join *j, const struct ofs_ranks_leaf *leaf,
     struct optimfs_error *err)
 {
@@ -258,7 +258,7 @@ static int add_entry(struct join *j, uint32_t path, struct optimfs_error *err)
 	return 0;
 }
 
-/* Nobody could say what it is. */
+/* Add an entry when no rank gives dtype and shape. */
 static int add_damaged(struct join *j, const struct ofs_ranks_group *g,
     struct optimfs_error *err)
 {

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "format/ranks/ranks.h"
 
-/* What is written in a file is truer than its name. */
+/* The rank in a file overrides that in its name. */
 static int set_ranks(struct ofs_ranks *set, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < set->nfiles; i++) {
@@ -29,8 +29,8 @@ static int set_ranks(struct ofs_ranks *set, struct optimfs_error *err)
 	return 0;
 }
 
-/* Have stages of a pipeline meshes of their own? Then no file says how many
- * ranks there are, but the highest one in any mesh does. */
+/* Do pipeline stages have their own meshes? Then no file has the number of
+ * ranks, but the highest rank of all meshes gives it. */
 static bool has_parts(struct ofs_ranks *set)
 {
 	bool parts = false;
@@ -48,7 +48,8 @@ static bool has_parts(struct ofs_ranks *set)
 	return parts;
 }
 
-/* The world that the first file says; and which one it is. */
+/* Set the number of ranks to that of the first file that has it, which is
+ * returned; else to the highest rank plus one. */
 static const struct ofs_ranks_file *find_world(struct ofs_ranks *set)
 {
 	int highest = -1;

@@ -19,7 +19,7 @@
 
 static const char *const extensions[] = { ".safetensors", NULL };
 
-/* A header length that fits, then "{". */
+/* Does it begin with a header length that fits, then "{"? */
 static bool has_magic(const struct ofs_file_head *h)
 {
 	uint64_t header;
@@ -31,7 +31,8 @@ static bool has_magic(const struct ofs_file_head *h)
 	    header <= OFS_SAFETENSORS_HEADER_MAX;
 }
 
-/* By its name it should be one: what is wrong with it has a name then. */
+/* A file with the right name gets a low bid, so that its faults are
+ * reported. */
 static int bid_file(const struct ofs_file_head *h, struct optimfs_error *err)
 {
 	if (!has_magic(h))
@@ -44,7 +45,7 @@ static int bid_file(const struct ofs_file_head *h, struct optimfs_error *err)
 	    h->name);
 }
 
-/* Shards of a model by DCP's HuggingFaceStorageWriter. */
+/* Shards of a model, written by DCP's HuggingFaceStorageWriter. */
 static int bid(const struct ofs_dir *dir, const struct ofs_names *names,
     struct optimfs_error *err)
 {
@@ -58,7 +59,7 @@ static int bid(const struct ofs_dir *dir, const struct ofs_names *names,
 	return 0;
 }
 
-/* What says which file of a model has which tensor. */
+/* Add the index that maps tensors of a model to files. */
 static int add_index(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {

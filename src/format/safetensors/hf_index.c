@@ -17,8 +17,8 @@
 #include "format/part.h"
 
 /* docs/formats/safetensors.md: {"metadata": {...}, "weight_map": {NAME: FILE}}.
- * The files' headers say themselves what is in them and where; the index tells
- * what must be there, and which of two tensors of one name counts. */
+ * The headers of the files describe the tensors; the index gives the ones that
+ * must exist, and which of two with the same name is meant. */
 
 #define INDEX_MAX (UINT64_C(256) << 20)
 
@@ -31,18 +31,18 @@ static bool ends_in(const char *name, const char *end)
 
 bool ofs_hf_index_name(const char *name)
 {
-	/* ColossalAI's places the optimizer's state, by number */
+	/* in ColossalAI's index the optimizer state is keyed by number */
 	return strcmp(name, "pytorch_optim.bin.index.json") != 0 &&
 	    (ends_in(name, ".safetensors.index.json") ||
 		ends_in(name, ".bin.index.json"));
 }
 
-/* A tensor that was read: an entry; others of its name follow. One that optimfs
- * noted a path of is called by its components, with dots between. */
+/* The entry of a tensor, linked to others with the same name. The name of one
+ * with a path in the note is its components joined by dots. */
 struct tensor {
 	uint32_t entry, name, object;
 	bool nested;
-	uint32_t next, last; /* last: of the first only, else OFS_NONE */
+	uint32_t next, last; /* only the first has last, others OFS_NONE */
 };
 
 struct index {
@@ -50,8 +50,8 @@ struct index {
 	const struct ofs_part *part;
 	struct tensor *t;
 	uint32_t n;
-	struct ofs_map by_name; /* the first of each name */
-	struct ofs_map seen;    /* names that the index has, as strings */
+	struct ofs_map by_name; /* the first tensor of each name */
+	struct ofs_map seen;    /* names in the index, as strings */
 	uint32_t prefix[OFS_PART_PREFIX];
 	size_t nprefix;
 	struct optimfs_error *err;
@@ -76,7 +76,7 @@ static uint32_t find(const struct index *x, uint32_t name)
 	    same_tensor, x, &name, sizeof(name));
 }
 
-/* What a path is called in its file: all but the part's prefix. */
+/* The name of a path in its file: without the prefix of the part. */
 static uint32_t name_of(struct index *x, const uint32_t *c, uint32_t n)
 {
 	struct ofs_buf b = { 0 };
@@ -143,7 +143,7 @@ static int collect(struct index *x)
 	return 0;
 }
 
-/* What a row of the index says. */
+/* Warn about a row of the index. */
 
 static int warn(struct index *x, int code, const char *text, uint32_t name,
     uint32_t object)
@@ -158,7 +158,8 @@ static int warn(struct index *x, int code, const char *text, uint32_t name,
 	return 0;
 }
 
-/* prefix, or what the file is called, and the tensor's name. */
+/* Set the path of a tensor: the prefix, or the stem of its file, then its
+ * name. */
 static int set_path(struct index *x, const struct tensor *t, const char *stem)
 {
 	uint32_t c[OFS_PART_PREFIX + 1], path;
@@ -181,8 +182,8 @@ static int set_path(struct index *x, const struct tensor *t, const char *stem)
 	return 0;
 }
 
-/* Of the tensors of one name the index names one, in object: the others go by
- * their files. */
+/* Of the tensors with one name, the one in object gets that name; the others
+ * get the name of their file before it. */
 static int settle(struct index *x, uint32_t first, uint32_t object)
 {
 	for (uint32_t i = first; i != OFS_NONE; i = x->t[i].next) {
@@ -201,7 +202,7 @@ static int settle(struct index *x, uint32_t first, uint32_t object)
 	return 0;
 }
 
-/* There is no such tensor. */
+/* Add an entry for a tensor that does not exist. */
 static int add_lost(struct index *x, uint32_t name, uint32_t object)
 {
 	struct ofs_item item = { .at.object = object };
@@ -245,14 +246,14 @@ static int row(struct index *x, uint32_t name, uint32_t object)
 		i = x->t[i].next;
 	if (i != OFS_NONE)
 		return settle(x, first, object);
-	/* not where it should be, but there */
+	/* it is in another file */
 	if (warn(x, EUCLEAN, "is not in the file that it names, but in", name,
 		x->t[first].object) == -1)
 		return -1;
 	return settle(x, first, x->t[first].object);
 }
 
-/* The object that a row names, beside the index. */
+/* The object of a row, a file beside the index. */
 static uint32_t object_of(struct index *x, struct ofs_str file)
 {
 	const char *slash = strrchr(x->part->rel, '/');
@@ -297,7 +298,7 @@ static int read_map(struct index *x, struct ofs_json *j,
 	return token == OFS_JSON_ERROR ? -1 : 0;
 }
 
-/* why: the text is not as it should be; x->err: the checkpoint is not. */
+/* Faults of the text go to why, those of the checkpoint to x->err. */
 static int read_text(struct index *x, const uint8_t *bytes, uint64_t n,
     struct optimfs_error *why)
 {
@@ -321,14 +322,14 @@ static int read_text(struct index *x, const uint8_t *bytes, uint64_t n,
 		}
 	}
 	if (ret == 0 && why->code == 0 && token == OFS_JSON_OBJECT_END)
-		ofs_json_next(&j, why); /* nothing behind it */
+		ofs_json_next(&j, why); /* there must be nothing more */
 	if (ret == 0 && why->code == 0 && !found)
 		ofs_json_fail(&j, why, "no weight_map");
 	ofs_json_fini(&j);
 	return why->code == 0 ? ret : -1;
 }
 
-/* An index that cannot be read is a loss of names, not of tensors. */
+/* Without the index, names are lost but no tensors: warn only. */
 static int complain(struct index *x, const struct optimfs_error *why)
 {
 	if (why->code == ENOMEM)

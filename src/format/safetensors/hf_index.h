@@ -10,9 +10,10 @@
 /* "model.safetensors.index.json", "pytorch_model.bin.index.json". */
 bool ofs_hf_index_name(const char *name);
 
-/* The part that is such a file, read after the files that it names: their
- * tensors get its prefix, and what it names and they lack becomes an entry that
- * cannot be read (OFS661). EPERM (OFS620) when it names a file elsewhere. */
+/* The part for such a file, read after the files that it names. Their tensors
+ * get its prefix. A tensor that it names and they lack becomes an entry that
+ * cannot be read (OFS661). EPERM (OFS620) when it names a file outside the
+ * checkpoint. */
 extern const struct ofs_format ofs_format_hf_index;
 
 #endif

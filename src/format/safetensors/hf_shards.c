@@ -17,20 +17,20 @@
 #include "format/safetensors/read.h"
 
 /* DCP's HuggingFaceStorageWriter with save_distributed (PyTorch 2.8 to 2.11,
- * hf_storage.py): shard-RRRRR-model-IIIII-of-NNNNN.safetensors, R the rank plus
- * one. A tensor's shape in a header is that of the shard; where the shard lies
- * is in the header's DCP_SHARDING_INFO, as JSON text. The whole shape is
- * nowhere: it is as large as its shards make it. */
+ * hf_storage.py): shard-RRRRR-model-IIIII-of-NNNNN.safetensors, where R is the
+ * rank plus one. The shape in a header is that of the shard, and its offsets
+ * are in DCP_SHARDING_INFO of the header, as JSON text. The shape of the whole
+ * tensor is not stored: it is the smallest that contains all shards. */
 
 struct file {
 	char *name;
 	int rank; /* from 0 */
 	uint32_t object;
 	struct ofs_safetensors st;
-	const uint64_t **offset; /* ofs_hf_offsets */
+	const uint64_t **offset; /* from ofs_hf_offsets */
 };
 
-/* A shard; next is another one of the same tensor. */
+/* A shard, linked to others of the same tensor. */
 struct piece {
 	uint32_t file, tensor, next, last;
 };
@@ -38,7 +38,7 @@ struct piece {
 struct shards {
 	struct ofs_catalog *cat;
 	const struct ofs_part *part;
-	struct ofs_arena arena; /* offsets */
+	struct ofs_arena arena; /* for offsets */
 	struct file *file;
 	uint32_t nfiles;
 	struct piece *piece;
@@ -110,8 +110,8 @@ static int open_files(struct shards *s, const struct ofs_names *names)
 	return 0;
 }
 
-/* Every rank has files 1 to n; names are sorted, so that what is missing
- * between the first and the last rank shows as a gap. */
+/* Every rank has files 1 to n, and names are sorted, so that missing ones
+ * between the first and the last rank leave gaps. */
 static int check_gaps(struct shards *s)
 {
 	int want_rank = 0, want_part = 1, rank, part, parts = 1;
@@ -137,7 +137,7 @@ static int check_gaps(struct shards *s)
 	return 0;
 }
 
-/* Shards of one name. */
+/* Shards with one name. */
 
 static const struct ofs_safetensors_tensor *tensor_of(const struct shards *s,
     uint32_t piece)
@@ -188,8 +188,7 @@ static int collect(struct shards *s)
 	return 0;
 }
 
-/* Grow shape so that piece lies in it; what is wrong with the piece, NULL when
- * nothing is. */
+/* Extend shape to contain a piece. Returns the fault of the piece, or NULL. */
 static const char *enclose(const struct shards *s, uint32_t first,
     uint32_t piece, uint64_t shape[OFS_MAX_DIMS])
 {
@@ -212,7 +211,7 @@ static const char *enclose(const struct shards *s, uint32_t first,
 	return NULL;
 }
 
-/* A tensor that cannot be read, for what is wrong with a piece. */
+/* Make a tensor unreadable because of a piece. */
 static int spoil(struct shards *s, uint32_t piece, const char *why,
     struct ofs_tensor *t)
 {

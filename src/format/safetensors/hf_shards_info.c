@@ -11,8 +11,8 @@
 #include "base/memory.h"
 #include "format/safetensors/hf_shards.h"
 
-/* DCP_SHARDING_INFO: {"w": {"saved_offsets": [4, 0]}, ...}, itself a string of
- * a header's __metadata__. It may name tensors that are in other files. */
+/* DCP_SHARDING_INFO: {"w": {"saved_offsets": [4, 0]}, ...} as a string of the
+ * header's __metadata__. It may name tensors in other files. */
 
 const uint64_t ofs_hf_wrong_offsets[1];
 
@@ -30,8 +30,8 @@ static int malformed(struct info *i, const char *what)
 	    "OFS628 DCP_SHARDING_INFO at byte %" PRIu64 ": %s", i->j.at, what);
 }
 
-/* The list of offsets that follows; *n gets how many, of which those past
- * OFS_MAX_DIMS are only counted. */
+/* Read a list of offsets; *n is its length. Those beyond OFS_MAX_DIMS are only
+ * counted. */
 static int read_offsets(struct info *i, uint64_t *v, size_t *n)
 {
 	enum ofs_json_token token = ofs_json_next(&i->j, NULL);
@@ -69,7 +69,7 @@ static int keep_offsets(struct info *i, const struct ofs_safetensors_tensor *t,
 	return 0;
 }
 
-/* The members of tensor t; NULL: another file's. */
+/* Read the members of tensor t; NULL: it is in another file. */
 static int read_tensor(struct info *i, const struct ofs_safetensors_tensor *t)
 {
 	uint64_t v[OFS_MAX_DIMS] = { 0 };

@@ -81,7 +81,7 @@ static int read_component(struct reader *r, enum ofs_json_token token,
 	return 0;
 }
 
-/* "key": [component, ...] */
+/* Read "key": [component, ...]. */
 static int read_path(struct reader *r)
 {
 	uint32_t c[OFS_PART_PREFIX + COMPONENTS_MAX], key, path;
@@ -105,7 +105,7 @@ static int read_path(struct reader *r)
 	return path == OFS_NONE ? -1 : add_path(r, key, path);
 }
 
-/* The integer that text of digits is, where it is one of more than 64 bits. */
+/* Write an integer of more than 64 bits; false when it is too long. */
 static bool put_big(struct ofs_pkw *w, struct ofs_str text)
 {
 	bool minus = text.p[0] == '-';
@@ -132,7 +132,7 @@ static bool put_big(struct ofs_pkw *w, struct ofs_str text)
 		carry >>= 8;
 	}
 	ofs_buf_putc(w->out, 0x8a);
-	ofs_buf_putc(w->out, (int)len + 1); /* and a byte for the sign */
+	ofs_buf_putc(w->out, (int)len + 1); /* with a byte for the sign */
 	ofs_buf_put(w->out, v, len + 1);
 	return true;
 }
@@ -153,7 +153,7 @@ static int put_number(struct reader *r, struct ofs_pkw *w)
 	return 0;
 }
 
-/* One token of a value; *depth counts what is open. */
+/* Write one token of a value; *depth is the number of open containers. */
 static int put_token(struct reader *r, struct ofs_pkw *w,
     enum ofs_json_token token, unsigned *depth)
 {
@@ -188,11 +188,11 @@ static int put_token(struct reader *r, struct ofs_pkw *w,
 		ofs_pkw_op(w, OFS_PKW_NONE);
 		return 0;
 	default:
-		return -1; /* err says why */
+		return -1; /* err is filled */
 	}
 }
 
-/* The catalog holds plain values as pickles. */
+/* Pickle a value, the form of plain values in a catalog. */
 static int put_value(struct reader *r, struct ofs_buf *out)
 {
 	struct ofs_pkw w = { .out = out };
@@ -220,7 +220,7 @@ static int add_value(struct reader *r, struct ofs_str key,
 		return -1;
 	doc = ofs_pickle_parse(pickle->data, pickle->len, true, NULL, NULL,
 	    r->err);
-	*pickle = (struct ofs_buf){ 0 }; /* doc's now, or freed */
+	*pickle = (struct ofs_buf){ 0 }; /* doc owns it, or it was freed */
 	if (doc == NULL)
 		return -1;
 	if (ofs_catalog_doc(r->cat, doc, r->err) == OFS_NONE) {
@@ -234,7 +234,7 @@ static int add_value(struct reader *r, struct ofs_str key,
 	return ofs_catalog_entry(r->cat, &entry, r->err) == OFS_NONE ? -1 : 0;
 }
 
-/* "key": value */
+/* Read "key": value. */
 static int read_value(struct reader *r)
 {
 	struct ofs_buf pickle = { 0 };

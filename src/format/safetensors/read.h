@@ -11,10 +11,10 @@
 #include "catalog/catalog.h"
 #include "format/format.h"
 
-/* The member of the format. */
+/* struct ofs_format's read. */
 int ofs_safetensors_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err);
-/* The header of the file rel, of at most max bytes. */
+/* Read the header of the file rel, of at most max bytes. */
 int ofs_safetensors_open_file(const struct ofs_dir *dir, const char *rel,
     uint64_t max, struct ofs_safetensors *st, struct optimfs_error *err);
 

@@ -20,22 +20,24 @@
 #include "pickle/write.h"
 #include "text/text.h"
 
-#define SHARD_MAX (UINT64_C(5) << 30) /* of ",hf", as Hugging Face cuts */
+/* Hugging Face's limit of file size, for ",hf" */
+#define SHARD_MAX (UINT64_C(5) << 30)
 #define NSECTIONS 3u
 
-/* A tensor on its way into a file. */
+/* A tensor for a file. */
 struct leaf {
 	uint32_t entry;
-	const char *key; /* of the arena */
+	const char *key; /* in the arena */
 	uint32_t len;
-	uint64_t bytes, off; /* off: behind the header */
+	uint64_t bytes, off; /* off: relative to the end of the header */
 	uint32_t file;
 };
 
 struct st_file {
 	char name[OFS_FILE_NAME];
-	struct ofs_buf head; /* the header; all of it where there are none */
-	uint32_t first, n;   /* leaves */
+	/* the header; a file without leaves is only this */
+	struct ofs_buf head;
+	uint32_t first, n; /* its run of leaves */
 };
 
 struct st_files {
@@ -49,13 +51,13 @@ struct st_files {
 	size_t file_cap;
 };
 
-/* What is being made for a section. */
+/* The state of building a section. */
 struct section {
 	struct st_files *f;
 	const struct ofs_render *from;
 	const struct ofs_layout *to;
 	const char *name;
-	uint32_t first; /* leaf */
+	uint32_t first; /* index of its first leaf */
 	struct ofs_buf paths, values;
 	struct optimfs_error *err;
 };
@@ -65,7 +67,7 @@ static const struct st_files *st_files(const struct ofs_files *f)
 	return (const struct st_files *)f;
 }
 
-/* The key of an entry without its section: components joined by dots. */
+/* The key of an entry: its components after the section, joined by dots. */
 static const char *make_key(struct section *s, const struct ofs_entry *e,
     uint32_t *len)
 {
@@ -92,7 +94,8 @@ static const char *make_key(struct section *s, const struct ofs_entry *e,
 	return copy;
 }
 
-/* "key": ["state", "l.weight", "step"], unless the key is its only component. */
+/* Append "key": ["state", "l.weight", "step"] to the paths, unless the key is
+ * the only component. */
 static void note_path(struct section *s, const struct ofs_entry *e,
     const char *key, uint32_t len)
 {
@@ -117,7 +120,7 @@ static void note_path(struct section *s, const struct ofs_entry *e,
 	ofs_buf_puts(&s->paths, n == 1 ? ":[]" : "]");
 }
 
-/* What the strict reader would not take back is not written. */
+/* Is it accepted by the strict reader? Else it is not written. */
 static bool is_json(const struct ofs_buf *text)
 {
 	enum ofs_json_token token;
@@ -154,7 +157,7 @@ static int value_text(const struct ofs_pickle *doc, uint32_t node,
 	return 0;
 }
 
-/* As the tree shows it: through a pickle in which IDs have their names. */
+/* The text as the tree shows it. A pickle in between replaces IDs by names. */
 static int entry_text(struct section *s, const struct ofs_entry *e,
     struct ofs_buf *out)
 {
@@ -245,7 +248,7 @@ static const struct ofs_tensor *leaf_tensor(const struct st_files *f,
 	return &f->cat->tensors[f->cat->entries[l->entry].ref];
 }
 
-/* For qsort, which has no context. */
+/* qsort has no context argument, so this has the alignment. */
 struct order {
 	struct leaf leaf;
 	size_t align;
@@ -294,8 +297,8 @@ static int sort_leaves(struct section *s)
 	return ret;
 }
 
-/* Which file each tensor goes to, and where: another one begins when the
- * tensors of one would be more than max bytes. */
+/* Assign each tensor a file and an offset; a file ends before it would exceed
+ * max bytes. Returns the number of files. */
 static uint32_t place_leaves(struct section *s, uint64_t max)
 {
 	uint64_t off = 0;
@@ -330,7 +333,7 @@ static void put_leaf(const struct st_files *f, const struct leaf *l,
 	    l->off, l->off + l->bytes);
 }
 
-/* {"paths": ..., "values": ...} as a string's text. */
+/* Append {"paths": ..., "values": ...} as the text of a JSON string. */
 static void put_note(const struct section *s, struct ofs_buf *b)
 {
 	struct ofs_buf note = { 0 };
@@ -388,7 +391,7 @@ static struct st_file *new_file(struct section *s)
 	return &f->file[f->files.n++];
 }
 
-/* model.safetensors.index.json */
+/* Build model.safetensors.index.json. */
 static int put_index(struct section *s, uint32_t nfiles)
 {
 	uint64_t total = 0;
@@ -470,7 +473,7 @@ static void file_name(const struct ofs_files *files, uint32_t file,
 	strcpy(name, st_files(files)->file[file].name);
 }
 
-/* A span's ref is a byte of the header, or a leaf; base tells which. */
+/* The ref of a span is an offset in the header or a leaf; base decides. */
 static int spans(const struct ofs_files *files, uint32_t file,
     struct ofs_spans *out, struct optimfs_error *err)
 {

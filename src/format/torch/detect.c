@@ -11,7 +11,7 @@
 #include "format/torch/update.h"
 #include "layout/option.h"
 
-/* Is the first record of an archive what torch.save writes first? */
+/* Is the first record of an archive the one that torch.save writes first? */
 static bool starts_with_pickle(const uint8_t *p, size_t n)
 {
 	static const char end[] = "/data.pkl";

@@ -31,8 +31,8 @@ static int read_files(struct ofs_ranks *set, const struct ofs_part *part,
 	return 0;
 }
 
-/* What the sharded tensors of one file say; its errors are those of whoever
- * reads it. */
+/* Read rank and world from the sharded tensors of a file. Its errors are
+ * ignored here; reading the file reports them. */
 static int ask_file(struct ofs_catalog *cat, const char *rel, int *rank,
     int *world, struct optimfs_error *err)
 {

@@ -12,7 +12,7 @@
 #include "layout/archive_many.h"
 #include "layout/state_dict.h"
 
-/* One archive a section of the tree. */
+/* One archive for each section of the tree. */
 
 #define MAX_FILES 3u
 
@@ -83,7 +83,7 @@ static const struct ofs_files_ops ops = {
 	.free = files_free,
 };
 
-/* A file for a section that has something in it. */
+/* Add a file for a section, unless that is empty. */
 static int add_section(struct torch_files *f, const struct ofs_render *from,
     const struct ofs_layout *to, const char *section, struct optimfs_error *err)
 {

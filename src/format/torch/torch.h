@@ -13,7 +13,7 @@
 extern const struct ofs_format ofs_format_torch;
 extern const struct ofs_format ofs_format_pickle;
 
-/* Read a part's files into cat. */
+/* Read the files of a part into cat. */
 int ofs_torch_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err);
 

@@ -19,9 +19,8 @@
 #include "rewrite/archive.h"
 #include "rewrite/route.h"
 
-/* A change becomes an edit of a container's item. The pickle is spliced, and
- * what it lies in is laid out anew around it: an archive, a legacy stream, or
- * nothing. */
+/* Each change becomes an edit of an item of a container. The pickle is spliced,
+ * and its archive or legacy stream, if any, is laid out anew. */
 
 struct edit {
 	struct ofs_pk_splice splice;
@@ -35,7 +34,7 @@ struct rewrite {
 	const struct ofs_pickle *doc;
 	struct edit *edit;
 	size_t nedits, cap;
-	struct ofs_commit_storage *storage; /* that are added */
+	struct ofs_commit_storage *storage; /* new storages */
 	size_t nstorages, storage_cap;
 	uint64_t next_key;
 	struct ofs_routes routes;
@@ -63,7 +62,7 @@ static int put_doc(struct ofs_pkw *w, const struct ofs_pickle *doc,
 	return ofs_pkw_node(w, doc, ofs_pickle_root(doc), err);
 }
 
-/* A key of the kind that the others of its dict have. */
+/* Write a key of the same kind as the others of its dict. */
 static void put_key(struct rewrite *w, struct ofs_pkw *out, uint32_t dict,
     const struct ofs_key *key)
 {
@@ -105,7 +104,7 @@ static int put_value(struct rewrite *w, struct ofs_pkw *out,
 
 /* The tasks. */
 
-/* The part of a task's path that is inside this pickle; NULL: none is. */
+/* The part of a task's path inside this pickle; NULL when it is not inside. */
 static const struct ofs_key *inside(const struct rewrite *w,
     const struct ofs_commit_task *t, uint32_t *n)
 {
@@ -135,8 +134,8 @@ static struct ofs_pkw writer(const struct rewrite *w, struct edit *e)
 	};
 }
 
-/* Is it the step behind a path that says whose value it is, where each rank
- * has its own? (docs/formats/ranks.md) */
+/* Is the next step of the path the rank of this file, where each rank has its
+ * own value (docs/formats/ranks.md)? */
 static bool says_rank(const struct rewrite *w, const struct ofs_key *key)
 {
 	char name[32];
@@ -174,7 +173,7 @@ static int change_one(struct rewrite *w, struct ofs_commit_task *t)
 	return t->op == OFS_TASK_SET ? put_doc(&out, t->doc, w->err) : 0;
 }
 
-/* What is called something else in the same dict stays where it is. */
+/* A value that is renamed within its dict keeps its place. */
 static int rename_one(struct rewrite *w, struct ofs_commit_task *drop,
     struct ofs_commit_task *add)
 {
@@ -204,7 +203,7 @@ static int rename_one(struct rewrite *w, struct ofs_commit_task *drop,
 	return 0;
 }
 
-/* All of them; bytes that were written to one follow it. */
+/* Do all renames; bytes written to a tensor follow it. */
 static int rename_all(struct rewrite *w)
 {
 	struct ofs_commit *c = w->c;
@@ -225,7 +224,7 @@ static int rename_all(struct rewrite *w)
 	return 0;
 }
 
-/* Does b add to the same new container as a, which is below depth steps? */
+/* Does b add to the same new container as a, which is depth steps below? */
 static bool together(struct rewrite *w, const struct ofs_key *a, uint32_t depth,
     const struct ofs_commit_task *b, uint32_t *n)
 {
@@ -241,7 +240,7 @@ static bool together(struct rewrite *w, const struct ofs_key *a, uint32_t depth,
 	return true;
 }
 
-/* A new dict, of what all tasks from i on have in it. */
+/* Write a new dict with the items of all tasks from first on. */
 static int put_new_dict(struct rewrite *w, struct ofs_pkw *out, size_t first,
     const struct ofs_key *key, uint32_t depth)
 {
@@ -267,7 +266,8 @@ static int put_new_dict(struct rewrite *w, struct ofs_pkw *out, size_t first,
 	return 0;
 }
 
-/* Of the files of several ranks, those take it that have what is like it. */
+/* Of the files of several ranks, does this one take the new value? Those with a
+ * similar tensor do. */
 static bool takes(struct rewrite *w, const struct ofs_commit_task *t)
 {
 	const struct ofs_tensor *like;
@@ -276,7 +276,7 @@ static bool takes(struct rewrite *w, const struct ofs_commit_task *t)
 		return true;
 	if (t->like == NULL || t->like->kind != OFS_ENTRY_TENSOR)
 		return false;
-	/* all of it is in each file, or in one */
+	/* the whole of it is in each file, or in one */
 	like = &w->c->cat->tensors[t->like->ref];
 	return like->nshards == 1 &&
 	    w->c->cat->shards[like->shard].box == OFS_NONE;
@@ -298,7 +298,7 @@ static int add_one(struct rewrite *w, size_t i)
 	if (r.depth == n || ofs_pk_kind(w->doc, dict) != OFS_PK_DICT)
 		return 0;
 	if (r.depth == 0 && n > 2 && w->s->rank >= 0)
-		return 0; /* another part's */
+		return 0; /* it belongs to another part */
 	e = new_edit(w, dict, (uint32_t)i, OFS_PK_ADD);
 	if (e == NULL)
 		return -1;
@@ -315,7 +315,7 @@ static int collect(struct rewrite *w, bool *was_done)
 {
 	struct ofs_commit *c = w->c;
 
-	/* what another rank's file took, this one may take too */
+	/* this file may take what another rank's file took */
 	for (size_t i = 0; i < c->ntasks; i++) {
 		was_done[i] = c->task[i].done;
 		c->task[i].done = false;
@@ -335,7 +335,7 @@ static int collect(struct rewrite *w, bool *was_done)
 	return 0;
 }
 
-/* All of it is one value. */
+/* The whole pickle is replaced by one value. */
 static int whole_pickle(struct rewrite *w, const struct edit *e,
     struct ofs_buf *out)
 {

@@ -10,21 +10,21 @@
 /* All files of a part. */
 extern const struct ofs_update_ops ofs_torch_update;
 
-/* Changes of values, and of which tensors there are, in an archive, a legacy
- * stream or a bare pickle: bytes [off, off + len) of fd, of an object, whose
- * pickle's leaves have prefix before their paths; or path says where each task
- * is. They get done where they have a place in it. If there are any, the new
- * one is written to where open says, and *size is its length; else *size is
- * 0. */
+/* Apply changes of values, and additions and removals of tensors, to the pickle
+ * in an archive, a legacy stream or a bare pickle: bytes [off, off + len) of
+ * fd. The paths of its leaves begin with prefix, or path gives that of each
+ * task. Tasks whose place is in this pickle are marked as done. If there are
+ * any, the new file is written to the descriptor from open, and *size is its
+ * length; else *size is 0. */
 typedef int ofs_commit_open_fn(void *ctx, int *fd, uint64_t *off,
     struct optimfs_error *err);
 int ofs_commit_pickle(struct ofs_commit *c, const struct ofs_commit_source *s,
     ofs_commit_open_fn *open, void *ctx, uint64_t *size,
     struct optimfs_error *err);
-/* The object that is a file; OFS_NONE. */
+/* The object of a file, or OFS_NONE. */
 uint32_t ofs_commit_object(const struct ofs_commit *c, const char *rel);
-/* A file; s says which part of each path is inside. One that the checkpoint
- * does not have is passed over. */
+/* Update a file; s gives the part of each path inside it. A file that the
+ * checkpoint does not have is skipped. */
 int ofs_commit_file(struct ofs_commit *c, const char *rel,
     const struct ofs_commit_source *s, struct optimfs_error *err);
 

@@ -15,7 +15,7 @@
 #include "format/globals.h"
 #include "format/torch_file/legacy.h"
 
-/* Long enough for what ofs_torch_magic looks at. */
+/* The number of bytes that ofs_torch_magic examines. */
 #define HEAD 512
 
 /* A file that is being read. */
@@ -46,7 +46,7 @@ static const struct ofs_zip_record *find(const struct ofs_zip *zip,
 	return ofs_zip_find(zip, name, strlen(name));
 }
 
-/* A number from 1 to 2^30 in decimal? torch writes 64. */
+/* Is the record a decimal number from 1 to 2^30? torch writes 64. */
 static bool alignment_is_sane(struct file *f, const struct ofs_zip *zip,
     const struct ofs_zip_record *r)
 {
@@ -74,7 +74,7 @@ static bool is_script(const struct ofs_zip *zip)
 	return false;
 }
 
-/* What is odd about an archive and yet does no harm. */
+/* Note harmless oddities of an archive. */
 static int note_archive(struct file *f, const struct ofs_zip *zip,
     struct optimfs_error *err)
 {
@@ -107,7 +107,7 @@ static const char *writer_of(const struct ofs_zip *zip)
 	return "PyTorch 1.6 or later";
 }
 
-/* An archive without an end was not written, or copied, to its end. */
+/* An archive without an end record is truncated: replace the error. */
 static int say_cut(const struct file *f, struct optimfs_error *err)
 {
 	if (err == NULL || err->number != 501)
@@ -165,7 +165,7 @@ static int open_legacy(struct file *f, struct optimfs_error *err)
 	return note_stream(f, &out->legacy, err);
 }
 
-/* pickle.dump's: nothing but the pickle. */
+/* Read a file of pickle.dump, which is only a pickle. */
 static int open_pickle(struct file *f, struct optimfs_error *err)
 {
 	struct ofs_pickle_limits limits = ofs_pickle_budget(f->cat);

@@ -14,7 +14,7 @@
 #include "pickle/pickle.h"
 
 struct ofs_torch_file {
-	struct ofs_pickle *doc; /* clear it to keep it */
+	struct ofs_pickle *doc; /* a caller that keeps it sets this to NULL */
 	struct ofs_torch_archive at;
 	bool is_zip;
 	struct ofs_zip zip;
@@ -22,9 +22,9 @@ struct ofs_torch_file {
 };
 
 /* Parse the pickle and the directory of the file rel beneath cat->dir, and add
- * it to the objects of cat, as rank's (-1: unknown); bare: it can only be a
- * pickle. Notes what is odd about it. f may not be moved while at is in use.
- * On failure nothing is left to free. */
+ * it to the objects of cat as a file of rank (-1: unknown). bare: it must be a
+ * pickle. Oddities get a note. f must not be moved while at is in use. On
+ * failure *f needs no _fini. */
 int ofs_torch_file_open(struct ofs_torch_file *f, struct ofs_catalog *cat,
     const char *rel, int rank, bool bare, struct optimfs_error *err);
 void ofs_torch_file_fini(struct ofs_torch_file *f);

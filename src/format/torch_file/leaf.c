@@ -15,7 +15,7 @@
 #include "base/search.h"
 #include "base/str.h"
 
-/* How much of an object is searched for tensors inside it. */
+/* The most nodes of an object that are searched for tensors. */
 #define MAX_SEARCH 4096
 
 int ofs_torch_leaves_init(struct ofs_torch_leaves *l, struct ofs_catalog *cat,
@@ -45,7 +45,8 @@ static const char *where(const struct ofs_torch_leaves *l)
 			     : l->cat->objects[l->at->at.object].path;
 }
 
-/* The storage called key: its extent and its number; false if it is not. */
+/* Find the extent and the number of the storage with this key; false when there
+ * is none. */
 static bool find_record(const struct ofs_torch_leaves *l, struct ofs_str key,
     struct ofs_extent *at, uint32_t *number)
 {
@@ -122,7 +123,7 @@ int ofs_torch_place(struct ofs_torch_leaves *l,
 	return ofs_torch_check(t, at->len, err);
 }
 
-/* OFS435 for whoever uses a storage that was another thing before. */
+/* Record a use of a storage; a conflict with an earlier one is OFS435. */
 static void note_use(struct ofs_torch_use *u, const struct ofs_torch_tensor *t)
 {
 	uint8_t dtype = t->typed ? t->dtype : OFS_DTYPE_NONE;
@@ -192,7 +193,7 @@ static int add_entry(struct ofs_torch_leaves *l, uint32_t path, uint8_t kind,
 	return ofs_catalog_entry(l->cat, &e, err) == OFS_NONE ? -1 : 0;
 }
 
-/* why, when not NULL, is what is wrong with it. */
+/* why, when not NULL, is the error of the tensor. */
 static int add_tensor(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
     const struct optimfs_error *why, uint32_t *ref, struct optimfs_error *err)
 {
@@ -274,7 +275,7 @@ static void push_inside(struct search *s, uint32_t node)
 	}
 }
 
-/* Does a value hold a storage, as far as a short look can tell? */
+/* Does a value contain a storage? The search is limited. */
 static bool hides_tensor(struct ofs_torch_leaves *l, uint32_t node)
 {
 	struct search s = { .doc = l->doc, .budget = MAX_SEARCH };
@@ -302,7 +303,7 @@ static int note_hidden(struct ofs_torch_leaves *l, uint32_t node,
 	struct ofs_str m, n;
 
 	ofs_torch_class(l->doc, node, &m, &n);
-	if (n.len == 0) { /* a list, say */
+	if (n.len == 0) { /* for example a list */
 		n.p = ofs_pk_kind_name(l->doc, node);
 		n.len = (uint32_t)strlen(n.p);
 	}
@@ -316,8 +317,8 @@ static int note_hidden(struct ofs_torch_leaves *l, uint32_t node,
 	return 0;
 }
 
-/* Tensors that only code of the checkpoint's own would find are no value that
- * could be shown: as text they would be gone without a word. */
+/* A value with tensors that only the checkpoint's own code could find gets an
+ * error: its text would silently omit them. */
 static bool refuse_hidden(struct ofs_torch_leaves *l, uint32_t node,
     struct optimfs_error *why)
 {

@@ -15,28 +15,29 @@
 #include "base/search.h"
 #include "base/str.h"
 
-/* Nothing says how long a pickle is before it was parsed: read this much,
- * and four times as much until it fits. */
+/* The length of a pickle is not known before it is parsed: read this much, then
+ * four times as much until it suffices. */
 #define FIRST_READ  (64u << 10)
 #define MAX_PICKLES ((uint64_t)1 << 30)
 
-/* The start of the stream, as far as it was read. */
+/* The bytes of the stream that were read. */
 struct stream {
 	ofs_zip_read_fn *read;
 	void *ctx;
 	uint64_t size;
 	uint8_t *p;
-	uint64_t n, off; /* read so far; of the next pickle */
-	const struct ofs_pickle_limits *limits; /* or NULL */
-	uint64_t max;                           /* bytes of all pickles */
+	uint64_t n, off; /* bytes read; offset of the next pickle */
+	const struct ofs_pickle_limits *limits; /* may be NULL */
+	/* limit for the bytes of all pickles */
+	uint64_t max;
 	struct optimfs_error *err;
 };
 
-/* A storage as the object names it. */
+/* A storage that the object refers to. */
 struct named {
 	struct ofs_str key;
 	uint64_t numel, item;
-	uint32_t node; /* the order in which torch meets them */
+	uint32_t node; /* gives the order in which torch reads them */
 };
 
 static int malformed(struct stream *s, const char *what)
@@ -63,7 +64,7 @@ static int read_more(struct stream *s)
 	return 0;
 }
 
-/* Did the parser want bytes that were not there? */
+/* Did the parse fail because the input is too short? */
 static bool wants_more(const struct optimfs_error *e)
 {
 	switch (e->number) {
@@ -78,7 +79,7 @@ static bool wants_more(const struct optimfs_error *e)
 	}
 }
 
-/* The next pickle of the stream; it borrows s->p until more is read. */
+/* Parse the next pickle of the stream. It borrows s->p until more is read. */
 static struct ofs_pickle *next_pickle(struct stream *s, const char *what)
 {
 	struct optimfs_error e = { 0 };
@@ -160,8 +161,8 @@ static int by_key(const void *va, const void *vb)
 	return c != 0 ? c : a->node < b->node ? -1 : a->node > b->node;
 }
 
-/* Every storage that the object names, also in places that are not shown:
- * each has its bytes in the stream. */
+/* Find every storage that the object refers to, also where it is not shown,
+ * because each has its bytes in the stream. */
 static int find_named(struct stream *s, const struct ofs_pickle *doc,
     struct named **named, size_t *n)
 {
@@ -197,14 +198,14 @@ static int compare_key(const void *key, const void *item)
 	return ofs_str_compare(*(const struct ofs_str *)key, p->key);
 }
 
-/* The first of those with this key, the one whose type torch takes. */
+/* The first with this key, whose type torch uses. */
 static const struct named *find_key(const struct named *p, size_t n,
     struct ofs_str key)
 {
 	return ofs_search(&key, p, n, sizeof(*p), compare_key);
 }
 
-/* Each storage is its number of elements and its bytes. 1: it and all behind
+/* Read a storage: its number of elements, then its bytes. 1: it and all after
  * it are lost. */
 static int measure(struct stream *s, const struct named *x,
     struct ofs_torch_storage *out, uint64_t *off)
@@ -265,7 +266,7 @@ static int find_storages(struct stream *s, const struct ofs_pickle *keys,
 	return 0;
 }
 
-/* The object's bytes are copied: what was read around them can be large. */
+/* Copy the bytes of the object, because the buffer around them may be large. */
 static struct ofs_pickle *keep(struct stream *s, uint64_t off, uint64_t n)
 {
 	uint8_t *copy = malloc(n + 1);

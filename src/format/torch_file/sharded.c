@@ -16,16 +16,16 @@
 #include "base/str.h"
 #include "format/placement.h"
 
-/* Ranks that a job may have, for what is untrusted. */
+/* The most ranks of a job; the numbers are untrusted. */
 #define MAX_WORLD (1 << 24)
-/* Boxes of one rank. */
+/* The most boxes of a rank. */
 #define MAX_PIECES 4096
 
-/* _rebuild_from_type_v2(function, type, arguments, state), or an instance that
- * BUILD gave its state. */
+/* A tensor made by _rebuild_from_type_v2(function, type, arguments, state), or
+ * an instance whose state BUILD set. */
 struct wrapped {
-	uint32_t args;  /* (class, dtype, size, ...); OFS_NONE */
-	uint32_t state; /* of the instance */
+	uint32_t args;  /* (class, dtype, size, ...), or OFS_NONE */
+	uint32_t state; /* state of the instance */
 };
 
 static int damaged(const char *what, struct optimfs_error *err)
@@ -62,7 +62,7 @@ static struct wrapped unwrap(const struct ofs_pickle *doc, uint32_t node)
 	return w;
 }
 
-/* An attribute in a state as BUILD takes it: a dict, or (dict, slots). */
+/* An attribute in a state for BUILD: a dict, or (dict, slots). */
 static uint32_t of_state(const struct ofs_pickle *doc, uint32_t state,
     const char *name)
 {
@@ -84,7 +84,7 @@ static bool is_sequence(const struct ofs_pickle *doc, uint32_t node)
 	return kind == OFS_PK_TUPLE || kind == OFS_PK_LIST;
 }
 
-/* A CheckpointableTensor is a tensor of any class that has such attributes. */
+/* A CheckpointableTensor is a tensor of any class with these attributes. */
 static bool is_checkpointable(const struct ofs_pickle *doc, uint32_t node)
 {
 	uint32_t state = ofs_pk_item(doc, ofs_pk_args(doc, node), 3);
@@ -101,7 +101,7 @@ bool ofs_torch_is_sharded(const struct ofs_pickle *doc, uint32_t node)
 	    is_checkpointable(doc, node);
 }
 
-/* A list of at most max numbers, none of them negative. */
+/* Read a list of at most max non-negative numbers. */
 static int get_numbers(const struct ofs_pickle *doc, uint32_t node,
     const char *what, uint64_t *v, uint32_t max, uint32_t *n,
     struct optimfs_error *err)
@@ -141,7 +141,7 @@ static enum ofs_dtype get_dtype(const struct ofs_pickle *doc, uint32_t node)
 					   : OFS_DTYPE_NONE;
 }
 
-/* A number from 0 to MAX_WORLD; otherwise what it is when nobody says. */
+/* A number from 0 to MAX_WORLD, or unknown. */
 static int get_rank(const struct ofs_pickle *doc, uint32_t node, int unknown)
 {
 	int64_t v;
@@ -175,10 +175,10 @@ struct mesh {
 	uint64_t shape[OFS_MAX_MESH], coordinate[OFS_MAX_MESH];
 	struct ofs_placement placement[OFS_MAX_MESH];
 	uint32_t ndim;
-	bool outside; /* the rank is not in it */
+	bool outside; /* the rank is not in the mesh */
 };
 
-/* A dimension of a mesh's layout may itself be a tuple of sizes. */
+/* Read a dimension of a mesh layout: a size, or a tuple of sizes. */
 static int get_extent(const struct ofs_pickle *doc, uint32_t node, uint64_t *v,
     struct optimfs_error *err)
 {
@@ -212,7 +212,7 @@ static int get_layout(const struct ofs_pickle *doc, uint32_t shape, uint64_t *v,
 	return 0;
 }
 
-/* One layout of each dimension, with a shape of its own. */
+/* Read the axes of a mesh: a layout for each dimension, with its own shape. */
 static int get_axes(const struct ofs_pickle *doc, uint32_t axes, uint64_t *v,
     uint32_t *n, struct optimfs_error *err)
 {
@@ -229,8 +229,8 @@ static int get_axes(const struct ofs_pickle *doc, uint32_t axes, uint64_t *v,
 	return 0;
 }
 
-/* PyTorch 2.14 has _layout.axes, 2.10 and later _layout.shape, older ones the
- * ranks as a tensor, whose shape is the mesh's. */
+/* PyTorch 2.14 has _layout.axes, 2.10 and later _layout.shape; older releases
+ * have the ranks as a tensor with the shape of the mesh. */
 static int get_mesh_shape(const struct ofs_pickle *doc, uint32_t mesh,
     uint64_t *v, uint32_t *n, struct optimfs_error *err)
 {
@@ -288,8 +288,9 @@ static int get_coordinate(const struct ofs_pickle *doc, uint32_t mesh,
 				  err);
 }
 
-/* The highest rank in a mesh of so many ranks; -1 when it has no list of them.
- * PyTorch 2.10 and later call it one thing, 2.2 to 2.9 another. */
+/* The highest rank in a mesh of this number of ranks; -1 when it has no list of
+ * them. The attribute has one name in PyTorch 2.2 to 2.9 and another in 2.10
+ * and later. */
 static int last_rank(const struct ofs_pickle *doc, uint32_t mesh,
     uint64_t ranks)
 {
@@ -309,8 +310,8 @@ static int last_rank(const struct ofs_pickle *doc, uint32_t mesh,
 	return last;
 }
 
-/* Ranks of the job: those of the mesh that this one is a part of. A stage of a
- * pipeline may have a mesh for itself, with the ranks 4 to 7. */
+/* Set the number of ranks of the job: those of the root mesh. A stage of a
+ * pipeline may have its own root mesh, for example with ranks 4 to 7. */
 static void get_world(const struct ofs_pickle *doc, uint32_t mesh,
     struct ofs_torch_sharded *s)
 {
@@ -384,7 +385,7 @@ static int get_mesh(const struct ofs_pickle *doc, uint32_t spec, uint8_t ndim,
 	return 0;
 }
 
-/* What a rank holds of each dimension. */
+/* The runs of each dimension that a rank has. */
 struct parts {
 	struct ofs_run *run[OFS_MAX_DIMS];
 	uint32_t n[OFS_MAX_DIMS];
@@ -412,7 +413,7 @@ static int get_parts(const struct mesh *m, const struct ofs_torch_sharded *s,
 	return 0;
 }
 
-/* Every combination of runs is a box. */
+/* Add a box for each combination of runs. */
 static int add_boxes(const struct parts *p, uint32_t local,
     struct ofs_torch_sharded *s, struct optimfs_error *err)
 {
@@ -443,7 +444,7 @@ static int add_boxes(const struct parts *p, uint32_t local,
 	return 0;
 }
 
-/* Does the local tensor have as many rows and columns as the rank should? */
+/* Has the local tensor the size that the rank should have? */
 static bool fits(const struct ofs_pickle *doc, uint32_t local,
     const struct parts *p, uint8_t ndim)
 {
@@ -501,7 +502,7 @@ static int read_sharded(const struct ofs_pickle *doc, uint32_t node,
     bool nested, struct ofs_torch_sharded *s, struct optimfs_error *err);
 
 /* A shard that is itself sharded (FSDP over tensor parallelism in PyTorch 2.0
- * and 2.1): its one shard, moved by where this one is. */
+ * and 2.1): replace it by its single shard, moved by its offsets. */
 static int flatten(const struct ofs_pickle *doc, struct ofs_torch_sharded *s,
     struct optimfs_error *err)
 {
@@ -581,9 +582,9 @@ static int get_sharded(const struct ofs_pickle *doc, const struct wrapped *w,
 	return 0;
 }
 
-/* CheckpointableTensors: the boxes of a local tensor and where they belong. */
+/* CheckpointableTensors: boxes of a local tensor with their global places. */
 
-/* The i-th of one of the lists of boxes: a number for each dimension. */
+/* Read item i of a list of boxes: a number for each dimension. */
 static int get_corner(const struct ofs_pickle *doc, uint32_t state,
     const char *name, uint32_t i, uint8_t ndim, uint64_t *v,
     struct optimfs_error *err)

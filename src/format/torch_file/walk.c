@@ -16,23 +16,24 @@
 #include "format/torch_file/sharded.h"
 #include "text/key.h"
 
-/* Containers within containers. The parser's own limit is lower. */
+/* The deepest nesting of containers; more than the parser's limit. */
 #define MAX_DEPTH 256
-/* Shared containers can unfold to any number of items: so many of them, and so
- * many for each node that the pickle has, may be come by. */
+/* Shared containers can unfold without bound. The most items that are visited,
+ * and the most for each node of the pickle. */
 #define MAX_VISITS      (1u << 20)
 #define VISITS_PER_NODE 16
 
-/* A container whose items are being added. */
+/* A container whose items are being visited. */
 struct frame {
 	uint32_t node, next, n;
 	bool dict;
-	uint32_t *key; /* of a dict: components; OFS_NONE: given again later */
+	/* of a dict: components; OFS_NONE: the key is repeated later */
+	uint32_t *key;
 };
 
 enum known {
-	WALKED = 1, /* it was seen whether it */
-	NESTS = 2,  /* becomes a directory */
+	WALKED = 1, /* it was examined */
+	NESTS = 2,  /* it becomes a directory */
 };
 
 struct walk {
@@ -40,11 +41,11 @@ struct walk {
 	const struct ofs_pickle *doc;
 	ofs_torch_visit_fn *leaf;
 	void *ctx;
-	/* what is known of each node of doc, so that a value that is referred
-	 * to a million times is looked into once */
+	/* of each node of doc, so that a value with a million references is
+	 * examined once */
 	uint8_t *known;  /* enum known */
-	uint64_t visits; /* left */
-	uint32_t *path;  /* components down to the item at hand */
+	uint64_t visits; /* that are left */
+	uint32_t *path;  /* components of the path to the current item */
 	size_t nprefix;
 	struct frame frame[MAX_DEPTH];
 	unsigned depth;
@@ -80,8 +81,8 @@ static bool is_tensor(const struct ofs_pickle *doc, uint32_t node)
 		ofs_torch_tensor(doc, node, &t, NULL) != 0);
 }
 
-/* What is known of node, or what an item says of the list it is in: 1 when it
- * makes it a directory, 0 when not, -1 when the item must be looked into. */
+/* Does node become a directory; as an item, does it make its list one? 1 or 0;
+ * -1 when it must be examined. */
 static int nests(const struct walk *w, uint32_t node)
 {
 	uint8_t known = w->known[node];
@@ -99,8 +100,8 @@ struct level {
 	uint32_t node, next;
 };
 
-/* Look at the items of the innermost of depth levels until one decides, and
- * give the new depth. */
+/* Examine the items of the innermost of depth levels until one decides; returns
+ * the new depth. */
 static unsigned look(struct walk *w, struct level *stack, unsigned depth)
 {
 	struct level *top = &stack[depth - 1];
@@ -124,8 +125,8 @@ static unsigned look(struct walk *w, struct level *stack, unsigned depth)
 	return depth - 1;
 }
 
-/* Does a list or tuple become a directory? If a tensor or mapping is in it, or
- * a list or tuple of which the same is true. */
+/* Does a list or tuple become a directory? It does if it contains a tensor or a
+ * mapping, or a list or tuple that becomes one. */
 static bool descends(struct walk *w, uint32_t node)
 {
 	struct level stack[MAX_DEPTH] = { { node, 0 } };
@@ -136,7 +137,7 @@ static bool descends(struct walk *w, uint32_t node)
 	return nests(w, node) == 1;
 }
 
-/* The key of pair i as a component. */
+/* The key of pair i as a path component. */
 static uint32_t key_component(struct walk *w, uint32_t node, uint32_t i)
 {
 	w->text.len = 0;
@@ -149,7 +150,7 @@ static uint32_t key_component(struct walk *w, uint32_t node, uint32_t i)
 	    w->text.len > 0 ? (char *)w->text.data : "", w->text.len, w->err);
 }
 
-/* Two pairs of one dict are the same key when component and kind agree. */
+/* Two pairs of a dict have the same key if component and kind are equal. */
 struct same {
 	uint32_t component, kind, pair;
 };
@@ -165,7 +166,7 @@ static int by_key(const void *va, const void *vb)
 	return a->pair < b->pair ? -1 : a->pair > b->pair;
 }
 
-/* Python keeps the last value of a key that is given twice. */
+/* Python keeps the last value of a repeated key. */
 static int drop_repeated(struct walk *w, struct frame *f)
 {
 	struct same *s = malloc(f->n * sizeof(*s) + 1);
@@ -238,7 +239,7 @@ static uint32_t index_component(struct walk *w, uint32_t i)
 	return c == OFS_NONE ? c : c | OFS_PATH_INDEX;
 }
 
-/* A value at the path that ends with the first depth items of the frames. */
+/* Visit a value at the current path. */
 static int add(struct walk *w, uint32_t node)
 {
 	size_t n = w->nprefix + w->depth;
@@ -248,7 +249,7 @@ static int add(struct walk *w, uint32_t node)
 	    (is_sequence(w->doc, node) && descends(w, node)))
 		return enter(w, node);
 	if (n == 0) {
-		/* not a mapping at all: its file needs some name */
+		/* the root is not a mapping: its file needs a name */
 		w->path[n++] = ofs_catalog_str(w->cat,
 		    is_tensor(w->doc, node) ? "tensor" : "value",
 		    is_tensor(w->doc, node) ? 6 : 5, w->err);
@@ -261,7 +262,7 @@ static int add(struct walk *w, uint32_t node)
 	return w->leaf(w->ctx, path, node, w->err);
 }
 
-/* The next item of the innermost container. */
+/* Visit the next item of the innermost container. */
 static int step(struct walk *w)
 {
 	struct frame *f = &w->frame[w->depth - 1];
