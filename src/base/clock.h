@@ -18,7 +18,7 @@ static inline int64_t ofs_clock_read(clockid_t id)
 	return ofs_time_ns(&t);
 }
 
-/* A clock that nobody sets, for measurements and deadlines. */
+/* The monotonic clock, for measurements and deadlines. */
 static inline int64_t ofs_clock_ns(void)
 {
 	return ofs_clock_read(CLOCK_MONOTONIC);

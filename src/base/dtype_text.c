@@ -163,7 +163,7 @@ static int nearest(const struct layout *f, double v, uint64_t *code)
 	low = magnitude(f, lo);
 	high = magnitude(f, lo + 1); /* beyond max: the next code */
 	if (v < low)
-		return ERANGE; /* this format has no zero */
+		return ERANGE; /* the format has no zero */
 	if (v - low > high - v || (v - low == high - v && (lo & 1) != 0))
 		lo++;
 	if (lo > f->max || (lo == 0 && v > 0 && f->sign))

@@ -13,8 +13,7 @@
 struct ofs_map {
 	struct ofs_map_slot *slot;
 	uint32_t n;
-	unsigned int bits; /* there are 1 << bits slots; without slot there are
-			    * none */
+	unsigned int bits; /* slot NULL: no slots; else there are 1 << bits */
 };
 
 void ofs_map_fini(struct ofs_map *map);

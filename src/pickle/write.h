@@ -70,22 +70,22 @@ int ofs_pkw_end(struct ofs_pkw *w, struct optimfs_error *err);
 
 /* Write a value as Python does:
  *
- *  None True 12 'text' a text is written once, then read from the memo
- *  [1, 2] {'a': 1} (1, 2) (1) is a tuple of one
- *  torch.float32 a global
- *  torch.Size((2, 3)) a call
- *  $torch.device('cpu') a call that is written once; without holes
- *  collections.OrderedDict(){'a': 1} a call, and items set in its result
- *  torch.storage.Untyped<{'a': 1}> an object made without its
+ *  None  True  12  'text'    a text is written once, then read from the memo
+ *  [1, 2]  {'a': 1}  (1, 2)  (1) is a tuple of one
+ *  torch.float32             a global
+ *  torch.Size((2, 3))        a call
+ *  $torch.device('cpu')      a call that is written once; without holes
+ *  collections.OrderedDict(){'a': 1}    a call, and items set in its result
+ *  torch.storage.Untyped<{'a': 1}>      an object made without its
  *                            constructor, and its state; <> is none
- *  %d %u %f %s %.*s '%s' holes, as in printf; torch.%s is a global
- *  %n *int = the last memo number
- *  @%d the object with that memo number
+ *  %d %u %f %s %.*s '%s'     holes, as in printf; torch.%s is a global
+ *  %n                        *int = the last memo number
+ *  @%d                       the object with that memo number
  *
- *  A quoted string is borrowed until w is no longer used. What fmt does not
- *  close stays open: later calls, of other functions too, write its items, and
- *  a comma ends an item. One item is added alone, more in batches of 1000, as
- *  Python does; after {* or [* all are one batch. */
+ * A quoted string is borrowed until w is no longer used. What fmt does not
+ * close stays open: later calls, of other functions too, write its items, and
+ * a comma ends an item. One item is added alone, more in batches of 1000, as
+ * Python does; after {* or [* all are one batch. */
 void ofs_pkw_lit(struct ofs_pkw *w, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* The arguments of a %.*s. */

@@ -22,7 +22,7 @@ struct ofs_codec_io {
 	int (*read)(struct ofs_codec_io *io, uint64_t off, void *buf,
 	    uint64_t len, struct optimfs_error *err);
 	/* A buffer for decoded bytes, of *n bytes, at least one; NULL with
-	 * ENOMEM. wrote then tells that n bytes are in it. */
+	 * ENOMEM. wrote reports that n bytes are in it. */
 	void *(*room)(struct ofs_codec_io *io, size_t *n,
 	    struct optimfs_error *err);
 	int (*wrote)(struct ofs_codec_io *io, size_t n,

@@ -157,7 +157,7 @@ static int open_failed(const struct ofs_dir *dir, const struct ofs_object *o,
 		    "OFS751 %s (%" PRIu64 " bytes at mount): stale handle; "
 		    "mount the checkpoint again",
 		    o->path, o->size);
-	case EACCES: /* permission for one file is none for another */
+	case EACCES: /* another file may have other permissions */
 		if (ofs_dir_stat(dir, o->path, &st) && st.st_ino != o->ino)
 			return stale(o, &st, err);
 		return -1;

@@ -5,10 +5,9 @@
 
 #include "tree/tree.h"
 
-/* For each node of tree a hash of what it shows, made without reading a shard:
- * its path; of a tensor its dtype and shape, and which bytes of which files it
- * is; the text of a value; the bytes that an item is; what cannot be read.
- * Malloc'ed; NULL: ENOMEM. */
+/* A hash of the content of each node of tree, computed without reading shards:
+ * path; dtype, shape and places in files of a tensor; text of a value; stored
+ * bytes of an item; errors. malloc'ed and the caller's; NULL with ENOMEM. */
 uint64_t *ofs_tree_digests(const struct ofs_tree *tree,
     const struct ofs_catalog *cat, struct optimfs_error *err);
 
