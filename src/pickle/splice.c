@@ -14,8 +14,8 @@
 #include "pickle/opcode.h"
 
 /* The pickle is run again, to find where each item of the stack was made. The
- * opcodes that push an item are contiguous: they begin where those of the next
- * item end. A replaced or dropped item is cut out, unless a later get needs
+ * opcodes that push an item are contiguous: they end where those of the next
+ * item begin. A replaced or dropped item is cut out, unless a later get needs
  * what its opcodes put into the memo: then it is popped instead. FRAME opcodes
  * are hints and left out. */
 

@@ -88,7 +88,7 @@ struct ofs_dcp {
 	struct ofs_dcp_pending *pending;
 	uint32_t npending, pending_cap;
 	uint64_t pending_bytes;
-	bool quantized; /* said that there are such tensors */
+	bool quantized; /* a note on quantized tensors was made */
 };
 
 /* Add an entry for every key. */

@@ -11,7 +11,7 @@
 #include "base/search.h"
 #include "format/dcp/dcp.h"
 
-/* A file that is gone; and who wrote the rest. */
+/* Note a missing file, and update the world size. */
 static int check_object(struct ofs_dcp *d, uint32_t i,
     struct optimfs_error *err)
 {
