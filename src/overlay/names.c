@@ -522,6 +522,37 @@ static int may_rename(struct ofs_overlay *e, uint32_t index, uint32_t to,
 	return fits_there(e, index, to, newname, err);
 }
 
+/* A made file, written and closed, replaces a text of the checkpoint: it is that
+ * text with other words, so that what is written to it later is checked like
+ * what was written to it before. */
+static bool is_new_text(const struct ofs_overlay *e, uint32_t index,
+    uint32_t over)
+{
+	const struct ofs_overlay_file *f = ofs_overlay_file(e, index);
+	const struct ofs_overlay_node *v;
+
+	if (e->replaying || f == NULL || over == OFS_NONE ||
+	    !ofs_overlay_is_made(e, index) || ofs_overlay_is_made(e, over))
+		return false;
+	v = ofs_overlay_node(e, over);
+	return f->dtype == OFS_DTYPE_NONE && f->writers == 0 &&
+	    (v == NULL || !v->gone) &&
+	    ofs_entry_is_text(e->cat, e->tree->node[over].entry);
+}
+
+static int take_text(struct ofs_overlay *e, uint32_t index, uint32_t over,
+    struct optimfs_error *err)
+{
+	struct ofs_overlay_file *from = ofs_overlay_file_touch(e, index, err);
+	struct ofs_overlay_file *to = ofs_overlay_file_touch(e, over, err);
+
+	if (from == NULL || to == NULL ||
+	    ofs_overlay_text_take(e, from, to, over, err) == -1)
+		return -1;
+	return ofs_overlay_remove(e, ofs_overlay_parent(e, index),
+	    ofs_overlay_name(e, index), false, err);
+}
+
 int ofs_overlay_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
     uint32_t to, const char *newname, bool replace, struct optimfs_error *err)
 {
@@ -539,6 +570,8 @@ int ofs_overlay_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
 	ret = e->ops->rename(e, index, to, newname, err);
 	if (ret != 0)
 		return ret == 1 ? 0 : -1;
+	if (is_new_text(e, index, over))
+		return take_text(e, index, over, err);
 	v = ofs_overlay_touch(e, index, err);
 	if (over != OFS_NONE)
 		old = ofs_overlay_touch(e, over, err);

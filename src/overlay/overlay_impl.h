@@ -309,6 +309,10 @@ int ofs_overlay_text_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
  * through. */
 int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint32_t index, struct optimfs_error *err);
+/* The text of another file, whole or not at all. No lock of either is held, but
+ * names are, for writing. */
+int ofs_overlay_text_take(struct ofs_overlay *e, struct ofs_overlay_file *from,
+    struct ofs_overlay_file *to, uint32_t index, struct optimfs_error *err);
 /* As ofs_overlay_reader.fits. */
 static inline int ofs_overlay_text_check(struct ofs_overlay *e, uint32_t node,
     const char *text, size_t n, struct ofs_buf *canonical, uint8_t element[16],

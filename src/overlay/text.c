@@ -213,6 +213,31 @@ int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return 0;
 }
 
+int ofs_overlay_text_take(struct ofs_overlay *e, struct ofs_overlay_file *from,
+    struct ofs_overlay_file *to, uint32_t index, struct optimfs_error *err)
+{
+	struct ofs_blob *text;
+	int ret;
+
+	pthread_rwlock_wrlock(&from->lock);
+	text = ofs_overlay_text_now(e, from, err);
+	pthread_rwlock_unlock(&from->lock);
+	if (text == NULL)
+		return -1;
+	pthread_rwlock_wrlock(&to->lock);
+	ret = ofs_overlay_text_resize(e, to, 0, err);
+	if (ret == 0)
+		ret = ofs_overlay_text_write(e, to, text->bytes, text->len, 0,
+		    err);
+	if (ret == 0)
+		ret = ofs_overlay_text_accept(e, to, index, err);
+	if (ret == -1)
+		to->is_pending = to->touched = false;
+	pthread_rwlock_unlock(&to->lock);
+	ofs_blob_unref(text);
+	return ret;
+}
+
 struct ofs_blob *ofs_overlay_accepted(struct ofs_overlay *e, uint32_t node)
 {
 	struct ofs_blob *said = NULL;

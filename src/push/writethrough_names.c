@@ -92,31 +92,6 @@ int ofs_writethrough_reveal(struct ofs_overlay *e, uint32_t dir,
 	return 1;
 }
 
-static int pour_text(struct ofs_overlay *e, struct ofs_overlay_file *from,
-    struct ofs_overlay_file *to, uint32_t index, struct optimfs_error *err)
-{
-	struct ofs_blob *text;
-	int ret;
-
-	pthread_rwlock_wrlock(&from->lock);
-	text = ofs_overlay_text_now(e, from, err);
-	pthread_rwlock_unlock(&from->lock);
-	if (text == NULL)
-		return -1;
-	pthread_rwlock_wrlock(&to->lock);
-	ret = ofs_overlay_text_resize(e, to, 0, err);
-	if (ret == 0)
-		ret = ofs_overlay_text_write(e, to, text->bytes, text->len, 0,
-		    err);
-	if (ret == 0)
-		ret = ofs_overlay_text_accept(e, to, index, err);
-	if (ret == -1)
-		to->is_pending = to->touched = false;
-	pthread_rwlock_unlock(&to->lock);
-	ofs_blob_unref(text);
-	return ret;
-}
-
 static int pour_bytes(struct ofs_overlay *e, struct ofs_overlay_file *from,
     struct ofs_overlay_file *to, struct optimfs_error *err)
 {
@@ -164,7 +139,7 @@ int ofs_writethrough_rename(struct ofs_overlay *e, uint32_t index, uint32_t dir,
 	to = ofs_overlay_file_touch(e, known, err);
 	if (from == NULL || to == NULL)
 		return -1;
-	ret = to->text ? pour_text(e, from, to, known, err)
+	ret = to->text ? ofs_overlay_text_take(e, from, to, known, err)
 		       : pour_bytes(e, from, to, err);
 	if (ret == 0)
 		ret = ofs_overlay_remove(e, ofs_overlay_parent(e, index),

@@ -163,6 +163,8 @@ echo junk >"$m/optim/param_groups/0/.new"
 not_ok "what makes no sense there" mv "$m/optim/param_groups/0/.new" "$m/$L"
 rm -f "$m/optim/param_groups/0/.new"
 is "does not get there" "$(cat "$m/$L")" 0.5
+not_ok "nor does junk that is written to it" sh -c "echo junk >'$m/$L'"
+is "which leaves what was there" "$(cat "$m/$L")" 0.5
 
 # What has no place fails the commit by name, not the cp.
 mkdir "$m/extra" 2>/dev/null
