@@ -5,7 +5,7 @@ requires mount unzip
 
 script=$TOP_SRCDIR/tests/interop/edit.py
 data=$TOP_SRCDIR/tests/data/pytorch
-for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do
+for python in ${TORCH_PYTHON:-${PYTHON:-} python3 /usr/bin/python3} ''; do
 	[ -n "$python" ] && "$python" -c 'import torch' 2>/dev/null && break
 done
 [ -n "$python" ] || skip_all "no PyTorch"

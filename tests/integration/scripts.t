@@ -44,4 +44,12 @@ not_ok "a build directory with a space" "$TOP_SRCDIR/scripts/build" \
     "$scratch/a b/build"
 like "is, too" "$(cat "$scratch/err")" '*no path with spaces*'
 not_ok "nor here" test -e "$scratch/a b/build"
+
+mkdir "$scratch/bin"
+for program in dirname id mkdir sh; do
+	ln -s "$(command -v $program)" "$scratch/bin"
+done
+not_ok "PyTorch without debootstrap" env PATH="$scratch/bin" \
+    "$TOP_SRCDIR/scripts/torch" "$scratch/torch"
+like "is refused in words" "$(cat "$scratch/err")" '*scripts/torch: n[eo]*'
 done_testing

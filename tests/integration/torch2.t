@@ -3,7 +3,7 @@
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
 script=$TOP_SRCDIR/tests/interop/torch2.py
-for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do
+for python in ${TORCH_PYTHON:-${PYTHON:-} python3 /usr/bin/python3} ''; do
 	[ -n "$python" ] && "$python" "$script" version 2>/dev/null && break
 done
 [ -n "$python" ] || skip_all "no PyTorch 2.3 or later"
@@ -37,12 +37,13 @@ done
 ck=$data/dcp_fsdp2_w3/ckpt
 rm -rf "$scratch/want" "$scratch/copy"
 "$OPTIMFS" cp -r "$ck" . "$scratch/want"
-if "$python" -c 'import zstandard' 2>/dev/null; then
+if "$python" -c 'import torch.distributed.checkpoint._extension' \
+    2>/dev/null; then
 	"$OPTIMFS" reshard --to dcp@2,zstd,keys=fqn "$ck" "$scratch/copy"
 	ok "compressed items" "$python" "$script" dcp "$scratch/copy" \
 	    "$scratch/want"
 else
-	skip 1 "no zstandard package"
+	skip 1 "no torch.distributed.checkpoint._extension"
 fi
 mnt=$(point mnt)
 if "$OPTIMFS" mount "$ck" "$mnt" 2>"$scratch/err"; then

@@ -4,7 +4,7 @@
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
 script=$TOP_SRCDIR/tests/interop/torch_reader.py
-for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do
+for python in ${TORCH_PYTHON:-${PYTHON:-} python3 /usr/bin/python3} ''; do
 	[ -n "$python" ] && "$python" "$script" version 2>/dev/null && break
 done
 [ -n "$python" ] || skip_all "no PyTorch 2.6 or later"

@@ -99,8 +99,9 @@ def check_dcp(view, tree, ranks="1"):
         return
     import torch.multiprocessing as mp
     with tempfile.TemporaryDirectory() as scratch:
-        mp.spawn(one_rank, nprocs=int(ranks),
-                 args=(int(ranks), scratch + "/store", view, tree))
+        # forked: PyTorch is imported once
+        mp.start_processes(one_rank, nprocs=int(ranks), start_method="fork",
+                           args=(int(ranks), scratch + "/store", view, tree))
 
 
 def check_torch(view, tree):

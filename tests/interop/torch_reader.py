@@ -59,19 +59,28 @@ def build(shapes, trained, dtype):
     return model
 
 
+def part_of(full, like):
+    """A tensor that all ranks have, cut as like is: nothing is sent."""
+    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor._utils import (
+        compute_local_shape_and_global_offset)
+    sizes, starts = compute_local_shape_and_global_offset(
+        full.shape, like.device_mesh, like.placements)
+    box = tuple(slice(at, at + n) for at, n in zip(starts, sizes))
+    return DTensor.from_local(full[box], like.device_mesh, like.placements,
+                              shape=full.shape, stride=full.stride())
+
+
 def set_grads(model, step):
     """Gradients that depend on names and positions alone."""
     import torch
-    from torch.distributed.tensor import DTensor, distribute_tensor
+    from torch.distributed.tensor import DTensor
     for i, (name, p) in enumerate(sorted(model.named_parameters())):
         if not p.requires_grad:
             continue
         g = torch.Generator().manual_seed(1000 * step + i)
         full = torch.randn(p.shape, generator=g).to(p.dtype)
-        # all ranks have made the same: nothing is sent
-        p.grad = distribute_tensor(full, p.device_mesh, p.placements,
-                                   src_data_rank=None) \
-            if isinstance(p, DTensor) else full
+        p.grad = part_of(full, p) if isinstance(p, DTensor) else full
 
 
 def whole(t):
@@ -200,8 +209,10 @@ def main():
     path, manifest, ranks = sys.argv[1], sys.argv[2], int(sys.argv[3])
     import torch.multiprocessing as mp
     with tempfile.NamedTemporaryFile() as f:
-        mp.spawn(run, (ranks, f.name + ".store", path, manifest,
-                       "".join(sys.argv[4:])), nprocs=ranks)
+        # forked: PyTorch is imported once
+        mp.start_processes(run, (ranks, f.name + ".store", path, manifest,
+                                 "".join(sys.argv[4:])), nprocs=ranks,
+                           start_method="fork")
     return 0
 
 

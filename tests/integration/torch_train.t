@@ -1,0 +1,61 @@
+#!/bin/sh
+# torch_train.t - PyTorch trains, saves, and goes on from what optimfs wrote
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+
+script=$TOP_SRCDIR/tests/interop/train.py
+for python in ${TORCH_PYTHON:-${PYTHON:-} python3 /usr/bin/python3} ''; do
+	[ -n "$python" ] && "$python" "$script" has fsdp2 2>/dev/null && break
+done
+[ -n "$python" ] || skip_all "no PyTorch 2.6 or later"
+
+: "${GLOO_SOCKET_IFNAME:=lo}"
+PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore OMP_NUM_THREADS=1
+export GLOO_SOCKET_IFNAME PYTHONDONTWRITEBYTECODE PYTHONWARNINGS OMP_NUM_THREADS
+
+# goes_on KIND MESH OTHER VIEW...: trained on MESH, goes on on OTHER from views
+goes_on() {
+	kind=$1 mesh=$2 other=$3 dir=$scratch/$1
+	shift 3
+	if ! "$python" "$script" has "$kind"; then
+		skip 3 "this PyTorch has no $kind"
+		return
+	fi
+	mkdir "$dir" "$dir/new"
+	ok "$kind is trained on $mesh" "$python" "$script" write "$kind" "$mesh" \
+	    "$dir"
+	"$OPTIMFS" cp -r "$dir/ckpt" . "$dir/tree"
+	ok "its tree is what the job had" "$python" "$script" tree "$dir" \
+	    "$dir/tree"
+	for view; do
+		"$OPTIMFS" reshard --to "$view" "$dir/ckpt" "$dir/new/$view"
+	done
+	if [ -d "$dir/ranks" ]; then
+		"$OPTIMFS" cp -r -o "units=$dir/units.json" "$dir/ranks" . \
+		    "$dir/ranktree"
+		ok "and so is that of its rank files" "$python" "$script" tree \
+		    "$dir" "$dir/ranktree"
+		"$OPTIMFS" reshard -o "units=$dir/units.json" --to dcp@3 \
+		    "$dir/ranks" "$dir/new/ranks"
+	fi
+	ok "it goes on on $other, as from PyTorch's own reshard" "$python" \
+	    "$script" resume "$kind" "$other" "$dir" "$dir/new"/*
+}
+
+goes_on fsdp2 2 3 dcp@3 dcp@2x2,keys=fqn dcp@1
+goes_on hsdp 2x2 1x3 dcp@3 dcp@2
+goes_on tp 2x2 1x3 dcp@3
+goes_on ddp 2 3 dcp@3
+goes_on fsdp1 2 3 dcp@3
+goes_on hf 2 3 safetensors dcp@3
+
+dir=$scratch/fsdp2
+mnt=$(point mnt)
+if "$OPTIMFS" mount "$dir/ckpt" "$mnt" 2>"$scratch/err"; then
+	ok "straight from a mount" "$python" "$script" resume fsdp2 3 "$dir" \
+	    "$mnt/.optimfs/view/dcp@3"
+	"$OPTIMFS" umount "$mnt"
+else
+	skip 1 "no mounts here: $(head -1 "$scratch/err")"
+fi
+done_testing
