@@ -44,6 +44,6 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 const struct ofs_verb ofs_verb_cat = {
 	.name = "cat",
 	.synopsis = "[-o OPTION] CHECKPOINT PATH...",
-	.summary = "write files of the tree to standard output",
+	.summary = "write files to standard output",
 	.run = run,
 };

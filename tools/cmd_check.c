@@ -120,10 +120,11 @@ out:
 const struct ofs_verb ofs_verb_check = {
 	.name = "check",
 	.synopsis = "[-v] [--json] [-j NUMBER] [-o OPTION] CHECKPOINT",
-	.summary = "is the state of the optimizers one that training leaves?",
+	.summary =
+	    "check that the optimizer state is one that training can produce",
 	.options =
-	    "  -v         say of each parameter how large its next update is\n"
-	    "  --json     one JSON object a finding\n"
-	    "  -j NUMBER  threads; one a processor\n",
+	    "  -v         print the size of the next update of each parameter\n"
+	    "  --json     one JSON object per finding\n"
+	    "  -j NUMBER  number of threads (default: one per processor)\n",
 	.run = run,
 };

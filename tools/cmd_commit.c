@@ -125,16 +125,16 @@ static int run_abort(const struct ofs_verb *self, int argc, char **argv)
 const struct ofs_verb ofs_verb_commit = {
 	.name = "commit",
 	.synopsis = "[--json] [-q] [--progress] MOUNTPOINT",
-	.summary = "make what was written to a mount the checkpoint",
-	.options = "  --json      say so as JSON\n"
-		   "  -q          do not say how far it is\n"
-		   "  --progress  say so from the start, terminal or not\n",
+	.summary = "commit the changes made in a mount",
+	.options = "  --json      print the result as JSON\n"
+		   "  -q          show no progress\n"
+		   "  --progress  show progress even without a terminal\n",
 	.run = run_commit,
 };
 
 const struct ofs_verb ofs_verb_abort = {
 	.name = "abort",
 	.synopsis = "MOUNTPOINT",
-	.summary = "drop what was written to a mount and not committed",
+	.summary = "discard the uncommitted changes of a mount",
 	.run = run_abort,
 };

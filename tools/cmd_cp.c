@@ -87,10 +87,10 @@ const struct ofs_verb ofs_verb_cp = {
 	.name = "cp",
 	.synopsis = "[-r] [-qv] [--progress] [-o OPTION] CHECKPOINT PATH "
 		    "DESTINATION",
-	.summary = "copy a file of the tree, or with -r a directory",
-	.options = "  -r  copy directories\n"
-		   "  -q  do not say how far it is\n"
-		   "  --progress  say so from the start, terminal or not\n"
-		   "  -v  under mpirun: say what each rank did\n",
+	.summary = "copy a file, or with -r a directory, out of a checkpoint",
+	.options = "  -r          copy directories\n"
+		   "  -q          show no progress\n"
+		   "  --progress  show progress even without a terminal\n"
+		   "  -v          under mpirun: report what each rank did\n",
 	.run = run,
 };

@@ -659,16 +659,14 @@ const struct ofs_verb ofs_verb_diff = {
 		    "[--json]\n"
 		    "           [-q] [--progress] [-o OPTION] CHECKPOINT "
 		    "CHECKPOINT",
-	.summary = "compare two checkpoints by value",
+	.summary = "compare two checkpoints value by value",
 	.options =
-	    "  --rtol NUMBER  numbers may differ by so much, relative to "
-	    "the greater\n"
-	    "  --atol NUMBER  and by so much beside that\n"
-	    "  --sort KEY     the greatest first: abs, rel, rms, cosine, "
-	    "differ\n"
-	    "  --summary      how many differences there are of each kind\n"
-	    "  --json         one JSON object a difference\n"
-	    "  -q             do not say how far it is\n"
-	    "  --progress     say so from the start, terminal or not\n",
+	    "  --rtol NUMBER  allowed difference, relative to the larger value\n"
+	    "  --atol NUMBER  allowed absolute difference, added to that\n"
+	    "  --sort KEY     largest first, by abs, rel, rms, cosine or differ\n"
+	    "  --summary      count the differences of each kind\n"
+	    "  --json         one JSON object per difference\n"
+	    "  -q             show no progress\n"
+	    "  --progress     show progress even without a terminal\n",
 	.run = run,
 };

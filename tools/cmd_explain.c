@@ -129,7 +129,7 @@ static int run(const struct ofs_verb *self, int argc, char **argv)
 const struct ofs_verb ofs_verb_explain = {
 	.name = "explain",
 	.synopsis = "[--json] [OFSnnn]",
-	.summary = "what an error code means, and what to do; or all codes",
-	.options = "  --json  as JSON\n",
+	.summary = "explain an error code, or list all codes",
+	.options = "  --json  print it as JSON\n",
 	.run = run,
 };

@@ -199,11 +199,12 @@ const struct ofs_verb ofs_verb_fsck = {
 	.name = "fsck",
 	.synopsis = "[--data] [--json] [-qv] [--progress] [-o OPTION] "
 		    "CHECKPOINT",
-	.summary = "check a checkpoint: structure, with --data every byte",
-	.options = "  --data  read everything and compare stored checksums\n"
-		   "  --json  one JSON object a finding\n"
-		   "  -q      do not say how far it is\n"
-		   "  --progress  say so from the start, terminal or not\n"
-		   "  -v      under mpirun: say what each rank did\n",
+	.summary = "check that a checkpoint is complete and undamaged",
+	.options =
+	    "  --data      read all data and verify the stored checksums\n"
+	    "  --json      one JSON object per finding\n"
+	    "  -q          show no progress\n"
+	    "  --progress  show progress even without a terminal\n"
+	    "  -v          under mpirun: report what each rank did\n",
 	.run = run,
 };

@@ -37,7 +37,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 const struct ofs_verb ofs_verb_info = {
 	.name = "info",
 	.synopsis = "[--json] [-o OPTION] CHECKPOINT [PATH]",
-	.summary = "what a checkpoint is, or a file or directory of it",
-	.options = "  --json  as JSON\n",
+	.summary = "describe a checkpoint, or a file or directory in it",
+	.options = "  --json  print it as JSON\n",
 	.run = run,
 };

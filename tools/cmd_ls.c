@@ -193,10 +193,11 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 const struct ofs_verb ofs_verb_ls = {
 	.name = "ls",
 	.synopsis = "[-lR] [--json] [-o OPTION] CHECKPOINT [PATH]",
-	.summary = "list the tree",
-	.options = "  -l      type, shape, size and time too, and what\n"
-		   "          scalars are (not with -R)\n"
-		   "  -R      descend into directories\n"
-		   "  --json  one JSON object a line\n",
+	.summary = "list files and directories",
+	.options =
+	    "  -l      also print type, shape, size, time and (without -R) the\n"
+	    "          values of scalars\n"
+	    "  -R      list subdirectories, too\n"
+	    "  --json  one JSON object per line\n",
 	.run = run,
 };

@@ -171,7 +171,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 const struct ofs_verb ofs_verb_map = {
 	.name = "map",
 	.synopsis = "[--json] [-o OPTION] CHECKPOINT",
-	.summary = "draw which rank holds how much of each tensor",
+	.summary = "draw how much of each tensor each rank holds",
 	.options = "  --json     one JSON object per tensor\n",
 	.run = run,
 };

@@ -66,15 +66,13 @@ const struct ofs_verb ofs_verb_mkfs = {
 	.synopsis =
 	    "--like CHECKPOINT --layout FORMAT[@LAYOUT] [--json] [-q] [--progress] "
 	    "[-o OPTION] DIRECTORY",
-	.summary = "prepare a directory that, mounted, takes a checkpoint",
+	.summary = "make an empty checkpoint, to be mounted and filled in",
 	.options =
-	    "  --like CHECKPOINT         whose names, shapes and types it has\n"
-	    "  --layout FORMAT[@LAYOUT]  dcp@16, dcp@2x8, fsdp@4, torch; "
-	    "optimfs(5) has them all\n"
-	    "  --json                    say what was made as JSON\n"
-	    "  -q                        do not say how far it is\n"
-	    "  --progress                say so from the start, terminal or "
-	    "not\n",
+	    "  --like CHECKPOINT         take names, shapes and types from this checkpoint\n"
+	    "  --layout FORMAT[@LAYOUT]  dcp@16, dcp@2x8, fsdp@4, torch; optimfs(5) lists all\n"
+	    "  --json                    print the result as JSON\n"
+	    "  -q                        show no progress\n"
+	    "  --progress                show progress even without a terminal\n",
 	.more = ofs_command_print_layouts,
 	.run = run,
 };

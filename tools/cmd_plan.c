@@ -301,12 +301,10 @@ const struct ofs_verb ofs_verb_plan = {
 	.name = "plan",
 	.synopsis = "[--sweep FIRST..LAST[+STEP]] [--json] [-o OPTION] "
 		    "CHECKPOINT VIEW",
-	.summary = "how large the files of each rank would be in a layout",
+	.summary = "predict the file sizes of each rank in another layout",
 	.options =
-	    "  --sweep FIRST..LAST[+STEP]  one line per number of ranks: FIRST, "
-	    "twice that and\n"
-	    "                              so on up to LAST; with +STEP, FIRST, "
-	    "FIRST+STEP, ...\n"
+	    "  --sweep FIRST..LAST[+STEP]  one line per number of ranks: FIRST, twice that,\n"
+	    "                              and so on up to LAST; with +STEP, in equal steps\n"
 	    "  --json                      one JSON object per layout\n",
 	.run = run,
 };

@@ -411,11 +411,12 @@ out:
 const struct ofs_verb ofs_verb_report = {
 	.name = "report",
 	.synopsis = "[--no-data] [-j NUMBER] [-o FILE] CHECKPOINT [CHECKPOINT]",
-	.summary = "make one HTML page of what is in a checkpoint",
-	.options = "  -o FILE    where the page goes; standard output\n"
-		   "  --no-data  read the index alone, and no tensor\n"
-		   "  -j NUMBER  threads; one a processor\n"
-		   "  -q         do not say how far it is\n"
-		   "  --progress say so from the start, terminal or not\n",
+	.summary = "write an HTML page that describes a checkpoint",
+	.options =
+	    "  -o FILE     write the page to FILE, not to standard output\n"
+	    "  --no-data   read only the index, no tensors\n"
+	    "  -j NUMBER   number of threads (default: one per processor)\n"
+	    "  -q          show no progress\n"
+	    "  --progress  show progress even without a terminal\n",
 	.run = run,
 };

@@ -137,13 +137,12 @@ const struct ofs_verb ofs_verb_reshard = {
 	    "CHECKPOINT DIRECTORY",
 	.summary = "write a checkpoint in another layout",
 	.options =
-	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; "
-	    "optimfs(5) has them all\n"
-	    "  -j NUMBER             files, and parts of large ones, at once\n"
-	    "  --progress            say how far it is, terminal or not\n"
-	    "  -q                    do not say how far it is\n"
-	    "  -v                    under mpirun: say what each rank did\n"
-	    "  --json                say what was written as JSON\n",
+	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; optimfs(5) lists all\n"
+	    "  -j NUMBER             how many files, or parts of large files, to write at once\n"
+	    "  --progress            show progress even without a terminal\n"
+	    "  -q                    show no progress\n"
+	    "  -v                    under mpirun: report what each rank did\n"
+	    "  --json                print the result as JSON\n",
 	.more = ofs_command_print_layouts,
 	.run = run,
 };

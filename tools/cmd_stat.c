@@ -420,12 +420,12 @@ const struct ofs_verb ofs_verb_stat = {
 	.name = "stat",
 	.synopsis = "[--sort VALUE] [--only CONDITION] [--by rank] [--json]\n"
 		    "           [-j NUMBER] [-o OPTION] CHECKPOINT [PATH...]",
-	.summary = "statistics of tensors: NaN, range, norms, exponents",
+	.summary = "print statistics of tensors: NaN, range, norms, exponents",
 	.options =
 	    "  --sort VALUE      largest first, by a value that stat prints: rms, nan, ...\n"
-	    "  --only CONDITION  only tensors for which it holds, as in 'nan>0'\n"
-	    "  --by rank         a row for each rank's part of a tensor\n"
+	    "  --only CONDITION  only tensors that satisfy it, as in 'nan>0'\n"
+	    "  --by rank         one row for each rank's part of a tensor\n"
 	    "  --json            one JSON object per tensor\n"
-	    "  -j NUMBER         threads; default: one per processor\n",
+	    "  -j NUMBER         number of threads (default: one per processor)\n",
 	.run = run,
 };

@@ -240,8 +240,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 const struct ofs_verb ofs_verb_tar = {
 	.name = "tar",
 	.synopsis = "[-q] [--progress] [-o OPTION] CHECKPOINT PATH",
-	.summary = "a file or directory as a tar stream on standard output",
-	.options = "  -q          do not say how far it is\n"
-		   "  --progress  say so from the start, terminal or not\n",
+	.summary =
+	    "write a file or directory to standard output as a tar archive",
+	.options = "  -q          show no progress\n"
+		   "  --progress  show progress even without a terminal\n",
 	.run = run,
 };

@@ -308,12 +308,11 @@ static int run_umount(const struct ofs_verb *self, int argc, char **argv)
 const struct ofs_verb ofs_verb_umount = {
 	.name = "umount",
 	.synopsis = "[--force] [--keep] [-q] [--progress] MOUNTPOINT",
-	.summary = "unmount a checkpoint",
+	.summary = "commit changes and unmount",
 	.options =
-	    "  --force   abort requests in flight, and detach what is in use\n"
-	    "  --keep    do not commit: keep what was written beside the "
-	    "checkpoint\n"
-	    "  -q        do not say how far the commit is\n"
-	    "  --progress  say so from the start, terminal or not\n",
+	    "  --force     abort requests in progress, and detach a mount that is in use\n"
+	    "  --keep      do not commit; keep the changes for the next mount\n"
+	    "  -q          show no progress\n"
+	    "  --progress  show progress even without a terminal\n",
 	.run = run_umount,
 };

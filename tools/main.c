@@ -60,8 +60,10 @@ static int help(void)
 	     "A sharded training checkpoint as ordinary files.\n");
 	for (size_t i = 0; verbs[i] != NULL; i++)
 		printf("  %-8s %s\n", verbs[i]->name, verbs[i]->summary);
-	puts("\n  optimfs help VERB says more, optimfs explain OFSnnn what an "
-	     "error code means,\n  optimfs --version what this build has.");
+	puts(
+	    "\n  optimfs help VERB       the options of a verb\n"
+	    "  optimfs explain OFSnnn  what an error code means\n"
+	    "  optimfs --version       the version and what it was built with");
 	return ofs_tool_finish(OFS_EXIT_OK);
 }
 

@@ -202,6 +202,17 @@ static struct optimfs *open_any(const char *path,
 	return fs;
 }
 
+/* An error about a file of the checkpoint also names the checkpoint. */
+static void name_checkpoint(const char *path, struct optimfs_error *err)
+{
+	const char *slash = strrchr(path, '/');
+	const char *name =
+	    slash == NULL || slash[1] == '\0' ? path : slash + 1;
+
+	if (strstr(err->text, name) == NULL)
+		optimfs_fail_in(err, "%.200s", path);
+}
+
 struct optimfs *optimfs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
@@ -213,6 +224,8 @@ struct optimfs *optimfs_open(const char *path,
 		options = &none;
 	if (!options->together) {
 		fs = open_any(path, options, err);
+		if (fs == NULL && err != NULL && options->world == NULL)
+			name_checkpoint(path, err);
 	} else {
 		fs = open_any(path, options, &own);
 		if (fs != NULL)

@@ -60,9 +60,9 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
 		    "one: %s",
 		    rel, dir->path);
 	return optimfs_fail(err, EOPNOTSUPP,
-	    "OFS678 %s: not a torch.save file, a pickle, safetensors or NumPy's "
-	    "(-o type=raw shows it as bytes)",
-	    rel);
+	    "OFS678 %s/%s: not a torch.save file, a pickle, safetensors or "
+	    "NumPy's (-o type=raw shows it as bytes)",
+	    dir->path, rel);
 }
 
 /* Make *spec, which has a file's format, that of the set of rank files that

@@ -46,7 +46,7 @@ refuses "a name of nothing" "line 2: ID 1 is no.such.name, which is in no unit"
 sed 1,3d "$scratch/good"; } >"$ids"
 refuses "another order" "but its state is not that one's"
 ids=/nonexistent
-refuses "no file" "OFS635 ids=/nonexistent"
+refuses "no file" "ids=/nonexistent"
 
 # Tied names, of which nothing but the units file knows.
 mkdir "$scratch/optim"

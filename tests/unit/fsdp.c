@@ -622,7 +622,7 @@ static void wrong_state(void)
 	handmade_fini(&h);
 	fs = open_small(&h, LISTS_DIFFER, true, 4, &err);
 	ok(fs == NULL, "ranks list other parameters");
-	is_error(err, EUCLEAN, "OFS165 rank 0 and rank 1", "says which");
+	is_error(err, EUCLEAN, "rank 0 and rank 1 list", "says which");
 	handmade_fini(&h);
 }
 

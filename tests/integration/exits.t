@@ -1,0 +1,108 @@
+#!/bin/sh
+# exits.t - every verb, with what is wrong: exit status, message, no output
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+
+ck=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w4/ckpt
+cd "$scratch" || exit 1
+mkdir empty words mnt cut
+echo hello >words/x.txt
+cp -r "$ck" hurt && chmod -R u+w hurt && rm hurt/__1_0.distcp
+head -c 500 "$ck/.metadata" >cut/.metadata
+verbs=$("$OPTIMFS" --help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -vx optimfs)
+
+# The arguments of a verb, with a checkpoint.
+arguments() { # VERB CHECKPOINT
+	case $1 in
+	mount) echo "$2 mnt" ;;
+	cat) echo "$2 model/layers.0.wq.weight" ;;
+	cp) echo "-r $2 / copy" ;;
+	tar) echo "$2 /" ;;
+	reshard) echo "--to dcp@2 $2 copy" ;;
+	mkfs) echo "--layout dcp@2 --like $2 copy" ;;
+	diff) echo "$2 $ck" ;;
+	plan) echo "$2 dcp@2" ;;
+	*) echo "$2" ;;
+	esac
+}
+
+# The code of a message has an entry, which says what to do.
+advised() { # NAME
+	code=$(sed -n 's/^optimfs: \(OFS[0-9]*\) .*/\1/p' "$scratch/err" | head -n 1)
+	like "$1: and a code" "$code" 'OFS[0-9][0-9][0-9]'
+	like "$1: with advice" "$("$OPTIMFS" explain "$code" 2>/dev/null)" \
+	    '*to do: ?*'
+}
+
+silent() { # NAME
+	is "$1: prints nothing" "$(head -c 100 "$scratch/out")" ""
+}
+
+# refuses VERB STATUS CHECKPOINT [CALLED]: the message says what it is about.
+refuses() {
+	name="$1 $3"
+	rm -rf copy .copy.optimfs
+	# shellcheck disable=SC2046
+	status "$name" "$2" "$OPTIMFS" "$1" $(arguments "$1" "$3")
+	like "$name: names it" "$(head -n 1 "$scratch/err")" "optimfs: OFS*${4:-$3}*"
+	advised "$name"
+}
+
+is "all verbs" "$(echo "$verbs" | wc -w)" 19
+case $("$OPTIMFS" --version) in
+*"no FUSE"*) verbs=$(echo "$verbs" | grep -vxE 'mount|umount|commit|abort') ;;
+esac
+for v in $verbs; do
+	if [ "$v" != explain ]; then
+		status "$v" 2 "$OPTIMFS" "$v"
+		silent "$v"
+		like "$v: asks, and says how" "$(tr '\n' ' ' <"$scratch/err")" \
+		    "optimfs: *\?* usage: optimfs $v *"
+	fi
+	status "$v --no-such" 2 "$OPTIMFS" "$v" --no-such
+	silent "$v --no-such"
+	like "$v --no-such: says how" "$(tr '\n' ' ' <"$scratch/err")" \
+	    "optimfs: unknown option '--no-such'* usage: optimfs $v *"
+done
+
+for v in $verbs; do
+	case $v in
+	explain) continue ;;
+	commit | abort | umount)
+		for it in none empty; do
+			refuses "$v" 3 $it
+			silent "$v $it"
+		done
+		continue
+		;;
+	esac
+	for it in none empty cut; do
+		refuses "$v" 3 $it
+		silent "$v $it"
+	done
+	refuses "$v" 4 words/x.txt
+	silent "$v words/x.txt"
+	is "$v: makes nothing" "$(ls -A)" "cut
+empty
+err
+hurt
+mnt
+out
+words"
+done
+
+# A shard is lost: what needs it fails, what does not is answered.
+for v in ls info map report; do
+	# shellcheck disable=SC2046
+	ok "$v of what has lost a shard" "$OPTIMFS" "$v" $(arguments "$v" hurt)
+done
+for v in fsck check; do
+	status "$v of what has lost a shard: no" 1 "$OPTIMFS" "$v" hurt
+	like "$v: says so" "$(cat "$scratch/out")" '*OFS140*'
+done
+for v in cat cp tar diff reshard mkfs plan; do
+	refuses "$v" 3 hurt __1_0.distcp
+done
+status "stat of what has lost a shard" 3 "$OPTIMFS" stat hurt
+like "names it in its row" "$(cat "$scratch/out")" '*OFS140*'
+done_testing
