@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from . import _box, _dtypes, _show
-from ._tree import File, MOST, address
+from ._tree import File, address
 
 if TYPE_CHECKING:
     from ._checkpoint import Checkpoint
@@ -280,4 +280,4 @@ def _again(checkpoint: "Checkpoint", path: str, box: _box.Box,
     return Tensor(checkpoint, path, t._node, t.dtype, t._full, box, kept)
 
 
-__all__ = ["Tensor", "Shard", "MOST"]
+__all__ = ["Tensor", "Shard"]

@@ -12,7 +12,7 @@ import threading
 
 import optimfs
 import pytest
-from optimfs import _box
+from optimfs import _box, _tree
 
 np = pytest.importorskip("numpy")
 FSDP2 = "pytorch/dcp_fsdp2_w3/ckpt"
@@ -367,6 +367,23 @@ def test_everything_public_has_a_docstring():
             if not m.startswith("_") and (inspect.isfunction(f) or
                                           isinstance(f, property)):
                 assert inspect.getdoc(f), "%s.%s" % (name, m)
+
+
+def test_what_is_long_is_read_by_several_threads(data, monkeypatch):
+    path = "optim/state/layers.0.wq.weight/exp_avg"
+    with optimfs.open(data(FSDP2)) as ck:
+        t = ck[path]
+        want = t.tobytes()
+        monkeypatch.setattr(_tree, "PIECE", 100)
+        for readers in 1, 2, 7:
+            monkeypatch.setattr(_tree, "READERS", readers)
+            assert t.numpy().tobytes() == want
+            assert t[1:3].tobytes() == t.numpy()[1:3].tobytes()
+        with ck.open(path) as f:  # the end of the file comes within a piece
+            f.seek(-250, os.SEEK_END)
+            buffer = bytearray(1000)
+            assert f.readinto(buffer) == 250
+            assert buffer[:250] == want[-250:]
 
 
 def test_statistics_are_those_of_numpy(data):
