@@ -30,6 +30,7 @@ loads $zero/ckpt $zero 2
 loads $zero/ckpt $zero 3
 loads $zero/ckpt $zero 2 bfloat16
 loads $zero/ckpt $zero 3 regrouped
+loads $zero/ckpt $zero 2 recipe
 loads deepspeed/z3_ws4_bf16/ckpt deepspeed/z3_ws4_bf16 2
 loads deepspeed/z3_ws2_fp32/ckpt deepspeed/z3_ws2_fp32 3
 loads megatron/llama_dp2/$megatron megatron/llama_dp2 2

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """torch_reader.py - checkpoints of any format into FSDP2 models
 
-usage: torch_reader.py CKPT EXPECTED RANKS [renamed|bfloat16|regrouped]
+usage: torch_reader.py CKPT EXPECTED RANKS [renamed|bfloat16|regrouped|recipe]
        torch_reader.py version           exit 0 where PyTorch is new enough
 
 Makes a model with the parameters of CKPT, shards it over RANKS processes by
@@ -12,12 +12,14 @@ filled from the same values make two steps, and must stay equal bit by bit.
 
 renamed: the model calls its parameters otherwise (mapping=); bfloat16: its
 weights are in half precision; regrouped: its optimizer has the groups of
-CKPT in the opposite order. Exit status 1 at the first difference.
+CKPT in the opposite order; recipe: it is loaded as docs/python.md says. Exit status 1 at the first difference.
 """
 # SPDX-License-Identifier: Apache-2.0
 import ctypes
 import hashlib
 import json
+import os
+import re
 import sys
 import tempfile
 
@@ -125,6 +127,39 @@ def make_optimizer(model, groups):
                              foreach=False)
 
 
+def load(model, optimizer, path, mapping):
+    """Load what is at path; how many bytes were read for it."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import (get_state_dict,
+                                                         set_state_dict)
+    import optimfs
+    from optimfs.torch import StorageReader
+
+    model_sd, optim_sd = get_state_dict(model, optimizer)
+    sd = {"model": model_sd, "optim": optim_sd}
+    with optimfs.open(path) as ck:
+        dcp.load(sd, storage_reader=StorageReader(ck, mapping=mapping))
+        read = ck.stats()["local.read_bytes"]
+    set_state_dict(model, optimizer, model_state_dict=sd["model"],
+                   optim_state_dict=sd["optim"])
+    return read
+
+
+def load_by_recipe(model, optimizer, path):
+    """Run the recipe of docs/python.md, as it stands there."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                        "..", "..", "docs", "python.md")
+    with open(page) as f:
+        code = re.search(r"^```python distributed\n((?:.*\n)*?)```$", f.read(),
+                         re.M)[1]
+    with tempfile.TemporaryDirectory() as place:
+        os.symlink(os.path.abspath(path),
+                   os.path.join(place, "global_step1000"))
+        os.chdir(place)
+        exec(code, {"model": model, "optimizer": optimizer})
+        os.chdir("/")
+
+
 def plain_twin(model, optimizer, shapes, trained, dtype, groups):
     """An unsharded model and optimizer with the same values."""
     import torch
@@ -145,12 +180,8 @@ def plain_twin(model, optimizer, shapes, trained, dtype, groups):
 def run(rank, ranks, store, path, manifest, how):
     import torch
     import torch.distributed as dist
-    import torch.distributed.checkpoint as dcp
-    from torch.distributed.checkpoint.state_dict import (get_state_dict,
-                                                         set_state_dict)
     from torch.distributed.fsdp import fully_shard
     import optimfs
-    from optimfs.torch import StorageReader
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(store, ranks),
@@ -176,14 +207,11 @@ def run(rank, ranks, store, path, manifest, how):
     model = build(shapes, trained, dtype)
     fully_shard(model)
     optimizer = make_optimizer(model, groups)
-    model_sd, optim_sd = get_state_dict(model, optimizer)
-    sd = {"model": model_sd, "optim": optim_sd}
-    with optimfs.open(path) as ck:
-        dcp.load(sd, storage_reader=StorageReader(
-            ck, mapping=there if how == "renamed" else None))
-        read = ck.stats()["local.read_bytes"]
-    set_state_dict(model, optimizer, model_state_dict=sd["model"],
-                   optim_state_dict=sd["optim"])
+    if how == "recipe":
+        load_by_recipe(model, optimizer, path)
+    else:
+        assert load(model, optimizer, path,
+                    there if how == "renamed" else None) > 0
 
     seen = check_loaded(model, optimizer, truth, there, half)
     assert seen >= len(trained) * (1 if half else 3), seen
@@ -191,7 +219,6 @@ def run(rank, ranks, store, path, manifest, how):
                                                             lambda: lr)())
     got = [g["weight_decay"] for g in optimizer.param_groups]
     assert got == (decays[::-1] if groups else decays[:1]), got
-    assert read > 0
     twin, other = plain_twin(model, optimizer, shapes, trained, dtype,
                              groups)
     for step in range(2):

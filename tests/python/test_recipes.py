@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recipes of docs/python.md run as they stand there, one after the other.
+
+The words behind ```python are the modules that one needs. Those that need a
+process group are run by tests/interop/torch_reader.py.
+"""
+import os
+import re
+import shutil
+import warnings
+
+import conftest
+import optimfs
+import pytest
+
+with open(os.path.join(conftest.TOP, "docs", "python.md")) as page:
+    TEXT = page.read()
+RECIPES = [(" ".join(re.findall("^##+ (.*)", TEXT[:m.start()], re.M)[-1:]),
+            m[1].split(), m[2])
+           for m in re.finditer(r"^```python(.*)\n((?:.*\n)*?)```$", TEXT,
+                                re.M)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A directory with the checkpoints that the page names."""
+    at = tmp_path_factory.mktemp("recipes")
+    step = at / "step-1000"
+    shutil.copytree(os.path.join(conftest.DATA, "pytorch/dcp_fsdp2_w4/ckpt"),
+                    step)
+    for path in [step, *step.iterdir()]:
+        path.chmod(0o755)
+    with optimfs.open(step) as ck:
+        ck.view("torch").save(at / "converted")
+    return at
+
+
+@pytest.fixture(scope="module")
+def names():
+    """What the recipes before have defined."""
+    return {"__name__": "recipes"}
+
+
+@pytest.mark.parametrize("i", range(len(RECIPES)), ids=[
+    "%d %s" % (i, title or "first") for i, (title, _, _) in enumerate(RECIPES)])
+def test_recipe(i, place, names, monkeypatch):
+    _, needs, code = RECIPES[i]
+    if "distributed" in needs:
+        pytest.skip("needs a process group: torch_reader.t")
+    for module in needs:
+        there = pytest.importorskip(module)
+        if module == "fsspec":  # what the entry point of the package does
+            there.register_implementation(
+                "optimfs", "optimfs.fsspec.OptimfsFileSystem", clobber=True)
+    monkeypatch.chdir(place)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optimfs.UnsyncedWarning)
+        exec(compile(code, "docs/python.md", "exec"), names)
+
+
+def test_the_recipes_have_done_what_they_say(place, names):
+    assert "d" not in names  # optimfs.diff() found nothing
+    with optimfs.open(place / "step-1000-for-8-ranks") as ck:
+        assert ck.summary()["world_size"] == 8
+        assert ck["optim/param_groups/0/lr"] == 0.001
+    with optimfs.open(place / "for-the-hub") as ck:
+        assert {r.dtype for r in ck.tensors()} == {"bfloat16"}
+    if "new_head" in names:
+        with optimfs.open(place / "step-1000") as ck:
+            assert ck["optim/param_groups/0/lr"] == 1e-5
+            assert "optim/state/conv.weight" not in ck
+
+
+def test_one_recipe_is_for_torch_reader():
+    assert [needs for _, needs, _ in RECIPES].count(["distributed"]) == 1
