@@ -63,6 +63,7 @@ static int bad_option(const char *name, const char *s, size_t n,
 	} known[] = {
 		{ "dtype=", "bf16, f16 or f32" },
 		{ "only=", "model or optim" },
+		{ "drop=", "opaque" },
 		{ "keys=", "fqn, or, where the format has them, id or source" },
 		{ "zstd=", "a level, 1 to 19" },
 	};
@@ -152,7 +153,9 @@ int ofs_layout_parse(const char *name, struct ofs_layout *layout,
 	for (const char *s = name + n; *s != '\0'; s += n) {
 		s++;
 		n = strcspn(s, ",");
-		if (!l.format->option(s, n, &l))
+		if (ofs_option_is(s, n, "drop=opaque"))
+			l.drop = true; /* whatever the format */
+		else if (!l.format->option(s, n, &l))
 			return bad_option(name, s, n, err);
 	}
 	*layout = l;

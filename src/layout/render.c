@@ -80,15 +80,26 @@ int ofs_render_entries(const struct ofs_render *from,
 {
 	const struct ofs_catalog *cat = from->cat;
 	uint32_t *v = malloc(((size_t)cat->nentries + 1) * sizeof(*v));
+	int ret = 0;
 
 	if (v == NULL)
 		return ofs_no_memory(err);
 	*n = 0;
-	for (uint32_t i = 0; i < cat->nentries; i++)
-		if (wanted(cat, &cat->entries[i], to, section))
+	for (uint32_t i = 0; i < cat->nentries && ret == 0; i++) {
+		const struct ofs_entry *e = &cat->entries[i];
+
+		if (!wanted(cat, e, to, section))
+			continue;
+		if (to->drop && ofs_render_is_opaque(from, e))
+			ret = ofs_render_tell_dropped(from, e, err);
+		else
 			v[(*n)++] = i;
-	*entries = v;
-	return 0;
+	}
+	if (ret == 0)
+		*entries = v;
+	else
+		free(v);
+	return ret;
 }
 
 enum ofs_dtype ofs_render_dtype(const struct ofs_layout *to,
@@ -159,22 +170,99 @@ static void put_path(const struct ofs_catalog *cat, const struct ofs_entry *e,
 	ofs_buf_putc(out, '\0');
 }
 
+struct ofs_told *ofs_told_new(const struct ofs_catalog *cat,
+    struct optimfs_error *err)
+{
+	struct ofs_told *told = calloc(1, sizeof(*told));
+
+	if (told != NULL)
+		told->seen = calloc((size_t)cat->nentries + 1, 1);
+	if (told != NULL && told->seen != NULL)
+		return told;
+	free(told);
+	ofs_no_memory(err);
+	return NULL;
+}
+
+void ofs_told_end(struct ofs_told *told)
+{
+	free(told->seen);
+	told->seen = NULL;
+}
+
+void ofs_told_free(struct ofs_told *told)
+{
+	if (told == NULL)
+		return;
+	ofs_buf_fini(&told->copied.paths);
+	ofs_buf_fini(&told->dropped.paths);
+	free(told->seen);
+	free(told);
+}
+
+/* Add the entry once, in however many files it is. Files that are made later
+ * have no other values. */
+static int tell(const struct ofs_render *from, const struct ofs_entry *e,
+    struct ofs_value_list *list, struct optimfs_error *err)
+{
+	struct ofs_told *told = from->told;
+	size_t i = (size_t)(e - from->cat->entries);
+
+	if (told->seen == NULL || told->seen[i] != 0)
+		return 0;
+	told->seen[i] = 1;
+	put_path(from->cat, e, &list->paths);
+	list->n++;
+	return list->paths.bad ? ofs_no_memory(err) : 0;
+}
+
+int ofs_render_tell_copied(const struct ofs_render *from,
+    const struct ofs_entry *e, struct optimfs_error *err)
+{
+	return tell(from, e, &from->told->copied, err);
+}
+
+int ofs_render_tell_dropped(const struct ofs_render *from,
+    const struct ofs_entry *e, struct optimfs_error *err)
+{
+	return tell(from, e, &from->told->dropped, err);
+}
+
+bool ofs_render_is_opaque(const struct ofs_render *from,
+    const struct ofs_entry *e)
+{
+	struct ofs_buf out = { 0 };
+	struct ofs_pkw w = { .out = &out };
+	struct optimfs_error why = { 0 };
+	const struct ofs_pickle *doc;
+	uint32_t node;
+	int ret;
+
+	if (e->kind == OFS_ENTRY_TENSOR)
+		return false;
+	ret = ofs_render_value(from, e, &doc, &node, &why);
+	if (ret == 0) {
+		ret = ofs_pkw_node(&w, doc, node, &why);
+		ofs_render_release(e, doc);
+	}
+	ofs_buf_fini(&out);
+	return ret == -1 && (why.code == EPERM || why.code == EOPNOTSUPP);
+}
+
+bool ofs_render_has_archive(const struct ofs_render *from,
+    const struct ofs_entry *e)
+{
+	return e->kind == OFS_ENTRY_ITEM &&
+	    from->cat->items[e->ref].at.encoding == OFS_TORCH_ITEM;
+}
+
 int ofs_render_copy(const struct ofs_render *from, const struct ofs_entry *e,
-    const struct optimfs_error *why, struct ofs_files *files,
     struct ofs_buf *out, struct optimfs_error *err)
 {
-	const struct ofs_item *item =
-	    e->kind == OFS_ENTRY_ITEM ? &from->cat->items[e->ref] : NULL;
 	uint64_t max = ofs_metadata_max(from->cat);
 
-	if (item == NULL || item->at.encoding != OFS_TORCH_ITEM)
-		return optimfs_fail_as(err, why->code, "%s", why->text);
-	if (from->bytes(from->ctx, item, out->len < max ? max - out->len : 0,
-		out, err) == -1)
-		return -1;
-	put_path(from->cat, e, &files->copied);
-	files->ncopied++;
-	return files->copied.bad ? ofs_no_memory(err) : 0;
+	return from->bytes(from->ctx, &from->cat->items[e->ref],
+	    out->len < max ? max - out->len : 0, out, err);
 }
 
 int ofs_render_blame(const struct ofs_catalog *cat, const struct ofs_entry *e,

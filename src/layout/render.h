@@ -36,7 +36,24 @@ struct ofs_layout {
 	enum { OFS_FLAT_DEFAULT, OFS_FLAT_ORIG, OFS_FLAT_PACK } flat;
 	/* zeros for state that only some parts of a flat parameter have */
 	bool fill_zero;
+	bool drop; /* leave out values that cannot be written anew */
 };
+
+/* Values that the user is told of. */
+struct ofs_value_list {
+	struct ofs_buf paths; /* in the tree, each NUL-terminated */
+	uint32_t n;
+};
+struct ofs_told {
+	/* copied as they are pickled, because they could not be written anew;
+	 * left out by drop=opaque */
+	struct ofs_value_list copied, dropped;
+	uint8_t *seen; /* by entry; NULL when the lists are complete */
+};
+struct ofs_told *ofs_told_new(const struct ofs_catalog *cat,
+    struct optimfs_error *err);
+void ofs_told_end(struct ofs_told *told);
+void ofs_told_free(struct ofs_told *told);
 
 /* The source of a rendering. item reads a value that is not in memory; the
  * document is the caller's. */
@@ -52,6 +69,7 @@ struct ofs_render {
 	int (*element)(void *ctx, uint32_t tensor, void *out,
 	    struct optimfs_error *err);
 	void *ctx;
+	struct ofs_told *told; /* while files are laid out */
 };
 
 /* A stretch of a file that is generated at once; ref and base are private to
@@ -79,10 +97,7 @@ void ofs_spans_fini(struct ofs_spans *s);
 struct ofs_files {
 	const struct ofs_files_ops *ops;
 	uint32_t n;
-	/* Values that were copied byte for byte, because they could not be
-	 * written anew: their paths in the tree, each NUL-terminated. */
-	struct ofs_buf copied;
-	uint32_t ncopied;
+	struct ofs_told *told; /* owned; of a view */
 };
 
 /* The name of a file: components of at most 255 bytes, separated by '/'. No
@@ -112,12 +127,20 @@ static inline void ofs_files_free(struct ofs_files *f)
 {
 	if (f == NULL)
 		return;
-	ofs_buf_fini(&f->copied);
+	ofs_told_free(f->told);
 	f->ops->free(f);
 }
 
 /* render.c: functions for all renderers. */
 
+/* Is it a value that cannot be written anew (OFS445, OFS448)? */
+bool ofs_render_is_opaque(const struct ofs_render *from,
+    const struct ofs_entry *e);
+/* Add an entry to the copied or dropped values, once. */
+int ofs_render_tell_copied(const struct ofs_render *from,
+    const struct ofs_entry *e, struct optimfs_error *err);
+int ofs_render_tell_dropped(const struct ofs_render *from,
+    const struct ofs_entry *e, struct optimfs_error *err);
 /* The entries of a layout, in the order of the catalog, whose tree path begins
  * with section ("optim", ...; NULL for all). *entries is malloc'ed and the
  * caller's. */
@@ -151,11 +174,11 @@ struct ofs_pkw;
 int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
     const struct ofs_entry *e, const struct ofs_pickle *doc, uint32_t node,
     struct optimfs_error *err);
-/* Append the archive in which the value of an entry is stored, and add it to
- * files->copied. Without such an archive it fails with why, the reason why the
- * value cannot be written anew. */
+/* Is the value of an entry stored as an archive of its own? _copy appends the
+ * bytes of that archive. */
+bool ofs_render_has_archive(const struct ofs_render *from,
+    const struct ofs_entry *e);
 int ofs_render_copy(const struct ofs_render *from, const struct ofs_entry *e,
-    const struct optimfs_error *why, struct ofs_files *files,
     struct ofs_buf *out, struct optimfs_error *err);
 /* Change "OFSnnn text" to "KEY: OFSnnn text"; -1. */
 int ofs_render_blame(const struct ofs_catalog *cat, const struct ofs_entry *e,

@@ -205,7 +205,7 @@ void ofs_state_pickler_init(struct ofs_state_pickler *p,
 	*p = (struct ofs_state_pickler){
 		.s = s,
 		.from = from,
-		.w = { .out = out },
+		.w = { .out = out, .copies = true },
 		.a = a,
 		.optim = OFS_NONE,
 		.err = err,
@@ -248,6 +248,7 @@ int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e)
 	uint32_t node;
 	int ret;
 
+	p->w.foreign = false;
 	if (e->kind == OFS_ENTRY_TENSOR) {
 		ret = put_tensor(p, e);
 	} else {
@@ -258,6 +259,8 @@ int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e)
 			ofs_render_release(e, doc);
 		}
 	}
+	if (ret == 0 && p->w.foreign)
+		ret = ofs_render_tell_copied(p->from, e, p->err);
 	return ret == -1 ? ofs_render_blame(p->s->cat, e, p->err) : 0;
 }
 

@@ -16,7 +16,7 @@ struct frame {
 static uint32_t *slot(const struct ofs_pickle *doc, struct pk_node *x,
     uint32_t i)
 {
-	uint32_t head = (x->flags & PK_CLASS) != 0 ? 2 : 0;
+	uint32_t head = (x->flags & PK_CLASS) != 0 ? PK_HEAD : 0;
 	uint32_t n = pk_count(x);
 
 	switch ((enum ofs_pk_kind)x->kind) {

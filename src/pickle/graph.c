@@ -207,7 +207,7 @@ uint32_t pk_size(struct pk_parser *p, const uint32_t *v, size_t n)
 }
 
 uint32_t pk_container(struct pk_parser *p, enum ofs_pk_kind kind,
-    uint32_t class)
+    uint32_t class, uint32_t args)
 {
 	struct pk_node x = {
 		.kind = (uint8_t)kind,
@@ -216,14 +216,15 @@ uint32_t pk_container(struct pk_parser *p, enum ofs_pk_kind kind,
 	};
 
 	if (class != OFS_NONE) {
-		uint32_t at = take_items(p, 2);
+		uint32_t at = take_items(p, PK_HEAD);
 
 		if (at == OFS_NONE)
 			return OFS_NONE;
 		p->doc->item[at] = class;
-		p->doc->item[at + 1] = OFS_NONE;
+		p->doc->item[at + 1] = args;
+		p->doc->item[at + 2] = OFS_NONE;
 		x.flags |= PK_CLASS;
-		x.v[1] = at + 2;
+		x.v[1] = at + PK_HEAD;
 	}
 	return pk_node(p, x);
 }
@@ -236,7 +237,7 @@ static int reserve(struct pk_parser *p, uint32_t node, size_t n)
 	struct pk_node *x = pk_at(doc, node);
 	size_t unit = x->kind == OFS_PK_DICT ? 2 : 1;
 	size_t used = x->v[0] * unit, cap = x->v[2];
-	size_t head = (x->flags & PK_CLASS) != 0 ? 2 : 0;
+	size_t head = (x->flags & PK_CLASS) != 0 ? PK_HEAD : 0;
 	uint32_t at;
 
 	if (n <= cap - used)
@@ -280,7 +281,7 @@ uint32_t pk_share(struct pk_parser *p, enum ofs_pk_kind kind, uint32_t class,
     uint32_t from)
 {
 	struct ofs_pickle *doc = p->doc;
-	uint32_t node = pk_container(p, kind, class), n;
+	uint32_t node = pk_container(p, kind, class, PK_EMPTY_TUPLE), n;
 	struct pk_node *x, *src;
 
 	if (node == OFS_NONE)
@@ -326,17 +327,16 @@ uint32_t pk_object(struct pk_parser *p, uint32_t callable, uint32_t args)
 int pk_become(struct pk_parser *p, uint32_t node, enum ofs_pk_kind kind)
 {
 	struct ofs_pickle *doc = p->doc;
-	uint32_t at = take_items(p, 2);
+	uint32_t at = take_items(p, PK_HEAD);
 	struct pk_node *x = pk_at(doc, node);
 
 	if (at == OFS_NONE)
 		return -1;
-	doc->item[at] = x->v[0];
-	doc->item[at + 1] = x->v[2];
+	memcpy(doc->item + at, x->v, sizeof(x->v));
 	x->kind = (uint8_t)kind;
 	x->flags |= PK_CLASS | PK_MUTABLE;
 	x->v[0] = 0;
-	x->v[1] = at + 2;
+	x->v[1] = at + PK_HEAD;
 	x->v[2] = 0;
 	return 0;
 }

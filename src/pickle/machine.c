@@ -270,7 +270,7 @@ static int collect(struct pk_parser *p, enum ofs_pk_kind kind)
 	if (kind != OFS_PK_LIST &&
 	    hashable(p, n, kind == OFS_PK_DICT ? 2 : 1) == -1)
 		return -1;
-	node = pk_container(p, kind, OFS_NONE);
+	node = pk_container(p, kind, OFS_NONE, OFS_NONE);
 	if (node == OFS_NONE ||
 	    pk_extend(p, node, p->stack + p->nstack - n, n) == -1)
 		return -1;
@@ -337,7 +337,11 @@ static int call(struct pk_parser *p, size_t n)
 		rc = pk_reduce(p, pk_top(p, 1), pk_top(p, 0), &made);
 	else
 		rc = pk_newobj(p, pk_top(p, n - 1), pk_top(p, n - 2), &made);
-	return rc == -1 ? -1 : replace(p, n, made);
+	if (rc == -1)
+		return -1;
+	if (n == 3 && ofs_pk_len(p->doc, pk_top(p, 0)) > 0)
+		pk_at(p->doc, made)->flags |= PK_KWARGS;
+	return replace(p, n, made);
 }
 
 static int build(struct pk_parser *p)
@@ -466,11 +470,14 @@ static int execute(struct pk_parser *p)
 	case OP_TUPLE:
 		return mark_tuple(p);
 	case OP_EMPTY_LIST:
-		return pk_push(p, pk_container(p, OFS_PK_LIST, OFS_NONE));
+		return pk_push(p,
+		    pk_container(p, OFS_PK_LIST, OFS_NONE, OFS_NONE));
 	case OP_EMPTY_DICT:
-		return pk_push(p, pk_container(p, OFS_PK_DICT, OFS_NONE));
+		return pk_push(p,
+		    pk_container(p, OFS_PK_DICT, OFS_NONE, OFS_NONE));
 	case OP_EMPTY_SET:
-		return pk_push(p, pk_container(p, OFS_PK_SET, OFS_NONE));
+		return pk_push(p,
+		    pk_container(p, OFS_PK_SET, OFS_NONE, OFS_NONE));
 	case OP_LIST:
 		return collect(p, OFS_PK_LIST);
 	case OP_DICT:

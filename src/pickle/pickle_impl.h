@@ -19,8 +19,9 @@
  *                            the global that the attribute is
  *   GLOBAL                   index of doc->global
  *   PERSID                   the argument
- * With CLASS, a LIST, SET or DICT has its class and state in the two items
- * before its start. */
+ * With CLASS, a LIST or DICT has its class, the arguments of the call that made
+ * it and its state in the three items before its start. */
+#define PK_HEAD 3u
 struct pk_node {
 	uint8_t kind;
 	uint8_t flags;
@@ -39,6 +40,7 @@ enum pk_flag {
 	PK_MUTABLE = 32, /* may not be a key: list, dict, set, bytearray, and
 			  * tuples that hold one */
 	PK_FALSE = 64,   /* BOOL */
+	PK_KWARGS = 64,  /* OBJECT: made with keyword arguments, not kept */
 	PK_NEWOBJ = 128, /* OBJECT: made without its constructor */
 };
 
@@ -139,6 +141,13 @@ static inline uint32_t *pk_run(const struct ofs_pickle *doc, struct pk_node *x)
 	return doc->item == NULL ? NULL : doc->item + x->v[1];
 }
 
+/* With CLASS: the class is at 0, its arguments at 1, the state at 2. */
+static inline uint32_t *pk_head(const struct ofs_pickle *doc,
+    const struct pk_node *x)
+{
+	return doc->item + x->v[1] - PK_HEAD;
+}
+
 static inline uint64_t pk_word(const struct pk_node *x)
 {
 	uint64_t w;
@@ -199,10 +208,11 @@ uint32_t pk_tuple(struct pk_parser *p, const uint32_t *v, size_t n);
 /* As above, for a tuple that becomes a torch.Size: may return an equal existing
  * one. */
 uint32_t pk_size(struct pk_parser *p, const uint32_t *v, size_t n);
-/* An empty LIST, SET or DICT, with its class unless that is OFS_NONE. */
+/* An empty LIST, SET or DICT; class(*args) unless class is OFS_NONE. */
 uint32_t pk_container(struct pk_parser *p, enum ofs_pk_kind kind,
-    uint32_t class);
-/* A new container with the items of another; later changes are separate. */
+    uint32_t class, uint32_t args);
+/* A new container with the items of another; later changes are separate. Its
+ * class, if any, gets no arguments. */
 uint32_t pk_share(struct pk_parser *p, enum ofs_pk_kind kind, uint32_t class,
     uint32_t from);
 /* Append n items, to a DICT n pairs (2 * n nodes). v must not be inside

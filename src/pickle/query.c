@@ -47,7 +47,7 @@ static uint32_t class_of(const struct ofs_pickle *doc, uint32_t node)
 	if (x->kind == OFS_PK_OBJECT)
 		return pk_global_of(doc, x->v[0]);
 	if ((x->flags & PK_CLASS) != 0)
-		return pk_global_of(doc, doc->item[x->v[1] - 2]);
+		return pk_global_of(doc, pk_head(doc, x)[0]);
 	return OFS_NONE;
 }
 
@@ -271,7 +271,7 @@ uint32_t ofs_pk_state(const struct ofs_pickle *doc, uint32_t node)
 	if (x->kind == OFS_PK_OBJECT && (x->flags & PK_GETATTR) == 0)
 		return x->v[2];
 	if (x->kind != OFS_PK_OBJECT && (x->flags & PK_CLASS) != 0)
-		return doc->item[x->v[1] - 1];
+		return pk_head(doc, x)[2];
 	return OFS_NONE;
 }
 

@@ -71,7 +71,7 @@ static int mapping(struct pk_parser *p, uint32_t class, uint32_t args,
 		*out = pk_share(p, OFS_PK_DICT, class, from);
 	else if (from == OFS_NONE || is(p, from, OFS_PK_GLOBAL) ||
 	    from == PK_NONE_NODE)
-		*out = pk_container(p, OFS_PK_DICT, class);
+		*out = pk_container(p, OFS_PK_DICT, class, args);
 	else
 		return 0;
 	return *out == OFS_NONE ? -1 : 0;
@@ -93,7 +93,7 @@ static int set(struct pk_parser *p, bool frozen, uint32_t args, uint32_t *out)
 	uint32_t from = arg(p, args, 0);
 
 	if (from == OFS_NONE)
-		*out = pk_container(p, OFS_PK_SET, OFS_NONE);
+		*out = pk_container(p, OFS_PK_SET, OFS_NONE, OFS_NONE);
 	else if (nargs(p, args) != 1 ||
 	    (!is(p, from, OFS_PK_LIST) && !is(p, from, OFS_PK_TUPLE)))
 		return 0;
@@ -317,7 +317,7 @@ int pk_build(struct pk_parser *p, uint32_t node, uint32_t state)
 		if (!is(p, state, OFS_PK_DICT) && state != PK_NONE_NODE &&
 		    !(is(p, state, OFS_PK_TUPLE) && nargs(p, state) == 2))
 			return bad(p, "OFS424", "BUILD with", state);
-		slot = &doc->item[x->v[1] - 1];
+		slot = &pk_head(doc, x)[2];
 	} else {
 		return bad(p, "OFS424", "BUILD of", node);
 	}

@@ -46,6 +46,8 @@ struct ofs_pkw {
 	bool plain;    /* does not use the memo: shares nothing */
 	bool modern;   /* for protocol 3 and later: builtins have their Python 3
 		        * names */
+	bool copies;   /* ofs_pkw_node writes globals outside the allow-list */
+	bool foreign;  /* it has written one */
 	uint32_t memo; /* entries so far */
 	uint32_t nknown;
 	struct ofs_pkw_known {
@@ -147,9 +149,9 @@ struct ofs_pkw_view {
 int ofs_pkw_view(struct ofs_pkw *w, const struct ofs_pkw_view *v,
     struct optimfs_error *err);
 
-/* A copy of a node of a parsed pickle with all it contains. EPERM (OFS445):
- * something is made by a call of a global outside the allow-list. EOPNOTSUPP
- * (OFS448): tensors, storages, and others that need their archive. E2BIG
+/* A copy of a node of a parsed pickle with all it contains. EPERM (OFS445): it
+ * names a global outside the allow-list, and w->copies is not set. EOPNOTSUPP
+ * (OFS448): tensors, storages, and containers that contain themselves. E2BIG
  * (OFS444): it unfolds to too much. */
 int ofs_pkw_node(struct ofs_pkw *w, const struct ofs_pickle *doc, uint32_t node,
     struct optimfs_error *err);

@@ -19,7 +19,10 @@
 /* A container that is being written, and its next step. */
 struct frame {
 	uint32_t node, next;
+	uint8_t made; /* the next step of the call that makes it */
 };
+
+enum { CALLABLE, ARGUMENTS, CALL, MADE };
 
 /* A node that is in the memo. */
 struct seen {
@@ -77,34 +80,82 @@ static int learn(struct graph *g, uint32_t node)
 
 static int unsupported(struct graph *g, const char *what)
 {
-	return optimfs_fail(g->err, EOPNOTSUPP, "OFS448 %s cannot be copied",
-	    what);
+	return optimfs_fail(g->err, EOPNOTSUPP,
+	    "OFS448 %s cannot be written (drop=opaque leaves it out)", what);
 }
 
 /* Write the Python 2 names of module and global, as protocol 2 requires. */
+static void put_name(struct ofs_pkw *w, struct ofs_str module,
+    struct ofs_str name)
+{
+	ofs_buf_putc(w->out, 'c');
+	if (ofs_str_is(module, "builtins") && !w->modern)
+		ofs_buf_puts(w->out, "__builtin__");
+	else
+		ofs_buf_put(w->out, module.p, module.len);
+	ofs_buf_putc(w->out, '\n');
+	ofs_buf_put(w->out, name.p, name.len);
+	ofs_buf_putc(w->out, '\n');
+}
+
+/* Cut the part before the first dot, and the dot. */
+static struct ofs_str cut_part(struct ofs_str *s)
+{
+	struct ofs_str part = *s;
+	const char *dot = memchr(s->p, '.', s->len);
+
+	if (dot != NULL)
+		part.len = (uint32_t)(dot - s->p);
+	*s = ofs_str_after(*s, dot != NULL ? part.len + 1 : part.len);
+	return part;
+}
+
+/* Write a class within a class as getattr(getattr(A, 'B'), 'C'), because names
+ * in protocol 2 have no dots. */
+static void put_within(struct graph *g, const struct ofs_pk_global *name)
+{
+	struct ofs_str left = name->name, part;
+
+	for (uint32_t i = 0; i < left.len; i++)
+		if (left.p[i] == '.')
+			ofs_pkw_global(g->w, "__builtin__", "getattr");
+	part = cut_part(&left);
+	put_name(g->w, name->module, part);
+	while (left.len > 0) {
+		part = cut_part(&left);
+		ofs_pkw_str(g->w, part.p, part.len);
+		ofs_pkw_tuple_close(g->w, 2);
+		ofs_pkw_op(g->w, OFS_PKW_REDUCE);
+	}
+}
+
+/* A copy may name any global: writing it runs nothing. */
+static bool is_allowed(struct graph *g, const struct ofs_pk_global *name)
+{
+	if (ofs_pk_global_allowed(name))
+		return true;
+	g->w->foreign = g->w->copies;
+	return g->w->copies;
+}
+
 static int put_global(struct graph *g, uint32_t node)
 {
 	const struct ofs_pk_global *name =
 	    &g->doc->global[pk_at(g->doc, node)->v[0]];
-	struct ofs_buf *out = g->w->out;
+	const char *dot = memchr(name->name.p, '.', name->name.len);
 
-	if (!ofs_pk_global_allowed(name))
+	if (!is_allowed(g, name))
 		return optimfs_fail(g->err, EPERM,
-		    "OFS445 the value names %.*s.%.*s, which is not copied",
+		    "OFS445 the value names %.*s.%.*s, which cannot be written "
+		    "(drop=opaque leaves it out)",
 		    (int)(name->module.len > 80 ? 80 : name->module.len),
 		    name->module.p,
 		    (int)(name->name.len > 80 ? 80 : name->name.len),
 		    name->name.p);
-	if (memchr(name->name.p, '.', name->name.len) != NULL)
-		return unsupported(g, "a class within a class");
-	ofs_buf_putc(out, 'c');
-	if (ofs_str_is(name->module, "builtins") && !g->w->modern)
-		ofs_buf_puts(out, "__builtin__");
+	if (dot != NULL)
+		put_within(g, name);
 	else
-		ofs_buf_put(out, name->module.p, name->module.len);
-	ofs_buf_putc(out, '\n');
-	ofs_buf_put(out, name->name.p, name->name.len);
-	ofs_buf_putc(out, '\n');
+		put_name(g->w, name->module, name->name);
 	ofs_pkw_put(g->w);
 	return learn(g, node);
 }
@@ -161,36 +212,44 @@ static int push(struct graph *g, uint32_t node)
 	if (g->depth == FRAMES)
 		return optimfs_fail(g->err, E2BIG,
 		    "OFS410 value is nested deeper than %d", FRAMES);
-	g->frame[g->depth++] = (struct frame){ node, 0 };
+	g->frame[g->depth++] = (struct frame){ node, 0, MADE };
 	return 0;
 }
 
-/* Write an empty mapping of the class of node. */
-static int begin_dict(struct graph *g, uint32_t node)
+/* Push an object that a call makes. */
+static int push_call(struct graph *g, uint32_t node)
+{
+	if ((pk_at(g->doc, node)->flags & PK_KWARGS) != 0)
+		return unsupported(g, "a call with keyword arguments");
+	if (push(g, node) == -1)
+		return -1;
+	g->frame[g->depth - 1].made = CALLABLE;
+	return 0;
+}
+
+/* Write an empty mapping or list of the class of node. */
+static int begin_instance(struct graph *g, uint32_t node)
 {
 	static const char *const classes[] = { "OrderedDict", "defaultdict",
 		"Counter" };
 
-	if ((pk_at(g->doc, node)->flags & PK_CLASS) == 0) {
-		ofs_pkw_op_put(g->w, OFS_PKW_DICT);
-		return learn(g, node) == -1 ? -1 : push(g, node);
-	}
 	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++) {
-		if (!ofs_pk_is(g->doc, node, "collections", classes[i]))
+		if (!ofs_pk_is(g->doc, node, "collections", classes[i]) ||
+		    pk_head(g->doc, pk_at(g->doc, node))[1] != PK_EMPTY_TUPLE)
 			continue;
 		ofs_pkw_global(g->w, "collections", classes[i]);
 		ofs_pkw_op(g->w, OFS_PKW_UNIT);
 		ofs_pkw_op_put(g->w, OFS_PKW_REDUCE);
 		return learn(g, node) == -1 ? -1 : push(g, node);
 	}
-	return unsupported(g, "an object that is a mapping");
+	return push_call(g, node);
 }
 
-static int begin_list(struct graph *g, uint32_t node)
+static int begin_container(struct graph *g, uint32_t node, enum ofs_pkw_op op)
 {
 	if ((pk_at(g->doc, node)->flags & PK_CLASS) != 0)
-		return unsupported(g, "an object that is a list");
-	ofs_pkw_op_put(g->w, OFS_PKW_LIST);
+		return begin_instance(g, node);
+	ofs_pkw_op_put(g->w, op);
 	return learn(g, node) == -1 ? -1 : push(g, node);
 }
 
@@ -198,8 +257,6 @@ static int begin_set(struct graph *g, uint32_t node)
 {
 	bool frozen = (pk_at(g->doc, node)->flags & PK_MUTABLE) == 0;
 
-	if ((pk_at(g->doc, node)->flags & PK_CLASS) != 0)
-		return unsupported(g, "an object that is a set");
 	ofs_pkw_global(g->w, "__builtin__", frozen ? "frozenset" : "set");
 	ofs_pkw_op_put(g->w, OFS_PKW_LIST);
 	return push(g, node);
@@ -228,22 +285,23 @@ static int begin_object(struct graph *g, uint32_t node)
 		return unsupported(g, "a container that holds itself");
 	/* The attribute that getattr gives must be allowed itself. */
 	if ((x->flags & PK_GETATTR) != 0 &&
-	    !ofs_pk_global_allowed(&g->doc->global[x->v[2]]))
+	    !is_allowed(g, &g->doc->global[x->v[2]]))
 		return optimfs_fail(g->err, EPERM,
-		    "OFS445 the value takes %.160s, which is not copied",
+		    "OFS445 the value takes %.160s, which cannot be written "
+		    "(drop=opaque leaves it out)",
 		    g->doc->ginfo[x->v[2]].full);
-	return push(g, node);
+	return push_call(g, node);
 }
 
 static int enter_container(struct graph *g, uint32_t node)
 {
 	switch (ofs_pk_kind(g->doc, node)) {
 	case OFS_PK_LIST:
-		return begin_list(g, node);
+		return begin_container(g, node, OFS_PKW_LIST);
 	case OFS_PK_TUPLE:
 		return begin_tuple(g, node);
 	case OFS_PK_DICT:
-		return begin_dict(g, node);
+		return begin_container(g, node, OFS_PKW_DICT);
 	case OFS_PK_SET:
 		return begin_set(g, node);
 	case OFS_PK_OBJECT:
@@ -251,7 +309,8 @@ static int enter_container(struct graph *g, uint32_t node)
 	default:
 		return optimfs_fail(g->err, EOPNOTSUPP,
 		    "OFS448 a tensor or storage inside a value (a tuple, a "
-		    "list, an object) cannot be written");
+		    "list, an object) cannot be written (drop=opaque leaves it "
+		    "out)");
 	}
 }
 
@@ -297,16 +356,53 @@ static int enter(struct graph *g, uint32_t node)
 	}
 }
 
+/* Write the callable, its arguments and the call. */
+static int step_call(struct graph *g, struct frame *f)
+{
+	const struct pk_node *x = pk_at(g->doc, f->node);
+	const uint32_t *of =
+	    x->kind == OFS_PK_OBJECT ? x->v : pk_head(g->doc, x);
+
+	switch (f->made++) {
+	case CALLABLE:
+		return enter(g, of[0]);
+	case ARGUMENTS:
+		return enter(g, of[1]);
+	default:
+		ofs_pkw_op_put(g->w,
+		    (x->flags & PK_NEWOBJ) != 0 ? OFS_PKW_NEWOBJ
+						: OFS_PKW_REDUCE);
+		return learn(g, f->node);
+	}
+}
+
+/* Write the attributes, if any, which come last. */
+static int step_state(struct graph *g, struct frame *f)
+{
+	uint32_t state = ofs_pk_state(g->doc, f->node);
+
+	if (state != OFS_NONE && f->next != OFS_NONE) {
+		f->next = OFS_NONE;
+		return enter(g, state);
+	}
+	if (state != OFS_NONE)
+		ofs_pkw_op(g->w, OFS_PKW_BUILD);
+	g->depth--;
+	return 0;
+}
+
 static int step_list(struct graph *g, struct frame *f)
 {
 	uint32_t n = ofs_pk_len(g->doc, f->node), node = f->node;
 
+	if (f->next == OFS_NONE)
+		return step_state(g, f);
 	ofs_pkw_item(g->w, f->next, n, OFS_PKW_APPEND, OFS_PKW_APPENDS);
 	if (f->next < n)
 		return enter(g, ofs_pk_item(g->doc, node, f->next++));
-	g->depth--;
 	if (ofs_pk_kind(g->doc, node) == OFS_PK_LIST)
-		return 0;
+		return step_state(g, f);
+	g->depth--;
 	ofs_pkw_tuple_close(g->w, 1);
 	ofs_pkw_op_put(g->w, OFS_PKW_REDUCE);
 	return learn(g, node);
@@ -316,26 +412,19 @@ static int step_list(struct graph *g, struct frame *f)
 static int step_dict(struct graph *g, struct frame *f)
 {
 	uint32_t n = ofs_pk_len(g->doc, f->node), i = f->next / 2;
-	uint32_t state = ofs_pk_state(g->doc, f->node);
 
+	if (f->next == OFS_NONE)
+		return step_state(g, f);
 	if (f->next % 2 == 1) {
 		f->next++;
 		return enter(g, ofs_pk_val(g->doc, f->node, i));
 	}
-	if (i <= n)
-		ofs_pkw_item(g->w, i, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
+	ofs_pkw_item(g->w, i, n, OFS_PKW_SETITEM, OFS_PKW_SETITEMS);
 	if (i < n) {
 		f->next++;
 		return enter(g, ofs_pk_key(g->doc, f->node, i));
 	}
-	if (i == n && state != OFS_NONE) {
-		f->next += 2;
-		return enter(g, state);
-	}
-	if (i > n)
-		ofs_pkw_op(g->w, OFS_PKW_BUILD);
-	g->depth--;
-	return 0;
+	return step_state(g, f);
 }
 
 static int step_tuple(struct graph *g, struct frame *f)
@@ -353,42 +442,19 @@ static int step_tuple(struct graph *g, struct frame *f)
 	return learn(g, node);
 }
 
-/* Write the callable, its arguments and the call; then the state. */
-static int step_object(struct graph *g, struct frame *f)
-{
-	uint32_t state = ofs_pk_state(g->doc, f->node), node = f->node;
-	bool newobj = (pk_at(g->doc, node)->flags & PK_NEWOBJ) != 0;
-
-	switch (f->next++) {
-	case 0:
-		return enter(g, ofs_pk_callable(g->doc, node));
-	case 1:
-		return enter(g, ofs_pk_args(g->doc, node));
-	case 2:
-		ofs_pkw_op_put(g->w, newobj ? OFS_PKW_NEWOBJ : OFS_PKW_REDUCE);
-		if (learn(g, node) == -1)
-			return -1;
-		if (state != OFS_NONE)
-			return enter(g, state);
-		break;
-	default:
-		ofs_pkw_op(g->w, OFS_PKW_BUILD);
-	}
-	g->depth--;
-	return 0;
-}
-
 static int step(struct graph *g)
 {
 	struct frame *f = &g->frame[g->depth - 1];
 
+	if (f->made != MADE)
+		return step_call(g, f);
 	switch (ofs_pk_kind(g->doc, f->node)) {
 	case OFS_PK_DICT:
 		return step_dict(g, f);
 	case OFS_PK_TUPLE:
 		return step_tuple(g, f);
 	case OFS_PK_OBJECT:
-		return step_object(g, f);
+		return step_state(g, f);
 	default:
 		return step_list(g, f);
 	}

@@ -22,8 +22,8 @@
 /* Its files go to the directory new of a stage (journal/stage.h), which gets the
  * name that was asked for once all of them are on disk. */
 
-/* Values that are named, of those that are copied. */
-#define COPIED_MAX 16
+/* Values that are named, of those that are copied or left out. */
+#define TOLD_MAX 16
 
 static void hash_text(XXH64_state_t *h, const char *s)
 {
@@ -298,25 +298,25 @@ static int finish(struct ofs_reshard *r, const char *dir,
 	return safe ? 0 : 1;
 }
 
-/* What is in the checkpoint without having been looked into. */
-static void say_copied(const struct ofs_reshard *r)
+/* What is in the checkpoint without having been looked into, or is not. */
+static void say_values(const struct ofs_reshard *r,
+    const struct ofs_value_list *list, const char *what)
 {
-	const char *path = (const char *)r->made->copied.data;
+	const char *path = (const char *)list->paths.data;
 	char text[512];
 
 	if (r->how->say == NULL)
 		return;
-	for (uint32_t i = 0; i < r->made->ncopied; i++) {
-		if (i == COPIED_MAX) {
+	for (uint32_t i = 0; i < list->n; i++) {
+		if (i == TOLD_MAX) {
 			snprintf(text, sizeof(text), "and %" PRIu32 " more",
-			    r->made->ncopied - i);
+			    list->n - i);
 			r->how->say(r->how->ctx, text);
 			return;
 		}
 		snprintf(text, sizeof(text),
-		    "%.300s: copied byte for byte: it holds what cannot be "
-		    "written anew",
-		    path);
+		    "%.300s: %s: it holds what cannot be written anew", path,
+		    what);
 		r->how->say(r->how->ctx, text);
 		path += strlen(path) + 1;
 	}
@@ -339,7 +339,8 @@ static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
 		return -1;
 	if (!r->lead)
 		return 0;
-	say_copied(r);
+	say_values(r, &r->made->told->copied, "copied byte for byte");
+	say_values(r, &r->made->told->dropped, "left out");
 	return ofs_reshard_log_open(r, dir, told, err) == -1
 	    ? -1
 	    : ofs_reshard_dirs_make(r, err);

@@ -83,11 +83,38 @@ a tensor: $layout" 0 "$OPTIMFS" reshard --to $layout own out
 		ok "there and back" "$OPTIMFS" reshard -q --to dcp@1 out back
 		ok "each is as it was" holds back
 	done
-	status "a format that holds no items refuses" 5 "$OPTIMFS" reshard \
-	    --to torch own none
-	like "with their names" "$(cat "$scratch/err")" '*OFS445 optim/*__main__.Run*'
+	status "a file that is one pickle does not take the tensor" 4 "$OPTIMFS" \
+	    reshard --to torch own none
+	like "with its name" "$(cat "$scratch/err")" '*OFS448 optim/*'
+
+	# From pickles to pickles, whatever the format.
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" one.pt
+	for layout in torch dcp@1 dcp-st@2 zero1@2 zero3@2 universal; do
+		rm -rf out back
+		status "the object of a file of torch.save: $layout" 0 \
+		    "$OPTIMFS" reshard --to $layout one.pt out
+		is "which says so of it" "$(cat "$scratch/err")" \
+		    "optimfs: extra/run: copied byte for byte: it holds what cannot be written anew"
+		ok "and back" "$OPTIMFS" reshard -q --to torch out back
+		ok "it is as it was" python3 \
+		    "$TOP_SRCDIR/tests/support/opaque.py" --run back/extra.pt
+	done
+	status "JSON does not take it" 5 "$OPTIMFS" reshard --to safetensors \
+	    one.pt none
+	like "with its name" "$(cat "$scratch/err")" \
+	    '*OFS445 extra/run*drop=opaque*'
+	for layout in safetensors torch dcp@2 universal; do
+		rm -rf out
+		status "drop=opaque leaves it out: $layout" 0 "$OPTIMFS" \
+		    reshard --to $layout,drop=opaque one.pt out
+		is "and says so" "$(cat "$scratch/err")" \
+		    "optimfs: extra/run: left out: it holds what cannot be written anew"
+		"$OPTIMFS" diff one.pt out >"$scratch/diff"
+		is "and nothing else" "$(grep -v "only in out" "$scratch/diff")" \
+		    "extra/run: only in one.pt"
+	done
 else
-	skip 34 "no python3"
+	skip 71 "no python3"
 fi
 
 # diff.

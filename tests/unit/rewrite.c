@@ -186,14 +186,14 @@ static void big_records(void)
 }
 
 /* A pickle and what it should become, or fail with. */
-static void value(const char *what, const char *p, size_t n, const char *want,
-    size_t nwant)
+static void put_value(const char *what, const char *p, size_t n,
+    const char *want, size_t nwant, bool copies)
 {
 	struct optimfs_error err;
 	struct ofs_pickle *doc =
 	    ofs_pickle_parse((const uint8_t *)p, n, false, NULL, NULL, &err);
 	struct ofs_buf out = { 0 };
-	struct ofs_pkw w = { .out = &out };
+	struct ofs_pkw w = { .out = &out, .copies = copies };
 	int ret;
 
 	if (doc == NULL)
@@ -212,6 +212,20 @@ static void value(const char *what, const char *p, size_t n, const char *want,
 		    what);
 	ofs_buf_fini(&out);
 	ofs_pickle_free(doc);
+}
+
+static void value(const char *what, const char *p, size_t n, const char *want,
+    size_t nwant)
+{
+	put_value(what, p, n, want, nwant, false);
+}
+
+/* What is made of globals that only the program knows. */
+static void copy(const char *what, const char *p, size_t n, const char *want,
+    size_t nwant)
+{
+	put_value(what, p, n, "OFS445", 0, false);
+	put_value(what, p, n, want, nwant, true);
 }
 
 #define BYTES(s) s, sizeof(s) - 1
@@ -269,6 +283,48 @@ static void values(void)
 	    SAME("\x80\2]q\0(K\1K\2K\3K\4tq\1a."));
 }
 
+static void copies(void)
+{
+	copy("an object of a class that nobody knows",
+	    SAME("\x80\2"
+		 "cmy\nRun\nq\0)\x81q\1}q\2X\1\0\0\0aq\3K\1sb."));
+	copy("a call of a function",
+	    SAME("\x80\2"
+		 "cmy\nmake\nq\0K\1\x85q\1Rq\2."));
+	copy("a dict of a class, with attributes",
+	    SAME("\x80\2"
+		 "cmy\nDict\nq\0K\7\x85q\1\x81q\2"
+		 "(X\1\0\0\0aq\3K\1X\1\0\0\0bq\4h\0u"
+		 "}q\5X\1\0\0\0xq\6K\2sb."));
+	copy("a list of a class, with attributes",
+	    SAME("\x80\2"
+		 "cmy\nList\nq\0)Rq\1(K\1K\2e}q\2X\1\0\0\0xq\3K\3sb."));
+	copy("a defaultdict of a function",
+	    SAME("\x80\2"
+		 "ccollections\ndefaultdict\nq\0cmy\nmake\nq\1\x85q\2Rq\3"
+		 "X\1\0\0\0aq\4K\1s."));
+	copy("a class within a class, of protocol 4",
+	    BYTES("\x80\4\x8c\2my\x8c\5A.B.C\x93)\x81."),
+	    BYTES("\x80\2"
+		  "c__builtin__\ngetattr\nq\0h\0cmy\nA\nX\1\0\0\0Bq\1\x86q\2R"
+		  "X\1\0\0\0Cq\3\x86q\4Rq\5)\x81q\6."));
+	copy("what getattr finds",
+	    SAME("\x80\2"
+		 "c__builtin__\ngetattr\nq\0cmy\nKind\nq\1"
+		 "X\1\0\0\0Aq\2\x86q\3Rq\4."));
+	put_value("an object that holds itself",
+	    BYTES("\x80\2"
+		  "cmy\nRun\nq\0)\x81q\1}q\2X\1\0\0\0aq\3h\1sb."),
+	    "OFS448", 0, true);
+	put_value("keyword arguments",
+	    BYTES("\x80\4\x8c\2my\x8c\3Run\x93)}\x8c\1aK\1s\x92."), "OFS448", 0,
+	    true);
+	value("a defaultdict has its factory",
+	    SAME("\x80\2"
+		 "ccollections\ndefaultdict\nq\0c__builtin__\nlist\nq\1\x85q\2"
+		 "Rq\3."));
+}
+
 /* Batches of a thousand, as Python makes them. */
 static void long_list(void)
 {
@@ -298,6 +354,7 @@ int main(void)
 	    "%u pickles of tensors, %u of values too", ntensors, nvalues);
 	big_records();
 	values();
+	copies();
 	long_list();
 	return done_testing();
 }

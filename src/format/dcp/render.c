@@ -165,9 +165,9 @@ static int lay_tensor(struct ofs_dcp_files *f, uint32_t leaf,
 }
 
 static int put_value(struct ofs_dcp_files *f, const struct ofs_render *from,
-    const struct ofs_entry *e, struct optimfs_error *err)
+    const struct ofs_entry *e, bool copy, struct optimfs_error *err)
 {
-	struct ofs_pkw w = { .out = &f->pickles };
+	struct ofs_pkw w = { .out = &f->pickles, .copies = copy };
 	const struct ofs_pickle *doc;
 	uint32_t node;
 	int ret;
@@ -180,18 +180,26 @@ static int put_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 	else
 		ret = ofs_render_put(&w, from->cat, e, doc, node, err);
 	ofs_render_release(e, doc);
-	return ret == -1 ? -1 : ofs_pkw_end(&w, err);
+	if (ret == -1 || ofs_pkw_end(&w, err) == -1)
+		return -1;
+	return w.foreign ? ofs_render_tell_copied(from, e, err) : 0;
 }
 
-/* Is the item of e copied because it cannot be written anew? A copy executes
- * nothing. Lists of IDs are not copied if the view has names for them. */
-static bool is_copied(const struct ofs_dcp_files *f, const struct ofs_entry *e,
-    const struct optimfs_error *why)
+/* Copy a value that cannot be written anew, its archive byte for byte if it has
+ * one. A copy executes nothing. Lists of IDs are not copied if the view has
+ * names for them. */
+static int copy_value(struct ofs_dcp_files *f, const struct ofs_render *from,
+    uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err)
 {
-	return (why->code == EPERM || why->code == EOPNOTSUPP) &&
-	    ofs_render_sound(f->cat, e, NULL) == 0 &&
-	    (f->source || f->cat->ids == NULL ||
-		!ofs_render_is_params(f->cat, e));
+	bool names = !f->source && f->cat->ids != NULL &&
+	    ofs_render_is_params(f->cat, e);
+
+	if (names || !ofs_render_has_archive(from, e))
+		return put_value(f, from, e, true, err);
+	f->leaf[leaf].copied = true;
+	if (ofs_render_copy(from, e, &f->pickles, err) == -1)
+		return -1;
+	return ofs_render_tell_copied(from, e, err);
 }
 
 static int lay_value(struct ofs_dcp_files *f, const struct ofs_render *from,
@@ -201,19 +209,18 @@ static int lay_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 	struct optimfs_error why = { 0 };
 
 	l->pickle = f->pickles.len;
-	if (put_value(f, from, e, &why) == 0) {
-		l->npickle = f->pickles.len - l->pickle;
+	if (put_value(f, from, e, false, &why) == -1) {
+		if ((why.code != EPERM && why.code != EOPNOTSUPP) ||
+		    ofs_render_sound(f->cat, e, NULL) == -1)
+			return optimfs_fail_as(err, why.code, "%s", why.text);
+		f->pickles.len = l->pickle;
+		if (copy_value(f, from, leaf, e, err) == -1)
+			return -1;
+	}
+	l->npickle = l->last = f->pickles.len - l->pickle;
+	if (!l->copied)
 		l->last = ofs_torch_item_size(&(struct ofs_torch_item){
 		    .npickle = l->npickle });
-		return 0;
-	}
-	if (!is_copied(f, e, &why))
-		return optimfs_fail_as(err, why.code, "%s", why.text);
-	f->pickles.len = l->pickle;
-	if (ofs_render_copy(from, e, &why, &f->files, &f->pickles, err) == -1)
-		return -1;
-	l->copied = true;
-	l->npickle = l->last = f->pickles.len - l->pickle;
 	return 0;
 }
 

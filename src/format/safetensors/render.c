@@ -153,7 +153,7 @@ static int value_text(const struct ofs_pickle *doc, uint32_t node,
 	if (kind == OFS_TEXT_OPAQUE || kind == OFS_TEXT_BYTES || !is_json(out))
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS448 a value that has no form in JSON (the option "
-		    "only=model leaves out what is not the model's)");
+		    "drop=opaque leaves such values out)");
 	return 0;
 }
 
@@ -225,6 +225,13 @@ static int add_tensor(struct section *s, uint32_t entry, const char *key,
 	return 0;
 }
 
+/* One that this format cannot hold, with drop=opaque. */
+static bool is_dropped(const struct section *s, const struct ofs_entry *e)
+{
+	return s->to->drop && e->kind != OFS_ENTRY_TENSOR &&
+	    (s->err->code == EPERM || s->err->code == EOPNOTSUPP);
+}
+
 static int add_entry(struct section *s, uint32_t entry)
 {
 	const struct ofs_entry *e = &s->f->cat->entries[entry];
@@ -234,11 +241,14 @@ static int add_entry(struct section *s, uint32_t entry)
 
 	if (key == NULL)
 		return -1;
-	note_path(s, e, key, len);
 	if (e->kind == OFS_ENTRY_TENSOR)
 		ret = add_tensor(s, entry, key, len);
 	else
 		ret = add_value(s, e, key, len);
+	if (ret == 0)
+		note_path(s, e, key, len);
+	else if (is_dropped(s, e))
+		ret = ofs_render_tell_dropped(s->from, e, s->err);
 	return ret == -1 ? ofs_render_blame(s->f->cat, e, s->err) : 0;
 }
 
@@ -528,7 +538,10 @@ int ofs_safetensors_render(const struct ofs_render *from,
 	static const char *const sections[NSECTIONS] = { "extra", "model",
 		"optim" };
 	struct st_files *f = calloc(1, sizeof(*f));
+	struct optimfs_error own;
 
+	if (err == NULL)
+		err = &own;
 	if (f == NULL)
 		return ofs_no_memory(err);
 	f->files.ops = &ops;
