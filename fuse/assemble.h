@@ -1,4 +1,4 @@
-/* assemble.h - which files are gathered when they are opened, and kept */
+/* assemble.h - gather whole files into memory when they are opened */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FUSE_ASSEMBLE_H
 #define OFS_FUSE_ASSEMBLE_H
@@ -13,48 +13,48 @@
 #include "fuse/passthrough.h"
 #include "fuse/pending.h"
 
-/* Files gathered into memory and handed to the kernel, within a budget: the
- * least recently used go first, those that are open stay.
+/* Files are gathered into memory and handed to the kernel, within a budget: the
+ * least recently used are dropped first; open ones stay.
  *
- * The kernel fails an open that would read a file in another way than those
- * that have it open: what was chosen stays until the last of them is closed.
+ * The kernel refuses an open that would read a file in another way than its
+ * other opens: the choice is kept until the last one is closed.
  *
- * "auto" gathers at the first open what is small; of what is larger a file
- * that is opened again, and the files of a process that has read another one
- * whole, until it leaves one unread. */
+ * "auto" gathers small files on the first open. It gathers a larger file if it
+ * is opened again, or if the process has read another file completely, until it
+ * leaves one unread. */
 struct ofs_assemble;
 
 struct ofs_assemble_config {
 	enum ofs_assemble_policy policy;
 	uint64_t max;    /* larger files are not gathered */
-	uint64_t budget; /* of memory */
+	uint64_t budget; /* memory limit in bytes */
 	unsigned threads;
 };
 
-/* NULL, with err, where the kernel or our rights do not allow it. pt is
+/* NULL: the kernel or our privileges do not allow it, see err. pt is
  * borrowed. */
 struct ofs_assemble *ofs_assemble_new(const struct ofs_assemble_config *config,
     struct ofs_passthrough *pt, struct optimfs_error *err);
 void ofs_assemble_free(struct ofs_assemble *a);
-/* The directory of memory that files are made in; -1: a is NULL. */
+/* The directory in memory for the files; -1: a is NULL. */
 int ofs_assemble_dir(const struct ofs_assemble *a);
 
-/* One open of a file. Fill in the first block; the rest is assemble.c's until
- * release. */
+/* An open of a file. The caller sets the first members; the rest belongs to
+ * assemble.c until release. */
 struct ofs_assemble_open {
 	uint64_t node, size;
 	pid_t pid;
-	int id; /* out: reads go to this backing file; 0: to us */
+	int id; /* out: backing file for reads; 0: reads come to us */
 	bool counted;
 };
-/* Decide, gather if it comes to that, and count the open. file is read only
- * during the call; an error of it means that the file is read on demand, so
- * that its good parts can be had. pending: given up when it is answered.
- * ENOMEM; then there is nothing to release. */
+/* Decides, gathers the file if necessary, and counts the open. file is read
+ * only during the call. If reading fails, the file is read on demand, so that
+ * its good parts can be read. pending: gathering stops when it is answered.
+ * ENOMEM: there is nothing to release. */
 int ofs_assemble_open(struct ofs_assemble *a, struct ofs_assemble_open *o,
     struct optimfs_file *file, void *scratch, struct ofs_pending *pending,
     struct optimfs_error *err);
-/* served: bytes that were read through us. */
+/* served: bytes read through us. */
 void ofs_assemble_release(struct ofs_assemble *a, struct ofs_assemble_open *o,
     uint64_t served);
 

@@ -1,4 +1,4 @@
-/* guard.h - a process that takes a mount away when its daemon dies */
+/* guard.h - a process that unmounts when the daemon dies */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FUSE_GUARD_H
 #define OFS_FUSE_GUARD_H
@@ -7,20 +7,20 @@
 
 #include "optimfs/error.h"
 
-/* A launcher like mpirun ends all processes of a job a second after one has
- * died, by a signal that cannot be caught. Then "Transport endpoint is not
- * connected" would be what is left of a mount; this process, which belongs to
- * no job, detaches it. */
+/* A launcher such as mpirun kills all processes of a job a second after one of
+ * them has died, with a signal that cannot be caught. The mount would be left
+ * with "Transport endpoint is not connected". This process does not belong to
+ * the job and detaches the mount. */
 struct ofs_guard {
 	pid_t pid;
-	int fd; /* of a pipe; its end tells that we have died */
+	int fd; /* of a pipe, whose end of file means that we died */
 };
 
-/* Start it. Before MPI is, which does not bear a fork. */
+/* Starts it. Must precede MPI, which does not allow a fork. */
 int ofs_guard_start(struct ofs_guard *g, struct optimfs_error *err);
-/* What is to be detached: the path of a mount point, without links. */
+/* Sets the mount point to detach, a path without symbolic links. */
 void ofs_guard_watch(struct ofs_guard *g, const char *point);
-/* The mount is gone. */
+/* Ends it after the mount was removed. */
 void ofs_guard_end(struct ofs_guard *g);
 
 #endif

@@ -5,9 +5,9 @@
 
 #include "fuse/opts.h"
 
-/* ofs_mount, by one of several ranks: those that m->mount_ranks names mount,
- * all serve each other until the last of them is unmounted. Prints what goes
- * wrong; an exit status. */
+/* ofs_mount on one of several ranks: those in m->mount_ranks mount, and all
+ * serve each other until the last one unmounts. Prints errors; returns an exit
+ * status. */
 int ofs_mount_job(const char *source, const char *point,
     struct ofs_mount_options *m);
 

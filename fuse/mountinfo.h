@@ -1,4 +1,4 @@
-/* mountinfo.h - what is mounted where */
+/* mountinfo.h - find mounts */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FUSE_MOUNTINFO_H
 #define OFS_FUSE_MOUNTINFO_H
@@ -10,18 +10,18 @@
 
 struct ofs_mountinfo {
 	char *point, *type, *source;
-	unsigned major, minor; /* of the file system's device number */
+	unsigned major, minor; /* device number of the file system */
 	bool rw;
 };
 
-/* The topmost mount at exactly this path, which has no links in it; it is
- * not looked up, so that a dead mount does no harm. false: none, or /proc
- * is not there. Then m holds nothing. */
+/* The topmost mount at exactly this path, which has no symbolic links. The path
+ * is not looked up, so a dead mount does no harm. false: none, or no /proc;
+ * then m is empty. */
 bool ofs_mountinfo_find(const char *point, struct ofs_mountinfo *m);
 void ofs_mountinfo_fini(struct ofs_mountinfo *m);
 
-/* path without links, "." and "..", where its last component may be a dead
- * mount: only its parent is looked up then. malloc'ed; NULL sets err. */
+/* Resolves symbolic links, "." and "..". Only the parent is looked up, because
+ * the last component may be a dead mount. malloc'ed; NULL sets err. */
 char *ofs_mount_point_path(const char *path, struct optimfs_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* newmount.h - file systems that are mounted without a place */
+/* newmount.h - mounting without a mount point */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FUSE_NEWMOUNT_H
 #define OFS_FUSE_NEWMOUNT_H

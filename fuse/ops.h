@@ -1,4 +1,4 @@
-/* ops.h - the kernel's calls, each turned into one of the library */
+/* ops.h - the FUSE operations */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FUSE_OPS_H
 #define OFS_FUSE_OPS_H
@@ -30,16 +30,16 @@ struct ofs_handle;
 
 /* The userdata of the session. */
 struct ofs_session {
-	struct ofs_passthrough pt; /* first: passthrough.h */
+	struct ofs_passthrough pt; /* must be first: passthrough.h */
 	struct optimfs *fs;
-	struct ofs_assemble *assemble; /* NULL: everything is read on demand */
-	struct ofs_ahead *ahead;       /* NULL: nothing is pushed */
+	struct ofs_assemble *assemble; /* NULL: always read on demand */
+	struct ofs_ahead *ahead;       /* NULL: off */
 	struct ofs_watch *watch;
 	bool direct, rw;
-	bool changes; /* by us, or another rank */
+	bool changes; /* may change, by us or by another rank */
 	unsigned timeout;
 	struct ofs_counters count;
-	pthread_mutex_t lock; /* of handles: all open files */
+	pthread_mutex_t lock; /* protects handles, the list of open files */
 	struct ofs_handle *handles;
 };
 
@@ -48,7 +48,7 @@ extern const struct fuse_lowlevel_ops ofs_fuse_ops;
 /* Close the files that were open when the connection ended. */
 void ofs_ops_close_all(struct ofs_session *s);
 
-/* Note that a request took longer than the timeout. */
+/* Records that a request exceeded the timeout. */
 void ofs_ops_late(struct ofs_session *s, uint64_t node);
 
 #endif

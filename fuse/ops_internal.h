@@ -1,4 +1,4 @@
-/* ops_internal.h - shared by the files of ops.h */
+/* ops_internal.h - declarations shared by the files of ops.h */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FUSE_OPS_INTERNAL_H
 #define OFS_FUSE_OPS_INTERNAL_H
@@ -10,9 +10,9 @@ struct ofs_handle {
 	struct ofs_handle *next, **back; /* in the session's handles */
 	struct optimfs_file *file;
 	struct ofs_assemble_open mode;
-	bool ahead; /* counted there */
+	bool ahead; /* counted by ofs_ahead_open */
 	atomic_uint_least64_t served;
-	atomic_uint users; /* open, and reads, which may outlive that */
+	atomic_uint users; /* the open, and reads, which may last longer */
 };
 
 static inline struct ofs_handle *ofs_op_handle(const struct fuse_file_info *fi)
@@ -24,19 +24,19 @@ struct ofs_session *ofs_op_session(fuse_req_t req);
 void ofs_op_count(atomic_uint_least64_t *n);
 /* A buffer of OFS_MAX_READ bytes for each thread; NULL: out of memory. */
 void *ofs_op_buffer(void);
-/* An errno value the kernel takes: it mistrusts others. */
+/* An errno value that the kernel accepts. */
 int ofs_op_code(const struct optimfs_error *err);
-/* Answer with a failure that a user should find in .optimfs/errors. */
+/* Replies with an error, which is also recorded in .optimfs/errors. */
 void ofs_op_fail(fuse_req_t req, const struct optimfs_error *err);
 
 /* ops.c */
 void ofs_op_entry(const struct optimfs_attr *a, struct fuse_entry_param *e);
-/* h: through this open file; NULL. */
+/* h: the open file, or NULL. */
 void ofs_op_reply_attr(fuse_req_t req, const struct optimfs_attr *a,
     const struct ofs_handle *h);
 
 /* ops_file.c */
-/* Open for writing; fi gets what the kernel must know. NULL: err. */
+/* Opens for writing; sets the flags in fi. NULL: err. */
 struct ofs_handle *ofs_op_open_rw(fuse_req_t req, uint64_t node, bool truncate,
     struct fuse_file_info *fi, struct optimfs_error *err);
 void ofs_op_close(struct ofs_session *s, struct ofs_handle *h);

@@ -27,10 +27,10 @@ enum ofs_assemble_policy {
 struct ofs_mount_options {
 	struct optimfs_options open;
 	struct ofs_job_options job;
-	const char *mount_ranks; /* as ofs_job_join has it; NULL: nodes */
-	const char *offered;     /* what open.world knows the checkpoint as */
-	/* called when the checkpoint is open, before it is mounted: -1 ends
-	 * it; may be NULL */
+	const char *mount_ranks; /* as for ofs_job_join; NULL: nodes */
+	const char *offered;     /* name of the checkpoint in open.world */
+	/* called after opening, before mounting; -1 ends the mount; may be
+	 * NULL */
 	int (*opened)(void *ctx, struct optimfs *fs, struct optimfs_error *err);
 	void *ctx;    /* of opened */
 	int assemble; /* enum ofs_assemble_policy */
@@ -40,27 +40,28 @@ struct ofs_mount_options {
 	unsigned timeout;    /* seconds; 0: none */
 	unsigned threads;    /* 0: by the number of processors */
 	const char *log;     /* "stderr", "syslog" or a file; NULL: by mode */
-	int commit, recover; /* indexes of what they may be; -1: not said */
+	int commit, recover; /* indexes of the choices; -1: not given */
 	bool ro, remount;
 	bool direct;
 	bool allow_other, default_permissions;
 	bool auto_unmount;
 	bool nonempty;
-	/* of the command line, not of -o */
+	/* from the command line, not from -o */
 	bool foreground, debug, single, quiet;
 };
 
 extern const struct ofs_option ofs_mount_options_table[];
 
-/* Defaults, and o ready to parse into m. */
+/* Sets the defaults, and prepares o for parsing into m. */
 void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o);
-/* mount(8) says rw of its own accord. Who means it says how, too: commit=,
- * recover=, upper= or scratch; otherwise it is dropped. */
+/* mount(8) adds rw by itself. It is dropped unless commit=, recover=, upper= or
+ * scratch shows that it was intended. */
 void ofs_mount_options_doubt_rw(struct ofs_mount_options *m);
-/* What cannot be had (EOPNOTSUPP), combinations that contradict (EINVAL). Fills in what follows from other options. */
+/* Checks for unavailable options (EOPNOTSUPP) and contradictions (EINVAL), and
+ * sets options that follow from others. */
 int ofs_mount_options_check(struct ofs_mount_options *m,
     struct optimfs_error *err);
-/* Members of an object for .optimfs/info.json. */
+/* Writes them as members of a JSON object, for .optimfs/info.json. */
 void ofs_mount_options_json(const struct ofs_mount_options *m,
     struct ofs_json_writer *w);
 

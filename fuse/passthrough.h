@@ -1,4 +1,4 @@
-/* passthrough.h - reads that the kernel serves from a file of ours */
+/* passthrough.h - reads that the kernel serves from a backing file */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FUSE_PASSTHROUGH_H
 #define OFS_FUSE_PASSTHROUGH_H
@@ -12,15 +12,14 @@
 
 #include "optimfs/error.h"
 
-/* FUSE_PASSTHROUGH (Linux 6.9), and mappings of files that bypass the page
- * cache (6.6), for a libfuse that does not know them: its replies to INIT and
- * OPEN are completed on their way to the kernel. This must be the first member
- * of the session's userdata. A libfuse before 3.12 gives no hold on the way:
- * with it, none of this is available. */
+/* FUSE_PASSTHROUGH (Linux 6.9), and mappings that bypass the page cache (6.6),
+ * for a libfuse without support: its replies to INIT and OPEN are completed on
+ * the way to the kernel. Must be the first member of the session's userdata.
+ * libfuse before 3.12 does not allow this; then nothing is available. */
 struct ofs_passthrough {
-	int fd; /* the session's, once attached; else -1 */
+	int fd; /* of the session once attached, else -1 */
 	bool wanted;
-	uint64_t init_unique;  /* the INIT request, while it is answered */
+	uint64_t init_unique;  /* the INIT request while it is answered */
 	uint32_t offered;      /* its flags2 */
 	atomic_bool available; /* the kernel has agreed */
 };
@@ -31,21 +30,21 @@ int ofs_passthrough_attach(struct ofs_passthrough *pt, struct fuse_session *se,
     bool wanted, struct optimfs_error *err);
 bool ofs_passthrough_available(struct ofs_passthrough *pt);
 
-/* Register file fd, which may then be closed; a positive id, or -1. */
+/* Registers file fd, which may then be closed. Returns a positive id, or -1. */
 int ofs_passthrough_register(struct ofs_passthrough *pt, int fd,
     struct optimfs_error *err);
-/* Open files go on reading what was registered. */
+/* Open files continue to read the registered file. */
 void ofs_passthrough_unregister(struct ofs_passthrough *pt, int id);
 
-/* fuse_reply_open that hands reads over to the registered id. */
+/* As fuse_reply_open, with reads from the */
 int ofs_passthrough_reply_open(fuse_req_t req, const struct fuse_file_info *fi,
     int id);
 
-/* The device that this thread takes requests from and answers them on: -1 for
- * the session's, which is where a thread begins. A request must be answered on
- * the device it came from. */
+/* Sets the device from which this thread takes requests and to which it
+ * replies: -1, the default, for that of the session. A reply must go to the
+ * device of its request. */
 void ofs_passthrough_device(int fd);
-/* Can threads have devices of their own? libfuse before 3.12 knows one. */
+/* Can threads have their own devices? Not with libfuse before 3.12. */
 bool ofs_passthrough_devices(void);
 int ofs_passthrough_device_now(void);
 

@@ -1,4 +1,4 @@
-/* pending.h - requests that may take long: answered early when they must */
+/* pending.h - early replies to requests that take long */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FUSE_PENDING_H
 #define OFS_FUSE_PENDING_H
@@ -12,16 +12,16 @@
 
 #include "optimfs/error.h"
 
-/* A thread that works on a request cannot always be stopped: it may sit in a
- * read of a dead file server. The request can still be answered, by another
- * thread, with EINTR when its process was killed or ETIMEDOUT when it took
- * too long. Between begin and end exactly one of them answers. */
-struct ofs_watch; /* all that is pending, and the thread with the clock */
+/* A thread cannot always be stopped: it may be blocked in a read from a dead
+ * file server. Another thread can still reply to its request: with EINTR when
+ * the process was killed, or ETIMEDOUT. Between begin and end exactly one of
+ * them replies. */
+struct ofs_watch; /* pending requests, and the thread that watches the time */
 
 struct ofs_watch_config {
-	unsigned seconds; /* the limit of a request, 0 for none */
-	/* Called from the watching thread: a request for node exceeded it; so
-	 * many threads have been at one request for a while. */
+	unsigned seconds; /* time limit of a request, 0: none */
+	/* Called from the watching thread: a request for node exceeded the
+	 * limit; this many threads have been blocked for a while. */
 	void (*late)(void *ctx, uint64_t node);
 	void (*stuck)(void *ctx, unsigned threads);
 	void *ctx;
@@ -31,7 +31,7 @@ struct ofs_watch *ofs_watch_new(const struct ofs_watch_config *config,
 /* No request may be pending. */
 void ofs_watch_free(struct ofs_watch *w);
 
-/* On the stack of the thread that works; the members are pending.c's. */
+/* On the stack of the working thread; the members belong to pending.c. */
 struct ofs_pending {
 	struct ofs_watch *watch;
 	struct ofs_pending *next, **back;
@@ -42,17 +42,18 @@ struct ofs_pending {
 	pthread_t owner;
 	bool answered, beginning, early, patient;
 };
-/* False: req was interrupted already; the caller answers, and there is
- * nothing to end. */
+/* False: req was already interrupted; the caller replies and does not call
+ * ofs_pending_end. */
 bool ofs_pending_begin(struct ofs_pending *p, struct ofs_watch *w,
     fuse_req_t req, uint64_t node);
-/* For what is not answered early: it only counts, so that other threads come
- * while this one waits. The caller answers, after ofs_pending_end. */
+/* For requests that are never answered early: only counts the thread as
+ * blocked, so that others are started. The caller replies after
+ * ofs_pending_end. */
 void ofs_pending_hold(struct ofs_pending *p, struct ofs_watch *w,
     fuse_req_t req, uint64_t node);
-/* True: the caller answers. False: it was answered, and req is gone. */
+/* True: the caller replies. False: the reply was sent, and req is invalid. */
 bool ofs_pending_end(struct ofs_pending *p);
-/* Was it answered meanwhile? Work for it alone can be given up. */
+/* Was the reply sent meanwhile? Then its work can be abandoned. */
 bool ofs_pending_gone(struct ofs_pending *p);
 
 #endif

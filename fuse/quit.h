@@ -12,19 +12,19 @@
 
 #include "fuse/loop.h"
 
-/* SIGINT, SIGTERM and SIGHUP, taken by a thread of their own. The first ends
- * the session's loop; whoever still waits for an answer after a second gets
- * an error; after five, or at the second signal, the mount is detached and
- * the process ends. */
+/* A thread takes SIGINT, SIGTERM and SIGHUP. The first signal ends the loop of
+ * the session; requests that still wait after a second get an error; after five
+ * seconds, or at the second signal, the mount is detached and the process
+ * exits. */
 struct ofs_quit;
 
-/* Keep these signals from every thread that is started from now on; before
+/* Blocks these signals in all threads started from now on; call before
  * ofs_quit_new. */
 void ofs_quit_block(void);
-/* Both borrowed. point may be NULL: not ours to unmount. */
+/* se and loop are borrowed. point may be NULL: someone else unmounts. */
 struct ofs_quit *ofs_quit_new(struct fuse_session *se, struct ofs_loop *loop,
     const char *point, struct optimfs_error *err);
-/* True: a signal has come. */
+/* True: a signal was received. */
 bool ofs_quit_free(struct ofs_quit *q);
 
 #endif

@@ -1,4 +1,4 @@
-/* sandbox.h - what a thread that reads a checkpoint can still do */
+/* sandbox.h - restrict threads that parse checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FUSE_SANDBOX_H
 #define OFS_FUSE_SANDBOX_H
@@ -7,31 +7,31 @@
 
 #include "optimfs/error.h"
 
-/* A thread that enters can open the files of one checkpoint, of the places
- * where what is staged or decoded lies, and of /proc, and no others; it opens
- * no TCP connection, runs no program, gains no rights and has lost those of
- * root that reading and committing do not take. So do the threads it starts.
- * It can neither mount nor unmount: that is left to threads that parse
- * nothing. */
+/* A thread in the sandbox can only open the files of one checkpoint, of the
+ * directories for staged and decoded data, and of /proc. It cannot open TCP
+ * connections, run programs or gain privileges, and it has dropped the
+ * privileges of root that reading and committing do not need. Threads that it
+ * starts inherit this. It cannot mount or unmount: threads that parse nothing
+ * do that. */
 struct ofs_sandbox;
 
 struct ofs_sandbox_config {
 	const char *source; /* a directory or a file */
-	bool write;         /* it is committed to, and staged for, beside it */
-	bool temporary; /* with write: never committed, staged where it can */
-	const char *upper; /* a directory to write in; NULL: none */
-	/* Files of options, which are read only. Any may be NULL. */
+	bool write;         /* writable, with a stage beside it */
+	bool temporary;     /* with write: temporary changes, stage anywhere */
+	const char *upper;  /* a writable directory; NULL: none */
+	/* Files named in options, read-only. May be NULL. */
 	const char *file[2];
-	int memory;       /* a directory for files without names; -1: none */
-	bool passthrough; /* files are given to the kernel, as root may */
+	int memory;       /* a directory for unnamed files; -1: none */
+	bool passthrough; /* backing files are registered, which needs root */
 };
 
-/* What is not there yet, or any more, is left out: opening it fails for its
- * own reason. -1: the kernel cannot do it, or refuses to. */
+/* Missing paths are left out: opening them fails anyway. -1: the kernel lacks
+ * support, or refuses. */
 int ofs_sandbox_new(const struct ofs_sandbox_config *config,
     struct ofs_sandbox **sandbox, struct optimfs_error *err);
 void ofs_sandbox_free(struct ofs_sandbox *sandbox);
-/* The calling thread, for good. */
+/* Restricts the calling thread permanently. */
 int ofs_sandbox_enter(const struct ofs_sandbox *sandbox,
     struct optimfs_error *err);
 

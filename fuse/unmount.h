@@ -1,4 +1,4 @@
-/* unmount.h - take a mount away */
+/* unmount.h - unmount a mount point */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FUSE_UNMOUNT_H
 #define OFS_FUSE_UNMOUNT_H
@@ -9,11 +9,11 @@
 
 #include "fuse/mountinfo.h"
 
-/* Unmount point; lazy: at once, whoever still uses it. Where we lack the
- * right, fusermount3 does it. EBUSY and so on. */
+/* Unmounts point; lazy: at once, even if in use. Without the privilege,
+ * fusermount3 does it. EBUSY and others. */
 int ofs_unmount(const char *point, bool lazy, struct optimfs_error *err);
-/* End the connection of a mount: whoever waits for it gets an error. -1 where
- * neither the control file system nor the right to force it is there. */
+/* Aborts the connection of a mount: waiting processes get an error. -1: neither
+ * the control file system nor the privilege to force it is available. */
 int ofs_connection_abort(const struct ofs_mountinfo *m,
     struct optimfs_error *err);
 

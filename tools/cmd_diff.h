@@ -6,8 +6,8 @@
 #include "base/buf.h"
 #include "tools/command.h"
 
-/* Append what optimfs diff --json says of c's checkpoint and another, with
- * commas between the objects. */
+/* Appends the output of optimfs diff --json for c's checkpoint and another,
+ * with commas between the objects. */
 int ofs_diff_put(struct ofs_command *c, const char *other, struct ofs_buf *b,
     struct optimfs_error *err);
 

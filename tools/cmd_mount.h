@@ -1,10 +1,10 @@
-/* cmd_mount.h - what mount(8) calls */
+/* cmd_mount.h - the mount.optimfs program */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_TOOLS_CMD_MOUNT_H
 #define OFS_TOOLS_CMD_MOUNT_H
 
-/* mount.optimfs CKPT MNT [-sfnv] [-o OPTIONS], as mount(8) calls it. Returns
- * mount(8)'s exit codes. */
+/* mount.optimfs CKPT MNT [-sfnv] [-o OPTIONS], called by mount(8). Returns its
+ * exit codes. */
 int ofs_mount_helper(int argc, char **argv);
 
 #endif

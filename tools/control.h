@@ -1,4 +1,4 @@
-/* control.h - what a mounted checkpoint says of its changes, and is told */
+/* control.h - the control file of a mounted checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CONTROL_H
 #define OFS_CONTROL_H
@@ -11,30 +11,29 @@
 #include "cli/progress.h"
 #include "fuse/mountinfo.h"
 
-/* The checkpoint that is mounted at point; EINVAL: there is none. */
+/* The checkpoint mounted at point; EINVAL: none. */
 int ofs_control_find(const char *point, struct ofs_mountinfo *m,
     struct optimfs_error *err);
 
-/* What .optimfs/control says. */
+/* The contents of .optimfs/control. */
 struct ofs_control {
 	bool committing, dirty;
-	bool explicit_commit, scratch; /* unmounting would not commit */
-	bool unsynced;    /* the last commit was published, but not synced */
-	char state[80];   /* "dirty 3 files 1.2G" */
-	unsigned percent; /* of a commit under way, */
-	uint64_t done, total; /* of bytes that it writes */
+	bool explicit_commit, scratch; /* an unmount would not commit */
+	bool unsynced;        /* the last commit was published but not synced */
+	char state[80];       /* "dirty 3 files 1.2G" */
+	unsigned percent;     /* of a running commit */
+	uint64_t done, total; /* bytes written by it */
 	char doing[80];
-	char words[244]; /* why the last commit failed; or "" */
+	char words[244]; /* error of the last commit, or "" */
 };
 int ofs_control_read(const char *point, struct ofs_control *c,
     struct optimfs_error *err);
-/* Give an order and wait until it has been carried out. 0; 1: what was
- * committed may not survive a crash of the machine; -1 with the daemon's words.
- * After an interrupt, which stops a commit as long as nothing has been
- * published, ECANCELED or what it came to. */
+/* Sends a command and waits for its end. 0; 1: committed, but may not survive a
+ * power failure; -1: failed, with the daemon's message. An interrupt stops a
+ * commit while nothing is published: ECANCELED, or the result. */
 int ofs_control_write(const char *point, const char *order,
     struct optimfs_error *err);
-/* The same for a commit, whose progress is shown. */
+/* As above for a commit, with progress. */
 int ofs_control_commit(const char *point, struct ofs_progress *progress,
     struct optimfs_error *err);
 

@@ -1,4 +1,4 @@
-/* verbs.h - the commands of optimfs */
+/* verbs.h - the verbs of optimfs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_VERBS_H
 #define OFS_VERBS_H

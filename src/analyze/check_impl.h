@@ -1,4 +1,4 @@
-/* check_impl.h - what the files of a check share */
+/* check_impl.h - declarations shared by the parts of a check */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_ANALYZE_CHECK_IMPL_H
 #define OFS_ANALYZE_CHECK_IMPL_H
@@ -9,17 +9,17 @@
 #include "analyze/health.h"
 #include "analyze/optimizers.h"
 
-/* A finding that is not told yet. */
+/* A finding that is not reported yet. */
 struct ofs_symptom {
 	char *path, *text;
 	int number;
-	double weight; /* of one number: the greater first */
+	double weight; /* sorts findings of one number, largest first */
 };
 
-/* What became of a file. */
+/* The state of a file. */
 enum ofs_look { OFS_NOT_LOOKED, OFS_READ, OFS_UNREAD };
 
-/* From the plan to the verdict. */
+/* The state of a check. */
 struct ofs_check {
 	struct optimfs *fs;
 	struct ofs_optimizers state;
@@ -28,21 +28,22 @@ struct ofs_check {
 	struct ofs_symptom *symptom;
 	size_t nsymptoms, cap;
 	struct optimfs_checked checked;
-	enum ofs_look *look; /* of each file */
-	/* The first that this version cannot read, and why; NULL: none. */
+	enum ofs_look *look; /* by file */
+	/* The first file that this version cannot read, and the reason; NULL:
+	 * none. */
 	const char *unread;
 	char *why_unread;
-	bool bad; /* no memory */
+	bool bad; /* out of memory */
 };
 
-/* The exams: all that is to be read. */
+/* Plans the exams: everything that has to be read. */
 void ofs_check_plan(struct ofs_check *c);
-/* Read it; what was found is in the exams. */
+/* Reads it; the results go to the exams. */
 int ofs_check_read(struct ofs_check *c, const struct optimfs_scan *how,
     struct optimfs_error *err);
-/* The text of an error, without the path that is told anyway. */
+/* The text of an error without the path, which is reported anyway. */
 char *ofs_check_why(const struct optimfs_error *err, const char *path);
-/* The symptoms, in no order. */
+/* Derives the symptoms, unsorted. */
 int ofs_check_judge(struct ofs_check *c, struct optimfs_error *err);
 
 #endif

@@ -6,33 +6,34 @@
 
 #include "analyze/optimizers.h"
 
-/* A moment m, and another state v that bounds it: m^2 <= bound * v, or
- * bound * v^2 with square. */
+/* A moment m and a state v that bounds it: m^2 <= bound * v, or bound * v^2
+ * with square. */
 struct ofs_bound_rule {
 	const struct ofs_file_info *m, *v;
-	double beta[2]; /* NaN: not known */
+	double beta[2]; /* NaN: unknown */
 	bool square;
 };
 
-/* What holds of one state alone. */
+/* Rules for a single state. */
 struct ofs_state_rule {
 	bool no_negative;
-	bool diagonal;    /* only of the diagonal of a matrix */
+	bool diagonal;    /* the rule is for the diagonal only */
 	bool orthonormal; /* a rotation */
-	/* States of a parameter with the same number are of the same gradients:
-	 * their means are equal, or with diagonal their traces. 0: none. */
+	/* States of a parameter with the same number derive from the same
+	 * gradients: their means are equal, or with diagonal their traces. 0:
+	 * none. */
 	unsigned twins;
 };
 
-/* Has p moments that are bounded so? Not those of Adam. */
+/* The bound rule of p, if it has one; not for Adam. */
 bool ofs_bound_of(const struct ofs_optimizers *s, const struct ofs_param *p,
     struct ofs_bound_rule *rule);
 void ofs_state_rule(const struct ofs_optimizers *s, const struct ofs_param *p,
     const struct ofs_file_info *f, struct ofs_state_rule *rule);
-/* Are p's exp_avg and exp_avg_sq those of Adam? */
+/* Do exp_avg and exp_avg_sq of p follow Adam's rules? */
 bool ofs_is_adam(const struct ofs_optimizers *s, const struct ofs_param *p);
 
-/* Is it in a list that ends with NULL? */
+/* Is name in list, which ends with NULL? */
 bool ofs_is_one_of(const char *name, const char *const *list);
 
 #endif

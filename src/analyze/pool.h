@@ -1,4 +1,4 @@
-/* pool.h - files read in chunks by threads, their results joined in order */
+/* pool.h - threads that read files in chunks and join results in order */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_ANALYZE_POOL_H
 #define OFS_ANALYZE_POOL_H
@@ -7,14 +7,15 @@
 
 #define OFS_POOL_FILES 4
 
-/* Files of equally many elements that are looked at side by side. */
+/* Files with the same number of elements that are read side by side. */
 struct ofs_pool_item {
-	uint64_t elements, chunk; /* of a chunk, but for the last */
+	uint64_t elements,
+	    chunk; /* chunk: elements of a chunk, except for the last */
 	unsigned nfiles;
 	struct {
 		struct optimfs *fs;
 		uint64_t node;
-		size_t size; /* bytes of an element */
+		size_t size; /* size of an element in bytes */
 	} file[OFS_POOL_FILES];
 };
 
@@ -27,22 +28,23 @@ struct ofs_pool_chunk {
 	bool last; /* of the item */
 };
 
-/* Threads take chunks in the order of items. work may run for several at once,
- * each with the memory of its thread. join runs once a chunk, in their order
- * within an item; for items at the same time. Each item, without elements too,
- * has at least one chunk. */
+/* Threads take chunks in the order of items. work may run in several threads,
+ * each with its own data. join runs once for each chunk, in order within an
+ * item; for different items concurrently. Every item has at least one chunk,
+ * even without elements. */
 struct ofs_pool_ops {
 	void *(*start)(void *ctx, struct optimfs_error *err);
-	void (*stop)(void *mine); /* takes NULL */
+	void (*stop)(void *mine); /* accepts NULL */
 	int (*work)(void *ctx, void *mine, const struct ofs_pool_chunk *c,
 	    struct optimfs_error *err);
 	int (*join)(void *ctx, void *mine, const struct ofs_pool_chunk *c,
 	    struct optimfs_error *err);
-	/* Instead of what is left of an item, once: it cannot be read. */
+	/* Called once, instead of the remaining calls, for an item that cannot
+	 * be read. */
 	void (*failed)(void *ctx, size_t item, const struct optimfs_error *err);
 };
 
-/* -1 only where work, join or start failed, or for lack of memory. */
+/* -1 only if work, join or start failed, or for */
 int ofs_pool_run(const struct ofs_pool_item *items, size_t n,
     const struct optimfs_scan *how, const struct ofs_pool_ops *ops, void *ctx,
     struct optimfs_error *err);

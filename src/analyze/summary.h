@@ -1,4 +1,4 @@
-/* summary.h - what a checkpoint is, at a glance */
+/* summary.h - a summary of a checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_SUMMARY_H
 #define OFS_SUMMARY_H
@@ -14,12 +14,12 @@
 #define OFS_SUMMARY_OPTIMS 8
 #define OFS_SUMMARY_VIEWS  16
 
-/* Tensors, and values that are not, of one kind. */
+/* Counts of tensors and values of one kind. */
 struct ofs_summary_count {
 	uint64_t tensors, values, elements, bytes;
 };
 
-/* A name of state that parameters of an optimizer have. */
+/* A kind of state of an optimizer. */
 struct ofs_summary_state {
 	const char *name;
 	struct ofs_summary_count n;
@@ -27,73 +27,74 @@ struct ofs_summary_state {
 };
 
 struct ofs_summary_optim {
-	const char *name;       /* NULL where there is but one optimizer */
-	const char *kind;       /* "AdamW"; NULL: not known for certain */
-	uint32_t state, groups; /* directories of the tree; OFS_NONE */
-	uint64_t parameters;    /* with state */
+	const char *name;       /* NULL if there is only one optimizer */
+	const char *kind;       /* "AdamW"; NULL: not certain */
+	uint32_t state, groups; /* directories in the tree, or OFS_NONE */
+	uint64_t parameters;    /* number with state */
 	struct ofs_summary_state states[OFS_SUMMARY_STATES];
-	unsigned nstates; /* kept; others are counted in all only */
-	char step[32];    /* of its first parameter; "" */
+	unsigned nstates; /* number kept; further ones count in all only */
+	char step[32];    /* of its first parameter, or "" */
 };
 
-/* What is below a node of the tree. The rest is known of the root only. */
+/* A summary of everything below a node; members after dtype are set for the
+ * root only. */
 struct ofs_summary {
 	struct ofs_snapshot *snap;
 	uint32_t below;
 	struct ofs_summary_count all, model, optimizer, extra;
 	struct ofs_summary_count dtype[OFS_NDTYPES];
-	/* how tensors are cut */
+	/* how tensors are sharded */
 	uint64_t whole, sharded, flat, lost, replicated;
-	uint64_t cut[OFS_MAX_DIMS]; /* of sharded ones: along this dimension */
-	/* Tensors and values: with an error; that this version, or without an
-	 * option, cannot read; a part of which lies in files that are missing
-	 * or short. */
+	uint64_t cut[OFS_MAX_DIMS]; /* sharded along this dimension */
+	/* Tensors and values: with an error; unreadable in this version or
+	 * without an option; partly in missing or truncated files. */
 	uint64_t damaged, unread, gone;
 
 	uint64_t files, missing_files, short_files, file_bytes;
-	bool is_lossy; /* files are missing or short */
+	bool is_lossy; /* files are missing or truncated */
 	uint64_t missing, remarks, warnings, errors; /* notes */
-	uint32_t ranks;                              /* that hold something */
+	uint32_t ranks;                              /* ranks that hold data */
 	struct ofs_summary_optim optim[OFS_SUMMARY_OPTIMS];
 	unsigned noptims;
-	char step[32]; /* of training; "" */
+	char step[32]; /* of training, or "" */
 	struct ofs_summary_view {
 		const char *name;
-		bool ranked; /* it wants "@N" behind */
+		bool ranked; /* needs "@N" */
 		struct optimfs_error
-		    why; /* it cannot be made; code 0: it can */
-		/* Values that it has byte for byte, and the first of them. */
+		    why; /* why it cannot be made; code 0: it can */
+		/* Number of values copied byte for byte, and the first of
+		 * them. */
 		uint32_t ncopied;
 		char copied[160];
 	} view[OFS_SUMMARY_VIEWS];
 	unsigned nviews;
 };
 
-/* All but views. */
+/* Fills in everything except views. */
 int ofs_summary_make(struct ofs_summary *s, struct ofs_snapshot *snap,
     uint32_t below, struct optimfs_error *err);
-/* Is it a note of what is lost, or of state that there is none of by intent? */
+/* Is it a note about lost data, or about state that is absent by design? */
 bool ofs_summary_is_remark(const struct ofs_note *n);
-/* What is wrong: damaged tensors and values, and files that are missing. */
+/* The number of problems: damaged tensors and values, missing files. */
 uint64_t ofs_summary_problems(const struct ofs_summary *s);
-/* The text of a value of the tree; false where it cannot be read or is longer
- * than size. */
+/* The text of a value of the tree; false if it cannot be read or is longer than
+ * size. */
 bool ofs_summary_value(struct ofs_snapshot *snap, uint32_t index, char *text,
     size_t size);
 
 void ofs_summary_text(const struct ofs_summary *s, struct ofs_buf *out);
 void ofs_summary_json(const struct ofs_summary *s, struct ofs_buf *out);
-/* One line, without its end. */
+/* One line without the newline. */
 void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out);
-/* The same of what is damaged alone; "" where nothing is. */
+/* As above, about damage only; "" if there is none. */
 void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out);
 
-/* summary_file.c: of one file, in both forms. */
+/* summary_file.c: a summary of one file, as text and JSON. */
 void ofs_summary_file_text(struct optimfs *fs, const struct optimfs_attr *attr,
     struct ofs_buf *out);
 void ofs_summary_file_json(struct optimfs *fs, const char *path,
     const struct optimfs_attr *attr, struct ofs_buf *out);
-/* summary_shards.c: which rank has which box of a tensor, as a table. */
+/* summary_shards.c: a table of ranks and their boxes of a */
 void ofs_summary_shards(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, struct ofs_buf *out);
 

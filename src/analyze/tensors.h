@@ -7,13 +7,13 @@
 
 #include "base/dtype.h"
 
-/* Files of the tree. Those that are no tensors with dimensions have no type. */
+/* A file of the tree. Texts and 0-dim tensors have no dtype. */
 struct ofs_file_info {
 	char *path;
 	uint64_t node;
 	enum ofs_dtype dtype;
 	char *shape;  /* "12,12"; NULL for text */
-	bool unknown; /* a tensor, but of which type is not known */
+	bool unknown; /* a tensor of unknown dtype */
 	uint64_t elements, bytes;
 	int rank;
 };
@@ -23,12 +23,12 @@ struct ofs_file_list {
 	size_t n, cap;
 };
 
-/* Add all files at and below a path of the tree, texts too, in the order of the
- * tree. What the list has is the caller's to _fini, on failure too. */
+/* Adds all files at and below a path, texts too, in the order of the tree. The
+ * caller frees the list with _fini, on failure too. */
 int ofs_files_below(struct optimfs *fs, const char *path,
     struct ofs_file_list *l, struct optimfs_error *err);
 void ofs_file_list_fini(struct ofs_file_list *l);
-/* Add a copy of f; NULL: ENOMEM. */
+/* Adds a copy of f; NULL: ENOMEM. */
 struct ofs_file_info *ofs_file_list_add(struct ofs_file_list *l,
     const struct ofs_file_info *f, struct optimfs_error *err);
 
@@ -37,12 +37,11 @@ static inline bool ofs_is_tensor(const struct ofs_file_info *f)
 	return f->dtype != OFS_DTYPE_NONE;
 }
 
-/* An attribute without its "user.optimfs."; NULL: there is none, or with
- * *no_memory, which is set and never cleared, nobody knows. malloc'ed. */
+/* The attribute user.optimfs.NAME, malloc'ed; NULL: absent, or out of memory,
+ * which sets *no_memory (never cleared). */
 char *ofs_attribute(struct optimfs *fs, uint64_t node, const char *name,
     bool *no_memory);
-/* The text of a small file, NUL-terminated, without its last newline;
- * malloc'ed. */
+/* The text of a small file without its last newline, NUL-terminated, */
 char *ofs_text_of(struct optimfs *fs, uint64_t node, struct optimfs_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* api.h - what opens a checkpoint, and knows all that may be found there */
+/* api.h - opening checkpoints of every format */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_API_API_H
 #define OFS_API_API_H
@@ -19,8 +19,8 @@ struct ofs_stage *ofs_stage_for_writing(const char *path,
     struct optimfs_error *err);
 
 /* open.c */
-/* What optimfs_open does with the catalog that it has read, which becomes the
- * result's, on failure too. */
+/* The second half of optimfs_open, after reading the catalog. Takes over cat,
+ * on failure too. */
 struct optimfs *ofs_open_catalog(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err);
 

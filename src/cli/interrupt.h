@@ -1,14 +1,14 @@
-/* interrupt.h - Ctrl-C ends long work in order */
+/* interrupt.h - ending long work cleanly on Ctrl-C */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_INTERRUPT_H
 #define OFS_INTERRUPT_H
 
 #include <stdbool.h>
 
-/* From now on the first SIGINT or SIGTERM is noted; a second one ends the
- * process as it would have. One that is ignored stays so. */
+/* From now on the first SIGINT or SIGTERM is recorded; a second one ends the
+ * process. Ignored signals stay ignored. */
 void ofs_interrupt_catch(void);
-/* Was there one? It fits where a stop callback is wanted; ctx is not used. */
+/* Was a signal received? Usable as a stop callback; ctx is unused. */
 bool ofs_interrupted(void *ctx);
 
 #endif

@@ -1,4 +1,4 @@
-/* job.h - commands that run as several ranks, started by mpirun */
+/* job.h - commands that run on several ranks under mpirun */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_JOB_H
 #define OFS_JOB_H
@@ -16,12 +16,13 @@ struct ofs_job_options {
 	uint64_t gpu_cache;
 };
 enum ofs_job_transport {
-	OFS_TRANSPORT_AUTO,  /* mpi, when mpirun started us */
-	OFS_TRANSPORT_LOCAL, /* alone */
+	OFS_TRANSPORT_AUTO,  /* mpi, if started by mpirun */
+	OFS_TRANSPORT_LOCAL, /* single process */
 	OFS_TRANSPORT_MPI,
 };
 
-/* Rows of a table whose struct has a struct ofs_job_options at base. */
+/* Option rows for a struct that contains a struct ofs_job_options at offset
+ * base. */
 extern const char *const ofs_transport_names[];
 extern const char *const ofs_gather_names[];
 #define OFS_JOB_OPTIONS(base)                                               \
@@ -38,35 +39,36 @@ extern const char *const ofs_gather_names[];
      OFS_OPTION_ROW("rank0_only", OFS_OPTION_FLAG,                          \
 	 (base) + offsetof(struct ofs_job_options, rank0_only))
 
-/* world is NULL for a process that is on its own; it works. */
+/* world is NULL for a single process, which is a worker. */
 struct ofs_job {
 	struct optimfs_group *world;
-	bool *worker; /* of each rank: does it read, or only serve? */
+	bool *worker; /* for each rank: does it read, or only serve? */
 };
 
-/* Told what a person should know: see optimfs_gather. */
+/* Receives messages for the user: see optimfs_gather. */
 typedef void ofs_job_say_fn(void *ctx, const char *text);
 
-/* Is this to be one rank of several? */
+/* Should this process be one of several ranks? */
 bool ofs_job_wanted(const struct ofs_job_options *o);
-/* Join the others, and gather from them as o says. workers: NULL for rank 0
- * alone, "nodes" for the lowest rank of each machine, "all", or ranks:
- * "0:4-7". timeout: seconds for an answer. */
+/* Joins the other ranks, and sets up gathering as in o. workers: NULL for rank
+ * 0 only, "nodes" for the lowest rank of each machine, "all", or a list of
+ * ranks such as "0:4-7". timeout: seconds to wait for an answer. */
 int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
     const char *workers, unsigned timeout, ofs_job_say_fn *say,
     struct optimfs_error *err);
-/* Offer path; fails on all ranks alike, of which one should print it. */
+/* Offers path to the group. Fails on all ranks alike; one should print the
+ * error. */
 int ofs_job_offer(struct ofs_job *job, const struct ofs_job_options *o,
     const char *path, const struct optimfs_options *open,
     struct optimfs_error *err);
-/* Print what all ranks know, once; the status for it. */
+/* Prints an error known to all ranks once; returns the exit status. */
 int ofs_job_fail(const struct ofs_job *job, const struct optimfs_error *err);
-/* Is it this process that prints, of several ranks? */
+/* Is this the rank that prints? */
 bool ofs_job_is_first(const struct ofs_job *job);
-/* Rank 0: print how much each rank did of a task that they shared (cluster/task.h). */
+/* Rank 0: prints the share of each rank in a task (cluster/task.h). */
 void ofs_job_tell(const struct ofs_job *job);
 bool ofs_job_works(const struct ofs_job *job);
-/* Serve the others until no worker is left, and leave. */
+/* Serves the others until no worker is left, then leaves. */
 void ofs_job_leave(struct ofs_job *job);
 
 #endif

@@ -21,19 +21,19 @@ enum ofs_option_kind {
 struct ofs_option {
 	const char *name;
 	enum ofs_option_kind kind;
-	size_t offset;              /* of the member in the target struct */
+	size_t offset;              /* of the target member */
 	const char *const *choices; /* ends with NULL */
-	uint64_t min, max;          /* of a number; max 0: no limit */
+	uint64_t min, max;          /* for numbers; max 0: no limit */
 };
 
-/* A table to parse into a struct. Zero the struct, or fill in defaults,
- * first. table ends with name NULL. Strings the struct gets are owned here
- * and live until ofs_options_fini. */
+/* Parses options into a struct described by a table. Zero the struct or fill in
+ * defaults first. table ends with name NULL. Strings are owned by this struct
+ * and valid until ofs_options_fini. */
 struct ofs_options {
 	const struct ofs_option *table;
 	void *target;
-	/* names that begin with one of these are accepted too: each
-	 * NUL-terminated, the empty one last; NULL */
+	/* prefixes of names that are accepted and ignored: NUL-terminated
+	 * strings, ended by an empty one; or NULL */
 	const char *ignore_prefixes;
 	bool sloppy; /* accept any unknown name */
 	char **owned;
@@ -41,26 +41,26 @@ struct ofs_options {
 };
 
 void ofs_options_fini(struct ofs_options *o);
-/* One option; value is NULL where none was given. EINVAL names the option
- * that there is not, and the nearest there is; ENOMEM. */
+/* Sets one option; value is NULL if none was given. EINVAL names the unknown
+ * option and the nearest known one; ENOMEM. */
 int ofs_options_set(struct ofs_options *o, const char *name, const char *value,
     struct optimfs_error *err);
-/* A list "a,b=c". "\," is a comma and "\\" a backslash within a value; any
- * other backslash is itself. Empty words are skipped. */
+/* Parses a list "a,b=c". "\," is a comma and "\\" a backslash within a value;
+ * any other backslash is literal. Empty words are skipped. */
 int ofs_options_parse(struct ofs_options *o, const char *list,
     struct optimfs_error *err);
-/* Try the names of the table. */
+/* Offers the names of the table to near. */
 struct ofs_nearest;
 void ofs_options_nearest(const struct ofs_options *o, struct ofs_nearest *near);
-/* Does the table have a flag or option of this name ("noname" included)? */
+/* Does the table have this name ("noname" included)? */
 bool ofs_options_known(const struct ofs_options *o, const char *name);
 
-/* Does it need "=value"? */
+/* Does the option need "=value"? */
 bool ofs_options_wants_value(const struct ofs_options *o, const char *name);
 
-/* The options of optimfs_open, for every verb: a table into a struct
- * optimfs_options at offset 0. The macro is its rows, for larger tables whose
- * struct has a struct optimfs_options as member at base. */
+/* The options of optimfs_open, for every verb: a table for a struct
+ * optimfs_options at offset 0. The macro has its rows, for larger tables whose
+ * struct contains a struct optimfs_options at base. */
 extern const struct ofs_option ofs_open_options[];
 #define OFS_OPTION_ROW(row_name, row_kind, row_offset)           \
  {                                                               \

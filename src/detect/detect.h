@@ -1,4 +1,4 @@
-/* detect.h - what the recognition of checkpoints is made of */
+/* detect.h - recognising checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_DETECT_H
 #define OFS_DETECT_H
@@ -13,78 +13,79 @@
 #include "format/format.h"
 #include "format/part.h"
 
-/* Which parts make up what the user pointed at: dir, or the file rel in it
- * (rel "" for the directory itself). opt->type overrides. Failure is for
- * people: a parent of several checkpoints names the candidates (ENOENT). */
+/* Finds the parts of the checkpoint that the user named: dir, or the file rel
+ * in it (rel "": the directory itself). opt->type overrides detection. Errors
+ * are written for people: for a directory of several checkpoints the candidates
+ * are named (ENOENT). */
 int ofs_detect(const struct ofs_dir *dir, const char *rel,
     const struct optimfs_options *opt, struct ofs_parts *parts,
     struct optimfs_error *err);
 
-/* The format of the file rel, the highest bidder; NULL when it is none of ours,
- * or cannot be read. *err is only for EUCLEAN (OFS662): it is two formats at
- * once. */
+/* The format of the file rel, by the highest bid; NULL: unknown format, or
+ * unreadable. *err is only set for EUCLEAN (OFS662): the file is valid in two
+ * formats. */
 const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
     const char *rel, struct optimfs_error *err);
 
-/* The format of the directory dir with these names, the highest bidder: 1; 0:
- * none; -1: err. The same for rel beneath dir. */
+/* The format of the directory dir with these names, by the highest bid: 1; 0:
+ * unknown; -1: err. The second one for directory rel below dir. */
 int ofs_detect_dir(const struct ofs_dir *dir, const struct ofs_names *names,
     const struct ofs_format **format, struct optimfs_error *err);
 int ofs_detect_sub(const struct ofs_dir *dir, const char *rel,
     const struct ofs_format **format, struct optimfs_error *err);
-/* Add dir as a directory in format, with the file beside that is part of it. */
+/* Adds dir as a part in this format, with the file beside it that belongs to
+ * it. */
 int ofs_detect_add(const struct ofs_dir *dir, const struct ofs_format *format,
     struct ofs_parts *parts, struct optimfs_error *err);
-/* Add the checkpoint in format that a file of dir says is the last: 1; 0: none
- * does; -1. */
+/* Adds the checkpoint that a file of dir names as the latest: 1; 0: no such
+ * file; -1: err. */
 int ofs_detect_latest(const struct ofs_dir *dir, const struct ofs_names *names,
     const struct ofs_format *format, struct ofs_parts *parts,
     struct optimfs_error *err);
-/* Add a file that torch.save wrote, as who made dir always uses it, if it is
- * there. prefix may be NULL. */
+/* Adds a file that the writer of dir always saves with torch.save, if it
+ * exists. prefix may be NULL. */
 int ofs_detect_torch(const struct ofs_dir *dir, const char *name,
     const char *prefix, struct ofs_parts *parts, struct optimfs_error *err);
 
-/* Make *spec, which has the format of the file at index i, that of the files
- * of dir that differ from it by nothing but a rank's number, at least two, or
- * one beside a units file: 1, spec->file is a malloc'ed list in the order of
- * ranks (strings borrowed from names), and stem, which has room for size
- * bytes, is what they are called without the number; 0 when there is no such
- * set; -1: ENOMEM. A number behind "checkpoint" is a rank's where the files
- * themselves say so. src/detect/series.c */
+/* Extends *spec, the format of the file at index i, to a series: the files of
+ * dir whose names differ only by a rank number; at least two, or one beside a
+ * units file. 1: spec->file is a malloc'ed list in the order of ranks (strings
+ * borrowed from names), and stem (size bytes) gets the common part of their
+ * names. 0: no series; -1: ENOMEM. A number after "checkpoint" is only a rank
+ * if the contents confirm it. src/detect/series.c */
 int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, struct ofs_part_spec *spec, char *stem, size_t size,
     struct optimfs_error *err);
 
-/* Is the name at index i that of rank 0's file, and no other rank's there? Then
- * stem gets what it is called without the number. src/detect/series.c */
+/* Is the name at index i that of rank 0, with no other ranks? Then stem gets
+ * the name without the number. src/detect/series.c */
 bool ofs_detect_only_rank(const struct ofs_names *names, size_t i, char *stem,
     size_t size);
 
-/* Add the file rel; with the other ranks' if it is one of a set.
- * EOPNOTSUPP (OFS678): it is no format's. src/detect/many.c */
+/* Adds the file rel, and those of the other ranks if it belongs to a series.
+ * EOPNOTSUPP (OFS678): unknown format. src/detect/many.c */
 int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
     struct ofs_parts *parts, struct optimfs_error *err);
 
-/* Add those files of dir that some format takes, each as a part with the name
- * of the file before what it holds. as, when it is not NULL, is what they all
- * are read as. src/detect/many.c */
+/* Adds the files of dir that have a known format, each as a part with the file
+ * name as prefix. as (may be NULL) forces a format. src/detect/many.c */
 int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
     const struct ofs_format *as, struct ofs_parts *parts,
     struct optimfs_error *err);
 
-/* Is dir, with these names in it, one that a trainer wrote? 1: parts are
- * added; 0: no; -1: err. */
+/* Was dir, with these names, written by a known trainer? 1: parts are added; 0:
+ * no; -1: err. */
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
 
-/* Has verl saved several models there, each in a directory of its own, and but
- * its data loader's state beside them? */
+/* Is it a directory of verl with several models in directories of their own,
+ * and nothing beside them but the state of the data loader? */
 bool ofs_detect_is_roles(const struct ofs_dir *dir,
     const struct ofs_names *names);
 
-/* A directory that is no checkpoint: say so, and name those in it. One alone
- * is taken: 0, with its name (malloc'ed) in *only. Otherwise -1. */
+/* Reports that a directory is not a checkpoint, and names those in it. If there
+ * is exactly one: returns 0 with its name (malloc'ed) in *only. Otherwise
+ * -1. */
 int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
     char **only, struct optimfs_error *err);
 

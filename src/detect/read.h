@@ -1,4 +1,4 @@
-/* read.h - a checkpoint read into a catalog */
+/* read.h - read a checkpoint into a catalog */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_DETECT_READ_H
 #define OFS_DETECT_READ_H
@@ -11,25 +11,25 @@
 #include "catalog/catalog.h"
 #include "format/part.h"
 
-/* An opened directory, and the file in it that was named; "": none was. */
+/* An open directory, and the file in it that the user named; "": none. */
 struct ofs_checkpoint {
 	struct ofs_dir dir;
 	char *rel;
 };
 
-/* Open what path names on this machine: a directory or a file. */
+/* Opens the directory or file at path on this machine. */
 int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
     const struct optimfs_options *opt, struct optimfs_error *err);
 void ofs_checkpoint_close(struct ofs_checkpoint *in);
 
-/* What parts there are. */
+/* Finds its parts. */
 int ofs_checkpoint_parts(struct ofs_checkpoint *in,
     const struct optimfs_options *opt, struct ofs_parts *parts,
     struct optimfs_error *err);
-/* Detect, read, name the leaves (naming/naming.h) and finish. The catalog is
- * the caller's. It is that which there would be with the files of the directory
- * upper, which is open (-1: none), in their places, and without the n files
- * gone. */
+/* Detects the format, reads the index, names the leaves (naming/naming.h) and
+ * finishes the catalog, which the caller owns. The files of the open directory
+ * upper (-1: none) replace those of the checkpoint, and the n files gone are
+ * ignored. */
 struct ofs_catalog *ofs_checkpoint_read(struct ofs_checkpoint *in, int upper,
     const char *const *gone, size_t n, const struct optimfs_options *opt,
     struct optimfs_error *err);

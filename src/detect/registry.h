@@ -1,4 +1,4 @@
-/* registry.h - all formats */
+/* registry.h - the table of formats */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_DETECT_REGISTRY_H
 #define OFS_DETECT_REGISTRY_H
@@ -7,11 +7,11 @@
 
 #include "format/format.h"
 
-/* Format i; NULL behind the last one. */
+/* Format i; NULL after the last one. */
 const struct ofs_format *ofs_format_at(size_t i);
-/* The one that reads checkpoints and is called name; NULL: none. */
+/* The format called name, if it can read; NULL: none. */
 const struct ofs_format *ofs_format_find(const char *name);
-/* Kind i of views, and whose it is; NULL behind the last one. */
+/* View kind i and its format; NULL after */
 const struct ofs_view_kind *ofs_view_kind_at(unsigned i,
     const struct ofs_format **format);
 

@@ -7,11 +7,10 @@
 
 #include "layout/render.h"
 
-/* Parse name; EINVAL, ENOENT for no format at all (OFS771) say what is wrong
- * with it. */
+/* Parses name. Errors (OFS771): EINVAL, ENOENT for an unknown format. */
 int ofs_layout_parse(const char *name, struct ofs_layout *layout,
     struct optimfs_error *err);
-/* Names that are worth listing, one after another: NULL at the end. */
+/* The useful view names, by index; NULL at the end. */
 const char *ofs_layout_common(unsigned i);
 
 #endif

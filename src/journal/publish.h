@@ -1,4 +1,4 @@
-/* publish.h - new files that take the place of old ones, all of them or none */
+/* publish.h - replace files of a checkpoint atomically */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_JOURNAL_PUBLISH_H
 #define OFS_JOURNAL_PUBLISH_H
@@ -9,93 +9,93 @@
 
 #include "optimfs/error.h"
 
-/* A generation is prepared in two directories of the staging directory beside
- * the checkpoint (docs/architecture.md, "A commit"):
+/* A generation is prepared in the staging directory beside the checkpoint
+ * (docs/architecture.md, "A commit"):
  *
- *     new/      the files that the checkpoint has not, or not like that
- *     gen/      a complete directory, where it has to take the old one's place
- *     publish   what is about to be done: a record, synced before anything is
+ *     new/      new and changed files
+ *     gen/      a complete directory, if it has to replace the old one
+ *     publish   the plan: a record, synced before anything is changed
  *
- * and becomes the checkpoint by one rename, whose kind depends on how many
- * files it replaces: none or one (an index, a single file): new names are moved
- * in first and that one is renamed over the old; several: the directories are
- * exchanged. Until then nothing in the checkpoint is touched. */
+ * It becomes the checkpoint by one rename. If it replaces at most one file (an
+ * index, a single file), new names are moved in first and that file is renamed
+ * over the old one. If it replaces several, the directories are exchanged.
+ * Until then nothing in the checkpoint is touched. */
 struct ofs_publish;
 
-/* source is the checkpoint's directory dir, for messages and to find its
- * parent; stage the staging directory beside it. Both are borrowed. What an
- * earlier commit left in new/ and gen/ is removed; call ofs_publish_recover
- * before. A checkpoint that is a single file has its directory as dir. */
+/* source is the path of the checkpoint's directory dir, for messages and to
+ * find its parent; stage is the staging directory beside it. Both descriptors
+ * are borrowed. Removes the remains of an earlier commit in new/ and gen/; call
+ * ofs_publish_recover first. For a checkpoint that is a single file, dir is its
+ * directory. */
 struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
     struct optimfs_error *err);
-/* A new file called rel (beneath the checkpoint, ofs_path_stays), open for
- * reading and writing. One that is there is replaced by it, and gives its mode,
- * owner and attributes; else those of like, which is there, do. fd is p's. */
+/* A new file called rel (below the checkpoint, ofs_path_stays), open for
+ * reading and writing. It replaces a file of that name and inherits its mode,
+ * owner and attributes; without one it inherits those of the existing file
+ * like. fd belongs to p. */
 int ofs_publish_file(struct ofs_publish *p, const char *rel, const char *like,
     int *fd, struct optimfs_error *err);
-/* The same with a file that is there: it is moved from directory from of the
- * same file system, with its bytes. */
+/* As above, with an existing file: moves it, with its contents, from directory
+ * from of the same file system. */
 int ofs_publish_take(struct ofs_publish *p, int from, const char *rel,
     const char *like, struct optimfs_error *err);
-/* The same with another name for the file from has, which keeps its own; last:
- * where several directories are published, the others have theirs before. */
+/* As above, with a hard link to the file in from. last: with several
+ * directories, the others get theirs first. */
 int ofs_publish_link(struct ofs_publish *p, int from, const char *rel,
     bool last, struct optimfs_error *err);
-/* Remove rel once the new generation is safe: nothing in it needs that file. */
+/* Removes rel once the new generation, which does not need it, is durable. */
 int ofs_publish_remove(struct ofs_publish *p, const char *rel,
     struct optimfs_error *err);
-/* Names come and go with what takes their places, all at once: the directories
- * are exchanged, however few files are replaced. Not where
- * several directories are published. */
+/* Makes all changes visible at once: exchanges the directories, however few
+ * files are replaced. Not with several directories. */
 void ofs_publish_at_once(struct ofs_publish *p);
-/* Of such a generation, the files that are removed: an array, *n of them. NULL
- * when there are none, or no memory. Free it before p. */
+/* The files that such a generation removes: an array of *n names; NULL if there
+ * are none, or no memory. Free it before p. */
 const char **ofs_publish_gone(const struct ofs_publish *p, size_t *n);
-/* new/: the same names as in the checkpoint. */
+/* The directory new/, with the same names as in the checkpoint. */
 int ofs_publish_new(const struct ofs_publish *p);
 /* Has anything been added? */
 bool ofs_publish_any(const struct ofs_publish *p);
 
-/* Sync what is new, put it in place, sync that. -1: nothing has
- * changed, though new files may stand beside the old ones; they are removed
- * when p is freed, or by ofs_publish_recover. 1: published, but the last sync
- * failed (err, OFS803): nothing superseded was removed. */
+/* Syncs the new files, moves them in place, and syncs the directories. -1:
+ * nothing has changed, although new files may lie beside the old ones; they are
+ * removed when p is freed, or by ofs_publish_recover. 1: published, but the
+ * last sync failed (err, OFS803): nothing old was removed. */
 int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err);
 void ofs_publish_free(struct ofs_publish *p);
 
-/* The two halves of ofs_publish_commit, where several directories are to change
- * or none (cluster/commit/coordinator.h). Behind the first, all that can fail has been tried,
- * and the record has id: whoever recovers must know what was decided. */
+/* The two halves of ofs_publish_commit, for several directories that change
+ * together (cluster/commit/coordinator.h). After the first, everything that can
+ * fail was tried, and the record contains id: recovery depends on whether that
+ * id was decided. */
 #define OFS_PUBLISH_ID 33 /* 32 letters and NUL */
 int ofs_publish_prepare(struct ofs_publish *p, const char *id,
     struct optimfs_error *err);
 int ofs_publish_apply(struct ofs_publish *p, struct optimfs_error *err);
-/* Free p, and leave what it prepared to ofs_publish_settle. */
+/* Frees p and leaves its preparations to ofs_publish_settle. */
 void ofs_publish_leave(struct ofs_publish *p);
 
-/* After a commit that did not come to its end: finish it if it was published,
- * or else remove what it left. 1: it was published, what was staged for it is
- * done; 0: it was not, or there was none. EBUSY (OFS840): it was one of several
- * directories. */
+/* Recovers from an interrupted commit: finishes it if it was published,
+ * otherwise removes its files. 1: it was published, and the changes staged for
+ * it are done; 0: it was not, or there was none. EBUSY (OFS840): it was a
+ * commit to several directories. */
 int ofs_publish_recover(const char *source, int dir, int stage,
     struct optimfs_error *err);
-/* The same for one of several directories: do what is left to be done if id was
- * decided, take back what was done for any other. 1: there was such a record,
- * which stays until ofs_publish_forget; 0: there was none, or it is gone. */
+/* As above, for one of several directories: finishes the commit if id was
+ * decided, otherwise reverts it. 1: there was such a record, which stays until
+ * ofs_publish_forget; 0: there was none, or it was removed. */
 int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
     struct optimfs_error *err);
-/* The id that a record has, or ""; -1: it cannot be read. */
+/* The id in the record, or ""; -1: it cannot be read. */
 int ofs_publish_pending(int stage, char id[OFS_PUBLISH_ID],
     struct optimfs_error *err);
-/* Forget that it was published, once nobody needs to know (the journal was
- * reset). */
+/* Removes the record of a published commit, once the journal was reset. */
 void ofs_publish_forget(int stage);
 
-/* Remove what a commit has left of its preparations. */
+/* Removes the preparations of a commit. */
 void ofs_publish_sweep(int stage);
 
-/* Remove what is called name in directory at, and all that is in it, as far as
- * it can be. */
+/* Removes name in directory at with its contents, as far as possible. */
 void ofs_publish_clear(int at, const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* publish_impl.h - what the parts of publishing share */
+/* publish_impl.h - declarations shared by the parts of publishing */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_JOURNAL_PUBLISH_IMPL_H
 #define OFS_JOURNAL_PUBLISH_IMPL_H
@@ -11,49 +11,49 @@
 
 struct ofs_publish_name {
 	char *rel;
-	char *like; /* one that lies where this one should; NULL: not kept */
+	char *like; /* existing file to inherit from; NULL: not kept */
 	enum ofs_publish_kind {
 		OFS_PUBLISH_CREATE,
 		OFS_PUBLISH_REPLACE,
 		OFS_PUBLISH_REMOVE,
-		OFS_PUBLISH_DONE, /* in memory only: it is in place */
+		OFS_PUBLISH_DONE, /* in memory only: already in place */
 	} kind;
 	int fd;
-	uint64_t ino; /* of the new file; it keeps it when it is renamed */
+	uint64_t ino; /* of the new file; survives the rename */
 };
 
-/* What a commit does to the names of the checkpoint. */
+/* The changes of names in the checkpoint. */
 struct ofs_publish_plan {
 	struct ofs_publish_name *name;
 	size_t n, cap;
-	uint64_t gen; /* inode of gen/, where it takes the old one's place */
-	bool swap;    /* it does */
-	bool at_once; /* it must */
-	char id[OFS_PUBLISH_ID]; /* of a decision to be made elsewhere, or "" */
+	uint64_t gen; /* inode of gen/, if the directories are exchanged */
+	bool swap;    /* the directories are exchanged */
+	bool at_once; /* they have to be */
+	char id[OFS_PUBLISH_ID]; /* of a decision made elsewhere, or "" */
 };
 
-/* Where new files go, and how they get there. */
+/* A way of publishing. */
 struct ofs_publisher_ops {
-	const char *dir; /* of the stage: what is new, until it is published */
-	/* Is there a file called rel to be replaced? Open the one whose mode,
-	 * owner and attributes a new one gets: it, or like; -1: none. */
+	const char *dir; /* directory of new files in the stage */
+	/* Finds whether rel replaces a file. Opens the file whose mode, owner
+	 * and attributes the new one gets: rel or like; -1: none. */
 	int (*find)(const struct ofs_publish *p, const char *rel,
 	    const char *like, enum ofs_publish_kind *kind);
-	bool keeps_like; /* the plan has what each file is like */
-	/* ofs_publish_commit when there is something to publish. */
+	bool keeps_like; /* the plan keeps like */
+	/* ofs_publish_commit, if there is something to publish. */
 	int (*commit)(struct ofs_publish *p, struct optimfs_error *err);
-	/* Remove what is left of preparations. */
+	/* Removes the preparations. */
 	void (*clear)(struct ofs_publish *p);
 };
 
 struct ofs_publish {
 	const struct ofs_publisher_ops *ops;
-	void *ctx; /* of ops */
+	void *ctx; /* argument of ops */
 	const char *source;
 	int dir, stage, new, parent;
-	char *base; /* dir's name in parent; NULL where it has none */
+	char *base; /* name of dir in parent, or NULL */
 	struct ofs_publish_plan plan;
-	bool moved;     /* new files may stand in the checkpoint */
+	bool moved;     /* new files may lie in the checkpoint */
 	bool published; /* the rename was done */
 };
 
@@ -67,30 +67,31 @@ int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
 void ofs_publish_plan_fini(struct ofs_publish_plan *plan);
 
 /* publish_dirs.c */
-/* Open a directory of the stage, made if it is not there; -1. */
+/* Opens a directory of the stage; creates it if necessary. -1: failed. */
 int ofs_publish_dir(int at, const char *name, struct optimfs_error *err);
-/* Make the directories that rel lies in. like: they are there to stay, are as
- * open as this directory, and their names are safe when this returns; -1. */
+/* Makes the parent directories of rel. like: they are permanent, get the mode
+ * of this directory, and are durable on return. -1: failed. */
 int ofs_publish_parents(int at, const char *rel, int like,
     struct optimfs_error *err);
-/* fsync the directory that rel lies in; -1 with errno. */
+/* Syncs the parent directory of rel; -1 with */
 int ofs_publish_sync_dir(int at, const char *rel);
-/* The parent of dir and dir's name in it: -1 with err when it has none. */
+/* The parent of dir and the name of dir in it; -1: it has none. */
 int ofs_publish_parent(const char *source, int dir, int *parent, char **base,
     struct optimfs_error *err);
 
-/* publish_recover.c: remove what a commit that was not published left among the
- * files of the checkpoint. */
+/* publish_recover.c: removes the files of an unpublished commit from the
+ * checkpoint. */
 void ofs_publish_take_back(int dir, const struct ofs_publish_plan *plan);
 
-/* publish_record.c: write it and make it safe; read it: 1, or 0 when there is
+/* publish_record.c: writes and syncs the record; reads it: 1, or 0 if there is
  * none or it is torn, which means that nothing was done. */
 int ofs_publish_write_record(int stage, const struct ofs_publish_plan *plan,
     struct optimfs_error *err);
 int ofs_publish_read_record(int stage, struct ofs_publish_plan *plan,
     struct optimfs_error *err);
 
-/* publish_swap.c: a complete directory in gen/, and the exchange. */
+/* publish_swap.c: builds a complete directory in gen/, and exchanges the
+ * directories. */
 int ofs_publish_build(struct ofs_publish *p, struct optimfs_error *err);
 int ofs_publish_exchange(struct ofs_publish *p, struct optimfs_error *err);
 

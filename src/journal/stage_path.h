@@ -1,4 +1,4 @@
-/* stage_path.h - where what is staged for a checkpoint lies */
+/* stage_path.h - paths and files of staging directories */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_JOURNAL_STAGE_PATH_H
 #define OFS_JOURNAL_STAGE_PATH_H
@@ -7,27 +7,29 @@
 
 #include "optimfs/error.h"
 
-/* The parent of source, links resolved, malloc'ed; *name, in the same memory,
- * is its last component. OFS809. */
+/* The parent of source with symbolic links resolved, malloc'ed; *name, in the
+ * same memory, is its last component. OFS809. */
 char *ofs_stage_split(const char *source, char **name,
     struct optimfs_error *err);
 /* -1 and errno. */
 int ofs_stage_open_dir(int at, const char *name);
-/* A file of ours in the directory at: what else has its name (a FIFO, which
- * would make us wait) is EUCLEAN. mode is that of a new one. -1 and errno. */
+/* Opens a file of ours in directory at. Anything but a regular file (such as a
+ * FIFO, which would block) is EUCLEAN. mode is for a new file. -1 and errno. */
 int ofs_stage_open_file(int at, const char *name, int flags, mode_t mode);
-/* In words: what ofs_stage_open_file said in errno. */
+/* A message for an errno of ofs_stage_open_file. */
 const char *ofs_stage_why(int code);
-/* The directory at path. OFS809. */
+/* Opens the directory at path. OFS809. */
 int ofs_stage_open_at(const char *path, struct optimfs_error *err);
-/* A directory that nobody else can have made for us; place is its path, for
- * messages. OFS809. */
+/* Makes a directory, and checks that nobody else made it for us; place is its
+ * path, for messages. OFS809. */
 int ofs_stage_make_dir(int at, const char *name, const char *place,
     struct optimfs_error *err);
-/* .NAME.optimfs in parent: its descriptor, and path (malloc'ed). OFS809. */
+/* Makes .NAME.optimfs in parent; returns its descriptor and its path
+ * (malloc'ed). OFS809. */
 int ofs_stage_make_in(const char *parent, const char *name, char **path,
     struct optimfs_error *err);
-/* A directory that is not empty stays: it holds new/, or what is not ours. */
+/* Removes an empty directory. Others stay: they contain new/, or files that are
+ * not ours. */
 void ofs_stage_rmdir(const char *path);
 
 #endif

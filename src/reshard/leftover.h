@@ -1,4 +1,4 @@
-/* leftover.h - what a reshard that was killed at its very end has left */
+/* leftover.h - remains of a reshard that was killed at its very end */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_RESHARD_LEFTOVER_H
 #define OFS_RESHARD_LEFTOVER_H
@@ -8,10 +8,10 @@
 /* The first record of a reshard's journal. */
 #define OFS_RESHARD_HEAD 'H'
 
-/* Is what lies in the stage beside a directory the journal of a reshard whose
- * files have got their name? */
+/* Does the stage beside a directory contain only the journal of a finished
+ * reshard? */
 bool ofs_reshard_rest(int beside);
-/* If it is, and nobody has it: remove it. */
+/* Removes it in that case, unless it is locked. */
 void ofs_reshard_tidy(const char *dir);
 
 #endif

@@ -1,4 +1,4 @@
-/* number.h - elements of any type as doubles */
+/* number.h - elements of any dtype as doubles */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_STATS_NUMBER_H
 #define OFS_STATS_NUMBER_H
@@ -8,24 +8,24 @@
 
 #include "base/dtype.h"
 
-/* Numbers in an element: 2 for complex types, 0 for those that are bits. */
+/* Numbers in an element: 2 for complex dtypes, 0 for raw bits. */
 unsigned ofs_numbers(enum ofs_dtype t);
-/* Bits of a number's code, which may be counted: 8 or 16; 0 for the others. */
+/* Bits of a number whose codes can be counted: 8 or 16; 0 for other dtypes. */
 unsigned ofs_code_bits(enum ofs_dtype t);
-/* The smallest normal number of a floating type: smaller ones lose digits. 0:
- * there are no smaller ones. */
+/* The smallest normal number of a floating dtype; 0: it has no denormal
+ * numbers. */
 double ofs_normal_min(enum ofs_dtype t);
-/* What each code of such a type is; kept until the program ends. NULL: no
+/* The value of each code of such a dtype; kept until the program ends. NULL: no
  * memory. */
 const double *ofs_code_values(enum ofs_dtype t);
 
-/* n numbers at p. codes: ofs_code_values, where the type has them.
+/* Converts n numbers at p. codes: ofs_code_values, for dtypes that have them.
  * Integers above 2^53 are rounded. */
 void ofs_to_double(enum ofs_dtype t, const double *codes, const void *p,
     size_t n, double *out);
 
-/* How many steps of the floating type t the number at p is from that at q;
- * UINT64_MAX where one is NaN, and for other types. */
+/* The distance in steps of the floating dtype t between the numbers at p and q;
+ * UINT64_MAX if one is NaN, and for other dtypes. */
 uint64_t ofs_ulps(enum ofs_dtype t, const void *p, const void *q);
 
 #endif

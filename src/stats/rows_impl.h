@@ -1,13 +1,13 @@
-/* rows_impl.h - rows.c includes it for each width of vectors */
+/* rows_impl.h - rows.c includes this file once per vector width */
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* WIDTH: doubles in a vector, a part of OFS_LANES. NAME(x): x of this width.
- * TARGET: what the compiler may use. */
+/* WIDTH: doubles in a vector, a divisor of OFS_LANES. NAME(x): x for this
+ * width. TARGET: the instruction set. */
 
 typedef double NAME(wide) __attribute__((vector_size(8 * WIDTH)));
 typedef int64_t NAME(whole) __attribute__((vector_size(8 * WIDTH)));
 typedef float NAME(narrow) __attribute__((vector_size(4 * WIDTH)));
-/* As many floats as fill a vector, of no more than a row. */
+/* The number of floats in a vector, at most a row. */
 #define FLOATS (WIDTH < OFS_LANES ? 2 * WIDTH : OFS_LANES)
 typedef float NAME(floats) __attribute__((vector_size(4 * FLOATS)));
 typedef int32_t NAME(ints) __attribute__((vector_size(4 * FLOATS)));
@@ -65,7 +65,7 @@ TARGET static void NAME(sum_doubles)(const void *p, size_t rows,
 	memcpy(c->squares, s.squares, sizeof(c->squares));
 }
 
-/* By the signs of differences, which rounding keeps. */
+/* Compares by the sign of differences, which rounding preserves. */
 
 TARGET static bool NAME(floats_beyond)(const void *p, size_t rows, double lo,
     double hi)
