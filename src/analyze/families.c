@@ -1,5 +1,4 @@
-/* families.c - what has to hold of the states of an optimizer, by their names
- */
+/* families.c - rules for the states of known optimizers */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

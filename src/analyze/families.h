@@ -1,5 +1,4 @@
-/* families.h - what has to hold of the states of an optimizer, by their names
- */
+/* families.h - rules for the states of known optimizers */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_ANALYZE_FAMILIES_H
 #define OFS_ANALYZE_FAMILIES_H

@@ -1,5 +1,4 @@
-/* meta.c - the files of .optimfs: README, stats, control, and the table of
- * all */
+/* meta.c - the static files of .optimfs: README, stats, control */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
