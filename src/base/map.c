@@ -10,6 +10,8 @@
 #include <time.h>
 #include <xxhash.h>
 
+#include "base/memory.h"
+
 #define FIRST_BITS 6
 
 struct ofs_map_slot {
@@ -81,16 +83,16 @@ static void put(struct ofs_map *map, struct ofs_map_slot what)
 	map->n++;
 }
 
-static bool grow(struct ofs_map *map)
+static bool resize(struct ofs_map *map, unsigned int bits)
 {
-	struct ofs_map bigger = { 0 };
+	struct ofs_map bigger = { .bits = bits };
 
-	bigger.bits = map->slot == NULL ? FIRST_BITS : map->bits + 1;
 	if (bigger.bits > 32)
 		return false;
 	bigger.slot = calloc((size_t)1 << bigger.bits, sizeof(*bigger.slot));
 	if (bigger.slot == NULL)
 		return false;
+	ofs_huge(bigger.slot, sizeof(*bigger.slot) << bigger.bits);
 	if (map->slot != NULL)
 		for (uint64_t i = 0; i < (uint64_t)1 << map->bits; i++)
 			if (map->slot[i].index != 0)
@@ -100,11 +102,25 @@ static bool grow(struct ofs_map *map)
 	return true;
 }
 
+/* How many a map of so many bits takes. */
+static uint64_t full(unsigned int bits)
+{
+	return ((uint64_t)3 << bits) / 4;
+}
+
+bool ofs_map_reserve(struct ofs_map *map, uint32_t n)
+{
+	unsigned int bits = FIRST_BITS;
+
+	while (full(bits) < n)
+		bits++;
+	return (map->slot != NULL && map->bits >= bits) || resize(map, bits);
+}
+
 bool ofs_map_add(struct ofs_map *map, uint32_t hash, uint32_t index)
 {
-	uint64_t full = ((uint64_t)3 << map->bits) / 4;
-
-	if ((map->slot == NULL || map->n >= full) && !grow(map))
+	if ((map->slot == NULL || map->n >= full(map->bits)) &&
+	    !resize(map, map->slot == NULL ? FIRST_BITS : map->bits + 1))
 		return false;
 	put(map, (struct ofs_map_slot){ hash, index + 1 });
 	return true;

@@ -31,6 +31,8 @@ typedef bool ofs_map_same_fn(const void *ctx, uint32_t index, const void *key,
  * there is no such item. */
 uint32_t ofs_map_find(const struct ofs_map *map, uint32_t hash,
     ofs_map_same_fn *same, const void *ctx, const void *key, size_t n);
+/* Room for n items in all, so that adding them need not move any. */
+bool ofs_map_reserve(struct ofs_map *map, uint32_t n);
 /* Add an item that is not in the map. false: out of memory; nothing has
  * changed. */
 bool ofs_map_add(struct ofs_map *map, uint32_t hash, uint32_t index);

@@ -7,12 +7,26 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#define FIRST 8 /* capacity of a new array */
+#define FIRST    8 /* capacity of a new array */
+#define HUGE_MIN ((size_t)4 << 20)
 
 int ofs_no_memory(struct optimfs_error *err)
 {
 	return optimfs_fail(err, ENOMEM, "OFS443 out of memory");
+}
+
+void ofs_huge(void *p, size_t n)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t before = (uintptr_t)p & (page - 1);
+
+	/* all of malloc's mapping: of two kinds it could not grow in place */
+	if (n >= HUGE_MIN)
+		(void)madvise((char *)p - before,
+		    (before + n + page - 1) & -page, MADV_HUGEPAGE);
 }
 
 /* array points to a pointer of any type, so the pointer is copied rather than

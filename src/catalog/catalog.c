@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "base/search.h"
 #include "catalog/catalog_impl.h"
 #include "catalog/check.h"
@@ -102,6 +103,25 @@ uint32_t ofs_catalog_tensor(struct ofs_catalog *cat, const struct ofs_tensor *t,
     struct optimfs_error *err)
 {
 	return ofs_catalog_append(cat, OFS_TENSORS, t, 1, err);
+}
+
+int ofs_catalog_expect(struct ofs_catalog *cat, uint32_t ntensors,
+    uint32_t nshards, struct optimfs_error *err)
+{
+	struct ofs_catalog_build *b = cat->build;
+
+	if (!ofs_catalog_reserve(cat, OFS_SHARDS,
+		(uint64_t)cat->nshards + nshards) ||
+	    !ofs_catalog_reserve(cat, OFS_TENSORS,
+		(uint64_t)cat->ntensors + ntensors) ||
+	    !ofs_catalog_reserve(cat, OFS_ENTRIES,
+		(uint64_t)cat->nentries + ntensors) ||
+	    !ofs_catalog_reserve(cat, OFS_STRS,
+		(uint64_t)cat->nstrs + ntensors) ||
+	    !ofs_map_reserve(&b->strs, b->strs.n + ntensors) ||
+	    !ofs_map_reserve(&b->paths, b->paths.n + ntensors))
+		return ofs_no_memory(err);
+	return 0;
 }
 
 uint32_t ofs_catalog_value(struct ofs_catalog *cat,

@@ -294,6 +294,10 @@ uint32_t ofs_catalog_object(struct ofs_catalog *cat, const char *path, int rank,
     struct optimfs_error *err);
 uint32_t ofs_catalog_shard(struct ofs_catalog *cat, const struct ofs_shard *s,
     struct optimfs_error *err);
+/* Of a format that knows: room for so many more tensors with names, and shards;
+ * arrays that do not grow are not copied. */
+int ofs_catalog_expect(struct ofs_catalog *cat, uint32_t ntensors,
+    uint32_t nshards, struct optimfs_error *err);
 uint32_t ofs_catalog_view(struct ofs_catalog *cat, const struct ofs_view *v,
     struct optimfs_error *err);
 uint32_t ofs_catalog_tensor(struct ofs_catalog *cat, const struct ofs_tensor *t,

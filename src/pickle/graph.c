@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "pickle/pickle_impl.h"
 
 int pk_fail(struct pk_parser *p, int code, const char *ofs, const char *fmt,
@@ -60,6 +61,7 @@ int pk_grow(struct pk_parser *p, void *array, size_t *cap, size_t need,
 		p->doc->charged -= (want - *cap) * (uint64_t)size;
 		return pk_no_memory(p);
 	}
+	ofs_huge(new, want * size);
 	memcpy(array, &new, sizeof(new));
 	*cap = want;
 	return 0;

@@ -17,21 +17,22 @@
 #define DEPTH_MAX     250
 #define MEMORY_MAX    ((uint64_t)4 << 30)
 
-/* The smallest input whose pages are freed while it is read, and the step. */
-#define SHED_MIN  ((uint64_t)1 << 20)
-#define SHED_STEP ((uint64_t)1 << 20)
+/* The smallest input whose pages are freed while it is read, and the step, which
+ * is a huge page. */
+#define SHED_MIN  ((uint64_t)4 << 20)
+#define SHED_STEP ((uint64_t)2 << 20)
 
 /* A large pickle is an index: its graph takes twice its size, and of the input
  * only strings are needed later. They are copied, so that the graph grows into
  * the memory that the input frees. */
 static const uint8_t *page_of(const uint8_t *at)
 {
-	return at - ((uintptr_t)at & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1));
+	return at - ((uintptr_t)at & (SHED_STEP - 1));
 }
 
 static void start_shedding(struct pk_parser *p)
 {
-	p->shed = page_of(p->start - 1 + sysconf(_SC_PAGESIZE));
+	p->shed = page_of(p->start - 1 + SHED_STEP);
 	p->shed_at = p->start + SHED_STEP;
 }
 
@@ -67,6 +68,22 @@ static int shared_nodes(struct pk_parser *p)
 		sizeof(*p->doc->item)) == -1)
 		return -1;
 	return pk_grow(p, &p->stack, &p->cap_stack, 1, sizeof(*p->stack));
+}
+
+/* What an index of n bytes needs, about. Arrays of that size need not grow, and
+ * memory that they do not use is never touched. */
+static int expect(struct pk_parser *p, uint64_t n)
+{
+	struct ofs_pickle *doc = p->doc;
+
+	if (n > doc->limit / 8)
+		return 0;
+	if (pk_grow(p, &doc->node, &doc->cap_nodes, n / 16,
+		sizeof(*doc->node)) == -1 ||
+	    pk_grow(p, &doc->item, &doc->cap_items, n / 6,
+		sizeof(*doc->item)) == -1)
+		return -1;
+	return pk_grow(p, &p->memo, &p->cap_memo, n / 8, sizeof(*p->memo));
 }
 
 /* The system is asked once, because a checkpoint may have a million small
@@ -165,7 +182,8 @@ struct ofs_pickle *ofs_pickle_parse(const uint8_t *bytes, uint64_t n, bool own,
 		start_shedding(&p);
 	if (n == 0)
 		optimfs_fail(err, EUCLEAN, "OFS401 empty pickle");
-	else if (shared_nodes(&p) == 0 && pk_machine(&p) == 0)
+	else if (shared_nodes(&p) == 0 &&
+	    (p.shed_at == NULL || expect(&p, n) == 0) && pk_machine(&p) == 0)
 		ret = check_end(&p, used);
 	finish(&p);
 	if (ret == 0)

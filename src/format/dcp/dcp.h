@@ -60,6 +60,8 @@ struct ofs_dcp_pending {
 #define OFS_DCP_EXPAND_BYTES (UINT64_C(256) << 20)
 /* The most components of a path. */
 #define OFS_DCP_PATH_MAX 256
+/* Files whose objects are known without a look into the catalog. */
+#define OFS_DCP_SEEN 256
 
 struct ofs_dcp {
 	struct ofs_catalog *cat;
@@ -79,9 +81,11 @@ struct ofs_dcp {
 
 	uint32_t prefix[OFS_PART_PREFIX]; /* of the part */
 	size_t nprefix;
-	/* result of the last lookup of an object */
-	const struct ofs_pickle *last_doc;
-	uint32_t last_path, last_object;
+	/* results of recent lookups of objects, by node of the path modulo size */
+	struct {
+		const struct ofs_pickle *doc;
+		uint32_t path, object;
+	} seen[OFS_DCP_SEEN];
 
 	struct ofs_dcp_blob *blob;
 	uint32_t nblobs, blob_cap;

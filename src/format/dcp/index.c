@@ -203,7 +203,8 @@ static int read_storage(struct ofs_dcp_index *index, struct optimfs_error *err)
 	index->nitems = ofs_pk_len(index->doc, index->storage);
 	index->item =
 	    malloc(((size_t)index->nitems + 1) * sizeof(*index->item));
-	if (index->item == NULL)
+	if (index->item == NULL ||
+	    !ofs_map_reserve(&index->by_index, index->nitems))
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < index->nitems; i++)
 		if (read_item(index, i, err) == -1)

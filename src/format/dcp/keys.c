@@ -345,6 +345,10 @@ int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
 		const struct ofs_dcp_index *index = &d->index[i];
 		uint32_t n = ofs_pk_len(index->doc, index->keys);
 
+		if (!ofs_map_reserve(&d->by_name, d->nkeys + n))
+			return ofs_no_memory(err);
+		if (ofs_catalog_expect(d->cat, n, index->nitems, err) == -1)
+			return -1;
 		for (uint32_t pair = 0; pair < n; pair++)
 			if (collect_key(d, i, pair, err) == -1)
 				return -1;

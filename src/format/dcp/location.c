@@ -67,11 +67,12 @@ static uint32_t find_object(struct ofs_dcp *d, const struct ofs_pickle *doc,
 {
 	struct ofs_str rel = ofs_pk_str(doc, node);
 	const char *sub = d->part->rel;
+	uint32_t slot = node % OFS_DCP_SEEN, object;
 	char *path;
 
-	/* successive items mostly have the same file */
-	if (d->last_doc == doc && d->last_path == node)
-		return d->last_object;
+	/* an index has each of its few files thousands of times */
+	if (d->seen[slot].doc == doc && d->seen[slot].path == node)
+		return d->seen[slot].object;
 	if (!ofs_path_stays(rel.p, rel.len)) {
 		optimfs_fail(err, EPERM,
 		    "OFS620 path '%.*s' leaves the checkpoint",
@@ -83,12 +84,14 @@ static uint32_t find_object(struct ofs_dcp *d, const struct ofs_pickle *doc,
 		ofs_no_memory(err);
 		return OFS_NONE;
 	}
-	d->last_object =
-	    ofs_catalog_object(d->cat, path, rank_of_file(path), err);
+	object = ofs_catalog_object(d->cat, path, rank_of_file(path), err);
 	free(path);
-	d->last_doc = d->last_object == OFS_NONE ? NULL : doc;
-	d->last_path = node;
-	return d->last_object;
+	if (object != OFS_NONE) {
+		d->seen[slot].doc = doc;
+		d->seen[slot].path = node;
+		d->seen[slot].object = object;
+	}
+	return object;
 }
 
 int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,

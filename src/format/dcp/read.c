@@ -163,7 +163,7 @@ static void free_indexes(struct ofs_dcp *d)
 	free(d->key);
 	d->key = NULL;
 	d->nkeys = d->key_cap = 0;
-	d->last_doc = NULL;
+	memset(d->seen, 0, sizeof(d->seen));
 }
 
 /* Build all entries. */
