@@ -231,9 +231,11 @@ int ofs_loop_run(struct ofs_loop *l, struct optimfs_error *err)
 void ofs_loop_stuck(struct ofs_loop *l, unsigned n)
 {
 	pthread_mutex_lock(&l->lock);
-	l->wanted = l->config.threads + n < l->config.max
-	    ? l->config.threads + n
-	    : l->config.max;
+	/* twice: when all others get stuck as well, few rounds are many
+	 * threads */
+	l->wanted = l->config.threads + 2 * n;
+	if (l->wanted > l->config.max)
+		l->wanted = l->config.max;
 	while (!fuse_session_exited(l->se) && l->n > 0 && l->n < l->wanted)
 		if (start(l) != 0)
 			break;

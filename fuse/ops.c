@@ -85,6 +85,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	(void)userdata;
 	conn->max_read = OFS_MAX_READ; /* as in the mount's options */
+	/* reads ahead that nobody answers would hold up all others */
+	conn->max_background = OFS_MAX_THREADS;
 	/* splicing is slower here, and ends files early that shrink */
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
 	    FUSE_CAP_SPLICE_MOVE);

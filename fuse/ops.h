@@ -20,6 +20,9 @@
 
 /* The largest read the kernel sends, and the buffer of each thread. */
 #define OFS_MAX_READ (1u << 20)
+/* How many may be stuck in the source, or wait for a rank that is silent, before
+ * the mount is, too. */
+#define OFS_MAX_THREADS 1024
 
 struct ofs_counters {
 	atomic_uint_least64_t lookup, getattr, readdir, open, read, read_bytes,

@@ -22,13 +22,17 @@ void ofs_op_count(atomic_uint_least64_t *n)
 
 /* Buffers of threads, two in a huge page: the kernel looks up each page of what
  * it copies, and so does the processor. Those of threads that have ended are
- * used again, and stay. */
+ * used again, and stay. Of many threads most wait, and need no memory yet: they
+ * have one each of ordinary pages, which goes with them. */
 #define HUGE_PAGE ((size_t)2 * OFS_MAX_READ)
+#define MAX_HUGE  16
 
 static pthread_key_t buffer_key;
 static pthread_once_t buffer_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 static void *spare; /* each begins with the address of the next */
+static unsigned nhuge;
+static _Thread_local bool ordinary; /* this thread's buffer */
 
 static void give_buffer(void *buf)
 {
@@ -36,6 +40,14 @@ static void give_buffer(void *buf)
 	memcpy(buf, &spare, sizeof(spare));
 	spare = buf;
 	pthread_mutex_unlock(&spare_lock);
+}
+
+static void drop_buffer(void *buf)
+{
+	if (ordinary)
+		free(buf);
+	else
+		give_buffer(buf);
 }
 
 static void *take_buffer(void)
@@ -46,9 +58,14 @@ static void *take_buffer(void)
 	buf = spare;
 	if (buf != NULL)
 		memcpy(&spare, buf, sizeof(spare));
+	else
+		ordinary = nhuge >= MAX_HUGE;
+	nhuge += buf == NULL && !ordinary;
 	pthread_mutex_unlock(&spare_lock);
 	if (buf != NULL)
 		return buf;
+	if (ordinary)
+		return malloc(OFS_MAX_READ);
 	buf = aligned_alloc(HUGE_PAGE, HUGE_PAGE);
 	if (buf == NULL)
 		return NULL;
@@ -59,7 +76,7 @@ static void *take_buffer(void)
 
 static void make_key(void)
 {
-	if (pthread_key_create(&buffer_key, give_buffer) != 0)
+	if (pthread_key_create(&buffer_key, drop_buffer) != 0)
 		abort();
 }
 
@@ -72,7 +89,7 @@ void *ofs_op_buffer(void)
 	if (buf == NULL) {
 		buf = take_buffer();
 		if (buf != NULL && pthread_setspecific(buffer_key, buf) != 0) {
-			give_buffer(buf);
+			drop_buffer(buf);
 			buf = NULL;
 		}
 	}

@@ -23,8 +23,10 @@ struct ofs_watch {
 	struct ofs_pending *first;
 };
 
-/* How often the watching thread looks. */
-#define TICK_MS 250
+/* How often the watching thread looks; and while threads are stuck, of whom more
+ * may become so at once. */
+#define TICK_MS       250
+#define TICK_STUCK_MS 25
 /* From when a thread counts as stuck. */
 #define STUCK_MS 100
 
@@ -66,8 +68,9 @@ static unsigned count_stuck(const struct ofs_watch *w)
 
 /* Until something may be late: a tick, or for good after some without
  * requests. A request that finds us awake need not wake us. */
-static void doze(struct ofs_watch *w, unsigned *quiet)
+static void doze(struct ofs_watch *w, unsigned *quiet, unsigned stuck)
 {
+	int64_t ms = stuck > 0 ? TICK_STUCK_MS : TICK_MS;
 	struct timespec ts;
 
 	*quiet = w->first == NULL ? *quiet + 1 : 0;
@@ -78,7 +81,7 @@ static void doze(struct ofs_watch *w, unsigned *quiet)
 		*quiet = 0;
 		return;
 	}
-	ts = ofs_clock_after(CLOCK_MONOTONIC, TICK_MS * INT64_C(1000000));
+	ts = ofs_clock_after(CLOCK_MONOTONIC, ms * INT64_C(1000000));
 	pthread_cond_timedwait(&w->wake, &w->lock, &ts);
 }
 
@@ -95,7 +98,7 @@ static void *watch(void *arg)
 		bool late = answer_late(w, &node);
 
 		if (!late && n == told) {
-			doze(w, &quiet);
+			doze(w, &quiet, n);
 			continue;
 		}
 		pthread_mutex_unlock(&w->lock);

@@ -31,9 +31,7 @@
 /* Of cache=, what assembled files may take; the rest is the library's, for
  * decoded data. */
 #define ASSEMBLE_SHARE(cache) ((cache) / 4 * 3)
-/* How many may be stuck in the source before the mount is, too. */
-#define MAX_THREADS      64
-#define FUSE_SUPER_MAGIC 0x65735546UL
+#define FUSE_SUPER_MAGIC      0x65735546UL
 
 struct server {
 	struct ofs_session session;
@@ -420,7 +418,7 @@ static int start_threads(struct server *s, struct optimfs_error *err)
 	};
 	const struct ofs_loop_config loop = {
 		.threads = nthreads(m),
-		.max = m->single ? 1 : MAX_THREADS,
+		.max = m->single ? 1 : OFS_MAX_THREADS,
 		.begin = enter_sandbox,
 		.ctx = s,
 	};

@@ -28,8 +28,10 @@ enum {
 	SLOTS_A_RANK = 64, /* of which so many may be overdue at one rank */
 	NTHREADS = 4,      /* that make answers */
 };
-/* Of requests under way, the answers. */
-#define WINDOW ((uint64_t)128 << 20)
+/* Of requests under way, the answers: of all, and of those to one rank at least,
+ * so that what is asked of a rank that is silent leaves room for others. */
+#define WINDOW        ((uint64_t)128 << 20)
+#define WINDOW_A_RANK OFS_GROUP_ANSWER_MAX
 
 struct mpi_head {
 	uint64_t want;
@@ -105,6 +107,10 @@ struct mpi_peer {
 	atomic_bool
 	    late; /* it has let a deadline pass, and said nothing since */
 	unsigned noverdue; /* slots that it has not given back */
+	/* Of requests to it that are under way: slots, bytes of answers. */
+	unsigned nslots;
+	uint64_t under_way;
+	unsigned full; /* the round (ofs_group.round) in which it has no room */
 };
 
 struct ofs_group {
@@ -138,6 +144,7 @@ struct ofs_group {
 	int *done;
 	MPI_Status *status;
 	unsigned nops, capops;
+	unsigned round;           /* of sending */
 	int slot[NSLOTS], nslots; /* free ones */
 	uint64_t under_way;       /* bytes of answers that were asked for */
 	int64_t last;             /* us, when something happened */

@@ -181,6 +181,8 @@ static void question_op(struct ofs_group *w, struct mpi_question *q,
 	TAILQ_REMOVE(&w->open, q, next);
 	w->slot[w->nslots++] = q->slot;
 	w->under_way -= q->want;
+	peer->nslots--;
+	peer->under_way -= q->want;
 	pthread_mutex_unlock(&w->lock);
 	if (given_up)
 		mpi_question_free(w, q);
@@ -196,6 +198,8 @@ static void send_question(struct ofs_group *w, struct mpi_question *q)
 	q->open = true;
 	q->ops = 2;
 	w->under_way += q->want;
+	w->peer[q->to].nslots++;
+	w->peer[q->to].under_way += q->want;
 	head.slot = (uint32_t)q->slot;
 	memcpy(q->request->bytes, &head, sizeof(head));
 	TAILQ_INSERT_TAIL(&w->open, q, next);
@@ -204,6 +208,26 @@ static void send_question(struct ofs_group *w, struct mpi_question *q)
 	    TAG_ANSWER + q->slot, w->asks, new_op(w, OP_ANSWER, q));
 	MPI_Isend(q->request->bytes, (int)q->nrequest, MPI_BYTE, q->to,
 	    TAG_REQUEST, w->asks, new_op(w, OP_REQUEST, q));
+}
+
+static bool fits(uint64_t under_way, uint64_t want, uint64_t window)
+{
+	return under_way == 0 || under_way + want <= window;
+}
+
+/* A rank has its share of what all may have under way. */
+static bool has_room(const struct ofs_group *w, const struct mpi_peer *peer,
+    uint64_t want)
+{
+	unsigned size = (unsigned)w->size;
+	unsigned slots = NSLOTS / size;
+	uint64_t window = WINDOW / size;
+
+	if (slots < SLOTS_A_RANK)
+		slots = SLOTS_A_RANK;
+	if (window < WINDOW_A_RANK)
+		window = WINDOW_A_RANK;
+	return peer->nslots < slots && fits(peer->under_way, want, window);
 }
 
 /* 0: it may go, 1: not yet, -1: it has failed. With the lock held. */
@@ -215,8 +239,7 @@ static int may_send(struct ofs_group *w, struct mpi_question *q)
 		return fail_dead(w, q->to, &q->ask->err);
 	if (peer->noverdue >= SLOTS_A_RANK)
 		return fail_late(w, &q->ask->err);
-	if (w->nslots == 0 ||
-	    (w->under_way > 0 && w->under_way + q->want > WINDOW))
+	if (!has_room(w, peer, q->want))
 		return 1;
 	if (reserve_op(w))
 		return 0;
@@ -224,17 +247,26 @@ static int may_send(struct ofs_group *w, struct mpi_question *q)
 	    "out of memory for a request");
 }
 
+/* Those to one rank go in their order; what waits for one holds up no other. */
 static bool send_questions(struct ofs_group *w)
 {
-	struct mpi_question *q;
+	struct mpi_question *q, *next;
 	bool moved = false;
 	int ret;
 
 	pthread_mutex_lock(&w->lock);
-	while ((q = TAILQ_FIRST(&w->queue)) != NULL) {
-		ret = may_send(w, q);
-		if (ret == 1)
+	w->round++;
+	for (q = TAILQ_FIRST(&w->queue); q != NULL; q = next) {
+		struct mpi_peer *peer = &w->peer[q->to];
+
+		next = TAILQ_NEXT(q, next);
+		if (w->nslots == 0 || !fits(w->under_way, q->want, WINDOW))
 			break;
+		ret = peer->full == w->round ? 1 : may_send(w, q);
+		if (ret == 1) {
+			peer->full = w->round;
+			continue;
+		}
 		TAILQ_REMOVE(&w->queue, q, next);
 		if (ret == -1)
 			settle(w, q);
