@@ -71,7 +71,7 @@ int pk_grow(struct pk_parser *p, void *array, size_t *cap, size_t need,
 uint32_t pk_int(struct pk_parser *p, int64_t v)
 {
 	struct pk_node x = { .kind = OFS_PK_INT };
-	uint32_t *slot = &p->ints[((uint64_t)v ^ (uint64_t)v >> 10) % 1024];
+	uint32_t *slot = &p->ints[pk_int_slot((uint64_t)v)];
 	uint32_t node;
 
 	if (*slot != 0 && (int64_t)pk_word(pk_at(p->doc, *slot)) == v)

@@ -547,9 +547,10 @@ int pk_machine(struct pk_parser *p)
 {
 	int ret;
 
-	do
+	do {
+		pk_run_plain(p);
 		ret = run_one(p);
-	while (ret == 0);
+	} while (ret == 0);
 	if (ret == -1)
 		return -1;
 	if (p->nstack != 1 || p->nmarks != 0)

@@ -123,7 +123,7 @@ struct pk_parser {
 	bool sparse; /* accept any memo index */
 	void (*memoed)(struct pk_parser *p, uint64_t i, bool put);
 
-	uint32_t ints[1024];  /* recent INT nodes, by a hash of the value */
+	uint32_t ints[1024];  /* recent INT nodes, at pk_int_slot(value) */
 	uint32_t sizes[1024]; /* recent torch.Sizes, by a hash of the items */
 };
 
@@ -146,6 +146,11 @@ static inline uint32_t *pk_head(const struct ofs_pickle *doc,
     const struct pk_node *x)
 {
 	return doc->item + x->v[1] - PK_HEAD;
+}
+
+static inline size_t pk_int_slot(uint64_t v)
+{
+	return (v ^ v >> 10) % 1024;
 }
 
 static inline uint64_t pk_word(const struct pk_node *x)
@@ -255,6 +260,9 @@ int pk_persid(struct pk_parser *p, uint32_t arg, uint32_t *out);
 int pk_begin(struct pk_parser *p, const uint8_t *bytes, uint64_t n,
     struct optimfs_error *err);
 void pk_end(struct pk_parser *p);
+
+/* plain.c: run opcodes that only push or store nodes that exist. */
+void pk_run_plain(struct pk_parser *p);
 
 /* machine.c: run to STOP, after which one object is on the stack. */
 int pk_machine(struct pk_parser *p);
