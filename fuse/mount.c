@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "cli/tools.h"
 #include "fuse/log.h"
 #include "fuse/mountinfo.h"
 #include "fuse/serve.h"
@@ -249,6 +250,7 @@ int ofs_mount(const char *source, const char *point,
 	real = prepare(source, point, options, err);
 	if (real == NULL)
 		return -1;
+	ofs_tool_await(source); /* what is confined cannot tell */
 	v.point = real;
 	if (log == NULL)
 		log = options->foreground ? "stderr" : "syslog";

@@ -314,6 +314,7 @@ static void *publish(void *arg)
 {
 	struct server *s = arg;
 	char said[OFS_LOG_KEPT];
+	struct optimfs_error err;
 	struct statfs fs;
 	struct stat st;
 
@@ -329,8 +330,12 @@ static void *publish(void *arg)
 			return NULL;
 		}
 		/* unless it is unmounted already */
-		if ((unsigned long)fs.f_type == FUSE_SUPER_MAGIC)
+		if ((unsigned long)fs.f_type == FUSE_SUPER_MAGIC) {
 			set_readahead(s, st.st_dev);
+			if (optimfs_set_mounted(s->session.fs, st.st_dev,
+				&err) == -1)
+				ofs_log("%s", err.text);
+		}
 	}
 	set_info(s);
 	ofs_log_keep(false);

@@ -471,6 +471,7 @@ static int diff(struct diff *d, struct optimfs_error *err)
 	if (optimfs_getattr(d->a, OPTIMFS_ROOT, &root, err) == -1 ||
 	    ofs_command_measure(d->c, &root, err) == -1)
 		return -1;
+	ofs_tool_await(d->b_name);
 	d->b = optimfs_open(d->b_name, &d->c->open, err);
 	if (d->b == NULL)
 		return -1;

@@ -151,6 +151,7 @@ static int open_checkpoint(struct ofs_command *c, unsigned allowed)
 
 	c->open.together =
 	    c->job.world != NULL && (allowed & OFS_TOGETHER) != 0;
+	ofs_tool_await(c->checkpoint);
 	c->fs = optimfs_open(c->checkpoint, &c->open, &err);
 	if (c->fs != NULL)
 		return OFS_EXIT_OK;

@@ -189,6 +189,13 @@ int optimfs_control(struct optimfs *fs, const char *text, size_t len,
  * descriptor by which to ask whether it is not done with it yet. -1: none has. */
 int optimfs_lock_watch(const char *path);
 bool optimfs_lock_busy(int fd);
+/* Wait for the commit of a mount of path for writing that is unmounted already,
+ * as optimfs_open does. tell (or NULL) is called once, after a second. */
+void optimfs_await(const char *path, void (*tell)(void *ctx), void *ctx);
+/* fs, opened for writing, is mounted as device dev: so others see when it is
+ * not any more, and wait for its commit. */
+int optimfs_set_mounted(struct optimfs *fs, dev_t dev,
+    struct optimfs_error *err);
 /* Is it .optimfs/control, opened for writing? */
 bool optimfs_file_is_control(const struct optimfs_file *file);
 /* All that is staged has reached the disk; files that are being written only

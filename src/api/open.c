@@ -11,6 +11,7 @@
 #include "cluster/manifest.h"
 #include "cluster/source.h"
 #include "cluster/task.h"
+#include "journal/stage.h"
 #include "push/template.h"
 #include "push/writethrough.h"
 
@@ -222,6 +223,7 @@ struct optimfs *optimfs_open(const char *path,
 
 	if (options == NULL)
 		options = &none;
+	ofs_stage_await(path, NULL, NULL);
 	if (!options->together) {
 		fs = open_any(path, options, err);
 		if (fs == NULL && err != NULL && options->world == NULL)

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "optimfs/optimfs.h"
+
 #include "base/buf.h"
 
 /* Names come from files and from other people: no control byte may reach a
@@ -43,6 +45,18 @@ void ofs_tool_say(const char *fmt, ...)
 	va_start(ap, fmt);
 	print(stderr, "optimfs: ", fmt, ap);
 	va_end(ap);
+}
+
+static void tell_wait(void *path)
+{
+	ofs_tool_say("%s: waiting for the commit of a mount that was just "
+		     "unmounted",
+	    (const char *)path);
+}
+
+void ofs_tool_await(const char *path)
+{
+	optimfs_await(path, tell_wait, (void *)path);
 }
 
 void ofs_tool_done(const char *fmt, ...)

@@ -43,6 +43,9 @@ int ofs_tool_help(const struct ofs_verb *verb);
 int ofs_tool_fail(const struct optimfs_error *err);
 /* Prints such a line as a warning or note. */
 void ofs_tool_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Waits for the commit of a mount of path that was just unmounted; says so if
+ * it takes longer than a second. */
+void ofs_tool_await(const char *path);
 /* Prints a line to standard output if that is a terminal. */
 void ofs_tool_done(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The exit status for an errno value. */

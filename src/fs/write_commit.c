@@ -186,6 +186,24 @@ bool optimfs_lock_busy(int fd)
 	return ofs_lock_busy(fd);
 }
 
+void optimfs_await(const char *path, void (*tell)(void *ctx), void *ctx)
+{
+	ofs_stage_await(path, tell, ctx);
+}
+
+int optimfs_set_mounted(struct optimfs *fs, dev_t dev,
+    struct optimfs_error *err)
+{
+	struct ofs_snapshot *snap = ofs_enter(fs);
+	int ret = 0;
+
+	if (snap->overlay != NULL && !fs->options.scratch)
+		ret = ofs_stage_mounted(ofs_overlay_stage(snap->overlay), dev,
+		    err);
+	ofs_leave(snap);
+	return ret;
+}
+
 static bool is_order(const char *text, size_t len, const char *order)
 {
 	return len == strlen(order) && memcmp(text, order, len) == 0;

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +30,10 @@ struct holder {
 	char host[65], boot[OFS_BOOT_ID], id[33];
 	long pid;
 	int64_t since;
+	/* The device of the mount that it serves, 0: none, and the name space
+	 * of its process number. */
+	unsigned major, minor;
+	uint64_t pids;
 };
 
 void ofs_boot_id(char id[OFS_BOOT_ID])
@@ -83,8 +88,9 @@ static void get_holder(int fd, struct holder *h)
 	text[n > 0 ? n : 0] = '\0';
 	if (sscanf(text,
 		"host %64[^\n]\nboot %39[^\n]\npid %ld\nid %32[0-9a-f]\n"
-		"since %" SCNd64,
-		h->host, h->boot, &h->pid, h->id, &h->since) < 4)
+		"since %" SCNd64 "\nmount %u:%u %" SCNu64,
+		h->host, h->boot, &h->pid, h->id, &h->since, &h->major,
+		&h->minor, &h->pids) < 4)
 		*h = (struct holder){ .host = "?", .boot = "?" };
 }
 
@@ -216,6 +222,63 @@ bool ofs_lock_busy(int fd)
 	struct flock f = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 
 	return fcntl(fd, F_OFD_GETLK, &f) == 0 && f.l_type != F_UNLCK;
+}
+
+static uint64_t pid_space(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) == -1 ? 0 : st.st_ino;
+}
+
+int ofs_lock_mounted(struct ofs_lock *lock, dev_t dev,
+    struct optimfs_error *err)
+{
+	struct stat st;
+	char text[80];
+	int n = snprintf(text, sizeof(text), "mount %u:%u %" PRIu64 "\n",
+	    major(dev), minor(dev), pid_space());
+
+	if (fstat(lock->fd, &st) == -1 ||
+	    pwrite(lock->fd, text, (size_t)n, st.st_size) != n)
+		return optimfs_fail(err, errno, "OFS809 " LOCK_NAME ": %m");
+	return 0;
+}
+
+/* Where its process sees it, or, detached by umount -l, among all of the
+ * kernel's. */
+static bool is_mounted(const struct holder *h)
+{
+	char path[64], *line = NULL;
+	unsigned major, minor;
+	size_t cap = 0;
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u", h->minor);
+	if (access(path, F_OK) == 0)
+		return true;
+	snprintf(path, sizeof(path), "/proc/%ld/mountinfo", h->pid);
+	f = fopen(path, "re");
+	if (f == NULL)
+		return true;
+	while (!found && getline(&line, &cap, f) != -1)
+		found = sscanf(line, "%*u %*u %u:%u", &major, &minor) == 2 &&
+		    major == h->major && minor == h->minor;
+	free(line);
+	fclose(f);
+	return found;
+}
+
+bool ofs_lock_leaving(int fd)
+{
+	char boot[OFS_BOOT_ID];
+	struct holder h;
+
+	get_holder(fd, &h);
+	ofs_boot_id(boot);
+	return h.minor != 0 && strcmp(h.boot, boot) == 0 &&
+	    h.pids == pid_space() && ofs_lock_busy(fd) && !is_mounted(&h);
 }
 
 int ofs_lock_held(const struct ofs_lock *lock, const char *place,

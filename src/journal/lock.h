@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "optimfs/error.h"
 
@@ -31,6 +32,12 @@ int ofs_lock_take(struct ofs_lock *lock, int dir, const char *place, char *note,
  * this machine hold it, even after the file was removed? -1: there is none. */
 int ofs_lock_watch(const char *place);
 bool ofs_lock_busy(int fd);
+/* Adds to our lock that this process serves the mount of device dev. */
+int ofs_lock_mounted(struct ofs_lock *lock, dev_t dev,
+    struct optimfs_error *err);
+/* Will the holder of the lock of fd release it soon, because its mount is gone?
+ * umount(2) does not wait for that. False if unknown. */
+bool ofs_lock_leaving(int fd);
 /* Do we still hold it? EIO (OFS807), ESTALE (OFS812). */
 int ofs_lock_held(const struct ofs_lock *lock, const char *place,
     struct optimfs_error *err);

@@ -406,6 +406,12 @@ int ofs_stage_beside(const struct ofs_stage *st)
 	return st->beside;
 }
 
+int ofs_stage_mounted(struct ofs_stage *st, dev_t dev,
+    struct optimfs_error *err)
+{
+	return ofs_lock_mounted(&st->lock, dev, err);
+}
+
 const char *ofs_stage_path(const struct ofs_stage *st)
 {
 	return st->path;

@@ -61,6 +61,13 @@ struct ofs_stage *ofs_stage_open(const struct ofs_stage_config *config,
 /* A descriptor for ofs_lock_busy (lock.h), which tells whether a process of
  * this machine still has source open for writing; -1: none does. */
 int ofs_stage_watch(const char *source);
+/* Waits for the end of a mount of source for writing that is unmounted, but has
+ * not finished its commit. tell (or NULL) is called once, after a second. */
+void ofs_stage_await(const char *source, void (*tell)(void *ctx), void *ctx);
+/* Records that st belongs to the mount of device dev, so that others can see
+ * when that is unmounted. */
+int ofs_stage_mounted(struct ofs_stage *st, dev_t dev,
+    struct optimfs_error *err);
 /* A message for the user about a stale lock that was taken over (OFS804), or
  * "". */
 const char *ofs_stage_note(const struct ofs_stage *st);

@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "journal/stage.h"
 
@@ -135,6 +137,26 @@ int ofs_stage_watch(const char *source)
 
 	free(place);
 	return fd;
+}
+
+void ofs_stage_await(const char *source, void (*tell)(void *ctx), void *ctx)
+{
+	static const struct timespec tick = { .tv_nsec = 10000000 };
+	int64_t since = ofs_clock_ms();
+	int fd = ofs_stage_watch(source);
+
+	if (fd == -1)
+		return;
+	if (ofs_lock_leaving(fd)) {
+		while (ofs_lock_busy(fd)) {
+			if (tell != NULL && ofs_clock_ms() - since >= 1000) {
+				tell(ctx);
+				tell = NULL;
+			}
+			nanosleep(&tick, NULL);
+		}
+	}
+	close(fd);
 }
 
 int ofs_stage_make_dir(int at, const char *name, const char *place,

@@ -320,6 +320,38 @@ fresh && ln -s "$ck" "$stage"
 not_ok 'a stage that is a link' rw
 is 'nothing is made there' "$(ls -A "$ck")" "$(ls -A "$data/ckpt")"
 
+# --- the kernel's umount does not wait for the commit -------------------
+
+# Nothing is asked of a daemon that is stopped.
+detach() {
+	if [ "$(id -u)" = 0 ]; then
+		umount -i -c "$mnt"
+	else
+		fusermount3 -u "$mnt"
+	fi
+}
+fresh && rw
+echo 0.25 >"$mnt/$lr"
+kill -STOP "$daemon"
+ok 'umount returns' detach
+"$OPTIMFS" cat "$ck" $lr >"$scratch/read" 2>"$scratch/waits" &
+reader=$!
+"$OPTIMFS" mount -o rw "$ck" "$mnt" 2>"$scratch/mounts" &
+mounter=$!
+daemons="$daemons $daemon $reader $mounter"
+ok 'who reads then waits, and says so' eventually \
+    grep -q 'waiting for the commit of a mount' "$scratch/waits"
+ok 'who mounts, too' eventually \
+    grep -q 'waiting for the commit of a mount' "$scratch/mounts"
+is 'nothing was read before' "$(cat "$scratch/read")" ''
+kill -CONT "$daemon"
+wait $reader
+is 'what is read is what was committed' "$(cat "$scratch/read")" 0.25
+wait $mounter
+is 'and mounted' "$? $(cat "$mnt/$lr")" '0 0.25'
+ok 'a mount that is there is not waited for' "$OPTIMFS" cat "$ck" $lr
+ok 'umount' end
+
 # --- disks that are full, or read-only ---------------------------------
 
 mkdir "$scratch/small"

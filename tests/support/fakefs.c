@@ -586,6 +586,22 @@ bool optimfs_lock_busy(int fd)
 	return false;
 }
 
+void optimfs_await(const char *path, void (*tell)(void *ctx), void *ctx)
+{
+	(void)path;
+	(void)tell;
+	(void)ctx;
+}
+
+int optimfs_set_mounted(struct optimfs *fs, dev_t dev,
+    struct optimfs_error *err)
+{
+	(void)fs;
+	(void)dev;
+	(void)err;
+	return 0;
+}
+
 void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
 {
 	(void)fs;

@@ -12,6 +12,7 @@
 #   status "name" N COMMAND...    does it exit with N? $scratch/out and err
 #                            keep what it said; also after ok and not_ok
 #   sanitized                is the program built with a sanitizer?
+#   eventually COMMAND...    runs it until it succeeds; fails after $limit seconds
 #   skip N "why"             N tests that cannot be run
 #   mnt=$(point NAME)        a new empty directory to mount on
 #   done_testing             the plan; exits
@@ -160,6 +161,17 @@ skip() {
 		tap_i=$((tap_i + 1))
 		tap_n=$((tap_n + 1))
 		echo "ok $tap_n # SKIP $2"
+	done
+}
+
+eventually() {
+	tap_end=$(($(date +%s) + limit))
+	until "$@"; do
+		if [ "$(date +%s)" -ge $tap_end ]; then
+			diag "still not so after $limit s: $*"
+			return 1
+		fi
+		sleep 0.05
 	done
 }
 
