@@ -210,7 +210,7 @@ struct ofs_catalog {
 	struct ofs_dir dir;     /* all objects are beneath it; owned */
 
 	const char *format;  /* "dcp", "torch", ...; static */
-	bool unordered;      /* entries with equal key texts have no order */
+	bool unordered;      /* keys stored as one text have no order */
 	const char *writer;  /* "PyTorch 2.7 or later", ...; may be NULL */
 	const char *trainer; /* "Lightning", ...; NULL when unknown */
 	int world_size;      /* 0 when unknown */

@@ -30,7 +30,7 @@ struct ofs_stamp ofs_stamp_of(const struct stat *st)
 	};
 }
 
-/* Whoever can read the source may read the mount, and no other user: drop the
+/* Users who can read the source may read the mount, others may not: drop the
  * bits of mode (0444) for which this file or directory gives no access. Where
  * owners differ, a class of the catalog's owner may be in any class of the
  * other's; the user who mounts has read it. */

@@ -53,7 +53,7 @@ static void put_tensor(struct ofs_buf *b, const struct ofs_catalog *cat,
 		put_shard(b, cat, t, &cat->shards[t->shard + i]);
 }
 
-/* A value that has no text (it is too large) is what it fails with. */
+/* A value that is too large for a text contributes its error code. */
 static void put_value(struct ofs_buf *b, const struct ofs_value *v)
 {
 	struct ofs_buf text = { 0 };

@@ -107,8 +107,8 @@ int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err);
 int ofs_dcp_check_planner(struct ofs_dcp *d, struct optimfs_error *err);
 /* Warn about items that overlap. */
 int ofs_dcp_check_shared(struct ofs_dcp *d, struct optimfs_error *err);
-/* Warn about files that are missing, too short, or not of this checkpoint,
- * whose objects begin at first. */
+/* Warn about files that are missing, or not of this checkpoint, whose objects
+ * begin at first. */
 int ofs_dcp_check_files(struct ofs_dcp *d, const struct ofs_names *names,
     uint32_t first, struct optimfs_error *err);
 /* Find the extents of shards in safetensors blobs. */

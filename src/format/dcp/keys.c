@@ -299,7 +299,7 @@ static uint32_t plan(struct ofs_dcp *d, uint32_t index, uint32_t *order)
 			continue;
 		}
 		order[n++] = key;
-		/* a second one is practically impossible: keep the first */
+		/* of a repeated key keep the first */
 		if (d->key[key].index == index &&
 		    d->key[key].plan == OFS_NONE &&
 		    ofs_pk_kind(at->doc, node) == OFS_PK_STR)
