@@ -108,8 +108,7 @@ static int copy_data(int in, uint64_t size, int out,
 		if (to <= from || (uint64_t)to > size)
 			to = (off_t)size;
 		if (from < (off_t)at)
-			from = (off_t)at; /* this file system does not know
-					   * holes */
+			from = (off_t)at; /* no support for holes */
 		if (to - from > STEP_TOLD)
 			to = from + STEP_TOLD;
 		if (ofs_copy_range(in, (uint64_t)from, out, (uint64_t)from,

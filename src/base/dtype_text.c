@@ -28,8 +28,7 @@ struct layout {
 	uint64_t max;   /* code of the largest finite value */
 	uint64_t inf;   /* code of infinity; 0: there is none */
 	uint64_t nan;   /* the canonical NaN */
-	uint64_t first; /* smallest NaN code without sign; 0: nan is the only
-			 * one */
+	uint64_t first; /* smallest NaN without sign; 0: nan only */
 };
 
 static const struct layout layout_f64 = { 64, 52, 1023, true,

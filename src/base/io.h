@@ -53,8 +53,7 @@ struct ofs_dir {
 	/* Decides which files exist; borrowed. NULL: the local directory
 	 * does. */
 	const struct ofs_elsewhere *elsewhere;
-	char *below; /* the path of this directory in elsewhere; NULL: its
-		      * root */
+	char *below; /* path in elsewhere; NULL: its root */
 	/* over: the files of directory upper hide those with the same names. So
 	 * a checkpoint is read as it will be once the files of upper have been
 	 * moved into it. */

@@ -39,8 +39,7 @@ struct ofs_json {
 	/* KEY or STRING: the text, in which a lone surrogate escape is three
 	 * bytes. NUMBER: its digits as written. Valid until the next token. */
 	struct ofs_str str;
-	bool is_int;     /* a NUMBER without fraction and exponent that fits in
-			  * integer */
+	bool is_int;     /* an integer NUMBER that fits */
 	int64_t integer; /* its value */
 	struct ofs_buf text;
 	bool floats;      /* accept NaN, Infinity and -Infinity as numbers */

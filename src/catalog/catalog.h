@@ -101,8 +101,7 @@ enum ofs_tensor_flag {
 	OFS_TENSOR_COPIES = 1, /* the copies of several ranks are intended */
 	OFS_TENSOR_TIED = 2,   /* several entries share this tensor */
 	OFS_TENSOR_ZERO = 4,   /* elements without a shard are zeros (fill.h) */
-	OFS_TENSOR_FILE = 8,   /* the bytes of a file, not a tensor of a
-			        * model */
+	OFS_TENSOR_FILE = 8,   /* the bytes of a file, not of a model */
 };
 
 struct ofs_tensor {
@@ -114,10 +113,8 @@ struct ofs_tensor {
 	uint8_t dtype;           /* enum ofs_dtype */
 	uint8_t flags;           /* enum ofs_tensor_flag */
 	uint32_t shard, nshards; /* its run in the shards array */
-	uint32_t error;          /* index of the note with which reads fail, or
-			 * OFS_NONE */
-	uint32_t index; /* catalog/shards.h; OFS_NONE when there are few
-			 * shards */
+	uint32_t error;          /* note with which reads fail, or OFS_NONE */
+	uint32_t index;          /* catalog/shards.h; OFS_NONE for few shards */
 };
 
 /* A further stored copy of a box, as in HSDP jobs that saved every replica.
@@ -184,8 +181,7 @@ struct ofs_alias {
 struct ofs_note {
 	enum ofs_note_kind {
 		OFS_NOTE_WARNING,
-		OFS_NOTE_MISSING, /* state or a file is missing; ENODATA: by
-				   * intent */
+		OFS_NOTE_MISSING, /* state, or a file; ENODATA: by intent */
 		OFS_NOTE_GLOBAL,
 		OFS_NOTE_ERROR, /* is referred to by one entry */
 	} kind;
@@ -215,8 +211,7 @@ struct ofs_catalog {
 	const char *trainer; /* "Lightning", ...; NULL when unknown */
 	int world_size;      /* 0 when unknown */
 	uint64_t uid, gid;   /* of the first file */
-	uint32_t mode; /* 0444, without the bits of users who cannot read every
-		        * file */
+	uint32_t mode;       /* 0444 or less: who can read all files */
 
 	struct ofs_object *objects;
 	struct ofs_shard *shards;

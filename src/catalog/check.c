@@ -22,8 +22,7 @@ struct check {
 	uint32_t tensor;
 	uint64_t numel;          /* elements of t */
 	uint64_t work;           /* the budget for finding overlaps */
-	uint32_t copies, copied; /* number of replicas, and of tensors with
-				  * any */
+	uint32_t copies, copied; /* replicas; tensors with replicas */
 	uint32_t example;        /* one of these tensors */
 	uint32_t *entry; /* of each tensor; NULL until a note needs a name */
 	struct optimfs_error *err;

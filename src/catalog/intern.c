@@ -169,8 +169,7 @@ uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
 	va_start(ap, fmt);
 	if (is_full(cat, code, &e))
 		;
-	else if (kind == OFS_NOTE_GLOBAL) /* has tabs, and its text is
-					   * escaped */
+	else if (kind == OFS_NOTE_GLOBAL) /* keep its tabs */
 		vsnprintf(e.text, sizeof(e.text), fmt, ap);
 	else
 		optimfs_vfail(&e, code, fmt, ap);

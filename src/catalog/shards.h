@@ -24,8 +24,7 @@ struct ofs_slab {
 struct ofs_region {
 	unsigned int ndim, n;
 	uint64_t lo[OFS_MAX_DIMS], hi[OFS_MAX_DIMS]; /* the box */
-	uint64_t pitch[OFS_MAX_DIMS]; /* elements of the box from one index to
-				       * the next */
+	uint64_t pitch[OFS_MAX_DIMS]; /* in elements of the box */
 	uint64_t first[OFS_MAX_DIMS], last[OFS_MAX_DIMS];
 	struct ofs_slab slab[2 * OFS_MAX_DIMS];
 };

@@ -24,11 +24,9 @@ enum ofs_pk_kind {
 	OFS_PK_FLOAT,
 	OFS_PK_STR,    /* UTF-8 as pickled; may have surrogates */
 	OFS_PK_BYTES,  /* bytes, bytearray, and _codecs.encode(..., 'latin1') */
-	OFS_PK_LIST,   /* also an instance to which items were appended:
-		        * ofs_pk_class */
+	OFS_PK_LIST,   /* also instances with items: ofs_pk_class */
 	OFS_PK_TUPLE,  /* also a torch.Size */
-	OFS_PK_DICT,   /* also OrderedDict, defaultdict and instances with
-		        * items: ofs_pk_class */
+	OFS_PK_DICT,   /* also OrderedDict, instances with items ... */
 	OFS_PK_SET,    /* also a frozenset */
 	OFS_PK_GLOBAL, /* a name; ofs_pk_global */
 	OFS_PK_OBJECT, /* REDUCE, NEWOBJ: a callable, its arguments, a state */

@@ -25,8 +25,7 @@
 struct pk_node {
 	uint8_t kind;
 	uint8_t flags;
-	uint8_t height; /* 0 for a leaf, else 1 + the largest height of a
-			 * child */
+	uint8_t height; /* 0 for a leaf, else 1 + that of the highest child */
 	uint8_t n;      /* items of an INLINE tuple */
 	uint32_t v[3];
 };
@@ -37,8 +36,7 @@ enum pk_flag {
 	PK_SIZE = 4,     /* TUPLE: a torch.Size */
 	PK_GETATTR = 8,  /* OBJECT: an attribute of a global */
 	PK_PLACED = 16,  /* is in a container */
-	PK_MUTABLE = 32, /* may not be a key: list, dict, set, bytearray, and
-			  * tuples that hold one */
+	PK_MUTABLE = 32, /* not hashable: list, dict, set, bytearray ... */
 	PK_FALSE = 64,   /* BOOL */
 	PK_KWARGS = 64,  /* OBJECT: made with keyword arguments, not kept */
 	PK_NEWOBJ = 128, /* OBJECT: made without its constructor */

@@ -28,8 +28,7 @@ struct patch {
 	uint64_t from; /* start of the opcodes of the old item, which can be
 		        * removed instead of popped; 0: they cannot */
 	const char *before, *after;
-	const struct ofs_pk_splice *edit; /* its bytes are inserted, unless it
-					   * drops */
+	const struct ofs_pk_splice *edit; /* has the new bytes */
 	size_t order;
 };
 
@@ -41,11 +40,9 @@ struct memo {
 struct tracer {
 	struct pk_parser p;
 	struct memo *memo; /* by memo index */
-	struct memo *past; /* entries that were overwritten after they were
-			    * read */
+	struct memo *past; /* overwritten entries that were read */
 	size_t nmemo, cap_memo, npast, cap_past;
-	bool counted; /* MEMOIZE was used: numbers depend on the count of
-		       * puts */
+	bool counted; /* MEMOIZE: numbers count the puts */
 	bool no_memory;
 	uint64_t *start, *mark; /* start of each stack item, of each MARK */
 	size_t cap_start, cap_mark;
@@ -151,8 +148,7 @@ static void place(struct tracer *t, const struct adding *a, size_t i)
 	} else {
 		x->from = t->start[slot + 1 - a->per];
 		x->before = a->per == 2 ? "00" : "0";
-		x->cut = a->marked ? 0 : 1; /* the APPEND or SETITEM that would
-					     * add it */
+		x->cut = a->marked ? 0 : 1; /* also APPEND or SETITEM */
 	}
 }
 

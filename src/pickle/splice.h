@@ -20,8 +20,7 @@ struct ofs_pk_splice {
 		OFS_PK_REPLACE, /* the item, or the value of the pair */
 		OFS_PK_RENAME,  /* the key of the pair */
 		OFS_PK_DROP,    /* of a LIST or DICT */
-		OFS_PK_ADD,     /* append after the last item; item only orders
-				 * additions */
+		OFS_PK_ADD,     /* append; item orders additions */
 	} op;
 	/* Opcodes that push the new item, or for an added pair key and value.
 	 * They must not use the memo (struct ofs_pkw, plain). */

@@ -44,8 +44,7 @@ enum ofs_pkw_op {
 struct ofs_pkw {
 	struct ofs_buf *out;
 	bool plain;    /* does not use the memo: shares nothing */
-	bool modern;   /* for protocol 3 and later: builtins have their Python 3
-		        * names */
+	bool modern;   /* protocol >= 3: Python 3 names of builtins */
 	bool copies;   /* ofs_pkw_node writes globals outside the allow-list */
 	bool foreign;  /* it has written one */
 	uint32_t memo; /* entries so far */

@@ -18,9 +18,8 @@ struct ofs_tree_node {
 	uint64_t ino;     /* hash of the path: the same in every mount */
 	uint32_t parent;
 	uint32_t child, nchild; /* a directory's children */
-	uint32_t entry; /* a file's index in cat->entries; OFS_NONE for a
-			 * directory */
-	uint32_t key;   /* string of the catalog: the component, not encoded */
+	uint32_t entry;         /* in cat->entries; OFS_NONE: a directory */
+	uint32_t key; /* string of the catalog: the component, not encoded */
 };
 
 struct ofs_tree {
