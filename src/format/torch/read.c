@@ -31,8 +31,8 @@ static int read_files(struct ofs_ranks *set, const struct ofs_part *part,
 	return 0;
 }
 
-/* Read rank and world from the sharded tensors of a file. Its errors are
- * ignored here; reading the file reports them. */
+/* 1: *rank and *world are those of the sharded tensors of a file; 0: it does not
+ * have both; -1: failed. Reading the file reports the error again. */
 static int ask_file(struct ofs_catalog *cat, const char *rel, int *rank,
     int *world, struct optimfs_error *err)
 {
