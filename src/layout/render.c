@@ -200,8 +200,8 @@ void ofs_told_free(struct ofs_told *told)
 	free(told);
 }
 
-/* Add the entry once, in however many files it is. Files that are made later
- * have no other values. */
+/* Add the entry once, also if it is in several files. After ofs_told_end the
+ * lists do not change: files made later have the same values. */
 static int tell(const struct ofs_render *from, const struct ofs_entry *e,
     struct ofs_value_list *list, struct optimfs_error *err)
 {

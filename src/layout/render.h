@@ -39,14 +39,14 @@ struct ofs_layout {
 	bool drop; /* leave out values that cannot be written anew */
 };
 
-/* Values that the user is told of. */
+/* Values that are reported to the user. */
 struct ofs_value_list {
 	struct ofs_buf paths; /* in the tree, each NUL-terminated */
 	uint32_t n;
 };
 struct ofs_told {
-	/* copied as they are pickled, because they could not be written anew;
-	 * left out by drop=opaque */
+	/* values copied with their opcodes, because they could not be written
+	 * anew; values left out by drop=opaque */
 	struct ofs_value_list copied, dropped;
 	uint8_t *seen; /* by entry; NULL when the lists are complete */
 };

@@ -225,7 +225,7 @@ static int add_tensor(struct section *s, uint32_t entry, const char *key,
 	return 0;
 }
 
-/* One that this format cannot hold, with drop=opaque. */
+/* Is it a value that the format cannot hold and drop=opaque leaves out? */
 static bool is_dropped(const struct section *s, const struct ofs_entry *e)
 {
 	return s->to->drop && e->kind != OFS_ENTRY_TENSOR &&
