@@ -256,6 +256,13 @@ int ofs_overlay_remove(struct ofs_overlay *e, uint32_t dir, const char *name,
 int ofs_overlay_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
     uint32_t to, const char *newname, bool replace, struct optimfs_error *err);
 
+/* params.c */
+/* The node is about to be renamed within its directory. If it is a parameter,
+ * the groups that list it by its name get the new one. The lock of names is held
+ * for writing. */
+int ofs_overlay_rename_params(struct ofs_overlay *e, uint32_t index,
+    const char *name, const char *newname, struct optimfs_error *err);
+
 /* file.c */
 /* The file of a node; created if necessary. The lock of names is held for
  * writing. */
@@ -309,6 +316,9 @@ int ofs_overlay_text_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
  * through. */
 int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint32_t index, struct optimfs_error *err);
+/* Another text in place of the current one, whole or not at all. */
+int ofs_overlay_text_set(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    uint32_t index, const void *text, uint64_t n, struct optimfs_error *err);
 /* The text of another file, whole or not at all. No lock of either is held, but
  * names are, for writing. */
 int ofs_overlay_text_take(struct ofs_overlay *e, struct ofs_overlay_file *from,

@@ -213,6 +213,17 @@ int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return 0;
 }
 
+int ofs_overlay_text_set(struct ofs_overlay *e, struct ofs_overlay_file *f,
+    uint32_t index, const void *text, uint64_t n, struct optimfs_error *err)
+{
+	if (ofs_overlay_text_resize(e, f, 0, err) == 0 &&
+	    ofs_overlay_text_write(e, f, text, n, 0, err) == 0 &&
+	    ofs_overlay_text_accept(e, f, index, err) == 0)
+		return 0;
+	f->is_pending = f->touched = false;
+	return -1;
+}
+
 int ofs_overlay_text_take(struct ofs_overlay *e, struct ofs_overlay_file *from,
     struct ofs_overlay_file *to, uint32_t index, struct optimfs_error *err)
 {
@@ -225,14 +236,7 @@ int ofs_overlay_text_take(struct ofs_overlay *e, struct ofs_overlay_file *from,
 	if (text == NULL)
 		return -1;
 	pthread_rwlock_wrlock(&to->lock);
-	ret = ofs_overlay_text_resize(e, to, 0, err);
-	if (ret == 0)
-		ret = ofs_overlay_text_write(e, to, text->bytes, text->len, 0,
-		    err);
-	if (ret == 0)
-		ret = ofs_overlay_text_accept(e, to, index, err);
-	if (ret == -1)
-		to->is_pending = to->touched = false;
+	ret = ofs_overlay_text_set(e, to, index, text->bytes, text->len, err);
 	pthread_rwlock_unlock(&to->lock);
 	ofs_blob_unref(text);
 	return ret;

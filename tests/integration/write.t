@@ -111,6 +111,18 @@ ok "mounted again" "$OPTIMFS" mount -o rw ck "$m"
 ok "it shows that" diff -r "$m" want
 ok "and has nothing to commit" "$OPTIMFS" umount "$m"
 
+# A parameter gets another name: its groups say so, and then nothing is to be
+# said to them.
+renamed() { # CHECKPOINT PARAMETER
+	begin "$data/$1" && each mv "optim/state/$2" optim/state/other || return 1
+	sed -i "s/^$2\$/other/" want/optim/param_groups/*/params
+	grep -qx other want/optim/param_groups/*/params && diff -r "$m" want &&
+	    each mv "model/$2" model/other && diff -r "$m" want && committed
+}
+ok "a parameter renamed, as an item" renamed dcp_fsdp2_w3/ckpt conv.weight
+ok "with an optimizer that names its own" renamed named_optimizer_w2/ckpt \
+    conv.weight
+
 # Programs that copy trees: all is written anew, nothing changes.
 again() {
 	begin "$data/dcp_fsdp2_w2/ckpt" && "$@" && diff -r "$m" want && committed

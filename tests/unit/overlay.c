@@ -286,6 +286,9 @@ static void names(void)
 	is_error(err, ENOTEMPTY, "t", "so it stays");
 	is_int(move("optim/state", "t", "optim/state", "t2"), 0, "renamed");
 	shows("optim/state/t2/exp_avg", s.t, 16, "with what is in it");
+	says("optim/param_groups/0/params", "w\nt2\n", "its group knows it");
+	is_int(move("optim/state", "t2", "optim/state", "w"), -1, "onto another");
+	says("optim/param_groups/0/params", "w\nt2\n", "which is refused");
 	is_int(move("optim", "state", "optim/state/t2", "x"), -1, "a loop");
 	is_error(err, EINVAL, "itself", "is none");
 
@@ -296,21 +299,28 @@ static void names(void)
 	is_int(optimfs_file_write(f, "qq", 2, 0, &err), 0, "to write, too");
 	optimfs_file_close(f);
 	is_int(take("optim/state", "t2", true), 0, "rmdir");
-	is_str(changes(), "", "as if nothing had been");
+	is_str(changes(), "value optim/param_groups/0/params\n",
+	    "as if it had not been, except in its group");
+	optimfs_abort(s.fs, NULL);
 
 	is_int(move("model", "w", "model", "v"), 0, "a tensor renamed");
 	shows("model/v", s.w, 60, "keeps its bytes");
 	ok(!exists("model/w") && exists(".optimfs/npy/model/v.npy"),
 	    "everywhere");
 	is_int(put_at("model/v", "abc", 3, 5, false), 0, "written");
-	is_str(changes(), "add model/v\nremove model/w\n", "two changes");
+	is_str(changes(),
+	    "add model/v\nremove model/w\nvalue optim/param_groups/0/params\n",
+	    "three changes");
+	says("optim/param_groups/0/params", "v\nt\n", "its group knows it");
 	is_int(move("model", "v", "model", "w"), 0, "back");
-	is_str(changes(), "data model/w\n", "one");
+	is_str(changes(), "data model/w\nvalue optim/param_groups/0/params\n",
+	    "two");
+	says("optim/param_groups/0/params", "w\nt\n", "the group, too");
 	optimfs_abort(s.fs, NULL);
 
 	is_int(move("model", "w", "model", "t"), 0, "onto another");
 	is_str(changes(), "remove model/t\nadd model/t\nremove model/w\n",
-	    "which makes way");
+	    "which makes way, and is in the group for itself");
 	optimfs_abort(s.fs, NULL);
 	is_int(optimfs_getattr(s.fs, sample_node(&s, "model/w"), &a, &err), 0,
 	    "all is as it was");

@@ -1,0 +1,152 @@
+/* params.c - a parameter gets another name: the groups that list it follow */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <string.h>
+
+#include "naming/file_name.h"
+#include "overlay/overlay_impl.h"
+
+/* An optimizer finds the state of a parameter by the names that its groups
+ * list. They would be wrong after model/NAME or optim/state/NAME was renamed, and
+ * who renames one file does not think of them. */
+struct renaming {
+	struct ofs_overlay *e;
+	struct ofs_str old, name;
+	struct optimfs_error *err;
+};
+
+/* Copies the lines of text with the new name in place of the old one. Returns
+ * whether any is. */
+static bool rename_lines(const struct renaming *r, const struct ofs_blob *text,
+    struct ofs_buf *out)
+{
+	const char *p = (const char *)text->bytes, *end = p + text->len;
+	bool found = false;
+
+	while (p < end) {
+		const char *nl = memchr(p, '\n', (size_t)(end - p));
+		size_t n = (size_t)((nl == NULL ? end : nl) - p);
+
+		if (n == r->old.len && memcmp(p, r->old.p, n) == 0) {
+			found = true;
+			ofs_buf_put(out, r->name.p, r->name.len);
+		} else {
+			ofs_buf_put(out, p, n);
+		}
+		if (nl != NULL)
+			ofs_buf_putc(out, '\n');
+		p += n + (nl != NULL);
+	}
+	return found;
+}
+
+static int rename_in_text(const struct renaming *r, uint32_t params)
+{
+	struct ofs_overlay_file *f =
+	    ofs_overlay_file_touch(r->e, params, r->err);
+	struct ofs_buf lines = { 0 };
+	struct ofs_blob *text;
+	int ret = 0;
+
+	if (f == NULL)
+		return -1;
+	pthread_rwlock_wrlock(&f->lock);
+	text = ofs_overlay_text_now(r->e, f, r->err);
+	if (text == NULL)
+		ret = -1;
+	else if (rename_lines(r, text, &lines))
+		ret = ofs_overlay_text_set(r->e, f, params, lines.data,
+		    lines.len, r->err);
+	pthread_rwlock_unlock(&f->lock);
+	ofs_blob_unref(text);
+	ofs_buf_fini(&lines);
+	return ret;
+}
+
+static int rename_in_group(void *ctx, uint32_t group, const char *name,
+    uint64_t position)
+{
+	const struct renaming *r = ctx;
+	uint32_t params;
+
+	(void)name, (void)position;
+	if (!ofs_overlay_is_dir(r->e, group))
+		return 0;
+	params = ofs_overlay_find(r->e, group, "params");
+	if (params == OFS_NONE || ofs_overlay_is_made(r->e, params) ||
+	    !ofs_tree_is_params(r->e->tree, params))
+		return 0;
+	return rename_in_text(r, params);
+}
+
+/* In all groups of an optimizer. */
+static int rename_in_optimizer(void *ctx, uint32_t optimizer, const char *name,
+    uint64_t position)
+{
+	struct renaming *r = ctx;
+	uint32_t groups = ofs_overlay_is_dir(r->e, optimizer)
+	    ? ofs_overlay_find(r->e, optimizer, "param_groups")
+	    : OFS_NONE;
+
+	(void)name, (void)position;
+	if (groups == OFS_NONE || !ofs_overlay_is_dir(r->e, groups))
+		return 0;
+	return ofs_overlay_children(r->e, groups, 0, rename_in_group, r);
+}
+
+static int rename_everywhere(struct renaming *r)
+{
+	uint32_t optim = ofs_overlay_find(r->e, 0, "optim");
+
+	if (optim == OFS_NONE || !ofs_overlay_is_dir(r->e, optim))
+		return 0;
+	if (rename_in_optimizer(r, optim, NULL, 0) == -1)
+		return -1;
+	return ofs_overlay_children(r->e, optim, 0, rename_in_optimizer, r);
+}
+
+/* The key that a name in dir, a directory of the checkpoint, stands for. */
+static bool key_of(const struct ofs_overlay *e, uint32_t dir, const char *name,
+    struct ofs_buf *out)
+{
+	uint32_t was = ofs_tree_lookup(e->tree, dir, name);
+	char key[OFS_NAME_MAX + 1];
+	struct ofs_str s = { key, 0 };
+	size_t n = 0;
+
+	if (was != OFS_NONE)
+		s = ofs_catalog_string(e->cat, e->tree->node[was].key);
+	else if (!ofs_name_decode(name, strlen(name), key, &n))
+		return false;
+	ofs_buf_put(out, s.p, was != OFS_NONE ? s.len : n);
+	return !out->bad;
+}
+
+int ofs_overlay_rename_params(struct ofs_overlay *e, uint32_t index,
+    const char *name, const char *newname, struct optimfs_error *err)
+{
+	uint32_t dir = ofs_overlay_parent(e, index);
+	bool model = dir == ofs_overlay_find(e, 0, "model");
+	struct ofs_buf from = { 0 }, to = { 0 };
+	struct renaming r = { .e = e, .err = err };
+	int ret = 0;
+
+	/* integers stay what they are: ids= names them */
+	if (e->replaying || e->ops->hidden || e->cat->ids != NULL ||
+	    ofs_overlay_is_made(e, dir) ||
+	    (!model && strcmp(ofs_overlay_name(e, dir), "state") != 0) ||
+	    ofs_overlay_is_dir(e, index) == model)
+		return 0;
+	if (key_of(e, dir, name, &from) && key_of(e, dir, newname, &to)) {
+		r.old =
+		    (struct ofs_str){ (char *)from.data, (uint32_t)from.len };
+		r.name = (struct ofs_str){ (char *)to.data, (uint32_t)to.len };
+		ret = model ? rename_everywhere(&r)
+			    : rename_in_optimizer(&r,
+				  ofs_overlay_parent(e, dir), NULL, 0);
+	}
+	ofs_buf_fini(&from);
+	ofs_buf_fini(&to);
+	return ret;
+}
