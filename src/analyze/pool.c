@@ -303,10 +303,11 @@ int ofs_pool_run(const struct ofs_pool_item *items, size_t n,
 	while (made < want && pthread_create(&id[made], NULL, thread, &p) == 0)
 		made++;
 	p.threads = made;
-	pthread_mutex_unlock(&p.lock);
-	if (made == 0)
+	if (made == 0) {
 		optimfs_fail(&p.why, EAGAIN, "no thread could be started");
-	p.stopped |= made == 0;
+		p.stopped = true;
+	}
+	pthread_mutex_unlock(&p.lock);
 	watch(&p, how, total);
 	for (unsigned i = 0; i < made; i++)
 		pthread_join(id[i], NULL);
