@@ -1,13 +1,14 @@
 /* exercise.c - random system calls on a mount, compared with a model */
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* exercise bytes SEED COUNT MOUNT FILE: reads, writes, mappings and sizes of a
- * tensor of a mount, against bytes in memory, with commits in between; shared:
- * while others do the same.
- * exercise names SEED COUNT DIR MODEL: what can be done to names, in two empty
- * directories: whether both come to the same.
+/* exercise bytes SEED COUNT MOUNT FILE: random reads, writes, mappings and
+ * truncations of a tensor in a mount, compared with a copy in memory, with
+ * commits in between. "shared" instead of "bytes": while other processes do so,
+ * too.
+ * exercise names SEED COUNT DIR MODEL: random operations on names in two empty
+ * directories, which must have equal results.
  *
- * Prints the seed and the last calls before what differs; 1 then. */
+ * On a difference, prints the seed and the last calls, and exits with 1. */
 #include "config.h"
 
 #include <dirent.h>

@@ -2,19 +2,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The program runs itself as the victim (tests/support/victim.h). A first run
- * under tests/support/faultlib.c tells which system calls there are, and in
- * which order: whether that would survive a power failure is looked at
- * (faultlog.h). Then it runs again and again, and each time one of the calls is
- * its last, fails, or is the first to meet a full disk. After each run the
- * checkpoint must be the old one or the new one, without damage: the new one
- * where the victim was told so, the old one where it was told of a failure.
- * Whatever it had staged is committed by the next one to come, and nothing else
- * is left. At last it is stopped before each call: readers see old or new, a
- * second writer is refused.
+ * under tests/support/faultlib.c records the system calls and their order, which
+ * must be safe against a power failure (faultlog.h). In each further run, one of
+ * the calls kills the victim, fails, or is the first that meets a full disk.
+ * After each run the checkpoint must be the old one or the new one, undamaged:
+ * the new one if the victim reported success, the old one if it reported a
+ * failure. The next writer commits whatever was staged, and nothing else
+ * remains. Finally, the victim is stopped before each call: readers see the old
+ * or the new checkpoint, and a second writer is refused.
  *
- * A run of all tests takes some points of each kind of call and file.
- * "make check-faults" takes all; OPTIMFS_FAULTS=SCENE those of one scene, and
- * with OPTIMFS_FAULTS_EVERY=N each Nth of them. */
+ * A normal run selects some calls of each kind and file. "make check-faults"
+ * uses all calls; OPTIMFS_FAULTS=SCENE those of one scene, and with
+ * OPTIMFS_FAULTS_EVERY=N every Nth of them. */
 #include "config.h"
 
 #include <dirent.h>

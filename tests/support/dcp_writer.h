@@ -17,19 +17,19 @@ struct mk_dims {
 	int64_t v[MK_DIMS];
 };
 
-/* Where an item is said to be. file NULL: storage_data does not know it. */
+/* The recorded location of an item. file NULL: storage_data has no entry. */
 struct mk_place {
 	const char *file;
 	size_t file_len; /* 0: strlen */
 	int64_t off, len;
-	const char *transform; /* NULL: the attribute is left out */
+	const char *transform; /* NULL: no such attribute */
 	const char *transform2;
 };
 
 struct mk_chunk {
 	struct mk_dims off, size;
 	struct mk_place at;
-	struct mk_dims *stored_off; /* the offset in the key, when another */
+	struct mk_dims *stored_off; /* the offset in the key, if it differs */
 };
 
 struct mk_tensor {
@@ -73,7 +73,7 @@ struct mk_index {
 		MK_ODD_PLANNER,
 		MK_BAD_PATHS
 	} planner;
-	/* What is wrong with it, written where it belongs. */
+	/* Errors to write. */
 	const char *stray_key;             /* of planner_data */
 	const char *stray_item;            /* of storage_data */
 	bool no_storage;                   /* storage_data is None */
@@ -92,7 +92,7 @@ size_t mk_write_tensor(struct ofs_buf *b, const char *storage,
     const struct mk_dims *size, const void *bytes, size_t n);
 size_t mk_write_object(struct ofs_buf *b, const void *pickle, size_t n);
 
-/* A new temporary directory, and files in it; what fails ends the test. */
+/* A new temporary directory, and files in it. A failure ends the test. */
 void mk_dir(char dir[64]);
 void mk_file(const char *dir, const char *name, const void *p, size_t n);
 void mk_remove(const char *dir);

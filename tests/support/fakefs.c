@@ -1,16 +1,16 @@
 /* fakefs.c - the public interface over any directory, with planted faults */
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Stands in for liboptimfs where a test is about the mount or the commands:
- * shows the directory it opens as it is, through the functions of optimfs.h.
- * A file .fake in it plants faults, one a line:
+/* Replaces liboptimfs in tests of the mount or the commands: the functions of
+ * optimfs.h show the opened directory as it is. A file .fake in it plants
+ * faults, one per line:
  *
  *   PATH WORD...    fail=OFF-END:ERRNO  reads that touch [OFF, END) fail
  *                   slow=MS             each read takes that long
  *                   inexact             the size is an upper bound (twice as
  *                                       much) until the file is opened
  *                   openfail=ERRNO
- *                   really=PATH         its bytes are those of that file
+ *                   really=PATH         its bytes are read from that file
  *
  * The tree is scanned once. .fake and a directory .optimfs are not listed;
  * .optimfs can be looked up. */

@@ -16,21 +16,20 @@
 
 #include "cluster/gpu/place.h"
 
-/* A shared object that is found in place of libcudart and libnccl, for
- * optimfs-nccl.so and tests/bench/gpubench. A stream is
- * a list of things to do; they are done, in order, when somebody asks how far
- * an event is. Ranks, threads or processes, find each other in a directory
- * below $TMPDIR: a message is a file there, and sending ends when it has been
- * taken, so that sends and receives in different orders stand still as they do
- * on GPUs.
+/* A shared object that replaces libcudart and libnccl, for optimfs-nccl.so and
+ * tests/bench/gpubench. A stream is a list of operations, which are executed in
+ * order when an event is queried. Ranks are threads or processes and communicate
+ * through a directory below $TMPDIR. A message is a file there. A send ends when
+ * the message was received, so sends and receives in different orders deadlock,
+ * as they do on GPUs.
  *
- * $FAKEGPU, words with commas between, says what goes wrong:
- *   devices=N    there are so many GPUs (8)
- *   max=MIB      no allocation is larger
+ * $FAKEGPU, a list of words separated by commas, plants faults:
+ *   devices=N    the number of GPUs (8)
+ *   max=MIB      larger allocations fail
  *   init=fail    ranks cannot be connected; init=hang: and it takes for ever
  *   async=R:K    rank R's communicator has an error after K groups
  *   hang=R:K     rank R's group K never ends
- *   reset=K      launch K fails, and all after it */
+ *   reset=K      launch K and all later ones fail */
 struct faults {
 	int devices, async_rank, async_after, hang_rank, hang_at, reset;
 	long max;

@@ -8,23 +8,23 @@
 
 #include "cluster/module.h"
 
-/* A module without a network: a question is answered on the thread that asks.
- * Nothing it does may fail for lack of memory: then the test ends. */
+/* A module without a network: the thread that asks also answers. If memory
+ * runs out, the test ends. */
 struct fakegroup;
 
 struct fakegroup *fakeworld_new(int size);
 void fakeworld_free(struct fakegroup *f);
 /* The calling thread joins as this rank next. */
 void fakeworld_be(struct fakegroup *f, int rank);
-/* Questions to rank fail while it is dead, with EHOSTDOWN, or mute, with
- * ETIMEDOUT. All are well again before they leave. */
+/* Questions to rank fail with EHOSTDOWN while it is dead, and with ETIMEDOUT
+ * while it is mute. All ranks recover before they leave. */
 void fakeworld_kill(struct fakegroup *f, int rank, int on);
 void fakeworld_mute(struct fakegroup *f, int rank, int on);
 /* Hand rank raw bytes as a request; as ofs_answer_fn. */
 int fakeworld_ask(struct fakegroup *f, int rank, const void *request, size_t n,
     void *out, uint64_t want, struct optimfs_error *err);
 
-/* What was asked so far. */
+/* Counts of the questions so far. */
 struct fakeworld_counts {
 	_Atomic uint64_t asks, rounds, bytes, largest;
 	_Atomic uint64_t answered[16]; /* by rank */

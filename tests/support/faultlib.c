@@ -2,8 +2,8 @@
  * fails */
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* FAULT_TRACE=FILE   a line for each call: its number, class, name, and what
- *                    it is about; and "=" lines that say what it did
+/* FAULT_TRACE=FILE   gets a line for each call (its number, class, name and
+ *                    path) and lines with "=" that describe its effect
  * FAULT_AT=N         at call N, counted from 1,
  * FAULT_PATH=TEXT    or at the first one about a path with TEXT in it that
  *                    changes something,
@@ -11,9 +11,9 @@
  * FAULT_CODE=ERRNO   with this error
  * FAULT_GATE=FILE    what FAULT_WAIT waits for
  *
- * Calls on descriptor FAULT_MARK_FD are no system calls but marks of the
- * program in its trace. Everything here goes to the kernel by syscall(2) or to
- * the next library, and allocates nothing. */
+ * Calls on descriptor FAULT_MARK_FD are not passed on: they are marks in the
+ * trace. This library calls syscall(2) or the next library, and allocates
+ * nothing. */
 #include "config.h"
 
 #include "faultlib.h"

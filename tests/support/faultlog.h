@@ -5,13 +5,12 @@
 
 #include <stddef.h>
 
-/* A call, as tests/support/faultlib.c writes it down. */
+/* A call, as tests/support/faultlib.c records it. */
 struct fault_call {
 	long at;
 	char class;
 	char name[24];
-	/* What it is about: the last two components of a path, with # for
-	 * numbers. */
+	/* The last two components of its path, with # for numbers. */
 	char object[80];
 };
 
@@ -23,21 +22,22 @@ struct fault_calls {
 /* The calls of a trace. Freed by free(calls->v). */
 void faultlog_read(const char *trace, struct fault_calls *calls);
 
-/* Would what a trace says survive that the machine's power goes, at any moment?
- * An fsync makes the bytes of a file last, or the names in a directory; nothing
- * else does, and what was not synced may be there or not. These must hold:
+/* Would the calls of a trace survive a power failure at any moment? Only an
+ * fsync makes the bytes of a file, or the names in a directory, durable; what
+ * was not synced may be lost or not. These rules must hold:
  *
  *   - nothing is written to a file of the checkpoint
- *   - what gets a name in the checkpoint, or becomes it, is synced whole before
- *   - the name that publishes comes after all others are safe
- *   - what was superseded, and the journal, go after that name is safe
- *   - "staged" is said when all that is staged is safe, "done" when the new
- *     names are */
+ *   - a file or directory is completely synced before it gets a name in the
+ *     checkpoint, or becomes the checkpoint
+ *   - the publishing rename comes after all other names are durable
+ *   - old files and the journal are removed after that rename is durable
+ *   - the mark "staged" comes when all staged data is durable, "done" when the
+ *     new names are */
 struct faultlog;
-/* The directory that all of it happens in, as it is before. */
+/* The directory in which all calls are made, before the first of them. */
 struct faultlog *faultlog_begin(const char *dir);
-/* Says with diag what is wrong with the order, and returns how much. renames:
- * how many published something. Frees log. */
+/* Prints violations of the rules with diag, and returns their number. renames
+ * gets the number of publishing renames. Frees log. */
 unsigned faultlog_end(struct faultlog *log, const char *trace,
     unsigned *renames);
 

@@ -21,15 +21,15 @@ struct fault_points {
 	size_t n, cap;
 };
 
-/* What can happen at these calls, or some of it: one point of each
- * kind of call, as long as there are less than most, and the syncs that come
- * after the last rename. Freed by free(p->v). */
+/* The faults that are possible at these calls, or a selection of at most most:
+ * one for each kind of call, and the syncs after the last rename. Freed by
+ * free(p->v). */
 void faultrun_points(const struct fault_calls *calls, size_t most,
     struct fault_points *p);
 
 struct faultrun {
 	const char *scratch, *ck, *to;
-	char trace[300]; /* what faultrun_trace has written */
+	char trace[300]; /* written by faultrun_trace */
 };
 
 /* Find the library, or skip all tests. */
@@ -46,14 +46,14 @@ struct outcome {
 
 struct outcome faultrun_go(struct faultrun *r, const char *verb,
     struct fault_point p);
-/* Nothing happens, and r->trace tells the calls. */
+/* Runs without a fault; r->trace gets the calls. */
 struct outcome faultrun_trace(struct faultrun *r, const char *verb);
-/* It stops before each call that changes something, while it has the lock;
- * look is called, and it goes on. */
+/* While the victim has the lock, it stops before each call that changes
+ * something; then look is called, and the victim continues. */
 struct outcome faultrun_still(struct faultrun *r, const char *verb,
     void (*look)(void *ctx), void *ctx);
 
-/* Say with diag which point it was, and what the victim said. */
+/* Prints with diag which fault it was, and the output of the victim. */
 void faultrun_tell(const struct faultrun *r, const char *scene,
     const struct fault_point *p, const struct outcome *o);
 

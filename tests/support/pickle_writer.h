@@ -8,8 +8,8 @@
 
 #include "base/buf.h"
 
-/* Each appends to b; nothing is checked, so that a test may write what no
- * Python would. Protocol 4. */
+/* Each function appends to b, in protocol 4. Nothing is checked, so a test can
+ * write pickles that Python would not. */
 void pw_begin(struct ofs_buf *b);
 void pw_end(struct ofs_buf *b);
 void pw_op(struct ofs_buf *b, int op);
@@ -23,8 +23,8 @@ void pw_str(struct ofs_buf *b, const char *s);
 void pw_strn(struct ofs_buf *b, const void *s, size_t n);
 void pw_global(struct ofs_buf *b, const char *module, const char *name);
 
-/* Between _open and its closing come the items; of a dict, keys and values in
- * turn. */
+/* The items come between _open and _close; for a dict, keys and values
+ * alternate. */
 void pw_tuple_open(struct ofs_buf *b);
 void pw_tuple_close(struct ofs_buf *b);
 void pw_list_open(struct ofs_buf *b);
@@ -32,8 +32,8 @@ void pw_list_close(struct ofs_buf *b);
 void pw_dict_open(struct ofs_buf *b);
 void pw_dict_close(struct ofs_buf *b);
 
-/* An instance of module.name without arguments; its state, a dict, is between
- * open and close. */
+/* An instance of module.name without arguments. The items of its state, a dict,
+ * come between open and close. */
 void pw_object_open(struct ofs_buf *b, const char *module, const char *name);
 void pw_object_close(struct ofs_buf *b);
 /* torch.Size of n numbers. */

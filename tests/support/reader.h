@@ -15,14 +15,14 @@ struct reader {
 	struct ofs_reader r;
 };
 
-/* Read what format finds in dir, at rel, and finish the catalog. */
+/* Reads dir, or rel in it, with format, and finishes the catalog. */
 int reader_open(struct reader *r, const char *dir, const char *rel,
     const struct ofs_format *format, const struct optimfs_options *opt,
     struct optimfs_error *err);
 void reader_close(struct reader *r);
 /* A path's components joined by sep, malloc'ed. */
 char *reader_path(const struct reader *r, uint32_t path, const char *sep);
-/* The entry whose path, joined by sep, is this; NULL. */
+/* The entry with this path, joined by sep; NULL. */
 const struct ofs_entry *reader_find(const struct reader *r, const char *path,
     const char *sep);
 /* count elements from first on, malloc'ed; NULL with err. */
@@ -31,7 +31,7 @@ uint8_t *reader_range(struct reader *r, const struct ofs_tensor *t,
 /* All of them. */
 uint8_t *reader_tensor(struct reader *r, const struct ofs_tensor *t,
     struct optimfs_error *err);
-/* The first note whose text holds part; NULL. */
+/* The first note whose text contains part; NULL. */
 const struct ofs_note *reader_note(const struct reader *r, const char *part);
 
 #endif

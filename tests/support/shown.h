@@ -6,9 +6,9 @@
 #include "base/buf.h"
 #include "support/truth.h"
 
-/* Where optimfs(5) says the leaf is, below the mount point. */
+/* The path of the leaf below the mount point, by the rules of optimfs(5). */
 void shown_path(const struct truth *l, struct ofs_buf *out);
-/* The bytes of its file, when they are text. A list has no spaces. */
+/* The bytes of its file, if they are text. A list has no spaces. */
 void shown_text(const struct truth *l, struct ofs_buf *out);
 
 #endif

@@ -11,7 +11,7 @@
 struct truth {
 	char *path; /* components, joined by TRUTH_SEP */
 	char *dtype;
-	char *shape; /* "4,2"; NULL for what is no tensor */
+	char *shape; /* "4,2"; NULL: not a tensor */
 	char *sha256;
 	char *raw;    /* hexadecimal, of tensors without dimensions; or NULL */
 	char *value;  /* text of anything else; or NULL */
@@ -20,8 +20,8 @@ struct truth {
 };
 #define TRUTH_SEP "\x1f"
 
-/* The leaves of the manifest of tests/data/NAME, sorted by path; *n gets how
- * many. Bails out when it cannot be read. For truth_free. */
+/* The leaves of the manifest of tests/data/NAME, sorted by path, and their
+ * number in *n. Bails out if it cannot be read. Freed by truth_free. */
 struct truth *truth_read(const char *name, size_t *n);
 void truth_free(struct truth *t, size_t n);
 const struct truth *truth_find(const struct truth *t, size_t n,

@@ -6,33 +6,33 @@
 
 #include <stdint.h>
 
-/* How a victim ends, when it is not killed. */
+/* The exit status of a victim that is not killed. */
 enum {
 	VICTIM_DONE = 0,
-	VICTIM_FAILED = 1, /* told of a failure: nothing was published */
-	VICTIM_EARLY = 2,  /* it did not come as far as that */
+	VICTIM_FAILED = 1, /* it got an error: nothing was published */
+	VICTIM_EARLY = 2,  /* it failed before that point */
 	VICTIM_UNSYNCED = 6,
 };
 
-/* The name of the directory that a checkpoint is written to anew. */
+/* The name of the directory for new checkpoints. */
 #define VICTIM_OUT "%s-out"
 
-/* VERB CK [LAYOUT]. Marks in the trace, and in what FAULT_MARK_FD leads to:
- * "open" (the lock is taken), "staged" (all is safe but not published), "done"
+/* VERB CK [LAYOUT]. Writes marks to the trace and to FAULT_MARK_FD: "open" (the
+ * lock is taken), "staged" (everything is durable but not published), "done"
  * (status 0 or 6).
  *
- *     edit     changes something of each kind, and commits
- *     stage    the same, and dies instead
- *     recover  commits what another has staged
+ *     edit     makes one change of each kind, and commits
+ *     stage    makes the same changes, and dies
+ *     recover  commits what another victim has staged
  *     reshard  writes CK to LAYOUT
  *     mkfs     makes a template like CK
- *     fill     copies CK into it, and commits
- *     change   the same with another value in it
+ *     fill     copies CK into the template, and commits
+ *     change   does the same with one value changed
  */
 int victim_main(int argc, char **argv);
 
-/* All paths of a checkpoint and what its files say, as a number; 0: it cannot
- * be opened. problems: what fsck --data finds. */
+/* A hash of all paths of a checkpoint and the contents of its files; 0: it
+ * cannot be opened. problems: the number that fsck --data finds. */
 uint64_t victim_digest(const char *ck, uint64_t *problems);
 
 #endif
