@@ -17,6 +17,20 @@ function mdoc(s,    n, part, i, out) {
 function sentence(s) {
 	return toupper(substr(s, 1, 1)) substr(s, 2) (s ~ /[.)]$/ ? "" : ".")
 }
+# Text of a manual page, in lines of at most 80 bytes.
+function fold(s,    word, n, i, line, out) {
+	n = split(s, word, " ")
+	for (i = 1; i <= n; i++) {
+		if (line != "" && length(line " " word[i]) > 80) {
+			out = out line "\n"
+			line = ""
+		}
+		if (line == "" && out != "" && word[i] ~ /^[.']/)
+			word[i] = "\\&" word[i]
+		line = line (line == "" ? "" : " ") word[i]
+	}
+	return out line
+}
 # Words of Markdown as a string of C.
 function c(s) {
 	gsub(/`/, "", s)
@@ -51,7 +65,8 @@ to == "c" && NR == 1 {
 	}
 	if (to == "man") {
 		print ".It " code " " mdoc($2)
-		print mdoc(sentence($3)) "\n.br\nTo do: " mdoc($4) "."
+		print fold(mdoc(sentence($3)))
+		print ".br\n" fold("To do: " mdoc($4) ".")
 	} else {
 		printf "{ %d, %s,\n\t%s,\n\t%s },\n", substr(code, 4), c($2),
 		    c($3), c($4)

@@ -11,7 +11,10 @@ n=0
 bad=0
 for page in $pages; do
 	n=$((n + 1))
-	if said=$(mandoc -Tlint -W warning "$page" 2>/dev/null); then
+	# which other manuals there are is the machine's business
+	said=$(mandoc -Tlint -W style "$page" 2>/dev/null |
+	    grep -v 'referenced manual not found')
+	if [ -z "$said" ]; then
 		echo "ok $n - ${page##*/}"
 	else
 		bad=$((bad + 1))
