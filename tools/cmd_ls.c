@@ -39,6 +39,7 @@ static void print_name(const char *path, bool dir)
 struct value {
 	char text[VALUE_MAX + 1];
 	size_t len;
+	bool more; /* lines after it */
 };
 
 /* -1 with err as it was: enough is known. */
@@ -60,6 +61,7 @@ static bool value_of(struct ofs_command *c, const struct optimfs_attr *attr,
     const char *kind, const char *shape, struct value *v)
 {
 	struct optimfs_error err = { 0 };
+	size_t n;
 
 	v->len = 0;
 	if (kind == NULL || (c->flags & OFS_RECURSIVE) != 0 ||
@@ -69,7 +71,9 @@ static bool value_of(struct ofs_command *c, const struct optimfs_attr *attr,
 	    err.code != 0)
 		return false;
 	v->text[v->len] = '\0';
-	v->len = strcspn(v->text, "\n");
+	n = strcspn(v->text, "\n");
+	v->more = n + 1 < v->len;
+	v->len = n;
 	return v->len > 0;
 }
 
@@ -142,6 +146,8 @@ static void print_long(struct ofs_command *c, const char *path,
 	if (value_of(c, attr, kind, shape, &v)) {
 		fputs(" = ", stdout);
 		print_plain(v.text, v.len);
+		if (v.more)
+			fputs(" ...", stdout);
 	}
 	puts(S_ISDIR(attr->mode) ? "/" : "");
 	free(dtype);

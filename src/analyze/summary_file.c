@@ -27,6 +27,9 @@ static const struct {
 };
 #define NSHOWN (sizeof(shown) / sizeof(shown[0]))
 
+/* Longer texts are not shown. */
+#define VALUE_MAX 4096
+
 /* malloc'ed; NULL when there is none. */
 static char *attribute(struct optimfs *fs, uint64_t node, const char *name)
 {
@@ -50,6 +53,34 @@ static const struct ofs_tensor *tensor_at(const struct ofs_snapshot *snap,
 	return ofs_entry_tensor(snap->cat, ofs_at_entry(snap, at));
 }
 
+/* The text of a value, malloc'ed; NULL: it is a tensor, cannot be read, is
+ * too long, or not text. */
+static char *value_of(struct optimfs *fs, const struct optimfs_attr *attr)
+{
+	char *kind = attribute(fs, attr->node, "kind");
+	char *shape = attribute(fs, attr->node, "shape"), *text;
+	bool value = kind != NULL && (shape == NULL || shape[0] == '\0');
+	struct optimfs_file *file;
+	ssize_t n = -1;
+
+	free(kind);
+	free(shape);
+	if (!value || optimfs_file_open(fs, attr->node, &file, NULL) == -1)
+		return NULL;
+	text = malloc(VALUE_MAX + 1);
+	if (text != NULL)
+		n = optimfs_file_read(file, text, VALUE_MAX + 1, 0, NULL);
+	optimfs_file_close(file);
+	if (n <= 0 || n > VALUE_MAX || memchr(text, '\0', (size_t)n) != NULL) {
+		free(text);
+		return NULL;
+	}
+	text[n] = '\0';
+	if (text[n - 1] == '\n')
+		text[n - 1] = '\0';
+	return text;
+}
+
 static void put_attribute(struct ofs_buf *out, const char *name,
     const char *value)
 {
@@ -67,8 +98,11 @@ void ofs_summary_file_text(struct optimfs *fs, const struct optimfs_attr *attr,
 {
 	struct ofs_snapshot *snap;
 	const struct ofs_tensor *t;
-	char human[OFS_HUMAN_SIZE];
+	char human[OFS_HUMAN_SIZE], *text = value_of(fs, attr);
 
+	if (text != NULL)
+		put_attribute(out, "value", text);
+	free(text);
 	ofs_buf_printf(out, "size: %s%" PRIu64, attr->exact ? "" : "at most ",
 	    attr->size);
 	if (attr->size >= 1000)
@@ -93,10 +127,14 @@ void ofs_summary_file_json(struct optimfs *fs, const char *path,
     const struct optimfs_attr *attr, struct ofs_buf *out)
 {
 	struct ofs_json_writer w = { out, "", false };
+	char *text = value_of(fs, attr);
 
 	ofs_json_open(&w, NULL, '{');
 	ofs_json_put_u64(&w, "v", 2);
 	ofs_json_put_string(&w, "path", path);
+	if (text != NULL)
+		ofs_json_put_string(&w, "value", text);
+	free(text);
 	ofs_json_put_u64(&w, "size", attr->size);
 	ofs_json_put_bool(&w, "size_exact", attr->exact);
 	ofs_json_put_u64(&w, "stored", attr->stored);

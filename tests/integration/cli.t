@@ -208,6 +208,14 @@ says out 'Open MPI|no MPI' "and which MPI"
 does 0 "ls -l of scalars" ls -l "$ck" optim/param_groups/0
 says out ' lr = 0\.001$' "says what they are"
 says out ' betas = \[0\.9, 0\.999\]$' "and of lists"
+says out ' params = .*[.]weight [.][.][.]$' "and that there are more lines"
+does 0 "info of a value" info "$ck" optim/param_groups/0/lr
+says out '^value: 0\.001$' "says it"
+does 0 "info --json of a value" info --json "$ck" optim/param_groups/0/lr
+says out '"value": ?"0\.001"' "says it"
+does 0 "info of a tensor" info "$ck" $state/exp_avg
+[ "$(grep -c '^value' out)" = 0 ]
+ok $? "does not print its elements"
 does 0 "ls -l of a step" ls -l "$ck" $state
 says out ' step = 3\.0$' "says it"
 says out ' exp_avg$' "but not what a tensor holds"
