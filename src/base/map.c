@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 #include <xxhash.h>
@@ -57,6 +58,12 @@ static uint64_t next(const struct ofs_map *map, uint64_t i)
 	return (i + 1) & (((uint64_t)1 << map->bits) - 1);
 }
 
+void ofs_map_prefetch(const struct ofs_map *map, uint32_t hash)
+{
+	if (map->slot != NULL)
+		__builtin_prefetch(&map->slot[home(map, hash)]);
+}
+
 uint32_t ofs_map_find(const struct ofs_map *map, uint32_t hash,
     ofs_map_same_fn *same, const void *ctx, const void *key, size_t n)
 {
@@ -83,16 +90,31 @@ static void put(struct ofs_map *map, struct ofs_map_slot what)
 	map->n++;
 }
 
+/* n empty slots. A large map is hit at random, so that most lookups would miss
+ * the TLB as well if it were not in huge pages. */
+static struct ofs_map_slot *new_slots(size_t n)
+{
+	struct ofs_map_slot *slot;
+
+	if (n * sizeof(*slot) < OFS_HUGE_PAGE)
+		return calloc(n, sizeof(*slot));
+	slot = aligned_alloc(OFS_HUGE_PAGE, n * sizeof(*slot));
+	if (slot == NULL)
+		return NULL;
+	ofs_huge(slot, n * sizeof(*slot));
+	memset(slot, 0, n * sizeof(*slot));
+	return slot;
+}
+
 static bool resize(struct ofs_map *map, unsigned int bits)
 {
 	struct ofs_map bigger = { .bits = bits };
 
 	if (bigger.bits > 32)
 		return false;
-	bigger.slot = calloc((size_t)1 << bigger.bits, sizeof(*bigger.slot));
+	bigger.slot = new_slots((size_t)1 << bigger.bits);
 	if (bigger.slot == NULL)
 		return false;
-	ofs_huge(bigger.slot, sizeof(*bigger.slot) << bigger.bits);
 	if (map->slot != NULL)
 		for (uint64_t i = 0; i < (uint64_t)1 << map->bits; i++)
 			if (map->slot[i].index != 0)

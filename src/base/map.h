@@ -24,6 +24,9 @@ static inline uint32_t ofs_map_hash(const void *key, size_t n)
 	return (uint32_t)ofs_hash64(key, n);
 }
 
+/* Bring the slot of a key with this hash into the cache. In a loop, for the next
+ * key before the present one is looked up. */
+void ofs_map_prefetch(const struct ofs_map *map, uint32_t hash);
 /* Does item index have this key? */
 typedef bool ofs_map_same_fn(const void *ctx, uint32_t index, const void *key,
     size_t n);

@@ -10,8 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define FIRST    8 /* capacity of a new array */
-#define HUGE_MIN ((size_t)4 << 20)
+#define FIRST 8 /* capacity of a new array */
 
 int ofs_no_memory(struct optimfs_error *err)
 {
@@ -24,7 +23,7 @@ void ofs_huge(void *p, size_t n)
 	size_t before = (uintptr_t)p & (page - 1);
 
 	/* all of malloc's mapping: of two kinds it could not grow in place */
-	if (n >= HUGE_MIN)
+	if (n >= OFS_HUGE_PAGE)
 		(void)madvise((char *)p - before,
 		    (before + n + page - 1) & -page, MADV_HUGEPAGE);
 }

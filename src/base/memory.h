@@ -23,8 +23,9 @@ int ofs_no_memory(struct optimfs_error *err);
 	  : ofs_reserve_u32, default \
 	  : ofs_reserve_size)(&(v), sizeof(*(v)), n, &(cap), err)
 
-/* Ask for huge pages below the n bytes at p, which are not touched yet, when
- * they are many: a page fault costs as much as filling the page. */
+#define OFS_HUGE_PAGE ((size_t)2 << 20)
+/* Ask the kernel for huge pages below the n bytes at p, which nobody has touched
+ * yet, when n is at least one such page. */
 void ofs_huge(void *p, size_t n);
 
 int ofs_reserve_size(void *array, size_t item, uint64_t n, size_t *cap,

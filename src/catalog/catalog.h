@@ -276,6 +276,9 @@ struct ofs_stamp ofs_stamp_of(const struct stat *st);
  * a failure the catalog may only be freed. The arrays move while they grow. */
 uint32_t ofs_catalog_str(struct ofs_catalog *cat, const char *p, size_t n,
     struct optimfs_error *err);
+/* As ofs_map_prefetch: this string will be interned soon. */
+void ofs_catalog_prefetch(const struct ofs_catalog *cat, const char *p,
+    size_t n);
 /* Intern n numbers; equal runs share one index. */
 uint32_t ofs_catalog_dims(struct ofs_catalog *cat, const uint64_t *v, size_t n,
     struct optimfs_error *err);

@@ -20,6 +20,12 @@ static bool same_str(const void *ctx, uint32_t index, const void *key, size_t n)
 	return s->len == n && memcmp(s->p, key, n) == 0;
 }
 
+void ofs_catalog_prefetch(const struct ofs_catalog *cat, const char *p,
+    size_t n)
+{
+	ofs_map_prefetch(&cat->build->strs, ofs_map_hash(p, n));
+}
+
 uint32_t ofs_catalog_str(struct ofs_catalog *cat, const char *p, size_t n,
     struct optimfs_error *err)
 {

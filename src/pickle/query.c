@@ -211,15 +211,19 @@ uint32_t ofs_pk_val(const struct ofs_pickle *doc, uint32_t node, uint32_t i)
 uint32_t ofs_pk_get(const struct ofs_pickle *doc, uint32_t node,
     const char *key)
 {
-	struct pk_node *x = at(doc, node);
+	struct pk_node *x = at(doc, node), *k;
+	size_t n = strlen(key);
 	const uint32_t *v;
 
 	if (x->kind != OFS_PK_DICT)
 		return OFS_NONE;
 	v = pk_run(doc, x);
-	for (size_t i = x->v[0]; i-- > 0;)
-		if (ofs_pk_str_is(doc, v[2 * i], key))
+	for (size_t i = x->v[0]; i-- > 0;) {
+		k = pk_at(doc, v[2 * i]);
+		if (k->kind == OFS_PK_STR && k->v[0] == n &&
+		    memcmp(pk_ptr(k), key, n) == 0)
 			return v[2 * i + 1];
+	}
 	return OFS_NONE;
 }
 

@@ -176,13 +176,12 @@ static int duplicate(const struct ofs_dcp_index *index, uint32_t fqn,
 	    (int)(s.len > 200 ? 200 : s.len), s.p);
 }
 
-static int read_item(struct ofs_dcp_index *index, uint32_t pair,
+static int read_item(struct ofs_dcp_index *index, uint32_t pair, uint32_t *hash,
     struct optimfs_error *err)
 {
 	const struct ofs_pickle *doc = index->doc;
 	struct ofs_dcp_item *item = &index->item[pair];
 	struct key key;
-	uint32_t h;
 
 	if (read_key(doc, ofs_pk_key(doc, index->storage, pair), &key, err) ==
 		-1 ||
@@ -192,24 +191,39 @@ static int read_item(struct ofs_dcp_index *index, uint32_t pair,
 	item->fqn = key.fqn & 0x7fffffff;
 	item->offset = key.offset;
 	item->used = 0;
-	h = hash_key(index, &key);
-	if (find_key(index, h, &key) != UINT32_MAX)
+	*hash = hash_key(index, &key);
+	ofs_map_prefetch(&index->by_index, *hash);
+	return 0;
+}
+
+static int add_item(struct ofs_dcp_index *index, uint32_t pair, uint32_t hash,
+    struct optimfs_error *err)
+{
+	struct key key = { index->item[pair].fqn, index->item[pair].offset };
+
+	if (find_key(index, hash, &key) != UINT32_MAX)
 		return duplicate(index, key.fqn, err);
-	return ofs_map_add(&index->by_index, h, pair) ? 0 : ofs_no_memory(err);
+	return ofs_map_add(&index->by_index, hash, pair) ? 0
+							 : ofs_no_memory(err);
 }
 
 static int read_storage(struct ofs_dcp_index *index, struct optimfs_error *err)
 {
+	uint32_t hash = 0, next = 0;
+
 	index->nitems = ofs_pk_len(index->doc, index->storage);
 	index->item =
 	    malloc(((size_t)index->nitems + 1) * sizeof(*index->item));
 	if (index->item == NULL ||
 	    !ofs_map_reserve(&index->by_index, index->nitems))
 		return ofs_no_memory(err);
-	for (uint32_t i = 0; i < index->nitems; i++)
-		if (read_item(index, i, err) == -1)
+	for (uint32_t i = 0; i < index->nitems; i++, hash = next)
+		if (read_item(index, i, &next, err) == -1 ||
+		    (i > 0 && add_item(index, i - 1, hash, err) == -1))
 			return -1;
-	return 0;
+	return index->nitems == 0
+	    ? 0
+	    : add_item(index, index->nitems - 1, hash, err);
 }
 
 static bool module_has(const struct ofs_pickle *doc, uint32_t node,
@@ -313,6 +327,15 @@ void ofs_dcp_index_fini(struct ofs_dcp_index *index)
 	free(index->item);
 	ofs_pickle_free(index->doc);
 	*index = (struct ofs_dcp_index){ 0 };
+}
+
+void ofs_dcp_index_prefetch(const struct ofs_dcp_index *index, uint32_t fqn,
+    uint32_t offset)
+{
+	struct key key = { fqn, offset };
+
+	if (ofs_pk_len(index->doc, offset) <= OFS_MAX_DIMS)
+		ofs_map_prefetch(&index->by_index, hash_key(index, &key));
 }
 
 bool ofs_dcp_index_find(struct ofs_dcp_index *index, uint32_t fqn,

@@ -61,6 +61,10 @@ int ofs_dcp_index_open(struct ofs_dcp_index *index, uint8_t *bytes,
     uint64_t len, uint64_t memory, struct optimfs_error *err);
 void ofs_dcp_index_fini(struct ofs_dcp_index *index);
 
+/* As ofs_map_prefetch: the item will be looked up soon. The nodes may be of any
+ * kind. */
+void ofs_dcp_index_prefetch(const struct ofs_dcp_index *index, uint32_t fqn,
+    uint32_t offset);
 /* Look up the place of the item of fqn at offset, both nodes (OFS_NONE: not a
  * tensor); false when there is none. */
 bool ofs_dcp_index_find(struct ofs_dcp_index *index, uint32_t fqn,

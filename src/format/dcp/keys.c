@@ -225,13 +225,18 @@ static bool same_name(const void *ctx, uint32_t key, const void *want, size_t n)
 	return s.len == n && memcmp(s.p, want, n) == 0;
 }
 
+static struct ofs_str key_name(const struct ofs_dcp_index *index, uint32_t pair)
+{
+	return ofs_pk_str(index->doc,
+	    ofs_pk_key(index->doc, index->keys, pair));
+}
+
 static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
-    struct optimfs_error *err)
+    uint32_t hash, struct optimfs_error *err)
 {
 	const struct ofs_dcp_index *at = &d->index[index];
 	uint32_t node = ofs_pk_key(at->doc, at->keys, pair), first, me;
 	struct ofs_str s = ofs_pk_str(at->doc, node);
-	uint32_t hash = ofs_map_hash(s.p, s.len);
 
 	if (ofs_pk_kind(at->doc, node) != OFS_PK_STR)
 		return ofs_pk_unexpected(at->doc, node, err, "OFS442", "str",
@@ -317,6 +322,21 @@ static int add_once(struct ofs_dcp *d, uint32_t key, struct optimfs_error *err)
 	return add_key(d, &d->key[key], err);
 }
 
+/* Prefetch what add_key will look up: the last component of the path and the
+ * item of the first chunk. */
+static void prefetch(const struct ofs_dcp *d, const struct ofs_dcp_key *key)
+{
+	const struct ofs_dcp_index *at = &d->index[key->index];
+	uint32_t path = ofs_pk_val(at->doc, at->planner, key->plan);
+	struct ofs_str last = ofs_pk_str(at->doc,
+	    ofs_pk_item(at->doc, path, ofs_pk_len(at->doc, path) - 1));
+	uint32_t chunks = ofs_pk_attr(at->doc, ofs_dcp_node(d, key), "chunks");
+
+	ofs_catalog_prefetch(d->cat, last.p, last.len);
+	ofs_dcp_index_prefetch(at, ofs_pk_key(at->doc, at->keys, key->pair),
+	    ofs_pk_attr(at->doc, ofs_pk_item(at->doc, chunks, 0), "offsets"));
+}
+
 /* planner_data has the order of the state dict, unless ranks had different
  * keys; the order of state_dict_metadata depends on how the tensors were
  * distributed over ranks (docs/formats/dcp.md). ids=model needs it. */
@@ -333,26 +353,43 @@ static int add_in_order(struct ofs_dcp *d, struct optimfs_error *err)
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < d->nindex; i++)
 		n += plan(d, i, order + n);
-	for (uint32_t i = 0; i < n && ret == 0; i++)
+	for (uint32_t i = 0; i < n && ret == 0; i++) {
+		if (i + 1 < n)
+			prefetch(d, &d->key[order[i + 1]]);
 		ret = add_once(d, order[i], err);
+	}
 	free(order);
 	return ret;
 }
 
+static int collect_keys(struct ofs_dcp *d, uint32_t index,
+    struct optimfs_error *err)
+{
+	const struct ofs_dcp_index *at = &d->index[index];
+	uint32_t n = ofs_pk_len(at->doc, at->keys), hash, next;
+	struct ofs_str name = key_name(at, 0);
+
+	if (!ofs_map_reserve(&d->by_name, d->nkeys + n))
+		return ofs_no_memory(err);
+	if (ofs_catalog_expect(d->cat, n, at->nitems, err) == -1)
+		return -1;
+	next = ofs_map_hash(name.p, name.len);
+	for (uint32_t pair = 0; pair < n; pair++) {
+		hash = next;
+		name = key_name(at, pair + 1); /* empty behind the last */
+		next = ofs_map_hash(name.p, name.len);
+		ofs_map_prefetch(&d->by_name, next);
+		if (collect_key(d, index, pair, hash, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
 int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
 {
-	for (uint32_t i = 0; i < d->nindex; i++) {
-		const struct ofs_dcp_index *index = &d->index[i];
-		uint32_t n = ofs_pk_len(index->doc, index->keys);
-
-		if (!ofs_map_reserve(&d->by_name, d->nkeys + n))
-			return ofs_no_memory(err);
-		if (ofs_catalog_expect(d->cat, n, index->nitems, err) == -1)
+	for (uint32_t i = 0; i < d->nindex; i++)
+		if (collect_keys(d, i, err) == -1)
 			return -1;
-		for (uint32_t pair = 0; pair < n; pair++)
-			if (collect_key(d, i, pair, err) == -1)
-				return -1;
-	}
 	if (add_in_order(d, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < d->nkeys; i++)

@@ -183,17 +183,33 @@ static size_t collect_claims(const struct ofs_dcp *d, struct claim *claim)
 	return n;
 }
 
+/* Do the claims on each object ascend without an overlap? Most writers store
+ * items in the order of the index. end is scratch: a zero an object. */
+static bool ascend(const struct claim *claim, size_t n, uint64_t *end)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (claim[i].off < end[claim[i].object])
+			return false;
+		end[claim[i].object] = claim[i].end;
+	}
+	return true;
+}
+
 int ofs_dcp_check_shared(struct ofs_dcp *d, struct optimfs_error *err)
 {
 	size_t max = (size_t)(d->cat->nshards - d->first_shard) +
 	    (d->cat->nitems - d->first_item) + d->npending;
 	struct claim *claim = malloc((max + 1) * sizeof(*claim));
-	size_t n;
+	uint64_t *end = calloc((size_t)d->cat->nobjects + 1, sizeof(*end));
+	size_t n = 0;
 	int ret = 0;
 
-	if (claim == NULL)
-		return ofs_no_memory(err);
-	n = collect_claims(d, claim);
+	if (claim == NULL || end == NULL)
+		ret = ofs_no_memory(err);
+	else
+		n = collect_claims(d, claim);
+	if (ascend(claim, n, end))
+		n = 0;
 	qsort(claim, n, sizeof(*claim), by_claim);
 	for (size_t i = 1; i < n && ret == 0; i++) {
 		if (claim[i].object != claim[i - 1].object ||
@@ -205,6 +221,7 @@ int ofs_dcp_check_shared(struct ofs_dcp *d, struct optimfs_error *err)
 		if (claim[i].end < claim[i - 1].end)
 			claim[i].end = claim[i - 1].end;
 	}
+	free(end);
 	free(claim);
 	return ret;
 }
