@@ -1,4 +1,4 @@
-/* fill.c - state that begins as zeros, where a user asks for them */
+/* fill.c - fill=zero: missing optimizer state as zeros */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* fill.h - state that begins as zeros, where a user asks for them */
+/* fill.h - fill=zero: missing optimizer state as zeros */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_FILL_H
 #define OFS_FORMAT_FILL_H
@@ -10,12 +10,12 @@
 
 #include "catalog/catalog.h"
 
-/* Is state of this name zeros while nothing has been learned: the moments of
- * Adam, and momentum? */
+/* Does an optimizer begin with zeros in the state of this name? So it is for
+ * the moments of Adam and for momentum. */
 bool ofs_starts_at_zero(const char *name);
 
-/* With fill=zero: of such state of a parameter, elements that no shard has are
- * zeros (OFS_TENSOR_ZERO). cat has its tree paths. EINVAL:
+/* With fill=zero, marks the tensors of such state, so that elements without a
+ * shard read as zeros (OFS_TENSOR_ZERO). cat must have its tree paths. EINVAL:
  * another value of fill=. */
 int ofs_fill(struct ofs_catalog *cat, const struct optimfs_options *opt,
     struct optimfs_error *err);

@@ -1,4 +1,4 @@
-/* format.h - what an on-disk format says about itself */
+/* format.h - the interface of an on-disk format */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_H
 #define OFS_FORMAT_H
@@ -21,114 +21,119 @@ struct ofs_parts;
 struct ofs_render;
 struct ofs_update_ops;
 
-/* How sure a format is that something is its own: 0 no .. 100 certain. Up to
- * OFS_BID_ASKED it takes a directory only when type= names the format. */
+/* How sure a format is that a file or directory is its own: 0 no .. 100
+ * certain. With a bid of at most OFS_BID_ASKED it gets a directory only if
+ * type= names the format. */
 #define OFS_BID_ASKED 10
 
-/* A name of views in a format: FORMAT[@LAYOUT]. */
+/* A kind of view of a format: FORMAT[@LAYOUT]. */
 struct ofs_view_kind {
 	const char *name;
-	bool ranked;               /* it takes @LAYOUT */
-	bool blobs;                /* tensors are in safetensors blobs */
-	const char *const *listed; /* with layouts, to be listed; NULL: none */
+	bool ranked; /* takes @LAYOUT */
+	bool blobs;  /* tensors go to safetensors blobs */
+	/* Names with a layout that listings show; NULL: none. */
+	const char *const *listed;
 };
 
-/* One const instance per format, all listed in detect/registry.c, which alone
- * knows them. What a member says holds in no other place: nobody asks which
- * format it is. */
+/* One const instance per format. Only detect/registry.c lists them all; other
+ * code uses the members and never asks which format it has. */
 struct ofs_format {
 	const char *name;
-	const char *title; /* as people call it; NULL: by its name */
+	const char *title; /* name for people; NULL: name */
 
 	/* Files in this format. */
 
-	/* Extensions of names, with the dot, of files in a directory that are
-	 * looked at; up to NULL. NULL: none. */
+	/* The extensions, with the dot, of the files that detection opens;
+	 * NULL-terminated. NULL: none. */
 	const char *const *extensions;
-	/* Other programs write such files, too: one of them does not make its
-	 * directory a checkpoint. */
+	/* Other programs write such files, too: a directory is no checkpoint
+	 * only because it has one. */
 	bool generic;
-	/* Files whose names differ in a rank's number are one part. */
+	/* Files whose names differ only in the rank's number form one part. */
 	bool ranked;
-	/* Which rank of how many wrote the file rel, as tensors in it say: 1; 0:
-	 * they do not; -1: ENOMEM. NULL: no file does. */
+	/* The rank and world size that tensors in the file rel record: 1; 0:
+	 * they record none; -1: ENOMEM. NULL: no file of the format does. */
 	int (*writer)(const struct ofs_dir *dir, const char *rel, int *rank,
 	    int *world, struct optimfs_error *err);
-	/* How sure is it that a file with these first bytes is its own? -1: it
-	 * is a file that nobody may read (err). NULL: it has no files. */
+	/* The bid for a file with these first bytes; -1: a file that no format
+	 * may read (err). NULL: the format has no files. */
 	int (*bid_file)(const struct ofs_file_head *head,
 	    struct optimfs_error *err);
 
 	/* Directories in this format. */
 
-	/* The same for a directory with these names; -1: ENOMEM, or it is of a
-	 * kind that cannot be read (err). NULL: it has no directories. */
+	/* The bid for a directory with these names; -1: ENOMEM, or a kind of
+	 * directory that cannot be read (err). NULL: the format has no
+	 * directories. */
 	int (*bid)(const struct ofs_dir *dir, const struct ofs_names *names,
 	    struct optimfs_error *err);
-	const char *trainer; /* that writes such directories; NULL: several */
-	const char *prefix;  /* before what is in one; NULL: nothing */
-	/* A file of torch.save in the directory that is part of it, and its
-	 * prefix; NULL: there is none. */
+	const char *trainer; /* writes such directories; NULL: several do */
+	const char *prefix;  /* path prefix of the entries; NULL: none */
+	/* A torch.save file in the directory that belongs to the checkpoint,
+	 * and the path prefix of its entries; NULL: none. */
 	const char *beside, *beside_prefix;
-	/* Weights in whole files beside it are a copy of its own. */
+	/* Whole weight files that a trainer added to the directory are
+	 * copies. */
 	bool has_weights;
-	/* Does a file of dir name the last checkpoint, and is that in this
-	 * format? 1: *name, malloc'ed; 0; -1. NULL: no such files. */
+	/* Does a file in dir name the last checkpoint, and is that one in this
+	 * format? 1: *name, malloc'ed; 0; -1. NULL: the format has no such
+	 * file. */
 	int (*latest)(const struct ofs_dir *dir, const struct ofs_names *names,
 	    char **name, struct optimfs_error *err);
 
-	/* Files that say something about others. */
+	/* Files that describe other files. */
 
-	/* Is a file called so the index of its directory, which is what who
-	 * names the file means? NULL: there are no such files. */
+	/* Is this the name of an index, which stands for its directory if a
+	 * user names it? NULL: the format has no index. */
 	bool (*is_index)(const char *name);
-	/* Is a file called so of no use without the index of its directory?
-	 * NULL: there are no such files. */
+	/* Is this the name of a file that needs the index of its directory?
+	 * NULL: the format has no such files. */
 	bool (*is_shard)(const char *name);
-	/* Add the part of dir that is to be read after all files are. NULL:
-	 * there is none. */
+	/* Adds the part of dir that is read after all files. NULL: the format
+	 * has none. */
 	int (*add_index)(const struct ofs_dir *dir,
 	    const struct ofs_names *names, struct ofs_parts *parts,
 	    struct optimfs_error *err);
-	/* The file that says that those beside it are of ranks; NULL. */
+	/* The file whose presence shows that the files next to it are one per
+	 * rank; NULL: none. */
 	const char *ranks_file;
 
 	/* Reading. */
 
-	/* Can the options be what the user meant (EINVAL, ENOENT)? NULL: it has
-	 * none. */
+	/* Are the options consistent (EINVAL, ENOENT)? NULL: the format has no
+	 * options. */
 	int (*check_options)(const struct optimfs_options *opt,
 	    struct optimfs_error *err);
-	/* Add every tensor, value and object of part to cat. On failure cat is
-	 * only good for freeing. NULL: another format reads what this writes.
-	 */
+	/* Adds every tensor, value and object of part to cat. After a failure
+	 * cat can only be freed. NULL: another format's reader reads these
+	 * files. */
 	int (*read)(struct ofs_catalog *cat, const struct ofs_part *part,
 	    const struct optimfs_options *opt, struct optimfs_error *err);
-	/* Only a pickle is a file of it. */
+	/* A file is a bare pickle, never an archive. */
 	bool bare;
-	/* Once all parts are in cat, and before its entries are named: bring
-	 * what they hold together. NULL: it is so already. */
+	/* Combines entries of all parts, before entries get their names. NULL:
+	 * nothing to combine. */
 	int (*join)(struct ofs_catalog *cat, struct optimfs_error *err);
-	/* Behind that, for every checkpoint: keep what the options say for
-	 * whoever will ask. NULL: nothing. */
+	/* Called after join, for every checkpoint: keeps options in the catalog
+	 * for later use. NULL: nothing to keep. */
 	int (*keep_options)(struct ofs_catalog *cat,
 	    const struct optimfs_options *opt, struct optimfs_error *err);
 
 	/* Writing views. */
 
 	const struct ofs_view_kind
-	    *views; /* up to one without a name; NULL: none */
-	/* Take the n bytes at s for an option of a view; false: it has none
-	 * such, or not with that value. src/layout/option.h */
+	    *views; /* ends with one without a name; NULL: none */
+	/* Parses the n bytes at s as an option of a view; false: no such
+	 * option, or not with that value. src/layout/option.h */
 	bool (*option)(const char *s, size_t n, struct ofs_layout *l);
-	/* Lay a checkpoint out as to says: src/layout/render.h. Values that
-	 * are not in memory are read, tensors are not. */
+	/* Lays a checkpoint out as to says: src/layout/render.h. Reads values
+	 * that are not in memory, but no tensors. */
 	int (*render)(const struct ofs_render *from,
 	    const struct ofs_layout *to, struct ofs_files **out,
 	    struct optimfs_error *err);
 
-	/* Committing changes: src/rewrite/update.h. NULL: only bytes of
-	 * tensors can change. */
+	/* Commits of changes: src/rewrite/update.h. NULL: a commit can change
+	 * only the bytes of tensors. */
 	const struct ofs_update_ops *update;
 };
 

@@ -1,4 +1,4 @@
-/* globals.c - what pickles name, for people who must decide to trust them */
+/* globals.c - the globals that pickles name, for a user who must trust them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* globals.h - what pickles name, for people who must decide to trust them */
+/* globals.h - the globals that pickles name, for a user who must trust them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_GLOBALS_H
 #define OFS_FORMAT_GLOBALS_H
@@ -8,13 +8,13 @@
 #include "catalog/catalog.h"
 #include "pickle/pickle.h"
 
-/* Add a record "module.name<TAB>allowed|refused<TAB>where" to the catalog's
- * globals for each global of doc, and a warning (OFS420, EPERM) for each one
- * outside the allow-list that the pickle calls. where is the file. */
+/* Adds a record "module.name<TAB>allowed|refused<TAB>where" to the catalog's
+ * globals for each global of doc, and a warning (OFS420, EPERM) for each global
+ * that the pickle calls and the allow-list lacks. where is the file. */
 int ofs_note_globals(struct ofs_catalog *cat, const struct ofs_pickle *doc,
     const char *where, struct optimfs_error *err);
 
-/* For strict: fail with the first such warning among the notes from the index
+/* For strict: fails with the first such warning among the notes from the index
  * from on. */
 int ofs_refuse_calls(const struct ofs_catalog *cat, uint32_t from,
     struct optimfs_error *err);

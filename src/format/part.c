@@ -1,4 +1,4 @@
-/* part.c - the list of what a checkpoint is made of */
+/* part.c - the files and directories that make up a checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

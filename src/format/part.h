@@ -1,4 +1,4 @@
-/* part.h - the list of what a checkpoint is made of */
+/* part.h - the files and directories that make up a checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_PART_H
 #define OFS_FORMAT_PART_H
@@ -12,40 +12,39 @@
 #include "catalog/catalog.h"
 #include "format/format.h"
 
-/* One piece of a checkpoint: a directory or a file in one format, whose leaves
- * get a path prefix. Most checkpoints are one part; a trainer's directory may
- * have several (weights in one place, optimizer in another, rng per rank). */
+/* A file or a directory of a checkpoint, in one format; its leaves get a path
+ * prefix. Most checkpoints are one part. A trainer's directory may have
+ * several: weights, optimizer, and random number state per rank. */
 struct ofs_part {
 	const struct ofs_format *format;
-	char *rel; /* beneath the checkpoint's directory; "" is itself */
-	/* When it is a file of each rank: all of them, in the order of ranks,
-	 * the first one (which is rel) included. NULL: rel is all. */
+	char *rel; /* below the checkpoint's directory, which is "" */
+	/* For one file per rank: all files in the order of ranks, including the
+	 * first, which is rel. NULL: rel is the only file. */
 	struct ofs_part_file {
 		char *rel;
 		int rank;
 	} * file;
 	size_t nfiles;
-	char *prefix
-	    [OFS_PART_PREFIX]; /* path components put before; NULL-terminated */
-	int rank;              /* that wrote it, -1 when unknown */
-	bool optional;         /* unreadable: a warning, not a failure */
+	char *prefix[OFS_PART_PREFIX]; /* path components; NULL-terminated */
+	int rank;                      /* the rank that wrote it; -1: unknown */
+	bool optional; /* an unreadable part is a warning, not a failure */
 };
 
 struct ofs_parts {
 	struct ofs_part *part;
 	size_t n, cap;
-	const char
-	    *trainer; /* "torchtitan", ...; NULL for none in particular */
+	const char *trainer; /* "torchtitan", ...; NULL: none known */
 };
 
-/* Files of one directory that one mount may combine. */
+/* Most files of one directory that a mount combines. */
 #define OFS_PARTS_MAX 4096
 
-/* A part to be added; strings are copied. Zero is: no prefix, of rank 0. */
+/* A part to add; strings are copied. The zero value means no prefix and rank
+ * 0. */
 struct ofs_part_spec {
 	const struct ofs_format *format;
 	const char *rel;
-	/* a file of each rank, the first being rel; NULL: rel alone */
+	/* one file per rank, the first being rel; NULL: only rel */
 	const struct ofs_part_file *file;
 	size_t nfiles;
 	const char *prefix[4]; /* NULL-terminated */
@@ -55,12 +54,12 @@ struct ofs_part_spec {
 /* ENOMEM, E2BIG. */
 int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
     struct optimfs_error *err);
-/* Put a directory before what every part is called. */
+/* Prepends a directory to the paths of all parts. */
 int ofs_parts_move(struct ofs_parts *parts, const char *dir,
     struct optimfs_error *err);
 void ofs_parts_free(struct ofs_parts *parts);
 
-/* The prefix of part as components of a path; *n gets how many. */
+/* The prefix of part as path components; *n gets their number. */
 int ofs_part_prefix(struct ofs_catalog *cat, const struct ofs_part *part,
     uint32_t prefix[OFS_PART_PREFIX], size_t *n, struct optimfs_error *err);
 

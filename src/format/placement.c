@@ -11,7 +11,6 @@
 #include "base/checked.h"
 #include "base/memory.h"
 
-/* A growing list of runs. */
 struct runs {
 	struct ofs_run *v;
 	uint32_t n, cap;
@@ -48,8 +47,8 @@ static uint64_t total(const struct runs *r)
 	return n;
 }
 
-/* torch.chunk: the i-th of m chunks of n elements, of which the last ones may
- * be shorter or empty. */
+/* As torch.chunk: the i-th of m chunks of n elements. The last chunks may be
+ * shorter or empty. */
 static struct ofs_run chunk(uint64_t n, uint64_t m, uint64_t i)
 {
 	uint64_t size = n / m + (n % m != 0), first;
@@ -60,8 +59,8 @@ static struct ofs_run chunk(uint64_t n, uint64_t m, uint64_t i)
 	return (struct ofs_run){ first, n - first < size ? n - first : size };
 }
 
-/* Append what stands at [first, first + count) when from's runs are laid end
- * to end. */
+/* Appends the part [first, first + count) of the concatenation of from's
+ * runs. */
 static int cut(const struct runs *from, struct ofs_run want, struct runs *to,
     struct optimfs_error *err)
 {
@@ -79,7 +78,7 @@ static int cut(const struct runs *from, struct ofs_run want, struct runs *to,
 	return 0;
 }
 
-/* Of each of split chunks of r the i-th of m parts. */
+/* Cuts r into split chunks, and keeps the i-th of m parts of each. */
 static int shard(struct runs *r, uint64_t split, uint64_t m, uint64_t i,
     struct optimfs_error *err)
 {
@@ -91,7 +90,7 @@ static int shard(struct runs *r, uint64_t split, uint64_t m, uint64_t i,
 		struct ofs_run part = chunk(whole.count, m, i);
 
 		if (whole.count == 0)
-			break; /* and so are all behind it */
+			break; /* and all later ones */
 		part.first += whole.first;
 		if (cut(r, part, &to, err) == -1) {
 			free(to.v);
@@ -108,8 +107,9 @@ static bool cuts(const struct ofs_placement *p, uint32_t dim)
 	return p->kind == OFS_SHARD && p->dim == dim;
 }
 
-/* Where in an order of mesh dimensions the factor says that one comes: behind
- * so many that their sizes' product is split. False: it says something else. */
+/* The position of a mesh dimension in the order of cuts, from its factor: after
+ * as many dimensions as have the product split. False: there is no such
+ * position. */
 static bool find_turn(const uint32_t *order, uint32_t n, const uint64_t *mesh,
     uint64_t split, uint32_t *turn)
 {
@@ -123,7 +123,8 @@ static bool find_turn(const uint32_t *order, uint32_t n, const uint64_t *mesh,
 	return true;
 }
 
-/* In which order the mesh's dimensions cut; how many do. */
+/* The order in which mesh dimensions cut dimension dim; returns how many do.
+ * *literal is set if the factors give no order. */
 static uint32_t find_order(const struct ofs_placement *p, const uint64_t *mesh,
     uint32_t nmesh, uint32_t dim, uint32_t *order, bool *literal)
 {

@@ -1,4 +1,4 @@
-/* probe.c - what is there, by names: for the detection of checkpoints */
+/* probe.c - file names and first bytes, for detection */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -8,8 +8,8 @@
 #include "format/part.h"
 #include "format/raw.h"
 
-/* A tensor of uint8: read where it is asked for, its size known, nothing read
- * at mount. */
+/* The file is a uint8 tensor, since only its size is needed at mount; a reader
+ * gets the bytes later. */
 static uint32_t add_bytes(struct ofs_catalog *cat, uint32_t object,
     struct optimfs_error *err)
 {
@@ -32,7 +32,7 @@ static uint32_t add_bytes(struct ofs_catalog *cat, uint32_t object,
 	return ofs_catalog_tensor(cat, &t, err);
 }
 
-/* The leaf is called like the file unless the part's prefix names it. */
+/* The leaf has the file's name unless the part has a prefix. */
 static uint32_t add_path(struct ofs_catalog *cat, const struct ofs_part *part,
     struct optimfs_error *err)
 {
