@@ -1,4 +1,4 @@
-/* detect.c - is a file one of NumPy's? */
+/* detect.c - detection of NumPy's files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -7,7 +7,7 @@
 #include "format/npz/npz.h"
 #include "format/probe.h"
 
-/* Is the first record of an archive an array? */
+/* Is the first record of an archive a .npy array? */
 static bool starts_with_array(const uint8_t *p, size_t n)
 {
 	static const char end[] = ".npy";
@@ -27,7 +27,7 @@ static int bid_file(const struct ofs_file_head *h, struct optimfs_error *err)
 	return starts_with_array(h->p, h->n) ? 95 : 0;
 }
 
-/* An array alone is data more often than state. */
+/* Without .npy: a single array is more often data than state. */
 static const char *const extensions[] = { ".npz", NULL };
 
 const struct ofs_format ofs_format_npz = {

@@ -1,4 +1,4 @@
-/* header.c - what stands before the elements of a .npy array */
+/* header.c - the header of a .npy array */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,7 +14,7 @@
  *
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
  *
- * padded with spaces. NumPy evaluates it; here it is data. */
+ * padded with spaces. NumPy evaluates the dict; here it is parsed as data. */
 
 int ofs_npy_length(const uint8_t *p, uint64_t n, uint32_t *length,
     struct optimfs_error *err)
@@ -50,7 +50,7 @@ static void skip_space(struct parser *s)
 		s->p++;
 }
 
-/* Is c next? Then it is taken. */
+/* Consumes c if it is the next character. */
 static bool take(struct parser *s, char c)
 {
 	skip_space(s);
@@ -77,7 +77,7 @@ static bool take_word(struct parser *s, const char *word)
 	return true;
 }
 
-/* Neither keys nor types need escapes. */
+/* Without escapes: neither keys nor types need them. */
 static struct ofs_str take_string(struct parser *s)
 {
 	char quote = take(s, '\'') ? '\'' : '"';
@@ -120,7 +120,7 @@ static void take_shape(struct parser *s, struct ofs_npy *npy)
 		npy->shape[npy->ndim++] = take_number(s);
 		if (!take(s, ',')) {
 			if (npy->ndim == 1)
-				s->bad = true; /* (2) is no tuple */
+				s->bad = true; /* (2) is not a tuple */
 			want(s, ')');
 			return;
 		}
@@ -136,11 +136,11 @@ static bool take_bool(struct parser *s)
 	return false;
 }
 
-/* "<f4": byte order, then a type. */
+/* "<f4": byte order and type. */
 static int set_type(struct ofs_npy *npy, struct ofs_str descr,
     struct optimfs_error *err)
 {
-	/* '=' is the order of a machine that is not known here */
+	/* '=' means the order of the writing machine, which is unknown */
 	if (descr.len > 0 && memchr("<>|", descr.p[0], 3) != NULL)
 		npy->dtype = ofs_dtype_of_npy(descr, &npy->swap);
 	if (npy->dtype != OFS_DTYPE_NONE)
@@ -184,7 +184,7 @@ int ofs_npy_parse(struct ofs_npy *npy, const uint8_t *p, uint32_t length,
 		}
 		seen |= member;
 		skip_space(&s);
-		/* fields of a record are a list */
+		/* a record type has a list of fields */
 		if (member == 1 && s.p < s.end && *s.p == '[')
 			return optimfs_fail(err, EOPNOTSUPP,
 			    "OFS665 a NumPy array of records");

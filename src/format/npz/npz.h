@@ -17,7 +17,7 @@
 
 extern const struct ofs_format ofs_format_npz;
 
-/* What the header of an array says. */
+/* The header of an array. */
 struct ofs_npy {
 	enum ofs_dtype dtype;
 	bool swap;    /* big-endian */
@@ -31,11 +31,11 @@ struct ofs_npy {
 #define OFS_NPY_MAGIC_LEN  6
 #define OFS_NPY_HEADER_MAX 65536
 
-/* header.c: how many bytes come before the elements, by the first n of them
- * (at least 12, or all there are). EUCLEAN (OFS664), EOPNOTSUPP (OFS665). */
+/* header.c: the number of bytes before the elements, from the first n bytes (at
+ * least 12, or all of the file). EUCLEAN (OFS664), EOPNOTSUPP (OFS665). */
 int ofs_npy_length(const uint8_t *p, uint64_t n, uint32_t *length,
     struct optimfs_error *err);
-/* All of those bytes. */
+/* Parses these length bytes. The same errors. */
 int ofs_npy_parse(struct ofs_npy *npy, const uint8_t *p, uint32_t length,
     struct optimfs_error *err);
 

@@ -29,7 +29,8 @@ static int read_input(void *ctx, uint64_t off, uint64_t len, void *buf,
 	return ofs_input_read(ctx, buf, len, off, err);
 }
 
-/* The header of the array in size bytes at off; *length is its own. */
+/* Reads the header of the array in size bytes at off; *length gets the header's
+ * length. */
 static int read_header(struct reader *r, uint64_t off, uint64_t size,
     struct ofs_npy *npy, uint32_t *length, struct optimfs_error *err)
 {
@@ -53,7 +54,7 @@ static int read_header(struct reader *r, uint64_t off, uint64_t size,
 	    size - *length, npy->bytes);
 }
 
-/* Where elements lie, if it is not in C order or as they are. */
+/* The view of an array in Fortran order or foreign byte order. */
 static uint32_t add_view(struct reader *r, const struct ofs_npy *npy)
 {
 	struct ofs_view v = { .numel = 1 };
@@ -101,7 +102,7 @@ static uint32_t add_tensor(struct reader *r, const struct ofs_npy *npy,
 				   : ofs_catalog_tensor(r->cat, &t, r->err);
 }
 
-/* An array that cannot be read takes no other with it. */
+/* One damaged array does not make the others unreadable. */
 static uint32_t add_damaged(struct reader *r, struct ofs_str name,
     struct optimfs_error *why)
 {
@@ -122,7 +123,7 @@ static uint32_t add_damaged(struct reader *r, struct ofs_str name,
 	return ofs_catalog_item(r->cat, &item, r->err);
 }
 
-/* "model/layers.0.weight": slashes nest, dots are the naming's business. */
+/* "model/layers.0.weight": "/" nests; naming splits at dots. */
 static uint32_t path_of(struct reader *r, struct ofs_str name)
 {
 	size_t n = r->nprefix;
@@ -171,7 +172,7 @@ static int add_array(struct reader *r, struct ofs_str name, uint64_t off,
 	    : 0;
 }
 
-/* name without ".npy", if it ends so. */
+/* name without the suffix ".npy", if it has one. */
 static struct ofs_str stem(const char *name, size_t n)
 {
 	if (n > 4 && memcmp(name + n - 4, ".npy", 4) == 0)
