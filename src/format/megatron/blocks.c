@@ -1,4 +1,4 @@
-/* blocks.c - states that were flattened block by block */
+/* blocks.c - states stored as flattened blocks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,12 +12,13 @@
 #include "base/memory.h"
 #include "format/megatron/megatron.h"
 
-/* fully_sharded_model_space (Megatron-Core 0.7 to 0.15; docs/formats/megatron.md): a
- * parameter of shape [X, Y] that model parallelism cuts into blocks of [x, y]
- * has its state stored as [X/x, Y/y, x*y], the last axis being a block in C
- * order, and each data-parallel rank a range of it. A range of a block is at
- * most 2d - 1 boxes of it, and each of them a part of the stored item. The
- * parameter's own shape is that of the model's tensor of the same name. */
+/* fully_sharded_model_space (Megatron-Core 0.7 to 0.15;
+ * docs/formats/megatron.md): model parallelism cuts a parameter of shape [X, Y]
+ * into blocks of [x, y]. Its state is stored as [X/x, Y/y, x*y]. The last axis
+ * is a block in C order, and each data-parallel rank stores a range of it. A
+ * range of a block consists of at most 2d - 1 boxes of the parameter, and each
+ * box is part of the stored item. The model's tensor of the same name gives the
+ * parameter's shape. */
 
 struct shape {
 	const uint64_t *v;
@@ -26,7 +27,7 @@ struct shape {
 
 struct models {
 	const struct ofs_catalog *cat;
-	struct ofs_map map; /* entries of the model, by their key */
+	struct ofs_map map; /* model entries, by key */
 };
 
 static struct ofs_str key_text(const struct ofs_catalog *cat, uint32_t entry)
@@ -65,18 +66,19 @@ static int collect(struct ofs_megatron *m, struct models *models,
 	return 0;
 }
 
-/* What is being rebuilt. */
+/* The state that is being rebuilt. */
 struct blocks {
 	struct ofs_megatron *m;
 	struct ofs_tensor t;          /* as stored */
 	struct shape whole;           /* of the parameter */
-	uint64_t block[OFS_MAX_DIMS]; /* its block */
+	uint64_t block[OFS_MAX_DIMS]; /* of one block */
 	struct ofs_shard *shard;
 	uint32_t n, cap;
 	struct optimfs_error *err;
 };
 
-/* Do the stored sizes, d + 1 of them, say how [X, Y] was cut? */
+/* Computes b->block from the d + 1 stored sizes; false: they are not those of
+ * blocks of the parameter. */
 static bool divides(struct blocks *b)
 {
 	const uint64_t *stored = b->m->cat->dims + b->t.shape;
@@ -103,8 +105,9 @@ static int add_shard(struct blocks *b, const struct ofs_shard *s)
 	return 0;
 }
 
-/* The largest box of a block of d dimensions that begins at element lo and ends
- * at hi or before it: where it is, its sizes; gives its elements. */
+/* The largest box of a d-dimensional block that begins at element lo and ends
+ * at hi or before. Sets its position and sizes, and returns the number of its
+ * elements. */
 static uint64_t next_box(const uint64_t *block, unsigned int d, uint64_t lo,
     uint64_t hi, uint64_t *at, uint64_t *size)
 {
@@ -118,7 +121,7 @@ static uint64_t next_box(const uint64_t *block, unsigned int d, uint64_t lo,
 		at[i] = rest / pitch[i + 1];
 		rest %= pitch[i + 1];
 	}
-	/* the outermost dimension of which a whole step fits */
+	/* the outermost dimension in which a whole step fits */
 	while (lo % pitch[k + 1] != 0 || hi - lo < pitch[k + 1])
 		k++;
 	n = (hi - lo) / pitch[k + 1];
@@ -152,7 +155,8 @@ static int add_box(struct blocks *b, const struct ofs_shard *stored,
 	return s.view == OFS_NONE ? -1 : add_shard(b, &s);
 }
 
-/* A range of one block: 1; 0: it is no such thing. */
+/* Splits a shard, which is a range of one block, into boxes. 1: done; 0: it is
+ * no such range, or the budget is used up. */
 static int rebuild_shard(struct blocks *b, const struct ofs_shard *s)
 {
 	unsigned int d = b->whole.n;
@@ -204,7 +208,7 @@ static int replace(struct blocks *b, uint32_t index)
 	return 0;
 }
 
-/* 1: done; 0: it is stored in another way. */
+/* 1: done; 0: the state is stored in another way. */
 static int rebuild(struct ofs_megatron *m, uint32_t entry, struct shape whole,
     struct optimfs_error *err)
 {
@@ -225,7 +229,7 @@ static int rebuild(struct ofs_megatron *m, uint32_t entry, struct shape whole,
 	return ret;
 }
 
-/* The state of one parameter, where it has another shape than that. */
+/* Rebuilds an entry that is a state with another shape than its parameter. */
 static int look(struct ofs_megatron *m, const struct models *models,
     uint32_t entry, struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* detect.c - is a directory a checkpoint of Megatron-Core's? */
+/* detect.c - detection of Megatron-Core checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 #include "format/megatron/megatron.h"
 #include "format/probe.h"
 
-/* Does the member called name of a JSON object have this string? */
+/* Is want the string at name in a JSON object? 1, 0; -1: ENOMEM. */
 static int json_says(const uint8_t *p, uint64_t n, const char *name,
     const char *want, struct optimfs_error *err)
 {
@@ -38,7 +38,7 @@ out:
 	return why.code == ENOMEM ? ofs_no_memory(err) : found;
 }
 
-/* Does metadata.json say that tensors are stored so? 1, 0; -1: ENOMEM. */
+/* Does metadata.json name this backend? 1, 0; -1: ENOMEM. */
 static int has_backend(const struct ofs_dir *dir, const char *backend,
     struct optimfs_error *err)
 {
@@ -55,7 +55,7 @@ static int has_backend(const struct ofs_dir *dir, const char *backend,
 	return ret;
 }
 
-/* Until Megatron-Core 0.12 a tensor could be a directory. */
+/* Until Megatron-Core 0.12 a tensor could be a zarr directory. */
 static int refuse_zarr(const struct ofs_dir *dir, struct optimfs_error *err)
 {
 	int zarr = has_backend(dir, "zarr", err);

@@ -1,4 +1,4 @@
-/* keys.c - what the text of a Megatron-Core key says */
+/* keys.c - Megatron-Core keys, parsed */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "format/megatron/megatron.h"
 
-/* Cut word from the beginning of *s. */
+/* Removes the prefix word from *s; false: *s has another beginning. */
 static bool take(struct ofs_str *s, const char *word)
 {
 	size_t n = strlen(word);
@@ -24,7 +24,7 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* "chained_1.": an optimizer of several. */
+/* "chained_1.": one of several optimizers */
 static void take_chained(struct ofs_str *s, struct ofs_str *chained)
 {
 	struct ofs_str rest = *s;
@@ -56,8 +56,8 @@ static bool take_state(struct ofs_str s, struct ofs_megatron_key *key)
 	return true;
 }
 
-/* Where "/shard_OFFSETS_SHAPE" begins, and the two; false: it does not. Offsets
- * and shape are numbers with dots between, equally many. */
+/* Finds "/shard_OFFSETS_SHAPE" and its two parts; false: the key has none.
+ * Offsets and shape have equally many numbers, with dots between them. */
 static bool find_grid(struct ofs_str text, uint32_t *at,
     struct ofs_str *offsets, struct ofs_str *shape)
 {
@@ -80,7 +80,7 @@ static bool find_grid(struct ofs_str text, uint32_t *at,
 	return true;
 }
 
-/* Cut the first of a row of numbers, with the dot behind it. */
+/* Removes the first of a row of numbers, with the dot after it. */
 static bool first_number(struct ofs_str *row, uint64_t *v)
 {
 	if (!ofs_str_take_number(row, v))
@@ -98,15 +98,15 @@ static bool all_ones(struct ofs_str shape)
 	return true;
 }
 
-/* What a module adds to its state dict that is no tensor. */
+/* The entry of a state dict that holds a module's get_extra_state(). */
 static bool is_extra_state(struct ofs_str s)
 {
 	return ofs_str_ends(s, "._extra_state") ||
 	    ofs_str_is(s, "_extra_state");
 }
 
-/* The place of an object in its grid: of a module's the first axis is that of
- * the layers, where they are stacked. */
+/* The position of an object in its grid. In the grid of a module's object the
+ * first axis is that of the layers, if they are stacked. */
 static void read_grid(struct ofs_megatron_key *key, struct ofs_str offsets,
     struct ofs_str shape)
 {
@@ -172,7 +172,7 @@ uint32_t ofs_megatron_layer_at(struct ofs_str name)
 		while (k < name.len && is_digit(name.p[k]))
 			k++;
 		if (k > i + n && (k == name.len || name.p[k] == '.'))
-			return 0; /* layers are there one by one */
+			return 0; /* the layers are stored one by one */
 		return i + n;
 	}
 	return 0;

@@ -1,4 +1,4 @@
-/* megatron.h - what the parts of the Megatron-Core reader share */
+/* megatron.h - shared declarations of the Megatron-Core reader */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_MEGATRON_H
 #define OFS_FORMAT_MEGATRON_H
@@ -11,65 +11,67 @@
 #include "catalog/catalog.h"
 #include "format/format.h"
 
-/* docs/formats/megatron.md. A torch_dist checkpoint is one of DCP whose keys
- * are text, whose layers lie stacked in one tensor, and whose values are lists
- * of one. The DCP reader reads it; what is here then gives its entries the
- * paths and the tensors that other frameworks have, before they are named
- * (src/naming/naming.h). No data is read. */
+/* docs/formats/megatron.md. A torch_dist checkpoint is a DCP checkpoint whose
+ * keys are text, whose layers are stacked in one tensor, and whose values are
+ * lists of one item. The DCP reader reads it. This room then gives its entries
+ * the paths and tensors of other frameworks, before naming
+ * (src/naming/naming.h). It reads no data. */
 
 extern const struct ofs_format ofs_format_megatron;
 
 /* read.c: the member of the format. */
 int ofs_megatron_join(struct ofs_catalog *cat, struct optimfs_error *err);
 
-/* The file of common state, and the component that its entries lie below; where
- * there is no such file, the object of this name takes its place. */
+/* The file of common state, and the path component above its entries. Without
+ * this file, the object with the component's name takes its place. */
 #define OFS_MEGATRON_FILE   "common.pt"
 #define OFS_MEGATRON_COMMON "common_state"
 
-/* What the text of a key says. Strings are borrowed from it. */
+/* A parsed key. Strings are borrowed from its text. */
 struct ofs_megatron_key {
 	enum {
-		OFS_MEGATRON_MODEL,  /* name: of a parameter or buffer */
+		OFS_MEGATRON_MODEL,  /* name is a parameter or buffer */
 		OFS_MEGATRON_STATE,  /* state of the parameter name */
-		OFS_MEGATRON_BUCKET, /* name: what follows optimizer. */
+		OFS_MEGATRON_BUCKET, /* name is the rest after "optimizer." */
 		OFS_MEGATRON_COMMONS,
-		OFS_MEGATRON_OTHER, /* an object of any name */
+		OFS_MEGATRON_OTHER, /* any other object */
 	} kind;
-	struct ofs_str chained; /* "chained_1"; len 0 for none */
+	struct ofs_str chained; /* "chained_1"; len 0: none */
 	struct ofs_str name, state;
-	/* Of an object: its place in a grid of them. */
+	/* For objects: the position in a grid of objects. */
 	bool object;
-	struct ofs_str offsets;  /* "0.1", without the layer's */
-	bool alone;              /* the grid, less the layers, has one place */
-	uint64_t layer, nlayers; /* first axis of the grid; where it has one */
+	struct ofs_str offsets; /* "0.1", without the layer axis */
+	bool alone; /* without the layer axis, the grid has one position */
+	/* The layer axis, the first of a grid that has one. */
+	uint64_t layer, nlayers;
 };
 
-/* Parse a key; an object's is "KEY/shard_OFFSETS_SHAPE". */
+/* Parses a key; the key of an object is "KEY/shard_OFFSETS_SHAPE". */
 void ofs_megatron_parse(struct ofs_str text, struct ofs_megatron_key *key);
-/* Where the number of a layer is to stand in name: behind the "layers." that no
- * number follows; 0 where there is no such place. */
+/* Where to insert the layer number in name: after the "layers." that has no
+ * number after it; 0: there is none. */
 uint32_t ofs_megatron_layer_at(struct ofs_str name);
 
-/* All of it: entries whose paths are as the DCP reader and the reader of
- * common.pt left them become model, optimizer and the rest. */
+/* The state of the pass that turns entries, with the paths that the DCP reader
+ * and the reader of common.pt gave them, into model, optimizer and other
+ * entries. */
 struct ofs_megatron {
 	struct ofs_catalog *cat;
 	uint32_t model, optimizer, states, groups, zero; /* strings */
 	bool prefixed;    /* keys name the chained optimizer */
 	bool has_common;  /* common state was found */
-	bool model_space; /* it says that states are flat blocks */
-	uint32_t
-	    *first_group; /* by chained optimizer: where its groups begin */
+	bool model_space; /* common state says that states are flat blocks */
+	uint32_t *first_group; /* by chained optimizer: its first group */
 	uint32_t nchained;
-	/* layers of a stack, said by args and by the first one */
+	/* the number of layers in a stack, from args and from the first
+	 * stack */
 	uint64_t num_layers, seen_layers;
-	uint64_t budget;   /* further tensors and shards that may be made */
-	uint32_t nbucket;  /* tensors of buckets, without names */
-	uint32_t nbuckets; /* objects that have buckets in them */
+	uint64_t budget;   /* tensors and shards that may still be added */
+	uint32_t nbucket;  /* bucket tensors, which have no parameter names */
+	uint32_t nbuckets; /* objects that contain buckets */
 };
 
-/* paths.c: the path of entry i, which is no stack's. */
+/* paths.c: sets the path of an entry that is not a stack. */
 int ofs_megatron_place(struct ofs_megatron *m, uint32_t entry,
     struct optimfs_error *err);
 int ofs_megatron_path(struct ofs_megatron *m,
@@ -77,17 +79,17 @@ int ofs_megatron_path(struct ofs_megatron *m,
     const uint32_t *rest, uint32_t nrest, uint32_t *path,
     struct optimfs_error *err);
 
-/* blocks.c: states of a flattened block of their parameter become
- * shards of the parameter's shape, for every entry. */
+/* blocks.c: for every entry, turns a state that is stored as flattened blocks
+ * into shards of the parameter's shape. */
 int ofs_megatron_blocks(struct ofs_megatron *m, struct optimfs_error *err);
 
-/* stack.c: a stacked tensor becomes one tensor a layer. Gives 1 when
- * it did; 0: the entry is to be placed as it is. */
+/* stack.c: splits a stacked tensor into one tensor per layer. 1: done; 0: the
+ * caller must place the entry unsplit. */
 int ofs_megatron_unstack(struct ofs_megatron *m, uint32_t entry,
     const struct ofs_megatron_key *key, struct optimfs_error *err);
 
-/* step.c: each parameter's state gets the step that is recorded once
- * for all. Paths are final. */
+/* step.c: adds to each parameter's state the step that is recorded once per
+ * optimizer. Paths must be final. */
 int ofs_megatron_steps(struct ofs_megatron *m, struct optimfs_error *err);
 
 #endif

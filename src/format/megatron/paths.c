@@ -1,4 +1,4 @@
-/* paths.c - Megatron-Core's keys -> paths as other frameworks nest */
+/* paths.c - from Megatron-Core keys to paths as other frameworks nest them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,7 +12,8 @@
 #include "format/megatron/megatron.h"
 #include "pickle/pickle.h"
 
-/* Components of a path that is looked into; of a longer one the rest stays. */
+/* The most components of a path that are examined. Longer paths stay as they
+ * are. */
 #define PATH_MAX_LEN 300
 
 struct path {
@@ -46,7 +47,7 @@ static int push_rest(struct path *p, const uint32_t *rest, uint32_t n,
 	return 0;
 }
 
-/* A number below 1000000; false for anything else. */
+/* Component c as a number below 1000000; false: it is no such number. */
 static bool number_of(const struct ofs_megatron *m, uint32_t c, uint32_t *v)
 {
 	struct ofs_str s = ofs_catalog_string(m->cat, c);
@@ -54,7 +55,7 @@ static bool number_of(const struct ofs_megatron *m, uint32_t c, uint32_t *v)
 	return s.len <= 6 && ofs_str_digits(s, v);
 }
 
-/* optimizer, and the one of several that it is. */
+/* Appends "optimizer" and, with several optimizers, which one. */
 static int push_optimizer(struct ofs_megatron *m, struct path *p,
     struct ofs_str chained, struct optimfs_error *err)
 {
@@ -63,7 +64,7 @@ static int push_optimizer(struct ofs_megatron *m, struct path *p,
 	return chained.len == 0 ? 0 : push_text(m, p, chained, err);
 }
 
-/* The master weights are called as other frameworks' are. */
+/* Master weights get the name that other frameworks use. */
 static struct ofs_str state_name(struct ofs_str s)
 {
 	static const char *const master[] = { "fp32_param", "param" };
@@ -84,7 +85,7 @@ static int state_path(struct ofs_megatron *m,
 	return push_text(m, p, state_name(key->state), err);
 }
 
-/* The end of a component: a dot that is not inside the parentheses of
+/* The end of a component: a dot outside the parentheses of
  * "dtype_(torch.bfloat16, torch.float32)". */
 static uint32_t component(struct ofs_str s, uint32_t from)
 {
@@ -117,8 +118,8 @@ static int bucket_path(struct ofs_megatron *m,
 	return 0;
 }
 
-/* "distributed.dp_group_idx_1.optimizer": the groups that model-parallel rank 1
- * has; -1 for another key. */
+/* The model-parallel rank in "distributed.dp_group_idx_1.optimizer", the key of
+ * a rank's groups; -1: another key. */
 static int groups_of(struct ofs_str name)
 {
 	static const char head[] = "distributed.dp_group_idx_";
@@ -133,8 +134,8 @@ static int groups_of(struct ofs_str name)
 	return (int)rank;
 }
 
-/* The groups of the first rank are those of the optimizer; another rank's have
- * their place beside its buckets, and are no optimizer of their own. */
+/* The first rank's groups become the optimizer's groups. Those of another rank
+ * go next to its buckets, as they are no optimizer of their own. */
 static int groups_path(struct ofs_megatron *m,
     const struct ofs_megatron_key *key, int rank, const uint32_t *rest,
     uint32_t n, struct path *p, struct optimfs_error *err)
@@ -191,9 +192,9 @@ int ofs_megatron_path(struct ofs_megatron *m,
 	return *path == OFS_NONE ? -1 : 0;
 }
 
-/* Common state. The optimizer's is nested in the wrapper's, and that in the
- * list of several:
- * optimizer [N] [optimizer] param_groups I OPTION. */
+/* Common state. The optimizer's state is nested in its wrapper's, and that one
+ * in the list of several optimizers: optimizer [N] [optimizer] param_groups I
+ * OPTION. */
 
 static int group_path(struct ofs_megatron *m, uint32_t chained,
     const uint32_t *c, uint32_t n, struct path *p, struct optimfs_error *err)
@@ -253,7 +254,7 @@ static int common_path(struct ofs_megatron *m, const uint32_t *c, uint32_t n,
 	return ret == -1 || *path == OFS_NONE ? -1 : 0;
 }
 
-/* An object is stored as a list of it alone. */
+/* An object is stored as a list with one item. */
 static int unwrap(struct ofs_megatron *m, uint32_t entry,
     struct optimfs_error *err)
 {
@@ -342,7 +343,7 @@ int ofs_megatron_place(struct ofs_megatron *m, uint32_t entry,
 
 	if (n == 0 || n >= PATH_MAX_LEN)
 		return 0;
-	copy = malloc(n * sizeof(*copy)); /* adding paths moves them */
+	copy = malloc(n * sizeof(*copy)); /* since adding a path may move c */
 	if (copy == NULL)
 		return ofs_no_memory(err);
 	memcpy(copy, c, n * sizeof(*copy));

@@ -1,4 +1,4 @@
-/* read.c - checkpoints of Megatron-Core (torch_dist) */
+/* read.c - Megatron-Core checkpoints (torch_dist) */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,18 +16,16 @@
 #include "format/probe.h"
 #include "pickle/pickle.h"
 
-/* Tensors and shards that taking stacks and blocks apart may add: a model of
- * a thousand layers adds a tenth of it. */
+/* The most tensors and shards that splitting stacks and blocks may add. A model
+ * of a thousand layers adds a tenth of this. */
 #define BUDGET (UINT64_C(1) << 20)
-/* Optimizers that are chained. */
+/* The most chained optimizers. */
 #define MAX_CHAINED 64
 
-/* Recognition. */
+/* Facts in the common state. */
 
-/* What the common state says of the rest. */
-
-/* The components of a common value, without what stands before them; NULL for
- * other entries. */
+/* The path components of a common value, without the prefix; NULL: another
+ * entry. */
 static const uint32_t *common_of(const struct ofs_megatron *m, uint32_t entry,
     uint32_t *n)
 {
@@ -57,7 +55,7 @@ static const struct ofs_value *value_of(const struct ofs_megatron *m,
 	return e->kind == OFS_ENTRY_VALUE ? &m->cat->values[e->ref] : NULL;
 }
 
-/* Without an encoder the decoder has all layers. */
+/* Without an encoder, num_layers is the number of layers of the decoder. */
 static void read_args(struct ofs_megatron *m, const struct ofs_value *args)
 {
 	int64_t n;
@@ -69,7 +67,8 @@ static void read_args(struct ofs_megatron *m, const struct ofs_value *args)
 		m->num_layers = n > 0 ? (uint64_t)n : 0;
 }
 
-/* optimizer N optimizer param_groups I ...: N has at least I + 1 groups. */
+/* The path "optimizer N optimizer param_groups I ..." shows that N has at least
+ * I + 1 groups. */
 static void count_group(struct ofs_megatron *m, const uint32_t *c, uint32_t n,
     uint32_t *count)
 {
@@ -111,7 +110,7 @@ static void read_common(struct ofs_megatron *m, uint32_t entry, uint32_t *count)
 		    m->model_space || ofs_pk_str_is(v->doc, v->node, space);
 }
 
-/* Buckets in one object, of dp_zero_gather_scatter. */
+/* The object with the buckets that dp_zero_gather_scatter writes. */
 static bool is_param_state(struct ofs_str name)
 {
 	static const char end[] = ".param_state";
@@ -148,7 +147,7 @@ static void survey(struct ofs_megatron *m, uint32_t count[MAX_CHAINED])
 		read_common(m, i, count);
 		read_key(m, i);
 	}
-	/* groups of several optimizers count on, the first one's first */
+	/* groups are numbered across optimizers */
 	for (uint32_t i = 0; i < m->nchained; i++) {
 		uint32_t n = count[i];
 
@@ -208,7 +207,7 @@ int ofs_megatron_join(struct ofs_catalog *cat, struct optimfs_error *err)
 	survey(&m, count);
 	if (ofs_megatron_blocks(&m, err) == -1)
 		return -1;
-	n = cat->nentries; /* stacks add theirs, which are placed */
+	n = cat->nentries; /* entries that stacks add have their paths */
 	for (uint32_t i = 0; i < n; i++)
 		if (ofs_megatron_place(&m, i, err) == -1)
 			return -1;

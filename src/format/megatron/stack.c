@@ -1,4 +1,4 @@
-/* stack.c - one tensor of all layers -> one tensor a layer */
+/* stack.c - stacked layers, split into one tensor per layer */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,10 +12,10 @@
 #include "base/memory.h"
 #include "format/megatron/megatron.h"
 
-/* No model has as many layers. */
+/* More layers than any model has. */
 #define MAX_LAYERS 4096
 
-/* A shard of one layer, in the order in which its stack had them. */
+/* A shard of one layer; order is its position in the stack. */
 struct piece {
 	uint64_t layer;
 	uint32_t order;
@@ -30,12 +30,12 @@ struct stack {
 	unsigned int ndim;
 	struct piece *piece;
 	uint32_t npieces;
-	const char *wrong; /* what is, with its code */
+	const char *wrong; /* a message with its code; NULL: nothing is wrong */
 	struct optimfs_error *err;
 };
 
-/* How many shards the layers have together; false: more than may be made, or a
- * chunk sticks out of the stack. */
+/* The number of shards of all layers together; false: too many, or a chunk
+ * reaches beyond the stack. */
 static bool count_pieces(struct stack *k, uint64_t *n)
 {
 	const struct ofs_catalog *cat = k->m->cat;
@@ -57,7 +57,7 @@ static bool count_pieces(struct stack *k, uint64_t *n)
 	return true;
 }
 
-/* The box without its first axis. */
+/* The box of a shard without its first axis. */
 static int set_box(struct stack *k, const uint64_t *lo, const uint64_t *size,
     struct ofs_shard *s)
 {
@@ -75,8 +75,8 @@ static int set_box(struct stack *k, const uint64_t *lo, const uint64_t *size,
 	return s->box == OFS_NONE ? -1 : 0;
 }
 
-/* Where layer number at of a chunk of n layers lies in it. size is that of the
- * chunk without its first axis. */
+/* The view of layer at in a chunk of n layers. size is the chunk's size without
+ * the first axis. */
 static int set_view(struct stack *k, const uint64_t *size, uint64_t at,
     uint64_t n, const struct ofs_shard *whole, struct ofs_shard *s)
 {
@@ -85,7 +85,7 @@ static int set_view(struct stack *k, const uint64_t *size, uint64_t at,
 	struct ofs_view v = { 0 };
 
 	if (whole->view == OFS_NONE && n == 1)
-		return 0; /* an item may lack the first axis, or have it */
+		return 0; /* a stored item may have or lack the first axis */
 	if (whole->view != OFS_NONE) {
 		v = cat->views[whole->view];
 		memcpy(stride, cat->dims + v.stride,
@@ -103,7 +103,7 @@ static int set_view(struct stack *k, const uint64_t *size, uint64_t at,
 			return 0;
 		}
 	}
-	v.offset += at * pitch; /* below v.numel, or reading refuses it */
+	v.offset += at * pitch; /* reading refuses an offset beyond v.numel */
 	v.stride = ofs_catalog_dims(cat, stride, k->ndim, k->err);
 	if (v.stride == OFS_NONE)
 		return -1;
@@ -148,8 +148,8 @@ static int by_layer(const void *a, const void *b)
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* Put the pieces where the stack's shards were, if there is room, or else
- * behind all. Gives where. */
+/* Stores the pieces in place of the stack's shards if there is room, else at
+ * the end. Returns the first index. */
 static uint32_t put_pieces(struct stack *k)
 {
 	struct ofs_catalog *cat = k->m->cat;
@@ -187,7 +187,8 @@ static int cut(struct stack *k)
 	return 1;
 }
 
-/* The tensor of one layer, whose shards begin at *first. */
+/* Adds the tensor and entry of one layer, whose pieces begin at *from; *from
+ * then is at the next layer's. The first layer replaces the stack. */
 static int layer_tensor(struct stack *k, uint64_t layer, uint32_t shards,
     uint32_t *from, uint32_t index, struct ofs_entry *e)
 {
@@ -204,7 +205,7 @@ static int layer_tensor(struct stack *k, uint64_t layer, uint32_t shards,
 	t.shard = shards + *from;
 	t.nshards = n - *from;
 	*from = n;
-	if (layer == 0) { /* in the stack's place */
+	if (layer == 0) {
 		k->m->cat->tensors[index] = t;
 		return 0;
 	}
@@ -249,7 +250,7 @@ static int emit(struct stack *k, uint32_t entry,
 	return 0;
 }
 
-/* A chunk that is impossible spoils the tensor, and so all layers. */
+/* An impossible chunk makes the tensors of all layers damaged. */
 static int spoil(struct stack *k, const struct ofs_megatron_key *key)
 {
 	struct optimfs_error why;
@@ -266,7 +267,7 @@ static int spoil(struct stack *k, const struct ofs_megatron_key *key)
 	return k->t.error == OFS_NONE ? ofs_no_memory(k->err) : 0;
 }
 
-/* The stacks of one checkpoint have equally many layers. */
+/* All stacks of a checkpoint must have the same number of layers. */
 static int check_layers(struct stack *k, const struct ofs_megatron_key *key,
     uint32_t at)
 {
@@ -292,7 +293,7 @@ static int check_layers(struct stack *k, const struct ofs_megatron_key *key,
 	return 0;
 }
 
-/* What may not be taken apart stays one tensor. */
+/* A stack that must not be split stays one tensor. */
 static int keep(struct stack *k, const struct ofs_megatron_key *key)
 {
 	if (ofs_catalog_note(k->m->cat, OFS_NOTE_WARNING, E2BIG,

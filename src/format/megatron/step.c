@@ -1,4 +1,4 @@
-/* step.c - one step for all parameters -> a step of each */
+/* step.c - one step per optimizer, copied to each parameter */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -9,13 +9,13 @@
 #include "format/megatron/megatron.h"
 #include "pickle/pickle.h"
 
-/* Megatron-Core counts steps once an optimizer: in each of its groups, which
- * agree, or as common_step. Other frameworks have it beside each parameter's
- * moments, so that it is there too. */
+/* Megatron-Core counts steps once per optimizer: in each of its groups, which
+ * agree, or as common_step. Other frameworks have a step beside each
+ * parameter's moments, and so the tree gets these, too. */
 
-/* An optimizer, and its step as far as is known. */
+/* An optimizer, and its step if it is known. */
 struct optimizer {
-	uint32_t chained; /* string; OFS_NONE for the only one */
+	uint32_t chained; /* string; OFS_NONE: the only optimizer */
 	enum { NO_STEP, STEP, STEPS_DIFFER, COMMON_STEP } has;
 	uint8_t kind;
 	uint32_t ref;
@@ -26,14 +26,14 @@ struct steps {
 	struct optimizer *o;
 	uint32_t n, cap;
 	uint32_t step, common_step; /* strings */
-	/* paths of the steps that there should be, and of those there are */
+	/* paths of the steps that parameters need, and of those that exist */
 	uint32_t *want, *have;
 	uint32_t nwant, nhave;
 	struct optimfs_error *err;
 };
 
-/* The components of an entry behind the optimizer's; *chained gets which one it
- * is of. NULL: it is no optimizer's. */
+/* The path components of an entry after the optimizer's; *chained gets the
+ * optimizer. NULL: the entry belongs to no optimizer. */
 static const uint32_t *tail(const struct ofs_megatron *m, uint32_t entry,
     uint32_t *n, uint32_t *chained)
 {
@@ -66,7 +66,7 @@ static struct optimizer *find(struct steps *s, uint32_t chained)
 	return &s->o[s->n++];
 }
 
-/* A step as a number; -1 when it is none. */
+/* A step as a number; -1: it is no number. */
 static double value_of(const struct ofs_catalog *cat, uint32_t ref)
 {
 	const struct ofs_value *v = &cat->values[ref];
@@ -130,7 +130,7 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The path of the step of each parameter of o that has state. */
+/* Collects the paths of the steps of all parameters of o that have state. */
 static int want_steps(struct steps *s, const struct optimizer *o)
 {
 	struct ofs_catalog *cat = s->m->cat;
@@ -203,7 +203,7 @@ int ofs_megatron_steps(struct ofs_megatron *m, struct optimfs_error *err)
 		ofs_no_memory(err);
 	else
 		ret = find_steps(&s);
-	/* what one adds is no other's: max holds */
+	/* each adds steps of its own parameters only: max holds */
 	for (uint32_t i = 0; ret == 0 && i < s.n; i++)
 		if (s.o[i].has == STEP || s.o[i].has == COMMON_STEP)
 			ret = add_steps(&s, &s.o[i]);
