@@ -119,12 +119,15 @@ out:
 
 const struct ofs_verb ofs_verb_check = {
 	.name = "check",
-	.synopsis = "[-v] [--json] [-j NUMBER] [-o OPTION] CHECKPOINT",
+	.synopsis =
+	    "[--json] [-j NUMBER] [-qv] [--progress] [-o OPTION] CHECKPOINT",
 	.summary =
 	    "check that the optimizer state is one that training can produce",
 	.options =
-	    "  -v         print the size of the next update of each parameter\n"
-	    "  --json     one JSON object per finding\n"
-	    "  -j NUMBER  number of threads (default: one per processor)\n",
+	    "  -v          print the size of the next update of each parameter\n"
+	    "  --json      one JSON object per finding\n"
+	    "  -j NUMBER   number of threads (default: one per processor)\n"
+	    "  -q          show no progress\n"
+	    "  --progress  show progress even without a terminal\n",
 	.run = run,
 };

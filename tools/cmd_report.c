@@ -410,7 +410,8 @@ out:
 
 const struct ofs_verb ofs_verb_report = {
 	.name = "report",
-	.synopsis = "[--no-data] [-j NUMBER] [-o FILE] CHECKPOINT [CHECKPOINT]",
+	.synopsis =
+	    "[--no-data] [-j NUMBER] [-q] [--progress] [-o FILE] CHECKPOINT [CHECKPOINT]",
 	.summary = "write an HTML page that describes a checkpoint",
 	.options =
 	    "  -o FILE     write the page to FILE, not to standard output\n"

@@ -418,14 +418,17 @@ out:
 
 const struct ofs_verb ofs_verb_stat = {
 	.name = "stat",
-	.synopsis = "[--sort VALUE] [--only CONDITION] [--by rank] [--json]\n"
-		    "           [-j NUMBER] [-o OPTION] CHECKPOINT [PATH...]",
+	.synopsis =
+	    "[--sort VALUE] [--only CONDITION] [--by rank] [--json]\n"
+	    "           [-j NUMBER] [-q] [--progress] [-o OPTION] CHECKPOINT [PATH...]",
 	.summary = "print statistics of tensors: NaN, range, norms, exponents",
 	.options =
 	    "  --sort VALUE      largest first, by a value that stat prints: rms, nan, ...\n"
 	    "  --only CONDITION  only tensors that satisfy it, as in 'nan>0'\n"
 	    "  --by rank         one row for each rank's part of a tensor\n"
 	    "  --json            one JSON object per tensor\n"
-	    "  -j NUMBER         number of threads (default: one per processor)\n",
+	    "  -j NUMBER         number of threads (default: one per processor)\n"
+	    "  -q                show no progress\n"
+	    "  --progress        show progress even without a terminal\n",
 	.run = run,
 };

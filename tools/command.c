@@ -91,6 +91,19 @@ static void take_value(struct ofs_command *c, unsigned mask, const char *value)
 		c->output = value;
 }
 
+/* "type=dcp", where a file is wanted. */
+static bool is_option(const struct ofs_command *c, const char *s)
+{
+	size_t n = strcspn(s, "=");
+	char name[64];
+
+	if (s[n] != '=' || n >= sizeof(name))
+		return false;
+	memcpy(name, s, n);
+	name[n] = '\0';
+	return ofs_options_known(&c->options, name);
+}
+
 static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
     char **argv, unsigned allowed, int *status)
 {
@@ -112,6 +125,13 @@ static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
 			c->operand[c->noperands++] = (char *)value;
 		else
 			take_value(c, mask_of(id), value);
+	}
+	if (c->output != NULL && is_option(c, c->output)) {
+		*status = ofs_tool_usage(verb,
+		    "-o %s: here -o names the file to write; the option is "
+		    "given as --%s",
+		    c->output, c->output);
+		return -1;
 	}
 	return 0;
 }

@@ -492,7 +492,11 @@ void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	const struct ofs_catalog *cat = s->snap->cat;
 	uint64_t problems = ofs_summary_problems(s);
+	bool template = s->snap->overlay != NULL &&
+	    ofs_overlay_is_template(s->snap->overlay);
 
+	if (template)
+		ofs_buf_puts(out, "a template to be filled in: ");
 	ofs_buf_puts(out, cat->format == NULL ? "unknown" : cat->format);
 	if (cat->world_size > 0 || s->ranks > 0) {
 		ofs_buf_puts(out, ", ");
@@ -509,12 +513,14 @@ void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out)
 		ofs_buf_puts(out,
 		    s->optim[0].kind != NULL ? s->optim[0].kind : "optimizer");
 	}
-	if (s->step[0] != '\0') {
+	if (s->step[0] != '\0' && !template) {
 		ofs_buf_puts(out, s->noptims > 0 ? " at step " : ", step ");
 		put_plain(out, s->step);
 	}
 	ofs_buf_puts(out, ", ");
 	put_bytes(out, s->all.bytes);
+	if (template)
+		return;
 	ofs_buf_puts(out, "; ");
 	put_count(out, problems, "problem");
 	if (problems > 0) {

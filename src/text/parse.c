@@ -68,7 +68,7 @@ static struct ofs_str trimmed(struct ofs_str s)
 }
 
 /* The text of a file, without a final newline. */
-static struct ofs_str line_of(struct ofs_str s)
+struct ofs_str ofs_value_line(struct ofs_str s)
 {
 	if (s.len > 0 && s.p[s.len - 1] == '\n')
 		s.len--;
@@ -206,7 +206,7 @@ int ofs_value_element(enum ofs_dtype dtype, const char *text, size_t n,
 	if (code == 0)
 		return 0;
 	strcat(what, ofs_dtype_name(dtype));
-	return ofs_value_refuse(code, line_of(s), what, err);
+	return ofs_value_refuse(code, ofs_value_line(s), what, err);
 }
 
 /* Whole files. */
@@ -349,7 +349,7 @@ static int put_new(struct ofs_pkw *w, struct ofs_str s,
 		return 0;
 	*w = was;
 	w->out->len = before;
-	return put_str(w, line_of(s), err);
+	return put_str(w, ofs_value_line(s), err);
 }
 
 static int put_form(struct ofs_pkw *w, const struct ofs_value_form *form,
@@ -367,7 +367,7 @@ static int put_form(struct ofs_pkw *w, const struct ofs_value_form *form,
 	case OFS_PK_FLOAT:
 		return put_number(w, form, trimmed(s), err);
 	case OFS_PK_STR:
-		return put_str(w, line_of(s), err);
+		return put_str(w, ofs_value_line(s), err);
 	case OFS_PK_BYTES:
 		ofs_pkw_bytes(w, s.p, s.len, array);
 		return 0;

@@ -6,6 +6,8 @@
 #include "pickle/write.h"
 #include "text/parse.h"
 
+/* The text of a file without the newline that ends it. */
+struct ofs_str ofs_value_line(struct ofs_str s);
 /* Fail with "OFS806 'TEXT' is not WHAT"; -1. */
 int ofs_value_refuse(int code, struct ofs_str text, const char *what,
     struct optimfs_error *err);

@@ -319,7 +319,8 @@ static int step(struct reader *r)
 	}
 }
 
-static int put_all(struct reader *r, uint32_t node)
+/* s is the text. */
+static int put_all(struct reader *r, uint32_t node, struct ofs_str s)
 {
 	enum ofs_json_token token = ofs_json_next(&r->json, r->err);
 	enum ofs_pk_kind kind = ofs_pk_kind(r->doc, node);
@@ -327,11 +328,13 @@ static int put_all(struct reader *r, uint32_t node)
 	if (token == OFS_JSON_ERROR)
 		return -1;
 	if (kind == OFS_PK_DICT && token != OFS_JSON_OBJECT)
-		return ofs_json_fail(&r->json, r->err, "expected '{'");
+		return ofs_value_refuse(EINVAL, ofs_value_line(s),
+		    "a dict, as in {\"a\": 1}", r->err);
 	if ((kind == OFS_PK_LIST || kind == OFS_PK_TUPLE ||
 		kind == OFS_PK_SET) &&
 	    token != OFS_JSON_ARRAY)
-		return ofs_json_fail(&r->json, r->err, "expected '['");
+		return ofs_value_refuse(EINVAL, ofs_value_line(s),
+		    "a list, as in [1, 2]", r->err);
 	if (put_value(r, token, node) == -1)
 		return -1;
 	while (r->depth > 0 && !r->w->out->bad)
@@ -349,7 +352,7 @@ int ofs_value_put_json(struct ofs_pkw *w, const struct ofs_pickle *doc,
 
 	ofs_json_init(&r.json, s.p, s.len);
 	r.json.floats = true;
-	ret = put_all(&r, node);
+	ret = put_all(&r, node, s);
 	ofs_json_fini(&r.json);
 	if (ret == 0)
 		return 0;

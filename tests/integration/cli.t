@@ -273,6 +273,10 @@ if command -v script >/dev/null; then
 	    "and what a template is"
 	rm -rf made empty-one .empty-one.optimfs
 fi
+does 2 "an option where report wants a file" report -o type=dcp "$ck"
+says err 'the option is given as --type=dcp' "says how it is given"
+[ ! -e type=dcp ]
+ok $? "makes no such file"
 does 2 "no view" plan "$ck"
 says err 'which view[?] ' "asks for one"
 does 2 "nothing to be like" mkfs "$ck"

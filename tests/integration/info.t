@@ -192,7 +192,13 @@ if command -v script >/dev/null; then
 	like "says what was mounted" "$(cat "$scratch/out")" \
 	    'optimfs: mounted: dcp, 3 ranks, * parameters, * at step 3, *; 0 problems*'
 	ok "umount" "$OPTIMFS" umount "$mnt"
+	"$OPTIMFS" mkfs --like "$ck" --layout dcp@2 "$scratch/new"
+	ok "mount of a template" script -qec \
+	    "'$OPTIMFS' mount -o rw '$scratch/new' '$mnt'" /dev/null
+	like "says that it is one" "$(cat "$scratch/out")" \
+	    'optimfs: mounted: a template to be filled in: dcp, 2 ranks, * kB*'
+	ok "umount" "$OPTIMFS" umount "$mnt"
 else
-	skip 3 "no script(1)"
+	skip 6 "no script(1)"
 fi
 done_testing

@@ -50,5 +50,31 @@ formats=$(listed reshard Formats)
 names optimfs.1 $types
 names optimfs.5 $formats
 
+# The usage of each verb has the options of the synopsis, and no others.
+options() { # the options in a line, a letter or a word each
+	tr -d '[]' | tr ' ' '\n' | grep '^-' | grep -v '^--' |
+	    sed 's/^-//' | fold -w 1
+	grep -o -e '--[a-z-]*' "$tmp"
+}
+tmp=$(mktemp)
+trap 'rm -f "$tmp"' EXIT
+synopsis=$(mandoc -T ascii -O width=300 "$top/optimfs.1" 2>/dev/null |
+    sed 's/.\x08//g; s/^ *//' | sed -n '/^SYNOPSIS/,/^DESCRIPTION/p')
+for verb in $("$OPTIMFS" --help | sed -n 's/^  \([a-z]*\) .*/\1/p' |
+    grep -vx optimfs); do
+	n=$((n + 1))
+	"$OPTIMFS" help "$verb" | awk 'NR > 1 && !/^ / { exit } { print }' >"$tmp"
+	usage=$(options <"$tmp" | sort -u)
+	echo "$synopsis" | grep "^optimfs $verb " >"$tmp"
+	if [ -s "$tmp" ] && [ "$usage" = "$(options <"$tmp" | sort -u)" ]; then
+		echo "ok $n - the synopsis of $verb"
+	else
+		bad=$((bad + 1))
+		echo "not ok $n - the synopsis of $verb"
+		echo "$usage" | sed 's/^/# usage: /'
+		sed 's/^/# /' "$tmp"
+	fi
+done
+
 echo "1..$n"
 [ $bad = 0 ]

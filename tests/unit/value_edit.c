@@ -131,6 +131,7 @@ static const struct {
 	{ P(F09 HALF "\x86"), "[0.8]\n", NULL, NULL, EINVAL, true },
 	{ P(F09 HALF "\x86"), "[0.8, 1, 1]\n", NULL, NULL, EINVAL, true },
 	{ P(F09 HALF "\x86"), "0.8\n", NULL, NULL, EINVAL, false },
+	{ P(F09 HALF "\x86"), "0.8, 0.9\n", NULL, NULL, EINVAL, false },
 	{ P(F09 HALF "\x86"), "[0.8, ]\n", NULL, NULL, EINVAL, false },
 	{ P(F09 HALF "\x86"), "[0.8] 1\n", NULL, NULL, EINVAL, false },
 	{ P("](K\x01" HALF "K\x02\x85"
