@@ -7,6 +7,8 @@
  * FAULT_AT=N         at call N, counted from 1,
  * FAULT_PATH=TEXT    or at the first one about a path with TEXT in it that
  *                    changes something,
+ * FAULT_AFTER=FILE   or, once FILE has been there, at the one of those that
+ * FAULT_NTH=N        is the Nth, and no sync,
  * FAULT_HOW=FAULT    this happens (enum fault)
  * FAULT_CODE=ERRNO   with this error
  * FAULT_GATE=FILE    what FAULT_WAIT waits for
@@ -49,7 +51,9 @@ enum class {
 static atomic_long count;
 static atomic_bool locked; /* between the marks */
 static atomic_long at;
-static const char *where;
+static const char *where, *after;
+static atomic_bool begun; /* after has been there */
+static atomic_long left;  /* of FAULT_NTH */
 static int code;
 static enum fault how;
 static int trace = -1;
@@ -70,6 +74,8 @@ __attribute__((constructor)) static void begin(void)
 		    O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	at = number("FAULT_AT");
 	where = getenv("FAULT_PATH");
+	after = getenv("FAULT_AFTER");
+	left = number("FAULT_NTH");
 	how = (enum fault)number("FAULT_HOW");
 	code = (int)number("FAULT_CODE");
 }
@@ -143,6 +149,19 @@ static void wait_gate(void)
 		nanosleep(&tick, NULL);
 }
 
+/* Of one that changes something: is it the one that FAULT_PATH means? */
+static bool is_meant(enum class class, const char *path)
+{
+	if (strstr(path, where) == NULL)
+		return false;
+	if (after == NULL)
+		return true;
+	if (syscall(SYS_faccessat, AT_FDCWD, after, F_OK) == 0)
+		atomic_store(&begun, true);
+	return atomic_load(&begun) && class != SYNC &&
+	    atomic_fetch_sub(&left, 1) == 1;
+}
+
 /* Is it this call's turn to fail? n: what it has to write, or NULL. */
 static bool fails(const char *name, enum class class, int fd, const char *path,
     size_t *n)
@@ -153,7 +172,7 @@ static bool fails(const char *name, enum class class, int fd, const char *path,
 	if (trace != -1)
 		say("%ld\t%c\t%s\t%s\n", k, class, name, about(fd, path, of));
 	if (at == 0 && where != NULL && class != LOOK &&
-	    strstr(about(fd, path, of), where) != NULL)
+	    is_meant(class, about(fd, path, of)))
 		at = k;
 	if (how == FAULT_STOP && k >= at && class != LOOK &&
 	    atomic_load(&locked))
