@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "cluster/call.h"
 #include "cluster/mail.h"
 #include "cluster/manifest.h"
@@ -195,7 +196,7 @@ static struct optimfs_group *group_new(const struct ofs_group_ops *ops,
 	struct optimfs_group *w = calloc(1, sizeof(*w));
 
 	if (w == NULL) {
-		optimfs_fail(err, ENOMEM, "out of memory");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	pthread_mutex_init(&w->lock, NULL);
@@ -204,7 +205,7 @@ static struct optimfs_group *group_new(const struct ofs_group_ops *ops,
 	w->mail = ofs_mail_new();
 	if (w->calls == NULL || w->mail == NULL) {
 		group_free(w);
-		optimfs_fail(err, ENOMEM, "out of memory");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	w->ops = ops;
@@ -242,7 +243,7 @@ struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
 		pthread_mutex_unlock(&w->lock);
 		return w;
 	}
-	optimfs_fail(err, ENOMEM, "out of memory");
+	ofs_no_memory(err);
 	ops->leave(w->w);
 	group_free(w);
 	return NULL;
@@ -324,7 +325,7 @@ int ofs_group_ask(const struct optimfs_group *w, int rank,
 	int ret = 0;
 
 	if (request->bad)
-		return optimfs_fail(err, ENOMEM, "out of memory for a request");
+		return ofs_no_memory(err);
 	w->ops->ask(w->w, &ask, 1);
 	if (ask.err.code != 0) {
 		ofs_group_blame(w, rank, &ask.err);
@@ -360,7 +361,7 @@ char *optimfs_group_expand(const struct optimfs_group *w, const char *path,
 	if (!b.bad)
 		return (char *)b.data;
 	ofs_buf_fini(&b);
-	optimfs_fail(err, ENOMEM, "%s: out of memory", path);
+	ofs_no_memory(err);
 	return NULL;
 }
 

@@ -189,7 +189,7 @@ static int put_hashes(struct ofs_agreement *a, struct ofs_buf *b,
 	uint32_t n;
 
 	if (buf == NULL)
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < a->nlines && ret == 0; i += n) {
 		n = same_path(a, i);
 		for (uint32_t k = i; k < i + n && ret == 0; k++) {

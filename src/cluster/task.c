@@ -111,7 +111,7 @@ int ofs_task_report(struct optimfs_group *w, const struct ofs_buf *note,
 	if (w->rank != 0)
 		ret = ofs_group_ask(w, 0, &b, NULL, 0, err);
 	else if (note->bad)
-		ret = optimfs_fail(err, ENOMEM, "a note");
+		ret = ofs_no_memory(err);
 	else
 		ret = take_report(w->task, 0, &c, err);
 	ofs_buf_fini(&b);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "cluster/task.h"
 #include "cluster/wire.h"
 
@@ -46,7 +47,7 @@ int ofs_task_assign(struct ofs_task_job *job, size_t n, int nranks,
 	int ret = 0;
 
 	if (order == NULL || load == NULL)
-		ret = optimfs_fail(err, ENOMEM, "%zu jobs", n);
+		ret = ofs_no_memory(err);
 	for (size_t i = 0; i < n && ret == 0; i++)
 		order[i] = &job[i];
 	if (ret == 0)
@@ -67,7 +68,7 @@ static char *make_mark(const char *dir, struct optimfs_error *err)
 	int fd;
 
 	if (asprintf(&mark, "%s/.optimfs.XXXXXX", dir) == -1) {
-		optimfs_fail(err, ENOMEM, "out of memory");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	fd = mkostemp(mark, O_CLOEXEC);
@@ -115,7 +116,7 @@ int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
 		told = strdup(ofs_wire_take_str(&c));
 		seen = access(ofs_wire_take_str(&c), F_OK) == 0;
 		if (told == NULL)
-			optimfs_fail(&own, ENOMEM, "out of memory");
+			ofs_no_memory(&own);
 	}
 	ofs_buf_fini(&said);
 	if (ret == 0)
@@ -142,7 +143,7 @@ static int divide_all(struct optimfs_group *w, const uint64_t *size, size_t n,
 	int ret = 0;
 
 	if (owner == NULL || job == NULL)
-		ret = optimfs_fail(err, ENOMEM, "%zu jobs", n);
+		ret = ofs_no_memory(err);
 	for (int r = 0; ret == 0 && r < w->size; r++)
 		if (may[r])
 			owner[nowners++].rank = r;
@@ -153,7 +154,7 @@ static int divide_all(struct optimfs_group *w, const uint64_t *size, size_t n,
 	for (size_t i = 0; ret == 0 && i < n; i++)
 		ofs_wire_u32(b, (uint32_t)job[i].rank);
 	if (ret == 0 && b->bad)
-		ret = optimfs_fail(err, ENOMEM, "%zu jobs", n);
+		ret = ofs_no_memory(err);
 	free(owner);
 	free(job);
 	return ret;
@@ -182,7 +183,7 @@ int ofs_task_assign_all(struct optimfs_group *w, const uint64_t *size,
 	*n = said.len / 4;
 	*who = calloc(*n + 1, sizeof(**who));
 	if (*who == NULL)
-		optimfs_fail(&own, ENOMEM, "%zu jobs", *n);
+		ofs_no_memory(&own);
 	for (size_t i = 0; *who != NULL && i < *n; i++)
 		(*who)[i] = (int)ofs_cursor_le32(&c);
 	ofs_buf_fini(&said);

@@ -11,6 +11,7 @@
 #include <sys/queue.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "store/local.h"
 
 /* Most bytes that are read ahead, for all readers together. */
@@ -130,7 +131,7 @@ static int remote_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
 	if (n > sizeof(few) / sizeof(*few))
 		part = malloc(n * sizeof(*part));
 	if (part == NULL)
-		return optimfs_fail(err, ENOMEM, "%zu segments", n);
+		return ofs_no_memory(err);
 	m = pick(w, segs, n, true, part, &bytes);
 	if (m > 0)
 		ret = fetch_there(w, part, m, bytes, buf, err);
@@ -245,7 +246,7 @@ struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
 		w->there = calloc((size_t)cat->nobjects + 1, sizeof(*w->there));
 	if (w == NULL || w->there == NULL) {
 		free(w);
-		optimfs_fail(err, ENOMEM, "a transport");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	w->t.ops = &remote_ops;

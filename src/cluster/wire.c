@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 
 void ofs_put_le32(uint8_t *at, uint32_t v)
 {
@@ -121,7 +122,7 @@ struct ofs_segment *ofs_wire_take_segments(struct ofs_cursor *c, uint32_t n,
 	}
 	seg = calloc((size_t)n + 1, sizeof(*seg));
 	if (seg == NULL) {
-		optimfs_fail(err, ENOMEM, "%u segments", n);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	for (uint32_t i = 0; i < n && fits; i++) {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
+#include "base/memory.h"
 #include "cluster/commit/coordinator_impl.h"
 #include "journal/decision.h"
 #include "journal/publish_impl.h"
@@ -214,7 +215,7 @@ static int send_piece(struct shipping *p, size_t name, uint32_t site,
 	ofs_wire_u32(&b, p->slot[at(p, name, site)]);
 	ofs_wire_u64(&b, off);
 	if (b.bad)
-		return optimfs_fail(p->err, ENOMEM, "out of memory");
+		return ofs_no_memory(p->err);
 	memcpy(to, b.data, b.len);
 	memcpy(to + b.len, bytes, len);
 	p->ask[p->n++] = (struct ofs_ask){ .to = p->s->site[site].rank,
@@ -260,7 +261,7 @@ static int send_files(struct shipping *p)
 
 	p->piece = malloc(PIECES * OFS_GROUP_REQUEST_MAX);
 	if (buf == NULL || p->piece == NULL)
-		ret = optimfs_fail(p->err, ENOMEM, "out of memory");
+		ret = ofs_no_memory(p->err);
 	for (size_t i = 0; i < p->plan->n && ret == 0; i++)
 		if (is_file(&p->plan->name[i]) && goes_away(p, i))
 			ret = send_file(p, i, buf);
@@ -344,7 +345,7 @@ static int apply(struct shipping *p, uint32_t *nbad)
 
 	*nbad = p->s->n;
 	if (mask == NULL)
-		return optimfs_fail(p->err, ENOMEM, "out of memory");
+		return ofs_no_memory(p->err);
 	find_replacing(p, mask);
 	invert(mask, p->s->n);
 	ret = ofs_coordinator_call(p->s, OFS_SITE_COMMIT, NULL, mask, nbad,
@@ -404,7 +405,7 @@ int ofs_coordinator_publish(struct ofs_coordinator *s,
 	p.goes = calloc(plan->n * s->n + 1, sizeof(*p.goes));
 	p.slot = calloc(plan->n * s->n + 1, sizeof(*p.slot));
 	if (p.goes == NULL || p.slot == NULL) {
-		optimfs_fail(err, ENOMEM, "out of memory for a commit");
+		ofs_no_memory(err);
 	} else {
 		choose(&p);
 		ret = publish(&p, err);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "cluster/allgather.h"
 #include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
@@ -36,7 +37,7 @@ static int begin(struct ofs_manifest *s, const char *path,
 	if (own != NULL)
 		s->writing = calloc(1, sizeof(*s->writing));
 	if (own != NULL && s->writing == NULL)
-		optimfs_fail(err, ENOMEM, "out of memory");
+		ofs_no_memory(err);
 	if (s->writing != NULL)
 		s->writing->stage = open(own, options, s, &s->writing->template,
 		    &s->writing->sites, err);

@@ -47,7 +47,7 @@ static struct ofs_participant *participant_new(struct optimfs_error *err)
 	struct ofs_participant *k = calloc(1, sizeof(*k));
 
 	if (k == NULL) {
-		optimfs_fail(err, ENOMEM, "out of memory");
+		ofs_no_memory(err);
 		return NULL;
 	}
 	k->beside.dir = k->stage = -1;

@@ -38,7 +38,7 @@ struct ofs_blocks *ofs_blocks_new(uint32_t n, struct optimfs_error *err)
 		b->chain = calloc(chains, sizeof(*b->chain));
 	if (b == NULL || b->chain == NULL) {
 		free(b);
-		optimfs_fail(err, ENOMEM, "a list of %u blocks", n);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	pthread_mutex_init(&b->lock, NULL);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "cluster/allgather.h"
 #include "cluster/gpu/gather_impl.h"
 #include "cluster/wire.h"
@@ -155,7 +156,7 @@ static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 		b->sequence = calloc((size_t)s->w->size, sizeof(*b->sequence));
 	if (b == NULL || b->sequence == NULL) {
 		free(b);
-		return optimfs_fail(err, ENOMEM, "out of memory");
+		return ofs_no_memory(err);
 	}
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_cond_init(&b->freed, NULL);

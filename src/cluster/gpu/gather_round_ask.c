@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "base/memory.h"
 #include "cluster/gpu/gather_round.h"
 #include "cluster/wire.h"
 
@@ -28,7 +29,7 @@ int ofs_round_stage(struct ofs_round *r)
 		ofs_wire_u64(q, t->lo);
 		ofs_wire_u64(q, t->hi - t->lo);
 		if (q->bad)
-			ret = optimfs_fail(&r->err, ENOMEM, "out of memory");
+			ret = ofs_no_memory(&r->err);
 		who[n] = t;
 		ask[n++] = (struct ofs_ask){ .to = t->owner->rank,
 			.request = q->data,
@@ -67,7 +68,7 @@ int ofs_round_draw(struct ofs_round *r, const int *owner, uint32_t n,
 		ofs_wire_u32(&q, (uint32_t)owner[i]);
 	if (q.bad) {
 		ofs_buf_fini(&q);
-		return optimfs_fail(&r->err, ENOMEM, "out of memory");
+		return ofs_no_memory(&r->err);
 	}
 	ask = (struct ofs_ask){ .to = 0,
 		.request = q.data,
@@ -113,7 +114,7 @@ int ofs_round_tell(struct ofs_round *r, const int *owner, uint32_t n,
 		put_send(r, owner[i],
 		    sequence == NULL ? OFS_NO_SEQUENCE : sequence[i], &q[i]);
 		if (q[i].bad)
-			ret = optimfs_fail(&r->err, ENOMEM, "out of memory");
+			ret = ofs_no_memory(&r->err);
 		ask[i] = (struct ofs_ask){ .to = owner[i],
 			.request = q[i].data,
 			.nrequest = q[i].len };
