@@ -26,14 +26,14 @@ static unsigned answer_time(unsigned timeout)
 /* Of a path that only this rank has. */
 static int fail_here(const struct ofs_job *job, struct optimfs_error *err)
 {
-	optimfs_fail_in(err, "rank %d", optimfs_group_rank(job->world));
+	optimfs_fail_in(err, "rank %d", optimfs_group_rank(job->group));
 	return ofs_tool_fail(err);
 }
 
 /* All ranks come to the comparison once: who mounts when it has opened the
  * checkpoint, any other with nothing to show. */
 struct comparison {
-	struct optimfs_group *world;
+	struct optimfs_group *group;
 	bool done;
 	int ret; /* of all ranks alike */
 };
@@ -43,7 +43,7 @@ static int compare(void *ctx, struct optimfs *fs, struct optimfs_error *err)
 	struct comparison *c = ctx;
 
 	c->done = true;
-	c->ret = optimfs_group_compare(c->world, fs, err);
+	c->ret = optimfs_group_compare(c->group, fs, err);
 	return c->ret;
 }
 
@@ -51,18 +51,18 @@ static int mount_here(struct ofs_job *job, struct ofs_guard *guard,
     const char *source, const char *point, struct ofs_mount_options *m,
     struct optimfs_error *err)
 {
-	char *from = optimfs_group_expand(job->world, source, err), *to, *real;
+	char *from = optimfs_group_expand(job->group, source, err), *to, *real;
 	int ret = -1;
 
 	if (from == NULL)
 		return -1;
-	to = optimfs_group_expand(job->world, point, err);
+	to = optimfs_group_expand(job->group, point, err);
 	if (to != NULL) {
 		real = ofs_mount_point_path(to, NULL);
 		if (real != NULL)
 			ofs_guard_watch(guard, real);
 		free(real);
-		m->open.world = job->world;
+		m->open.group = job->group;
 		m->offered = source;
 		ret = ofs_mount(from, to, m, err);
 	}
@@ -109,13 +109,13 @@ static int check_ranks(const struct ofs_job *job,
 /* The others show what there is now. */
 static void only_read(const struct ofs_job *job, struct ofs_mount_options *m)
 {
-	if (!writes(m) || optimfs_group_rank(job->world) == 0)
+	if (!writes(m) || optimfs_group_rank(job->group) == 0)
 		return;
 	m->open.rw = false;
 	if (ofs_job_works(job))
 		ofs_log("rank %d: read-only: rank 0 writes; mount again to see "
 			"what it has committed",
-		    optimfs_group_rank(job->world));
+		    optimfs_group_rank(job->group));
 }
 
 static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
@@ -133,7 +133,7 @@ static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
 	    ofs_job_offer(job, &m->job, source, &m->open, &err) == -1)
 		return ofs_job_fail(job, &err);
 	only_read(job, m);
-	c.world = job->world;
+	c.group = job->group;
 	m->opened = compare;
 	m->ctx = &c;
 	if (ofs_job_works(job) &&

@@ -28,7 +28,7 @@ struct ofs_mount_options {
 	struct optimfs_options open;
 	struct ofs_job_options job;
 	const char *mount_ranks; /* as for ofs_job_join; NULL: nodes */
-	const char *offered;     /* name of the checkpoint in open.world */
+	const char *offered;     /* name of the checkpoint in open.group */
 	/* called after opening, before mounting; -1 ends the mount; may be
 	 * NULL */
 	int (*opened)(void *ctx, struct optimfs *fs, struct optimfs_error *err);

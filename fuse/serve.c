@@ -122,11 +122,11 @@ static int make_sandbox(struct server *s, struct optimfs_error *err)
 	};
 	bool required = m->sandbox == OFS_SANDBOX_REQUIRE;
 
-	if (required && m->open.world != NULL)
+	if (required && m->open.group != NULL)
 		return optimfs_fail(err, EINVAL,
 		    "option 'sandbox=require': there is none for a mount by "
 		    "several ranks");
-	if (m->sandbox == OFS_SANDBOX_OFF || m->open.world != NULL ||
+	if (m->sandbox == OFS_SANDBOX_OFF || m->open.group != NULL ||
 	    ofs_sandbox_new(&config, &s->sandbox, err) == 0)
 		return 0;
 	if (required)
@@ -189,7 +189,7 @@ static void make_news(struct server *s)
 {
 	const struct ofs_mount_options *m = s->v->options;
 	if (m->quiet ||
-	    (m->open.world != NULL && optimfs_group_rank(m->open.world) != 0))
+	    (m->open.group != NULL && optimfs_group_rank(m->open.group) != 0))
 		return;
 	s->watched = isatty(STDERR_FILENO) == 1;
 	s->news = optimfs_summary(s->session.fs, "",
@@ -205,7 +205,7 @@ static int open_checkpoint(struct server *s, struct optimfs_error *err)
 	if (shared)
 		o.cache = cache_budget(m) - ASSEMBLE_SHARE(cache_budget(m));
 	s->session.fs =
-	    optimfs_open(o.world != NULL ? m->offered : s->v->source, &o, err);
+	    optimfs_open(o.group != NULL ? m->offered : s->v->source, &o, err);
 	if (s->session.fs == NULL)
 		return -1;
 	make_news(s);
@@ -394,7 +394,7 @@ static void give_up_rights(const struct ofs_mount_options *m)
 	if (geteuid() == 0)
 		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	/* MPI moves bytes between processes as a debugger would */
-	if (m->allow_other && m->open.world == NULL)
+	if (m->allow_other && m->open.group == NULL)
 		(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 

@@ -36,7 +36,7 @@ static int measure(struct ofs_command *c, struct optimfs_error *err)
 {
 	struct optimfs_attr attr;
 
-	if (c->job.world != NULL)
+	if (c->job.group != NULL)
 		return 0;
 	return ofs_command_resolve(c, c->operand[0], &attr, err) == -1
 	    ? -1
@@ -68,7 +68,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		2, 2, &status) == -1)
 		return status;
 	how.recursive = (c.flags & OFS_RECURSIVE) != 0;
-	if (c.job.world == NULL)
+	if (c.job.group == NULL)
 		ofs_interrupt_catch();
 	ret = measure(&c, &err);
 	if (ret == 0)

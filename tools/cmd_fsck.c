@@ -171,7 +171,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		0, 0, &status) == -1)
 		return status;
 	r.json = c.flags & OFS_JSON;
-	if (c.job.world == NULL) {
+	if (c.job.group == NULL) {
 		watch = ofs_command_watch(&c);
 		optimfs_watch(c.fs, &watch);
 	}

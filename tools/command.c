@@ -158,7 +158,7 @@ static int join(struct ofs_command *c, unsigned allowed, int *status)
 		*status = ofs_job_fail(&c->job, &err);
 		return -1;
 	}
-	c->open.world = c->job.world;
+	c->open.group = c->job.group;
 	if (ofs_job_works(&c->job))
 		return 0;
 	*status = OFS_EXIT_OK;
@@ -170,7 +170,7 @@ static int open_checkpoint(struct ofs_command *c, unsigned allowed)
 	struct optimfs_error err;
 
 	c->open.together =
-	    c->job.world != NULL && (allowed & OFS_TOGETHER) != 0;
+	    c->job.group != NULL && (allowed & OFS_TOGETHER) != 0;
 	ofs_tool_await(c->checkpoint);
 	c->fs = optimfs_open(c->checkpoint, &c->open, &err);
 	if (c->fs != NULL)
@@ -411,7 +411,7 @@ int ofs_command_measure(struct ofs_command *c, const struct optimfs_attr *attr,
 {
 	uint64_t total = attr->size;
 
-	if (c->job.world != NULL)
+	if (c->job.group != NULL)
 		return 0;
 	if (S_ISDIR(attr->mode)) {
 		total = 0;
@@ -501,7 +501,7 @@ static void follow(void *ctx, uint64_t bytes, uint64_t total, const char *file)
 /* Of several ranks it is mpirun that gets the signal, and ends all. */
 struct optimfs_watch ofs_command_watch(struct ofs_command *c)
 {
-	if (c->job.world == NULL)
+	if (c->job.group == NULL)
 		ofs_interrupt_catch();
 	return (struct optimfs_watch){
 		.progress = follow, .stop = ofs_interrupted, .ctx = c

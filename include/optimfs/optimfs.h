@@ -43,8 +43,8 @@ struct optimfs_options {
 	uint64_t parse_mem;    /* budget for parsing it; 0: 4 GiB or RAM/4 */
 	bool strict;           /* refuse a checkpoint with anything wrong */
 	bool follow; /* symbolic links that stay inside the checkpoint */
-	struct optimfs_group *world; /* path was offered there; NULL: alone */
-	bool together; /* all ranks of world open it and show the same, or it
+	struct optimfs_group *group; /* path was offered there; NULL: alone */
+	bool together; /* all ranks of group open it and show the same, or it
 			* fails on all */
 	/* Writing. What is written is staged beside the checkpoint until
 	 * optimfs_commit; one writer at a time (EBUSY). */
@@ -236,7 +236,7 @@ void optimfs_watch(struct optimfs *fs, const struct optimfs_watch *how);
  * checksum. report is called for each finding, in the order of the tree, and
  * may be NULL. *problems gets how many were errors. -1 only when the check
  * itself could not be done.
- * Of what was opened with a world, each rank checks files that it has: all
+ * Of what was opened with a group, each rank checks files that it has: all
  * ranks call it with one data, it fails on all alike, and rank 0 gets the
  * findings. */
 struct optimfs_finding {
@@ -271,7 +271,7 @@ struct optimfs_reshard {
  * failure or a kill, and from which the next call with the same checkpoint and
  * layout goes on. 0; 1 when dir is there, but may not survive a crash of the
  * machine, as the last sync failed; -1.
- * Of what was opened with a world, all ranks call it, with one dir; those that
+ * Of what was opened with a group, all ranks call it, with one dir; those that
  * see rank 0's .NAME.optimfs write a part of the files each. It fails on all
  * alike; rank 0 is told how far it is, and alone returns 1. */
 int optimfs_reshard(struct optimfs *fs, const char *dir,
@@ -293,7 +293,7 @@ struct optimfs_copy {
 	void *ctx;
 };
 /* 0; 1: all but the files that could not be read; -1.
- * Of what was opened with a world, all ranks call it, with one path and one
+ * Of what was opened with a group, all ranks call it, with one path and one
  * dest, which means what it does on rank 0: the ranks that see that directory
  * copy some of the files each, and are told of those that they cannot read. It
  * fails on all alike. */
@@ -333,8 +333,8 @@ void optimfs_set_stats(struct optimfs *fs, char *(*fn)(void *ctx), void *ctx);
 void optimfs_log_error(struct optimfs *fs, const struct optimfs_error *err);
 
 /* Several processes, the ranks of a job that mpirun started, may each hold a
- * part of a checkpoint. Each joins the world and offers what it has; after
- * that each of them can open all of it. A world outlives what was opened in
+ * part of a checkpoint. Each joins the group and offers what it has; after
+ * that each of them can open all of it. A group outlives what was opened in
  * it. */
 
 /* Was this process started as one of several ranks? */
@@ -364,7 +364,7 @@ int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
  * or on none: EPROTO (OFS916) when two differ. */
 int optimfs_group_compare(struct optimfs_group *w, struct optimfs *fs,
     struct optimfs_error *err);
-/* How bytes come from rank to rank: over the world's own transport, or through
+/* How bytes come from rank to rank: over the group's own transport, or through
  * GPUs. Every rank calls it before anything is offered; what rank 0 wants
  * holds. */
 enum optimfs_gather_how {

@@ -40,7 +40,7 @@ class Options(c.Structure):
                 ("parse_mem", c.c_uint64),
                 ("strict", c.c_bool),
                 ("follow", c.c_bool),
-                ("world", c.c_void_p),
+                ("group", c.c_void_p),
                 ("together", c.c_bool),
                 ("rw", c.c_bool),
                 ("scratch", c.c_bool),

@@ -436,7 +436,7 @@ def open_tree(path: Union[str, "os.PathLike[str]"], **options: Any) -> Tree:
     """Tree with the options of struct optimfs_options by name; None or False
     is the default of each."""
     o = _abi.Options()
-    known = {name for name, _ in _abi.Options._fields_} - {"world", "together"}
+    known = {name for name, _ in _abi.Options._fields_} - {"group", "together"}
     for name, value in options.items():
         if name not in known:
             raise TypeError("unknown option %r" % name)

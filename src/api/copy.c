@@ -283,7 +283,7 @@ static int copy_directory(struct optimfs *fs, uint64_t dir, char **to,
     const struct optimfs_copy *how, struct optimfs_error *err)
 {
 	struct copy copy = {
-		.fs = fs, .group = fs->options.world, .how = how, .dest = *to
+		.fs = fs, .group = fs->options.group, .how = how, .dest = *to
 	};
 	int ret;
 
@@ -298,7 +298,7 @@ static int copy_directory(struct optimfs *fs, uint64_t dir, char **to,
 
 static bool is_first(const struct optimfs *fs)
 {
-	return fs->options.world == NULL || fs->options.world->rank == 0;
+	return fs->options.group == NULL || fs->options.group->rank == 0;
 }
 
 /* What is to be copied, and on the rank that says so: to where. */
@@ -320,7 +320,7 @@ static int find(struct optimfs *fs, const char *path, const char *dest,
 int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
     const struct optimfs_copy *how, struct optimfs_error *err)
 {
-	struct optimfs_group *w = fs->options.world;
+	struct optimfs_group *w = fs->options.group;
 	struct optimfs_error own = { 0 };
 	struct copy one = { .fs = fs, .how = how, .name = path };
 	struct optimfs_attr attr;

@@ -32,7 +32,7 @@ static int make_place(const char *dir, bool *made, struct optimfs_error *err)
 static int make_all(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
-	struct optimfs_group *w = like->options.world;
+	struct optimfs_group *w = like->options.group;
 	bool first = optimfs_group_rank(w) == 0, made = false;
 	char *here = optimfs_group_expand(w, dir, err);
 	struct optimfs_error own = { 0 };
@@ -57,7 +57,7 @@ static int make_all(struct optimfs *like, const char *layout, const char *dir,
 int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
-	return like->options.world == NULL
+	return like->options.group == NULL
 	    ? ofs_template_make(like, layout, dir, err)
 	    : make_all(like, layout, dir, err);
 }

@@ -59,7 +59,7 @@ static struct optimfs *open_rw(const char *path,
 static struct optimfs *open_rw_shared(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
-	struct ofs_manifest *s = ofs_group_share(options->world, path, err);
+	struct ofs_manifest *s = ofs_group_share(options->group, path, err);
 	struct ofs_writing *w = s == NULL ? NULL : s->writing;
 	struct optimfs_options o = *options;
 	struct ofs_catalog *cat;
@@ -71,12 +71,12 @@ static struct optimfs *open_rw_shared(const char *path,
 		optimfs_fail(err, EROFS,
 		    "OFS842 %s: of several ranks rank 0 writes, and this is rank %d: "
 		    "what it commits is seen here",
-		    path, options->world->rank);
+		    path, options->group->rank);
 	if (w == NULL)
 		return NULL;
 	if (w->sites == NULL || w->template != NULL) {
 		source = here = ofs_manifest_here(s, err);
-		o.world = NULL;
+		o.group = NULL;
 	}
 	if (w->template != NULL && s->nfiles > 0) {
 		optimfs_fail(err, EEXIST,
@@ -132,7 +132,7 @@ static struct optimfs *open_shared(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	const struct ofs_manifest *s =
-	    ofs_group_share(options->world, path, err);
+	    ofs_group_share(options->group, path, err);
 	struct ofs_catalog *cat;
 
 	if (s == NULL)
@@ -190,11 +190,11 @@ static struct optimfs *open_any(const char *path,
 {
 	struct optimfs *fs = NULL;
 
-	if (options->rw && !options->scratch && options->world != NULL) {
+	if (options->rw && !options->scratch && options->group != NULL) {
 		fs = open_rw_shared(path, options, err);
 	} else if (options->rw && !options->scratch) {
 		fs = open_rw(path, options, err);
-	} else if (options->world != NULL) {
+	} else if (options->group != NULL) {
 		fs = open_shared(path, options, err);
 	} else if (find_template(path, err) == 0) {
 		fs = options->rw ? open_scratch(path, options, err)
@@ -207,8 +207,7 @@ static struct optimfs *open_any(const char *path,
 static void name_checkpoint(const char *path, struct optimfs_error *err)
 {
 	const char *slash = strrchr(path, '/');
-	const char *name =
-	    slash == NULL || slash[1] == '\0' ? path : slash + 1;
+	const char *name = slash == NULL || slash[1] == '\0' ? path : slash + 1;
 
 	if (strstr(err->text, name) == NULL)
 		optimfs_fail_in(err, "%.200s", path);
@@ -226,14 +225,14 @@ struct optimfs *optimfs_open(const char *path,
 	ofs_stage_await(path, NULL, NULL);
 	if (!options->together) {
 		fs = open_any(path, options, err);
-		if (fs == NULL && err != NULL && options->world == NULL)
+		if (fs == NULL && err != NULL && options->group == NULL)
 			name_checkpoint(path, err);
 	} else {
 		fs = open_any(path, options, &own);
 		if (fs != NULL)
 			own.code = 0;
-		if (ofs_task_agree(options->world, &own, err) == -1 ||
-		    optimfs_group_compare(options->world, fs, err) == -1) {
+		if (ofs_task_agree(options->group, &own, err) == -1 ||
+		    optimfs_group_compare(options->group, fs, err) == -1) {
 			optimfs_close(fs);
 			fs = NULL;
 		}

@@ -62,7 +62,7 @@ static int choose(struct ofs_job *job, const char *list, int size,
 static int choose_workers(struct ofs_job *job, const char *workers,
     struct optimfs_error *err)
 {
-	int size = optimfs_group_size(job->world);
+	int size = optimfs_group_size(job->group);
 
 	job->worker = calloc((size_t)size, sizeof(*job->worker));
 	if (job->worker == NULL)
@@ -75,7 +75,7 @@ static int choose_workers(struct ofs_job *job, const char *workers,
 		return choose(job, workers, size, err);
 	for (int r = 0; r < size; r++)
 		job->worker[r] =
-		    workers[0] == 'a' || optimfs_group_node(job->world, r) == r;
+		    workers[0] == 'a' || optimfs_group_node(job->group, r) == r;
 	return 0;
 }
 
@@ -88,7 +88,7 @@ static int gather(struct ofs_job *job, const struct ofs_job_options *o,
 		.say = say,
 	};
 
-	return optimfs_group_gather(job->world, &how, err);
+	return optimfs_group_gather(job->group, &how, err);
 }
 
 int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
@@ -96,8 +96,8 @@ int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
     struct optimfs_error *err)
 {
 	*job = (struct ofs_job){ 0 };
-	job->world = optimfs_group_join("mpi", timeout, err);
-	if (job->world == NULL)
+	job->group = optimfs_group_join("mpi", timeout, err);
+	if (job->group == NULL)
 		return -1;
 	if (choose_workers(job, workers, err) == 0 &&
 	    gather(job, o, say, err) == 0)
@@ -105,7 +105,7 @@ int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
 	/* the others fail in the same way: nobody reads */
 	if (job->worker != NULL)
 		memset(job->worker, 0,
-		    (size_t)optimfs_group_size(job->world) *
+		    (size_t)optimfs_group_size(job->group) *
 			sizeof(*job->worker));
 	return -1;
 }
@@ -114,12 +114,12 @@ int ofs_job_offer(struct ofs_job *job, const struct ofs_job_options *o,
     const char *path, const struct optimfs_options *open,
     struct optimfs_error *err)
 {
-	return optimfs_group_offer(job->world, path, o->rank0_only, open, err);
+	return optimfs_group_offer(job->group, path, o->rank0_only, open, err);
 }
 
 bool ofs_job_is_first(const struct ofs_job *job)
 {
-	return job->world == NULL || optimfs_group_rank(job->world) == 0;
+	return job->group == NULL || optimfs_group_rank(job->group) == 0;
 }
 
 int ofs_job_fail(const struct ofs_job *job, const struct optimfs_error *err)
@@ -133,27 +133,27 @@ void ofs_job_tell(const struct ofs_job *job)
 {
 	struct optimfs_work work;
 
-	if (job->world == NULL || !ofs_job_is_first(job))
+	if (job->group == NULL || !ofs_job_is_first(job))
 		return;
-	for (int r = 0; r < optimfs_group_size(job->world); r++) {
-		optimfs_group_work(job->world, r, &work);
+	for (int r = 0; r < optimfs_group_size(job->group); r++) {
+		optimfs_group_work(job->group, r, &work);
 		ofs_tool_say("rank %d (%s): %" PRIu64 " files, %" PRIu64
 			     " bytes",
-		    r, optimfs_group_host(job->world, r), work.files,
+		    r, optimfs_group_host(job->group, r), work.files,
 		    work.bytes);
 	}
 }
 
 bool ofs_job_works(const struct ofs_job *job)
 {
-	return job->world == NULL ||
-	    job->worker[optimfs_group_rank(job->world)];
+	return job->group == NULL ||
+	    job->worker[optimfs_group_rank(job->group)];
 }
 
 void ofs_job_leave(struct ofs_job *job)
 {
-	if (job->world != NULL && job->worker != NULL)
-		optimfs_group_leave(job->world, job->worker);
+	if (job->group != NULL && job->worker != NULL)
+		optimfs_group_leave(job->group, job->worker);
 	free(job->worker);
 	*job = (struct ofs_job){ 0 };
 }

@@ -39,9 +39,9 @@ extern const char *const ofs_gather_names[];
      OFS_OPTION_ROW("rank0_only", OFS_OPTION_FLAG,                          \
 	 (base) + offsetof(struct ofs_job_options, rank0_only))
 
-/* world is NULL for a single process, which is a worker. */
+/* group is NULL for a single process, which is a worker. */
 struct ofs_job {
-	struct optimfs_group *world;
+	struct optimfs_group *group;
 	bool *worker; /* for each rank: does it read, or only serve? */
 };
 

@@ -153,7 +153,7 @@ static int open_dir(struct ofs_manifest *s, const char *path,
 	int ret;
 
 	ofs_dir_close(&s->dir);
-	if (!s->first || s->world->rank == 0) {
+	if (!s->first || s->group->rank == 0) {
 		ret = open_here(s, path, err);
 	} else {
 		s->rel = "";
@@ -166,7 +166,7 @@ static int open_dir(struct ofs_manifest *s, const char *path,
 
 static int open_offered(struct ofs_manifest *s, struct optimfs_error *err)
 {
-	char *path = optimfs_group_expand(s->world, s->path, err);
+	char *path = optimfs_group_expand(s->group, s->path, err);
 	int ret = path == NULL ? -1 : open_dir(s, path, err);
 
 	free(path);
@@ -307,7 +307,7 @@ static int read_there(const struct ofs_elsewhere *e, uint32_t file, void *buf,
 static struct ofs_transport *open_transport(const struct ofs_elsewhere *e,
     const struct ofs_catalog *cat, uint64_t cache, struct optimfs_error *err)
 {
-	return ofs_transport_world(cat, ofs_manifest_of(e), cache, err);
+	return ofs_transport_group(cat, ofs_manifest_of(e), cache, err);
 }
 
 static const struct ofs_elsewhere_ops elsewhere_ops = {
@@ -359,9 +359,9 @@ static void manifest_free(struct ofs_manifest *s)
 
 struct ofs_manifest *ofs_manifest_hold(struct ofs_manifest *s)
 {
-	pthread_mutex_lock(&s->world->lock);
+	pthread_mutex_lock(&s->group->lock);
 	s->refs++;
-	pthread_mutex_unlock(&s->world->lock);
+	pthread_mutex_unlock(&s->group->lock);
 	return s;
 }
 
@@ -371,9 +371,9 @@ void ofs_manifest_let(struct ofs_manifest *s)
 
 	if (s == NULL)
 		return;
-	pthread_mutex_lock(&s->world->lock);
+	pthread_mutex_lock(&s->group->lock);
 	last = --s->refs == 0;
-	pthread_mutex_unlock(&s->world->lock);
+	pthread_mutex_unlock(&s->group->lock);
 	if (last)
 		manifest_free(s);
 }
@@ -388,7 +388,7 @@ static struct ofs_manifest *share_new(struct optimfs_group *w, const char *path,
 		return NULL;
 	}
 	s->elsewhere.ops = &elsewhere_ops;
-	s->world = w;
+	s->group = w;
 	s->offered = s;
 	s->refs = 1;
 	s->dir.fd = -1;
@@ -423,7 +423,7 @@ struct ofs_manifest *ofs_manifest_new(struct optimfs_group *w, const char *path,
 struct ofs_manifest *ofs_manifest_again(const struct ofs_manifest *old,
     struct optimfs_error *err)
 {
-	struct ofs_manifest *s = share_new(old->world, old->path, err);
+	struct ofs_manifest *s = share_new(old->group, old->path, err);
 	char *here = s == NULL ? NULL : ofs_manifest_here(old, err);
 	int ret = -1;
 

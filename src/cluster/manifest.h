@@ -33,8 +33,8 @@ struct ofs_manifest_file {
 
 struct ofs_manifest {
 	struct ofs_elsewhere elsewhere; /* what readers of indexes ask */
-	struct optimfs_group *world;
-	uint32_t number; /* of the world's shares, this generation of it */
+	struct optimfs_group *group;
+	uint32_t number; /* of the group's shares, this generation of it */
 	char *path;      /* as it was offered */
 	/* The generation that was offered, which all ranks but rank 0 show;
 	 * itself. older: the same, where this is the newest; NULL. */

@@ -18,7 +18,7 @@
 static int put_all(struct ofs_manifest *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
-	struct ofs_agreement a = { .s = s, .w = s->world, .err = err };
+	struct ofs_agreement a = { .s = s, .w = s->group, .err = err };
 	struct ofs_buf offer = { 0 }, list = { 0 };
 	int ret;
 
@@ -103,7 +103,7 @@ static int can_do_without(const struct ofs_manifest *s, int rank,
 			optimfs_fail(err, EHOSTDOWN,
 			    "OFS911 it has died, and only it has %.200s",
 			    s->file[i].path);
-			return ofs_group_blame(s->world, rank, err);
+			return ofs_group_blame(s->group, rank, err);
 		}
 	return 0;
 }

@@ -51,7 +51,7 @@ struct gathering {
 
 static bool avoided(const struct gathering *g, int rank)
 {
-	const struct optimfs_group *w = g->s->world;
+	const struct optimfs_group *w = g->s->group;
 
 	for (size_t i = 0; i < g->navoid; i++)
 		if (g->avoid[i] == rank)
@@ -67,7 +67,7 @@ static const struct ofs_owner *choose(const struct gathering *g, uint32_t file,
 {
 	const struct ofs_manifest_file *f = &g->s->file[file];
 	const struct ofs_owner *o = g->s->owner + f->owner;
-	uint64_t start = off / STRIPE + file + (uint64_t)g->s->world->rank;
+	uint64_t start = off / STRIPE + file + (uint64_t)g->s->group->rank;
 
 	for (uint32_t i = 0; i < f->nowners; i++) {
 		const struct ofs_owner *c = &o[(start + i) % f->nowners];
@@ -123,7 +123,7 @@ static bool other_might(int code)
 static int owner_failed(struct gathering *g, const struct ofs_ask *ask)
 {
 	*g->err = ask->err;
-	ofs_group_blame(g->s->world, ask->to, g->err);
+	ofs_group_blame(g->s->group, ask->to, g->err);
 	if (!other_might(ask->err.code) || g->navoid == MAX_AVOID)
 		return -1;
 	g->avoid[g->navoid++] = ask->to;
@@ -164,7 +164,7 @@ static int put_asks(struct gathering *g, struct ofs_ask *ask)
 
 static int run(struct gathering *g)
 {
-	const struct optimfs_group *w = g->s->world;
+	const struct optimfs_group *w = g->s->group;
 	struct ofs_ask ask[ROUND_ASKS];
 	int ret = put_asks(g, ask);
 
@@ -311,8 +311,8 @@ int ofs_remote_fetch(const struct ofs_manifest *s,
 	};
 	int ret;
 
-	if (s->world->gather != NULL &&
-	    s->world->gather->fetch(s, segs, n, buf))
+	if (s->group->gather != NULL &&
+	    s->group->gather->fetch(s, segs, n, buf))
 		return 0;
 	do
 		ret = try(&g, segs, n);
@@ -337,7 +337,7 @@ struct ofs_remote_ahead *ofs_remote_ahead(const struct ofs_manifest *s,
     const struct ofs_segment *segs, size_t n)
 {
 	struct ofs_remote_ahead *a = calloc(1, sizeof(*a));
-	const struct optimfs_group *w = s->world;
+	const struct optimfs_group *w = s->group;
 	int ret = 0;
 
 	if (a == NULL)
@@ -355,7 +355,7 @@ struct ofs_remote_ahead *ofs_remote_ahead(const struct ofs_manifest *s,
 
 int ofs_remote_arrived(struct ofs_remote_ahead *a, uint8_t *buf)
 {
-	const struct optimfs_group *w = a->g.s->world;
+	const struct optimfs_group *w = a->g.s->group;
 	int ret;
 
 	w->ops->wait(w->w, a->ask, a->g.n);
@@ -367,7 +367,7 @@ int ofs_remote_arrived(struct ofs_remote_ahead *a, uint8_t *buf)
 
 void ofs_remote_drop(struct ofs_remote_ahead *a)
 {
-	const struct optimfs_group *w = a->g.s->world;
+	const struct optimfs_group *w = a->g.s->group;
 
 	w->ops->release(w->w, a->ask, a->g.n);
 	ahead_free(a);
@@ -377,7 +377,7 @@ void ofs_remote_drop(struct ofs_remote_ahead *a)
 static int ask_length(struct gathering *g, const struct ofs_extent *at,
     uint64_t max, uint64_t *len)
 {
-	const struct optimfs_group *w = g->s->world;
+	const struct optimfs_group *w = g->s->group;
 	const struct ofs_owner *o = choose(g, at->object, at->off);
 	struct ofs_buf b = { 0 };
 	struct ofs_ask ask;

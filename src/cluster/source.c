@@ -18,9 +18,9 @@ static int open_input(struct ofs_checkpoint *in, const char *path,
 {
 	const struct ofs_manifest *s;
 
-	if (opt->world == NULL)
+	if (opt->group == NULL)
 		return ofs_checkpoint_open(in, path, opt, err);
-	s = ofs_group_share(opt->world, path, err);
+	s = ofs_group_share(opt->group, path, err);
 	return s == NULL ? -1 : ofs_manifest_dir(s, &in->dir, &in->rel, err);
 }
 

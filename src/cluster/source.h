@@ -6,7 +6,7 @@
 #include "detect/read.h"
 
 /* What detect/read.h does, of what path names: on this machine, or what the
- * ranks of opt->world have offered by that name. opt may be NULL. */
+ * ranks of opt->group have offered by that name. opt may be NULL. */
 struct ofs_catalog *ofs_read_checkpoint(const char *path,
     const struct optimfs_options *opt, struct optimfs_error *err);
 struct ofs_catalog *ofs_read_over(const char *path, int upper,

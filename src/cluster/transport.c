@@ -189,7 +189,7 @@ static void remote_ahead(struct ofs_transport *t, const void *reader,
 		drop_aheads(w, reader);
 		return;
 	}
-	if (w->share->world->gather != NULL)
+	if (w->share->group->gather != NULL)
 		return;
 	a = malloc(sizeof(*a) + n * sizeof(*segs));
 	if (a == NULL)
@@ -233,11 +233,11 @@ static const struct ofs_transport_ops remote_ops = {
 	.ahead = remote_ahead,
 };
 
-struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
+struct ofs_transport *ofs_transport_group(const struct ofs_catalog *cat,
     struct ofs_manifest *share, uint64_t cache, struct optimfs_error *err)
 {
 	/* a rank that is alone gathers from itself if it has another way */
-	bool alone = share->world->size == 1 && share->world->gather != NULL;
+	bool alone = share->group->size == 1 && share->group->gather != NULL;
 	bool (*is_there)(const struct ofs_dir *, const char *, uint32_t *) =
 	    alone ? ofs_dir_shared : ofs_dir_elsewhere;
 	struct remote *w = calloc(1, sizeof(*w));
@@ -263,7 +263,7 @@ struct ofs_transport *ofs_transport_world(const struct ofs_catalog *cat,
 	return NULL;
 }
 
-struct ofs_transport *ofs_transport_world_local(struct ofs_transport *t)
+struct ofs_transport *ofs_transport_group_local(struct ofs_transport *t)
 {
 	return t->ops == &remote_ops ? ((struct remote *)t)->local : NULL;
 }

@@ -20,9 +20,9 @@ bool ofs_check_turn(struct ofs_check *c, uint32_t object)
 	bool ours = true;
 
 	c->step++;
-	if (c->world != NULL)
+	if (c->group != NULL)
 		ours =
-		    c->world->rank == (object == OFS_NONE ? 0 : c->who[object]);
+		    c->group->rank == (object == OFS_NONE ? 0 : c->who[object]);
 	if (ours && object != OFS_NONE)
 		c->object[object] |= OFS_CHECK_TOUCHED;
 	return ours;
@@ -161,7 +161,7 @@ static int divide(struct ofs_check *c, struct optimfs_error *err)
 		job[i].may = s->owner + s->file[file].owner;
 		job[i].nmay = s->file[file].nowners;
 	}
-	ret = ofs_task_assign(job, cat->nobjects, c->world->size, err);
+	ret = ofs_task_assign(job, cat->nobjects, c->group->size, err);
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		c->who[i] = job[i].rank;
 	free(job);
@@ -174,14 +174,14 @@ static int after_entry(struct ofs_check *c, int64_t *looked,
 {
 	int64_t now;
 
-	if (c->world == NULL) {
+	if (c->group == NULL) {
 		ofs_check_hand_over(c);
 		ofs_check_tell(c);
 	} else {
 		now = ofs_clock_ms();
 		if (now - *looked >= LOOK_MS) {
 			*looked = now;
-			if (ofs_task_check(c->world, err) == -1)
+			if (ofs_task_check(c->group, err) == -1)
 				return -1;
 		}
 	}
@@ -235,10 +235,10 @@ static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
 		if (ret == 0 && data)
 			ret = tell(c->snap, done, total, i, err);
 	}
-	for (uint32_t i = 0; c->world != NULL && i < c->snap->cat->nobjects;
+	for (uint32_t i = 0; c->group != NULL && i < c->snap->cat->nobjects;
 	     i++)
 		if (c->object[i] & OFS_CHECK_TOUCHED)
-			ofs_task_did(c->world, c->snap->cat->objects[i].size);
+			ofs_task_did(c->group, c->snap->cat->objects[i].size);
 	return ret;
 }
 
@@ -259,14 +259,14 @@ static int check_together(struct ofs_check *c, bool data,
 
 	if (begin(c, &own) == 0)
 		(void)divide(c, &own);
-	if (ofs_task_begin(c->world, ofs_check_take, c, &own, err) == -1)
+	if (ofs_task_begin(c->group, ofs_check_take, c, &own, err) == -1)
 		return -1;
 	if (check_all(c, data, &own) == 0) {
 		ofs_check_hand_over(c);
 		own = c->failed;
 	}
-	ret = ofs_task_barrier(c->world, &own, NULL, NULL, err);
-	ofs_task_end(c->world);
+	ret = ofs_task_barrier(c->group, &own, NULL, NULL, err);
+	ofs_task_end(c->group);
 	if (ret == 0)
 		ofs_check_tell(c);
 	return ret;
@@ -278,10 +278,10 @@ int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
 	struct ofs_check c = { .snap = ofs_enter(fs),
 		.report = report,
 		.ctx = ctx,
-		.world = fs->options.world };
+		.group = fs->options.group };
 	int ret;
 
-	if (c.world != NULL)
+	if (c.group != NULL)
 		ret = check_together(&c, data, err);
 	else if ((ret = begin(&c, err)) == 0)
 		ret = check_all(&c, data, err);

@@ -20,7 +20,7 @@ struct ofs_check {
 	uint64_t problems;
 	uint8_t *object;             /* of each: enum ofs_checked, or'ed */
 	uint8_t *buf;                /* OFS_CHECK_CHUNK bytes */
-	struct optimfs_group *world; /* NULL: a single process */
+	struct optimfs_group *group; /* NULL: a single process */
 	int *who; /* for each object, the rank that checks it */
 	uint64_t step;
 	struct ofs_buf notes; /* fsck_notes.c: findings not handed over yet */

@@ -103,8 +103,8 @@ void ofs_check_hand_over(struct ofs_check *c)
 
 	if (c->notes.bad)
 		ofs_no_memory(&c->failed);
-	else if (c->notes.len > 0 && c->failed.code == 0 && c->world != NULL)
-		(void)ofs_task_report(c->world, &c->notes, &c->failed);
+	else if (c->notes.len > 0 && c->failed.code == 0 && c->group != NULL)
+		(void)ofs_task_report(c->group, &c->notes, &c->failed);
 	else if (c->notes.len > 0 && c->failed.code == 0)
 		(void)ofs_check_take(c, 0, &cur, &c->failed);
 	c->notes.len = 0;

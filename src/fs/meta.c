@@ -94,7 +94,7 @@ static void put_writer(const struct ofs_snapshot *snap, struct ofs_buf *out)
 		ofs_buf_printf(out,
 		    "read-only rank 0 (%s) writes; mount again to see what it "
 		    "has committed\n",
-		    optimfs_group_host(s->world, 0));
+		    optimfs_group_host(s->group, 0));
 }
 
 static void control_text(struct ofs_snapshot *snap, struct ofs_buf *out)
@@ -189,12 +189,12 @@ static void stats_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 	put_stat(out, "files.opened", atomic_load(&snap->fs->opens));
 	put_stat(out, "files.reads", atomic_load(&snap->fs->reads));
 	put_stat(out, "files.read_bytes", atomic_load(&snap->fs->read_bytes));
-	local = ofs_transport_world_local(snap->reader.transport);
+	local = ofs_transport_group_local(snap->reader.transport);
 	if (local != NULL)
 		put_transport(local, out);
 	put_transport(snap->reader.transport, out);
-	if (snap->fs->options.world != NULL)
-		ofs_gpu_gather_stats(snap->fs->options.world, out);
+	if (snap->fs->options.group != NULL)
+		ofs_gpu_gather_stats(snap->fs->options.group, out);
 	put_stat(out, "texts.hits", atomic_load(&t->hits));
 	put_stat(out, "texts.misses", atomic_load(&t->misses));
 	pthread_mutex_lock(&t->lock);

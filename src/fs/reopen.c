@@ -32,7 +32,7 @@ static struct ofs_snapshot *read_again(struct optimfs *fs,
 
 	o.rw = o.scratch = false;
 	if (fs->coordinator != NULL)
-		source = ofs_coordinator_source(fs->coordinator, &o.world);
+		source = ofs_coordinator_source(fs->coordinator, &o.group);
 	cat = ofs_read_checkpoint(source, &o, err);
 	return cat == NULL ? NULL : ofs_snapshot_new(fs, cat, err);
 }

@@ -56,7 +56,7 @@ static int note(struct ofs_reshard *r, const struct ofs_record *e,
 	int ret;
 
 	put_record(&b, e);
-	ret = ofs_task_report(r->world, &b, err);
+	ret = ofs_task_report(r->group, &b, err);
 	ofs_buf_fini(&b);
 	return ret;
 }
@@ -198,7 +198,7 @@ static int replay(void *ctx, const struct ofs_record *e,
 	}
 	if (found->foreign || found->other != NULL)
 		return 0;
-	if (found->r->world != NULL)
+	if (found->r->group != NULL)
 		put_record(found->told, e);
 	return apply(found->r, e, err);
 }

@@ -79,12 +79,12 @@ static void say_who(const struct ofs_reshard *r, const char *dir, int nwriters)
 {
 	char text[512];
 
-	if (nwriters == r->world->size || r->how->say == NULL)
+	if (nwriters == r->group->size || r->how->say == NULL)
 		return;
 	snprintf(text, sizeof(text),
 	    "%d of %d ranks see %.300s, and write; the others give what they "
 	    "have",
-	    nwriters, r->world->size, dir);
+	    nwriters, r->group->size, dir);
 	r->how->say(r->how->ctx, text);
 }
 
@@ -103,7 +103,7 @@ static uint64_t left(const struct ofs_reshard_file *f)
 static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
     const struct ofs_buf *told, struct ofs_buf *b, struct optimfs_error *err)
 {
-	int size = r->world->size, n = 0, ret;
+	int size = r->group->size, n = 0, ret;
 	struct ofs_owner *may = calloc((size_t)size, sizeof(*may));
 	struct ofs_task_job *job = calloc((size_t)r->n + 1, sizeof(*job));
 
@@ -137,7 +137,7 @@ static int take_share(struct ofs_reshard *r, const struct ofs_buf *said,
 
 	for (uint32_t i = 0; i < r->n; i++)
 		r->file[i].ours =
-		    ofs_cursor_le32(&c) == (uint32_t)r->world->rank;
+		    ofs_cursor_le32(&c) == (uint32_t)r->group->rank;
 	if (c.bad)
 		return optimfs_fail(err, EPROTO,
 		    "OFS913 what rank 0 said makes no sense");
@@ -156,16 +156,16 @@ static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
 
 	if (r->lead)
 		put_place(r, dir, &b);
-	ret = ofs_task_broadcast(r->world, &b, &said, err);
+	ret = ofs_task_broadcast(r->group, &b, &said, err);
 	ofs_buf_fini(&b);
 	if (ret == -1)
 		return -1;
 	if (!r->lead && take_place(r, dir, &said, &sees, &own) == 0)
 		sees = sees && open_new(r, dir);
 	ofs_buf_fini(&said);
-	if (ofs_task_agree(r->world, &own, err) == -1)
+	if (ofs_task_agree(r->group, &own, err) == -1)
 		return -1;
-	return ofs_task_who(r->world, sees, writes, err);
+	return ofs_task_who(r->group, sees, writes, err);
 }
 
 /* Which files are whose. */
@@ -179,14 +179,14 @@ static int share_out(struct ofs_reshard *r, const char *dir, const bool *writes,
 
 	if (r->lead && divide(r, dir, writes, told, &b, &own) == -1)
 		b.len = 0;
-	ret = ofs_task_broadcast(r->world, &b, &said, err);
+	ret = ofs_task_broadcast(r->group, &b, &said, err);
 	ofs_buf_fini(&b);
 	if (ret == -1)
 		return -1;
 	if (own.code == 0)
 		(void)take_share(r, &said, &own);
 	ofs_buf_fini(&said);
-	return ofs_task_agree(r->world, &own, err);
+	return ofs_task_agree(r->group, &own, err);
 }
 
 int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
@@ -195,14 +195,14 @@ int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
 	struct optimfs_error own = { 0 };
 	bool *writes;
 
-	if (r->world == NULL)
+	if (r->group == NULL)
 		return ret;
 	if (ret == -1)
 		own = *err;
-	writes = calloc((size_t)r->world->size, sizeof(*writes));
+	writes = calloc((size_t)r->group->size, sizeof(*writes));
 	if (writes == NULL && own.code == 0)
 		ofs_no_memory(&own);
-	ret = ofs_task_begin(r->world, ofs_reshard_log_take, r, &own, err);
+	ret = ofs_task_begin(r->group, ofs_reshard_log_take, r, &own, err);
 	if (ret == 0)
 		ret = meet_at(r, dir, writes, err);
 	if (ret == 0)
@@ -220,9 +220,9 @@ int ofs_reshard_meet(struct ofs_reshard *r, int ret, struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
 
-	if (r->world == NULL)
+	if (r->group == NULL)
 		return ret;
 	if (ret == -1)
 		own = *err;
-	return ofs_task_barrier(r->world, &own, tick, r, err);
+	return ofs_task_barrier(r->group, &own, tick, r, err);
 }

@@ -364,8 +364,8 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 		if (r->lead && published == 0)
 			ret = 0; /* whoever has died since */
 	}
-	if (r->world != NULL)
-		ofs_task_end(r->world);
+	if (r->group != NULL)
+		ofs_task_end(r->group);
 	if (ret == 0)
 		return r->lead ? finish(r, dir, err) : 0;
 	if (r->stage != NULL)
@@ -377,7 +377,7 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 static char *target(const struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
 {
-	char *path = r->world != NULL ? optimfs_group_expand(r->world, dir, err)
+	char *path = r->group != NULL ? optimfs_group_expand(r->group, dir, err)
 				      : strdup(dir);
 	size_t n = path == NULL ? 0 : strlen(path);
 
@@ -391,11 +391,11 @@ static char *target(const struct ofs_reshard *r, const char *dir,
 int optimfs_reshard(struct optimfs *fs, const char *dir,
     const struct optimfs_reshard *how, struct optimfs_error *err)
 {
-	struct optimfs_group *w = fs->options.world;
+	struct optimfs_group *w = fs->options.group;
 	struct ofs_reshard r = { .snap = ofs_enter(fs),
 		.how = how,
 		.new = -1,
-		.world = w,
+		.group = w,
 		.lead = w == NULL || w->rank == 0 };
 	struct optimfs_error own;
 	char *path;

@@ -58,7 +58,7 @@ struct ofs_reshard_sum {
 struct ofs_reshard {
 	struct ofs_snapshot *snap;
 	const struct optimfs_reshard *how;
-	struct optimfs_group *world; /* NULL: a single process */
+	struct optimfs_group *group; /* NULL: a single process */
 	bool lead; /* single process or rank 0: owns the stage and publishes */
 	struct ofs_at view;
 	struct ofs_files *made; /* of the view; NULL: not yet */

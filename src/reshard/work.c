@@ -114,8 +114,8 @@ static int give_back(struct ofs_reshard *r, struct ofs_reshard_file *f,
 	pthread_mutex_unlock(&r->lock);
 	if (o == NULL)
 		return 0;
-	if (r->world != NULL && !failed)
-		ofs_task_did(r->world, f->size);
+	if (r->group != NULL && !failed)
+		ofs_task_did(r->group, f->size);
 	return close_file(o, err);
 }
 
@@ -364,7 +364,7 @@ static void look_at_others(struct ofs_reshard *r)
 {
 	struct optimfs_error err;
 
-	if (r->world != NULL && ofs_task_check(r->world, &err) == -1)
+	if (r->group != NULL && ofs_task_check(r->group, &err) == -1)
 		fail(r, &err);
 }
 

@@ -20,10 +20,10 @@ struct ofs_group {
 
 struct fakegroup {
 	int size;
-	struct ofs_group *world;
+	struct ofs_group *group;
 	atomic_bool *dead, *mute;
 	pthread_barrier_t barrier;
-	struct fakeworld_counts counts;
+	struct fakegroup_counts counts;
 };
 
 static _Thread_local struct fakegroup *mine;
@@ -36,53 +36,53 @@ static void *must(void *p)
 	return p;
 }
 
-struct fakegroup *fakeworld_new(int size)
+struct fakegroup *fakegroup_new(int size)
 {
 	struct fakegroup *f = must(calloc(1, sizeof(*f)));
 	size_t n = (size_t)size;
 
 	f->size = size;
-	f->world = must(calloc(n, sizeof(*f->world)));
+	f->group = must(calloc(n, sizeof(*f->group)));
 	f->dead = must(calloc(n, sizeof(*f->dead)));
 	f->mute = must(calloc(n, sizeof(*f->mute)));
 	pthread_barrier_init(&f->barrier, NULL, (unsigned)size);
 	return f;
 }
 
-void fakeworld_free(struct fakegroup *f)
+void fakegroup_free(struct fakegroup *f)
 {
 	pthread_barrier_destroy(&f->barrier);
-	free(f->world);
+	free(f->group);
 	free(f->dead);
 	free(f->mute);
 	free(f);
 }
 
-void fakeworld_be(struct fakegroup *f, int rank)
+void fakegroup_be(struct fakegroup *f, int rank)
 {
 	mine = f;
 	my_rank = rank;
 }
 
-void fakeworld_kill(struct fakegroup *f, int rank, int on)
+void fakegroup_kill(struct fakegroup *f, int rank, int on)
 {
 	atomic_store(&f->dead[rank], on != 0);
 }
 
-void fakeworld_mute(struct fakegroup *f, int rank, int on)
+void fakegroup_mute(struct fakegroup *f, int rank, int on)
 {
 	atomic_store(&f->mute[rank], on != 0);
 }
 
-struct fakeworld_counts *fakeworld_counts(struct fakegroup *f)
+struct fakegroup_counts *fakegroup_counts(struct fakegroup *f)
 {
 	return &f->counts;
 }
 
-int fakeworld_ask(struct fakegroup *f, int rank, const void *request, size_t n,
+int fakegroup_ask(struct fakegroup *f, int rank, const void *request, size_t n,
     void *out, uint64_t want, struct optimfs_error *err)
 {
-	const struct ofs_group_config *c = &f->world[rank].config;
+	const struct ofs_group_config *c = &f->group[rank].config;
 
 	return c->answer(c->ctx, 0, request, n, out, want, err);
 }
@@ -90,7 +90,7 @@ int fakeworld_ask(struct fakegroup *f, int rank, const void *request, size_t n,
 static struct ofs_group *join(const struct ofs_group_config *config,
     struct optimfs_error *err)
 {
-	struct ofs_group *w = &mine->world[my_rank];
+	struct ofs_group *w = &mine->group[my_rank];
 
 	(void)err;
 	*w = (struct ofs_group){ mine, my_rank, *config };
@@ -131,7 +131,7 @@ static void count(struct fakegroup *f, const struct ofs_ask *a)
 
 static void ask_one(struct fakegroup *f, int from, struct ofs_ask *a)
 {
-	const struct ofs_group_config *c = &f->world[a->to].config;
+	const struct ofs_group_config *c = &f->group[a->to].config;
 
 	a->err.code = 0;
 	a->answer = a->priv = NULL;
@@ -184,7 +184,7 @@ static void leave(struct ofs_group *w)
 	pthread_barrier_wait(&w->f->barrier);
 }
 
-const struct ofs_group_ops fakeworld_ops = {
+const struct ofs_group_ops fakegroup_ops = {
 	.version = OFS_GROUP_VERSION,
 	.name = "fake",
 	.join = join,

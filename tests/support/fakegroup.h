@@ -1,7 +1,7 @@
 /* fakegroup.h - ranks that are threads of one process */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef FAKEWORLD_H
-#define FAKEWORLD_H
+#ifndef FAKEGROUP_H
+#define FAKEGROUP_H
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -12,25 +12,25 @@
  * runs out, the test ends. */
 struct fakegroup;
 
-struct fakegroup *fakeworld_new(int size);
-void fakeworld_free(struct fakegroup *f);
+struct fakegroup *fakegroup_new(int size);
+void fakegroup_free(struct fakegroup *f);
 /* The calling thread joins as this rank next. */
-void fakeworld_be(struct fakegroup *f, int rank);
+void fakegroup_be(struct fakegroup *f, int rank);
 /* Questions to rank fail with EHOSTDOWN while it is dead, and with ETIMEDOUT
  * while it is mute. All ranks recover before they leave. */
-void fakeworld_kill(struct fakegroup *f, int rank, int on);
-void fakeworld_mute(struct fakegroup *f, int rank, int on);
+void fakegroup_kill(struct fakegroup *f, int rank, int on);
+void fakegroup_mute(struct fakegroup *f, int rank, int on);
 /* Hand rank raw bytes as a request; as ofs_answer_fn. */
-int fakeworld_ask(struct fakegroup *f, int rank, const void *request, size_t n,
+int fakegroup_ask(struct fakegroup *f, int rank, const void *request, size_t n,
     void *out, uint64_t want, struct optimfs_error *err);
 
 /* Counts of the questions so far. */
-struct fakeworld_counts {
+struct fakegroup_counts {
 	_Atomic uint64_t asks, rounds, bytes, largest;
 	_Atomic uint64_t answered[16]; /* by rank */
 };
-struct fakeworld_counts *fakeworld_counts(struct fakegroup *f);
+struct fakegroup_counts *fakegroup_counts(struct fakegroup *f);
 
-extern const struct ofs_group_ops fakeworld_ops;
+extern const struct ofs_group_ops fakegroup_ops;
 
 #endif

@@ -251,8 +251,8 @@ static void *run_rank(void *arg)
 	struct optimfs_group *w;
 	int ret;
 
-	fakeworld_be(j->f, r->rank);
-	w = ofs_group_new(&fakeworld_ops, 1, ofs_group_services, &err);
+	fakegroup_be(j->f, r->rank);
+	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&j->barrier);
@@ -263,14 +263,14 @@ static void *run_rank(void *arg)
 	else if (r->rank == 0)
 		j->err = err;
 	if (r->rank == 1 && ret == 0) {
-		o.world = w;
+		o.group = w;
 		optimfs_close(optimfs_open(each_rank, &o, &j->other));
 	}
 	if (r->rank == 0)
 		j->offered = ret;
 	pthread_barrier_wait(&j->barrier);
-	fakeworld_mute(j->f, r->rank, 0);
-	fakeworld_kill(j->f, r->rank, 0);
+	fakegroup_mute(j->f, r->rank, 0);
+	fakegroup_kill(j->f, r->rank, 0);
 	pthread_barrier_wait(&j->barrier);
 	optimfs_group_leave(w, worker);
 	return NULL;
@@ -281,7 +281,7 @@ static void run_job(struct job *j)
 	struct rank r[NRANKS];
 
 	j->offered = j->ret = -1;
-	current = j->f = fakeworld_new(NRANKS);
+	current = j->f = fakegroup_new(NRANKS);
 	pthread_barrier_init(&j->barrier, NULL, NRANKS);
 	for (int i = 0; i < NRANKS; i++) {
 		r[i] = (struct rank){ .job = j, .rank = i };
@@ -291,7 +291,7 @@ static void run_job(struct job *j)
 	for (int i = 0; i < NRANKS; i++)
 		pthread_join(r[i].thread, NULL);
 	pthread_barrier_destroy(&j->barrier);
-	fakeworld_free(j->f);
+	fakegroup_free(j->f);
 }
 
 /* The next mount, which reads what is there when it is settled. */
@@ -339,7 +339,7 @@ static int fault(const char *call)
 	atomic_store(&happened, true);
 	snprintf(failed, sizeof(failed), "%s", call);
 	if (gone != 0) {
-		fakeworld_kill(current, gone, 1);
+		fakegroup_kill(current, gone, 1);
 		return 0;
 	}
 	return fail_code;

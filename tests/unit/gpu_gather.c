@@ -23,7 +23,7 @@
 #include "support/fakegroup.h"
 #include "tap.h"
 
-/* Seconds, of the world's: a transfer may take half of it. Where something
+/* Seconds, of the group's: a transfer may take half of it. Where something
  * hangs, and where nothing does, however slow the machine. */
 #define SHORT     2
 #define LONG      120
@@ -120,8 +120,8 @@ static void *run_rank(void *arg)
 	struct optimfs_error err;
 	struct optimfs_group *w;
 
-	fakeworld_be(j->f, r->rank);
-	w = ofs_group_new(&fakeworld_ops, j->timeout, ofs_group_services, &err);
+	fakegroup_be(j->f, r->rank);
+	w = ofs_group_new(&fakegroup_ops, j->timeout, ofs_group_services, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&j->barrier);
@@ -141,7 +141,7 @@ static void run(struct job *j, int size, const char *faults)
 	struct rank rank[MAX_RANKS];
 
 	setenv("FAKEGPU", faults, 1);
-	j->f = fakeworld_new(size);
+	j->f = fakegroup_new(size);
 	j->size = size;
 	j->how.say = say;
 	j->how.ctx = j;
@@ -156,7 +156,7 @@ static void run(struct job *j, int size, const char *faults)
 		pthread_join(rank[i].thread, NULL);
 	pthread_barrier_destroy(&j->barrier);
 	pthread_mutex_destroy(&j->lock);
-	fakeworld_free(j->f);
+	fakegroup_free(j->f);
 }
 
 /* What .optimfs/stats says. */
@@ -198,7 +198,7 @@ static uint32_t file_there(const struct ofs_manifest *s, unsigned *seed,
 		uint32_t i = (uint32_t)rand_r(seed) % s->nfiles;
 		const char *path = s->file[i].path;
 
-		if (s->file[i].here && s->world->size > 1)
+		if (s->file[i].here && s->group->size > 1)
 			continue;
 		*which = strcmp(path, "all") == 0 ? 9 : (unsigned)atoi(path);
 		return i;
@@ -333,12 +333,12 @@ static void read_twice(struct job *j, int rank, struct optimfs_group *w)
 
 	if (rank == 0) {
 		read_some(j, w, 77, 2);
-		asks = fakeworld_counts(j->f)->asks;
+		asks = fakegroup_counts(j->f)->asks;
 		before = stat_of(w, "gpu.received ");
 		read_some(j, w, 77, 2);
 		is_u64(stat_of(w, "gpu.received "), before,
 		    "a second read receives nothing");
-		is_u64(fakeworld_counts(j->f)->asks, asks, "and asks nobody");
+		is_u64(fakegroup_counts(j->f)->asks, asks, "and asks nobody");
 		ok(stat_of(w, "gpu.cache_hits ") > 0, "but hits");
 		ok(stat_of(w, "gpu.cached ") > 0, "what is kept");
 	}
@@ -407,7 +407,7 @@ static void read_without_2(struct job *j, int rank, struct optimfs_group *w)
 		bail_out("out of memory");
 	pthread_barrier_wait(&j->barrier);
 	if (rank == 0) {
-		fakeworld_kill(j->f, 2, 1);
+		fakegroup_kill(j->f, 2, 1);
 		for (uint32_t i = 0; i < s->nfiles; i++) {
 			const char *path = s->file[i].path;
 			const uint8_t *want =
@@ -428,7 +428,7 @@ static void read_without_2(struct job *j, int rank, struct optimfs_group *w)
 		ok(stat_of(w, "gpu.used ") == 1, "through GPUs");
 		is_u64(stat_of(w, "gpu.received "), 3 * seg.len, "all of it");
 		is_u64(stat_of(w, "gpu.refused "), 1, "but what is lost");
-		fakeworld_kill(j->f, 2, 0);
+		fakegroup_kill(j->f, 2, 0);
 	}
 	pthread_barrier_wait(&j->barrier);
 	free(got);
@@ -499,7 +499,7 @@ static void send_nonsense(struct job *j, int rank, struct optimfs_group *w)
 			request[0] = kinds[i % 3];
 			if (i % 2 == 0 && n > 5)
 				memset(request + 1, 0, 4);
-			failed += fakeworld_ask(j->f, 1, request, n, out,
+			failed += fakegroup_ask(j->f, 1, request, n, out,
 				      below(&seed, sizeof(out)), &err) == -1;
 		}
 		is_int(failed, 3000, "nonsense is refused");

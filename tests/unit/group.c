@@ -1,4 +1,4 @@
-/* world.c - checkpoints spread over ranks that are threads */
+/* group.c - checkpoints spread over ranks that are threads */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -29,7 +29,7 @@
 
 #define MAX_RANKS 8
 
-static char top[] = "/tmp/optimfs-world.XXXXXX";
+static char top[] = "/tmp/optimfs-group.XXXXXX";
 static char each_rank[sizeof(top) + 3]; /* "/tmp/.../%r" */
 
 /* One job: each rank runs work on a thread of its own. */
@@ -60,8 +60,8 @@ static void *run_rank(void *arg)
 	struct optimfs_group *w;
 
 	memset(worker, true, sizeof(worker));
-	fakeworld_be(j->f, r->rank);
-	w = ofs_group_new(&fakeworld_ops, 1, ofs_group_services, &err);
+	fakegroup_be(j->f, r->rank);
+	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&j->barrier);
@@ -71,8 +71,8 @@ static void *run_rank(void *arg)
 	    j->work != NULL)
 		j->work(j, r->rank, w);
 	pthread_barrier_wait(&j->barrier);
-	fakeworld_mute(j->f, r->rank, 0);
-	fakeworld_kill(j->f, r->rank, 0);
+	fakegroup_mute(j->f, r->rank, 0);
+	fakegroup_kill(j->f, r->rank, 0);
 	pthread_barrier_wait(&j->barrier);
 	optimfs_group_leave(w, worker);
 	return NULL;
@@ -82,7 +82,7 @@ static void run(struct job *j)
 {
 	struct rank r[MAX_RANKS];
 
-	j->f = fakeworld_new(j->size);
+	j->f = fakegroup_new(j->size);
 	pthread_barrier_init(&j->barrier, NULL, (unsigned)j->size);
 	for (int i = 0; i < j->size; i++) {
 		r[i] = (struct rank){ .job = j, .rank = i };
@@ -92,7 +92,7 @@ static void run(struct job *j)
 	for (int i = 0; i < j->size; i++)
 		pthread_join(r[i].thread, NULL);
 	pthread_barrier_destroy(&j->barrier);
-	fakeworld_free(j->f);
+	fakegroup_free(j->f);
 }
 
 /* Directories. */
@@ -300,7 +300,7 @@ static void check_rank(struct job *j, int rank, struct optimfs_group *w)
 	struct optimfs_error err;
 	struct optimfs *fs;
 
-	o.world = w;
+	o.group = w;
 	fs = optimfs_open(j->path, &o, &err);
 	whole->bad[rank] = 1;
 	if (fs == NULL) {
@@ -399,15 +399,15 @@ static void test_formats(const char *kind, const char *inside)
  * not show fewer files than others do. */
 static void open_alone(struct job *j, int rank, struct optimfs_group *w)
 {
-	struct optimfs_options o = { .world = w };
+	struct optimfs_options o = { .group = w };
 	struct optimfs_error err = { 0 };
 	struct optimfs *fs;
 
 	if (rank != 0)
 		return;
-	fakeworld_mute(j->f, 1, 1);
+	fakegroup_mute(j->f, 1, 1);
 	fs = optimfs_open(j->path, &o, &err);
-	fakeworld_mute(j->f, 1, 0);
+	fakegroup_mute(j->f, 1, 0);
 	ok(fs == NULL, "no tree without a value of a rank that is silent");
 	is_error(err, ETIMEDOUT, "rank 1", "and it is said which");
 	optimfs_close(fs);
@@ -430,7 +430,7 @@ struct own_units {
 static void compare_rank(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct own_units *own = j->ctx;
-	struct optimfs_options o = { .world = w, .units = own->units[rank] };
+	struct optimfs_options o = { .group = w, .units = own->units[rank] };
 	struct optimfs_error *err = &own->err[rank];
 	struct optimfs *fs = NULL;
 
@@ -533,19 +533,19 @@ static void fsck_rank(struct job *j, int rank, struct optimfs_group *w)
 	struct optimfs *fs;
 	uint64_t before;
 
-	o.world = w;
+	o.group = w;
 	fs = optimfs_open(j->path, &o, &err);
 	if (fs == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&j->barrier);
-	before = fakeworld_counts(j->f)->bytes;
+	before = fakegroup_counts(j->f)->bytes;
 	pthread_barrier_wait(&j->barrier);
 	if (optimfs_fsck(fs, true, note_finding, found->text[1],
 		&found->problems[rank], &err) == -1)
 		found->failed++;
 	pthread_barrier_wait(&j->barrier);
 	if (rank == 0)
-		found->moved = fakeworld_counts(j->f)->bytes - before;
+		found->moved = fakegroup_counts(j->f)->bytes - before;
 	for (int r = 0; rank == 0 && r < j->size; r++) {
 		optimfs_group_work(w, r, &work);
 		found->files[r] = work.files;
@@ -617,7 +617,7 @@ static void reshard_rank(struct job *j, int rank, struct optimfs_group *w)
 	struct optimfs_error err;
 	struct optimfs *fs;
 
-	o.world = w;
+	o.group = w;
 	fs = optimfs_open(j->path, &o, &err);
 	if (fs == NULL)
 		bail_out("%s", err.text);
@@ -829,11 +829,11 @@ static void check_length(struct job *j, const struct ofs_manifest *s)
 			.codec = OFS_ZSTD };
 		uint64_t len = 0;
 
-		fakeworld_mute(j->f, rank_of, 1);
+		fakegroup_mute(j->f, rank_of, 1);
 		is_int(ofs_remote_length(s, &at, 100, &len, &err), 0,
 		    "an item's length, when rank %d is silent", rank_of);
 		is_u64(len, 4, "the other says it");
-		fakeworld_mute(j->f, rank_of, 0);
+		fakegroup_mute(j->f, rank_of, 0);
 	}
 #else
 	(void)j;
@@ -844,7 +844,7 @@ static void check_length(struct job *j, const struct ofs_manifest *s)
 
 static void check_large(struct job *j, int rank, struct optimfs_group *w)
 {
-	struct fakeworld_counts *c = fakeworld_counts(j->f);
+	struct fakegroup_counts *c = fakegroup_counts(j->f);
 	struct optimfs_error err = { 0 };
 	struct trial *t = j->ctx;
 	struct ofs_manifest *s;
@@ -863,27 +863,27 @@ static void check_large(struct job *j, int rank, struct optimfs_group *w)
 	    "from both that have it");
 
 	check_length(j, s);
-	fakeworld_mute(j->f, 1, 1);
+	fakegroup_mute(j->f, 1, 1);
 	t->bad = 0;
 	check_segments(s, seg.object, t);
 	is_u64(t->bad, 0, "one of them does not answer: the other does");
-	fakeworld_mute(j->f, 2, 1);
+	fakegroup_mute(j->f, 2, 1);
 	is_int(read_there(s, &seg, 1, buf, &err), -1, "neither does");
 	is_error(err, ETIMEDOUT, "rank ", "and that is said");
-	fakeworld_mute(j->f, 1, 0);
+	fakegroup_mute(j->f, 1, 0);
 	is_int(read_there(s, &seg, 1, buf, &err), 0, "one answers again");
-	fakeworld_mute(j->f, 2, 0);
+	fakegroup_mute(j->f, 2, 0);
 
 	/* what the owner finds is said with its name */
 	seg.src = NLARGE - 50;
 	is_int(read_there(s, &seg, 1, buf, &err), -1, "past the end");
 	is_error(err, EIO, "OFS603 rank ", "the owner says it");
 
-	fakeworld_kill(j->f, 1, 1);
+	fakegroup_kill(j->f, 1, 1);
 	t->bad = 0;
 	check_segments(s, seg.object, t);
 	is_u64(t->bad, 0, "one has died: the other has it");
-	fakeworld_kill(j->f, 2, 1);
+	fakegroup_kill(j->f, 2, 1);
 	seg.src = 0;
 	is_int(read_there(s, &seg, 1, buf, &err), -1, "both have died");
 	is_error(err, EHOSTDOWN, "rank ", "and that is said");
@@ -952,8 +952,8 @@ static void is_read(struct optimfs_file *file, uint64_t off, const char *what)
 
 static void check_ahead(struct job *j, int rank, struct optimfs_group *w)
 {
-	struct fakeworld_counts *c = fakeworld_counts(j->f);
-	struct optimfs_options o = { .world = w };
+	struct fakegroup_counts *c = fakegroup_counts(j->f);
+	struct optimfs_options o = { .group = w };
 	struct optimfs_file *file;
 	struct optimfs_attr attr;
 	struct optimfs_error err;
@@ -984,12 +984,12 @@ static void check_ahead(struct job *j, int rank, struct optimfs_group *w)
 	    "and for each byte once");
 	for (unsigned i = 0; i < 3; i++)
 		is_read(file, i * READ + 1, "again, from another byte on");
-	fakeworld_kill(j->f, 1, 1);
+	fakegroup_kill(j->f, 1, 1);
 	is_read(file, 3 * READ + 1, "the owner dies: what was read ahead");
 	is_int(optimfs_file_read(file, buf, 8, NTENSOR - 8, &err), -1,
 	    "nothing else");
 	is_error(err, EHOSTDOWN, "rank 1", "and that is said");
-	fakeworld_kill(j->f, 1, 0);
+	fakegroup_kill(j->f, 1, 0);
 out:
 	optimfs_file_close(file);
 	optimfs_close(fs);
@@ -1031,7 +1031,7 @@ static void refuse(struct job *j, const struct ofs_buf *b, size_t n,
 	struct optimfs_error err = { 0 };
 	uint8_t out[64];
 
-	is_int(fakeworld_ask(j->f, 1, b->data, n, out, want, &err), -1, "%s",
+	is_int(fakegroup_ask(j->f, 1, b->data, n, out, want, &err), -1, "%s",
 	    what);
 	ok(err.code == EPROTO || err.code == EIO, "it is refused");
 }
@@ -1047,11 +1047,11 @@ static void check_requests(struct job *j, int rank, struct optimfs_group *w)
 	if (rank != 0)
 		return;
 	put_fetch(&b, 0, 1, &seg);
-	is_int(fakeworld_ask(j->f, 1, b.data, b.len, out, 4, &err), 0,
+	is_int(fakegroup_ask(j->f, 1, b.data, b.len, out, 4, &err), 0,
 	    "a request");
 	is_mem(out, "abcd", 4, "and its answer");
 	for (size_t n = 0; n < b.len; n++)
-		if (fakeworld_ask(j->f, 1, b.data, n, out, 4, NULL) != -1)
+		if (fakegroup_ask(j->f, 1, b.data, n, out, 4, NULL) != -1)
 			ok(false, "cut at %zu", n);
 	refuse(j, &b, b.len, 5, "an answer of another length");
 	put_fetch(&b, 1, 1, &seg);
@@ -1093,18 +1093,18 @@ static void test_requests(void)
 
 static void test_expand(void)
 {
-	struct fakegroup *f = fakeworld_new(1);
+	struct fakegroup *f = fakegroup_new(1);
 	bool worker = true;
 	struct optimfs_group *w;
 	char *path;
 
-	fakeworld_be(f, 0);
-	w = ofs_group_new(&fakeworld_ops, 1, ofs_group_services, NULL);
+	fakegroup_be(f, 0);
+	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, NULL);
 	path = optimfs_group_expand(w, "/a/%r/%h/%%/%x/%", NULL);
 	is_str(path, "/a/0/even/%/%x/%", "%%r, %%h and %%%%");
 	free(path);
 	optimfs_group_leave(w, &worker);
-	fakeworld_free(f);
+	fakegroup_free(f);
 }
 
 /* A rank whose machine is gone says neither that it is done nor that it has
@@ -1115,8 +1115,8 @@ static void *leave_as(void *arg)
 	const bool none[2] = { false, false }, all[2] = { true, true };
 	struct optimfs_group *w;
 
-	fakeworld_be(r->job->f, r->rank);
-	w = ofs_group_new(&fakeworld_ops, 1, ofs_group_services, NULL);
+	fakegroup_be(r->job->f, r->rank);
+	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, NULL);
 	pthread_barrier_wait(&r->job->barrier);
 	optimfs_group_leave(w, r->rank == 1 ? none : all);
 	return NULL;
@@ -1124,11 +1124,11 @@ static void *leave_as(void *arg)
 
 static void test_leave(void)
 {
-	struct job j = { .size = 2, .f = fakeworld_new(2) };
+	struct job j = { .size = 2, .f = fakegroup_new(2) };
 	struct rank r[2] = { { .job = &j }, { .job = &j, .rank = 1 } };
 
 	pthread_barrier_init(&j.barrier, NULL, 2);
-	fakeworld_mute(j.f, 1, 1);
+	fakegroup_mute(j.f, 1, 1);
 	for (int i = 0; i < 2; i++)
 		if (pthread_create(&r[i].thread, NULL, leave_as, &r[i]) != 0)
 			bail_out("no thread");
@@ -1136,7 +1136,7 @@ static void test_leave(void)
 		pthread_join(r[i].thread, NULL);
 	ok(true, "a rank that is silent keeps nobody from leaving");
 	pthread_barrier_destroy(&j.barrier);
-	fakeworld_free(j.f);
+	fakegroup_free(j.f);
 }
 
 /* Launchers, by what they put into the environment. */

@@ -123,16 +123,16 @@ static void *run_rank(void *arg)
 	struct optimfs_group *w;
 
 	memset(worker, true, sizeof(worker));
-	fakeworld_be(t->f, r->rank);
-	w = ofs_group_new(&fakeworld_ops, 1, ofs_group_services, &err);
+	fakegroup_be(t->f, r->rank);
+	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&t->barrier);
 	t->err[r->rank].code = 0;
 	t->work(t, w);
 	pthread_barrier_wait(&t->barrier);
-	fakeworld_mute(t->f, r->rank, 0);
-	fakeworld_kill(t->f, r->rank, 0);
+	fakegroup_mute(t->f, r->rank, 0);
+	fakegroup_kill(t->f, r->rank, 0);
 	pthread_barrier_wait(&t->barrier);
 	optimfs_group_leave(w, worker);
 	return NULL;
@@ -142,7 +142,7 @@ static void run(struct test *t)
 {
 	struct rank r[MAX_RANKS];
 
-	t->f = fakeworld_new(t->size);
+	t->f = fakegroup_new(t->size);
 	pthread_barrier_init(&t->barrier, NULL, (unsigned)t->size);
 	for (int i = 0; i < t->size; i++) {
 		r[i] = (struct rank){ .test = t, .rank = i };
@@ -152,7 +152,7 @@ static void run(struct test *t)
 	for (int i = 0; i < t->size; i++)
 		pthread_join(r[i].thread, NULL);
 	pthread_barrier_destroy(&t->barrier);
-	fakeworld_free(t->f);
+	fakegroup_free(t->f);
 }
 
 static int take(void *ctx, int from, struct ofs_cursor *c,
@@ -298,7 +298,7 @@ static void die(struct test *t, struct optimfs_group *w)
 		return;
 	t->ret[r] = -1;
 	if (r == t->bad) {
-		fakeworld_kill(t->f, r, 1);
+		fakegroup_kill(t->f, r, 1);
 		return;
 	}
 	if (r == 1)
@@ -317,7 +317,7 @@ static void test_death(int bad)
 	is_int(t.err[bad == 0 ? 2 : 0].code, EHOSTDOWN, "and say why");
 }
 
-/* One says nothing more; the world says so when it is asked. */
+/* One says nothing more; the group says so when it is asked. */
 static void fall_silent(struct test *t, struct optimfs_group *w)
 {
 	struct optimfs_error own = { 0 };
@@ -327,7 +327,7 @@ static void fall_silent(struct test *t, struct optimfs_group *w)
 		return;
 	t->ret[r] = -1;
 	if (r == t->bad) {
-		fakeworld_mute(t->f, r, 1);
+		fakegroup_mute(t->f, r, 1);
 		return;
 	}
 	t->ret[r] = ofs_task_barrier(w, &own, NULL, NULL, &t->err[r]);
@@ -357,7 +357,7 @@ static void note_badly(struct test *t, struct optimfs_group *w)
 	t->ret[r] = note(w, 13, &t->err[r]);
 	if (r == 1)
 		for (size_t i = 0; i < 3; i++)
-			t->noted += fakeworld_ask(t->f, 0, garbage[i], 3, NULL,
+			t->noted += fakegroup_ask(t->f, 0, garbage[i], 3, NULL,
 					0, NULL) == -1;
 	(void)ofs_task_barrier(w, &own, NULL, NULL, NULL);
 	ofs_task_end(w);

@@ -31,15 +31,15 @@ static int ask_own(const struct ofs_coordinator *s,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err)
 {
-	struct ofs_request q = { .from = s->world->rank,
+	struct ofs_request q = { .from = s->group->rank,
 		.c = ofs_cursor_of(request->data, request->len),
 		.out = out,
 		.want = want };
 	struct optimfs_error own;
 
-	if (ofs_group_handle(s->world, &q, &own) == 0)
+	if (ofs_group_handle(s->group, &q, &own) == 0)
 		return 0;
-	ofs_group_blame(s->world, s->world->rank, &own);
+	ofs_group_blame(s->group, s->group->rank, &own);
 	return optimfs_fail_as(err, own.code, "%s", own.text);
 }
 
@@ -49,9 +49,9 @@ static int ask_rank(const struct ofs_coordinator *s, int rank,
 {
 	if (request->bad)
 		return ofs_no_memory(err);
-	if (rank == s->world->rank)
+	if (rank == s->group->rank)
 		return ask_own(s, request, out, want, err);
-	return ofs_group_ask(s->world, rank, request, out, want, err);
+	return ofs_group_ask(s->group, rank, request, out, want, err);
 }
 
 int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t site,
@@ -73,7 +73,7 @@ static int add_site(struct ofs_coordinator *s, int rank, const char *id,
 		    "OFS624 a checkpoint in more than %d directories",
 		    OFS_MAX_SITES);
 	if (asprintf(&site->name, "%s:%s",
-		s->world->ops->host(s->world->w, rank), path) == -1) {
+		s->group->ops->host(s->group->w, rank), path) == -1) {
 		site->name = NULL;
 		return ofs_no_memory(err);
 	}
@@ -95,7 +95,7 @@ static int take_joined(struct ofs_coordinator *s, int rank,
 		optimfs_fail(err, EPROTO,
 		    "OFS913 an answer that makes no sense: are all ranks of one "
 		    "version?");
-		return ofs_group_blame(s->world, rank, err);
+		return ofs_group_blame(s->group, rank, err);
 	}
 	if (joined == OFS_JOINED_NEW)
 		return add_site(s, rank, id, path, err);
@@ -128,7 +128,7 @@ static int join(struct ofs_coordinator *s, int rank, struct optimfs_error *err)
 static int join_all(struct ofs_coordinator *s, const char *id,
     struct optimfs_error *err)
 {
-	struct optimfs_group *w = s->world;
+	struct optimfs_group *w = s->group;
 
 	char *path = ofs_manifest_here(s->share, err);
 	int ret = path == NULL ? -1 : 0;
@@ -150,14 +150,14 @@ struct ofs_coordinator *ofs_coordinator_open(struct ofs_manifest *share,
     const char *id, int stage, struct optimfs_error *err)
 {
 	struct ofs_coordinator *s = calloc(1, sizeof(*s));
-	size_t n = (size_t)share->world->size;
+	size_t n = (size_t)share->group->size;
 
 	if (s == NULL) {
 		ofs_no_memory(err);
 		return NULL;
 	}
 	s->share = share;
-	s->world = share->world;
+	s->group = share->group;
 	s->stage = stage;
 	s->site = calloc(n + 1, sizeof(*s->site));
 	s->of_rank = malloc((n + 1) * sizeof(*s->of_rank));
@@ -185,16 +185,16 @@ void ofs_coordinator_free(struct ofs_coordinator *s)
 int ofs_coordinator_refresh(struct ofs_coordinator *s,
     struct optimfs_error *err)
 {
-	if (ofs_manifest_refresh(s->world, s->share->path, err) == -1)
+	if (ofs_manifest_refresh(s->group, s->share->path, err) == -1)
 		return -1;
-	s->share = ofs_group_share(s->world, s->share->path, err);
+	s->share = ofs_group_share(s->group, s->share->path, err);
 	return 0;
 }
 
 const char *ofs_coordinator_source(const struct ofs_coordinator *s,
-    struct optimfs_group **world)
+    struct optimfs_group **group)
 {
-	*world = s->world;
+	*group = s->group;
 	return s->share->path;
 }
 
@@ -227,7 +227,7 @@ int ofs_coordinator_call(const struct ofs_coordinator *s, enum ofs_site_op op,
 		if (mask == NULL || mask[i])
 			call[n++] = (struct ofs_call){ .to = s->site[i].rank,
 				.request = &b };
-	ofs_group_call(s->world, call, n);
+	ofs_group_call(s->group, call, n);
 	for (uint32_t i = 0; i < n; i++) {
 		ofs_buf_fini(&call[i].result);
 		if (call[i].err.code != 0 && (*nbad)++ == 0)

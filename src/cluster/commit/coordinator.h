@@ -38,9 +38,9 @@ void ofs_coordinator_free(struct ofs_coordinator *s);
 /* After a commit: find out what the ranks have now, ofs_manifest_refresh. */
 int ofs_coordinator_refresh(struct ofs_coordinator *s,
     struct optimfs_error *err);
-/* How all of it is opened: the path, borrowed, that was offered in *world. */
+/* How all of it is opened: the path, borrowed, that was offered in *group. */
 const char *ofs_coordinator_source(const struct ofs_coordinator *s,
-    struct optimfs_group **world);
+    struct optimfs_group **group);
 /* Is there but one, and the writer sees it? Then nobody else is needed. */
 bool ofs_coordinator_alone(const struct ofs_coordinator *s);
 /* A commit that was cut short is finished or taken back, at all sites. 1: it

@@ -24,7 +24,7 @@ struct ofs_site {
 
 struct ofs_coordinator {
 	struct ofs_manifest *share;
-	struct optimfs_group *world;
+	struct optimfs_group *group;
 	int stage; /* the writer's; borrowed */
 	struct ofs_site *site;
 	uint32_t n;
@@ -47,7 +47,7 @@ int ofs_coordinator_call(const struct ofs_coordinator *s, enum ofs_site_op op,
 static inline bool ofs_site_is_own(const struct ofs_coordinator *s,
     uint32_t site)
 {
-	return s->site[site].rank == s->world->rank;
+	return s->site[site].rank == s->group->rank;
 }
 
 #endif

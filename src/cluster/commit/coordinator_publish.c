@@ -190,7 +190,7 @@ static int announce(struct shipping *p, uint32_t site)
 
 static int flush(struct shipping *p)
 {
-	const struct optimfs_group *w = p->s->world;
+	const struct optimfs_group *w = p->s->group;
 	int ret = 0;
 
 	w->ops->ask(w->w, p->ask, p->n);

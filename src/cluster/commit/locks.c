@@ -28,7 +28,7 @@ static int begin(struct ofs_manifest *s, const char *path,
     const struct optimfs_options *options, ofs_stage_open_fn *open,
     struct optimfs_error *err)
 {
-	char *own = optimfs_group_expand(s->world, path, err), *real;
+	char *own = optimfs_group_expand(s->group, path, err), *real;
 
 	if (own != NULL && (real = realpath(own, NULL)) != NULL) {
 		free(own);

@@ -112,8 +112,8 @@ static void say(const struct ofs_gpu_gather *b, const char *what,
 
 	if (b->how.say == NULL)
 		return;
-	snprintf(text, sizeof(text), "rank %d (%s): %s; %s", b->world->rank,
-	    b->world->ops->host(b->world->w, b->world->rank), err->text, what);
+	snprintf(text, sizeof(text), "rank %d (%s): %s; %s", b->group->rank,
+	    b->group->ops->host(b->group->w, b->group->rank), err->text, what);
 	b->how.say(b->how.ctx, text);
 }
 
@@ -129,7 +129,7 @@ static int open_gpu(struct ofs_gpu_gather *b, unsigned timeout, char device[64],
     struct optimfs_error *err)
 {
 	struct ofs_gpu_config config = { .timeout = timeout,
-		.local = local_number(b->world),
+		.local = local_number(b->group),
 		.blocks = blocks_for(b->how.gpu_cache) };
 
 	b->ops = load(err);
@@ -160,7 +160,7 @@ static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 	}
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_cond_init(&b->freed, NULL);
-	b->world = s->w;
+	b->group = s->w;
 	b->how = s->how;
 	s->gather = b;
 	return open_gpu(b, timeout, s->device, err);

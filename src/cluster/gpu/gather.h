@@ -15,7 +15,7 @@
 #include "cluster/manifest.h"
 #include "plan/plan.h"
 
-/* Beside the world's own way, which carries what is said here. Any thread. */
+/* Beside the group's own way, which carries what is said here. Any thread. */
 struct ofs_gpu_gather;
 
 /* The fetch of ofs_gather_ops. */

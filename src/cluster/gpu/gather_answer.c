@@ -32,7 +32,7 @@ static int not_here(const struct ofs_gpu_gather *b, struct optimfs_error *err)
 
 static bool abandoned(const struct ofs_gpu_gather *b, const struct stage *s)
 {
-	const struct optimfs_group *w = b->world;
+	const struct optimfs_group *w = b->group;
 
 	return !s->going &&
 	    (ofs_clock_ms() - s->since > LEASE_MS || w->ops->dead(w->w, s->to));
@@ -102,7 +102,7 @@ static int fill(struct ofs_manifest *s, uint32_t i, uint32_t file, uint64_t off,
 	struct ofs_segment seg = {
 		.object = file, .src = off, .len = len, .n = 1
 	};
-	struct ofs_gpu_gather *b = s->world->gpu_gather;
+	struct ofs_gpu_gather *b = s->group->gpu_gather;
 
 	if (ofs_transport_fetch(s->transport, &seg, 1, b->ops->stage(b->gpu, i),
 		err) == -1) {
@@ -120,7 +120,7 @@ static int answer_stage(struct ofs_request *q, struct optimfs_error *err)
 {
 	struct ofs_manifest *s = q->manifest;
 	struct ofs_cursor *c = &q->c;
-	struct ofs_gpu_gather *b = s->world->gpu_gather;
+	struct ofs_gpu_gather *b = s->group->gpu_gather;
 	uint32_t file = ofs_cursor_le32(c);
 	uint64_t off = ofs_cursor_le64(c), len = ofs_cursor_le64(c), token;
 	int i;
@@ -143,7 +143,7 @@ int ofs_gpu_gather_draw(struct ofs_gpu_gather *b, int from, const int *owner,
     uint32_t n, uint64_t *sequence, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (owner[i] < 0 || owner[i] >= b->world->size ||
+		if (owner[i] < 0 || owner[i] >= b->group->size ||
 		    owner[i] == from)
 			return malformed(err);
 	pthread_mutex_lock(&b->lock);

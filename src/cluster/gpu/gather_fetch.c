@@ -195,7 +195,7 @@ static int fill_window(struct ofs_round *r, const struct ofs_segment *segs,
 bool ofs_gpu_gather_fetch(const struct ofs_manifest *s,
     const struct ofs_segment *segs, size_t n, uint8_t *buf)
 {
-	struct ofs_gpu_gather *b = s->world->gpu_gather;
+	struct ofs_gpu_gather *b = s->group->gpu_gather;
 	struct ofs_round r = { .b = b, .s = s, .buf = buf };
 	uint64_t end;
 	int ret = 0;

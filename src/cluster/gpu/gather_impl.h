@@ -26,7 +26,7 @@ struct stage {
 struct ofs_gpu_gather {
 	const struct ofs_gpu_ops *ops;
 	struct ofs_gpu *gpu;
-	struct optimfs_group *world;
+	struct optimfs_group *group;
 	struct optimfs_gather how;
 	struct ofs_blocks *blocks;
 	atomic_bool off; /* it failed: all goes the other way */

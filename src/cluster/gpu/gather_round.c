@@ -20,7 +20,7 @@ enum { STAGE_TRIES = 50, STAGE_PAUSE_MS = 2 };
 static const struct ofs_owner *choose(const struct ofs_round *r, uint32_t file,
     uint64_t index)
 {
-	const struct optimfs_group *w = r->s->world;
+	const struct optimfs_group *w = r->s->group;
 	const struct ofs_manifest_file *f = &r->s->file[file];
 	const struct ofs_owner *o = r->s->owner + f->owner;
 	uint64_t start = index + file + (uint64_t)w->rank;
@@ -121,7 +121,7 @@ static int add_take(struct ofs_round *r, struct ofs_gpu_work *work,
 	r->receive[work->nreceives++] =
 	    (struct ofs_gpu_receive){ w->owner->rank, w->block,
 		    w->lo % OFS_GPU_BLOCK, w->hi - w->lo };
-	if (w->owner->rank != r->s->world->rank)
+	if (w->owner->rank != r->s->group->rank)
 		return 0;
 	stage = ofs_gpu_gather_take_stage(r->b, w->token, w->owner->rank, &len);
 	if (stage == -1)

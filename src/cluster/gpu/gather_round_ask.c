@@ -10,7 +10,7 @@
 
 int ofs_round_stage(struct ofs_round *r)
 {
-	const struct optimfs_group *w = r->s->world;
+	const struct optimfs_group *w = r->s->group;
 	struct ofs_ask ask[ROUND_BLOCKS];
 	struct ofs_buf bytes[ROUND_BLOCKS] = { { 0 } };
 	struct ofs_want *who[ROUND_BLOCKS];
@@ -54,7 +54,7 @@ int ofs_round_stage(struct ofs_round *r)
 int ofs_round_draw(struct ofs_round *r, const int *owner, uint32_t n,
     uint64_t *sequence)
 {
-	const struct optimfs_group *w = r->s->world;
+	const struct optimfs_group *w = r->s->group;
 	struct ofs_buf q = { 0 };
 	struct ofs_ask ask;
 	int ret = 0;
@@ -105,7 +105,7 @@ static void put_send(const struct ofs_round *r, int owner, uint64_t sequence,
 int ofs_round_tell(struct ofs_round *r, const int *owner, uint32_t n,
     const uint64_t *sequence)
 {
-	const struct optimfs_group *w = r->s->world;
+	const struct optimfs_group *w = r->s->group;
 	struct ofs_buf q[ROUND_BLOCKS] = { { 0 } };
 	struct ofs_ask ask[ROUND_BLOCKS];
 	int ret = 0;
@@ -149,7 +149,7 @@ uint32_t ofs_round_owners(const struct ofs_round *r, int *owner)
 	for (uint32_t i = 0; i < r->nwants; i++) {
 		const struct ofs_want *w = &r->want[i];
 
-		if (!w->hit && w->owner->rank != r->s->world->rank)
+		if (!w->hit && w->owner->rank != r->s->group->rank)
 			n = add_owner(owner, n, w->owner->rank);
 	}
 	return n;
@@ -158,7 +158,7 @@ uint32_t ofs_round_owners(const struct ofs_round *r, int *owner)
 void ofs_round_drop(struct ofs_round *r)
 {
 	struct optimfs_error first = r->err;
-	int owner[ROUND_BLOCKS], mine = r->s->world->rank;
+	int owner[ROUND_BLOCKS], mine = r->s->group->rank;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < r->nwants; i++) {
