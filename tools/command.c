@@ -337,7 +337,7 @@ int ofs_command_fail_layout(const struct ofs_command *c,
 void ofs_command_tell(const struct ofs_command *c)
 {
 	if ((c->flags & OFS_VERBOSE) != 0)
-		ofs_job_tell(&c->job);
+		ofs_job_report(&c->job);
 }
 
 static int try_name(void *ctx, const struct optimfs_dirent *e)

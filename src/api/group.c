@@ -50,7 +50,7 @@ int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
 	    ofs_manifest_begin(s, w, path, options, ofs_stage_for_writing, &own,
 		err) == -1)
 		return -1;
-	if (s != NULL && ofs_manifest_look(s, &own) == -1)
+	if (s != NULL && ofs_manifest_scan(s, &own) == -1)
 		s = NULL;
 	return ofs_manifest_agree(s, w, path, &own, err);
 }

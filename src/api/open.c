@@ -59,7 +59,7 @@ static struct optimfs *open_rw(const char *path,
 static struct optimfs *open_rw_shared(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
-	struct ofs_manifest *s = ofs_group_share(options->group, path, err);
+	struct ofs_manifest *s = ofs_group_manifest(options->group, path, err);
 	struct ofs_writing *w = s == NULL ? NULL : s->writing;
 	struct optimfs_options o = *options;
 	struct ofs_catalog *cat;
@@ -74,7 +74,7 @@ static struct optimfs *open_rw_shared(const char *path,
 		    path, options->group->rank);
 	if (w == NULL)
 		return NULL;
-	if (w->sites == NULL || w->template != NULL) {
+	if (w->coordinator == NULL || w->template != NULL) {
 		source = here = ofs_manifest_here(s, err);
 		o.group = NULL;
 	}
@@ -96,8 +96,8 @@ static struct optimfs *open_rw_shared(const char *path,
 		w->stage = NULL;
 	}
 	if (fs != NULL) {
-		fs->coordinator = w->sites;
-		w->sites = NULL;
+		fs->coordinator = w->coordinator;
+		w->coordinator = NULL;
 	}
 	ofs_writing_free(w);
 	s->writing = NULL;
@@ -132,7 +132,7 @@ static struct optimfs *open_shared(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	const struct ofs_manifest *s =
-	    ofs_group_share(options->group, path, err);
+	    ofs_group_manifest(options->group, path, err);
 	struct ofs_catalog *cat;
 
 	if (s == NULL)

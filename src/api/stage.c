@@ -20,9 +20,9 @@
 /* What is found beside a checkpoint when its lock is taken. */
 struct beside {
 	const char *path;
-	char *template;             /* path is empty, and to become this */
-	bool done;                  /* a template was about to get its name */
-	struct ofs_manifest *share; /* of several ranks; NULL */
+	char *template; /* path is empty, and to become this */
+	bool done;      /* a template was about to get its name */
+	struct ofs_manifest *manifest; /* of several ranks; NULL */
 	struct ofs_coordinator
 	    *coordinator; /* of their directories, if they are several */
 	bool settled;     /* what they were to publish is done */
@@ -37,7 +37,7 @@ static int look_for_others(struct beside *b, int beside,
 	int ret;
 
 	ofs_lock_peek(beside, id);
-	b->coordinator = ofs_coordinator_open(b->share, id, beside, err);
+	b->coordinator = ofs_coordinator_open(b->manifest, id, beside, err);
 	if (b->coordinator == NULL)
 		return -1;
 	if (ofs_coordinator_alone(b->coordinator)) {
@@ -45,7 +45,7 @@ static int look_for_others(struct beside *b, int beside,
 		b->coordinator = NULL;
 		return 0;
 	}
-	ret = ofs_coordinator_settle(b->coordinator, err);
+	ret = ofs_coordinator_recover(b->coordinator, err);
 	b->settled = ret == 1;
 	return ret;
 }
@@ -80,7 +80,7 @@ static int look_beside(void *ctx, int beside, struct optimfs_error *err)
 	struct beside *b = ctx;
 	int found = 0;
 
-	if (b->share != NULL)
+	if (b->manifest != NULL)
 		found = look_for_others(b, beside, err);
 	if (found != 0) {
 		b->done = ofs_template_done(b->path);
@@ -114,11 +114,11 @@ static int settle(struct ofs_stage *st, const struct beside *b,
 }
 
 struct ofs_stage *ofs_stage_for_writing(const char *path,
-    const struct optimfs_options *options, struct ofs_manifest *share,
+    const struct optimfs_options *options, struct ofs_manifest *manifest,
     char **template, struct ofs_coordinator **coordinator,
     struct optimfs_error *err)
 {
-	struct beside beside = { .path = path, .share = share };
+	struct beside beside = { .path = path, .manifest = manifest };
 	const struct ofs_stage_config config = {
 		.source = path,
 		.upper = options->upper,
@@ -140,7 +140,7 @@ struct ofs_stage *ofs_stage_for_writing(const char *path,
 		return NULL;
 	}
 	*template = beside.template;
-	if (share != NULL)
+	if (manifest != NULL)
 		*coordinator = beside.coordinator;
 	return st;
 }

@@ -129,7 +129,7 @@ int ofs_job_fail(const struct ofs_job *job, const struct optimfs_error *err)
 	return ofs_tool_fail(err);
 }
 
-void ofs_job_tell(const struct ofs_job *job)
+void ofs_job_report(const struct ofs_job *job)
 {
 	struct optimfs_work work;
 

@@ -161,7 +161,7 @@ int ofs_allgather_verdict(const struct optimfs_group *w,
 		return 0;
 	optimfs_fail_as(err, a->said[worst].err.code, "%s",
 	    a->said[worst].err.text);
-	return blame ? ofs_group_blame(w, worst, err) : -1;
+	return blame ? ofs_group_error_in(w, worst, err) : -1;
 }
 
 int ofs_group_vote(struct optimfs_group *w, const struct optimfs_error *own,

@@ -153,7 +153,7 @@ static void call_here(struct optimfs_group *g, struct ofs_call *c)
 		.result = &c->result };
 
 	if (ofs_group_handle(g, &q, &c->err) == -1)
-		ofs_group_blame(g, c->to, &c->err);
+		ofs_group_error_in(g, c->to, &c->err);
 	else
 		c->err.code = 0;
 }
@@ -187,7 +187,7 @@ static void finish(struct optimfs_group *g, struct ofs_call *c)
 	if (cur.bad)
 		ofs_wire_malformed(&c->err);
 	if (c->err.code != 0)
-		ofs_group_blame(g, c->to, &c->err);
+		ofs_group_error_in(g, c->to, &c->err);
 	else
 		ofs_buf_put(&c->result, cur.p, ofs_cursor_left(&cur));
 	ofs_buf_fini(&letter);

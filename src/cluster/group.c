@@ -76,14 +76,15 @@ static const struct ofs_handler own_handlers[] = {
 };
 
 /* Let it go with ofs_manifest_let. */
-static struct ofs_manifest *hold_share(struct optimfs_group *w, uint32_t number)
+static struct ofs_manifest *hold_manifest(struct optimfs_group *w,
+    uint32_t number)
 {
 	uint32_t place = OFS_MANIFEST_PLACE(number);
 	struct ofs_manifest *s = NULL;
 
 	pthread_mutex_lock(&w->lock);
-	if (place < w->nshares)
-		s = w->share[place];
+	if (place < w->nmanifests)
+		s = w->manifest[place];
 	while (s != NULL && s->number != number)
 		s = s->older;
 	if (s != NULL)
@@ -94,7 +95,7 @@ static struct ofs_manifest *hold_share(struct optimfs_group *w, uint32_t number)
 
 void ofs_group_put(struct optimfs_group *w, struct ofs_manifest *s)
 {
-	struct ofs_manifest **at = &w->share[OFS_MANIFEST_PLACE(s->number)];
+	struct ofs_manifest **at = &w->manifest[OFS_MANIFEST_PLACE(s->number)];
 	struct ofs_manifest *was;
 
 	pthread_mutex_lock(&w->lock);
@@ -107,14 +108,14 @@ void ofs_group_put(struct optimfs_group *w, struct ofs_manifest *s)
 }
 
 /* Of another generation than is here, or never offered. */
-static int of_no_share(struct optimfs_group *w, uint32_t number,
+static int no_such_manifest(struct optimfs_group *w, uint32_t number,
     struct optimfs_error *err)
 {
 	uint32_t place = OFS_MANIFEST_PLACE(number);
 	bool offered;
 
 	pthread_mutex_lock(&w->lock);
-	offered = place < w->nshares;
+	offered = place < w->nmanifests;
 	pthread_mutex_unlock(&w->lock);
 	if (offered)
 		return optimfs_fail(err, ESTALE,
@@ -140,9 +141,9 @@ int ofs_group_handle(struct optimfs_group *w, struct ofs_request *q,
 	if (!h->of_manifest)
 		return h->fn(q, err);
 	number = ofs_cursor_le32(&q->c);
-	q->manifest = hold_share(w, number);
+	q->manifest = hold_manifest(w, number);
 	if (q->manifest == NULL)
-		return of_no_share(w, number, err);
+		return no_such_manifest(w, number, err);
 	ret = h->fn(q, err);
 	ofs_manifest_let(q->manifest);
 	return ret;
@@ -307,7 +308,7 @@ const char *optimfs_group_host(const struct optimfs_group *w, int rank)
 	return w->ops->host(w->w, rank);
 }
 
-int ofs_group_blame(const struct optimfs_group *w, int rank,
+int ofs_group_error_in(const struct optimfs_group *w, int rank,
     struct optimfs_error *err)
 {
 	return optimfs_fail_in(err, "rank %d (%s)", rank,
@@ -328,7 +329,7 @@ int ofs_group_ask(const struct optimfs_group *w, int rank,
 		return ofs_no_memory(err);
 	w->ops->ask(w->w, &ask, 1);
 	if (ask.err.code != 0) {
-		ofs_group_blame(w, rank, &ask.err);
+		ofs_group_error_in(w, rank, &ask.err);
 		ret = optimfs_fail_as(err, ask.err.code, "%s", ask.err.text);
 	} else if (want > 0) {
 		memcpy(out, ask.answer, want);
@@ -367,15 +368,15 @@ char *optimfs_group_expand(const struct optimfs_group *w, const char *path,
 
 /* Sharing. */
 
-struct ofs_manifest *ofs_group_share(struct optimfs_group *w, const char *path,
-    struct optimfs_error *err)
+struct ofs_manifest *ofs_group_manifest(struct optimfs_group *w,
+    const char *path, struct optimfs_error *err)
 {
 	struct ofs_manifest *s = NULL;
 
 	pthread_mutex_lock(&w->lock);
-	for (uint32_t i = 0; i < w->nshares && s == NULL; i++)
-		if (strcmp(w->share[i]->path, path) == 0)
-			s = w->share[i];
+	for (uint32_t i = 0; i < w->nmanifests && s == NULL; i++)
+		if (strcmp(w->manifest[i]->path, path) == 0)
+			s = w->manifest[i];
 	if (s != NULL && w->rank != 0 && s->older != NULL)
 		s = s->older;
 	pthread_mutex_unlock(&w->lock);
@@ -391,12 +392,12 @@ int ofs_group_add(struct optimfs_group *w, struct ofs_manifest *s,
 	int ret = 0;
 
 	pthread_mutex_lock(&w->lock);
-	if (w->nshares == OFS_MAX_SHARES) {
+	if (w->nmanifests == OFS_MAX_MANIFESTS) {
 		ret = optimfs_fail(err, ENFILE, "%s: too many checkpoints",
 		    s->path);
 	} else {
-		s->number = w->nshares;
-		w->share[w->nshares++] = s;
+		s->number = w->nmanifests;
+		w->manifest[w->nmanifests++] = s;
 	}
 	pthread_mutex_unlock(&w->lock);
 	return ret;
@@ -404,7 +405,7 @@ int ofs_group_add(struct optimfs_group *w, struct ofs_manifest *s,
 
 /* Leaving. */
 
-static void tell_all(struct optimfs_group *w)
+static void announce_done(struct optimfs_group *w)
 {
 	static const uint8_t done = OFS_WIRE_DONE;
 	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
@@ -511,14 +512,14 @@ void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 	if (w == NULL)
 		return;
 	if (worker[w->rank])
-		tell_all(w);
+		announce_done(w);
 	wait_for_all(w, worker);
 	ofs_calls_stop(w->calls);
 	w->ops->leave(w->w);
 	/* nobody is answered any more */
 	if (w->gather != NULL)
 		w->gather->free(w);
-	for (uint32_t i = 0; i < w->nshares; i++)
-		forget(w, w->share[i]);
+	for (uint32_t i = 0; i < w->nmanifests; i++)
+		forget(w, w->manifest[i]);
 	group_free(w);
 }

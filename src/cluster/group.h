@@ -22,7 +22,7 @@ struct ofs_mail;
 struct ofs_manifest;
 struct ofs_task;
 
-#define OFS_MAX_SHARES 16
+#define OFS_MAX_MANIFESTS 16
 
 /* What is called now and then while a rank waits; fn may be NULL. */
 struct ofs_tick {
@@ -87,8 +87,8 @@ struct optimfs_group {
 	/* In the order in which they were offered, which is the same on all
 	 * ranks: the newest of each, and behind it the one that was agreed upon
 	 * at first. */
-	struct ofs_manifest *share[OFS_MAX_SHARES];
-	uint32_t nshares;
+	struct ofs_manifest *manifest[OFS_MAX_MANIFESTS];
+	uint32_t nmanifests;
 	uint32_t refreshed; /* how often any was */
 	bool *done;         /* rank i asks no more */
 	bool ready;         /* all of this is there: requests are answered */
@@ -110,8 +110,8 @@ int ofs_group_handle(struct optimfs_group *w, struct ofs_request *q,
     struct optimfs_error *err);
 /* What was offered as path, which is borrowed; ENOENT. On rank 0 that is the
  * newest generation, on others the one that was offered. */
-struct ofs_manifest *ofs_group_share(struct optimfs_group *w, const char *path,
-    struct optimfs_error *err);
+struct ofs_manifest *ofs_group_manifest(struct optimfs_group *w,
+    const char *path, struct optimfs_error *err);
 /* The number of a manifest is its place among those offered, and which
  * generation it is: a request about one that is no more so finds nothing. */
 #define OFS_MANIFEST_PLACE(number) ((number)&0xff)
@@ -128,7 +128,7 @@ int ofs_group_ask(const struct optimfs_group *w, int rank,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);
 /* Put "rank 2 (host)" before the text of what that rank answered; -1. */
-int ofs_group_blame(const struct optimfs_group *w, int rank,
+int ofs_group_error_in(const struct optimfs_group *w, int rank,
     struct optimfs_error *err);
 
 #endif

@@ -171,11 +171,11 @@ int ofs_mail_alive(struct optimfs_group *w, int rank, int64_t *asked,
 
 	if (w->ops->dead(w->w, rank)) {
 		optimfs_fail(err, EHOSTDOWN, "OFS911 it has died");
-		return ofs_group_blame(w, rank, err);
+		return ofs_group_error_in(w, rank, err);
 	}
 	if (has_left(w, rank)) {
 		optimfs_fail(err, EPROTO, "OFS913 it has given up");
-		return ofs_group_blame(w, rank, err);
+		return ofs_group_error_in(w, rank, err);
 	}
 	if (ofs_clock_ms() - *asked < ASK_MS)
 		return 0;

@@ -173,7 +173,7 @@ static int open_offered(struct ofs_manifest *s, struct optimfs_error *err)
 	return ret;
 }
 
-static int look(struct ofs_manifest *s, struct optimfs_error *err)
+static int scan_here(struct ofs_manifest *s, struct optimfs_error *err)
 {
 	struct ofs_dir copy;
 
@@ -188,9 +188,9 @@ static int look(struct ofs_manifest *s, struct optimfs_error *err)
 	return s->transport == NULL ? -1 : 0;
 }
 
-int ofs_manifest_look(struct ofs_manifest *s, struct optimfs_error *err)
+int ofs_manifest_scan(struct ofs_manifest *s, struct optimfs_error *err)
 {
-	return open_offered(s, err) == -1 ? -1 : look(s, err);
+	return open_offered(s, err) == -1 ? -1 : scan_here(s, err);
 }
 
 /* What readers of indexes ask. */
@@ -378,8 +378,8 @@ void ofs_manifest_let(struct ofs_manifest *s)
 		manifest_free(s);
 }
 
-static struct ofs_manifest *share_new(struct optimfs_group *w, const char *path,
-    struct optimfs_error *err)
+static struct ofs_manifest *manifest_new(struct optimfs_group *w,
+    const char *path, struct optimfs_error *err)
 {
 	struct ofs_manifest *s = calloc(1, sizeof(*s));
 
@@ -405,7 +405,7 @@ struct ofs_manifest *ofs_manifest_new(struct optimfs_group *w, const char *path,
     bool first, const struct optimfs_options *options,
     struct optimfs_error *err)
 {
-	struct ofs_manifest *s = share_new(w, path, err);
+	struct ofs_manifest *s = manifest_new(w, path, err);
 
 	if (s == NULL)
 		return NULL;
@@ -423,7 +423,7 @@ struct ofs_manifest *ofs_manifest_new(struct optimfs_group *w, const char *path,
 struct ofs_manifest *ofs_manifest_again(const struct ofs_manifest *old,
     struct optimfs_error *err)
 {
-	struct ofs_manifest *s = share_new(old->group, old->path, err);
+	struct ofs_manifest *s = manifest_new(old->group, old->path, err);
 	char *here = s == NULL ? NULL : ofs_manifest_here(old, err);
 	int ret = -1;
 
@@ -433,7 +433,7 @@ struct ofs_manifest *ofs_manifest_again(const struct ofs_manifest *old,
 		s->written = old->written;
 		s->dir.follow = old->dir.follow;
 		s->cache = old->cache;
-		ret = open_dir(s, here, err) == -1 ? -1 : look(s, err);
+		ret = open_dir(s, here, err) == -1 ? -1 : scan_here(s, err);
 	}
 	free(here);
 	if (ret == 0)

@@ -34,7 +34,7 @@ struct ofs_manifest_file {
 struct ofs_manifest {
 	struct ofs_elsewhere elsewhere; /* what readers of indexes ask */
 	struct optimfs_group *group;
-	uint32_t number; /* of the group's shares, this generation of it */
+	uint32_t number; /* of the group's manifests, this generation of it */
 	char *path;      /* as it was offered */
 	/* The generation that was offered, which all ranks but rank 0 show;
 	 * itself. older: the same, where this is the newest; NULL. */
@@ -72,7 +72,7 @@ struct ofs_manifest *ofs_manifest_hold(struct ofs_manifest *s);
 void ofs_manifest_let(struct ofs_manifest *s);
 /* Look at what is here, for this rank's part in the offer. What cannot be
  * looked at is told to all by ofs_manifest_agree. */
-int ofs_manifest_look(struct ofs_manifest *s, struct optimfs_error *err);
+int ofs_manifest_scan(struct ofs_manifest *s, struct optimfs_error *err);
 /* What lies now where s lies: looked at. */
 struct ofs_manifest *ofs_manifest_again(const struct ofs_manifest *s,
     struct optimfs_error *err);

@@ -254,7 +254,7 @@ static bool any_differ(const struct ofs_agreement *a)
 
 /* All say something: -1 where a rank is lost, or did not fare well. c is what
  * the ranks say, until said is let go; the caller's. */
-static int gather(struct ofs_agreement *a, const struct optimfs_error *own,
+static int exchange(struct ofs_agreement *a, const struct optimfs_error *own,
     const struct ofs_buf *mine, struct ofs_allgather *said,
     struct ofs_cursor **c)
 {
@@ -270,12 +270,12 @@ static int gather(struct ofs_agreement *a, const struct optimfs_error *own,
 	return 0;
 }
 
-static int gather_lists(struct ofs_agreement *a, const struct ofs_buf *list,
+static int exchange_lists(struct ofs_agreement *a, const struct ofs_buf *list,
     struct ofs_allgather *said)
 {
-	bool lead = a->offer[a->w->rank].leader == a->w->rank;
+	bool first = a->offer[a->w->rank].leader == a->w->rank;
 	struct ofs_cursor *c = NULL;
-	int ret = gather(a, NULL, lead ? list : NULL, said, &c);
+	int ret = exchange(a, NULL, first ? list : NULL, said, &c);
 
 	if (ret == 0)
 		ret = ofs_offer_take_lists(a, c);
@@ -285,7 +285,7 @@ static int gather_lists(struct ofs_agreement *a, const struct ofs_buf *list,
 	return ret;
 }
 
-static int gather_hashes(struct ofs_agreement *a)
+static int exchange_hashes(struct ofs_agreement *a)
 {
 	struct optimfs_error own = { 0 };
 	struct ofs_cursor *c = NULL;
@@ -297,7 +297,7 @@ static int gather_hashes(struct ofs_agreement *a)
 		return 0;
 	if (put_hashes(a, &b, &own) == 0)
 		own.code = 0;
-	ret = gather(a, &own, &b, &said, &c);
+	ret = exchange(a, &own, &b, &said, &c);
 	if (ret == 0)
 		ret = compare(a, c);
 	ofs_allgather_fini(&said);
@@ -328,13 +328,13 @@ int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
 
 	ofs_offer_put_list(&a, &list);
 	ofs_offer_put(&a, path, &list, &offer);
-	ret = gather(&a, own, &offer, &said, &c);
+	ret = exchange(&a, own, &offer, &said, &c);
 	if (ret == 0)
 		ret = ofs_offer_take_all(&a, c);
 	if (ret == 0)
-		ret = gather_lists(&a, &list, &lists);
+		ret = exchange_lists(&a, &list, &lists);
 	if (ret == 0)
-		ret = gather_hashes(&a);
+		ret = exchange_hashes(&a);
 	ofs_agreement_fini(&a);
 	ofs_allgather_fini(&said);
 	ofs_allgather_fini(&lists);

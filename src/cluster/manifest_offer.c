@@ -20,7 +20,7 @@ enum kind { NOTHING, DIRECTORY, FILE_IN_DIRECTORY };
 int ofs_offer_malformed(struct ofs_agreement *a, int rank)
 {
 	ofs_wire_malformed(a->err);
-	return ofs_group_blame(a->w, rank, a->err);
+	return ofs_group_error_in(a->w, rank, a->err);
 }
 
 /* Saying. */

@@ -103,7 +103,7 @@ static int can_do_without(const struct ofs_manifest *s, int rank,
 			optimfs_fail(err, EHOSTDOWN,
 			    "OFS911 it has died, and only it has %.200s",
 			    s->file[i].path);
-			return ofs_group_blame(s->group, rank, err);
+			return ofs_group_error_in(s->group, rank, err);
 		}
 	return 0;
 }
@@ -160,7 +160,7 @@ static int ask_all(struct ofs_agreement *a, const struct ofs_manifest *old,
 int ofs_manifest_refresh(struct optimfs_group *w, const char *path,
     struct optimfs_error *err)
 {
-	struct ofs_manifest *old = ofs_group_share(w, path, err);
+	struct ofs_manifest *old = ofs_group_manifest(w, path, err);
 	struct ofs_agreement a = { .w = w, .err = err };
 	struct answers said = { 0 };
 	int ret = -1;

@@ -123,7 +123,7 @@ static bool other_might(int code)
 static int owner_failed(struct gathering *g, const struct ofs_ask *ask)
 {
 	*g->err = ask->err;
-	ofs_group_blame(g->s->group, ask->to, g->err);
+	ofs_group_error_in(g->s->group, ask->to, g->err);
 	if (!other_might(ask->err.code) || g->navoid == MAX_AVOID)
 		return -1;
 	g->avoid[g->navoid++] = ask->to;

@@ -20,7 +20,7 @@ static int open_input(struct ofs_checkpoint *in, const char *path,
 
 	if (opt->group == NULL)
 		return ofs_checkpoint_open(in, path, opt, err);
-	s = ofs_group_share(opt->group, path, err);
+	s = ofs_group_manifest(opt->group, path, err);
 	return s == NULL ? -1 : ofs_manifest_dir(s, &in->dir, &in->rel, err);
 }
 

@@ -169,7 +169,7 @@ int ofs_task_check(struct optimfs_group *w, struct optimfs_error *err)
 	for (int r = 0; r < w->size; r++)
 		if (w->ops->dead(w->w, r)) {
 			optimfs_fail(err, EHOSTDOWN, "OFS911 it has died");
-			return ofs_group_blame(w, r, err);
+			return ofs_group_error_in(w, r, err);
 		}
 	return due ? check_beside(w, err) : 0;
 }
@@ -268,7 +268,7 @@ int ofs_task_barrier(struct optimfs_group *w, const struct optimfs_error *own,
 
 	if (mine.code != 0 && mine.code != ECANCELED) {
 		if (w->rank != 0)
-			ofs_group_blame(w, w->rank, &mine);
+			ofs_group_error_in(w, w->rank, &mine);
 		report_failure(w);
 	}
 	ofs_wire_u64(&b, atomic_load(&w->task->files));

@@ -102,7 +102,7 @@ int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
 	struct optimfs_error own = { 0 };
 	struct ofs_buf said = { 0 };
 	char *mark = w->rank == 0 ? make_mark(*dir, &own) : NULL;
-	char *told = NULL;
+	char *name = NULL;
 	bool seen = true;
 	int ret;
 
@@ -113,9 +113,9 @@ int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
 	if (ret == 0 && w->rank != 0) {
 		struct ofs_cursor c = ofs_cursor_of(said.data, said.len);
 
-		told = strdup(ofs_wire_take_str(&c));
+		name = strdup(ofs_wire_take_str(&c));
 		seen = access(ofs_wire_take_str(&c), F_OK) == 0;
-		if (told == NULL)
+		if (name == NULL)
 			ofs_no_memory(&own);
 	}
 	ofs_buf_fini(&said);
@@ -127,9 +127,9 @@ int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
 		unlink(mark);
 	free(mark);
 	if (ret == 0 && w->rank != 0)
-		*dir = told;
+		*dir = name;
 	else
-		free(told);
+		free(name);
 	return ret;
 }
 

@@ -29,7 +29,7 @@ struct ahead {
 
 struct remote {
 	struct ofs_transport t;
-	struct ofs_manifest *share; /* held */
+	struct ofs_manifest *manifest; /* held */
 	struct ofs_transport *local;
 	/* By object: its number among the shared files; OFS_NONE: here. */
 	uint32_t *there;
@@ -112,7 +112,7 @@ static int fetch_there(struct remote *w, const struct ofs_segment *segs,
 	int ret = 0;
 
 	if (!fetch_ahead(w, segs, n, buf))
-		ret = ofs_remote_fetch(w->share, segs, n, buf, err);
+		ret = ofs_remote_fetch(w->manifest, segs, n, buf, err);
 	count(&w->t.counters.requests, 1);
 	count(&w->t.counters.bytes, bytes);
 	count(&w->t.counters.wait_ns, ofs_clock_ns() - began);
@@ -153,7 +153,7 @@ static int remote_length(struct ofs_transport *t, const struct ofs_extent *at,
 	if (w->there[at->object] == OFS_NONE)
 		return w->local->ops->length(w->local, at, max, len, err);
 	there.object = w->there[at->object];
-	return ofs_remote_length(w->share, &there, max, len, err);
+	return ofs_remote_length(w->manifest, &there, max, len, err);
 }
 
 /* Those of a reader, or as many of all readers as there are above AHEAD_MAX. */
@@ -189,14 +189,15 @@ static void remote_ahead(struct ofs_transport *t, const void *reader,
 		drop_aheads(w, reader);
 		return;
 	}
-	if (w->share->group->gather != NULL)
+	if (w->manifest->group->gather != NULL)
 		return;
 	a = malloc(sizeof(*a) + n * sizeof(*segs));
 	if (a == NULL)
 		return;
 	*a = (struct ahead){ .reader = reader };
 	a->n = pick(w, segs, n, true, a->seg, &a->bytes);
-	a->coming = a->n == 0 ? NULL : ofs_remote_ahead(w->share, a->seg, a->n);
+	a->coming =
+	    a->n == 0 ? NULL : ofs_remote_ahead(w->manifest, a->seg, a->n);
 	if (a->coming == NULL) {
 		free(a);
 		return;
@@ -220,7 +221,7 @@ static void remote_close(struct ofs_transport *t)
 	}
 	pthread_mutex_destroy(&w->lock);
 	ofs_transport_close(w->local);
-	ofs_manifest_let(w->share);
+	ofs_manifest_let(w->manifest);
 	free(w->there);
 	free(w);
 }
@@ -234,10 +235,11 @@ static const struct ofs_transport_ops remote_ops = {
 };
 
 struct ofs_transport *ofs_transport_group(const struct ofs_catalog *cat,
-    struct ofs_manifest *share, uint64_t cache, struct optimfs_error *err)
+    struct ofs_manifest *manifest, uint64_t cache, struct optimfs_error *err)
 {
 	/* a rank that is alone gathers from itself if it has another way */
-	bool alone = share->group->size == 1 && share->group->gather != NULL;
+	bool alone =
+	    manifest->group->size == 1 && manifest->group->gather != NULL;
 	bool (*is_there)(const struct ofs_dir *, const char *, uint32_t *) =
 	    alone ? ofs_dir_shared : ofs_dir_elsewhere;
 	struct remote *w = calloc(1, sizeof(*w));
@@ -252,7 +254,7 @@ struct ofs_transport *ofs_transport_group(const struct ofs_catalog *cat,
 	w->t.ops = &remote_ops;
 	pthread_mutex_init(&w->lock, NULL);
 	TAILQ_INIT(&w->aheads);
-	w->share = ofs_manifest_hold(share);
+	w->manifest = ofs_manifest_hold(manifest);
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		if (!is_there(&cat->dir, cat->objects[i].path, &w->there[i]))
 			w->there[i] = OFS_NONE;

@@ -12,10 +12,10 @@
 #include "store/transport.h"
 
 /* For a catalog of a shared directory: what is here is read here, the rest is
- * asked for. cat and share must outlive it; cache as for a local one. Its
+ * asked for. cat and manifest must outlive it; cache as for a local one. Its
  * counters are those of what came from other ranks. */
 struct ofs_transport *ofs_transport_group(const struct ofs_catalog *cat,
-    struct ofs_manifest *share, uint64_t cache, struct optimfs_error *err);
+    struct ofs_manifest *manifest, uint64_t cache, struct optimfs_error *err);
 /* The local transport that t consists of beside; NULL where t is another. */
 struct ofs_transport *ofs_transport_group_local(struct ofs_transport *t);
 

@@ -13,14 +13,14 @@
 #include "plan/plan.h"
 
 /* Integers are little-endian. A request is its kind (a byte), and
- *   FETCH   share (4), number of segments (4), the segments; answered with
+ *   FETCH   manifest (4), number of segments (4), the segments; answered with
  *           their bytes, one after the other
- *   LENGTH  share (4), file (4), codec (1), offset, length, limit (8 each);
+ *   LENGTH  manifest (4), file (4), codec (1), offset, length, limit (8 each);
  *           answered with the decoded length (8)
  *   DONE    nothing; the rank that says it will ask no more. Nothing comes
  *           back.
  * Through GPUs (cluster/gpu/gather.h):
- *   STAGE   share (4), file (4), offset, length (8 each); answered with a
+ *   STAGE   manifest (4), file (4), offset, length (8 each); answered with a
  *           token (8) for those bytes
  *   SEQUENCE
  *           number of ranks (4), those ranks (4 each); answered with the
@@ -36,8 +36,9 @@
  *   CALL    id (4), a request; answered when the work has begun, of which a
  *           letter says what came
  * To write:
- *   SITE    share (4), what (1): cluster/commit/participant.h
- *   RESCAN  share (4), number of the next (4): a call; what the rank has
+ *   PARTICIPANT
+ *           manifest (4), what (1): cluster/commit/participant.h
+ *   RESCAN  manifest (4), number of the next (4): a call; what the rank has
  *           now */
 enum ofs_wire_kind {
 	OFS_WIRE_FETCH = 1,
@@ -50,7 +51,7 @@ enum ofs_wire_kind {
 	OFS_WIRE_CALL = 8,
 	OFS_WIRE_LETTER = 9,
 	OFS_WIRE_PING = 10,
-	OFS_WIRE_SITE = 16,
+	OFS_WIRE_PARTICIPANT = 16,
 	OFS_WIRE_RESCAN = 17,
 };
 #define OFS_WIRE_KINDS   18

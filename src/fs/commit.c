@@ -36,7 +36,7 @@ static struct ofs_publish *begin(const struct optimfs *fs, int stage,
     struct optimfs_error *err)
 {
 	return fs->coordinator != NULL
-	    ? ofs_publish_begin_sites(fs->coordinator, stage, err)
+	    ? ofs_publish_begin_all(fs->coordinator, stage, err)
 	    : ofs_publish_begin(fs->now->cat->dir.path, fs->now->cat->dir.fd,
 		  stage, err);
 }

@@ -18,7 +18,7 @@
 #include "base/memory.h"
 #include "base/sys.h"
 
-/* MAGIC, the id, the names of the sites, each with its NUL, and the CRC-32 of
+/* MAGIC, the id, the names of the participants, each with its NUL, and the CRC-32 of
  * all that. It is complete and synced, or there was no decision: it gets its
  * name by a rename. */
 #define NAME  "decision"

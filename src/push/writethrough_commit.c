@@ -281,7 +281,7 @@ static int link_files(const struct committing *c, struct ofs_publish *p,
 
 /* Distributes the files to several directories. The template keeps them until
  * all directories are complete. */
-static int give_to_sites(struct committing *c, const char *from,
+static int give_to_participants(struct committing *c, const char *from,
     struct optimfs_error *err)
 {
 	int dir = openat(c->stage, from,
@@ -292,7 +292,7 @@ static int give_to_sites(struct committing *c, const char *from,
 	if (dir == -1)
 		return optimfs_fail(err, errno, "OFS801 %s: %m", from);
 	if (ofs_stage_held(c->e->stage, err) == 0)
-		p = ofs_publish_begin_sites(c->fs->coordinator, c->stage, err);
+		p = ofs_publish_begin_all(c->fs->coordinator, c->stage, err);
 	if (p != NULL && link_files(c, p, dir, false, err) == 0 &&
 	    link_files(c, p, dir, true, err) == 0 && mark_done(c, err) == 0) {
 		ofs_overlay_shut(c->e);
@@ -306,7 +306,8 @@ static int give_to_sites(struct committing *c, const char *from,
 }
 
 /* After the decision. */
-static int seal_sites(struct committing *c, int ret, struct optimfs_error *err)
+static int seal_participants(struct committing *c, int ret,
+    struct optimfs_error *err)
 {
 	if (ret == 1) {
 		(void)ofs_overlay_published(c->e, err);
@@ -409,13 +410,14 @@ static int commit(struct committing *c, struct optimfs_error *err)
 	ret = anew ? render_anew(c, values, err) : fill(c, err);
 	ofs_edition_unref(&values->base);
 	if (ret == 0 && c->fs->coordinator != NULL)
-		ret = give_to_sites(c, anew ? FILLED : OFS_TEMPLATE, err);
+		ret =
+		    give_to_participants(c, anew ? FILLED : OFS_TEMPLATE, err);
 	else if (ret == 0)
 		ret = give_name(c, anew ? FILLED : OFS_TEMPLATE, err);
 	if (ret == -1)
 		return -1;
 	c->e->published = true;
-	return c->fs->coordinator != NULL ? seal_sites(c, ret, err)
+	return c->fs->coordinator != NULL ? seal_participants(c, ret, err)
 					  : seal(c, err);
 }
 

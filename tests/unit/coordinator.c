@@ -81,7 +81,7 @@ struct expected {
 struct scenario {
 	const char *name;
 	const char *more; /* to prepare */
-	uint32_t sites;
+	uint32_t directories;
 	int (*change)(struct ofs_publish *p, struct optimfs_error *err);
 	struct expected file[12];
 };
@@ -199,7 +199,7 @@ struct job {
 	const struct scenario *s;
 	bool publish;
 	pthread_barrier_t barrier;
-	uint32_t sites;
+	uint32_t directories;
 	int offered, ret;
 	struct optimfs_error err;
 	struct optimfs_error
@@ -214,27 +214,27 @@ struct rank {
 
 static struct fakegroup *current;
 
-static int publish(struct job *j, struct ofs_coordinator *sites, int stage)
+static int publish(struct job *j, struct ofs_coordinator *c, int stage)
 {
-	struct ofs_publish *p = ofs_publish_begin_sites(sites, stage, &j->err);
+	struct ofs_publish *p = ofs_publish_begin_all(c, stage, &j->err);
 	int ret = -1;
 
 	if (p != NULL && j->s->change(p, &j->err) == 0)
 		ret = ofs_publish_commit(p, &j->err);
 	ofs_publish_free(p);
 	if (ret == 0)
-		ofs_coordinator_forget(sites);
+		ofs_coordinator_forget(c);
 	return ret;
 }
 
 /* What the writer has begun, without a mount. */
 static void write_all(struct job *j, struct optimfs_group *w)
 {
-	struct ofs_manifest *s = ofs_group_share(w, each_rank, NULL);
+	struct ofs_manifest *s = ofs_group_manifest(w, each_rank, NULL);
 
-	j->sites = s->writing->sites->n;
+	j->directories = s->writing->coordinator->n;
 	if (j->publish)
-		j->ret = publish(j, s->writing->sites,
+		j->ret = publish(j, s->writing->coordinator,
 		    ofs_stage_beside(s->writing->stage));
 	/* nothing is staged: the directory may go */
 	ofs_stage_close(s->writing->stage, false);
@@ -314,7 +314,8 @@ static void test_works(const struct scenario *s)
 	run_job(&j);
 	is_int(j.ret, 0, "%s: is published (%s)", s->name, j.err.text);
 	is_error(j.other, EROFS, "OFS842", "%s: by rank 0 alone", s->name);
-	is_u64(j.sites, s->sites, "%s: in so many directories", s->name);
+	is_u64(j.directories, s->directories, "%s: in so many directories",
+	    s->name);
 	ok(is_state(s, true), "%s: in all of them", s->name);
 	if (s == &scenarios[0])
 		ok(says("1/ck/a1", NULL), "what nobody needs is gone");
@@ -594,7 +595,7 @@ static void test_changed(void)
 int main(void)
 {
 	/* thousands of syncs: in memory, where there is such a place */
-	snprintf(top, sizeof(top), "%s/optimfs-sites-%d",
+	snprintf(top, sizeof(top), "%s/optimfs-coordinator-%d",
 	    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
 	snprintf(each_rank, sizeof(each_rank), "%s/%%r/ck", top);
 	for (size_t i = 0; i < NSCENARIOS; i++)

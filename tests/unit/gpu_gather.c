@@ -182,7 +182,7 @@ static uint64_t stat_of(const struct optimfs_group *w, const char *name)
 static struct ofs_manifest *share_of(const struct optimfs_group *w)
 {
 	struct ofs_manifest *s =
-	    ofs_group_share((struct optimfs_group *)(uintptr_t)w, each_rank,
+	    ofs_group_manifest((struct optimfs_group *)(uintptr_t)w, each_rank,
 		NULL);
 
 	if (s == NULL)

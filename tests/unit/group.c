@@ -853,7 +853,7 @@ static void check_large(struct job *j, int rank, struct optimfs_group *w)
 
 	if (rank != 0)
 		return;
-	s = ofs_group_share(w, j->path, NULL);
+	s = ofs_group_manifest(w, j->path, NULL);
 	seg.object = find_file(s, "large");
 	check_segments(s, seg.object, t);
 	is_u64(t->bad, 0, "segments of all shapes from another rank");

@@ -18,15 +18,15 @@
 #include "journal/stage.h"
 
 void ofs_coordinator_request(const struct ofs_coordinator *s,
-    enum ofs_site_op op, struct ofs_buf *b)
+    enum ofs_participant_op op, struct ofs_buf *b)
 {
 	b->len = 0;
-	ofs_wire_u8(b, OFS_WIRE_SITE);
-	ofs_wire_u32(b, s->share->number);
+	ofs_wire_u8(b, OFS_WIRE_PARTICIPANT);
+	ofs_wire_u32(b, s->manifest->number);
 	ofs_wire_u8(b, (uint8_t)op);
 }
 
-/* The writer's own site. */
+/* The writer's own directory. */
 static int ask_own(const struct ofs_coordinator *s,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err)
@@ -39,7 +39,7 @@ static int ask_own(const struct ofs_coordinator *s,
 
 	if (ofs_group_handle(s->group, &q, &own) == 0)
 		return 0;
-	ofs_group_blame(s->group, s->group->rank, &own);
+	ofs_group_error_in(s->group, s->group->rank, &own);
 	return optimfs_fail_as(err, own.code, "%s", own.text);
 }
 
@@ -54,31 +54,31 @@ static int ask_rank(const struct ofs_coordinator *s, int rank,
 	return ofs_group_ask(s->group, rank, request, out, want, err);
 }
 
-int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t site,
+int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t to,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err)
 {
-	return ask_rank(s, s->site[site].rank, request, out, want, err);
+	return ask_rank(s, s->participant[to].rank, request, out, want, err);
 }
 
 /* Joining. */
 
-static int add_site(struct ofs_coordinator *s, int rank, const char *id,
+static int add_participant(struct ofs_coordinator *s, int rank, const char *id,
     const char *path, struct optimfs_error *err)
 {
-	struct ofs_site *site = &s->site[s->n];
+	struct ofs_participant_ref *p = &s->participant[s->n];
 
-	if (s->n == OFS_MAX_SITES)
+	if (s->n == OFS_MAX_PARTICIPANTS)
 		return optimfs_fail(err, E2BIG,
 		    "OFS624 a checkpoint in more than %d directories",
-		    OFS_MAX_SITES);
-	if (asprintf(&site->name, "%s:%s",
-		s->group->ops->host(s->group->w, rank), path) == -1) {
-		site->name = NULL;
+		    OFS_MAX_PARTICIPANTS);
+	if (asprintf(&p->name, "%s:%s", s->group->ops->host(s->group->w, rank),
+		path) == -1) {
+		p->name = NULL;
 		return ofs_no_memory(err);
 	}
-	site->rank = rank;
-	snprintf(site->id, sizeof(site->id), "%s", id);
+	p->rank = rank;
+	snprintf(p->id, sizeof(p->id), "%s", id);
 	s->of_rank[rank] = (int)s->n++;
 	return 0;
 }
@@ -95,10 +95,10 @@ static int take_joined(struct ofs_coordinator *s, int rank,
 		optimfs_fail(err, EPROTO,
 		    "OFS913 an answer that makes no sense: are all ranks of one "
 		    "version?");
-		return ofs_group_blame(s->group, rank, err);
+		return ofs_group_error_in(s->group, rank, err);
 	}
 	if (joined == OFS_JOINED_NEW)
-		return add_site(s, rank, id, path, err);
+		return add_participant(s, rank, id, path, err);
 	if (joined == OFS_JOINED_SAME)
 		s->of_rank[rank] = (int)index;
 	return 0;
@@ -112,10 +112,10 @@ static int join(struct ofs_coordinator *s, int rank, struct optimfs_error *err)
 
 	if (answer == NULL)
 		return ofs_no_memory(err);
-	ofs_coordinator_request(s, OFS_SITE_JOIN, &b);
+	ofs_coordinator_request(s, OFS_PARTICIPANT_JOIN, &b);
 	ofs_wire_u32(&b, s->n);
 	for (uint32_t i = 0; i < s->n; i++)
-		ofs_wire_str(&b, s->site[i].id);
+		ofs_wire_str(&b, s->participant[i].id);
 	ret = ask_rank(s, rank, &b, answer, OFS_JOIN_WANT, err);
 	if (ret == 0)
 		ret = take_joined(s, rank, answer, err);
@@ -130,12 +130,12 @@ static int join_all(struct ofs_coordinator *s, const char *id,
 {
 	struct optimfs_group *w = s->group;
 
-	char *path = ofs_manifest_here(s->share, err);
+	char *path = ofs_manifest_here(s->manifest, err);
 	int ret = path == NULL ? -1 : 0;
 
-	if (ret == 0 && s->share->dir.fd != -1 &&
-	    (ofs_participant_own(s->share, s->stage, err) == -1 ||
-		add_site(s, w->rank, id, path, err) == -1))
+	if (ret == 0 && s->manifest->dir.fd != -1 &&
+	    (ofs_participant_own(s->manifest, s->stage, err) == -1 ||
+		add_participant(s, w->rank, id, path, err) == -1))
 		ret = -1;
 	free(path);
 	if (ret == -1)
@@ -146,24 +146,24 @@ static int join_all(struct ofs_coordinator *s, const char *id,
 	return 0;
 }
 
-struct ofs_coordinator *ofs_coordinator_open(struct ofs_manifest *share,
+struct ofs_coordinator *ofs_coordinator_open(struct ofs_manifest *manifest,
     const char *id, int stage, struct optimfs_error *err)
 {
 	struct ofs_coordinator *s = calloc(1, sizeof(*s));
-	size_t n = (size_t)share->group->size;
+	size_t n = (size_t)manifest->group->size;
 
 	if (s == NULL) {
 		ofs_no_memory(err);
 		return NULL;
 	}
-	s->share = share;
-	s->group = share->group;
+	s->manifest = manifest;
+	s->group = manifest->group;
 	s->stage = stage;
-	s->site = calloc(n + 1, sizeof(*s->site));
+	s->participant = calloc(n + 1, sizeof(*s->participant));
 	s->of_rank = malloc((n + 1) * sizeof(*s->of_rank));
 	for (size_t r = 0; s->of_rank != NULL && r < n; r++)
 		s->of_rank[r] = -1;
-	if (s->site == NULL || s->of_rank == NULL)
+	if (s->participant == NULL || s->of_rank == NULL)
 		ofs_no_memory(err);
 	else if (join_all(s, id, err) == 0)
 		return s;
@@ -176,8 +176,8 @@ void ofs_coordinator_free(struct ofs_coordinator *s)
 	if (s == NULL)
 		return;
 	for (uint32_t i = 0; i < s->n; i++)
-		free(s->site[i].name);
-	free(s->site);
+		free(s->participant[i].name);
+	free(s->participant);
 	free(s->of_rank);
 	free(s);
 }
@@ -185,9 +185,9 @@ void ofs_coordinator_free(struct ofs_coordinator *s)
 int ofs_coordinator_refresh(struct ofs_coordinator *s,
     struct optimfs_error *err)
 {
-	if (ofs_manifest_refresh(s->group, s->share->path, err) == -1)
+	if (ofs_manifest_refresh(s->group, s->manifest->path, err) == -1)
 		return -1;
-	s->share = ofs_group_share(s->group, s->share->path, err);
+	s->manifest = ofs_group_manifest(s->group, s->manifest->path, err);
 	return 0;
 }
 
@@ -195,21 +195,22 @@ const char *ofs_coordinator_source(const struct ofs_coordinator *s,
     struct optimfs_group **group)
 {
 	*group = s->group;
-	return s->share->path;
+	return s->manifest->path;
 }
 
 bool ofs_coordinator_alone(const struct ofs_coordinator *s)
 {
-	return s->n == 1 && ofs_site_is_own(s, 0);
+	return s->n == 1 && ofs_coordinator_is_own(s, 0);
 }
 
 bool ofs_coordinator_have(const struct ofs_coordinator *s, const char *rel)
 {
-	return ofs_manifest_find(s->share, rel) != OFS_NONE;
+	return ofs_manifest_find(s->manifest, rel) != OFS_NONE;
 }
 
-int ofs_coordinator_call(const struct ofs_coordinator *s, enum ofs_site_op op,
-    const char *id, const bool *mask, uint32_t *nbad, struct optimfs_error *err)
+int ofs_coordinator_call(const struct ofs_coordinator *s,
+    enum ofs_participant_op op, const char *id, const bool *mask,
+    uint32_t *nbad, struct optimfs_error *err)
 {
 	struct ofs_call *call = calloc((size_t)s->n + 1, sizeof(*call));
 	struct ofs_buf b = { 0 };
@@ -225,8 +226,9 @@ int ofs_coordinator_call(const struct ofs_coordinator *s, enum ofs_site_op op,
 		ofs_wire_str(&b, id);
 	for (uint32_t i = 0; i < s->n; i++)
 		if (mask == NULL || mask[i])
-			call[n++] = (struct ofs_call){ .to = s->site[i].rank,
-				.request = &b };
+			call[n++] =
+			    (struct ofs_call){ .to = s->participant[i].rank,
+				    .request = &b };
 	ofs_group_call(s->group, call, n);
 	for (uint32_t i = 0; i < n; i++) {
 		ofs_buf_fini(&call[i].result);
@@ -244,7 +246,7 @@ int ofs_coordinator_call(const struct ofs_coordinator *s, enum ofs_site_op op,
 static bool is_here(const struct ofs_coordinator *s, const char *name)
 {
 	for (uint32_t i = 0; i < s->n; i++)
-		if (strcmp(s->site[i].name, name) == 0)
+		if (strcmp(s->participant[i].name, name) == 0)
 			return true;
 	return false;
 }
@@ -269,7 +271,8 @@ static int check_here(const struct ofs_coordinator *s,
 	return 0;
 }
 
-int ofs_coordinator_settle(struct ofs_coordinator *s, struct optimfs_error *err)
+int ofs_coordinator_recover(struct ofs_coordinator *s,
+    struct optimfs_error *err)
 {
 	char id[OFS_PUBLISH_ID];
 	struct ofs_buf names = { 0 };
@@ -281,8 +284,8 @@ int ofs_coordinator_settle(struct ofs_coordinator *s, struct optimfs_error *err)
 		ret = check_here(s, &names, err);
 	ofs_buf_fini(&names);
 	if (ret == -1 ||
-	    ofs_coordinator_call(s, OFS_SITE_RECOVER, id, NULL, &nbad, err) ==
-		-1)
+	    ofs_coordinator_call(s, OFS_PARTICIPANT_RECOVER, id, NULL, &nbad,
+		err) == -1)
 		return -1;
 	ofs_publish_clear(s->stage, OFS_PUBLISH_BUILT);
 	ofs_decision_clean(s->stage);
@@ -295,7 +298,7 @@ void ofs_coordinator_forget(struct ofs_coordinator *s)
 	struct ofs_buf b = { 0 };
 	bool all = true;
 
-	ofs_coordinator_request(s, OFS_SITE_FORGET, &b);
+	ofs_coordinator_request(s, OFS_PARTICIPANT_FORGET, &b);
 	for (uint32_t i = 0; i < s->n; i++)
 		all &= ofs_coordinator_ask(s, i, &b, NULL, 0, NULL) == 0;
 	ofs_buf_fini(&b);

@@ -16,10 +16,10 @@ struct ofs_publish_plan;
 struct ofs_manifest;
 
 /* A checkpoint of several ranks lies in one directory or in several: each
- * rank's own disk, a file system that some of them share. A site is such a
- * directory, its participant (participant.h) the lowest rank that sees it. The
+ * rank's own disk, a file system that some of them share. The
+ * participant of such a directory (participant.h) is the lowest rank that sees it. The
  * writer, rank 0, has the stage with all that is not committed; in a commit it
- * makes the new files and hands each to the sites that have the old one.
+ * makes the new files and hands each to the participants that have the old one.
  *
  * They are published by two phases (docs/architecture.md, "Writing by several
  * ranks"): all participants prepare, and if one cannot, all take it back. Then
@@ -29,7 +29,7 @@ struct ofs_manifest;
 struct ofs_coordinator;
 
 /* Let every rank join: those that see a directory that has a participant
- * already are of that site. id is that of the writer's own lock, stage the directory
+ * already belong to that one. id is that of the writer's own lock, stage the directory
  * beside it with the lock; it is borrowed. EBUSY (OFS259): somebody else writes
  * in one of them. */
 struct ofs_coordinator *ofs_coordinator_open(struct ofs_manifest *s,
@@ -43,10 +43,10 @@ const char *ofs_coordinator_source(const struct ofs_coordinator *s,
     struct optimfs_group **group);
 /* Is there but one, and the writer sees it? Then nobody else is needed. */
 bool ofs_coordinator_alone(const struct ofs_coordinator *s);
-/* A commit that was cut short is finished or taken back, at all sites. 1: it
+/* A commit that was cut short is finished or taken back, by all participants. 1: it
  * was decided, so that what was staged for it is done; 0. EBUSY (OFS841): a
- * site where it is to be finished is not among these. */
-int ofs_coordinator_settle(struct ofs_coordinator *s,
+ * directory where it is to be finished is not among these. */
+int ofs_coordinator_recover(struct ofs_coordinator *s,
     struct optimfs_error *err);
 /* Does any have a file called rel? */
 bool ofs_coordinator_have(const struct ofs_coordinator *s, const char *rel);
@@ -55,10 +55,10 @@ bool ofs_coordinator_have(const struct ofs_coordinator *s, const char *rel);
  * changed. */
 int ofs_coordinator_publish(struct ofs_coordinator *s,
     const struct ofs_publish_plan *plan, int new, struct optimfs_error *err);
-/* ofs_publish_begin (journal/publish.h) for all sites: files are made in stage,
- * and go to where sites says when they are published. */
-struct ofs_publish *ofs_publish_begin_sites(struct ofs_coordinator *sites,
-    int stage, struct optimfs_error *err);
+/* ofs_publish_begin (journal/publish.h) for all directories: files are made
+ * in stage, and go to where s says when they are published. */
+struct ofs_publish *ofs_publish_begin_all(struct ofs_coordinator *s, int stage,
+    struct optimfs_error *err);
 /* The journal of what was published is empty: nothing is left to be done. */
 void ofs_coordinator_forget(struct ofs_coordinator *s);
 

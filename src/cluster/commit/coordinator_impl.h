@@ -1,4 +1,4 @@
-/* coordinator_impl.h - what the parts of sites share */
+/* coordinator_impl.h - what the parts of the coordinator share */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CLUSTER_COMMIT_COORDINATOR_IMPL_H
 #define OFS_CLUSTER_COMMIT_COORDINATOR_IMPL_H
@@ -10,44 +10,44 @@
 #include "journal/lock.h"
 #include "journal/publish_impl.h"
 
-/* Of the stage: the new files of a commit to several sites. */
+/* Of the stage: the new files of a commit to several directories. */
 #define OFS_PUBLISH_BUILT "built"
 
-/* As a set of sites, one bit each. */
-#define OFS_MAX_SITES 4096
+/* As a set of participants, one bit each. */
+#define OFS_MAX_PARTICIPANTS 4096
 
-struct ofs_site {
-	int rank; /* of the participant */
+struct ofs_participant_ref {
+	int rank;
 	char id[OFS_LOCK_ID];
 	char *name; /* "host:/path", for the decision and for messages */
 };
 
 struct ofs_coordinator {
-	struct ofs_manifest *share;
+	struct ofs_manifest *manifest;
 	struct optimfs_group *group;
 	int stage; /* the writer's; borrowed */
-	struct ofs_site *site;
+	struct ofs_participant_ref *participant;
 	uint32_t n;
-	int *of_rank; /* the site of each rank; -1: it has none */
+	int *of_rank; /* the participant for each rank; -1: none */
 };
 
 /* coordinator.c */
 /* Ask a participant; the writer's own is called. request begins with
  * ofs_coordinator_request. */
-int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t site,
+int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t to,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);
 void ofs_coordinator_request(const struct ofs_coordinator *s,
-    enum ofs_site_op op, struct ofs_buf *b);
+    enum ofs_participant_op op, struct ofs_buf *b);
 /* A call (call.h) to the participants that mask names (NULL: all), at once. id
  * may be NULL. -1: the first that failed; *nbad gets how many. */
-int ofs_coordinator_call(const struct ofs_coordinator *s, enum ofs_site_op op,
-    const char *id, const bool *mask, uint32_t *nbad,
-    struct optimfs_error *err);
-static inline bool ofs_site_is_own(const struct ofs_coordinator *s,
-    uint32_t site)
+int ofs_coordinator_call(const struct ofs_coordinator *s,
+    enum ofs_participant_op op, const char *id, const bool *mask,
+    uint32_t *nbad, struct optimfs_error *err);
+static inline bool ofs_coordinator_is_own(const struct ofs_coordinator *s,
+    uint32_t to)
 {
-	return s->site[site].rank == s->group->rank;
+	return s->participant[to].rank == s->group->rank;
 }
 
 #endif

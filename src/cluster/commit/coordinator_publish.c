@@ -22,7 +22,7 @@ struct shipping {
 	struct ofs_coordinator *s;
 	const struct ofs_publish_plan *plan;
 	int new;
-	/* By name and site: it goes there, under which number. */
+	/* By name and participant: it goes there, under which number. */
 	bool *goes;
 	uint32_t *slot;
 	/* Requests under way. */
@@ -32,27 +32,27 @@ struct shipping {
 	struct optimfs_error *err;
 };
 
-static size_t at(const struct shipping *p, size_t name, uint32_t site)
+static size_t at(const struct shipping *p, size_t name, uint32_t to)
 {
-	return name * p->s->n + site;
+	return name * p->s->n + to;
 }
 
 /* Where does what go? */
 
 static bool go_like(struct shipping *p, size_t name, const char *rel)
 {
-	const struct ofs_manifest *share = p->s->share;
-	uint32_t i = rel == NULL ? OFS_NONE : ofs_manifest_find(share, rel);
+	const struct ofs_manifest *manifest = p->s->manifest;
+	uint32_t i = rel == NULL ? OFS_NONE : ofs_manifest_find(manifest, rel);
 	const struct ofs_manifest_file *f;
 
 	if (i == OFS_NONE)
 		return false;
-	f = &share->file[i];
+	f = &manifest->file[i];
 	for (uint32_t k = f->owner; k < f->owner + f->nowners; k++) {
-		int site = p->s->of_rank[share->owner[k].rank];
+		int to = p->s->of_rank[manifest->owner[k].rank];
 
-		if (site != -1)
-			p->goes[at(p, name, (uint32_t)site)] = true;
+		if (to != -1)
+			p->goes[at(p, name, (uint32_t)to)] = true;
 	}
 	return true;
 }
@@ -80,13 +80,13 @@ static void choose(struct shipping *p)
 		homeless += !has_place(p, i) && n->kind == OFS_PUBLISH_CREATE;
 	}
 	for (size_t i = 0; i < p->plan->n; i++) {
-		uint32_t site = 0;
+		uint32_t to = 0;
 
 		if (has_place(p, i))
 			continue;
 		if (p->plan->name[i].kind == OFS_PUBLISH_CREATE)
-			site = (uint32_t)(placed++ * p->s->n / homeless);
-		p->goes[at(p, i, site)] = true;
+			to = (uint32_t)(placed++ * p->s->n / homeless);
+		p->goes[at(p, i, to)] = true;
 	}
 }
 
@@ -115,29 +115,29 @@ static int size_of(const struct ofs_publish_name *n, uint64_t *size,
 	return 0;
 }
 
-/* What the writer's own site gets is moved there, which takes no room. */
-static int begin(struct shipping *p, uint32_t site)
+/* What the writer's own directory gets is moved there, which takes no room. */
+static int begin(struct shipping *p, uint32_t to)
 {
 	uint64_t need = 0, size = 0;
 	struct ofs_buf b = { 0 };
 	int ret;
 
-	for (size_t i = 0; i < p->plan->n && !ofs_site_is_own(p->s, site);
+	for (size_t i = 0; i < p->plan->n && !ofs_coordinator_is_own(p->s, to);
 	     i++) {
-		if (!is_file(&p->plan->name[i]) || !p->goes[at(p, i, site)])
+		if (!is_file(&p->plan->name[i]) || !p->goes[at(p, i, to)])
 			continue;
 		if (size_of(&p->plan->name[i], &size, p->err) == -1)
 			return -1;
 		need += size;
 	}
-	ofs_coordinator_request(p->s, OFS_SITE_BEGIN, &b);
+	ofs_coordinator_request(p->s, OFS_PARTICIPANT_BEGIN, &b);
 	ofs_wire_u64(&b, need);
-	ret = ofs_coordinator_ask(p->s, site, &b, NULL, 0, p->err);
+	ret = ofs_coordinator_ask(p->s, to, &b, NULL, 0, p->err);
 	ofs_buf_fini(&b);
 	return ret;
 }
 
-static int announce_file(struct shipping *p, size_t name, uint32_t site)
+static int announce_file(struct shipping *p, size_t name, uint32_t to)
 {
 	const struct ofs_publish_name *n = &p->plan->name[name];
 	struct ofs_buf b = { 0 };
@@ -147,41 +147,41 @@ static int announce_file(struct shipping *p, size_t name, uint32_t site)
 
 	if (look_at(n, &st, p->err) == -1)
 		return -1;
-	ofs_coordinator_request(p->s, OFS_SITE_FILE, &b);
+	ofs_coordinator_request(p->s, OFS_PARTICIPANT_FILE, &b);
 	ofs_wire_str(&b, n->rel);
 	ofs_wire_str(&b, n->like == NULL ? "" : n->like);
 	ofs_wire_u64(&b, (uint64_t)st.st_size);
 	ofs_wire_u32(&b, st.st_mode & 0777);
-	ret = ofs_coordinator_ask(p->s, site, &b, slot, sizeof(slot), p->err);
+	ret = ofs_coordinator_ask(p->s, to, &b, slot, sizeof(slot), p->err);
 	if (ret == 0)
-		p->slot[at(p, name, site)] = ofs_le32(slot);
+		p->slot[at(p, name, to)] = ofs_le32(slot);
 	ofs_buf_fini(&b);
 	return ret;
 }
 
-static int announce_removal(struct shipping *p, size_t name, uint32_t site)
+static int announce_removal(struct shipping *p, size_t name, uint32_t to)
 {
 	struct ofs_buf b = { 0 };
 	int ret;
 
-	ofs_coordinator_request(p->s, OFS_SITE_REMOVE, &b);
+	ofs_coordinator_request(p->s, OFS_PARTICIPANT_REMOVE, &b);
 	ofs_wire_str(&b, p->plan->name[name].rel);
-	ret = ofs_coordinator_ask(p->s, site, &b, NULL, 0, p->err);
+	ret = ofs_coordinator_ask(p->s, to, &b, NULL, 0, p->err);
 	ofs_buf_fini(&b);
 	return ret;
 }
 
-static int announce(struct shipping *p, uint32_t site)
+static int announce(struct shipping *p, uint32_t to)
 {
-	int ret = begin(p, site);
+	int ret = begin(p, to);
 
 	for (size_t i = 0; i < p->plan->n && ret == 0; i++) {
-		if (!p->goes[at(p, i, site)])
+		if (!p->goes[at(p, i, to)])
 			continue;
 		if (!is_file(&p->plan->name[i]))
-			ret = announce_removal(p, i, site);
-		else if (!ofs_site_is_own(p->s, site))
-			ret = announce_file(p, i, site);
+			ret = announce_removal(p, i, to);
+		else if (!ofs_coordinator_is_own(p->s, to))
+			ret = announce_file(p, i, to);
 	}
 	return ret;
 }
@@ -196,7 +196,7 @@ static int flush(struct shipping *p)
 	w->ops->ask(w->w, p->ask, p->n);
 	for (size_t i = 0; i < p->n && ret == 0; i++)
 		if (p->ask[i].err.code != 0) {
-			ofs_group_blame(w, p->ask[i].to, &p->ask[i].err);
+			ofs_group_error_in(w, p->ask[i].to, &p->ask[i].err);
 			ret = optimfs_fail_as(p->err, p->ask[i].err.code, "%s",
 			    p->ask[i].err.text);
 		}
@@ -205,21 +205,21 @@ static int flush(struct shipping *p)
 	return ret;
 }
 
-static int send_piece(struct shipping *p, size_t name, uint32_t site,
+static int send_piece(struct shipping *p, size_t name, uint32_t to,
     const uint8_t *bytes, uint64_t len, uint64_t off)
 {
-	uint8_t *to = p->piece + p->n * OFS_GROUP_REQUEST_MAX;
+	uint8_t *piece = p->piece + p->n * OFS_GROUP_REQUEST_MAX;
 	struct ofs_buf b = { 0 };
 
-	ofs_coordinator_request(p->s, OFS_SITE_DATA, &b);
-	ofs_wire_u32(&b, p->slot[at(p, name, site)]);
+	ofs_coordinator_request(p->s, OFS_PARTICIPANT_DATA, &b);
+	ofs_wire_u32(&b, p->slot[at(p, name, to)]);
 	ofs_wire_u64(&b, off);
 	if (b.bad)
 		return ofs_no_memory(p->err);
-	memcpy(to, b.data, b.len);
-	memcpy(to + b.len, bytes, len);
-	p->ask[p->n++] = (struct ofs_ask){ .to = p->s->site[site].rank,
-		.request = to,
+	memcpy(piece, b.data, b.len);
+	memcpy(piece + b.len, bytes, len);
+	p->ask[p->n++] = (struct ofs_ask){ .to = p->s->participant[to].rank,
+		.request = piece,
 		.nrequest = b.len + len };
 	ofs_buf_fini(&b);
 	return p->n == PIECES ? flush(p) : 0;
@@ -228,7 +228,7 @@ static int send_piece(struct shipping *p, size_t name, uint32_t site,
 static bool goes_away(const struct shipping *p, size_t name)
 {
 	for (uint32_t k = 0; k < p->s->n; k++)
-		if (p->goes[at(p, name, k)] && !ofs_site_is_own(p->s, k))
+		if (p->goes[at(p, name, k)] && !ofs_coordinator_is_own(p->s, k))
 			return true;
 	return false;
 }
@@ -246,7 +246,7 @@ static int send_file(struct shipping *p, size_t name, uint8_t *buf)
 		ret = ofs_pread_all(n->fd, buf, len, off, p->err);
 		for (uint32_t k = 0; k < p->s->n && ret == 0; k++)
 			if (p->goes[at(p, name, k)] &&
-			    !ofs_site_is_own(p->s, k))
+			    !ofs_coordinator_is_own(p->s, k))
 				ret = send_piece(p, name, k, buf, len, off);
 		if (ret == -1)
 			return optimfs_fail_in(p->err, "%.200s", n->rel);
@@ -279,9 +279,9 @@ static int take_own(struct shipping *p)
 		for (size_t i = 0; i < p->plan->n; i++) {
 			const struct ofs_publish_name *n = &p->plan->name[i];
 
-			if (ofs_site_is_own(p->s, k) && is_file(n) &&
+			if (ofs_coordinator_is_own(p->s, k) && is_file(n) &&
 			    p->goes[at(p, i, k)] &&
-			    ofs_participant_take(p->s->share, p->new, n->rel,
+			    ofs_participant_take(p->s->manifest, p->new, n->rel,
 				n->like, p->err) == -1)
 				return -1;
 		}
@@ -302,7 +302,7 @@ static void abort_all(const struct ofs_coordinator *s)
 {
 	struct ofs_buf b = { 0 };
 
-	ofs_coordinator_request(s, OFS_SITE_ABORT, &b);
+	ofs_coordinator_request(s, OFS_PARTICIPANT_ABORT, &b);
 	for (uint32_t i = 0; i < s->n; i++)
 		(void)ofs_coordinator_ask(s, i, &b, NULL, 0, NULL);
 	ofs_buf_fini(&b);
@@ -321,7 +321,7 @@ static void make_id(char id[OFS_PUBLISH_ID])
 	id[OFS_PUBLISH_ID - 1] = '\0';
 }
 
-/* Does a site get more than new files? */
+/* Does a participant get more than new files? */
 static void find_replacing(const struct shipping *p, bool *replaces)
 {
 	for (size_t i = 0; i < p->plan->n; i++)
@@ -336,7 +336,7 @@ static void invert(bool *mask, uint32_t n)
 		mask[k] = !mask[k];
 }
 
-/* Where an index is replaced, that rename is what readers see: so the sites
+/* Where an index is replaced, that rename is what readers see: so the participants
  * that only get new files have them before. */
 static int apply(struct shipping *p, uint32_t *nbad)
 {
@@ -348,12 +348,12 @@ static int apply(struct shipping *p, uint32_t *nbad)
 		return ofs_no_memory(p->err);
 	find_replacing(p, mask);
 	invert(mask, p->s->n);
-	ret = ofs_coordinator_call(p->s, OFS_SITE_COMMIT, NULL, mask, nbad,
-	    p->err);
+	ret = ofs_coordinator_call(p->s, OFS_PARTICIPANT_COMMIT, NULL, mask,
+	    nbad, p->err);
 	invert(mask, p->s->n);
 	if (ret == 0)
-		ret = ofs_coordinator_call(p->s, OFS_SITE_COMMIT, NULL, mask,
-		    nbad, p->err);
+		ret = ofs_coordinator_call(p->s, OFS_PARTICIPANT_COMMIT, NULL,
+		    mask, nbad, p->err);
 	free(mask);
 	return ret;
 }
@@ -365,8 +365,8 @@ static int decide(const struct ofs_coordinator *s, const char *id,
 	int ret;
 
 	for (uint32_t i = 0; i < s->n; i++)
-		ofs_buf_put(&names, s->site[i].name,
-		    strlen(s->site[i].name) + 1);
+		ofs_buf_put(&names, s->participant[i].name,
+		    strlen(s->participant[i].name) + 1);
 	ret = ofs_decision_write(s->stage, id, &names, err);
 	ofs_buf_fini(&names);
 	return ret;
@@ -380,7 +380,7 @@ static int publish(struct shipping *p, struct optimfs_error *err)
 
 	make_id(id);
 	if (ship(p) == -1 ||
-	    ofs_coordinator_call(p->s, OFS_SITE_PREPARE, id, NULL, &nbad,
+	    ofs_coordinator_call(p->s, OFS_PARTICIPANT_PREPARE, id, NULL, &nbad,
 		p->err) == -1 ||
 	    decide(p->s, id, p->err) == -1) {
 		abort_all(p->s);
@@ -434,14 +434,15 @@ static int commit(struct ofs_publish *p, struct optimfs_error *err)
 	return ret;
 }
 
-/* new/ and gen/ of this stage are those of a site. */
+/* new/ and gen/ of this stage are those of a
+ * participant. */
 static void clear(struct ofs_publish *p)
 {
 	ofs_publish_clear(p->stage, OFS_PUBLISH_BUILT);
 }
 
-struct ofs_publish *ofs_publish_begin_sites(struct ofs_coordinator *sites,
-    int stage, struct optimfs_error *err)
+struct ofs_publish *ofs_publish_begin_all(struct ofs_coordinator *s, int stage,
+    struct optimfs_error *err)
 {
 	static const struct ofs_publisher_ops ops = {
 		.dir = OFS_PUBLISH_BUILT,
@@ -451,5 +452,5 @@ struct ofs_publish *ofs_publish_begin_sites(struct ofs_coordinator *sites,
 		.clear = clear,
 	};
 
-	return ofs_publish_with(&ops, sites, stage, err);
+	return ofs_publish_with(&ops, s, stage, err);
 }

@@ -18,7 +18,7 @@ void ofs_writing_free(struct ofs_writing *writing)
 {
 	if (writing == NULL)
 		return;
-	ofs_coordinator_free(writing->sites);
+	ofs_coordinator_free(writing->coordinator);
 	ofs_stage_close(writing->stage, true);
 	free(writing->template);
 	free(writing);
@@ -40,7 +40,7 @@ static int begin(struct ofs_manifest *s, const char *path,
 		ofs_no_memory(err);
 	if (s->writing != NULL)
 		s->writing->stage = open(own, options, s, &s->writing->template,
-		    &s->writing->sites, err);
+		    &s->writing->coordinator, err);
 	free(own);
 	if (s->writing != NULL && s->writing->stage != NULL)
 		return 0;

@@ -198,17 +198,18 @@ static int apply(struct ofs_participant *k, struct optimfs_error *err)
 	return ofs_publish_apply(k->p, err) == 0 ? 0 : -1;
 }
 
-static int work(struct ofs_participant *k, enum ofs_site_op op,
+static int work(struct ofs_participant *k, enum ofs_participant_op op,
     struct ofs_request *q, struct optimfs_error *err)
 {
-	const char *id = op == OFS_SITE_COMMIT ? "" : ofs_wire_take_str(&q->c);
+	const char *id =
+	    op == OFS_PARTICIPANT_COMMIT ? "" : ofs_wire_take_str(&q->c);
 
 	if (q->c.bad || ofs_cursor_left(&q->c) != 0 || q->result == NULL ||
 	    strlen(id) >= OFS_PUBLISH_ID)
 		return malformed(err);
-	return op == OFS_SITE_RECOVER ? recover(k, q->manifest, id, err)
-	    : op == OFS_SITE_PREPARE  ? prepare(k, id, err)
-				      : apply(k, err);
+	return op == OFS_PARTICIPANT_RECOVER ? recover(k, q->manifest, id, err)
+	    : op == OFS_PARTICIPANT_PREPARE  ? prepare(k, id, err)
+					     : apply(k, err);
 }
 
 /* New files. */
@@ -355,24 +356,24 @@ static void forget(struct ofs_participant *k)
 	ofs_publish_forget(k->stage);
 }
 
-static int answer_locked(struct ofs_participant *k, enum ofs_site_op op,
+static int answer_locked(struct ofs_participant *k, enum ofs_participant_op op,
     struct ofs_request *q, struct optimfs_error *err)
 {
 	switch (op) {
-	case OFS_SITE_RECOVER:
-	case OFS_SITE_PREPARE:
-	case OFS_SITE_COMMIT:
+	case OFS_PARTICIPANT_RECOVER:
+	case OFS_PARTICIPANT_PREPARE:
+	case OFS_PARTICIPANT_COMMIT:
 		return work(k, op, q, err);
-	case OFS_SITE_BEGIN:
+	case OFS_PARTICIPANT_BEGIN:
 		return begin(k, q, err);
-	case OFS_SITE_FILE:
+	case OFS_PARTICIPANT_FILE:
 		return file(k, q, err);
-	case OFS_SITE_REMOVE:
+	case OFS_PARTICIPANT_REMOVE:
 		return drop(k, &q->c, err);
-	case OFS_SITE_ABORT:
+	case OFS_PARTICIPANT_ABORT:
 		let_go(k, true);
 		return 0;
-	case OFS_SITE_FORGET:
+	case OFS_PARTICIPANT_FORGET:
 		forget(k);
 		return 0;
 	default:
@@ -382,15 +383,16 @@ static int answer_locked(struct ofs_participant *k, enum ofs_site_op op,
 
 static int answer(struct ofs_request *q, struct optimfs_error *err)
 {
-	enum ofs_site_op op = (enum ofs_site_op)ofs_cursor_u8(&q->c);
+	enum ofs_participant_op op =
+	    (enum ofs_participant_op)ofs_cursor_u8(&q->c);
 	struct ofs_participant *k = q->manifest->offered->participant;
 	int ret;
 
-	if (op == OFS_SITE_JOIN)
+	if (op == OFS_PARTICIPANT_JOIN)
 		return join(q, err);
 	if (q->c.bad || k == NULL)
 		return malformed(err);
-	if (op == OFS_SITE_DATA) {
+	if (op == OFS_PARTICIPANT_DATA) {
 		pthread_rwlock_rdlock(&k->lock);
 		ret = data(k, &q->c, err);
 	} else {
@@ -408,7 +410,7 @@ static void detach(struct ofs_manifest *s)
 }
 
 static const struct ofs_handler handlers[] = {
-	{ OFS_WIRE_SITE, answer, true },
+	{ OFS_WIRE_PARTICIPANT, answer, true },
 };
 
 const struct ofs_group_service ofs_commit_service = {

@@ -14,7 +14,7 @@ struct ofs_manifest;
 /* Of each directory that files of a checkpoint lie in, one rank is the
  * participant: it holds the lock beside it, and prepares and publishes new files
  * there when the writer (coordinator.h) says so. This is what it answers to
- * SITE:
+ * PARTICIPANT:
  *
  *   JOIN     number of ids (4), ids (strings); answered with OFS_JOINED, the
  *            index of an id (4), an id (string), the path (string), zeros
@@ -32,17 +32,17 @@ struct ofs_manifest;
  *
  * A participant that has prepared and hears nothing more leaves it as it is, for
  * the next mount to RECOVER: the writer may have decided, or not. */
-enum ofs_site_op {
-	OFS_SITE_JOIN,
-	OFS_SITE_RECOVER,
-	OFS_SITE_BEGIN,
-	OFS_SITE_FILE,
-	OFS_SITE_DATA,
-	OFS_SITE_REMOVE,
-	OFS_SITE_PREPARE,
-	OFS_SITE_COMMIT,
-	OFS_SITE_ABORT,
-	OFS_SITE_FORGET,
+enum ofs_participant_op {
+	OFS_PARTICIPANT_JOIN,
+	OFS_PARTICIPANT_RECOVER,
+	OFS_PARTICIPANT_BEGIN,
+	OFS_PARTICIPANT_FILE,
+	OFS_PARTICIPANT_DATA,
+	OFS_PARTICIPANT_REMOVE,
+	OFS_PARTICIPANT_PREPARE,
+	OFS_PARTICIPANT_COMMIT,
+	OFS_PARTICIPANT_ABORT,
+	OFS_PARTICIPANT_FORGET,
 };
 enum ofs_joined {
 	OFS_JOINED_NONE, /* this rank has no such directory */
@@ -54,7 +54,7 @@ enum ofs_joined {
 struct ofs_participant;
 
 void ofs_participant_free(struct ofs_participant *k);
-/* Answers SITE. */
+/* Answers PARTICIPANT. */
 extern const struct ofs_group_service ofs_commit_service;
 /* The writer's own directory: stage is the directory beside it, borrowed. */
 int ofs_participant_own(struct ofs_manifest *s, int stage,

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
+#include "base/memory.h"
+
 struct block {
 	TAILQ_ENTRY(block) idle; /* while it is not pinned */
 	LIST_ENTRY(block) same;  /* of equal hash, while it has a key */
@@ -62,7 +64,7 @@ void ofs_blocks_free(struct ofs_blocks *b)
 static struct chain *chain_of(struct ofs_blocks *b,
     const struct ofs_block_key *key)
 {
-	uint64_t h = (((uint64_t)key->share << 32 | key->file) + 1) *
+	uint64_t h = (((uint64_t)key->manifest << 32 | key->file) + 1) *
 	    UINT64_C(0x9e3779b97f4a7c15);
 
 	h = (h ^ key->index) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -74,7 +76,7 @@ static struct block *find(struct ofs_blocks *b, const struct ofs_block_key *key)
 	struct block *k;
 
 	LIST_FOREACH(k, chain_of(b, key), same)
-	if (k->key.share == key->share && k->key.file == key->file &&
+	if (k->key.manifest == key->manifest && k->key.file == key->file &&
 	    k->key.index == key->index)
 		return k;
 	return NULL;

@@ -14,7 +14,7 @@ struct ofs_blocks;
 
 /* A block of a file. */
 struct ofs_block_key {
-	uint32_t share, file;
+	uint32_t manifest, file;
 	uint64_t index;
 };
 

@@ -229,7 +229,7 @@ static int without(struct setup *s, int who, const struct optimfs_error *why,
 
 	if (s->how.how == OPTIMFS_GATHER_NCCL && why->code == ENODEV) {
 		optimfs_fail_as(err, ENODEV, "%s", why->text);
-		return ofs_group_blame(w, who, err);
+		return ofs_group_error_in(w, who, err);
 	}
 	snprintf(text, sizeof(text), "rank %d (%s): %s; gathering over MPI",
 	    who, w->ops->host(w->w, who), why->text);

@@ -60,7 +60,7 @@ static bool same_machine(const struct identity *a, const struct identity *b)
 	return strcmp(a->host, b->host) == 0 && strcmp(a->boot, b->boot) == 0;
 }
 
-static void meet(struct ofs_group *w, const struct identity *id, int rank)
+static void add_peer(struct ofs_group *w, const struct identity *id, int rank)
 {
 	struct mpi_peer *p = &w->peer[rank];
 	const struct identity *me = &id[w->rank];
@@ -75,7 +75,7 @@ static void meet(struct ofs_group *w, const struct identity *id, int rank)
 		p->pidfd = (int)syscall(SYS_pidfd_open, id[rank].pid, 0);
 }
 
-static int meet_all(struct ofs_group *w, struct optimfs_error *err)
+static int identify_all(struct ofs_group *w, struct optimfs_error *err)
 {
 	struct identity *id = calloc((size_t)w->size, sizeof(*id)), me;
 	int ret;
@@ -89,7 +89,7 @@ static int meet_all(struct ofs_group *w, struct optimfs_error *err)
 	ret = MPI_Allgather(&me, sizeof(me), MPI_BYTE, id, sizeof(me), MPI_BYTE,
 	    w->all);
 	for (int r = 0; r < w->size && ret == MPI_SUCCESS; r++)
-		meet(w, id, r);
+		add_peer(w, id, r);
 	free(id);
 	return ret == MPI_SUCCESS
 	    ? 0
@@ -114,7 +114,7 @@ static int start(struct ofs_group *w, struct optimfs_error *err)
 	MPI_Comm_set_errhandler(w->all, MPI_ERRORS_RETURN);
 	MPI_Comm_rank(w->all, &w->rank);
 	MPI_Comm_size(w->all, &w->size);
-	return meet_all(w, err);
+	return identify_all(w, err);
 }
 
 /* MPI waits for all ranks when it ends, so one that lacks some rank does not
