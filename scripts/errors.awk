@@ -45,7 +45,7 @@ to == "man" && NR == 1 {
 	print ".Dd November 22, 2026\n.Dt OPTIMFS-ERRORS 7\n.Os"
 	print ".Sh NAME\n.Nm optimfs-errors\n.Nd error codes of optimfs"
 	print ".Sh DESCRIPTION"
-	print "Every failure has a stable code, which stands at the start of"
+	print "Every failure has a stable code, which is at the start of"
 	print "the message, in\n.Pa .optimfs/errors\nand in the attribute"
 	print ".Li user.optimfs.error\nof the file that failed."
 	print "The message says what failed, where and why; this page says"
