@@ -1,4 +1,4 @@
-/* format.c - what FSDP1's files are besides those of torch.save, which it reads */
+/* format.c - the format of FSDP1's rank files, beyond torch.save */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

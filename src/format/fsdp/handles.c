@@ -1,4 +1,4 @@
-/* handles.c - flat parameters that bring their units along */
+/* handles.c - OLMo's flat parameters, which include their units */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,11 +20,11 @@
 #include "format/torch_file/file.h"
 
 #define KEY(name) "flat_param." name
-/* Components before the mapping: the part's prefix. */
+/* Most components before the mapping: the part's prefix. */
 #define MAX_PARENT OFS_PART_PREFIX
 
-/* What one file says is written as a units file, so that there is one reader
- * to doubt it. */
+/* Writes a file's handles as a units file, so that a single reader checks
+ * them. */
 
 struct writer {
 	const struct ofs_pickle *doc;
@@ -80,7 +80,7 @@ static void put_item(struct writer *w, uint32_t node)
 		ofs_buf_puts(&w->b, "null");
 }
 
-/* A list, or one of lists or named tuples. */
+/* Writes a list of numbers, or of lists or named tuples. */
 static void put_list(struct writer *w, uint32_t node, unsigned depth)
 {
 	if (depth > 0 && ofs_pk_kind(w->doc, node) == OFS_PK_OBJECT)
@@ -111,8 +111,9 @@ static void put_member(struct writer *w, const char *key, uint32_t node)
 	put_list(w, node, 0);
 }
 
-/* PyTorch 2.0 has the first and last element of each parameter in the shard,
- * from parameter _shard_indices[0] on; nothing lies between them. */
+/* PyTorch 2.0 stores the first and last element of each parameter in the shard,
+ * beginning with parameter _shard_indices[0]. There is no padding between
+ * parameters. */
 static void put_old_infos(struct writer *w, uint32_t handle, uint32_t nparams)
 {
 	uint32_t range = ofs_pk_get(w->doc, handle, KEY("_shard_indices"));
@@ -143,7 +144,7 @@ static void put_old_infos(struct writer *w, uint32_t handle, uint32_t nparams)
 	ofs_buf_putc(&w->b, ']');
 }
 
-/* Elements of a list of lengths; false: it is none. */
+/* The sum of a list of lengths; false: it is not such a list. */
 static bool sum_of(const struct writer *w, uint32_t list, uint64_t *sum)
 {
 	*sum = 0;
@@ -157,8 +158,9 @@ static bool sum_of(const struct writer *w, uint32_t list, uint64_t *sum)
 	return ofs_pk_len(w->doc, list) > 0;
 }
 
-/* How many ranks share the flat parameter of n elements, of which this one has
- * shard: all, or as many as that makes. */
+/* Writes the number of ranks that share a flat parameter of n elements, if this
+ * rank's shard has shard elements: all ranks, or as many as these sizes
+ * give. */
 static void put_world(struct writer *w, uint64_t n, uint64_t shard)
 {
 	uint32_t world = w->world;
@@ -233,7 +235,7 @@ static int put_units(struct writer *w, struct optimfs_error *err)
 	return 0;
 }
 
-/* The optimizer's own names for its IDs, which OLMo keeps in its groups. */
+/* The optimizer's names for its IDs, which OLMo keeps in its groups. */
 static void put_names(struct writer *w, const struct ofs_pickle *optim)
 {
 	uint32_t groups =
@@ -275,12 +277,12 @@ static int read_units(struct ofs_units *u, struct ofs_catalog *cat,
 	if (ret == 0)
 		ret = ofs_units_parse(u, "the handles", w.b.data,
 		    (uint32_t)w.b.len, err);
-	/* the model's alone say less than with the optimizer's names */
+	/* units with the optimizer's names are not replaced by units without */
 	if (ret == 0 && cat != NULL && (optim != NULL || cat->units == NULL))
 		ret = ofs_units_remember(cat, rel, w.b.data, (uint32_t)w.b.len,
 		    err);
 	ofs_buf_fini(&w.b);
-	/* no option is at fault here */
+	/* the cause is a file, not an option */
 	if (ret == -1 && err != NULL && err->code == EINVAL)
 		err->code = EUCLEAN;
 	if (ret == -1)
@@ -288,9 +290,9 @@ static int read_units(struct ofs_units *u, struct ofs_catalog *cat,
 	return ret;
 }
 
-/* Where they are. */
+/* Finding the files. */
 
-/* The last two components of a rank file's name: "dir/file". */
+/* The last two components of a rank file's path: "dir/file". */
 static const char *tail_of(const char *rel)
 {
 	const char *file = strrchr(rel, '/'), *dir = file;
@@ -311,7 +313,7 @@ static uint32_t find_world(const char *text)
 	return world > INT32_MAX ? 0 : (uint32_t)world;
 }
 
-/* The job's size is in metadata.yaml: "world_size: 8". 0: not there. */
+/* The world size from metadata.yaml: "world_size: 8". 0: the file has none. */
 static int read_world(struct ofs_ranks *set, uint32_t *world,
     struct optimfs_error *err)
 {
@@ -338,7 +340,7 @@ static int read_world(struct ofs_ranks *set, uint32_t *world,
 	return 0;
 }
 
-/* How many ranks the job had. */
+/* The world size of the job. */
 static int world_of(struct ofs_ranks *set, uint32_t *world,
     struct optimfs_error *err)
 {
@@ -371,7 +373,7 @@ static bool same_units(const struct ofs_units *a, const struct ofs_units *b)
 	return same;
 }
 
-/* The model's files: each says of its own shard what it must. */
+/* Reads the model's files: each describes its own shard. */
 static int read_own(struct ofs_units *u, struct ofs_ranks *set,
     struct optimfs_error *err)
 {
@@ -403,7 +405,8 @@ static int read_own(struct ofs_units *u, struct ofs_ranks *set,
 	return 0;
 }
 
-/* The optimizer's: the model's are in the directory beside. */
+/* For the optimizer's files: the model's files are in the directory next to
+ * theirs. */
 static int read_beside(struct ofs_units *u, struct ofs_ranks *set,
     struct optimfs_error *err)
 {
@@ -480,8 +483,8 @@ static int add_param(struct ofs_fsdp *f, const struct ofs_ranks_group *g,
 	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, &ref, err);
 }
 
-/* [parent..., "modules", i, "handles", k, "flat_param.data"] of the groups are
- * the units, in order: groups are in the order of the state dict. */
+/* The groups [parent..., "modules", i, "handles", k, "flat_param.data"] are the
+ * units, in order, since groups are in the order of the state dict. */
 int ofs_handles_model(struct ofs_fsdp *f, struct optimfs_error *err)
 {
 	struct ofs_ranks *set = f->set;

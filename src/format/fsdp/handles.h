@@ -1,4 +1,4 @@
-/* handles.h - flat parameters that bring their units along */
+/* handles.h - OLMo's flat parameters, which include their units */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_FSDP_HANDLES_H
 #define OFS_FORMAT_FSDP_HANDLES_H
@@ -7,16 +7,16 @@
 
 #include "format/fsdp/fsdp.h"
 
-/* OLMo's LocalShardedCheckpointer saves FSDP's handles as they are: the flat
- * parameter, and what a units file would say of it. docs/formats/fsdp.md,
+/* OLMo's LocalShardedCheckpointer saves FSDP's handles: the flat parameter, and
+ * the facts about it that a units file would hold. docs/formats/fsdp.md,
  * "OLMo". */
 
-/* Read the units from the model's files, which are the set's own or lie beside
- * them: 0, u is to be freed; 1: there are none. */
+/* Reads the units from the model's files, which are in the set or in the
+ * directory next to it. 0: the caller frees u; 1: there are none. */
 int ofs_handles_units(struct ofs_units *u, struct ofs_ranks *set,
     struct optimfs_error *err);
-/* Put the parameters together where the set has the handles. f->units is what
- * they say. */
+/* Adds the parameters if the set has handles. f->units is from these
+ * handles. */
 int ofs_handles_model(struct ofs_fsdp *f, struct optimfs_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* join.c - parameters and their state put together from flat shards */
+/* join.c - parameters and their state, joined from flat shards */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -143,8 +143,8 @@ static int by_string(const void *va, const void *vb)
 	return (a->name > b->name) - (a->name < b->name);
 }
 
-/* Leave in the catalog what the units say of each parameter. The sets of one
- * checkpoint, the model's and the optimizer's, say the same. */
+/* Records in the catalog what the units hold about each parameter. The model's
+ * and the optimizer's sets of one checkpoint record the same. */
 static int record(struct ofs_fsdp *f, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = f->set->cat;

@@ -27,7 +27,7 @@ struct model {
 	bool any;
 };
 
-/* The last component of a group's path, and how many stand before it. */
+/* The last component of a group's path; *n gets the number before it. */
 static struct ofs_str last_key(const struct ofs_fsdp *f,
     const struct ofs_ranks_group *g, const uint32_t **part, uint32_t *n)
 {
@@ -43,7 +43,7 @@ static bool is_flat_key(struct ofs_str s)
 	    (s.len == KEY_LEN || s.p[s.len - KEY_LEN - 1] == '.');
 }
 
-/* The unit whose flat parameter has this key; OFS_NONE. */
+/* The unit whose flat parameter has this key; OFS_NONE: none. */
 static uint32_t unit_of(const struct ofs_fsdp *f, struct ofs_str key)
 {
 	uint32_t n = key.len - (uint32_t)KEY_LEN;
@@ -64,7 +64,7 @@ static bool is_sharded(const struct ofs_fsdp *f,
 	return ofs_torch_is_sharded(f->set->file[leaf->file].doc, leaf->node);
 }
 
-/* Where one parameter lies in elements [from, from + n) of its unit. */
+/* The slice of one parameter in elements [from, from + n) of its unit. */
 static struct ofs_flat_slice overlap(const struct ofs_flat *flat, uint32_t i,
     uint64_t from, uint64_t n)
 {
@@ -88,7 +88,7 @@ static int check_whole(struct ofs_pieces *x, const struct ofs_torch_sharded *s,
 	    s->ndim == 0 ? 1 : s->shape[0], flat->size);
 }
 
-/* What one rank has of a parameter. */
+/* Adds one rank's slice of a parameter. */
 static int add_leaf(struct ofs_fsdp *f, struct ofs_pieces *x,
     const struct ofs_ranks_leaf *leaf, struct ofs_order_name at,
     struct optimfs_error *err)
@@ -157,7 +157,7 @@ static uint32_t *ref_of(struct model *m, struct ofs_order_name at)
 	    sizeof(*m->f->name), compare_fqn)];
 }
 
-/* Add a parameter of a unit that has a flat parameter here; once. */
+/* Adds, once, a parameter of a unit whose flat parameter is in the mapping. */
 static int add_param(struct model *m, struct ofs_order_name at,
     struct optimfs_error *err)
 {
@@ -193,7 +193,7 @@ static bool has_flat(const struct model *m, struct ofs_order_name at)
 	return at.unit != OFS_NONE && m->flat[at.unit] != NULL;
 }
 
-/* The other name of a parameter that has been added. */
+/* Adds another name of a parameter that was added. */
 static int add_tie(struct model *m, const struct ofs_unit_tie *tie,
     struct optimfs_error *err)
 {
@@ -217,9 +217,9 @@ static bool is_ours(const struct model *m, const uint32_t *part, uint32_t n)
 	    (n == 0 || memcmp(part, m->parent, n * sizeof(*part)) == 0);
 }
 
-/* A key beside the flat parameters. With use_orig_params they have one for
- * each parameter too, which is only the rank's own slice; its place tells the
- * parameter's, though. */
+/* Handles a key that is no flat parameter. With use_orig_params there is also a
+ * key for each parameter, with only the rank's slice: it gives the parameter's
+ * place in the order, and nothing else. */
 static int see_key(struct model *m, struct ofs_ranks_group *g, bool *slices,
     struct optimfs_error *err)
 {
@@ -274,7 +274,8 @@ static int add_all(struct model *m, struct optimfs_error *err)
 	return 0;
 }
 
-/* Remember g if it is a flat parameter of the mapping, or the first. */
+/* Records g if it is a flat parameter of the mapping. The first one found
+ * determines the mapping. */
 static int see_flat(struct model *m, struct ofs_ranks_group *g,
     struct optimfs_error *err)
 {
@@ -304,7 +305,7 @@ static int see_flat(struct model *m, struct ofs_ranks_group *g,
 	return 0;
 }
 
-/* The flat parameters of the first mapping that has some; 1 when none had. */
+/* Adds the flat parameters of the first mapping that has any; 1: none has. */
 static int one_mapping(struct model *m, struct optimfs_error *err)
 {
 	struct ofs_ranks *set = m->f->set;
@@ -318,7 +319,7 @@ static int one_mapping(struct model *m, struct optimfs_error *err)
 			return -1;
 	if (!m->any)
 		return 1;
-	/* paths move while others are added */
+	/* adding paths may move the old ones */
 	parent = malloc((m->nparent + 1ull) * sizeof(*parent));
 	if (parent == NULL)
 		return ofs_no_memory(err);
@@ -332,8 +333,8 @@ static int one_mapping(struct model *m, struct optimfs_error *err)
 	return 0;
 }
 
-/* Without units, a flat parameter is the one-dimensional tensor that it is;
- * what is beside it may be slices, or buffers. */
+/* Without units, a flat parameter stays a one-dimensional tensor. Other
+ * one-dimensional tensors may be slices or buffers, and are put apart. */
 static int put_slices_apart(struct ofs_fsdp *f, struct optimfs_error *err)
 {
 	struct ofs_ranks *set = f->set;

@@ -1,4 +1,4 @@
-/* optim.c - raw optimizer.state_dict() of each rank, by parameter */
+/* optim.c - each rank's raw optimizer.state_dict(), by parameter */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,7 +18,7 @@ static struct ofs_str string_at(const struct ofs_fsdp *f, uint32_t component)
 	return ofs_catalog_string(f->set->cat, component);
 }
 
-/* Is it [parent..., word, number, any...]? */
+/* Is the path of g [parent..., word, number, any...]? */
 static bool is_below(const struct ofs_fsdp_optim *o,
     const struct ofs_ranks_group *g, const char *word, uint32_t *number)
 {
@@ -62,7 +62,7 @@ static uint32_t find_id(const struct ofs_fsdp_optim *o, int64_t value)
 	return found == NULL ? OFS_NONE : found->id;
 }
 
-/* All ranks must list the same. */
+/* Checks that all ranks list the same IDs. */
 static int check_lists(const struct ofs_fsdp_optim *o,
     const struct ofs_ranks_group *g, struct optimfs_error *err)
 {
@@ -94,7 +94,7 @@ static int check_lists(const struct ofs_fsdp_optim *o,
 	return 0;
 }
 
-/* The IDs of a list; 1 when it holds something else. */
+/* Adds the IDs of a list; 1: it holds something else. */
 static int add_list(struct ofs_fsdp_optim *o, uint32_t group,
     struct optimfs_error *err)
 {
@@ -152,7 +152,7 @@ static int find_lists(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 
 /* States. */
 
-/* Has the first rank a tensor of at least one dimension here? */
+/* Is the first rank's leaf a tensor of at least one dimension? */
 static bool is_tensor(const struct ofs_fsdp *f, const struct ofs_ranks_group *g)
 {
 	const struct ofs_ranks_leaf *leaf = ofs_fsdp_leaf(f, g);
@@ -181,7 +181,7 @@ static int by_id(const void *va, const void *vb)
 	return (a->group > b->group) - (a->group < b->group);
 }
 
-/* State that belongs to nobody. Without units, naming finds it. */
+/* Puts state apart whose ID no group lists. Without units, naming does this. */
 static int put_unmatched(struct ofs_fsdp_optim *o, struct ofs_ranks_group *g,
     uint32_t number, struct optimfs_error *err)
 {
@@ -232,8 +232,8 @@ static int find_states(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 
 /* Without units. */
 
-/* Are these slices? State in one dimension all over, as no model's is whose
- * ranks each have all of it. */
+/* Does the state look like slices: does all of it have one dimension? No model
+ * has only such parameters if each rank holds them whole. */
 static bool looks_flat(const struct ofs_fsdp_optim *o)
 {
 	bool any = false;
@@ -268,7 +268,7 @@ static int put_apart(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	return 0;
 }
 
-/* The units know how many ranks there must have been. */
+/* Notes missing files: the units record the world size. */
 static int note_missing(struct ofs_fsdp *f, struct optimfs_error *err)
 {
 	uint32_t world = 0;
@@ -311,7 +311,7 @@ static int with_optim(struct ofs_fsdp *f, uint32_t path, uint32_t nparent,
 	uint32_t n;
 	int ret;
 
-	/* paths move while others are added */
+	/* adding paths may move the old ones */
 	o.parent = malloc((nparent + 1ull) * sizeof(*o.parent));
 	if (o.parent == NULL)
 		return ofs_no_memory(err);
@@ -330,7 +330,7 @@ static int with_optim(struct ofs_fsdp *f, uint32_t path, uint32_t nparent,
 	return ret;
 }
 
-/* Is it the list of the first group: one for each optimizer? */
+/* Is this the list of the first group, of which each optimizer has one? */
 static bool begins_optim(const struct ofs_fsdp *f,
     const struct ofs_ranks_group *g, uint32_t *nparent)
 {

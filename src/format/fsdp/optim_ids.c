@@ -1,4 +1,4 @@
-/* optim_ids.c - which parameter each integer ID of an optimizer is */
+/* optim_ids.c - the parameter of each integer ID of an optimizer */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,10 +11,10 @@
 #include "format/fsdp/join.h"
 #include "format/fsdp/optim.h"
 
-/* What the parameters of a group are. */
+/* The parameters that a group has. */
 enum { MATRICES = 1, VECTORS = 2 };
 
-/* The state by which an ID is told: its first tensor; NULL. */
+/* The state that identifies an ID: its first tensor; NULL: none. */
 static const struct ofs_ranks_group *telling(const struct ofs_fsdp_optim *o,
     uint32_t id)
 {
@@ -81,7 +81,7 @@ static bool has_slices(const struct ofs_fsdp_optim *o,
 	return true;
 }
 
-/* A shard of this unit on every rank, padding included. */
+/* Does every rank have a shard of this unit, with padding? */
 static bool has_shards(const struct ofs_fsdp_optim *o,
     const struct ofs_ranks_group *g, uint32_t unit)
 {
@@ -134,9 +134,9 @@ static bool fits_unit(const void *ctx, uint32_t id, uint32_t none,
 	return g == NULL || has_shards(ctx, g, unit);
 }
 
-/* Which ID is what. */
+/* Matching IDs. */
 
-/* Has every ID, or every one that has state, a name? */
+/* Does every ID, or every ID with state, have a name? */
 static bool all_told(const struct ofs_fsdp_optim *o, bool with_state)
 {
 	for (uint32_t id = 0; id < o->nids; id++)
@@ -146,7 +146,8 @@ static bool all_told(const struct ofs_fsdp_optim *o, bool with_state)
 	return true;
 }
 
-/* One list of names in the model's order; NULL fqn: of that many things. */
+/* Matches n names in the model's order; NULL fqn: n unnamed units or
+ * parameters. */
 static int match_list(struct ofs_fsdp_optim *o, const struct ofs_str *fqn,
     uint32_t n, ofs_order_fits_fn *fits, const void *ctx,
     struct optimfs_error *err)
@@ -165,8 +166,8 @@ static int match_list(struct ofs_fsdp_optim *o, const struct ofs_str *fqn,
 	return ofs_order_find(&order, o->name, err);
 }
 
-/* The units in the order of the optimizer's names, in which a unit's stand
- * together. */
+/* Matches units in the order of the optimizer's names, if the names of each
+ * unit are consecutive. */
 static bool match_named_units(struct ofs_fsdp_optim *o)
 {
 	const struct ofs_units *u = o->f->units;
@@ -193,7 +194,8 @@ static bool match_named_units(struct ofs_fsdp_optim *o)
 	return good && n == o->nids;
 }
 
-/* use_orig_params=False: an ID a unit, in their order or that of the names. */
+/* use_orig_params=False: each ID is a unit, in the order of units or of
+ * names. */
 static bool match_units(struct ofs_fsdp_optim *o)
 {
 	uint32_t n = o->f->units->n;
@@ -213,7 +215,7 @@ static bool match_units(struct ofs_fsdp_optim *o)
 	return true;
 }
 
-/* A list of all parameters in the model's order. */
+/* All parameters in the model's order. */
 struct listed {
 	const struct ofs_fsdp_optim *o;
 	const struct ofs_order_name *at;
@@ -240,8 +242,8 @@ static int match_listed(struct ofs_fsdp_optim *o,
 	return 0;
 }
 
-/* The order that the units file gives; parameters of no unit have no state
- * here that we could tell. */
+/* Matches the order of the units file. Parameters of no unit are skipped: their
+ * state cannot be identified here. */
 static int match_order(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	const struct ofs_units *u = o->f->units;
@@ -269,7 +271,7 @@ static int by_unit(const void *va, const void *vb)
 	return (a->param > b->param) - (a->param < b->param);
 }
 
-/* No parameter twice among n? */
+/* Are the n parameters distinct? */
 static bool distinct(const struct ofs_order_name *at, uint32_t n)
 {
 	struct ofs_order_name *copy = calloc(n + 1ull, sizeof(*copy));
@@ -285,8 +287,8 @@ static bool distinct(const struct ofs_order_name *at, uint32_t n)
 	return good;
 }
 
-/* The order of the model's entries, when it is in the checkpoint too and was
- * read before: 1 when it is of no use. */
+/* Matches the order of the model's entries, if the checkpoint has a model and
+ * it was read before. 1: this order cannot be used. */
 static int match_model(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = o->f->set->cat;
@@ -319,7 +321,7 @@ out:
 	return ret;
 }
 
-/* What the units' own order leaves open. */
+/* Searches for what the order of the units leaves open. */
 static int match_search(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	const struct ofs_units *u = o->f->units;
@@ -351,9 +353,9 @@ out:
 	return ret;
 }
 
-/* IDs without state fit anything. Where every other ID of a group is a
- * matrix, or none is, as where biases and norms are not to decay, those are
- * too: what each group has, by the names that are told. */
+/* IDs without state fit any parameter. If a group's named parameters are all
+ * matrices, or all vectors (biases and norms, without weight decay), then the
+ * IDs without state must be the same. */
 static void learn_dims(struct ofs_fsdp_optim *o)
 {
 	uint32_t id = 0;
@@ -365,8 +367,8 @@ static void learn_dims(struct ofs_fsdp_optim *o)
 	o->by_dims = true;
 }
 
-/* One way to match them: by the units file, or the model's entries. 1: it is
- * of no use, and *why may say more. */
+/* Matches by the units file or by the model's entries. 1: this does not match,
+ * and *why may say more. */
 static int attempt(struct ofs_fsdp_optim *o, bool model,
     struct optimfs_error *why, struct optimfs_error *err)
 {
@@ -388,8 +390,8 @@ static int attempt(struct ofs_fsdp_optim *o, bool model,
 	return 1;
 }
 
-/* Both ways. 0: all IDs have names; 1: best has names for all that have
- * state, if *any. */
+/* Tries both. 0: all IDs have names; 1: if *any, best has names for all IDs
+ * with state. */
 static int attempts(struct ofs_fsdp_optim *o, struct ofs_order_name *best,
     bool *any, struct optimfs_error *why, struct optimfs_error *err)
 {

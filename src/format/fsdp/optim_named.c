@@ -1,4 +1,4 @@
-/* optim_named.c - integer IDs whose names somebody wrote down */
+/* optim_named.c - IDs whose names are in the units or the ids= file */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,9 +14,9 @@
 #include "format/fsdp/optim.h"
 #include "naming/ids_file.h"
 
-/* A name of an ID, and whose word it is, for messages. */
+/* A name of an ID, and its origin, for messages. */
 struct word {
-	struct ofs_str fqn; /* clean */
+	struct ofs_str fqn; /* without wrappers */
 	char from[160];
 };
 
@@ -37,7 +37,7 @@ static int name_id(struct ofs_fsdp_optim *o, uint32_t id, const struct word *w,
 		return ofs_fsdp_may_be(o, id, at)
 		    ? 0
 		    : wrong_name(w, id, "but its state is not that one's", err);
-	/* FSDP ignored it, then; if it is the model's at all */
+	/* it is a parameter that FSDP ignored, if the model has it */
 	if (!ofs_fsdp_knows(o->f, w->fqn))
 		return wrong_name(w, id,
 		    "which is in no unit of the units file", err);
@@ -56,7 +56,7 @@ static int wrong_count(const struct ofs_ids_file *ids, uint32_t n,
 	    ids->file, line, ids->n, n);
 }
 
-/* Where the file has groups, they are the optimizer's. */
+/* Groups in the file must be the optimizer's. */
 static int check_groups(const struct ofs_fsdp_optim *o,
     const struct ofs_ids_file *ids, struct optimfs_error *err)
 {
@@ -142,7 +142,7 @@ static int by_name(const void *va, const void *vb)
 	return (a->param > b->param) - (a->param < b->param);
 }
 
-/* Nothing that is in a unit has two IDs. */
+/* No parameter of a unit may have two IDs. */
 static int check_doubles(const struct ofs_fsdp_optim *o,
     struct optimfs_error *err)
 {

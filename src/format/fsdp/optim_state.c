@@ -1,4 +1,4 @@
-/* optim_state.c - a raw optimizer's entries: its state, parameter by parameter */
+/* optim_state.c - entries of a raw optimizer's state, by parameter */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include "format/fsdp/join.h"
 #include "format/fsdp/optim.h"
 
-/* [parent..., "state", fqn, what follows the ID in the path of g]. */
+/* The path [parent..., "state", fqn, components after the ID in g's path]. */
 static uint32_t path_of(struct ofs_fsdp_optim *o, struct ofs_str fqn,
     const struct ofs_ranks_group *g, struct optimfs_error *err)
 {
@@ -20,7 +20,7 @@ static uint32_t path_of(struct ofs_fsdp_optim *o, struct ofs_str fqn,
 	uint32_t n, path = OFS_NONE, *copy, *id;
 	const uint32_t *part = ofs_catalog_components(cat, g->path, &n);
 
-	/* components move when strings or paths are added */
+	/* adding strings or paths may move components */
 	copy = malloc(n * sizeof(*copy));
 	if (copy == NULL) {
 		ofs_no_memory(err);
@@ -35,7 +35,7 @@ static uint32_t path_of(struct ofs_fsdp_optim *o, struct ofs_str fqn,
 	return path;
 }
 
-/* A rank that holds elements of a parameter has every state of it. */
+/* Checks that a rank with elements of a parameter has every state of it. */
 static void check_present(struct ofs_fsdp_optim *o, struct ofs_pieces *x,
     const struct ofs_ranks_group *g, struct ofs_order_name at)
 {
@@ -97,8 +97,8 @@ static int add_tensor(struct ofs_fsdp_optim *o, const struct ofs_ranks_group *g,
 	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, &ref, err);
 }
 
-/* The set gets a group like that one, at path, to be merged as all are: for
- * values, which every parameter of a unit has alike. */
+/* Adds a group like that one to the set, at path, for the generic merge: for
+ * values, which are the same for all parameters of a unit. */
 static int add_group(struct ofs_fsdp *f, const struct ofs_ranks_group *like,
     uint32_t path, struct optimfs_error *err)
 {
@@ -120,12 +120,13 @@ static int add_group(struct ofs_fsdp *f, const struct ofs_ranks_group *like,
 	return 0;
 }
 
-/* Values are merged as all are, and so are tensors within nested state, as
- * preconditioners are, unless they are the ranks' slices. */
+/* Adds a state of a parameter. Values go to the generic merge, and so do
+ * tensors in nested state, such as preconditioners, if they are not the ranks'
+ * slices. */
 static int add_param(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
     struct ofs_order_name at, struct optimfs_error *err)
 {
-	/* a copy: groups move while some are added */
+	/* a copy: adding groups may move them */
 	struct ofs_ranks_group g = o->f->set->group[s->group];
 	uint32_t path;
 
@@ -135,7 +136,7 @@ static int add_param(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
 	return path == OFS_NONE ? -1 : add_group(o->f, &g, path, err);
 }
 
-/* State of a parameter that FSDP was told to ignore: each rank has it. */
+/* Adds state of a parameter that FSDP ignored: each rank has all of it. */
 static int add_ignored(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
     struct optimfs_error *err)
 {
@@ -176,7 +177,7 @@ static void put_name(struct ofs_buf *b, struct ofs_str s)
 	ofs_buf_put(b, s.p, s.len);
 }
 
-/* The integer that id is called by, below 2^31 as IDs are. */
+/* The integer of id in the file, below 2^31 as for every ID. */
 static void put_number(const struct ofs_fsdp_optim *o, struct ofs_buf *b,
     uint32_t id)
 {
@@ -208,7 +209,7 @@ static void put_id(const struct ofs_fsdp_optim *o, struct ofs_buf *b,
 			put_name(b, ofs_fsdp_param(o->f, at)->fqn);
 }
 
-/* The list as FSDP.optim_state_dict has it: a pickle, as all values are. */
+/* Adds the list as FSDP.optim_state_dict has it: a pickle, like all values. */
 static int add_names(struct ofs_fsdp_optim *o, uint32_t list, uint32_t first,
     struct optimfs_error *err)
 {

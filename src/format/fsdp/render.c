@@ -1,4 +1,4 @@
-/* render.c - a checkpoint as FSDP1's rank files, flattened anew */
+/* render.c - a checkpoint as FSDP1's rank files, with new flat parameters */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,8 +12,8 @@
 #include "base/memory.h"
 #include "plan/cast.h"
 
-/* Files, in this order: one a rank of the model, of the optimizer, what is
- * neither, the units. */
+/* Files, in this order: the model's, one per rank; the optimizer's, one per
+ * rank; other state; the units. */
 enum kind { MODEL, OPTIM, EXTRA, UNITS };
 
 static enum kind kind_of(const struct ofs_fsdp_files *f, uint32_t file,
@@ -97,7 +97,7 @@ int ofs_fsdp_new_flat(const struct ofs_fsdp_files *f, uint32_t unit,
 			OFS_DTYPE_NONE, fill, err) == -1)
 			return -1;
 	}
-	/* beyond the flat parameter there are zeros */
+	/* the rest of the shard is zeros */
 	if (ofs_flat_pad(&x, held, fill, err) == -1)
 		return -1;
 	return ofs_flat_pad(&x, u->flat.shard, 0, err);
@@ -176,7 +176,8 @@ static const struct ofs_files_ops ops = {
 	.free = files_free,
 };
 
-/* What is neither model nor optimizer: as in the view torch. */
+/* Adds the file of what is neither model nor optimizer, as in the view
+ * torch. */
 static int add_extra(struct ofs_fsdp_files *f, struct optimfs_error *err)
 {
 	struct ofs_state state;

@@ -1,4 +1,4 @@
-/* render_check.c - what parameters of one flat parameter must agree on */
+/* render_check.c - agreement of the parameters of a flat parameter */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -9,7 +9,7 @@
 #include "format/fill.h"
 #include "format/fsdp/render.h"
 
-/* The model: all of a unit's parameters are there, and of one type. */
+/* Model: all parameters of a unit are present, with the same dtype. */
 
 static int check_dtype(struct ofs_fsdp_files *f, uint32_t unit, uint32_t param,
     struct optimfs_error *err)
@@ -45,9 +45,9 @@ static int check_model(struct ofs_fsdp_files *f, uint32_t unit,
 	return 0;
 }
 
-/* The optimizer, without use_orig_params: its parameter is the flat one. */
+/* Optimizer, without use_orig_params: its parameters are the flat ones. */
 
-/* All of a unit's parameters are in one group, or in none. */
+/* All parameters of a unit are in one group, or in none. */
 static int check_group(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
     struct optimfs_error *err)
 {
@@ -67,7 +67,7 @@ static int check_group(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
 	    p->fqn.p, q->fqn.p);
 }
 
-/* Can the two be of one flat parameter's state? */
+/* Can the two states be part of one flat parameter's state? */
 static int check_pair(const struct ofs_fsdp_files *f, const char *name,
     uint32_t a, uint32_t b, struct optimfs_error *err)
 {
@@ -82,15 +82,16 @@ static int check_pair(const struct ofs_fsdp_files *f, const char *name,
 	return ofs_render_blame(f->m.cat, &f->m.cat->entries[b], err);
 }
 
-/* Does the flat parameter make up for what q lacks? What has no state at all
- * gets the step of the others, which in one flat parameter it would have. */
+/* May q lack this state? fill=zero fills it in. A parameter without any state
+ * gets the step of the others, as in one flat parameter it would have. */
 static bool may_lack(const struct ofs_flat_member *q, const char *name)
 {
 	return ofs_starts_at_zero(name) ||
 	    (q->nstates == 0 && strcmp(name, "step") == 0);
 }
 
-/* All that a has, b has too; or, with fill, need not have. */
+/* b must have all state of a, except, with fill, state that can be filled
+ * in. */
 static int check_has(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
     bool fill, struct optimfs_error *err)
 {
@@ -134,8 +135,8 @@ static int check_flat(struct ofs_fsdp_files *f, uint32_t unit,
 	return 0;
 }
 
-/* With use_orig_params, a parameter without elements is on no rank, and its
- * state would be lost. */
+/* With use_orig_params, no rank has a parameter without elements, and its state
+ * would be lost. */
 static int check_empty(const struct ofs_fsdp_files *f, uint32_t unit,
     struct optimfs_error *err)
 {

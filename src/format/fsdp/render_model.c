@@ -15,22 +15,22 @@
 #define META  "torch.distributed._shard.sharded_tensor.metadata"
 #define SPECS "torch.distributed._shard.sharding_spec"
 
-/* PyTorch makes a device each time; its %s is "cpu". A layout is one object. */
+/* PyTorch pickles each device anew; %s is "cpu". The layout is one shared
+ * object. */
 #define DEVICE "torch.device(%s)"
 #define LAYOUT "$torch.serialization._get_layout('torch.strided')"
 
-/* PyTorch lists every shard in each rank's file, and looks at the rank's own
- * alone when it loads one. Of more ranks than these only that one is listed:
- * the others would be so many entries for every flat parameter in each of so
- * many files. */
+/* PyTorch lists every shard in each rank's file, and reads only the rank's own
+ * when it loads one. With more ranks than this only that one is listed, because
+ * the files would grow with the square of the number of ranks. */
 #define LISTED_MAX 64u
 
 struct writer {
 	const struct ofs_fsdp_files *f;
 	uint32_t rank, shard;
 	struct ofs_state_pickler p;
-	/* Of each unit: the storage with the rank's shard, and one without
-	 * elements; OFS_NONE: none yet. */
+	/* Of each unit: the storage of the rank's shard, and an empty storage;
+	 * OFS_NONE: not added yet. */
 	uint32_t *storage, *none;
 };
 
@@ -41,7 +41,7 @@ static uint32_t entry_of(const struct ofs_fsdp_files *f, uint32_t param,
 	return f->m.param[param].model;
 }
 
-/* 42, which FSDP fills alignment with, in the types that it flattens. */
+/* 42, the value of FSDP's alignment padding, in the types that it flattens. */
 static uint64_t padding_of(enum ofs_dtype dtype)
 {
 	switch (dtype) {
@@ -58,7 +58,7 @@ static uint64_t padding_of(enum ofs_dtype dtype)
 	}
 }
 
-/* The storage with the rank's shard of a unit. */
+/* The storage of the rank's shard of a unit, which the first call adds. */
 static int storage_of(struct writer *w, uint32_t unit, uint32_t *storage)
 {
 	const struct ofs_fsdp_new_unit *u = &w->f->unit[unit];
@@ -91,7 +91,7 @@ static int put_view(struct writer *w, uint32_t unit, uint64_t offset,
 	return ofs_pkw_view(&w->p.w, &v, w->p.err);
 }
 
-/* With use_orig_params, the rank's slice under the parameter's own name. */
+/* With use_orig_params, writes the rank's slice under the parameter's name. */
 static int put_slice(struct writer *w, uint32_t param)
 {
 	const struct ofs_flat_member *p = &w->f->m.param[param];
@@ -111,13 +111,14 @@ static int put_slice(struct writer *w, uint32_t param)
 	    w->p.err);
 }
 
-/* The rank of the job that has shard k where this rank is. */
+/* The global rank that has shard k in this rank's sharding group. */
 static uint32_t rank_of(const struct writer *w, uint32_t k)
 {
 	return w->rank - w->shard + k;
 }
 
-/* ShardMetadata of shard k. *placement gets the memo of its device. */
+/* Writes the ShardMetadata of shard k. *placement gets the memo of its
+ * device. */
 static void put_metadata(struct writer *w, const struct ofs_flat *flat,
     uint32_t k, int *placement)
 {
@@ -130,7 +131,8 @@ static void put_metadata(struct writer *w, const struct ofs_flat *flat,
 	    "cpu");
 }
 
-/* The list of the rank's own shards: one, or none at the end. */
+/* Writes the list of the rank's own shards: one, or none beyond the last shard
+ * with elements. */
 static int put_local(struct writer *w, uint32_t unit)
 {
 	const struct ofs_flat *flat = &w->f->unit[unit].flat;
@@ -153,7 +155,7 @@ static int put_local(struct writer *w, uint32_t unit)
 	return 0;
 }
 
-/* How many shards there are with elements. */
+/* The number of shards with elements. */
 static uint32_t count_shards(const struct ofs_flat *flat)
 {
 	return flat->shard == 0
@@ -161,7 +163,7 @@ static uint32_t count_shards(const struct ofs_flat *flat)
 	    : (uint32_t)((flat->size + flat->shard - 1) / flat->shard);
 }
 
-/* Shards [*first, *end) are listed. */
+/* Sets the range [*first, *end) of listed shards. */
 static void listed(const struct writer *w, const struct ofs_flat *flat,
     uint32_t *first, uint32_t *end)
 {
@@ -175,8 +177,8 @@ static void listed(const struct writer *w, const struct ofs_flat *flat,
 	*end = w->shard < n ? w->shard + 1 : n;
 }
 
-/* ShardedTensorMetadata; *shards gets the memo of the list of shards,
- * placement those of their devices. */
+/* Writes the ShardedTensorMetadata; *shards gets the memo of the list of
+ * shards, placement those of their devices. */
 static void put_tensor_metadata(struct writer *w, uint32_t unit, int *shards,
     int *placement)
 {
@@ -199,7 +201,7 @@ static void put_tensor_metadata(struct writer *w, uint32_t unit, int *shards,
 	    flat->size, ofs_dtype_name(w->f->unit[unit].dtype));
 }
 
-/* Its ranks within the group that shards, and within the job. */
+/* Writes the rank's numbers in the sharding group and in the job. */
 static void put_group(struct writer *w)
 {
 	ofs_pkw_lit(&w->p.w,
@@ -209,8 +211,8 @@ static void put_group(struct writer *w)
 	    w->shard, w->rank, w->f->m.to.shards, w->f->world);
 }
 
-/* As PyTorch infers it: chunks of equal length, the last one shorter, where
- * that is what they are; else the list. */
+/* Writes the spec that PyTorch infers: chunks, if all are of equal length
+ * except a shorter last one; else the list of shards. */
 static void put_spec(struct writer *w, const struct ofs_flat *flat, int shards,
     const int *placement)
 {
@@ -242,7 +244,7 @@ static int put_sharded(struct writer *w, uint32_t unit)
 
 	if (placement == NULL)
 		return ofs_no_memory(w->p.err);
-	/* what ShardedTensor.__new__ is given, then its state */
+	/* the arguments of ShardedTensor.__new__, then its state */
 	ofs_pkw_lit(p,
 	    "torch._tensor._rebuild_from_type_v2("
 	    "torch._utils._rebuild_wrapper_subclass, " API ".ShardedTensor, "
@@ -278,12 +280,12 @@ static int put_flat(struct writer *w, uint32_t unit)
 	return put_sharded(w, unit);
 }
 
-/* The flat parameters whose keys stand at an entry. */
+/* Writes the flat parameters whose keys belong at this entry. */
 static int put_flats(struct writer *w, uint32_t entry)
 {
 	const struct ofs_fsdp_files *f = w->f;
 
-	/* at the end, that of an inner module comes first */
+	/* at the end of a module, those of inner modules come first */
 	for (uint32_t i = 0; i < f->units.n && !f->whole; i++) {
 		uint32_t unit = f->orig ? f->units.n - 1 - i : i;
 

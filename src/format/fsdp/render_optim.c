@@ -29,7 +29,7 @@ static int put_vector(struct writer *w, uint32_t entry, uint64_t n)
 	    w->p.err);
 }
 
-/* A rank's elements of a parameter, and nothing between them. */
+/* Writes the rank's elements of a parameter, without padding. */
 static int put_slice(struct writer *w, uint32_t entry,
     const struct ofs_flat_slice *s)
 {
@@ -44,7 +44,7 @@ static int put_slice(struct writer *w, uint32_t entry,
 	return put_vector(w, entry, s->count);
 }
 
-/* The shard of a flat parameter's state. */
+/* Writes the shard of a flat parameter's state. */
 static int put_shard(struct writer *w, uint32_t unit, uint32_t entry,
     const char *name)
 {
@@ -54,8 +54,8 @@ static int put_shard(struct writer *w, uint32_t unit, uint32_t entry,
 	return put_vector(w, entry, w->f->unit[unit].flat.shard);
 }
 
-/* State of a parameter of which the rank has slice s, or of its flat
- * parameter, whose other parameters have the same names. */
+/* Writes the state of a parameter of which the rank has slice s, or of its flat
+ * parameter, whose parameters all have the same states. */
 static int put_states(struct writer *w, const struct ofs_flat_member *p,
     const struct ofs_flat_slice *s)
 {
@@ -83,8 +83,8 @@ static int put_states(struct writer *w, const struct ofs_flat_member *p,
 	return 0;
 }
 
-/* The parameter whose names of state are those of an ID; OFS_NONE when the
- * rank has none of it. */
+/* The parameter whose state names are those of an ID; OFS_NONE: the rank has no
+ * state of it. */
 static uint32_t holder(const struct writer *w, uint32_t id,
     struct ofs_flat_slice *s)
 {

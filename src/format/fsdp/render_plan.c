@@ -1,4 +1,4 @@
-/* render_plan.c - which entry goes into which flat parameter */
+/* render_plan.c - the flat parameter of each entry */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -27,7 +27,7 @@ uint32_t ofs_fsdp_new_find(const struct ofs_fsdp_files *f, struct ofs_str fqn)
 	    f, fqn.p, fqn.len);
 }
 
-/* A parameter, or the one that it is another name of. */
+/* The parameter of this name, or of a name that is tied to it. */
 static uint32_t find_tied(const struct ofs_fsdp_files *f, struct ofs_str name)
 {
 	uint32_t param = ofs_fsdp_new_find(f, name);
@@ -41,7 +41,7 @@ static uint32_t find_tied(const struct ofs_fsdp_files *f, struct ofs_str name)
 	return param;
 }
 
-/* use_orig_params as the view's name says, as the source has it, or true. */
+/* use_orig_params: from the view's name, else from the source, else true. */
 static bool is_orig(const struct ofs_fsdp_files *f)
 {
 	bool flat = false;
@@ -136,7 +136,7 @@ static int add_model(struct ofs_fsdp_files *f, uint32_t i,
 	return ofs_flat_check(&f->m, param, f->model[i], err);
 }
 
-/* Is name in the module that is called prefix? */
+/* Is name in the module prefix? */
 static bool is_within(struct ofs_str name, struct ofs_str prefix)
 {
 	return prefix.len == 0 ||
@@ -144,7 +144,7 @@ static bool is_within(struct ofs_str name, struct ofs_str prefix)
 		memcmp(name.p, prefix.p, prefix.len) == 0);
 }
 
-/* A flat parameter's key is the first of its module's, or the last with
+/* A flat parameter's key is the first of its module, or the last with
  * use_orig_params. */
 static void place_flat(struct ofs_fsdp_files *f, uint32_t unit)
 {
@@ -190,8 +190,8 @@ static int in_no_unit(struct ofs_str name, struct optimfs_error *err)
 	    name.p);
 }
 
-/* With use_orig_params an ID is a parameter; without, a flat parameter, which
- * takes the place of its first one. */
+/* With use_orig_params an ID is a parameter. Without, it is a flat parameter,
+ * in the place of the first of its parameters. */
 static int number_params(struct ofs_fsdp_files *f, uint32_t *of_id,
     struct optimfs_error *err)
 {
@@ -247,9 +247,9 @@ static int read_optim(struct ofs_fsdp_files *f, struct optimfs_error *err)
 
 /* Layouts. */
 
-/* 16 bytes over the size of an element of the type that the forward pass
- * uses, which a unit that was flattened so tells; else that of the type that
- * is stored. */
+/* 16 bytes divided by the element size of the type in the forward pass: as in a
+ * unit that is aligned already, else from the dtype of the unit's record, else
+ * from the stored type. */
 static uint32_t align_of(const struct ofs_fsdp_files *f, uint32_t unit)
 {
 	const struct ofs_unit *u = &f->units.unit[unit];

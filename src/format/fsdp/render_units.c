@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "format/fsdp/render.h"
 
-/* A name without its module's, where it begins with that. */
+/* A name without the prefix of its module, if it has that prefix. */
 static struct ofs_str below(struct ofs_str name, struct ofs_str prefix)
 {
 	uint32_t n =
@@ -19,7 +19,7 @@ static struct ofs_str below(struct ofs_str name, struct ofs_str prefix)
 	return (struct ofs_str){ name.p + n, name.len - n };
 }
 
-/* "a.b.c" as "c", "a.b". */
+/* Writes "a.b.c" as "c", "a.b". */
 static void put_parts(struct ofs_buf *b, struct ofs_str name)
 {
 	uint32_t dot = name.len;
@@ -120,8 +120,8 @@ static void put_unit(const struct ofs_fsdp_files *f, uint32_t unit,
 	ofs_buf_putc(b, '}');
 }
 
-/* The names of a group in the order of IDs; those of a flat parameter stand
- * together. */
+/* Writes the names of a group in the order of IDs. Names of one flat parameter
+ * are consecutive. */
 static void put_group(const struct ofs_fsdp_files *f,
     const struct ofs_optim_group *g, struct ofs_buf *b)
 {

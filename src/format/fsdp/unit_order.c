@@ -1,4 +1,4 @@
-/* unit_order.c - the orders of parameters in which all IDs fit */
+/* unit_order.c - search for orders of parameters that fit all IDs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,37 +12,37 @@
 #include "base/map.h"
 #include "base/memory.h"
 
-/* How much may be tried. */
+/* Limits of the search. */
 #define MAX_WORDS (1u << 25)
 #define MAX_EDGES (1u << 23)
 
-/* What is known when some parameters have been listed: the unit of the last
- * one, the first unit that has not begun, how far the last one's unit and
- * those around it have come (by depth), and how many IDs of each group are
- * used. The rest follows, so that two ways to one state are one. */
+/* A state of the search after some parameters were listed: the unit of the last
+ * one, the first unit that has not begun, the positions in the last one's unit
+ * and in the units around it (by depth), and the number of used IDs of each
+ * group. Nothing else affects what may follow, so equal states are merged. */
 enum { LAST, NEXT, POSITIONS };
 
 struct edge {
 	uint32_t from, to;
-	uint32_t id; /* OFS_NONE: the optimizer does not have it */
+	uint32_t id; /* OFS_NONE: the optimizer lacks the parameter */
 	struct ofs_order_name name;
 };
 
 struct search {
 	const struct ofs_order *o;
 	uint32_t *parent, *depth; /* of each unit; OFS_NONE: outermost */
-	uint32_t *base;           /* the first ID of each group */
+	uint32_t *base;           /* first ID of each group */
 	uint32_t nparams, nids, levels;
-	size_t width; /* words of a state */
+	size_t width; /* words per state */
 	uint32_t *state;
 	uint32_t nstates, state_cap;
-	uint32_t first; /* of the states that the map is of */
+	uint32_t first; /* first state in map */
 	struct ofs_map map;
 	struct edge *edge;
 	uint32_t nedges, edge_cap;
-	uint32_t *now;    /* the state that is being left; a copy */
-	uint32_t skipped; /* parameters without an ID so far, there */
-	uint32_t *to;     /* one that is being made */
+	uint32_t *now;    /* a copy of the state whose successors are added */
+	uint32_t skipped; /* parameters without an ID in this state */
+	uint32_t *to;     /* the new state */
 	struct optimfs_error *err;
 };
 
@@ -56,7 +56,7 @@ static int too_many(struct search *s)
 
 /* Names. */
 
-/* Is name the module, or something in it? */
+/* Is name the module or in it? */
 static bool within(struct ofs_str module, struct ofs_str name)
 {
 	return module.len == 0 ||
@@ -73,7 +73,7 @@ static struct ofs_str module_of(struct ofs_str fqn)
 	return fqn;
 }
 
-/* The outermost module that a is in and b is not; false when there is none. */
+/* The outermost module that contains a but not b; false: none. */
 static bool module_left(struct ofs_str a, struct ofs_str b,
     struct ofs_str *module)
 {
@@ -95,7 +95,7 @@ static struct ofs_str fqn_of(const struct search *s, uint32_t unit, uint32_t i)
 	return s->o->unit[unit].fqn[i];
 }
 
-/* Units without parameters have no place. */
+/* Skips units without parameters. */
 static uint32_t skip_empty(const struct search *s, uint32_t unit)
 {
 	while (unit < s->o->nunits && s->o->unit[unit].nparams == 0)
@@ -124,15 +124,15 @@ static void find_parents(struct search *s)
 	}
 }
 
-/* How many of a unit's parameters are listed, while it is not finished. */
+/* The number of listed parameters of a unit that is not finished. */
 static uint32_t *position(const struct search *s, uint32_t *state,
     uint32_t unit)
 {
 	return &state[POSITIONS + s->depth[unit]];
 }
 
-/* Would listing b now leave a module, or a module's own parameters, behind
- * half-listed, of which x is still to come? */
+/* Would listing b now leave a module, or the own parameters of a module,
+ * unfinished, although its parameter x is still to be listed? */
 static bool breaks(struct ofs_str x, struct ofs_str b, bool left,
     struct ofs_str module)
 {
@@ -142,7 +142,7 @@ static bool breaks(struct ofs_str x, struct ofs_str b, bool left,
 	    (own.len < in.len && within(own, in));
 }
 
-/* Can parameter i of unit stand next, as modules go? */
+/* May parameter i of unit be next in the order of modules? */
 static bool may_follow(const struct search *s, uint32_t unit, uint32_t i)
 {
 	struct ofs_str module = { "", 0 }, b;
@@ -175,7 +175,7 @@ static bool same_state(const void *ctx, uint32_t index, const void *key,
 	return memcmp(s->state + index * s->width, key, n) == 0;
 }
 
-/* The state s->to among those of its layer; OFS_NONE: failed. */
+/* Adds the state s->to to its layer, or finds it there; OFS_NONE: failed. */
 static uint32_t add_state(struct search *s)
 {
 	size_t n = s->width * sizeof(*s->to);
@@ -221,16 +221,16 @@ static int add_edge(struct search *s, uint32_t from, uint32_t id,
 	return 0;
 }
 
-/* s->to without what its units no longer need: positions deeper than its
- * last one's. */
+/* Clears what the units of s->to no longer need: positions deeper than the last
+ * one's unit. */
 static void normalize(struct search *s)
 {
 	for (uint32_t d = s->depth[s->to[LAST]] + 1; d < s->levels; d++)
 		s->to[POSITIONS + d] = 0;
 }
 
-/* Parameter i of unit is the next one: by any ID that it may have. next is
- * the first unit that has then not begun. */
+/* Lists parameter i of unit next, with every ID that it may have. next is the
+ * first unit that has not begun after that. */
 static int list(struct search *s, uint32_t from, uint32_t unit, uint32_t i,
     uint32_t next)
 {
@@ -259,13 +259,14 @@ static int list(struct search *s, uint32_t from, uint32_t unit, uint32_t i,
 			return -1;
 		used[g]--;
 	}
-	/* or the optimizer was not given it */
+	/* or the optimizer lacks this parameter */
 	if (s->skipped == s->nparams - s->nids)
 		return 0;
 	return add_edge(s, from, OFS_NONE, name);
 }
 
-/* Begin the next unit if it is nested in unit, and any that begin with it. */
+/* Begins the next unit if it is nested in unit, and the units whose first
+ * parameters come first in that one. */
 static int begin(struct search *s, uint32_t from, uint32_t unit)
 {
 	uint32_t k = s->now[NEXT], next;
@@ -278,7 +279,7 @@ static int begin(struct search *s, uint32_t from, uint32_t unit)
 	return 0;
 }
 
-/* All parameters that may come next, after so many that are listed. */
+/* Lists every parameter that may be next, after listed parameters. */
 static int leave_state(struct search *s, uint32_t from, uint32_t listed)
 {
 	uint32_t u, k, at;
@@ -301,7 +302,7 @@ static int leave_state(struct search *s, uint32_t from, uint32_t listed)
 	}
 }
 
-/* A layer for each number of parameters that are listed. */
+/* Builds a layer for each number of listed parameters. */
 static int all_layers(struct search *s)
 {
 	uint32_t from = 0, end = 1;
@@ -323,7 +324,7 @@ static int all_layers(struct search *s)
 	return 0;
 }
 
-/* All IDs used? */
+/* Are all IDs used? */
 static bool is_goal(const struct search *s, uint32_t state)
 {
 	const uint32_t *used =
@@ -348,7 +349,7 @@ static void agree(struct ofs_order_name *name, bool *seen, const struct edge *e)
 	seen[e->id] = true;
 }
 
-/* Go back along all ways that lead to a goal. */
+/* Follows all paths to goal states backwards and collects names. */
 static int go_back(struct search *s, struct ofs_order_name *name)
 {
 	bool *good = calloc(s->nstates, sizeof(*good)), any = false;

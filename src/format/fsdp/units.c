@@ -19,7 +19,7 @@
 #define MAX_FILE    (64u << 20)
 #define MAX_STRINGS (1u << 22)
 
-/* A parameter belongs to one unit. */
+/* For the check that a parameter is in one unit only. */
 struct claims {
 	const struct ofs_units *u;
 	const struct claim {
@@ -112,7 +112,7 @@ void ofs_units_fini(struct ofs_units *u)
 	*u = (struct ofs_units){ 0 };
 }
 
-/* The bytes of a file the user named; a link there is the user's. */
+/* Reads a file that the user named; it may be a symbolic link. */
 static int read_bytes(const char *file, uint8_t **p, uint32_t *n,
     struct optimfs_error *err)
 {
@@ -225,7 +225,7 @@ int ofs_units_option(struct ofs_catalog *cat, const struct optimfs_options *opt,
 	return ret == -1 ? -1 : 0;
 }
 
-/* The file that lies beside rel. */
+/* Reads the units file in the directory of rel. */
 static int read_beside(struct ofs_units *u, struct ofs_catalog *cat,
     const char *rel, struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* units_build.c - units from what is written of them */
+/* units_build.c - units from their drafts */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 #include "format/fsdp/units_impl.h"
 #include "naming/naming.h"
 
-/* "prefix.name", or "prefix.module.name", without wrappers. */
+/* "prefix.name" or "prefix.module.name", without wrappers. */
 static int whole_name(struct ofs_units *u, struct ofs_str prefix,
     struct ofs_str module, struct ofs_str name, struct ofs_str *out,
     struct optimfs_error *err)
@@ -92,8 +92,8 @@ static int set_params(struct ofs_units_reader *r,
 	return 0;
 }
 
-/* FSDP's records of shared parameters: name and module of the second, then of
- * the first. */
+/* Adds FSDP's records of shared parameters: name and module of the second use,
+ * then of the first. */
 static int add_ties(struct ofs_units_reader *r, const struct ofs_units_draft *d)
 {
 	struct ofs_units *u = r->u;
@@ -115,7 +115,8 @@ static int add_ties(struct ofs_units_reader *r, const struct ofs_units_draft *d)
 	return 0;
 }
 
-/* The module's name: as that of a parameter in it, less the parameter. */
+/* Sets the module's name: that of a parameter in it, without the last
+ * component. */
 static int set_prefix(struct ofs_units_reader *r,
     const struct ofs_units_draft *d, struct ofs_unit *unit)
 {

@@ -1,4 +1,4 @@
-/* units_json.c - the text of a units file, member by member */
+/* units_json.c - the JSON of a units file */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -50,7 +50,7 @@ static int read_string(struct ofs_units_reader *r, struct ofs_str *out)
 				    : wrong(r, t, "a string");
 }
 
-/* A list of strings, or of lists of them: all one after the other. */
+/* Reads a list of strings, or of lists of strings, into one list. */
 static int read_strings(struct ofs_units_reader *r, struct ofs_units_strings *s)
 {
 	unsigned depth = 0;
@@ -103,7 +103,7 @@ static int end_row(struct ofs_units_reader *r, struct ofs_unit_table *t)
 	return 0;
 }
 
-/* A number, a list of numbers, or a list of lists of them. */
+/* Reads a number, a list of numbers, or a list of lists of numbers. */
 static int read_table(struct ofs_units_reader *r, struct ofs_unit_table *t)
 {
 	unsigned depth = 0;
@@ -187,8 +187,7 @@ static int skip_value(struct ofs_units_reader *r)
 	return ofs_json_skip(&r->j, t, r->err);
 }
 
-/* The member whose key was just read. Members that are not known are for
- * people. */
+/* Reads the member after its key. Unknown members are comments. */
 static int read_member(struct ofs_units_reader *r, struct ofs_units_draft *d)
 {
 	const struct {
@@ -255,7 +254,7 @@ static void free_draft(struct ofs_units_draft *d)
 	free_table(&d->r.contiguous);
 }
 
-/* Its opening brace was read. */
+/* After the opening brace. */
 static int read_unit(struct ofs_units_reader *r)
 {
 	struct ofs_units_draft d = { .prefix = { "", 0 },
@@ -272,7 +271,7 @@ static int read_unit(struct ofs_units_reader *r)
 	return ret;
 }
 
-/* Its opening bracket was read. */
+/* After the opening bracket. */
 static int read_list(struct ofs_units_reader *r)
 {
 	enum ofs_json_token t;

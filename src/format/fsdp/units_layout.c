@@ -1,4 +1,4 @@
-/* units_layout.c - the layout of a unit, and what its record says of it */
+/* units_layout.c - the layout of a unit, checked against its record */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "format/fsdp/units.h"
 
-/* 16 bytes over every size that an element can have. */
+/* 16 bytes divided by every possible element size. */
 static const uint32_t aligns[] = { OFS_FLAT_PACKED, 1, 2, 4, 8, 16 };
 #define NALIGNS (sizeof(aligns) / sizeof(*aligns))
 
@@ -53,7 +53,7 @@ static bool same_number(const struct ofs_unit_table *t, uint64_t want)
 	    (t->n == 1 && t->v[0] >= 0 && (uint64_t)t->v[0] == want);
 }
 
-/* What the record says of its own rank's shard. */
+/* Does the record of this rank's shard agree? */
 static bool same_infos(const struct ofs_unit *unit,
     const struct ofs_unit_record *r, const struct ofs_flat *f)
 {
@@ -89,7 +89,7 @@ static bool same_shard(const struct ofs_unit *unit,
 	    same_infos(unit, r, f);
 }
 
-/* How much of the record a layout agrees with. */
+/* How far a layout agrees with the record. */
 enum agreement { NO_SIZE, NO_PADDING, NO_SLICES, ALL };
 
 static enum agreement agreement(const struct ofs_unit *unit,
@@ -156,7 +156,7 @@ static int say_padding(const struct ofs_unit *unit,
 	return -1;
 }
 
-/* No layout agrees; f is the one that should. */
+/* Fails because no layout agrees; f is the likely one. */
 static int say_nothing_fits(const struct ofs_unit *unit,
     const struct ofs_unit_record *r, const struct ofs_flat *f,
     enum agreement best, struct optimfs_error *err)
@@ -176,7 +176,7 @@ static int say_nothing_fits(const struct ofs_unit *unit,
 	    r->sharded.n > 0 ? r->sharded.v[0] : -1);
 }
 
-/* The alignment that the record's own words make likely: for messages. */
+/* The alignment that the record suggests, for messages. */
 static uint32_t likely_align(const struct ofs_unit_record *r)
 {
 	size_t size = ofs_dtype_size(r->dtype);
@@ -211,7 +211,7 @@ static bool same_places(const struct ofs_flat *a, const struct ofs_flat *b)
 		    0);
 }
 
-/* f agrees with the record: keep it, unless another one does too. */
+/* f agrees with the record: keeps it, unless another layout agrees, too. */
 static int keep(struct ofs_unit *unit, uint32_t align, struct ofs_flat *f,
     struct optimfs_error *err)
 {
@@ -272,7 +272,7 @@ static int check_numels(const struct ofs_unit *unit, uint32_t n,
 			    " elements, numels says %" PRId64,
 			    unit->param[i].fqn.p, unit->numel[i],
 			    r->numels.v[i]);
-	/* a parameter in another memory order would be permuted */
+	/* a parameter in another memory format would be permuted */
 	for (uint32_t i = 0; i < r->contiguous.n; i++)
 		if (r->contiguous.v[i] == 0)
 			return optimfs_fail(err, EOPNOTSUPP,
