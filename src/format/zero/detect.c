@@ -1,4 +1,4 @@
-/* detect.c - is a directory a checkpoint of DeepSpeed's? */
+/* detect.c - detection of DeepSpeed checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,8 +13,8 @@
 #include "format/zero/zero.h"
 #include "layout/option.h"
 
-/* Files of Megatron's are called mp_rank_00 too, but are directories; a
- * rank's weights alone are DeepSpeed's by their name. */
+/* Megatron also uses the name mp_rank_00, but for directories. A file with one
+ * rank's weights is DeepSpeed's because of its name. */
 static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
 {
 	struct ofs_zero_name id;
@@ -26,7 +26,7 @@ static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
 	return false;
 }
 
-/* Is there zero/, with a directory for each parameter? 1, 0; -1: ENOMEM. */
+/* Is there a zero/ with a directory per parameter? 1, 0; -1: ENOMEM. */
 static int bid_universal(const struct ofs_dir *dir,
     const struct ofs_names *names, struct optimfs_error *err)
 {
@@ -49,7 +49,7 @@ static int bid_universal(const struct ofs_dir *dir,
 	return ret == -1 ? -1 : bid;
 }
 
-/* A universal checkpoint has copies of the weights' files. */
+/* A universal checkpoint also contains copies of the weight files. */
 static int bid_deepspeed(const struct ofs_dir *dir,
     const struct ofs_names *names, struct optimfs_error *err)
 {
@@ -63,7 +63,7 @@ static int bid_deepspeed(const struct ofs_dir *dir,
 	return universal > 0 ? OFS_BID_ASKED : 90;
 }
 
-/* What format says of the sub-directory name. */
+/* The bid of format for the sub-directory name. */
 static int bid_below(const struct ofs_format *format, const struct ofs_dir *dir,
     const char *name, struct optimfs_error *err)
 {
@@ -82,8 +82,8 @@ static int bid_below(const struct ofs_format *format, const struct ofs_dir *dir,
 	return ret;
 }
 
-/* What the text of file names: 1, *name is the caller's; 0: nothing of the
- * format's. */
+/* Reads a directory name from file. 1: *name is malloc'ed; 0: not in this
+ * format. */
 static int latest_of(const struct ofs_format *format, const struct ofs_dir *dir,
     const struct ofs_names *names, const char *file, char **name,
     struct optimfs_error *err)
@@ -97,7 +97,7 @@ static int latest_of(const struct ofs_format *format, const struct ofs_dir *dir,
 	ret = bid_below(format, dir, *name, err);
 	if (ret > 0)
 		return 1;
-	/* what else is there is not what DeepSpeed wrote last */
+	/* any other checkpoint in dir is not DeepSpeed's last one */
 	if (ret == 0 && !ofs_probe_is_dir(dir, *name) &&
 	    ofs_probe_has(names, "zero_to_fp32.py"))
 		ret = optimfs_fail(err, EIO,

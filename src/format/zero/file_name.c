@@ -1,4 +1,4 @@
-/* file_name.c - what DeepSpeed calls the files of a checkpoint */
+/* file_name.c - names of the files of a DeepSpeed checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* "#" stands for digits: the first is the rank, the last MM; "%" for digits
- * that are neither. */
+/* "#" stands for digits: the first for the rank, the last for MM. "%" stands
+ * for other digits. */
 static const struct {
 	const char *pattern;
 	enum ofs_zero_kind kind;
@@ -18,7 +18,7 @@ static const struct {
 	{ "zero_pp_rank_#_mp_rank_#_model_states.pt", OFS_ZERO_MODEL_PART,
 	    true },
 	{ "zero_pp_rank_#_mp_rank_#_optim_states.pt", OFS_ZERO_OPTIM, true },
-	/* of 2020 */
+	/* from 2020 */
 	{ "zero_pp_rank_#_mp_rank_#optim_states.pt", OFS_ZERO_OPTIM, true },
 	{ "bf16_zero_pp_rank_#_mp_rank_#_optim_states.pt", OFS_ZERO_OPTIM,
 	    true },
@@ -32,7 +32,7 @@ static const struct {
 	    true },
 };
 
-/* Digits at *s; *s is moved behind them. -1: none, or too many. */
+/* The number at *s; moves *s past it. -1: none, or too long. */
 static int number(const char **s)
 {
 	int v = 0, n = 0;

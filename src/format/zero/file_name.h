@@ -1,4 +1,4 @@
-/* file_name.h - what DeepSpeed calls the files of a checkpoint */
+/* file_name.h - names of the files of a DeepSpeed checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_ZERO_FILE_NAME_H
 #define OFS_FORMAT_ZERO_FILE_NAME_H
@@ -16,11 +16,11 @@ enum ofs_zero_kind {
 
 struct ofs_zero_name {
 	enum ofs_zero_kind kind;
-	int rank; /* R; 0 where a name has none */
-	int mp;   /* MM: of model parallelism */
+	int rank; /* R; 0 if the name has none */
+	int mp;   /* MM: the rank in model parallelism */
 };
 
-/* docs/formats/deepspeed.md has the grammar. */
+/* Parses a name; docs/formats/deepspeed.md has the grammar. */
 bool ofs_zero_name(const char *name, struct ofs_zero_name *out);
 
 #endif

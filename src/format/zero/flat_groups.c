@@ -1,4 +1,4 @@
-/* flat_groups.c - which parameters DeepSpeed trains, and in which flat group */
+/* flat_groups.c - the flat group of each trained parameter */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -45,8 +45,8 @@ static int put_frozen(const struct ofs_zero *z, uint32_t param,
 	return v->name == OFS_NONE ? -1 : 0;
 }
 
-/* A name that two stages of a pipeline have, or that is trained and frozen, is
- * told of once. */
+/* Removes duplicates: a name of two pipeline stages, or of a trained and a
+ * frozen parameter. */
 static uint32_t once(struct ofs_flat_param *v, uint32_t n)
 {
 	uint32_t kept = 0;

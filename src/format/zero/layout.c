@@ -15,7 +15,7 @@
 #include "base/search.h"
 #include "base/str.h"
 
-/* Shared nodes can unfold to any number of these. */
+/* Limits, since shared nodes can expand to any number of these. */
 #define PARAMS_MAX (1u << 22)
 #define DIMS_MAX   (1u << 24)
 #define GROUPS_MAX 16384
@@ -30,7 +30,7 @@ static uint32_t group_node(const struct ofs_pickle *doc, uint32_t node,
 	    : ofs_pk_item(doc, node, i);
 }
 
-/* How much there is: once over it before anything is allocated. */
+/* Counts everything before the allocation. */
 static int count(struct ofs_zero_shapes *s, const struct ofs_pickle *doc,
     uint32_t node, uint64_t *ndims, struct optimfs_error *err)
 {
@@ -199,7 +199,7 @@ uint32_t ofs_zero_find(const struct ofs_zero_shapes *s, struct ofs_str name)
 
 /* Layouts. */
 
-/* Flat groups, cut over the ranks. */
+/* Stages 1 and 2: flat groups are cut over the ranks. */
 static int lay_flat(struct ofs_zero_layout *l, struct optimfs_error *err)
 {
 	const struct ofs_zero_shapes *s = l->shapes;
@@ -223,7 +223,8 @@ static uint64_t share(const struct ofs_zero_layout *l, uint32_t param)
 	return n / l->world + (n % l->world != 0);
 }
 
-/* Each parameter cut over the ranks, the parts of a group end to end. */
+/* Stage 3: each parameter is cut over the ranks, and the parts of a group are
+ * concatenated. */
 static int lay_slots(struct ofs_zero_layout *l, struct optimfs_error *err)
 {
 	const struct ofs_zero_shapes *s = l->shapes;
@@ -279,7 +280,7 @@ struct ofs_flat_slice ofs_zero_slice(const struct ofs_zero_layout *l,
 	if (l->stage != 3)
 		return ofs_flat_slice(&l->flat[g], param - l->shapes->first[g],
 		    rank);
-	/* below n + world */
+	/* less than n + world */
 	s.first = rank * p;
 	if (s.first >= n)
 		return (struct ofs_flat_slice){ 0 };

@@ -12,8 +12,8 @@
 #include "layout/flat.h"
 #include "pickle/pickle.h"
 
-/* Names and shapes in the order in which they lie in flat groups: param_shapes
- * of a model's file. Strings are borrowed from its document. */
+/* Names and shapes in their order in flat groups, from param_shapes of a
+ * model's file. Strings are borrowed from its document. */
 struct ofs_zero_param {
 	struct ofs_str name;
 	uint32_t group;
@@ -22,65 +22,66 @@ struct ofs_zero_param {
 };
 
 struct ofs_zero_shapes {
-	struct ofs_zero_param *param; /* of all groups, one behind the other */
+	struct ofs_zero_param *param; /* of all groups, concatenated */
 	uint64_t *numel;
 	uint64_t *dims;
-	uint32_t *first;  /* of each group; one more is the end */
-	uint32_t *byname; /* parameters, sorted */
+	uint32_t *first;  /* of each group, and the end */
+	uint32_t *byname; /* parameters, sorted by name */
 	uint32_t n, ngroups;
 };
 
-/* A list of dicts of name and torch.Size, or one such dict. EUCLEAN (OFS695):
- * it is something else, or has a name twice. */
+/* Reads a list of dicts of name and torch.Size, or one such dict. EUCLEAN
+ * (OFS695): something else, or a duplicate name. */
 int ofs_zero_shapes_read(struct ofs_zero_shapes *s,
     const struct ofs_pickle *doc, uint32_t node, struct optimfs_error *err);
 void ofs_zero_shapes_fini(struct ofs_zero_shapes *s);
-/* The parameter with this name; OFS_NONE. */
+/* The parameter with this name; OFS_NONE: none. */
 uint32_t ofs_zero_find(const struct ofs_zero_shapes *s, struct ofs_str name);
 
-/* Where ranks have them. docs/formats/deepspeed.md has the arithmetic. */
+/* Where ranks store the parameters. docs/formats/deepspeed.md has the
+ * arithmetic. */
 struct ofs_zero_layout {
 	const struct ofs_zero_shapes *shapes;
-	int stage;             /* 3, or 2 for 1 and BF16_Optimizer too */
+	int stage;             /* 3; 2 also for stage 1 and BF16_Optimizer */
 	uint32_t world;        /* ranks that share a group */
 	struct ofs_flat *flat; /* stage 2: of each group */
-	uint64_t *slot;        /* stage 3: where each parameter begins */
-	uint64_t *total;       /* and how many elements a group has */
+	uint64_t *slot;        /* stage 3: offset of each parameter */
+	uint64_t *total;       /* stage 3: elements of each group */
 };
 
-/* shapes is borrowed. EUCLEAN (OFS606): more elements than can be counted. */
+/* shapes is borrowed. EUCLEAN (OFS606): the number of elements overflows. */
 int ofs_zero_layout_init(struct ofs_zero_layout *l,
     const struct ofs_zero_shapes *shapes, int stage, uint32_t world,
     struct optimfs_error *err);
 void ofs_zero_layout_fini(struct ofs_zero_layout *l);
-/* What a rank holds of a parameter: at counts in the rank's part of the
- * parameter's group. */
+/* The slice of a parameter that a rank holds; at is the offset in the rank's
+ * part of the parameter's group. */
 struct ofs_flat_slice ofs_zero_slice(const struct ofs_zero_layout *l,
     uint32_t param, uint32_t rank);
-/* Elements of a rank's part of a group; *lean gets those that are no padding at
- * its end. */
+/* Elements of a rank's part of a group; *lean gets their number without the
+ * padding at the end. */
 uint64_t ofs_zero_part(const struct ofs_zero_layout *l, uint32_t group,
     uint32_t rank, uint64_t *lean);
 
-/* What one rank's optimizer says of itself. */
+/* One rank's optimizer. */
 struct ofs_zero_optim {
 	const struct ofs_pickle *doc;
-	int stage;      /* 3, 2 for 1 and 2, */
-	bool bf16;      /* and BF16_Optimizer */
+	int stage;      /* 3; 2 for stages 1 and 2, */
+	bool bf16;      /* and for BF16_Optimizer */
 	uint32_t world; /* partition_count */
-	uint32_t state; /* the dict that all of it is in */
-	uint32_t fp32;  /* the list of flat groups */
-	uint32_t base;  /* {state, param_groups}; or a list: elastic */
+	uint32_t state; /* the dict with all of it */
+	uint32_t fp32;  /* list of flat groups */
+	uint32_t base;  /* {state, param_groups}; a list if elastic */
 	uint32_t ngroups;
 };
 
-/* EUCLEAN (OFS695), EOPNOTSUPP (OFS696): groups of experts. 1: it is no ZeRO
+/* EUCLEAN (OFS695), EOPNOTSUPP (OFS696): groups of experts. 1: not a ZeRO
  * optimizer. */
 int ofs_zero_optim_read(struct ofs_zero_optim *o, const struct ofs_pickle *doc,
     struct optimfs_error *err);
-/* The dict of the state of a group; OFS_NONE. */
+/* The dict of a group's state; OFS_NONE: none. */
 uint32_t ofs_zero_state(const struct ofs_zero_optim *o, uint32_t group);
-/* Hold what is recorded of a group's padding and fragments against the layout:
+/* Checks the recorded padding and fragments of a group against the layout:
  * EUCLEAN (OFS161, OFS675). */
 int ofs_zero_check(const struct ofs_zero_optim *o,
     const struct ofs_zero_layout *l, uint32_t group, uint32_t rank,

@@ -1,4 +1,4 @@
-/* layout_meta.c - what one rank's ZeRO optimizer says of itself */
+/* layout_meta.c - the records of one rank's ZeRO optimizer */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "format/zero/layout.h"
 
-/* No job has more ranks. */
+/* More ranks than any job has. */
 #define WORLD_MAX (1 << 20)
 
 static int get_world(const struct ofs_pickle *doc, uint32_t node,
@@ -23,7 +23,7 @@ static int get_world(const struct ofs_pickle *doc, uint32_t node,
 	    "partition_count");
 }
 
-/* One number, or one of each group. */
+/* Reads the world size: one number, or one number per group. */
 static int read_world(struct ofs_zero_optim *o, struct optimfs_error *err)
 {
 	uint32_t node = ofs_pk_get(o->doc, o->state, "partition_count");
@@ -51,7 +51,8 @@ static int read_world(struct ofs_zero_optim *o, struct optimfs_error *err)
 	return 0;
 }
 
-/* {state: {group: {...}}, param_groups}, or a list of a dict for each group. */
+/* Reads {state: {group: {...}}, param_groups}, or a list of one dict per
+ * group. */
 static int read_base(struct ofs_zero_optim *o, struct optimfs_error *err)
 {
 	enum ofs_pk_kind kind = ofs_pk_kind(o->doc, o->base);
@@ -107,7 +108,7 @@ uint32_t ofs_zero_state(const struct ofs_zero_optim *o, uint32_t group)
 	node = ofs_pk_get(doc, node, "state");
 	if (ofs_pk_kind(doc, node) != OFS_PK_DICT)
 		return OFS_NONE;
-	/* as a rule they are in order */
+	/* usually they are in order */
 	if (ofs_pk_int(doc, ofs_pk_key(doc, node, group), &number) &&
 	    number == group)
 		return ofs_pk_val(doc, node, group);
@@ -118,8 +119,8 @@ uint32_t ofs_zero_state(const struct ofs_zero_optim *o, uint32_t group)
 	return OFS_NONE;
 }
 
-/* Since 0.16.4 each rank says what it has itself; before, the last one said
- * what there is in all, though some of it be on others. */
+/* Since 0.16.4 each rank records its own padding. Before, the last rank
+ * recorded the total padding, even if part of it was on other ranks. */
 static int check_padding(const struct ofs_zero_optim *o,
     const struct ofs_zero_layout *l, uint32_t group, uint32_t rank,
     struct optimfs_error *err)
@@ -177,8 +178,8 @@ static int get_fragment(const struct ofs_zero_optim *o, uint32_t node,
 	    numel, start, part);
 }
 
-/* They are in the wrong order where gradients went round robin, so that all
- * they must do is not to overlap. */
+/* With round-robin gradients the fragments are recorded in a wrong order. So
+ * the only check is that they do not overlap. */
 static int check_fragments(const struct ofs_zero_optim *o,
     const struct ofs_zero_layout *l, uint32_t group, uint32_t rank,
     struct optimfs_error *err)

@@ -1,4 +1,4 @@
-/* model.c - the weights of a DeepSpeed checkpoint, and what is beside them */
+/* model.c - the weights of a DeepSpeed checkpoint, and its other values */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,7 +18,7 @@ static uint32_t root_of(const struct ofs_zero *z, uint32_t file)
 	return ofs_pickle_root(z->model.file[file].doc);
 }
 
-/* The value of key in the first file of weights that has one. */
+/* The value of key in the first weight file that has it. */
 static uint32_t first_with(const struct ofs_zero *z, const char *key,
     const struct ofs_pickle **doc)
 {
@@ -33,7 +33,7 @@ static uint32_t first_with(const struct ofs_zero *z, const char *key,
 	return OFS_NONE;
 }
 
-/* The first rank alone says which parameters have two names. */
+/* Only the first rank records which parameters have two names. */
 static int read_names(struct ofs_zero *z, struct optimfs_error *err)
 {
 	const struct ofs_pickle *doc = NULL;
@@ -53,7 +53,7 @@ int ofs_zero_read_shapes(struct ofs_zero *z, struct optimfs_error *err)
 	const struct ofs_pickle *doc = NULL;
 	uint32_t node = first_with(z, "param_shapes", &doc);
 
-	/* until 2022 they were in the optimizer's */
+	/* until 2022 they were in the optimizer's files */
 	for (uint32_t i = 0; node == OFS_NONE && i < z->optim.nfiles; i++) {
 		doc = z->optim.file[i].doc;
 		node = ofs_pk_get(doc,
@@ -74,7 +74,7 @@ int ofs_zero_read_shapes(struct ofs_zero *z, struct optimfs_error *err)
 
 /* Collecting. */
 
-/* The parameter that alias is a second name of; empty. */
+/* The parameter that alias is another name of; "": none. */
 static struct ofs_str owner_of(const struct ofs_zero *z, struct ofs_str alias)
 {
 	if (z->shared.n == 0)
@@ -83,7 +83,7 @@ static struct ofs_str owner_of(const struct ofs_zero *z, struct ofs_str alias)
 	    ofs_zero_index_find(&z->shared, alias));
 }
 
-/* In stage 3 a rank's file has a tensor of no elements where a parameter was. */
+/* In stage 3 a rank's file has an empty tensor in place of a parameter. */
 static bool is_empty(const struct ofs_pickle *doc, uint32_t node)
 {
 	struct ofs_torch_tensor t;
@@ -99,7 +99,7 @@ static bool is_elsewhere(const struct ofs_zero *z, struct ofs_str name)
 	    owner_of(z, name).len > 0;
 }
 
-/* An entry of module, which is a dict of names. */
+/* Collects an entry of the dict module. */
 static int collect_weight(struct ofs_zero *z, uint32_t file, uint32_t key,
     uint32_t node, struct optimfs_error *err)
 {
@@ -133,7 +133,7 @@ static int collect_module(struct ofs_zero *z, uint32_t file, uint32_t module,
 	return 0;
 }
 
-/* Is key one of those that only say how the rest is laid out? */
+/* Does key only describe the layout? */
 static bool is_layout(const struct ofs_zero *z, const struct ofs_pickle *doc,
     struct ofs_str key, uint32_t node)
 {
@@ -143,7 +143,7 @@ static bool is_layout(const struct ofs_zero *z, const struct ofs_pickle *doc,
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
 		if (ofs_str_is(key, words[i]))
 			return true;
-	/* the optimizer is in other files then */
+	/* then the optimizer is in other files */
 	return ofs_str_is(key, "optimizer") &&
 	    (z->master != NULL || ofs_pk_kind(doc, node) == OFS_PK_NONE);
 }
@@ -193,7 +193,7 @@ int ofs_zero_model_collect(struct ofs_zero *z, struct optimfs_error *err)
 	return 0;
 }
 
-/* Weights that are not in module. */
+/* Weights outside module. */
 
 static uint32_t model_path(struct ofs_zero *z, struct ofs_str name,
     struct optimfs_error *err)
@@ -206,7 +206,7 @@ static uint32_t model_path(struct ofs_zero *z, struct ofs_str name,
 	    : ofs_zero_path(z, part, 2, err);
 }
 
-/* The type of what stands in module where the parameter was. */
+/* The dtype of the empty tensor in module. */
 static uint8_t dtype_in_module(const struct ofs_zero *z, struct ofs_str name)
 {
 	struct ofs_torch_tensor t;
@@ -272,9 +272,9 @@ static int add_frozen(struct ofs_zero *z, uint32_t param,
 			continue;
 		s = ofs_zero_slice(&z->frozen_layout, param,
 		    f->rank < 0 ? 0 : (uint32_t)f->rank);
-		s.at = 0; /* each fragment is a tensor of its own */
+		s.at = 0; /* each fragment is a tensor */
 		leaf.node = ofs_zero_index_find(&fragments[i], p->name);
-		/* the type is to be had where there are no elements, too */
+		/* an empty fragment also gives the dtype */
 		if ((s.count > 0 || n == 0) &&
 		    ofs_pieces_add(&x, &leaf, leaf.node, n / w + (n % w != 0),
 			&s, err) == -1)
@@ -285,10 +285,10 @@ static int add_frozen(struct ofs_zero *z, uint32_t param,
 }
 
 struct refs {
-	uint32_t *trained, *frozen; /* tensors of both */
+	uint32_t *trained, *frozen; /* of each parameter: its tensor */
 };
 
-/* A second name of a parameter that is elsewhere. */
+/* Adds another name of a parameter. */
 static int add_alias(struct ofs_zero *z, const struct refs *refs,
     struct ofs_str alias, struct optimfs_error *err)
 {
@@ -325,7 +325,7 @@ static int add_aliases(struct ofs_zero *z, const struct refs *refs,
 	return 0;
 }
 
-/* Frozen parameters: each file of weights has a fragment of each. */
+/* Adds frozen parameters: each weight file has a fragment of each. */
 static int add_fragments(struct ofs_zero *z, const struct refs *refs,
     struct optimfs_error *err)
 {
@@ -379,7 +379,7 @@ int ofs_zero_model_add(struct ofs_zero *z, struct optimfs_error *err)
 
 /* Layers of a pipeline. */
 
-/* layer_03's "weight" is the parameter "3.weight". */
+/* "weight" in layer_03 is the parameter "3.weight". */
 static int collect_layer(struct ofs_zero *z, uint32_t file, int layer,
     struct optimfs_error *err)
 {
@@ -421,7 +421,7 @@ int ofs_zero_layers(struct ofs_zero *z, const struct ofs_zero_files *files,
 
 	if (ofs_zero_open(z, &z->model, files, OFS_ZERO_LAYER, err) == -1)
 		return -1;
-	/* a layer's number took the place of a rank's */
+	/* a layer file has the layer's number as its rank */
 	for (uint32_t i = 0; i < z->model.nfiles && ret == 0; i++) {
 		int layer = z->model.file[i].rank;
 

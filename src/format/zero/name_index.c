@@ -1,4 +1,4 @@
-/* name_index.c - a pickled dict of names, for many look-ups */
+/* name_index.c - an index of a pickled dict of names */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -61,7 +61,6 @@ static int compare_name(const void *key, const void *item)
 	return ofs_str_compare(w->name, key_at(w->x, *(const uint32_t *)item));
 }
 
-/* Of equal names, the last. */
 uint32_t ofs_zero_index_find(const struct ofs_zero_index *x,
     struct ofs_str name)
 {

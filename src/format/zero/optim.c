@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "format/zero/zero.h"
 
-/* An optimizer keeps a few of them. */
+/* More states than any optimizer has. */
 #define STATES_MAX 256
 
 static uint32_t rank_of(const struct ofs_ranks_file *f)
@@ -23,9 +23,10 @@ static uint32_t rank_of(const struct ofs_ranks_file *f)
 
 /* Slices. */
 
-/* Does a rank's part of a flat group have the length that it should? All of
- * it; or without the padding at its end, though before 0.16.4 too much or too
- * little was cut off, which is still in the storage. */
+/* Has a rank's part of a flat group the right length, with or without the
+ * padding at its end? Before 0.16.4 DeepSpeed cut off too much or too little.
+ * The elements are still in the storage, and so t is extended to the whole
+ * part. */
 static int fit(struct ofs_torch_tensor *t, uint64_t part, uint64_t lean,
     uint32_t rank, struct optimfs_error *err)
 {
@@ -46,8 +47,8 @@ static int fit(struct ofs_torch_tensor *t, uint64_t part, uint64_t lean,
 	    rank, t->ndim == 0 ? 1 : t->shape[0], t->ndim, part, lean);
 }
 
-/* The slice that the file i of the set has of a parameter, of the group that
- * node is a rank's part of. */
+/* Adds the slice of a parameter in file i of the set; node is that rank's part
+ * of the group. */
 static int add_slice(struct ofs_zero *z, struct ofs_pieces *x, uint32_t param,
     uint32_t i, uint32_t node, const struct ofs_flat_slice *s,
     struct optimfs_error *err)
@@ -66,7 +67,7 @@ static int add_slice(struct ofs_zero *z, struct ofs_pieces *x, uint32_t param,
 	return ofs_pieces_slice(x, &leaf, &t, &at, s, err);
 }
 
-/* The node of a group's state called name (NULL: its fp32 weights). */
+/* The node of a group's state name (NULL: its fp32 weights). */
 static uint32_t node_of(const struct ofs_zero_optim *o, uint32_t group,
     const struct ofs_str *name)
 {
@@ -89,7 +90,7 @@ static uint32_t node_of(const struct ofs_zero_optim *o, uint32_t group,
 	return OFS_NONE;
 }
 
-/* node[i] is the group's tensor of file i. */
+/* Adds the slices of a parameter; node[i] is the group's tensor in file i. */
 static int add_slices(struct ofs_zero *z, uint32_t param, const uint32_t *node,
     struct ofs_pieces *x, struct optimfs_error *err)
 {
@@ -113,7 +114,7 @@ static int add_slices(struct ofs_zero *z, uint32_t param, const uint32_t *node,
 	return 0;
 }
 
-/* What is wrong with a group on any rank is wrong with all that is in it. */
+/* A fault of a group on one rank makes all its parameters unreadable. */
 static void check_group(const struct ofs_zero *z, uint32_t group,
     struct optimfs_error *why)
 {
@@ -135,7 +136,7 @@ static void check_group(const struct ofs_zero *z, uint32_t group,
 	}
 }
 
-/* The tensors of a group on all ranks; they are the caller's. */
+/* The tensors of a group on all ranks; malloc'ed. */
 static uint32_t *nodes_of(const struct ofs_zero *z, uint32_t group,
     const struct ofs_str *name, struct optimfs_error *err)
 {
@@ -177,15 +178,15 @@ static int add_state(struct ofs_zero *z, uint32_t param,
 	x.why = z->why[p->group];
 	if (add_slices(z, param, node, &x, err) == -1)
 		return -1;
-	/* of no elements, so that no rank was asked */
+	/* without elements, so no file gave the dtype */
 	if (x.why.code == 0 && x.t.dtype == OFS_DTYPE_NONE)
 		x.t.dtype = OFS_FLOAT32;
 	path = ofs_zero_state_path(z, &p->name, name, err);
 	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, &ref, err);
 }
 
-/* A state of all parameters in a group; lookup is name, or NULL for the fp32
- * weights. */
+/* Adds a state of all parameters in a group; lookup is name, or NULL for the
+ * fp32 weights. */
 static int add_states(struct ofs_zero *z, uint32_t group,
     const struct ofs_str *lookup, const struct ofs_str *name,
     struct optimfs_error *err)
@@ -235,7 +236,7 @@ int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks *set,
 	return 0;
 }
 
-/* A value of the whole group, such as step. */
+/* Adds a value of the whole group, such as step. */
 static int add_value(struct ofs_zero *z, uint32_t group,
     const struct ofs_str *name, struct optimfs_error *err)
 {
@@ -264,7 +265,7 @@ static bool is_flat(const struct ofs_pickle *doc, uint32_t node)
 	return ofs_torch_tensor(doc, node, &t, NULL) != 0 && t.ndim > 0;
 }
 
-/* The state that the first rank which has any has: others must have it too. */
+/* Adds the states of the first rank that has any: all ranks must have them. */
 static int add_group(struct ofs_zero *z, uint32_t group,
     struct optimfs_error *err)
 {
@@ -382,8 +383,9 @@ static void put_group(const struct ofs_zero *z, struct ofs_buf *b, uint32_t g)
 	}
 }
 
-/* What a stage has in one of the optimizer's groups: params lists its flat
- * groups; where nothing is listed it is the one of that number. */
+/* Writes the names of a stage in one of the optimizer's groups: those in the
+ * flat groups that params lists, or without param_groups those in the flat
+ * group number. */
 static void put_stage(const struct ofs_zero *z, struct ofs_buf *b,
     uint32_t number)
 {
@@ -444,7 +446,7 @@ int ofs_zero_names(struct ofs_zero *z, struct optimfs_error *err)
 	return 0;
 }
 
-/* What is shown as it is. */
+/* Values that are shown unchanged. */
 
 static int note_elastic(struct ofs_zero *z, struct optimfs_error *err)
 {

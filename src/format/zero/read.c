@@ -1,4 +1,4 @@
-/* read.c - DeepSpeed's checkpoints of ZeRO 1, 2 and 3 */
+/* read.c - DeepSpeed checkpoints of ZeRO 1, 2 and 3 */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -175,7 +175,7 @@ static int read_optims(struct ofs_zero *z, struct optimfs_error *err)
 	return z->optim.nfiles == 0 ? 0 : ofs_ranks_check(&z->optim, err);
 }
 
-/* The ranks that share the weights are those that share the optimizer. */
+/* The weights and the optimizer must be shared by the same number of ranks. */
 static int check_models(struct ofs_zero *z, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < z->model.nfiles && z->sharded; i++) {
@@ -254,7 +254,7 @@ static int open_column(struct ofs_zero *z, const struct ofs_zero_files *files,
 	return lay_out(z, err);
 }
 
-/* What is shown as it is first, then what is put together. */
+/* Adds first the values that are shown unchanged, then the joined ones. */
 static int add_column(struct ofs_zero *z, struct optimfs_error *err)
 {
 	if ((z->optim.nfiles > 0 && ofs_zero_optim_collect(z, err) == -1) ||
@@ -296,12 +296,13 @@ static int add_layers(struct ofs_catalog *cat, const struct ofs_part *part,
 	return ofs_zero_layers(&z, files, err);
 }
 
-/* Stages of a pipeline. A module that several stages share is called so, and
- * is the same in each; anything else that two have is cut in two. */
+/* Pipeline stages. A module that several stages share has a name with this
+ * prefix, and is the same in each. Other names in two stages belong to tensors
+ * that are cut in two. */
 
 #define SHARED "tied_modules."
 
-/* Has a file the patterns by which ds_to_universal.py joins what is cut? */
+/* Has a file the patterns by which ds_to_universal.py joins cut parameters? */
 static bool has_patterns(const struct ofs_zero *z)
 {
 	for (uint32_t i = 0; i < z->model.nfiles; i++) {
@@ -377,7 +378,7 @@ static int read_stages(struct ofs_zero *z, size_t n,
 	return 0;
 }
 
-/* All of it. */
+/* The whole checkpoint. */
 
 static int refuse(const struct ofs_zero_files *files, struct optimfs_error *err)
 {
@@ -404,7 +405,8 @@ static int refuse(const struct ofs_zero_files *files, struct optimfs_error *err)
 	return 0;
 }
 
-/* Files are in the order of mp; *n gets how many of those there are. */
+/* Makes the stages from files, which are sorted by mp; *n gets the number of
+ * stages. */
 static struct ofs_zero *new_stages(struct ofs_catalog *cat,
     const struct ofs_part *part, const struct ofs_zero_files *files, size_t *n,
     struct optimfs_error *err)

@@ -1,4 +1,4 @@
-/* render.c - a checkpoint in DeepSpeed's files, for any number of ranks */
+/* render.c - a checkpoint as DeepSpeed's files, for any number of ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,9 +13,9 @@
 #include "base/memory.h"
 #include "layout/option.h"
 
-/* Files, in this order: latest, those of weights, then of the optimizer; or
- * what a universal checkpoint has instead: optimizer_state.pt, and a file for
- * each state of each parameter. */
+/* Files, in this order: latest, weights, optimizer. A universal checkpoint has,
+ * instead of the optimizer's, optimizer_state.pt and a file for each state of
+ * each parameter. */
 enum kind { LATEST, MODEL, OPTIM, GLOBALS, STATE };
 
 static struct ofs_zero_new *zero_new(const struct ofs_files *f)
@@ -28,7 +28,7 @@ static uint32_t count_models(const struct ofs_zero_new *z)
 	return z->stage == 3 ? z->world : 1;
 }
 
-/* *i counts those of a kind. */
+/* The kind of a file; *i gets its index in that kind. */
 static enum kind kind_of(const struct ofs_zero_new *z, uint32_t file,
     uint32_t *i)
 {
@@ -45,7 +45,7 @@ static enum kind kind_of(const struct ofs_zero_new *z, uint32_t file,
 	return (*i)-- == 0 ? GLOBALS : STATE;
 }
 
-/* What a file is called, without .pt; it is what its archive is called. */
+/* The name of a file without .pt, which is also the name in its archive. */
 static void stem(const struct ofs_zero_new *z, enum kind kind, uint32_t i,
     char *name, size_t size)
 {
@@ -154,7 +154,7 @@ static const struct ofs_files_ops ops = {
 	.free = files_free,
 };
 
-/* The names of files say whether the job ran in bf16. */
+/* File names depend on whether the job ran in bf16. */
 static bool is_bf16(const struct ofs_zero_new *z)
 {
 	if (ofs_zero_new_fact(z, "ds_config/bf16/enabled") != OFS_NONE)
@@ -165,14 +165,15 @@ static bool is_bf16(const struct ofs_zero_new *z)
 	    ofs_flat_tensor(&z->m, z->m.param[0].model)->dtype == OFS_BFLOAT16;
 }
 
-/* As DeepSpeed calls checkpoints by itself. */
+/* Uses DeepSpeed's default name of checkpoints. */
 static void name_tag(struct ofs_zero_new *z)
 {
 	snprintf(z->latest, sizeof(z->latest), "global_step%" PRId64 "%s",
 	    ofs_zero_new_steps(z), z->universal ? "_universal" : "");
 }
 
-/* A universal checkpoint has the weights' files as the job had them. */
+/* A universal checkpoint has the weight files of the source's stage and world
+ * size. */
 static void find_form(struct ofs_zero_new *z)
 {
 	int64_t world = 1;
@@ -263,7 +264,8 @@ static int render3(const struct ofs_render *from, const struct ofs_layout *to,
 	return render(from, to, 3, out, err);
 }
 
-/* Its loaders want all of a checkpoint, in the types it is in. */
+/* No views of model or optimizer alone, or in another dtype: the loaders need a
+ * whole checkpoint in its own dtypes. */
 
 static const char *const listed1[] = { "zero1@8", NULL };
 static const char *const listed2[] = { "zero2@8", NULL };

@@ -1,4 +1,4 @@
-/* render_facts.c - what a checkpoint's extra/ says of its job */
+/* render_facts.c - facts about the job in a checkpoint's extra/ */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -27,7 +27,7 @@ uint32_t ofs_zero_new_fact(const struct ofs_zero_new *z, const char *path)
 	return node == OFS_NONE ? OFS_NONE : s->node[node].entry;
 }
 
-/* The value at path, which the caller releases; NULL: there is none. */
+/* The value at path, which the caller releases; NULL: none. */
 static const struct ofs_pickle *value_at(const struct ofs_zero_new *z,
     const char *path, const struct ofs_entry **e, uint32_t *node)
 {
@@ -69,7 +69,7 @@ bool ofs_zero_new_true(const struct ofs_zero_new *z, const char *path)
 	return yes;
 }
 
-/* A step that a parameter has counted. */
+/* The step of a parameter. */
 static int64_t step_at(const struct ofs_zero_new *z, uint32_t entry)
 {
 	const struct ofs_entry *e = &z->m.cat->entries[entry];
@@ -106,8 +106,8 @@ int64_t ofs_zero_new_steps(const struct ofs_zero_new *z)
 	return 0;
 }
 
-/* ZeroStageEnum(2), or the attribute "gradients" of it, as newer Pythons pickle
- * members. */
+/* The stage in ZeroStageEnum(2), or in its attribute "gradients", as newer
+ * Pythons pickle members. */
 static int stage_of(const struct ofs_pickle *doc, uint32_t node)
 {
 	static const char *const words[] = { "disabled", "optimizer_states",

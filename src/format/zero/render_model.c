@@ -1,4 +1,4 @@
-/* render_model.c - model_states.pt: weights, and how they are laid out */
+/* render_model.c - model_states.pt: weights and their layout */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 #include "format/zero/render.h"
 #include "pickle/write.h"
 
-/* Entries of the dict that are made here, whatever the source has. */
+/* Members of the dict that are made here, not copied from the source. */
 static const char *const own[] = { "module", "buffer_names", "optimizer",
 	"param_shapes", "frozen_param_shapes", "shared_params",
 	"frozen_param_fragments", "skipped_steps", "global_steps",
@@ -25,8 +25,8 @@ static const char *const own[] = { "module", "buffer_names", "optimizer",
 
 struct writer {
 	struct ofs_zero_writer w;
-	uint32_t *storage;          /* of each weight; OFS_NONE: none yet */
-	uint32_t none[OFS_NDTYPES]; /* without elements, of each type, plus 1 */
+	uint32_t *storage; /* of each weight; OFS_NONE: not added yet */
+	uint32_t none[OFS_NDTYPES]; /* empty storages by dtype, plus 1 */
 };
 
 static const struct ofs_entry *entry_of(const struct ofs_zero_new *z,
@@ -44,7 +44,7 @@ static struct ofs_str name_of(const struct ofs_zero_new *z, uint32_t weight)
 	return ofs_catalog_string(z->m.cat, OFS_PATH_STR(c[n - 1]));
 }
 
-/* What every rank's file has of a weight in stage 3. */
+/* Writes the empty tensor that stage 3 has in place of a weight. */
 static int put_none(struct writer *x, uint32_t weight)
 {
 	const struct ofs_zero_new *z = x->w.z;
@@ -62,7 +62,7 @@ static int put_none(struct writer *x, uint32_t weight)
 	    x->w.p.err);
 }
 
-/* The weight itself; two names of one share a storage. */
+/* Writes the weight; two names of one tensor share a storage. */
 static int put_whole(struct writer *x, uint32_t weight)
 {
 	const struct ofs_zero_new *z = x->w.z;
@@ -150,8 +150,8 @@ static void put_shapes(struct writer *x)
 	ofs_pkw_lit(p, "]");
 }
 
-/* Elements [rank * p, (rank + 1) * p), where p is n over the number of ranks;
- * what is behind the end is zeros. */
+/* Writes elements [rank * p, (rank + 1) * p), where p is n divided by the
+ * number of ranks, rounded up; elements beyond the end are zeros. */
 static int put_fragment(struct writer *x, uint32_t weight)
 {
 	const struct ofs_zero_new *z = x->w.z;
@@ -185,8 +185,8 @@ static bool has_frozen(const struct ofs_zero_new *z)
 	return false;
 }
 
-/* A dict of frozen parameters: of their shapes, or of what this file has of
- * each. Stage 1 has none of them. */
+/* Writes a dict of frozen parameters: their shapes, or this file's fragment of
+ * each. Stage 1 has none. */
 static int put_frozen(struct writer *x, bool shapes)
 {
 	const struct ofs_zero_new *z = x->w.z;
@@ -219,7 +219,7 @@ static int put_frozen(struct writer *x, bool shapes)
 	return 0;
 }
 
-/* Second names, in the first rank's file alone. */
+/* Writes second names of parameters, in the first rank's file only. */
 static void put_shared(struct writer *x)
 {
 	const struct ofs_zero_new *z = x->w.z;
@@ -233,7 +233,7 @@ static void put_shared(struct writer *x)
 	ofs_pkw_lit(&x->w.p.w, "}");
 }
 
-/* What a loader asks for, whatever the source has. */
+/* Writes what loaders need, even if the source lacks it. */
 static int put_required(struct writer *x)
 {
 	struct ofs_pkw *p = &x->w.p.w;
@@ -248,7 +248,7 @@ static int put_required(struct writer *x)
 	    ", 'dp_world_size': %u, 'mp_world_size': 1, ",
 	    skipped, ofs_zero_new_steps(x->w.z), x->w.z->world);
 	ofs_zero_new_put_version(&x->w);
-	/* an empty one has no place in a tree; a converter wants it */
+	/* a tree cannot show an empty dict; a converter needs it */
 	if (x->w.z->extra.n == 0 ||
 	    ofs_state_child(&x->w.z->extra, 0, UNIVERSAL) == OFS_NONE)
 		ofs_pkw_lit(p, "'" UNIVERSAL "': {}, ");
@@ -263,7 +263,7 @@ static bool is_own(struct ofs_str key)
 	return false;
 }
 
-/* All else that the source has. */
+/* Writes all other members of the source. */
 static int put_rest(struct writer *x)
 {
 	const struct ofs_state *s = &x->w.z->extra;

@@ -10,7 +10,7 @@
 #include "format/zero/render.h"
 #include "pickle/write.h"
 
-/* The version whose layout is written where the source names none. */
+/* The version whose layout is written if the source has no version. */
 #define DS_VERSION "0.19.6"
 
 void ofs_zero_new_begin(struct ofs_zero_writer *w, const struct ofs_zero_new *z,
@@ -69,8 +69,8 @@ void ofs_zero_new_put_version(struct ofs_zero_writer *w)
 		ofs_pkw_lit(&w->p.w, "%s,", DS_VERSION);
 }
 
-/* loss_scaler, dynamic_loss_scale and overflow: stage 3 loads nothing without
- * them. */
+/* loss_scaler, dynamic_loss_scale and overflow: stage 3 cannot be loaded
+ * without them. */
 
 static const char *const scaler[] = { "loss_scaler", "dynamic_loss_scale",
 	"overflow" };
@@ -86,7 +86,8 @@ static void put_default(struct ofs_pkw *p, unsigned i)
 		    scaler[i], 1.0);
 }
 
-/* The source's own where it is the same: there are two ways to pickle it. */
+/* Writes zero_stage as the source has it if the stage is the same, since there
+ * are two ways to pickle it. */
 static int put_stage(struct ofs_zero_writer *w)
 {
 	const struct ofs_zero_new *z = w->z;
@@ -145,8 +146,8 @@ static uint32_t entry_of(const struct ofs_zero_new *z, uint32_t param,
 			    : ofs_flat_find(&z->m, param, name)->entry;
 }
 
-/* The rank's part of a flat group as a storage: of each parameter its slice,
- * zeros where there is none. */
+/* Adds the rank's part of a flat group as a storage: slices of parameters, and
+ * zeros in between. */
 static int add_flat(struct ofs_zero_writer *w, uint32_t group, const char *name,
     enum ofs_dtype dtype)
 {
@@ -175,8 +176,8 @@ static int add_flat(struct ofs_zero_writer *w, uint32_t group, const char *name,
 	    ofs_zero_part(&z->layout, group, w->rank, &lean), 0, w->p.err);
 }
 
-/* The fp32 weights of stages 1 and 2 end where their padding begins, which is
- * in the storage all the same. */
+/* Writes a flat tensor. The tensors of fp32 weights end before the padding in
+ * stages 1 and 2; the storage includes it. */
 static int put_flat(struct ofs_zero_writer *w, uint32_t group, const char *name)
 {
 	const struct ofs_zero_new *z = w->z;
@@ -214,7 +215,7 @@ static int put_masters(struct ofs_zero_writer *w)
 	return 0;
 }
 
-/* {name: flat tensor, or the value that all parameters have} */
+/* Writes {name: flat tensor, or the value that all parameters share}. */
 static int put_state(struct ofs_zero_writer *w, uint32_t group)
 {
 	const struct ofs_zero_new *z = w->z;
@@ -298,7 +299,7 @@ int ofs_zero_new_put_groups(struct ofs_zero_writer *w)
 	return 0;
 }
 
-/* {state, param_groups}: the optimizer that ZeRO wraps. */
+/* Writes {state, param_groups}: the optimizer that ZeRO wraps. */
 static int put_base(struct ofs_zero_writer *w)
 {
 	ofs_pkw_lit(&w->p.w, "{'state': ");
@@ -311,7 +312,7 @@ static int put_base(struct ofs_zero_writer *w)
 	return 0;
 }
 
-/* Lists of a value for each group. */
+/* Lists with a value for each group. */
 
 static void put_paddings(struct ofs_zero_writer *w)
 {

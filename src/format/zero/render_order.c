@@ -1,4 +1,4 @@
-/* render_order.c - flat groups of a layout that does not exist yet */
+/* render_order.c - the flat groups of a new layout */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -8,13 +8,13 @@
 #include "base/memory.h"
 #include "format/zero/render.h"
 
-/* DeepSpeed's default, in elements of one rank */
+/* DeepSpeed's default, in elements per rank */
 #define SUB_GROUP INT64_C(1000000000)
 
 #define ROUND_ROBIN "ds_config/zero_optimization/round_robin_gradients"
 
-/* Where the one at i comes to stand when n parameters are dealt to world ranks
- * in turn, and the hands laid end to end. */
+/* The new index of parameter i when n parameters are dealt to world ranks in
+ * turn, and the ranks' parameters are concatenated. */
 static uint32_t dealt(uint32_t i, uint32_t n, uint32_t world)
 {
 	uint32_t hand = i % world, long_ones = n % world;
@@ -23,7 +23,7 @@ static uint32_t dealt(uint32_t i, uint32_t n, uint32_t world)
 	    i / world;
 }
 
-/* Did the source deal its parameters, and to how many ranks? */
+/* Did the source deal its parameters? *world gets the number of ranks. */
 static bool was_dealt(const struct ofs_zero_new *z, uint32_t *world)
 {
 	int stage = ofs_zero_new_stage(z);
@@ -37,8 +37,8 @@ static bool was_dealt(const struct ofs_zero_new *z, uint32_t *world)
 	return true;
 }
 
-/* The parameters of a group that are trained, in the order that they lie in:
- * the optimizer's, or dealt. Returns how many. */
+/* The trained parameters of a group in flat order: the optimizer's order, or
+ * dealt. Returns their number. */
 static uint32_t order_group(const struct ofs_zero_new *z,
     const struct ofs_optim_group *g, uint32_t *own, uint32_t *order)
 {
@@ -67,7 +67,8 @@ static void add_shape(struct ofs_zero_new *z, uint32_t at, uint32_t group)
 	z->shapes.numel[at] = ofs_tensor_numel(z->m.cat, t);
 }
 
-/* Stage 3 begins another flat group once a rank has so many elements in one. */
+/* The number of elements per rank after which stage 3 begins another flat
+ * group. */
 static int64_t sub_group(const struct ofs_zero_new *z)
 {
 	int64_t v;
@@ -85,7 +86,7 @@ static void begin_group(struct ofs_zero_new *z, uint32_t at, uint32_t group)
 	z->group[z->shapes.ngroups++] = group;
 }
 
-/* n parameters from at on. */
+/* Adds a flat group of n parameters from at on. */
 static void add_group(struct ofs_zero_new *z, uint32_t group, uint32_t at,
     uint32_t n)
 {

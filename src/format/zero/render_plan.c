@@ -1,4 +1,4 @@
-/* render_plan.c - which entry goes into which of DeepSpeed's files */
+/* render_plan.c - the file of each entry in DeepSpeed's layout */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -132,7 +132,7 @@ static int add_params(struct ofs_zero_new *z, struct optimfs_error *err)
 	return 0;
 }
 
-/* The weights in fp32 are no state like others. */
+/* Takes fp32 weights, which are not written as other state is. */
 static bool take_master(void *ctx, uint32_t param, const char *name,
     uint32_t entry)
 {
@@ -146,8 +146,8 @@ static bool take_master(void *ctx, uint32_t param, const char *name,
 	return true;
 }
 
-/* PyTorch's optimizers list parameters that are frozen, and keep no state of
- * them; ZeRO's do not list them. */
+/* PyTorch's optimizers list frozen parameters without state. ZeRO's optimizers
+ * do not list them. */
 static void find_untrained(struct ofs_zero_new *z)
 {
 	for (uint32_t i = 0; i < z->nweights && z->m.nstates > 0; i++) {
@@ -162,8 +162,8 @@ static void find_untrained(struct ofs_zero_new *z)
 	}
 }
 
-/* Every float16 and bfloat16 is a float32. A cast leaves alone what has no
- * dimensions. */
+/* Every float16 and bfloat16 value is also a float32 value. Tensors without
+ * dimensions are not converted. */
 static bool widens(const struct ofs_tensor *t)
 {
 	return t->ndim > 0 &&
@@ -183,8 +183,7 @@ enum ofs_dtype ofs_zero_new_dtype(const struct ofs_zero_new *z, uint32_t param,
 	return *cast;
 }
 
-/* Without weights in fp32 those of the model are: what training would begin
- * with. */
+/* Without fp32 weights uses the model's, with which training would begin. */
 static int find_masters(struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < z->m.groups.nnames; i++) {
@@ -205,7 +204,8 @@ static int find_masters(struct ofs_zero_new *z, struct optimfs_error *err)
 	return 0;
 }
 
-/* An elastic checkpoint has none, and a loader would be left without lr. */
+/* Group options are required: an elastic checkpoint has none, and a loader
+ * would have no lr. */
 static int check_options(const struct ofs_zero_new *z,
     struct optimfs_error *err)
 {
@@ -226,7 +226,8 @@ static int check_options(const struct ofs_zero_new *z,
 	return 0;
 }
 
-/* Files are made when they are read; what cannot be pickled is found now. */
+/* Finds values that cannot be pickled now, since the files are made only when
+ * they are read. */
 static int check_values(const struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	struct ofs_buf out = { 0 };
@@ -263,7 +264,7 @@ static int read_optim(struct ofs_zero_new *z, struct optimfs_error *err)
 	return find_masters(z, err);
 }
 
-/* What of the model the optimizer does not have. */
+/* Model entries that the optimizer does not have. */
 
 static bool same_shape(const struct ofs_zero_new *z, uint32_t a, uint32_t b)
 {
@@ -275,7 +276,7 @@ static bool same_shape(const struct ofs_zero_new *z, uint32_t a, uint32_t b)
 		t->ndim * sizeof(uint64_t)) == 0;
 }
 
-/* The parameter whose second name weight is, as shared_params has it. */
+/* Makes weight an alias of the parameter that shared_params names. */
 static int tie_named(struct ofs_zero_new *z, uint32_t node,
     struct optimfs_error *err)
 {
@@ -316,14 +317,14 @@ static int tie_names(struct ofs_zero_new *z, struct optimfs_error *err)
 	return 0;
 }
 
-/* Entries that are one tensor. */
+/* Makes aliases of entries with the same tensor. */
 static int tie_tensors(struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	uint32_t *first = calloc(z->m.cat->ntensors + 1ull, sizeof(*first));
 
 	if (first == NULL)
 		return ofs_no_memory(err);
-	/* those that are trained own it */
+	/* trained weights come first: they own the tensor */
 	for (int trained = 1; trained >= 0; trained--)
 		for (uint32_t i = 0; i < z->nweights; i++) {
 			struct ofs_zero_new_weight *w = &z->weight[i];
@@ -343,8 +344,8 @@ static int tie_tensors(struct ofs_zero_new *z, struct optimfs_error *err)
 	return 0;
 }
 
-/* Where the source says which are buffers, what else is not trained is frozen.
- */
+/* If the source lists the buffers, all other weights that are not trained are
+ * frozen. */
 static int find_frozen(struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	uint32_t entry = ofs_zero_new_fact(z, "buffer_names"), list;
@@ -372,7 +373,7 @@ static int find_frozen(struct ofs_zero_new *z, struct optimfs_error *err)
 	return 0;
 }
 
-/* Parameters of one flat group. */
+/* Agreement of the parameters of one flat group. */
 
 static int differs(const struct ofs_flat_member *p,
     const struct ofs_flat_member *q, const char *name,

@@ -1,4 +1,4 @@
-/* render_scalars.c - state of parameters that have no dimensions */
+/* render_scalars.c - state of parameters without dimensions */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -9,11 +9,11 @@
 #include "base/memory.h"
 #include "format/zero/render.h"
 
-/* The exp_avg of a temperature is a tensor without dimensions, as any step is,
- * but ZeRO cuts it: it is one element of the flat group. What is cut is known
- * by its name, from the parameters that have dimensions. */
+/* The exp_avg of a 0-dim parameter, such as a temperature, is a 0-dim tensor
+ * like step. But ZeRO cuts it: it is one element of the flat group. Whether a
+ * state is cut follows from its name, as parameters with dimensions show. */
 
-/* Names of states that one optimizer has. */
+/* Most state names of one optimizer. */
 #define NAMES_MAX 64
 
 struct names {
@@ -35,7 +35,7 @@ static bool is_tensor(const struct ofs_zero_new *z, uint32_t entry)
 	    z->m.cat->entries[entry].kind == OFS_ENTRY_TENSOR;
 }
 
-/* The parameter of a state's directory has no dimensions. */
+/* Is this the state directory of a parameter without dimensions? */
 static bool is_scalar(const struct ofs_zero_new *z, uint32_t dir)
 {
 	uint32_t param =

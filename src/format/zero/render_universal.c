@@ -1,4 +1,4 @@
-/* render_universal.c - a directory of tensors for each parameter */
+/* render_universal.c - a universal checkpoint: files per parameter */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include "format/zero/render.h"
 #include "pickle/write.h"
 
-/* Its name is that of a directory, or of a file without .pt. */
+/* Can s be the name of a directory, or of a file without .pt? */
 static bool is_name(struct ofs_str s, uint32_t most)
 {
 	return s.len > 0 && s.len <= most && memchr(s.p, '/', s.len) == NULL &&
@@ -34,7 +34,7 @@ static int add_state(struct ofs_zero_new *z, uint32_t param,
 {
 	bool step = strcmp(s->name, "step") == 0;
 
-	/* in stage 3's form it is where the options are */
+	/* stage 3's form has the step beside the options */
 	if (step && z->stage == 3 && !ofs_flat_is_cut(&z->m, s->entry))
 		return 0;
 	if (!is_name(ofs_str_of(s->name), 252) ||
@@ -71,7 +71,7 @@ int ofs_zero_new_list(struct ofs_zero_new *z, struct optimfs_error *err)
 	return 0;
 }
 
-/* {cat_dim, param: tensor}; from stage 3 the elements alone. */
+/* Writes {cat_dim, param: tensor}; in stage 3's form only the elements. */
 static int put_tensor(struct ofs_zero_writer *w,
     const struct ofs_zero_new_file *file)
 {
@@ -121,7 +121,7 @@ int ofs_zero_new_one(const struct ofs_zero_new *z,
 	return ofs_pkw_end(&w.p.w, err);
 }
 
-/* What stage 3's loader looks for: {state: {group: {step}}, param_groups}. */
+/* What stage 3's loader reads: {state: {group: {step}}, param_groups}. */
 
 static const struct ofs_flat_state *step_of(const struct ofs_zero_new *z,
     uint32_t group)

@@ -26,7 +26,7 @@
 struct state {
 	char *rel;
 	struct ofs_str fqn, state; /* parts of rel */
-	uint32_t file; /* of the set; OFS_NONE: it could not be read */
+	uint32_t file;             /* in the set; OFS_NONE: unreadable */
 	struct optimfs_error why;
 };
 
@@ -34,9 +34,9 @@ struct ofs_universal {
 	struct ofs_zero *z;
 	struct state *state;
 	size_t n, cap;
-	uint32_t optimizer; /* file of the set; OFS_NONE */
+	uint32_t optimizer; /* file of the set; OFS_NONE: none */
 	char *optimizer_rel;
-	uint32_t *master; /* of each parameter: its fp32 state; OFS_NONE */
+	uint32_t *master; /* of each parameter: its fp32 state, or OFS_NONE */
 };
 
 /* Listing. */
@@ -162,7 +162,7 @@ static int open_all(struct ofs_universal *u, struct optimfs_error *err)
 	return 0;
 }
 
-/* What is in a file: {param: tensor, ...}, or the thing itself. */
+/* The content of a file: {param: tensor, ...}, or a bare object. */
 static uint32_t content(const struct ofs_universal *u, uint32_t file)
 {
 	const struct ofs_pickle *doc = u->z->optim.file[file].doc;
@@ -196,8 +196,8 @@ static int add_damaged(struct ofs_universal *u, const struct state *s,
 	return 0;
 }
 
-/* The elements of a bare tensor, behind which stage 3 may have left others
- * (before 0.18.6). */
+/* Adds the elements of a bare tensor. Before 0.18.6 stage 3 may have left other
+ * elements after them. */
 static int add_bare(struct ofs_universal *u, struct ofs_pieces *x,
     uint32_t file, struct optimfs_error *err)
 {
@@ -220,7 +220,8 @@ static int add_bare(struct ofs_universal *u, struct ofs_pieces *x,
 	return 0;
 }
 
-/* Has the file a tensor of one dimension in place of a parameter's shape? */
+/* Has the file a one-dimensional tensor instead of one with the parameter's
+ * shape? */
 static bool is_bare(const struct ofs_universal *u, uint32_t file,
     uint32_t param)
 {
@@ -301,15 +302,15 @@ static int find_masters(struct ofs_universal *u, struct optimfs_error *err)
 	return 0;
 }
 
-/* What the file of the optimizer has. */
+/* The content of the optimizer's file. */
 
 static uint32_t optimizer_root(const struct ofs_universal *u)
 {
 	return ofs_pickle_root(u->z->optim.file[u->optimizer].doc);
 }
 
-/* From stage 3 it is a rank's state as it was, step and all; step.pt then
- * there is none. */
+/* The state of a group. From stage 3 the file holds the state of one rank,
+ * including step; then there is no step.pt. */
 static uint32_t state_of_group(const struct ofs_universal *u, uint32_t group)
 {
 	struct ofs_zero_optim o = { .doc = u->z->optim.file[u->optimizer].doc };
@@ -387,7 +388,7 @@ static int collect_optimizer(struct ofs_universal *u, struct optimfs_error *err)
 	    optimizer_root(u), err);
 }
 
-/* All of it. */
+/* The whole checkpoint. */
 
 static int add_all(struct ofs_universal *u, struct optimfs_error *err)
 {
@@ -400,7 +401,7 @@ static int add_all(struct ofs_universal *u, struct optimfs_error *err)
 	    ofs_ranks_group(&z->optim, err) == -1 ||
 	    ofs_ranks_merge(&z->model, err) == -1)
 		return -1;
-	/* its files are not those of ranks: each leaf is one file's */
+	/* leaves of these files are not cut over ranks */
 	for (uint32_t i = 0; i < z->optim.ngroups; i++)
 		if (ofs_ranks_merge_one(&z->optim, &z->optim.group[i], err) ==
 		    -1)
@@ -413,7 +414,7 @@ static int add_all(struct ofs_universal *u, struct optimfs_error *err)
 	return add_optimizer(u, err);
 }
 
-/* The conversion first makes tmp/, and then, of it, zero/. */
+/* The conversion first writes tmp/, and from that zero/. */
 static int note_unfinished(struct ofs_universal *u, const char *rel,
     struct optimfs_error *err)
 {

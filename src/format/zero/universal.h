@@ -11,7 +11,7 @@
 
 extern const struct ofs_format ofs_format_universal;
 
-/* The member of the format. */
+/* The format's read function. */
 int ofs_universal_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err);
 

@@ -1,4 +1,4 @@
-/* update.c - values of DeepSpeed's checkpoints, where its files have them */
+/* update.c - changed values in DeepSpeed's files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,11 +17,11 @@
 #include "format/zero/zero.h"
 #include "rewrite/archive.h"
 
-/* The tree has what ranks and groups have in common once, and by parameter;
- * here it goes back into every file that says so. Bytes of tensors need none
- * of this: their shards know where they lie. */
+/* The tree shows values that ranks and groups share once, or per parameter. A
+ * commit writes them to every file that holds them. Changed bytes of tensors
+ * need none of this, since their shards have the positions. */
 
-/* What one rank of model parallelism has, or a universal checkpoint. */
+/* The files of one rank of model parallelism, or a universal checkpoint. */
 struct column {
 	struct ofs_commit *c;
 	const struct ofs_part *part;
@@ -29,13 +29,13 @@ struct column {
 	const struct ofs_zero_files *files;
 	int mp;
 	uint32_t nprefix;
-	struct ofs_commit_archive model; /* whose strings shapes borrows */
+	struct ofs_commit_archive model; /* shapes borrows its strings */
 	struct ofs_zero_shapes shapes;
-	struct ofs_commit_path *path; /* of each task, for the file at hand */
+	struct ofs_commit_path *path; /* of each task, in the current file */
 	struct optimfs_error *err;
 };
 
-/* A path of a file being put together. */
+/* A path in a file, under construction. */
 struct keys {
 	struct ofs_key *key;
 	uint32_t n;
@@ -84,8 +84,7 @@ static void here(struct column *col, const struct ofs_commit_task *t,
 	col->path[t - col->c->task] = (struct ofs_commit_path){ k->key, k->n };
 }
 
-/* Do the components of a task's path from the part's on begin with these
- * words? */
+/* Does a task's path, after the part's prefix, begin with these words? */
 static bool is_in(const struct column *col, const struct ofs_commit_task *t,
     const char *first, const char *second)
 {
@@ -96,7 +95,7 @@ static bool is_in(const struct column *col, const struct ofs_commit_task *t,
 	    (second == NULL || ofs_str_is(t->path[at + 1].s, second));
 }
 
-/* Is it of another file beside DeepSpeed's, a trainer's own? */
+/* Does the task belong to another file, such as a trainer's own? */
 static bool is_elsewhere(const struct column *col,
     const struct ofs_commit_task *t)
 {
@@ -121,7 +120,7 @@ static bool is_file(const struct column *col, const struct ofs_commit_task *t)
 	    is_in(col, t, "optim", "state") && t->npath == col->nprefix + 4;
 }
 
-/* What no file could say. */
+/* Refuses changes that no file can express. */
 static int check(const struct column *col, const struct ofs_commit_task *t)
 {
 	uint32_t at = col->nprefix;
@@ -174,7 +173,7 @@ static int route_model(struct column *col, const struct ofs_commit_task *t)
 	return 0;
 }
 
-/* "3.weight" is layer_03's "weight". */
+/* "3.weight" is "weight" in layer_03. */
 static int route_layer(struct column *col, const struct ofs_commit_task *t,
     int layer)
 {
@@ -201,8 +200,8 @@ static int route_layer(struct column *col, const struct ofs_commit_task *t,
 
 /* Files of the optimizer. */
 
-/* Where the wrapped optimizer is: below base, of which state is a list of what
- * each group has when it is elastic. */
+/* Where the wrapped optimizer is: below first and base. In an elastic
+ * checkpoint state is a list with the state of each group. */
 struct form {
 	const char *first, *base; /* NULL: at the top */
 	bool elastic;
@@ -216,7 +215,7 @@ static void put_form(struct keys *k, const struct form *f)
 		push(k, f->base);
 }
 
-/* The group of a parameter; OFS_NONE. */
+/* The group of a parameter; OFS_NONE: none. */
 static uint32_t group_of(const struct column *col,
     const struct ofs_commit_task *t)
 {
@@ -256,7 +255,7 @@ static int route_optim(struct column *col, const struct ofs_commit_task *t,
 	return 0;
 }
 
-/* One file after the other. */
+/* Files, one after the other. */
 
 static void forget(struct column *col)
 {
@@ -320,7 +319,7 @@ static int put_file(struct column *col, const struct ofs_zero_file *file,
 	return ret == -1 ? -1 : ofs_commit_file(c, file->rel, &s, col->err);
 }
 
-/* All of them say it in the same way: the form is the first one's. */
+/* All optimizer files have the form of the first one. */
 static int put_files(struct column *col)
 {
 	struct form form = { 0 };
@@ -341,7 +340,7 @@ static int put_files(struct column *col)
 	return 0;
 }
 
-/* Names of parameters, from the first file that has them. */
+/* Reads parameter names from the first file that has them. */
 static int read_shapes(struct column *col)
 {
 	for (size_t i = 0; i < col->files->n && col->shapes.n == 0; i++) {
@@ -409,10 +408,10 @@ static int put_columns(struct column *col)
 	return 0;
 }
 
-/* Universal checkpoints: a file of each state, or one that has what the groups
- * have; and copies of the files of weights. */
+/* Universal checkpoints: a file per state, one file with what the groups share,
+ * and copies of the weight files. */
 
-/* NAME/STATE.pt below zero, if there is one. */
+/* Writes NAME/STATE.pt below zero/, if it exists. */
 static int put_state(struct column *col, const struct ofs_commit_task *t)
 {
 	struct ofs_commit_source s = { .path = col->path, .rank = -1 };
@@ -449,8 +448,8 @@ static int put_state(struct column *col, const struct ofs_commit_task *t)
 	return ret;
 }
 
-/* Which form zero/optimizer_state.pt has, and which group has a parameter's
- * step: its own, or the first one's. */
+/* Finds the form of zero/optimizer_state.pt, and the group that holds a
+ * parameter's step: its own, or the first one. */
 static int route_globals(struct column *col, const struct ofs_commit_task *t,
     const struct ofs_commit_archive *in)
 {

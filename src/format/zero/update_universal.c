@@ -1,4 +1,4 @@
-/* update_universal.c - states of a universal checkpoint come and go as files */
+/* update_universal.c - added and removed states of a universal checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,16 +18,17 @@
 #include "overlay/overlay.h"
 #include "read/locate.h"
 
-/* A state that is added is a copy of another one's file of the same parameter,
- * with its own elements: what a loader is told there of how the parameter is
- * cut holds for all of them. */
+/* An added state is a copy of the file of another state of the same parameter,
+ * with new elements: the cut of the parameter, which that file records for
+ * loaders, is the same for all states. */
 
 struct files {
 	struct ofs_commit *c;
 	const struct ofs_part *part;
 	const struct ofs_zero_shapes *shapes;
-	uint32_t at;             /* components before optim */
-	uint32_t *held, *params; /* parameters of each group that have it */
+	uint32_t at; /* components before optim */
+	/* of each group: parameters with the state, and all parameters */
+	uint32_t *held, *params;
 	struct optimfs_error *err;
 };
 
@@ -55,7 +56,7 @@ static bool is_ours(const struct files *f, const struct ofs_commit_task *t)
 	return true;
 }
 
-/* The group of a parameter; OFS_NONE. */
+/* The group of a parameter; OFS_NONE: none. */
 static uint32_t group_of(const struct files *f, struct ofs_str param)
 {
 	uint32_t p = ofs_zero_find(f->shapes, param);
@@ -63,7 +64,7 @@ static uint32_t group_of(const struct files *f, struct ofs_str param)
 	return p == OFS_NONE ? OFS_NONE : f->shapes->param[p].group;
 }
 
-/* The components of an entry that is a state here; NULL. */
+/* The path components of an entry that is a state; NULL: another entry. */
 static const uint32_t *state_path(const struct files *f,
     const struct ofs_entry *e)
 {
@@ -83,7 +84,7 @@ static struct ofs_str component(const struct files *f, uint32_t c)
 	return ofs_catalog_string(f->c->cat, OFS_PATH_STR(c));
 }
 
-/* How many parameters of each group have a state now. */
+/* Counts the parameters of each group that have a state. */
 static void count_held(const struct files *f, struct ofs_str state,
     uint32_t *held)
 {
@@ -110,8 +111,8 @@ static int incomplete(const struct files *f, const struct ofs_commit_task *t,
 	    t->change->path, f->held[group], f->params[group]);
 }
 
-/* All parameters of a group have the same states, since ZeRO makes one tensor
- * of them. */
+/* All parameters of a group must have the same states, since ZeRO makes one
+ * tensor of them. */
 static int check_state(const struct files *f, struct ofs_str state)
 {
 	const struct ofs_commit *c = f->c;
@@ -154,7 +155,7 @@ static bool is_first(const struct files *f, size_t task)
 	return true;
 }
 
-/* A name that can be one of a file. */
+/* Can s be a file name? */
 static bool is_name(struct ofs_str s)
 {
 	return s.len > 0 && s.len <= 252 && memchr(s.p, '/', s.len) == NULL &&
@@ -196,8 +197,8 @@ static int drop(const struct files *f, const struct ofs_commit_task *t)
 	return ret;
 }
 
-/* Where a file has the elements of a tensor: in one piece, in C order, as they
- * are. */
+/* Finds the elements of a tensor in a file: contiguous, in C order,
+ * unconverted. */
 static bool lies_whole(const struct files *f, const struct ofs_tensor *t,
     uint32_t *object, uint64_t *off)
 {
@@ -226,8 +227,8 @@ static bool has_form(const struct files *f, const struct ofs_tensor *t,
 		t->ndim * sizeof(uint64_t)) == 0;
 }
 
-/* Another state of the parameter with that form; rather than fp32, which is a
- * parameter for PyTorch. */
+/* Finds another state of the parameter with the shape and dtype of the new one.
+ * fp32 is the last choice, since PyTorch stores it as a Parameter. */
 static bool find_like(const struct files *f, const struct ofs_commit_task *t,
     uint32_t *object, uint64_t *off)
 {

@@ -1,4 +1,4 @@
-/* zero.h - what the parts of the reader of DeepSpeed's checkpoints share */
+/* zero.h - shared declarations of the reader of DeepSpeed checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_ZERO_H
 #define OFS_FORMAT_ZERO_H
@@ -17,7 +17,7 @@
 #include "format/zero/layout.h"
 #include "format/zero/name_index.h"
 
-/* The files of one directory by kind, in the order of mp and rank. */
+/* The files of one directory, sorted by kind, mp and rank. */
 struct ofs_zero_files {
 	struct ofs_zero_file {
 		char *rel;
@@ -30,90 +30,91 @@ int ofs_zero_list(struct ofs_zero_files *files, const struct ofs_dir *dir,
     const char *rel, struct optimfs_error *err);
 void ofs_zero_files_fini(struct ofs_zero_files *files);
 
-/* What one rank of model parallelism, a stage of a pipeline, has. */
+/* The files of one rank of model parallelism, or of one pipeline stage. */
 struct ofs_zero {
 	struct ofs_catalog *cat;
 	uint32_t prefix[OFS_PART_PREFIX];
 	size_t npref;
 	int mp;
-	struct ofs_ranks model; /* files of weights: of each rank in stage 3 */
-	struct ofs_ranks optim; /* and of each rank's optimizer */
-	struct ofs_zero_optim *rank; /* what those say, in that order */
+	struct ofs_ranks model;      /* weight files; in stage 3 one per rank */
+	struct ofs_ranks optim;      /* optimizer files, one per rank */
+	struct ofs_zero_optim *rank; /* of each file of optim */
 	struct ofs_zero_shapes shapes, frozen;
 	struct ofs_zero_layout layout, frozen_layout;
 	struct ofs_zero_index shared, module; /* of the first rank */
-	struct optimfs_error *why; /* what is wrong with each group */
+	struct optimfs_error *why; /* of each group: why it is unreadable */
 	struct {
 		const struct ofs_pickle *doc;
-		uint32_t node; /* param_groups; OFS_NONE */
+		uint32_t node; /* param_groups; OFS_NONE: none */
 	} groups;
-	bool sharded; /* weights are where the optimizer's are */
-	bool hidden;  /* what is neither weight nor state was shown before */
-	bool *again;  /* parameters that a stage before has too; or NULL */
-	struct ofs_zero *next; /* the pipeline's next stage */
-	/* The fp32 weights of a parameter, into x: from the optimizer's files,
-	 * or those of a universal checkpoint. */
+	bool sharded; /* weights are in the optimizer's files */
+	bool hidden;  /* the first stage shows the other values */
+	bool *again;  /* parameters that an earlier stage has, too; or NULL */
+	struct ofs_zero *next; /* the next pipeline stage */
+	/* Adds the fp32 weights of a parameter to x: from the optimizer's
+	 * files, or from those of a universal checkpoint. */
 	int (*master)(struct ofs_zero *z, uint32_t param, struct ofs_pieces *x,
 	    struct optimfs_error *err);
 	struct ofs_universal *universal;
 };
 
-/* The path of n components behind the prefix; a component is a string of the
- * catalog. OFS_NONE: failed. */
+/* The path of the prefix and n components, strings of the catalog. OFS_NONE:
+ * failed. */
 uint32_t ofs_zero_path(struct ofs_zero *z, const uint32_t *part, size_t n,
     struct optimfs_error *err);
-/* optim/state/<name of param>/<state>. */
+/* The path optim/state/<param>/<state>. */
 uint32_t ofs_zero_state_path(struct ofs_zero *z, const struct ofs_str *param,
     const struct ofs_str *state, struct optimfs_error *err);
 uint32_t ofs_zero_word(struct ofs_zero *z, const char *word,
     struct optimfs_error *err);
 
-/* Open the files of one kind and mp as a set. What cannot be read is left out,
- * with a note, as if it were missing. */
+/* Opens the files of one kind and mp as a set. An unreadable file counts as
+ * missing, with a note. */
 int ofs_zero_open(struct ofs_zero *z, struct ofs_ranks *set,
     const struct ofs_zero_files *files, enum ofs_zero_kind kind,
     struct optimfs_error *err);
 
-/* model.c: names and shapes, from the model's files. 1: they are not
- * there. */
+/* model.c: reads names and shapes from the model's files. 1: there are none. */
 int ofs_zero_read_shapes(struct ofs_zero *z, struct optimfs_error *err);
-/* Collect what is to be shown as it is; then, once that has its entries, put
- * together the rest. */
+/* _collect adds the leaves that are shown unchanged. _add then joins the
+ * parameters that are cut, when these have their entries. */
 int ofs_zero_model_collect(struct ofs_zero *z, struct optimfs_error *err);
 int ofs_zero_model_add(struct ofs_zero *z, struct optimfs_error *err);
-/* Layers of a pipeline. */
+/* Adds the layers of a pipeline. */
 int ofs_zero_layers(struct ofs_zero *z, const struct ofs_zero_files *files,
     struct optimfs_error *err);
 
-/* optim.c: the same for the optimizer. */
+/* optim.c: the same for the optimizer's state. */
 int ofs_zero_optim_collect(struct ofs_zero *z, struct optimfs_error *err);
 int ofs_zero_optim_add(struct ofs_zero *z, struct optimfs_error *err);
-/* param_groups, the node of a set's file; and the lists of names in them, of
- * all stages from z on, whose groups are set by then. */
+/* _groups adds the param_groups at node of a file of the set; _names adds the
+ * lists of names in them, for z and all later stages, after z->groups is set in
+ * each. */
 int ofs_zero_groups(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,
     uint32_t node, struct optimfs_error *err);
 int ofs_zero_names(struct ofs_zero *z, struct optimfs_error *err);
-/* A value that several parameters have alike: as an entry of each. */
+/* Adds a value that several parameters share as an entry of each parameter. */
 int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks *set,
     struct ofs_ranks_group *g, uint32_t first, uint32_t n, struct ofs_str state,
     struct optimfs_error *err);
 
-/* flat_groups.c: leave in the catalog which parameters of z, and of all stages
- * behind it, are trained. */
+/* flat_groups.c: records in the catalog which parameters of z and of all later
+ * stages are trained. */
 int ofs_zero_flat(struct ofs_zero *z, struct optimfs_error *err);
 
-/* What else is in the dict of an optimizer: below optimizer_state_dict. */
+/* Adds the other members of an optimizer's dict, below optimizer_state_dict. */
 int ofs_zero_extras(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,
     uint32_t dict, struct optimfs_error *err);
 
-/* read.c: the files of weights without an optimizer's, names and layout. */
+/* read.c: opens the weight files, and reads names and layout, without the
+ * optimizer. */
 int ofs_zero_open_models(struct ofs_zero *z, const struct ofs_zero_files *files,
     struct optimfs_error *err);
 void ofs_zero_fini(struct ofs_zero *z);
 
 extern const struct ofs_format ofs_format_deepspeed;
 
-/* read.c: the member of the format. */
+/* read.c: the format's read function. */
 int ofs_zero_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err);
 
