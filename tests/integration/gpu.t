@@ -105,12 +105,11 @@ stat_of() { # NAME
 }
 mnt=$scratch/mnt
 wait_for_mount() {
-	for wait_i in $(seq 600); do
-		[ -n "$(tap_mounts)" ] && return 0
-		kill -0 "$job" 2>/dev/null || return 1
-		sleep 0.1
-	done
-	return 1
+	eventually is_mounted_or_ended
+	[ -n "$(tap_mounts)" ]
+}
+is_mounted_or_ended() {
+	[ -n "$(tap_mounts)" ] || ! kill -0 "$job" 2>/dev/null
 }
 read_twice() {
 	mkdir -p "$mnt" "$scratch/large-tree"

@@ -29,11 +29,7 @@ drop() {
 			    return 1
 		fi
 	done
-	i=0
-	while [ -e .new.optimfs/lock ] && [ $i -lt 200 ]; do
-		sleep 0.05
-		i=$((i + 1))
-	done
+	eventually [ ! -e .new.optimfs/lock ]
 	rm -rf new .new.optimfs want
 }
 

@@ -25,25 +25,12 @@ rw() {
 
 # What a daemon that was killed leaves is a dead mount.
 reap() {
-	wait_for "the daemon ends" gone "$daemon"
+	eventually gone "$daemon"
 	umount -l "$mnt" 2>/dev/null || fusermount3 -u -z "$mnt" 2>/dev/null
 	return 0
 }
 gone() {
 	! kill -0 "$1" 2>/dev/null
-}
-wait_for() {
-	wait_i=0
-	wait_what=$1
-	shift
-	while ! "$@"; do
-		wait_i=$((wait_i + 1))
-		[ $wait_i -lt 400 ] || {
-			diag "waited too long: $wait_what"
-			return 1
-		}
-		sleep 0.05
-	done
 }
 end() {
 	"$OPTIMFS" umount "$@" "$mnt"
@@ -122,7 +109,7 @@ for sig in KILL TERM INT; do
 	python3 "$scratch/writer.py" "$mnt/$exp" "$scratch/begun" \
 	    >"$scratch/n" &
 	writer=$!
-	wait_for 'the first writes' test -e "$scratch/begun"
+	eventually test -e "$scratch/begun"
 	sleep 0.05
 	kill -$sig "$daemon"
 	reap
@@ -226,7 +213,7 @@ exec 9<"$mnt/$lr"
 if umount -l "$mnt" 2>/dev/null || fusermount3 -u -z "$mnt"; then
 	is 'umount -l: who has a file open reads on' "$(cat <&9)" 0.25
 	exec 9<&-
-	ok 'umount -l: it is committed' wait_for "the stage goes" no_stage
+	ok 'umount -l: it is committed' eventually no_stage
 	has_edit 'umount -l'
 	ok 'umount -l: sound' sound
 else

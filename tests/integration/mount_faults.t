@@ -23,12 +23,14 @@ bad fail=1000000-1000100:5
 badbig fail=20000000-20000001:74
 badtiny fail=0-10:117
 slow slow=700
-stuck slow=4000
+stuck slow=3600000
 cannot openfail=116
 END
 for i in 1 2 3 4 5 6; do
 	head -c 100000 /dev/urandom >"$ck/stuck$i"
-	echo "stuck$i slow=3000" >>"$ck/.fake"
+	cp "$ck/stuck$i" "$ck/late$i"
+	echo "stuck$i slow=3600000" >>"$ck/.fake"
+	echo "late$i slow=700" >>"$ck/.fake"
 done
 for i in $(seq 40); do
 	head -c $((i * i * 3000)) /dev/urandom >"$ck/many/$i"
@@ -82,19 +84,12 @@ done
 
 # --- stalls (rows F06, F12) --------------------------------------------
 
-seconds() {
-	start=$(date +%s%N)
-	"$@" >/dev/null 2>"$scratch/err"
-	end=$(date +%s%N)
-	echo $(((end - start) / 1000000))
-}
+# An hour is longer than a test may take: what waits for it fails.
 for opts in assemble=always assemble=off direct; do
-	"$o" mount -o $opts,timeout=1 "$ck" "$mnt"
-	ok "$opts: a slow file" cmp "$mnt/slow" "$ck/slow"
-	ms=$(seconds cat "$mnt/stuck")
-	like "$opts: a stuck one times out" "$(cat "$scratch/err")" \
+	"$o" mount -o $opts,timeout=3 "$ck" "$mnt"
+	not_ok "$opts: a stuck one times out" cat "$mnt/stuck"
+	like "$opts: and says so" "$(cat "$scratch/err")" \
 	    "*Connection timed out*"
-	is "$opts: in time" "$([ "$ms" -lt 3900 ] && echo yes || echo $ms)" yes
 	is "$opts: others are served" "$(cat "$mnt/good")" 1
 	like "$opts: in words" "$(cat "$mnt/.optimfs/errors")" "*OFS760*timeout=*"
 	"$o" umount --force "$mnt"
@@ -102,9 +97,9 @@ done
 
 for opts in assemble=always assemble=off direct; do
 	"$o" mount -o $opts "$ck" "$mnt"
-	ms=$(seconds timeout -s INT 0.3 cat "$mnt/stuck")
-	is "$opts: a reader can be killed" \
-	    "$([ "$ms" -lt 2000 ] && echo yes || echo $ms)" yes
+	ok "$opts: a slow file" cmp "$mnt/slow" "$ck/slow"
+	status "$opts: a reader can be killed" 124 \
+	    timeout -s INT 0.3 cat "$mnt/stuck"
 	# a second reader, whose first one is killed, has it all
 	timeout -s KILL 0.3 cat "$mnt/slow" >/dev/null 2>&1 &
 	sleep 0.1
@@ -117,18 +112,24 @@ for opts in assemble=always assemble=off; do
 	"$o" mount -o $opts,threads=2 "$ck" "$mnt"
 	readers=
 	for i in 1 2 3 4 5 6; do
-		cmp "$mnt/stuck$i" "$ck/stuck$i" &
+		cmp "$mnt/stuck$i" "$ck/stuck$i" 2>/dev/null &
 		readers="$readers $!"
 	done
 	sleep 0.2
-	ms=$(seconds cat "$mnt/good")
-	is "$opts: others are served meanwhile" \
-	    "$([ "$ms" -lt 2500 ] && echo yes || echo $ms)" yes
+	ok "$opts: others are served meanwhile" cmp "$mnt/good" "$ck/good"
+	"$o" umount --force "$mnt"
+	wait $readers
+	"$o" mount -o $opts,threads=2 "$ck" "$mnt"
+	readers=
+	for i in 1 2 3 4 5 6; do
+		cmp "$mnt/late$i" "$ck/late$i" &
+		readers="$readers $!"
+	done
 	failed=0
 	for p in $readers; do
 		wait "$p" || failed=$((failed + 1))
 	done
-	is "$opts: and those who waited" $failed 0
+	is "$opts: and those who wait" $failed 0
 	ok "$opts: umount" "$o" umount "$mnt"
 done
 

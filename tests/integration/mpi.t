@@ -100,18 +100,16 @@ mounted() {
 	tap_mounts | grep -c "^$mnt/"
 }
 wait_for() { # N: so many mounts
-	for wait_i in $(seq 1200); do
-		[ "$(mounted)" = "$1" ] && return 0
-		sleep 0.1
-	done
-	return 1
+	eventually has_mounts "$1"
+}
+has_mounts() {
+	[ "$(mounted)" = "$1" ]
 }
 gone() { # PID: has it ended?
-	for gone_i in $(seq 1200); do
-		kill -0 "$1" 2>/dev/null || return 0
-		sleep 0.1
-	done
-	return 1
+	eventually has_ended "$1"
+}
+has_ended() {
+	! kill -0 "$1" 2>/dev/null
 }
 start() { # N OPTIONS CHECKPOINT [MPIRUN OPTION...]
 	start_n=$1 start_o=$2 start_ck=$3

@@ -11,11 +11,7 @@ m() { # RANK
 }
 mkdir "$(m 0)" "$(m 1)" "$(m 2)"
 all_mounted() {
-	for all_i in $(seq 200); do
-		is_mounted "$(m 1)" && is_mounted "$(m 2)" && return 0
-		sleep 0.1
-	done
-	return 1
+	eventually is_mounted "$(m 1)" && eventually is_mounted "$(m 2)"
 }
 each() { # OPTIONS CHECKPOINT [MPIRUN OPTION...]
 	each_o=$1 each_ck=$2

@@ -53,10 +53,7 @@ fresh
 mkdir "$scratch/m0" "$scratch/m1" "$scratch/m2"
 ok "every rank has a mount" start 3 rw,mount_ranks=all "$nodes/%r/ck" \
     "$scratch/m%r"
-for i in $(seq 100); do
-	is_mounted "$scratch/m1" && is_mounted "$scratch/m2" && break
-	sleep 0.1
-done
+eventually is_mounted "$scratch/m1" && eventually is_mounted "$scratch/m2"
 is "there is nothing yet" "$(ls "$scratch/m1")" ""
 cp -r "$other/." "$scratch/m0/"
 is "nor before the commit" "$(ls "$scratch/m1")" ""

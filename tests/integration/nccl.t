@@ -107,10 +107,7 @@ ranks 3 "$OPTIMFS" mount -o gather=auto,gpu_cache=1g "$nodes/%r" "$mnt" \
     >"$scratch/log" 2>&1 </dev/null &
 job=$!
 daemons="$daemons $job"
-for i in $(seq 1200); do
-	[ -z "$(tap_mounts)" ] || break
-	sleep 0.1
-done
+eventually mountpoint -q "$mnt"
 ok "auto mounts, and shows all" diff -r "$scratch/one/tree" "$mnt"
 is "it says once why not through GPUs" \
     "$(grep -c 'OFS903.*gathering over MPI' "$scratch/log")" 1

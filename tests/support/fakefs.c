@@ -6,7 +6,8 @@
  * faults, one per line:
  *
  *   PATH WORD...    fail=OFF-END:ERRNO  reads that touch [OFF, END) fail
- *                   slow=MS             each read takes that long
+ *                   slow=MS             each read takes that long, or until
+ *                                       the file is removed
  *                   inexact             the size is an upper bound (twice as
  *                                       much) until the file is opened
  *                   openfail=ERRNO
@@ -30,6 +31,8 @@
 
 #include "optimfs/analyze.h"
 #include "optimfs/optimfs.h"
+
+#include "base/clock.h"
 
 struct fake_node {
 	char *name, *path;         /* path below the root, "" for it */
@@ -387,15 +390,14 @@ uint64_t optimfs_file_size(const struct optimfs_file *f)
 }
 
 /* As a dead file server does, whatever signals come. */
-static void take_time(unsigned ms)
+static void take_time(const struct optimfs_file *f, unsigned ms)
 {
-	struct timespec ts = {
-		.tv_sec = ms / 1000,
-		.tv_nsec = (long)(ms % 1000) * 1000000,
-	};
+	int64_t end = ofs_clock_ms() + ms;
+	struct stat st;
 
-	while (ms != 0 && nanosleep(&ts, &ts) == -1 && errno == EINTR)
-		continue;
+	while (ofs_clock_ms() < end && fstat(f->fd, &st) == 0 &&
+	    st.st_nlink > 0)
+		usleep(10000);
 }
 
 ssize_t optimfs_file_read(struct optimfs_file *f, void *buf, size_t len,
@@ -408,7 +410,8 @@ ssize_t optimfs_file_read(struct optimfs_file *f, void *buf, size_t len,
 		return 0;
 	if (len > f->size - off)
 		len = (size_t)(f->size - off);
-	take_time(c->slow_ms);
+	if (c->slow_ms != 0)
+		take_time(f, c->slow_ms);
 	if (c->fail_code != 0 && off < c->fail_to && off + len > c->fail_from)
 		return optimfs_fail(err, c->fail_code,
 		    "OFS901 %s: bytes %" PRIu64 " to %" PRIu64 " are planted",

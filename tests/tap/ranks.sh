@@ -51,11 +51,10 @@ is_mounted() {
 	tap_mounts | grep -qx "$1"
 }
 gone() { # PID: has it ended?
-	for gone_i in $(seq 1200); do
-		kill -0 "$1" 2>/dev/null || return 0
-		sleep 0.1
-	done
-	return 1
+	eventually has_ended "$1"
+}
+has_ended() {
+	! kill -0 "$1" 2>/dev/null
 }
 job=
 start() { # N OPTIONS CHECKPOINT MOUNTPOINT [MPIRUN OPTION...]: rank 0's
@@ -67,13 +66,13 @@ start() { # N OPTIONS CHECKPOINT MOUNTPOINT [MPIRUN OPTION...]: rank 0's
 	job=$!
 	daemons="$daemons $job"
 	start_m=$(echo "$start_m" | sed s/%r/0/)
-	for start_i in $(seq 1200); do
-		is_mounted "$start_m" && return 0
-		kill -0 "$job" 2>/dev/null || break
-		sleep 0.1
-	done
+	eventually is_mounted_or_ended "$start_m"
+	is_mounted "$start_m" && return 0
 	diag "$(head -n 3 "$scratch/log")"
 	return 1
+}
+is_mounted_or_ended() {
+	is_mounted "$1" || has_ended "$job"
 }
 stop() { # MOUNTPOINT [JOB]
 	timeout "$limit" "$OPTIMFS" umount "$1" >"$scratch/err" 2>&1
