@@ -70,7 +70,6 @@ static int build(struct ofs_dcp *d, uint8_t *bytes, size_t n)
 		    : 0;
 	free(d->blob);
 	free(d->pending);
-	free(d->end);
 	return ret;
 }
 

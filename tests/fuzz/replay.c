@@ -74,20 +74,43 @@ static void run_path(const char *path)
 	free(entry);
 }
 
-/* fuzz_NAME.t without arguments takes its inputs from corpus/NAME. */
+/* The checkpoints of tests/data that NAME takes: tests/fuzz/seeds. */
+static void run_seeds(const char *top, const char *name)
+{
+	char command[4096], path[4096];
+	FILE *list;
+
+	snprintf(command, sizeof(command), "'%s/tests/fuzz/seeds' '%s'", top,
+	    name);
+	list = popen(command, "re");
+	if (list == NULL)
+		bail_out("%s: %s", command, strerror(errno));
+	while (fgets(path, sizeof(path), list) != NULL) {
+		path[strcspn(path, "\n")] = '\0';
+		run_file(path);
+	}
+	if (pclose(list) != 0)
+		bail_out("%s failed", command);
+}
+
+/* fuzz_NAME.t without arguments takes its inputs from corpus/NAME, and from the
+ * checkpoints of other tests. */
 static void run_corpus(void)
 {
 	const char *top = getenv("TOP_SRCDIR");
-	const char *name = strstr(program_invocation_short_name, "fuzz_");
-	char path[4096];
+	const char *at = strstr(program_invocation_short_name, "fuzz_");
+	char name[64], path[4096];
 
-	if (name == NULL)
+	if (at == NULL)
 		bail_out("usage: %s FILE|DIRECTORY...",
 		    program_invocation_short_name);
-	name += strlen("fuzz_");
-	snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/%.*s",
-	    top == NULL ? "." : top, (int)strcspn(name, "."), name);
+	if (top == NULL)
+		top = ".";
+	at += strlen("fuzz_");
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, "."), at);
+	snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/%s", top, name);
 	run_path(path);
+	run_seeds(top, name);
 }
 
 int main(int argc, char **argv)
