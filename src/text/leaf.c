@@ -15,6 +15,9 @@
 
 /* The longest integer that is printed; the parser accepts no longer one. */
 #define BIGINT_MAX 4096
+/* The most elements of an array that are printed: the state of NumPy's random
+ * numbers has 624. */
+#define ARRAY_MAX 1024
 
 /* Divide a number of n 32-bit words, highest first, by 10^9; returns the
  * remainder. */
@@ -101,6 +104,106 @@ static enum ofs_leaf numpy_scalar(const struct ofs_pickle *doc, uint32_t node,
 		ofs_buf_puts(out, text);
 	return ofs_dtype_swap(t) == ofs_dtype_size(t) ? OFS_LEAF_NUMBER
 						      : OFS_LEAF_QUOTED;
+}
+
+/* An array of NumPy, in C order. */
+struct array {
+	uint64_t shape[OFS_MAX_DIMS];
+	unsigned ndim;
+	enum ofs_dtype dtype;
+	bool swap;
+	struct ofs_str raw;
+};
+
+/* numpy.core.multiarray._reconstruct(...), whose state is (1, shape, dtype, is
+ * it in Fortran's order, bytes); or numpy.core.numeric._frombuffer(bytes, dtype,
+ * shape, order). False: another call, or a longer array. */
+static bool array_of(const struct ofs_pickle *doc, uint32_t node,
+    struct array *a)
+{
+	bool buffer =
+	    ofs_pk_is(doc, node, "numpy.core.numeric", "_frombuffer") ||
+	    ofs_pk_is(doc, node, "numpy._core.numeric", "_frombuffer");
+	uint32_t from =
+	    buffer ? ofs_pk_args(doc, node) : ofs_pk_state(doc, node);
+	uint32_t shape = ofs_pk_item(doc, from, buffer ? 2 : 1);
+	uint64_t n = 1;
+
+	if (!buffer &&
+	    !ofs_pk_is(doc, node, "numpy.core.multiarray", "_reconstruct") &&
+	    !ofs_pk_is(doc, node, "numpy._core.multiarray", "_reconstruct"))
+		return false;
+	a->dtype = ofs_leaf_numpy(doc, ofs_pk_item(doc, from, buffer ? 1 : 2),
+	    &a->swap);
+	a->raw = ofs_pk_str(doc, ofs_pk_item(doc, from, buffer ? 0 : 4));
+	a->ndim = ofs_pk_len(doc, shape);
+	if (a->dtype == OFS_DTYPE_NONE || a->ndim > OFS_MAX_DIMS)
+		return false;
+	for (unsigned i = 0; i < a->ndim; i++) {
+		int64_t size;
+
+		if (!ofs_pk_int(doc, ofs_pk_item(doc, shape, i), &size) ||
+		    size < 0 || (uint64_t)size > ARRAY_MAX)
+			return false;
+		a->shape[i] = (uint64_t)size;
+		n *= a->shape[i];
+		if (n > ARRAY_MAX)
+			return false;
+	}
+	if (a->ndim > 1 &&
+	    (buffer ? !ofs_pk_str_is(doc, ofs_pk_item(doc, from, 3), "C")
+		    : ofs_pk_bool(doc, ofs_pk_item(doc, from, 3))))
+		return false;
+	return a->raw.len == n * ofs_dtype_size(a->dtype);
+}
+
+static void put_element(const struct array *a, uint64_t i, struct ofs_buf *out)
+{
+	size_t size = ofs_dtype_size(a->dtype), unit = ofs_dtype_swap(a->dtype);
+	const char *quote = unit == size ? "" : "\""; /* a complex number */
+	uint8_t le[16];
+	char text[80];
+
+	for (size_t k = 0; k < size; k++)
+		le[a->swap ? k / unit * unit + unit - 1 - k % unit : k] =
+		    (uint8_t)a->raw.p[i * size + k];
+	ofs_dtype_print(a->dtype, le, text);
+	ofs_buf_printf(out, "%s%s%s", quote, text, quote);
+}
+
+/* Lists in lists: a bracket opens before element i for each dimension that
+ * begins there, and closes behind it where one ends. */
+static bool array(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_buf *out)
+{
+	uint64_t n = 1;
+	struct array a;
+
+	if (!array_of(doc, node, &a))
+		return false;
+	for (unsigned d = 0; d < a.ndim; d++)
+		n *= a.shape[d];
+	if (out == NULL)
+		return true;
+	if (n == 0)
+		ofs_buf_puts(out, "[]");
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t inner = 1;
+		unsigned ends = 0;
+
+		if (i > 0)
+			ofs_buf_puts(out, ", ");
+		for (unsigned d = a.ndim; d-- > 0;) {
+			inner *= a.shape[d];
+			if (i % inner == 0)
+				ofs_buf_putc(out, '[');
+			ends += (i + 1) % inner == 0;
+		}
+		put_element(&a, i, out);
+		while (ends-- > 0)
+			ofs_buf_putc(out, ']');
+	}
+	return true;
 }
 
 /* complex(re, im) */
@@ -271,6 +374,8 @@ enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node,
 		return leaf;
 	if (kind == OFS_PK_OBJECT && tensor(doc, node, out))
 		return OFS_LEAF_TENSOR;
+	if (kind == OFS_PK_OBJECT && array(doc, node, out))
+		return OFS_LEAF_OPAQUE;
 	if (out != NULL)
 		opaque(doc, node, out);
 	return OFS_LEAF_OPAQUE;

@@ -14,7 +14,7 @@ enum ofs_leaf {
 	OFS_LEAF_NUMBER, /* a NumPy scalar: a number or bool in JSON */
 	OFS_LEAF_QUOTED, /* a complex number: a scalar, quoted in JSON */
 	OFS_LEAF_TEXT,   /* a dtype, layout, device or path */
-	OFS_LEAF_OPAQUE, /* a call or a name: JSON that names it */
+	OFS_LEAF_OPAQUE, /* a call or a name: JSON that names it, or a small array of NumPy, as lists */
 	OFS_LEAF_TENSOR, /* a tensor: JSON with its dtype and shape */
 };
 

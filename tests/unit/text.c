@@ -149,6 +149,14 @@ static void table(void)
  "dtype\x93\x8c\x02" dtype "\x89\x88\x87R(K\x03\x8c\x01" order           \
  "NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb" bytes "\x86R"
 
+#define ARRAY(shape, dtype, order, fortran, bytes)                     \
+ "\x8c\x16numpy._core.multiarray\x8c\x0c_reconstruct\x93\x8c\x05numpy" \
+ "\x8c\x07ndarray\x93K\0\x85"                                          \
+ "C\x01"                                                               \
+ "b\x87R(K\x01" shape "\x8c\x05numpy\x8c\x05"                          \
+ "dtype\x93\x8c\x02" dtype "\x89\x88\x87R(K\x03\x8c\x01" order         \
+ "NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb" fortran bytes "tb"
+
 static void numpy(void)
 {
 	static const struct {
@@ -169,6 +177,21 @@ static void numpy(void)
 		/* the bytes are not an element's */
 		{ P(SCALAR("i8", "<", "C\x01\1")),
 		    "{\"__opaque__\": \"numpy._core.multiarray.scalar\"}\n" },
+		{ P(ARRAY("K\x02K\x02\x86", "u1", "|", "\x89",
+		      "C\x04\1\2\3\4")),
+		    "[[1, 2], [3, 4]]\n" },
+		{ P(ARRAY("K\x02\x85", "i2", ">", "\x89", "C\x04\0\1\1\0")),
+		    "[1, 256]\n" },
+		{ P(ARRAY("K\0\x85", "f4", "<", "\x89", "C\0")), "[]\n" },
+		{ P(ARRAY(")", "b1", "|", "\x89", "C\1\1")), "true\n" },
+		/* in Fortran's order, too long, and shorter than it says */
+		{ P(ARRAY("K\x02K\x02\x86", "u1", "|", "\x88",
+		      "C\x04\1\2\3\4")),
+		    "{\"__opaque__\": \"numpy._core.multiarray._reconstruct\"}\n" },
+		{ P(ARRAY("M\x01\x04\x85", "u1", "|", "\x89", "C\x04\1\2\3\4")),
+		    "{\"__opaque__\": \"numpy._core.multiarray._reconstruct\"}\n" },
+		{ P(ARRAY("K\x05\x85", "u1", "|", "\x89", "C\x04\1\2\3\4")),
+		    "{\"__opaque__\": \"numpy._core.multiarray._reconstruct\"}\n" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
