@@ -488,6 +488,18 @@ static void put_problems(const struct ofs_summary *s, struct ofs_buf *out)
 	ofs_buf_puts(out, " says which");
 }
 
+/* The first warning of data that is not there, or NULL. */
+static const char *no_data(const struct ofs_summary *s)
+{
+	const struct ofs_catalog *cat = s->snap->cat;
+
+	for (uint32_t i = 0; i < cat->nnotes; i++)
+		if (cat->notes[i].kind == OFS_NOTE_WARNING &&
+		    cat->notes[i].code == ENODATA)
+			return cat->notes[i].text;
+	return NULL;
+}
+
 void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	const struct ofs_catalog *cat = s->snap->cat;
@@ -526,6 +538,9 @@ void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out)
 	if (problems > 0) {
 		ofs_buf_puts(out, ": ");
 		put_problems(s, out);
+	} else if (no_data(s) != NULL) {
+		ofs_buf_puts(out, "; ");
+		put_plain(out, no_data(s));
 	}
 }
 
@@ -538,6 +553,8 @@ void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out)
 		    s->unread);
 		put_plain(out, s->snap->fs->source);
 		ofs_buf_puts(out, " says why");
+	} else if (ofs_summary_problems(s) == 0 && no_data(s) != NULL) {
+		put_plain(out, no_data(s));
 	}
 	if (ofs_summary_problems(s) == 0)
 		return;

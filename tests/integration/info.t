@@ -182,6 +182,24 @@ like "says that, too" "$(cat "$scratch/err")" \
 like "so do its warnings" "$(cat "$mnt/.optimfs/warnings")" \
     'OFS603 __1_0.distcp has 100000 bytes, *'
 ok "umount" "$OPTIMFS" umount "$mnt"
+empty=$TOP_SRCDIR/tests/data/extra/torch_save/skip.pt
+ok "a file of skip_data()" "$OPTIMFS" mount "$empty" "$mnt"
+like "says that its elements were never written" "$(cat "$scratch/err")" \
+    '*OFS537 skip.pt: elements were never written: *'
+ok "umount" "$OPTIMFS" umount "$mnt"
+for verb in info fsck; do
+	ok "$verb of it" "$OPTIMFS" $verb "$empty"
+	like "says that, too" "$(cat "$scratch/out")" '*OFS537*'
+done
+cp "$empty" "$scratch/filled.pt"
+chmod u+w "$scratch/filled.pt"
+ok "mounted to write them" "$OPTIMFS" mount -o rw "$scratch/filled.pt" "$mnt"
+name=$(find "$mnt/model" "$mnt/extra" -type f 2>/dev/null | head -n 1)
+head -c "$(stat -c %s "$name")" /dev/zero | tr '\0' '\1' >"$scratch/ones"
+ok "they are written" cp "$scratch/ones" "$name"
+ok "umount" "$OPTIMFS" umount "$mnt"
+is "then it says nothing" "$("$OPTIMFS" fsck "$scratch/filled.pt")" \
+    "$scratch/filled.pt: clean, 0 errors, 0 warnings"
 ok "a quiet mount" "$OPTIMFS" mount -q "$scratch/hurt" "$mnt"
 is "says nothing" "$(cat "$scratch/err")" ''
 ok "umount" "$OPTIMFS" umount "$mnt"

@@ -11,6 +11,7 @@
 
 #include "archive/torch.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "catalog/budget.h"
 #include "format/globals.h"
 #include "format/torch_file/legacy.h"
@@ -74,7 +75,44 @@ static bool is_script(const struct ofs_zip *zip)
 	return false;
 }
 
-/* Note harmless oddities of an archive. */
+/* Does the record begin with zeros? */
+static bool is_zero(struct file *f, const struct ofs_zip *zip,
+    const struct ofs_zip_record *r)
+{
+	uint8_t bytes[4096];
+	uint64_t n = r->size < sizeof(bytes) ? r->size : sizeof(bytes), off;
+
+	if (ofs_zip_data(zip, r, read_file, f, &off, NULL) == -1 ||
+	    read_file(f, off, n, bytes, NULL) == -1)
+		return false;
+	for (uint64_t i = 0; i < n; i++)
+		if (bytes[i] != 0)
+			return false;
+	return true;
+}
+
+/* torch.serialization.skip_data() only makes room for storages. Who writes
+ * them there does not write checksums: they have none, and data.pkl has one. Did
+ * nobody write them? */
+static bool is_unwritten(struct file *f, const struct ofs_zip *zip)
+{
+	size_t nstorage = 0;
+
+	if (find(zip, "data.pkl")->crc == 0)
+		return false;
+	for (size_t i = 0; i < zip->n; i++) {
+		const struct ofs_zip_record *r = &zip->record[i];
+
+		if (r->size == 0 || !ofs_str_begins(r->name, "data/"))
+			continue;
+		if (r->crc != 0 || !is_zero(f, zip, r))
+			return false;
+		nstorage++;
+	}
+	return nstorage > 0;
+}
+
+/* Note harmless oddities of an archive, and storages without data. */
 static int note_archive(struct file *f, const struct ofs_zip *zip,
     struct optimfs_error *err)
 {
@@ -95,6 +133,11 @@ static int note_archive(struct file *f, const struct ofs_zip *zip,
 	if (note != OFS_NONE && is_script(zip))
 		note =
 		    WARN(f, "OFS532 %.150s: TorchScript code ignored", f->rel);
+	if (note != OFS_NONE && is_unwritten(f, zip))
+		note = ofs_catalog_note(f->cat, OFS_NOTE_WARNING, ENODATA,
+		    "OFS537 %.150s: elements were never written: all are zero "
+		    "(torch.serialization.skip_data)",
+		    f->rel);
 	return note == OFS_NONE ? ofs_no_memory(err) : 0;
 }
 
