@@ -139,14 +139,18 @@ static bool serve(struct ofs_loop *l, struct fuse_buf *buf)
 	return !fuse_session_exited(l->se);
 }
 
-static bool surplus(struct ofs_loop *l)
+/* Leave, if there are more than are wanted. Counted at once: else all would see
+ * the same surplus, and nobody would be left. */
+static bool leave_surplus(struct ofs_loop *l, struct worker *w)
 {
-	bool yes;
+	bool surplus;
 
 	pthread_mutex_lock(&l->lock);
-	yes = l->n > l->wanted;
+	surplus = l->n > l->wanted;
+	if (surplus)
+		leave(l, w);
 	pthread_mutex_unlock(&l->lock);
-	return yes;
+	return surplus;
 }
 
 static void *work(void *arg)
@@ -156,16 +160,19 @@ static void *work(void *arg)
 	struct fuse_buf buf = { .mem = NULL };
 	int fd = own_device(l);
 	struct optimfs_error err;
+	bool left = false;
 
 	ofs_passthrough_device(fd);
 	if (l->config.begin(l->config.ctx, &err) == -1)
 		end(l, &err);
 	else
-		while (serve(l, &buf) && !surplus(l))
-			continue;
+		while (!left && serve(l, &buf))
+			left = leave_surplus(l, w);
 	free(buf.mem);
 	if (fd != -1)
 		close(fd);
+	if (left)
+		return NULL;
 	pthread_mutex_lock(&l->lock);
 	leave(l, w);
 	pthread_mutex_unlock(&l->lock);
