@@ -567,7 +567,7 @@ static void large(void)
 	static const char head[] = "\x80\x02(ccollections\nOrderedDict\n"
 				   "\x8a\x09"
 				   "ABCDEFGHI";
-	size_t n = (size_t)4 << 20, at = sizeof(head) - 1, k = 0;
+	size_t n = (size_t)8 << 20, at = sizeof(head) - 1, k = 0;
 	uint8_t *bytes = malloc(n + 1);
 	struct optimfs_error err = { 0 };
 	struct ofs_pickle *doc;
@@ -583,7 +583,7 @@ static void large(void)
 	}
 	memcpy(bytes + at, "t.", 2);
 	doc = ofs_pickle_parse(bytes, at + 2, true, NULL, NULL, &err);
-	ok(doc != NULL, "4 MiB that are given away: %s", err.text);
+	ok(doc != NULL, "8 MiB that are given away: %s", err.text);
 	if (doc == NULL)
 		return;
 	root = ofs_pickle_root(doc);
