@@ -550,12 +550,16 @@ static void all_of_fake(void)
 	one_dead();
 	lost("async=1:1", 3, SHORT, "OFS901", "an asynchronous error");
 	lost("hang=0:2", 3, SHORT, "OFS901", "a transfer that hangs");
+	lost("hang=0:2,abort=hang", 3, SHORT, "OFS901",
+	    "an abort that does not return");
 	lost("async=0:0", 1, SHORT, "OFS901", "an error when alone");
 	lost("reset=3", 2, LONG, "OFS902", "a GPU that fails");
 	refused(OPTIMFS_GATHER_NCCL, "init=fail", 2, 0, "OFS901",
 	    "NCCL that cannot connect");
 	refused(OPTIMFS_GATHER_NCCL, "init=hang", 2, 0, "OFS901",
 	    "NCCL that never connects");
+	refused(OPTIMFS_GATHER_NCCL, "init=hang,abort=hang", 2, 0, "OFS901",
+	    "NCCL that does not give up connecting either");
 	refused(OPTIMFS_GATHER_NCCL, "max=10", 2, 0, "OFS902",
 	    "no memory on the GPU");
 	refused(OPTIMFS_GATHER_NCCL, "devices=0", 2, ENODEV, "OFS903",

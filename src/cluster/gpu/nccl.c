@@ -302,7 +302,9 @@ static void end(struct ofs_gpu *g)
 		g->queue = work->next;
 		finish(work, &err);
 	}
-	nccl_device_close(g);
+	nccl_comm_aborted(g);
+	if (!g->stuck)
+		nccl_device_close(g);
 }
 
 static void *work_thread(void *arg)

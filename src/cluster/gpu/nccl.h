@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -32,6 +33,16 @@ struct nccl_engine {
 /* What a caller waits for that is not a transfer. */
 enum nccl_order { ORDER_NONE, ORDER_NAME, ORDER_CONNECT, ORDER_CLOSE };
 
+/* ncclCommAbort waits for what NCCL has on the GPU, which may wait for a peer
+ * for ever: a thread of its own calls it, which nobody has to wait for. */
+struct nccl_abort {
+	pthread_t thread;
+	ncclComm_t comm;
+	int device;
+	atomic_int state; /* enum nccl_abort_state */
+};
+enum nccl_abort_state { ABORT_RUNS, ABORT_RETURNED, ABORT_LEFT };
+
 struct ofs_gpu {
 	struct ofs_gpu_config config;
 	int device;
@@ -43,6 +54,8 @@ struct ofs_gpu {
 	struct ofs_run *runs, *pinned_runs; /* OFS_GPU_RUNS; there and here */
 	struct nccl_engine transfer, layout;
 	ncclComm_t comm;
+	struct nccl_abort *abort; /* NULL: none was begun */
+	bool stuck; /* NCCL may use the memory for ever: it cannot be freed */
 	struct ofs_gpu_work *placing, **placing_end; /* to be laid out */
 	uint64_t sequence;                           /* that is next */
 	/* ms: for a sequence number, while others are here */
@@ -79,7 +92,10 @@ int nccl_cuda_fail(struct optimfs_error *err, cudaError_t e, const char *what);
 /* nccl_comm.c: NCCL's part. */
 int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
     struct optimfs_error *err);
+/* Begins to give the connection up. */
 void nccl_comm_abort(struct ofs_gpu *g);
+/* Waits for the end of that, as long as a transfer may take; else g is stuck. */
+void nccl_comm_aborted(struct ofs_gpu *g);
 /* Begin what work receives and sends. */
 int nccl_comm_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
     struct optimfs_error *err);

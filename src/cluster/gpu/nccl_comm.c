@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -74,11 +75,59 @@ int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
 	return -1;
 }
 
+static void *abort_it(void *arg)
+{
+	struct nccl_abort *a = arg;
+
+	cudaSetDevice(a->device);
+	ncclCommAbort(a->comm);
+	if (atomic_exchange(&a->state, ABORT_RETURNED) == ABORT_LEFT)
+		free(a);
+	return NULL;
+}
+
 void nccl_comm_abort(struct ofs_gpu *g)
 {
-	if (g->comm != NULL)
-		ncclCommAbort(g->comm);
+	struct nccl_abort *a;
+
+	if (g->comm == NULL)
+		return;
+	nccl_comm_aborted(g); /* one that failed to connect before */
+	a = malloc(sizeof(*a));
+	if (a != NULL) {
+		*a =
+		    (struct nccl_abort){ .comm = g->comm, .device = g->device };
+		if (pthread_create(&a->thread, NULL, abort_it, a) != 0) {
+			free(a);
+			a = NULL;
+		}
+	}
+	g->abort = a;
+	g->stuck |= a == NULL;
 	g->comm = NULL;
+}
+
+void nccl_comm_aborted(struct ofs_gpu *g)
+{
+	static const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+	int64_t deadline = nccl_deadline(g);
+	struct nccl_abort *a = g->abort;
+	pthread_t thread;
+
+	if (a == NULL)
+		return;
+	g->abort = NULL;
+	while (atomic_load(&a->state) == ABORT_RUNS &&
+	    ofs_clock_ms() < deadline)
+		nanosleep(&pause, NULL);
+	thread = a->thread;
+	if (atomic_exchange(&a->state, ABORT_LEFT) == ABORT_RETURNED) {
+		pthread_join(thread, NULL);
+		free(a);
+	} else {
+		pthread_detach(thread);
+		g->stuck = true;
+	}
 }
 
 /* The bytes to send, to a block of the GPU's that is kept for them. */
