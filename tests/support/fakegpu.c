@@ -30,15 +30,16 @@
  *   async=R:K    rank R's communicator has an error after K groups
  *   hang=R:K     rank R's group K never ends
  *   abort=hang   giving a connection up takes for ever
- *   reset=K      launch K and all later ones fail */
+ *   reset=K      launch K and all later ones fail
+ *   stuck=K      launch K never returns */
 struct faults {
-	int devices, async_rank, async_after, hang_rank, hang_at, reset;
+	int devices, async_rank, async_after, hang_rank, hang_at, reset, stuck;
 	long max;
 	char init, abort;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const struct faults none = { 8, -1, 0, -1, 0, -1, 1 << 20, 0, 0 };
+static const struct faults none = { 8, -1, 0, -1, 0, -1, -1, 1 << 20, 0, 0 };
 static struct faults current;
 static int launches;
 
@@ -55,6 +56,7 @@ static void read_faults(void)
 		sscanf(p, "async=%d:%d", &f.async_rank, &f.async_after);
 		sscanf(p, "hang=%d:%d", &f.hang_rank, &f.hang_at);
 		sscanf(p, "reset=%d", &f.reset);
+		sscanf(p, "stuck=%d", &f.stuck);
 		p += strcspn(p, ",");
 		p += *p == ',';
 	}
@@ -594,11 +596,14 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block,
     void **args, size_t shared, cudaStream_t s)
 {
 	struct fake_op *op;
+	bool stuck;
 
 	(void)kernel, (void)shared;
 	pthread_mutex_lock(&lock);
-	launches++;
+	stuck = launches++ == current.stuck;
 	pthread_mutex_unlock(&lock);
+	while (stuck)
+		pause();
 	if (is_reset())
 		return said(cudaErrorLaunchFailure);
 	op = add_op(s, OP_PLACE);

@@ -554,6 +554,7 @@ static void all_of_fake(void)
 	    "an abort that does not return");
 	lost("async=0:0", 1, SHORT, "OFS901", "an error when alone");
 	lost("reset=3", 2, LONG, "OFS902", "a GPU that fails");
+	lost("stuck=3", 2, SHORT, "OFS902", "a GPU that does not come back");
 	refused(OPTIMFS_GATHER_NCCL, "init=fail", 2, 0, "OFS901",
 	    "NCCL that cannot connect");
 	refused(OPTIMFS_GATHER_NCCL, "init=hang", 2, 0, "OFS901",

@@ -243,6 +243,8 @@ static void gather_free(struct ofs_gpu_gather *b)
 	if (b == NULL)
 		return;
 	atomic_store(&b->off, true);
+	if (atomic_load(&b->stuck))
+		return; /* the module may come back to it */
 	if (b->gpu != NULL)
 		b->ops->close(b->gpu);
 	ofs_blocks_free(b->blocks);

@@ -192,23 +192,37 @@ static int fill_window(struct ofs_round *r, const struct ofs_segment *segs,
 	return ofs_round_run(r);
 }
 
+static void round_free(struct ofs_round *r)
+{
+	if (r->left)
+		return; /* the module's for ever */
+	pthread_cond_destroy(&r->changed);
+	pthread_mutex_destroy(&r->lock);
+	free(r->run);
+	free(r);
+}
+
 bool ofs_gpu_gather_fetch(const struct ofs_manifest *s,
     const struct ofs_segment *segs, size_t n, uint8_t *buf)
 {
 	struct ofs_gpu_gather *b = s->group->gpu_gather;
-	struct ofs_round r = { .b = b, .s = s, .buf = buf };
+	struct ofs_round *r;
 	uint64_t end;
 	int ret = 0;
 
 	if (b == NULL || atomic_load(&b->off) || !suits(b, segs, n, &end))
 		return false;
-	pthread_mutex_init(&r.lock, NULL);
-	pthread_cond_init(&r.changed, NULL);
-	for (; ret == 0 && r.base < end; r.base += OFS_GPU_WINDOW)
-		ret = fill_window(&r, segs, n);
-	pthread_cond_destroy(&r.changed);
-	pthread_mutex_destroy(&r.lock);
-	free(r.run);
+	r = calloc(1, sizeof(*r));
+	if (r == NULL)
+		return false;
+	r->b = b;
+	r->s = s;
+	r->buf = buf;
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_cond_init(&r->changed, NULL);
+	for (; ret == 0 && r->base < end; r->base += OFS_GPU_WINDOW)
+		ret = fill_window(r, segs, n);
+	round_free(r);
 	if (ret == -1)
 		atomic_fetch_add(&b->refused, 1);
 	return ret == 0;

@@ -30,6 +30,8 @@ struct ofs_gpu_gather {
 	struct optimfs_gather how;
 	struct ofs_blocks *blocks;
 	atomic_bool off; /* it failed: all goes the other way */
+	/* The module does not come back from a call: what it has is its own. */
+	atomic_bool stuck;
 	_Atomic uint64_t rounds, bytes, sent, refused;
 
 	pthread_mutex_t lock; /* guards what follows */

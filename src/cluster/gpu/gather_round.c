@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "store/runs.h"
 
 /* Owners that many read from have no memory free now and then. It comes back in
@@ -70,24 +71,59 @@ static void done(struct ofs_gpu_work *work)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static void wait_done(struct ofs_round *r)
+/* Has the module's thread not been seen for as long as a rank may be silent? */
+static bool is_stuck(struct ofs_gpu_gather *b)
 {
-	pthread_mutex_lock(&r->lock);
-	while (!r->done)
-		pthread_cond_wait(&r->changed, &r->lock);
-	pthread_mutex_unlock(&r->lock);
+	unsigned limit = b->group->timeout;
+	struct optimfs_error why;
+
+	if (limit != 0 && b->ops->silent(b->gpu) > (int64_t)limit * 1000 &&
+	    !atomic_exchange(&b->stuck, true)) {
+		optimfs_fail(&why, EIO,
+		    "OFS902 the GPU: a call did not return in %u s", limit);
+		ofs_gpu_gather_lost(b, &why);
+	}
+	return atomic_load(&b->stuck);
 }
 
-static void get_window(struct ofs_round *r)
+/* Waits on what others change, for a second at the most. */
+static void wait_a_while(pthread_cond_t *changed, pthread_mutex_t *lock)
+{
+	struct timespec until = ofs_clock_after(CLOCK_REALTIME, 1000000000);
+
+	pthread_cond_timedwait(changed, lock, &until);
+}
+
+static int wait_done(struct ofs_round *r)
+{
+	pthread_mutex_lock(&r->lock);
+	while (!r->done && !r->left) {
+		wait_a_while(&r->changed, &r->lock);
+		r->left = !r->done && is_stuck(r->b);
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (r->left)
+		return optimfs_fail(&r->err, EIO, "OFS902 the GPU is stuck");
+	return 0;
+}
+
+static int get_window(struct ofs_round *r)
 {
 	struct ofs_gpu_gather *b = r->b;
+	bool stuck = false;
 
 	pthread_mutex_lock(&b->lock);
-	while (b->window[0] && b->window[1])
-		pthread_cond_wait(&b->freed, &b->lock);
-	r->window = b->window[0] ? 1 : 0;
-	b->window[r->window] = true;
+	while (b->window[0] && b->window[1] && !stuck) {
+		wait_a_while(&b->freed, &b->lock);
+		stuck = atomic_load(&b->stuck);
+	}
+	if (!stuck) {
+		r->window = b->window[0] ? 1 : 0;
+		b->window[r->window] = true;
+	}
 	pthread_mutex_unlock(&b->lock);
+	return stuck ? optimfs_fail(&r->err, EIO, "OFS902 the GPU is stuck")
+		     : 0;
 }
 
 static void put_window(struct ofs_round *r)
@@ -180,7 +216,8 @@ static int transfer(struct ofs_round *r, struct ofs_gpu_work *work,
 	ret = ofs_round_tell(r, owner, n, sequence + 1);
 	if (ret == -1)
 		ofs_gpu_gather_hang_up(b, &r->err);
-	wait_done(r);
+	if (wait_done(r) == -1)
+		return -1;
 	if (work->err.code != 0)
 		ofs_gpu_gather_lost(b, &work->err);
 	if (ret == -1 || work->err.code != 0)
@@ -224,14 +261,16 @@ static int gather(struct ofs_round *r, struct ofs_gpu_work *work)
 		ofs_round_drop(r);
 		ret = -1;
 	}
-	free_gives(r, work);
+	if (!r->left)
+		free_gives(r, work);
 	return ret;
 }
 
 static int lay_out(struct ofs_round *r, struct ofs_gpu_work *work)
 {
 	r->b->ops->submit(r->b->gpu, work);
-	wait_done(r);
+	if (wait_done(r) == -1)
+		return -1;
 	if (work->err.code == 0)
 		return 0;
 	ofs_gpu_gather_lost(r->b, &work->err);
@@ -240,7 +279,10 @@ static int lay_out(struct ofs_round *r, struct ofs_gpu_work *work)
 
 static int run_in(struct ofs_round *r)
 {
-	struct ofs_gpu_work work = { .receive = r->receive,
+	bool all = true;
+	int ret = pin(r);
+
+	r->work = (struct ofs_gpu_work){ .receive = r->receive,
 		.send = r->send,
 		.run = r->run,
 		.nruns = r->nruns,
@@ -249,19 +291,18 @@ static int run_in(struct ofs_round *r)
 		.nout = r->end - r->start,
 		.done = done,
 		.ctx = r };
-	bool all = true;
-	int ret = pin(r);
 
 	for (uint32_t i = 0; i < r->nwants; i++)
 		all &= r->want[i].hit;
 	if (ret == 0) {
 		address(r);
 		r->done = false;
-		ret = all ? lay_out(r, &work) : gather(r, &work);
+		ret = all ? lay_out(r, &r->work) : gather(r, &r->work);
 	}
 	if (ret == 0)
 		copy_out(r);
-	unpin(r, ret == 0);
+	if (!r->left)
+		unpin(r, ret == 0);
 	return ret;
 }
 
@@ -272,9 +313,12 @@ int ofs_round_run(struct ofs_round *r)
 	int ret = 0;
 
 	if (r->nruns > 0) {
-		get_window(r);
+		ret = get_window(r);
+		if (ret == -1)
+			return -1;
 		ret = run_in(r);
-		put_window(r);
+		if (!r->left)
+			put_window(r);
 		atomic_fetch_add(&r->b->rounds, 1);
 	}
 	if (ret == -1 && r->err.code == ENOTCONN)

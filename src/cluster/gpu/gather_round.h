@@ -28,12 +28,13 @@ struct ofs_round {
 	uint64_t start, end, ncopied; /* of the window */
 	uint32_t window;
 	struct optimfs_error err;
-	/* of the work */
+	struct ofs_gpu_work work;
 	struct ofs_gpu_receive receive[ROUND_BLOCKS];
 	struct ofs_gpu_send send[ROUND_BLOCKS];
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool done;
+	bool left; /* the module has it for ever */
 };
 
 /* Bring what was added to the reader's buffer, and begin anew. */

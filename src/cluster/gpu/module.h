@@ -15,7 +15,7 @@
  * connection to the GPUs of other ranks. It knows nothing of checkpoints, nor
  * of how ranks agree on what is sent: cluster/gpu/gather.h does. It exports one
  * struct ofs_gpu_ops called optimfs_gpu_module. */
-#define OFS_GPU_VERSION 1
+#define OFS_GPU_VERSION 2
 #define OFS_GPU_SYMBOL  "optimfs_gpu_module"
 
 /* GPU memory is an array of blocks that gathered bytes arrive in. */
@@ -88,6 +88,10 @@ struct ofs_gpu_ops {
 	const void *(*window)(struct ofs_gpu *gpu, uint32_t i);
 	/* Any thread. */
 	void (*submit)(struct ofs_gpu *gpu, struct ofs_gpu_work *work);
+	/* For how many ms the module's thread has been in one call of CUDA or
+	 * NCCL. What has not come back may never: then work stays the module's,
+	 * and gpu is not closed. Any thread. */
+	int64_t (*silent)(struct ofs_gpu *gpu);
 	/* Give the connection up: what receives or sends fails from now on. */
 	void (*disconnect)(struct ofs_gpu *gpu, const char *why);
 	/* All work that is left fails, with done called. */

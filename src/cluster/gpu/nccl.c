@@ -318,8 +318,10 @@ static void *work_thread(void *arg)
 	pthread_cond_broadcast(&g->ordered);
 	pthread_mutex_unlock(&g->lock);
 	while (obey(g)) {
-		bool did = step_transfer(g);
+		bool did;
 
+		atomic_store(&g->alive, ofs_clock_ms());
+		did = step_transfer(g);
 		did |= step_layout(g);
 		did |= step_queue(g);
 		if (!did)
@@ -456,6 +458,11 @@ static void submit(struct ofs_gpu *g, struct ofs_gpu_work *work)
 	pthread_mutex_unlock(&g->lock);
 }
 
+static int64_t get_silent(struct ofs_gpu *g)
+{
+	return ofs_clock_ms() - atomic_load(&g->alive);
+}
+
 static void disconnect(struct ofs_gpu *g, const char *why)
 {
 	pthread_mutex_lock(&g->lock);
@@ -477,6 +484,7 @@ const struct ofs_gpu_ops optimfs_gpu_module = {
 	.stage = get_stage,
 	.window = get_window,
 	.submit = submit,
+	.silent = get_silent,
 	.disconnect = disconnect,
 	.close = close_gpu,
 };

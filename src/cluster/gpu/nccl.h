@@ -60,6 +60,7 @@ struct ofs_gpu {
 	uint64_t sequence;                           /* that is next */
 	/* ms: for a sequence number, while others are here */
 	int64_t waiting_since;
+	_Atomic int64_t alive; /* ms: when it was last seen; for any thread */
 
 	/* Constant once it is open. */
 	void *stage[OFS_GPU_STAGES], *window[OFS_GPU_WINDOWS];
