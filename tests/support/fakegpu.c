@@ -27,6 +27,7 @@
  *   devices=N    the number of GPUs (8)
  *   max=MIB      larger allocations fail
  *   init=fail    ranks cannot be connected; init=hang: and it takes for ever
+ *   left=MIB     so much memory is left for a connection, which takes 300
  *   async=R:K    rank R's communicator has an error after K groups
  *   hang=R:K     rank R's group K never ends
  *   abort=hang   giving a connection up takes for ever
@@ -34,12 +35,13 @@
  *   stuck=K      launch K never returns */
 struct faults {
 	int devices, async_rank, async_after, hang_rank, hang_at, reset, stuck;
-	long max;
+	long max, left;
 	char init, abort;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const struct faults none = { 8, -1, 0, -1, 0, -1, -1, 1 << 20, 0, 0 };
+static const struct faults none = { 8, -1, 0, -1, 0, -1, -1, 1 << 20, 1 << 20,
+	0, 0 };
 static struct faults current;
 static int launches;
 
@@ -51,6 +53,7 @@ static void read_faults(void)
 	while (p != NULL && *p != '\0') {
 		sscanf(p, "devices=%d", &f.devices);
 		sscanf(p, "max=%ld", &f.max);
+		sscanf(p, "left=%ld", &f.left);
 		sscanf(p, "init=%c", &f.init);
 		sscanf(p, "abort=%c", &f.abort);
 		sscanf(p, "async=%d:%d", &f.async_rank, &f.async_after);
@@ -371,6 +374,13 @@ cudaError_t cudaMalloc(void **p, size_t n)
 	if (*p == NULL)
 		return said(cudaErrorMemoryAllocation);
 	*p = (void *)((uintptr_t)*p | ON_GPU);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *left, size_t *all)
+{
+	*left = (size_t)get_faults().left << 20;
+	*all = (size_t)1 << 40;
 	return cudaSuccess;
 }
 
@@ -703,6 +713,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 
 	if (c->state == ncclInProgress && f.init == 'f')
 		c->state = ncclSystemError;
+	if (c->state == ncclInProgress && f.left < 300)
+		c->state = ncclUnhandledCudaError;
 	if (c->state == ncclInProgress && c->begun != NULL)
 		put_on_stream(c);
 	else if (c->state == ncclInProgress && all_here(c))

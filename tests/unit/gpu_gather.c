@@ -563,6 +563,8 @@ static void all_of_fake(void)
 	    "NCCL that does not give up connecting either");
 	refused(OPTIMFS_GATHER_NCCL, "max=10", 2, 0, "OFS902",
 	    "no memory on the GPU");
+	refused(OPTIMFS_GATHER_NCCL, "left=200", 2, 0, "OFS902",
+	    "no memory for a connection");
 	refused(OPTIMFS_GATHER_NCCL, "devices=0", 2, ENODEV, "OFS903",
 	    "gather=nccl without a GPU");
 	refused(OPTIMFS_GATHER_AUTO, "devices=0", 2, 0, "OFS903",

@@ -10,6 +10,9 @@
 #include "base/clock.h"
 #include "cluster/gpu/nccl.h"
 
+/* Less may not be enough for a connection. */
+#define CONNECTION_MEMORY ((size_t)512 << 20)
+
 _Static_assert(sizeof(ncclUniqueId) == OFS_GPU_ID, "an id's size");
 
 /* The communicator is not blocking: its calls begin something, and what comes
@@ -50,6 +53,21 @@ static int look(struct ofs_gpu *g, int64_t deadline, const char *what,
 	return state == ncclSuccess;
 }
 
+/* A connection has buffers on the GPU, whose size NCCL decides; what it says
+ * where they do not fit is no more than "unhandled CUDA error". */
+static int cannot_connect(struct optimfs_error *err)
+{
+	size_t left, all;
+
+	if (cudaMemGetInfo(&left, &all) != cudaSuccess ||
+	    left >= CONNECTION_MEMORY)
+		return -1;
+	return optimfs_fail(err, ENOMEM,
+	    "OFS902 the GPU: NCCL cannot connect, and only %zu MiB of the "
+	    "GPU's memory are free",
+	    left >> 20);
+}
+
 int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
     struct optimfs_error *err)
 {
@@ -65,14 +83,16 @@ int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
 	r = ncclCommInitRankConfig(&g->comm, size, unique, rank, &config);
 	if (!under_way(r)) {
 		g->comm = NULL;
-		return fail(err, r, "connecting");
+		fail(err, r, "connecting");
+		return cannot_connect(err);
 	}
 	while ((ret = look(g, deadline, "connecting", err)) == 0)
 		nanosleep(&pause, NULL);
 	if (ret == 1)
 		return 0;
+	ret = cannot_connect(err);
 	nccl_comm_abort(g);
-	return -1;
+	return ret;
 }
 
 static void *abort_it(void *arg)
