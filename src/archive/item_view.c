@@ -1,4 +1,4 @@
-/* item_view.c - a box that is a part of a torch.save item */
+/* item_view.c - a box that is part of a torch.save item */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* item_view.h - a box that is a part of a torch.save item */
+/* item_view.h - a box that is part of a torch.save item */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_ARCHIVE_ITEM_VIEW_H
 #define OFS_ARCHIVE_ITEM_VIEW_H

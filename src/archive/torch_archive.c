@@ -1,4 +1,4 @@
-/* torch_archive.c - what a torch.save archive says of itself */
+/* torch_archive.c - the records that describe a torch.save archive */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

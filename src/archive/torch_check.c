@@ -1,4 +1,4 @@
-/* torch_check.c - does a described tensor fit its storage? */
+/* torch_check.c - the check that a tensor fits its storage */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

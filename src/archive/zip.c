@@ -1,4 +1,4 @@
-/* zip.c - the central directory of an archive, and what makes it ambiguous */
+/* zip.c - the central directory of an archive, checked for ambiguity */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

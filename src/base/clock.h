@@ -1,4 +1,4 @@
-/* clock.h - time that passes, and points in it */
+/* clock.h - monotonic and wall-clock time */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_CLOCK_H
 #define OFS_BASE_CLOCK_H

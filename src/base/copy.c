@@ -1,4 +1,4 @@
-/* copy.c - bytes from file to file, shared where the file system can */
+/* copy.c - copies of file ranges, shared where the file system can */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

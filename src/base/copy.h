@@ -1,4 +1,4 @@
-/* copy.h - bytes from file to file, shared where the file system can */
+/* copy.h - copies of file ranges, shared where the file system can */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_COPY_H
 #define OFS_BASE_COPY_H

@@ -1,4 +1,4 @@
-/* fds.c - descriptors that are kept open, as many as there may be */
+/* fds.c - a cache of open descriptors, limited by what the process may have */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* fds.h - descriptors that are kept open, as many as there may be */
+/* fds.h - a cache of open descriptors, limited by what the process may have */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_FDS_H
 #define OFS_BASE_FDS_H

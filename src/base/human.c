@@ -1,4 +1,4 @@
-/* human.c - numbers as a person reads them */
+/* human.c - numbers in a form for people */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

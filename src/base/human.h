@@ -1,4 +1,4 @@
-/* human.h - numbers as a person reads them */
+/* human.h - numbers in a form for people */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_HUMAN_H
 #define OFS_HUMAN_H

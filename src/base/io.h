@@ -1,4 +1,4 @@
-/* io.h - directories of a checkpoint, opened once, never left */
+/* io.h - opening and reading beneath the directory of a checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_IO_H
 #define OFS_BASE_IO_H

@@ -1,4 +1,4 @@
-/* io_list.c - the names in a directory, wherever its files are */
+/* io_list.c - the names in a directory, merged from all places of its files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* map.h - from a key's hash to the index of the item that has it */
+/* map.h - a hash table from keys to indexes of items */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_MAP_H
 #define OFS_BASE_MAP_H

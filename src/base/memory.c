@@ -1,4 +1,4 @@
-/* memory.c - arrays that grow, and what is said when memory runs out */
+/* memory.c - growing arrays, and the out-of-memory error */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

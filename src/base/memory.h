@@ -1,4 +1,4 @@
-/* memory.h - arrays that grow, and what is said when memory runs out */
+/* memory.h - growing arrays, and the out-of-memory error */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_MEMORY_H
 #define OFS_BASE_MEMORY_H

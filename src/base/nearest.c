@@ -1,4 +1,4 @@
-/* nearest.c - which of many names was meant */
+/* nearest.c - the nearest of many names, for suggestions */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* nearest.h - which of many names was meant */
+/* nearest.h - the nearest of many names, for suggestions */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_NEAREST_H
 #define OFS_NEAREST_H

@@ -1,4 +1,4 @@
-/* ranges.c - a set of bytes, as disjoint ranges */
+/* ranges.c - a set of byte offsets, as disjoint ranges */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* ranges.h - a set of bytes, as disjoint ranges */
+/* ranges.h - a set of byte offsets, as disjoint ranges */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_RANGES_H
 #define OFS_BASE_RANGES_H

@@ -1,4 +1,4 @@
-/* sys.c - the calls by which a commit changes files */
+/* sys.c - the system calls by which a commit changes files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* sys.h - the calls by which a commit changes files; tests make them fail */
+/* sys.h - the system calls by which a commit changes files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_SYS_H
 #define OFS_BASE_SYS_H

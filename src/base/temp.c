@@ -1,4 +1,4 @@
-/* temp.c - files that have no name, and go when they are closed */
+/* temp.c - files without a name, deleted when they are closed */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

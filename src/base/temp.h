@@ -1,4 +1,4 @@
-/* temp.h - files that have no name, and go when they are closed */
+/* temp.h - files without a name, deleted when they are closed */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_TEMP_H
 #define OFS_BASE_TEMP_H

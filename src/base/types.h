@@ -1,4 +1,4 @@
-/* types.h - what every room uses */
+/* types.h - types that all rooms use */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_TYPES_H
 #define OFS_BASE_TYPES_H

@@ -1,4 +1,4 @@
-/* utf8.h - where a character of UTF-8 ends */
+/* utf8.h - validation of one UTF-8 character */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_UTF8_H
 #define OFS_BASE_UTF8_H

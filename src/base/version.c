@@ -1,4 +1,4 @@
-/* version.c - which optimfs this is, and what it was built with */
+/* version.c - the version of optimfs, and its build options */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* budget.h - how much of a checkpoint's pickles may be in memory */
+/* budget.h - the memory budget for a checkpoint's pickles */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CATALOG_BUDGET_H
 #define OFS_CATALOG_BUDGET_H

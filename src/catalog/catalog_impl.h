@@ -1,4 +1,4 @@
-/* catalog_impl.h - what the files that build a catalog share */
+/* catalog_impl.h - shared declarations of the files that build a catalog */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CATALOG_CATALOG_IMPL_H
 #define OFS_CATALOG_CATALOG_IMPL_H

@@ -1,4 +1,4 @@
-/* check.c - sort shards; do they tile their tensor, and can be read? */
+/* check.c - shards sorted, and checked for tiling and for readability */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

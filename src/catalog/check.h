@@ -1,4 +1,4 @@
-/* check.h - what a finished catalog promises, established */
+/* check.h - the checks that finish a catalog */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CATALOG_CHECK_H
 #define OFS_CATALOG_CHECK_H

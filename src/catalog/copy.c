@@ -1,4 +1,4 @@
-/* copy.c - a catalog that begins as another one */
+/* copy.c - a catalog that starts as a copy of another one */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

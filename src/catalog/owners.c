@@ -1,4 +1,4 @@
-/* owners.c - which ranks hold a tensor, and its shape, as text */
+/* owners.c - the ranks that hold a tensor, and its shape, as text */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* owners.h - which ranks hold a tensor, and its shape, as text */
+/* owners.h - the ranks that hold a tensor, and its shape, as text */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CATALOG_OWNERS_H
 #define OFS_CATALOG_OWNERS_H

@@ -1,4 +1,4 @@
-/* shards.h - which shards of a tensor hold elements of a region */
+/* shards.h - the shards of a tensor that have elements of a region */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CATALOG_SHARDS_H
 #define OFS_CATALOG_SHARDS_H

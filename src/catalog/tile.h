@@ -1,4 +1,4 @@
-/* tile.h - do the boxes of a tensor's shards tile it? */
+/* tile.h - the check that a tensor's shards tile it */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CATALOG_TILE_H
 #define OFS_CATALOG_TILE_H

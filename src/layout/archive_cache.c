@@ -1,4 +1,4 @@
-/* archive_cache.c - archives of a view, made when they are looked at */
+/* archive_cache.c - archives of a view, made at their first use */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* archive_cache.h - archives of a view, made when they are looked at */
+/* archive_cache.h - archives of a view, made at their first use */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_LAYOUT_ARCHIVE_CACHE_H
 #define OFS_LAYOUT_ARCHIVE_CACHE_H

@@ -1,4 +1,4 @@
-/* render.c - what the writers of all formats share */
+/* render.c - code that the writers of all formats share */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* state_dict.c - a section of the tree as the nested dicts that a program saves */
+/* state_dict.c - a section of the tree as the nested dicts of a program */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* state_dict.h - a section of the tree as the nested dicts that a program saves */
+/* state_dict.h - a section of the tree as the nested dicts of a program */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_LAYOUT_STATE_DICT_H
 #define OFS_LAYOUT_STATE_DICT_H

@@ -1,4 +1,4 @@
-/* duplicates.c - one optimizer that is there twice, by name and by ID */
+/* duplicates.c - an optimizer that is stored twice, by name and by ID */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* ids_check.c - do the names of a file fit the IDs? */
+/* ids_check.c - the check that the names of a file fit the IDs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* ids_shapes.c - tensors that are shaped as their parameter */
+/* ids_shapes.c - tensors with the shape of their parameter */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* model.c - where in a checkpoint the model is */
+/* model.c - the place of the model in a checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* naming.c - every entry's place below the mount point */
+/* naming.c - the path of every entry below the mount point */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* naming_impl.h - parts of naming */
+/* naming_impl.h - shared declarations of naming */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_NAMING_NAMING_IMPL_H
 #define OFS_NAMING_NAMING_IMPL_H

@@ -1,4 +1,4 @@
-/* optimizer_names.c - what optimizers are called, and what there is instead */
+/* optimizer_names.c - the names of optimizers, and hints for unknown ones */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* optimizers.c - where in a checkpoint the optimizers are */
+/* optimizers.c - the places of optimizers in a checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* state.c - state under another name, and state that is missing */
+/* state.c - renamed state, and missing state */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

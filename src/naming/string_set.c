@@ -1,4 +1,4 @@
-/* string_set.c - a set of strings that are kept elsewhere */
+/* string_set.c - a set of borrowed strings */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

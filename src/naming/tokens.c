@@ -1,4 +1,4 @@
-/* tokens.c - what a key says by itself */
+/* tokens.c - the meaning of a key without its context */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

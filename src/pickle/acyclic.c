@@ -1,4 +1,4 @@
-/* acyclic.c - a graph that may have cycles becomes one that has none */
+/* acyclic.c - removal of cycles from a pickle's graph */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* pickle.c - a pickle's bytes become a document; nothing is called */
+/* pickle.c - a pickle's bytes parsed into a document; nothing is called */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

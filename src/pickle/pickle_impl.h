@@ -1,4 +1,4 @@
-/* pickle_impl.h - what the parts of the pickle reader share */
+/* pickle_impl.h - shared declarations of the pickle reader */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_PICKLE_PICKLE_IMPL_H
 #define OFS_PICKLE_PICKLE_IMPL_H

@@ -1,4 +1,4 @@
-/* plain.c - opcodes that push a node that exists */
+/* plain.c - opcodes that push an existing node */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* reduce.c - what a pickle would call, kept as data */
+/* reduce.c - calls in a pickle, kept as data */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* splice.c - a pickle with some items of its containers changed */
+/* splice.c - a pickle with changed items of its containers */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

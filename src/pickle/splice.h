@@ -1,4 +1,4 @@
-/* splice.h - a pickle with some items of its containers changed */
+/* splice.h - a pickle with changed items of its containers */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_PICKLE_SPLICE_H
 #define OFS_PICKLE_SPLICE_H

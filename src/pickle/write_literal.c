@@ -1,4 +1,4 @@
-/* write_literal.c - values as Python writes them, made pickles */
+/* write_literal.c - Python literals as pickles */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

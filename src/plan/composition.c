@@ -1,4 +1,4 @@
-/* composition.c - pieces of a virtual file, and what a range of them needs */
+/* composition.c - pieces of a virtual file, and the plan of a range of them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* fix.h - mending bytes after they were fetched */
+/* fix.h - corrections to fetched elements */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_PLAN_FIX_H
 #define OFS_PLAN_FIX_H

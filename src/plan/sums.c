@@ -1,4 +1,4 @@
-/* sums.c - checksums of boxes of a file whose parts are read by several */
+/* sums.c - checksums of a file's boxes, whose parts several threads read */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

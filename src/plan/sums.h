@@ -1,4 +1,4 @@
-/* sums.h - checksums of boxes of a file whose parts are read by several */
+/* sums.h - checksums of a file's boxes, whose parts several threads read */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_PLAN_SUMS_H
 #define OFS_PLAN_SUMS_H

@@ -1,4 +1,4 @@
-/* locate.c - look into a stored extent once, and remember where elements are */
+/* locate.c - positions of elements in stored extents, found once and kept */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* locate.h - where in its stored extent a shard's elements lie */
+/* locate.h - the position of a shard's elements in its stored extent */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_READ_LOCATE_H
 #define OFS_READ_LOCATE_H

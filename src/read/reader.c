@@ -1,4 +1,4 @@
-/* reader.c - what it takes to read a catalog's tensors */
+/* reader.c - the resources for reading a catalog's tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

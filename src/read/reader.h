@@ -1,4 +1,4 @@
-/* reader.h - what it takes to read a catalog's tensors */
+/* reader.h - the resources for reading a catalog's tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_READ_READER_H
 #define OFS_READ_READER_H

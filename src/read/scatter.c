@@ -1,4 +1,4 @@
-/* scatter.c - elements of a tensor written to where they are stored */
+/* scatter.c - elements of a tensor, written to their stored positions */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

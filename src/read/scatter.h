@@ -1,4 +1,4 @@
-/* scatter.h - elements of a tensor written to where they are stored */
+/* scatter.h - elements of a tensor, written to their stored positions */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_READ_SCATTER_H
 #define OFS_READ_SCATTER_H

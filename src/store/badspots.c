@@ -1,4 +1,4 @@
-/* badspots.c - where a disk failed a moment ago */
+/* badspots.c - places where a disk failed recently */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* badspots.h - where a disk failed a moment ago */
+/* badspots.h - places where a disk failed recently */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_STORE_BADSPOTS_H
 #define OFS_STORE_BADSPOTS_H

@@ -1,4 +1,4 @@
-/* codec.c - extents that are stored encoded, decoded once and kept */
+/* codec.c - encoded extents, decoded once and kept */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

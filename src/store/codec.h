@@ -1,4 +1,4 @@
-/* codec.h - extents that are stored encoded, decoded once and kept */
+/* codec.h - encoded extents, decoded once and kept */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_STORE_CODEC_H
 #define OFS_STORE_CODEC_H

@@ -1,4 +1,4 @@
-/* files.c - the checkpoint's files: kept open, known to be the mounted ones */
+/* files.c - the checkpoint's open files, checked to be the mounted ones */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

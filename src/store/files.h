@@ -1,4 +1,4 @@
-/* files.h - the checkpoint's files: kept open, known to be the mounted ones */
+/* files.h - the checkpoint's open files, checked to be the mounted ones */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_STORE_FILES_H
 #define OFS_STORE_FILES_H

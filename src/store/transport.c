@@ -1,4 +1,4 @@
-/* transport.c - what all transports do alike */
+/* transport.c - code that all transports share */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

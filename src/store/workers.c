@@ -1,4 +1,4 @@
-/* workers.c - extents that are decoded before somebody waits for them */
+/* workers.c - threads that decode extents ahead of their use */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

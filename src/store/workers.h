@@ -1,4 +1,4 @@
-/* workers.h - extents that are decoded before somebody waits for them */
+/* workers.h - threads that decode extents ahead of their use */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_STORE_WORKERS_H
 #define OFS_STORE_WORKERS_H

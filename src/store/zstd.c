@@ -1,4 +1,4 @@
-/* zstd.c - Zstandard frames (RFC 8878), untrusted, to their bytes */
+/* zstd.c - a decoder of untrusted Zstandard frames (RFC 8878) */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

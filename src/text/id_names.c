@@ -1,4 +1,4 @@
-/* id_names.c - parameters' integer IDs as the names that ids= gives them */
+/* id_names.c - names from ids= in place of integer parameter IDs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

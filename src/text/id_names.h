@@ -1,4 +1,4 @@
-/* id_names.h - parameters' integer IDs as the names that ids= gives them */
+/* id_names.h - names from ids= in place of integer parameter IDs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_TEXT_ID_NAMES_H
 #define OFS_TEXT_ID_NAMES_H

@@ -1,4 +1,4 @@
-/* parse_impl.h - numbers and containers */
+/* parse_impl.h - shared declarations of the value parsers */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_TEXT_PARSE_IMPL_H
 #define OFS_TEXT_PARSE_IMPL_H

@@ -1,4 +1,4 @@
-/* parse_json.c - JSON as Python containers of the kinds that were there */
+/* parse_json.c - JSON as Python containers of the old value's kinds */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

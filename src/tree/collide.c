@@ -1,4 +1,4 @@
-/* collide.c - two keys with one name */
+/* collide.c - keys that have the same name */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

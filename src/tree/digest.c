@@ -1,4 +1,4 @@
-/* digest.c - what a tree shows, in few bytes */
+/* digest.c - a digest of what a tree shows */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* digest.h - what a tree shows, in few bytes */
+/* digest.h - a digest of what a tree shows */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_TREE_DIGEST_H
 #define OFS_TREE_DIGEST_H

@@ -1,4 +1,4 @@
-/* sort.c - sorting a million names that begin alike */
+/* sort.c - sorting of many names with common prefixes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* tree_impl.h - parts of building a tree */
+/* tree_impl.h - shared declarations of the files that build a tree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_TREE_TREE_IMPL_H
 #define OFS_TREE_TREE_IMPL_H

@@ -1,4 +1,4 @@
-/* dcp.h - what the parts of the DCP reader share */
+/* dcp.h - shared declarations of the DCP reader */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_DCP_H
 #define OFS_FORMAT_DCP_H

@@ -1,4 +1,4 @@
-/* detect.c - is a directory a checkpoint of torch.distributed.checkpoint? */
+/* detect.c - detection of checkpoints of torch.distributed.checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* files.c - are the files of a DCP checkpoint all there? */
+/* files.c - the check that all files of a DCP checkpoint exist */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* index_write.c - what new and edited entries of .metadata have in common */
+/* index_write.c - code that new and edited entries of .metadata share */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

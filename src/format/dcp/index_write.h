@@ -1,4 +1,4 @@
-/* index_write.h - what new and edited entries of .metadata have in common */
+/* index_write.h - code that new and edited entries of .metadata share */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_DCP_INDEX_WRITE_H
 #define OFS_FORMAT_DCP_INDEX_WRITE_H

@@ -1,4 +1,4 @@
-/* items.c - values of a DCP checkpoint that have parts to show */
+/* items.c - values of a DCP checkpoint that contain several leaves */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* location.c - where a DCP index says an item is stored */
+/* location.c - the stored location of an item in a DCP index */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* render.h - a DCP checkpoint being laid out */
+/* render.h - a layout as a DCP checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_DCP_RENDER_H
 #define OFS_FORMAT_DCP_RENDER_H

@@ -1,4 +1,4 @@
-/* render_walk.c - what one rank of a DCP checkpoint stores */
+/* render_walk.c - the items that one rank of a DCP checkpoint stores */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

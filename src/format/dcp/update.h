@@ -1,4 +1,4 @@
-/* update.h - the index of a DCP checkpoint that gets new items */
+/* update.h - commits to the index of a DCP checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_DCP_UPDATE_H
 #define OFS_FORMAT_DCP_UPDATE_H

@@ -1,4 +1,4 @@
-/* update_recompress.c - items that were decoded to be changed, encoded again */
+/* update_recompress.c - changed items, encoded again */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* update_values.c - values of a DCP checkpoint that change, come and go */
+/* update_values.c - changed, added and removed values of a DCP checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

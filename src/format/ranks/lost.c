@@ -1,4 +1,4 @@
-/* lost.c - the ranks whose files are not there, and whether it matters */
+/* lost.c - ranks without a file, and whether their data is missing */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

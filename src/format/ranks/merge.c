@@ -1,4 +1,4 @@
-/* merge.c - what all ranks have at one path becomes one entry */
+/* merge.c - the leaves of all ranks at one path, merged to one entry */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

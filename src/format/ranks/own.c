@@ -1,4 +1,4 @@
-/* own.c - what each rank has for itself: random numbers, data loaders */
+/* own.c - state of each rank: random numbers, data loaders */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

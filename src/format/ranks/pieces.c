@@ -1,4 +1,4 @@
-/* pieces.c - a tensor put together from slices that ranks hold of it */
+/* pieces.c - a tensor joined from the slices that ranks hold */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

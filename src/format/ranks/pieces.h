@@ -1,4 +1,4 @@
-/* pieces.h - a tensor put together from slices that ranks hold of it */
+/* pieces.h - a tensor joined from the slices that ranks hold */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_RANKS_PIECES_H
 #define OFS_FORMAT_RANKS_PIECES_H

@@ -1,4 +1,4 @@
-/* ranks.h - the files that the ranks of one job left, put together */
+/* ranks.h - the rank files of one job, joined */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_RANKS_H
 #define OFS_FORMAT_RANKS_H

@@ -1,4 +1,4 @@
-/* read.c - the files that the ranks of one job left, put together */
+/* read.c - the rank files of one job, joined */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* sharded.c - ShardedTensors and DTensors of several ranks become one */
+/* sharded.c - ShardedTensors and DTensors, joined over ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

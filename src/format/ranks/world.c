@@ -1,4 +1,4 @@
-/* world.c - which of the rank files belong together */
+/* world.c - the rank files that belong together */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* detect.c - is a file or directory one of safetensors? */
+/* detect.c - detection of safetensors files and directories */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* hf_index.c - the index of a model that lies in several files */
+/* hf_index.c - the index of a model in several files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

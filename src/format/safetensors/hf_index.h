@@ -1,4 +1,4 @@
-/* hf_index.h - the index of a model that lies in several files */
+/* hf_index.h - the index of a model in several files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_SAFETENSORS_HF_INDEX_H
 #define OFS_FORMAT_SAFETENSORS_HF_INDEX_H

@@ -1,4 +1,4 @@
-/* hf_shards_info.c - where shards in safetensors files lie in their tensors */
+/* hf_shards_info.c - the positions of safetensors shards in their tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

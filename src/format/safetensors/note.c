@@ -1,4 +1,4 @@
-/* note.c - what optimfs notes in a safetensors header */
+/* note.c - the notes of optimfs in a safetensors header */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* note.h - what optimfs notes in a safetensors header */
+/* note.h - the notes of optimfs in a safetensors header */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_SAFETENSORS_NOTE_H
 #define OFS_FORMAT_SAFETENSORS_NOTE_H

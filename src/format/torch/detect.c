@@ -1,4 +1,4 @@
-/* detect.c - is a file one of torch.save or of pickle.dump? */
+/* detect.c - detection of files of torch.save and pickle.dump */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

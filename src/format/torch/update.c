@@ -1,4 +1,4 @@
-/* update.c - values and tensors that torch.save's pickles hold */
+/* update.c - commits to values and tensors in torch.save's pickles */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

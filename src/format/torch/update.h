@@ -1,4 +1,4 @@
-/* update.h - pickles that are made anew in a commit */
+/* update.h - commits to pickles */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_TORCH_UPDATE_H
 #define OFS_FORMAT_TORCH_UPDATE_H

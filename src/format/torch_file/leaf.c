@@ -1,4 +1,4 @@
-/* leaf.c - one leaf of a pickled object becomes an entry */
+/* leaf.c - a leaf of a pickled object, added as an entry */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* leaf.h - what ofs_torch_add is made of: tensors and values it found */
+/* leaf.h - leaves of a pickled object: tensors and values */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_TORCH_FILE_LEAF_H
 #define OFS_FORMAT_TORCH_FILE_LEAF_H

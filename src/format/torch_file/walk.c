@@ -1,4 +1,4 @@
-/* walk.c - a pickled object's mappings and lists become paths */
+/* walk.c - paths from a pickled object's mappings and lists */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

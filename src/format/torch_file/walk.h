@@ -1,4 +1,4 @@
-/* walk.h - a pickled object's mappings and lists become paths */
+/* walk.h - paths from a pickled object's mappings and lists */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FORMAT_TORCH_FILE_WALK_H
 #define OFS_FORMAT_TORCH_FILE_WALK_H
