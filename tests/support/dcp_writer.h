@@ -1,4 +1,4 @@
-/* dcp_writer.h - .metadata of any generation, and of any lie, for tests */
+/* dcp_writer.h - .metadata of any version, valid or not, for tests */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef DCP_WRITER_H
 #define DCP_WRITER_H

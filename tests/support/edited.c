@@ -1,5 +1,4 @@
-/* edited.c - changes made by hand, and whether a checkpoint has them and no
- * others */
+/* edited.c - edits of a checkpoint, and the check that it has exactly them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -85,7 +84,7 @@ void edited_fini(struct edited *e)
 	run("rm -rf", e->dir, e->dir);
 }
 
-/* The bytes of a node's file; NULL when it cannot be read. */
+/* The bytes of a node's file; NULL: unreadable. */
 static uint8_t *content(struct optimfs *fs, uint64_t node, size_t *len)
 {
 	struct optimfs_error err = { 0 };
@@ -131,7 +130,7 @@ static void expect(struct edited *e, const char *path, const void *bytes,
 	}
 }
 
-/* Components of a path that has nothing encoded in it. */
+/* Adds a change. path must contain no escapes. */
 static struct ofs_change *add(struct edited *e, const char *path,
     enum ofs_change_kind kind)
 {
@@ -361,7 +360,7 @@ static bool compare(const char *path, const uint8_t *got, size_t ngot,
 	return false;
 }
 
-/* Every file of one against the other: what is wanted of it, or the same. */
+/* Checks every file: it must be as wanted, or unchanged. */
 static unsigned check_all(struct edited *e, struct optimfs *now, bool old)
 {
 	unsigned wrong = 0;

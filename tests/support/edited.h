@@ -1,5 +1,4 @@
-/* edited.h - changes made by hand, and whether a checkpoint has them and no
- * others */
+/* edited.h - edits of a checkpoint, and the check that it has exactly them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef EDITED_H
 #define EDITED_H

@@ -35,7 +35,7 @@
 #include "base/clock.h"
 
 struct fake_node {
-	char *name, *path;         /* path below the root, "" for it */
+	char *name, *path;         /* path below the root; "": the root */
 	char *really;              /* NULL: path */
 	uint64_t parent, first, n; /* a directory's children are consecutive */
 	struct stat st;
@@ -389,7 +389,8 @@ uint64_t optimfs_file_size(const struct optimfs_file *f)
 	return f->size;
 }
 
-/* As a dead file server does, whatever signals come. */
+/* As a dead file server: signals do not interrupt it. It ends when the file is
+ * removed. */
 static void take_time(const struct optimfs_file *f, unsigned ms)
 {
 	int64_t end = ofs_clock_ms() + ms;
@@ -455,7 +456,7 @@ int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
 	return 0;
 }
 
-/* Nothing here can be written. */
+/* This file system is read-only. */
 
 static int read_only(struct optimfs_error *err)
 {
@@ -708,7 +709,7 @@ const char *optimfs_features(void)
 	return "fake";
 }
 
-/* It has files, and no tensors. */
+/* There are files, but no tensors. */
 
 int optimfs_statistics_tree(struct optimfs *fs, const char *path, bool ranks,
     const struct optimfs_scan *work, optimfs_tensor_fn *each, void *ctx,
@@ -749,7 +750,7 @@ int optimfs_check(struct optimfs *fs, const struct optimfs_scan *how,
 	return optimfs_fail(err, ENOSYS, "fake: no tensors");
 }
 
-/* It knows no other ranks. */
+/* There are no other ranks. */
 
 bool optimfs_group_launched(void)
 {

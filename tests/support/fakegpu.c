@@ -1,4 +1,4 @@
-/* fakegpu.c - what optimfs-nccl.so uses of CUDA and NCCL, in plain memory */
+/* fakegpu.c - the CUDA and NCCL calls of optimfs-nccl.so, in plain memory */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -79,7 +79,7 @@ static struct faults get_faults(void)
 	return f;
 }
 
-/* Addresses on the GPU mean nothing to a processor, nor those here to it. */
+/* GPU addresses are invalid on the processor, and the reverse. */
 
 #define ON_GPU ((uintptr_t)1 << 62)
 
@@ -124,10 +124,10 @@ struct ncclComm {
 	int rank, size, groups;
 	bool aborted, looked_at;
 	ncclResult_t state;
-	struct fake_op *begun; /* that is on no stream yet */
+	struct fake_op *begun; /* not on a stream yet */
 	cudaStream_t stream;
 	unsigned nsent[64], nreceived[64];
-	struct ncclComm *next; /* aborted before it */
+	struct ncclComm *next; /* aborted before this one */
 };
 
 static void path_of(const struct message *m, const char *suffix, char path[300])
@@ -151,7 +151,7 @@ static bool put_file(const char *tmp, const char *path, const void *p, size_t n)
 	return good && rename(tmp, path) == 0;
 }
 
-/* Is it over? */
+/* Continues the message; true: it is complete. */
 static bool step_message(struct message *m)
 {
 	char path[300], tmp[300];
@@ -169,7 +169,7 @@ static bool step_message(struct message *m)
 	f = fopen(path, "re");
 	if (f == NULL)
 		return false;
-	/* a length that is not the sender's is an error */
+	/* a length other than the sender's is an error */
 	if (fread(m->p, 1, m->n, f) != m->n || fgetc(f) != EOF)
 		m->comm->state = ncclInvalidUsage;
 	fclose(f);
@@ -182,7 +182,7 @@ static bool step_message(struct message *m)
 struct fake_op {
 	enum { OP_COPY, OP_PLACE, OP_GROUP, OP_MARK } kind;
 	void *dst;
-	void *src; /* a copy that is ours, from memory of the host */
+	void *src; /* our copy of host memory */
 	size_t n;
 	const struct ofs_run *run;
 	uint64_t nruns, total, threads;
@@ -523,7 +523,8 @@ const char *cudaGetErrorString(cudaError_t e)
 	}
 }
 
-/* What nvcc makes of a launch. There is one kernel: its arguments are known. */
+/* The calls that nvcc generates for a launch. There is only one kernel, so its
+ * arguments are known. */
 
 void **__cudaRegisterFatBinary(void *bin);
 void __cudaRegisterFatBinaryEnd(void **h);
@@ -638,7 +639,7 @@ cudaError_t cudaLaunchKernel(const void *host, dim3 grid, dim3 block,
 
 /* NCCL. */
 
-/* its header declares them without arguments being none */
+/* the header's declarations are no prototypes */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
@@ -695,7 +696,7 @@ static bool all_here(const struct ncclComm *c)
 	return true;
 }
 
-/* What was begun comes to its stream when somebody has looked once. */
+/* A begun operation is put on its stream at the second query. */
 static void put_on_stream(ncclComm_t c)
 {
 	if (!c->looked_at) {
@@ -725,7 +726,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 	return ncclSuccess;
 }
 
-/* What is on a stream still points to it. */
+/* Operations on streams still point to c. */
 ncclResult_t ncclCommAbort(ncclComm_t c)
 {
 	static struct ncclComm *all;

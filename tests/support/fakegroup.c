@@ -94,7 +94,7 @@ static struct ofs_group *join(const struct ofs_group_config *config,
 
 	(void)err;
 	*w = (struct ofs_group){ mine, my_rank, *config };
-	pthread_barrier_wait(&mine->barrier); /* all can be asked */
+	pthread_barrier_wait(&mine->barrier); /* all ranks can answer now */
 	return w;
 }
 
@@ -159,7 +159,7 @@ static void ask(struct ofs_group *w, struct ofs_ask *a, size_t n)
 		ask_one(w->f, w->rank, &a[i]);
 }
 
-/* The answers are there when it returns. */
+/* ask has already stored the answers. */
 static void wait(struct ofs_group *w, struct ofs_ask *a, size_t n)
 {
 	(void)w;

@@ -1,5 +1,4 @@
-/* faultlib.c - preloaded: the system calls of a program are counted, and one
- * fails */
+/* faultlib.c - a preloaded library: counts system calls, and fails one */
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* FAULT_TRACE=FILE   gets a line for each call (its number, class, name and
@@ -39,12 +38,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a call does: what a full disk refuses, or one that is read-only, or one
- * that is broken. */
+/* The effect of a call, which decides the errors that it can meet: of a full, a
+ * read-only or a broken disk. */
 enum class {
 	LOOK = 'l',
-	SPACE = 'w',  /* takes room */
-	CHANGE = 'c', /* changes something else */
+	SPACE = 'w',  /* allocates space */
+	CHANGE = 'c', /* another change */
 	SYNC = 's',
 };
 
@@ -80,7 +79,7 @@ __attribute__((constructor)) static void begin(void)
 	code = (int)number("FAULT_CODE");
 }
 
-/* The next library's function of that name. */
+/* The function of this name in the next library. */
 #define NEXT(name)                       \
  static __typeof__(name) *next;          \
  if (next == NULL) {                     \
@@ -123,7 +122,7 @@ static bool refused_from_now_on(enum class class)
 	}
 }
 
-/* A descriptor's path, or that of a name in a directory. */
+/* The path of a descriptor, or of a name in a directory. */
 static const char *about(int fd, const char *path, char out[2 * PATH_MAX])
 {
 	char link[64];
@@ -149,7 +148,7 @@ static void wait_gate(void)
 		nanosleep(&tick, NULL);
 }
 
-/* Of one that changes something: is it the one that FAULT_PATH means? */
+/* Is this call, which changes something, the one that FAULT_PATH names? */
 static bool is_meant(enum class class, const char *path)
 {
 	if (strstr(path, where) == NULL)
@@ -162,7 +161,7 @@ static bool is_meant(enum class class, const char *path)
 	    atomic_fetch_sub(&left, 1) == 1;
 }
 
-/* Is it this call's turn to fail? n: what it has to write, or NULL. */
+/* Must this call fail? n: the bytes to write, or NULL. */
 static bool fails(const char *name, enum class class, int fd, const char *path,
     size_t *n)
 {
@@ -200,7 +199,7 @@ static bool fails(const char *name, enum class class, int fd, const char *path,
 	return false;
 }
 
-/* After half of a write. */
+/* Called after half of a write. */
 static void torn(void)
 {
 	if (how == FAULT_TORN && count >= at)
@@ -227,7 +226,7 @@ static unsigned long named(int dir, const char *path)
 	return ino_at(dir, path, AT_SYMLINK_NOFOLLOW);
 }
 
-/* The directory that the last component of path lies in. */
+/* The inode of the directory that contains the last component of path. */
 static unsigned long parent_of(int dir, const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -1,4 +1,4 @@
-/* faultlib.h - what a program and the library that makes it fail share */
+/* faultlib.h - shared declarations of faultlib.c and the test that loads it */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef FAULTLIB_H
 #define FAULTLIB_H

@@ -1,4 +1,4 @@
-/* faultlog.c - the calls that a victim made, and whether their order is safe */
+/* faultlog.c - the calls of a victim, checked for a safe order */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 
 #define LINE 16384
 
-/* The last two components, each number one #. */
+/* The last two components of a path, with # for numbers. */
 static void shorten(const char *path, char *out, size_t size)
 {
 	const char *from = path + strlen(path);
@@ -75,16 +75,16 @@ void faultlog_read(const char *trace, struct fault_calls *calls)
 	fclose(f);
 }
 
-/* The file system as the trace has left it so far. */
+/* The file system after the calls of the trace so far. */
 struct entry {
 	unsigned long dir, ino;
 	char name[256];
-	bool stage; /* not of a checkpoint */
+	bool stage; /* in the stage, not the checkpoint */
 };
 
 struct inode {
 	unsigned long ino;
-	bool dirty; /* bytes, or names, that are not synced */
+	bool dirty; /* has bytes or names that are not synced */
 };
 
 struct faultlog {
@@ -92,9 +92,9 @@ struct faultlog {
 	struct inode inode[4096];
 	size_t n, ninodes;
 	unsigned long top;
-	bool published; /* and the name that did it is not safe yet */
+	bool published; /* published by a rename that is not durable yet */
 	unsigned renames, wrong;
-	char line[LINE]; /* that is looked at */
+	char line[LINE]; /* the current line */
 };
 
 static bool require(struct faultlog *m, bool so, const char *what)
@@ -127,7 +127,7 @@ static struct entry *find(struct faultlog *m, unsigned long dir,
 	return NULL;
 }
 
-/* .NAME.optimfs, or below it. */
+/* Is this .NAME.optimfs, or in it? */
 static bool is_stage(const struct faultlog *m, unsigned long dir,
     const char *name)
 {
@@ -160,7 +160,7 @@ static void leave(struct faultlog *m, struct entry *e)
 	*e = m->entry[--m->n];
 }
 
-/* Is it a checkpoint's, by any of its names? */
+/* Has the inode a name in the checkpoint? */
 static bool is_public(const struct faultlog *m, unsigned long ino)
 {
 	for (size_t i = 0; i < m->n; i++)
@@ -169,7 +169,7 @@ static bool is_public(const struct faultlog *m, unsigned long ino)
 	return false;
 }
 
-/* Nothing of it, and below it, is only in memory. */
+/* Is all of it, and everything below it, synced? */
 static bool is_safe(struct faultlog *m, unsigned long ino)
 {
 	unsigned long stack[256] = { ino };
@@ -186,8 +186,8 @@ static bool is_safe(struct faultlog *m, unsigned long ino)
 	return true;
 }
 
-/* The same of all that is a checkpoint's, or of all that is staged; and of the
- * directory that both are in. */
+/* Is everything in the checkpoint, or in the stage, synced, and the directory
+ * that contains both? */
 static bool side_is_safe(struct faultlog *m, bool stage)
 {
 	for (size_t i = 0; i < m->n; i++)
@@ -197,7 +197,7 @@ static bool side_is_safe(struct faultlog *m, bool stage)
 	return !inode(m, m->top)->dirty;
 }
 
-/* The subtree below dir changes sides with it. */
+/* Computes stage for all entries again: a rename moves a whole subtree. */
 static void update_sides(struct faultlog *m)
 {
 	bool changed = true;
@@ -250,7 +250,7 @@ static void on_create(struct faultlog *m, const char *rest)
 
 	if (sscanf(rest, "%lu\t%lu\t%255[^\n]", &dir, &ino, name) != 3)
 		return;
-	if (!has_name(m, ino)) /* a number may be given again */
+	if (!has_name(m, ino)) /* inode numbers are reused */
 		inode(m, ino)->dirty = false;
 	enter(m, dir, name, ino);
 	inode(m, dir)->dirty = true;
@@ -286,14 +286,14 @@ static void on_unlink(struct faultlog *m, const char *rest)
 	e = find(m, dir, name);
 	require(m, !m->published || strcmp(name, "lock") == 0,
 	    "removed before what was published is safe");
-	/* that the stage has gone need not last */
+	/* the removal of the stage need not be durable */
 	if (e == NULL || dir != m->top || !e->stage)
 		inode(m, dir)->dirty = true;
 	if (e != NULL)
 		leave(m, e);
 }
 
-/* From the stage into the checkpoint. */
+/* Checks a rename from the stage into the checkpoint. */
 static void check_publish(struct faultlog *m, const struct entry *from,
     bool replaces, bool is_dir)
 {
@@ -389,7 +389,7 @@ static void look(struct faultlog *m)
 	}
 }
 
-/* The names below dir, before anything happens. */
+/* Records the names below dir, before the first call. */
 struct faultlog *faultlog_begin(const char *dir)
 {
 	struct faultlog *m = calloc(1, sizeof(*m));

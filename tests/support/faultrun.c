@@ -1,4 +1,4 @@
-/* faultrun.c - victims that meet a fault, and which faults there are */
+/* faultrun.c - victims run with faults, and the list of faults */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -30,7 +30,7 @@ void faultrun_find(void)
 	    dir == NULL ? "." : dir);
 	if (access(lib, R_OK) == -1)
 		skip_all("%s: %s", lib, strerror(errno));
-	/* the library goes before all others, the sanitizers' too */
+	/* the library precedes the sanitizers' libraries */
 	setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0", 1);
 }
 
@@ -190,7 +190,7 @@ void faultrun_tell(const struct faultrun *r, const char *scene,
 		diag("  it said: %s", said);
 }
 
-/* Which errors each call may meet. */
+/* The errors that each call may meet. */
 static const struct {
 	const char *call;
 	int code[6];
@@ -234,8 +234,8 @@ static bool writes(const char *call)
 	    strcmp(call, "copy_file_range") == 0;
 }
 
-/* A call that only looks leaves what the one before has left: no use to be
- * killed there. */
+/* A kill at a call that changes nothing leaves the same state as a kill at the
+ * call before. */
 static void add_points(struct fault_points *p, const struct fault_call *c)
 {
 	if (c->class != 'l')
@@ -257,7 +257,7 @@ static void add_points(struct fault_points *p, const struct fault_call *c)
 		add_point(p, c, FAULT_FROM, EIO);
 }
 
-/* Two points of one kind do much the same. */
+/* Are the points of one kind? Then their results are alike. */
 static bool alike(const struct fault_point *a, const struct fault_point *b)
 {
 	return (a->how == FAULT_KILL) == (b->how == FAULT_KILL) &&
@@ -265,9 +265,9 @@ static bool alike(const struct fault_point *a, const struct fault_point *b)
 	    strcmp(a->call->object, b->call->object) == 0;
 }
 
-/* One of each kind, in the order of their first: of kills the last, which is
- * nearest to the rename; of errors, of which each kind has many, another one
- * each time. */
+/* Chooses one point of each kind, in the order of the first of each. Of kills
+ * it is the last, which is nearest to the rename. Of errors, of which each kind
+ * has many, it is another one each time. */
 static size_t one_of_each(const struct fault_points *p,
     struct fault_point *chosen)
 {

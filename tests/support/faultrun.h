@@ -1,4 +1,4 @@
-/* faultrun.h - victims that meet a fault, and which faults there are */
+/* faultrun.h - victims run with faults, and the list of faults */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef FAULTRUN_H
 #define FAULTRUN_H

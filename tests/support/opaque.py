@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-# opaque.py - a torch.save file with an object of a class that nobody knows
+# opaque.py - a torch.save file with an object of an unknown class
 # SPDX-License-Identifier: Apache-2.0
 #
-# opaque.py FILE: AdamW of one parameter, and beside it what a program keeps of
-# its own. PyTorch is not needed: its classes are stand-ins of their names.
+# opaque.py FILE: writes AdamW's state of one parameter, and next to it a
+# program's own object. PyTorch is not needed: dummy classes have its names.
 #
-# opaque.py --items FILE.distcp DIRECTORY: the first two items of a data file of
-# DCP become such an object and a tuple that holds a tensor, of the same lengths;
-# DIRECTORY gets a copy of each, 0 and 1.
+# opaque.py --items FILE.distcp DIRECTORY: replaces the first two items of a DCP
+# data file by such an object and a tuple with a tensor, of the same lengths;
+# copies the new items to DIRECTORY as 0 and 1.
 #
 # opaque.py --run FILE: is the object in the extra.pt that was made of FILE?
 import collections
@@ -75,7 +75,7 @@ def write(file, value, length=None):
             z.writestr("archive/data/%d" % key, data)
         stored.clear()
         if length is not None:
-            # what the end has: a header of 46 bytes for each, and 22
+            # the end has a header of 46 bytes per record, and 22 bytes
             names = sum(46 + len(i.filename) for i in z.infolist())
             pad = "archive/pad"
             left = length - file.tell() - names - 22 - 76 - 2 * len(pad)

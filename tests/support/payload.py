@@ -2,15 +2,15 @@
 # payload.py - damage the elements of one shard where they are stored
 # SPDX-License-Identifier: Apache-2.0
 #
-# payload.py CHECKPOINT PATH RANK ACTION: the bytes of the elements that RANK
-# has of the tensor at PATH, in a DCP data file.
+# payload.py CHECKPOINT PATH RANK ACTION: changes the elements that RANK has of
+# the tensor at PATH, in a DCP data file.
 #   nan N              element N becomes NaN
 #   scale F            the first element is multiplied by F
-#   shift N            elements move up by N, those at the end come first
+#   shift N            elements move up by N; those at the end come first
 #   zero N             all elements from N on become zero
-#   from OTHER         those of another tensor of the same rank and size
-# Prints FILE OFFSET, where the first byte that changes is. Checksums are left
-# as they are: nothing that only reads looks at them.
+#   from OTHER         elements of another tensor of the same rank and size
+# Prints FILE OFFSET, the place of the first changed byte. Checksums are not
+# updated, because reads do not verify them.
 import io
 import json
 import os

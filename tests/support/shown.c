@@ -1,4 +1,4 @@
-/* shown.c - how a leaf of a manifest must look in the tree */
+/* shown.c - the text of a manifest's leaf in the tree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,7 +20,7 @@ static void put_key(struct ofs_buf *out, const char *key, size_t n)
 	ofs_buf_puts(out, name);
 }
 
-/* "state.<fqn>.<name>" as three components: an FQN has dots of its own. */
+/* "state.<fqn>.<name>" as three components, although an FQN contains dots. */
 static bool put_flat(struct ofs_buf *out, const char *key)
 {
 	const char *last = strrchr(key, '.'), *first = strchr(key, '.');
@@ -86,7 +86,7 @@ static void put_scalar(const struct truth *l, struct ofs_buf *out)
 	ofs_buf_putc(out, '\n');
 }
 
-/* The inside of Python's b'...', which has no escapes here but \xNN. */
+/* The inside of Python's b'...', whose only escapes are \xNN. */
 static void put_bytes(const char *p, struct ofs_buf *out)
 {
 	for (; p[0] != '\0' && p[1] != '\0'; p++) {
@@ -99,7 +99,7 @@ static void put_bytes(const char *p, struct ofs_buf *out)
 	}
 }
 
-/* Python's list or tuple of plain things as JSON. */
+/* A Python list or tuple of plain values as JSON. */
 static void put_json(const char *p, struct ofs_buf *out)
 {
 	static const char from[] = "()'", to[] = "[]\"";
@@ -117,7 +117,7 @@ static void put_json(const char *p, struct ofs_buf *out)
 	ofs_buf_putc(out, '\n');
 }
 
-/* Python's list of names or numbers, one a line. */
+/* A Python list of names or numbers, one per line. */
 static void put_lines(const char *p, struct ofs_buf *out)
 {
 	for (; *p != '\0'; p++)

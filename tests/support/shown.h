@@ -1,4 +1,4 @@
-/* shown.h - how a leaf of a manifest must look in the tree */
+/* shown.h - the text of a manifest's leaf in the tree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef SHOWN_H
 #define SHOWN_H

@@ -66,7 +66,7 @@ static enum ofs_json_token next(struct ofs_json *j)
 	return token;
 }
 
-/* An array of strings and numbers as one string. */
+/* An array of strings and numbers, joined. */
 static char *joined(struct ofs_json *j, const char *sep)
 {
 	struct ofs_buf b = { 0 };

@@ -1,5 +1,4 @@
-/* victim.c - what a writer does while tests/integration/faults.c lets its calls
- * fail */
+/* victim.c - the work of a writer whose calls a test makes fail */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -65,7 +64,7 @@ static int add(struct optimfs *fs, const char *dir, const char *name,
 	return put(fs, attr.node, text, strlen(text), 0, true, err);
 }
 
-/* A tensor with dimensions. */
+/* Any tensor with at least one dimension. */
 static uint64_t any_tensor(const struct optimfs *fs)
 {
 	for (uint32_t i = 0; i < fs->now->tree.n; i++) {
@@ -82,7 +81,8 @@ static uint64_t any_tensor(const struct optimfs *fs)
 	return 0;
 }
 
-/* A tensor's bytes; a value; a state that goes, one that moves, a new one. */
+/* Changes a tensor's bytes and a value, removes a state, renames one and adds
+ * one. */
 static int change(struct optimfs *fs, struct optimfs_error *err)
 {
 	uint64_t w = node_of(fs, "model/" W), lr = node_of(fs, LR);
@@ -113,7 +113,7 @@ static struct optimfs *open_rw(const char *ck, enum optimfs_recover recover,
 	return fs;
 }
 
-/* What is told is told before the lock goes. */
+/* Called while the lock is held: sets the mark and prints the error. */
 static int told(int ret, const struct optimfs_error *err)
 {
 	mark(ret == -1 ? "failed" : FAULT_DONE);
@@ -181,7 +181,7 @@ static int victim_mkfs(struct optimfs *fs, const char *out, const char *to)
 	return told(ret, &err);
 }
 
-/* What a file says, malloc'ed. */
+/* The content of a file, malloc'ed. */
 static uint8_t *whole(struct optimfs *fs, uint64_t node, size_t *n,
     struct optimfs_error *err)
 {
@@ -201,7 +201,7 @@ static uint8_t *whole(struct optimfs *fs, uint64_t node, size_t *n,
 	return NULL;
 }
 
-/* The directory that path is to lie in, made if it is not there. */
+/* The parent directory of path, created if it does not exist. */
 static int make_dirs(struct optimfs *fs, char *path, uint64_t *dir,
     struct optimfs_error *err)
 {

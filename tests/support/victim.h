@@ -1,5 +1,4 @@
-/* victim.h - what a writer does while tests/integration/faults.c lets its calls
- * fail */
+/* victim.h - the work of a writer whose calls a test makes fail */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef VICTIM_H
 #define VICTIM_H

@@ -1,4 +1,4 @@
-# ranks.sh - several ranks, mounts of them and what they see; after tap.sh
+# ranks.sh - mounts of several ranks, for tests; sourced after tap.sh
 # SPDX-License-Identifier: Apache-2.0
 #
 # With mounts=no set before, nothing is mounted.
@@ -11,8 +11,8 @@ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 TMPDIR=$scratch
 export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
     TMPDIR
-# Open MPI leaves memory behind, from libraries that it has unloaded; it takes
-# some of its own locks in one order and in the other.
+# Open MPI leaks memory of libraries that it has unloaded, and takes some of its
+# locks in both orders.
 ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
 printf 'deadlock:openmpi\ndeadlock:libopen-pal\n' >"$scratch/mpi.supp"
 TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}suppressions=$scratch/mpi.supp
@@ -24,12 +24,12 @@ data=$TOP_SRCDIR/tests/data/pytorch
 nodes=$scratch/nodes mnt=$scratch/mnt other=$scratch/other
 mkdir -p "$mnt" "$other"
 
-ranks() { # N COMMAND...: as so many ranks
+ranks() { # N COMMAND...: runs it as N ranks
 	ranks_n=$1
 	shift
 	timeout -k 5 $limit mpirun --oversubscribe -n "$ranks_n" "$@"
 }
-# Every file of a checkpoint to one of the directories 0/ck, 1/ck, ...
+# Copies each file of a checkpoint to one of the directories 0/ck, 1/ck, ...
 spread() { # CHECKPOINT N
 	rm -rf "$nodes"
 	spread_i=0
@@ -42,7 +42,7 @@ spread() { # CHECKPOINT N
 		mkdir -p "$nodes/$spread_i/ck"
 	done
 }
-together() { # all of them in one directory, for readers without ranks
+together() { # copies all of them to one directory, for readers without ranks
 	rm -rf "$scratch/all"
 	mkdir "$scratch/all"
 	cp -rp "$nodes"/*/ck/. "$scratch/all"
@@ -57,7 +57,7 @@ has_ended() {
 	! kill -0 "$1" 2>/dev/null
 }
 job=
-start() { # N OPTIONS CHECKPOINT MOUNTPOINT [MPIRUN OPTION...]: rank 0's
+start() { # N OPTIONS CHECKPOINT MOUNTPOINT [MPIRUN OPTION...]: waits for rank 0
 	start_n=$1 start_o=$2 start_ck=$3 start_m=$4
 	shift 4
 	mpirun --oversubscribe -n "$start_n" "$@" "$OPTIMFS" mount \
@@ -85,6 +85,6 @@ pid_of() { # RANK
 		    grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$pid_p"
 	done
 }
-left() { # what stands beside the directories
+left() { # stages next to the checkpoints
 	find "$nodes" -name '.ck.optimfs'
 }

@@ -7,13 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Say how many tests will run; or nothing, and call done_testing at the end. */
+/* Declares the number of tests. Without it, done_testing prints the plan. */
 void plan(int n);
-/* Print "1..0 # SKIP why" and exit. */
+/* Prints "1..0 # SKIP why" and exits. */
 void skip_all(const char *fmt, ...)
     __attribute__((format(printf, 1, 2), noreturn));
 
-/* One test each; they return whether it passed. */
+/* Each is one test, and returns whether it passed. */
 #define ok(cond, ...) tap_ok((cond), __FILE__, __LINE__, #cond, __VA_ARGS__)
 #define is_int(got, want, ...) \
  tap_is_int((got), (want), __FILE__, __LINE__, __VA_ARGS__)
@@ -21,19 +21,19 @@ void skip_all(const char *fmt, ...)
  tap_is_u64((got), (want), __FILE__, __LINE__, __VA_ARGS__)
 #define is_str(got, want, ...) \
  tap_is_str((got), (want), __FILE__, __LINE__, __VA_ARGS__)
-/* n bytes; says at which offset they first differ. */
+/* Compares n bytes; a failure prints the first offset that differs. */
 #define is_mem(got, want, n, ...) \
  tap_is_mem((got), (want), (n), __FILE__, __LINE__, __VA_ARGS__)
-/* err, a struct optimfs_error, has this code and its text holds part. */
+/* err, a struct optimfs_error, has this code, and its text contains part. */
 #define is_error(err, code, part, ...) \
  tap_is_error(&(err), (code), (part), __FILE__, __LINE__, __VA_ARGS__)
 
-/* n tests that could not be run. */
+/* Counts n tests that cannot be run. */
 void skip(int n, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void diag(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void bail_out(const char *fmt, ...)
     __attribute__((format(printf, 1, 2), noreturn));
-/* Print the plan when plan was not called; the exit status for main. */
+/* Prints the plan if plan was not called; returns the exit status for main. */
 int done_testing(void);
 
 struct optimfs_error;

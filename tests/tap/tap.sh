@@ -4,23 +4,23 @@
 # Sourced first:  . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 #
 #   requires mount           "1..0 # SKIP why" unless checkpoints can be mounted
-#   requires PROGRAM...      the same for what must be on PATH
+#   requires PROGRAM...      the same unless the programs are on PATH
 #   ok "name" COMMAND...     one test: does COMMAND succeed?
 #   not_ok "name" COMMAND... does it fail?
 #   is "name" GOT WANT       are they equal?
 #   like "name" GOT PATTERN  does GOT match the case(1) pattern?
 #   status "name" N COMMAND...    does it exit with N? $scratch/out and err
-#                            keep what it said; also after ok and not_ok
+#                            have its output; also after ok and not_ok
 #   sanitized                is the program built with a sanitizer?
 #   eventually COMMAND...    runs it until it succeeds; fails after $limit seconds
-#   skip N "why"             N tests that cannot be run
+#   skip N "why"             counts N tests that cannot be run
 #   mnt=$(point NAME)        a new empty directory to mount on
 #   done_testing             the plan; exits
 #
-# $scratch is a new directory. When the test ends, however it ends, whatever is
-# mounted below it is unmounted, processes in $daemons are ended and it is
-# removed. A command that runs longer than $limit seconds hangs and is ended: no
-# machine, however busy, takes so long for one that does not.
+# $scratch is a new directory. When the test ends, for any reason, all mounts
+# below it are unmounted, the processes in $daemons are killed, and it is removed.
+# A command that runs longer than $limit seconds is ended: it hangs, because even
+# a busy machine finishes every command earlier.
 
 : "${TOP_SRCDIR:=$(cd "$(dirname "$0")/../.." && pwd)}"
 : "${TOP_BUILDDIR:=$TOP_SRCDIR}"
@@ -55,9 +55,9 @@ tap_cleanup() {
 }
 trap tap_cleanup EXIT
 
-# A daemon has nowhere to say what a sanitizer found: see done_testing.
+# A daemon has no output for a sanitizer's report; done_testing prints it.
 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$scratch/sanitizer
-# A process that is ended at once has threads left.
+# A process that exits at once leaves threads unjoined.
 TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}report_thread_leaks=0
 TSAN_OPTIONS=$TSAN_OPTIONS:log_path=$scratch/sanitizer
 UBSAN_OPTIONS=${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}log_path=$scratch/sanitizer
@@ -75,7 +75,7 @@ skip_all() {
 	exit 0
 }
 
-# The name may hold what a test was about, never a "#".
+# The name of a test must not contain "#".
 tap_result() {
 	tap_n=$((tap_n + 1))
 	if [ "$1" = 0 ]; then
@@ -87,7 +87,7 @@ tap_result() {
 	return 1
 }
 
-# A function runs in this shell, a program under the limit.
+# A function runs in this shell without the limit, a program with it.
 tap_run() {
 	case $(type "$1" 2>/dev/null) in
 	*function*) "$@" ;;
