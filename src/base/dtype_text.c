@@ -221,7 +221,7 @@ static int decimal(const struct layout *f, const char *s, uint64_t *code)
 	return 0;
 }
 
-/* Parse NaN, or NaN(0xCODE) for one that is not the canonical quiet NaN. */
+/* Parse NaN, or NaN(0xCODE), which is any NaN but the canonical quiet one. */
 static int parse_nan(const struct layout *f, const char *s, uint64_t *code)
 {
 	char *end;

@@ -24,8 +24,8 @@ int ofs_no_memory(struct optimfs_error *err);
 	  : ofs_reserve_size)(&(v), sizeof(*(v)), n, &(cap), err)
 
 #define OFS_HUGE_PAGE ((size_t)2 << 20)
-/* Ask the kernel for huge pages below the n bytes at p, which nobody has touched
- * yet, when n is at least one such page. */
+/* Ask the kernel for huge pages below the n bytes at p, if n is at least one
+ * such page. The bytes must not have been touched yet. */
 void ofs_huge(void *p, size_t n);
 
 int ofs_reserve_size(void *array, size_t item, uint64_t n, size_t *cap,

@@ -41,8 +41,7 @@ struct ofs_flat_model {
 	uint32_t nparams;
 	struct ofs_flat_state *state;
 	uint32_t nstates, state_cap;
-	/* of each entry: a tensor without dimensions that is cut all the same;
-	 * or NULL */
+	/* of each entry: a 0-dim tensor that is cut nevertheless; or NULL */
 	bool *scalar;
 };
 

@@ -16,8 +16,8 @@
  * optim/param_groups/<i>/<option>), the model (model/<fqn>) or neither
  * (extra/...), whatever their names in the source; docs/naming.md has the
  * rules. Names are listed without prefixes of wrappers, and the raw ones become
- * aliases; so do the state directories of tied parameters. subtree= leaves out
- * what is not below it. ids= also fills cat->ids. opt must not be NULL. The
+ * aliases; so do the state directories of tied parameters. subtree= removes all
+ * entries outside it. ids= also fills cat->ids. opt must not be NULL. The
  * catalog must still be in building. ENOENT: optim_key= or model_key= match
  * nothing (the message lists the keys); EINVAL: the ids= file does not fit
  * (with its line); EUCLEAN: keys of mixed types. */

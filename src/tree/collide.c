@@ -100,7 +100,7 @@ static void numbered(const char *base, uint32_t k, char name[OFS_NAME_MAX + 1])
 }
 
 /* order[0..n) is sorted by the old names. renamed[i] gets the new name of
- * order[i], NULL for one that keeps its name. */
+ * order[i]; NULL: it keeps its name. */
 static int rename_all(struct ofs_tree *tree, const struct scope *s,
     const uint32_t *order, uint32_t n, const char **renamed,
     struct optimfs_error *err)

@@ -6,8 +6,8 @@
  * FAULT_AT=N         at call N, counted from 1,
  * FAULT_PATH=TEXT    or at the first one about a path with TEXT in it that
  *                    changes something,
- * FAULT_AFTER=FILE   or, once FILE has been there, at the one of those that
- * FAULT_NTH=N        is the Nth, and no sync,
+ * FAULT_AFTER=FILE   or, after FILE has existed,
+ * FAULT_NTH=N        at the Nth of those calls, without syncs,
  * FAULT_HOW=FAULT    this happens (enum fault)
  * FAULT_CODE=ERRNO   with this error
  * FAULT_GATE=FILE    what FAULT_WAIT waits for

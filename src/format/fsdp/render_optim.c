@@ -54,7 +54,7 @@ static int put_shard(struct writer *w, uint32_t unit, uint32_t entry,
 	return put_vector(w, entry, w->f->unit[unit].flat.shard);
 }
 
-/* Writes the state of a parameter of which the rank has slice s, or of its flat
+/* Writes the state of a parameter, whose slice s the rank has, or of its flat
  * parameter, whose parameters all have the same states. */
 static int put_states(struct writer *w, const struct ofs_flat_member *p,
     const struct ofs_flat_slice *s)

@@ -11,7 +11,7 @@
 #include "format/ranks/ranks.h"
 #include "layout/flat.h"
 
-/* A parameter, or a state of one, of which ranks have runs of elements in
+/* A parameter, or a state of it, whose elements ranks hold as runs in
  * one-dimensional tensors. The first fault becomes the tensor's error: why is
  * set, and later additions are ignored. */
 struct ofs_pieces {
