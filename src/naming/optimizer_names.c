@@ -17,6 +17,14 @@ static int compare_strs(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Below optim/NAME these would read as those of optim itself. */
+static bool is_taken(const struct naming *c, uint32_t name)
+{
+	return ofs_catalog_string_is(c->cat, name, "state") ||
+	    ofs_catalog_string_is(c->cat, name, "param_groups");
+}
+
+/* Do all optimizers have different names there? */
 static bool differ_at(const struct naming *c, uint32_t back, uint32_t *names,
     uint32_t naccepted)
 {
@@ -30,6 +38,8 @@ static bool differ_at(const struct naming *c, uint32_t back, uint32_t *names,
 		if (r->n <= back)
 			return false;
 		names[n++] = r->c[r->n - 1 - back];
+		if (is_taken(c, names[n - 1]))
+			return false;
 	}
 	qsort(names, naccepted, sizeof(*names), compare_strs);
 	for (uint32_t i = 1; i < naccepted; i++)
@@ -39,13 +49,13 @@ static bool differ_at(const struct naming *c, uint32_t back, uint32_t *names,
 }
 
 static void join(const struct naming *c, const uint32_t *path, uint32_t n,
-    struct ofs_buf *b)
+    char between, struct ofs_buf *b)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		struct ofs_str s = ofs_catalog_string(c->cat, path[i]);
 
 		if (i > 0)
-			ofs_buf_putc(b, '.');
+			ofs_buf_putc(b, between);
 		ofs_buf_put(b, s.p, s.len);
 	}
 }
@@ -55,7 +65,8 @@ static int name_whole(struct naming *c, struct naming_candidate *r,
 {
 	struct ofs_buf b = { 0 };
 
-	join(c, r->c, r->n, &b);
+	/* state.NAME would be a flattened key */
+	join(c, r->c, r->n, r->n > 0 && is_taken(c, r->c[0]) ? '-' : '.', &b);
 	ofs_buf_putc(&b, 0);
 	if (b.bad)
 		r->name = OFS_NONE;
@@ -137,7 +148,7 @@ int ofs_naming_no_such_key(struct naming *c, const char *option,
 	for (uint32_t i = 0; i < c->nroots && b.len < 200; i++)
 		if (c->root[i].accepted && c->root[i].n > 0) {
 			ofs_buf_puts(&b, sep);
-			join(c, c->root[i].c, c->root[i].n, &b);
+			join(c, c->root[i].c, c->root[i].n, '.', &b);
 			sep = ", ";
 		}
 	if (b.len > 0)
