@@ -89,7 +89,7 @@ static int reshard(struct ofs_command *c, struct optimfs_reshard *how)
 	how->watch = ofs_command_watch(c);
 	how->watch.progress = progress;
 	how->watch.ctx = &t;
-	how->say = say;
+	how->watch.say = say;
 	how->kept = kept;
 	how->ctx = &t;
 	ret = optimfs_reshard(c->fs, dir, how, &err);

@@ -227,6 +227,9 @@ struct optimfs_watch {
 	/* Asked now and then, on any thread: true ends the work with
 	 * ECANCELED. NULL. */
 	bool (*stop)(void *ctx);
+	/* Told what a person should know: that an earlier run continues, that
+	 * a value was copied as it is pickled, or left out. NULL. */
+	void (*say)(void *ctx, const char *text);
 	void *ctx;
 };
 /* Watch optimfs_fsck with data, and optimfs_mkfs; how is copied. */
@@ -260,9 +263,7 @@ struct optimfs_reshard {
 	 * earlier run had written. What was done when it was stopped stays, as
 	 * after any failure. */
 	struct optimfs_watch watch;
-	/* What a person should know: that an earlier run goes on. NULL. */
-	void (*say)(void *ctx, const char *text);
-	void *ctx; /* of say and kept */
+	void *ctx; /* of kept */
 	/* It fails, and what is done is kept in stage. NULL. */
 	void (*kept)(void *ctx, const char *stage);
 };

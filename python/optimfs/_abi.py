@@ -79,6 +79,7 @@ class Watch(c.Structure):
     """struct optimfs_watch"""
     _fields_ = [("progress", c.c_void_p),
                 ("stop", c.c_void_p),
+                ("say", c.c_void_p),
                 ("ctx", c.c_void_p)]
 
 
@@ -87,7 +88,6 @@ class Reshard(c.Structure):
     _fields_ = [("to", c.c_char_p),
                 ("jobs", c.c_uint),
                 ("watch", Watch),
-                ("say", c.c_void_p),
                 ("ctx", c.c_void_p),
                 ("kept", c.c_void_p)]
 

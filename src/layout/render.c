@@ -6,8 +6,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "optimfs/optimfs.h"
 
 #include "base/buf.h"
 #include "base/checked.h"
@@ -17,6 +20,9 @@
 #include "pickle/write.h"
 #include "plan/cast.h"
 #include "text/id_names.h"
+
+/* Values that are named, of those that are copied or left out. */
+#define TOLD_MAX 16
 
 int ofs_spans_add(struct ofs_spans *s, uint64_t len, uint64_t ref,
     uint64_t base, struct optimfs_error *err)
@@ -198,6 +204,35 @@ void ofs_told_free(struct ofs_told *told)
 	ofs_buf_fini(&told->dropped.paths);
 	free(told->seen);
 	free(told);
+}
+
+static void say_values(const struct ofs_value_list *list, const char *what,
+    const struct optimfs_watch *to)
+{
+	const char *path = (const char *)list->paths.data;
+	char text[512];
+
+	for (uint32_t i = 0; i < list->n; i++) {
+		if (i == TOLD_MAX) {
+			snprintf(text, sizeof(text), "and %" PRIu32 " more",
+			    list->n - i);
+			to->say(to->ctx, text);
+			return;
+		}
+		snprintf(text, sizeof(text),
+		    "%.300s: %s: it holds what cannot be written anew", path,
+		    what);
+		to->say(to->ctx, text);
+		path += strlen(path) + 1;
+	}
+}
+
+void ofs_told_say(const struct ofs_told *told, const struct optimfs_watch *to)
+{
+	if (to->say == NULL)
+		return;
+	say_values(&told->copied, "copied byte for byte", to);
+	say_values(&told->dropped, "left out", to);
 }
 
 /* Add the entry once, also if it is in several files. After ofs_told_end the

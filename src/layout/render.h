@@ -54,6 +54,9 @@ struct ofs_told *ofs_told_new(const struct ofs_catalog *cat,
     struct optimfs_error *err);
 void ofs_told_end(struct ofs_told *told);
 void ofs_told_free(struct ofs_told *told);
+/* Say of each value what became of it, if somebody listens. */
+struct optimfs_watch;
+void ofs_told_say(const struct ofs_told *told, const struct optimfs_watch *to);
 
 /* The source of a rendering. item reads a value that is not in memory; the
  * document is the caller's. */

@@ -344,6 +344,18 @@ static char *template_path(const struct ofs_stage *st,
 	return NULL;
 }
 
+static int say_values(struct ofs_snapshot *snap, struct ofs_at view,
+    struct optimfs_error *err)
+{
+	struct ofs_files *files = ofs_view_files(snap, view, err);
+
+	if (files == NULL)
+		return -1;
+	ofs_told_say(files->told, &snap->fs->watch);
+	ofs_view_files_done(snap, view);
+	return 0;
+}
+
 static int make(struct ofs_snapshot *snap, const char *layout,
     struct ofs_stage *st, struct optimfs_error *err)
 {
@@ -366,6 +378,8 @@ static int make(struct ofs_snapshot *snap, const char *layout,
 		return -1;
 	ret = ofs_template_write(snap, view, dir, &s, err);
 	close(dir);
+	if (ret == 0)
+		ret = say_values(snap, view, err);
 	path = ret == 0 ? template_path(st, err) : NULL;
 	if (path == NULL || ofs_template_match(snap, path, &s, err) == -1)
 		ret = -1;

@@ -177,9 +177,11 @@ static int match_all(struct matching *m)
 	for (uint32_t i = 1; i < m->made->tree.n; i++)
 		if (match(m, i) == -1)
 			return -1;
-	/* with only= the rest is left out */
+	/* with only= the rest is left out, with drop= some values */
 	for (uint32_t i = 1; i < like->n && layout.only == OFS_ONLY_ALL; i++)
-		if (like->node[i].entry != OFS_NONE && m->met[i] == 0)
+		if (like->node[i].entry != OFS_NONE && m->met[i] == 0 &&
+		    (!layout.drop ||
+			entry_of(m->like, i)->kind == OFS_ENTRY_TENSOR))
 			return refuse(m, m->like, i,
 			    "in the source and not in the layout");
 	return 0;

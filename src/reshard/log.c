@@ -245,11 +245,11 @@ static int begin(struct ofs_reshard *r, const struct found *found,
 		    "OFS774 %s holds something else than an unfinished "
 		    "reshard: remove it if nothing needs it",
 		    path);
-	if (found->other != NULL && r->how->say != NULL) {
+	if (found->other != NULL && r->how->watch.say != NULL) {
 		snprintf(text, sizeof(text),
 		    "%.300s: the run that left it %s: begun afresh", path,
 		    found->other);
-		r->how->say(r->how->ctx, text);
+		r->how->watch.say(r->how->watch.ctx, text);
 	}
 	if (ofs_stage_reset(r->stage, err) == -1)
 		return -1;
@@ -375,8 +375,8 @@ int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
 	r->stage = ofs_stage_open(&config, err);
 	if (r->stage == NULL)
 		return -1;
-	if (ofs_stage_note(r->stage)[0] != '\0' && r->how->say != NULL)
-		r->how->say(r->how->ctx, ofs_stage_note(r->stage));
+	if (ofs_stage_note(r->stage)[0] != '\0' && r->how->watch.say != NULL)
+		r->how->watch.say(r->how->watch.ctx, ofs_stage_note(r->stage));
 	if (mkdirat(ofs_stage_dir(r->stage), "new", 0777) == -1 &&
 	    errno != EEXIST)
 		return optimfs_fail(err, errno, "OFS809 %s/new: %m",

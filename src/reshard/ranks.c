@@ -79,13 +79,13 @@ static void say_who(const struct ofs_reshard *r, const char *dir, int nwriters)
 {
 	char text[512];
 
-	if (nwriters == r->group->size || r->how->say == NULL)
+	if (nwriters == r->group->size || r->how->watch.say == NULL)
 		return;
 	snprintf(text, sizeof(text),
 	    "%d of %d ranks see %.300s, and write; the others give what they "
 	    "have",
 	    nwriters, r->group->size, dir);
-	r->how->say(r->how->ctx, text);
+	r->how->watch.say(r->how->watch.ctx, text);
 }
 
 /* What is left to do of a file. */

@@ -22,9 +22,6 @@
 /* Its files go to the directory new of a stage (journal/stage.h), which gets the
  * name that was asked for once all of them are on disk. */
 
-/* Values that are named, of those that are copied or left out. */
-#define TOLD_MAX 16
-
 static void hash_text(XXH64_state_t *h, const char *s)
 {
 	if (s != NULL)
@@ -167,13 +164,13 @@ static void say_resumed(struct ofs_reshard *r)
 {
 	char text[512], done[OFS_HUMAN_SIZE], total[OFS_HUMAN_SIZE];
 
-	if (!r->lead || !atomic_load(&r->noted) || r->how->say == NULL)
+	if (!r->lead || !atomic_load(&r->noted) || r->how->watch.say == NULL)
 		return;
 	snprintf(text, sizeof(text),
 	    "goes on from %.300s: %s of %s are there already",
 	    ofs_stage_path(r->stage), ofs_human_bytes(r->done, done),
 	    ofs_human_bytes(r->total, total));
-	r->how->say(r->how->ctx, text);
+	r->how->watch.say(r->how->watch.ctx, text);
 }
 
 /* The index of compressed items, when all their lengths are known: a file like
@@ -298,30 +295,6 @@ static int finish(struct ofs_reshard *r, const char *dir,
 	return safe ? 0 : 1;
 }
 
-/* What is in the checkpoint without having been looked into, or is not. */
-static void say_values(const struct ofs_reshard *r,
-    const struct ofs_value_list *list, const char *what)
-{
-	const char *path = (const char *)list->paths.data;
-	char text[512];
-
-	if (r->how->say == NULL)
-		return;
-	for (uint32_t i = 0; i < list->n; i++) {
-		if (i == TOLD_MAX) {
-			snprintf(text, sizeof(text), "and %" PRIu32 " more",
-			    list->n - i);
-			r->how->say(r->how->ctx, text);
-			return;
-		}
-		snprintf(text, sizeof(text),
-		    "%.300s: %s: it holds what cannot be written anew", path,
-		    what);
-		r->how->say(r->how->ctx, text);
-		path += strlen(path) + 1;
-	}
-}
-
 static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
     struct optimfs_error *err)
 {
@@ -339,8 +312,7 @@ static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
 		return -1;
 	if (!r->lead)
 		return 0;
-	say_values(r, &r->made->told->copied, "copied byte for byte");
-	say_values(r, &r->made->told->dropped, "left out");
+	ofs_told_say(r->made->told, &r->how->watch);
 	return ofs_reshard_log_open(r, dir, told, err) == -1
 	    ? -1
 	    : ofs_reshard_dirs_make(r, err);

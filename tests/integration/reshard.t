@@ -56,6 +56,23 @@ ok "the source's keys are the default without it" diff -r out back
 ok "such as this" grep -aq trunk.layers.0 out/.metadata
 not_ok "and none of the tree's" grep -aq model.trunk out/.metadata
 
+# A file of torch.save has what its program looks for, whatever the index has.
+LC_ALL=C sed -i 's/trunk\./model./g' bare/.metadata
+rm -rf out back
+"$OPTIMFS" reshard -q --to torch "$ck" out
+"$OPTIMFS" reshard -q --to torch bare back
+ok "files of torch.save are the same with and without a map of keys" \
+    diff -r out back
+
+# Two optimizers, one of which has the name of a part of one.
+two=$TOP_SRCDIR/tests/data/pytorch/torchsave_full/ckpt
+rm -rf out
+"$OPTIMFS" reshard -q --to dcp@2 "$two" out
+ok "all is the same by value" "$OPTIMFS" diff "$two" out
+status "two optimizers stay two" 0 "$OPTIMFS" ls out optim
+is "with their names" "$(cat "$scratch/out")" "state-optim/
+state_legacy.optim/"
+
 # Values that cannot be told are copied from items to items as they are.
 if command -v python3 >/dev/null; then
 	"$OPTIMFS" reshard -q --to dcp@1 "$ck" own # values come first
@@ -99,6 +116,18 @@ a tensor: $layout" 0 "$OPTIMFS" reshard --to $layout own out
 		ok "it is as it was" python3 \
 		    "$TOP_SRCDIR/tests/support/opaque.py" --run back/extra.pt
 	done
+	for layout in torch dcp@2; do
+		rm -rf new .new.optimfs
+		status "a template for it: mkfs --layout $layout" 0 "$OPTIMFS" \
+		    mkfs -q --like one.pt --layout $layout new
+		like "says so, too" "$(cat "$scratch/err")" \
+		    '*extra/run: copied byte for byte: *'
+		rm -rf new .new.optimfs
+		status "and one without it" 0 "$OPTIMFS" mkfs -q --like one.pt \
+		    --layout $layout,drop=opaque new
+		like "says so" "$(cat "$scratch/err")" '*extra/run: left out: *'
+	done
+	rm -rf new .new.optimfs
 	status "JSON does not take it" 5 "$OPTIMFS" reshard --to safetensors \
 	    one.pt none
 	like "with its name" "$(cat "$scratch/err")" \
@@ -114,7 +143,7 @@ a tensor: $layout" 0 "$OPTIMFS" reshard --to $layout own out
 		    "extra/run: only in one.pt"
 	done
 else
-	skip 71 "no python3"
+	skip 79 "no python3"
 fi
 
 # diff.
