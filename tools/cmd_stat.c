@@ -25,6 +25,7 @@ struct row {
 	int rank;
 	struct optimfs_statistics s;
 	char *error; /* instead of s */
+	int code;    /* of error */
 	double key;
 };
 
@@ -149,8 +150,10 @@ static int add(void *ctx, const struct optimfs_tensor *t,
 	r.path = strdup(t->path);
 	r.dtype = strdup(t->dtype);
 	r.shape = strdup(t->shape);
-	if (s == NULL)
+	if (s == NULL) {
 		r.error = text_of(err, t->path);
+		r.code = err->code;
+	}
 	if (r.path == NULL || r.dtype == NULL || r.shape == NULL ||
 	    (s == NULL && r.error == NULL) ||
 	    (s != NULL && copy_statistics(&r, s, rows->histograms) == -1))
@@ -407,7 +410,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	status = ret == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
 	for (size_t i = 0; i < rows.n; i++)
 		if (rows.row[i].error != NULL && status == OFS_EXIT_OK)
-			status = OFS_EXIT_IO;
+			status = ofs_tool_status(rows.row[i].code);
 out:
 	for (size_t i = 0; i < rows.n; i++)
 		row_fini(&rows.row[i]);
